@@ -1,0 +1,51 @@
+/* Errors as values: a code that is also the exit status, and where it happened.
+ *
+ * A function that can fail returns `enum tp_code` and takes a `struct tp_err *`;
+ * the first failure recorded in it wins, so callers may add context (file,
+ * tensor) on the way up without losing the cause. Nothing here prints.
+ */
+#ifndef TP_BASE_ERROR_H
+#define TP_BASE_ERROR_H
+
+#include <stdint.h>
+
+/* Also the process exit codes; the table stands in tilepack(1). */
+enum tp_code {
+    TP_OK = 0,
+    TP_E_DIFF = 1,        /* verify or diff found a difference */
+    TP_E_USAGE = 2,       /* wrong command line, or output in the way */
+    TP_E_INPUT = 3,       /* an input file is not what it claims to be */
+    TP_E_UNSUPPORTED = 4, /* valid input that this version does not convert */
+    TP_E_IO = 5,          /* the operating system refused */
+    TP_E_MEMORY = 6,      /* out of memory, or the device failed */
+    TP_E_INTERRUPT = 130, /* SIGINT */
+    TP_E_TERMINATE = 143, /* SIGTERM */
+};
+
+/* {0} is a valid empty error. Strings are truncated, never overrun. */
+struct tp_err {
+    enum tp_code code;
+    int sys;            /* errno, or 0 */
+    uint64_t offset;    /* byte offset in `path` + 1; 0 = none */
+    char path[1024];    /* file concerned, or "" */
+    char tensor[512];   /* tensor concerned, or "" */
+    char what[1024];    /* what is wrong, and why */
+    char hint[512];     /* what to do about it, or "" */
+};
+
+/* Records a failure unless one is already recorded. Returns the code recorded
+ * now (the first one), so `return tp_fail(err, ...)` is the idiom. */
+enum tp_code tp_fail(struct tp_err *err, enum tp_code code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The same for a failed system call: stores errno's text behind the message. */
+enum tp_code tp_fail_sys(struct tp_err *err, int sys, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Add what is not yet known; each does nothing if the field is already set. */
+void tp_err_path(struct tp_err *err, const char *path);
+void tp_err_tensor(struct tp_err *err, const char *tensor);
+void tp_err_offset(struct tp_err *err, uint64_t offset);
+void tp_err_hint(struct tp_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,41 @@
+/* The commands: each is one function in its own cmd_*.c. It prints its result on
+ * stdout, reports failures through report.h, and returns the exit status (an
+ * enum tp_code). The rest of the process, parsing included, is main.c's.
+ */
+#ifndef TP_CLI_CMD_H
+#define TP_CLI_CMD_H
+
+#include "cli/options.h"
+
+#define TP_VERSION "0.1.0"
+
+/* A command whose file is not linked in is a null pointer in main.c's table and
+ * not offered to the user. */
+#pragma weak tp_cmd_convert
+#pragma weak tp_cmd_plan
+#pragma weak tp_cmd_dump
+#pragma weak tp_cmd_verify
+#pragma weak tp_cmd_unpack
+#pragma weak tp_cmd_diff
+#pragma weak tp_cmd_formats
+#pragma weak tp_cmd_schedule
+#pragma weak tp_cmd_bench
+#pragma weak tp_cmd_merge
+#pragma weak tp_cmd_join
+
+int tp_cmd_convert(const struct tp_options *o);
+int tp_cmd_plan(const struct tp_options *o);
+int tp_cmd_dump(const struct tp_options *o);
+int tp_cmd_verify(const struct tp_options *o);
+int tp_cmd_unpack(const struct tp_options *o);
+int tp_cmd_diff(const struct tp_options *o);
+int tp_cmd_formats(const struct tp_options *o);
+int tp_cmd_schedule(const struct tp_options *o);
+int tp_cmd_bench(const struct tp_options *o);
+int tp_cmd_merge(const struct tp_options *o);
+int tp_cmd_join(const struct tp_options *o);
+int tp_cmd_help(const struct tp_options *o);
+int tp_cmd_completions(const struct tp_options *o);
+int tp_cmd_man_options(const struct tp_options *o);
+
+#endif

@@ -1,0 +1,127 @@
+/* `tilepack convert` and `tilepack plan` (the same without writing). */
+#include "cli/cmd.h"
+#include "cli/plan_report.h"
+#include "cli/progress.h"
+#include "cli/report.h"
+#include "cli/session.h"
+#include "pack/commit.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int print_result(const struct tp_options *o, const struct tp_plan *plan, const char *output,
+                        const struct tp_convert_result *result, double seconds)
+{
+    char in[TP_HUMAN], out[TP_HUMAN], took[TP_HUMAN];
+    if (o->json)
+        return tp_json_print(json_pack(
+            "{s:s,s:b,s:I,s:I,s:I,s:I,s:f,s:I}", "output", output, "already_done",
+            result->already_done, "bytes_in", (json_int_t)plan->bytes_in, "bytes_out",
+            (json_int_t)plan->bytes_out, "converted", (json_int_t)plan->unit_count, "kept",
+            (json_int_t)plan->kept_count, "seconds", seconds, "shards_resumed",
+            (json_int_t)result->resumed));
+    if (o->quiet)
+        return TP_OK;
+    if (result->already_done)
+        printf("%s is complete already\n", output);
+    else
+        printf("%s: %zu weights converted, %zu tensors kept, %s -> %s in %s\n",
+               o->discard ? "discarded" : output, plan->unit_count, plan->kept_count,
+               tp_human_bytes(in, plan->bytes_in), tp_human_bytes(out, plan->bytes_out),
+               tp_human_seconds(took, seconds));
+    return TP_OK;
+}
+
+static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *plan,
+                              const struct tp_request *request, const char *output,
+                              struct tp_convert_result *result, struct tp_err *err)
+{
+    struct tp_convert_options options = {.force = o->force, .discard = o->discard};
+    struct tp_progress *progress = tp_progress_start(o, "convert", plan->bytes_in);
+    options.run = (struct tp_run_options){
+        .jobs = o->jobs ? o->jobs : 1,
+        .memory = o->max_memory == TP_UNSET ? 0 : o->max_memory,
+        .keep_nonfinite = request->keep_nonfinite,
+        .stop = tp_catch_signals(),
+        .progress = progress ? tp_progress_add : NULL,
+        .progress_arg = progress,
+    };
+    enum tp_code code = tp_convert(plan, request, output, &options, result, err);
+    tp_progress_end(progress);
+    return code;
+}
+
+static int plan_and_do(const struct tp_options *o, struct tp_source *source,
+                       struct tp_request *request, const char *output)
+{
+    struct tp_plan plan;
+    struct tp_convert_result result = {0};
+    struct tp_err err = {0};
+    double start = now();
+    bool dry = o->dry_run || o->command == TP_CMD_PLAN;
+    enum tp_code code = tp_plan_convert(&source->ckpt, &source->weights, request,
+                                        output ? tp_output_file(output) : NULL, &plan, &err);
+    if (code) {
+        tp_err_path(&err, source->ckpt.path);
+        return tp_report_error(&err);
+    }
+    int status = TP_OK;
+    tp_plan_warn(&plan);
+    if (dry)
+        status = tp_plan_print(&plan, o);
+    else if (carry_out(o, &plan, request, output, &result, &err))
+        status = tp_report_error(&err);
+    else
+        status = print_result(o, &plan, output, &result, now() - start);
+    tp_plan_close(&plan);
+    return status;
+}
+
+static int with_request(const struct tp_options *o, struct tp_request *request)
+{
+    struct tp_err err = {0};
+    struct tp_source source;
+    char *output = o->output ? tp_output_path(o->output, &err) : NULL;
+    if (o->output && !output)
+        return tp_report_error(&err);
+    int status;
+    if (tp_source_open(o->arg.item[0], o->strict, &source, &err)) {
+        status = tp_report_error(&err);
+    } else {
+        status = plan_and_do(o, &source, request, output);
+        tp_source_close(&source);
+    }
+    free(output);
+    return status;
+}
+
+int tp_cmd_convert(const struct tp_options *o)
+{
+    struct tp_request request;
+    struct tp_err err = {0};
+    bool needs_output = o->command == TP_CMD_CONVERT && !o->dry_run && !o->discard;
+    if (needs_output && !o->output) {
+        tp_err_hint(&err, "name it with -o DIRECTORY or -o FILE.safetensors");
+        tp_fail(&err, TP_E_USAGE, "no output is given");
+        return tp_report_usage("convert", &err);
+    }
+    if (tp_request_from(o, &request, &err))
+        return err.path[0] ? tp_report_error(&err)
+                           : tp_report_usage(tp_command_rows[o->command].name, &err);
+    int status = with_request(o, &request);
+    tp_request_close(&request);
+    return status;
+}
+
+int tp_cmd_plan(const struct tp_options *o)
+{
+    return tp_cmd_convert(o);
+}

@@ -1,0 +1,127 @@
+/* The process: finds the command, parses, runs it, ends with its status. Does no
+ * work of its own. Invariant: only here is a status turned into the process's. */
+#include "cli/cmd.h"
+#include "cli/help.h"
+#include "cli/report.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#ifndef TP_COMMIT
+#define TP_COMMIT ""
+#endif
+
+static int (*const commands[TP_CMD_COUNT])(const struct tp_options *) = {
+    [TP_CMD_CONVERT] = tp_cmd_convert,
+    [TP_CMD_PLAN] = tp_cmd_plan,
+    [TP_CMD_DUMP] = tp_cmd_dump,
+    [TP_CMD_VERIFY] = tp_cmd_verify,
+    [TP_CMD_UNPACK] = tp_cmd_unpack,
+    [TP_CMD_DIFF] = tp_cmd_diff,
+    [TP_CMD_FORMATS] = tp_cmd_formats,
+    [TP_CMD_SCHEDULE] = tp_cmd_schedule,
+    [TP_CMD_BENCH] = tp_cmd_bench,
+    [TP_CMD_MERGE] = tp_cmd_merge,
+    [TP_CMD_JOIN] = tp_cmd_join,
+    [TP_CMD_HELP] = tp_cmd_help,
+    [TP_CMD_COMPLETIONS] = tp_cmd_completions,
+    [TP_CMD_MAN_OPTIONS] = tp_cmd_man_options,
+};
+
+static bool exists(enum tp_command command)
+{
+    return commands[command] != NULL;
+}
+
+int tp_cmd_help(const struct tp_options *o)
+{
+    enum tp_command command;
+    struct tp_err err = {0};
+    if (!o->arg.count) {
+        tp_help_top(stdout, exists);
+        return TP_OK;
+    }
+    if (tp_command_find(o->arg.item[0], &command, &err))
+        return tp_report_usage(NULL, &err);
+    tp_help_command(stdout, command);
+    return TP_OK;
+}
+
+int tp_cmd_man_options(const struct tp_options *o)
+{
+    enum tp_command command;
+    enum tp_help_which which = TP_HELP_ALL;
+    struct tp_err err = {0};
+    if (tp_command_find(o->arg.item[0], &command, &err))
+        return tp_report_usage(NULL, &err);
+    if (o->arg.count > 1)
+        which = strcmp(o->arg.item[1], "common") ? TP_HELP_OWN : TP_HELP_COMMON;
+    tp_help_mdoc(stdout, command, which);
+    return TP_OK;
+}
+
+/* Before parsing has succeeded: was --json meant? */
+static void guess_json(int argc, char **argv)
+{
+    struct tp_options o = {0};
+    for (int i = 0; i < argc && strcmp(argv[i], "--"); i++)
+        o.json |= !strcmp(argv[i], "--json");
+    tp_report_setup(&o);
+}
+
+static int run(enum tp_command command, int argc, char **argv)
+{
+    struct tp_options o;
+    struct tp_err err = {0};
+    int status = TP_OK;
+    if (tp_options_parse(command, argc, argv, &o, &err)) {
+        guess_json(argc, argv);
+        status = tp_report_usage(tp_command_rows[command].name, &err);
+    } else {
+        tp_report_setup(&o);
+        if (o.help)
+            tp_help_command(stdout, command);
+        else
+            status = commands[command](&o);
+    }
+    tp_options_free(&o);
+    return status;
+}
+
+static int start(int argc, char **argv)
+{
+    enum tp_command command;
+    struct tp_err err = {0};
+    const char *word = argc > 1 ? argv[1] : "";
+    if (!strcmp(word, "--version") || !strcmp(word, "-V")) {
+        printf("tilepack %s (%s)\n", TP_VERSION, *TP_COMMIT ? TP_COMMIT : "unknown");
+        return TP_OK;
+    }
+    if (!strcmp(word, "--help") || !strcmp(word, "-h")) {
+        tp_help_top(stdout, exists);
+        return TP_OK;
+    }
+    guess_json(argc, argv);
+    if (!*word) {
+        tp_fail(&err, TP_E_USAGE, "no command is given");
+        tp_err_hint(&err, "'tilepack --help' lists the commands");
+        return tp_report_usage(NULL, &err);
+    }
+    if (*word == '-') {
+        tp_fail(&err, TP_E_USAGE, "option '%s' before the command", word);
+        tp_err_hint(&err, "options follow the command: tilepack COMMAND %s", word);
+        return tp_report_usage(NULL, &err);
+    }
+    if (tp_command_find(word, &command, &err))
+        return tp_report_usage(NULL, &err);
+    if (!exists(command)) {
+        tp_fail(&err, TP_E_USAGE, "this build has no command '%s'", word);
+        return tp_report_usage(NULL, &err);
+    }
+    return run(command, argc - 2, argv + 2);
+}
+
+int main(int argc, char **argv)
+{
+    return tp_report_finish(start(argc, argv));
+}

@@ -1,0 +1,277 @@
+/* The two tables: commands and options. Data only; options.c reads argv with
+ * them, help.c prints them, completions.c turns them into shell scripts.
+ * Invariant: a name, and a letter, mean one thing within a command (tested). */
+#include "cli/option_check.h"
+#include "cli/options.h"
+
+#define BIT(c) (1u << TP_CMD_##c)
+#define MAKES (BIT(CONVERT) | BIT(PLAN))
+#define WRITES (BIT(CONVERT) | BIT(PLAN) | BIT(UNPACK))
+#define SHOWS ((1u << TP_CMD_HELP) - 1) /* every command that is not a helper */
+#define ALL ((1u << TP_CMD_COUNT) - 1)
+#define FIELD(f) offsetof(struct tp_options, f)
+
+/* The operand lists that several commands share. */
+#define ONE_PATH {{"PATH", TP_COMPLETE_PATH, NULL}}, 1, 1
+
+const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
+    [TP_CMD_CONVERT] = {
+        "convert", "SRC -o DST --to FORMAT [options]",
+        "quantize and repack a checkpoint into kernel-ready bytes",
+        "SRC is a .safetensors file or a Hugging Face directory; DST becomes the same kind. "
+        "An interrupted run goes on by itself when it is started again with the same "
+        "arguments.",
+        "tilepack convert Mixtral-8x7B -o Mixtral-w4a8 --to w4a8-cutlass\n"
+        "tilepack convert model.safetensors -o packed.safetensors --to mxfp8-blocked\n"
+        "tilepack convert SRC -o DST --to fp8-deepseek --set scale=ue8m0\n"
+        "tilepack convert SRC -o DST --recipe mixed.json --dry-run\n",
+        {{"SRC", TP_COMPLETE_PATH, NULL}}, 1, 1, false},
+    [TP_CMD_PLAN] = {
+        "plan", "SRC --to FORMAT [options]",
+        "print what convert would write, without writing",
+        "The same as convert --dry-run: sources, outputs, sizes, and every tensor that is "
+        "kept with the reason.",
+        "tilepack plan Mixtral-8x7B --to w4a8-cutlass\n"
+        "tilepack plan SRC --to mxfp8-blocked --json | jq .\n",
+        {{"SRC", TP_COMPLETE_PATH, NULL}}, 1, 1, false},
+    [TP_CMD_DUMP] = {
+        "dump", "PATH [TENSOR] [options]",
+        "look inside a checkpoint: tensors, layouts, values",
+        "Without TENSOR, the table of tensors. With it, its descriptor and its tile drawn in "
+        "text; --at and --offset go from a coordinate to its bytes and back.",
+        "tilepack dump packed/\n"
+        "tilepack dump packed/ model.layers.0.mlp.down_proj\n"
+        "tilepack dump packed/ model.layers.0.mlp.down_proj --at 17,300\n"
+        "tilepack dump packed/ model.layers.0.mlp.down_proj --values 0:4,0:8\n",
+        {{"PATH", TP_COMPLETE_PATH, NULL}, {"TENSOR", TP_COMPLETE_NONE, NULL}}, 1, 2, false},
+    [TP_CMD_VERIFY] = {
+        "verify", "PATH [--against SRC] [options]",
+        "prove that a converted checkpoint is whole and right",
+        "Checks structure, checksums, descriptors and padding; with --against, derives every "
+        "tensor again from SRC and prints the error of each. Exit status 1 on a difference.",
+        "tilepack verify packed/\n"
+        "tilepack verify packed/ --against Mixtral-8x7B\n",
+        ONE_PATH, false},
+    [TP_CMD_UNPACK] = {
+        "unpack", "PATH -o DST [options]",
+        "the way back: plain weights, or another form of the same codes",
+        "Names and experts become those of the source. --to takes the codes over unchanged "
+        "where both formats hold the same numbers, and refuses otherwise.",
+        "tilepack unpack packed/ -o plain/ --dtype bf16\n"
+        "tilepack unpack packed/ -o ct/ --to w4a8-ct\n",
+        ONE_PATH, false},
+    [TP_CMD_DIFF] = {
+        "diff", "A B [options]",
+        "compare two checkpoints tensor by tensor, across formats",
+        "Missing tensors, dtypes, shapes and bytes; numeric tensors are decoded and compared "
+        "by value. Exit status 1 on a difference.",
+        "tilepack diff packed-yesterday/ packed-today/\n"
+        "tilepack diff Mixtral-8x7B packed/ --json\n",
+        {{"A", TP_COMPLETE_PATH, NULL}, {"B", TP_COMPLETE_PATH, NULL}}, 2, 2, false},
+    [TP_CMD_FORMATS] = {
+        "formats", "[NAME] [options]",
+        "list the formats, or show one with its layouts",
+        "Everything that this build knows about a format: inputs, settings, outputs, layouts, "
+        "constraints and who reads it.",
+        "tilepack formats\n"
+        "tilepack formats w4a8-cutlass\n",
+        {{"NAME", TP_COMPLETE_ANY_FORMAT, NULL}}, 0, 1, false},
+    [TP_CMD_SCHEDULE] = {
+        "schedule", "[PATH] --m M[,M...] [options]",
+        "print how the consumer's kernel will run on these weights",
+        "Per weight shape and m: tile, stages, multicast, shared memory, waves and roofline "
+        "time, as the kernel's own planner chooses them, and what is illegal and why.",
+        "tilepack schedule packed/ --m 1,64,4096 --gpu h100\n"
+        "tilepack schedule --shape 7168,2048 --m 4096 --kernel deepgemm --why\n"
+        "tilepack schedule --cases plan.csv\n",
+        {{"PATH", TP_COMPLETE_PATH, NULL}}, 0, 1, false},
+    [TP_CMD_BENCH] = {
+        "bench", "[options]",
+        "measure every kernel against the memory ceiling of this machine",
+        "GB/s of each kernel row, bytes in and out, beside a plain streaming loop of the same "
+        "bytes and the same threads in the same run.",
+        "tilepack bench\n"
+        "tilepack bench --format mxfp8-torchao3d --shape 8,7168,5120 --device cuda\n",
+        {{NULL, TP_COMPLETE_NONE, NULL}}, 0, 0, false},
+    [TP_CMD_MERGE] = {
+        "merge", "DST [options]",
+        "finish a conversion done in parts by several machines",
+        "Checks that every part of DST is there, proves each by its hash, then writes index, "
+        "config and manifest. The result equals that of one machine byte for byte.",
+        "tilepack convert SRC -o DST --to w4a8-cutlass --part 1/4   # and 2/4, 3/4, 4/4\n"
+        "tilepack merge DST\n",
+        {{"DST", TP_COMPLETE_PATH, NULL}}, 1, 1, false},
+    [TP_CMD_JOIN] = {
+        "join", "PATH -o DST [options]",
+        "put tensor-parallel slices together again",
+        "PATH is what convert --tp wrote; DST receives the uncut tensors, byte for byte those "
+        "of a conversion without --tp.",
+        "tilepack convert SRC -o cut/ --to w4a8-cutlass --tp 4\n"
+        "tilepack join cut/ -o whole/\n",
+        ONE_PATH, false},
+    [TP_CMD_HELP] = {
+        "help", "[COMMAND]", "show help for a command", "The same as COMMAND --help.", "",
+        {{"COMMAND", TP_COMPLETE_COMMAND, NULL}}, 0, 1, true},
+    [TP_CMD_COMPLETIONS] = {
+        "completions", "bash|zsh|fish", "print a completion script",
+        "Load it from the shell's start-up file, or install it where the shell looks.",
+        "eval \"$(tilepack completions bash)\"\n",
+        {{"SHELL", TP_COMPLETE_WORDS, "bash|zsh|fish"}}, 1, 1, true},
+    [TP_CMD_MAN_OPTIONS] = {
+        "man-options", "COMMAND [own|common]", "print a command's options as mdoc(7)",
+        "The man pages hold this text; a test compares. 'own' leaves out what every command "
+        "has, 'common' prints just that.", "",
+        {{"COMMAND", TP_COMPLETE_COMMAND, NULL}, {"WHICH", TP_COMPLETE_WORDS, "own|common"}},
+        1, 2, true},
+};
+
+const struct tp_option tp_option_rows[] = {
+    /* what is written */
+    {.name = "output", .letter = 'o', .value = "DST", .kind = TP_OPT_STRING,
+     .commands = WRITES | BIT(JOIN), .field = FIELD(output), .complete = TP_COMPLETE_PATH,
+     .help = "write to DST, a directory or a .safetensors file",
+     .more = "It appears under this name only when it is complete: a directory is written as "
+             "DST.partial and renamed, a file beside its name and renamed."},
+    {.name = "to", .value = "FORMAT", .kind = TP_OPT_STRING, .commands = WRITES,
+     .field = FIELD(to), .complete = TP_COMPLETE_FORMAT,
+     .help = "format to write; 'tilepack formats' lists them"},
+    {.name = "set", .value = "KEY=VALUE", .kind = TP_OPT_LIST, .commands = MAKES,
+     .field = FIELD(set), .complete = TP_COMPLETE_SETTING, .check = tp_check_setting,
+     .help = "choose a parameter of the format; repeatable",
+     .more = "'tilepack formats FORMAT' lists keys, values and defaults."},
+    {.name = "recipe", .value = "FILE", .kind = TP_OPT_STRING, .commands = MAKES,
+     .field = FIELD(recipe), .complete = TP_COMPLETE_PATH,
+     .help = "take formats per tensor from a JSON recipe",
+     .more = "Ordered rules of a tensor-name pattern and a format, or keep; the first match "
+             "wins."},
+    {.name = "include", .value = "REGEX", .kind = TP_OPT_LIST, .commands = MAKES,
+     .field = FIELD(include), .check = tp_check_regex,
+     .help = "convert only tensors whose name matches; repeatable",
+     .more = "A POSIX extended regular expression, found anywhere in the name. It also takes "
+             "in weights that are kept by default, such as embeddings."},
+    {.name = "exclude", .value = "REGEX", .kind = TP_OPT_LIST, .commands = MAKES,
+     .field = FIELD(exclude), .check = tp_check_regex,
+     .help = "keep tensors whose name matches as they are; repeatable",
+     .more = "It wins over --include."},
+    {.name = "no-stack", .kind = TP_OPT_FLAG, .commands = MAKES, .field = FIELD(no_stack),
+     .help = "leave the experts of a layer apart instead of stacking them"},
+    {.name = "strict", .kind = TP_OPT_FLAG, .commands = MAKES, .field = FIELD(strict),
+     .help = "fail when a weight cannot be converted, instead of keeping it",
+     .more = "Also refuses shards that are symbolic links to outside the directory."},
+    {.name = "nonfinite", .value = "WHAT", .kind = TP_OPT_CHOICE, .commands = MAKES,
+     .field = FIELD(nonfinite), .initial = "refuse", .complete = TP_COMPLETE_WORDS,
+     .words = "refuse|keep", .help = "what to do about NaN and infinite weights",
+     .more = "'refuse' ends the run and names tensor and count; 'keep' encodes them as the "
+             "format says."},
+    {.name = "requantize", .kind = TP_OPT_FLAG, .commands = MAKES, .field = FIELD(requantize),
+     .help = "allow lossy conversion of weights that are already quantized",
+     .more = "The error that it costs is printed per tensor."},
+    {.name = "dtype", .value = "TYPE", .kind = TP_OPT_CHOICE, .commands = BIT(UNPACK),
+     .field = FIELD(dtype), .complete = TP_COMPLETE_WORDS, .words = "bf16|f32",
+     .help = "element type of the plain weights (default: as in the source)"},
+    {.name = "shard-size", .value = "SIZE", .kind = TP_OPT_SIZE, .commands = WRITES,
+     .field = FIELD(shard_size), .initial = "5GB", .min = 1,
+     .help = "largest size of an output shard",
+     .more = "A tensor that is larger gets a shard of its own. Sizes are written like 5GB "
+             "(powers of 1000) or 512MiB (powers of 1024)."},
+    {.name = "zstd", .value = "LEVEL", .kind = TP_OPT_LEVEL, .commands = MAKES,
+     .field = FIELD(zstd), .initial = "1", .min = 1, .max = 22,
+     .help = "write seekable .safetensors.zst files",
+     .more = "'zstd -d' restores the plain files. Levels above 1 gain next to nothing on "
+             "weights."},
+    {.name = "tp", .value = "N", .kind = TP_OPT_UNSIGNED, .commands = MAKES | BIT(SCHEDULE),
+     .field = FIELD(tp), .initial = "1", .min = 1, .max = 1024,
+     .help = "cut packed tensors for N tensor-parallel ranks"},
+    {.name = "part", .value = "I/P", .kind = TP_OPT_PART, .commands = MAKES,
+     .field = FIELD(part), .help = "do share I of P (1/4 ... 4/4); 'merge' finishes",
+     .more = "'auto' takes both numbers from a Slurm array job; 'auto/P' takes I from a "
+             "Slurm array or a Kubernetes Indexed Job."},
+    {.name = "force", .letter = 'f', .kind = TP_OPT_FLAG,
+     .commands = WRITES | BIT(JOIN), .field = FIELD(force),
+     .help = "replace whatever is in the way at DST"},
+    {.name = "dry-run", .letter = 'n', .kind = TP_OPT_FLAG, .commands = MAKES,
+     .field = FIELD(dry_run), .help = "print the plan and write nothing"},
+    {.name = "discard", .kind = TP_OPT_FLAG, .commands = MAKES, .field = FIELD(discard),
+     .hidden = true, .help = "do all the work and throw the bytes away"},
+
+    /* looking in */
+    {.name = "at", .value = "[E,]N,K", .kind = TP_OPT_AT, .commands = BIT(DUMP),
+     .field = FIELD(at), .help = "show file, offset, code, scale and value of one element"},
+    {.name = "offset", .value = "BYTE", .kind = TP_OPT_NUMBER, .commands = BIT(DUMP),
+     .field = FIELD(offset), .help = "show which elements the byte at this offset holds",
+     .more = "Counted from the beginning of the tensor's data; decimal or 0x hexadecimal."},
+    {.name = "values", .value = "N0:N1,K0:K1", .kind = TP_OPT_VALUES, .commands = BIT(DUMP),
+     .field = FIELD(values), .help = "print the decoded values of a rectangle",
+     .more = "Ends are not included; a number left out is the tensor's edge."},
+    {.name = "expert", .value = "E", .kind = TP_OPT_NUMBER, .commands = BIT(DUMP),
+     .field = FIELD(expert), .help = "the expert that --values shows (default: 0)"},
+    {.name = "against", .value = "SRC", .kind = TP_OPT_STRING, .commands = BIT(VERIFY),
+     .field = FIELD(against), .complete = TP_COMPLETE_PATH,
+     .help = "derive every tensor again from the source and compare"},
+
+    /* schedule, bench */
+    {.name = "kernel", .value = "NAME", .kind = TP_OPT_CHOICE, .commands = BIT(SCHEDULE),
+     .field = FIELD(kernel), .complete = TP_COMPLETE_WORDS,
+     .words = "deepgemm|deepgemm-2025|w4a8-cutlass", .help = "whose planner to follow",
+     .more = "DeepGEMM of June 2026 or of May 2025, or vLLM's W4A8 kernels. Without it, the one "
+             "that takes the weights, and for plain weights deepgemm."},
+    {.name = "m", .value = "M[,M...]", .kind = TP_OPT_STRING, .commands = BIT(SCHEDULE),
+     .field = FIELD(m), .help = "numbers of activation rows, tokens (default: 1,64,4096)"},
+    {.name = "shape", .value = "[E,]N,K", .kind = TP_OPT_LIST, .commands = BIT(SCHEDULE),
+     .field = FIELD(shape), .help = "a weight shape, without a checkpoint; repeatable"},
+    {.name = "shape", .value = "E,N,K", .kind = TP_OPT_LIST, .commands = BIT(BENCH),
+     .field = FIELD(shape), .help = "shape of the weight to measure with; repeatable"},
+    {.name = "format", .value = "FORMAT", .kind = TP_OPT_LIST, .commands = BIT(BENCH),
+     .field = FIELD(format), .complete = TP_COMPLETE_FORMAT,
+     .help = "measure the kernels of this format; repeatable"},
+    {.name = "gpu", .value = "NAME", .kind = TP_OPT_STRING, .commands = BIT(SCHEDULE),
+     .field = FIELD(gpu), .complete = TP_COMPLETE_GPU,
+     .help = "GPU to plan for: its SM count and bandwidth",
+     .more = "Without it, h100, or b200 for fp8-deepgemm-sm100."},
+    {.name = "sms", .value = "N", .kind = TP_OPT_UNSIGNED, .commands = BIT(SCHEDULE),
+     .field = FIELD(sms), .min = 1, .max = 4096, .help = "number of SMs to plan for"},
+    {.name = "groups", .value = "KIND", .kind = TP_OPT_CHOICE, .commands = BIT(SCHEDULE),
+     .field = FIELD(groups), .complete = TP_COMPLETE_WORDS, .words = "contiguous|masked",
+     .help = "plan a grouped kernel"},
+    {.name = "num-groups", .value = "N", .kind = TP_OPT_UNSIGNED, .commands = BIT(SCHEDULE),
+     .field = FIELD(num_groups), .min = 1, .max = 65536, .help = "number of groups (experts)"},
+    {.name = "why", .kind = TP_OPT_FLAG, .commands = BIT(SCHEDULE), .field = FIELD(why),
+     .help = "list the runners-up and what decided"},
+    {.name = "cases", .value = "FILE", .kind = TP_OPT_STRING, .commands = BIT(SCHEDULE),
+     .field = FIELD(cases), .complete = TP_COMPLETE_PATH,
+     .help = "take cases from a CSV file and write it with all output columns"},
+
+    /* resources */
+    {.name = "jobs", .letter = 'j', .value = "N", .kind = TP_OPT_UNSIGNED,
+     .commands = WRITES | BIT(VERIFY) | BIT(BENCH) | BIT(JOIN),
+     .field = FIELD(jobs), .min = 1, .max = 1024,
+     .help = "worker threads (default: $TILEPACK_JOBS, else the usable CPUs)",
+     .more = "Results are the same for any number; only the speed differs."},
+    {.name = "device", .value = "WHICH", .kind = TP_OPT_STRING,
+     .commands = MAKES | BIT(BENCH), .field = FIELD(device), .initial = "auto",
+     .complete = TP_COMPLETE_WORDS, .words = "auto|cpu|cuda|cuda:all", .check = tp_check_device,
+     .help = "where to work: auto, cpu, cuda, cuda:all or cuda:I[,I...]",
+     .more = "'auto' takes the faster one for the job; --verbose says which and why. "
+             "Results are the same on any device; only the speed differs."},
+    {.name = "max-memory", .value = "SIZE", .kind = TP_OPT_SIZE, .commands = MAKES,
+     .field = FIELD(max_memory), .initial = "512MiB", .min = 1,
+     .help = "most host memory to use in all"},
+    {.name = "gpu-memory", .value = "SIZE", .kind = TP_OPT_SIZE, .commands = MAKES,
+     .field = FIELD(gpu_memory), .min = 1, .help = "most memory to use on each GPU"},
+
+    /* every command */
+    {.name = "json", .kind = TP_OPT_FLAG, .commands = SHOWS, .field = FIELD(json),
+     .help = "print one JSON object instead of text"},
+    {.name = "quiet", .letter = 'q', .kind = TP_OPT_FLAG, .commands = SHOWS,
+     .field = FIELD(quiet), .help = "no progress, no warnings"},
+    {.name = "verbose", .letter = 'v', .kind = TP_OPT_FLAG, .commands = SHOWS,
+     .field = FIELD(verbose), .help = "say what is done and why"},
+    {.name = "color", .value = "WHEN", .kind = TP_OPT_CHOICE, .commands = SHOWS,
+     .field = FIELD(color), .initial = "auto", .complete = TP_COMPLETE_WORDS,
+     .words = "auto|always|never", .help = "colour the output; auto: on a terminal",
+     .more = "A non-empty NO_COLOR in the environment turns auto into never."},
+    {.name = "help", .letter = 'h', .kind = TP_OPT_FLAG, .commands = ALL, .field = FIELD(help),
+     .help = "show this help"},
+};
+
+const size_t tp_option_count = sizeof tp_option_rows / sizeof tp_option_rows[0];

@@ -1,0 +1,484 @@
+/* Reading argv with the tables of option_table.c. Checks the form of every value
+ * and that required operands are there; knows no format, file or device.
+ * Invariant: after TP_OK every field holds its default or a checked value. */
+#include "cli/options.h"
+
+#include <ctype.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct parser {
+    struct tp_options *o;
+    int argc, at;
+    char *const *argv;
+    struct tp_err *err;
+};
+
+/* ------------------------------------------------------------ suggestions -- */
+
+enum { WORD_MAX = 40 };
+
+/* Edits (insert, drop, change, swap neighbours) that make b of a. */
+static unsigned edits(const char *a, const char *b)
+{
+    size_t n = strlen(a), m = strlen(b);
+    unsigned d[WORD_MAX + 1][WORD_MAX + 1];
+    if (n > WORD_MAX || m > WORD_MAX)
+        return WORD_MAX;
+    for (size_t i = 0; i <= n; i++)
+        d[i][0] = (unsigned)i;
+    for (size_t j = 0; j <= m; j++)
+        d[0][j] = (unsigned)j;
+    for (size_t i = 1; i <= n; i++)
+        for (size_t j = 1; j <= m; j++) {
+            unsigned best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+            if (d[i - 1][j] + 1 < best)
+                best = d[i - 1][j] + 1;
+            if (d[i][j - 1] + 1 < best)
+                best = d[i][j - 1] + 1;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+                d[i - 2][j - 2] + 1 < best)
+                best = d[i - 2][j - 2] + 1;
+            d[i][j] = best;
+        }
+    return d[n][m];
+}
+
+/* How unlike two names are; UINT_MAX-like when a suggestion would be a guess. */
+static unsigned distance(const char *typed, const char *name)
+{
+    size_t length = strlen(typed), common = 0;
+    while (typed[common] && typed[common] == name[common])
+        common++;
+    unsigned cost = edits(typed, name);
+    if (common == length && length >= 2)
+        return 1; /* typed is the beginning of name */
+    if (cost <= 1 + length / 4 || (common >= 2 && cost <= 3))
+        return 2 * cost - (common >= 2);
+    return WORD_MAX * 2;
+}
+
+static const char *nearest_option(const char *typed, enum tp_command command)
+{
+    unsigned best = WORD_MAX * 2;
+    const char *found = NULL;
+    for (size_t i = 0; i < tp_option_count; i++) {
+        const struct tp_option *row = &tp_option_rows[i];
+        if (!tp_option_applies(row, command) || row->hidden)
+            continue;
+        unsigned cost = distance(typed, row->name);
+        if (cost < best) {
+            best = cost;
+            found = row->name;
+        }
+    }
+    return found;
+}
+
+enum tp_code tp_command_find(const char *name, enum tp_command *command, struct tp_err *err)
+{
+    unsigned best = WORD_MAX * 2;
+    const char *near = NULL;
+    for (unsigned i = 0; i < TP_CMD_COUNT; i++) {
+        if (!strcmp(name, tp_command_rows[i].name)) {
+            *command = (enum tp_command)i;
+            return TP_OK;
+        }
+        unsigned cost = distance(name, tp_command_rows[i].name);
+        if (cost < best && !tp_command_rows[i].hidden) {
+            best = cost;
+            near = tp_command_rows[i].name;
+        }
+    }
+    if (near)
+        tp_fail(err, TP_E_USAGE, "unknown command '%s' (did you mean '%s'?)", name, near);
+    else
+        tp_fail(err, TP_E_USAGE, "unknown command '%s'", name);
+    tp_err_hint(err, "'tilepack --help' lists the commands");
+    return TP_E_USAGE;
+}
+
+/* ----------------------------------------------------------------- values -- */
+
+static void *field(const struct parser *p, const struct tp_option *row)
+{
+    return (char *)p->o + row->field;
+}
+
+static enum tp_code refuse(struct parser *p, const struct tp_option *row, const char *value,
+                           const char *why)
+{
+    return tp_fail(p->err, TP_E_USAGE, "--%s '%s': %s", row->name, value, why);
+}
+
+static enum tp_code append(struct parser *p, struct tp_strings *list, const char *value)
+{
+    if (!list->item) { /* no list is longer than argv */
+        list->item = calloc((size_t)p->argc + 1, sizeof *list->item);
+        if (!list->item)
+            return tp_fail(p->err, TP_E_MEMORY, "no memory for the command line");
+    }
+    list->item[list->count++] = value;
+    return TP_OK;
+}
+
+static enum tp_code set_choice(struct parser *p, const struct tp_option *row, const char *value)
+{
+    char why[200];
+    size_t length = strlen(value);
+    for (const char *word = row->words; word; word = strchr(word, '|')) {
+        word += *word == '|';
+        if (length && !strncmp(word, value, length) && (!word[length] || word[length] == '|')) {
+            *(const char **)field(p, row) = value;
+            return TP_OK;
+        }
+    }
+    snprintf(why, sizeof why, "it is not one of %s", row->words);
+    for (char *bar = why; (bar = strchr(bar, '|'));)
+        *bar = ' ';
+    return refuse(p, row, value, why);
+}
+
+static enum tp_code set_unsigned(struct parser *p, const struct tp_option *row,
+                                 const char *value)
+{
+    char why[100];
+    uint64_t number;
+    if (tp_parse_u64(value, &number) && number >= row->min && number <= row->max) {
+        *(unsigned *)field(p, row) = (unsigned)number;
+        return TP_OK;
+    }
+    snprintf(why, sizeof why, "it is not a number from %llu to %llu",
+             (unsigned long long)row->min, (unsigned long long)row->max);
+    return refuse(p, row, value, why);
+}
+
+static enum tp_code set_size(struct parser *p, const struct tp_option *row, const char *value)
+{
+    uint64_t bytes;
+    if (!tp_parse_size(value, &bytes))
+        return refuse(p, row, value, "it is not a size such as 5GB (5 * 1000^3) or 512MiB "
+                                     "(512 * 1024^2)");
+    if (bytes < row->min)
+        return refuse(p, row, value, "it is too small");
+    *(uint64_t *)field(p, row) = bytes;
+    return TP_OK;
+}
+
+static enum tp_code set_at(struct parser *p, const struct tp_option *row, const char *value)
+{
+    uint64_t v[3];
+    size_t count;
+    if (!tp_parse_u64_list(value, v, 3, &count) || count < 2)
+        return refuse(p, row, value, "it is not of the form [E,]N,K");
+    *(struct tp_opt_at *)field(p, row) =
+        (struct tp_opt_at){true, count == 3 ? v[0] : 0, v[count - 2], v[count - 1]};
+    return TP_OK;
+}
+
+/* One of "a:b", "a:", ":b", ":" up to `end`. */
+static bool read_range(const char *text, const char *end, uint64_t *begin, uint64_t *stop)
+{
+    char part[64];
+    if ((size_t)(end - text) >= sizeof part)
+        return false;
+    memcpy(part, text, (size_t)(end - text));
+    part[end - text] = 0;
+    char *colon = strchr(part, ':');
+    if (!colon)
+        return false;
+    *colon = 0;
+    *begin = 0;
+    *stop = UINT64_MAX;
+    return (!*part || tp_parse_u64(part, begin)) &&
+           (!colon[1] || tp_parse_u64(colon + 1, stop)) && *begin < *stop;
+}
+
+static enum tp_code set_values(struct parser *p, const struct tp_option *row, const char *value)
+{
+    struct tp_opt_values v = {.set = true};
+    const char *comma = strchr(value, ',');
+    if (!comma || !read_range(value, comma, &v.n0, &v.n1) ||
+        !read_range(comma + 1, value + strlen(value), &v.k0, &v.k1))
+        return refuse(p, row, value, "it is not of the form N0:N1,K0:K1 with N0 < N1, K0 < K1");
+    *(struct tp_opt_values *)field(p, row) = v;
+    return TP_OK;
+}
+
+static enum tp_code set_part(struct parser *p, const struct tp_option *row, const char *value)
+{
+    struct tp_opt_part *part = field(p, row);
+    const char *slash = strchr(value, '/');
+    char index[24] = "";
+    uint64_t i = 0, count = 0;
+    size_t length = slash ? (size_t)(slash - value) : strlen(value);
+    if (length < sizeof index)
+        snprintf(index, sizeof index, "%.*s", (int)length, value);
+    if (slash && (!tp_parse_u64(slash + 1, &count) || count < 1 || count > 1000000))
+        return refuse(p, row, value, "it is not of the form I/P with 1 <= I <= P");
+    if (!strcmp(index, "auto")) {
+        if (tp_part_from_environment((unsigned)count, part))
+            return TP_OK;
+        return refuse(p, row, value, slash
+                      ? "neither a Slurm array nor a Kubernetes Indexed Job says which part"
+                      : "no Slurm array job says which part of how many");
+    }
+    if (!slash || !tp_parse_u64(index, &i) || i < 1 || i > count)
+        return refuse(p, row, value, "it is not of the form I/P with 1 <= I <= P");
+    *part = (struct tp_opt_part){(unsigned)i, (unsigned)count};
+    return TP_OK;
+}
+
+static enum tp_code set_value(struct parser *p, const struct tp_option *row, const char *value)
+{
+    const char *why = row->check ? row->check(value) : NULL;
+    if (why)
+        return refuse(p, row, value, why);
+    switch (row->kind) {
+    case TP_OPT_FLAG:
+        *(bool *)field(p, row) = true;
+        return TP_OK;
+    case TP_OPT_STRING:
+        if (!*value)
+            return refuse(p, row, value, "it is empty");
+        *(const char **)field(p, row) = value;
+        return TP_OK;
+    case TP_OPT_LIST:
+        if (!*value)
+            return refuse(p, row, value, "it is empty");
+        return append(p, field(p, row), value);
+    case TP_OPT_CHOICE:
+        return set_choice(p, row, value);
+    case TP_OPT_UNSIGNED:
+    case TP_OPT_LEVEL:
+        return set_unsigned(p, row, value);
+    case TP_OPT_NUMBER:
+        if (!tp_parse_u64(value, field(p, row)))
+            return refuse(p, row, value, "it is not a number");
+        return TP_OK;
+    case TP_OPT_SIZE:
+        return set_size(p, row, value);
+    case TP_OPT_AT:
+        return set_at(p, row, value);
+    case TP_OPT_VALUES:
+        return set_values(p, row, value);
+    case TP_OPT_PART:
+        return set_part(p, row, value);
+    }
+    return TP_OK;
+}
+
+/* ------------------------------------------------------------------- argv -- */
+
+/* The commands that do have the option, for the message. */
+static void list_owners(const char *name, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = 0;
+    for (unsigned c = 0; c < TP_CMD_COUNT; c++)
+        for (size_t i = 0; i < tp_option_count; i++)
+            if (!strcmp(tp_option_rows[i].name, name) && !tp_option_rows[i].hidden &&
+                tp_option_applies(&tp_option_rows[i], (enum tp_command)c) && used < size)
+                used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "",
+                                         tp_command_rows[c].name);
+}
+
+static enum tp_code unknown_option(struct parser *p, const char *name)
+{
+    char owners[200];
+    list_owners(name, owners, sizeof owners);
+    if (*owners)
+        return tp_fail(p->err, TP_E_USAGE, "unknown option '--%s' (it belongs to %s)", name,
+                       owners);
+    const char *near = nearest_option(name, p->o->command);
+    if (near)
+        return tp_fail(p->err, TP_E_USAGE, "unknown option '--%s' (did you mean '--%s'?)", name,
+                       near);
+    return tp_fail(p->err, TP_E_USAGE, "unknown option '--%s'", name);
+}
+
+static enum tp_code take_long(struct parser *p, const char *text)
+{
+    char name[64];
+    const char *equals = strchr(text, '=');
+    size_t length = equals ? (size_t)(equals - text) : strlen(text);
+    snprintf(name, sizeof name, "%.*s", (int)(length < 63 ? length : 63), text);
+    const struct tp_option *row = NULL;
+    for (size_t i = 0; i < tp_option_count && !row; i++)
+        if (tp_option_applies(&tp_option_rows[i], p->o->command) &&
+            !strcmp(name, tp_option_rows[i].name))
+            row = &tp_option_rows[i];
+    if (!row)
+        return unknown_option(p, name);
+    if (row->kind == TP_OPT_FLAG) {
+        if (equals)
+            return tp_fail(p->err, TP_E_USAGE, "option '--%s' takes no value", name);
+        return set_value(p, row, "");
+    }
+    if (equals)
+        return set_value(p, row, equals + 1);
+    if (row->kind == TP_OPT_LEVEL)
+        return set_value(p, row, row->initial);
+    if (p->at == p->argc)
+        return tp_fail(p->err, TP_E_USAGE, "option '--%s' needs a value: --%s %s", name, name,
+                       row->value);
+    return set_value(p, row, p->argv[p->at++]);
+}
+
+static enum tp_code take_letters(struct parser *p, const char *letters)
+{
+    for (; *letters; letters++) {
+        const struct tp_option *row = NULL;
+        for (size_t i = 0; i < tp_option_count && !row; i++)
+            if (tp_option_applies(&tp_option_rows[i], p->o->command) &&
+                tp_option_rows[i].letter == *letters)
+                row = &tp_option_rows[i];
+        if (!row)
+            return tp_fail(p->err, TP_E_USAGE, "unknown option '-%c'", *letters);
+        if (row->kind != TP_OPT_FLAG) {
+            if (letters[1])
+                return set_value(p, row, letters + 1);
+            if (p->at == p->argc)
+                return tp_fail(p->err, TP_E_USAGE, "option '-%c' needs a value: -%c %s",
+                               *letters, *letters, row->value);
+            return set_value(p, row, p->argv[p->at++]);
+        }
+        enum tp_code code = set_value(p, row, "");
+        if (code)
+            return code;
+    }
+    return TP_OK;
+}
+
+static enum tp_code take_operand(struct parser *p, const char *text)
+{
+    const struct tp_command_row *row = &tp_command_rows[p->o->command];
+    if (p->o->arg.count == row->most)
+        return tp_fail(p->err, TP_E_USAGE, "unexpected argument '%s'", text);
+    if (!*text)
+        return tp_fail(p->err, TP_E_USAGE, "an argument is empty");
+    return append(p, &p->o->arg, text);
+}
+
+static enum tp_code take_all(struct parser *p)
+{
+    enum tp_code code = TP_OK;
+    bool only_operands = false;
+    while (p->at < p->argc && !code) {
+        const char *text = p->argv[p->at++];
+        if (only_operands || text[0] != '-' || !text[1])
+            code = take_operand(p, text);
+        else if (text[1] != '-')
+            code = take_letters(p, text + 1);
+        else if (text[2])
+            code = take_long(p, text + 2);
+        else
+            only_operands = true;
+    }
+    return code;
+}
+
+/* --------------------------------------------------------------- defaults -- */
+
+static unsigned usable_cpus(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set))
+        return 1;
+    return (unsigned)CPU_COUNT(&set);
+}
+
+static enum tp_code set_jobs(struct parser *p)
+{
+    uint64_t jobs;
+    const char *text = getenv("TILEPACK_JOBS");
+    if (p->o->jobs)
+        return TP_OK;
+    if (!text || !*text) {
+        p->o->jobs = usable_cpus();
+        return TP_OK;
+    }
+    if (!tp_parse_u64(text, &jobs) || jobs < 1 || jobs > 1024)
+        return tp_fail(p->err, TP_E_USAGE,
+                       "TILEPACK_JOBS '%s': it is not a number from 1 to 1024", text);
+    p->o->jobs = (unsigned)jobs;
+    return TP_OK;
+}
+
+/* Defaults are of all rows, so that every field is what the header says. */
+static void set_defaults(struct parser *p)
+{
+    p->o->offset = p->o->expert = TP_UNSET;
+    for (size_t i = 0; i < tp_option_count; i++) {
+        const struct tp_option *row = &tp_option_rows[i];
+        if (row->initial && row->kind != TP_OPT_LEVEL)
+            set_value(p, row, row->initial);
+    }
+}
+
+static enum tp_code need(struct parser *p, const char *what, const char *hint)
+{
+    tp_fail(p->err, TP_E_USAGE, "%s", what);
+    tp_err_hint(p->err, "%s", hint);
+    return TP_E_USAGE;
+}
+
+static enum tp_code check_together(struct parser *p)
+{
+    const struct tp_options *o = p->o;
+    const struct tp_command_row *row = &tp_command_rows[o->command];
+    if (o->arg.count < row->least) {
+        const char *name = row->operand[o->arg.count].name;
+        return tp_fail(p->err, TP_E_USAGE, "%s is missing", name);
+    }
+    if (o->quiet && o->verbose)
+        return tp_fail(p->err, TP_E_USAGE, "--quiet and --verbose exclude each other");
+    bool makes = o->command == TP_CMD_CONVERT || o->command == TP_CMD_PLAN;
+    if (makes && !o->to && !o->recipe)
+        return need(p, "no format is given",
+                    "--to FORMAT or --recipe FILE; 'tilepack formats' lists the formats");
+    if (o->to && o->recipe)
+        return need(p, "--to and --recipe exclude each other",
+                    "a last rule of the recipe that matches every name does what --to does");
+    if (o->recipe && o->set.count)
+        return need(p, "--set and --recipe exclude each other",
+                    "a rule of the recipe carries its own parameters");
+    if (o->command == TP_CMD_CONVERT && !o->output && !o->dry_run && !o->discard)
+        return need(p, "no output is given",
+                    "-o DST names what to write; --dry-run shows the plan without it");
+    if ((o->command == TP_CMD_UNPACK || o->command == TP_CMD_JOIN) && !o->output)
+        return need(p, "no output is given", "-o DST names what to write");
+    if (o->command == TP_CMD_SCHEDULE && !o->arg.count && !o->shape.count && !o->cases)
+        return need(p, "no weights are given", "PATH, --shape N,K or --cases FILE");
+    return TP_OK;
+}
+
+enum tp_code tp_options_parse(enum tp_command command, int argc, char *const *argv,
+                              struct tp_options *o, struct tp_err *err)
+{
+    struct parser p = {.o = o, .argc = argc, .argv = argv, .err = err};
+    *o = (struct tp_options){.command = command};
+    set_defaults(&p);
+    enum tp_code code = take_all(&p);
+    if (!code && !o->help) {
+        code = check_together(&p);
+        if (!code)
+            code = set_jobs(&p);
+    }
+    if (code == TP_E_USAGE)
+        tp_err_hint(err, "'tilepack %s --help' lists what it takes",
+                    tp_command_rows[command].name);
+    return code;
+}
+
+void tp_options_free(struct tp_options *o)
+{
+    struct tp_strings *lists[] = {&o->arg, &o->set, &o->include, &o->exclude, &o->shape,
+                                  &o->format};
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        free(lists[i]->item);
+        *lists[i] = (struct tp_strings){0};
+    }
+}

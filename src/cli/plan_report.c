@@ -1,0 +1,229 @@
+/* Printing a plan. Equal lines of many layers are folded unless --verbose. */
+#include "cli/plan_report.h"
+
+#include "cli/report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *shape_text(char *text, size_t size, const uint64_t *shape, uint32_t rank)
+{
+    size_t at = (size_t)snprintf(text, size, "[");
+    for (uint32_t d = 0; d < rank && at < size; d++)
+        at += (size_t)snprintf(text + at, size - at, "%s%llu", d ? "," : "",
+                               (unsigned long long)shape[d]);
+    if (at < size)
+        snprintf(text + at, size - at, "]");
+    return text;
+}
+
+static const char *box_text(char *text, size_t size, const struct tp_unit *unit)
+{
+    uint64_t shape[3] = {unit->box.e, unit->box.n, unit->box.k};
+    return shape_text(text, size, unit->rank == 3 ? shape : shape + 1, (uint32_t)unit->rank);
+}
+
+static uint64_t unit_bytes(const struct tp_plan *plan, const struct tp_unit *unit)
+{
+    uint64_t bytes = 0;
+    uint32_t outs = unit->format ? unit->op.outs : 1;
+    for (uint32_t i = 0; i < outs; i++)
+        bytes += plan->outputs[unit->output[i]].bytes;
+    return bytes;
+}
+
+static json_t *unit_json(const struct tp_plan *plan, const struct tp_unit *unit)
+{
+    json_t *outputs = json_array();
+    uint32_t outs = unit->format ? unit->op.outs : 1;
+    for (uint32_t i = 0; i < outs; i++) {
+        const struct tp_output *output = &plan->outputs[unit->output[i]];
+        json_t *shape = json_array();
+        for (uint32_t d = 0; d < output->rank; d++)
+            json_array_append_new(shape, json_integer((json_int_t)output->shape[d]));
+        json_array_append_new(outputs,
+                              json_pack("{s:s,s:s,s:o,s:I,s:s,s:I}", "name", output->name, "dtype",
+                                        tp_dtype_name(output->dtype), "shape", shape, "bytes",
+                                        (json_int_t)output->bytes, "file",
+                                        plan->files[output->file].name, "offset",
+                                        (json_int_t)output->offset));
+    }
+    json_t *json = json_pack("{s:s,s:[I,I,I],s:i,s:s,s:o}", "name", unit->name, "box",
+                             (json_int_t)unit->box.e, (json_int_t)unit->box.n,
+                             (json_int_t)unit->box.k, "rank", unit->rank, "dtype",
+                             tp_dtype_name(unit->original), "outputs", outputs);
+    if (unit->format)
+        json_object_set_new(json, "format", json_string(unit->format->name));
+    if (unit->warning)
+        json_object_set_new(json, "warning", json_string(unit->warning));
+    return json;
+}
+
+static int print_json(const struct tp_plan *plan)
+{
+    json_t *units = json_array(), *kept = json_array(), *files = json_array();
+    for (size_t u = 0; u < plan->unit_count; u++)
+        json_array_append_new(units, unit_json(plan, &plan->units[u]));
+    for (size_t k = 0; k < plan->kept_count; k++) {
+        const struct tp_kept *item = &plan->kept[k];
+        json_t *json = json_pack("{s:s}", "name", plan->ckpt->tensors[item->tensor].name);
+        if (item->reason)
+            json_object_set_new(json, "reason", json_string(item->reason));
+        json_array_append_new(kept, json);
+    }
+    for (size_t f = 0; f < plan->file_count; f++)
+        json_array_append_new(files, json_pack("{s:s,s:I}", "name", plan->files[f].name, "size",
+                                               (json_int_t)plan->files[f].size));
+    return tp_json_print(json_pack("{s:I,s:I,s:o,s:o,s:o}", "bytes_in", (json_int_t)plan->bytes_in,
+                                   "bytes_out", (json_int_t)plan->bytes_out, "files", files,
+                                   "units", units, "kept", kept));
+}
+
+/* Lines that are equal but for the numbers in the name ("layers.3.") are shown
+ * once, with their count. */
+struct line {
+    char *key, *name, *cells[3];
+    size_t count;
+};
+
+static char *without_numbers(const char *name)
+{
+    char *key = strdup(name);
+    char *to = key;
+    for (const char *at = name; key && *at;) {
+        if (*at >= '0' && *at <= '9' && (at == name || at[-1] == '.')) {
+            *to++ = '*';
+            while (*at >= '0' && *at <= '9')
+                at++;
+        } else {
+            *to++ = *at++;
+        }
+    }
+    if (key)
+        *to = '\0';
+    return key;
+}
+
+struct lines {
+    struct line *items;
+    size_t count, capacity;
+    bool fold;
+};
+
+static void add_line(struct lines *lines, const char *name, const char *a, const char *b,
+                     const char *c)
+{
+    char *key = without_numbers(name);
+    const char *cells[3] = {a, b, c};
+    for (size_t i = lines->count; lines->fold && key && i > 0 && lines->count - i < 64; i--) {
+        struct line *line = &lines->items[i - 1];
+        if (strcmp(line->key, key) == 0 && strcmp(line->cells[0], a) == 0 &&
+            strcmp(line->cells[1], b) == 0 && strcmp(line->cells[2], c) == 0) {
+            line->count++;
+            free(key);
+            return;
+        }
+    }
+    if (lines->count == lines->capacity) {
+        size_t capacity = lines->capacity ? 2 * lines->capacity : 64;
+        struct line *items = realloc(lines->items, capacity * sizeof *items);
+        if (!items) {
+            free(key);
+            return;
+        }
+        lines->items = items;
+        lines->capacity = capacity;
+    }
+    struct line *line = &lines->items[lines->count];
+    *line = (struct line){.key = key, .name = strdup(name), .count = 1};
+    for (int i = 0; i < 3; i++)
+        line->cells[i] = strdup(cells[i]);
+    lines->count += line->name && line->cells[0] && line->cells[1] && line->cells[2];
+}
+
+static int print_lines(struct lines *lines, const struct tp_column *columns)
+{
+    struct tp_table *table = tp_table_new(columns, 5);
+    for (size_t i = 0; i < lines->count; i++) {
+        struct line *line = &lines->items[i];
+        char count[24];
+        snprintf(count, sizeof count, "%zu", line->count);
+        const char *cells[] = {line->count > 1 ? line->key : line->name, count, line->cells[0],
+                               line->cells[1], line->cells[2]};
+        tp_table_row(table, cells);
+        free(line->key);
+        free(line->name);
+        for (int c = 0; c < 3; c++)
+            free(line->cells[c]);
+    }
+    free(lines->items);
+    return tp_table_end(table);
+}
+
+static int print_units(const struct tp_plan *plan, bool fold)
+{
+    static const struct tp_column columns[] = {{"weight", false, true}, {"count", true, false},
+                                               {"shape", false, false}, {"to", false, false},
+                                               {"bytes each", true, false}};
+    struct lines lines = {.fold = fold};
+    for (size_t u = 0; u < plan->unit_count; u++) {
+        const struct tp_unit *unit = &plan->units[u];
+        char shape[80], bytes[TP_HUMAN];
+        add_line(&lines, unit->name, box_text(shape, sizeof shape, unit),
+                 unit->format ? unit->format->name : tp_dtype_name(unit->dtype),
+                 tp_human_bytes(bytes, unit_bytes(plan, unit)));
+    }
+    return print_lines(&lines, columns);
+}
+
+static int print_kept(const struct tp_plan *plan, bool fold)
+{
+    static const struct tp_column columns[] = {{"kept", false, true}, {"count", true, false},
+                                               {"shape", false, false}, {"dtype", false, false},
+                                               {"why", false, false}};
+    struct lines lines = {.fold = fold};
+    for (size_t k = 0; k < plan->kept_count; k++) {
+        const struct tp_tensor *tensor = &plan->ckpt->tensors[plan->kept[k].tensor];
+        char shape[120];
+        add_line(&lines, tensor->name, shape_text(shape, sizeof shape, tensor->shape, tensor->rank),
+                 tp_dtype_name(tensor->dtype),
+                 plan->kept[k].reason ? plan->kept[k].reason : "not a weight matrix");
+    }
+    return print_lines(&lines, columns);
+}
+
+int tp_plan_print(const struct tp_plan *plan, const struct tp_options *o)
+{
+    char in[TP_HUMAN], out[TP_HUMAN];
+    if (o->json)
+        return print_json(plan);
+    int status = plan->unit_count ? print_units(plan, !o->verbose) : TP_OK;
+    if (status == TP_OK && plan->kept_count) {
+        printf("%s", plan->unit_count ? "\n" : "");
+        status = print_kept(plan, !o->verbose);
+    }
+    printf("\n%zu weights converted, %zu tensors kept; %s -> %s in %zu file%s\n", plan->unit_count,
+           plan->kept_count, tp_human_bytes(in, plan->bytes_in),
+           tp_human_bytes(out, plan->bytes_out), plan->file_count, plan->file_count == 1 ? "" : "s");
+    return status;
+}
+
+void tp_plan_warn(const struct tp_plan *plan)
+{
+    const char *seen[32];
+    size_t count = 0;
+    for (size_t u = 0; u < plan->unit_count; u++) {
+        const char *warning = plan->units[u].warning;
+        size_t i = 0, alike = 0;
+        while (warning && i < count && seen[i] != warning)
+            i++;
+        if (!warning || i < count || count == sizeof seen / sizeof *seen)
+            continue;
+        seen[count++] = warning;
+        for (size_t v = u; v < plan->unit_count; v++)
+            alike += plan->units[v].warning == warning;
+        tp_warn("%s%s: the bytes are right, but %s", plan->units[u].name,
+                alike > 1 ? " and others" : "", warning);
+    }
+}

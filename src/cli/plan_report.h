@@ -1,0 +1,14 @@
+/* Printing a plan: what will be converted to what, what is kept and why. */
+#ifndef TP_CLI_PLAN_REPORT_H
+#define TP_CLI_PLAN_REPORT_H
+
+#include "cli/options.h"
+#include "pack/plan.h"
+
+/* As text or, with --json, as one object. Returns the exit status. */
+int tp_plan_print(const struct tp_plan *plan, const struct tp_options *o);
+
+/* One line per distinct warning and per kept weight that was asked for. */
+void tp_plan_warn(const struct tp_plan *plan);
+
+#endif

@@ -1,0 +1,237 @@
+/* The progress line. Workers add to an atomic counter; one thread draws. Does
+ * nothing at all unless stderr is a terminal that can clear a line.
+ * Invariant: whoever holds `draw` owns the terminal's last line, and leaves it
+ * empty or complete. */
+#include "cli/progress.h"
+
+#include "cli/report.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { ITEM = 200, PERIOD_MS = 100, WINDOW = 50 /* samples: the speed of the last 5 s */ };
+
+struct tp_progress {
+    pthread_t thread;
+    pthread_mutex_t lock; /* guards item and stop */
+    pthread_cond_t wake;
+    bool stop;
+    char item[ITEM];
+    char verb[32];
+    _Atomic uint64_t done, total;
+    double began;
+    uint64_t sample[WINDOW];
+    double when[WINDOW];
+    size_t samples;
+};
+
+static pthread_mutex_t draw = PTHREAD_MUTEX_INITIALIZER;
+static bool shown; /* under draw: the line is on the terminal */
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static size_t columns(void)
+{
+    struct winsize size;
+    if (!ioctl(STDERR_FILENO, TIOCGWINSZ, &size) && size.ws_col)
+        return size.ws_col;
+    return 80;
+}
+
+/* The terminal may be slow or stopped, but its bytes are not worth an error. */
+static void put(const char *text, size_t size)
+{
+    while (size) {
+        ssize_t n = write(STDERR_FILENO, text, size);
+        if (n <= 0)
+            return;
+        text += n;
+        size -= (size_t)n;
+    }
+}
+
+static void clear_line(void)
+{
+    if (shown)
+        put("\r\033[K", 4);
+    shown = false;
+}
+
+void tp_progress_pause(void)
+{
+    pthread_mutex_lock(&draw);
+    clear_line();
+}
+
+void tp_progress_resume(void)
+{
+    pthread_mutex_unlock(&draw);
+}
+
+/* Bytes per second over the window, 0 while unknown. */
+static double speed(struct tp_progress *p, uint64_t done, double at)
+{
+    size_t slot = p->samples % WINDOW;
+    double begin = p->samples < WINDOW ? p->began : p->when[slot];
+    uint64_t first = p->samples < WINDOW ? 0 : p->sample[slot];
+    p->sample[slot] = done;
+    p->when[slot] = at;
+    p->samples++;
+    return at - begin > 0.05 && done >= first ? (double)(done - first) / (at - begin) : 0;
+}
+
+/* Text of at most `width` columns; a name that does not fit loses its middle. */
+static size_t compose(struct tp_progress *p, char *line, size_t size, size_t width)
+{
+    char a[TP_HUMAN], b[TP_HUMAN], rate_text[TP_HUMAN], eta[TP_HUMAN] = "", item[ITEM];
+    uint64_t done = atomic_load(&p->done), total = atomic_load(&p->total);
+    double at = now(), rate = speed(p, done, at);
+    int used;
+    pthread_mutex_lock(&p->lock);
+    memcpy(item, p->item, sizeof item);
+    pthread_mutex_unlock(&p->lock);
+    tp_human_bytes(rate_text, (uint64_t)rate);
+    if (total) {
+        if (done > total)
+            done = total;
+        if (rate > 0)
+            tp_human_seconds(eta, (double)(total - done) / rate);
+        used = snprintf(line, size, "%s  %s / %s  %3u%%  %s/s  ETA %s", p->verb,
+                        tp_human_bytes(a, done), tp_human_bytes(b, total),
+                        (unsigned)((double)done * 100 / (double)total), rate_text,
+                        *eta ? eta : "-");
+    } else {
+        used = snprintf(line, size, "%s  %s  %s/s", p->verb, tp_human_bytes(a, done), rate_text);
+    }
+    size_t length = (size_t)used < width ? (size_t)used : width;
+    size_t name = strlen(item), room = width > length + 2 ? width - length - 2 : 0;
+    if (!name || room < 8)
+        return length;
+    if (name <= room)
+        return length + (size_t)snprintf(line + length, size - length, "  %s", item);
+    size_t head = (room - 3) / 3;
+    return length + (size_t)snprintf(line + length, size - length, "  %.*s...%s", (int)head,
+                                     item, item + name - (room - 3 - head));
+}
+
+static void redraw(struct tp_progress *p)
+{
+    char line[600];
+    size_t width = columns();
+    width = width > 400 ? 400 : width - (width > 1);
+    memcpy(line, "\r", 1);
+    size_t length = 1 + compose(p, line + 1, sizeof line - 8, width);
+    memcpy(line + length, "\033[K", 3);
+    pthread_mutex_lock(&draw);
+    put(line, length + 3);
+    shown = true;
+    pthread_mutex_unlock(&draw);
+}
+
+static void *draw_loop(void *arg)
+{
+    struct tp_progress *p = arg;
+    struct timespec until;
+    bool stop = false;
+    while (!stop) {
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += PERIOD_MS * 1000000L;
+        if (until.tv_nsec >= 1000000000L) {
+            until.tv_nsec -= 1000000000L;
+            until.tv_sec++;
+        }
+        pthread_mutex_lock(&p->lock);
+        while (!p->stop && !pthread_cond_timedwait(&p->wake, &p->lock, &until))
+            continue; /* woken early: not yet time */
+        stop = p->stop;
+        pthread_mutex_unlock(&p->lock);
+        if (!stop)
+            redraw(p);
+    }
+    return NULL;
+}
+
+/* The thread blocks every signal, so that handlers run in the main thread. */
+static bool start_thread(struct tp_progress *p)
+{
+    pthread_condattr_t attr;
+    sigset_t all, old;
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&p->wake, &attr);
+    pthread_condattr_destroy(&attr);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    bool ok = !pthread_create(&p->thread, NULL, draw_loop, p);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return ok;
+}
+
+struct tp_progress *tp_progress_start(const struct tp_options *o, const char *verb,
+                                      uint64_t total)
+{
+    const char *term = getenv("TERM");
+    if (o->quiet || !isatty(STDERR_FILENO) || !term || !*term || !strcmp(term, "dumb"))
+        return NULL;
+    struct tp_progress *p = calloc(1, sizeof *p);
+    if (!p)
+        return NULL; /* the work matters more than the line */
+    snprintf(p->verb, sizeof p->verb, "%s", verb);
+    atomic_store(&p->total, total);
+    p->began = now();
+    if (start_thread(p))
+        return p;
+    free(p);
+    return NULL;
+}
+
+void tp_progress_total(struct tp_progress *p, uint64_t total)
+{
+    if (p)
+        atomic_store(&p->total, total);
+}
+
+void tp_progress_add(void *progress, uint64_t bytes, const char *item)
+{
+    struct tp_progress *p = progress;
+    if (!p)
+        return;
+    atomic_fetch_add_explicit(&p->done, bytes, memory_order_relaxed);
+    if (!item || pthread_mutex_trylock(&p->lock))
+        return; /* another worker names its own; one is as good */
+    size_t n = 0;
+    for (; item[n] && n + 1 < ITEM; n++) {
+        unsigned char c = (unsigned char)item[n];
+        p->item[n] = c < 0x20 || c > 0x7E ? '?' : item[n];
+    }
+    p->item[n] = 0;
+    pthread_mutex_unlock(&p->lock);
+}
+
+void tp_progress_end(struct tp_progress *p)
+{
+    if (!p)
+        return;
+    pthread_mutex_lock(&p->lock);
+    p->stop = true;
+    pthread_cond_signal(&p->wake);
+    pthread_mutex_unlock(&p->lock);
+    pthread_join(p->thread, NULL);
+    tp_progress_pause();
+    tp_progress_resume();
+    pthread_cond_destroy(&p->wake);
+    pthread_mutex_destroy(&p->lock);
+    free(p);
+}

@@ -1,0 +1,32 @@
+/* The progress line: one line on stderr, redrawn in place at most ten times a
+ * second by a thread of its own, cleared at the end.
+ *
+ * Only on a terminal that can clear a line, and not under --quiet; everywhere
+ * else tp_progress_start() returns NULL, which every function here accepts.
+ */
+#ifndef TP_CLI_PROGRESS_H
+#define TP_CLI_PROGRESS_H
+
+#include "cli/options.h"
+
+struct tp_progress;
+
+/* Starts the line "VERB  done / total  percent  GB/s  ETA  item". total is in
+ * bytes; 0 = not known yet. Only one line may be active at a time. */
+struct tp_progress *tp_progress_start(const struct tp_options *o, const char *verb,
+                                      uint64_t total);
+void tp_progress_total(struct tp_progress *progress, uint64_t total);
+
+/* Counts `bytes` done; `item` (copied, may be NULL) is what is worked on now.
+ * From any thread; made to be handed out as a callback: void (*)(void *, ...). */
+void tp_progress_add(void *progress, uint64_t bytes, const char *item);
+
+/* Clears the line, ends the thread, frees. */
+void tp_progress_end(struct tp_progress *progress);
+
+/* Around any other output to the terminal: takes the line away and holds it back
+ * until it may be drawn again. Not to be nested; cheap when no line is active. */
+void tp_progress_pause(void);
+void tp_progress_resume(void);
+
+#endif

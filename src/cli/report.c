@@ -1,0 +1,271 @@
+/* Messages, JSON and human numbers. Decides once, from the options and the
+ * terminal, about colour and quiet; commands only say what is to be said.
+ * Invariant: stdout carries results only, and control characters never pass. */
+#include "cli/report.h"
+
+#include "cli/progress.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct {
+    bool json, quiet, verbose;
+    bool color_out, color_err;
+} mode;
+
+static bool wants_color(const char *when, int fd)
+{
+    const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
+    if (when && !strcmp(when, "always"))
+        return true;
+    if ((when && !strcmp(when, "never")) || (none && *none))
+        return false;
+    return isatty(fd) && term && strcmp(term, "dumb") != 0;
+}
+
+void tp_report_setup(const struct tp_options *o)
+{
+    mode.json = o->json;
+    mode.quiet = o->quiet;
+    mode.verbose = o->verbose;
+    mode.color_out = wants_color(o->color, STDOUT_FILENO);
+    mode.color_err = wants_color(o->color, STDERR_FILENO);
+}
+
+static const char *sequence(bool on, const char *style)
+{
+    static const struct {
+        const char *style, *text;
+    } known[] = {{"0", "\033[0m"},   {"1", "\033[1m"},   {"2", "\033[2m"},
+                 {"31", "\033[31m"}, {"32", "\033[32m"}, {"33", "\033[33m"},
+                 {"36", "\033[36m"}};
+    for (size_t i = 0; on && i < sizeof known / sizeof known[0]; i++)
+        if (!strcmp(known[i].style, style))
+            return known[i].text;
+    return "";
+}
+
+const char *tp_style(const char *style)
+{
+    return sequence(mode.color_out, style);
+}
+
+void tp_print_text(FILE *out, const char *text)
+{
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c < 0x20 || c == 0x7F)
+            fprintf(out, "\\x%02X", c);
+        else if (c == 0xC2 && (unsigned char)text[1] >= 0x80 && (unsigned char)text[1] < 0xA0)
+            fprintf(out, "\\u%04X", (unsigned char)*++text); /* C1 controls, two bytes of UTF-8 */
+        else
+            fputc(c, out);
+    }
+}
+
+/* ---------------------------------------------------------------- messages -- */
+
+static void say_v(const char *label, const char *style, const char *fmt, va_list args)
+{
+    char text[2048];
+    vsnprintf(text, sizeof text, fmt, args);
+    tp_progress_pause();
+    fprintf(stderr, "tilepack: %s%s%s", sequence(mode.color_err, style), label,
+            sequence(mode.color_err, "0"));
+    tp_print_text(stderr, text);
+    fputc('\n', stderr);
+    tp_progress_resume();
+}
+
+void tp_warn(const char *fmt, ...)
+{
+    va_list args;
+    if (mode.quiet)
+        return;
+    va_start(args, fmt);
+    say_v("warning: ", "33", fmt, args);
+    va_end(args);
+}
+
+void tp_note(const char *fmt, ...)
+{
+    va_list args;
+    if (!mode.verbose)
+        return;
+    va_start(args, fmt);
+    say_v("", "0", fmt, args);
+    va_end(args);
+}
+
+static const char *code_name(enum tp_code code)
+{
+    switch (code) {
+    case TP_OK: return "ok";
+    case TP_E_DIFF: return "difference";
+    case TP_E_USAGE: return "usage";
+    case TP_E_INPUT: return "input";
+    case TP_E_UNSUPPORTED: return "unsupported";
+    case TP_E_IO: return "io";
+    case TP_E_MEMORY: return "memory";
+    case TP_E_INTERRUPT: return "interrupted";
+    case TP_E_TERMINATE: return "terminated";
+    }
+    return "unknown";
+}
+
+/* Paths and messages may hold bytes that are not UTF-8, which JSON cannot carry:
+ * such a byte becomes a question mark. */
+static json_t *json_text(const char *text)
+{
+    char copy[1100];
+    json_t *value = json_string(text);
+    if (value)
+        return value;
+    size_t n = 0;
+    for (; text[n] && n + 1 < sizeof copy; n++)
+        copy[n] = (unsigned char)text[n] < 0x80 ? text[n] : '?';
+    copy[n] = 0;
+    return json_string(copy);
+}
+
+static void error_json(const struct tp_err *err)
+{
+    json_t *error = json_object(), *object = json_object();
+    json_object_set_new(error, "code", json_integer(err->code));
+    json_object_set_new(error, "kind", json_string(code_name(err->code)));
+    json_object_set_new(error, "message", json_text(err->what));
+    if (err->path[0])
+        json_object_set_new(error, "path", json_text(err->path));
+    if (err->tensor[0])
+        json_object_set_new(error, "tensor", json_text(err->tensor));
+    if (err->offset)
+        json_object_set_new(error, "offset", json_integer((json_int_t)(err->offset - 1)));
+    if (err->sys)
+        json_object_set_new(error, "errno", json_integer(err->sys));
+    if (err->hint[0])
+        json_object_set_new(error, "hint", json_text(err->hint));
+    json_object_set_new(object, "error", error);
+    tp_json_print(object);
+}
+
+static void print_hint(const struct tp_err *err)
+{
+    if (!err->hint[0])
+        return;
+    fputs("  hint: ", stderr);
+    tp_print_text(stderr, err->hint);
+    fputc('\n', stderr);
+}
+
+int tp_report_error(const struct tp_err *err)
+{
+    tp_progress_pause();
+    fprintf(stderr, "tilepack: %serror:%s ", sequence(mode.color_err, "31"),
+            sequence(mode.color_err, "0"));
+    if (err->path[0]) {
+        tp_print_text(stderr, err->path);
+        fputs(": ", stderr);
+    }
+    if (err->tensor[0]) {
+        fputs("tensor '", stderr);
+        tp_print_text(stderr, err->tensor);
+        fputs("': ", stderr);
+    }
+    tp_print_text(stderr, err->what);
+    if (err->offset)
+        fprintf(stderr, " (at byte %llu)", (unsigned long long)(err->offset - 1));
+    fputc('\n', stderr);
+    print_hint(err);
+    tp_progress_resume();
+    if (mode.json)
+        error_json(err);
+    return (int)err->code;
+}
+
+int tp_report_usage(const char *command, const struct tp_err *err)
+{
+    fprintf(stderr, "tilepack%s%s: ", command ? " " : "", command ? command : "");
+    tp_print_text(stderr, err->what);
+    fputc('\n', stderr);
+    print_hint(err);
+    if (mode.json)
+        error_json(err);
+    return (int)err->code;
+}
+
+int tp_report_finish(int status)
+{
+    struct tp_err err = {0};
+    bool failed = ferror(stdout) != 0;
+    if (!fflush(stdout) && !failed)
+        return status;
+    tp_fail_sys(&err, errno, "standard output cannot be written");
+    mode.json = false; /* there is nowhere to put it */
+    int code = tp_report_error(&err);
+    return status == TP_OK || status == TP_E_DIFF ? code : status;
+}
+
+/* -------------------------------------------------------------------- JSON -- */
+
+static int write_out(const char *data, size_t size, void *arg)
+{
+    return fwrite(data, 1, size, arg) == size ? 0 : -1;
+}
+
+int tp_json_print(json_t *object)
+{
+    json_t *all = json_object();
+    struct tp_err err = {0};
+    bool ok = all && object && !json_object_set_new(all, "version", json_integer(1)) &&
+              !json_object_update(all, object);
+    json_decref(object);
+    if (ok && !json_dump_callback(all, write_out, stdout, JSON_INDENT(2)))
+        fputc('\n', stdout);
+    json_decref(all);
+    if (ok)
+        return TP_OK; /* a write error is found by tp_report_finish() */
+    mode.json = false;
+    tp_fail(&err, TP_E_MEMORY, "no memory for the JSON result");
+    return tp_report_error(&err);
+}
+
+/* ----------------------------------------------------------- human numbers -- */
+
+const char *tp_human_bytes(char text[TP_HUMAN], uint64_t bytes)
+{
+    static const char *const units[] = {"kB", "MB", "GB", "TB", "PB", "EB"};
+    double value = (double)bytes;
+    size_t unit = 0;
+    if (bytes < 1000) {
+        snprintf(text, TP_HUMAN, "%u B", (unsigned)bytes);
+        return text;
+    }
+    value /= 1000;
+    while (value >= 999.5 && unit + 1 < sizeof units / sizeof units[0]) {
+        value /= 1000;
+        unit++;
+    }
+    int digits = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+    snprintf(text, TP_HUMAN, "%.*f %s", digits, value, units[unit]);
+    return text;
+}
+
+const char *tp_human_seconds(char text[TP_HUMAN], double seconds)
+{
+    uint64_t whole = seconds < 1e9 ? (uint64_t)(seconds + 0.5) : 1000000000u;
+    if (seconds < 0.9995)
+        snprintf(text, TP_HUMAN, "%.0f ms", seconds * 1000);
+    else if (seconds < 9.95)
+        snprintf(text, TP_HUMAN, "%.1f s", seconds);
+    else if (whole < 60)
+        snprintf(text, TP_HUMAN, "%u s", (unsigned)whole);
+    else if (whole < 3600)
+        snprintf(text, TP_HUMAN, "%u:%02u", (unsigned)(whole / 60), (unsigned)(whole % 60));
+    else
+        snprintf(text, TP_HUMAN, "%u:%02u:%02u", (unsigned)(whole / 3600),
+                 (unsigned)(whole / 60 % 60), (unsigned)(whole % 60));
+    return text;
+}

@@ -1,0 +1,73 @@
+/* Everything that the command line prints: errors, warnings, tables, JSON.
+ *
+ * stdout carries results, stderr messages. Text that came from a file is printed
+ * with its control characters escaped, so that a tensor's name cannot drive the
+ * terminal or break a line.
+ */
+#ifndef TP_CLI_REPORT_H
+#define TP_CLI_REPORT_H
+
+#include "cli/options.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+/* Remembers --json, --quiet, --verbose, --color (with NO_COLOR). Until it is
+ * called: text, not quiet, no colour. */
+void tp_report_setup(const struct tp_options *o);
+
+/* Prints a failure: on stderr as
+ *     tilepack: error: PATH: tensor 'T': what (at byte N)
+ *       hint: what to do
+ * and under --json also as one object {"version":1,"error":{...}} on stdout.
+ * Returns err->code, the exit status. */
+int tp_report_error(const struct tp_err *err);
+
+/* A wrong command line: "tilepack convert: what" and the hint. `command` may be
+ * NULL. Returns err->code. */
+int tp_report_usage(const char *command, const struct tp_err *err);
+
+/* "tilepack: warning: ..." on stderr unless --quiet. */
+void tp_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* "tilepack: ..." on stderr, only under --verbose. */
+void tp_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* Flushes stdout; a failure (full disk, closed pipe) is reported and turns the
+ * status into TP_E_IO unless it is an error already. */
+int tp_report_finish(int status);
+
+/* SGR escape for stdout, "" without colour: style is "1" bold, "31" red, ... and
+ * "0" ends it. */
+const char *tp_style(const char *style);
+
+/* Steals `object` (an object without "version"), prints it on stdout with
+ * "version":1 first. Returns TP_OK, or TP_E_MEMORY after reporting it. */
+int tp_json_print(json_t *object);
+
+/* "1.48 GB", "512 B": powers of 1000, three digits. Returns text. */
+enum { TP_HUMAN = 24 };
+const char *tp_human_bytes(char text[TP_HUMAN], uint64_t bytes);
+/* "12 ms", "3.4 s", "2:05", "1:02:03". */
+const char *tp_human_seconds(char text[TP_HUMAN], double seconds);
+
+/* Writes text with control characters as \xNN. */
+void tp_print_text(FILE *out, const char *text);
+
+/* Tables: rows of cells, columns as wide as their widest cell. On a terminal the
+ * columns marked `elide` are cut in the middle so that a line fits its width;
+ * anywhere else nothing is ever cut. First title NULL: no heading line. At most 32
+ * columns. */
+struct tp_column {
+    const char *title;
+    bool right; /* align numbers to the right */
+    bool elide;
+};
+struct tp_table;
+struct tp_table *tp_table_new(const struct tp_column *columns, size_t count);
+/* Adds one row; cells are copied, NULL is an empty one. */
+void tp_table_row(struct tp_table *table, const char *const *cells);
+/* Prints on stdout and frees. Returns TP_OK or, after reporting it, TP_E_MEMORY
+ * (recorded by any of the calls above). */
+int tp_table_end(struct tp_table *table);
+
+#endif

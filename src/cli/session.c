@@ -1,0 +1,91 @@
+/* Shared steps of the commands; prints nothing. */
+#include "cli/session.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum tp_code tp_source_open(const char *path, bool strict, struct tp_source *source,
+                            struct tp_err *err)
+{
+    memset(source, 0, sizeof *source);
+    enum tp_code code =
+        tp_checkpoint_open(path, strict ? TP_CHECKPOINT_STRICT : 0, &source->ckpt, err);
+    if (code == TP_OK && (code = tp_weights_find(&source->ckpt, &source->weights, err)))
+        tp_checkpoint_close(&source->ckpt);
+    return code;
+}
+
+void tp_source_close(struct tp_source *source)
+{
+    tp_weights_close(&source->weights);
+    tp_checkpoint_close(&source->ckpt);
+}
+
+enum tp_code tp_request_from(const struct tp_options *o, struct tp_request *request,
+                             struct tp_err *err)
+{
+    enum tp_code code;
+    memset(request, 0, sizeof *request);
+    request->no_stack = o->no_stack;
+    request->strict = o->strict;
+    request->requantize = o->requantize;
+    request->keep_nonfinite = strcmp(o->nonfinite, "keep") == 0;
+    request->shard_size = o->shard_size == TP_UNSET ? 0 : o->shard_size;
+    if (!o->to == !o->recipe) {
+        tp_err_hint(err, "`tilepack formats` lists the formats");
+        return tp_fail(err, TP_E_USAGE, o->to ? "--to and --recipe exclude each other"
+                                              : "neither --to nor --recipe is given");
+    }
+    if (o->recipe && o->set.count)
+        return tp_fail(err, TP_E_USAGE, "--set goes with --to; a recipe has \"set\" in its rules");
+    code = o->to ? tp_request_to(request, o->to, o->set.item, o->set.count, err)
+                 : tp_request_recipe(request, o->recipe, err);
+    for (size_t i = 0; i < o->include.count && code == TP_OK; i++)
+        code = tp_request_include(request, o->include.item[i], err);
+    for (size_t i = 0; i < o->exclude.count && code == TP_OK; i++)
+        code = tp_request_exclude(request, o->exclude.item[i], err);
+    if (code)
+        tp_request_close(request);
+    return code;
+}
+
+static atomic_int caught;
+
+static void on_signal(int number)
+{
+    int none = 0;
+    if (!atomic_compare_exchange_strong(&caught, &none, number)) {
+        signal(number, SIG_DFL);
+        raise(number);
+    }
+}
+
+atomic_int *tp_catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    return &caught;
+}
+
+const char *tp_output_file(const char *output)
+{
+    size_t size = strlen(output), suffix = strlen(".safetensors");
+    if (size <= suffix || strcmp(output + size - suffix, ".safetensors") != 0)
+        return NULL;
+    const char *slash = strrchr(output, '/');
+    return slash ? slash + 1 : output;
+}
+
+char *tp_output_path(const char *output, struct tp_err *err)
+{
+    size_t size = strlen(output);
+    while (size > 1 && output[size - 1] == '/')
+        size--;
+    char *path = strndup(output, size);
+    if (!path)
+        tp_fail(err, TP_E_MEMORY, "out of memory");
+    return path;
+}

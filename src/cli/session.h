@@ -1,0 +1,34 @@
+/* What several commands do alike: opening a checkpoint with its weights, turning
+ * options into a request, interruption.
+ */
+#ifndef TP_CLI_SESSION_H
+#define TP_CLI_SESSION_H
+
+#include "cli/options.h"
+#include "pack/plan.h"
+#include "pack/request.h"
+
+#include <stdatomic.h>
+
+/* An open checkpoint. {0} is closed. */
+struct tp_source {
+    struct tp_checkpoint ckpt;
+    struct tp_weights weights;
+};
+enum tp_code tp_source_open(const char *path, bool strict, struct tp_source *source,
+                            struct tp_err *err);
+void tp_source_close(struct tp_source *source);
+
+/* The request that --to, --set, --recipe, --include, ... make. */
+enum tp_code tp_request_from(const struct tp_options *o, struct tp_request *request,
+                             struct tp_err *err);
+
+/* Becomes the signal's number on SIGINT or SIGTERM; a second one kills. */
+atomic_int *tp_catch_signals(void);
+
+/* The output's name for a single-file output, NULL for a directory. Trailing
+ * slashes of a directory are removed in place of a copy owned by the caller. */
+const char *tp_output_file(const char *output);
+char *tp_output_path(const char *output, struct tp_err *err);
+
+#endif

@@ -1,0 +1,42 @@
+/* Rows for AVX-512 (F, BW, VL, VBMI); chosen at run time, see rows.c. */
+#include "kernels/rows.h"
+
+#if defined(__x86_64__)
+
+#include "base/num.h"
+#include "kernels/codec.h"
+#include "kernels/plane.h"
+#include "kernels/scalar.h"
+
+#include <immintrin.h>
+
+#ifdef __clang__
+#pragma clang attribute push(__attribute__((target("avx2,avx512f,avx512bw,avx512vl,avx512vbmi"))), \
+                             apply_to = function)
+#else
+#pragma GCC target("avx2,avx512f,avx512bw,avx512vl,avx512vbmi")
+#endif
+
+#include "kernels/vec_avx512.h"
+
+#define ISA TP_ISA_AVX512
+#define ISA_NAME "avx512"
+#include "kernels/cpu_run.inc"
+#include "kernels/cpu_fp8.inc"
+#include "kernels/cpu_mx.inc"
+#include "kernels/cpu_int4.inc"
+#include "kernels/cpu_rows.inc"
+
+#ifdef __clang__
+#pragma clang attribute pop
+#endif
+
+const struct tp_row_set tp_rows_avx512 = {
+    .encode = encode_rows, .encodes = COUNT(encode_rows),
+};
+
+#else
+
+const struct tp_row_set tp_rows_avx512 = {0};
+
+#endif

@@ -1,0 +1,345 @@
+/* Packed weights back to fp32 or bf16, and scales moved between layouts under
+ * unchanged codes (FP8 to SM100 words, MXFP8 between rows and tiles).
+ *
+ * Row-major and W4A8 codes: one thread per 8 values of a row, written as 16 or 32
+ * contiguous bytes. Column-major codes: 64 x 64 tiles through shared memory. Shapes
+ * that do not fit go to cuda_any.cu. Invariant: bytes equal tp_decode_ref and
+ * tp_repack_ref.
+ */
+#include "kernels/cuda_rows.cuh"
+
+enum { DECODE_THREADS = 256 };
+enum decode_codes { DECODE_E4M3, DECODE_INT4, DECODE_W4A8 };
+
+struct decode_args {
+    const uint8_t *codes, *scale;
+    const float *channel;
+    uint8_t *out;
+    uint64_t n, k, count8;         /* count8: eights of values in all */
+    uint32_t per_n, per_k, rows, columns; /* scales stored per expert */
+    uint32_t place, element;
+    bool bf16;
+    dev_map map; /* stored nibble -> canonical */
+};
+
+static __device__ __forceinline__ uint64_t scale_at(const struct decode_args &a, uint64_t e,
+                                                    uint32_t i, uint32_t j)
+{
+    const uint64_t pitch = dev_up(a.rows, 4);
+    switch (a.place) {
+    case TP_PLACE_MN_ALIGNED:
+        return (e * a.columns + j) * pitch + i;
+    case TP_PLACE_MN_PACKED4:
+        return ((e * dev_ceil(a.columns, 4) + j / 4) * pitch + i) * 4 + j % 4;
+    case TP_PLACE_TILE_N:
+        return ((e * dev_ceil(a.rows, 128) + i / 128) * dev_ceil(a.columns, 4) + j / 4) * 512 +
+               i % 32 * 16 + i % 128 / 32 * 4 + j % 4;
+    case TP_PLACE_TILE_K: /* rows of a tile are k, columns n */
+        return ((e * dev_ceil(a.columns, 128) + j / 128) * dev_ceil(a.rows, 4) + i / 4) * 512 +
+               j % 32 * 16 + j % 128 / 32 * 4 + i % 4;
+    default:
+        return (e * a.rows + i) * a.columns + j;
+    }
+}
+
+static __device__ __forceinline__ float scale_of(const struct decode_args &a, uint64_t at)
+{
+    if (a.element == TP_ELEM_F32)
+        return ((const float *)a.scale)[at];
+    if (a.element == TP_ELEM_BF16)
+        return tp_bf16_to_f32(((const uint16_t *)a.scale)[at]);
+    return tp_e8m0_value(a.scale[at]);
+}
+
+static __device__ __forceinline__ void store8(const struct decode_args &a, uint64_t i,
+                                              const float v[8])
+{
+    if (a.bf16) {
+        uint32_t w[4];
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            w[j] = tp_f32_to_bf16(v[2 * j]) | (uint32_t)tp_f32_to_bf16(v[2 * j + 1]) << 16;
+        *(uint4 *)(a.out + i * 16) = make_uint4(w[0], w[1], w[2], w[3]);
+        return;
+    }
+    float4 *out = (float4 *)(a.out + i * 32);
+    out[0] = make_float4(tp_canonical(v[0]), tp_canonical(v[1]), tp_canonical(v[2]),
+                         tp_canonical(v[3]));
+    out[1] = make_float4(tp_canonical(v[4]), tp_canonical(v[5]), tp_canonical(v[6]),
+                         tp_canonical(v[7]));
+}
+
+/* Eight canonical int4 codes of row n from column k on, k a multiple of 8. */
+static __device__ __forceinline__ uint32_t w4a8_word(const struct decode_args &a, uint64_t e,
+                                                     uint32_t n, uint32_t k)
+{
+    const uint8_t *p = a.codes + e * a.n * (a.k / 2) + (uint64_t)(k / 32) * 16 * a.n +
+                       (uint64_t)(n / 16) * 256 + n % 8 * 32 + (n / 8 & 1) * 2;
+    uint32_t half = k / 16 & 1, quarter = k / 4 & 2;
+    uint32_t lo = *(const uint16_t *)(p + (quarter * 2 + half) * 4);
+    uint32_t hi = *(const uint16_t *)(p + ((quarter + 1) * 2 + half) * 4);
+    return dev_map_word(lo | hi << 16, a.map);
+}
+
+template <int CODES>
+static __device__ __forceinline__ void decode8(const struct decode_args &a, uint64_t i,
+                                               uint64_t e, uint32_t n, uint32_t k)
+{
+    float v[8];
+    if (CODES == DECODE_W4A8) {
+        uint64_t unit = (e * (a.k / 128) + k / 128) * a.n + n;
+        const uint2 packed = *(const uint2 *)(a.scale + unit * 8);
+        float channel = a.channel[e * a.n + n];
+        uint32_t word = w4a8_word(a, e, n, k);
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            uint32_t c = word >> 4 * j & 15, m = c < 8 ? c : 16 - c;
+            float w = dev_e4m3_value((m < 4 ? packed.x : packed.y) >> 8 * (m & 3) & 0xFF);
+            v[j] = __fmul_rn(c == 8 ? 0.0f : c < 8 ? w : -w, channel);
+        }
+    } else if (CODES == DECODE_INT4) {
+        float s = scale_of(a, scale_at(a, e, n / a.per_n, k / a.per_k));
+        uint32_t word = dev_map_word(((const uint32_t *)a.codes)[i], a.map);
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+            v[j] = __fmul_rn((float)((int)(word >> 4 * j & 15) - 8), s);
+    } else {
+        float s = scale_of(a, scale_at(a, e, n / a.per_n, k / a.per_k));
+        const uint2 word = dev_load8b(a.codes + i * 8);
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+            v[j] = __fmul_rn(dev_e4m3_value((j < 4 ? word.x : word.y) >> 8 * (j & 3) & 0xFF), s);
+    }
+    store8(a, i, v);
+}
+
+template <int CODES>
+static __global__ __launch_bounds__(DECODE_THREADS) void decode_flat(const struct decode_args a)
+{
+    const uint32_t eights = (uint32_t)(a.k / 8);
+#pragma unroll
+    for (int u = 0; u < 2; u++) {
+        uint64_t i = ((uint64_t)blockIdx.x * 2 + u) * DECODE_THREADS + threadIdx.x;
+        if (i >= a.count8)
+            return;
+        uint32_t row = (uint32_t)i / eights;
+        uint32_t e = row / (uint32_t)a.n;
+        decode8<CODES>(a, i, e, row - e * (uint32_t)a.n, ((uint32_t)i - row * eights) * 8);
+    }
+}
+
+static __global__ __launch_bounds__(DECODE_THREADS) void decode_columns(const struct decode_args a)
+{
+    __shared__ float tile[64][65];
+    const uint32_t tiles_k = (uint32_t)dev_ceil(a.k, 64), tiles_n = (uint32_t)dev_ceil(a.n, 64);
+    const uint32_t rest = blockIdx.x / tiles_k, kt = blockIdx.x - rest * tiles_k;
+    const uint64_t e = rest / tiles_n;
+    const uint32_t nt = rest - (uint32_t)e * tiles_n;
+    const uint64_t k = (uint64_t)kt * 64 + threadIdx.x / 4;
+    const uint64_t n = (uint64_t)nt * 64 + threadIdx.x % 4 * 16;
+    if (k < a.k && n < a.n) {
+        const uint4 c = dev_load16(a.codes + (e * a.k + k) * a.n + n);
+        const uint32_t w[4] = {c.x, c.y, c.z, c.w};
+        float s = scale_of(a, scale_at(a, e, (uint32_t)(n / a.per_n), (uint32_t)(k / a.per_k)));
+#pragma unroll
+        for (int j = 0; j < 16; j++)
+            tile[threadIdx.x % 4 * 16 + j][threadIdx.x / 4] =
+                __fmul_rn(dev_e4m3_value(w[j / 4] >> 8 * (j & 3) & 0xFF), s);
+    }
+    __syncthreads();
+    const uint64_t k_out = (uint64_t)kt * 64 + threadIdx.x % 64;
+    for (uint32_t i = threadIdx.x / 64; i < 64; i += DECODE_THREADS / 64) {
+        uint64_t n_out = (uint64_t)nt * 64 + i;
+        uint64_t at = (e * a.n + n_out) * a.k + k_out;
+        if (k_out >= a.k || n_out >= a.n)
+            continue;
+        if (a.bf16)
+            ((uint16_t *)a.out)[at] = tp_f32_to_bf16(tile[i][threadIdx.x % 64]);
+        else
+            ((float *)a.out)[at] = tp_canonical(tile[i][threadIdx.x % 64]);
+    }
+}
+
+static void scale_facts(struct decode_args *a, const struct tp_op *op, struct tp_box3 box,
+                        const void *const *data)
+{
+    int scale = tp_op_find(op, TP_ROLE_SCALE), channel = tp_op_find(op, TP_ROLE_CHANNEL);
+    if (scale < 0)
+        scale = tp_op_find(op, TP_ROLE_GROUP8);
+    a->scale = (const uint8_t *)data[scale];
+    a->channel = channel < 0 ? NULL : (const float *)data[channel];
+    a->per_n = op->out[scale].per_n;
+    a->per_k = op->out[scale].per_k;
+    a->rows = (uint32_t)dev_ceil(box.n, a->per_n);
+    a->columns = (uint32_t)dev_ceil(box.k, a->per_k);
+    a->place = op->out[scale].place;
+    a->element = op->out[scale].element;
+}
+
+static struct decode_args args_of(const struct tp_op *op, const struct tp_args *args)
+{
+    static const uint8_t identity[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    struct decode_args a;
+    a.codes = (const uint8_t *)args->in[tp_op_find(op, TP_ROLE_CODES)];
+    a.out = (uint8_t *)args->out[0];
+    a.n = args->box.n;
+    a.k = args->box.k;
+    a.count8 = args->box.e * a.n * (a.k / 8);
+    a.bf16 = args->dtype == TP_BF16;
+    scale_facts(&a, op, args->box, args->in);
+    a.map = dev_map_of(op->codec == TP_CODEC_INT4 ? op->table : NULL, identity);
+    return a;
+}
+
+/* 32-bit indices of eights; `unit`: values along k that a thread needs whole. */
+static bool flat_fits(struct tp_box3 box, uint64_t unit)
+{
+    return box.k % unit == 0 && box.e * box.n * (box.k / 8) <= 0xFFFFFFFFu;
+}
+
+static uint32_t flat_grid(const struct decode_args &a)
+{
+    return (uint32_t)dev_ceil(a.count8, 2 * DECODE_THREADS);
+}
+
+extern "C" void tp_cuda_decode_row(const struct tp_op *op, struct tp_args *args)
+{
+    const bool int4 = op->codec == TP_CODEC_INT4;
+    if (!flat_fits(args->box, 8)) {
+        tp_cuda_decode_any(op, args);
+        return;
+    }
+    struct decode_args a = args_of(op, args);
+    cudaStream_t stream = (cudaStream_t)args->stream;
+    if (int4)
+        decode_flat<DECODE_INT4><<<flat_grid(a), DECODE_THREADS, 0, stream>>>(a);
+    else
+        decode_flat<DECODE_E4M3><<<flat_grid(a), DECODE_THREADS, 0, stream>>>(a);
+}
+
+extern "C" void tp_cuda_decode_w4a8(const struct tp_op *op, struct tp_args *args)
+{
+    if (!flat_fits(args->box, 128) || args->box.n % 16 != 0) {
+        tp_cuda_decode_any(op, args);
+        return;
+    }
+    struct decode_args a = args_of(op, args);
+    decode_flat<DECODE_W4A8>
+        <<<flat_grid(a), DECODE_THREADS, 0, (cudaStream_t)args->stream>>>(a);
+}
+
+extern "C" void tp_cuda_decode_col(const struct tp_op *op, struct tp_args *args)
+{
+    const struct tp_box3 box = args->box;
+    uint64_t grid = box.e * dev_ceil(box.n, 64) * dev_ceil(box.k, 64);
+    if (box.n % 16 != 0 || grid > 0x7FFFFFFFu) {
+        tp_cuda_decode_any(op, args);
+        return;
+    }
+    decode_columns<<<(uint32_t)grid, DECODE_THREADS, 0, (cudaStream_t)args->stream>>>(
+        args_of(op, args));
+}
+
+/* ---- scales under unchanged codes ----------------------------------------- */
+
+/* One int32 word of four k blocks of one row; padding is zero. */
+static __global__ __launch_bounds__(DECODE_THREADS) void
+pack_words(const struct decode_args a, uint32_t *out, uint32_t pitch, uint64_t count)
+{
+    uint64_t i = (uint64_t)blockIdx.x * DECODE_THREADS + threadIdx.x;
+    if (i >= count)
+        return;
+    const uint32_t words = (a.columns + 3) / 4;
+    uint32_t column = (uint32_t)(i / pitch), n = (uint32_t)(i - (uint64_t)column * pitch);
+    uint64_t e = column / words;
+    uint32_t j = (column - (uint32_t)e * words) * 4, word = 0;
+    if (n < a.n)
+#pragma unroll
+        for (uint32_t b = 0; b < 4; b++)
+            if (j + b < a.columns)
+                word |= (__float_as_uint(scale_of(a, scale_at(a, e, n / a.per_n, j + b))) >> 23 &
+                         0xFFu)
+                        << 8 * b;
+    out[i] = word;
+}
+
+/* Four e8m0 bytes of one row, between rows and 128x4 tiles. `tiles`: into tiles. */
+static __global__ __launch_bounds__(DECODE_THREADS) void
+retile(const struct decode_args a, uint8_t *out, uint64_t count, bool tiles)
+{
+    const uint32_t quads = (a.columns + 3) / 4;
+    const uint32_t rows = tiles ? (a.rows + 127) / 128 * 128 : a.rows;
+    uint64_t i = (uint64_t)blockIdx.x * DECODE_THREADS + threadIdx.x;
+    if (i >= count)
+        return;
+    uint32_t row, j;
+    uint64_t e;
+    if (tiles) { /* i counts words of the tiles in their order */
+        uint64_t tile = i / 128;
+        uint32_t l = (uint32_t)(i % 128), rest = (uint32_t)(tile / quads);
+        j = (uint32_t)(tile - (uint64_t)rest * quads) * 4;
+        e = rest / (rows / 128);
+        row = (rest - (uint32_t)e * (rows / 128)) * 128 + (l & 3) * 32 + l / 4;
+    } else {
+        uint64_t r = i / quads;
+        j = (uint32_t)(i - r * quads) * 4;
+        e = r / rows;
+        row = (uint32_t)(r - e * rows);
+    }
+    uint32_t word = 0;
+    for (uint32_t b = 0; b < 4; b++)
+        if (row < a.rows && j + b < a.columns)
+            word |= (uint32_t)a.scale[scale_at(a, e, row, j + b)] << 8 * b;
+    if (tiles) {
+        ((uint32_t *)out)[i] = word;
+        return;
+    }
+    for (uint32_t b = 0; b < 4 && j + b < a.columns; b++)
+        out[(e * a.rows + row) * a.columns + j + b] = (uint8_t)(word >> 8 * b);
+}
+
+static void copy_codes(const struct tp_op *from, const struct tp_op *to, struct tp_args *args)
+{
+    const void *in = args->in[tp_op_find(from, TP_ROLE_CODES)];
+    void *out = args->out[tp_op_find(to, TP_ROLE_CODES)];
+    if (in != out)
+        cudaMemcpyAsync(out, in, args->box.e * args->box.n * args->box.k,
+                        cudaMemcpyDeviceToDevice, (cudaStream_t)args->stream);
+}
+
+extern "C" void tp_cuda_fp8_rescale(const struct tp_op *from, const struct tp_op *to,
+                                    struct tp_args *args)
+{
+    const struct tp_box3 box = args->box;
+    struct decode_args a;
+    a.n = box.n;
+    scale_facts(&a, from, box, args->in);
+    uint64_t pitch = dev_up(box.n, 4), count = box.e * dev_ceil(a.columns, 4) * pitch;
+    if (dev_ceil(count, DECODE_THREADS) > 0x7FFFFFFFu || pitch > 0xFFFFFFFFu) {
+        tp_cuda_repack_any(from, to, args);
+        return;
+    }
+    copy_codes(from, to, args);
+    pack_words<<<(uint32_t)dev_ceil(count, DECODE_THREADS), DECODE_THREADS, 0,
+                 (cudaStream_t)args->stream>>>(
+        a, (uint32_t *)args->out[tp_op_find(to, TP_ROLE_SCALE)], (uint32_t)pitch, count);
+}
+
+extern "C" void tp_cuda_mxfp8_retile(const struct tp_op *from, const struct tp_op *to,
+                                     struct tp_args *args)
+{
+    const struct tp_box3 box = args->box;
+    int scale = tp_op_find(to, TP_ROLE_SCALE);
+    const bool tiles = to->out[scale].place == TP_PLACE_TILE_N;
+    struct decode_args a;
+    scale_facts(&a, from, box, args->in);
+    uint64_t quads = dev_ceil(a.columns, 4);
+    uint64_t count = box.e * quads * (tiles ? dev_up(a.rows, 128) : a.rows);
+    if (dev_ceil(count, DECODE_THREADS) > 0x7FFFFFFFu) {
+        tp_cuda_repack_any(from, to, args);
+        return;
+    }
+    copy_codes(from, to, args);
+    retile<<<(uint32_t)dev_ceil(count, DECODE_THREADS), DECODE_THREADS, 0,
+             (cudaStream_t)args->stream>>>(a, (uint8_t *)args->out[scale], count, tiles);
+}

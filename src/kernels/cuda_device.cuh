@@ -1,0 +1,355 @@
+/* What every CUDA kernel file shares: wide loads and stores, widening of weights,
+ * exact division without the division routine, e4m3 and int4 packing.
+ *
+ * The formulas are those of scalar.h; this file only adds the instructions that a
+ * chip has for them. Templates are over the input type alone. Invariant: each
+ * function gives the same bits as its namesake in scalar.h and codec.c.
+ */
+#ifndef TP_KERNELS_CUDA_DEVICE_CUH
+#define TP_KERNELS_CUDA_DEVICE_CUH
+
+#include <cuda_runtime.h>
+
+extern "C" {
+#include "kernels/kernel.h"
+}
+#include "kernels/scalar.h"
+
+/* Input types as template arguments: the enum's value in an int. */
+#define TP_IS32(DT) ((DT) == TP_F32)
+
+/* Eight consecutive weights as loaded: 16 bytes of bf16 or f16, 32 of f32. */
+template <int DT> struct dev_raw8 {
+    uint32_t w[TP_IS32(DT) ? 8 : 4];
+};
+
+/* Read-once data: not kept in L1. */
+static __device__ __forceinline__ uint4 dev_load16(const void *p)
+{
+    uint4 v;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p));
+    return v;
+}
+
+static __device__ __forceinline__ uint32_t dev_load4(const void *p)
+{
+    uint32_t v;
+    asm volatile("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(v) : "l"(p));
+    return v;
+}
+
+static __device__ __forceinline__ uint2 dev_load8b(const void *p)
+{
+    uint2 v;
+    asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0,%1}, [%2];"
+                 : "=r"(v.x), "=r"(v.y)
+                 : "l"(p));
+    return v;
+}
+
+template <int DT> __device__ __forceinline__ dev_raw8<DT> dev_load_raw8(const uint8_t *p)
+{
+    dev_raw8<DT> r;
+    uint4 v = dev_load16(p);
+    r.w[0] = v.x, r.w[1] = v.y, r.w[2] = v.z, r.w[3] = v.w;
+    if (TP_IS32(DT)) {
+        v = dev_load16(p + 16);
+        r.w[TP_IS32(DT) ? 4 : 0] = v.x, r.w[TP_IS32(DT) ? 5 : 1] = v.y;
+        r.w[TP_IS32(DT) ? 6 : 2] = v.z, r.w[TP_IS32(DT) ? 7 : 3] = v.w;
+    }
+    return r;
+}
+
+template <int DT> __device__ __forceinline__ dev_raw8<DT> dev_zero_raw8()
+{
+    dev_raw8<DT> r;
+#pragma unroll
+    for (int i = 0; i < (TP_IS32(DT) ? 8 : 4); i++)
+        r.w[i] = 0;
+    return r;
+}
+
+/* Half `h` (0 or 1) of a 16-bit pair, or the word itself, widened to fp32. */
+template <int DT> __device__ __forceinline__ float dev_widen(uint32_t word, int h)
+{
+    if (DT == TP_BF16)
+        return __uint_as_float(h ? word & 0xFFFF0000u : word << 16);
+    if (DT == TP_F16) {
+        float f;
+        asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"((unsigned short)(h ? word >> 16 : word)));
+        return f;
+    }
+    return __uint_as_float(word);
+}
+
+template <int DT> __device__ __forceinline__ float dev_value(const dev_raw8<DT> &r, int i)
+{
+    return TP_IS32(DT) ? dev_widen<DT>(r.w[i & (TP_IS32(DT) ? 7 : 3)], 0)
+                       : dev_widen<DT>(r.w[(i >> 1) & 3], i & 1);
+}
+
+/* Running largest magnitude: two 16-bit lanes, or one 32-bit. Integer compare, so
+ * any NaN wins. */
+template <int DT> __device__ __forceinline__ uint32_t dev_amax(uint32_t amax, uint32_t word)
+{
+    if (TP_IS32(DT))
+        return max(amax, word & 0x7FFFFFFFu);
+    return __vmaxu2(amax, word & 0x7FFF7FFFu);
+}
+
+template <int DT> __device__ __forceinline__ uint32_t dev_amax8(uint32_t amax,
+                                                                const dev_raw8<DT> &r)
+{
+#pragma unroll
+    for (int i = 0; i < (TP_IS32(DT) ? 8 : 4); i++)
+        amax = dev_amax<DT>(amax, r.w[i]);
+    return amax;
+}
+
+/* Magnitude in fp32 bits of one 16-bit (or 32-bit) magnitude. */
+template <int DT> __device__ __forceinline__ uint32_t dev_amax_bits1(uint32_t m)
+{
+    return TP_IS32(DT) ? m : __float_as_uint(dev_widen<DT>(m, 0));
+}
+
+/* The same for a running amax: both lanes joined. */
+template <int DT> __device__ __forceinline__ uint32_t dev_amax_bits(uint32_t amax)
+{
+    if (!TP_IS32(DT))
+        amax = max(amax & 0xFFFFu, amax >> 16);
+    return dev_amax_bits1<DT>(amax);
+}
+
+/* Largest `v` among groups of `lanes` (a power of two) neighbouring lanes. */
+template <int LANES> __device__ __forceinline__ uint32_t dev_max_lanes(uint32_t v)
+{
+#pragma unroll
+    for (int d = LANES / 2; d; d >>= 1)
+        v = max(v, __shfl_xor_sync(0xFFFFFFFFu, v, d));
+    return v;
+}
+
+static __device__ __forceinline__ void dev_flag(uint32_t *flags, uint32_t amax)
+{
+    if (amax >= TP_F32_INF_BITS && flags)
+        atomicOr(flags, (uint32_t)TP_SAW_NONFINITE);
+}
+
+/* Four e4m3 codes, the first in the lowest byte; saturating, NaN is 0x7F. */
+static __device__ __forceinline__ uint32_t dev_e4m3x4(float a, float b, float c, float d)
+{
+#if __CUDA_ARCH__ >= 890
+    unsigned short lo, hi;
+    uint32_t r;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(lo) : "f"(b), "f"(a));
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(hi) : "f"(d), "f"(c));
+    asm("mov.b32 %0, {%1,%2};" : "=r"(r) : "h"(lo), "h"(hi));
+    return r;
+#else
+    return (uint32_t)tp_e4m3_of(a) | (uint32_t)tp_e4m3_of(b) << 8 |
+           (uint32_t)tp_e4m3_of(c) << 16 | (uint32_t)tp_e4m3_of(d) << 24;
+#endif
+}
+
+/* One divisor for many dividends. `r` is 1/s rounded; `safe` says that s is far
+ * enough from the ends of the range for the remainders below to be exact.
+ *
+ * q = y + (x - y s) r is the correctly rounded x / s when y is within one unit of
+ * it; the second step makes it so for every x. `SHORT` leaves the second step
+ * out: with x of at most 11 significant bits and s of 8, x / s is either exactly a
+ * number of few bits, which one step finds, or further than 2^-17 (relative) from
+ * every number at which int4, e4m3 or bf16 rounding changes. Where |x| is so small
+ * that a remainder could be inexact, |x / s| < 2^-20 rounds to zero either way. */
+struct dev_divisor {
+    float s, r;
+    bool safe;
+};
+
+static __device__ __forceinline__ dev_divisor dev_divisor_of(float s)
+{
+    dev_divisor d;
+    d.s = s;
+    d.r = __frcp_rn(s);
+    d.safe = s >= 8.271806e-25f && s <= 1.2089258e24f; /* 2^-80, 2^80 */
+    return d;
+}
+
+template <bool SHORT> __device__ __forceinline__ float dev_divide_safe(float x, dev_divisor d)
+{
+    float y = __fmul_rn(x, d.r);
+    y = __fmaf_rn(__fmaf_rn(-y, d.s, x), d.r, y);
+    if (!SHORT)
+        y = __fmaf_rn(__fmaf_rn(-y, d.s, x), d.r, y);
+    return y; /* the sign of a zero may be lost */
+}
+
+/* Eight int4 codes q + 8, the first in the lowest nibble. The quotients are
+ * clamped; adding 1.5 * 2^23 + 8 rounds to even and leaves the code in the low
+ * bits, and the constant above it falls out of the weighted sum. */
+static __device__ __forceinline__ uint32_t dev_int4x8(const float q[8])
+{
+    uint32_t acc = 0;
+#pragma unroll
+    for (int i = 7; i >= 0; i--) {
+        float c = fminf(fmaxf(q[i], -8.0f), 7.0f);
+        acc = acc * 16u + __float_as_uint(__fadd_rn(c, 12582920.0f));
+    }
+    return acc - 0x3F400000u;
+}
+
+/* A map of nibbles, made on the host by dev_map_of: encode = negate the low three
+ * bits of nibbles whose bit 3 is clear (CUTLASS's sign and index form), between
+ * two exclusive ors; or any table. */
+struct dev_map {
+    uint32_t kind; /* 0: xor only, 1: xor, encode, xor, 2: table */
+    uint32_t before, after;
+    uint32_t lo[2], hi[2]; /* table, a byte per entry */
+};
+
+static __device__ __forceinline__ uint32_t dev_encode_nibbles(uint32_t x)
+{
+    uint32_t p = (~x & 0x88888888u) >> 3;
+    uint32_t y = ((x & 0x77777777u) ^ (p * 7u)) + p;
+    return (y & 0x77777777u) | (x & 0x88888888u);
+}
+
+static __device__ __forceinline__ uint32_t dev_lookup4(uint32_t nibbles, const dev_map &m)
+{
+    uint32_t s = nibbles & 0x7777u;
+    uint32_t lo = __byte_perm(m.lo[0], m.lo[1], s);
+    uint32_t hi = __byte_perm(m.hi[0], m.hi[1], s);
+    /* 0x80 bytes, or 0xFF where bit 3 asks prmt to spread the sign */
+    uint32_t pick;
+    asm("prmt.b32 %0, %1, %1, %2;" : "=r"(pick) : "r"(0x80808080u), "r"(nibbles & 0xFFFFu));
+    uint32_t v = (lo ^ ((lo ^ hi) & pick)) & 0x0F0F0F0Fu;
+    return v | v >> 4; /* bytes 0 and 2 hold two nibbles each */
+}
+
+static __device__ __forceinline__ uint32_t dev_map_word(uint32_t x, const dev_map &m)
+{
+    if (m.kind == 2)
+        return __byte_perm(dev_lookup4(x, m), dev_lookup4(x >> 16, m), 0x6420);
+    x ^= m.before;
+    if (m.kind == 1)
+        x = dev_encode_nibbles(x);
+    return x ^ m.after;
+}
+
+/* The map that takes stored nibbles of one table to those of another; a table maps
+ * canonical codes to stored nibbles (`from` NULL: canonical codes come in). */
+static inline dev_map dev_map_of(const uint8_t *from, const uint8_t *to)
+{
+    uint8_t t[16];
+    for (int i = 0; i < 16; i++)
+        t[from ? from[i] & 15 : i] = to[i] & 15;
+    for (uint32_t kind = 0; kind < 2; kind++)
+        for (uint32_t a = 0; a < 16; a++) {
+            uint32_t b = 0;
+            bool fits = true;
+            for (uint32_t i = 0; i < 16; i++) {
+                uint32_t x = i ^ a;
+                uint32_t y = kind && x < 8 ? (8 - x) & 7 : x;
+                if (i == 0)
+                    b = y ^ t[0];
+                fits = fits && (y ^ b) == t[i];
+            }
+            if (fits) {
+                dev_map m = {kind, a * 0x11111111u, b * 0x11111111u, {0, 0}, {0, 0}};
+                return m;
+            }
+        }
+    dev_map m = {2, 0, 0, {0, 0}, {0, 0}};
+    for (int i = 0; i < 4; i++) {
+        m.lo[0] |= (uint32_t)t[i] << 8 * i;
+        m.lo[1] |= (uint32_t)t[4 + i] << 8 * i;
+        m.hi[0] |= (uint32_t)t[8 + i] << 8 * i;
+        m.hi[1] |= (uint32_t)t[12 + i] << 8 * i;
+    }
+    return m;
+}
+
+/* FP8 scale of a block and the factor (or divisor) of its values; codec.c's
+ * encode_fp8 and encode_fp8_ct. */
+struct dev_fp8 {
+    float scale, factor;
+    bool divide, round_bf16;
+};
+
+static __device__ __forceinline__ dev_fp8 dev_fp8_of(uint32_t rule, uint32_t scale_rule,
+                                                     uint32_t amax)
+{
+    dev_fp8 f;
+    f.round_bf16 = rule == TP_FP8_CT_BF16;
+    f.divide = rule == TP_FP8_DIV || rule >= TP_FP8_CT_FP32;
+    if (rule >= TP_FP8_CT_FP32) {
+        uint16_t sb = tp_f32_to_bf16(__fdiv_rn(__uint_as_float(amax), 448.0f));
+        f.scale = f.factor = tp_bf16_to_f32(sb ? sb : 0x3C00);
+        return f;
+    }
+    float a = __uint_as_float(max(amax, 0x38D1B717u));
+    float s = tp_canonical(rule == TP_FP8_CUDA ? __fmul_rn(a, TP_RCP_448) : __fdiv_rn(a, 448.0f));
+    if (scale_rule == TP_FP8_SCALE_UE8M0)
+        s = tp_ue8m0_ceil(s);
+    else if (scale_rule == TP_FP8_SCALE_BF16)
+        s = tp_bf16_to_f32(tp_f32_to_bf16(s));
+    f.scale = s;
+    if (rule == TP_FP8_DIV)
+        f.factor = s;
+    else if (rule == TP_FP8_SEED && scale_rule == TP_FP8_SCALE_FP32)
+        f.factor = __fmul_rn(__fdiv_rn(1.0f, a), 448.0f);
+    else
+        f.factor = __fdiv_rn(1.0f, s);
+    return f;
+}
+
+/* Four codes of a block whose rule divides. */
+static __device__ __forceinline__ float dev_fp8_quotient(float x, const dev_fp8 &f,
+                                                         const dev_divisor &d)
+{
+    float q = d.safe ? copysignf(dev_divide_safe<false>(x, d), x) : __fdiv_rn(x, f.factor);
+    return f.round_bf16 ? tp_bf16_to_f32(tp_f32_to_bf16(q)) : q;
+}
+
+static __device__ __forceinline__ uint8_t dev_mx_scale(uint32_t rule, uint32_t amax)
+{
+    if (rule == TP_MX_RCEIL)
+        return tp_mx_rceil(amax, TP_RCP_448);
+    if (rule == TP_MX_FLOOR)
+        return tp_mx_floor(amax, 8);
+    return rule == TP_MX_CEIL ? tp_mx_ceil(amax, 8) : tp_mx_even(amax, 8);
+}
+
+/* bf16 scale of an int4 group (codec.c, encode_int4). */
+static __device__ __forceinline__ uint16_t dev_int4_scale(uint32_t amax)
+{
+    uint16_t sb = tp_f32_to_bf16(__fdiv_rn(__uint_as_float(amax), 7.5f));
+    return sb ? sb : 0x3C00;
+}
+
+/* Eight canonical int4 codes of one group. */
+template <int DT> __device__ __forceinline__ uint32_t dev_int4_codes(const dev_raw8<DT> &r,
+                                                                     const dev_divisor &d,
+                                                                     uint32_t rule, uint32_t amax)
+{
+    float q[8];
+    if (amax >= TP_F32_INF_BITS)
+        return 0x88888888u;
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        float x = dev_value<DT>(r, i);
+        q[i] = d.safe ? dev_divide_safe<!TP_IS32(DT)>(x, d) : __fdiv_rn(x, d.s);
+    }
+    if (rule == TP_INT4_QUOTIENT_BF16) {
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            q[i] = tp_bf16_to_f32(tp_f32_to_bf16(q[i]));
+    }
+    return dev_int4x8(q);
+}
+
+static __host__ __device__ inline uint64_t dev_ceil(uint64_t a, uint64_t unit) { return a / unit + (a % unit != 0); }
+static __host__ __device__ inline uint64_t dev_up(uint64_t a, uint64_t unit) { return dev_ceil(a, unit) * unit; }
+
+#endif

@@ -1,0 +1,220 @@
+/* int4 in groups of 128 along K from float weights: row-major with bf16 scales
+ * (w4a8-ct), and in one pass encoded, reordered and with packed scales
+ * (w4a8-cutlass).
+ *
+ * 16 threads share a group, 8 values each. The row-major kernel needs nothing but
+ * groups. In the reordered one a warp walks along two rows n and n + 8 of a tile of
+ * 16, because their codes share 32-byte runs of the result; only the bf16 group
+ * scales wait, in shared memory, for the row's channel scale. Invariant: bytes
+ * equal tp_encode_ref.
+ */
+#include "kernels/cuda_rows.cuh"
+
+enum { INT4_THREADS = 256, W4A8_MAX_SHARED = 48 * 1024 };
+
+struct int4_args {
+    const uint8_t *in;
+    uint8_t *codes, *scale;
+    float *channel;
+    uint32_t *flags;
+    uint64_t n, k, groups; /* groups: of the whole weight, or of a row */
+    uint32_t rule, tiles_n;
+    bool divide, skip_zero;
+    dev_map map;
+};
+
+/* Groups per thread block of the row-major kernel: 16 threads each, UNROLL times. */
+template <int DT> struct int4_shape {
+    static const int unroll = TP_IS32(DT) ? 2 : 4;
+    static const int groups = INT4_THREADS / 16 * unroll;
+};
+
+template <int DT>
+static __global__ __launch_bounds__(INT4_THREADS) void encode_row(const struct int4_args a)
+{
+    const int unroll = int4_shape<DT>::unroll, pass = INT4_THREADS / 16;
+    const int bytes = TP_IS32(DT) ? 4 : 2;
+    __shared__ uint16_t scales[int4_shape<DT>::groups];
+    const uint32_t slot = threadIdx.x / 16, lane = threadIdx.x % 16;
+    const uint64_t first = (uint64_t)blockIdx.x * int4_shape<DT>::groups;
+    dev_raw8<DT> r[unroll];
+#pragma unroll
+    for (int u = 0; u < unroll; u++) {
+        uint64_t g = first + u * pass + slot;
+        r[u] = g < a.groups ? dev_load_raw8<DT>(a.in + (g * 128 + lane * 8) * bytes)
+                            : dev_zero_raw8<DT>();
+    }
+#pragma unroll
+    for (int u = 0; u < unroll; u++) {
+        uint64_t g = first + u * pass + slot;
+        uint32_t amax = dev_max_lanes<16>(dev_amax_bits<DT>(dev_amax8<DT>(0, r[u])));
+        uint16_t sb = dev_int4_scale(amax);
+        dev_flag(a.flags, amax);
+        uint32_t word = dev_int4_codes<DT>(r[u], dev_divisor_of(tp_bf16_to_f32(sb)), a.rule, amax);
+        if (g < a.groups)
+            ((uint32_t *)a.codes)[g * 16 + lane] = dev_map_word(word, a.map);
+        if (lane == 0)
+            scales[u * pass + slot] = sb;
+    }
+    __syncthreads();
+    if (threadIdx.x < int4_shape<DT>::groups && first + threadIdx.x < a.groups)
+        ((uint16_t *)a.scale)[first + threadIdx.x] = scales[threadIdx.x];
+}
+
+/* Where a lane's word of a group goes inside the group's four k tiles. */
+struct w4a8_place {
+    uint32_t upper;  /* 1: this lane holds row n + 8 */
+    uint32_t k_tile; /* 0..3 */
+    uint32_t byte;   /* inside the 256-byte block */
+};
+
+static __device__ __forceinline__ w4a8_place w4a8_place_of(uint32_t lane, uint32_t row)
+{
+    w4a8_place p;
+    uint32_t l = lane & 15;
+    p.upper = lane >> 4;
+    p.k_tile = l >> 2;
+    /* word index: quarter of 16 (two bits), half of 32 */
+    p.byte = row * 32 + ((((l & 1) * 2 + p.upper) * 2) + ((l >> 1) & 1)) * 4;
+    return p;
+}
+
+/* Rows n and n + 8 exchange halves so that each lane holds one quarter of both. */
+static __device__ __forceinline__ uint32_t w4a8_exchange(uint32_t word, uint32_t upper)
+{
+    uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, word, 16);
+    return upper ? __byte_perm(other, word, 0x7632) : __byte_perm(word, other, 0x5410);
+}
+
+/* Channel scales and packed group scales of 16 rows. `scales`: [16][pitch], a bf16
+ * scale and, in bit 16, "all codes are zero". */
+static __device__ void finish_rows(const struct int4_args &a, const uint32_t *scales,
+                                   uint32_t pitch, uint64_t e, uint32_t n0)
+{
+    __shared__ dev_channel channel[16];
+    const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    for (uint32_t row = warp; row < 16; row += INT4_THREADS / 32) {
+        uint32_t amax = 0;
+        for (uint32_t g = lane; g < a.groups; g += 32) {
+            uint32_t s = scales[row * pitch + g];
+            if (!(a.skip_zero && s >> 16))
+                amax = max(amax, s & 0x7FFFu);
+        }
+        amax = dev_max_lanes<32>(amax);
+        if (lane == 0) {
+            channel[row] = dev_channel_of(amax, a.divide);
+            a.channel[e * a.n + n0 + row] = dev_channel_value(channel[row]);
+        }
+    }
+    __syncthreads();
+    const uint32_t row = threadIdx.x % 16;
+    for (uint32_t g = threadIdx.x / 16; g < a.groups; g += INT4_THREADS / 16)
+        *(uint2 *)(a.scale + ((e * a.groups + g) * a.n + n0 + row) * 8) =
+            dev_group8(scales[row * pitch + g], channel[row]);
+}
+
+template <int DT>
+static __global__ __launch_bounds__(INT4_THREADS) void encode_w4a8(const struct int4_args a)
+{
+    const int unroll = TP_IS32(DT) ? 2 : 4, bytes = TP_IS32(DT) ? 4 : 2;
+    extern __shared__ uint32_t scales[];
+    const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const uint64_t e = blockIdx.x / a.tiles_n;
+    const uint32_t nt = blockIdx.x - (uint32_t)e * a.tiles_n;
+    const uint32_t pitch = (uint32_t)a.groups | 1, groups = (uint32_t)a.groups;
+    const w4a8_place p = w4a8_place_of(lane, warp);
+    const uint32_t row = warp + 8 * p.upper;
+    const uint8_t *in = a.in + ((e * a.n + nt * 16 + row) * a.k + (lane & 15) * 8) * bytes;
+    uint8_t *out = a.codes + e * a.n * (a.k / 2) + (uint64_t)nt * 256 + p.byte;
+    for (uint32_t g0 = 0; g0 < groups; g0 += unroll) {
+        dev_raw8<DT> r[unroll];
+#pragma unroll
+        for (int u = 0; u < unroll; u++)
+            r[u] = g0 + u < groups ? dev_load_raw8<DT>(in + (uint64_t)(g0 + u) * 128 * bytes)
+                                   : dev_zero_raw8<DT>();
+#pragma unroll
+        for (int u = 0; u < unroll; u++) {
+            uint32_t amax = dev_max_lanes<16>(dev_amax_bits<DT>(dev_amax8<DT>(0, r[u])));
+            uint16_t sb = dev_int4_scale(amax);
+            uint32_t word =
+                dev_int4_codes<DT>(r[u], dev_divisor_of(tp_bf16_to_f32(sb)), a.rule, amax);
+            uint32_t used = __ballot_sync(0xFFFFFFFFu, word != 0x88888888u);
+            bool zero = (used >> 16 * p.upper & 0xFFFFu) == 0;
+            word = w4a8_exchange(dev_map_word(word, a.map), p.upper);
+            dev_flag(a.flags, amax);
+            if (g0 + u < groups) {
+                uint64_t k_tile = (uint64_t)(g0 + u) * 4 + p.k_tile;
+                *(uint32_t *)(out + k_tile * 16 * a.n) = word;
+                if ((lane & 15) == 0)
+                    scales[row * pitch + g0 + u] = sb | (uint32_t)zero << 16;
+            }
+        }
+    }
+    __syncthreads();
+    finish_rows(a, scales, pitch, e, nt * 16);
+}
+
+static struct int4_args args_of(const struct tp_op *op, struct tp_args *args)
+{
+    struct int4_args a;
+    int scale = tp_op_find(op, TP_ROLE_SCALE), channel = tp_op_find(op, TP_ROLE_CHANNEL);
+    if (scale < 0)
+        scale = tp_op_find(op, TP_ROLE_GROUP8);
+    a.in = (const uint8_t *)args->in[0];
+    a.codes = (uint8_t *)args->out[tp_op_find(op, TP_ROLE_CODES)];
+    a.scale = (uint8_t *)args->out[scale];
+    a.channel = channel < 0 ? NULL : (float *)args->out[channel];
+    a.flags = args->device_flags;
+    a.n = args->box.n;
+    a.k = args->box.k;
+    a.groups = args->box.k / 128;
+    a.rule = op->rule;
+    a.tiles_n = (uint32_t)(args->box.n / 16);
+    a.divide = op->channel_div;
+    a.skip_zero = op->skip_zero_groups;
+    a.map = dev_map_of(NULL, op->table);
+    return a;
+}
+
+template <int DT> static void launch_row(const struct tp_op *op, struct tp_args *args)
+{
+    struct int4_args a = args_of(op, args);
+    a.groups *= a.n * args->box.e;
+    uint64_t grid = dev_ceil(a.groups, int4_shape<DT>::groups);
+    if (args->box.k % 128 != 0 || grid > 0x7FFFFFFFu)
+        tp_cuda_encode_any(op, args);
+    else
+        encode_row<DT><<<(uint32_t)grid, INT4_THREADS, 0, (cudaStream_t)args->stream>>>(a);
+}
+
+template <int DT> static void launch_w4a8(const struct tp_op *op, struct tp_args *args)
+{
+    struct int4_args a = args_of(op, args);
+    uint64_t grid = args->box.e * a.tiles_n, shared = 16 * (a.groups | 1) * sizeof(uint32_t);
+    if (args->box.k % 128 != 0 || args->box.n % 16 != 0 || grid > 0x7FFFFFFFu ||
+        shared > W4A8_MAX_SHARED - 512)
+        tp_cuda_encode_any(op, args);
+    else
+        encode_w4a8<DT>
+            <<<(uint32_t)grid, INT4_THREADS, shared, (cudaStream_t)args->stream>>>(a);
+}
+
+extern "C" void tp_cuda_int4_row(const struct tp_op *op, struct tp_args *args)
+{
+    if (args->dtype == TP_BF16)
+        launch_row<TP_BF16>(op, args);
+    else if (args->dtype == TP_F16)
+        launch_row<TP_F16>(op, args);
+    else
+        launch_row<TP_F32>(op, args);
+}
+
+extern "C" void tp_cuda_int4_w4a8(const struct tp_op *op, struct tp_args *args)
+{
+    if (args->dtype == TP_BF16)
+        launch_w4a8<TP_BF16>(op, args);
+    else if (args->dtype == TP_F16)
+        launch_w4a8<TP_F16>(op, args);
+    else
+        launch_w4a8<TP_F32>(op, args);
+}

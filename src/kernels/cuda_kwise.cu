@@ -1,0 +1,264 @@
+/* e4m3 with blocks along K and row-major codes: FP8 in 128x128 and 1x128 blocks,
+ * MXFP8 in 1x32 blocks.
+ *
+ * One thread block takes a tile of 128 rows by 128 columns: 16 threads a row, 8
+ * values a thread and row, all rows of a thread loaded before the first is used.
+ * Scales go through shared memory so that whole lines are written. Handles every
+ * N; K in multiples of 8 (16-byte loads); other shapes go to cuda_any.cu.
+ * Invariant: bytes equal tp_encode_ref, padding of the scales included.
+ */
+#include "kernels/cuda_rows.cuh"
+
+enum kwise_mode { KWISE_128X128, KWISE_1X128, KWISE_1X32 };
+enum kwise_store { KWISE_ROW, KWISE_MN_ALIGNED, KWISE_MN_PACKED4, KWISE_TILE_N };
+
+struct kwise_args {
+    const uint8_t *in;
+    uint8_t *codes, *scale;
+    uint32_t *flags;
+    uint64_t n, k;
+    uint32_t tiles_n, tiles_k;
+    uint32_t blocks_k; /* scales along K */
+    uint32_t rule, scale_rule, store, bf16;
+};
+
+struct kwise_tile {
+    uint64_t e;
+    uint32_t n0, k0, kt, nt;
+};
+
+static __device__ __forceinline__ struct kwise_tile kwise_tile_of(const struct kwise_args &a)
+{
+    struct kwise_tile t;
+    uint32_t rest = blockIdx.x / a.tiles_k;
+    t.kt = blockIdx.x - rest * a.tiles_k;
+    t.e = rest / a.tiles_n;
+    t.nt = rest - (uint32_t)t.e * a.tiles_n;
+    t.n0 = t.nt * 128;
+    t.k0 = t.kt * 128;
+    return t;
+}
+
+/* Rows per pass and passes of a thread block. */
+template <int DT> struct kwise_shape {
+    static const int threads = TP_IS32(DT) ? 512 : 256;
+    static const int rows = threads / 16;
+    static const int passes = 128 / rows;
+};
+
+/* One FP8 scale of a 128x128 block: stored once, or for each of its rows. */
+static __device__ void store_block_scale(const struct kwise_args &a, const struct kwise_tile &t,
+                                         float scale)
+{
+    if (a.store == KWISE_ROW) {
+        uint64_t at = (t.e * a.tiles_n + t.nt) * a.tiles_k + t.kt;
+        if (threadIdx.x != 0)
+            return;
+        if (a.bf16)
+            ((uint16_t *)a.scale)[at] = tp_f32_to_bf16(scale);
+        else
+            ((float *)a.scale)[at] = scale;
+        return;
+    }
+    /* MN_PACKED4: bytes of int32 words, words n-major in columns of align(N,4) */
+    uint64_t pitch = dev_up(a.n, 4);
+    uint64_t n = t.n0 + threadIdx.x;
+    uint64_t word = (t.e * dev_ceil(a.tiles_k, 4) + t.kt / 4) * pitch + n;
+    if (threadIdx.x >= 128 || n >= pitch)
+        return;
+    a.scale[4 * word + t.kt % 4] = n < a.n ? (uint8_t)(__float_as_uint(scale) >> 23) : 0;
+    if (t.kt + 1 == a.tiles_k)
+        for (uint32_t j = t.kt % 4 + 1; j < 4; j++)
+            a.scale[4 * word + j] = 0;
+}
+
+/* 128 fp32 scales of a tile's rows, n fastest. */
+static __device__ void store_row_scales(const struct kwise_args &a, const struct kwise_tile &t,
+                                        const float *scale)
+{
+    uint64_t pitch = dev_up(a.n, 4);
+    uint64_t n = t.n0 + threadIdx.x;
+    if (threadIdx.x < 128 && n < pitch)
+        ((float *)a.scale)[(t.e * a.tiles_k + t.kt) * pitch + n] =
+            n < a.n ? scale[threadIdx.x] : 0.0f;
+}
+
+/* 128 rows of 4 e8m0 bytes: one 128x4 tile, or 4 bytes of each row. */
+static __device__ void store_mx_scales(const struct kwise_args &a, const struct kwise_tile &t,
+                                       const uint32_t *scale)
+{
+    uint32_t i = threadIdx.x;
+    if (i >= 128)
+        return;
+    if (a.store == KWISE_TILE_N) {
+        uint64_t tile = (t.e * a.tiles_n + t.nt) * a.tiles_k + t.kt;
+        ((uint32_t *)a.scale)[tile * 128 + i] = scale[(i & 3) * 32 + (i >> 2)];
+        return;
+    }
+    uint64_t at = (t.e * a.n + t.n0 + i) * a.blocks_k + t.kt * 4;
+    if (t.n0 + i >= a.n)
+        return;
+    if (a.blocks_k % 4 == 0)
+        *(uint32_t *)(a.scale + at) = scale[i];
+    else
+        for (uint32_t j = 0; j < 4 && t.kt * 4 + j < a.blocks_k; j++)
+            a.scale[at + j] = (uint8_t)(scale[i] >> 8 * j);
+}
+
+template <int DT>
+static __device__ __forceinline__ uint2 scaled_codes(const dev_raw8<DT> &r, float factor)
+{
+    float v[8];
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        v[i] = __fmul_rn(dev_value<DT>(r, i), factor);
+    return make_uint2(dev_e4m3x4(v[0], v[1], v[2], v[3]), dev_e4m3x4(v[4], v[5], v[6], v[7]));
+}
+
+template <int DT>
+static __device__ __forceinline__ uint2 fp8_codes(const dev_raw8<DT> &r, const dev_fp8 &f)
+{
+    if (!f.divide)
+        return scaled_codes<DT>(r, f.factor);
+    float v[8];
+    dev_divisor d = dev_divisor_of(f.factor);
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        v[i] = dev_fp8_quotient(dev_value<DT>(r, i), f, d);
+    return make_uint2(dev_e4m3x4(v[0], v[1], v[2], v[3]), dev_e4m3x4(v[4], v[5], v[6], v[7]));
+}
+
+/* The largest magnitude of the tile, the same in every thread. */
+template <int DT, int PASSES, int THREADS>
+static __device__ __forceinline__ uint32_t tile_amax(const dev_raw8<DT> (&r)[PASSES],
+                                                     uint32_t *shared)
+{
+    uint32_t amax = 0;
+#pragma unroll
+    for (int i = 0; i < PASSES; i++)
+        amax = dev_amax8<DT>(amax, r[i]);
+    amax = __reduce_max_sync(0xFFFFFFFFu, dev_amax_bits<DT>(amax));
+    if (threadIdx.x % 32 == 0)
+        shared[threadIdx.x / 32] = amax;
+    __syncthreads();
+    amax = shared[threadIdx.x % (THREADS / 32)];
+    return __reduce_max_sync(0xFFFFFFFFu, amax);
+}
+
+template <int DT, int MODE>
+static __global__ __launch_bounds__(kwise_shape<DT>::threads) void
+encode_kwise(const struct kwise_args a)
+{
+    const int passes = kwise_shape<DT>::passes, rows = kwise_shape<DT>::rows;
+    const int bytes = TP_IS32(DT) ? 4 : 2;
+    __shared__ uint32_t shared[128];
+    const struct kwise_tile t = kwise_tile_of(a);
+    const uint32_t row = threadIdx.x / 16, lane = threadIdx.x % 16;
+    const uint64_t k = t.k0 + lane * 8;
+    const uint64_t at = (t.e * a.n + t.n0 + row) * a.k + k;
+    dev_raw8<DT> r[passes];
+#pragma unroll
+    for (int i = 0; i < passes; i++)
+        r[i] = k < a.k && t.n0 + row + i * rows < a.n
+                   ? dev_load_raw8<DT>(a.in + (at + (uint64_t)(i * rows) * a.k) * bytes)
+                   : dev_zero_raw8<DT>();
+    dev_fp8 f;
+    if (MODE == KWISE_128X128) {
+        uint32_t amax =
+            tile_amax<DT, passes, kwise_shape<DT>::threads>(r, shared);
+        f = dev_fp8_of(a.rule, a.scale_rule, amax);
+        if (threadIdx.x == 0)
+            dev_flag(a.flags, amax);
+    }
+#pragma unroll
+    for (int i = 0; i < passes; i++) {
+        uint2 c;
+        if (MODE == KWISE_128X128) {
+            c = fp8_codes<DT>(r[i], f);
+        } else {
+            uint32_t amax = dev_amax_bits<DT>(dev_amax8<DT>(0, r[i]));
+            amax = dev_max_lanes<(MODE == KWISE_1X128 ? 16 : 4)>(amax);
+            dev_flag(a.flags, amax);
+            if (MODE == KWISE_1X128) {
+                f = dev_fp8_of(a.rule, a.scale_rule, amax);
+                c = fp8_codes<DT>(r[i], f);
+                if (lane == 0)
+                    shared[row + i * rows] = __float_as_uint(f.scale);
+            } else {
+                uint8_t s = dev_mx_scale(a.rule, amax);
+                bool inside = k < a.k && t.n0 + row + i * rows < a.n;
+                c = scaled_codes<DT>(r[i], tp_e8m0_reciprocal(s));
+                if (lane % 4 == 0)
+                    ((uint8_t *)shared)[(row + i * rows) * 4 + lane / 4] = inside ? s : 0;
+            }
+        }
+        if (k < a.k && t.n0 + row + i * rows < a.n)
+            *(uint2 *)(a.codes + at + (uint64_t)(i * rows) * a.k) = c;
+    }
+    if (MODE == KWISE_128X128) {
+        store_block_scale(a, t, f.scale);
+        return;
+    }
+    __syncthreads();
+    if (MODE == KWISE_1X128)
+        store_row_scales(a, t, (const float *)shared);
+    else
+        store_mx_scales(a, t, shared);
+}
+
+template <int DT, int MODE>
+static void launch(const struct tp_op *op, struct tp_args *args, uint32_t store)
+{
+    const struct tp_box3 box = args->box;
+    int codes = tp_op_find(op, TP_ROLE_CODES), scale = tp_op_find(op, TP_ROLE_SCALE);
+    struct kwise_args a;
+    if (box.k % 8 != 0 || dev_ceil(box.n, 128) * dev_ceil(box.k, 128) * box.e > 0x7FFFFFFFu) {
+        tp_cuda_encode_any(op, args);
+        return;
+    }
+    a.in = (const uint8_t *)args->in[0];
+    a.codes = (uint8_t *)args->out[codes];
+    a.scale = (uint8_t *)args->out[scale];
+    a.flags = args->device_flags;
+    a.n = box.n;
+    a.k = box.k;
+    a.tiles_n = (uint32_t)dev_ceil(box.n, 128);
+    a.tiles_k = (uint32_t)dev_ceil(box.k, 128);
+    a.blocks_k = (uint32_t)dev_ceil(box.k, MODE == KWISE_1X32 ? 32 : 128);
+    a.rule = op->rule;
+    a.scale_rule = op->scale_rule;
+    a.store = store;
+    a.bf16 = op->out[scale].element == TP_ELEM_BF16;
+    encode_kwise<DT, MODE><<<(uint32_t)(a.tiles_n * a.tiles_k * box.e),
+                             kwise_shape<DT>::threads, 0, (cudaStream_t)args->stream>>>(a);
+}
+
+template <int MODE>
+static void launch_dtype(const struct tp_op *op, struct tp_args *args, uint32_t store)
+{
+    if (args->dtype == TP_BF16)
+        launch<TP_BF16, MODE>(op, args, store);
+    else if (args->dtype == TP_F16)
+        launch<TP_F16, MODE>(op, args, store);
+    else
+        launch<TP_F32, MODE>(op, args, store);
+}
+
+extern "C" void tp_cuda_fp8_128x128(const struct tp_op *op, struct tp_args *args)
+{
+    int scale = tp_op_find(op, TP_ROLE_SCALE);
+    bool packed = op->out[scale].place == TP_PLACE_MN_PACKED4;
+    launch_dtype<KWISE_128X128>(op, args, packed ? KWISE_MN_PACKED4 : KWISE_ROW);
+}
+
+extern "C" void tp_cuda_fp8_1x128(const struct tp_op *op, struct tp_args *args)
+{
+    launch_dtype<KWISE_1X128>(op, args, KWISE_MN_ALIGNED);
+}
+
+extern "C" void tp_cuda_mxfp8_kwise(const struct tp_op *op, struct tp_args *args)
+{
+    int scale = tp_op_find(op, TP_ROLE_SCALE);
+    bool tiles = op->out[scale].place == TP_PLACE_TILE_N;
+    launch_dtype<KWISE_1X32>(op, args, tiles ? KWISE_TILE_N : KWISE_ROW);
+}

@@ -1,0 +1,88 @@
+/* Internal to the CUDA kernels: the functions behind the rows of cuda_rows.cu, and
+ * what several of them share. Every function takes a box of any size and enqueues
+ * its work on args->stream; where its own kernel does not fit the box it calls the
+ * general one. Launch errors stay in cudaGetLastError() for the caller. */
+#ifndef TP_KERNELS_CUDA_ROWS_CUH
+#define TP_KERNELS_CUDA_ROWS_CUH
+
+#include "kernels/cuda_device.cuh"
+
+extern "C" {
+/* Any layout, codec and shape; see cuda_any.cu. */
+void tp_cuda_encode_any(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_repack_any(const struct tp_op *from, const struct tp_op *to, struct tp_args *args);
+void tp_cuda_decode_any(const struct tp_op *op, struct tp_args *args);
+
+void tp_cuda_fp8_128x128(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_fp8_1x128(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_mxfp8_kwise(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_mxfp8_nwise(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_int4_row(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_int4_w4a8(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_int4_reorder(const struct tp_op *from, const struct tp_op *to,
+                          struct tp_args *args);
+void tp_cuda_int4_restore(const struct tp_op *from, const struct tp_op *to,
+                          struct tp_args *args);
+void tp_cuda_fp8_rescale(const struct tp_op *from, const struct tp_op *to,
+                         struct tp_args *args);
+void tp_cuda_mxfp8_retile(const struct tp_op *from, const struct tp_op *to,
+                          struct tp_args *args);
+void tp_cuda_decode_row(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_decode_col(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_decode_w4a8(const struct tp_op *op, struct tp_args *args);
+}
+
+/* Value of an e4m3 code, by the chip's conversion where it has one. */
+static __device__ __forceinline__ float dev_e4m3_value(uint32_t code)
+{
+#if __CUDA_ARCH__ >= 890
+    uint32_t halves;
+    float f;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"((unsigned short)code));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"((unsigned short)halves));
+    return f;
+#else
+    return tp_e4m3_value((uint8_t)code);
+#endif
+}
+
+/* ---- W4A8 scales: tp_channel_scale() and tp_group8() of codec.c ---------- */
+
+struct dev_channel {
+    float sc, rcp;
+    bool divide;
+};
+
+/* `amax`: largest bf16 magnitude of a row's group scales. */
+static __device__ __forceinline__ dev_channel dev_channel_of(uint32_t amax, bool divide)
+{
+    const float least = 1.0f / (448.0f * 512.0f);
+    dev_channel c;
+    c.sc = __fdiv_rn(tp_bf16_to_f32((uint16_t)amax), 448.0f);
+    if (c.sc < least) /* NaN stays */
+        c.sc = least;
+    c.rcp = __fdiv_rn(1.0f, c.sc);
+    c.divide = divide;
+    return c;
+}
+
+static __device__ __forceinline__ float dev_channel_value(const dev_channel &c)
+{
+    return tp_canonical(__fmul_rn(c.sc, 8.0f));
+}
+
+/* One bf16 group scale to its eight e4m3 multiples -8..-1. */
+static __device__ __forceinline__ uint2 dev_group8(uint32_t scale, const dev_channel &c)
+{
+    float s = tp_bf16_to_f32((uint16_t)scale);
+    float f = c.divide ? __fdiv_rn(s, c.sc) : __fmul_rn(s, c.rcp);
+    f = dev_e4m3_value(dev_e4m3x4(f, 0.0f, 0.0f, 0.0f) & 0xFFu);
+    f = __fmul_rn(f, 0.125f);
+    f = dev_e4m3_value(dev_e4m3x4(f, 0.0f, 0.0f, 0.0f) & 0xFFu);
+    return make_uint2(dev_e4m3x4(__fmul_rn(f, -8.0f), __fmul_rn(f, -7.0f), __fmul_rn(f, -6.0f),
+                                 __fmul_rn(f, -5.0f)),
+                      dev_e4m3x4(__fmul_rn(f, -4.0f), __fmul_rn(f, -3.0f), __fmul_rn(f, -2.0f),
+                                 __fmul_rn(f, -1.0f)));
+}
+
+#endif

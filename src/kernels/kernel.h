@@ -1,0 +1,213 @@
+/* Operations on weights, and the table of kernels that carry them out.
+ *
+ * An operation says what bytes to make; a row says who can make them quickly.
+ * Every operation has a reference implementation (ref.c) that follows the
+ * layout texts alone; a faster row must produce the same bytes, always.
+ *
+ * A kernel sees one weight W[E,N,K] and writes complete outputs for it. A large
+ * tensor is converted in boxes, and a box is simply a small weight of its own
+ * whose bytes the caller copies, run by run, to their place in the whole; so a
+ * kernel knows nothing of boxes, files, names or JSON.
+ */
+#ifndef TP_KERNELS_KERNEL_H
+#define TP_KERNELS_KERNEL_H
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/layout.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The rules that turn a block of values into codes and one scale. The formulas
+ * stand in formats/README.md; codec.h declares them one block at a time. */
+enum tp_codec {
+    TP_CODEC_INT4,  /* int4 symmetric, scale bf16: rule = enum tp_int4_rule */
+    TP_CODEC_FP8,   /* e4m3, scale fp32, bf16 or a power of two: enum tp_fp8_rule + tp_fp8_scale */
+    TP_CODEC_MXFP8, /* e4m3, scale e8m0: rule = enum tp_mx_rule */
+    TP_CODEC_MXFP4, /* e2m1, scale e8m0: rule = enum tp_mx_rule */
+    TP_CODEC_NVFP4, /* e2m1, scale e4m3, one global fp32 scale: rule = enum tp_nvfp4_rule */
+    TP_CODEC_COUNT,
+};
+
+enum tp_int4_rule { TP_INT4_QUOTIENT_FP32, TP_INT4_QUOTIENT_BF16 };
+/* v2, seed, div, cuda: DeepGEMM and DeepSeek; ct and ct-bf16: compressed-tensors
+ * with the quotient in fp32 or rounded to bf16 (its scale is bf16). */
+enum tp_fp8_rule {
+    TP_FP8_V2, TP_FP8_SEED, TP_FP8_DIV, TP_FP8_CUDA, TP_FP8_CT_FP32, TP_FP8_CT_BF16
+};
+enum tp_fp8_scale { TP_FP8_SCALE_FP32, TP_FP8_SCALE_UE8M0, TP_FP8_SCALE_BF16 };
+enum tp_mx_rule { TP_MX_RCEIL, TP_MX_FLOOR, TP_MX_CT, TP_MX_EVEN, TP_MX_CEIL };
+enum tp_nvfp4_rule { TP_NVFP4_CT, TP_NVFP4_TORCHAO, TP_NVFP4_MODELOPT };
+
+/* What an output holds. */
+enum tp_role {
+    TP_ROLE_CODES,   /* one code per element */
+    TP_ROLE_SCALE,   /* one scale per stored block */
+    TP_ROLE_GROUP8,  /* W4A8: e4m3 group scale times -8..-1, 8 bytes per group */
+    TP_ROLE_CHANNEL, /* W4A8: fp32 scale of an output row */
+    TP_ROLE_GLOBAL,  /* one fp32 scale of the whole weight */
+    TP_ROLE_WORDS,   /* constants computed from E,N,K; written by the plan, not by kernels */
+};
+
+/* How one stored element is to be read. */
+enum tp_element {
+    TP_ELEM_INT4, /* a nibble; op.table maps offset binary (q + 8) to the stored nibble */
+    TP_ELEM_E2M1, /* a nibble */
+    TP_ELEM_E4M3,
+    TP_ELEM_E4M3X8, /* 8 bytes, see TP_ROLE_GROUP8 */
+    TP_ELEM_E8M0,
+    TP_ELEM_BF16,
+    TP_ELEM_F16,
+    TP_ELEM_F32,
+    TP_ELEM_I32,
+    TP_ELEM_I64,
+    TP_ELEM_INT8, /* a signed byte holding an int4 value */
+};
+unsigned tp_element_bits(enum tp_element element);
+
+/* Layout patterns that fast rows know. Matched on the layout's text; any other
+ * text is TP_PLACE_ANY, which only the reference handles. For a scale the
+ * coordinates are those of stored blocks: (e, n / per_n, k / per_k). */
+enum tp_place {
+    TP_PLACE_ANY,
+    TP_PLACE_ROW,        /* k fastest:  (e,n,k) row-major */
+    TP_PLACE_COL,        /* n fastest:  (e,k,n) row-major */
+    TP_PLACE_W4A8,       /* CUTLASS reordered int4 for fp8 activations */
+    TP_PLACE_TILE_N,     /* 128x4 scale tiles, rows = n, columns = k blocks */
+    TP_PLACE_TILE_K,     /* 128x4 scale tiles, rows = k, columns = n blocks */
+    TP_PLACE_MN_ALIGNED, /* n fastest, columns of align(N,4) elements */
+    TP_PLACE_MN_PACKED4, /* four k blocks in one 4-byte word, words as MN_ALIGNED */
+};
+
+enum { TP_MAX_OUT = 6 };
+
+struct tp_op_out {
+    enum tp_role role;
+    enum tp_element element;
+    uint32_t per_n, per_k;  /* elements of W per stored element; per_k 0 = whole row,
+                               per_n 0 = whole weight */
+    enum tp_place place;
+    uint8_t fill;           /* byte held by padding (a nibble pair for 4 bits) */
+    const char *layout;     /* symbolic text, see layout.h; NULL for WORDS and GLOBAL */
+};
+
+/* A complete description of the bytes of one packed weight. */
+struct tp_op {
+    enum tp_codec codec;
+    uint8_t rule;       /* the codec's rule enum */
+    uint8_t scale_rule; /* enum tp_fp8_scale, or 0 */
+    bool channel_div;   /* W4A8 channel scale: divide ("div") instead of multiply by 1/sc ("rcp") */
+    bool skip_zero_groups; /* W4A8 channel scale: all-zero groups do not take part in the amax */
+    uint32_t block_n, block_k; /* block over which one scale is computed */
+    uint8_t table[16];  /* TP_ELEM_INT4: canonical code q + 8 -> stored nibble */
+    uint32_t outs;
+    struct tp_op_out out[TP_MAX_OUT]; /* in the order of the format file */
+};
+
+/* Index of the first output with that role, or -1. */
+int tp_op_find(const struct tp_op *op, enum tp_role role);
+
+/* Numeric layout of output `i` for a weight of that size. */
+enum tp_code tp_op_layout(const struct tp_op *op, uint32_t i, struct tp_box3 box,
+                          struct tp_layout *layout, struct tp_err *err);
+
+/* Bytes of output `i` including padding (whole bytes; 4-bit sizes are even). */
+enum tp_code tp_op_bytes(const struct tp_op *op, uint32_t i, struct tp_box3 box, uint64_t *bytes,
+                         struct tp_err *err);
+
+enum tp_place tp_place_of(const char *layout_text);
+
+/* Set in tp_args.flags by an encode that met NaN or infinity. */
+enum { TP_SAW_NONFINITE = 1 };
+
+/* One call. Pointers are host or device memory as the row's backend wants;
+ * compact, 64-byte aligned, owned by the caller. */
+struct tp_args {
+    struct tp_box3 box;
+    enum tp_dtype dtype;        /* encode: of `in`; decode: of `out[0]` (F32 or BF16) */
+    const void *in[TP_MAX_OUT]; /* encode: in[0] = W row-major [E,N,K];
+                                   repack, decode: the source operation's outputs */
+    void *out[TP_MAX_OUT];      /* the operation's outputs, or out[0] = values [E,N,K] */
+    float global;               /* the global scale of ops that have one */
+    void *scratch;              /* tp_encode_scratch() bytes */
+    uint32_t flags;             /* out: TP_SAW_NONFINITE (host backends) */
+    void *stream;               /* cudaStream_t of CUDA rows, else NULL */
+    uint32_t *device_flags;     /* CUDA rows: one word OR-ed with the flags, else NULL */
+};
+
+enum tp_isa { TP_ISA_REF, TP_ISA_AVX2, TP_ISA_AVX512, TP_ISA_NEON, TP_ISA_CUDA, TP_ISA_COUNT };
+const char *tp_isa_name(enum tp_isa isa);
+
+/* Rows. `dtype`, `code_place` and `scale_place` say what the row can do;
+ * `scale_place` is that of the SCALE output (for W4A8: that of GROUP8). */
+typedef void (*tp_encode_fn)(const struct tp_op *op, struct tp_args *args);
+struct tp_encode_row {
+    enum tp_codec codec;
+    enum tp_dtype dtype;
+    enum tp_place code_place, scale_place;
+    bool (*accepts)(const struct tp_op *op); /* further conditions, or NULL */
+    enum tp_isa isa;
+    tp_encode_fn encode;
+    const char *name; /* codec_place_dtype_isa, for `tilepack bench` */
+};
+
+/* Codes and scales taken over unchanged from another packed form with the same
+ * codec and block, e.g. w4a8-ct -> w4a8-cutlass. */
+typedef void (*tp_repack_fn)(const struct tp_op *from, const struct tp_op *to,
+                             struct tp_args *args);
+struct tp_repack_row {
+    enum tp_codec codec;
+    enum tp_place from_code, to_code, from_scale, to_scale;
+    bool (*accepts)(const struct tp_op *from, const struct tp_op *to);
+    enum tp_isa isa;
+    tp_repack_fn repack;
+    const char *name;
+};
+
+typedef void (*tp_decode_fn)(const struct tp_op *op, struct tp_args *args);
+struct tp_decode_row {
+    enum tp_codec codec;
+    enum tp_dtype dtype;
+    enum tp_place code_place, scale_place;
+    bool (*accepts)(const struct tp_op *op);
+    enum tp_isa isa;
+    tp_decode_fn decode;
+    const char *name;
+};
+
+/* The best row this machine supports and TILEPACK_DISABLE leaves (a comma list
+ * of isa names, read once). Never fails: the reference fits everything. */
+tp_encode_fn tp_encode_find(const struct tp_op *op, enum tp_dtype dtype);
+tp_repack_fn tp_repack_find(const struct tp_op *from, const struct tp_op *to);
+tp_decode_fn tp_decode_find(const struct tp_op *op, enum tp_dtype dtype);
+bool tp_isa_enabled(enum tp_isa isa);
+
+/* Every compiled row, for tests and `tilepack bench`; *count is set. */
+const struct tp_encode_row *tp_encode_rows(size_t *count);
+const struct tp_repack_row *tp_repack_rows(size_t *count);
+const struct tp_decode_row *tp_decode_rows(size_t *count);
+
+/* The reference implementations (ref.c): slow, obvious, layout-driven. */
+void tp_encode_ref(const struct tp_op *op, struct tp_args *args);
+void tp_repack_ref(const struct tp_op *from, const struct tp_op *to, struct tp_args *args);
+void tp_decode_ref(const struct tp_op *op, struct tp_args *args);
+
+/* True when codes and scales of `from` can be taken over into `to` unchanged. */
+bool tp_repack_possible(const struct tp_op *from, const struct tp_op *to);
+
+/* Scratch that any host row may need for this box. */
+size_t tp_encode_scratch(const struct tp_op *op, struct tp_box3 box);
+
+/* Largest absolute finite value, and how many values are NaN or infinite, of
+ * `count` values. The stats phase of global scales, and the report of bad input. */
+struct tp_value_stats {
+    float amax;
+    uint64_t nonfinite;
+    uint64_t first_nonfinite; /* index, valid when nonfinite > 0 */
+};
+void tp_value_stats(enum tp_dtype dtype, const void *values, uint64_t count,
+                    struct tp_value_stats *stats);
+
+#endif

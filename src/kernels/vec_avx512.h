@@ -1,0 +1,286 @@
+/* AVX-512 (F, BW, VL, VBMI): the vector operations that cpu_*.inc are written in.
+ *
+ * A `vu` is one register of 32-bit lanes (or of words or bytes where a name says
+ * w_ or b_), a `vf` the same of floats. What is faster here than in terms of the
+ * common operations replaces it: HAVE_* macros tell the templates.
+ */
+#ifndef TP_KERNELS_VEC_AVX512_H
+#define TP_KERNELS_VEC_AVX512_H
+
+#include "kernels/scalar.h"
+#include "base/dtype.h"
+
+#include <immintrin.h>
+
+#define V static inline __attribute__((always_inline))
+
+enum { VL = 16, VBYTES = 64 };
+typedef __m512i vu;
+typedef __m512 vf;
+
+V vu v_set(uint32_t x) { return _mm512_set1_epi32((int)x); }
+V vu v_load(const void *p) { return _mm512_loadu_si512(p); }
+V void v_store(void *p, vu a) { _mm512_storeu_si512(p, a); }
+V vf v_floats(vu a) { return _mm512_castsi512_ps(a); }
+V vu v_bits(vf a) { return _mm512_castps_si512(a); }
+V vu v_and(vu a, vu b) { return _mm512_and_si512(a, b); }
+V vu v_or(vu a, vu b) { return _mm512_or_si512(a, b); }
+V vu v_xor(vu a, vu b) { return _mm512_xor_si512(a, b); }
+V vu v_add(vu a, vu b) { return _mm512_add_epi32(a, b); }
+V vu v_sub(vu a, vu b) { return _mm512_sub_epi32(a, b); }
+V vu v_max(vu a, vu b) { return _mm512_max_epi32(a, b); } /* signed */
+V vu v_min(vu a, vu b) { return _mm512_min_epi32(a, b); }
+V vu v_srl(vu a, unsigned n) { return _mm512_srli_epi32(a, n); }
+V vu v_sll(vu a, unsigned n) { return _mm512_slli_epi32(a, n); }
+/* a > b ? x : y, by signed lanes */
+V vu v_pick(vu a, vu b, vu x, vu y)
+{
+    return _mm512_mask_blend_epi32(_mm512_cmpgt_epi32_mask(a, b), y, x);
+}
+V bool v_any_gt(vu a, vu b) { return _mm512_cmpgt_epi32_mask(a, b) != 0; }
+V uint32_t v_hmax(vu a) { return (uint32_t)_mm512_reduce_max_epi32(a); }
+
+V vf f_set(float x) { return _mm512_set1_ps(x); }
+V vf f_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
+V vf f_div(vf a, vf b) { return _mm512_div_ps(a, b); }
+V vf f_add(vf a, vf b) { return _mm512_add_ps(a, b); }
+V vf f_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
+V vf f_min(vf a, vf b) { return _mm512_min_ps(a, b); }
+V vf f_max(vf a, vf b) { return _mm512_max_ps(a, b); }
+
+/* VL values, widened. */
+V vf f_load_f32(const void *p) { return _mm512_loadu_ps(p); }
+V vf f_load_bf16(const void *p)
+{
+    __m256i h = _mm256_loadu_si256((const __m256i *)p);
+    return v_floats(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
+}
+V vf f_load_f16(const void *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+}
+/* VL bytes as numbers; the low bytes or words of VL lanes. */
+V vu v_load_u8(const uint8_t *p)
+{
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+}
+V void v_store_u8(uint8_t *p, vu a)
+{
+    _mm_storeu_si128((__m128i *)p, _mm512_cvtepi32_epi8(a));
+}
+V void v_store_u16(uint16_t *p, vu a)
+{
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(a));
+}
+
+/* Words. */
+V vu w_max(vu a, vu b) { return _mm512_max_epu16(a, b); }
+V uint32_t w_hmax(vu a)
+{
+    vu m = v_max(_mm512_srli_epi32(a, 16), v_and(a, v_set(0xFFFF)));
+    return (uint32_t)_mm512_reduce_max_epi32(m);
+}
+
+/* Bytes; table operations and interleaving act within lanes of 128 bits. */
+enum { LANES = 4 };
+V vu b_table(const uint8_t table[16])
+{
+    return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)table));
+}
+V vu b_lookup(vu table, vu index) { return _mm512_shuffle_epi8(table, index); }
+V vu w_unpack_lo(vu a, vu b) { return _mm512_unpacklo_epi16(a, b); }
+V vu w_unpack_hi(vu a, vu b) { return _mm512_unpackhi_epi16(a, b); }
+V vu v_unpack_lo(vu a, vu b) { return _mm512_unpacklo_epi32(a, b); }
+V vu v_unpack_hi(vu a, vu b) { return _mm512_unpackhi_epi32(a, b); }
+/* Lane i goes to p + i * stride. */
+V void v_store_lanes(uint8_t *p, uint64_t stride, vu a)
+{
+    _mm_storeu_si128((__m128i *)p, _mm512_castsi512_si128(a));
+    _mm_storeu_si128((__m128i *)(p + stride), _mm512_extracti32x4_epi32(a, 1));
+    _mm_storeu_si128((__m128i *)(p + 2 * stride), _mm512_extracti32x4_epi32(a, 2));
+    _mm_storeu_si128((__m128i *)(p + 3 * stride), _mm512_extracti32x4_epi32(a, 3));
+}
+V vu v_load_lanes(const uint8_t *p, uint64_t stride)
+{
+    vu a = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)p));
+    a = _mm512_inserti32x4(a, _mm_loadu_si128((const __m128i *)(p + stride)), 1);
+    a = _mm512_inserti32x4(a, _mm_loadu_si128((const __m128i *)(p + 2 * stride)), 2);
+    return _mm512_inserti32x4(a, _mm_loadu_si128((const __m128i *)(p + 3 * stride)), 3);
+}
+
+/* 32 codes in the low bytes of lanes, in order, to 16 bytes, the first in the low
+ * nibble. */
+V void v_store_nibbles(uint8_t *p, const vu code[32 / VL])
+{
+    __m256i bytes = _mm256_set_m128i(_mm512_cvtepi32_epi8(code[1]), _mm512_cvtepi32_epi8(code[0]));
+    __m256i pairs = _mm256_maddubs_epi16(bytes, _mm256_set1_epi16(0x1001));
+    _mm_storeu_si128((__m128i *)p, _mm256_cvtepi16_epi8(pairs));
+}
+
+/* ---- faster than the common form ---------------------------------------- */
+
+/* Words `h` (sign, 8 exponent bits, 7 bits of the significand of which the last is
+ * or-ed with all that follow) to e4m3. Subtracting `adjust` from the magnitude
+ * gives the exponent e4m3's bias. Finite values only; saturates. */
+V __m256i w_e4m3(__m512i h, __m512i adjust)
+{
+    const __m512i one = _mm512_set1_epi16(1);
+    __m512i a = _mm512_and_si512(h, _mm512_set1_epi16(0x7FFF));
+    __m512i t = _mm512_min_epu16(_mm512_subs_epu16(a, adjust), _mm512_set1_epi16(0x7E0));
+    __m512i odd = _mm512_and_si512(_mm512_srli_epi16(t, 4), one);
+    __m512i r = _mm512_srli_epi16(
+        _mm512_add_epi16(_mm512_add_epi16(t, odd), _mm512_set1_epi16(7)), 4);
+    __mmask32 small =
+        _mm512_cmplt_epu16_mask(a, _mm512_add_epi16(adjust, _mm512_set1_epi16(128)));
+    if (__builtin_expect((small & _mm512_test_epi16_mask(a, a)) != 0, 0)) {
+        /* e4m3 subnormals: shift by what is missing, ties to even. */
+        __m512i part = _mm512_or_si512(_mm512_and_si512(a, _mm512_set1_epi16(0x7F)),
+                                       _mm512_set1_epi16(0x80));
+        __m512i c = _mm512_sub_epi16(_mm512_srli_epi16(adjust, 7), _mm512_srli_epi16(a, 7));
+        __m512i half, q;
+        c = _mm512_min_epu16(_mm512_add_epi16(c, _mm512_set1_epi16(5)), _mm512_set1_epi16(15));
+        half = _mm512_sub_epi16(_mm512_sllv_epi16(one, _mm512_sub_epi16(c, one)), one);
+        q = _mm512_and_si512(_mm512_srlv_epi16(part, c), one);
+        q = _mm512_srlv_epi16(_mm512_add_epi16(_mm512_add_epi16(part, half), q), c);
+        r = _mm512_mask_mov_epi16(r, small, q);
+    }
+    r = _mm512_ternarylogic_epi32(r, _mm512_srli_epi16(h, 8), _mm512_set1_epi16(0x80), 0xF8);
+    return _mm512_cvtepi16_epi8(r);
+}
+
+/* Floats of the even and of the odd places to words as above, in order. */
+V __m512i w_of_split(__m512i even, __m512i odd)
+{
+    const __m512i high = _mm512_set1_epi32((int)0xFFFF0000u);
+    __m512i h = _mm512_ternarylogic_epi32(_mm512_srli_epi32(even, 16), odd, high, 0xF8);
+    __m512i l = _mm512_ternarylogic_epi32(_mm512_slli_epi32(odd, 16), even, high, 0xF4);
+    return _mm512_or_si512(h, _mm512_min_epu16(l, _mm512_set1_epi16(1)));
+}
+
+/* Floats of 16 places each to words; bytes made of them are in dword order
+ * 0 2 4 6 1 3 5 7 of the result's eight. */
+V __m512i w_of_halves(__m512i first, __m512i second)
+{
+    const __m512i low = _mm512_set1_epi32(0xFFFF);
+    __m512i h = _mm512_packus_epi32(_mm512_srli_epi32(first, 16), _mm512_srli_epi32(second, 16));
+    __m512i l = _mm512_packus_epi32(_mm512_and_si512(first, low), _mm512_and_si512(second, low));
+    return _mm512_or_si512(h, _mm512_min_epu16(l, _mm512_set1_epi16(1)));
+}
+
+V __m256i b_natural(__m256i bytes)
+{
+    return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7));
+}
+
+V __m512i v_round_bf16(__m512i u)
+{
+    __m512i odd = v_and(_mm512_srli_epi32(u, 16), v_set(1));
+    return v_and(v_add(v_add(u, v_set(0x7FFF)), odd), v_set(0xFFFF0000u));
+}
+
+enum { HOW_MUL, HOW_DIV, HOW_DIV_BF16 };
+
+V __m512i v_scaled(int how, __m512i x, vf factor)
+{
+    if (how == HOW_MUL)
+        return v_bits(f_mul(v_floats(x), factor));
+    x = v_bits(f_div(v_floats(x), factor));
+    return how == HOW_DIV ? x : v_round_bf16(x);
+}
+
+#define HAVE_E4M3_32
+V void e4m3_32(enum tp_dtype dtype, int how, const void *p, uint8_t *dst, vf factor)
+{
+    const __m512i adjust = _mm512_set1_epi16(120 << 7);
+    __m256i bytes;
+    if (dtype == TP_BF16) {
+        __m512i x = _mm512_loadu_si512(p);
+        __m512i even = v_scaled(how, _mm512_slli_epi32(x, 16), factor);
+        __m512i odd = v_scaled(how, v_and(x, v_set(0xFFFF0000u)), factor);
+        bytes = w_e4m3(w_of_split(even, odd), adjust);
+    } else {
+        __m512i x = v_bits(dtype == TP_F32 ? f_load_f32(p) : f_load_f16(p));
+        __m512i y = v_bits(dtype == TP_F32 ? f_load_f32((const float *)p + VL)
+                                           : f_load_f16((const uint16_t *)p + VL));
+        x = v_scaled(how, x, factor);
+        y = v_scaled(how, y, factor);
+        bytes = b_natural(w_e4m3(w_of_halves(x, y), adjust));
+    }
+    _mm256_storeu_si256((__m256i *)dst, bytes);
+}
+
+/* bf16 times 2^(127-s), 12 <= s: only exponents move. */
+#define HAVE_E4M3_32_POW2
+V void e4m3_32_pow2(const void *p, uint8_t *dst, uint8_t s)
+{
+    __m512i adjust = _mm512_set1_epi16((short)((s - 7) << 7));
+    _mm256_storeu_si256((__m256i *)dst, w_e4m3(_mm512_loadu_si512(p), adjust));
+}
+
+/* 32 values to int4 codes; p * r is snapped to multiples of 2^-15, which restores
+ * the exact ties (see cpu_int4.inc). */
+#define HAVE_INT4_32_BF16
+V void int4_32_bf16(const void *p, uint8_t *dst, vf r, vf snap, vf top, vf magic)
+{
+    __m512i x = _mm512_loadu_si512(p);
+    vf even = f_mul(v_floats(_mm512_slli_epi32(x, 16)), r);
+    vf odd = f_mul(v_floats(v_and(x, v_set(0xFFFF0000u))), r);
+    __m512i pair;
+    even = f_add(f_min(f_sub(f_add(even, snap), snap), top), magic);
+    odd = f_add(f_min(f_sub(f_add(odd, snap), snap), top), magic);
+    pair = v_add(v_bits(even), _mm512_slli_epi32(v_bits(odd), 4));
+    _mm_storeu_si128((__m128i *)dst, _mm512_cvtepi32_epi8(pair));
+}
+
+/* Largest magnitude of 16 consecutive blocks of `size` (32 or 128) values, by a
+ * tree that transposes while it reduces. Two functions of one shape: for words
+ * and for lanes of 32 bits. */
+V __m512i vm_load(enum tp_dtype dtype, const uint8_t *p, unsigned size)
+{
+    __m512i m = _mm512_setzero_si512();
+    unsigned bytes = size * (dtype == TP_F32 ? 4 : 2);
+    for (unsigned i = 0; i < bytes; i += 64) {
+        __m512i x = _mm512_loadu_si512(p + i);
+        m = dtype == TP_F32 ? _mm512_max_epi32(m, v_and(x, v_set(0x7FFFFFFFu)))
+                            : _mm512_max_epu16(m, v_and(x, v_set(0x7FFF7FFFu)));
+    }
+    return m;
+}
+V __m512i vm_max(enum tp_dtype dtype, __m512i a, __m512i b)
+{
+    return dtype == TP_F32 ? _mm512_max_epi32(a, b) : _mm512_max_epu16(a, b);
+}
+V __m512i vm_two(enum tp_dtype dtype, const uint8_t *p, uint64_t step, unsigned size)
+{
+    __m512i a = vm_load(dtype, p, size), b = vm_load(dtype, p + 4 * step, size);
+    return vm_max(dtype, _mm512_shuffle_i64x2(a, b, 0x44), _mm512_shuffle_i64x2(a, b, 0xEE));
+}
+V __m512i vm_four(enum tp_dtype dtype, const uint8_t *p, uint64_t step, unsigned size)
+{
+    __m512i a = vm_two(dtype, p, step, size), b = vm_two(dtype, p + 8 * step, step, size);
+    return vm_max(dtype, _mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xDD));
+}
+V __m512i vm_eight(enum tp_dtype dtype, const uint8_t *p, uint64_t step, unsigned size)
+{
+    __m512i a = vm_four(dtype, p, step, size), b = vm_four(dtype, p + step, step, size);
+    return vm_max(dtype, _mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+}
+
+#define HAVE_AMAX16
+/* The 16 magnitudes as bits of floats, in order. */
+V vu amax16(enum tp_dtype dtype, const void *values, unsigned size)
+{
+    uint64_t step = (uint64_t)size * (dtype == TP_F32 ? 4 : 2);
+    __m512 a = _mm512_castsi512_ps(vm_eight(dtype, values, step, size));
+    __m512 b = _mm512_castsi512_ps(vm_eight(dtype, (const uint8_t *)values + 2 * step, step, size));
+    __m512i m = vm_max(dtype, _mm512_castps_si512(_mm512_shuffle_ps(a, b, 0x88)),
+                       _mm512_castps_si512(_mm512_shuffle_ps(a, b, 0xDD)));
+    if (dtype == TP_F32)
+        return m;
+    m = _mm512_max_epi32(_mm512_srli_epi32(m, 16), v_and(m, v_set(0xFFFF)));
+    if (dtype == TP_BF16)
+        return _mm512_slli_epi32(m, 16);
+    return v_bits(_mm512_cvtph_ps(_mm512_cvtepi32_epi16(m)));
+}
+
+#endif

@@ -1,0 +1,32 @@
+/* Committing: a conversion becomes visible whole or not at all.
+ *
+ * A directory is written as DST.partial, with a journal of finished shards, and
+ * renamed at the end; a single file is written beside its name and renamed. The
+ * old content, if --force replaces it, stays until the new one is complete.
+ */
+#ifndef TP_PACK_COMMIT_H
+#define TP_PACK_COMMIT_H
+
+#include "pack/manifest.h"
+#include "pack/request.h"
+#include "pack/run.h"
+
+struct tp_convert_options {
+    struct tp_run_options run;
+    bool force;    /* replace what is in the way */
+    bool discard;  /* write nothing (benchmarks) */
+};
+
+struct tp_convert_result {
+    bool already_done; /* the output was there, complete, from the same plan */
+    size_t resumed;    /* shards taken over from an interrupted run */
+    uint64_t bytes_in, bytes_out;
+};
+
+/* Carries out the plan into `output` (a directory, or one .safetensors file when
+ * the plan was made for one). `request` is recorded in the manifest. */
+enum tp_code tp_convert(const struct tp_plan *plan, const struct tp_request *request,
+                        const char *output, const struct tp_convert_options *options,
+                        struct tp_convert_result *result, struct tp_err *err);
+
+#endif

@@ -1,0 +1,188 @@
+/* quantization_config: what each family of readers wants, from the "config" of
+ * the format files.
+ *
+ * Layers are listed by exact name, generated from what was really kept: the one
+ * form that every reader understands. A kernel-ready format gets a quant_method
+ * of our own, so that a stock loader refuses it instead of misreading it.
+ */
+#include "pack/config.h"
+
+#include "pack/json_edit.h"
+#include "pack/model_names.h"
+#include "pack/os.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Formats used by the plan, in order of first use. */
+struct used {
+    const struct tp_unit *unit[16]; /* one of each format and settings */
+    size_t count;
+};
+
+static bool same(const struct tp_unit *a, const struct tp_unit *b)
+{
+    return a->format == b->format && memcmp(&a->settings, &b->settings, sizeof a->settings) == 0;
+}
+
+static enum tp_code collect(const struct tp_plan *plan, struct used *used, struct tp_err *err)
+{
+    for (size_t u = 0; u < plan->unit_count; u++) {
+        const struct tp_unit *unit = &plan->units[u];
+        size_t i = 0;
+        while (unit->format && i < used->count && !same(used->unit[i], unit))
+            i++;
+        if (!unit->format || i < used->count)
+            continue;
+        if (used->count == sizeof used->unit / sizeof *used->unit)
+            return tp_fail(err, TP_E_UNSUPPORTED, "more than %zu formats in one checkpoint",
+                           used->count);
+        used->unit[used->count++] = unit;
+    }
+    return TP_OK;
+}
+
+/* Module names of kept linear layers: the weights of two and more dimensions
+ * that are no embedding, norm or convolution. */
+static json_t *kept_modules(const struct tp_plan *plan)
+{
+    json_t *names = json_array();
+    for (size_t k = 0; k < plan->kept_count; k++) {
+        const struct tp_tensor *tensor = &plan->ckpt->tensors[plan->kept[k].tensor];
+        const char *reason = tp_name_kept_reason(tensor->name);
+        size_t size = strlen(tensor->name);
+        bool linear = !reason || strcmp(reason, "router") == 0 || strcmp(reason, "output head") == 0;
+        if (!plan->kept[k].reason || tensor->rank != 2 || !linear || size <= 7 ||
+            strcmp(tensor->name + size - 7, ".weight") != 0)
+            continue;
+        json_array_append_new(names, json_stringn(tensor->name, size - 7));
+    }
+    return names;
+}
+
+static json_t *format_group(const struct tp_unit *unit)
+{
+    json_t *group = json_object();
+    json_object_set(group, "format", json_object_get(unit->format->config, "format"));
+    json_object_update(group, json_object_get(unit->format->config, "group"));
+    return group;
+}
+
+/* Modules converted to one format: the exact targets of a group in a mixture. */
+static json_t *module_names(const struct tp_plan *plan, const struct tp_unit *of)
+{
+    json_t *names = json_array();
+    for (size_t u = 0; u < plan->unit_count; u++)
+        if (plan->units[u].format && same(&plan->units[u], of))
+            json_array_append_new(names, json_string(plan->units[u].name));
+    return names;
+}
+
+static json_t *compressed_tensors(const struct tp_plan *plan, const struct used *used)
+{
+    json_t *config = json_object(), *groups = json_object();
+    json_object_set_new(config, "quant_method", json_string("compressed-tensors"));
+    json_object_set(config, "format",
+                    used->count == 1 ? json_object_get(used->unit[0]->format->config, "format")
+                                     : json_string("mixed-precision"));
+    json_object_set_new(config, "quantization_status", json_string("compressed"));
+    json_object_set_new(config, "ignore", kept_modules(plan));
+    for (size_t i = 0; i < used->count; i++) {
+        char name[24];
+        json_t *group = format_group(used->unit[i]);
+        json_object_set_new(group, "targets", used->count == 1
+                                                  ? json_pack("[s]", "Linear")
+                                                  : module_names(plan, used->unit[i]));
+        snprintf(name, sizeof name, "group_%zu", i);
+        json_object_set_new(groups, name, group);
+    }
+    json_object_set_new(config, "config_groups", groups);
+    return config;
+}
+
+/* One method with flat fields ("fp8"): the lists of kept modules by their keys. */
+static json_t *flat(const struct tp_plan *plan, const struct tp_unit *unit)
+{
+    const json_t *facts = unit->format->config;
+    json_t *config = json_object(), *kept = kept_modules(plan);
+    size_t i;
+    json_t *key;
+    json_object_set(config, "quant_method", json_object_get(facts, "quant_method"));
+    json_object_update(config, json_object_get(facts, "fields"));
+    for (uint32_t p = 0; p < unit->format->params; p++) {
+        const json_t *extra = unit->format->param[p].config[unit->settings.choice[p]];
+        if (extra)
+            json_object_update(config, (json_t *)extra);
+    }
+    json_array_foreach(json_object_get(facts, "kept"), i, key)
+        json_object_set(config, json_string_value(key), kept);
+    json_decref(kept);
+    return config;
+}
+
+static json_t *kernel_ready(const struct tp_plan *plan, const struct used *used)
+{
+    json_t *config = json_object(), *formats = json_array();
+    for (size_t i = 0; i < used->count; i++)
+        json_array_append_new(formats, json_string(used->unit[i]->format->name));
+    json_object_set_new(config, "quant_method", json_string("tilepack"));
+    json_object_set_new(config, "formats", formats);
+    json_object_set_new(config, "manifest", json_string("tilepack.json"));
+    json_object_set_new(config, "ignore", kept_modules(plan));
+    return config;
+}
+
+json_t *tp_config_quantization(const struct tp_plan *plan, struct tp_err *err)
+{
+    struct used used = {.count = 0};
+    if (collect(plan, &used, err))
+        return NULL;
+    const char *method = NULL;
+    size_t interchange = 0;
+    for (size_t i = 0; i < used.count; i++) {
+        const json_t *config = used.unit[i]->format->config;
+        const char *own = json_string_value(json_object_get(config, "quant_method"));
+        interchange += own != NULL;
+        if (own && method && strcmp(own, method) != 0) {
+            tp_err_hint(err, "convert to formats of one family: compressed-tensors (-ct), or fp8");
+            tp_fail(err, TP_E_UNSUPPORTED,
+                    "no reader takes \"%s\" and \"%s\" in one checkpoint (%s and %s)", method, own,
+                    used.unit[0]->format->name, used.unit[i]->format->name);
+            return NULL;
+        }
+        if (own)
+            method = own;
+    }
+    if (used.count == 0 || interchange < used.count)
+        return kernel_ready(plan, &used); /* one kernel-ready part keeps stock loaders out */
+    if (strcmp(method, "compressed-tensors") == 0)
+        return compressed_tensors(plan, &used);
+    if (used.count > 1) {
+        tp_err_hint(err, "use one variant and scale for all layers");
+        tp_fail(err, TP_E_UNSUPPORTED, "\"%s\" cannot describe two kinds of layers", method);
+        return NULL;
+    }
+    return flat(plan, used.unit[0]);
+}
+
+enum tp_code tp_config_text(const struct tp_plan *plan, struct tp_text *text, struct tp_err *err)
+{
+    bool restores = plan->unit_count && !plan->units[0].format;
+    char *value = NULL;
+    if (!plan->ckpt->config)
+        return TP_OK;
+    if (!restores) {
+        json_t *config = tp_config_quantization(plan, err);
+        if (!config)
+            return err->code;
+        value = json_dumps(config, JSON_INDENT(2));
+        json_decref(config);
+        if (!value)
+            return tp_fail(err, TP_E_MEMORY, "out of memory for config.json");
+    }
+    enum tp_code code = tp_json_set_key(plan->ckpt->config, plan->ckpt->config_size,
+                                        "quantization_config", value, text, err);
+    free(value);
+    tp_err_path(err, "config.json");
+    return code;
+}

@@ -1,0 +1,15 @@
+/* config.json of a converted checkpoint: quantization_config for its readers. */
+#ifndef TP_PACK_CONFIG_H
+#define TP_PACK_CONFIG_H
+
+#include "pack/plan.h"
+
+/* The value of "quantization_config" for the plan (new reference), or NULL with
+ * *err set where no reader could understand the mixture of formats. */
+json_t *tp_config_quantization(const struct tp_plan *plan, struct tp_err *err);
+
+/* config.json of the source with that key replaced; every other byte stays. The
+ * text is NULL when the source has no config.json. */
+enum tp_code tp_config_text(const struct tp_plan *plan, struct tp_text *text, struct tp_err *err);
+
+#endif

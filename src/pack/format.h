@@ -1,0 +1,106 @@
+/* Formats: the facts of the files of formats/, parsed once from the copies embedded in
+ * the binary. Nothing is ever read from the user's disk. See formats/README.md
+ * for the meaning of every key; this header is its shape in memory.
+ */
+#ifndef TP_PACK_FORMAT_H
+#define TP_PACK_FORMAT_H
+
+#include "kernels/kernel.h"
+
+#include <jansson.h>
+
+enum { TP_MAX_PARAMS = 6, TP_MAX_CHOICES = 8, TP_MAX_RANK = 6, TP_MAX_RULES = 6 };
+
+/* One --set key=value: the first choice is the default. A choice changes fields
+ * of the operation ("set") and of the reader's config ("config"). */
+struct tp_param {
+    const char *key;
+    const char *choices[TP_MAX_CHOICES];
+    const json_t *set[TP_MAX_CHOICES], *config[TP_MAX_CHOICES]; /* or NULL */
+    uint32_t count;
+    const char *help;
+};
+
+/* "N % 16 == 0, because ..." */
+struct tp_shape_rule {
+    char dim; /* 'N' or 'K' */
+    uint64_t multiple;
+    const char *why;
+    int when_param, when_choice; /* applies with this choice only; when_param -1: always */
+};
+
+struct tp_format_out {
+    const char *suffix;  /* "weight_packed": the tensor is S.weight_packed */
+    enum tp_dtype dtype; /* as stored in safetensors */
+    uint32_t rank;
+    char *shape[TP_MAX_RANK]; /* expressions of E,N,K, "let" names expanded */
+    bool keep_e;         /* a 2-D weight keeps its leading E dimension */
+    const char *words[TP_MAX_RANK]; /* TP_ROLE_WORDS: the row repeated over E */
+    uint32_t word_count;
+};
+
+enum tp_experts { TP_EXPERTS_STACK, TP_EXPERTS_SPLIT };
+
+struct tp_format {
+    const char *name, *title, *about, *loads_in, *source;
+    int version;
+    bool input_only;        /* read, never written (gptq, awq, ...) */
+    struct tp_op op;        /* with default parameters */
+    struct tp_format_out out[TP_MAX_OUT];
+    uint32_t params;
+    struct tp_param param[TP_MAX_PARAMS];
+    uint32_t needs, wants;  /* bytes undefined otherwise / the consumer wants more */
+    struct tp_shape_rule need[TP_MAX_RULES], want[TP_MAX_RULES];
+    enum tp_experts experts;
+    const json_t *config;   /* "config" of the file, or NULL */
+    const json_t *json;     /* the whole file */
+};
+
+/* All formats, sorted by name; parsed on first use (thread-safe), never freed. An
+ * embedded file that breaks the rules of formats/README.md is left out and
+ * reported by tp_formats_check(), which the tests call. */
+const struct tp_format *tp_formats(size_t *count);
+enum tp_code tp_formats_check(struct tp_err *err);
+
+/* NULL when unknown. */
+const struct tp_format *tp_format_find(const char *name);
+
+/* Chosen values, index by format->param. {0} is all defaults. */
+struct tp_settings {
+    uint8_t choice[TP_MAX_PARAMS];
+};
+
+/* Applies "key=value" to the settings. TP_E_USAGE names the legal ones. */
+enum tp_code tp_format_set(const struct tp_format *format, const char *key_value,
+                           struct tp_settings *settings, struct tp_err *err);
+
+/* The operation for these settings. */
+void tp_format_op(const struct tp_format *format, const struct tp_settings *settings,
+                  struct tp_op *op);
+
+/* Checks the shape: the first rule of `need` (or `want`) it breaks, or NULL. */
+const struct tp_shape_rule *tp_format_broken_need(const struct tp_format *format,
+                                                  const struct tp_settings *settings,
+                                                  struct tp_box3 box);
+const struct tp_shape_rule *tp_format_broken_want(const struct tp_format *format,
+                                                  const struct tp_settings *settings,
+                                                  struct tp_box3 box);
+
+/* Dtype of the values between decoding an FP8 source and encoding: F32 or BF16. */
+enum tp_dtype tp_format_via(const struct tp_format *format, const struct tp_settings *settings);
+
+/* Shape of output i for a weight of rank 2 (no leading E) or 3. */
+enum tp_code tp_format_shape(const struct tp_format *format, uint32_t i, struct tp_box3 box,
+                             int weight_rank, uint64_t shape[TP_MAX_RANK], uint32_t *rank,
+                             struct tp_err *err);
+
+/* The inverse: the weight that a stored codes tensor of that shape belongs to.
+ * False when the shape cannot be one of this format. */
+bool tp_format_box_of(const struct tp_format *format, const uint64_t *shape, uint32_t rank,
+                      struct tp_box3 *box, int *weight_rank);
+
+/* The smallest box (n,k) that may be converted on its own; k = 0: whole rows,
+ * n = 0: whole columns. */
+enum tp_code tp_op_granule(const struct tp_op *op, uint64_t *n, uint64_t *k, struct tp_err *err);
+
+#endif

@@ -1,0 +1,163 @@
+/* The journal: header line with the plan's hash, then one line per shard. */
+#include "pack/journal.h"
+
+#include "pack/os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define JOURNAL_NAME ".tilepack-journal"
+#define JOURNAL_MAGIC "tilepack-journal 1 "
+
+static enum tp_code lock(struct tp_journal *journal, struct tp_err *err)
+{
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (fcntl(journal->fd, F_SETLK, &whole) == 0 || (errno != EACCES && errno != EAGAIN))
+        return TP_OK; /* file systems without locks are used without one */
+    tp_err_path(err, journal->path);
+    tp_err_hint(err, "wait for the other process to end, or choose another output");
+    return tp_fail(err, TP_E_USAGE, "another tilepack is writing this output");
+}
+
+struct shard_file {
+    int fd;
+    const char *path;
+    uint64_t hash_at;
+};
+
+/* A finished file's hash counts its own digits as zeros. */
+static enum tp_code read_shard(void *arg, void *data, uint64_t size, uint64_t offset,
+                               struct tp_err *err)
+{
+    const struct shard_file *shard = arg;
+    enum tp_code code = tp_os_read(shard->fd, data, size, offset, shard->path, err);
+    for (uint64_t i = 0; code == TP_OK && i < TP_HASH_TEXT - 1; i++)
+        if (shard->hash_at + i >= offset && shard->hash_at + i < offset + size)
+            ((char *)data)[shard->hash_at + i - offset] = '0';
+    return code;
+}
+
+/* Whether the shard on disk is what the journal says; anything else is redone. */
+static bool proven(const char *directory, const struct tp_plan_file *file,
+                   const uint8_t hash[TP_HASH_BYTES])
+{
+    uint8_t actual[TP_HASH_BYTES];
+    struct stat st;
+    struct tp_err ignored = {0};
+    char *path = tp_os_format(&ignored, "%s/%s", directory, file->name);
+    struct shard_file shard = {-1, path, file->hash_at};
+    bool good = path && tp_os_open(path, O_RDONLY | O_CLOEXEC, 0, &shard.fd, &ignored) == TP_OK &&
+                tp_os.fstat(shard.fd, &st) == 0 && (uint64_t)st.st_size == file->size &&
+                tp_leafhash_file(file->size, 2, read_shard, &shard, actual, &ignored) == TP_OK &&
+                memcmp(actual, hash, TP_HASH_BYTES) == 0;
+    if (shard.fd >= 0)
+        tp_os.close(shard.fd);
+    free(path);
+    return good;
+}
+
+static void read_line(const char *line, size_t size, const char *directory,
+                      const struct tp_plan *plan, struct tp_journal *journal)
+{
+    uint8_t hash[TP_HASH_BYTES];
+    const char *space = memchr(line, ' ', size);
+    size_t name_size = space ? (size_t)(space - line) : 0;
+    if (!space || !tp_hash_parse(space + 1, size - name_size - 1, hash))
+        return;
+    for (size_t f = 0; f < plan->file_count; f++) {
+        const struct tp_plan_file *file = &plan->files[f];
+        if (journal->done[f] || strlen(file->name) != name_size ||
+            memcmp(file->name, line, name_size) != 0 || !proven(directory, file, hash))
+            continue;
+        journal->done[f] = true;
+        journal->done_count++;
+        memcpy(journal->hash[f], hash, sizeof hash);
+    }
+}
+
+static enum tp_code start(struct tp_journal *journal, const struct tp_plan *plan,
+                          struct tp_err *err)
+{
+    char hash[TP_HASH_TEXT], line[80];
+    tp_hash_print(plan->hash, hash);
+    int size = snprintf(line, sizeof line, JOURNAL_MAGIC "%s\n", hash);
+    journal->size = (uint64_t)size;
+    if (tp_os.ftruncate(journal->fd, 0)) {
+        tp_err_path(err, journal->path);
+        return tp_fail_sys(err, errno, "cannot truncate the journal");
+    }
+    enum tp_code code = tp_os_write(journal->fd, line, (uint64_t)size, 0, journal->path, err);
+    return code ? code : tp_os_fsync(journal->fd, journal->path, err);
+}
+
+static enum tp_code resume(struct tp_journal *journal, const char *directory,
+                           const struct tp_plan *plan, bool *foreign, struct tp_err *err)
+{
+    char hash[TP_HASH_TEXT], *text;
+    size_t size, head = strlen(JOURNAL_MAGIC) + TP_HASH_TEXT;
+    enum tp_code code = tp_os_slurp(journal->path, 64 << 20, &text, &size, err);
+    if (code)
+        return code;
+    tp_hash_print(plan->hash, hash);
+    *foreign = size > 0 && (size < head || memcmp(text, JOURNAL_MAGIC, strlen(JOURNAL_MAGIC)) != 0 ||
+                            memcmp(text + strlen(JOURNAL_MAGIC), hash, TP_HASH_TEXT - 1) != 0);
+    if (*foreign || size == 0) {
+        free(text);
+        return TP_OK;
+    }
+    const char *end = text + size, *line = text + head, *stop;
+    for (; line < end && (stop = memchr(line, '\n', (size_t)(end - line))); line = stop + 1)
+        read_line(line, (size_t)(stop - line), directory, plan, journal);
+    journal->size = (uint64_t)(line - text); /* a line cut off is overwritten */
+    free(text);
+    return TP_OK;
+}
+
+enum tp_code tp_journal_open(const char *directory, const struct tp_plan *plan,
+                             struct tp_journal *journal, bool *foreign, struct tp_err *err)
+{
+    memset(journal, 0, sizeof *journal);
+    *foreign = false;
+    journal->fd = -1;
+    journal->path = tp_os_format(err, "%s/%s", directory, JOURNAL_NAME);
+    journal->done = tp_os_zalloc(plan->file_count + 1, sizeof *journal->done, err);
+    journal->hash = tp_os_zalloc(plan->file_count + 1, sizeof *journal->hash, err);
+    if (!journal->path || !journal->done || !journal->hash)
+        return TP_E_MEMORY;
+    enum tp_code code = tp_os_open(journal->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666, &journal->fd,
+                                   err);
+    if (code || (code = lock(journal, err)) ||
+        (code = resume(journal, directory, plan, foreign, err)) || *foreign)
+        return code;
+    return journal->size ? TP_OK : start(journal, plan, err);
+}
+
+enum tp_code tp_journal_add(struct tp_journal *journal, const struct tp_plan *plan, uint32_t file,
+                            const uint8_t hash[TP_HASH_BYTES], struct tp_err *err)
+{
+    char digits[TP_HASH_TEXT];
+    tp_hash_print(hash, digits);
+    char *line = tp_os_format(err, "%s %s\n", plan->files[file].name, digits);
+    if (!line)
+        return TP_E_MEMORY;
+    size_t size = strlen(line);
+    enum tp_code code = tp_os_write(journal->fd, line, size, journal->size, journal->path, err);
+    journal->size += size;
+    free(line);
+    memcpy(journal->hash[file], hash, TP_HASH_BYTES);
+    return code ? code : tp_os_fsync(journal->fd, journal->path, err);
+}
+
+void tp_journal_close(struct tp_journal *journal)
+{
+    if (journal->path && journal->fd >= 0)
+        tp_os.close(journal->fd);
+    free(journal->path);
+    free(journal->done);
+    free(journal->hash);
+    memset(journal, 0, sizeof *journal);
+}

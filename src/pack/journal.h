@@ -1,0 +1,28 @@
+/* The journal of a directory that is being written: which shards are finished.
+ * Lines of text, fsynced one by one; a line cut off by a crash does not count.
+ */
+#ifndef TP_PACK_JOURNAL_H
+#define TP_PACK_JOURNAL_H
+
+#include "pack/leafhash.h"
+#include "pack/plan.h"
+
+struct tp_journal {
+    char *path;
+    int fd; /* also holds the lock, which dies with the process */
+    uint64_t size;
+    bool *done;                      /* per plan file */
+    uint8_t (*hash)[TP_HASH_BYTES];  /* per plan file, valid when done */
+    size_t done_count;
+};
+
+/* Opens or creates DIRECTORY/.tilepack-journal and locks it. A journal of the
+ * same plan is read back and every shard it names is proven by its hash; *foreign
+ * is set when the directory holds a journal of another plan. */
+enum tp_code tp_journal_open(const char *directory, const struct tp_plan *plan,
+                             struct tp_journal *journal, bool *foreign, struct tp_err *err);
+enum tp_code tp_journal_add(struct tp_journal *journal, const struct tp_plan *plan, uint32_t file,
+                            const uint8_t hash[TP_HASH_BYTES], struct tp_err *err);
+void tp_journal_close(struct tp_journal *journal); /* releases the lock */
+
+#endif

@@ -1,0 +1,63 @@
+/* A strict JSON scanner for the two texts that are too large for a JSON tree:
+ * safetensors headers and shard indexes. The caller walks the text; nothing is
+ * kept but decoded strings. Subset of RFC 8259: text is UTF-8, escapes have to
+ * form whole characters, U+0000 is refused (strings are C strings).
+ *
+ * Every function returns the code of the first failure, recorded in json->err
+ * with the file offset of the offending byte.
+ */
+#ifndef TP_PACK_JSON_SCAN_H
+#define TP_PACK_JSON_SCAN_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct tp_json {
+    const char *text;
+    uint64_t size, pos;
+    uint64_t base;    /* offset of text[0] in its file */
+    const char *noun; /* what the text is, for messages: "header", "index" */
+    char *arena;      /* `size` bytes for decoded strings: never too few, as an
+                         encoded string is longer than the decoded one and NUL */
+    uint64_t used;    /* of the arena; put it back to drop the latest strings */
+    struct tp_err *err;
+};
+
+/* A decoded string: NUL-terminated, in the arena. */
+struct tp_json_string {
+    const char *data;
+    size_t length;
+    uint64_t pos; /* of its opening quote */
+};
+
+/* TP_E_INPUT at text position `pos`. */
+enum tp_code tp_json_fail(struct tp_json *json, uint64_t pos, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Skips white space; the byte there, or -1 at the end of the text. */
+int tp_json_peek(struct tp_json *json);
+
+/* Takes one punctuation byte, white space before it skipped. */
+enum tp_code tp_json_expect(struct tp_json *json, char byte);
+
+/* Steps through an object or array whose opening bracket was taken: *more is
+ * false once the closing one is taken, else a key or value follows. *count is 0
+ * before the first call and the number of items begun afterwards. */
+enum tp_code tp_json_next(struct tp_json *json, char closing, uint64_t *count, bool *more);
+
+enum tp_code tp_json_string(struct tp_json *json, struct tp_json_string *string);
+/* A string and the colon behind it. */
+enum tp_code tp_json_key(struct tp_json *json, struct tp_json_string *key);
+/* Digits only: no sign, fraction, exponent or leading zero; must fit 64 bits. */
+enum tp_code tp_json_u64(struct tp_json *json, uint64_t *value);
+/* Any one value, checked and dropped; nested 32 deep at most. */
+enum tp_code tp_json_skip(struct tp_json *json);
+
+/* Length of the UTF-8 character that begins at data[0], of `size` > 0 bytes, or
+ * 0 when they do not begin with one (overlong and surrogate forms included). */
+unsigned tp_utf8_length(const char *data, uint64_t size);
+
+#endif

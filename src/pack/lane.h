@@ -1,0 +1,33 @@
+/* Lanes: the buffers of one worker, and the work on one box. Inside of run.c. */
+#ifndef TP_PACK_LANE_H
+#define TP_PACK_LANE_H
+
+#include "pack/run.h"
+
+struct tp_buffer {
+    void *data; /* 64-byte aligned */
+    size_t capacity;
+};
+
+struct tp_lane {
+    const struct tp_plan *plan;
+    struct tp_sink *sink;
+    const struct tp_run_options *options;
+    struct tp_buffer values, decoded, source[TP_MAX_OUT], out[TP_MAX_OUT], scratch;
+    struct tp_err err;
+};
+
+/* Reads, converts and writes one box. `global` is the unit's global scale. */
+enum tp_code tp_lane_box(struct tp_lane *lane, uint32_t unit, const struct tp_grid *grid,
+                         uint64_t index, float global);
+
+/* Reads one box and returns the largest absolute value: the stats phase. */
+enum tp_code tp_lane_stats(struct tp_lane *lane, uint32_t unit, const struct tp_grid *grid,
+                           uint64_t index, float *amax);
+
+/* Copies bytes [offset, offset + size) of a kept tensor. */
+enum tp_code tp_lane_copy(struct tp_lane *lane, uint32_t output, uint64_t offset, uint64_t size);
+
+void tp_lane_close(struct tp_lane *lane);
+
+#endif

@@ -1,0 +1,87 @@
+/* Checksums of files whose bytes arrive in any order.
+ *
+ * Normative (this is what a manifest's checksum means):
+ *   1. The file's bytes are cut into leaves of 1048576 bytes: leaf i is bytes
+ *      [i * 1048576, min((i + 1) * 1048576, size)). A file of 0 bytes has none.
+ *   2. The hash of a leaf is XXH3-128 (seed 0, the default secret) of its bytes,
+ *      in canonical form: 16 bytes, the high 64-bit half first, each half
+ *      big-endian. That is the order in which `xxhsum -H2` prints it.
+ *   3. The file's hash is XXH3-128, in the same form, over: the file's size as
+ *      8 bytes little-endian, then the hashes of all leaves in order.
+ *   4. As text a hash is its 16 bytes as 32 lower-case hexadecimal digits.
+ *
+ * A leaf that one call reports whole is hashed from memory at once. A leaf that
+ * comes in pieces is noted when its last piece comes, and hashed by a later
+ * tp_leafhash_settle(), which reads it back. Every byte must be reported exactly
+ * once: a file with a hole, or with two boxes on the same bytes, has no hash.
+ */
+#ifndef TP_PACK_LEAFHASH_H
+#define TP_PACK_LEAFHASH_H
+
+#include "base/error.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TP_HASH_BYTES = 16, TP_HASH_TEXT = 33 }; /* TEXT counts the closing zero */
+#define TP_LEAF_BYTES UINT64_C(1048576)
+
+struct tp_leaf; /* 24 bytes for each leaf of the file */
+
+/* {0} is a valid closed object. All but init, final and close may be called by
+ * any number of threads. */
+struct tp_leafhash {
+    uint64_t file_size;
+    size_t leaf_count;
+    struct tp_leaf *leaves;
+    pthread_mutex_t lock; /* of `pending`, the first complete leaf not yet hashed */
+    uint32_t pending;
+    bool open;
+};
+
+/* Reads `size` bytes at `offset` of the file. Must be thread-safe. */
+typedef enum tp_code (*tp_leafhash_read)(void *arg, void *data, uint64_t size, uint64_t offset,
+                                         struct tp_err *err);
+
+enum tp_code tp_leafhash_init(struct tp_leafhash *h, uint64_t file_size, struct tp_err *err);
+void tp_leafhash_close(struct tp_leafhash *h); /* legal on {0} and twice */
+
+/* Reports that `size` bytes at `offset` are in the file. `data` holds them, or is
+ * NULL if they are not in memory (a copy made by the kernel): then all their
+ * leaves are left for settle. Must be called after the bytes were written, as
+ * settle may read them at once. TP_E_IO if a byte is outside the file or is
+ * reported twice; what slips through here fails in final(). */
+enum tp_code tp_leafhash_written(struct tp_leafhash *h, uint64_t offset, const void *data,
+                                 uint64_t size, struct tp_err *err);
+
+/* True if there are leaves for settle to hash (a hint: others may take them). */
+bool tp_leafhash_pending(struct tp_leafhash *h);
+
+/* Hashes the leaves that are complete but not hashed, one after the other, until
+ * none is left; several threads share the work. Takes 1 MiB while it runs. */
+enum tp_code tp_leafhash_settle(struct tp_leafhash *h, tp_leafhash_read read, void *arg,
+                                struct tp_err *err);
+
+/* The file's hash, after all writers and settlers have returned. TP_E_IO, with
+ * the offset of the leaf, unless every byte was reported once and settled. */
+enum tp_code tp_leafhash_final(struct tp_leafhash *h, uint8_t root[TP_HASH_BYTES],
+                               struct tp_err *err);
+
+/* Hash of leaf i < leaf_count; only after final() succeeded. */
+const uint8_t *tp_leafhash_leaf(const struct tp_leafhash *h, size_t i);
+
+/* Hashes a file that exists, by `threads` threads (1 MiB of memory each, at most
+ * 64). The first failure of a read is returned. */
+enum tp_code tp_leafhash_file(uint64_t file_size, unsigned threads, tp_leafhash_read read,
+                              void *arg, uint8_t root[TP_HASH_BYTES], struct tp_err *err);
+
+/* XXH3-128 of bytes in memory, in the canonical form of 2. above. */
+void tp_hash(const void *data, size_t size, uint8_t hash[TP_HASH_BYTES]);
+
+/* The text form of 4. above, and back: false unless `text` is exactly that. */
+void tp_hash_print(const uint8_t hash[TP_HASH_BYTES], char text[TP_HASH_TEXT]);
+bool tp_hash_parse(const char *text, size_t size, uint8_t hash[TP_HASH_BYTES]);
+
+#endif

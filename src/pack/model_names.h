@@ -1,0 +1,37 @@
+/* What tensor names say: which weights belong to linear layers, which are
+ * experts, which are fused by the engines. Pure string functions.
+ */
+#ifndef TP_PACK_MODEL_NAMES_H
+#define TP_PACK_MODEL_NAMES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Why a weight of that name is not quantized by default, or NULL if it is. */
+const char *tp_name_kept_reason(const char *name);
+
+/* "X.experts.7.gate_proj.weight" and its like. */
+struct tp_expert_name {
+    size_t prefix;     /* length of "X.experts" */
+    uint64_t expert;
+    enum { TP_EXPERT_GATE, TP_EXPERT_UP, TP_EXPERT_DOWN } part;
+    const char *label; /* "gate_proj", "w1", ...: points into `name` */
+    size_t label_size;
+};
+bool tp_name_expert(const char *name, struct tp_expert_name *out);
+
+/* "X.experts.gate_up_proj" or "X.experts.down_proj" (3-D stacks); also the
+ * already stacked "X.experts.w13" and ".w2". */
+struct tp_stack_name {
+    size_t prefix; /* length of "X.experts" */
+    bool gate_up;
+};
+bool tp_name_stack(const char *name, struct tp_stack_name *out);
+
+/* Engines load these sets as one matrix, so they are quantized all or none:
+ * q/k/v and gate/up of one module. Copies the set's key ("X.self_attn.qkv") and
+ * returns true when the name belongs to one. */
+bool tp_name_fused(const char *name, char *key, size_t size);
+
+#endif

@@ -1,0 +1,45 @@
+/* Names in bulk: a hash set that finds duplicates, and a sort in byte order.
+ * Both are made for 100,000 tensor names with long common beginnings.
+ */
+#ifndef TP_PACK_NAME_SET_H
+#define TP_PACK_NAME_SET_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct tp_names_slot {
+    uint32_t hash;
+    uint32_t number; /* number of the name + 1; 0: free */
+};
+
+/* A set of names, numbered 0, 1, 2, ... as they were added. {0} is a valid empty
+ * set; the names stay the caller's and have to live as long as the set. */
+struct tp_names {
+    const char **items; /* by number */
+    size_t count, room;
+    struct tp_names_slot *slots;
+    size_t capacity; /* of slots: 0 or a power of two */
+    uint64_t seed;
+};
+
+/* Adds a NUL-terminated name of `length` bytes unless it is there already. *number
+ * is the name's: the count before the call when it is new, less when it is not. */
+enum tp_code tp_names_add(struct tp_names *names, const char *name, size_t length,
+                          uint32_t *number, struct tp_err *err);
+/* Number of a name, or -1. */
+int64_t tp_names_find(const struct tp_names *names, const char *name, size_t length);
+void tp_names_close(struct tp_names *names); /* legal on {0} and twice */
+
+struct tp_name_key {
+    const char *name; /* NUL-terminated */
+    uint64_t chunk;   /* used by the sort */
+    size_t index;     /* the caller's */
+};
+
+/* Sorts by name as strcmp() does. Equal names end up side by side. */
+void tp_names_sort(struct tp_name_key *keys, size_t count);
+
+#endif

@@ -1,0 +1,103 @@
+/* The outside world as a table: every system call and allocation of src/pack
+ * goes through `tp_os`, so that a test can make the N-th one fail.
+ *
+ * The wrappers below add what every caller needs (EINTR, short transfers, an
+ * error value with the path); no other file of src/pack calls open, pread,
+ * pwrite, fsync, rename or malloc by itself. free() is called directly: it
+ * cannot fail.
+ */
+#ifndef TP_PACK_OS_H
+#define TP_PACK_OS_H
+
+#include "base/error.h"
+
+#include <dirent.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+struct tp_os {
+    int (*open)(const char *path, int flags, mode_t mode);
+    int (*close)(int fd);
+    ssize_t (*pread)(int fd, void *data, size_t size, off_t offset);
+    ssize_t (*pwrite)(int fd, const void *data, size_t size, off_t offset);
+    int (*fstat)(int fd, struct stat *st);
+    int (*stat)(const char *path, struct stat *st);
+    int (*fsync)(int fd);
+    int (*fallocate)(int fd, off_t offset, off_t size); /* posix_fallocate: returns errno */
+    int (*ftruncate)(int fd, off_t size);
+    int (*rename)(const char *from, const char *to);
+    int (*exchange)(const char *a, const char *b); /* swaps two names in one step */
+    int (*mkdir)(const char *path, mode_t mode);
+    int (*unlink)(const char *path);
+    int (*rmdir)(const char *path);
+    void *(*malloc)(size_t size);
+    void *(*calloc)(size_t count, size_t size);
+    void *(*realloc)(void *memory, size_t size);
+    DIR *(*opendir)(const char *path);
+    struct dirent *(*readdir)(DIR *dir);
+    int (*closedir)(DIR *dir);
+    char *(*realpath)(const char *path, char *resolved); /* resolved = NULL: fresh memory */
+    int (*getrlimit)(int what, struct rlimit *limit);
+    int (*setrlimit)(int what, const struct rlimit *limit);
+};
+extern struct tp_os tp_os;
+
+/* Reads exactly `size` bytes; a file that ends early is TP_E_INPUT ("truncated"). */
+enum tp_code tp_os_read(int fd, void *data, uint64_t size, uint64_t offset, const char *path,
+                        struct tp_err *err);
+/* Writes exactly `size` bytes. A full disk is TP_E_IO with a hint. */
+enum tp_code tp_os_write(int fd, const void *data, uint64_t size, uint64_t offset,
+                         const char *path, struct tp_err *err);
+/* Opens with O_CLOEXEC added. When the process is out of descriptors its soft
+ * limit is raised to the hard one first (checkpoints of 1,000 shards exist).
+ * *fd is -1 on failure. */
+enum tp_code tp_os_open(const char *path, int flags, mode_t mode, int *fd, struct tp_err *err);
+/* Opens a regular file for reading and says what it is. Anything else (a
+ * directory, a pipe, a device) is TP_E_INPUT and never blocks. */
+enum tp_code tp_os_open_regular(const char *path, int flags, int *fd, struct stat *st,
+                                struct tp_err *err);
+/* Closes *fd unless it is negative and sets it to -1. For files that were only
+ * read, or that were fsynced before: a failure can no longer lose data. */
+void tp_os_close(int *fd);
+/* A failed fsync is final: the kernel may have dropped the pages, so the file
+ * has to be written again. Never called twice for the same bytes. */
+enum tp_code tp_os_fsync(int fd, const char *path, struct tp_err *err);
+/* Makes names in a directory durable; file systems that cannot are accepted. */
+enum tp_code tp_os_fsync_dir(const char *path, struct tp_err *err);
+enum tp_code tp_os_rename(const char *from, const char *to, struct tp_err *err);
+/* Mode 0777 less the umask. An existing directory is an error (EEXIST). */
+enum tp_code tp_os_mkdir(const char *path, struct tp_err *err);
+
+/* Whole small file into a malloc'ed, NUL-terminated buffer; refuses files larger
+ * than `limit` bytes (TP_E_INPUT) and anything that is not a regular file. */
+enum tp_code tp_os_slurp(const char *path, uint64_t limit, char **data, size_t *size,
+                         struct tp_err *err);
+
+/* Names in a directory, without "." and "..", in byte order. Free with
+ * tp_os_list_free(), which is legal on {0} and twice. */
+struct tp_os_list {
+    char **names;
+    size_t count, capacity;
+};
+enum tp_code tp_os_list(const char *path, struct tp_os_list *list, struct tp_err *err);
+void tp_os_list_free(struct tp_os_list *list);
+
+/* Fails with TP_E_INPUT if `path`, all links resolved, does not lie inside the
+ * directory `root`. *resolved (free with free()) is the path without links. */
+enum tp_code tp_os_inside(const char *root, const char *path, char **resolved,
+                          struct tp_err *err);
+
+/* NULL + TP_E_MEMORY in *err when memory is short; free with free(). */
+void *tp_os_alloc(size_t size, struct tp_err *err);
+void *tp_os_zalloc(size_t count, size_t size, struct tp_err *err);
+/* Doubles a growing array to hold `need` items of `size` bytes; *capacity is updated. */
+enum tp_code tp_os_grow(void **items, size_t *capacity, size_t need, size_t size,
+                        struct tp_err *err);
+/* printf into fresh memory. */
+char *tp_os_format(struct tp_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

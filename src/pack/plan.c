@@ -1,0 +1,498 @@
+/* The plan: outputs, files, headers and hash; the parts that every kind of plan
+ * shares. Units come from plan_units.c or plan_unpack.c.
+ *
+ * Order is decided by the source's data and by names alone, so the same request
+ * on the same source is always the same plan.
+ */
+#include "pack/plan.h"
+
+#include "base/num.h"
+#include "pack/descriptor.h"
+#include "pack/os.h"
+#include "pack/plan_build.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#define DATA_ALIGN 4096
+#define HASH_DIGITS "00000000000000000000000000000000"
+
+enum tp_code tp_plan_add_unit(struct tp_builder *b, struct tp_unit *unit)
+{
+    struct tp_plan *plan = b->plan;
+    enum tp_code code = tp_os_grow((void **)&plan->units, &b->unit_capacity, plan->unit_count + 1,
+                                   sizeof *plan->units, b->err);
+    if (code) {
+        free(unit->name);
+        free(unit->prefix);
+        free(unit->parts);
+        return code;
+    }
+    plan->units[plan->unit_count++] = *unit;
+    return TP_OK;
+}
+
+enum tp_code tp_plan_add_kept(struct tp_builder *b, uint32_t tensor, const char *reason)
+{
+    struct tp_plan *plan = b->plan;
+    enum tp_code code = tp_os_grow((void **)&plan->kept, &b->kept_capacity, plan->kept_count + 1,
+                                   sizeof *plan->kept, b->err);
+    if (code)
+        return code;
+    struct tp_kept *kept = &plan->kept[plan->kept_count++];
+    kept->tensor = tensor;
+    kept->reason = reason ? tp_os_format(b->err, "%s", reason) : NULL;
+    return reason && !kept->reason ? TP_E_MEMORY : TP_OK;
+}
+
+const struct tp_part *tp_unit_part(const struct tp_unit *unit, uint64_t e, uint64_t n,
+                                   uint64_t *row, uint64_t *rows_left)
+{
+    uint32_t p = 0;
+    while (p + 1 < unit->parts_per_expert && n >= unit->part_rows[p])
+        n -= unit->part_rows[p++];
+    const struct tp_part *part = &unit->parts[e * unit->parts_per_expert + p];
+    *row = part->row + n;
+    *rows_left = unit->part_rows[p] - n;
+    return part;
+}
+
+/* Layout words and shapes: the bytes of a constant output, repeated over E. */
+static enum tp_code constant_bytes(const struct tp_unit *unit, uint32_t i, struct tp_output *output,
+                                   struct tp_err *err)
+{
+    const struct tp_format_out *out = &unit->format->out[i];
+    size_t width = tp_dtype_bits(out->dtype) / 8;
+    uint64_t rows = output->bytes / (width * out->word_count);
+    if (!(output->constant = tp_os_alloc(output->bytes, err)))
+        return TP_E_MEMORY;
+    for (uint32_t w = 0; w < out->word_count; w++) {
+        uint64_t value;
+        enum tp_code code = tp_expr_eval(out->words[w], unit->box, &value, err);
+        if (code)
+            return code;
+        if (width == 4 && value > INT32_MAX)
+            return tp_fail(err, TP_E_UNSUPPORTED, "%s does not fit its 32-bit word", out->words[w]);
+        for (uint64_t row = 0; row < rows; row++) /* little-endian hosts only, as is the format */
+            memcpy(output->constant + (row * out->word_count + w) * width, &value, width);
+    }
+    return TP_OK;
+}
+
+static enum tp_code shape_bytes(struct tp_output *output, struct tp_err *err)
+{
+    uint64_t bits = tp_dtype_bits(output->dtype);
+    for (uint32_t d = 0; d < output->rank; d++)
+        if (!tp_mul_u64(&bits, bits, output->shape[d]))
+            return tp_fail(err, TP_E_UNSUPPORTED, "output %s is too large", output->name);
+    output->bytes = bits / 8;
+    return TP_OK;
+}
+
+static enum tp_code new_output(struct tp_builder *b, struct tp_output **output)
+{
+    struct tp_plan *plan = b->plan;
+    enum tp_code code = tp_os_grow((void **)&plan->outputs, &b->output_capacity,
+                                   plan->output_count + 1, sizeof *plan->outputs, b->err);
+    if (code)
+        return code;
+    *output = &plan->outputs[plan->output_count++];
+    memset(*output, 0, sizeof **output);
+    return TP_OK;
+}
+
+static enum tp_code packed_output(struct tp_builder *b, uint32_t u, uint32_t i)
+{
+    struct tp_output *output;
+    enum tp_code code = new_output(b, &output);
+    const struct tp_unit *unit = &b->plan->units[u];
+    uint64_t expected;
+    if (code)
+        return code;
+    const struct tp_format_out *out = &unit->format->out[i];
+    output->unit = u;
+    output->source = i; /* which output of the unit, until offsets are set */
+    output->dtype = out->dtype;
+    output->name = tp_os_format(b->err, "%s%s", unit->prefix, out->suffix);
+    if (!output->name)
+        return TP_E_MEMORY;
+    tp_err_tensor(b->err, unit->name);
+    if ((code = tp_format_shape(unit->format, i, unit->box, unit->rank, output->shape,
+                                &output->rank, b->err)) ||
+        (code = shape_bytes(output, b->err)))
+        return code;
+    if (unit->op.out[i].role == TP_ROLE_WORDS) {
+        if ((code = constant_bytes(unit, i, output, b->err)))
+            return code;
+    } else if ((code = tp_op_bytes(&unit->op, i, unit->box, &expected, b->err))) {
+        return code;
+    } else if (expected != output->bytes) {
+        return tp_fail(b->err, TP_E_UNSUPPORTED, "format %s: shape and layout of %s disagree",
+                       unit->format->name, out->suffix);
+    }
+    b->err->tensor[0] = '\0';
+    return TP_OK;
+}
+
+static enum tp_code plain_output(struct tp_builder *b, uint32_t u)
+{
+    struct tp_output *output;
+    enum tp_code code = new_output(b, &output);
+    const struct tp_unit *unit = &b->plan->units[u];
+    if (code)
+        return code;
+    output->unit = u;
+    output->dtype = unit->dtype;
+    output->name = tp_os_format(b->err, "%s", unit->name);
+    if (unit->rank == 3)
+        output->shape[output->rank++] = unit->box.e;
+    output->shape[output->rank++] = unit->box.n;
+    output->shape[output->rank++] = unit->box.k;
+    return output->name ? shape_bytes(output, b->err) : TP_E_MEMORY;
+}
+
+static enum tp_code kept_output(struct tp_builder *b, const struct tp_kept *kept)
+{
+    struct tp_output *output;
+    enum tp_code code = new_output(b, &output);
+    if (code)
+        return code;
+    const struct tp_tensor *tensor = &b->plan->ckpt->tensors[kept->tensor];
+    output->unit = UINT32_MAX;
+    output->source = kept->tensor;
+    output->dtype = tensor->dtype;
+    output->rank = tensor->rank;
+    memcpy(output->shape, tensor->shape, sizeof tensor->shape);
+    output->bytes = tensor->bytes;
+    output->name = tp_os_format(b->err, "%s", tensor->name);
+    return output->name ? TP_OK : TP_E_MEMORY;
+}
+
+/* Units and kept tensors in the order of the source's data. */
+struct item {
+    uint32_t file;
+    uint64_t offset;
+    bool kept;
+    uint32_t index;
+};
+
+static int by_source(const void *a, const void *b)
+{
+    const struct item *x = a, *y = b;
+    if (x->file != y->file)
+        return x->file < y->file ? -1 : 1;
+    if (x->offset != y->offset)
+        return x->offset < y->offset ? -1 : 1;
+    if (x->kept != y->kept)
+        return x->kept ? 1 : -1;
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
+static struct item item_of(const struct tp_plan *plan, bool kept, uint32_t index)
+{
+    uint32_t t = kept ? plan->kept[index].tensor
+                      : plan->weights->items[plan->units[index].parts[0].weight].tensor[0];
+    return (struct item){plan->ckpt->tensors[t].file, plan->ckpt->tensors[t].offset, kept, index};
+}
+
+static enum tp_code add_file(struct tp_builder *b)
+{
+    struct tp_plan *plan = b->plan;
+    enum tp_code code = tp_os_grow((void **)&plan->files, &b->file_capacity, plan->file_count + 1,
+                                   sizeof *plan->files, b->err);
+    if (code == TP_OK)
+        memset(&plan->files[plan->file_count++], 0, sizeof *plan->files);
+    return code;
+}
+
+/* Outputs of one item all go to one file; a file is closed when it is full. */
+static enum tp_code place_item(struct tp_builder *b, const struct item *item, uint64_t shard_size,
+                               uint64_t *fill)
+{
+    struct tp_plan *plan = b->plan;
+    size_t first = plan->output_count;
+    enum tp_code code = TP_OK;
+    if (item->kept)
+        code = kept_output(b, &plan->kept[item->index]);
+    else if (!plan->units[item->index].format)
+        code = plain_output(b, item->index);
+    else
+        for (uint32_t i = 0; i < plan->units[item->index].op.outs && code == TP_OK; i++)
+            code = packed_output(b, item->index, i);
+    uint64_t bytes = 0;
+    for (size_t o = first; o < plan->output_count && code == TP_OK; o++)
+        if (!tp_add_u64(&bytes, bytes, plan->outputs[o].bytes))
+            code = tp_fail(b->err, TP_E_UNSUPPORTED, "the output is too large");
+    if (code)
+        return code;
+    if (plan->file_count == 0 || (*fill && bytes > shard_size - tp_min_u64(*fill, shard_size))) {
+        if ((code = add_file(b)))
+            return code;
+        *fill = 0;
+    }
+    *fill += bytes;
+    for (size_t o = first; o < plan->output_count; o++)
+        plan->outputs[o].file = (uint32_t)plan->file_count - 1;
+    if (!item->kept)
+        plan->units[item->index].file = (uint32_t)plan->file_count - 1;
+    return TP_OK;
+}
+
+static enum tp_code place_all(struct tp_builder *b, uint64_t shard_size)
+{
+    struct tp_plan *plan = b->plan;
+    size_t count = 0, total = plan->unit_count + plan->kept_count;
+    struct item *items = tp_os_zalloc(total + 1, sizeof *items, b->err);
+    if (!items)
+        return TP_E_MEMORY;
+    for (uint32_t u = 0; u < plan->unit_count; u++)
+        items[count++] = item_of(plan, false, u);
+    for (uint32_t k = 0; k < plan->kept_count; k++)
+        items[count++] = item_of(plan, true, k);
+    qsort(items, count, sizeof *items, by_source);
+    uint64_t fill = 0;
+    enum tp_code code = TP_OK;
+    for (size_t i = 0; i < count && code == TP_OK; i++)
+        code = place_item(b, &items[i], shard_size, &fill);
+    if (code == TP_OK && plan->file_count == 0)
+        code = add_file(b);
+    free(items);
+    return code;
+}
+
+/* Within a file: wide elements first, so that every tensor is aligned to its
+ * element, then large tensors, then by name. */
+static int by_place(const void *a, const void *b)
+{
+    const struct tp_output *x = a, *y = b;
+    if (x->file != y->file)
+        return x->file < y->file ? -1 : 1;
+    unsigned x_bits = tp_dtype_bits(x->dtype), y_bits = tp_dtype_bits(y->dtype);
+    if (x_bits != y_bits)
+        return x_bits > y_bits ? -1 : 1;
+    if (x->bytes != y->bytes)
+        return x->bytes > y->bytes ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static enum tp_code check_names(struct tp_builder *b)
+{
+    struct tp_plan *plan = b->plan;
+    char **names = tp_os_zalloc(plan->output_count + 1, sizeof *names, b->err);
+    enum tp_code code = names ? TP_OK : TP_E_MEMORY;
+    for (size_t o = 0; names && o < plan->output_count; o++)
+        names[o] = plan->outputs[o].name;
+    if (names)
+        qsort(names, plan->output_count, sizeof *names, by_name);
+    for (size_t o = 1; o < plan->output_count && code == TP_OK; o++)
+        if (strcmp(names[o - 1], names[o]) == 0) {
+            tp_err_tensor(b->err, names[o]);
+            tp_err_hint(b->err, "leave one of the two weights out with --exclude");
+            code = tp_fail(b->err, TP_E_UNSUPPORTED, "two outputs would have this name");
+        }
+    free(names);
+    return code;
+}
+
+static enum tp_code file_meta(struct tp_builder *b, uint32_t file, char *texts[3])
+{
+    json_t *descriptors, *units, *request = tp_request_json(b->request);
+    enum tp_code code = tp_descriptors_json(b->plan, file, &descriptors, &units, b->err);
+    if (code) {
+        json_decref(request);
+        return code;
+    }
+    texts[0] = json_dumps(descriptors, JSON_COMPACT);
+    texts[1] = json_dumps(units, JSON_COMPACT);
+    texts[2] = json_dumps(request, JSON_COMPACT);
+    json_decref(descriptors);
+    json_decref(units);
+    json_decref(request);
+    return texts[0] && texts[1] && texts[2]
+               ? TP_OK
+               : tp_fail(b->err, TP_E_MEMORY, "out of memory for the descriptors");
+}
+
+/* Sets offsets relative to the data and writes the header. */
+static enum tp_code write_header(struct tp_builder *b, uint32_t f, struct tp_st_tensor *tensors)
+{
+    struct tp_plan *plan = b->plan;
+    struct tp_plan_file *file = &plan->files[f];
+    char *texts[3] = {0};
+    struct tp_text text = {0};
+    uint64_t at = 0;
+    bool plain = plan->unit_count && !plan->units[0].format;
+    for (uint32_t i = 0; i < file->output_count; i++) {
+        struct tp_output *output = &plan->outputs[file->first_output + i];
+        output->offset = at;
+        tensors[i] = (struct tp_st_tensor){output->name, output->dtype, output->rank, {0}, at, at};
+        memcpy(tensors[i].shape, output->shape, sizeof output->shape);
+        if (!tp_add_u64(&at, at, output->bytes))
+            return tp_fail(b->err, TP_E_UNSUPPORTED, "the output file is too large");
+        tensors[i].end = at;
+    }
+    enum tp_code code = plain ? TP_OK : file_meta(b, f, texts);
+    struct tp_st_meta meta[] = {{"format", "pt"},
+                                {TP_META_VERSION, TP_DESCRIPTOR_VERSION},
+                                {TP_META_HASH, HASH_DIGITS},
+                                {TP_META_REQUEST, texts[2]},
+                                {TP_META_DESCRIPTORS, texts[0]},
+                                {TP_META_UNITS, texts[1]}};
+    if (code == TP_OK)
+        code = tp_st_write_header(tensors, file->output_count, meta, plain ? 3 : 6, DATA_ALIGN,
+                                  &text, b->err);
+    for (int i = 0; i < 3; i++)
+        free(texts[i]);
+    if (code) {
+        tp_text_free(&text);
+        return code;
+    }
+    file->header = text.data;
+    file->header_size = text.size;
+    const char *mark = memmem(text.data, text.size, "\"" TP_META_HASH "\":\"",
+                              strlen("\"" TP_META_HASH "\":\""));
+    file->hash_at = (uint64_t)(mark - text.data) + strlen("\"" TP_META_HASH "\":\"");
+    if (!tp_add_u64(&file->size, at, text.size))
+        return tp_fail(b->err, TP_E_UNSUPPORTED, "the output file is too large");
+    for (uint32_t i = 0; i < file->output_count; i++)
+        plan->outputs[file->first_output + i].offset += text.size;
+    return TP_OK;
+}
+
+static enum tp_code name_file(struct tp_builder *b, uint32_t f, const char *file_name)
+{
+    struct tp_plan *plan = b->plan;
+    plan->files[f].name =
+        file_name                ? tp_os_format(b->err, "%s", file_name)
+        : plan->file_count == 1  ? tp_os_format(b->err, "model.safetensors")
+                                 : tp_os_format(b->err, "model-%05u-of-%05zu.safetensors", f + 1,
+                                                plan->file_count);
+    return plan->files[f].name ? TP_OK : TP_E_MEMORY;
+}
+
+static void hash_plan(const struct tp_plan *plan, bool times, uint8_t hash[16])
+{
+    XXH3_state_t *state = XXH3_createState();
+    XXH3_128bits_reset(state);
+    for (size_t i = 0; i < plan->ckpt->file_count; i++) {
+        const struct tp_file *file = &plan->ckpt->files[i];
+        XXH3_128bits_update(state, file->name, strlen(file->name) + 1);
+        XXH3_128bits_update(state, &file->size, sizeof file->size);
+        XXH3_128bits_update(state, file->header_hash, sizeof file->header_hash);
+        if (times)
+            XXH3_128bits_update(state, &file->mtime_ns, sizeof file->mtime_ns);
+    }
+    if (plan->ckpt->config)
+        XXH3_128bits_update(state, plan->ckpt->config, plan->ckpt->config_size);
+    for (size_t f = 0; f < plan->file_count; f++)
+        XXH3_128bits_update(state, plan->files[f].header, plan->files[f].header_size);
+    XXH128_canonical_t canonical;
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state));
+    memcpy(hash, canonical.digest, sizeof canonical.digest);
+    XXH3_freeState(state);
+}
+
+enum tp_code tp_plan_files(struct tp_builder *b, const char *file_name)
+{
+    struct tp_plan *plan = b->plan;
+    uint64_t shard_size = b->request->shard_size ? b->request->shard_size : TP_DEFAULT_SHARD_SIZE;
+    plan->single_file = file_name != NULL;
+    enum tp_code code = place_all(b, file_name ? UINT64_MAX : shard_size);
+    if (code || (code = check_names(b)))
+        return code;
+    qsort(plan->outputs, plan->output_count, sizeof *plan->outputs, by_place);
+    for (uint32_t o = 0; o < plan->output_count; o++) {
+        struct tp_output *output = &plan->outputs[o];
+        struct tp_plan_file *file = &plan->files[output->file];
+        if (file->output_count++ == 0)
+            file->first_output = o;
+        if (output->unit != UINT32_MAX)
+            plan->units[output->unit].output[output->source] = o;
+        plan->bytes_out += output->bytes;
+    }
+    struct tp_st_tensor *tensors = tp_os_zalloc(plan->output_count + 1, sizeof *tensors, b->err);
+    if (!tensors)
+        return TP_E_MEMORY;
+    for (uint32_t f = 0; f < plan->file_count && code == TP_OK; f++)
+        if ((code = name_file(b, f, file_name)) == TP_OK)
+            code = write_header(b, f, tensors);
+    free(tensors);
+    for (size_t t = 0; t < plan->ckpt->tensor_count; t++)
+        plan->bytes_in += plan->ckpt->tensors[t].bytes;
+    if (code == TP_OK) {
+        hash_plan(plan, true, plan->hash);
+        hash_plan(plan, false, plan->id);
+    }
+    return code;
+}
+
+static enum tp_code keep_the_rest(struct tp_builder *b)
+{
+    const struct tp_weights *weights = b->plan->weights;
+    enum tp_code code = TP_OK;
+    for (uint32_t w = 0; w < weights->count && code == TP_OK; w++)
+        for (uint32_t i = 0; i < TP_MAX_OUT && !b->choices[w].rule && code == TP_OK; i++)
+            if (weights->items[w].tensor[i] != TP_NO_TENSOR)
+                code = tp_plan_add_kept(b, weights->items[w].tensor[i], b->choices[w].reason);
+    for (size_t i = 0; i < weights->other_count && code == TP_OK; i++)
+        code = tp_plan_add_kept(b, weights->other[i], NULL);
+    return code;
+}
+
+void tp_builder_close(struct tp_builder *b)
+{
+    for (size_t w = 0; b->choices && w < b->plan->weights->count; w++)
+        free(b->choices[w].reason);
+    free(b->choices);
+    b->choices = NULL;
+}
+
+enum tp_code tp_plan_convert(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
+                             struct tp_request *request, const char *file_name,
+                             struct tp_plan *plan, struct tp_err *err)
+{
+    struct tp_builder b = {.plan = plan, .request = request, .err = err};
+    *plan = (struct tp_plan){.ckpt = ckpt, .weights = weights};
+    b.choices = tp_os_zalloc(weights->count + 1, sizeof *b.choices, err);
+    enum tp_code code = b.choices ? TP_OK : TP_E_MEMORY;
+    if (code == TP_OK && (code = tp_plan_select(&b)) == TP_OK &&
+        (code = tp_plan_units(&b)) == TP_OK && (code = keep_the_rest(&b)) == TP_OK)
+        code = tp_plan_files(&b, file_name);
+    tp_builder_close(&b);
+    if (code)
+        tp_plan_close(plan);
+    return code;
+}
+
+void tp_plan_close(struct tp_plan *plan)
+{
+    for (size_t u = 0; u < plan->unit_count; u++) {
+        free(plan->units[u].name);
+        free(plan->units[u].prefix);
+        free(plan->units[u].parts);
+    }
+    for (size_t o = 0; o < plan->output_count; o++) {
+        free(plan->outputs[o].name);
+        free(plan->outputs[o].constant);
+    }
+    for (size_t k = 0; k < plan->kept_count; k++)
+        free(plan->kept[k].reason);
+    for (size_t f = 0; f < plan->file_count; f++) {
+        free(plan->files[f].name);
+        free(plan->files[f].header);
+    }
+    free(plan->units);
+    free(plan->outputs);
+    free(plan->kept);
+    free(plan->files);
+    free(plan->groups);
+    free(plan->stats_units);
+    memset(plan, 0, sizeof *plan);
+}

@@ -1,0 +1,51 @@
+/* Inside of planning: shared by plan_select.c (which weights, to what), plan_units.c
+ * (parts and stacks), plan_unpack.c and plan.c (outputs, files, hash).
+ */
+#ifndef TP_PACK_PLAN_BUILD_H
+#define TP_PACK_PLAN_BUILD_H
+
+#include "pack/plan.h"
+
+/* What happens to one source weight. */
+struct tp_choice {
+    struct tp_rule *rule;  /* NULL: kept, for `reason` */
+    char *reason;          /* fresh memory */
+    bool refused;          /* kept although asked for: an error under --strict */
+    bool done;             /* belongs to a unit already */
+};
+
+struct tp_builder {
+    struct tp_plan *plan;
+    struct tp_request *request;
+    struct tp_choice *choices; /* per weight */
+    size_t unit_capacity, output_capacity, kept_capacity, file_capacity;
+    struct tp_err *err;
+};
+
+/* The name that patterns see: "X.q_proj.weight", also for packed sources. */
+enum tp_code tp_weight_full_name(const struct tp_plan *plan, uint32_t weight, char *name,
+                                 size_t size, struct tp_err *err);
+
+/* Keeps a weight, with a printf'ed reason; the first reason stays. */
+enum tp_code tp_choice_keep(struct tp_builder *b, uint32_t weight, bool refused, const char *fmt,
+                            ...) __attribute__((format(printf, 4, 5)));
+
+/* Fills choices from the request: patterns, defaults, orientation. */
+enum tp_code tp_plan_select(struct tp_builder *b);
+
+/* Makes units of the chosen weights: stacks experts, splits stacks, checks
+ * shapes, applies fused sets. Weights left over are kept. */
+enum tp_code tp_plan_units(struct tp_builder *b);
+
+/* Appends a unit (moved); frees it on failure. */
+enum tp_code tp_plan_add_unit(struct tp_builder *b, struct tp_unit *unit);
+
+/* Appends to plan.kept. */
+enum tp_code tp_plan_add_kept(struct tp_builder *b, uint32_t tensor, const char *reason);
+
+/* Outputs, files, headers and hash of a plan whose units and kept are complete. */
+enum tp_code tp_plan_files(struct tp_builder *b, const char *file_name);
+
+void tp_builder_close(struct tp_builder *b);
+
+#endif

@@ -1,0 +1,150 @@
+/* Which weights are converted, and to what: patterns, defaults, orientation.
+ *
+ * Decides by name and rank only; whether a shape suits the format is checked
+ * when the unit is made.
+ */
+#include "pack/plan_build.h"
+
+#include "pack/model_names.h"
+#include "pack/os.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Architectures whose 3-D expert stacks are stored (E,in,out), gate and up
+ * interleaved in some; their model_type as config.json writes it. */
+static const char *const transposed_models[] = {"gpt_oss", "llama4", "llama4_text"};
+
+static bool config_is_transposed(const struct tp_checkpoint *ckpt)
+{
+    for (const char *at = ckpt->config; at && (at = strstr(at, "\"model_type\""));) {
+        at += strlen("\"model_type\"");
+        at += strspn(at, " \t\r\n:");
+        for (size_t i = 0; i < sizeof transposed_models / sizeof *transposed_models; i++) {
+            size_t size = strlen(transposed_models[i]);
+            if (at[0] == '"' && strncmp(at + 1, transposed_models[i], size) == 0 &&
+                at[1 + size] == '"')
+                return true;
+        }
+    }
+    return false;
+}
+
+enum tp_code tp_weight_full_name(const struct tp_plan *plan, uint32_t weight, char *name,
+                                 size_t size, struct tp_err *err)
+{
+    const struct tp_weight *w = &plan->weights->items[weight];
+    int n = w->format ? snprintf(name, size, "%s.weight", w->name)
+                      : snprintf(name, size, "%s", plan->ckpt->tensors[w->tensor[0]].name);
+    if (n < 0 || (size_t)n >= size) {
+        tp_err_tensor(err, w->name);
+        return tp_fail(err, TP_E_UNSUPPORTED, "tensor name is longer than %zu bytes", size - 1);
+    }
+    return TP_OK;
+}
+
+enum tp_code tp_choice_keep(struct tp_builder *b, uint32_t weight, bool refused, const char *fmt,
+                            ...)
+{
+    struct tp_choice *choice = &b->choices[weight];
+    char text[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    choice->rule = NULL;
+    choice->refused |= refused;
+    if (!choice->reason && !(choice->reason = tp_os_format(b->err, "%s", text)))
+        return TP_E_MEMORY;
+    if (refused && b->request->strict) {
+        tp_err_tensor(b->err, b->plan->weights->items[weight].name);
+        tp_err_hint(b->err, "leave it out with --exclude, or drop --strict to keep it as it is");
+        return tp_fail(b->err, TP_E_UNSUPPORTED, "cannot be converted: %s", text);
+    }
+    return TP_OK;
+}
+
+static bool any_match(const struct tp_pattern *patterns, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (regexec(&patterns[i].regex, name, 0, NULL, 0) == 0)
+            return true;
+    return false;
+}
+
+static struct tp_rule *first_rule(struct tp_request *request, const char *name)
+{
+    for (size_t i = 0; i < request->rule_count; i++)
+        if (!request->rules[i].pattern ||
+            regexec(&request->rules[i].regex, name, 0, NULL, 0) == 0)
+            return &request->rules[i];
+    return NULL;
+}
+
+/* 3-D weights: expert stacks of known orientation, or what the user names. */
+static enum tp_code check_stack(struct tp_builder *b, uint32_t w, const char *name, bool asked,
+                                bool transposed)
+{
+    const struct tp_weight *weight = &b->plan->weights->items[w];
+    struct tp_stack_name stack;
+    if (weight->rank != 3 || weight->format)
+        return TP_OK;
+    if (tp_name_stack(name, &stack) && transposed)
+        return tp_choice_keep(b, w, true, "this architecture stores its experts as (E,in,out)");
+    if (tp_name_stack(name, &stack) || asked)
+        return TP_OK;
+    return tp_choice_keep(b, w, false,
+                          "3-D weight of unknown orientation (--include takes it as [E,N,K])");
+}
+
+static enum tp_code choose(struct tp_builder *b, uint32_t w, bool transposed)
+{
+    struct tp_request *request = b->request;
+    char name[2048];
+    enum tp_code code = tp_weight_full_name(b->plan, w, name, sizeof name, b->err);
+    if (code)
+        return code;
+    if (any_match(request->exclude, request->exclude_count, name))
+        return tp_choice_keep(b, w, false, "excluded");
+    bool included = any_match(request->include, request->include_count, name);
+    if (request->include_count && !included)
+        return tp_choice_keep(b, w, false, "not included");
+    struct tp_rule *rule = first_rule(request, name);
+    bool asked = included || (rule && rule->pattern);
+    const char *reason = tp_name_kept_reason(name);
+    if (!asked && reason)
+        return tp_choice_keep(b, w, false, "%s", reason);
+    if (!rule)
+        return tp_choice_keep(b, w, false, "no rule of the recipe matches");
+    rule->used = true;
+    if (!rule->format)
+        return tp_choice_keep(b, w, false, "kept by the recipe");
+    b->choices[w].rule = rule;
+    return check_stack(b, w, name, asked, transposed);
+}
+
+static enum tp_code check_rules_used(struct tp_builder *b)
+{
+    for (size_t i = 0; i < b->request->rule_count; i++) {
+        const struct tp_rule *rule = &b->request->rules[i];
+        if (!rule->pattern || rule->used || rule->optional)
+            continue;
+        tp_err_hint(b->err, "correct the pattern, or mark the rule \"optional\": true");
+        return tp_fail(b->err, TP_E_USAGE, "rule %zu of the recipe, '%s', matches no weight", i + 1,
+                       rule->pattern);
+    }
+    return TP_OK;
+}
+
+enum tp_code tp_plan_select(struct tp_builder *b)
+{
+    bool transposed = config_is_transposed(b->plan->ckpt);
+    for (uint32_t w = 0; w < b->plan->weights->count; w++) {
+        enum tp_code code = choose(b, w, transposed);
+        if (code)
+            return code;
+    }
+    return check_rules_used(b);
+}

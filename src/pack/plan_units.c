@@ -1,0 +1,417 @@
+/* Units of the chosen weights: experts stacked or split, shapes checked, fused
+ * sets kept together.
+ *
+ * Every chosen weight ends in exactly one unit (or, when a stack is split, in
+ * the units of its experts), or is kept with a reason.
+ */
+#include "pack/plan_build.h"
+
+#include "pack/descriptor.h"
+#include "pack/model_names.h"
+#include "pack/os.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct tp_weight *weight_at(const struct tp_builder *b, uint32_t w)
+{
+    return &b->plan->weights->items[w];
+}
+
+/* How a source becomes the format: taken over, encoded, or not at all. */
+static const char *unit_kind(const struct tp_builder *b, const struct tp_weight *weight,
+                             const struct tp_rule *rule, struct tp_unit *unit)
+{
+    unit->kind = TP_UNIT_ENCODE;
+    unit->dtype = weight->dtype;
+    if (!weight->format)
+        return NULL;
+    if (tp_repack_possible(&weight->op, &unit->op)) {
+        unit->kind = TP_UNIT_REPACK;
+        return NULL;
+    }
+    unit->dtype = tp_format_via(rule->format, &rule->settings);
+    if (weight->op.codec == TP_CODEC_INT4 && !b->request->requantize)
+        return "an int4 source cannot be taken over into this format without loss (--requantize "
+               "decodes and quantizes again)";
+    return NULL;
+}
+
+static enum tp_code unit_start(struct tp_builder *b, uint32_t w, struct tp_unit *unit,
+                               const char **reason)
+{
+    const struct tp_weight *weight = weight_at(b, w);
+    const struct tp_rule *rule = b->choices[w].rule;
+    *unit = (struct tp_unit){.rank = 2, .format = rule->format, .settings = rule->settings,
+                             .original = weight->dtype, .stats = UINT32_MAX};
+    unit->box = (struct tp_box3){1, weight->box.n, weight->box.k};
+    tp_format_op(rule->format, &rule->settings, &unit->op);
+    unit->outs = unit->op.outs;
+    *reason = unit_kind(b, weight, rule, unit);
+    return TP_OK;
+}
+
+static enum tp_code unit_parts(struct tp_builder *b, struct tp_unit *unit, uint32_t per_expert)
+{
+    unit->parts_per_expert = per_expert;
+    unit->parts = tp_os_zalloc(unit->box.e * per_expert, sizeof *unit->parts, b->err);
+    return unit->parts ? TP_OK : TP_E_MEMORY;
+}
+
+static void unit_free(struct tp_unit *unit)
+{
+    free(unit->name);
+    free(unit->prefix);
+    free(unit->parts);
+}
+
+/* Why the unit's shape does not suit its format, or NULL. */
+static const char *shape_reason(const struct tp_unit *unit, char *text, size_t size)
+{
+    const struct tp_shape_rule *rule =
+        tp_format_broken_need(unit->format, &unit->settings, unit->box);
+    if (!rule)
+        return NULL;
+    snprintf(text, size, "%s needs %c in multiples of %llu, this is %llu: %s", unit->format->name,
+             rule->dim, (unsigned long long)rule->multiple,
+             (unsigned long long)(rule->dim == 'N' ? unit->box.n : unit->box.k), rule->why);
+    return text;
+}
+
+/* Packed parts are taken over tile by tile, so they must meet at tile borders. */
+static const char *seam_reason(const struct tp_builder *b, const struct tp_unit *unit, char *text,
+                               size_t size)
+{
+    uint64_t n, k;
+    if (!weight_at(b, unit->parts[0].weight)->format || unit->parts_per_expert == 1 ||
+        tp_op_granule(&unit->op, &n, &k, NULL))
+        return NULL;
+    for (uint32_t p = 0; p + 1 < unit->parts_per_expert; p++)
+        if (unit->part_rows[p] % n) {
+            snprintf(text, size, "its packed parts of %llu rows do not end at the %llu-row tiles "
+                     "of %s", (unsigned long long)unit->part_rows[p], (unsigned long long)n,
+                     unit->format->name);
+            return text;
+        }
+    return NULL;
+}
+
+/* Either adds the unit or keeps all weights of it. Takes over the unit. */
+static enum tp_code settle(struct tp_builder *b, struct tp_unit *unit, const char *reason)
+{
+    char text[400];
+    if (!reason)
+        reason = shape_reason(unit, text, sizeof text);
+    if (!reason)
+        reason = seam_reason(b, unit, text, sizeof text);
+    enum tp_code code = TP_OK;
+    uint64_t parts = unit->box.e * unit->parts_per_expert;
+    for (uint64_t i = 0; i < parts && code == TP_OK; i++) {
+        uint32_t w = unit->parts[i].weight;
+        if (reason)
+            code = tp_choice_keep(b, w, true, "%s", reason);
+        b->choices[w].done = true;
+    }
+    if (reason || code) {
+        unit_free(unit);
+        return code;
+    }
+    const struct tp_shape_rule *want =
+        tp_format_broken_want(unit->format, &unit->settings, unit->box);
+    unit->warning = want ? want->why : NULL;
+    return tp_plan_add_unit(b, unit);
+}
+
+/* One weight, one unit of the same rank. */
+static enum tp_code single(struct tp_builder *b, uint32_t w)
+{
+    const struct tp_weight *weight = weight_at(b, w);
+    struct tp_unit unit;
+    const char *reason;
+    enum tp_code code = unit_start(b, w, &unit, &reason);
+    struct tp_stack_name stack;
+    char full[2048];
+    if (code || (code = tp_weight_full_name(b->plan, w, full, sizeof full, b->err)))
+        return code;
+    unit.rank = weight->rank;
+    unit.box = weight->box;
+    bool stacked = weight->rank == 3 && !weight->format && !b->request->no_stack &&
+                   tp_name_stack(full, &stack);
+    if (stacked) {
+        unit.name = tp_os_format(b->err, "%.*s.%s", (int)stack.prefix, full,
+                                 stack.gate_up ? "w13" : "w2");
+        unit.prefix = tp_os_format(b->err, "%.*s.%s_", (int)stack.prefix, full,
+                                   stack.gate_up ? "w13" : "w2");
+    } else {
+        unit.name = tp_os_format(b->err, "%s", weight->name);
+        unit.prefix = tp_os_format(b->err, "%s", weight->prefix);
+    }
+    if (!unit.name || !unit.prefix || (code = unit_parts(b, &unit, 1))) {
+        unit_free(&unit);
+        return TP_E_MEMORY;
+    }
+    unit.part_rows[0] = weight->box.n;
+    for (uint64_t e = 0; e < unit.box.e; e++)
+        unit.parts[e] = (struct tp_part){w, e, 0};
+    return settle(b, &unit, reason);
+}
+
+/* Rows [row, row + rows) of one expert of a 3-D weight, as a 2-D unit. */
+static enum tp_code split_one(struct tp_builder *b, uint32_t w, uint64_t expert, uint64_t row,
+                              uint64_t rows, const char *name)
+{
+    struct tp_unit unit;
+    const char *reason;
+    enum tp_code code = unit_start(b, w, &unit, &reason);
+    if (code)
+        return code;
+    unit.box.n = rows;
+    unit.name = tp_os_format(b->err, "%s", name);
+    unit.prefix = tp_os_format(b->err, "%s.", name);
+    if (!unit.name || !unit.prefix || (code = unit_parts(b, &unit, 1))) {
+        unit_free(&unit);
+        return TP_E_MEMORY;
+    }
+    unit.part_rows[0] = rows;
+    unit.parts[0] = (struct tp_part){w, expert, row};
+    return settle(b, &unit, reason);
+}
+
+/* A stack becomes one unit per expert and projection, as llm-compressor names
+ * them. A packed stack that recorded its origins gets those names back. */
+static enum tp_code split_stack(struct tp_builder *b, uint32_t w, const struct tp_stack_name *stack,
+                                const char *full)
+{
+    const struct tp_weight *weight = weight_at(b, w);
+    static const char *const labels[] = {"gate_proj", "up_proj", "down_proj"};
+    uint32_t parts = stack->gate_up ? 2 : 1;
+    enum tp_code code = TP_OK;
+    if (weight->box.n % parts)
+        return tp_choice_keep(b, w, true, "its rows do not divide into gate and up");
+    for (uint64_t e = 0; e < weight->box.e && code == TP_OK; e++)
+        for (uint32_t p = 0; p < parts && code == TP_OK; p++) {
+            uint64_t rows = weight->box.n / parts;
+            char *name = tp_os_format(b->err, "%.*s.%llu.%s", (int)stack->prefix, full,
+                                      (unsigned long long)e, labels[stack->gate_up ? p : 2]);
+            if (weight->origins == parts) {
+                free(name);
+                name = tp_origin_name(&weight->origin[p], e, b->err);
+                if (name && strlen(name) > 7 && !strcmp(name + strlen(name) - 7, ".weight"))
+                    name[strlen(name) - 7] = '\0';
+            }
+            code = name ? split_one(b, w, e, p * rows, rows, name) : TP_E_MEMORY;
+            free(name);
+        }
+    return code;
+}
+
+/* One expert matrix of a set that will be stacked. */
+struct member {
+    const char *name; /* of the checkpoint tensor (codes) */
+    struct tp_expert_name parsed;
+    uint32_t weight;
+};
+
+static int by_stack(const void *a, const void *b)
+{
+    const struct member *x = a, *y = b;
+    size_t size = x->parsed.prefix < y->parsed.prefix ? x->parsed.prefix : y->parsed.prefix;
+    int order = memcmp(x->name, y->name, size);
+    if (order || x->parsed.prefix != y->parsed.prefix)
+        return order ? order : x->parsed.prefix < y->parsed.prefix ? -1 : 1;
+    bool x_down = x->parsed.part == TP_EXPERT_DOWN, y_down = y->parsed.part == TP_EXPERT_DOWN;
+    if (x_down != y_down)
+        return x_down ? 1 : -1;
+    if (x->parsed.expert != y->parsed.expert)
+        return x->parsed.expert < y->parsed.expert ? -1 : 1;
+    return (int)x->parsed.part - (int)y->parsed.part;
+}
+
+static bool same_stack(const struct member *a, const struct member *b)
+{
+    return a->parsed.prefix == b->parsed.prefix &&
+           memcmp(a->name, b->name, a->parsed.prefix) == 0 &&
+           (a->parsed.part == TP_EXPERT_DOWN) == (b->parsed.part == TP_EXPERT_DOWN);
+}
+
+/* Whether the sorted members are experts 0..count/parts-1, each complete, alike
+ * in shape, dtype and rule. Writes what is wrong. */
+static bool complete(const struct tp_builder *b, const struct member *members, size_t count,
+                     uint32_t parts, char *text, size_t size)
+{
+    const struct tp_weight *first = weight_at(b, members[0].weight);
+    const struct tp_rule *rule = b->choices[members[0].weight].rule;
+    for (size_t i = 0; i < count; i++) {
+        const struct tp_weight *weight = weight_at(b, members[i].weight);
+        const struct tp_rule *other = b->choices[members[i].weight].rule;
+        if (members[i].parsed.expert != i / parts ||
+            members[i].parsed.part != (parts == 1 ? TP_EXPERT_DOWN
+                                       : i % 2    ? TP_EXPERT_UP
+                                                  : TP_EXPERT_GATE)) {
+            snprintf(text, size, "the stack is not complete at expert %llu (%s of %s)",
+                     (unsigned long long)(i / parts), parts == 1 ? "down" : "gate or up",
+                     weight->name);
+            return false;
+        }
+        if (weight->box.n != first->box.n || weight->box.k != first->box.k ||
+            weight->dtype != first->dtype || weight->format != first->format ||
+            other != rule || weight->rank != 2) {
+            snprintf(text, size, "expert %llu differs in shape, dtype or format from the others",
+                     (unsigned long long)(i / parts));
+            return false;
+        }
+    }
+    return count % parts == 0;
+}
+
+static enum tp_code stack(struct tp_builder *b, const struct member *members, size_t count)
+{
+    const struct member *first = &members[0];
+    bool down = first->parsed.part == TP_EXPERT_DOWN;
+    uint32_t parts = down ? 1 : 2;
+    struct tp_unit unit;
+    const char *reason;
+    char text[300];
+    if (!complete(b, members, count, parts, text, sizeof text)) {
+        tp_err_tensor(b->err, first->name);
+        tp_err_hint(b->err, "--no-stack leaves the experts apart");
+        return tp_fail(b->err, TP_E_INPUT, "experts cannot be stacked: %s", text);
+    }
+    enum tp_code code = unit_start(b, first->weight, &unit, &reason);
+    if (code)
+        return code;
+    unit.rank = 3;
+    unit.box.e = count / parts;
+    unit.box.n = weight_at(b, first->weight)->box.n * parts;
+    unit.name = tp_os_format(b->err, "%.*s.%s", (int)first->parsed.prefix, first->name,
+                             down ? "w2" : "w13");
+    unit.prefix = tp_os_format(b->err, "%.*s.%s_", (int)first->parsed.prefix, first->name,
+                               down ? "w2" : "w13");
+    if (!unit.name || !unit.prefix || (code = unit_parts(b, &unit, parts))) {
+        unit_free(&unit);
+        return TP_E_MEMORY;
+    }
+    for (uint32_t p = 0; p < parts; p++)
+        unit.part_rows[p] = weight_at(b, first->weight)->box.n;
+    for (size_t i = 0; i < count; i++)
+        unit.parts[i] = (struct tp_part){members[i].weight, 0, 0};
+    return settle(b, &unit, reason);
+}
+
+/* Collects the expert matrices that go to stacked formats, and stacks them. */
+static enum tp_code stack_experts(struct tp_builder *b)
+{
+    size_t count = 0, total = b->plan->weights->count;
+    enum tp_code code = TP_OK;
+    struct member *members = tp_os_zalloc(total + 1, sizeof *members, b->err);
+    if (!members)
+        return TP_E_MEMORY;
+    for (uint32_t w = 0; w < total; w++) {
+        const struct tp_rule *rule = b->choices[w].rule;
+        const struct tp_weight *weight = weight_at(b, w);
+        if (!rule || rule->format->experts != TP_EXPERTS_STACK || weight->rank != 2)
+            continue;
+        members[count].weight = w;
+        members[count].name = weight->name;
+        if (tp_name_expert(weight->name, &members[count].parsed))
+            count++;
+    }
+    qsort(members, count, sizeof *members, by_stack);
+    for (size_t i = 0, end; i < count && code == TP_OK; i = end) {
+        for (end = i + 1; end < count && same_stack(&members[i], &members[end]);)
+            end++;
+        code = stack(b, members + i, end - i);
+    }
+    free(members);
+    return code;
+}
+
+/* The members of a fused set that are kept for their shape take the others
+ * along: engines load the set as one matrix. */
+struct fused {
+    char *key;
+    uint32_t weight;
+};
+
+static int by_key(const void *a, const void *b)
+{
+    return strcmp(((const struct fused *)a)->key, ((const struct fused *)b)->key);
+}
+
+/* Name of a member whose shape does not suit the format, or NULL. */
+static const char *unsuited(struct tp_builder *b, const struct fused *set, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct tp_weight *weight = weight_at(b, set[i].weight);
+        const struct tp_rule *rule = b->choices[set[i].weight].rule;
+        if (rule && tp_format_broken_need(rule->format, &rule->settings, weight->box))
+            return weight->name;
+    }
+    return NULL;
+}
+
+static enum tp_code keep_fused_sets_together(struct tp_builder *b)
+{
+    size_t count = 0, total = b->plan->weights->count;
+    enum tp_code code = TP_OK;
+    struct fused *sets = tp_os_zalloc(total + 1, sizeof *sets, b->err);
+    if (!sets)
+        return TP_E_MEMORY;
+    for (uint32_t w = 0; w < total && code == TP_OK; w++) {
+        char key[2048];
+        if (!b->choices[w].rule || weight_at(b, w)->rank != 2 ||
+            !tp_name_fused(weight_at(b, w)->name, key, sizeof key))
+            continue;
+        sets[count].weight = w;
+        if (!(sets[count++].key = tp_os_format(b->err, "%s", key)))
+            code = TP_E_MEMORY;
+    }
+    if (code)
+        goto out;
+    qsort(sets, count, sizeof *sets, by_key);
+    for (size_t i = 0, end; i < count && code == TP_OK; i = end) {
+        for (end = i + 1; end < count && strcmp(sets[i].key, sets[end].key) == 0;)
+            end++;
+        const char *name = unsuited(b, sets + i, end - i);
+        for (size_t j = i; name && j < end && code == TP_OK; j++)
+            if (strcmp(weight_at(b, sets[j].weight)->name, name) != 0 &&
+                !unsuited(b, sets + j, 1))
+                code = tp_choice_keep(b, sets[j].weight, true,
+                                      "engines fuse it with %s, which cannot be converted", name);
+    }
+out:
+    for (size_t i = 0; i < count; i++)
+        free(sets[i].key);
+    free(sets);
+    return code;
+}
+
+static enum tp_code remaining(struct tp_builder *b, uint32_t w)
+{
+    const struct tp_weight *weight = weight_at(b, w);
+    const struct tp_rule *rule = b->choices[w].rule;
+    struct tp_stack_name name;
+    char full[2048];
+    enum tp_code code = tp_weight_full_name(b->plan, w, full, sizeof full, b->err);
+    if (code)
+        return code;
+    if (weight->format == rule->format &&
+        memcmp(&weight->settings, &rule->settings, sizeof rule->settings) == 0)
+        return tp_choice_keep(b, w, false, "already in this format");
+    if (weight->rank == 3 && rule->format->experts == TP_EXPERTS_SPLIT && !b->request->no_stack &&
+        tp_name_stack(full, &name))
+        return split_stack(b, w, &name, full);
+    return single(b, w);
+}
+
+enum tp_code tp_plan_units(struct tp_builder *b)
+{
+    enum tp_code code = keep_fused_sets_together(b);
+    if (code == TP_OK && !b->request->no_stack)
+        code = stack_experts(b);
+    for (uint32_t w = 0; w < b->plan->weights->count && code == TP_OK; w++)
+        if (b->choices[w].rule && !b->choices[w].done)
+            code = remaining(b, w);
+    return code;
+}

@@ -1,0 +1,319 @@
+/* The run loop: one queue of jobs, any number of workers.
+ *
+ * Jobs are made on demand from the plan, file by file and tensor by tensor, so
+ * nothing grows with the checkpoint. A unit whose codec needs a value over
+ * several units (a shared global scale) has its stats jobs issued before the
+ * first of its boxes; a box waits until they are done, which cannot block for
+ * ever because stats jobs wait for nothing.
+ */
+#include "pack/run.h"
+
+#include "base/num.h"
+#include "pack/lane.h"
+#include "pack/os.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COPY_BYTES (UINT64_C(4) << 20)
+#define DEFAULT_TARGET (UINT64_C(1) << 20)
+#define DEFAULT_MEMORY (UINT64_C(384) << 20)
+
+enum job_kind { JOB_HEADER, JOB_STATS, JOB_BOX, JOB_COPY, JOB_CONSTANT, JOB_NONE };
+
+struct job {
+    enum job_kind kind;
+    uint32_t file, output, unit;
+    uint64_t index; /* box number, or offset of a copy */
+};
+
+struct group_state {
+    bool issued;
+    uint64_t pending; /* stats jobs not done yet */
+    float amax;
+};
+
+struct run {
+    const struct tp_plan *plan;
+    struct tp_sink *sink;
+    const struct tp_run_options *options;
+    struct tp_grid *grids; /* per unit */
+    struct group_state *groups;
+    pthread_mutex_t lock;
+    pthread_cond_t stats_done;
+    /* cursor: what the next job is */
+    uint32_t file, output;
+    uint64_t index;
+    bool header_issued;
+    uint32_t stats_group, stats_unit; /* stats jobs being issued; group UINT32_MAX: none */
+    uint64_t stats_index;
+    struct tp_err err; /* the first failure */
+};
+
+/* Which outputs start boxes: the codes of a unit stand for all its outputs. */
+static bool leads_unit(const struct tp_plan *plan, uint32_t o)
+{
+    const struct tp_output *output = &plan->outputs[o];
+    if (output->unit == UINT32_MAX)
+        return false;
+    const struct tp_unit *unit = &plan->units[output->unit];
+    int codes = unit->format ? tp_op_find(&unit->op, TP_ROLE_CODES) : 0;
+    return unit->output[codes] == o;
+}
+
+static struct job next_stats(struct run *run)
+{
+    const struct tp_stats_group *group = &run->plan->groups[run->stats_group];
+    uint32_t unit = run->plan->stats_units[group->first_unit + run->stats_unit];
+    struct job job = {.kind = JOB_STATS, .unit = unit, .index = run->stats_index++};
+    if (run->stats_index == run->grids[unit].count) {
+        run->stats_index = 0;
+        if (++run->stats_unit == group->unit_count)
+            run->stats_group = UINT32_MAX;
+    }
+    return job;
+}
+
+/* Turns to the stats of the unit's group, once. */
+static bool start_stats(struct run *run, const struct tp_unit *unit)
+{
+    if (unit->stats == UINT32_MAX || run->groups[unit->stats].issued)
+        return false;
+    run->groups[unit->stats].issued = true;
+    run->stats_group = unit->stats;
+    run->stats_unit = 0;
+    run->stats_index = 0;
+    return true;
+}
+
+static void next_output(struct run *run)
+{
+    run->output++;
+    run->index = 0;
+}
+
+/* The next job; called with the lock held. */
+static struct job next_job(struct run *run)
+{
+    const struct tp_plan *plan = run->plan;
+    for (; run->file < plan->file_count; run->file++, run->header_issued = false) {
+        const struct tp_plan_file *file = &plan->files[run->file];
+        if (run->options->skip_file && run->options->skip_file[run->file])
+            continue;
+        if (!run->header_issued) {
+            run->header_issued = true;
+            run->output = file->first_output;
+            run->index = 0;
+            return (struct job){.kind = JOB_HEADER, .file = run->file};
+        }
+        while (run->stats_group != UINT32_MAX || run->output < file->first_output + file->output_count) {
+            if (run->stats_group != UINT32_MAX)
+                return next_stats(run);
+            const struct tp_output *output = &plan->outputs[run->output];
+            struct job job = {JOB_BOX, run->file, run->output, output->unit, run->index};
+            if (output->constant) {
+                job.kind = JOB_CONSTANT;
+                next_output(run);
+                return job;
+            }
+            if (output->unit == UINT32_MAX && run->index < output->bytes) {
+                job.kind = JOB_COPY;
+                run->index += COPY_BYTES;
+                return job;
+            }
+            if (output->unit != UINT32_MAX && leads_unit(plan, run->output) &&
+                run->index < run->grids[output->unit].count) {
+                if (start_stats(run, &plan->units[output->unit]))
+                    continue;
+                run->index++;
+                return job;
+            }
+            next_output(run);
+        }
+    }
+    return (struct job){.kind = JOB_NONE};
+}
+
+static bool stopped(struct run *run)
+{
+    int signal = run->options->stop ? atomic_load(run->options->stop) : 0;
+    if (signal && run->err.code == TP_OK) {
+        tp_err_hint(&run->err, "run the same command again to go on from here");
+        tp_fail(&run->err, signal == 2 ? TP_E_INTERRUPT : TP_E_TERMINATE, "interrupted");
+    }
+    return run->err.code != TP_OK;
+}
+
+static enum tp_code do_header(struct tp_lane *lane, const struct job *job)
+{
+    const struct tp_plan_file *file = &lane->plan->files[job->file];
+    return lane->sink->write(lane->sink, job->file, TP_SINK_HEADER, 0, file->header,
+                             file->header_size, &lane->err);
+}
+
+static enum tp_code do_stats(struct run *run, struct tp_lane *lane, const struct job *job)
+{
+    struct group_state *group = &run->groups[run->plan->units[job->unit].stats];
+    float amax = 0;
+    enum tp_code code = tp_lane_stats(lane, job->unit, &run->grids[job->unit], job->index, &amax);
+    pthread_mutex_lock(&run->lock);
+    if (amax > group->amax)
+        group->amax = amax; /* a maximum is the same in any order */
+    if (--group->pending == 0)
+        pthread_cond_broadcast(&run->stats_done);
+    pthread_mutex_unlock(&run->lock);
+    return code;
+}
+
+/* Waits for the unit's global value; false when the run has failed meanwhile. */
+static bool wait_for_stats(struct run *run, const struct tp_unit *unit, float *amax)
+{
+    if (unit->stats == UINT32_MAX)
+        return true;
+    pthread_mutex_lock(&run->lock);
+    while (run->groups[unit->stats].pending > 0 && run->err.code == TP_OK)
+        pthread_cond_wait(&run->stats_done, &run->lock);
+    *amax = run->groups[unit->stats].amax;
+    bool ready = run->groups[unit->stats].pending == 0;
+    pthread_mutex_unlock(&run->lock);
+    return ready;
+}
+
+static void report(const struct run *run, uint64_t bytes, const char *name)
+{
+    if (run->options->progress)
+        run->options->progress(run->options->progress_arg, bytes, name);
+}
+
+static enum tp_code do_job(struct run *run, struct tp_lane *lane, const struct job *job)
+{
+    const struct tp_plan *plan = run->plan;
+    const struct tp_output *output = &plan->outputs[job->output];
+    enum tp_code code = TP_OK;
+    float amax = 0;
+    switch (job->kind) {
+    case JOB_HEADER:
+        return do_header(lane, job);
+    case JOB_STATS:
+        return do_stats(run, lane, job);
+    case JOB_CONSTANT:
+        return lane->sink->write(lane->sink, job->file, job->output, 0, output->constant,
+                                 output->bytes, &lane->err);
+    case JOB_COPY: {
+        uint64_t size = tp_min_u64(COPY_BYTES, output->bytes - job->index);
+        code = tp_lane_copy(lane, job->output, job->index, size);
+        report(run, size, output->name);
+        return code;
+    }
+    case JOB_BOX: {
+        const struct tp_unit *unit = &plan->units[job->unit];
+        if (!wait_for_stats(run, unit, &amax))
+            return TP_OK;
+        code = tp_lane_box(lane, job->unit, &run->grids[job->unit], job->index, amax);
+        struct tp_box box = tp_grid_box(unit, &run->grids[job->unit], job->index);
+        report(run, box.size.e * box.size.n * box.size.k * tp_dtype_bits(unit->dtype) / 8,
+               unit->name);
+        return code;
+    }
+    case JOB_NONE:
+        break;
+    }
+    return code;
+}
+
+static void *worker(void *arg)
+{
+    struct run *run = arg;
+    struct tp_lane lane = {.plan = run->plan, .sink = run->sink, .options = run->options};
+    for (;;) {
+        pthread_mutex_lock(&run->lock);
+        struct job job = {.kind = JOB_NONE};
+        if (!stopped(run))
+            job = next_job(run);
+        pthread_mutex_unlock(&run->lock);
+        if (job.kind == JOB_NONE)
+            break;
+        if (do_job(run, &lane, &job)) {
+            pthread_mutex_lock(&run->lock);
+            if (run->err.code == TP_OK)
+                run->err = lane.err;
+            pthread_cond_broadcast(&run->stats_done);
+            pthread_mutex_unlock(&run->lock);
+            break;
+        }
+    }
+    tp_lane_close(&lane);
+    return NULL;
+}
+
+static bool same_grid(const struct tp_plan *plan, const struct tp_unit *a, const struct tp_unit *b)
+{
+    const struct tp_weight *x = &plan->weights->items[a->parts[0].weight];
+    const struct tp_weight *y = &plan->weights->items[b->parts[0].weight];
+    return a->format == b->format && a->kind == b->kind && a->dtype == b->dtype &&
+           memcmp(&a->box, &b->box, sizeof a->box) == 0 && x->format == y->format &&
+           memcmp(&a->settings, &b->settings, sizeof a->settings) == 0 &&
+           memcmp(&x->box, &y->box, sizeof x->box) == 0 &&
+           a->parts_per_expert == b->parts_per_expert &&
+           memcmp(a->part_rows, b->part_rows, sizeof a->part_rows) == 0;
+}
+
+/* Grids of all units; layers repeat, so most are found among the last few. */
+static enum tp_code make_grids(struct run *run, struct tp_err *err)
+{
+    const struct tp_plan *plan = run->plan;
+    const struct tp_run_options *options = run->options;
+    uint64_t memory = options->memory ? options->memory : DEFAULT_MEMORY;
+    uint64_t limit = tp_max_u64(memory / options->jobs / 4, 256 << 10);
+    uint64_t target = tp_min_u64(options->box_target ? options->box_target : DEFAULT_TARGET, limit);
+    run->grids = tp_os_zalloc(plan->unit_count + 1, sizeof *run->grids, err);
+    run->groups = tp_os_zalloc(plan->group_count + 1, sizeof *run->groups, err);
+    if (!run->grids || !run->groups)
+        return TP_E_MEMORY;
+    for (size_t u = 0; u < plan->unit_count; u++) {
+        const struct tp_unit *unit = &plan->units[u];
+        size_t back = 1;
+        while (back <= 16 && back <= u && !same_grid(plan, unit, unit - back))
+            back++;
+        if (back <= 16 && back <= u) {
+            run->grids[u] = run->grids[u - back];
+        } else {
+            enum tp_code code = tp_unit_grid(plan, unit, target, limit, &run->grids[u], err);
+            if (code)
+                return code;
+        }
+        if (unit->stats != UINT32_MAX)
+            run->groups[unit->stats].pending += run->grids[u].count;
+    }
+    return TP_OK;
+}
+
+enum tp_code tp_run(const struct tp_plan *plan, struct tp_sink *sink,
+                    const struct tp_run_options *options, struct tp_err *err)
+{
+    struct run run = {.plan = plan, .sink = sink, .options = options, .stats_group = UINT32_MAX};
+    unsigned started = 0;
+    pthread_t *threads = tp_os_zalloc(options->jobs, sizeof *threads, err);
+    pthread_mutex_init(&run.lock, NULL);
+    pthread_cond_init(&run.stats_done, NULL);
+    enum tp_code code = threads ? make_grids(&run, err) : TP_E_MEMORY;
+    while (code == TP_OK && started + 1 < options->jobs &&
+           pthread_create(&threads[started], NULL, worker, &run) == 0)
+        started++;
+    if (code == TP_OK)
+        worker(&run); /* this thread works too, so one worker always exists */
+    for (unsigned i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+    if (code == TP_OK && run.err.code != TP_OK) {
+        code = run.err.code;
+        if (err && err->code == TP_OK)
+            *err = run.err;
+    }
+    pthread_mutex_destroy(&run.lock);
+    pthread_cond_destroy(&run.stats_done);
+    free(run.grids);
+    free(run.groups);
+    free(threads);
+    return code;
+}

@@ -1,0 +1,59 @@
+/* Sinks: where the bytes of a run go. Positioned files, a comparison with files
+ * that exist, or nowhere.
+ */
+#ifndef TP_PACK_SINK_H
+#define TP_PACK_SINK_H
+
+#include "pack/leafhash.h"
+#include "pack/plan.h"
+
+/* Offset of bytes that belong to a file's header and not to an output. */
+#define TP_SINK_HEADER UINT32_MAX
+
+struct tp_sink {
+    /* Bytes [offset, offset + size) of output `output`, or of the header of file
+     * `file` when output is TP_SINK_HEADER. Called from any thread, each byte once. */
+    enum tp_code (*write)(struct tp_sink *sink, uint32_t file, uint32_t output, uint64_t offset,
+                          const void *data, uint64_t size, struct tp_err *err);
+};
+
+struct tp_open_file; /* one output file while it is written */
+
+/* Writes the plan's files into a directory. A file is complete when its last byte
+ * came; then it is hashed, its hash digits are filled in, it is fsynced, closed
+ * and reported to `done`. */
+struct tp_file_sink {
+    struct tp_sink sink;
+    const struct tp_plan *plan;
+    const char *directory;
+    const char *only_path; /* single-file output: the temporary path, else NULL */
+    struct tp_open_file *files;
+    enum tp_code (*done)(void *arg, uint32_t file, const uint8_t hash[TP_HASH_BYTES],
+                         struct tp_err *err);
+    void *done_arg;
+};
+enum tp_code tp_file_sink_open(struct tp_file_sink *sink, const struct tp_plan *plan,
+                               const char *directory, const char *only_path, struct tp_err *err);
+void tp_file_sink_close(struct tp_file_sink *sink); /* closes what is open; legal on {0} */
+
+/* Compares with the outputs of the same names in `stored`. Differences are
+ * counted, the first one (lowest output, then offset) is kept per output. */
+struct tp_difference {
+    uint64_t bytes;        /* that differ */
+    uint64_t first_offset; /* in the tensor, valid when bytes > 0 */
+};
+struct tp_compare_sink {
+    struct tp_sink sink;
+    const struct tp_plan *plan;
+    const struct tp_checkpoint *stored;
+    const struct tp_tensor **tensors; /* per output of the plan */
+    struct tp_difference *differences; /* per output */
+    pthread_mutex_t lock;
+};
+enum tp_code tp_compare_sink_open(struct tp_compare_sink *sink, const struct tp_plan *plan,
+                                  const struct tp_checkpoint *stored, struct tp_err *err);
+void tp_compare_sink_close(struct tp_compare_sink *sink);
+
+extern struct tp_sink tp_discard_sink;
+
+#endif

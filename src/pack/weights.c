@@ -1,0 +1,289 @@
+/* Source weights: descriptors first, then the interchange formats by their
+ * tensors, then plain floats. Reads headers only.
+ */
+#include "pack/weights.h"
+
+#include "pack/descriptor.h"
+#include "pack/os.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct finder {
+    const struct tp_checkpoint *ckpt;
+    struct tp_weights *weights;
+    size_t capacity;
+    bool *used;      /* per checkpoint tensor */
+    uint32_t *order; /* checkpoint tensors in the order of their data */
+    struct tp_err *err;
+};
+
+static uint32_t tensor_index(const struct finder *f, const struct tp_tensor *tensor)
+{
+    return tensor ? (uint32_t)(tensor - f->ckpt->tensors) : TP_NO_TENSOR;
+}
+
+static const struct tp_tensor *find_suffixed(const struct finder *f, const char *prefix,
+                                             size_t prefix_size, const char *suffix)
+{
+    char name[2048];
+    if (prefix_size + strlen(suffix) + 1 > sizeof name)
+        return NULL;
+    memcpy(name, prefix, prefix_size);
+    strcpy(name + prefix_size, suffix);
+    return tp_checkpoint_find(f->ckpt, name);
+}
+
+/* The dtypes in which readers and writers store the same scale. */
+static bool element_of(enum tp_dtype dtype, enum tp_element *element)
+{
+    switch (dtype) {
+    case TP_F32: *element = TP_ELEM_F32; return true;
+    case TP_BF16: *element = TP_ELEM_BF16; return true;
+    case TP_F16: *element = TP_ELEM_F16; return true;
+    case TP_F8_E8M0: *element = TP_ELEM_E8M0; return true;
+    default: return false;
+    }
+}
+
+static bool same_shape(const struct tp_tensor *tensor, const uint64_t *shape, uint32_t rank)
+{
+    return tensor->rank == rank && memcmp(tensor->shape, shape, rank * sizeof *shape) == 0;
+}
+
+/* Whether output i of the format is there for the weight; fills tensor[i] and
+ * adapts the element of a scale stored in another float type. */
+static bool match_output(const struct finder *f, struct tp_weight *weight, uint32_t i,
+                         const char *prefix, size_t prefix_size)
+{
+    const struct tp_format *format = weight->format;
+    const struct tp_tensor *tensor =
+        find_suffixed(f, prefix, prefix_size, format->out[i].suffix);
+    struct tp_op_out *out = &weight->op.out[i];
+    uint64_t shape[TP_MAX_RANK];
+    uint32_t rank;
+    weight->tensor[i] = tensor_index(f, tensor);
+    if (!tensor)
+        return out->role == TP_ROLE_WORDS; /* nothing in them that the shape does not say */
+    if (f->used[weight->tensor[i]] ||
+        tp_format_shape(format, i, weight->box, weight->rank, shape, &rank, NULL) ||
+        !same_shape(tensor, shape, rank))
+        return false;
+    if (tensor->dtype == format->out[i].dtype)
+        return true;
+    return out->role == TP_ROLE_SCALE && format->out[i].dtype != TP_U8 &&
+           element_of(tensor->dtype, &out->element);
+}
+
+static bool match_format(const struct finder *f, const struct tp_format *format,
+                         const struct tp_tensor *codes, struct tp_weight *weight)
+{
+    uint32_t c = (uint32_t)tp_op_find(&format->op, TP_ROLE_CODES);
+    const char *suffix = format->out[c].suffix;
+    size_t name_size = strlen(codes->name), suffix_size = strlen(suffix);
+    if (codes->dtype != format->out[c].dtype || name_size <= suffix_size ||
+        strcmp(codes->name + name_size - suffix_size, suffix) != 0 ||
+        codes->name[name_size - suffix_size - 1] != '.')
+        return false;
+    memset(weight, 0, sizeof *weight);
+    weight->format = format;
+    weight->op = format->op;
+    if (!tp_format_box_of(format, codes->shape, codes->rank, &weight->box, &weight->rank))
+        return false;
+    for (uint32_t i = 0; i < format->op.outs; i++)
+        if (!match_output(f, weight, i, codes->name, name_size - suffix_size))
+            return false;
+    return true;
+}
+
+static enum tp_code add(struct finder *f, struct tp_weight *weight, const char *name,
+                        size_t name_size)
+{
+    struct tp_weights *weights = f->weights;
+    weight->name = tp_os_format(f->err, "%.*s", (int)name_size, name);
+    weight->prefix = tp_os_format(f->err, "%.*s.", (int)name_size, name);
+    if (!weight->name || !weight->prefix ||
+        tp_os_grow((void **)&weights->items, &f->capacity, weights->count + 1,
+                   sizeof *weights->items, f->err)) {
+        free(weight->name);
+        free(weight->prefix);
+        return TP_E_MEMORY;
+    }
+    weights->items[weights->count++] = *weight;
+    for (uint32_t i = 0; i < TP_MAX_OUT; i++)
+        if (weight->tensor[i] != TP_NO_TENSOR)
+            f->used[weight->tensor[i]] = true;
+    return TP_OK;
+}
+
+static void no_tensors(struct tp_weight *weight)
+{
+    for (int i = 0; i < TP_MAX_OUT; i++)
+        if (!weight->format || (uint32_t)i >= weight->op.outs)
+            weight->tensor[i] = TP_NO_TENSOR;
+}
+
+/* A packed weight of an interchange format whose codes are in this tensor. */
+static enum tp_code try_interchange(struct finder *f, const struct tp_tensor *tensor, bool *found)
+{
+    size_t count;
+    const struct tp_format *formats = tp_formats(&count);
+    struct tp_weight weight;
+    *found = false;
+    for (size_t i = 0; i < count && !*found; i++) {
+        if (!formats[i].config && !formats[i].input_only)
+            continue; /* kernel-ready formats are known by their descriptors only */
+        if (!match_format(f, &formats[i], tensor, &weight))
+            continue;
+        uint32_t c = (uint32_t)tp_op_find(&weight.op, TP_ROLE_CODES);
+        *found = true;
+        no_tensors(&weight);
+        weight.dtype = TP_BF16;
+        return add(f, &weight, tensor->name,
+                   strlen(tensor->name) - strlen(formats[i].out[c].suffix) - 1);
+    }
+    return TP_OK;
+}
+
+static enum tp_code add_plain(struct finder *f, uint32_t index)
+{
+    const struct tp_tensor *tensor = &f->ckpt->tensors[index];
+    struct tp_weight weight = {.rank = (int)tensor->rank, .dtype = tensor->dtype};
+    const uint64_t *shape = tensor->shape;
+    size_t size = strlen(tensor->name);
+    if (size > 7 && strcmp(tensor->name + size - 7, ".weight") == 0)
+        size -= 7;
+    weight.box.e = tensor->rank == 3 ? *shape++ : 1;
+    weight.box.n = shape[0];
+    weight.box.k = shape[1];
+    no_tensors(&weight);
+    weight.tensor[0] = index;
+    return add(f, &weight, tensor->name, size);
+}
+
+static bool is_plain(const struct tp_tensor *tensor)
+{
+    return tp_dtype_is_float(tensor->dtype) && (tensor->rank == 2 || tensor->rank == 3) &&
+           tensor->bytes > 0;
+}
+
+
+
+static int by_data(const void *a, const void *b, void *tensors)
+{
+    const struct tp_tensor *x = (const struct tp_tensor *)tensors + *(const uint32_t *)a;
+    const struct tp_tensor *y = (const struct tp_tensor *)tensors + *(const uint32_t *)b;
+    if (x->file != y->file)
+        return x->file < y->file ? -1 : 1;
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+/* Ties each described unit to its tensors and checks their dtype and shape. */
+static enum tp_code bind(struct finder *f, struct tp_weight *weight)
+{
+    for (uint32_t i = 0; i < weight->op.outs; i++) {
+        const struct tp_tensor *tensor = find_suffixed(
+            f, weight->prefix, strlen(weight->prefix), weight->format->out[i].suffix);
+        uint64_t shape[TP_MAX_RANK];
+        uint32_t rank;
+        tp_err_tensor(f->err, weight->name);
+        if (!tensor)
+            return tp_fail(f->err, TP_E_INPUT, "its descriptor names the tensor %s%s, which is "
+                           "missing", weight->prefix, weight->format->out[i].suffix);
+        weight->tensor[i] = tensor_index(f, tensor);
+        if (f->used[weight->tensor[i]])
+            return tp_fail(f->err, TP_E_INPUT, "two descriptors claim the tensor %s", tensor->name);
+        if (tp_format_shape(weight->format, i, weight->box, weight->rank, shape, &rank, f->err))
+            return f->err->code;
+        if (!same_shape(tensor, shape, rank) || tensor->dtype != weight->format->out[i].dtype)
+            return tp_fail(f->err, TP_E_INPUT,
+                           "tensor %s has not the dtype and shape its descriptor gives",
+                           tensor->name);
+        f->used[weight->tensor[i]] = true;
+        f->err->tensor[0] = '\0';
+    }
+    no_tensors(weight);
+    return TP_OK;
+}
+
+static enum tp_code find_described(struct finder *f)
+{
+    struct tp_weights *weights = f->weights;
+    for (size_t i = 0; i < f->ckpt->file_count; i++) {
+        const struct tp_st_header *header = &f->ckpt->files[i].header;
+        const char *descriptors = tp_st_meta(header, TP_META_DESCRIPTORS);
+        const char *units = tp_st_meta(header, TP_META_UNITS);
+        size_t first = weights->count;
+        enum tp_code code = TP_OK;
+        if (!descriptors || !units)
+            continue;
+        code = tp_descriptors_parse(descriptors, units, &weights->items, &weights->count,
+                                    &f->capacity, f->err);
+        for (size_t w = first; w < weights->count && code == TP_OK; w++)
+            code = bind(f, &weights->items[w]);
+        if (code) {
+            tp_err_path(f->err, f->ckpt->files[i].path);
+            return code;
+        }
+    }
+    return TP_OK;
+}
+
+static enum tp_code find_others(struct finder *f)
+{
+    size_t count = f->ckpt->tensor_count;
+    enum tp_code code = TP_OK;
+    for (size_t i = 0; i < count && code == TP_OK; i++) { /* packed first: they own their scales */
+        const struct tp_tensor *tensor = &f->ckpt->tensors[f->order[i]];
+        bool found;
+        if (!f->used[f->order[i]] && !is_plain(tensor) && tensor->rank >= 2)
+            code = try_interchange(f, tensor, &found);
+    }
+    for (size_t i = 0; i < count && code == TP_OK; i++) {
+        if (f->used[f->order[i]])
+            continue;
+        if (is_plain(&f->ckpt->tensors[f->order[i]]))
+            code = add_plain(f, f->order[i]);
+        else
+            f->weights->other[f->weights->other_count++] = f->order[i];
+    }
+    return code;
+}
+
+enum tp_code tp_weights_find(const struct tp_checkpoint *ckpt, struct tp_weights *weights,
+                             struct tp_err *err)
+{
+    struct finder f = {.ckpt = ckpt, .weights = weights, .err = err};
+    memset(weights, 0, sizeof *weights);
+    f.used = tp_os_zalloc(ckpt->tensor_count + 1, sizeof *f.used, err);
+    f.order = tp_os_zalloc(ckpt->tensor_count + 1, sizeof *f.order, err);
+    weights->other = tp_os_zalloc(ckpt->tensor_count + 1, sizeof *weights->other, err);
+    enum tp_code code = f.used && f.order && weights->other ? TP_OK : TP_E_MEMORY;
+    if (code == TP_OK) {
+        for (uint32_t i = 0; i < ckpt->tensor_count; i++)
+            f.order[i] = i;
+        qsort_r(f.order, ckpt->tensor_count, sizeof *f.order, by_data, ckpt->tensors);
+        if ((code = find_described(&f)) == TP_OK)
+            code = find_others(&f);
+    }
+    free(f.used);
+    free(f.order);
+    if (code)
+        tp_weights_close(weights);
+    return code;
+}
+
+void tp_weights_close(struct tp_weights *weights)
+{
+    for (size_t i = 0; i < weights->count; i++) {
+        struct tp_weight *weight = &weights->items[i];
+        free(weight->name);
+        free(weight->prefix);
+        for (uint32_t o = 0; weight->origin && o < weight->origins; o++)
+            free(weight->origin[o].name);
+        free(weight->origin);
+    }
+    free(weights->items);
+    free(weights->other);
+    memset(weights, 0, sizeof *weights);
+}

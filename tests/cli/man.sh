@@ -1,0 +1,51 @@
+#!/bin/bash
+# The man pages against the program: option lists, commands, exit statuses,
+# cross references, and mandoc's own opinion. Usage: man.sh [PROGRAM]
+set -u
+program=$(realpath "${1:-${TILEPACK:-build/tilepack}}")
+cd "$(dirname "$0")/../.." || exit 1
+failed=0
+fail() {
+    failed=1
+    printf 'FAIL man: %s\n' "$1"
+}
+
+sh scripts/man_options.sh "$program" --check ||
+    fail "option lists are not those of the table; run: sh scripts/man_options.sh $1"
+
+# Every command is in the overview, and its options are listed somewhere.
+commands=$("$program" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p')
+[[ -n $commands ]] || fail 'no commands in --help'
+for command in $commands; do
+    grep -q "^\.Ss $command\$" man/tilepack.1 || fail "tilepack.1 does not explain $command"
+    [[ $command == plan ]] && command=convert # the same options
+    grep -qE "^\.\\\\\" options $command( own)?\$" man/*.1 || fail "no page lists the options of $command"
+done
+
+# The exit statuses are those of the code.
+code=$(sed -n 's/^ *TP_\(OK\|E_[A-Z]*\) = \([0-9]*\),.*/\2/p' src/base/error.h)
+page=$(sed -n '/^\.Sh EXIT STATUS/,/^\.El/s/^\.It \([0-9]*\)$/\1/p' man/tilepack.1)
+[[ $code == "$page" ]] || fail "exit statuses: code ${code//$'\n'/ }, page ${page//$'\n'/ }"
+
+# Environment variables that the code reads are documented.
+while read -r name; do
+    grep -q "$name" man/tilepack.1 || fail "tilepack.1 does not mention $name"
+done < <(grep -hoE '(getenv|environment_u64)\("[A-Z_]+"' src/cli/*.c src/kernels/*.c |
+    sed 's/.*"\([A-Z_]*\)"/\1/' | sort -u)
+
+# References within the set lead somewhere (tilepack-formats.5 is generated).
+while read -r name section; do
+    [[ -e man/$name.$section || $name.$section == tilepack-formats.5 ]] ||
+        fail "reference to a page that does not exist: $name($section)"
+done < <(sed -n 's/^\.Xr \(tilepack[a-z-]*\) \([0-9]\).*/\1 \2/p' man/*.[15] | sort -u)
+
+if command -v mandoc >/dev/null; then
+    # mandoc looks for references among the installed pages only
+    lint=$(mandoc -T lint man/*.[15] | grep -v 'referenced manual not found: Xr tilepack')
+    [[ -z $lint ]] || fail "mandoc -T lint:
+$lint"
+else
+    echo 'skipped: mandoc is not installed'
+fi
+((failed)) || echo 'man pages: in step with the program'
+exit "$failed"

@@ -1,0 +1,50 @@
+#!/bin/sh
+# A format that differs only in its layout is one JSON file and no C: int4 for
+# CUTLASS' bf16 kernels (atom of 16x16 nibbles) is added to a copy of the build,
+# converted to, verified, and decoded by the oracle from the stored descriptor.
+set -eu
+root=$(cd "$(dirname "$0")/../.." && pwd)
+build=${BUILD:-$root/build}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+cat >"$work/w4a16-cutlass.json" <<'EOF'
+{
+  "name": "w4a16-cutlass",
+  "version": 1,
+  "title": "int4 weights in the order of CUTLASS' mixed-input kernels for bf16 activations",
+  "about": "A test: only the layout is new.",
+  "loads_in": "a test",
+  "source": "CUTLASS 4.7",
+  "codec": "int4",
+  "block": [1, 128],
+  "needs": [
+    {"dim": "N", "multiple": 16, "why": "a tile is 16 output features"},
+    {"dim": "K", "multiple": 128, "why": "a group is 128 input features"}
+  ],
+  "table": [8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7],
+  "experts": "stack",
+  "outputs": [
+    {"role": "codes", "suffix": "weight_packed", "dtype": "I32", "shape": ["E", "N", "K/8"],
+     "element": "int4", "layout": "(E,(8,2,N/16),(2,4,2,K/16)):(N*K,(32,2,256),(1,8,4,16*N))"},
+    {"role": "scale", "suffix": "weight_scale", "dtype": "BF16", "shape": ["E", "K/128", "N"],
+     "element": "bf16", "per": [1, 128], "layout": "(E,N,K/128):(N*(K/128),1,N)"}
+  ]
+}
+EOF
+
+# Objects are taken from the build; only the embedded formats and the link are new.
+mkdir "$work/build"
+cp -Rp "$build/src" "$work/build/"
+(
+    unset MAKEFLAGS MAKELEVEL MFLAGS
+    cd "$root"
+    make BUILD="$work/build" FORMATS="$(echo formats/*.json) $work/w4a16-cutlass.json" \
+        "$work/build/tilepack"
+) >"$work/make.log" 2>&1 || {
+    cat "$work/make.log"
+    exit 1
+}
+TILEPACK=$work/build/tilepack
+export TILEPACK
+exec "${PYTHON:-python3}" "$root/tests/new_format.py"

@@ -1,0 +1,124 @@
+#!/bin/bash
+# The command line itself: help, version, refusals with their exact text, exit
+# statuses, and what goes to which stream. Usage: usage.sh [PROGRAM]
+set -u
+program=$(realpath "${1:-${TILEPACK:-build/tilepack}}")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+failed=0 checked=0
+fail() {
+    failed=1
+    printf 'FAIL usage: %s\n' "$1"
+}
+
+# run ARGUMENTS: sets status, out, err
+run() {
+    "$program" "$@" >out 2>err </dev/null
+    status=$?
+    out=$(cat out) err=$(cat err)
+    checked=$((checked + 1))
+}
+
+# refuses WHAT HINT ARGUMENTS: status 2, exactly this on stderr, nothing on stdout
+refuses() {
+    local wanted="$1"$'\n'"  hint: $2"
+    shift 2
+    run "$@"
+    [[ $status == 2 ]] || fail "tilepack $*: status $status"
+    [[ $err == "$wanted" ]] || fail "tilepack $*:
+  wanted: $wanted
+  got:    $err"
+    [[ -z $out ]] || fail "tilepack $*: prints on stdout: $out"
+}
+
+refuses 'tilepack: no command is given' "'tilepack --help' lists the commands"
+refuses "tilepack: unknown command 'convrt' (did you mean 'convert'?)" \
+    "'tilepack --help' lists the commands" convrt
+refuses "tilepack: option '--quiet' before the command" \
+    'options follow the command: tilepack COMMAND --quiet' --quiet convert
+refuses "tilepack convert: unknown option '--foo' (did you mean '--force'?)" \
+    "'tilepack convert --help' lists what it takes" convert SRC --foo
+refuses "tilepack dump: unknown option '--shard-size' (it belongs to convert, plan, unpack)" \
+    "'tilepack dump --help' lists what it takes" dump PATH --shard-size 5GB
+refuses 'tilepack convert: no format is given' \
+    "--to FORMAT or --recipe FILE; 'tilepack formats' lists the formats" convert SRC -o DST
+refuses 'tilepack convert: no output is given' \
+    '-o DST names what to write; --dry-run shows the plan without it' convert SRC --to w4a8-ct
+refuses "tilepack convert: --shard-size '5G': it is not a size such as 5GB (5 * 1000^3) or \
+512MiB (512 * 1024^2)" "'tilepack convert --help' lists what it takes" \
+    convert SRC -o DST --to w4a8-ct --shard-size 5G
+refuses 'tilepack diff: B is missing' "'tilepack diff --help' lists what it takes" diff a
+refuses "tilepack verify: unexpected argument 'b'" \
+    "'tilepack verify --help' lists what it takes" verify a b
+refuses "tilepack convert: unknown option '--a\\x1B[31m'" \
+    "'tilepack convert --help' lists what it takes" convert --a$'\033[31m'
+TILEPACK_JOBS=0 refuses "tilepack verify: TILEPACK_JOBS '0': it is not a number from 1 to 1024" \
+    "'tilepack verify --help' lists what it takes" verify a
+
+# A refusal under --json is one object on stdout as well.
+run convert SRC --foo --json
+[[ $(jq -cS '[.version, .error.code, .error.kind, .error.message, .error.hint]' out) == \
+    '[1,2,"usage","unknown option '\''--foo'\'' (did you mean '\''--force'\''?)","'\'"tilepack \
+convert --help' lists what it takes\"]" ]] || fail "--json: $out"
+
+# Help: to stdout, status 0, in 80 columns, the same by both ways.
+run --help
+[[ $status == 0 && -z $err ]] || fail "--help: status $status, $err"
+top=$out
+commands=$(sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' out)
+[[ -n $commands ]] || fail 'no commands in --help'
+run help
+[[ $out == "$top" ]] || fail 'help and --help differ'
+run -h
+[[ $out == "$top" ]] || fail '-h and --help differ'
+for command in $commands; do
+    run "$command" --help
+    [[ $status == 0 && -z $err ]] || fail "$command --help: status $status, $err"
+    by_option=$out
+    grep -q '^Examples:' out || fail "$command --help has no examples"
+    awk 'length > 80 {exit 1}' out || fail "$command --help is wider than 80 columns"
+    run help "$command"
+    [[ $out == "$by_option" ]] || fail "help $command and $command --help differ"
+    run "$command" -h
+    [[ $out == "$by_option" ]] || fail "$command -h and $command --help differ"
+done
+run convert --help
+cat >wanted <<'TEXT'
+Usage: tilepack convert SRC -o DST --to FORMAT [options]
+
+Quantize and repack a checkpoint into kernel-ready bytes.
+SRC is a .safetensors file or a Hugging Face directory; DST becomes the same
+kind. An interrupted run goes on by itself when it is started again with the
+same arguments.
+
+Options:
+  -o, --output DST        write to DST, a directory or a .safetensors file
+      --to FORMAT         format to write; 'tilepack formats' lists them
+TEXT
+head -n 10 out | diff -u wanted - || fail 'convert --help begins otherwise'
+
+# Version: name, number, commit; quickly (the best of 20, shell included).
+run --version
+[[ $out =~ ^'tilepack '[0-9]+\.[0-9]+\.[0-9]+' ('([0-9a-f]{12}|unknown)')'$ ]] ||
+    fail "--version: $out"
+best=1000000
+for _ in {1..20}; do
+    begin=${EPOCHREALTIME/[.,]/}
+    "$program" --version >/dev/null
+    end=${EPOCHREALTIME/[.,]/}
+    ((end - begin < best)) && best=$((end - begin))
+done
+((best < 5000)) || fail "--version takes $best us"
+
+# A result that cannot be written is an error.
+if [[ -w /dev/full ]]; then
+    "$program" --help >/dev/full 2>err
+    status=$?
+    [[ $status == 5 && $(cat err) == \
+        'tilepack: error: standard output cannot be written: No space left on device' ]] ||
+        fail "/dev/full: status $status, $(cat err)"
+fi
+
+((failed)) || echo "usage: $checked command lines right"
+exit "$failed"

@@ -1,0 +1,94 @@
+/* Fuzz target: any bytes as a zstd archive, opened and read.
+ *
+ *     clang -g -O1 -std=c11 -D_GNU_SOURCE -Isrc -pthread \
+ *         -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
+ *         tests/fuzz/fuzz_zst.c src/pack/zst_*.c src/pack/os.c src/base/error.c \
+ *         src/base/num.c -lzstd -lxxhash -o fuzz_zst
+ *
+ * Beyond not crashing: reads are repeatable, parts equal the whole, a failure
+ * carries a message, and what is accepted whole is what libzstd restores.
+ */
+#include "pack/os.h"
+#include "pack/zst.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zstd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { LARGEST = 1 << 20 }; /* larger contents are only probed: this is about bounds */
+
+static const uint8_t *file;
+static size_t file_size;
+
+static ssize_t read_file(int fd, void *data, size_t size, off_t offset)
+{
+    (void)fd;
+    if (offset < 0 || (size_t)offset >= file_size)
+        return 0;
+    size_t rest = file_size - (size_t)offset;
+    size_t part = size < rest ? size : rest;
+    memcpy(data, file + offset, part);
+    return (ssize_t)part;
+}
+
+static void require(int condition)
+{
+    if (!condition)
+        abort();
+}
+
+static void read_parts(struct tp_zst *zst, const uint8_t *whole, uint64_t size)
+{
+    uint8_t part[300];
+    for (uint64_t at = 0; at < size; at += size / 7 + 1) {
+        struct tp_err err = {0};
+        uint64_t n = size - at < sizeof part ? size - at : sizeof part;
+        require(tp_zst_read(zst, part, n, at, &err) == TP_OK);
+        require(memcmp(part, whole + at, n) == 0);
+    }
+}
+
+/* libzstd reads the whole file, our table or none, to the same bytes. */
+static void compare_with_libzstd(const uint8_t *whole, uint64_t size)
+{
+    uint8_t *all = malloc(size + 1);
+    require(all != NULL);
+    size_t n = ZSTD_decompress(all, size, file, file_size);
+    require(!ZSTD_isError(n) && n == size && memcmp(all, whole, n) == 0);
+    free(all);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    file = data;
+    file_size = size;
+    tp_os.pread = read_file;
+    struct tp_err err = {0};
+    struct tp_zst *zst;
+    enum tp_code code = tp_zst_open(-1, size, "fuzz.zst", &zst, &err);
+    if (!code) {
+        uint64_t n = tp_zst_size(zst);
+        uint64_t part = n < LARGEST ? n : LARGEST;
+        uint8_t *whole = malloc(part + 1);
+        require(whole != NULL);
+        code = tp_zst_read(zst, whole, part, 0, &err);
+        if (!code) {
+            read_parts(zst, whole, part);
+            if (part == n)
+                compare_with_libzstd(whole, n);
+        }
+        if (n > part && !code) {
+            uint8_t last;
+            code = tp_zst_read(zst, &last, 1, n - 1, &err);
+        }
+        free(whole);
+    }
+    if (code)
+        require(err.code == code && err.what[0]);
+    require(!code || code == TP_E_INPUT || code == TP_E_UNSUPPORTED);
+    tp_zst_close(zst);
+    return 0;
+}

@@ -1,0 +1,522 @@
+/* Every CUDA row against the reference, byte for byte, through lanes.
+ *
+ * All formats with all their parameters, all three input types, random shapes and
+ * contents (seeded); all 65,536 bf16 and f16 patterns; repacking between all pairs
+ * that allow it; decoding; requantizing. Several threads, each with a lane of its
+ * own on the same device. Prints one line per kind of work; exit 0 equal, 1 not,
+ * 77 no device.
+ *
+ *     test_cuda [--cases N] [--seed S] [--threads T] [--device D] [--only FORMAT]
+ */
+#include "base/num.h"
+#include "kernels/cuda.h"
+#include "kernels/scalar.h"
+#include "pack/format.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MAX_OPS = 256,
+    MAX_VALUES = 3 << 17,
+    LANE_BYTES = 4 << 20,
+    SCRATCH_BYTES = 8 << 20,
+    MAX_THREADS = 64,
+};
+
+enum work { WORK_ENCODE, WORK_PATTERNS, WORK_REPACK, WORK_DECODE, WORK_REQUANT, WORKS };
+static const char *const work_names[WORKS] = {"encode", "patterns", "repack", "decode", "requant"};
+
+struct named_op {
+    struct tp_op op;
+    const struct tp_format *format;
+    struct tp_settings settings;
+    char name[160];
+};
+
+static struct {
+    struct named_op ops[MAX_OPS];
+    size_t ops_count;
+    int device;
+    uint64_t cases, seed, threads;
+    const char *only;
+    pthread_mutex_t mutex;
+    uint64_t done[WORKS][MAX_OPS], bytes[WORKS][MAX_OPS], failures;
+} all = {.cases = 200, .seed = 1, .threads = 4, .mutex = PTHREAD_MUTEX_INITIALIZER};
+
+struct worker {
+    uint64_t rng;
+    uint32_t index;
+    struct tp_cuda_lane *lane;
+    uint8_t *in, *out; /* the lane's */
+    uint8_t *want;     /* what the reference writes */
+    void *scratch;
+};
+
+/* ---- random numbers and contents ------------------------------------------ */
+
+static uint64_t rnd(struct worker *w)
+{
+    uint64_t z = w->rng += UINT64_C(0x9E3779B97F4A7C15);
+    z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+    z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
+    return z ^ z >> 31;
+}
+
+static uint64_t below(struct worker *w, uint64_t n) { return rnd(w) % n; }
+
+/* Roughly normal, of a scale that changes along the tensor. */
+static float ordinary(struct worker *w, float scale)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < 4; i++)
+        sum += (int64_t)(rnd(w) >> 40) - (1 << 23);
+    return (float)sum * (1.0f / (1 << 23)) * scale;
+}
+
+static float edge(struct worker *w)
+{
+    static const uint32_t bits[] = {
+        0x00000000, 0x80000000, 0x00000001, 0x80000001, 0x007FFFFF, 0x00800000, 0x00400000,
+        0x3F800000, 0xBF800000, 0x43E00000, 0x43E80000, 0x43E7FFFF, 0x43E80001, 0x43F00000,
+        0x40F00000, 0x40EFFFFF, 0xC0F00000, 0x3F000000, 0x3EFFFFFF, 0x3B000000, 0x3A800000,
+        0x38D1B717, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F7F0000, 0x477FE000, 0x33800000, 0x34000000,
+    };
+    return tp_bits_f32(bits[below(w, sizeof bits / sizeof bits[0])]);
+}
+
+enum content { NORMAL, BITS, EDGES, SPARSE, WILD, NONFINITE, CONTENTS };
+
+static float value_of(struct worker *w, enum content content, float scale)
+{
+    switch (content) {
+    case EDGES:
+        return below(w, 4) ? edge(w) : ordinary(w, scale);
+    case SPARSE:
+        return below(w, 8) ? 0.0f : ordinary(w, scale);
+    case WILD: /* every exponent */
+        return tp_bits_f32((uint32_t)(rnd(w) & 0xFF7FFFFFu));
+    case NONFINITE:
+        if (below(w, 4000) == 0)
+            return tp_bits_f32(0x7F800000u | (uint32_t)(rnd(w) & 0x807FFFFFu));
+        if (below(w, 8000) == 0)
+            return tp_bits_f32(below(w, 2) ? 0x7F800000u : 0xFF800000u);
+        return ordinary(w, scale);
+    default:
+        return ordinary(w, scale);
+    }
+}
+
+static void put_value(void *values, enum tp_dtype dtype, uint64_t i, float v)
+{
+    if (dtype == TP_F32)
+        ((float *)values)[i] = v;
+    else
+        ((uint16_t *)values)[i] = dtype == TP_BF16 ? tp_f32_to_bf16(v) : tp_f32_to_f16(v);
+}
+
+static void fill_values(struct worker *w, void *values, enum tp_dtype dtype, uint64_t count)
+{
+    enum content content = (enum content)below(w, CONTENTS);
+    float scale = 0.02f;
+    for (uint64_t i = 0; i < count; i++) {
+        if (i % 1024 == 0)
+            scale = tp_bits_f32((uint32_t)(90 + below(w, 60)) << 23);
+        if (content == BITS && dtype != TP_F32)
+            ((uint16_t *)values)[i] = (uint16_t)(rnd(w) & 0xBFFF);
+        else
+            put_value(values, dtype, i, value_of(w, content, scale));
+    }
+}
+
+/* All 65,536 patterns of a 16-bit type: in order; in order along the other
+ * dimension; or each beside a large value that fixes its block's scale. */
+static void fill_patterns(struct worker *w, uint16_t *values, uint64_t n, uint64_t k, int how)
+{
+    uint32_t offset = (uint32_t)rnd(w);
+    for (uint64_t i = 0; i < n; i++)
+        for (uint64_t j = 0; j < k; j++) {
+            uint64_t at = how == 1 ? j * n + i : i * k + j;
+            uint16_t v = (uint16_t)(at + (how == 3 ? offset : 0));
+            if (how >= 2 && (v & 0x7FFF) >= 0x7C00)
+                v &= 0xBFFF;
+            if (how == 2 && i % 32 == 7 && j % 32 == 5)
+                v = (uint16_t)((40 + (i / 32 * 31 + j / 32 * 17) % 80) << 7 | (v & 0x7F));
+            values[i * k + j] = v;
+        }
+}
+
+/* ---- shapes ---------------------------------------------------------------- */
+
+static void obey(const struct named_op *op, struct tp_box3 *box)
+{
+    for (uint32_t i = 0; i < op->format->needs; i++) {
+        const struct tp_shape_rule *rule = &op->format->need[i];
+        uint64_t *dim = rule->dim == 'N' ? &box->n : &box->k;
+        *dim = tp_round_up(*dim, rule->multiple);
+    }
+}
+
+/* Small shapes around the tiles' borders, sometimes larger ones. */
+static struct tp_box3 random_box(struct worker *w, const struct named_op *a,
+                                 const struct named_op *b)
+{
+    struct tp_box3 box;
+    do {
+        uint64_t most = below(w, 8) ? 160 : 700;
+        box.e = 1 + below(w, 3);
+        box.n = 1 + below(w, most);
+        box.k = 1 + below(w, most);
+        if (below(w, 2))
+            box.k = tp_round_up(box.k, UINT64_C(1) << below(w, 8));
+        if (below(w, 2))
+            box.n = tp_round_up(box.n, UINT64_C(1) << below(w, 8));
+        obey(a, &box);
+        if (b != NULL)
+            obey(b, &box);
+    } while (box.e * box.n * box.k > MAX_VALUES);
+    return box;
+}
+
+/* ---- one call ---------------------------------------------------------------- */
+
+static void fail(const char *what, const char *name, struct tp_box3 box, const char *detail)
+{
+    pthread_mutex_lock(&all.mutex);
+    if (all.failures++ < 40)
+        printf("FAIL %s %s [%llu,%llu,%llu]: %s\n", what, name, (unsigned long long)box.e,
+               (unsigned long long)box.n, (unsigned long long)box.k, detail);
+    pthread_mutex_unlock(&all.mutex);
+}
+
+static uint64_t op_bytes(const struct tp_op *op, uint32_t i, struct tp_box3 box)
+{
+    struct tp_err err = {0};
+    uint64_t bytes;
+    if (tp_op_bytes(op, i, box, &bytes, &err) != TP_OK) {
+        printf("%s\n", err.what);
+        exit(2);
+    }
+    return bytes;
+}
+
+/* Gives every input and output its place in a buffer. */
+static void place_ins(const struct tp_op *op, struct tp_args *args, uint8_t *buffer)
+{
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < op->outs; i++) {
+        uint64_t bytes = op_bytes(op, i, args->box);
+        args->in[i] = bytes ? buffer + at : NULL;
+        at += tp_round_up(bytes, 64);
+    }
+}
+
+static void place_outs(const struct tp_op *op, struct tp_args *args, uint8_t *buffer)
+{
+    place_ins(op, args, buffer);
+    for (uint32_t i = 0; i < op->outs; i++)
+        args->out[i] = (void *)args->in[i];
+}
+
+static void run_lane(struct worker *w, struct tp_cuda_call *call, const char *name)
+{
+    struct tp_err err = {0};
+    if (tp_cuda_run(w->lane, call, &err) != TP_OK) {
+        printf("FAIL %s: %s\n", name, err.what);
+        exit(1);
+    }
+}
+
+static void compare_bytes(enum work work, const char *name, struct tp_box3 box, const char *part,
+                          const uint8_t *got, const uint8_t *want, uint64_t bytes)
+{
+    char detail[128];
+    uint64_t differing = 0, first = 0;
+    if (memcmp(got, want, bytes) == 0)
+        return;
+    for (uint64_t i = bytes; i-- > 0;)
+        if (got[i] != want[i])
+            differing++, first = i;
+    snprintf(detail, sizeof detail, "%s: %llu of %llu bytes differ, first at %llu: %02x, not %02x",
+             part, (unsigned long long)differing, (unsigned long long)bytes,
+             (unsigned long long)first, got[first], want[first]);
+    fail(work_names[work], name, box, detail);
+}
+
+static void count_case(enum work work, size_t op, uint64_t bytes)
+{
+    pthread_mutex_lock(&all.mutex);
+    all.done[work][op]++;
+    all.bytes[work][op] += bytes;
+    pthread_mutex_unlock(&all.mutex);
+}
+
+/* Runs the call with outputs of call->to and compares them with `want`'s. */
+static void check_outputs(struct worker *w, enum work work, size_t index,
+                          struct tp_cuda_call *call, const struct tp_args *want,
+                          const char *name)
+{
+    static const char *const parts[] = {"codes", "scale", "group8", "channel", "global", "words"};
+    uint64_t sum = 0;
+    place_outs(call->to, &call->args, w->out);
+    if (call->kind != TP_CUDA_ENCODE && call->kind != TP_CUDA_DECODE)
+        place_ins(call->from, &call->args, w->in);
+    else
+        call->args.in[0] = w->in;
+    run_lane(w, call, name);
+    for (uint32_t i = 0; i < call->to->outs; i++) {
+        uint64_t bytes = op_bytes(call->to, i, call->args.box);
+        if (bytes > 0)
+            compare_bytes(work, name, call->args.box, parts[call->to->out[i].role],
+                          call->args.out[i], want->out[i], bytes);
+        sum += bytes;
+    }
+    if (call->kind != TP_CUDA_REPACK && call->args.flags != want->flags)
+        fail(work_names[work], name, call->args.box, "flags differ");
+    count_case(work, index, sum);
+}
+
+static struct tp_args reference_args(struct worker *w, const struct tp_op *to, struct tp_box3 box,
+                                     enum tp_dtype dtype)
+{
+    struct tp_args args = {.box = box, .dtype = dtype, .global = 0.0123f, .scratch = w->scratch};
+    args.in[0] = w->in;
+    place_outs(to, &args, w->want);
+    args.in[0] = w->in;
+    return args;
+}
+
+static void test_encode(struct worker *w, size_t index, enum tp_dtype dtype, enum work work,
+                        int how)
+{
+    const struct named_op *op = &all.ops[index];
+    struct tp_box3 box = random_box(w, op, NULL);
+    struct tp_cuda_call call = {.kind = TP_CUDA_ENCODE, .to = &op->op};
+    struct tp_args want;
+    char name[200];
+    if (work == WORK_PATTERNS) {
+        box = (struct tp_box3){1, 256, 256};
+        fill_patterns(w, (uint16_t *)w->in, box.n, box.k, how);
+    } else {
+        fill_values(w, w->in, dtype, box.e * box.n * box.k);
+    }
+    snprintf(name, sizeof name, "%s %s", op->name, tp_dtype_name(dtype));
+    want = reference_args(w, &op->op, box, dtype);
+    tp_encode_ref(&op->op, &want);
+    call.args = (struct tp_args){.box = box, .dtype = dtype, .global = want.global};
+    check_outputs(w, work, index, &call, &want, name);
+}
+
+/* Fills the input buffer with a packed weight: encoded values, int4 codes random. */
+static void make_packed(struct worker *w, const struct named_op *op, struct tp_box3 box)
+{
+    struct tp_args args = {.box = box, .dtype = TP_F32, .global = 0.0123f, .scratch = w->scratch};
+    int codes = tp_op_find(&op->op, TP_ROLE_CODES);
+    fill_values(w, w->want, TP_F32, box.e * box.n * box.k);
+    place_outs(&op->op, &args, w->in);
+    args.in[0] = w->want;
+    tp_encode_ref(&op->op, &args);
+    if (op->op.out[codes].element == TP_ELEM_INT4 && below(w, 2))
+        for (uint64_t i = 0; i < op_bytes(&op->op, (uint32_t)codes, box); i++)
+            if (below(w, 64))
+                ((uint8_t *)args.out[codes])[i] = (uint8_t)rnd(w);
+}
+
+static void test_repack(struct worker *w, size_t from, size_t to)
+{
+    const struct named_op *a = &all.ops[from], *b = &all.ops[to];
+    struct tp_box3 box = random_box(w, a, b);
+    struct tp_cuda_call call = {.kind = TP_CUDA_REPACK, .from = &a->op, .to = &b->op};
+    struct tp_args want;
+    char name[400];
+    make_packed(w, a, box);
+    snprintf(name, sizeof name, "%s -> %s", a->name, b->name);
+    want = reference_args(w, &b->op, box, TP_F32);
+    place_ins(&a->op, &want, w->in);
+    tp_repack_ref(&a->op, &b->op, &want);
+    call.args = (struct tp_args){.box = box, .global = want.global};
+    check_outputs(w, WORK_REPACK, to, &call, &want, name);
+}
+
+static void test_decode(struct worker *w, size_t index, enum tp_dtype dtype)
+{
+    const struct named_op *op = &all.ops[index];
+    struct tp_box3 box = random_box(w, op, NULL);
+    struct tp_cuda_call call = {.kind = TP_CUDA_DECODE, .from = &op->op};
+    uint64_t bytes = box.e * box.n * box.k * (dtype == TP_F32 ? 4 : 2);
+    struct tp_args want = {.box = box, .dtype = dtype, .global = 0.0123f, .scratch = w->scratch};
+    make_packed(w, op, box);
+    place_ins(&op->op, &want, w->in);
+    want.out[0] = w->want;
+    tp_decode_ref(&op->op, &want);
+    call.args = want;
+    call.args.out[0] = w->out;
+    run_lane(w, &call, op->name);
+    compare_bytes(WORK_DECODE, op->name, box, tp_dtype_name(dtype), w->out, w->want, bytes);
+    count_case(WORK_DECODE, index, bytes);
+}
+
+static void test_requant(struct worker *w, size_t from, size_t to, enum tp_dtype via)
+{
+    const struct named_op *a = &all.ops[from], *b = &all.ops[to];
+    struct tp_box3 box = random_box(w, a, b);
+    struct tp_cuda_call call = {
+        .kind = TP_CUDA_REQUANT, .from = &a->op, .to = &b->op, .via = via};
+    struct tp_args values = {.box = box, .dtype = via, .global = 0.0123f, .scratch = w->scratch};
+    struct tp_args want;
+    void *plain = malloc(MAX_VALUES * sizeof(float));
+    char name[400];
+    make_packed(w, a, box);
+    snprintf(name, sizeof name, "%s => %s via %s", a->name, b->name, tp_dtype_name(via));
+    place_ins(&a->op, &values, w->in);
+    values.out[0] = plain;
+    tp_decode_ref(&a->op, &values);
+    want = reference_args(w, &b->op, box, via);
+    want.in[0] = plain;
+    tp_encode_ref(&b->op, &want);
+    free(plain);
+    call.args = (struct tp_args){.box = box, .global = want.global};
+    check_outputs(w, WORK_REQUANT, to, &call, &want, name);
+}
+
+/* ---- the whole ------------------------------------------------------------- */
+
+static void one_round(struct worker *w, size_t index)
+{
+    static const enum tp_dtype floats[] = {TP_BF16, TP_F16, TP_F32};
+    const struct named_op *op = &all.ops[index];
+    for (int d = 0; d < 3; d++)
+        test_encode(w, index, floats[d], WORK_ENCODE, 0);
+    test_decode(w, index, TP_F32);
+    test_decode(w, index, TP_BF16);
+    for (size_t from = 0; from < all.ops_count; from++) {
+        const struct named_op *a = &all.ops[from];
+        if (tp_repack_possible(&a->op, &op->op) && (from == index || below(w, 4) == 0))
+            test_repack(w, from, index);
+        if (a->op.codec == TP_CODEC_FP8 && op->op.codec == TP_CODEC_FP8 && below(w, 8) == 0)
+            test_requant(w, from, index, below(w, 2) ? TP_F32 : TP_BF16);
+    }
+}
+
+static void *work_thread(void *arg)
+{
+    struct worker *w = arg;
+    for (uint64_t i = w->index; i < all.ops_count * all.cases; i += all.threads) {
+        size_t index = i % all.ops_count;
+        w->rng = all.seed * UINT64_C(0x5851F42D4C957F2D) + i;
+        one_round(w, index);
+        if (i / all.ops_count == 0)
+            for (int how = 0; how < 4; how++) {
+                test_encode(w, index, TP_BF16, WORK_PATTERNS, how);
+                test_encode(w, index, TP_F16, WORK_PATTERNS, how);
+            }
+    }
+    return NULL;
+}
+
+static void add_ops(const struct tp_format *format)
+{
+    struct tp_settings settings = {{0}};
+    if (format->input_only || (all.only != NULL && strcmp(all.only, format->name) != 0))
+        return;
+    for (;;) {
+        struct named_op *op = &all.ops[all.ops_count];
+        size_t length;
+        uint32_t p = 0;
+        if (all.ops_count == MAX_OPS)
+            return;
+        op->format = format;
+        op->settings = settings;
+        tp_format_op(format, &settings, &op->op);
+        length = (size_t)snprintf(op->name, sizeof op->name, "%s", format->name);
+        for (uint32_t i = 0; i < format->params; i++)
+            if (length < sizeof op->name)
+                length += (size_t)snprintf(op->name + length, sizeof op->name - length, " %s=%s",
+                                           format->param[i].key,
+                                           format->param[i].choices[settings.choice[i]]);
+        all.ops_count++;
+        while (p < format->params && ++settings.choice[p] == format->param[p].count)
+            settings.choice[p++] = 0;
+        if (p == format->params)
+            return;
+    }
+}
+
+static void open_worker(struct worker *w, uint32_t index)
+{
+    struct tp_err err = {0};
+    bool no_memory;
+    w->index = index;
+    w->want = malloc(LANE_BYTES);
+    w->scratch = malloc(SCRATCH_BYTES);
+    if (tp_cuda_open(all.device, LANE_BYTES, LANE_BYTES, LANE_BYTES, &w->lane, &no_memory,
+                     &err) != TP_OK) {
+        printf("%s\n", err.what);
+        exit(1);
+    }
+    w->in = tp_cuda_input(w->lane);
+    w->out = tp_cuda_output(w->lane);
+}
+
+static void print_totals(void)
+{
+    printf("%-80s %9s %9s %9s %9s %9s %12s\n", "operation", work_names[0], work_names[1],
+           work_names[2], work_names[3], work_names[4], "bytes");
+    for (size_t i = 0; i < all.ops_count; i++) {
+        unsigned long long bytes = 0;
+        printf("%-80s", all.ops[i].name);
+        for (int work = 0; work < WORKS; work++) {
+            printf(" %9llu", (unsigned long long)all.done[work][i]);
+            bytes += all.bytes[work][i];
+        }
+        printf(" %12llu\n", bytes);
+    }
+    printf("%llu failures\n", (unsigned long long)all.failures);
+}
+
+static void parse(int argc, char **argv)
+{
+    for (int i = 1; i + 1 < argc; i += 2) {
+        uint64_t number = strtoull(argv[i + 1], NULL, 10);
+        if (strcmp(argv[i], "--cases") == 0)
+            all.cases = number;
+        else if (strcmp(argv[i], "--seed") == 0)
+            all.seed = number;
+        else if (strcmp(argv[i], "--threads") == 0)
+            all.threads = tp_min_u64(tp_max_u64(number, 1), MAX_THREADS);
+        else if (strcmp(argv[i], "--device") == 0)
+            all.device = (int)number;
+        else if (strcmp(argv[i], "--only") == 0)
+            all.only = argv[i + 1];
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static struct worker workers[MAX_THREADS];
+    pthread_t threads[MAX_THREADS];
+    size_t formats;
+    const struct tp_format *format = tp_formats(&formats);
+    parse(argc, argv);
+    if (tp_cuda_count() == 0) {
+        printf("no device: %s\n", tp_cuda_why_none());
+        return 77;
+    }
+    for (size_t i = 0; i < formats; i++)
+        add_ops(&format[i]);
+    for (uint32_t i = 0; i < all.threads; i++) {
+        open_worker(&workers[i], i);
+        if (pthread_create(&threads[i], NULL, work_thread, &workers[i]) != 0)
+            return 2;
+    }
+    for (uint32_t i = 0; i < all.threads; i++) {
+        pthread_join(threads[i], NULL);
+        tp_cuda_close(workers[i].lane);
+        free(workers[i].want);
+        free(workers[i].scratch);
+    }
+    print_totals();
+    return all.failures != 0;
+}

@@ -1,0 +1,361 @@
+#!/usr/bin/env python3
+"""Random weights through the tilepack command, every format against the oracle.
+
+    random_shapes.py [--seconds S] [--seed N] [--only FORMAT[:INDEX]] [FORMAT ...]
+
+Each round makes a file of a few weights with random shapes, dtypes and contents,
+converts it with random settings, thread count and instruction sets, and checks that
+every output tensor holds the bytes of refquant.py, that the safetensors library
+reads the file, and that oracle.py decodes from the stored descriptors alone exactly
+the values of refquant.py. Rounds are numbered; the same seed and number give the
+same round. Ends with `N passed, N failed` (weights).
+"""
+import argparse
+import math
+import sys
+import time
+
+import numpy as np
+
+import oracle
+import refquant as rq
+import stfile
+import tool
+from stfile import tensor
+
+
+class Mismatch(Exception):
+    pass
+
+
+# ---- contents ------------------------------------------------------------------
+
+def normal(rng, shape, dtype):
+    x = rng.standard_normal(shape) * 0.02 * np.exp(rng.standard_normal(shape[:-1] + (1,)) * 0.5)
+    return stfile.from_f32(dtype, x.astype(np.float32))
+
+
+def any_bits(rng, shape, dtype):
+    """Every finite pattern alike, up to a size that no rule overflows at."""
+    if dtype == "F16":
+        bits = rng.integers(0, 1 << 16, shape, dtype=np.uint16)
+        bits = np.where((bits & 0x7C00) == 0x7C00, bits & 0x8000, bits)
+        return tensor("F16", bits.astype(np.uint16).view(np.float16))
+    exponent = rng.integers(0, 250, shape, dtype=np.uint32)
+    low = rng.integers(0, 1 << 23, shape, dtype=np.uint32)
+    sign = rng.integers(0, 2, shape, dtype=np.uint32)
+    bits = (sign << 31) | (exponent << 23) | low
+    if dtype == "BF16":
+        return tensor("BF16", (bits >> 16).astype(np.uint16))
+    return tensor("F32", bits.view(np.float32))
+
+
+def near_ties(rng, shape, dtype):
+    """Small multiples of half a step, where rounding rules differ."""
+    x = rng.integers(-30, 31, shape).astype(np.float32) / 2 * np.exp2(
+        rng.integers(-10, 3, shape[:-1] + (1,)).astype(np.float32))
+    return stfile.from_f32(dtype, x.astype(np.float32))
+
+
+def sparse(rng, shape, dtype):
+    """Many zeros of both signs, whole blocks of them, and subnormals."""
+    x = rng.standard_normal(shape).astype(np.float32)
+    x *= rng.random(shape) < 0.1
+    x[..., :shape[-1] // 2] *= rng.random() < 0.5
+    tiny = rng.random(shape) < 0.02
+    x = np.where(tiny, np.float32(3e-40 if dtype != "F16" else 2e-7), x)
+    return stfile.from_f32(dtype, np.where(rng.random(shape) < 0.5, x, -x))
+
+
+def outliers(rng, shape, dtype):
+    x = rng.standard_normal(shape) * np.where(rng.random(shape) < 0.01, 300, 1)
+    return stfile.from_f32(dtype, x.astype(np.float32))
+
+
+CONTENTS = [normal, any_bits, near_ties, sparse, outliers]
+
+
+# ---- formats -------------------------------------------------------------------
+
+def u8(array):
+    return tensor("F8_E4M3", array)
+
+
+def w4a8_ct(x, sets):
+    codes, scale = rq.int4(x, sets.get("quotient", "fp32"))
+    q = codes.astype(np.float32) - np.float32(8)
+    return {"weight_packed": tensor("I32", rq.pack_nibbles(codes)),
+            "weight_scale": tensor("BF16", scale),
+            "weight_shape": tensor("I64", np.array(x.shape[-2:], dtype=np.int64))}, \
+        q * rq.spread(rq.bf16_to_f32(scale), 1, 128, *x.shape[-2:])
+
+
+def w4a8_cutlass(x, sets):
+    codes, scale = rq.int4(x, sets.get("quotient", "fp32"))
+    return w4a8_from_codes(codes, scale, sets)
+
+
+def w4a8_from_codes(codes, scale, sets):
+    flat = codes.ndim == 2
+    if flat:
+        codes, scale = codes[None], scale[None]
+    out = rq.w4a8_cutlass(codes, scale, sets.get("scale", "rcp"), sets.get("zero-groups", "keep"))
+    values = rq.w4a8_values(codes, out["weight_group_scale"], out["weight_chan_scale"])
+    cut = (lambda a: a[0]) if flat else (lambda a: a)
+    return {"weight_packed": tensor("I32", cut(out["weight_packed"])),
+            "weight_layout": tensor("I32", out["weight_layout"]),
+            "weight_group_scale": u8(cut(out["weight_group_scale"])),
+            "weight_chan_scale": tensor("F32", cut(out["weight_chan_scale"]))}, cut(values)
+
+
+def fp8_deepseek(x, sets):
+    codes, s = rq.fp8_block(x, sets.get("variant", "v2"), sets.get("scale", "fp32"))
+    return {"weight": u8(codes), "weight_scale_inv": tensor("F32", s)}, rq.fp8_dequant(codes, s)
+
+
+def fp8_ct(x, sets):
+    codes, s = rq.fp8_ct(x, sets.get("quotient", "fp32"))
+    return {"weight": u8(codes), "weight_scale": tensor("BF16", s)}, \
+        rq.fp8_dequant(codes, rq.bf16_to_f32(s))
+
+
+def fp8_1x128(x, sets):
+    codes, s = rq.fp8_block(x, sets.get("variant", "v2"), sets.get("scale", "fp32"), bn=1)
+    return {"weight": u8(codes), "weight_scale": tensor("F32", rq.mn_aligned(s))}, \
+        rq.fp8_dequant(codes, s, 1)
+
+
+def fp8_sm100(x, _sets):
+    codes, s = rq.fp8_block(x, "v2", "ue8m0")
+    return sm100_outputs(codes, s)
+
+
+def sm100_outputs(codes, s):
+    return {"weight": u8(codes),
+            "weight_scale_packed": tensor("I32", rq.sm100_scales(s, codes.shape[-2]))}, \
+        rq.fp8_dequant(codes, s)
+
+
+def mx_values(codes, s, bn=1, bk=32):
+    return rq.E4M3[codes] * rq.spread(rq.e8m0_value(s), bn, bk, *codes.shape[-2:])
+
+
+def mxfp8_ct(x, sets):
+    codes, s = rq.mxfp8(x, sets.get("scale", "rceil"))
+    return {"weight": u8(codes), "weight_scale": tensor("U8", s)}, mx_values(codes, s)
+
+
+def mxfp8_blocked(x, sets):
+    codes, s = rq.mxfp8(x, sets.get("scale", "rceil"))
+    return {"weight": u8(codes), "weight_scale": tensor("U8", rq.tiles_128x4(s))}, \
+        mx_values(codes, s)
+
+
+def mxfp8_torchao3d(x, sets):
+    block, rule = sets.get("block", "32x1"), sets.get("scale", "rceil")
+    stored, tiles = rq.mx_nwise(x, rule, block)
+    bk = 32 if block == "32x32" else 1
+    codes, s = rq.mxfp8(x, rule, 32, bk)
+    return {"weight": u8(stored), "weight_scale": tensor("U8", tiles)}, mx_values(codes, s, 32, bk)
+
+
+QUOTIENT = {"quotient": ["fp32", "bf16"]}
+RULES = {"scale": ["rceil", "floor", "ct"]}
+W4A8 = {"scale": ["rcp", "div"], "zero-groups": ["keep", "skip"]}
+FP8 = {"variant": ["v2", "seed", "div", "cuda"], "scale": ["fp32"]}
+
+# step and largest multiple of N and of K, ranks, settings, expected outputs
+FORMATS = {
+    "w4a8-ct": ((1, 200), (128, 7), (2,), QUOTIENT, w4a8_ct),
+    "w4a8-cutlass": ((16, 9), (128, 7), (2, 3), {**QUOTIENT, **W4A8}, w4a8_cutlass),
+    "fp8-deepseek": ((1, 400), (1, 600), (2,), FP8, fp8_deepseek),
+    "mxfp8-blocked": ((1, 300), (32, 20), (2, 3), RULES, mxfp8_blocked),
+    "mxfp8-torchao3d": ((32, 9), (1, 300), (2, 3), {"scale": ["rceil", "floor"]},
+                        mxfp8_torchao3d),
+    "fp8-ct": ((1, 400), (1, 600), (2,), QUOTIENT, fp8_ct),
+    "fp8-deepgemm-sm100": ((1, 300), (1, 1200), (2, 3), {}, fp8_sm100),
+    "fp8-1x128": ((1, 100), (1, 1200), (2, 3), FP8, fp8_1x128),
+    "mxfp8-ct": ((1, 300), (32, 20), (2,), RULES, mxfp8_ct),
+}
+
+
+def source_plain(x, _sets, expect):
+    return {"weight": x}, expect(x.f32(), _sets)
+
+
+def source_int4(x, sets, _expect):
+    """A w4a8-ct weight as the source: codes and scales are taken over."""
+    codes, scale = rq.int4(x.f32())
+    tensors = {"weight_packed": tensor("I32", rq.pack_nibbles(codes)),
+               "weight_scale": tensor("BF16", scale),
+               "weight_shape": tensor("I64", np.array(x.shape[-2:], dtype=np.int64))}
+    return tensors, w4a8_from_codes(codes, scale, sets)
+
+
+def source_mx(x, sets, expect):
+    return mxfp8_ct(x.f32(), sets)[0], expect(x.f32(), sets)
+
+
+def source_fp8(x, sets, _expect):
+    """fp8-deepseek as the source, quantized once more with power-of-two scales."""
+    codes, s = rq.fp8_block(x.f32())
+    again = rq.requant_ue8m0(codes, s, sets.get("requant", "f32"))
+    return {"weight": u8(codes), "weight_scale_inv": tensor("F32", s)}, sm100_outputs(*again)
+
+
+# other sources for a format: name of the job -> (format, settings, ranks, source)
+SOURCES = {
+    "w4a8-cutlass<w4a8-ct": ("w4a8-cutlass", W4A8, (2, 3), source_int4),
+    "mxfp8-blocked<mxfp8-ct": ("mxfp8-blocked", {}, (2,), source_mx),
+    "fp8-deepgemm-sm100<fp8-deepseek": ("fp8-deepgemm-sm100", {"requant": ["f32", "bf16"]},
+                                        (2, 3), source_fp8),
+}
+
+
+class Job:
+    def __init__(self, name):
+        self.name = name
+        self.to, params, ranks, self.source = name, None, None, source_plain
+        if name in SOURCES:
+            self.to, params, ranks, self.source = SOURCES[name]
+        self.n, self.k, format_ranks, format_params, self.expect = FORMATS[self.to]
+        self.ranks = ranks or format_ranks
+        self.params = format_params if params is None else params
+
+
+# ---- a round -------------------------------------------------------------------
+
+def pick_size(rng, step_most):
+    """A multiple of the step, small sizes and multiples of 128 more often."""
+    step, most = step_most
+    kind = rng.integers(3)
+    if kind == 0:
+        count = rng.integers(1, min(most, 8) + 1)
+    elif kind == 1:
+        unit = 128 // math.gcd(128, step)
+        count = unit * rng.integers(1, max(1, most // unit) + 1)
+    else:
+        count = rng.integers(1, most + 1)
+    return step * int(count)
+
+
+def pick_sets(rng, job):
+    sets = {}
+    for key, choices in job.params.items():
+        if rng.random() < 0.7:
+            sets[key] = str(rng.choice(choices))
+    if job.to in ("fp8-deepseek", "fp8-1x128") and sets.get("variant", "v2") != "seed" \
+            and rng.random() < 0.4:
+        sets["scale"] = "ue8m0"
+    if job.to == "mxfp8-torchao3d" and rng.random() < 0.4:
+        sets["block"] = "32x32"
+    return sets
+
+
+def make_round(rng, job):
+    """(input tensors, {name: (expected outputs, expected values)}, settings)."""
+    sets = pick_sets(rng, job)
+    tensors, expected = {}, {}
+    for i in range(int(rng.integers(1, 5))):
+        n, k = pick_size(rng, job.n), pick_size(rng, job.k)
+        if sets.get("block") == "32x32":
+            k = rq.align(k, 32)
+        shape = (n, k)
+        if rng.choice(job.ranks) == 3:
+            shape = (int(rng.integers(1, 5)), n, k)
+        x = rng.choice(CONTENTS)(rng, shape, str(rng.choice(["BF16", "F16", "F32"])))
+        made, want = job.source(x, sets, job.expect)
+        tensors.update((f"w{i}.{suffix}", t) for suffix, t in made.items())
+        expected[f"w{i}."] = want
+    return tensors, expected, sets
+
+
+def check_outputs(prefix, want, got):
+    for suffix, t in want.items():
+        mine = got.get(prefix + suffix)
+        if mine is None:
+            raise Mismatch(f"there is no {prefix + suffix}")
+        if (mine.dtype, mine.shape) != (t.dtype, t.shape):
+            raise Mismatch(f"{prefix + suffix} is {mine.dtype} {mine.shape}, "
+                           f"not {t.dtype} {t.shape}")
+        if mine.data != t.data:
+            bad = np.flatnonzero(mine.bytes != t.bytes)
+            raise Mismatch(f"{prefix + suffix} {mine.dtype} {mine.shape}: {bad.size} bytes "
+                           f"differ, the first at {bad[0]} (0x{mine.bytes[bad[0]]:02x}, oracle "
+                           f"0x{t.bytes[bad[0]]:02x})")
+
+
+def check_values(unit_values, want, prefix):
+    want = want if want.ndim == 3 else want[None]
+    if not np.array_equal(unit_values, want, equal_nan=True):
+        raise Mismatch(f"{prefix} decodes to other values")
+
+
+def run_round(job, rng):
+    tensors, expected, sets = make_round(rng, job)
+    extra = ["--include", ".", "--jobs", str(rng.integers(1, 4)), "--quiet", "--requantize",
+             *tool.settings(sets)]
+    env = {"TILEPACK_DISABLE": str(rng.choice(["", "avx512", "avx512,avx2"]))}
+    label = " ".join(extra[5:]) + " " + env["TILEPACK_DISABLE"]
+    with tool.Workdir() as work:
+        src, dst = work.at("in.safetensors"), work.at("out.safetensors")
+        stfile.save(src, tensors)
+        tool.run("convert", src, "-o", dst, "--to", job.to, *extra, env=env)
+        got, _ = tool.load(dst)
+        checkpoint = oracle.Checkpoint([dst])
+        tool.run("verify", dst, "--against", src, "--quiet")
+    try:
+        names = {prefix + suffix for prefix, (want, _) in expected.items() for suffix in want}
+        if set(got) != names:
+            raise Mismatch(f"tensors {sorted(set(got) ^ names)} are too many or missing")
+        for prefix, (want, values) in expected.items():
+            check_outputs(prefix, want, got)
+            check_values(checkpoint.unit(prefix).values(), values, prefix)
+    except Mismatch as error:
+        shapes = {n: (t.dtype, t.shape) for n, t in tensors.items()}
+        raise Mismatch(f"{error} [{label.strip()}] {shapes}") from error
+    return len(expected)
+
+
+def run_job(job, seed, seconds, only):
+    passed = failed = 0
+    until, index = time.monotonic() + seconds, 0 if only is None else only
+    while True:
+        rng = np.random.default_rng([seed, sum(map(ord, job.name)), index])
+        try:
+            passed += run_round(job, rng)
+        except (Mismatch, oracle.Wrong, tool.ToolError, KeyError, ValueError) as error:
+            failed += 1
+            print(f"FAIL --seed {seed} --only '{job.name}:{index}': {type(error).__name__}: "
+                  f"{error}", flush=True)
+        index += 1
+        if only is not None or failed >= 3 or time.monotonic() > until:
+            return passed, failed, index
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--seconds", type=float, default=60, help="for all formats together")
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--only", help="JOB:INDEX, one round")
+    p.add_argument("job", nargs="*", help="formats, or FORMAT<SOURCE")
+    a = p.parse_args()
+    only = None
+    if a.only:
+        name, _, number = a.only.partition(":")
+        a.job, only = [name], int(number or 0)
+    names = a.job or list(FORMATS) + list(SOURCES)
+    total = [0, 0]
+    for name in names:
+        job = Job(name)
+        passed, failed, rounds = run_job(job, a.seed, a.seconds / len(names), only)
+        total[0] += passed
+        total[1] += failed
+        print(f"{'FAIL' if failed else 'ok  '} {name} {passed} weights, {rounds} rounds",
+              flush=True)
+    print(f"{total[0]} passed, {total[1]} failed")
+    return 1 if total[1] or not total[0] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""Runs the tilepack command for the tests: TILEPACK, or build/tilepack."""
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+
+import stfile
+
+REPO = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+TIMEOUT = float(os.environ.get("TILEPACK_TEST_TIMEOUT", "120"))
+
+
+def binary():
+    return os.path.abspath(os.environ.get("TILEPACK") or os.path.join(REPO, "build", "tilepack"))
+
+
+class ToolError(Exception):
+    """The command ended with another status than 0."""
+
+    def __init__(self, args, done):
+        self.status, self.stderr = done.returncode, done.stderr
+        super().__init__(f"exit {done.returncode} of tilepack {' '.join(args)}: "
+                         f"{done.stderr.strip() or done.stdout.strip()}")
+
+
+def run(*args, check=True, env=None):
+    """CompletedProcess of `tilepack args`, output as text."""
+    args = [str(a) for a in args]
+    if not os.access(binary(), os.X_OK):
+        raise SystemExit(f"there is no {binary()}; build it, or set TILEPACK")
+    done = subprocess.run([binary()] + args, capture_output=True, text=True, timeout=TIMEOUT,
+                          stdin=subprocess.DEVNULL, check=False,
+                          env=None if env is None else {**os.environ, **env})
+    if check and done.returncode != 0:
+        raise ToolError(args, done)
+    return done
+
+
+def formats():
+    """Names of the formats that the binary can write."""
+    listing = json.loads(run("formats", "--json").stdout)
+    rows = listing["formats"] if isinstance(listing, dict) else listing
+    return [row["name"] for row in rows if not row.get("input_only")]
+
+
+class Workdir:
+    """A directory for one comparison; removed afterwards."""
+
+    def __enter__(self):
+        self.path = tempfile.mkdtemp(prefix="tilepack-test-")
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def at(self, *names):
+        return os.path.join(self.path, *names)
+
+
+def settings(sets):
+    return [word for key, value in sets.items() for word in ("--set", f"{key}={value}")]
+
+
+def convert(src, dst, to, sets=None, extra=()):
+    """Converts and returns ({name: Tensor}, metadata) of a single-file result."""
+    run("convert", src, "-o", dst, "--to", to, "--quiet", *settings(sets or {}), *extra)
+    return load(dst)
+
+
+def convert_tensors(tensors, to, sets=None, extra=()):
+    """Converts a file of these tensors, every one of them included by name."""
+    with Workdir() as work:
+        stfile.save(work.at("in.safetensors"), tensors)
+        return convert(work.at("in.safetensors"), work.at("out.safetensors"), to, sets,
+                       ("--include", ".", *extra))
+
+
+def shards(path):
+    """The safetensors files of a checkpoint directory, or the one file."""
+    if os.path.isfile(path):
+        return [path]
+    return sorted(os.path.join(path, n) for n in os.listdir(path) if n.endswith(".safetensors"))
+
+
+def load(path):
+    """({name: Tensor}, metadata of the last file) of a file or directory; checks what
+    the safetensors library makes of every file."""
+    out, meta = {}, {}
+    for shard in shards(path):
+        tensors, meta = stfile.load(shard)
+        stfile.check_with_library(shard, tensors)
+        if set(tensors) & set(out):
+            raise ValueError(f"{shard}: tensors are in two shards")
+        out.update(tensors)
+    return out, meta

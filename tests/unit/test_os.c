@@ -1,0 +1,407 @@
+/* The wrappers of pack/os.h: short transfers, interruptions, failures, limits. */
+#include "pack/os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[4096];
+static struct tp_os saved;
+
+static int make_folder(void **state)
+{
+    (void)state;
+    const char *base = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%s/tp-os-XXXXXX", base && *base ? base : "/tmp");
+    saved = tp_os;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    struct tp_os_list list;
+    tp_os = saved;
+    if (tp_os_list(folder, &list, NULL))
+        return -1;
+    for (size_t i = 0; i < list.count; i++) {
+        char path[5000];
+        snprintf(path, sizeof path, "%s/%s", folder, list.names[i]);
+        if (remove(path))
+            return -1;
+    }
+    tp_os_list_free(&list);
+    return rmdir(folder);
+}
+
+static const char *in_folder(const char *name)
+{
+    static char path[2][5000];
+    static int turn;
+    turn = !turn;
+    snprintf(path[turn], sizeof path[turn], "%s/%s", folder, name);
+    return path[turn];
+}
+
+static void make_file(const char *name, const char *text)
+{
+    FILE *file = fopen(in_folder(name), "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, strlen(text), file), strlen(text));
+    assert_int_equal(fclose(file), 0);
+}
+
+/* pread and pwrite that move one byte at a time and are interrupted in between. */
+static int transfers;
+
+static ssize_t slow_pread(int fd, void *data, size_t size, off_t offset)
+{
+    if (transfers++ % 2) {
+        errno = EINTR;
+        return -1;
+    }
+    return pread(fd, data, size ? 1 : 0, offset);
+}
+
+static ssize_t slow_pwrite(int fd, const void *data, size_t size, off_t offset)
+{
+    if (transfers++ % 2) {
+        errno = EINTR;
+        return -1;
+    }
+    return pwrite(fd, data, size ? 1 : 0, offset);
+}
+
+static void test_transfers(void **state)
+{
+    (void)state;
+    const char *path = in_folder("slow");
+    struct tp_err err = {0};
+    char text[12] = {0};
+    int fd;
+    tp_os.pread = slow_pread;
+    tp_os.pwrite = slow_pwrite;
+    assert_int_equal(tp_os_open(path, O_RDWR | O_CREAT, 0600, &fd, &err), TP_OK);
+    assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+    assert_int_equal(tp_os_write(fd, "hello world", 11, 3, path, &err), TP_OK);
+    assert_int_equal(tp_os_read(fd, text, 11, 3, path, &err), TP_OK);
+    assert_string_equal(text, "hello world");
+    assert_true(transfers >= 40);
+    assert_int_equal(tp_os_read(fd, text, 0, 1000, path, &err), TP_OK);
+    /* Beyond the end: the first byte that is missing is named. */
+    assert_int_equal(tp_os_read(fd, text, 5, 10, path, &err), TP_E_INPUT);
+    assert_non_null(strstr(err.what, "truncated: the file ends 1 bytes too early"));
+    assert_int_equal(err.offset - 1, 14);
+    assert_string_equal(err.path, path);
+    tp_os_close(&fd);
+    assert_int_equal(fd, -1);
+    tp_os_close(&fd);
+    tp_os = saved;
+}
+
+static int sys_error;
+
+static ssize_t bad_pread(int fd, void *data, size_t size, off_t offset)
+{
+    (void)fd, (void)data, (void)size, (void)offset;
+    errno = sys_error;
+    return -1;
+}
+
+static ssize_t bad_pwrite(int fd, const void *data, size_t size, off_t offset)
+{
+    (void)fd, (void)data, (void)size, (void)offset;
+    errno = sys_error;
+    return sys_error ? -1 : 0;
+}
+
+static int bad_fsync(int fd)
+{
+    (void)fd;
+    errno = sys_error;
+    return -1;
+}
+
+static int interrupted_fsync(int fd)
+{
+    (void)fd;
+    errno = EINTR;
+    return sys_error-- > 0 ? -1 : 0;
+}
+
+static void test_failures(void **state)
+{
+    (void)state;
+    struct tp_err err = {0};
+    char byte;
+    tp_os.pread = bad_pread;
+    tp_os.pwrite = bad_pwrite;
+    tp_os.fsync = bad_fsync;
+    sys_error = EIO;
+    assert_int_equal(tp_os_read(0, &byte, 1, 7, "f", &err), TP_E_IO);
+    assert_int_equal(err.sys, EIO);
+    assert_int_equal(err.offset, 8);
+    assert_string_equal(err.path, "f");
+    err = (struct tp_err){0};
+    sys_error = ENOSPC;
+    assert_int_equal(tp_os_write(0, "x", 1, 7, "f", &err), TP_E_IO);
+    assert_int_equal(err.sys, ENOSPC);
+    assert_non_null(strstr(err.hint, "make room"));
+    err = (struct tp_err){0};
+    sys_error = 0; /* a write that moves nothing and says nothing must not loop */
+    assert_int_equal(tp_os_write(0, "x", 1, 7, "f", &err), TP_E_IO);
+    err = (struct tp_err){0};
+    sys_error = EIO;
+    assert_int_equal(tp_os_fsync(0, "f", &err), TP_E_IO);
+    assert_int_equal(err.sys, EIO);
+    err = (struct tp_err){0};
+    assert_int_equal(tp_os_fsync_dir(folder, &err), TP_E_IO);
+    err = (struct tp_err){0};
+    sys_error = EINVAL; /* a file system that cannot flush directories */
+    assert_int_equal(tp_os_fsync_dir(folder, &err), TP_OK);
+    tp_os.fsync = interrupted_fsync;
+    sys_error = 3;
+    assert_int_equal(tp_os_fsync(0, "f", &err), TP_OK);
+    sys_error = 3;
+    assert_int_equal(tp_os_fsync_dir(folder, &err), TP_OK);
+    tp_os = saved;
+    /* Positions that off_t cannot say. */
+    err = (struct tp_err){0};
+    assert_int_equal(tp_os_read(0, &byte, 1, INT64_MAX, "f", &err), TP_E_IO);
+    err = (struct tp_err){0};
+    assert_int_equal(tp_os_write(0, &byte, 2, UINT64_MAX, "f", &err), TP_E_IO);
+    assert_int_equal(err.sys, EOVERFLOW);
+}
+
+static void test_names(void **state)
+{
+    (void)state;
+    struct tp_err err = {0};
+    int fd;
+    assert_int_equal(tp_os_open(in_folder("none"), O_RDONLY, 0, &fd, &err), TP_E_IO);
+    assert_int_equal(fd, -1);
+    assert_int_equal(err.sys, ENOENT);
+    assert_string_equal(err.hint, "check the path");
+    err = (struct tp_err){0};
+    assert_int_equal(tp_os_mkdir(in_folder("dir"), &err), TP_OK);
+    assert_int_equal(tp_os_mkdir(in_folder("dir"), &err), TP_E_IO);
+    assert_int_equal(err.sys, EEXIST);
+    err = (struct tp_err){0};
+    make_file("old", "1");
+    make_file("new", "2");
+    assert_int_equal(tp_os_rename(in_folder("new"), in_folder("old"), &err), TP_OK);
+    assert_int_equal(tp_os_rename(in_folder("new"), in_folder("old"), &err), TP_E_IO);
+    assert_non_null(strstr(err.what, "cannot rename to"));
+    assert_non_null(strstr(err.path, "/new"));
+    err = (struct tp_err){0};
+    assert_int_equal(tp_os_fsync_dir(in_folder("old"), &err), TP_E_IO);
+    assert_int_equal(err.sys, ENOTDIR);
+}
+
+static void test_regular(void **state)
+{
+    (void)state;
+    struct tp_err err = {0};
+    struct stat st;
+    int fd;
+    assert_int_equal(mkfifo(in_folder("pipe"), 0600), 0);
+    alarm(10); /* a pipe without a writer must not hang the open */
+    assert_int_equal(tp_os_open_regular(in_folder("pipe"), 0, &fd, &st, &err), TP_E_INPUT);
+    alarm(0);
+    assert_int_equal(fd, -1);
+    assert_non_null(strstr(err.what, "not a regular file"));
+    err = (struct tp_err){0};
+    assert_int_equal(tp_os_open_regular(folder, 0, &fd, &st, &err), TP_E_INPUT);
+    err = (struct tp_err){0};
+    make_file("file", "abc");
+    assert_int_equal(symlink("file", in_folder("link")), 0);
+    assert_int_equal(tp_os_open_regular(in_folder("link"), 0, &fd, &st, &err), TP_OK);
+    assert_int_equal(st.st_size, 3);
+    tp_os_close(&fd);
+    assert_int_equal(tp_os_open_regular(in_folder("link"), O_NOFOLLOW, &fd, &st, &err), TP_E_IO);
+    assert_int_equal(err.sys, ELOOP);
+}
+
+static void test_slurp(void **state)
+{
+    (void)state;
+    struct tp_err err = {0};
+    char *data;
+    size_t size;
+    make_file("text", "0123456789");
+    assert_int_equal(tp_os_slurp(in_folder("text"), 10, &data, &size, &err), TP_OK);
+    assert_int_equal(size, 10);
+    assert_string_equal(data, "0123456789");
+    free(data);
+    assert_int_equal(tp_os_slurp(in_folder("text"), 9, &data, &size, &err), TP_E_INPUT);
+    assert_non_null(strstr(err.what, "10 bytes, where at most 9"));
+    assert_null(data);
+    err = (struct tp_err){0};
+    make_file("empty", "");
+    assert_int_equal(tp_os_slurp(in_folder("empty"), 0, &data, &size, &err), TP_OK);
+    assert_string_equal(data, "");
+    free(data);
+    assert_int_equal(tp_os_slurp(in_folder("none"), 10, &data, &size, &err), TP_E_IO);
+}
+
+static void test_list(void **state)
+{
+    (void)state;
+    struct tp_err err = {0};
+    struct tp_os_list list;
+    assert_int_equal(mkdir(in_folder("sub"), 0700), 0);
+    make_file("sub/b", "");
+    make_file("sub/.a", "");
+    make_file("sub/a b", "");
+    assert_int_equal(symlink("nowhere", in_folder("sub/c")), 0);
+    assert_int_equal(tp_os_list(in_folder("sub"), &list, &err), TP_OK);
+    assert_int_equal(list.count, 4);
+    assert_string_equal(list.names[0], ".a");
+    assert_string_equal(list.names[1], "a b");
+    assert_string_equal(list.names[2], "b");
+    assert_string_equal(list.names[3], "c");
+    tp_os_list_free(&list);
+    tp_os_list_free(&list);
+    assert_int_equal(tp_os_list(in_folder("none"), &list, &err), TP_E_IO);
+    assert_int_equal(list.count, 0);
+    static const char *const made[] = {"sub/b", "sub/.a", "sub/a b", "sub/c"};
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(remove(in_folder(made[i])), 0);
+}
+
+static void test_inside(void **state)
+{
+    (void)state;
+    struct tp_err err = {0};
+    char *real;
+    assert_int_equal(mkdir(in_folder("root"), 0700), 0);
+    make_file("root/file", "");
+    make_file("rootless", "");
+    assert_int_equal(symlink("file", in_folder("root/in")), 0);
+    assert_int_equal(symlink("../rootless", in_folder("root/out")), 0);
+    assert_int_equal(symlink("none", in_folder("root/none")), 0);
+    assert_int_equal(tp_os_inside(in_folder("root"), in_folder("root/in"), &real, &err), TP_OK);
+    assert_string_equal(real + strlen(real) - strlen("root/file"), "root/file");
+    free(real);
+    assert_int_equal(tp_os_inside("/", in_folder("root/out"), &real, &err), TP_OK);
+    free(real);
+    assert_int_equal(tp_os_inside(in_folder("root"), in_folder("root/out"), &real, &err),
+                     TP_E_INPUT);
+    assert_null(real);
+    assert_non_null(strstr(err.what, "a link leads out of the directory, to '"));
+    err = (struct tp_err){0};
+    assert_int_equal(tp_os_inside(in_folder("root"), in_folder("root/none"), &real, &err),
+                     TP_E_IO);
+    err = (struct tp_err){0};
+    assert_int_equal(tp_os_inside(in_folder("absent"), folder, &real, &err), TP_E_IO);
+    static const char *const made[] = {"root/file", "root/in", "root/out", "root/none"};
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(remove(in_folder(made[i])), 0);
+}
+
+/* A process at its soft limit of descriptors opens more by raising it. */
+static void test_descriptors(void **state)
+{
+    (void)state;
+    struct rlimit limit, low;
+    struct tp_err err = {0};
+    enum { COUNT = 60 };
+    int fds[COUNT], opened = 0;
+    make_file("f", "x");
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    low = limit;
+    low.rlim_cur = 32;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    for (; opened < COUNT; opened++)
+        if (tp_os_open(in_folder("f"), O_RDONLY, 0, &fds[opened], &err))
+            break;
+    struct rlimit now;
+    getrlimit(RLIMIT_NOFILE, &now);
+    setrlimit(RLIMIT_NOFILE, &limit);
+    for (int i = 0; i < opened; i++)
+        tp_os_close(&fds[i]);
+    assert_int_equal(opened, COUNT);
+    assert_int_equal(now.rlim_cur, limit.rlim_max);
+}
+
+static int full_open(const char *path, int flags, mode_t mode)
+{
+    (void)path, (void)flags, (void)mode;
+    errno = EMFILE;
+    return -1;
+}
+
+static void test_descriptors_end(void **state)
+{
+    (void)state;
+    struct rlimit limit;
+    struct tp_err err = {0};
+    int fd;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    tp_os.open = full_open;
+    assert_int_equal(tp_os_open("f", O_RDONLY, 0, &fd, &err), TP_E_IO);
+    tp_os = saved;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    assert_int_equal(err.sys, EMFILE);
+    assert_non_null(strstr(err.hint, "ulimit -n"));
+}
+
+static void *no_malloc(size_t size)
+{
+    (void)size;
+    return NULL;
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    struct tp_err err = {0};
+    void *items = NULL;
+    size_t capacity = 0;
+    for (size_t need = 1; need <= 1000; need++) {
+        assert_int_equal(tp_os_grow(&items, &capacity, need, 8, &err), TP_OK);
+        assert_true(capacity >= need && capacity <= 2 * need + 8);
+        ((uint64_t *)items)[need - 1] = need;
+    }
+    assert_int_equal(((uint64_t *)items)[0], 1);
+    assert_int_equal(tp_os_grow(&items, &capacity, SIZE_MAX / 4, 8, &err), TP_E_MEMORY);
+    assert_int_equal(capacity, 1024); /* and the array is still there */
+    assert_int_equal(((uint64_t *)items)[999], 1000);
+    free(items);
+    void *empty = tp_os_alloc(0, NULL);
+    assert_non_null(empty);
+    free(empty);
+    err = (struct tp_err){0};
+    assert_null(tp_os_zalloc(SIZE_MAX, 2, &err));
+    assert_int_equal(err.code, TP_E_MEMORY);
+    char *text = tp_os_format(NULL, "%s-%d", "a", 7);
+    assert_string_equal(text, "a-7");
+    free(text);
+    err = (struct tp_err){0};
+    tp_os.malloc = no_malloc;
+    assert_null(tp_os_alloc(5, &err));
+    assert_non_null(strstr(err.what, "5 bytes"));
+    err = (struct tp_err){0};
+    assert_null(tp_os_format(&err, "%d", 7));
+    assert_int_equal(err.code, TP_E_MEMORY);
+    tp_os = saved;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+        TEST(test_transfers), TEST(test_failures),    TEST(test_names),
+        TEST(test_regular),   TEST(test_slurp),       TEST(test_list),
+        TEST(test_inside),    TEST(test_descriptors), TEST(test_descriptors_end),
+        TEST(test_memory),
+    };
+    return cmocka_run_group_tests_name("os", tests, NULL, NULL);
+}

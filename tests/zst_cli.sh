@@ -1,0 +1,90 @@
+#!/bin/sh
+# Seekable archives against the zstd command line: each reads what the other
+# wrote, ranges come out right, and 1000 flipped bits are refused or harmless.
+# Built with ASan and UBSan, so that any misstep ends the test. Needs cc and zstd.
+set -eu
+cd "$(dirname "$0")/.."
+CC=${CC:-cc}
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT INT TERM
+
+$CC -std=c11 -D_GNU_SOURCE -Isrc -O1 -g -pthread -Wall -Wextra -Werror \
+    -fsanitize=address,undefined -fno-sanitize-recover=all -o "$dir/tool" \
+    tests/tools/zst_tool.c src/pack/zst_index.c src/pack/zst_read.c src/pack/zst_write.c \
+    src/pack/os.c src/base/error.c src/base/num.c -lzstd -lxxhash
+
+fail() {
+    echo "zst_cli: $*" >&2
+    exit 1
+}
+
+# 11 MB: text that compresses, noise that does not, a long run of one byte.
+{
+    seq 1 600000
+    head -c 5000000 /dev/urandom
+    head -c 2000000 /dev/zero
+} > "$dir/plain"
+size=$(wc -c < "$dir/plain")
+
+# Ours, restored by zstd; for several levels, threads and cuts.
+for spec in "1 1 0" "3 2 1000000" "3 5 4194304" "12 2 0"; do
+    # shellcheck disable=SC2086 # three words
+    "$dir/tool" pack $spec "$dir/plain" "$dir/ours.zst"
+    zstd -q -t "$dir/ours.zst" || fail "zstd -t refuses what 'pack $spec' wrote"
+    zstd -q -d -f -o "$dir/back" "$dir/ours.zst"
+    cmp "$dir/plain" "$dir/back" || fail "zstd -d differs after 'pack $spec'"
+    "$dir/tool" read "$dir/ours.zst" 0 -1 | cmp - "$dir/plain" || fail "reading '$spec'"
+done
+
+# The same bytes for any number of threads.
+"$dir/tool" pack 3 1 3000000 "$dir/plain" "$dir/one.zst"
+"$dir/tool" pack 3 4 3000000 "$dir/plain" "$dir/four.zst"
+cmp "$dir/one.zst" "$dir/four.zst" || fail "1 and 4 threads write different bytes"
+
+# Ranges, around frame borders and anywhere.
+for at in 0 1 2999999 3000000 3000001 4194303 5999990 $((size - 1)) "$size"; do
+    for n in 0 1 10 4097 3500000; do
+        [ $((at + n)) -le "$size" ] || continue
+        "$dir/tool" read "$dir/one.zst" "$at" "$n" > "$dir/got"
+        tail -c +$((at + 1)) "$dir/plain" | head -c "$n" > "$dir/want"
+        cmp "$dir/got" "$dir/want" || fail "range $at + $n"
+    done
+done
+"$dir/tool" read "$dir/one.zst" "$size" 1 2> "$dir/err" && fail "a read beyond the end succeeded"
+grep -q 'beyond the end' "$dir/err" || fail "unexpected: $(cat "$dir/err")"
+
+# zstd's, read by us: one frame that states its size, and several in a row.
+zstd -q -f -o "$dir/theirs.zst" "$dir/plain"
+"$dir/tool" read "$dir/theirs.zst" 0 -1 | cmp - "$dir/plain" || fail "reading zstd's file"
+"$dir/tool" read "$dir/theirs.zst" 7000000 5 | cmp - "$dir/plain" -n 5 -i 0:7000000
+zstd -q -f --no-check -6 -o "$dir/part.zst" "$dir/back"
+cat "$dir/theirs.zst" "$dir/part.zst" > "$dir/two.zst"
+cat "$dir/plain" "$dir/plain" > "$dir/twice"
+"$dir/tool" read "$dir/two.zst" 0 -1 | cmp - "$dir/twice" || fail "two frames in a row"
+
+# Two of our archives in a row: to zstd a longer file, to us one whose table does
+# not reach its beginning.
+cat "$dir/one.zst" "$dir/one.zst" > "$dir/double.zst"
+rc=0
+"$dir/tool" read "$dir/double.zst" 0 -1 > "$dir/got" 2> "$dir/err" || rc=$?
+[ "$rc" = 3 ] || fail "two archives in a row: exit $rc"
+grep -q 'do not add up' "$dir/err" || fail "unexpected: $(cat "$dir/err")"
+
+# What cannot be read in parts: size unknown, or one frame of more than 64 MiB.
+zstd -q -c < "$dir/plain" > "$dir/pipe.zst"
+head -c 67108865 /dev/zero | zstd -q --stream-size=67108865 -c > "$dir/huge.zst"
+head -c 67108864 /dev/zero | zstd -q --stream-size=67108864 -c > "$dir/large.zst"
+for name in pipe huge; do
+    rc=0
+    "$dir/tool" read "$dir/$name.zst" 0 1 > "$dir/got" 2> "$dir/err" || rc=$?
+    [ "$rc" = 4 ] || fail "$name.zst: exit $rc"
+    grep -q "zstd -d $dir/$name.zst" "$dir/err" || fail "no way out: $(cat "$dir/err")"
+done
+"$dir/tool" read "$dir/large.zst" 67108863 1 | cmp - /dev/zero -n 1 || fail "64 MiB frame"
+
+# Flipped bits, in a file small enough to be read a thousand times.
+head -c 300000 "$dir/plain" > "$dir/small"
+tail -c +4000000 "$dir/plain" | head -c 60000 >> "$dir/small"
+"$dir/tool" pack 3 2 50000 "$dir/small" "$dir/small.zst"
+"$dir/tool" flip "$dir/small.zst" "$dir/small" 1000 1
+echo "zst_cli: ok"
