@@ -1,17 +1,22 @@
 # tilepack. `make` builds, `make test` tests, `make demo` shows; see README.md.
 #
-# Sources are found by wildcard: a new file needs no change here.
+# Sources are found by wildcard: a new file needs no change here. Everything is
+# built under $(BUILD). Without nvcc (or with NVCC=) all but the CUDA kernels is
+# built, and the binary says so when asked for a GPU.
 
 BUILD   ?= build
 CC      ?= cc
-NVCC    ?= $(shell command -v nvcc 2>/dev/null)
+NVCC    ?= $(firstword $(wildcard $(shell command -v nvcc 2>/dev/null) /usr/local/cuda/bin/nvcc))
 PREFIX  ?= /usr/local
-PYTHON  ?= python3
+COMMIT  ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null)
+JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 
-WARN     = -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
 CFLAGS  ?= -O2 -g
-# Same bytes everywhere: no contraction, no fast-math, no flushing.
-override CFLAGS += -std=c11 -D_GNU_SOURCE -Isrc -I$(BUILD) -fPIC -ffp-contract=off -pthread $(WARN)
+WARN     = -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
+# Same bytes everywhere: no contraction, no fast-math, no flushing. Same binary
+# from any directory: no absolute path gets into it.
+override CFLAGS += -std=c11 -D_GNU_SOURCE -Isrc -fPIC -pthread -ffp-contract=off \
+                   -ffile-prefix-map=$(CURDIR)=. $(WARN)
 LDLIBS   = -ljansson -lzstd -lxxhash -lm -pthread
 
 BASE     = $(sort $(wildcard src/base/*.c))
@@ -22,21 +27,27 @@ FORMATS  = $(sort $(wildcard formats/*.json))
 LIB_OBJ  = $(patsubst %.c,$(BUILD)/%.o,$(BASE) $(KERNELS) $(PACK)) $(BUILD)/formats_embedded.o
 CLI_OBJ  = $(patsubst %.c,$(BUILD)/%.o,$(CLI))
 UNIT     = $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(sort $(wildcard tests/unit/test_*.c)))
+MAN      = $(sort $(wildcard man/*.[15]))
 
 all: $(BUILD)/tilepack
+
+ifneq ($(NVCC),)
+include cuda.mk
+else
+$(info nvcc not found: building without the CUDA kernels)
+endif
 
 $(BUILD)/tilepack: $(CLI_OBJ) $(BUILD)/libtilepack.a
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(CLI_OBJ) $(BUILD)/libtilepack.a $(LDLIBS)
 
 $(BUILD)/libtilepack.a: $(LIB_OBJ)
-	rm -f $@ && ar rcs $@ $(LIB_OBJ)
+	@rm -f $@
+	ar rcsD $@ $(LIB_OBJ)
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
 
-# `tilepack --version` names the commit.
-COMMIT  ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 $(BUILD)/src/cli/main.o: override CFLAGS += -DTP_COMMIT='"$(COMMIT)"'
 
 $(BUILD)/formats_embedded.c: $(FORMATS) scripts/embed.sh
@@ -48,14 +59,52 @@ $(BUILD)/formats_embedded.o: $(BUILD)/formats_embedded.c
 
 $(BUILD)/unit/%: tests/unit/%.c $(BUILD)/libtilepack.a
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -MT $@ -o $@ $< $(BUILD)/libtilepack.a \
-	    $(LDLIBS) -lcmocka
+	$(CC) $(CFLAGS) $(LDFLAGS) -MMD -MP -o $@ $< $(BUILD)/libtilepack.a $(LDLIBS) -lcmocka
 
 unit: $(UNIT)
 	@set -e; for t in $(UNIT); do $$t; done
+
+# The two commands of the README. Both install what they miss.
+demo:
+	sh scripts/demo.sh $(BUILD)
+
+test:
+	sh scripts/deps.sh build test
+	$(MAKE) -j$(JOBS) $(BUILD)/tilepack $(UNIT)
+	BUILD=$(BUILD) sh tests/run.sh
+
+# Everything again under the address and undefined-behaviour sanitizers.
+asan:
+	sh scripts/deps.sh build test
+	$(MAKE) -j$(JOBS) BUILD=$(BUILD)/asan NVCC= CFLAGS="-O1 -g -fno-omit-frame-pointer \
+	    -fsanitize=address,undefined -fno-sanitize-recover=all" $(BUILD)/asan/tilepack \
+	    $(UNIT:$(BUILD)/%=$(BUILD)/asan/%)
+	ASAN_OPTIONS=allocator_may_return_null=1 BUILD=$(BUILD)/asan sh tests/run.sh --quick
+
+lint:
+	sh scripts/deps.sh build lint
+	sh scripts/lint.sh
+
+deps:
+	sh scripts/deps.sh build test lint
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1 \
+	    $(DESTDIR)$(PREFIX)/share/man/man5 \
+	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
+	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions \
+	    $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	install -m 755 $(BUILD)/tilepack $(DESTDIR)$(PREFIX)/bin/
+	for page in $(MAN); do install -m 644 $$page \
+	    $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/ || exit 1; done
+	$(BUILD)/tilepack completions bash > \
+	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/tilepack
+	$(BUILD)/tilepack completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_tilepack
+	$(BUILD)/tilepack completions fish > \
+	    $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/tilepack.fish
 
 clean:
 	rm -rf $(BUILD)
 
 -include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(UNIT:=.d)
-.PHONY: all unit clean
+.PHONY: all unit demo test asan lint deps install clean

@@ -6,8 +6,9 @@
 Converts the small checkpoints of samples/ to every format. For each packed weight
 the operands are read the way the kernel addresses them (its own index formulas, not
 the stored descriptors), activations are multiplied, and the product is compared with
-that of the source weights; then the values must equal, exactly, those that oracle.py
-decodes from the descriptors alone. Every source tensor must be accounted for: kept
+that of the source weights. The values must equal, exactly, those that oracle.py decodes
+from the descriptors alone, and the bytes those that refquant.py makes of the sources,
+stacked as the unit says. Every source tensor must be accounted for: kept
 byte for byte, or named as a part of exactly one unit. Ends with `N passed, N failed`
 (weights).
 """
@@ -18,6 +19,7 @@ import sys
 import numpy as np
 
 import oracle
+import random_shapes
 import refquant as rq
 import tool
 
@@ -198,6 +200,8 @@ def check_unit(unit, tensors, to, source, used, rng):
     weight = source_weight(unit, source, used)
     if weight.shape != tuple(box):
         raise Mismatch(f"{unit.prefix}: sources give {weight.shape}, the descriptor {box}")
+    outputs, _ = random_shapes.FORMATS[to][4](weight if rank == 3 else weight[0], {})
+    random_shapes.check_outputs(unit.prefix, outputs, tensors)
     error = product_error(rng, values, weight)
     if not error < limit:
         raise Mismatch(f"{unit.prefix}: products are off by {error:.4f}")
@@ -232,7 +236,7 @@ def main():
             for to in names:
                 try:
                     count, error = check_sample(work.at(sample), to)
-                except (Mismatch, oracle.Wrong, tool.ToolError, KeyError, ValueError,
+                except (Mismatch, random_shapes.Mismatch, oracle.Wrong, tool.ToolError, KeyError, ValueError,
                         IndexError) as problem:
                     failed += 1
                     print(f"FAIL {to:18} {sample}: {type(problem).__name__}: {problem}",

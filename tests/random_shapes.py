@@ -4,7 +4,8 @@
     random_shapes.py [--seconds S] [--seed N] [--only FORMAT[:INDEX]] [FORMAT ...]
 
 Each round makes a file of a few weights with random shapes, dtypes and contents,
-converts it with random settings, thread count and instruction sets, and checks that
+converts it with random settings, thread count, box sizes (through --max-memory) and
+instruction sets, and checks that
 every output tensor holds the bytes of refquant.py, that the safetensors library
 reads the file, and that oracle.py decodes from the stored descriptors alone exactly
 the values of refquant.py. Rounds are numbered; the same seed and number give the
@@ -256,8 +257,9 @@ def make_round(rng, job):
     """(input tensors, {name: (expected outputs, expected values)}, settings)."""
     sets = pick_sets(rng, job)
     tensors, expected = {}, {}
-    for i in range(int(rng.integers(1, 5))):
-        n, k = pick_size(rng, job.n), pick_size(rng, job.k)
+    large = 1 if rng.random() > 0.05 else 4
+    for i in range(int(rng.integers(1, 5)) if large == 1 else 1):
+        n, k = (pick_size(rng, (step, large * most)) for step, most in (job.n, job.k))
         if sets.get("block") == "32x32":
             k = rq.align(k, 32)
         shape = (n, k)
@@ -295,6 +297,8 @@ def run_round(job, rng):
     tensors, expected, sets = make_round(rng, job)
     extra = ["--include", ".", "--jobs", str(rng.integers(1, 4)), "--quiet", "--requantize",
              *tool.settings(sets)]
+    if rng.random() < 0.5:
+        extra += ["--max-memory", "1MiB"]  # the smallest boxes
     env = {"TILEPACK_DISABLE": str(rng.choice(["", "avx512", "avx512,avx2"]))}
     label = " ".join(extra[5:]) + " " + env["TILEPACK_DISABLE"]
     with tool.Workdir() as work:

@@ -312,6 +312,21 @@ static enum tp_code write_texts(struct commit *c)
     return code;
 }
 
+/* After the rename: the journal has served, and the commit is made durable. */
+static enum tp_code end_journal(struct commit *c)
+{
+    enum tp_code code = TP_OK;
+    char *path = tp_os_format(c->err, "%s/%s", c->output, TP_JOURNAL_NAME);
+    if (!path)
+        return TP_E_MEMORY;
+    if (tp_os.unlink(path) && errno != ENOENT) {
+        tp_err_path(c->err, path);
+        code = tp_fail_sys(c->err, errno, "cannot remove the journal");
+    }
+    free(path);
+    return code ? code : tp_os_fsync_dir(c->parent, c->err);
+}
+
 /* The moment of commit. Existing content is exchanged, then removed. */
 static enum tp_code publish(struct commit *c)
 {
@@ -319,24 +334,23 @@ static enum tp_code publish(struct commit *c)
     enum tp_code code = tp_os_fsync_dir(c->partial, c->err);
     if (code)
         return code;
-    if (tp_os.unlink(c->journal.path) && errno != ENOENT) {
-        tp_err_path(c->err, c->journal.path);
-        return tp_fail_sys(c->err, errno, "cannot remove the journal");
-    }
     bool exists = tp_os.stat(c->output, &st) == 0 && !is_empty_directory(c->output);
     if (!exists) {
         if ((code = tp_os_rename(c->partial, c->output, c->err)))
             return code;
-        return tp_os_fsync_dir(c->parent, c->err);
+        return end_journal(c);
     }
     if (tp_os.exchange(c->partial, c->output)) {
         tp_err_path(c->err, c->output);
         tp_err_hint(c->err, "the new output is complete in %s: move it yourself", c->partial);
         return tp_fail_sys(c->err, errno, "cannot exchange the old output for the new");
     }
-    if ((code = tp_os_fsync_dir(c->parent, c->err)))
+    if ((code = end_journal(c)))
         return code;
-    return remove_directory(c->partial, c->err); /* now the old content */
+    code = remove_directory(c->partial, c->err); /* now the old content */
+    if (code)
+        tp_err_hint(c->err, "the new output is complete; remove the rest of the old one yourself");
+    return code;
 }
 
 static enum tp_code run_directory(struct commit *c, struct tp_convert_result *result)
@@ -371,8 +385,14 @@ static enum tp_code run_file(struct commit *c)
     if (!(c->parent = parent_of(c->output, c->err)) ||
         !(c->partial = tp_os_format(c->err, "%s/.%s.partial", c->parent, base)))
         return TP_E_MEMORY;
-    enum tp_code code = tp_file_sink_open(&sink, c->plan, c->parent, c->partial, c->err);
-    if (code == TP_OK)
+    int lock = -1;
+    enum tp_code code = tp_os_open(c->partial, O_RDWR | O_CREAT | O_CLOEXEC, 0666, &lock, c->err);
+    if (code || (code = tp_os_lock(lock, c->partial, c->err))) {
+        if (lock >= 0)
+            tp_os.close(lock);
+        return code;
+    }
+    if ((code = tp_file_sink_open(&sink, c->plan, c->parent, c->partial, c->err)) == TP_OK)
         code = tp_run(c->plan, &sink.sink, &c->options->run, c->err);
     tp_file_sink_close(&sink);
     if (code == TP_OK)
@@ -381,15 +401,43 @@ static enum tp_code run_file(struct commit *c)
         code = tp_os_rename(c->partial, c->output, c->err);
     else
         tp_os.unlink(c->partial); /* a single file is not resumed */
+    tp_os.close(lock);
     return code ? code : tp_os_fsync_dir(c->parent, c->err);
+}
+
+/* --force replaces a file by a file, or a directory that holds nothing but files,
+ * as a checkpoint does; never a tree. */
+static enum tp_code check_replaceable(struct commit *c, const struct stat *output)
+{
+    tp_err_path(c->err, c->output);
+    tp_err_hint(c->err, "choose another output with -o");
+    if (c->plan->single_file != !S_ISDIR(output->st_mode))
+        return tp_fail(c->err, TP_E_USAGE, "the output is a %s already and would become a %s",
+                       S_ISDIR(output->st_mode) ? "directory" : "file",
+                       S_ISDIR(output->st_mode) ? "file" : "directory");
+    DIR *dir = S_ISDIR(output->st_mode) ? opendir(c->output) : NULL;
+    struct dirent *entry;
+    bool tree = false;
+    while (dir && !tree && (entry = readdir(dir)))
+        tree = entry->d_type == DT_DIR && strcmp(entry->d_name, ".") != 0 &&
+               strcmp(entry->d_name, "..") != 0;
+    if (dir)
+        closedir(dir);
+    if (tree)
+        return tp_fail(c->err, TP_E_USAGE, "the output holds directories: not a checkpoint that "
+                       "--force may replace");
+    memset(c->err, 0, sizeof *c->err);
+    return TP_OK;
 }
 
 static enum tp_code check_output(struct commit *c, struct tp_convert_result *result)
 {
     struct stat st;
     enum tp_code code = check_not_source(c->plan, c->output, c->err);
-    if (code || tp_os.stat(c->output, &st) != 0 || c->options->force)
+    if (code || tp_os.stat(c->output, &st) != 0)
         return code;
+    if (c->options->force)
+        return check_replaceable(c, &st);
     if (S_ISDIR(st.st_mode) && is_done(c->plan, c->output)) {
         result->already_done = true;
         return TP_OK;

@@ -183,6 +183,7 @@ enum tp_code tp_config_text(const struct tp_plan *plan, struct tp_text *text, st
     enum tp_code code = tp_json_set_key(plan->ckpt->config, plan->ckpt->config_size,
                                         "quantization_config", value, text, err);
     free(value);
-    tp_err_path(err, "config.json");
+    if (code)
+        tp_err_path(err, "config.json");
     return code;
 }

@@ -311,7 +311,10 @@ enum tp_code tp_descriptors_json(const struct tp_plan *plan, uint32_t file, json
                                  json_t **units, struct tp_err *err)
 {
     struct seen seen = {.capacity = 64};
-    while (seen.capacity < 2 * plan->unit_count)
+    size_t here = 0;
+    for (size_t u = 0; u < plan->unit_count; u++)
+        here += file == UINT32_MAX || plan->units[u].file == file;
+    while (seen.capacity < 2 * here)
         seen.capacity *= 2;
     seen.units = tp_os_zalloc(seen.capacity, sizeof *seen.units, err);
     seen.ids = tp_os_zalloc(seen.capacity, sizeof *seen.ids, err);

@@ -53,9 +53,9 @@ static enum tp_code read_format(const json_t *json, struct tp_weight *weight, st
         strcpy(text, key);
         strcat(text, "=");
         strcat(text, json_string_value(value));
-        enum tp_code code = tp_format_set(weight->format, text, &weight->settings, err);
-        if (code)
-            return code;
+        if (tp_format_set(weight->format, text, &weight->settings, NULL))
+            return tp_fail(err, TP_E_INPUT, "stored descriptor: format %s has no parameter '%s'",
+                           name, text);
     }
     tp_format_op(weight->format, &weight->settings, &weight->op);
     return TP_OK;

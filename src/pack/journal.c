@@ -10,18 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define JOURNAL_NAME ".tilepack-journal"
 #define JOURNAL_MAGIC "tilepack-journal 1 "
-
-static enum tp_code lock(struct tp_journal *journal, struct tp_err *err)
-{
-    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    if (fcntl(journal->fd, F_SETLK, &whole) == 0 || (errno != EACCES && errno != EAGAIN))
-        return TP_OK; /* file systems without locks are used without one */
-    tp_err_path(err, journal->path);
-    tp_err_hint(err, "wait for the other process to end, or choose another output");
-    return tp_fail(err, TP_E_USAGE, "another tilepack is writing this output");
-}
 
 struct shard_file {
     int fd;
@@ -123,14 +112,14 @@ enum tp_code tp_journal_open(const char *directory, const struct tp_plan *plan,
     memset(journal, 0, sizeof *journal);
     *foreign = false;
     journal->fd = -1;
-    journal->path = tp_os_format(err, "%s/%s", directory, JOURNAL_NAME);
+    journal->path = tp_os_format(err, "%s/%s", directory, TP_JOURNAL_NAME);
     journal->done = tp_os_zalloc(plan->file_count + 1, sizeof *journal->done, err);
     journal->hash = tp_os_zalloc(plan->file_count + 1, sizeof *journal->hash, err);
     if (!journal->path || !journal->done || !journal->hash)
         return TP_E_MEMORY;
     enum tp_code code = tp_os_open(journal->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666, &journal->fd,
                                    err);
-    if (code || (code = lock(journal, err)) ||
+    if (code || (code = tp_os_lock(journal->fd, journal->path, err)) ||
         (code = resume(journal, directory, plan, foreign, err)) || *foreign)
         return code;
     return journal->size ? TP_OK : start(journal, plan, err);

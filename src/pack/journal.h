@@ -7,6 +7,8 @@
 #include "pack/leafhash.h"
 #include "pack/plan.h"
 
+#define TP_JOURNAL_NAME ".tilepack-journal"
+
 struct tp_journal {
     char *path;
     int fd; /* also holds the lock, which dies with the process */

@@ -41,8 +41,11 @@ static json_t *files_json(const struct tp_manifest_file *files, size_t count)
     for (size_t i = 0; i < count; i++) {
         char hash[TP_HASH_TEXT];
         tp_hash_print(files[i].hash, hash);
-        json_array_append_new(json, json_pack("{s:s,s:I,s:s}", "name", files[i].name, "size",
-                                              (json_int_t)files[i].size, "xxh3", hash));
+        if (json_array_append_new(json, json_pack("{s:s,s:I,s:s}", "name", files[i].name, "size",
+                                                  (json_int_t)files[i].size, "xxh3", hash))) {
+            json_decref(json);
+            return NULL; /* and json_pack() of the whole then fails, too */
+        }
     }
     return json;
 }
@@ -61,6 +64,8 @@ enum tp_code tp_manifest_text(const struct tp_plan *plan, const struct tp_reques
                              "request", tp_request_json(request), "source", source_json(plan),
                              "files", files_json(files, file_count), "kept", kept_json(plan),
                              "descriptors", descriptors, "units", units);
+    if (!json)
+        return tp_fail(err, TP_E_INPUT, "a file or tensor name is not valid UTF-8");
     char *dump = json ? json_dumps(json, JSON_INDENT(1)) : NULL;
     json_decref(json);
     if (!dump)
@@ -114,7 +119,7 @@ enum tp_code tp_manifest_read(const char *directory, struct tp_manifest *manifes
     size_t size;
     json_error_t where;
     memset(manifest, 0, sizeof *manifest);
-    enum tp_code code = path ? tp_os_slurp(path, UINT64_C(1) << 32, &text, &size, err)
+    enum tp_code code = path ? tp_os_slurp(path, UINT64_C(256) << 20, &text, &size, err)
                              : TP_E_MEMORY;
     if (code == TP_OK) {
         json_t *json = json_loadb(text, size, JSON_REJECT_DUPLICATES, &where);
@@ -122,7 +127,8 @@ enum tp_code tp_manifest_read(const char *directory, struct tp_manifest *manifes
                     : tp_fail(err, TP_E_INPUT, "line %d: %s", where.line, where.text);
         json_decref(json);
     }
-    tp_err_path(err, path);
+    if (code)
+        tp_err_path(err, path);
     free(text);
     free(path);
     if (code)

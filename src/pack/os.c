@@ -22,6 +22,7 @@ static int real_exchange(const char *a, const char *b)
 {
     return renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
 }
+static int real_lock(int fd, struct flock *lock) { return fcntl(fd, F_OFD_SETLK, lock); }
 static int real_getrlimit(int what, struct rlimit *limit) { return getrlimit(what, limit); }
 static int real_setrlimit(int what, const struct rlimit *limit) { return setrlimit(what, limit); }
 
@@ -40,6 +41,7 @@ struct tp_os tp_os = {
     .mkdir = mkdir,
     .unlink = unlink,
     .rmdir = rmdir,
+    .fcntl_lock = real_lock,
     .malloc = malloc,
     .calloc = calloc,
     .realloc = realloc,
@@ -232,6 +234,16 @@ enum tp_code tp_os_rename(const char *from, const char *to, struct tp_err *err)
     enum tp_code code = tp_fail_sys(err, sys, "cannot rename to '%s'", to);
     tp_err_path(err, from);
     return code;
+}
+
+enum tp_code tp_os_lock(int fd, const char *path, struct tp_err *err)
+{
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (tp_os.fcntl_lock(fd, &whole) == 0 || (errno != EACCES && errno != EAGAIN))
+        return TP_OK;
+    tp_err_path(err, path);
+    tp_err_hint(err, "wait for the other process to end, or choose another output");
+    return tp_fail(err, TP_E_USAGE, "another tilepack is writing this output");
 }
 
 enum tp_code tp_os_mkdir(const char *path, struct tp_err *err)

@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/resource.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 
@@ -34,6 +35,7 @@ struct tp_os {
     int (*mkdir)(const char *path, mode_t mode);
     int (*unlink)(const char *path);
     int (*rmdir)(const char *path);
+    int (*fcntl_lock)(int fd, struct flock *lock); /* F_OFD_SETLK */
     void *(*malloc)(size_t size);
     void *(*calloc)(size_t count, size_t size);
     void *(*realloc)(void *memory, size_t size);
@@ -70,6 +72,10 @@ enum tp_code tp_os_fsync(int fd, const char *path, struct tp_err *err);
 enum tp_code tp_os_fsync_dir(const char *path, struct tp_err *err);
 enum tp_code tp_os_rename(const char *from, const char *to, struct tp_err *err);
 /* Mode 0777 less the umask. An existing directory is an error (EEXIST). */
+/* Takes the exclusive lock of an open file: it belongs to this descriptor and dies
+ * with the process. TP_E_USAGE when another process holds it; a file system
+ * without locks is used without one. */
+enum tp_code tp_os_lock(int fd, const char *path, struct tp_err *err);
 enum tp_code tp_os_mkdir(const char *path, struct tp_err *err);
 
 /* Whole small file into a malloc'ed, NUL-terminated buffer; refuses files larger

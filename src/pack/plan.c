@@ -8,13 +8,13 @@
 
 #include "base/num.h"
 #include "pack/descriptor.h"
+#include "pack/leafhash.h"
 #include "pack/os.h"
 #include "pack/plan_build.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 #define DATA_ALIGN 4096
 #define HASH_DIGITS "00000000000000000000000000000000"
@@ -377,26 +377,30 @@ static enum tp_code name_file(struct tp_builder *b, uint32_t f, const char *file
     return plan->files[f].name ? TP_OK : TP_E_MEMORY;
 }
 
-static void hash_plan(const struct tp_plan *plan, bool times, uint8_t hash[16])
+/* Identity of source and result: the hash of everything that decides the bytes. */
+static enum tp_code hash_plan(const struct tp_plan *plan, bool times, uint8_t hash[16],
+                              struct tp_err *err)
 {
-    XXH3_state_t *state = XXH3_createState();
-    XXH3_128bits_reset(state);
-    for (size_t i = 0; i < plan->ckpt->file_count; i++) {
+    struct tp_text text = {0};
+    uint8_t part[TP_HASH_BYTES];
+    enum tp_code code = TP_OK;
+    for (size_t i = 0; i < plan->ckpt->file_count && code == TP_OK; i++) {
         const struct tp_file *file = &plan->ckpt->files[i];
-        XXH3_128bits_update(state, file->name, strlen(file->name) + 1);
-        XXH3_128bits_update(state, &file->size, sizeof file->size);
-        XXH3_128bits_update(state, file->header_hash, sizeof file->header_hash);
-        if (times)
-            XXH3_128bits_update(state, &file->mtime_ns, sizeof file->mtime_ns);
+        code = tp_text_addf(&text, err, "%s %llu %lld\n", file->name,
+                            (unsigned long long)file->size, times ? (long long)file->mtime_ns : 0);
+        if (code == TP_OK)
+            code = tp_text_add(&text, (const char *)file->header_hash, 16, err);
     }
-    if (plan->ckpt->config)
-        XXH3_128bits_update(state, plan->ckpt->config, plan->ckpt->config_size);
-    for (size_t f = 0; f < plan->file_count; f++)
-        XXH3_128bits_update(state, plan->files[f].header, plan->files[f].header_size);
-    XXH128_canonical_t canonical;
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state));
-    memcpy(hash, canonical.digest, sizeof canonical.digest);
-    XXH3_freeState(state);
+    if (code == TP_OK && plan->ckpt->config)
+        code = tp_text_add(&text, plan->ckpt->config, plan->ckpt->config_size, err);
+    for (size_t f = 0; f < plan->file_count && code == TP_OK; f++) {
+        tp_hash(plan->files[f].header, plan->files[f].header_size, part);
+        code = tp_text_add(&text, (const char *)part, sizeof part, err);
+    }
+    if (code == TP_OK)
+        tp_hash(text.data, text.size, hash);
+    tp_text_free(&text);
+    return code;
 }
 
 enum tp_code tp_plan_files(struct tp_builder *b, const char *file_name)
@@ -426,10 +430,8 @@ enum tp_code tp_plan_files(struct tp_builder *b, const char *file_name)
     free(tensors);
     for (size_t t = 0; t < plan->ckpt->tensor_count; t++)
         plan->bytes_in += plan->ckpt->tensors[t].bytes;
-    if (code == TP_OK) {
-        hash_plan(plan, true, plan->hash);
-        hash_plan(plan, false, plan->id);
-    }
+    if (code == TP_OK && (code = hash_plan(plan, true, plan->hash, b->err)) == TP_OK)
+        code = hash_plan(plan, false, plan->id, b->err);
     return code;
 }
 

@@ -160,7 +160,7 @@ static enum tp_code do_stats(struct run *run, struct tp_lane *lane, const struct
     pthread_mutex_lock(&run->lock);
     if (amax > group->amax)
         group->amax = amax; /* a maximum is the same in any order */
-    if (--group->pending == 0)
+    if (code == TP_OK && --group->pending == 0) /* a failed one is never done: see worker() */
         pthread_cond_broadcast(&run->stats_done);
     pthread_mutex_unlock(&run->lock);
     return code;

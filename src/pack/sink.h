@@ -28,6 +28,7 @@ struct tp_file_sink {
     const char *directory;
     const char *only_path; /* single-file output: the temporary path, else NULL */
     struct tp_open_file *files;
+    struct tp_err open_error; /* of a file that could not be opened */
     enum tp_code (*done)(void *arg, uint32_t file, const uint8_t hash[TP_HASH_BYTES],
                          struct tp_err *err);
     void *done_arg;

@@ -16,7 +16,7 @@
 struct tp_open_file {
     pthread_mutex_t lock;
     char *path;
-    int fd; /* -1: not open yet, or finished */
+    int fd; /* -1: not open yet, failed, or finished */
     bool opened;
     atomic_uint_fast64_t missing; /* bytes not written yet */
     struct tp_leafhash hash;
@@ -26,7 +26,10 @@ struct tp_open_file {
  * systems that cannot reserve just say so. */
 static enum tp_code reserve(const struct tp_open_file *file, uint64_t size, struct tp_err *err)
 {
-    int failed = tp_os.fallocate(file->fd, 0, (off_t)size);
+    int failed;
+    do
+        failed = tp_os.fallocate(file->fd, 0, (off_t)size);
+    while (failed == EINTR);
     if (failed == 0 || failed == EOPNOTSUPP || failed == EINVAL || failed == ENOSYS)
         return TP_OK;
     tp_err_path(err, file->path);
@@ -42,10 +45,15 @@ static enum tp_code open_file(struct tp_file_sink *sink, uint32_t f, struct tp_e
     enum tp_code code;
     file->opened = true;
     if ((code = tp_os_open(file->path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666, &file->fd,
-                           err)) ||
-        (code = tp_leafhash_init(&file->hash, size, err)))
+                           err)))
         return code;
-    return size ? reserve(file, size, err) : TP_OK;
+    if ((code = tp_leafhash_init(&file->hash, size, err)) == TP_OK)
+        code = reserve(file, size, err);
+    if (code) {
+        tp_os.close(file->fd);
+        file->fd = -1;
+    }
+    return code;
 }
 
 static enum tp_code ensure_open(struct tp_file_sink *sink, uint32_t f, struct tp_err *err)
@@ -53,10 +61,12 @@ static enum tp_code ensure_open(struct tp_file_sink *sink, uint32_t f, struct tp
     struct tp_open_file *file = &sink->files[f];
     enum tp_code code = TP_OK;
     pthread_mutex_lock(&file->lock);
-    if (!file->opened)
-        code = open_file(sink, f, err);
-    else if (file->fd < 0)
-        code = tp_fail(err, TP_E_IO, "the output file could not be opened");
+    if (!file->opened && (code = open_file(sink, f, err)))
+        sink->open_error = *err;
+    else if (file->fd < 0) { /* it failed in another worker: for the same reason */
+        *err = sink->open_error;
+        code = err->code;
+    }
     pthread_mutex_unlock(&file->lock);
     return code;
 }

@@ -428,6 +428,19 @@ static void foreign_tables(void **state)
         if (code != cases[i].code)
             fail_msg("case %d: code %d, %s", i, code, err.what);
     }
+    /* Consistent in itself, but the last frame has no entry. */
+    struct foreign fewer = good;
+    fewer.count = 2;
+    built_size = frames;
+    put_table(&fewer, 2);
+    assert_int_equal(outcome(built, built_size, plain, 2000, &err), TP_E_INPUT);
+    assert_non_null(strstr(err.what, "do not add up"));
+    /* One entry for all three frames. */
+    struct foreign one = {.count = 1, .stored = {(uint32_t)frames}, .plain = {5000}};
+    built_size = frames;
+    put_table(&one, 1);
+    assert_int_equal(outcome(built, built_size, plain, 5000, &err), TP_E_INPUT);
+    assert_non_null(strstr(err.what, "ends before the next one begins"));
     free(plain);
 }
 

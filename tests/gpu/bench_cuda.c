@@ -1,0 +1,152 @@
+/* The kernel rows of the target table against the memory ceiling, on one device.
+ *
+ *     bench_cuda [--device D] [--only TEXT] [--repeats N] [--json FILE]
+ *
+ * One line per row and shape; TEXT picks the lines whose name holds it.
+ */
+#include "kernels/cuda_bench.h"
+#include "pack/format.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct line {
+    const char *name, *from, *to; /* formats; from NULL: encode; to NULL: decode */
+    const char *set;              /* "key=value" of `to`, or NULL */
+    enum tp_dtype dtype;
+    bool scales_only;
+    const struct tp_box3 *boxes;
+};
+
+static const struct tp_box3 nwise[] = {
+    {8, 5120, 5120}, {8, 7168, 5120}, {8, 7168, 7168}, {8, 8192, 8192}, {32, 4096, 7168},
+    {128, 2048, 7168}, {1, 8192, 5120}, {1, 2048, 2048}, {0, 0, 0},
+};
+static const struct tp_box3 kwise[] = {
+    {1, 16384, 7168}, {1, 7168, 16384}, {64, 4096, 7168}, {0, 0, 0},
+};
+static const struct tp_box3 int4[] = {
+    {8, 5120, 5120}, {8, 7168, 5120}, {8, 7168, 7168}, {8, 8192, 8192}, {64, 4096, 7168},
+    {1, 8192, 8192}, {0, 0, 0},
+};
+static const struct tp_box3 scales[] = {{64, 4096, 7168}, {128, 4096, 7168}, {0, 0, 0}};
+static const struct tp_box3 one[] = {{8, 7168, 7168}, {0, 0, 0}};
+
+static const struct line lines[] = {
+    {"mxfp8 n-wise rceil", NULL, "mxfp8-torchao3d", "scale=rceil", TP_BF16, false, nwise},
+    {"mxfp8 n-wise floor", NULL, "mxfp8-torchao3d", "scale=floor", TP_BF16, false, nwise},
+    {"mxfp8 n-wise 32x32", NULL, "mxfp8-torchao3d", "block=32x32", TP_BF16, false, one},
+    {"mxfp8 n-wise f32", NULL, "mxfp8-torchao3d", NULL, TP_F32, false, one},
+    {"mxfp8 k-wise tiles", NULL, "mxfp8-blocked", NULL, TP_BF16, false, kwise},
+    {"mxfp8 k-wise rows", NULL, "mxfp8-ct", NULL, TP_BF16, false, kwise},
+    {"fp8 128x128", NULL, "fp8-deepseek", NULL, TP_BF16, false, kwise},
+    {"fp8 128x128 ct", NULL, "fp8-ct", NULL, TP_BF16, false, one},
+    {"fp8 128x128 sm100", NULL, "fp8-deepgemm-sm100", NULL, TP_BF16, false, one},
+    {"fp8 128x128 f32", NULL, "fp8-deepseek", NULL, TP_F32, false, one},
+    {"fp8 1x128", NULL, "fp8-1x128", NULL, TP_BF16, false, one},
+    {"int4 reorder", "w4a8-ct", "w4a8-cutlass", NULL, TP_BF16, false, int4},
+    {"int4 restore", "w4a8-cutlass", "w4a8-ct", NULL, TP_BF16, false, one},
+    {"float to w4a8-cutlass", NULL, "w4a8-cutlass", NULL, TP_BF16, false, int4},
+    {"f32 to w4a8-cutlass", NULL, "w4a8-cutlass", NULL, TP_F32, false, one},
+    {"float to w4a8-ct", NULL, "w4a8-ct", NULL, TP_BF16, false, int4},
+    {"sm100 scale pack", "fp8-1x128", "fp8-deepgemm-sm100", NULL, TP_BF16, true, scales},
+    {"decode fp8 f32", "fp8-deepseek", NULL, NULL, TP_F32, false, one},
+    {"decode fp8 bf16", "fp8-deepseek", NULL, NULL, TP_BF16, false, one},
+    {"decode n-wise bf16", "mxfp8-torchao3d", NULL, NULL, TP_BF16, false, one},
+    {"decode w4a8 bf16", "w4a8-cutlass", NULL, NULL, TP_BF16, false, one},
+    {"decode w4a8-ct bf16", "w4a8-ct", NULL, NULL, TP_BF16, false, one},
+};
+
+static void op_of(const char *name, const char *set, struct tp_op *op)
+{
+    const struct tp_format *format = tp_format_find(name);
+    struct tp_settings settings = {{0}};
+    struct tp_err err = {0};
+    if (format == NULL || (set != NULL && tp_format_set(format, set, &settings, &err) != TP_OK)) {
+        printf("%s %s: %s\n", name, set, err.what);
+        exit(2);
+    }
+    tp_format_op(format, &settings, op);
+}
+
+static void print(FILE *json, const char *name, const struct tp_cuda_bench *b)
+{
+    double bytes = (double)(b->read_bytes + b->write_bytes);
+    double rate = bytes / b->seconds / 1e9, ceiling = bytes / b->ceiling_seconds / 1e9;
+    printf("%-24s %3d %5d %5d %5s %9.1f us %7.0f GB/s %7.0f %u:%u grid %-6u %6.3f  (%.0f..%.0f)\n",
+           name, (int)b->box.e, (int)b->box.n, (int)b->box.k, tp_dtype_name(b->dtype),
+           b->seconds * 1e6, rate, ceiling, b->ceiling_reads, b->ceiling_writes, b->ceiling_grid,
+           rate / ceiling, bytes / b->seconds_max / 1e9, bytes / b->seconds_min / 1e9);
+    fflush(stdout);
+    if (json != NULL)
+        fprintf(json,
+                "{\"row\":\"%s\",\"shape\":[%d,%d,%d],\"dtype\":\"%s\",\"read\":%llu,"
+                "\"written\":%llu,\"seconds\":%.9f,\"ceiling_seconds\":%.9f,\"fraction\":%.4f,"
+                "\"buffers\":%u,\"launches\":%u}\n",
+                name, (int)b->box.e, (int)b->box.n, (int)b->box.k, tp_dtype_name(b->dtype),
+                (unsigned long long)b->read_bytes, (unsigned long long)b->write_bytes, b->seconds,
+                b->ceiling_seconds, rate / ceiling, b->buffers, b->launches);
+}
+
+static int bench_line(const struct line *line, int device, uint32_t repeats, FILE *json)
+{
+    struct tp_op from, to;
+    if (line->from != NULL)
+        op_of(line->from, line->scales_only ? "scale=ue8m0" : NULL, &from);
+    if (line->to != NULL)
+        op_of(line->to, line->set, &to);
+    for (const struct tp_box3 *box = line->boxes; box->e > 0; box++) {
+        struct tp_err err = {0};
+        struct tp_cuda_bench b = {.device = device, .dtype = line->dtype, .box = *box,
+                                  .repeats = repeats, .scales_only = line->scales_only};
+        b.kind = line->from == NULL ? TP_CUDA_ENCODE
+                 : line->to == NULL ? TP_CUDA_DECODE : TP_CUDA_REPACK;
+        b.from = line->from != NULL ? &from : NULL;
+        b.to = line->to != NULL ? &to : NULL;
+        if (tp_cuda_bench(&b, &err) != TP_OK) {
+            printf("%s: %s\n", line->name, err.what);
+            return 1;
+        }
+        print(json, line->name, &b);
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const char *only = NULL, *path = NULL;
+    struct tp_cuda_device info;
+    struct tp_err err = {0};
+    FILE *json = NULL;
+    uint32_t repeats = 0;
+    int device = 0, failed = 0;
+    for (int i = 1; i + 1 < argc; i += 2) {
+        if (strcmp(argv[i], "--device") == 0)
+            device = atoi(argv[i + 1]);
+        else if (strcmp(argv[i], "--only") == 0)
+            only = argv[i + 1];
+        else if (strcmp(argv[i], "--repeats") == 0)
+            repeats = (uint32_t)strtoul(argv[i + 1], NULL, 10);
+        else if (strcmp(argv[i], "--json") == 0)
+            path = argv[i + 1];
+    }
+    if (tp_cuda_count() == 0) {
+        printf("no device: %s\n", tp_cuda_why_none());
+        return 77;
+    }
+    if (tp_cuda_query(device, &info, &err) != TP_OK) {
+        printf("%s\n", err.what);
+        return 1;
+    }
+    printf("%s, %d multiprocessors, %.0f MB L2\n", info.name, info.multiprocessors,
+           (double)info.l2_bytes / 1e6);
+    if (path != NULL)
+        json = fopen(path, "w");
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
+        if (only == NULL || strstr(lines[i].name, only) != NULL)
+            failed |= bench_line(&lines[i], device, repeats, json);
+    if (json != NULL)
+        fclose(json);
+    return failed;
+}
