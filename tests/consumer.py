@@ -236,8 +236,8 @@ def main():
             for to in names:
                 try:
                     count, error = check_sample(work.at(sample), to)
-                except (Mismatch, random_shapes.Mismatch, oracle.Wrong, tool.ToolError, KeyError, ValueError,
-                        IndexError) as problem:
+                except (Mismatch, random_shapes.Mismatch, oracle.Wrong, tool.ToolError,
+                        KeyError, ValueError, IndexError) as problem:
                     failed += 1
                     print(f"FAIL {to:18} {sample}: {type(problem).__name__}: {problem}",
                           flush=True)

@@ -1,5 +1,4 @@
 """Runs the tilepack command for the tests: TILEPACK, or build/tilepack."""
-import json
 import os
 import shutil
 import subprocess
@@ -35,13 +34,6 @@ def run(*args, check=True, env=None):
     if check and done.returncode != 0:
         raise ToolError(args, done)
     return done
-
-
-def formats():
-    """Names of the formats that the binary can write."""
-    listing = json.loads(run("formats", "--json").stdout)
-    rows = listing["formats"] if isinstance(listing, dict) else listing
-    return [row["name"] for row in rows if not row.get("input_only")]
 
 
 class Workdir:

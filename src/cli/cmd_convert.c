@@ -5,6 +5,7 @@
 #include "cli/report.h"
 #include "cli/session.h"
 #include "pack/commit.h"
+#include "pack/device.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -45,16 +46,22 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
                               struct tp_convert_result *result, struct tp_err *err)
 {
     struct tp_convert_options options = {.force = o->force, .discard = o->discard};
+    struct tp_devices devices;
+    enum tp_code code = tp_devices_choose(o->device, plan, o->jobs, o->gpu_memory, &devices, err);
+    if (code)
+        return code;
+    tp_note("device: %s", devices.why);
     struct tp_progress *progress = tp_progress_start(o, "convert", plan->bytes_in);
     options.run = (struct tp_run_options){
         .jobs = o->jobs ? o->jobs : 1,
+        .devices = devices.count ? &devices : NULL,
         .memory = o->max_memory == TP_UNSET ? 0 : o->max_memory,
         .keep_nonfinite = request->keep_nonfinite,
         .stop = tp_catch_signals(),
         .progress = progress ? tp_progress_add : NULL,
         .progress_arg = progress,
     };
-    enum tp_code code = tp_convert(plan, request, output, &options, result, err);
+    code = tp_convert(plan, request, output, &options, result, err);
     tp_progress_end(progress);
     return code;
 }

@@ -1,4 +1,4 @@
-/* Rows for AVX-512 (F, BW, VL, VBMI); chosen at run time, see rows.c. */
+/* Rows for AVX-512 (F, BW, VL, VBMI, VBMI2); chosen at run time, see rows.c. */
 #include "kernels/rows.h"
 
 #if defined(__x86_64__)
@@ -11,10 +11,11 @@
 #include <immintrin.h>
 
 #ifdef __clang__
-#pragma clang attribute push(__attribute__((target("avx2,avx512f,avx512bw,avx512vl,avx512vbmi"))), \
-                             apply_to = function)
+#pragma clang attribute push(                                                                 \
+    __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2"))), \
+    apply_to = function)
 #else
-#pragma GCC target("avx2,avx512f,avx512bw,avx512vl,avx512vbmi")
+#pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2")
 #endif
 
 #include "kernels/vec_avx512.h"

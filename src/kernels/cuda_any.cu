@@ -161,6 +161,7 @@ struct any_scale {
     uint32_t bits; /* as stored */
     dev_fp8 fp8;   /* factor, divide, round_bf16: of every codec but int4 */
     uint32_t amax;
+    bool bad; /* counts as non-finite */
 };
 
 static __device__ uint8_t fp4_scale(uint32_t rule, uint32_t amax)
@@ -202,6 +203,7 @@ static __device__ struct any_scale scale_of(const any_args &a, uint32_t amax)
 {
     struct any_scale s;
     s.amax = amax;
+    s.bad = amax >= TP_F32_INF_BITS;
     s.fp8.divide = s.fp8.round_bf16 = false;
     switch (a.codec) {
     case TP_CODEC_INT4:
@@ -215,8 +217,15 @@ static __device__ struct any_scale scale_of(const any_args &a, uint32_t amax)
     case TP_CODEC_NVFP4:
         nvfp4_scale(a, &s);
         break;
+    case TP_CODEC_MXFP8: {
+        const dev_mx m = dev_mx_of(a.rule, amax);
+        s.bits = m.scale;
+        s.fp8.factor = m.factor;
+        s.bad = m.bad;
+        break;
+    }
     default:
-        s.bits = a.codec == TP_CODEC_MXFP8 ? dev_mx_scale(a.rule, amax) : fp4_scale(a.rule, amax);
+        s.bits = fp4_scale(a.rule, amax);
         s.fp8.factor = tp_e8m0_reciprocal((uint8_t)s.bits);
         break;
     }
@@ -309,9 +318,9 @@ static __global__ __launch_bounds__(ANY_THREADS) void encode_any(const struct an
         for (uint64_t i = lane; i < b.rows * b.columns; i += 32)
             amax = max(amax, tp_abs_bits(load_value(a.in, a.dtype, block_index(a, b, i))));
         amax = dev_max_lanes<32>(amax);
-        if (lane == 0)
-            dev_flag(a.flags, amax);
         const struct any_scale s = scale_of(a, amax);
+        if (lane == 0)
+            dev_flag_bad(a.flags, s.bad);
         bool zero = encode_codes(a, b, s, lane);
         if (a.half == 0)
             encode_scales(a, b, s.bits, zero, lane);

@@ -34,8 +34,8 @@ stream(const uint4 *in, uint4 *out, uint64_t steps)
             if (s + u >= steps)
                 break;
 #pragma unroll
-            for (int j = 0; j < READS; j++) {
-                v[u][0].x ^= v[u][j].x + j, v[u][0].y ^= v[u][j].y;
+            for (int j = 1; j < READS; j++) { /* every word read is used */
+                v[u][0].x ^= v[u][j].x, v[u][0].y ^= v[u][j].y;
                 v[u][0].z ^= v[u][j].z, v[u][0].w ^= v[u][j].w;
             }
 #pragma unroll

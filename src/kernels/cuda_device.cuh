@@ -131,10 +131,15 @@ template <int LANES> __device__ __forceinline__ uint32_t dev_max_lanes(uint32_t 
     return v;
 }
 
+static __device__ __forceinline__ void dev_flag_bad(uint32_t *flags, bool bad)
+{
+    if (bad && flags)
+        atomicOr(flags, (uint32_t)TP_SAW_NONFINITE);
+}
+
 static __device__ __forceinline__ void dev_flag(uint32_t *flags, uint32_t amax)
 {
-    if (amax >= TP_F32_INF_BITS && flags)
-        atomicOr(flags, (uint32_t)TP_SAW_NONFINITE);
+    dev_flag_bad(flags, amax >= TP_F32_INF_BITS);
 }
 
 /* Four e4m3 codes, the first in the lowest byte; saturating, NaN is 0x7F. */
@@ -312,13 +317,29 @@ static __device__ __forceinline__ float dev_fp8_quotient(float x, const dev_fp8 
     return f.round_bf16 ? tp_bf16_to_f32(tp_f32_to_bf16(q)) : q;
 }
 
-static __device__ __forceinline__ uint8_t dev_mx_scale(uint32_t rule, uint32_t amax)
+/* MXFP8: scale of a block and what its values are multiplied by (codec.c,
+ * encode_mx). `bad`: the block counts as non-finite. */
+struct dev_mx {
+    uint8_t scale;
+    bool bad;
+    float factor;
+};
+
+static __device__ __forceinline__ dev_mx dev_mx_of(uint32_t rule, uint32_t amax)
 {
+    dev_mx m;
+    m.bad = amax >= (rule == TP_MX_CT ? 0x7F600000u : TP_F32_INF_BITS);
     if (rule == TP_MX_RCEIL)
-        return tp_mx_rceil(amax, TP_RCP_448);
-    if (rule == TP_MX_FLOOR)
-        return tp_mx_floor(amax, 8);
-    return rule == TP_MX_CEIL ? tp_mx_ceil(amax, 8) : tp_mx_even(amax, 8);
+        m.scale = tp_mx_rceil(amax, TP_RCP_448);
+    else if (rule == TP_MX_FLOOR)
+        m.scale = tp_mx_floor(amax, 8);
+    else if (rule == TP_MX_CT)
+        m.scale = tp_mx_ct(amax);
+    else
+        m.scale = rule == TP_MX_CEIL ? tp_mx_ceil(amax, 8) : tp_mx_even(amax, 8);
+    m.factor = rule == TP_MX_CT && m.bad ? tp_mx_ct_multiplier(amax)
+                                         : tp_e8m0_reciprocal(m.scale);
+    return m;
 }
 
 /* bf16 scale of an int4 group (codec.c, encode_int4). */

@@ -178,18 +178,19 @@ encode_kwise(const struct kwise_args a)
         } else {
             uint32_t amax = dev_amax_bits<DT>(dev_amax8<DT>(0, r[i]));
             amax = dev_max_lanes<(MODE == KWISE_1X128 ? 16 : 4)>(amax);
-            dev_flag(a.flags, amax);
             if (MODE == KWISE_1X128) {
+                dev_flag(a.flags, amax);
                 f = dev_fp8_of(a.rule, a.scale_rule, amax);
                 c = fp8_codes<DT>(r[i], f);
                 if (lane == 0)
                     shared[row + i * rows] = __float_as_uint(f.scale);
             } else {
-                uint8_t s = dev_mx_scale(a.rule, amax);
+                const dev_mx m = dev_mx_of(a.rule, amax);
                 bool inside = k < a.k && t.n0 + row + i * rows < a.n;
-                c = scaled_codes<DT>(r[i], tp_e8m0_reciprocal(s));
+                c = scaled_codes<DT>(r[i], m.factor);
+                dev_flag_bad(a.flags, m.bad);
                 if (lane % 4 == 0)
-                    ((uint8_t *)shared)[(row + i * rows) * 4 + lane / 4] = inside ? s : 0;
+                    ((uint8_t *)shared)[(row + i * rows) * 4 + lane / 4] = inside ? m.scale : 0;
             }
         }
         if (k < a.k && t.n0 + row + i * rows < a.n)

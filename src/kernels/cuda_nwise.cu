@@ -109,11 +109,13 @@ encode_nwise(const struct nwise_args a)
     if (SQUARE)
         amax.x = amax.y = dev_max_lanes<16>(max(amax.x, amax.y));
     if (k < a.k && n < a.n) {
-        dev_flag(a.flags, max(amax.x, amax.y));
-        s0 = dev_mx_scale(a.rule, amax.x);
-        s1 = SQUARE ? s0 : dev_mx_scale(a.rule, amax.y);
-        put_column<DT>(codes, c, 0, kl, block, tp_e8m0_reciprocal((uint8_t)s0));
-        put_column<DT>(codes, c, 1, kl + 1, block, tp_e8m0_reciprocal((uint8_t)s1));
+        const dev_mx m0 = dev_mx_of(a.rule, amax.x);
+        const dev_mx m1 = SQUARE ? m0 : dev_mx_of(a.rule, amax.y);
+        dev_flag_bad(a.flags, m0.bad || m1.bad);
+        s0 = m0.scale;
+        s1 = m1.scale;
+        put_column<DT>(codes, c, 0, kl, block, m0.factor);
+        put_column<DT>(codes, c, 1, kl + 1, block, m1.factor);
     }
     scales[kl * 4 + block] = (uint8_t)s0;
     scales[kl * 4 + 4 + block] = (uint8_t)s1;

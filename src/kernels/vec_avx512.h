@@ -1,4 +1,4 @@
-/* AVX-512 (F, BW, VL, VBMI): the vector operations that cpu_*.inc are written in.
+/* AVX-512 (F, BW, VL, VBMI, VBMI2): the vector operations that cpu_*.inc are written in.
  *
  * A `vu` is one register of 32-bit lanes (or of words or bytes where a name says
  * w_ or b_), a `vf` the same of floats. What is faster here than in terms of the
@@ -73,6 +73,11 @@ V void v_store_u16(uint16_t *p, vu a)
     _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(a));
 }
 
+enum { HOW_MUL, HOW_DIV, HOW_DIV_BF16 }; /* codes of x * f, x / f, bf16(x / f) */
+
+V void v_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
+V void v_prefetch_write(void *p) { __builtin_prefetch(p, 1, 3); }
+
 /* Words. */
 V vu w_max(vu a, vu b) { return _mm512_max_epu16(a, b); }
 V uint32_t w_hmax(vu a)
@@ -119,117 +124,153 @@ V void v_store_nibbles(uint8_t *p, const vu code[32 / VL])
 
 /* ---- faster than the common form ---------------------------------------- */
 
-/* Words `h` (sign, 8 exponent bits, 7 bits of the significand of which the last is
- * or-ed with all that follow) to e4m3. Subtracting `adjust` from the magnitude
- * gives the exponent e4m3's bias. Finite values only; saturates. */
-V __m256i w_e4m3(__m512i h, __m512i adjust)
+/* The e4m3 subnormals among words: shift out what is missing, ties to even. */
+V __m512i w_subnormal(__m512i a, __m512i below, __m512i r, __m512i adjust)
 {
     const __m512i one = _mm512_set1_epi16(1);
-    __m512i a = _mm512_and_si512(h, _mm512_set1_epi16(0x7FFF));
-    __m512i t = _mm512_min_epu16(_mm512_subs_epu16(a, adjust), _mm512_set1_epi16(0x7E0));
-    __m512i odd = _mm512_and_si512(_mm512_srli_epi16(t, 4), one);
-    __m512i r = _mm512_srli_epi16(
-        _mm512_add_epi16(_mm512_add_epi16(t, odd), _mm512_set1_epi16(7)), 4);
     __mmask32 small =
         _mm512_cmplt_epu16_mask(a, _mm512_add_epi16(adjust, _mm512_set1_epi16(128)));
-    if (__builtin_expect((small & _mm512_test_epi16_mask(a, a)) != 0, 0)) {
-        /* e4m3 subnormals: shift by what is missing, ties to even. */
-        __m512i part = _mm512_or_si512(_mm512_and_si512(a, _mm512_set1_epi16(0x7F)),
-                                       _mm512_set1_epi16(0x80));
-        __m512i c = _mm512_sub_epi16(_mm512_srli_epi16(adjust, 7), _mm512_srli_epi16(a, 7));
-        __m512i half, q;
-        c = _mm512_min_epu16(_mm512_add_epi16(c, _mm512_set1_epi16(5)), _mm512_set1_epi16(15));
-        half = _mm512_sub_epi16(_mm512_sllv_epi16(one, _mm512_sub_epi16(c, one)), one);
-        q = _mm512_and_si512(_mm512_srlv_epi16(part, c), one);
-        q = _mm512_srlv_epi16(_mm512_add_epi16(_mm512_add_epi16(part, half), q), c);
-        r = _mm512_mask_mov_epi16(r, small, q);
+    __m512i part = _mm512_or_si512(v_and(a, _mm512_set1_epi16(0x7F)), _mm512_set1_epi16(0x80));
+    __m512i c = _mm512_sub_epi16(_mm512_srli_epi16(adjust, 7), _mm512_srli_epi16(a, 7));
+    __m512i half, q;
+    part = _mm512_or_si512(part, _mm512_min_epu16(below, one));
+    c = _mm512_min_epu16(_mm512_add_epi16(c, _mm512_set1_epi16(5)), _mm512_set1_epi16(15));
+    half = _mm512_sub_epi16(_mm512_sllv_epi16(one, _mm512_sub_epi16(c, one)), one);
+    q = v_and(_mm512_srlv_epi16(part, c), one);
+    q = _mm512_srlv_epi16(_mm512_add_epi16(_mm512_add_epi16(part, half), q), c);
+    return _mm512_mask_mov_epi16(r, small, q);
+}
+
+/* 64 values on their way to e4m3, as words of two registers: sign, 8 bits of
+ * exponent, 7 bits of significand; `below` are the bits under them, `up` the places
+ * that round up when half way. `bias`, subtracted with saturation so that zeros
+ * stay, is 7 less than what brings a magnitude to the bias of e4m3. The bytes made
+ * of the words come in an order that `order` undoes. */
+struct words64 {
+    __m512i h[2], below[2], bias[2], order;
+    __mmask32 up[2];
+};
+
+/* Stores the codes of finite values; saturates when told. */
+V void b_store_e4m3(uint8_t *dst, const struct words64 *w, bool saturate)
+{
+    const __m512i one = _mm512_set1_epi16(1), seven = _mm512_set1_epi16(7);
+    __m512i a[2], r[2], codes, signs;
+    __mmask64 small;
+    for (int i = 0; i < 2; i++) {
+        a[i] = v_and(w->h[i], v_set(0x7FFF7FFFu));
+        r[i] = _mm512_subs_epu16(a[i], w->bias[i]);
+        r[i] = _mm512_srli_epi16(_mm512_mask_add_epi16(r[i], w->up[i], r[i], one), 4);
     }
-    r = _mm512_ternarylogic_epi32(r, _mm512_srli_epi16(h, 8), _mm512_set1_epi16(0x80), 0xF8);
-    return _mm512_cvtepi16_epi8(r);
+    codes = _mm512_packus_epi16(r[0], r[1]);
+    signs = _mm512_packs_epi16(w->h[0], w->h[1]); /* 0 only for +0 */
+    small = _mm512_cmplt_epu8_mask(codes, _mm512_set1_epi8(8));
+    if (__builtin_expect(_mm512_mask_test_epi8_mask(small, signs, signs) != 0, 0)) {
+        for (int i = 0; i < 2; i++)
+            r[i] = w_subnormal(a[i], w->below[i], r[i], _mm512_add_epi16(w->bias[i], seven));
+        codes = _mm512_packus_epi16(r[0], r[1]);
+    }
+    if (saturate)
+        codes = _mm512_min_epu8(codes, _mm512_set1_epi8(0x7E));
+    codes = _mm512_ternarylogic_epi32(codes, signs, _mm512_set1_epi8((char)0x80), 0xF8);
+    _mm512_storeu_si512(dst, _mm512_permutexvar_epi32(w->order, codes));
 }
 
-/* Floats of the even and of the odd places to words as above, in order. */
-V __m512i w_of_split(__m512i even, __m512i odd)
+/* Places that round up when half way: odd ones, and those with bits below. */
+V __mmask32 w_up(__m512i h, __m512i below)
 {
-    const __m512i high = _mm512_set1_epi32((int)0xFFFF0000u);
-    __m512i h = _mm512_ternarylogic_epi32(_mm512_srli_epi32(even, 16), odd, high, 0xF8);
-    __m512i l = _mm512_ternarylogic_epi32(_mm512_slli_epi32(odd, 16), even, high, 0xF4);
-    return _mm512_or_si512(h, _mm512_min_epu16(l, _mm512_set1_epi16(1)));
+    __m512i any = _mm512_ternarylogic_epi32(below, h, v_set(0x00100010u), 0xF8);
+    return _mm512_test_epi16_mask(any, any);
 }
-
-/* Floats of 16 places each to words; bytes made of them are in dword order
- * 0 2 4 6 1 3 5 7 of the result's eight. */
-V __m512i w_of_halves(__m512i first, __m512i second)
-{
-    const __m512i low = _mm512_set1_epi32(0xFFFF);
-    __m512i h = _mm512_packus_epi32(_mm512_srli_epi32(first, 16), _mm512_srli_epi32(second, 16));
-    __m512i l = _mm512_packus_epi32(_mm512_and_si512(first, low), _mm512_and_si512(second, low));
-    return _mm512_or_si512(h, _mm512_min_epu16(l, _mm512_set1_epi16(1)));
-}
-
-V __m256i b_natural(__m256i bytes)
-{
-    return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7));
-}
-
-V __m512i v_round_bf16(__m512i u)
-{
-    __m512i odd = v_and(_mm512_srli_epi32(u, 16), v_set(1));
-    return v_and(v_add(v_add(u, v_set(0x7FFF)), odd), v_set(0xFFFF0000u));
-}
-
-enum { HOW_MUL, HOW_DIV, HOW_DIV_BF16 };
 
 V __m512i v_scaled(int how, __m512i x, vf factor)
 {
+    __m512i odd;
     if (how == HOW_MUL)
         return v_bits(f_mul(v_floats(x), factor));
     x = v_bits(f_div(v_floats(x), factor));
-    return how == HOW_DIV ? x : v_round_bf16(x);
+    if (how == HOW_DIV)
+        return x;
+    odd = v_and(_mm512_srli_epi32(x, 16), v_set(1));
+    return v_and(v_add(v_add(x, v_set(0x7FFF)), odd), v_set(0xFFFF0000u));
 }
 
-#define HAVE_E4M3_32
-V void e4m3_32(enum tp_dtype dtype, int how, const void *p, uint8_t *dst, vf factor)
+#define HAVE_E4M3_64
+/* 64 values, the first 32 times (or by) fa, the others fb. */
+V void e4m3_64(enum tp_dtype dtype, int how, const void *p, uint8_t *dst, vf fa, vf fb,
+               bool saturate)
 {
-    const __m512i adjust = _mm512_set1_epi16(120 << 7);
-    __m256i bytes;
-    if (dtype == TP_BF16) {
-        __m512i x = _mm512_loadu_si512(p);
-        __m512i even = v_scaled(how, _mm512_slli_epi32(x, 16), factor);
-        __m512i odd = v_scaled(how, v_and(x, v_set(0xFFFF0000u)), factor);
-        bytes = w_e4m3(w_of_split(even, odd), adjust);
-    } else {
-        __m512i x = v_bits(dtype == TP_F32 ? f_load_f32(p) : f_load_f16(p));
-        __m512i y = v_bits(dtype == TP_F32 ? f_load_f32((const float *)p + VL)
-                                           : f_load_f16((const uint16_t *)p + VL));
-        x = v_scaled(how, x, factor);
-        y = v_scaled(how, y, factor);
-        bytes = b_natural(w_e4m3(w_of_halves(x, y), adjust));
+    const __m512i high = v_set(0xFFFF0000u);
+    const __mmask32 odds = 0xAAAAAAAAu;
+    struct words64 w;
+    for (int i = 0; i < 2; i++) {
+        vf f = i ? fb : fa;
+        w.bias[i] = _mm512_set1_epi16((120 << 7) - 7);
+        if (dtype == TP_BF16) {
+            __m512i x = _mm512_loadu_si512((const uint16_t *)p + 32 * i);
+            __m512i even = v_scaled(how, _mm512_slli_epi32(x, 16), f);
+            __m512i odd = v_scaled(how, v_and(x, high), f);
+            __m512i middle = _mm512_shrdi_epi32(even, odd, 16); /* high even, low odd */
+            w.h[i] = _mm512_mask_blend_epi16(odds, middle, odd);
+            w.below[i] = _mm512_mask_blend_epi16(odds, even, middle);
+        } else {
+            const uint8_t *q = (const uint8_t *)p + 32 * i * (dtype == TP_F32 ? 4 : 2);
+            __m512i x = v_bits(dtype == TP_F32 ? f_load_f32(q) : f_load_f16(q));
+            __m512i y = v_bits(dtype == TP_F32 ? f_load_f32(q + 64) : f_load_f16(q + 32));
+            x = v_scaled(how, x, f);
+            y = v_scaled(how, y, f);
+            w.h[i] = _mm512_packus_epi32(_mm512_srli_epi32(x, 16), _mm512_srli_epi32(y, 16));
+            w.below[i] = _mm512_packus_epi32(_mm512_andnot_si512(high, x),
+                                             _mm512_andnot_si512(high, y));
+        }
+        w.up[i] = w_up(w.h[i], w.below[i]);
     }
-    _mm256_storeu_si256((__m256i *)dst, bytes);
+    if (dtype == TP_BF16)
+        w.order = _mm512_setr_epi32(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+    else
+        w.order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    b_store_e4m3(dst, &w, saturate);
 }
 
-/* bf16 times 2^(127-s), 12 <= s: only exponents move. */
-#define HAVE_E4M3_32_POW2
-V void e4m3_32_pow2(const void *p, uint8_t *dst, uint8_t s)
+/* 64 bf16 values as two blocks times 2^(127-s), 12 <= s: only exponents move.
+ * `bias` holds ((s - 7) << 7) - 7 twice, for each of the two. */
+#define HAVE_E4M3_64_POW2
+V void e4m3_64_pow2(const void *p, uint8_t *dst, const uint32_t bias[2], bool saturate)
 {
-    __m512i adjust = _mm512_set1_epi16((short)((s - 7) << 7));
-    _mm256_storeu_si256((__m256i *)dst, w_e4m3(_mm512_loadu_si512(p), adjust));
+    struct words64 w;
+    for (int i = 0; i < 2; i++) {
+        w.h[i] = _mm512_loadu_si512((const uint16_t *)p + 32 * i);
+        w.up[i] = _mm512_test_epi16_mask(w.h[i], v_set(0x00100010u));
+        w.below[i] = _mm512_setzero_si512();
+        w.bias[i] = v_set(bias[i]);
+    }
+    w.order = _mm512_setr_epi32(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+    b_store_e4m3(dst, &w, saturate);
 }
 
-/* 32 values to int4 codes; p * r is snapped to multiples of 2^-15, which restores
- * the exact ties (see cpu_int4.inc). */
-#define HAVE_INT4_32_BF16
-V void int4_32_bf16(const void *p, uint8_t *dst, vf r, vf snap, vf top, vf magic)
+/* 128 values to int4 codes, see cpu_int4.inc: x * r + 384 is the quotient snapped
+ * to multiples of 2^-15, `shift` moves it to where the code is the low byte. */
+#define HAVE_INT4_128_BF16
+V void int4_128_bf16(const void *p, uint8_t *dst, vf r, vf snap, vf shift)
 {
-    __m512i x = _mm512_loadu_si512(p);
-    vf even = f_mul(v_floats(_mm512_slli_epi32(x, 16)), r);
-    vf odd = f_mul(v_floats(v_and(x, v_set(0xFFFF0000u))), r);
-    __m512i pair;
-    even = f_add(f_min(f_sub(f_add(even, snap), snap), top), magic);
-    odd = f_add(f_min(f_sub(f_add(odd, snap), snap), top), magic);
-    pair = v_add(v_bits(even), _mm512_slli_epi32(v_bits(odd), 4));
-    _mm_storeu_si128((__m128i *)dst, _mm512_cvtepi32_epi8(pair));
+    __m512i words[4], nibbles[2];
+    for (int i = 0; i < 4; i++) {
+        __m512i x = _mm512_loadu_si512((const uint16_t *)p + 32 * i);
+        vf even = _mm512_fmadd_ps(v_floats(_mm512_slli_epi32(x, 16)), r, snap);
+        vf odd = _mm512_fmadd_ps(v_floats(v_and(x, v_set(0xFFFF0000u))), r, snap);
+        words[i] = _mm512_mask_mov_epi16(_mm512_slli_epi32(v_bits(f_add(odd, shift)), 16),
+                                         0x55555555u, v_bits(f_add(even, shift)));
+    }
+    for (int i = 0; i < 2; i++) {
+        __m512i codes = _mm512_packus_epi16(words[2 * i], words[2 * i + 1]);
+        codes = _mm512_min_epu8(codes, _mm512_set1_epi8(15)); /* 8 becomes 7 */
+        nibbles[i] = _mm512_maddubs_epi16(codes, _mm512_set1_epi16(0x1001));
+    }
+    /* Lanes hold dwords a0 b0 c0 d0 | a1 ... of the four registers. */
+    nibbles[0] = _mm512_packus_epi16(nibbles[0], nibbles[1]);
+    nibbles[0] = _mm512_permutexvar_epi32(
+        _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), nibbles[0]);
+    _mm512_storeu_si512(dst, nibbles[0]);
 }
 
 /* Largest magnitude of 16 consecutive blocks of `size` (32 or 128) values, by a

@@ -7,7 +7,6 @@
 
 #include "kernels/codec.h"
 #include "pack/format_parse.h"
-#include "pack/model_names.h"
 #include "pack/os.h"
 
 #include <stdio.h>
@@ -101,136 +100,6 @@ json_t *tp_descriptor_json(const struct tp_format *format, const struct tp_setti
     return json;
 }
 
-void tp_origins_free(struct tp_origin *origins, uint32_t count)
-{
-    for (uint32_t i = 0; origins && i < count; i++)
-        free(origins[i].name);
-    free(origins);
-}
-
-/* "X.experts.3.gate_proj.weight" -> "X.experts.{e}.gate_proj.weight". */
-static char *expert_template(const char *name, struct tp_err *err)
-{
-    struct tp_expert_name expert;
-    if (!tp_name_expert(name, &expert))
-        return tp_os_format(err, "%s", name);
-    return tp_os_format(err, "%.*s.{e}.%s", (int)expert.prefix, name, expert.label);
-}
-
-/* One origin per part of the first expert: stacks repeat it for every expert. */
-static enum tp_code plain_origins(const struct tp_plan *plan, const struct tp_unit *unit,
-                                  struct tp_origin *origins, struct tp_err *err)
-{
-    for (uint32_t p = 0; p < unit->parts_per_expert; p++) {
-        const struct tp_part *part = &unit->parts[p];
-        const struct tp_weight *weight = &plan->weights->items[part->weight];
-        const char *name = plan->ckpt->tensors[weight->tensor[0]].name;
-        bool stacked = unit->rank == 3 && weight->rank == 2;
-        origins[p] = (struct tp_origin){
-            .name = stacked ? expert_template(name, err) : tp_os_format(err, "%s", name),
-            .row = part->row,
-            .rows = unit->part_rows[p],
-            .expert = weight->rank == 3 && unit->rank == 2 ? (int64_t)part->expert : -1,
-            .rank = (uint32_t)weight->rank,
-        };
-        if (!origins[p].name)
-            return TP_E_MEMORY;
-        uint64_t *shape = origins[p].shape;
-        if (weight->rank == 3)
-            *shape++ = weight->box.e;
-        *shape++ = weight->box.n;
-        *shape = weight->box.k;
-    }
-    return TP_OK;
-}
-
-char *tp_origin_name(const struct tp_origin *origin, uint64_t expert, struct tp_err *err)
-{
-    const char *mark = strstr(origin->name, "{e}");
-    if (!mark)
-        return tp_os_format(err, "%s", origin->name);
-    return tp_os_format(err, "%.*s%llu%s", (int)(mark - origin->name), origin->name,
-                        (unsigned long long)expert, mark + 3);
-}
-
-/* What a part of a packed weight was: its own recorded origin, or, for a packed
- * checkpoint of other tools, the plain weight S.weight. */
-static char *packed_name(const struct tp_weight *weight, const struct tp_part *part,
-                         struct tp_err *err)
-{
-    uint64_t row = 0;
-    for (uint32_t i = 0; i < weight->origins; i++) {
-        if (part->row >= row && part->row < row + weight->origin[i].rows)
-            return tp_origin_name(&weight->origin[i], part->expert, err);
-        row += weight->origin[i].rows;
-    }
-    return tp_os_format(err, "%s.weight", weight->name);
-}
-
-static enum tp_code packed_origins(const struct tp_plan *plan, const struct tp_unit *unit,
-                                   struct tp_origin *origins, struct tp_err *err)
-{
-    for (uint32_t p = 0; p < unit->parts_per_expert; p++) {
-        const struct tp_part *part = &unit->parts[p];
-        const struct tp_weight *weight = &plan->weights->items[part->weight];
-        bool stacked = unit->rank == 3 && weight->rank == 2;
-        char *name = packed_name(weight, part, err);
-        origins[p] = (struct tp_origin){
-            .name = name && stacked ? expert_template(name, err) : name,
-            .rows = unit->part_rows[p],
-            .expert = -1,
-            .rank = unit->rank == 3 && !stacked ? 3 : 2,
-        };
-        if (origins[p].name != name)
-            free(name);
-        if (!origins[p].name)
-            return TP_E_MEMORY;
-        uint64_t *shape = origins[p].shape;
-        if (origins[p].rank == 3)
-            *shape++ = unit->box.e;
-        *shape++ = unit->part_rows[p];
-        *shape = unit->box.k;
-    }
-    return TP_OK;
-}
-
-/* Whole-weight repacking keeps what the source recorded. */
-static bool inherits(const struct tp_plan *plan, const struct tp_unit *unit)
-{
-    const struct tp_weight *weight = &plan->weights->items[unit->parts[0].weight];
-    return weight->origins > 0 && unit->parts_per_expert == 1 && weight->box.e == unit->box.e &&
-           weight->box.n == unit->box.n;
-}
-
-static enum tp_code inherit(const struct tp_weight *weight, struct tp_origin *origins,
-                            struct tp_err *err)
-{
-    for (uint32_t i = 0; i < weight->origins; i++) {
-        origins[i] = weight->origin[i];
-        if (!(origins[i].name = tp_os_format(err, "%s", weight->origin[i].name)))
-            return TP_E_MEMORY;
-    }
-    return TP_OK;
-}
-
-enum tp_code tp_unit_origins(const struct tp_plan *plan, const struct tp_unit *unit,
-                             struct tp_origin **origins, uint32_t *count, struct tp_err *err)
-{
-    const struct tp_weight *weight = &plan->weights->items[unit->parts[0].weight];
-    bool inherited = inherits(plan, unit);
-    *count = inherited ? weight->origins : unit->parts_per_expert;
-    if (!(*origins = tp_os_zalloc(*count, sizeof **origins, err)))
-        return TP_E_MEMORY;
-    enum tp_code code = inherited            ? inherit(weight, *origins, err)
-                        : weight->format     ? packed_origins(plan, unit, *origins, err)
-                                             : plain_origins(plan, unit, *origins, err);
-    if (code) {
-        tp_origins_free(*origins, *count);
-        *origins = NULL;
-    }
-    return code;
-}
-
 static json_t *origin_json(const struct tp_origin *origin)
 {
     json_t *json = json_object(), *shape = json_array();
@@ -307,6 +176,13 @@ static enum tp_code add_unit(const struct tp_plan *plan, const struct tp_unit *u
     return TP_OK;
 }
 
+/* A kept packed weight keeps the descriptor it came with; one of another tool's
+ * has none and needs none. */
+static bool is_described(const struct tp_plan *plan, const struct tp_unit *kept)
+{
+    return plan->weights->items[kept->parts[0].weight].origin != NULL;
+}
+
 enum tp_code tp_descriptors_json(const struct tp_plan *plan, uint32_t file, json_t **descriptors,
                                  json_t **units, struct tp_err *err)
 {
@@ -324,6 +200,10 @@ enum tp_code tp_descriptors_json(const struct tp_plan *plan, uint32_t file, json
     for (size_t u = 0; u < plan->unit_count && code == TP_OK; u++)
         if (plan->units[u].format && (file == UINT32_MAX || plan->units[u].file == file))
             code = add_unit(plan, &plan->units[u], &seen, *descriptors, *units, err);
+    for (size_t u = 0; u < plan->kept_unit_count && code == TP_OK; u++)
+        if (is_described(plan, &plan->kept_units[u]) &&
+            (file == UINT32_MAX || plan->kept_units[u].file == file))
+            code = add_unit(plan, &plan->kept_units[u], &seen, *descriptors, *units, err);
     free(seen.units);
     free(seen.ids);
     if (code) {

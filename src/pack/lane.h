@@ -1,23 +1,22 @@
-/* Lanes: the buffers of one worker, and the work on one box. Inside of run.c. */
+/* Lanes: one worker, and its work on one box. Inside of run.c. */
 #ifndef TP_PACK_LANE_H
 #define TP_PACK_LANE_H
 
+#include "pack/compute.h"
+#include "pack/packed_io.h"
 #include "pack/run.h"
-
-struct tp_buffer {
-    void *data; /* 64-byte aligned */
-    size_t capacity;
-};
 
 struct tp_lane {
     const struct tp_plan *plan;
     struct tp_sink *sink;
     const struct tp_run_options *options;
-    struct tp_buffer values, decoded, source[TP_MAX_OUT], out[TP_MAX_OUT], scratch;
+    struct tp_compute compute;
+    struct tp_buffer copy, cropped;
     struct tp_err err;
 };
 
-/* Reads, converts and writes one box. `global` is the unit's global scale. */
+/* Reads, converts and writes one box. `global` is the unit's amax when its codec
+ * needs a value over the whole weight. */
 enum tp_code tp_lane_box(struct tp_lane *lane, uint32_t unit, const struct tp_grid *grid,
                          uint64_t index, float global);
 

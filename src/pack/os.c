@@ -45,6 +45,7 @@ struct tp_os tp_os = {
     .malloc = malloc,
     .calloc = calloc,
     .realloc = realloc,
+    .aligned_alloc = aligned_alloc,
     .opendir = opendir,
     .readdir = readdir,
     .closedir = closedir,

@@ -39,6 +39,7 @@ struct tp_os {
     void *(*malloc)(size_t size);
     void *(*calloc)(size_t count, size_t size);
     void *(*realloc)(void *memory, size_t size);
+    void *(*aligned_alloc)(size_t alignment, size_t size);
     DIR *(*opendir)(const char *path);
     struct dirent *(*readdir)(DIR *dir);
     int (*closedir)(DIR *dir);

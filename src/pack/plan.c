@@ -34,7 +34,8 @@ enum tp_code tp_plan_add_unit(struct tp_builder *b, struct tp_unit *unit)
     return TP_OK;
 }
 
-enum tp_code tp_plan_add_kept(struct tp_builder *b, uint32_t tensor, const char *reason)
+enum tp_code tp_plan_add_kept(struct tp_builder *b, uint32_t tensor, uint32_t unit,
+                              const char *reason)
 {
     struct tp_plan *plan = b->plan;
     enum tp_code code = tp_os_grow((void **)&plan->kept, &b->kept_capacity, plan->kept_count + 1,
@@ -43,8 +44,45 @@ enum tp_code tp_plan_add_kept(struct tp_builder *b, uint32_t tensor, const char 
         return code;
     struct tp_kept *kept = &plan->kept[plan->kept_count++];
     kept->tensor = tensor;
+    kept->unit = unit;
     kept->reason = reason ? tp_os_format(b->err, "%s", reason) : NULL;
     return reason && !kept->reason ? TP_E_MEMORY : TP_OK;
+}
+
+/* The packed weight as it is, in the form of a unit. */
+static enum tp_code add_kept_unit(struct tp_builder *b, uint32_t w)
+{
+    struct tp_plan *plan = b->plan;
+    const struct tp_weight *weight = &plan->weights->items[w];
+    enum tp_code code = tp_os_grow((void **)&plan->kept_units, &b->kept_unit_capacity,
+                                   plan->kept_unit_count + 1, sizeof *plan->kept_units, b->err);
+    if (code)
+        return code;
+    struct tp_unit *unit = &plan->kept_units[plan->kept_unit_count++];
+    *unit = (struct tp_unit){.kind = TP_UNIT_REPACK, .box = weight->box, .rank = weight->rank,
+                             .format = weight->format, .settings = weight->settings,
+                             .op = weight->op, .outs = weight->op.outs, .dtype = weight->dtype,
+                             .original = weight->dtype, .parts_per_expert = 1,
+                             .part_rows = {weight->box.n}, .stats = UINT32_MAX};
+    unit->name = tp_os_format(b->err, "%s", weight->name);
+    unit->prefix = tp_os_format(b->err, "%s", weight->prefix);
+    unit->parts = tp_os_zalloc(weight->box.e, sizeof *unit->parts, b->err);
+    if (!unit->name || !unit->prefix || !unit->parts)
+        return TP_E_MEMORY;
+    for (uint64_t e = 0; e < weight->box.e; e++)
+        unit->parts[e] = (struct tp_part){w, e, 0};
+    return TP_OK;
+}
+
+enum tp_code tp_plan_keep_weight(struct tp_builder *b, uint32_t w, const char *reason)
+{
+    const struct tp_weight *weight = &b->plan->weights->items[w];
+    enum tp_code code = weight->format ? add_kept_unit(b, w) : TP_OK;
+    uint32_t unit = weight->format ? (uint32_t)b->plan->kept_unit_count - 1 : UINT32_MAX;
+    for (uint32_t i = 0; i < TP_MAX_OUT && code == TP_OK; i++)
+        if (weight->tensor[i] != TP_NO_TENSOR)
+            code = tp_plan_add_kept(b, weight->tensor[i], unit, reason);
+    return code;
 }
 
 const struct tp_part *tp_unit_part(const struct tp_unit *unit, uint64_t e, uint64_t n,
@@ -207,20 +245,38 @@ static enum tp_code add_file(struct tp_builder *b)
     return code;
 }
 
+/* Whether kept tensor k follows another one of the same packed weight. */
+static bool follows(const struct tp_plan *plan, size_t k)
+{
+    return k > 0 && k < plan->kept_count && plan->kept[k].unit != UINT32_MAX &&
+           plan->kept[k].unit == plan->kept[k - 1].unit;
+}
+
+static enum tp_code item_outputs(struct tp_builder *b, const struct item *item)
+{
+    struct tp_plan *plan = b->plan;
+    enum tp_code code = TP_OK;
+    if (item->kept) {
+        size_t k = item->index;
+        do
+            code = kept_output(b, &plan->kept[k++]);
+        while (code == TP_OK && follows(plan, k));
+    } else if (!plan->units[item->index].format) {
+        code = plain_output(b, item->index);
+    } else {
+        for (uint32_t i = 0; i < plan->units[item->index].op.outs && code == TP_OK; i++)
+            code = packed_output(b, item->index, i);
+    }
+    return code;
+}
+
 /* Outputs of one item all go to one file; a file is closed when it is full. */
 static enum tp_code place_item(struct tp_builder *b, const struct item *item, uint64_t shard_size,
                                uint64_t *fill)
 {
     struct tp_plan *plan = b->plan;
     size_t first = plan->output_count;
-    enum tp_code code = TP_OK;
-    if (item->kept)
-        code = kept_output(b, &plan->kept[item->index]);
-    else if (!plan->units[item->index].format)
-        code = plain_output(b, item->index);
-    else
-        for (uint32_t i = 0; i < plan->units[item->index].op.outs && code == TP_OK; i++)
-            code = packed_output(b, item->index, i);
+    enum tp_code code = item_outputs(b, item);
     uint64_t bytes = 0;
     for (size_t o = first; o < plan->output_count && code == TP_OK; o++)
         if (!tp_add_u64(&bytes, bytes, plan->outputs[o].bytes))
@@ -235,8 +291,11 @@ static enum tp_code place_item(struct tp_builder *b, const struct item *item, ui
     *fill += bytes;
     for (size_t o = first; o < plan->output_count; o++)
         plan->outputs[o].file = (uint32_t)plan->file_count - 1;
+    uint32_t file = (uint32_t)plan->file_count - 1;
     if (!item->kept)
-        plan->units[item->index].file = (uint32_t)plan->file_count - 1;
+        plan->units[item->index].file = file;
+    else if (plan->kept[item->index].unit != UINT32_MAX)
+        plan->kept_units[plan->kept[item->index].unit].file = file;
     return TP_OK;
 }
 
@@ -250,7 +309,8 @@ static enum tp_code place_all(struct tp_builder *b, uint64_t shard_size)
     for (uint32_t u = 0; u < plan->unit_count; u++)
         items[count++] = item_of(plan, false, u);
     for (uint32_t k = 0; k < plan->kept_count; k++)
-        items[count++] = item_of(plan, true, k);
+        if (!follows(plan, k))
+            items[count++] = item_of(plan, true, k);
     qsort(items, count, sizeof *items, by_source);
     uint64_t fill = 0;
     enum tp_code code = TP_OK;
@@ -328,7 +388,7 @@ static enum tp_code write_header(struct tp_builder *b, uint32_t f, struct tp_st_
     char *texts[3] = {0};
     struct tp_text text = {0};
     uint64_t at = 0;
-    bool plain = plan->unit_count && !plan->units[0].format;
+    bool plain = plan->restores;
     for (uint32_t i = 0; i < file->output_count; i++) {
         struct tp_output *output = &plan->outputs[file->first_output + i];
         output->offset = at;
@@ -440,11 +500,10 @@ static enum tp_code keep_the_rest(struct tp_builder *b)
     const struct tp_weights *weights = b->plan->weights;
     enum tp_code code = TP_OK;
     for (uint32_t w = 0; w < weights->count && code == TP_OK; w++)
-        for (uint32_t i = 0; i < TP_MAX_OUT && !b->choices[w].rule && code == TP_OK; i++)
-            if (weights->items[w].tensor[i] != TP_NO_TENSOR)
-                code = tp_plan_add_kept(b, weights->items[w].tensor[i], b->choices[w].reason);
+        if (!b->choices[w].rule)
+            code = tp_plan_keep_weight(b, w, b->choices[w].reason);
     for (size_t i = 0; i < weights->other_count && code == TP_OK; i++)
-        code = tp_plan_add_kept(b, weights->other[i], NULL);
+        code = tp_plan_add_kept(b, weights->other[i], UINT32_MAX, NULL);
     return code;
 }
 
@@ -473,13 +532,20 @@ enum tp_code tp_plan_convert(const struct tp_checkpoint *ckpt, const struct tp_w
     return code;
 }
 
+static void free_units(struct tp_unit *units, size_t count)
+{
+    for (size_t u = 0; u < count; u++) {
+        free(units[u].name);
+        free(units[u].prefix);
+        free(units[u].parts);
+    }
+    free(units);
+}
+
 void tp_plan_close(struct tp_plan *plan)
 {
-    for (size_t u = 0; u < plan->unit_count; u++) {
-        free(plan->units[u].name);
-        free(plan->units[u].prefix);
-        free(plan->units[u].parts);
-    }
+    free_units(plan->units, plan->unit_count);
+    free_units(plan->kept_units, plan->kept_unit_count);
     for (size_t o = 0; o < plan->output_count; o++) {
         free(plan->outputs[o].name);
         free(plan->outputs[o].constant);
@@ -490,7 +556,6 @@ void tp_plan_close(struct tp_plan *plan)
         free(plan->files[f].name);
         free(plan->files[f].header);
     }
-    free(plan->units);
     free(plan->outputs);
     free(plan->kept);
     free(plan->files);

@@ -61,7 +61,8 @@ struct tp_output {
 
 struct tp_kept {
     uint32_t tensor;
-    char *reason; /* NULL: not a weight at all */
+    uint32_t unit; /* into plan.kept_units when it belongs to a packed weight, else UINT32_MAX */
+    char *reason;  /* NULL: not a weight at all */
 };
 
 struct tp_plan_file {
@@ -85,10 +86,13 @@ struct tp_plan {
     size_t unit_count;
     struct tp_output *outputs;
     size_t output_count;
-    struct tp_kept *kept;
+    struct tp_kept *kept; /* tensors of one packed weight stand together */
     size_t kept_count;
+    struct tp_unit *kept_units; /* packed weights that are copied: for descriptors and config */
+    size_t kept_unit_count;
     struct tp_plan_file *files;
     size_t file_count;
+    bool restores;    /* packed weights become plain ones (tp_plan_unpack) */
     bool single_file; /* one file of the user's name instead of a directory */
     struct tp_stats_group *groups;
     uint32_t *stats_units;

@@ -18,7 +18,7 @@ struct tp_builder {
     struct tp_plan *plan;
     struct tp_request *request;
     struct tp_choice *choices; /* per weight */
-    size_t unit_capacity, output_capacity, kept_capacity, file_capacity;
+    size_t unit_capacity, output_capacity, kept_capacity, kept_unit_capacity, file_capacity;
     struct tp_err *err;
 };
 
@@ -40,8 +40,20 @@ enum tp_code tp_plan_units(struct tp_builder *b);
 /* Appends a unit (moved); frees it on failure. */
 enum tp_code tp_plan_add_unit(struct tp_builder *b, struct tp_unit *unit);
 
-/* Appends to plan.kept. */
-enum tp_code tp_plan_add_kept(struct tp_builder *b, uint32_t tensor, const char *reason);
+/* Appends to plan.kept; `unit` as in struct tp_kept. */
+enum tp_code tp_plan_add_kept(struct tp_builder *b, uint32_t tensor, uint32_t unit,
+                              const char *reason);
+
+/* Keeps all tensors of a weight; a packed one keeps its descriptor with it. */
+enum tp_code tp_plan_keep_weight(struct tp_builder *b, uint32_t weight, const char *reason);
+
+/* Adds a plain unit (kind TP_UNIT_PLAIN, no format) for every tensor that the
+ * weights stood for before they were packed: experts apart, stacks whole again.
+ * With `all`, plain weights become units of their own as well. skip[w] leaves
+ * weights out (NULL: none). `dtype` of the values, or TP_DTYPE_NONE: BF16 if that
+ * was the original, else F32. */
+enum tp_code tp_plan_plain_units(struct tp_builder *b, enum tp_dtype dtype, bool all,
+                                 const bool *skip);
 
 /* Outputs, files, headers and hash of a plan whose units and kept are complete. */
 enum tp_code tp_plan_files(struct tp_builder *b, const char *file_name);

@@ -9,6 +9,7 @@
 #include "pack/run.h"
 
 #include "base/num.h"
+#include "pack/device.h"
 #include "pack/lane.h"
 #include "pack/os.h"
 
@@ -49,6 +50,12 @@ struct run {
     uint32_t stats_group, stats_unit; /* stats jobs being issued; group UINT32_MAX: none */
     uint64_t stats_index;
     struct tp_err err; /* the first failure */
+};
+
+struct worker {
+    struct run *run;
+    struct tp_lane lane;
+    pthread_t thread;
 };
 
 /* Which outputs start boxes: the codes of a unit stand for all its outputs. */
@@ -160,7 +167,7 @@ static enum tp_code do_stats(struct run *run, struct tp_lane *lane, const struct
     pthread_mutex_lock(&run->lock);
     if (amax > group->amax)
         group->amax = amax; /* a maximum is the same in any order */
-    if (code == TP_OK && --group->pending == 0) /* a failed one is never done: see worker() */
+    if (code == TP_OK && --group->pending == 0) /* a failed one is never done: see work() */
         pthread_cond_broadcast(&run->stats_done);
     pthread_mutex_unlock(&run->lock);
     return code;
@@ -222,10 +229,10 @@ static enum tp_code do_job(struct run *run, struct tp_lane *lane, const struct j
     return code;
 }
 
-static void *worker(void *arg)
+static void *work(void *arg)
 {
-    struct run *run = arg;
-    struct tp_lane lane = {.plan = run->plan, .sink = run->sink, .options = run->options};
+    struct worker *worker = arg;
+    struct run *run = worker->run;
     for (;;) {
         pthread_mutex_lock(&run->lock);
         struct job job = {.kind = JOB_NONE};
@@ -234,16 +241,15 @@ static void *worker(void *arg)
         pthread_mutex_unlock(&run->lock);
         if (job.kind == JOB_NONE)
             break;
-        if (do_job(run, &lane, &job)) {
+        if (do_job(run, &worker->lane, &job)) {
             pthread_mutex_lock(&run->lock);
             if (run->err.code == TP_OK)
-                run->err = lane.err;
+                run->err = worker->lane.err;
             pthread_cond_broadcast(&run->stats_done);
             pthread_mutex_unlock(&run->lock);
             break;
         }
     }
-    tp_lane_close(&lane);
     return NULL;
 }
 
@@ -266,7 +272,12 @@ static enum tp_code make_grids(struct run *run, struct tp_err *err)
     const struct tp_run_options *options = run->options;
     uint64_t memory = options->memory ? options->memory : DEFAULT_MEMORY;
     uint64_t limit = tp_max_u64(memory / options->jobs / 4, 256 << 10);
-    uint64_t target = tp_min_u64(options->box_target ? options->box_target : DEFAULT_TARGET, limit);
+    uint64_t target = options->box_target ? options->box_target : DEFAULT_TARGET;
+    if (options->devices && options->devices->count) {
+        limit = options->devices->slot; /* few, large boxes hide the latency of a GPU */
+        target = options->box_target ? options->box_target : limit / 2;
+    }
+    target = tp_min_u64(target, limit);
     run->grids = tp_os_zalloc(plan->unit_count + 1, sizeof *run->grids, err);
     run->groups = tp_os_zalloc(plan->group_count + 1, sizeof *run->groups, err);
     if (!run->grids || !run->groups)
@@ -289,22 +300,55 @@ static enum tp_code make_grids(struct run *run, struct tp_err *err)
     return TP_OK;
 }
 
+static unsigned worker_count(const struct tp_run_options *options)
+{
+    const struct tp_devices *devices = options->devices;
+    return devices && devices->count ? devices->count * devices->lanes_per_device : options->jobs;
+}
+
+/* One worker for each lane of each GPU, or for each job of the CPU. */
+static enum tp_code make_workers(struct run *run, struct worker *workers, unsigned count,
+                                 struct tp_err *err)
+{
+    struct tp_devices *devices = run->options->devices;
+    if (devices && devices->count) {
+        struct tp_compute *computes = tp_os_zalloc(count, sizeof *computes, err);
+        enum tp_code code = computes ? tp_devices_open(devices, computes, err) : TP_E_MEMORY;
+        for (unsigned i = 0; i < count && code == TP_OK; i++)
+            workers[i].lane.compute = computes[i];
+        free(computes);
+        if (code)
+            return code;
+    }
+    for (unsigned i = 0; i < count; i++) {
+        workers[i].run = run;
+        workers[i].lane.plan = run->plan;
+        workers[i].lane.sink = run->sink;
+        workers[i].lane.options = run->options;
+    }
+    return TP_OK;
+}
+
 enum tp_code tp_run(const struct tp_plan *plan, struct tp_sink *sink,
                     const struct tp_run_options *options, struct tp_err *err)
 {
     struct run run = {.plan = plan, .sink = sink, .options = options, .stats_group = UINT32_MAX};
-    unsigned started = 0;
-    pthread_t *threads = tp_os_zalloc(options->jobs, sizeof *threads, err);
+    unsigned started = 0, count = worker_count(options);
+    struct worker *workers = tp_os_zalloc(count, sizeof *workers, err);
     pthread_mutex_init(&run.lock, NULL);
     pthread_cond_init(&run.stats_done, NULL);
-    enum tp_code code = threads ? make_grids(&run, err) : TP_E_MEMORY;
-    while (code == TP_OK && started + 1 < options->jobs &&
-           pthread_create(&threads[started], NULL, worker, &run) == 0)
+    enum tp_code code = workers ? make_workers(&run, workers, count, err) : TP_E_MEMORY;
+    if (code == TP_OK)
+        code = make_grids(&run, err);
+    while (code == TP_OK && started + 1 < count &&
+           pthread_create(&workers[started + 1].thread, NULL, work, &workers[started + 1]) == 0)
         started++;
     if (code == TP_OK)
-        worker(&run); /* this thread works too, so one worker always exists */
+        work(&workers[0]); /* this thread works too, so one worker always exists */
     for (unsigned i = 0; i < started; i++)
-        pthread_join(threads[i], NULL);
+        pthread_join(workers[i + 1].thread, NULL);
+    for (unsigned i = 0; workers && i < count; i++)
+        tp_lane_close(&workers[i].lane);
     if (code == TP_OK && run.err.code != TP_OK) {
         code = run.err.code;
         if (err && err->code == TP_OK)
@@ -314,6 +358,6 @@ enum tp_code tp_run(const struct tp_plan *plan, struct tp_sink *sink,
     pthread_cond_destroy(&run.stats_done);
     free(run.grids);
     free(run.groups);
-    free(threads);
+    free(workers);
     return code;
 }

@@ -12,7 +12,7 @@
 
 #include <stdatomic.h>
 
-struct tp_run;
+struct tp_devices;
 
 /* What one box was, for those who look at values (verify --against). */
 struct tp_observed {
@@ -26,6 +26,7 @@ struct tp_observed {
 
 struct tp_run_options {
     unsigned jobs;             /* worker threads, at least 1 */
+    struct tp_devices *devices; /* GPUs that do the boxes (slots may be halved), or NULL */
     uint64_t memory;           /* bytes that all lanes together may take; 0 = default */
     uint64_t box_target;       /* preferred bytes per box; 0 = default (tests vary it) */
     bool keep_nonfinite;

@@ -33,13 +33,21 @@ cat >"$work/w4a16-cutlass.json" <<'EOF'
 }
 EOF
 
-# Objects are taken from the build; only the embedded formats and the link are new.
+# Objects are taken from the build; only the embedded formats and the link are new,
+# so the link must know what they were compiled for.
+set --
+first_cu=$(cd "$root" && echo src/kernels/cuda_*.cu)
+first_cu=${first_cu%% *}
+[ -e "$build/${first_cu%.cu}.o" ] || set -- "$@" NVCC=
+if grep -q __asan_init "$build/tilepack"; then
+    set -- "$@" LDFLAGS=-fsanitize=address,undefined
+fi
 mkdir "$work/build"
 cp -Rp "$build/src" "$work/build/"
 (
     unset MAKEFLAGS MAKELEVEL MFLAGS
     cd "$root"
-    make BUILD="$work/build" FORMATS="$(echo formats/*.json) $work/w4a16-cutlass.json" \
+    make BUILD="$work/build" "$@" FORMATS="$(echo formats/*.json) $work/w4a16-cutlass.json" \
         "$work/build/tilepack"
 ) >"$work/make.log" 2>&1 || {
     cat "$work/make.log"

@@ -43,7 +43,7 @@ static int set_up(void **state)
 {
     (void)state;
     const char *base = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%s/tp-ckpt-XXXXXX", base && *base ? base : "/tmp");
+    snprintf(folder, sizeof folder, "%s/tp-ckpt-XXXXXX", base && *base ? base : P_tmpdir);
     saved = tp_os;
     if (!mkdtemp(folder))
         return -1;
@@ -237,6 +237,13 @@ static void test_no_tensors(void **state)
     tp_checkpoint_close(&ckpt);
 }
 
+static int broken_fstat(int fd, struct stat *st)
+{
+    (void)fd, (void)st;
+    errno = EIO;
+    return -1;
+}
+
 static void test_changed(void **state)
 {
     (void)state;
@@ -250,6 +257,10 @@ static void test_changed(void **state)
     assert_int_equal(tp_checkpoint_unchanged(&ckpt, &err), TP_E_INPUT);
     assert_non_null(strstr(err.path, "x.safetensors"));
     assert_non_null(strstr(err.what, "changed while it was read"));
+    tp_os.fstat = broken_fstat;
+    err = (struct tp_err){0};
+    assert_int_equal(tp_checkpoint_unchanged(&ckpt, &err), TP_E_IO);
+    tp_os = saved;
     /* Cut off while open: an error, not a signal. */
     char data[4];
     const struct tp_tensor *a = tp_checkpoint_find(&ckpt, "a");
@@ -468,10 +479,10 @@ static void test_without_index(void **state)
     must_open(dir, 0, &ckpt);
     assert_string_equal(ckpt.files[0].name, "m-00001-of-00001.safetensors");
     tp_checkpoint_close(&ckpt);
-    rename(at(dir, "m-00001-of-00001.safetensors"), at(dir, "best-of-5.safetensors"));
+    rename(at(dir, "m-00001-of-00001.safetensors"), at(dir, "the-very-best-of-5.safetensors"));
     put_shard(dir, ".hidden.safetensors", "a", 'A');
     must_open(dir, 0, &ckpt);
-    assert_string_equal(ckpt.files[0].name, "best-of-5.safetensors");
+    assert_string_equal(ckpt.files[0].name, "the-very-best-of-5.safetensors");
     assert_int_equal(ckpt.other_count, 0);
     tp_checkpoint_close(&ckpt);
     put_shard(dir, "other.safetensors", "a", 'C');
@@ -513,6 +524,16 @@ static void test_packed(void **state)
     struct tp_err err = {0};
     assert_int_equal(tp_checkpoint_unchanged(&ckpt, &err), TP_OK);
     tp_checkpoint_close(&ckpt);
+    /* An archive of too few bytes. */
+    struct tp_zst_writer *writer;
+    uint64_t size;
+    int fd = open(at(dir, "short"), O_RDWR | O_CREAT, 0600);
+    assert_int_equal(tp_zst_create(fd, "short", 3, 1, &writer, NULL), TP_OK);
+    assert_int_equal(tp_zst_add(writer, "1234567", 7, NULL), TP_OK);
+    assert_int_equal(tp_zst_finish(writer, &size, NULL), TP_OK);
+    tp_zst_abandon(writer);
+    close(fd);
+    must_fail(at(dir, "short"), 0, TP_E_INPUT, "short", "", "only 7 bytes");
     /* The same directly, and where plain and packed lie side by side. */
     must_open(at(dir, "1.safetensors.zst"), 0, &ckpt);
     assert_string_equal(ckpt.files[0].name, "1.safetensors");
@@ -594,6 +615,35 @@ static void test_many_shards(void **state)
     check_tensor(&ckpt, "t1", "099.safetensors", 99);
     tp_checkpoint_close(&ckpt);
     tp_text_free(&map);
+}
+
+/* More tensors than the limit: in the index, and in the shards together. */
+static void test_too_many(void **state)
+{
+    (void)state;
+    struct tp_text text = {0};
+    struct tp_index index;
+    struct tp_err err = {0};
+    tp_text_addf(&text, NULL, "{\"weight_map\":{\"\":\"1.safetensors\"");
+    for (unsigned i = 1; i <= TP_ST_MAX_TENSORS; i++)
+        tp_text_addf(&text, NULL, ",\"%x\":\"1.safetensors\"", i);
+    tp_text_addf(&text, NULL, "}}");
+    assert_int_equal(tp_index_parse(text.data, text.size, &index, &err), TP_E_UNSUPPORTED);
+    assert_non_null(strstr(err.what, "more than 1000000 tensors"));
+    tp_text_free(&text);
+
+    tp_text_add(&text, "\0\0\0\0\0\0\0\0{", 9, NULL);
+    for (unsigned i = 0; i < TP_ST_MAX_TENSORS / 2 + 1; i++)
+        tp_text_addf(&text, NULL, "%s\"%x\":{\"dtype\":\"U8\",\"shape\":[0],"
+                     "\"data_offsets\":[0,0]}", i ? "," : "", i);
+    tp_text_add(&text, "}", 1, NULL);
+    for (int i = 0; i < 8; i++)
+        text.data[i] = (char)((text.size - 8) >> (8 * i) & 0xff);
+    put(dir, "1.safetensors", text.data, text.size);
+    tp_text_free(&text);
+    assert_int_equal(symlink("1.safetensors", at(dir, "2.safetensors")), 0);
+    put_index("a=1.safetensors b=2.safetensors");
+    must_fail(dir, 0, TP_E_UNSUPPORTED, "ckpt", "", "1000002 tensors, more than the limit");
 }
 
 /* The n-th call of the table fails, for every n: never a crash, a leak or a wrong
@@ -691,7 +741,7 @@ int main(void)
         TEST(test_bad_files),     TEST(test_directory),   TEST(test_index_agrees),
         TEST(test_shard_names),   TEST(test_bad_index),   TEST(test_without_index),
         TEST(test_packed),        TEST(test_links),       TEST(test_many_shards),
-        TEST(test_failing_calls),
+        TEST(test_failing_calls), TEST(test_too_many),
     };
     return cmocka_run_group_tests_name("checkpoint", tests, NULL, NULL);
 }

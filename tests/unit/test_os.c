@@ -19,7 +19,7 @@ static int make_folder(void **state)
 {
     (void)state;
     const char *base = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%s/tp-os-XXXXXX", base && *base ? base : "/tmp");
+    snprintf(folder, sizeof folder, "%s/tp-os-XXXXXX", base && *base ? base : P_tmpdir);
     saved = tp_os;
     return mkdtemp(folder) ? 0 : -1;
 }
@@ -180,11 +180,34 @@ static void test_failures(void **state)
     assert_int_equal(err.sys, EOVERFLOW);
 }
 
+static int opens;
+
+static int picky_open(const char *path, int flags, mode_t mode)
+{
+    errno = opens++ ? sys_error : EINTR;
+    return errno ? -1 : open(path, flags, mode);
+}
+
+static DIR *picky_opendir(const char *path)
+{
+    errno = EMFILE;
+    return opens++ ? opendir(path) : NULL;
+}
+
 static void test_names(void **state)
 {
     (void)state;
     struct tp_err err = {0};
     int fd;
+    tp_os.open = picky_open;
+    opens = sys_error = 0;
+    assert_int_equal(tp_os_open(folder, O_RDONLY, 0, &fd, &err), TP_OK); /* after EINTR */
+    tp_os_close(&fd);
+    sys_error = EACCES;
+    assert_int_equal(tp_os_open(folder, O_RDONLY, 0, &fd, &err), TP_E_IO);
+    assert_non_null(strstr(err.hint, "permissions"));
+    err = (struct tp_err){0};
+    tp_os = saved;
     assert_int_equal(tp_os_open(in_folder("none"), O_RDONLY, 0, &fd, &err), TP_E_IO);
     assert_int_equal(fd, -1);
     assert_int_equal(err.sys, ENOENT);
@@ -324,6 +347,14 @@ static void test_descriptors(void **state)
             break;
     struct rlimit now;
     getrlimit(RLIMIT_NOFILE, &now);
+    /* A directory, too. */
+    setrlimit(RLIMIT_NOFILE, &low);
+    struct tp_os_list list;
+    tp_os.opendir = picky_opendir;
+    opens = 0;
+    assert_int_equal(tp_os_list(folder, &list, &err), TP_OK);
+    tp_os_list_free(&list);
+    tp_os = saved;
     setrlimit(RLIMIT_NOFILE, &limit);
     for (int i = 0; i < opened; i++)
         tp_os_close(&fds[i]);

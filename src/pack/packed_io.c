@@ -1,0 +1,164 @@
+/* Boxes of tensors in files. A box is in memory a small tensor of its own; its
+ * runs are the stretches that lie contiguously in the whole as well.
+ */
+#include "pack/packed_io.h"
+
+#include "base/num.h"
+#include "pack/os.h"
+
+#include <stdlib.h>
+
+enum tp_code tp_buffer_room(struct tp_buffer *buffer, uint64_t size, struct tp_err *err)
+{
+    if (size <= buffer->capacity)
+        return TP_OK;
+    tp_buffer_free(buffer);
+    size = tp_round_up(size, 64);
+    if (!(buffer->data = tp_os.aligned_alloc(64, size)))
+        return tp_fail(err, TP_E_MEMORY, "out of memory for a buffer of %llu bytes",
+                       (unsigned long long)size);
+    buffer->capacity = size;
+    return TP_OK;
+}
+
+void tp_buffer_free(struct tp_buffer *buffer)
+{
+    free(buffer->data);
+    *buffer = (struct tp_buffer){0};
+}
+
+struct transfer {
+    const struct tp_checkpoint *ckpt; /* reading */
+    struct tp_sink *sink;             /* writing */
+    uint32_t file, output;
+    uint64_t offset; /* of the tensor, when reading */
+    unsigned bits;
+    uint8_t *data;
+    struct tp_err *err;
+};
+
+static int read_run(void *arg, uint64_t whole, uint64_t part, uint64_t length)
+{
+    struct transfer *t = arg;
+    return (int)tp_checkpoint_read(t->ckpt, t->file, t->data + part * t->bits / 8,
+                                   length * t->bits / 8, t->offset + whole * t->bits / 8, t->err);
+}
+
+static int write_run(void *arg, uint64_t whole, uint64_t part, uint64_t length)
+{
+    struct transfer *t = arg;
+    return (int)t->sink->write(t->sink, t->file, t->output, whole * t->bits / 8,
+                               t->data + part * t->bits / 8, length * t->bits / 8, t->err);
+}
+
+/* All runs of output i, or the single element of an output without a layout. */
+static enum tp_code move(const struct tp_op *op, uint32_t i, struct tp_box3 whole_size,
+                         const struct tp_box *box, tp_run_visit visit, struct transfer *t)
+{
+    struct tp_layout part, whole;
+    uint64_t base;
+    if (!op->out[i].layout)
+        return (enum tp_code)visit(t, 0, 0, 1);
+    enum tp_code code = tp_box_layouts(op, i, whole_size, box, &part, &whole, &base, t->err);
+    return code ? code : (enum tp_code)tp_layout_runs(&part, &whole, base, visit, t);
+}
+
+enum tp_code tp_packed_read_into(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
+                            const struct tp_box *cover, void *const to[], struct tp_err *err)
+{
+    enum tp_code code = TP_OK;
+    for (uint32_t i = 0; i < weight->op.outs && code == TP_OK; i++) {
+        if (weight->tensor[i] == TP_NO_TENSOR || weight->op.out[i].role == TP_ROLE_WORDS)
+            continue;
+        const struct tp_tensor *tensor = &ckpt->tensors[weight->tensor[i]];
+        struct transfer t = {.ckpt = ckpt, .file = tensor->file, .offset = tensor->offset,
+                             .bits = tp_element_bits(weight->op.out[i].element), .data = to[i],
+                             .err = err};
+        code = move(&weight->op, i, weight->box, cover, read_run, &t);
+    }
+    return code;
+}
+
+enum tp_code tp_packed_read(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
+                            const struct tp_box *cover, struct tp_buffer to[TP_MAX_OUT],
+                            struct tp_err *err)
+{
+    void *data[TP_MAX_OUT] = {0};
+    for (uint32_t i = 0; i < weight->op.outs; i++) {
+        uint64_t bytes;
+        enum tp_code code = tp_op_bytes(&weight->op, i, cover->size, &bytes, err);
+        if (code || (code = tp_buffer_room(&to[i], bytes, err)))
+            return code;
+        data[i] = to[i].data;
+    }
+    return tp_packed_read_into(ckpt, weight, cover, data, err);
+}
+
+enum tp_code tp_packed_write(const struct tp_unit *unit,
+                             const struct tp_box *box, bool first_box, void *const from[],
+                             struct tp_sink *sink, struct tp_err *err)
+{
+    enum tp_code code = TP_OK;
+
+    for (uint32_t i = 0; i < unit->op.outs && code == TP_OK; i++) {
+        const struct tp_op_out *out = &unit->op.out[i];
+        struct transfer t = {.sink = sink, .file = unit->file, .output = unit->output[i],
+                             .bits = tp_element_bits(out->element), .data = from[i], .err = err};
+        if (out->role != TP_ROLE_WORDS && (out->layout || first_box))
+            code = move(&unit->op, i, unit->box, box, write_run, &t);
+    }
+    return code;
+}
+
+/* Rows of one plain part: one read when whole rows are wanted. */
+static enum tp_code read_rows(const struct tp_plan *plan, const struct tp_part *part, uint64_t row,
+                              uint64_t rows, const struct tp_box *box, uint8_t *to,
+                              struct tp_err *err)
+{
+    const struct tp_weight *weight = &plan->weights->items[part->weight];
+    const struct tp_tensor *tensor = &plan->ckpt->tensors[weight->tensor[0]];
+    uint64_t width = tp_dtype_bits(tensor->dtype) / 8, wanted = box->size.k * width;
+    uint64_t pitch = weight->box.k * width;
+    uint64_t at = tensor->offset + (part->expert * weight->box.n + row) * pitch + box->k * width;
+    enum tp_code code = TP_OK;
+    if (wanted == pitch)
+        return tp_checkpoint_read(plan->ckpt, tensor->file, to, rows * pitch, at, err);
+    for (uint64_t r = 0; r < rows && code == TP_OK; r++)
+        code = tp_checkpoint_read(plan->ckpt, tensor->file, to + r * wanted, wanted,
+                                  at + r * pitch, err);
+    return code;
+}
+
+enum tp_code tp_values_read(const struct tp_plan *plan, const struct tp_unit *unit,
+                            const struct tp_box *box, void *to, struct tp_err *err)
+{
+    uint64_t row_bytes = box->size.k * tp_dtype_bits(unit->dtype) / 8;
+    uint8_t *at = to;
+    enum tp_code code = TP_OK;
+    for (uint64_t e = 0; e < box->size.e && code == TP_OK; e++)
+        for (uint64_t n = 0, rows; n < box->size.n && code == TP_OK; n += rows) {
+            uint64_t row;
+            const struct tp_part *part = tp_unit_part(unit, box->e + e, box->n + n, &row, &rows);
+            rows = tp_min_u64(rows, box->size.n - n);
+            code = read_rows(plan, part, row, rows, box, at, err);
+            at += rows * row_bytes;
+        }
+    return code;
+}
+
+enum tp_code tp_values_write(const struct tp_unit *unit,
+                             const struct tp_box *box, const void *from, struct tp_sink *sink,
+                             struct tp_err *err)
+{
+    uint64_t width = tp_dtype_bits(unit->dtype) / 8, row = box->size.k * width;
+    uint64_t rows = box->size.k == unit->box.k ? box->size.n : 1;
+
+    for (uint64_t n = 0; n < box->size.n; n += rows) {
+        uint64_t at = ((box->e * unit->box.n + box->n + n) * unit->box.k + box->k) * width;
+        enum tp_code code = sink->write(sink, unit->file, unit->output[0], at,
+                                        (const uint8_t *)from + n * row, rows * row, err);
+        if (code)
+            return code;
+    }
+    return TP_OK;
+}
