@@ -209,10 +209,27 @@ int tp_plan_print(const struct tp_plan *plan, const struct tp_options *o)
     return status;
 }
 
+/* Nothing to do because it is done: worth a word, as the user asked for more. */
+static void warn_same(const struct tp_plan *plan)
+{
+    size_t same = 0;
+    for (size_t u = 0; u < plan->kept_unit_count; u++)
+        same += plan->kept_units[u].format != NULL;
+    for (size_t k = 0; k < plan->kept_count && same; k++)
+        if (plan->kept[k].reason && strcmp(plan->kept[k].reason, TP_REASON_SAME) == 0) {
+            const struct tp_unit *unit = &plan->kept_units[plan->kept[k].unit];
+            tp_warn("%s is in the format %s already: nothing is converted, its tensors are copied",
+                    plan->ckpt->path, unit->format->name);
+            return;
+        }
+}
+
 void tp_plan_warn(const struct tp_plan *plan)
 {
     const char *seen[32];
     size_t count = 0;
+    if (!plan->unit_count)
+        warn_same(plan);
     for (size_t u = 0; u < plan->unit_count; u++) {
         const char *warning = plan->units[u].warning;
         size_t i = 0, alike = 0;

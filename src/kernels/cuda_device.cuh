@@ -23,11 +23,12 @@ template <int DT> struct dev_raw8 {
     uint32_t w[TP_IS32(DT) ? 8 : 4];
 };
 
-/* Read-once data: not kept in L1. */
+/* Read-only loads. They go through L1 on purpose: read-once hints (no_allocate, cs)
+ * cost a tenth of the bandwidth where a warp reads short pieces of many rows. */
 static __device__ __forceinline__ uint4 dev_load16(const void *p)
 {
     uint4 v;
-    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+    asm volatile("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];"
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                  : "l"(p));
     return v;
@@ -36,14 +37,14 @@ static __device__ __forceinline__ uint4 dev_load16(const void *p)
 static __device__ __forceinline__ uint32_t dev_load4(const void *p)
 {
     uint32_t v;
-    asm volatile("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(v) : "l"(p));
+    asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(v) : "l"(p));
     return v;
 }
 
 static __device__ __forceinline__ uint2 dev_load8b(const void *p)
 {
     uint2 v;
-    asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0,%1}, [%2];"
+    asm volatile("ld.global.nc.v2.u32 {%0,%1}, [%2];"
                  : "=r"(v.x), "=r"(v.y)
                  : "l"(p));
     return v;
@@ -90,13 +91,21 @@ template <int DT> __device__ __forceinline__ float dev_value(const dev_raw8<DT> 
                        : dev_widen<DT>(r.w[(i >> 1) & 3], i & 1);
 }
 
-/* Running largest magnitude: two 16-bit lanes, or one 32-bit. Integer compare, so
- * any NaN wins. */
+/* Running largest magnitude: two 16-bit lanes, or one 32-bit. Any NaN wins. */
 template <int DT> __device__ __forceinline__ uint32_t dev_amax(uint32_t amax, uint32_t word)
 {
+    uint32_t r;
     if (TP_IS32(DT))
         return max(amax, word & 0x7FFFFFFFu);
-    return __vmaxu2(amax, word & 0x7FFF7FFFu);
+    if (DT == TP_BF16)
+        asm("{.reg .b32 t; abs.bf16x2 t, %1; max.NaN.bf16x2 %0, t, %2;}"
+            : "=r"(r)
+            : "r"(word), "r"(amax));
+    else
+        asm("{.reg .b32 t; abs.f16x2 t, %1; max.NaN.f16x2 %0, t, %2;}"
+            : "=r"(r)
+            : "r"(word), "r"(amax));
+    return r;
 }
 
 template <int DT> __device__ __forceinline__ uint32_t dev_amax8(uint32_t amax,
@@ -131,6 +140,52 @@ template <int LANES> __device__ __forceinline__ uint32_t dev_max_lanes(uint32_t 
     return v;
 }
 
+/* Largest magnitudes of COUNT items that 16 neighbouring lanes hold parts of, each in
+ * the form of dev_amax. Lanes exchange halves of the items rather than each reducing
+ * all of them: afterwards every lane has the fp32 bits of item dev_item<COUNT>(lane). */
+template <int DT, int COUNT>
+__device__ __forceinline__ uint32_t dev_amax_items(const uint32_t (&amax)[COUNT], uint32_t lane)
+{
+    const int words = TP_IS32(DT) ? COUNT : COUNT / 2;
+    uint32_t w[words], d = 8;
+#pragma unroll
+    for (int i = 0; i < words; i++)
+        w[i] = TP_IS32(DT) ? amax[i]
+                           : __vmaxu2(__byte_perm(amax[2 * i % COUNT], amax[(2 * i + 1) % COUNT],
+                                                  0x5410),
+                                      __byte_perm(amax[2 * i % COUNT], amax[(2 * i + 1) % COUNT],
+                                                  0x7632));
+#pragma unroll
+    for (int left = words / 2; left >= 1; left /= 2, d /= 2)
+#pragma unroll
+        for (int i = 0; i < left; i++) {
+            uint32_t keep = lane & d ? w[i + left] : w[i], send = lane & d ? w[i] : w[i + left];
+            uint32_t got = __shfl_xor_sync(0xFFFFFFFFu, send, d);
+            w[i] = TP_IS32(DT) ? max(keep, got) : __vmaxu2(keep, got);
+        }
+    const uint32_t half = d;
+#pragma unroll
+    for (; d >= 1; d /= 2) {
+        uint32_t got = __shfl_xor_sync(0xFFFFFFFFu, w[0], d);
+        w[0] = TP_IS32(DT) ? max(w[0], got) : __vmaxu2(w[0], got);
+    }
+    if (TP_IS32(DT))
+        return w[0];
+    return dev_amax_bits1<DT>(lane & half ? w[0] >> 16 : w[0] & 0xFFFFu);
+}
+
+template <int COUNT> __device__ __forceinline__ uint32_t dev_item(uint32_t lane)
+{
+    return (lane & 15) / (16 / COUNT);
+}
+
+/* What the lane that has item `i` holds, in the caller's own 16 lanes. */
+template <int COUNT, typename T>
+__device__ __forceinline__ T dev_of_item(T value, int i, uint32_t lane)
+{
+    return __shfl_sync(0xFFFFFFFFu, value, (lane & 16) | i * (16 / COUNT));
+}
+
 static __device__ __forceinline__ void dev_flag_bad(uint32_t *flags, bool bad)
 {
     if (bad && flags)
@@ -158,49 +213,51 @@ static __device__ __forceinline__ uint32_t dev_e4m3x4(float a, float b, float c,
 #endif
 }
 
-/* One divisor for many dividends. `r` is 1/s rounded; `safe` says that s is far
- * enough from the ends of the range for the remainders below to be exact.
+/* Two values rounded to bf16 and widened again. */
+static __device__ __forceinline__ void dev_round_bf16(float &a, float &b)
+{
+    uint32_t w;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(w) : "f"(b), "f"(a));
+    a = __uint_as_float(w << 16);
+    b = __uint_as_float(w & 0xFFFF0000u);
+}
+
+/* x / s for many x and one s of at most 8 significant bits (a bf16 number): 1/s as
+ * the sum of two floats, exact to 2^-45.
  *
- * q = y + (x - y s) r is the correctly rounded x / s when y is within one unit of
- * it; the second step makes it so for every x. `SHORT` leaves the second step
- * out: with x of at most 11 significant bits and s of 8, x / s is either exactly a
- * number of few bits, which one step finds, or further than 2^-17 (relative) from
- * every number at which int4, e4m3 or bf16 rounding changes. Where |x| is so small
- * that a remainder could be inexact, |x / s| < 2^-20 rounds to zero either way. */
+ * x / s is then found before its last rounding to 2^-44, relative. A quotient of 24
+ * by 8 bits is no nearer than 2^-34 to any number where fp32 rounding changes, and
+ * never on one, so that rounding is right. Where s is near the ends of the range
+ * (`safe` false) the caller divides; where x is so small that the lower product
+ * loses bits, |x / s| < 2^-20, which every codec rounds to zero of either sign. */
 struct dev_divisor {
-    float s, r;
+    float high, low;
     bool safe;
 };
 
 static __device__ __forceinline__ dev_divisor dev_divisor_of(float s)
 {
     dev_divisor d;
-    d.s = s;
-    d.r = __frcp_rn(s);
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(d.high) : "f"(s));
+    d.low = __fmul_rn(__fmaf_rn(-s, d.high, 1.0f), d.high);
     d.safe = s >= 8.271806e-25f && s <= 1.2089258e24f; /* 2^-80, 2^80 */
     return d;
 }
 
-template <bool SHORT> __device__ __forceinline__ float dev_divide_safe(float x, dev_divisor d)
+static __device__ __forceinline__ float dev_divide(float x, float high, float low)
 {
-    float y = __fmul_rn(x, d.r);
-    y = __fmaf_rn(__fmaf_rn(-y, d.s, x), d.r, y);
-    if (!SHORT)
-        y = __fmaf_rn(__fmaf_rn(-y, d.s, x), d.r, y);
-    return y; /* the sign of a zero may be lost */
+    return __fmaf_rn(x, high, __fmul_rn(x, low)); /* the sign of a zero may be lost */
 }
 
-/* Eight int4 codes q + 8, the first in the lowest nibble. The quotients are
- * clamped; adding 1.5 * 2^23 + 8 rounds to even and leaves the code in the low
- * bits, and the constant above it falls out of the weighted sum. */
-static __device__ __forceinline__ uint32_t dev_int4x8(const float q[8])
+/* Eight int4 codes q + 8 of quotients >= -8.5, the first in the lowest nibble. Adding
+ * 1.5 * 2^23 + 8 rounds to even and leaves the code in the low bits, and the constant
+ * above it falls out of the weighted sum. */
+static __device__ __forceinline__ uint32_t dev_int4x8(const float (&q)[8])
 {
     uint32_t acc = 0;
 #pragma unroll
-    for (int i = 7; i >= 0; i--) {
-        float c = fminf(fmaxf(q[i], -8.0f), 7.0f);
-        acc = acc * 16u + __float_as_uint(__fadd_rn(c, 12582920.0f));
-    }
+    for (int i = 7; i >= 0; i--)
+        acc = acc * 16u + __float_as_uint(__fadd_rn(fminf(q[i], 7.0f), 12582920.0f));
     return acc - 0x3F400000u;
 }
 
@@ -309,12 +366,26 @@ static __device__ __forceinline__ dev_fp8 dev_fp8_of(uint32_t rule, uint32_t sca
     return f;
 }
 
-/* Four codes of a block whose rule divides. */
-static __device__ __forceinline__ float dev_fp8_quotient(float x, const dev_fp8 &f,
-                                                         const dev_divisor &d)
+/* Eight quotients in place, for the rules that divide. A bf16 scale allows the short
+ * way; the fp32 scale of `div` has too many bits for it. */
+static __device__ __forceinline__ void dev_fp8_divide(float (&v)[8], const dev_fp8 &f,
+                                                      bool bf16_scale)
 {
-    float q = d.safe ? copysignf(dev_divide_safe<false>(x, d), x) : __fdiv_rn(x, f.factor);
-    return f.round_bf16 ? tp_bf16_to_f32(tp_f32_to_bf16(q)) : q;
+    const dev_divisor d = dev_divisor_of(f.factor);
+    if (bf16_scale && d.safe) {
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            v[i] = copysignf(dev_divide(v[i], d.high, d.low), v[i]);
+    } else {
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            v[i] = __fdiv_rn(v[i], f.factor);
+    }
+    if (f.round_bf16) {
+#pragma unroll
+        for (int i = 0; i < 8; i += 2)
+            dev_round_bf16(v[i], v[i + 1]);
+    }
 }
 
 /* MXFP8: scale of a block and what its values are multiplied by (codec.c,
@@ -347,27 +418,6 @@ static __device__ __forceinline__ uint16_t dev_int4_scale(uint32_t amax)
 {
     uint16_t sb = tp_f32_to_bf16(__fdiv_rn(__uint_as_float(amax), 7.5f));
     return sb ? sb : 0x3C00;
-}
-
-/* Eight canonical int4 codes of one group. */
-template <int DT> __device__ __forceinline__ uint32_t dev_int4_codes(const dev_raw8<DT> &r,
-                                                                     const dev_divisor &d,
-                                                                     uint32_t rule, uint32_t amax)
-{
-    float q[8];
-    if (amax >= TP_F32_INF_BITS)
-        return 0x88888888u;
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-        float x = dev_value<DT>(r, i);
-        q[i] = d.safe ? dev_divide_safe<!TP_IS32(DT)>(x, d) : __fdiv_rn(x, d.s);
-    }
-    if (rule == TP_INT4_QUOTIENT_BF16) {
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            q[i] = tp_bf16_to_f32(tp_f32_to_bf16(q[i]));
-    }
-    return dev_int4x8(q);
 }
 
 static __host__ __device__ inline uint64_t dev_ceil(uint64_t a, uint64_t unit) { return a / unit + (a % unit != 0); }

@@ -2,8 +2,9 @@
  * (w4a8-ct), and in one pass encoded, reordered and with packed scales
  * (w4a8-cutlass).
  *
- * 16 threads share a group, 8 values each. The row-major kernel needs nothing but
- * groups. In the reordered one a warp walks along two rows n and n + 8 of a tile of
+ * 16 threads share a group, 8 values each, and work on several groups at a time: each
+ * computes the scale of one of them and hands it round. The row-major kernel needs
+ * nothing but groups. In the reordered one a warp walks along two rows n and n + 8 of a tile of
  * 16, because their codes share 32-byte runs of the result; only the bf16 group
  * scales wait, in shared memory, for the row's channel scale. Invariant: bytes
  * equal tp_encode_ref.
@@ -11,6 +12,11 @@
 #include "kernels/cuda_rows.cuh"
 
 enum { INT4_THREADS = 256, W4A8_MAX_SHARED = 48 * 1024 };
+
+/* Groups that 16 lanes work on at a time. */
+template <int DT> struct int4_shape {
+    static const int groups = TP_IS32(DT) ? 2 : 4;
+};
 
 struct int4_args {
     const uint8_t *in;
@@ -23,42 +29,122 @@ struct int4_args {
     dev_map map;
 };
 
-/* Groups per thread block of the row-major kernel: 16 threads each, UNROLL times. */
-template <int DT> struct int4_shape {
-    static const int unroll = TP_IS32(DT) ? 2 : 4;
-    static const int groups = INT4_THREADS / 16 * unroll;
+/* The scale of one group, held by the lanes whose item it is. */
+struct int4_scale {
+    uint32_t amax;
+    uint16_t bits;
+    bool zero; /* every code is zero */
+    dev_divisor d;
 };
 
+static __device__ __forceinline__ int4_scale scale_of(uint32_t amax)
+{
+    int4_scale s;
+    uint16_t sb = tp_f32_to_bf16(__fdiv_rn(__uint_as_float(amax), 7.5f));
+    s.amax = amax;
+    s.zero = sb == 0 || amax >= TP_F32_INF_BITS;
+    s.bits = sb ? sb : 0x3C00;
+    s.d = dev_divisor_of(tp_bf16_to_f32(s.bits));
+    return s;
+}
+
+/* Canonical codes of the lane's values of each group, where no group of the warp is
+ * special: |x / s| <= 7.53, so that only the upper end needs a clamp. */
+template <int DT, int GROUPS>
+static __device__ __forceinline__ void ordinary_codes(const dev_raw8<DT> (&r)[GROUPS],
+                                                      const int4_scale &s, uint32_t rule,
+                                                      uint32_t lane, uint32_t (&word)[GROUPS])
+{
+#pragma unroll
+    for (int u = 0; u < GROUPS; u++) {
+        const float high = dev_of_item<GROUPS>(s.d.high, u, lane);
+        const float low = dev_of_item<GROUPS>(s.d.low, u, lane);
+        float q[8];
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            q[i] = dev_divide(dev_value<DT>(r[u], i), high, low);
+        if (rule == TP_INT4_QUOTIENT_BF16) {
+#pragma unroll
+            for (int i = 0; i < 8; i += 2)
+                dev_round_bf16(q[i], q[i + 1]);
+        }
+        word[u] = dev_int4x8(q);
+    }
+}
+
+/* The same for any scale: NaN and infinity, zeros, the ends of the range. */
+template <int DT, int GROUPS>
+static __device__ __noinline__ void special_codes(const dev_raw8<DT> (&r)[GROUPS],
+                                                  const int4_scale &s, uint32_t rule,
+                                                  uint32_t lane, uint32_t (&word)[GROUPS])
+{
+#pragma unroll
+    for (int u = 0; u < GROUPS; u++) {
+        const uint32_t amax = dev_of_item<GROUPS>(s.amax, u, lane);
+        const uint32_t bits = dev_of_item<GROUPS>((uint32_t)s.bits, u, lane);
+        word[u] = 0x88888888u;
+        if (amax >= TP_F32_INF_BITS)
+            continue;
+        float q[8];
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            q[i] = __fdiv_rn(dev_value<DT>(r[u], i), tp_bf16_to_f32((uint16_t)bits));
+        if (rule == TP_INT4_QUOTIENT_BF16) {
+#pragma unroll
+            for (int i = 0; i < 8; i += 2)
+                dev_round_bf16(q[i], q[i + 1]);
+        }
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            q[i] = fmaxf(q[i], -8.0f);
+        word[u] = dev_int4x8(q);
+    }
+}
+
+/* Scale of the lane's own group and codes of all of them. */
+template <int DT, int GROUPS>
+static __device__ __forceinline__ int4_scale encode_groups(const struct int4_args &a,
+                                                           const dev_raw8<DT> (&r)[GROUPS],
+                                                           uint32_t lane,
+                                                           uint32_t (&word)[GROUPS])
+{
+    uint32_t amax[GROUPS];
+#pragma unroll
+    for (int u = 0; u < GROUPS; u++)
+        amax[u] = dev_amax8<DT>(0, r[u]);
+    const int4_scale s = scale_of(dev_amax_items<DT, GROUPS>(amax, lane));
+    if (__any_sync(0xFFFFFFFFu, !s.d.safe || s.amax >= TP_F32_INF_BITS)) {
+        dev_flag(a.flags, s.amax);
+        special_codes<DT, GROUPS>(r, s, a.rule, lane, word);
+    } else {
+        ordinary_codes<DT, GROUPS>(r, s, a.rule, lane, word);
+    }
+    return s;
+}
+
+/* A warp takes 2 x GROUPS consecutive groups, its half-warps in turn. */
 template <int DT>
 static __global__ __launch_bounds__(INT4_THREADS) void encode_row(const struct int4_args a)
 {
-    const int unroll = int4_shape<DT>::unroll, pass = INT4_THREADS / 16;
-    const int bytes = TP_IS32(DT) ? 4 : 2;
-    __shared__ uint16_t scales[int4_shape<DT>::groups];
-    const uint32_t slot = threadIdx.x / 16, lane = threadIdx.x % 16;
-    const uint64_t first = (uint64_t)blockIdx.x * int4_shape<DT>::groups;
-    dev_raw8<DT> r[unroll];
+    const int groups = int4_shape<DT>::groups, bytes = TP_IS32(DT) ? 4 : 2;
+    const uint32_t lane = threadIdx.x % 32, half = lane / 16;
+    const uint64_t warp = (uint64_t)blockIdx.x * (INT4_THREADS / 32) + threadIdx.x / 32;
+    const uint64_t first = warp * (2 * groups) + half;
+    dev_raw8<DT> r[groups];
+    uint32_t word[groups];
 #pragma unroll
-    for (int u = 0; u < unroll; u++) {
-        uint64_t g = first + u * pass + slot;
-        r[u] = g < a.groups ? dev_load_raw8<DT>(a.in + (g * 128 + lane * 8) * bytes)
-                            : dev_zero_raw8<DT>();
-    }
+    for (int u = 0; u < groups; u++)
+        r[u] = first + 2 * u < a.groups
+                   ? dev_load_raw8<DT>(a.in + ((first + 2 * u) * 128 + lane % 16 * 8) * bytes)
+                   : dev_zero_raw8<DT>();
+    const int4_scale s = encode_groups<DT, groups>(a, r, lane, word);
 #pragma unroll
-    for (int u = 0; u < unroll; u++) {
-        uint64_t g = first + u * pass + slot;
-        uint32_t amax = dev_max_lanes<16>(dev_amax_bits<DT>(dev_amax8<DT>(0, r[u])));
-        uint16_t sb = dev_int4_scale(amax);
-        dev_flag(a.flags, amax);
-        uint32_t word = dev_int4_codes<DT>(r[u], dev_divisor_of(tp_bf16_to_f32(sb)), a.rule, amax);
-        if (g < a.groups)
-            ((uint32_t *)a.codes)[g * 16 + lane] = dev_map_word(word, a.map);
-        if (lane == 0)
-            scales[u * pass + slot] = sb;
-    }
-    __syncthreads();
-    if (threadIdx.x < int4_shape<DT>::groups && first + threadIdx.x < a.groups)
-        ((uint16_t *)a.scale)[first + threadIdx.x] = scales[threadIdx.x];
+    for (int u = 0; u < groups; u++)
+        if (first + 2 * u < a.groups)
+            ((uint32_t *)a.codes)[(first + 2 * u) * 16 + lane % 16] = dev_map_word(word[u], a.map);
+    const uint64_t mine = first + 2 * dev_item<groups>(lane);
+    if (lane % (16 / groups) == 0 && mine < a.groups)
+        ((uint16_t *)a.scale)[mine] = s.bits;
 }
 
 /* Where a lane's word of a group goes inside the group's four k tiles. */
@@ -113,10 +199,21 @@ static __device__ void finish_rows(const struct int4_args &a, const uint32_t *sc
             dev_group8(scales[row * pitch + g], channel[row]);
 }
 
+template <int DT, int GROUPS>
+static __device__ __forceinline__ void load_groups(dev_raw8<DT> (&r)[GROUPS], const uint8_t *in,
+                                                   uint32_t g0, uint32_t groups)
+{
+#pragma unroll
+    for (int u = 0; u < GROUPS; u++)
+        r[u] = g0 + u < groups
+                   ? dev_load_raw8<DT>(in + (uint64_t)(g0 + u) * 128 * (TP_IS32(DT) ? 4 : 2))
+                   : dev_zero_raw8<DT>();
+}
+
 template <int DT>
 static __global__ __launch_bounds__(INT4_THREADS) void encode_w4a8(const struct int4_args a)
 {
-    const int unroll = TP_IS32(DT) ? 2 : 4, bytes = TP_IS32(DT) ? 4 : 2;
+    const int step = int4_shape<DT>::groups, bytes = TP_IS32(DT) ? 4 : 2;
     extern __shared__ uint32_t scales[];
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const uint64_t e = blockIdx.x / a.tiles_n;
@@ -124,30 +221,25 @@ static __global__ __launch_bounds__(INT4_THREADS) void encode_w4a8(const struct 
     const uint32_t pitch = (uint32_t)a.groups | 1, groups = (uint32_t)a.groups;
     const w4a8_place p = w4a8_place_of(lane, warp);
     const uint32_t row = warp + 8 * p.upper;
+    const uint64_t tile_pitch = 16 * a.n; /* bytes of one k tile */
     const uint8_t *in = a.in + ((e * a.n + nt * 16 + row) * a.k + (lane & 15) * 8) * bytes;
-    uint8_t *out = a.codes + e * a.n * (a.k / 2) + (uint64_t)nt * 256 + p.byte;
-    for (uint32_t g0 = 0; g0 < groups; g0 += unroll) {
-        dev_raw8<DT> r[unroll];
+    uint8_t *out = a.codes + e * a.n * (a.k / 2) + (uint64_t)nt * 256 + p.byte +
+                   p.k_tile * tile_pitch;
+    dev_raw8<DT> r[step], next[step];
+    load_groups<DT, step>(r, in, 0, groups);
+    for (uint32_t g0 = 0; g0 < groups; g0 += step) {
+        uint32_t word[step];
+        load_groups<DT, step>(next, in, g0 + step, groups);
+        const int4_scale s = encode_groups<DT, step>(a, r, lane, word);
+        const uint32_t mine = g0 + dev_item<step>(lane);
+        if (lane % (16 / step) == 0 && mine < groups)
+            scales[row * pitch + mine] = s.bits | (uint32_t)s.zero << 16;
 #pragma unroll
-        for (int u = 0; u < unroll; u++)
-            r[u] = g0 + u < groups ? dev_load_raw8<DT>(in + (uint64_t)(g0 + u) * 128 * bytes)
-                                   : dev_zero_raw8<DT>();
-#pragma unroll
-        for (int u = 0; u < unroll; u++) {
-            uint32_t amax = dev_max_lanes<16>(dev_amax_bits<DT>(dev_amax8<DT>(0, r[u])));
-            uint16_t sb = dev_int4_scale(amax);
-            uint32_t word =
-                dev_int4_codes<DT>(r[u], dev_divisor_of(tp_bf16_to_f32(sb)), a.rule, amax);
-            uint32_t used = __ballot_sync(0xFFFFFFFFu, word != 0x88888888u);
-            bool zero = (used >> 16 * p.upper & 0xFFFFu) == 0;
-            word = w4a8_exchange(dev_map_word(word, a.map), p.upper);
-            dev_flag(a.flags, amax);
-            if (g0 + u < groups) {
-                uint64_t k_tile = (uint64_t)(g0 + u) * 4 + p.k_tile;
-                *(uint32_t *)(out + k_tile * 16 * a.n) = word;
-                if ((lane & 15) == 0)
-                    scales[row * pitch + g0 + u] = sb | (uint32_t)zero << 16;
-            }
+        for (int u = 0; u < step; u++) {
+            uint32_t w = w4a8_exchange(dev_map_word(word[u], a.map), p.upper);
+            if (g0 + u < groups)
+                *(uint32_t *)(out + (uint64_t)(g0 + u) * 4 * tile_pitch) = w;
+            r[u] = next[u];
         }
     }
     __syncthreads();
@@ -180,7 +272,7 @@ template <int DT> static void launch_row(const struct tp_op *op, struct tp_args 
 {
     struct int4_args a = args_of(op, args);
     a.groups *= a.n * args->box.e;
-    uint64_t grid = dev_ceil(a.groups, int4_shape<DT>::groups);
+    uint64_t grid = dev_ceil(a.groups, 2 * int4_shape<DT>::groups * (INT4_THREADS / 32));
     if (args->box.k % 128 != 0 || grid > 0x7FFFFFFFu)
         tp_cuda_encode_any(op, args);
     else

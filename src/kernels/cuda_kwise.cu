@@ -116,15 +116,16 @@ static __device__ __forceinline__ uint2 scaled_codes(const dev_raw8<DT> &r, floa
 }
 
 template <int DT>
-static __device__ __forceinline__ uint2 fp8_codes(const dev_raw8<DT> &r, const dev_fp8 &f)
+static __device__ __forceinline__ uint2 fp8_codes(const dev_raw8<DT> &r, const dev_fp8 &f,
+                                                  bool bf16_scale)
 {
     if (!f.divide)
         return scaled_codes<DT>(r, f.factor);
     float v[8];
-    dev_divisor d = dev_divisor_of(f.factor);
 #pragma unroll
     for (int i = 0; i < 8; i++)
-        v[i] = dev_fp8_quotient(dev_value<DT>(r, i), f, d);
+        v[i] = dev_value<DT>(r, i);
+    dev_fp8_divide(v, f, bf16_scale);
     return make_uint2(dev_e4m3x4(v[0], v[1], v[2], v[3]), dev_e4m3x4(v[4], v[5], v[6], v[7]));
 }
 
@@ -162,38 +163,43 @@ encode_kwise(const struct kwise_args a)
         r[i] = k < a.k && t.n0 + row + i * rows < a.n
                    ? dev_load_raw8<DT>(a.in + (at + (uint64_t)(i * rows) * a.k) * bytes)
                    : dev_zero_raw8<DT>();
+    const bool ct = a.rule >= TP_FP8_CT_FP32;
     dev_fp8 f;
     if (MODE == KWISE_128X128) {
-        uint32_t amax =
-            tile_amax<DT, passes, kwise_shape<DT>::threads>(r, shared);
+        uint32_t amax = tile_amax<DT, passes, kwise_shape<DT>::threads>(r, shared);
         f = dev_fp8_of(a.rule, a.scale_rule, amax);
         if (threadIdx.x == 0)
             dev_flag(a.flags, amax);
     }
+    if (MODE == KWISE_1X128) {
+        /* each lane computes the scale of one pass and hands it round */
+        uint32_t amax[passes];
+#pragma unroll
+        for (int i = 0; i < passes; i++)
+            amax[i] = dev_amax8<DT>(0, r[i]);
+        uint32_t mine = dev_amax_items<DT, passes>(amax, lane);
+        dev_flag(a.flags, mine);
+        f = dev_fp8_of(a.rule, a.scale_rule, mine);
+        shared[row + dev_item<passes>(lane) * rows] = __float_as_uint(f.scale);
+    }
 #pragma unroll
     for (int i = 0; i < passes; i++) {
+        const bool inside = k < a.k && t.n0 + row + i * rows < a.n;
         uint2 c;
-        if (MODE == KWISE_128X128) {
-            c = fp8_codes<DT>(r[i], f);
+        if (MODE == KWISE_1X32) {
+            const dev_mx m =
+                dev_mx_of(a.rule, dev_max_lanes<4>(dev_amax_bits<DT>(dev_amax8<DT>(0, r[i]))));
+            c = scaled_codes<DT>(r[i], m.factor);
+            dev_flag_bad(a.flags, m.bad);
+            if (lane % 4 == 0)
+                ((uint8_t *)shared)[(row + i * rows) * 4 + lane / 4] = inside ? m.scale : 0;
         } else {
-            uint32_t amax = dev_amax_bits<DT>(dev_amax8<DT>(0, r[i]));
-            amax = dev_max_lanes<(MODE == KWISE_1X128 ? 16 : 4)>(amax);
-            if (MODE == KWISE_1X128) {
-                dev_flag(a.flags, amax);
-                f = dev_fp8_of(a.rule, a.scale_rule, amax);
-                c = fp8_codes<DT>(r[i], f);
-                if (lane == 0)
-                    shared[row + i * rows] = __float_as_uint(f.scale);
-            } else {
-                const dev_mx m = dev_mx_of(a.rule, amax);
-                bool inside = k < a.k && t.n0 + row + i * rows < a.n;
-                c = scaled_codes<DT>(r[i], m.factor);
-                dev_flag_bad(a.flags, m.bad);
-                if (lane % 4 == 0)
-                    ((uint8_t *)shared)[(row + i * rows) * 4 + lane / 4] = inside ? m.scale : 0;
-            }
+            dev_fp8 g = f;
+            if (MODE == KWISE_1X128)
+                g.factor = dev_of_item<passes>(f.factor, i, threadIdx.x);
+            c = fp8_codes<DT>(r[i], g, ct);
         }
-        if (k < a.k && t.n0 + row + i * rows < a.n)
+        if (inside)
             *(uint2 *)(a.codes + at + (uint64_t)(i * rows) * a.k) = c;
     }
     if (MODE == KWISE_128X128) {

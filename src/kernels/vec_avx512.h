@@ -76,6 +76,7 @@ V void v_store_u16(uint16_t *p, vu a)
 enum { HOW_MUL, HOW_DIV, HOW_DIV_BF16 }; /* codes of x * f, x / f, bf16(x / f) */
 
 V void v_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
+V void v_prefetch_far(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T1); }
 V void v_prefetch_write(void *p) { __builtin_prefetch(p, 1, 3); }
 
 /* Words. */

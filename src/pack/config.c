@@ -20,15 +20,27 @@ struct used {
     size_t count;
 };
 
+/* Whether both are described by the same words: settings that decide only how the
+ * bytes came about do not show in the config. */
 static bool same(const struct tp_unit *a, const struct tp_unit *b)
 {
-    return a->format == b->format && memcmp(&a->settings, &b->settings, sizeof a->settings) == 0;
+    if (a->format != b->format)
+        return false;
+    for (uint32_t p = 0; p < a->format->params; p++) {
+        const struct tp_param *param = &a->format->param[p];
+        const json_t *x = param->config[a->settings.choice[p]];
+        const json_t *y = param->config[b->settings.choice[p]];
+        if (x != y && !(x && y && json_equal(x, y)))
+            return false;
+    }
+    return true;
 }
 
-static enum tp_code collect(const struct tp_plan *plan, struct used *used, struct tp_err *err)
+static enum tp_code collect_from(const struct tp_unit *units, size_t count, struct used *used,
+                                 struct tp_err *err)
 {
-    for (size_t u = 0; u < plan->unit_count; u++) {
-        const struct tp_unit *unit = &plan->units[u];
+    for (size_t u = 0; u < count; u++) {
+        const struct tp_unit *unit = &units[u];
         size_t i = 0;
         while (unit->format && i < used->count && !same(used->unit[i], unit))
             i++;
@@ -42,6 +54,13 @@ static enum tp_code collect(const struct tp_plan *plan, struct used *used, struc
     return TP_OK;
 }
 
+/* Formats of what is written, and of packed weights that are copied. */
+static enum tp_code collect(const struct tp_plan *plan, struct used *used, struct tp_err *err)
+{
+    enum tp_code code = collect_from(plan->units, plan->unit_count, used, err);
+    return code ? code : collect_from(plan->kept_units, plan->kept_unit_count, used, err);
+}
+
 /* Module names of kept linear layers: the weights of two and more dimensions
  * that are no embedding, norm or convolution. */
 static json_t *kept_modules(const struct tp_plan *plan)
@@ -52,7 +71,7 @@ static json_t *kept_modules(const struct tp_plan *plan)
         const char *reason = tp_name_kept_reason(tensor->name);
         size_t size = strlen(tensor->name);
         bool linear = !reason || strcmp(reason, "router") == 0 || strcmp(reason, "output head") == 0;
-        if (!plan->kept[k].reason || tensor->rank != 2 || !linear || size <= 7 ||
+        if (!plan->kept[k].reason || plan->kept[k].unit != UINT32_MAX || tensor->rank != 2 || !linear || size <= 7 ||
             strcmp(tensor->name + size - 7, ".weight") != 0)
             continue;
         json_array_append_new(names, json_stringn(tensor->name, size - 7));
@@ -68,13 +87,16 @@ static json_t *format_group(const struct tp_unit *unit)
     return group;
 }
 
-/* Modules converted to one format: the exact targets of a group in a mixture. */
+/* Modules of one format: the exact targets of a group in a mixture. */
 static json_t *module_names(const struct tp_plan *plan, const struct tp_unit *of)
 {
     json_t *names = json_array();
     for (size_t u = 0; u < plan->unit_count; u++)
         if (plan->units[u].format && same(&plan->units[u], of))
             json_array_append_new(names, json_string(plan->units[u].name));
+    for (size_t u = 0; u < plan->kept_unit_count; u++)
+        if (same(&plan->kept_units[u], of))
+            json_array_append_new(names, json_string(plan->kept_units[u].name));
     return names;
 }
 
@@ -123,8 +145,13 @@ static json_t *flat(const struct tp_plan *plan, const struct tp_unit *unit)
 static json_t *kernel_ready(const struct tp_plan *plan, const struct used *used)
 {
     json_t *config = json_object(), *formats = json_array();
-    for (size_t i = 0; i < used->count; i++)
-        json_array_append_new(formats, json_string(used->unit[i]->format->name));
+    for (size_t i = 0; i < used->count; i++) {
+        size_t j = 0;
+        while (used->unit[j]->format != used->unit[i]->format)
+            j++;
+        if (j == i)
+            json_array_append_new(formats, json_string(used->unit[i]->format->name));
+    }
     json_object_set_new(config, "quant_method", json_string("tilepack"));
     json_object_set_new(config, "formats", formats);
     json_object_set_new(config, "manifest", json_string("tilepack.json"));
@@ -165,16 +192,73 @@ json_t *tp_config_quantization(const struct tp_plan *plan, struct tp_err *err)
     return flat(plan, used.unit[0]);
 }
 
+/* Kept tensors of a quantization that this program does not know: a matrix whose
+ * elements are no plain numbers. */
+static bool keeps_foreign(const struct tp_plan *plan)
+{
+    for (size_t k = 0; k < plan->kept_count; k++) {
+        const struct tp_tensor *tensor = &plan->ckpt->tensors[plan->kept[k].tensor];
+        bool matrix = tensor->rank >= 2 && tp_dtype_bits(tensor->dtype) <= 32;
+        if (matrix && plan->kept[k].unit == UINT32_MAX && !tp_dtype_is_float(tensor->dtype) &&
+            tensor->dtype != TP_BOOL)
+            return true;
+    }
+    return false;
+}
+
+/* Adds the module of a restored weight to the list of those that are plain. */
+static void add_plain_module(json_t *list, const char *name)
+{
+    size_t size = strlen(name);
+    if (size > 7 && strcmp(name + size - 7, ".weight") == 0)
+        json_array_append_new(list, json_stringn(name, size - 7));
+}
+
+/* The source's own quantization_config, less the weights that become plain. NULL
+ * when it no longer applies to anything, or is not to be understood. */
+static json_t *restored_config(const struct tp_plan *plan)
+{
+    struct tp_json_span span;
+    static const char *const lists[] = {"ignore", "ignored_layers", "modules_to_not_convert"};
+    if (!keeps_foreign(plan) || tp_json_get_key(plan->ckpt->config, plan->ckpt->config_size,
+                                                "quantization_config", &span, NULL) ||
+        !span.data)
+        return NULL;
+    json_t *config = json_loadb(span.data, span.size, JSON_DECODE_ANY, NULL);
+    const char *method = json_string_value(json_object_get(config, "quant_method"));
+    if (!method || strcmp(method, "tilepack") == 0) {
+        json_decref(config);
+        return NULL;
+    }
+    bool found = false;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        json_t *list = json_object_get(config, lists[i]);
+        bool last = i + 1 == sizeof lists / sizeof *lists;
+        if (!json_is_array(list) && (found || !last))
+            continue;
+        if (!json_is_array(list))
+            json_object_set_new(config, lists[strcmp(method, "compressed-tensors") ? i : 0],
+                                list = json_array());
+        found = true;
+        for (size_t u = 0; u < plan->unit_count; u++)
+            add_plain_module(list, plan->units[u].name);
+    }
+    return config;
+}
+
 enum tp_code tp_config_text(const struct tp_plan *plan, struct tp_text *text, struct tp_err *err)
 {
-    bool restores = plan->unit_count && !plan->units[0].format;
+    json_t *config = NULL;
     char *value = NULL;
     if (!plan->ckpt->config)
         return TP_OK;
-    if (!restores) {
-        json_t *config = tp_config_quantization(plan, err);
-        if (!config)
-            return err->code;
+    if (!plan->restores && !plan->unit_count) /* nothing changed: nor does what describes it */
+        return tp_text_add(text, plan->ckpt->config, plan->ckpt->config_size, err);
+    if (plan->restores)
+        config = restored_config(plan);
+    else if (!(config = tp_config_quantization(plan, err)))
+        return err->code;
+    if (config) {
         value = json_dumps(config, JSON_INDENT(2));
         json_decref(config);
         if (!value)
@@ -183,7 +267,6 @@ enum tp_code tp_config_text(const struct tp_plan *plan, struct tp_text *text, st
     enum tp_code code = tp_json_set_key(plan->ckpt->config, plan->ckpt->config_size,
                                         "quantization_config", value, text, err);
     free(value);
-    if (code)
-        tp_err_path(err, "config.json");
+    tp_err_path(err, "config.json");
     return code;
 }

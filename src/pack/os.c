@@ -57,10 +57,52 @@ struct tp_os tp_os = {
 /* The kernel moves at most 2 GiB less a page per call; stay well below. */
 static const uint64_t max_transfer = UINT64_C(1) << 30;
 
+/* What to do about an errno, where that is the same for every call. */
+static void hint_sys(struct tp_err *err, int sys)
+{
+    switch (sys) {
+    case EACCES:
+    case EPERM:
+        tp_err_hint(err, "check the permissions of the file and of its directories");
+        break;
+    case ENOENT:
+        tp_err_hint(err, "check the path (a link that leads nowhere counts as missing)");
+        break;
+    case ENOTDIR:
+        tp_err_hint(err, "check the path: a part of it is a file, not a directory");
+        break;
+    case ELOOP:
+        tp_err_hint(err, "check the path: its symbolic links go round in a circle");
+        break;
+    case ENAMETOOLONG:
+        tp_err_hint(err, "choose a shorter name");
+        break;
+    case EROFS:
+        tp_err_hint(err, "that file system is mounted read-only: choose another one");
+        break;
+    case ENOSPC:
+    case EDQUOT:
+        tp_err_hint(err, "make room on that file system and run the same command again");
+        break;
+    case EFBIG:
+        tp_err_hint(err, "raise the limit of file sizes (ulimit -f), write to a file system that "
+                         "allows larger files, or choose a smaller --shard-size");
+        break;
+    case EMFILE:
+    case ENFILE:
+        tp_err_hint(err, "raise the limit of open files (ulimit -n)");
+        break;
+    default:
+        tp_err_hint(err, "the operating system's log (dmesg) may say more; if it was a passing "
+                         "fault, run the same command again");
+    }
+}
+
 static enum tp_code fail_sys_at(struct tp_err *err, int sys, const char *path, const char *what)
 {
     enum tp_code code = tp_fail_sys(err, sys, "%s", what);
     tp_err_path(err, path);
+    hint_sys(err, sys);
     return code;
 }
 
@@ -107,8 +149,6 @@ static enum tp_code fail_write(struct tp_err *err, int sys, const char *path, ui
 {
     enum tp_code code = fail_sys_at(err, sys, path, "cannot write");
     tp_err_offset(err, offset);
-    if (sys == ENOSPC || sys == EDQUOT)
-        tp_err_hint(err, "make room on that file system and run the same command again");
     return code;
 }
 
@@ -155,14 +195,9 @@ enum tp_code tp_os_open(const char *path, int flags, mode_t mode, int *fd, struc
             raised = true;
             continue;
         }
-        enum tp_code code = fail_sys_at(err, sys, path, "cannot open");
-        if (sys == EMFILE || sys == ENFILE)
-            tp_err_hint(err, "raise the limit of open files (ulimit -n)");
-        else if (sys == EACCES || sys == EPERM)
-            tp_err_hint(err, "check the permissions of the file and of its directories");
-        else if (sys == ENOENT && !(flags & O_CREAT))
-            tp_err_hint(err, "check the path");
-        return code;
+        if (sys == ENOENT && (flags & O_CREAT))
+            tp_err_hint(err, "make the directory above it first, or choose another output");
+        return fail_sys_at(err, sys, path, "cannot open");
     }
 }
 
@@ -179,9 +214,10 @@ enum tp_code tp_os_open_regular(const char *path, int flags, int *fd, struct sta
         return code;
     }
     if (!S_ISREG(st->st_mode)) {
-        code = tp_fail(err, TP_E_INPUT, "not a regular file");
+        code = tp_fail(err, TP_E_INPUT, "not a regular file but a %s",
+                       S_ISDIR(st->st_mode) ? "directory" : "pipe, socket or device");
         tp_err_path(err, path);
-        tp_err_hint(err, "name a file, not a directory, pipe or device");
+        tp_err_hint(err, "a plain file, or a link to one, belongs here");
         tp_os_close(fd);
         return code;
     }
@@ -200,9 +236,11 @@ enum tp_code tp_os_fsync(int fd, const char *path, struct tp_err *err)
     while (tp_os.fsync(fd) != 0) {
         if (errno == EINTR)
             continue;
-        enum tp_code code = fail_sys_at(err, errno, path, "cannot flush to the disk");
-        tp_err_hint(err, "the device may have lost data: check it, then run the command again");
-        return code;
+        int sys = errno;
+        if (sys == EIO)
+            tp_err_hint(err, "the device may have lost data: check it, then run the command "
+                             "again");
+        return fail_sys_at(err, sys, path, "cannot flush to the disk");
     }
     return TP_OK;
 }
@@ -232,8 +270,9 @@ enum tp_code tp_os_rename(const char *from, const char *to, struct tp_err *err)
     if (tp_os.rename(from, to) == 0)
         return TP_OK;
     int sys = errno;
-    enum tp_code code = tp_fail_sys(err, sys, "cannot rename to '%s'", to);
+    enum tp_code code = tp_fail_sys(err, sys, "cannot rename to '%.400s'", to);
     tp_err_path(err, from);
+    hint_sys(err, sys);
     return code;
 }
 
@@ -251,7 +290,10 @@ enum tp_code tp_os_mkdir(const char *path, struct tp_err *err)
 {
     if (tp_os.mkdir(path, 0777) == 0)
         return TP_OK;
-    return fail_sys_at(err, errno, path, "cannot make the directory");
+    int sys = errno;
+    if (sys == ENOENT)
+        tp_err_hint(err, "make the directory above it first, or choose another output");
+    return fail_sys_at(err, sys, path, "cannot make the directory");
 }
 
 enum tp_code tp_os_slurp(const char *path, uint64_t limit, char **data, size_t *size,

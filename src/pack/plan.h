@@ -59,6 +59,8 @@ struct tp_output {
     uint8_t *constant;  /* bytes computed from E,N,K (layout words), or NULL */
 };
 
+#define TP_REASON_SAME "already in this format"
+
 struct tp_kept {
     uint32_t tensor;
     uint32_t unit; /* into plan.kept_units when it belongs to a packed weight, else UINT32_MAX */

@@ -103,6 +103,12 @@ static enum tp_code choose(struct tp_builder *b, uint32_t w, bool transposed)
 {
     struct tp_request *request = b->request;
     char name[2048];
+    if (request->repack_only) { /* whatever is packed, by whatever name */
+        if (!b->plan->weights->items[w].format)
+            return tp_choice_keep(b, w, false, "not packed");
+        b->choices[w].rule = &request->rules[0];
+        return TP_OK;
+    }
     enum tp_code code = tp_weight_full_name(b->plan, w, name, sizeof name, b->err);
     if (code)
         return code;

@@ -31,6 +31,11 @@ static const char *unit_kind(const struct tp_builder *b, const struct tp_weight 
         unit->kind = TP_UNIT_REPACK;
         return NULL;
     }
+    if (b->request->repack_only) {
+        tp_err_hint(b->err, "unpack to plain weights, and convert those to %s",
+                    rule->format->name);
+        return "the two formats do not hold the same numbers";
+    }
     unit->dtype = tp_format_via(rule->format, &rule->settings);
     if (weight->op.codec == TP_CODEC_INT4 && !b->request->requantize)
         return "an int4 source cannot be taken over into this format without loss (--requantize "
@@ -79,21 +84,31 @@ static const char *shape_reason(const struct tp_unit *unit, char *text, size_t s
     return text;
 }
 
-/* Packed parts are taken over tile by tile, so they must meet at tile borders. */
+/* Packed parts are taken over tile by tile, so each must begin and end at a tile
+ * border of the format, and lie in its source where the tiles of both agree. */
 static const char *seam_reason(const struct tp_builder *b, const struct tp_unit *unit, char *text,
                                size_t size)
 {
-    uint64_t n, k;
-    if (!weight_at(b, unit->parts[0].weight)->format || unit->parts_per_expert == 1 ||
-        tp_op_granule(&unit->op, &n, &k, NULL))
+    uint64_t n, k, source_n, source_k, row = 0;
+    const struct tp_weight *source = weight_at(b, unit->parts[0].weight);
+    if (!source->format || tp_op_granule(&unit->op, &n, &k, NULL) ||
+        tp_op_granule(&source->op, &source_n, &source_k, NULL))
         return NULL;
-    for (uint32_t p = 0; p + 1 < unit->parts_per_expert; p++)
-        if (unit->part_rows[p] % n) {
+    for (uint32_t p = 0; p < unit->parts_per_expert; p++) {
+        uint64_t begin = unit->parts[p].row;
+        if (row % n) {
             snprintf(text, size, "its packed parts of %llu rows do not end at the %llu-row tiles "
-                     "of %s", (unsigned long long)unit->part_rows[p], (unsigned long long)n,
+                     "of %s", (unsigned long long)unit->part_rows[p - 1], (unsigned long long)n,
                      unit->format->name);
             return text;
         }
+        if (unit->kind == TP_UNIT_REPACK && begin % source_n % n) {
+            snprintf(text, size, "row %llu of %s, where it begins, is inside a block of %s",
+                     (unsigned long long)begin, source->name, unit->format->name);
+            return text;
+        }
+        row += unit->part_rows[p];
+    }
     return NULL;
 }
 
@@ -178,31 +193,43 @@ static enum tp_code split_one(struct tp_builder *b, uint32_t w, uint64_t expert,
     return settle(b, &unit, reason);
 }
 
-/* A stack becomes one unit per expert and projection, as llm-compressor names
- * them. A packed stack that recorded its origins gets those names back. */
+/* Name of a part of a stack as llm-compressor writes it; of a packed stack that
+ * recorded its experts' names, that name. */
+static char *split_name(struct tp_builder *b, const struct tp_weight *weight, uint64_t e,
+                        uint32_t p, const struct tp_stack_name *stack, const char *full)
+{
+    static const char *const labels[] = {"gate_proj", "up_proj", "down_proj"};
+    if (p >= weight->origins || !strstr(weight->origin[p].name, "{e}"))
+        return tp_os_format(b->err, "%.*s.%llu.%s", (int)stack->prefix, full,
+                            (unsigned long long)e, labels[stack->gate_up ? p : 2]);
+    char *name = tp_origin_name(&weight->origin[p], e, b->err);
+    size_t size = name ? strlen(name) : 0;
+    if (size > 7 && strcmp(name + size - 7, ".weight") == 0)
+        name[size - 7] = '\0';
+    return name;
+}
+
+/* A stack becomes one unit per expert and projection. */
 static enum tp_code split_stack(struct tp_builder *b, uint32_t w, const struct tp_stack_name *stack,
                                 const char *full)
 {
     const struct tp_weight *weight = weight_at(b, w);
-    static const char *const labels[] = {"gate_proj", "up_proj", "down_proj"};
     uint32_t parts = stack->gate_up ? 2 : 1;
+    bool recorded = weight->origins == parts;
+    size_t first = b->plan->unit_count;
     enum tp_code code = TP_OK;
-    if (weight->box.n % parts)
+    if (!recorded && weight->box.n % parts)
         return tp_choice_keep(b, w, true, "its rows do not divide into gate and up");
     for (uint64_t e = 0; e < weight->box.e && code == TP_OK; e++)
-        for (uint32_t p = 0; p < parts && code == TP_OK; p++) {
-            uint64_t rows = weight->box.n / parts;
-            char *name = tp_os_format(b->err, "%.*s.%llu.%s", (int)stack->prefix, full,
-                                      (unsigned long long)e, labels[stack->gate_up ? p : 2]);
-            if (weight->origins == parts) {
-                free(name);
-                name = tp_origin_name(&weight->origin[p], e, b->err);
-                if (name && strlen(name) > 7 && !strcmp(name + strlen(name) - 7, ".weight"))
-                    name[strlen(name) - 7] = '\0';
-            }
-            code = name ? split_one(b, w, e, p * rows, rows, name) : TP_E_MEMORY;
+        for (uint64_t p = 0, row = 0; p < parts && code == TP_OK; p++) {
+            uint64_t rows = recorded ? weight->origin[p].rows : weight->box.n / parts;
+            char *name = split_name(b, weight, e, (uint32_t)p, stack, full);
+            code = name ? split_one(b, w, e, row, rows, name) : TP_E_MEMORY;
+            row += rows;
             free(name);
         }
+    while (!b->choices[w].rule && b->plan->unit_count > first) /* one refused: all kept */
+        unit_free(&b->plan->units[--b->plan->unit_count]);
     return code;
 }
 
@@ -396,9 +423,10 @@ static enum tp_code remaining(struct tp_builder *b, uint32_t w)
     enum tp_code code = tp_weight_full_name(b->plan, w, full, sizeof full, b->err);
     if (code)
         return code;
-    if (weight->format == rule->format &&
-        memcmp(&weight->settings, &rule->settings, sizeof rule->settings) == 0)
-        return tp_choice_keep(b, w, false, "already in this format");
+    if (weight->format == rule->format && /* of another tool, the settings are not known */
+        (!weight->origin ||
+         memcmp(&weight->settings, &rule->settings, sizeof rule->settings) == 0))
+        return tp_choice_keep(b, w, false, TP_REASON_SAME);
     if (weight->rank == 3 && rule->format->experts == TP_EXPERTS_SPLIT && !b->request->no_stack &&
         tp_name_stack(full, &name))
         return split_stack(b, w, &name, full);

@@ -217,6 +217,8 @@ json_t *tp_request_json(const struct tp_request *request)
     json_object_set_new(json, "no_stack", json_boolean(request->no_stack));
     json_object_set_new(json, "keep_nonfinite", json_boolean(request->keep_nonfinite));
     json_object_set_new(json, "requantize", json_boolean(request->requantize));
+    if (request->repack_only)
+        json_object_set_new(json, "repack_only", json_true());
     json_object_set_new(json, "shard_size", json_integer((json_int_t)request->shard_size));
     return json;
 }
@@ -256,6 +258,7 @@ enum tp_code tp_request_parse(const char *text, struct tp_request *request, stru
     request->no_stack = json_is_true(json_object_get(json, "no_stack"));
     request->keep_nonfinite = json_is_true(json_object_get(json, "keep_nonfinite"));
     request->requantize = json_is_true(json_object_get(json, "requantize"));
+    request->repack_only = json_is_true(json_object_get(json, "repack_only"));
     request->shard_size = (uint64_t)json_integer_value(json_object_get(json, "shard_size"));
     json_decref(json);
     if (code)

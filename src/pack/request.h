@@ -35,6 +35,7 @@ struct tp_request {
     bool strict;           /* a weight that cannot be converted is an error */
     bool keep_nonfinite;
     bool requantize;       /* allow lossy inputs */
+    bool repack_only;      /* packed weights only, their codes taken over (unpack --to) */
     uint64_t shard_size;   /* bytes; 0 = the default */
 };
 #define TP_DEFAULT_SHARD_SIZE UINT64_C(5000000000)

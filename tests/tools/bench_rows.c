@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { RUNS = 15, MAX_OPS = 24 };
+enum { RUNS = 41, MAX_OPS = 24 };
 
 static double now(void)
 {

@@ -1,0 +1,234 @@
+/* `tilepack formats`: the facts of the format files as this binary holds them. */
+#include "cli/cmd.h"
+#include "cli/report.h"
+#include "pack/format.h"
+#include "pack/format_parse.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { WIDTH = 80, INDENT = 14 };
+
+/* Words of `text` in lines of WIDTH columns; the first one begins at column `at`. */
+static void print_wrapped(const char *text, unsigned at, unsigned indent)
+{
+    for (bool first = true; *text; first = false) {
+        unsigned size = (unsigned)strcspn(text, " ");
+        if (!first && at + 1 + size > WIDTH) {
+            printf("\n%*s", (int)indent, "");
+            at = indent;
+        } else if (!first) {
+            putchar(' ');
+            at++;
+        }
+        printf("%.*s", (int)size, text);
+        at += size;
+        text += size;
+        text += strspn(text, " ");
+    }
+    putchar('\n');
+}
+
+static void print_fact(const char *name, const char *text)
+{
+    printf("%-*s", INDENT, name);
+    print_wrapped(text, INDENT, INDENT);
+}
+
+/* ---- text: the list ----------------------------------------------------- */
+
+static int print_list(void)
+{
+    static const struct tp_column columns[] = {{"name", false, false}, {"loads in", false, true},
+                                               {"what it is", false, true}};
+    struct tp_table *table = tp_table_new(columns, 3);
+    size_t count;
+    const struct tp_format *formats = tp_formats(&count);
+    for (size_t i = 0; i < count; i++) {
+        const char *cells[] = {formats[i].name,
+                               formats[i].input_only ? "(read only)" : formats[i].loads_in,
+                               formats[i].title};
+        tp_table_row(table, cells);
+    }
+    int status = tp_table_end(table);
+    if (status == TP_OK)
+        printf("\n'tilepack formats NAME' shows one of them in full.\n");
+    return status;
+}
+
+/* ---- text: one format --------------------------------------------------- */
+
+static void print_params(const struct tp_format *format)
+{
+    for (uint32_t p = 0; p < format->params; p++) {
+        const struct tp_param *param = &format->param[p];
+        printf("%s  --set %s=", p ? "" : "\nparameters\n", param->key);
+        for (uint32_t c = 0; c < param->count; c++)
+            printf("%s%s", c ? "|" : "", param->choices[c]);
+        printf("   (default %s)\n%*s", param->choices[0], INDENT, "");
+        print_wrapped(param->help, INDENT, INDENT);
+    }
+}
+
+static void print_rules(const struct tp_format *format, const char *title,
+                        const struct tp_shape_rule *rules, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const struct tp_shape_rule *rule = &rules[i];
+        char text[640];
+        int n = snprintf(text, sizeof text, "%c in multiples of %llu", rule->dim,
+                         (unsigned long long)rule->multiple);
+        if (rule->when_param >= 0)
+            n += snprintf(text + n, sizeof text - (size_t)n, " (with %s=%s)",
+                          format->param[rule->when_param].key,
+                          format->param[rule->when_param].choices[rule->when_choice]);
+        snprintf(text + n, sizeof text - (size_t)n, ": %s", rule->why);
+        print_fact(i ? "" : title, text);
+    }
+}
+
+static const char *per_text(char *text, size_t size, const struct tp_op_out *out)
+{
+    if (out->per_n == 1 && out->per_k == 1)
+        snprintf(text, size, "one for each element of W");
+    else if (out->per_k == 0)
+        snprintf(text, size, out->per_n == 1 ? "one for each row of W" : "one for all of W");
+    else
+        snprintf(text, size, "one for each block of %ux%u (n x k) elements of W", out->per_n,
+                 out->per_k);
+    return text;
+}
+
+static void print_words(const struct tp_format_out *out)
+{
+    printf("    words     ");
+    for (uint32_t w = 0; w < out->word_count; w++)
+        printf("%s%s", w ? ", " : "", out->words[w]);
+    putchar('\n');
+}
+
+/* The layout as the format file writes it, "let" names included. */
+static const char *layout_of(const struct tp_format *format, uint32_t i)
+{
+    const json_t *output = json_array_get(json_object_get(format->json, "outputs"), i);
+    return json_string_value(json_object_get(output, "layout"));
+}
+
+static void print_output(const struct tp_format *format, uint32_t i)
+{
+    const struct tp_op_out *op = &format->op.out[i];
+    const struct tp_format_out *out = &format->out[i];
+    const json_t *output = json_array_get(json_object_get(format->json, "outputs"), i);
+    const json_t *shape = json_object_get(output, "shape");
+    const char *layout = layout_of(format, i);
+    char per[120];
+    printf("  %sS.%s%s  %s [", tp_style("1"), out->suffix, tp_style("0"),
+           tp_dtype_name(out->dtype));
+    for (size_t d = 0; d < json_array_size(shape); d++)
+        printf("%s%s", d ? ", " : "", json_string_value(json_array_get(shape, d)));
+    printf("]%s\n", out->keep_e ? " (E is kept for a 2-D weight)" : "");
+    printf("    holds     %s", tp_role_name(op->role));
+    if (op->role == TP_ROLE_WORDS)
+        printf(", the same numbers for every expert\n");
+    else
+        printf(": %s, %s\n", tp_element_name(op->element), per_text(per, sizeof per, op));
+    if (out->word_count)
+        print_words(out);
+    if (layout)
+        printf("    layout    %s\n    padding   0x%02X\n", layout, op->fill);
+}
+
+static void print_table(const struct tp_format *format)
+{
+    const struct tp_op *op = &format->op;
+    if (op->codec != TP_CODEC_INT4)
+        return;
+    printf("\ncode table: the stored nibble of each value\n  value ");
+    for (int q = -8; q < 8; q++)
+        printf("%4d", q);
+    printf("\n  stored");
+    for (int c = 0; c < 16; c++)
+        printf("%4x", op->table[c]);
+    putchar('\n');
+}
+
+static void print_let(const struct tp_format *format)
+{
+    const char *name;
+    json_t *value;
+    bool first = true;
+    json_object_foreach(json_object_get(format->json, "let"), name, value)
+    {
+        printf("%s%s = %s", first ? "  with " : ", ", name, json_string_value(value));
+        first = false;
+    }
+    if (!first)
+        putchar('\n');
+}
+
+static int print_one(const struct tp_format *format)
+{
+    char text[120];
+    printf("%s%s%s: %s\n\n", tp_style("1"), format->name, tp_style("0"), format->title);
+    print_wrapped(format->about, 0, 0);
+    putchar('\n');
+    print_fact("loads in", format->loads_in);
+    print_fact("source", format->source);
+    snprintf(text, sizeof text, "%s, a scale for each block of %ux%u (n x k)",
+             tp_codec_name(format->op.codec), format->op.block_n, format->op.block_k);
+    print_fact("codec", text);
+    print_fact("experts", format->experts == TP_EXPERTS_STACK
+                              ? "stacked: w13_ = [gate; up] along N, and w2_ (--no-stack: apart)"
+                              : "one weight for each expert and projection");
+    print_fact("direction", format->input_only ? "read only" : "read and written");
+    print_rules(format, "needs", format->need, format->needs);
+    print_rules(format, "wants", format->want, format->wants);
+    print_params(format);
+    printf("\noutputs, for W[E,N,K]; a 2-D weight has E = 1 and shapes without E;\n"
+           "S is the weight's name without .weight\n");
+    print_let(format);
+    for (uint32_t i = 0; i < format->op.outs; i++)
+        print_output(format, i);
+    print_table(format);
+    return TP_OK;
+}
+
+/* ---- JSON --------------------------------------------------------------- */
+
+static int print_json(const struct tp_format *one)
+{
+    size_t count;
+    const struct tp_format *formats = tp_formats(&count);
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++)
+        if (!one || one == &formats[i])
+            json_array_append(list, (json_t *)formats[i].json);
+    return tp_json_print(json_pack("{s:o}", "formats", list));
+}
+
+static int unknown(const char *name)
+{
+    struct tp_err err = {0};
+    char names[400] = "";
+    size_t count;
+    const struct tp_format *formats = tp_formats(&count);
+    for (size_t i = 0, at = 0; i < count && at < sizeof names; i++)
+        at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "",
+                               formats[i].name);
+    tp_err_hint(&err, "the formats are %s", names);
+    tp_fail(&err, TP_E_USAGE, "there is no format '%s'", name);
+    return tp_report_usage("formats", &err);
+}
+
+int tp_cmd_formats(const struct tp_options *o)
+{
+    const struct tp_format *format = NULL;
+    struct tp_err err = {0};
+    if (tp_formats_check(&err))
+        return tp_report_error(&err);
+    if (o->arg.count && !(format = tp_format_find(o->arg.item[0])))
+        return unknown(o->arg.item[0]);
+    if (o->json)
+        return print_json(format);
+    return format ? print_one(format) : print_list();
+}

@@ -1,0 +1,1 @@
+"""The error inputs of golden_errors.py, one module per subject."""

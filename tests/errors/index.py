@@ -1,0 +1,251 @@
+"""Checkpoint directories: the index, its shards, and the files beside them."""
+import json
+import os
+
+from errors.common import (INDEX, PLAN_DIR, case, index, linear, one_shard, raw, st, tensors,
+                           two_shards)
+
+FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+
+
+def text(name, content):
+    """A case that is one index text over two good shards."""
+    @case(name)
+    def build():
+        two_shards()
+        index(content)
+        return PLAN_DIR
+
+
+def shard(name, value):
+    """A case whose weight_map names this shard."""
+    text(name, json.dumps({"weight_map": {"a.weight": value}}))
+
+
+# -------------------------------------------------------- the index text -- #
+
+text("index-empty", "")
+text("index-not-json", "weights: 2")
+text("index-is-a-list", "[]")
+text("index-cut-off", '{"weight_map": {"a.weight": "mod')
+text("index-text-behind-the-end", '{"weight_map": {}} {}')
+text("index-without-weight-map", '{"metadata": {}}')
+text("index-weight-map-twice", '{"weight_map": {}, "weight_map": {}}')
+text("index-weight-map-is-a-list", '{"weight_map": []}')
+text("index-weight-map-is-empty", '{"weight_map": {}}')
+text("index-names-a-tensor-twice",
+     f'{{"weight_map": {{"a.weight": "{FIRST}", "a.weight": "{SECOND}"}}}}')
+text("index-not-utf8", b'{"weight_map": {"a\xff": "x.safetensors"}}')
+text("index-nested-too-deep", '{"metadata": ' + "[" * 40 + "]" * 40 + ', "weight_map": {}}')
+
+# ---------------------------------------------------- hostile shard names -- #
+
+shard("shard-name-climbs-out", "../../etc/model.safetensors")
+shard("shard-name-is-absolute", "/etc/model.safetensors")
+shard("shard-name-in-a-subdirectory", "sub/model.safetensors")
+shard("shard-name-with-a-backslash", "..\\model.safetensors")
+shard("shard-name-is-dot-dot", "..")
+shard("shard-name-is-empty", "")
+shard("shard-name-with-a-newline", "a\nb.safetensors")
+shard("shard-name-with-an-escape-sequence", "a\x1b[31m.safetensors")
+shard("shard-name-too-long", "a" * 250 + ".safetensors")
+shard("shard-name-of-another-kind", "pytorch_model.bin")
+shard("shard-name-not-a-string", 1)
+shard("shard-name-without-a-stem", ".safetensors")
+
+# ------------------------------------------------ shards that are not so -- #
+
+
+@case("index-over-256-mib")
+def index_too_large():
+    two_shards()
+    raw(INDEX, b"{", (256 << 20) + 1)
+    return PLAN_DIR
+
+
+@case("index-is-a-directory")
+def index_is_a_directory():
+    two_shards()
+    os.remove(INDEX)
+    os.mkdir(INDEX)
+    return PLAN_DIR
+
+
+@case("shard-missing")
+def shard_missing():
+    two_shards()
+    os.remove("src/" + SECOND)
+    return PLAN_DIR
+
+
+@case("shard-is-a-dangling-link")
+def shard_is_a_dangling_link():
+    two_shards()
+    os.remove("src/" + SECOND)
+    os.symlink("../blobs/0123", "src/" + SECOND)
+    return PLAN_DIR
+
+
+@case("shard-is-a-directory")
+def shard_is_a_directory():
+    two_shards()
+    os.remove("src/" + SECOND)
+    os.mkdir("src/" + SECOND)
+    return PLAN_DIR
+
+
+@case("shard-is-a-pipe")
+def shard_is_a_pipe():
+    two_shards()
+    os.remove("src/" + SECOND)
+    os.mkfifo("src/" + SECOND)
+    return PLAN_DIR
+
+
+@case("shard-is-broken")
+def shard_is_broken():
+    two_shards()
+    st('{"b.weight":{"dtype":"BF16","shape":[128,128],"data_offsets":[0,32768]}}', bytes(100),
+       "src/" + SECOND)
+    return PLAN_DIR
+
+
+@case("shard-links-outside-under-strict")
+def shard_links_outside():
+    two_shards()
+    os.makedirs("blobs")
+    os.rename("src/" + SECOND, "blobs/0123")
+    os.symlink("../blobs/0123", "src/" + SECOND)
+    return PLAN_DIR + ("--strict",)
+
+
+@case("config-links-outside-under-strict")
+def config_links_outside():
+    one_shard()
+    raw("config.json", b"{}")
+    os.symlink("../config.json", "src/config.json")
+    return PLAN_DIR + ("--strict",)
+
+
+@case("tokenizer-links-outside-under-strict")
+def tokenizer_links_outside():
+    one_shard()
+    raw("secret", b"{}")
+    os.symlink("../secret", "src/tokenizer.json")
+    return PLAN_DIR + ("--strict",)
+
+
+@case("shard-doubled")
+def shard_doubled():
+    two_shards()
+    tensors({**linear("a.weight"), **linear("b.weight")}, "src/" + FIRST)
+    return PLAN_DIR
+
+
+@case("shard-holds-an-unnamed-tensor")
+def shard_holds_an_unnamed_tensor():
+    two_shards()
+    tensors({**linear("a.weight"), **linear("c.weight")}, "src/" + FIRST)
+    return PLAN_DIR
+
+
+@case("shard-lacks-a-tensor")
+def shard_lacks_a_tensor():
+    two_shards()
+    index({"a.weight": FIRST, "b.weight": SECOND, "c.weight": SECOND})
+    return PLAN_DIR
+
+
+@case("shards-exchanged")
+def shards_exchanged():
+    two_shards()
+    index({"a.weight": SECOND, "b.weight": FIRST})
+    return PLAN_DIR
+
+
+@case("tensors-over-a-million-in-all")
+def too_many_in_all():
+    for s, name in enumerate((FIRST, SECOND)):
+        part = ",".join(f'"{s}.{i}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}'
+                        for i in range(500_001))
+        st("{" + part + "}", path="src/" + name)
+    index({"0.0": FIRST, "1.0": SECOND})
+    return PLAN_DIR
+
+
+# ------------------------------------------------------ without an index -- #
+
+
+@case("directory-empty")
+def directory_empty():
+    os.mkdir("src")
+    return PLAN_DIR
+
+
+@case("directory-of-other-weights")
+def directory_of_other_weights():
+    raw("src/pytorch_model.bin", b"PK\3\4")
+    raw("src/config.json", b"{}")
+    return PLAN_DIR
+
+
+@case("directory-of-two-files")
+def directory_of_two_files():
+    tensors(linear("a.weight"), "src/a.safetensors")
+    tensors(linear("b.weight"), "src/b.safetensors")
+    return PLAN_DIR
+
+
+@case("directory-of-one-part")
+def directory_of_one_part():
+    tensors(linear(), "src/" + FIRST)
+    return PLAN_DIR
+
+
+# ---------------------------------------------------------- config, others -- #
+
+
+def config(name, content):
+    @case(name)
+    def build():
+        one_shard(config=content)
+        return "convert", "src", "-o", "out", "--to", "w4a8-ct"
+
+
+config("config-empty", b"")
+config("config-not-json", b"model_type: llama")
+config("config-is-a-list", b"[]")
+config("config-cut-off", b'{"model_type": "llama", "quantization')
+config("config-key-twice", b'{"model_type": "a", "model_type": "b"}')
+config("config-not-utf8", b'{"model_type": "\xff"}')
+config("config-text-behind-the-end", b'{}{}')
+config("config-already-quantized",
+       {"model_type": "llama", "quantization_config": {"quant_method": "gptq", "bits": 4}})
+
+
+@case("config-over-64-mib")
+def config_too_large():
+    one_shard()
+    raw("src/config.json", b"{", (64 << 20) + 1)
+    return PLAN_DIR
+
+
+@case("config-is-a-directory")
+def config_is_a_directory():
+    one_shard()
+    os.mkdir("src/config.json")
+    return PLAN_DIR
+
+
+@case("config-is-a-dangling-link")
+def config_is_a_dangling_link():
+    one_shard()
+    os.symlink("nowhere", "src/config.json")
+    return PLAN_DIR
+
+
+@case("tokenizer-is-a-dangling-link")
+def tokenizer_is_a_dangling_link():
+    one_shard()
+    os.symlink("nowhere", "src/tokenizer.json")
+    return PLAN_DIR

@@ -1,0 +1,303 @@
+"""Outputs that are in the way, cannot be written, or belong to another run."""
+import ctypes
+import fcntl
+import os
+import resource
+import shutil
+import struct
+import subprocess
+
+from errors.common import (CONVERT, CONVERT_DIR, Command, Skip, case, linear, one_shard, raw,
+                           tensors, two_shards)
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+DROP_BOUNDING, DAC_OVERRIDE, DAC_READ_SEARCH = 24, 1, 2
+F_OFD_SETLK = 37
+
+# --------------------------------------------------- the source as output -- #
+
+
+@case("output-is-the-source-file")
+def output_is_the_source_file():
+    tensors(linear())
+    return "convert", "in.safetensors", "-o", "in.safetensors", "--to", "w4a8-ct", "--force"
+
+
+@case("output-is-a-link-to-the-source")
+def output_links_to_the_source():
+    tensors(linear())
+    os.symlink("in.safetensors", "out.safetensors")
+    return CONVERT + ("--force",)
+
+
+@case("output-is-a-hard-link-of-the-source")
+def output_is_the_same_inode():
+    tensors(linear())
+    os.link("in.safetensors", "out.safetensors")
+    return CONVERT + ("--force",)
+
+
+@case("output-is-the-source-directory")
+def output_is_the_source_directory():
+    one_shard()
+    return "convert", "src", "-o", "./src/", "--to", "w4a8-ct", "--force"
+
+
+@case("output-links-to-the-source-directory")
+def output_links_to_the_source_directory():
+    one_shard()
+    os.symlink("src", "out")
+    return CONVERT_DIR + ("--force",)
+
+
+@case("output-is-a-shard-of-the-source")
+def output_is_a_shard():
+    two_shards()
+    return ("convert", "src", "-o", "src/model-00001-of-00002.safetensors", "--to", "w4a8-ct",
+            "--force")
+
+
+@case("output-holds-a-shard-of-the-source")
+def output_holds_a_shard():
+    two_shards()
+    os.mkdir("out")
+    os.rename("src/model-00001-of-00002.safetensors", "out/model-00001-of-00002.safetensors")
+    os.symlink("../out/model-00001-of-00002.safetensors",
+               "src/model-00001-of-00002.safetensors")
+    return CONVERT_DIR + ("--force",)
+
+
+# ------------------------------------------------------------- in the way -- #
+
+
+@case("output-file-exists")
+def output_file_exists():
+    tensors(linear())
+    raw("out.safetensors", b"precious")
+    return CONVERT
+
+
+@case("output-directory-exists")
+def output_directory_exists():
+    one_shard()
+    raw("out/notes.txt", b"precious")
+    return CONVERT_DIR
+
+
+@case("output-directory-is-a-file")
+def output_directory_is_a_file():
+    one_shard()
+    raw("out", b"precious")
+    return CONVERT_DIR + ("--force",)
+
+
+@case("output-file-is-a-directory")
+def output_file_is_a_directory():
+    tensors(linear())
+    os.mkdir("out.safetensors")
+    return CONVERT + ("--force",)
+
+
+@case("output-directory-holds-directories")
+def output_holds_directories():
+    one_shard()
+    raw("out/important/thesis.tex", b"precious")
+    return CONVERT_DIR + ("--force",)
+
+
+@case("output-is-a-device")
+def output_is_a_device():
+    one_shard()
+    return "convert", "src", "-o", "/dev/null", "--to", "w4a8-ct", "--force"
+
+
+@case("output-in-a-missing-directory")
+def output_in_a_missing_directory():
+    tensors(linear())
+    return "convert", "in.safetensors", "-o", "no/out.safetensors", "--to", "w4a8-ct"
+
+
+@case("output-directory-in-a-missing-directory")
+def output_directory_in_a_missing_directory():
+    one_shard()
+    return "convert", "src", "-o", "no/out", "--to", "w4a8-ct"
+
+
+@case("output-behind-a-file")
+def output_behind_a_file():
+    tensors(linear())
+    raw("plain", b"x")
+    return "convert", "in.safetensors", "-o", "plain/out.safetensors", "--to", "w4a8-ct"
+
+
+@case("output-name-too-long")
+def output_name_too_long():
+    one_shard()
+    return "convert", "src", "-o", "x" * 250, "--to", "w4a8-ct"
+
+
+@case("output-partial-is-a-file")
+def output_partial_is_a_file():
+    one_shard()
+    raw("out.partial", b"precious")
+    return CONVERT_DIR
+
+
+@case("output-partial-is-not-of-tilepack")
+def output_partial_is_not_ours():
+    one_shard()
+    raw("out.partial/notes.txt", b"precious")
+    return CONVERT_DIR
+
+
+@case("output-partial-of-another-conversion")
+def output_partial_of_another():
+    one_shard()
+    raw("out.partial/.tilepack-journal", b"tilepack-journal 1 " + b"0" * 32 + b"\n")
+    return CONVERT_DIR
+
+
+@case("output-partial-journal-is-damaged")
+def output_partial_damaged():
+    one_shard()
+    raw("out.partial/.tilepack-journal", b"\0" * 100)
+    return CONVERT_DIR
+
+
+# ------------------------------------------------------------------ locks -- #
+
+
+def hold_lock(path):
+    """Opens and locks as tilepack does; the lock lives until after()."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    fcntl.fcntl(fd, F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))
+    return lambda: os.close(fd)
+
+
+@case("output-directory-is-being-written")
+def output_directory_is_locked():
+    one_shard()
+    os.mkdir("out.partial")
+    return Command(CONVERT_DIR, after=hold_lock("out.partial/.tilepack-journal"))
+
+
+@case("output-file-is-being-written")
+def output_file_is_locked():
+    tensors(linear())
+    return Command(CONVERT, after=hold_lock(".out.safetensors.partial"))
+
+
+# ----------------------------------------------------- the system refuses -- #
+
+
+def without_override():
+    """Makes root obey permissions, before the command starts."""
+    for capability in (DAC_OVERRIDE, DAC_READ_SEARCH):
+        LIBC.prctl(DROP_BOUNDING, capability, 0, 0, 0)
+
+
+def obeying(argv):
+    """The command as somebody whom permissions stop; skipped where that fails."""
+    if os.geteuid():
+        return Command(argv)
+    os.mkdir("probe", 0o555)
+    probe = subprocess.run(["sh", "-c", ": > probe/x"], preexec_fn=without_override, check=False,
+                           stderr=subprocess.DEVNULL)
+    shutil.rmtree("probe")
+    if probe.returncode == 0:
+        raise Skip("root cannot give up its override of permissions here")
+    return Command(argv, preexec=without_override)
+
+
+@case("output-in-a-read-only-directory")
+def output_read_only():
+    tensors(linear())
+    os.mkdir("locked", 0o555)
+    return obeying(("convert", "in.safetensors", "-o", "locked/out.safetensors", "--to",
+                    "w4a8-ct"))
+
+
+@case("output-directory-in-a-read-only-directory")
+def output_directory_read_only():
+    one_shard()
+    os.mkdir("locked", 0o555)
+    return obeying(("convert", "src", "-o", "locked/out", "--to", "w4a8-ct"))
+
+
+@case("output-partial-is-read-only")
+def output_partial_read_only():
+    one_shard()
+    os.mkdir("out.partial", 0o555)
+    return obeying(CONVERT_DIR)
+
+
+@case("source-file-unreadable")
+def source_unreadable():
+    tensors(linear())
+    os.chmod("in.safetensors", 0)
+    return obeying(CONVERT)
+
+
+@case("source-directory-unreadable")
+def source_directory_unreadable():
+    one_shard()
+    os.chmod("src", 0o300)
+    return obeying(CONVERT_DIR)
+
+
+@case("config-unreadable")
+def config_unreadable():
+    one_shard(config={})
+    os.chmod("src/config.json", 0)
+    return obeying(CONVERT_DIR)
+
+
+@case("tokenizer-unreadable")
+def tokenizer_unreadable():
+    one_shard(config={})
+    raw("src/tokenizer.json", b"{}")
+    os.chmod("src/tokenizer.json", 0)
+    return obeying(CONVERT_DIR)
+
+
+def small_disk(kilobytes):
+    """Mounts a file system of that size on ./disk; returns what takes it away."""
+    os.mkdir("disk")
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tilepack-test",
+                           "disk"], capture_output=True, check=False)
+    if done.returncode:
+        raise Skip("no right to mount a small file system")
+    return lambda: subprocess.run(["umount", "disk"], check=True)
+
+
+@case("disk-full-for-a-file")
+def disk_full_file():
+    tensors(linear(n=1024, k=1024))
+    return Command(("convert", "in.safetensors", "-o", "disk/out.safetensors", "--to", "w4a8-ct"),
+                   after=small_disk(64))
+
+
+@case("disk-full-for-a-directory")
+def disk_full_directory():
+    one_shard(linear(n=1024, k=1024))
+    return Command(("convert", "src", "-o", "disk/out", "--to", "w4a8-ct"), after=small_disk(64))
+
+
+@case("disk-full-for-a-copied-file")
+def disk_full_copy():
+    one_shard()
+    raw("src/tokenizer.json", b"x" * 100_000)
+    return Command(("convert", "src", "-o", "disk/out", "--to", "w4a8-ct"), after=small_disk(64))
+
+
+@case("file-size-limit")
+def file_size_limit():
+    tensors(linear(n=1024, k=1024))
+    return Command(CONVERT, preexec=lambda: resource.setrlimit(resource.RLIMIT_FSIZE,
+                                                               (65536, 65536)))
+
+
+@case("standard-output-full")
+def stdout_full():
+    tensors(linear())
+    return Command(("plan", "in.safetensors", "--to", "w4a8-ct"), stdout="/dev/full")
