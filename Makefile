@@ -44,7 +44,14 @@ $(BUILD)/libtilepack.a: $(LIB_OBJ)
 	@rm -f $@
 	ar rcsD $@ $(LIB_OBJ)
 
-$(BUILD)/%.o: %.c
+# Objects made with other flags (or with and without CUDA) do not mix.
+CONFIG = $(CC) $(CFLAGS) | $(NVCC) $(CUDA_ARCHS)
+$(BUILD)/config: FORCE
+	@mkdir -p $(@D)
+	@echo '$(subst ','"'"',$(CONFIG))' | cmp -s - $@ || echo '$(subst ','"'"',$(CONFIG))' > $@
+FORCE:
+
+$(BUILD)/%.o: %.c $(BUILD)/config
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
 
@@ -107,4 +114,4 @@ clean:
 	rm -rf $(BUILD)
 
 -include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(UNIT:=.d)
-.PHONY: all unit demo test asan lint deps install clean
+.PHONY: FORCE all unit demo test asan lint deps install clean

@@ -23,6 +23,6 @@ override CFLAGS += -DTP_HAVE_CUDA
 LIB_OBJ  += $(CUDA_OBJ)
 LDLIBS   += -L$(CUDA_LIB) -lcudart_static -ldl -lrt -lpthread -lstdc++
 
-$(BUILD)/%.o: %.cu
+$(BUILD)/%.o: %.cu $(BUILD)/config
 	@mkdir -p $(@D)
 	$(NVCC) $(NVFLAGS) -MMD -MF $(@:.o=.d) -MT $@ -c -o $@ $<

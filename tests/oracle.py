@@ -212,7 +212,12 @@ def decode(descriptor, data):
         value = float_value(codes.element, stored)
     scale = parts.pop("scale")
     with np.errstate(all="ignore"):
-        value = value * float_value(scale.element, scale.at_elements(box))
+        factor = float_value(scale.element, scale.at_elements(box))
+        if "global" in parts:
+            whole = parts.pop("global")
+            number = float_value(whole.element, whole.at_elements(box))
+            factor = factor / number if whole.out["divides"] else factor * number
+        value = value * factor
     if parts:
         raise Wrong(f"roles {sorted(parts)} are not described")
     return value

@@ -6,7 +6,10 @@
 #include "cli/session.h"
 #include "pack/commit.h"
 #include "pack/device.h"
+#include "pack/parts.h"
+#include "pack/requant_error.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -16,6 +19,42 @@ static double now(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static struct tp_share share_of(const struct tp_options *o)
+{
+    return (struct tp_share){o->part.index, o->part.count};
+}
+
+static int print_part(const struct tp_options *o, const struct tp_plan *plan, const char *output,
+                      const struct tp_convert_result *result, double seconds)
+{
+    char in[TP_HUMAN], out[TP_HUMAN], took[TP_HUMAN];
+    struct tp_share_work work;
+    struct tp_err err = {0};
+    if (tp_share_work(plan, share_of(o), &work, &err))
+        return tp_report_error(&err);
+    if (o->json)
+        return tp_json_print(json_pack(
+            "{s:s,s:b,s:[I,I],s:I,s:I,s:I,s:I,s:I,s:f}", "output", output ? output : "",
+            "already_done", result->already_done, "part", (json_int_t)o->part.index,
+            (json_int_t)o->part.count, "shards", (json_int_t)work.shards, "shards_in_all",
+            (json_int_t)plan->file_count, "shards_resumed", (json_int_t)result->resumed,
+            "bytes_in", (json_int_t)work.bytes_in, "bytes_out", (json_int_t)work.bytes_out,
+            "seconds", seconds));
+    if (o->quiet)
+        return TP_OK;
+    if (result->already_done)
+        printf("%s is complete already\n", output);
+    else if (!work.shards)
+        printf("part %u/%u: nothing to do, the output has only %zu shard%s (a smaller --shard-size, "
+               "the same for all parts, makes more)\n", o->part.index, o->part.count,
+               plan->file_count, plan->file_count == 1 ? "" : "s");
+    else
+        printf("part %u/%u: %zu of %zu shards, %s -> %s in %s\n", o->part.index, o->part.count,
+               work.shards, plan->file_count, tp_human_bytes(in, work.bytes_in),
+               tp_human_bytes(out, work.bytes_out), tp_human_seconds(took, seconds));
+    return TP_OK;
 }
 
 static int print_result(const struct tp_options *o, const struct tp_plan *plan, const char *output,
@@ -41,17 +80,35 @@ static int print_result(const struct tp_options *o, const struct tp_plan *plan, 
     return TP_OK;
 }
 
+/* What --requantize cost, on stderr: stdout is for the result. */
+static void print_requant_error(const struct tp_requant_error *e)
+{
+    if (e->values && e->value2 > 0)
+        tp_warn("%llu weights were decoded and quantized again: root mean square error %.3g %% of "
+                "the source's values, largest difference %.3g in %s", (unsigned long long)e->weights,
+                100 * sqrt(e->error2 / e->value2), e->largest, e->plan->units[e->unit].name);
+}
+
 static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *plan,
                               const struct tp_request *request, const char *output,
                               struct tp_convert_result *result, struct tp_err *err)
 {
     struct tp_convert_options options = {.force = o->force, .discard = o->discard};
+    if (output)
+        options.zstd = tp_output_zstd(output, o->zstd);
     struct tp_devices devices;
     enum tp_code code = tp_devices_choose(o->device, plan, o->jobs, o->gpu_memory, &devices, err);
     if (code)
         return code;
     tp_note("device: %s", devices.why);
-    struct tp_progress *progress = tp_progress_start(o, "convert", plan->bytes_in);
+    uint64_t total = plan->bytes_in;
+    if (o->part.count) {
+        struct tp_share_work work;
+        if ((code = tp_share_work(plan, share_of(o), &work, err)))
+            return code;
+        total = work.bytes_in;
+    }
+    struct tp_progress *progress = tp_progress_start(o, "convert", total);
     options.run = (struct tp_run_options){
         .jobs = o->jobs ? o->jobs : 1,
         .devices = devices.count ? &devices : NULL,
@@ -61,8 +118,20 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
         .progress = progress ? tp_progress_add : NULL,
         .progress_arg = progress,
     };
-    code = tp_convert(plan, request, output, &options, result, err);
+    struct tp_requant_error error;
+    bool measures = request->requantize && tp_requant_error_open(plan, &error);
+    if (measures) {
+        options.run.observe = tp_requant_error_observe;
+        options.run.observe_arg = &error;
+    }
+    code = o->part.count ? tp_convert_part(plan, request, output, share_of(o), &options, result, err)
+                         : tp_convert(plan, request, output, &options, result, err);
     tp_progress_end(progress);
+    if (measures) {
+        if (code == TP_OK)
+            print_requant_error(&error);
+        tp_requant_error_close(&error);
+    }
     return code;
 }
 
@@ -86,6 +155,8 @@ static int plan_and_do(const struct tp_options *o, struct tp_source *source,
         status = tp_plan_print(&plan, o);
     else if (carry_out(o, &plan, request, output, &result, &err))
         status = tp_report_error(&err);
+    else if (o->part.count)
+        status = print_part(o, &plan, output, &result, now() - start);
     else
         status = print_result(o, &plan, output, &result, now() - start);
     tp_plan_close(&plan);
@@ -119,6 +190,11 @@ int tp_cmd_convert(const struct tp_options *o)
         tp_err_hint(&err, "name it with -o DIRECTORY or -o FILE.safetensors");
         tp_fail(&err, TP_E_USAGE, "no output is given");
         return tp_report_usage("convert", &err);
+    }
+    if (o->part.count && o->output && tp_output_file(o->output)) {
+        tp_err_hint(&err, "parts are whole shards of a directory: name one with -o");
+        tp_fail(&err, TP_E_USAGE, "a single file cannot be written in parts");
+        return tp_report_usage(tp_command_rows[o->command].name, &err);
     }
     if (tp_request_from(o, &request, &err))
         return err.path[0] ? tp_report_error(&err)

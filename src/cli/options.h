@@ -65,7 +65,7 @@ struct tp_options {
     const char *color; /* "auto", "always", "never" */
 
     /* convert, plan, unpack, join, merge */
-    const char *output, *to, *recipe, *dtype;
+    const char *output, *to, *recipe, *dtype, *source;
     struct tp_strings set, include, exclude;
     bool no_stack, strict, requantize, dry_run, force, discard;
     const char *nonfinite; /* "refuse", "keep" */

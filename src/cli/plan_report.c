@@ -1,6 +1,7 @@
 /* Printing a plan. Equal lines of many layers are folded unless --verbose. */
 #include "cli/plan_report.h"
 
+#include "cli/fold.h"
 #include "cli/report.h"
 
 #include <stdio.h>
@@ -33,6 +34,13 @@ static uint64_t unit_bytes(const struct tp_plan *plan, const struct tp_unit *uni
     return bytes;
 }
 
+/* What was found, before it is converted: "BF16", "gptq (groups of 128)". */
+static const char *unit_source(const struct tp_plan *plan, const struct tp_unit *unit, char *text,
+                               size_t size)
+{
+    return tp_weight_source(&plan->weights->items[unit->parts[0].weight], text, size);
+}
+
 static json_t *unit_json(const struct tp_plan *plan, const struct tp_unit *unit)
 {
     json_t *outputs = json_array();
@@ -53,6 +61,8 @@ static json_t *unit_json(const struct tp_plan *plan, const struct tp_unit *unit)
                              (json_int_t)unit->box.e, (json_int_t)unit->box.n,
                              (json_int_t)unit->box.k, "rank", unit->rank, "dtype",
                              tp_dtype_name(unit->original), "outputs", outputs);
+    char source[128];
+    json_object_set_new(json, "source", json_string(unit_source(plan, unit, source, sizeof source)));
     if (unit->format)
         json_object_set_new(json, "format", json_string(unit->format->name));
     if (unit->warning)
@@ -82,28 +92,12 @@ static int print_json(const struct tp_plan *plan)
 
 /* Lines that are equal but for the numbers in the name ("layers.3.") are shown
  * once, with their count. */
+enum { CELLS = 4 }; /* of a line, after name and count */
+
 struct line {
-    char *key, *name, *cells[3];
+    char *key, *name, *cells[CELLS];
     size_t count;
 };
-
-static char *without_numbers(const char *name)
-{
-    char *key = strdup(name);
-    char *to = key;
-    for (const char *at = name; key && *at;) {
-        if (*at >= '0' && *at <= '9' && (at == name || at[-1] == '.')) {
-            *to++ = '*';
-            while (*at >= '0' && *at <= '9')
-                at++;
-        } else {
-            *to++ = *at++;
-        }
-    }
-    if (key)
-        *to = '\0';
-    return key;
-}
 
 struct lines {
     struct line *items;
@@ -111,15 +105,21 @@ struct lines {
     bool fold;
 };
 
-static void add_line(struct lines *lines, const char *name, const char *a, const char *b,
-                     const char *c)
+static bool same_cells(const struct line *line, const char *const cells[CELLS])
 {
-    char *key = without_numbers(name);
-    const char *cells[3] = {a, b, c};
+    for (int i = 0; i < CELLS; i++)
+        if (strcmp(line->cells[i], cells[i]) != 0)
+            return false;
+    return true;
+}
+
+static void add_line(struct lines *lines, const char *name, const char *const cells[CELLS])
+{
+    char *key = tp_fold_name(name);
+    bool complete = true;
     for (size_t i = lines->count; lines->fold && key && i > 0 && lines->count - i < 64; i--) {
         struct line *line = &lines->items[i - 1];
-        if (strcmp(line->key, key) == 0 && strcmp(line->cells[0], a) == 0 &&
-            strcmp(line->cells[1], b) == 0 && strcmp(line->cells[2], c) == 0) {
+        if (strcmp(line->key, key) == 0 && same_cells(line, cells)) {
             line->count++;
             free(key);
             return;
@@ -137,24 +137,24 @@ static void add_line(struct lines *lines, const char *name, const char *a, const
     }
     struct line *line = &lines->items[lines->count];
     *line = (struct line){.key = key, .name = strdup(name), .count = 1};
-    for (int i = 0; i < 3; i++)
-        line->cells[i] = strdup(cells[i]);
-    lines->count += line->name && line->cells[0] && line->cells[1] && line->cells[2];
+    for (int i = 0; i < CELLS; i++)
+        complete &= (line->cells[i] = strdup(cells[i])) != NULL;
+    lines->count += line->name && complete;
 }
 
-static int print_lines(struct lines *lines, const struct tp_column *columns)
+static int print_lines(struct lines *lines, const struct tp_column *columns, size_t column_count)
 {
-    struct tp_table *table = tp_table_new(columns, 5);
+    struct tp_table *table = tp_table_new(columns, column_count);
     for (size_t i = 0; i < lines->count; i++) {
         struct line *line = &lines->items[i];
         char count[24];
         snprintf(count, sizeof count, "%zu", line->count);
         const char *cells[] = {line->count > 1 ? line->key : line->name, count, line->cells[0],
-                               line->cells[1], line->cells[2]};
+                               line->cells[1], line->cells[2], line->cells[3]};
         tp_table_row(table, cells);
         free(line->key);
         free(line->name);
-        for (int c = 0; c < 3; c++)
+        for (int c = 0; c < CELLS; c++)
             free(line->cells[c]);
     }
     free(lines->items);
@@ -164,17 +164,19 @@ static int print_lines(struct lines *lines, const struct tp_column *columns)
 static int print_units(const struct tp_plan *plan, bool fold)
 {
     static const struct tp_column columns[] = {{"weight", false, true}, {"count", true, false},
-                                               {"shape", false, false}, {"to", false, false},
-                                               {"bytes each", true, false}};
+                                               {"shape", false, false}, {"from", false, false},
+                                               {"to", false, false}, {"bytes each", true, false}};
     struct lines lines = {.fold = fold};
     for (size_t u = 0; u < plan->unit_count; u++) {
         const struct tp_unit *unit = &plan->units[u];
-        char shape[80], bytes[TP_HUMAN];
-        add_line(&lines, unit->name, box_text(shape, sizeof shape, unit),
-                 unit->format ? unit->format->name : tp_dtype_name(unit->dtype),
-                 tp_human_bytes(bytes, unit_bytes(plan, unit)));
+        char shape[80], source[128], bytes[TP_HUMAN];
+        const char *cells[CELLS] = {box_text(shape, sizeof shape, unit),
+                                    unit_source(plan, unit, source, sizeof source),
+                                    unit->format ? unit->format->name : tp_dtype_name(unit->dtype),
+                                    tp_human_bytes(bytes, unit_bytes(plan, unit))};
+        add_line(&lines, unit->name, cells);
     }
-    return print_lines(&lines, columns);
+    return print_lines(&lines, columns, 6);
 }
 
 static int print_kept(const struct tp_plan *plan, bool fold)
@@ -186,11 +188,14 @@ static int print_kept(const struct tp_plan *plan, bool fold)
     for (size_t k = 0; k < plan->kept_count; k++) {
         const struct tp_tensor *tensor = &plan->ckpt->tensors[plan->kept[k].tensor];
         char shape[120];
-        add_line(&lines, tensor->name, shape_text(shape, sizeof shape, tensor->shape, tensor->rank),
-                 tp_dtype_name(tensor->dtype),
-                 plan->kept[k].reason ? plan->kept[k].reason : "not a weight matrix");
+        const char *cells[CELLS] = {shape_text(shape, sizeof shape, tensor->shape, tensor->rank),
+                                    tp_dtype_name(tensor->dtype),
+                                    plan->kept[k].reason ? plan->kept[k].reason
+                                                         : "not a weight matrix",
+                                    ""};
+        add_line(&lines, tensor->name, cells);
     }
-    return print_lines(&lines, columns);
+    return print_lines(&lines, columns, 5);
 }
 
 int tp_plan_print(const struct tp_plan *plan, const struct tp_options *o)

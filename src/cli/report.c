@@ -203,6 +203,7 @@ int tp_report_finish(int status)
     if (!fflush(stdout) && !failed)
         return status;
     tp_fail_sys(&err, errno, "standard output cannot be written");
+    tp_err_hint(&err, "look at what it is redirected to: a full disk, or a program that ended");
     mode.json = false; /* there is nowhere to put it */
     int code = tp_report_error(&err);
     return status == TP_OK || status == TP_E_DIFF ? code : status;

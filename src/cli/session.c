@@ -67,13 +67,24 @@ atomic_int *tp_catch_signals(void)
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    signal(SIGXFSZ, SIG_IGN); /* a limit of file sizes becomes an error with a message */
     return &caught;
+}
+
+static bool ends_with(const char *text, const char *suffix)
+{
+    size_t size = strlen(text), end = strlen(suffix);
+    return size > end && strcmp(text + size - end, suffix) == 0;
+}
+
+unsigned tp_output_zstd(const char *output, unsigned level)
+{
+    return level ? level : ends_with(output, ".safetensors.zst") ? TP_DEFAULT_ZSTD_LEVEL : 0;
 }
 
 const char *tp_output_file(const char *output)
 {
-    size_t size = strlen(output), suffix = strlen(".safetensors");
-    if (size <= suffix || strcmp(output + size - suffix, ".safetensors") != 0)
+    if (!ends_with(output, ".safetensors") && !ends_with(output, ".safetensors.zst"))
         return NULL;
     const char *slash = strrchr(output, '/');
     return slash ? slash + 1 : output;

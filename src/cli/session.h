@@ -29,6 +29,10 @@ atomic_int *tp_catch_signals(void);
 /* The output's name for a single-file output, NULL for a directory. Trailing
  * slashes of a directory are removed in place of a copy owned by the caller. */
 const char *tp_output_file(const char *output);
+
+/* Compression level: --zstd, or the default for a name that ends in .zst, else 0. */
+#define TP_DEFAULT_ZSTD_LEVEL 1
+unsigned tp_output_zstd(const char *output, unsigned level);
 char *tp_output_path(const char *output, struct tp_err *err);
 
 #endif

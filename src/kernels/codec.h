@@ -18,6 +18,12 @@
 bool tp_codec_encode(const struct tp_op *op, const float *values, uint64_t count, float global,
                      uint8_t *codes, uint32_t *scale);
 
+/* The global scale of a weight, or of a set of weights that share it, whose largest
+ * magnitude is `amax`, in the form that is stored: a divisor with the rule CT
+ * (2688 / amax rounded to the weight's dtype, 1 where that is not finite), a
+ * multiplier with the others (amax / 2688). 1 for codecs that have none. */
+float tp_codec_global(const struct tp_op *op, enum tp_dtype dtype, float amax);
+
 /* Parts of it that fast rows share. `amax` is the largest magnitude of the block as
  * bits of an fp32 number. The bf16 scale of INT4, and whether all codes are 8;
  * the scale of FP8, and the factor that values are multiplied by (rules V2, SEED,

@@ -1,4 +1,44 @@
-/* Rows for avx2: none on this target. */
+/* Rows for AVX2 (with F16C); chosen at run time, see rows.c. */
 #include "kernels/rows.h"
 
+#if defined(__x86_64__)
+
+#include "base/num.h"
+#include "kernels/codec.h"
+#include "kernels/plane.h"
+#include "kernels/scalar.h"
+
+#include <immintrin.h>
+
+#ifdef __clang__
+#pragma clang attribute push(                                                                 \
+    __attribute__((target("avx2,f16c"))), \
+    apply_to = function)
+#else
+#pragma GCC target("avx2,f16c")
+#endif
+
+#include "kernels/vec_avx2.h"
+
+#define ISA TP_ISA_AVX2
+#define ISA_NAME "avx2"
+#include "kernels/cpu_run.inc"
+#include "kernels/cpu_fp8.inc"
+#include "kernels/cpu_mx.inc"
+#include "kernels/cpu_nwise.inc"
+#include "kernels/cpu_int4.inc"
+#include "kernels/cpu_decode.inc"
+#include "kernels/cpu_repack.inc"
+#include "kernels/cpu_rows.inc"
+
+#ifdef __clang__
+#pragma clang attribute pop
+#endif
+
+const struct tp_row_set tp_rows_avx2 = ROW_SET;
+
+#else
+
 const struct tp_row_set tp_rows_avx2 = {0};
+
+#endif

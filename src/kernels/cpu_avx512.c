@@ -25,16 +25,17 @@
 #include "kernels/cpu_run.inc"
 #include "kernels/cpu_fp8.inc"
 #include "kernels/cpu_mx.inc"
+#include "kernels/cpu_nwise.inc"
 #include "kernels/cpu_int4.inc"
+#include "kernels/cpu_decode.inc"
+#include "kernels/cpu_repack.inc"
 #include "kernels/cpu_rows.inc"
 
 #ifdef __clang__
 #pragma clang attribute pop
 #endif
 
-const struct tp_row_set tp_rows_avx512 = {
-    .encode = encode_rows, .encodes = COUNT(encode_rows),
-};
+const struct tp_row_set tp_rows_avx512 = ROW_SET;
 
 #else
 

@@ -1,8 +1,8 @@
 /* Packed weights back to fp32 or bf16, and scales moved between layouts under
  * unchanged codes (FP8 to SM100 words, MXFP8 between rows and tiles).
  *
- * Row-major and W4A8 codes: one thread per 8 values of a row, written as 16 or 32
- * contiguous bytes. Column-major codes: 64 x 64 tiles through shared memory. Shapes
+ * Row-major and W4A8 codes: a thread writes 16 bytes at a time, 4 or 8 values of a
+ * row. Column-major codes: 64 x 64 tiles through shared memory. Shapes
  * that do not fit go to cuda_any.cu. Invariant: bytes equal tp_decode_ref and
  * tp_repack_ref.
  */
@@ -15,7 +15,7 @@ struct decode_args {
     const uint8_t *codes, *scale;
     const float *channel;
     uint8_t *out;
-    uint64_t n, k, count8;         /* count8: eights of values in all */
+    uint64_t n, k, units;                 /* units of 16 bytes of the result */
     uint32_t per_n, per_k, rows, columns; /* scales stored per expert */
     uint32_t place, element;
     bool bf16;
@@ -51,81 +51,104 @@ static __device__ __forceinline__ float scale_of(const struct decode_args &a, ui
     return tp_e8m0_value(a.scale[at]);
 }
 
-static __device__ __forceinline__ void store8(const struct decode_args &a, uint64_t i,
-                                              const float v[8])
+/* Values of one thread: 16 bytes of the result. */
+template <bool BF16> struct decode_unit {
+    static const int values = BF16 ? 8 : 4;
+};
+
+template <bool BF16>
+static __device__ __forceinline__ void store_unit(uint8_t *out, uint64_t i, const float *v)
 {
-    if (a.bf16) {
-        uint32_t w[4];
+    uint32_t w[4];
 #pragma unroll
-        for (int j = 0; j < 4; j++)
-            w[j] = tp_f32_to_bf16(v[2 * j]) | (uint32_t)tp_f32_to_bf16(v[2 * j + 1]) << 16;
-        *(uint4 *)(a.out + i * 16) = make_uint4(w[0], w[1], w[2], w[3]);
-        return;
-    }
-    float4 *out = (float4 *)(a.out + i * 32);
-    out[0] = make_float4(tp_canonical(v[0]), tp_canonical(v[1]), tp_canonical(v[2]),
-                         tp_canonical(v[3]));
-    out[1] = make_float4(tp_canonical(v[4]), tp_canonical(v[5]), tp_canonical(v[6]),
-                         tp_canonical(v[7]));
+    for (int j = 0; j < 4; j++)
+        w[j] = BF16 ? tp_f32_to_bf16(v[BF16 ? 2 * j : j]) |
+                          (uint32_t)tp_f32_to_bf16(v[BF16 ? 2 * j + 1 : j]) << 16
+                    : __float_as_uint(tp_canonical(v[j]));
+    *(uint4 *)(out + i * 16) = make_uint4(w[0], w[1], w[2], w[3]);
 }
 
-/* Eight canonical int4 codes of row n from column k on, k a multiple of 8. */
-static __device__ __forceinline__ uint32_t w4a8_word(const struct decode_args &a, uint64_t e,
-                                                     uint32_t n, uint32_t k)
+/* Where a unit lies: unit index, expert, row, column. */
+struct decode_at {
+    uint64_t i, e;
+    uint32_t n, k;
+};
+
+/* Codes of a unit as stored, 4 or 8 of them: bytes in x and y, nibbles in x. */
+template <int CODES, bool BF16>
+static __device__ __forceinline__ uint2 load_codes(const struct decode_args &a,
+                                                   const struct decode_at &t)
 {
-    const uint8_t *p = a.codes + e * a.n * (a.k / 2) + (uint64_t)(k / 32) * 16 * a.n +
-                       (uint64_t)(n / 16) * 256 + n % 8 * 32 + (n / 8 & 1) * 2;
-    uint32_t half = k / 16 & 1, quarter = k / 4 & 2;
-    uint32_t lo = *(const uint16_t *)(p + (quarter * 2 + half) * 4);
-    uint32_t hi = *(const uint16_t *)(p + ((quarter + 1) * 2 + half) * 4);
-    return dev_map_word(lo | hi << 16, a.map);
+    if (CODES == DECODE_E4M3)
+        return BF16 ? dev_load8b(a.codes + t.i * 8)
+                    : make_uint2(dev_load4(a.codes + t.i * 4), 0);
+    if (CODES == DECODE_INT4)
+        return make_uint2(BF16 ? dev_load4(a.codes + t.i * 4)
+                               : ((const uint16_t *)a.codes)[t.i], 0);
+    /* four nibbles with equal k / 4 stay together */
+    const uint8_t *p = a.codes + t.e * a.n * (a.k / 2) + (uint64_t)(t.k / 32) * 16 * a.n +
+                       (uint64_t)(t.n / 16) * 256 + t.n % 8 * 32 + (t.n / 8 & 1) * 2 +
+                       (t.k / 4 % 4 * 2 + t.k / 16 % 2) * 4;
+    uint32_t word = *(const uint16_t *)p;
+    if (BF16)
+        word |= (uint32_t)*(const uint16_t *)(p + 8) << 16;
+    return make_uint2(word, 0);
 }
 
-template <int CODES>
-static __device__ __forceinline__ void decode8(const struct decode_args &a, uint64_t i,
-                                               uint64_t e, uint32_t n, uint32_t k)
+template <int CODES, bool BF16>
+static __device__ __forceinline__ void decode_one(const struct decode_args &a,
+                                                  const struct decode_at &t, uint2 codes)
 {
-    float v[8];
+    const int values = decode_unit<BF16>::values;
+    float v[values];
     if (CODES == DECODE_W4A8) {
-        uint64_t unit = (e * (a.k / 128) + k / 128) * a.n + n;
+        const uint64_t unit = (t.e * (a.k / 128) + t.k / 128) * a.n + t.n;
         const uint2 packed = *(const uint2 *)(a.scale + unit * 8);
-        float channel = a.channel[e * a.n + n];
-        uint32_t word = w4a8_word(a, e, n, k);
+        const float channel = a.channel[t.e * a.n + t.n];
+        const uint32_t word = dev_map_word(codes.x, a.map);
 #pragma unroll
-        for (int j = 0; j < 8; j++) {
+        for (int j = 0; j < values; j++) {
             uint32_t c = word >> 4 * j & 15, m = c < 8 ? c : 16 - c;
             float w = dev_e4m3_value((m < 4 ? packed.x : packed.y) >> 8 * (m & 3) & 0xFF);
             v[j] = __fmul_rn(c == 8 ? 0.0f : c < 8 ? w : -w, channel);
         }
-    } else if (CODES == DECODE_INT4) {
-        float s = scale_of(a, scale_at(a, e, n / a.per_n, k / a.per_k));
-        uint32_t word = dev_map_word(((const uint32_t *)a.codes)[i], a.map);
-#pragma unroll
-        for (int j = 0; j < 8; j++)
-            v[j] = __fmul_rn((float)((int)(word >> 4 * j & 15) - 8), s);
     } else {
-        float s = scale_of(a, scale_at(a, e, n / a.per_n, k / a.per_k));
-        const uint2 word = dev_load8b(a.codes + i * 8);
+        const float s = scale_of(a, scale_at(a, t.e, t.n / a.per_n, t.k / a.per_k));
+        const uint32_t word = CODES == DECODE_INT4 ? dev_map_word(codes.x, a.map) : 0;
 #pragma unroll
-        for (int j = 0; j < 8; j++)
-            v[j] = __fmul_rn(dev_e4m3_value((j < 4 ? word.x : word.y) >> 8 * (j & 3) & 0xFF), s);
+        for (int j = 0; j < values; j++)
+            v[j] = __fmul_rn(CODES == DECODE_INT4
+                                 ? (float)((int)(word >> 4 * j & 15) - 8)
+                                 : dev_e4m3_value((j < 4 ? codes.x : codes.y) >> 8 * (j & 3) & 0xFF),
+                             s);
     }
-    store8(a, i, v);
+    store_unit<BF16>(a.out, t.i, v);
 }
 
-template <int CODES>
-static __global__ __launch_bounds__(DECODE_THREADS) void decode_flat(const struct decode_args a)
+enum { DECODE_UNITS = 4 }; /* of a thread, all loaded before the first is used */
+
+template <int CODES, bool BF16>
+static __global__ __launch_bounds__(DECODE_THREADS) void
+decode_flat(const __grid_constant__ struct decode_args a)
 {
-    const uint32_t eights = (uint32_t)(a.k / 8);
+    const int values = decode_unit<BF16>::values;
+    const uint32_t per_row = (uint32_t)(a.k / values);
+    struct decode_at t[DECODE_UNITS];
+    uint2 codes[DECODE_UNITS];
 #pragma unroll
-    for (int u = 0; u < 2; u++) {
-        uint64_t i = ((uint64_t)blockIdx.x * 2 + u) * DECODE_THREADS + threadIdx.x;
-        if (i >= a.count8)
-            return;
-        uint32_t row = (uint32_t)i / eights;
-        uint32_t e = row / (uint32_t)a.n;
-        decode8<CODES>(a, i, e, row - e * (uint32_t)a.n, ((uint32_t)i - row * eights) * 8);
+    for (int u = 0; u < DECODE_UNITS; u++) {
+        t[u].i = ((uint64_t)blockIdx.x * DECODE_UNITS + u) * DECODE_THREADS + threadIdx.x;
+        uint32_t row = (uint32_t)t[u].i / per_row;
+        t[u].e = row / (uint32_t)a.n;
+        t[u].n = row - (uint32_t)t[u].e * (uint32_t)a.n;
+        t[u].k = ((uint32_t)t[u].i - row * per_row) * values;
+        if (t[u].i < a.units)
+            codes[u] = load_codes<CODES, BF16>(a, t[u]);
     }
+#pragma unroll
+    for (int u = 0; u < DECODE_UNITS; u++)
+        if (t[u].i < a.units)
+            decode_one<CODES, BF16>(a, t[u], codes[u]);
 }
 
 static __global__ __launch_bounds__(DECODE_THREADS) void decode_columns(const struct decode_args a)
@@ -184,48 +207,46 @@ static struct decode_args args_of(const struct tp_op *op, const struct tp_args *
     a.out = (uint8_t *)args->out[0];
     a.n = args->box.n;
     a.k = args->box.k;
-    a.count8 = args->box.e * a.n * (a.k / 8);
     a.bf16 = args->dtype == TP_BF16;
+    a.units = args->box.e * a.n * (a.k / (a.bf16 ? 8 : 4));
     scale_facts(&a, op, args->box, args->in);
     a.map = dev_map_of(op->codec == TP_CODEC_INT4 ? op->table : NULL, identity);
     return a;
 }
 
-/* 32-bit indices of eights; `unit`: values along k that a thread needs whole. */
-static bool flat_fits(struct tp_box3 box, uint64_t unit)
+/* 32-bit indices of units; `multiple`: values along k that must be whole. */
+static bool flat_fits(struct tp_box3 box, uint64_t multiple)
 {
-    return box.k % unit == 0 && box.e * box.n * (box.k / 8) <= 0xFFFFFFFFu;
+    return box.k % multiple == 0 && box.e * box.n * (box.k / 4) <= 0xFFFFFFFFu;
 }
 
-static uint32_t flat_grid(const struct decode_args &a)
+template <int CODES> static void launch_flat(const struct tp_op *op, struct tp_args *args)
 {
-    return (uint32_t)dev_ceil(a.count8, 2 * DECODE_THREADS);
+    const struct decode_args a = args_of(op, args);
+    uint32_t grid = (uint32_t)dev_ceil(a.units, DECODE_UNITS * DECODE_THREADS);
+    cudaStream_t stream = (cudaStream_t)args->stream;
+    if (a.bf16)
+        decode_flat<CODES, true><<<grid, DECODE_THREADS, 0, stream>>>(a);
+    else
+        decode_flat<CODES, false><<<grid, DECODE_THREADS, 0, stream>>>(a);
 }
 
 extern "C" void tp_cuda_decode_row(const struct tp_op *op, struct tp_args *args)
 {
-    const bool int4 = op->codec == TP_CODEC_INT4;
-    if (!flat_fits(args->box, 8)) {
+    if (!flat_fits(args->box, 8))
         tp_cuda_decode_any(op, args);
-        return;
-    }
-    struct decode_args a = args_of(op, args);
-    cudaStream_t stream = (cudaStream_t)args->stream;
-    if (int4)
-        decode_flat<DECODE_INT4><<<flat_grid(a), DECODE_THREADS, 0, stream>>>(a);
+    else if (op->codec == TP_CODEC_INT4)
+        launch_flat<DECODE_INT4>(op, args);
     else
-        decode_flat<DECODE_E4M3><<<flat_grid(a), DECODE_THREADS, 0, stream>>>(a);
+        launch_flat<DECODE_E4M3>(op, args);
 }
 
 extern "C" void tp_cuda_decode_w4a8(const struct tp_op *op, struct tp_args *args)
 {
-    if (!flat_fits(args->box, 128) || args->box.n % 16 != 0) {
+    if (!flat_fits(args->box, 128) || args->box.n % 16 != 0)
         tp_cuda_decode_any(op, args);
-        return;
-    }
-    struct decode_args a = args_of(op, args);
-    decode_flat<DECODE_W4A8>
-        <<<flat_grid(a), DECODE_THREADS, 0, (cudaStream_t)args->stream>>>(a);
+    else
+        launch_flat<DECODE_W4A8>(op, args);
 }
 
 extern "C" void tp_cuda_decode_col(const struct tp_op *op, struct tp_args *args)
@@ -242,25 +263,46 @@ extern "C" void tp_cuda_decode_col(const struct tp_op *op, struct tp_args *args)
 
 /* ---- scales under unchanged codes ----------------------------------------- */
 
-/* One int32 word of four k blocks of one row; padding is zero. */
-static __global__ __launch_bounds__(DECODE_THREADS) void
-pack_words(const struct decode_args a, uint32_t *out, uint32_t pitch, uint64_t count)
+/* The biased exponent of a power of two. */
+static __device__ __forceinline__ uint32_t exponent_of(float scale)
 {
-    uint64_t i = (uint64_t)blockIdx.x * DECODE_THREADS + threadIdx.x;
+    return __float_as_uint(scale) >> 23 & 0xFFu;
+}
+
+/* int32 words of four k blocks, for four neighbouring rows; padding is zero.
+ * `quads`: fours of rows in a column. */
+static __global__ __launch_bounds__(DECODE_THREADS) void
+pack_words(const __grid_constant__ struct decode_args a, uint4 *out, uint32_t quads,
+           uint32_t count)
+{
+    const uint32_t i = blockIdx.x * DECODE_THREADS + threadIdx.x, words = (a.columns + 3) / 4;
     if (i >= count)
         return;
-    const uint32_t words = (a.columns + 3) / 4;
-    uint32_t column = (uint32_t)(i / pitch), n = (uint32_t)(i - (uint64_t)column * pitch);
-    uint64_t e = column / words;
-    uint32_t j = (column - (uint32_t)e * words) * 4, word = 0;
-    if (n < a.n)
+    const uint32_t column = i / quads, n = (i - column * quads) * 4;
+    const uint32_t e = column / words, j = (column - e * words) * 4;
+    uint32_t w[4] = {0, 0, 0, 0};
 #pragma unroll
-        for (uint32_t b = 0; b < 4; b++)
-            if (j + b < a.columns)
-                word |= (__float_as_uint(scale_of(a, scale_at(a, e, n / a.per_n, j + b))) >> 23 &
-                         0xFFu)
+    for (uint32_t b = 0; b < 4; b++) {
+        if (j + b >= a.columns)
+            continue;
+        if (a.place == TP_PLACE_MN_ALIGNED) { /* four rows are 16 bytes */
+            const uint4 s = dev_load16(a.scale + 4 * scale_at(a, e, n, j + b));
+            w[0] |= exponent_of(__uint_as_float(s.x)) << 8 * b;
+            w[1] |= exponent_of(__uint_as_float(s.y)) << 8 * b;
+            w[2] |= exponent_of(__uint_as_float(s.z)) << 8 * b;
+            w[3] |= exponent_of(__uint_as_float(s.w)) << 8 * b;
+            continue;
+        }
+#pragma unroll
+        for (uint32_t r = 0; r < 4; r++)
+            if (n + r < a.n)
+                w[r] |= exponent_of(scale_of(a, scale_at(a, e, (n + r) / a.per_n, j + b)))
                         << 8 * b;
-    out[i] = word;
+    }
+#pragma unroll
+    for (uint32_t r = 0; r < 4; r++)
+        w[r] = n + r < a.n ? w[r] : 0;
+    out[i] = make_uint4(w[0], w[1], w[2], w[3]);
 }
 
 /* Four e8m0 bytes of one row, between rows and 128x4 tiles. `tiles`: into tiles. */
@@ -314,15 +356,15 @@ extern "C" void tp_cuda_fp8_rescale(const struct tp_op *from, const struct tp_op
     struct decode_args a;
     a.n = box.n;
     scale_facts(&a, from, box, args->in);
-    uint64_t pitch = dev_up(box.n, 4), count = box.e * dev_ceil(a.columns, 4) * pitch;
-    if (dev_ceil(count, DECODE_THREADS) > 0x7FFFFFFFu || pitch > 0xFFFFFFFFu) {
+    uint64_t quads = dev_ceil(box.n, 4), count = box.e * dev_ceil(a.columns, 4) * quads;
+    if (count > 0x7FFFFFFFu) {
         tp_cuda_repack_any(from, to, args);
         return;
     }
     copy_codes(from, to, args);
     pack_words<<<(uint32_t)dev_ceil(count, DECODE_THREADS), DECODE_THREADS, 0,
                  (cudaStream_t)args->stream>>>(
-        a, (uint32_t *)args->out[tp_op_find(to, TP_ROLE_SCALE)], (uint32_t)pitch, count);
+        a, (uint4 *)args->out[tp_op_find(to, TP_ROLE_SCALE)], (uint32_t)quads, (uint32_t)count);
 }
 
 extern "C" void tp_cuda_mxfp8_retile(const struct tp_op *from, const struct tp_op *to,

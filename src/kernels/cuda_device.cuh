@@ -249,15 +249,17 @@ static __device__ __forceinline__ float dev_divide(float x, float high, float lo
     return __fmaf_rn(x, high, __fmul_rn(x, low)); /* the sign of a zero may be lost */
 }
 
-/* Eight int4 codes q + 8 of quotients >= -8.5, the first in the lowest nibble. Adding
- * 1.5 * 2^23 + 8 rounds to even and leaves the code in the low bits, and the constant
- * above it falls out of the weighted sum. */
+/* Eight int4 codes q + 8 of quotients in -8.5..7.5 (CLAMP: or above), the first in the
+ * lowest nibble. Adding 1.5 * 2^23 + 8 rounds to even and leaves the code in the low
+ * bits, and the constant above it falls out of the weighted sum. */
+template <bool CLAMP>
 static __device__ __forceinline__ uint32_t dev_int4x8(const float (&q)[8])
 {
     uint32_t acc = 0;
 #pragma unroll
     for (int i = 7; i >= 0; i--)
-        acc = acc * 16u + __float_as_uint(__fadd_rn(fminf(q[i], 7.0f), 12582920.0f));
+        acc = acc * 16u +
+              __float_as_uint(__fadd_rn(CLAMP ? fminf(q[i], 7.0f) : q[i], 12582920.0f));
     return acc - 0x3F400000u;
 }
 
@@ -420,7 +422,14 @@ static __device__ __forceinline__ uint16_t dev_int4_scale(uint32_t amax)
     return sb ? sb : 0x3C00;
 }
 
-static __host__ __device__ inline uint64_t dev_ceil(uint64_t a, uint64_t unit) { return a / unit + (a % unit != 0); }
-static __host__ __device__ inline uint64_t dev_up(uint64_t a, uint64_t unit) { return dev_ceil(a, unit) * unit; }
+static __host__ __device__ inline uint64_t dev_ceil(uint64_t a, uint64_t unit)
+{
+    return a / unit + (a % unit != 0);
+}
+
+static __host__ __device__ inline uint64_t dev_up(uint64_t a, uint64_t unit)
+{
+    return dev_ceil(a, unit) * unit;
+}
 
 #endif

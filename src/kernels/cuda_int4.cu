@@ -29,9 +29,10 @@ struct int4_args {
     dev_map map;
 };
 
-/* The scale of one group, held by the lanes whose item it is. */
+/* The scale of one group, held by the lanes whose item it is. `most`: two bf16
+ * numbers near 7 s, whose quotients still round to 7. */
 struct int4_scale {
-    uint32_t amax;
+    uint32_t amax, most;
     uint16_t bits;
     bool zero; /* every code is zero */
     dev_divisor d;
@@ -45,11 +46,22 @@ static __device__ __forceinline__ int4_scale scale_of(uint32_t amax)
     s.zero = sb == 0 || amax >= TP_F32_INF_BITS;
     s.bits = sb ? sb : 0x3C00;
     s.d = dev_divisor_of(tp_bf16_to_f32(s.bits));
+    float most = __fmul_rn(tp_bf16_to_f32(s.bits), 7.0f);
+    asm("cvt.rn.bf16x2.f32 %0, %1, %1;" : "=r"(s.most) : "f"(most));
     return s;
 }
 
+/* The smaller of two bf16 pairs, pair by pair. */
+static __device__ __forceinline__ uint32_t min_bf16x2(uint32_t a, uint32_t b)
+{
+    uint32_t r;
+    asm("min.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+    return r;
+}
+
 /* Canonical codes of the lane's values of each group, where no group of the warp is
- * special: |x / s| <= 7.53, so that only the upper end needs a clamp. */
+ * special: |x / s| <= 7.53, so that only the upper end needs a clamp. bf16 values
+ * are clamped two at a time, before they are divided. */
 template <int DT, int GROUPS>
 static __device__ __forceinline__ void ordinary_codes(const dev_raw8<DT> (&r)[GROUPS],
                                                       const int4_scale &s, uint32_t rule,
@@ -59,24 +71,31 @@ static __device__ __forceinline__ void ordinary_codes(const dev_raw8<DT> (&r)[GR
     for (int u = 0; u < GROUPS; u++) {
         const float high = dev_of_item<GROUPS>(s.d.high, u, lane);
         const float low = dev_of_item<GROUPS>(s.d.low, u, lane);
+        dev_raw8<DT> x = r[u];
         float q[8];
+        if (DT == TP_BF16) {
+            const uint32_t most = dev_of_item<GROUPS>(s.most, u, lane);
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                x.w[i] = min_bf16x2(x.w[i], most);
+        }
 #pragma unroll
         for (int i = 0; i < 8; i++)
-            q[i] = dev_divide(dev_value<DT>(r[u], i), high, low);
+            q[i] = dev_divide(dev_value<DT>(x, i), high, low);
         if (rule == TP_INT4_QUOTIENT_BF16) {
 #pragma unroll
             for (int i = 0; i < 8; i += 2)
                 dev_round_bf16(q[i], q[i + 1]);
         }
-        word[u] = dev_int4x8(q);
+        word[u] = dev_int4x8<DT != TP_BF16>(q);
     }
 }
 
 /* The same for any scale: NaN and infinity, zeros, the ends of the range. */
 template <int DT, int GROUPS>
-static __device__ __noinline__ void special_codes(const dev_raw8<DT> (&r)[GROUPS],
-                                                  const int4_scale &s, uint32_t rule,
-                                                  uint32_t lane, uint32_t (&word)[GROUPS])
+static __device__ __forceinline__ void special_codes(const dev_raw8<DT> (&r)[GROUPS],
+                                                     const int4_scale &s, uint32_t rule,
+                                                     uint32_t lane, uint32_t (&word)[GROUPS])
 {
 #pragma unroll
     for (int u = 0; u < GROUPS; u++) {
@@ -97,7 +116,7 @@ static __device__ __noinline__ void special_codes(const dev_raw8<DT> (&r)[GROUPS
 #pragma unroll
         for (int i = 0; i < 8; i++)
             q[i] = fmaxf(q[i], -8.0f);
-        word[u] = dev_int4x8(q);
+        word[u] = dev_int4x8<true>(q);
     }
 }
 
@@ -199,19 +218,51 @@ static __device__ void finish_rows(const struct int4_args &a, const uint32_t *sc
             dev_group8(scales[row * pitch + g], channel[row]);
 }
 
-template <int DT, int GROUPS>
+/* `ALL`: every group of the step exists. */
+template <int DT, int GROUPS, bool ALL>
 static __device__ __forceinline__ void load_groups(dev_raw8<DT> (&r)[GROUPS], const uint8_t *in,
-                                                   uint32_t g0, uint32_t groups)
+                                                   uint32_t left)
 {
 #pragma unroll
     for (int u = 0; u < GROUPS; u++)
-        r[u] = g0 + u < groups
-                   ? dev_load_raw8<DT>(in + (uint64_t)(g0 + u) * 128 * (TP_IS32(DT) ? 4 : 2))
-                   : dev_zero_raw8<DT>();
+        r[u] = ALL || u < left ? dev_load_raw8<DT>(in + u * (128 * (TP_IS32(DT) ? 4 : 2)))
+                               : dev_zero_raw8<DT>();
 }
 
-template <int DT>
-static __global__ __launch_bounds__(INT4_THREADS) void encode_w4a8(const struct int4_args a)
+/* The two rows of a warp, and how far it has come. */
+struct w4a8_walk {
+    const uint8_t *in; /* the lane's values of the first group not yet loaded */
+    uint8_t *out;      /* the lane's place in the k tiles of the first group not yet done */
+    uint32_t *scale;   /* the row's scales from there on */
+    uint64_t pitch;    /* bytes of the k tiles of a group */
+    uint32_t upper, lane;
+};
+
+template <int DT, int GROUPS, bool ALL, bool ENCODE>
+static __device__ __forceinline__ void encode_step(const struct int4_args &a, w4a8_walk &walk,
+                                                   const dev_raw8<DT> (&r)[GROUPS], uint32_t left)
+{
+    uint32_t word[GROUPS];
+    const int4_scale s = encode_groups<DT, GROUPS>(a, r, walk.lane, word);
+    const uint32_t mine = dev_item<GROUPS>(walk.lane);
+    if (walk.lane % (16 / GROUPS) == 0 && (ALL || mine < left))
+        walk.scale[mine] = s.bits | (uint32_t)s.zero << 16;
+#pragma unroll
+    for (int u = 0; u < GROUPS; u++) {
+        uint32_t w = ENCODE ? dev_encode_nibbles(word[u] ^ 0x88888888u)
+                            : dev_map_word(word[u], a.map);
+        w = w4a8_exchange(w, walk.upper);
+        if (ALL || u < left)
+            *(uint32_t *)walk.out = w;
+        walk.out += walk.pitch;
+    }
+    walk.scale += GROUPS;
+}
+
+/* `ENCODE`: the map is CUTLASS's, from canonical codes. */
+template <int DT, bool ENCODE>
+static __global__ __launch_bounds__(INT4_THREADS, 4) void
+encode_w4a8(const __grid_constant__ struct int4_args a)
 {
     const int step = int4_shape<DT>::groups, bytes = TP_IS32(DT) ? 4 : 2;
     extern __shared__ uint32_t scales[];
@@ -221,26 +272,30 @@ static __global__ __launch_bounds__(INT4_THREADS) void encode_w4a8(const struct 
     const uint32_t pitch = (uint32_t)a.groups | 1, groups = (uint32_t)a.groups;
     const w4a8_place p = w4a8_place_of(lane, warp);
     const uint32_t row = warp + 8 * p.upper;
-    const uint64_t tile_pitch = 16 * a.n; /* bytes of one k tile */
-    const uint8_t *in = a.in + ((e * a.n + nt * 16 + row) * a.k + (lane & 15) * 8) * bytes;
-    uint8_t *out = a.codes + e * a.n * (a.k / 2) + (uint64_t)nt * 256 + p.byte +
-                   p.k_tile * tile_pitch;
+    const uint64_t first = (e * a.n + nt * 16 + row) * a.k + (lane & 15) * 8;
+    w4a8_walk walk = {a.in + first * bytes,
+                      a.codes + e * a.n * (a.k / 2) + (uint64_t)nt * 256 + p.byte +
+                          p.k_tile * (16 * a.n),
+                      scales + row * pitch, 64 * a.n, p.upper, lane};
+    uint32_t g = 0;
     dev_raw8<DT> r[step], next[step];
-    load_groups<DT, step>(r, in, 0, groups);
-    for (uint32_t g0 = 0; g0 < groups; g0 += step) {
-        uint32_t word[step];
-        load_groups<DT, step>(next, in, g0 + step, groups);
-        const int4_scale s = encode_groups<DT, step>(a, r, lane, word);
-        const uint32_t mine = g0 + dev_item<step>(lane);
-        if (lane % (16 / step) == 0 && mine < groups)
-            scales[row * pitch + mine] = s.bits | (uint32_t)s.zero << 16;
+    load_groups<DT, step, false>(r, walk.in, groups);
+    /* two steps a turn, so that no register moves from one to the other */
+    for (; g + 3 * step <= groups; g += 2 * step) {
+        load_groups<DT, step, true>(next, walk.in + step * 128 * bytes, 0);
+        encode_step<DT, step, true, ENCODE>(a, walk, r, 0);
+        load_groups<DT, step, true>(r, walk.in + 2 * step * 128 * bytes, 0);
+        encode_step<DT, step, true, ENCODE>(a, walk, next, 0);
+        walk.in += 2 * step * 128 * bytes;
+    }
+    for (; g < groups; g += step) { /* at most three steps are left */
+        if (g + step < groups)
+            load_groups<DT, step, false>(next, walk.in + step * 128 * bytes, groups - g - step);
+        encode_step<DT, step, false, ENCODE>(a, walk, r, groups - g);
+        walk.in += step * 128 * bytes;
 #pragma unroll
-        for (int u = 0; u < step; u++) {
-            uint32_t w = w4a8_exchange(dev_map_word(word[u], a.map), p.upper);
-            if (g0 + u < groups)
-                *(uint32_t *)(out + (uint64_t)(g0 + u) * 4 * tile_pitch) = w;
+        for (int u = 0; u < step; u++)
             r[u] = next[u];
-        }
     }
     __syncthreads();
     finish_rows(a, scales, pitch, e, nt * 16);
@@ -286,8 +341,11 @@ template <int DT> static void launch_w4a8(const struct tp_op *op, struct tp_args
     if (args->box.k % 128 != 0 || args->box.n % 16 != 0 || grid > 0x7FFFFFFFu ||
         shared > W4A8_MAX_SHARED - 512)
         tp_cuda_encode_any(op, args);
+    else if (a.map.kind == 1 && a.map.before == 0x88888888u && a.map.after == 0)
+        encode_w4a8<DT, true>
+            <<<(uint32_t)grid, INT4_THREADS, shared, (cudaStream_t)args->stream>>>(a);
     else
-        encode_w4a8<DT>
+        encode_w4a8<DT, false>
             <<<(uint32_t)grid, INT4_THREADS, shared, (cudaStream_t)args->stream>>>(a);
 }
 

@@ -1,16 +1,15 @@
 /* e4m3 with blocks along K and row-major codes: FP8 in 128x128 and 1x128 blocks,
  * MXFP8 in 1x32 blocks.
  *
- * One thread block takes a tile of 128 rows by 128 columns: 16 threads a row, 8
- * values a thread and row, all rows of a thread loaded before the first is used.
- * Scales go through shared memory so that whole lines are written. Handles every
- * N; K in multiples of 8 (16-byte loads); other shapes go to cuda_any.cu.
- * Invariant: bytes equal tp_encode_ref, padding of the scales included.
+ * One thread block takes a tile of 128 rows by 128 columns (32 by 512 where the
+ * scales are row-major too): 8 values a thread and row, all rows of a thread loaded
+ * before the first is used. Scales go through shared memory so that whole pieces are
+ * written. Handles every N; K in multiples of 8 (16-byte loads); other shapes go to
+ * cuda_any.cu. Invariant: bytes equal tp_encode_ref, padding of the scales included.
  */
 #include "kernels/cuda_rows.cuh"
 
-enum kwise_mode { KWISE_128X128, KWISE_1X128, KWISE_1X32 };
-enum kwise_store { KWISE_ROW, KWISE_MN_ALIGNED, KWISE_MN_PACKED4, KWISE_TILE_N };
+enum kwise_mode { KWISE_128X128, KWISE_1X128, KWISE_1X32_TILES, KWISE_1X32_ROWS };
 
 struct kwise_args {
     const uint8_t *in;
@@ -19,7 +18,18 @@ struct kwise_args {
     uint64_t n, k;
     uint32_t tiles_n, tiles_k;
     uint32_t blocks_k; /* scales along K */
-    uint32_t rule, scale_rule, store, bf16;
+    uint32_t rule, scale_rule;
+    bool packed, bf16; /* how 128x128 scales are stored */
+};
+
+/* Rows per pass and passes of a thread block; its tile. */
+template <int DT, int MODE> struct kwise_shape {
+    static const int columns = MODE == KWISE_1X32_ROWS ? 512 : 128;
+    static const int threads = TP_IS32(DT) ? 512 : 256;
+    static const int row_threads = columns / 8;
+    static const int rows = threads / row_threads;
+    static const int passes = TP_IS32(DT) ? 4 : 8;
+    static const int tile_rows = rows * passes;
 };
 
 struct kwise_tile {
@@ -27,6 +37,7 @@ struct kwise_tile {
     uint32_t n0, k0, kt, nt;
 };
 
+template <int DT, int MODE>
 static __device__ __forceinline__ struct kwise_tile kwise_tile_of(const struct kwise_args &a)
 {
     struct kwise_tile t;
@@ -34,23 +45,16 @@ static __device__ __forceinline__ struct kwise_tile kwise_tile_of(const struct k
     t.kt = blockIdx.x - rest * a.tiles_k;
     t.e = rest / a.tiles_n;
     t.nt = rest - (uint32_t)t.e * a.tiles_n;
-    t.n0 = t.nt * 128;
-    t.k0 = t.kt * 128;
+    t.n0 = t.nt * kwise_shape<DT, MODE>::tile_rows;
+    t.k0 = t.kt * kwise_shape<DT, MODE>::columns;
     return t;
 }
-
-/* Rows per pass and passes of a thread block. */
-template <int DT> struct kwise_shape {
-    static const int threads = TP_IS32(DT) ? 512 : 256;
-    static const int rows = threads / 16;
-    static const int passes = 128 / rows;
-};
 
 /* One FP8 scale of a 128x128 block: stored once, or for each of its rows. */
 static __device__ void store_block_scale(const struct kwise_args &a, const struct kwise_tile &t,
                                          float scale)
 {
-    if (a.store == KWISE_ROW) {
+    if (!a.packed) {
         uint64_t at = (t.e * a.tiles_n + t.nt) * a.tiles_k + t.kt;
         if (threadIdx.x != 0)
             return;
@@ -83,26 +87,29 @@ static __device__ void store_row_scales(const struct kwise_args &a, const struct
             n < a.n ? scale[threadIdx.x] : 0.0f;
 }
 
-/* 128 rows of 4 e8m0 bytes: one 128x4 tile, or 4 bytes of each row. */
-static __device__ void store_mx_scales(const struct kwise_args &a, const struct kwise_tile &t,
-                                       const uint32_t *scale)
+/* 128 rows of 4 e8m0 bytes: one 128x4 tile. */
+static __device__ void store_mx_tile(const struct kwise_args &a, const struct kwise_tile &t,
+                                     const uint32_t *scale)
 {
     uint32_t i = threadIdx.x;
-    if (i >= 128)
-        return;
-    if (a.store == KWISE_TILE_N) {
-        uint64_t tile = (t.e * a.tiles_n + t.nt) * a.tiles_k + t.kt;
+    uint64_t tile = (t.e * a.tiles_n + t.nt) * a.tiles_k + t.kt;
+    if (i < 128)
         ((uint32_t *)a.scale)[tile * 128 + i] = scale[(i & 3) * 32 + (i >> 2)];
+}
+
+/* 32 rows of 16 e8m0 bytes. */
+static __device__ void store_mx_rows(const struct kwise_args &a, const struct kwise_tile &t,
+                                     const uint4 *scale)
+{
+    uint32_t row = threadIdx.x, j0 = t.kt * 16;
+    uint8_t *out = a.scale + (t.e * a.n + t.n0 + row) * a.blocks_k + j0;
+    if (row >= 32 || t.n0 + row >= a.n)
         return;
-    }
-    uint64_t at = (t.e * a.n + t.n0 + i) * a.blocks_k + t.kt * 4;
-    if (t.n0 + i >= a.n)
-        return;
-    if (a.blocks_k % 4 == 0)
-        *(uint32_t *)(a.scale + at) = scale[i];
+    if (a.blocks_k % 16 == 0)
+        *(uint4 *)out = scale[row];
     else
-        for (uint32_t j = 0; j < 4 && t.kt * 4 + j < a.blocks_k; j++)
-            a.scale[at + j] = (uint8_t)(scale[i] >> 8 * j);
+        for (uint32_t j = 0; j < 16 && j0 + j < a.blocks_k; j++)
+            out[j] = ((const uint8_t *)&scale[row])[j];
 }
 
 template <int DT>
@@ -147,29 +154,31 @@ static __device__ __forceinline__ uint32_t tile_amax(const dev_raw8<DT> (&r)[PAS
 }
 
 template <int DT, int MODE>
-static __global__ __launch_bounds__(kwise_shape<DT>::threads) void
-encode_kwise(const struct kwise_args a)
+static __global__ __launch_bounds__(kwise_shape<DT, MODE>::threads) void
+encode_kwise(const __grid_constant__ struct kwise_args a)
 {
-    const int passes = kwise_shape<DT>::passes, rows = kwise_shape<DT>::rows;
-    const int bytes = TP_IS32(DT) ? 4 : 2;
-    __shared__ uint32_t shared[128];
-    const struct kwise_tile t = kwise_tile_of(a);
-    const uint32_t row = threadIdx.x / 16, lane = threadIdx.x % 16;
+    typedef kwise_shape<DT, MODE> shape;
+    const int passes = shape::passes, rows = shape::rows;
+    __shared__ __align__(16) uint32_t shared[128];
+    const struct kwise_tile t = kwise_tile_of<DT, MODE>(a);
+    const uint32_t row = threadIdx.x / shape::row_threads, lane = threadIdx.x % shape::row_threads;
     const uint64_t k = t.k0 + lane * 8;
     const uint64_t at = (t.e * a.n + t.n0 + row) * a.k + k;
+    const bool ct = a.rule >= TP_FP8_CT_FP32;
     dev_raw8<DT> r[passes];
+    dev_fp8 f;
 #pragma unroll
     for (int i = 0; i < passes; i++)
         r[i] = k < a.k && t.n0 + row + i * rows < a.n
-                   ? dev_load_raw8<DT>(a.in + (at + (uint64_t)(i * rows) * a.k) * bytes)
+                   ? dev_load_raw8<DT>(a.in + (at + (uint64_t)(i * rows) * a.k) *
+                                                  (TP_IS32(DT) ? 4 : 2))
                    : dev_zero_raw8<DT>();
-    const bool ct = a.rule >= TP_FP8_CT_FP32;
-    dev_fp8 f;
     if (MODE == KWISE_128X128) {
-        uint32_t amax = tile_amax<DT, passes, kwise_shape<DT>::threads>(r, shared);
+        uint32_t amax = tile_amax<DT, passes, shape::threads>(r, shared);
         f = dev_fp8_of(a.rule, a.scale_rule, amax);
         if (threadIdx.x == 0)
             dev_flag(a.flags, amax);
+        store_block_scale(a, t, f.scale);
     }
     if (MODE == KWISE_1X128) {
         /* each lane computes the scale of one pass and hands it round */
@@ -186,13 +195,14 @@ encode_kwise(const struct kwise_args a)
     for (int i = 0; i < passes; i++) {
         const bool inside = k < a.k && t.n0 + row + i * rows < a.n;
         uint2 c;
-        if (MODE == KWISE_1X32) {
+        if (MODE == KWISE_1X32_TILES || MODE == KWISE_1X32_ROWS) {
             const dev_mx m =
                 dev_mx_of(a.rule, dev_max_lanes<4>(dev_amax_bits<DT>(dev_amax8<DT>(0, r[i]))));
             c = scaled_codes<DT>(r[i], m.factor);
             dev_flag_bad(a.flags, m.bad);
             if (lane % 4 == 0)
-                ((uint8_t *)shared)[(row + i * rows) * 4 + lane / 4] = inside ? m.scale : 0;
+                ((uint8_t *)shared)[((row + i * rows) * shape::row_threads + lane) / 4] =
+                    inside ? m.scale : 0;
         } else {
             dev_fp8 g = f;
             if (MODE == KWISE_1X128)
@@ -202,70 +212,69 @@ encode_kwise(const struct kwise_args a)
         if (inside)
             *(uint2 *)(a.codes + at + (uint64_t)(i * rows) * a.k) = c;
     }
-    if (MODE == KWISE_128X128) {
-        store_block_scale(a, t, f.scale);
+    if (MODE == KWISE_128X128)
         return;
-    }
     __syncthreads();
     if (MODE == KWISE_1X128)
         store_row_scales(a, t, (const float *)shared);
+    else if (MODE == KWISE_1X32_TILES)
+        store_mx_tile(a, t, shared);
     else
-        store_mx_scales(a, t, shared);
+        store_mx_rows(a, t, (const uint4 *)shared);
 }
 
-template <int DT, int MODE>
-static void launch(const struct tp_op *op, struct tp_args *args, uint32_t store)
+template <int DT, int MODE> static void launch(const struct tp_op *op, struct tp_args *args)
 {
+    typedef kwise_shape<DT, MODE> shape;
     const struct tp_box3 box = args->box;
-    int codes = tp_op_find(op, TP_ROLE_CODES), scale = tp_op_find(op, TP_ROLE_SCALE);
+    const struct tp_op_out *scale = &op->out[tp_op_find(op, TP_ROLE_SCALE)];
+    uint64_t tiles_n = dev_ceil(box.n, shape::tile_rows), tiles_k = dev_ceil(box.k, shape::columns);
     struct kwise_args a;
-    if (box.k % 8 != 0 || dev_ceil(box.n, 128) * dev_ceil(box.k, 128) * box.e > 0x7FFFFFFFu) {
+    if (box.k % 8 != 0 || tiles_n * tiles_k * box.e > 0x7FFFFFFFu) {
         tp_cuda_encode_any(op, args);
         return;
     }
     a.in = (const uint8_t *)args->in[0];
-    a.codes = (uint8_t *)args->out[codes];
-    a.scale = (uint8_t *)args->out[scale];
+    a.codes = (uint8_t *)args->out[tp_op_find(op, TP_ROLE_CODES)];
+    a.scale = (uint8_t *)args->out[scale - op->out];
     a.flags = args->device_flags;
     a.n = box.n;
     a.k = box.k;
-    a.tiles_n = (uint32_t)dev_ceil(box.n, 128);
-    a.tiles_k = (uint32_t)dev_ceil(box.k, 128);
-    a.blocks_k = (uint32_t)dev_ceil(box.k, MODE == KWISE_1X32 ? 32 : 128);
+    a.tiles_n = (uint32_t)tiles_n;
+    a.tiles_k = (uint32_t)tiles_k;
+    a.blocks_k = (uint32_t)dev_ceil(box.k, scale->per_k);
     a.rule = op->rule;
     a.scale_rule = op->scale_rule;
-    a.store = store;
-    a.bf16 = op->out[scale].element == TP_ELEM_BF16;
-    encode_kwise<DT, MODE><<<(uint32_t)(a.tiles_n * a.tiles_k * box.e),
-                             kwise_shape<DT>::threads, 0, (cudaStream_t)args->stream>>>(a);
+    a.packed = scale->place == TP_PLACE_MN_PACKED4;
+    a.bf16 = scale->element == TP_ELEM_BF16;
+    encode_kwise<DT, MODE><<<(uint32_t)(tiles_n * tiles_k * box.e), shape::threads, 0,
+                             (cudaStream_t)args->stream>>>(a);
 }
 
-template <int MODE>
-static void launch_dtype(const struct tp_op *op, struct tp_args *args, uint32_t store)
+template <int MODE> static void launch_dtype(const struct tp_op *op, struct tp_args *args)
 {
     if (args->dtype == TP_BF16)
-        launch<TP_BF16, MODE>(op, args, store);
+        launch<TP_BF16, MODE>(op, args);
     else if (args->dtype == TP_F16)
-        launch<TP_F16, MODE>(op, args, store);
+        launch<TP_F16, MODE>(op, args);
     else
-        launch<TP_F32, MODE>(op, args, store);
+        launch<TP_F32, MODE>(op, args);
 }
 
 extern "C" void tp_cuda_fp8_128x128(const struct tp_op *op, struct tp_args *args)
 {
-    int scale = tp_op_find(op, TP_ROLE_SCALE);
-    bool packed = op->out[scale].place == TP_PLACE_MN_PACKED4;
-    launch_dtype<KWISE_128X128>(op, args, packed ? KWISE_MN_PACKED4 : KWISE_ROW);
+    launch_dtype<KWISE_128X128>(op, args);
 }
 
 extern "C" void tp_cuda_fp8_1x128(const struct tp_op *op, struct tp_args *args)
 {
-    launch_dtype<KWISE_1X128>(op, args, KWISE_MN_ALIGNED);
+    launch_dtype<KWISE_1X128>(op, args);
 }
 
 extern "C" void tp_cuda_mxfp8_kwise(const struct tp_op *op, struct tp_args *args)
 {
-    int scale = tp_op_find(op, TP_ROLE_SCALE);
-    bool tiles = op->out[scale].place == TP_PLACE_TILE_N;
-    launch_dtype<KWISE_1X32>(op, args, tiles ? KWISE_TILE_N : KWISE_ROW);
+    if (op->out[tp_op_find(op, TP_ROLE_SCALE)].place == TP_PLACE_TILE_N)
+        launch_dtype<KWISE_1X32_TILES>(op, args);
+    else
+        launch_dtype<KWISE_1X32_ROWS>(op, args);
 }

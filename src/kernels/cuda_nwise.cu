@@ -1,140 +1,174 @@
 /* MXFP8 with blocks of 32 along N (32x1, or 32x32) and column-major codes: the
  * experts of torchao's grouped GEMM, scales straight into 128x4 tiles.
  *
- * One thread block takes a tile of 128 rows by 128 columns. A thread holds 32 rows
- * of two neighbouring columns, so that a block's amax needs no other thread; its
- * 2 x 32 codes are transposed through shared memory and written as runs of 128
- * bytes, the tile's scales as 512 contiguous bytes. N in multiples of 32, K in
- * multiples of 2; other shapes go to cuda_any.cu. Invariant: bytes equal
- * tp_encode_ref, padding of the scales included.
+ * One thread block takes a tile of 256 (f32: 128) rows by 128 columns. A thread
+ * holds 32 rows of 4 (f32: 2) neighbouring columns, 8 bytes a row, so that a
+ * block's amax needs no other thread; the codes are transposed through shared
+ * memory and written as runs of 256 (128) bytes, the scales as whole tiles of 512
+ * bytes. N in multiples of 32, K in multiples of 4 (2); other shapes go to
+ * cuda_any.cu. Invariant: bytes equal tp_encode_ref, padding of the scales included.
  */
 #include "kernels/cuda_rows.cuh"
+
+enum { NWISE_THREADS = 256, NWISE_K = 128 };
 
 struct nwise_args {
     const uint8_t *in;
     uint8_t *codes, *scale;
     uint32_t *flags;
     uint64_t n, k;
-    uint32_t tiles_n, tiles_k;
+    uint32_t tiles_n, tiles_k; /* of thread blocks */
+    uint32_t scale_tiles_n;    /* of 128x4 scales */
     uint32_t rule;
 };
 
-/* Two columns of 32 rows as loaded: one word a row, two for f32. */
-template <int DT> struct nwise_columns {
-    uint32_t w[TP_IS32(DT) ? 64 : 32];
+template <int DT> struct nwise_shape {
+    static const int columns = TP_IS32(DT) ? 2 : 4; /* of a thread */
+    static const int rows = NWISE_THREADS / (NWISE_K / columns) * 32;
+    static const int pieces = rows / 16; /* of 16 bytes, in a column of codes */
 };
 
-template <int DT>
-static __device__ __forceinline__ void load_columns(nwise_columns<DT> &c, const uint8_t *p,
+/* The columns of 32 rows as loaded: two words a row. */
+struct nwise_columns {
+    uint2 w[32];
+};
+
+static __device__ __forceinline__ void load_columns(nwise_columns &c, const uint8_t *p,
                                                     uint64_t pitch)
 {
 #pragma unroll
-    for (int i = 0; i < 32; i++) {
-        if (TP_IS32(DT)) {
-            uint2 v = dev_load8b(p + (uint64_t)i * pitch);
-            c.w[TP_IS32(DT) ? 2 * i : 0] = v.x;
-            c.w[TP_IS32(DT) ? 2 * i + 1 : 0] = v.y;
-        } else {
-            c.w[i] = dev_load4(p + (uint64_t)i * pitch);
-        }
-    }
+    for (int i = 0; i < 32; i++)
+        c.w[i] = dev_load8b(p + (uint64_t)i * pitch);
 }
 
-template <int DT>
-static __device__ __forceinline__ float column_value(const nwise_columns<DT> &c, int row, int col)
+/* Value of column `col` in one row. */
+template <int DT> static __device__ __forceinline__ float value_at(const uint2 w, int col)
 {
-    return TP_IS32(DT) ? dev_widen<DT>(c.w[TP_IS32(DT) ? 2 * row + col : 0], 0)
-                       : dev_widen<DT>(c.w[row], col);
+    if (TP_IS32(DT))
+        return __uint_as_float(col ? w.y : w.x);
+    return dev_widen<DT>(col & 2 ? w.y : w.x, col & 1);
 }
 
-/* Magnitudes of the two columns, as fp32 bits. */
-template <int DT>
-static __device__ __forceinline__ uint2 column_amax(const nwise_columns<DT> &c)
+/* Largest magnitude of each column, as fp32 bits. */
+template <int DT, int COLUMNS>
+static __device__ __forceinline__ void column_amax(const nwise_columns &c,
+                                                   uint32_t (&amax)[COLUMNS])
 {
-    uint32_t a = 0, b = 0;
+    uint32_t x = 0, y = 0;
 #pragma unroll
     for (int i = 0; i < 32; i++) {
-        a = dev_amax<DT>(a, c.w[TP_IS32(DT) ? 2 * i : i]);
-        if (TP_IS32(DT))
-            b = dev_amax<DT>(b, c.w[TP_IS32(DT) ? 2 * i + 1 : 0]);
+        x = dev_amax<DT>(x, c.w[i].x);
+        y = dev_amax<DT>(y, c.w[i].y);
     }
-    if (!TP_IS32(DT))
-        b = a >> 16, a &= 0xFFFFu;
-    return make_uint2(dev_amax_bits1<DT>(a), dev_amax_bits1<DT>(b));
+#pragma unroll
+    for (int i = 0; i < COLUMNS; i++) {
+        uint32_t pair = i & COLUMNS / 2 ? y : x;
+        if (!TP_IS32(DT))
+            pair = i & 1 ? pair >> 16 : pair & 0xFFFFu;
+        amax[i] = dev_amax_bits1<DT>(pair);
+    }
 }
 
-/* 32 codes of one column into its row of the transposed tile. Pieces of 16 bytes
- * are exclusive-ored with the column so that neighbouring threads hit all banks. */
+/* 32 codes of column `col` into its place of the transposed tile. Pieces of 16
+ * bytes are exclusive-ored with the thread's number so that neighbouring threads
+ * hit all banks. */
 template <int DT>
-static __device__ __forceinline__ void put_column(uint8_t *shared, const nwise_columns<DT> &c,
-                                                  int col, uint32_t k, uint32_t block, float r)
+static __device__ __forceinline__ void put_column(uint8_t *tile, const nwise_columns &c, int col,
+                                                  uint32_t k, uint32_t block, float factor)
 {
+    const int columns = nwise_shape<DT>::columns, pieces = nwise_shape<DT>::pieces;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         uint32_t w[4];
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            int row = half * 16 + j * 4;
-            w[j] = dev_e4m3x4(__fmul_rn(column_value<DT>(c, row, col), r),
-                              __fmul_rn(column_value<DT>(c, row + 1, col), r),
-                              __fmul_rn(column_value<DT>(c, row + 2, col), r),
-                              __fmul_rn(column_value<DT>(c, row + 3, col), r));
+            const uint2 *v = &c.w[half * 16 + j * 4];
+            w[j] = dev_e4m3x4(__fmul_rn(value_at<DT>(v[0], col), factor),
+                              __fmul_rn(value_at<DT>(v[1], col), factor),
+                              __fmul_rn(value_at<DT>(v[2], col), factor),
+                              __fmul_rn(value_at<DT>(v[3], col), factor));
         }
-        uint32_t piece = (block * 2 + half) ^ ((k >> 1) & 7);
-        *(uint4 *)(shared + k * 128 + piece * 16) = make_uint4(w[0], w[1], w[2], w[3]);
+        uint32_t piece = (block * 2 + half) ^ (k / columns & 7);
+        *(uint4 *)(tile + (k * pieces + piece) * 16) = make_uint4(w[0], w[1], w[2], w[3]);
+    }
+}
+
+/* Runs of a whole tile column: neighbouring threads, neighbouring pieces. */
+template <int DT>
+static __device__ __forceinline__ void store_codes(const struct nwise_args &a,
+                                                   const uint8_t *tile, uint64_t e, uint64_t n0,
+                                                   uint64_t k0)
+{
+    const int columns = nwise_shape<DT>::columns, pieces = nwise_shape<DT>::pieces;
+    const uint32_t piece = threadIdx.x % pieces;
+#pragma unroll
+    for (int i = 0; i < NWISE_K * pieces / NWISE_THREADS; i++) {
+        uint32_t k = threadIdx.x / pieces + i * (NWISE_THREADS / pieces);
+        if (k0 + k < a.k && n0 + piece * 16 < a.n)
+            *(uint4 *)(a.codes + (e * a.k + k0 + k) * a.n + n0 + piece * 16) =
+                *(const uint4 *)(tile + (k * pieces + (piece ^ (k / columns & 7))) * 16);
+    }
+}
+
+/* Whole 128x4 tiles: line l holds columns k = l, l+32, l+64, l+96, 4 blocks each. */
+template <int DT>
+static __device__ __forceinline__ void store_scales(const struct nwise_args &a,
+                                                    const uint8_t *scales, uint64_t e,
+                                                    uint32_t nt, uint32_t kt)
+{
+    const int blocks = nwise_shape<DT>::rows / 32;
+    const uint32_t i = threadIdx.x % 128, part = threadIdx.x / 128;
+    const uint32_t column = nt * (blocks / 4) + part;
+    if (part < blocks / 4 && column < a.scale_tiles_n) {
+        uint64_t tile = (e * a.tiles_k + kt) * a.scale_tiles_n + column;
+        ((uint32_t *)a.scale)[tile * 128 + i] =
+            *(const uint32_t *)(scales + ((i & 3) * 32 + (i >> 2)) * blocks + part * 4);
     }
 }
 
 template <int DT, bool SQUARE>
-static __global__ __launch_bounds__(256, TP_IS32(DT) ? 2 : 4) void
-encode_nwise(const struct nwise_args a)
+static __global__ __launch_bounds__(NWISE_THREADS, 2) void
+encode_nwise(const __grid_constant__ struct nwise_args a)
 {
-    __shared__ __align__(16) uint8_t codes[128 * 128];
-    __shared__ __align__(16) uint8_t scales[128 * 4];
-    const int bytes = TP_IS32(DT) ? 4 : 2;
+    const int columns = nwise_shape<DT>::columns, rows = nwise_shape<DT>::rows;
+    const int blocks = rows / 32, block_lanes = 32 / columns;
+    __shared__ __align__(16) uint8_t tile[NWISE_K * rows];
+    __shared__ __align__(16) uint8_t scales[NWISE_K * blocks];
     const uint32_t rest = blockIdx.x / a.tiles_k;
     const uint32_t kt = blockIdx.x - rest * a.tiles_k;
     const uint64_t e = rest / a.tiles_n;
     const uint32_t nt = rest - (uint32_t)e * a.tiles_n;
-    const uint32_t warp = threadIdx.x / 32, block = warp & 3;
-    const uint32_t kl = (warp >> 2) * 64 + threadIdx.x % 32 * 2;
-    const uint64_t k = (uint64_t)kt * 128 + kl, n = (uint64_t)nt * 128 + block * 32;
-    uint32_t s0 = 0, s1 = 0;
-    uint2 amax = make_uint2(0, 0);
-    nwise_columns<DT> c;
-    if (k < a.k && n < a.n) {
-        load_columns<DT>(c, a.in + ((e * a.n + n) * a.k + k) * bytes, a.k * bytes);
-        amax = column_amax<DT>(c);
-    }
-    if (SQUARE)
-        amax.x = amax.y = dev_max_lanes<16>(max(amax.x, amax.y));
-    if (k < a.k && n < a.n) {
-        const dev_mx m0 = dev_mx_of(a.rule, amax.x);
-        const dev_mx m1 = SQUARE ? m0 : dev_mx_of(a.rule, amax.y);
-        dev_flag_bad(a.flags, m0.bad || m1.bad);
-        s0 = m0.scale;
-        s1 = m1.scale;
-        put_column<DT>(codes, c, 0, kl, block, m0.factor);
-        put_column<DT>(codes, c, 1, kl + 1, block, m1.factor);
-    }
-    scales[kl * 4 + block] = (uint8_t)s0;
-    scales[kl * 4 + 4 + block] = (uint8_t)s1;
-    __syncthreads();
-    const uint32_t piece = threadIdx.x & 7;
-    const uint64_t n_out = (uint64_t)nt * 128 + piece * 16;
+    const uint32_t block = threadIdx.x / (NWISE_K / columns);
+    const uint32_t kl = threadIdx.x % (NWISE_K / columns) * columns;
+    const uint64_t k = (uint64_t)kt * NWISE_K + kl, n = (uint64_t)nt * rows + block * 32;
+    const bool inside = k < a.k && n < a.n;
+    uint32_t amax[columns];
+    nwise_columns c;
 #pragma unroll
-    for (uint32_t i = 0; i < 4; i++) {
-        uint32_t row = threadIdx.x / 8 + i * 32;
-        uint64_t k_out = (uint64_t)kt * 128 + row;
-        if (k_out < a.k && n_out < a.n)
-            *(uint4 *)(a.codes + (e * a.k + k_out) * a.n + n_out) =
-                *(const uint4 *)(codes + row * 128 + (piece ^ ((row >> 1) & 7)) * 16);
+    for (int i = 0; i < columns; i++)
+        amax[i] = 0;
+    if (inside) {
+        load_columns(c, a.in + ((e * a.n + n) * a.k + k) * (TP_IS32(DT) ? 4 : 2),
+                     a.k * (TP_IS32(DT) ? 4 : 2));
+        column_amax<DT, columns>(c, amax);
     }
-    if (threadIdx.x < 128) { /* line l of a tile: rows l, l+32, l+64, l+96 */
-        uint64_t tile = (e * a.tiles_k + kt) * a.tiles_n + nt;
-        ((uint32_t *)a.scale)[tile * 128 + threadIdx.x] =
-            ((const uint32_t *)scales)[(threadIdx.x & 3) * 32 + (threadIdx.x >> 2)];
+    if (SQUARE) {
+#pragma unroll
+        for (int i = 1; i < columns; i++)
+            amax[0] = max(amax[0], amax[i]);
+        amax[0] = dev_max_lanes<block_lanes>(amax[0]);
     }
+#pragma unroll
+    for (int i = 0; i < columns; i++) {
+        const dev_mx m = dev_mx_of(a.rule, amax[SQUARE ? 0 : i]);
+        scales[(kl + i) * blocks + block] = inside ? m.scale : 0;
+        dev_flag_bad(a.flags, m.bad);
+        if (inside)
+            put_column<DT>(tile, c, i, kl + i, block, m.factor);
+    }
+    __syncthreads();
+    store_codes<DT>(a, tile, e, (uint64_t)nt * rows, (uint64_t)kt * NWISE_K);
+    store_scales<DT>(a, scales, e, nt, kt);
 }
 
 template <int DT> static void launch(const struct tp_op *op, struct tp_args *args)
@@ -142,8 +176,9 @@ template <int DT> static void launch(const struct tp_op *op, struct tp_args *arg
     const struct tp_box3 box = args->box;
     cudaStream_t stream = (cudaStream_t)args->stream;
     struct nwise_args a;
-    if (box.n % 32 != 0 || box.k % 2 != 0 ||
-        dev_ceil(box.n, 128) * dev_ceil(box.k, 128) * box.e > 0x7FFFFFFFu) {
+    uint64_t tiles_n = dev_ceil(box.n, nwise_shape<DT>::rows), tiles_k = dev_ceil(box.k, NWISE_K);
+    if (box.n % 32 != 0 || box.k % nwise_shape<DT>::columns != 0 ||
+        tiles_n * tiles_k * box.e > 0x7FFFFFFFu) {
         tp_cuda_encode_any(op, args);
         return;
     }
@@ -153,14 +188,15 @@ template <int DT> static void launch(const struct tp_op *op, struct tp_args *arg
     a.flags = args->device_flags;
     a.n = box.n;
     a.k = box.k;
-    a.tiles_n = (uint32_t)dev_ceil(box.n, 128);
-    a.tiles_k = (uint32_t)dev_ceil(box.k, 128);
+    a.tiles_n = (uint32_t)tiles_n;
+    a.tiles_k = (uint32_t)tiles_k;
+    a.scale_tiles_n = (uint32_t)dev_ceil(box.n, 128);
     a.rule = op->rule;
-    uint32_t grid = (uint32_t)(a.tiles_n * a.tiles_k * box.e);
+    uint32_t grid = (uint32_t)(tiles_n * tiles_k * box.e);
     if (op->block_k == 32)
-        encode_nwise<DT, true><<<grid, 256, 0, stream>>>(a);
+        encode_nwise<DT, true><<<grid, NWISE_THREADS, 0, stream>>>(a);
     else
-        encode_nwise<DT, false><<<grid, 256, 0, stream>>>(a);
+        encode_nwise<DT, false><<<grid, NWISE_THREADS, 0, stream>>>(a);
 }
 
 extern "C" void tp_cuda_mxfp8_nwise(const struct tp_op *op, struct tp_args *args)

@@ -2,10 +2,11 @@
  * reordered form with packed scales, and back.
  *
  * A thread owns the 32 nibbles of rows n and n + 8 in one k tile of 32 columns:
- * two 16-byte loads on the row-major side, one run of 32 bytes on the other. Pairs
- * of threads swap halves so that every store fills whole 32-byte sectors. The
- * scales are done by the first thread blocks of the same launch. Invariant: bytes
- * equal tp_repack_ref.
+ * two 16-byte loads on the row-major side, one run of 32 bytes on the other. A
+ * thread block takes 64 rows by 16 k tiles, through shared memory: 256-byte pieces
+ * of rows on one side, 1024-byte runs on the other. The scales are done in the same
+ * launch, by thread blocks spread among the others. Invariant: bytes equal
+ * tp_repack_ref.
  */
 #include "kernels/cuda_rows.cuh"
 
@@ -25,7 +26,8 @@ struct reorder_args {
     float *channel;
     uint64_t n, k;
     uint32_t groups, tiles_n, tiles_k; /* tiles of thread blocks */
-    uint32_t scale_blocks, scale_tiles; /* scale_tiles: along N */
+    uint32_t scale_blocks, scale_tiles; /* thread blocks for scales; of them along N */
+    uint32_t scale_every;               /* every so many thread blocks one of them */
     bool divide, skip_zero;
     uint32_t zero_word; /* stored word of eight zeros */
     dev_map map;
@@ -58,73 +60,102 @@ static __device__ __forceinline__ uint4 map4(uint4 v, const dev_map &m)
                       dev_map_word(v.w, m));
 }
 
-/* Even and odd rows of neighbouring threads: afterwards `first` belongs to the even
- * row and `second` to the odd one, 16 bytes each, at byte 16 * odd of the run. */
-static __device__ __forceinline__ void swap_halves(const uint32_t run[8], uint32_t odd,
-                                                   uint4 &first, uint4 &second)
+/* The tile of a thread block, and the places of its pieces in shared memory: 64 of
+ * 16 bytes for each k tile, exclusive-ored with the k tile so that neighbouring
+ * threads hit all banks. */
+struct tile {
+    uint64_t e;
+    uint32_t nt, kt; /* first n tile of 16 rows, first k tile */
+};
+
+static __device__ __forceinline__ struct tile tile_of(const struct reorder_args &a,
+                                                      uint32_t block)
 {
-    uint32_t got[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        got[i] = __shfl_xor_sync(0xFFFFFFFFu, odd ? run[i] : run[4 + i], 8);
-    if (odd) {
-        first = make_uint4(got[0], got[1], got[2], got[3]);
-        second = make_uint4(run[4], run[5], run[6], run[7]);
-    } else {
-        first = make_uint4(run[0], run[1], run[2], run[3]);
-        second = make_uint4(got[0], got[1], got[2], got[3]);
-    }
+    struct tile t;
+    uint32_t rest = block / a.tiles_k;
+    t.kt = (block - rest * a.tiles_k) * TILE_KT;
+    t.e = rest / a.tiles_n;
+    t.nt = (rest - (uint32_t)t.e * a.tiles_n) * (TILE_ROWS / 16);
+    return t;
 }
 
-/* Which 32 nibbles a thread owns. */
-struct owner {
-    uint64_t e;
-    uint32_t n_tile, row, kt; /* tile of 16 rows; row 0..7; first k tile */
+static __device__ __forceinline__ uint32_t piece_at(uint32_t kt, uint32_t piece)
+{
+    return kt * TILE_ROWS + (piece ^ (kt & 7));
+}
+
+enum { UNITS = TILE_ROWS / 2 * TILE_KT / REORDER_THREADS }; /* row pairs of a thread */
+
+/* Unit `u` of a thread on the row-major side: which k tile, which row pair. */
+struct unit {
+    uint32_t kt, pair; /* pair: 8 per n tile */
+    uint64_t at;       /* byte in the expert of row n, k tile kt */
     bool inside;
 };
 
-static __device__ __forceinline__ struct owner owner_of(const struct reorder_args &a,
-                                                        uint32_t block)
+static __device__ __forceinline__ struct unit unit_of(const struct reorder_args &a,
+                                                      const struct tile &t, int u)
 {
-    struct owner o;
-    uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    uint32_t rest = block / a.tiles_k;
-    o.kt = (block - rest * a.tiles_k) * TILE_KT + (lane & 7);
-    o.e = rest / a.tiles_n;
-    o.n_tile = (rest - (uint32_t)o.e * a.tiles_n) * (TILE_ROWS / 16) + warp / 2;
-    o.row = (warp & 1) * 4 + lane / 8;
-    o.inside = (uint64_t)o.n_tile * 16 < a.n;
-    return o;
+    struct unit i;
+    uint32_t x = u * REORDER_THREADS + threadIdx.x;
+    i.kt = x % TILE_KT;
+    i.pair = x / TILE_KT;
+    uint64_t row = (uint64_t)(t.nt + i.pair / 8) * 16 + i.pair % 8;
+    i.at = row * (a.k / 2) + (uint64_t)(t.kt + i.kt) * 16;
+    i.inside = row < a.n && t.kt + i.kt < a.k / 32;
+    return i;
 }
 
-static __device__ __forceinline__ void reorder_codes(const struct reorder_args &a, uint32_t block)
+/* Piece `u` of a thread on the reordered side. */
+struct piece {
+    uint32_t slot; /* in shared memory */
+    uint64_t at;   /* byte in the expert */
+    bool inside;
+};
+
+static __device__ __forceinline__ struct piece piece_of(const struct reorder_args &a,
+                                                        const struct tile &t, int u)
 {
-    const struct owner o = owner_of(a, block);
-    const uint32_t odd = threadIdx.x / 8 & 1;
+    struct piece p;
+    uint32_t x = u * REORDER_THREADS + threadIdx.x;
+    uint32_t i = x % TILE_ROWS, kt = x / TILE_ROWS;
+    p.slot = piece_at(kt, i);
+    p.at = (uint64_t)(t.kt + kt) * 16 * a.n + (uint64_t)t.nt * 256 + i * 16;
+    p.inside = (uint64_t)t.nt * 16 + i < a.n && t.kt + kt < a.k / 32;
+    return p;
+}
+
+static __device__ __forceinline__ void reorder_codes(const struct reorder_args &a, uint32_t block,
+                                                     uint4 *shared)
+{
+    const struct tile t = tile_of(a, block);
     const uint64_t half_k = a.k / 2;
-    const uint8_t *in = a.in + (o.e * a.n + (uint64_t)o.n_tile * 16 + o.row) * half_k;
-    uint8_t *out = a.out + o.e * a.n * half_k + (uint64_t)o.n_tile * 256 +
-                   (o.row & 6) * 32 + odd * 16;
-    uint4 w[2], v[2];
+    const uint8_t *in = a.in + t.e * a.n * half_k;
+    uint8_t *out = a.out + t.e * a.n * half_k;
+    uint4 w[UNITS], v[UNITS];
 #pragma unroll
-    for (int j = 0; j < 2; j++) {
-        uint32_t kt = o.kt + 8 * j;
-        w[j] = v[j] = make_uint4(0, 0, 0, 0);
-        if (o.inside && kt < a.k / 32) {
-            w[j] = dev_load16(in + (uint64_t)kt * 16);
-            v[j] = dev_load16(in + 8 * half_k + (uint64_t)kt * 16);
+    for (int u = 0; u < UNITS; u++) {
+        const struct unit i = unit_of(a, t, u);
+        w[u] = v[u] = make_uint4(0, 0, 0, 0);
+        if (i.inside) {
+            w[u] = dev_load16(in + i.at);
+            v[u] = dev_load16(in + i.at + 8 * half_k);
         }
     }
 #pragma unroll
-    for (int j = 0; j < 2; j++) {
-        uint32_t kt = o.kt + 8 * j, run[8];
-        uint4 first, second;
-        to_run(map4(w[j], a.map), map4(v[j], a.map), run);
-        swap_halves(run, odd, first, second);
-        if (o.inside && kt < a.k / 32) {
-            *(uint4 *)(out + (uint64_t)kt * 16 * a.n) = first;
-            *(uint4 *)(out + (uint64_t)kt * 16 * a.n + 32) = second;
-        }
+    for (int u = 0; u < UNITS; u++) {
+        const struct unit i = unit_of(a, t, u);
+        uint32_t run[8];
+        to_run(map4(w[u], a.map), map4(v[u], a.map), run);
+        shared[piece_at(i.kt, i.pair * 2)] = make_uint4(run[0], run[1], run[2], run[3]);
+        shared[piece_at(i.kt, i.pair * 2 + 1)] = make_uint4(run[4], run[5], run[6], run[7]);
+    }
+    __syncthreads();
+#pragma unroll
+    for (int u = 0; u < 2 * UNITS; u++) {
+        const struct piece p = piece_of(a, t, u);
+        if (p.inside)
+            *(uint4 *)(out + p.at) = shared[p.slot];
     }
 }
 
@@ -145,24 +176,32 @@ static __device__ void pack_scales(const struct reorder_args &a, uint32_t block,
                                    uint16_t *scales)
 {
     __shared__ dev_channel channel[SCALE_ROWS];
+    const int per_warp = SCALE_ROWS / (REORDER_THREADS / 32);
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const uint64_t e = block / a.scale_tiles;
     const uint32_t n0 = (block - (uint32_t)e * a.scale_tiles) * SCALE_ROWS;
     const uint32_t rows = min((uint32_t)a.n - n0, (uint32_t)SCALE_ROWS);
-    const uint32_t pitch = ((a.groups + 1) / 2 | 1) * 2;
-    for (uint32_t row = warp; row < rows; row += REORDER_THREADS / 32) {
-        uint64_t source = e * a.n + n0 + row;
-        uint32_t amax = 0;
-        for (uint32_t g = lane; g < a.groups; g += 32) {
-            uint16_t s = a.scale_in[source * a.groups + g];
-            scales[row * pitch + g] = s;
-            if (!(a.skip_zero && group_is_zero(a, source, g)))
-                amax = max(amax, (uint32_t)s & 0x7FFFu);
+    const uint32_t pitch = ((a.groups + 1) / 2 | 1) * 2, row0 = warp * per_warp;
+    const uint64_t source = e * a.n + n0 + row0;
+    uint32_t amax[per_warp] = {0};
+    for (uint32_t g = lane; g < a.groups; g += 32) {
+        uint16_t s[per_warp];
+#pragma unroll
+        for (int i = 0; i < per_warp; i++)
+            s[i] = row0 + i < rows ? a.scale_in[(source + i) * a.groups + g] : 0;
+#pragma unroll
+        for (int i = 0; i < per_warp; i++) {
+            scales[(row0 + i) * pitch + g] = s[i];
+            if (!(a.skip_zero && row0 + i < rows && group_is_zero(a, source + i, g)))
+                amax[i] = max(amax[i], (uint32_t)s[i] & 0x7FFFu);
         }
-        amax = dev_max_lanes<32>(amax);
-        if (lane == 0) {
-            channel[row] = dev_channel_of(amax, a.divide);
-            a.channel[source] = dev_channel_value(channel[row]);
+    }
+#pragma unroll
+    for (int i = 0; i < per_warp; i++) {
+        const dev_channel c = dev_channel_of(dev_max_lanes<32>(amax[i]), a.divide);
+        if (lane == 0 && row0 + i < rows) {
+            channel[row0 + i] = c;
+            a.channel[source + i] = dev_channel_value(c);
         }
     }
     __syncthreads();
@@ -173,33 +212,46 @@ static __device__ void pack_scales(const struct reorder_args &a, uint32_t block,
 }
 
 static __global__ __launch_bounds__(REORDER_THREADS) void
-reorder_int4(const struct reorder_args a)
+reorder_int4(const __grid_constant__ struct reorder_args a)
 {
-    extern __shared__ uint16_t scales[];
-    if (blockIdx.x < a.scale_blocks)
-        pack_scales(a, blockIdx.x, scales);
+    extern __shared__ uint4 shared[];
+    const uint32_t turn = blockIdx.x / a.scale_every;
+    if (turn < a.scale_blocks && blockIdx.x == turn * a.scale_every)
+        pack_scales(a, turn, (uint16_t *)shared);
     else
-        reorder_codes(a, blockIdx.x - a.scale_blocks);
+        reorder_codes(a, blockIdx.x - min(turn + 1, a.scale_blocks), shared);
 }
 
 static __global__ __launch_bounds__(REORDER_THREADS) void
-restore_int4(const struct reorder_args a)
+restore_int4(const __grid_constant__ struct reorder_args a)
 {
-    const struct owner o = owner_of(a, blockIdx.x);
+    __shared__ uint4 shared[TILE_ROWS * TILE_KT];
+    const struct tile t = tile_of(a, blockIdx.x);
     const uint64_t half_k = a.k / 2;
-    const uint8_t *in = a.in + o.e * a.n * half_k + (uint64_t)o.n_tile * 256 + o.row * 32;
-    uint8_t *out = a.out + (o.e * a.n + (uint64_t)o.n_tile * 16 + o.row) * half_k;
+    const uint8_t *in = a.in + t.e * a.n * half_k;
+    uint8_t *out = a.out + t.e * a.n * half_k;
+    uint4 v[2 * UNITS];
 #pragma unroll
-    for (int j = 0; j < 2; j++) {
-        uint32_t kt = o.kt + 8 * j;
-        if (!o.inside || kt >= a.k / 32)
-            continue;
-        const uint4 *p = (const uint4 *)(in + (uint64_t)kt * 16 * a.n);
-        uint4 x = p[0], y = p[1], w, v;
+    for (int u = 0; u < 2 * UNITS; u++) {
+        const struct piece p = piece_of(a, t, u);
+        v[u] = p.inside ? dev_load16(in + p.at) : make_uint4(0, 0, 0, 0);
+    }
+#pragma unroll
+    for (int u = 0; u < 2 * UNITS; u++)
+        shared[piece_of(a, t, u).slot] = v[u];
+    __syncthreads();
+#pragma unroll
+    for (int u = 0; u < UNITS; u++) {
+        const struct unit i = unit_of(a, t, u);
+        const uint4 x = shared[piece_at(i.kt, i.pair * 2)];
+        const uint4 y = shared[piece_at(i.kt, i.pair * 2 + 1)];
         const uint32_t run[8] = {x.x, x.y, x.z, x.w, y.x, y.y, y.z, y.w};
-        from_run(run, w, v);
-        *(uint4 *)(out + (uint64_t)kt * 16) = map4(w, a.map);
-        *(uint4 *)(out + 8 * half_k + (uint64_t)kt * 16) = map4(v, a.map);
+        uint4 low, high;
+        from_run(run, low, high);
+        if (i.inside) {
+            *(uint4 *)(out + i.at) = map4(low, a.map);
+            *(uint4 *)(out + i.at + 8 * half_k) = map4(high, a.map);
+        }
     }
 }
 
@@ -254,6 +306,9 @@ extern "C" void tp_cuda_int4_reorder(const struct tp_op *from, const struct tp_o
     a.zero_word = (from->table[8] & 15) * 0x11111111u;
     a.map = dev_map_of(from->table, to->table);
     uint32_t grid = a.scale_blocks + (uint32_t)(a.tiles_n * a.tiles_k * args->box.e);
+    a.scale_every = grid / a.scale_blocks / 2 + 1; /* done well before the end */
+    if (shared < sizeof(uint4) * TILE_ROWS * TILE_KT)
+        shared = sizeof(uint4) * TILE_ROWS * TILE_KT;
     reorder_int4<<<grid, REORDER_THREADS, shared, (cudaStream_t)args->stream>>>(a);
 }
 

@@ -257,7 +257,7 @@ tp_repack_fn tp_cuda_repack_find(const struct tp_op *from, const struct tp_op *t
 tp_decode_fn tp_cuda_decode_find(const struct tp_op *op, enum tp_dtype dtype)
 {
     enum tp_place codes = place_of(out_of(op, TP_ROLE_CODES)), scales = place_of(scales_of(op));
-    if (!tp_isa_enabled(TP_ISA_CUDA))
+    if (!tp_isa_enabled(TP_ISA_CUDA) || tp_op_needs_reference(op))
         return NULL;
     for (size_t i = 0; i < COUNT(decode_rows); i++) {
         const struct tp_decode_row *row = &decode_rows[i];

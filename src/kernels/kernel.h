@@ -47,8 +47,10 @@ enum tp_role {
     TP_ROLE_SCALE,   /* one scale per stored block */
     TP_ROLE_GROUP8,  /* W4A8: e4m3 group scale times -8..-1, 8 bytes per group */
     TP_ROLE_CHANNEL, /* W4A8: fp32 scale of an output row */
-    TP_ROLE_GLOBAL,  /* one fp32 scale of the whole weight */
+    TP_ROLE_GLOBAL,  /* one fp32 scale of the whole weight (of each expert) */
     TP_ROLE_WORDS,   /* constants computed from E,N,K; written by the plan, not by kernels */
+    TP_ROLE_ZERO,    /* sources only: zero point of a group, a code of the code's own kind */
+    TP_ROLE_ORDER,   /* sources only: the group that column k belongs to (act-order) */
 };
 
 /* How one stored element is to be read. */
@@ -90,7 +92,8 @@ struct tp_op_out {
                                per_n 0 = whole weight */
     enum tp_place place;
     uint8_t fill;           /* byte held by padding (a nibble pair for 4 bits) */
-    const char *layout;     /* symbolic text, see layout.h; NULL for WORDS and GLOBAL */
+    const char *layout;     /* symbolic text, see layout.h; NULL for WORDS (and for a GLOBAL
+                               that all experts share) */
 };
 
 /* A complete description of the bytes of one packed weight. */
@@ -100,6 +103,8 @@ struct tp_op {
     uint8_t scale_rule; /* enum tp_fp8_scale, or 0 */
     bool channel_div;   /* W4A8 channel scale: divide ("div") instead of multiply by 1/sc ("rcp") */
     bool skip_zero_groups; /* W4A8 channel scale: all-zero groups do not take part in the amax */
+    bool unit_global;   /* NVFP4: the global scale is 1, whatever the amax (single-level scales) */
+    uint8_t zero_add;   /* added to every ZERO element (GPTQ v1 stores zero - 1) */
     uint32_t block_n, block_k; /* block over which one scale is computed */
     uint8_t table[16];  /* TP_ELEM_INT4: canonical code q + 8 -> stored nibble */
     uint32_t outs;
@@ -130,7 +135,10 @@ struct tp_args {
     const void *in[TP_MAX_OUT]; /* encode: in[0] = W row-major [E,N,K];
                                    repack, decode: the source operation's outputs */
     void *out[TP_MAX_OUT];      /* the operation's outputs, or out[0] = values [E,N,K] */
-    float global;               /* the global scale of ops that have one */
+    float global;               /* encode: the global scale as stored (tp_codec_global() of the
+                                   amax), which GLOBAL receives; repack, decode: used only when
+                                   the source's GLOBAL is not given. A call has one global
+                                   scale, so such weights come one expert at a time */
     void *scratch;              /* tp_encode_scratch() bytes */
     uint32_t flags;             /* out: TP_SAW_NONFINITE (host backends) */
     void *stream;               /* cudaStream_t of CUDA rows, else NULL */
@@ -196,6 +204,9 @@ void tp_decode_ref(const struct tp_op *op, struct tp_args *args);
 
 /* True when codes and scales of `from` can be taken over into `to` unchanged. */
 bool tp_repack_possible(const struct tp_op *from, const struct tp_op *to);
+
+/* True for sources that only the reference decodes: with zero points or act-order. */
+bool tp_op_needs_reference(const struct tp_op *op);
 
 /* Scratch that any host row may need for this box. */
 size_t tp_encode_scratch(const struct tp_op *op, struct tp_box3 box);

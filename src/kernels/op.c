@@ -207,6 +207,8 @@ static bool fp8_scale_fits(const struct tp_op *from, const struct tp_op *to)
 
 bool tp_repack_possible(const struct tp_op *from, const struct tp_op *to)
 {
+    if (tp_op_needs_reference(from))
+        return false;
     if (from->codec != to->codec || !divides(from->block_n, to->block_n) ||
         !divides(from->block_k, to->block_k) || !has_scales(from) || !has_scales(to) ||
         tp_op_find(from, TP_ROLE_CODES) < 0 || tp_op_find(to, TP_ROLE_CODES) < 0)
@@ -218,6 +220,11 @@ bool tp_repack_possible(const struct tp_op *from, const struct tp_op *to)
     return true;
 }
 
+bool tp_op_needs_reference(const struct tp_op *op)
+{
+    return tp_op_find(op, TP_ROLE_ZERO) >= 0 || tp_op_find(op, TP_ROLE_ORDER) >= 0;
+}
+
 size_t tp_encode_scratch(const struct tp_op *op, struct tp_box3 box)
 {
     uint64_t block_n = op->block_n && op->block_n < box.n ? op->block_n : box.n;
@@ -225,6 +232,6 @@ size_t tp_encode_scratch(const struct tp_op *op, struct tp_box3 box)
     /* The reference: offsets of every coordinate for the planes of two
      * operations, one block of values and codes, the scales of one row. Fast
      * rows: codes and scales of a strip of at most 128 rows. */
-    return (size_t)(4096 + 8 * 8 * (box.n + box.k + 64) + block_n * block_k * 5 + 8 * box.k +
+    return (size_t)(4096 + 14 * 8 * (box.n + box.k + 64) + block_n * block_k * 5 + 8 * box.k +
                     128 * (2 * box.k + 256));
 }

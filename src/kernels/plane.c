@@ -28,7 +28,7 @@ struct tp_plane tp_plane_open(const struct tp_op *op, enum tp_role role, struct 
         return p;
     p.element = op->out[i].element;
     p.fill = op->out[i].fill;
-    if (role != TP_ROLE_GLOBAL) {
+    if (op->out[i].layout != NULL) {
         if (tp_op_layout(op, (uint32_t)i, box, &layout, &err) != TP_OK ||
             tp_op_bytes(op, (uint32_t)i, box, &p.bytes, &err) != TP_OK)
             return p;

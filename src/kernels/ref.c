@@ -12,7 +12,7 @@
 #include "kernels/scalar.h"
 
 struct planes {
-    struct tp_plane codes, scale, group8, channel, global;
+    struct tp_plane codes, scale, group8, channel, global, zero, order;
 };
 
 static struct planes open_planes(const struct tp_op *op, struct tp_box3 box, void *const data[],
@@ -24,6 +24,8 @@ static struct planes open_planes(const struct tp_op *op, struct tp_box3 box, voi
     p.group8 = tp_plane_open(op, TP_ROLE_GROUP8, box, data, scratch);
     p.channel = tp_plane_open(op, TP_ROLE_CHANNEL, box, data, scratch);
     p.global = tp_plane_open(op, TP_ROLE_GLOBAL, box, data, scratch);
+    p.zero = tp_plane_open(op, TP_ROLE_ZERO, box, data, scratch);
+    p.order = tp_plane_open(op, TP_ROLE_ORDER, box, data, scratch);
     return p;
 }
 
@@ -44,6 +46,8 @@ static void enter_expert(struct planes *p, uint64_t e)
     tp_plane_enter(&p->scale, e);
     tp_plane_enter(&p->group8, e);
     tp_plane_enter(&p->channel, e);
+    tp_plane_enter(&p->zero, e);
+    tp_plane_enter(&p->order, e);
 }
 
 static void store_value(void *values, enum tp_dtype dtype, uint64_t i, float value)
@@ -243,6 +247,32 @@ static float decode_scale(const struct tp_op *op, const struct planes *p, float 
     return op->rule == TP_NVFP4_CT ? s / global : s * global;
 }
 
+/* The column whose scale and zero point column k has: its own, or with act-order
+ * the first one of the group that k belongs to. */
+static uint64_t group_column(const struct planes *p, uint64_t k)
+{
+    uint32_t group;
+    if (p->order.data == NULL)
+        return k;
+    memcpy(&group, p->order.data + 4 * tp_plane_at(&p->order, 0, k), sizeof group);
+    return group * p->scale.per_k;
+}
+
+struct group {
+    float scale, zero;
+};
+
+static struct group decode_group(const struct tp_op *op, const struct planes *p, float global,
+                                 uint64_t n, uint64_t k)
+{
+    uint64_t column = group_column(p, k);
+    struct group g = {decode_scale(op, p, global, n, column), 0.0f};
+    if (p->zero.data != NULL)
+        g.zero = (float)((int)tp_load_code(&p->zero, tp_plane_at(&p->zero, n, column)) +
+                         op->zero_add - 8);
+    return g;
+}
+
 /* As the W4A8 kernel does it: the code picks one of the eight multiples. */
 static float decode_w4a8(const struct planes *p, uint8_t code, uint64_t n, uint64_t k)
 {
@@ -268,16 +298,16 @@ void tp_decode_ref(const struct tp_op *op, struct tp_args *args)
     for (uint64_t e = 0; e < box.e; e++) {
         enter_expert(&p, e);
         for (uint64_t n = 0; n < box.n; n++) {
-            float s = 0.0f;
+            struct group g = {0.0f, 0.0f};
             for (uint64_t k = 0; k < box.k; k++) {
                 uint8_t code = tp_load_code(&p.codes, tp_plane_at(&p.codes, n, k));
                 float value;
                 if (p.group8.data != NULL) {
                     value = decode_w4a8(&p, code, n, k);
                 } else {
-                    if (k % p.scale.per_k == 0)
-                        s = decode_scale(op, &p, global, n, k);
-                    value = tp_codec_code_value(op->codec, code) * s;
+                    if (k % p.scale.per_k == 0 || p.order.data != NULL)
+                        g = decode_group(op, &p, global, n, k);
+                    value = (tp_codec_code_value(op->codec, code) - g.zero) * g.scale;
                 }
                 store_value(args->out[0], args->dtype, i++, value);
             }

@@ -50,7 +50,7 @@ static bool machine_has(enum tp_isa isa)
 #if defined(__x86_64__)
     __builtin_cpu_init();
     if (isa == TP_ISA_AVX2)
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
     if (isa == TP_ISA_AVX512)
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&
@@ -158,7 +158,7 @@ tp_decode_fn tp_decode_find(const struct tp_op *op, enum tp_dtype dtype)
 {
     enum tp_place code = place_of_role(op, TP_ROLE_CODES), scale = scale_place(op);
     pthread_once(&once, prepare);
-    for (size_t i = 0; i < all.decodes; i++) {
+    for (size_t i = 0; i < all.decodes && !tp_op_needs_reference(op); i++) {
         const struct tp_decode_row *row = &all.decode[i];
         if (row->codec == op->codec && row->dtype == dtype && row->code_place == code &&
             row->scale_place == scale && all.enabled[row->isa] &&

@@ -13,6 +13,11 @@
 #include <immintrin.h>
 
 #define V static inline __attribute__((always_inline))
+#ifdef __clang__
+#define UNROLL
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
 
 enum { VL = 16, VBYTES = 64 };
 typedef __m512i vu;
@@ -94,6 +99,8 @@ V vu b_table(const uint8_t table[16])
     return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)table));
 }
 V vu b_lookup(vu table, vu index) { return _mm512_shuffle_epi8(table, index); }
+V vu b_unpack_lo(vu a, vu b) { return _mm512_unpacklo_epi8(a, b); }
+V vu b_unpack_hi(vu a, vu b) { return _mm512_unpackhi_epi8(a, b); }
 V vu w_unpack_lo(vu a, vu b) { return _mm512_unpacklo_epi16(a, b); }
 V vu w_unpack_hi(vu a, vu b) { return _mm512_unpackhi_epi16(a, b); }
 V vu v_unpack_lo(vu a, vu b) { return _mm512_unpacklo_epi32(a, b); }
@@ -112,6 +119,25 @@ V vu v_load_lanes(const uint8_t *p, uint64_t stride)
     a = _mm512_inserti32x4(a, _mm_loadu_si128((const __m128i *)(p + stride)), 1);
     a = _mm512_inserti32x4(a, _mm_loadu_si128((const __m128i *)(p + 2 * stride)), 2);
     return _mm512_inserti32x4(a, _mm_loadu_si128((const __m128i *)(p + 3 * stride)), 3);
+}
+
+/* VL nibbles from VL / 2 bytes, low ones first, as numbers. */
+V vu v_load_nibbles(const uint8_t *p)
+{
+    __m512i x = _mm512_cvtepu8_epi64(_mm_loadl_epi64((const __m128i *)p));
+    return v_and(_mm512_or_si512(x, _mm512_slli_epi64(x, 28)), v_set(15));
+}
+/* A table of 16 lanes. */
+struct table16 {
+    vu entry;
+};
+V struct table16 v_table16(const uint32_t entry[16])
+{
+    return (struct table16){v_load(entry)};
+}
+V vu v_lookup16(const struct table16 *table, vu index)
+{
+    return _mm512_permutexvar_epi32(index, table->entry);
 }
 
 /* 32 codes in the low bytes of lanes, in order, to 16 bytes, the first in the low
@@ -197,20 +223,20 @@ V __m512i v_scaled(int how, __m512i x, vf factor)
 }
 
 #define HAVE_E4M3_64
-/* 64 values, the first 32 times (or by) fa, the others fb. */
-V void e4m3_64(enum tp_dtype dtype, int how, const void *p, uint8_t *dst, vf fa, vf fb,
+/* 64 values times (or by) as many factors, see cpu_run.inc. For bf16 the factors are
+ * those of the even and of the odd places of each half. */
+V void e4m3_64(enum tp_dtype dtype, int how, const void *p, uint8_t *dst, const vf f[4],
                bool saturate)
 {
     const __m512i high = v_set(0xFFFF0000u);
     const __mmask32 odds = 0xAAAAAAAAu;
     struct words64 w;
     for (int i = 0; i < 2; i++) {
-        vf f = i ? fb : fa;
         w.bias[i] = _mm512_set1_epi16((120 << 7) - 7);
         if (dtype == TP_BF16) {
             __m512i x = _mm512_loadu_si512((const uint16_t *)p + 32 * i);
-            __m512i even = v_scaled(how, _mm512_slli_epi32(x, 16), f);
-            __m512i odd = v_scaled(how, v_and(x, high), f);
+            __m512i even = v_scaled(how, _mm512_slli_epi32(x, 16), f[2 * i]);
+            __m512i odd = v_scaled(how, v_and(x, high), f[2 * i + 1]);
             __m512i middle = _mm512_shrdi_epi32(even, odd, 16); /* high even, low odd */
             w.h[i] = _mm512_mask_blend_epi16(odds, middle, odd);
             w.below[i] = _mm512_mask_blend_epi16(odds, even, middle);
@@ -218,8 +244,8 @@ V void e4m3_64(enum tp_dtype dtype, int how, const void *p, uint8_t *dst, vf fa,
             const uint8_t *q = (const uint8_t *)p + 32 * i * (dtype == TP_F32 ? 4 : 2);
             __m512i x = v_bits(dtype == TP_F32 ? f_load_f32(q) : f_load_f16(q));
             __m512i y = v_bits(dtype == TP_F32 ? f_load_f32(q + 64) : f_load_f16(q + 32));
-            x = v_scaled(how, x, f);
-            y = v_scaled(how, y, f);
+            x = v_scaled(how, x, f[2 * i]);
+            y = v_scaled(how, y, f[2 * i + 1]);
             w.h[i] = _mm512_packus_epi32(_mm512_srli_epi32(x, 16), _mm512_srli_epi32(y, 16));
             w.below[i] = _mm512_packus_epi32(_mm512_andnot_si512(high, x),
                                              _mm512_andnot_si512(high, y));
@@ -247,6 +273,28 @@ V void e4m3_64_pow2(const void *p, uint8_t *dst, const uint32_t bias[2], bool sa
     }
     w.order = _mm512_setr_epi32(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
     b_store_e4m3(dst, &w, saturate);
+}
+
+/* The same for 32 rows of 64 columns, a scale for each column; `bias` as words. Asks
+ * for as many rows of `ahead` meanwhile. */
+#define HAVE_E4M3_COLUMNS_POW2
+V void e4m3_columns_pow2(const uint8_t *p, uint64_t stride, const uint8_t *ahead,
+                         const uint16_t bias[64], uint8_t *dst, bool saturate)
+{
+    struct words64 w;
+    w.order = _mm512_setr_epi32(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+    for (int i = 0; i < 2; i++) {
+        w.below[i] = _mm512_setzero_si512();
+        w.bias[i] = v_load(bias + 32 * i);
+    }
+    for (unsigned r = 0; r < 32; r++) {
+        for (int i = 0; i < 2; i++) {
+            v_prefetch_far(ahead + r * stride + 64 * i);
+            w.h[i] = v_load(p + r * stride + 64 * i);
+            w.up[i] = _mm512_test_epi16_mask(w.h[i], v_set(0x00100010u));
+        }
+        b_store_e4m3(dst + 64 * r, &w, saturate);
+    }
 }
 
 /* 128 values to int4 codes, see cpu_int4.inc: x * r + 384 is the quotient snapped

@@ -157,7 +157,8 @@ enum tp_code tp_unit_grid(const struct tp_plan *plan, const struct tp_unit *unit
     }
     uint64_t expert_bytes = unit->box.n * unit->box.k * tp_dtype_bits(unit->dtype) / 8;
     grid->e_step = 1;
-    if (grid->expert_boxes == 1 && !packed)
+    bool global = unit->format && tp_op_find(&unit->op, TP_ROLE_GLOBAL) >= 0;
+    if (grid->expert_boxes == 1 && !packed && !global) /* a call has one global scale */
         grid->e_step = tp_min_u64(tp_max_u64(target / tp_max_u64(expert_bytes, 1), 1), unit->box.e);
     grid->count = tp_ceil_div(unit->box.e, grid->e_step) * grid->expert_boxes;
     return TP_OK;

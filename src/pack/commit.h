@@ -14,12 +14,14 @@
 struct tp_convert_options {
     struct tp_run_options run;
     bool force;    /* replace what is in the way */
+    unsigned zstd; /* write .safetensors.zst at this level; 0 = plain */
     bool discard;  /* write nothing (benchmarks) */
 };
 
 struct tp_convert_result {
     bool already_done; /* the output was there, complete, from the same plan */
     size_t resumed;    /* shards taken over from an interrupted run */
+    size_t shards;     /* of this part (tp_convert_part), or merged */
     uint64_t bytes_in, bytes_out;
 };
 

@@ -117,7 +117,7 @@ enum tp_code tp_compute_repack(struct tp_compute *c, const struct tp_op *from,
 enum tp_code tp_compute_decode(struct tp_compute *c, const struct tp_op *op, struct tp_args *args,
                                struct tp_err *err)
 {
-    if (on_device(c))
+    if (on_device(c) && !tp_op_needs_reference(op))
         return run_device(c, TP_CUDA_DECODE, op, NULL, TP_DTYPE_NONE, args, err);
     enum tp_code code = take_scratch(c, op, args, err);
     if (code == TP_OK)
@@ -129,7 +129,7 @@ enum tp_code tp_compute_requantize(struct tp_compute *c, const struct tp_op *fro
                                    const struct tp_op *to, enum tp_dtype via,
                                    struct tp_args *args, struct tp_err *err)
 {
-    if (on_device(c))
+    if (on_device(c) && !tp_op_needs_reference(from))
         return run_device(c, TP_CUDA_REQUANT, from, to, via, args, err);
     struct tp_args decode = *args;
     uint64_t bytes = args->box.e * args->box.n * args->box.k * tp_dtype_bits(via) / 8;

@@ -186,7 +186,9 @@ json_t *tp_config_quantization(const struct tp_plan *plan, struct tp_err *err)
         return compressed_tensors(plan, &used);
     if (used.count > 1) {
         tp_err_hint(err, "use one variant and scale for all layers");
-        tp_fail(err, TP_E_UNSUPPORTED, "\"%s\" cannot describe two kinds of layers", method);
+        tp_fail(err, TP_E_UNSUPPORTED,
+                "a quantization_config of method \"%s\" describes all layers alike, but these "
+                "would be of %zu kinds", method, used.count);
         return NULL;
     }
     return flat(plan, used.unit[0]);
@@ -267,6 +269,10 @@ enum tp_code tp_config_text(const struct tp_plan *plan, struct tp_text *text, st
     enum tp_code code = tp_json_set_key(plan->ckpt->config, plan->ckpt->config_size,
                                         "quantization_config", value, text, err);
     free(value);
-    tp_err_path(err, "config.json");
+    if (code) {
+        char *path = tp_os_format(NULL, "%s/config.json", plan->ckpt->path);
+        tp_err_path(err, path);
+        free(path);
+    }
     return code;
 }

@@ -69,6 +69,9 @@ static json_t *output_json(const struct tp_format *format, const struct tp_op *o
         json_object_set_new(json, "layout", json_string(text));
         json_object_set_new(json, "fill", json_integer(out->fill));
     }
+    if (out->role == TP_ROLE_GLOBAL)
+        json_object_set_new(json, "divides", json_boolean(op->codec == TP_CODEC_NVFP4 &&
+                                                          op->rule == TP_NVFP4_CT));
     if (out->element == TP_ELEM_INT4 || out->element == TP_ELEM_E2M1)
         json_object_set_new(json, "values", nibble_values(op, out));
     return json;

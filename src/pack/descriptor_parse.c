@@ -13,8 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char hint_damaged[] =
+    "its __metadata__ is damaged or was edited: get the file again, or convert the source anew";
+static const char hint_newer[] = "a newer tilepack wrote this file: read it with that version";
+
 static enum tp_code bad(struct tp_err *err, const char *what)
 {
+    tp_err_hint(err, hint_damaged);
     return tp_fail(err, TP_E_INPUT, "stored descriptor: %s", what);
 }
 
@@ -32,12 +37,15 @@ static enum tp_code read_format(const json_t *json, struct tp_weight *weight, st
     const char *name = json_string_value(json_object_get(json, "format"));
     const json_t *box = json_object_get(json, "box");
     weight->format = name ? tp_format_find(name) : NULL;
-    if (!weight->format)
-        return tp_fail(err, TP_E_UNSUPPORTED, "format '%s' is not known to this version",
-                       name ? name : "(none)");
-    if (json_integer_value(json_object_get(json, "version")) != weight->format->version)
-        return tp_fail(err, TP_E_UNSUPPORTED, "format %s: its version %lld is not known here", name,
+    if (!name)
+        return bad(err, "\"format\" is missing");
+    if (!weight->format ||
+        json_integer_value(json_object_get(json, "version")) != weight->format->version) {
+        tp_err_hint(err, hint_newer);
+        return tp_fail(err, TP_E_UNSUPPORTED,
+                       "stored descriptor: format '%s', version %lld, is not known here", name,
                        (long long)json_integer_value(json_object_get(json, "version")));
+    }
     weight->rank = (int)json_integer_value(json_object_get(json, "rank"));
     if (weight->rank < 2 || weight->rank > 3 || !get_u64(box, 0, &weight->box.e) ||
         !get_u64(box, 1, &weight->box.n) || !get_u64(box, 2, &weight->box.k) || !weight->box.e ||
@@ -53,9 +61,11 @@ static enum tp_code read_format(const json_t *json, struct tp_weight *weight, st
         strcpy(text, key);
         strcat(text, "=");
         strcat(text, json_string_value(value));
-        if (tp_format_set(weight->format, text, &weight->settings, NULL))
+        if (tp_format_set(weight->format, text, &weight->settings, NULL)) {
+            tp_err_hint(err, hint_damaged);
             return tp_fail(err, TP_E_INPUT, "stored descriptor: format %s has no parameter '%s'",
                            name, text);
+        }
     }
     tp_format_op(weight->format, &weight->settings, &weight->op);
     return TP_OK;
@@ -71,6 +81,8 @@ static enum tp_code check_text(const json_t *json, const struct tp_weight *weigh
         return err ? err->code : TP_E_INPUT;
     bool equal = json_equal(expected, json);
     json_decref(expected);
+    if (!equal)
+        tp_err_hint(err, hint_damaged);
     return equal ? TP_OK
                  : tp_fail(err, TP_E_INPUT,
                            "stored descriptor of format %s contradicts the format (layout, element "
@@ -110,8 +122,10 @@ static enum tp_code read_unit(const json_t *json, const json_t *descriptors,
     const json_t *from = json_object_get(json, "from");
     const json_t *descriptor = id ? json_object_get(descriptors, id) : NULL;
     enum tp_code code;
+    if (prefix)
+        tp_err_tensor(err, prefix);
     if (!prefix || !descriptor || !dtype || !*prefix)
-        return bad(err, "a unit lacks \"prefix\", \"desc\" or \"dtype\"");
+        return bad(err, "a unit lacks \"prefix\", \"dtype\" or a \"desc\" that exists");
     if ((code = read_format(descriptor, weight, err)))
         return code;
     weight->dtype = tp_dtype_parse(dtype, strlen(dtype));
@@ -130,7 +144,11 @@ static enum tp_code read_unit(const json_t *json, const json_t *descriptors,
         if (!tp_add_u64(&rows, rows, weight->origin[i].rows))
             return bad(err, "\"from\" has too many rows");
     }
-    return rows == weight->box.n ? TP_OK : bad(err, "\"from\" does not add up to N rows");
+    if (rows != weight->box.n)
+        return bad(err, "\"from\" does not add up to N rows");
+    if (err)
+        err->tensor[0] = '\0';
+    return TP_OK;
 }
 
 enum tp_code tp_descriptors_parse(const char *descriptors_text, const char *units_text,

@@ -34,7 +34,7 @@ static void load_formats(void)
     formats = tp_os_zalloc(total, sizeof *formats, &formats_err);
     for (size_t i = 0; formats && i < total; i++) {
         struct tp_err err = {0};
-        if (tp_format_parse(tp_embedded_formats[i].text, &formats[format_count], &err) == TP_OK) {
+        if (tp_format_parse(tp_embedded_formats[i].text, 0, &formats[format_count], &err) == TP_OK) {
             format_count++;
             continue;
         }
@@ -69,6 +69,35 @@ const struct tp_format *tp_format_find(const char *name)
         if (strcmp(all[i].name, name) == 0)
             return &all[i];
     return NULL;
+}
+
+/* Formats with other group sizes than their files', made when a source has one. */
+static struct grouped {
+    struct tp_format format;
+    const struct tp_format *base;
+    struct grouped *next;
+} *grouped;
+static pthread_mutex_t grouped_lock = PTHREAD_MUTEX_INITIALIZER;
+
+const struct tp_format *tp_format_grouped(const struct tp_format *base, uint64_t group,
+                                          struct tp_err *err)
+{
+    pthread_mutex_lock(&grouped_lock);
+    struct grouped *item = grouped;
+    while (item && (item->base != base || item->format.group != group))
+        item = item->next;
+    if (!item && (item = tp_os_zalloc(1, sizeof *item, err)) != NULL) {
+        item->base = base;
+        item->next = grouped;
+        if (tp_format_parse(base->text, group, &item->format, err) == TP_OK) {
+            grouped = item;
+        } else {
+            free(item);
+            item = NULL;
+        }
+    }
+    pthread_mutex_unlock(&grouped_lock);
+    return item ? &item->format : NULL;
 }
 
 /* "scale=rcp|div, zero-groups=keep|skip" */
@@ -115,7 +144,8 @@ void tp_format_op(const struct tp_format *format, const struct tp_settings *sett
         tp_op_set(format->param[p].set[settings->choice[p]], op, NULL);
 }
 
-enum tp_dtype tp_format_via(const struct tp_format *format, const struct tp_settings *settings)
+enum tp_dtype tp_format_via(const struct tp_format *format, const struct tp_settings *settings,
+                            enum tp_dtype original)
 {
     for (uint32_t p = 0; p < format->params; p++) {
         const char *via = json_string_value(
@@ -123,7 +153,7 @@ enum tp_dtype tp_format_via(const struct tp_format *format, const struct tp_sett
         if (via)
             return tp_dtype_parse(via, strlen(via));
     }
-    return TP_F32;
+    return original == TP_BF16 ? TP_BF16 : TP_F32;
 }
 
 static const struct tp_shape_rule *broken(const struct tp_shape_rule rules[], uint32_t count,
@@ -169,11 +199,14 @@ enum tp_code tp_format_shape(const struct tp_format *format, uint32_t i, struct 
     return TP_OK;
 }
 
-/* Solves a dimension of a codes tensor: "N", or "K/8" for the stored size. */
+/* Solves a dimension of a codes tensor: "N", or "K/8" for the stored size; or it is
+ * a number, which must be the stored one. */
 static bool solve_dim(const char *text, uint64_t stored, struct tp_box3 *box)
 {
     uint64_t factor = 1;
     char *end = NULL;
+    if (text[0] >= '0' && text[0] <= '9')
+        return strtoull(text, NULL, 10) == stored;
     if (text[1] == '/')
         factor = strtoull(text + 2, &end, 10);
     if ((text[1] && (!end || *end)) || stored == 0)
@@ -186,11 +219,12 @@ bool tp_format_box_of(const struct tp_format *format, const uint64_t *shape, uin
                       struct tp_box3 *box, int *weight_rank)
 {
     const struct tp_format_out *out = &format->out[tp_op_find(&format->op, TP_ROLE_CODES)];
-    if (rank != out->rank && rank + 1 != out->rank)
+    bool has_e = strcmp(out->shape[0], "E") == 0;
+    if (rank != out->rank && (rank + 1 != out->rank || !has_e))
         return false;
     uint32_t skip = out->rank - rank;
     *box = (struct tp_box3){1, 0, 0};
-    *weight_rank = skip ? 2 : 3;
+    *weight_rank = has_e && !skip ? 3 : 2;
     for (uint32_t d = 0; d < rank; d++)
         if (!solve_dim(out->shape[d + skip], shape[d], box))
             return false;
@@ -206,13 +240,13 @@ enum tp_code tp_op_granule(const struct tp_op *op, uint64_t *n, uint64_t *k, str
     for (uint32_t i = 0; i < op->outs; i++) {
         const struct tp_op_out *out = &op->out[i];
         uint64_t gn, gk;
-        if (!out->layout)
+        if (!out->layout || out->role == TP_ROLE_GLOBAL)
             continue;
         if ((code = tp_layout_granule(out->layout, TP_DIM_N, &gn, err)) ||
             (code = tp_layout_granule(out->layout, TP_DIM_K, &gk, err)))
             return code;
-        whole_rows |= out->per_k == 0;
-        if (!tp_mul_u64(&gn, gn, out->per_n) || !tp_lcm_u64(n, *n, gn) ||
+        whole_rows |= out->per_k == 0 || out->role == TP_ROLE_ORDER;
+        if (!tp_mul_u64(&gn, gn, out->per_n ? out->per_n : 1) || !tp_lcm_u64(n, *n, gn) ||
             !tp_mul_u64(&gk, gk, out->per_k ? out->per_k : 1) || !tp_lcm_u64(k, *k, gk))
             return tp_fail(err, TP_E_INPUT, "granule does not fit 64 bits");
     }

@@ -10,6 +10,7 @@
 #include <jansson.h>
 
 enum { TP_MAX_PARAMS = 6, TP_MAX_CHOICES = 8, TP_MAX_RANK = 6, TP_MAX_RULES = 6 };
+enum { TP_MAX_ALSO = 2, TP_MAX_ABSENT = 2, TP_MAX_METHODS = 6 };
 
 /* One --set key=value: the first choice is the default. A choice changes fields
  * of the operation ("set") and of the reader's config ("config"). */
@@ -35,6 +36,9 @@ struct tp_format_out {
     uint32_t rank;
     char *shape[TP_MAX_RANK]; /* expressions of E,N,K, "let" names expanded */
     bool keep_e;         /* a 2-D weight keeps its leading E dimension */
+    const char *also[TP_MAX_ALSO]; /* other suffixes that sources use, or NULL */
+    bool optional;       /* sources: the tensor may be missing */
+    int group_dim;       /* dimension of `shape` that is K/G, or -1 */
     const char *words[TP_MAX_RANK]; /* TP_ROLE_WORDS: the row repeated over E */
     uint32_t word_count;
 };
@@ -53,6 +57,15 @@ struct tp_format {
     struct tp_shape_rule need[TP_MAX_RULES], want[TP_MAX_RULES];
     enum tp_experts experts;
     const json_t *config;   /* "config" of the file, or NULL */
+    const char *joint;      /* between a weight's name and the suffixes: "." if not given */
+    const char *stem;       /* sources: the name must end like this, or NULL */
+    const char *absent[TP_MAX_ABSENT];   /* sources: suffixes that must not be there, or NULL */
+    const char *method[TP_MAX_METHODS];  /* sources: values of quant_method that it comes
+                                            under, or NULL */
+    const char *method_format[TP_MAX_ALSO]; /* sources: "format" of compressed-tensors */
+    uint32_t bits;          /* of a code, as config.json would say it */
+    uint64_t group;         /* sources of any group size: the value of G, else 0 */
+    const char *text;       /* of the file */
     const json_t *json;     /* the whole file */
 };
 
@@ -64,6 +77,11 @@ enum tp_code tp_formats_check(struct tp_err *err);
 
 /* NULL when unknown. */
 const struct tp_format *tp_format_find(const char *name);
+
+/* The format with the group size G = `group` in place of the one of its file, which
+ * must have G; never freed. NULL + TP_E_MEMORY when memory is short. */
+const struct tp_format *tp_format_grouped(const struct tp_format *format, uint64_t group,
+                                          struct tp_err *err);
 
 /* Chosen values, index by format->param. {0} is all defaults. */
 struct tp_settings {
@@ -86,8 +104,12 @@ const struct tp_shape_rule *tp_format_broken_want(const struct tp_format *format
                                                   const struct tp_settings *settings,
                                                   struct tp_box3 box);
 
-/* Dtype of the values between decoding an FP8 source and encoding: F32 or BF16. */
-enum tp_dtype tp_format_via(const struct tp_format *format, const struct tp_settings *settings);
+/* Dtype of the values between decoding a packed source, whose original values were
+ * of that dtype, and encoding: what a parameter says ("via"), else the original
+ * one where decoding gives it (BF16), else F32. So the result equals that of
+ * converting what `unpack` writes. */
+enum tp_dtype tp_format_via(const struct tp_format *format, const struct tp_settings *settings,
+                            enum tp_dtype original);
 
 /* Shape of output i for a weight of rank 2 (no leading E) or 3. */
 enum tp_code tp_format_shape(const struct tp_format *format, uint32_t i, struct tp_box3 box,

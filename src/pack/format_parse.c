@@ -10,11 +10,12 @@
 #include "pack/os.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char *const codec_names[] = {"int4", "fp8", "mxfp8", "mxfp4", "nvfp4", NULL};
 static const char *const role_names[] = {"codes", "scale", "group8", "channel", "global",
-                                         "words", NULL};
+                                         "words", "zero", "order", NULL};
 static const char *const element_names[] = {"int4", "e2m1", "e4m3", "e4m3x8", "e8m0", "bf16",
                                             "f16",  "f32",  "i32",  "i64",    "int8", NULL};
 static const char *const scale_rule_names[] = {"fp32", "ue8m0", "bf16", NULL};
@@ -50,11 +51,21 @@ static enum tp_code word(const json_t *object, const char *key, const char *cons
                                text ? text : "(missing)");
 }
 
-static enum tp_code pair(const json_t *array, uint32_t *first, uint32_t *second, struct tp_err *err)
+/* A number, or "G": the group size. -1 if neither. */
+static int64_t small(const json_t *number, uint64_t group)
 {
-    json_int_t a = json_integer_value(json_array_get(array, 0));
-    json_int_t b = json_integer_value(json_array_get(array, 1));
-    if (json_array_size(array) != 2 || a < 0 || b < 0 || a > 65536 || b > 65536)
+    json_int_t value = json_integer_value(number);
+    if (json_is_string(number) && strcmp(json_string_value(number), "G") == 0 && group)
+        return (int64_t)group;
+    return json_is_integer(number) && value <= 65536 ? value : -1;
+}
+
+static enum tp_code pair(const json_t *array, uint64_t group, uint32_t *first, uint32_t *second,
+                         struct tp_err *err)
+{
+    int64_t a = small(json_array_get(array, 0), group);
+    int64_t b = small(json_array_get(array, 1), group);
+    if (json_array_size(array) != 2 || a < 0 || b < 0)
         return tp_fail(err, TP_E_INPUT, "expected two small numbers [n,k]");
     *first = (uint32_t)a;
     *second = (uint32_t)b;
@@ -77,10 +88,12 @@ enum tp_code tp_op_set(const json_t *set, struct tp_op *op, struct tp_err *err)
                 op->scale_rule = (uint8_t)index;
         } else if (strcmp(key, "channel_div") == 0) {
             op->channel_div = json_is_true(value);
+        } else if (strcmp(key, "unit_global") == 0) {
+            op->unit_global = json_is_true(value);
         } else if (strcmp(key, "skip_zero_groups") == 0) {
             op->skip_zero_groups = json_is_true(value);
         } else if (strcmp(key, "block") == 0) {
-            code = pair(value, &op->block_n, &op->block_k, err);
+            code = pair(value, 0, &op->block_n, &op->block_k, err);
         } else if (strcmp(key, "via") != 0) {
             code = tp_fail(err, TP_E_INPUT, "\"set\" has the unknown key \"%s\"", key);
         }
@@ -124,10 +137,13 @@ static enum tp_code parse_shape(const json_t *array, const json_t *let, struct t
     out->rank = (uint32_t)json_array_size(array);
     if (out->rank > TP_MAX_RANK)
         return tp_fail(err, TP_E_INPUT, "\"shape\" has more than %d dimensions", TP_MAX_RANK);
+    out->group_dim = -1;
     for (uint32_t i = 0; i < out->rank; i++) {
         const char *text = json_string_value(json_array_get(array, i));
         if (!text)
             return tp_fail(err, TP_E_INPUT, "\"shape\" holds something that is no string");
+        if (strcmp(text, "K/G") == 0)
+            out->group_dim = (int)i;
         if (!(out->shape[i] = expand(text, let, err)))
             return TP_E_MEMORY;
     }
@@ -145,8 +161,22 @@ static enum tp_code parse_words(const json_t *array, struct tp_format_out *out, 
     return TP_OK;
 }
 
-static enum tp_code parse_output(const json_t *json, const json_t *let, struct tp_op_out *op,
-                                 struct tp_format_out *out, struct tp_err *err)
+/* Up to `most` strings; the rest of the list stays NULL. */
+static enum tp_code parse_strings(const json_t *json, const char *key, const char *list[],
+                                  size_t most, struct tp_err *err)
+{
+    const json_t *array = json_object_get(json, key);
+    if (json_array_size(array) > most)
+        return tp_fail(err, TP_E_INPUT, "\"%s\" has more than %zu entries", key, most);
+    for (size_t i = 0; i < json_array_size(array); i++)
+        if (!(list[i] = json_string_value(json_array_get(array, i))))
+            return tp_fail(err, TP_E_INPUT, "\"%s\" holds something that is no string", key);
+    return TP_OK;
+}
+
+static enum tp_code parse_output(const json_t *json, const json_t *let, uint64_t group,
+                                 struct tp_op_out *op, struct tp_format_out *out,
+                                 struct tp_err *err)
 {
     int role, element;
     enum tp_code code;
@@ -161,12 +191,14 @@ static enum tp_code parse_output(const json_t *json, const json_t *let, struct t
     out->dtype = dtype ? tp_dtype_parse(dtype, strlen(dtype)) : TP_DTYPE_NONE;
     out->suffix = json_string_value(json_object_get(json, "suffix"));
     out->keep_e = json_is_true(json_object_get(json, "keep_e"));
+    out->optional = json_is_true(json_object_get(json, "optional"));
     if (out->dtype == TP_DTYPE_NONE || !out->suffix)
         return tp_fail(err, TP_E_INPUT, "an output lacks \"dtype\" or \"suffix\"");
     const json_t *per = json_object_get(json, "per");
-    if (per && (code = pair(per, &op->per_n, &op->per_k, err)))
+    if (per && (code = pair(per, group, &op->per_n, &op->per_k, err)))
         return code;
-    if ((code = parse_shape(json_object_get(json, "shape"), let, out, err)) ||
+    if ((code = parse_strings(json, "also", out->also, TP_MAX_ALSO, err)) ||
+        (code = parse_shape(json_object_get(json, "shape"), let, out, err)) ||
         (code = parse_words(json_object_get(json, "words"), out, err)))
         return code;
     const char *layout = json_string_value(json_object_get(json, "layout"));
@@ -178,7 +210,8 @@ static enum tp_code parse_output(const json_t *json, const json_t *let, struct t
         return TP_E_MEMORY;
     op->place = tp_place_of(op->layout);
     struct tp_layout probe;
-    if ((code = tp_layout_parse(op->layout, (struct tp_box3){3, 1024, 2048}, &probe, err)) == 0)
+    struct tp_box3 box = {3, 1024, group ? 16 * group : 2048};
+    if ((code = tp_layout_parse(op->layout, box, &probe, err)) == 0)
         code = tp_layout_check(&probe, err);
     return code;
 }
@@ -191,7 +224,7 @@ static enum tp_code parse_outputs(const json_t *json, struct tp_format *format, 
         return tp_fail(err, TP_E_INPUT, "\"outputs\" must hold 1 to %d entries", TP_MAX_OUT);
     for (uint32_t i = 0; i < format->op.outs; i++) {
         enum tp_code code = parse_output(json_array_get(outputs, i), json_object_get(json, "let"),
-                                         &format->op.out[i], &format->out[i], err);
+                                         format->group, &format->op.out[i], &format->out[i], err);
         if (code)
             return code;
     }
@@ -293,6 +326,42 @@ static enum tp_code parse_table(const json_t *array, struct tp_op *op, struct tp
                           : tp_fail(err, TP_E_INPUT, "\"table\" is not 16 different nibbles");
 }
 
+/* What is only of interest where the format is read. */
+static enum tp_code parse_source(const json_t *json, struct tp_format *format, struct tp_err *err)
+{
+    const json_t *source = json_object_get(json, "read");
+    enum tp_code code;
+    format->joint = json_string_value(json_object_get(json, "joint"));
+    if (!format->joint)
+        format->joint = ".";
+    format->stem = json_string_value(json_object_get(source, "stem"));
+    format->bits = (uint32_t)json_integer_value(json_object_get(source, "bits"));
+    if ((code = parse_strings(source, "absent", format->absent, TP_MAX_ABSENT, err)) ||
+        (code = parse_strings(source, "format", format->method_format, TP_MAX_ALSO, err)) ||
+        (code = parse_strings(source, "quant_method", format->method, TP_MAX_METHODS, err)))
+        return code;
+    return format->method[0] || !(format->config || format->input_only)
+               ? TP_OK
+               : tp_fail(err, TP_E_INPUT, "\"read\" lacks \"quant_method\"");
+}
+
+static enum tp_code parse_group(json_t *json, uint64_t group, struct tp_format *format,
+                                struct tp_err *err)
+{
+    json_t *let = json_object_get(json, "let");
+    const char *own = json_string_value(json_object_get(let, "G"));
+    char text[24];
+    if (group == 0 && own)
+        return tp_expr_eval(own, (struct tp_box3){1, 1, 1}, &format->group, err);
+    if (group == 0)
+        return TP_OK;
+    snprintf(text, sizeof text, "%llu", (unsigned long long)group);
+    format->group = group;
+    return group <= UINT32_MAX / 2 && own && json_object_set_new(let, "G", json_string(text)) == 0
+               ? TP_OK
+               : tp_fail(err, TP_E_UNSUPPORTED, "groups of %s are not possible", text);
+}
+
 static enum tp_code parse_facts(const json_t *json, struct tp_format *format, struct tp_err *err)
 {
     int codec;
@@ -312,14 +381,16 @@ static enum tp_code parse_facts(const json_t *json, struct tp_format *format, st
     format->experts = strcmp(experts, "stack") == 0 ? TP_EXPERTS_STACK : TP_EXPERTS_SPLIT;
     enum tp_code code = word(json, "codec", codec_names, &codec, err);
     format->op.codec = (enum tp_codec)codec;
-    if (code || (code = pair(json_object_get(json, "block"), &format->op.block_n,
+    if (code || (code = pair(json_object_get(json, "block"), format->group, &format->op.block_n,
                              &format->op.block_k, err)) ||
+        (code = parse_source(json, format, err)) ||
         (code = parse_table(json_object_get(json, "table"), &format->op, err)))
         return code;
     return tp_op_set(json_object_get(json, "set"), &format->op, err);
 }
 
-enum tp_code tp_format_parse(const char *text, struct tp_format *format, struct tp_err *err)
+enum tp_code tp_format_parse(const char *text, uint64_t group, struct tp_format *format,
+                             struct tp_err *err)
 {
     json_error_t where;
     json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, &where);
@@ -328,7 +399,8 @@ enum tp_code tp_format_parse(const char *text, struct tp_format *format, struct 
     if (!json)
         return tp_fail(err, TP_E_INPUT, "line %d: %s", where.line, where.text);
     format->json = json;
-    if ((code = parse_facts(json, format, err)) || (code = parse_outputs(json, format, err)) ||
+    format->text = text;
+    if ((code = parse_group(json, group, format, err)) || (code = parse_facts(json, format, err)) || (code = parse_outputs(json, format, err)) ||
         (code = parse_params(json, format, err)) ||
         (code = parse_rules(json_object_get(json, "needs"), format, format->need, &format->needs,
                             err)) ||

@@ -4,8 +4,9 @@
 
 #include "pack/format.h"
 
-/* `text` must outlive the format: strings point into the parsed JSON. */
-enum tp_code tp_format_parse(const char *text, struct tp_format *format, struct tp_err *err);
+/* `text` must outlive the format. G of "let" becomes `group` unless that is 0. */
+enum tp_code tp_format_parse(const char *text, uint64_t group, struct tp_format *format,
+                             struct tp_err *err);
 
 /* Applies a "set" object to the operation; unknown keys and values are errors. */
 enum tp_code tp_op_set(const json_t *set, struct tp_op *op, struct tp_err *err);

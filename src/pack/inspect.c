@@ -88,6 +88,8 @@ static uint8_t code_of(const struct tp_op *op, enum tp_element element, const ui
 static double spot_value(const struct tp_weight *weight, uint32_t i, const uint8_t raw[8])
 {
     const struct tp_op_out *out = &weight->op.out[i];
+    if (out->role == TP_ROLE_ZERO)
+        return (int)code_of(&weight->op, out->element, raw) + weight->op.zero_add - 8;
     if (out->role == TP_ROLE_CODES)
         return tp_codec_code_value(weight->op.codec, code_of(&weight->op, out->element, raw));
     return element_value(out->element, raw);
@@ -122,8 +124,8 @@ static enum tp_code read_spot(const struct tp_checkpoint *ckpt, struct tp_spot *
 
 /* Output i of a packed weight at the element (e,n,k). */
 static enum tp_code packed_spot(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
-                                uint32_t i, const struct tp_element_info *at,
-                                struct tp_spot *spot, struct tp_err *err)
+                                uint32_t i, const uint64_t at[TP_DIMS], struct tp_spot *spot,
+                                struct tp_err *err)
 {
     const struct tp_op_out *out = &weight->op.out[i];
     struct tp_layout layout;
@@ -138,10 +140,39 @@ static enum tp_code packed_spot(const struct tp_checkpoint *ckpt, const struct t
     if (out->layout) {
         if ((code = tp_op_layout(&weight->op, i, weight->box, &layout, err)))
             return code;
-        spot->index = tp_layout_at(&layout, at->e, at->n / per_n, at->k / per_k);
+        spot->index = tp_layout_at(&layout, at[0], at[1] / per_n, at[2] / per_k);
     }
     code = read_spot(ckpt, spot, err);
     spot->value = spot_value(weight, i, spot->raw);
+    return code;
+}
+
+/* All outputs. With act-order the scale and the zero point of column k are those
+ * of the group that the order names. */
+static enum tp_code packed_spots(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
+                                 struct tp_element_info *info, struct tp_err *err)
+{
+    uint64_t at[TP_DIMS] = {info->e, info->n, info->k}, grouped[TP_DIMS];
+    int order = tp_op_find(&weight->op, TP_ROLE_ORDER);
+    int scale = tp_op_find(&weight->op, TP_ROLE_SCALE);
+    enum tp_code code = TP_OK;
+    memcpy(grouped, at, sizeof at);
+    info->spots = weight->op.outs;
+    if (order >= 0 && weight->tensor[order] != TP_NO_TENSOR && scale >= 0) {
+        uint64_t per_n, per_k;
+        struct tp_spot spot;
+        tp_inspect_per(weight, (uint32_t)scale, &per_n, &per_k);
+        if ((code = packed_spot(ckpt, weight, (uint32_t)order, at, &spot, err)))
+            return code;
+        if (!tp_mul_u64(&grouped[2], little(spot.raw, 4), per_k) || grouped[2] >= weight->box.k)
+            return tp_fail(err, TP_E_INPUT, "column %llu belongs to a group that does not exist",
+                           (unsigned long long)info->k);
+    }
+    for (uint32_t i = 0; i < weight->op.outs && code == TP_OK; i++) {
+        enum tp_role role = weight->op.out[i].role;
+        bool by_group = role == TP_ROLE_SCALE || role == TP_ROLE_ZERO;
+        code = packed_spot(ckpt, weight, i, by_group ? grouped : at, &info->spot[i], err);
+    }
     return code;
 }
 
@@ -158,7 +189,8 @@ static enum tp_code decode_one(const struct tp_weight *weight, struct tp_element
     op.block_n = op.block_k = 1;
     for (uint32_t i = 0; i < op.outs; i++) {
         memcpy(raw[i], info->spot[i].raw, sizeof raw[i]);
-        args.in[i] = info->spot[i].tensor == TP_NO_TENSOR ? NULL : raw[i];
+        bool absent = info->spot[i].tensor == TP_NO_TENSOR || op.out[i].role == TP_ROLE_ORDER;
+        args.in[i] = absent ? NULL : raw[i]; /* the order was followed when reading */
         op.out[i].per_n = op.out[i].per_k = 1;
         if (op.out[i].layout)
             op.out[i].layout = "(1,1,1):(1,1,1)";
@@ -226,10 +258,7 @@ enum tp_code tp_inspect_at(const struct tp_checkpoint *ckpt, const struct tp_sub
         return code;
     if (!weight)
         return plain_at(ckpt, subject, info, err);
-    info->spots = weight->op.outs;
-    for (uint32_t i = 0; i < weight->op.outs && code == TP_OK; i++)
-        code = packed_spot(ckpt, weight, i, info, &info->spot[i], err);
-    if (code)
+    if ((code = packed_spots(ckpt, weight, info, err)))
         return code;
     uint32_t c = (uint32_t)tp_op_find(&weight->op, TP_ROLE_CODES);
     info->code = code_of(&weight->op, weight->op.out[c].element, info->spot[c].raw);
@@ -280,7 +309,7 @@ static void stored_word(const struct tp_subject *subject, const struct tp_tensor
     const struct tp_format_out *out = &subject->weight->format->out[subject->out];
     struct tp_box3 box = subject->box;
     uint64_t count = out->word_count ? out->word_count : 1;
-    uint64_t width = item->spot.bits / 8, rows = tensor->bytes / width / count;
+    uint64_t rows = tensor->bytes * 8 / item->spot.bits / count;
     uint64_t row = item->spot.index / count;
     item->word = (int)(item->spot.index % count);
     item->n1 = box.n;

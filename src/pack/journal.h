@@ -15,14 +15,16 @@ struct tp_journal {
     uint64_t size;
     bool *done;                      /* per plan file */
     uint8_t (*hash)[TP_HASH_BYTES];  /* per plan file, valid when done */
+    bool *lost; /* per plan file: named by the journal, but not what it says */
     size_t done_count;
 };
 
-/* Opens or creates DIRECTORY/.tilepack-journal and locks it. A journal of the
- * same plan is read back and every shard it names is proven by its hash; *foreign
- * is set when the directory holds a journal of another plan. */
-enum tp_code tp_journal_open(const char *directory, const struct tp_plan *plan,
-                             struct tp_journal *journal, bool *foreign, struct tp_err *err);
+/* Opens or creates DIRECTORY/NAME and locks it. A journal of the same plan is read
+ * back and every shard it names is proven by its hash; *foreign is set when it is of
+ * another plan. `zstd`: the shards are archives. */
+enum tp_code tp_journal_open(const char *directory, const char *name, const struct tp_plan *plan,
+                             bool zstd, struct tp_journal *journal, bool *foreign,
+                             struct tp_err *err);
 enum tp_code tp_journal_add(struct tp_journal *journal, const struct tp_plan *plan, uint32_t file,
                             const uint8_t hash[TP_HASH_BYTES], struct tp_err *err);
 void tp_journal_close(struct tp_journal *journal); /* releases the lock */

@@ -6,6 +6,7 @@
 #include "pack/lane.h"
 
 #include "base/num.h"
+#include "pack/source_check.h"
 
 #include <string.h>
 
@@ -66,8 +67,8 @@ static enum tp_code read_source(struct tp_lane *lane, const struct source_box *s
         code = tp_packed_read_into(lane->plan->ckpt, source->weight, &source->cover, buffers,
                                    &lane->err);
     memcpy(args->in, buffers, sizeof buffers);
-    args->global = source->weight->global;
-    return code;
+    return code ? code : tp_source_codes_check(&source->weight->op, source->cover.size, args->in,
+                                               &lane->err);
 }
 
 /* Cuts the wanted rows and columns out of decoded values of a larger cover. */
@@ -140,13 +141,19 @@ static enum tp_code refuse_nonfinite(struct tp_lane *lane, const struct tp_unit 
     }
     if (code)
         return code;
+    uint64_t row, rows;
+    const struct tp_part *part = tp_unit_part(unit, first[TP_DIM_E], first[TP_DIM_N], &row, &rows);
+    const struct tp_weight *weight = &lane->plan->weights->items[part->weight];
+    const struct tp_tensor *tensor = &lane->plan->ckpt->tensors[weight->tensor[0]];
+    tp_err_path(&lane->err, lane->plan->ckpt->files[tensor->file].path);
     tp_err_hint(&lane->err, "--nonfinite keep converts it as the format's library would; "
                             "--exclude leaves it as it is");
     return tp_fail(&lane->err, TP_E_INPUT,
-                   "%llu of %llu values are NaN or infinite, the first at e=%llu n=%llu k=%llu",
+                   "%llu of %llu values are NaN or infinite, the first at e=%llu n=%llu k=%llu, "
+                   "from row %llu of '%.300s'",
                    (unsigned long long)count, (unsigned long long)total,
                    (unsigned long long)first[TP_DIM_E], (unsigned long long)first[TP_DIM_N],
-                   (unsigned long long)first[TP_DIM_K]);
+                   (unsigned long long)first[TP_DIM_K], (unsigned long long)row, tensor->name);
 }
 
 /* Packed source, nothing to cut: from packed to packed in one call, so that on a
@@ -160,6 +167,10 @@ static enum tp_code convert_packed(struct tp_lane *lane, const struct tp_unit *u
         (code = tp_op_total(&unit->op, args->box, &out_bytes, &lane->err)) ||
         (code = begin(lane, in_bytes, out_bytes)) || (code = read_source(lane, source, args)) ||
         (code = tp_op_take(&unit->op, args->box, lane->compute.out, args->out, &lane->err)))
+        return code;
+    if (unit->kind == TP_UNIT_REPACK && !lane->options->keep_nonfinite &&
+        (code = tp_source_scales_check(&source->weight->op, source->cover.size, args->in,
+                                       &lane->err)))
         return code;
     if (unit->kind == TP_UNIT_REPACK)
         return tp_compute_repack(&lane->compute, &source->weight->op, &unit->op, args, &lane->err);

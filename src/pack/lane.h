@@ -15,8 +15,8 @@ struct tp_lane {
     struct tp_err err;
 };
 
-/* Reads, converts and writes one box. `global` is the unit's amax when its codec
- * needs a value over the whole weight. */
+/* Reads, converts and writes one box. `global` is the global scale (tp_codec_global())
+ * when the unit's codec has one. */
 enum tp_code tp_lane_box(struct tp_lane *lane, uint32_t unit, const struct tp_grid *grid,
                          uint64_t index, float global);
 

@@ -50,6 +50,40 @@ static json_t *files_json(const struct tp_manifest_file *files, size_t count)
     return json;
 }
 
+/* The manifest's own hash: XXH3-128 of its text, with these digits as zeros. They
+ * stand near the beginning, as the second key. */
+#define OWN_MARK "\"xxh3\": \""
+#define OWN_ZEROS "00000000000000000000000000000000"
+enum { OWN_WITHIN = 256 };
+
+static char *own_digits(char *text, size_t size)
+{
+    char *mark = memmem(text, size < OWN_WITHIN ? size : OWN_WITHIN, OWN_MARK, strlen(OWN_MARK));
+    char *digits = mark ? mark + strlen(OWN_MARK) : NULL;
+    return digits && (size_t)(digits - text) + TP_HASH_TEXT <= size ? digits : NULL;
+}
+
+static void sign(char *text, size_t size)
+{
+    uint8_t hash[TP_HASH_BYTES];
+    char digits[TP_HASH_TEXT], *at = own_digits(text, size);
+    tp_hash(text, size, hash);
+    tp_hash_print(hash, digits);
+    if (at)
+        memcpy(at, digits, TP_HASH_TEXT - 1);
+}
+
+static bool is_intact(char *text, size_t size)
+{
+    uint8_t stored[TP_HASH_BYTES], actual[TP_HASH_BYTES];
+    char *at = own_digits(text, size);
+    if (!at || !tp_hash_parse(at, TP_HASH_TEXT - 1, stored))
+        return false;
+    memcpy(at, OWN_ZEROS, TP_HASH_TEXT - 1);
+    tp_hash(text, size, actual);
+    return memcmp(stored, actual, TP_HASH_BYTES) == 0;
+}
+
 enum tp_code tp_manifest_text(const struct tp_plan *plan, const struct tp_request *request,
                               const struct tp_manifest_file *files, size_t file_count,
                               struct tp_text *text, struct tp_err *err)
@@ -60,7 +94,8 @@ enum tp_code tp_manifest_text(const struct tp_plan *plan, const struct tp_reques
     if (code)
         return code;
     tp_manifest_plan_id(plan, id);
-    json_t *json = json_pack("{s:i,s:s,s:o,s:o,s:o,s:o,s:o,s:o}", "tilepack", 1, "plan", id,
+    json_t *json = json_pack("{s:i,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o}", "tilepack", 1, "xxh3",
+                             OWN_ZEROS, "plan", id,
                              "request", tp_request_json(request), "source", source_json(plan),
                              "files", files_json(files, file_count), "kept", kept_json(plan),
                              "descriptors", descriptors, "units", units);
@@ -72,6 +107,8 @@ enum tp_code tp_manifest_text(const struct tp_plan *plan, const struct tp_reques
         return tp_fail(err, TP_E_MEMORY, "out of memory for the manifest");
     if ((code = tp_text_add(text, dump, strlen(dump), err)) == TP_OK)
         code = tp_text_add(text, "\n", 1, err);
+    if (code == TP_OK)
+        sign(text->data, text->size);
     free(dump);
     return code;
 }
@@ -118,6 +155,7 @@ enum tp_code tp_manifest_read(const char *directory, struct tp_manifest *manifes
     char *path = tp_os_format(err, "%s/%s", directory, TP_MANIFEST_NAME), *text = NULL;
     size_t size;
     json_error_t where;
+    uint64_t mark = tp_os_json_mark();
     memset(manifest, 0, sizeof *manifest);
     enum tp_code code = path ? tp_os_slurp(path, UINT64_C(256) << 20, &text, &size, err)
                              : TP_E_MEMORY;
@@ -126,7 +164,9 @@ enum tp_code tp_manifest_read(const char *directory, struct tp_manifest *manifes
         code = json ? read_manifest(json, manifest, err)
                     : tp_fail(err, TP_E_INPUT, "line %d: %s", where.line, where.text);
         json_decref(json);
+        manifest->intact = is_intact(text, size);
     }
+    code = tp_os_json_check(mark, code, err);
     if (code)
         tp_err_path(err, path);
     free(text);

@@ -17,6 +17,7 @@ struct tp_manifest_file {
 
 struct tp_manifest {
     char *plan; /* hash of request and source, as text */
+    bool intact; /* the text is what was written: its own hash is right */
     struct tp_manifest_file *files; /* shards first, then the others, as written */
     size_t file_count;
 };

@@ -22,6 +22,7 @@ static const struct {
     {"lm_head", false, "output head"},
     {"embed_out", true, "output head"},
     {"norm", false, "norm"},
+    {"Norm", false, "norm"},
     {"ln_1", true, "norm"},
     {"ln_2", true, "norm"},
     {"ln_f", true, "norm"},
@@ -84,7 +85,7 @@ const char *tp_name_kept_reason(const char *name)
 
 static const struct {
     const char *label;
-    int part;
+    enum tp_expert_part part;
 } expert_parts[] = {
     {"gate_proj", TP_EXPERT_GATE}, {"up_proj", TP_EXPERT_UP}, {"down_proj", TP_EXPERT_DOWN},
     {"w1", TP_EXPERT_GATE},        {"w3", TP_EXPERT_UP},      {"w2", TP_EXPERT_DOWN},

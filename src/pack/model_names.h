@@ -11,11 +11,13 @@
 /* Why a weight of that name is not quantized by default, or NULL if it is. */
 const char *tp_name_kept_reason(const char *name);
 
+enum tp_expert_part { TP_EXPERT_GATE, TP_EXPERT_UP, TP_EXPERT_DOWN };
+
 /* "X.experts.7.gate_proj.weight" and its like. */
 struct tp_expert_name {
     size_t prefix;     /* length of "X.experts" */
     uint64_t expert;
-    enum { TP_EXPERT_GATE, TP_EXPERT_UP, TP_EXPERT_DOWN } part;
+    enum tp_expert_part part;
     const char *label; /* "gate_proj", "w1", ...: points into `name` */
     size_t label_size;
 };

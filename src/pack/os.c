@@ -10,6 +10,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +20,10 @@
 
 /* open() is variadic, and the C library types the resource argument as an enum. */
 static int real_open(const char *path, int flags, mode_t mode) { return open(path, flags, mode); }
+static int real_start_writeback(int fd)
+{
+    return sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+}
 static int real_exchange(const char *a, const char *b)
 {
     return renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
@@ -34,6 +40,7 @@ struct tp_os tp_os = {
     .fstat = fstat,
     .stat = stat,
     .fsync = fsync,
+    .start_writeback = real_start_writeback,
     .fallocate = posix_fallocate,
     .ftruncate = ftruncate,
     .rename = rename,
@@ -98,7 +105,7 @@ static void hint_sys(struct tp_err *err, int sys)
     }
 }
 
-static enum tp_code fail_sys_at(struct tp_err *err, int sys, const char *path, const char *what)
+enum tp_code tp_os_fail(struct tp_err *err, int sys, const char *path, const char *what)
 {
     enum tp_code code = tp_fail_sys(err, sys, "%s", what);
     tp_err_path(err, path);
@@ -117,7 +124,7 @@ enum tp_code tp_os_read(int fd, void *data, uint64_t size, uint64_t offset, cons
                         struct tp_err *err)
 {
     if (!range_fits(size, offset))
-        return fail_sys_at(err, EOVERFLOW, path, "cannot read");
+        return tp_os_fail(err, EOVERFLOW, path, "cannot read");
     char *to = data;
     uint64_t done = 0;
     while (done < size) {
@@ -126,7 +133,7 @@ enum tp_code tp_os_read(int fd, void *data, uint64_t size, uint64_t offset, cons
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0) {
-            enum tp_code code = fail_sys_at(err, errno, path, "cannot read");
+            enum tp_code code = tp_os_fail(err, errno, path, "cannot read");
             tp_err_offset(err, offset + done);
             return code;
         }
@@ -147,7 +154,7 @@ enum tp_code tp_os_read(int fd, void *data, uint64_t size, uint64_t offset, cons
 
 static enum tp_code fail_write(struct tp_err *err, int sys, const char *path, uint64_t offset)
 {
-    enum tp_code code = fail_sys_at(err, sys, path, "cannot write");
+    enum tp_code code = tp_os_fail(err, sys, path, "cannot write");
     tp_err_offset(err, offset);
     return code;
 }
@@ -156,7 +163,7 @@ enum tp_code tp_os_write(int fd, const void *data, uint64_t size, uint64_t offse
                          const char *path, struct tp_err *err)
 {
     if (!range_fits(size, offset))
-        return fail_sys_at(err, EOVERFLOW, path, "cannot write");
+        return tp_os_fail(err, EOVERFLOW, path, "cannot write");
     const char *from = data;
     uint64_t done = 0;
     while (done < size) {
@@ -197,7 +204,7 @@ enum tp_code tp_os_open(const char *path, int flags, mode_t mode, int *fd, struc
         }
         if (sys == ENOENT && (flags & O_CREAT))
             tp_err_hint(err, "make the directory above it first, or choose another output");
-        return fail_sys_at(err, sys, path, "cannot open");
+        return tp_os_fail(err, sys, path, "cannot open");
     }
 }
 
@@ -209,7 +216,7 @@ enum tp_code tp_os_open_regular(const char *path, int flags, int *fd, struct sta
     if (code)
         return code;
     if (tp_os.fstat(*fd, st) != 0) {
-        code = fail_sys_at(err, errno, path, "cannot read the file's size");
+        code = tp_os_fail(err, errno, path, "cannot read the file's size");
         tp_os_close(fd);
         return code;
     }
@@ -240,7 +247,7 @@ enum tp_code tp_os_fsync(int fd, const char *path, struct tp_err *err)
         if (sys == EIO)
             tp_err_hint(err, "the device may have lost data: check it, then run the command "
                              "again");
-        return fail_sys_at(err, sys, path, "cannot flush to the disk");
+        return tp_os_fail(err, sys, path, "cannot flush to the disk");
     }
     return TP_OK;
 }
@@ -260,7 +267,7 @@ enum tp_code tp_os_fsync_dir(const char *path, struct tp_err *err)
     }
     /* Some network file systems cannot flush a directory and say so. */
     if (sys && sys != EINVAL && sys != ENOTSUP)
-        code = fail_sys_at(err, sys, path, "cannot flush the directory to the disk");
+        code = tp_os_fail(err, sys, path, "cannot flush the directory to the disk");
     tp_os_close(&fd);
     return code;
 }
@@ -279,11 +286,21 @@ enum tp_code tp_os_rename(const char *from, const char *to, struct tp_err *err)
 enum tp_code tp_os_lock(int fd, const char *path, struct tp_err *err)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    if (tp_os.fcntl_lock(fd, &whole) == 0 || (errno != EACCES && errno != EAGAIN))
-        return TP_OK;
+    struct stat here, there;
     tp_err_path(err, path);
-    tp_err_hint(err, "wait for the other process to end, or choose another output");
-    return tp_fail(err, TP_E_USAGE, "another tilepack is writing this output");
+    if (tp_os.fcntl_lock(fd, &whole) != 0 && (errno == EACCES || errno == EAGAIN)) {
+        tp_err_hint(err, "wait for the other process to end, or choose another output");
+        return tp_fail(err, TP_E_USAGE, "another tilepack is writing this output");
+    }
+    /* Its last holder may have renamed or removed the file since it was opened. */
+    if (tp_os.fstat(fd, &here) != 0 || tp_os.stat(path, &there) != 0 ||
+        here.st_dev != there.st_dev || here.st_ino != there.st_ino) {
+        tp_err_hint(err, "run the command again");
+        return tp_fail(err, TP_E_USAGE, "another tilepack has just finished writing this output");
+    }
+    if (err)
+        err->path[0] = '\0';
+    return TP_OK;
 }
 
 enum tp_code tp_os_mkdir(const char *path, struct tp_err *err)
@@ -293,7 +310,7 @@ enum tp_code tp_os_mkdir(const char *path, struct tp_err *err)
     int sys = errno;
     if (sys == ENOENT)
         tp_err_hint(err, "make the directory above it first, or choose another output");
-    return fail_sys_at(err, sys, path, "cannot make the directory");
+    return tp_os_fail(err, sys, path, "cannot make the directory");
 }
 
 enum tp_code tp_os_slurp(const char *path, uint64_t limit, char **data, size_t *size,
@@ -345,7 +362,7 @@ static enum tp_code list_entries(DIR *dir, const char *path, struct tp_os_list *
         errno = 0; /* readdir tells its end from a failure by errno alone */
         const struct dirent *entry = tp_os.readdir(dir);
         if (!entry)
-            return errno ? fail_sys_at(err, errno, path, "cannot read the directory") : TP_OK;
+            return errno ? tp_os_fail(err, errno, path, "cannot read the directory") : TP_OK;
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
         enum tp_code code = tp_os_grow((void **)&list->names, &list->capacity, list->count + 1,
@@ -366,7 +383,7 @@ enum tp_code tp_os_list(const char *path, struct tp_os_list *list, struct tp_err
     if (!dir && errno == EMFILE && raise_descriptor_limit())
         dir = tp_os.opendir(path);
     if (!dir)
-        return fail_sys_at(err, errno, path, "cannot open the directory");
+        return tp_os_fail(err, errno, path, "cannot open the directory");
     enum tp_code code = list_entries(dir, path, list, err);
     tp_os.closedir(dir);
     if (code)
@@ -390,11 +407,11 @@ enum tp_code tp_os_inside(const char *root, const char *path, char **resolved,
     *resolved = NULL;
     char *base = tp_os.realpath(root, NULL);
     if (!base)
-        return fail_sys_at(err, errno, root, "cannot resolve the path");
+        return tp_os_fail(err, errno, root, "cannot resolve the path");
     enum tp_code code = TP_OK;
     char *real = tp_os.realpath(path, NULL);
     if (!real) {
-        code = fail_sys_at(err, errno, path, "cannot resolve the path");
+        code = tp_os_fail(err, errno, path, "cannot resolve the path");
         free(base);
         return code;
     }
@@ -456,6 +473,34 @@ enum tp_code tp_os_grow(void **items, size_t *capacity, size_t need, size_t size
     *items = grown;
     *capacity = (size_t)room;
     return TP_OK;
+}
+
+static _Thread_local uint64_t json_failures;
+
+static void *json_alloc(size_t size)
+{
+    void *memory = tp_os.malloc(size);
+    json_failures += !memory;
+    return memory;
+}
+
+static void set_json_allocator(void) { json_set_alloc_funcs(json_alloc, free); }
+
+uint64_t tp_os_json_mark(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, set_json_allocator);
+    return json_failures;
+}
+
+enum tp_code tp_os_json_check(uint64_t mark, enum tp_code code, struct tp_err *err)
+{
+    if (json_failures == mark || code == TP_E_MEMORY)
+        return code;
+    if (err)
+        *err = (struct tp_err){0};
+    tp_err_hint(err, "free memory or give the process more");
+    return tp_fail(err, TP_E_MEMORY, "out of memory for JSON");
 }
 
 char *tp_os_format(struct tp_err *err, const char *fmt, ...)

@@ -28,6 +28,7 @@ struct tp_os {
     int (*fstat)(int fd, struct stat *st);
     int (*stat)(const char *path, struct stat *st);
     int (*fsync)(int fd);
+    int (*start_writeback)(int fd); /* of all dirty pages, without waiting; may do nothing */
     int (*fallocate)(int fd, off_t offset, off_t size); /* posix_fallocate: returns errno */
     int (*ftruncate)(int fd, off_t size);
     int (*rename)(const char *from, const char *to);
@@ -48,6 +49,9 @@ struct tp_os {
     int (*setrlimit)(int what, const struct rlimit *limit);
 };
 extern struct tp_os tp_os;
+
+/* TP_E_IO with errno's text, the path and a hint that suits the errno. */
+enum tp_code tp_os_fail(struct tp_err *err, int sys, const char *path, const char *what);
 
 /* Reads exactly `size` bytes; a file that ends early is TP_E_INPUT ("truncated"). */
 enum tp_code tp_os_read(int fd, void *data, uint64_t size, uint64_t offset, const char *path,
@@ -72,11 +76,12 @@ enum tp_code tp_os_fsync(int fd, const char *path, struct tp_err *err);
 /* Makes names in a directory durable; file systems that cannot are accepted. */
 enum tp_code tp_os_fsync_dir(const char *path, struct tp_err *err);
 enum tp_code tp_os_rename(const char *from, const char *to, struct tp_err *err);
-/* Mode 0777 less the umask. An existing directory is an error (EEXIST). */
 /* Takes the exclusive lock of an open file: it belongs to this descriptor and dies
- * with the process. TP_E_USAGE when another process holds it; a file system
- * without locks is used without one. */
+ * with the process. TP_E_USAGE when another process holds it, or has meanwhile put
+ * another file (or none) in the path's place; a file system without locks is used
+ * without one. */
 enum tp_code tp_os_lock(int fd, const char *path, struct tp_err *err);
+/* Mode 0777 less the umask. An existing directory is an error (EEXIST). */
 enum tp_code tp_os_mkdir(const char *path, struct tp_err *err);
 
 /* Whole small file into a malloc'ed, NUL-terminated buffer; refuses files larger
@@ -97,6 +102,14 @@ void tp_os_list_free(struct tp_os_list *list);
  * directory `root`. *resolved (free with free()) is the path without links. */
 enum tp_code tp_os_inside(const char *root, const char *path, char **resolved,
                           struct tp_err *err);
+
+/* JSON trees are made by jansson, whose calls nest and pass over a failed one: a key
+ * would be missing, and nobody told. So its allocations are made through tp_os and
+ * failures counted per thread. A function that builds or parses JSON takes a mark
+ * first and hands its code through the check last: that is TP_E_MEMORY, whatever
+ * else was recorded, if an allocation has failed in between. */
+uint64_t tp_os_json_mark(void);
+enum tp_code tp_os_json_check(uint64_t mark, enum tp_code code, struct tp_err *err);
 
 /* NULL + TP_E_MEMORY in *err when memory is short; free with free(). */
 void *tp_os_alloc(size_t size, struct tp_err *err);

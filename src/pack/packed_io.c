@@ -104,7 +104,9 @@ enum tp_code tp_packed_write(const struct tp_unit *unit,
         const struct tp_op_out *out = &unit->op.out[i];
         struct transfer t = {.sink = sink, .file = unit->file, .output = unit->output[i],
                              .bits = tp_element_bits(out->element), .data = from[i], .err = err};
-        if (out->role != TP_ROLE_WORDS && (out->layout || first_box))
+        bool once = out->role == TP_ROLE_GLOBAL; /* one element for an expert */
+        if (out->role != TP_ROLE_WORDS && (out->layout || first_box) &&
+            (!once || (box->n == 0 && box->k == 0)))
             code = move(&unit->op, i, unit->box, box, write_run, &t);
     }
     return code;

@@ -7,6 +7,7 @@
 #include "pack/plan.h"
 
 #include "base/num.h"
+#include "pack/config.h"
 #include "pack/descriptor.h"
 #include "pack/leafhash.h"
 #include "pack/os.h"
@@ -515,17 +516,31 @@ void tp_builder_close(struct tp_builder *b)
     b->choices = NULL;
 }
 
+/* A config.json that cannot be edited is found now, not after hours of writing. */
+static enum tp_code check_config(const struct tp_plan *plan, struct tp_err *err)
+{
+    struct tp_text text = {0};
+    enum tp_code code = tp_config_text(plan, &text, err);
+    tp_text_free(&text);
+    return code;
+}
+
 enum tp_code tp_plan_convert(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
                              struct tp_request *request, const char *file_name,
                              struct tp_plan *plan, struct tp_err *err)
 {
     struct tp_builder b = {.plan = plan, .request = request, .err = err};
+    uint64_t mark = tp_os_json_mark();
     *plan = (struct tp_plan){.ckpt = ckpt, .weights = weights};
     b.choices = tp_os_zalloc(weights->count + 1, sizeof *b.choices, err);
     enum tp_code code = b.choices ? TP_OK : TP_E_MEMORY;
     if (code == TP_OK && (code = tp_plan_select(&b)) == TP_OK &&
-        (code = tp_plan_units(&b)) == TP_OK && (code = keep_the_rest(&b)) == TP_OK)
+        (code = tp_plan_check_sources(&b)) == TP_OK && (code = tp_plan_units(&b)) == TP_OK &&
+        (code = tp_plan_stats(&b)) == TP_OK && (code = keep_the_rest(&b)) == TP_OK)
         code = tp_plan_files(&b, file_name);
+    if (code == TP_OK && !file_name)
+        code = check_config(plan, err);
+    code = tp_os_json_check(mark, code, err);
     tp_builder_close(&b);
     if (code)
         tp_plan_close(plan);

@@ -42,7 +42,8 @@ struct tp_unit {
     uint32_t output[TP_MAX_OUT]; /* index into plan.outputs */
     uint32_t outs;
     uint32_t file;
-    uint32_t stats;          /* index of the group that shares a global scale, or UINT32_MAX */
+    uint32_t stats;          /* group that shares a global scale, or UINT32_MAX; of a stack
+                                that of expert 0, the others follow */
     const char *warning;     /* what the consumer's kernel wants in addition, or NULL */
 };
 
@@ -76,7 +77,8 @@ struct tp_plan_file {
     uint32_t first_output, output_count; /* outputs are sorted by file, then offset */
 };
 
-/* A value over several units: the amax behind a shared global scale. */
+/* A value over several units: the amax behind a shared global scale. Several 2-D
+ * units, or one expert of a stacked one. */
 struct tp_stats_group {
     uint32_t first_unit, unit_count; /* into plan.stats_units */
 };

@@ -37,6 +37,27 @@ enum tp_code tp_plan_select(struct tp_builder *b);
  * shapes, applies fused sets. Weights left over are kept. */
 enum tp_code tp_plan_units(struct tp_builder *b);
 
+/* Why a packed weight that has to be decoded needs --requantize, with the hint set,
+ * or NULL: int4 always does, NVFP4 where other settings would take it over. */
+const char *tp_plan_lossy_reason(const struct tp_builder *b, const struct tp_weight *weight,
+                                 const struct tp_op *to, char *text, size_t size);
+
+/* Why parts that are taken over cannot share one global scale, or NULL. */
+const char *tp_plan_global_reason(const struct tp_builder *b, const struct tp_unit *unit,
+                                  char *text, size_t size);
+
+/* Fails for a packed weight that was chosen but cannot be converted for `reason`:
+ * to keep it would leave a checkpoint of two kinds. */
+enum tp_code tp_plan_refuse(const struct tp_builder *b, const struct tp_unit *unit,
+                            const char *reason);
+
+/* Reads what headers do not say of the chosen packed weights (source_check.h) and
+ * refuses tensors that look packed but are of no format that is read. */
+enum tp_code tp_plan_check_sources(struct tp_builder *b);
+
+/* Groups of units that share a global scale: plan.groups and the units' `stats`. */
+enum tp_code tp_plan_stats(struct tp_builder *b);
+
 /* Appends a unit (moved); frees it on failure. */
 enum tp_code tp_plan_add_unit(struct tp_builder *b, struct tp_unit *unit);
 

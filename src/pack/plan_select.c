@@ -131,12 +131,28 @@ static enum tp_code choose(struct tp_builder *b, uint32_t w, bool transposed)
     return check_stack(b, w, name, asked, transposed);
 }
 
+static bool matches_any_weight(struct tp_builder *b, const struct tp_rule *rule)
+{
+    char name[2048];
+    for (uint32_t w = 0; w < b->plan->weights->count; w++)
+        if (tp_weight_full_name(b->plan, w, name, sizeof name, b->err) == TP_OK &&
+            regexec(&rule->regex, name, 0, NULL, 0) == 0)
+            return true;
+    return false;
+}
+
 static enum tp_code check_rules_used(struct tp_builder *b)
 {
     for (size_t i = 0; i < b->request->rule_count; i++) {
         const struct tp_rule *rule = &b->request->rules[i];
         if (!rule->pattern || rule->used || rule->optional)
             continue;
+        if (matches_any_weight(b, rule)) {
+            tp_err_hint(b->err, "put the rule first: the first match wins");
+            return tp_fail(b->err, TP_E_USAGE, "rule %zu of the recipe, '%s', is never used: "
+                           "earlier rules, or defaults, take all its weights", i + 1,
+                           rule->pattern);
+        }
         tp_err_hint(b->err, "correct the pattern, or mark the rule \"optional\": true");
         return tp_fail(b->err, TP_E_USAGE, "rule %zu of the recipe, '%s', matches no weight", i + 1,
                        rule->pattern);

@@ -21,7 +21,8 @@ static const struct tp_weight *weight_at(const struct tp_builder *b, uint32_t w)
 
 /* How a source becomes the format: taken over, encoded, or not at all. */
 static const char *unit_kind(const struct tp_builder *b, const struct tp_weight *weight,
-                             const struct tp_rule *rule, struct tp_unit *unit)
+                             const struct tp_rule *rule, struct tp_unit *unit, char *text,
+                             size_t size)
 {
     unit->kind = TP_UNIT_ENCODE;
     unit->dtype = weight->dtype;
@@ -36,15 +37,12 @@ static const char *unit_kind(const struct tp_builder *b, const struct tp_weight 
                     rule->format->name);
         return "the two formats do not hold the same numbers";
     }
-    unit->dtype = tp_format_via(rule->format, &rule->settings);
-    if (weight->op.codec == TP_CODEC_INT4 && !b->request->requantize)
-        return "an int4 source cannot be taken over into this format without loss (--requantize "
-               "decodes and quantizes again)";
-    return NULL;
+    unit->dtype = tp_format_via(rule->format, &rule->settings, weight->dtype);
+    return b->request->requantize ? NULL
+                                  : tp_plan_lossy_reason(b, weight, &unit->op, text, size);
 }
 
-static enum tp_code unit_start(struct tp_builder *b, uint32_t w, struct tp_unit *unit,
-                               const char **reason)
+static void unit_start(const struct tp_builder *b, uint32_t w, struct tp_unit *unit)
 {
     const struct tp_weight *weight = weight_at(b, w);
     const struct tp_rule *rule = b->choices[w].rule;
@@ -53,8 +51,6 @@ static enum tp_code unit_start(struct tp_builder *b, uint32_t w, struct tp_unit 
     unit->box = (struct tp_box3){1, weight->box.n, weight->box.k};
     tp_format_op(rule->format, &rule->settings, &unit->op);
     unit->outs = unit->op.outs;
-    *reason = unit_kind(b, weight, rule, unit);
-    return TP_OK;
 }
 
 static enum tp_code unit_parts(struct tp_builder *b, struct tp_unit *unit, uint32_t per_expert)
@@ -113,15 +109,26 @@ static const char *seam_reason(const struct tp_builder *b, const struct tp_unit 
 }
 
 /* Either adds the unit or keeps all weights of it. Takes over the unit. */
-static enum tp_code settle(struct tp_builder *b, struct tp_unit *unit, const char *reason)
+static enum tp_code settle(struct tp_builder *b, struct tp_unit *unit)
 {
     char text[400];
+    const struct tp_weight *source = weight_at(b, unit->parts[0].weight);
+    const struct tp_rule *rule = b->choices[unit->parts[0].weight].rule;
+    const char *reason = unit_kind(b, source, rule, unit, text, sizeof text);
+    if (!reason && (reason = tp_plan_global_reason(b, unit, text, sizeof text)) != NULL &&
+        b->request->requantize) {
+        unit->kind = TP_UNIT_ENCODE;
+        unit->dtype = tp_format_via(rule->format, &rule->settings, source->dtype);
+        reason = NULL;
+    }
     if (!reason)
         reason = shape_reason(unit, text, sizeof text);
     if (!reason)
         reason = seam_reason(b, unit, text, sizeof text);
     enum tp_code code = TP_OK;
     uint64_t parts = unit->box.e * unit->parts_per_expert;
+    if (reason && source->format)
+        code = tp_plan_refuse(b, unit, reason);
     for (uint64_t i = 0; i < parts && code == TP_OK; i++) {
         uint32_t w = unit->parts[i].weight;
         if (reason)
@@ -143,12 +150,12 @@ static enum tp_code single(struct tp_builder *b, uint32_t w)
 {
     const struct tp_weight *weight = weight_at(b, w);
     struct tp_unit unit;
-    const char *reason;
-    enum tp_code code = unit_start(b, w, &unit, &reason);
     struct tp_stack_name stack;
     char full[2048];
-    if (code || (code = tp_weight_full_name(b->plan, w, full, sizeof full, b->err)))
+    enum tp_code code = tp_weight_full_name(b->plan, w, full, sizeof full, b->err);
+    if (code)
         return code;
+    unit_start(b, w, &unit);
     unit.rank = weight->rank;
     unit.box = weight->box;
     bool stacked = weight->rank == 3 && !weight->format && !b->request->no_stack &&
@@ -169,7 +176,7 @@ static enum tp_code single(struct tp_builder *b, uint32_t w)
     unit.part_rows[0] = weight->box.n;
     for (uint64_t e = 0; e < unit.box.e; e++)
         unit.parts[e] = (struct tp_part){w, e, 0};
-    return settle(b, &unit, reason);
+    return settle(b, &unit);
 }
 
 /* Rows [row, row + rows) of one expert of a 3-D weight, as a 2-D unit. */
@@ -177,20 +184,17 @@ static enum tp_code split_one(struct tp_builder *b, uint32_t w, uint64_t expert,
                               uint64_t rows, const char *name)
 {
     struct tp_unit unit;
-    const char *reason;
-    enum tp_code code = unit_start(b, w, &unit, &reason);
-    if (code)
-        return code;
+    unit_start(b, w, &unit);
     unit.box.n = rows;
     unit.name = tp_os_format(b->err, "%s", name);
     unit.prefix = tp_os_format(b->err, "%s.", name);
-    if (!unit.name || !unit.prefix || (code = unit_parts(b, &unit, 1))) {
+    if (!unit.name || !unit.prefix || unit_parts(b, &unit, 1)) {
         unit_free(&unit);
         return TP_E_MEMORY;
     }
     unit.part_rows[0] = rows;
     unit.parts[0] = (struct tp_part){w, expert, row};
-    return settle(b, &unit, reason);
+    return settle(b, &unit);
 }
 
 /* Name of a part of a stack as llm-compressor writes it; of a packed stack that
@@ -262,6 +266,22 @@ static bool same_stack(const struct member *a, const struct member *b)
            (a->parsed.part == TP_EXPERT_DOWN) == (b->parsed.part == TP_EXPERT_DOWN);
 }
 
+static enum tp_expert_part part_at(size_t i, uint32_t parts)
+{
+    return parts == 1 ? TP_EXPERT_DOWN : i % 2 ? TP_EXPERT_UP : TP_EXPERT_GATE;
+}
+
+static const char *part_label(int part)
+{
+    return part == TP_EXPERT_DOWN ? "down" : part == TP_EXPERT_UP ? "up" : "gate";
+}
+
+static bool lacking(size_t i, uint32_t parts, char *text, size_t size)
+{
+    snprintf(text, size, "expert %zu has no %s matrix", i / parts, part_label(part_at(i, parts)));
+    return false;
+}
+
 /* Whether the sorted members are experts 0..count/parts-1, each complete, alike
  * in shape, dtype and rule. Writes what is wrong. */
 static bool complete(const struct tp_builder *b, const struct member *members, size_t count,
@@ -272,24 +292,19 @@ static bool complete(const struct tp_builder *b, const struct member *members, s
     for (size_t i = 0; i < count; i++) {
         const struct tp_weight *weight = weight_at(b, members[i].weight);
         const struct tp_rule *other = b->choices[members[i].weight].rule;
-        if (members[i].parsed.expert != i / parts ||
-            members[i].parsed.part != (parts == 1 ? TP_EXPERT_DOWN
-                                       : i % 2    ? TP_EXPERT_UP
-                                                  : TP_EXPERT_GATE)) {
-            snprintf(text, size, "the stack is not complete at expert %llu (%s of %s)",
-                     (unsigned long long)(i / parts), parts == 1 ? "down" : "gate or up",
-                     weight->name);
-            return false;
-        }
+        if (members[i].parsed.expert != i / parts || members[i].parsed.part != part_at(i, parts))
+            return lacking(i, parts, text, size);
         if (weight->box.n != first->box.n || weight->box.k != first->box.k ||
             weight->dtype != first->dtype || weight->format != first->format ||
+            (weight->format && memcmp(&weight->op, &first->op, sizeof first->op) != 0) ||
             other != rule || weight->rank != 2) {
-            snprintf(text, size, "expert %llu differs in shape, dtype or format from the others",
+            snprintf(text, size, "the %s matrix of expert %llu differs in shape, dtype, format or "
+                     "rule from that of expert 0", part_label(part_at(i, parts)),
                      (unsigned long long)(i / parts));
             return false;
         }
     }
-    return count % parts == 0;
+    return count % parts == 0 || lacking(count, parts, text, size);
 }
 
 static enum tp_code stack(struct tp_builder *b, const struct member *members, size_t count)
@@ -298,16 +313,13 @@ static enum tp_code stack(struct tp_builder *b, const struct member *members, si
     bool down = first->parsed.part == TP_EXPERT_DOWN;
     uint32_t parts = down ? 1 : 2;
     struct tp_unit unit;
-    const char *reason;
     char text[300];
     if (!complete(b, members, count, parts, text, sizeof text)) {
         tp_err_tensor(b->err, first->name);
-        tp_err_hint(b->err, "--no-stack leaves the experts apart");
+        tp_err_hint(b->err, "complete the checkpoint, or leave the experts apart with --no-stack");
         return tp_fail(b->err, TP_E_INPUT, "experts cannot be stacked: %s", text);
     }
-    enum tp_code code = unit_start(b, first->weight, &unit, &reason);
-    if (code)
-        return code;
+    unit_start(b, first->weight, &unit);
     unit.rank = 3;
     unit.box.e = count / parts;
     unit.box.n = weight_at(b, first->weight)->box.n * parts;
@@ -315,7 +327,7 @@ static enum tp_code stack(struct tp_builder *b, const struct member *members, si
                              down ? "w2" : "w13");
     unit.prefix = tp_os_format(b->err, "%.*s.%s_", (int)first->parsed.prefix, first->name,
                                down ? "w2" : "w13");
-    if (!unit.name || !unit.prefix || (code = unit_parts(b, &unit, parts))) {
+    if (!unit.name || !unit.prefix || unit_parts(b, &unit, parts)) {
         unit_free(&unit);
         return TP_E_MEMORY;
     }
@@ -323,7 +335,7 @@ static enum tp_code stack(struct tp_builder *b, const struct member *members, si
         unit.part_rows[p] = weight_at(b, first->weight)->box.n;
     for (size_t i = 0; i < count; i++)
         unit.parts[i] = (struct tp_part){members[i].weight, 0, 0};
-    return settle(b, &unit, reason);
+    return settle(b, &unit);
 }
 
 /* Collects the expert matrices that go to stacked formats, and stacks them. */

@@ -231,8 +231,11 @@ enum tp_code tp_plan_unpack(const struct tp_checkpoint *ckpt, const struct tp_we
 {
     struct tp_request request = {.shard_size = shard_size};
     struct tp_builder b = {.plan = plan, .request = &request, .err = err};
+    uint64_t mark = tp_os_json_mark();
     *plan = (struct tp_plan){.ckpt = ckpt, .weights = weights, .restores = true};
-    enum tp_code code = tp_plan_plain_units(&b, dtype, false, NULL);
+    enum tp_code code = tp_plan_check_sources(&b);
+    if (code == TP_OK)
+        code = tp_plan_plain_units(&b, dtype, false, NULL);
     for (uint32_t w = 0; w < weights->count && code == TP_OK; w++)
         if (!weights->items[w].format)
             code = tp_plan_keep_weight(&b, w, NULL);
@@ -240,6 +243,7 @@ enum tp_code tp_plan_unpack(const struct tp_checkpoint *ckpt, const struct tp_we
         code = tp_plan_add_kept(&b, weights->other[i], UINT32_MAX, NULL);
     if (code == TP_OK)
         code = tp_plan_files(&b, file_name);
+    code = tp_os_json_check(mark, code, err);
     if (code)
         tp_plan_close(plan);
     return code;

@@ -95,8 +95,11 @@ static enum tp_code rule_settings(const json_t *json, struct tp_rule *rule, stru
     json_t *value;
     json_object_foreach(json_object_get(json, "set"), key, value)
     {
-        if (!json_is_string(value))
-            return tp_fail(err, TP_E_USAGE, "\"set\": the value of \"%s\" is no string", key);
+        if (!json_is_string(value)) {
+            tp_err_hint(err, "write it in quotes; `tilepack formats %s` lists what it takes",
+                        rule->format->name);
+            return tp_fail(err, TP_E_USAGE, "\"set\": the value of \"%s\" is not a string", key);
+        }
         char *text = tp_os_format(err, "%s=%s", key, json_string_value(value));
         enum tp_code code = text ? tp_format_set(rule->format, text, &rule->settings, err)
                                  : TP_E_MEMORY;
@@ -107,20 +110,34 @@ static enum tp_code rule_settings(const json_t *json, struct tp_rule *rule, stru
     return TP_OK;
 }
 
+static const char recipe_form[] =
+    "a recipe is {\"rules\": [RULE, ...]}, a rule {\"match\": REGEX, \"to\": FORMAT, \"set\": "
+    "{KEY: VALUE}} or {\"match\": REGEX, \"keep\": true}";
+
+/* Every key known and of the right type: a recipe is never half understood. */
 static enum tp_code check_rule_keys(const json_t *json, struct tp_err *err)
 {
-    static const char *const known[] = {"match", "to", "keep", "set", "optional", "comment"};
+    static const struct {
+        const char *key, *type;
+    } known[] = {{"match", "a string"},    {"to", "a string"},    {"keep", "true or false"},
+                 {"set", "an object"},     {"comment", "a string"}, {"optional", "true or false"}};
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)json, key, value)
     {
         size_t i = 0;
-        while (i < sizeof known / sizeof *known && strcmp(key, known[i]) != 0)
+        while (i < sizeof known / sizeof *known && strcmp(key, known[i].key) != 0)
             i++;
         if (i == sizeof known / sizeof *known) {
             tp_err_hint(err, "a rule has the keys match, to, keep, set, optional and comment");
             return tp_fail(err, TP_E_USAGE, "unknown key \"%s\"", key);
         }
+        const char *type = json_is_string(value)    ? "a string"
+                           : json_is_object(value)  ? "an object"
+                           : json_is_boolean(value) ? "true or false"
+                                                    : "";
+        if (strcmp(type, known[i].type) != 0)
+            return tp_fail(err, TP_E_USAGE, "the value of \"%s\" is not %s", key, known[i].type);
     }
     return TP_OK;
 }
@@ -131,11 +148,15 @@ static enum tp_code read_rule(struct tp_request *request, const json_t *json, st
     const char *to = json_string_value(json_object_get(json, "to"));
     bool keep = json_is_true(json_object_get(json, "keep"));
     struct tp_rule *rule;
+    enum tp_code code = check_rule_keys(json, err);
+    if (code)
+        return code;
     if (!json_is_object(json) || !match || !to == !keep)
         return tp_fail(err, TP_E_USAGE,
                        "a rule needs \"match\" and either \"to\": FORMAT or \"keep\": true");
-    enum tp_code code = check_rule_keys(json, err);
-    if (code || (code = add_rule(request, match, &rule, err)))
+    if (keep && json_object_get(json, "set"))
+        return tp_fail(err, TP_E_USAGE, "\"set\" goes with \"to\"; a kept weight has no format");
+    if ((code = add_rule(request, match, &rule, err)))
         return code;
     rule->optional = json_is_true(json_object_get(json, "optional"));
     if (keep)
@@ -148,7 +169,7 @@ static enum tp_code read_rule(struct tp_request *request, const json_t *json, st
 static enum tp_code read_rules(struct tp_request *request, const json_t *rules, struct tp_err *err)
 {
     if (!json_is_array(rules) || json_array_size(rules) == 0)
-        return tp_fail(err, TP_E_USAGE, "\"rules\" must be a list of at least one rule");
+        return tp_fail(err, TP_E_USAGE, "\"rules\" is not a list of at least one rule");
     request->recipe = true;
     for (size_t i = 0; i < json_array_size(rules); i++) {
         enum tp_code code = read_rule(request, json_array_get(rules, i), err);
@@ -167,18 +188,28 @@ enum tp_code tp_request_recipe(struct tp_request *request, const char *path, str
     char *text;
     size_t size;
     json_error_t where;
+    uint64_t mark = tp_os_json_mark();
     enum tp_code code = tp_os_slurp(path, 16 << 20, &text, &size, err);
     if (code)
         return code;
     json_t *json = json_loadb(text, size, JSON_REJECT_DUPLICATES, &where);
     free(text);
+    const char *key;
+    json_t *value;
+    json_object_foreach(json, key, value)
+        if (code == TP_OK && strcmp(key, "rules") != 0 && strcmp(key, "comment") != 0)
+            code = tp_fail(err, TP_E_USAGE, "unknown key \"%s\" beside \"rules\"", key);
     if (!json_is_object(json))
-        code = tp_fail(err, TP_E_USAGE, "recipe, line %d: %s", json ? 1 : where.line,
+        code = tp_fail(err, TP_E_USAGE, "not a recipe; line %d, column %d: %s",
+                       json ? 1 : where.line, json ? 1 : where.column,
                        json ? "expected an object with \"rules\"" : where.text);
-    else
+    else if (code == TP_OK)
         code = read_rules(request, json_object_get(json, "rules"), err);
     json_decref(json);
-    tp_err_path(err, path);
+    code = tp_os_json_check(mark, code, err);
+    tp_err_path(code ? err : NULL, path);
+    if (code == TP_E_USAGE)
+        tp_err_hint(err, recipe_form);
     return code;
 }
 
@@ -229,8 +260,11 @@ static enum tp_code parse_rule(struct tp_request *request, const json_t *json, s
     const char *to = json_string_value(json_object_get(json, "to"));
     struct tp_rule *rule;
     enum tp_code code = add_rule(request, match && *match ? match : NULL, &rule, err);
-    if (code || !to)
+    if (code)
         return code;
+    rule->optional = true; /* that it matches was checked when it was recorded */
+    if (!to)
+        return TP_OK;
     if ((code = set_format(rule, to, err)))
         return code;
     return rule_settings(json, rule, err);
@@ -239,6 +273,7 @@ static enum tp_code parse_rule(struct tp_request *request, const json_t *json, s
 enum tp_code tp_request_parse(const char *text, struct tp_request *request, struct tp_err *err)
 {
     json_error_t where;
+    uint64_t mark = tp_os_json_mark();
     json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, &where);
     enum tp_code code = TP_OK;
     size_t i;
@@ -261,6 +296,7 @@ enum tp_code tp_request_parse(const char *text, struct tp_request *request, stru
     request->repack_only = json_is_true(json_object_get(json, "repack_only"));
     request->shard_size = (uint64_t)json_integer_value(json_object_get(json, "shard_size"));
     json_decref(json);
+    code = tp_os_json_check(mark, code, err);
     if (code)
         tp_request_close(request);
     return code;

@@ -9,6 +9,7 @@
 #include "pack/run.h"
 
 #include "base/num.h"
+#include "kernels/codec.h"
 #include "pack/device.h"
 #include "pack/lane.h"
 #include "pack/os.h"
@@ -69,12 +70,20 @@ static bool leads_unit(const struct tp_plan *plan, uint32_t o)
     return unit->output[codes] == o;
 }
 
+/* The group that box `index` of a unit belongs to: a stack has one per expert. */
+static uint32_t group_of(const struct run *run, uint32_t unit, uint64_t index)
+{
+    return run->plan->units[unit].stats + (uint32_t)(index / run->grids[unit].expert_boxes);
+}
+
 static struct job next_stats(struct run *run)
 {
     const struct tp_stats_group *group = &run->plan->groups[run->stats_group];
     uint32_t unit = run->plan->stats_units[group->first_unit + run->stats_unit];
-    struct job job = {.kind = JOB_STATS, .unit = unit, .index = run->stats_index++};
-    if (run->stats_index == run->grids[unit].count) {
+    uint64_t boxes = run->grids[unit].expert_boxes;
+    uint64_t first = (run->stats_group - run->plan->units[unit].stats) * boxes;
+    struct job job = {.kind = JOB_STATS, .unit = unit, .index = first + run->stats_index++};
+    if (run->stats_index == boxes) {
         run->stats_index = 0;
         if (++run->stats_unit == group->unit_count)
             run->stats_group = UINT32_MAX;
@@ -82,13 +91,14 @@ static struct job next_stats(struct run *run)
     return job;
 }
 
-/* Turns to the stats of the unit's group, once. */
-static bool start_stats(struct run *run, const struct tp_unit *unit)
+/* Turns to the stats of the box's group, once. */
+static bool start_stats(struct run *run, uint32_t unit, uint64_t index)
 {
-    if (unit->stats == UINT32_MAX || run->groups[unit->stats].issued)
+    if (run->plan->units[unit].stats == UINT32_MAX ||
+        run->groups[group_of(run, unit, index)].issued)
         return false;
-    run->groups[unit->stats].issued = true;
-    run->stats_group = unit->stats;
+    run->stats_group = group_of(run, unit, index);
+    run->groups[run->stats_group].issued = true;
     run->stats_unit = 0;
     run->stats_index = 0;
     return true;
@@ -131,7 +141,7 @@ static struct job next_job(struct run *run)
             }
             if (output->unit != UINT32_MAX && leads_unit(plan, run->output) &&
                 run->index < run->grids[output->unit].count) {
-                if (start_stats(run, &plan->units[output->unit]))
+                if (start_stats(run, output->unit, run->index))
                     continue;
                 run->index++;
                 return job;
@@ -161,7 +171,7 @@ static enum tp_code do_header(struct tp_lane *lane, const struct job *job)
 
 static enum tp_code do_stats(struct run *run, struct tp_lane *lane, const struct job *job)
 {
-    struct group_state *group = &run->groups[run->plan->units[job->unit].stats];
+    struct group_state *group = &run->groups[group_of(run, job->unit, job->index)];
     float amax = 0;
     enum tp_code code = tp_lane_stats(lane, job->unit, &run->grids[job->unit], job->index, &amax);
     pthread_mutex_lock(&run->lock);
@@ -173,16 +183,18 @@ static enum tp_code do_stats(struct run *run, struct tp_lane *lane, const struct
     return code;
 }
 
-/* Waits for the unit's global value; false when the run has failed meanwhile. */
-static bool wait_for_stats(struct run *run, const struct tp_unit *unit, float *amax)
+/* Waits for the box's global scale; false when the run has failed meanwhile. */
+static bool wait_for_stats(struct run *run, const struct job *job, float *global)
 {
+    const struct tp_unit *unit = &run->plan->units[job->unit];
     if (unit->stats == UINT32_MAX)
         return true;
+    const struct group_state *group = &run->groups[group_of(run, job->unit, job->index)];
     pthread_mutex_lock(&run->lock);
-    while (run->groups[unit->stats].pending > 0 && run->err.code == TP_OK)
+    while (group->pending > 0 && run->err.code == TP_OK)
         pthread_cond_wait(&run->stats_done, &run->lock);
-    *amax = run->groups[unit->stats].amax;
-    bool ready = run->groups[unit->stats].pending == 0;
+    *global = tp_codec_global(&unit->op, unit->dtype, group->amax);
+    bool ready = group->pending == 0;
     pthread_mutex_unlock(&run->lock);
     return ready;
 }
@@ -198,7 +210,7 @@ static enum tp_code do_job(struct run *run, struct tp_lane *lane, const struct j
     const struct tp_plan *plan = run->plan;
     const struct tp_output *output = &plan->outputs[job->output];
     enum tp_code code = TP_OK;
-    float amax = 0;
+    float global = 0;
     switch (job->kind) {
     case JOB_HEADER:
         return do_header(lane, job);
@@ -215,9 +227,9 @@ static enum tp_code do_job(struct run *run, struct tp_lane *lane, const struct j
     }
     case JOB_BOX: {
         const struct tp_unit *unit = &plan->units[job->unit];
-        if (!wait_for_stats(run, unit, &amax))
+        if (!wait_for_stats(run, job, &global))
             return TP_OK;
-        code = tp_lane_box(lane, job->unit, &run->grids[job->unit], job->index, amax);
+        code = tp_lane_box(lane, job->unit, &run->grids[job->unit], job->index, global);
         struct tp_box box = tp_grid_box(unit, &run->grids[job->unit], job->index);
         report(run, box.size.e * box.size.n * box.size.k * tp_dtype_bits(unit->dtype) / 8,
                unit->name);
@@ -294,8 +306,8 @@ static enum tp_code make_grids(struct run *run, struct tp_err *err)
             if (code)
                 return code;
         }
-        if (unit->stats != UINT32_MAX)
-            run->groups[unit->stats].pending += run->grids[u].count;
+        for (uint64_t e = 0; unit->stats != UINT32_MAX && e < unit->box.e; e++)
+            run->groups[unit->stats + e].pending += run->grids[u].expert_boxes;
     }
     return TP_OK;
 }

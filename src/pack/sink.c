@@ -27,8 +27,11 @@ static void record(struct tp_compare_sink *sink, uint32_t output, uint64_t offse
             first = offset + i;
         }
     pthread_mutex_lock(&sink->lock);
-    if (difference->bytes == 0 || first < difference->first_offset)
+    if (difference->bytes == 0 || first < difference->first_offset) {
         difference->first_offset = first;
+        difference->ours = ours[first - offset];
+        difference->theirs = theirs[first - offset];
+    }
     difference->bytes += count;
     pthread_mutex_unlock(&sink->lock);
 }

@@ -27,6 +27,8 @@ struct tp_file_sink {
     const struct tp_plan *plan;
     const char *directory;
     const char *only_path; /* single-file output: the temporary path, else NULL */
+    unsigned zstd;         /* compress finished files at this level; 0 = leave them plain */
+    unsigned threads;      /* for that */
     struct tp_open_file *files;
     struct tp_err open_error; /* of a file that could not be opened */
     enum tp_code (*done)(void *arg, uint32_t file, const uint8_t hash[TP_HASH_BYTES],
@@ -42,6 +44,7 @@ void tp_file_sink_close(struct tp_file_sink *sink); /* closes what is open; lega
 struct tp_difference {
     uint64_t bytes;        /* that differ */
     uint64_t first_offset; /* in the tensor, valid when bytes > 0 */
+    uint8_t ours, theirs;  /* that byte, as it should be and as it is stored */
 };
 struct tp_compare_sink {
     struct tp_sink sink;

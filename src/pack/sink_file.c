@@ -5,6 +5,7 @@
  */
 #include "pack/sink.h"
 
+#include "pack/compress.h"
 #include "pack/os.h"
 
 #include <errno.h>
@@ -12,6 +13,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* The disk starts on what is written every so often, not at the fsync. */
+#define WRITEBACK_BYTES (UINT64_C(32) << 20)
 
 struct tp_open_file {
     pthread_mutex_t lock;
@@ -32,10 +36,10 @@ static enum tp_code reserve(const struct tp_open_file *file, uint64_t size, stru
     while (failed == EINTR);
     if (failed == 0 || failed == EOPNOTSUPP || failed == EINVAL || failed == ENOSYS)
         return TP_OK;
-    tp_err_path(err, file->path);
-    tp_err_hint(err, "free %llu bytes there, or choose another output with -o",
-                (unsigned long long)size);
-    return tp_fail_sys(err, failed, "cannot reserve space");
+    if (failed == ENOSPC || failed == EDQUOT)
+        tp_err_hint(err, "make room there: this file needs %llu bytes; or choose another output "
+                         "with -o", (unsigned long long)size);
+    return tp_os_fail(err, failed, file->path, "cannot reserve space");
 }
 
 static enum tp_code open_file(struct tp_file_sink *sink, uint32_t f, struct tp_err *err)
@@ -95,11 +99,12 @@ static enum tp_code finish_file(struct tp_file_sink *sink, uint32_t f, struct tp
         return code;
     int failed = tp_os.close(file->fd);
     file->fd = -1;
-    if (failed) {
-        tp_err_path(err, file->path);
-        return tp_fail_sys(err, errno, "cannot close the output");
-    }
+    if (failed)
+        return tp_os_fail(err, errno, file->path, "cannot close the output");
     tp_leafhash_close(&file->hash);
+    if (sink->zstd &&
+        (code = tp_compress_shard(sink->plan, f, file->path, sink->zstd, sink->threads, err)))
+        return code;
     return sink->done ? sink->done(sink->done_arg, f, root, err) : TP_OK;
 }
 
@@ -117,8 +122,11 @@ static enum tp_code write_file(struct tp_sink *base, uint32_t f, uint32_t output
     if (tp_leafhash_pending(&file->hash) &&
         (code = tp_leafhash_settle(&file->hash, read_back, file, err)))
         return code;
-    if (atomic_fetch_sub(&file->missing, size) == size)
+    uint64_t missing = atomic_fetch_sub(&file->missing, size);
+    if (missing == size)
         return finish_file(sink, f, err);
+    if (missing / WRITEBACK_BYTES != (missing - size) / WRITEBACK_BYTES)
+        tp_os.start_writeback(file->fd); /* a hint: the fsync at the end then waits less */
     return TP_OK;
 }
 

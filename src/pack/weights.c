@@ -6,6 +6,7 @@
 #include "pack/descriptor.h"
 #include "pack/os.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,14 +35,16 @@ static const struct tp_tensor *find_suffixed(const struct finder *f, const char 
     return tp_checkpoint_find(f->ckpt, name);
 }
 
-/* The dtypes in which readers and writers store the same scale. */
+/* The dtypes in which readers and writers store the same scale; U8 is one of them
+ * where scales are not integers of another kind. */
 static bool element_of(enum tp_dtype dtype, enum tp_element *element)
 {
     switch (dtype) {
     case TP_F32: *element = TP_ELEM_F32; return true;
     case TP_BF16: *element = TP_ELEM_BF16; return true;
     case TP_F16: *element = TP_ELEM_F16; return true;
-    case TP_F8_E8M0: *element = TP_ELEM_E8M0; return true;
+    case TP_F8_E8M0:
+    case TP_U8: *element = TP_ELEM_E8M0; return true;
     default: return false;
     }
 }
@@ -51,39 +54,110 @@ static bool same_shape(const struct tp_tensor *tensor, const uint64_t *shape, ui
     return tensor->rank == rank && memcmp(tensor->shape, shape, rank * sizeof *shape) == 0;
 }
 
+/* Output i of the format under one of the names that it goes by, or NULL. */
+static const struct tp_tensor *find_output(const struct finder *f, const struct tp_format *format,
+                                           uint32_t i, const char *prefix, size_t prefix_size)
+{
+    const struct tp_format_out *out = &format->out[i];
+    const struct tp_tensor *tensor = find_suffixed(f, prefix, prefix_size, out->suffix);
+    for (int a = 0; !tensor && a < TP_MAX_ALSO && out->also[a]; a++)
+        tensor = find_suffixed(f, prefix, prefix_size, out->also[a]);
+    return tensor;
+}
+
+/* FP8 scales: what the stored type can hold decides where they can be taken over. */
+static uint8_t fp8_scale_rule(enum tp_element element)
+{
+    return element == TP_ELEM_E8M0   ? TP_FP8_SCALE_UE8M0
+           : element == TP_ELEM_BF16 ? TP_FP8_SCALE_BF16
+                                     : TP_FP8_SCALE_FP32;
+}
+
+/* Whether a scale may have that dtype instead of the format's. */
+static bool other_scale(struct tp_weight *weight, uint32_t i, enum tp_dtype dtype)
+{
+    struct tp_op_out *out = &weight->op.out[i];
+    enum tp_dtype own = weight->format->out[i].dtype;
+    bool fp8 = weight->op.codec == TP_CODEC_FP8, int4 = weight->op.codec == TP_CODEC_INT4;
+    if (out->role != TP_ROLE_SCALE || (own == TP_U8 && dtype != TP_F8_E8M0) ||
+        (own != TP_U8 && !fp8 && !int4) || !element_of(dtype, &out->element) ||
+        (int4 && out->element == TP_ELEM_E8M0))
+        return false;
+    if (fp8)
+        weight->op.scale_rule = fp8_scale_rule(out->element);
+    return true;
+}
+
 /* Whether output i of the format is there for the weight; fills tensor[i] and
  * adapts the element of a scale stored in another float type. */
 static bool match_output(const struct finder *f, struct tp_weight *weight, uint32_t i,
                          const char *prefix, size_t prefix_size)
 {
     const struct tp_format *format = weight->format;
-    const struct tp_tensor *tensor =
-        find_suffixed(f, prefix, prefix_size, format->out[i].suffix);
+    const struct tp_tensor *tensor = find_output(f, format, i, prefix, prefix_size);
     struct tp_op_out *out = &weight->op.out[i];
     uint64_t shape[TP_MAX_RANK];
     uint32_t rank;
     weight->tensor[i] = tensor_index(f, tensor);
+    if (!tensor && format->out[i].optional)
+        out->role = TP_ROLE_WORDS;
     if (!tensor)
         return out->role == TP_ROLE_WORDS; /* nothing in them that the shape does not say */
     if (f->used[weight->tensor[i]] ||
         tp_format_shape(format, i, weight->box, weight->rank, shape, &rank, NULL) ||
         !same_shape(tensor, shape, rank))
         return false;
-    if (tensor->dtype == format->out[i].dtype)
-        return true;
-    return out->role == TP_ROLE_SCALE && format->out[i].dtype != TP_U8 &&
-           element_of(tensor->dtype, &out->element);
+    return tensor->dtype == format->out[i].dtype || other_scale(weight, i, tensor->dtype);
+}
+
+/* The format for the group size that the scales' shape gives: format itself when
+ * it has no group size of its own, NULL when there is none that fits. */
+static const struct tp_format *with_group(const struct finder *f, const struct tp_format *format,
+                                          const struct tp_tensor *codes, size_t prefix_size)
+{
+    int s = tp_op_find(&format->op, TP_ROLE_SCALE), rank;
+    struct tp_box3 box;
+    if (!format->group)
+        return format;
+    const struct tp_tensor *scale =
+        find_output(f, format, (uint32_t)s, codes->name, prefix_size);
+    uint32_t skip = scale ? format->out[s].rank - scale->rank : 0;
+    if (!scale || skip > 1 || format->out[s].group_dim < (int)skip ||
+        !tp_format_box_of(format, codes->shape, codes->rank, &box, &rank))
+        return NULL;
+    uint64_t groups = scale->shape[format->out[s].group_dim - (int)skip];
+    if (groups == 0 || box.k % groups)
+        return NULL;
+    return tp_format_grouped(format, box.k / groups, NULL);
+}
+
+/* The length of the name before the joint, or 0 when the tensor's name is not that
+ * of codes of this format. */
+static size_t stem_of(const struct tp_format *format, const char *name)
+{
+    const char *suffix = format->out[tp_op_find(&format->op, TP_ROLE_CODES)].suffix;
+    size_t size = strlen(name), suffix_size = strlen(suffix);
+    if (size < suffix_size + 2 || strcmp(name + size - suffix_size, suffix) != 0 ||
+        name[size - suffix_size - 1] != format->joint[0])
+        return 0;
+    size -= suffix_size + 1;
+    size_t stem = format->stem ? strlen(format->stem) : 0;
+    return stem <= size && memcmp(name + size - stem, format->stem ? format->stem : "", stem) == 0
+               ? size
+               : 0;
 }
 
 static bool match_format(const struct finder *f, const struct tp_format *format,
                          const struct tp_tensor *codes, struct tp_weight *weight)
 {
     uint32_t c = (uint32_t)tp_op_find(&format->op, TP_ROLE_CODES);
-    const char *suffix = format->out[c].suffix;
-    size_t name_size = strlen(codes->name), suffix_size = strlen(suffix);
-    if (codes->dtype != format->out[c].dtype || name_size <= suffix_size ||
-        strcmp(codes->name + name_size - suffix_size, suffix) != 0 ||
-        codes->name[name_size - suffix_size - 1] != '.')
+    size_t prefix_size = stem_of(format, codes->name) + 1;
+    if (codes->dtype != format->out[c].dtype || prefix_size == 1)
+        return false;
+    for (int i = 0; i < TP_MAX_ABSENT && format->absent[i]; i++)
+        if (find_suffixed(f, codes->name, prefix_size, format->absent[i]))
+            return false;
+    if (!(format = with_group(f, format, codes, prefix_size)))
         return false;
     memset(weight, 0, sizeof *weight);
     weight->format = format;
@@ -91,7 +165,7 @@ static bool match_format(const struct finder *f, const struct tp_format *format,
     if (!tp_format_box_of(format, codes->shape, codes->rank, &weight->box, &weight->rank))
         return false;
     for (uint32_t i = 0; i < format->op.outs; i++)
-        if (!match_output(f, weight, i, codes->name, name_size - suffix_size))
+        if (!match_output(f, weight, i, codes->name, prefix_size))
             return false;
     return true;
 }
@@ -100,8 +174,9 @@ static enum tp_code add(struct finder *f, struct tp_weight *weight, const char *
                         size_t name_size)
 {
     struct tp_weights *weights = f->weights;
+    const char *joint = weight->format ? weight->format->joint : ".";
     weight->name = tp_os_format(f->err, "%.*s", (int)name_size, name);
-    weight->prefix = tp_os_format(f->err, "%.*s.", (int)name_size, name);
+    weight->prefix = tp_os_format(f->err, "%.*s%s", (int)name_size, name, joint);
     if (!weight->name || !weight->prefix ||
         tp_os_grow((void **)&weights->items, &f->capacity, weights->count + 1,
                    sizeof *weights->items, f->err)) {
@@ -130,19 +205,31 @@ static enum tp_code try_interchange(struct finder *f, const struct tp_tensor *te
     const struct tp_format *formats = tp_formats(&count);
     struct tp_weight weight;
     *found = false;
-    for (size_t i = 0; i < count && !*found; i++) {
-        if (!formats[i].config && !formats[i].input_only)
-            continue; /* kernel-ready formats are known by their descriptors only */
-        if (!match_format(f, &formats[i], tensor, &weight))
+    for (size_t i = 0; i < 2 * count && !*found; i++) {
+        const struct tp_format *format = &formats[i % count];
+        /* Kernel-ready formats are known by their descriptors only. Formats that are
+         * written too come first: they are special cases of those that are not. */
+        if (i < count ? !format->config : !format->input_only)
             continue;
-        uint32_t c = (uint32_t)tp_op_find(&weight.op, TP_ROLE_CODES);
+        if (!match_format(f, format, tensor, &weight))
+            continue;
         *found = true;
         no_tensors(&weight);
         weight.dtype = TP_BF16;
-        return add(f, &weight, tensor->name,
-                   strlen(tensor->name) - strlen(formats[i].out[c].suffix) - 1);
+        return add(f, &weight, tensor->name, stem_of(format, tensor->name));
     }
     return TP_OK;
+}
+
+const char *tp_weight_source(const struct tp_weight *weight, char *text, size_t size)
+{
+    if (weight->format && weight->format->group)
+        snprintf(text, size, "%s (groups of %llu)", weight->format->name,
+                 (unsigned long long)weight->format->group);
+    else
+        snprintf(text, size, "%s",
+                 weight->format ? weight->format->name : tp_dtype_name(weight->dtype));
+    return text;
 }
 
 static enum tp_code add_plain(struct finder *f, uint32_t index)
@@ -187,6 +274,8 @@ static enum tp_code bind(struct finder *f, struct tp_weight *weight)
         uint64_t shape[TP_MAX_RANK];
         uint32_t rank;
         tp_err_tensor(f->err, weight->name);
+        tp_err_hint(f->err, "the file's tensors and its __metadata__ are not of one conversion: "
+                            "convert the source again");
         if (!tensor)
             return tp_fail(f->err, TP_E_INPUT, "its descriptor names the tensor %s%s, which is "
                            "missing", weight->prefix, weight->format->out[i].suffix);
@@ -200,7 +289,7 @@ static enum tp_code bind(struct finder *f, struct tp_weight *weight)
                            "tensor %s has not the dtype and shape its descriptor gives",
                            tensor->name);
         f->used[weight->tensor[i]] = true;
-        f->err->tensor[0] = '\0';
+        f->err->tensor[0] = f->err->hint[0] = '\0';
     }
     no_tensors(weight);
     return TP_OK;
@@ -255,6 +344,9 @@ enum tp_code tp_weights_find(const struct tp_checkpoint *ckpt, struct tp_weights
 {
     struct finder f = {.ckpt = ckpt, .weights = weights, .err = err};
     memset(weights, 0, sizeof *weights);
+    uint64_t mark = tp_os_json_mark();
+    if (tp_formats_check(err)) /* with one missing, its tensors would pass for others */
+        return tp_os_json_check(mark, err ? err->code : TP_E_MEMORY, err);
     f.used = tp_os_zalloc(ckpt->tensor_count + 1, sizeof *f.used, err);
     f.order = tp_os_zalloc(ckpt->tensor_count + 1, sizeof *f.order, err);
     weights->other = tp_os_zalloc(ckpt->tensor_count + 1, sizeof *weights->other, err);
@@ -268,6 +360,7 @@ enum tp_code tp_weights_find(const struct tp_checkpoint *ckpt, struct tp_weights
     }
     free(f.used);
     free(f.order);
+    code = tp_os_json_check(mark, code, err);
     if (code)
         tp_weights_close(weights);
     return code;
@@ -282,6 +375,7 @@ void tp_weights_close(struct tp_weights *weights)
         for (uint32_t o = 0; weight->origin && o < weight->origins; o++)
             free(weight->origin[o].name);
         free(weight->origin);
+        free(weight->lossy);
     }
     free(weights->items);
     free(weights->other);

@@ -31,7 +31,9 @@ struct tp_weight {
     uint32_t tensor[TP_MAX_OUT]; /* checkpoint tensor per output; plain: [0] */
     struct tp_origin *origin;    /* packed by tilepack only */
     uint32_t origins;
-    float global;                /* value of the GLOBAL output */
+    float global;                /* value of the GLOBAL output of one expert, once checked */
+    char *lossy;                 /* why no int4 format can take it over, or NULL; once checked */
+    bool checked;                /* by tp_source_check() */
 };
 
 struct tp_weights {
@@ -43,9 +45,14 @@ struct tp_weights {
 
 /* Sorts a checkpoint's tensors into weights. Descriptors stored by tilepack are
  * taken first; then the interchange formats are recognised by their tensors;
- * every other float tensor of two or three dimensions is a plain weight. */
+ * every other float tensor of two or three dimensions is a plain weight. Packed
+ * weights of other tools need tp_source_check() before they are decoded. */
 enum tp_code tp_weights_find(const struct tp_checkpoint *ckpt, struct tp_weights *weights,
                              struct tp_err *err);
 void tp_weights_close(struct tp_weights *weights);
+
+/* What the source of a weight is called: "BF16", "fp8-deepseek", "gptq (groups of
+ * 256)". Returns text. */
+const char *tp_weight_source(const struct tp_weight *weight, char *text, size_t size);
 
 #endif

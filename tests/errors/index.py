@@ -219,8 +219,6 @@ config("config-cut-off", b'{"model_type": "llama", "quantization')
 config("config-key-twice", b'{"model_type": "a", "model_type": "b"}')
 config("config-not-utf8", b'{"model_type": "\xff"}')
 config("config-text-behind-the-end", b'{}{}')
-config("config-already-quantized",
-       {"model_type": "llama", "quantization_config": {"quant_method": "gptq", "bits": 4}})
 
 
 @case("config-over-64-mib")

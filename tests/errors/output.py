@@ -164,6 +164,26 @@ def output_partial_damaged():
     return CONVERT_DIR
 
 
+@case("output-partial-is-the-source")
+def output_partial_is_the_source():
+    one_shard()
+    os.rename("src", "out.partial")
+    return "convert", "out.partial", "-o", "out", "--to", "w4a8-ct", "--force"
+
+
+@case("output-partial-file-is-the-source")
+def output_partial_file_is_the_source():
+    tensors(linear(), ".out.safetensors.partial")
+    return "convert", ".out.safetensors.partial", "-o", "out.safetensors", "--to", "w4a8-ct"
+
+
+@case("output-partial-holds-directories")
+def output_partial_holds_directories():
+    one_shard()
+    raw("out.partial/important/thesis.tex", b"precious")
+    return CONVERT_DIR + ("--force",)
+
+
 # ------------------------------------------------------------------ locks -- #
 
 

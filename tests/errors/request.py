@@ -195,7 +195,7 @@ def strict_int4():
 @case("two-outputs-of-one-name")
 def two_outputs():
     tensors({"l": ("BF16", (128, 128)), "l.weight": ("BF16", (128, 128))})
-    return PLAN
+    return PLAN + ("--include", ".")
 
 
 # ---------------------------------------------------- values not finite -- #

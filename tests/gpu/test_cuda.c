@@ -152,6 +152,10 @@ static void fill_patterns(struct worker *w, uint16_t *values, uint64_t n, uint64
 
 static void obey(const struct named_op *op, struct tp_box3 *box)
 {
+    if (tp_op_find(&op->op, TP_ROLE_GLOBAL) >= 0)
+        box->e = 1; /* a call has one global scale */
+    if (op->format->input_only)
+        box->k = tp_round_up(box->k, 128), box->n = tp_round_up(box->n, 8);
     for (uint32_t i = 0; i < op->format->needs; i++) {
         const struct tp_shape_rule *rule = &op->format->need[i];
         uint64_t *dim = rule->dim == 'N' ? &box->n : &box->k;
@@ -416,10 +420,19 @@ static void *work_thread(void *arg)
     return NULL;
 }
 
+/* Zero points and act-order are the reference's alone; without them a source is
+ * like any other operation. They stand last. */
+static void drop_source_only(struct tp_op *op)
+{
+    while (op->outs > 0 && (op->out[op->outs - 1].role == TP_ROLE_ZERO ||
+                            op->out[op->outs - 1].role == TP_ROLE_ORDER))
+        op->outs--;
+}
+
 static void add_ops(const struct tp_format *format)
 {
     struct tp_settings settings = {{0}};
-    if (format->input_only || (all.only != NULL && strcmp(all.only, format->name) != 0))
+    if (all.only != NULL && strcmp(all.only, format->name) != 0)
         return;
     for (;;) {
         struct named_op *op = &all.ops[all.ops_count];
@@ -430,6 +443,7 @@ static void add_ops(const struct tp_format *format)
         op->format = format;
         op->settings = settings;
         tp_format_op(format, &settings, &op->op);
+        drop_source_only(&op->op);
         length = (size_t)snprintf(op->name, sizeof op->name, "%s", format->name);
         for (uint32_t i = 0; i < format->params; i++)
             if (length < sizeof op->name)

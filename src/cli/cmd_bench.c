@@ -1,0 +1,215 @@
+/* `tilepack bench`: every kernel row beside the memory ceiling. Lines appear as they
+ * are measured; under --json there is one object at the end. */
+#include "cli/cmd.h"
+#include "cli/report.h"
+#include "cli/session.h"
+#include "kernels/cuda.h"
+#include "pack/bench.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROW_TEXT = 96, SHAPE_TEXT = 72 };
+
+/* ---- options ------------------------------------------------------------- */
+
+static enum tp_code parse_shapes(const struct tp_options *o, struct tp_box3 *shapes,
+                                 struct tp_err *err)
+{
+    for (size_t i = 0; i < o->shape.count; i++) {
+        uint64_t v[3], values;
+        size_t count;
+        if (!tp_parse_u64_list(o->shape.item[i], v, 3, &count) || count < 2)
+            return tp_fail(err, TP_E_USAGE, "--shape '%s': it is not of the form E,N,K",
+                           o->shape.item[i]);
+        shapes[i] = (struct tp_box3){count == 3 ? v[0] : 1, v[count - 2], v[count - 1]};
+        if (__builtin_mul_overflow(shapes[i].e, shapes[i].n, &values) ||
+            __builtin_mul_overflow(values, shapes[i].k, &values) || values == 0 ||
+            values >> 40)
+            return tp_fail(err, TP_E_USAGE, "--shape '%s': it is empty or too large",
+                           o->shape.item[i]);
+    }
+    return TP_OK;
+}
+
+/* One device: its number, or the CPU. */
+static enum tp_code choose_device(const struct tp_options *o, int *device, struct tp_err *err)
+{
+    *device = TP_BENCH_CPU;
+    if (strcmp(o->device, "cpu") == 0)
+        return TP_OK;
+    bool automatic = strcmp(o->device, "auto") == 0;
+    int count = tp_cuda_count();
+    uint64_t ids[2] = {0};
+    size_t given = 1;
+    if (count == 0 && automatic)
+        return TP_OK;
+    if (strncmp(o->device, "cuda:", 5) == 0 &&
+        (!tp_parse_u64_list(o->device + 5, ids, 2, &given) || given != 1)) {
+        tp_err_hint(err, "name one: --device cuda:0");
+        return tp_fail(err, TP_E_USAGE, "--device %s: one device is measured at a time",
+                       o->device);
+    }
+    if (count == 0 || ids[0] >= (uint64_t)count) {
+        tp_err_hint(err, "use --device cpu, or --device auto to take a GPU where there is one");
+        return tp_fail(err, TP_E_MEMORY, "--device %s: %s", o->device,
+                       count ? "there is no GPU of that number" : tp_cuda_why_none());
+    }
+    *device = (int)ids[0];
+    return TP_OK;
+}
+
+/* ---- text ---------------------------------------------------------------- */
+
+static const char *const kinds[] = {"encode", "repack", "decode"};
+
+/* "w4a8-ct -> w4a8-cutlass  int4_row_to_w4a8_avx512" has two columns: what, and row. */
+static void what_text(char text[ROW_TEXT], const struct tp_bench_case *c)
+{
+    const char *dtype = tp_dtype_name(c->dtype);
+    if (c->kind == TP_BENCH_ENCODE)
+        snprintf(text, ROW_TEXT, "%s -> %s", dtype, c->format->name);
+    else if (c->kind == TP_BENCH_DECODE)
+        snprintf(text, ROW_TEXT, "%s -> %s", c->format->name, dtype);
+    else
+        snprintf(text, ROW_TEXT, "%s -> %s%s", c->source->name, c->format->name,
+                 c->scales_only ? " (scales)" : "");
+}
+
+static void shape_text(char text[SHAPE_TEXT], const struct tp_bench_case *c)
+{
+    snprintf(text, SHAPE_TEXT, "%llu,%llu,%llu", (unsigned long long)c->box.e,
+             (unsigned long long)c->box.n, (unsigned long long)c->box.k);
+}
+
+struct widths {
+    int what, row, shape;
+};
+
+static struct widths measure_widths(const struct tp_bench *bench)
+{
+    struct widths w = {4, 3, 5};
+    for (size_t i = 0; i < bench->count; i++) {
+        char what[ROW_TEXT], shape[SHAPE_TEXT];
+        what_text(what, &bench->cases[i]);
+        shape_text(shape, &bench->cases[i]);
+        w.what = (int)strlen(what) > w.what ? (int)strlen(what) : w.what;
+        w.row = (int)strlen(bench->cases[i].row) > w.row ? (int)strlen(bench->cases[i].row)
+                                                         : w.row;
+        w.shape = (int)strlen(shape) > w.shape ? (int)strlen(shape) : w.shape;
+    }
+    return w;
+}
+
+static double rate(const struct tp_bench_result *r, double seconds)
+{
+    return seconds > 0 ? (double)(r->read_bytes + r->write_bytes) / seconds * 1e-9 : 0;
+}
+
+static void print_line(const struct widths *w, const struct tp_bench_case *c,
+                       const struct tp_bench_result *r)
+{
+    char what[ROW_TEXT], shape[SHAPE_TEXT];
+    double speed = rate(r, r->seconds), ceiling = rate(r, r->ceiling_seconds);
+    what_text(what, c);
+    shape_text(shape, c);
+    printf("%-*s  %-*s  %*s  %9.2f  %9.2f  %8.2f\n", w->what, what, w->row, c->row, w->shape,
+           shape, speed, ceiling, ceiling > 0 ? speed / ceiling : 0);
+    fflush(stdout);
+}
+
+static void print_head(const struct tp_options *o, int device, const struct widths *w)
+{
+    struct tp_cuda_device info;
+    if (device == TP_BENCH_CPU)
+        printf("CPU, %u thread%s; GB/s of bytes in and out, ceiling: a copying loop of the same "
+               "bytes\n\n", o->jobs, o->jobs == 1 ? "" : "s");
+    else if (tp_cuda_query(device, &info, NULL) == TP_OK)
+        printf("cuda:%d, %s; GB/s of bytes in and out, ceiling: a streaming kernel of the same "
+               "bytes\n\n", device, info.name);
+    printf("%s%-*s  %-*s  %*s  %9s  %9s  %8s%s\n", tp_style("1"), w->what, "what", w->row, "row",
+           w->shape, "shape", "GB/s", "ceiling", "fraction", tp_style("0"));
+    fflush(stdout);
+}
+
+/* ---- JSON ---------------------------------------------------------------- */
+
+static json_t *case_json(const struct tp_bench_case *c, const struct tp_bench_result *r)
+{
+    double speed = rate(r, r->seconds), ceiling = rate(r, r->ceiling_seconds);
+    json_t *object = json_pack(
+        "{s:s,s:s,s:s,s:s,s:[I,I,I],s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:I,s:b}", "kind",
+        kinds[c->kind], "format", c->format->name, "row", c->row, "isa", tp_isa_name(c->isa),
+        "shape", (json_int_t)c->box.e, (json_int_t)c->box.n, (json_int_t)c->box.k, "read_bytes",
+        (json_int_t)r->read_bytes, "write_bytes", (json_int_t)r->write_bytes, "seconds",
+        r->seconds, "seconds_min", r->fastest, "seconds_max", r->slowest, "ceiling_seconds",
+        r->ceiling_seconds, "gb_per_s", speed, "ceiling_gb_per_s", ceiling, "fraction",
+        ceiling > 0 ? speed / ceiling : 0.0, "repeats", (json_int_t)r->repeats, "scales_only",
+        c->scales_only);
+    if (c->kind == TP_BENCH_REPACK)
+        json_object_set_new(object, "source", json_string(c->source->name));
+    else
+        json_object_set_new(object, "dtype", json_string(tp_dtype_name(c->dtype)));
+    return object;
+}
+
+static int print_json(const struct tp_options *o, int device, json_t *rows)
+{
+    struct tp_cuda_device info;
+    json_t *object = json_pack("{s:s,s:o}", "device", device == TP_BENCH_CPU ? "cpu" : "cuda",
+                               "rows", rows);
+    if (device == TP_BENCH_CPU) {
+        json_object_set_new(object, "threads", json_integer(o->jobs));
+    } else if (tp_cuda_query(device, &info, NULL) == TP_OK) {
+        json_object_set_new(object, "device_number", json_integer(device));
+        json_object_set_new(object, "device_name", json_string(info.name));
+    }
+    return tp_json_print(object);
+}
+
+/* ---- the command --------------------------------------------------------- */
+
+static int measure_all(const struct tp_options *o, struct tp_bench *bench)
+{
+    int device = bench->options.device;
+    struct widths w = measure_widths(bench);
+    json_t *rows = o->json ? json_array() : NULL;
+    struct tp_err err = {0};
+    if (!o->json)
+        print_head(o, device, &w);
+    for (size_t i = 0; i < bench->count; i++) {
+        struct tp_bench_result result;
+        if (tp_bench_measure(bench, i, &result, &err)) {
+            json_decref(rows);
+            return tp_report_error(&err);
+        }
+        if (o->json)
+            json_array_append_new(rows, case_json(&bench->cases[i], &result));
+        else
+            print_line(&w, &bench->cases[i], &result);
+    }
+    return o->json ? print_json(o, device, rows) : TP_OK;
+}
+
+int tp_cmd_bench(const struct tp_options *o)
+{
+    struct tp_err err = {0};
+    struct tp_bench bench;
+    struct tp_box3 *shapes = calloc(o->shape.count + 1, sizeof *shapes);
+    struct tp_bench_options options = {
+        .formats = o->format.item, .format_count = o->format.count, .settings = o->set.item,
+        .setting_count = o->set.count, .shapes = shapes, .shape_count = o->shape.count,
+        .jobs = o->jobs, .all_rows = o->verbose, .stop = tp_catch_signals()};
+    int status;
+    if (!shapes)
+        tp_fail(&err, TP_E_MEMORY, "no memory for the shapes");
+    if (err.code || parse_shapes(o, shapes, &err) || choose_device(o, &options.device, &err) ||
+        tp_bench_open(&options, &bench, &err)) {
+        status = err.code == TP_E_USAGE ? tp_report_usage("bench", &err) : tp_report_error(&err);
+    } else {
+        status = measure_all(o, &bench);
+        tp_bench_close(&bench);
+    }
+    free(shapes);
+    return status;
+}

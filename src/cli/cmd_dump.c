@@ -1,0 +1,56 @@
+/* `tilepack dump`: chooses which answer is wanted; the printing is in dump_*.c. */
+#include "cli/cmd.h"
+#include "cli/dump.h"
+#include "cli/report.h"
+
+#include <string.h>
+
+static enum tp_code check_options(const struct tp_options *o, struct tp_err *err)
+{
+    bool offset = o->offset != TP_UNSET, expert = o->expert != TP_UNSET;
+    if (o->at.set + offset + o->values.set > 1) {
+        tp_err_hint(err, "ask for one at a time");
+        return tp_fail(err, TP_E_USAGE, "--at, --offset and --values exclude each other");
+    }
+    if (o->arg.count < 2 && (o->at.set || offset || o->values.set)) {
+        tp_err_hint(err, "'tilepack dump PATH' lists the tensors");
+        return tp_fail(err, TP_E_USAGE, "%s needs a tensor",
+                       o->at.set ? "--at" : offset ? "--offset" : "--values");
+    }
+    if (expert && !o->values.set) {
+        tp_err_hint(err, "with --at the expert is the first of three numbers: --at E,N,K");
+        return tp_fail(err, TP_E_USAGE, "--expert goes with --values");
+    }
+    return TP_OK;
+}
+
+static int dump(const struct tp_options *o, const struct tp_source *source)
+{
+    struct tp_subject subject;
+    struct tp_err err = {0};
+    if (o->arg.count < 2)
+        return tp_dump_table(o, source);
+    if (tp_inspect_find(&source->ckpt, &source->weights, o->arg.item[1], &subject, &err))
+        return tp_report_error(&err);
+    if (o->at.set)
+        return tp_dump_at(o, source, &subject);
+    if (o->offset != TP_UNSET)
+        return tp_dump_byte(o, source, &subject);
+    if (o->values.set)
+        return tp_dump_values(o, source, &subject);
+    bool whole = strcmp(source->ckpt.tensors[subject.tensor].name, o->arg.item[1]) != 0;
+    return tp_dump_tensor(o, source, &subject, whole);
+}
+
+int tp_cmd_dump(const struct tp_options *o)
+{
+    struct tp_source source;
+    struct tp_err err = {0};
+    if (check_options(o, &err))
+        return tp_report_usage("dump", &err);
+    if (tp_source_open(o->arg.item[0], false, &source, &err))
+        return tp_report_error(&err);
+    int status = dump(o, &source);
+    tp_source_close(&source);
+    return status;
+}

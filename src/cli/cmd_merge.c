@@ -1,0 +1,84 @@
+/* `tilepack merge`: the parts of a conversion become one output. */
+#include "cli/cmd.h"
+#include "cli/report.h"
+#include "cli/session.h"
+#include "pack/parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int print_result(const struct tp_options *o, const char *output, bool already_done,
+                        const struct tp_convert_result *result, unsigned parts)
+{
+    char out[TP_HUMAN];
+    if (o->json)
+        return tp_json_print(json_pack("{s:s,s:b,s:I,s:I,s:I}", "output", output, "already_done",
+                                       already_done, "parts", (json_int_t)parts, "shards",
+                                       (json_int_t)result->shards, "bytes_out",
+                                       (json_int_t)result->bytes_out));
+    if (o->quiet)
+        return TP_OK;
+    if (already_done)
+        printf("%s is complete already\n", output);
+    else
+        printf("%s: %u part%s, %zu shard%s, %s\n", output, parts, parts == 1 ? "" : "s",
+               result->shards, result->shards == 1 ? "" : "s",
+               tp_human_bytes(out, result->bytes_out));
+    return TP_OK;
+}
+
+/* Makes the parts' plan again and commits it. */
+static enum tp_code merge(const struct tp_options *o, const struct tp_parts *parts,
+                          const char *output, struct tp_convert_result *result,
+                          struct tp_err *err)
+{
+    struct tp_convert_options options = {.force = o->force, .run = {.jobs = o->jobs}};
+    struct tp_request request;
+    struct tp_source source;
+    struct tp_plan plan;
+    const char *path = o->source ? o->source : parts->source;
+    enum tp_code code = tp_request_parse(parts->request, &request, err);
+    if (code)
+        return code;
+    if ((code = tp_source_open(path, false, &source, err)) == TP_OK) {
+        code = tp_plan_convert(&source.ckpt, &source.weights, &request, NULL, &plan, err);
+        if (code == TP_OK) {
+            code = tp_merge(&plan, &request, parts, output, &options, result, err);
+            tp_plan_close(&plan);
+        }
+        tp_source_close(&source);
+    }
+    if (code && !o->source)
+        tp_err_hint(err, "--source names the source if it has moved");
+    tp_request_close(&request);
+    return code;
+}
+
+/* DST as the parts were given it; the name that it has until then will do, too. */
+static char *destination(const char *argument, struct tp_err *err)
+{
+    char *output = tp_output_path(argument, err);
+    size_t size = output ? strlen(output) : 0, suffix = strlen(".partial");
+    if (size > suffix && strcmp(output + size - suffix, ".partial") == 0)
+        output[size - suffix] = '\0';
+    return output;
+}
+
+int tp_cmd_merge(const struct tp_options *o)
+{
+    struct tp_err err = {0};
+    struct tp_parts parts = {0};
+    struct tp_convert_result result = {0};
+    int status;
+    char *output = destination(o->arg.item[0], &err);
+    if (!output || tp_parts_read(output, &parts, &err))
+        status = tp_report_error(&err);
+    else if (!parts.already_done && merge(o, &parts, output, &result, &err))
+        status = tp_report_error(&err);
+    else
+        status = print_result(o, output, parts.already_done, &result, parts.count);
+    tp_parts_close(&parts);
+    free(output);
+    return status;
+}

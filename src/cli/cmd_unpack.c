@@ -1,0 +1,135 @@
+/* `tilepack unpack`: plain weights back, or with --to the same codes in the order of
+ * another format. Planning and writing are those of convert. */
+#include "cli/cmd.h"
+#include "cli/plan_report.h"
+#include "cli/progress.h"
+#include "cli/report.h"
+#include "cli/session.h"
+#include "pack/commit.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static uint64_t shard_size(const struct tp_options *o)
+{
+    return o->shard_size == TP_UNSET ? 0 : o->shard_size;
+}
+
+static enum tp_code make_plan(const struct tp_options *o, const struct tp_source *source,
+                              const char *output, struct tp_request *request, struct tp_plan *plan,
+                              struct tp_err *err)
+{
+    const char *file = tp_output_file(output);
+    enum tp_dtype dtype = !o->dtype                       ? TP_DTYPE_NONE
+                          : strcmp(o->dtype, "bf16") == 0 ? TP_BF16
+                                                          : TP_F32;
+    request->shard_size = shard_size(o);
+    if (!o->to)
+        return tp_plan_unpack(&source->ckpt, &source->weights, dtype, request->shard_size, file,
+                              plan, err);
+    request->strict = request->repack_only = true;
+    enum tp_code code = tp_request_to(request, o->to, NULL, 0, err);
+    return code ? code : tp_plan_convert(&source->ckpt, &source->weights, request, file, plan, err);
+}
+
+static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *plan,
+                              const struct tp_request *request, const char *output,
+                              struct tp_convert_result *result, struct tp_err *err)
+{
+    struct tp_progress *progress = tp_progress_start(o, "unpack", plan->bytes_in);
+    struct tp_convert_options options = {.force = o->force};
+    options.run = (struct tp_run_options){
+        .jobs = o->jobs ? o->jobs : 1,
+        .keep_nonfinite = true, /* they were kept when the weights were packed */
+        .stop = tp_catch_signals(),
+        .progress = progress ? tp_progress_add : NULL,
+        .progress_arg = progress,
+    };
+    enum tp_code code = tp_convert(plan, request, output, &options, result, err);
+    tp_progress_end(progress);
+    return code;
+}
+
+static int print_result(const struct tp_options *o, const struct tp_plan *plan, const char *output,
+                        const struct tp_convert_result *result, double seconds)
+{
+    char in[TP_HUMAN], out[TP_HUMAN], took[TP_HUMAN];
+    size_t copied = plan->kept_count;
+    if (o->json)
+        return tp_json_print(json_pack(
+            "{s:s,s:b,s:s,s:I,s:I,s:I,s:I,s:f}", "output", output, "already_done",
+            result->already_done, "to", o->to ? o->to : "plain", "weights",
+            (json_int_t)plan->unit_count, "copied", (json_int_t)copied, "bytes_in",
+            (json_int_t)plan->bytes_in, "bytes_out", (json_int_t)plan->bytes_out, "seconds",
+            seconds));
+    if (o->quiet)
+        return TP_OK;
+    if (result->already_done)
+        printf("%s is complete already\n", output);
+    else
+        printf("%s: %zu weights %s%s, %zu tensors copied, %s -> %s in %s\n", output,
+               plan->unit_count, o->to ? "taken over to " : "restored", o->to ? o->to : "", copied,
+               tp_human_bytes(in, plan->bytes_in), tp_human_bytes(out, plan->bytes_out),
+               tp_human_seconds(took, seconds));
+    return TP_OK;
+}
+
+static int unpack(const struct tp_options *o, const struct tp_source *source, const char *output)
+{
+    struct tp_request request = {0};
+    struct tp_plan plan = {0};
+    struct tp_convert_result result = {0};
+    struct tp_err err = {0};
+    double start = now();
+    int status = TP_OK;
+    enum tp_code code = make_plan(o, source, output, &request, &plan, &err);
+    if (code) {
+        tp_err_path(&err, source->ckpt.path);
+        status = tp_report_error(&err);
+    } else {
+        if (!plan.unit_count && !plan.kept_unit_count)
+            tp_warn("%s holds no packed weight: its tensors are copied", source->ckpt.path);
+        tp_plan_warn(&plan);
+        status = carry_out(o, &plan, &request, output, &result, &err)
+                     ? tp_report_error(&err)
+                     : print_result(o, &plan, output, &result, now() - start);
+    }
+    tp_plan_close(&plan);
+    tp_request_close(&request);
+    return status;
+}
+
+int tp_cmd_unpack(const struct tp_options *o)
+{
+    struct tp_err err = {0};
+    struct tp_source source;
+    if (!o->output || (o->to && o->dtype)) {
+        if (!o->output)
+            tp_err_hint(&err, "name it with -o DIRECTORY or -o FILE.safetensors");
+        tp_fail(&err, TP_E_USAGE, o->output ? "--to and --dtype exclude each other"
+                                            : "no output is given");
+        return tp_report_usage("unpack", &err);
+    }
+    if (o->to && !tp_format_find(o->to)) {
+        tp_err_hint(&err, "`tilepack formats` lists them");
+        tp_fail(&err, TP_E_USAGE, "there is no format '%s'", o->to);
+        return tp_report_usage("unpack", &err);
+    }
+    char *output = tp_output_path(o->output, &err);
+    if (!output || tp_source_open(o->arg.item[0], false, &source, &err)) {
+        free(output);
+        return tp_report_error(&err);
+    }
+    int status = unpack(o, &source, output);
+    tp_source_close(&source);
+    free(output);
+    return status;
+}

@@ -1,0 +1,298 @@
+/* `tilepack verify`: runs the checks and prints what they found. Every difference
+ * is a line of its own on stdout, the summary the last one. */
+#include "cli/cmd.h"
+#include "cli/fold.h"
+#include "cli/progress.h"
+#include "cli/report.h"
+#include "cli/session.h"
+#include "pack/verify.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- JSON ------------------------------------------------------------------ */
+
+static json_t *text_or_null(const char *text)
+{
+    json_t *json = text ? json_string(text) : NULL;
+    return json ? json : json_null();
+}
+
+/* JSON has no infinity: a figure that is none is null. */
+static json_t *figure(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *problems_json(const struct tp_verify_report *report)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < report->problem_count; i++) {
+        const struct tp_problem *problem = &report->problems[i];
+        json_t *json = json_object();
+        if (problem->file)
+            json_object_set_new(json, "file", text_or_null(problem->file));
+        if (problem->tensor)
+            json_object_set_new(json, "tensor", text_or_null(problem->tensor));
+        json_object_set_new(json, "what", text_or_null(problem->what));
+        json_array_append_new(list, json);
+    }
+    return list;
+}
+
+static json_t *weights_json(const struct tp_verify_report *report)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < report->unit_count; i++) {
+        const struct tp_unit_result *unit = &report->units[i];
+        json_t *json = json_pack(
+            "{s:s,s:[I,I,I],s:i,s:s,s:b,s:o,s:o,s:o,s:I}", "name", unit->name, "box",
+            (json_int_t)unit->box.e, (json_int_t)unit->box.n, (json_int_t)unit->box.k, "rank",
+            unit->rank, "format", unit->format ? unit->format->name : "", "equal", !unit->differs,
+            "max_abs", figure(unit->distance.max_abs), "relative",
+            figure(tp_distance_relative(&unit->distance)), "sqnr_db",
+            figure(tp_distance_sqnr(&unit->distance)), "nonfinite",
+            (json_int_t)unit->distance.nonfinite);
+        json_array_append_new(list, json);
+    }
+    return list;
+}
+
+static int print_json(const struct tp_options *o, const struct tp_verify_report *report,
+                      double seconds)
+{
+    json_t *json = json_pack(
+        "{s:s,s:b,s:b,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:o}", "path", o->arg.item[0], "ok",
+        !report->problem_count, "by_tilepack", report->by_tilepack, "shards",
+        (json_int_t)report->shards, "tensors", (json_int_t)report->tensors, "packed",
+        (json_int_t)report->packed, "hashed", (json_int_t)report->hashed, "padded",
+        (json_int_t)report->padded, "bytes", (json_int_t)report->bytes, "seconds", seconds,
+        "problems", problems_json(report));
+    if (o->against) {
+        json_object_set_new(json, "against", text_or_null(o->against));
+        json_object_set_new(json, "kept", json_integer((json_int_t)report->kept));
+        json_object_set_new(json, "weights", weights_json(report));
+    }
+    return tp_json_print(json);
+}
+
+/* ---- text ------------------------------------------------------------------ */
+
+static void print_problems(const struct tp_verify_report *report)
+{
+    for (size_t i = 0; i < report->problem_count; i++) {
+        const struct tp_problem *problem = &report->problems[i];
+        printf("%s", tp_style("31"));
+        if (problem->file) {
+            tp_print_text(stdout, problem->file);
+            printf(": ");
+        }
+        if (problem->tensor) {
+            printf("tensor '");
+            tp_print_text(stdout, problem->tensor);
+            printf("': ");
+        }
+        tp_print_text(stdout, problem->what);
+        printf("%s\n", tp_style("0"));
+    }
+}
+
+/* A line of the table: one weight, or equal ones of many layers with the largest
+ * errors among them. */
+struct line {
+    const struct tp_unit_result *unit;
+    char *key;
+    size_t count;
+    double max_abs, relative, sqnr;
+    bool differs;
+};
+
+static bool same_line(const struct line *line, const struct tp_unit_result *unit, const char *key)
+{
+    return line->unit->format == unit->format && line->unit->rank == unit->rank &&
+           memcmp(&line->unit->box, &unit->box, sizeof unit->box) == 0 &&
+           line->differs == unit->differs && strcmp(line->key, key) == 0;
+}
+
+static void add_to(struct line *line, const struct tp_unit_result *unit)
+{
+    line->count++;
+    line->max_abs = fmax(line->max_abs, unit->distance.max_abs);
+    line->relative = fmax(line->relative, tp_distance_relative(&unit->distance));
+    line->sqnr = fmin(line->sqnr, tp_distance_sqnr(&unit->distance));
+}
+
+/* Lines of all units; *count of them. NULL when memory is short. */
+static struct line *fold(const struct tp_verify_report *report, bool all, size_t *count)
+{
+    struct line *lines = calloc(report->unit_count + 1, sizeof *lines);
+    *count = 0;
+    for (size_t u = 0; lines && u < report->unit_count; u++) {
+        const struct tp_unit_result *unit = &report->units[u];
+        char *key = all ? strdup(unit->name) : tp_fold_name(unit->name);
+        size_t back = 0;
+        if (!key)
+            break;
+        while (!all && back < *count && back < 64 && !same_line(&lines[*count - 1 - back], unit, key))
+            back++;
+        if (!all && back < *count && back < 64) {
+            add_to(&lines[*count - 1 - back], unit);
+            free(key);
+            continue;
+        }
+        lines[*count] = (struct line){.unit = unit, .key = key, .sqnr = INFINITY,
+                                      .differs = unit->differs};
+        add_to(&lines[(*count)++], unit);
+    }
+    return lines;
+}
+
+static const char *shape_text(char text[80], const struct tp_unit_result *unit)
+{
+    if (unit->rank == 3)
+        snprintf(text, 80, "[%llu,%llu,%llu]", (unsigned long long)unit->box.e,
+                 (unsigned long long)unit->box.n, (unsigned long long)unit->box.k);
+    else
+        snprintf(text, 80, "[%llu,%llu]", (unsigned long long)unit->box.n,
+                 (unsigned long long)unit->box.k);
+    return text;
+}
+
+static int print_table(const struct tp_verify_report *report, bool all)
+{
+    static const struct tp_column columns[] = {
+        {"weight", false, true}, {"count", true, false},    {"shape", false, false},
+        {"format", false, false}, {"max abs", true, false}, {"relative", true, false},
+        {"SQNR dB", true, false}, {"bytes", false, false}};
+    size_t count;
+    struct line *lines = fold(report, all, &count);
+    struct tp_table *table = tp_table_new(columns, sizeof columns / sizeof *columns);
+    for (size_t i = 0; lines && i < count; i++) {
+        const struct line *line = &lines[i];
+        char number[24], shape[80], max_abs[32], relative[32], sqnr[32];
+        snprintf(number, sizeof number, "%zu", line->count);
+        snprintf(max_abs, sizeof max_abs, "%.3g", line->max_abs);
+        snprintf(relative, sizeof relative, "%.5f", line->relative);
+        if (isfinite(line->sqnr))
+            snprintf(sqnr, sizeof sqnr, "%.2f", line->sqnr);
+        else
+            snprintf(sqnr, sizeof sqnr, "%s", line->sqnr > 0 ? "exact" : "-");
+        const char *cells[] = {line->count > 1 ? line->key : line->unit->name, number,
+                               shape_text(shape, line->unit), line->unit->format->name, max_abs,
+                               relative, sqnr, line->differs ? "differ" : "equal"};
+        tp_table_row(table, cells);
+    }
+    for (size_t i = 0; lines && i < count; i++)
+        free(lines[i].key);
+    free(lines);
+    return tp_table_end(table);
+}
+
+static void print_counts(const struct tp_options *o, const struct tp_verify_report *report,
+                         double seconds)
+{
+    char bytes[TP_HUMAN], took[TP_HUMAN];
+    if (!report->by_tilepack) {
+        printf("%s: not written by tilepack: its structure is right (%zu tensors, %zu of them "
+               "packed weights), nothing else can be checked\n", o->arg.item[0], report->tensors,
+               report->packed);
+        return;
+    }
+    printf("%s: ", o->arg.item[0]);
+    if (report->problem_count)
+        printf("%s%zu difference%s%s", tp_style("31"), report->problem_count,
+               report->problem_count == 1 ? "" : "s", tp_style("0"));
+    else
+        printf("%sno difference%s", tp_style("32"), tp_style("0"));
+    printf("; %zu file%s hashed, %s, %zu tensors, %zu packed weights, %zu padded tensors",
+           report->hashed, report->hashed == 1 ? "" : "s", tp_human_bytes(bytes, report->bytes),
+           report->tensors, report->packed, report->padded);
+    if (o->against)
+        printf("; %zu weights derived again, %zu tensors compared", report->unit_count,
+               report->kept);
+    printf("; %s\n", tp_human_seconds(took, seconds));
+}
+
+static int print_text(const struct tp_options *o, const struct tp_verify_report *report,
+                      double seconds)
+{
+    int status = TP_OK;
+    if (report->unit_count && !o->quiet) {
+        status = print_table(report, o->verbose);
+        printf("\n");
+    }
+    print_problems(report);
+    if (!o->quiet || report->problem_count)
+        print_counts(o, report, seconds);
+    return status;
+}
+
+/* ---- the command ----------------------------------------------------------- */
+
+static uint64_t total_bytes(const struct tp_checkpoint *ckpt)
+{
+    uint64_t bytes = 0;
+    for (size_t f = 0; f < ckpt->file_count; f++)
+        bytes += ckpt->files[f].size;
+    return bytes;
+}
+
+static enum tp_code against(const struct tp_options *o, const struct tp_source *stored,
+                            struct tp_verify_options *options, struct tp_verify_report *report,
+                            struct tp_err *err)
+{
+    struct tp_source source;
+    enum tp_code code = tp_source_open(o->against, false, &source, err);
+    if (code)
+        return code;
+    struct tp_side a = {&stored->ckpt, &stored->weights}, b = {&source.ckpt, &source.weights};
+    struct tp_progress *progress = tp_progress_start(o, "compare", total_bytes(&source.ckpt));
+    options->progress = progress ? tp_progress_add : NULL;
+    options->progress_arg = progress;
+    code = tp_verify_against(&a, &b, options, report, err);
+    tp_progress_end(progress);
+    tp_source_close(&source);
+    return code;
+}
+
+int tp_cmd_verify(const struct tp_options *o)
+{
+    struct tp_source stored = {0};
+    struct tp_verify_report report = {0};
+    struct tp_err err = {0};
+    double start = now();
+    struct tp_verify_options options = {.jobs = o->jobs ? o->jobs : 1, .stop = tp_catch_signals()};
+    if (tp_checkpoint_open(o->arg.item[0], 0, &stored.ckpt, &err))
+        return tp_report_error(&err);
+    struct tp_progress *progress = tp_progress_start(o, "verify", total_bytes(&stored.ckpt));
+    options.progress = progress ? tp_progress_add : NULL;
+    options.progress_arg = progress;
+    enum tp_code code = tp_verify(&stored.ckpt, &stored.weights, &options, &report, &err);
+    tp_progress_end(progress);
+    /* With wrong bytes in hand the weights may not be known: nothing to derive. */
+    if (code == TP_OK && o->against && (stored.weights.items || !report.problem_count))
+        code = against(o, &stored, &options, &report, &err);
+    int status;
+    if (code) {
+        tp_err_path(&err, o->arg.item[0]);
+        print_problems(o->json ? &(struct tp_verify_report){0} : &report);
+        status = tp_report_error(&err);
+    } else {
+        status = o->json ? print_json(o, &report, now() - start)
+                         : print_text(o, &report, now() - start);
+        if (status == TP_OK && report.problem_count)
+            status = TP_E_DIFF;
+    }
+    tp_verify_report_close(&report);
+    tp_source_close(&stored);
+    return status;
+}

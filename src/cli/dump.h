@@ -1,0 +1,40 @@
+/* The parts of `tilepack dump`; each prints one kind of answer and returns the
+ * exit status. */
+#ifndef TP_CLI_DUMP_H
+#define TP_CLI_DUMP_H
+
+#include "cli/options.h"
+#include "cli/session.h"
+#include "pack/inspect.h"
+
+#include <jansson.h>
+
+/* The table of all tensors. */
+int tp_dump_table(const struct tp_options *o, const struct tp_source *source);
+
+/* One tensor, or all tensors of one packed weight (`whole`). */
+int tp_dump_tensor(const struct tp_options *o, const struct tp_source *source,
+                   const struct tp_subject *subject, bool whole);
+
+/* --at, --offset, --values. */
+int tp_dump_at(const struct tp_options *o, const struct tp_source *source,
+               const struct tp_subject *subject);
+int tp_dump_byte(const struct tp_options *o, const struct tp_source *source,
+                 const struct tp_subject *subject);
+int tp_dump_values(const struct tp_options *o, const struct tp_source *source,
+                   const struct tp_subject *subject);
+
+/* Draws the beginning of an output in memory order: what lies at which byte. */
+int tp_dump_tile(const struct tp_weight *weight, uint32_t out);
+
+/* "[4,256,32]" */
+enum { TP_SHAPE_TEXT = 200, TP_BOX_TEXT = 201 };
+const char *tp_shape_text(char text[TP_SHAPE_TEXT], const uint64_t *shape, uint32_t rank);
+/* "W[4,256,32]" of a weight, without E for a 2-D one. */
+const char *tp_box_text(char text[TP_BOX_TEXT], const struct tp_weight *weight);
+json_t *tp_shape_json(const uint64_t *shape, uint32_t rank);
+
+/* A number, or "NaN", "Infinity", "-Infinity", which JSON has no numbers for. */
+json_t *tp_number_json(double value);
+
+#endif

@@ -1,0 +1,398 @@
+/* --at, --offset and --values: one element, one byte, one rectangle. */
+#include "cli/dump.h"
+#include "cli/report.h"
+#include "pack/format_parse.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Float types hold nine significant digits, and F64 seventeen. */
+static int digits_of(const struct tp_source *source, const struct tp_subject *subject)
+{
+    enum tp_dtype dtype = source->ckpt.tensors[subject->tensor].dtype;
+    bool wide = dtype == TP_F64 || dtype == TP_I64 || dtype == TP_U64;
+    return !subject->weight && wide ? 17 : 9;
+}
+
+/* As stored: the number that the bytes are, most significant digit first. */
+static const char *hex_text(char text[24], const struct tp_spot *spot)
+{
+    unsigned bytes = spot->bits < 8 ? 1 : spot->bits / 8;
+    char *at = text + sprintf(text, "0x");
+    if (spot->bits == 4)
+        sprintf(at, "%X", spot->raw[0]);
+    else
+        for (unsigned i = bytes; i-- > 0;)
+            at += sprintf(at, "%02X", spot->raw[i]);
+    return text;
+}
+
+/* The eight multiples of a group scale are no number: in the order of the bytes. */
+static const char *stored_text(char text[40], const struct tp_spot *spot, bool is_group8)
+{
+    char *at = text;
+    if (!is_group8)
+        return hex_text(text, spot);
+    for (unsigned i = 0; i < 8; i++)
+        at += sprintf(at, "%s%02X", i ? " " : "", spot->raw[i]);
+    return text;
+}
+
+static const char *role_of(const struct tp_subject *subject, uint32_t i)
+{
+    return subject->weight ? tp_role_name(subject->weight->op.out[i].role) : "value";
+}
+
+static bool is_group8(const struct tp_subject *subject, uint32_t i)
+{
+    return subject->weight && subject->weight->op.out[i].role == TP_ROLE_GROUP8;
+}
+
+/* In words, for text; JSON has the role. */
+static const char *noun(const struct tp_subject *subject, uint32_t i)
+{
+    if (!subject->weight)
+        return "value";
+    switch (subject->weight->op.out[i].role) {
+    case TP_ROLE_CODES: return "code";
+    case TP_ROLE_GROUP8: return "group scale";
+    case TP_ROLE_CHANNEL: return "channel scale";
+    case TP_ROLE_GLOBAL: return "global scale";
+    default: return tp_role_name(subject->weight->op.out[i].role);
+    }
+}
+
+static const char *place_text(char text[64], const struct tp_spot *spot)
+{
+    if (spot->bits == 4)
+        snprintf(text, 64, "%s half of byte %llu", spot->nibble ? "high" : "low",
+                 (unsigned long long)spot->byte);
+    else if (spot->bits == 8)
+        snprintf(text, 64, "byte %llu", (unsigned long long)spot->byte);
+    else
+        snprintf(text, 64, "bytes %llu to %llu", (unsigned long long)spot->byte,
+                 (unsigned long long)(spot->byte + spot->bits / 8 - 1));
+    return text;
+}
+
+static json_t *spot_json(const struct tp_source *source, const struct tp_subject *subject,
+                         uint32_t i, const struct tp_spot *spot)
+{
+    const struct tp_tensor *tensor = &source->ckpt.tensors[spot->tensor];
+    char stored[40];
+    json_t *json = json_pack("{s:s,s:s,s:s,s:I,s:I,s:i}", "role", role_of(subject, i), "tensor",
+                             tensor->name, "file", source->ckpt.files[tensor->file].name,
+                             "offset", (json_int_t)spot->offset, "byte",
+                             (json_int_t)spot->byte, "bits", (int)spot->bits);
+    if (spot->bits == 4)
+        json_object_set_new(json, "nibble", json_string(spot->nibble ? "high" : "low"));
+    json_object_set_new(json, "stored", json_string(stored_text(stored, spot, is_group8(subject, i))));
+    return json;
+}
+
+/* ---- --at --------------------------------------------------------------- */
+
+static int at_json(const struct tp_source *source, const struct tp_subject *subject,
+                   const struct tp_element_info *info)
+{
+    json_t *parts = json_array();
+    for (uint32_t i = 0; i < info->spots; i++) {
+        const struct tp_spot *spot = &info->spot[i];
+        if (spot->tensor == TP_NO_TENSOR)
+            continue;
+        json_t *json = spot_json(source, subject, i, spot);
+        if (!subject->weight && !info->has_value)
+            json_object_set_new(json, "value", json_null());
+        else
+            json_object_set_new(json, "value", tp_number_json(spot->value));
+        if (subject->weight && subject->weight->op.out[i].role == TP_ROLE_CODES)
+            json_object_set_new(json, "code", json_integer(info->code));
+        if (is_group8(subject, i))
+            json_object_set_new(json, "multiple",
+                                info->multiple < 0 ? json_null() : json_integer(info->multiple));
+        json_array_append_new(parts, json);
+    }
+    const char *name = subject->weight ? subject->weight->name
+                                       : source->ckpt.tensors[subject->tensor].name;
+    json_t *json = json_pack("{s:s,s:o,s:[I,I,I],s:o,s:o}", "weight", name, "format",
+                             subject->weight ? json_string(subject->weight->format->name)
+                                             : json_null(),
+                             "at", (json_int_t)info->e, (json_int_t)info->n, (json_int_t)info->k,
+                             "value", info->has_value ? tp_number_json(info->value) : json_null(),
+                             "parts", parts);
+    return tp_json_print(json);
+}
+
+/* How the value comes about. */
+static const char *formula(const struct tp_weight *weight)
+{
+    if (tp_op_find(&weight->op, TP_ROLE_GROUP8) >= 0)
+        return "e4m3(q * g) * channel";
+    if (tp_op_find(&weight->op, TP_ROLE_GLOBAL) >= 0)
+        return "code * scale, with the global scale";
+    return "code * scale";
+}
+
+static void print_part(const struct tp_source *source, const struct tp_subject *subject,
+                       uint32_t i, const struct tp_element_info *info)
+{
+    const struct tp_spot *spot = &info->spot[i];
+    const struct tp_tensor *tensor = &source->ckpt.tensors[spot->tensor];
+    char stored[40], place[64];
+    printf("  %-14s%s in the %s of ", subject->weight ? noun(subject, i) : "stored",
+           stored_text(stored, spot, is_group8(subject, i)), place_text(place, spot));
+    tp_print_text(stdout, tensor->name);
+    printf("\n  %14sat %llu of ", "", (unsigned long long)spot->offset);
+    tp_print_text(stdout, source->ckpt.files[tensor->file].name);
+    if (is_group8(subject, i)) {
+        printf(": g = %.9g", spot->value);
+        if (info->multiple >= 0)
+            printf(", the code picks byte %d of the eight: %02X", info->multiple,
+                   spot->raw[info->multiple]);
+    } else if (subject->weight) {
+        printf(": %.9g", spot->value);
+        if (subject->weight->op.out[i].role == TP_ROLE_CODES)
+            printf(" (canonical code %d)", info->code);
+    }
+    putchar('\n');
+}
+
+static int at_text(const struct tp_source *source, const struct tp_subject *subject,
+                   const struct tp_element_info *info)
+{
+    const struct tp_weight *weight = subject->weight;
+    tp_print_text(stdout, weight ? weight->name : source->ckpt.tensors[subject->tensor].name);
+    printf("  e=%llu n=%llu k=%llu", (unsigned long long)info->e, (unsigned long long)info->n,
+           (unsigned long long)info->k);
+    if (weight)
+        printf("  %s", weight->format->name);
+    if (info->has_value)
+        printf("\n  value         %s%.*g%s%s%s", tp_style("1"), digits_of(source, subject), info->value,
+               tp_style("0"), weight ? " = " : "", weight ? formula(weight) : "");
+    putchar('\n');
+    for (uint32_t i = 0; i < info->spots; i++)
+        if (info->spot[i].tensor != TP_NO_TENSOR)
+            print_part(source, subject, i, info);
+    return TP_OK;
+}
+
+int tp_dump_at(const struct tp_options *o, const struct tp_source *source,
+               const struct tp_subject *subject)
+{
+    struct tp_element_info info;
+    struct tp_err err = {0};
+    if (tp_inspect_at(&source->ckpt, subject, o->at.e, o->at.n, o->at.k, &info, &err)) {
+        tp_err_tensor(&err, o->arg.item[1]);
+        return tp_report_error(&err);
+    }
+    return o->json ? at_json(source, subject, &info) : at_text(source, subject, &info);
+}
+
+/* ---- --offset ----------------------------------------------------------- */
+
+/* The value of a code needs its scale: looked up like --at. */
+static bool element_at(const struct tp_source *source, const struct tp_subject *subject,
+                       const struct tp_stored *item, struct tp_element_info *info)
+{
+    struct tp_err ignored = {0};
+    bool is_code = !subject->weight ||
+                   subject->weight->op.out[subject->out].role == TP_ROLE_CODES;
+    return is_code && !item->padding &&
+           tp_inspect_at(&source->ckpt, subject, item->e0, item->n0, item->k0, info, &ignored) ==
+               TP_OK;
+}
+
+static json_t *range_json(uint64_t first, uint64_t end)
+{
+    return json_pack("[I,I]", (json_int_t)first, (json_int_t)end);
+}
+
+static json_t *item_json(const struct tp_source *source, const struct tp_subject *subject,
+                         const struct tp_stored *item)
+{
+    json_t *json = spot_json(source, subject, subject->out, &item->spot);
+    struct tp_element_info info;
+    json_object_set_new(json, "byte_of_element", json_integer(item->byte_of));
+    json_object_set_new(json, "padding", json_boolean(item->padding));
+    if (item->padding) {
+        json_object_set_new(json, "fill", json_integer(item->fill));
+        return json;
+    }
+    json_object_set_new(json, "e", range_json(item->e0, item->e1));
+    json_object_set_new(json, "n", range_json(item->n0, item->n1));
+    json_object_set_new(json, "k", range_json(item->k0, item->k1));
+    if (item->word >= 0)
+        json_object_set_new(json, "word", json_integer(item->word));
+    json_object_set_new(json, "value", tp_number_json(item->spot.value));
+    if (element_at(source, subject, item, &info) && info.has_value)
+        json_object_set_new(json, "element_value", tp_number_json(info.value));
+    return json;
+}
+
+static int byte_json(const struct tp_source *source, const struct tp_subject *subject,
+                     const struct tp_byte_info *info)
+{
+    const struct tp_tensor *tensor = &source->ckpt.tensors[subject->tensor];
+    json_t *items = json_array();
+    for (unsigned i = 0; i < info->count; i++)
+        json_array_append_new(items, item_json(source, subject, &info->item[i]));
+    return tp_json_print(json_pack("{s:s,s:s,s:I,s:I,s:i,s:o}", "tensor", tensor->name, "file",
+                                   source->ckpt.files[tensor->file].name, "byte",
+                                   (json_int_t)info->byte, "offset", (json_int_t)info->offset,
+                                   "stored", info->value, "items", items));
+}
+
+/* "n=32", or "n=32..63" */
+static void print_range(char name, uint64_t first, uint64_t end)
+{
+    printf(" %c=%llu", name, (unsigned long long)first);
+    if (end > first + 1)
+        printf("..%llu", (unsigned long long)end - 1);
+}
+
+static void print_place(const struct tp_subject *subject, const struct tp_stored *item)
+{
+    if (item->word >= 0)
+        printf("word %d, constant, for", item->word);
+    else
+        printf("%s of", noun(subject, subject->out));
+    print_range('e', item->e0, item->e1);
+    print_range('n', item->n0, item->n1);
+    print_range('k', item->k0, item->k1);
+}
+
+static void print_item(const struct tp_source *source, const struct tp_subject *subject,
+                       const struct tp_stored *item)
+{
+    struct tp_element_info info;
+    bool group8 = is_group8(subject, subject->out);
+    char stored[40];
+    printf("  ");
+    if (item->spot.bits == 4)
+        printf("%s half ", item->spot.nibble ? "high" : "low");
+    else if (item->spot.bits > 8)
+        printf("byte %u of ", item->byte_of);
+    printf("%s: ", stored_text(stored, &item->spot, group8));
+    if (item->padding) {
+        printf("padding");
+        if (item->spot.bits <= 8 && item->spot.raw[0] != item->fill)
+            printf(", which should be 0x%X", item->fill);
+        putchar('\n');
+        return;
+    }
+    if (group8)
+        printf("-%ug of the ", 8 - item->byte_of);
+    print_place(subject, item);
+    printf(group8 ? ": g = %.*g" : ": %.*g", digits_of(source, subject), item->spot.value);
+    if (subject->weight && element_at(source, subject, item, &info) && info.has_value)
+        printf(", value %.9g", info.value);
+    putchar('\n');
+}
+
+int tp_dump_byte(const struct tp_options *o, const struct tp_source *source,
+                 const struct tp_subject *subject)
+{
+    const struct tp_tensor *tensor = &source->ckpt.tensors[subject->tensor];
+    struct tp_byte_info info;
+    struct tp_err err = {0};
+    if (tp_inspect_byte(&source->ckpt, subject, o->offset, &info, &err)) {
+        tp_err_tensor(&err, tensor->name);
+        return tp_report_error(&err);
+    }
+    if (o->json)
+        return byte_json(source, subject, &info);
+    printf("byte %llu of ", (unsigned long long)info.byte);
+    tp_print_text(stdout, tensor->name);
+    printf(" (at %llu of ", (unsigned long long)info.offset);
+    tp_print_text(stdout, source->ckpt.files[tensor->file].name);
+    printf("): 0x%02X\n", info.value);
+    for (unsigned i = 0; i < info.count; i++)
+        print_item(source, subject, &info.item[i]);
+    return TP_OK;
+}
+
+/* ---- --values ----------------------------------------------------------- */
+
+struct printing {
+    const struct tp_region *region;
+    bool json, first;
+    int digits;
+};
+
+static void number_json(double value, int digits)
+{
+    if (isfinite(value))
+        printf("%.*g", digits, value);
+    else
+        printf("\"%s\"", isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity");
+}
+
+static enum tp_code print_row(void *arg, uint64_t n, const double *values, uint64_t count,
+                              struct tp_err *err)
+{
+    struct printing *p = arg;
+    (void)err;
+    if (p->json)
+        printf("%s\n    [", p->first ? "" : ",");
+    else
+        printf("%8llu ", (unsigned long long)n);
+    for (uint64_t i = 0; i < count; i++)
+        if (p->json) {
+            fputs(i ? ", " : "", stdout);
+            number_json(values[i], p->digits);
+        } else {
+            printf(" %12.6g", values[i]);
+        }
+    printf(p->json ? "]" : "\n");
+    p->first = false;
+    return TP_OK;
+}
+
+static enum tp_code head_json(const char *name, const struct tp_region *r, struct tp_err *err)
+{
+    struct tp_text text = {0};
+    enum tp_code code = tp_text_add_json(&text, name, err);
+    if (code == TP_OK)
+        printf("{\n  \"version\": 1,\n  \"weight\": %s,\n  \"expert\": %llu,\n"
+               "  \"n\": [%llu, %llu],\n  \"k\": [%llu, %llu],\n  \"values\": [",
+               text.data, (unsigned long long)r->e, (unsigned long long)r->n0,
+               (unsigned long long)r->n1, (unsigned long long)r->k0, (unsigned long long)r->k1);
+    tp_text_free(&text);
+    return code;
+}
+
+static void head_text(const char *name, const struct tp_region *r)
+{
+    tp_print_text(stdout, name);
+    printf("  e=%llu\n%8s ", (unsigned long long)r->e, "n \\ k");
+    for (uint64_t k = r->k0; k < r->k1; k++)
+        printf(" %12llu", (unsigned long long)k);
+    putchar('\n');
+}
+
+int tp_dump_values(const struct tp_options *o, const struct tp_source *source,
+                   const struct tp_subject *subject)
+{
+    struct tp_region region = {o->expert == TP_UNSET ? 0 : o->expert, o->values.n0, o->values.n1,
+                               o->values.k0, o->values.k1};
+    struct printing p = {&region, o->json, true, digits_of(source, subject)};
+    const char *name = subject->weight ? subject->weight->name
+                                       : source->ckpt.tensors[subject->tensor].name;
+    struct tp_err err = {0};
+    enum tp_code code = tp_inspect_region(subject, &region, &err);
+    if (code == TP_OK && !o->json)
+        head_text(name, &region);
+    if (code == TP_OK && o->json)
+        code = head_json(name, &region, &err);
+    if (code == TP_OK)
+        code = tp_inspect_values(&source->ckpt, subject, &region, print_row, &p, &err);
+    if (code) {
+        tp_err_tensor(&err, o->arg.item[1]);
+        return tp_report_error(&err);
+    }
+    if (o->json)
+        printf("\n  ]\n}\n");
+    return TP_OK;
+}

@@ -1,0 +1,183 @@
+/* One tensor, or one packed weight: header facts, descriptor, tile. */
+#include "cli/dump.h"
+#include "cli/report.h"
+#include "pack/descriptor.h"
+#include "pack/format_parse.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- text --------------------------------------------------------------- */
+
+static void print_weight(const struct tp_weight *weight)
+{
+    char text[TP_BOX_TEXT];
+    printf("%s", tp_style("1"));
+    tp_print_text(stdout, weight->name);
+    printf("%s: %s, %s", tp_style("0"), weight->format->name, tp_box_text(text, weight));
+    if (weight->origins)
+        printf(" from %s", tp_dtype_name(weight->dtype));
+    else
+        printf(", known by its tensors (no descriptor is stored)");
+    printf("\n  codec %s, a scale for each block of %ux%u (n x k)",
+           tp_codec_name(weight->op.codec), weight->op.block_n, weight->op.block_k);
+    for (uint32_t p = 0; p < weight->format->params && weight->origins; p++)
+        printf("%s%s=%s", p ? " " : "\n  set with ", weight->format->param[p].key,
+               weight->format->param[p].choices[weight->settings.choice[p]]);
+    putchar('\n');
+    for (uint32_t i = 0; i < weight->origins; i++) {
+        const struct tp_origin *origin = &weight->origin[i];
+        printf("  %s", i ? "and      " : "made from ");
+        tp_print_text(stdout, origin->name);
+        printf(" %s", tp_shape_text(text, origin->shape, origin->rank));
+        if (origin->rows != origin->shape[origin->rank - 2])
+            printf(", rows %llu to %llu", (unsigned long long)origin->row,
+                   (unsigned long long)(origin->row + origin->rows - 1));
+        if (origin->expert >= 0)
+            printf(", expert %lld", (long long)origin->expert);
+        putchar('\n');
+    }
+}
+
+static void print_facts(const struct tp_source *source, uint32_t t)
+{
+    const struct tp_tensor *tensor = &source->ckpt.tensors[t];
+    const struct tp_file *file = &source->ckpt.files[tensor->file];
+    char shape[TP_SHAPE_TEXT];
+    printf("%s", tp_style("1"));
+    tp_print_text(stdout, tensor->name);
+    printf("%s\n  %s %s, %llu bytes at %llu of ", tp_style("0"), tp_dtype_name(tensor->dtype),
+           tp_shape_text(shape, tensor->shape, tensor->rank), (unsigned long long)tensor->bytes,
+           (unsigned long long)tensor->offset);
+    tp_print_text(stdout, file->name);
+    printf("%s\n", file->zst ? " (unpacked)" : "");
+}
+
+static void print_values_of_nibbles(const struct tp_weight *weight, const struct tp_op_out *out)
+{
+    if (out->element != TP_ELEM_INT4)
+        return;
+    printf("  nibbles 0 to 15 are");
+    for (unsigned stored = 0; stored < 16; stored++)
+        for (int code = 0; code < 16; code++)
+            if (weight->op.table[code] == stored)
+                printf(" %d", code - 8);
+    putchar('\n');
+}
+
+static int print_output(const struct tp_source *source, const struct tp_weight *weight,
+                        uint32_t i)
+{
+    const struct tp_op_out *out = &weight->op.out[i];
+    struct tp_layout layout;
+    struct tp_err err = {0};
+    char text[512];
+    print_facts(source, weight->tensor[i]);
+    printf("  %s: %s", tp_role_name(out->role), tp_element_name(out->element));
+    if (out->role == TP_ROLE_GROUP8)
+        printf(", the group scale g as the eight bytes -8g, -7g, ... -1g");
+    for (uint32_t w = 0; w < weight->format->out[i].word_count; w++) {
+        uint64_t word = 0;
+        if (tp_expr_eval(weight->format->out[i].words[w], weight->box, &word, &err))
+            return tp_report_error(&err);
+        printf("%s%llu", w ? ", " : ", always ", (unsigned long long)word);
+    }
+    putchar('\n');
+    print_values_of_nibbles(weight, out);
+    if (!out->layout)
+        return TP_OK;
+    if (tp_op_layout(&weight->op, i, weight->box, &layout, &err))
+        return tp_report_error(&err);
+    tp_layout_print(&layout, text, sizeof text);
+    printf("  layout %s in %s, padding 0x%02X\n", text,
+           tp_element_bits(out->element) == 4 ? "nibbles"
+           : tp_element_bits(out->element) == 8 ? "bytes"
+                                                : tp_element_name(out->element),
+           out->fill);
+    return tp_dump_tile(weight, i);
+}
+
+static int print_text(const struct tp_source *source, const struct tp_subject *subject, bool whole)
+{
+    const struct tp_weight *weight = subject->weight;
+    int status = TP_OK;
+    if (!weight) {
+        print_facts(source, subject->tensor);
+        printf("  not packed; rows of %llu in order\n", (unsigned long long)subject->box.k);
+        return TP_OK;
+    }
+    print_weight(weight);
+    for (uint32_t i = 0; i < weight->op.outs && status == TP_OK; i++)
+        if (weight->tensor[i] != TP_NO_TENSOR && (whole || i == subject->out)) {
+            putchar('\n');
+            status = print_output(source, weight, i);
+        }
+    return status;
+}
+
+/* ---- JSON --------------------------------------------------------------- */
+
+static json_t *tensor_json(const struct tp_source *source, uint32_t t)
+{
+    const struct tp_tensor *tensor = &source->ckpt.tensors[t];
+    return json_pack("{s:s,s:s,s:o,s:I,s:I,s:s}", "name", tensor->name, "dtype",
+                     tp_dtype_name(tensor->dtype), "shape",
+                     tp_shape_json(tensor->shape, tensor->rank), "bytes",
+                     (json_int_t)tensor->bytes, "offset", (json_int_t)tensor->offset, "file",
+                     source->ckpt.files[tensor->file].name);
+}
+
+static json_t *origins_json(const struct tp_weight *weight)
+{
+    json_t *from = json_array();
+    for (uint32_t i = 0; i < weight->origins; i++) {
+        const struct tp_origin *origin = &weight->origin[i];
+        json_t *json = json_pack("{s:s,s:I,s:I,s:o}", "name", origin->name, "row",
+                                 (json_int_t)origin->row, "rows", (json_int_t)origin->rows,
+                                 "shape", tp_shape_json(origin->shape, origin->rank));
+        if (origin->expert >= 0)
+            json_object_set_new(json, "expert", json_integer(origin->expert));
+        json_array_append_new(from, json);
+    }
+    return from;
+}
+
+static json_t *weight_json(const struct tp_source *source, const struct tp_weight *weight,
+                           struct tp_err *err)
+{
+    json_t *tensors = json_array();
+    json_t *descriptor = tp_descriptor_json(weight->format, &weight->settings, &weight->op,
+                                            weight->box, weight->rank, err);
+    for (uint32_t i = 0; i < weight->op.outs; i++)
+        if (weight->tensor[i] != TP_NO_TENSOR) {
+            json_t *json = tensor_json(source, weight->tensor[i]);
+            json_object_set_new(json, "role", json_string(tp_role_name(weight->op.out[i].role)));
+            json_array_append_new(tensors, json);
+        }
+    json_t *json =
+        json_pack("{s:s,s:s,s:b,s:s,s:o,s:o,s:o}", "name", weight->name, "prefix", weight->prefix,
+                  "described", weight->origins > 0, "dtype", tp_dtype_name(weight->dtype), "from",
+                  origins_json(weight), "tensors", tensors, "descriptor",
+                  descriptor ? descriptor : json_null());
+    return json;
+}
+
+static int print_json(const struct tp_source *source, const struct tp_subject *subject)
+{
+    struct tp_err err = {0};
+    json_t *json = json_object();
+    json_object_set_new(json, "tensor", tensor_json(source, subject->tensor));
+    if (subject->weight)
+        json_object_set_new(json, "weight", weight_json(source, subject->weight, &err));
+    if (err.code) {
+        json_decref(json);
+        return tp_report_error(&err);
+    }
+    return tp_json_print(json);
+}
+
+int tp_dump_tensor(const struct tp_options *o, const struct tp_source *source,
+                   const struct tp_subject *subject, bool whole)
+{
+    return o->json ? print_json(source, subject) : print_text(source, subject, whole);
+}

@@ -1,0 +1,168 @@
+/* Values of a box, from any storage, and distances between values.
+ *
+ * A packed part is read with all it needs to be decoded alone, decoded by the same
+ * kernels that a conversion uses, and cut to the box. Invariant: a distance depends
+ * on the values and on the order of its parts, never on threads.
+ */
+#include "pack/values.h"
+
+#include "base/num.h"
+#include "kernels/kernel.h"
+#include "kernels/plane.h"
+
+#include <math.h>
+#include <string.h>
+
+void tp_value_reader_free(struct tp_value_reader *reader)
+{
+    for (int i = 0; i < TP_MAX_OUT; i++)
+        tp_buffer_free(&reader->source[i]);
+    tp_buffer_free(&reader->decoded);
+    tp_buffer_free(&reader->scratch);
+}
+
+void tp_widen(enum tp_dtype dtype, const void *from, uint64_t count, float *to)
+{
+    if (dtype == TP_F32) {
+        memcpy(to, from, count * sizeof *to);
+        return;
+    }
+    for (uint64_t i = 0; i < count; i++)
+        to[i] = tp_load_value(from, dtype, i);
+}
+
+/* Rows [row, row + rows) of one plain part. */
+static enum tp_code read_plain(const struct tp_side *side, const struct tp_part *part,
+                               const struct tp_box *box, uint64_t row, uint64_t rows, float *to,
+                               struct tp_value_reader *reader, struct tp_err *err)
+{
+    const struct tp_weight *weight = &side->weights->items[part->weight];
+    const struct tp_tensor *tensor = &side->ckpt->tensors[weight->tensor[0]];
+    uint64_t width = tp_dtype_bits(tensor->dtype) / 8, wanted = box->size.k * width;
+    uint64_t pitch = weight->box.k * width;
+    uint64_t at = tensor->offset + (part->expert * weight->box.n + row) * pitch + box->k * width;
+    uint64_t step = wanted == pitch ? rows : 1;
+    enum tp_code code = tp_buffer_room(&reader->decoded, rows * wanted, err);
+    uint8_t *data = reader->decoded.data;
+    for (uint64_t r = 0; r < rows && code == TP_OK; r += step)
+        code = tp_checkpoint_read(side->ckpt, tensor->file, data + r * wanted, step * wanted,
+                                  at + r * pitch, err);
+    if (code == TP_OK)
+        tp_widen(tensor->dtype, data, rows * box->size.k, to);
+    return code;
+}
+
+static enum tp_code decode(const struct tp_weight *weight, const struct tp_box *cover,
+                           struct tp_value_reader *reader, struct tp_err *err)
+{
+    struct tp_args args = {.box = cover->size, .dtype = TP_F32, .global = weight->global};
+    enum tp_code code = tp_buffer_room(&reader->decoded,
+                                       cover->size.n * cover->size.k * sizeof(float), err);
+    if (code ||
+        (code = tp_buffer_room(&reader->scratch, tp_encode_scratch(&weight->op, cover->size), err)))
+        return code;
+    for (uint32_t i = 0; i < weight->op.outs; i++)
+        args.in[i] = weight->tensor[i] == TP_NO_TENSOR ? NULL : reader->source[i].data;
+    args.out[0] = reader->decoded.data;
+    args.scratch = reader->scratch.data;
+    tp_decode_find(&weight->op, TP_F32)(&weight->op, &args);
+    return TP_OK;
+}
+
+static enum tp_code read_packed(const struct tp_side *side, const struct tp_part *part,
+                                const struct tp_box *box, uint64_t row, uint64_t rows, float *to,
+                                struct tp_value_reader *reader, struct tp_err *err)
+{
+    const struct tp_weight *weight = &side->weights->items[part->weight];
+    struct tp_box cover = {.e = part->expert};
+    enum tp_code code = tp_weight_cover(weight, row, rows, box->k, box->size.k, &cover, err);
+    if (code || (code = tp_packed_read(side->ckpt, weight, &cover, reader->source, err)) ||
+        (code = decode(weight, &cover, reader, err)))
+        return code;
+    const float *from = reader->decoded.data;
+    for (uint64_t n = 0; n < rows; n++)
+        memcpy(to + n * box->size.k,
+               from + (row - cover.n + n) * cover.size.k + box->k - cover.k,
+               box->size.k * sizeof *to);
+    return TP_OK;
+}
+
+enum tp_code tp_read_values(const struct tp_side *side, const struct tp_unit *unit,
+                            const struct tp_box *box, float *to, struct tp_value_reader *reader,
+                            struct tp_err *err)
+{
+    enum tp_code code = TP_OK;
+    for (uint64_t n = 0, row, rows; n < box->size.n && code == TP_OK; n += rows) {
+        const struct tp_part *part = tp_unit_part(unit, box->e, box->n + n, &row, &rows);
+        bool packed = side->weights->items[part->weight].format != NULL;
+        rows = tp_min_u64(rows, box->size.n - n);
+        code = (packed ? read_packed : read_plain)(side, part, box, row, rows,
+                                                   to + n * box->size.k, reader, err);
+    }
+    if (code)
+        tp_err_tensor(err, unit->name);
+    return code;
+}
+
+static void pair(struct tp_distance *d, uint64_t i, float a, float b)
+{
+    bool both_nan = isnan(a) && isnan(b);
+    if (a != b && !both_nan && d->differing++ == 0) {
+        d->first = i;
+        d->first_a = a;
+        d->first_b = b;
+    }
+    d->nonfinite += !isfinite(a) || !isfinite(b);
+}
+
+void tp_distance_of(const float *a, const float *b, uint64_t count, struct tp_distance *d)
+{
+    double error[4] = {0}, value[4] = {0}, most = 0; /* four sums: additions overlap */
+    *d = (struct tp_distance){.count = count};
+    for (uint64_t i = 0; i < count; i++) {
+        double x = a[i], difference = (double)b[i] - x;
+        if (!(fabs(difference) <= 1e300) || !(fabs(x) <= 1e300)) { /* NaN or infinity */
+            pair(d, i, a[i], b[i]);
+            continue;
+        }
+        if (difference != 0) {
+            pair(d, i, a[i], b[i]);
+            most = fabs(difference) > most ? fabs(difference) : most;
+        }
+        error[i & 3] += difference * difference;
+        value[i & 3] += x * x;
+    }
+    d->max_abs = most;
+    d->error = error[0] + error[1] + (error[2] + error[3]);
+    d->value = value[0] + value[1] + (value[2] + value[3]);
+}
+
+void tp_distance_add(struct tp_distance *sum, const struct tp_distance *next, uint64_t base)
+{
+    if (next->differing && !sum->differing) {
+        sum->first = base + next->first;
+        sum->first_a = next->first_a;
+        sum->first_b = next->first_b;
+    }
+    sum->count += next->count;
+    sum->differing += next->differing;
+    sum->nonfinite += next->nonfinite;
+    sum->error += next->error;
+    sum->value += next->value;
+    if (next->max_abs > sum->max_abs)
+        sum->max_abs = next->max_abs;
+}
+
+double tp_distance_relative(const struct tp_distance *d)
+{
+    if (d->error == 0)
+        return 0;
+    return d->value > 0 ? sqrt(d->error / d->value) : INFINITY;
+}
+
+double tp_distance_sqnr(const struct tp_distance *d)
+{
+    if (d->error == 0)
+        return INFINITY;
+    return d->value > 0 ? 10 * log10(d->value / d->error) : -INFINITY;
+}

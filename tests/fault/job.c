@@ -1,0 +1,202 @@
+#include "job.h"
+
+#include "tree.h"
+
+#include "pack/commit.h"
+#include "pack/journal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+const struct scenario scenarios[] = {
+    {"directory", "w4a8-cutlass", false, false},
+    {"file", "fp8-deepseek", true, false},
+    {"replaced directory", "mxfp8-blocked", false, true},
+    {"replaced file", "w4a8-ct", true, true},
+};
+const int scenario_count = sizeof scenarios / sizeof *scenarios;
+
+struct weight {
+    const char *name;
+    unsigned n, k;
+};
+
+static void write_shard(const char *path, const struct weight *weights, int count, unsigned seed)
+{
+    char header[4096] = "{\"__metadata__\":{\"format\":\"pt\"}";
+    size_t end = 0, used = strlen(header);
+    for (int i = 0; i < count; i++) {
+        size_t bytes = (size_t)weights[i].n * weights[i].k * 2;
+        used += (size_t)snprintf(header + used, sizeof header - used,
+                                 ",\"%s\":{\"dtype\":\"BF16\",\"shape\":[%u,%u],"
+                                 "\"data_offsets\":[%zu,%zu]}", weights[i].name, weights[i].n,
+                                 weights[i].k, end, end + bytes);
+        end += bytes;
+    }
+    used += (size_t)snprintf(header + used, sizeof header - used, "}");
+    uint8_t *file = calloc(1, 8 + used + end);
+    if (!file)
+        abort();
+    for (int i = 0; i < 8; i++)
+        file[i] = (uint8_t)((uint64_t)used >> 8 * i);
+    memcpy(file + 8, header, used);
+    for (size_t i = 0; i < end; i += 2) { /* bf16 of magnitudes from 2^-8 to 2^-1 */
+        seed = seed * 1664525u + 1013904223u;
+        unsigned bits = (seed & 0x80000000u) >> 16 | (0x3B80u + (seed >> 8) % 0x380u);
+        file[8 + used + i] = (uint8_t)bits;
+        file[8 + used + i + 1] = (uint8_t)(bits >> 8);
+    }
+    tree_write(path, file, 8 + used + end);
+    free(file);
+}
+
+static void write_text(const char *folder, const char *name, const char *text)
+{
+    char path[4200];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    tree_write(path, text, strlen(text));
+}
+
+static void write_source(const char *folder)
+{
+    static const struct weight first[] = {{"m.0.up_proj.weight", 128, 256}, {"m.norm.weight", 1, 64}};
+    static const struct weight second[] = {{"m.1.down_proj.weight", 64, 128},
+                                           {"m.1.up_proj.weight", 128, 128}};
+    char path[4200];
+    snprintf(path, sizeof path, "%s/model-00001-of-00002.safetensors", folder);
+    write_shard(path, first, 2, 1);
+    snprintf(path, sizeof path, "%s/model-00002-of-00002.safetensors", folder);
+    write_shard(path, second, 2, 2);
+    write_text(folder, "model.safetensors.index.json",
+               "{\"weight_map\": {\"m.0.up_proj.weight\": \"model-00001-of-00002.safetensors\", "
+               "\"m.norm.weight\": \"model-00001-of-00002.safetensors\", "
+               "\"m.1.down_proj.weight\": \"model-00002-of-00002.safetensors\", "
+               "\"m.1.up_proj.weight\": \"model-00002-of-00002.safetensors\"}}");
+    write_text(folder, "config.json", "{\n  \"model_type\": \"llama\"\n}\n");
+    write_text(folder, "tokenizer.json", "{\"version\": \"1.0\"}");
+}
+
+static void make_folder(const char *path)
+{
+    tree_remove(path);
+    if (mkdir(path, 0777))
+        abort();
+}
+
+void job_prepare(const char *work, const struct scenario *scenario, struct places *p)
+{
+    char folder[4096];
+    const char *name = scenario->single ? "out.safetensors" : "out";
+    snprintf(p->source, sizeof p->source, "%.4000s/source", work);
+    snprintf(p->root, sizeof p->root, "%.4000s/root", work);
+    snprintf(p->output, sizeof p->output, "%.4000s/root/%s", work, name);
+    snprintf(p->reference, sizeof p->reference, "%.4000s/reference", work);
+    snprintf(p->old, sizeof p->old, "%.4000s/old", work);
+    make_folder(p->source);
+    make_folder(p->root);
+    tree_remove(p->reference);
+    tree_remove(p->old);
+    write_source(p->source);
+    if (scenario->single) {
+        write_text(work, "old", "old content, which is to be kept until the new one is there");
+    } else {
+        make_folder(p->old);
+        write_text(p->old, "model.safetensors", "old weights");
+        write_text(p->old, "stale.json", "{}");
+    }
+    struct tp_err err = {0};
+    struct scenario plain = *scenario;
+    plain.replace = false;
+    if (job_run(&plain, p, 1, &err)) {
+        fprintf(stderr, "the conversion does not work at all: %s: %s\n", err.path, err.what);
+        exit(1);
+    }
+    snprintf(folder, sizeof folder, "%.4000s/reference", work);
+    if (rename(p->output, folder))
+        abort();
+}
+
+static void copy(const char *from, const char *to)
+{
+    struct tree_file *files;
+    if (mkdir(to, 0777))
+        abort();
+    size_t count = tree_list(from, &files);
+    for (size_t i = 0; i < count; i++) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/%s", to, files[i].name);
+        tree_write(path, files[i].data, files[i].size);
+    }
+    tree_free(files, count);
+}
+
+void job_reset(const struct scenario *scenario, const struct places *p)
+{
+    tree_clear(p->root);
+    if (scenario->replace && scenario->single)
+        write_text(p->root, "out.safetensors",
+                   "old content, which is to be kept until the new one is there");
+    else if (scenario->replace)
+        copy(p->old, p->output);
+}
+
+enum tp_code job_run(const struct scenario *scenario, const struct places *p, unsigned jobs,
+                     struct tp_err *err)
+{
+    struct tp_checkpoint ckpt = {0};
+    struct tp_weights weights = {0};
+    struct tp_request request = {0};
+    struct tp_plan plan = {0};
+    struct tp_convert_result result;
+    struct tp_convert_options options = {.run = {.jobs = jobs, .box_target = 16384},
+                                         .force = scenario->replace};
+    memset(err, 0, sizeof *err);
+    enum tp_code code = tp_checkpoint_open(p->source, 0, &ckpt, err);
+    if (code == TP_OK)
+        code = tp_weights_find(&ckpt, &weights, err);
+    if (code == TP_OK)
+        code = tp_request_to(&request, scenario->format, NULL, 0, err);
+    request.shard_size = 20000;
+    if (code == TP_OK)
+        code = tp_plan_convert(&ckpt, &weights, &request,
+                               scenario->single ? "out.safetensors" : NULL, &plan, err);
+    if (code == TP_OK)
+        code = tp_convert(&plan, &request, p->output, &options, &result, err);
+    tp_plan_close(&plan);
+    tp_request_close(&request);
+    tp_weights_close(&weights);
+    tp_checkpoint_close(&ckpt);
+    return code;
+}
+
+enum outcome job_outcome(const struct scenario *scenario, const struct places *p,
+                         const char **why)
+{
+    *why = NULL;
+    if (!tree_exists(p->output)) {
+        *why = "the old content is gone";
+        return scenario->replace ? OUTCOME_TORN : OUTCOME_NOTHING;
+    }
+    if (!tree_difference(p->output, p->reference, TP_JOURNAL_NAME))
+        return OUTCOME_COMPLETE;
+    if (scenario->replace && !tree_difference(p->output, p->old, NULL))
+        return OUTCOME_OLD;
+    *why = tree_difference(p->output, p->reference, TP_JOURNAL_NAME);
+    return OUTCOME_TORN;
+}
+
+const char *job_difference(const struct places *p)
+{
+    struct tree_file *files;
+    static char text[512];
+    const char *name = strrchr(p->output, '/') + 1;
+    size_t count = tree_list(p->root, &files);
+    text[0] = '\0';
+    for (size_t i = 0; i < count && !text[0]; i++)
+        if (strcmp(files[i].name, name) != 0)
+            snprintf(text, sizeof text, "%.300s was left behind", files[i].name);
+    tree_free(files, count);
+    return text[0] ? text : tree_difference(p->output, p->reference, NULL);
+}

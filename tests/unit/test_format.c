@@ -1,0 +1,141 @@
+/* Formats: every embedded file obeys the rules, settings apply, shapes invert. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "pack/format.h"
+#include "pack/format_parse.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void embedded_formats_are_valid(void **state)
+{
+    (void)state;
+    struct tp_err err = {0};
+    size_t count;
+    if (tp_formats_check(&err))
+        fail_msg("%s: %s", err.path, err.what);
+    const struct tp_format *formats = tp_formats(&count);
+    assert_true(count >= 9);
+    for (size_t i = 1; i < count; i++)
+        assert_true(strcmp(formats[i - 1].name, formats[i].name) < 0);
+    assert_non_null(tp_format_find("w4a8-cutlass"));
+    assert_null(tp_format_find("w4a8"));
+}
+
+static void settings_change_the_operation(void **state)
+{
+    (void)state;
+    const struct tp_format *format = tp_format_find("w4a8-cutlass");
+    struct tp_settings settings = {{0}};
+    struct tp_op op;
+    struct tp_err err = {0};
+    tp_format_op(format, &settings, &op);
+    assert_false(op.channel_div);
+    assert_int_equal(op.rule, TP_INT4_QUOTIENT_FP32);
+    assert_int_equal(tp_format_set(format, "scale=div", &settings, &err), TP_OK);
+    assert_int_equal(tp_format_set(format, "quotient=bf16", &settings, &err), TP_OK);
+    tp_format_op(format, &settings, &op);
+    assert_true(op.channel_div);
+    assert_int_equal(op.rule, TP_INT4_QUOTIENT_BF16);
+    static const char *const bad[] = {"scale", "scale=", "scale=half", "=div", "scal=div", "", "x=y"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct tp_err wrong = {0};
+        assert_int_equal(tp_format_set(format, bad[i], &settings, &wrong), TP_E_USAGE);
+        assert_non_null(strstr(wrong.hint, "scale=rcp|div"));
+    }
+}
+
+/* The granule times any factor must give boxes that embed in the whole, for every
+ * output of every format: what the run loop relies on. */
+static void granules_embed(void **state)
+{
+    (void)state;
+    size_t count;
+    const struct tp_format *formats = tp_formats(&count);
+    for (size_t f = 0; f < count; f++) {
+        const struct tp_op *op = &formats[f].op;
+        uint64_t n, k;
+        struct tp_err err = {0};
+        assert_int_equal(tp_op_granule(op, &n, &k, &err), TP_OK);
+        struct tp_box3 whole = {3, 6 * n, k ? 6 * k : 1536}, box = {1, 2 * n, k ? 3 * k : 1536};
+        for (uint32_t i = 0; i < op->outs; i++) {
+            struct tp_layout part, all;
+            if (!op->out[i].layout)
+                continue;
+            assert_int_equal(tp_op_layout(op, i, box, &part, &err), TP_OK);
+            assert_int_equal(tp_op_layout(op, i, whole, &all, &err), TP_OK);
+            assert_int_equal(tp_layout_check(&part, &err), TP_OK);
+            assert_true(tp_layout_embeds(&part, &all));
+        }
+    }
+}
+
+/* Stored shape of the codes -> weight -> the same shape, for 2-D and 3-D. */
+static void shapes_invert(void **state)
+{
+    (void)state;
+    size_t count;
+    const struct tp_format *formats = tp_formats(&count);
+    for (size_t f = 0; f < count; f++)
+        for (int rank = 2; rank <= 3; rank++) {
+            const struct tp_format *format = &formats[f];
+            uint32_t c = (uint32_t)tp_op_find(&format->op, TP_ROLE_CODES), shape_rank;
+            struct tp_box3 box = {rank == 3 ? 5 : 1, 256, 512}, back;
+            uint64_t shape[TP_MAX_RANK];
+            int back_rank;
+            struct tp_err err = {0};
+            assert_int_equal(tp_format_shape(format, c, box, rank, shape, &shape_rank, &err), TP_OK);
+            if (!tp_format_box_of(format, shape, shape_rank, &back, &back_rank))
+                continue; /* formats that always hold experts have one rank only */
+            assert_int_equal(back.n, box.n);
+            assert_int_equal(back.k, box.k);
+        }
+}
+
+static void bad_files_are_refused(void **state)
+{
+    (void)state;
+    static const char *const edits[][2] = {
+        {"\"codec\": \"int4\"", "\"codec\": \"int5\""},
+        {"\"role\": \"codes\"", "\"role\": \"scale\""},
+        {"(E,N,K):(N*K,K,1)", "(E,N,K):(N*K,K,2)"},
+        {"\"dtype\": \"I32\"", "\"dtype\": \"I33\""},
+        {"\"rule\": \"fp32\"", "\"rule\": \"fp33\""},
+        {"\"dim\": \"K\"", "\"dim\": \"Q\""},
+        {"[0, 1, 2", "[0, 0, 2"},
+        {"\"version\": 1", "\"version\": 0"},
+    };
+    const struct tp_format *format = tp_format_find("w4a8-ct");
+    char *text = json_dumps(format->json, 0);
+    assert_non_null(text);
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+        const char *at = strstr(text, edits[i][0]);
+        struct tp_format parsed;
+        struct tp_err err = {0};
+        char *bad;
+        if (!at)
+            fail_msg("the format file has no %s", edits[i][0]);
+        assert_true(asprintf(&bad, "%.*s%s%s", (int)(at - text), text, edits[i][1],
+                             at + strlen(edits[i][0])) > 0);
+        assert_int_equal(tp_format_parse(bad, 0, &parsed, &err), TP_E_INPUT);
+        assert_true(err.what[0]);
+        free(bad);
+    }
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(embedded_formats_are_valid), cmocka_unit_test(settings_change_the_operation),
+        cmocka_unit_test(granules_embed),             cmocka_unit_test(shapes_invert),
+        cmocka_unit_test(bad_files_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

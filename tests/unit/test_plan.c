@@ -1,0 +1,270 @@
+/* Plans: what is converted to what, stacks, fused sets, files, and determinism. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "pack/box.h"
+#include "pack/plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct spec {
+    const char *name;
+    enum tp_dtype dtype;
+    uint32_t rank;
+    uint64_t shape[3];
+};
+
+static char folder[] = "/tmp/tilepack-plan-XXXXXX";
+static char path[64];
+
+/* A file with these tensors, all bytes zero. */
+static void write_file(const struct spec *specs, size_t count)
+{
+    struct tp_st_tensor tensors[64];
+    struct tp_text text = {0};
+    struct tp_err err = {0};
+    uint64_t at = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t bytes = tp_dtype_bits(specs[i].dtype) / 8;
+        tensors[i] = (struct tp_st_tensor){specs[i].name, specs[i].dtype, specs[i].rank, {0}, at, 0};
+        for (uint32_t d = 0; d < specs[i].rank; d++) {
+            tensors[i].shape[d] = specs[i].shape[d];
+            bytes *= specs[i].shape[d];
+        }
+        tensors[i].end = at += bytes;
+    }
+    assert_int_equal(tp_st_write_header(tensors, count, NULL, 0, 8, &text, &err), TP_OK);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text.data, 1, text.size, file), text.size);
+    assert_int_equal(ftruncate(fileno(file), (off_t)(text.size + at)), 0);
+    fclose(file);
+    tp_text_free(&text);
+}
+
+struct made {
+    struct tp_checkpoint ckpt;
+    struct tp_weights weights;
+    struct tp_request request;
+    struct tp_plan plan;
+    struct tp_err err;
+    enum tp_code code;
+};
+
+static void make_plan(struct made *m, const char *to)
+{
+    if (tp_checkpoint_open(path, 0, &m->ckpt, &m->err) ||
+        tp_weights_find(&m->ckpt, &m->weights, &m->err) ||
+        tp_request_to(&m->request, to, NULL, 0, &m->err))
+        fail_msg("%s", m->err.what);
+    m->code = tp_plan_convert(&m->ckpt, &m->weights, &m->request, NULL, &m->plan, &m->err);
+}
+
+static void drop(struct made *m)
+{
+    tp_plan_close(&m->plan);
+    tp_request_close(&m->request);
+    tp_weights_close(&m->weights);
+    tp_checkpoint_close(&m->ckpt);
+}
+
+static const struct tp_unit *unit_named(const struct made *m, const char *name)
+{
+    for (size_t u = 0; u < m->plan.unit_count; u++)
+        if (strcmp(m->plan.units[u].name, name) == 0)
+            return &m->plan.units[u];
+    return NULL;
+}
+
+static const char *kept_reason(const struct made *m, const char *name)
+{
+    for (size_t k = 0; k < m->plan.kept_count; k++)
+        if (strcmp(m->ckpt.tensors[m->plan.kept[k].tensor].name, name) == 0)
+            return m->plan.kept[k].reason ? m->plan.kept[k].reason : "";
+    return NULL;
+}
+
+static const struct spec moe[] = {
+    {"m.embed_tokens.weight", TP_BF16, 2, {64, 256}},
+    {"m.mlp.experts.0.down_proj.weight", TP_BF16, 2, {256, 128}},
+    {"m.mlp.experts.0.gate_proj.weight", TP_BF16, 2, {128, 256}},
+    {"m.mlp.experts.1.down_proj.weight", TP_BF16, 2, {256, 128}},
+    {"m.mlp.experts.1.gate_proj.weight", TP_BF16, 2, {128, 256}},
+    {"m.mlp.experts.0.up_proj.weight", TP_BF16, 2, {128, 256}},
+    {"m.mlp.experts.1.up_proj.weight", TP_BF16, 2, {128, 256}},
+    {"m.mlp.gate.weight", TP_BF16, 2, {2, 256}},
+    {"m.norm.weight", TP_BF16, 1, {256}},
+};
+enum { MOE = sizeof moe / sizeof *moe };
+
+static void experts_are_stacked(void **state)
+{
+    (void)state;
+    struct made m = {.code = TP_OK};
+    write_file(moe, MOE);
+    make_plan(&m, "w4a8-cutlass");
+    assert_int_equal(m.code, TP_OK);
+    assert_int_equal(m.plan.unit_count, 2);
+    const struct tp_unit *w13 = unit_named(&m, "m.mlp.experts.w13");
+    assert_non_null(w13);
+    assert_int_equal(w13->box.e, 2);
+    assert_int_equal(w13->box.n, 256);
+    assert_int_equal(w13->parts_per_expert, 2);
+    uint64_t row, left; /* row 130 of expert 1 is row 2 of its up projection */
+    const struct tp_part *part = tp_unit_part(w13, 1, 130, &row, &left);
+    assert_string_equal(m.weights.items[part->weight].name, "m.mlp.experts.1.up_proj");
+    assert_int_equal(row, 2);
+    assert_int_equal(left, 126);
+    assert_string_equal(m.plan.outputs[w13->output[0]].name, "m.mlp.experts.w13_weight_packed");
+    assert_string_equal(kept_reason(&m, "m.mlp.gate.weight"), "router");
+    assert_string_equal(kept_reason(&m, "m.embed_tokens.weight"), "embedding");
+    assert_string_equal(kept_reason(&m, "m.norm.weight"), "");
+    drop(&m);
+}
+
+static void interchange_formats_leave_experts_apart(void **state)
+{
+    (void)state;
+    struct made m = {.code = TP_OK};
+    write_file(moe, MOE);
+    make_plan(&m, "w4a8-ct");
+    assert_int_equal(m.code, TP_OK);
+    assert_int_equal(m.plan.unit_count, 6);
+    assert_non_null(unit_named(&m, "m.mlp.experts.1.up_proj"));
+    drop(&m);
+}
+
+static void incomplete_stacks_are_refused(void **state)
+{
+    (void)state;
+    struct made m = {.code = TP_OK};
+    write_file(moe, 6); /* without the last up projection */
+    make_plan(&m, "mxfp8-blocked");
+    assert_int_equal(m.code, TP_E_INPUT);
+    assert_non_null(strstr(m.err.hint, "--no-stack"));
+    drop(&m);
+}
+
+/* k_proj has 100 rows, no multiple of 16: q and v stay with it. */
+static void fused_sets_stay_together(void **state)
+{
+    (void)state;
+    static const struct spec attention[] = {
+        {"a.k_proj.weight", TP_F32, 2, {100, 256}},
+        {"a.o_proj.weight", TP_F32, 2, {256, 256}},
+        {"a.q_proj.weight", TP_F32, 2, {256, 256}},
+        {"a.v_proj.weight", TP_F32, 2, {256, 256}},
+    };
+    struct made m = {.code = TP_OK};
+    write_file(attention, 4);
+    make_plan(&m, "w4a8-cutlass");
+    assert_int_equal(m.code, TP_OK);
+    assert_int_equal(m.plan.unit_count, 1);
+    assert_non_null(unit_named(&m, "a.o_proj"));
+    assert_non_null(strstr(kept_reason(&m, "a.q_proj.weight"), "a.k_proj"));
+    assert_non_null(strstr(kept_reason(&m, "a.k_proj.weight"), "multiples of 16"));
+    drop(&m);
+    struct made strict = {.request = {.strict = true}};
+    make_plan(&strict, "w4a8-cutlass");
+    assert_int_equal(strict.code, TP_E_UNSUPPORTED);
+    drop(&strict);
+}
+
+/* Small shards: every unit's outputs are together, files are full and gapless. */
+static void shards_are_filled(void **state)
+{
+    (void)state;
+    struct made m = {.request = {.shard_size = 70000}};
+    write_file(moe, MOE);
+    make_plan(&m, "fp8-deepseek");
+    assert_int_equal(m.code, TP_OK);
+    assert_true(m.plan.file_count > 2);
+    uint64_t data = 0;
+    for (size_t f = 0; f < m.plan.file_count; f++) {
+        const struct tp_plan_file *file = &m.plan.files[f];
+        uint64_t at = file->header_size;
+        assert_int_equal(at % 4096, 0);
+        for (uint32_t i = 0; i < file->output_count; i++) {
+            const struct tp_output *output = &m.plan.outputs[file->first_output + i];
+            assert_int_equal(output->offset, at);
+            at += output->bytes;
+            data += output->bytes;
+            if (output->unit != UINT32_MAX)
+                assert_int_equal(m.plan.units[output->unit].file, f);
+        }
+        assert_int_equal(at, file->size);
+        assert_memory_equal(file->header + file->hash_at, "00000000000000000000000000000000\"", 33);
+    }
+    assert_int_equal(data, m.plan.bytes_out);
+    struct made again = {.request = {.shard_size = 70000}};
+    make_plan(&again, "fp8-deepseek");
+    assert_memory_equal(m.plan.hash, again.plan.hash, sizeof m.plan.hash);
+    drop(&m);
+    drop(&again);
+}
+
+/* Any target size cuts a unit into boxes that cover every element once. */
+static void boxes_cover_units(void **state)
+{
+    (void)state;
+    static const char *const formats[] = {"w4a8-cutlass", "mxfp8-torchao3d", "fp8-deepgemm-sm100"};
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        struct made m = {.code = TP_OK};
+        write_file(moe, MOE);
+        make_plan(&m, formats[i]);
+        assert_int_equal(m.code, TP_OK);
+        for (uint64_t target = 512; target < 1 << 20; target *= 8) {
+            const struct tp_unit *unit = unit_named(&m, "m.mlp.experts.w13");
+            struct tp_grid grid;
+            assert_int_equal(tp_unit_grid(&m.plan, unit, target, 2 * target, &grid, &m.err), TP_OK);
+            uint8_t *seen = calloc(unit->box.e * unit->box.n, unit->box.k);
+            for (uint64_t b = 0; b < grid.count; b++) {
+                struct tp_box box = tp_grid_box(unit, &grid, b);
+                for (uint64_t e = 0; e < box.size.e; e++)
+                    for (uint64_t n = 0; n < box.size.n; n++)
+                        for (uint64_t k = 0; k < box.size.k; k++)
+                            seen[((box.e + e) * unit->box.n + box.n + n) * unit->box.k + box.k + k]++;
+            }
+            for (uint64_t x = 0; x < unit->box.e * unit->box.n * unit->box.k; x++)
+                assert_int_equal(seen[x], 1);
+            free(seen);
+        }
+        drop(&m);
+    }
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    if (!mkdtemp(folder))
+        return 1;
+    snprintf(path, sizeof path, "%s/in.safetensors", folder);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    unlink(path);
+    return rmdir(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(experts_are_stacked),
+        cmocka_unit_test(interchange_formats_leave_experts_apart),
+        cmocka_unit_test(incomplete_stacks_are_refused),
+        cmocka_unit_test(fused_sets_stay_together),
+        cmocka_unit_test(shards_are_filled),
+        cmocka_unit_test(boxes_cover_units),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
