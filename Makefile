@@ -29,13 +29,14 @@ CLI_OBJ  = $(patsubst %.c,$(BUILD)/%.o,$(CLI))
 UNIT     = $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(sort $(wildcard tests/unit/test_*.c)))
 MAN      = $(sort $(wildcard man/*.[15]))
 
-all: $(BUILD)/tilepack
+all: $(BUILD)/tilepack library
 
 ifneq ($(NVCC),)
 include cuda.mk
 else
 $(info nvcc not found: building without the CUDA kernels)
 endif
+include library.mk
 
 $(BUILD)/tilepack: $(CLI_OBJ) $(BUILD)/libtilepack.a
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(CLI_OBJ) $(BUILD)/libtilepack.a $(LDLIBS)
@@ -77,8 +78,12 @@ demo:
 
 test:
 	sh scripts/deps.sh build test
-	$(MAKE) -j$(JOBS) $(BUILD)/tilepack $(UNIT)
+	$(MAKE) -j$(JOBS) $(BUILD)/tilepack library $(UNIT)
 	BUILD=$(BUILD) sh tests/run.sh
+
+# Conversions against cp of the same files, in one run; tables and a picture.
+bench: all
+	sh scripts/bench.sh $(BUILD)
 
 # Everything again under the address and undefined-behaviour sanitizers.
 asan:
@@ -88,6 +93,12 @@ asan:
 	    $(UNIT:$(BUILD)/%=$(BUILD)/asan/%)
 	ASAN_OPTIONS=allocator_may_return_null=1 BUILD=$(BUILD)/asan sh tests/run.sh --quick
 
+# A real Slurm on this machine runs samples/slurm/; needs root. Not a part of `test`.
+test-slurm:
+	sh scripts/deps.sh build test slurm
+	$(MAKE) -j$(JOBS) $(BUILD)/tilepack
+	BUILD=$(BUILD) PYTHON="$$(sh scripts/venv.sh $(BUILD))" sh tests/slurm.sh
+
 lint:
 	sh scripts/deps.sh build lint
 	sh scripts/lint.sh
@@ -95,7 +106,7 @@ lint:
 deps:
 	sh scripts/deps.sh build test lint
 
-install: all
+install: all install-library
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1 \
 	    $(DESTDIR)$(PREFIX)/share/man/man5 \
 	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
@@ -114,4 +125,4 @@ clean:
 	rm -rf $(BUILD)
 
 -include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(UNIT:=.d)
-.PHONY: FORCE all unit demo test asan lint deps install clean
+.PHONY: FORCE all unit demo test bench test-slurm asan lint deps install clean

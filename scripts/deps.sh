@@ -1,5 +1,5 @@
 #!/bin/sh
-# deps.sh [--print] [build] [test] [lint]
+# deps.sh [--print] [build] [test] [lint] [slurm]
 #
 # Installs what this project needs from the distribution (Debian or Ubuntu, apt)
 # and is not there yet. A thing counts as there when it can be used (the command
@@ -37,8 +37,12 @@ packages() {
         echo "shellcheck command shellcheck"
         echo "mandoc command mandoc"
         ;;
+    slurm)
+        echo "slurm-wlm command slurmctld"
+        echo "munge command munged"
+        ;;
     *)
-        echo "deps.sh: unknown group '$1'; the groups are build, test and lint" >&2
+        echo "deps.sh: unknown group '$1'; the groups are build, test, lint and slurm" >&2
         exit 2
         ;;
     esac

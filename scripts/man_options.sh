@@ -1,8 +1,9 @@
 #!/bin/sh
 # Keeps the option lists of the man pages equal to the program's option table.
-#   man_options.sh PROGRAM          rewrites the lists in man/*.1
+#   man_options.sh PROGRAM          rewrites the lists in man/
 #   man_options.sh PROGRAM --check  prints the differences instead; status 1 if any
-# A list stands between the comments `.\" options COMMAND [own|common]` and
+# A list stands between the comments `.\" options COMMAND [own|common]` (or
+# `.\" options all-formats`: the format files of tilepack-formats(5)) and
 # `.\" end options`.
 set -eu
 program=$1
@@ -12,7 +13,7 @@ new=$(mktemp)
 list=$(mktemp)
 trap 'rm -f "$new" "$list"' EXIT
 status=0
-for page in "$root"/man/*.1; do
+for page in "$root"/man/*.[1-9]; do
     : >"$new"
     skip=
     while IFS= read -r line; do

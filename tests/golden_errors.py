@@ -58,10 +58,11 @@ def execute(command):
         os.close(program)
         if command.stdout:
             out.close()
+    here = os.path.realpath(".")
     shown = " ".join(word if word and not set(word) & set(" |()[]{}*'\"") else json.dumps(word)
                      for word in command.argv)
     text = f"$ tilepack {shown}\nexit status {done.returncode}\n"
-    text += done.stderr.decode("utf-8", "backslashreplace")
+    text += done.stderr.decode("utf-8", "backslashreplace").replace(here, "DIR")
     if done.stdout:
         text += "--- standard output\n" + done.stdout.decode("utf-8", "backslashreplace")
     return text, done

@@ -6,8 +6,9 @@
 #define TP_CLI_CMD_H
 
 #include "cli/options.h"
+#include "pack/tilepack.h"
 
-#define TP_VERSION "0.1.0"
+#define TP_VERSION TILEPACK_VERSION
 
 /* A command whose file is not linked in is a null pointer in main.c's table and
  * not offered to the user. */

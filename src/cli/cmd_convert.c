@@ -10,6 +10,7 @@
 #include "pack/requant_error.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -89,6 +90,19 @@ static void print_requant_error(const struct tp_requant_error *e)
                 100 * sqrt(e->error2 / e->value2), e->largest, e->plan->units[e->unit].name);
 }
 
+static void note_stages(const struct tp_run_stats *stats, double seconds)
+{
+    char text[200] = "";
+    for (int i = 1; i <= TP_STAGES; i++) { /* OTHER, the first one, comes last */
+        enum tp_stage stage = (enum tp_stage)(i % TP_STAGES);
+        size_t used = strlen(text);
+        snprintf(text + used, sizeof text - used, "%s%s %.3f", used ? ", " : "",
+                 tp_stage_name(stage), (double)atomic_load(&stats->ns[stage]) * 1e-9);
+    }
+    tp_note("seconds of %u workers: %s; %.3f in all", atomic_load(&stats->workers), text,
+            seconds);
+}
+
 static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *plan,
                               const struct tp_request *request, const char *output,
                               struct tp_convert_result *result, struct tp_err *err)
@@ -109,6 +123,8 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
         total = work.bytes_in;
     }
     struct tp_progress *progress = tp_progress_start(o, "convert", total);
+    struct tp_run_stats stats = {0};
+    double start = now();
     options.run = (struct tp_run_options){
         .jobs = o->jobs ? o->jobs : 1,
         .devices = devices.count ? &devices : NULL,
@@ -117,6 +133,7 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
         .stop = tp_catch_signals(),
         .progress = progress ? tp_progress_add : NULL,
         .progress_arg = progress,
+        .stats = o->verbose ? &stats : NULL,
     };
     struct tp_requant_error error;
     bool measures = request->requantize && tp_requant_error_open(plan, &error);
@@ -127,6 +144,8 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
     code = o->part.count ? tp_convert_part(plan, request, output, share_of(o), &options, result, err)
                          : tp_convert(plan, request, output, &options, result, err);
     tp_progress_end(progress);
+    if (o->verbose)
+        note_stages(&stats, now() - start);
     if (measures) {
         if (code == TP_OK)
             print_requant_error(&error);

@@ -2,6 +2,7 @@
 #include "cli/cmd.h"
 #include "cli/dump.h"
 #include "cli/report.h"
+#include "pack/source_check.h"
 
 #include <string.h>
 
@@ -24,13 +25,24 @@ static enum tp_code check_options(const struct tp_options *o, struct tp_err *err
     return TP_OK;
 }
 
-static int dump(const struct tp_options *o, const struct tp_source *source)
+/* Finds the tensor; small tensors of another tool's weight say how to read it. */
+static enum tp_code find(struct tp_source *source, const char *name, struct tp_subject *subject,
+                         struct tp_err *err)
+{
+    enum tp_code code = tp_inspect_find(&source->ckpt, &source->weights, name, subject, err);
+    if (code || !subject->weight)
+        return code;
+    size_t index = (size_t)(subject->weight - source->weights.items);
+    return tp_source_check(&source->ckpt, &source->weights.items[index], err);
+}
+
+static int dump(const struct tp_options *o, struct tp_source *source)
 {
     struct tp_subject subject;
     struct tp_err err = {0};
     if (o->arg.count < 2)
         return tp_dump_table(o, source);
-    if (tp_inspect_find(&source->ckpt, &source->weights, o->arg.item[1], &subject, &err))
+    if (find(source, o->arg.item[1], &subject, &err))
         return tp_report_error(&err);
     if (o->at.set)
         return tp_dump_at(o, source, &subject);

@@ -46,7 +46,7 @@ static int print_list(void)
     const struct tp_format *formats = tp_formats(&count);
     for (size_t i = 0; i < count; i++) {
         const char *cells[] = {formats[i].name,
-                               formats[i].input_only ? "(read only)" : formats[i].loads_in,
+                               formats[i].input_only ? "(read, not written)" : formats[i].loads_in,
                                formats[i].title};
         tp_table_row(table, cells);
     }
@@ -91,8 +91,9 @@ static const char *per_text(char *text, size_t size, const struct tp_op_out *out
 {
     if (out->per_n == 1 && out->per_k == 1)
         snprintf(text, size, "one for each element of W");
-    else if (out->per_k == 0)
-        snprintf(text, size, out->per_n == 1 ? "one for each row of W" : "one for all of W");
+    else if (out->per_k == 0 || out->per_n == 0)
+        snprintf(text, size, "one for %s of W",
+                 out->per_n ? "each row" : out->per_k ? "each column" : "all");
     else
         snprintf(text, size, "one for each block of %ux%u (n x k) elements of W", out->per_n,
                  out->per_k);
@@ -122,11 +123,12 @@ static void print_output(const struct tp_format *format, uint32_t i)
     const json_t *shape = json_object_get(output, "shape");
     const char *layout = layout_of(format, i);
     char per[120];
-    printf("  %sS.%s%s  %s [", tp_style("1"), out->suffix, tp_style("0"),
+    printf("  %sS%s%s%s  %s [", tp_style("1"), format->joint, out->suffix, tp_style("0"),
            tp_dtype_name(out->dtype));
     for (size_t d = 0; d < json_array_size(shape); d++)
         printf("%s%s", d ? ", " : "", json_string_value(json_array_get(shape, d)));
-    printf("]%s\n", out->keep_e ? " (E is kept for a 2-D weight)" : "");
+    printf("]%s%s\n", out->keep_e ? " (E is kept for a 2-D weight)" : "",
+           out->optional ? " (may be missing)" : "");
     printf("    holds     %s", tp_role_name(op->role));
     if (op->role == TP_ROLE_WORDS)
         printf(", the same numbers for every expert\n");
@@ -177,10 +179,15 @@ static int print_one(const struct tp_format *format)
     snprintf(text, sizeof text, "%s, a scale for each block of %ux%u (n x k)",
              tp_codec_name(format->op.codec), format->op.block_n, format->op.block_k);
     print_fact("codec", text);
-    print_fact("experts", format->experts == TP_EXPERTS_STACK
-                              ? "stacked: w13_ = [gate; up] along N, and w2_ (--no-stack: apart)"
-                              : "one weight for each expert and projection");
-    print_fact("direction", format->input_only ? "read only" : "read and written");
+    if (format->group)
+        print_fact("groups", "any size G that the tensors' shapes give; numbers below are for "
+                             "the usual one");
+    if (!format->input_only)
+        print_fact("experts", format->experts == TP_EXPERTS_STACK
+                                  ? "stacked: w13_ = [gate; up] along N, and w2_ (--no-stack: "
+                                    "apart)"
+                                  : "one weight for each expert and projection");
+    print_fact("direction", format->input_only ? "read, not written" : "read and written");
     print_rules(format, "needs", format->need, format->needs);
     print_rules(format, "wants", format->want, format->wants);
     print_params(format);

@@ -4,6 +4,7 @@
 #include "cli/session.h"
 #include "pack/parts.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,9 +49,10 @@ static enum tp_code merge(const struct tp_options *o, const struct tp_parts *par
             tp_plan_close(&plan);
         }
         tp_source_close(&source);
-    }
-    if (code && !o->source)
+    } else if (!o->source && err->sys == ENOENT) {
+        err->hint[0] = '\0';
         tp_err_hint(err, "--source names the source if it has moved");
+    }
     tp_request_close(&request);
     return code;
 }

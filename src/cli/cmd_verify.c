@@ -87,9 +87,12 @@ static int print_json(const struct tp_options *o, const struct tp_verify_report 
 
 /* ---- text ------------------------------------------------------------------ */
 
-static void print_problems(const struct tp_verify_report *report)
+enum { SHOWN = 50 }; /* differences printed without --verbose */
+
+static void print_problems(const struct tp_verify_report *report, bool all)
 {
-    for (size_t i = 0; i < report->problem_count; i++) {
+    size_t shown = all || report->problem_count <= SHOWN ? report->problem_count : SHOWN;
+    for (size_t i = 0; i < shown; i++) {
         const struct tp_problem *problem = &report->problems[i];
         printf("%s", tp_style("31"));
         if (problem->file) {
@@ -104,6 +107,8 @@ static void print_problems(const struct tp_verify_report *report)
         tp_print_text(stdout, problem->what);
         printf("%s\n", tp_style("0"));
     }
+    if (shown < report->problem_count)
+        printf("and %zu more (--verbose lists all)\n", report->problem_count - shown);
 }
 
 /* A line of the table: one weight, or equal ones of many layers with the largest
@@ -230,7 +235,7 @@ static int print_text(const struct tp_options *o, const struct tp_verify_report 
         status = print_table(report, o->verbose);
         printf("\n");
     }
-    print_problems(report);
+    print_problems(report, o->verbose);
     if (!o->quiet || report->problem_count)
         print_counts(o, report, seconds);
     return status;
@@ -284,7 +289,7 @@ int tp_cmd_verify(const struct tp_options *o)
     int status;
     if (code) {
         tp_err_path(&err, o->arg.item[0]);
-        print_problems(o->json ? &(struct tp_verify_report){0} : &report);
+        print_problems(o->json ? &(struct tp_verify_report){0} : &report, o->verbose);
         status = tp_report_error(&err);
     } else {
         status = o->json ? print_json(o, &report, now() - start)

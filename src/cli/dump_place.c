@@ -131,7 +131,10 @@ static const char *formula(const struct tp_weight *weight)
     if (tp_op_find(&weight->op, TP_ROLE_GROUP8) >= 0)
         return "e4m3(q * g) * channel";
     if (tp_op_find(&weight->op, TP_ROLE_GLOBAL) >= 0)
-        return "code * scale, with the global scale";
+        return weight->op.rule == TP_NVFP4_CT ? "code * (scale / global scale)"
+                                              : "code * (scale * global scale)";
+    if (tp_op_find(&weight->op, TP_ROLE_ZERO) >= 0)
+        return "(code - zero) * scale";
     return "code * scale";
 }
 

@@ -1,6 +1,7 @@
 /* One tensor, or one packed weight: header facts, descriptor, tile. */
 #include "cli/dump.h"
 #include "cli/report.h"
+#include "kernels/codec.h"
 #include "pack/descriptor.h"
 #include "pack/format_parse.h"
 
@@ -55,13 +56,16 @@ static void print_facts(const struct tp_source *source, uint32_t t)
 
 static void print_values_of_nibbles(const struct tp_weight *weight, const struct tp_op_out *out)
 {
-    if (out->element != TP_ELEM_INT4)
+    if (out->element != TP_ELEM_INT4 && out->element != TP_ELEM_E2M1)
         return;
     printf("  nibbles 0 to 15 are");
-    for (unsigned stored = 0; stored < 16; stored++)
-        for (int code = 0; code < 16; code++)
-            if (weight->op.table[code] == stored)
-                printf(" %d", code - 8);
+    for (unsigned stored = 0; stored < 16; stored++) {
+        unsigned code = stored;
+        if (out->element == TP_ELEM_INT4)
+            for (code = 0; weight->op.table[code] != stored;)
+                code++;
+        printf(" %g", tp_codec_code_value(weight->op.codec, (uint8_t)code));
+    }
     putchar('\n');
 }
 

@@ -15,4 +15,7 @@ void tp_help_command(FILE *out, enum tp_command command);
 enum tp_help_which { TP_HELP_ALL, TP_HELP_OWN, TP_HELP_COMMON };
 void tp_help_mdoc(FILE *out, enum tp_command command, enum tp_help_which which);
 
+/* The body of tilepack-formats(5): one subsection for each format. */
+void tp_man_formats(FILE *out);
+
 #endif

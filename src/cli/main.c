@@ -52,6 +52,10 @@ int tp_cmd_man_options(const struct tp_options *o)
     enum tp_command command;
     enum tp_help_which which = TP_HELP_ALL;
     struct tp_err err = {0};
+    if (!strcmp(o->arg.item[0], "all-formats")) { /* no command: for tilepack-formats(5) */
+        tp_man_formats(stdout);
+        return TP_OK;
+    }
     if (tp_command_find(o->arg.item[0], &command, &err))
         return tp_report_usage(NULL, &err);
     if (o->arg.count > 1)

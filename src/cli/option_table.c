@@ -249,7 +249,7 @@ const struct tp_option tp_option_rows[] = {
 
     /* resources */
     {.name = "jobs", .letter = 'j', .value = "N", .kind = TP_OPT_UNSIGNED,
-     .commands = WRITES | BIT(VERIFY) | BIT(BENCH) | BIT(JOIN) | BIT(MERGE),
+     .commands = WRITES | BIT(VERIFY) | BIT(DIFF) | BIT(BENCH) | BIT(JOIN) | BIT(MERGE),
      .field = FIELD(jobs), .min = 1, .max = 1024,
      .help = "worker threads (default: $TILEPACK_JOBS, else the usable CPUs)",
      .more = "Results are the same for any number; only the speed differs."},

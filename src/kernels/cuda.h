@@ -104,6 +104,14 @@ void tp_cuda_close(struct tp_cuda_lane *lane);
 enum tp_code tp_cuda_call_bytes(const struct tp_cuda_call *call, uint64_t *input,
                                 uint64_t *output, uint64_t *scratch, struct tp_err *err);
 
+/* ---- rows on the caller's own memory ------------------------------------- */
+
+/* Around rows that a caller enqueues by itself: makes `device` current in this thread,
+ * and puts *before back. leave() fails when something enqueued in between did not
+ * start. */
+enum tp_code tp_cuda_enter(int device, int *before, struct tp_err *err);
+enum tp_code tp_cuda_leave(int before, struct tp_err *err);
+
 /* ---- comparison ---------------------------------------------------------- */
 
 /* Sums over pairs of values. Added up in a fixed tree (see cuda_compare.cu), so the

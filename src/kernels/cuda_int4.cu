@@ -12,6 +12,10 @@
 #include "kernels/cuda_rows.cuh"
 
 enum { INT4_THREADS = 256, W4A8_MAX_SHARED = 48 * 1024 };
+#ifndef W4A8_STEP
+#define W4A8_STEP 8
+#define W4A8_BLOCKS 4
+#endif
 
 /* Groups that 16 lanes work on at a time. */
 template <int DT> struct int4_shape {
@@ -32,23 +36,37 @@ struct int4_args {
 /* The scale of one group, held by the lanes whose item it is. `most`: two bf16
  * numbers near 7 s, whose quotients still round to 7. */
 struct int4_scale {
-    uint32_t amax, most;
-    uint16_t bits;
-    bool zero; /* every code is zero */
-    dev_divisor d;
+    uint32_t amax, bits, most;
+    bool special; /* NaN or infinity, zero, or near the ends of the range */
+    float high, low;
 };
 
-static __device__ __forceinline__ int4_scale scale_of(uint32_t amax)
+/* The scale before special cases. Multiplying by 1/7.5 gives the same bf16 scale as
+ * dividing for every bf16 and f16 amax, not for every f32. */
+template <int DT> static __device__ __forceinline__ int4_scale scale_of(uint32_t amax)
 {
+    const float a = __uint_as_float(amax);
+    const float q = TP_IS32(DT) ? __fdiv_rn(a, 7.5f) : __fmul_rn(a, 1.0f / 7.5f);
     int4_scale s;
-    uint16_t sb = tp_f32_to_bf16(__fdiv_rn(__uint_as_float(amax), 7.5f));
+    uint32_t pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %1;" : "=r"(pair) : "f"(q));
     s.amax = amax;
-    s.zero = sb == 0 || amax >= TP_F32_INF_BITS;
-    s.bits = sb ? sb : 0x3C00;
-    s.d = dev_divisor_of(tp_bf16_to_f32(s.bits));
-    float most = __fmul_rn(tp_bf16_to_f32(s.bits), 7.0f);
+    s.bits = pair & 0xFFFFu;
+    s.special = s.bits - 0x1780u > 0x5000u; /* outside 2^-80..2^80 */
+    const dev_divisor d = dev_divisor_of(__uint_as_float(pair & 0xFFFF0000u));
+    s.high = d.high;
+    s.low = d.low;
+    float most = __fmul_rn(__uint_as_float(pair & 0xFFFF0000u), 7.0f);
     asm("cvt.rn.bf16x2.f32 %0, %1, %1;" : "=r"(s.most) : "f"(most));
     return s;
+}
+
+/* The scale's bits as stored; bit 16: all codes of the group are zero. */
+static __device__ __forceinline__ uint32_t special_bits(const int4_scale &s)
+{
+    if (s.amax >= TP_F32_INF_BITS)
+        return 0x10000u | (s.amax > TP_F32_INF_BITS ? TP_BF16_NAN : 0x7F80u);
+    return s.bits ? s.bits : 0x13C00u;
 }
 
 /* The smaller of two bf16 pairs, pair by pair. */
@@ -60,17 +78,17 @@ static __device__ __forceinline__ uint32_t min_bf16x2(uint32_t a, uint32_t b)
 }
 
 /* Canonical codes of the lane's values of each group, where no group of the warp is
- * special: |x / s| <= 7.53, so that only the upper end needs a clamp. bf16 values
- * are clamped two at a time, before they are divided. */
+ * special and quotients stay fp32: |x / s| <= 7.53, so that only the upper end needs a
+ * clamp. bf16 values are clamped two at a time, before they are divided. */
 template <int DT, int GROUPS>
 static __device__ __forceinline__ void ordinary_codes(const dev_raw8<DT> (&r)[GROUPS],
-                                                      const int4_scale &s, uint32_t rule,
-                                                      uint32_t lane, uint32_t (&word)[GROUPS])
+                                                      const int4_scale &s, uint32_t lane,
+                                                      uint32_t (&word)[GROUPS])
 {
 #pragma unroll
     for (int u = 0; u < GROUPS; u++) {
-        const float high = dev_of_item<GROUPS>(s.d.high, u, lane);
-        const float low = dev_of_item<GROUPS>(s.d.low, u, lane);
+        const float high = dev_of_item<GROUPS>(s.high, u, lane);
+        const float low = dev_of_item<GROUPS>(s.low, u, lane);
         dev_raw8<DT> x = r[u];
         float q[8];
         if (DT == TP_BF16) {
@@ -82,16 +100,11 @@ static __device__ __forceinline__ void ordinary_codes(const dev_raw8<DT> (&r)[GR
 #pragma unroll
         for (int i = 0; i < 8; i++)
             q[i] = dev_divide(dev_value<DT>(x, i), high, low);
-        if (rule == TP_INT4_QUOTIENT_BF16) {
-#pragma unroll
-            for (int i = 0; i < 8; i += 2)
-                dev_round_bf16(q[i], q[i + 1]);
-        }
         word[u] = dev_int4x8<DT != TP_BF16>(q);
     }
 }
 
-/* The same for any scale: NaN and infinity, zeros, the ends of the range. */
+/* The same for any scale (NaN and infinity, zeros, the ends of the range) and rule. */
 template <int DT, int GROUPS>
 static __device__ __forceinline__ void special_codes(const dev_raw8<DT> (&r)[GROUPS],
                                                      const int4_scale &s, uint32_t rule,
@@ -100,14 +113,22 @@ static __device__ __forceinline__ void special_codes(const dev_raw8<DT> (&r)[GRO
 #pragma unroll
     for (int u = 0; u < GROUPS; u++) {
         const uint32_t amax = dev_of_item<GROUPS>(s.amax, u, lane);
-        const uint32_t bits = dev_of_item<GROUPS>((uint32_t)s.bits, u, lane);
+        const uint32_t bits = dev_of_item<GROUPS>(s.bits, u, lane);
         word[u] = 0x88888888u;
         if (amax >= TP_F32_INF_BITS)
             continue;
+        const float scale = __uint_as_float(bits << 16); /* drops bit 16 */
+        const dev_divisor d = dev_divisor_of(scale);
         float q[8];
+        if (d.safe) {
 #pragma unroll
-        for (int i = 0; i < 8; i++)
-            q[i] = __fdiv_rn(dev_value<DT>(r[u], i), tp_bf16_to_f32((uint16_t)bits));
+            for (int i = 0; i < 8; i++)
+                q[i] = dev_divide(dev_value<DT>(r[u], i), d.high, d.low);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                q[i] = __fdiv_rn(dev_value<DT>(r[u], i), scale);
+        }
         if (rule == TP_INT4_QUOTIENT_BF16) {
 #pragma unroll
             for (int i = 0; i < 8; i += 2)
@@ -120,25 +141,27 @@ static __device__ __forceinline__ void special_codes(const dev_raw8<DT> (&r)[GRO
     }
 }
 
-/* Scale of the lane's own group and codes of all of them. */
+/* Codes of the lane's values of each group; returns the bits of the scale of its own
+ * group, and in bit 16 whether all codes of that group are zero. */
 template <int DT, int GROUPS>
-static __device__ __forceinline__ int4_scale encode_groups(const struct int4_args &a,
-                                                           const dev_raw8<DT> (&r)[GROUPS],
-                                                           uint32_t lane,
-                                                           uint32_t (&word)[GROUPS])
+static __device__ __forceinline__ uint32_t encode_groups(const struct int4_args &a,
+                                                         const dev_raw8<DT> (&r)[GROUPS],
+                                                         uint32_t lane,
+                                                         uint32_t (&word)[GROUPS])
 {
     uint32_t amax[GROUPS];
 #pragma unroll
     for (int u = 0; u < GROUPS; u++)
         amax[u] = dev_amax8<DT>(0, r[u]);
-    const int4_scale s = scale_of(dev_amax_items<DT, GROUPS>(amax, lane));
-    if (__any_sync(0xFFFFFFFFu, !s.d.safe || s.amax >= TP_F32_INF_BITS)) {
+    int4_scale s = scale_of<DT>(dev_amax_items<DT, GROUPS>(amax, lane));
+    if (a.rule == TP_INT4_QUOTIENT_BF16 || __any_sync(0xFFFFFFFFu, s.special)) {
         dev_flag(a.flags, s.amax);
+        s.bits = special_bits(s);
         special_codes<DT, GROUPS>(r, s, a.rule, lane, word);
     } else {
-        ordinary_codes<DT, GROUPS>(r, s, a.rule, lane, word);
+        ordinary_codes<DT, GROUPS>(r, s, lane, word);
     }
-    return s;
+    return s.bits;
 }
 
 /* A warp takes 2 x GROUPS consecutive groups, its half-warps in turn. */
@@ -156,14 +179,14 @@ static __global__ __launch_bounds__(INT4_THREADS) void encode_row(const struct i
         r[u] = first + 2 * u < a.groups
                    ? dev_load_raw8<DT>(a.in + ((first + 2 * u) * 128 + lane % 16 * 8) * bytes)
                    : dev_zero_raw8<DT>();
-    const int4_scale s = encode_groups<DT, groups>(a, r, lane, word);
+    const uint32_t bits = encode_groups<DT, groups>(a, r, lane, word);
 #pragma unroll
     for (int u = 0; u < groups; u++)
         if (first + 2 * u < a.groups)
             ((uint32_t *)a.codes)[(first + 2 * u) * 16 + lane % 16] = dev_map_word(word[u], a.map);
     const uint64_t mine = first + 2 * dev_item<groups>(lane);
     if (lane % (16 / groups) == 0 && mine < a.groups)
-        ((uint16_t *)a.scale)[mine] = s.bits;
+        ((uint16_t *)a.scale)[mine] = (uint16_t)bits;
 }
 
 /* Where a lane's word of a group goes inside the group's four k tiles. */
@@ -218,35 +241,33 @@ static __device__ void finish_rows(const struct int4_args &a, const uint32_t *sc
             dev_group8(scales[row * pitch + g], channel[row]);
 }
 
-/* `ALL`: every group of the step exists. */
-template <int DT, int GROUPS, bool ALL>
-static __device__ __forceinline__ void load_groups(dev_raw8<DT> (&r)[GROUPS], const uint8_t *in,
-                                                   uint32_t left)
-{
-#pragma unroll
-    for (int u = 0; u < GROUPS; u++)
-        r[u] = ALL || u < left ? dev_load_raw8<DT>(in + u * (128 * (TP_IS32(DT) ? 4 : 2)))
-                               : dev_zero_raw8<DT>();
-}
-
 /* The two rows of a warp, and how far it has come. */
 struct w4a8_walk {
-    const uint8_t *in; /* the lane's values of the first group not yet loaded */
-    uint8_t *out;      /* the lane's place in the k tiles of the first group not yet done */
+    const uint8_t *in; /* the lane's values of the next group */
+    uint8_t *out;      /* the lane's place in the k tiles of the next group */
     uint32_t *scale;   /* the row's scales from there on */
     uint64_t pitch;    /* bytes of the k tiles of a group */
     uint32_t upper, lane;
 };
 
+/* GROUPS groups; ALL: there are so many, else `left`. ENCODE: the map is CUTLASS's,
+ * from canonical codes. */
 template <int DT, int GROUPS, bool ALL, bool ENCODE>
 static __device__ __forceinline__ void encode_step(const struct int4_args &a, w4a8_walk &walk,
-                                                   const dev_raw8<DT> (&r)[GROUPS], uint32_t left)
+                                                   uint32_t left)
 {
-    uint32_t word[GROUPS];
-    const int4_scale s = encode_groups<DT, GROUPS>(a, r, walk.lane, word);
+    const int bytes = 128 * (TP_IS32(DT) ? 4 : 2);
     const uint32_t mine = dev_item<GROUPS>(walk.lane);
+    dev_raw8<DT> r[GROUPS];
+    uint32_t word[GROUPS];
+#pragma unroll
+    for (int u = 0; u < GROUPS; u++)
+        r[u] = ALL || u < left ? dev_load_raw8<DT>(walk.in + u * bytes) : dev_zero_raw8<DT>();
+    walk.in += GROUPS * bytes;
+    const uint32_t bits = encode_groups<DT, GROUPS>(a, r, walk.lane, word);
     if (walk.lane % (16 / GROUPS) == 0 && (ALL || mine < left))
-        walk.scale[mine] = s.bits | (uint32_t)s.zero << 16;
+        walk.scale[mine] = bits;
+    walk.scale += GROUPS;
 #pragma unroll
     for (int u = 0; u < GROUPS; u++) {
         uint32_t w = ENCODE ? dev_encode_nibbles(word[u] ^ 0x88888888u)
@@ -256,15 +277,13 @@ static __device__ __forceinline__ void encode_step(const struct int4_args &a, w4
             *(uint32_t *)walk.out = w;
         walk.out += walk.pitch;
     }
-    walk.scale += GROUPS;
 }
 
-/* `ENCODE`: the map is CUTLASS's, from canonical codes. */
 template <int DT, bool ENCODE>
-static __global__ __launch_bounds__(INT4_THREADS, 4) void
+static __global__ __launch_bounds__(INT4_THREADS, W4A8_BLOCKS) void
 encode_w4a8(const __grid_constant__ struct int4_args a)
 {
-    const int step = int4_shape<DT>::groups, bytes = TP_IS32(DT) ? 4 : 2;
+    const int step = TP_IS32(DT) ? W4A8_STEP / 2 : W4A8_STEP, bytes = TP_IS32(DT) ? 4 : 2;
     extern __shared__ uint32_t scales[];
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const uint64_t e = blockIdx.x / a.tiles_n;
@@ -278,25 +297,10 @@ encode_w4a8(const __grid_constant__ struct int4_args a)
                           p.k_tile * (16 * a.n),
                       scales + row * pitch, 64 * a.n, p.upper, lane};
     uint32_t g = 0;
-    dev_raw8<DT> r[step], next[step];
-    load_groups<DT, step, false>(r, walk.in, groups);
-    /* two steps a turn, so that no register moves from one to the other */
-    for (; g + 3 * step <= groups; g += 2 * step) {
-        load_groups<DT, step, true>(next, walk.in + step * 128 * bytes, 0);
-        encode_step<DT, step, true, ENCODE>(a, walk, r, 0);
-        load_groups<DT, step, true>(r, walk.in + 2 * step * 128 * bytes, 0);
-        encode_step<DT, step, true, ENCODE>(a, walk, next, 0);
-        walk.in += 2 * step * 128 * bytes;
-    }
-    for (; g < groups; g += step) { /* at most three steps are left */
-        if (g + step < groups)
-            load_groups<DT, step, false>(next, walk.in + step * 128 * bytes, groups - g - step);
-        encode_step<DT, step, false, ENCODE>(a, walk, r, groups - g);
-        walk.in += step * 128 * bytes;
-#pragma unroll
-        for (int u = 0; u < step; u++)
-            r[u] = next[u];
-    }
+    for (; g + step <= groups; g += step)
+        encode_step<DT, step, true, ENCODE>(a, walk, 0);
+    if (g < groups)
+        encode_step<DT, step, false, ENCODE>(a, walk, groups - g);
     __syncthreads();
     finish_rows(a, scales, pitch, e, nt * 16);
 }

@@ -1,10 +1,10 @@
 /* e4m3 with blocks along K and row-major codes: FP8 in 128x128 and 1x128 blocks,
  * MXFP8 in 1x32 blocks.
  *
- * One thread block takes a tile of 128 rows by 128 columns (32 by 512 where the
- * scales are row-major too): 8 values a thread and row, all rows of a thread loaded
- * before the first is used. Scales go through shared memory so that whole pieces are
- * written. Handles every N; K in multiples of 8 (16-byte loads); other shapes go to
+ * One thread block takes a tile of 128 rows by 128 columns: 8 values a thread and
+ * row, all rows of a thread loaded before the first is used. Scales go through shared
+ * memory so that whole pieces are written. Where the scales are row-major too, rows
+ * do not matter: the weight is taken as rows of 2048, 8 of them a tile. Handles every N; K in multiples of 8 (16-byte loads); other shapes go to
  * cuda_any.cu. Invariant: bytes equal tp_encode_ref, padding of the scales included.
  */
 #include "kernels/cuda_rows.cuh"
@@ -24,7 +24,7 @@ struct kwise_args {
 
 /* Rows per pass and passes of a thread block; its tile. */
 template <int DT, int MODE> struct kwise_shape {
-    static const int columns = MODE == KWISE_1X32_ROWS ? 512 : 128;
+    static const int columns = MODE == KWISE_1X32_ROWS ? 2048 : 128;
     static const int threads = TP_IS32(DT) ? 512 : 256;
     static const int row_threads = columns / 8;
     static const int rows = threads / row_threads;
@@ -97,19 +97,19 @@ static __device__ void store_mx_tile(const struct kwise_args &a, const struct kw
         ((uint32_t *)a.scale)[tile * 128 + i] = scale[(i & 3) * 32 + (i >> 2)];
 }
 
-/* 32 rows of 16 e8m0 bytes. */
+/* 8 rows of 64 e8m0 bytes. */
 static __device__ void store_mx_rows(const struct kwise_args &a, const struct kwise_tile &t,
                                      const uint4 *scale)
 {
-    uint32_t row = threadIdx.x, j0 = t.kt * 16;
+    uint32_t row = threadIdx.x / 4, j0 = t.kt * 64 + threadIdx.x % 4 * 16;
     uint8_t *out = a.scale + (t.e * a.n + t.n0 + row) * a.blocks_k + j0;
-    if (row >= 32 || t.n0 + row >= a.n)
+    if (threadIdx.x >= 32 || t.n0 + row >= a.n)
         return;
-    if (a.blocks_k % 16 == 0)
-        *(uint4 *)out = scale[row];
+    if (a.blocks_k % 16 == 0 && j0 < a.blocks_k)
+        *(uint4 *)out = scale[threadIdx.x];
     else
         for (uint32_t j = 0; j < 16 && j0 + j < a.blocks_k; j++)
-            out[j] = ((const uint8_t *)&scale[row])[j];
+            out[j] = ((const uint8_t *)&scale[threadIdx.x])[j];
 }
 
 template <int DT>
@@ -273,8 +273,13 @@ extern "C" void tp_cuda_fp8_1x128(const struct tp_op *op, struct tp_args *args)
 
 extern "C" void tp_cuda_mxfp8_kwise(const struct tp_op *op, struct tp_args *args)
 {
-    if (op->out[tp_op_find(op, TP_ROLE_SCALE)].place == TP_PLACE_TILE_N)
+    struct tp_args flat = *args;
+    const uint64_t count = args->box.e * args->box.n * args->box.k;
+    if (op->out[tp_op_find(op, TP_ROLE_SCALE)].place == TP_PLACE_TILE_N) {
         launch_dtype<KWISE_1X32_TILES>(op, args);
-    else
-        launch_dtype<KWISE_1X32_ROWS>(op, args);
+        return;
+    }
+    if (args->box.k % 32 == 0 && count % 2048 == 0) /* no block crosses a row */
+        flat.box.e = 1, flat.box.n = count / 2048, flat.box.k = 2048;
+    launch_dtype<KWISE_1X32_ROWS>(op, &flat);
 }

@@ -71,4 +71,17 @@ enum tp_code tp_cuda_bench(struct tp_cuda_bench *bench, struct tp_err *err)
     return none(err);
 }
 
+enum tp_code tp_cuda_enter(int device, int *before, struct tp_err *err)
+{
+    (void)device;
+    *before = 0;
+    return none(err);
+}
+
+enum tp_code tp_cuda_leave(int before, struct tp_err *err)
+{
+    (void)before;
+    return none(err);
+}
+
 #endif

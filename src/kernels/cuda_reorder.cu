@@ -11,9 +11,15 @@
 #include "kernels/cuda_rows.cuh"
 
 enum {
-    REORDER_THREADS = 256,
-    TILE_ROWS = 64,  /* four n tiles of a thread block */
-    TILE_KT = 16,    /* k tiles of 32 columns of a thread block */
+#ifndef RT
+#define RT 256
+#define RR 64
+#define RK 16
+#define RO 1
+#endif
+    REORDER_THREADS = RT,
+    TILE_ROWS = RR,  /* four n tiles of a thread block */
+    TILE_KT = RK,    /* k tiles of 32 columns of a thread block */
     SCALE_ROWS = 32, /* rows whose scales a thread block packs */
     MAX_SHARED = 48 * 1024,
 };
@@ -72,10 +78,17 @@ static __device__ __forceinline__ struct tile tile_of(const struct reorder_args 
                                                       uint32_t block)
 {
     struct tile t;
+    if (RO) {
+    uint32_t rest = block / a.tiles_n;
+    t.nt = (block - rest * a.tiles_n) * (TILE_ROWS / 16);
+    t.e = rest / a.tiles_k;
+    t.kt = (rest - (uint32_t)t.e * a.tiles_k) * TILE_KT;
+    } else {
     uint32_t rest = block / a.tiles_k;
     t.kt = (block - rest * a.tiles_k) * TILE_KT;
     t.e = rest / a.tiles_n;
     t.nt = (rest - (uint32_t)t.e * a.tiles_n) * (TILE_ROWS / 16);
+    }
     return t;
 }
 

@@ -71,18 +71,54 @@ static __device__ __forceinline__ float dev_channel_value(const dev_channel &c)
     return tp_canonical(__fmul_rn(c.sc, 8.0f));
 }
 
-/* One bf16 group scale to its eight e4m3 multiples -8..-1. */
+#if __CUDA_ARCH__ >= 890
+/* f16 pairs and e4m3 pairs, by the chip's conversions. */
+static __device__ __forceinline__ uint32_t dev_f16x2_of(uint16_t e4m3x2)
+{
+    uint32_t h;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(h) : "h"(e4m3x2));
+    return h;
+}
+
+static __device__ __forceinline__ uint16_t dev_e4m3x2_of(uint32_t f16x2)
+{
+    uint16_t c;
+    asm("cvt.rn.satfinite.e4m3x2.f16x2 %0, %1;" : "=h"(c) : "r"(f16x2));
+    return c;
+}
+
+static __device__ __forceinline__ uint32_t dev_mul_f16x2(uint32_t a, uint32_t b)
+{
+    uint32_t h;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(h) : "r"(a), "r"(b));
+    return h;
+}
+#endif
+
+/* One bf16 group scale to its eight e4m3 multiples -8..-1. An e4m3 number, an eighth
+ * of it and its small multiples are exact in f16, so that the chip's conversions
+ * between the two do all the rounding there is. */
 static __device__ __forceinline__ uint2 dev_group8(uint32_t scale, const dev_channel &c)
 {
     float s = tp_bf16_to_f32((uint16_t)scale);
     float f = c.divide ? __fdiv_rn(s, c.sc) : __fmul_rn(s, c.rcp);
-    f = dev_e4m3_value(dev_e4m3x4(f, 0.0f, 0.0f, 0.0f) & 0xFFu);
-    f = __fmul_rn(f, 0.125f);
-    f = dev_e4m3_value(dev_e4m3x4(f, 0.0f, 0.0f, 0.0f) & 0xFFu);
+#if __CUDA_ARCH__ >= 890
+    uint16_t code;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %1;" : "=h"(code) : "f"(f));
+    uint32_t g = dev_f16x2_of(dev_e4m3x2_of(dev_mul_f16x2(dev_f16x2_of(code), 0x30003000u)));
+    uint32_t a = dev_e4m3x2_of(dev_mul_f16x2(g, 0xC700C800u)); /* -8, -7 */
+    uint32_t b = dev_e4m3x2_of(dev_mul_f16x2(g, 0xC500C600u)); /* -6, -5 */
+    uint32_t d = dev_e4m3x2_of(dev_mul_f16x2(g, 0xC200C400u)); /* -4, -3 */
+    uint32_t e = dev_e4m3x2_of(dev_mul_f16x2(g, 0xBC00C000u)); /* -2, -1 */
+    return make_uint2(a | b << 16, d | e << 16);
+#else
+    f = __fmul_rn(tp_e4m3_value(tp_e4m3_of(f)), 0.125f);
+    f = tp_e4m3_value(tp_e4m3_of(f));
     return make_uint2(dev_e4m3x4(__fmul_rn(f, -8.0f), __fmul_rn(f, -7.0f), __fmul_rn(f, -6.0f),
                                  __fmul_rn(f, -5.0f)),
                       dev_e4m3x4(__fmul_rn(f, -4.0f), __fmul_rn(f, -3.0f), __fmul_rn(f, -2.0f),
                                  __fmul_rn(f, -1.0f)));
+#endif
 }
 
 #endif

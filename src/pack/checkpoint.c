@@ -8,6 +8,7 @@
 #include "pack/ckpt_dir.h"
 #include "pack/os.h"
 #include "pack/zst.h"
+#include "pack/stage.h"
 
 #include "base/num.h"
 
@@ -321,7 +322,9 @@ enum tp_code tp_checkpoint_read(const struct tp_checkpoint *ckpt, uint32_t file,
                        (unsigned long long)size);
         tp_err_offset(err, offset);
     } else {
+        enum tp_stage before = tp_stage_set(TP_STAGE_READ);
         code = read_plain(from, data, size, offset, err);
+        tp_stage_set(before);
     }
     if (code)
         tp_err_path(err, from->path);

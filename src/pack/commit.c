@@ -153,7 +153,7 @@ static enum tp_code clear_partial(struct tp_commit *c, const char *what)
 {
     if (!c->options->force) {
         tp_err_path(c->err, c->partial);
-        tp_err_hint(c->err, "finish that one, remove the directory, or start over with --force");
+        tp_err_hint(c->err, "finish what is there or move it away; --force replaces it");
         return tp_fail(c->err, TP_E_USAGE, "%s", what);
     }
     enum tp_code code = check_flat(c->plan, c->partial, c->err);
@@ -275,11 +275,14 @@ enum tp_code tp_commit_end_journals(const char *output, struct tp_err *err)
     return code;
 }
 
-/* After the rename: the journal has served, and the commit is made durable. */
+/* After the rename: the commit is made durable, and only then the journal goes, as
+ * without it the directory under its old name would be a stranger's. */
 static enum tp_code end_journal(struct tp_commit *c)
 {
-    enum tp_code code = tp_commit_end_journals(c->output, c->err);
-    return code ? code : tp_os_fsync_dir(c->parent, c->err);
+    enum tp_code code = tp_os_fsync_dir(c->parent, c->err);
+    if (code == TP_OK && (code = tp_commit_end_journals(c->output, c->err)) == TP_OK)
+        code = tp_os_fsync_dir(c->output, c->err);
+    return code;
 }
 
 /* The moment of commit. Existing content is exchanged, then removed. */

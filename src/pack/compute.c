@@ -4,6 +4,7 @@
 #include "base/num.h"
 #include "kernels/cuda.h"
 #include "pack/packed_io.h"
+#include "pack/stage.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -80,7 +81,9 @@ static enum tp_code run_device(struct tp_compute *c, enum tp_cuda_kind kind,
                                struct tp_args *args, struct tp_err *err)
 {
     struct tp_cuda_call call = {kind, from, to, via, *args};
+    enum tp_stage before = tp_stage_set(TP_STAGE_KERNEL);
     enum tp_code code = tp_cuda_run(c->cuda, &call, err);
+    tp_stage_set(before);
     args->flags |= call.args.flags;
     return code;
 }
@@ -97,9 +100,11 @@ enum tp_code tp_compute_encode(struct tp_compute *c, const struct tp_op *op, str
 {
     if (on_device(c))
         return run_device(c, TP_CUDA_ENCODE, NULL, op, TP_DTYPE_NONE, args, err);
+    enum tp_stage before = tp_stage_set(TP_STAGE_KERNEL);
     enum tp_code code = take_scratch(c, op, args, err);
     if (code == TP_OK)
         tp_encode_find(op, args->dtype)(op, args);
+    tp_stage_set(before);
     return code;
 }
 
@@ -108,9 +113,11 @@ enum tp_code tp_compute_repack(struct tp_compute *c, const struct tp_op *from,
 {
     if (on_device(c))
         return run_device(c, TP_CUDA_REPACK, from, to, TP_DTYPE_NONE, args, err);
+    enum tp_stage before = tp_stage_set(TP_STAGE_KERNEL);
     enum tp_code code = take_scratch(c, to, args, err);
     if (code == TP_OK)
         tp_repack_find(from, to)(from, to, args);
+    tp_stage_set(before);
     return code;
 }
 
@@ -119,9 +126,11 @@ enum tp_code tp_compute_decode(struct tp_compute *c, const struct tp_op *op, str
 {
     if (on_device(c) && !tp_op_needs_reference(op))
         return run_device(c, TP_CUDA_DECODE, op, NULL, TP_DTYPE_NONE, args, err);
+    enum tp_stage before = tp_stage_set(TP_STAGE_KERNEL);
     enum tp_code code = take_scratch(c, op, args, err);
     if (code == TP_OK)
         tp_decode_find(op, args->dtype)(op, args);
+    tp_stage_set(before);
     return code;
 }
 

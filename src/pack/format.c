@@ -199,6 +199,25 @@ enum tp_code tp_format_shape(const struct tp_format *format, uint32_t i, struct 
     return TP_OK;
 }
 
+enum tp_code tp_format_constant(const struct tp_format *format, uint32_t i, struct tp_box3 box,
+                                void *to, uint64_t bytes, struct tp_err *err)
+{
+    const struct tp_format_out *out = &format->out[i];
+    size_t width = tp_dtype_bits(out->dtype) / 8;
+    uint64_t rows = bytes / (width * out->word_count);
+    for (uint32_t w = 0; w < out->word_count; w++) {
+        uint64_t value;
+        enum tp_code code = tp_expr_eval(out->words[w], box, &value, err);
+        if (code)
+            return code;
+        if (width == 4 && value > INT32_MAX)
+            return tp_fail(err, TP_E_UNSUPPORTED, "%s does not fit its 32-bit word", out->words[w]);
+        for (uint64_t row = 0; row < rows; row++) /* little-endian hosts only, as is the format */
+            memcpy((uint8_t *)to + (row * out->word_count + w) * width, &value, width);
+    }
+    return TP_OK;
+}
+
 /* Solves a dimension of a codes tensor: "N", or "K/8" for the stored size; or it is
  * a number, which must be the stored one. */
 static bool solve_dim(const char *text, uint64_t stored, struct tp_box3 *box)
@@ -231,6 +250,26 @@ bool tp_format_box_of(const struct tp_format *format, const uint64_t *shape, uin
     return box->n && box->k;
 }
 
+/* Nibbles are read and written by the byte: the dimension along which two of them
+ * share one advances in pairs. */
+static enum tp_code whole_bytes(const struct tp_op_out *out, uint64_t *n, uint64_t *k,
+                                struct tp_err *err)
+{
+    static const struct tp_box3 probe = {1, 1u << 20, 1u << 20};
+    uint64_t *granule[TP_DIMS] = {NULL, n, k};
+    struct tp_layout layout;
+    enum tp_code code;
+    if (tp_element_bits(out->element) >= 8)
+        return TP_OK;
+    if ((code = tp_layout_parse(out->layout, probe, &layout, err)))
+        return code;
+    for (int d = TP_DIM_N; d < TP_DIMS; d++)
+        for (uint32_t m = 0; m < layout.dim[d].modes; m++)
+            if (layout.dim[d].stride[m] == 1 && layout.dim[d].size[m] > 1 && *granule[d] % 2)
+                *granule[d] *= 2;
+    return TP_OK;
+}
+
 enum tp_code tp_op_granule(const struct tp_op *op, uint64_t *n, uint64_t *k, struct tp_err *err)
 {
     enum tp_code code;
@@ -244,6 +283,8 @@ enum tp_code tp_op_granule(const struct tp_op *op, uint64_t *n, uint64_t *k, str
             continue;
         if ((code = tp_layout_granule(out->layout, TP_DIM_N, &gn, err)) ||
             (code = tp_layout_granule(out->layout, TP_DIM_K, &gk, err)))
+            return code;
+        if ((code = whole_bytes(out, &gn, &gk, err)))
             return code;
         whole_rows |= out->per_k == 0 || out->role == TP_ROLE_ORDER;
         if (!tp_mul_u64(&gn, gn, out->per_n ? out->per_n : 1) || !tp_lcm_u64(n, *n, gn) ||

@@ -92,6 +92,8 @@ static double spot_value(const struct tp_weight *weight, uint32_t i, const uint8
         return (int)code_of(&weight->op, out->element, raw) + weight->op.zero_add - 8;
     if (out->role == TP_ROLE_CODES)
         return tp_codec_code_value(weight->op.codec, code_of(&weight->op, out->element, raw));
+    if (out->role == TP_ROLE_SCALE && weight->op.codec == TP_CODEC_INT4) /* as the kernels do */
+        return tp_bf16_to_f32(tp_f32_to_bf16((float)element_value(out->element, raw)));
     return element_value(out->element, raw);
 }
 

@@ -5,7 +5,8 @@
  *
  * A tensor that is no output of a packed weight is looked at as a row-major
  * matrix [E,N,K]: its last dimension is K, the one before it N, all others
- * together E.
+ * together E. A packed weight of another tool must have passed tp_source_check()
+ * before its elements, bytes or values are asked for.
  */
 #ifndef TP_PACK_INSPECT_H
 #define TP_PACK_INSPECT_H
@@ -43,8 +44,8 @@ struct tp_spot {
     unsigned bits;     /* 4 to 64 */
     unsigned nibble;   /* of 4 bits: 0 the low half of the byte, 1 the high half */
     uint8_t raw[8];    /* as stored, little-endian; a nibble in the low half of raw[0] */
-    double value;      /* as a number of its own: q of a code, the scale (of the eight
-                          multiples: minus the last), NaN when it is none */
+    double value;      /* as a number of its own: q of a code, the scale as the decoder takes
+                          it (of the eight multiples: minus the last), NaN when it is none */
 };
 
 /* Everything that W[e,n,k] is made of. spot[i] is output i of the weight; words

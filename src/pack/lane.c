@@ -56,6 +56,18 @@ static enum tp_code begin(struct tp_lane *lane, uint64_t in_bytes, uint64_t out_
     return tp_compute_begin(&lane->compute, in_bytes, out_bytes, &lane->err);
 }
 
+/* Names the file of a packed source whose contents are at fault; returns `code`. */
+static enum tp_code blame_source(struct tp_lane *lane, const struct source_box *source,
+                                 enum tp_code code)
+{
+    const struct tp_weight *weight = source->weight;
+    const struct tp_tensor *tensor =
+        &lane->plan->ckpt->tensors[weight->tensor[tp_op_find(&weight->op, TP_ROLE_CODES)]];
+    tp_err_path(&lane->err, lane->plan->ckpt->files[tensor->file].path);
+    tp_err_tensor(&lane->err, weight->name);
+    return code;
+}
+
 /* Reads the packed source of a box; args->in are its outputs. */
 static enum tp_code read_source(struct tp_lane *lane, const struct source_box *source,
                                 struct tp_args *args)
@@ -67,8 +79,10 @@ static enum tp_code read_source(struct tp_lane *lane, const struct source_box *s
         code = tp_packed_read_into(lane->plan->ckpt, source->weight, &source->cover, buffers,
                                    &lane->err);
     memcpy(args->in, buffers, sizeof buffers);
-    return code ? code : tp_source_codes_check(&source->weight->op, source->cover.size, args->in,
-                                               &lane->err);
+    if (code)
+        return code;
+    code = tp_source_codes_check(&source->weight->op, source->cover.size, args->in, &lane->err);
+    return code ? blame_source(lane, source, code) : TP_OK;
 }
 
 /* Cuts the wanted rows and columns out of decoded values of a larger cover. */
@@ -156,6 +170,16 @@ static enum tp_code refuse_nonfinite(struct tp_lane *lane, const struct tp_unit 
                    (unsigned long long)first[TP_DIM_K], (unsigned long long)row, tensor->name);
 }
 
+static enum tp_code check_scales(struct tp_lane *lane, const struct source_box *source,
+                                 const struct tp_args *args)
+{
+    if (lane->options->keep_nonfinite)
+        return TP_OK;
+    enum tp_code code = tp_source_scales_check(&source->weight->op, source->cover.size, args->in,
+                                               &lane->err);
+    return code ? blame_source(lane, source, code) : TP_OK;
+}
+
 /* Packed source, nothing to cut: from packed to packed in one call, so that on a
  * GPU the values never leave it. */
 static enum tp_code convert_packed(struct tp_lane *lane, const struct tp_unit *unit,
@@ -168,14 +192,40 @@ static enum tp_code convert_packed(struct tp_lane *lane, const struct tp_unit *u
         (code = begin(lane, in_bytes, out_bytes)) || (code = read_source(lane, source, args)) ||
         (code = tp_op_take(&unit->op, args->box, lane->compute.out, args->out, &lane->err)))
         return code;
-    if (unit->kind == TP_UNIT_REPACK && !lane->options->keep_nonfinite &&
-        (code = tp_source_scales_check(&source->weight->op, source->cover.size, args->in,
-                                       &lane->err)))
+    if (unit->kind == TP_UNIT_REPACK && (code = check_scales(lane, source, args)))
         return code;
     if (unit->kind == TP_UNIT_REPACK)
         return tp_compute_repack(&lane->compute, &source->weight->op, &unit->op, args, &lane->err);
     return tp_compute_requantize(&lane->compute, &source->weight->op, &unit->op, unit->dtype, args,
                                  &lane->err);
+}
+
+/* Codes taken over of rows that begin inside a tile of their source: whole tiles are
+ * taken over, then cut. The plan has seen to it that the format can be cut there. */
+static enum tp_code convert_cut(struct tp_lane *lane, const struct tp_unit *unit,
+                                const struct source_box *source, struct tp_args *args)
+{
+    struct tp_box inside = source->want;
+    struct tp_args whole = *args;
+    uint64_t in_bytes, out_bytes, cut_bytes;
+    enum tp_code code;
+    whole.box = source->cover.size;
+    inside.e = 0;
+    inside.n -= source->cover.n;
+    inside.k -= source->cover.k;
+    if ((code = tp_op_total(&source->weight->op, whole.box, &in_bytes, &lane->err)) ||
+        (code = tp_op_total(&unit->op, whole.box, &out_bytes, &lane->err)) ||
+        (code = tp_op_total(&unit->op, args->box, &cut_bytes, &lane->err)) ||
+        (code = begin(lane, in_bytes, out_bytes + cut_bytes)) ||
+        (code = read_source(lane, source, &whole)) ||
+        (code = tp_op_take(&unit->op, whole.box, lane->compute.out, whole.out, &lane->err)) ||
+        (code = tp_op_take(&unit->op, args->box, lane->compute.out, args->out, &lane->err)) ||
+        (code = check_scales(lane, source, &whole)) ||
+        (code = tp_compute_repack(&lane->compute, &source->weight->op, &unit->op, &whole,
+                                  &lane->err)))
+        return code;
+    args->flags |= whole.flags;
+    return tp_packed_cut(&unit->op, whole.box, &inside, whole.out, args->out, &lane->err);
 }
 
 /* Plain values, or decoded ones that had to be cut. */
@@ -211,10 +261,12 @@ static enum tp_code convert(struct tp_lane *lane, const struct tp_unit *unit,
     bool plain = is_plain(lane, unit);
     if (!plain && (code = source_of(lane, unit, box, &source)))
         return code;
-    if (unit->kind == TP_UNIT_REPACK && !source.exact) /* the plan refuses such cuts */
-        return tp_fail(&lane->err, TP_E_UNSUPPORTED, "its packed source is cut inside a tile");
-    code = source.exact ? convert_packed(lane, unit, &source, args)
-                        : convert_values(lane, unit, box, args);
+    if (source.exact)
+        code = convert_packed(lane, unit, &source, args);
+    else if (unit->kind == TP_UNIT_REPACK)
+        code = convert_cut(lane, unit, &source, args);
+    else
+        code = convert_values(lane, unit, box, args);
     if (code == TP_OK && (args->flags & TP_SAW_NONFINITE) && !lane->options->keep_nonfinite)
         code = refuse_nonfinite(lane, unit);
     return code;

@@ -4,6 +4,8 @@
 #include "pack/packed_io.h"
 
 #include "base/num.h"
+
+#include <string.h>
 #include "pack/os.h"
 
 #include <stdlib.h>
@@ -32,6 +34,7 @@ struct transfer {
     struct tp_sink *sink;             /* writing */
     uint32_t file, output;
     uint64_t offset; /* of the tensor, when reading */
+    const uint8_t *from; /* copying */
     unsigned bits;
     uint8_t *data;
     struct tp_err *err;
@@ -92,6 +95,26 @@ enum tp_code tp_packed_read(const struct tp_checkpoint *ckpt, const struct tp_we
         data[i] = to[i].data;
     }
     return tp_packed_read_into(ckpt, weight, cover, data, err);
+}
+
+static int copy_run(void *arg, uint64_t whole, uint64_t part, uint64_t length)
+{
+    struct transfer *t = arg;
+    memcpy(t->data + part * t->bits / 8, t->from + whole * t->bits / 8, length * t->bits / 8);
+    return 0;
+}
+
+enum tp_code tp_packed_cut(const struct tp_op *op, struct tp_box3 size, const struct tp_box *box,
+                           void *const from[], void *const to[], struct tp_err *err)
+{
+    enum tp_code code = TP_OK;
+    for (uint32_t i = 0; i < op->outs && code == TP_OK; i++) {
+        struct transfer t = {.bits = tp_element_bits(op->out[i].element), .from = from[i],
+                             .data = to[i], .err = err};
+        if (op->out[i].role != TP_ROLE_WORDS)
+            code = move(op, i, size, box, copy_run, &t);
+    }
+    return code;
 }
 
 enum tp_code tp_packed_write(const struct tp_unit *unit,

@@ -26,6 +26,11 @@ enum tp_code tp_packed_read(const struct tp_checkpoint *ckpt, const struct tp_we
                             const struct tp_box *cover, struct tp_buffer to[TP_MAX_OUT],
                             struct tp_err *err);
 
+/* Copies the outputs of `box` out of those of a larger box of that size, both in
+ * memory. box->n and box->k are counted from its begin, and e is 0. */
+enum tp_code tp_packed_cut(const struct tp_op *op, struct tp_box3 size, const struct tp_box *box,
+                           void *const from[], void *const to[], struct tp_err *err);
+
 /* Writes a unit's outputs for one box from from[i]. `first_box`: also the outputs
  * that exist once for the whole unit (a global scale). */
 enum tp_code tp_packed_write(const struct tp_unit *unit,

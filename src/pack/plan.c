@@ -98,26 +98,12 @@ const struct tp_part *tp_unit_part(const struct tp_unit *unit, uint64_t e, uint6
     return part;
 }
 
-/* Layout words and shapes: the bytes of a constant output, repeated over E. */
 static enum tp_code constant_bytes(const struct tp_unit *unit, uint32_t i, struct tp_output *output,
                                    struct tp_err *err)
 {
-    const struct tp_format_out *out = &unit->format->out[i];
-    size_t width = tp_dtype_bits(out->dtype) / 8;
-    uint64_t rows = output->bytes / (width * out->word_count);
     if (!(output->constant = tp_os_alloc(output->bytes, err)))
         return TP_E_MEMORY;
-    for (uint32_t w = 0; w < out->word_count; w++) {
-        uint64_t value;
-        enum tp_code code = tp_expr_eval(out->words[w], unit->box, &value, err);
-        if (code)
-            return code;
-        if (width == 4 && value > INT32_MAX)
-            return tp_fail(err, TP_E_UNSUPPORTED, "%s does not fit its 32-bit word", out->words[w]);
-        for (uint64_t row = 0; row < rows; row++) /* little-endian hosts only, as is the format */
-            memcpy(output->constant + (row * out->word_count + w) * width, &value, width);
-    }
-    return TP_OK;
+    return tp_format_constant(unit->format, i, unit->box, output->constant, output->bytes, err);
 }
 
 static enum tp_code shape_bytes(struct tp_output *output, struct tp_err *err)

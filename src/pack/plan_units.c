@@ -426,6 +426,33 @@ out:
     return code;
 }
 
+/* Packed stacks of gpt-oss, whose rows alternate between gate and up (and the
+ * down_proj beside them): known by "gate_up_proj_blocks" and what became of it. They
+ * stay one stack in that order, to which the model's biases belong. */
+static bool alternates(const struct tp_weight *weight)
+{
+    size_t size = strlen(weight->prefix);
+    return weight->format && size > 6 && strcmp(weight->prefix + size - 6, "_proj_") == 0;
+}
+
+/* Whether nothing is to be done. Of another tool's weight the settings are not known;
+ * its scales may be of another type than the format's, which is mended where it
+ * costs nothing. */
+static bool is_already(const struct tp_weight *weight, const struct tp_rule *rule)
+{
+    struct tp_op op;
+    if (weight->format != rule->format)
+        return false;
+    if (weight->origin)
+        return memcmp(&weight->settings, &rule->settings, sizeof rule->settings) == 0;
+    tp_format_op(rule->format, &rule->settings, &op);
+    for (uint32_t i = 0; i < op.outs; i++)
+        if (weight->tensor[i] == TP_NO_TENSOR || weight->op.out[i].element != op.out[i].element ||
+            weight->renamed)
+            return !tp_repack_possible(&weight->op, &op);
+    return true;
+}
+
 static enum tp_code remaining(struct tp_builder *b, uint32_t w)
 {
     const struct tp_weight *weight = weight_at(b, w);
@@ -435,12 +462,10 @@ static enum tp_code remaining(struct tp_builder *b, uint32_t w)
     enum tp_code code = tp_weight_full_name(b->plan, w, full, sizeof full, b->err);
     if (code)
         return code;
-    if (weight->format == rule->format && /* of another tool, the settings are not known */
-        (!weight->origin ||
-         memcmp(&weight->settings, &rule->settings, sizeof rule->settings) == 0))
+    if (is_already(weight, rule))
         return tp_choice_keep(b, w, false, TP_REASON_SAME);
     if (weight->rank == 3 && rule->format->experts == TP_EXPERTS_SPLIT && !b->request->no_stack &&
-        tp_name_stack(full, &name))
+        tp_name_stack(full, &name) && !alternates(weight))
         return split_stack(b, w, &name, full);
     return single(b, w);
 }

@@ -245,6 +245,7 @@ static void *work(void *arg)
 {
     struct worker *worker = arg;
     struct run *run = worker->run;
+    tp_stage_start(run->options->stats);
     for (;;) {
         pthread_mutex_lock(&run->lock);
         struct job job = {.kind = JOB_NONE};
@@ -262,6 +263,7 @@ static void *work(void *arg)
             break;
         }
     }
+    tp_stage_stop();
     return NULL;
 }
 

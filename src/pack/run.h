@@ -9,6 +9,7 @@
 
 #include "pack/box.h"
 #include "pack/sink.h"
+#include "pack/stage.h"
 
 #include <stdatomic.h>
 
@@ -36,6 +37,7 @@ struct tp_run_options {
     void *progress_arg;
     enum tp_code (*observe)(void *arg, const struct tp_observed *seen, struct tp_err *err);
     void *observe_arg;
+    struct tp_run_stats *stats; /* receives the time of each stage, or NULL */
 };
 
 /* Carries out the plan into the sink. The first failure ends it; workers stop at

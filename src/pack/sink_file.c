@@ -7,6 +7,7 @@
 
 #include "pack/compress.h"
 #include "pack/os.h"
+#include "pack/stage.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -89,9 +90,11 @@ static enum tp_code finish_file(struct tp_file_sink *sink, uint32_t f, struct tp
     uint8_t root[TP_HASH_BYTES];
     char digits[TP_HASH_TEXT];
     enum tp_code code;
+    tp_stage_set(TP_STAGE_HASH);
     if ((code = tp_leafhash_settle(&file->hash, read_back, file, err)) ||
         (code = tp_leafhash_final(&file->hash, root, err)))
         return code;
+    tp_stage_set(TP_STAGE_SYNC);
     tp_hash_print(root, digits);
     if ((code = tp_os_write(file->fd, digits, TP_HASH_TEXT - 1, planned->hash_at, file->path,
                             err)) ||
@@ -108,7 +111,7 @@ static enum tp_code finish_file(struct tp_file_sink *sink, uint32_t f, struct tp
     return sink->done ? sink->done(sink->done_arg, f, root, err) : TP_OK;
 }
 
-static enum tp_code write_file(struct tp_sink *base, uint32_t f, uint32_t output, uint64_t offset,
+static enum tp_code take_bytes(struct tp_sink *base, uint32_t f, uint32_t output, uint64_t offset,
                                const void *data, uint64_t size, struct tp_err *err)
 {
     struct tp_file_sink *sink = (struct tp_file_sink *)base;
@@ -116,8 +119,11 @@ static enum tp_code write_file(struct tp_sink *base, uint32_t f, uint32_t output
     enum tp_code code = ensure_open(sink, f, err);
     if (output != TP_SINK_HEADER)
         offset += sink->plan->outputs[output].offset;
-    if (code || (code = tp_os_write(file->fd, data, size, offset, file->path, err)) ||
-        (code = tp_leafhash_written(&file->hash, offset, data, size, err)))
+    tp_stage_set(TP_STAGE_WRITE);
+    if (code || (code = tp_os_write(file->fd, data, size, offset, file->path, err)))
+        return code;
+    tp_stage_set(TP_STAGE_HASH);
+    if ((code = tp_leafhash_written(&file->hash, offset, data, size, err)))
         return code;
     if (tp_leafhash_pending(&file->hash) &&
         (code = tp_leafhash_settle(&file->hash, read_back, file, err)))
@@ -128,6 +134,15 @@ static enum tp_code write_file(struct tp_sink *base, uint32_t f, uint32_t output
     if (missing / WRITEBACK_BYTES != (missing - size) / WRITEBACK_BYTES)
         tp_os.start_writeback(file->fd); /* a hint: the fsync at the end then waits less */
     return TP_OK;
+}
+
+static enum tp_code write_file(struct tp_sink *base, uint32_t f, uint32_t output, uint64_t offset,
+                               const void *data, uint64_t size, struct tp_err *err)
+{
+    enum tp_stage before = tp_stage_set(TP_STAGE_OTHER);
+    enum tp_code code = take_bytes(base, f, output, offset, data, size, err);
+    tp_stage_set(before);
+    return code;
 }
 
 enum tp_code tp_file_sink_open(struct tp_file_sink *sink, const struct tp_plan *plan,

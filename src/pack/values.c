@@ -23,12 +23,17 @@ void tp_value_reader_free(struct tp_value_reader *reader)
 
 void tp_widen(enum tp_dtype dtype, const void *from, uint64_t count, float *to)
 {
-    if (dtype == TP_F32) {
+    const uint16_t *half = from;
+    if (dtype == TP_F32)
         memcpy(to, from, count * sizeof *to);
-        return;
-    }
-    for (uint64_t i = 0; i < count; i++)
-        to[i] = tp_load_value(from, dtype, i);
+    else if (dtype == TP_BF16)
+        for (uint64_t i = 0; i < count; i++) {
+            uint32_t bits = (uint32_t)half[i] << 16;
+            memcpy(&to[i], &bits, sizeof bits);
+        }
+    else
+        for (uint64_t i = 0; i < count; i++)
+            to[i] = tp_load_value(from, dtype, i);
 }
 
 /* Rows [row, row + rows) of one plain part. */
@@ -104,37 +109,88 @@ enum tp_code tp_read_values(const struct tp_side *side, const struct tp_unit *un
     return code;
 }
 
-static void pair(struct tp_distance *d, uint64_t i, float a, float b)
+enum { LANES = 8, BLOCK = 4096 };
+
+/* Sums of one block, in lanes that do not wait for each other. */
+struct sums {
+    double error[LANES], value[LANES], most[LANES];
+    uint64_t differing[LANES];
+};
+
+static void add_block(const float *a, const float *b, uint64_t count, struct sums *sums)
 {
-    bool both_nan = isnan(a) && isnan(b);
-    if (a != b && !both_nan && d->differing++ == 0) {
-        d->first = i;
-        d->first_a = a;
-        d->first_b = b;
+    uint64_t whole = count / LANES * LANES;
+    for (uint64_t i = 0; i < whole; i += LANES)
+        for (int j = 0; j < LANES; j++) {
+            double x = a[i + (uint64_t)j], difference = (double)b[i + (uint64_t)j] - x;
+            double size = fabs(difference);
+            sums->error[j] += difference * difference;
+            sums->value[j] += x * x;
+            sums->most[j] = size > sums->most[j] ? size : sums->most[j];
+            sums->differing[j] += difference != 0;
+        }
+    for (uint64_t i = whole; i < count; i++) {
+        double x = a[i], difference = (double)b[i] - x;
+        sums->error[0] += difference * difference;
+        sums->value[0] += x * x;
+        sums->most[0] = fabs(difference) > sums->most[0] ? fabs(difference) : sums->most[0];
+        sums->differing[0] += difference != 0;
     }
-    d->nonfinite += !isfinite(a) || !isfinite(b);
+}
+
+/* A block with a NaN or an infinity: pair by pair, those pairs left out. */
+static void add_pairs(const float *a, const float *b, uint64_t count, struct tp_distance *d)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        bool both_nan = isnan(a[i]) && isnan(b[i]);
+        d->differing += a[i] != b[i] && !both_nan;
+        if (!isfinite(a[i]) || !isfinite(b[i])) {
+            d->nonfinite++;
+            continue;
+        }
+        double x = a[i], difference = (double)b[i] - x;
+        d->error += difference * difference;
+        d->value += x * x;
+        d->max_abs = fabs(difference) > d->max_abs ? fabs(difference) : d->max_abs;
+    }
+}
+
+static void first_difference(const float *a, const float *b, uint64_t base, struct tp_distance *d)
+{
+    uint64_t i = 0;
+    while (a[i] == b[i] || (isnan(a[i]) && isnan(b[i])))
+        i++;
+    d->first = base + i;
+    d->first_a = a[i];
+    d->first_b = b[i];
 }
 
 void tp_distance_of(const float *a, const float *b, uint64_t count, struct tp_distance *d)
 {
-    double error[4] = {0}, value[4] = {0}, most = 0; /* four sums: additions overlap */
     *d = (struct tp_distance){.count = count};
-    for (uint64_t i = 0; i < count; i++) {
-        double x = a[i], difference = (double)b[i] - x;
-        if (!(fabs(difference) <= 1e300) || !(fabs(x) <= 1e300)) { /* NaN or infinity */
-            pair(d, i, a[i], b[i]);
-            continue;
+    for (uint64_t at = 0; at < count; at += BLOCK) {
+        uint64_t size = tp_min_u64(BLOCK, count - at), before = d->differing;
+        struct sums sums = {0};
+        struct tp_distance block = {0};
+        add_block(a + at, b + at, size, &sums);
+        for (int j = 0; j < LANES; j++) {
+            block.error += sums.error[j];
+            block.value += sums.value[j];
+            block.max_abs = sums.most[j] > block.max_abs ? sums.most[j] : block.max_abs;
+            block.differing += sums.differing[j];
         }
-        if (difference != 0) {
-            pair(d, i, a[i], b[i]);
-            most = fabs(difference) > most ? fabs(difference) : most;
+        if (!isfinite(block.error) || !isfinite(block.value)) {
+            block = (struct tp_distance){0};
+            add_pairs(a + at, b + at, size, &block);
         }
-        error[i & 3] += difference * difference;
-        value[i & 3] += x * x;
+        d->error += block.error;
+        d->value += block.value;
+        d->nonfinite += block.nonfinite;
+        d->differing += block.differing;
+        d->max_abs = block.max_abs > d->max_abs ? block.max_abs : d->max_abs;
+        if (!before && d->differing)
+            first_difference(a + at, b + at, at, d);
     }
-    d->max_abs = most;
-    d->error = error[0] + error[1] + (error[2] + error[3]);
-    d->value = value[0] + value[1] + (value[2] + value[3]);
 }
 
 void tp_distance_add(struct tp_distance *sum, const struct tp_distance *next, uint64_t base)

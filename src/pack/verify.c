@@ -136,20 +136,32 @@ static enum tp_code compare_hash(struct verify *v, const char *name, const char 
                              theirs);
 }
 
-static const struct tp_manifest_file *listed(struct verify *v, const char *name)
+/* The manifest's entry of a shard: under its plain name, or as an archive under the
+ * name that it has in the directory. */
+static const struct tp_manifest_file *listed(struct verify *v, const struct tp_file *file)
 {
+    const char *slash = strrchr(file->path, '/');
+    const char *on_disk = slash ? slash + 1 : file->path;
     for (size_t i = 0; i < v->manifest.file_count; i++)
-        if (strcmp(v->manifest.files[i].name, name) == 0) {
+        if (strcmp(v->manifest.files[i].name, file->name) == 0 ||
+            strcmp(v->manifest.files[i].name, on_disk) == 0) {
             v->matched[i] = true;
             return &v->manifest.files[i];
         }
     return NULL;
 }
 
+/* Sizes are those on the disk, unless a plain file was compressed later. */
+static bool size_fits(const struct tp_file *file, const struct tp_manifest_file *entry)
+{
+    return entry->size == file->disk_size ||
+           (strcmp(entry->name, file->name) == 0 && entry->size == file->size);
+}
+
 static enum tp_code check_shard(struct verify *v, uint32_t f)
 {
     const struct tp_file *file = &v->ckpt->files[f];
-    const struct tp_manifest_file *entry = listed(v, file->name);
+    const struct tp_manifest_file *entry = listed(v, file);
     const char *digits = tp_st_meta(&file->header, TP_META_HASH);
     uint8_t stored[TP_HASH_BYTES], actual[TP_HASH_BYTES];
     struct pass pass = {v, file, f, UINT64_MAX};
@@ -170,10 +182,11 @@ static enum tp_code check_shard(struct verify *v, uint32_t f)
                                  "its header does not hold its hash");
     else
         code = compare_hash(v, file->name, "its header", stored, actual);
-    if (code == TP_OK && entry && entry->size != file->size)
-        code = tp_verify_problem(v->report, file->name, NULL, v->err,
+    if (code == TP_OK && entry && !size_fits(file, entry))
+        code = tp_verify_problem(v->report, entry->name, NULL, v->err,
                                  "has %llu bytes, the manifest says %llu",
-                                 (unsigned long long)file->size, (unsigned long long)entry->size);
+                                 (unsigned long long)file->disk_size,
+                                 (unsigned long long)entry->size);
     else if (code == TP_OK && entry)
         code = compare_hash(v, file->name, "the manifest", entry->hash, actual);
     if (code == TP_OK && !entry && v->manifest.plan)

@@ -204,14 +204,16 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Stored tensors that the source does not give. */
-static enum tp_code find_extra(struct against *a, size_t *extra)
+/* Stored tensors that the source does not give: *count of them; problems when
+ * `report`. */
+static enum tp_code find_extra(struct against *a, bool report, size_t *count)
 {
     const struct tp_checkpoint *stored = a->stored->ckpt;
     enum tp_code code = TP_OK;
     const char **names = tp_os_zalloc(a->plan.output_count + 1, sizeof *names, a->err);
     if (!names)
         return TP_E_MEMORY;
+    *count = 0;
     for (size_t o = 0; o < a->plan.output_count; o++)
         names[o] = a->plan.outputs[o].name;
     qsort(names, a->plan.output_count, sizeof *names, by_text);
@@ -219,11 +221,31 @@ static enum tp_code find_extra(struct against *a, size_t *extra)
         const struct tp_tensor *tensor = &stored->tensors[t];
         if (bsearch(&tensor->name, names, a->plan.output_count, sizeof *names, by_text))
             continue;
-        ++*extra;
-        code = tp_verify_problem(a->report, stored->files[tensor->file].name, tensor->name, a->err,
-                                 "is not among the tensors that the source gives");
+        ++*count;
+        if (report)
+            code = tp_verify_problem(a->report, stored->files[tensor->file].name, tensor->name,
+                                     a->err, "is not among the tensors that the source gives");
     }
     free(names);
+    return code;
+}
+
+/* Outputs that are not stored, or otherwise: *count of them and the first. */
+static enum tp_code find_wrong(struct against *a, bool report, size_t *count,
+                               const struct tp_output **first)
+{
+    enum tp_code code = TP_OK;
+    *count = 0;
+    for (size_t o = 0; o < a->plan.output_count && code == TP_OK; o++) {
+        const struct tp_output *output = &a->plan.outputs[o];
+        const char *what = mismatch(output, tp_checkpoint_find(a->stored->ckpt, output->name));
+        if (!what)
+            continue;
+        if (++*count == 1)
+            *first = output;
+        if (report)
+            code = tp_verify_problem(a->report, NULL, output->name, a->err, "%s", what);
+    }
     return code;
 }
 
@@ -231,28 +253,23 @@ static enum tp_code find_extra(struct against *a, size_t *extra)
 static enum tp_code check_outputs(struct against *a)
 {
     const struct tp_checkpoint *stored = a->stored->ckpt;
-    size_t wrong = 0, extra = 0;
+    size_t wrong, extra;
     const struct tp_output *first = NULL;
-    enum tp_code code = TP_OK;
-    for (size_t o = 0; o < a->plan.output_count && code == TP_OK; o++) {
-        const struct tp_output *output = &a->plan.outputs[o];
-        const char *what = mismatch(output, tp_checkpoint_find(stored, output->name));
-        if (!what)
-            continue;
-        first = first ? first : output;
-        wrong++;
-        code = tp_verify_problem(a->report, NULL, output->name, a->err, "%s", what);
-    }
+    enum tp_code code = find_wrong(a, false, &wrong, &first);
     if (code == TP_OK)
-        code = find_extra(a, &extra);
-    if (code || 2 * (wrong + extra) <= a->plan.output_count + stored->tensor_count)
+        code = find_extra(a, false, &extra);
+    if (code)
         return code;
-    tp_err_path(a->err, a->source->ckpt->path);
-    tp_err_hint(a->err, "name the checkpoint that %s was made from", stored->path);
-    return tp_fail(a->err, TP_E_INPUT,
-                   "this is another model: of the %zu tensors that it gives, %zu are not in %s with "
-                   "that name, dtype and shape%s%.200s", a->plan.output_count, wrong, stored->path,
-                   first ? ", such as " : "", first ? first->name : "");
+    if (2 * wrong > a->plan.output_count || 2 * extra > stored->tensor_count) {
+        tp_err_path(a->err, a->source->ckpt->path);
+        tp_err_hint(a->err, "name the checkpoint that %s was made from", stored->path);
+        return tp_fail(a->err, TP_E_INPUT,
+                       "this is another model: of the %zu tensors that it gives, %zu are not in %s "
+                       "with that name, dtype and shape%s%.200s", a->plan.output_count, wrong,
+                       stored->path, first ? ", such as " : "", first ? first->name : "");
+    }
+    code = wrong ? find_wrong(a, true, &wrong, &first) : TP_OK;
+    return code || !extra ? code : find_extra(a, true, &extra);
 }
 
 static enum tp_code start_results(struct against *a)

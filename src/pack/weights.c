@@ -56,12 +56,15 @@ static bool same_shape(const struct tp_tensor *tensor, const uint64_t *shape, ui
 
 /* Output i of the format under one of the names that it goes by, or NULL. */
 static const struct tp_tensor *find_output(const struct finder *f, const struct tp_format *format,
-                                           uint32_t i, const char *prefix, size_t prefix_size)
+                                           uint32_t i, const char *prefix, size_t prefix_size,
+                                           bool *renamed)
 {
     const struct tp_format_out *out = &format->out[i];
     const struct tp_tensor *tensor = find_suffixed(f, prefix, prefix_size, out->suffix);
-    for (int a = 0; !tensor && a < TP_MAX_ALSO && out->also[a]; a++)
+    for (int a = 0; !tensor && a < TP_MAX_ALSO && out->also[a]; a++) {
         tensor = find_suffixed(f, prefix, prefix_size, out->also[a]);
+        *renamed |= tensor != NULL;
+    }
     return tensor;
 }
 
@@ -94,7 +97,8 @@ static bool match_output(const struct finder *f, struct tp_weight *weight, uint3
                          const char *prefix, size_t prefix_size)
 {
     const struct tp_format *format = weight->format;
-    const struct tp_tensor *tensor = find_output(f, format, i, prefix, prefix_size);
+    const struct tp_tensor *tensor =
+        find_output(f, format, i, prefix, prefix_size, &weight->renamed);
     struct tp_op_out *out = &weight->op.out[i];
     uint64_t shape[TP_MAX_RANK];
     uint32_t rank;
@@ -117,10 +121,11 @@ static const struct tp_format *with_group(const struct finder *f, const struct t
 {
     int s = tp_op_find(&format->op, TP_ROLE_SCALE), rank;
     struct tp_box3 box;
+    bool renamed = false;
     if (!format->group)
         return format;
     const struct tp_tensor *scale =
-        find_output(f, format, (uint32_t)s, codes->name, prefix_size);
+        find_output(f, format, (uint32_t)s, codes->name, prefix_size, &renamed);
     uint32_t skip = scale ? format->out[s].rank - scale->rank : 0;
     if (!scale || skip > 1 || format->out[s].group_dim < (int)skip ||
         !tp_format_box_of(format, codes->shape, codes->rank, &box, &rank))

@@ -34,6 +34,7 @@ struct tp_weight {
     float global;                /* value of the GLOBAL output of one expert, once checked */
     char *lossy;                 /* why no int4 format can take it over, or NULL; once checked */
     bool checked;                /* by tp_source_check() */
+    bool renamed;                /* an output goes by another name than the format's */
 };
 
 struct tp_weights {

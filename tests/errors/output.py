@@ -157,13 +157,6 @@ def output_partial_of_another():
     return CONVERT_DIR
 
 
-@case("output-partial-journal-is-damaged")
-def output_partial_damaged():
-    one_shard()
-    raw("out.partial/.tilepack-journal", b"\0" * 100)
-    return CONVERT_DIR
-
-
 @case("output-partial-is-the-source")
 def output_partial_is_the_source():
     one_shard()

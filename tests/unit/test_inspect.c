@@ -5,6 +5,7 @@
 #include "pack/commit.h"
 #include "pack/inspect.h"
 #include "pack/os.h"
+#include "pack/source_check.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -255,6 +256,10 @@ static const struct example examples[] = {
     {"mxfp8-blocked", NULL, {2, 33, 64}, 3},
     {"mxfp8-torchao3d", NULL, {2, 64, 40}, 3},
     {"mxfp8-torchao3d", "block=32x32", {1, 32, 64}, 3},
+    {"mxfp4-ct", NULL, {3, 64}, 2},
+    {"mxfp4-blocked", NULL, {33, 160}, 2},
+    {"nvfp4-ct", NULL, {5, 48}, 2},
+    {"nvfp4-blocked", "scale=modelopt", {2, 7, 80}, 3},
 };
 
 /* fp8-deepseek and its like split stacks, so that 3-D examples are of the others. */
@@ -346,6 +351,83 @@ static void w4a8_value_is_what_the_kernel_computes(void **state)
     close_source(&source);
 }
 
+/* ---- a weight of another tool -------------------------------------------- */
+
+enum { GN = 16, GK = 64, GROUP = 32 };
+
+struct gptq {
+    uint32_t qweight[GK / 8][GN];
+    uint32_t zeros[GK / GROUP][GN / 8];
+    uint32_t order[GK];
+    uint16_t scales[GK / GROUP][GN];
+};
+
+/* GPTQ, asymmetric and in act-order: what its own readers would compute. */
+static double gptq_value(const struct gptq *g, uint64_t n, uint64_t k)
+{
+    uint32_t group = g->order[k];
+    int code = (int)(g->qweight[k / 8][n] >> 4 * (k % 8) & 15);
+    int zero = (int)(g->zeros[group][n / 8] >> 4 * (n % 8) & 15) + 1; /* version 1 */
+    float scale = tp_f16_to_f32(g->scales[group][n]);
+    return (float)(code - zero) * tp_bf16_to_f32(tp_f32_to_bf16(scale)); /* as vLLM takes it */
+}
+
+static void write_gptq(const char *path, struct gptq *g)
+{
+    struct tp_st_tensor tensors[] = {
+        {"a.qweight", TP_I32, 2, {GK / 8, GN}, 0, sizeof g->qweight},
+        {"a.qzeros", TP_I32, 2, {GK / GROUP, GN / 8}, 0, sizeof g->zeros},
+        {"a.g_idx", TP_I32, 1, {GK}, 0, sizeof g->order},
+        {"a.scales", TP_F16, 2, {GK / GROUP, GN}, 0, sizeof g->scales}};
+    struct tp_text text = {0};
+    struct tp_err err = {0};
+    uint32_t state = 7;
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    for (size_t i = 1; i < 4; i++) {
+        tensors[i].begin = tensors[i - 1].end;
+        tensors[i].end += tensors[i].begin;
+    }
+    for (size_t i = 0; i < sizeof g->qweight / 4; i++)
+        ((uint32_t *)g->qweight)[i] = state = state * 1664525 + 1013904223;
+    for (size_t i = 0; i < sizeof g->zeros / 4; i++)
+        ((uint32_t *)g->zeros)[i] = state = state * 1664525 + 1013904223;
+    for (uint32_t k = 0; k < GK; k++)
+        g->order[k] = (k * 5 + k / 7) % (GK / GROUP);
+    for (uint32_t i = 0; i < sizeof g->scales / 2; i++)
+        ((uint16_t *)g->scales)[i] = tp_f32_to_f16(0.01f * (float)(i + 1));
+    must(tp_st_write_header(tensors, 4, NULL, 0, 8, &text, &err), &err);
+    fwrite(text.data, 1, text.size, file);
+    fwrite(g, 1, sizeof *g, file);
+    tp_text_free(&text);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void gptq_with_zero_points_and_act_order(void **state)
+{
+    static struct gptq g;
+    char path[200];
+    struct source source;
+    struct tp_subject unit;
+    struct tp_err err = {0};
+    (void)state;
+    snprintf(path, sizeof path, "%s/gptq.safetensors", directory);
+    write_gptq(path, &g);
+    open_source(path, &source);
+    must(tp_inspect_find(&source.ckpt, &source.weights, "a", &unit, &err), &err);
+    assert_non_null(unit.weight);
+    must(tp_source_check(&source.ckpt, &source.weights.items[0], &err), &err);
+    for (uint64_t n = 0; n < GN; n++)
+        for (uint64_t k = 0; k < GK; k++) {
+            struct tp_element_info at;
+            must(tp_inspect_at(&source.ckpt, &unit, 0, n, k, &at, &err), &err);
+            assert_true(at.value == gptq_value(&g, n, k));
+        }
+    check_region(&source, &unit, 0, 0, GN, 0, GK);
+    check_region(&source, &unit, 0, 3, 5, 40, 50);
+    close_source(&source);
+}
+
 /* ---- plain tensors, names, refusals -------------------------------------- */
 
 static void plain_tensors_are_matrices(void **state)
@@ -410,7 +492,7 @@ static int make_directory(void **state)
 
 static int remove_directory(void **state)
 {
-    static const char *const names[] = {"input", "packed", "plain"};
+    static const char *const names[] = {"input", "packed", "plain", "gptq"};
     char path[200];
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -427,6 +509,7 @@ int main(void)
         cmocka_unit_test(w4a8_nibbles_lie_where_the_kernel_reads_them),
         cmocka_unit_test(scale_tiles_lie_where_tensor_cores_read_them),
         cmocka_unit_test(w4a8_value_is_what_the_kernel_computes),
+        cmocka_unit_test(gptq_with_zero_points_and_act_order),
         cmocka_unit_test(plain_tensors_are_matrices),
         cmocka_unit_test(wrong_names_and_places_are_refused),
     };

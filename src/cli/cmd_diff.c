@@ -1,0 +1,288 @@
+/* `tilepack diff`: prints what differs between two checkpoints. Equal layers are
+ * one line unless --verbose; the first difference is told to the element. */
+#include "cli/cmd.h"
+#include "cli/fold.h"
+#include "cli/progress.h"
+#include "cli/report.h"
+#include "cli/session.h"
+#include "pack/diff.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *kind_text(enum tp_diff_kind kind)
+{
+    switch (kind) {
+    case TP_DIFF_SAME: return "equal";
+    case TP_DIFF_ONLY_A: return "only in A";
+    case TP_DIFF_ONLY_B: return "only in B";
+    case TP_DIFF_DTYPE: return "dtype";
+    case TP_DIFF_SHAPE: return "shape";
+    case TP_DIFF_VALUES: return "values";
+    }
+    return "";
+}
+
+static const char *shape_text(char *text, size_t size, const uint64_t *shape, uint32_t rank)
+{
+    size_t at = (size_t)snprintf(text, size, "[");
+    for (uint32_t d = 0; d < rank && at < size; d++)
+        at += (size_t)snprintf(text + at, size - at, "%s%llu", d ? "," : "",
+                               (unsigned long long)shape[d]);
+    if (at < size)
+        snprintf(text + at, size - at, "]");
+    return text;
+}
+
+/* The element with that index, as its coordinates. */
+static void coordinates(const struct tp_diff_item *item, uint64_t index,
+                        uint64_t at[TP_ST_MAX_RANK])
+{
+    for (uint32_t d = item->rank_a; d-- > 0;) {
+        at[d] = index % item->shape_a[d];
+        index /= item->shape_a[d];
+    }
+}
+
+/* ---- JSON ------------------------------------------------------------------ */
+
+static json_t *shape_json(const uint64_t *shape, uint32_t rank)
+{
+    json_t *json = json_array();
+    for (uint32_t d = 0; d < rank; d++)
+        json_array_append_new(json, json_integer((json_int_t)shape[d]));
+    return json;
+}
+
+static json_t *figure(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *item_json(const struct tp_diff_item *item)
+{
+    json_t *json = json_pack("{s:s,s:s}", "name", item->name, "difference", kind_text(item->kind));
+    if (item->form_a) {
+        json_object_set_new(json, "a", json_string(item->form_a));
+        json_object_set_new(json, "shape_a", shape_json(item->shape_a, item->rank_a));
+    }
+    if (item->form_b) {
+        json_object_set_new(json, "b", json_string(item->form_b));
+        json_object_set_new(json, "shape_b", shape_json(item->shape_b, item->rank_b));
+    }
+    if (item->bytes) {
+        json_object_set_new(json, "bytes", json_integer((json_int_t)item->bytes));
+        json_object_set_new(json, "first_byte", json_integer((json_int_t)item->first_byte));
+    }
+    if (!item->numeric)
+        return json;
+    const struct tp_distance *d = &item->distance;
+    json_object_set_new(json, "elements", json_integer((json_int_t)d->differing));
+    json_object_set_new(json, "max_abs", figure(d->max_abs));
+    json_object_set_new(json, "relative", figure(tp_distance_relative(d)));
+    json_object_set_new(json, "sqnr_db", figure(tp_distance_sqnr(d)));
+    if (d->differing) {
+        uint64_t at[TP_ST_MAX_RANK];
+        coordinates(item, d->first, at);
+        json_object_set_new(json, "first", json_pack("{s:o,s:o,s:o}", "at",
+                                                     shape_json(at, item->rank_a), "a",
+                                                     figure((double)d->first_a), "b",
+                                                     figure((double)d->first_b)));
+    }
+    return json;
+}
+
+static int print_json(const struct tp_options *o, const struct tp_diff *diff)
+{
+    json_t *items = json_array();
+    for (size_t i = 0; i < diff->count; i++)
+        if (o->verbose || diff->items[i].kind != TP_DIFF_SAME)
+            json_array_append_new(items, item_json(&diff->items[i]));
+    return tp_json_print(json_pack("{s:s,s:s,s:b,s:I,s:I,s:o}", "a", o->arg.item[0], "b",
+                                   o->arg.item[1], "equal", !diff->differing, "tensors",
+                                   (json_int_t)diff->count, "differing",
+                                   (json_int_t)diff->differing, "items", items));
+}
+
+/* ---- text ------------------------------------------------------------------ */
+
+struct line {
+    const struct tp_diff_item *item;
+    char *key;
+    size_t count;
+    double max_abs, relative;
+};
+
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static bool same_line(const struct line *line, const struct tp_diff_item *item, const char *key)
+{
+    const struct tp_diff_item *other = line->item;
+    return other->kind == item->kind && same_text(other->form_a, item->form_a) &&
+           same_text(other->form_b, item->form_b) && other->rank_a == item->rank_a &&
+           other->rank_b == item->rank_b &&
+           memcmp(other->shape_a, item->shape_a, sizeof item->shape_a) == 0 &&
+           memcmp(other->shape_b, item->shape_b, sizeof item->shape_b) == 0 &&
+           strcmp(line->key, key) == 0;
+}
+
+/* Adds an item to the lines: to one of the last that is alike, or as a new one. */
+static bool add_line(struct line *lines, size_t *count, const struct tp_diff_item *item, bool all)
+{
+    char *key = all ? strdup(item->name) : tp_fold_name(item->name);
+    size_t back = 0;
+    if (!key)
+        return false;
+    while (back < *count && back < 64 && (all || !same_line(&lines[*count - 1 - back], item, key)))
+        back++;
+    bool found = back < *count && back < 64;
+    struct line *line = &lines[found ? *count - 1 - back : *count];
+    if (found)
+        free(key);
+    else
+        lines[(*count)++] = (struct line){.item = item, .key = key};
+    line->count++;
+    if (item->numeric) {
+        line->max_abs = fmax(line->max_abs, item->distance.max_abs);
+        line->relative = fmax(line->relative, tp_distance_relative(&item->distance));
+    }
+    return true;
+}
+
+static void print_line(struct tp_table *table, const struct line *line)
+{
+    const struct tp_diff_item *item = line->item;
+    char number[24], shape[400], other[180], max_abs[32] = "", relative[32] = "";
+    snprintf(number, sizeof number, "%zu", line->count);
+    if (item->form_a)
+        shape_text(shape, 180, item->shape_a, item->rank_a);
+    else
+        shape_text(shape, 180, item->shape_b, item->rank_b);
+    if (item->kind == TP_DIFF_SHAPE) {
+        strcat(shape, " ");
+        strcat(shape, shape_text(other, sizeof other, item->shape_b, item->rank_b));
+    }
+    if (item->numeric) {
+        snprintf(max_abs, sizeof max_abs, "%.3g", line->max_abs);
+        snprintf(relative, sizeof relative, "%.5f", line->relative);
+    }
+    const char *cells[] = {line->count > 1 ? line->key : item->name,
+                           number,
+                           shape,
+                           item->form_a ? item->form_a : "-",
+                           item->form_b ? item->form_b : "-",
+                           kind_text(item->kind),
+                           max_abs,
+                           relative};
+    tp_table_row(table, cells);
+}
+
+static int print_table(const struct tp_diff *diff, bool all)
+{
+    static const struct tp_column columns[] = {
+        {"tensor", false, true}, {"count", true, false},      {"shape", false, false},
+        {"A", false, false},     {"B", false, false},         {"difference", false, false},
+        {"max abs", true, false}, {"relative", true, false}};
+    struct line *lines = calloc(diff->count + 1, sizeof *lines);
+    size_t count = 0;
+    for (size_t i = 0; lines && i < diff->count; i++)
+        if ((all || diff->items[i].kind != TP_DIFF_SAME) &&
+            !add_line(lines, &count, &diff->items[i], all))
+            break;
+    struct tp_table *table = tp_table_new(columns, sizeof columns / sizeof *columns);
+    for (size_t i = 0; i < count; i++)
+        print_line(table, &lines[i]);
+    for (size_t i = 0; i < count; i++)
+        free(lines[i].key);
+    free(lines);
+    return tp_table_end(table);
+}
+
+static void print_first(const struct tp_diff *diff)
+{
+    for (size_t i = 0; i < diff->count; i++) {
+        const struct tp_diff_item *item = &diff->items[i];
+        uint64_t at[TP_ST_MAX_RANK];
+        char text[180];
+        if (item->kind == TP_DIFF_SAME)
+            continue;
+        printf("first difference: tensor '");
+        tp_print_text(stdout, item->name);
+        printf("'");
+        if (item->numeric && item->distance.differing) {
+            coordinates(item, item->distance.first, at);
+            printf(", element %s: %.9g in A, %.9g in B (%llu of %llu elements)",
+                   shape_text(text, sizeof text, at, item->rank_a), (double)item->distance.first_a,
+                   (double)item->distance.first_b, (unsigned long long)item->distance.differing,
+                   (unsigned long long)item->distance.count);
+        } else if (item->bytes) {
+            printf(", byte %llu (%llu bytes)", (unsigned long long)item->first_byte,
+                   (unsigned long long)item->bytes);
+        } else {
+            printf(": %s", kind_text(item->kind));
+        }
+        printf("\n");
+        return;
+    }
+}
+
+static int print_text(const struct tp_options *o, const struct tp_diff *diff)
+{
+    int status = TP_OK;
+    if ((diff->differing || o->verbose) && !o->quiet) {
+        status = print_table(diff, o->verbose);
+        printf("\n");
+    }
+    print_first(diff);
+    if (diff->differing)
+        printf("%s%zu of %zu tensors differ%s\n", tp_style("31"), diff->differing, diff->count,
+               tp_style("0"));
+    else if (!o->quiet)
+        printf("%sno difference%s in %zu tensors\n", tp_style("32"), tp_style("0"), diff->count);
+    return status;
+}
+
+/* ---- the command ----------------------------------------------------------- */
+
+static int compare(const struct tp_options *o, const struct tp_source sources[2])
+{
+    struct tp_side a = {&sources[0].ckpt, &sources[0].weights};
+    struct tp_side b = {&sources[1].ckpt, &sources[1].weights};
+    struct tp_diff diff;
+    struct tp_err err = {0};
+    uint64_t bytes = 0;
+    for (size_t t = 0; t < a.ckpt->tensor_count; t++)
+        bytes += a.ckpt->tensors[t].bytes;
+    struct tp_progress *progress = tp_progress_start(o, "compare", bytes);
+    struct tp_diff_options options = {.jobs = o->jobs ? o->jobs : 1, .stop = tp_catch_signals(),
+                                      .progress = progress ? tp_progress_add : NULL,
+                                      .progress_arg = progress};
+    enum tp_code code = tp_diff(&a, &b, &options, &diff, &err);
+    tp_progress_end(progress);
+    if (code)
+        return tp_report_error(&err);
+    int status = o->json ? print_json(o, &diff) : print_text(o, &diff);
+    if (status == TP_OK && diff.differing)
+        status = TP_E_DIFF;
+    tp_diff_close(&diff);
+    return status;
+}
+
+int tp_cmd_diff(const struct tp_options *o)
+{
+    struct tp_source sources[2] = {0};
+    struct tp_err err = {0};
+    int status = TP_OK;
+    for (int s = 0; s < 2 && status == TP_OK; s++)
+        if (tp_source_open(o->arg.item[s], false, &sources[s], &err))
+            status = tp_report_error(&err);
+    if (status == TP_OK)
+        status = compare(o, sources);
+    for (int s = 0; s < 2; s++)
+        tp_source_close(&sources[s]);
+    return status;
+}

@@ -1,0 +1,97 @@
+/* The format tables of tilepack-formats(5), in mdoc, from the embedded formats. */
+#include "cli/help.h"
+#include "pack/format.h"
+#include "pack/format_parse.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Words in lines of at most 78 columns, a new line for each sentence. roff takes a
+ * leading dot or quote, and backslashes, for itself. */
+static void put_text(FILE *out, const char *text)
+{
+    size_t column = 0;
+    bool sentence = false;
+    while (*text) {
+        size_t size = strcspn(text, " ");
+        if (column && (sentence || column + 1 + size > 78)) {
+            fputc('\n', out);
+            column = 0;
+        } else if (column) {
+            fputc(' ', out);
+            column++;
+        }
+        if (!column && (*text == '.' || *text == '\''))
+            fputs("\\&", out);
+        for (size_t i = 0; i < size; i++)
+            fputs(text[i] == '\\' ? "\\e" : (char[]){text[i], 0}, out);
+        column += size;
+        sentence = size > 0 && (text[size - 1] == '.' || text[size - 1] == ';');
+        text += size;
+        text += strspn(text, " ");
+    }
+    fputc('\n', out);
+}
+
+static void put_params(FILE *out, const struct tp_format *format)
+{
+    if (!format->params)
+        return;
+    fputs(".Pp\nParameters:\n.Bl -tag -width Ds -compact\n", out);
+    for (uint32_t p = 0; p < format->params; p++) {
+        const struct tp_param *param = &format->param[p];
+        fprintf(out, ".It Cm %s Ns = Ns ", param->key);
+        for (uint32_t c = 0; c < param->count; c++)
+            fprintf(out, "%s%s", c ? " | " : "", param->choices[c]);
+        fputc('\n', out);
+        put_text(out, param->help);
+        fprintf(out, "The default is\n.Cm %s .\n", param->choices[0]);
+    }
+    fputs(".El\n", out);
+}
+
+static void put_rules(FILE *out, const char *title, const struct tp_shape_rule *rules,
+                      uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        fprintf(out, ".Pp\n%s %c a multiple of %llu", title, rules[i].dim,
+                (unsigned long long)rules[i].multiple);
+        fputs(":\n", out);
+        put_text(out, rules[i].why);
+    }
+}
+
+static void put_outputs(FILE *out, const struct tp_format *format)
+{
+    fputs(".Pp\nTensors:\n.Bl -tag -width Ds -compact\n", out);
+    for (uint32_t i = 0; i < format->op.outs; i++) {
+        const struct tp_format_out *output = &format->out[i];
+        fprintf(out, ".It Va %s\n%s [", output->suffix, tp_dtype_name(output->dtype));
+        for (uint32_t d = 0; d < output->rank; d++)
+            fprintf(out, "%s%s", d ? ", " : "", output->shape[d]);
+        fprintf(out, "]: %s, element %s\n", tp_role_name(format->op.out[i].role),
+                tp_element_name(format->op.out[i].element));
+        if (format->op.out[i].layout)
+            fprintf(out, ".br\nlayout\n.Li %s\n", format->op.out[i].layout);
+    }
+    fputs(".El\n", out);
+}
+
+void tp_man_formats(FILE *out)
+{
+    size_t count;
+    const struct tp_format *formats = tp_formats(&count);
+    for (size_t i = 0; i < count; i++) {
+        const struct tp_format *format = &formats[i];
+        fprintf(out, ".Ss %s\n", format->name);
+        put_text(out, format->title);
+        fputs(".Pp\n", out);
+        put_text(out, format->about);
+        fprintf(out, ".Pp\n%s:\n", format->input_only ? "Read only" : "Loads in");
+        put_text(out, format->loads_in);
+        put_params(out, format);
+        put_rules(out, "Needs", format->need, format->needs);
+        put_rules(out, "The consumer wants", format->want, format->wants);
+        put_outputs(out, format);
+    }
+}

@@ -1,0 +1,170 @@
+#!/bin/sh
+# Parts: convert --part I/P and merge against the conversion by one process. Every
+# file must be equal; every way in which parts can be incomplete or mixed must be
+# refused with its exit status and a message that names the part.
+set -u
+TILEPACK=${TILEPACK:-build/tilepack}
+PYTHON=${PYTHON:-python3}
+TESTS=${TESTS:-$(cd "$(dirname "$0")/.." && pwd)}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0
+failed=0
+
+ok() { passed=$((passed + 1)); echo "ok $*"; }
+bad() { failed=$((failed + 1)); echo "not ok $*"; }
+check() { # name, command ...
+    name=$1
+    shift
+    if "$@"; then ok "$name"; else bad "$name"; fi
+}
+fails() { # name, status, text that the message must hold, command ...
+    name=$1 status=$2 text=$3
+    shift 3
+    "$@" >"$work/out" 2>"$work/err"
+    got=$?
+    if [ "$got" = "$status" ] && grep -qF -- "$text" "$work/err"; then
+        ok "$name"
+    else
+        bad "$name: status $got (expected $status), message:"
+        cat "$work/out" "$work/err"
+    fi
+}
+same() { diff -r "$1" "$2" >"$work/diff" 2>&1 || { cat "$work/diff"; return 1; }; }
+part() { # I/P, DST, options ...
+    share=$1 dst=$2
+    shift 2
+    "$TILEPACK" convert "$work/src" -o "$work/$dst" --part "$share" -j 2 --device cpu -q "$@"
+}
+merge() { "$TILEPACK" merge "$work/$1" -q; }
+
+"$PYTHON" "$TESTS/../samples/gen_checkpoint.py" "$work/src" --preset tiny-mixtral >/dev/null ||
+    exit 1
+echo '{"a": 1}' >"$work/src/tokenizer.json"
+
+# The four parts in an order of their own, small shards: more than one each.
+set -- --to w4a8-cutlass --shard-size 500kB
+"$TILEPACK" convert "$work/src" -o "$work/one" "$@" -q || exit 1
+for i in 3 1 4 2; do part $i/4 four "$@" || bad "part $i/4"; done
+check "parts leave DST alone" test ! -e "$work/four"
+check "four parts merge" merge four
+check "four parts equal one process in every file" same "$work/one" "$work/four"
+check "merging twice says so" sh -c "'$TILEPACK' merge '$work/four' | grep -q 'complete already'"
+check "a part after the merge does nothing" part 2/4 four "$@"
+check "and leaves the output as it is" same "$work/one" "$work/four"
+check "the merged output verifies" "$TILEPACK" verify "$work/four" -q
+
+# All at once, each by its own process.
+for i in 1 2 3; do part $i/3 par "$@" & done
+wait
+check "three parts at once merge" merge par
+check "three parts at once equal one process" same "$work/one" "$work/par"
+
+# More parts than shards: the others have nothing to do, and are not needed.
+"$TILEPACK" convert "$work/src" -o "$work/few1" --to mxfp8-ct -q || exit 1
+check "a part without a shard succeeds" part 5/5 few --to mxfp8-ct
+fails "a part with shards is missed" 3 "part 1/5 (not begun)" merge few
+check "the part with the shard" part 1/5 few --to mxfp8-ct
+check "more parts than shards merge" merge few
+check "more parts than shards equal one process" same "$work/few1" "$work/few"
+
+# A part that is killed half-way, and started again.
+for i in 1 2 4; do part $i/4 kill "$@" || bad "part $i/4"; done
+fails "the missing part is named" 3 "part 3/4 (not begun)" merge kill
+"$TILEPACK" convert "$work/src" -o "$work/kill" --part 3/4 -j 1 --device cpu -q "$@" &
+pid=$!
+tries=0
+while ! grep -q model- "$work/kill.partial/.tilepack-journal.3-of-4" 2>/dev/null &&
+    [ $tries -lt 2000 ] && kill -0 $pid 2>/dev/null; do
+    tries=$((tries + 1))
+done
+kill -9 $pid 2>/dev/null
+wait $pid 2>/dev/null
+# Whenever the kill came: cut the journal, as if it came before the last line was whole.
+journal=$work/kill.partial/.tilepack-journal.3-of-4
+lines=$(wc -l <"$journal")
+if [ "$lines" -gt 1 ]; then
+    size=$(wc -c <"$journal")
+    head -c $((size - 5)) "$journal" >"$journal.cut" && cat "$journal.cut" >"$journal"
+    rm -f "$journal.cut"
+fi
+fails "a killed part is named" 3 "part 3/4 (" merge kill
+check "the killed part again" part 3/4 kill "$@"
+check "parts with one killed merge" merge kill
+check "parts with one killed equal one process" same "$work/one" "$work/kill"
+
+# A shard that rots between part and merge.
+for i in 1 2; do part $i/2 rot "$@" || bad "part $i/2"; done
+shard=$(grep -o 'model-[0-9a-z.-]*' "$work/rot.partial/.tilepack-journal.2-of-2" | head -n 1)
+printf 'x' | dd of="$work/rot.partial/$shard" bs=1 seek=5000 conv=notrunc 2>/dev/null
+fails "a shard with a wrong hash is found" 3 "part 2/2 wrote" merge rot
+check "the part again, which redoes that shard" part 2/2 rot "$@"
+rm "$work/rot.partial/$shard"
+fails "a shard that is gone is found" 3 "$shard" merge rot
+check "and again" part 2/2 rot "$@"
+touch "$work/rot.partial/stray"
+check "healed parts merge" merge rot
+check "healed parts equal one process" same "$work/one" "$work/rot"
+
+# Mixtures.
+part 1/2 mix "$@"
+fails "other options are refused" 2 "their options differ" part 2/2 mix --to mxfp8-ct
+fails "another number of parts is refused" 2 "another number of parts" part 2/3 mix "$@"
+fails "another compression is refused" 2 "--zstd" part 2/2 mix "$@" --zstd
+fails "one process does not take it over" 2 "parts of a conversion" \
+    "$TILEPACK" convert "$work/src" -o "$work/mix" "$@" -q
+part 2/2 mix2 --to mxfp8-ct
+cp "$work/mix2.partial/.tilepack-plan.2-of-2" "$work/mix.partial/"
+fails "mixed notes are found by merge" 3 "part 1/2 and part 2/2 are of different plans" merge mix
+fails "no parts" 2 "there are no parts" merge nothing
+"$TILEPACK" convert "$work/src" -o "$work/mix2.safetensors" --part 1/2 "$@" 2>"$work/err"
+check "a single file has no parts" test $? = 2
+
+# A source that changed, and one that moved.
+for i in 1 2; do part $i/2 moved "$@" || bad "part $i/2"; done
+cp -pr "$work/src" "$work/elsewhere"
+touch "$work/src/"*.safetensors
+fails "a changed source is found" 3 "not the one that the parts converted" merge moved
+fails "a part of the changed source" 2 "sources differ" part 1/2 moved "$@"
+mv "$work/src" "$work/gone"
+fails "a source that is gone" 5 "--source" merge moved
+check "--source" "$TILEPACK" merge "$work/moved" --source "$work/elsewhere" -q
+check "from the moved source the same" same "$work/one" "$work/moved"
+mv "$work/elsewhere" "$work/src"
+
+# An output in the way.
+fails "a part of something else is refused" 2 "exists already" part 1/2 one --to mxfp8-ct
+cp -r "$work/one" "$work/old"
+for i in 1 2; do part $i/2 old --to mxfp8-ct --force || bad "part $i/2 --force"; done
+check "parts do not touch the old output" same "$work/one" "$work/old"
+fails "merge does not replace by itself" 2 "--force" merge old
+check "merge --force" "$TILEPACK" merge "$work/old" --force -q
+check "--force replaces by the same bytes" same "$work/few1" "$work/old"
+
+# Compressed shards, a recipe, and the numbers from a job's environment.
+cat >"$work/recipe.json" <<'JSON'
+{"rules": [{"match": "experts", "to": "w4a8-ct"}, {"match": "self_attn", "to": "mxfp8-ct"},
+           {"match": "no_such_weight", "to": "mxfp8-ct", "optional": true}]}
+JSON
+set -- --recipe "$work/recipe.json" --shard-size 500kB --zstd
+"$TILEPACK" convert "$work/src" -o "$work/zst1" "$@" -q || bad "one process with --zstd"
+for i in 7 9 11; do
+    (
+        export SLURM_ARRAY_TASK_ID=$i SLURM_ARRAY_TASK_MIN=7 SLURM_ARRAY_TASK_MAX=11 \
+            SLURM_ARRAY_TASK_STEP=2
+        part auto zst "$@"
+    ) || bad "task $i of a Slurm array"
+done
+check "compressed parts of a recipe merge" merge zst
+check "and equal one process" same "$work/zst1" "$work/zst"
+for i in 0 1; do
+    (
+        export JOB_COMPLETION_INDEX=$i
+        part auto/2 k8s --to mxfp8-ct
+    ) || bad "index $i of a Kubernetes job"
+done
+check "parts of a Kubernetes job merge" merge k8s
+check "and equal one process, too" same "$work/few1" "$work/k8s"
+
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

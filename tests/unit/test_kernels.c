@@ -1,0 +1,456 @@
+/* Every compiled host row against the reference, byte for byte: random shapes and
+ * contents from a fixed seed, all 65,536 patterns of 16 bits, padding included. A
+ * row that no case reaches fails the test.
+ *
+ * TILEPACK_TEST_ROUNDS sets the number of random weights per row (default 12).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "../tools/ops.h"
+#include "kernels/codec.h"
+#include "kernels/scalar.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { MAX_OPS = 96 };
+
+/* An operation and the shapes it is defined for. */
+struct kind {
+    struct tp_op op;
+    uint64_t unit_n, unit_k;
+};
+
+static struct kind kinds[MAX_OPS];
+static size_t kind_count;
+static uint64_t seed = 20261120;
+
+static uint64_t next(void)
+{
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    seed ^= seed << 17;
+    return seed;
+}
+
+static uint64_t below(uint64_t limit) { return next() % limit; }
+
+static double uniform(void) { return (double)(next() >> 11) * 0x1p-53; }
+
+static void add(struct tp_op op, uint64_t unit_n, uint64_t unit_k)
+{
+    assert_true(kind_count < MAX_OPS);
+    kinds[kind_count++] = (struct kind){op, unit_n, unit_k};
+}
+
+static int make_kinds(void **state)
+{
+    (void)state;
+    for (int rule = TP_FP8_V2; rule <= TP_FP8_CUDA; rule++) {
+        for (int scale = TP_FP8_SCALE_FP32; scale <= TP_FP8_SCALE_UE8M0; scale++) {
+            add(ops_fp8_deepseek(rule, scale), 1, 1);
+            add(ops_fp8_1x128(rule, scale), 1, 1);
+        }
+        add(ops_fp8_sm100(rule), 1, 1);
+    }
+    add(ops_fp8_ct(TP_FP8_CT_FP32), 1, 1);
+    add(ops_fp8_ct(TP_FP8_CT_BF16), 1, 1);
+    for (int rule = TP_MX_RCEIL; rule <= TP_MX_CEIL; rule++) {
+        add(ops_mxfp8_ct(rule), 1, 32);
+        add(ops_mxfp8_blocked(rule), 1, 32);
+        add(ops_mxfp8_torchao3d(rule, 1), 32, 1);
+        add(ops_mxfp8_torchao3d(rule, 32), 32, 1);
+        add(ops_mxfp4_ct(rule), 1, 32);
+    }
+    for (int rule = TP_INT4_QUOTIENT_FP32; rule <= TP_INT4_QUOTIENT_BF16; rule++) {
+        add(ops_w4a8_ct(rule), 1, 128);
+        for (int i = 0; i < 4; i++)
+            add(ops_w4a8_cutlass(rule, i & 1, i & 2), 16, 128);
+    }
+    for (int rule = TP_NVFP4_CT; rule <= TP_NVFP4_MODELOPT; rule++)
+        add(ops_nvfp4_ct(rule), 1, 16);
+    return 0;
+}
+
+/* ---- contents ----------------------------------------------------------- */
+
+static float normal(void)
+{
+    return (float)((uniform() + uniform() + uniform() + uniform() - 2.0) * 1.7);
+}
+
+/* One value of a content kind: bits, wide, sparse, multiples that tie, outliers. */
+static float value_of(int content, float spread)
+{
+    switch (content) {
+    case 0:
+        return tp_bits_f32((uint32_t)next());
+    case 1:
+        return normal() * spread * (float)exp2(uniform() * 40.0 - 20.0);
+    case 2:
+        return below(10) < 7 ? 0.0f * normal() : normal() * spread;
+    case 3:
+        return (float)((int)below(31) - 15) * 0.5f * spread;
+    case 4:
+        return normal() * (below(1000) ? spread : 1000.0f * spread);
+    default:
+        return normal() * spread;
+    }
+}
+
+static void put_value(void *values, enum tp_dtype dtype, uint64_t i, float x)
+{
+    if (dtype == TP_F32)
+        ((float *)values)[i] = x;
+    else
+        ((uint16_t *)values)[i] = dtype == TP_BF16 ? tp_f32_to_bf16(x) : tp_f32_to_f16(x);
+}
+
+static void fill_random(void *values, enum tp_dtype dtype, uint64_t count)
+{
+    int content = (int)below(7);
+    float spread = (float)exp2(uniform() * (dtype == TP_F16 ? 12.0 : 200.0) -
+                               (dtype == TP_F16 ? 8.0 : 110.0));
+    if (content == 3)
+        spread = (float)exp2(floor(log2(spread)));
+    for (uint64_t i = 0; i < count; i++)
+        put_value(values, dtype, i, value_of(content, spread));
+    if (content == 6) {
+        const float odd[3] = {NAN, INFINITY, -INFINITY};
+        put_value(values, dtype, below(count), odd[below(3)]);
+    }
+}
+
+/* ---- buffers ------------------------------------------------------------ */
+
+enum { GUARD = 64 };
+
+/* Guarded, so that a write behind the end is seen; `fill` tells unwritten bytes. */
+static uint8_t *take(uint64_t size, uint8_t fill)
+{
+    uint8_t *p = aligned_alloc(64, (size + GUARD + 63) / 64 * 64);
+    assert_non_null(p);
+    memset(p, fill, size);
+    memset(p + size, 0xC3, GUARD);
+    return p;
+}
+
+static void check_guard(const uint8_t *p, uint64_t size)
+{
+    for (int i = 0; i < GUARD; i++)
+        assert_int_equal(p[size + i], 0xC3);
+}
+
+struct outputs {
+    void *data[TP_MAX_OUT];
+    uint64_t bytes[TP_MAX_OUT];
+    uint32_t count;
+};
+
+static struct outputs take_outputs(const struct tp_op *op, struct tp_box3 box, uint8_t fill)
+{
+    struct outputs o = {.count = op->outs};
+    struct tp_err err = {0};
+    for (uint32_t i = 0; i < op->outs; i++) {
+        assert_int_equal(tp_op_bytes(op, i, box, &o.bytes[i], &err), TP_OK);
+        o.data[i] = take(o.bytes[i], fill);
+    }
+    return o;
+}
+
+static void free_outputs(struct outputs *o)
+{
+    for (uint32_t i = 0; i < o->count; i++)
+        free(o->data[i]);
+}
+
+static void same_outputs(const struct outputs *a, const struct outputs *b, const char *name,
+                         struct tp_box3 box)
+{
+    for (uint32_t i = 0; i < a->count; i++) {
+        const uint8_t *x = a->data[i], *y = b->data[i];
+        check_guard(x, a->bytes[i]);
+        for (uint64_t j = 0; j < a->bytes[i]; j++)
+            if (x[j] != y[j])
+                fail_msg("%s (%u,%u,%u): output %u differs at %u of %u: %02x, reference %02x",
+                         name, (unsigned)box.e, (unsigned)box.n, (unsigned)box.k, i, (unsigned)j,
+                         (unsigned)a->bytes[i], x[j], y[j]);
+    }
+}
+
+static struct tp_box3 random_box(const struct kind *kind)
+{
+    struct tp_box3 box = {1 + below(2), kind->unit_n, kind->unit_k};
+    box.n *= 1 + below(300 / kind->unit_n);
+    box.k *= 1 + below(below(4) ? 3 + 400 / kind->unit_k : 3 + 2500 / kind->unit_k);
+    if (box.n * box.k > 200000)
+        box.n = kind->unit_n * (1 + below(2));
+    return box;
+}
+
+static enum tp_place place_of(const struct tp_op *op, enum tp_role role, enum tp_role other)
+{
+    int i = tp_op_find(op, role);
+    if (i < 0)
+        i = tp_op_find(op, other);
+    return i < 0 ? TP_PLACE_ANY : op->out[i].place;
+}
+
+static enum tp_place code_place(const struct tp_op *op)
+{
+    return place_of(op, TP_ROLE_CODES, TP_ROLE_CODES);
+}
+
+static enum tp_place scale_place(const struct tp_op *op)
+{
+    return place_of(op, TP_ROLE_SCALE, TP_ROLE_GROUP8);
+}
+
+static int rounds(void)
+{
+    const char *text = getenv("TILEPACK_TEST_ROUNDS");
+    return text ? atoi(text) : 12;
+}
+
+/* ---- encode ------------------------------------------------------------- */
+
+static bool encode_fits(const struct tp_encode_row *row, const struct tp_op *op)
+{
+    return row->codec == op->codec && row->code_place == code_place(op) &&
+           row->scale_place == scale_place(op) && (row->accepts == NULL || row->accepts(op));
+}
+
+static void compare_encode(const struct tp_encode_row *row, const struct tp_op *op,
+                           struct tp_box3 box, const void *values)
+{
+    struct outputs a = take_outputs(op, box, 0xA5), b = take_outputs(op, box, 0x5A);
+    size_t scratch = tp_encode_scratch(op, box);
+    struct tp_args args = {.box = box, .dtype = row->dtype, .in = {values}, .global = 37.5f};
+    uint32_t flags;
+    for (uint32_t i = 0; i < op->outs; i++) /* constants are not the kernels' */
+        if (op->out[i].role == TP_ROLE_WORDS)
+            memset(b.data[i], 0xA5, b.bytes[i]);
+    args.scratch = take(scratch, 0x77);
+    memcpy(args.out, a.data, sizeof a.data);
+    row->encode(op, &args);
+    check_guard(args.scratch, scratch);
+    flags = args.flags;
+    args.flags = 0;
+    memcpy(args.out, b.data, sizeof b.data);
+    tp_encode_ref(op, &args);
+    assert_int_equal(flags, args.flags);
+    same_outputs(&a, &b, row->name, box);
+    free(args.scratch);
+    free_outputs(&a);
+    free_outputs(&b);
+}
+
+static void test_encode_rows(void **state)
+{
+    size_t count;
+    const struct tp_encode_row *row = tp_encode_rows(&count);
+    (void)state;
+    for (size_t r = 0; r < count; r++) {
+        int reached = 0;
+        if (!tp_isa_enabled(row[r].isa))
+            continue;
+        for (size_t k = 0; k < kind_count; k++) {
+            if (!encode_fits(&row[r], &kinds[k].op))
+                continue;
+            reached++;
+            for (int i = 0; i < rounds(); i++) {
+                struct tp_box3 box = random_box(&kinds[k]);
+                uint64_t values = box.e * box.n * box.k;
+                void *in = take(values * tp_dtype_bits(row[r].dtype) / 8, 0);
+                fill_random(in, row[r].dtype, values);
+                compare_encode(&row[r], &kinds[k].op, box, in);
+                free(in);
+            }
+        }
+        if (!reached)
+            fail_msg("no operation reaches the row %s", row[r].name);
+    }
+}
+
+/* All patterns of 16 bits, each in company that gives it another scale. */
+static void test_all_patterns(void **state)
+{
+    const struct tp_box3 box = {1, 512, 512};
+    uint16_t *values = (uint16_t *)take(512 * 512 * 2, 0);
+    size_t count;
+    const struct tp_encode_row *row = tp_encode_rows(&count);
+    (void)state;
+    for (uint32_t i = 0; i < 512 * 512; i++) {
+        /* Blocks of one exponent neighbourhood: sorted by magnitude, signs mixed; the
+         * second half in an order that mixes large with small. */
+        uint32_t p = i & 0xFFFF;
+        values[i] = (uint16_t)(i < 131072 ? (p >> 1) | (p & 1) << 15 : p * 40503u);
+        if (i >= 65536 && (values[i] & 0x7F80) == 0x7F80)
+            values[i] &= 0x807F; /* only the first quarter has NaN and infinity */
+    }
+    for (size_t r = 0; r < count; r++)
+        for (size_t k = 0; k < kind_count; k++)
+            if (tp_isa_enabled(row[r].isa) && row[r].dtype != TP_F32 &&
+                encode_fits(&row[r], &kinds[k].op))
+                compare_encode(&row[r], &kinds[k].op, box, values);
+    free(values);
+}
+
+/* ---- decode and repack -------------------------------------------------- */
+
+/* A packed weight to start from; scales may be any bits when `wild`. */
+static struct outputs packed_weight(const struct tp_op *op, struct tp_box3 box, bool wild)
+{
+    struct outputs o = take_outputs(op, box, 0);
+    uint64_t count = box.e * box.n * box.k;
+    void *values = take(4 * count, 0);
+    struct tp_args args = {.box = box, .dtype = TP_F32, .in = {values}, .global = 37.5f};
+    args.scratch = take(tp_encode_scratch(op, box), 0);
+    fill_random(values, TP_F32, count);
+    memcpy(args.out, o.data, sizeof o.data);
+    tp_encode_ref(op, &args);
+    for (uint32_t i = 0; i < op->outs && wild; i++)
+        if (op->out[i].role != TP_ROLE_WORDS && op->out[i].role != TP_ROLE_GLOBAL)
+            for (uint64_t j = 0; j < o.bytes[i]; j++)
+                ((uint8_t *)o.data[i])[j] = (uint8_t)next();
+    free(args.scratch);
+    free(values);
+    return o;
+}
+
+static void compare_decode(const struct tp_decode_row *row, const struct kind *kind)
+{
+    const struct tp_box3 box = random_box(kind);
+    uint64_t bytes = box.e * box.n * box.k * tp_dtype_bits(row->dtype) / 8;
+    struct outputs in = packed_weight(&kind->op, box, below(2));
+    uint8_t *a = take(bytes, 0xA5), *b = take(bytes, 0x5A);
+    struct tp_args args = {.box = box, .dtype = row->dtype, .global = 37.5f};
+    args.scratch = take(tp_encode_scratch(&kind->op, box), 0x77);
+    memcpy(args.in, in.data, sizeof in.data);
+    args.out[0] = a;
+    row->decode(&kind->op, &args);
+    args.out[0] = b;
+    tp_decode_ref(&kind->op, &args);
+    check_guard(a, bytes);
+    for (uint64_t i = 0; i < bytes; i++)
+        if (a[i] != b[i])
+            fail_msg("%s (%u,%u,%u): byte %u is %02x, reference %02x", row->name,
+                     (unsigned)box.e, (unsigned)box.n, (unsigned)box.k, (unsigned)i, a[i], b[i]);
+    free(args.scratch);
+    free(a);
+    free(b);
+    free_outputs(&in);
+}
+
+static void test_decode_rows(void **state)
+{
+    size_t count;
+    const struct tp_decode_row *row = tp_decode_rows(&count);
+    (void)state;
+    for (size_t r = 0; r < count; r++) {
+        int reached = 0;
+        if (!tp_isa_enabled(row[r].isa))
+            continue;
+        for (size_t k = 0; k < kind_count; k++) {
+            const struct tp_op *op = &kinds[k].op;
+            if (row[r].codec != op->codec || row[r].code_place != code_place(op) ||
+                row[r].scale_place != scale_place(op) ||
+                (row[r].accepts != NULL && !row[r].accepts(op)))
+                continue;
+            reached++;
+            for (int i = 0; i < rounds() / 2 + 1; i++)
+                compare_decode(&row[r], &kinds[k]);
+        }
+        if (!reached)
+            fail_msg("no operation reaches the row %s", row[r].name);
+    }
+}
+
+static void compare_repack(const struct tp_repack_row *row, const struct kind *from,
+                           const struct kind *to)
+{
+    const struct tp_box3 box = random_box(from->unit_n > to->unit_n ? from : to);
+    struct outputs in = packed_weight(&from->op, box, below(2));
+    struct outputs a = take_outputs(&to->op, box, 0xA5), b = take_outputs(&to->op, box, 0x5A);
+    struct tp_args args = {.box = box, .dtype = TP_BF16, .global = 37.5f};
+    for (uint32_t i = 0; i < to->op.outs; i++)
+        if (to->op.out[i].role == TP_ROLE_WORDS)
+            memset(b.data[i], 0xA5, b.bytes[i]);
+    args.scratch = take(tp_encode_scratch(&to->op, box), 0x77);
+    memcpy(args.in, in.data, sizeof in.data);
+    memcpy(args.out, a.data, sizeof a.data);
+    row->repack(&from->op, &to->op, &args);
+    memcpy(args.out, b.data, sizeof b.data);
+    tp_repack_ref(&from->op, &to->op, &args);
+    same_outputs(&a, &b, row->name, box);
+    free(args.scratch);
+    free_outputs(&in);
+    free_outputs(&a);
+    free_outputs(&b);
+}
+
+static void test_repack_rows(void **state)
+{
+    size_t count;
+    const struct tp_repack_row *row = tp_repack_rows(&count);
+    (void)state;
+    for (size_t r = 0; r < count; r++) {
+        int reached = 0;
+        if (!tp_isa_enabled(row[r].isa))
+            continue;
+        for (size_t k = 0; k < kind_count * kind_count; k++) {
+            const struct kind *from = &kinds[k / kind_count], *to = &kinds[k % kind_count];
+            if (!tp_repack_possible(&from->op, &to->op) || row[r].codec != to->op.codec ||
+                row[r].from_code != code_place(&from->op) ||
+                row[r].to_code != code_place(&to->op) ||
+                row[r].from_scale != scale_place(&from->op) ||
+                row[r].to_scale != scale_place(&to->op) ||
+                (row[r].accepts != NULL && !row[r].accepts(&from->op, &to->op)))
+                continue;
+            reached++;
+            for (int i = 0; i < rounds() / 4 + 1; i++)
+                compare_repack(&row[r], from, to);
+        }
+        if (!reached)
+            fail_msg("no operations reach the row %s", row[r].name);
+    }
+}
+
+/* Codes survive int4 -> CUTLASS -> int4, and scales to what e4m3 can hold. */
+static void test_round_trip(void **state)
+{
+    const struct tp_box3 box = {2, 32, 512};
+    struct tp_op ct = ops_w4a8_ct(0), cutlass = ops_w4a8_cutlass(0, false, false);
+    struct outputs a = packed_weight(&ct, box, false), b = take_outputs(&cutlass, box, 0);
+    struct outputs c = take_outputs(&ct, box, 0);
+    struct tp_args args = {.box = box, .dtype = TP_BF16};
+    (void)state;
+    args.scratch = take(tp_encode_scratch(&cutlass, box), 0);
+    memcpy(args.in, a.data, sizeof a.data);
+    memcpy(args.out, b.data, sizeof b.data);
+    tp_repack_find(&ct, &cutlass)(&ct, &cutlass, &args);
+    assert_memory_not_equal(a.data[0], b.data[0], a.bytes[0]);
+    memcpy(args.in, b.data, sizeof b.data);
+    memcpy(args.out, c.data, sizeof c.data);
+    tp_repack_find(&cutlass, &ct)(&cutlass, &ct, &args);
+    assert_memory_equal(a.data[0], c.data[0], a.bytes[0]);
+    free(args.scratch);
+    free_outputs(&a);
+    free_outputs(&b);
+    free_outputs(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_encode_rows), cmocka_unit_test(test_all_patterns),
+        cmocka_unit_test(test_decode_rows), cmocka_unit_test(test_repack_rows),
+        cmocka_unit_test(test_round_trip),
+    };
+    return cmocka_run_group_tests(tests, make_kinds, NULL);
+}
