@@ -4,7 +4,6 @@
     roundtrip.py same A B [SUFFIX ...]     tensors with these endings (all) are equal
     roundtrip.py names A B                 equal names, shapes and dtypes
     roundtrip.py flips PATH COUNT          verify finds every one of COUNT flipped bits
-    roundtrip.py change FILE TENSOR BYTE   flips a bit and makes the file's hash anew
 
 Each prints what is wrong and ends with status 1, or prints nothing.
 """
@@ -17,8 +16,6 @@ import numpy as np
 import oracle
 import stfile
 import tool
-
-LEAF = 1 << 20
 
 
 def fail(text):
@@ -120,34 +117,8 @@ def flips(path, count):
         fail(f"{missed} of {count} flipped bits were not found")
 
 
-def file_hash(data):
-    """Section "hashes" of formats/README.md, by the xxhash tool of the system."""
-    import subprocess  # pylint: disable=import-outside-toplevel
-
-    def xxh(piece):
-        done = subprocess.run(["xxhsum", "-H2", "-"], input=piece, capture_output=True, check=True)
-        return bytes.fromhex(done.stdout.split()[0].decode().split("_")[-1])
-
-    leaves = b"".join(xxh(data[i:i + LEAF]) for i in range(0, len(data), LEAF))
-    return xxh(len(data).to_bytes(8, "little") + leaves).hex()
-
-
-def change(path, tensor, byte):
-    entries, meta, start = stfile.header(path)
-    with open(path, "rb") as f:
-        data = bytearray(f.read())
-    data[start + entries[tensor]["data_offsets"][0] + int(byte)] ^= 0x10
-    at = data.index(b'"tilepack.xxh3":"') + len(b'"tilepack.xxh3":"')
-    if data[at:at + 32].decode() != meta["tilepack.xxh3"]:
-        fail("the hash is not where it was expected")
-    data[at:at + 32] = b"0" * 32
-    data[at:at + 32] = file_hash(bytes(data)).encode()
-    with open(path, "wb") as f:
-        f.write(data)
-
-
 def main(argv):
-    commands = {"unpack": unpack, "names": names, "flips": flips, "change": change,
+    commands = {"unpack": unpack, "names": names, "flips": flips,
                 "same": lambda a, b, *suffixes: same(a, b, suffixes)}
     if len(argv) < 2 or argv[0] not in commands:
         sys.exit(__doc__)

@@ -190,7 +190,12 @@ kill -9 "$(cat "$work/run/pid.2")"
 [ "$before3" -ge 1 ] && [ "$before2" -ge 1 ] &&
     ok "two tasks were ended with $before3 and $before2 of their shards done"
 
+# A requeued task would wait some two minutes before it may begin again.
 ended() {
+    for task in 2 3; do
+        [ "$(field "${array}_$task" Reason)" = BeginTime ] &&
+            scontrol update JobId="${array}_$task" StartTime=now
+    done
     case $(field "$merge" JobState) in
     COMPLETED | FAILED | CANCELLED | TIMEOUT | NODE_FAIL | OUT_OF_MEMORY) return 0 ;;
     esac

@@ -7,6 +7,7 @@
 #include "pack/commit.h"
 #include "pack/device.h"
 #include "pack/parts.h"
+#include "pack/ranks.h"
 #include "pack/requant_error.h"
 
 #include <math.h>
@@ -104,10 +105,12 @@ static void note_stages(const struct tp_run_stats *stats, double seconds)
 }
 
 static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *plan,
-                              const struct tp_request *request, const char *output,
-                              struct tp_convert_result *result, struct tp_err *err)
+                              const struct tp_ranks *ranks, const struct tp_request *request,
+                              const char *output, struct tp_convert_result *result,
+                              struct tp_err *err)
 {
-    struct tp_convert_options options = {.force = o->force, .discard = o->discard};
+    struct tp_convert_options options = {.force = o->force, .discard = o->discard,
+                                         .ranks = ranks};
     if (output)
         options.zstd = tp_output_zstd(output, o->zstd);
     struct tp_devices devices;
@@ -152,6 +155,48 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
         tp_requant_error_close(&error);
     }
     return code;
+}
+
+/* How the ranks of a plan would look: what is cut, and how much each of them holds. */
+static void print_ranks(const struct tp_ranks *ranks)
+{
+    size_t cut[3] = {0};
+    char bytes[TP_HUMAN];
+    for (size_t u = 0; u < ranks->run.unit_count; u++)
+        cut[ranks->cuts[u].along]++;
+    printf("%u ranks of %s: %zu weights cut along N, %zu along K, %zu in each rank whole\n",
+           ranks->count, tp_human_bytes(bytes, ranks->plans[0].bytes_out), cut[TP_CUT_N],
+           cut[TP_CUT_K], cut[TP_CUT_NONE]);
+}
+
+/* The plan is there: shows it, or does it. */
+static int do_plan(const struct tp_options *o, const struct tp_plan *plan,
+                   struct tp_request *request, const char *output, double start)
+{
+    struct tp_convert_result result = {0};
+    struct tp_err err = {0};
+    struct tp_ranks made = {0};
+    const struct tp_ranks *ranks = o->tp > 1 ? &made : NULL;
+    bool dry = o->dry_run || o->command == TP_CMD_PLAN;
+    int status = TP_OK;
+    if (ranks && tp_ranks_make(plan, request, o->tp, &made, &err)) {
+        tp_err_path(&err, plan->ckpt->path);
+        return tp_report_error(&err);
+    }
+    if (dry) {
+        status = tp_plan_print(plan, o);
+        if (status == TP_OK && ranks && !o->json)
+            print_ranks(ranks);
+    } else if (carry_out(o, plan, ranks, request, output, &result, &err)) {
+        status = tp_report_error(&err);
+    } else if (o->part.count) {
+        status = print_part(o, plan, output, &result, now() - start);
+    } else {
+        status = print_result(o, plan, output, &result, now() - start);
+    }
+    if (ranks)
+        tp_ranks_close(&made);
+    return status;
 }
 
 static int plan_and_do(const struct tp_options *o, struct tp_source *source,
@@ -210,9 +255,10 @@ int tp_cmd_convert(const struct tp_options *o)
         tp_fail(&err, TP_E_USAGE, "no output is given");
         return tp_report_usage("convert", &err);
     }
-    if (o->part.count && o->output && tp_output_file(o->output)) {
-        tp_err_hint(&err, "parts are whole shards of a directory: name one with -o");
-        tp_fail(&err, TP_E_USAGE, "a single file cannot be written in parts");
+    if ((o->part.count || o->tp > 1) && o->output && tp_output_file(o->output)) {
+        tp_err_hint(&err, "name a directory with -o");
+        tp_fail(&err, TP_E_USAGE, "a single file cannot be written %s",
+                o->tp > 1 ? "for several ranks" : "in parts");
         return tp_report_usage(tp_command_rows[o->command].name, &err);
     }
     if (tp_request_from(o, &request, &err))

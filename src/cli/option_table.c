@@ -254,11 +254,16 @@ const struct tp_option tp_option_rows[] = {
      .help = "worker threads (default: $TILEPACK_JOBS, else the usable CPUs)",
      .more = "Results are the same for any number; only the speed differs."},
     {.name = "device", .value = "WHICH", .kind = TP_OPT_STRING,
-     .commands = MAKES | BIT(BENCH), .field = FIELD(device), .initial = "auto",
+     .commands = MAKES, .field = FIELD(device), .initial = "auto",
      .complete = TP_COMPLETE_WORDS, .words = "auto|cpu|cuda|cuda:all", .check = tp_check_device,
      .help = "where to work: auto, cpu, cuda, cuda:all or cuda:I[,I...]",
-     .more = "'auto' takes the faster one for the job; --verbose says which and why. "
+     .more = "The default is $TILEPACK_DEVICE, else auto. "
+             "'auto' takes the faster one for the job; --verbose says which and why. "
              "Results are the same on any device; only the speed differs."},
+    {.name = "device", .value = "WHICH", .kind = TP_OPT_STRING, .commands = BIT(BENCH),
+     .field = FIELD(device), .initial = "auto", .complete = TP_COMPLETE_WORDS,
+     .words = "auto|cpu|cuda", .check = tp_check_device,
+     .help = "what to measure: cpu, cuda or cuda:I; auto: a GPU if there is one"},
     {.name = "max-memory", .value = "SIZE", .kind = TP_OPT_SIZE, .commands = MAKES,
      .field = FIELD(max_memory), .initial = "512MiB", .min = 1,
      .help = "most host memory to use in all"},

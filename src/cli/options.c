@@ -2,6 +2,7 @@
  * and that required operands are there; knows no format, file or device.
  * Invariant: after TP_OK every field holds its default or a checked value. */
 #include "cli/options.h"
+#include "cli/option_check.h"
 
 #include <ctype.h>
 #include <sched.h>
@@ -407,6 +408,17 @@ static enum tp_code set_jobs(struct parser *p)
     return TP_OK;
 }
 
+/* The environment's default for --device, taken before the command line is read. */
+static enum tp_code set_device(struct parser *p)
+{
+    const char *text = getenv("TILEPACK_DEVICE");
+    if (!text || !*text)
+        return TP_OK;
+    const char *why = tp_check_device(text);
+    p->o->device = text;
+    return why ? tp_fail(p->err, TP_E_USAGE, "TILEPACK_DEVICE '%s': %s", text, why) : TP_OK;
+}
+
 /* Defaults are of all rows, so that every field is what the header says. */
 static void set_defaults(struct parser *p)
 {
@@ -461,7 +473,9 @@ enum tp_code tp_options_parse(enum tp_command command, int argc, char *const *ar
     struct parser p = {.o = o, .argc = argc, .argv = argv, .err = err};
     *o = (struct tp_options){.command = command};
     set_defaults(&p);
-    enum tp_code code = take_all(&p);
+    enum tp_code code = set_device(&p);
+    if (!code)
+        code = take_all(&p);
     if (!code && !o->help) {
         code = check_together(&p);
         if (!code)

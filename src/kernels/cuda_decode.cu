@@ -2,9 +2,8 @@
  * unchanged codes (FP8 to SM100 words, MXFP8 between rows and tiles).
  *
  * Row-major and W4A8 codes: a thread writes 16 bytes at a time, 4 or 8 values of a
- * row. Column-major codes: 64 x 64 tiles through shared memory. Shapes
- * that do not fit go to cuda_any.cu. Invariant: bytes equal tp_decode_ref and
- * tp_repack_ref.
+ * row. Column-major codes: tiles through shared memory. Shapes that do not fit go to
+ * cuda_any.cu. Invariant: bytes equal tp_decode_ref and tp_repack_ref.
  */
 #include "kernels/cuda_rows.cuh"
 
@@ -16,7 +15,8 @@ struct decode_args {
     const float *channel;
     uint8_t *out;
     uint64_t n, k, units;                 /* units of 16 bytes of the result */
-    uint32_t per_n, per_k, rows, columns; /* scales stored per expert */
+    uint32_t shift_n, shift_k;            /* log2 of the scales' per_n and per_k */
+    uint32_t rows, columns;               /* scales stored per expert */
     uint32_t place, element;
     bool bf16;
     dev_map map; /* stored nibble -> canonical */
@@ -56,16 +56,50 @@ template <bool BF16> struct decode_unit {
     static const int values = BF16 ? 8 : 4;
 };
 
+/* Eight values as bf16. The chip's NaN is 0x7FFF, ours is TP_BF16_NAN: replaced where
+ * there is one. */
+static __device__ __forceinline__ uint4 bf16x8(const float *v)
+{
+    uint32_t w[4], most = 0;
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(w[j]) : "f"(v[2 * j + 1]), "f"(v[2 * j]));
+        most = dev_amax<TP_BF16>(most, w[j]);
+    }
+    if (__vmaxu2(most, 0x7F807F80u) != 0x7F807F80u) {
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            w[j] = tp_f32_to_bf16(v[2 * j]) | (uint32_t)tp_f32_to_bf16(v[2 * j + 1]) << 16;
+    }
+    return make_uint4(w[0], w[1], w[2], w[3]);
+}
+
+static __device__ __forceinline__ uint4 f32x4(const float *v)
+{
+    return make_uint4(__float_as_uint(tp_canonical(v[0])), __float_as_uint(tp_canonical(v[1])),
+                      __float_as_uint(tp_canonical(v[2])), __float_as_uint(tp_canonical(v[3])));
+}
+
 template <bool BF16>
 static __device__ __forceinline__ void store_unit(uint8_t *out, uint64_t i, const float *v)
 {
-    uint32_t w[4];
+    *(uint4 *)(out + i * 16) = BF16 ? bf16x8(v) : f32x4(v);
+}
+
+/* Values of four e4m3 codes times a scale. */
+static __device__ __forceinline__ void scaled4(uint32_t codes, float scale, float *v)
+{
+#if __CUDA_ARCH__ >= 890
+    const uint32_t lo = dev_f16x2_of((uint16_t)codes), hi = dev_f16x2_of((uint16_t)(codes >> 16));
+    v[0] = __fmul_rn(dev_widen<TP_F16>(lo, 0), scale);
+    v[1] = __fmul_rn(dev_widen<TP_F16>(lo, 1), scale);
+    v[2] = __fmul_rn(dev_widen<TP_F16>(hi, 0), scale);
+    v[3] = __fmul_rn(dev_widen<TP_F16>(hi, 1), scale);
+#else
 #pragma unroll
     for (int j = 0; j < 4; j++)
-        w[j] = BF16 ? tp_f32_to_bf16(v[BF16 ? 2 * j : j]) |
-                          (uint32_t)tp_f32_to_bf16(v[BF16 ? 2 * j + 1 : j]) << 16
-                    : __float_as_uint(tp_canonical(v[j]));
-    *(uint4 *)(out + i * 16) = make_uint4(w[0], w[1], w[2], w[3]);
+        v[j] = __fmul_rn(tp_e4m3_value((uint8_t)(codes >> 8 * j)), scale);
+#endif
 }
 
 /* Where a unit lies: unit index, expert, row, column. */
@@ -102,25 +136,31 @@ static __device__ __forceinline__ void decode_one(const struct decode_args &a,
     const int values = decode_unit<BF16>::values;
     float v[values];
     if (CODES == DECODE_W4A8) {
+        /* the 16 codes' values as e4m3: multiples -8..-1, zero, and 1..7 */
         const uint64_t unit = (t.e * (a.k / 128) + t.k / 128) * a.n + t.n;
         const uint2 packed = *(const uint2 *)(a.scale + unit * 8);
         const float channel = a.channel[t.e * a.n + t.n];
         const uint32_t word = dev_map_word(codes.x, a.map);
-#pragma unroll
-        for (int j = 0; j < values; j++) {
-            uint32_t c = word >> 4 * j & 15, m = c < 8 ? c : 16 - c;
-            float w = dev_e4m3_value((m < 4 ? packed.x : packed.y) >> 8 * (m & 3) & 0xFF);
-            v[j] = __fmul_rn(c == 8 ? 0.0f : c < 8 ? w : -w, channel);
-        }
+        dev_map m;
+        m.lo[0] = packed.x;
+        m.lo[1] = packed.y;
+        m.hi[0] = __byte_perm(packed.y, 0, 0x1234) ^ 0x80808000u;
+        m.hi[1] = __byte_perm(packed.x, packed.y, 0x1234) ^ 0x80808080u;
+        scaled4(dev_lookup4(word, m), channel, v);
+        if (BF16)
+            scaled4(dev_lookup4(word >> 16, m), channel, v + (BF16 ? 4 : 0));
     } else {
-        const float s = scale_of(a, scale_at(a, t.e, t.n / a.per_n, t.k / a.per_k));
-        const uint32_t word = CODES == DECODE_INT4 ? dev_map_word(codes.x, a.map) : 0;
+        const float s = scale_of(a, scale_at(a, t.e, t.n >> a.shift_n, t.k >> a.shift_k));
+        if (CODES == DECODE_INT4) {
+            const uint32_t word = dev_map_word(codes.x, a.map);
 #pragma unroll
-        for (int j = 0; j < values; j++)
-            v[j] = __fmul_rn(CODES == DECODE_INT4
-                                 ? (float)((int)(word >> 4 * j & 15) - 8)
-                                 : dev_e4m3_value((j < 4 ? codes.x : codes.y) >> 8 * (j & 3) & 0xFF),
-                             s);
+            for (int j = 0; j < values; j++)
+                v[j] = __fmul_rn((float)((int)(word >> 4 * j & 15) - 8), s);
+        } else {
+            scaled4(codes.x, s, v);
+            if (BF16)
+                scaled4(codes.y, s, v + (BF16 ? 4 : 0));
+        }
     }
     store_unit<BF16>(a.out, t.i, v);
 }
@@ -151,35 +191,55 @@ decode_flat(const __grid_constant__ struct decode_args a)
             decode_one<CODES, BF16>(a, t[u], codes[u]);
 }
 
-static __global__ __launch_bounds__(DECODE_THREADS) void decode_columns(const struct decode_args a)
+/* Column-major codes: a tile of 128 rows by 64 columns. A thread takes 4 rows of 8
+ * columns, 4 bytes a column; its values become 16-byte pieces of rows in shared
+ * memory, exclusive-ored with the thread's number against bank conflicts. */
+enum { COL_ROWS = 128, COL_COLUMNS = 64 };
+
+template <bool BF16>
+static __global__ __launch_bounds__(DECODE_THREADS) void
+decode_columns(const __grid_constant__ struct decode_args a)
 {
-    __shared__ float tile[64][65];
-    const uint32_t tiles_k = (uint32_t)dev_ceil(a.k, 64), tiles_n = (uint32_t)dev_ceil(a.n, 64);
+    const int pieces = COL_COLUMNS / decode_unit<BF16>::values; /* of a row */
+    __shared__ uint4 tile[COL_ROWS * pieces];
+    const uint32_t tiles_k = (uint32_t)dev_ceil(a.k, COL_COLUMNS);
+    const uint32_t tiles_n = (uint32_t)dev_ceil(a.n, COL_ROWS);
     const uint32_t rest = blockIdx.x / tiles_k, kt = blockIdx.x - rest * tiles_k;
     const uint64_t e = rest / tiles_n;
-    const uint32_t nt = rest - (uint32_t)e * tiles_n;
-    const uint64_t k = (uint64_t)kt * 64 + threadIdx.x / 4;
-    const uint64_t n = (uint64_t)nt * 64 + threadIdx.x % 4 * 16;
-    if (k < a.k && n < a.n) {
-        const uint4 c = dev_load16(a.codes + (e * a.k + k) * a.n + n);
-        const uint32_t w[4] = {c.x, c.y, c.z, c.w};
-        float s = scale_of(a, scale_at(a, e, (uint32_t)(n / a.per_n), (uint32_t)(k / a.per_k)));
+    const uint32_t n0 = (rest - (uint32_t)e * tiles_n) * COL_ROWS, k0 = kt * COL_COLUMNS;
+    const uint32_t quad = threadIdx.x % 32, oct = threadIdx.x / 32;
+    const uint32_t n = n0 + quad * 4, k = k0 + oct * 8;
+    uint32_t codes[8];
+    float v[8][4];
 #pragma unroll
-        for (int j = 0; j < 16; j++)
-            tile[threadIdx.x % 4 * 16 + j][threadIdx.x / 4] =
-                __fmul_rn(dev_e4m3_value(w[j / 4] >> 8 * (j & 3) & 0xFF), s);
+    for (int j = 0; j < 8; j++)
+        codes[j] = n < a.n && k + j < a.k ? dev_load4(a.codes + (e * a.k + k + j) * a.n + n) : 0;
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+        const uint32_t column = min(k + j, (uint32_t)a.k - 1), row = min(n, (uint32_t)a.n - 1);
+        scaled4(codes[j],
+                scale_of(a, scale_at(a, e, row >> a.shift_n, column >> a.shift_k)), v[j]);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const float row[8] = {v[0][i], v[1][i], v[2][i], v[3][i],
+                              v[4][i], v[5][i], v[6][i], v[7][i]};
+        uint4 *out = tile + (quad * 4 + i) * pieces;
+        if (BF16) {
+            out[oct ^ (quad & 7)] = bf16x8(row);
+        } else {
+            out[(oct * 2) ^ (quad & 7)] = f32x4(row);
+            out[(oct * 2 + 1) ^ (quad & 7)] = f32x4(row + 4);
+        }
     }
     __syncthreads();
-    const uint64_t k_out = (uint64_t)kt * 64 + threadIdx.x % 64;
-    for (uint32_t i = threadIdx.x / 64; i < 64; i += DECODE_THREADS / 64) {
-        uint64_t n_out = (uint64_t)nt * 64 + i;
-        uint64_t at = (e * a.n + n_out) * a.k + k_out;
-        if (k_out >= a.k || n_out >= a.n)
-            continue;
-        if (a.bf16)
-            ((uint16_t *)a.out)[at] = tp_f32_to_bf16(tile[i][threadIdx.x % 64]);
-        else
-            ((float *)a.out)[at] = tp_canonical(tile[i][threadIdx.x % 64]);
+#pragma unroll
+    for (int i = 0; i < COL_ROWS * pieces / DECODE_THREADS; i++) {
+        const uint32_t x = i * DECODE_THREADS + threadIdx.x, row = x / pieces, piece = x % pieces;
+        const uint64_t at = (e * a.n + n0 + row) * a.k + k0 + piece * decode_unit<BF16>::values;
+        if (n0 + row < a.n && k0 + piece * decode_unit<BF16>::values < a.k)
+            *(uint4 *)(a.out + at * (BF16 ? 2 : 4)) =
+                tile[row * pieces + (piece ^ (row / 4 & 7))];
     }
 }
 
@@ -191,10 +251,10 @@ static void scale_facts(struct decode_args *a, const struct tp_op *op, struct tp
         scale = tp_op_find(op, TP_ROLE_GROUP8);
     a->scale = (const uint8_t *)data[scale];
     a->channel = channel < 0 ? NULL : (const float *)data[channel];
-    a->per_n = op->out[scale].per_n;
-    a->per_k = op->out[scale].per_k;
-    a->rows = (uint32_t)dev_ceil(box.n, a->per_n);
-    a->columns = (uint32_t)dev_ceil(box.k, a->per_k);
+    a->shift_n = (uint32_t)__builtin_ctz(op->out[scale].per_n); /* rows take powers of two */
+    a->shift_k = (uint32_t)__builtin_ctz(op->out[scale].per_k);
+    a->rows = (uint32_t)dev_ceil(box.n, op->out[scale].per_n);
+    a->columns = (uint32_t)dev_ceil(box.k, op->out[scale].per_k);
     a->place = op->out[scale].place;
     a->element = op->out[scale].element;
 }
@@ -252,13 +312,14 @@ extern "C" void tp_cuda_decode_w4a8(const struct tp_op *op, struct tp_args *args
 extern "C" void tp_cuda_decode_col(const struct tp_op *op, struct tp_args *args)
 {
     const struct tp_box3 box = args->box;
-    uint64_t grid = box.e * dev_ceil(box.n, 64) * dev_ceil(box.k, 64);
-    if (box.n % 16 != 0 || grid > 0x7FFFFFFFu) {
+    cudaStream_t stream = (cudaStream_t)args->stream;
+    uint64_t grid = box.e * dev_ceil(box.n, COL_ROWS) * dev_ceil(box.k, COL_COLUMNS);
+    if (box.n % 4 != 0 || box.k % 8 != 0 || grid > 0x7FFFFFFFu)
         tp_cuda_decode_any(op, args);
-        return;
-    }
-    decode_columns<<<(uint32_t)grid, DECODE_THREADS, 0, (cudaStream_t)args->stream>>>(
-        args_of(op, args));
+    else if (args->dtype == TP_BF16)
+        decode_columns<true><<<(uint32_t)grid, DECODE_THREADS, 0, stream>>>(args_of(op, args));
+    else
+        decode_columns<false><<<(uint32_t)grid, DECODE_THREADS, 0, stream>>>(args_of(op, args));
 }
 
 /* ---- scales under unchanged codes ----------------------------------------- */
@@ -296,7 +357,7 @@ pack_words(const __grid_constant__ struct decode_args a, uint4 *out, uint32_t qu
 #pragma unroll
         for (uint32_t r = 0; r < 4; r++)
             if (n + r < a.n)
-                w[r] |= exponent_of(scale_of(a, scale_at(a, e, (n + r) / a.per_n, j + b)))
+                w[r] |= exponent_of(scale_of(a, scale_at(a, e, (n + r) >> a.shift_n, j + b)))
                         << 8 * b;
     }
 #pragma unroll

@@ -279,22 +279,24 @@ static __device__ __forceinline__ uint32_t dev_encode_nibbles(uint32_t x)
     return (y & 0x77777777u) | (x & 0x88888888u);
 }
 
+/* Table entries of four nibbles, a byte each. */
 static __device__ __forceinline__ uint32_t dev_lookup4(uint32_t nibbles, const dev_map &m)
 {
-    uint32_t s = nibbles & 0x7777u;
+    uint32_t s = nibbles & 0x7777u, pick;
     uint32_t lo = __byte_perm(m.lo[0], m.lo[1], s);
     uint32_t hi = __byte_perm(m.hi[0], m.hi[1], s);
     /* 0x80 bytes, or 0xFF where bit 3 asks prmt to spread the sign */
-    uint32_t pick;
     asm("prmt.b32 %0, %1, %1, %2;" : "=r"(pick) : "r"(0x80808080u), "r"(nibbles & 0xFFFFu));
-    uint32_t v = (lo ^ ((lo ^ hi) & pick)) & 0x0F0F0F0Fu;
-    return v | v >> 4; /* bytes 0 and 2 hold two nibbles each */
+    pick = (pick & 0x01010101u) * 255u;
+    return lo ^ ((lo ^ hi) & pick);
 }
 
 static __device__ __forceinline__ uint32_t dev_map_word(uint32_t x, const dev_map &m)
 {
-    if (m.kind == 2)
-        return __byte_perm(dev_lookup4(x, m), dev_lookup4(x >> 16, m), 0x6420);
+    if (m.kind == 2) {
+        uint32_t a = dev_lookup4(x, m), b = dev_lookup4(x >> 16, m);
+        return __byte_perm(a | a >> 4, b | b >> 4, 0x6420);
+    }
     x ^= m.before;
     if (m.kind == 1)
         x = dev_encode_nibbles(x);

@@ -12,10 +12,6 @@
 #include "kernels/cuda_rows.cuh"
 
 enum { INT4_THREADS = 256, W4A8_MAX_SHARED = 48 * 1024 };
-#ifndef W4A8_STEP
-#define W4A8_STEP 8
-#define W4A8_BLOCKS 4
-#endif
 
 /* Groups that 16 lanes work on at a time. */
 template <int DT> struct int4_shape {
@@ -280,10 +276,10 @@ static __device__ __forceinline__ void encode_step(const struct int4_args &a, w4
 }
 
 template <int DT, bool ENCODE>
-static __global__ __launch_bounds__(INT4_THREADS, W4A8_BLOCKS) void
+static __global__ __launch_bounds__(INT4_THREADS, 4) void
 encode_w4a8(const __grid_constant__ struct int4_args a)
 {
-    const int step = TP_IS32(DT) ? W4A8_STEP / 2 : W4A8_STEP, bytes = TP_IS32(DT) ? 4 : 2;
+    const int step = int4_shape<DT>::groups, bytes = TP_IS32(DT) ? 4 : 2;
     extern __shared__ uint32_t scales[];
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const uint64_t e = blockIdx.x / a.tiles_n;

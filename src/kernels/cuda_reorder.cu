@@ -11,15 +11,9 @@
 #include "kernels/cuda_rows.cuh"
 
 enum {
-#ifndef RT
-#define RT 256
-#define RR 64
-#define RK 16
-#define RO 1
-#endif
-    REORDER_THREADS = RT,
-    TILE_ROWS = RR,  /* four n tiles of a thread block */
-    TILE_KT = RK,    /* k tiles of 32 columns of a thread block */
+    REORDER_THREADS = 256,
+    TILE_ROWS = 64,  /* four n tiles of a thread block */
+    TILE_KT = 16,    /* k tiles of 32 columns of a thread block */
     SCALE_ROWS = 32, /* rows whose scales a thread block packs */
     MAX_SHARED = 48 * 1024,
 };
@@ -78,17 +72,10 @@ static __device__ __forceinline__ struct tile tile_of(const struct reorder_args 
                                                       uint32_t block)
 {
     struct tile t;
-    if (RO) {
-    uint32_t rest = block / a.tiles_n;
+    uint32_t rest = block / a.tiles_n; /* n fastest: long runs are written together */
     t.nt = (block - rest * a.tiles_n) * (TILE_ROWS / 16);
     t.e = rest / a.tiles_k;
     t.kt = (rest - (uint32_t)t.e * a.tiles_k) * TILE_KT;
-    } else {
-    uint32_t rest = block / a.tiles_k;
-    t.kt = (block - rest * a.tiles_k) * TILE_KT;
-    t.e = rest / a.tiles_n;
-    t.nt = (rest - (uint32_t)t.e * a.tiles_n) * (TILE_ROWS / 16);
-    }
     return t;
 }
 
@@ -185,43 +172,54 @@ static __device__ bool group_is_zero(const struct reorder_args &a, uint64_t row,
     return zero;
 }
 
+/* The bf16 scales of `rows` whole rows, which lie together, into rows of `pitch`. */
+static __device__ __forceinline__ void load_scales(const struct reorder_args &a,
+                                                   uint64_t first_row, uint32_t rows,
+                                                   uint32_t pitch, uint16_t *scales)
+{
+    const uint8_t *in = (const uint8_t *)(a.scale_in + first_row * a.groups);
+    for (uint32_t i = threadIdx.x; i < rows * a.groups / 8; i += REORDER_THREADS) {
+        const uint4 v = dev_load16(in + (uint64_t)i * 16);
+        const uint32_t w[4] = {v.x, v.y, v.z, v.w};
+        uint32_t row = i * 8 / a.groups, g = i * 8 - row * a.groups;
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            scales[row * pitch + g] = (uint16_t)(w[j / 2] >> 16 * (j & 1));
+            if (++g == a.groups)
+                g = 0, row++;
+        }
+    }
+}
+
+/* Channel scales and packed group scales of 32 rows. */
 static __device__ void pack_scales(const struct reorder_args &a, uint32_t block,
                                    uint16_t *scales)
 {
     __shared__ dev_channel channel[SCALE_ROWS];
-    const int per_warp = SCALE_ROWS / (REORDER_THREADS / 32);
-    const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int row_threads = REORDER_THREADS / SCALE_ROWS;
     const uint64_t e = block / a.scale_tiles;
     const uint32_t n0 = (block - (uint32_t)e * a.scale_tiles) * SCALE_ROWS;
     const uint32_t rows = min((uint32_t)a.n - n0, (uint32_t)SCALE_ROWS);
-    const uint32_t pitch = ((a.groups + 1) / 2 | 1) * 2, row0 = warp * per_warp;
-    const uint64_t source = e * a.n + n0 + row0;
-    uint32_t amax[per_warp] = {0};
-    for (uint32_t g = lane; g < a.groups; g += 32) {
-        uint16_t s[per_warp];
-#pragma unroll
-        for (int i = 0; i < per_warp; i++)
-            s[i] = row0 + i < rows ? a.scale_in[(source + i) * a.groups + g] : 0;
-#pragma unroll
-        for (int i = 0; i < per_warp; i++) {
-            scales[(row0 + i) * pitch + g] = s[i];
-            if (!(a.skip_zero && row0 + i < rows && group_is_zero(a, source + i, g)))
-                amax[i] = max(amax[i], (uint32_t)s[i] & 0x7FFFu);
-        }
-    }
-#pragma unroll
-    for (int i = 0; i < per_warp; i++) {
-        const dev_channel c = dev_channel_of(dev_max_lanes<32>(amax[i]), a.divide);
-        if (lane == 0 && row0 + i < rows) {
-            channel[row0 + i] = c;
-            a.channel[source + i] = dev_channel_value(c);
-        }
+    const uint32_t pitch = ((a.groups + 1) / 2 | 1) * 2, row = threadIdx.x / row_threads;
+    const uint64_t first = e * a.n + n0;
+    uint32_t amax = 0;
+    load_scales(a, first, rows, pitch, scales);
+    __syncthreads();
+    if (row < rows)
+        for (uint32_t g = threadIdx.x % row_threads; g < a.groups; g += row_threads)
+            if (!(a.skip_zero && group_is_zero(a, first + row, g)))
+                amax = max(amax, (uint32_t)scales[row * pitch + g] & 0x7FFFu);
+    const dev_channel c = dev_channel_of(dev_max_lanes<row_threads>(amax), a.divide);
+    if (row < rows && threadIdx.x % row_threads == 0) {
+        channel[row] = c;
+        a.channel[first + row] = dev_channel_value(c);
     }
     __syncthreads();
-    if (lane < rows)
-        for (uint32_t g = warp; g < a.groups; g += REORDER_THREADS / 32)
-            *(uint2 *)(a.scale_out + ((e * a.groups + g) * a.n + n0 + lane) * 8) =
-                dev_group8(scales[lane * pitch + g], channel[lane]);
+    const uint32_t out_row = threadIdx.x % SCALE_ROWS;
+    uint2 *out = (uint2 *)a.scale_out + e * a.groups * a.n + n0 + out_row;
+    if (out_row < rows)
+        for (uint32_t g = threadIdx.x / SCALE_ROWS; g < a.groups; g += row_threads)
+            out[g * a.n] = dev_group8(scales[out_row * pitch + g], channel[out_row]);
 }
 
 static __global__ __launch_bounds__(REORDER_THREADS) void

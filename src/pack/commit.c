@@ -51,7 +51,7 @@ enum tp_code tp_commit_check_not_source(const struct tp_plan *plan, const char *
 }
 
 /* The output is complete and from this very plan, and no source is newer. */
-bool tp_commit_is_done(const struct tp_plan *plan, const char *output)
+static bool is_done(const struct tp_plan *plan, const char *output)
 {
     struct tp_manifest manifest;
     struct tp_err ignored = {0};
@@ -75,6 +75,19 @@ bool tp_commit_is_done(const struct tp_plan *plan, const char *output)
     }
     tp_manifest_close(&manifest);
     return done;
+}
+
+bool tp_commit_is_done(const struct tp_commit *c)
+{
+    const struct tp_ranks *ranks = c->options->ranks;
+    struct tp_err ignored = {0};
+    bool done = true;
+    for (unsigned r = 0; ranks && r < ranks->count && done; r++) {
+        char *path = tp_os_format(&ignored, "%s/" TP_RANK_PREFIX "%u", c->output, r);
+        done = path && is_done(&ranks->plans[r], path);
+        free(path);
+    }
+    return ranks ? done : is_done(c->plan, c->output);
 }
 
 /* An empty directory is not in the way; one that cannot be read is. */
@@ -104,13 +117,20 @@ enum tp_code tp_commit_remove_file(const char *directory, const char *name, stru
     return code;
 }
 
-/* Removes a directory of plain files, as this program writes them. */
+/* Removes a directory of plain files and ranks, as this program writes them. */
 static enum tp_code remove_directory(const char *path, struct tp_err *err)
 {
     struct tp_os_list list;
     enum tp_code code = tp_os_list(path, &list, err);
-    for (size_t i = 0; i < list.count && code == TP_OK; i++)
-        code = tp_commit_remove_file(path, list.names[i], err);
+    for (size_t i = 0; i < list.count && code == TP_OK; i++) {
+        if (!tp_commit_is_rank(list.names[i])) {
+            code = tp_commit_remove_file(path, list.names[i], err);
+            continue;
+        }
+        char *rank = tp_os_format(err, "%s/%s", path, list.names[i]);
+        code = rank ? remove_directory(rank, err) : TP_E_MEMORY;
+        free(rank);
+    }
     tp_os_list_free(&list);
     if (code == TP_OK && tp_os.rmdir(path))
         code = tp_os_fail(err, errno, path, "cannot remove it");
@@ -131,6 +151,8 @@ static enum tp_code check_flat(const struct tp_plan *plan, const char *path, str
         } else if (tp_os.stat(name, &st) != 0) {
             free(name); /* a link that leads nowhere is a file, too */
             continue;
+        } else if (S_ISDIR(st.st_mode) && tp_commit_is_rank(list.names[i])) {
+            code = check_flat(plan, name, err);
         } else if (S_ISDIR(st.st_mode)) {
             tp_err_path(err, path);
             code = tp_fail(err, TP_E_USAGE, "it holds the directory '%.200s': not a checkpoint "
@@ -199,30 +221,52 @@ static enum tp_code make_partial(struct tp_commit *c)
     return code;
 }
 
-/* What an interrupted run left besides proven shards is made anew: the source may
- * have other small files by now. */
-enum tp_code tp_commit_sweep(struct tp_commit *c)
+/* Whether the journal names a file of that path in the partial directory. */
+static bool is_shard(const struct tp_commit *c, const char *name)
+{
+    const struct tp_plan *plan = tp_commit_files(c);
+    for (size_t f = 0; f < plan->file_count; f++) {
+        size_t size = strlen(plan->files[f].name);
+        if (c->journal.done[f] && strncmp(name, plan->files[f].name, size) == 0 &&
+            strcmp(name + size, c->options->zstd ? TP_ZST_SUFFIX : "") == 0)
+            return true;
+    }
+    return false;
+}
+
+static enum tp_code sweep(struct tp_commit *c, const char *directory, const char *prefix)
 {
     struct tp_os_list list;
-    enum tp_code code = tp_os_list(c->partial, &list, c->err);
+    enum tp_code code = tp_os_list(directory, &list, c->err);
     for (size_t i = 0; i < list.count && code == TP_OK; i++) {
-        bool stays = tp_commit_is_own(list.names[i]);
-        for (size_t f = 0; f < c->plan->file_count && !stays; f++) {
-            size_t size = strlen(c->plan->files[f].name);
-            stays = c->journal.done[f] &&
-                    strncmp(list.names[i], c->plan->files[f].name, size) == 0 &&
-                    strcmp(list.names[i] + size, c->options->zstd ? TP_ZST_SUFFIX : "") == 0;
-        }
-        if (!stays)
-            code = tp_commit_remove_file(c->partial, list.names[i], c->err);
+        char *name = tp_os_format(c->err, "%s%s", prefix, list.names[i]);
+        char *path = tp_os_format(c->err, "%s/%s", directory, list.names[i]);
+        char *below = tp_os_format(c->err, "%s/", list.names[i]);
+        bool rank = !*prefix && c->options->ranks && tp_commit_is_rank(list.names[i]);
+        if (!name || !path || !below)
+            code = TP_E_MEMORY;
+        else if (rank)
+            code = sweep(c, path, below);
+        else if ((*prefix || !tp_commit_is_own(name)) && !is_shard(c, name))
+            code = tp_commit_remove_file(directory, list.names[i], c->err);
+        free(name);
+        free(path);
+        free(below);
     }
     tp_os_list_free(&list);
     return code;
 }
 
+/* What an interrupted run left besides proven shards is made anew: the source may
+ * have other small files by now. */
+enum tp_code tp_commit_sweep(struct tp_commit *c)
+{
+    return sweep(c, c->partial, "");
+}
+
 static enum tp_code open_journal(struct tp_commit *c, bool *foreign)
 {
-    return tp_journal_open(c->partial, TP_JOURNAL_NAME, c->plan, c->options->zstd > 0, &c->journal,
+    return tp_journal_open(c->partial, TP_JOURNAL_NAME, tp_commit_files(c), c->options->zstd > 0, &c->journal,
                            foreign, c->err);
 }
 
@@ -253,7 +297,7 @@ static enum tp_code shard_done(void *arg, uint32_t file, const uint8_t hash[TP_H
 {
     struct tp_commit *c = arg;
     pthread_mutex_lock(&c->lock);
-    enum tp_code code = tp_journal_add(&c->journal, c->plan, file, hash, err);
+    enum tp_code code = tp_journal_add(&c->journal, tp_commit_files(c), file, hash, err);
     pthread_mutex_unlock(&c->lock);
     return code;
 }
@@ -313,22 +357,34 @@ static enum tp_code publish(struct tp_commit *c)
 
 enum tp_code tp_commit_run_shards(struct tp_commit *c, const bool *skip)
 {
+    const struct tp_ranks *ranks = c->options->ranks;
     struct tp_file_sink sink = {0};
+    struct tp_scatter scatter;
     struct tp_run_options run = c->options->run;
     run.skip_file = skip;
-    enum tp_code code = tp_file_sink_open(&sink, c->plan, c->partial, NULL, c->err);
+    enum tp_code code = tp_commit_rank_directories(c);
+    if (code == TP_OK)
+        code = tp_file_sink_open(&sink, tp_commit_files(c), c->partial, NULL, c->err);
     sink.done = shard_done;
     sink.done_arg = c;
     sink.zstd = c->options->zstd;
     sink.threads = c->options->run.jobs;
-    if (code == TP_OK)
+    if (code == TP_OK && ranks) {
+        tp_scatter_open(&scatter, ranks, &sink.sink);
+        code = tp_run(&ranks->run, &scatter.sink, &run, c->err);
+    } else if (code == TP_OK) {
         code = tp_run(c->plan, &sink.sink, &run, c->err);
+    }
     tp_file_sink_close(&sink);
     return code;
 }
 
 enum tp_code tp_commit_finish(struct tp_commit *c)
 {
+    if (c->options->ranks) {
+        enum tp_code written = tp_commit_write_ranks(c);
+        return written ? written : publish(c);
+    }
     enum tp_code code = tp_commit_room(c);
     for (size_t f = 0; f < c->plan->file_count && code == TP_OK; f++)
         code = tp_commit_record_shard(c, (uint32_t)f);
@@ -342,8 +398,14 @@ static enum tp_code run_directory(struct tp_commit *c, struct tp_convert_result 
     enum tp_code code = open_partial(c);
     if (code)
         return code;
+    bool *skip = tp_os_zalloc(c->plan->file_count + 1, sizeof *skip, c->err);
+    if (!skip)
+        return TP_E_MEMORY;
     result->resumed = c->journal.done_count;
-    code = tp_commit_run_shards(c, c->journal.done);
+    for (size_t f = 0; f < c->plan->file_count; f++)
+        skip[f] = tp_commit_has(c, f);
+    code = tp_commit_run_shards(c, skip);
+    free(skip);
     return code ? code : tp_commit_finish(c);
 }
 
@@ -410,7 +472,7 @@ enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_resul
                    ? TP_OK : tp_os_fail(c->err, errno, c->output, "cannot look at the output");
     if (c->options->force)
         return check_replaceable(c, &st);
-    if (S_ISDIR(st.st_mode) && tp_commit_is_done(c->plan, c->output)) {
+    if (S_ISDIR(st.st_mode) && tp_commit_is_done(c)) {
         result->already_done = true; /* it may have ended just before its journal went */
         return tp_commit_end_journals(c->output, c->err);
     }

@@ -11,8 +11,11 @@
 #include "pack/request.h"
 #include "pack/run.h"
 
+struct tp_ranks;
+
 struct tp_convert_options {
     struct tp_run_options run;
+    const struct tp_ranks *ranks; /* of the plan: write these; or NULL */
     bool force;    /* replace what is in the way */
     unsigned zstd; /* write .safetensors.zst at this level; 0 = plain */
     bool discard;  /* write nothing (benchmarks) */

@@ -1,11 +1,12 @@
 /* Inside of committing: shared by commit.c (one process, one output), parts.c
- * (shares of one plan, and their merge), tp_commit.c (ranks) and commit_files.c.
+ * (shares of one plan, and their merge), commit_ranks.c (one directory per rank) and commit_files.c.
  */
 #ifndef TP_PACK_COMMIT_BUILD_H
 #define TP_PACK_COMMIT_BUILD_H
 
 #include "pack/commit.h"
 #include "pack/journal.h"
+#include "pack/ranks.h"
 
 /* One commit on its way. Closed by tp_commit_close(). */
 struct tp_commit {
@@ -14,19 +15,40 @@ struct tp_commit {
     const struct tp_convert_options *options;
     const char *output;
     char *partial, *parent; /* OUTPUT.partial, and the directory that holds both */
-    struct tp_journal journal;
+    struct tp_journal journal; /* of tp_commit_files() */
     pthread_mutex_t lock; /* of the journal */
     struct tp_manifest_file *files;
     size_t file_count;
     struct tp_err *err;
 };
 
+/* The plan whose files are written: that of all ranks, where there are ranks. */
+static inline const struct tp_plan *tp_commit_files(const struct tp_commit *c)
+{
+    return c->options->ranks ? &c->options->ranks->all : c->plan;
+}
+/* Files for each file of c->plan; they stand together. */
+static inline unsigned tp_commit_group(const struct tp_commit *c)
+{
+    return c->options->ranks ? c->options->ranks->count : 1;
+}
+/* Whether the journal has all files that file f of c->plan stands for. */
+static inline bool tp_commit_has(const struct tp_commit *c, size_t f)
+{
+    unsigned group = tp_commit_group(c);
+    for (unsigned r = 0; r < group; r++)
+        if (!c->journal.done[f * group + r])
+            return false;
+    return true;
+}
+
 /* commit.c */
 void tp_commit_close(struct tp_commit *c); /* releases the journal's lock */
 enum tp_code tp_commit_paths(struct tp_commit *c); /* sets partial and parent */
 enum tp_code tp_commit_check_not_source(const struct tp_plan *plan, const char *path,
                                         struct tp_err *err);
-bool tp_commit_is_done(const struct tp_plan *plan, const char *output);
+/* The output is complete and of this very plan (and ranks), and no source is newer. */
+bool tp_commit_is_done(const struct tp_commit *c);
 bool tp_commit_is_empty(const char *path);
 enum tp_code tp_commit_in_the_way(const char *path, struct tp_err *err);
 enum tp_code tp_commit_remove_file(const char *directory, const char *name, struct tp_err *err);
@@ -51,5 +73,15 @@ enum tp_code tp_commit_record_shard(struct tp_commit *c, uint32_t f);
 enum tp_code tp_commit_write_small(struct tp_commit *c, const char *name, const char *data,
                                    size_t size, bool listed);
 enum tp_code tp_commit_write_texts(struct tp_commit *c);
+enum tp_code tp_commit_hash_text(const char *data, size_t size, uint8_t hash[TP_HASH_BYTES],
+                                 struct tp_err *err);
+enum tp_code tp_commit_index(const struct tp_plan *plan, struct tp_text *text,
+                             struct tp_err *err);
+
+/* commit_ranks.c. These do nothing where there are no ranks. */
+bool tp_commit_is_rank(const char *name); /* "rank_3" */
+enum tp_code tp_commit_rank_directories(struct tp_commit *c);
+/* Small files and manifest of each rank, then what joins them. */
+enum tp_code tp_commit_write_ranks(struct tp_commit *c);
 
 #endif

@@ -45,13 +45,19 @@ static enum tp_code read_bytes(void *arg, void *data, uint64_t size, uint64_t of
     return TP_OK;
 }
 
+enum tp_code tp_commit_hash_text(const char *data, size_t size, uint8_t hash[TP_HASH_BYTES],
+                                 struct tp_err *err)
+{
+    struct bytes bytes = {data};
+    return tp_leafhash_file(size, 1, read_bytes, &bytes, hash, err);
+}
+
 /* A small file made here: index, config. */
 enum tp_code tp_commit_write_small(struct tp_commit *c, const char *name, const char *data,
                                    size_t size, bool listed)
 {
     int fd = -1;
     uint8_t hash[TP_HASH_BYTES];
-    struct bytes bytes = {data};
     char *path = tp_os_format(c->err, "%s/%s", c->partial, name);
     enum tp_code code = path ? tp_os_open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666, &fd,
                                           c->err)
@@ -61,7 +67,7 @@ enum tp_code tp_commit_write_small(struct tp_commit *c, const char *name, const 
     if (fd >= 0 && tp_os.close(fd) && code == TP_OK)
         code = tp_os_fail(c->err, errno, path, "cannot close the output");
     if (code == TP_OK && listed &&
-        (code = tp_leafhash_file(size, 1, read_bytes, &bytes, hash, c->err)) == TP_OK)
+        (code = tp_commit_hash_text(data, size, hash, c->err)) == TP_OK)
         code = record(c, name, size, hash);
     free(path);
     return code;
@@ -114,8 +120,7 @@ static int output_by_name(const void *a, const void *b)
                   (*(const struct tp_output *const *)b)->name);
 }
 
-static enum tp_code index_text(const struct tp_plan *plan, struct tp_text *text,
-                               struct tp_err *err)
+enum tp_code tp_commit_index(const struct tp_plan *plan, struct tp_text *text, struct tp_err *err)
 {
     const struct tp_output **sorted = tp_os_zalloc(plan->output_count + 1, sizeof *sorted, err);
     if (!sorted)
@@ -139,7 +144,7 @@ enum tp_code tp_commit_write_texts(struct tp_commit *c)
 {
     struct tp_text index = {0}, config = {0}, manifest = {0};
     uint64_t mark = tp_os_json_mark();
-    enum tp_code code = index_text(c->plan, &index, c->err);
+    enum tp_code code = tp_commit_index(c->plan, &index, c->err);
     if (code == TP_OK)
         code = tp_commit_write_small(c, "model.safetensors.index.json", index.data, index.size, true);
     if (code == TP_OK && (code = tp_config_text(c->plan, &config, c->err)) == TP_OK && config.data)

@@ -110,7 +110,7 @@ static json_t *compressed_tensors(const struct tp_plan *plan, const struct used 
     json_object_set_new(config, "quantization_status", json_string("compressed"));
     json_object_set_new(config, "ignore", kept_modules(plan));
     for (size_t i = 0; i < used->count; i++) {
-        char name[24];
+        char name[32];
         json_t *group = format_group(used->unit[i]);
         json_object_set_new(group, "targets", used->count == 1
                                                   ? json_pack("[s]", "Linear")

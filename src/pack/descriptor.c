@@ -5,6 +5,7 @@
  */
 #include "pack/descriptor.h"
 
+#include "base/num.h"
 #include "kernels/codec.h"
 #include "pack/format_parse.h"
 #include "pack/os.h"
@@ -103,34 +104,62 @@ json_t *tp_descriptor_json(const struct tp_format *format, const struct tp_setti
     return json;
 }
 
-static json_t *origin_json(const struct tp_origin *origin)
+static enum tp_code add_word(struct tp_text *text, const char *word, struct tp_err *err)
 {
-    json_t *json = json_object(), *shape = json_array();
-    json_object_set_new(json, "name", json_string(origin->name));
-    json_object_set_new(json, "rows", json_integer((json_int_t)origin->rows));
-    if (origin->row)
-        json_object_set_new(json, "row", json_integer((json_int_t)origin->row));
-    if (origin->expert >= 0)
-        json_object_set_new(json, "expert", json_integer(origin->expert));
-    for (uint32_t d = 0; d < origin->rank; d++)
-        json_array_append_new(shape, json_integer((json_int_t)origin->shape[d]));
-    json_object_set_new(json, "shape", shape);
-    return json;
+    return tp_text_add(text, word, strlen(word), err);
 }
 
-static json_t *unit_json(const struct tp_plan *plan, const struct tp_unit *unit, const char *id,
-                         struct tp_err *err)
+static enum tp_code add_number(struct tp_text *text, const char *before, uint64_t number,
+                               struct tp_err *err)
+{
+    enum tp_code code = add_word(text, before, err);
+    return code ? code : tp_text_add_u64(text, number, err);
+}
+
+static enum tp_code origin_text(const struct tp_origin *origin, struct tp_text *text,
+                                struct tp_err *err)
+{
+    enum tp_code code = add_word(text, "{\"name\":", err);
+    if (!code)
+        code = tp_text_add_json(text, origin->name, err);
+    if (!code)
+        code = add_number(text, ",\"rows\":", origin->rows, err);
+    if (!code && origin->row)
+        code = add_number(text, ",\"row\":", origin->row, err);
+    if (!code && origin->expert >= 0)
+        code = add_number(text, ",\"expert\":", (uint64_t)origin->expert, err);
+    for (uint32_t d = 0; d < origin->rank && !code; d++)
+        code = add_number(text, d ? "," : ",\"shape\":[", origin->shape[d], err);
+    return code ? code : add_word(text, "]}", err);
+}
+
+/* Written as text at once: as a tree, 100,000 units would take half a second. */
+static enum tp_code unit_text(const struct tp_plan *plan, const struct tp_unit *unit,
+                              uint32_t id, struct tp_text *text, struct tp_err *err)
 {
     struct tp_origin *origins;
     uint32_t count;
-    if (tp_unit_origins(plan, unit, &origins, &count, err))
-        return NULL;
-    json_t *from = json_array();
-    for (uint32_t i = 0; i < count; i++)
-        json_array_append_new(from, origin_json(&origins[i]));
+    enum tp_code code = tp_unit_origins(plan, unit, &origins, &count, err);
+    if (code)
+        return code;
+    code = add_word(text, text->size > 1 ? ",{\"prefix\":" : "{\"prefix\":", err);
+    if (!code)
+        code = tp_text_add_json(text, unit->prefix, err);
+    if (!code)
+        code = add_number(text, ",\"desc\":\"d", id, err);
+    if (!code)
+        code = add_word(text, "\",\"dtype\":\"", err);
+    if (!code)
+        code = add_word(text, tp_dtype_name(unit->original), err);
+    if (!code)
+        code = add_word(text, "\",\"from\":[", err);
+    for (uint32_t i = 0; i < count && !code; i++) {
+        code = i ? add_word(text, ",", err) : TP_OK;
+        if (!code)
+            code = origin_text(&origins[i], text, err);
+    }
     tp_origins_free(origins, count);
-    return json_pack("{s:s,s:s,s:s,s:o}", "prefix", unit->prefix, "desc", id, "dtype",
-                     tp_dtype_name(unit->original), "from", from);
+    return code ? code : add_word(text, "]}", err);
 }
 
 /* Descriptors seen so far, by an open-addressing table over their identity. */
@@ -157,12 +186,12 @@ static size_t seen_slot(const struct seen *seen, const struct tp_unit *unit)
 }
 
 static enum tp_code add_unit(const struct tp_plan *plan, const struct tp_unit *unit,
-                             struct seen *seen, json_t *descriptors, json_t *units,
+                             struct seen *seen, json_t *descriptors, struct tp_text *units,
                              struct tp_err *err)
 {
     size_t slot = seen_slot(seen, unit);
-    char id[24];
     if (!seen->units[slot]) {
+        char id[24];
         seen->units[slot] = unit;
         seen->ids[slot] = (uint32_t)seen->count++;
         snprintf(id, sizeof id, "d%u", seen->ids[slot]);
@@ -170,13 +199,10 @@ static enum tp_code add_unit(const struct tp_plan *plan, const struct tp_unit *u
                                           unit->rank, err);
         if (!json)
             return err->code;
-        json_object_set_new(descriptors, id, json);
+        if (json_object_set_new(descriptors, id, json))
+            return tp_fail(err, TP_E_MEMORY, "out of memory for the descriptors");
     }
-    snprintf(id, sizeof id, "d%u", seen->ids[slot]);
-    json_t *json = unit_json(plan, unit, id, err);
-    if (!json || json_array_append_new(units, json))
-        return tp_fail(err, TP_E_MEMORY, "out of memory for the descriptors");
-    return TP_OK;
+    return unit_text(plan, unit, seen->ids[slot], units, err);
 }
 
 /* A kept packed weight keeps the descriptor it came with; one of another tool's
@@ -186,32 +212,71 @@ static bool is_described(const struct tp_plan *plan, const struct tp_unit *kept)
     return plan->weights->items[kept->parts[0].weight].origin != NULL;
 }
 
-enum tp_code tp_descriptors_json(const struct tp_plan *plan, uint32_t file, json_t **descriptors,
-                                 json_t **units, struct tp_err *err)
+/* Unit number i of those that were asked for, or NULL. */
+static const struct tp_unit *nth_unit(const struct tp_plan *plan, uint32_t file, size_t i)
+{
+    size_t kept = i - tp_min_u64(i, plan->unit_count);
+    if (file != UINT32_MAX)
+        return i < plan->files[file].unit_count
+                   ? plan->units_by_file[plan->files[file].first_unit + i] : NULL;
+    return i < plan->unit_count            ? &plan->units[i]
+           : kept < plan->kept_unit_count  ? &plan->kept_units[kept]
+                                           : NULL;
+}
+
+static enum tp_code add_units(const struct tp_plan *plan, uint32_t file, struct seen *seen,
+                              json_t *descriptors, struct tp_text *units, struct tp_err *err)
+{
+    const struct tp_unit *unit;
+    enum tp_code code = add_word(units, "[", err);
+    for (size_t i = 0; code == TP_OK && (unit = nth_unit(plan, file, i)); i++) {
+        bool kept = plan->kept_unit_count && unit >= plan->kept_units &&
+                    unit < plan->kept_units + plan->kept_unit_count;
+        if (kept ? is_described(plan, unit) : unit->format != NULL)
+            code = add_unit(plan, unit, seen, descriptors, units, err);
+    }
+    return code ? code : add_word(units, "]", err);
+}
+
+enum tp_code tp_descriptors_text(const struct tp_plan *plan, uint32_t file, char **descriptors,
+                                 struct tp_text *units, struct tp_err *err)
 {
     struct seen seen = {.capacity = 64};
-    size_t here = 0;
-    for (size_t u = 0; u < plan->unit_count; u++)
-        here += file == UINT32_MAX || plan->units[u].file == file;
+    size_t here = file == UINT32_MAX ? plan->unit_count + plan->kept_unit_count
+                                     : plan->files[file].unit_count;
+    *descriptors = NULL;
     while (seen.capacity < 2 * here)
         seen.capacity *= 2;
     seen.units = tp_os_zalloc(seen.capacity, sizeof *seen.units, err);
     seen.ids = tp_os_zalloc(seen.capacity, sizeof *seen.ids, err);
-    *descriptors = json_object();
-    *units = json_array();
+    json_t *json = json_object();
     enum tp_code code = seen.units && seen.ids ? TP_OK : TP_E_MEMORY;
-    for (size_t u = 0; u < plan->unit_count && code == TP_OK; u++)
-        if (plan->units[u].format && (file == UINT32_MAX || plan->units[u].file == file))
-            code = add_unit(plan, &plan->units[u], &seen, *descriptors, *units, err);
-    for (size_t u = 0; u < plan->kept_unit_count && code == TP_OK; u++)
-        if (is_described(plan, &plan->kept_units[u]) &&
-            (file == UINT32_MAX || plan->kept_units[u].file == file))
-            code = add_unit(plan, &plan->kept_units[u], &seen, *descriptors, *units, err);
+    if (code == TP_OK && (code = add_units(plan, file, &seen, json, units, err)) == TP_OK &&
+        !(*descriptors = json_dumps(json, JSON_COMPACT)))
+        code = tp_fail(err, TP_E_MEMORY, "out of memory for the descriptors");
+    json_decref(json);
     free(seen.units);
     free(seen.ids);
-    if (code) {
-        json_decref(*descriptors);
-        json_decref(*units);
-    }
+    if (code)
+        tp_text_free(units);
     return code;
+}
+
+enum tp_code tp_descriptors_json(const struct tp_plan *plan, json_t **descriptors, json_t **units,
+                                 struct tp_err *err)
+{
+    struct tp_text text = {0};
+    char *described;
+    enum tp_code code = tp_descriptors_text(plan, UINT32_MAX, &described, &text, err);
+    if (code)
+        return code;
+    *descriptors = json_loads(described, 0, NULL);
+    *units = json_loadb(text.data, text.size, 0, NULL);
+    free(described);
+    tp_text_free(&text);
+    if (*descriptors && *units)
+        return TP_OK;
+    json_decref(*descriptors);
+    json_decref(*units);
+    return tp_fail(err, TP_E_MEMORY, "out of memory for the descriptors");
 }

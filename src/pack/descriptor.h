@@ -22,9 +22,12 @@ json_t *tp_descriptor_json(const struct tp_format *format, const struct tp_setti
                            struct tp_err *err);
 
 /* Descriptors {"d0": {...}} and units [...] of the units of one file, or of all
- * files (file = UINT32_MAX). Both are new references; NULL and *err on failure. */
-enum tp_code tp_descriptors_json(const struct tp_plan *plan, uint32_t file, json_t **descriptors,
-                                 json_t **units, struct tp_err *err);
+ * files (file = UINT32_MAX), as JSON text. Both are the caller's to free. */
+enum tp_code tp_descriptors_text(const struct tp_plan *plan, uint32_t file, char **descriptors,
+                                 struct tp_text *units, struct tp_err *err);
+/* The same of all files, as trees: new references, set on success only. */
+enum tp_code tp_descriptors_json(const struct tp_plan *plan, json_t **descriptors, json_t **units,
+                                 struct tp_err *err);
 
 /* The reverse: weights (without tensor numbers) of one file's metadata, appended
  * to *items. Text that is not what tp_descriptors_json writes is TP_E_INPUT. */

@@ -6,6 +6,7 @@
 #include "pack/lane.h"
 
 #include "base/num.h"
+#include "pack/ranks.h"
 #include "pack/source_check.h"
 
 #include <string.h>
@@ -75,7 +76,10 @@ static enum tp_code read_source(struct tp_lane *lane, const struct source_box *s
     void *buffers[TP_MAX_OUT] = {0};
     enum tp_code code = tp_op_take(&source->weight->op, source->cover.size, lane->compute.in,
                                    buffers, &lane->err);
-    if (code == TP_OK)
+    if (code == TP_OK && lane->plan->gather)
+        code = tp_gather_read(lane->plan->gather, source->weight, &source->cover, buffers,
+                              &lane->err);
+    else if (code == TP_OK)
         code = tp_packed_read_into(lane->plan->ckpt, source->weight, &source->cover, buffers,
                                    &lane->err);
     memcpy(args->in, buffers, sizeof buffers);
@@ -200,6 +204,19 @@ static enum tp_code convert_packed(struct tp_lane *lane, const struct tp_unit *u
                                  &lane->err);
 }
 
+/* The same format on both sides: what is read is what is written. */
+static enum tp_code move_packed(struct tp_lane *lane, const struct source_box *source,
+                                struct tp_args *args)
+{
+    uint64_t bytes;
+    enum tp_code code = tp_op_total(&source->weight->op, source->cover.size, &bytes, &lane->err);
+    if (code || (code = begin(lane, bytes, 0)) || (code = read_source(lane, source, args)))
+        return code;
+    for (uint32_t i = 0; i < source->weight->op.outs; i++)
+        args->out[i] = (void *)(uintptr_t)args->in[i];
+    return TP_OK;
+}
+
 /* Codes taken over of rows that begin inside a tile of their source: whole tiles are
  * taken over, then cut. The plan has seen to it that the format can be cut there. */
 static enum tp_code convert_cut(struct tp_lane *lane, const struct tp_unit *unit,
@@ -261,7 +278,9 @@ static enum tp_code convert(struct tp_lane *lane, const struct tp_unit *unit,
     bool plain = is_plain(lane, unit);
     if (!plain && (code = source_of(lane, unit, box, &source)))
         return code;
-    if (source.exact)
+    if (unit->kind == TP_UNIT_MOVE)
+        code = move_packed(lane, &source, args);
+    else if (source.exact)
         code = convert_packed(lane, unit, &source, args);
     else if (unit->kind == TP_UNIT_REPACK)
         code = convert_cut(lane, unit, &source, args);
@@ -299,7 +318,7 @@ enum tp_code tp_lane_box(struct tp_lane *lane, uint32_t u, const struct tp_grid 
     } else if ((code = convert(lane, unit, &box, &args)) == TP_OK) {
         code = tp_packed_write(unit, &box, index == 0, args.out, lane->sink, &lane->err);
     }
-    if (code == TP_OK && lane->options->observe)
+    if (code == TP_OK && lane->options->observe && unit->kind != TP_UNIT_MOVE)
         code = observe(lane, u, index, &box, &args);
     if (code)
         tp_err_tensor(&lane->err, unit->name);

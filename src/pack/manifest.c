@@ -90,7 +90,7 @@ enum tp_code tp_manifest_text(const struct tp_plan *plan, const struct tp_reques
 {
     char id[TP_HASH_TEXT];
     json_t *descriptors, *units;
-    enum tp_code code = tp_descriptors_json(plan, UINT32_MAX, &descriptors, &units, err);
+    enum tp_code code = tp_descriptors_json(plan, &descriptors, &units, err);
     if (code)
         return code;
     tp_manifest_plan_id(plan, id);

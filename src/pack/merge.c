@@ -19,7 +19,13 @@ static enum tp_code without_partial(const char *output, struct tp_parts *parts,
 {
     struct tp_manifest manifest;
     struct tp_err ignored = {0};
-    if (tp_manifest_read(output, &manifest, &ignored) == TP_OK) {
+    char *rank = tp_os_format(err, "%s/" TP_RANK_PREFIX "0", output);
+    if (!rank)
+        return TP_E_MEMORY;
+    bool done = tp_manifest_read(output, &manifest, &ignored) == TP_OK ||
+                tp_manifest_read(rank, &manifest, &ignored) == TP_OK;
+    free(rank);
+    if (done) {
         tp_manifest_close(&manifest);
         parts->already_done = true;
         return tp_commit_end_journals(output, err);
@@ -123,8 +129,8 @@ static enum tp_code open_part(struct merge *m, unsigned i)
     char *path = name ? tp_os_format(c->err, "%s/%s", c->partial, name) : NULL;
     enum tp_code code = path ? TP_OK : TP_E_MEMORY;
     if (path && tp_os.stat(path, &st) == 0) {
-        code = tp_journal_open(c->partial, name, c->plan, c->options->zstd > 0, &m->journals[i - 1],
-                               &foreign, &local);
+        code = tp_journal_open(c->partial, name, tp_commit_files(c), c->options->zstd > 0,
+                               &m->journals[i - 1], &foreign, &local);
         if (code == TP_E_USAGE) {
             tp_err_hint(c->err, "wait for it to end, then merge");
             code = tp_fail(c->err, code, "part %u/%u is still at work", i, share.count);
@@ -146,30 +152,33 @@ static enum tp_code open_part(struct merge *m, unsigned i)
 
 static enum tp_code fail_lost(struct merge *m, uint32_t f)
 {
-    char *path = tp_os_format(m->c.err, "%s/%s", m->c.partial, m->c.plan->files[f].name);
+    char *path = tp_os_format(m->c.err, "%s/%s", m->c.partial, tp_commit_files(&m->c)->files[f].name);
     if (path)
         tp_err_path(m->c.err, path);
     free(path);
-    tp_err_hint(m->c.err, "run part %u/%u again: it writes just this shard anew", m->owner[f],
+    unsigned part = m->owner[f / tp_commit_group(&m->c)];
+    tp_err_hint(m->c.err, "run part %u/%u again: it writes just this shard anew", part,
                 m->parts->count);
     return tp_fail(m->c.err, TP_E_INPUT, "this shard is not what part %u/%u wrote: it is gone, or "
-                   "its hash differs", m->owner[f], m->parts->count);
+                   "its hash differs", part, m->parts->count);
 }
 
 /* Collects hashes; counts what is missing. */
 static enum tp_code collect(struct merge *m)
 {
     struct tp_commit *c = &m->c;
-    for (uint32_t f = 0; f < c->plan->file_count; f++) {
-        const struct tp_journal *journal = &m->journals[m->owner[f] - 1];
-        m->total[m->owner[f] - 1]++;
+    const struct tp_plan *written = tp_commit_files(c);
+    for (uint32_t f = 0; f < written->file_count; f++) {
+        unsigned part = m->owner[f / tp_commit_group(c)] - 1;
+        const struct tp_journal *journal = &m->journals[part];
+        m->total[part]++;
         if (journal->path && journal->done[f]) {
             c->journal.done[f] = true;
             memcpy(c->journal.hash[f], journal->hash[f], TP_HASH_BYTES);
         } else if (journal->path && journal->lost[f]) {
             return fail_lost(m, f);
         } else {
-            m->missing[m->owner[f] - 1]++;
+            m->missing[part]++;
         }
     }
     return TP_OK;
@@ -205,15 +214,15 @@ static enum tp_code check_missing(struct merge *m)
 static enum tp_code prove(struct merge *m)
 {
     struct tp_commit *c = &m->c;
-    size_t files = c->plan->file_count;
+    size_t files = c->plan->file_count, written = tp_commit_files(c)->file_count;
     enum tp_code code = TP_OK;
     m->part_count = m->parts->count < files ? m->parts->count : (unsigned)files;
     m->journals = tp_os_zalloc(m->part_count + 1, sizeof *m->journals, c->err);
     m->owner = tp_os_zalloc(files + 1, sizeof *m->owner, c->err);
     m->missing = tp_os_zalloc(m->part_count + 1, sizeof *m->missing, c->err);
     m->total = tp_os_zalloc(m->part_count + 1, sizeof *m->total, c->err);
-    c->journal.done = tp_os_zalloc(files + 1, sizeof *c->journal.done, c->err);
-    c->journal.hash = tp_os_zalloc(files + 1, sizeof *c->journal.hash, c->err);
+    c->journal.done = tp_os_zalloc(written + 1, sizeof *c->journal.done, c->err);
+    c->journal.hash = tp_os_zalloc(written + 1, sizeof *c->journal.hash, c->err);
     if (!m->journals || !m->owner || !m->missing || !m->total || !c->journal.done ||
         !c->journal.hash)
         return TP_E_MEMORY;
@@ -233,7 +242,7 @@ static enum tp_code merge(struct merge *m)
     enum tp_code code = tp_commit_paths(c);
     if (code)
         return code;
-    if (memcmp(c->plan->hash, m->parts->hash, sizeof m->parts->hash) != 0) {
+    if (memcmp(tp_commit_files(c)->hash, m->parts->hash, sizeof m->parts->hash) != 0) {
         tp_err_path(c->err, c->plan->ckpt->path);
         tp_err_hint(c->err, "--source names it if it has moved (copies must keep their times); if "
                             "it has changed, remove %s and start over", c->partial);

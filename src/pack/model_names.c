@@ -168,3 +168,44 @@ bool tp_name_fused(const char *name, char *key, size_t size)
         }
     return false;
 }
+
+struct tp_parallel_name tp_name_parallel(const char *name)
+{
+    static const struct {
+        const char *label;
+        struct tp_parallel_name is;
+    } known[] = {
+        {"q_proj", {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_QUERY}},
+        {"k_proj", {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_KEY_VALUE}},
+        {"v_proj", {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_KEY_VALUE}},
+        {"wq", {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_QUERY}},
+        {"wk", {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_KEY_VALUE}},
+        {"wv", {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_KEY_VALUE}},
+        {"qkv_proj", {TP_PARALLEL_COLUMN, TP_FUSED_QKV, TP_HEADS_KEY_VALUE}},
+        {"q_b_proj", {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_QUERY}},
+        {"kv_b_proj", {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_QUERY}},
+        {"o_proj", {TP_PARALLEL_ROW, TP_FUSED_NONE, TP_HEADS_QUERY}},
+        {"wo", {TP_PARALLEL_ROW, TP_FUSED_NONE, TP_HEADS_QUERY}},
+        {"gate_proj", {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_NONE}},
+        {"up_proj", {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_NONE}},
+        {"gate_up_proj", {TP_PARALLEL_COLUMN, TP_FUSED_GATE_UP, TP_HEADS_NONE}},
+        {"down_proj", {TP_PARALLEL_ROW, TP_FUSED_NONE, TP_HEADS_NONE}},
+        {"w1", {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_NONE}},
+        {"w3", {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_NONE}},
+        {"w13", {TP_PARALLEL_COLUMN, TP_FUSED_GATE_UP, TP_HEADS_NONE}},
+        {"w2", {TP_PARALLEL_ROW, TP_FUSED_NONE, TP_HEADS_NONE}},
+        {"fc1", {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_NONE}},
+        {"fc2", {TP_PARALLEL_ROW, TP_FUSED_NONE, TP_HEADS_NONE}},
+    };
+    size_t length = strlen(name);
+    if (has_suffix(name, ".weight"))
+        length -= strlen(".weight");
+    size_t start = length;
+    while (start > 0 && name[start - 1] != '.')
+        start--;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strlen(known[i].label) == length - start &&
+            memcmp(known[i].label, name + start, length - start) == 0)
+            return known[i].is;
+    return (struct tp_parallel_name){TP_PARALLEL_NONE, TP_FUSED_NONE, TP_HEADS_NONE};
+}

@@ -36,4 +36,15 @@ bool tp_name_stack(const char *name, struct tp_stack_name *out);
  * returns true when the name belongs to one. */
 bool tp_name_fused(const char *name, char *key, size_t size);
 
+/* How tensor-parallel engines divide a linear layer, by the last word of its name:
+ * by output features (columns of the product: q_proj, gate_proj, ...), by input
+ * features (rows: o_proj, down_proj, ...), or not at all. */
+enum tp_parallel { TP_PARALLEL_NONE, TP_PARALLEL_COLUMN, TP_PARALLEL_ROW };
+struct tp_parallel_name {
+    enum tp_parallel how;
+    enum { TP_FUSED_NONE, TP_FUSED_GATE_UP, TP_FUSED_QKV } fused; /* stretches of rows */
+    enum { TP_HEADS_NONE, TP_HEADS_QUERY, TP_HEADS_KEY_VALUE } heads; /* must not be cut */
+};
+struct tp_parallel_name tp_name_parallel(const char *name);
+
 #endif

@@ -30,7 +30,7 @@ char *tp_origin_name(const struct tp_origin *origin, uint64_t expert, struct tp_
 {
     const char *mark = strstr(origin->name, "{e}");
     if (!mark)
-        return tp_os_format(err, "%s", origin->name);
+        return tp_os_copy(err, origin->name);
     return tp_os_format(err, "%.*s%llu%s", (int)(mark - origin->name), origin->name,
                         (unsigned long long)expert, mark + 3);
 }
@@ -53,7 +53,7 @@ static char *expert_template(const char *name, struct tp_err *err)
 {
     struct tp_expert_name expert;
     if (!tp_name_expert(name, &expert))
-        return tp_os_format(err, "%s", name);
+        return tp_os_copy(err, name);
     return tp_os_format(err, "%.*s.{e}.%s", (int)expert.prefix, name, expert.label);
 }
 
@@ -69,7 +69,7 @@ static enum tp_code own_origin(const struct tp_plan *plan, const struct tp_weigh
         *shape++ = weight->box.e;
     *shape++ = weight->box.n;
     *shape = weight->box.k;
-    origin->name = weight->format ? tp_os_format(err, "%s.weight", weight->name)
+    origin->name = weight->format ? tp_os_join(err, weight->name, strlen(weight->name), ".weight")
                                   : tp_os_format(err, "%s",
                                                  plan->ckpt->tensors[weight->tensor[0]].name);
     return origin->name ? TP_OK : TP_E_MEMORY;
@@ -92,14 +92,14 @@ static enum tp_code take_rows(const struct tp_unit *unit, const struct tp_weight
     bool template = strstr(origin->name, "{e}") != NULL;
     if (unit->rank == 3 && weight->rank == 2) { /* becomes one of a stack */
         mine.expert = -1;
-        name = origin->rank == 3 ? tp_os_format(list->err, "%s", origin->name)
+        name = origin->rank == 3 ? tp_os_copy(list->err, origin->name)
                                  : expert_template(origin->name, list->err);
     } else if (unit->rank == 2 && weight->rank == 3) { /* taken out of a stack */
         if (origin->rank == 3 && !template)
             mine.expert = (int64_t)part->expert;
         name = tp_origin_name(origin, part->expert, list->err);
     } else {
-        name = tp_os_format(list->err, "%s", origin->name);
+        name = tp_os_copy(list->err, origin->name);
     }
     return append(list, &mine, name);
 }
@@ -125,6 +125,30 @@ static enum tp_code part_origins(const struct tp_plan *plan, const struct tp_uni
     return code;
 }
 
+/* A rank's slice stands for a slice of the same plain tensor. */
+static enum tp_code slice_origins(const struct tp_unit *unit, struct list *list)
+{
+    uint64_t ranks = unit->cut.ranks;
+    for (size_t i = 0; i < list->count; i++) {
+        struct tp_origin *origin = &list->items[i];
+        uint64_t *columns = &origin->shape[origin->rank - 1], *rows = columns - 1;
+        if (unit->cut.along == TP_CUT_K) {
+            *columns /= ranks;
+            continue;
+        }
+        if (origin->row % ranks || origin->rows % ranks || *rows % ranks) {
+            tp_err_tensor(list->err, unit->name);
+            return tp_fail(list->err, TP_E_UNSUPPORTED, "the tensor that it was made from, %.200s, "
+                           "cannot be cut for %llu ranks", origin->name,
+                           (unsigned long long)ranks);
+        }
+        origin->row /= ranks;
+        origin->rows /= ranks;
+        *rows /= ranks;
+    }
+    return TP_OK;
+}
+
 /* One list for the whole unit: stacks repeat it for every expert, so the parts of
  * the first expert say everything. */
 enum tp_code tp_unit_origins(const struct tp_plan *plan, const struct tp_unit *unit,
@@ -134,6 +158,8 @@ enum tp_code tp_unit_origins(const struct tp_plan *plan, const struct tp_unit *u
     enum tp_code code = TP_OK;
     for (uint32_t p = 0; p < unit->parts_per_expert && code == TP_OK; p++)
         code = part_origins(plan, unit, p, &list);
+    if (code == TP_OK && unit->cut.ranks)
+        code = slice_origins(unit, &list);
     *origins = list.items;
     *count = (uint32_t)list.count;
     if (code) {

@@ -503,6 +503,22 @@ enum tp_code tp_os_json_check(uint64_t mark, enum tp_code code, struct tp_err *e
     return tp_fail(err, TP_E_MEMORY, "out of memory for JSON");
 }
 
+char *tp_os_join(struct tp_err *err, const char *text, size_t size, const char *end)
+{
+    size_t more = strlen(end) + 1;
+    char *joined = tp_os_alloc(size + more, err);
+    if (!joined)
+        return NULL;
+    memcpy(joined, text, size);
+    memcpy(joined + size, end, more);
+    return joined;
+}
+
+char *tp_os_copy(struct tp_err *err, const char *text)
+{
+    return tp_os_join(err, text, strlen(text), "");
+}
+
 char *tp_os_format(struct tp_err *err, const char *fmt, ...)
 {
     va_list args, again;

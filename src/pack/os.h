@@ -117,6 +117,9 @@ void *tp_os_zalloc(size_t count, size_t size, struct tp_err *err);
 /* Doubles a growing array to hold `need` items of `size` bytes; *capacity is updated. */
 enum tp_code tp_os_grow(void **items, size_t *capacity, size_t need, size_t size,
                         struct tp_err *err);
+/* The first `size` bytes of `text` and then all of `end`, in fresh memory. */
+char *tp_os_join(struct tp_err *err, const char *text, size_t size, const char *end);
+char *tp_os_copy(struct tp_err *err, const char *text);
 /* printf into fresh memory. */
 char *tp_os_format(struct tp_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -102,6 +102,7 @@ static enum tp_code read_note(const json_t *json, struct tp_parts *parts, struct
         !json_is_object(request) || !tp_hash_parse(plan, strlen(plan), parts->hash))
         return tp_fail(err, TP_E_INPUT, "not the note of a part as this version writes it");
     parts->zstd = (unsigned)json_integer_value(json_object_get(json, "zstd"));
+    parts->ranks = (unsigned)json_integer_value(json_object_get(json, "tp"));
     parts->source = tp_os_format(err, "%s", source);
     parts->request = json_dumps(request, JSON_COMPACT);
     return parts->source && parts->request ? TP_OK
@@ -145,8 +146,10 @@ const char *tp_parts_differ(const struct tp_parts *a, const struct tp_parts *b)
         return "the work was cut into another number of parts";
     if (strcmp(a->request, b->request) != 0)
         return "their options differ";
-    if (!a->zstd != !b->zstd || a->zstd != b->zstd)
+    if (a->zstd != b->zstd)
         return "their --zstd differs";
+    if (a->ranks != b->ranks)
+        return "their --tp differs";
     if (memcmp(a->hash, b->hash, sizeof a->hash) != 0)
         return "their sources differ (a file's name, size, time or header), or the versions of "
                "tilepack do";
@@ -199,8 +202,9 @@ static enum tp_code write_note(struct work *work)
     char *made = name ? tp_os_format(c->err, "%s.new", name) : NULL;
     char *from = made ? tp_os_format(c->err, "%s/%s", c->partial, made) : NULL;
     char *to = name ? tp_os_format(c->err, "%s/%s", c->partial, name) : NULL;
-    json_t *json = json_pack("{s:i,s:s,s:s,s:i,s:o}", "tilepack_part", 1, "plan", hash, "source",
-                             work->note.source, "zstd", (int)work->note.zstd, "request",
+    json_t *json = json_pack("{s:i,s:s,s:s,s:i,s:i,s:o}", "tilepack_part", 1, "plan", hash,
+                             "source", work->note.source, "zstd", (int)work->note.zstd, "tp",
+                             (int)work->note.ranks, "request",
                              tp_request_json(c->request));
     char *text = json ? json_dumps(json, JSON_INDENT(1)) : NULL;
     json_decref(json);
@@ -256,8 +260,8 @@ static enum tp_code lock_part(struct work *work)
     struct tp_err local = {0};
     bool foreign = false;
     char *name = tp_part_file(TP_JOURNAL_NAME, work->share, c->err);
-    enum tp_code code = name ? tp_journal_open(c->partial, name, c->plan, c->options->zstd > 0,
-                                               &c->journal, &foreign, &local)
+    enum tp_code code = name ? tp_journal_open(c->partial, name, tp_commit_files(c),
+                                               c->options->zstd > 0, &c->journal, &foreign, &local)
                              : TP_E_MEMORY;
     free(name);
     if (code == TP_E_USAGE) {
@@ -303,7 +307,7 @@ static enum tp_code skip_others(struct work *work, struct tp_convert_result *res
                             : TP_E_MEMORY;
     for (size_t f = 0; f < count && code == TP_OK; f++) {
         bool mine = owner[f] == work->share.index;
-        bool done = c->journal.done && c->journal.done[f];
+        bool done = c->journal.done && tp_commit_has(c, f);
         work->skip[f] = !mine || done;
         result->shards += mine;
         result->resumed += mine && done;
@@ -338,7 +342,7 @@ static enum tp_code check_output(struct work *work, struct tp_convert_result *re
     enum tp_code code = tp_commit_check_not_source(c->plan, c->output, c->err);
     if (code || tp_os.stat(c->output, &st) != 0)
         return code;
-    if (S_ISDIR(st.st_mode) && tp_commit_is_done(c->plan, c->output)) {
+    if (S_ISDIR(st.st_mode) && tp_commit_is_done(c)) {
         result->already_done = true;
         return TP_OK;
     }
@@ -351,8 +355,9 @@ static enum tp_code check_output(struct work *work, struct tp_convert_result *re
 static enum tp_code make_note(struct work *work)
 {
     struct tp_commit *c = &work->c;
-    work->note = (struct tp_parts){.count = work->share.count, .zstd = c->options->zstd};
-    memcpy(work->note.hash, c->plan->hash, sizeof work->note.hash);
+    work->note = (struct tp_parts){.count = work->share.count, .zstd = c->options->zstd,
+                                   .ranks = c->options->ranks ? c->options->ranks->count : 0};
+    memcpy(work->note.hash, tp_commit_files(c)->hash, sizeof work->note.hash);
     json_t *request = tp_request_json(c->request);
     work->note.request = json_dumps(request, JSON_COMPACT);
     json_decref(request);

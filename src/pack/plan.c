@@ -46,7 +46,7 @@ enum tp_code tp_plan_add_kept(struct tp_builder *b, uint32_t tensor, uint32_t un
     struct tp_kept *kept = &plan->kept[plan->kept_count++];
     kept->tensor = tensor;
     kept->unit = unit;
-    kept->reason = reason ? tp_os_format(b->err, "%s", reason) : NULL;
+    kept->reason = reason ? tp_os_copy(b->err, reason) : NULL;
     return reason && !kept->reason ? TP_E_MEMORY : TP_OK;
 }
 
@@ -65,8 +65,8 @@ static enum tp_code add_kept_unit(struct tp_builder *b, uint32_t w)
                              .op = weight->op, .outs = weight->op.outs, .dtype = weight->dtype,
                              .original = weight->dtype, .parts_per_expert = 1,
                              .part_rows = {weight->box.n}, .stats = UINT32_MAX};
-    unit->name = tp_os_format(b->err, "%s", weight->name);
-    unit->prefix = tp_os_format(b->err, "%s", weight->prefix);
+    unit->name = tp_os_copy(b->err, weight->name);
+    unit->prefix = tp_os_copy(b->err, weight->prefix);
     unit->parts = tp_os_zalloc(weight->box.e, sizeof *unit->parts, b->err);
     if (!unit->name || !unit->prefix || !unit->parts)
         return TP_E_MEMORY;
@@ -140,7 +140,7 @@ static enum tp_code packed_output(struct tp_builder *b, uint32_t u, uint32_t i)
     output->unit = u;
     output->source = i; /* which output of the unit, until offsets are set */
     output->dtype = out->dtype;
-    output->name = tp_os_format(b->err, "%s%s", unit->prefix, out->suffix);
+    output->name = tp_os_join(b->err, unit->prefix, strlen(unit->prefix), out->suffix);
     if (!output->name)
         return TP_E_MEMORY;
     tp_err_tensor(b->err, unit->name);
@@ -170,12 +170,29 @@ static enum tp_code plain_output(struct tp_builder *b, uint32_t u)
         return code;
     output->unit = u;
     output->dtype = unit->dtype;
-    output->name = tp_os_format(b->err, "%s", unit->name);
+    output->name = tp_os_copy(b->err, unit->name);
     if (unit->rank == 3)
         output->shape[output->rank++] = unit->box.e;
     output->shape[output->rank++] = unit->box.n;
     output->shape[output->rank++] = unit->box.k;
     return output->name ? shape_bytes(output, b->err) : TP_E_MEMORY;
+}
+
+/* Of a kept weight that is cut for ranks, the shape of its slice. */
+static enum tp_code slice_output(struct tp_builder *b, const struct tp_kept *kept,
+                                 struct tp_output *output)
+{
+    const struct tp_unit *unit = &b->plan->kept_units[kept->unit];
+    const struct tp_weight *weight = &b->plan->weights->items[unit->parts[0].weight];
+    uint32_t i = 0;
+    while (weight->tensor[i] != kept->tensor)
+        i++;
+    enum tp_code code = tp_format_shape(unit->format, i, unit->box, unit->rank, output->shape,
+                                        &output->rank, b->err);
+    if (code == TP_OK && (code = shape_bytes(output, b->err)) == TP_OK &&
+        unit->op.out[i].role == TP_ROLE_WORDS)
+        code = constant_bytes(unit, i, output, b->err);
+    return code;
 }
 
 static enum tp_code kept_output(struct tp_builder *b, const struct tp_kept *kept)
@@ -191,8 +208,11 @@ static enum tp_code kept_output(struct tp_builder *b, const struct tp_kept *kept
     output->rank = tensor->rank;
     memcpy(output->shape, tensor->shape, sizeof tensor->shape);
     output->bytes = tensor->bytes;
-    output->name = tp_os_format(b->err, "%s", tensor->name);
-    return output->name ? TP_OK : TP_E_MEMORY;
+    output->name = tp_os_copy(b->err, tensor->name);
+    if (!output->name)
+        return TP_E_MEMORY;
+    bool cut = kept->unit != UINT32_MAX && b->plan->kept_units[kept->unit].cut.ranks;
+    return cut ? slice_output(b, kept, output) : TP_OK;
 }
 
 /* Units and kept tensors in the order of the source's data. */
@@ -309,6 +329,32 @@ static enum tp_code place_all(struct tp_builder *b, uint64_t shard_size)
     return code;
 }
 
+/* The same units and kept tensors in each file as in another plan. */
+static enum tp_code place_like(struct tp_builder *b, const struct tp_plan *other)
+{
+    struct tp_plan *plan = b->plan;
+    uint32_t *file_of = tp_os_zalloc(plan->ckpt->tensor_count + 1, sizeof *file_of, b->err);
+    enum tp_code code = file_of ? TP_OK : TP_E_MEMORY;
+    for (size_t o = 0; o < other->output_count && code == TP_OK; o++)
+        if (other->outputs[o].unit == UINT32_MAX)
+            file_of[other->outputs[o].source] = other->outputs[o].file;
+    for (size_t f = 0; f < other->file_count && code == TP_OK; f++)
+        code = add_file(b);
+    for (uint32_t u = 0; u < plan->unit_count && code == TP_OK; u++) {
+        size_t first = plan->output_count;
+        code = item_outputs(b, &(struct item){.index = u});
+        for (size_t o = first; o < plan->output_count; o++)
+            plan->outputs[o].file = plan->units[u].file;
+    }
+    for (size_t k = 0; k < plan->kept_count && code == TP_OK; k++) {
+        code = kept_output(b, &plan->kept[k]);
+        if (code == TP_OK)
+            plan->outputs[plan->output_count - 1].file = file_of[plan->kept[k].tensor];
+    }
+    free(file_of);
+    return code;
+}
+
 /* Within a file: wide elements first, so that every tensor is aligned to its
  * element, then large tensors, then by name. */
 static int by_place(const void *a, const void *b)
@@ -348,23 +394,48 @@ static enum tp_code check_names(struct tp_builder *b)
     return code;
 }
 
+/* Puts one list of units behind those that are in place already. */
+static void list_units(struct tp_plan *plan, const struct tp_unit *units, size_t count)
+{
+    for (size_t u = 0; u < count; u++) {
+        struct tp_plan_file *file = &plan->files[units[u].file];
+        plan->units_by_file[file->first_unit + file->unit_count++] = &units[u];
+    }
+}
+
+static enum tp_code sort_units(struct tp_builder *b)
+{
+    struct tp_plan *plan = b->plan;
+    uint32_t at = 0;
+    plan->units_by_file = tp_os_zalloc(plan->unit_count + plan->kept_unit_count + 1,
+                                       sizeof *plan->units_by_file, b->err);
+    if (!plan->units_by_file)
+        return TP_E_MEMORY;
+    for (size_t u = 0; u < plan->unit_count; u++)
+        plan->files[plan->units[u].file].unit_count++;
+    for (size_t u = 0; u < plan->kept_unit_count; u++)
+        plan->files[plan->kept_units[u].file].unit_count++;
+    for (size_t f = 0; f < plan->file_count; f++) {
+        plan->files[f].first_unit = at;
+        at += plan->files[f].unit_count;
+        plan->files[f].unit_count = 0;
+    }
+    list_units(plan, plan->units, plan->unit_count);
+    list_units(plan, plan->kept_units, plan->kept_unit_count);
+    return TP_OK;
+}
+
 static enum tp_code file_meta(struct tp_builder *b, uint32_t file, char *texts[3])
 {
-    json_t *descriptors, *units, *request = tp_request_json(b->request);
-    enum tp_code code = tp_descriptors_json(b->plan, file, &descriptors, &units, b->err);
-    if (code) {
-        json_decref(request);
+    struct tp_text units = {0};
+    enum tp_code code = tp_descriptors_text(b->plan, file, &texts[0], &units, b->err);
+    if (code)
         return code;
-    }
-    texts[0] = json_dumps(descriptors, JSON_COMPACT);
-    texts[1] = json_dumps(units, JSON_COMPACT);
+    json_t *request = tp_request_json(b->request);
+    texts[1] = units.data;
     texts[2] = json_dumps(request, JSON_COMPACT);
-    json_decref(descriptors);
-    json_decref(units);
     json_decref(request);
-    return texts[0] && texts[1] && texts[2]
-               ? TP_OK
-               : tp_fail(b->err, TP_E_MEMORY, "out of memory for the descriptors");
+    return texts[2] ? TP_OK : tp_fail(b->err, TP_E_MEMORY, "out of memory for the descriptors");
 }
 
 /* Sets offsets relative to the data and writes the header. */
@@ -455,8 +526,9 @@ enum tp_code tp_plan_files(struct tp_builder *b, const char *file_name)
     struct tp_plan *plan = b->plan;
     uint64_t shard_size = b->request->shard_size ? b->request->shard_size : TP_DEFAULT_SHARD_SIZE;
     plan->single_file = file_name != NULL;
-    enum tp_code code = place_all(b, file_name ? UINT64_MAX : shard_size);
-    if (code || (code = check_names(b)))
+    enum tp_code code = b->follow ? place_like(b, b->follow)
+                                  : place_all(b, file_name ? UINT64_MAX : shard_size);
+    if (code || (code = check_names(b)) || (code = sort_units(b)))
         return code;
     qsort(plan->outputs, plan->output_count, sizeof *plan->outputs, by_place);
     for (uint32_t o = 0; o < plan->output_count; o++) {
@@ -562,5 +634,6 @@ void tp_plan_close(struct tp_plan *plan)
     free(plan->files);
     free(plan->groups);
     free(plan->stats_units);
+    free(plan->units_by_file);
     memset(plan, 0, sizeof *plan);
 }

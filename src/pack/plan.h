@@ -23,7 +23,20 @@ enum tp_unit_kind {
     TP_UNIT_ENCODE, /* values -> codec (a packed source is decoded first) */
     TP_UNIT_REPACK, /* codes and scales taken over */
     TP_UNIT_PLAIN,  /* packed source -> values */
+    TP_UNIT_MOVE,   /* packed source of the same format: its bytes */
 };
+
+/* How a weight is divided among tensor-parallel ranks. Each of `pieces` stretches of
+ * rows (gate and up; q, k and v) is cut by itself: a rank has its share of each. */
+enum tp_cut_along { TP_CUT_NONE, TP_CUT_N, TP_CUT_K };
+struct tp_cut {
+    enum tp_cut_along along;
+    uint32_t ranks; /* 0: not cut */
+    uint32_t pieces;
+    uint64_t piece_rows[TP_MAX_PARTS]; /* of the whole weight; their sum is N */
+};
+
+struct tp_gather; /* ranks to read from, see ranks.h */
 
 struct tp_unit {
     enum tp_unit_kind kind;
@@ -42,6 +55,7 @@ struct tp_unit {
     uint32_t output[TP_MAX_OUT]; /* index into plan.outputs */
     uint32_t outs;
     uint32_t file;
+    struct tp_cut cut;       /* in the plan of a rank: how the whole was cut */
     uint32_t stats;          /* group that shares a global scale, or UINT32_MAX; of a stack
                                 that of expert 0, the others follow */
     const char *warning;     /* what the consumer's kernel wants in addition, or NULL */
@@ -75,6 +89,7 @@ struct tp_plan_file {
     uint64_t hash_at;     /* offset of the 32 hash digits */
     uint64_t size;
     uint32_t first_output, output_count; /* outputs are sorted by file, then offset */
+    uint32_t first_unit, unit_count;     /* into plan.units_by_file */
 };
 
 /* A value over several units: the amax behind a shared global scale. Several 2-D
@@ -96,11 +111,13 @@ struct tp_plan {
     size_t kept_unit_count;
     struct tp_plan_file *files;
     size_t file_count;
+    const struct tp_gather *gather; /* packed sources lie in slices, or NULL */
     bool restores;    /* packed weights become plain ones (tp_plan_unpack) */
     bool single_file; /* one file of the user's name instead of a directory */
     struct tp_stats_group *groups;
     uint32_t *stats_units;
     size_t group_count;
+    const struct tp_unit **units_by_file; /* per file its units, then its kept ones */
     uint64_t bytes_in, bytes_out; /* of tensor data */
     uint8_t hash[16]; /* of the source's identity with times, and all headers */
     uint8_t id[16];   /* the same without times: equal on another machine's copy */

@@ -18,6 +18,7 @@ struct tp_builder {
     struct tp_plan *plan;
     struct tp_request *request;
     struct tp_choice *choices; /* per weight */
+    const struct tp_plan *follow; /* files hold the same units as there, or NULL */
     size_t unit_capacity, output_capacity, kept_capacity, kept_unit_capacity, file_capacity;
     struct tp_err *err;
 };

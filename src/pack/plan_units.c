@@ -166,8 +166,8 @@ static enum tp_code single(struct tp_builder *b, uint32_t w)
         unit.prefix = tp_os_format(b->err, "%.*s.%s_", (int)stack.prefix, full,
                                    stack.gate_up ? "w13" : "w2");
     } else {
-        unit.name = tp_os_format(b->err, "%s", weight->name);
-        unit.prefix = tp_os_format(b->err, "%s", weight->prefix);
+        unit.name = tp_os_copy(b->err, weight->name);
+        unit.prefix = tp_os_copy(b->err, weight->prefix);
     }
     if (!unit.name || !unit.prefix || (code = unit_parts(b, &unit, 1))) {
         unit_free(&unit);
@@ -186,8 +186,8 @@ static enum tp_code split_one(struct tp_builder *b, uint32_t w, uint64_t expert,
     struct tp_unit unit;
     unit_start(b, w, &unit);
     unit.box.n = rows;
-    unit.name = tp_os_format(b->err, "%s", name);
-    unit.prefix = tp_os_format(b->err, "%s.", name);
+    unit.name = tp_os_copy(b->err, name);
+    unit.prefix = tp_os_join(b->err, name, strlen(name), ".");
     if (!unit.name || !unit.prefix || unit_parts(b, &unit, 1)) {
         unit_free(&unit);
         return TP_E_MEMORY;
@@ -225,7 +225,7 @@ static enum tp_code split_stack(struct tp_builder *b, uint32_t w, const struct t
     if (!recorded && weight->box.n % parts)
         return tp_choice_keep(b, w, true, "its rows do not divide into gate and up");
     for (uint64_t e = 0; e < weight->box.e && code == TP_OK; e++)
-        for (uint64_t p = 0, row = 0; p < parts && code == TP_OK; p++) {
+        for (uint64_t p = 0, row = 0; p < parts && b->choices[w].rule && code == TP_OK; p++) {
             uint64_t rows = recorded ? weight->origin[p].rows : weight->box.n / parts;
             char *name = split_name(b, weight, e, (uint32_t)p, stack, full);
             code = name ? split_one(b, w, e, row, rows, name) : TP_E_MEMORY;
@@ -403,7 +403,7 @@ static enum tp_code keep_fused_sets_together(struct tp_builder *b)
             !tp_name_fused(weight_at(b, w)->name, key, sizeof key))
             continue;
         sets[count].weight = w;
-        if (!(sets[count++].key = tp_os_format(b->err, "%s", key)))
+        if (!(sets[count++].key = tp_os_copy(b->err, key)))
             code = TP_E_MEMORY;
     }
     if (code)

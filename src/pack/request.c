@@ -251,6 +251,9 @@ json_t *tp_request_json(const struct tp_request *request)
     if (request->repack_only)
         json_object_set_new(json, "repack_only", json_true());
     json_object_set_new(json, "shard_size", json_integer((json_int_t)request->shard_size));
+    if (request->tp_ranks)
+        json_object_set_new(json, "tp", json_pack("{s:i,s:i}", "rank", (int)request->tp_rank,
+                                                  "ranks", (int)request->tp_ranks));
     return json;
 }
 
@@ -295,6 +298,9 @@ enum tp_code tp_request_parse(const char *text, struct tp_request *request, stru
     request->requantize = json_is_true(json_object_get(json, "requantize"));
     request->repack_only = json_is_true(json_object_get(json, "repack_only"));
     request->shard_size = (uint64_t)json_integer_value(json_object_get(json, "shard_size"));
+    const json_t *cut = json_object_get(json, "tp");
+    request->tp_rank = (unsigned)json_integer_value(json_object_get(cut, "rank"));
+    request->tp_ranks = (unsigned)json_integer_value(json_object_get(cut, "ranks"));
     json_decref(json);
     code = tp_os_json_check(mark, code, err);
     if (code)

@@ -37,6 +37,7 @@ struct tp_request {
     bool requantize;       /* allow lossy inputs */
     bool repack_only;      /* packed weights only, their codes taken over (unpack --to) */
     uint64_t shard_size;   /* bytes; 0 = the default */
+    unsigned tp_ranks, tp_rank; /* the slice of one of several ranks; 0 ranks: the whole */
 };
 #define TP_DEFAULT_SHARD_SIZE UINT64_C(5000000000)
 

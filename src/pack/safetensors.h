@@ -68,6 +68,8 @@ struct tp_text {
 enum tp_code tp_text_add(struct tp_text *text, const char *data, size_t size, struct tp_err *err);
 enum tp_code tp_text_addf(struct tp_text *text, struct tp_err *err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/* Appends the number in decimal digits. */
+enum tp_code tp_text_add_u64(struct tp_text *text, uint64_t value, struct tp_err *err);
 /* Appends `string` as JSON, quotes included, escaped as the safetensors library
  * does it: \" \\ \b \f \n \r \t, \u00xx for other control bytes, all else as it
  * is. TP_E_INPUT if `string` is not UTF-8. */

@@ -14,7 +14,7 @@ static enum tp_code discard(struct tp_sink *sink, uint32_t file, uint32_t output
     return TP_OK;
 }
 
-struct tp_sink tp_discard_sink = {discard};
+struct tp_sink tp_discard_sink = {.write = discard};
 
 static void record(struct tp_compare_sink *sink, uint32_t output, uint64_t offset,
                    const uint8_t *ours, const uint8_t *theirs, uint64_t size)
@@ -61,7 +61,7 @@ static enum tp_code compare(struct tp_sink *base, uint32_t file, uint32_t output
 enum tp_code tp_compare_sink_open(struct tp_compare_sink *sink, const struct tp_plan *plan,
                                   const struct tp_checkpoint *stored, struct tp_err *err)
 {
-    *sink = (struct tp_compare_sink){.sink = {compare}, .plan = plan, .stored = stored};
+    *sink = (struct tp_compare_sink){.sink = {.write = compare}, .plan = plan, .stored = stored};
     pthread_mutex_init(&sink->lock, NULL);
     sink->tensors = tp_os_zalloc(plan->output_count + 1, sizeof *sink->tensors, err);
     sink->differences = tp_os_zalloc(plan->output_count + 1, sizeof *sink->differences, err);

@@ -10,11 +10,17 @@
 /* Offset of bytes that belong to a file's header and not to an output. */
 #define TP_SINK_HEADER UINT32_MAX
 
+struct tp_box;
+
 struct tp_sink {
     /* Bytes [offset, offset + size) of output `output`, or of the header of file
      * `file` when output is TP_SINK_HEADER. Called from any thread, each byte once. */
     enum tp_code (*write)(struct tp_sink *sink, uint32_t file, uint32_t output, uint64_t offset,
                           const void *data, uint64_t size, struct tp_err *err);
+    /* Takes a box of a packed unit whole, instead of its runs by write(): from[i] is
+     * output i, stored as a small tensor of its own. NULL: runs are fine. */
+    enum tp_code (*take)(struct tp_sink *sink, const struct tp_unit *unit,
+                         const struct tp_box *box, void *const from[], struct tp_err *err);
 };
 
 struct tp_open_file; /* one output file while it is written */

@@ -148,7 +148,7 @@ static enum tp_code write_file(struct tp_sink *base, uint32_t f, uint32_t output
 enum tp_code tp_file_sink_open(struct tp_file_sink *sink, const struct tp_plan *plan,
                                const char *directory, const char *only_path, struct tp_err *err)
 {
-    *sink = (struct tp_file_sink){.sink = {write_file}, .plan = plan, .directory = directory,
+    *sink = (struct tp_file_sink){.sink = {.write = write_file}, .plan = plan, .directory = directory,
                                   .only_path = only_path};
     sink->files = tp_os_zalloc(plan->file_count + 1, sizeof *sink->files, err);
     if (!sink->files)

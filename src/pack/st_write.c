@@ -23,19 +23,36 @@ static enum tp_code add_metadata(struct tp_text *out, const struct tp_st_meta *m
     return code ? code : tp_text_add(out, "}", 1, err);
 }
 
+static enum tp_code add_word(struct tp_text *out, const char *word, struct tp_err *err)
+{
+    return tp_text_add(out, word, strlen(word), err);
+}
+
+static enum tp_code add_number(struct tp_text *out, const char *before, uint64_t number,
+                               struct tp_err *err)
+{
+    enum tp_code code = add_word(out, before, err);
+    return code ? code : tp_text_add_u64(out, number, err);
+}
+
+/* Without printf, which would be half of the time for a plan of 300,000 tensors. */
 static enum tp_code add_tensor(struct tp_text *out, const struct tp_st_tensor *tensor,
                                struct tp_err *err)
 {
     enum tp_code code = tp_text_add_json(out, tensor->name, err);
     if (!code)
-        code = tp_text_addf(out, err, ":{\"dtype\":\"%s\",\"shape\":[",
-                            tp_dtype_name(tensor->dtype));
-    for (uint32_t i = 0; i < tensor->rank && !code; i++)
-        code = tp_text_addf(out, err, "%s%llu", i ? "," : "", (unsigned long long)tensor->shape[i]);
+        code = add_word(out, ":{\"dtype\":\"", err);
     if (!code)
-        code = tp_text_addf(out, err, "],\"data_offsets\":[%llu,%llu]}",
-                            (unsigned long long)tensor->begin, (unsigned long long)tensor->end);
-    return code;
+        code = add_word(out, tp_dtype_name(tensor->dtype), err);
+    if (!code)
+        code = add_word(out, "\",\"shape\":[", err);
+    for (uint32_t i = 0; i < tensor->rank && !code; i++)
+        code = add_number(out, i ? "," : "", tensor->shape[i], err);
+    if (!code)
+        code = add_number(out, "],\"data_offsets\":[", tensor->begin, err);
+    if (!code)
+        code = add_number(out, ",", tensor->end, err);
+    return code ? code : add_word(out, "]}", err);
 }
 
 static enum tp_code check_order(const struct tp_st_tensor *tensors, size_t count,

@@ -59,28 +59,50 @@ static char short_escape(char c)
     return at ? to[at - from] : '\0';
 }
 
+enum tp_code tp_text_add_u64(struct tp_text *text, uint64_t value, struct tp_err *err)
+{
+    char digits[20], *at = digits + sizeof digits;
+    do
+        *--at = (char)('0' + value % 10);
+    while (value /= 10);
+    return tp_text_add(text, at, (size_t)(digits + sizeof digits - at), err);
+}
+
+/* Bytes that stand for themselves in a JSON string, as far as ASCII goes. */
+static size_t plain_run(const char *string, size_t size)
+{
+    size_t n = 0;
+    while (n < size && (unsigned char)string[n] >= 0x20 && (unsigned char)string[n] < 0x80 &&
+           string[n] != '"' && string[n] != '\\')
+        n++;
+    return n;
+}
+
 enum tp_code tp_text_add_json(struct tp_text *text, const char *string, struct tp_err *err)
 {
-    size_t length = strlen(string), kept = 0;
-    enum tp_code code = tp_text_add(text, "\"", 1, err);
-    for (size_t i = 0; i < length && !code;) {
-        char c = string[i];
-        unsigned n = tp_utf8_length(string + i, length - i);
-        if (n == 0)
-            return tp_fail(err, TP_E_INPUT, "a text to be written as JSON is not UTF-8");
-        if (n > 1 || ((unsigned char)c >= 0x20 && c != '"' && c != '\\')) {
-            i += n;
-            continue;
-        }
-        code = tp_text_add(text, string + kept, i - kept, err);
-        if (!code && short_escape(c))
-            code = tp_text_addf(text, err, "\\%c", short_escape(c));
-        else if (!code)
-            code = tp_text_addf(text, err, "\\u%04x", (unsigned)(unsigned char)c);
-        kept = ++i;
-    }
+    size_t length = strlen(string);
+    enum tp_code code = reserve(text, length + 2, err); /* enough but for escapes */
     if (!code)
-        code = tp_text_add(text, string + kept, length - kept, err);
+        code = tp_text_add(text, "\"", 1, err);
+    for (size_t i = 0; i < length && !code;) {
+        size_t run = plain_run(string + i, length - i);
+        if (run == 0) {
+            unsigned char c = (unsigned char)string[i];
+            unsigned n = tp_utf8_length(string + i, length - i);
+            if (n == 0)
+                return tp_fail(err, TP_E_INPUT, "a text to be written as JSON is not UTF-8");
+            if (n > 1 || c == 0x7f)
+                code = tp_text_add(text, string + i, n, err);
+            else if (short_escape((char)c))
+                code = tp_text_add(text, (char[2]){'\\', short_escape((char)c)}, 2, err);
+            else
+                code = tp_text_addf(text, err, "\\u%04x", c);
+            run = n;
+        } else {
+            code = tp_text_add(text, string + i, run, err);
+        }
+        i += run;
+    }
     return code ? code : tp_text_add(text, "\"", 1, err);
 }
 

@@ -112,8 +112,8 @@ const char *tilepack_weight_role(const tilepack_weight *weight, size_t i);
 /* As in a safetensors header: "F8_E4M3", "U8", "I32", "F32", "BF16", ... */
 const char *tilepack_weight_dtype(const tilepack_weight *weight, size_t i);
 
-/* Shape of tensor i as stored; returns its rank, at most TILEPACK_MAX_RANK. Always
- * with the leading E, also when E is 1. */
+/* Shape of tensor i; returns its rank, at most TILEPACK_MAX_RANK. As in a stack of E
+ * experts, so that E leads also when it is 1 (constants may have no E). */
 size_t tilepack_weight_shape(const tilepack_weight *weight, size_t i,
                              uint64_t shape[TILEPACK_MAX_RANK]);
 

@@ -249,7 +249,7 @@ static enum tp_code find_wrong(struct against *a, bool report, size_t *count,
     return code;
 }
 
-/* Names, dtypes and shapes. When most of them differ, it is another model. */
+/* Names, dtypes and shapes. When a quarter of them differ, it is another model. */
 static enum tp_code check_outputs(struct against *a)
 {
     const struct tp_checkpoint *stored = a->stored->ckpt;
@@ -260,7 +260,7 @@ static enum tp_code check_outputs(struct against *a)
         code = find_extra(a, false, &extra);
     if (code)
         return code;
-    if (2 * wrong > a->plan.output_count || 2 * extra > stored->tensor_count) {
+    if (4 * (wrong + extra) > a->plan.output_count + stored->tensor_count) {
         tp_err_path(a->err, a->source->ckpt->path);
         tp_err_hint(a->err, "name the checkpoint that %s was made from", stored->path);
         return tp_fail(a->err, TP_E_INPUT,
@@ -344,6 +344,8 @@ static enum tp_code report_output(struct against *a, size_t o)
     const struct tp_unit *unit = output->unit == UINT32_MAX ? NULL : &a->plan.units[output->unit];
     char place[120] = "";
     uint32_t i = 0;
+    if (unit && (d->bytes || !tensor))
+        a->report->units[output->unit].differs = true;
     if (!d->bytes)
         return TP_OK;
     while (unit && unit->format && unit->output[i] != o)
@@ -352,8 +354,6 @@ static enum tp_code report_output(struct against *a, size_t o)
         place_of(unit, i, d->first_offset, place, sizeof place);
     else
         place_in_plain(output, d->first_offset, place, sizeof place);
-    if (unit)
-        a->report->units[output->unit].differs = true;
     return tp_verify_problem(a->report, a->stored->ckpt->files[tensor->file].name, output->name,
                              a->err, "%llu of its %llu bytes are not those that the source gives, "
                              "the first at byte %llu: 0x%02x instead of 0x%02x%s",

@@ -180,8 +180,8 @@ static enum tp_code add(struct finder *f, struct tp_weight *weight, const char *
 {
     struct tp_weights *weights = f->weights;
     const char *joint = weight->format ? weight->format->joint : ".";
-    weight->name = tp_os_format(f->err, "%.*s", (int)name_size, name);
-    weight->prefix = tp_os_format(f->err, "%.*s%s", (int)name_size, name, joint);
+    weight->name = tp_os_join(f->err, name, name_size, "");
+    weight->prefix = tp_os_join(f->err, name, name_size, joint);
     if (!weight->name || !weight->prefix ||
         tp_os_grow((void **)&weights->items, &f->capacity, weights->count + 1,
                    sizeof *weights->items, f->err)) {

@@ -1,0 +1,151 @@
+#!/bin/sh
+# diff: equal and differing checkpoints of the same and of different formats, exact
+# output where it is short.
+set -u
+TILEPACK=${TILEPACK:-build/tilepack}
+PYTHON=${PYTHON:-python3}
+TESTS=${TESTS:-$(cd "$(dirname "$0")/.." && pwd)}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0
+failed=0
+
+ok() { passed=$((passed + 1)); echo "ok $*"; }
+bad() { failed=$((failed + 1)); echo "not ok $*"; }
+check() { # name, command ...
+    name=$1
+    shift
+    if "$@" >"$work/out" 2>&1; then ok "$name"; else bad "$name"; cat "$work/out"; fi
+}
+says() { # name, status, text, arguments of diff ...
+    name=$1 status=$2 text=$3
+    shift 3
+    (cd "$work" && "$TILEPACK" diff "$@") >"$work/out" 2>&1
+    got=$?
+    if [ "$got" = "$status" ] && grep -qF -- "$text" "$work/out"; then
+        ok "$name"
+    else
+        bad "$name: status $got (expected $status and: $text)"
+        cat "$work/out"
+    fi
+}
+exactly() { # name, status, arguments of diff ...; expected output on stdin
+    name=$1 status=$2
+    shift 2
+    cat >"$work/expected"
+    (cd "$work" && "$TILEPACK" diff "$@") >"$work/out" 2>&1
+    got=$?
+    if [ "$got" = "$status" ] && cmp -s "$work/expected" "$work/out"; then
+        ok "$name"
+    else
+        bad "$name: status $got (expected $status)"
+        diff "$work/expected" "$work/out"
+    fi
+}
+
+case $TILEPACK in /*) ;; *) TILEPACK=$PWD/$TILEPACK ;; esac
+
+# Small files of all the ways in which two tensors can differ.
+cat >"$work/make.py" <<'EOF'
+import sys
+
+import numpy as np
+
+sys.path.insert(0, sys.argv[1])
+import stfile
+
+out = sys.argv[2]
+grid = (np.arange(12, dtype=np.float32).reshape(3, 4) - 5) / 4
+base = {"m.weight": stfile.from_f32("BF16", grid), "n.weight": stfile.from_f32("F32", grid[0]),
+        "i.index": stfile.tensor("I64", np.arange(3))}
+stfile.save(out + "/a.safetensors", base)
+other = grid.copy()
+other[2, 1] += 0.5
+other[2, 3] = 7
+stfile.save(out + "/values.safetensors", {**base, "m.weight": stfile.from_f32("BF16", other)})
+stfile.save(out + "/dtype.safetensors", {**base, "m.weight": stfile.from_f32("F32", grid)})
+stfile.save(out + "/shape.safetensors", {**base, "m.weight": stfile.from_f32("BF16", grid.T)})
+stfile.save(out + "/fewer.safetensors", {k: v for k, v in base.items() if k != "n.weight"})
+stfile.save(out + "/bytes.safetensors", {**base, "i.index": stfile.tensor("I64", np.arange(3) ^ 2)})
+zero = grid.copy()
+zero[1, 1] = -0.0
+stfile.save(out + "/zero.safetensors", {**base, "m.weight": stfile.from_f32("BF16", zero)})
+nan = grid.copy()
+nan[0, 0] = np.nan
+stfile.save(out + "/nan.safetensors", {**base, "m.weight": stfile.from_f32("BF16", nan)})
+EOF
+"$PYTHON" "$work/make.py" "$TESTS" "$work" || exit 1
+
+exactly "nothing" 0 a.safetensors a.safetensors <<'EOF'
+no difference in 3 tensors
+EOF
+exactly "values" 1 a.safetensors values.safetensors <<'EOF'
+tensor    count  shape  A     B     difference  max abs  relative
+m.weight      1  [3,4]  BF16  BF16  values          5.5   1.82824
+
+first difference: tensor 'm.weight', element [2,1]: 1 in A, 1.5 in B (2 of 12 elements)
+1 of 3 tensors differ
+EOF
+exactly "dtypes, with equal values" 1 a.safetensors dtype.safetensors <<'EOF'
+tensor    count  shape  A     B    difference  max abs  relative
+m.weight      1  [3,4]  BF16  F32  dtype             0   0.00000
+
+first difference: tensor 'm.weight': dtype
+1 of 3 tensors differ
+EOF
+exactly "shapes" 1 a.safetensors shape.safetensors <<'EOF'
+tensor    count  shape        A     B     difference  max abs  relative
+m.weight      1  [3,4] [4,3]  BF16  BF16  shape
+
+first difference: tensor 'm.weight': shape
+1 of 3 tensors differ
+EOF
+exactly "a tensor that B lacks" 1 a.safetensors fewer.safetensors <<'EOF'
+tensor    count  shape  A    B  difference  max abs  relative
+n.weight      1  [4]    F32  -  only in A
+
+first difference: tensor 'n.weight': only in A
+1 of 3 tensors differ
+EOF
+says "a tensor that A lacks" 1 "only in B" fewer.safetensors a.safetensors
+says "bytes of what is no number here" 1 "tensor 'i.index', byte 0 (3 bytes)" a.safetensors \
+    bytes.safetensors
+says "the sign of zero is a byte, not a value" 1 "tensor 'm.weight', byte 11 (1 bytes)" \
+    a.safetensors zero.safetensors
+says "a NaN is a difference" 1 "element [0,0]: -1.25 in A, nan in B (1 of 12 elements)" \
+    a.safetensors nan.safetensors
+says "a NaN equals itself" 0 "no difference" nan.safetensors nan.safetensors
+says "a file that is not there" 5 "nothing" a.safetensors nothing.safetensors
+
+# Across formats.
+"$PYTHON" "$TESTS/../samples/gen_checkpoint.py" "$work/src" --preset tiny-mixtral --quiet || exit 1
+"$TILEPACK" convert "$work/src" -o "$work/cutlass" --to w4a8-cutlass -q || exit 1
+"$TILEPACK" convert "$work/src" -o "$work/apart" --to w4a8-cutlass --no-stack -q || exit 1
+"$TILEPACK" convert "$work/src" -o "$work/ct" --to w4a8-ct --shard-size 1MB -q || exit 1
+"$TILEPACK" unpack "$work/cutlass" -o "$work/plain" --dtype f32 -q || exit 1
+says "packed against its unpacked form" 0 "no difference in 41 tensors" cutlass plain
+says "stacked against apart" 0 "no difference" cutlass apart
+says "packed against itself, by units" 0 "no difference in 21 tensors" cutlass cutlass
+says "the source against packed" 1 "32 of 41 tensors differ" src cutlass
+says "by the names of the source" 1 "model.layers.*.block_sparse_moe.experts.*.w1.weight" src cutlass
+says "two packed formats" 1 "32 of 41 tensors differ" ct cutlass
+says "all lines with --verbose" 1 "model.layers.1.block_sparse_moe.experts.3.w1.weight" src cutlass -v
+says "the same in sixteen threads" 1 "32 of 41 tensors differ" src cutlass -j 16
+for jobs in 1 3; do
+    "$TILEPACK" diff "$work/src" "$work/ct" --json -j $jobs >"$work/json$jobs"
+done
+check "figures do not depend on threads" cmp "$work/json1" "$work/json3"
+cat >"$work/look.py" <<'EOF'
+import json
+import sys
+
+diff = json.load(open(sys.argv[1]))
+assert not diff["equal"] and diff["differing"] == len(diff["items"]) == 32, diff
+for item in diff["items"]:
+    assert item["a"] == "BF16" and item["b"] == "w4a8-ct" and item["difference"] == "values"
+    assert 0.1 < item["relative"] < 0.13 and item["max_abs"] > 0 and item["first"]["at"] == [0, 0]
+EOF
+check "--json" "$PYTHON" "$work/look.py" "$work/json1"
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

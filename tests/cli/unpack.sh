@@ -1,0 +1,136 @@
+#!/bin/sh
+# unpack: plain weights with the names, shapes and dtypes of the source and exactly
+# the values that an independent decoder finds; --to takes codes over unchanged.
+set -u
+TILEPACK=${TILEPACK:-build/tilepack}
+PYTHON=${PYTHON:-python3}
+TESTS=${TESTS:-$(cd "$(dirname "$0")/.." && pwd)}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0
+failed=0
+
+ok() { passed=$((passed + 1)); echo "ok $*"; }
+bad() { failed=$((failed + 1)); echo "not ok $*"; }
+check() { # name, command ...
+    name=$1
+    shift
+    if "$@" >"$work/out" 2>&1; then ok "$name"; else bad "$name"; cat "$work/out"; fi
+}
+fails() { # name, status, text that the message must hold, arguments of unpack ...
+    name=$1 status=$2 text=$3
+    shift 3
+    "$TILEPACK" unpack "$@" >"$work/out" 2>&1
+    got=$?
+    if [ "$got" = "$status" ] && grep -qF -- "$text" "$work/out"; then
+        ok "$name"
+    else
+        bad "$name: status $got (expected $status and: $text)"
+        cat "$work/out"
+    fi
+}
+make() { # name, options of gen_checkpoint.py ...
+    name=$1
+    shift
+    "$PYTHON" "$TESTS/../samples/gen_checkpoint.py" "$work/$name" --quiet "$@" || exit 1
+}
+convert() { # from, to, format, options ...
+    from=$work/$1 to=$work/$2 format=$3
+    shift 3
+    "$TILEPACK" convert "$from" -o "$to" --to "$format" -q "$@" || bad "convert to $format"
+}
+unpack() { # from, to, options ...
+    from=$work/$1 to=$work/$2
+    shift 2
+    "$TILEPACK" unpack "$from" -o "$to" -q "$@" || bad "unpack $from $*"
+}
+round() { "$PYTHON" "$TESTS/roundtrip.py" "$@"; }
+
+case $TILEPACK in /*) ;; *) TILEPACK=$PWD/$TILEPACK ;; esac
+export TILEPACK
+make experts --preset tiny-mixtral
+make fused --preset tiny-qwen3-moe
+make odd --layers 1 --hidden 256 --inter 160 --heads 4 --kv-heads 2 --head-dim 64 --vocab 512 \
+    --moe-experts 3 --moe-style fused --shard-mb 0.7
+
+# Every format and back: per-expert names, and fused stacks of odd sizes.
+for format in $("$TILEPACK" formats --json | "$PYTHON" -c '
+import json, sys
+listing = json.load(sys.stdin)
+rows = listing["formats"] if isinstance(listing, dict) else listing
+print(*[row["name"] for row in rows if not row.get("input_only")])'); do
+    rm -rf "$work/packed" "$work/plain" "$work/odd-packed" "$work/wide"
+    convert experts packed "$format" 2>/dev/null
+    unpack packed plain
+    check "$format and back, as bf16" round unpack "$work/packed" "$work/plain" "$work/experts" bf16
+    check "$format and back verifies" "$TILEPACK" verify "$work/plain" -q
+    check "$format and back has its config" cmp "$work/plain/config.json" \
+        "$work/experts/config.json"
+    convert odd odd-packed "$format" 2>/dev/null
+    unpack odd-packed wide --dtype f32 -j 3
+    check "$format and back, as f32" round unpack "$work/odd-packed" "$work/wide" "$work/odd" f32
+    check "$format and back, as f32, differs in nothing" "$TILEPACK" diff "$work/odd-packed" \
+        "$work/wide" -q
+done
+
+# The same codes in another order, and back.
+for model in experts fused; do
+    convert $model $model-ct w4a8-ct
+    convert $model-ct $model-cutlass w4a8-cutlass
+    unpack $model-cutlass $model-back --to w4a8-ct
+    check "w4a8-ct -> w4a8-cutlass -> w4a8-ct: identical codes ($model)" round same \
+        "$work/$model-ct" "$work/$model-back" weight_packed weight_shape
+    check "and names ($model)" round names "$work/$model-ct" "$work/$model-back"
+    check "and it verifies against what it was taken from ($model)" "$TILEPACK" verify \
+        "$work/$model-back" --against "$work/$model-cutlass" -q
+    unpack $model-cutlass $model-plain
+    check "unpacked after two steps: the names of the first source ($model)" round names \
+        "$work/$model-plain" "$work/$model"
+    unpack $model-back $model-again
+    check "and after three ($model)" round unpack "$work/$model-back" "$work/$model-again" \
+        "$work/$model" bf16
+done
+for model in experts fused odd; do
+    convert $model $model-mx mxfp8-ct
+    convert $model $model-blocked mxfp8-blocked 2>/dev/null
+    unpack $model-blocked $model-mx2 --to mxfp8-ct
+    check "mxfp8-blocked -> mxfp8-ct: the bytes of a direct conversion ($model)" round same \
+        "$work/$model-mx" "$work/$model-mx2"
+done
+for model in experts fused; do
+    unpack $model-mx $model-blocked2 --to mxfp8-blocked
+    check "mxfp8-ct -> mxfp8-blocked: the bytes of a direct conversion ($model)" round same \
+        "$work/$model-blocked" "$work/$model-blocked2"
+done
+
+# Mixtures: packed weights that were kept keep their descriptors.
+convert experts mixed w4a8-cutlass --include 'layers\.0\.'
+convert mixed mixed2 mxfp8-blocked --exclude 'layers\.0\.'
+check "a mixture made in two steps verifies" "$TILEPACK" verify "$work/mixed2" -q
+check "and is unpacked whole" "$TILEPACK" unpack "$work/mixed2" -o "$work/mixed-plain" -q
+check "to what the decoder finds" round unpack "$work/mixed2" "$work/mixed-plain" \
+    "$work/experts" bf16
+"$TILEPACK" convert "$work/experts-ct" -o "$work/same" --to w4a8-ct >"$work/said" 2>&1
+check "what is in the format already is copied" round same "$work/experts-ct" "$work/same"
+check "with its config" cmp "$work/experts-ct/config.json" "$work/same/config.json"
+check "and a word about it" grep -q "is in the format w4a8-ct already" "$work/said"
+
+# A single file; then what is refused.
+convert experts/model-00001-of-00004.safetensors one.safetensors fp8-ct --no-stack
+unpack one.safetensors one-plain.safetensors
+check "a single file" round unpack "$work/one.safetensors" "$work/one-plain.safetensors" \
+    "$work/experts/model-00001-of-00004.safetensors" bf16
+fails "other numbers" 4 "the two formats do not hold the same numbers" "$work/experts-ct" \
+    -o "$work/no" --to mxfp8-ct
+check "and writes nothing" test ! -e "$work/no"
+fails "no output" 2 "no output is given" "$work/experts-ct"
+fails "--to and --dtype" 2 "exclude each other" "$work/experts-ct" -o "$work/no" --to w4a8-ct \
+    --dtype f32
+fails "no such format" 2 "there is no format 'w4'" "$work/experts-ct" -o "$work/no" --to w4
+fails "an output in the way" 2 "exists already" "$work/experts-ct" -o "$work/fused"
+fails "the source itself" 2 "are the same" "$work/experts-ct" -o "$work/experts-ct" --force
+fails "a plain checkpoint" 0 "holds no packed weight" "$work/experts" -o "$work/copy"
+check "which is copied" round same "$work/experts" "$work/copy"
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,130 @@
+#!/bin/sh
+# verify: what it says of whole, damaged, incomplete and foreign checkpoints, with
+# and without --against. TILEPACK_TEST_FLIPS: flipped bits of a directory (300);
+# those of single files are tests/unit/test_verify.c's.
+set -u
+TILEPACK=${TILEPACK:-build/tilepack}
+PYTHON=${PYTHON:-python3}
+TESTS=${TESTS:-$(cd "$(dirname "$0")/.." && pwd)}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0
+failed=0
+
+ok() { passed=$((passed + 1)); echo "ok $*"; }
+bad() { failed=$((failed + 1)); echo "not ok $*"; }
+check() { # name, command ...
+    name=$1
+    shift
+    if "$@" >"$work/out" 2>&1; then ok "$name"; else bad "$name"; cat "$work/out"; fi
+}
+# Exit status and a text that stdout and stderr together must hold.
+says() { # name, status, text, arguments of verify ...
+    name=$1 status=$2 text=$3
+    shift 3
+    (cd "$work" && "$TILEPACK" verify "$@") >"$work/out" 2>&1
+    got=$?
+    if [ "$got" = "$status" ] && grep -qF -- "$text" "$work/out"; then
+        ok "$name"
+    else
+        bad "$name: status $got (expected $status and: $text)"
+        cat "$work/out"
+    fi
+}
+fresh() { rm -rf "$work/d" && cp -r "$work/packed" "$work/d"; }
+
+case $TILEPACK in /*) ;; *) TILEPACK=$PWD/$TILEPACK ;; esac
+"$PYTHON" "$TESTS/../samples/gen_checkpoint.py" "$work/src" --preset tiny-mixtral --quiet || exit 1
+"$TILEPACK" convert "$work/src" -o "$work/packed" --to w4a8-cutlass --shard-size 1MB -q || exit 1
+"$TILEPACK" convert "$work/src/model-00001-of-00004.safetensors" -o "$work/one.safetensors" \
+    --to mxfp8-blocked --no-stack -q || exit 1
+
+# Whole.
+says "a directory" 0 "packed: no difference; 9 files hashed" packed
+says "a single file" 0 "one.safetensors: no difference; 1 file hashed" one.safetensors
+says "one shard of a directory" 0 "no difference" packed/model-00001-of-00004.safetensors
+says "a checkpoint of another tool" 0 "src: not written by tilepack: its structure is right" src
+says "with its source" 0 "no difference" packed --against src
+says "a single file with its source" 0 "no difference" one.safetensors \
+    --against src/model-00001-of-00004.safetensors
+"$TILEPACK" verify "$work/packed" -q --against "$work/src" >"$work/quiet" 2>&1
+check "--quiet says nothing of a good one" test "$? $(wc -c <"$work/quiet")" = "0 0"
+
+# The figures, folded and not, are the same for any number of threads.
+for jobs in 1 3; do
+    "$TILEPACK" verify "$work/packed" --against "$work/src" -v -j $jobs | sed '$d' >"$work/table$jobs"
+    "$TILEPACK" verify "$work/packed" --against "$work/src" --json -j $jobs |
+        sed 's/"seconds": *[0-9.e-]*/"seconds": 0/' >"$work/json$jobs"
+done
+check "figures do not depend on threads" cmp "$work/table1" "$work/table3"
+check "nor do those of --json" cmp "$work/json1" "$work/json3"
+check "--verbose has a line for every weight" test "$(grep -c ' equal$' "$work/table1")" = 12
+says "equal layers are one line" 0 "model.layers.*.self_attn.q_proj" packed --against src
+
+# --json is one object, and says what the exit status says.
+cat >"$work/look.py" <<'EOF'
+import json, sys
+report = json.load(open(sys.argv[1]))
+assert report["ok"] and report["by_tilepack"] and not report["problems"], report
+assert len(report["weights"]) == report["packed"] == 12
+for weight in report["weights"]:
+    assert weight["equal"] and 0.1 < weight["relative"] < 0.13 and 17.5 < weight["sqnr_db"] < 19.5
+EOF
+check "--json" "$PYTHON" "$work/look.py" "$work/json1"
+
+# Damaged. 1: found by its hash, whatever it was.
+fresh
+printf 'X' | dd of="$work/d/model-00002-of-00004.safetensors" bs=1 seek=100000 conv=notrunc 2>/dev/null
+says "a changed byte in a shard" 1 \
+    "model-00002-of-00004.safetensors: its contents have changed: the hash is" d
+says "is one difference for its header and one for the manifest" 1 "d: 2 differences" d
+says "and is named against the source" 1 "of its" d --against src
+cp "$work/out" "$work/named"
+check "with its element" grep -q "element e=[0-9]* n=[0-9]* k=[0-9]*" "$work/named"
+fresh
+printf ' ' >>"$work/d/config.json"
+says "a longer config.json" 1 "config.json: has" d
+fresh
+sed -i 's/"hidden_size": 256/"hidden_size": 257/' "$work/d/config.json"
+says "a changed config.json" 1 "config.json: its contents have changed" d
+fresh
+sed -i 's/output head/output hand/' "$work/d/tilepack.json"
+says "a changed manifest" 1 "tilepack.json: its text has changed" d
+fresh
+rm "$work/d/tokenizer.json"
+says "a missing file" 1 "tokenizer.json: cannot" d
+fresh
+echo hello >"$work/d/notes.txt"
+says "a file too many" 1 "notes.txt: is not in the manifest" d
+fresh
+echo hello >"$work/d/.hidden"
+mkdir "$work/d/logs"
+says "hidden files and directories are the user's" 0 "no difference" d
+fresh
+rm "$work/d/tilepack.json"
+says "no manifest" 1 "tilepack.json: is missing" d
+fresh
+rm "$work/d/model-00003-of-00004.safetensors"
+says "no shard" 3 "model-00003-of-00004.safetensors" d
+fresh
+truncate -s -1 "$work/d/model-00001-of-00004.safetensors"
+says "a shard cut short" 3 "model-00001-of-00004.safetensors" d
+says "no checkpoint at all" 3 "config.json" packed/config.json
+says "nothing" 5 "nothing-there" nothing-there
+
+# Against something else.
+"$PYTHON" "$TESTS/../samples/gen_checkpoint.py" "$work/other" --preset tiny-mixtral --seed 2 --quiet
+"$PYTHON" "$TESTS/../samples/gen_checkpoint.py" "$work/llama" --preset tiny-llama --quiet
+says "the source of another training" 1 "are not those that the source gives" packed --against other
+says "another model" 3 "this is another model" packed --against llama
+says "a source for what was not converted" 4 "does not say how it was converted" src --against src
+
+# Converted with options: they are recorded, and done again.
+"$TILEPACK" convert "$work/src" -o "$work/set" --to fp8-deepseek --set variant=div \
+    --set scale=ue8m0 --exclude 'layers\.0' --no-stack -q || bad "convert with options"
+says "recorded options" 0 "no difference" set --against src
+
+check "flipped bits of a directory" "$PYTHON" "$TESTS/roundtrip.py" flips "$work/packed" \
+    "${TILEPACK_TEST_FLIPS:-300}"
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,61 @@
+#!/bin/sh
+# run.sh TEST_CUDA TILEPACK [LOG_DIRECTORY]
+#
+# What needs a GPU: every CUDA row against the reference (TEST_CUDA is
+# tests/gpu/test_cuda.c built with CUDA), the same under compute-sanitizer, every
+# golden file and random shapes through --device cuda, boxes cut in awkward places,
+# and one against several GPUs. Python needs numpy, ml_dtypes and safetensors.
+# Ends with `N passed, N failed`.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+test_cuda=$1
+TILEPACK=$(realpath "$2")
+logs=${3:-$(mktemp -d)}
+PYTHON=${PYTHON:-python3}
+export TILEPACK
+TILEPACK_DEVICE=cuda
+export TILEPACK_DEVICE
+passed=0
+failed=0
+
+check() { # name, command ...
+    name=$1
+    shift
+    if "$@" >"$logs/$name.log" 2>&1; then
+        passed=$((passed + 1))
+        printf 'ok   %s: %s\n' "$name" "$(tail -n 1 "$logs/$name.log" | cut -c1-100)"
+    else
+        failed=$((failed + 1))
+        printf 'FAIL %s (exit %s)\n' "$name" "$?"
+        tail -n 15 "$logs/$name.log"
+    fi
+}
+
+same_bytes() { # options of both runs ... -- the second run's own
+    work=$(mktemp -d)
+    "$PYTHON" samples/gen_checkpoint.py "$work/in" --preset tiny-mixtral || return 1
+    status=0
+    for format in w4a8-ct w4a8-cutlass fp8-deepseek fp8-ct fp8-deepgemm-sm100 fp8-1x128 \
+        mxfp8-ct mxfp8-blocked mxfp8-torchao3d; do
+        "$TILEPACK" convert "$work/in" -o "$work/cpu" --to "$format" --device cpu -q --force &&
+            "$TILEPACK" convert "$work/in" -o "$work/gpu" --to "$format" -q --force "$@" &&
+            diff -r "$work/cpu" "$work/gpu" || status=1
+        rm -rf "$work/cpu" "$work/gpu"
+    done
+    rm -rf "$work"
+    return $status
+}
+
+check rows "$test_cuda"
+for tool in memcheck racecheck initcheck synccheck; do
+    check "$tool" compute-sanitizer --tool "$tool" --error-exitcode 9 "$test_cuda" --cases "${TILEPACK_SANITIZER_CASES:-60}"
+done
+check golden "$PYTHON" tests/golden.py
+check random "$PYTHON" tests/random_shapes.py --seconds "${TILEPACK_TEST_SECONDS:-60}"
+check device_equals_cpu same_bytes --device cuda
+check small_slots same_bytes --device cuda --gpu-memory 16MiB
+if [ "$(nvidia-smi -L | wc -l)" -gt 1 ]; then
+    check several_gpus same_bytes --device cuda:all
+fi
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,579 @@
+/* The C library as a stranger uses it: nothing but tilepack.h is included. */
+#include "pack/tilepack.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <math.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { E = 1, N = 256, K = 512, VALUES = E * N * K };
+
+static char message[400];
+
+#define CALL(call)                                        \
+    do {                                                  \
+        if ((call) != TILEPACK_OK)                        \
+            fail_msg("%s", message);                      \
+        assert_string_equal(message, "");                 \
+    } while (0)
+
+/* Normal enough, as wide as weights; the same on every run. */
+static void make_values(float *values)
+{
+    uint32_t state = 1;
+    for (int i = 0; i < VALUES; i++) {
+        float sum = 0;
+        for (int j = 0; j < 4; j++) {
+            state = state * 1664525u + 1013904223u;
+            sum += (float)(state >> 8) * 0x1p-24f - 0.5f;
+        }
+        values[i] = sum * 0.04f;
+    }
+}
+
+struct packed {
+    tilepack_weight *weight;
+    uint8_t *memory[TILEPACK_MAX_TENSORS];
+    void *tensor[TILEPACK_MAX_TENSORS];
+    const void *input[TILEPACK_MAX_TENSORS];
+    size_t count;
+};
+
+/* Room for all tensors; `shift` bytes off the alignment the kernels want. */
+static struct packed room(const char *format, const char *parameters, unsigned shift)
+{
+    struct packed p = {0};
+    CALL(tilepack_weight_new(format, parameters, E, N, K, &p.weight, message, sizeof message));
+    p.count = tilepack_weight_tensors(p.weight);
+    assert_in_range(p.count, 1, TILEPACK_MAX_TENSORS);
+    for (size_t i = 0; i < p.count; i++) {
+        uint64_t bytes = tilepack_weight_bytes(p.weight, i);
+        p.memory[i] = aligned_alloc(64, (bytes + 64 + 63) / 64 * 64);
+        assert_non_null(p.memory[i]);
+        memset(p.memory[i], 0xA5, bytes + 64);
+        p.tensor[i] = p.memory[i] + shift;
+        p.input[i] = p.tensor[i];
+    }
+    return p;
+}
+
+static void release(struct packed *p)
+{
+    for (size_t i = 0; i < p->count; i++)
+        free(p->memory[i]);
+    tilepack_weight_free(p->weight);
+}
+
+static void assert_same(const struct packed *a, const struct packed *b)
+{
+    assert_int_equal(a->count, b->count);
+    for (size_t i = 0; i < a->count; i++) {
+        assert_int_equal(tilepack_weight_bytes(a->weight, i), tilepack_weight_bytes(b->weight, i));
+        assert_memory_equal(a->tensor[i], b->tensor[i], tilepack_weight_bytes(a->weight, i));
+    }
+}
+
+static double relative_error(const float *a, const float *b)
+{
+    double error = 0, norm = 0;
+    for (int i = 0; i < VALUES; i++) {
+        error += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+        norm += (double)a[i] * a[i];
+    }
+    return sqrt(error / norm);
+}
+
+/* ---- formats ------------------------------------------------------------- */
+
+static void test_version(void **state)
+{
+    unsigned major, minor, patch;
+    (void)state;
+    assert_string_equal(tilepack_version(), TILEPACK_VERSION);
+    assert_int_equal(sscanf(tilepack_version(), "%u.%u.%u", &major, &minor, &patch), 3);
+    assert_int_equal(tilepack_version_number(), major * 10000 + minor * 100 + patch);
+}
+
+static void test_formats(void **state)
+{
+    size_t count = 0, written = 0;
+    bool found = false;
+    (void)state;
+    for (const char *name; (name = tilepack_format_name(count)); count++) {
+        written += tilepack_format_is_written(name) == 1;
+        found |= strcmp(name, "w4a8-cutlass") == 0;
+        assert_non_null(tilepack_format_title(name));
+        assert_non_null(strstr(tilepack_format_json(name), name));
+        for (size_t p = 0; tilepack_format_parameter(name, p); p++) {
+            assert_non_null(tilepack_format_parameter_value(name, p, 0));
+            assert_null(tilepack_format_parameter_value(name, p, 1000));
+            assert_non_null(tilepack_format_parameter_help(name, p));
+        }
+    }
+    assert_true(found && written >= 9 && written <= count);
+    assert_null(tilepack_format_name(count + 1000));
+    assert_null(tilepack_format_title("none"));
+    assert_null(tilepack_format_json(NULL));
+    assert_int_equal(tilepack_format_is_written("none"), 0);
+    assert_string_equal(tilepack_format_parameter("mxfp8-torchao3d", 0), "scale");
+    assert_string_equal(tilepack_format_parameter_value("mxfp8-torchao3d", 0, 1), "floor");
+}
+
+/* ---- weights ------------------------------------------------------------- */
+
+static uint64_t bits_of(const char *dtype)
+{
+    static const struct {
+        const char *name;
+        uint64_t bits;
+    } all[] = {{"F8_E4M3", 8}, {"U8", 8}, {"I8", 8}, {"BF16", 16}, {"F16", 16},
+               {"F32", 32},    {"I32", 32}, {"I64", 64}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (strcmp(all[i].name, dtype) == 0)
+            return all[i].bits;
+    fail_msg("dtype %s", dtype);
+    return 0;
+}
+
+static void check_description(const tilepack_weight *weight)
+{
+    for (size_t i = 0; i < tilepack_weight_tensors(weight); i++) {
+        uint64_t shape[TILEPACK_MAX_RANK], bits = bits_of(tilepack_weight_dtype(weight, i));
+        size_t rank = tilepack_weight_shape(weight, i, shape);
+        assert_in_range(rank, 1, TILEPACK_MAX_RANK);
+        for (size_t d = 0; d < rank; d++)
+            bits *= shape[d];
+        assert_int_equal(bits / 8, tilepack_weight_bytes(weight, i));
+        assert_non_null(tilepack_weight_suffix(weight, i));
+        bool words = strcmp(tilepack_weight_role(weight, i), "words") == 0;
+        const char *text = tilepack_weight_layout(weight, i);
+        assert_true(words || shape[0] == E);
+        assert_int_equal(text == NULL, words);
+        if (!words) {
+            tilepack_layout *layout;
+            CALL(tilepack_layout_new(text, 0, 0, 0, &layout, message, sizeof message));
+            assert_true(tilepack_layout_size(layout) <= 2 * tilepack_weight_bytes(weight, i));
+            tilepack_layout_free(layout);
+        }
+    }
+}
+
+/* Every format that is written: values come back, as near as its bits allow. */
+static void test_round_trip(void **state)
+{
+    float *values = malloc(VALUES * sizeof *values), *back = malloc(VALUES * sizeof *back);
+    (void)state;
+    make_values(values);
+    const char *name;
+    for (size_t f = 0; (name = tilepack_format_name(f)); f++) {
+        if (!tilepack_format_is_written(name))
+            continue;
+        struct packed p = room(name, NULL, 0), q = room(name, NULL, 8);
+        int nonfinite = 7;
+        check_description(p.weight);
+        CALL(tilepack_quantize(p.weight, TILEPACK_F32, values, p.tensor, &nonfinite, message,
+                               sizeof message));
+        assert_int_equal(nonfinite, 0);
+        CALL(tilepack_quantize(q.weight, TILEPACK_F32, values, q.tensor, NULL, message,
+                               sizeof message));
+        assert_same(&p, &q); /* wherever the memory lies */
+        CALL(tilepack_decode(p.weight, p.input, TILEPACK_F32, back, message, sizeof message));
+        double error = relative_error(values, back);
+        if (error < 1e-4 || error > 0.2)
+            fail_msg("%s: relative error %g", name, error);
+        release(&p);
+        release(&q);
+    }
+    free(values);
+    free(back);
+}
+
+static void test_dtypes(void **state)
+{
+    float *values = malloc(VALUES * sizeof *values), *back = malloc(VALUES * sizeof *back);
+    uint16_t *half = malloc(VALUES * sizeof *half), *out = malloc(VALUES * sizeof *out);
+    (void)state;
+    make_values(values);
+    for (int i = 0; i < VALUES; i++) { /* cut to bf16, so that both hold the same numbers */
+        uint32_t bits;
+        memcpy(&bits, &values[i], 4);
+        half[i] = (uint16_t)(bits >> 16);
+        bits &= 0xFFFF0000u;
+        memcpy(&values[i], &bits, 4);
+    }
+    struct packed p = room("fp8-deepseek", NULL, 0), q = room("fp8-deepseek", NULL, 0);
+    CALL(tilepack_quantize(p.weight, TILEPACK_F32, values, p.tensor, NULL, message,
+                           sizeof message));
+    CALL(tilepack_quantize(q.weight, TILEPACK_BF16, half, q.tensor, NULL, message,
+                           sizeof message));
+    assert_same(&p, &q);
+    CALL(tilepack_decode(p.weight, p.input, TILEPACK_F32, back, message, sizeof message));
+    CALL(tilepack_decode(p.weight, p.input, TILEPACK_BF16, out, message, sizeof message));
+    for (int i = 0; i < VALUES; i++) { /* rounded, not cut: at most one apart */
+        uint32_t bits;
+        memcpy(&bits, &back[i], 4);
+        assert_in_range(out[i], bits >> 16, (bits >> 16) + 1);
+    }
+    release(&p);
+    release(&q);
+    free(values);
+    free(back);
+    free(half);
+    free(out);
+}
+
+static void test_parameters(void **state)
+{
+    float *values = malloc(VALUES * sizeof *values);
+    struct packed p = room("mxfp8-ct", NULL, 0), q = room("mxfp8-ct", "scale=floor", 0);
+    (void)state;
+    make_values(values);
+    CALL(tilepack_quantize(p.weight, TILEPACK_F32, values, p.tensor, NULL, message,
+                           sizeof message));
+    CALL(tilepack_quantize(q.weight, TILEPACK_F32, values, q.tensor, NULL, message,
+                           sizeof message));
+    assert_memory_not_equal(p.tensor[1], q.tensor[1], tilepack_weight_bytes(p.weight, 1));
+    release(&p);
+    release(&q);
+    free(values);
+}
+
+static void test_constants(void **state)
+{
+    struct packed p = room("w4a8-cutlass", NULL, 0);
+    int32_t words[3 * E];
+    float *values = malloc(VALUES * sizeof *values);
+    (void)state;
+    make_values(values);
+    assert_string_equal(tilepack_weight_role(p.weight, 1), "words");
+    assert_int_equal(tilepack_weight_bytes(p.weight, 1), sizeof words);
+    CALL(tilepack_weight_constant(p.weight, 1, words, message, sizeof message));
+    assert_int_equal(words[0], N / 16);
+    assert_int_equal(words[1], K / 32);
+    assert_int_equal(words[2], 32 * N);
+    CALL(tilepack_quantize(p.weight, TILEPACK_F32, values, p.tensor, NULL, message,
+                           sizeof message));
+    assert_memory_equal(p.tensor[1], words, sizeof words);
+    assert_int_equal(tilepack_weight_constant(p.weight, 0, words, message, sizeof message),
+                     TILEPACK_E_USAGE);
+    release(&p);
+    free(values);
+}
+
+static void test_nonfinite(void **state)
+{
+    float *values = malloc(VALUES * sizeof *values);
+    struct packed p = room("fp8-1x128", NULL, 0);
+    int nonfinite = 0;
+    (void)state;
+    make_values(values);
+    values[12345] = INFINITY;
+    CALL(tilepack_quantize(p.weight, TILEPACK_F32, values, p.tensor, &nonfinite, message,
+                           sizeof message));
+    assert_int_equal(nonfinite, 1);
+    release(&p);
+    free(values);
+}
+
+/* Taking codes over gives what quantizing to the second format gives. */
+static void test_repack(void **state)
+{
+    float *values = malloc(VALUES * sizeof *values);
+    (void)state;
+    make_values(values);
+    static const char *const pairs[][2] = {{"w4a8-ct", "w4a8-cutlass"},
+                                           {"mxfp8-ct", "mxfp8-blocked"},
+                                           {"mxfp8-blocked", "mxfp8-ct"}};
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        struct packed from = room(pairs[i][0], NULL, 0), to = room(pairs[i][1], NULL, 8);
+        struct packed direct = room(pairs[i][1], NULL, 0);
+        assert_int_equal(tilepack_can_repack(from.weight, to.weight), 1);
+        CALL(tilepack_quantize(from.weight, TILEPACK_F32, values, from.tensor, NULL, message,
+                               sizeof message));
+        CALL(tilepack_quantize(direct.weight, TILEPACK_F32, values, direct.tensor, NULL, message,
+                               sizeof message));
+        CALL(tilepack_repack(from.weight, from.input, to.weight, to.tensor, message,
+                             sizeof message));
+        assert_same(&to, &direct);
+        release(&from);
+        release(&to);
+        release(&direct);
+    }
+    struct packed fp8 = room("fp8-ct", NULL, 0), int4 = room("w4a8-ct", NULL, 0);
+    assert_int_equal(tilepack_can_repack(fp8.weight, int4.weight), 0);
+    assert_int_equal(tilepack_repack(fp8.weight, fp8.input, int4.weight, int4.tensor, message,
+                                     sizeof message),
+                     TILEPACK_E_UNSUPPORTED);
+    assert_non_null(strstr(message, "fp8-ct"));
+    release(&fp8);
+    release(&int4);
+    free(values);
+}
+
+static void test_misuse(void **state)
+{
+    tilepack_weight *weight = (tilepack_weight *)message;
+    float *values = calloc(VALUES, sizeof *values);
+    char tiny[8] = "xxxxxxx";
+    (void)state;
+    assert_int_equal(tilepack_weight_new("none", NULL, 1, 16, 128, &weight, message,
+                                         sizeof message), TILEPACK_E_USAGE);
+    assert_null(weight);
+    assert_non_null(strstr(message, "none"));
+    assert_int_equal(tilepack_weight_new("w4a8-ct", "quotient=no", 1, 16, 128, &weight, tiny,
+                                         sizeof tiny), TILEPACK_E_USAGE);
+    assert_int_equal(strlen(tiny), sizeof tiny - 1);
+    assert_int_equal(tilepack_weight_new("w4a8-cutlass", NULL, 1, 17, 128, &weight, message,
+                                         sizeof message), TILEPACK_E_UNSUPPORTED);
+    assert_non_null(strstr(message, "N=17"));
+    assert_int_equal(tilepack_weight_new("w4a8-ct", NULL, 1, 0, 128, &weight, NULL, 0),
+                     TILEPACK_E_USAGE);
+    assert_int_equal(tilepack_weight_new("mxfp8-ct", NULL, UINT64_C(1) << 40, UINT64_C(1) << 30,
+                                         32, &weight, NULL, 0), TILEPACK_E_UNSUPPORTED);
+    assert_int_equal(tilepack_weight_new(NULL, NULL, 1, 16, 128, &weight, NULL, 0),
+                     TILEPACK_E_USAGE);
+    struct packed p = room("fp8-ct", NULL, 0);
+    void *tensors[2] = {p.tensor[0], NULL};
+    const void *inputs[2] = {NULL, p.tensor[1]};
+    assert_int_equal(tilepack_quantize(p.weight, TILEPACK_F32, values, tensors, NULL, message,
+                                       sizeof message), TILEPACK_E_USAGE);
+    assert_non_null(strstr(message, "weight_scale"));
+    assert_int_equal(tilepack_quantize(p.weight, (enum tilepack_dtype)9, values, p.tensor, NULL,
+                                       message, sizeof message), TILEPACK_E_USAGE);
+    assert_int_equal(tilepack_decode(p.weight, inputs, TILEPACK_F32, values, message,
+                                     sizeof message), TILEPACK_E_USAGE);
+    assert_int_equal(tilepack_decode(p.weight, p.input, TILEPACK_F16, values, message,
+                                     sizeof message), TILEPACK_E_USAGE);
+    assert_null(tilepack_weight_suffix(p.weight, 99));
+    assert_int_equal(tilepack_weight_bytes(p.weight, 99), 0);
+    release(&p);
+    tilepack_weight_free(NULL);
+    free(values);
+}
+
+/* A machine without a GPU says so; one with a GPU refuses a device it has not. */
+static void test_cuda_refusals(void **state)
+{
+    struct packed p = room("fp8-ct", NULL, 0);
+    int count = tilepack_cuda_devices();
+    (void)state;
+    assert_int_equal(tilepack_quantize_cuda(p.weight, TILEPACK_F32, p.tensor[0], p.tensor, 0,
+                                            NULL, count, NULL, message, sizeof message),
+                     count ? TILEPACK_E_USAGE : TILEPACK_E_MEMORY);
+    assert_true(strlen(message) > 10);
+    void *odd[2] = {p.memory[0] + 8, p.tensor[1]};
+    assert_int_equal(tilepack_quantize_cuda(p.weight, TILEPACK_F32, p.tensor[0], odd, 0, NULL, 0,
+                                            NULL, message, sizeof message), TILEPACK_E_USAGE);
+    assert_non_null(strstr(message, "64"));
+    release(&p);
+}
+
+/* ---- layouts ------------------------------------------------------------- */
+
+static void test_layout(void **state)
+{
+    tilepack_layout *layout;
+    uint64_t box[3], coord[3];
+    char text[128];
+    (void)state;
+    CALL(tilepack_layout_new("(E,(8,2,N/16),(4,4,2,K/32)):(N*K,(64,4,512),(1,16,8,32*N))", 2, 32,
+                             64, &layout, message, sizeof message));
+    tilepack_layout_box(layout, box);
+    assert_int_equal(box[0], 2);
+    assert_int_equal(box[1], 32);
+    assert_int_equal(box[2], 64);
+    assert_int_equal(tilepack_layout_size(layout), 2 * 32 * 64);
+    /* n = 9 = 1 + 8*1, k = 37 = 1 + 4*1 + 16*0 + 32*1 */
+    assert_int_equal(tilepack_layout_at(layout, 1, 9, 37), 2048 + 64 + 4 + 1 + 16 + 1024);
+    for (uint64_t i = 0; i < tilepack_layout_size(layout); i++) {
+        assert_int_equal(tilepack_layout_coord(layout, i, coord), 0);
+        assert_int_equal(tilepack_layout_at(layout, coord[0], coord[1], coord[2]), i);
+    }
+    assert_int_equal(tilepack_layout_coord(layout, 4096, coord), -1);
+    assert_true(tilepack_layout_at(layout, 2, 0, 0) == UINT64_MAX);
+    size_t length = tilepack_layout_print(layout, text, sizeof text);
+    assert_string_equal(text, "(2,(8,2,2),(4,4,2,2)):(2048,(64,4,512),(1,16,8,1024))");
+    assert_int_equal(length, strlen(text));
+    tilepack_layout_free(layout);
+    tilepack_layout_free(NULL);
+    assert_int_equal(tilepack_layout_new("(E,N,K):(0,1,1)", 2, 3, 4, &layout, message,
+                                         sizeof message), TILEPACK_E_INPUT);
+    assert_null(layout);
+    assert_int_equal(tilepack_layout_new("(E,N", 2, 3, 4, &layout, message, sizeof message),
+                     TILEPACK_E_INPUT);
+    assert_int_equal(tilepack_layout_new(NULL, 2, 3, 4, &layout, message, sizeof message),
+                     TILEPACK_E_USAGE);
+}
+
+struct runs {
+    uint64_t count, covered, next_part;
+    bool good;
+};
+
+static int visit(void *arg, uint64_t whole, uint64_t part, uint64_t length)
+{
+    struct runs *r = arg;
+    (void)whole;
+    r->good &= part == r->next_part;
+    r->next_part = part + length;
+    r->covered += length;
+    r->count++;
+    return 0;
+}
+
+static int stop(void *arg, uint64_t whole, uint64_t part, uint64_t length)
+{
+    (void)arg, (void)whole, (void)part, (void)length;
+    return 42;
+}
+
+static void test_runs(void **state)
+{
+    tilepack_layout *whole, *part, *other;
+    struct runs r = {.good = true};
+    (void)state;
+    CALL(tilepack_layout_new("(E,N,K):(N*K,K,1)", 2, 8, 16, &whole, message, sizeof message));
+    CALL(tilepack_layout_new("(E,N,K):(N*K,K,1)", 1, 4, 8, &part, message, sizeof message));
+    CALL(tilepack_layout_new("(E,N,(2,K/2)):(N*K,K,(1,2))", 1, 4, 8, &other, message,
+                             sizeof message));
+    assert_int_equal(tilepack_layout_runs(part, whole, 1, 4, 8, visit, &r), 0);
+    assert_true(r.good && r.covered == 32 && r.count == 4);
+    assert_int_equal(tilepack_layout_runs(part, whole, 1, 4, 8, stop, &r), 42);
+    assert_int_equal(tilepack_layout_runs(part, whole, 1, 5, 8, visit, &r), TILEPACK_E_USAGE);
+    assert_int_equal(tilepack_layout_runs(other, whole, 0, 0, 0, visit, &r), TILEPACK_E_USAGE);
+    tilepack_layout_free(whole);
+    tilepack_layout_free(part);
+    tilepack_layout_free(other);
+}
+
+/* ---- files --------------------------------------------------------------- */
+
+/* A file of one packed weight and one plain tensor, written by hand. */
+static void write_file(const char *path, const struct packed *p, const float norm[4])
+{
+    uint64_t a = tilepack_weight_bytes(p->weight, 0), b = tilepack_weight_bytes(p->weight, 1);
+    char header[1024];
+    int size = snprintf(header, sizeof header,
+                        "{\"norm\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]},"
+                        "\"q.weight_scale_inv\":{\"dtype\":\"F32\",\"shape\":[2,4],"
+                        "\"data_offsets\":[16,%d]},"
+                        "\"q.weight\":{\"dtype\":\"F8_E4M3\",\"shape\":[%d,%d],"
+                        "\"data_offsets\":[%d,%d]}}",
+                        (int)(16 + b), N, K, (int)(16 + b), (int)(16 + b + a));
+    uint64_t length = (uint64_t)size;
+    FILE *out = fopen(path, "wb");
+    assert_non_null(out);
+    fwrite(&length, 8, 1, out);
+    fwrite(header, 1, length, out);
+    fwrite(norm, 16, 1, out);
+    fwrite(p->tensor[1], 1, b, out);
+    fwrite(p->tensor[0], 1, a, out);
+    assert_int_equal(fclose(out), 0);
+}
+
+static void check_tensors(const tilepack_checkpoint *c, const float norm[4], const char *path)
+{
+    uint64_t shape[TILEPACK_MAX_RANK], offset = 0;
+    float read[2];
+    assert_int_equal(tilepack_tensors(c), 3);
+    size_t t = tilepack_tensor_find(c, "norm");
+    assert_string_equal(tilepack_tensor_name(c, t), "norm");
+    assert_string_equal(tilepack_tensor_dtype(c, t), "F32");
+    assert_int_equal(tilepack_tensor_shape(c, t, shape), 1);
+    assert_int_equal(shape[0], 4);
+    assert_int_equal(tilepack_tensor_bytes(c, t), 16);
+    CALL(tilepack_tensor_read(c, t, 4, read, 8, message, sizeof message));
+    assert_memory_equal(read, norm + 1, 8);
+    assert_int_equal(tilepack_tensor_read(c, t, 12, read, 8, message, sizeof message),
+                     TILEPACK_E_USAGE);
+    assert_string_equal(tilepack_tensor_file(c, t, &offset), path);
+    FILE *in = fopen(path, "rb");
+    assert_int_equal(fseek(in, (long)offset, SEEK_SET), 0);
+    assert_int_equal(fread(read, 4, 2, in), 2);
+    fclose(in);
+    assert_memory_equal(read, norm, 8);
+    assert_true(tilepack_tensor_find(c, "none") == SIZE_MAX);
+    assert_null(tilepack_tensor_name(c, 3));
+    assert_null(tilepack_tensor_file(c, 3, &offset));
+}
+
+static void check_packed(const tilepack_checkpoint *c, const struct packed *p, const float *values)
+{
+    uint64_t box[3];
+    float region[3 * 5];
+    tilepack_weight *weight;
+    assert_int_equal(tilepack_packed(c), 1);
+    assert_int_equal(tilepack_packed_find(c, "q"), 0);
+    assert_true(tilepack_packed_find(c, "norm") == SIZE_MAX);
+    assert_string_equal(tilepack_packed_name(c, 0), "q");
+    assert_string_equal(tilepack_packed_format(c, 0), "fp8-deepseek");
+    tilepack_packed_box(c, 0, box);
+    assert_int_equal(box[1], N);
+    assert_int_equal(box[2], K);
+    assert_true(tilepack_packed_tensor(c, 0, 0) == tilepack_tensor_find(c, "q.weight"));
+    assert_true(tilepack_packed_tensor(c, 0, 5) == SIZE_MAX);
+    CALL(tilepack_packed_weight(c, 0, &weight, message, sizeof message));
+    assert_int_equal(tilepack_weight_bytes(weight, 0), tilepack_weight_bytes(p->weight, 0));
+    tilepack_weight_free(weight);
+    CALL(tilepack_packed_values(c, 0, 0, 126, 129, 255, 260, region, message, sizeof message));
+    for (int n = 0; n < 3; n++)
+        for (int k = 0; k < 5; k++)
+            assert_true(region[n * 5 + k] == values[(126 + n) * K + 255 + k]);
+    assert_int_equal(tilepack_packed_values(c, 0, 0, 0, N + 1, 0, 1, region, message,
+                                            sizeof message), TILEPACK_E_USAGE);
+    assert_int_equal(tilepack_packed_values(c, 1, 0, 0, 1, 0, 1, region, message, sizeof message),
+                     TILEPACK_E_USAGE);
+}
+
+static void test_files(void **state)
+{
+    static const float norm[4] = {1, 2, 3, 4};
+    const char *directory = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
+    float *values = malloc(VALUES * sizeof *values);
+    struct packed p = room("fp8-deepseek", NULL, 0);
+    tilepack_checkpoint *c;
+    char path[300];
+    (void)state;
+    snprintf(path, sizeof path, "%s/library-%d.safetensors", directory, (int)getpid());
+    make_values(values);
+    CALL(tilepack_quantize(p.weight, TILEPACK_F32, values, p.tensor, NULL, message,
+                           sizeof message));
+    CALL(tilepack_decode(p.weight, p.input, TILEPACK_F32, values, message, sizeof message));
+    write_file(path, &p, norm);
+    CALL(tilepack_open(path, &c, message, sizeof message));
+    check_tensors(c, norm, path);
+    check_packed(c, &p, values);
+    tilepack_close(c);
+    tilepack_close(NULL);
+    assert_int_equal(truncate(path, 100), 0);
+    assert_int_equal(tilepack_open(path, &c, message, sizeof message), TILEPACK_E_INPUT);
+    assert_null(c);
+    assert_non_null(strstr(message, path));
+    unlink(path);
+    assert_int_equal(tilepack_open(path, &c, message, sizeof message), TILEPACK_E_IO);
+    assert_int_equal(tilepack_open(NULL, &c, message, sizeof message), TILEPACK_E_USAGE);
+    release(&p);
+    free(values);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_version),    cmocka_unit_test(test_formats),
+        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_dtypes),
+        cmocka_unit_test(test_parameters), cmocka_unit_test(test_constants),
+        cmocka_unit_test(test_nonfinite),  cmocka_unit_test(test_repack),
+        cmocka_unit_test(test_misuse),     cmocka_unit_test(test_cuda_refusals),
+        cmocka_unit_test(test_layout),     cmocka_unit_test(test_runs),
+        cmocka_unit_test(test_files),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
