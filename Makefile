@@ -69,6 +69,12 @@ $(BUILD)/unit/%: tests/unit/%.c $(BUILD)/libtilepack.a
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(LDFLAGS) -MMD -MP -o $@ $< $(BUILD)/libtilepack.a $(LDLIBS) -lcmocka
 
+# Makes every call of a conversion fail, or the process die at it: tests/fault.
+FAULT    = $(BUILD)/fault/fault
+$(FAULT): $(sort $(wildcard tests/fault/*.c tests/fault/*.h)) $(BUILD)/libtilepack.a
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) $(BUILD)/libtilepack.a $(LDLIBS)
+
 unit: $(UNIT)
 	@set -e; for t in $(UNIT); do $$t; done
 
@@ -78,7 +84,7 @@ demo:
 
 test:
 	sh scripts/deps.sh build test
-	$(MAKE) -j$(JOBS) $(BUILD)/tilepack library $(UNIT)
+	$(MAKE) -j$(JOBS) $(BUILD)/tilepack library $(UNIT) $(FAULT)
 	BUILD=$(BUILD) sh tests/run.sh
 
 # Conversions against cp of the same files, in one run; tables and a picture.
@@ -90,7 +96,7 @@ asan:
 	sh scripts/deps.sh build test
 	$(MAKE) -j$(JOBS) BUILD=$(BUILD)/asan NVCC= CFLAGS="-O1 -g -fno-omit-frame-pointer \
 	    -fsanitize=address,undefined -fno-sanitize-recover=all" $(BUILD)/asan/tilepack \
-	    $(UNIT:$(BUILD)/%=$(BUILD)/asan/%)
+	    $(UNIT:$(BUILD)/%=$(BUILD)/asan/%) $(BUILD)/asan/fault/fault
 	ASAN_OPTIONS=allocator_may_return_null=1 BUILD=$(BUILD)/asan sh tests/run.sh --quick
 
 # A real Slurm on this machine runs samples/slurm/; needs root. Not a part of `test`.

@@ -812,6 +812,89 @@ def gptoss(report, g):
             same(report, "back", out[at + "weight_scale"], g[at + "scales"].bits, "U8")
 
 
+@golden_case("mx/gptoss_mxfp4_*.safetensors")
+def gptoss_unpacked(report, g):
+    """unpack gives the tensors of the plain model, as the library does."""
+    with tool.Workdir() as work:
+        stfile.save(work.at("a.safetensors"),
+                    {k: t for k, t in g.items() if not k.startswith("hf_dequant")})
+        tool.run("convert", work.at("a.safetensors"), "-o", work.at("b.safetensors"), "--to",
+                 "mxfp4-blocked", "--quiet")
+        for source in ("a", "b"):
+            tool.run("unpack", work.at(source + ".safetensors"), "-o", work.at("c.safetensors"),
+                     "--quiet", "--force")
+            out, _ = tool.load(work.at("c.safetensors"))
+            for proj in ("gate_up_proj", "down_proj"):
+                same(report, proj, out[f"model.layers.0.mlp.experts.{proj}"],
+                     g["hf_dequant." + proj].bits, "BF16")
+
+
+# ---- other orientations --------------------------------------------------------
+
+@case("experts stored (E,in,out): read, written back and compared in their own orientation")
+def _(report):
+    rng = np.random.default_rng(20)
+    e, hidden, inter = 3, 256, 128
+    at = "model.layers.0.mlp.experts."
+    source = {at + "gate_up_proj": (e, hidden, 2 * inter), at + "down_proj": (e, inter, hidden)}
+    source = {name: stfile.from_f32("BF16", (rng.standard_normal(shape) * 0.05).astype(np.float32))
+              for name, shape in source.items()}
+    logical = {name: t.f32().transpose(0, 2, 1) for name, t in source.items()}
+    for model, names in (("llama4", ("w13_", "w2_")), ("gpt_oss", ("gate_up_proj_", "down_proj_"))):
+        with tool.Workdir() as work:
+            os.mkdir(work.at("src"))
+            stfile.save(work.at("src", "model.safetensors"), source)
+            with open(work.at("src", "config.json"), "w", encoding="utf-8") as f:
+                json.dump({"model_type": model}, f)
+            for extra in (("--jobs", "1"), ("--jobs", "3", "--max-memory", "4MiB")):
+                tool.run("convert", work.at("src"), "-o", work.at("out"), "--to", "mxfp8-blocked",
+                         "--quiet", "--force", *extra)
+                out, _ = tool.load(work.at("out"))
+                for stored, name in zip(names, source):
+                    q, s = rq.mxfp8(logical[name])
+                    same(report, stored, out[f"{at}{stored}weight"], q, "F8_E4M3")
+                    same(report, stored, out[f"{at}{stored}weight_scale"], rq.tiles_128x4(s), "U8")
+            tool.run("verify", work.at("out"), "--against", work.at("src"))
+            tool.run("unpack", work.at("out"), "-o", work.at("plain"), "--quiet")
+            out, _ = tool.load(work.at("plain"))
+            for name, t in source.items():
+                q, s = rq.mxfp8(logical[name])
+                v = rq.E4M3[q] * rq.spread(rq.e8m0_value(s), 1, 32, *q.shape[1:])
+                same(report, "plain", out[name], stfile.f32_to_bf16(v.transpose(0, 2, 1)), "BF16")
+                if out[name].shape != t.shape:
+                    raise Mismatch(f"{name} is {out[name].shape}")
+            done = tool.run("diff", work.at("src"), work.at("out"), check=False)
+            if done.returncode != 1 or "2 of 2 tensors differ" not in done.stdout or \
+                    done.stdout.count("mxfp8-blocked  values") != 2:
+                raise Mismatch(f"diff: {done.stdout}{done.stderr}")
+            if model == "llama4":
+                split_experts(report, work, source, logical, at)
+            else:
+                done = tool.run("convert", work.at("src"), "-o", work.at("no"), "--to", "w4a8-ct",
+                                "--strict", check=False)
+                if done.returncode != 4 or "rows of gate and up alternate" not in done.stderr:
+                    raise Mismatch(f"not refused: {done.stderr}")
+
+
+def split_experts(report, work, source, logical, at):
+    tool.run("convert", work.at("src"), "-o", work.at("ct"), "--to", "w4a8-ct", "--quiet")
+    out, _ = tool.load(work.at("ct"))
+    gate_up, down = logical.values()
+    half = gate_up.shape[1] // 2
+    for i in range(gate_up.shape[0]):
+        for part, v in (("gate_proj", gate_up[i, :half]), ("up_proj", gate_up[i, half:]),
+                        ("down_proj", down[i])):
+            codes, scales = rq.int4(np.ascontiguousarray(v))
+            same(report, part, out[f"{at}{i}.{part}.weight_packed"], rq.pack_nibbles(codes))
+            same(report, part, out[f"{at}{i}.{part}.weight_scale"], scales)
+    tool.run("unpack", work.at("ct"), "-o", work.at("plain2"), "--quiet")
+    out, _ = tool.load(work.at("plain2"))
+    for name, t in source.items():
+        codes, scales = rq.int4(logical[name])
+        v = (codes.astype(np.float32) - 8) * np.repeat(stfile.bf16_to_f32(scales), 128, axis=-1)
+        same(report, "plain", out[name], stfile.f32_to_bf16(v.transpose(0, 2, 1)), "BF16")
+
+
 def mx_source(rng, name, n, k):
     """Random bytes of a linear MX or NVFP4 file; {suffix: Tensor}."""
     if name == "mxfp8-ct":
@@ -949,6 +1032,86 @@ def _(report):
             "l.experts.1.up_proj differ (101 and 7), and the result has one for both",
             "--exclude leaves it as it is")
     tool.convert_tensors(source, "nvfp4-blocked", None, ("--requantize",))
+
+
+@case("nvfp4 and mxfp4 of random shapes and dtypes")
+def _(report):
+    rng = np.random.default_rng(21)
+    for _ in range(12):
+        n, k = int(rng.integers(1, 300)), 32 * int(rng.integers(1, 40))
+        for dtype in ("BF16", "F16", "F32"):
+            x = (rng.standard_normal((n, k)) * 2.0 ** rng.integers(-12, 3, (n, 1)))
+            x = stfile.from_f32(dtype, np.where(rng.random((n, 1)) < 0.1, 0, x).astype(np.float32))
+            source, v = {"x.weight": x}, x.f32()
+            out, _ = tool.convert_tensors(source, "nvfp4-ct", None, ("--max-memory", "4MiB"))
+            with np.errstate(divide="ignore"):
+                g = np.float32(2688) / np.float32(np.abs(v).max())
+            g = stfile.from_f32(dtype, np.array([g])).f32()
+            g = g if np.isfinite(g) else np.ones(1, np.float32)
+            codes, s = nvfp4_with(v, g)
+            same(report, "global", out["x.weight_global_scale"], g, "F32")
+            same(report, "scale", out["x.weight_scale"], s, "F8_E4M3")
+            same(report, "codes", out["x.weight_packed"], rq.pack_pairs(codes), "U8")
+            for rule in ("ct", "rceil", "floor", "ceil"):
+                out, _ = tool.convert_tensors(source, "mxfp4-blocked", {"scale": rule})
+                codes, s = rq.mxfp4(v, rule)
+                same(report, rule, out["x.weight_packed"], rq.pack_pairs(codes), "U8")
+                same(report, rule, out["x.weight_scale"], rq.tiles_128x4(s), "U8")
+
+
+@case("scales of another type or name are mended where that costs nothing")
+def _(report):
+    rng = np.random.default_rng(22)
+    codes, scales = random_codes(rng, 64, 512), f16_scales(rng, 64, 4)
+    check_int4(report, ct_file("x", codes, scales, dtype="F16"), codes, to_bf16(scales))
+    q = e4m3_codes(rng, 128, 256)
+    for dtype in ("BF16", "F8_E8M0"):
+        scale, s = fp8_scales(rng, dtype, 1, 2)
+        out, _ = tool.convert_tensors({"x.weight": tensor("F8_E4M3", q),
+                                       "x.weight_scale_inv": scale}, "fp8-deepseek")
+        same(report, "codes", out["x.weight"], q)
+        same(report, "scale", out["x.weight_scale_inv"], s, "F32")
+    bits = rng.integers(0, 255, (128, 8), dtype=np.uint8)
+    out, _ = tool.convert_tensors({"x.weight": tensor("F8_E4M3", q),
+                                   "x.weight_scale_inv": tensor("F8_E8M0", bits)}, "mxfp8-ct")
+    same(report, "scale", out["x.weight_scale"], bits, "U8")
+
+
+@case("unpack: every input format")
+def _(report):
+    rng = np.random.default_rng(23)
+    codes, scales = random_codes(rng, 64, 512), f16_scales(rng, 64, 4)
+    zeros = rng.integers(0, 16, (64, 4), dtype=np.uint8)
+    group, order = np.arange(512) // 128, rng.permutation(np.arange(512) // 128)
+    eight, one = np.uint8(8), f16_scales(rng, 64, 1)
+    rows = [
+        (gptq_file("x", codes, scales, 0x77777777), decoded(codes, scales, eight, group)),
+        (gptq_file("x", codes, scales, zeros, order), decoded(codes, scales, zeros + 1, order)),
+        (awq_file("x", codes, scales, zeros), decoded(codes, scales, zeros, group)),
+        (ct_file("x", codes, to_bf16(one)), decoded(codes, one, eight, group * 0)),
+        (ct_file("x", codes, to_bf16(scales), zeros), decoded(codes, scales, zeros, group)),
+        (int8_file("x", codes, to_bf16(scales)), decoded(codes, scales, eight, group)),
+    ]
+    for name, width in (("mxfp8-ct", 32), ("mxfp4-ct", 32), ("nvfp4-ct", 16)):
+        made = mx_source(rng, name, 64, 512)
+        s = made["weight_scale"].bits
+        s = rq.E4M3[s] / made["weight_global_scale"].bits if width == 16 else rq.e8m0_value(s)
+        if name == "mxfp8-ct":
+            v = rq.E4M3[made["weight"].bits]
+        else:
+            packed = made["weight_packed"].bits
+            v = rq.E2M1[np.stack([packed & 15, packed >> 4], axis=-1).reshape(64, 512)]
+        with np.errstate(over="ignore"):
+            v = rq.round_bf16(v * rq.spread(s.astype(np.float32), 1, width, 64, 512))
+        rows.append(({"x." + key: t for key, t in made.items()}, v))
+    for source, values in rows:
+        with tool.Workdir() as work:
+            stfile.save(work.at("a.safetensors"), source)
+            tool.run("unpack", work.at("a.safetensors"), "-o", work.at("b.safetensors"), "--quiet")
+            out, _ = tool.load(work.at("b.safetensors"))
+        if list(out) != ["x.weight"]:
+            raise Mismatch(f"unpack left {list(out)}")
+        same(report, "values", out["x.weight"], stfile.f32_to_bf16(values), "BF16")
 
 
 @case("nvfp4 and mxfp4: the oracle decodes from the descriptors alone")

@@ -9,7 +9,8 @@
 #
 # Environment: BUILD (build), TILEPACK ($BUILD/tilepack), PYTHON (BUILD/venv, made
 # when missing), TILEPACK_TEST_SECONDS for random shapes (60; 15 with --quick),
-# TILEPACK_TEST_FORMATS for the formats to test (all).
+# TILEPACK_TEST_FORMATS for the formats to test (all), TILEPACK_TEST_LONG for the long
+# forms of the tests of kills, power cuts and size (not set).
 #
 # A part is a program whose last line is `N passed, N failed`. A command-line test
 # may end with such a line too; otherwise it is one test, passed if it exits with 0.
@@ -125,7 +126,27 @@ part oracle "$PYTHON" tests/oracle_selfcheck.py
     part golden "$PYTHON" tests/golden.py $formats
     part checkpoints "$PYTHON" tests/golden_checkpoints.py $formats
     part consumer "$PYTHON" tests/consumer.py $formats
+    [ -n "$formats" ] || part inputs "$PYTHON" tests/inputs.py
     part random "$PYTHON" tests/random_shapes.py --seconds "$seconds" $formats
+}
+[ -n "$formats" ] || {
+    long=${TILEPACK_TEST_LONG:-} cuts=2000
+    [ -z "$long" ] || cuts=10000
+    part errors "$PYTHON" tests/golden_errors.py
+    if [ -x "$BUILD/fault/fault" ]; then
+        mkdir "$work/fault"
+        part faults "$BUILD/fault/fault" "$work/fault" faults
+        part kills "$BUILD/fault/fault" "$work/fault" kills
+        part power "$BUILD/fault/fault" "$work/fault" power 1 "$cuts"
+    else
+        count 0 1 "faults: there is no $BUILD/fault/fault; build it with: make"
+    fi
+    if [ -n "$long" ]; then
+        part kill "$PYTHON" tests/kill.py --count 200 --megabytes 64
+    else
+        part kill "$PYTHON" tests/kill.py
+    fi
+    [ "${1:-}" = --quick ] || part large "$PYTHON" tests/large.py
 }
 for script in tests/*_cli.sh tests/cli/*.sh; do
     [ -e "$script" ] && cli "$PWD/$script"

@@ -203,26 +203,16 @@ static int plan_and_do(const struct tp_options *o, struct tp_source *source,
                        struct tp_request *request, const char *output)
 {
     struct tp_plan plan;
-    struct tp_convert_result result = {0};
     struct tp_err err = {0};
     double start = now();
-    bool dry = o->dry_run || o->command == TP_CMD_PLAN;
     enum tp_code code = tp_plan_convert(&source->ckpt, &source->weights, request,
                                         output ? tp_output_file(output) : NULL, &plan, &err);
     if (code) {
         tp_err_path(&err, source->ckpt.path);
         return tp_report_error(&err);
     }
-    int status = TP_OK;
     tp_plan_warn(&plan);
-    if (dry)
-        status = tp_plan_print(&plan, o);
-    else if (carry_out(o, &plan, request, output, &result, &err))
-        status = tp_report_error(&err);
-    else if (o->part.count)
-        status = print_part(o, &plan, output, &result, now() - start);
-    else
-        status = print_result(o, &plan, output, &result, now() - start);
+    int status = do_plan(o, &plan, request, output, start);
     tp_plan_close(&plan);
     return status;
 }

@@ -32,6 +32,8 @@ static enum tp_code make_plan(const struct tp_options *o, const struct tp_source
                           : strcmp(o->dtype, "bf16") == 0 ? TP_BF16
                                                           : TP_F32;
     request->shard_size = shard_size(o);
+    request->restore = !o->to;
+    request->dtype = dtype;
     if (!o->to)
         return tp_plan_unpack(&source->ckpt, &source->weights, dtype, request->shard_size, file,
                               plan, err);

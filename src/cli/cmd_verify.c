@@ -5,12 +5,14 @@
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/session.h"
+#include "pack/ranks.h"
 #include "pack/verify.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static double now(void)
 {
@@ -54,10 +56,12 @@ static json_t *weights_json(const struct tp_verify_report *report)
     json_t *list = json_array();
     for (size_t i = 0; i < report->unit_count; i++) {
         const struct tp_unit_result *unit = &report->units[i];
+        if (!unit->format) /* restored by unpack: nothing is measured */
+            continue;
         json_t *json = json_pack(
             "{s:s,s:[I,I,I],s:i,s:s,s:b,s:o,s:o,s:o,s:I}", "name", unit->name, "box",
             (json_int_t)unit->box.e, (json_int_t)unit->box.n, (json_int_t)unit->box.k, "rank",
-            unit->rank, "format", unit->format ? unit->format->name : "", "equal", !unit->differs,
+            unit->rank, "format", unit->format->name, "equal", !unit->differs,
             "max_abs", figure(unit->distance.max_abs), "relative",
             figure(tp_distance_relative(&unit->distance)), "sqnr_db",
             figure(tp_distance_sqnr(&unit->distance)), "nonfinite",
@@ -147,7 +151,8 @@ static struct line *fold(const struct tp_verify_report *report, bool all, size_t
         size_t back = 0;
         if (!key)
             break;
-        while (!all && back < *count && back < 64 && !same_line(&lines[*count - 1 - back], unit, key))
+        while (!all && back < *count && back < 64 &&
+               !same_line(&lines[*count - 1 - back], unit, key))
             back++;
         if (!all && back < *count && back < 64) {
             add_to(&lines[*count - 1 - back], unit);
@@ -231,7 +236,7 @@ static int print_text(const struct tp_options *o, const struct tp_verify_report 
                       double seconds)
 {
     int status = TP_OK;
-    if (report->unit_count && !o->quiet) {
+    if (report->unit_count && report->units[0].format && !o->quiet) {
         status = print_table(report, o->verbose);
         printf("\n");
     }
@@ -269,6 +274,21 @@ static enum tp_code against(const struct tp_options *o, const struct tp_source *
     return code;
 }
 
+/* A directory of tensor-parallel ranks is no checkpoint, but each of them is. */
+static int report_open(const char *path, struct tp_err *err)
+{
+    char ranks[4096];
+    int size = snprintf(ranks, sizeof ranks, "%s/%s", path, TP_RANKS_NAME);
+    if (size > 0 && (size_t)size < sizeof ranks && access(ranks, R_OK) == 0) {
+        *err = (struct tp_err){0};
+        tp_err_path(err, path);
+        tp_err_hint(err, "verify each of its directories %s0, %s1, ...", TP_RANK_PREFIX,
+                    TP_RANK_PREFIX);
+        tp_fail(err, TP_E_USAGE, "this directory holds tensor-parallel ranks");
+    }
+    return tp_report_error(err);
+}
+
 int tp_cmd_verify(const struct tp_options *o)
 {
     struct tp_source stored = {0};
@@ -277,7 +297,7 @@ int tp_cmd_verify(const struct tp_options *o)
     double start = now();
     struct tp_verify_options options = {.jobs = o->jobs ? o->jobs : 1, .stop = tp_catch_signals()};
     if (tp_checkpoint_open(o->arg.item[0], 0, &stored.ckpt, &err))
-        return tp_report_error(&err);
+        return report_open(o->arg.item[0], &err);
     struct tp_progress *progress = tp_progress_start(o, "verify", total_bytes(&stored.ckpt));
     options.progress = progress ? tp_progress_add : NULL;
     options.progress_arg = progress;
@@ -289,7 +309,8 @@ int tp_cmd_verify(const struct tp_options *o)
     int status;
     if (code) {
         tp_err_path(&err, o->arg.item[0]);
-        print_problems(o->json ? &(struct tp_verify_report){0} : &report, o->verbose);
+        if (!o->json)
+            print_problems(&report, o->verbose);
         status = tp_report_error(&err);
     } else {
         status = o->json ? print_json(o, &report, now() - start)

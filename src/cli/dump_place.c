@@ -88,7 +88,8 @@ static json_t *spot_json(const struct tp_source *source, const struct tp_subject
                              (json_int_t)spot->byte, "bits", (int)spot->bits);
     if (spot->bits == 4)
         json_object_set_new(json, "nibble", json_string(spot->nibble ? "high" : "low"));
-    json_object_set_new(json, "stored", json_string(stored_text(stored, spot, is_group8(subject, i))));
+    json_object_set_new(json, "stored",
+                        json_string(stored_text(stored, spot, is_group8(subject, i))));
     return json;
 }
 
@@ -172,8 +173,8 @@ static int at_text(const struct tp_source *source, const struct tp_subject *subj
     if (weight)
         printf("  %s", weight->format->name);
     if (info->has_value)
-        printf("\n  value         %s%.*g%s%s%s", tp_style("1"), digits_of(source, subject), info->value,
-               tp_style("0"), weight ? " = " : "", weight ? formula(weight) : "");
+        printf("\n  value         %s%.*g%s%s%s", tp_style("1"), digits_of(source, subject),
+               info->value, tp_style("0"), weight ? " = " : "", weight ? formula(weight) : "");
     putchar('\n');
     for (uint32_t i = 0; i < info->spots; i++)
         if (info->spot[i].tensor != TP_NO_TENSOR)

@@ -36,6 +36,8 @@ static void print_weight(const struct tp_weight *weight)
                    (unsigned long long)(origin->row + origin->rows - 1));
         if (origin->expert >= 0)
             printf(", expert %lld", (long long)origin->expert);
+        if (origin->transposed)
+            printf(", stored as [E,K,N]");
         putchar('\n');
     }
 }
@@ -141,6 +143,8 @@ static json_t *origins_json(const struct tp_weight *weight)
                                  "shape", tp_shape_json(origin->shape, origin->rank));
         if (origin->expert >= 0)
             json_object_set_new(json, "expert", json_integer(origin->expert));
+        if (origin->transposed)
+            json_object_set_new(json, "transposed", json_true());
         json_array_append_new(from, json);
     }
     return from;

@@ -135,25 +135,31 @@ static uint8_t nvfp4_clamped(float scale, float low)
 }
 
 /* Three producers, three results; see formats/README.md, "nvfp4". */
-static void encode_nvfp4(const struct tp_op *op, const float *values, uint64_t count,
-                         uint32_t amax, float global, uint8_t *codes, uint32_t *scale)
+uint8_t tp_nvfp4_block_scale(const struct tp_op *op, uint32_t amax, float global, float *factor)
 {
-    float a = tp_bits_f32(amax), s;
+    float a = tp_bits_f32(amax);
     uint8_t sb;
     if (op->rule == TP_NVFP4_CT) {
         sb = tp_e4m3_of(tp_bf16_to_f32(tp_f32_to_bf16(a / 6.0f)) * global);
         if (sb == 0)
             sb = 0x20; /* 0.125, the eps of e4m3 */
-        s = tp_e4m3_value(sb) / global;
+        *factor = tp_e4m3_value(sb) / global;
     } else if (op->rule == TP_NVFP4_TORCHAO) {
         sb = nvfp4_clamped(a / 6.0f / global, 0.015625f); /* 2^-6 */
-        s = 1.0f / global / tp_e4m3_value(sb);
+        *factor = 1.0f / global / tp_e4m3_value(sb);
     } else {
         float q = a / (6.0f * global);
         sb = nvfp4_clamped(q == 0.0f ? 1.0f : q, 0.001953125f); /* 2^-9 */
-        s = tp_e4m3_value(sb) * global;
+        *factor = tp_e4m3_value(sb) * global;
     }
-    *scale = sb;
+    return sb;
+}
+
+static void encode_nvfp4(const struct tp_op *op, const float *values, uint64_t count,
+                         uint32_t amax, float global, uint8_t *codes, uint32_t *scale)
+{
+    float s;
+    *scale = tp_nvfp4_block_scale(op, amax, global, &s);
     for (uint64_t i = 0; i < count; i++) {
         float x = values[i];
         codes[i] = tp_e2m1_of(op->rule == TP_NVFP4_TORCHAO ? x * s : x / s);

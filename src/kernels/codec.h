@@ -31,6 +31,11 @@ float tp_codec_global(const struct tp_op *op, enum tp_dtype dtype, float amax);
 uint16_t tp_int4_scale(uint32_t amax, bool *is_zero);
 float tp_fp8_block_scale(const struct tp_op *op, uint32_t amax, float *factor);
 
+/* The e4m3 scale of an NVFP4 block, and the factor that values are multiplied by (rule
+ * TORCHAO) or divided by. */
+uint8_t tp_nvfp4_block_scale(const struct tp_op *op, uint32_t amax, float global,
+                             float *factor);
+
 /* Value of a canonical code before scaling, and of a scale's bits. */
 float tp_codec_code_value(enum tp_codec codec, uint8_t code);
 float tp_codec_scale_value(enum tp_codec codec, uint32_t scale_bits);

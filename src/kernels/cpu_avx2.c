@@ -27,6 +27,7 @@
 #include "kernels/cpu_mx.inc"
 #include "kernels/cpu_nwise.inc"
 #include "kernels/cpu_int4.inc"
+#include "kernels/cpu_fp4.inc"
 #include "kernels/cpu_decode.inc"
 #include "kernels/cpu_repack.inc"
 #include "kernels/cpu_rows.inc"

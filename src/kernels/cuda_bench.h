@@ -3,7 +3,8 @@
  * The ceiling is a plain streaming kernel that reads and writes the same number of
  * bytes in (nearly) the same proportion, the best of several grids. Row and ceiling
  * are timed alike: several launches over rotating buffers that together are several
- * times the L2 cache, captured as one graph; the median of its replays.
+ * times the L2 cache, captured as one graph; the median of its replays. The ceiling is
+ * the best of its grids, the row the better of two rounds, before and after them.
  */
 #ifndef TP_KERNELS_CUDA_BENCH_H
 #define TP_KERNELS_CUDA_BENCH_H

@@ -4,8 +4,9 @@
  * One thread block takes a tile of 128 rows by 128 columns: 8 values a thread and
  * row, all rows of a thread loaded before the first is used. Scales go through shared
  * memory so that whole pieces are written. Where the scales are row-major too, rows
- * do not matter: the weight is taken as rows of 2048, 8 of them a tile. Handles every N; K in multiples of 8 (16-byte loads); other shapes go to
- * cuda_any.cu. Invariant: bytes equal tp_encode_ref, padding of the scales included.
+ * do not matter: the weight is taken as rows of 2048, 8 of them a tile. Handles every
+ * N; K in multiples of 8 (16-byte loads); other shapes go to cuda_any.cu. Invariant:
+ * bytes equal tp_encode_ref, padding of the scales included.
  */
 #include "kernels/cuda_rows.cuh"
 

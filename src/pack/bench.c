@@ -216,22 +216,49 @@ static enum tp_code list_decodes(struct lister *l, const struct chosen *chosen,
     return add_shapes(l, chosen, &c);
 }
 
-/* The source's operation from which codes can be taken over: with its settings, or
- * with one other choice (a power of two as scale, where the target needs it). */
-static bool source_op(const struct chosen *source, const struct tp_op *to, struct tp_op *from)
+/* Rows of a repack, and the source's operation that they are measured with. */
+struct repack {
+    const struct tp_repack_row *rows;
+    size_t count;
+    struct tp_op from;
+    bool scales_only; /* the codes cannot be taken over, but the scales have a kernel */
+};
+
+static bool any_row_fits(const struct repack *r, const struct tp_op *to)
+{
+    for (size_t i = 0; i < r->count; i++)
+        if (repack_fits(&r->rows[i], &r->from, to))
+            return true;
+    return false;
+}
+
+static bool suits(const struct lister *l, const struct repack *r, const struct tp_op *to)
+{
+    if (!r->scales_only)
+        return tp_repack_possible(&r->from, to);
+    return on_gpu(l) && r->from.scale_rule == to->scale_rule && any_row_fits(r, to);
+}
+
+/* The source with its settings, or with one other choice (a power of two as scale,
+ * where the target needs it). */
+static bool find_source(const struct lister *l, const struct chosen *source,
+                        const struct tp_op *to, struct repack *r)
 {
     const struct tp_format *format = source->format;
-    *from = source->op;
-    if (tp_repack_possible(from, to))
-        return true;
-    for (uint32_t p = 0; p < format->params; p++)
-        for (uint32_t c = 0; c < format->param[p].count; c++) {
-            struct tp_settings settings = source->settings;
-            settings.choice[p] = (uint8_t)c;
-            tp_format_op(format, &settings, from);
-            if (tp_repack_possible(from, to))
-                return true;
-        }
+    for (int only = 0; only < 2; only++) {
+        r->scales_only = only;
+        r->from = source->op;
+        if (suits(l, r, to))
+            return true;
+        for (uint32_t p = 0; p < format->params; p++)
+            for (uint32_t c = 0; c < format->param[p].count; c++) {
+                struct tp_settings settings = source->settings;
+                settings.choice[p] = (uint8_t)c;
+                tp_format_op(format, &settings, &r->from);
+                if (suits(l, r, to))
+                    return true;
+            }
+    }
     return false;
 }
 
@@ -247,22 +274,23 @@ static enum tp_code list_repack(struct lister *l, const struct chosen *source,
 {
     struct tp_bench_case c = {.kind = TP_BENCH_REPACK, .format = target->format,
                               .source = source->format, .op = target->op, .dtype = TP_BF16};
-    size_t count;
-    const struct tp_repack_row *rows =
-        on_gpu(l) ? tp_cuda_repack_rows(&count) : tp_repack_rows(&count);
+    struct repack r = {0};
     enum tp_code code = TP_OK;
     bool any = false;
-    if (!source_op(source, &target->op, &c.from))
+    r.rows = on_gpu(l) ? tp_cuda_repack_rows(&r.count) : tp_repack_rows(&r.count);
+    if (!find_source(l, source, &target->op, &r))
         return TP_OK;
-    for (size_t r = 0; r < count && code == TP_OK && (!any || l->options->all_rows); r++) {
-        if (!repack_fits(&rows[r], &c.from, &c.op))
+    c.from = r.from;
+    for (size_t i = 0; i < r.count && code == TP_OK && (!any || l->options->all_rows); i++) {
+        if (!repack_fits(&r.rows[i], &c.from, &c.op))
             continue;
         any = true;
-        c.isa = rows[r].isa;
-        c.row = rows[r].name;
-        c.repack = rows[r].repack;
+        c.isa = r.rows[i].isa;
+        c.row = r.rows[i].name;
+        c.repack = r.rows[i].repack;
         c.scales_only = false;
-        code = add_shapes(l, target, &c);
+        if (!r.scales_only)
+            code = add_shapes(l, target, &c);
         c.scales_only = on_gpu(l) && same_codes(&c.from, &c.op);
         if (code == TP_OK && c.scales_only)
             code = add_shapes(l, target, &c);

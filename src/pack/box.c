@@ -64,6 +64,8 @@ static uint64_t shortest_run(const struct tp_plan *plan, const struct tp_unit *u
 {
     uint64_t width = tp_dtype_bits(unit->dtype) / 8;
     uint64_t run = size.k == unit->box.k ? size.n * size.k * width : size.k * width;
+    if (source_of(plan, unit)->transposed || unit->transposed) /* columns lie together */
+        run = size.n == unit->box.n ? size.n * size.k * width : size.n * width;
     const struct tp_op *ops[2] = {unit->format ? &unit->op : NULL, NULL};
     const struct tp_weight *source = source_of(plan, unit);
     struct tp_box3 wholes[2] = {unit->box, source->box};

@@ -370,7 +370,7 @@ enum tp_code tp_commit_run_shards(struct tp_commit *c, const bool *skip)
     sink.zstd = c->options->zstd;
     sink.threads = c->options->run.jobs;
     if (code == TP_OK && ranks) {
-        tp_scatter_open(&scatter, ranks, &sink.sink);
+        tp_scatter_open(&scatter, ranks, TP_ALL_RANKS, &sink.sink);
         code = tp_run(&ranks->run, &scatter.sink, &run, c->err);
     } else if (code == TP_OK) {
         code = tp_run(c->plan, &sink.sink, &run, c->err);
@@ -388,12 +388,12 @@ enum tp_code tp_commit_finish(struct tp_commit *c)
     enum tp_code code = tp_commit_room(c);
     for (size_t f = 0; f < c->plan->file_count && code == TP_OK; f++)
         code = tp_commit_record_shard(c, (uint32_t)f);
-    if (code == TP_OK && (code = tp_commit_write_texts(c)) == TP_OK)
+    if (code == TP_OK && (code = c->texts ? c->texts(c) : tp_commit_write_texts(c)) == TP_OK)
         code = publish(c);
     return code;
 }
 
-static enum tp_code run_directory(struct tp_commit *c, struct tp_convert_result *result)
+enum tp_code tp_commit_directory(struct tp_commit *c, struct tp_convert_result *result)
 {
     enum tp_code code = open_partial(c);
     if (code)
@@ -503,7 +503,7 @@ enum tp_code tp_convert(const struct tp_plan *plan, const struct tp_request *req
     pthread_mutex_init(&c.lock, NULL);
     enum tp_code code = tp_commit_check_output(&c, result);
     if (code == TP_OK && !result->already_done)
-        code = plan->single_file ? run_file(&c) : run_directory(&c, result);
+        code = plan->single_file ? run_file(&c) : tp_commit_directory(&c, result);
     tp_commit_close(&c);
     return code;
 }

@@ -19,6 +19,7 @@ struct tp_commit {
     pthread_mutex_t lock; /* of the journal */
     struct tp_manifest_file *files;
     size_t file_count;
+    enum tp_code (*texts)(struct tp_commit *c); /* NULL: tp_commit_write_texts() */
     struct tp_err *err;
 };
 
@@ -60,6 +61,8 @@ enum tp_code tp_commit_run_shards(struct tp_commit *c, const bool *skip);
 /* Removes from the partial directory what is neither a journal nor a shard that
  * c->journal.done names. */
 enum tp_code tp_commit_sweep(struct tp_commit *c);
+/* The whole of it for a directory: partial directory, journal, shards, finish. */
+enum tp_code tp_commit_directory(struct tp_commit *c, struct tp_convert_result *result);
 /* With all shards there and c->journal.hash filled in: small files, manifest, rename. */
 enum tp_code tp_commit_finish(struct tp_commit *c);
 /* Journals and what belongs to parts: names that a finished output does not keep. */
@@ -72,6 +75,7 @@ enum tp_code tp_commit_room(struct tp_commit *c);
 enum tp_code tp_commit_record_shard(struct tp_commit *c, uint32_t f);
 enum tp_code tp_commit_write_small(struct tp_commit *c, const char *name, const char *data,
                                    size_t size, bool listed);
+enum tp_code tp_commit_copy_other(struct tp_commit *c, const char *name);
 enum tp_code tp_commit_write_texts(struct tp_commit *c);
 enum tp_code tp_commit_hash_text(const char *data, size_t size, uint8_t hash[TP_HASH_BYTES],
                                  struct tp_err *err);

@@ -87,7 +87,7 @@ static enum tp_code copy_through(void *arg, void *data, uint64_t size, uint64_t 
     return code ? code : tp_os_write(copy->to, data, size, offset, copy->to_path, err);
 }
 
-static enum tp_code copy_other(struct tp_commit *c, const char *name)
+enum tp_code tp_commit_copy_other(struct tp_commit *c, const char *name)
 {
     uint8_t hash[TP_HASH_BYTES];
     struct stat st;
@@ -150,7 +150,7 @@ enum tp_code tp_commit_write_texts(struct tp_commit *c)
     if (code == TP_OK && (code = tp_config_text(c->plan, &config, c->err)) == TP_OK && config.data)
         code = tp_commit_write_small(c, "config.json", config.data, config.size, true);
     for (size_t i = 0; i < c->plan->ckpt->other_count && code == TP_OK; i++)
-        code = copy_other(c, c->plan->ckpt->others[i]);
+        code = tp_commit_copy_other(c, c->plan->ckpt->others[i]);
     if (code == TP_OK && (code = tp_checkpoint_unchanged(c->plan->ckpt, c->err)) == TP_OK &&
         (code = tp_manifest_text(c->plan, c->request, c->files, c->file_count, &manifest,
                                  c->err)) == TP_OK &&

@@ -70,9 +70,10 @@ static json_t *kept_modules(const struct tp_plan *plan)
         const struct tp_tensor *tensor = &plan->ckpt->tensors[plan->kept[k].tensor];
         const char *reason = tp_name_kept_reason(tensor->name);
         size_t size = strlen(tensor->name);
-        bool linear = !reason || strcmp(reason, "router") == 0 || strcmp(reason, "output head") == 0;
-        if (!plan->kept[k].reason || plan->kept[k].unit != UINT32_MAX || tensor->rank != 2 || !linear || size <= 7 ||
-            strcmp(tensor->name + size - 7, ".weight") != 0)
+        bool linear = !reason || strcmp(reason, "router") == 0 ||
+                      strcmp(reason, "output head") == 0;
+        if (!plan->kept[k].reason || plan->kept[k].unit != UINT32_MAX || tensor->rank != 2 ||
+            !linear || size <= 7 || strcmp(tensor->name + size - 7, ".weight") != 0)
             continue;
         json_array_append_new(names, json_stringn(tensor->name, size - 7));
     }
@@ -200,9 +201,9 @@ static bool keeps_foreign(const struct tp_plan *plan)
 {
     for (size_t k = 0; k < plan->kept_count; k++) {
         const struct tp_tensor *tensor = &plan->ckpt->tensors[plan->kept[k].tensor];
-        bool matrix = tensor->rank >= 2 && tp_dtype_bits(tensor->dtype) <= 32;
-        if (matrix && plan->kept[k].unit == UINT32_MAX && !tp_dtype_is_float(tensor->dtype) &&
-            tensor->dtype != TP_BOOL)
+        bool matrix = tensor->rank >= 2 && tp_dtype_bits(tensor->dtype) <= 32 &&
+                      tensor->dtype != TP_BOOL && !tp_dtype_is_float(tensor->dtype);
+        if (matrix && plan->kept[k].unit == UINT32_MAX && strstr(tensor->name, "weight"))
             return true;
     }
     return false;

@@ -128,6 +128,8 @@ static enum tp_code origin_text(const struct tp_origin *origin, struct tp_text *
         code = add_number(text, ",\"row\":", origin->row, err);
     if (!code && origin->expert >= 0)
         code = add_number(text, ",\"expert\":", (uint64_t)origin->expert, err);
+    if (!code && origin->transposed)
+        code = tp_text_add(text, ",\"transposed\":true", strlen(",\"transposed\":true"), err);
     for (uint32_t d = 0; d < origin->rank && !code; d++)
         code = add_number(text, d ? "," : ",\"shape\":[", origin->shape[d], err);
     return code ? code : add_word(text, "]}", err);

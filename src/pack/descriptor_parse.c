@@ -77,8 +77,10 @@ static enum tp_code check_text(const json_t *json, const struct tp_weight *weigh
 {
     json_t *expected = tp_descriptor_json(weight->format, &weight->settings, &weight->op,
                                           weight->box, weight->rank, err);
-    if (!expected)
+    if (!expected) {
+        tp_err_hint(err, hint_damaged);
         return err ? err->code : TP_E_INPUT;
+    }
     bool equal = json_equal(expected, json);
     json_decref(expected);
     if (!equal)
@@ -98,6 +100,7 @@ static enum tp_code read_origin(const json_t *json, struct tp_origin *origin, st
     json_int_t row = json_integer_value(json_object_get(json, "row"));
     origin->rank = (uint32_t)json_array_size(shape);
     origin->expert = expert ? json_integer_value(expert) : -1;
+    origin->transposed = json_is_true(json_object_get(json, "transposed"));
     if (!name || rows < 1 || row < 0 || origin->rank < 2 || origin->rank > 3 ||
         (expert && origin->expert < 0))
         return bad(err, "\"from\" is wrong");

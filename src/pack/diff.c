@@ -305,17 +305,21 @@ static enum tp_code add(struct diff *d, const struct entry *a, const struct entr
     struct tp_diff_item *item = &out->items[out->count];
     *item = (struct tp_diff_item){
         .kind = a && b ? TP_DIFF_SAME : a ? TP_DIFF_ONLY_A : TP_DIFF_ONLY_B,
-        .name = tp_os_format(d->err, "%s", a ? a->name : b->name),
-        .form_a = a ? a->form : NULL,
-        .form_b = b ? b->form : NULL,
     };
+    if (a) {
+        item->form_a = a->form;
+        item->rank_a = entry_shape(a, item->shape_a);
+        item->name = tp_os_format(d->err, "%s", a->name);
+    }
+    if (b) {
+        item->form_b = b->form;
+        item->rank_b = entry_shape(b, item->shape_b);
+        if (!a)
+            item->name = tp_os_format(d->err, "%s", b->name);
+    }
     if (!item->name)
         return TP_E_MEMORY;
     out->count++;
-    if (a)
-        item->rank_a = entry_shape(a, item->shape_a);
-    if (b)
-        item->rank_b = entry_shape(b, item->shape_b);
     if (a && b && (code = compare(d, a, b, item)))
         tp_err_tensor(d->err, item->name);
     out->differing += item->kind != TP_DIFF_SAME;

@@ -113,6 +113,32 @@ enum tp_code tp_manifest_text(const struct tp_plan *plan, const struct tp_reques
     return code;
 }
 
+enum tp_code tp_manifest_refill(const char *stored, size_t size,
+                                const struct tp_manifest_file *files, size_t file_count,
+                                struct tp_text *text, struct tp_err *err)
+{
+    json_t *json = json_loadb(stored, size, JSON_REJECT_DUPLICATES, NULL);
+    json_t *list = json_object_get(json, "files");
+    char *dump = NULL;
+    if (json_array_size(list) == file_count) {
+        for (size_t i = 0; i < file_count; i++) {
+            char hash[TP_HASH_TEXT];
+            tp_hash_print(files[i].hash, hash);
+            json_object_set_new(json_array_get(list, i), "xxh3", json_string(hash));
+        }
+        json_object_set_new(json, "xxh3", json_string(OWN_ZEROS));
+        dump = json_dumps(json, JSON_INDENT(1));
+    }
+    json_decref(json);
+    enum tp_code code = dump ? tp_text_addf(text, err, "%s\n", dump)
+                             : tp_fail(err, TP_E_INPUT, "the manifest of the whole does not list "
+                                       "the files that were written");
+    if (code == TP_OK)
+        sign(text->data, text->size);
+    free(dump);
+    return code;
+}
+
 static enum tp_code read_file(const json_t *json, struct tp_manifest_file *file,
                               struct tp_err *err)
 {

@@ -27,6 +27,12 @@ enum tp_code tp_manifest_text(const struct tp_plan *plan, const struct tp_reques
                               const struct tp_manifest_file *files, size_t file_count,
                               struct tp_text *text, struct tp_err *err);
 
+/* A manifest's text with the hashes of the files that were written, in the order in
+ * which it lists them: as tp_manifest_text() would have made it. */
+enum tp_code tp_manifest_refill(const char *stored, size_t size,
+                                const struct tp_manifest_file *files, size_t file_count,
+                                struct tp_text *text, struct tp_err *err);
+
 /* Reads DIRECTORY/tilepack.json. TP_E_INPUT when it is not a manifest. */
 enum tp_code tp_manifest_read(const char *directory, struct tp_manifest *manifest,
                               struct tp_err *err);

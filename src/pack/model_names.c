@@ -37,11 +37,7 @@ static const struct {
 
 static bool contains(const char *segment, size_t size, const char *word)
 {
-    size_t length = strlen(word);
-    for (size_t i = 0; i + length <= size; i++)
-        if (memcmp(segment + i, word, length) == 0)
-            return true;
-    return false;
+    return memmem(segment, size, word, strlen(word)) != NULL;
 }
 
 static bool has_suffix(const char *name, const char *suffix)

@@ -63,15 +63,20 @@ static enum tp_code own_origin(const struct tp_plan *plan, const struct tp_weigh
                                struct tp_origin *origin, struct tp_err *err)
 {
     *origin = (struct tp_origin){.rows = weight->box.n, .expert = -1,
-                                 .rank = (uint32_t)weight->rank};
+                                 .rank = (uint32_t)weight->rank,
+                                 .transposed = weight->transposed ||
+                                               (weight->format && weight->alternates)};
     uint64_t *shape = origin->shape;
     if (weight->rank == 3)
         *shape++ = weight->box.e;
     *shape++ = weight->box.n;
     *shape = weight->box.k;
-    origin->name = weight->format ? tp_os_join(err, weight->name, strlen(weight->name), ".weight")
-                                  : tp_os_format(err, "%s",
-                                                 plan->ckpt->tensors[weight->tensor[0]].name);
+    if (weight->format && weight->alternates) /* gpt-oss: its plain stacks have no ".weight" */
+        origin->name = tp_os_copy(err, weight->name);
+    else if (weight->format)
+        origin->name = tp_os_join(err, weight->name, strlen(weight->name), ".weight");
+    else
+        origin->name = tp_os_copy(err, plan->ckpt->tensors[weight->tensor[0]].name);
     return origin->name ? TP_OK : TP_E_MEMORY;
 }
 

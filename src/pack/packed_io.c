@@ -7,6 +7,7 @@
 
 #include <string.h>
 #include "pack/os.h"
+#include "pack/plain_rows.h"
 
 #include <stdlib.h>
 
@@ -159,25 +160,6 @@ enum tp_code tp_packed_write(const struct tp_unit *unit,
     return code;
 }
 
-/* Rows of one plain part: one read when whole rows are wanted. */
-static enum tp_code read_rows(const struct tp_plan *plan, const struct tp_part *part, uint64_t row,
-                              uint64_t rows, const struct tp_box *box, uint8_t *to,
-                              struct tp_err *err)
-{
-    const struct tp_weight *weight = &plan->weights->items[part->weight];
-    const struct tp_tensor *tensor = &plan->ckpt->tensors[weight->tensor[0]];
-    uint64_t width = tp_dtype_bits(tensor->dtype) / 8, wanted = box->size.k * width;
-    uint64_t pitch = weight->box.k * width;
-    uint64_t at = tensor->offset + (part->expert * weight->box.n + row) * pitch + box->k * width;
-    enum tp_code code = TP_OK;
-    if (wanted == pitch)
-        return tp_checkpoint_read(plan->ckpt, tensor->file, to, rows * pitch, at, err);
-    for (uint64_t r = 0; r < rows && code == TP_OK; r++)
-        code = tp_checkpoint_read(plan->ckpt, tensor->file, to + r * wanted, wanted,
-                                  at + r * pitch, err);
-    return code;
-}
-
 enum tp_code tp_values_read(const struct tp_plan *plan, const struct tp_unit *unit,
                             const struct tp_box *box, void *to, struct tp_err *err)
 {
@@ -189,7 +171,8 @@ enum tp_code tp_values_read(const struct tp_plan *plan, const struct tp_unit *un
             uint64_t row;
             const struct tp_part *part = tp_unit_part(unit, box->e + e, box->n + n, &row, &rows);
             rows = tp_min_u64(rows, box->size.n - n);
-            code = read_rows(plan, part, row, rows, box, at, err);
+            code = tp_plain_read(plan->ckpt, &plan->weights->items[part->weight], part->expert,
+                                 row, rows, box->k, box->size.k, at, err);
             at += rows * row_bytes;
         }
     return code;
@@ -199,15 +182,5 @@ enum tp_code tp_values_write(const struct tp_unit *unit,
                              const struct tp_box *box, const void *from, struct tp_sink *sink,
                              struct tp_err *err)
 {
-    uint64_t width = tp_dtype_bits(unit->dtype) / 8, row = box->size.k * width;
-    uint64_t rows = box->size.k == unit->box.k ? box->size.n : 1;
-
-    for (uint64_t n = 0; n < box->size.n; n += rows) {
-        uint64_t at = ((box->e * unit->box.n + box->n + n) * unit->box.k + box->k) * width;
-        enum tp_code code = sink->write(sink, unit->file, unit->output[0], at,
-                                        (const uint8_t *)from + n * row, rows * row, err);
-        if (code)
-            return code;
-    }
-    return TP_OK;
+    return tp_plain_write(unit, box, from, sink, err);
 }

@@ -10,6 +10,7 @@
 #include "pack/config.h"
 #include "pack/descriptor.h"
 #include "pack/leafhash.h"
+#include "pack/name_set.h"
 #include "pack/os.h"
 #include "pack/plan_build.h"
 
@@ -18,6 +19,9 @@
 #include <string.h>
 
 #define DATA_ALIGN 4096
+/* Tensors after which a shard is closed, so that its header stays well below what
+ * the format allows, whatever the names are like. */
+#define MAX_OUTPUTS 100000
 #define HASH_DIGITS "00000000000000000000000000000000"
 
 enum tp_code tp_plan_add_unit(struct tp_builder *b, struct tp_unit *unit)
@@ -33,57 +37,6 @@ enum tp_code tp_plan_add_unit(struct tp_builder *b, struct tp_unit *unit)
     }
     plan->units[plan->unit_count++] = *unit;
     return TP_OK;
-}
-
-enum tp_code tp_plan_add_kept(struct tp_builder *b, uint32_t tensor, uint32_t unit,
-                              const char *reason)
-{
-    struct tp_plan *plan = b->plan;
-    enum tp_code code = tp_os_grow((void **)&plan->kept, &b->kept_capacity, plan->kept_count + 1,
-                                   sizeof *plan->kept, b->err);
-    if (code)
-        return code;
-    struct tp_kept *kept = &plan->kept[plan->kept_count++];
-    kept->tensor = tensor;
-    kept->unit = unit;
-    kept->reason = reason ? tp_os_copy(b->err, reason) : NULL;
-    return reason && !kept->reason ? TP_E_MEMORY : TP_OK;
-}
-
-/* The packed weight as it is, in the form of a unit. */
-static enum tp_code add_kept_unit(struct tp_builder *b, uint32_t w)
-{
-    struct tp_plan *plan = b->plan;
-    const struct tp_weight *weight = &plan->weights->items[w];
-    enum tp_code code = tp_os_grow((void **)&plan->kept_units, &b->kept_unit_capacity,
-                                   plan->kept_unit_count + 1, sizeof *plan->kept_units, b->err);
-    if (code)
-        return code;
-    struct tp_unit *unit = &plan->kept_units[plan->kept_unit_count++];
-    *unit = (struct tp_unit){.kind = TP_UNIT_REPACK, .box = weight->box, .rank = weight->rank,
-                             .format = weight->format, .settings = weight->settings,
-                             .op = weight->op, .outs = weight->op.outs, .dtype = weight->dtype,
-                             .original = weight->dtype, .parts_per_expert = 1,
-                             .part_rows = {weight->box.n}, .stats = UINT32_MAX};
-    unit->name = tp_os_copy(b->err, weight->name);
-    unit->prefix = tp_os_copy(b->err, weight->prefix);
-    unit->parts = tp_os_zalloc(weight->box.e, sizeof *unit->parts, b->err);
-    if (!unit->name || !unit->prefix || !unit->parts)
-        return TP_E_MEMORY;
-    for (uint64_t e = 0; e < weight->box.e; e++)
-        unit->parts[e] = (struct tp_part){w, e, 0};
-    return TP_OK;
-}
-
-enum tp_code tp_plan_keep_weight(struct tp_builder *b, uint32_t w, const char *reason)
-{
-    const struct tp_weight *weight = &b->plan->weights->items[w];
-    enum tp_code code = weight->format ? add_kept_unit(b, w) : TP_OK;
-    uint32_t unit = weight->format ? (uint32_t)b->plan->kept_unit_count - 1 : UINT32_MAX;
-    for (uint32_t i = 0; i < TP_MAX_OUT && code == TP_OK; i++)
-        if (weight->tensor[i] != TP_NO_TENSOR)
-            code = tp_plan_add_kept(b, weight->tensor[i], unit, reason);
-    return code;
 }
 
 const struct tp_part *tp_unit_part(const struct tp_unit *unit, uint64_t e, uint64_t n,
@@ -173,8 +126,8 @@ static enum tp_code plain_output(struct tp_builder *b, uint32_t u)
     output->name = tp_os_copy(b->err, unit->name);
     if (unit->rank == 3)
         output->shape[output->rank++] = unit->box.e;
-    output->shape[output->rank++] = unit->box.n;
-    output->shape[output->rank++] = unit->box.k;
+    output->shape[output->rank++] = unit->transposed ? unit->box.k : unit->box.n;
+    output->shape[output->rank++] = unit->transposed ? unit->box.n : unit->box.k;
     return output->name ? shape_bytes(output, b->err) : TP_E_MEMORY;
 }
 
@@ -290,10 +243,13 @@ static enum tp_code place_item(struct tp_builder *b, const struct item *item, ui
             code = tp_fail(b->err, TP_E_UNSUPPORTED, "the output is too large");
     if (code)
         return code;
-    if (plan->file_count == 0 || (*fill && bytes > shard_size - tp_min_u64(*fill, shard_size))) {
+    bool full = *fill && bytes > shard_size - tp_min_u64(*fill, shard_size);
+    bool many = plan->file_count && first - b->file_begins >= MAX_OUTPUTS && shard_size < UINT64_MAX;
+    if (plan->file_count == 0 || full || many) {
         if ((code = add_file(b)))
             return code;
         *fill = 0;
+        b->file_begins = first;
     }
     *fill += bytes;
     for (size_t o = first; o < plan->output_count; o++)
@@ -370,27 +326,22 @@ static int by_place(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 static enum tp_code check_names(struct tp_builder *b)
 {
-    struct tp_plan *plan = b->plan;
-    char **names = tp_os_zalloc(plan->output_count + 1, sizeof *names, b->err);
-    enum tp_code code = names ? TP_OK : TP_E_MEMORY;
-    for (size_t o = 0; names && o < plan->output_count; o++)
-        names[o] = plan->outputs[o].name;
-    if (names)
-        qsort(names, plan->output_count, sizeof *names, by_name);
-    for (size_t o = 1; o < plan->output_count && code == TP_OK; o++)
-        if (strcmp(names[o - 1], names[o]) == 0) {
-            tp_err_tensor(b->err, names[o]);
+    const struct tp_plan *plan = b->plan;
+    struct tp_names names = {0};
+    enum tp_code code = TP_OK;
+    for (size_t o = 0; o < plan->output_count && code == TP_OK; o++) {
+        const char *name = plan->outputs[o].name;
+        uint32_t number = 0;
+        code = tp_names_add(&names, name, strlen(name), &number, b->err);
+        if (code == TP_OK && number != o) {
+            tp_err_tensor(b->err, name);
             tp_err_hint(b->err, "leave one of the two weights out with --exclude");
             code = tp_fail(b->err, TP_E_UNSUPPORTED, "two outputs would have this name");
         }
-    free(names);
+    }
+    tp_names_close(&names);
     return code;
 }
 
@@ -446,7 +397,6 @@ static enum tp_code write_header(struct tp_builder *b, uint32_t f, struct tp_st_
     char *texts[3] = {0};
     struct tp_text text = {0};
     uint64_t at = 0;
-    bool plain = plan->restores;
     for (uint32_t i = 0; i < file->output_count; i++) {
         struct tp_output *output = &plan->outputs[file->first_output + i];
         output->offset = at;
@@ -456,7 +406,7 @@ static enum tp_code write_header(struct tp_builder *b, uint32_t f, struct tp_st_
             return tp_fail(b->err, TP_E_UNSUPPORTED, "the output file is too large");
         tensors[i].end = at;
     }
-    enum tp_code code = plain ? TP_OK : file_meta(b, f, texts);
+    enum tp_code code = file_meta(b, f, texts);
     struct tp_st_meta meta[] = {{"format", "pt"},
                                 {TP_META_VERSION, TP_DESCRIPTOR_VERSION},
                                 {TP_META_HASH, HASH_DIGITS},
@@ -464,8 +414,8 @@ static enum tp_code write_header(struct tp_builder *b, uint32_t f, struct tp_st_
                                 {TP_META_DESCRIPTORS, texts[0]},
                                 {TP_META_UNITS, texts[1]}};
     if (code == TP_OK)
-        code = tp_st_write_header(tensors, file->output_count, meta, plain ? 3 : 6, DATA_ALIGN,
-                                  &text, b->err);
+        code = tp_st_write_header(tensors, file->output_count, meta,
+                                  plan->restores ? 4 : 6, DATA_ALIGN, &text, b->err);
     for (int i = 0; i < 3; i++)
         free(texts[i]);
     if (code) {

@@ -58,6 +58,7 @@ struct tp_unit {
     struct tp_cut cut;       /* in the plan of a rank: how the whole was cut */
     uint32_t stats;          /* group that shares a global scale, or UINT32_MAX; of a stack
                                 that of expert 0, the others follow */
+    bool transposed;         /* plain units: written as [E,K,N] */
     const char *warning;     /* what the consumer's kernel wants in addition, or NULL */
 };
 

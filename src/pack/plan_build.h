@@ -21,6 +21,7 @@ struct tp_builder {
     const struct tp_plan *follow; /* files hold the same units as there, or NULL */
     size_t unit_capacity, output_capacity, kept_capacity, kept_unit_capacity, file_capacity;
     struct tp_err *err;
+    size_t file_begins; /* first output of the file that is being filled */
 };
 
 /* The name that patterns see: "X.q_proj.weight", also for packed sources. */

@@ -13,25 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Architectures whose 3-D expert stacks are stored (E,in,out), gate and up
- * interleaved in some; their model_type as config.json writes it. */
-static const char *const transposed_models[] = {"gpt_oss", "llama4", "llama4_text"};
-
-static bool config_is_transposed(const struct tp_checkpoint *ckpt)
-{
-    for (const char *at = ckpt->config; at && (at = strstr(at, "\"model_type\""));) {
-        at += strlen("\"model_type\"");
-        at += strspn(at, " \t\r\n:");
-        for (size_t i = 0; i < sizeof transposed_models / sizeof *transposed_models; i++) {
-            size_t size = strlen(transposed_models[i]);
-            if (at[0] == '"' && strncmp(at + 1, transposed_models[i], size) == 0 &&
-                at[1 + size] == '"')
-                return true;
-        }
-    }
-    return false;
-}
-
 enum tp_code tp_weight_full_name(const struct tp_plan *plan, uint32_t weight, char *name,
                                  size_t size, struct tp_err *err)
 {
@@ -84,22 +65,22 @@ static struct tp_rule *first_rule(struct tp_request *request, const char *name)
 }
 
 /* 3-D weights: expert stacks of known orientation, or what the user names. */
-static enum tp_code check_stack(struct tp_builder *b, uint32_t w, const char *name, bool asked,
-                                bool transposed)
+static enum tp_code check_stack(struct tp_builder *b, uint32_t w, const char *name, bool asked)
 {
     const struct tp_weight *weight = &b->plan->weights->items[w];
     struct tp_stack_name stack;
     if (weight->rank != 3 || weight->format)
         return TP_OK;
-    if (tp_name_stack(name, &stack) && transposed)
-        return tp_choice_keep(b, w, true, "this architecture stores its experts as (E,in,out)");
+    if (weight->alternates && b->choices[w].rule->format->experts == TP_EXPERTS_SPLIT)
+        return tp_choice_keep(b, w, true, "the experts of this architecture cannot be written one "
+                              "by one: rows of gate and up alternate, and so do their biases");
     if (tp_name_stack(name, &stack) || asked)
         return TP_OK;
     return tp_choice_keep(b, w, false,
                           "3-D weight of unknown orientation (--include takes it as [E,N,K])");
 }
 
-static enum tp_code choose(struct tp_builder *b, uint32_t w, bool transposed)
+static enum tp_code choose(struct tp_builder *b, uint32_t w)
 {
     struct tp_request *request = b->request;
     char name[2048];
@@ -128,7 +109,7 @@ static enum tp_code choose(struct tp_builder *b, uint32_t w, bool transposed)
     if (!rule->format)
         return tp_choice_keep(b, w, false, "kept by the recipe");
     b->choices[w].rule = rule;
-    return check_stack(b, w, name, asked, transposed);
+    return check_stack(b, w, name, asked);
 }
 
 static bool matches_any_weight(struct tp_builder *b, const struct tp_rule *rule)
@@ -162,9 +143,8 @@ static enum tp_code check_rules_used(struct tp_builder *b)
 
 enum tp_code tp_plan_select(struct tp_builder *b)
 {
-    bool transposed = config_is_transposed(b->plan->ckpt);
     for (uint32_t w = 0; w < b->plan->weights->count; w++) {
-        enum tp_code code = choose(b, w, transposed);
+        enum tp_code code = choose(b, w);
         if (code)
             return code;
     }

@@ -57,7 +57,8 @@ static enum tp_code refuse_unknown(const struct tp_builder *b, const struct tp_t
 enum tp_code tp_plan_check_sources(struct tp_builder *b)
 {
     const struct tp_weights *weights = b->plan->weights;
-    enum tp_code code = tp_source_config_check(b->plan->ckpt, weights, b->err);
+    enum tp_code code =
+        tp_source_config_check(b->plan->ckpt, weights, b->choices != NULL, b->err);
     for (uint32_t w = 0; w < weights->count && code == TP_OK; w++)
         if (!b->choices || b->choices[w].rule)
             code = tp_source_check(b->plan->ckpt, &weights->items[w], b->err);

@@ -160,6 +160,11 @@ static enum tp_code single(struct tp_builder *b, uint32_t w)
     unit.box = weight->box;
     bool stacked = weight->rank == 3 && !weight->format && !b->request->no_stack &&
                    tp_name_stack(full, &stack);
+    const char *joint = NULL; /* gate_up_proj that alternates is no w13: see alternates() */
+    if (stacked && weight->alternates) {
+        joint = "_";
+        stacked = false;
+    }
     if (stacked) {
         unit.name = tp_os_format(b->err, "%.*s.%s", (int)stack.prefix, full,
                                  stack.gate_up ? "w13" : "w2");
@@ -167,7 +172,8 @@ static enum tp_code single(struct tp_builder *b, uint32_t w)
                                    stack.gate_up ? "w13" : "w2");
     } else {
         unit.name = tp_os_copy(b->err, weight->name);
-        unit.prefix = tp_os_copy(b->err, weight->prefix);
+        unit.prefix = joint ? tp_os_join(b->err, weight->name, strlen(weight->name), joint)
+                            : tp_os_copy(b->err, weight->prefix);
     }
     if (!unit.name || !unit.prefix || (code = unit_parts(b, &unit, 1))) {
         unit_free(&unit);

@@ -19,6 +19,7 @@ struct piece {
     uint64_t e, row, rows;
     uint64_t shape[3];
     uint32_t rank;
+    bool transposed; /* the tensor was stored [E,K,N] */
     struct tp_part part;
     enum tp_dtype dtype; /* of the original values */
 };
@@ -47,6 +48,7 @@ static enum tp_code add_piece(struct tp_builder *b, struct pieces *pieces,
     struct piece *piece = &pieces->items[pieces->count];
     *piece = (struct piece){.e = stack ? e : origin->expert > 0 ? (uint64_t)origin->expert : 0,
                             .row = origin->row, .rows = origin->rows, .rank = origin->rank,
+                            .transposed = origin->transposed,
                             .part = {w, e, row}, .dtype = weight->dtype};
     memcpy(piece->shape, origin->shape, sizeof piece->shape);
     if (!(piece->name = tp_origin_name(origin, e, b->err)))
@@ -142,7 +144,7 @@ static enum tp_code fill_parts(struct tp_builder *b, const struct piece *pieces,
         for (uint64_t p = 0, row = 0; p < per; p++) {
             const struct piece *piece = &pieces[e * per + p];
             if (piece->e != e || piece->row != row || piece->rows != unit->part_rows[p] ||
-                piece->rank != pieces->rank ||
+                piece->rank != pieces->rank || piece->transposed != pieces->transposed ||
                 memcmp(piece->shape, pieces->shape, sizeof piece->shape) != 0)
                 return not_covered(b, piece, row);
             unit->parts[e * per + p] = piece->part;
@@ -158,7 +160,7 @@ static enum tp_code add_tensor(struct tp_builder *b, const struct piece *pieces,
 {
     uint32_t rank = pieces->rank;
     struct tp_unit unit = {.kind = TP_UNIT_PLAIN, .rank = (int)rank, .original = TP_BF16,
-                           .outs = 1, .stats = UINT32_MAX};
+                           .outs = 1, .stats = UINT32_MAX, .transposed = pieces->transposed};
     unit.box = (struct tp_box3){rank == 3 ? pieces->shape[0] : 1, pieces->shape[rank - 2],
                                 pieces->shape[rank - 1]};
     unit.name = tp_os_format(b->err, "%s", pieces->name);
@@ -185,7 +187,7 @@ static enum tp_code add_plain(struct tp_builder *b, uint32_t w)
     struct tp_unit unit = {.kind = TP_UNIT_PLAIN, .rank = weight->rank, .box = weight->box,
                            .dtype = weight->dtype, .original = weight->dtype, .outs = 1,
                            .parts_per_expert = 1, .part_rows = {weight->box.n},
-                           .stats = UINT32_MAX};
+                           .stats = UINT32_MAX, .transposed = weight->transposed};
     unit.name = tp_os_format(b->err, "%s", name);
     unit.prefix = tp_os_format(b->err, "%s", name);
     unit.parts = tp_os_zalloc(weight->box.e, sizeof *unit.parts, b->err);
@@ -229,7 +231,7 @@ enum tp_code tp_plan_unpack(const struct tp_checkpoint *ckpt, const struct tp_we
                             enum tp_dtype dtype, uint64_t shard_size, const char *file_name,
                             struct tp_plan *plan, struct tp_err *err)
 {
-    struct tp_request request = {.shard_size = shard_size};
+    struct tp_request request = {.shard_size = shard_size, .restore = true, .dtype = dtype};
     struct tp_builder b = {.plan = plan, .request = &request, .err = err};
     uint64_t mark = tp_os_json_mark();
     *plan = (struct tp_plan){.ckpt = ckpt, .weights = weights, .restores = true};

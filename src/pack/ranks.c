@@ -65,6 +65,23 @@ static void granules(const struct tp_op *op, uint64_t *n, uint64_t *k)
     }
 }
 
+bool tp_cut_aligned(const struct tp_op *op, const struct tp_cut *cut, struct tp_box3 box)
+{
+    uint64_t n, k, rows = 0;
+    granules(op, &n, &k);
+    if (!cut->ranks || cut->pieces < 1 || cut->pieces > TP_MAX_PARTS)
+        return false;
+    if (cut->along == TP_CUT_K)
+        return k && box.k % cut->ranks == 0 && box.k / cut->ranks % k == 0;
+    for (uint32_t p = 0; p < cut->pieces; p++) {
+        uint64_t piece = cut->piece_rows[p];
+        if (!n || !piece || piece % cut->ranks || piece / cut->ranks % n ||
+            !tp_add_u64(&rows, rows, piece))
+            return false;
+    }
+    return rows == box.n;
+}
+
 /* Rows of the stretches that are cut one by one. */
 static bool find_pieces(const struct tp_unit *unit, const struct tp_parallel_name *name,
                         const struct heads *heads, struct tp_cut *cut)

@@ -50,18 +50,24 @@ uint32_t tp_cut_slices(const struct tp_cut *cut);
 struct tp_slice tp_cut_slice(const struct tp_cut *cut, struct tp_box3 box, unsigned ranks,
                              unsigned r, uint32_t p);
 struct tp_box3 tp_cut_box(const struct tp_cut *cut, struct tp_box3 box);
+/* Whether slices of such a weight are stored like small tensors of their own: each
+ * begins and ends at a border of tiles. */
+bool tp_cut_aligned(const struct tp_op *op, const struct tp_cut *cut, struct tp_box3 box);
 /* The part of `box` inside the slice, in the whole (*common) and in the rank. */
 bool tp_slice_common(const struct tp_slice *slice, const struct tp_box *box,
                      struct tp_box *common, struct tp_box *in_rank);
 
 /* Takes the writes of a run of ranks->run and hands them on to `to`, whose plan is
- * ranks->all. */
+ * ranks->all; or, with `only` < ranks->count, those of one rank, and the plan of `to`
+ * is ranks->plans[only]. */
+#define TP_ALL_RANKS UINT32_MAX
 struct tp_scatter {
     struct tp_sink sink;
     const struct tp_ranks *ranks;
+    unsigned only;
     struct tp_sink *to;
 };
-void tp_scatter_open(struct tp_scatter *scatter, const struct tp_ranks *ranks,
+void tp_scatter_open(struct tp_scatter *scatter, const struct tp_ranks *ranks, unsigned only,
                      struct tp_sink *to);
 
 /* The way back: packed weights that lie in slices. */

@@ -96,6 +96,28 @@ static enum tp_code room(const struct tp_op *op, struct tp_box3 size, struct tp_
 
 /* ---- scatter ------------------------------------------------------------- */
 
+/* File f and output o of the whole in the plan of `to`. */
+static uint32_t file_of(const struct tp_scatter *scatter, uint32_t f, unsigned r)
+{
+    return scatter->only == TP_ALL_RANKS ? f * scatter->ranks->count + r : f;
+}
+
+static uint32_t output_of(const struct tp_scatter *scatter, uint32_t o, unsigned r)
+{
+    const struct tp_ranks *ranks = scatter->ranks;
+    uint32_t a = ranks->output[o * ranks->count + r];
+    if (scatter->only == TP_ALL_RANKS)
+        return a;
+    uint32_t f = ranks->all.outputs[a].file;
+    return a - ranks->all.files[f].first_output +
+           ranks->plans[r].files[f / ranks->count].first_output;
+}
+
+static bool leaves_out(const struct tp_scatter *scatter, unsigned r)
+{
+    return scatter->only != TP_ALL_RANKS && scatter->only != r;
+}
+
 static enum tp_code write_all(struct tp_sink *base, uint32_t file, uint32_t output,
                               uint64_t offset, const void *data, uint64_t size,
                               struct tp_err *err)
@@ -104,15 +126,18 @@ static enum tp_code write_all(struct tp_sink *base, uint32_t file, uint32_t outp
     const struct tp_ranks *ranks = scatter->ranks;
     enum tp_code code = TP_OK;
     for (unsigned r = 0; r < ranks->count && code == TP_OK; r++) {
-        uint32_t f = file * ranks->count + r;
+        uint32_t f = file_of(scatter, file, r);
+        if (leaves_out(scatter, r))
+            continue;
         if (output == TP_SINK_HEADER) {
-            const struct tp_plan_file *own = &ranks->all.files[f];
+            const struct tp_plan_file *own = &ranks->plans[r].files[file];
             code = scatter->to->write(scatter->to, f, TP_SINK_HEADER, 0, own->header,
                                       own->header_size, err);
             continue;
         }
-        uint32_t o = ranks->output[output * ranks->count + r];
-        const struct tp_output *own = &ranks->all.outputs[o];
+        uint32_t o = output_of(scatter, output, r);
+        const struct tp_output *own =
+            &ranks->all.outputs[ranks->output[output * ranks->count + r]];
         code = own->constant
                    ? scatter->to->write(scatter->to, f, o, 0, own->constant, own->bytes, err)
                    : scatter->to->write(scatter->to, f, o, offset, data, size, err);
@@ -121,15 +146,15 @@ static enum tp_code write_all(struct tp_sink *base, uint32_t file, uint32_t outp
 }
 
 /* The unit as it is in one rank: enough of it for tp_packed_write(). */
-static struct tp_unit rank_unit(const struct tp_ranks *ranks, const struct tp_unit *unit,
+static struct tp_unit rank_unit(const struct tp_scatter *scatter, const struct tp_unit *unit,
                                 const struct tp_cut *cut, unsigned r)
 {
     struct tp_unit own = *unit;
     own.box = tp_cut_box(cut, unit->box);
-    own.file = unit->file * ranks->count + r;
+    own.file = file_of(scatter, unit->file, r);
     for (uint32_t i = 0; i < unit->op.outs; i++)
         if (unit->output[i] != UINT32_MAX)
-            own.output[i] = ranks->output[unit->output[i] * ranks->count + r];
+            own.output[i] = output_of(scatter, unit->output[i], r);
     return own;
 }
 
@@ -142,7 +167,9 @@ static enum tp_code take_box(struct tp_sink *base, const struct tp_unit *unit,
     struct tp_buffer buffer = {0};
     enum tp_code code = TP_OK;
     for (unsigned r = 0; r < ranks->count && code == TP_OK; r++) {
-        struct tp_unit own = rank_unit(ranks, unit, cut, r);
+        struct tp_unit own = rank_unit(scatter, unit, cut, r);
+        if (leaves_out(scatter, r))
+            continue;
         for (uint32_t p = 0; p < tp_cut_slices(cut) && code == TP_OK; p++) {
             struct tp_slice slice = tp_cut_slice(cut, unit->box, ranks->count, r, p);
             struct tp_box shared, in_rank;
@@ -164,10 +191,11 @@ static enum tp_code take_box(struct tp_sink *base, const struct tp_unit *unit,
     return code;
 }
 
-void tp_scatter_open(struct tp_scatter *scatter, const struct tp_ranks *ranks, struct tp_sink *to)
+void tp_scatter_open(struct tp_scatter *scatter, const struct tp_ranks *ranks, unsigned only,
+                     struct tp_sink *to)
 {
     *scatter = (struct tp_scatter){.sink = {.write = write_all, .take = take_box},
-                                   .ranks = ranks, .to = to};
+                                   .ranks = ranks, .only = only, .to = to};
 }
 
 /* ---- gather -------------------------------------------------------------- */

@@ -250,6 +250,8 @@ json_t *tp_request_json(const struct tp_request *request)
     json_object_set_new(json, "requantize", json_boolean(request->requantize));
     if (request->repack_only)
         json_object_set_new(json, "repack_only", json_true());
+    if (request->restore)
+        json_object_set_new(json, "restore", json_string(tp_dtype_name(request->dtype)));
     json_object_set_new(json, "shard_size", json_integer((json_int_t)request->shard_size));
     if (request->tp_ranks)
         json_object_set_new(json, "tp", json_pack("{s:i,s:i}", "rank", (int)request->tp_rank,
@@ -297,6 +299,9 @@ enum tp_code tp_request_parse(const char *text, struct tp_request *request, stru
     request->keep_nonfinite = json_is_true(json_object_get(json, "keep_nonfinite"));
     request->requantize = json_is_true(json_object_get(json, "requantize"));
     request->repack_only = json_is_true(json_object_get(json, "repack_only"));
+    const char *restore = json_string_value(json_object_get(json, "restore"));
+    request->restore = restore != NULL;
+    request->dtype = restore ? tp_dtype_parse(restore, strlen(restore)) : TP_DTYPE_NONE;
     request->shard_size = (uint64_t)json_integer_value(json_object_get(json, "shard_size"));
     const json_t *cut = json_object_get(json, "tp");
     request->tp_rank = (unsigned)json_integer_value(json_object_get(cut, "rank"));

@@ -35,6 +35,8 @@ struct tp_request {
     bool strict;           /* a weight that cannot be converted is an error */
     bool keep_nonfinite;
     bool requantize;       /* allow lossy inputs */
+    bool restore;          /* unpack: plain weights of `dtype`, TP_DTYPE_NONE: as they were */
+    enum tp_dtype dtype;
     bool repack_only;      /* packed weights only, their codes taken over (unpack --to) */
     uint64_t shard_size;   /* bytes; 0 = the default */
     unsigned tp_ranks, tp_rank; /* the slice of one of several ranks; 0 ranks: the whole */

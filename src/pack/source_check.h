@@ -19,10 +19,11 @@ enum tp_code tp_source_check(const struct tp_checkpoint *ckpt, struct tp_weight 
 
 /* Compares the recognised formats with quantization_config of config.json: its
  * method, format, bits, group or block size. Disagreement is TP_E_INPUT and names
- * both; so is a quantized checkpoint of which no weight was recognised. Fine
- * without config.json or without that key. */
+ * both. With `must_find`, a quant_method while no packed weight was recognised is
+ * TP_E_UNSUPPORTED. Fine without config.json or without that key. */
 enum tp_code tp_source_config_check(const struct tp_checkpoint *ckpt,
-                                    const struct tp_weights *weights, struct tp_err *err);
+                                    const struct tp_weights *weights, bool must_find,
+                                    struct tp_err *err);
 
 /* The value of quantization_config (new reference), or NULL. */
 json_t *tp_source_config(const struct tp_checkpoint *ckpt);

@@ -160,7 +160,8 @@ static enum tp_code nothing_recognised(const struct tp_checkpoint *ckpt, const c
 }
 
 enum tp_code tp_source_config_check(const struct tp_checkpoint *ckpt,
-                                    const struct tp_weights *weights, struct tp_err *err)
+                                    const struct tp_weights *weights, bool must_find,
+                                    struct tp_err *err)
 {
     json_t *config = tp_source_config(ckpt);
     const char *method = json_string_value(json_object_get(config, "quant_method"));
@@ -177,7 +178,7 @@ enum tp_code tp_source_config_check(const struct tp_checkpoint *ckpt,
         last = weight->format; /* one of each run is enough: they have the same facts */
         code = check_weight(&claim, config);
     }
-    if (code == TP_OK && method && strcmp(method, "tilepack") != 0 && !packed &&
+    if (code == TP_OK && must_find && method && strcmp(method, "tilepack") != 0 && !packed &&
         plain + weights->other_count > 0)
         code = nothing_recognised(ckpt, method, config, err);
     json_decref(config);

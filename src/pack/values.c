@@ -9,6 +9,7 @@
 #include "base/num.h"
 #include "kernels/kernel.h"
 #include "kernels/plane.h"
+#include "pack/plain_rows.h"
 
 #include <math.h>
 #include <string.h>
@@ -42,18 +43,14 @@ static enum tp_code read_plain(const struct tp_side *side, const struct tp_part 
                                struct tp_value_reader *reader, struct tp_err *err)
 {
     const struct tp_weight *weight = &side->weights->items[part->weight];
-    const struct tp_tensor *tensor = &side->ckpt->tensors[weight->tensor[0]];
-    uint64_t width = tp_dtype_bits(tensor->dtype) / 8, wanted = box->size.k * width;
-    uint64_t pitch = weight->box.k * width;
-    uint64_t at = tensor->offset + (part->expert * weight->box.n + row) * pitch + box->k * width;
-    uint64_t step = wanted == pitch ? rows : 1;
-    enum tp_code code = tp_buffer_room(&reader->decoded, rows * wanted, err);
-    uint8_t *data = reader->decoded.data;
-    for (uint64_t r = 0; r < rows && code == TP_OK; r += step)
-        code = tp_checkpoint_read(side->ckpt, tensor->file, data + r * wanted, step * wanted,
-                                  at + r * pitch, err);
-    if (code == TP_OK)
-        tp_widen(tensor->dtype, data, rows * box->size.k, to);
+    enum tp_dtype dtype = side->ckpt->tensors[weight->tensor[0]].dtype;
+    uint64_t count = rows * box->size.k;
+    enum tp_code code =
+        tp_buffer_room(&reader->decoded, count * tp_dtype_bits(dtype) / 8, err);
+    if (code == TP_OK &&
+        (code = tp_plain_read(side->ckpt, weight, part->expert, row, rows, box->k, box->size.k,
+                              reader->decoded.data, err)) == TP_OK)
+        tp_widen(dtype, reader->decoded.data, count, to);
     return code;
 }
 

@@ -11,6 +11,7 @@
 #include "kernels/kernel.h"
 #include "pack/descriptor.h"
 #include "pack/os.h"
+#include "pack/ranks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +39,8 @@ struct against {
     const struct tp_verify_options *options;
     struct tp_verify_report *report;
     struct tp_plan plan;
+    struct tp_ranks ranks;          /* of the plan, when a rank is verified */
+    const struct tp_plan *expected; /* what should be stored: the plan, or that of the rank */
     struct tp_compare_sink sink;
     struct sums *sums; /* per unit */
     struct bench *idle;
@@ -178,12 +181,38 @@ static enum tp_code make_plan(struct against *a, struct tp_request *request)
         tp_err_path(a->err, stored->path);
         return code;
     }
-    code = tp_plan_convert(a->source->ckpt, a->source->weights, request,
-                           stored->directory ? NULL : stored->files[0].name, &a->plan, a->err);
+    if (request->tp_ranks > 1) {
+        tp_err_path(a->err, stored->path);
+        tp_err_hint(a->err, "`tilepack join` makes the whole of all ranks: compare that");
+        return tp_fail(a->err, TP_E_UNSUPPORTED, "this is rank %u of %u, a slice of what the "
+                       "source gives", request->tp_rank, request->tp_ranks);
+    }
+    const char *file = stored->directory ? NULL : stored->files[0].name;
+    code = request->restore ? tp_plan_unpack(a->source->ckpt, a->source->weights, request->dtype,
+                                             request->shard_size, file, &a->plan, a->err)
+                            : tp_plan_convert(a->source->ckpt, a->source->weights, request, file,
+                                              &a->plan, a->err);
     if (code) {
         tp_err_path(a->err, a->source->ckpt->path);
         tp_err_hint(a->err, "is this the checkpoint that %s was made from?", stored->path);
     }
+    return code;
+}
+
+/* The slices of one rank are compared with those of the whole, made again. */
+static enum tp_code make_expected(struct against *a, const struct tp_request *request)
+{
+    a->expected = &a->plan;
+    if (!request->tp_ranks)
+        return TP_OK;
+    if (request->tp_ranks > 1024 || request->tp_rank >= request->tp_ranks) {
+        tp_err_path(a->err, a->stored->ckpt->path);
+        return tp_fail(a->err, TP_E_INPUT, "the recorded request is of rank %u of %u",
+                       request->tp_rank, request->tp_ranks);
+    }
+    enum tp_code code = tp_ranks_make(&a->plan, request, request->tp_ranks, &a->ranks, a->err);
+    if (code == TP_OK)
+        a->expected = &a->ranks.plans[request->tp_rank];
     return code;
 }
 
@@ -210,16 +239,16 @@ static enum tp_code find_extra(struct against *a, bool report, size_t *count)
 {
     const struct tp_checkpoint *stored = a->stored->ckpt;
     enum tp_code code = TP_OK;
-    const char **names = tp_os_zalloc(a->plan.output_count + 1, sizeof *names, a->err);
+    const char **names = tp_os_zalloc(a->expected->output_count + 1, sizeof *names, a->err);
     if (!names)
         return TP_E_MEMORY;
     *count = 0;
-    for (size_t o = 0; o < a->plan.output_count; o++)
-        names[o] = a->plan.outputs[o].name;
-    qsort(names, a->plan.output_count, sizeof *names, by_text);
+    for (size_t o = 0; o < a->expected->output_count; o++)
+        names[o] = a->expected->outputs[o].name;
+    qsort(names, a->expected->output_count, sizeof *names, by_text);
     for (size_t t = 0; t < stored->tensor_count && code == TP_OK; t++) {
         const struct tp_tensor *tensor = &stored->tensors[t];
-        if (bsearch(&tensor->name, names, a->plan.output_count, sizeof *names, by_text))
+        if (bsearch(&tensor->name, names, a->expected->output_count, sizeof *names, by_text))
             continue;
         ++*count;
         if (report)
@@ -236,8 +265,8 @@ static enum tp_code find_wrong(struct against *a, bool report, size_t *count,
 {
     enum tp_code code = TP_OK;
     *count = 0;
-    for (size_t o = 0; o < a->plan.output_count && code == TP_OK; o++) {
-        const struct tp_output *output = &a->plan.outputs[o];
+    for (size_t o = 0; o < a->expected->output_count && code == TP_OK; o++) {
+        const struct tp_output *output = &a->expected->outputs[o];
         const char *what = mismatch(output, tp_checkpoint_find(a->stored->ckpt, output->name));
         if (!what)
             continue;
@@ -260,12 +289,12 @@ static enum tp_code check_outputs(struct against *a)
         code = find_extra(a, false, &extra);
     if (code)
         return code;
-    if (4 * (wrong + extra) > a->plan.output_count + stored->tensor_count) {
+    if (4 * (wrong + extra) > a->expected->output_count + stored->tensor_count) {
         tp_err_path(a->err, a->source->ckpt->path);
         tp_err_hint(a->err, "name the checkpoint that %s was made from", stored->path);
         return tp_fail(a->err, TP_E_INPUT,
                        "this is another model: of the %zu tensors that it gives, %zu are not in %s "
-                       "with that name, dtype and shape%s%.200s", a->plan.output_count, wrong,
+                       "with that name, dtype and shape%s%.200s", a->expected->output_count, wrong,
                        stored->path, first ? ", such as " : "", first ? first->name : "");
     }
     code = wrong ? find_wrong(a, true, &wrong, &first) : TP_OK;
@@ -304,8 +333,14 @@ static enum tp_code run(struct against *a, const struct tp_request *request)
         .observe = observe,
         .observe_arg = a,
     };
-    enum tp_code code = tp_compare_sink_open(&a->sink, &a->plan, a->stored->ckpt, a->err);
-    return code ? code : tp_run(&a->plan, &a->sink.sink, &options, a->err);
+    struct tp_scatter scatter;
+    enum tp_code code = tp_compare_sink_open(&a->sink, a->expected, a->stored->ckpt, a->err);
+    if (code)
+        return code;
+    if (a->expected == &a->plan)
+        return tp_run(&a->plan, &a->sink.sink, &options, a->err);
+    tp_scatter_open(&scatter, &a->ranks, (unsigned)(a->expected - a->ranks.plans), &a->sink.sink);
+    return tp_run(&a->ranks.run, &scatter.sink, &options, a->err);
 }
 
 /* ---- differences ------------------------------------------------------------ */
@@ -338,10 +373,10 @@ static void place_in_plain(const struct tp_output *output, uint64_t byte, char *
 
 static enum tp_code report_output(struct against *a, size_t o)
 {
-    const struct tp_output *output = &a->plan.outputs[o];
+    const struct tp_output *output = &a->expected->outputs[o];
     const struct tp_difference *d = &a->sink.differences[o];
     const struct tp_tensor *tensor = a->sink.tensors[o];
-    const struct tp_unit *unit = output->unit == UINT32_MAX ? NULL : &a->plan.units[output->unit];
+    const struct tp_unit *unit = output->unit == UINT32_MAX ? NULL : &a->expected->units[output->unit];
     char place[120] = "";
     uint32_t i = 0;
     if (unit && (d->bytes || !tensor))
@@ -423,7 +458,7 @@ static enum tp_code measure_stored(struct against *a, size_t u)
 static enum tp_code report_differences(struct against *a)
 {
     enum tp_code code = TP_OK;
-    for (size_t o = 0; o < a->plan.output_count && code == TP_OK; o++)
+    for (size_t o = 0; o < a->expected->output_count && code == TP_OK; o++)
         code = report_output(a, o);
     for (size_t u = 0; u < a->plan.unit_count && code == TP_OK; u++)
         if (a->report->units[u].differs)
@@ -447,6 +482,7 @@ static void close_all(struct against *a)
     }
     free(a->by_prefix);
     tp_compare_sink_close(&a->sink);
+    tp_ranks_close(&a->ranks);
     tp_plan_close(&a->plan);
     pthread_mutex_destroy(&a->lock);
 }
@@ -460,7 +496,8 @@ enum tp_code tp_verify_against(const struct tp_side *stored, const struct tp_sid
     struct tp_request request = {0};
     pthread_mutex_init(&a.lock, NULL);
     enum tp_code code = make_plan(&a, &request);
-    if (code == TP_OK && (code = check_outputs(&a)) == TP_OK &&
+    if (code == TP_OK && (code = make_expected(&a, &request)) == TP_OK &&
+        (code = check_outputs(&a)) == TP_OK &&
         (code = start_results(&a)) == TP_OK && (code = run(&a, &request)) == TP_OK &&
         (code = report_differences(&a)) == TP_OK)
         code = tp_checkpoint_unchanged(source->ckpt, err);

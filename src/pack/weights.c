@@ -4,7 +4,9 @@
 #include "pack/weights.h"
 
 #include "pack/descriptor.h"
+#include "pack/model_names.h"
 #include "pack/os.h"
+#include "pack/plain_rows.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +18,7 @@ struct finder {
     size_t capacity;
     bool *used;      /* per checkpoint tensor */
     uint32_t *order; /* checkpoint tensors in the order of their data */
+    struct tp_orientation orientation; /* of plain stacks of experts */
     struct tp_err *err;
 };
 
@@ -221,6 +224,7 @@ static enum tp_code try_interchange(struct finder *f, const struct tp_tensor *te
         *found = true;
         no_tensors(&weight);
         weight.dtype = TP_BF16;
+        weight.alternates = weight.rank == 3 && format->joint[0] != '.';
         return add(f, &weight, tensor->name, stem_of(format, tensor->name));
     }
     return TP_OK;
@@ -242,12 +246,19 @@ static enum tp_code add_plain(struct finder *f, uint32_t index)
     const struct tp_tensor *tensor = &f->ckpt->tensors[index];
     struct tp_weight weight = {.rank = (int)tensor->rank, .dtype = tensor->dtype};
     const uint64_t *shape = tensor->shape;
+    struct tp_stack_name stack;
     size_t size = strlen(tensor->name);
     if (size > 7 && strcmp(tensor->name + size - 7, ".weight") == 0)
         size -= 7;
     weight.box.e = tensor->rank == 3 ? *shape++ : 1;
     weight.box.n = shape[0];
     weight.box.k = shape[1];
+    if (tensor->rank == 3 && f->orientation.transposed && tp_name_stack(tensor->name, &stack)) {
+        weight.transposed = true;
+        weight.alternates = f->orientation.alternates;
+        weight.box.n = shape[1];
+        weight.box.k = shape[0];
+    }
     no_tensors(&weight);
     weight.tensor[0] = index;
     return add(f, &weight, tensor->name, size);
@@ -347,7 +358,8 @@ static enum tp_code find_others(struct finder *f)
 enum tp_code tp_weights_find(const struct tp_checkpoint *ckpt, struct tp_weights *weights,
                              struct tp_err *err)
 {
-    struct finder f = {.ckpt = ckpt, .weights = weights, .err = err};
+    struct finder f = {.ckpt = ckpt, .weights = weights, .err = err,
+                       .orientation = tp_orientation_of(ckpt->config)};
     memset(weights, 0, sizeof *weights);
     uint64_t mark = tp_os_json_mark();
     if (tp_formats_check(err)) /* with one missing, its tensors would pass for others */

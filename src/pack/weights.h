@@ -17,6 +17,7 @@ struct tp_origin {
     int64_t expert;     /* the expert of a 3-D tensor that was split, or -1 */
     uint64_t shape[3];
     uint32_t rank;
+    bool transposed; /* the tensor is stored [E,K,N]; shape and rows are of [E,N,K] */
 };
 
 struct tp_weight {
@@ -34,6 +35,9 @@ struct tp_weight {
     float global;                /* value of the GLOBAL output of one expert, once checked */
     char *lossy;                 /* why no int4 format can take it over, or NULL; once checked */
     bool checked;                /* by tp_source_check() */
+    bool transposed;             /* plain: stored (E,in,out); box is (E,out,in) all the same */
+    bool alternates;             /* of gpt-oss: rows of gate and up alternate, and stay so; its
+                                    plain tensors are (E,in,out) */
     bool renamed;                /* an output goes by another name than the format's */
 };
 

@@ -6,6 +6,7 @@ program=$(realpath "${1:-${TILEPACK:-build/tilepack}}")
 python=${PYTHON:-python3}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+[[ -x $program ]] || { echo "FAIL: there is no $program"; exit 1; }
 cd "$work" || exit 1
 failed=0 checked=0
 fail() {

@@ -42,6 +42,11 @@ nm -D --defined-only "$build/libtilepack.so" |
     awk '$2 != "T" && !($2 == "A" && $3 ~ /^TILEPACK_/)' >"$work/log"
 ok 'exports nothing else' "$([ ! -s "$work/log" ]; echo $?)"
 
+missing=$(while read -r name; do grep -q "^\.F[no] $name\b" "$root/man/tilepack.3" || echo "$name"; done \
+    <"$work/declared")
+echo "$missing" >"$work/log"
+ok 'tilepack(3) lists every function' "$([ -z "$missing" ]; echo $?)"
+
 version=$(sed -n 's/^#define TILEPACK_VERSION "\(.*\)"/\1/p' "$header")
 readelf -d "$build/libtilepack.so" | grep -q "soname: \[libtilepack.so.${version%%.*}\]"
 ok 'the soname is that of the version' $?

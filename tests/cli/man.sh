@@ -37,11 +37,11 @@ done < <(grep -hoE '(getenv|environment_u64)\("[A-Z_]+"' src/cli/*.c src/kernels
 while read -r name section; do
     [[ -e man/$name.$section || $name.$section == tilepack-formats.5 ]] ||
         fail "reference to a page that does not exist: $name($section)"
-done < <(sed -n 's/^\.Xr \(tilepack[a-z-]*\) \([0-9]\).*/\1 \2/p' man/*.[15] | sort -u)
+done < <(sed -n 's/^\.Xr \(tilepack[a-z-]*\) \([0-9]\).*/\1 \2/p' man/*.[135] | sort -u)
 
 if command -v mandoc >/dev/null; then
     # mandoc looks for references among the installed pages only
-    lint=$(mandoc -T lint man/*.[15] | grep -v 'referenced manual not found: Xr tilepack')
+    lint=$(mandoc -T lint man/*.[135] | grep -v 'referenced manual not found: Xr tilepack')
     [[ -z $lint ]] || fail "mandoc -T lint:
 $lint"
 else

@@ -115,6 +115,41 @@ check "what is in the format already is copied" round same "$work/experts-ct" "$
 check "with its config" cmp "$work/experts-ct/config.json" "$work/same/config.json"
 check "and a word about it" grep -q "is in the format w4a8-ct already" "$work/said"
 
+# A source whose own quantization still applies to a tensor that nobody here knows.
+cat >"$work/foreign.py" <<'EOF'
+import json
+import os
+import sys
+
+import numpy as np
+
+sys.path.insert(0, sys.argv[1])
+import stfile
+
+source, target = sys.argv[2:]
+tensors, _ = stfile.load(source + "/model.safetensors")
+tensors["foreign.weight"] = stfile.tensor("I8", np.zeros((64, 64), dtype=np.int8))
+os.mkdir(target)
+stfile.save(target + "/model.safetensors", tensors)
+config = json.load(open(source + "/config.json"))
+json.dump(config, open(target + "/config.json", "w"))
+EOF
+cat >"$work/kept.py" <<'EOF'
+import json
+import sys
+
+before = json.load(open(sys.argv[1]))["quantization_config"]
+after = json.load(open(sys.argv[2]))["quantization_config"]
+modules = after.pop("ignore")
+assert before.pop("ignore") == modules[:3] and len(modules) == 3 + 32, modules
+assert "model.layers.1.block_sparse_moe.experts.3.w2" in modules
+assert before == after
+EOF
+"$PYTHON" "$work/foreign.py" "$TESTS" "$work/experts-ct" "$work/foreign" || bad "foreign.py"
+unpack foreign foreign-plain
+check "quantization_config stays for what is still quantized" "$PYTHON" "$work/kept.py" \
+    "$work/foreign/config.json" "$work/foreign-plain/config.json"
+
 # A single file; then what is refused.
 convert experts/model-00001-of-00004.safetensors one.safetensors fp8-ct --no-stack
 unpack one.safetensors one-plain.safetensors

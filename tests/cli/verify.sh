@@ -72,6 +72,12 @@ for weight in report["weights"]:
 EOF
 check "--json" "$PYTHON" "$work/look.py" "$work/json1"
 
+# What unpack wrote is derived again from the packed checkpoint.
+"$TILEPACK" unpack "$work/packed" -o "$work/plain" -q || bad "unpack"
+says "unpacked, with the packed one" 0 "no difference" plain --against packed
+"$TILEPACK" unpack "$work/packed" -o "$work/plain32" --dtype f32 -q || bad "unpack to f32"
+says "unpacked to f32" 0 "no difference" plain32 --against packed
+
 # Damaged. 1: found by its hash, whatever it was.
 fresh
 printf 'X' | dd of="$work/d/model-00002-of-00004.safetensors" bs=1 seek=100000 conv=notrunc 2>/dev/null
@@ -118,6 +124,11 @@ says "nothing" 5 "nothing-there" nothing-there
 says "the source of another training" 1 "are not those that the source gives" packed --against other
 says "another model" 3 "this is another model" packed --against llama
 says "a source for what was not converted" 4 "does not say how it was converted" src --against src
+
+"$TILEPACK" convert "$work/src" -o "$work/tp" --to w4a8-cutlass --tp 2 -q || bad "two ranks"
+says "one rank" 0 "tp/rank_1: no difference" tp/rank_1
+says "one rank and the source of the whole" 4 "this is rank 1 of 2" tp/rank_1 --against src
+says "the directory of ranks" 2 "verify each of its directories rank_0, rank_1, ..." tp
 
 # Converted with options: they are recorded, and done again.
 "$TILEPACK" convert "$work/src" -o "$work/set" --to fp8-deepseek --set variant=div \

@@ -47,6 +47,8 @@ same_bytes() { # options of both runs ... -- the second run's own
 }
 
 check rows "$test_cuda"
+library=$(dirname "$test_cuda")/test_library_cuda # tilepack.h on device pointers
+[ -x "$library" ] && check library "$library"
 for tool in memcheck racecheck initcheck synccheck; do
     check "$tool" compute-sanitizer --tool "$tool" --error-exitcode 9 "$test_cuda" --cases "${TILEPACK_SANITIZER_CASES:-60}"
 done

@@ -458,6 +458,21 @@ static void add_ops(const struct tp_format *format)
     }
 }
 
+/* The int4 formats again with a table that no shortcut knows. */
+static void add_shuffled(const char *name)
+{
+    static const uint8_t table[16] = {5, 11, 0, 9, 14, 2, 7, 12, 1, 15, 3, 8, 13, 6, 10, 4};
+    const struct tp_format *format = tp_format_find(name);
+    struct named_op *op = &all.ops[all.ops_count];
+    if (format == NULL || all.only != NULL || all.ops_count == MAX_OPS)
+        return;
+    op->format = format;
+    op->op = format->op;
+    memcpy(op->op.table, table, sizeof table);
+    snprintf(op->name, sizeof op->name, "%s shuffled table", name);
+    all.ops_count++;
+}
+
 static void open_worker(struct worker *w, uint32_t index)
 {
     struct tp_err err = {0};
@@ -520,6 +535,8 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; i < formats; i++)
         add_ops(&format[i]);
+    add_shuffled("w4a8-ct");
+    add_shuffled("w4a8-cutlass");
     for (uint32_t i = 0; i < all.threads; i++) {
         open_worker(&workers[i], i);
         if (pthread_create(&threads[i], NULL, work_thread, &workers[i]) != 0)

@@ -18,6 +18,9 @@
 #define OPS_TILE_N                                                              \
     "(E,(32,4,align(N,128)/128),(4,align(ceil(K,32),4)/4)):"                    \
     "(align(N,128)*align(ceil(K,32),4),(16,4,128*align(ceil(K,32),4)),(1,512))"
+#define OPS_TILE_N16                                                            \
+    "(E,(32,4,align(N,128)/128),(4,align(ceil(K,16),4)/4)):"                    \
+    "(align(N,128)*align(ceil(K,16),4),(16,4,128*align(ceil(K,16),4)),(1,512))"
 #define OPS_TILE_K                                                              \
     "(E,(4,align(ceil(N,32),4)/4),(32,4,align(K,128)/128)):"                    \
     "(align(K,128)*align(ceil(N,32),4),(1,512),(16,4,128*align(ceil(N,32),4)))"
@@ -142,6 +145,23 @@ static inline struct tp_op ops_mxfp4_ct(int rule)
     struct tp_op op = ops_begin(TP_CODEC_MXFP4, rule, 1, 32);
     ops_out(&op, TP_ROLE_CODES, TP_ELEM_E2M1, 1, 1, OPS_ROW);
     ops_out(&op, TP_ROLE_SCALE, TP_ELEM_E8M0, 1, 32, OPS_GRID(1, 32));
+    return op;
+}
+
+static inline struct tp_op ops_mxfp4_blocked(int rule)
+{
+    struct tp_op op = ops_begin(TP_CODEC_MXFP4, rule, 1, 32);
+    ops_out(&op, TP_ROLE_CODES, TP_ELEM_E2M1, 1, 1, OPS_ROW);
+    ops_out(&op, TP_ROLE_SCALE, TP_ELEM_E8M0, 1, 32, OPS_TILE_N);
+    return op;
+}
+
+static inline struct tp_op ops_nvfp4_blocked(int rule)
+{
+    struct tp_op op = ops_begin(TP_CODEC_NVFP4, rule, 1, 16);
+    ops_out(&op, TP_ROLE_CODES, TP_ELEM_E2M1, 1, 1, OPS_ROW);
+    ops_out(&op, TP_ROLE_SCALE, TP_ELEM_E4M3, 1, 16, OPS_TILE_N16);
+    ops_out(&op, TP_ROLE_GLOBAL, TP_ELEM_F32, 0, 0, NULL);
     return op;
 }
 

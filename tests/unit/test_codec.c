@@ -254,6 +254,7 @@ static void test_places(void **state)
     assert_int_equal(tp_place_of(OPS_CHANNEL), TP_PLACE_ROW);
     assert_int_equal(tp_place_of(OPS_W4A8), TP_PLACE_W4A8);
     assert_int_equal(tp_place_of(OPS_TILE_N), TP_PLACE_TILE_N);
+    assert_int_equal(tp_place_of(OPS_TILE_N16), TP_PLACE_TILE_N);
     assert_int_equal(tp_place_of(OPS_TILE_K), TP_PLACE_TILE_K);
     assert_int_equal(tp_place_of(OPS_MN_ALIGNED), TP_PLACE_MN_ALIGNED);
     assert_int_equal(tp_place_of(OPS_MN_PACKED4), TP_PLACE_MN_PACKED4);

@@ -2,7 +2,7 @@
  * contents from a fixed seed, all 65,536 patterns of 16 bits, padding included. A
  * row that no case reaches fails the test.
  *
- * TILEPACK_TEST_ROUNDS sets the number of random weights per row (default 12).
+ * TILEPACK_TEST_ROUNDS sets the number of random weights per row (default 6).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -66,14 +66,17 @@ static int make_kinds(void **state)
         add(ops_mxfp8_torchao3d(rule, 1), 32, 1);
         add(ops_mxfp8_torchao3d(rule, 32), 32, 1);
         add(ops_mxfp4_ct(rule), 1, 32);
+        add(ops_mxfp4_blocked(rule), 1, 32);
     }
     for (int rule = TP_INT4_QUOTIENT_FP32; rule <= TP_INT4_QUOTIENT_BF16; rule++) {
         add(ops_w4a8_ct(rule), 1, 128);
         for (int i = 0; i < 4; i++)
             add(ops_w4a8_cutlass(rule, i & 1, i & 2), 16, 128);
     }
-    for (int rule = TP_NVFP4_CT; rule <= TP_NVFP4_MODELOPT; rule++)
+    for (int rule = TP_NVFP4_CT; rule <= TP_NVFP4_MODELOPT; rule++) {
         add(ops_nvfp4_ct(rule), 1, 16);
+        add(ops_nvfp4_blocked(rule), 1, 16);
+    }
     return 0;
 }
 
@@ -214,7 +217,7 @@ static enum tp_place scale_place(const struct tp_op *op)
 static int rounds(void)
 {
     const char *text = getenv("TILEPACK_TEST_ROUNDS");
-    return text ? atoi(text) : 12;
+    return text ? atoi(text) : 6;
 }
 
 /* ---- encode ------------------------------------------------------------- */

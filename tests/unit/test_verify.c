@@ -66,7 +66,8 @@ static void make_source(void)
     uint64_t at = 0;
     for (size_t i = 0; i < count; i++) {
         uint64_t bytes = tp_dtype_bits(specs[i].dtype) / 8;
-        tensors[i] = (struct tp_st_tensor){specs[i].name, specs[i].dtype, specs[i].rank, {0}, at, 0};
+        tensors[i] = (struct tp_st_tensor){.name = specs[i].name, .dtype = specs[i].dtype,
+                                           .rank = specs[i].rank, .begin = at};
         for (uint32_t d = 0; d < specs[i].rank; d++) {
             tensors[i].shape[d] = specs[i].shape[d];
             bytes *= specs[i].shape[d];
@@ -78,7 +79,7 @@ static void make_source(void)
     assert_non_null(data);
     for (size_t i = 0; i < count; i++)
         for (uint64_t b = tensors[i].begin; b < tensors[i].end; b += 2) {
-            uint16_t high = (uint16_t)(0x3a00 + draw(0x180) + (draw(2) << 15)); /* bf16, 5e-4..4e-3 */
+            uint16_t high = (uint16_t)(0x3a00 + draw(0x180) + (draw(2) << 15)); /* 5e-4..4e-3 */
             bool low = tensors[i].dtype == TP_F32 && b % 4 == 0;
             uint16_t half = low ? (uint16_t)draw(65536) : high;
             memcpy(data + b, &half, 2);

@@ -1,0 +1,167 @@
+#!/bin/sh
+# Tensor-parallel output: for every format and 2 and 4 ranks, the values of each rank
+# are slices of the whole's (tp_slices.py), every rank verifies, and `join` gives back
+# the conversion without --tp, equal in every file. Then parts, archives, sources that
+# are packed already, interruption, and everything that must be refused.
+# TILEPACK_TEST_FORMATS: the formats to test (all).
+set -u
+TILEPACK=${TILEPACK:-build/tilepack}
+PYTHON=${PYTHON:-python3}
+TESTS=${TESTS:-$(cd "$(dirname "$0")/.." && pwd)}
+export TILEPACK
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0
+failed=0
+
+ok() { passed=$((passed + 1)); echo "ok $*"; }
+bad() { failed=$((failed + 1)); echo "not ok $*"; }
+check() { # name, command ...
+    name=$1
+    shift
+    if "$@" >"$work/out" 2>&1; then
+        ok "$name"
+    else
+        bad "$name"
+        cat "$work/out"
+    fi
+}
+fails() { # name, status, text that the message must hold, command ...
+    name=$1 status=$2 text=$3
+    shift 3
+    "$@" >"$work/out" 2>"$work/err"
+    got=$?
+    if [ "$got" = "$status" ] && grep -qF -- "$text" "$work/err"; then
+        ok "$name"
+    else
+        bad "$name: status $got (expected $status), message:"
+        cat "$work/out" "$work/err"
+    fi
+}
+convert() { # source, output, options ...
+    from=$1 to=$2
+    shift 2
+    "$TILEPACK" convert "$work/$from" -o "$work/$to" -j 2 --device cpu -q "$@"
+}
+join() { "$TILEPACK" join "$work/$1" -o "$work/$2" -j 2 -q; }
+slices() { "$PYTHON" "$TESTS/tp_slices.py" "$work/$1" "$work/$2" "$3"; }
+make_model() { # name, options ...
+    model=$1
+    shift
+    "$PYTHON" "$TESTS/../samples/gen_checkpoint.py" "$work/$model" --layers 1 --hidden 512 \
+        --inter 2048 --heads 16 --kv-heads 8 --head-dim 128 --vocab 128 "$@" --quiet >/dev/null ||
+        exit 1
+    echo '{"tokens": 1}' >"$work/$model/tokenizer.json"
+}
+
+make_model moe --moe-experts 2 --moe-style mixtral --shard-mb 4
+make_model dense --shard-mb 4
+formats=${TILEPACK_TEST_FORMATS:-$("$TILEPACK" formats --json |
+    "$PYTHON" -c 'import json, sys
+print(*[f["name"] for f in json.load(sys.stdin)["formats"]
+        if not f.get("input_only", f.get("written") is False)])')}
+
+for format in $formats; do
+    case $format in *-ct | fp8-deepseek) model=dense ;; *) model=moe ;; esac
+    convert $model whole --to "$format" --shard-size 6MB || bad "convert --to $format"
+    for ranks in 2 4; do
+        convert $model cut --to "$format" --shard-size 6MB --tp $ranks || bad "$format --tp $ranks"
+        check "$format, $ranks ranks: slices of the whole" slices whole cut $ranks
+        for rank in "$work/cut"/rank_*; do
+            check "$format, $(basename "$rank") of $ranks verifies" "$TILEPACK" verify "$rank" -q
+        done
+        check "$format, $ranks ranks: join" join cut joined
+        check "$format, $ranks ranks: joined equals uncut in every file" \
+            diff -r "$work/whole" "$work/joined"
+        rm -rf "$work/cut" "$work/joined"
+    done
+    rm -rf "$work/whole"
+done
+
+# From packed sources: taken over into another format, and cut as they are.
+set -- --shard-size 6MB
+convert dense ct --to mxfp8-ct "$@"
+convert ct blocked --to mxfp8-blocked "$@"
+convert ct blocked4 --to mxfp8-blocked "$@" --tp 4
+check "repacked: slices" slices blocked blocked4 4
+check "repacked: join" join blocked4 blocked1
+check "repacked: joined equals uncut" diff -r "$work/blocked" "$work/blocked1"
+convert blocked same --to mxfp8-blocked "$@"
+convert blocked same2 --to mxfp8-blocked "$@" --tp 2
+check "already packed: slices" slices same same2 2
+check "already packed: join" join same2 same1
+check "already packed: joined equals uncut" diff -r "$work/same" "$work/same1"
+
+# Parts, archives.
+convert moe one --to w4a8-cutlass "$@" --tp 2
+for part in 2 1 3; do
+    convert moe parts --to w4a8-cutlass "$@" --tp 2 --part $part/3 || bad "part $part/3 of ranks"
+done
+check "parts of ranks merge" "$TILEPACK" merge "$work/parts"
+check "parts of ranks equal one process in every file" diff -r "$work/one" "$work/parts"
+convert moe plain --to w4a8-cutlass "$@"
+convert moe zst --to w4a8-cutlass "$@" --tp 2 --zstd
+check "compressed ranks join" join zst unzst
+check "compressed ranks join to the plain whole" diff -r "$work/plain" "$work/unzst"
+
+# Killed at several moments: what the journals name is kept, the rest made again.
+for what in cut joined; do
+    if [ $what = cut ]; then
+        set -- "$TILEPACK" convert "$work/moe" -o "$work/cut" --to w4a8-cutlass --shard-size 6MB \
+            --tp 2 -j 1 --device cpu
+        like=one
+    else
+        set -- "$TILEPACK" join "$work/one" -o "$work/joined" -j 1
+        like=plain
+    fi
+    killed=0
+    for delay in 0.01 0.02 0.03 0.05 0.08 0.13; do
+        TILEPACK_DISABLE=avx512,avx2 timeout --foreground -s KILL $delay "$@" -q >/dev/null 2>&1
+        [ -d "$work/$what.partial" ] && killed=$((killed + 1))
+    done
+    check "$what: $killed times interrupted" test $killed -gt 0
+    check "$what: and again" "$@" -q
+    check "$what: equal after interruptions" diff -r "$work/$like" "$work/$what"
+    check "$what: once more" sh -c "$(printf "'%s' " "$@") | grep -q 'complete already'"
+    check "$what: --force" "$@" --force -q
+    check "$what: equal after --force" diff -r "$work/$like" "$work/$what"
+    rm -rf "${work:?}/$what"
+done
+
+# What is refused.
+fails "ranks between tiles" 4 "--tp may be 1, 2, 4 for" \
+    convert dense no --to fp8-deepgemm-sm100 --tp 8
+fails "and says where" 4 "multiples of 128" convert dense no --to mxfp8-blocked --tp 8 \
+    --exclude 'self_attn|down_proj' --include gate_proj --tp 32
+fails "heads" 4 "8 key/value heads cannot be divided among 16 ranks" \
+    convert dense no --to w4a8-cutlass --tp 16
+fails "a dry run refuses, too" 4 "--tp may be" \
+    "$TILEPACK" plan "$work/dense" --to mxfp8-blocked --tp 3
+check "a dry run counts" sh -c "'$TILEPACK' plan '$work/dense' --to mxfp8-blocked --tp 2 |
+    grep -q '^2 ranks of .*: 5 weights cut along N, 2 along K'"
+fails "a single file" 2 "a single file cannot be written for several ranks" \
+    convert dense no.safetensors --to mxfp8-ct --tp 2
+fails "join of no ranks" 2 "there are no ranks here" join plain no
+fails "join without an output" 2 "no output" "$TILEPACK" join "$work/one"
+fails "join into a file" 2 "directory" "$TILEPACK" join "$work/one" -o "$work/no.safetensors"
+fails "join over something else" 2 "exists already" join one dense
+mv "$work/one/rank_1" "$work/away"
+fails "a missing rank" 3 "rank 1 of 2 is missing" join one no
+cp -r "$work/one/rank_0" "$work/one/rank_1"
+fails "a rank twice" 3 "this is not rank 1 of this conversion" join one no
+rm -r "$work/one/rank_1"
+mv "$work/away" "$work/one/rank_1"
+cp "$work/one/tilepack-tp.json" "$work/good.json"
+sed 's/"along": "K"/"along": "N"/' "$work/good.json" >"$work/one/tilepack-tp.json"
+fails "cuts that are not those" 3 "tilepack-tp.json" join one no
+sed 's/"header": "{/"header": "[/' "$work/good.json" >"$work/one/tilepack-tp.json"
+fails "headers that are none" 3 "tilepack-tp.json" join one no
+head -c 1000 "$work/good.json" >"$work/one/tilepack-tp.json"
+fails "a file cut off" 3 "tilepack-tp.json" join one no
+sed 's/^\( *\)512$/\11024/' "$work/good.json" >"$work/one/tilepack-tp.json"
+fails "another shape" 3 "another shape or format" join one no
+cp "$work/good.json" "$work/one/tilepack-tp.json"
+check "and as it was" join one no
+
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
