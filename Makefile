@@ -105,6 +105,27 @@ test-slurm:
 	$(MAKE) -j$(JOBS) $(BUILD)/tilepack
 	BUILD=$(BUILD) PYTHON="$$(sh scripts/venv.sh $(BUILD))" sh tests/slurm.sh
 
+# Everything that needs a GPU: rows, sanitizers, goldens through --device cuda.
+GPU_TESTS = $(BUILD)/gpu/test_cuda $(BUILD)/gpu/test_device $(BUILD)/gpu/test_library_cuda
+CUDA_INC  = -isystem $(CUDA_HOME)/include
+$(BUILD)/gpu/%: tests/gpu/%.c $(BUILD)/libtilepack.a
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(CUDA_INC) $(LDFLAGS) -o $@ $< $(BUILD)/libtilepack.a $(LDLIBS)
+$(BUILD)/gpu/%: tests/gpu/%.cu $(BUILD)/libtilepack.a
+	@mkdir -p $(@D)
+	$(NVCC) $(NVFLAGS) -o $@ $< $(BUILD)/libtilepack.a $(filter-out -pthread,$(LDLIBS))
+
+gpu-tests: $(GPU_TESTS)
+
+test-gpu: all gpu-tests
+	sh tests/gpu/run.sh $(BUILD)/gpu/test_cuda $(BUILD)/tilepack $(BUILD)/gpu
+
+# The source of this commit, the same bytes on every machine.
+dist:
+	@mkdir -p $(BUILD)
+	git archive --format=tar --prefix=tilepack-$(VERSION)/ HEAD | gzip -9n > \
+	    $(BUILD)/tilepack-$(VERSION).tar.gz
+
 lint:
 	sh scripts/deps.sh build lint
 	sh scripts/lint.sh
@@ -131,4 +152,4 @@ clean:
 	rm -rf $(BUILD)
 
 -include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(UNIT:=.d)
-.PHONY: FORCE all unit demo test bench test-slurm asan lint deps install clean
+.PHONY: FORCE all unit demo test test-gpu gpu-tests dist bench test-slurm asan lint deps install clean

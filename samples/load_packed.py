@@ -146,7 +146,9 @@ OPERANDS = {
 
 def load(path):
     """Packed weights by name, and the other tensors by name, of a file or directory."""
-    files = sorted(glob.glob(os.path.join(path, "*.safetensors"))) if os.path.isdir(path) else [path]
+    files = [path]
+    if os.path.isdir(path):
+        files = sorted(glob.glob(os.path.join(path, "*.safetensors")))
     if not files:
         raise SystemExit(f"{path}: no .safetensors files")
     weights, others = {}, {}

@@ -101,7 +101,8 @@ def read_alone(paths, jobs):
 def write_alone(paths, directory, jobs):
     """As many files of the same sizes, block by block, each with one fsync."""
     sizes = [os.path.getsize(p) for p in paths]
-    fds = [os.open(os.path.join(directory, f"w{i}"), os.O_RDWR | os.O_CREAT) for i in range(len(sizes))]
+    fds = [os.open(os.path.join(directory, f"w{i}"), os.O_RDWR | os.O_CREAT)
+           for i in range(len(sizes))]
     blocks = [(fd, at, min(BLOCK, size - at))
               for fd, size in zip(fds, sizes) for at in range(0, size, BLOCK)]
     data = os.urandom(BLOCK)
@@ -240,8 +241,9 @@ def picture(result):
     svg = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 30}" '
            f'height="{height}" font-family="sans-serif" font-size="12">',
            '<rect width="100%" height="100%" fill="white"/>',
-           f'<text x="10" y="20" font-size="14">tilepack convert, {result["input_bytes"] / 1e9:.2f} GB, '
-           f'{result["jobs"]} threads: seconds by stage</text>']
+           f'<text x="10" y="20" font-size="14">tilepack convert, '
+           f'{result["input_bytes"] / 1e9:.2f} GB, {result["jobs"]} threads: seconds by stage'
+           '</text>']
     for i, (stage, color) in enumerate(zip(STAGES, COLORS)):
         svg.append(f'<rect x="{left + 85 * i}" y="32" width="12" height="12" fill="{color}"/>'
                    f'<text x="{left + 85 * i + 17}" y="43">{stage}</text>')

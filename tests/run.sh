@@ -135,7 +135,7 @@ part oracle "$PYTHON" tests/oracle_selfcheck.py
     part errors "$PYTHON" tests/golden_errors.py
     if [ -x "$BUILD/fault/fault" ]; then
         mkdir "$work/fault"
-        part faults "$BUILD/fault/fault" "$work/fault" faults
+        part faults "$BUILD/fault/fault" "$work/fault" faults ${long:+1}
         part kills "$BUILD/fault/fault" "$work/fault" kills
         part power "$BUILD/fault/fault" "$work/fault" power 1 "$cuts"
     else

@@ -3,7 +3,6 @@
 #include "cli/cmd.h"
 #include "cli/report.h"
 #include "cli/session.h"
-#include "kernels/cuda.h"
 #include "pack/bench.h"
 
 #include <stdlib.h>
@@ -29,33 +28,6 @@ static enum tp_code parse_shapes(const struct tp_options *o, struct tp_box3 *sha
             return tp_fail(err, TP_E_USAGE, "--shape '%s': it is empty or too large",
                            o->shape.item[i]);
     }
-    return TP_OK;
-}
-
-/* One device: its number, or the CPU. */
-static enum tp_code choose_device(const struct tp_options *o, int *device, struct tp_err *err)
-{
-    *device = TP_BENCH_CPU;
-    if (strcmp(o->device, "cpu") == 0)
-        return TP_OK;
-    bool automatic = strcmp(o->device, "auto") == 0;
-    int count = tp_cuda_count();
-    uint64_t ids[2] = {0};
-    size_t given = 1;
-    if (count == 0 && automatic)
-        return TP_OK;
-    if (strncmp(o->device, "cuda:", 5) == 0 &&
-        (!tp_parse_u64_list(o->device + 5, ids, 2, &given) || given != 1)) {
-        tp_err_hint(err, "name one: --device cuda:0");
-        return tp_fail(err, TP_E_USAGE, "--device %s: one device is measured at a time",
-                       o->device);
-    }
-    if (count == 0 || ids[0] >= (uint64_t)count) {
-        tp_err_hint(err, "use --device cpu, or --device auto to take a GPU where there is one");
-        return tp_fail(err, TP_E_MEMORY, "--device %s: %s", o->device,
-                       count ? "there is no GPU of that number" : tp_cuda_why_none());
-    }
-    *device = (int)ids[0];
     return TP_OK;
 }
 
@@ -120,13 +92,13 @@ static void print_line(const struct widths *w, const struct tp_bench_case *c,
 
 static void print_head(const struct tp_options *o, int device, const struct widths *w)
 {
-    struct tp_cuda_device info;
+    char name[TP_BENCH_NAME];
     if (device == TP_BENCH_CPU)
         printf("CPU, %u thread%s; GB/s of bytes in and out, ceiling: a copying loop of the same "
                "bytes\n\n", o->jobs, o->jobs == 1 ? "" : "s");
-    else if (tp_cuda_query(device, &info, NULL) == TP_OK)
+    else
         printf("cuda:%d, %s; GB/s of bytes in and out, ceiling: a streaming kernel of the same "
-               "bytes\n\n", device, info.name);
+               "bytes\n\n", device, tp_bench_device_name(device, name));
     printf("%s%-*s  %-*s  %*s  %9s  %9s  %8s%s\n", tp_style("1"), w->what, "what", w->row, "row",
            w->shape, "shape", "GB/s", "ceiling", "fraction", tp_style("0"));
     fflush(stdout);
@@ -155,14 +127,15 @@ static json_t *case_json(const struct tp_bench_case *c, const struct tp_bench_re
 
 static int print_json(const struct tp_options *o, int device, json_t *rows)
 {
-    struct tp_cuda_device info;
+    char name[TP_BENCH_NAME];
     json_t *object = json_pack("{s:s,s:o}", "device", device == TP_BENCH_CPU ? "cpu" : "cuda",
                                "rows", rows);
     if (device == TP_BENCH_CPU) {
         json_object_set_new(object, "threads", json_integer(o->jobs));
-    } else if (tp_cuda_query(device, &info, NULL) == TP_OK) {
+    } else {
         json_object_set_new(object, "device_number", json_integer(device));
-        json_object_set_new(object, "device_name", json_string(info.name));
+        json_object_set_new(object, "device_name",
+                            json_string(tp_bench_device_name(device, name)));
     }
     return tp_json_print(object);
 }
@@ -203,7 +176,7 @@ int tp_cmd_bench(const struct tp_options *o)
     int status;
     if (!shapes)
         tp_fail(&err, TP_E_MEMORY, "no memory for the shapes");
-    if (err.code || parse_shapes(o, shapes, &err) || choose_device(o, &options.device, &err) ||
+    if (err.code || parse_shapes(o, shapes, &err) || tp_bench_device(o->device, &options.device, &err) ||
         tp_bench_open(&options, &bench, &err)) {
         status = err.code == TP_E_USAGE ? tp_report_usage("bench", &err) : tp_report_error(&err);
     } else {

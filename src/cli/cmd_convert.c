@@ -10,7 +10,6 @@
 #include "pack/ranks.h"
 #include "pack/requant_error.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,9 +48,9 @@ static int print_part(const struct tp_options *o, const struct tp_plan *plan, co
     if (result->already_done)
         printf("%s is complete already\n", output);
     else if (!work.shards)
-        printf("part %u/%u: nothing to do, the output has only %zu shard%s (a smaller --shard-size, "
-               "the same for all parts, makes more)\n", o->part.index, o->part.count,
-               plan->file_count, plan->file_count == 1 ? "" : "s");
+        printf("part %u/%u: nothing to do, the output has only %zu shard%s (a smaller "
+               "--shard-size, the same for all parts, makes more)\n", o->part.index,
+               o->part.count, plan->file_count, plan->file_count == 1 ? "" : "s");
     else
         printf("part %u/%u: %zu of %zu shards, %s -> %s in %s\n", o->part.index, o->part.count,
                work.shards, plan->file_count, tp_human_bytes(in, work.bytes_in),
@@ -85,10 +84,18 @@ static int print_result(const struct tp_options *o, const struct tp_plan *plan, 
 /* What --requantize cost, on stderr: stdout is for the result. */
 static void print_requant_error(const struct tp_requant_error *e)
 {
-    if (e->values && e->value2 > 0)
-        tp_warn("%llu weights were decoded and quantized again: root mean square error %.3g %% of "
-                "the source's values, largest difference %.3g in %s", (unsigned long long)e->weights,
-                100 * sqrt(e->error2 / e->value2), e->largest, e->plan->units[e->unit].name);
+    size_t units, worst;
+    struct tp_requant_sum total = tp_requant_total(e, &units, &worst);
+    for (size_t u = 0; u < e->plan->unit_count; u++)
+        if (e->units[u].values)
+            tp_note("%s: root mean square error %.3g %%, largest difference %.3g",
+                    e->plan->units[u].name, 100 * tp_requant_share(&e->units[u]),
+                    e->units[u].largest);
+    if (units)
+        tp_warn("%zu weight%s decoded and quantized again: root mean square error %.3g %% of the "
+                "source's values, largest difference %.3g in %s", units,
+                units == 1 ? " was" : "s were", 100 * tp_requant_share(&total), total.largest,
+                e->plan->units[worst].name);
 }
 
 static void note_stages(const struct tp_run_stats *stats, double seconds)
@@ -139,13 +146,17 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
         .stats = o->verbose ? &stats : NULL,
     };
     struct tp_requant_error error;
-    bool measures = request->requantize && tp_requant_error_open(plan, &error);
+    bool measures = false;
+    if (request->requantize)
+        code = tp_requant_error_open(plan, &error, &measures, err);
     if (measures) {
         options.run.observe = tp_requant_error_observe;
         options.run.observe_arg = &error;
     }
-    code = o->part.count ? tp_convert_part(plan, request, output, share_of(o), &options, result, err)
-                         : tp_convert(plan, request, output, &options, result, err);
+    if (code == TP_OK)
+        code = o->part.count
+                   ? tp_convert_part(plan, request, output, share_of(o), &options, result, err)
+                   : tp_convert(plan, request, output, &options, result, err);
     tp_progress_end(progress);
     if (o->verbose)
         note_stages(&stats, now() - start);

@@ -62,7 +62,8 @@ static json_t *unit_json(const struct tp_plan *plan, const struct tp_unit *unit)
                              (json_int_t)unit->box.k, "rank", unit->rank, "dtype",
                              tp_dtype_name(unit->original), "outputs", outputs);
     char source[128];
-    json_object_set_new(json, "source", json_string(unit_source(plan, unit, source, sizeof source)));
+    json_object_set_new(json, "source",
+                        json_string(unit_source(plan, unit, source, sizeof source)));
     if (unit->format)
         json_object_set_new(json, "format", json_string(unit->format->name));
     if (unit->warning)

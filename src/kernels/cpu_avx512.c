@@ -19,6 +19,7 @@
 #endif
 
 #include "kernels/vec_avx512.h"
+#include "kernels/nwise_avx512.h"
 
 #define ISA TP_ISA_AVX512
 #define ISA_NAME "avx512"

@@ -154,8 +154,42 @@ static __device__ __forceinline__ uint32_t tile_amax(const dev_raw8<DT> (&r)[PAS
     return __reduce_max_sync(0xFFFFFFFFu, amax);
 }
 
+/* A thread's values in all passes, `rows` rows or `pitch` bytes apart; zeros outside:
+ * where `left` rows are passed, or `columns` is false. */
+template <int DT, int PASSES>
+static __device__ __forceinline__ void load_passes(dev_raw8<DT> (&r)[PASSES], const uint8_t *in,
+                                                   uint64_t pitch, bool columns, int64_t left,
+                                                   int rows)
+{
+#pragma unroll
+    for (int i = 0; i < PASSES; i++)
+        r[i] = columns && i * rows < left ? dev_load_raw8<DT>(in + i * pitch)
+                                          : dev_zero_raw8<DT>();
+}
+
+/* MXFP8: the factors of a thread's values in all passes; scales into shared memory,
+ * in the order of the tile's rows, zero where no row is `left`. */
 template <int DT, int MODE>
-static __global__ __launch_bounds__(kwise_shape<DT, MODE>::threads) void
+static __device__ __forceinline__ void
+mx_factors(const struct kwise_args &a, const dev_raw8<DT> (&r)[kwise_shape<DT, MODE>::passes],
+           float (&factor)[kwise_shape<DT, MODE>::passes], int64_t left, uint8_t *scales)
+{
+    typedef kwise_shape<DT, MODE> shape;
+#pragma unroll
+    for (int i = 0; i < shape::passes; i++) {
+        const dev_mx m =
+            dev_mx_of(a.rule, dev_max_lanes<4>(dev_amax_bits<DT>(dev_amax8<DT>(0, r[i]))));
+        factor[i] = m.factor;
+        dev_flag_bad(a.flags, m.bad);
+        if (threadIdx.x % 4 == 0)
+            scales[(i * shape::threads + threadIdx.x) / 4] = i * shape::rows < left ? m.scale : 0;
+    }
+}
+
+/* Four thread blocks to a multiprocessor (f32: two of twice the size): with more,
+ * fewer registers are left to hold loads. */
+template <int DT, int MODE>
+static __global__ __launch_bounds__(kwise_shape<DT, MODE>::threads, TP_IS32(DT) ? 2 : 4) void
 encode_kwise(const __grid_constant__ struct kwise_args a)
 {
     typedef kwise_shape<DT, MODE> shape;
@@ -166,14 +200,13 @@ encode_kwise(const __grid_constant__ struct kwise_args a)
     const uint64_t k = t.k0 + lane * 8;
     const uint64_t at = (t.e * a.n + t.n0 + row) * a.k + k;
     const bool ct = a.rule >= TP_FP8_CT_FP32;
+    const bool mx = MODE == KWISE_1X32_TILES || MODE == KWISE_1X32_ROWS;
     dev_raw8<DT> r[passes];
+    float factor[passes];
     dev_fp8 f;
-#pragma unroll
-    for (int i = 0; i < passes; i++)
-        r[i] = k < a.k && t.n0 + row + i * rows < a.n
-                   ? dev_load_raw8<DT>(a.in + (at + (uint64_t)(i * rows) * a.k) *
-                                                  (TP_IS32(DT) ? 4 : 2))
-                   : dev_zero_raw8<DT>();
+    load_passes<DT, passes>(r, a.in + at * (TP_IS32(DT) ? 4 : 2),
+                            rows * a.k * (TP_IS32(DT) ? 4 : 2), k < a.k,
+                            (int64_t)a.n - t.n0 - row, rows);
     if (MODE == KWISE_128X128) {
         uint32_t amax = tile_amax<DT, passes, shape::threads>(r, shared);
         f = dev_fp8_of(a.rule, a.scale_rule, amax);
@@ -192,18 +225,15 @@ encode_kwise(const __grid_constant__ struct kwise_args a)
         f = dev_fp8_of(a.rule, a.scale_rule, mine);
         shared[row + dev_item<passes>(lane) * rows] = __float_as_uint(f.scale);
     }
+    if (mx)
+        mx_factors<DT, MODE>(a, r, factor, k < a.k ? (int64_t)a.n - t.n0 - row : 0,
+                             (uint8_t *)shared);
 #pragma unroll
     for (int i = 0; i < passes; i++) {
         const bool inside = k < a.k && t.n0 + row + i * rows < a.n;
         uint2 c;
-        if (MODE == KWISE_1X32_TILES || MODE == KWISE_1X32_ROWS) {
-            const dev_mx m =
-                dev_mx_of(a.rule, dev_max_lanes<4>(dev_amax_bits<DT>(dev_amax8<DT>(0, r[i]))));
-            c = scaled_codes<DT>(r[i], m.factor);
-            dev_flag_bad(a.flags, m.bad);
-            if (lane % 4 == 0)
-                ((uint8_t *)shared)[((row + i * rows) * shape::row_threads + lane) / 4] =
-                    inside ? m.scale : 0;
+        if (mx) {
+            c = scaled_codes<DT>(r[i], factor[i]);
         } else {
             dev_fp8 g = f;
             if (MODE == KWISE_1X128)

@@ -275,28 +275,6 @@ V void e4m3_64_pow2(const void *p, uint8_t *dst, const uint32_t bias[2], bool sa
     b_store_e4m3(dst, &w, saturate);
 }
 
-/* The same for 32 rows of 64 columns, a scale for each column; `bias` as words. Asks
- * for as many rows of `ahead` meanwhile. */
-#define HAVE_E4M3_COLUMNS_POW2
-V void e4m3_columns_pow2(const uint8_t *p, uint64_t stride, const uint8_t *ahead,
-                         const uint16_t bias[64], uint8_t *dst, bool saturate)
-{
-    struct words64 w;
-    w.order = _mm512_setr_epi32(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
-    for (int i = 0; i < 2; i++) {
-        w.below[i] = _mm512_setzero_si512();
-        w.bias[i] = v_load(bias + 32 * i);
-    }
-    for (unsigned r = 0; r < 32; r++) {
-        for (int i = 0; i < 2; i++) {
-            v_prefetch_far(ahead + r * stride + 64 * i);
-            w.h[i] = v_load(p + r * stride + 64 * i);
-            w.up[i] = _mm512_test_epi16_mask(w.h[i], v_set(0x00100010u));
-        }
-        b_store_e4m3(dst + 64 * r, &w, saturate);
-    }
-}
-
 /* 128 values to int4 codes, see cpu_int4.inc: x * r + 384 is the quotient snapped
  * to multiples of 2^-15, `shift` moves it to where the code is the low byte. */
 #define HAVE_INT4_128_BF16

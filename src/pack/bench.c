@@ -7,6 +7,7 @@
 #include "kernels/cuda_bench.h"
 #include "pack/os.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -346,6 +347,47 @@ enum tp_code tp_bench_open(const struct tp_bench_options *options, struct tp_ben
     if (code)
         tp_bench_close(bench);
     return code;
+}
+
+/* ---- devices ------------------------------------------------------------- */
+
+static enum tp_code no_device(const char *spec, const char *why, struct tp_err *err)
+{
+    tp_err_hint(err, "use --device cpu, or --device auto to take a GPU where there is one");
+    return tp_fail(err, TP_E_MEMORY, "--device %s: %s", spec, why);
+}
+
+enum tp_code tp_bench_device(const char *spec, int *device, struct tp_err *err)
+{
+    *device = TP_BENCH_CPU;
+    if (strcmp(spec, "cpu") == 0)
+        return TP_OK;
+    int count = tp_cuda_count();
+    if (count == 0 && strcmp(spec, "auto") == 0)
+        return TP_OK;
+    long id = 0;
+    if (strncmp(spec, "cuda:", 5) == 0) {
+        char *end;
+        id = strtol(spec + 5, &end, 10);
+        if (end == spec + 5 || *end) {
+            tp_err_hint(err, "name one: --device cuda:0");
+            return tp_fail(err, TP_E_USAGE, "--device %s: one device is measured at a time", spec);
+        }
+    }
+    if (count == 0)
+        return no_device(spec, tp_cuda_why_none(), err);
+    if (id < 0 || id >= count)
+        return no_device(spec, "there is no GPU of that number", err);
+    *device = (int)id;
+    return TP_OK;
+}
+
+const char *tp_bench_device_name(int device, char name[TP_BENCH_NAME])
+{
+    struct tp_cuda_device info;
+    bool known = tp_cuda_query(device, &info, NULL) == TP_OK;
+    snprintf(name, TP_BENCH_NAME, "%s", known ? info.name : "");
+    return name;
 }
 
 /* ---- measuring ----------------------------------------------------------- */

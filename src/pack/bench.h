@@ -60,6 +60,14 @@ struct tp_bench {
     struct tp_bench_cpu *cpu; /* threads and buffers, made when first needed */
 };
 
+/* The one device that "auto", "cpu", "cuda" or "cuda:I" means: auto takes the first GPU
+ * where there is one. TP_E_MEMORY when the GPU asked for is not there. */
+enum tp_code tp_bench_device(const char *spec, int *device, struct tp_err *err);
+
+/* What a GPU is called. Returns `name`. */
+enum { TP_BENCH_NAME = 256 };
+const char *tp_bench_device_name(int device, char name[TP_BENCH_NAME]);
+
 /* Lists the cases. TP_E_USAGE for unknown formats and settings, and when nothing
  * is left to measure. The options' arrays must outlive *bench. */
 enum tp_code tp_bench_open(const struct tp_bench_options *options, struct tp_bench *bench,

@@ -266,8 +266,8 @@ enum tp_code tp_commit_sweep(struct tp_commit *c)
 
 static enum tp_code open_journal(struct tp_commit *c, bool *foreign)
 {
-    return tp_journal_open(c->partial, TP_JOURNAL_NAME, tp_commit_files(c), c->options->zstd > 0, &c->journal,
-                           foreign, c->err);
+    return tp_journal_open(c->partial, TP_JOURNAL_NAME, tp_commit_files(c), c->options->zstd > 0,
+                           &c->journal, foreign, c->err);
 }
 
 enum tp_code tp_commit_paths(struct tp_commit *c)
@@ -476,8 +476,9 @@ enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_resul
         result->already_done = true; /* it may have ended just before its journal went */
         return tp_commit_end_journals(c->output, c->err);
     }
-    return S_ISDIR(st.st_mode) && tp_commit_is_empty(c->output) ? TP_OK
-                                                                : tp_commit_in_the_way(c->output, c->err);
+    if (S_ISDIR(st.st_mode) && tp_commit_is_empty(c->output))
+        return TP_OK;
+    return tp_commit_in_the_way(c->output, c->err);
 }
 
 void tp_commit_close(struct tp_commit *c)

@@ -1,5 +1,6 @@
-/* Inside of committing: shared by commit.c (one process, one output), parts.c
- * (shares of one plan, and their merge), commit_ranks.c (one directory per rank) and commit_files.c.
+/* Inside of committing: shared by commit.c (one process, one output), commit_files.c
+ * (small files), commit_ranks.c (a directory for each rank), parts.c and merge.c (shares
+ * of one plan) and join.c.
  */
 #ifndef TP_PACK_COMMIT_BUILD_H
 #define TP_PACK_COMMIT_BUILD_H

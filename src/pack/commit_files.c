@@ -146,7 +146,8 @@ enum tp_code tp_commit_write_texts(struct tp_commit *c)
     uint64_t mark = tp_os_json_mark();
     enum tp_code code = tp_commit_index(c->plan, &index, c->err);
     if (code == TP_OK)
-        code = tp_commit_write_small(c, "model.safetensors.index.json", index.data, index.size, true);
+        code = tp_commit_write_small(c, "model.safetensors.index.json", index.data, index.size,
+                                     true);
     if (code == TP_OK && (code = tp_config_text(c->plan, &config, c->err)) == TP_OK && config.data)
         code = tp_commit_write_small(c, "config.json", config.data, config.size, true);
     for (size_t i = 0; i < c->plan->ckpt->other_count && code == TP_OK; i++)

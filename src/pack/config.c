@@ -105,9 +105,9 @@ static json_t *compressed_tensors(const struct tp_plan *plan, const struct used 
 {
     json_t *config = json_object(), *groups = json_object();
     json_object_set_new(config, "quant_method", json_string("compressed-tensors"));
-    json_object_set(config, "format",
-                    used->count == 1 ? json_object_get(used->unit[0]->format->config, "format")
-                                     : json_string("mixed-precision"));
+    json_t *format = json_object_get(used->unit[0]->format->config, "format");
+    json_object_set_new(config, "format", used->count == 1 ? json_incref(format)
+                                                           : json_string("mixed-precision"));
     json_object_set_new(config, "quantization_status", json_string("compressed"));
     json_object_set_new(config, "ignore", kept_modules(plan));
     for (size_t i = 0; i < used->count; i++) {

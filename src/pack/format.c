@@ -34,7 +34,8 @@ static void load_formats(void)
     formats = tp_os_zalloc(total, sizeof *formats, &formats_err);
     for (size_t i = 0; formats && i < total; i++) {
         struct tp_err err = {0};
-        if (tp_format_parse(tp_embedded_formats[i].text, 0, &formats[format_count], &err) == TP_OK) {
+        const char *text = tp_embedded_formats[i].text;
+        if (tp_format_parse(text, 0, &formats[format_count], &err) == TP_OK) {
             format_count++;
             continue;
         }

@@ -400,7 +400,8 @@ enum tp_code tp_format_parse(const char *text, uint64_t group, struct tp_format 
         return tp_fail(err, TP_E_INPUT, "line %d: %s", where.line, where.text);
     format->json = json;
     format->text = text;
-    if ((code = parse_group(json, group, format, err)) || (code = parse_facts(json, format, err)) || (code = parse_outputs(json, format, err)) ||
+    if ((code = parse_group(json, group, format, err)) ||
+        (code = parse_facts(json, format, err)) || (code = parse_outputs(json, format, err)) ||
         (code = parse_params(json, format, err)) ||
         (code = parse_rules(json_object_get(json, "needs"), format, format->need, &format->needs,
                             err)) ||

@@ -152,7 +152,8 @@ static enum tp_code open_part(struct merge *m, unsigned i)
 
 static enum tp_code fail_lost(struct merge *m, uint32_t f)
 {
-    char *path = tp_os_format(m->c.err, "%s/%s", m->c.partial, tp_commit_files(&m->c)->files[f].name);
+    const struct tp_plan *written = tp_commit_files(&m->c);
+    char *path = tp_os_format(m->c.err, "%s/%s", m->c.partial, written->files[f].name);
     if (path)
         tp_err_path(m->c.err, path);
     free(path);

@@ -47,7 +47,7 @@ static enum tp_code refuse_unknown(const struct tp_builder *b, const struct tp_t
                  (unsigned long long)tensor->shape[d]);
     tp_err_tensor(b->err, tensor->name);
     tp_err_path(b->err, b->plan->ckpt->files[tensor->file].path);
-    tp_err_hint(b->err, "int4 is read from GPTQ, AWQ and compressed-tensors with 4 bits; "
+    tp_err_hint(b->err, "`tilepack formats` lists what is read (of GPTQ and AWQ: 4 bits); "
                         "--exclude leaves the tensor as it is");
     return tp_fail(b->err, TP_E_UNSUPPORTED, "%s [%s] looks like the codes of a quantized weight, "
                    "but with the tensors beside it it is of no format that is read here",

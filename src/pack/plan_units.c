@@ -93,6 +93,8 @@ static const char *seam_reason(const struct tp_builder *b, const struct tp_unit 
     for (uint32_t p = 0; p < unit->parts_per_expert; p++) {
         uint64_t begin = unit->parts[p].row;
         if (row % n) {
+            tp_err_hint(b->err, "--no-stack leaves the experts apart; or unpack first, and convert "
+                                "the plain weights");
             snprintf(text, size, "its packed parts of %llu rows do not end at the %llu-row tiles "
                      "of %s", (unsigned long long)unit->part_rows[p - 1], (unsigned long long)n,
                      unit->format->name);

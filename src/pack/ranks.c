@@ -177,7 +177,8 @@ static enum tp_code refuse(const struct tp_unit *unit, const struct tp_parallel_
             at += (size_t)snprintf(legal + at, sizeof legal - at, ", %u", n);
     }
     tp_err_tensor(err, unit->name);
-    tp_err_hint(err, "--tp may be %s for this weight; --exclude leaves a plain weight whole", legal);
+    tp_err_hint(err, "--tp may be %s for this weight; --exclude leaves a plain weight whole",
+                legal);
     return tp_fail(err, TP_E_UNSUPPORTED, "%s", why->text);
 }
 
@@ -376,12 +377,15 @@ static enum tp_code make_run(struct tp_ranks *ranks, const struct tp_cut *cuts,
         free(output_of);
         return TP_E_MEMORY;
     }
-    memcpy(run->units, whole->units, whole->unit_count * sizeof *run->units);
-    memcpy(run->outputs, whole->outputs, whole->output_count * sizeof *run->outputs);
-    memcpy(ranks->cuts, cuts, whole->unit_count * sizeof *cuts);
-    for (size_t o = 0; o < whole->output_count; o++)
+    for (size_t u = 0; u < whole->unit_count; u++) {
+        run->units[u] = whole->units[u];
+        ranks->cuts[u] = cuts[u];
+    }
+    for (size_t o = 0; o < whole->output_count; o++) {
+        run->outputs[o] = whole->outputs[o];
         if (whole->outputs[o].unit == UINT32_MAX)
             output_of[whole->outputs[o].source] = (uint32_t)o;
+    }
     for (size_t k = 0; k < whole->kept_unit_count && code == TP_OK; k++) {
         const struct tp_cut *cut = &cuts[whole->unit_count + k];
         if (cut->along == TP_CUT_NONE)

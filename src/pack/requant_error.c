@@ -19,20 +19,52 @@ static bool is_requantized(const struct tp_plan *plan, const struct tp_unit *uni
            plan->weights->items[unit->parts[0].weight].format;
 }
 
-bool tp_requant_error_open(const struct tp_plan *plan, struct tp_requant_error *e)
+enum tp_code tp_requant_error_open(const struct tp_plan *plan, struct tp_requant_error *e,
+                                   bool *measures, struct tp_err *err)
 {
     *e = (struct tp_requant_error){.plan = plan};
+    *measures = false;
     for (size_t u = 0; u < plan->unit_count; u++)
-        if (is_requantized(plan, &plan->units[u])) {
-            pthread_mutex_init(&e->lock, NULL);
-            return true;
-        }
-    return false;
+        *measures |= is_requantized(plan, &plan->units[u]);
+    if (!*measures)
+        return TP_OK;
+    e->units = tp_os_zalloc(plan->unit_count, sizeof *e->units, err);
+    *measures = e->units != NULL;
+    if (!e->units)
+        return TP_E_MEMORY;
+    pthread_mutex_init(&e->lock, NULL);
+    return TP_OK;
 }
 
 void tp_requant_error_close(struct tp_requant_error *e)
 {
     pthread_mutex_destroy(&e->lock);
+    free(e->units);
+}
+
+double tp_requant_share(const struct tp_requant_sum *sum)
+{
+    return sum->value2 > 0 ? sqrt(sum->error2 / sum->value2) : 0;
+}
+
+struct tp_requant_sum tp_requant_total(const struct tp_requant_error *e, size_t *units,
+                                       size_t *worst)
+{
+    struct tp_requant_sum total = {0};
+    *units = *worst = 0;
+    for (size_t u = 0; u < e->plan->unit_count; u++) {
+        const struct tp_requant_sum *sum = &e->units[u];
+        if (!sum->values)
+            continue;
+        if (++*units == 1 || sum->largest > total.largest) {
+            total.largest = sum->largest;
+            *worst = u;
+        }
+        total.values += sum->values;
+        total.error2 += sum->error2;
+        total.value2 += sum->value2;
+    }
+    return total;
 }
 
 /* Buffers of one comparison. */
@@ -98,14 +130,11 @@ static void compare(struct tp_requant_error *e, const struct tp_observed *seen,
             largest = d > largest ? d : largest;
         }
     pthread_mutex_lock(&e->lock);
-    e->values += size.n * size.k;
-    e->weights += seen->box_index == 0;
-    e->error2 += error2;
-    e->value2 += value2;
-    if (largest > e->largest || e->values == size.n * size.k) {
-        e->largest = largest;
-        e->unit = seen->unit;
-    }
+    struct tp_requant_sum *sum = &e->units[seen->unit];
+    sum->values += size.n * size.k;
+    sum->error2 += error2;
+    sum->value2 += value2;
+    sum->largest = largest > sum->largest ? largest : sum->largest;
     pthread_mutex_unlock(&e->lock);
 }
 

@@ -181,12 +181,6 @@ static enum tp_code make_plan(struct against *a, struct tp_request *request)
         tp_err_path(a->err, stored->path);
         return code;
     }
-    if (request->tp_ranks > 1) {
-        tp_err_path(a->err, stored->path);
-        tp_err_hint(a->err, "`tilepack join` makes the whole of all ranks: compare that");
-        return tp_fail(a->err, TP_E_UNSUPPORTED, "this is rank %u of %u, a slice of what the "
-                       "source gives", request->tp_rank, request->tp_ranks);
-    }
     const char *file = stored->directory ? NULL : stored->files[0].name;
     code = request->restore ? tp_plan_unpack(a->source->ckpt, a->source->weights, request->dtype,
                                              request->shard_size, file, &a->plan, a->err)
@@ -376,7 +370,8 @@ static enum tp_code report_output(struct against *a, size_t o)
     const struct tp_output *output = &a->expected->outputs[o];
     const struct tp_difference *d = &a->sink.differences[o];
     const struct tp_tensor *tensor = a->sink.tensors[o];
-    const struct tp_unit *unit = output->unit == UINT32_MAX ? NULL : &a->expected->units[output->unit];
+    const struct tp_unit *unit =
+        output->unit == UINT32_MAX ? NULL : &a->expected->units[output->unit];
     char place[120] = "";
     uint32_t i = 0;
     if (unit && (d->bytes || !tensor))

@@ -42,8 +42,9 @@ nm -D --defined-only "$build/libtilepack.so" |
     awk '$2 != "T" && !($2 == "A" && $3 ~ /^TILEPACK_/)' >"$work/log"
 ok 'exports nothing else' "$([ ! -s "$work/log" ]; echo $?)"
 
-missing=$(while read -r name; do grep -q "^\.F[no] $name\b" "$root/man/tilepack.3" || echo "$name"; done \
-    <"$work/declared")
+missing=$(while read -r name; do
+    grep -q "^\.F[no] $name\b" "$root/man/tilepack.3" || echo "$name"
+done <"$work/declared")
 echo "$missing" >"$work/log"
 ok 'tilepack(3) lists every function' "$([ -z "$missing" ]; echo $?)"
 
@@ -75,7 +76,8 @@ ok 'c_quantize.c links with libtilepack.so' $?
 cc -std=c11 -Wall -Wextra -Werror -I"$work/include" "$root/samples/c_quantize.c" \
     -o "$work/static" "$build/libtilepack.a" $libs 2>"$work/log"
 ok 'c_quantize.c links with libtilepack.a' $?
-"$work/shared" w4a8-cutlass 32 256 >"$work/a" 2>"$work/log" && grep -q '^weight_chan_scale' "$work/a"
+"$work/shared" w4a8-cutlass 32 256 >"$work/a" 2>"$work/log" &&
+    grep -q '^weight_chan_scale' "$work/a"
 ok 'c_quantize runs' $?
 "$work/static" w4a8-cutlass 32 256 2>"$work/log" | cmp -s - "$work/a"
 ok 'shared and static print the same' $?

@@ -56,6 +56,7 @@ make_model() { # name, options ...
 
 make_model moe --moe-experts 2 --moe-style mixtral --shard-mb 4
 make_model dense --shard-mb 4
+make_model fused --moe-experts 2 --moe-fused --shard-mb 8
 formats=${TILEPACK_TEST_FORMATS:-$("$TILEPACK" formats --json |
     "$PYTHON" -c 'import json, sys
 print(*[f["name"] for f in json.load(sys.stdin)["formats"]
@@ -68,7 +69,8 @@ for format in $formats; do
         convert $model cut --to "$format" --shard-size 6MB --tp $ranks || bad "$format --tp $ranks"
         check "$format, $ranks ranks: slices of the whole" slices whole cut $ranks
         for rank in "$work/cut"/rank_*; do
-            check "$format, $(basename "$rank") of $ranks verifies" "$TILEPACK" verify "$rank" -q
+            check "$format, $(basename "$rank") of $ranks verifies" \
+                "$TILEPACK" verify "$rank" --against "$work/$model" -q
         done
         check "$format, $ranks ranks: join" join cut joined
         check "$format, $ranks ranks: joined equals uncut in every file" \
@@ -77,6 +79,23 @@ for format in $formats; do
     done
     rm -rf "$work/whole"
 done
+
+# A rank that is not what the source gives, and one that is another's.
+convert moe cut --to w4a8-cutlass --tp 2
+shard=$work/cut/rank_1/model.safetensors
+printf 'xy' | dd of="$shard" bs=1 seek=$(($(wc -c <"$shard") - 2000000)) conv=notrunc 2>/dev/null
+check "verify --against finds a changed byte in a rank" sh -c "
+    '$TILEPACK' verify '$work/cut/rank_1' --against '$work/moe' |
+        grep 'not those that the source gives' || exit 3
+    '$TILEPACK' verify '$work/cut/rank_1' --against '$work/moe' -q; test \$? = 1"
+check "unpack of a rank: slices of plain weights" "$TILEPACK" unpack "$work/cut/rank_0" \
+    -o "$work/plain0" --dtype f32 -q
+"$TILEPACK" dump "$work/plain0" >"$work/table"
+check "with their shapes" sh -c "
+    grep -q 'experts.1.w1.weight *F32 *\[1024,512\]' '$work/table' &&
+    grep -q 'experts.1.w2.weight *F32 *\[512,1024\]' '$work/table' &&
+    grep -q 'k_proj.weight *F32 *\[512,512\]' '$work/table'"
+rm -rf "$work/cut" "$work/plain0"
 
 # From packed sources: taken over into another format, and cut as they are.
 set -- --shard-size 6MB
@@ -91,6 +110,13 @@ convert blocked same2 --to mxfp8-blocked "$@" --tp 2
 check "already packed: slices" slices same same2 2
 check "already packed: join" join same2 same1
 check "already packed: joined equals uncut" diff -r "$work/same" "$work/same1"
+
+# Stacks that the source holds fused: gate and up are cut by themselves.
+convert fused stack --to mxfp8-torchao3d
+convert fused stack4 --to mxfp8-torchao3d --tp 4
+check "fused stacks: slices" slices stack stack4 4
+check "fused stacks: join" join stack4 stack1
+check "fused stacks: joined equals uncut" diff -r "$work/stack" "$work/stack1"
 
 # Parts, archives.
 convert moe one --to w4a8-cutlass "$@" --tp 2

@@ -3,18 +3,24 @@
 #include "tree.h"
 
 #include "pack/commit.h"
-#include "pack/journal.h"
+#include "pack/parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+/* Journals and notes, which are removed just after the commit. */
+#define OWN ".tilepack-"
+
 const struct scenario scenarios[] = {
-    {"directory", "w4a8-cutlass", false, false},
-    {"file", "fp8-deepseek", true, false},
-    {"replaced directory", "mxfp8-blocked", false, true},
-    {"replaced file", "w4a8-ct", true, true},
+    {"directory", "w4a8-cutlass", false, false, 0, false},
+    {"file", "fp8-deepseek", true, false, 0, false},
+    {"replaced directory", "mxfp8-blocked", false, true, 0, false},
+    {"replaced file", "w4a8-ct", true, true, 0, false},
+    {"archives", "fp8-deepseek", false, false, 1, false},
+    {"archive", "w4a8-cutlass", true, false, 1, false},
+    {"parts", "w4a8-ct", false, false, 0, true},
 };
 const int scenario_count = sizeof scenarios / sizeof *scenarios;
 
@@ -61,7 +67,8 @@ static void write_text(const char *folder, const char *name, const char *text)
 
 static void write_source(const char *folder)
 {
-    static const struct weight first[] = {{"m.0.up_proj.weight", 128, 256}, {"m.norm.weight", 1, 64}};
+    static const struct weight first[] = {{"m.0.up_proj.weight", 128, 256},
+                                          {"m.norm.weight", 1, 64}};
     static const struct weight second[] = {{"m.1.down_proj.weight", 64, 128},
                                            {"m.1.up_proj.weight", 128, 128}};
     char path[4200];
@@ -142,6 +149,23 @@ void job_reset(const struct scenario *scenario, const struct places *p)
         copy(p->old, p->output);
 }
 
+static enum tp_code run_parts(const struct tp_plan *plan, const struct tp_request *request,
+                              const char *output, const struct tp_convert_options *options,
+                              struct tp_err *err)
+{
+    struct tp_parts parts = {0};
+    struct tp_convert_result result;
+    enum tp_code code = TP_OK;
+    for (unsigned part = 1; part <= 2 && code == TP_OK; part++)
+        code = tp_convert_part(plan, request, output, (struct tp_share){part, 2}, options, &result,
+                               err);
+    if (code == TP_OK && (code = tp_parts_read(output, &parts, err)) == TP_OK &&
+        !parts.already_done)
+        code = tp_merge(plan, request, &parts, output, options, &result, err);
+    tp_parts_close(&parts);
+    return code;
+}
+
 enum tp_code job_run(const struct scenario *scenario, const struct places *p, unsigned jobs,
                      struct tp_err *err)
 {
@@ -151,7 +175,8 @@ enum tp_code job_run(const struct scenario *scenario, const struct places *p, un
     struct tp_plan plan = {0};
     struct tp_convert_result result;
     struct tp_convert_options options = {.run = {.jobs = jobs, .box_target = 16384},
-                                         .force = scenario->replace};
+                                         .force = scenario->replace,
+                                         .zstd = scenario->zstd};
     memset(err, 0, sizeof *err);
     enum tp_code code = tp_checkpoint_open(p->source, 0, &ckpt, err);
     if (code == TP_OK)
@@ -162,7 +187,9 @@ enum tp_code job_run(const struct scenario *scenario, const struct places *p, un
     if (code == TP_OK)
         code = tp_plan_convert(&ckpt, &weights, &request,
                                scenario->single ? "out.safetensors" : NULL, &plan, err);
-    if (code == TP_OK)
+    if (code == TP_OK && scenario->parts)
+        code = run_parts(&plan, &request, p->output, &options, err);
+    else if (code == TP_OK)
         code = tp_convert(&plan, &request, p->output, &options, &result, err);
     tp_plan_close(&plan);
     tp_request_close(&request);
@@ -179,11 +206,11 @@ enum outcome job_outcome(const struct scenario *scenario, const struct places *p
         *why = "the old content is gone";
         return scenario->replace ? OUTCOME_TORN : OUTCOME_NOTHING;
     }
-    if (!tree_difference(p->output, p->reference, TP_JOURNAL_NAME))
+    if (!tree_difference(p->output, p->reference, OWN))
         return OUTCOME_COMPLETE;
     if (scenario->replace && !tree_difference(p->output, p->old, NULL))
         return OUTCOME_OLD;
-    *why = tree_difference(p->output, p->reference, TP_JOURNAL_NAME);
+    *why = tree_difference(p->output, p->reference, OWN);
     return OUTCOME_TORN;
 }
 

@@ -13,6 +13,8 @@ struct scenario {
     const char *format;
     bool single;  /* one file instead of a directory */
     bool replace; /* something older is there, and --force is given */
+    unsigned zstd; /* level of compression, 0: none */
+    bool parts;   /* done as two parts that are merged */
 };
 extern const struct scenario scenarios[];
 extern const int scenario_count;
@@ -38,7 +40,7 @@ enum tp_code job_run(const struct scenario *scenario, const struct places *place
 enum outcome {
     OUTCOME_NOTHING,
     OUTCOME_OLD,      /* untouched */
-    OUTCOME_COMPLETE, /* equal to the reference, but maybe for a journal */
+    OUTCOME_COMPLETE, /* equal to the reference, but maybe for journals */
     OUTCOME_TORN,     /* anything else; *why says what */
 };
 enum outcome job_outcome(const struct scenario *scenario, const struct places *places,

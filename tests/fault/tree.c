@@ -122,7 +122,7 @@ static const char *compare_files(const struct tree_file *a, size_t count_a,
         const char *name = order <= 0 ? a[i].name : b[j].name;
         bool same = order == 0 && a[i].directory == b[j].directory && a[i].size == b[j].size &&
                     (!a[i].size || memcmp(a[i].data, b[j].data, a[i].size) == 0);
-        bool excused = order < 0 && except && strcmp(name, except) == 0;
+        bool excused = order < 0 && except && strncmp(name, except, strlen(except)) == 0;
         if (!same && !excused) {
             snprintf(text, sizeof text, "%.300s %s", name,
                      order < 0 ? "is there too much" : order > 0 ? "is missing" : "differs");

@@ -87,8 +87,8 @@ static enum fault next(enum call call)
         trace[n - 1] = (uint8_t)call;
     if (n == at)
         hit = call;
-    if (!at || (n != at && !(sticky && n > at && call == hit)))
-        return FAULT_NONE;
+    if (!at || (n != at && !(sticky && n > at && call == hit)) || !fault_applies(armed, call))
+        return FAULT_NONE; /* threads may have brought another call here than was planned */
     if (armed == FAULT_KILL_BEFORE)
         die();
     return armed;

@@ -36,7 +36,7 @@ same_bytes() { # options of both runs ... -- the second run's own
     "$PYTHON" samples/gen_checkpoint.py "$work/in" --preset tiny-mixtral || return 1
     status=0
     for format in w4a8-ct w4a8-cutlass fp8-deepseek fp8-ct fp8-deepgemm-sm100 fp8-1x128 \
-        mxfp8-ct mxfp8-blocked mxfp8-torchao3d; do
+        mxfp8-ct mxfp8-blocked mxfp8-torchao3d mxfp4-ct mxfp4-blocked nvfp4-ct nvfp4-blocked; do
         "$TILEPACK" convert "$work/in" -o "$work/cpu" --to "$format" --device cpu -q --force &&
             "$TILEPACK" convert "$work/in" -o "$work/gpu" --to "$format" -q --force "$@" &&
             diff -r "$work/cpu" "$work/gpu" || status=1
@@ -53,6 +53,7 @@ for tool in memcheck racecheck initcheck synccheck; do
     check "$tool" compute-sanitizer --tool "$tool" --error-exitcode 9 "$test_cuda" --cases "${TILEPACK_SANITIZER_CASES:-60}"
 done
 check golden "$PYTHON" tests/golden.py
+check inputs "$PYTHON" tests/inputs.py
 check random "$PYTHON" tests/random_shapes.py --seconds "${TILEPACK_TEST_SECONDS:-60}"
 check device_equals_cpu same_bytes --device cuda
 check small_slots same_bytes --device cuda --gpu-memory 16MiB

@@ -1,0 +1,238 @@
+"""int4 checkpoints of other tools: taken over, or decoded and quantized again."""
+import json
+import os
+
+import numpy as np
+
+import refquant as rq
+import stfile
+import tool
+from input_cases.common import (AWQ, ROOT, awq_file, case, check_int4, ct_file, decoded,
+                                f16_scales, golden_case, gptq_file, int8_file, random_codes,
+                                repeated, same, to_bf16)
+from golden import Mismatch
+
+
+@golden_case("w4a8/src_gptq_*.safetensors")
+def gptq_golden(report, g):
+    ct = stfile.load(os.path.join(ROOT, "w4a8/src_pack_quantized_n128_k512.safetensors"))[0]
+    codes = rq.unpack_nibbles(ct["weight_packed"].bits)
+    scales = stfile.f32_to_bf16(g["scales"].bits.T.astype(np.float32))
+    for zeros, order in (("qzeros", True), ("qzeros_v2", True), ("qzeros", False), (None, False)):
+        source = {"x.qweight": g["qweight"], "x.scales": g["scales"]}
+        if zeros:
+            source["x.qzeros"] = g[zeros]
+        if order:
+            source["x.g_idx"] = g["g_idx"]
+        check_int4(report, source, codes, scales)
+    report.equal("library", rq.pack_nibbles(codes).view(np.uint8).reshape(-1),
+                 ct["weight_packed"].bytes)
+
+
+@golden_case("w4a8/src_pack_quantized_*.safetensors")
+def ct_golden(report, g):
+    codes = rq.unpack_nibbles(g["weight_packed"].bits)
+    source = {"x." + key: g[key] for key in ("weight_packed", "weight_scale", "weight_shape")}
+    out, _ = tool.convert_tensors(source, "w4a8-cutlass")
+    want = rq.w4a8_cutlass(codes[None], g["weight_scale"].bits[None])
+    for key, dtype in (("weight_packed", "I32"), ("weight_group_scale", "F8_E4M3"),
+                       ("weight_chan_scale", "F32")):
+        same(report, key, out["x." + key], want[key][0], dtype)
+
+
+SHAPES = [(16, 256, 128), (48, 512, 256), (112, 1280, 128), (24, 768, 384), (32, 1024, 1024),
+          (128, 2304, 768), (8, 128, 128), (208, 640, 640)]
+
+
+def each_shape(make, dtypes=("f16", "bf16")):
+    def run(report):
+        rng = np.random.default_rng(1)
+        for n, k, group in SHAPES:
+            for dtype in dtypes:
+                codes = random_codes(rng, n, k)
+                codes[0, :128] = 8  # a group of zeros
+                scales = f16_scales(rng, n, k // group)
+                if dtype == "bf16":
+                    scales = stfile.f32_to_bf16(scales.astype(np.float32))
+                made = make(rng, codes, scales)
+                if made:
+                    check_int4(report, made, codes, repeated(to_bf16(scales), k))
+    return run
+
+
+@case("gptq: every shape and group, v1 and v2")
+def _(report):
+    each_shape(lambda rng, c, s: gptq_file("x", c, s, 0x77777777), ("f16",))(report)
+    each_shape(lambda rng, c, s: gptq_file("x", c, s, 0x88888888), ("f16",))(report)
+    each_shape(lambda rng, c, s: gptq_file("x", c, s), ("f16",))(report)
+
+
+@case("awq: every shape and group")
+def _(report):
+    each_shape(lambda rng, c, s: awq_file("x", c, s), ("f16",))(report)
+
+
+@case("compressed-tensors: every shape and group, bf16 and fp16 scales")
+def _(report):
+    def make(_, codes, scales):
+        group128 = scales.shape[1] * 128 == codes.shape[1]
+        if group128 and scales.dtype == np.uint16:
+            return None  # already w4a8-ct
+        return ct_file("x", codes, scales, dtype="F16" if scales.dtype == np.float16 else "BF16")
+
+    def run(rng, codes, scales):
+        made = make(rng, codes, scales)
+        if made and scales.shape[1] * 128 == codes.shape[1]:
+            return None  # fp16 scales in groups of 128: see the next case
+        return made
+    each_shape(run)(report)
+
+
+@case("compressed-tensors: explicit zero points of 8, a g_idx of k / group")
+def _(report):
+    def make(_, codes, scales):
+        n, k = codes.shape
+        g_idx = np.arange(k) // (k // scales.shape[1])
+        zeros = np.full(scales.shape, 8, dtype=np.uint8)
+        return ct_file("x", codes, scales, zeros if n % 8 == 0 else None, g_idx)
+    each_shape(make, ("bf16",))(report)
+
+
+@case("compressed-tensors: int8-stored int4, every shape and group")
+def _(report):
+    each_shape(lambda rng, c, s: int8_file("x", c, s), ("bf16",))(report)
+
+
+@case("box size, thread count and instruction set change nothing")
+def _(report):
+    rng = np.random.default_rng(3)
+    n, k = 2048, 1536
+    codes, scales = random_codes(rng, n, k), f16_scales(rng, n, k // 256)
+    for source in (gptq_file("x", codes, scales, 0x77777777), awq_file("x", codes, scales)):
+        for extra in (("--jobs", "3", "--max-memory", "4MiB"), ("--jobs", "1")):
+            check_int4(report, source, codes, repeated(to_bf16(scales), k), extra)
+
+
+@case("experts of GPTQ, AWQ and compressed-tensors become w13 and w2")
+def _(report):
+    rng = np.random.default_rng(4)
+    experts, inter, hidden = 3, 128, 256
+    kinds = {"gptq": lambda *a: gptq_file(*a, 0x77777777), "awq": awq_file, "int8": None}
+    for kind, make in kinds.items():
+        source, codes, scales = {}, {}, {}
+        for e in range(experts):
+            for part, (n, k) in (("gate_proj", (inter, hidden)), ("up_proj", (inter, hidden)),
+                                 ("down_proj", (hidden, inter * 2))):
+                c, s = random_codes(rng, n, k), f16_scales(rng, n, k // 128)
+                codes[e, part], scales[e, part] = c, to_bf16(s)
+                name = f"model.layers.0.mlp.experts.{e}.{part}"
+                source.update(make(name, c, s) if make else int8_file(name, c, to_bf16(s)))
+        out, _ = tool.convert_tensors(source, "w4a8-cutlass")
+        for stack, parts in (("w13", ("gate_proj", "up_proj")), ("w2", ("down_proj",))):
+            c = np.stack([np.concatenate([codes[e, p] for p in parts]) for e in range(experts)])
+            s = np.stack([np.concatenate([scales[e, p] for p in parts]) for e in range(experts)])
+            want = rq.w4a8_cutlass(c, s)
+            for key, array in want.items():
+                same(report, f"{kind} {stack} {key}",
+                     out[f"model.layers.0.mlp.experts.{stack}_{key}"], array)
+
+
+def check_requantized(report, source, values, config=None):
+    """values: what is decoded, float32 that fits bf16."""
+    codes, scales = rq.int4(values)
+    with tool.Workdir() as work:
+        os.mkdir(work.at("src"))
+        stfile.save(work.at("src", "model.safetensors"), source)
+        if config:
+            with open(work.at("src", "config.json"), "w", encoding="utf-8") as f:
+                json.dump({"quantization_config": config}, f)
+        done = tool.run("convert", work.at("src"), "-o", work.at("out"), "--to", "w4a8-ct",
+                        "--include", ".", "--requantize")
+        out, _ = tool.load(work.at("out"))
+        same(report, "packed", out["x.weight_packed"], rq.pack_nibbles(codes), "I32")
+        same(report, "scale", out["x.weight_scale"], scales, "BF16")
+        after = (codes.astype(np.float64) - 8) * np.repeat(
+            stfile.bf16_to_f32(scales).astype(np.float64), 128, axis=1)
+        exact = values_before(source, values)
+        share = 100 * np.sqrt(((after - exact) ** 2).sum() / (exact ** 2).sum())
+        want = (f"tilepack: warning: 1 weight was decoded and quantized again: root mean square "
+                f"error {share:.3g} % of the source's values, largest difference "
+                f"{np.abs(after - exact).max():.3g} in x\n")
+        if not done.stderr.endswith(want):
+            raise Mismatch(f"the error is not reported: {done.stderr!r}, not {want!r}")
+        out, _ = tool.convert(work.at("src"), work.at("o.safetensors"), "fp8-deepseek", None,
+                              ("--include", ".", "--requantize"))
+        q, s = rq.fp8_block(values)
+        same(report, "fp8", out["x.weight"], q, "F8_E4M3")
+        same(report, "fp8 scale", out["x.weight_scale_inv"], s, "F32")
+
+
+EXACT = {}
+
+
+def values_before(source, values):
+    """The source's values before they were rounded to bf16."""
+    return EXACT.get(id(source), values).astype(np.float64)
+
+
+def remember(source, codes, scales, zeros, group):
+    s = stfile.bf16_to_f32(to_bf16(scales))[:, group]
+    z = np.broadcast_to(zeros, scales.shape)[:, group].astype(np.float32)
+    EXACT[id(source)] = (codes.astype(np.float32) - z) * s
+    return source
+
+
+@case("--requantize: asymmetric GPTQ of both versions, by config.json")
+def _(report):
+    rng = np.random.default_rng(5)
+    n, k = 64, 512
+    codes, scales = random_codes(rng, n, k), f16_scales(rng, n, 4)
+    stored = rng.integers(0, 16, (n, 4), dtype=np.uint8)
+    group = np.arange(k) // 128
+    for version, add in (("gptq", 1), ("gptq_v2", 0), (None, 1)):
+        config = {"quant_method": "gptq", "bits": 4, "group_size": 128}
+        if version:
+            config["checkpoint_format"] = version
+        source = remember(gptq_file("x", codes, scales, stored), codes, scales, stored + add, group)
+        check_requantized(report, source, decoded(codes, scales, stored + add, group), config)
+
+
+@case("--requantize: GPTQ act-order, and groups of 32")
+def _(report):
+    rng = np.random.default_rng(6)
+    n, k = 40, 512
+    codes = random_codes(rng, n, k)
+    scales = f16_scales(rng, n, 4)
+    g_idx = rng.permutation(np.arange(k) // 128)
+    eight = np.uint8(8)
+    source = remember(gptq_file("x", codes, scales, 0x77777777, g_idx), codes, scales, eight, g_idx)
+    check_requantized(report, source, decoded(codes, scales, eight, g_idx))
+    scales, group = f16_scales(rng, n, k // 32), np.arange(k) // 32
+    source = remember(gptq_file("x", codes, scales, 0x88888888), codes, scales, eight, group)
+    check_requantized(report, source, decoded(codes, scales, eight, group))
+
+
+@case("--requantize: asymmetric AWQ")
+def _(report):
+    rng = np.random.default_rng(7)
+    n, k = 72, 384
+    codes, scales = random_codes(rng, n, k), f16_scales(rng, n, 3)
+    zeros = rng.integers(0, 16, (n, 3), dtype=np.uint8)
+    group = np.arange(k) // 128
+    source = remember(awq_file("x", codes, scales, zeros), codes, scales, zeros, group)
+    check_requantized(report, source, decoded(codes, scales, zeros, group),
+                      {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True})
+
+
+@case("--requantize: compressed-tensors with zero points, any number of rows, and g_idx")
+def _(report):
+    rng = np.random.default_rng(8)
+    for n in (16, 21):
+        codes = random_codes(rng, n, 512)
+        scales = to_bf16(f16_scales(rng, n, 4))
+        zeros = rng.integers(0, 16, (n, 4), dtype=np.uint8)
+        g_idx = rng.permutation(np.arange(512) // 128)
+        for order in (np.arange(512) // 128, g_idx):
+            source = ct_file("x", codes, scales, zeros, order)
+            remember(source, codes, scales, zeros, order)
+            check_requantized(report, source, decoded(codes, scales, zeros, order))

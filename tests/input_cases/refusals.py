@@ -1,0 +1,229 @@
+"""What is refused, in which words, and what config.json has to say."""
+import json
+import os
+
+import numpy as np
+
+import refquant as rq
+import stfile
+import tool
+from input_cases.common import (AWQ, FILE, awq_file, case, ct_file, decoded, e4m3_codes,
+                                f16_scales, fp8_scales, gptq_file, int8_file, random_codes,
+                                refused, repeated, same, to_bf16)
+from golden import Mismatch
+from stfile import tensor
+
+
+OPTION = ("--requantize decodes it and quantizes again, and prints the error that costs; "
+          "--exclude leaves it as it is")
+
+
+@case("refused: asymmetric, act-order, narrow groups")
+def _(report):
+    rng = np.random.default_rng(9)
+    n, k = 64, 512
+    codes, scales = random_codes(rng, n, k), f16_scales(rng, n, 4)
+    ct = to_bf16(scales)
+    mixed = np.full((n, 4), 7, dtype=np.uint8)
+    mixed[3, 2] = 8  # neither all v1 nor all v2
+    asym = "it is asymmetric: x.{} holds other zero points than 8"
+    order = "it is in act-order: x.{} is not k / 128"
+    g_idx = np.arange(k) // 128
+    g_idx[[0, 511]] = g_idx[[511, 0]]
+    cases = [
+        ("gptq (groups of 128)", gptq_file("x", codes, scales, mixed), asym.format("qzeros")),
+        ("awq (groups of 128)", awq_file("x", codes, scales, mixed), asym.format("qzeros")),
+        ("awq (groups of 128)", awq_file("x", codes, scales, np.full((n, 4), 7, np.uint8)),
+         asym.format("qzeros")),
+        ("ct-int4 (groups of 128)", ct_file("x", codes, ct, mixed),
+         asym.format("weight_zero_point")),
+        ("gptq (groups of 128)", gptq_file("x", codes, scales, 0x77777777, g_idx),
+         order.format("g_idx")),
+        ("ct-int4 (groups of 128)", ct_file("x", codes, ct, None, g_idx),
+         order.format("weight_g_idx")),
+    ]
+    for width in (32, 64):
+        narrow = f16_scales(rng, n, k // width)
+        reason = f"its groups are {width} columns wide, which is no multiple of 128"
+        for kind, made in (("gptq", gptq_file("x", codes, narrow, 0x88888888)),
+                           ("awq", awq_file("x", codes, narrow)),
+                           ("ct-int4", ct_file("x", codes, to_bf16(narrow))),
+                           ("ct-int8", int8_file("x", codes, to_bf16(narrow)))):
+            cases.append((f"{kind} (groups of {width})", made, reason))
+    for source, made, reason in cases:
+        for to in ("w4a8-ct", "w4a8-cutlass"):
+            refused(report, made, to, f"{FILE}: tensor 'x': {source} cannot be converted to {to}: "
+                    f"{reason}", OPTION)
+    refused(report, gptq_file("x", codes, scales, 0x77777777), "fp8-deepseek",
+            f"{FILE}: tensor 'x': gptq (groups of 128) cannot be converted to fp8-deepseek: an "
+            "int4 weight has to be decoded and quantized again for that", OPTION)
+
+
+@case("refused: damaged or foreign tensors")
+def _(report):
+    rng = np.random.default_rng(10)
+    n, k = 64, 512
+    codes, scales = random_codes(rng, n, k), f16_scales(rng, n, 4)
+    g_idx = np.arange(k) // 128
+    for value in (4, -1):
+        bad = g_idx.copy()
+        bad[7] = value
+        refused(report, gptq_file("x", codes, scales, 0x77777777, bad), "w4a8-ct",
+                f"{FILE}: tensor 'x.g_idx': g_idx[7] is {value}, but there are only 4 groups",
+                "get the file again: it is damaged", status=3)
+    for value, shown in ((np.nan, "nan"), (np.inf, "inf"), (-0.25, "-0.25")):
+        bad = scales.copy()
+        bad[5, 1] = value
+        for made in (gptq_file("x", codes, bad, 0x77777777), awq_file("x", codes, bad),
+                     int8_file("x", codes, to_bf16(bad))):
+            refused(report, made, "w4a8-cutlass", f"{FILE}: tensor 'x': one of its scales is "
+                    f"{shown}: NaN, infinite and negative ones are no scales",
+                    "--nonfinite keep takes it over as it is; --exclude leaves the weight out",
+                    status=3)
+    wide = int8_file("x", codes, to_bf16(scales))
+    wide["x.weight"] = tensor("I8", np.where(codes == 3, 100, codes).astype(np.int8) - np.int8(8))
+    refused(report, wide, "w4a8-ct", f"{FILE}: tensor 'x': it holds the code 92: these are 8-bit "
+            "weights, not int4 ones stored as bytes",
+            "only int8-stored int4 (W4AFP8) is read; --exclude leaves the weight out")
+    eight_bit = gptq_file("x", codes, scales, 0x77777777)  # 8 bits: K/4 rows
+    eight_bit["x.qweight"] = tensor("I32", np.repeat(eight_bit["x.qweight"].bits, 2, axis=0))
+    refused(report, eight_bit, "w4a8-ct", f"{FILE}: tensor 'x.qweight': I32 [128,64] looks like "
+            "the codes of a quantized weight, but with the tensors beside it it is of no format "
+            "that is read here", "`tilepack formats` lists what is read (of GPTQ and AWQ: 4 bits); "
+            "--exclude leaves the tensor as it is")
+    padded = ct_file("x", codes, to_bf16(scales))
+    padded["x.weight_shape"] = tensor("I64", np.array([n, k - 8], dtype=np.int64))
+    refused(report, padded, "w4a8-cutlass", f"{FILE}: tensor 'x.weight_shape': it says [64,504], "
+            "but the packed codes are of [64,512]", "--exclude leaves the weight as it is")
+    odd = gptq_file("x", random_codes(rng, 24, 256), f16_scales(rng, 24, 2), 0x77777777)
+    refused(report, odd, "w4a8-cutlass", f"{FILE}: tensor 'x': gptq (groups of 128) cannot be "
+            "converted to w4a8-cutlass: w4a8-cutlass needs N in multiples of 16, this is 24: a "
+            "tile of the reordered layout is 16 output features", "--exclude leaves it as it is")
+
+
+@case("FP8 experts: stacked where their rows end at tiles, else refused")
+def _(report):
+    rng = np.random.default_rng(24)
+    for rows, to in ((192, "w4a8-cutlass"), (256, "mxfp8-blocked"), (192, "mxfp8-blocked")):
+        source, values = {}, []
+        for e in range(2):
+            for part in ("gate_proj", "up_proj"):
+                q, (scale, s) = e4m3_codes(rng, rows, 256), fp8_scales(rng, "F32", 2, 2)
+                at = f"l.experts.{e}.{part}."
+                source.update({at + "weight": tensor("F8_E4M3", q), at + "weight_scale_inv": scale})
+                values.append(rq.round_bf16(rq.E4M3[q] * rq.spread(s, 128, 128, rows, 256)))
+        v = np.stack(values).reshape(2, 2 * rows, 256)
+        if rows == 192 and to == "mxfp8-blocked":
+            refused(report, source, to, f"{FILE}: tensor 'l.experts.w13': fp8-deepseek cannot be "
+                    "converted to mxfp8-blocked: its packed parts of 192 rows do not end at the "
+                    "128-row tiles of mxfp8-blocked", "--no-stack leaves the experts apart; or "
+                    "unpack first, and convert the plain weights")
+            continue
+        out, _ = tool.convert_tensors(source, to, None, ("--max-memory", "4MiB"))
+        if to == "w4a8-cutlass":
+            for key, array in rq.w4a8_cutlass(*rq.int4(v)).items():
+                same(report, key, out["l.experts.w13_" + key], array)
+        else:
+            q, s = rq.mxfp8(v)
+            report.e4m3("codes", out["l.experts.w13_weight"], tensor("F8_E4M3", q))
+            same(report, "scale", out["l.experts.w13_weight_scale"], rq.tiles_128x4(s))
+
+
+@case("config.json is checked against the tensors")
+def _(report):
+    rng = np.random.default_rng(11)
+    n, k = 64, 512
+    codes, scales = random_codes(rng, n, k), f16_scales(rng, n, 4)
+    hint = 'correct "quantization_config" or take it out, then convert again'
+    gptq = gptq_file("x", codes, scales, 0x77777777)
+    ct = ct_file("x", codes, f16_scales(rng, n, 2), dtype="F16")
+    fp8 = {"x.weight": tensor("F8_E4M3", random_codes(rng, 128, 256)),
+           "x.weight_scale_inv": tensor("F32", np.ones((1, 2), np.float32))}
+    group = {"weights": {"num_bits": 4, "group_size": 128, "strategy": "group"}}
+
+    def ct_config(fmt, weights):
+        return {"quant_method": "compressed-tensors", "format": fmt,
+                "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}}}
+
+    rows = [
+        (gptq, {"quant_method": "awq", "bits": 4, "group_size": 128}, '"quant_method": "awq"',
+         "gptq (groups of 128)"),
+        (gptq, {"quant_method": "gptq", "bits": 8, "group_size": 128}, '"bits": 8',
+         "gptq (groups of 128)"),
+        (gptq, {"quant_method": "gptq", "bits": 4, "group_size": 64}, '"group_size": 64',
+         "gptq (groups of 128)"),
+        (gptq, {"quant_method": "gptq", "bits": 4, "group_size": -1}, '"group_size": -1',
+         "gptq (groups of 128)"),
+        (ct, ct_config("pack-quantized", group["weights"]), '"group_size": 128',
+         "ct-int4 (groups of 256)"),
+        (ct, ct_config("pack-quantized", {"num_bits": 8, "group_size": 256}), '"num_bits": 8',
+         "ct-int4 (groups of 256)"),
+        (ct, ct_config("int-quantized", {"num_bits": 4, "group_size": 256}),
+         '"format": "int-quantized"', "ct-int4 (groups of 256)"),
+        (fp8, {"quant_method": "fp8", "weight_block_size": [64, 128]},
+         '"weight_block_size": [64,128]', "fp8-deepseek"),
+    ]
+    for made, config, says, source in rows:
+        refused(report, made, "w4a8-cutlass", f"config.json: tensor 'x': config.json says {says}, "
+                f"but the tensors are {source}", hint, config, status=3, extra=("--requantize",))
+    plain = {"x.weight": stfile.from_f32("BF16", np.ones((128, 128), np.float32))}
+    refused(report, plain, "w4a8-ct", 'config.json: config.json says "quant_method": "gptq", '
+            '"bits": 3, but no tensors of a quantization that is read here were found',
+            '`tilepack formats` lists what is read; if the weights are plain, take '
+            '"quantization_config" out of config.json', {"quant_method": "gptq", "bits": 3})
+
+
+@case("config.json that agrees is no obstacle")
+def _(report):
+    rng = np.random.default_rng(12)
+    n, k = 64, 512
+    codes, scales = random_codes(rng, n, k), f16_scales(rng, n, 4)
+    one = f16_scales(rng, n, 1)
+    rows = [
+        (gptq_file("x", codes, scales, 0x77777777), scales,
+         {"quant_method": "gptq", "bits": 4, "group_size": 128, "checkpoint_format": "gptq_v2"}),
+        (gptq_file("x", codes, one, 0x88888888), one,
+         {"quant_method": "gptq", "bits": 4, "group_size": -1, "checkpoint_format": "gptq"}),
+        (gptq_file("x", codes, scales, 0x77777777), scales,
+         {"quant_method": "gptq", "bits": 8, "group_size": 32, "dynamic": {"+:x": {"bits": 4}}}),
+        (ct_file("x", codes, to_bf16(one)), one,
+         {"quant_method": "compressed-tensors", "format": "mixed-precision", "config_groups": {
+             "a": {"format": "float-quantized", "weights": {"num_bits": 8}},
+             "b": {"format": "pack-quantized", "weights": {"num_bits": 4, "group_size": None}}}}),
+    ]
+    for made, s, config in rows:
+        with tool.Workdir() as work:
+            os.mkdir(work.at("src"))
+            stfile.save(work.at("src", "model.safetensors"), made)
+            with open(work.at("src", "config.json"), "w", encoding="utf-8") as f:
+                json.dump({"quantization_config": config, "torch_dtype": "float16"}, f)
+            tool.run("convert", work.at("src"), "-o", work.at("out"), "--to", "w4a8-ct",
+                     "--include", ".", "--quiet")
+            out, _ = tool.load(work.at("out"))
+            same(report, "packed", out["x.weight_packed"], rq.pack_nibbles(codes))
+            same(report, "scale", out["x.weight_scale"], repeated(to_bf16(s), k))
+            with open(work.at("out", "config.json"), encoding="utf-8") as f:
+                written = json.load(f)
+            if written["quantization_config"]["format"] != "pack-quantized":
+                raise Mismatch(f"config.json: {written}")
+
+
+@case("plan names the source's format")
+def _(report):
+    rng = np.random.default_rng(13)
+    codes = random_codes(rng, 64, 512)
+    made = {**gptq_file("a", codes, f16_scales(rng, 64, 4), 0x77777777),
+            **awq_file("b", codes, f16_scales(rng, 64, 2)),
+            "c.weight": stfile.from_f32("BF16", np.ones((64, 512), np.float32))}
+    want = {"a": "gptq (groups of 128)", "b": "awq (groups of 256)", "c": "BF16"}
+    with tool.Workdir() as work:
+        stfile.save(work.at("in.safetensors"), made)
+        args = ("plan", work.at("in.safetensors"), "--to", "w4a8-ct", "--include", ".")
+        units = json.loads(tool.run(*args, "--json").stdout)["units"]
+        if {u["name"]: u["source"] for u in units} != want:
+            raise Mismatch(f"--json: {units}")
+        text = tool.run(*args).stdout
+        for source in want.values():
+            if source not in text:
+                raise Mismatch(f"{source} is not in the table: {text}")
+        report.bytes += len(text)
