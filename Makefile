@@ -17,7 +17,8 @@ WARN     = -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototyp
 # from any directory: no absolute path gets into it.
 override CFLAGS += -std=c11 -D_GNU_SOURCE -Isrc -fPIC -pthread -ffp-contract=off \
                    -ffile-prefix-map=$(CURDIR)=. $(WARN)
-LDLIBS   = -ljansson -lzstd -lxxhash -lm -pthread
+LIBS    ?= -ljansson -lzstd -lxxhash
+LDLIBS   = $(LIBS) -lm -pthread
 
 BASE     = $(sort $(wildcard src/base/*.c))
 KERNELS  = $(sort $(wildcard src/kernels/*.c))
@@ -113,7 +114,8 @@ $(BUILD)/gpu/%: tests/gpu/%.c $(BUILD)/libtilepack.a
 	$(CC) $(CFLAGS) $(CUDA_INC) $(LDFLAGS) -o $@ $< $(BUILD)/libtilepack.a $(LDLIBS)
 $(BUILD)/gpu/%: tests/gpu/%.cu $(BUILD)/libtilepack.a
 	@mkdir -p $(@D)
-	$(NVCC) $(NVFLAGS) -o $@ $< $(BUILD)/libtilepack.a $(filter-out -pthread,$(LDLIBS))
+	$(NVCC) $(NVFLAGS) -c -o $@.o $<
+	$(CC) $(LDFLAGS) -o $@ $@.o $(BUILD)/libtilepack.a $(LDLIBS)
 
 gpu-tests: $(GPU_TESTS)
 

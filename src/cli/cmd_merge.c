@@ -32,17 +32,17 @@ static int print_result(const struct tp_options *o, const char *output, bool alr
 
 static enum tp_code merge_plan(const struct tp_plan *plan, const struct tp_request *request,
                                const struct tp_parts *parts, const char *output,
-                               struct tp_convert_options *options,
+                               struct tp_convert_options options,
                                struct tp_convert_result *result, struct tp_err *err)
 {
     struct tp_ranks ranks;
     enum tp_code code;
     if (!parts->ranks)
-        return tp_merge(plan, request, parts, output, options, result, err);
+        return tp_merge(plan, request, parts, output, &options, result, err);
     if ((code = tp_ranks_make(plan, request, parts->ranks, &ranks, err)))
         return code;
-    options->ranks = &ranks;
-    code = tp_merge(plan, request, parts, output, options, result, err);
+    options.ranks = &ranks;
+    code = tp_merge(plan, request, parts, output, &options, result, err);
     tp_ranks_close(&ranks);
     return code;
 }
@@ -63,7 +63,7 @@ static enum tp_code merge(const struct tp_options *o, const struct tp_parts *par
     if ((code = tp_source_open(path, false, &source, err)) == TP_OK) {
         code = tp_plan_convert(&source.ckpt, &source.weights, &request, NULL, &plan, err);
         if (code == TP_OK) {
-            code = merge_plan(&plan, &request, parts, output, &options, result, err);
+            code = merge_plan(&plan, &request, parts, output, options, result, err);
             tp_plan_close(&plan);
         }
         tp_source_close(&source);

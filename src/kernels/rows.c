@@ -50,7 +50,7 @@ static bool machine_has(enum tp_isa isa)
 #if defined(__x86_64__)
     __builtin_cpu_init();
     if (isa == TP_ISA_AVX2)
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); /* and so F16C */
     if (isa == TP_ISA_AVX512)
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&

@@ -11,9 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Numbers of things by name, sorted. */
 struct named {
     const char *name;
-    uint32_t output;
+    uint32_t index;
+};
+
+struct names {
+    struct named *items;
+    size_t count;
 };
 
 struct tp_join {
@@ -24,10 +30,9 @@ struct tp_join {
     unsigned count;
     struct tp_checkpoint *ckpts;
     struct tp_weights *weights;
-    const struct tp_weight ***by_prefix; /* per rank: packed weights, sorted */
-    size_t *packed;
+    struct names *packed;  /* per rank: packed weights by prefix */
     struct tp_plan plan;
-    struct named *by_name; /* outputs of the plan, sorted */
+    struct names outputs;  /* of the plan */
     struct tp_weights whole; /* items are shallow */
     struct tp_cut *cuts;
     uint32_t *sources;
@@ -80,18 +85,24 @@ static enum tp_code read_info(struct tp_join *join, struct tp_err *err)
     return TP_OK;
 }
 
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct named *)a)->name, ((const struct named *)b)->name);
+}
+
+static void sort_names(struct names *names)
+{
+    if (names->count)
+        qsort(names->items, names->count, sizeof *names->items, by_name);
+}
+
+static const struct named *find_name(const struct names *names, const char *name)
+{
+    struct named key = {name, 0};
+    return names->count ? bsearch(&key, names->items, names->count, sizeof key, by_name) : NULL;
+}
+
 /* ---- ranks ------------------------------------------------------------------ */
-
-static int by_prefix(const void *a, const void *b)
-{
-    return strcmp((*(const struct tp_weight *const *)a)->prefix,
-                  (*(const struct tp_weight *const *)b)->prefix);
-}
-
-static int prefix_is(const void *prefix, const void *weight)
-{
-    return strcmp(prefix, (*(const struct tp_weight *const *)weight)->prefix);
-}
 
 static enum tp_code check_rank(struct tp_join *join, const char *path, unsigned r,
                                struct tp_err *err)
@@ -126,25 +137,23 @@ static enum tp_code open_rank(struct tp_join *join, unsigned r, struct tp_err *e
         (code = tp_checkpoint_open(path, 0, &join->ckpts[r], err)) == TP_OK)
         code = tp_weights_find(&join->ckpts[r], weights, err);
     free(path);
-    if (code || !(join->by_prefix[r] = tp_os_zalloc(weights->count + 1,
-                                                    sizeof *join->by_prefix[r], err)))
-        return code ? code : TP_E_MEMORY;
-    for (size_t w = 0; w < weights->count; w++)
+    if (code)
+        return code;
+    struct names *names = &join->packed[r];
+    if (!(names->items = tp_os_zalloc(weights->count + 1, sizeof *names->items, err)))
+        return TP_E_MEMORY;
+    for (uint32_t w = 0; w < weights->count; w++)
         if (weights->items[w].format)
-            join->by_prefix[r][join->packed[r]++] = &weights->items[w];
-    if (join->packed[r])
-        qsort(join->by_prefix[r], join->packed[r], sizeof *join->by_prefix[r], by_prefix);
+            names->items[names->count++] = (struct named){weights->items[w].prefix, w};
+    sort_names(names);
     return TP_OK;
 }
 
 static const struct tp_weight *find_weight(const struct tp_join *join, unsigned r,
                                            const char *prefix)
 {
-    const struct tp_weight *const *found =
-        join->packed[r] ? bsearch(prefix, join->by_prefix[r], join->packed[r],
-                                  sizeof *join->by_prefix[r], prefix_is)
-                        : NULL;
-    return found ? *found : NULL;
+    const struct named *found = find_name(&join->packed[r], prefix);
+    return found ? &join->weights[r].items[found->index] : NULL;
 }
 
 /* ---- files and outputs of the whole -------------------------------------------- */
@@ -213,21 +222,6 @@ static enum tp_code add_file(struct tp_join *join, const json_t *json, size_t *c
     return code;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const struct named *)a)->name, ((const struct named *)b)->name);
-}
-
-static uint32_t find_output(const struct tp_join *join, const char *name)
-{
-    struct named key = {name, 0};
-    const struct named *found = join->plan.output_count
-                                    ? bsearch(&key, join->by_name, join->plan.output_count,
-                                              sizeof key, by_name)
-                                    : NULL;
-    return found ? found->output : UINT32_MAX;
-}
-
 static enum tp_code plan_files(struct tp_join *join, struct tp_err *err)
 {
     const json_t *files = json_object_get(join->info, "files");
@@ -240,12 +234,15 @@ static enum tp_code plan_files(struct tp_join *join, struct tp_err *err)
         return TP_E_MEMORY;
     for (size_t f = 0; f < count && code == TP_OK; f++)
         code = add_file(join, json_array_get(files, f), &capacity, err);
-    if (code || !(join->by_name = tp_os_zalloc(plan->output_count + 1, sizeof *join->by_name, err)))
-        return code ? code : TP_E_MEMORY;
-    for (uint32_t o = 0; o < plan->output_count; o++)
-        join->by_name[o] = (struct named){plan->outputs[o].name, o};
-    if (plan->output_count)
-        qsort(join->by_name, plan->output_count, sizeof *join->by_name, by_name);
+    if (code)
+        return code;
+    struct names *names = &join->outputs;
+    if (!(names->items = tp_os_zalloc(plan->output_count + 1, sizeof *names->items, err)))
+        return TP_E_MEMORY;
+    for (; names->count < plan->output_count; names->count++)
+        names->items[names->count] =
+            (struct named){plan->outputs[names->count].name, (uint32_t)names->count};
+    sort_names(names);
     return TP_OK;
 }
 
@@ -303,7 +300,7 @@ static enum tp_code whole_weight(struct tp_join *join, const char *prefix,
         first = first ? first : own;
         join->sources[w * join->count + r] = (uint32_t)(own - join->weights[r].items);
     }
-    if (!tp_cut_aligned(&first->op, cut, box)) {
+    if (!first || !tp_cut_aligned(&first->op, cut, box)) {
         tp_err_tensor(err, prefix);
         return bad_info(join, err, "its slices do not end at borders of tiles");
     }
@@ -323,12 +320,12 @@ static enum tp_code unit_output(struct tp_join *join, struct tp_unit *unit, uint
     char *name = tp_os_format(err, "%s%s", unit->prefix, unit->format->out[i].suffix);
     if (!name)
         return TP_E_MEMORY;
-    uint32_t o = find_output(join, name);
+    const struct named *found = find_name(&join->outputs, name);
     tp_err_tensor(err, name);
     free(name);
-    if (o == UINT32_MAX)
+    if (!found)
         return bad_info(join, err, "a tensor in slices is in no header");
-    struct tp_output *output = &join->plan.outputs[o];
+    struct tp_output *output = &join->plan.outputs[found->index];
     enum tp_code code = tp_format_shape(unit->format, i, unit->box, unit->rank, shape, &rank, err);
     if (code == TP_OK && unit->op.out[i].role != TP_ROLE_WORDS)
         code = tp_op_bytes(&unit->op, i, unit->box, &bytes, err);
@@ -341,7 +338,7 @@ static enum tp_code unit_output(struct tp_join *join, struct tp_unit *unit, uint
         return bad_info(join, err, "a header and a cut disagree");
     output->unit = (uint32_t)join->plan.unit_count;
     output->source = i;
-    unit->output[i] = o;
+    unit->output[i] = found->index;
     unit->file = output->file;
     if (unit->op.out[i].role == TP_ROLE_WORDS) {
         if (!(output->constant = tp_os_alloc(output->bytes, err)))
@@ -454,16 +451,16 @@ static enum tp_code hash_plan(struct tp_join *join, struct tp_err *err)
 
 static enum tp_code open_all(struct tp_join *join, const char *path, struct tp_err *err)
 {
-    enum tp_code code;
-    if (!(join->path = tp_os_format(err, "%s", path)) || (code = read_info(join, err)))
-        return join->path ? err->code : TP_E_MEMORY;
+    if (!(join->path = tp_os_format(err, "%s", path)))
+        return TP_E_MEMORY;
+    enum tp_code code = read_info(join, err);
+    if (code)
+        return code;
     join->ckpts = tp_os_zalloc(join->count, sizeof *join->ckpts, err);
     join->weights = tp_os_zalloc(join->count, sizeof *join->weights, err);
-    join->by_prefix = tp_os_zalloc(join->count, sizeof *join->by_prefix, err);
     join->packed = tp_os_zalloc(join->count, sizeof *join->packed, err);
-    if (!join->ckpts || !join->weights || !join->by_prefix || !join->packed)
+    if (!join->ckpts || !join->weights || !join->packed)
         return TP_E_MEMORY;
-    code = TP_OK;
     for (unsigned r = 0; r < join->count && code == TP_OK; r++)
         code = open_rank(join, r, err);
     join->gather = (struct tp_gather){.count = join->count, .ckpts = join->ckpts,
@@ -501,14 +498,13 @@ void tp_join_close(struct tp_join *join)
             tp_weights_close(&join->weights[r]);
         if (join->ckpts)
             tp_checkpoint_close(&join->ckpts[r]);
-        if (join->by_prefix)
-            free(join->by_prefix[r]);
+        if (join->packed)
+            free(join->packed[r].items);
     }
     free(join->ckpts);
     free(join->weights);
-    free(join->by_prefix);
     free(join->packed);
-    free(join->by_name);
+    free(join->outputs.items);
     free(join->whole.items);
     free(join->cuts);
     free(join->sources);

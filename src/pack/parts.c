@@ -213,7 +213,7 @@ static enum tp_code write_note(struct work *work)
         code = TP_E_MEMORY;
     else if (!text)
         code = tp_fail(c->err, TP_E_INPUT, "the path of the source is not UTF-8");
-    if (code == TP_OK)
+    else
         code = tp_commit_write_small(c, made, text, strlen(text), false);
     if (code == TP_OK && (code = tp_os_rename(from, to, c->err)) == TP_OK)
         code = tp_os_fsync_dir(c->partial, c->err);

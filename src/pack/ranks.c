@@ -172,7 +172,7 @@ static enum tp_code refuse(const struct tp_unit *unit, const struct tp_parallel_
     size_t at = 1;
     for (unsigned n = 2; n <= 256 && at < sizeof legal - 8; n++) {
         struct tp_cut cut;
-        struct why ignored;
+        struct why ignored = {""};
         if (cut_fits(unit, name, heads, n, &cut, &ignored))
             at += (size_t)snprintf(legal + at, sizeof legal - at, ", %u", n);
     }
@@ -186,7 +186,7 @@ static enum tp_code find_cut(const struct tp_unit *unit, const struct heads *hea
                              struct tp_cut *cut, struct tp_err *err)
 {
     struct tp_parallel_name name = tp_name_parallel(unit->name);
-    struct why why;
+    struct why why = {""};
     *cut = (struct tp_cut){.along = TP_CUT_NONE};
     if (!unit->format || name.how == TP_PARALLEL_NONE)
         return TP_OK;

@@ -63,13 +63,19 @@ static enum tp_code open_file(struct tp_file_sink *sink, uint32_t f, struct tp_e
 
 static enum tp_code ensure_open(struct tp_file_sink *sink, uint32_t f, struct tp_err *err)
 {
+    static pthread_mutex_t error_lock = PTHREAD_MUTEX_INITIALIZER; /* two files may fail at once */
     struct tp_open_file *file = &sink->files[f];
     enum tp_code code = TP_OK;
     pthread_mutex_lock(&file->lock);
-    if (!file->opened && (code = open_file(sink, f, err)))
-        sink->open_error = *err;
-    else if (file->fd < 0) { /* it failed in another worker: for the same reason */
-        *err = sink->open_error;
+    bool fails = !file->opened && (code = open_file(sink, f, err));
+    bool failed = !fails && file->fd < 0; /* in another worker: for the same reason */
+    if (fails || failed) {
+        pthread_mutex_lock(&error_lock);
+        if (fails)
+            sink->open_error = *err;
+        else
+            *err = sink->open_error;
+        pthread_mutex_unlock(&error_lock);
         code = err->code;
     }
     pthread_mutex_unlock(&file->lock);

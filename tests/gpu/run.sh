@@ -46,9 +46,11 @@ same_bytes() { # options of both runs ... -- the second run's own
     return $status
 }
 
-check rows "$test_cuda"
+check rows "$test_cuda" --cases "${TILEPACK_GPU_CASES:-100}" --threads "$(nproc)"
 library=$(dirname "$test_cuda")/test_library_cuda # tilepack.h on device pointers
 [ -x "$library" ] && check library "$library"
+device=$(dirname "$test_cuda")/test_device # sums, lanes; fails an allocation on purpose
+[ -x "$device" ] && check device "$device"
 for tool in memcheck racecheck initcheck synccheck; do
     check "$tool" compute-sanitizer --tool "$tool" --error-exitcode 9 "$test_cuda" --cases "${TILEPACK_SANITIZER_CASES:-60}"
 done
