@@ -228,6 +228,8 @@ static void warn_same(const struct tp_plan *plan)
                     plan->ckpt->path, unit->format->name);
             return;
         }
+    tp_warn("%s: no weight is converted, all tensors are copied; the plan (--dry-run) says why",
+            plan->ckpt->path);
 }
 
 void tp_plan_warn(const struct tp_plan *plan)

@@ -114,29 +114,32 @@ enum tp_code tp_commit_copy_other(struct tp_commit *c, const char *name)
     return code;
 }
 
-static int output_by_name(const void *a, const void *b)
+struct entry {
+    const char *name, *file;
+};
+
+static int by_name(const void *a, const void *b)
 {
-    return strcmp((*(const struct tp_output *const *)a)->name,
-                  (*(const struct tp_output *const *)b)->name);
+    return strcmp(((const struct entry *)a)->name, ((const struct entry *)b)->name);
 }
 
 enum tp_code tp_commit_index(const struct tp_plan *plan, struct tp_text *text, struct tp_err *err)
 {
-    const struct tp_output **sorted = tp_os_zalloc(plan->output_count + 1, sizeof *sorted, err);
-    if (!sorted)
+    struct entry *entries = tp_os_zalloc(plan->output_count + 1, sizeof *entries, err);
+    if (!entries)
         return TP_E_MEMORY;
     for (size_t o = 0; o < plan->output_count; o++)
-        sorted[o] = &plan->outputs[o];
-    qsort(sorted, plan->output_count, sizeof *sorted, output_by_name);
+        entries[o] = (struct entry){plan->outputs[o].name, plan->files[plan->outputs[o].file].name};
+    qsort(entries, plan->output_count, sizeof *entries, by_name);
     enum tp_code code =
         tp_text_addf(text, err, "{\n  \"metadata\": {\n    \"total_size\": %llu\n  },\n"
                                 "  \"weight_map\": {", (unsigned long long)plan->bytes_out);
     for (size_t o = 0; o < plan->output_count && code == TP_OK; o++) {
         code = tp_text_addf(text, err, "%s\n    ", o ? "," : "");
-        if (code == TP_OK && (code = tp_text_add_json(text, sorted[o]->name, err)) == TP_OK)
-            code = tp_text_addf(text, err, ": \"%s\"", plan->files[sorted[o]->file].name);
+        if (code == TP_OK && (code = tp_text_add_json(text, entries[o].name, err)) == TP_OK)
+            code = tp_text_addf(text, err, ": \"%s\"", entries[o].file);
     }
-    free(sorted);
+    free(entries);
     return code ? code : tp_text_addf(text, err, "\n  }\n}\n");
 }
 

@@ -95,10 +95,17 @@ static enum tp_code take_scratch(struct tp_compute *c, const struct tp_op *op,
     return args->scratch ? TP_OK : TP_E_MEMORY;
 }
 
+/* Values that the CPU decoded are not in the lane, and stay with the CPU. */
+static bool in_lane(const struct tp_compute *c, const void *data)
+{
+    const uint8_t *at = data;
+    return on_device(c) && at >= c->in->base && at < c->in->base + c->in->capacity;
+}
+
 enum tp_code tp_compute_encode(struct tp_compute *c, const struct tp_op *op, struct tp_args *args,
                                struct tp_err *err)
 {
-    if (on_device(c))
+    if (in_lane(c, args->in[0]))
         return run_device(c, TP_CUDA_ENCODE, NULL, op, TP_DTYPE_NONE, args, err);
     enum tp_stage before = tp_stage_set(TP_STAGE_KERNEL);
     enum tp_code code = take_scratch(c, op, args, err);
@@ -111,7 +118,7 @@ enum tp_code tp_compute_encode(struct tp_compute *c, const struct tp_op *op, str
 enum tp_code tp_compute_repack(struct tp_compute *c, const struct tp_op *from,
                                const struct tp_op *to, struct tp_args *args, struct tp_err *err)
 {
-    if (on_device(c))
+    if (on_device(c) && !tp_op_needs_reference(from) && !tp_op_needs_reference(to))
         return run_device(c, TP_CUDA_REPACK, from, to, TP_DTYPE_NONE, args, err);
     enum tp_stage before = tp_stage_set(TP_STAGE_KERNEL);
     enum tp_code code = take_scratch(c, to, args, err);

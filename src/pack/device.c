@@ -58,7 +58,8 @@ static enum tp_code parse_list(const char *spec, struct tp_devices *devices, int
     return devices->count ? TP_OK : tp_fail(err, TP_E_USAGE, "--device '%s' names no GPU", spec);
 }
 
-static void size_slot(struct tp_devices *devices, uint64_t gpu_memory)
+/* Small jobs take few, small lanes: pinning memory costs more than they do. */
+static void size_slot(const struct tp_plan *plan, struct tp_devices *devices, uint64_t gpu_memory)
 {
     struct tp_cuda_device info;
     uint64_t budget = gpu_memory;
@@ -66,6 +67,9 @@ static void size_slot(struct tp_devices *devices, uint64_t gpu_memory)
         budget = info.memory_free / 2;
     devices->lanes_per_device = LANES;
     devices->slot = SLOT_BYTES;
+    while (devices->slot > LEAST_SLOT &&
+           devices->slot * LANES * devices->count > 2 * plan->bytes_in)
+        devices->slot /= 2;
     /* a lane holds input, output and, when it decodes first, the values */
     while (budget && devices->slot > LEAST_SLOT && devices->slot * 4 * LANES > budget)
         devices->slot /= 2;
@@ -189,7 +193,7 @@ static void choose_auto(const struct tp_plan *plan, unsigned jobs, struct tp_dev
     }
     devices->count = 1;
     devices->id[0] = 0;
-    size_slot(devices, 0);
+    size_slot(plan, devices, 0);
     /* copies of one lane overlap the kernels of another: one lane is half the rate */
     double gpu = measure_gpu(devices, &sample) * 2;
     if (bytes / cpu <= bytes / (gpu > 0 ? gpu : 1) + START_SECONDS) {
@@ -234,7 +238,7 @@ enum tp_code tp_devices_choose(const char *spec, const struct tp_plan *plan, uns
                  devices->count == 1 ? "" : "s");
     }
     if (devices->count)
-        size_slot(devices, gpu_memory);
+        size_slot(plan, devices, gpu_memory);
     return TP_OK;
 }
 

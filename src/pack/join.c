@@ -323,7 +323,7 @@ static enum tp_code unit_output(struct tp_join *join, struct tp_unit *unit, uint
     const struct named *found = find_name(&join->outputs, name);
     tp_err_tensor(err, name);
     free(name);
-    if (!found)
+    if (!found || !join->plan.outputs)
         return bad_info(join, err, "a tensor in slices is in no header");
     struct tp_output *output = &join->plan.outputs[found->index];
     enum tp_code code = tp_format_shape(unit->format, i, unit->box, unit->rank, shape, &rank, err);

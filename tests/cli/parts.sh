@@ -120,6 +120,23 @@ fails "no parts" 2 "there are no parts" merge nothing
 "$TILEPACK" convert "$work/src" -o "$work/mix2.safetensors" --part 1/2 "$@" 2>"$work/err"
 check "a single file has no parts" test $? = 2
 
+# A part whose process is at work: nobody else is it, and merge waits for its end.
+for i in 1 2; do part $i/2 busy "$@" || bad "part $i/2"; done
+"$PYTHON" -c 'import fcntl, sys, time
+lock = open(sys.argv[1], "r+")
+fcntl.lockf(lock, fcntl.LOCK_EX)
+print("locked", flush=True)
+time.sleep(60)' "$work/busy.partial/.tilepack-journal.2-of-2" >"$work/locked" &
+pid=$!
+while [ ! -s "$work/locked" ] && kill -0 $pid; do :; done
+fails "the same part twice at a time" 2 "part 2/2 is at work in another process" part 2/2 busy "$@"
+check "another part at the same time" part 1/2 busy "$@"
+fails "merge while a part is at work" 2 "part 2/2 is still at work" merge busy
+kill $pid
+wait $pid 2>/dev/null
+check "merge when it has ended" merge busy
+check "and equal one process, as ever" same "$work/one" "$work/busy"
+
 # A source that changed, and one that moved.
 for i in 1 2; do part $i/2 moved "$@" || bad "part $i/2"; done
 cp -pr "$work/src" "$work/elsewhere"

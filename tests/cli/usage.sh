@@ -115,7 +115,7 @@ done
 if [[ -w /dev/full ]]; then
     "$program" --help >/dev/full 2>err
     status=$?
-    [[ $status == 5 && $(cat err) == \
+    [[ $status == 5 && $(head -n 1 err) == \
         'tilepack: error: standard output cannot be written: No space left on device' ]] ||
         fail "/dev/full: status $status, $(cat err)"
 fi

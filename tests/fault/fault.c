@@ -2,6 +2,7 @@
  *
  * MODE faults: each call of a conversion fails in each way that it can (with SEED
  *              even those allocations that are much like others).
+ *      reading: the same with verify and diff, of a good and of a damaged file.
  *      kills:  the process is killed at each call that changes something.
  *      power:  COUNT states that a power cut may have left.
  *
@@ -12,6 +13,7 @@
  */
 #include "job.h"
 #include "power.h"
+#include "reading.h"
 #include "tree.h"
 #include "world.h"
 
@@ -191,10 +193,73 @@ static void power_cuts(uint64_t seed, uint64_t count)
            scenario->name, (unsigned long long)count, events, complete);
 }
 
+/* ----------------------------------------------------------------- reading -- */
+
+/* A copy of the reference with one bit of its data turned. */
+static const char *damaged_copy(const char *work)
+{
+    static char path[4200];
+    struct tree_file *files;
+    size_t count = tree_list(work, &files), i = 0;
+    while (i < count && strcmp(files[i].name, "reference"))
+        i++;
+    if (i == count || files[i].directory)
+        abort();
+    files[i].data[files[i].size - 100] ^= 4;
+    snprintf(path, sizeof path, "%.4000s/damaged", work);
+    tree_write(path, files[i].data, files[i].size);
+    tree_free(files, count);
+    return path;
+}
+
+/* Good input never passes for damaged, damaged input never for good: what fails on
+ * the way is an error, not a finding. `wants` is whether there is a difference. */
+static void one_reading(enum reading reading, const char *path, const char *other, bool wants,
+                        uint64_t n, enum fault fault)
+{
+    struct tp_err err;
+    long found;
+    int before = open_descriptors();
+    world_arm(n, fault, false);
+    enum tp_code code = reading_run(reading, path, other, &found, &err);
+    world_arm(0, FAULT_NONE, false);
+    check(open_descriptors() == before, "descriptors stay open", n, fault, NULL);
+    check(code == TP_OK || (err.what[0] && err.code == code), "an error without a message", n,
+          fault, err.what);
+    check(code != TP_OK || (found > 0) == wants, wants ? "damage is overlooked" : "a false alarm",
+          n, fault, reading_name(reading));
+    if (fault_is_harmless(fault))
+        check(code == TP_OK, "not survived", n, fault, err.what);
+}
+
+static void all_readings(const char *work)
+{
+    const char *bad = damaged_copy(work);
+    for (int r = 0; r < READINGS; r++)
+        for (int damaged = 0; damaged < 2; damaged++) {
+            struct tp_err err;
+            long found;
+            const char *path = damaged ? bad : places.reference;
+            const char *other = r == READ_DIFF ? places.reference : places.source;
+            world_arm(0, FAULT_NONE, false);
+            enum tp_code code = reading_run((enum reading)r, path, other, &found, &err);
+            uint64_t calls = world_calls();
+            world_keep_trace();
+            check(code == TP_OK && (found > 0) == damaged, "an undisturbed run", 0, FAULT_NONE,
+                  reading_name((enum reading)r));
+            for (uint64_t n = 1; n <= calls; n++)
+                for (int f = FAULT_EIO; f <= FAULT_SHORT; f++)
+                    if (fault_applies((enum fault)f, world_call(n)))
+                        one_reading((enum reading)r, path, other, damaged, n, (enum fault)f);
+            printf("%s of a %s file, %s: %llu calls\n", reading_name((enum reading)r),
+                   damaged ? "damaged" : "good", scenario->format, (unsigned long long)calls);
+        }
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 3) {
-        fprintf(stderr, "usage: fault WORK faults|kills|power [SEED COUNT]\n");
+        fprintf(stderr, "usage: fault WORK faults|reading|kills|power [SEED COUNT]\n");
         return 2;
     }
     uint64_t seed = argc > 3 ? strtoull(argv[3], NULL, 10) : 1;
@@ -208,7 +273,9 @@ int main(int argc, char **argv)
             all_faults(argc > 3 ? 1 : 5);
         else if (strcmp(argv[2], "kills") == 0)
             all_kills();
-        else
+        else if (strcmp(argv[2], "reading") == 0 && scenario->single && !scenario->zstd)
+            all_readings(argv[1]);
+        else if (strcmp(argv[2], "power") == 0)
             power_cuts(seed, count / (uint64_t)scenario_count);
     }
     printf("%ld passed, %ld failed\n", passed, failed);

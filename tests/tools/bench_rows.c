@@ -2,7 +2,8 @@
  *
  * One thread; bf16 and f32 normal values, no NaN. Prints GB/s (bytes in plus bytes
  * out) and the ratio; the best of alternating runs in the thread's own CPU time, so
- * that other work on the machine disturbs little. Usage: bench_rows [MiB of input] [part of a row's name]
+ * that other work on the machine disturbs little.
+ * Usage: bench_rows [MiB of input] [part of a row's name] [K]
  */
 #include "ops.h"
 
@@ -155,10 +156,12 @@ static size_t make_ops(struct tp_op ops[])
     return n;
 }
 
+static uint64_t row_length = 5120;
+
 /* About `values` values in a shape like real weights. */
 static struct tp_box3 box_of(uint64_t values)
 {
-    struct tp_box3 box = {1, values / 5120 / 128 * 128, 5120};
+    struct tp_box3 box = {1, values / row_length / 128 * 128, row_length};
     if (box.n == 0)
         box = (struct tp_box3){1, 128, values / 128 / 256 * 256};
     return box;
@@ -278,6 +281,8 @@ int main(int argc, char **argv)
     const char *part = argc > 2 ? argv[2] : "";
     struct tp_op ops[MAX_OPS];
     size_t count = make_ops(ops);
+    if (argc > 3)
+        row_length = strtoull(argv[3], NULL, 10);
     for (size_t i = 0; i < count; i++)
         bench_encodes(&ops[i], size, part);
     for (size_t i = 0; i < count; i++)
