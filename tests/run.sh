@@ -136,6 +136,7 @@ part oracle "$PYTHON" tests/oracle_selfcheck.py
     if [ -x "$BUILD/fault/fault" ]; then
         mkdir "$work/fault"
         part faults "$BUILD/fault/fault" "$work/fault" faults ${long:+1}
+        part reading "$BUILD/fault/fault" "$work/fault" reading
         part kills "$BUILD/fault/fault" "$work/fault" kills
         part power "$BUILD/fault/fault" "$work/fault" power 1 "$cuts"
     else

@@ -20,6 +20,7 @@
 
 #include "kernels/vec_avx512.h"
 #include "kernels/nwise_avx512.h"
+#include "kernels/w4a8_avx512.h"
 
 #define ISA TP_ISA_AVX512
 #define ISA_NAME "avx512"

@@ -7,6 +7,7 @@
 
 #include "pack/compress.h"
 #include "pack/config.h"
+#include "pack/json_memory.h"
 #include "pack/os.h"
 
 #include <errno.h>
@@ -146,7 +147,7 @@ enum tp_code tp_commit_index(const struct tp_plan *plan, struct tp_text *text, s
 enum tp_code tp_commit_write_texts(struct tp_commit *c)
 {
     struct tp_text index = {0}, config = {0}, manifest = {0};
-    uint64_t mark = tp_os_json_mark();
+    uint64_t mark = tp_json_mark();
     enum tp_code code = tp_commit_index(c->plan, &index, c->err);
     if (code == TP_OK)
         code = tp_commit_write_small(c, "model.safetensors.index.json", index.data, index.size,
@@ -158,12 +159,12 @@ enum tp_code tp_commit_write_texts(struct tp_commit *c)
     if (code == TP_OK && (code = tp_checkpoint_unchanged(c->plan->ckpt, c->err)) == TP_OK &&
         (code = tp_manifest_text(c->plan, c->request, c->files, c->file_count, &manifest,
                                  c->err)) == TP_OK &&
-        (code = tp_os_json_check(mark, code, c->err)) == TP_OK)
+        (code = tp_json_check(mark, code, c->err)) == TP_OK)
         code = tp_commit_write_small(c, TP_MANIFEST_NAME, manifest.data, manifest.size, false);
     tp_text_free(&index);
     tp_text_free(&config);
     tp_text_free(&manifest);
-    return tp_os_json_check(mark, code, c->err);
+    return tp_json_check(mark, code, c->err);
 }
 
 /* An archive is listed with its own size and the hash of what it holds. */

@@ -8,6 +8,7 @@
 #include "pack/config.h"
 
 #include "pack/json_edit.h"
+#include "pack/json_memory.h"
 #include "pack/model_names.h"
 #include "pack/os.h"
 
@@ -227,7 +228,7 @@ static json_t *restored_config(const struct tp_plan *plan)
                                                 "quantization_config", &span, NULL) ||
         !span.data)
         return NULL;
-    json_t *config = json_loadb(span.data, span.size, JSON_DECODE_ANY, NULL);
+    json_t *config = tp_json_load(span.data, span.size, JSON_DECODE_ANY, NULL);
     const char *method = json_string_value(json_object_get(config, "quant_method"));
     if (!method || strcmp(method, "tilepack") == 0) {
         json_decref(config);

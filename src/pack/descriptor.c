@@ -8,6 +8,7 @@
 #include "base/num.h"
 #include "kernels/codec.h"
 #include "pack/format_parse.h"
+#include "pack/json_memory.h"
 #include "pack/os.h"
 
 #include <stdio.h>
@@ -272,8 +273,8 @@ enum tp_code tp_descriptors_json(const struct tp_plan *plan, json_t **descriptor
     enum tp_code code = tp_descriptors_text(plan, UINT32_MAX, &described, &text, err);
     if (code)
         return code;
-    *descriptors = json_loads(described, 0, NULL);
-    *units = json_loadb(text.data, text.size, 0, NULL);
+    *descriptors = tp_json_load(described, strlen(described), 0, NULL);
+    *units = tp_json_load(text.data, text.size, 0, NULL);
     free(described);
     tp_text_free(&text);
     if (*descriptors && *units)

@@ -8,6 +8,7 @@
 
 #include "base/num.h"
 #include "pack/format_parse.h"
+#include "pack/json_memory.h"
 #include "pack/os.h"
 
 #include <stdlib.h>
@@ -159,8 +160,9 @@ enum tp_code tp_descriptors_parse(const char *descriptors_text, const char *unit
                                   struct tp_err *err)
 {
     json_error_t where;
-    json_t *descriptors = json_loads(descriptors_text, JSON_REJECT_DUPLICATES, &where);
-    json_t *units = json_loads(units_text, JSON_REJECT_DUPLICATES, &where);
+    json_t *descriptors = tp_json_load(descriptors_text, strlen(descriptors_text),
+                                       JSON_REJECT_DUPLICATES, &where);
+    json_t *units = tp_json_load(units_text, strlen(units_text), JSON_REJECT_DUPLICATES, &where);
     enum tp_code code = TP_OK;
     if (!json_is_object(descriptors) || !json_is_array(units))
         code = bad(err, "not valid JSON");

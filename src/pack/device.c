@@ -10,9 +10,9 @@
 #include <string.h>
 #include <time.h>
 
-#define SLOT_BYTES (UINT64_C(32) << 20)
+#define SLOT_BYTES (UINT64_C(16) << 20)
 #define LEAST_SLOT (UINT64_C(1) << 20)
-#define LANES 4
+#define LANES 8
 #define SAMPLE_BYTES (UINT64_C(8) << 20)
 /* Seconds that starting the CUDA runtime and pinning memory take. */
 #define START_SECONDS 1.0

@@ -7,6 +7,7 @@
 #include "pack/format_parse.h"
 
 #include "base/num.h"
+#include "pack/json_memory.h"
 #include "pack/os.h"
 
 #include <ctype.h>
@@ -393,7 +394,7 @@ enum tp_code tp_format_parse(const char *text, uint64_t group, struct tp_format 
                              struct tp_err *err)
 {
     json_error_t where;
-    json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, &where);
+    json_t *json = tp_json_load(text, strlen(text), JSON_REJECT_DUPLICATES, &where);
     enum tp_code code;
     memset(format, 0, sizeof *format);
     if (!json)

@@ -6,6 +6,7 @@
 #include "base/num.h"
 #include "pack/commit_build.h"
 #include "pack/descriptor.h"
+#include "pack/json_memory.h"
 #include "pack/os.h"
 
 #include <stdlib.h>
@@ -74,7 +75,7 @@ static enum tp_code read_info(struct tp_join *join, struct tp_err *err)
     if (code)
         return code;
     tp_hash(text, size, join->info_hash);
-    join->info = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &where);
+    join->info = tp_json_load(text, size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &where);
     free(text);
     json_int_t ranks = json_integer_value(json_object_get(join->info, "ranks"));
     if (!json_is_object(join->info) ||
@@ -477,10 +478,10 @@ static enum tp_code open_all(struct tp_join *join, const char *path, struct tp_e
 
 enum tp_code tp_join_open(const char *path, struct tp_join **join, struct tp_err *err)
 {
-    uint64_t mark = tp_os_json_mark();
+    uint64_t mark = tp_json_mark();
     if (!(*join = tp_os_zalloc(1, sizeof **join, err)))
         return TP_E_MEMORY;
-    enum tp_code code = tp_os_json_check(mark, open_all(*join, path, err), err);
+    enum tp_code code = tp_json_check(mark, open_all(*join, path, err), err);
     if (code) {
         tp_join_close(*join);
         *join = NULL;

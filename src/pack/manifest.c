@@ -2,6 +2,7 @@
 #include "pack/manifest.h"
 
 #include "pack/descriptor.h"
+#include "pack/json_memory.h"
 #include "pack/os.h"
 
 #include <stdlib.h>
@@ -117,7 +118,7 @@ enum tp_code tp_manifest_refill(const char *stored, size_t size,
                                 const struct tp_manifest_file *files, size_t file_count,
                                 struct tp_text *text, struct tp_err *err)
 {
-    json_t *json = json_loadb(stored, size, JSON_REJECT_DUPLICATES, NULL);
+    json_t *json = tp_json_load(stored, size, JSON_REJECT_DUPLICATES, NULL);
     json_t *list = json_object_get(json, "files");
     char *dump = NULL;
     if (json_array_size(list) == file_count) {
@@ -181,18 +182,18 @@ enum tp_code tp_manifest_read(const char *directory, struct tp_manifest *manifes
     char *path = tp_os_format(err, "%s/%s", directory, TP_MANIFEST_NAME), *text = NULL;
     size_t size;
     json_error_t where;
-    uint64_t mark = tp_os_json_mark();
+    uint64_t mark = tp_json_mark();
     memset(manifest, 0, sizeof *manifest);
     enum tp_code code = path ? tp_os_slurp(path, UINT64_C(256) << 20, &text, &size, err)
                              : TP_E_MEMORY;
     if (code == TP_OK) {
-        json_t *json = json_loadb(text, size, JSON_REJECT_DUPLICATES, &where);
+        json_t *json = tp_json_load(text, size, JSON_REJECT_DUPLICATES, &where);
         code = json ? read_manifest(json, manifest, err)
                     : tp_fail(err, TP_E_INPUT, "line %d: %s", where.line, where.text);
         json_decref(json);
         manifest->intact = is_intact(text, size);
     }
-    code = tp_os_json_check(mark, code, err);
+    code = tp_json_check(mark, code, err);
     if (code)
         tp_err_path(err, path);
     free(text);

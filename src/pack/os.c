@@ -10,12 +10,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
-#include <pthread.h>
+#include <linux/magic.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 /* open() is variadic, and the C library types the resource argument as an enum. */
@@ -24,6 +24,16 @@ static int real_start_writeback(int fd)
 {
     return sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
 }
+/* A file system in memory would fill every page with zeros first, which costs as
+ * much as writing them; there a full disk is found by the write that meets it. */
+static int real_fallocate(int fd, off_t offset, off_t size)
+{
+    struct statfs fs;
+    if (fstatfs(fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC)
+        return ftruncate(fd, offset + size) ? errno : 0;
+    return posix_fallocate(fd, offset, size);
+}
+
 static int real_exchange(const char *a, const char *b)
 {
     return renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
@@ -41,7 +51,7 @@ struct tp_os tp_os = {
     .stat = stat,
     .fsync = fsync,
     .start_writeback = real_start_writeback,
-    .fallocate = posix_fallocate,
+    .fallocate = real_fallocate,
     .ftruncate = ftruncate,
     .rename = rename,
     .exchange = real_exchange,
@@ -473,34 +483,6 @@ enum tp_code tp_os_grow(void **items, size_t *capacity, size_t need, size_t size
     *items = grown;
     *capacity = (size_t)room;
     return TP_OK;
-}
-
-static _Thread_local uint64_t json_failures;
-
-static void *json_alloc(size_t size)
-{
-    void *memory = tp_os.malloc(size);
-    json_failures += !memory;
-    return memory;
-}
-
-static void set_json_allocator(void) { json_set_alloc_funcs(json_alloc, free); }
-
-uint64_t tp_os_json_mark(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, set_json_allocator);
-    return json_failures;
-}
-
-enum tp_code tp_os_json_check(uint64_t mark, enum tp_code code, struct tp_err *err)
-{
-    if (json_failures == mark || code == TP_E_MEMORY)
-        return code;
-    if (err)
-        *err = (struct tp_err){0};
-    tp_err_hint(err, "free memory or give the process more");
-    return tp_fail(err, TP_E_MEMORY, "out of memory for JSON");
 }
 
 char *tp_os_join(struct tp_err *err, const char *text, size_t size, const char *end)

@@ -103,14 +103,6 @@ void tp_os_list_free(struct tp_os_list *list);
 enum tp_code tp_os_inside(const char *root, const char *path, char **resolved,
                           struct tp_err *err);
 
-/* JSON trees are made by jansson, whose calls nest and pass over a failed one: a key
- * would be missing, and nobody told. So its allocations are made through tp_os and
- * failures counted per thread. A function that builds or parses JSON takes a mark
- * first and hands its code through the check last: that is TP_E_MEMORY, whatever
- * else was recorded, if an allocation has failed in between. */
-uint64_t tp_os_json_mark(void);
-enum tp_code tp_os_json_check(uint64_t mark, enum tp_code code, struct tp_err *err);
-
 /* NULL + TP_E_MEMORY in *err when memory is short; free with free(). */
 void *tp_os_alloc(size_t size, struct tp_err *err);
 void *tp_os_zalloc(size_t count, size_t size, struct tp_err *err);

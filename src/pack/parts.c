@@ -9,6 +9,7 @@
 #include "base/num.h"
 #include "pack/commit_build.h"
 #include "pack/descriptor.h"
+#include "pack/json_memory.h"
 #include "pack/os.h"
 #include "pack/parts_build.h"
 
@@ -118,7 +119,7 @@ enum tp_code tp_part_read(const char *directory, const char *name, struct tp_par
     memset(parts, 0, sizeof *parts);
     enum tp_code code = path ? tp_os_slurp(path, 16 << 20, &text, &size, err) : TP_E_MEMORY;
     if (code == TP_OK) {
-        json_t *json = json_loadb(text, size, JSON_REJECT_DUPLICATES, &where);
+        json_t *json = tp_json_load(text, size, JSON_REJECT_DUPLICATES, &where);
         code = json ? read_note(json, parts, err)
                     : tp_fail(err, TP_E_INPUT, "line %d: %s", where.line, where.text);
         json_decref(json);

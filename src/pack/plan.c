@@ -9,6 +9,7 @@
 #include "base/num.h"
 #include "pack/config.h"
 #include "pack/descriptor.h"
+#include "pack/json_memory.h"
 #include "pack/leafhash.h"
 #include "pack/name_set.h"
 #include "pack/os.h"
@@ -244,7 +245,7 @@ static enum tp_code place_item(struct tp_builder *b, const struct item *item, ui
     if (code)
         return code;
     bool full = *fill && bytes > shard_size - tp_min_u64(*fill, shard_size);
-    bool many = plan->file_count && first - b->file_begins >= MAX_OUTPUTS && shard_size < UINT64_MAX;
+    bool many = first - b->file_begins >= MAX_OUTPUTS && shard_size < UINT64_MAX;
     if (plan->file_count == 0 || full || many) {
         if ((code = add_file(b)))
             return code;
@@ -538,7 +539,7 @@ enum tp_code tp_plan_convert(const struct tp_checkpoint *ckpt, const struct tp_w
                              struct tp_plan *plan, struct tp_err *err)
 {
     struct tp_builder b = {.plan = plan, .request = request, .err = err};
-    uint64_t mark = tp_os_json_mark();
+    uint64_t mark = tp_json_mark();
     *plan = (struct tp_plan){.ckpt = ckpt, .weights = weights};
     b.choices = tp_os_zalloc(weights->count + 1, sizeof *b.choices, err);
     enum tp_code code = b.choices ? TP_OK : TP_E_MEMORY;
@@ -548,7 +549,7 @@ enum tp_code tp_plan_convert(const struct tp_checkpoint *ckpt, const struct tp_w
         code = tp_plan_files(&b, file_name);
     if (code == TP_OK && !file_name)
         code = check_config(plan, err);
-    code = tp_os_json_check(mark, code, err);
+    code = tp_json_check(mark, code, err);
     tp_builder_close(&b);
     if (code)
         tp_plan_close(plan);

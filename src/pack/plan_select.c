@@ -17,9 +17,13 @@ enum tp_code tp_weight_full_name(const struct tp_plan *plan, uint32_t weight, ch
                                  size_t size, struct tp_err *err)
 {
     const struct tp_weight *w = &plan->weights->items[weight];
-    int n = w->format ? snprintf(name, size, "%s.weight", w->name)
-                      : snprintf(name, size, "%s", plan->ckpt->tensors[w->tensor[0]].name);
-    if (n < 0 || (size_t)n >= size) {
+    const char *stem = w->format ? w->name : plan->ckpt->tensors[w->tensor[0]].name;
+    const char *end = w->format ? ".weight" : "";
+    size_t length = strlen(stem);
+    if (length + strlen(end) < size) {
+        memcpy(name, stem, length);
+        strcpy(name + length, end);
+    } else {
         tp_err_tensor(err, w->name);
         return tp_fail(err, TP_E_UNSUPPORTED, "tensor name is longer than %zu bytes", size - 1);
     }

@@ -8,6 +8,7 @@
 
 #include "base/num.h"
 #include "pack/descriptor.h"
+#include "pack/json_memory.h"
 #include "pack/os.h"
 
 #include <stdlib.h>
@@ -233,7 +234,7 @@ enum tp_code tp_plan_unpack(const struct tp_checkpoint *ckpt, const struct tp_we
 {
     struct tp_request request = {.shard_size = shard_size, .restore = true, .dtype = dtype};
     struct tp_builder b = {.plan = plan, .request = &request, .err = err};
-    uint64_t mark = tp_os_json_mark();
+    uint64_t mark = tp_json_mark();
     *plan = (struct tp_plan){.ckpt = ckpt, .weights = weights, .restores = true};
     enum tp_code code = tp_plan_check_sources(&b);
     if (code == TP_OK)
@@ -245,7 +246,7 @@ enum tp_code tp_plan_unpack(const struct tp_checkpoint *ckpt, const struct tp_we
         code = tp_plan_add_kept(&b, weights->other[i], UINT32_MAX, NULL);
     if (code == TP_OK)
         code = tp_plan_files(&b, file_name);
-    code = tp_os_json_check(mark, code, err);
+    code = tp_json_check(mark, code, err);
     if (code)
         tp_plan_close(plan);
     return code;

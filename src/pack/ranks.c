@@ -7,6 +7,7 @@
 #include "pack/ranks.h"
 
 #include "base/num.h"
+#include "pack/json_memory.h"
 #include "pack/leafhash.h"
 #include "pack/model_names.h"
 #include "pack/os.h"
@@ -34,7 +35,7 @@ static uint64_t positive(const json_t *json, const char *key)
 static struct heads read_heads(const struct tp_checkpoint *ckpt)
 {
     struct heads heads = {0};
-    json_t *json = ckpt->config ? json_loadb(ckpt->config, ckpt->config_size, 0, NULL) : NULL;
+    json_t *json = ckpt->config ? tp_json_load(ckpt->config, ckpt->config_size, 0, NULL) : NULL;
     const json_t *text = json_object_get(json, "text_config");
     const json_t *from = json_is_object(text) ? text : json;
     const char *type = json_string_value(json_object_get(from, "model_type"));
@@ -425,12 +426,12 @@ static enum tp_code make(struct tp_ranks *ranks, const struct tp_request *reques
 enum tp_code tp_ranks_make(const struct tp_plan *whole, const struct tp_request *request,
                            unsigned count, struct tp_ranks *ranks, struct tp_err *err)
 {
-    uint64_t mark = tp_os_json_mark();
+    uint64_t mark = tp_json_mark();
     *ranks = (struct tp_ranks){.count = count, .whole = whole};
     struct tp_cut *cuts =
         tp_os_zalloc(whole->unit_count + whole->kept_unit_count + 1, sizeof *cuts, err);
     enum tp_code code = cuts ? make(ranks, request, cuts, err) : TP_E_MEMORY;
-    code = tp_os_json_check(mark, code, err);
+    code = tp_json_check(mark, code, err);
     free(cuts);
     if (code)
         tp_ranks_close(ranks);

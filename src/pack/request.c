@@ -1,6 +1,7 @@
 /* Requests: building, recipes, and their JSON form. */
 #include "pack/request.h"
 
+#include "pack/json_memory.h"
 #include "pack/os.h"
 
 #include <stdlib.h>
@@ -188,11 +189,11 @@ enum tp_code tp_request_recipe(struct tp_request *request, const char *path, str
     char *text;
     size_t size;
     json_error_t where;
-    uint64_t mark = tp_os_json_mark();
+    uint64_t mark = tp_json_mark();
     enum tp_code code = tp_os_slurp(path, 16 << 20, &text, &size, err);
     if (code)
         return code;
-    json_t *json = json_loadb(text, size, JSON_REJECT_DUPLICATES, &where);
+    json_t *json = tp_json_load(text, size, JSON_REJECT_DUPLICATES, &where);
     free(text);
     const char *key;
     json_t *value;
@@ -206,7 +207,7 @@ enum tp_code tp_request_recipe(struct tp_request *request, const char *path, str
     else if (code == TP_OK)
         code = read_rules(request, json_object_get(json, "rules"), err);
     json_decref(json);
-    code = tp_os_json_check(mark, code, err);
+    code = tp_json_check(mark, code, err);
     tp_err_path(code ? err : NULL, path);
     if (code == TP_E_USAGE)
         tp_err_hint(err, recipe_form);
@@ -278,8 +279,8 @@ static enum tp_code parse_rule(struct tp_request *request, const json_t *json, s
 enum tp_code tp_request_parse(const char *text, struct tp_request *request, struct tp_err *err)
 {
     json_error_t where;
-    uint64_t mark = tp_os_json_mark();
-    json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, &where);
+    uint64_t mark = tp_json_mark();
+    json_t *json = tp_json_load(text, strlen(text), JSON_REJECT_DUPLICATES, &where);
     enum tp_code code = TP_OK;
     size_t i;
     json_t *item;
@@ -307,7 +308,7 @@ enum tp_code tp_request_parse(const char *text, struct tp_request *request, stru
     request->tp_rank = (unsigned)json_integer_value(json_object_get(cut, "rank"));
     request->tp_ranks = (unsigned)json_integer_value(json_object_get(cut, "ranks"));
     json_decref(json);
-    code = tp_os_json_check(mark, code, err);
+    code = tp_json_check(mark, code, err);
     if (code)
         tp_request_close(request);
     return code;

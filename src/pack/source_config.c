@@ -7,6 +7,7 @@
 #include "pack/source_check.h"
 
 #include "pack/json_edit.h"
+#include "pack/json_memory.h"
 #include "pack/os.h"
 
 #include <stdio.h>
@@ -19,7 +20,7 @@ json_t *tp_source_config(const struct tp_checkpoint *ckpt)
     if (!ckpt->config || tp_json_get_key(ckpt->config, ckpt->config_size, "quantization_config",
                                          &span, NULL) || !span.data)
         return NULL;
-    json_t *config = json_loadb(span.data, span.size, JSON_DECODE_ANY, NULL);
+    json_t *config = tp_json_load(span.data, span.size, JSON_DECODE_ANY, NULL);
     if (json_is_object(config))
         return config;
     json_decref(config);

@@ -4,6 +4,7 @@
 #include "pack/weights.h"
 
 #include "pack/descriptor.h"
+#include "pack/json_memory.h"
 #include "pack/model_names.h"
 #include "pack/os.h"
 #include "pack/plain_rows.h"
@@ -361,9 +362,9 @@ enum tp_code tp_weights_find(const struct tp_checkpoint *ckpt, struct tp_weights
     struct finder f = {.ckpt = ckpt, .weights = weights, .err = err,
                        .orientation = tp_orientation_of(ckpt->config)};
     memset(weights, 0, sizeof *weights);
-    uint64_t mark = tp_os_json_mark();
+    uint64_t mark = tp_json_mark();
     if (tp_formats_check(err)) /* with one missing, its tensors would pass for others */
-        return tp_os_json_check(mark, err ? err->code : TP_E_MEMORY, err);
+        return tp_json_check(mark, err ? err->code : TP_E_MEMORY, err);
     f.used = tp_os_zalloc(ckpt->tensor_count + 1, sizeof *f.used, err);
     f.order = tp_os_zalloc(ckpt->tensor_count + 1, sizeof *f.order, err);
     weights->other = tp_os_zalloc(ckpt->tensor_count + 1, sizeof *weights->other, err);
@@ -377,7 +378,7 @@ enum tp_code tp_weights_find(const struct tp_checkpoint *ckpt, struct tp_weights
     }
     free(f.used);
     free(f.order);
-    code = tp_os_json_check(mark, code, err);
+    code = tp_json_check(mark, code, err);
     if (code)
         tp_weights_close(weights);
     return code;

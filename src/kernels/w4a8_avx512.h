@@ -1,0 +1,47 @@
+/* Four 32-column tiles of 16 rows of nibbles into CUTLASS' order: the AVX-512 form of
+ * the inner loop of w4a8_place() in cpu_int4.inc. Whole lines of 64 bytes are
+ * written, two row pairs at a time.
+ */
+#ifndef TP_KERNELS_W4A8_AVX512_H
+#define TP_KERNELS_W4A8_AVX512_H
+
+#include "kernels/vec_avx512.h"
+
+#define HAVE_W4A8_FOUR_TILES
+
+/* Nibbles of both halves of every byte through tables, as b_nibbles(). */
+V __m512i w4a8_map(__m512i low, __m512i high, const uint8_t *p)
+{
+    const __m512i mask = v_set(0x0F0F0F0Fu);
+    __m512i x = v_load(p);
+    return v_or(b_lookup(low, v_and(x, mask)), b_lookup(high, v_and(v_srl(x, 4), mask)));
+}
+
+/* Rows r (at `p`) and r + 8: halves[0] has tiles 0 and 1, halves[1] tiles 2 and 3, 32
+ * bytes each. */
+V void w4a8_row_pair(const uint8_t *p, uint64_t stride, __m512i low, __m512i high,
+                     __m512i halves[2])
+{
+    __m512i a = w4a8_map(low, high, p), b = w4a8_map(low, high, p + 8 * stride);
+    __m512i lo = w_unpack_lo(a, b), hi = w_unpack_hi(a, b);
+    halves[0] = _mm512_permutex2var_epi32(
+        lo, _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23), hi);
+    halves[1] = _mm512_permutex2var_epi32(
+        lo, _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31), hi);
+}
+
+V void w4a8_four_tiles(const uint8_t *rows, uint64_t stride, __m512i low, __m512i high,
+                       uint8_t *q, uint64_t block_stride)
+{
+    for (unsigned r = 0; r < 8; r += 2, q += 64) {
+        __m512i x[2], y[2];
+        w4a8_row_pair(rows + r * stride, stride, low, high, x);
+        w4a8_row_pair(rows + (r + 1) * stride, stride, low, high, y);
+        v_store(q, _mm512_shuffle_i64x2(x[0], y[0], 0x44));
+        v_store(q + block_stride, _mm512_shuffle_i64x2(x[0], y[0], 0xEE));
+        v_store(q + 2 * block_stride, _mm512_shuffle_i64x2(x[1], y[1], 0x44));
+        v_store(q + 3 * block_stride, _mm512_shuffle_i64x2(x[1], y[1], 0xEE));
+    }
+}
+
+#endif
