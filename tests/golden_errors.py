@@ -34,7 +34,7 @@ def snapshot():
         for name in folders + files:
             path = os.path.join(folder, name)
             info = os.lstat(path)
-            if name.endswith(".partial"):
+            if name.endswith(".partial") or name == "image":  # a mounted disk's own file
                 continue
             if not os.path.isfile(path) or os.path.islink(path) or info.st_size > 1 << 20:
                 found[path] = (info.st_mode, info.st_size if os.path.isfile(path) else 0)
