@@ -1,16 +1,15 @@
-/* The run loop: one queue of jobs, any number of workers.
+/* The run loop: one queue of jobs (jobs.c), any number of workers.
  *
- * Jobs are made on demand from the plan, file by file and tensor by tensor, so
- * nothing grows with the checkpoint. A unit whose codec needs a value over
- * several units (a shared global scale) has its stats jobs issued before the
- * first of its boxes; a box waits until they are done, which cannot block for
- * ever because stats jobs wait for nothing.
+ * A unit whose codec needs a value over several units (a shared global scale) has
+ * its stats jobs issued before the first of its boxes; a box waits until they are
+ * done, which cannot block for ever because stats jobs wait for nothing.
  */
 #include "pack/run.h"
 
 #include "base/num.h"
 #include "kernels/codec.h"
 #include "pack/device.h"
+#include "pack/jobs.h"
 #include "pack/lane.h"
 #include "pack/os.h"
 
@@ -18,20 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COPY_BYTES (UINT64_C(4) << 20)
 #define DEFAULT_TARGET (UINT64_C(1) << 20)
 #define DEFAULT_MEMORY (UINT64_C(384) << 20)
 
-enum job_kind { JOB_HEADER, JOB_STATS, JOB_BOX, JOB_COPY, JOB_CONSTANT, JOB_NONE };
-
-struct job {
-    enum job_kind kind;
-    uint32_t file, output, unit;
-    uint64_t index; /* box number, or offset of a copy */
-};
-
 struct group_state {
-    bool issued;
     uint64_t pending; /* stats jobs not done yet */
     float amax;
 };
@@ -44,113 +33,16 @@ struct run {
     struct group_state *groups;
     pthread_mutex_t lock;
     pthread_cond_t stats_done;
-    /* cursor: what the next job is */
-    uint32_t file, output;
-    uint64_t index;
-    bool header_issued;
-    uint32_t stats_group, stats_unit; /* stats jobs being issued; group UINT32_MAX: none */
-    uint64_t stats_index;
+    struct tp_jobs jobs;
     struct tp_err err; /* the first failure */
 };
 
 struct worker {
     struct run *run;
+    unsigned number;
     struct tp_lane lane;
     pthread_t thread;
 };
-
-/* Which outputs start boxes: the codes of a unit stand for all its outputs. */
-static bool leads_unit(const struct tp_plan *plan, uint32_t o)
-{
-    const struct tp_output *output = &plan->outputs[o];
-    if (output->unit == UINT32_MAX)
-        return false;
-    const struct tp_unit *unit = &plan->units[output->unit];
-    int codes = unit->format ? tp_op_find(&unit->op, TP_ROLE_CODES) : 0;
-    return unit->output[codes] == o;
-}
-
-/* The group that box `index` of a unit belongs to: a stack has one per expert. */
-static uint32_t group_of(const struct run *run, uint32_t unit, uint64_t index)
-{
-    return run->plan->units[unit].stats + (uint32_t)(index / run->grids[unit].expert_boxes);
-}
-
-static struct job next_stats(struct run *run)
-{
-    const struct tp_stats_group *group = &run->plan->groups[run->stats_group];
-    uint32_t unit = run->plan->stats_units[group->first_unit + run->stats_unit];
-    uint64_t boxes = run->grids[unit].expert_boxes;
-    uint64_t first = (run->stats_group - run->plan->units[unit].stats) * boxes;
-    struct job job = {.kind = JOB_STATS, .unit = unit, .index = first + run->stats_index++};
-    if (run->stats_index == boxes) {
-        run->stats_index = 0;
-        if (++run->stats_unit == group->unit_count)
-            run->stats_group = UINT32_MAX;
-    }
-    return job;
-}
-
-/* Turns to the stats of the box's group, once. */
-static bool start_stats(struct run *run, uint32_t unit, uint64_t index)
-{
-    if (run->plan->units[unit].stats == UINT32_MAX ||
-        run->groups[group_of(run, unit, index)].issued)
-        return false;
-    run->stats_group = group_of(run, unit, index);
-    run->groups[run->stats_group].issued = true;
-    run->stats_unit = 0;
-    run->stats_index = 0;
-    return true;
-}
-
-static void next_output(struct run *run)
-{
-    run->output++;
-    run->index = 0;
-}
-
-/* The next job; called with the lock held. */
-static struct job next_job(struct run *run)
-{
-    const struct tp_plan *plan = run->plan;
-    for (; run->file < plan->file_count; run->file++, run->header_issued = false) {
-        const struct tp_plan_file *file = &plan->files[run->file];
-        if (run->options->skip_file && run->options->skip_file[run->file])
-            continue;
-        if (!run->header_issued) {
-            run->header_issued = true;
-            run->output = file->first_output;
-            run->index = 0;
-            return (struct job){.kind = JOB_HEADER, .file = run->file};
-        }
-        while (run->stats_group != UINT32_MAX || run->output < file->first_output + file->output_count) {
-            if (run->stats_group != UINT32_MAX)
-                return next_stats(run);
-            const struct tp_output *output = &plan->outputs[run->output];
-            struct job job = {JOB_BOX, run->file, run->output, output->unit, run->index};
-            if (output->constant) {
-                job.kind = JOB_CONSTANT;
-                next_output(run);
-                return job;
-            }
-            if (output->unit == UINT32_MAX && run->index < output->bytes) {
-                job.kind = JOB_COPY;
-                run->index += COPY_BYTES;
-                return job;
-            }
-            if (output->unit != UINT32_MAX && leads_unit(plan, run->output) &&
-                run->index < run->grids[output->unit].count) {
-                if (start_stats(run, output->unit, run->index))
-                    continue;
-                run->index++;
-                return job;
-            }
-            next_output(run);
-        }
-    }
-    return (struct job){.kind = JOB_NONE};
-}
 
 static bool stopped(struct run *run)
 {
@@ -162,16 +54,16 @@ static bool stopped(struct run *run)
     return run->err.code != TP_OK;
 }
 
-static enum tp_code do_header(struct tp_lane *lane, const struct job *job)
+static enum tp_code do_header(struct tp_lane *lane, const struct tp_job *job)
 {
     const struct tp_plan_file *file = &lane->plan->files[job->file];
     return lane->sink->write(lane->sink, job->file, TP_SINK_HEADER, 0, file->header,
                              file->header_size, &lane->err);
 }
 
-static enum tp_code do_stats(struct run *run, struct tp_lane *lane, const struct job *job)
+static enum tp_code do_stats(struct run *run, struct tp_lane *lane, const struct tp_job *job)
 {
-    struct group_state *group = &run->groups[group_of(run, job->unit, job->index)];
+    struct group_state *group = &run->groups[tp_jobs_group(&run->jobs, job->unit, job->index)];
     float amax = 0;
     enum tp_code code = tp_lane_stats(lane, job->unit, &run->grids[job->unit], job->index, &amax);
     pthread_mutex_lock(&run->lock);
@@ -184,12 +76,12 @@ static enum tp_code do_stats(struct run *run, struct tp_lane *lane, const struct
 }
 
 /* Waits for the box's global scale; false when the run has failed meanwhile. */
-static bool wait_for_stats(struct run *run, const struct job *job, float *global)
+static bool wait_for_stats(struct run *run, const struct tp_job *job, float *global)
 {
     const struct tp_unit *unit = &run->plan->units[job->unit];
     if (unit->stats == UINT32_MAX)
         return true;
-    const struct group_state *group = &run->groups[group_of(run, job->unit, job->index)];
+    const struct group_state *group = &run->groups[tp_jobs_group(&run->jobs, job->unit, job->index)];
     pthread_mutex_lock(&run->lock);
     while (group->pending > 0 && run->err.code == TP_OK)
         pthread_cond_wait(&run->stats_done, &run->lock);
@@ -205,27 +97,27 @@ static void report(const struct run *run, uint64_t bytes, const char *name)
         run->options->progress(run->options->progress_arg, bytes, name);
 }
 
-static enum tp_code do_job(struct run *run, struct tp_lane *lane, const struct job *job)
+static enum tp_code do_job(struct run *run, struct tp_lane *lane, const struct tp_job *job)
 {
     const struct tp_plan *plan = run->plan;
     const struct tp_output *output = &plan->outputs[job->output];
     enum tp_code code = TP_OK;
     float global = 0;
     switch (job->kind) {
-    case JOB_HEADER:
+    case TP_JOB_HEADER:
         return do_header(lane, job);
-    case JOB_STATS:
+    case TP_JOB_STATS:
         return do_stats(run, lane, job);
-    case JOB_CONSTANT:
+    case TP_JOB_CONSTANT:
         return lane->sink->write(lane->sink, job->file, job->output, 0, output->constant,
                                  output->bytes, &lane->err);
-    case JOB_COPY: {
-        uint64_t size = tp_min_u64(COPY_BYTES, output->bytes - job->index);
+    case TP_JOB_COPY: {
+        uint64_t size = tp_min_u64(TP_COPY_BYTES, output->bytes - job->index);
         code = tp_lane_copy(lane, job->output, job->index, size);
         report(run, size, output->name);
         return code;
     }
-    case JOB_BOX: {
+    case TP_JOB_BOX: {
         const struct tp_unit *unit = &plan->units[job->unit];
         if (!wait_for_stats(run, job, &global))
             return TP_OK;
@@ -235,7 +127,7 @@ static enum tp_code do_job(struct run *run, struct tp_lane *lane, const struct j
                unit->name);
         return code;
     }
-    case JOB_NONE:
+    case TP_JOB_NONE:
         break;
     }
     return code;
@@ -248,11 +140,11 @@ static void *work(void *arg)
     tp_stage_start(run->options->stats);
     for (;;) {
         pthread_mutex_lock(&run->lock);
-        struct job job = {.kind = JOB_NONE};
+        struct tp_job job = {.kind = TP_JOB_NONE};
         if (!stopped(run))
-            job = next_job(run);
+            job = tp_jobs_next(&run->jobs, worker->number);
         pthread_mutex_unlock(&run->lock);
-        if (job.kind == JOB_NONE)
+        if (job.kind == TP_JOB_NONE)
             break;
         if (do_job(run, &worker->lane, &job)) {
             pthread_mutex_lock(&run->lock);
@@ -336,6 +228,7 @@ static enum tp_code make_workers(struct run *run, struct worker *workers, unsign
     }
     for (unsigned i = 0; i < count; i++) {
         workers[i].run = run;
+        workers[i].number = i;
         workers[i].lane.plan = run->plan;
         workers[i].lane.sink = run->sink;
         workers[i].lane.options = run->options;
@@ -343,17 +236,27 @@ static enum tp_code make_workers(struct run *run, struct worker *workers, unsign
     return TP_OK;
 }
 
+/* One file at a time for every few workers: more would wait for each other's writes. */
+static enum tp_code make_jobs(struct run *run, unsigned workers, struct tp_err *err)
+{
+    unsigned cursors = (unsigned)tp_min_u64(tp_max_u64(workers / 2, 1), TP_MAX_CURSORS);
+    run->jobs = (struct tp_jobs){.plan = run->plan, .grids = run->grids,
+                                 .skip_file = run->options->skip_file, .cursor_count = cursors};
+    run->jobs.issues = tp_os_zalloc(run->plan->group_count + 1, sizeof *run->jobs.issues, err);
+    return run->jobs.issues ? TP_OK : TP_E_MEMORY;
+}
+
 enum tp_code tp_run(const struct tp_plan *plan, struct tp_sink *sink,
                     const struct tp_run_options *options, struct tp_err *err)
 {
-    struct run run = {.plan = plan, .sink = sink, .options = options, .stats_group = UINT32_MAX};
+    struct run run = {.plan = plan, .sink = sink, .options = options};
     unsigned started = 0, count = worker_count(options);
     struct worker *workers = tp_os_zalloc(count, sizeof *workers, err);
     pthread_mutex_init(&run.lock, NULL);
     pthread_cond_init(&run.stats_done, NULL);
     enum tp_code code = workers ? make_workers(&run, workers, count, err) : TP_E_MEMORY;
-    if (code == TP_OK)
-        code = make_grids(&run, err);
+    if (code == TP_OK && (code = make_grids(&run, err)) == TP_OK)
+        code = make_jobs(&run, count, err);
     while (code == TP_OK && started + 1 < count &&
            pthread_create(&workers[started + 1].thread, NULL, work, &workers[started + 1]) == 0)
         started++;
@@ -372,6 +275,7 @@ enum tp_code tp_run(const struct tp_plan *plan, struct tp_sink *sink,
     pthread_cond_destroy(&run.stats_done);
     free(run.grids);
     free(run.groups);
+    free(run.jobs.issues);
     free(workers);
     return code;
 }

@@ -11,7 +11,7 @@ fail() {
 }
 
 sh scripts/man_options.sh "$program" --check ||
-    fail "option lists are not those of the table; run: sh scripts/man_options.sh $1"
+    fail "option lists are not those of the table; run: sh scripts/man_options.sh $program"
 
 # Every command is in the overview, and its options are listed somewhere.
 commands=$("$program" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p')
