@@ -47,7 +47,7 @@ $(BUILD)/libtilepack.a: $(LIB_OBJ)
 	ar rcsD $@ $(LIB_OBJ)
 
 # Objects made with other flags (or with and without CUDA) do not mix.
-CONFIG = $(CC) $(CFLAGS) | $(NVCC) $(CUDA_ARCHS)
+CONFIG = $(CC) $(CFLAGS) | $(NVCC) $(CUDA_ARCHS) | $(FORMATS)
 $(BUILD)/config: FORCE
 	@mkdir -p $(@D)
 	@echo '$(subst ','"'"',$(CONFIG))' | cmp -s - $@ || echo '$(subst ','"'"',$(CONFIG))' > $@
@@ -59,7 +59,7 @@ $(BUILD)/%.o: %.c $(BUILD)/config
 
 $(BUILD)/src/cli/main.o: override CFLAGS += -DTP_COMMIT='"$(COMMIT)"'
 
-$(BUILD)/formats_embedded.c: $(FORMATS) scripts/embed.sh
+$(BUILD)/formats_embedded.c: $(FORMATS) scripts/embed.sh $(BUILD)/config
 	@mkdir -p $(@D)
 	sh scripts/embed.sh $(FORMATS) > $@.tmp && mv $@.tmp $@
 
