@@ -100,6 +100,11 @@ asan:
 	    $(UNIT:$(BUILD)/%=$(BUILD)/asan/%) $(BUILD)/asan/fault/fault
 	ASAN_OPTIONS=allocator_may_return_null=1 BUILD=$(BUILD)/asan sh tests/run.sh --quick
 
+# The kernels on aarch64: cross-built, run under qemu-user.
+test-arm:
+	sh scripts/deps.sh build arm
+	BUILD=$(BUILD) sh tests/arm.sh
+
 # A real Slurm on this machine runs samples/slurm/; needs root. Not a part of `test`.
 test-slurm:
 	sh scripts/deps.sh build test slurm
@@ -154,4 +159,4 @@ clean:
 	rm -rf $(BUILD)
 
 -include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(UNIT:=.d)
-.PHONY: FORCE all unit demo test test-gpu gpu-tests dist bench test-slurm asan lint deps install clean
+.PHONY: FORCE all unit demo test test-gpu gpu-tests dist bench test-slurm test-arm asan lint deps install clean

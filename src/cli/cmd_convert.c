@@ -180,6 +180,11 @@ static void print_ranks(const struct tp_ranks *ranks)
            cut[TP_CUT_K], cut[TP_CUT_NONE]);
 }
 
+static bool is_dry(const struct tp_options *o)
+{
+    return o->dry_run || o->command == TP_CMD_PLAN;
+}
+
 /* The plan is there: shows it, or does it. */
 static int do_plan(const struct tp_options *o, const struct tp_plan *plan,
                    struct tp_request *request, const char *output, double start)
@@ -188,13 +193,12 @@ static int do_plan(const struct tp_options *o, const struct tp_plan *plan,
     struct tp_err err = {0};
     struct tp_ranks made = {0};
     const struct tp_ranks *ranks = o->tp > 1 ? &made : NULL;
-    bool dry = o->dry_run || o->command == TP_CMD_PLAN;
     int status = TP_OK;
     if (ranks && tp_ranks_make(plan, request, o->tp, &made, &err)) {
         tp_err_path(&err, plan->ckpt->path);
         return tp_report_error(&err);
     }
-    if (dry) {
+    if (is_dry(o)) {
         status = tp_plan_print(plan, o);
         if (status == TP_OK && ranks && !o->json)
             print_ranks(ranks);
@@ -216,6 +220,7 @@ static int plan_and_do(const struct tp_options *o, struct tp_source *source,
     struct tp_plan plan;
     struct tp_err err = {0};
     double start = now();
+    request->outline = is_dry(o) && !o->json && o->tp <= 1;
     enum tp_code code = tp_plan_convert(&source->ckpt, &source->weights, request,
                                         output ? tp_output_file(output) : NULL, &plan, &err);
     if (code) {

@@ -495,11 +495,13 @@ enum tp_code tp_plan_files(struct tp_builder *b, const char *file_name)
     if (!tensors)
         return TP_E_MEMORY;
     for (uint32_t f = 0; f < plan->file_count && code == TP_OK; f++)
-        if ((code = name_file(b, f, file_name)) == TP_OK)
+        if ((code = name_file(b, f, file_name)) == TP_OK && !b->request->outline)
             code = write_header(b, f, tensors);
     free(tensors);
     for (size_t t = 0; t < plan->ckpt->tensor_count; t++)
         plan->bytes_in += plan->ckpt->tensors[t].bytes;
+    if (b->request->outline)
+        return code;
     if (code == TP_OK && (code = hash_plan(plan, true, plan->hash, b->err)) == TP_OK)
         code = hash_plan(plan, false, plan->id, b->err);
     return code;

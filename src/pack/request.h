@@ -34,6 +34,7 @@ struct tp_request {
     bool no_stack;         /* leave per-expert matrices apart */
     bool strict;           /* a weight that cannot be converted is an error */
     bool keep_nonfinite;
+    bool outline;          /* the plan is only printed: no headers, offsets or hash */
     bool requantize;       /* allow lossy inputs */
     bool restore;          /* unpack: plain weights of `dtype`, TP_DTYPE_NONE: as they were */
     enum tp_dtype dtype;
