@@ -105,20 +105,11 @@ for model in $models; do
         "$python" - "$demo/verify.json" "$model" "$format" "$before" "$after" <<'EOF' >>"$table"
 import json, sys
 path, model, to, before, after = sys.argv[1:]
-def rows(value):
-    if isinstance(value, dict):
-        if any("frobenius" in key for key in value):
-            yield value
-        for item in value.values():
-            yield from rows(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from rows(item)
-found = list(rows(json.load(open(path))))
-error = [next(v for k, v in row.items() if "frobenius" in k) for row in found]
-worst = f"{100 * max(error):7.3f} %" if error else "        -"
-mean = f"{100 * sum(error) / len(error):7.3f} %" if error else "        -"
-print(f"{model:13} {to:19} {len(found):7} {int(before):11} {int(after):11} "
+weights = json.load(open(path))["weights"]
+error = [w["relative"] for w in weights if "relative" in w]
+worst = f"{100 * max(error):7.3f} %"
+mean = f"{100 * sum(error) / len(error):7.3f} %"
+print(f"{model:13} {to:19} {len(weights):7} {int(before):11} {int(after):11} "
       f"{int(after) / int(before):6.3f} {mean:>11} {worst:>11}")
 EOF
         echo "verified against the source"
