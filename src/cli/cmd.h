@@ -10,20 +10,6 @@
 
 #define TP_VERSION TILEPACK_VERSION
 
-/* A command whose file is not linked in is a null pointer in main.c's table and
- * not offered to the user. */
-#pragma weak tp_cmd_convert
-#pragma weak tp_cmd_plan
-#pragma weak tp_cmd_dump
-#pragma weak tp_cmd_verify
-#pragma weak tp_cmd_unpack
-#pragma weak tp_cmd_diff
-#pragma weak tp_cmd_formats
-#pragma weak tp_cmd_schedule
-#pragma weak tp_cmd_bench
-#pragma weak tp_cmd_merge
-#pragma weak tp_cmd_join
-
 int tp_cmd_convert(const struct tp_options *o);
 int tp_cmd_plan(const struct tp_options *o);
 int tp_cmd_dump(const struct tp_options *o);
