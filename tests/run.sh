@@ -86,7 +86,9 @@ unit() { # program
     CMOCKA_MESSAGE_OUTPUT=TAP "$1" >"$work/output" 2>&1
     status=$?
     good=$(grep -c '^ok ' "$work/output")
-    bad=$(grep -c '^not ok ' "$work/output")
+    bad=$(grep '^not ok ' "$work/output" | grep -vc '# SKIP')
+    skipped=$(grep -c '# SKIP' "$work/output")
+    [ "$skipped" -eq 0 ] || echo "$name: $skipped skipped"
     if [ "$status" -ne 0 ] || [ $((good + bad)) -eq 0 ]; then
         cat "$work/output"
         [ "$bad" -eq 0 ] && bad=1

@@ -117,26 +117,23 @@ enum tp_code tp_sched_plan_w4a8(const struct tp_sched_problem *p, size_t want,
     struct tp_sched_problem each = *p;
     each.m = tp_ceil_div(p->m, active);
     const char *chosen = heuristic(p, is_grouped, is_grouped ? per_expert : p->m);
-    struct tp_sched_config all[GROUPED];
+    struct tp_sched_config first = {0}, others[GROUPED];
+    size_t rest = 0;
     for (size_t i = 0; i < count; i++) {
         const struct schedule *s = &table[i];
-        all[i] = (struct tp_sched_config){.name = s->name, .block_m = s->m, .block_n = s->n,
-                                          .block_k = 128, .cluster_m = 1,
-                                          .cluster_n = s->cluster, .swap_ab = true,
-                                          .threads = 384, .sms = p->sms};
-        enum tp_code code = tp_sched_waves(&each, active, &all[i], err);
+        struct tp_sched_config c = {.name = s->name, .block_m = s->m, .block_n = s->n,
+                                    .block_k = 128, .cluster_m = 1, .cluster_n = s->cluster,
+                                    .swap_ab = true, .threads = 384, .sms = p->sms};
+        enum tp_code code = tp_sched_waves(&each, active, &c, err);
         if (code)
             return code;
-        all[i].cost = (int64_t)tp_min_u64(all[i].waves, INT32_MAX) * (int64_t)(s->m * s->n);
-    }
-    struct tp_sched_config first = all[0];
-    size_t rest = 0;
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(all[i].name, chosen) == 0)
-            first = all[i];
+        c.cost = (int64_t)tp_min_u64(c.waves, INT32_MAX) * (int64_t)(s->m * s->n);
+        if (strcmp(c.name, chosen) == 0)
+            first = c;
         else
-            all[rest++] = all[i];
-    tp_sched_rank(all, rest, better, want - 1, plan);
+            others[rest++] = c;
+    }
+    tp_sched_rank(others, rest, better, want - 1, plan);
     memmove(&plan->config[1], &plan->config[0], plan->count * sizeof plan->config[0]);
     plan->config[0] = first;
     plan->count++;

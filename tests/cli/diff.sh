@@ -2,32 +2,12 @@
 # diff: equal and differing checkpoints of the same and of different formats, exact
 # output where it is short.
 set -u
-TILEPACK=${TILEPACK:-build/tilepack}
-PYTHON=${PYTHON:-python3}
-TESTS=${TESTS:-$(cd "$(dirname "$0")/.." && pwd)}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-passed=0
-failed=0
-
-ok() { passed=$((passed + 1)); echo "ok $*"; }
-bad() { failed=$((failed + 1)); echo "not ok $*"; }
-check() { # name, command ...
-    name=$1
-    shift
-    if "$@" >"$work/out" 2>&1; then ok "$name"; else bad "$name"; cat "$work/out"; fi
-}
+# shellcheck source=tests/preamble.sh
+. "$(dirname "$0")/../preamble.sh"
 says() { # name, status, text, arguments of diff ...
-    name=$1 status=$2 text=$3
+    said=$1 status=$2 text=$3
     shift 3
-    (cd "$work" && "$TILEPACK" diff "$@") >"$work/out" 2>&1
-    got=$?
-    if [ "$got" = "$status" ] && grep -qF -- "$text" "$work/out"; then
-        ok "$name"
-    else
-        bad "$name: status $got (expected $status and: $text)"
-        cat "$work/out"
-    fi
+    answers "$said" "$status" "$text" in_work diff "$@"
 }
 exactly() { # name, status, arguments of diff ...; expected output on stdin
     name=$1 status=$2
@@ -43,7 +23,6 @@ exactly() { # name, status, arguments of diff ...; expected output on stdin
     fi
 }
 
-case $TILEPACK in /*) ;; *) TILEPACK=$PWD/$TILEPACK ;; esac
 
 # Small files of all the ways in which two tensors can differ.
 cat >"$work/make.py" <<'EOF'
@@ -147,5 +126,4 @@ for item in diff["items"]:
 EOF
 check "--json" "$PYTHON" "$work/look.py" "$work/json1"
 
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+finish

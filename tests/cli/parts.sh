@@ -3,33 +3,8 @@
 # file must be equal; every way in which parts can be incomplete or mixed must be
 # refused with its exit status and a message that names the part.
 set -u
-TILEPACK=${TILEPACK:-build/tilepack}
-PYTHON=${PYTHON:-python3}
-TESTS=${TESTS:-$(cd "$(dirname "$0")/.." && pwd)}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-passed=0
-failed=0
-
-ok() { passed=$((passed + 1)); echo "ok $*"; }
-bad() { failed=$((failed + 1)); echo "not ok $*"; }
-check() { # name, command ...
-    name=$1
-    shift
-    if "$@"; then ok "$name"; else bad "$name"; fi
-}
-fails() { # name, status, text that the message must hold, command ...
-    name=$1 status=$2 text=$3
-    shift 3
-    "$@" >"$work/out" 2>"$work/err"
-    got=$?
-    if [ "$got" = "$status" ] && grep -qF -- "$text" "$work/err"; then
-        ok "$name"
-    else
-        bad "$name: status $got (expected $status), message:"
-        cat "$work/out" "$work/err"
-    fi
-}
+# shellcheck source=tests/preamble.sh
+. "$(dirname "$0")/../preamble.sh"
 same() { diff -r "$1" "$2" >"$work/diff" 2>&1 || { cat "$work/diff"; return 1; }; }
 part() { # I/P, DST, options ...
     share=$1 dst=$2
@@ -183,5 +158,4 @@ done
 check "parts of a Kubernetes job merge" merge k8s
 check "and equal one process, too" same "$work/few1" "$work/k8s"
 
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+finish

@@ -26,7 +26,7 @@ export TILEPACK_DISABLE=avx512,avx2,neon,cuda TERM=xterm
 "${command[@]}" >out 2>err </dev/null || fail "convert failed: $(cat err)"
 ! grep -q $'\r\|\033' out err || fail 'there is progress on a pipe'
 
-if command -v script >/dev/null; then
+if command -v script >/dev/null && script -qec true /dev/null </dev/null >/dev/null 2>&1; then
     script -qec "stty cols 100; ${command[*]} >/dev/null" typescript >/dev/null </dev/null ||
         fail 'convert failed on a terminal'
     grep -qE $'\rconvert  .* / 134 MB +[0-9]+%  .*/s  ETA ' typescript ||
@@ -40,7 +40,7 @@ if command -v script >/dev/null; then
     TERM=dumb script -qec "${command[*]} >/dev/null" typescript >/dev/null </dev/null
     ! grep -q '%' typescript || fail 'there is progress on a dumb terminal'
 else
-    echo 'skipped: script is not installed'
+    echo 'skipped: script is not installed, or there are no pseudo-terminals'
 fi
 ((failed)) || echo 'progress: on a terminal and nowhere else'
 exit "$failed"

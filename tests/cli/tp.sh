@@ -5,39 +5,8 @@
 # are packed already, interruption, and everything that must be refused.
 # TILEPACK_TEST_FORMATS: the formats to test (all).
 set -u
-TILEPACK=${TILEPACK:-build/tilepack}
-PYTHON=${PYTHON:-python3}
-TESTS=${TESTS:-$(cd "$(dirname "$0")/.." && pwd)}
-export TILEPACK
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-passed=0
-failed=0
-
-ok() { passed=$((passed + 1)); echo "ok $*"; }
-bad() { failed=$((failed + 1)); echo "not ok $*"; }
-check() { # name, command ...
-    name=$1
-    shift
-    if "$@" >"$work/out" 2>&1; then
-        ok "$name"
-    else
-        bad "$name"
-        cat "$work/out"
-    fi
-}
-fails() { # name, status, text that the message must hold, command ...
-    name=$1 status=$2 text=$3
-    shift 3
-    "$@" >"$work/out" 2>"$work/err"
-    got=$?
-    if [ "$got" = "$status" ] && grep -qF -- "$text" "$work/err"; then
-        ok "$name"
-    else
-        bad "$name: status $got (expected $status), message:"
-        cat "$work/out" "$work/err"
-    fi
-}
+# shellcheck source=tests/preamble.sh
+. "$(dirname "$0")/../preamble.sh"
 convert() { # source, output, options ...
     from=$1 to=$2
     shift 2
@@ -189,5 +158,4 @@ fails "another shape" 3 "another shape or format" join one no
 cp "$work/good.json" "$work/one/tilepack-tp.json"
 check "and as it was" join one no
 
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+finish

@@ -2,32 +2,12 @@
 # unpack: plain weights with the names, shapes and dtypes of the source and exactly
 # the values that an independent decoder finds; --to takes codes over unchanged.
 set -u
-TILEPACK=${TILEPACK:-build/tilepack}
-PYTHON=${PYTHON:-python3}
-TESTS=${TESTS:-$(cd "$(dirname "$0")/.." && pwd)}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-passed=0
-failed=0
-
-ok() { passed=$((passed + 1)); echo "ok $*"; }
-bad() { failed=$((failed + 1)); echo "not ok $*"; }
-check() { # name, command ...
-    name=$1
-    shift
-    if "$@" >"$work/out" 2>&1; then ok "$name"; else bad "$name"; cat "$work/out"; fi
-}
-fails() { # name, status, text that the message must hold, arguments of unpack ...
-    name=$1 status=$2 text=$3
+# shellcheck source=tests/preamble.sh
+. "$(dirname "$0")/../preamble.sh"
+unpack_says() { # name, status, text, arguments of unpack ...
+    said=$1 status=$2 text=$3
     shift 3
-    "$TILEPACK" unpack "$@" >"$work/out" 2>&1
-    got=$?
-    if [ "$got" = "$status" ] && grep -qF -- "$text" "$work/out"; then
-        ok "$name"
-    else
-        bad "$name: status $got (expected $status and: $text)"
-        cat "$work/out"
-    fi
+    answers "$said" "$status" "$text" "$TILEPACK" unpack "$@"
 }
 make() { # name, options of gen_checkpoint.py ...
     name=$1
@@ -46,8 +26,6 @@ unpack() { # from, to, options ...
 }
 round() { "$PYTHON" "$TESTS/roundtrip.py" "$@"; }
 
-case $TILEPACK in /*) ;; *) TILEPACK=$PWD/$TILEPACK ;; esac
-export TILEPACK
 make experts --preset tiny-mixtral
 make fused --preset tiny-qwen3-moe
 make odd --layers 1 --hidden 256 --inter 160 --heads 4 --kv-heads 2 --head-dim 64 --vocab 512 \
@@ -155,17 +133,16 @@ convert experts/model-00001-of-00004.safetensors one.safetensors fp8-ct --no-sta
 unpack one.safetensors one-plain.safetensors
 check "a single file" round unpack "$work/one.safetensors" "$work/one-plain.safetensors" \
     "$work/experts/model-00001-of-00004.safetensors" bf16
-fails "other numbers" 4 "the two formats do not hold the same numbers" "$work/experts-ct" \
+unpack_says "other numbers" 4 "the two formats do not hold the same numbers" "$work/experts-ct" \
     -o "$work/no" --to mxfp8-ct
 check "and writes nothing" test ! -e "$work/no"
-fails "no output" 2 "no output is given" "$work/experts-ct"
-fails "--to and --dtype" 2 "exclude each other" "$work/experts-ct" -o "$work/no" --to w4a8-ct \
+unpack_says "no output" 2 "no output is given" "$work/experts-ct"
+unpack_says "--to and --dtype" 2 "exclude each other" "$work/experts-ct" -o "$work/no" --to w4a8-ct \
     --dtype f32
-fails "no such format" 2 "there is no format 'w4'" "$work/experts-ct" -o "$work/no" --to w4
-fails "an output in the way" 2 "exists already" "$work/experts-ct" -o "$work/fused"
-fails "the source itself" 2 "are the same" "$work/experts-ct" -o "$work/experts-ct" --force
-fails "a plain checkpoint" 0 "holds no packed weight" "$work/experts" -o "$work/copy"
+unpack_says "no such format" 2 "there is no format 'w4'" "$work/experts-ct" -o "$work/no" --to w4
+unpack_says "an output in the way" 2 "exists already" "$work/experts-ct" -o "$work/fused"
+unpack_says "the source itself" 2 "are the same" "$work/experts-ct" -o "$work/experts-ct" --force
+unpack_says "a plain checkpoint" 0 "holds no packed weight" "$work/experts" -o "$work/copy"
 check "which is copied" round same "$work/experts" "$work/copy"
 
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+finish

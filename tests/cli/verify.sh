@@ -3,37 +3,15 @@
 # and without --against. TILEPACK_TEST_FLIPS: flipped bits of a directory (300);
 # those of single files are tests/unit/test_verify.c's.
 set -u
-TILEPACK=${TILEPACK:-build/tilepack}
-PYTHON=${PYTHON:-python3}
-TESTS=${TESTS:-$(cd "$(dirname "$0")/.." && pwd)}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-passed=0
-failed=0
-
-ok() { passed=$((passed + 1)); echo "ok $*"; }
-bad() { failed=$((failed + 1)); echo "not ok $*"; }
-check() { # name, command ...
-    name=$1
-    shift
-    if "$@" >"$work/out" 2>&1; then ok "$name"; else bad "$name"; cat "$work/out"; fi
-}
-# Exit status and a text that stdout and stderr together must hold.
+# shellcheck source=tests/preamble.sh
+. "$(dirname "$0")/../preamble.sh"
 says() { # name, status, text, arguments of verify ...
-    name=$1 status=$2 text=$3
+    said=$1 status=$2 text=$3
     shift 3
-    (cd "$work" && "$TILEPACK" verify "$@") >"$work/out" 2>&1
-    got=$?
-    if [ "$got" = "$status" ] && grep -qF -- "$text" "$work/out"; then
-        ok "$name"
-    else
-        bad "$name: status $got (expected $status and: $text)"
-        cat "$work/out"
-    fi
+    answers "$said" "$status" "$text" in_work verify "$@"
 }
 fresh() { rm -rf "$work/d" && cp -r "$work/packed" "$work/d"; }
 
-case $TILEPACK in /*) ;; *) TILEPACK=$PWD/$TILEPACK ;; esac
 "$PYTHON" "$TESTS/../samples/gen_checkpoint.py" "$work/src" --preset tiny-mixtral --quiet || exit 1
 "$TILEPACK" convert "$work/src" -o "$work/packed" --to w4a8-cutlass --shard-size 1MB -q || exit 1
 "$TILEPACK" convert "$work/src/model-00001-of-00004.safetensors" -o "$work/one.safetensors" \
@@ -137,5 +115,4 @@ says "recorded options" 0 "no difference" set --against src
 
 check "flipped bits of a directory" "$PYTHON" "$TESTS/roundtrip.py" flips "$work/packed" \
     "${TILEPACK_TEST_FLIPS:-300}"
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+finish
