@@ -68,7 +68,7 @@ int tp_cmd_man_options(const struct tp_options *o)
 static void guess_json(int argc, char **argv)
 {
     struct tp_options o = {0};
-    for (int i = 0; i < argc && strcmp(argv[i], "--"); i++)
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
         o.json |= !strcmp(argv[i], "--json");
     tp_report_setup(&o);
 }

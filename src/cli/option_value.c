@@ -152,7 +152,7 @@ const char *tp_check_device(const char *value)
     if (!strcmp(value, "auto") || !strcmp(value, "cpu") || !strcmp(value, "cuda") ||
         !strcmp(value, "cuda:all"))
         return NULL;
-    if (strncmp(value, "cuda:", 5) || !tp_parse_u64_list(value + 5, devices, 64, &count))
+    if (strncmp(value, "cuda:", 5) != 0 || !tp_parse_u64_list(value + 5, devices, 64, &count))
         return "it is not one of auto, cpu, cuda, cuda:all, cuda:I[,I...]";
     for (size_t i = 0; i < count; i++)
         for (size_t j = 0; j < i; j++)

@@ -54,10 +54,12 @@ static enum tp_code choose_grid(struct job *job, struct tp_err *err)
     enum tp_code code = granule(job, &n, &k, err);
     if (code)
         return code;
+    if (box.n == 0 || box.k == 0)
+        return TP_OK; /* nothing to compare: job->count stays 0 */
     n = tp_min_u64(n, box.n);
     k = tp_min_u64(k, box.k);
     blocks = tp_max_u64(BOX_VALUES / (n * k), 1); /* whole granules in one box */
-    uint64_t wide = tp_min_u64(blocks, tp_ceil_div(box.k, k));
+    uint64_t wide = tp_max_u64(tp_min_u64(blocks, tp_ceil_div(box.k, k)), 1);
     job->k_step = tp_min_u64(wide * k, box.k);
     job->n_step = tp_min_u64(tp_max_u64(blocks / wide, 1) * n, box.n);
     job->n_count = tp_ceil_div(box.n, job->n_step);

@@ -270,22 +270,28 @@ static enum tp_code convert_values(struct tp_lane *lane, const struct tp_unit *u
     return tp_compute_encode(&lane->compute, &unit->op, args, &lane->err);
 }
 
+/* From a packed source, by the shortest way that the box allows. */
+static enum tp_code convert_from_packed(struct tp_lane *lane, const struct tp_unit *unit,
+                                        const struct tp_box *box, struct tp_args *args)
+{
+    struct source_box source;
+    enum tp_code code = source_of(lane, unit, box, &source);
+    if (code)
+        return code;
+    if (unit->kind == TP_UNIT_MOVE)
+        return move_packed(lane, &source, args);
+    if (source.exact)
+        return convert_packed(lane, unit, &source, args);
+    if (unit->kind == TP_UNIT_REPACK)
+        return convert_cut(lane, unit, &source, args);
+    return convert_values(lane, unit, box, args);
+}
+
 static enum tp_code convert(struct tp_lane *lane, const struct tp_unit *unit,
                             const struct tp_box *box, struct tp_args *args)
 {
-    struct source_box source = {.exact = false};
-    enum tp_code code = TP_OK;
-    bool plain = is_plain(lane, unit);
-    if (!plain && (code = source_of(lane, unit, box, &source)))
-        return code;
-    if (unit->kind == TP_UNIT_MOVE)
-        code = move_packed(lane, &source, args);
-    else if (source.exact)
-        code = convert_packed(lane, unit, &source, args);
-    else if (unit->kind == TP_UNIT_REPACK)
-        code = convert_cut(lane, unit, &source, args);
-    else
-        code = convert_values(lane, unit, box, args);
+    enum tp_code code = is_plain(lane, unit) ? convert_values(lane, unit, box, args)
+                                             : convert_from_packed(lane, unit, box, args);
     if (code == TP_OK && (args->flags & TP_SAW_NONFINITE) && !lane->options->keep_nonfinite)
         code = refuse_nonfinite(lane, unit);
     return code;

@@ -280,7 +280,7 @@ int tilepack_quantize_cuda(const tilepack_weight *weight, enum tilepack_dtype ty
     struct tp_err err = {0};
     struct tp_args args = {.box = weight->box, .dtype = dtype, .in = {values}, .stream = stream,
                            .device_flags = device_flags};
-    int before;
+    int before = -1;
     if (check_quantize(weight, dtype, &err) == TP_OK)
         check_outputs(weight, tensors, &err);
     for (uint32_t i = 0; i < weight->op.outs; i++)
@@ -301,7 +301,7 @@ int tilepack_decode_cuda(const tilepack_weight *weight, const void *const tensor
     struct tp_err err = {0};
     struct tp_args args = {.box = weight->box, .dtype = dtype, .out = {values}, .stream = stream,
                            .global = weight->global};
-    int before;
+    int before = -1;
     if (check_decode(dtype, &err) == TP_OK && check_inputs(weight, tensors, &err) == TP_OK &&
         tp_op_needs_reference(&weight->op))
         tp_fail(&err, TP_E_UNSUPPORTED, "zero points and act-order are decoded on the host only");
@@ -320,7 +320,7 @@ int tilepack_repack_cuda(const tilepack_weight *from, const void *const from_ten
 {
     struct tp_err err = {0};
     struct tp_args args = {.box = from->box, .stream = stream, .global = from->global};
-    int before;
+    int before = -1;
     if (check_repack(from, to, &err) == TP_OK && check_inputs(from, from_tensors, &err) == TP_OK)
         check_outputs(to, to_tensors, &err);
     for (uint32_t i = 0; i < from->op.outs; i++)
