@@ -16,7 +16,7 @@ WARN     = -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototyp
 # Same bytes everywhere: no contraction, no fast-math, no flushing. Same binary
 # from any directory: no absolute path gets into it.
 override CFLAGS += -std=c11 -D_GNU_SOURCE -Isrc -fPIC -pthread -ffp-contract=off \
-                   -ffile-prefix-map=$(CURDIR)=. $(WARN)
+                   -ffile-prefix-map=$(CURDIR)=. -ffile-prefix-map=$(BUILD)=build $(WARN)
 LIBS    ?= -ljansson -lzstd -lxxhash
 LDLIBS   = $(LIBS) -lm -pthread
 
@@ -133,6 +133,11 @@ dist:
 	git archive --format=tar --prefix=tilepack-$(VERSION)/ HEAD | gzip -9n > \
 	    $(BUILD)/tilepack-$(VERSION).tar.gz
 
+# Two builds of the committed source, in two folders, must be the same bytes.
+reproducible:
+	sh scripts/deps.sh build
+	sh scripts/reproducible.sh
+
 lint:
 	sh scripts/deps.sh build lint
 	sh scripts/lint.sh
@@ -159,4 +164,4 @@ clean:
 	rm -rf $(BUILD)
 
 -include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(UNIT:=.d)
-.PHONY: FORCE all unit demo test test-gpu gpu-tests dist bench test-slurm test-arm asan lint deps install clean
+.PHONY: FORCE all unit demo test test-gpu gpu-tests dist reproducible bench test-slurm test-arm asan lint deps install clean

@@ -23,6 +23,9 @@ override CFLAGS += -DTP_HAVE_CUDA
 LIB_OBJ  += $(CUDA_OBJ)
 LDLIBS   += -L$(CUDA_LIB) -lcudart_static -ldl -lrt -lpthread -lstdc++
 
+# Kept steps have names made from the source's; the temporary ones, of the process, would
+# get into the object.
 $(BUILD)/%.o: %.cu $(BUILD)/config
-	@mkdir -p $(@D)
-	$(NVCC) $(NVFLAGS) -MMD -MF $(@:.o=.d) -MT $@ -c -o $@ $<
+	@mkdir -p $(@:.o=.steps)
+	$(NVCC) $(NVFLAGS) --keep --keep-dir $(@:.o=.steps) -MMD -MF $(@:.o=.d) -MT $@ -c -o $@ $<
+	@rm -rf $(@:.o=.steps)
