@@ -1,5 +1,5 @@
-/* Prints the tables: usage text in 80 columns, and mdoc lists of options. Makes
- * no choice of its own about what exists. */
+/* Prints the tables: usage text in 80 columns, and mdoc lists of options. Knows of no
+ * command or option but the tables'. */
 #include "cli/help.h"
 
 #include <ctype.h>
@@ -29,13 +29,13 @@ static void fill(FILE *out, const char *text, size_t at, size_t indent)
     fputc('\n', out);
 }
 
-void tp_help_top(FILE *out, bool (*exists)(enum tp_command command))
+void tp_help_top(FILE *out)
 {
     fputs("Usage: tilepack COMMAND [arguments]\n\n"
           "Writes a model's weights in exactly the bytes that the GPU kernel will read.\n\n"
           "Commands:\n", out);
     for (unsigned c = 0; c < TP_CMD_COUNT; c++)
-        if (!tp_command_rows[c].hidden && exists((enum tp_command)c))
+        if (!tp_command_rows[c].hidden)
             fprintf(out, "  %-10s %s\n", tp_command_rows[c].name, tp_command_rows[c].line);
     fputs("\nOptions:\n"
           "  -V, --version         print version and commit\n"

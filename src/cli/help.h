@@ -6,8 +6,8 @@
 
 #include <stdio.h>
 
-/* The overview; `exists` says which commands to list. */
-void tp_help_top(FILE *out, bool (*exists)(enum tp_command command));
+/* The overview: every command but the hidden ones. */
+void tp_help_top(FILE *out);
 /* One command. */
 void tp_help_command(FILE *out, enum tp_command command);
 /* The options of one command as a mdoc list: all, or only those that not every

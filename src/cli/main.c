@@ -28,17 +28,12 @@ static int (*const commands[TP_CMD_COUNT])(const struct tp_options *) = {
     [TP_CMD_MAN_OPTIONS] = tp_cmd_man_options,
 };
 
-static bool exists(enum tp_command command)
-{
-    return commands[command] != NULL;
-}
-
 int tp_cmd_help(const struct tp_options *o)
 {
     enum tp_command command;
     struct tp_err err = {0};
     if (!o->arg.count) {
-        tp_help_top(stdout, exists);
+        tp_help_top(stdout);
         return TP_OK;
     }
     if (tp_command_find(o->arg.item[0], &command, &err))
@@ -102,7 +97,7 @@ static int start(int argc, char **argv)
         return TP_OK;
     }
     if (!strcmp(word, "--help") || !strcmp(word, "-h")) {
-        tp_help_top(stdout, exists);
+        tp_help_top(stdout);
         return TP_OK;
     }
     guess_json(argc, argv);
@@ -118,10 +113,6 @@ static int start(int argc, char **argv)
     }
     if (tp_command_find(word, &command, &err))
         return tp_report_usage(NULL, &err);
-    if (!exists(command)) {
-        tp_fail(&err, TP_E_USAGE, "this build has no command '%s'", word);
-        return tp_report_usage(NULL, &err);
-    }
     return run(command, argc - 2, argv + 2);
 }
 
