@@ -7,12 +7,15 @@ DIR/src is the checkpoint. Its files are read once first, so that the page cache
 Then, round by round and format by format, in turns:
     cp --reflink=never of the input, and sync -f
     tilepack convert to the format, checksums and fsync on
+    the same with --jobs 1, and both without writing
 and, on the result, `tilepack verify` and `cat`. The stages measured alone are a read of
-the input and a write with fsync of as many bytes as the output has, by as many threads.
-Medians are compared. Everything is written below DIR and removed again, but for
+the input, by as many threads, and a write with fsync of as many bytes as the output has,
+by one thread and by as many, with and without asking the disk to begin early: the
+fastest counts. Medians are compared. Everything is written below DIR and removed again, but for
 bench.md, bench.json and stages.svg.
 """
 import argparse
+import ctypes
 import json
 import os
 import re
@@ -98,9 +101,13 @@ def read_alone(paths, jobs):
     return seconds
 
 
-def write_alone(paths, directory, jobs):
+def start_writeback(fd):
+    """What tilepack does on the way: the disk begins, nobody waits for its end."""
+    ctypes.CDLL(None).sync_file_range(fd, ctypes.c_int64(0), ctypes.c_int64(0), 2)
+
+
+def write_once(sizes, directory, jobs, early):
     """As many files of the same sizes, block by block, each with one fsync."""
-    sizes = [os.path.getsize(p) for p in paths]
     fds = [os.open(os.path.join(directory, f"w{i}"), os.O_RDWR | os.O_CREAT)
            for i in range(len(sizes))]
     blocks = [(fd, at, min(BLOCK, size - at))
@@ -108,8 +115,10 @@ def write_alone(paths, directory, jobs):
     data = os.urandom(BLOCK)
 
     def work(i):
-        for fd, at, size in blocks[i::jobs]:
+        for number, (fd, at, size) in enumerate(blocks[i::jobs]):
             os.pwrite(fd, memoryview(data)[:size], at)
+            if early and i == 0 and number % (32 // jobs) == 31 // jobs:
+                start_writeback(fd)
 
     start = time.monotonic()
     for fd, size in zip(fds, sizes):
@@ -121,6 +130,12 @@ def write_alone(paths, directory, jobs):
         os.close(fd)
         os.unlink(os.path.join(directory, f"w{i}"))
     return seconds
+
+
+def write_alone(paths, directory, jobs):
+    sizes = [os.path.getsize(p) for p in paths]
+    ways = {(1, True), (jobs, True), (1, False)}
+    return min(write_once(sizes, directory, threads, early) for threads, early in sorted(ways))
 
 
 def stage_seconds(text):
@@ -148,6 +163,7 @@ class Bench:
         run("sync", "-f", dst)
         self.copies.append(time.monotonic() - start)
         shutil.rmtree(dst)
+        return self.copies[-1]
 
     def note(self, fmt, key, value):
         self.times.setdefault(fmt, {}).setdefault(key, []).append(value)
@@ -161,12 +177,18 @@ class Bench:
         self.memory[fmt] = max(memory, self.memory.get(fmt, 0))
         for stage, value in stage_seconds(text).items():
             self.note(fmt, stage, value)
+        self.fresh("out")
+        self.note(fmt, "one thread", run(*args[:-1], "1")[0])
+        for jobs, name in ((self.opt.jobs, "discard"), (1, "discard one")):
+            self.note(fmt, name, run(self.opt.program, "convert", self.src, "--discard", "--to",
+                                     fmt, "--device", "cpu", "--jobs", str(jobs))[0])
         paths = files_of(dst)
         self.note(fmt, "bytes", sum(map(os.path.getsize, paths)))
         self.note(fmt, "cat", run("sh", "-c", 'cat "$@" >/dev/null', "cat", *paths)[0])
         self.note(fmt, "verify", run(self.opt.program, "verify", dst, "--jobs",
                                      str(self.opt.jobs))[0])
         self.note(fmt, "read alone", read_alone(files_of(self.src), self.opt.jobs))
+        self.note(fmt, "read one", read_alone(files_of(self.src), 1))
         self.note(fmt, "write alone", write_alone(paths, self.dir, self.opt.jobs))
         shutil.rmtree(dst)
 
@@ -181,7 +203,7 @@ class Bench:
                 if sys.stderr.isatty():
                     print(f"round {number + 1} of {self.opt.rounds}: {fmt}   ", end="\r",
                           file=sys.stderr)
-                self.copy()
+                self.note(fmt, "cp", self.copy())  # compared with that of its own turn
                 self.convert(fmt)
         if sys.stderr.isatty():
             print(" " * 60, end="\r", file=sys.stderr)
@@ -214,20 +236,22 @@ def slowest_alone(row):
 
 def table(result):
     lines = [
-        f"`cp --reflink=never` of {result['input_bytes'] / 1e9:.2f} GB and `sync -f`: "
+        f"Conversions: `cp --reflink=never` of {result['input_bytes'] / 1e9:.2f} GB and `sync -f`: "
         f"{result['cp']:.2f} s ({result['cp_min']:.2f} to {result['cp_max']:.2f}); "
         f"{result['jobs']} threads, medians of {result['rounds']} rounds in turns; "
         f"`tilepack --version` {result['startup'] * 1e3:.1f} ms.", "",
         "| format | output | convert | / cp | slowest stage alone | reached | verify | / cat | "
-        "memory |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
+        f"1 -> {result['jobs']} threads | nothing written | reading alone | memory |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for fmt, r in result["formats"].items():
         alone = slowest_alone(r)
         lines.append(
             f"| `{fmt}` | {r['bytes'] / 1e9:.2f} GB | {r['convert']:.2f} s | "
-            f"{r['convert'] / result['cp']:.2f} | {alone:.2f} s | {alone / r['convert']:.2f} | "
-            f"{r['verify']:.2f} s | {r['verify'] / r['cat']:.2f} | {r['memory'] / 2**20:.0f} MiB |")
+            f"{r['convert'] / r['cp']:.2f} | {alone:.2f} s | {alone / r['convert']:.2f} | "
+            f"{r['verify']:.2f} s | {r['verify'] / r['cat']:.2f} | "
+            f"{r['one thread'] / r['convert']:.2f} | {r['discard one'] / r['discard']:.2f} | "
+            f"{r['read one'] / r['read alone']:.2f} | {r['memory'] / 2**20:.0f} MiB |")
     return "\n".join(lines) + "\n"
 
 

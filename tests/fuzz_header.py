@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Nothing that our header reader accepts is refused by the safetensors library.
 
-usage: fuzz_header.py [COUNT] [--seed N] [--driver PATH] [--save DIR]
+usage: fuzz_header.py [COUNT] [--seed N] [--driver PATH] [--save DIR] [--reasons]
 
-Makes COUNT (default 20,000) files: valid ones, changed at random in their text
-(bytes, tokens, numbers, escapes) and in their structure (keys, order, offsets,
-shapes). Each goes through tests/tools/header_accepts.c, which --driver names, or
-which is compiled with $CC into a temporary folder. For every file that is
-accepted, safetensors.deserialize() must accept it as well and find the same
-names, dtypes, shapes and bytes. What we refuse and it accepts is counted by the
-reason: the reader is meant to be stricter, in the ways its header says.
+Makes COUNT files (20,000; 100,000 with TILEPACK_TEST_LONG in the environment): valid
+ones, changed at random in their text (bytes, tokens, numbers, escapes) and in their
+structure (keys, order, offsets, shapes). Each goes through tests/tools/header_accepts.c,
+which --driver names, or which is compiled with $CC into a temporary folder. For every
+file that is accepted, safetensors.deserialize() must accept it as well and find the same
+names, dtypes, shapes and bytes. What we refuse and it accepts is counted, with --reasons
+by the reason: the reader is meant to be stricter, in the ways its header says. Ends with
+`N passed, N failed`.
 """
 import argparse
 import collections
@@ -222,10 +223,12 @@ def compare(case, line, theirs):
 
 def main():
     parser = argparse.ArgumentParser(description="mutation test of the header reader")
-    parser.add_argument("count", nargs="?", type=int, default=20000)
+    parser.add_argument("count", nargs="?", type=int,
+                        default=100000 if os.environ.get("TILEPACK_TEST_LONG") else 20000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--driver")
     parser.add_argument("--save", help="folder for the cases that fail")
+    parser.add_argument("--reasons", action="store_true", help="list what we alone refuse, and why")
     args = parser.parse_args()
     rng = random.Random(args.seed)
     cases = [make_case(rng) for _ in range(args.count)]
@@ -258,13 +261,15 @@ def main():
           "both, %d refused by us alone" % (len(cases), args.seed, safetensors.__version__,
                                             accepted - failures, both_refuse,
                                             sum(stricter.values())))
-    for reason, count in stricter.most_common():
-        print("  %6d stricter: %s" % (count, reason))
+    if args.reasons:
+        for reason, count in stricter.most_common():
+            print("  %6d stricter: %s" % (count, reason))
     if accepted < args.count // 20 or both_refuse < args.count // 20:
-        sys.exit("fuzz_header: the cases are lopsided and prove little")
-    if failures:
-        sys.exit("fuzz_header: %d failures" % failures)
+        print("the cases are lopsided and prove little")
+        failures += 1
+    print("%d passed, %d failed" % (max(0, len(cases) - failures), failures))
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

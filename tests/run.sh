@@ -10,7 +10,7 @@
 # Environment: BUILD (build), TILEPACK ($BUILD/tilepack), PYTHON (BUILD/venv, made
 # when missing), TILEPACK_TEST_SECONDS for random shapes (60; 15 with --quick),
 # TILEPACK_TEST_FORMATS for the formats to test (all), TILEPACK_TEST_LONG for the long
-# forms of the tests of kills, power cuts and size (not set).
+# forms of the tests of headers, kills, power cuts and size (not set).
 #
 # A part is a program whose last line is `N passed, N failed`. A command-line test
 # may end with such a line too; otherwise it is one test, passed if it exits with 0.
@@ -135,6 +135,7 @@ part oracle "$PYTHON" tests/oracle_selfcheck.py
     long=${TILEPACK_TEST_LONG:-} cuts=2000
     [ -z "$long" ] || cuts=10000
     part errors "$PYTHON" tests/golden_errors.py
+    part headers "$PYTHON" tests/fuzz_header.py
     if [ -x "$BUILD/fault/fault" ]; then
         mkdir "$work/fault"
         part faults "$BUILD/fault/fault" "$work/fault" faults ${long:+1}

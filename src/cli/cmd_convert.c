@@ -168,18 +168,6 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
     return code;
 }
 
-/* How the ranks of a plan would look: what is cut, and how much each of them holds. */
-static void print_ranks(const struct tp_ranks *ranks)
-{
-    size_t cut[3] = {0};
-    char bytes[TP_HUMAN];
-    for (size_t u = 0; u < ranks->run.unit_count; u++)
-        cut[ranks->cuts[u].along]++;
-    printf("%u ranks of %s: %zu weights cut along N, %zu along K, %zu in each rank whole\n",
-           ranks->count, tp_human_bytes(bytes, ranks->plans[0].bytes_out), cut[TP_CUT_N],
-           cut[TP_CUT_K], cut[TP_CUT_NONE]);
-}
-
 static bool is_dry(const struct tp_options *o)
 {
     return o->dry_run || o->command == TP_CMD_PLAN;
@@ -199,9 +187,7 @@ static int do_plan(const struct tp_options *o, const struct tp_plan *plan,
         return tp_report_error(&err);
     }
     if (is_dry(o)) {
-        status = tp_plan_print(plan, o);
-        if (status == TP_OK && ranks && !o->json)
-            print_ranks(ranks);
+        status = tp_plan_print(plan, ranks, o);
     } else if (carry_out(o, plan, ranks, request, output, &result, &err)) {
         status = tp_report_error(&err);
     } else if (o->part.count) {

@@ -1,6 +1,7 @@
 /* The table of tensors. Made for 100,000 of them: one pass to find what belongs
  * to what, and JSON written as it goes instead of as one tree. */
 #include "cli/dump.h"
+#include "cli/out.h"
 #include "cli/report.h"
 #include "pack/format_parse.h"
 
@@ -9,19 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Writes the number and returns its end; printf would be half of the run time. */
-static char *put_number(char *at, uint64_t value)
-{
-    char digits[24], *digit = digits + sizeof digits;
-    do
-        *--digit = (char)('0' + value % 10);
-    while (value /= 10);
-    size_t size = (size_t)(digits + sizeof digits - digit);
-    memcpy(at, digit, size);
-    at[size] = '\0';
-    return at + size;
-}
-
 const char *tp_shape_text(char text[TP_SHAPE_TEXT], const uint64_t *shape, uint32_t rank)
 {
     char *at = text;
@@ -29,7 +17,7 @@ const char *tp_shape_text(char text[TP_SHAPE_TEXT], const uint64_t *shape, uint3
     for (uint32_t d = 0; d < rank; d++) {
         if (d)
             *at++ = ',';
-        at = put_number(at, shape[d]);
+        at = tp_put_u64(at, shape[d]);
     }
     *at++ = ']';
     *at = '\0';
@@ -120,9 +108,9 @@ static int print_text(const struct tp_options *o, const struct tp_source *source
     for (size_t t = 0; t < source->ckpt.tensor_count; t++) {
         const struct tp_tensor *tensor = &source->ckpt.tensors[t];
         const struct tp_weight *weight = owners[t].weight;
-        char shape[TP_SHAPE_TEXT], bytes[24], offset[24], holds[120] = "";
-        put_number(bytes, tensor->bytes);
-        put_number(offset, tensor->offset);
+        char shape[TP_SHAPE_TEXT], bytes[TP_DIGITS], offset[TP_DIGITS], holds[120] = "";
+        tp_put_u64(bytes, tensor->bytes);
+        tp_put_u64(offset, tensor->offset);
         if (weight)
             stpcpy(stpcpy(stpcpy(holds, weight->format->name), " "),
                    tp_role_name(weight->op.out[owners[t].out].role));
@@ -153,54 +141,58 @@ static enum tp_code add_files(const struct tp_source *source, struct tp_text *te
     return code ? code : tp_text_addf(text, err, "\n  ],\n  \"tensors\": [");
 }
 
-static enum tp_code add_owner(const struct owner *owner, struct tp_text *text, struct tp_err *err)
+static enum tp_code put_owner(struct tp_out *out, const struct owner *owner, struct tp_err *err)
 {
-    enum tp_code code =
-        tp_text_addf(text, err, ", \"format\": \"%s\", \"role\": \"%s\", \"weight\": ",
-                     owner->weight->format->name,
-                     tp_role_name(owner->weight->op.out[owner->out].role));
-    return code ? code : tp_text_add_json(text, owner->weight->name, err);
+    tp_out_text(out, ", \"format\": \"");
+    tp_out_text(out, owner->weight->format->name);
+    tp_out_text(out, "\", \"role\": \"");
+    tp_out_text(out, tp_role_name(owner->weight->op.out[owner->out].role));
+    tp_out_text(out, "\", \"weight\": ");
+    return tp_out_json(out, owner->weight->name, err);
 }
 
-static enum tp_code add_tensor(const struct tp_source *source, size_t t,
-                               const struct owner *owner, struct tp_text *text,
-                               struct tp_err *err)
+static enum tp_code put_tensor(struct tp_out *out, const struct tp_source *source, size_t t,
+                               const struct owner *owner, struct tp_err *err)
 {
     const struct tp_tensor *tensor = &source->ckpt.tensors[t];
     char shape[TP_SHAPE_TEXT];
-    enum tp_code code = tp_text_addf(text, err, "%s\n    {\"name\": ", t ? "," : "");
-    if (code || (code = tp_text_add_json(text, tensor->name, err)) ||
-        (code = tp_text_addf(text, err,
-                             ", \"dtype\": \"%s\", \"shape\": %s, \"bytes\": %llu, "
-                             "\"offset\": %llu, \"file\": ",
-                             tp_dtype_name(tensor->dtype),
-                             tp_shape_text(shape, tensor->shape, tensor->rank),
-                             (unsigned long long)tensor->bytes,
-                             (unsigned long long)tensor->offset)) ||
-        (code = tp_text_add_json(text, source->ckpt.files[tensor->file].name, err)))
+    tp_out_text(out, t ? ",\n    {\"name\": " : "\n    {\"name\": ");
+    enum tp_code code = tp_out_json(out, tensor->name, err);
+    if (code)
         return code;
-    if (owner->weight && (code = add_owner(owner, text, err)))
-        return code;
-    return tp_text_add(text, "}", 1, err);
+    tp_out_text(out, ", \"dtype\": \"");
+    tp_out_text(out, tp_dtype_name(tensor->dtype));
+    tp_out_text(out, "\", \"shape\": ");
+    tp_out_text(out, tp_shape_text(shape, tensor->shape, tensor->rank));
+    tp_out_text(out, ", \"bytes\": ");
+    tp_out_u64(out, tensor->bytes);
+    tp_out_text(out, ", \"offset\": ");
+    tp_out_u64(out, tensor->offset);
+    tp_out_text(out, ", \"file\": ");
+    code = tp_out_json(out, source->ckpt.files[tensor->file].name, err);
+    if (code == TP_OK && owner->weight)
+        code = put_owner(out, owner, err);
+    tp_out_text(out, "}");
+    return code;
 }
 
+/* Files first, so that one with a name that JSON cannot hold is reported alone. */
 static int print_json(const struct tp_source *source, const struct owner *owners)
 {
-    struct tp_text text = {0};
+    struct tp_text files = {0};
     struct tp_err err = {0};
-    enum tp_code code = add_files(source, &text, &err);
-    for (size_t t = 0; t < source->ckpt.tensor_count && code == TP_OK; t++) {
-        code = add_tensor(source, t, &owners[t], &text, &err);
-        if (text.size > 1 << 16) {
-            fwrite(text.data, 1, text.size, stdout);
-            text.size = 0;
-        }
+    struct tp_out out;
+    enum tp_code code = add_files(source, &files, &err);
+    out.used = 0;
+    if (code == TP_OK)
+        tp_out_bytes(&out, files.data, files.size);
+    for (size_t t = 0; t < source->ckpt.tensor_count && code == TP_OK; t++)
+        code = put_tensor(&out, source, t, &owners[t], &err);
+    if (code == TP_OK) {
+        tp_out_text(&out, "\n  ]\n}\n");
+        tp_out_flush(&out);
     }
-    if (code == TP_OK)
-        code = tp_text_addf(&text, &err, "\n  ]\n}\n");
-    if (code == TP_OK)
-        fwrite(text.data, 1, text.size, stdout);
-    tp_text_free(&text);
+    tp_text_free(&files);
     return code ? tp_report_error(&err) : TP_OK;
 }
 

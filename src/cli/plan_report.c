@@ -1,4 +1,5 @@
-/* Printing a plan. Equal lines of many layers are folded unless --verbose. */
+/* Printing a plan as text (as JSON: plan_json.c). Equal lines of many layers are folded
+ * unless --verbose. */
 #include "cli/plan_report.h"
 
 #include "cli/fold.h"
@@ -28,8 +29,7 @@ static const char *box_text(char *text, size_t size, const struct tp_unit *unit)
 static uint64_t unit_bytes(const struct tp_plan *plan, const struct tp_unit *unit)
 {
     uint64_t bytes = 0;
-    uint32_t outs = unit->format ? unit->op.outs : 1;
-    for (uint32_t i = 0; i < outs; i++)
+    for (uint32_t i = 0; i < unit->outs; i++)
         bytes += plan->outputs[unit->output[i]].bytes;
     return bytes;
 }
@@ -41,125 +41,154 @@ static const char *unit_source(const struct tp_plan *plan, const struct tp_unit 
     return tp_weight_source(&plan->weights->items[unit->parts[0].weight], text, size);
 }
 
-static json_t *unit_json(const struct tp_plan *plan, const struct tp_unit *unit)
-{
-    json_t *outputs = json_array();
-    uint32_t outs = unit->format ? unit->op.outs : 1;
-    for (uint32_t i = 0; i < outs; i++) {
-        const struct tp_output *output = &plan->outputs[unit->output[i]];
-        json_t *shape = json_array();
-        for (uint32_t d = 0; d < output->rank; d++)
-            json_array_append_new(shape, json_integer((json_int_t)output->shape[d]));
-        json_array_append_new(outputs,
-                              json_pack("{s:s,s:s,s:o,s:I,s:s,s:I}", "name", output->name, "dtype",
-                                        tp_dtype_name(output->dtype), "shape", shape, "bytes",
-                                        (json_int_t)output->bytes, "file",
-                                        plan->files[output->file].name, "offset",
-                                        (json_int_t)output->offset));
-    }
-    json_t *json = json_pack("{s:s,s:[I,I,I],s:i,s:s,s:o}", "name", unit->name, "box",
-                             (json_int_t)unit->box.e, (json_int_t)unit->box.n,
-                             (json_int_t)unit->box.k, "rank", unit->rank, "dtype",
-                             tp_dtype_name(unit->original), "outputs", outputs);
-    char source[128];
-    json_object_set_new(json, "source",
-                        json_string(unit_source(plan, unit, source, sizeof source)));
-    if (unit->format)
-        json_object_set_new(json, "format", json_string(unit->format->name));
-    if (unit->warning)
-        json_object_set_new(json, "warning", json_string(unit->warning));
-    return json;
-}
+/* A table of units or of kept tensors. Rows that are alike, and whose names differ in
+ * their numbers only ("layers.3."), are shown as one line with their count. */
+enum { CELLS = 4 }; /* of a row, beside name and count */
 
-static int print_json(const struct tp_plan *plan)
-{
-    json_t *units = json_array(), *kept = json_array(), *files = json_array();
-    for (size_t u = 0; u < plan->unit_count; u++)
-        json_array_append_new(units, unit_json(plan, &plan->units[u]));
-    for (size_t k = 0; k < plan->kept_count; k++) {
-        const struct tp_kept *item = &plan->kept[k];
-        json_t *json = json_pack("{s:s}", "name", plan->ckpt->tensors[item->tensor].name);
-        if (item->reason)
-            json_object_set_new(json, "reason", json_string(item->reason));
-        json_array_append_new(kept, json);
-    }
-    for (size_t f = 0; f < plan->file_count; f++)
-        json_array_append_new(files, json_pack("{s:s,s:I}", "name", plan->files[f].name, "size",
-                                               (json_int_t)plan->files[f].size));
-    return tp_json_print(json_pack("{s:I,s:I,s:o,s:o,s:o}", "bytes_in", (json_int_t)plan->bytes_in,
-                                   "bytes_out", (json_int_t)plan->bytes_out, "files", files,
-                                   "units", units, "kept", kept));
-}
+struct row {
+    const char *cells[CELLS];
+    char shape[200], source[128], bytes[TP_HUMAN]; /* for cells that are made */
+};
 
-/* Lines that are equal but for the numbers in the name ("layers.3.") are shown
- * once, with their count. */
-enum { CELLS = 4 }; /* of a line, after name and count */
+struct rows {
+    const struct tp_column *columns; /* name, count, cells */
+    size_t column_count;
+    const char *(*name)(const struct tp_plan *plan, size_t i);
+    bool (*alike)(const struct tp_plan *plan, size_t i, size_t j); /* no cell differs */
+    void (*fill)(const struct tp_plan *plan, size_t i, struct row *row);
+};
 
 struct line {
-    char *key, *name, *cells[CELLS];
+    char *key;   /* of the names it stands for */
+    size_t item; /* the first one */
     size_t count;
 };
 
 struct lines {
     struct line *items;
     size_t count, capacity;
-    bool fold;
 };
 
-static bool same_cells(const struct line *line, const char *const cells[CELLS])
+/* The latest line that stands for such items, or NULL. */
+static struct line *find_line(const struct lines *lines, const struct rows *rows,
+                              const struct tp_plan *plan, const char *key, size_t item)
 {
-    for (int i = 0; i < CELLS; i++)
-        if (strcmp(line->cells[i], cells[i]) != 0)
-            return false;
-    return true;
+    for (size_t i = lines->count; i > 0 && lines->count - i < 64; i--) {
+        struct line *line = &lines->items[i - 1];
+        if (rows->alike(plan, line->item, item) && strcmp(line->key, key) == 0)
+            return line;
+    }
+    return NULL;
 }
 
-static void add_line(struct lines *lines, const char *name, const char *const cells[CELLS])
+static bool add_line(struct lines *lines, char *key, size_t item)
 {
-    char *key = tp_fold_name(name);
-    bool complete = true;
-    for (size_t i = lines->count; lines->fold && key && i > 0 && lines->count - i < 64; i--) {
-        struct line *line = &lines->items[i - 1];
-        if (strcmp(line->key, key) == 0 && same_cells(line, cells)) {
-            line->count++;
-            free(key);
-            return;
-        }
-    }
     if (lines->count == lines->capacity) {
         size_t capacity = lines->capacity ? 2 * lines->capacity : 64;
         struct line *items = realloc(lines->items, capacity * sizeof *items);
-        if (!items) {
-            free(key);
-            return;
-        }
+        if (!items)
+            return false;
         lines->items = items;
         lines->capacity = capacity;
     }
-    struct line *line = &lines->items[lines->count];
-    *line = (struct line){.key = key, .name = strdup(name), .count = 1};
-    for (int i = 0; i < CELLS; i++)
-        complete &= (line->cells[i] = strdup(cells[i])) != NULL;
-    lines->count += line->name && complete;
+    lines->items[lines->count++] = (struct line){key, item, 1};
+    return true;
 }
 
-static int print_lines(struct lines *lines, const struct tp_column *columns, size_t column_count)
+static bool collect_lines(struct lines *lines, const struct rows *rows,
+                          const struct tp_plan *plan, size_t count, bool fold)
 {
-    struct tp_table *table = tp_table_new(columns, column_count);
-    for (size_t i = 0; i < lines->count; i++) {
-        struct line *line = &lines->items[i];
-        char count[24];
-        snprintf(count, sizeof count, "%zu", line->count);
-        const char *cells[] = {line->count > 1 ? line->key : line->name, count, line->cells[0],
-                               line->cells[1], line->cells[2], line->cells[3]};
+    for (size_t i = 0; i < count; i++) {
+        char *key = fold ? tp_fold_name(rows->name(plan, i)) : strdup(rows->name(plan, i));
+        struct line *line = fold && key ? find_line(lines, rows, plan, key, i) : NULL;
+        if (line) {
+            line->count++;
+            free(key);
+        } else if (!key || !add_line(lines, key, i)) {
+            free(key);
+            return false;
+        }
+    }
+    return true;
+}
+
+static int print_rows(const struct rows *rows, const struct tp_plan *plan, size_t count, bool fold)
+{
+    struct lines lines = {0};
+    struct tp_err err = {0};
+    bool complete = collect_lines(&lines, rows, plan, count, fold);
+    struct tp_table *table = tp_table_new(rows->columns, rows->column_count);
+    for (size_t i = 0; i < lines.count; i++) {
+        const struct line *line = &lines.items[i];
+        struct row row;
+        char number[24];
+        snprintf(number, sizeof number, "%zu", line->count);
+        rows->fill(plan, line->item, &row);
+        const char *cells[] = {line->count > 1 ? line->key : rows->name(plan, line->item), number,
+                               row.cells[0], row.cells[1], row.cells[2], row.cells[3]};
         tp_table_row(table, cells);
         free(line->key);
-        free(line->name);
-        for (int c = 0; c < CELLS; c++)
-            free(line->cells[c]);
     }
-    free(lines->items);
-    return tp_table_end(table);
+    free(lines.items);
+    int status = tp_table_end(table);
+    if (status != TP_OK || complete)
+        return status;
+    tp_fail(&err, TP_E_MEMORY, "no memory for the table");
+    return tp_report_error(&err);
+}
+
+static const char *unit_name(const struct tp_plan *plan, size_t u) { return plan->units[u].name; }
+
+static bool units_alike(const struct tp_plan *plan, size_t i, size_t j)
+{
+    const struct tp_unit *a = &plan->units[i], *b = &plan->units[j];
+    const struct tp_weight *x = &plan->weights->items[a->parts[0].weight];
+    const struct tp_weight *y = &plan->weights->items[b->parts[0].weight];
+    return a->box.e == b->box.e && a->box.n == b->box.n && a->box.k == b->box.k &&
+           a->rank == b->rank && a->format == b->format && (a->format || a->dtype == b->dtype) &&
+           x->format == y->format && (x->format || x->dtype == y->dtype) &&
+           unit_bytes(plan, a) == unit_bytes(plan, b);
+}
+
+static void fill_unit(const struct tp_plan *plan, size_t u, struct row *row)
+{
+    const struct tp_unit *unit = &plan->units[u];
+    row->cells[0] = box_text(row->shape, sizeof row->shape, unit);
+    row->cells[1] = unit_source(plan, unit, row->source, sizeof row->source);
+    row->cells[2] = unit->format ? unit->format->name : tp_dtype_name(unit->dtype);
+    row->cells[3] = tp_human_bytes(row->bytes, unit_bytes(plan, unit));
+}
+
+static const struct tp_tensor *kept_tensor(const struct tp_plan *plan, size_t k)
+{
+    return &plan->ckpt->tensors[plan->kept[k].tensor];
+}
+
+static const char *kept_name(const struct tp_plan *plan, size_t k)
+{
+    return kept_tensor(plan, k)->name;
+}
+
+static const char *kept_reason(const struct tp_plan *plan, size_t k)
+{
+    return plan->kept[k].reason ? plan->kept[k].reason : "not a weight matrix";
+}
+
+static bool kept_alike(const struct tp_plan *plan, size_t i, size_t j)
+{
+    const struct tp_tensor *a = kept_tensor(plan, i), *b = kept_tensor(plan, j);
+    return a->dtype == b->dtype && a->rank == b->rank &&
+           memcmp(a->shape, b->shape, a->rank * sizeof *a->shape) == 0 &&
+           strcmp(kept_reason(plan, i), kept_reason(plan, j)) == 0;
+}
+
+static void fill_kept(const struct tp_plan *plan, size_t k, struct row *row)
+{
+    const struct tp_tensor *tensor = kept_tensor(plan, k);
+    row->cells[0] = shape_text(row->shape, sizeof row->shape, tensor->shape, tensor->rank);
+    row->cells[1] = tp_dtype_name(tensor->dtype);
+    row->cells[2] = kept_reason(plan, k);
+    row->cells[3] = "";
 }
 
 static int print_units(const struct tp_plan *plan, bool fold)
@@ -167,17 +196,8 @@ static int print_units(const struct tp_plan *plan, bool fold)
     static const struct tp_column columns[] = {{"weight", false, true}, {"count", true, false},
                                                {"shape", false, false}, {"from", false, false},
                                                {"to", false, false}, {"bytes each", true, false}};
-    struct lines lines = {.fold = fold};
-    for (size_t u = 0; u < plan->unit_count; u++) {
-        const struct tp_unit *unit = &plan->units[u];
-        char shape[80], source[128], bytes[TP_HUMAN];
-        const char *cells[CELLS] = {box_text(shape, sizeof shape, unit),
-                                    unit_source(plan, unit, source, sizeof source),
-                                    unit->format ? unit->format->name : tp_dtype_name(unit->dtype),
-                                    tp_human_bytes(bytes, unit_bytes(plan, unit))};
-        add_line(&lines, unit->name, cells);
-    }
-    return print_lines(&lines, columns, 6);
+    static const struct rows rows = {columns, 6, unit_name, units_alike, fill_unit};
+    return print_rows(&rows, plan, plan->unit_count, fold);
 }
 
 static int print_kept(const struct tp_plan *plan, bool fold)
@@ -185,25 +205,34 @@ static int print_kept(const struct tp_plan *plan, bool fold)
     static const struct tp_column columns[] = {{"kept", false, true}, {"count", true, false},
                                                {"shape", false, false}, {"dtype", false, false},
                                                {"why", false, false}};
-    struct lines lines = {.fold = fold};
-    for (size_t k = 0; k < plan->kept_count; k++) {
-        const struct tp_tensor *tensor = &plan->ckpt->tensors[plan->kept[k].tensor];
-        char shape[120];
-        const char *cells[CELLS] = {shape_text(shape, sizeof shape, tensor->shape, tensor->rank),
-                                    tp_dtype_name(tensor->dtype),
-                                    plan->kept[k].reason ? plan->kept[k].reason
-                                                         : "not a weight matrix",
-                                    ""};
-        add_line(&lines, tensor->name, cells);
-    }
-    return print_lines(&lines, columns, 5);
+    static const struct rows rows = {columns, 5, kept_name, kept_alike, fill_kept};
+    return print_rows(&rows, plan, plan->kept_count, fold);
 }
 
-int tp_plan_print(const struct tp_plan *plan, const struct tp_options *o)
+void tp_plan_count_cuts(const struct tp_ranks *ranks, size_t count[3])
+{
+    count[TP_CUT_NONE] = count[TP_CUT_N] = count[TP_CUT_K] = 0;
+    for (size_t u = 0; u < ranks->run.unit_count; u++)
+        count[ranks->cuts[u].along]++;
+}
+
+/* How the ranks would look: what is cut, and how much each of them holds. */
+static void print_ranks(const struct tp_ranks *ranks)
+{
+    size_t cut[3];
+    char bytes[TP_HUMAN];
+    tp_plan_count_cuts(ranks, cut);
+    printf("%u ranks of %s: %zu weights cut along N, %zu along K, %zu in each rank whole\n",
+           ranks->count, tp_human_bytes(bytes, ranks->plans[0].bytes_out), cut[TP_CUT_N],
+           cut[TP_CUT_K], cut[TP_CUT_NONE]);
+}
+
+int tp_plan_print(const struct tp_plan *plan, const struct tp_ranks *ranks,
+                  const struct tp_options *o)
 {
     char in[TP_HUMAN], out[TP_HUMAN];
     if (o->json)
-        return print_json(plan);
+        return tp_plan_print_json(plan, ranks);
     int status = plan->unit_count ? print_units(plan, !o->verbose) : TP_OK;
     if (status == TP_OK && plan->kept_count) {
         printf("%s", plan->unit_count ? "\n" : "");
@@ -211,7 +240,10 @@ int tp_plan_print(const struct tp_plan *plan, const struct tp_options *o)
     }
     printf("\n%zu weights converted, %zu tensors kept; %s -> %s in %zu file%s\n", plan->unit_count,
            plan->kept_count, tp_human_bytes(in, plan->bytes_in),
-           tp_human_bytes(out, plan->bytes_out), plan->file_count, plan->file_count == 1 ? "" : "s");
+           tp_human_bytes(out, plan->bytes_out), plan->file_count,
+           plan->file_count == 1 ? "" : "s");
+    if (status == TP_OK && ranks)
+        print_ranks(ranks);
     return status;
 }
 

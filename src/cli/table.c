@@ -1,6 +1,7 @@
-/* Text tables: all cells are kept, then printed in columns. One memory block of
- * text and one of offsets, so that 100,000 rows cost little.
+/* Text tables: all cells are kept, then printed in columns. They are kept in few large
+ * blocks and printed through one buffer, so that 100,000 rows cost little.
  * Invariant: on anything but a terminal every cell is printed whole. */
+#include "cli/out.h"
 #include "cli/report.h"
 
 #include <stdlib.h>
@@ -8,12 +9,19 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+/* Cells behind each other: each its size, a uint32_t, and its bytes. */
+struct block {
+    struct block *next;
+    size_t used, capacity;
+    char text[];
+};
+
 struct tp_table {
     struct tp_column *columns;
     size_t count, rows;
-    char *text; /* cells behind each other, each ended by 0 */
-    size_t used, capacity;
+    struct block *first, *last;
     size_t *width;
+    bool ascii; /* all cells are: a byte is a column */
     bool failed;
 };
 
@@ -21,15 +29,27 @@ enum {
     GAP = 2,
     LEAST = 12, /* width below which no column is cut */
     MOST = 32,  /* columns */
+    BLOCK = 1 << 20,
+};
+
+struct cell {
+    const char *text;
+    uint32_t size;
 };
 
 /* Code points; what a terminal shows for the names that checkpoints have. */
-static size_t text_width(const char *text)
+static size_t text_width(const char *text, size_t size)
 {
     size_t width = 0;
-    for (; *text; text++)
-        width += ((unsigned char)*text & 0xC0) != 0x80;
+    for (size_t i = 0; i < size; i++)
+        width += ((unsigned char)text[i] & 0xC0) != 0x80;
     return width;
+}
+
+static struct cell title_of(const struct tp_column *column)
+{
+    const char *title = column->title ? column->title : "";
+    return (struct cell){title, (uint32_t)strlen(title)};
 }
 
 struct tp_table *tp_table_new(const struct tp_column *columns, size_t count)
@@ -37,40 +57,45 @@ struct tp_table *tp_table_new(const struct tp_column *columns, size_t count)
     struct tp_table *table = calloc(1, sizeof *table);
     if (!table)
         return NULL;
+    table->ascii = true;
     table->count = count < MOST ? count : MOST;
     table->columns = calloc(MOST, sizeof *columns);
     table->width = calloc(MOST, sizeof *table->width);
     table->failed = !table->columns || !table->width;
     for (size_t i = 0; i < table->count && !table->failed; i++) {
+        struct cell title = title_of(&columns[i]);
         table->columns[i] = columns[i];
-        table->width[i] = columns[i].title ? text_width(columns[i].title) : 0;
+        table->width[i] = text_width(title.text, title.size);
+        table->ascii &= table->width[i] == title.size;
     }
     return table;
 }
 
-static bool reserve(struct tp_table *table, size_t more)
+/* Where a cell of so many bytes can be put, or NULL. */
+static char *reserve(struct tp_table *table, size_t size)
 {
-    if (table->capacity - table->used >= more)
-        return true;
-    size_t capacity = (table->used + more) * 2;
-    char *text = realloc(table->text, capacity);
-    if (!text)
-        return false;
-    table->text = text;
-    table->capacity = capacity;
-    return true;
+    struct block *last = table->last;
+    if (last && last->capacity - last->used >= size)
+        return last->text + last->used;
+    size_t capacity = size > BLOCK - sizeof *last ? size : BLOCK - sizeof *last;
+    struct block *block = malloc(sizeof *block + capacity);
+    if (!block)
+        return NULL;
+    *block = (struct block){.capacity = capacity};
+    if (last)
+        last->next = block;
+    else
+        table->first = block;
+    table->last = block;
+    return block->text;
 }
 
-/* Appends one cell with control characters escaped; its width, or SIZE_MAX. */
-static size_t add_cell(struct tp_table *table, const char *cell)
+/* Copies text with its control characters escaped; returns its end. */
+static char *escape(char *at, const char *text, size_t size)
 {
     static const char digits[] = "0123456789ABCDEF";
-    size_t length = strlen(cell);
-    if (!reserve(table, length * 4 + 1))
-        return SIZE_MAX;
-    char *at = table->text + table->used, *first = at;
-    for (; *cell; cell++) {
-        unsigned char c = (unsigned char)*cell;
+    for (size_t i = 0; i < size; i++) {
+        unsigned char c = (unsigned char)text[i];
         if (c >= 0x20 && c != 0x7F) {
             *at++ = (char)c;
             continue;
@@ -80,9 +105,43 @@ static size_t add_cell(struct tp_table *table, const char *cell)
         *at++ = digits[c >> 4];
         *at++ = digits[c & 15];
     }
-    *at++ = 0;
-    table->used += (size_t)(at - first);
-    return text_width(first);
+    return at;
+}
+
+/* Appends one cell; its width, or SIZE_MAX. */
+static size_t add_cell(struct tp_table *table, const char *cell)
+{
+    size_t length = strlen(cell);
+    bool plain = tp_is_printable(cell, length);
+    uint32_t size = (uint32_t)length;
+    char *at = length > UINT32_MAX / 4
+                   ? NULL
+                   : reserve(table, sizeof size + (plain ? length : 4 * length));
+    if (!at)
+        return SIZE_MAX;
+    char *text = at + sizeof size;
+    if (plain)
+        memcpy(text, cell, length);
+    else
+        size = (uint32_t)(escape(text, cell, length) - text);
+    memcpy(at, &size, sizeof size);
+    table->last->used += sizeof size + size;
+    size_t width = plain ? size : text_width(text, size);
+    table->ascii &= width == size;
+    return width;
+}
+
+/* Takes the cell at *at in *block and steps behind it. */
+static struct cell next_cell(const struct block **block, size_t *at)
+{
+    if (*at == (*block)->used) {
+        *block = (*block)->next;
+        *at = 0;
+    }
+    struct cell cell = {.text = (*block)->text + *at + sizeof cell.size};
+    memcpy(&cell.size, (*block)->text + *at, sizeof cell.size);
+    *at += sizeof cell.size + cell.size;
+    return cell;
 }
 
 void tp_table_row(struct tp_table *table, const char *const *cells)
@@ -128,65 +187,66 @@ static void fit(struct tp_table *table)
     }
 }
 
-/* The first code points of text, as bytes. */
-static size_t prefix(const char *text, size_t points)
+/* The first code points of a cell, as bytes. */
+static size_t prefix(struct cell cell, size_t points)
 {
     size_t at = 0;
-    while (text[at]) {
-        if (((unsigned char)text[at] & 0xC0) != 0x80 && !points--)
+    for (; at < cell.size; at++)
+        if (((unsigned char)cell.text[at] & 0xC0) != 0x80 && !points--)
             break;
-        at++;
-    }
     return at;
 }
 
 /* Prints one cell behind `pad` blanks that are still owed; returns the blanks owed
  * to the next one, so that no line ends in blanks. */
-static size_t print_cell(const char *cell, const struct tp_column *column, size_t width,
-                         size_t pad)
+static size_t print_cell(struct tp_out *out, const struct tp_table *table, size_t column,
+                         struct cell cell, size_t pad)
 {
-    size_t own = text_width(cell);
+    size_t own = table->ascii ? cell.size : text_width(cell.text, cell.size);
+    size_t width = table->width[column];
     if (!own)
         return pad + width + GAP;
-    if (column->right && own < width) {
+    if (table->columns[column].right && own < width) {
         pad += width - own;
         width = own;
     }
-    printf("%*s", (int)pad, "");
+    tp_out_blanks(out, pad);
     if (own > width) { /* names differ at their ends: keep more of the end */
-        size_t head = (width - 3) / 3, tail = width - 3 - head;
-        printf("%.*s...%s", (int)prefix(cell, head), cell, cell + prefix(cell, own - tail));
+        size_t head = (width - 3) / 3, tail = width - 3 - head, skip = prefix(cell, own - tail);
+        tp_out_bytes(out, cell.text, prefix(cell, head));
+        tp_out_text(out, "...");
+        tp_out_bytes(out, cell.text + skip, cell.size - skip);
         return GAP;
     }
-    fputs(cell, stdout);
+    tp_out_bytes(out, cell.text, cell.size);
     return width - own + GAP;
 }
 
-static void print_row(const struct tp_table *table, const char *const *cells)
+static void print_titles(struct tp_out *out, const struct tp_table *table)
 {
     size_t pad = 0;
+    tp_out_text(out, tp_style("1"));
     for (size_t i = 0; i < table->count; i++)
-        pad = print_cell(cells[i], &table->columns[i], table->width[i], pad);
+        pad = print_cell(out, table, i, title_of(&table->columns[i]), pad);
+    tp_out_text(out, tp_style("0"));
+    tp_out_text(out, "\n");
 }
 
 static void print_all(const struct tp_table *table)
 {
-    const char *cell = table->text, *cells[MOST];
-    if (table->columns[0].title) {
-        for (size_t i = 0; i < table->count; i++)
-            cells[i] = table->columns[i].title ? table->columns[i].title : "";
-        fputs(tp_style("1"), stdout);
-        print_row(table, cells);
-        printf("%s\n", tp_style("0"));
-    }
+    const struct block *block = table->first;
+    size_t at = 0;
+    struct tp_out out;
+    out.used = 0;
+    if (table->columns[0].title)
+        print_titles(&out, table);
     for (size_t row = 0; row < table->rows; row++) {
-        for (size_t i = 0; i < table->count; i++) {
-            cells[i] = cell;
-            cell += strlen(cell) + 1;
-        }
-        print_row(table, cells);
-        fputc('\n', stdout);
+        size_t pad = 0;
+        for (size_t i = 0; i < table->count; i++)
+            pad = print_cell(&out, table, i, next_cell(&block, &at), pad);
+        tp_out_bytes(&out, "\n", 1);
     }
+    tp_out_flush(&out);
 }
 
 int tp_table_end(struct tp_table *table)
@@ -200,7 +260,10 @@ int tp_table_end(struct tp_table *table)
     if (table) {
         free(table->columns);
         free(table->width);
-        free(table->text);
+        for (struct block *block = table->first, *next; block; block = next) {
+            next = block->next;
+            free(block);
+        }
         free(table);
     }
     if (!failed)

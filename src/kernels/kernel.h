@@ -111,6 +111,9 @@ struct tp_op {
     struct tp_op_out out[TP_MAX_OUT]; /* in the order of the format file */
 };
 
+/* Whether both describe the same bytes for every weight. */
+bool tp_op_same(const struct tp_op *a, const struct tp_op *b);
+
 /* Index of the first output with that role, or -1. */
 int tp_op_find(const struct tp_op *op, enum tp_role role);
 
@@ -162,7 +165,8 @@ struct tp_encode_row {
 };
 
 /* Codes and scales taken over unchanged from another packed form with the same
- * codec and block, e.g. w4a8-ct -> w4a8-cutlass. */
+ * codec and block, e.g. w4a8-ct -> w4a8-cutlass. Host rows make the scales alone when
+ * out[] of the codes is NULL. */
 typedef void (*tp_repack_fn)(const struct tp_op *from, const struct tp_op *to,
                              struct tp_args *args);
 struct tp_repack_row {

@@ -31,6 +31,31 @@ unsigned tp_element_bits(enum tp_element element)
     return 0;
 }
 
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static bool same_out(const struct tp_op_out *a, const struct tp_op_out *b)
+{
+    return a->role == b->role && a->element == b->element && a->per_n == b->per_n &&
+           a->per_k == b->per_k && a->place == b->place && a->fill == b->fill &&
+           same_text(a->layout, b->layout);
+}
+
+bool tp_op_same(const struct tp_op *a, const struct tp_op *b)
+{
+    bool same = a->codec == b->codec && a->rule == b->rule && a->scale_rule == b->scale_rule &&
+                a->channel_div == b->channel_div &&
+                a->skip_zero_groups == b->skip_zero_groups &&
+                a->unit_global == b->unit_global && a->zero_add == b->zero_add &&
+                a->block_n == b->block_n && a->block_k == b->block_k && a->outs == b->outs &&
+                memcmp(a->table, b->table, sizeof a->table) == 0;
+    for (uint32_t i = 0; same && i < a->outs; i++)
+        same = same_out(&a->out[i], &b->out[i]);
+    return same;
+}
+
 int tp_op_find(const struct tp_op *op, enum tp_role role)
 {
     for (uint32_t i = 0; i < op->outs; i++)

@@ -9,7 +9,12 @@
 
 #include <string.h>
 
-#define GOOD_RUN UINT64_C(4096)
+/* Lengths beyond which a longer run gains little: of a system call, and of a copy
+ * from memory to memory. */
+#define GOOD_CALL UINT64_C(8192)
+#define GOOD_COPY UINT64_C(512)
+#define FULL UINT64_C(4096) /* what a box with good runs scores */
+#define ASSEMBLES (UINT64_C(128) << 20)
 
 static const struct tp_weight *source_of(const struct tp_plan *plan, const struct tp_unit *unit)
 {
@@ -57,48 +62,70 @@ enum tp_code tp_box_layouts(const struct tp_op *op, uint32_t i, struct tp_box3 w
     return TP_OK;
 }
 
-/* Shortest run, in bytes, that a box of that size reads or writes. 0: the box
- * cannot be stored on its own. */
-static uint64_t shortest_run(const struct tp_plan *plan, const struct tp_unit *unit,
-                             struct tp_box3 size)
+/* Shares of FULL that runs of that length reach. */
+static uint64_t score_of(uint64_t run, uint64_t good)
+{
+    return tp_max_u64(tp_min_u64(run, good) * FULL / good, 1);
+}
+
+/* Bytes that lie together in the source of plain values, for a box of that size. */
+static uint64_t source_run(const struct tp_unit *unit, bool transposed, struct tp_box3 size)
 {
     uint64_t width = tp_dtype_bits(unit->dtype) / 8;
-    uint64_t run = size.k == unit->box.k ? size.n * size.k * width : size.k * width;
-    if (source_of(plan, unit)->transposed || unit->transposed) /* columns lie together */
-        run = size.n == unit->box.n ? size.n * size.k * width : size.n * width;
-    const struct tp_op *ops[2] = {unit->format ? &unit->op : NULL, NULL};
+    if (transposed) /* columns lie together */
+        return size.n == unit->box.n ? size.n * size.k * width : size.n * width;
+    return size.k == unit->box.k ? size.n * size.k * width : size.k * width;
+}
+
+/* The worst score among the codes of an operation. 0: the box cannot be stored on its
+ * own. */
+static uint64_t codes_score(const struct tp_op *op, struct tp_box3 size, struct tp_box3 whole_size,
+                            uint64_t good)
+{
+    uint64_t score = FULL;
+    for (uint32_t i = 0; i < op->outs; i++) {
+        struct tp_layout part, whole;
+        if (!op->out[i].layout)
+            continue;
+        if (tp_op_layout(op, i, size, &part, NULL) ||
+            tp_op_layout(op, i, whole_size, &whole, NULL) || !tp_layout_embeds(&part, &whole))
+            return 0;
+        uint64_t run = tp_layout_run_length(&part, &whole) * tp_element_bits(op->out[i].element);
+        if (op->out[i].role == TP_ROLE_CODES)
+            score = tp_min_u64(score, score_of(run / 8, good));
+    }
+    return score;
+}
+
+/* How well a box of that size is read and written: up to FULL, 0 for not at all. */
+static uint64_t box_score(const struct tp_plan *plan, const struct tp_unit *unit,
+                          struct tp_box3 size, uint64_t assembles)
+{
     const struct tp_weight *source = source_of(plan, unit);
-    struct tp_box3 wholes[2] = {unit->box, source->box};
-    if (source->format)
-        ops[1] = &source->op;
-    for (int o = 0; o < 2; o++)
-        for (uint32_t i = 0; ops[o] && i < ops[o]->outs; i++) {
-            struct tp_layout part, whole;
-            if (!ops[o]->out[i].layout)
-                continue;
-            if (tp_op_layout(ops[o], i, size, &part, NULL) ||
-                tp_op_layout(ops[o], i, wholes[o], &whole, NULL) ||
-                !tp_layout_embeds(&part, &whole))
-                return 0;
-            if (ops[o]->out[i].role == TP_ROLE_CODES)
-                run = tp_min_u64(run, tp_layout_run_length(&part, &whole) *
-                                          tp_element_bits(ops[o]->out[i].element) / 8);
-        }
-    return tp_max_u64(run, 1);
+    uint64_t expert = unit->box.n * unit->box.k * tp_dtype_bits(unit->dtype) / 8, score = FULL;
+    if (source->format) {
+        score = codes_score(&source->op, size, source->box, GOOD_CALL);
+    } else {
+        score = score_of(source_run(unit, source->transposed, size), GOOD_CALL);
+    }
+    if (!unit->format)
+        return tp_min_u64(score, score_of(source_run(unit, unit->transposed, size), GOOD_CALL));
+    /* Codes take at most half the bytes of the values. */
+    uint64_t good = expert / 2 <= assembles ? GOOD_COPY : GOOD_CALL;
+    return tp_min_u64(score, codes_score(&unit->op, size, unit->box, good));
 }
 
 struct candidate {
     struct tp_box3 size;
-    uint64_t bytes, run;
+    uint64_t bytes, score;
 };
 
-/* Longer runs first, up to a good length; then the smallest box of at least the
- * target, or else the largest. */
+/* Good runs first; then the smallest box of at least the target, or else the
+ * largest. */
 static bool better(const struct candidate *a, const struct candidate *b, uint64_t target)
 {
-    uint64_t a_run = tp_min_u64(a->run, GOOD_RUN), b_run = tp_min_u64(b->run, GOOD_RUN);
-    if (a_run != b_run)
-        return a_run > b_run;
+    if (a->score != b->score)
+        return a->score > b->score;
     bool a_large = a->bytes >= target, b_large = b->bytes >= target;
     if (a_large != b_large)
         return a_large;
@@ -112,31 +139,33 @@ static uint64_t next_step(uint64_t step, uint64_t extent)
 }
 
 static struct tp_box3 choose(const struct tp_plan *plan, const struct tp_unit *unit, uint64_t gn,
-                             uint64_t gk, uint64_t rows, uint64_t target, uint64_t limit)
+                             uint64_t gk, uint64_t rows, const struct tp_box_wish *wish)
 {
     uint64_t width = tp_max_u64(tp_dtype_bits(unit->dtype), 16) / 8;
     uint64_t first_k = gk ? tp_min_u64(gk, unit->box.k) : unit->box.k;
     struct candidate best = {{1, tp_min_u64(gn, rows), first_k}, 0, 0};
     best.bytes = best.size.n * best.size.k * width;
-    best.run = shortest_run(plan, unit, best.size);
-    for (uint64_t k = unit->box.k; k; k = k == first_k ? 0 : tp_max_u64(k / 2 / first_k * first_k, first_k))
+    best.score = box_score(plan, unit, best.size, wish->assembles);
+    for (uint64_t k = unit->box.k; k;
+         k = k == first_k ? 0 : tp_max_u64(k / 2 / first_k * first_k, first_k))
         for (uint64_t n = tp_min_u64(gn, rows); n; n = next_step(n, rows)) {
             struct candidate c = {{1, n, k}, n * k * width, 0};
-            if (c.bytes > limit)
+            if (c.bytes > wish->limit)
                 break;
-            if (c.bytes > 4 * target && c.bytes > best.bytes && best.run >= GOOD_RUN)
+            if (c.bytes > 4 * wish->target && c.bytes > best.bytes && best.score == FULL)
                 break;
-            c.run = shortest_run(plan, unit, c.size);
-            if (c.run && better(&c, &best, target))
+            c.score = box_score(plan, unit, c.size, wish->assembles);
+            if (c.score && better(&c, &best, wish->target))
                 best = c;
         }
-    if (best.run == 0) /* not embedded anywhere: the whole expert is one box */
+    if (best.score == 0) /* not embedded anywhere: the whole expert is one box */
         best.size = (struct tp_box3){1, rows, unit->box.k};
     return best.size;
 }
 
-enum tp_code tp_unit_grid(const struct tp_plan *plan, const struct tp_unit *unit, uint64_t target,
-                          uint64_t limit, struct tp_grid *grid, struct tp_err *err)
+enum tp_code tp_unit_boxes(const struct tp_plan *plan, const struct tp_unit *unit,
+                           const struct tp_box_wish *wish, struct tp_grid *grid,
+                           struct tp_err *err)
 {
     uint64_t gn, gk, rows = 0;
     enum tp_code code = tp_unit_granule(plan, unit, &gn, &gk, err);
@@ -149,21 +178,29 @@ enum tp_code tp_unit_grid(const struct tp_plan *plan, const struct tp_unit *unit
         grid->region_rows[r] = packed ? unit->part_rows[r] : unit->box.n;
         rows = tp_max_u64(rows, grid->region_rows[r]);
     }
-    struct tp_box3 step = choose(plan, unit, gn, gk, rows, target, limit);
-    grid->n_step = step.n;
-    grid->k_step = step.k;
-    grid->k_count = tp_ceil_div(unit->box.k, step.k);
+    struct tp_box3 step = choose(plan, unit, gn, gk, rows, wish);
+    grid->n_step = tp_max_u64(step.n, 1);
+    grid->k_step = tp_max_u64(step.k, 1);
+    grid->k_count = tp_ceil_div(unit->box.k, grid->k_step);
     for (uint32_t r = 0; r < grid->regions; r++) {
-        grid->region_boxes[r] = tp_ceil_div(grid->region_rows[r], step.n);
+        grid->region_boxes[r] = tp_ceil_div(grid->region_rows[r], grid->n_step);
         grid->expert_boxes += grid->region_boxes[r] * grid->k_count;
     }
     uint64_t expert_bytes = unit->box.n * unit->box.k * tp_dtype_bits(unit->dtype) / 8;
     grid->e_step = 1;
     bool global = unit->format && tp_op_find(&unit->op, TP_ROLE_GLOBAL) >= 0;
     if (grid->expert_boxes == 1 && !packed && !global) /* a call has one global scale */
-        grid->e_step = tp_min_u64(tp_max_u64(target / tp_max_u64(expert_bytes, 1), 1), unit->box.e);
+        grid->e_step = tp_min_u64(tp_max_u64(wish->target / tp_max_u64(expert_bytes, 1), 1),
+                                  unit->box.e);
     grid->count = tp_ceil_div(unit->box.e, grid->e_step) * grid->expert_boxes;
     return TP_OK;
+}
+
+enum tp_code tp_unit_grid(const struct tp_plan *plan, const struct tp_unit *unit, uint64_t target,
+                          uint64_t limit, struct tp_grid *grid, struct tp_err *err)
+{
+    struct tp_box_wish wish = {target, limit, ASSEMBLES};
+    return tp_unit_boxes(plan, unit, &wish, grid, err);
 }
 
 struct tp_box tp_grid_box(const struct tp_unit *unit, const struct tp_grid *grid, uint64_t i)

@@ -26,7 +26,16 @@ struct tp_box {
     struct tp_box3 size;
 };
 
-/* `target`: preferred bytes of source values per box; `limit`: the most. */
+/* What boxes should be like: preferred bytes of source values per box, the most, and
+ * how many bytes in small pieces the sink puts together (tp_sink.assembles). */
+struct tp_box_wish {
+    uint64_t target, limit, assembles;
+};
+enum tp_code tp_unit_boxes(const struct tp_plan *plan, const struct tp_unit *unit,
+                           const struct tp_box_wish *wish, struct tp_grid *grid,
+                           struct tp_err *err);
+
+/* The same for a sink with as much memory as there is by default. */
 enum tp_code tp_unit_grid(const struct tp_plan *plan, const struct tp_unit *unit, uint64_t target,
                           uint64_t limit, struct tp_grid *grid, struct tp_err *err);
 

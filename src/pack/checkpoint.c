@@ -6,6 +6,7 @@
 #include "pack/checkpoint.h"
 
 #include "pack/ckpt_dir.h"
+#include "pack/name_set.h"
 #include "pack/os.h"
 #include "pack/zst.h"
 #include "pack/stage.h"
@@ -159,51 +160,152 @@ static enum tp_code fail_missing(const struct tp_file *file, const char *name, s
     return code;
 }
 
-/* Fills ckpt->tensors in the order of the index, with which every header has to
- * agree: each tensor where the index says, and nothing besides. */
-static enum tp_code match_index(struct tp_checkpoint *ckpt, const struct tp_ckpt_dir *dir,
-                                struct tp_err *err)
+/* Where the tensors of a file are looked for in the index. A shard mostly holds those of
+ * one dtype in the order in which the index names them, so the next ones of that shard
+ * are tried, and then its first ones; a table of its names is made when that has
+ * failed. */
+struct matcher {
+    const struct tp_ckpt_dir *dir;
+    uint32_t *next;  /* per entry: the next one of the same file, or NO_ENTRY */
+    uint32_t *first; /* per file: its first entry */
+    bool *found;     /* per entry: its tensor is there */
+    struct tp_names names; /* of the entries of one file, or empty */
+    uint32_t *entries;     /* by number of the name */
+};
+
+enum { LOOK_AHEAD = 8 };
+#define NO_ENTRY UINT32_MAX
+
+static size_t file_of(const struct matcher *m, size_t entry)
 {
-    const struct tp_index *index = &dir->index;
-    for (size_t f = 0; f < ckpt->file_count; f++) {
-        const struct tp_file *file = &ckpt->files[f];
-        for (size_t i = 0; i < file->header.count; i++) {
-            const char *name = file->header.tensors[i].name;
-            int64_t at = tp_names_find(&index->names, name, strlen(name));
-            size_t expected = at >= 0 ? dir->shard_of[index->entries[at].shard] : SIZE_MAX;
-            if (expected != f)
-                return fail_stray(file, at >= 0 ? &ckpt->files[expected] : NULL, name, err);
-            set_tensor(ckpt, f, i, &ckpt->tensors[at]);
-        }
+    return m->dir->shard_of[m->dir->index.entries[entry].shard];
+}
+
+static enum tp_code open_matcher(struct matcher *m, size_t files, struct tp_err *err)
+{
+    size_t entries = m->dir->index.count;
+    m->next = tp_os_alloc(entries * sizeof *m->next, err);
+    m->first = tp_os_alloc(files * sizeof *m->first, err);
+    m->found = tp_os_zalloc(entries, sizeof *m->found, err);
+    m->entries = tp_os_alloc(entries * sizeof *m->entries, err);
+    if (!m->next || !m->first || !m->found || !m->entries)
+        return TP_E_MEMORY;
+    memset(m->first, 0xff, files * sizeof *m->first);
+    for (size_t i = entries; i-- > 0;) {
+        uint32_t *first = &m->first[file_of(m, i)];
+        m->next[i] = *first;
+        *first = (uint32_t)i;
     }
-    for (size_t i = 0; i < index->count; i++)
-        if (!ckpt->tensors[i].name)
-            return fail_missing(&ckpt->files[dir->shard_of[index->entries[i].shard]],
-                                index->entries[i].name, err);
     return TP_OK;
 }
 
-static enum tp_code sort_tensors(struct tp_checkpoint *ckpt, struct tp_err *err)
+static void close_matcher(struct matcher *m)
 {
-    size_t count = ckpt->tensor_count, moved = 0;
-    struct tp_name_key *keys = tp_os_alloc(count * sizeof *keys, err);
+    free(m->next);
+    free(m->first);
+    free(m->found);
+    free(m->entries);
+    tp_names_close(&m->names);
+}
+
+/* The entry of that name among a few of one file, beginning with `entry`, or NO_ENTRY. */
+static uint32_t look_ahead(const struct matcher *m, uint32_t entry, const char *name)
+{
+    for (int i = 0; i < LOOK_AHEAD && entry != NO_ENTRY; i++) {
+        if (strcmp(m->dir->index.entries[entry].name, name) == 0)
+            return entry;
+        entry = m->next[entry];
+    }
+    return NO_ENTRY;
+}
+
+/* The same among all entries of file f. */
+static enum tp_code find_by_name(struct matcher *m, size_t f, const char *name, uint32_t *entry,
+                                 struct tp_err *err)
+{
+    if (!m->names.count)
+        for (uint32_t i = m->first[f]; i != NO_ENTRY; i = m->next[i]) {
+            const char *other = m->dir->index.entries[i].name;
+            uint32_t number;
+            enum tp_code code = tp_names_add(&m->names, other, strlen(other), &number, err);
+            if (code)
+                return code;
+            m->entries[number] = i;
+        }
+    int64_t number = tp_names_find(&m->names, name, strlen(name));
+    *entry = number < 0 ? NO_ENTRY : m->entries[number];
+    return TP_OK;
+}
+
+/* Where the index expects a tensor that is in another file, or NULL. */
+static const struct tp_file *expected_file(const struct tp_checkpoint *ckpt,
+                                           const struct matcher *m, const char *name)
+{
+    const struct tp_index *index = &m->dir->index;
+    for (size_t i = 0; i < index->count; i++)
+        if (strcmp(index->entries[i].name, name) == 0)
+            return &ckpt->files[file_of(m, i)];
+    return NULL;
+}
+
+static enum tp_code match_file(const struct tp_checkpoint *ckpt, struct matcher *m, size_t f,
+                               uint32_t *place, struct tp_err *err)
+{
+    const struct tp_file *file = &ckpt->files[f];
+    uint32_t next = m->first[f];
+    for (size_t i = 0; i < file->header.count; i++) {
+        const char *name = file->header.tensors[i].name;
+        uint32_t entry = look_ahead(m, next, name);
+        enum tp_code code = TP_OK;
+        if (entry == NO_ENTRY)
+            entry = look_ahead(m, m->first[f], name);
+        if (entry == NO_ENTRY)
+            code = find_by_name(m, f, name, &entry, err);
+        if (code)
+            return code;
+        if (entry == NO_ENTRY)
+            return fail_stray(file, expected_file(ckpt, m, name), name, err);
+        m->found[entry] = true;
+        next = m->next[entry];
+        place[i] = m->dir->index.entries[entry].place;
+    }
+    tp_names_close(&m->names);
+    return TP_OK;
+}
+
+/* Fills by_data from the index, with which the headers have to agree: each tensor is
+ * where the index says, and there is nothing besides. */
+static enum tp_code match_index(struct tp_checkpoint *ckpt, const struct tp_ckpt_dir *dir,
+                                struct tp_err *err)
+{
+    struct matcher m = {.dir = dir};
+    uint32_t *place = ckpt->by_data;
+    enum tp_code code = open_matcher(&m, ckpt->file_count, err);
+    for (size_t f = 0; f < ckpt->file_count && !code; f++) {
+        code = match_file(ckpt, &m, f, place, err);
+        place += ckpt->files[f].header.count;
+    }
+    for (size_t i = 0; i < dir->index.count && !code; i++)
+        if (!m.found[i])
+            code = fail_missing(&ckpt->files[file_of(&m, i)], dir->index.entries[i].name, err);
+    close_matcher(&m);
+    return code;
+}
+
+/* Fills by_data for a file without an index. */
+static enum tp_code sort_names(struct tp_checkpoint *ckpt, struct tp_err *err)
+{
+    const struct tp_st_header *header = &ckpt->files[0].header;
+    struct tp_name_key *keys = tp_os_alloc(header->count * sizeof *keys, err);
     if (!keys)
         return TP_E_MEMORY;
-    for (size_t i = 0; i < count; i++)
-        keys[i] = (struct tp_name_key){.name = ckpt->tensors[i].name, .index = i};
-    tp_names_sort(keys, count);
-    for (size_t i = 0; i < count; i++)
-        moved += keys[i].index != i;
-    struct tp_tensor *sorted = moved ? tp_os_alloc(count * sizeof *sorted, err) : NULL;
-    enum tp_code code = moved && !sorted ? TP_E_MEMORY : TP_OK;
-    if (sorted) {
-        for (size_t i = 0; i < count; i++)
-            sorted[i] = ckpt->tensors[keys[i].index];
-        free(ckpt->tensors);
-        ckpt->tensors = sorted;
-    }
+    for (size_t i = 0; i < header->count; i++)
+        keys[i] = (struct tp_name_key){.name = header->tensors[i].name, .index = i};
+    tp_names_sort(keys, header->count);
+    for (size_t i = 0; i < header->count; i++)
+        ckpt->by_data[keys[i].index] = (uint32_t)i;
     free(keys);
-    return code;
+    return TP_OK;
 }
 
 static enum tp_code make_tensors(struct tp_checkpoint *ckpt, const struct tp_ckpt_dir *dir,
@@ -220,21 +322,19 @@ static enum tp_code make_tensors(struct tp_checkpoint *ckpt, const struct tp_ckp
         tp_err_hint(err, "convert the checkpoint in parts, one shard at a time");
         return code;
     }
-    bool indexed = dir->index_path != NULL;
-    size_t room = indexed ? dir->index.count : (size_t)count;
-    ckpt->tensors = tp_os_zalloc(room, sizeof *ckpt->tensors, err);
-    if (!ckpt->tensors)
+    ckpt->tensors = tp_os_alloc((size_t)count * sizeof *ckpt->tensors, err);
+    ckpt->by_data = tp_os_alloc((size_t)count * sizeof *ckpt->by_data, err);
+    if (!ckpt->tensors || !ckpt->by_data)
         return TP_E_MEMORY;
-    if (indexed) {
-        enum tp_code code = match_index(ckpt, dir, err);
-        if (code)
-            return code;
-    } else {
-        for (size_t i = 0; i < room; i++)
-            set_tensor(ckpt, 0, i, &ckpt->tensors[i]);
-    }
-    ckpt->tensor_count = room;
-    return sort_tensors(ckpt, err);
+    enum tp_code code = dir->index_path ? match_index(ckpt, dir, err) : sort_names(ckpt, err);
+    if (code)
+        return code;
+    ckpt->tensor_count = (size_t)count;
+    const uint32_t *place = ckpt->by_data;
+    for (size_t f = 0; f < ckpt->file_count; f++)
+        for (size_t i = 0; i < ckpt->files[f].header.count; i++)
+            set_tensor(ckpt, f, i, &ckpt->tensors[*place++]);
+    return TP_OK;
 }
 
 static enum tp_code open_all(struct tp_checkpoint *ckpt, unsigned flags, struct tp_ckpt_dir *dir,
@@ -293,6 +393,7 @@ void tp_checkpoint_close(struct tp_checkpoint *ckpt)
         free(ckpt->others[i]);
     free(ckpt->files);
     free(ckpt->tensors);
+    free(ckpt->by_data);
     free(ckpt->config);
     free(ckpt->others);
     free(ckpt->path);

@@ -42,6 +42,8 @@ struct tp_checkpoint {
     size_t file_count;
     struct tp_tensor *tensors; /* sorted by name (bytes); names are unique */
     size_t tensor_count;
+    uint32_t *by_data;         /* numbers of the tensors in the order of their data: by file,
+                                  then offset */
     char *config;       /* text of config.json, or NULL */
     size_t config_size;
     char **others;      /* names of the other regular files to be copied (tokenizer, ...),

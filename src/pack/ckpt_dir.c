@@ -3,6 +3,7 @@
  */
 #include "pack/ckpt_dir.h"
 
+#include "pack/name_set.h"
 #include "pack/os.h"
 
 #include <errno.h>

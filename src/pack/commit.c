@@ -3,6 +3,7 @@
  * At every moment the output's name is absent, or the old complete content, or
  * the new complete content.
  */
+#include "pack/budget.h"
 #include "pack/commit_build.h"
 
 #include "pack/compress.h"
@@ -361,10 +362,14 @@ enum tp_code tp_commit_run_shards(struct tp_commit *c, const bool *skip)
     struct tp_file_sink sink = {0};
     struct tp_scatter scatter;
     struct tp_run_options run = c->options->run;
+    struct tp_budget budget = tp_budget_of(c->plan, run.memory, run.devices != NULL);
     run.skip_file = skip;
+    run.memory = budget.lanes;
+    run.drop_source = budget.drop;
     enum tp_code code = tp_commit_rank_directories(c);
     if (code == TP_OK)
-        code = tp_file_sink_open(&sink, tp_commit_files(c), c->partial, NULL, c->err);
+        code = tp_file_sink_open(&sink, tp_commit_files(c), c->partial, NULL, budget.leaves,
+                                 budget.drop, c->err);
     sink.done = shard_done;
     sink.done_arg = c;
     sink.zstd = c->options->zstd;
@@ -412,6 +417,8 @@ enum tp_code tp_commit_directory(struct tp_commit *c, struct tp_convert_result *
 static enum tp_code run_file(struct tp_commit *c)
 {
     struct tp_file_sink sink = {0};
+    struct tp_run_options run = c->options->run;
+    struct tp_budget budget = tp_budget_of(c->plan, run.memory, run.devices != NULL);
     const char *slash = strrchr(c->output, '/');
     const char *base = slash ? slash + 1 : c->output;
     if (!(c->parent = parent_of(c->output, c->err)) ||
@@ -428,11 +435,15 @@ static enum tp_code run_file(struct tp_commit *c)
         return code;
     }
     char *made = tp_os_format(c->err, "%s%s", c->partial, c->options->zstd ? TP_ZST_SUFFIX : "");
-    code = made ? tp_file_sink_open(&sink, c->plan, c->parent, c->partial, c->err) : TP_E_MEMORY;
+    code = made ? tp_file_sink_open(&sink, c->plan, c->parent, c->partial, budget.leaves,
+                                    budget.drop, c->err)
+                : TP_E_MEMORY;
+    run.memory = budget.lanes;
+    run.drop_source = budget.drop;
     sink.zstd = c->options->zstd;
     sink.threads = c->options->run.jobs;
     if (code == TP_OK)
-        code = tp_run(c->plan, &sink.sink, &c->options->run, c->err);
+        code = tp_run(c->plan, &sink.sink, &run, c->err);
     tp_file_sink_close(&sink);
     if (code == TP_OK)
         code = tp_checkpoint_unchanged(c->plan->ckpt, c->err);
@@ -499,8 +510,13 @@ enum tp_code tp_convert(const struct tp_plan *plan, const struct tp_request *req
     struct tp_commit c = {.plan = plan, .request = request, .options = options, .output = output,
                        .err = err, .journal = {.fd = -1}};
     *result = (struct tp_convert_result){.bytes_in = plan->bytes_in, .bytes_out = plan->bytes_out};
-    if (options->discard)
-        return tp_run(plan, &tp_discard_sink, &options->run, err);
+    if (options->discard) {
+        struct tp_run_options run = options->run;
+        struct tp_budget budget = tp_budget_of(plan, run.memory, run.devices != NULL);
+        run.memory = budget.lanes;
+        run.drop_source = budget.drop;
+        return tp_run(plan, &tp_discard_sink, &run, err);
+    }
     pthread_mutex_init(&c.lock, NULL);
     enum tp_code code = tp_commit_check_output(&c, result);
     if (code == TP_OK && !result->already_done)

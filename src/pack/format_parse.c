@@ -12,6 +12,7 @@
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const codec_names[] = {"int4", "fp8", "mxfp8", "mxfp4", "nvfp4", NULL};
@@ -390,17 +391,22 @@ static enum tp_code parse_facts(const json_t *json, struct tp_format *format, st
     return tp_op_set(json_object_get(json, "set"), &format->op, err);
 }
 
-enum tp_code tp_format_parse(const char *text, uint64_t group, struct tp_format *format,
-                             struct tp_err *err)
+/* Of a format that turned out wrong; a good one lasts as long as the process. */
+static void discard(struct tp_format *format)
 {
-    json_error_t where;
-    json_t *json = tp_json_load(text, strlen(text), JSON_REJECT_DUPLICATES, &where);
-    enum tp_code code;
+    for (uint32_t i = 0; i < TP_MAX_OUT; i++) {
+        for (uint32_t d = 0; d < TP_MAX_RANK; d++)
+            free(format->out[i].shape[d]);
+        free((char *)(uintptr_t)format->op.out[i].layout);
+    }
+    json_decref((json_t *)(uintptr_t)format->json);
     memset(format, 0, sizeof *format);
-    if (!json)
-        return tp_fail(err, TP_E_INPUT, "line %d: %s", where.line, where.text);
-    format->json = json;
-    format->text = text;
+}
+
+static enum tp_code parse_all(json_t *json, uint64_t group, struct tp_format *format,
+                              struct tp_err *err)
+{
+    enum tp_code code;
     if ((code = parse_group(json, group, format, err)) ||
         (code = parse_facts(json, format, err)) || (code = parse_outputs(json, format, err)) ||
         (code = parse_params(json, format, err)) ||
@@ -412,4 +418,20 @@ enum tp_code tp_format_parse(const char *text, uint64_t group, struct tp_format 
     return tp_op_find(&format->op, TP_ROLE_CODES) >= 0
                ? TP_OK
                : tp_fail(err, TP_E_INPUT, "no output has the role \"codes\"");
+}
+
+enum tp_code tp_format_parse(const char *text, uint64_t group, struct tp_format *format,
+                             struct tp_err *err)
+{
+    json_error_t where;
+    json_t *json = tp_json_load(text, strlen(text), JSON_REJECT_DUPLICATES, &where);
+    memset(format, 0, sizeof *format);
+    if (!json)
+        return tp_fail(err, TP_E_INPUT, "line %d: %s", where.line, where.text);
+    format->json = json;
+    format->text = text;
+    enum tp_code code = parse_all(json, group, format, err);
+    if (code)
+        discard(format);
+    return code;
 }

@@ -4,7 +4,8 @@
 
 #include "pack/format.h"
 
-/* `text` must outlive the format. G of "let" becomes `group` unless that is 0. */
+/* `text` must outlive the format. G of "let" becomes `group` unless that is 0. What fails
+ * leaves nothing behind: *format is zero then. */
 enum tp_code tp_format_parse(const char *text, uint64_t group, struct tp_format *format,
                              struct tp_err *err);
 

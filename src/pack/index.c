@@ -4,6 +4,7 @@
 #include "pack/index.h"
 
 #include "pack/json_scan.h"
+#include "pack/name_set.h"
 #include "pack/os.h"
 #include "pack/safetensors.h"
 
@@ -14,7 +15,10 @@ struct parser {
     struct tp_json json;
     struct tp_index *index;
     struct tp_names shards; /* shard name -> index into index->shards */
-    size_t entry_room, shard_room;
+    uint32_t *where;        /* per entry: text position of its name */
+    size_t named;           /* names in entries: index->count, or one more while the shard
+                               of the last one is read */
+    size_t entry_room, where_room, shard_room;
 };
 
 static bool ends_with(const char *text, const char *end)
@@ -71,25 +75,36 @@ static enum tp_code find_shard(struct parser *p, const struct tp_json_string *na
     return code;
 }
 
-static enum tp_code add_entry(struct parser *p, const struct tp_json_string *name)
+static enum tp_code add_name(struct parser *p, const struct tp_json_string *name)
 {
     struct tp_index *index = p->index;
-    struct tp_json_string value;
-    uint32_t number = 0, shard = 0;
     if (index->count == TP_ST_MAX_TENSORS) {
         enum tp_code many = tp_fail(p->json.err, TP_E_UNSUPPORTED, "more than %llu tensors",
                                     (unsigned long long)TP_ST_MAX_TENSORS);
         tp_err_hint(p->json.err, "convert the checkpoint in parts, one shard at a time");
         return many;
     }
-    void *entries = index->entries;
+    void *entries = index->entries, *where = p->where;
     enum tp_code code = tp_os_grow(&entries, &p->entry_room, index->count + 1,
                                    sizeof *index->entries, p->json.err);
-    index->entries = entries;
     if (!code)
-        code = tp_names_add(&index->names, name->data, name->length, &number, p->json.err);
-    if (!code && number != index->count)
-        code = tp_json_fail(&p->json, name->pos, "weight_map names this tensor twice");
+        code = tp_os_grow(&where, &p->where_room, index->count + 1, sizeof *p->where, p->json.err);
+    index->entries = entries;
+    p->where = where;
+    if (code)
+        return code;
+    index->entries[index->count] = (struct tp_index_entry){.name = name->data};
+    p->where[index->count] = (uint32_t)name->pos;
+    p->named = index->count + 1;
+    return TP_OK;
+}
+
+static enum tp_code add_entry(struct parser *p, const struct tp_json_string *name)
+{
+    struct tp_index *index = p->index;
+    struct tp_json_string value;
+    uint32_t shard = 0;
+    enum tp_code code = add_name(p, name);
     uint64_t mark = p->json.used;
     if (!code)
         code = tp_json_string(&p->json, &value);
@@ -102,7 +117,7 @@ static enum tp_code add_entry(struct parser *p, const struct tp_json_string *nam
     }
     if (index->shard_count == shards)
         p->json.used = mark; /* a shard name known already is not kept again */
-    index->entries[index->count++] = (struct tp_index_entry){name->data, shard};
+    index->entries[index->count++].shard = shard;
     return TP_OK;
 }
 
@@ -157,6 +172,50 @@ static enum tp_code parse_text(struct parser *p)
     return code;
 }
 
+/* The second of two entries of one name, or SIZE_MAX; of several the one that comes
+ * first in the text. `keys` are sorted. */
+static size_t find_twice(const struct tp_name_key *keys, size_t count)
+{
+    size_t twice = SIZE_MAX;
+    for (size_t i = 0, end; i < count; i = end) {
+        size_t first = keys[i].index;
+        for (end = i + 1; end < count && strcmp(keys[i].name, keys[end].name) == 0; end++) {
+            size_t other = keys[end].index > first ? keys[end].index : first;
+            first = keys[end].index < first ? keys[end].index : first;
+            twice = other < twice ? other : twice;
+        }
+    }
+    return twice;
+}
+
+/* Sorts the names that were read, and fails if there is one twice. This is found after
+ * whatever ended the reading (`code`), but stands before it in the text, and so is what
+ * is reported. */
+static enum tp_code sort_names(struct parser *p, enum tp_code code)
+{
+    struct tp_index *index = p->index;
+    struct tp_err *err = p->json.err;
+    if (code == TP_E_MEMORY || !p->named)
+        return code;
+    struct tp_name_key *keys = tp_os_alloc(p->named * sizeof *keys, err);
+    if (!keys)
+        return TP_E_MEMORY;
+    for (size_t i = 0; i < p->named; i++)
+        keys[i] = (struct tp_name_key){.name = index->entries[i].name, .index = i};
+    tp_names_sort(keys, p->named);
+    size_t twice = find_twice(keys, p->named);
+    for (size_t i = 0; i < p->named; i++)
+        index->entries[keys[i].index].place = (uint32_t)i;
+    free(keys);
+    if (twice == SIZE_MAX)
+        return code;
+    if (code && err)
+        *err = (struct tp_err){0};
+    code = tp_json_fail(&p->json, p->where[twice], "weight_map names this tensor twice");
+    tp_err_tensor(err, index->entries[twice].name);
+    return code;
+}
+
 /* Shards in byte order of their names, whatever order the tensors came in. */
 static enum tp_code sort_shards(struct tp_index *index, struct tp_err *err)
 {
@@ -187,15 +246,19 @@ enum tp_code tp_index_parse(const char *text, uint64_t size, struct tp_index *in
 {
     *index = (struct tp_index){0};
     struct parser p = {.index = index};
+    if (size > TP_INDEX_MAX_BYTES)
+        return tp_fail(err, TP_E_INPUT, "the index has %llu bytes, more than the limit of %llu",
+                       (unsigned long long)size, (unsigned long long)TP_INDEX_MAX_BYTES);
     index->arena = tp_os_alloc((size_t)size, err);
     if (!index->arena)
         return TP_E_MEMORY;
     p.json = (struct tp_json){.text = text, .size = size, .noun = "index",
                               .arena = index->arena, .err = err};
-    enum tp_code code = parse_text(&p);
+    enum tp_code code = sort_names(&p, parse_text(&p));
     if (!code)
         code = sort_shards(index, err);
     tp_names_close(&p.shards);
+    free(p.where);
     if (code) {
         tp_err_hint(err, "the index is damaged: download it again");
         tp_index_close(index);
@@ -208,6 +271,5 @@ void tp_index_close(struct tp_index *index)
     free(index->entries);
     free(index->shards);
     free(index->arena);
-    tp_names_close(&index->names);
     *index = (struct tp_index){0};
 }

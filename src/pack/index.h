@@ -4,7 +4,7 @@
 #ifndef TP_PACK_INDEX_H
 #define TP_PACK_INDEX_H
 
-#include "pack/name_set.h"
+#include "base/error.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -15,6 +15,7 @@
 struct tp_index_entry {
     const char *name; /* tensor, NUL-terminated UTF-8 in the arena */
     uint32_t shard;   /* index into shards */
+    uint32_t place;   /* among all names in byte order */
 };
 
 struct tp_index {
@@ -22,7 +23,6 @@ struct tp_index {
     size_t count;
     const char **shards; /* as written in the index, sorted, unique */
     size_t shard_count;
-    struct tp_names names; /* tensor name -> index into entries */
     char *arena;
 };
 

@@ -1,6 +1,15 @@
 /* Jobs: cursors over the files of a plan. Order decides nothing but speed. */
 #include "pack/jobs.h"
 
+#include "base/num.h"
+#include "pack/leafhash.h"
+
+uint64_t tp_copy_bytes(const struct tp_output *output, uint64_t index)
+{
+    return tp_min_u64(TP_LEAF_BYTES - (output->offset + index) % TP_LEAF_BYTES,
+                      output->bytes - index);
+}
+
 uint32_t tp_jobs_group(const struct tp_jobs *jobs, uint32_t unit, uint64_t index)
 {
     return jobs->plan->units[unit].stats + (uint32_t)(index / jobs->grids[unit].expert_boxes);
@@ -62,7 +71,7 @@ static bool next_of_file(struct tp_jobs *jobs, struct tp_cursor *cursor, struct 
         }
         if (unit == UINT32_MAX && cursor->index < output->bytes) {
             job->kind = TP_JOB_COPY;
-            cursor->index += TP_COPY_BYTES;
+            cursor->index += tp_copy_bytes(output, cursor->index);
             return true;
         }
         if (unit == UINT32_MAX || !leads_unit(plan, cursor->output) ||
@@ -91,16 +100,28 @@ static bool next_file(struct tp_jobs *jobs, struct tp_cursor *cursor)
     return false;
 }
 
+/* The next job of a cursor, of its next file when this one has none left. */
+static bool take(struct tp_jobs *jobs, struct tp_cursor *cursor, struct tp_job *job)
+{
+    while (cursor->open || next_file(jobs, cursor)) {
+        if (next_of_file(jobs, cursor, job))
+            return true;
+        cursor->open = false;
+    }
+    return false;
+}
+
 struct tp_job tp_jobs_next(struct tp_jobs *jobs, unsigned worker)
 {
     struct tp_job job = {.kind = TP_JOB_NONE};
-    for (unsigned i = 0; i < jobs->cursor_count; i++) {
-        struct tp_cursor *cursor = &jobs->cursors[(worker + i) % jobs->cursor_count];
-        while (cursor->open || next_file(jobs, cursor)) {
-            if (next_of_file(jobs, cursor, &job))
-                return job;
-            cursor->open = false;
-        }
-    }
+    unsigned open[TP_MAX_CURSORS], count = 0;
+    if (take(jobs, &jobs->cursors[worker % jobs->cursor_count], &job))
+        return job;
+    for (unsigned i = 0; i < jobs->cursor_count; i++)
+        if (jobs->cursors[i].open)
+            open[count++] = i;
+    for (unsigned i = 0; i < count; i++) /* those without a file spread over the others */
+        if (take(jobs, &jobs->cursors[open[(worker + i) % count]], &job))
+            return job;
     return (struct tp_job){.kind = TP_JOB_NONE};
 }

@@ -23,7 +23,10 @@ struct tp_job {
     uint32_t file, output, unit;
     uint64_t index; /* box number, or offset of a copy */
 };
-#define TP_COPY_BYTES (UINT64_C(4) << 20)
+
+/* Bytes of a copy job that begins at `index` of an output: up to the end of a leaf of
+ * the file (leafhash.h), which then is written and hashed as it comes. */
+uint64_t tp_copy_bytes(const struct tp_output *output, uint64_t index);
 
 enum { TP_MAX_CURSORS = 8 };
 

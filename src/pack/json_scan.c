@@ -36,7 +36,7 @@ static enum tp_code fail_found(struct tp_json *json, const char *expected)
     return tp_json_fail(json, json->pos, "expected %s, found '%c'", expected, byte);
 }
 
-int tp_json_peek(struct tp_json *json)
+int tp_json_skip_space(struct tp_json *json)
 {
     for (; json->pos < json->size; json->pos++) {
         unsigned char byte = (unsigned char)json->text[json->pos];
@@ -46,12 +46,8 @@ int tp_json_peek(struct tp_json *json)
     return -1;
 }
 
-enum tp_code tp_json_expect(struct tp_json *json, char byte)
+enum tp_code tp_json_fail_expect(struct tp_json *json, char byte)
 {
-    if (tp_json_peek(json) == byte) {
-        json->pos++;
-        return TP_OK;
-    }
     char expected[4] = {'\'', byte, '\'', '\0'};
     return fail_found(json, expected);
 }
@@ -211,6 +207,11 @@ static enum tp_code escape(struct tp_json *json)
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     json->pos++;
     int byte = json->pos < json->size ? (unsigned char)json->text[json->pos] : 0;
+    if (byte == '"') { /* nearly all, where a string holds JSON */
+        json->arena[json->used++] = '"';
+        json->pos++;
+        return TP_OK;
+    }
     if (byte == 'u') {
         json->pos++;
         return unicode_escape(json);
@@ -282,11 +283,15 @@ enum tp_code tp_json_u64(struct tp_json *json, uint64_t *value)
         return fail_found(json, "a whole number");
     if (json->text[start] == '0' && digit_at(json, start + 1))
         return tp_json_fail(json, start, "a number begins with a zero");
-    uint64_t number = 0;
-    for (; digit_at(json, json->pos); json->pos++)
+    /* No number of 19 digits overflows. */
+    uint64_t number = 0, safe = tp_min_u64(json->size, start + 19), pos = start;
+    for (; pos < safe && json->text[pos] >= '0' && json->text[pos] <= '9'; pos++)
+        number = number * 10 + (uint64_t)(json->text[pos] - '0');
+    for (; digit_at(json, pos); pos++)
         if (!tp_mul_u64(&number, number, 10) ||
-            !tp_add_u64(&number, number, (uint64_t)(json->text[json->pos] - '0')))
+            !tp_add_u64(&number, number, (uint64_t)(json->text[pos] - '0')))
             return tp_json_fail(json, start, "a number does not fit 64 bits");
+    json->pos = pos;
     int byte = json->pos < json->size ? json->text[json->pos] : 0;
     if (byte == '.' || byte == 'e' || byte == 'E')
         return tp_json_fail(json, start, "a number is not a whole number");

@@ -37,11 +37,27 @@ struct tp_json_string {
 enum tp_code tp_json_fail(struct tp_json *json, uint64_t pos, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Skips white space; the byte there, or -1 at the end of the text. */
-int tp_json_peek(struct tp_json *json);
+int tp_json_skip_space(struct tp_json *json); /* for tp_json_peek() */
+
+/* Skips white space; the byte there, or -1 at the end of the text. Mostly there is
+ * none to skip, and this is called five times for each number and string. */
+static inline int tp_json_peek(struct tp_json *json)
+{
+    if (json->pos < json->size && (unsigned char)json->text[json->pos] > ' ')
+        return (unsigned char)json->text[json->pos];
+    return tp_json_skip_space(json);
+}
+
+enum tp_code tp_json_fail_expect(struct tp_json *json, char byte); /* for tp_json_expect() */
 
 /* Takes one punctuation byte, white space before it skipped. */
-enum tp_code tp_json_expect(struct tp_json *json, char byte);
+static inline enum tp_code tp_json_expect(struct tp_json *json, char byte)
+{
+    if (tp_json_peek(json) != byte)
+        return tp_json_fail_expect(json, byte);
+    json->pos++;
+    return TP_OK;
+}
 
 /* Steps through an object or array whose opening bracket was taken: *more is
  * false once the closing one is taken, else a key or value follows. *count is 0

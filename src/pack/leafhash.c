@@ -14,7 +14,9 @@
 #include "pack/leafhash.h"
 
 #include "base/num.h"
+#include "kernels/kernel.h"
 #include "pack/os.h"
+#include "pack/xxh3.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -42,16 +44,7 @@ _Static_assert(TP_LEAF_BYTES <= FIELD, "a field holds a whole leaf");
 
 static uint64_t done_of(uint64_t state) { return state >> FIELD_BITS & FIELD; }
 
-/* A bijection without structure (the finalizer of splitmix64). */
-static uint64_t mix(uint64_t x)
-{
-    x += UINT64_C(0x9E3779B97F4A7C15);
-    x = (x ^ x >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
-    x = (x ^ x >> 27) * UINT64_C(0x94D049BB133111EB);
-    return x ^ x >> 31;
-}
-
-static uint64_t leaf_size(const struct tp_leafhash *h, size_t i)
+uint64_t tp_leafhash_leaf_size(const struct tp_leafhash *h, size_t i)
 {
     return tp_min_u64(TP_LEAF_BYTES, h->file_size - (uint64_t)i * TP_LEAF_BYTES);
 }
@@ -75,8 +68,16 @@ static enum tp_code misuse(uint64_t offset, const char *what, struct tp_err *err
 
 void tp_hash(const void *data, size_t size, uint8_t hash[TP_HASH_BYTES])
 {
+    XXH128_hash_t value;
     XXH128_canonical_t canonical;
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits(data, size));
+    if (tp_isa_enabled(TP_ISA_AVX512) || tp_isa_enabled(TP_ISA_AVX2)) {
+        struct tp_xxh3 fast = (tp_isa_enabled(TP_ISA_AVX512) ? tp_xxh3_avx512
+                                                             : tp_xxh3_avx2)(data, size);
+        value = (XXH128_hash_t){.low64 = fast.low, .high64 = fast.high};
+    } else {
+        value = XXH3_128bits(data, size);
+    }
+    XXH128_canonicalFromHash(&canonical, value);
     memcpy(hash, canonical.digest, TP_HASH_BYTES);
 }
 
@@ -121,7 +122,8 @@ static bool claim(struct tp_leaf *leaf, uint64_t size, uint64_t limit)
 /* True if a complete leaf was covered exactly. */
 static bool covered(struct tp_leaf *leaf, uint64_t size)
 {
-    return atomic_load_explicit(&leaf->u.open.cover, memory_order_relaxed) == mix(size) - mix(0);
+    return atomic_load_explicit(&leaf->u.open.cover, memory_order_relaxed) ==
+           tp_leaf_mix(size) - tp_leaf_mix(0);
 }
 
 static void queue_leaf(struct tp_leafhash *h, size_t i)
@@ -132,28 +134,46 @@ static void queue_leaf(struct tp_leafhash *h, size_t i)
     pthread_mutex_unlock(&h->lock);
 }
 
+enum tp_code tp_leafhash_share(struct tp_leafhash *h, const struct tp_leaf_share *share,
+                               bool *complete, struct tp_err *err)
+{
+    struct tp_leaf *leaf = &h->leaves[share->leaf];
+    uint64_t whole = tp_leafhash_leaf_size(h, share->leaf);
+    uint64_t begin = (uint64_t)share->leaf * TP_LEAF_BYTES;
+    *complete = false;
+    if (!claim(leaf, share->size, whole))
+        return misuse(begin + share->last, "bytes of a file were written twice", err);
+    atomic_fetch_add_explicit(&leaf->u.open.cover, share->cover, memory_order_relaxed);
+    uint64_t state = atomic_fetch_add_explicit(&leaf->state, share->size << FIELD_BITS,
+                                               memory_order_acq_rel);
+    if (done_of(state) + share->size < whole)
+        return TP_OK;
+    if (!covered(leaf, whole))
+        return misuse(begin, "some bytes of a leaf were written twice and others never", err);
+    *complete = true;
+    return TP_OK;
+}
+
+void tp_leafhash_set(struct tp_leafhash *h, size_t i, const void *data)
+{
+    set_hash(&h->leaves[i], data, tp_leafhash_leaf_size(h, i));
+    atomic_fetch_or_explicit(&h->leaves[i].state, HASHED, memory_order_release);
+}
+
 /* The part [from, from + size) of leaf i; data may be NULL. */
 static enum tp_code written_part(struct tp_leafhash *h, size_t i, uint64_t from,
                                  const uint8_t *data, uint64_t size, struct tp_err *err)
 {
-    struct tp_leaf *leaf = &h->leaves[i];
-    uint64_t whole = leaf_size(h, i), begin = (uint64_t)i * TP_LEAF_BYTES;
-    if (!claim(leaf, size, whole))
-        return misuse(begin + from, "bytes of a file were written twice", err);
-    if (size == whole && data) {
-        set_hash(leaf, data, size);
-        atomic_fetch_add_explicit(&leaf->state, HASHED | size << FIELD_BITS, memory_order_release);
-        return TP_OK;
-    }
-    atomic_fetch_add_explicit(&leaf->u.open.cover, mix(from + size) - mix(from),
-                              memory_order_relaxed);
-    uint64_t state = atomic_fetch_add_explicit(&leaf->state, size << FIELD_BITS,
-                                               memory_order_acq_rel);
-    if (done_of(state) + size < whole)
-        return TP_OK;
-    if (!covered(leaf, whole))
-        return misuse(begin, "some bytes of a leaf were written twice and others never", err);
-    queue_leaf(h, i);
+    struct tp_leaf_share share = {.leaf = i};
+    bool complete;
+    tp_leaf_share_add(&share, from, size);
+    enum tp_code code = tp_leafhash_share(h, &share, &complete, err);
+    if (code || !complete)
+        return code;
+    if (data && size == tp_leafhash_leaf_size(h, i))
+        tp_leafhash_set(h, i, data);
+    else
+        queue_leaf(h, i);
     return TP_OK;
 }
 
@@ -201,12 +221,11 @@ bool tp_leafhash_pending(struct tp_leafhash *h)
 static enum tp_code hash_leaf(struct tp_leafhash *h, size_t i, uint8_t *buffer,
                               tp_leafhash_read read, void *arg, struct tp_err *err)
 {
-    uint64_t size = leaf_size(h, i);
+    uint64_t size = tp_leafhash_leaf_size(h, i);
     enum tp_code code = read(arg, buffer, size, (uint64_t)i * TP_LEAF_BYTES, err);
     if (code)
         return code;
-    set_hash(&h->leaves[i], buffer, size);
-    atomic_fetch_or_explicit(&h->leaves[i].state, HASHED, memory_order_release);
+    tp_leafhash_set(h, i, buffer);
     return TP_OK;
 }
 
@@ -249,7 +268,7 @@ enum tp_code tp_leafhash_final(struct tp_leafhash *h, uint8_t root[TP_HASH_BYTES
     for (size_t i = 0; i < h->leaf_count; i++) {
         uint64_t state = atomic_load_explicit(&h->leaves[i].state, memory_order_acquire);
         uint64_t at = (uint64_t)i * TP_LEAF_BYTES;
-        if (done_of(state) < leaf_size(h, i))
+        if (done_of(state) < tp_leafhash_leaf_size(h, i))
             return misuse(at, "some bytes of a file were never written", err);
         if (!(state & HASHED))
             return misuse(at, "a part of a file was written but not hashed", err);
@@ -287,7 +306,7 @@ static void *scan_leaves(void *arg)
         uint64_t i = atomic_fetch_add(&s->next, 1);
         if (i >= s->h.leaf_count)
             break;
-        uint64_t size = leaf_size(&s->h, (size_t)i);
+        uint64_t size = tp_leafhash_leaf_size(&s->h, (size_t)i);
         atomic_store(&s->h.leaves[i].state, size | size << FIELD_BITS);
         code = hash_leaf(&s->h, (size_t)i, buffer, s->read, s->arg, &err);
     }

@@ -56,6 +56,38 @@ void tp_leafhash_close(struct tp_leafhash *h); /* legal on {0} and twice */
 enum tp_code tp_leafhash_written(struct tp_leafhash *h, uint64_t offset, const void *data,
                                  uint64_t size, struct tp_err *err);
 
+/* Pieces of one leaf that are put together in memory instead (assemble.h), reported
+ * many at once: add() notes the piece [from, from + size) of the leaf, share() reports
+ * what was noted. *complete is true for the one that brings the last piece: it owns
+ * the leaf now and owes set(). TP_E_IO as for written(). */
+struct tp_leaf_share {
+    size_t leaf;
+    uint64_t size, cover; /* 0 at first */
+    uint64_t last;        /* where the last piece began */
+};
+
+/* A bijection without structure (the finalizer of splitmix64). */
+static inline uint64_t tp_leaf_mix(uint64_t x)
+{
+    x += UINT64_C(0x9E3779B97F4A7C15);
+    x = (x ^ x >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+    x = (x ^ x >> 27) * UINT64_C(0x94D049BB133111EB);
+    return x ^ x >> 31;
+}
+
+static inline void tp_leaf_share_add(struct tp_leaf_share *share, uint64_t from, uint64_t size)
+{
+    share->size += size;
+    share->cover += tp_leaf_mix(from + size) - tp_leaf_mix(from);
+    share->last = from;
+}
+enum tp_code tp_leafhash_share(struct tp_leafhash *h, const struct tp_leaf_share *share,
+                               bool *complete, struct tp_err *err);
+
+/* Hashes leaf i from all its bytes. */
+void tp_leafhash_set(struct tp_leafhash *h, size_t i, const void *data);
+uint64_t tp_leafhash_leaf_size(const struct tp_leafhash *h, size_t i);
+
 /* True if there are leaves for settle to hash (a hint: others may take them). */
 bool tp_leafhash_pending(struct tp_leafhash *h);
 

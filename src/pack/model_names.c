@@ -9,45 +9,70 @@
 #include <stdio.h>
 #include <string.h>
 
+/* A word and its length: names are compared with tables of these 100,000 times. */
+struct word {
+    const char *text;
+    size_t size;
+};
+#define WORD(text) {(text), sizeof(text) - 1}
+
+static bool is_word(const char *text, size_t size, struct word word)
+{
+    return size == word.size && memcmp(text, word.text, size) == 0;
+}
+
+static bool ends_in(const char *text, size_t size, struct word word)
+{
+    return size >= word.size && memcmp(text + size - word.size, word.text, word.size) == 0;
+}
+
+static const struct word weight_suffix = WORD(".weight");
+
+/* The last segment of a name, ".weight" taken away; *size is its length. */
+static const char *last_segment(const char *name, size_t *size)
+{
+    size_t end = strlen(name);
+    if (ends_in(name, end, weight_suffix))
+        end -= weight_suffix.size;
+    size_t start = end;
+    while (start > 0 && name[start - 1] != '.')
+        start--;
+    *size = end - start;
+    return name + start;
+}
+
 /* Kept by default: a dotted segment of the module's name that contains the word
  * (or equals it, where the word is short). */
 static const struct {
-    const char *word;
+    struct word word;
     bool whole;
     const char *reason;
 } kept_words[] = {
-    {"embed", false, "embedding"},
-    {"wte", true, "embedding"},
-    {"wpe", true, "embedding"},
-    {"lm_head", false, "output head"},
-    {"embed_out", true, "output head"},
-    {"norm", false, "norm"},
-    {"Norm", false, "norm"},
-    {"ln_1", true, "norm"},
-    {"ln_2", true, "norm"},
-    {"ln_f", true, "norm"},
-    {"router", false, "router"},
-    {"gate", true, "router"},
-    {"shared_expert_gate", true, "router"},
-    {"conv", false, "convolution"},
-    {"patch_embed", false, "convolution"},
-    {"rotary", false, "position table"},
-    {"relative_attention_bias", false, "position table"},
+    {WORD("embed"), false, "embedding"},
+    {WORD("wte"), true, "embedding"},
+    {WORD("wpe"), true, "embedding"},
+    {WORD("lm_head"), false, "output head"},
+    {WORD("embed_out"), true, "output head"},
+    {WORD("norm"), false, "norm"},
+    {WORD("Norm"), false, "norm"},
+    {WORD("ln_1"), true, "norm"},
+    {WORD("ln_2"), true, "norm"},
+    {WORD("ln_f"), true, "norm"},
+    {WORD("router"), false, "router"},
+    {WORD("gate"), true, "router"},
+    {WORD("shared_expert_gate"), true, "router"},
+    {WORD("conv"), false, "convolution"},
+    {WORD("patch_embed"), false, "convolution"},
+    {WORD("rotary"), false, "position table"},
+    {WORD("relative_attention_bias"), false, "position table"},
 };
 
-static bool contains(const char *segment, size_t size, const char *word)
+static bool contains(const char *segment, size_t size, struct word word)
 {
-    size_t length = strlen(word);
-    for (size_t i = 0; i + length <= size; i++) /* short words: quicker than memmem() */
-        if (segment[i] == word[0] && memcmp(segment + i, word, length) == 0)
+    for (size_t i = 0; i + word.size <= size; i++) /* short words: quicker than memmem() */
+        if (segment[i] == word.text[0] && memcmp(segment + i, word.text, word.size) == 0)
             return true;
     return false;
-}
-
-static bool has_suffix(const char *name, const char *suffix)
-{
-    size_t a = strlen(name), b = strlen(suffix);
-    return a >= b && strcmp(name + a - b, suffix) == 0;
 }
 
 /* Word rules look at the last segment of the module, and "norm", "embed" and
@@ -55,10 +80,9 @@ static bool has_suffix(const char *name, const char *suffix)
 static const char *segment_reason(const char *segment, size_t size, bool last)
 {
     for (size_t i = 0; i < sizeof kept_words / sizeof *kept_words; i++) {
-        const char *word = kept_words[i].word;
-        bool hit = kept_words[i].whole ? strlen(word) == size && memcmp(segment, word, size) == 0
-                                       : contains(segment, size, word);
-        if (hit && (last || !kept_words[i].whole))
+        bool hit = kept_words[i].whole ? last && is_word(segment, size, kept_words[i].word)
+                                       : contains(segment, size, kept_words[i].word);
+        if (hit)
             return kept_words[i].reason;
     }
     return NULL;
@@ -67,11 +91,12 @@ static const char *segment_reason(const char *segment, size_t size, bool last)
 const char *tp_name_kept_reason(const char *name)
 {
     struct tp_stack_name stack;
+    size_t size = strlen(name);
     if (tp_name_stack(name, &stack))
         return NULL;
-    if (!has_suffix(name, ".weight"))
+    if (!ends_in(name, size, weight_suffix))
         return "not a linear layer's weight (its name does not end in .weight)";
-    const char *end = name + strlen(name) - strlen(".weight");
+    const char *end = name + size - weight_suffix.size;
     for (const char *at = name; at < end;) {
         const char *dot = memchr(at, '.', (size_t)(end - at));
         const char *stop = dot ? dot : end;
@@ -84,11 +109,12 @@ const char *tp_name_kept_reason(const char *name)
 }
 
 static const struct {
-    const char *label;
+    struct word label;
     enum tp_expert_part part;
 } expert_parts[] = {
-    {"gate_proj", TP_EXPERT_GATE}, {"up_proj", TP_EXPERT_UP}, {"down_proj", TP_EXPERT_DOWN},
-    {"w1", TP_EXPERT_GATE},        {"w3", TP_EXPERT_UP},      {"w2", TP_EXPERT_DOWN},
+    {WORD("gate_proj"), TP_EXPERT_GATE}, {WORD("up_proj"), TP_EXPERT_UP},
+    {WORD("down_proj"), TP_EXPERT_DOWN}, {WORD("w1"), TP_EXPERT_GATE},
+    {WORD("w3"), TP_EXPERT_UP},          {WORD("w2"), TP_EXPERT_DOWN},
 };
 
 bool tp_name_expert(const char *name, struct tp_expert_name *out)
@@ -116,8 +142,7 @@ bool tp_name_expert(const char *name, struct tp_expert_name *out)
     if (*rest && strcmp(rest, ".weight") != 0)
         return false;
     for (size_t i = 0; i < sizeof expert_parts / sizeof *expert_parts; i++)
-        if (strlen(expert_parts[i].label) == out->label_size &&
-            memcmp(expert_parts[i].label, out->label, out->label_size) == 0) {
+        if (is_word(out->label, out->label_size, expert_parts[i].label)) {
             out->part = expert_parts[i].part;
             return true;
         }
@@ -127,16 +152,16 @@ bool tp_name_expert(const char *name, struct tp_expert_name *out)
 bool tp_name_stack(const char *name, struct tp_stack_name *out)
 {
     static const struct {
-        const char *suffix;
+        struct word suffix;
         bool gate_up;
-    } stacks[] = {{"experts.gate_up_proj", true}, {"experts.down_proj", false},
-                  {"experts.w13", true},          {"experts.w2", false}};
+    } stacks[] = {{WORD("experts.gate_up_proj"), true}, {WORD("experts.down_proj"), false},
+                  {WORD("experts.w13"), true},          {WORD("experts.w2"), false}};
     size_t size = strlen(name);
-    if (has_suffix(name, ".weight"))
-        size -= strlen(".weight");
+    if (ends_in(name, size, weight_suffix))
+        size -= weight_suffix.size;
     for (size_t i = 0; i < sizeof stacks / sizeof *stacks; i++) {
-        size_t length = strlen(stacks[i].suffix);
-        if (size < length || memcmp(name + size - length, stacks[i].suffix, length) != 0 ||
+        size_t length = stacks[i].suffix.size;
+        if (!ends_in(name, size, stacks[i].suffix) ||
             (size > length && name[size - length - 1] != '.'))
             continue;
         out->prefix = size - length + strlen("experts");
@@ -149,63 +174,60 @@ bool tp_name_stack(const char *name, struct tp_stack_name *out)
 bool tp_name_fused(const char *name, char *key, size_t size)
 {
     static const struct {
-        const char *label, *set;
-    } fused[] = {{"q_proj", "qkv"}, {"k_proj", "qkv"},      {"v_proj", "qkv"},   {"query", "qkv"},
-                 {"key", "qkv"},    {"value", "qkv"},       {"wq", "qkv"},       {"wk", "qkv"},
-                 {"wv", "qkv"},     {"gate_proj", "gate_up"}, {"up_proj", "gate_up"},
-                 {"w1", "gate_up"}, {"w3", "gate_up"}};
-    size_t length = strlen(name);
-    if (has_suffix(name, ".weight"))
-        length -= strlen(".weight");
-    size_t start = length;
-    while (start > 0 && name[start - 1] != '.')
-        start--;
-    for (size_t i = 0; i < sizeof fused / sizeof *fused; i++)
-        if (strlen(fused[i].label) == length - start &&
-            memcmp(fused[i].label, name + start, length - start) == 0) {
-            int n = snprintf(key, size, "%.*s%s", (int)start, name, fused[i].set);
-            return n > 0 && (size_t)n < size;
-        }
+        struct word label, set;
+    } fused[] = {{WORD("q_proj"), WORD("qkv")}, {WORD("k_proj"), WORD("qkv")},
+                 {WORD("v_proj"), WORD("qkv")}, {WORD("query"), WORD("qkv")},
+                 {WORD("key"), WORD("qkv")},    {WORD("value"), WORD("qkv")},
+                 {WORD("wq"), WORD("qkv")},     {WORD("wk"), WORD("qkv")},
+                 {WORD("wv"), WORD("qkv")},     {WORD("gate_proj"), WORD("gate_up")},
+                 {WORD("up_proj"), WORD("gate_up")}, {WORD("w1"), WORD("gate_up")},
+                 {WORD("w3"), WORD("gate_up")}};
+    size_t length;
+    const char *label = last_segment(name, &length);
+    for (size_t i = 0; i < sizeof fused / sizeof *fused; i++) {
+        struct word set = fused[i].set;
+        size_t start = (size_t)(label - name);
+        if (!is_word(label, length, fused[i].label) || start + set.size >= size)
+            continue;
+        memcpy(key, name, start);
+        memcpy(key + start, set.text, set.size + 1);
+        return true;
+    }
     return false;
 }
 
 struct tp_parallel_name tp_name_parallel(const char *name)
 {
     static const struct {
-        const char *label;
+        struct word label;
         struct tp_parallel_name is;
     } known[] = {
-        {"q_proj", {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_QUERY}},
-        {"k_proj", {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_KEY_VALUE}},
-        {"v_proj", {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_KEY_VALUE}},
-        {"wq", {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_QUERY}},
-        {"wk", {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_KEY_VALUE}},
-        {"wv", {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_KEY_VALUE}},
-        {"qkv_proj", {TP_PARALLEL_COLUMN, TP_FUSED_QKV, TP_HEADS_KEY_VALUE}},
-        {"q_b_proj", {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_QUERY}},
-        {"kv_b_proj", {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_QUERY}},
-        {"o_proj", {TP_PARALLEL_ROW, TP_FUSED_NONE, TP_HEADS_QUERY}},
-        {"wo", {TP_PARALLEL_ROW, TP_FUSED_NONE, TP_HEADS_QUERY}},
-        {"gate_proj", {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_NONE}},
-        {"up_proj", {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_NONE}},
-        {"gate_up_proj", {TP_PARALLEL_COLUMN, TP_FUSED_GATE_UP, TP_HEADS_NONE}},
-        {"down_proj", {TP_PARALLEL_ROW, TP_FUSED_NONE, TP_HEADS_NONE}},
-        {"w1", {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_NONE}},
-        {"w3", {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_NONE}},
-        {"w13", {TP_PARALLEL_COLUMN, TP_FUSED_GATE_UP, TP_HEADS_NONE}},
-        {"w2", {TP_PARALLEL_ROW, TP_FUSED_NONE, TP_HEADS_NONE}},
-        {"fc1", {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_NONE}},
-        {"fc2", {TP_PARALLEL_ROW, TP_FUSED_NONE, TP_HEADS_NONE}},
+        {WORD("q_proj"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_QUERY}},
+        {WORD("k_proj"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_KEY_VALUE}},
+        {WORD("v_proj"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_KEY_VALUE}},
+        {WORD("wq"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_QUERY}},
+        {WORD("wk"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_KEY_VALUE}},
+        {WORD("wv"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_KEY_VALUE}},
+        {WORD("qkv_proj"), {TP_PARALLEL_COLUMN, TP_FUSED_QKV, TP_HEADS_KEY_VALUE}},
+        {WORD("q_b_proj"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_QUERY}},
+        {WORD("kv_b_proj"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_QUERY}},
+        {WORD("o_proj"), {TP_PARALLEL_ROW, TP_FUSED_NONE, TP_HEADS_QUERY}},
+        {WORD("wo"), {TP_PARALLEL_ROW, TP_FUSED_NONE, TP_HEADS_QUERY}},
+        {WORD("gate_proj"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_NONE}},
+        {WORD("up_proj"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_NONE}},
+        {WORD("gate_up_proj"), {TP_PARALLEL_COLUMN, TP_FUSED_GATE_UP, TP_HEADS_NONE}},
+        {WORD("down_proj"), {TP_PARALLEL_ROW, TP_FUSED_NONE, TP_HEADS_NONE}},
+        {WORD("w1"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_NONE}},
+        {WORD("w3"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_NONE}},
+        {WORD("w13"), {TP_PARALLEL_COLUMN, TP_FUSED_GATE_UP, TP_HEADS_NONE}},
+        {WORD("w2"), {TP_PARALLEL_ROW, TP_FUSED_NONE, TP_HEADS_NONE}},
+        {WORD("fc1"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_NONE}},
+        {WORD("fc2"), {TP_PARALLEL_ROW, TP_FUSED_NONE, TP_HEADS_NONE}},
     };
-    size_t length = strlen(name);
-    if (has_suffix(name, ".weight"))
-        length -= strlen(".weight");
-    size_t start = length;
-    while (start > 0 && name[start - 1] != '.')
-        start--;
+    size_t length;
+    const char *label = last_segment(name, &length);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strlen(known[i].label) == length - start &&
-            memcmp(known[i].label, name + start, length - start) == 0)
+        if (is_word(label, length, known[i].label))
             return known[i].is;
     return (struct tp_parallel_name){TP_PARALLEL_NONE, TP_FUSED_NONE, TP_HEADS_NONE};
 }

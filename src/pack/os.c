@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -23,6 +24,27 @@ static int real_open(const char *path, int flags, mode_t mode) { return open(pat
 static int real_start_writeback(int fd)
 {
     return sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+}
+static int real_drop_cache(int fd, off_t offset, off_t size)
+{
+    return posix_fadvise(fd, offset, size, POSIX_FADV_DONTNEED);
+}
+
+/* The pages are mapped but never touched, so a file that shrinks does no harm. */
+static int real_cached(int fd, off_t offset, size_t size)
+{
+    unsigned char pages[256]; /* 1 MiB of pages of 4 KiB */
+    size_t page = (size_t)sysconf(_SC_PAGE_SIZE), count = (size + page - 1) / page;
+    if (count > sizeof pages)
+        return -1;
+    void *map = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, offset);
+    if (map == MAP_FAILED)
+        return -1;
+    int any = mincore(map, size, pages) ? -1 : 0;
+    for (size_t i = 0; i < count && any == 0; i++)
+        any = pages[i] & 1;
+    munmap(map, size);
+    return any;
 }
 /* A file system in memory would fill every page with zeros first, which costs as
  * much as writing them; there a full disk is found by the write that meets it. */
@@ -51,6 +73,8 @@ struct tp_os tp_os = {
     .stat = stat,
     .fsync = fsync,
     .start_writeback = real_start_writeback,
+    .drop_cache = real_drop_cache,
+    .cached = real_cached,
     .fallocate = real_fallocate,
     .ftruncate = ftruncate,
     .rename = rename,

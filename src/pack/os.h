@@ -29,6 +29,8 @@ struct tp_os {
     int (*stat)(const char *path, struct stat *st);
     int (*fsync)(int fd);
     int (*start_writeback)(int fd); /* of all dirty pages, without waiting; may do nothing */
+    int (*drop_cache)(int fd, off_t offset, off_t size); /* clean pages; size 0: to the end */
+    int (*cached)(int fd, off_t offset, size_t size); /* 1: some page is, 0: none, -1: unknown */
     int (*fallocate)(int fd, off_t offset, off_t size); /* posix_fallocate: returns errno */
     int (*ftruncate)(int fd, off_t size);
     int (*rename)(const char *from, const char *to);

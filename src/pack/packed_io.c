@@ -30,6 +30,8 @@ void tp_buffer_free(struct tp_buffer *buffer)
     *buffer = (struct tp_buffer){0};
 }
 
+enum { BATCH = 128 };
+
 struct transfer {
     const struct tp_checkpoint *ckpt; /* reading */
     struct tp_sink *sink;             /* writing */
@@ -39,6 +41,8 @@ struct transfer {
     unsigned bits;
     uint8_t *data;
     struct tp_err *err;
+    struct tp_piece *batch; /* writing: BATCH pieces that are handed over together */
+    size_t batched;
 };
 
 static int read_run(void *arg, uint64_t whole, uint64_t part, uint64_t length)
@@ -48,11 +52,26 @@ static int read_run(void *arg, uint64_t whole, uint64_t part, uint64_t length)
                                    length * t->bits / 8, t->offset + whole * t->bits / 8, t->err);
 }
 
+static enum tp_code hand_over(struct transfer *t)
+{
+    struct tp_sink *sink = t->sink;
+    enum tp_code code = TP_OK;
+    size_t count = t->batched;
+    t->batched = 0;
+    if (sink->write_many && count > 0)
+        return sink->write_many(sink, t->file, t->output, t->batch, count, t->err);
+    for (size_t i = 0; i < count && code == TP_OK; i++)
+        code = sink->write(sink, t->file, t->output, t->batch[i].offset, t->batch[i].data,
+                           t->batch[i].size, t->err);
+    return code;
+}
+
 static int write_run(void *arg, uint64_t whole, uint64_t part, uint64_t length)
 {
     struct transfer *t = arg;
-    return (int)t->sink->write(t->sink, t->file, t->output, whole * t->bits / 8,
-                               t->data + part * t->bits / 8, length * t->bits / 8, t->err);
+    t->batch[t->batched++] = (struct tp_piece){whole * t->bits / 8, t->data + part * t->bits / 8,
+                                               length * t->bits / 8};
+    return t->batched < BATCH ? 0 : (int)hand_over(t);
 }
 
 /* All runs of output i, or the single element of an output without a layout. */
@@ -142,8 +161,8 @@ enum tp_code tp_packed_write(const struct tp_unit *unit,
                              const struct tp_box *box, bool first_box, void *const from[],
                              struct tp_sink *sink, struct tp_err *err)
 {
+    struct tp_piece batch[BATCH];
     enum tp_code code = TP_OK;
-
     if (sink->take)
         return sink->take(sink, unit, box, from, err);
     for (uint32_t i = 0; i < unit->op.outs && code == TP_OK; i++) {
@@ -151,11 +170,14 @@ enum tp_code tp_packed_write(const struct tp_unit *unit,
         if (unit->output[i] == UINT32_MAX) /* of another tool, which leaves it out */
             continue;
         struct transfer t = {.sink = sink, .file = unit->file, .output = unit->output[i],
-                             .bits = tp_element_bits(out->element), .data = from[i], .err = err};
+                             .bits = tp_element_bits(out->element), .data = from[i], .err = err,
+                             .batch = batch};
         bool once = out->role == TP_ROLE_GLOBAL; /* one element for an expert */
         if (out->role != TP_ROLE_WORDS && (out->layout || first_box) &&
             (!once || (box->n == 0 && box->k == 0)))
             code = move(&unit->op, i, unit->box, box, write_run, &t);
+        if (code == TP_OK)
+            code = hand_over(&t);
     }
     return code;
 }

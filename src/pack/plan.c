@@ -1,5 +1,5 @@
-/* The plan: outputs, files, headers and hash; the parts that every kind of plan
- * shares. Units come from plan_units.c or plan_unpack.c.
+/* The plan: files, headers and hash; the parts that every kind of plan shares. Units
+ * come from plan_units.c or plan_unpack.c, their outputs from plan_outputs.c.
  *
  * Order is decided by the source's data and by names alone, so the same request
  * on the same source is always the same plan.
@@ -52,123 +52,6 @@ const struct tp_part *tp_unit_part(const struct tp_unit *unit, uint64_t e, uint6
     return part;
 }
 
-static enum tp_code constant_bytes(const struct tp_unit *unit, uint32_t i, struct tp_output *output,
-                                   struct tp_err *err)
-{
-    if (!(output->constant = tp_os_alloc(output->bytes, err)))
-        return TP_E_MEMORY;
-    return tp_format_constant(unit->format, i, unit->box, output->constant, output->bytes, err);
-}
-
-static enum tp_code shape_bytes(struct tp_output *output, struct tp_err *err)
-{
-    uint64_t bits = tp_dtype_bits(output->dtype);
-    for (uint32_t d = 0; d < output->rank; d++)
-        if (!tp_mul_u64(&bits, bits, output->shape[d]))
-            return tp_fail(err, TP_E_UNSUPPORTED, "output %s is too large", output->name);
-    output->bytes = bits / 8;
-    return TP_OK;
-}
-
-static enum tp_code new_output(struct tp_builder *b, struct tp_output **output)
-{
-    struct tp_plan *plan = b->plan;
-    enum tp_code code = tp_os_grow((void **)&plan->outputs, &b->output_capacity,
-                                   plan->output_count + 1, sizeof *plan->outputs, b->err);
-    if (code)
-        return code;
-    *output = &plan->outputs[plan->output_count++];
-    memset(*output, 0, sizeof **output);
-    return TP_OK;
-}
-
-static enum tp_code packed_output(struct tp_builder *b, uint32_t u, uint32_t i)
-{
-    struct tp_output *output;
-    enum tp_code code = new_output(b, &output);
-    const struct tp_unit *unit = &b->plan->units[u];
-    uint64_t expected;
-    if (code)
-        return code;
-    const struct tp_format_out *out = &unit->format->out[i];
-    output->unit = u;
-    output->source = i; /* which output of the unit, until offsets are set */
-    output->dtype = out->dtype;
-    output->name = tp_os_join(b->err, unit->prefix, strlen(unit->prefix), out->suffix);
-    if (!output->name)
-        return TP_E_MEMORY;
-    tp_err_tensor(b->err, unit->name);
-    if ((code = tp_format_shape(unit->format, i, unit->box, unit->rank, output->shape,
-                                &output->rank, b->err)) ||
-        (code = shape_bytes(output, b->err)))
-        return code;
-    if (unit->op.out[i].role == TP_ROLE_WORDS) {
-        if ((code = constant_bytes(unit, i, output, b->err)))
-            return code;
-    } else if ((code = tp_op_bytes(&unit->op, i, unit->box, &expected, b->err))) {
-        return code;
-    } else if (expected != output->bytes) {
-        return tp_fail(b->err, TP_E_UNSUPPORTED, "format %s: shape and layout of %s disagree",
-                       unit->format->name, out->suffix);
-    }
-    b->err->tensor[0] = '\0';
-    return TP_OK;
-}
-
-static enum tp_code plain_output(struct tp_builder *b, uint32_t u)
-{
-    struct tp_output *output;
-    enum tp_code code = new_output(b, &output);
-    const struct tp_unit *unit = &b->plan->units[u];
-    if (code)
-        return code;
-    output->unit = u;
-    output->dtype = unit->dtype;
-    output->name = tp_os_copy(b->err, unit->name);
-    if (unit->rank == 3)
-        output->shape[output->rank++] = unit->box.e;
-    output->shape[output->rank++] = unit->transposed ? unit->box.k : unit->box.n;
-    output->shape[output->rank++] = unit->transposed ? unit->box.n : unit->box.k;
-    return output->name ? shape_bytes(output, b->err) : TP_E_MEMORY;
-}
-
-/* Of a kept weight that is cut for ranks, the shape of its slice. */
-static enum tp_code slice_output(struct tp_builder *b, const struct tp_kept *kept,
-                                 struct tp_output *output)
-{
-    const struct tp_unit *unit = &b->plan->kept_units[kept->unit];
-    const struct tp_weight *weight = &b->plan->weights->items[unit->parts[0].weight];
-    uint32_t i = 0;
-    while (weight->tensor[i] != kept->tensor)
-        i++;
-    enum tp_code code = tp_format_shape(unit->format, i, unit->box, unit->rank, output->shape,
-                                        &output->rank, b->err);
-    if (code == TP_OK && (code = shape_bytes(output, b->err)) == TP_OK &&
-        unit->op.out[i].role == TP_ROLE_WORDS)
-        code = constant_bytes(unit, i, output, b->err);
-    return code;
-}
-
-static enum tp_code kept_output(struct tp_builder *b, const struct tp_kept *kept)
-{
-    struct tp_output *output;
-    enum tp_code code = new_output(b, &output);
-    if (code)
-        return code;
-    const struct tp_tensor *tensor = &b->plan->ckpt->tensors[kept->tensor];
-    output->unit = UINT32_MAX;
-    output->source = kept->tensor;
-    output->dtype = tensor->dtype;
-    output->rank = tensor->rank;
-    memcpy(output->shape, tensor->shape, sizeof tensor->shape);
-    output->bytes = tensor->bytes;
-    output->name = tp_os_copy(b->err, tensor->name);
-    if (!output->name)
-        return TP_E_MEMORY;
-    bool cut = kept->unit != UINT32_MAX && b->plan->kept_units[kept->unit].cut.ranks;
-    return cut ? slice_output(b, kept, output) : TP_OK;
-}
-
 /* Units and kept tensors in the order of the source's data. */
 struct item {
     uint32_t file;
@@ -217,17 +100,12 @@ static enum tp_code item_outputs(struct tp_builder *b, const struct item *item)
 {
     struct tp_plan *plan = b->plan;
     enum tp_code code = TP_OK;
-    if (item->kept) {
-        size_t k = item->index;
-        do
-            code = kept_output(b, &plan->kept[k++]);
-        while (code == TP_OK && follows(plan, k));
-    } else if (!plan->units[item->index].format) {
-        code = plain_output(b, item->index);
-    } else {
-        for (uint32_t i = 0; i < plan->units[item->index].op.outs && code == TP_OK; i++)
-            code = packed_output(b, item->index, i);
-    }
+    size_t k = item->index;
+    if (!item->kept)
+        return tp_plan_unit_outputs(b, item->index);
+    do
+        code = tp_plan_kept_output(b, &plan->kept[k++]);
+    while (code == TP_OK && follows(plan, k));
     return code;
 }
 
@@ -304,7 +182,7 @@ static enum tp_code place_like(struct tp_builder *b, const struct tp_plan *other
             plan->outputs[o].file = plan->units[u].file;
     }
     for (size_t k = 0; k < plan->kept_count && code == TP_OK; k++) {
-        code = kept_output(b, &plan->kept[k]);
+        code = tp_plan_kept_output(b, &plan->kept[k]);
         if (code == TP_OK)
             plan->outputs[plan->output_count - 1].file = file_of[plan->kept[k].tensor];
     }
@@ -314,17 +192,60 @@ static enum tp_code place_like(struct tp_builder *b, const struct tp_plan *other
 
 /* Within a file: wide elements first, so that every tensor is aligned to its
  * element, then large tensors, then by name. */
+struct place {
+    uint32_t file, bits;
+    uint64_t bytes;
+    const struct tp_output *output;
+};
+
 static int by_place(const void *a, const void *b)
 {
-    const struct tp_output *x = a, *y = b;
+    const struct place *x = a, *y = b;
     if (x->file != y->file)
         return x->file < y->file ? -1 : 1;
-    unsigned x_bits = tp_dtype_bits(x->dtype), y_bits = tp_dtype_bits(y->dtype);
-    if (x_bits != y_bits)
-        return x_bits > y_bits ? -1 : 1;
-    if (x->bytes != y->bytes)
-        return x->bytes > y->bytes ? -1 : 1;
-    return strcmp(x->name, y->name);
+    if (x->bits != y->bits)
+        return x->bits > y->bits ? -1 : 1;
+    return x->bytes > y->bytes ? -1 : x->bytes < y->bytes;
+}
+
+/* The outputs in the order of `places`, those of equal place by name. */
+static void copy_sorted(const struct place *places, size_t count, struct tp_name_key *keys,
+                        struct tp_output *to)
+{
+    for (size_t first = 0, end; first < count; first = end) {
+        for (end = first; end < count && by_place(&places[first], &places[end]) == 0; end++)
+            keys[end] = (struct tp_name_key){.name = places[end].output->name, .index = end};
+        tp_names_sort(keys + first, end - first);
+        for (size_t i = first; i < end; i++)
+            to[i] = *places[keys[i].index].output;
+    }
+}
+
+static enum tp_code sort_outputs(struct tp_builder *b)
+{
+    struct tp_plan *plan = b->plan;
+    size_t count = plan->output_count;
+    struct place *places = tp_os_zalloc(count + 1, sizeof *places, b->err);
+    struct tp_name_key *keys = tp_os_zalloc(count + 1, sizeof *keys, b->err);
+    struct tp_output *sorted = tp_os_zalloc(count + 1, sizeof *sorted, b->err);
+    enum tp_code code = places && keys && sorted ? TP_OK : TP_E_MEMORY;
+    if (code == TP_OK) {
+        for (size_t o = 0; o < count; o++) {
+            const struct tp_output *output = &plan->outputs[o];
+            places[o] = (struct place){output->file, tp_dtype_bits(output->dtype), output->bytes,
+                                       output};
+        }
+        qsort(places, count, sizeof *places, by_place);
+        copy_sorted(places, count, keys, sorted);
+        free(plan->outputs);
+        plan->outputs = sorted;
+        b->output_capacity = count + 1;
+    } else {
+        free(sorted);
+    }
+    free(places);
+    free(keys);
+    return code;
 }
 
 static enum tp_code check_names(struct tp_builder *b)
@@ -472,16 +393,9 @@ static enum tp_code hash_plan(const struct tp_plan *plan, bool times, uint8_t ha
     return code;
 }
 
-enum tp_code tp_plan_files(struct tp_builder *b, const char *file_name)
+/* Tells files and units which outputs are theirs. */
+static void number_outputs(struct tp_plan *plan)
 {
-    struct tp_plan *plan = b->plan;
-    uint64_t shard_size = b->request->shard_size ? b->request->shard_size : TP_DEFAULT_SHARD_SIZE;
-    plan->single_file = file_name != NULL;
-    enum tp_code code = b->follow ? place_like(b, b->follow)
-                                  : place_all(b, file_name ? UINT64_MAX : shard_size);
-    if (code || (code = check_names(b)) || (code = sort_units(b)))
-        return code;
-    qsort(plan->outputs, plan->output_count, sizeof *plan->outputs, by_place);
     for (uint32_t o = 0; o < plan->output_count; o++) {
         struct tp_output *output = &plan->outputs[o];
         struct tp_plan_file *file = &plan->files[output->file];
@@ -491,20 +405,39 @@ enum tp_code tp_plan_files(struct tp_builder *b, const char *file_name)
             plan->units[output->unit].output[output->source] = o;
         plan->bytes_out += output->bytes;
     }
+}
+
+/* Offsets, headers and hash: what an outline does without. */
+static enum tp_code write_headers(struct tp_builder *b)
+{
+    struct tp_plan *plan = b->plan;
     struct tp_st_tensor *tensors = tp_os_zalloc(plan->output_count + 1, sizeof *tensors, b->err);
-    if (!tensors)
-        return TP_E_MEMORY;
+    enum tp_code code = tensors ? TP_OK : TP_E_MEMORY;
     for (uint32_t f = 0; f < plan->file_count && code == TP_OK; f++)
-        if ((code = name_file(b, f, file_name)) == TP_OK && !b->request->outline)
-            code = write_header(b, f, tensors);
+        code = write_header(b, f, tensors);
     free(tensors);
-    for (size_t t = 0; t < plan->ckpt->tensor_count; t++)
-        plan->bytes_in += plan->ckpt->tensors[t].bytes;
-    if (b->request->outline)
-        return code;
     if (code == TP_OK && (code = hash_plan(plan, true, plan->hash, b->err)) == TP_OK)
         code = hash_plan(plan, false, plan->id, b->err);
     return code;
+}
+
+enum tp_code tp_plan_files(struct tp_builder *b, const char *file_name)
+{
+    struct tp_plan *plan = b->plan;
+    bool outline = b->request->outline;
+    uint64_t shard_size = b->request->shard_size ? b->request->shard_size : TP_DEFAULT_SHARD_SIZE;
+    plan->single_file = file_name != NULL;
+    enum tp_code code = b->follow ? place_like(b, b->follow)
+                                  : place_all(b, file_name ? UINT64_MAX : shard_size);
+    if (code || (code = check_names(b)) || (code = sort_units(b)) ||
+        (!outline && (code = sort_outputs(b))))
+        return code;
+    number_outputs(plan);
+    for (size_t t = 0; t < plan->ckpt->tensor_count; t++)
+        plan->bytes_in += plan->ckpt->tensors[t].bytes;
+    for (uint32_t f = 0; f < plan->file_count && code == TP_OK; f++)
+        code = name_file(b, f, file_name);
+    return code || outline ? code : write_headers(b);
 }
 
 static enum tp_code keep_the_rest(struct tp_builder *b)

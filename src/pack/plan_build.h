@@ -1,5 +1,5 @@
 /* Inside of planning: shared by plan_select.c (which weights, to what), plan_units.c
- * (parts and stacks), plan_unpack.c and plan.c (outputs, files, hash).
+ * (parts and stacks), plan_unpack.c, plan_outputs.c and plan.c (files, headers, hash).
  */
 #ifndef TP_PACK_PLAN_BUILD_H
 #define TP_PACK_PLAN_BUILD_H
@@ -14,6 +14,23 @@ struct tp_choice {
     bool done;             /* belongs to a unit already */
 };
 
+/* Shapes, bytes and constants of the outputs of units of one format, size and rank: a model has
+ * a few such kinds of units and may have 100,000 of each. */
+struct tp_output_size {
+    bool known;
+    uint32_t rank;
+    uint64_t shape[TP_MAX_RANK], bytes;
+    const uint8_t *constant; /* of an output of the plan that has one, or NULL */
+};
+struct tp_unit_sizes {
+    const struct tp_format *format; /* NULL: not in use */
+    struct tp_settings settings;
+    struct tp_box3 box;
+    int rank;
+    struct tp_output_size out[TP_MAX_OUT];
+};
+enum { TP_KNOWN_SIZES = 16 };
+
 struct tp_builder {
     struct tp_plan *plan;
     struct tp_request *request;
@@ -22,11 +39,15 @@ struct tp_builder {
     size_t unit_capacity, output_capacity, kept_capacity, kept_unit_capacity, file_capacity;
     struct tp_err *err;
     size_t file_begins; /* first output of the file that is being filled */
+    struct tp_unit_sizes sizes[TP_KNOWN_SIZES]; /* the latest kinds, for plan_outputs.c */
+    uint32_t next_sizes;
 };
 
-/* The name that patterns see: "X.q_proj.weight", also for packed sources. */
-enum tp_code tp_weight_full_name(const struct tp_plan *plan, uint32_t weight, char *name,
-                                 size_t size, struct tp_err *err);
+/* The name that patterns see: "X.q_proj.weight", also for packed sources. It is the
+ * tensor's own, or written into `buffer`. NULL + TP_E_UNSUPPORTED when too long. */
+enum { TP_FULL_NAME = 2048 };
+const char *tp_weight_full_name(const struct tp_plan *plan, uint32_t weight,
+                                char buffer[TP_FULL_NAME], struct tp_err *err);
 
 /* Keeps a weight, with a printf'ed reason; the first reason stays. */
 enum tp_code tp_choice_keep(struct tp_builder *b, uint32_t weight, bool refused, const char *fmt,
@@ -77,6 +98,11 @@ enum tp_code tp_plan_keep_weight(struct tp_builder *b, uint32_t weight, const ch
  * was the original, else F32. */
 enum tp_code tp_plan_plain_units(struct tp_builder *b, enum tp_dtype dtype, bool all,
                                  const bool *skip);
+
+/* Appends the outputs of a unit, or of one kept tensor, to plan.outputs; file and offset
+ * are not set. */
+enum tp_code tp_plan_unit_outputs(struct tp_builder *b, uint32_t unit);
+enum tp_code tp_plan_kept_output(struct tp_builder *b, const struct tp_kept *kept);
 
 /* Outputs, files, headers and hash of a plan whose units and kept are complete. */
 enum tp_code tp_plan_files(struct tp_builder *b, const char *file_name);

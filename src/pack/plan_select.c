@@ -13,21 +13,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum tp_code tp_weight_full_name(const struct tp_plan *plan, uint32_t weight, char *name,
-                                 size_t size, struct tp_err *err)
+const char *tp_weight_full_name(const struct tp_plan *plan, uint32_t weight,
+                                char buffer[TP_FULL_NAME], struct tp_err *err)
 {
+    static const char end[] = ".weight";
     const struct tp_weight *w = &plan->weights->items[weight];
-    const char *stem = w->format ? w->name : plan->ckpt->tensors[w->tensor[0]].name;
-    const char *end = w->format ? ".weight" : "";
-    size_t length = strlen(stem);
-    if (length + strlen(end) < size) {
-        memcpy(name, stem, length);
-        strcpy(name + length, end);
-    } else {
+    if (!w->format)
+        return plan->ckpt->tensors[w->tensor[0]].name;
+    size_t length = strlen(w->name);
+    if (length + sizeof end > TP_FULL_NAME) {
         tp_err_tensor(err, w->name);
-        return tp_fail(err, TP_E_UNSUPPORTED, "tensor name is longer than %zu bytes", size - 1);
+        tp_fail(err, TP_E_UNSUPPORTED, "tensor name is longer than %d bytes", TP_FULL_NAME - 1);
+        return NULL;
     }
-    return TP_OK;
+    memcpy(buffer, w->name, length);
+    memcpy(buffer + length, end, sizeof end);
+    return buffer;
 }
 
 enum tp_code tp_choice_keep(struct tp_builder *b, uint32_t weight, bool refused, const char *fmt,
@@ -87,16 +88,16 @@ static enum tp_code check_stack(struct tp_builder *b, uint32_t w, const char *na
 static enum tp_code choose(struct tp_builder *b, uint32_t w)
 {
     struct tp_request *request = b->request;
-    char name[2048];
+    char buffer[TP_FULL_NAME];
     if (request->repack_only) { /* whatever is packed, by whatever name */
         if (!b->plan->weights->items[w].format)
             return tp_choice_keep(b, w, false, "not packed");
         b->choices[w].rule = &request->rules[0];
         return TP_OK;
     }
-    enum tp_code code = tp_weight_full_name(b->plan, w, name, sizeof name, b->err);
-    if (code)
-        return code;
+    const char *name = tp_weight_full_name(b->plan, w, buffer, b->err);
+    if (!name)
+        return b->err->code;
     if (any_match(request->exclude, request->exclude_count, name))
         return tp_choice_keep(b, w, false, "excluded");
     bool included = any_match(request->include, request->include_count, name);
@@ -118,11 +119,12 @@ static enum tp_code choose(struct tp_builder *b, uint32_t w)
 
 static bool matches_any_weight(struct tp_builder *b, const struct tp_rule *rule)
 {
-    char name[2048];
-    for (uint32_t w = 0; w < b->plan->weights->count; w++)
-        if (tp_weight_full_name(b->plan, w, name, sizeof name, b->err) == TP_OK &&
-            regexec(&rule->regex, name, 0, NULL, 0) == 0)
+    char buffer[TP_FULL_NAME];
+    for (uint32_t w = 0; w < b->plan->weights->count; w++) {
+        const char *name = tp_weight_full_name(b->plan, w, buffer, b->err);
+        if (name && regexec(&rule->regex, name, 0, NULL, 0) == 0)
             return true;
+    }
     return false;
 }
 

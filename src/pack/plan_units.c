@@ -8,6 +8,7 @@
 
 #include "pack/descriptor.h"
 #include "pack/model_names.h"
+#include "pack/name_set.h"
 #include "pack/os.h"
 
 #include <stdio.h>
@@ -148,15 +149,11 @@ static enum tp_code settle(struct tp_builder *b, struct tp_unit *unit)
 }
 
 /* One weight, one unit of the same rank. */
-static enum tp_code single(struct tp_builder *b, uint32_t w)
+static enum tp_code single(struct tp_builder *b, uint32_t w, const char *full)
 {
     const struct tp_weight *weight = weight_at(b, w);
     struct tp_unit unit;
     struct tp_stack_name stack;
-    char full[2048];
-    enum tp_code code = tp_weight_full_name(b->plan, w, full, sizeof full, b->err);
-    if (code)
-        return code;
     unit_start(b, w, &unit);
     unit.rank = weight->rank;
     unit.box = weight->box;
@@ -177,7 +174,7 @@ static enum tp_code single(struct tp_builder *b, uint32_t w)
         unit.prefix = joint ? tp_os_join(b->err, weight->name, strlen(weight->name), joint)
                             : tp_os_copy(b->err, weight->prefix);
     }
-    if (!unit.name || !unit.prefix || (code = unit_parts(b, &unit, 1))) {
+    if (!unit.name || !unit.prefix || unit_parts(b, &unit, 1)) {
         unit_free(&unit);
         return TP_E_MEMORY;
     }
@@ -304,7 +301,7 @@ static bool complete(const struct tp_builder *b, const struct member *members, s
             return lacking(i, parts, text, size);
         if (weight->box.n != first->box.n || weight->box.k != first->box.k ||
             weight->dtype != first->dtype || weight->format != first->format ||
-            (weight->format && memcmp(&weight->op, &first->op, sizeof first->op) != 0) ||
+            (weight->format && !tp_op_same(&weight->op, &first->op)) ||
             other != rule || weight->rank != 2) {
             snprintf(text, size, "the %s matrix of expert %llu differs in shape, dtype, format or "
                      "rule from that of expert 0", part_label(part_at(i, parts)),
@@ -374,63 +371,68 @@ static enum tp_code stack_experts(struct tp_builder *b)
     return code;
 }
 
-/* The members of a fused set that are kept for their shape take the others
- * along: engines load the set as one matrix. */
-struct fused {
+/* The fused sets with a member that cannot be converted for its shape. They take the
+ * other members along: engines load the set as one matrix. */
+struct unsuited_set {
     char *key;
-    uint32_t weight;
+    uint32_t weight; /* the first such member */
+};
+struct unsuited {
+    struct unsuited_set *sets;
+    size_t count, capacity;
+    struct tp_names keys; /* numbered like the sets */
 };
 
-static int by_key(const void *a, const void *b)
+static bool is_unsuited(const struct tp_builder *b, uint32_t w)
 {
-    return strcmp(((const struct fused *)a)->key, ((const struct fused *)b)->key);
+    const struct tp_rule *rule = b->choices[w].rule;
+    return rule && tp_format_broken_need(rule->format, &rule->settings, weight_at(b, w)->box);
 }
 
-/* Name of a member whose shape does not suit the format, or NULL. */
-static const char *unsuited(struct tp_builder *b, const struct fused *set, size_t count)
+static bool fused_key(const struct tp_builder *b, uint32_t w, char key[TP_FULL_NAME])
 {
-    for (size_t i = 0; i < count; i++) {
-        const struct tp_weight *weight = weight_at(b, set[i].weight);
-        const struct tp_rule *rule = b->choices[set[i].weight].rule;
-        if (rule && tp_format_broken_need(rule->format, &rule->settings, weight->box))
-            return weight->name;
-    }
-    return NULL;
+    return b->choices[w].rule && weight_at(b, w)->rank == 2 &&
+           tp_name_fused(weight_at(b, w)->name, key, TP_FULL_NAME);
+}
+
+static enum tp_code add_unsuited(struct tp_builder *b, uint32_t w, const char *key,
+                                 struct unsuited *unsuited)
+{
+    uint32_t number;
+    enum tp_code code = tp_os_grow((void **)&unsuited->sets, &unsuited->capacity,
+                                   unsuited->count + 1, sizeof *unsuited->sets, b->err);
+    if (code)
+        return code;
+    struct unsuited_set set = {tp_os_copy(b->err, key), w};
+    if (!set.key)
+        return TP_E_MEMORY;
+    code = tp_names_add(&unsuited->keys, set.key, strlen(key), &number, b->err);
+    if (code || number < unsuited->count)
+        free(set.key);
+    else
+        unsuited->sets[unsuited->count++] = set;
+    return code;
 }
 
 static enum tp_code keep_fused_sets_together(struct tp_builder *b)
 {
-    size_t count = 0, total = b->plan->weights->count;
+    struct unsuited unsuited = {0};
+    char key[TP_FULL_NAME];
     enum tp_code code = TP_OK;
-    struct fused *sets = tp_os_zalloc(total + 1, sizeof *sets, b->err);
-    if (!sets)
-        return TP_E_MEMORY;
-    for (uint32_t w = 0; w < total && code == TP_OK; w++) {
-        char key[2048];
-        if (!b->choices[w].rule || weight_at(b, w)->rank != 2 ||
-            !tp_name_fused(weight_at(b, w)->name, key, sizeof key))
-            continue;
-        sets[count].weight = w;
-        if (!(sets[count++].key = tp_os_copy(b->err, key)))
-            code = TP_E_MEMORY;
+    uint32_t total = (uint32_t)b->plan->weights->count;
+    for (uint32_t w = 0; w < total && code == TP_OK; w++)
+        if (is_unsuited(b, w) && fused_key(b, w, key))
+            code = add_unsuited(b, w, key, &unsuited);
+    for (uint32_t w = 0; w < total && unsuited.count && code == TP_OK; w++) {
+        int64_t set = fused_key(b, w, key) ? tp_names_find(&unsuited.keys, key, strlen(key)) : -1;
+        if (set >= 0 && !is_unsuited(b, w))
+            code = tp_choice_keep(b, w, true, "engines fuse it with %s, which cannot be converted",
+                                  weight_at(b, unsuited.sets[set].weight)->name);
     }
-    if (code)
-        goto out;
-    qsort(sets, count, sizeof *sets, by_key);
-    for (size_t i = 0, end; i < count && code == TP_OK; i = end) {
-        for (end = i + 1; end < count && strcmp(sets[i].key, sets[end].key) == 0;)
-            end++;
-        const char *name = unsuited(b, sets + i, end - i);
-        for (size_t j = i; name && j < end && code == TP_OK; j++)
-            if (strcmp(weight_at(b, sets[j].weight)->name, name) != 0 &&
-                !unsuited(b, sets + j, 1))
-                code = tp_choice_keep(b, sets[j].weight, true,
-                                      "engines fuse it with %s, which cannot be converted", name);
-    }
-out:
-    for (size_t i = 0; i < count; i++)
-        free(sets[i].key);
-    free(sets);
+    for (size_t i = 0; i < unsuited.count; i++)
+        free(unsuited.sets[i].key);
+    free(unsuited.sets);
+    tp_names_close(&unsuited.keys);
     return code;
 }
 
@@ -466,16 +468,16 @@ static enum tp_code remaining(struct tp_builder *b, uint32_t w)
     const struct tp_weight *weight = weight_at(b, w);
     const struct tp_rule *rule = b->choices[w].rule;
     struct tp_stack_name name;
-    char full[2048];
-    enum tp_code code = tp_weight_full_name(b->plan, w, full, sizeof full, b->err);
-    if (code)
-        return code;
+    char buffer[TP_FULL_NAME];
+    const char *full = tp_weight_full_name(b->plan, w, buffer, b->err);
+    if (!full)
+        return b->err->code;
     if (is_already(weight, rule))
         return tp_choice_keep(b, w, false, TP_REASON_SAME);
     if (weight->rank == 3 && rule->format->experts == TP_EXPERTS_SPLIT && !b->request->no_stack &&
         tp_name_stack(full, &name) && !alternates(weight))
         return split_stack(b, w, &name, full);
-    return single(b, w);
+    return single(b, w, full);
 }
 
 enum tp_code tp_plan_units(struct tp_builder *b)

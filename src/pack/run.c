@@ -9,6 +9,7 @@
 #include "base/num.h"
 #include "kernels/codec.h"
 #include "pack/device.h"
+#include "pack/dropbehind.h"
 #include "pack/jobs.h"
 #include "pack/lane.h"
 #include "pack/os.h"
@@ -18,7 +19,7 @@
 #include <string.h>
 
 #define DEFAULT_TARGET (UINT64_C(1) << 20)
-#define DEFAULT_MEMORY (UINT64_C(384) << 20)
+#define DEFAULT_MEMORY (UINT64_C(256) << 20)
 
 struct group_state {
     uint64_t pending; /* stats jobs not done yet */
@@ -34,6 +35,7 @@ struct run {
     pthread_mutex_t lock;
     pthread_cond_t stats_done;
     struct tp_jobs jobs;
+    struct tp_dropbehind behind;
     struct tp_err err; /* the first failure */
 };
 
@@ -81,7 +83,8 @@ static bool wait_for_stats(struct run *run, const struct tp_job *job, float *glo
     const struct tp_unit *unit = &run->plan->units[job->unit];
     if (unit->stats == UINT32_MAX)
         return true;
-    const struct group_state *group = &run->groups[tp_jobs_group(&run->jobs, job->unit, job->index)];
+    uint32_t g = tp_jobs_group(&run->jobs, job->unit, job->index);
+    const struct group_state *group = &run->groups[g];
     pthread_mutex_lock(&run->lock);
     while (group->pending > 0 && run->err.code == TP_OK)
         pthread_cond_wait(&run->stats_done, &run->lock);
@@ -112,8 +115,9 @@ static enum tp_code do_job(struct run *run, struct tp_lane *lane, const struct t
         return lane->sink->write(lane->sink, job->file, job->output, 0, output->constant,
                                  output->bytes, &lane->err);
     case TP_JOB_COPY: {
-        uint64_t size = tp_min_u64(TP_COPY_BYTES, output->bytes - job->index);
+        uint64_t size = tp_copy_bytes(output, job->index);
         code = tp_lane_copy(lane, job->output, job->index, size);
+        tp_dropbehind_copy(&run->behind, &plan->ckpt->tensors[output->source], job->index, size);
         report(run, size, output->name);
         return code;
     }
@@ -122,6 +126,7 @@ static enum tp_code do_job(struct run *run, struct tp_lane *lane, const struct t
         if (!wait_for_stats(run, job, &global))
             return TP_OK;
         code = tp_lane_box(lane, job->unit, &run->grids[job->unit], job->index, global);
+        tp_dropbehind_box(&run->behind, job->unit);
         struct tp_box box = tp_grid_box(unit, &run->grids[job->unit], job->index);
         report(run, box.size.e * box.size.n * box.size.k * tp_dtype_bits(unit->dtype) / 8,
                unit->name);
@@ -172,18 +177,22 @@ static bool same_grid(const struct tp_plan *plan, const struct tp_unit *a, const
 }
 
 /* Grids of all units; layers repeat, so most are found among the last few. */
-static enum tp_code make_grids(struct run *run, struct tp_err *err)
+static enum tp_code make_grids(struct run *run, unsigned cursors, struct tp_err *err)
 {
     const struct tp_plan *plan = run->plan;
     const struct tp_run_options *options = run->options;
     uint64_t memory = options->memory ? options->memory : DEFAULT_MEMORY;
-    uint64_t limit = tp_max_u64(memory / options->jobs / 4, 256 << 10);
-    uint64_t target = options->box_target ? options->box_target : DEFAULT_TARGET;
+    /* Each file may have two tensors under way: the next begins before the last box ends. */
+    struct tp_box_wish wish = {.target = DEFAULT_TARGET,
+                               .assembles = run->sink->assembles / 2 / cursors};
+    wish.limit = tp_max_u64(memory / options->jobs / 4, 256 << 10);
     if (options->devices && options->devices->count) {
-        limit = options->devices->slot; /* few, large boxes hide the latency of a GPU */
-        target = options->box_target ? options->box_target : limit / 2;
+        wish.limit = options->devices->slot; /* few, large boxes hide the latency of a GPU */
+        wish.target = wish.limit / 2;
     }
-    target = tp_min_u64(target, limit);
+    if (options->box_target)
+        wish.target = options->box_target;
+    wish.target = tp_min_u64(wish.target, wish.limit);
     run->grids = tp_os_zalloc(plan->unit_count + 1, sizeof *run->grids, err);
     run->groups = tp_os_zalloc(plan->group_count + 1, sizeof *run->groups, err);
     if (!run->grids || !run->groups)
@@ -196,7 +205,7 @@ static enum tp_code make_grids(struct run *run, struct tp_err *err)
         if (back <= 16 && back <= u) {
             run->grids[u] = run->grids[u - back];
         } else {
-            enum tp_code code = tp_unit_grid(plan, unit, target, limit, &run->grids[u], err);
+            enum tp_code code = tp_unit_boxes(plan, unit, &wish, &run->grids[u], err);
             if (code)
                 return code;
         }
@@ -210,6 +219,16 @@ static unsigned worker_count(const struct tp_run_options *options)
 {
     const struct tp_devices *devices = options->devices;
     return devices && devices->count ? devices->count * devices->lanes_per_device : options->jobs;
+}
+
+/* One file at a time for every few workers: more would wait for each other's writes.
+ * GPUs bring large pieces, which go into the file as they come, each by its worker. */
+static unsigned cursor_count(const struct run *run, unsigned workers)
+{
+    const struct tp_devices *devices = run->options->devices;
+    uint64_t cursors = tp_max_u64(workers / (devices && devices->count ? 2 : 4), 1);
+    cursors = tp_min_u64(cursors, tp_max_u64(run->plan->file_count, 1));
+    return (unsigned)tp_min_u64(cursors, TP_MAX_CURSORS);
 }
 
 /* One worker for each lane of each GPU, or for each job of the CPU. */
@@ -236,10 +255,8 @@ static enum tp_code make_workers(struct run *run, struct worker *workers, unsign
     return TP_OK;
 }
 
-/* One file at a time for every few workers: more would wait for each other's writes. */
-static enum tp_code make_jobs(struct run *run, unsigned workers, struct tp_err *err)
+static enum tp_code make_jobs(struct run *run, unsigned cursors, struct tp_err *err)
 {
-    unsigned cursors = (unsigned)tp_min_u64(tp_max_u64(workers / 2, 1), TP_MAX_CURSORS);
     run->jobs = (struct tp_jobs){.plan = run->plan, .grids = run->grids,
                                  .skip_file = run->options->skip_file, .cursor_count = cursors};
     run->jobs.issues = tp_os_zalloc(run->plan->group_count + 1, sizeof *run->jobs.issues, err);
@@ -255,8 +272,11 @@ enum tp_code tp_run(const struct tp_plan *plan, struct tp_sink *sink,
     pthread_mutex_init(&run.lock, NULL);
     pthread_cond_init(&run.stats_done, NULL);
     enum tp_code code = workers ? make_workers(&run, workers, count, err) : TP_E_MEMORY;
-    if (code == TP_OK && (code = make_grids(&run, err)) == TP_OK)
-        code = make_jobs(&run, count, err);
+    unsigned cursors = cursor_count(&run, count);
+    if (code == TP_OK && (code = make_grids(&run, cursors, err)) == TP_OK)
+        code = make_jobs(&run, cursors, err);
+    if (code == TP_OK && options->drop_source && !plan->gather)
+        code = tp_dropbehind_open(&run.behind, plan, run.grids, err);
     while (code == TP_OK && started + 1 < count &&
            pthread_create(&workers[started + 1].thread, NULL, work, &workers[started + 1]) == 0)
         started++;
@@ -273,6 +293,7 @@ enum tp_code tp_run(const struct tp_plan *plan, struct tp_sink *sink,
     }
     pthread_mutex_destroy(&run.lock);
     pthread_cond_destroy(&run.stats_done);
+    tp_dropbehind_close(&run.behind);
     free(run.grids);
     free(run.groups);
     free(run.jobs.issues);

@@ -29,6 +29,7 @@ struct tp_run_options {
     unsigned jobs;             /* worker threads, at least 1 */
     struct tp_devices *devices; /* GPUs that do the boxes (slots may be halved), or NULL */
     uint64_t memory;           /* bytes that all lanes together may take; 0 = default */
+    bool drop_source;          /* what was read leaves the page cache, unless it was there */
     uint64_t box_target;       /* preferred bytes per box; 0 = default (tests vary it) */
     bool keep_nonfinite;
     const bool *skip_file;     /* per plan file: already done; or NULL */

@@ -14,7 +14,15 @@ static enum tp_code discard(struct tp_sink *sink, uint32_t file, uint32_t output
     return TP_OK;
 }
 
-struct tp_sink tp_discard_sink = {.write = discard};
+static enum tp_code discard_many(struct tp_sink *sink, uint32_t file, uint32_t output,
+                                 const struct tp_piece *pieces, size_t count, struct tp_err *err)
+{
+    (void)sink, (void)file, (void)output, (void)pieces, (void)count, (void)err;
+    return TP_OK;
+}
+
+struct tp_sink tp_discard_sink = {.write = discard, .write_many = discard_many,
+                                  .assembles = UINT64_MAX};
 
 static void record(struct tp_compare_sink *sink, uint32_t output, uint64_t offset,
                    const uint8_t *ours, const uint8_t *theirs, uint64_t size)

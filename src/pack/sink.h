@@ -4,6 +4,7 @@
 #ifndef TP_PACK_SINK_H
 #define TP_PACK_SINK_H
 
+#include "pack/assemble.h"
 #include "pack/leafhash.h"
 #include "pack/plan.h"
 
@@ -12,11 +13,22 @@
 
 struct tp_box;
 
+/* One of many pieces of an output. */
+struct tp_piece {
+    uint64_t offset; /* in the output */
+    const void *data;
+    uint64_t size;
+};
+
 struct tp_sink {
     /* Bytes [offset, offset + size) of output `output`, or of the header of file
      * `file` when output is TP_SINK_HEADER. Called from any thread, each byte once. */
     enum tp_code (*write)(struct tp_sink *sink, uint32_t file, uint32_t output, uint64_t offset,
                           const void *data, uint64_t size, struct tp_err *err);
+    /* Many pieces of one output in one call, or NULL: write() takes them one by one. */
+    enum tp_code (*write_many)(struct tp_sink *sink, uint32_t file, uint32_t output,
+                               const struct tp_piece *pieces, size_t count, struct tp_err *err);
+    uint64_t assembles; /* bytes in small pieces, lying together, that cost it little */
     /* Takes a box of a packed unit whole, instead of its runs by write(): from[i] is
      * output i, stored as a small tensor of its own. NULL: runs are fine. */
     enum tp_code (*take)(struct tp_sink *sink, const struct tp_unit *unit,
@@ -24,6 +36,15 @@ struct tp_sink {
 };
 
 struct tp_open_file; /* one output file while it is written */
+
+/* Tells the disk to start on what is written, in a thread of its own (writeback.c). */
+struct tp_writeback {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    pthread_t thread;
+    struct tp_open_file *first, *busy; /* waiting, being dealt with */
+    bool started, quit, drop;
+};
 
 /* Writes the plan's files into a directory. A file is complete when its last byte
  * came; then it is hashed, its hash digits are filled in, it is fsynced, closed
@@ -36,13 +57,18 @@ struct tp_file_sink {
     unsigned zstd;         /* compress finished files at this level; 0 = leave them plain */
     unsigned threads;      /* for that */
     struct tp_open_file *files;
+    struct tp_leaf_pool pool;
+    struct tp_writeback writeback;
     struct tp_err open_error; /* of a file that could not be opened */
     enum tp_code (*done)(void *arg, uint32_t file, const uint8_t hash[TP_HASH_BYTES],
                          struct tp_err *err);
     void *done_arg;
 };
+/* `memory`: bytes for putting leaves together. `drop`: what is on the disk leaves the
+ * page cache. */
 enum tp_code tp_file_sink_open(struct tp_file_sink *sink, const struct tp_plan *plan,
-                               const char *directory, const char *only_path, struct tp_err *err);
+                               const char *directory, const char *only_path, uint64_t memory,
+                               bool drop, struct tp_err *err);
 void tp_file_sink_close(struct tp_file_sink *sink); /* closes what is open; legal on {0} */
 
 /* Compares with the outputs of the same names in `stored`. Differences are

@@ -17,8 +17,8 @@ struct finder {
     const struct tp_checkpoint *ckpt;
     struct tp_weights *weights;
     size_t capacity;
-    bool *used;      /* per checkpoint tensor */
-    uint32_t *order; /* checkpoint tensors in the order of their data */
+    bool *used;   /* per checkpoint tensor */
+    uint32_t last; /* the first tensor of the described weight before */
     struct tp_orientation orientation; /* of plain stacks of experts */
     struct tp_err *err;
 };
@@ -28,15 +28,41 @@ static uint32_t tensor_index(const struct finder *f, const struct tp_tensor *ten
     return tensor ? (uint32_t)(tensor - f->ckpt->tensors) : TP_NO_TENSOR;
 }
 
-static const struct tp_tensor *find_suffixed(const struct finder *f, const char *prefix,
-                                             size_t prefix_size, const char *suffix)
+enum { NEAR = 8 }; /* neighbours that are looked at one by one */
+
+/* The tensor whose name is prefix and suffix, or NULL. Names are sorted, so it is mostly
+ * near `from`: a tensor of the same weight, or of the weight before. */
+static const struct tp_tensor *find_near(const struct finder *f, uint32_t from,
+                                         const char *prefix, size_t prefix_size,
+                                         const char *suffix)
 {
-    char name[2048];
-    if (prefix_size + strlen(suffix) + 1 > sizeof name)
+    const struct tp_checkpoint *ckpt = f->ckpt;
+    char wanted[2048];
+    int first = 0;
+    if (prefix_size + strlen(suffix) + 1 > sizeof wanted)
         return NULL;
-    memcpy(name, prefix, prefix_size);
-    strcpy(name + prefix_size, suffix);
-    return tp_checkpoint_find(f->ckpt, name);
+    for (size_t i = from, steps = 0; i < ckpt->tensor_count && steps < NEAR; steps++) {
+        const char *name = ckpt->tensors[i].name;
+        int order = strncmp(prefix, name, prefix_size);
+        if (order == 0)
+            order = strcmp(suffix, name + prefix_size);
+        if (order == 0)
+            return &ckpt->tensors[i];
+        if (first && (order < 0) != (first < 0))
+            return NULL; /* it would have been between these two */
+        first = order;
+        i += order < 0 ? SIZE_MAX : 1; /* before 0: ends as behind the last one does */
+    }
+    memcpy(wanted, prefix, prefix_size);
+    strcpy(wanted + prefix_size, suffix);
+    return tp_checkpoint_find(ckpt, wanted);
+}
+
+/* The tensor whose name begins as that of `codes` does and ends in `suffix`, or NULL. */
+static const struct tp_tensor *find_sibling(const struct finder *f, const struct tp_tensor *codes,
+                                            size_t prefix_size, const char *suffix)
+{
+    return find_near(f, tensor_index(f, codes), codes->name, prefix_size, suffix);
 }
 
 /* The dtypes in which readers and writers store the same scale; U8 is one of them
@@ -60,13 +86,13 @@ static bool same_shape(const struct tp_tensor *tensor, const uint64_t *shape, ui
 
 /* Output i of the format under one of the names that it goes by, or NULL. */
 static const struct tp_tensor *find_output(const struct finder *f, const struct tp_format *format,
-                                           uint32_t i, const char *prefix, size_t prefix_size,
-                                           bool *renamed)
+                                           uint32_t i, const struct tp_tensor *codes,
+                                           size_t prefix_size, bool *renamed)
 {
     const struct tp_format_out *out = &format->out[i];
-    const struct tp_tensor *tensor = find_suffixed(f, prefix, prefix_size, out->suffix);
+    const struct tp_tensor *tensor = find_sibling(f, codes, prefix_size, out->suffix);
     for (int a = 0; !tensor && a < TP_MAX_ALSO && out->also[a]; a++) {
-        tensor = find_suffixed(f, prefix, prefix_size, out->also[a]);
+        tensor = find_sibling(f, codes, prefix_size, out->also[a]);
         *renamed |= tensor != NULL;
     }
     return tensor;
@@ -98,11 +124,11 @@ static bool other_scale(struct tp_weight *weight, uint32_t i, enum tp_dtype dtyp
 /* Whether output i of the format is there for the weight; fills tensor[i] and
  * adapts the element of a scale stored in another float type. */
 static bool match_output(const struct finder *f, struct tp_weight *weight, uint32_t i,
-                         const char *prefix, size_t prefix_size)
+                         const struct tp_tensor *codes, size_t prefix_size)
 {
     const struct tp_format *format = weight->format;
     const struct tp_tensor *tensor =
-        find_output(f, format, i, prefix, prefix_size, &weight->renamed);
+        find_output(f, format, i, codes, prefix_size, &weight->renamed);
     struct tp_op_out *out = &weight->op.out[i];
     uint64_t shape[TP_MAX_RANK];
     uint32_t rank;
@@ -129,7 +155,7 @@ static const struct tp_format *with_group(const struct finder *f, const struct t
     if (!format->group)
         return format;
     const struct tp_tensor *scale =
-        find_output(f, format, (uint32_t)s, codes->name, prefix_size, &renamed);
+        find_output(f, format, (uint32_t)s, codes, prefix_size, &renamed);
     uint32_t skip = scale ? format->out[s].rank - scale->rank : 0;
     if (!scale || skip > 1 || format->out[s].group_dim < (int)skip ||
         !tp_format_box_of(format, codes->shape, codes->rank, &box, &rank))
@@ -164,7 +190,7 @@ static bool match_format(const struct finder *f, const struct tp_format *format,
     if (codes->dtype != format->out[c].dtype || prefix_size == 1)
         return false;
     for (int i = 0; i < TP_MAX_ABSENT && format->absent[i]; i++)
-        if (find_suffixed(f, codes->name, prefix_size, format->absent[i]))
+        if (find_sibling(f, codes, prefix_size, format->absent[i]))
             return false;
     if (!(format = with_group(f, format, codes, prefix_size)))
         return false;
@@ -174,7 +200,7 @@ static bool match_format(const struct finder *f, const struct tp_format *format,
     if (!tp_format_box_of(format, codes->shape, codes->rank, &weight->box, &weight->rank))
         return false;
     for (uint32_t i = 0; i < format->op.outs; i++)
-        if (!match_output(f, weight, i, codes->name, prefix_size))
+        if (!match_output(f, weight, i, codes, prefix_size))
             return false;
     return true;
 }
@@ -208,21 +234,19 @@ static void no_tensors(struct tp_weight *weight)
 }
 
 /* A packed weight of an interchange format whose codes are in this tensor. */
-static enum tp_code try_interchange(struct finder *f, const struct tp_tensor *tensor, bool *found)
+static enum tp_code try_interchange(struct finder *f, const struct tp_tensor *tensor)
 {
     size_t count;
     const struct tp_format *formats = tp_formats(&count);
     struct tp_weight weight;
-    *found = false;
-    for (size_t i = 0; i < 2 * count && !*found; i++) {
-        const struct tp_format *format = &formats[i % count];
+    for (size_t i = 0; i < 2 * count; i++) {
+        const struct tp_format *format = &formats[i < count ? i : i - count];
         /* Kernel-ready formats are known by their descriptors only. Formats that are
          * written too come first: they are special cases of those that are not. */
         if (i < count ? !format->config : !format->input_only)
             continue;
         if (!match_format(f, format, tensor, &weight))
             continue;
-        *found = true;
         no_tensors(&weight);
         weight.dtype = TP_BF16;
         weight.alternates = weight.rank == 3 && format->joint[0] != '.';
@@ -271,42 +295,43 @@ static bool is_plain(const struct tp_tensor *tensor)
            tensor->bytes > 0;
 }
 
-
-
-static int by_data(const void *a, const void *b, void *tensors)
+/* Ties output i of a described unit to its tensor and checks dtype and shape. */
+static enum tp_code bind_output(struct finder *f, struct tp_weight *weight, uint32_t i)
 {
-    const struct tp_tensor *x = (const struct tp_tensor *)tensors + *(const uint32_t *)a;
-    const struct tp_tensor *y = (const struct tp_tensor *)tensors + *(const uint32_t *)b;
-    if (x->file != y->file)
-        return x->file < y->file ? -1 : 1;
-    return x->offset < y->offset ? -1 : x->offset > y->offset;
+    const struct tp_format_out *out = &weight->format->out[i];
+    size_t prefix_size = strlen(weight->prefix);
+    const struct tp_tensor *tensor =
+        find_near(f, i ? weight->tensor[0] : f->last, weight->prefix, prefix_size, out->suffix);
+    uint64_t shape[TP_MAX_RANK];
+    uint32_t rank;
+    if (!tensor)
+        return tp_fail(f->err, TP_E_INPUT, "its descriptor names the tensor %s%s, which is "
+                       "missing", weight->prefix, out->suffix);
+    weight->tensor[i] = tensor_index(f, tensor);
+    if (f->used[weight->tensor[i]])
+        return tp_fail(f->err, TP_E_INPUT, "two descriptors claim the tensor %s", tensor->name);
+    enum tp_code code =
+        tp_format_shape(weight->format, i, weight->box, weight->rank, shape, &rank, f->err);
+    if (code)
+        return code;
+    if (!same_shape(tensor, shape, rank) || tensor->dtype != out->dtype)
+        return tp_fail(f->err, TP_E_INPUT,
+                       "tensor %s has not the dtype and shape its descriptor gives", tensor->name);
+    f->used[weight->tensor[i]] = true;
+    f->last = weight->tensor[0];
+    return TP_OK;
 }
 
-/* Ties each described unit to its tensors and checks their dtype and shape. */
 static enum tp_code bind(struct finder *f, struct tp_weight *weight)
 {
     for (uint32_t i = 0; i < weight->op.outs; i++) {
-        const struct tp_tensor *tensor = find_suffixed(
-            f, weight->prefix, strlen(weight->prefix), weight->format->out[i].suffix);
-        uint64_t shape[TP_MAX_RANK];
-        uint32_t rank;
-        tp_err_tensor(f->err, weight->name);
-        tp_err_hint(f->err, "the file's tensors and its __metadata__ are not of one conversion: "
-                            "convert the source again");
-        if (!tensor)
-            return tp_fail(f->err, TP_E_INPUT, "its descriptor names the tensor %s%s, which is "
-                           "missing", weight->prefix, weight->format->out[i].suffix);
-        weight->tensor[i] = tensor_index(f, tensor);
-        if (f->used[weight->tensor[i]])
-            return tp_fail(f->err, TP_E_INPUT, "two descriptors claim the tensor %s", tensor->name);
-        if (tp_format_shape(weight->format, i, weight->box, weight->rank, shape, &rank, f->err))
-            return f->err->code;
-        if (!same_shape(tensor, shape, rank) || tensor->dtype != weight->format->out[i].dtype)
-            return tp_fail(f->err, TP_E_INPUT,
-                           "tensor %s has not the dtype and shape its descriptor gives",
-                           tensor->name);
-        f->used[weight->tensor[i]] = true;
-        f->err->tensor[0] = f->err->hint[0] = '\0';
+        enum tp_code code = bind_output(f, weight, i);
+        if (code) {
+            tp_err_tensor(f->err, weight->name);
+            tp_err_hint(f->err, "the file's tensors and its __metadata__ are not of one "
+                                "conversion: convert the source again");
+            return code;
+        }
     }
     no_tensors(weight);
     return TP_OK;
@@ -335,29 +360,41 @@ static enum tp_code find_described(struct finder *f)
     return TP_OK;
 }
 
-static enum tp_code find_others(struct finder *f)
+/* Weights that other tools packed. */
+static enum tp_code find_recognised(struct finder *f)
 {
-    size_t count = f->ckpt->tensor_count;
     enum tp_code code = TP_OK;
-    for (size_t i = 0; i < count && code == TP_OK; i++) { /* packed first: they own their scales */
-        const struct tp_tensor *tensor = &f->ckpt->tensors[f->order[i]];
-        bool found;
-        if (!f->used[f->order[i]] && !is_plain(tensor) && tensor->rank >= 2)
-            code = try_interchange(f, tensor, &found);
-    }
-    for (size_t i = 0; i < count && code == TP_OK; i++) {
-        if (f->used[f->order[i]])
-            continue;
-        if (is_plain(&f->ckpt->tensors[f->order[i]]))
-            code = add_plain(f, f->order[i]);
-        else
-            f->weights->other[f->weights->other_count++] = f->order[i];
+    for (size_t i = 0; i < f->ckpt->tensor_count && code == TP_OK; i++) {
+        uint32_t index = f->ckpt->by_data[i];
+        const struct tp_tensor *tensor = &f->ckpt->tensors[index];
+        if (!f->used[index] && !is_plain(tensor) && tensor->rank >= 2)
+            code = try_interchange(f, tensor);
     }
     return code;
 }
 
-enum tp_code tp_weights_find(const struct tp_checkpoint *ckpt, struct tp_weights *weights,
-                             struct tp_err *err)
+/* All that is left. */
+static enum tp_code find_plain(struct finder *f)
+{
+    struct tp_weights *weights = f->weights;
+    enum tp_code code = TP_OK;
+    weights->other = tp_os_zalloc(f->ckpt->tensor_count + 1, sizeof *weights->other, f->err);
+    if (!weights->other)
+        return TP_E_MEMORY;
+    for (size_t i = 0; i < f->ckpt->tensor_count && code == TP_OK; i++) {
+        uint32_t index = f->ckpt->by_data[i];
+        if (f->used[index])
+            continue;
+        if (is_plain(&f->ckpt->tensors[index]))
+            code = add_plain(f, index);
+        else
+            weights->other[weights->other_count++] = index;
+    }
+    return code;
+}
+
+static enum tp_code find_weights(const struct tp_checkpoint *ckpt, bool plain,
+                                 struct tp_weights *weights, struct tp_err *err)
 {
     struct finder f = {.ckpt = ckpt, .weights = weights, .err = err,
                        .orientation = tp_orientation_of(ckpt->config)};
@@ -366,22 +403,28 @@ enum tp_code tp_weights_find(const struct tp_checkpoint *ckpt, struct tp_weights
     if (tp_formats_check(err)) /* with one missing, its tensors would pass for others */
         return tp_json_check(mark, err ? err->code : TP_E_MEMORY, err);
     f.used = tp_os_zalloc(ckpt->tensor_count + 1, sizeof *f.used, err);
-    f.order = tp_os_zalloc(ckpt->tensor_count + 1, sizeof *f.order, err);
-    weights->other = tp_os_zalloc(ckpt->tensor_count + 1, sizeof *weights->other, err);
-    enum tp_code code = f.used && f.order && weights->other ? TP_OK : TP_E_MEMORY;
-    if (code == TP_OK) {
-        for (uint32_t i = 0; i < ckpt->tensor_count; i++)
-            f.order[i] = i;
-        qsort_r(f.order, ckpt->tensor_count, sizeof *f.order, by_data, ckpt->tensors);
-        if ((code = find_described(&f)) == TP_OK)
-            code = find_others(&f);
-    }
+    enum tp_code code = f.used ? find_described(&f) : TP_E_MEMORY;
+    if (code == TP_OK)
+        code = find_recognised(&f); /* before the plain ones: they own their scales */
+    if (code == TP_OK && plain)
+        code = find_plain(&f);
     free(f.used);
-    free(f.order);
     code = tp_json_check(mark, code, err);
     if (code)
         tp_weights_close(weights);
     return code;
+}
+
+enum tp_code tp_weights_find(const struct tp_checkpoint *ckpt, struct tp_weights *weights,
+                             struct tp_err *err)
+{
+    return find_weights(ckpt, true, weights, err);
+}
+
+enum tp_code tp_weights_find_packed(const struct tp_checkpoint *ckpt, struct tp_weights *weights,
+                                    struct tp_err *err)
+{
+    return find_weights(ckpt, false, weights, err);
 }
 
 void tp_weights_close(struct tp_weights *weights)

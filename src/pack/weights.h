@@ -54,6 +54,10 @@ struct tp_weights {
  * weights of other tools need tp_source_check() before they are decoded. */
 enum tp_code tp_weights_find(const struct tp_checkpoint *ckpt, struct tp_weights *weights,
                              struct tp_err *err);
+/* The same for a reader who looks at packed weights only: plain ones are not among
+ * the items, and `other` is empty. */
+enum tp_code tp_weights_find_packed(const struct tp_checkpoint *ckpt, struct tp_weights *weights,
+                                    struct tp_err *err);
 void tp_weights_close(struct tp_weights *weights);
 
 /* What the source of a weight is called: "BF16", "fp8-deepseek", "gptq (groups of

@@ -87,6 +87,8 @@ ok 'convert --verbose says where the time went' $?
     --jobs 2 --format fp8-ct --format w4a8-cutlass >"$work/out" 2>"$work/err"
 ok 'bench_e2e.py runs' $?
 says_file() { jq -e "$1" "$work/bench/bench.json" >/dev/null 2>"$work/err"; }
+says_file '([.formats[] | .["one thread"] > 0 and .discard > 0 and .["write alone"] > 0] | all)'
+ok 'one thread, nothing written, stages alone' $?
 says_file '(.formats | keys) == ["fp8-ct","w4a8-cutlass"] and .cp > 0 and
     ([.formats[] | .convert > 0 and .verify > 0 and .memory > 1000000 and .bytes > 100000] | all)'
 ok 'bench.json' $?
@@ -97,6 +99,25 @@ ok 'picture and table' $?
 [ "$(find "$work/bench" -mindepth 1 -maxdepth 1 | sort | tr '\n' ' ' | sed "s,$work/bench/,,g")" \
     = 'bench.json bench.md src stages.svg ' ]
 ok 'leaves nothing else' $?
+
+# Kernels against memcpy, and the size of the input.
+mkdir "$work/more"
+"$python" "$root/scripts/bench_kernels.py" --program "$program" --dir "$work/more" --rounds 1 \
+    --jobs 2 --shape 1,256,512 --format fp8-deepseek >"$work/out" 2>"$work/err"
+ok 'bench_kernels.py runs' $?
+jq -e '(.rows | length) <= 1 and ([.rows[] | .to == "fp8-deepseek" and .fraction > 0 and
+    .scaling > 0 and .ceiling_scaling > 0] | all) and
+    [.reference[] | .row] == ["ref"] and .reference[0].scaling > 0' "$work/more/kernels.json" \
+    >/dev/null 2>"$work/err" && grep -q '^| BF16 to .fp8-deepseek., reference' "$work/more/kernels.md"
+ok 'kernels.json and the table' $?
+"$python" "$root/scripts/bench_scale.py" --program "$program" --dir "$work/more" --rounds 1 \
+    --jobs 2 --sizes 1.5 --format fp8-deepseek >"$work/out" 2>"$work/err"
+ok 'bench_scale.py runs' $?
+jq -e 'length == 1 and .[0].bytes > 1400000000 and .[0].cpu > 0 and .[0].peak > 1000000 and
+    .[0].peak < 536870912' "$work/more/scale.json" >/dev/null 2>"$work/err"
+ok 'scale.json' $?
+[ ! -e "$work/more/sparse" ]
+ok 'no sparse files are left' $?
 
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

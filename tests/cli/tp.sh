@@ -134,6 +134,23 @@ fails "a dry run refuses, too" 4 "--tp may be" \
     "$TILEPACK" plan "$work/dense" --to mxfp8-blocked --tp 3
 check "a dry run counts" sh -c "'$TILEPACK' plan '$work/dense' --to mxfp8-blocked --tp 2 |
     grep -q '^2 ranks of .*: 5 weights cut along N, 2 along K'"
+"$TILEPACK" plan "$work/dense" --to mxfp8-blocked --tp 2 --shard-size 6MB --json >"$work/tp.json"
+check "the plan to be checked is written" convert dense planned --to mxfp8-blocked --tp 2 \
+    --shard-size 6MB
+check "the plan's JSON has every file of every rank, and its size" "$PYTHON" -c '
+import json, os, sys
+plan = json.load(open(sys.argv[1]))
+tp, made = plan["tp"], sys.argv[2]
+assert tp["ranks"] == 2 and tp["cut"] == {"none": 0, "N": 5, "K": 2}, tp["cut"]
+assert [u["cut"] for u in plan["units"]].count("K") == 2
+for r, rank in enumerate(tp["plans"]):
+    assert rank["directory"] == f"rank_{r}"
+    folder = os.path.join(made, rank["directory"])
+    written = {n: os.path.getsize(os.path.join(folder, n)) for n in os.listdir(folder)
+               if n.endswith(".safetensors")}
+    assert len(written) > 1 and {f["name"]: f["size"] for f in rank["files"]} == written
+    assert 0 < sum(written.values()) - rank["bytes_out"] < 65536 * len(written)
+' "$work/tp.json" "$work/planned"
 fails "a single file" 2 "a single file cannot be written for several ranks" \
     convert dense no.safetensors --to mxfp8-ct --tp 2
 fails "join of no ranks" 2 "there are no ranks here" join plain no

@@ -436,6 +436,14 @@ static void test_bad_index(void **state)
         {"{\"weight_map\":{\"a\":null}}", 19, "a", "expected a string, found 'n'"},
         {"{\"weight_map\":{\"a\":\"1.safetensors\",\"\\u0061\":\"1.safetensors\"}}", 35, "a",
          "weight_map names this tensor twice"},
+        /* A name that comes twice is reported before what follows it in the text. */
+        {"{\"weight_map\":{\"a\":\"1.safetensors\",\"a\":7}}", 35, "a",
+         "weight_map names this tensor twice"},
+        {"{\"weight_map\":{\"b\":\"1.safetensors\",\"a\":\"1.safetensors\","
+         "\"a\":\"1.safetensors\",\"b\":\"1.safetensors\",\"a\":\"/\"", 55, "a",
+         "weight_map names this tensor twice"},
+        {"{\"weight_map\":{\"a\":\"1.safetensors\"},\"x\":1,\"x\":1}", 42, "",
+         "the key 'x' comes twice"},
         {"{\"weight_map\":{},\"weight_map\":{}}", 17, "", "the key 'weight_map' comes twice"},
         {"{\"m\":1,\"m\":1,\"weight_map\":{}}", 7, "", "the key 'm' comes twice"},
         {"{\"weight_map\":{}} x", 18, "", "text follows the last '}'"},
@@ -617,6 +625,42 @@ static void test_many_shards(void **state)
     tp_text_free(&map);
 }
 
+/* Shards that hold their tensors in another order than the index, by little and by
+ * much, and as far from that of their names. */
+static void test_orders(void **state)
+{
+    (void)state;
+    enum { COUNT = 60 };
+    static const int steps[] = {1, 7, 59, 13, 31};
+    for (size_t s = 0; s < sizeof steps / sizeof *steps; s++)
+        for (size_t o = 0; o < sizeof steps / sizeof *steps; o++) {
+            struct tp_text shards[2] = {{0}}, map = {0};
+            struct tp_checkpoint ckpt;
+            for (int i = 0; i < COUNT; i++) {
+                int stored = i * steps[s] % COUNT, listed = i * steps[o] % COUNT;
+                tp_text_addf(&shards[stored % 2], NULL, "t%d ", stored);
+                tp_text_addf(&map, NULL, "t%d=%d.safetensors ", listed, listed % 2);
+            }
+            put_shard(dir, "0.safetensors", shards[0].data, 'A');
+            put_shard(dir, "1.safetensors", shards[1].data, 'a');
+            put_index(map.data);
+            must_open(dir, 0, &ckpt);
+            assert_int_equal(ckpt.tensor_count, COUNT);
+            for (int i = 0; i < COUNT; i++) {
+                const struct tp_tensor *tensor = &ckpt.tensors[ckpt.by_data[i]];
+                const struct tp_st_header *header = &ckpt.files[i / (COUNT / 2)].header;
+                assert_string_equal(tensor->name, header->tensors[i % (COUNT / 2)].name);
+                assert_int_equal(tensor->file, i / (COUNT / 2));
+                if (i)
+                    assert_true(strcmp(ckpt.tensors[i - 1].name, ckpt.tensors[i].name) < 0);
+            }
+            tp_checkpoint_close(&ckpt);
+            tp_text_free(&shards[0]);
+            tp_text_free(&shards[1]);
+            tp_text_free(&map);
+        }
+}
+
 /* More tensors than the limit: in the index, and in the shards together. */
 static void test_too_many(void **state)
 {
@@ -741,7 +785,7 @@ int main(void)
         TEST(test_bad_files),     TEST(test_directory),   TEST(test_index_agrees),
         TEST(test_shard_names),   TEST(test_bad_index),   TEST(test_without_index),
         TEST(test_packed),        TEST(test_links),       TEST(test_many_shards),
-        TEST(test_failing_calls), TEST(test_too_many),
+        TEST(test_failing_calls), TEST(test_too_many),     TEST(test_orders),
     };
     return cmocka_run_group_tests_name("checkpoint", tests, NULL, NULL);
 }

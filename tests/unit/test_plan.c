@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "pack/box.h"
-#include "pack/plan.h"
+#include "pack/plan_build.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -211,6 +211,70 @@ static void shards_are_filled(void **state)
 }
 
 /* Any target size cuts a unit into boxes that cover every element once. */
+/* More sizes than planning remembers, each met again after all others: every output
+ * has the shape, the bytes and the constant of its own unit. */
+static void sizes_are_those_of_the_unit(void **state)
+{
+    (void)state;
+    enum { KINDS = TP_KNOWN_SIZES + 4, COUNT = 2 * KINDS };
+    static char names[COUNT][24];
+    struct spec specs[COUNT];
+    for (uint64_t i = 0; i < COUNT; i++) {
+        snprintf(names[i], sizeof names[i], "a.%u.x.weight", (unsigned)i);
+        specs[i] = (struct spec){names[i], TP_BF16, 2, {16 * (i % KINDS + 1), 128}};
+    }
+    struct made m = {.code = TP_OK};
+    write_file(specs, COUNT);
+    make_plan(&m, "w4a8-ct");
+    assert_int_equal(m.code, TP_OK);
+    assert_int_equal(m.plan.unit_count, COUNT);
+    for (size_t o = 0; o < m.plan.output_count; o++) {
+        const struct tp_output *output = &m.plan.outputs[o];
+        const struct tp_unit *unit = &m.plan.units[output->unit];
+        uint64_t shape[TP_MAX_RANK], bytes;
+        uint32_t rank, i = output->source;
+        assert_int_equal(tp_format_shape(unit->format, i, unit->box, 2, shape, &rank, NULL), TP_OK);
+        assert_int_equal(output->rank, rank);
+        assert_memory_equal(output->shape, shape, rank * sizeof *shape);
+        if (unit->op.out[i].role == TP_ROLE_WORDS) {
+            assert_memory_equal(output->constant, &unit->box.n, 16); /* N and K */
+            continue;
+        }
+        assert_null(output->constant);
+        assert_int_equal(tp_op_bytes(&unit->op, i, unit->box, &bytes, NULL), TP_OK);
+        assert_int_equal(output->bytes, bytes);
+    }
+    drop(&m);
+}
+
+/* Wide elements, then large tensors, then by name; an outline has no order, but the
+ * same outputs for every unit. */
+static void outputs_are_sorted(void **state)
+{
+    (void)state;
+    struct made m = {.code = TP_OK}, outline = {.request = {.outline = true}};
+    write_file(moe, MOE);
+    make_plan(&m, "fp8-deepseek");
+    assert_int_equal(m.code, TP_OK);
+    assert_int_equal(m.plan.file_count, 1);
+    for (size_t o = 1; o < m.plan.output_count; o++) {
+        const struct tp_output *a = &m.plan.outputs[o - 1], *b = &m.plan.outputs[o];
+        unsigned a_bits = tp_dtype_bits(a->dtype), b_bits = tp_dtype_bits(b->dtype);
+        assert_true(a_bits > b_bits || (a_bits == b_bits && a->bytes > b->bytes) ||
+                    (a_bits == b_bits && a->bytes == b->bytes && strcmp(a->name, b->name) < 0));
+    }
+    make_plan(&outline, "fp8-deepseek");
+    assert_int_equal(outline.code, TP_OK);
+    assert_int_equal(outline.plan.unit_count, m.plan.unit_count);
+    assert_int_equal(outline.plan.bytes_out, m.plan.bytes_out);
+    for (size_t u = 0; u < m.plan.unit_count; u++)
+        for (uint32_t i = 0; i < m.plan.units[u].outs; i++)
+            assert_string_equal(outline.plan.outputs[outline.plan.units[u].output[i]].name,
+                                m.plan.outputs[m.plan.units[u].output[i]].name);
+    drop(&m);
+    drop(&outline);
+}
+
 static void boxes_cover_units(void **state)
 {
     (void)state;
@@ -264,6 +328,8 @@ int main(void)
         cmocka_unit_test(incomplete_stacks_are_refused),
         cmocka_unit_test(fused_sets_stay_together),
         cmocka_unit_test(shards_are_filled),
+        cmocka_unit_test(sizes_are_those_of_the_unit),
+        cmocka_unit_test(outputs_are_sorted),
         cmocka_unit_test(boxes_cover_units),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -1,0 +1,179 @@
+/* The plan as one JSON object. Written as it goes: of a checkpoint of 100,000 tensors
+ * a tree of it would take a gigabyte. */
+#include "cli/out.h"
+#include "cli/plan_report.h"
+#include "cli/report.h"
+
+/* The object on its way to stdout. The first failure stays in `err`. */
+struct json {
+    struct tp_out out;
+    struct tp_err err;
+    size_t depth;
+    bool empty; /* nothing yet in the innermost object or list */
+};
+
+static void put_line(struct json *j)
+{
+    tp_out_bytes(&j->out, "\n", 1);
+    tp_out_blanks(&j->out, 2 * j->depth);
+}
+
+/* Begins a member of an object, or an element of a list (key NULL). */
+static void put_key(struct json *j, const char *key)
+{
+    if (!j->empty)
+        tp_out_bytes(&j->out, ",", 1);
+    j->empty = false;
+    put_line(j);
+    if (key) {
+        tp_out_bytes(&j->out, "\"", 1);
+        tp_out_text(&j->out, key);
+        tp_out_bytes(&j->out, "\": ", 3);
+    }
+}
+
+static void begin(struct json *j, const char *key, const char *bracket)
+{
+    put_key(j, key);
+    tp_out_bytes(&j->out, bracket, 1);
+    j->depth++;
+    j->empty = true;
+}
+
+static void end(struct json *j, const char *bracket)
+{
+    j->depth--;
+    if (!j->empty)
+        put_line(j);
+    tp_out_bytes(&j->out, bracket, 1);
+    j->empty = false;
+}
+
+static void put_text(struct json *j, const char *key, const char *text)
+{
+    put_key(j, key);
+    tp_out_json(&j->out, text, &j->err);
+}
+
+static void put_number(struct json *j, const char *key, uint64_t number)
+{
+    put_key(j, key);
+    tp_out_u64(&j->out, number);
+}
+
+static void put_numbers(struct json *j, const char *key, const uint64_t *numbers, size_t count)
+{
+    begin(j, key, "[");
+    for (size_t i = 0; i < count; i++)
+        put_number(j, NULL, numbers[i]);
+    end(j, "]");
+}
+
+static void put_output(struct json *j, const struct tp_plan *plan, const struct tp_output *output)
+{
+    begin(j, NULL, "{");
+    put_text(j, "name", output->name);
+    put_text(j, "dtype", tp_dtype_name(output->dtype));
+    put_numbers(j, "shape", output->shape, output->rank);
+    put_number(j, "bytes", output->bytes);
+    put_text(j, "file", plan->files[output->file].name);
+    put_number(j, "offset", output->offset);
+    end(j, "}");
+}
+
+static const char *const cut_names[] = {
+    [TP_CUT_NONE] = "none", [TP_CUT_N] = "N", [TP_CUT_K] = "K"};
+
+static void put_unit(struct json *j, const struct tp_plan *plan, const struct tp_unit *unit,
+                     const struct tp_cut *cut)
+{
+    const uint64_t box[] = {unit->box.e, unit->box.n, unit->box.k};
+    const struct tp_weight *weight = &plan->weights->items[unit->parts[0].weight];
+    char source[128];
+    begin(j, NULL, "{");
+    put_text(j, "name", unit->name);
+    put_numbers(j, "box", box, 3);
+    put_number(j, "rank", (uint64_t)unit->rank);
+    put_text(j, "dtype", tp_dtype_name(unit->original));
+    begin(j, "outputs", "[");
+    for (uint32_t i = 0; i < unit->outs; i++)
+        put_output(j, plan, &plan->outputs[unit->output[i]]);
+    end(j, "]");
+    put_text(j, "source", tp_weight_source(weight, source, sizeof source));
+    if (unit->format)
+        put_text(j, "format", unit->format->name);
+    if (unit->warning)
+        put_text(j, "warning", unit->warning);
+    if (cut)
+        put_text(j, "cut", cut_names[cut->along]);
+    end(j, "}");
+}
+
+static void put_kept(struct json *j, const struct tp_plan *plan, const struct tp_kept *kept)
+{
+    begin(j, NULL, "{");
+    put_text(j, "name", plan->ckpt->tensors[kept->tensor].name);
+    if (kept->reason)
+        put_text(j, "reason", kept->reason);
+    end(j, "}");
+}
+
+static void put_files(struct json *j, const struct tp_plan *plan)
+{
+    begin(j, "files", "[");
+    for (size_t f = 0; f < plan->file_count; f++) {
+        begin(j, NULL, "{");
+        put_text(j, "name", plan->files[f].name);
+        put_number(j, "size", plan->files[f].size);
+        end(j, "}");
+    }
+    end(j, "]");
+}
+
+static void put_ranks(struct json *j, const struct tp_ranks *ranks)
+{
+    size_t cut[3];
+    tp_plan_count_cuts(ranks, cut);
+    begin(j, "tp", "{");
+    put_number(j, "ranks", ranks->count);
+    begin(j, "cut", "{");
+    for (int along = 0; along < 3; along++)
+        put_number(j, cut_names[along], cut[along]);
+    end(j, "}");
+    begin(j, "plans", "[");
+    for (unsigned r = 0; r < ranks->count; r++) {
+        char directory[sizeof TP_RANK_PREFIX + TP_DIGITS] = TP_RANK_PREFIX;
+        tp_put_u64(directory + sizeof TP_RANK_PREFIX - 1, r);
+        begin(j, NULL, "{");
+        put_text(j, "directory", directory);
+        put_number(j, "bytes_out", ranks->plans[r].bytes_out);
+        put_files(j, &ranks->plans[r]);
+        end(j, "}");
+    }
+    end(j, "]");
+    end(j, "}");
+}
+
+int tp_plan_print_json(const struct tp_plan *plan, const struct tp_ranks *ranks)
+{
+    struct json j = {.depth = 1, .empty = true};
+    tp_out_bytes(&j.out, "{", 1);
+    put_number(&j, "version", 1);
+    put_number(&j, "bytes_in", plan->bytes_in);
+    put_number(&j, "bytes_out", plan->bytes_out);
+    put_files(&j, plan);
+    begin(&j, "units", "[");
+    for (size_t u = 0; u < plan->unit_count; u++)
+        put_unit(&j, plan, &plan->units[u], ranks ? &ranks->cuts[u] : NULL);
+    end(&j, "]");
+    begin(&j, "kept", "[");
+    for (size_t k = 0; k < plan->kept_count; k++)
+        put_kept(&j, plan, &plan->kept[k]);
+    end(&j, "]");
+    if (ranks)
+        put_ranks(&j, ranks);
+    end(&j, "}");
+    tp_out_bytes(&j.out, "\n", 1);
+    tp_out_flush(&j.out);
+    return j.err.code ? tp_report_error(&j.err) : TP_OK;
+}

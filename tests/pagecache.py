@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""Drop-behind: a conversion of more than the page cache should hold leaves no trace in
+it, and evicts nothing that was there before. TILEPACK_CACHE makes a small checkpoint
+count as too large."""
+import ctypes
+import mmap
+import os
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import sparse  # noqa: E402
+import tool  # noqa: E402
+
+PAGE = mmap.PAGESIZE
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int,
+                      ctypes.c_long]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
+passed = failed = 0
+
+
+def check(good, text):
+    global passed, failed  # pylint: disable=global-statement
+    passed += bool(good)
+    failed += not good
+    print(f"{'ok' if good else 'FAIL'} {text}")
+
+
+def resident(path):
+    """One byte for each page of the file: 1 if it is in the page cache."""
+    size = os.path.getsize(path)
+    pages = ctypes.create_string_buffer((size + PAGE - 1) // PAGE)
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        at = libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, fd, 0)
+        if libc.mincore(at, size, pages):
+            raise OSError(ctypes.get_errno(), "mincore")
+        libc.munmap(at, size)
+    finally:
+        os.close(fd)
+    return [b & 1 for b in pages.raw]
+
+
+def evict(path):
+    fd = os.open(path, os.O_RDONLY)
+    os.fsync(fd)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(fd)
+
+
+def touch(path, begin, size):
+    """Reads that stretch and nothing ahead of it."""
+    fd = os.open(path, os.O_RDONLY)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+    os.pread(fd, size, begin)
+    os.close(fd)
+
+
+def shards(directory):
+    return [os.path.join(directory, n) for n in sorted(os.listdir(directory))
+            if n.endswith(".safetensors")]
+
+
+def megabytes(pages):
+    return sum(pages) * PAGE / 2**20
+
+
+def convert(source, out, cache, *more):
+    """`cache`: what counts as too large, in bytes; empty: half of memory."""
+    tool.run("convert", source, "-o", out, "--quiet", "--device", "cpu", *more,
+             env={"TILEPACK_CACHE": cache})
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="tilepack-cache-") as work:
+        source = os.path.join(work, "source")
+        total = sparse.make(source, tensors=60, shards=2, experts=8, hidden=1024, inner=3584)
+        path = shards(source)[0]
+        evict(path)
+        if sum(resident(path)):
+            print("ok this file system keeps everything in memory: nothing to test")
+            print("1 passed, 0 failed")
+            return 0
+        kept_begin, kept_size = 24 << 20, 8 << 20
+        for number, fmt in enumerate(("fp8-deepseek", "mxfp8-torchao3d")):
+            for shard in shards(source):
+                evict(shard)
+            touch(path, kept_begin, kept_size)
+            before = resident(path)
+            out = os.path.join(work, f"dropped{number}")
+            convert(source, out, "1000000", "--to", fmt)
+            after = resident(path)
+            kept = range(kept_begin // PAGE, (kept_begin + kept_size) // PAGE)
+            check(all(before[p] and after[p] for p in kept), f"{fmt}: what was cached stays")
+            left = sum(megabytes(resident(s)) for s in shards(source)) - kept_size / 2**20
+            check(left < 6, f"{fmt}: {left:.1f} of {total / 2**20:.0f} MiB read are left")
+            left = sum(megabytes(resident(s)) for s in shards(out))
+            check(left < 4, f"{fmt}: {left:.1f} MiB written are left")
+        out = os.path.join(work, "cached")
+        convert(source, out, "", "--to", "fp8-deepseek")
+        inside = sum(megabytes(resident(s)) for s in shards(source))
+        check(inside > 0.95 * total / 2**20, f"small files stay in the cache: {inside:.0f} MiB")
+        for shard in shards(out):
+            with open(shard, "rb") as a, \
+                    open(os.path.join(work, "dropped0", os.path.basename(shard)), "rb") as b:
+                check(a.read() == b.read(), "the same bytes")
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
