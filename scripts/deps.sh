@@ -1,5 +1,5 @@
 #!/bin/sh
-# deps.sh [--print] [build] [test] [lint] [slurm]
+# deps.sh [--print] [build] [test] [lint] [arm] [slurm]
 #
 # Installs what this project needs from the distribution (Debian or Ubuntu, apt)
 # and is not there yet. A thing counts as there when it can be used (the command
@@ -37,12 +37,17 @@ packages() {
         echo "shellcheck command shellcheck"
         echo "mandoc command mandoc"
         ;;
+    arm)
+        echo "gcc-aarch64-linux-gnu command ${ARM_CC:-aarch64-linux-gnu-gcc}"
+        echo "libc6-dev-arm64-cross file /usr/aarch64-linux-gnu/include/stdio.h"
+        echo "qemu-user command ${ARM_RUN:-qemu-aarch64}"
+        ;;
     slurm)
         echo "slurm-wlm command slurmctld"
         echo "munge command munged"
         ;;
     *)
-        echo "deps.sh: unknown group '$1'; the groups are build, test, lint and slurm" >&2
+        echo "deps.sh: unknown group '$1'; the groups are build, test, lint, arm and slurm" >&2
         exit 2
         ;;
     esac
@@ -51,6 +56,7 @@ packages() {
 have() { # kind, what
     case $1 in
     command | compiler) command -v "$2" >/dev/null 2>&1 ;;
+    file) [ -e "$2" ] ;;
     header) echo "#include <$2>" | "$CC" -E -x c - >/dev/null 2>&1 ;;
     cmocka)
         printf '%s\n' '#include <stdarg.h>' '#include <stddef.h>' '#include <stdint.h>' \

@@ -345,7 +345,7 @@ def nvfp4_ct(values_bf16):
     """compressed-tensors: (codes [N,K], e4m3 scale [N,K/16], global fp32 divisor)."""
     v = bf16_to_f32(values_bf16)
     n, k = v.shape
-    g = round_bf16(F32(2688) / np.abs(v).max())
+    g = round_bf16(round_bf16(F32(1) / np.abs(v).max()) * F32(2688))
     s = to_e4m3(round_bf16(block_amax(v, 1, 16) / F32(6)) * g)
     s = np.where(s == 0, np.uint8(0x20), s)
     return to_e2m1(v / spread(E4M3[s] / g, 1, 16, n, k)), s, g

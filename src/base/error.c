@@ -20,7 +20,7 @@ static enum tp_code fail_v(struct tp_err *err, enum tp_code code, int sys, const
     return code;
 }
 
-enum tp_code tp_fail(struct tp_err *err, enum tp_code code, const char *fmt, ...)
+enum tp_code (tp_fail)(struct tp_err *err, enum tp_code code, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
@@ -29,7 +29,7 @@ enum tp_code tp_fail(struct tp_err *err, enum tp_code code, const char *fmt, ...
     return code;
 }
 
-enum tp_code tp_fail_sys(struct tp_err *err, int sys, const char *fmt, ...)
+enum tp_code (tp_fail_sys)(struct tp_err *err, int sys, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);

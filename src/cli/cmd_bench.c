@@ -85,8 +85,11 @@ static void print_line(const struct widths *w, const struct tp_bench_case *c,
     double speed = rate(r, r->seconds), ceiling = rate(r, r->ceiling_seconds);
     what_text(what, c);
     shape_text(shape, c);
-    printf("%-*s  %-*s  %*s  %9.2f  %9.2f  %8.2f\n", w->what, what, w->row, c->row, w->shape,
+    printf("%-*s  %-*s  %*s  %9.2f  %9.2f  %8.2f", w->what, what, w->row, c->row, w->shape,
            shape, speed, ceiling, ceiling > 0 ? speed / ceiling : 0);
+    if (r->far_seconds > 0)
+        printf("  %5.2f", r->far_ceiling_seconds / r->far_seconds);
+    printf("\n");
     fflush(stdout);
 }
 
@@ -95,12 +98,14 @@ static void print_head(const struct tp_options *o, int device, const struct widt
     char name[TP_BENCH_NAME];
     if (device == TP_BENCH_CPU)
         printf("CPU, %u thread%s; GB/s of bytes in and out, ceiling: a copying loop of the same "
-               "bytes\n\n", o->jobs, o->jobs == 1 ? "" : "s");
+               "bytes;\ninputs from memory, outputs to a buffer of the thread (far: the fraction "
+               "with outputs to memory)\n\n", o->jobs, o->jobs == 1 ? "" : "s");
     else
         printf("cuda:%d, %s; GB/s of bytes in and out, ceiling: a streaming kernel of the same "
                "bytes\n\n", device, tp_bench_device_name(device, name));
-    printf("%s%-*s  %-*s  %*s  %9s  %9s  %8s%s\n", tp_style("1"), w->what, "what", w->row, "row",
-           w->shape, "shape", "GB/s", "ceiling", "fraction", tp_style("0"));
+    printf("%s%-*s  %-*s  %*s  %9s  %9s  %8s%s%s\n", tp_style("1"), w->what, "what", w->row,
+           "row", w->shape, "shape", "GB/s", "ceiling", "fraction",
+           device == TP_BENCH_CPU ? "    far" : "", tp_style("0"));
     fflush(stdout);
 }
 
@@ -118,6 +123,12 @@ static json_t *case_json(const struct tp_bench_case *c, const struct tp_bench_re
         r->ceiling_seconds, "gb_per_s", speed, "ceiling_gb_per_s", ceiling, "fraction",
         ceiling > 0 ? speed / ceiling : 0.0, "repeats", (json_int_t)r->repeats, "scales_only",
         c->scales_only);
+    if (r->far_seconds > 0) {
+        json_object_set_new(object, "far_seconds", json_real(r->far_seconds));
+        json_object_set_new(object, "far_ceiling_seconds", json_real(r->far_ceiling_seconds));
+        json_object_set_new(object, "far_fraction",
+                            json_real(r->far_ceiling_seconds / r->far_seconds));
+    }
     if (c->kind == TP_BENCH_REPACK)
         json_object_set_new(object, "source", json_string(c->source->name));
     else
@@ -176,7 +187,7 @@ int tp_cmd_bench(const struct tp_options *o)
     int status;
     if (!shapes)
         tp_fail(&err, TP_E_MEMORY, "no memory for the shapes");
-    if (err.code || parse_shapes(o, shapes, &err) || tp_bench_device(o->device, &options.device, &err) ||
+    if (!shapes || parse_shapes(o, shapes, &err) || tp_bench_device(o->device, &options.device, &err) ||
         tp_bench_open(&options, &bench, &err)) {
         status = err.code == TP_E_USAGE ? tp_report_usage("bench", &err) : tp_report_error(&err);
     } else {

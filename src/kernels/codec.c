@@ -168,18 +168,21 @@ static void encode_nvfp4(const struct tp_op *op, const float *values, uint64_t c
     }
 }
 
+static float round_to(enum tp_dtype dtype, float v)
+{
+    if (dtype == TP_BF16)
+        return tp_bf16_to_f32(tp_f32_to_bf16(v));
+    return dtype == TP_F16 ? tp_f16_to_f32(tp_f32_to_f16(v)) : v;
+}
+
 float tp_codec_global(const struct tp_op *op, enum tp_dtype dtype, float amax)
 {
-    float global;
     if (op->codec != TP_CODEC_NVFP4 || op->unit_global)
         return 1.0f;
     if (op->rule != TP_NVFP4_CT)
         return amax > 0.0f ? amax / 2688.0f : 1.0f; /* a zero weight: any scale will do */
-    global = 2688.0f / amax; /* 448 * 6 */
-    if (dtype == TP_BF16)
-        global = tp_bf16_to_f32(tp_f32_to_bf16(global));
-    else if (dtype == TP_F16)
-        global = tp_f16_to_f32(tp_f32_to_f16(global));
+    /* 448 * 6 / amax as torch divides a number by a tensor: by way of the reciprocal */
+    float global = round_to(dtype, round_to(dtype, 1.0f / amax) * 2688.0f);
     return tp_abs_bits(global) < TP_F32_INF_BITS ? global : 1.0f;
 }
 

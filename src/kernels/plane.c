@@ -11,8 +11,11 @@ static uint64_t *take_table(void **scratch, const struct tp_layout_dim *dim, uin
                             uint64_t per)
 {
     uint64_t *table = *scratch;
-    for (uint64_t x = 0; x < count; x++)
-        table[x] = x % per ? table[x - 1] : tp_layout_dim_at(dim, x / per);
+    for (uint64_t block = 0, x = 0; x < count; block++) {
+        uint64_t at = tp_layout_dim_at(dim, block);
+        for (uint64_t end = x + per; x < count && x < end; x++)
+            table[x] = at;
+    }
     *scratch = table + count;
     return table;
 }

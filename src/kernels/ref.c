@@ -204,7 +204,7 @@ static void repack_row(const struct tp_op *op, const struct planes *from,
                        const struct planes *to, struct tp_box3 box, uint64_t n,
                        const struct row_scales *row)
 {
-    for (uint64_t k = 0; k < box.k; k++)
+    for (uint64_t k = 0; k < box.k && to->codes.data != NULL; k++)
         tp_store_code(&to->codes, tp_plane_at(&to->codes, n, k),
                    tp_load_code(&from->codes, tp_plane_at(&from->codes, n, k)));
     if (to->group8.data != NULL)

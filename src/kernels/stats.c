@@ -6,15 +6,23 @@
 
 enum { CHUNK = 1024 }; /* values looked at before the slow search for the first bad one */
 
+enum { SIDE = 64 }; /* maxima side by side, for the compiler to keep in vectors */
+
 /* Sixteen-bit floats order like integers too; infinity is `limit`. */
 static uint32_t amax_u16(const uint16_t *h, uint64_t count)
 {
-    uint16_t amax = 0;
-    for (uint64_t i = 0; i < count; i++) {
-        uint16_t m = h[i] & 0x7FFF;
-        amax = m > amax ? m : amax;
-    }
-    return amax;
+    int16_t side[SIDE] = {0}, amax = 0;
+    uint64_t i = 0;
+    for (; i + SIDE <= count; i += SIDE)
+        for (int j = 0; j < SIDE; j++) {
+            int16_t m = (int16_t)(h[i + (uint64_t)j] & 0x7FFF);
+            side[j] = m > side[j] ? m : side[j];
+        }
+    for (int j = 0; j < SIDE; j++)
+        amax = side[j] > amax ? side[j] : amax;
+    for (; i < count; i++)
+        amax = (h[i] & 0x7FFF) > amax ? (int16_t)(h[i] & 0x7FFF) : amax;
+    return (uint32_t)amax;
 }
 
 static uint32_t amax_u32(const uint32_t *w, uint64_t count)

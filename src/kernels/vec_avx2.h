@@ -4,17 +4,9 @@
 #ifndef TP_KERNELS_VEC_AVX2_H
 #define TP_KERNELS_VEC_AVX2_H
 
-#include "base/dtype.h"
-#include "kernels/scalar.h"
+#include "kernels/vec_common.h"
 
 #include <immintrin.h>
-
-#define V static inline __attribute__((always_inline))
-#ifdef __clang__
-#define UNROLL
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
 
 enum { VL = 8, VBYTES = 32, LANES = 2 };
 typedef __m256i vu;
@@ -76,12 +68,6 @@ V void v_store_u8(uint8_t *p, vu a)
     __m128i w = v_words(v_and(a, v_set(0xFF)));
     _mm_storel_epi64((__m128i *)p, _mm_packus_epi16(w, w));
 }
-
-enum { HOW_MUL, HOW_DIV, HOW_DIV_BF16 };
-
-V void v_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
-V void v_prefetch_far(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T1); }
-V void v_prefetch_write(void *p) { __builtin_prefetch(p, 1, 3); }
 
 V vu w_max(vu a, vu b) { return _mm256_max_epu16(a, b); }
 V uint32_t w_hmax(vu a)

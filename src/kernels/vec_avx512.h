@@ -7,17 +7,9 @@
 #ifndef TP_KERNELS_VEC_AVX512_H
 #define TP_KERNELS_VEC_AVX512_H
 
-#include "kernels/scalar.h"
-#include "base/dtype.h"
+#include "kernels/vec_common.h"
 
 #include <immintrin.h>
-
-#define V static inline __attribute__((always_inline))
-#ifdef __clang__
-#define UNROLL
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
 
 enum { VL = 16, VBYTES = 64 };
 typedef __m512i vu;
@@ -77,12 +69,6 @@ V void v_store_u16(uint16_t *p, vu a)
 {
     _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(a));
 }
-
-enum { HOW_MUL, HOW_DIV, HOW_DIV_BF16 }; /* codes of x * f, x / f, bf16(x / f) */
-
-V void v_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
-V void v_prefetch_far(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T1); }
-V void v_prefetch_write(void *p) { __builtin_prefetch(p, 1, 3); }
 
 /* Words. */
 V vu w_max(vu a, vu b) { return _mm512_max_epu16(a, b); }
@@ -172,10 +158,24 @@ V __m512i w_subnormal(__m512i a, __m512i below, __m512i r, __m512i adjust)
  * exponent, 7 bits of significand; `below` are the bits under them, `up` the places
  * that round up when half way. `bias`, subtracted with saturation so that zeros
  * stay, is 7 less than what brings a magnitude to the bias of e4m3. The bytes made
- * of the words come in an order that `order` undoes. */
+ * of the words come in an order that `order` undoes: eight from each register in turns,
+ * and where a register was put together from two of 32-bit lanes, those in turns too. */
 struct words64 {
     __m512i h[2], below[2], bias[2], order;
     __mmask32 up[2];
+};
+
+static const uint8_t order_words[64] = {
+    0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23,
+    32, 33, 34, 35, 36, 37, 38, 39, 48, 49, 50, 51, 52, 53, 54, 55,
+    8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31,
+    40, 41, 42, 43, 44, 45, 46, 47, 56, 57, 58, 59, 60, 61, 62, 63,
+};
+static const uint8_t order_halves[64] = {
+    0, 2, 4, 6, 16, 18, 20, 22, 32, 34, 36, 38, 48, 50, 52, 54,
+    1, 3, 5, 7, 17, 19, 21, 23, 33, 35, 37, 39, 49, 51, 53, 55,
+    8, 10, 12, 14, 24, 26, 28, 30, 40, 42, 44, 46, 56, 58, 60, 62,
+    9, 11, 13, 15, 25, 27, 29, 31, 41, 43, 45, 47, 57, 59, 61, 63,
 };
 
 /* Stores the codes of finite values; saturates when told. */
@@ -184,6 +184,7 @@ V void b_store_e4m3(uint8_t *dst, const struct words64 *w, bool saturate)
     const __m512i one = _mm512_set1_epi16(1), seven = _mm512_set1_epi16(7);
     __m512i a[2], r[2], codes, signs;
     __mmask64 small;
+    UNROLL
     for (int i = 0; i < 2; i++) {
         a[i] = v_and(w->h[i], v_set(0x7FFF7FFFu));
         r[i] = _mm512_subs_epu16(a[i], w->bias[i]);
@@ -193,6 +194,7 @@ V void b_store_e4m3(uint8_t *dst, const struct words64 *w, bool saturate)
     signs = _mm512_packs_epi16(w->h[0], w->h[1]); /* 0 only for +0 */
     small = _mm512_cmplt_epu8_mask(codes, _mm512_set1_epi8(8));
     if (__builtin_expect(_mm512_mask_test_epi8_mask(small, signs, signs) != 0, 0)) {
+        UNROLL
         for (int i = 0; i < 2; i++)
             r[i] = w_subnormal(a[i], w->below[i], r[i], _mm512_add_epi16(w->bias[i], seven));
         codes = _mm512_packus_epi16(r[0], r[1]);
@@ -200,7 +202,7 @@ V void b_store_e4m3(uint8_t *dst, const struct words64 *w, bool saturate)
     if (saturate)
         codes = _mm512_min_epu8(codes, _mm512_set1_epi8(0x7E));
     codes = _mm512_ternarylogic_epi32(codes, signs, _mm512_set1_epi8((char)0x80), 0xF8);
-    _mm512_storeu_si512(dst, _mm512_permutexvar_epi32(w->order, codes));
+    _mm512_storeu_si512(dst, _mm512_permutexvar_epi8(w->order, codes));
 }
 
 /* Places that round up when half way: odd ones, and those with bits below. */
@@ -231,31 +233,27 @@ V void e4m3_64(enum tp_dtype dtype, int how, const void *p, uint8_t *dst, const 
     const __m512i high = v_set(0xFFFF0000u);
     const __mmask32 odds = 0xAAAAAAAAu;
     struct words64 w;
+    UNROLL
     for (int i = 0; i < 2; i++) {
+        __m512i even, odd, middle;
         w.bias[i] = _mm512_set1_epi16((120 << 7) - 7);
         if (dtype == TP_BF16) {
             __m512i x = _mm512_loadu_si512((const uint16_t *)p + 32 * i);
-            __m512i even = v_scaled(how, _mm512_slli_epi32(x, 16), f[2 * i]);
-            __m512i odd = v_scaled(how, v_and(x, high), f[2 * i + 1]);
-            __m512i middle = _mm512_shrdi_epi32(even, odd, 16); /* high even, low odd */
-            w.h[i] = _mm512_mask_blend_epi16(odds, middle, odd);
-            w.below[i] = _mm512_mask_blend_epi16(odds, even, middle);
+            even = _mm512_slli_epi32(x, 16);
+            odd = v_and(x, high);
         } else {
             const uint8_t *q = (const uint8_t *)p + 32 * i * (dtype == TP_F32 ? 4 : 2);
-            __m512i x = v_bits(dtype == TP_F32 ? f_load_f32(q) : f_load_f16(q));
-            __m512i y = v_bits(dtype == TP_F32 ? f_load_f32(q + 64) : f_load_f16(q + 32));
-            x = v_scaled(how, x, f[2 * i]);
-            y = v_scaled(how, y, f[2 * i + 1]);
-            w.h[i] = _mm512_packus_epi32(_mm512_srli_epi32(x, 16), _mm512_srli_epi32(y, 16));
-            w.below[i] = _mm512_packus_epi32(_mm512_andnot_si512(high, x),
-                                             _mm512_andnot_si512(high, y));
+            even = v_bits(dtype == TP_F32 ? f_load_f32(q) : f_load_f16(q));
+            odd = v_bits(dtype == TP_F32 ? f_load_f32(q + 64) : f_load_f16(q + 32));
         }
+        even = v_scaled(how, even, f[2 * i]);
+        odd = v_scaled(how, odd, f[2 * i + 1]);
+        middle = _mm512_shrdi_epi32(even, odd, 16); /* high even, low odd */
+        w.h[i] = _mm512_mask_blend_epi16(odds, middle, odd);
+        w.below[i] = _mm512_mask_blend_epi16(odds, even, middle);
         w.up[i] = w_up(w.h[i], w.below[i]);
     }
-    if (dtype == TP_BF16)
-        w.order = _mm512_setr_epi32(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
-    else
-        w.order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    w.order = v_load(dtype == TP_BF16 ? order_words : order_halves);
     b_store_e4m3(dst, &w, saturate);
 }
 
@@ -265,13 +263,14 @@ V void e4m3_64(enum tp_dtype dtype, int how, const void *p, uint8_t *dst, const 
 V void e4m3_64_pow2(const void *p, uint8_t *dst, const uint32_t bias[2], bool saturate)
 {
     struct words64 w;
+    UNROLL
     for (int i = 0; i < 2; i++) {
         w.h[i] = _mm512_loadu_si512((const uint16_t *)p + 32 * i);
         w.up[i] = _mm512_test_epi16_mask(w.h[i], v_set(0x00100010u));
         w.below[i] = _mm512_setzero_si512();
         w.bias[i] = v_set(bias[i]);
     }
-    w.order = _mm512_setr_epi32(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+    w.order = v_load(order_words);
     b_store_e4m3(dst, &w, saturate);
 }
 
@@ -349,6 +348,33 @@ V vu amax16(enum tp_dtype dtype, const void *values, unsigned size)
     if (dtype == TP_BF16)
         return _mm512_slli_epi32(m, 16);
     return v_bits(_mm512_cvtph_ps(_mm512_cvtepi32_epi16(m)));
+}
+
+#define HAVE_AMAX16_WORDS
+/* The same for 16 blocks of 16 words: two blocks to a register, halved in turns. */
+V vu amax16_words(enum tp_dtype dtype, const uint8_t *p)
+{
+    __m512i m[8];
+    UNROLL
+    for (int i = 0; i < 8; i++)
+        m[i] = v_and(v_load(p + 64 * i), v_set(0x7FFF7FFFu));
+    UNROLL
+    for (int step = 4; step >= 2; step /= 2) /* m[i] gets dwords of m[2 i] and m[2 i + 1] */
+        UNROLL
+        for (int i = 0; i < step; i++) {
+            __m512 a = v_floats(m[2 * i]), b = v_floats(m[2 * i + 1]);
+            m[i] = _mm512_max_epu16(v_bits(_mm512_shuffle_ps(a, b, 0x88)),
+                                    v_bits(_mm512_shuffle_ps(a, b, 0xDD)));
+        }
+    /* Lanes 0 and 1 (2 and 3) are halves of the even (odd) blocks. */
+    m[0] = _mm512_max_epu16(_mm512_shuffle_i32x4(m[0], m[1], 0x88),
+                            _mm512_shuffle_i32x4(m[0], m[1], 0xDD));
+    m[0] = _mm512_max_epi32(_mm512_srli_epi32(m[0], 16), v_and(m[0], v_set(0xFFFF)));
+    m[0] = _mm512_permutexvar_epi32(
+        _mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15), m[0]);
+    if (dtype == TP_BF16)
+        return _mm512_slli_epi32(m[0], 16);
+    return v_bits(_mm512_cvtph_ps(_mm512_cvtepi32_epi16(m[0])));
 }
 
 #endif

@@ -4,17 +4,9 @@
 #ifndef TP_KERNELS_VEC_NEON_H
 #define TP_KERNELS_VEC_NEON_H
 
-#include "base/dtype.h"
-#include "kernels/scalar.h"
+#include "kernels/vec_common.h"
 
 #include <arm_neon.h>
-
-#define V static inline __attribute__((always_inline))
-#ifdef __clang__
-#define UNROLL
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
 
 enum { VL = 4, VBYTES = 16, LANES = 1 };
 typedef uint32x4_t vu;
@@ -71,12 +63,6 @@ V void v_store_u8(uint8_t *p, vu a)
     uint32_t word = vget_lane_u32(vreinterpret_u32_u8(vmovn_u16(vcombine_u16(w, w))), 0);
     memcpy(p, &word, 4);
 }
-
-enum { HOW_MUL, HOW_DIV, HOW_DIV_BF16 };
-
-V void v_prefetch(const void *p) { __builtin_prefetch(p, 0, 3); }
-V void v_prefetch_far(const void *p) { __builtin_prefetch(p, 0, 2); }
-V void v_prefetch_write(void *p) { __builtin_prefetch(p, 1, 3); }
 
 V uint8x16_t v_bytes(vu a) { return vreinterpretq_u8_u32(a); }
 V uint16x8_t v_halves(vu a) { return vreinterpretq_u16_u32(a); }

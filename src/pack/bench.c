@@ -233,11 +233,32 @@ static bool any_row_fits(const struct repack *r, const struct tp_op *to)
     return false;
 }
 
+/* Codes of both lie alike, so that a loader would leave them where they are. */
+static bool same_codes(const struct tp_op *a, const struct tp_op *b)
+{
+    return code_place(a) != TP_PLACE_ANY && code_place(a) == code_place(b) &&
+           memcmp(a->table, b->table, sizeof a->table) == 0;
+}
+
+/* The scales are worth a figure of their own. On a GPU: where nothing else need be done,
+ * and W4A8's, which a loader packs anew; on the CPU: where a kernel wants them packed in a
+ * way of its own. */
+static bool scales_apart(const struct lister *l, const struct tp_op *from, const struct tp_op *to)
+{
+    if (on_gpu(l))
+        return same_codes(from, to) || tp_op_find(to, TP_ROLE_GROUP8) >= 0;
+    return scale_place(from) != scale_place(to) &&
+           (tp_op_find(to, TP_ROLE_GROUP8) >= 0 || scale_place(to) == TP_PLACE_MN_PACKED4 ||
+            scale_place(to) == TP_PLACE_TILE_N);
+}
+
 static bool suits(const struct lister *l, const struct repack *r, const struct tp_op *to)
 {
     if (!r->scales_only)
         return tp_repack_possible(&r->from, to);
-    return on_gpu(l) && r->from.scale_rule == to->scale_rule && any_row_fits(r, to);
+    return r->from.codec == to->codec && r->from.scale_rule == to->scale_rule &&
+           any_row_fits(r, to) &&
+           (on_gpu(l) || scales_apart(l, &r->from, to));
 }
 
 /* The source with its settings, or with one other choice (a power of two as scale,
@@ -263,13 +284,6 @@ static bool find_source(const struct lister *l, const struct chosen *source,
     return false;
 }
 
-/* Codes of both lie alike, so that a loader would leave them where they are. */
-static bool same_codes(const struct tp_op *a, const struct tp_op *b)
-{
-    return code_place(a) != TP_PLACE_ANY && code_place(a) == code_place(b) &&
-           memcmp(a->table, b->table, sizeof a->table) == 0;
-}
-
 static enum tp_code list_repack(struct lister *l, const struct chosen *source,
                                 const struct chosen *target)
 {
@@ -292,7 +306,7 @@ static enum tp_code list_repack(struct lister *l, const struct chosen *source,
         c.scales_only = false;
         if (!r.scales_only)
             code = add_shapes(l, target, &c);
-        c.scales_only = on_gpu(l) && same_codes(&c.from, &c.op);
+        c.scales_only = scales_apart(l, &c.from, &c.op);
         if (code == TP_OK && c.scales_only)
             code = add_shapes(l, target, &c);
     }
@@ -301,6 +315,7 @@ static enum tp_code list_repack(struct lister *l, const struct chosen *source,
     c.isa = TP_ISA_REF;
     c.row = "ref";
     c.repack = tp_repack_ref;
+    c.scales_only = r.scales_only;
     return add_shapes(l, target, &c);
 }
 
@@ -404,7 +419,7 @@ static enum tp_code measure_gpu(const struct tp_bench *bench, const struct tp_be
     };
     enum tp_code code = tp_cuda_bench(&b, err);
     *result = (struct tp_bench_result){b.read_bytes, b.write_bytes, b.seconds, b.seconds_min,
-                                       b.seconds_max, b.ceiling_seconds, b.repeats};
+                                       b.seconds_max, b.ceiling_seconds, b.repeats, 0, 0};
     if (result->repeats == 0)
         result->repeats = 20; /* what 0 asks for, see cuda_bench.h */
     return code;

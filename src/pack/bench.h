@@ -3,8 +3,10 @@
  * A case is one row on one shape: GB/s of all bytes that go in and out, scales
  * included, and the same for a plain streaming loop that reads and writes as many
  * bytes in the same proportion with the same threads. On the CPU the weight is cut
- * into the boxes of the run loop and every thread takes the next one; on a GPU
- * one launch does the whole weight (kernels/cuda_bench.h). Prints nothing.
+ * into the boxes of the run loop and every thread takes the next one; inputs come
+ * from memory, outputs go to a buffer of the thread as in the run loop, and in a
+ * second measurement to memory. On a GPU one launch does the whole weight
+ * (kernels/cuda_bench.h). Prints nothing.
  */
 #ifndef TP_PACK_BENCH_H
 #define TP_PACK_BENCH_H
@@ -51,6 +53,7 @@ struct tp_bench_result {
     double seconds, fastest, slowest; /* of one run: median, best and worst */
     double ceiling_seconds;
     uint32_t repeats;
+    double far_seconds, far_ceiling_seconds; /* CPU: with outputs to memory; else 0 */
 };
 
 struct tp_bench {

@@ -1,9 +1,11 @@
 /* The CPU half of the benchmark: rows on boxes, threads side by side.
  *
  * A weight is cut into the boxes of the run loop (box.h); every thread takes the
- * next one. Passes rotate over several copies of all buffers, together several
- * times the last-level cache, so that memory and not the cache is measured. Row and
- * ceiling take turns, so both see the same machine; medians are compared.
+ * next one. Passes rotate over several copies of the inputs, together several times
+ * the last-level cache, so that they come from memory. Outputs go either where the
+ * run loop has them, into one buffer per thread that the next box overwrites, or
+ * ("far") to memory that rotates like the inputs. Row and ceiling take turns on the
+ * same inputs and outputs, so both see the same machine; medians are compared.
  */
 #include "pack/bench.h"
 
@@ -25,8 +27,8 @@
 #define REF_BYTES (UINT64_C(4) << 20)
 #define CHUNK (UINT64_C(16) << 10) /* of the ceiling's loop */
 #define ALIGN UINT64_C(64)
-enum { REPEATS = 21, LEAST_REPEATS = 3, CEILINGS = 2, MAX_SETS = 64 };
-static const double most_seconds = 0.8; /* for one case, once it had its least repeats */
+enum { REPEATS = 15, LEAST_REPEATS = 3, CEILINGS = 2, MAX_SETS = 512 };
+static const double most_seconds = 1.0; /* for one case, once it had its least repeats */
 
 /* One box: where its bytes lie in a set of buffers. */
 struct piece {
@@ -40,8 +42,10 @@ struct job {
     struct piece *pieces;
     uint64_t count;
     uint64_t in_step, out_step; /* from set to set */
-    uint64_t sets, set;
-    int ceiling; /* 0: the row; 1..CEILINGS: a streaming loop */
+    uint64_t in_sets, out_sets, set;
+    uint64_t slot; /* most bytes that a box puts out */
+    bool far;      /* outputs go to memory, not to the thread's slot */
+    int ceiling;   /* 0: the row; 1..CEILINGS: a streaming loop */
 };
 
 struct tp_bench_cpu {
@@ -55,7 +59,7 @@ struct tp_bench_cpu {
     bool begin, end; /* threads wait for either, with the lock, before the first barrier */
     pthread_barrier_t barrier;
     pthread_t *thread;
-    struct tp_buffer *scratch; /* per thread */
+    struct tp_buffer *scratch, *slot; /* per thread */
     atomic_uint_fast64_t sink; /* what was read by the ceiling: so that it is read */
 };
 
@@ -98,6 +102,8 @@ static void run_row(const struct job *job, const struct piece *p, uint8_t *in, u
         place(&c->op, p->size, out, args.out);
     for (int i = 0; i < TP_MAX_OUT; i++)
         args.in[i] = from[i];
+    if (c->scales_only)
+        args.out[tp_op_find(&c->op, TP_ROLE_CODES)] = NULL;
     if (c->kind == TP_BENCH_ENCODE)
         c->encode(&c->op, &args);
     else if (c->kind == TP_BENCH_REPACK)
@@ -143,15 +149,16 @@ static uint64_t run_stream(const struct piece *p, const uint8_t *in, uint8_t *ou
 static void take_pieces(struct tp_bench_cpu *cpu, unsigned thread)
 {
     const struct job *job = &cpu->job;
-    uint8_t *in = (uint8_t *)cpu->in.data + job->set * job->in_step;
-    uint8_t *out = (uint8_t *)cpu->out.data + job->set * job->out_step;
+    uint8_t *in = (uint8_t *)cpu->in.data + job->set % job->in_sets * job->in_step;
+    uint8_t *out = (uint8_t *)cpu->out.data + job->set % job->out_sets * job->out_step;
     uint64_t i;
     while ((i = atomic_fetch_add(&cpu->next, 1)) < job->count) {
         const struct piece *p = &job->pieces[i];
+        uint8_t *to = job->far ? out + p->out : cpu->slot[thread].data;
         if (job->ceiling == 0)
-            run_row(job, p, in + p->in, out + p->out, cpu->scratch[thread].data);
+            run_row(job, p, in + p->in, to, cpu->scratch[thread].data);
         else
-            atomic_fetch_xor(&cpu->sink, run_stream(p, in + p->in, out + p->out,
+            atomic_fetch_xor(&cpu->sink, run_stream(p, in + p->in, to,
                                                     job->ceiling == 1 ? CHUNK : UINT64_MAX));
     }
 }
@@ -176,10 +183,11 @@ static void *work(void *arg)
 }
 
 /* One pass over all boxes of one set; its seconds. */
-static double pass(struct tp_bench_cpu *cpu, int ceiling)
+static double pass(struct tp_bench_cpu *cpu, bool far, int ceiling)
 {
+    cpu->job.far = far;
     cpu->job.ceiling = ceiling;
-    cpu->job.set = (cpu->job.set + 1) % cpu->job.sets;
+    cpu->job.set++;
     atomic_store(&cpu->next, 0);
     double start = now(); /* before the others are let go: they may be done before we run */
     pthread_barrier_wait(&cpu->barrier);
@@ -205,13 +213,16 @@ void tp_bench_cpu_close(struct tp_bench_cpu *cpu)
         for (unsigned i = 1; i < cpu->threads; i++)
             pthread_join(cpu->thread[i], NULL);
         destroy_gates(cpu);
-        for (unsigned i = 0; i < cpu->threads; i++)
+        for (unsigned i = 0; i < cpu->threads; i++) {
             tp_buffer_free(&cpu->scratch[i]);
+            tp_buffer_free(&cpu->slot[i]);
+        }
     }
     tp_buffer_free(&cpu->in);
     tp_buffer_free(&cpu->out);
     free(cpu->thread);
     free(cpu->scratch);
+    free(cpu->slot);
     free(cpu->job.pieces);
     free(cpu);
 }
@@ -222,7 +233,8 @@ static enum tp_code start_threads(struct tp_bench_cpu *cpu, unsigned jobs, struc
 {
     cpu->thread = tp_os_zalloc(jobs, sizeof *cpu->thread, err);
     cpu->scratch = tp_os_zalloc(jobs, sizeof *cpu->scratch, err);
-    if (!cpu->thread || !cpu->scratch)
+    cpu->slot = tp_os_zalloc(jobs, sizeof *cpu->slot, err);
+    if (!cpu->thread || !cpu->scratch || !cpu->slot)
         return TP_E_MEMORY;
     unsigned started = 1;
     pthread_barrier_init(&cpu->barrier, NULL, jobs);
@@ -255,8 +267,10 @@ static enum tp_code start_threads(struct tp_bench_cpu *cpu, unsigned jobs, struc
 
 /* ---- boxes and buffers --------------------------------------------------- */
 
-static enum tp_code op_bytes(const struct tp_op *op, struct tp_box3 box, uint64_t *count,
-                             uint64_t *room, struct tp_err *err)
+/* Bytes that are moved (codes do not count when only scales are made), and room for
+ * all outputs. */
+static enum tp_code op_bytes(const struct tp_op *op, struct tp_box3 box, bool scales_only,
+                             uint64_t *count, uint64_t *room, struct tp_err *err)
 {
     *count = *room = 0;
     for (uint32_t i = 0; i < op->outs; i++) {
@@ -264,7 +278,7 @@ static enum tp_code op_bytes(const struct tp_op *op, struct tp_box3 box, uint64_
         enum tp_code code = tp_op_bytes(op, i, box, &bytes, err);
         if (code)
             return code;
-        *count += bytes;
+        *count += scales_only && op->out[i].role == TP_ROLE_CODES ? 0 : bytes;
         *room += tp_round_up(bytes, ALIGN);
     }
     return TP_OK;
@@ -278,10 +292,10 @@ static enum tp_code piece_bytes(const struct tp_bench_case *c, struct piece *p, 
     p->in_bytes = p->out_bytes = values;
     *in_room = *out_room = tp_round_up(values, ALIGN);
     if (c->kind != TP_BENCH_ENCODE)
-        code = op_bytes(c->kind == TP_BENCH_REPACK ? &c->from : &c->op, p->size, &p->in_bytes,
-                        in_room, err);
+        code = op_bytes(c->kind == TP_BENCH_REPACK ? &c->from : &c->op, p->size, c->scales_only,
+                        &p->in_bytes, in_room, err);
     if (code == TP_OK && c->kind != TP_BENCH_DECODE)
-        code = op_bytes(&c->op, p->size, &p->out_bytes, out_room, err);
+        code = op_bytes(&c->op, p->size, c->scales_only, &p->out_bytes, out_room, err);
     return code;
 }
 
@@ -334,6 +348,7 @@ static enum tp_code make_pieces(struct job *job, unsigned jobs, struct tp_err *e
             return code;
         job->in_step += in_room;
         job->out_step += out_room;
+        job->slot = tp_max_u64(job->slot, out_room);
     }
     return TP_OK;
 }
@@ -395,19 +410,20 @@ static enum tp_code fill_packed(struct tp_bench_cpu *cpu, struct tp_err *err)
         place(op, p->size, at, args.out);
         tp_encode_find(op, TP_BF16)(op, &args);
     }
-    for (uint64_t set = 1; set < job->sets; set++)
+    for (uint64_t set = 1; set < job->in_sets; set++)
         memcpy((uint8_t *)cpu->in.data + set * job->in_step, cpu->in.data, job->in_step);
     tp_buffer_free(&values);
     cpu->filled = TP_DTYPE_NONE;
     return TP_OK;
 }
 
-/* So many copies that their bytes are four times the last-level cache. */
-static uint64_t set_count(const struct job *job, uint64_t memory)
+/* So many copies that their bytes are at least twice the last-level cache. Inputs and
+ * outputs are counted apart: either alone must not fit it. */
+static uint64_t set_count(uint64_t step, uint64_t memory)
 {
     long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    uint64_t want = 4 * (cache > 0 ? (uint64_t)cache : UINT64_C(32) << 20);
-    uint64_t most = memory ? memory : UINT64_C(384) << 20, step = job->in_step + job->out_step;
+    uint64_t want = tp_max_u64(3 * (cache > 0 ? (uint64_t)cache : 0), UINT64_C(64) << 20);
+    uint64_t most = memory ? memory / 2 : UINT64_C(320) << 20;
     uint64_t sets = tp_ceil_div(tp_min_u64(want, most), tp_max_u64(step, 1));
     return tp_max_u64(tp_min_u64(sets, MAX_SETS), 1);
 }
@@ -417,17 +433,21 @@ static enum tp_code make_buffers(struct tp_bench_cpu *cpu, uint64_t memory, stru
     struct job *job = &cpu->job;
     const struct tp_bench_case *c = job->c;
     uint64_t scratch = 0, old = cpu->in.capacity;
-    job->sets = set_count(job, memory);
+    job->in_sets = set_count(job->in_step, memory);
+    job->out_sets = set_count(job->out_step, memory);
     for (uint64_t i = 0; i < job->count; i++) {
         scratch = tp_max_u64(scratch, tp_encode_scratch(&c->op, job->pieces[i].size));
         if (c->kind == TP_BENCH_REPACK)
             scratch = tp_max_u64(scratch, tp_encode_scratch(&c->from, job->pieces[i].size));
     }
-    enum tp_code code = tp_buffer_room(&cpu->in, job->sets * job->in_step, err);
+    enum tp_code code = tp_buffer_room(&cpu->in, job->in_sets * job->in_step, err);
     if (code == TP_OK)
-        code = tp_buffer_room(&cpu->out, job->sets * job->out_step, err);
-    for (unsigned t = 0; t < cpu->threads && code == TP_OK; t++)
+        code = tp_buffer_room(&cpu->out, job->out_sets * job->out_step, err);
+    for (unsigned t = 0; t < cpu->threads && code == TP_OK; t++) {
         code = tp_buffer_room(&cpu->scratch[t], scratch, err);
+        if (code == TP_OK)
+            code = tp_buffer_room(&cpu->slot[t], job->slot, err);
+    }
     if (code || c->kind != TP_BENCH_ENCODE)
         return code ? code : fill_packed(cpu, err);
     if (cpu->filled != c->dtype || cpu->in.capacity != old) {
@@ -451,31 +471,43 @@ static double median(double *seconds, uint32_t count)
     return seconds[count / 2];
 }
 
+/* Touches every page once, so that none is first seen while the clock runs. */
+static void touch(struct tp_bench_cpu *cpu)
+{
+    memset(cpu->out.data, 0, cpu->job.out_sets * cpu->job.out_step);
+    for (unsigned t = 0; t < cpu->threads; t++)
+        memset(cpu->slot[t].data, 0, cpu->job.slot);
+}
+
+/* Row and ceilings in turns, with the outputs near and far in turns too. */
 static void measure(struct tp_bench_cpu *cpu, const atomic_int *stop,
                     struct tp_bench_result *result)
 {
-    double seconds[CEILINGS + 1][REPEATS], begin = 0;
+    double seconds[2][CEILINGS + 1][REPEATS], begin = 0;
     uint32_t n = 0;
-    for (uint64_t warm = 0; warm < cpu->job.sets && cpu->job.c->isa != TP_ISA_REF; warm++)
-        pass(cpu, 0); /* every page of every set is touched once */
-    for (int ceiling = 0; ceiling <= CEILINGS; ceiling++)
-        pass(cpu, ceiling);
+    touch(cpu);
+    for (int i = 0; i < 2 * (CEILINGS + 1); i++)
+        pass(cpu, i > CEILINGS, i % (CEILINGS + 1));
     begin = now();
     while (n < REPEATS && (n < LEAST_REPEATS || now() - begin < most_seconds) &&
            !(stop && atomic_load(stop))) {
-        for (int ceiling = 0; ceiling <= CEILINGS; ceiling++)
-            seconds[ceiling][n] = pass(cpu, ceiling);
+        for (int i = 0; i < 2 * (CEILINGS + 1); i++)
+            seconds[i > CEILINGS][i % (CEILINGS + 1)][n] =
+                pass(cpu, i > CEILINGS, i % (CEILINGS + 1));
         n++;
     }
     result->repeats = n;
     if (n == 0)
         return;
-    result->seconds = median(seconds[0], n);
-    result->fastest = seconds[0][0];
-    result->slowest = seconds[0][n - 1];
-    result->ceiling_seconds = INFINITY;
-    for (int ceiling = 1; ceiling <= CEILINGS; ceiling++)
-        result->ceiling_seconds = fmin(result->ceiling_seconds, median(seconds[ceiling], n));
+    result->seconds = median(seconds[0][0], n);
+    result->fastest = seconds[0][0][0];
+    result->slowest = seconds[0][0][n - 1];
+    result->far_seconds = median(seconds[1][0], n);
+    result->ceiling_seconds = result->far_ceiling_seconds = INFINITY;
+    for (int i = 1; i <= CEILINGS; i++) {
+        result->ceiling_seconds = fmin(result->ceiling_seconds, median(seconds[0][i], n));
+        result->far_ceiling_seconds = fmin(result->far_ceiling_seconds, median(seconds[1][i], n));
+    }
 }
 
 enum tp_code tp_bench_cpu(struct tp_bench_cpu **cpu, const struct tp_bench_options *options,

@@ -231,9 +231,10 @@ def mx_source(rng, name, n, k):
 
 
 def nvfp4_global(values_list):
-    """compressed-tensors' divisor for the largest value of all of them."""
+    """compressed-tensors' divisor for the largest value of all of them: torch divides a
+    number by a tensor through the reciprocal, rounded to the tensor's dtype."""
     amax = max(np.abs(v).max() for v in values_list)
-    return rq.round_bf16(np.float32(2688) / np.float32(amax))
+    return rq.round_bf16(rq.round_bf16(np.float32(1) / np.float32(amax)) * np.float32(2688))
 
 
 def nvfp4_with(values, g):

@@ -212,8 +212,10 @@ def _(report):
             source, v = {"x.weight": x}, x.f32()
             out, _ = tool.convert_tensors(source, "nvfp4-ct", None, ("--max-memory", "4MiB"))
             with np.errstate(divide="ignore"):
-                g = np.float32(2688) / np.float32(np.abs(v).max())
-            g = stfile.from_f32(dtype, np.array([g])).f32()
+                reciprocal = np.float32(1) / np.float32(np.abs(v).max())
+            with np.errstate(over="ignore", invalid="ignore"):
+                reciprocal = stfile.from_f32(dtype, np.array([reciprocal])).f32()
+                g = stfile.from_f32(dtype, reciprocal * np.float32(2688)).f32()
             g = g if np.isfinite(g) else np.ones(1, np.float32)
             codes, s = nvfp4_with(v, g)
             same(report, "global", out["x.weight_global_scale"], g, "F32")

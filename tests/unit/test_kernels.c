@@ -3,6 +3,8 @@
  * row that no case reaches fails the test.
  *
  * TILEPACK_TEST_ROUNDS sets the number of random weights per row (default 6).
+ * TILEPACK_TEST_SHAPES=10000 is the long form: so many random weights at least for every
+ * instruction set and form that is written, at most 5,000 values each; it prints counts.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,6 +26,8 @@ enum { MAX_OPS = 96 };
 struct kind {
     struct tp_op op;
     uint64_t unit_n, unit_k;
+    const char *name; /* the form: operations of one name differ in their rules */
+    unsigned compared[TP_ISA_COUNT];
 };
 
 static struct kind kinds[MAX_OPS];
@@ -42,10 +46,19 @@ static uint64_t below(uint64_t limit) { return next() % limit; }
 
 static double uniform(void) { return (double)(next() >> 11) * 0x1p-53; }
 
-static void add(struct tp_op op, uint64_t unit_n, uint64_t unit_k)
+static void add_named(const char *name, struct tp_op op, uint64_t unit_n, uint64_t unit_k)
 {
     assert_true(kind_count < MAX_OPS);
-    kinds[kind_count++] = (struct kind){op, unit_n, unit_k};
+    kinds[kind_count++] = (struct kind){op, unit_n, unit_k, name, {0}};
+}
+
+/* The name is that of the function that makes the operation. */
+#define add(op, unit_n, unit_k) add_named(#op, op, unit_n, unit_k)
+
+static bool same_form(const struct kind *a, const struct kind *b)
+{
+    size_t size = strcspn(a->name, "(");
+    return size == strcspn(b->name, "(") && memcmp(a->name, b->name, size) == 0;
 }
 
 static int make_kinds(void **state)
@@ -186,6 +199,14 @@ static void same_outputs(const struct outputs *a, const struct outputs *b, const
     }
 }
 
+static unsigned long_form(void)
+{
+    const char *text = getenv("TILEPACK_TEST_SHAPES");
+    return text ? (unsigned)atoi(text) : 0;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
 static struct tp_box3 random_box(const struct kind *kind)
 {
     struct tp_box3 box = {1 + below(2), kind->unit_n, kind->unit_k};
@@ -193,6 +214,11 @@ static struct tp_box3 random_box(const struct kind *kind)
     box.k *= 1 + below(below(4) ? 3 + 400 / kind->unit_k : 3 + 2500 / kind->unit_k);
     if (box.n * box.k > 200000)
         box.n = kind->unit_n * (1 + below(2));
+    if (long_form() && box.e * box.n * box.k > 5000) {
+        box.e = 1;
+        box.n = kind->unit_n * (1 + below(larger(4000 / kind->unit_k / kind->unit_n, 2)));
+        box.k = kind->unit_k * (1 + below(larger(5000 / kind->unit_k / box.n, 2)));
+    }
     return box;
 }
 
@@ -228,12 +254,20 @@ static bool encode_fits(const struct tp_encode_row *row, const struct tp_op *op)
            row->scale_place == scale_place(op) && (row->accepts == NULL || row->accepts(op));
 }
 
+/* Mostly one that suits; else whatever a broken file may hold. */
+static float any_global(void)
+{
+    const float odd[] = {0.0f, -2.0f, NAN, INFINITY, 1e-38f, 1e-44f, 3e38f, 1.0f};
+    return below(4) ? 37.5f : odd[below(sizeof odd / sizeof odd[0])];
+}
+
 static void compare_encode(const struct tp_encode_row *row, const struct tp_op *op,
                            struct tp_box3 box, const void *values)
 {
     struct outputs a = take_outputs(op, box, 0xA5), b = take_outputs(op, box, 0x5A);
     size_t scratch = tp_encode_scratch(op, box);
-    struct tp_args args = {.box = box, .dtype = row->dtype, .in = {values}, .global = 37.5f};
+    struct tp_args args = {.box = box, .dtype = row->dtype, .in = {values},
+                           .global = any_global()};
     uint32_t flags;
     for (uint32_t i = 0; i < op->outs; i++) /* constants are not the kernels' */
         if (op->out[i].role == TP_ROLE_WORDS)
@@ -253,6 +287,37 @@ static void compare_encode(const struct tp_encode_row *row, const struct tp_op *
     free_outputs(&b);
 }
 
+/* In the long form: the wanted number shared among the rows of the same instruction set
+ * and the operations of the same form. */
+static int encode_rounds(const struct tp_encode_row *row, size_t count, size_t r, size_t k)
+{
+    unsigned pairs = 0;
+    if (!long_form())
+        return rounds();
+    for (size_t j = 0; j < kind_count; j++)
+        for (size_t i = 0; i < count && same_form(&kinds[j], &kinds[k]); i++)
+            pairs += row[i].isa == row[r].isa && encode_fits(&row[i], &kinds[j].op);
+    return (int)((long_form() + pairs - 1) / pairs);
+}
+
+static void print_counts(void)
+{
+    for (size_t k = 0; k < kind_count && long_form(); k++) {
+        bool first = true;
+        for (size_t j = 0; j < k; j++)
+            first &= !same_form(&kinds[j], &kinds[k]);
+        for (int isa = 0; isa < TP_ISA_COUNT && first; isa++) {
+            unsigned total = 0;
+            for (size_t j = k; j < kind_count; j++)
+                total += same_form(&kinds[j], &kinds[k]) ? kinds[j].compared[isa] : 0;
+            if (total)
+                printf("# %-20.*s %-7s %u random weights equal the reference\n",
+                              (int)strcspn(kinds[k].name, "("), kinds[k].name,
+                              tp_isa_name((enum tp_isa)isa), total);
+        }
+    }
+}
+
 static void test_encode_rows(void **state)
 {
     size_t count;
@@ -266,18 +331,20 @@ static void test_encode_rows(void **state)
             if (!encode_fits(&row[r], &kinds[k].op))
                 continue;
             reached++;
-            for (int i = 0; i < rounds(); i++) {
+            for (int i = 0; i < encode_rounds(row, count, r, k); i++) {
                 struct tp_box3 box = random_box(&kinds[k]);
                 uint64_t values = box.e * box.n * box.k;
                 void *in = take(values * tp_dtype_bits(row[r].dtype) / 8, 0);
                 fill_random(in, row[r].dtype, values);
                 compare_encode(&row[r], &kinds[k].op, box, in);
+                kinds[k].compared[row[r].isa]++;
                 free(in);
             }
         }
         if (!reached)
             fail_msg("no operation reaches the row %s", row[r].name);
     }
+    print_counts();
 }
 
 /* All patterns of 16 bits, each in company that gives it another scale. */
