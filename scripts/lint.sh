@@ -43,5 +43,6 @@ fi
 
 # shellcheck disable=SC2046
 step shellcheck shellcheck -x $(ls scripts/*.sh tests/*.sh tests/cli/*.sh tests/gpu/*.sh .ci/run)
+step mandoc mandoc -T lint -W warning man/*.[135]
 step structure sh tests/cli/structure.sh
 exit $status
