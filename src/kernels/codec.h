@@ -50,6 +50,10 @@ void tp_channel_scale(const uint16_t *row_scales, uint64_t groups, bool divide, 
 float tp_channel_quotient(uint16_t amax);
 const uint64_t *tp_group8_of_eighth(void);
 
+/* For 1, 3, 5 and 7 times f / 8 the magnitude of the packed byte, by f < 128. Twice such a
+ * magnitude is that of twice the multiple, exactly: rounding knows no exponents. */
+const uint8_t (*tp_group8_odd(void))[128];
+
 /* One e4m3 group scale -> its 8 multiples -8..-1, in memory order. */
 void tp_group8(uint8_t group_scale, uint8_t packed[8]);
 

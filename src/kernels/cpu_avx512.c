@@ -20,11 +20,11 @@
 
 #include "kernels/vec_avx512.h"
 #include "kernels/nwise_avx512.h"
-#include "kernels/w4a8_avx512.h"
 
 #define ISA TP_ISA_AVX512
 #define ISA_NAME "avx512"
 #include "kernels/cpu_run.inc"
+#include "kernels/w4a8_avx512.h"
 #include "kernels/cpu_fp8.inc"
 #include "kernels/cpu_mx.inc"
 #include "kernels/cpu_nwise.inc"

@@ -6,22 +6,46 @@
 #include "kernels/codec.h"
 #include "kernels/scalar.h"
 
-/* Offsets by element, each repeated over the elements of one stored block. */
-static uint64_t *take_table(void **scratch, const struct tp_layout_dim *dim, uint64_t count,
-                            uint64_t per)
+static bool is_power_of_two(uint64_t x) { return x && (x & (x - 1)) == 0; }
+
+/* How many bits of a coordinate need not be told apart, when `per` elements share a
+ * stored one and only multiples of `every` are asked for. */
+static unsigned table_shift(uint64_t count, uint64_t per, uint64_t every)
 {
-    uint64_t *table = *scratch;
-    for (uint64_t block = 0, x = 0; x < count; block++) {
-        uint64_t at = tp_layout_dim_at(dim, block);
-        for (uint64_t end = x + per; x < count && x < end; x++)
-            table[x] = at;
+    uint64_t step = per > every ? per : every;
+    if (per >= count)
+        return 63;
+    return is_power_of_two(per) && is_power_of_two(every) ? (unsigned)__builtin_ctzll(step) : 0;
+}
+
+/* Offsets of every 2^shift-th element. */
+static uint64_t *take_table(void **scratch, const struct tp_layout_dim *dim, uint64_t count,
+                            uint64_t per, unsigned shift)
+{
+    uint64_t *table = *scratch, entries = ((count - 1) >> shift) + 1;
+    uint64_t step = shift == 63 ? 0 : (UINT64_C(1) << shift) / per;
+    if (shift) {
+        for (uint64_t i = 0; i < entries; i++)
+            table[i] = tp_layout_dim_at(dim, i * step);
+    } else {
+        for (uint64_t i = 0, block = 0; i < entries; block++) {
+            uint64_t at = tp_layout_dim_at(dim, block);
+            for (uint64_t rest = per; rest && i < entries; rest--)
+                table[i++] = at;
+        }
     }
-    *scratch = table + count;
+    *scratch = table + entries;
     return table;
 }
 
 struct tp_plane tp_plane_open(const struct tp_op *op, enum tp_role role, struct tp_box3 box,
-                               void *const data[], void **scratch)
+                              void *const data[], void **scratch)
+{
+    return tp_plane_open_every(op, role, box, 1, data, scratch);
+}
+
+struct tp_plane tp_plane_open_every(const struct tp_op *op, enum tp_role role, struct tp_box3 box,
+                                    uint64_t n_every, void *const data[], void **scratch)
 {
     struct tp_plane p = {0};
     struct tp_layout layout;
@@ -32,14 +56,16 @@ struct tp_plane tp_plane_open(const struct tp_op *op, enum tp_role role, struct 
     p.element = op->out[i].element;
     p.fill = op->out[i].fill;
     if (op->out[i].layout != NULL) {
-        if (tp_op_layout(op, (uint32_t)i, box, &layout, &err) != TP_OK ||
-            tp_op_bytes(op, (uint32_t)i, box, &p.bytes, &err) != TP_OK)
+        if (tp_op_layout(op, (uint32_t)i, box, &layout, &err) != TP_OK)
             return p;
+        p.bytes = (tp_layout_size(&layout) * tp_element_bits(p.element) + 7) / 8;
         p.per_n = op->out[i].per_n ? op->out[i].per_n : box.n;
         p.per_k = op->out[i].per_k ? op->out[i].per_k : box.k;
         p.e = layout.dim[TP_DIM_E];
-        p.at_n = take_table(scratch, &layout.dim[TP_DIM_N], box.n, p.per_n);
-        p.at_k = take_table(scratch, &layout.dim[TP_DIM_K], box.k, p.per_k);
+        p.shift_n = table_shift(box.n, p.per_n, n_every);
+        p.shift_k = table_shift(box.k, p.per_k, 1);
+        p.at_n = take_table(scratch, &layout.dim[TP_DIM_N], box.n, p.per_n, p.shift_n);
+        p.at_k = take_table(scratch, &layout.dim[TP_DIM_K], box.k, p.per_k, p.shift_k);
     }
     for (uint8_t c = 0; c < 16; c++) {
         p.to_stored[c] = p.element == TP_ELEM_INT4 ? op->table[c] : c;

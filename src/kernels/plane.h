@@ -15,7 +15,8 @@ struct tp_plane {
     uint64_t per_n, per_k; /* elements of W per stored element */
     struct tp_layout_dim e;
     uint64_t base;               /* offset of the expert being worked on */
-    const uint64_t *at_n, *at_k; /* by element of W */
+    const uint64_t *at_n, *at_k; /* by element of W, without its last so many bits */
+    unsigned shift_n, shift_k;
     uint8_t to_stored[16], to_code[16];
     uint64_t bytes;
     uint8_t fill;
@@ -27,6 +28,10 @@ struct tp_plane {
 struct tp_plane tp_plane_open(const struct tp_op *op, enum tp_role role, struct tp_box3 box,
                               void *const data[], void **scratch);
 
+/* The same for a caller who asks only for rows that are multiples of `n_every`. */
+struct tp_plane tp_plane_open_every(const struct tp_op *op, enum tp_role role, struct tp_box3 box,
+                                    uint64_t n_every, void *const data[], void **scratch);
+
 /* Writes the fill byte everywhere; nothing if absent. */
 void tp_plane_fill(const struct tp_plane *plane);
 
@@ -36,7 +41,7 @@ void tp_plane_enter(struct tp_plane *plane, uint64_t e);
 /* Offset of the stored element that covers element (n,k) of this expert. */
 static inline uint64_t tp_plane_at(const struct tp_plane *plane, uint64_t n, uint64_t k)
 {
-    return plane->base + plane->at_n[n] + plane->at_k[k];
+    return plane->base + plane->at_n[n >> plane->shift_n] + plane->at_k[k >> plane->shift_k];
 }
 
 /* Codes in canonical form (codec.h), scales as the codec's bits; loading any

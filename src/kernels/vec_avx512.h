@@ -215,8 +215,12 @@ V __mmask32 w_up(__m512i h, __m512i below)
 V __m512i v_scaled(int how, __m512i x, vf factor)
 {
     __m512i odd;
-    if (how == HOW_MUL)
-        return v_bits(f_mul(v_floats(x), factor));
+    if (!how_divides(how)) {
+        x = v_bits(f_mul(v_floats(x), factor));
+        if (how == HOW_MUL_BF16)
+            x = v_add(x, v_set(0x8000)); /* the low half does not count */
+        return how == HOW_MUL_SNAP ? v_and(v_add(x, v_set(0x80)), v_set(0xFFFFFF00u)) : x;
+    }
     x = v_bits(f_div(v_floats(x), factor));
     if (how == HOW_DIV)
         return x;
@@ -250,8 +254,10 @@ V void e4m3_64(enum tp_dtype dtype, int how, const void *p, uint8_t *dst, const 
         odd = v_scaled(how, odd, f[2 * i + 1]);
         middle = _mm512_shrdi_epi32(even, odd, 16); /* high even, low odd */
         w.h[i] = _mm512_mask_blend_epi16(odds, middle, odd);
-        w.below[i] = _mm512_mask_blend_epi16(odds, even, middle);
-        w.up[i] = w_up(w.h[i], w.below[i]);
+        w.below[i] = how == HOW_MUL_BF16 ? _mm512_setzero_si512()
+                                         : _mm512_mask_blend_epi16(odds, even, middle);
+        w.up[i] = how == HOW_MUL_BF16 ? _mm512_test_epi16_mask(w.h[i], v_set(0x00100010u))
+                                      : w_up(w.h[i], w.below[i]);
     }
     w.order = v_load(dtype == TP_BF16 ? order_words : order_halves);
     b_store_e4m3(dst, &w, saturate);

@@ -18,7 +18,11 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-enum { HOW_MUL, HOW_DIV, HOW_DIV_BF16 }; /* codes of x * f, x / f, bf16(x / f) */
+/* Codes of x * f, x / f, bf16(x / f); of bf16(x * f) where x * f is no tie of bf16, and of
+ * x * f rounded to 16 significant bits, no tie either. */
+enum { HOW_MUL, HOW_DIV, HOW_DIV_BF16, HOW_MUL_BF16, HOW_MUL_SNAP };
+
+V bool how_divides(int how) { return how == HOW_DIV || how == HOW_DIV_BF16; }
 
 V void v_prefetch(const void *p) { __builtin_prefetch(p, 0, 3); }
 V void v_prefetch_far(const void *p) { __builtin_prefetch(p, 0, 2); }

@@ -24,9 +24,11 @@
 
 #define BOX_TARGET (UINT64_C(1) << 20) /* as the run loop's */
 #define BOX_LIMIT (UINT64_C(64) << 20)
+#define SCALES_TARGET 131072.0
 #define REF_BYTES (UINT64_C(4) << 20)
 #define CHUNK (UINT64_C(16) << 10) /* of the ceiling's loop */
 #define ALIGN UINT64_C(64)
+#define NOWHERE UINT64_MAX
 enum { REPEATS = 15, LEAST_REPEATS = 3, CEILINGS = 2, MAX_SETS = 512 };
 static const double most_seconds = 1.0; /* for one case, once it had its least repeats */
 
@@ -35,6 +37,7 @@ struct piece {
     struct tp_box3 size;
     uint64_t in, out;             /* offsets in a set */
     uint64_t in_bytes, out_bytes; /* that count */
+    uint64_t in_place[TP_MAX_OUT], out_place[TP_MAX_OUT]; /* of a packed form's outputs in it */
 };
 
 struct job {
@@ -44,12 +47,13 @@ struct job {
     uint64_t in_step, out_step; /* from set to set */
     uint64_t in_sets, out_sets, set;
     uint64_t slot; /* most bytes that a box puts out */
+    void *codes;   /* of any box, when only scales are made */
     bool far;      /* outputs go to memory, not to the thread's slot */
     int ceiling;   /* 0: the row; 1..CEILINGS: a streaming loop */
 };
 
 struct tp_bench_cpu {
-    struct tp_buffer in, out;
+    struct tp_buffer in, out, codes;
     enum tp_dtype filled; /* the whole input buffer holds such values */
     struct job job;
     atomic_uint_fast64_t next;
@@ -77,15 +81,15 @@ static double now(void)
 
 /* ---- one box ------------------------------------------------------------- */
 
-/* Pointers of an operation's outputs in memory that holds them one after another. */
-static void place(const struct tp_op *op, struct tp_box3 box, uint8_t *at, void *pointers[])
+/* Pointers of an operation's outputs from their places in a box; those without one are
+ * NULL, but for codes that lie elsewhere. */
+static void point(const struct tp_op *op, const uint64_t *place, uint8_t *at, void *codes,
+                  void *pointers[])
 {
-    for (uint32_t i = 0; i < op->outs; i++) {
-        uint64_t bytes = 0;
-        tp_op_bytes(op, i, box, &bytes, NULL); /* was checked when pieces were made */
-        pointers[i] = bytes ? at : NULL;
-        at += tp_round_up(bytes, ALIGN);
-    }
+    for (uint32_t i = 0; i < op->outs; i++)
+        pointers[i] = place[i] != NOWHERE                   ? at + place[i]
+                      : op->out[i].role == TP_ROLE_CODES ? codes
+                                                         : NULL;
 }
 
 static void run_row(const struct job *job, const struct piece *p, uint8_t *in, uint8_t *out,
@@ -97,9 +101,9 @@ static void run_row(const struct job *job, const struct piece *p, uint8_t *in, u
     args.global = tp_codec_global(&c->op, TP_BF16, 0.14f);
     args.out[0] = out;
     if (c->kind != TP_BENCH_ENCODE)
-        place(c->kind == TP_BENCH_REPACK ? &c->from : &c->op, p->size, in, from);
+        point(c->kind == TP_BENCH_REPACK ? &c->from : &c->op, p->in_place, in, job->codes, from);
     if (c->kind != TP_BENCH_DECODE)
-        place(&c->op, p->size, out, args.out);
+        point(&c->op, p->out_place, out, job->codes, args.out);
     for (int i = 0; i < TP_MAX_OUT; i++)
         args.in[i] = from[i];
     if (c->scales_only)
@@ -220,6 +224,7 @@ void tp_bench_cpu_close(struct tp_bench_cpu *cpu)
     }
     tp_buffer_free(&cpu->in);
     tp_buffer_free(&cpu->out);
+    tp_buffer_free(&cpu->codes);
     free(cpu->thread);
     free(cpu->scratch);
     free(cpu->slot);
@@ -267,10 +272,11 @@ static enum tp_code start_threads(struct tp_bench_cpu *cpu, unsigned jobs, struc
 
 /* ---- boxes and buffers --------------------------------------------------- */
 
-/* Bytes that are moved (codes do not count when only scales are made), and room for
- * all outputs. */
+/* Bytes that are moved, room for them, and where in it each output lies. Codes do not
+ * count and have no place when only scales are made. */
 static enum tp_code op_bytes(const struct tp_op *op, struct tp_box3 box, bool scales_only,
-                             uint64_t *count, uint64_t *room, struct tp_err *err)
+                             uint64_t *count, uint64_t *room, uint64_t place[TP_MAX_OUT],
+                              struct tp_err *err)
 {
     *count = *room = 0;
     for (uint32_t i = 0; i < op->outs; i++) {
@@ -278,7 +284,11 @@ static enum tp_code op_bytes(const struct tp_op *op, struct tp_box3 box, bool sc
         enum tp_code code = tp_op_bytes(op, i, box, &bytes, err);
         if (code)
             return code;
-        *count += scales_only && op->out[i].role == TP_ROLE_CODES ? 0 : bytes;
+        place[i] = NOWHERE;
+        if (bytes == 0 || (scales_only && op->out[i].role == TP_ROLE_CODES))
+            continue;
+        place[i] = *room;
+        *count += bytes;
         *room += tp_round_up(bytes, ALIGN);
     }
     return TP_OK;
@@ -293,13 +303,29 @@ static enum tp_code piece_bytes(const struct tp_bench_case *c, struct piece *p, 
     *in_room = *out_room = tp_round_up(values, ALIGN);
     if (c->kind != TP_BENCH_ENCODE)
         code = op_bytes(c->kind == TP_BENCH_REPACK ? &c->from : &c->op, p->size, c->scales_only,
-                        &p->in_bytes, in_room, err);
+                        &p->in_bytes, in_room, p->in_place, err);
     if (code == TP_OK && c->kind != TP_BENCH_DECODE)
-        code = op_bytes(&c->op, p->size, c->scales_only, &p->out_bytes, out_room, err);
+        code = op_bytes(&c->op, p->size, c->scales_only, &p->out_bytes, out_room, p->out_place,
+                        err);
     return code;
 }
 
-/* The grid that the run loop would use: a plan of one unit with one source. */
+/* Bytes of values whose scales are SCALES_TARGET bytes, in and out together. */
+static enum tp_code scales_target(const struct tp_bench_case *c, uint64_t *target,
+                                  struct tp_err *err)
+{
+    uint64_t in, out, room, place[TP_MAX_OUT];
+    double values = (double)c->box.e * (double)c->box.n * (double)c->box.k * 2;
+    enum tp_code code = op_bytes(&c->from, c->box, true, &in, &room, place, err);
+    if (code == TP_OK)
+        code = op_bytes(&c->op, c->box, true, &out, &room, place, err);
+    if (code == TP_OK)
+        *target = (uint64_t)(values * SCALES_TARGET / (double)tp_max_u64(in + out, 1)) + 1;
+    return code;
+}
+
+/* The grid that the run loop would use: a plan of one unit with one source. Scales alone
+ * come in boxes of as many more values. */
 static enum tp_code make_grid(const struct tp_bench_case *c, unsigned jobs, struct tp_unit *unit,
                               struct tp_grid *grid, struct tp_err *err)
 {
@@ -317,8 +343,12 @@ static enum tp_code make_grid(const struct tp_bench_case *c, unsigned jobs, stru
     }
     if (c->kind == TP_BENCH_DECODE)
         unit->format = NULL;
-    enum tp_code code = tp_unit_grid(&plan, unit, BOX_TARGET, BOX_LIMIT / tp_min_u64(jobs, 64),
-                                     grid, err);
+    uint64_t target = BOX_TARGET, limit = BOX_LIMIT / tp_min_u64(jobs, 64);
+    enum tp_code code = TP_OK;
+    if (c->scales_only && (code = scales_target(c, &target, err)) == TP_OK)
+        limit = 4 * target;
+    if (code == TP_OK)
+        code = tp_unit_grid(&plan, unit, target, limit, grid, err);
     unit->parts = NULL; /* grids ask it no more */
     return code;
 }
@@ -407,7 +437,7 @@ static enum tp_code fill_packed(struct tp_bench_cpu *cpu, struct tp_err *err)
         struct tp_args args = {.box = p->size, .dtype = TP_BF16, .scratch = cpu->scratch[0].data};
         args.global = tp_codec_global(op, TP_BF16, 0.14f);
         args.in[0] = (uint16_t *)values.data + i * 8192 % spare;
-        place(op, p->size, at, args.out);
+        point(op, p->in_place, at, job->codes, args.out);
         tp_encode_find(op, TP_BF16)(op, &args);
     }
     for (uint64_t set = 1; set < job->in_sets; set++)
@@ -428,11 +458,25 @@ static uint64_t set_count(uint64_t step, uint64_t memory)
     return tp_max_u64(tp_min_u64(sets, MAX_SETS), 1);
 }
 
+/* Most bytes of codes of a box. */
+static enum tp_code code_bytes(const struct job *job, uint64_t *most, struct tp_err *err)
+{
+    enum tp_code code = TP_OK;
+    for (uint64_t i = 0; i < job->count && code == TP_OK; i++) {
+        uint64_t bytes = 0;
+        const struct tp_op *op = &job->c->from;
+        code = tp_op_bytes(op, (uint32_t)tp_op_find(op, TP_ROLE_CODES), job->pieces[i].size,
+                           &bytes, err);
+        *most = tp_max_u64(*most, bytes);
+    }
+    return code;
+}
+
 static enum tp_code make_buffers(struct tp_bench_cpu *cpu, uint64_t memory, struct tp_err *err)
 {
     struct job *job = &cpu->job;
     const struct tp_bench_case *c = job->c;
-    uint64_t scratch = 0, old = cpu->in.capacity;
+    uint64_t scratch = 0, codes = 0, old = cpu->in.capacity;
     job->in_sets = set_count(job->in_step, memory);
     job->out_sets = set_count(job->out_step, memory);
     for (uint64_t i = 0; i < job->count; i++) {
@@ -441,6 +485,9 @@ static enum tp_code make_buffers(struct tp_bench_cpu *cpu, uint64_t memory, stru
             scratch = tp_max_u64(scratch, tp_encode_scratch(&c->from, job->pieces[i].size));
     }
     enum tp_code code = tp_buffer_room(&cpu->in, job->in_sets * job->in_step, err);
+    if (code == TP_OK && c->scales_only && (code = code_bytes(job, &codes, err)) == TP_OK &&
+        (code = tp_buffer_room(&cpu->codes, codes, err)) == TP_OK)
+        job->codes = cpu->codes.data;
     if (code == TP_OK)
         code = tp_buffer_room(&cpu->out, job->out_sets * job->out_step, err);
     for (unsigned t = 0; t < cpu->threads && code == TP_OK; t++) {
