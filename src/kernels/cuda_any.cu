@@ -164,41 +164,6 @@ struct any_scale {
     bool bad; /* counts as non-finite */
 };
 
-static __device__ uint8_t fp4_scale(uint32_t rule, uint32_t amax)
-{
-    if (rule == TP_MX_RCEIL)
-        return tp_mx_rceil(amax, TP_RCP_6);
-    if (rule == TP_MX_FLOOR)
-        return tp_mx_floor(amax, 2);
-    return rule == TP_MX_CEIL ? tp_mx_ceil(amax, 2) : tp_mx_even(amax, 2);
-}
-
-static __device__ uint8_t clamped_e4m3(float scale, float low)
-{
-    return tp_e4m3_of(scale < low ? low : scale); /* NaN stays */
-}
-
-static __device__ void nvfp4_scale(const any_args &a, struct any_scale *s)
-{
-    float amax = tp_bits_f32(s->amax), g = a.global;
-    uint8_t sb;
-    s->fp8.divide = a.rule != TP_NVFP4_TORCHAO;
-    if (a.rule == TP_NVFP4_CT) {
-        sb = tp_e4m3_of(
-            __fmul_rn(tp_bf16_to_f32(tp_f32_to_bf16(__fdiv_rn(amax, 6.0f))), g));
-        sb = sb ? sb : 0x20;
-        s->fp8.factor = __fdiv_rn(tp_e4m3_value(sb), g);
-    } else if (a.rule == TP_NVFP4_TORCHAO) {
-        sb = clamped_e4m3(__fdiv_rn(__fdiv_rn(amax, 6.0f), g), 0.015625f);
-        s->fp8.factor = __fdiv_rn(__fdiv_rn(1.0f, g), tp_e4m3_value(sb));
-    } else {
-        float q = __fdiv_rn(amax, __fmul_rn(6.0f, g));
-        sb = clamped_e4m3(q == 0.0f ? 1.0f : q, 0.001953125f);
-        s->fp8.factor = __fmul_rn(tp_e4m3_value(sb), g);
-    }
-    s->bits = sb;
-}
-
 static __device__ struct any_scale scale_of(const any_args &a, uint32_t amax)
 {
     struct any_scale s;
@@ -215,7 +180,8 @@ static __device__ struct any_scale scale_of(const any_args &a, uint32_t amax)
         s.bits = tp_f32_bits(s.fp8.scale);
         break;
     case TP_CODEC_NVFP4:
-        nvfp4_scale(a, &s);
+        s.bits = dev_nvfp4_scale(a.rule, amax, a.global, &s.fp8.factor);
+        s.fp8.divide = a.rule != TP_NVFP4_TORCHAO;
         break;
     case TP_CODEC_MXFP8: {
         const dev_mx m = dev_mx_of(a.rule, amax);
@@ -225,7 +191,7 @@ static __device__ struct any_scale scale_of(const any_args &a, uint32_t amax)
         break;
     }
     default:
-        s.bits = fp4_scale(a.rule, amax);
+        s.bits = dev_mxfp4_scale(a.rule, amax);
         s.fp8.factor = tp_e8m0_reciprocal((uint8_t)s.bits);
         break;
     }

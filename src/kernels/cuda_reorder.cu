@@ -3,20 +3,31 @@
  *
  * A thread owns the 32 nibbles of rows n and n + 8 in one k tile of 32 columns:
  * two 16-byte loads on the row-major side, one run of 32 bytes on the other. A
- * thread block takes 64 rows by 16 k tiles, through shared memory: 256-byte pieces
- * of rows on one side, 1024-byte runs on the other. The scales are done in the same
- * launch, by thread blocks spread among the others. Invariant: bytes equal
- * tp_repack_ref.
+ * thread block takes 32 rows by 16 k tiles, through shared memory: 256-byte pieces
+ * of rows on one side, 512-byte runs on the other. It is that small, and has that few
+ * registers, so that many share a multiprocessor and the last ones end together. The
+ * grid is (32 rows, 16 k tiles, expert); one step along its k is the scales', in the
+ * same launch. Invariant: bytes equal tp_repack_ref.
  */
 #include "kernels/cuda_rows.cuh"
 
 enum {
-    REORDER_THREADS = 256,
-    TILE_ROWS = 64,  /* four n tiles of a thread block */
-    TILE_KT = 16,    /* k tiles of 32 columns of a thread block */
-    SCALE_ROWS = 32, /* rows whose scales a thread block packs */
+    THREADS = 128,
+    TILE_ROWS = 32,            /* two n tiles of a thread block; rows whose scales it packs */
+    TILE_KT = 16,              /* k tiles of 32 columns of a thread block */
+    UNITS = TILE_ROWS / 16,    /* row pairs of a thread, one in each n tile */
+    PIECES = 2 * UNITS,        /* 16-byte pieces of a thread on the reordered side */
+    ROW_THREADS = THREADS / TILE_ROWS, /* threads that share a row's scales */
     MAX_SHARED = 48 * 1024,
 };
+
+/* All the thread blocks that the multiprocessor has threads for. */
+#if defined(__CUDA_ARCH__) && \
+    (__CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 890 || __CUDA_ARCH__ >= 1200)
+#define RESIDENT (1536 / THREADS)
+#else
+#define RESIDENT (2048 / THREADS)
+#endif
 
 struct reorder_args {
     const uint8_t *in;
@@ -25,9 +36,7 @@ struct reorder_args {
     uint8_t *scale_out;
     float *channel;
     uint64_t n, k;
-    uint32_t groups, tiles_n, tiles_k; /* tiles of thread blocks */
-    uint32_t scale_blocks, scale_tiles; /* thread blocks for scales; of them along N */
-    uint32_t scale_every;               /* every so many thread blocks one of them */
+    uint32_t groups, scale_step; /* the step along the grid's k that packs scales */
     bool divide, skip_zero;
     uint32_t zero_word; /* stored word of eight zeros */
     dev_map map;
@@ -60,49 +69,34 @@ static __device__ __forceinline__ uint4 map4(uint4 v, const dev_map &m)
                       dev_map_word(v.w, m));
 }
 
-/* The tile of a thread block, and the places of its pieces in shared memory: 64 of
- * 16 bytes for each k tile, exclusive-ored with the k tile so that neighbouring
- * threads hit all banks. */
+/* The tile of a thread block: its first n tile of 16 rows and first k tile. */
 struct tile {
-    uint64_t e;
-    uint32_t nt, kt; /* first n tile of 16 rows, first k tile */
+    uint32_t nt, kt;
 };
 
-static __device__ __forceinline__ struct tile tile_of(const struct reorder_args &a,
-                                                      uint32_t block)
-{
-    struct tile t;
-    uint32_t rest = block / a.tiles_n; /* n fastest: long runs are written together */
-    t.nt = (block - rest * a.tiles_n) * (TILE_ROWS / 16);
-    t.e = rest / a.tiles_k;
-    t.kt = (rest - (uint32_t)t.e * a.tiles_k) * TILE_KT;
-    return t;
-}
-
+/* Its pieces in shared memory: 32 of 16 bytes for each k tile, exclusive-ored with the
+ * k tile so that neighbouring threads hit all banks. */
 static __device__ __forceinline__ uint32_t piece_at(uint32_t kt, uint32_t piece)
 {
     return kt * TILE_ROWS + (piece ^ (kt & 7));
 }
 
-enum { UNITS = TILE_ROWS / 2 * TILE_KT / REORDER_THREADS }; /* row pairs of a thread */
-
-/* Unit `u` of a thread on the row-major side: which k tile, which row pair. */
+/* Unit `u` of a thread on the row-major side: k tile threadIdx.x % 16, row
+ * threadIdx.x / 16 (and 8 more) of n tile u. */
 struct unit {
-    uint32_t kt, pair; /* pair: 8 per n tile */
-    uint64_t at;       /* byte in the expert of row n, k tile kt */
+    uint32_t slot; /* of its two pieces in shared memory: this, and with 1 flipped */
+    uint64_t at;   /* byte in the expert of row n, k tile kt */
     bool inside;
 };
 
-static __device__ __forceinline__ struct unit unit_of(const struct reorder_args &a,
-                                                      const struct tile &t, int u)
+static __device__ __forceinline__ struct unit unit_of(const struct reorder_args &a, struct tile t,
+                                                      uint32_t u)
 {
+    const uint32_t kt = threadIdx.x % TILE_KT, pair = threadIdx.x / TILE_KT;
     struct unit i;
-    uint32_t x = u * REORDER_THREADS + threadIdx.x;
-    i.kt = x % TILE_KT;
-    i.pair = x / TILE_KT;
-    uint64_t row = (uint64_t)(t.nt + i.pair / 8) * 16 + i.pair % 8;
-    i.at = row * (a.k / 2) + (uint64_t)(t.kt + i.kt) * 16;
-    i.inside = row < a.n && t.kt + i.kt < a.k / 32;
+    i.slot = piece_at(kt, u * 16 + pair * 2);
+    i.at = ((t.nt + u) * 16 + pair) * (a.k / 2) + (t.kt + kt) * 16;
+    i.inside = (t.nt + u) * 16 < a.n && t.kt + kt < a.k / 32;
     return i;
 }
 
@@ -114,24 +108,23 @@ struct piece {
 };
 
 static __device__ __forceinline__ struct piece piece_of(const struct reorder_args &a,
-                                                        const struct tile &t, int u)
+                                                        struct tile t, uint32_t u)
 {
+    const uint32_t kt = u * (THREADS / TILE_ROWS) + threadIdx.x / TILE_ROWS;
+    const uint32_t i = threadIdx.x % TILE_ROWS;
     struct piece p;
-    uint32_t x = u * REORDER_THREADS + threadIdx.x;
-    uint32_t i = x % TILE_ROWS, kt = x / TILE_ROWS;
     p.slot = piece_at(kt, i);
-    p.at = (uint64_t)(t.kt + kt) * 16 * a.n + (uint64_t)t.nt * 256 + i * 16;
-    p.inside = (uint64_t)t.nt * 16 + i < a.n && t.kt + kt < a.k / 32;
+    p.at = (t.kt + kt) * (16 * a.n) + t.nt * 256 + i * 16;
+    p.inside = t.nt * 16 + i < a.n && t.kt + kt < a.k / 32;
     return p;
 }
 
-static __device__ __forceinline__ void reorder_codes(const struct reorder_args &a, uint32_t block,
+static __device__ __forceinline__ void reorder_codes(const struct reorder_args &a, struct tile t,
                                                      uint4 *shared)
 {
-    const struct tile t = tile_of(a, block);
     const uint64_t half_k = a.k / 2;
-    const uint8_t *in = a.in + t.e * a.n * half_k;
-    uint8_t *out = a.out + t.e * a.n * half_k;
+    const uint8_t *in = a.in + blockIdx.z * (a.n * half_k);
+    uint8_t *out = a.out + blockIdx.z * (a.n * half_k);
     uint4 w[UNITS], v[UNITS];
 #pragma unroll
     for (int u = 0; u < UNITS; u++) {
@@ -147,12 +140,12 @@ static __device__ __forceinline__ void reorder_codes(const struct reorder_args &
         const struct unit i = unit_of(a, t, u);
         uint32_t run[8];
         to_run(map4(w[u], a.map), map4(v[u], a.map), run);
-        shared[piece_at(i.kt, i.pair * 2)] = make_uint4(run[0], run[1], run[2], run[3]);
-        shared[piece_at(i.kt, i.pair * 2 + 1)] = make_uint4(run[4], run[5], run[6], run[7]);
+        shared[i.slot] = make_uint4(run[0], run[1], run[2], run[3]);
+        shared[i.slot ^ 1] = make_uint4(run[4], run[5], run[6], run[7]);
     }
     __syncthreads();
 #pragma unroll
-    for (int u = 0; u < 2 * UNITS; u++) {
+    for (int u = 0; u < PIECES; u++) {
         const struct piece p = piece_of(a, t, u);
         if (p.inside)
             *(uint4 *)(out + p.at) = shared[p.slot];
@@ -178,7 +171,7 @@ static __device__ __forceinline__ void load_scales(const struct reorder_args &a,
                                                    uint32_t pitch, uint16_t *scales)
 {
     const uint8_t *in = (const uint8_t *)(a.scale_in + first_row * a.groups);
-    for (uint32_t i = threadIdx.x; i < rows * a.groups / 8; i += REORDER_THREADS) {
+    for (uint32_t i = threadIdx.x; i < rows * a.groups / 8; i += THREADS) {
         const uint4 v = dev_load16(in + (uint64_t)i * 16);
         const uint32_t w[4] = {v.x, v.y, v.z, v.w};
         uint32_t row = i * 8 / a.groups, g = i * 8 - row * a.groups;
@@ -191,71 +184,74 @@ static __device__ __forceinline__ void load_scales(const struct reorder_args &a,
     }
 }
 
-/* Channel scales and packed group scales of 32 rows. */
-static __device__ void pack_scales(const struct reorder_args &a, uint32_t block,
-                                   uint16_t *scales)
+/* Channel scales and packed group scales of 32 rows from n0 on. */
+static __device__ __forceinline__ void pack_scales(const struct reorder_args &a, uint32_t n0,
+                                                   uint16_t *scales)
 {
-    __shared__ dev_channel channel[SCALE_ROWS];
-    const int row_threads = REORDER_THREADS / SCALE_ROWS;
-    const uint64_t e = block / a.scale_tiles;
-    const uint32_t n0 = (block - (uint32_t)e * a.scale_tiles) * SCALE_ROWS;
-    const uint32_t rows = min((uint32_t)a.n - n0, (uint32_t)SCALE_ROWS);
-    const uint32_t pitch = ((a.groups + 1) / 2 | 1) * 2, row = threadIdx.x / row_threads;
-    const uint64_t first = e * a.n + n0;
+    __shared__ dev_channel channel[TILE_ROWS];
+    const uint32_t rows = min((uint32_t)a.n - n0, (uint32_t)TILE_ROWS);
+    const uint32_t pitch = ((a.groups + 1) / 2 | 1) * 2, row = threadIdx.x / ROW_THREADS;
+    const uint64_t e = blockIdx.z, first = e * a.n + n0;
     uint32_t amax = 0;
     load_scales(a, first, rows, pitch, scales);
     __syncthreads();
     if (row < rows)
-        for (uint32_t g = threadIdx.x % row_threads; g < a.groups; g += row_threads)
+        for (uint32_t g = threadIdx.x % ROW_THREADS; g < a.groups; g += ROW_THREADS)
             if (!(a.skip_zero && group_is_zero(a, first + row, g)))
                 amax = max(amax, (uint32_t)scales[row * pitch + g] & 0x7FFFu);
-    const dev_channel c = dev_channel_of(dev_max_lanes<row_threads>(amax), a.divide);
-    if (row < rows && threadIdx.x % row_threads == 0) {
+    const dev_channel c = dev_channel_of(dev_max_lanes<ROW_THREADS>(amax), a.divide);
+    if (row < rows && threadIdx.x % ROW_THREADS == 0) {
         channel[row] = c;
         a.channel[first + row] = dev_channel_value(c);
     }
     __syncthreads();
-    const uint32_t out_row = threadIdx.x % SCALE_ROWS;
-    uint2 *out = (uint2 *)a.scale_out + e * a.groups * a.n + n0 + out_row;
-    if (out_row < rows)
-        for (uint32_t g = threadIdx.x / SCALE_ROWS; g < a.groups; g += row_threads)
-            out[g * a.n] = dev_group8(scales[out_row * pitch + g], channel[out_row]);
+    const uint32_t two = threadIdx.x % (TILE_ROWS / 2) * 2; /* rows that lie together */
+    if (two >= rows)
+        return;
+    const dev_channel c0 = channel[two], c1 = channel[two + 1];
+    uint2 *out = (uint2 *)a.scale_out + e * a.groups * a.n + n0 + two;
+    for (uint32_t g = threadIdx.x / (TILE_ROWS / 2); g < a.groups; g += 2 * ROW_THREADS) {
+        const uint2 x = dev_group8(scales[two * pitch + g], c0);
+        const uint2 y = dev_group8(scales[(two + 1) * pitch + g], c1);
+        *(uint4 *)(out + g * a.n) = make_uint4(x.x, x.y, y.x, y.y);
+    }
 }
 
-static __global__ __launch_bounds__(REORDER_THREADS) void
+static __global__ __launch_bounds__(THREADS, RESIDENT) void
 reorder_int4(const __grid_constant__ struct reorder_args a)
 {
     extern __shared__ uint4 shared[];
-    const uint32_t turn = blockIdx.x / a.scale_every;
-    if (turn < a.scale_blocks && blockIdx.x == turn * a.scale_every)
-        pack_scales(a, turn, (uint16_t *)shared);
-    else
-        reorder_codes(a, blockIdx.x - min(turn + 1, a.scale_blocks), shared);
+    if (blockIdx.y == a.scale_step) {
+        pack_scales(a, blockIdx.x * TILE_ROWS, (uint16_t *)shared);
+        return;
+    }
+    const uint32_t step = blockIdx.y - (blockIdx.y > a.scale_step);
+    const struct tile t = {blockIdx.x * (TILE_ROWS / 16), step * TILE_KT};
+    reorder_codes(a, t, shared);
 }
 
-static __global__ __launch_bounds__(REORDER_THREADS) void
+static __global__ __launch_bounds__(THREADS, RESIDENT) void
 restore_int4(const __grid_constant__ struct reorder_args a)
 {
     __shared__ uint4 shared[TILE_ROWS * TILE_KT];
-    const struct tile t = tile_of(a, blockIdx.x);
+    const struct tile t = {blockIdx.x * (TILE_ROWS / 16), blockIdx.y * TILE_KT};
     const uint64_t half_k = a.k / 2;
-    const uint8_t *in = a.in + t.e * a.n * half_k;
-    uint8_t *out = a.out + t.e * a.n * half_k;
-    uint4 v[2 * UNITS];
+    const uint8_t *in = a.in + blockIdx.z * (a.n * half_k);
+    uint8_t *out = a.out + blockIdx.z * (a.n * half_k);
+    uint4 v[PIECES];
 #pragma unroll
-    for (int u = 0; u < 2 * UNITS; u++) {
+    for (int u = 0; u < PIECES; u++) {
         const struct piece p = piece_of(a, t, u);
         v[u] = p.inside ? dev_load16(in + p.at) : make_uint4(0, 0, 0, 0);
     }
 #pragma unroll
-    for (int u = 0; u < 2 * UNITS; u++)
+    for (int u = 0; u < PIECES; u++)
         shared[piece_of(a, t, u).slot] = v[u];
     __syncthreads();
 #pragma unroll
     for (int u = 0; u < UNITS; u++) {
         const struct unit i = unit_of(a, t, u);
-        const uint4 x = shared[piece_at(i.kt, i.pair * 2)];
-        const uint4 y = shared[piece_at(i.kt, i.pair * 2 + 1)];
+        const uint4 x = shared[i.slot], y = shared[i.slot ^ 1];
         const uint32_t run[8] = {x.x, x.y, x.z, x.w, y.x, y.y, y.z, y.w};
         uint4 low, high;
         from_run(run, low, high);
@@ -284,17 +280,19 @@ static void fill_sizes(struct reorder_args *a, struct tp_box3 box)
     a->n = box.n;
     a->k = box.k;
     a->groups = (uint32_t)(box.k / 128);
-    a->tiles_n = (uint32_t)dev_ceil(box.n, TILE_ROWS);
-    a->tiles_k = (uint32_t)dev_ceil(box.k / 32, TILE_KT);
-    a->scale_tiles = (uint32_t)dev_ceil(box.n, SCALE_ROWS);
-    a->scale_blocks = (uint32_t)(a->scale_tiles * box.e);
+}
+
+/* Steps along k of a grid for the codes. */
+static uint32_t code_steps(struct tp_box3 box)
+{
+    return (uint32_t)dev_ceil(box.k / 32, TILE_KT);
 }
 
 static bool fits(struct tp_box3 box, uint64_t shared)
 {
-    return box.k % 128 == 0 && box.n % 16 == 0 && box.k <= 0x7FFFFFFFu && box.n <= 0x7FFFFFFFu &&
-           box.e * dev_ceil(box.n, SCALE_ROWS) * (dev_ceil(box.k, 512) + 1) < 0x7FFFFFFFu &&
-           shared <= MAX_SHARED - 512;
+    const uint64_t most = 65535; /* of a grid's second and third side */
+    return box.k % 128 == 0 && box.n % 16 == 0 && box.k <= most * 32 * TILE_KT / 2 &&
+           box.n <= 0x7FFFFFFFu && box.e <= most && shared <= MAX_SHARED - 512;
 }
 
 extern "C" void tp_cuda_int4_reorder(const struct tp_op *from, const struct tp_op *to,
@@ -302,7 +300,7 @@ extern "C" void tp_cuda_int4_reorder(const struct tp_op *from, const struct tp_o
 {
     struct reorder_args a;
     fill_sizes(&a, args->box);
-    uint64_t shared = SCALE_ROWS * (((args->box.k / 128 + 1) / 2 | 1) * 2) * sizeof(uint16_t);
+    uint64_t shared = TILE_ROWS * (((args->box.k / 128 + 1) / 2 | 1) * 2) * sizeof(uint16_t);
     if (!fits(args->box, shared)) {
         tp_cuda_repack_any(from, to, args);
         return;
@@ -316,11 +314,12 @@ extern "C" void tp_cuda_int4_reorder(const struct tp_op *from, const struct tp_o
     a.skip_zero = to->skip_zero_groups;
     a.zero_word = (from->table[8] & 15) * 0x11111111u;
     a.map = dev_map_of(from->table, to->table);
-    uint32_t grid = a.scale_blocks + (uint32_t)(a.tiles_n * a.tiles_k * args->box.e);
-    a.scale_every = grid / a.scale_blocks / 2 + 1; /* done well before the end */
+    const uint32_t steps = a.in == a.out ? 0 : code_steps(args->box); /* 0: scales alone */
+    a.scale_step = steps / 2; /* done well before the end */
     if (shared < sizeof(uint4) * TILE_ROWS * TILE_KT)
         shared = sizeof(uint4) * TILE_ROWS * TILE_KT;
-    reorder_int4<<<grid, REORDER_THREADS, shared, (cudaStream_t)args->stream>>>(a);
+    const dim3 grid((uint32_t)dev_ceil(args->box.n, TILE_ROWS), steps + 1, (uint32_t)args->box.e);
+    reorder_int4<<<grid, THREADS, shared, (cudaStream_t)args->stream>>>(a);
 }
 
 extern "C" void tp_cuda_int4_restore(const struct tp_op *from, const struct tp_op *to,
@@ -336,8 +335,9 @@ extern "C" void tp_cuda_int4_restore(const struct tp_op *from, const struct tp_o
     a.in = (const uint8_t *)args->in[tp_op_find(from, TP_ROLE_CODES)];
     a.out = (uint8_t *)args->out[tp_op_find(to, TP_ROLE_CODES)];
     a.map = dev_map_of(from->table, to->table);
-    restore_int4<<<(uint32_t)(a.tiles_n * a.tiles_k * args->box.e), REORDER_THREADS, 0,
-                   (cudaStream_t)args->stream>>>(a);
+    const dim3 grid((uint32_t)dev_ceil(args->box.n, TILE_ROWS), code_steps(args->box),
+                    (uint32_t)args->box.e);
+    restore_int4<<<grid, THREADS, 0, (cudaStream_t)args->stream>>>(a);
     a.in = (const uint8_t *)args->in[tp_op_find(from, TP_ROLE_GROUP8)];
     a.channel = (float *)args->in[tp_op_find(from, TP_ROLE_CHANNEL)];
     a.scale_out = (uint8_t *)args->out[tp_op_find(to, TP_ROLE_SCALE)];

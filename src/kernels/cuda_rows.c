@@ -15,6 +15,7 @@ void tp_cuda_decode_any(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_fp8_128x128(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_fp8_1x128(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_mxfp8_kwise(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_fp4_kwise(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_mxfp8_nwise(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_int4_row(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_int4_w4a8(const struct tp_op *op, struct tp_args *args);
@@ -107,6 +108,18 @@ static bool mx_nwise(const struct tp_op *op)
            is(out_of(op, TP_ROLE_SCALE), TP_ELEM_E8M0, 32, 1);
 }
 
+static bool mxfp4_kwise(const struct tp_op *op)
+{
+    return block_is(op, 1, 32) && codes_are(op, TP_ELEM_E2M1) &&
+           is(out_of(op, TP_ROLE_SCALE), TP_ELEM_E8M0, 1, 32);
+}
+
+static bool nvfp4_kwise(const struct tp_op *op)
+{
+    return block_is(op, 1, 16) && codes_are(op, TP_ELEM_E2M1) &&
+           is(out_of(op, TP_ROLE_SCALE), TP_ELEM_E4M3, 1, 16);
+}
+
 /* One row for each type that weights come in. */
 #define ENCODE(codec, codes, scales, accepts, fn, name)                                           \
     {codec, TP_BF16, codes, scales, accepts, TP_ISA_CUDA, fn, name "_bf16_cuda"},                 \
@@ -128,6 +141,14 @@ static const struct tp_encode_row encode_rows[] = {
            "mxfp8_1x32_tiles"),
     ENCODE(TP_CODEC_MXFP8, TP_PLACE_COL, TP_PLACE_TILE_K, mx_nwise, tp_cuda_mxfp8_nwise,
            "mxfp8_32xn_col_tiles"),
+    ENCODE(TP_CODEC_MXFP4, TP_PLACE_ROW, TP_PLACE_ROW, mxfp4_kwise, tp_cuda_fp4_kwise,
+           "mxfp4_1x32_row"),
+    ENCODE(TP_CODEC_MXFP4, TP_PLACE_ROW, TP_PLACE_TILE_N, mxfp4_kwise, tp_cuda_fp4_kwise,
+           "mxfp4_1x32_tiles"),
+    ENCODE(TP_CODEC_NVFP4, TP_PLACE_ROW, TP_PLACE_ROW, nvfp4_kwise, tp_cuda_fp4_kwise,
+           "nvfp4_1x16_row"),
+    ENCODE(TP_CODEC_NVFP4, TP_PLACE_ROW, TP_PLACE_TILE_N, nvfp4_kwise, tp_cuda_fp4_kwise,
+           "nvfp4_1x16_tiles"),
 };
 
 static bool to_w4a8(const struct tp_op *from, const struct tp_op *to)

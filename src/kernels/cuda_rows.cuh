@@ -16,6 +16,7 @@ void tp_cuda_decode_any(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_fp8_128x128(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_fp8_1x128(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_mxfp8_kwise(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_fp4_kwise(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_mxfp8_nwise(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_int4_row(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_int4_w4a8(const struct tp_op *op, struct tp_args *args);
@@ -44,6 +45,40 @@ static __device__ __forceinline__ float dev_e4m3_value(uint32_t code)
 #else
     return tp_e4m3_value((uint8_t)code);
 #endif
+}
+
+/* ---- FP4 scales: encode_mx() and tp_nvfp4_block_scale() of codec.c ------ */
+
+static __device__ __forceinline__ uint8_t dev_mxfp4_scale(uint32_t rule, uint32_t amax)
+{
+    if (rule == TP_MX_RCEIL)
+        return tp_mx_rceil(amax, TP_RCP_6);
+    if (rule == TP_MX_FLOOR)
+        return tp_mx_floor(amax, 2);
+    return rule == TP_MX_CEIL ? tp_mx_ceil(amax, 2) : tp_mx_even(amax, 2);
+}
+
+/* The e4m3 scale of a block, and what its values are divided by (TORCHAO: multiplied). */
+static __device__ __forceinline__ uint8_t dev_nvfp4_scale(uint32_t rule, uint32_t amax_bits,
+                                                          float g, float *factor)
+{
+    const float amax = tp_bits_f32(amax_bits);
+    uint8_t sb;
+    if (rule == TP_NVFP4_CT) {
+        sb = tp_e4m3_of(__fmul_rn(tp_bf16_to_f32(tp_f32_to_bf16(__fdiv_rn(amax, 6.0f))), g));
+        sb = sb ? sb : 0x20;
+        *factor = __fdiv_rn(tp_e4m3_value(sb), g);
+    } else if (rule == TP_NVFP4_TORCHAO) {
+        const float q = __fdiv_rn(__fdiv_rn(amax, 6.0f), g);
+        sb = tp_e4m3_of(q < 0.015625f ? 0.015625f : q); /* NaN stays */
+        *factor = __fdiv_rn(__fdiv_rn(1.0f, g), tp_e4m3_value(sb));
+    } else {
+        float q = __fdiv_rn(amax, __fmul_rn(6.0f, g));
+        q = q == 0.0f ? 1.0f : q;
+        sb = tp_e4m3_of(q < 0.001953125f ? 0.001953125f : q);
+        *factor = __fmul_rn(tp_e4m3_value(sb), g);
+    }
+    return sb;
 }
 
 /* ---- W4A8 scales: tp_channel_scale() and tp_group8() of codec.c ---------- */

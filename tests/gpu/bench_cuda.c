@@ -13,7 +13,7 @@
 
 struct line {
     const char *name, *from, *to; /* formats; from NULL: encode; to NULL: decode */
-    const char *set;              /* "key=value" of `to`, or NULL */
+    const char *set;              /* "key=value" of `to` (scales alone: of `from`), or NULL */
     enum tp_dtype dtype;
     bool scales_only;
     const struct tp_box3 *boxes;
@@ -50,7 +50,8 @@ static const struct line lines[] = {
     {"float to w4a8-cutlass", NULL, "w4a8-cutlass", NULL, TP_BF16, false, int4},
     {"f32 to w4a8-cutlass", NULL, "w4a8-cutlass", NULL, TP_F32, false, one},
     {"float to w4a8-ct", NULL, "w4a8-ct", NULL, TP_BF16, false, int4},
-    {"sm100 scale pack", "fp8-1x128", "fp8-deepgemm-sm100", NULL, TP_BF16, true, scales},
+    {"w4a8 scale pack", "w4a8-ct", "w4a8-cutlass", NULL, TP_BF16, true, scales},
+    {"sm100 scale pack", "fp8-1x128", "fp8-deepgemm-sm100", "scale=ue8m0", TP_BF16, true, scales},
     {"decode fp8 f32", "fp8-deepseek", NULL, NULL, TP_F32, false, one},
     {"decode fp8 bf16", "fp8-deepseek", NULL, NULL, TP_BF16, false, one},
     {"decode n-wise bf16", "mxfp8-torchao3d", NULL, NULL, TP_BF16, false, one},
@@ -93,9 +94,9 @@ static int bench_line(const struct line *line, int device, uint32_t repeats, FIL
 {
     struct tp_op from, to;
     if (line->from != NULL)
-        op_of(line->from, line->scales_only ? "scale=ue8m0" : NULL, &from);
+        op_of(line->from, line->scales_only ? line->set : NULL, &from);
     if (line->to != NULL)
-        op_of(line->to, line->set, &to);
+        op_of(line->to, line->scales_only ? NULL : line->set, &to);
     for (const struct tp_box3 *box = line->boxes; box->e > 0; box++) {
         struct tp_err err = {0};
         struct tp_cuda_bench b = {.device = device, .dtype = line->dtype, .box = *box,

@@ -4,8 +4,11 @@
 # What needs a GPU: every CUDA row against the reference (TEST_CUDA is
 # tests/gpu/test_cuda.c built with CUDA), the same under compute-sanitizer, every
 # golden file and random shapes through --device cuda, boxes cut in awkward places,
-# and one against several GPUs. Python needs numpy, ml_dtypes and safetensors.
-# Ends with `N passed, N failed`. TILEPACK_GPU_ONLY names the checks to run (all).
+# one against several GPUs, and the original libraries on the same GPU where they are
+# installed. Python needs numpy, ml_dtypes and safetensors.
+# Ends with `N passed, N failed`. TILEPACK_GPU_ONLY names the checks to run (all);
+# TILEPACK_GPU_CASES: random cases of each format; TILEPACK_SANITIZER_CASES: rounds of each
+# operation under each sanitizer; TILEPACK_TEST_SECONDS: of random shapes.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 test_cuda=$1
@@ -22,9 +25,11 @@ check() { # name, command ...
     name=$1
     shift
     case " ${TILEPACK_GPU_ONLY:-$name} " in *" $name "*) ;; *) return ;; esac
+    start=$(date +%s)
     if "$@" >"$logs/$name.log" 2>&1; then
         passed=$((passed + 1))
-        printf 'ok   %s: %s\n' "$name" "$(tail -n 1 "$logs/$name.log" | cut -c1-100)"
+        printf 'ok   %s, %s s: %s\n' "$name" "$(($(date +%s) - start))" \
+            "$(tail -n 1 "$logs/$name.log" | cut -c1-100)"
     else
         failed=$((failed + 1))
         printf 'FAIL %s (exit %s)\n' "$name" "$?"
@@ -47,17 +52,19 @@ same_bytes() { # options of both runs ... -- the second run's own
     return $status
 }
 
-check rows "$test_cuda" --cases "${TILEPACK_GPU_CASES:-100}" --threads "$(nproc)"
+check rows "$test_cuda" --cases 20 --per-format "${TILEPACK_GPU_CASES:-10000}" --threads "$(nproc)"
 library=$(dirname "$test_cuda")/test_library_cuda # tilepack.h on device pointers
 [ -x "$library" ] && check library "$library"
 device=$(dirname "$test_cuda")/test_device # sums, lanes; fails an allocation on purpose
 [ -x "$device" ] && check device "$device"
 for tool in memcheck racecheck initcheck synccheck; do
-    check "$tool" compute-sanitizer --tool "$tool" --error-exitcode 9 "$test_cuda" --cases "${TILEPACK_SANITIZER_CASES:-60}"
+    check "$tool" compute-sanitizer --tool "$tool" --error-exitcode 9 "$test_cuda" \
+        --threads "$(nproc)" --cases "${TILEPACK_SANITIZER_CASES:-30}"
 done
 check golden "$PYTHON" tests/golden.py
 check inputs "$PYTHON" tests/inputs.py
 check random "$PYTHON" tests/random_shapes.py --seconds "${TILEPACK_TEST_SECONDS:-60}"
+check originals "$PYTHON" tests/gpu/originals.py # torch, torchao, compressed-tensors
 check device_equals_cpu same_bytes --device cuda
 check small_slots same_bytes --device cuda --gpu-memory 16MiB
 if [ "$(nvidia-smi -L | wc -l)" -gt 1 ]; then

@@ -6,7 +6,12 @@
  * own on the same device. Prints one line per kind of work; exit 0 equal, 1 not,
  * 77 no device.
  *
- *     test_cuda [--cases N] [--seed S] [--threads T] [--device D] [--only FORMAT]
+ *     test_cuda [--cases N] [--per-format M] [--seed S] [--threads T] [--device D]
+ *               [--only FORMAT]
+ *
+ * N rounds for each format and setting, more where a format would have fewer than M
+ * encodings, repackings and decodings against the reference. A round encodes from the
+ * three types, decodes to two, and repacks at least once where that is possible.
  */
 #include "base/num.h"
 #include "kernels/cuda.h"
@@ -14,6 +19,7 @@
 #include "pack/format.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +33,7 @@ enum {
 };
 
 enum work { WORK_ENCODE, WORK_PATTERNS, WORK_REPACK, WORK_DECODE, WORK_REQUANT, WORKS };
+enum { ROUND_CASES = 5 }; /* of a round, at least */
 static const char *const work_names[WORKS] = {"encode", "patterns", "repack", "decode", "requant"};
 
 struct named_op {
@@ -34,21 +41,22 @@ struct named_op {
     const struct tp_format *format;
     struct tp_settings settings;
     char name[160];
+    uint64_t rounds;
 };
 
 static struct {
     struct named_op ops[MAX_OPS];
     size_t ops_count;
     int device;
-    uint64_t cases, seed, threads;
+    uint64_t cases, per_format, seed, threads, rounds;
     const char *only;
     pthread_mutex_t mutex;
+    atomic_uint_fast64_t next; /* of all rounds of all operations */
     uint64_t done[WORKS][MAX_OPS], bytes[WORKS][MAX_OPS], failures;
 } all = {.cases = 200, .seed = 1, .threads = 4, .mutex = PTHREAD_MUTEX_INITIALIZER};
 
 struct worker {
     uint64_t rng;
-    uint32_t index;
     struct tp_cuda_lane *lane;
     uint8_t *in, *out; /* the lane's */
     uint8_t *want;     /* what the reference writes */
@@ -407,8 +415,11 @@ static void one_round(struct worker *w, size_t index)
 static void *work_thread(void *arg)
 {
     struct worker *w = arg;
-    for (uint64_t i = w->index; i < all.ops_count * all.cases; i += all.threads) {
+    uint64_t i;
+    while ((i = atomic_fetch_add(&all.next, 1)) < all.ops_count * all.rounds) {
         size_t index = i % all.ops_count;
+        if (i / all.ops_count >= all.ops[index].rounds)
+            continue;
         w->rng = all.seed * UINT64_C(0x5851F42D4C957F2D) + i;
         one_round(w, index);
         if (i / all.ops_count == 0)
@@ -473,11 +484,39 @@ static void add_shuffled(const char *name)
     all.ops_count++;
 }
 
-static void open_worker(struct worker *w, uint32_t index)
+/* Rounds of each operation, so that every format has its cases. */
+static void share_out(void)
+{
+    for (size_t i = 0; i < all.ops_count; i++) {
+        uint64_t settings = 0;
+        for (size_t j = 0; j < all.ops_count; j++)
+            settings += all.ops[j].format == all.ops[i].format;
+        all.ops[i].rounds = tp_max_u64(all.cases,
+                                       tp_ceil_div(all.per_format, settings * ROUND_CASES));
+        all.rounds = tp_max_u64(all.rounds, all.ops[i].rounds);
+    }
+}
+
+/* The format with the fewest random cases. */
+static void print_least(void)
+{
+    uint64_t least = UINT64_MAX;
+    const char *name = "";
+    for (size_t i = 0; i < all.ops_count; i++) {
+        uint64_t sum = 0;
+        for (size_t j = 0; j < all.ops_count; j++)
+            for (int work = 0; work < WORKS && all.ops[j].format == all.ops[i].format; work++)
+                sum += work == WORK_PATTERNS ? 0 : all.done[work][j];
+        if (sum < least)
+            least = sum, name = all.ops[i].format->name;
+    }
+    printf("at least %llu random cases for each format (%s)\n", (unsigned long long)least, name);
+}
+
+static void open_worker(struct worker *w)
 {
     struct tp_err err = {0};
     bool no_memory;
-    w->index = index;
     w->want = malloc(LANE_BYTES);
     w->scratch = malloc(SCRATCH_BYTES);
     if (tp_cuda_open(all.device, LANE_BYTES, LANE_BYTES, LANE_BYTES, &w->lane, &no_memory,
@@ -502,6 +541,7 @@ static void print_totals(void)
         }
         printf(" %12llu\n", bytes);
     }
+    print_least();
     printf("%llu failures\n", (unsigned long long)all.failures);
 }
 
@@ -511,6 +551,8 @@ static void parse(int argc, char **argv)
         uint64_t number = strtoull(argv[i + 1], NULL, 10);
         if (strcmp(argv[i], "--cases") == 0)
             all.cases = number;
+        else if (strcmp(argv[i], "--per-format") == 0)
+            all.per_format = number;
         else if (strcmp(argv[i], "--seed") == 0)
             all.seed = number;
         else if (strcmp(argv[i], "--threads") == 0)
@@ -537,8 +579,9 @@ int main(int argc, char **argv)
         add_ops(&format[i]);
     add_shuffled("w4a8-ct");
     add_shuffled("w4a8-cutlass");
+    share_out();
     for (uint32_t i = 0; i < all.threads; i++) {
-        open_worker(&workers[i], i);
+        open_worker(&workers[i]);
         if (pthread_create(&threads[i], NULL, work_thread, &workers[i]) != 0)
             return 2;
     }
