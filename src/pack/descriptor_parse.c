@@ -105,12 +105,14 @@ struct stated_origin {
     int64_t shape[3];
     size_t rank;
     bool transposed;
+    unsigned seen; /* keys, while scanning */
 };
 
 struct stated {
     const char *prefix, *id, *dtype;
     struct stated_origin *from;
     size_t count, room;
+    unsigned seen; /* keys, while scanning */
 };
 
 /* The descriptors of one file: names, and weights of which format, settings, op, box
@@ -286,89 +288,75 @@ static bool scan_number(struct tp_json *json, int64_t *value)
     return true;
 }
 
-static bool scan_shape(struct tp_json *json, struct stated_origin *origin)
+/* A list or an object: `item` reads each entry. */
+static bool scan_all(struct tp_json *json, const char brackets[2],
+                     bool (*item)(struct tp_json *json, void *into), void *into)
 {
     uint64_t count = 0;
-    bool more;
-    if (tp_json_expect(json, '['))
-        return false;
-    for (;;) {
-        if (tp_json_next(json, ']', &count, &more))
-            return false;
-        if (!more)
-            return true;
-        if (origin->rank == 3 || !scan_number(json, &origin->shape[origin->rank++]))
-            return false;
+    bool more = true, good = !tp_json_expect(json, brackets[0]);
+    while (good && more) {
+        good = !tp_json_next(json, brackets[1], &count, &more);
+        if (good && more)
+            good = item(json, into);
     }
+    return good;
 }
 
-static bool scan_origin(struct tp_json *json, struct stated_origin *origin)
+static bool scan_size(struct tp_json *json, void *into)
+{
+    struct stated_origin *origin = into;
+    return origin->rank < 3 && scan_number(json, &origin->shape[origin->rank++]);
+}
+
+static bool scan_true(struct tp_json *json, bool *value)
+{
+    *value = tp_json_peek(json) == 't';
+    return *value && !tp_json_skip(json);
+}
+
+static bool scan_origin_key(struct tp_json *json, void *into)
 {
     static const char *const keys[] = {"name", "row", "rows", "shape", "expert", "transposed",
                                        NULL};
-    unsigned seen = 0;
-    uint64_t count = 0;
-    bool more, good = !tp_json_expect(json, '{');
-    *origin = (struct stated_origin){.expert = -1};
-    while (good) {
-        if (tp_json_next(json, '}', &count, &more))
-            return false;
-        if (!more)
-            return true;
-        switch (scan_key(json, keys, &seen)) {
-        case 0: good = scan_string(json, &origin->name); break;
-        case 1: good = scan_number(json, &origin->row); break;
-        case 2: good = scan_number(json, &origin->rows); break;
-        case 3: good = scan_shape(json, origin); break;
-        case 4: good = scan_number(json, &origin->expert); break;
-        case 5:
-            origin->transposed = tp_json_peek(json) == 't';
-            good = origin->transposed && !tp_json_skip(json);
-            break;
-        default: good = false;
-        }
+    struct stated_origin *origin = into;
+    switch (scan_key(json, keys, &origin->seen)) {
+    case 0: return scan_string(json, &origin->name);
+    case 1: return scan_number(json, &origin->row);
+    case 2: return scan_number(json, &origin->rows);
+    case 3: return scan_all(json, "[]", scan_size, origin);
+    case 4: return scan_number(json, &origin->expert);
+    case 5: return scan_true(json, &origin->transposed);
+    default: return false;
     }
-    return false;
 }
 
-static bool scan_from(struct tp_json *json, struct stated *unit)
+static bool scan_origin(struct tp_json *json, void *into)
 {
-    uint64_t count = 0;
-    bool more;
-    if (tp_json_expect(json, '['))
+    struct stated *unit = into;
+    if (room_for_origins(unit, unit->count + 1, json->err))
         return false;
-    for (;;) {
-        if (tp_json_next(json, ']', &count, &more))
-            return false;
-        if (!more)
-            return true;
-        if (room_for_origins(unit, unit->count + 1, json->err) ||
-            !scan_origin(json, &unit->from[unit->count++]))
-            return false;
+    struct stated_origin *origin = &unit->from[unit->count++];
+    *origin = (struct stated_origin){.expert = -1};
+    return scan_all(json, "{}", scan_origin_key, origin);
+}
+
+static bool scan_unit_key(struct tp_json *json, void *into)
+{
+    static const char *const keys[] = {"prefix", "desc", "dtype", "from", NULL};
+    struct stated *unit = into;
+    switch (scan_key(json, keys, &unit->seen)) {
+    case 0: return scan_string(json, &unit->prefix);
+    case 1: return scan_string(json, &unit->id);
+    case 2: return scan_string(json, &unit->dtype);
+    case 3: return scan_all(json, "[]", scan_origin, unit);
+    default: return false;
     }
 }
 
 static bool scan_unit(struct tp_json *json, struct stated *unit)
 {
-    static const char *const keys[] = {"prefix", "desc", "dtype", "from", NULL};
-    unsigned seen = 0;
-    uint64_t count = 0;
-    bool more, good = !tp_json_expect(json, '{');
     *unit = (struct stated){.from = unit->from, .room = unit->room};
-    while (good) {
-        if (tp_json_next(json, '}', &count, &more))
-            return false;
-        if (!more)
-            return true;
-        switch (scan_key(json, keys, &seen)) {
-        case 0: good = scan_string(json, &unit->prefix); break;
-        case 1: good = scan_string(json, &unit->id); break;
-        case 2: good = scan_string(json, &unit->dtype); break;
-        case 3: good = scan_from(json, unit); break;
-        default: good = false;
-        }
-    }
-    return false;
+    return scan_all(json, "{}", scan_unit_key, unit);
 }
 
 /* Fails, with whatever error, when the text is not such text, or a unit is wrong. */

@@ -16,27 +16,7 @@
 #else
 #pragma GCC target("avx2,avx512f,avx512bw,avx512vl")
 #endif
-
-#include <xxhash.h>
-
-struct tp_xxh3 tp_xxh3_avx512(const void *data, size_t size)
-{
-    XXH128_hash_t hash = XXH3_128bits(data, size);
-    return (struct tp_xxh3){hash.low64, hash.high64};
-}
-
-#ifdef __clang__
-#pragma clang attribute pop
 #endif
 
-#else
-
-#include <xxhash.h>
-
-struct tp_xxh3 tp_xxh3_avx512(const void *data, size_t size)
-{
-    XXH128_hash_t hash = XXH3_128bits(data, size);
-    return (struct tp_xxh3){hash.low64, hash.high64};
-}
-
-#endif
+#define TP_XXH3 tp_xxh3_avx512
+#include "pack/xxh3.inc"
