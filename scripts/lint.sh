@@ -41,8 +41,13 @@ if [ -z "$findings" ]; then echo "ok   clang-tidy"; else
     status=1
 fi
 
+# The pages refer to each other, which mandoc looks for among the installed ones only.
+pages() {
+    ! mandoc -T lint man/*.[135] | grep -v 'referenced manual not found: Xr tilepack'
+}
+
 # shellcheck disable=SC2046
 step shellcheck shellcheck -x $(ls scripts/*.sh tests/*.sh tests/cli/*.sh tests/gpu/*.sh .ci/run)
-step mandoc mandoc -T lint -W warning man/*.[135]
+step mandoc pages
 step structure sh tests/cli/structure.sh
 exit $status
