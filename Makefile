@@ -133,7 +133,7 @@ dist:
 	git archive --format=tar --prefix=tilepack-$(VERSION)/ HEAD | gzip -9n > \
 	    $(BUILD)/tilepack-$(VERSION).tar.gz
 
-# Two builds of the committed source, in two folders, must be the same bytes.
+# Two builds of the committed source must be the same bytes.
 reproducible:
 	sh scripts/deps.sh build
 	sh scripts/reproducible.sh
