@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-enum { HEAD = 64 }; /* the struct lies in front of its data, on a cache line of its own */
+enum { LINE = 64, HEAD = 2 * LINE }; /* the struct lies in front, on cache lines of its own */
 _Static_assert(sizeof(struct tp_leaf_buffer) <= HEAD, "the head has room");
 
 static struct tp_leaf_buffer in_pieces; /* stands for: this leaf has no buffer */
@@ -52,7 +52,7 @@ static enum tp_code take(struct tp_leaf_pool *pool, struct tp_leaf_buffer **buff
     }
     if (pool->room < TP_LEAF_BYTES + HEAD)
         return TP_OK;
-    struct tp_leaf_buffer *made = tp_os.aligned_alloc(HEAD, TP_LEAF_BYTES + HEAD);
+    struct tp_leaf_buffer *made = tp_os.aligned_alloc(LINE, TP_LEAF_BYTES + HEAD);
     if (!made)
         return tp_fail(err, TP_E_MEMORY, "out of memory for a buffer of %llu bytes",
                        (unsigned long long)TP_LEAF_BYTES);

@@ -9,15 +9,15 @@
 #ifndef TP_PACK_ASSEMBLE_H
 #define TP_PACK_ASSEMBLE_H
 
-#include "base/error.h"
+#include "pack/write_queue.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct tp_leaf_buffer {
-    struct tp_leaf_buffer *next;    /* in the owner's list, while it holds a leaf */
+    struct tp_write write;          /* first: once the leaf is complete */
+    struct tp_leaf_buffer *next;    /* of those that are spare */
     struct tp_leaf_buffer *created; /* all of a pool */
     size_t leaf;
     uint8_t *data; /* TP_LEAF_BYTES */

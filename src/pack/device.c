@@ -60,20 +60,26 @@ static enum tp_code parse_list(const char *spec, struct tp_devices *devices, int
     return devices->count ? TP_OK : tp_fail(err, TP_E_USAGE, "--device '%s' names no GPU", spec);
 }
 
-/* Small jobs take few, small lanes: pinning memory costs more than they do. */
-static void size_slot(const struct tp_plan *plan, struct tp_devices *devices, uint64_t gpu_memory)
+/* Small jobs take small lanes: pinning memory costs more than they do. */
+static void size_slot(const struct tp_plan *plan, struct tp_devices *devices)
 {
-    struct tp_cuda_device info;
-    uint64_t budget = gpu_memory;
-    if (!budget && tp_cuda_query(devices->id[0], &info, NULL) == TP_OK)
-        budget = info.memory_free / 2;
     devices->lanes_per_device = LANES;
     devices->slot = SLOT_BYTES;
     while (devices->slot > LEAST_SLOT &&
            devices->slot * LANES * devices->count > 2 * plan->bytes_in)
         devices->slot /= 2;
+}
+
+/* Asking how much is free starts the GPU, which takes a while: only when it is used. */
+static void fit_slot(struct tp_devices *devices)
+{
+    struct tp_cuda_device info;
+    uint64_t budget = devices->memory;
+    if (!budget && tp_cuda_query(devices->id[0], &info, NULL) == TP_OK)
+        budget = info.memory_free / 2;
     /* a lane holds input, output and, when it decodes first, the values */
-    while (budget && devices->slot > LEAST_SLOT && devices->slot * 4 * LANES > budget)
+    while (budget && devices->slot > LEAST_SLOT &&
+           devices->slot * 4 * devices->lanes_per_device > budget)
         devices->slot /= 2;
 }
 
@@ -195,7 +201,7 @@ static void choose_auto(const struct tp_plan *plan, unsigned jobs, struct tp_dev
     }
     devices->count = 1;
     devices->id[0] = 0;
-    size_slot(plan, devices, 0);
+    size_slot(plan, devices);
     /* copies of one lane overlap the kernels of another: one lane is half the rate */
     double gpu = measure_gpu(devices, &sample) * 2;
     if (bytes / cpu <= bytes / (gpu > 0 ? gpu : 1) + START_SECONDS) {
@@ -213,6 +219,7 @@ enum tp_code tp_devices_choose(const char *spec, const struct tp_plan *plan, uns
                                struct tp_err *err)
 {
     memset(devices, 0, sizeof *devices);
+    devices->memory = gpu_memory;
     if (strcmp(spec, "cpu") == 0) {
         use_cpu(devices, "as asked");
         return TP_OK;
@@ -240,7 +247,7 @@ enum tp_code tp_devices_choose(const char *spec, const struct tp_plan *plan, uns
                  devices->count == 1 ? "" : "s");
     }
     if (devices->count)
-        size_slot(plan, devices, gpu_memory);
+        size_slot(plan, devices);
     return TP_OK;
 }
 
@@ -268,6 +275,7 @@ enum tp_code tp_devices_open(struct tp_devices *devices, struct tp_compute *comp
                              struct tp_err *err)
 {
     unsigned total = devices->count * devices->lanes_per_device;
+    fit_slot(devices);
     for (;; devices->slot /= 2) {
         bool no_memory = false;
         struct tp_err failure = {0};

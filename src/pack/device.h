@@ -12,6 +12,7 @@ struct tp_devices {
     int id[TP_MAX_DEVICES];
     unsigned count;
     unsigned lanes_per_device;
+    uint64_t memory; /* bytes of each GPU that may be taken; 0 = half of what is free */
     uint64_t slot; /* bytes of each of a lane's two buffers; halved when memory is short */
     char why[320]; /* what was chosen, and the reason, in words */
 };

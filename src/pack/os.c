@@ -46,12 +46,10 @@ static int real_cached(int fd, off_t offset, size_t size)
     munmap(map, size);
     return any;
 }
-/* A file system in memory would fill every page with zeros first, which costs as
- * much as writing them; there a full disk is found by the write that meets it. */
-static int real_fallocate(int fd, off_t offset, off_t size)
+static int real_fallocate(int fd, off_t offset, off_t size, bool fill)
 {
     struct statfs fs;
-    if (fstatfs(fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC)
+    if (!fill && fstatfs(fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC)
         return ftruncate(fd, offset + size) ? errno : 0;
     return posix_fallocate(fd, offset, size);
 }

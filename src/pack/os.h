@@ -31,7 +31,9 @@ struct tp_os {
     int (*start_writeback)(int fd); /* of all dirty pages, without waiting; may do nothing */
     int (*drop_cache)(int fd, off_t offset, off_t size); /* clean pages; size 0: to the end */
     int (*cached)(int fd, off_t offset, size_t size); /* 1: some page is, 0: none, -1: unknown */
-    int (*fallocate)(int fd, off_t offset, off_t size); /* posix_fallocate: returns errno */
+    /* posix_fallocate: returns errno. A file system in memory would take each page now,
+     * which spares the write that comes no more than it costs: only with `fill`. */
+    int (*fallocate)(int fd, off_t offset, off_t size, bool fill);
     int (*ftruncate)(int fd, off_t size);
     int (*rename)(const char *from, const char *to);
     int (*exchange)(const char *a, const char *b); /* swaps two names in one step */

@@ -33,7 +33,9 @@ struct run {
     struct tp_grid *grids; /* per unit */
     struct group_state *groups;
     pthread_mutex_t lock;
-    pthread_cond_t stats_done;
+    pthread_cond_t changed; /* ready, stats done, or failed */
+    bool ready; /* for other jobs than headers */
+    unsigned cursors;
     struct tp_jobs jobs;
     struct tp_dropbehind behind;
     struct tp_err err; /* the first failure */
@@ -72,7 +74,7 @@ static enum tp_code do_stats(struct run *run, struct tp_lane *lane, const struct
     if (amax > group->amax)
         group->amax = amax; /* a maximum is the same in any order */
     if (code == TP_OK && --group->pending == 0) /* a failed one is never done: see work() */
-        pthread_cond_broadcast(&run->stats_done);
+        pthread_cond_broadcast(&run->changed);
     pthread_mutex_unlock(&run->lock);
     return code;
 }
@@ -87,7 +89,7 @@ static bool wait_for_stats(struct run *run, const struct tp_job *job, float *glo
     const struct group_state *group = &run->groups[g];
     pthread_mutex_lock(&run->lock);
     while (group->pending > 0 && run->err.code == TP_OK)
-        pthread_cond_wait(&run->stats_done, &run->lock);
+        pthread_cond_wait(&run->changed, &run->lock);
     *global = tp_codec_global(&unit->op, unit->dtype, group->amax);
     bool ready = group->pending == 0;
     pthread_mutex_unlock(&run->lock);
@@ -138,25 +140,63 @@ static enum tp_code do_job(struct run *run, struct tp_lane *lane, const struct t
     return code;
 }
 
+static void fail(struct run *run, const struct tp_err *err)
+{
+    pthread_mutex_lock(&run->lock);
+    if (run->err.code == TP_OK)
+        run->err = *err;
+    pthread_cond_broadcast(&run->changed);
+    pthread_mutex_unlock(&run->lock);
+}
+
+static bool next_job(struct worker *worker, struct tp_job *job)
+{
+    struct run *run = worker->run;
+    job->kind = TP_JOB_NONE;
+    pthread_mutex_lock(&run->lock);
+    if (!stopped(run))
+        *job = tp_jobs_next(&run->jobs, worker->number);
+    pthread_mutex_unlock(&run->lock);
+    return job->kind != TP_JOB_NONE;
+}
+
+/* While GPUs start, one worker for each cursor begins its first file. */
+static void begin_file(struct worker *worker)
+{
+    struct tp_sink *sink = worker->run->sink;
+    struct tp_lane *lane = &worker->lane;
+    struct tp_job job; /* a cursor's first is a header */
+    if (next_job(worker, &job) &&
+        (sink->prepare(sink, job.file, &lane->err) || do_header(lane, &job)))
+        fail(worker->run, &lane->err);
+}
+
+static bool begins_file(const struct worker *worker)
+{
+    const struct run *run = worker->run;
+    return run->options->devices && run->sink->prepare && worker->number > 0 &&
+           worker->number <= run->cursors;
+}
+
+static void wait_until_ready(struct run *run)
+{
+    pthread_mutex_lock(&run->lock);
+    while (!run->ready && run->err.code == TP_OK)
+        pthread_cond_wait(&run->changed, &run->lock);
+    pthread_mutex_unlock(&run->lock);
+}
+
 static void *work(void *arg)
 {
     struct worker *worker = arg;
-    struct run *run = worker->run;
-    tp_stage_start(run->options->stats);
-    for (;;) {
-        pthread_mutex_lock(&run->lock);
-        struct tp_job job = {.kind = TP_JOB_NONE};
-        if (!stopped(run))
-            job = tp_jobs_next(&run->jobs, worker->number);
-        pthread_mutex_unlock(&run->lock);
-        if (job.kind == TP_JOB_NONE)
-            break;
-        if (do_job(run, &worker->lane, &job)) {
-            pthread_mutex_lock(&run->lock);
-            if (run->err.code == TP_OK)
-                run->err = worker->lane.err;
-            pthread_cond_broadcast(&run->stats_done);
-            pthread_mutex_unlock(&run->lock);
+    struct tp_job job;
+    tp_stage_start(worker->run->options->stats);
+    if (begins_file(worker))
+        begin_file(worker);
+    wait_until_ready(worker->run);
+    while (next_job(worker, &job)) {
+        if (do_job(worker->run, &worker->lane, &job)) {
+            fail(worker->run, &worker->lane.err);
             break;
         }
     }
@@ -177,14 +217,14 @@ static bool same_grid(const struct tp_plan *plan, const struct tp_unit *a, const
 }
 
 /* Grids of all units; layers repeat, so most are found among the last few. */
-static enum tp_code make_grids(struct run *run, unsigned cursors, struct tp_err *err)
+static enum tp_code make_grids(struct run *run, struct tp_err *err)
 {
     const struct tp_plan *plan = run->plan;
     const struct tp_run_options *options = run->options;
     uint64_t memory = options->memory ? options->memory : DEFAULT_MEMORY;
     /* Each file may have two tensors under way: the next begins before the last box ends. */
     struct tp_box_wish wish = {.target = DEFAULT_TARGET,
-                               .assembles = run->sink->assembles / 2 / cursors};
+                               .assembles = run->sink->assembles / 2 / run->cursors};
     wish.limit = tp_max_u64(memory / options->jobs / 4, 256 << 10);
     if (options->devices && options->devices->count) {
         wish.limit = options->devices->slot; /* few, large boxes hide the latency of a GPU */
@@ -232,35 +272,73 @@ static unsigned cursor_count(const struct run *run, unsigned workers)
 }
 
 /* One worker for each lane of each GPU, or for each job of the CPU. */
-static enum tp_code make_workers(struct run *run, struct worker *workers, unsigned count,
-                                 struct tp_err *err)
+static struct worker *make_workers(struct run *run, unsigned count, struct tp_err *err)
 {
-    struct tp_devices *devices = run->options->devices;
-    if (devices && devices->count) {
-        struct tp_compute *computes = tp_os_zalloc(count, sizeof *computes, err);
-        enum tp_code code = computes ? tp_devices_open(devices, computes, err) : TP_E_MEMORY;
-        for (unsigned i = 0; i < count && code == TP_OK; i++)
-            workers[i].lane.compute = computes[i];
-        free(computes);
-        if (code)
-            return code;
-    }
-    for (unsigned i = 0; i < count; i++) {
+    struct worker *workers = tp_os_zalloc(count, sizeof *workers, err);
+    for (unsigned i = 0; workers && i < count; i++) {
         workers[i].run = run;
         workers[i].number = i;
         workers[i].lane.plan = run->plan;
         workers[i].lane.sink = run->sink;
         workers[i].lane.options = run->options;
     }
+    return workers;
+}
+
+static enum tp_code make_jobs(struct run *run, struct tp_err *err)
+{
+    run->jobs = (struct tp_jobs){.plan = run->plan, .skip_file = run->options->skip_file,
+                                 .cursor_count = run->cursors};
+    run->jobs.issues = tp_os_zalloc(run->plan->group_count + 1, sizeof *run->jobs.issues, err);
+    return run->jobs.issues ? TP_OK : TP_E_MEMORY;
+}
+
+static enum tp_code open_devices(struct run *run, struct worker *workers, unsigned count,
+                                 struct tp_err *err)
+{
+    struct tp_devices *devices = run->options->devices;
+    if (!devices || !devices->count)
+        return TP_OK;
+    struct tp_compute *computes = tp_os_zalloc(count, sizeof *computes, err);
+    enum tp_code code = computes ? tp_devices_open(devices, computes, err) : TP_E_MEMORY;
+    for (unsigned i = 0; i < count && code == TP_OK; i++)
+        workers[i].lane.compute = computes[i];
+    free(computes);
+    return code;
+}
+
+/* What the workers wait for: GPUs, and the boxes, whose size depends on them. */
+static enum tp_code get_ready(struct run *run, struct worker *workers, unsigned count,
+                              struct tp_err *err)
+{
+    enum tp_code code;
+    if ((code = open_devices(run, workers, count, err)) || (code = make_grids(run, err)))
+        return code;
+    if (run->options->drop_source && !run->plan->gather &&
+        (code = tp_dropbehind_open(&run->behind, run->plan, run->grids, err)))
+        return code;
+    pthread_mutex_lock(&run->lock);
+    run->jobs.grids = run->grids;
+    run->ready = true;
+    pthread_cond_broadcast(&run->changed);
+    pthread_mutex_unlock(&run->lock);
     return TP_OK;
 }
 
-static enum tp_code make_jobs(struct run *run, unsigned cursors, struct tp_err *err)
+static void open_run(struct run *run)
 {
-    run->jobs = (struct tp_jobs){.plan = run->plan, .grids = run->grids,
-                                 .skip_file = run->options->skip_file, .cursor_count = cursors};
-    run->jobs.issues = tp_os_zalloc(run->plan->group_count + 1, sizeof *run->jobs.issues, err);
-    return run->jobs.issues ? TP_OK : TP_E_MEMORY;
+    pthread_mutex_init(&run->lock, NULL);
+    pthread_cond_init(&run->changed, NULL);
+}
+
+static void close_run(struct run *run)
+{
+    pthread_mutex_destroy(&run->lock);
+    pthread_cond_destroy(&run->changed);
+    tp_dropbehind_close(&run->behind);
+    free(run->grids);
+    free(run->groups);
+    free(run->jobs.issues);
 }
 
 enum tp_code tp_run(const struct tp_plan *plan, struct tp_sink *sink,
@@ -268,35 +346,26 @@ enum tp_code tp_run(const struct tp_plan *plan, struct tp_sink *sink,
 {
     struct run run = {.plan = plan, .sink = sink, .options = options};
     unsigned started = 0, count = worker_count(options);
-    struct worker *workers = tp_os_zalloc(count, sizeof *workers, err);
-    pthread_mutex_init(&run.lock, NULL);
-    pthread_cond_init(&run.stats_done, NULL);
-    enum tp_code code = workers ? make_workers(&run, workers, count, err) : TP_E_MEMORY;
-    unsigned cursors = cursor_count(&run, count);
-    if (code == TP_OK && (code = make_grids(&run, cursors, err)) == TP_OK)
-        code = make_jobs(&run, cursors, err);
-    if (code == TP_OK && options->drop_source && !plan->gather)
-        code = tp_dropbehind_open(&run.behind, plan, run.grids, err);
+    open_run(&run);
+    run.cursors = cursor_count(&run, count);
+    struct worker *workers = make_workers(&run, count, &run.err);
+    enum tp_code code = workers ? make_jobs(&run, &run.err) : TP_E_MEMORY;
     while (code == TP_OK && started + 1 < count &&
            pthread_create(&workers[started + 1].thread, NULL, work, &workers[started + 1]) == 0)
         started++;
-    if (code == TP_OK)
+    if (code == TP_OK) {
+        struct tp_err failure = {0};
+        if (get_ready(&run, workers, count, &failure))
+            fail(&run, &failure);
         work(&workers[0]); /* this thread works too, so one worker always exists */
+    }
     for (unsigned i = 0; i < started; i++)
         pthread_join(workers[i + 1].thread, NULL);
     for (unsigned i = 0; workers && i < count; i++)
         tp_lane_close(&workers[i].lane);
-    if (code == TP_OK && run.err.code != TP_OK) {
-        code = run.err.code;
-        if (err && err->code == TP_OK)
-            *err = run.err;
-    }
-    pthread_mutex_destroy(&run.lock);
-    pthread_cond_destroy(&run.stats_done);
-    tp_dropbehind_close(&run.behind);
-    free(run.grids);
-    free(run.groups);
-    free(run.jobs.issues);
+    if (run.err.code != TP_OK && err && err->code == TP_OK)
+        *err = run.err;
+    close_run(&run);
     free(workers);
-    return code;
+    return run.err.code;
 }

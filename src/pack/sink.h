@@ -28,6 +28,9 @@ struct tp_sink {
     /* Many pieces of one output in one call, or NULL: write() takes them one by one. */
     enum tp_code (*write_many)(struct tp_sink *sink, uint32_t file, uint32_t output,
                                const struct tp_piece *pieces, size_t count, struct tp_err *err);
+    /* Gets a file ready for its bytes, as far as that can be done while there are none
+     * yet; or NULL. Once for each file that it is called for, before any write. */
+    enum tp_code (*prepare)(struct tp_sink *sink, uint32_t file, struct tp_err *err);
     uint64_t assembles; /* bytes in small pieces, lying together, that cost it little */
     /* Takes a box of a packed unit whole, instead of its runs by write(): from[i] is
      * output i, stored as a small tensor of its own. NULL: runs are fine. */

@@ -1,8 +1,8 @@
 /* The file sink: positioned writes, checksums on the way, one fsync per file.
  *
- * What comes in pieces is put together to whole leaves (assemble.h): these are hashed
- * from memory and written at once, by one worker at a time, since workers that write
- * the same file only wait for each other. Whole leaves are written as they come.
+ * What comes in pieces is put together to whole leaves (assemble.h), which are hashed
+ * from memory; whole leaves are written as they come. One worker at a time writes a
+ * file (write_queue.h).
  *
  * A file is opened by the first write and finished by the worker whose write was
  * the last; its invariant is that every byte is written and hashed exactly once.
@@ -25,11 +25,12 @@
 
 /* Reserves the space, so that a full disk is found before hours of work. File
  * systems that cannot reserve just say so. */
-static enum tp_code reserve(const struct tp_open_file *file, uint64_t size, struct tp_err *err)
+static enum tp_code reserve(const struct tp_open_file *file, uint64_t size, bool fill,
+                            struct tp_err *err)
 {
     int failed;
     do
-        failed = tp_os.fallocate(file->fd, 0, (off_t)size);
+        failed = tp_os.fallocate(file->fd, 0, (off_t)size, fill);
     while (failed == EINTR);
     if (failed == 0 || failed == EOPNOTSUPP || failed == EINVAL || failed == ENOSYS)
         return TP_OK;
@@ -39,7 +40,8 @@ static enum tp_code reserve(const struct tp_open_file *file, uint64_t size, stru
     return tp_os_fail(err, failed, file->path, "cannot reserve space");
 }
 
-static enum tp_code open_file(struct tp_file_sink *sink, uint32_t f, struct tp_err *err)
+static enum tp_code open_file(struct tp_file_sink *sink, uint32_t f, bool fill,
+                              struct tp_err *err)
 {
     struct tp_open_file *file = &sink->files[f];
     uint64_t size = sink->plan->files[f].size;
@@ -49,7 +51,7 @@ static enum tp_code open_file(struct tp_file_sink *sink, uint32_t f, struct tp_e
         return code;
     if ((code = tp_leafhash_init(&file->hash, size, err)) == TP_OK &&
         (code = tp_assembly_init(&file->assembly, file->hash.leaf_count, err)) == TP_OK)
-        code = reserve(file, size, err);
+        code = reserve(file, size, fill, err);
     if (code) {
         tp_os.close(file->fd);
         file->fd = -1;
@@ -57,7 +59,8 @@ static enum tp_code open_file(struct tp_file_sink *sink, uint32_t f, struct tp_e
     return code;
 }
 
-static enum tp_code ensure_open(struct tp_file_sink *sink, uint32_t f, struct tp_err *err)
+static enum tp_code ensure_open(struct tp_file_sink *sink, uint32_t f, bool fill,
+                                struct tp_err *err)
 {
     static pthread_mutex_t error_lock = PTHREAD_MUTEX_INITIALIZER; /* two files may fail at once */
     struct tp_open_file *file = &sink->files[f];
@@ -65,7 +68,7 @@ static enum tp_code ensure_open(struct tp_file_sink *sink, uint32_t f, struct tp
     if (atomic_load_explicit(&file->opened, memory_order_acquire) && file->fd >= 0)
         return TP_OK;
     pthread_mutex_lock(&file->lock);
-    bool fails = !file->opened && (code = open_file(sink, f, err));
+    bool fails = !file->opened && (code = open_file(sink, f, fill, err));
     atomic_store_explicit(&file->opened, true, memory_order_release);
     bool failed = !fails && file->fd < 0; /* in another worker: for the same reason */
     if (fails || failed) {
@@ -134,17 +137,35 @@ static enum tp_code account(struct tp_file_sink *sink, uint32_t f, uint64_t size
     return TP_OK;
 }
 
+/* A file of a sink. */
+struct place {
+    struct tp_file_sink *sink;
+    uint32_t file;
+};
+
+/* What is not lent is a leaf that was put together, and nobody's any more. */
+static enum tp_code write_now(void *arg, struct tp_write *w, struct tp_err *err)
+{
+    const struct place *place = arg;
+    struct tp_open_file *file = &place->sink->files[place->file];
+    uint64_t size = w->size;
+    tp_stage_set(TP_STAGE_WRITE);
+    enum tp_code code = tp_os_write(file->fd, w->data, size, w->offset, file->path, err);
+    if (w->lent)
+        return code;
+    tp_assembly_release(&file->assembly, &place->sink->pool, (struct tp_leaf_buffer *)w);
+    return code ? code : account(place->sink, place->file, size, err);
+}
+
 /* Bytes that are written as they come: whole leaves, and pieces that found no room. */
 static enum tp_code write_through(struct tp_file_sink *sink, uint32_t f, uint64_t offset,
                                   const void *data, uint64_t size, struct tp_err *err)
 {
     struct tp_open_file *file = &sink->files[f];
+    struct tp_write write = {.data = data, .offset = offset, .size = size, .lent = true};
     enum tp_code code;
     tp_stage_set(TP_STAGE_WRITE);
-    pthread_mutex_lock(&file->turn); /* waiters for the kernel's lock would spin */
-    code = tp_os_write(file->fd, data, size, offset, file->path, err);
-    pthread_mutex_unlock(&file->turn);
-    if (code)
+    if ((code = tp_write_queue_put(&file->queue, &write, write_now, &(struct place){sink, f}, err)))
         return code;
     tp_stage_set(TP_STAGE_HASH);
     if ((code = tp_leafhash_written(&file->hash, offset, data, size, err)))
@@ -155,40 +176,19 @@ static enum tp_code write_through(struct tp_file_sink *sink, uint32_t f, uint64_
     return account(sink, f, size, err);
 }
 
-static struct tp_leaf_buffer *next_ready(struct tp_open_file *file)
-{
-    pthread_mutex_lock(&file->lock);
-    struct tp_leaf_buffer *buffer = file->ready;
-    file->writing = buffer != NULL;
-    if (buffer)
-        file->ready = buffer->next;
-    pthread_mutex_unlock(&file->lock);
-    return buffer;
-}
-
-/* Hands a complete leaf over: to the worker that is writing the file, or else this
- * one writes it and all that others bring meanwhile. */
-static enum tp_code write_ready(struct tp_file_sink *sink, uint32_t f,
-                                struct tp_leaf_buffer *buffer, struct tp_err *err)
+/* Hands a complete leaf over. */
+static enum tp_code write_leaf(struct tp_file_sink *sink, uint32_t f,
+                               struct tp_leaf_buffer *buffer, struct tp_err *err)
 {
     struct tp_open_file *file = &sink->files[f];
-    pthread_mutex_lock(&file->lock);
-    bool other = file->writing;
-    buffer->next = file->ready;
-    file->ready = buffer;
-    file->writing = true;
-    pthread_mutex_unlock(&file->lock);
+    tp_stage_set(TP_STAGE_HASH);
+    tp_leafhash_set(&file->hash, buffer->leaf, buffer->data);
     tp_stage_set(TP_STAGE_WRITE);
-    while (!other && (buffer = next_ready(file))) {
-        uint64_t offset = buffer->leaf * TP_LEAF_BYTES;
-        uint64_t size = tp_leafhash_leaf_size(&file->hash, buffer->leaf);
-        enum tp_code code =
-            tp_os_write(file->fd, buffer->data, size, offset, file->path, err);
-        tp_assembly_release(&file->assembly, &sink->pool, buffer);
-        if (code || (code = account(sink, f, size, err)))
-            return code; /* `writing` stays set: nobody else goes on with this file */
-    }
-    return TP_OK;
+    buffer->write = (struct tp_write){.data = buffer->data,
+                                      .offset = buffer->leaf * TP_LEAF_BYTES,
+                                      .size = tp_leafhash_leaf_size(&file->hash, buffer->leaf)};
+    return tp_write_queue_put(&file->queue, &buffer->write, write_now, &(struct place){sink, f},
+                              err);
 }
 
 /* Reports what was copied into a leaf, and passes it on when it is complete. */
@@ -200,11 +200,7 @@ static enum tp_code flush_share(struct tp_file_sink *sink, uint32_t f,
     bool complete = false;
     enum tp_code code =
         share->size ? tp_leafhash_share(&file->hash, share, &complete, err) : TP_OK;
-    if (code || !complete)
-        return code;
-    tp_stage_set(TP_STAGE_HASH);
-    tp_leafhash_set(&file->hash, buffer->leaf, buffer->data);
-    return write_ready(sink, f, buffer, err);
+    return code || !complete ? code : write_leaf(sink, f, buffer, err);
 }
 
 /* The leaf that pieces are being copied to. */
@@ -270,7 +266,7 @@ static enum tp_code write_many(struct tp_sink *base, uint32_t f, uint32_t output
     struct target to = {0};
     enum tp_stage before = tp_stage_set(TP_STAGE_OTHER);
     uint64_t begin = output == TP_SINK_HEADER ? 0 : sink->plan->outputs[output].offset;
-    enum tp_code code = ensure_open(sink, f, err);
+    enum tp_code code = ensure_open(sink, f, false, err);
     tp_stage_set(TP_STAGE_WRITE);
     for (size_t i = 0; i < count && code == TP_OK; i++) {
         const struct tp_piece *piece = &pieces[i];
@@ -288,6 +284,11 @@ static enum tp_code write_many(struct tp_sink *base, uint32_t f, uint32_t output
     return code;
 }
 
+static enum tp_code prepare_file(struct tp_sink *base, uint32_t f, struct tp_err *err)
+{
+    return ensure_open((struct tp_file_sink *)base, f, true, err);
+}
+
 static enum tp_code write_file(struct tp_sink *base, uint32_t f, uint32_t output, uint64_t offset,
                                const void *data, uint64_t size, struct tp_err *err)
 {
@@ -300,7 +301,7 @@ enum tp_code tp_file_sink_open(struct tp_file_sink *sink, const struct tp_plan *
                                bool drop, struct tp_err *err)
 {
     *sink = (struct tp_file_sink){.sink = {.write = write_file, .write_many = write_many,
-                                           .assembles = memory},
+                                           .prepare = prepare_file, .assembles = memory},
                                   .plan = plan, .directory = directory, .only_path = only_path};
     sink->files = tp_os_zalloc(plan->file_count + 1, sizeof *sink->files, err);
     if (!sink->files)
@@ -310,7 +311,7 @@ enum tp_code tp_file_sink_open(struct tp_file_sink *sink, const struct tp_plan *
     for (size_t f = 0; f < plan->file_count; f++) {
         struct tp_open_file *file = &sink->files[f];
         pthread_mutex_init(&file->lock, NULL);
-        pthread_mutex_init(&file->turn, NULL);
+        tp_write_queue_open(&file->queue);
         file->fd = -1;
         atomic_init(&file->missing, plan->files[f].size);
         file->path = only_path ? tp_os_format(err, "%s", only_path)
@@ -333,6 +334,7 @@ void tp_file_sink_close(struct tp_file_sink *sink)
             tp_os.close(file->fd);
         tp_leafhash_close(&file->hash);
         tp_assembly_close(&file->assembly);
+        tp_write_queue_close(&file->queue);
         free(file->path);
     }
     free(sink->files);

@@ -6,15 +6,13 @@
 
 struct tp_open_file {
     pthread_mutex_t lock;
-    pthread_mutex_t turn; /* held to write whole leaves: the kernel lets one in at a time */
     char *path;
     int fd; /* -1: not open yet, failed, or finished */
     atomic_bool opened; /* or tried to */
     atomic_uint_fast64_t missing; /* bytes not written yet */
     struct tp_leafhash hash;
     struct tp_assembly assembly;
-    struct tp_leaf_buffer *ready; /* complete leaves to be written, by whom `writing` is */
-    bool writing;
+    struct tp_write_queue queue;
     struct tp_open_file *next_due; /* in the writeback's list */
     bool due;
 };

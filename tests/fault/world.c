@@ -191,12 +191,12 @@ static int my_fsync(int fd)
     return done(fault, 0);
 }
 
-static int my_fallocate(int fd, off_t offset, off_t size)
+static int my_fallocate(int fd, off_t offset, off_t size, bool fill)
 {
     enum fault fault = next(CALL_FALLOCATE);
     if (fails(fault))
         return errno_of(fault);
-    int result = real.fallocate(fd, offset, size);
+    int result = real.fallocate(fd, offset, size, fill);
     if (!result)
         LOG(power_extend(fd, offset + size));
     return done(fault, result);
