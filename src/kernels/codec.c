@@ -274,7 +274,7 @@ void tp_group8(uint8_t group_scale, uint8_t packed[8])
 }
 
 static uint64_t group8_of_eighth[256];
-static uint8_t group8_odd[4][128];
+static uint8_t group8_steps[64];
 static pthread_once_t group8_once = PTHREAD_ONCE_INIT;
 
 static void make_group8_of_eighth(void)
@@ -283,8 +283,8 @@ static void make_group8_of_eighth(void)
         uint8_t packed[8];
         tp_group8(tp_e4m3_of(tp_e4m3_value((uint8_t)f) / 8.0f), packed);
         memcpy(&group8_of_eighth[f], packed, 8);
-        for (int i = 0; i < 4 && f < 128; i++)
-            group8_odd[i][f] = packed[7 - 2 * i] & 0x7F;
+        for (int i = 0; i < 8 && f / 8 == TP_GROUP8_LEAST / 8; i++)
+            group8_steps[8 * i + f % 8] = (uint8_t)(packed[i] - f);
     }
 }
 
@@ -294,8 +294,8 @@ const uint64_t *tp_group8_of_eighth(void)
     return group8_of_eighth;
 }
 
-const uint8_t (*tp_group8_odd(void))[128]
+const uint8_t *tp_group8_steps(void)
 {
     pthread_once(&group8_once, make_group8_of_eighth);
-    return group8_odd;
+    return group8_steps;
 }

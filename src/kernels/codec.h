@@ -50,9 +50,10 @@ void tp_channel_scale(const uint16_t *row_scales, uint64_t groups, bool divide, 
 float tp_channel_quotient(uint16_t amax);
 const uint64_t *tp_group8_of_eighth(void);
 
-/* For 1, 3, 5 and 7 times f / 8 the magnitude of the packed byte, by f < 128. Twice such a
- * magnitude is that of twice the multiple, exactly: rounding knows no exponents. */
-const uint8_t (*tp_group8_odd(void))[128];
+/* From f = 0x20 on (and below NaN) f / 8 is exact and normal, so that its packed bytes differ
+ * from f by what the lowest three bits of f say: place 8 i + f % 8 has what to add for byte i. */
+enum { TP_GROUP8_LEAST = 0x20 };
+const uint8_t *tp_group8_steps(void); /* 64 bytes */
 
 /* One e4m3 group scale -> its 8 multiples -8..-1, in memory order. */
 void tp_group8(uint8_t group_scale, uint8_t packed[8]);

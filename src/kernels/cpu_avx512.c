@@ -19,6 +19,8 @@
 #endif
 
 #include "kernels/vec_avx512.h"
+#include "kernels/decode_avx512.h"
+#include "kernels/fp4_avx512.h"
 #include "kernels/nwise_avx512.h"
 
 #define ISA TP_ISA_AVX512

@@ -137,6 +137,13 @@ V void v_store_nibbles(uint8_t *p, const vu code[32 / VL])
 
 /* ---- faster than the common form ---------------------------------------- */
 
+#define HAVE_LOAD_PART
+/* The first `bytes` < VBYTES of a register, zeros behind. */
+V vu v_load_part(const void *p, uint64_t bytes)
+{
+    return _mm512_maskz_loadu_epi8((UINT64_C(1) << bytes) - 1, p);
+}
+
 /* The e4m3 subnormals among words: shift out what is missing, ties to even. */
 V __m512i w_subnormal(__m512i a, __m512i below, __m512i r, __m512i adjust)
 {
@@ -206,9 +213,9 @@ V void b_store_e4m3(uint8_t *dst, const struct words64 *w, bool saturate)
 }
 
 /* Places that round up when half way: odd ones, and those with bits below. */
-V __mmask32 w_up(__m512i h, __m512i below)
+V __mmask32 w_up(__m512i h, __m512i below, uint32_t odd_bit)
 {
-    __m512i any = _mm512_ternarylogic_epi32(below, h, v_set(0x00100010u), 0xF8);
+    __m512i any = _mm512_ternarylogic_epi32(below, h, v_set(odd_bit), 0xF8);
     return _mm512_test_epi16_mask(any, any);
 }
 
@@ -228,38 +235,49 @@ V __m512i v_scaled(int how, __m512i x, vf factor)
     return v_and(v_add(v_add(x, v_set(0x7FFF)), odd), v_set(0xFFFF0000u));
 }
 
-#define HAVE_E4M3_64
-/* 64 values times (or by) as many factors, see cpu_run.inc. For bf16 the factors are
- * those of the even and of the odd places of each half. */
-V void e4m3_64(enum tp_dtype dtype, int how, const void *p, uint8_t *dst, const vf f[4],
-               bool saturate)
+/* 64 values times (or by) as many factors, as words. For bf16 the factors are those of
+ * the even and of the odd places of each half. `odd_bit`: the last bit
+ * that a code keeps, of both words of a lane. Zeros lose their sign with `unsigned_zero`. */
+V void w_scaled(struct words64 *w, enum tp_dtype dtype, int how, bool unsigned_zero,
+                const void *p, const vf f[4], uint32_t odd_bit)
 {
-    const __m512i high = v_set(0xFFFF0000u);
     const __mmask32 odds = 0xAAAAAAAAu;
-    struct words64 w;
     UNROLL
     for (int i = 0; i < 2; i++) {
         __m512i even, odd, middle;
-        w.bias[i] = _mm512_set1_epi16((120 << 7) - 7);
         if (dtype == TP_BF16) {
             __m512i x = _mm512_loadu_si512((const uint16_t *)p + 32 * i);
             even = _mm512_slli_epi32(x, 16);
-            odd = v_and(x, high);
+            odd = v_and(x, v_set(0xFFFF0000u));
         } else {
             const uint8_t *q = (const uint8_t *)p + 32 * i * (dtype == TP_F32 ? 4 : 2);
             even = v_bits(dtype == TP_F32 ? f_load_f32(q) : f_load_f16(q));
             odd = v_bits(dtype == TP_F32 ? f_load_f32(q + 64) : f_load_f16(q + 32));
         }
+        if (unsigned_zero) {
+            even = v_bits(f_add(v_floats(even), f_set(0.0f)));
+            odd = v_bits(f_add(v_floats(odd), f_set(0.0f)));
+        }
         even = v_scaled(how, even, f[2 * i]);
         odd = v_scaled(how, odd, f[2 * i + 1]);
         middle = _mm512_shrdi_epi32(even, odd, 16); /* high even, low odd */
-        w.h[i] = _mm512_mask_blend_epi16(odds, middle, odd);
-        w.below[i] = how == HOW_MUL_BF16 ? _mm512_setzero_si512()
-                                         : _mm512_mask_blend_epi16(odds, even, middle);
-        w.up[i] = how == HOW_MUL_BF16 ? _mm512_test_epi16_mask(w.h[i], v_set(0x00100010u))
-                                      : w_up(w.h[i], w.below[i]);
+        w->h[i] = _mm512_mask_blend_epi16(odds, middle, odd);
+        w->below[i] = how == HOW_MUL_BF16 ? _mm512_setzero_si512()
+                                          : _mm512_mask_blend_epi16(odds, even, middle);
+        w->up[i] = how == HOW_MUL_BF16 ? _mm512_test_epi16_mask(w->h[i], v_set(odd_bit))
+                                       : w_up(w->h[i], w->below[i], odd_bit);
     }
-    w.order = v_load(dtype == TP_BF16 ? order_words : order_halves);
+    w->order = v_load(dtype == TP_BF16 ? order_words : order_halves);
+}
+
+#define HAVE_E4M3_64
+/* 64 values times (or by) as many factors, see cpu_run.inc and w_scaled(). */
+V void e4m3_64(enum tp_dtype dtype, int how, const void *p, uint8_t *dst, const vf f[4],
+               bool saturate)
+{
+    struct words64 w;
+    w_scaled(&w, dtype, how, false, p, f, 0x00100010u);
+    w.bias[0] = w.bias[1] = _mm512_set1_epi16((120 << 7) - 7);
     b_store_e4m3(dst, &w, saturate);
 }
 

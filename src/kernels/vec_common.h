@@ -19,8 +19,9 @@
 #endif
 
 /* Codes of x * f, x / f, bf16(x / f); of bf16(x * f) where x * f is no tie of bf16, and of
- * x * f rounded to 16 significant bits, no tie either. */
-enum { HOW_MUL, HOW_DIV, HOW_DIV_BF16, HOW_MUL_BF16, HOW_MUL_SNAP };
+ * x * f rounded to 16 significant bits, no tie either; of x * f where it is near no bound
+ * between two codes. */
+enum { HOW_MUL, HOW_DIV, HOW_DIV_BF16, HOW_MUL_BF16, HOW_MUL_SNAP, HOW_MUL_CLEAR };
 
 V bool how_divides(int how) { return how == HOW_DIV || how == HOW_DIV_BF16; }
 

@@ -47,78 +47,45 @@ V void w4a8_four_tiles(const uint8_t *rows, uint64_t stride, __m512i low, __m512
 
 #define HAVE_W4A8_GROUP8
 
-/* Magnitudes of e4m3 times 2, where that is a code too: the exponent grows by one, or what
- * has none doubles. */
-V __m512i b_twice(__m512i m)
+/* Bytes 4 r + `first` of eight rows r, eight times each, to their eight multiples. */
+V __m512i w4a8_multiples(__m512i steps, __m512i codes, unsigned first)
 {
-    return _mm512_add_epi8(m, _mm512_min_epu8(m, _mm512_set1_epi8(8)));
+    const uint64_t each = UINT64_C(0x0101010101010101);
+    const __m512i which = _mm512_set1_epi64(0x3830282018100800);
+    const __m512i at = _mm512_add_epi8(
+        _mm512_set1_epi8((char)first),
+        _mm512_setr_epi64(0, 4 * each, 8 * each, 12 * each, 16 * each, 20 * each, 24 * each,
+                          28 * each));
+    __m512i x = _mm512_permutexvar_epi8(at, codes);
+    __m512i step = _mm512_ternarylogic_epi32(x, v_set(0x07070707), which, 0xEA);
+    return _mm512_add_epi8(x, _mm512_permutexvar_epi8(step, steps));
 }
-
-/* 64 codes to 8 bytes each, see tp_group8_odd(): eight registers of bytes, interleaved.
- * q[j] has places 2 j and 2 j + 1 of every lane. */
-V void w4a8_multiples(const uint8_t odd[4][128], __m512i codes, __m512i q[8])
-{
-    const __m512i sign = _mm512_set1_epi8((char)0x80);
-    __m512i m[8], w[8], d[8];
-    UNROLL
-    for (int i = 0; i < 4; i++) /* 7, 5, 3, 1 times */
-        m[2 * i + 1] = _mm512_permutex2var_epi8(v_load(odd[3 - i]), codes, v_load(odd[3 - i] + 64));
-    m[6] = b_twice(m[7]);
-    m[4] = b_twice(m[6]);
-    m[0] = b_twice(m[4]);
-    m[2] = b_twice(m[5]);
-    UNROLL
-    for (int i = 0; i < 8; i++)
-        m[i] = v_or(m[i], sign);
-    UNROLL
-    for (int i = 0; i < 4; i++) {
-        w[i] = b_unpack_lo(m[2 * i], m[2 * i + 1]);
-        w[4 + i] = b_unpack_hi(m[2 * i], m[2 * i + 1]);
-    }
-    UNROLL
-    for (int i = 0; i < 8; i += 2) {
-        d[i / 4 * 4 + i % 4 / 2] = w_unpack_lo(w[i], w[i + 1]);
-        d[i / 4 * 4 + 2 + i % 4 / 2] = w_unpack_hi(w[i], w[i + 1]);
-    }
-    UNROLL
-    for (int i = 0; i < 8; i += 2) {
-        q[i] = v_unpack_lo(d[i], d[i + 1]);
-        q[i + 1] = v_unpack_hi(d[i], d[i + 1]);
-    }
-}
-
-/* Where the codes of rows 0..15, four groups each, go: place 2 j and 2 j + 1 of lane l are
- * rows 8 (j % 2) + 2 l and the next, of group j / 2. */
-static const uint8_t group8_order[64] = {
-    0, 4, 32, 36, 1, 5, 33, 37, 2, 6, 34, 38, 3, 7, 35, 39,
-    8, 12, 40, 44, 9, 13, 41, 45, 10, 14, 42, 46, 11, 15, 43, 47,
-    16, 20, 48, 52, 17, 21, 49, 53, 18, 22, 50, 54, 19, 23, 51, 55,
-    24, 28, 56, 60, 25, 29, 57, 61, 26, 30, 58, 62, 27, 31, 59, 63,
-};
 
 /* 16 rows of codes, `padded` bytes apart, of up to 16 groups: 128 bytes for each group,
  * `stride` apart. Returns how many groups it did: as many fours as there are, 0 where
- * codes are negative or NaN. 16 bytes of each row are read. */
-V uint64_t w4a8_group8(const uint8_t odd[4][128], const uint8_t *codes, uint64_t padded,
-                       uint64_t groups, uint8_t *out, uint64_t stride)
+ * a code is not at least TP_GROUP8_LEAST. 16 bytes of each row are read. */
+V uint64_t w4a8_group8(__m512i steps, const uint8_t *codes, uint64_t padded, uint64_t groups,
+                       uint8_t *out, uint64_t stride)
 {
-    __m512i x[4], any, q[8];
+    __m512i x[4];
+    __mmask64 bad = 0;
     UNROLL
     for (unsigned i = 0; i < 4; i++)
         x[i] = v_load_lanes(codes + i * padded, 4 * padded);
-    any = _mm512_max_epu8(_mm512_max_epu8(x[0], x[1]), _mm512_max_epu8(x[2], x[3]));
-    if (_mm512_cmpgt_epu8_mask(any, _mm512_set1_epi8(0x7E)) != 0)
-        return 0;
     transpose_words(x);
-    for (unsigned i = 0; 4 * i + 4 <= groups; i++) {
-        w4a8_multiples(odd, _mm512_permutexvar_epi8(v_load(group8_order), x[i]), q);
+    for (unsigned i = 0; 4 * i + 4 <= groups; i++)
+        bad |= _mm512_cmpgt_epu8_mask(_mm512_sub_epi8(x[i], _mm512_set1_epi8(TP_GROUP8_LEAST)),
+                                      _mm512_set1_epi8(0x7E - TP_GROUP8_LEAST));
+    if (bad != 0)
+        return 0;
+    for (unsigned i = 0; 4 * i + 4 <= groups; i++)
         UNROLL
-        for (unsigned j = 0; j < 8; j++) {
-            uint8_t *p = out + (4 * i + j / 2) * stride + 64 * (j % 2);
-            v_prefetch_write(p + 128); /* the next 16 rows' */
-            v_store(p, q[j]);
+        for (unsigned j = 0; j < 4; j++, out += stride) {
+            v_prefetch_write(out + 128); /* the next 16 rows' */
+            v_prefetch_write(out + 192);
+            v_store(out, w4a8_multiples(steps, x[i], j));
+            v_store(out + 64, w4a8_multiples(steps, x[i], 32 + j));
         }
-    }
     return groups / 4 * 4;
 }
 
