@@ -26,14 +26,8 @@ import tool  # noqa: E402
 
 LIMIT = float(os.environ.get("TILEPACK_CPU_LIMIT", "1.0"))
 RSS_LIMIT = 512 << 20
-passed = failed = 0
-
-
-def check(good, text):
-    global passed, failed  # pylint: disable=global-statement
-    passed += bool(good)
-    failed += not good
-    print(f"{'ok' if good else 'not ok'} {text}")
+tally = tool.Tally()
+check = tally.check
 
 
 def measure(*argv, memory=None):
@@ -178,8 +172,7 @@ def main():
             for megabytes in (250, 500, 1000, 2000, 4000):
                 short_of_memory(million, megabytes, "plan", "--to", "w4a8-cutlass")
                 short_of_memory(million, megabytes, "plan", "--to", "w4a8-ct")
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
+    return tally.finish()
 
 
 if __name__ == "__main__":

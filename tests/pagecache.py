@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Drop-behind: a conversion of more than the page cache should hold leaves no trace in
-it, and evicts nothing that was there before. TILEPACK_CACHE makes a small checkpoint
+"""Drop-behind: converting more than the page cache should hold, or verifying it, leaves no
+trace in it, and evicts nothing that was there before. TILEPACK_CACHE makes a small checkpoint
 count as too large."""
 import ctypes
 import mmap
@@ -8,8 +8,11 @@ import os
 import sys
 import tempfile
 
+import numpy as np
+
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import sparse  # noqa: E402
+import stfile  # noqa: E402
 import tool  # noqa: E402
 
 PAGE = mmap.PAGESIZE
@@ -19,14 +22,8 @@ libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_i
                       ctypes.c_long]
 libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
-passed = failed = 0
-
-
-def check(good, text):
-    global passed, failed  # pylint: disable=global-statement
-    passed += bool(good)
-    failed += not good
-    print(f"{'ok' if good else 'FAIL'} {text}")
+tally = tool.Tally()
+check = tally.check
 
 
 def resident(path):
@@ -61,7 +58,7 @@ def touch(path, begin, size):
 
 def shards(directory):
     return [os.path.join(directory, n) for n in sorted(os.listdir(directory))
-            if n.endswith(".safetensors")]
+            if n.endswith((".safetensors", ".safetensors.zst"))]
 
 
 def megabytes(pages):
@@ -74,6 +71,45 @@ def convert(source, out, cache, *more):
              env={"TILEPACK_CACHE": cache})
 
 
+def leaves_nothing(what, *directories, cache="1000000"):
+    """The command, with what it reads evicted before, leaves no more than the headers."""
+    for shard in (s for d in directories for s in shards(d)):
+        evict(shard)
+    tool.run(*what, "--quiet", env={"TILEPACK_CACHE": cache})
+    left = sum(megabytes(resident(s)) for d in directories for s in shards(d))
+    total = sum(os.path.getsize(s) for d in directories for s in shards(d)) / 2**20
+    check(left < 6 * len(directories),
+          f"{what[0]} {' '.join(w for w in what if w[:2] == '--')}: {left:.1f} of "
+          f"{total:.0f} MiB read are left")
+
+
+def verified(source, work):
+    """verify reads every byte of what it verifies, and --against of the source as well."""
+    out = os.path.join(work, "dropped0")
+    leaves_nothing(("verify", out), out)
+    leaves_nothing(("verify", out, "--against", source), out, source)
+    for shard in shards(out):
+        evict(shard)
+    tool.run("verify", out, "--quiet", env={"TILEPACK_CACHE": ""})
+    inside, total = (sum(f(s) for s in shards(out)) for f in
+                     (lambda s: megabytes(resident(s)), lambda s: os.path.getsize(s) / 2**20))
+    check(inside > 0.95 * total, f"verify of small files: {inside:.0f} of {total:.0f} MiB stay")
+
+
+def compressed(work):
+    """Of archives the bytes behind the tensors are others than the tensors'."""
+    source, archives = os.path.join(work, "values"), os.path.join(work, "archives")
+    os.mkdir(source)
+    rng = np.random.default_rng(1)
+    stfile.save(os.path.join(source, "model.safetensors"), {
+        f"model.layers.{i}.mlp.up_proj.weight": stfile.tensor(
+            "BF16", rng.integers(0x3000, 0x4000, (2048, 2048), dtype=np.uint16))
+        for i in range(16)})
+    convert(source, archives, "1000000", "--to", "mxfp4-ct", "--zstd=1")
+    leaves_nothing(("unpack", archives, "-o", os.path.join(work, "from-zst")), archives)
+    leaves_nothing(("verify", archives), archives)
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="tilepack-cache-") as work:
         source = os.path.join(work, "source")
@@ -81,9 +117,8 @@ def main():
         path = shards(source)[0]
         evict(path)
         if sum(resident(path)):
-            print("ok this file system keeps everything in memory: nothing to test")
-            print("1 passed, 0 failed")
-            return 0
+            check(True, "this file system keeps everything in memory: nothing to test")
+            return tally.finish()
         kept_begin, kept_size = 24 << 20, 8 << 20
         for number, fmt in enumerate(("fp8-deepseek", "mxfp8-torchao3d")):
             for shard in shards(source):
@@ -107,8 +142,9 @@ def main():
             with open(shard, "rb") as a, \
                     open(os.path.join(work, "dropped0", os.path.basename(shard)), "rb") as b:
                 check(a.read() == b.read(), "the same bytes")
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
+        verified(source, work)
+        compressed(work)
+    return tally.finish()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Runs the tilepack command for the tests: TILEPACK, or build/tilepack."""
+"""Runs the tilepack command for the tests (TILEPACK, or build/tilepack), and counts what
+they check."""
 import os
 import shutil
 import subprocess
@@ -12,6 +13,23 @@ TIMEOUT = float(os.environ.get("TILEPACK_TEST_TIMEOUT", "120"))
 
 def binary():
     return os.path.abspath(os.environ.get("TILEPACK") or os.path.join(REPO, "build", "tilepack"))
+
+
+class Tally:
+    """Outcomes, as run.sh reads them."""
+
+    def __init__(self):
+        self.passed = self.failed = 0
+
+    def check(self, good, text):
+        self.passed += bool(good)
+        self.failed += not good
+        print(f"{'ok' if good else 'FAIL'} {text}")
+
+    def finish(self):
+        """The last line; returns the exit status."""
+        print(f"{self.passed} passed, {self.failed} failed")
+        return 1 if self.failed else 0
 
 
 class ToolError(Exception):

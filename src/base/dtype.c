@@ -4,7 +4,7 @@
 #include <string.h>
 
 static const struct {
-    const char *name;
+    char name[8]; /* with NULs to the end, so that names are compared as one word */
     unsigned bits;
 } dtypes[TP_DTYPE_COUNT] = {
     [TP_DTYPE_NONE] = {"", 0},        [TP_BOOL] = {"BOOL", 8},
@@ -27,8 +27,12 @@ const char *tp_dtype_name(enum tp_dtype dtype)
 
 enum tp_dtype tp_dtype_parse(const char *name, size_t len)
 {
+    char wanted[sizeof dtypes->name] = "";
+    if (len >= sizeof wanted || memchr(name, '\0', len))
+        return TP_DTYPE_NONE;
+    memcpy(wanted, name, len);
     for (int i = TP_DTYPE_NONE + 1; i < TP_DTYPE_COUNT; i++)
-        if (strlen(dtypes[i].name) == len && memcmp(dtypes[i].name, name, len) == 0)
+        if (memcmp(dtypes[i].name, wanted, sizeof wanted) == 0)
             return (enum tp_dtype)i;
     return TP_DTYPE_NONE;
 }

@@ -84,15 +84,15 @@ static enum tp_code parse_atom(struct parser *p, uint64_t *value)
     skip_space(p);
     if (isdigit((unsigned char)*p->at))
         return parse_number(p, value);
-    if (strncmp(p->at, "ceil", 4) == 0 || strncmp(p->at, "align", 5) == 0) {
-        bool is_align = *p->at == 'a';
-        p->at += is_align ? 5 : 4;
-        return parse_call(p, is_align, value);
-    }
     if (*p->at == 'E' || *p->at == 'N' || *p->at == 'K') {
         char name = *p->at++;
         *value = name == 'E' ? p->box.e : name == 'N' ? p->box.n : p->box.k;
         return TP_OK;
+    }
+    if (strncmp(p->at, "ceil", 4) == 0 || strncmp(p->at, "align", 5) == 0) {
+        bool is_align = *p->at == 'a';
+        p->at += is_align ? 5 : 4;
+        return parse_call(p, is_align, value);
     }
     if (!accept(p, '('))
         return bad(p, "expected a number, E, N, K, ceil, align or '('");

@@ -3,6 +3,7 @@
 #include "cli/out.h"
 #include "cli/plan_report.h"
 #include "cli/report.h"
+#include "pack/config.h"
 
 /* The object on its way to stdout. The first failure stays in `err`. */
 struct json {
@@ -169,6 +170,11 @@ int tp_plan_print_json(const struct tp_plan *plan, const struct tp_ranks *ranks)
     begin(&j, "kept", "[");
     for (size_t k = 0; k < plan->kept_count; k++)
         put_kept(&j, plan, &plan->kept[k]);
+    end(&j, "]");
+    begin(&j, "left_out", "[");
+    for (size_t i = 0; i < plan->ckpt->other_count; i++)
+        if (tp_config_leaves_out(plan, plan->ckpt->others[i]))
+            put_text(&j, NULL, plan->ckpt->others[i]);
     end(&j, "]");
     if (ranks)
         put_ranks(&j, ranks);

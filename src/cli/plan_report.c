@@ -4,6 +4,7 @@
 
 #include "cli/fold.h"
 #include "cli/report.h"
+#include "pack/config.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -227,6 +228,19 @@ static void print_ranks(const struct tp_ranks *ranks)
            cut[TP_CUT_K], cut[TP_CUT_NONE]);
 }
 
+static void print_left_out(const struct tp_plan *plan)
+{
+    bool any = false;
+    for (size_t i = 0; i < plan->ckpt->other_count; i++)
+        if (tp_config_leaves_out(plan, plan->ckpt->others[i])) {
+            printf("%s%s", any ? ", " : "not copied, as the weights change: ",
+                   plan->ckpt->others[i]);
+            any = true;
+        }
+    if (any)
+        putchar('\n');
+}
+
 int tp_plan_print(const struct tp_plan *plan, const struct tp_ranks *ranks,
                   const struct tp_options *o)
 {
@@ -242,6 +256,7 @@ int tp_plan_print(const struct tp_plan *plan, const struct tp_ranks *ranks,
            plan->kept_count, tp_human_bytes(in, plan->bytes_in),
            tp_human_bytes(out, plan->bytes_out), plan->file_count,
            plan->file_count == 1 ? "" : "s");
+    print_left_out(plan);
     if (status == TP_OK && ranks)
         print_ranks(ranks);
     return status;

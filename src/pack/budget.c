@@ -31,12 +31,18 @@ static uint64_t cache_limit(void)
     return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page / 2 : UINT64_MAX;
 }
 
-struct tp_budget tp_budget_of(const struct tp_plan *plan, uint64_t memory, bool gpu)
+bool tp_budget_too_large(uint64_t bytes)
 {
-    uint64_t most = memory ? memory : DEFAULT_MEMORY, used = heap_bytes() + PROGRAM, files;
-    uint64_t rest = tp_max_u64(most > used ? most - used : 0, LEAST);
-    struct tp_budget budget = {.lanes = gpu ? rest / 4 : rest / 2,
-                               .leaves = gpu ? rest / 2 : rest / 4};
-    budget.drop = !tp_add_u64(&files, plan->bytes_in, plan->bytes_out) || files > cache_limit();
-    return budget;
+    return bytes > cache_limit();
+}
+
+struct tp_budget tp_budget_run(const struct tp_plan *plan, struct tp_run_options *run)
+{
+    bool gpu = run->devices != NULL;
+    uint64_t most = run->memory ? run->memory : DEFAULT_MEMORY, used = heap_bytes() + PROGRAM;
+    uint64_t rest = tp_max_u64(most > used ? most - used : 0, LEAST), files;
+    run->memory = gpu ? rest / 4 : rest / 2;
+    run->drop_source = !tp_add_u64(&files, plan->bytes_in, plan->bytes_out) ||
+                       tp_budget_too_large(files);
+    return (struct tp_budget){.leaves = gpu ? rest / 2 : rest / 4, .drop = run->drop_source};
 }

@@ -52,14 +52,14 @@ static enum tp_code read_header(struct tp_file *file, struct tp_err *err)
         return TP_E_MEMORY;
     memcpy(text, prefix, sizeof prefix);
     code = read_plain(file, text + 8, size, 8, err);
-    if (!code) {
-        XXH128_canonical_t hash;
-        XXH128_canonicalFromHash(&hash, XXH3_128bits(text, (size_t)size + 8));
-        memcpy(file->header_hash, hash.digest, sizeof file->header_hash);
-        code = tp_st_parse(text + 8, size, file->size, &file->header, err);
+    if (code) {
+        free(text);
+        return code;
     }
-    free(text);
-    return code;
+    XXH128_canonical_t hash;
+    XXH128_canonicalFromHash(&hash, XXH3_128bits(text, (size_t)size + 8));
+    memcpy(file->header_hash, hash.digest, sizeof file->header_hash);
+    return tp_st_parse_here(text, size, file->size, &file->header, err);
 }
 
 static enum tp_code open_plain_or_zst(struct tp_file *file, struct tp_err *err)
@@ -430,6 +430,14 @@ enum tp_code tp_checkpoint_read(const struct tp_checkpoint *ckpt, uint32_t file,
     if (code)
         tp_err_path(err, from->path);
     return code;
+}
+
+uint64_t tp_checkpoint_bytes(const struct tp_checkpoint *ckpt)
+{
+    uint64_t bytes = 0; /* a file has less than 2^63: what wraps around is no disk */
+    for (size_t i = 0; i < ckpt->file_count; i++)
+        bytes += ckpt->files[i].disk_size;
+    return bytes;
 }
 
 enum tp_code tp_checkpoint_unchanged(const struct tp_checkpoint *ckpt, struct tp_err *err)

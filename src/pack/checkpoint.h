@@ -75,6 +75,9 @@ const struct tp_tensor *tp_checkpoint_find(const struct tp_checkpoint *ckpt, con
 enum tp_code tp_checkpoint_read(const struct tp_checkpoint *ckpt, uint32_t file, void *data,
                                 uint64_t size, uint64_t offset, struct tp_err *err);
 
+/* Bytes of all files as they are on the disk. */
+uint64_t tp_checkpoint_bytes(const struct tp_checkpoint *ckpt);
+
 /* Fails with TP_E_INPUT if a file changed (size, mtime) since it was opened. */
 enum tp_code tp_checkpoint_unchanged(const struct tp_checkpoint *ckpt, struct tp_err *err);
 

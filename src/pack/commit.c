@@ -362,10 +362,8 @@ enum tp_code tp_commit_run_shards(struct tp_commit *c, const bool *skip)
     struct tp_file_sink sink = {0};
     struct tp_scatter scatter;
     struct tp_run_options run = c->options->run;
-    struct tp_budget budget = tp_budget_of(c->plan, run.memory, run.devices != NULL);
+    struct tp_budget budget = tp_budget_run(c->plan, &run);
     run.skip_file = skip;
-    run.memory = budget.lanes;
-    run.drop_source = budget.drop;
     enum tp_code code = tp_commit_rank_directories(c);
     if (code == TP_OK)
         code = tp_file_sink_open(&sink, tp_commit_files(c), c->partial, NULL, budget.leaves,
@@ -418,7 +416,7 @@ static enum tp_code run_file(struct tp_commit *c)
 {
     struct tp_file_sink sink = {0};
     struct tp_run_options run = c->options->run;
-    struct tp_budget budget = tp_budget_of(c->plan, run.memory, run.devices != NULL);
+    struct tp_budget budget = tp_budget_run(c->plan, &run);
     const char *slash = strrchr(c->output, '/');
     const char *base = slash ? slash + 1 : c->output;
     if (!(c->parent = parent_of(c->output, c->err)) ||
@@ -438,8 +436,6 @@ static enum tp_code run_file(struct tp_commit *c)
     code = made ? tp_file_sink_open(&sink, c->plan, c->parent, c->partial, budget.leaves,
                                     budget.drop, c->err)
                 : TP_E_MEMORY;
-    run.memory = budget.lanes;
-    run.drop_source = budget.drop;
     sink.zstd = c->options->zstd;
     sink.threads = c->options->run.jobs;
     if (code == TP_OK)
@@ -512,9 +508,7 @@ enum tp_code tp_convert(const struct tp_plan *plan, const struct tp_request *req
     *result = (struct tp_convert_result){.bytes_in = plan->bytes_in, .bytes_out = plan->bytes_out};
     if (options->discard) {
         struct tp_run_options run = options->run;
-        struct tp_budget budget = tp_budget_of(plan, run.memory, run.devices != NULL);
-        run.memory = budget.lanes;
-        run.drop_source = budget.drop;
+        tp_budget_run(plan, &run);
         return tp_run(plan, &tp_discard_sink, &run, err);
     }
     pthread_mutex_init(&c.lock, NULL);

@@ -155,7 +155,8 @@ enum tp_code tp_commit_write_texts(struct tp_commit *c)
     if (code == TP_OK && (code = tp_config_text(c->plan, &config, c->err)) == TP_OK && config.data)
         code = tp_commit_write_small(c, "config.json", config.data, config.size, true);
     for (size_t i = 0; i < c->plan->ckpt->other_count && code == TP_OK; i++)
-        code = tp_commit_copy_other(c, c->plan->ckpt->others[i]);
+        if (!tp_config_leaves_out(c->plan, c->plan->ckpt->others[i]))
+            code = tp_commit_copy_other(c, c->plan->ckpt->others[i]);
     if (code == TP_OK && (code = tp_checkpoint_unchanged(c->plan->ckpt, c->err)) == TP_OK &&
         (code = tp_manifest_text(c->plan, c->request, c->files, c->file_count, &manifest,
                                  c->err)) == TP_OK &&

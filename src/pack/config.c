@@ -250,13 +250,28 @@ static json_t *restored_config(const struct tp_plan *plan)
     return config;
 }
 
+static bool changes(const struct tp_plan *plan)
+{
+    return plan->restores || plan->unit_count;
+}
+
+bool tp_config_leaves_out(const struct tp_plan *plan, const char *name)
+{
+    static const char *const names[] = {"hf_quant_config.json", "quantize_config.json",
+                                        "quant_config.json"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return changes(plan);
+    return false;
+}
+
 enum tp_code tp_config_text(const struct tp_plan *plan, struct tp_text *text, struct tp_err *err)
 {
     json_t *config = NULL;
     char *value = NULL;
     if (!plan->ckpt->config)
         return TP_OK;
-    if (!plan->restores && !plan->unit_count) /* nothing changed: nor does what describes it */
+    if (!changes(plan)) /* nor does what describes it */
         return tp_text_add(text, plan->ckpt->config, plan->ckpt->config_size, err);
     if (plan->restores)
         config = restored_config(plan);

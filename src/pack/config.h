@@ -12,4 +12,10 @@ json_t *tp_config_quantization(const struct tp_plan *plan, struct tp_err *err);
  * text is NULL when the source has no config.json. */
 enum tp_code tp_config_text(const struct tp_plan *plan, struct tp_text *text, struct tp_err *err);
 
+/* Whether `name`, one of ckpt->others, describes the source's quantization to a loader
+ * (ModelOpt's hf_quant_config.json, the quantize_config.json of GPTQ, the quant_config.json
+ * of AWQ) while the plan changes weights: it would be false beside them, so it is not
+ * copied. The new config.json says what they say. */
+bool tp_config_leaves_out(const struct tp_plan *plan, const char *name);
+
 #endif

@@ -1,18 +1,17 @@
-/* Drop-behind: what a run has read leaves the page cache again, unless it was there
- * before. For sources that are too large for it anyway (budget.h): reading them would
- * push out what others need. Knows tensors and units, reads nothing.
+/* Drop-behind: when a run can remove its traces. Knows tensors and units, reads nothing.
  */
 #ifndef TP_PACK_DROPBEHIND_H
 #define TP_PACK_DROPBEHIND_H
 
 #include "pack/box.h"
+#include "pack/traces.h"
 
 #include <stdatomic.h>
 
 /* {0} does nothing. */
 struct tp_dropbehind {
     const struct tp_plan *plan;
-    uint8_t **cached;       /* per file a bit per 1 MiB, or NULL: leave the file alone */
+    struct tp_traces traces; /* of the source */
     atomic_uint *boxes;     /* per unit: not done yet */
     atomic_uint *users;     /* per tensor: units not done yet */
     atomic_uint *tensors;   /* per file: those that have users */

@@ -98,7 +98,8 @@ unsigned tp_utf8_length(const char *data, uint64_t size)
 
 /* Copies the run of bytes that stand for themselves (ASCII from 0x20 on, but not
  * '"' and '\\') and returns its length. Up to 7 bytes behind the run may be
- * copied as well: there is room, as `to` is never nearer to its end than `from`.
+ * copied as well: there is room, as `to` is never nearer to its end than `from`, and
+ * where the arena is the text, `to` is 8 bytes or more before `from`.
  *
  * Eight bytes at a time: the borrow trick marks the top bit of each byte that is
  * special, and can be wrong only above the lowest one that it marks. */

@@ -21,7 +21,8 @@ struct tp_json {
     uint64_t base;    /* offset of text[0] in its file */
     const char *noun; /* what the text is, for messages: "header", "index" */
     char *arena;      /* `size` bytes for decoded strings: never too few, as an
-                         encoded string is longer than the decoded one and NUL */
+                         encoded string is longer than the decoded one and NUL; may
+                         be the text itself if it begins at least 8 bytes before it */
     uint64_t used;    /* of the arena; put it back to drop the latest strings */
     struct tp_err *err;
 };

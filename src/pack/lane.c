@@ -164,6 +164,11 @@ static enum tp_code refuse_nonfinite(struct tp_lane *lane, const struct tp_unit 
     const struct tp_weight *weight = &lane->plan->weights->items[part->weight];
     const struct tp_tensor *tensor = &lane->plan->ckpt->tensors[weight->tensor[0]];
     tp_err_path(&lane->err, lane->plan->ckpt->files[tensor->file].path);
+    if (!count) { /* tp_mx_ct(): the only rule that refuses finite values */
+        tp_err_hint(&lane->err, "--set scale=rceil and scale=floor have one");
+        return tp_fail(&lane->err, TP_E_INPUT, "some of its finite values are 1.75 * 2^127 or "
+                       "more, for which scale=ct has no scale");
+    }
     tp_err_hint(&lane->err, "--nonfinite keep converts it as the format's library would; "
                             "--exclude leaves it as it is");
     return tp_fail(&lane->err, TP_E_INPUT,

@@ -385,10 +385,8 @@ enum tp_code tp_convert_part(const struct tp_plan *plan, const struct tp_request
     if (options->discard) {
         struct tp_run_options run = options->run;
         code = skip_others(&work, result);
-        struct tp_budget budget = tp_budget_of(plan, run.memory, run.devices != NULL);
+        tp_budget_run(plan, &run);
         run.skip_file = work.skip;
-        run.memory = budget.lanes;
-        run.drop_source = budget.drop;
         if (code == TP_OK)
             code = tp_run(plan, &tp_discard_sink, &run, err);
     } else if ((code = make_note(&work)) == TP_OK &&

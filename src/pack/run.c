@@ -160,13 +160,25 @@ static bool next_job(struct worker *worker, struct tp_job *job)
     return job->kind != TP_JOB_NONE;
 }
 
+/* The header of a cursor's first file, unless the run is ready: others take it then. */
+static bool first_header(struct worker *worker, struct tp_job *job)
+{
+    struct run *run = worker->run;
+    pthread_mutex_lock(&run->lock);
+    bool early = !run->ready && !stopped(run);
+    if (early)
+        *job = tp_jobs_next(&run->jobs, worker->number);
+    pthread_mutex_unlock(&run->lock);
+    return early && job->kind == TP_JOB_HEADER;
+}
+
 /* While GPUs start, one worker for each cursor begins its first file. */
 static void begin_file(struct worker *worker)
 {
     struct tp_sink *sink = worker->run->sink;
     struct tp_lane *lane = &worker->lane;
-    struct tp_job job; /* a cursor's first is a header */
-    if (next_job(worker, &job) &&
+    struct tp_job job;
+    if (first_header(worker, &job) &&
         (sink->prepare(sink, job.file, &lane->err) || do_header(lane, &job)))
         fail(worker->run, &lane->err);
 }
@@ -261,14 +273,25 @@ static unsigned worker_count(const struct tp_run_options *options)
     return devices && devices->count ? devices->count * devices->lanes_per_device : options->jobs;
 }
 
+/* Files that no earlier run has finished. */
+static uint64_t files_left(const struct run *run)
+{
+    const bool *skip = run->options->skip_file;
+    uint64_t left = 0;
+    for (size_t f = 0; f < run->plan->file_count; f++)
+        left += !(skip && skip[f]);
+    return left;
+}
+
 /* One file at a time for every few workers: more would wait for each other's writes.
- * GPUs bring large pieces, which go into the file as they come, each by its worker. */
+ * GPUs bring large pieces, which go into the file as they come, each by its worker.
+ * Each cursor has a file to begin with: begin_file() relies on it. */
 static unsigned cursor_count(const struct run *run, unsigned workers)
 {
     const struct tp_devices *devices = run->options->devices;
-    uint64_t cursors = tp_max_u64(workers / (devices && devices->count ? 2 : 4), 1);
-    cursors = tp_min_u64(cursors, tp_max_u64(run->plan->file_count, 1));
-    return (unsigned)tp_min_u64(cursors, TP_MAX_CURSORS);
+    uint64_t cursors = workers / (devices && devices->count ? 2 : 4);
+    cursors = tp_min_u64(tp_min_u64(cursors, files_left(run)), TP_MAX_CURSORS);
+    return (unsigned)tp_max_u64(cursors, 1);
 }
 
 /* One worker for each lane of each GPU, or for each job of the CPU. */

@@ -54,6 +54,11 @@ enum tp_code tp_st_header_size(const uint8_t prefix[8], uint64_t file_size, uint
  * path. On failure *header is closed. `text` may be freed afterwards. */
 enum tp_code tp_st_parse(const char *text, uint64_t size, uint64_t file_size,
                          struct tp_st_header *header, struct tp_err *err);
+/* The same of the first 8 + size bytes of the file, in memory from malloc() that is the
+ * header's from now on, also on failure: strings are decoded where they stand, so
+ * that a header of 100 MB is in memory once. `size` passed tp_st_header_size(). */
+enum tp_code tp_st_parse_here(char *begin, uint64_t size, uint64_t file_size,
+                              struct tp_st_header *header, struct tp_err *err);
 void tp_st_close(struct tp_st_header *header); /* legal on {0} and twice */
 
 /* Value of a __metadata__ key, or NULL. */

@@ -410,20 +410,13 @@ static enum tp_code check_ranges(struct parser *p)
     return code;
 }
 
-enum tp_code tp_st_parse(const char *text, uint64_t size, uint64_t file_size,
-                         struct tp_st_header *header, struct tp_err *err)
+enum tp_code tp_st_parse_here(char *begin, uint64_t size, uint64_t file_size,
+                              struct tp_st_header *header, struct tp_err *err)
 {
-    *header = (struct tp_st_header){0};
-    if (size < 2 || size > TP_ST_MAX_HEADER || file_size < 8 || size > file_size - 8)
-        return tp_fail(err, TP_E_INPUT, "the header length, %llu bytes, does not fit the file",
-                       (ull)size);
+    *header = (struct tp_st_header){.arena = begin, .data_start = 8 + size};
     struct parser p = {.header = header, .data_size = file_size - 8 - size};
-    header->data_start = 8 + size;
-    header->arena = tp_os_alloc((size_t)size, err);
-    if (!header->arena)
-        return TP_E_MEMORY;
-    p.json = (struct tp_json){.text = text, .size = size, .base = 8, .noun = "header",
-                              .arena = header->arena, .err = err};
+    p.json = (struct tp_json){.text = begin + 8, .size = size, .base = 8, .noun = "header",
+                              .arena = begin, .err = err};
     enum tp_code code = parse_text(&p);
     if (!code)
         code = sort_tensors(&p);
@@ -437,6 +430,20 @@ enum tp_code tp_st_parse(const char *text, uint64_t size, uint64_t file_size,
         tp_st_close(header);
     }
     return code;
+}
+
+enum tp_code tp_st_parse(const char *text, uint64_t size, uint64_t file_size,
+                         struct tp_st_header *header, struct tp_err *err)
+{
+    *header = (struct tp_st_header){0};
+    if (size < 2 || size > TP_ST_MAX_HEADER || file_size < 8 || size > file_size - 8)
+        return tp_fail(err, TP_E_INPUT, "the header length, %llu bytes, does not fit the file",
+                       (ull)size);
+    char *begin = tp_os_alloc((size_t)size + 8, err);
+    if (!begin)
+        return TP_E_MEMORY;
+    memcpy(begin + 8, text, (size_t)size);
+    return tp_st_parse_here(begin, size, file_size, header, err);
 }
 
 void tp_st_close(struct tp_st_header *header)

@@ -7,10 +7,12 @@
 #include "pack/verify.h"
 
 #include "base/num.h"
+#include "pack/budget.h"
 #include "pack/contents.h"
 #include "pack/descriptor.h"
 #include "pack/manifest.h"
 #include "pack/os.h"
+#include "pack/traces.h"
 
 #include <fcntl.h>
 #include <stdarg.h>
@@ -25,6 +27,7 @@ struct verify {
     struct tp_verify_report *report;
     struct tp_contents contents;
     struct tp_manifest manifest;
+    struct tp_traces traces;
     bool *matched; /* per manifest file: is a shard of the checkpoint */
     struct tp_err *err;
 };
@@ -91,6 +94,7 @@ static enum tp_code read_leaf(void *arg, void *data, uint64_t size, uint64_t off
             ((char *)data)[pass->hash_at + i - offset] = '0';
     if (v->options->progress)
         v->options->progress(v->options->progress_arg, size, pass->file->name);
+    tp_traces_count(&v->traces, size);
     return TP_OK;
 }
 
@@ -429,6 +433,8 @@ enum tp_code tp_verify(const struct tp_checkpoint *ckpt, struct tp_weights *weig
     enum tp_code code = unclear ? TP_OK : tp_contents_open(ckpt, weights, &v.contents, err);
     if (unclear)
         v.contents.ckpt = NULL; /* what the tensors mean is not known: hashes only */
+    if (code == TP_OK && tp_budget_too_large(tp_checkpoint_bytes(ckpt)))
+        code = tp_traces_open(&v.traces, ckpt, err);
     if (code == TP_OK)
         code = check_files(&v);
     if (code == TP_OK && unclear && report->problem_count)
@@ -440,6 +446,7 @@ enum tp_code tp_verify(const struct tp_checkpoint *ckpt, struct tp_weights *weig
     }
     if (code == TP_OK && !unclear && (code = report_contents(&v)) == TP_OK)
         code = check_weights(&v);
+    tp_traces_close(&v.traces);
     tp_contents_close(&v.contents);
     tp_manifest_close(&v.manifest);
     free(v.matched);

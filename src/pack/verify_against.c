@@ -9,9 +9,11 @@
 
 #include "base/num.h"
 #include "kernels/kernel.h"
+#include "pack/budget.h"
 #include "pack/descriptor.h"
 #include "pack/os.h"
 #include "pack/ranks.h"
+#include "pack/traces.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,6 +44,7 @@ struct against {
     struct tp_ranks ranks;          /* of the plan, when a rank is verified */
     const struct tp_plan *expected; /* what should be stored: the plan, or that of the rank */
     struct tp_compare_sink sink;
+    struct tp_traces traces[2];     /* of stored and source */
     struct sums *sums; /* per unit */
     struct bench *idle;
     pthread_mutex_t lock; /* of sums and idle */
@@ -315,6 +318,25 @@ static enum tp_code start_results(struct against *a)
     return TP_OK;
 }
 
+/* Of the files that too much for the page cache was read from, nothing is to stay. */
+static enum tp_code open_traces(struct against *a)
+{
+    const struct tp_checkpoint *stored = a->stored->ckpt, *source = a->source->ckpt;
+    if (!tp_budget_too_large(tp_checkpoint_bytes(stored) + tp_checkpoint_bytes(source)))
+        return TP_OK;
+    enum tp_code code = tp_traces_open(&a->traces[0], stored, a->err);
+    return code ? code : tp_traces_open(&a->traces[1], source, a->err);
+}
+
+static void progress(void *arg, uint64_t bytes, const char *tensor)
+{
+    struct against *a = arg;
+    for (int i = 0; i < 2; i++)
+        tp_traces_count(&a->traces[i], bytes);
+    if (a->options->progress)
+        a->options->progress(a->options->progress_arg, bytes, tensor);
+}
+
 static enum tp_code run(struct against *a, const struct tp_request *request)
 {
     struct tp_run_options options = {
@@ -322,8 +344,8 @@ static enum tp_code run(struct against *a, const struct tp_request *request)
         .memory = WORKER_BYTES * a->options->jobs,
         .keep_nonfinite = request->keep_nonfinite,
         .stop = a->options->stop,
-        .progress = a->options->progress,
-        .progress_arg = a->options->progress_arg,
+        .progress = progress,
+        .progress_arg = a,
         .observe = observe,
         .observe_arg = a,
     };
@@ -476,6 +498,8 @@ static void close_all(struct against *a)
         free(bench);
     }
     free(a->by_prefix);
+    for (int i = 0; i < 2; i++)
+        tp_traces_close(&a->traces[i]);
     tp_compare_sink_close(&a->sink);
     tp_ranks_close(&a->ranks);
     tp_plan_close(&a->plan);
@@ -493,7 +517,8 @@ enum tp_code tp_verify_against(const struct tp_side *stored, const struct tp_sid
     enum tp_code code = make_plan(&a, &request);
     if (code == TP_OK && (code = make_expected(&a, &request)) == TP_OK &&
         (code = check_outputs(&a)) == TP_OK &&
-        (code = start_results(&a)) == TP_OK && (code = run(&a, &request)) == TP_OK &&
+        (code = start_results(&a)) == TP_OK && (code = open_traces(&a)) == TP_OK &&
+        (code = run(&a, &request)) == TP_OK &&
         (code = report_differences(&a)) == TP_OK)
         code = tp_checkpoint_unchanged(source->ckpt, err);
     close_all(&a);

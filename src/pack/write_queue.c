@@ -1,5 +1,6 @@
 /* Write queue: first come, first written. Invariant: while `writing` is set one worker
- * is in drain(), so that whatever is in the queue will be written or fail.
+ * is in drain(), so that whatever is in the queue will be written or fail. After a
+ * failure the queue is not touched: what is in it may be gone with those who lent it.
  */
 #include "pack/write_queue.h"
 
@@ -31,6 +32,13 @@ static struct tp_write *take(struct tp_write_queue *q)
     return w;
 }
 
+static void add(struct tp_write_queue *q, struct tp_write *w)
+{
+    w->next = NULL;
+    *q->end = w;
+    q->end = &w->next;
+}
+
 /* Called, and left, with the lock held. */
 static void drain(struct tp_write_queue *q, tp_write_fn write, void *arg)
 {
@@ -57,11 +65,11 @@ enum tp_code tp_write_queue_put(struct tp_write_queue *q, struct tp_write *w, tp
 {
     bool lent = w->lent;
     pthread_mutex_lock(&q->lock);
-    w->next = NULL;
-    *q->end = w;
-    q->end = &w->next;
-    if (!q->writing)
-        drain(q, write, arg);
+    if (q->failure.code == TP_OK) {
+        add(q, w);
+        if (!q->writing)
+            drain(q, write, arg);
+    }
     while (lent && !w->written && q->failure.code == TP_OK)
         pthread_cond_wait(&q->changed, &q->lock);
     bool done = lent && w->written;

@@ -38,6 +38,10 @@ uint64_t tp_zst_size(const struct tp_zst *zst); /* of the plain file */
 enum tp_code tp_zst_read(struct tp_zst *zst, void *data, uint64_t size, uint64_t offset,
                          struct tp_err *err);
 
+/* Plain bytes [*begin, *end), not none of them, become those of the archive that hold
+ * the frames they are in. */
+void tp_zst_stored(const struct tp_zst *zst, uint64_t *begin, uint64_t *end);
+
 /* Bytes that all archives together may hold for cached and running reads; at first
  * 64 MiB. A single frame that needs more is still read, alone. */
 void tp_zst_cache_limit(uint64_t bytes);

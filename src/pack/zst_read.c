@@ -266,6 +266,13 @@ static size_t frame_of(const struct tp_zst *zst, uint64_t offset)
     return low;
 }
 
+void tp_zst_stored(const struct tp_zst *zst, uint64_t *begin, uint64_t *end)
+{
+    const struct tp_zst_frame *last = &zst->frames[frame_of(zst, *end - 1)];
+    *begin = zst->frames[frame_of(zst, *begin)].at;
+    *end = last->at + last->stored;
+}
+
 enum tp_code tp_zst_read(struct tp_zst *zst, void *data, uint64_t size, uint64_t offset,
                          struct tp_err *err)
 {

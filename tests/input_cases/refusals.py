@@ -227,3 +227,54 @@ def _(report):
             if source not in text:
                 raise Mismatch(f"{source} is not in the table: {text}")
         report.bytes += len(text)
+
+
+@case("a file that describes the source's quantization is not carried into another one")
+def _(report):
+    rng = np.random.default_rng(14)
+    codes, scales = random_codes(rng, 64, 512), f16_scales(rng, 64, 4)
+    stale = ["hf_quant_config.json", "quant_config.json", "quantize_config.json"]
+    with tool.Workdir() as work:
+        os.mkdir(work.at("src"))
+        stfile.save(work.at("src", "model.safetensors"),
+                    gptq_file("x", codes, scales, 0x77777777))
+        for name in ["config.json", "tokenizer.json", *stale]:
+            with open(work.at("src", name), "w", encoding="utf-8") as f:
+                f.write("{}")
+
+        def carried(out):
+            return [n for n in stale if os.path.exists(work.at(out, n))]
+
+        to = (work.at("src"), "--to", "w4a8-ct", "--include", ".")
+        text = tool.run("plan", *to).stdout
+        if f"not copied, as the weights change: {', '.join(stale)}\n" not in text:
+            raise Mismatch(f"the plan does not say it: {text}")
+        told = json.loads(tool.run("plan", *to, "--json").stdout)["left_out"]
+        tool.run("convert", *to, "-o", work.at("out"), "--quiet")
+        tool.run("unpack", work.at("src"), "-o", work.at("plain"), "--quiet")
+        for out in ("out", "plain"):
+            if carried(out) or not os.path.exists(work.at(out, "tokenizer.json")):
+                raise Mismatch(f"{out} holds {os.listdir(work.at(out))}")
+            tool.run("verify", work.at(out), "--quiet")
+        kept = (work.at("src"), "--to", "w4a8-ct", "--exclude", ".")
+        same_told = json.loads(tool.run("plan", *kept, "--json").stdout)["left_out"]
+        tool.run("convert", *kept, "-o", work.at("same"), "--quiet")
+        if told != stale or same_told or carried("same") != stale:
+            raise Mismatch(f"--json: {told} and {same_told}; kept: {carried('same')}")
+        report.bytes += len(text)
+
+
+@case("refused: finite values for which compressed-tensors' scale rule has no scale")
+def _(report):
+    values = np.full((32, 64), 0x3F80, dtype=np.uint16)
+    values[5, 40] = 0x7F60  # 1.75 * 2^127: its scale would be 2^120 and more
+    made = {"x.weight": tensor("BF16", values)}
+    refused(report, made, "mxfp8-ct", f"{FILE}: tensor 'x': some of its finite values are "
+            "1.75 * 2^127 or more, for which scale=ct has no scale",
+            "--set scale=rceil and scale=floor have one", status=3, extra=("--set", "scale=ct"))
+    values[5, 40] = 0x7F5F
+    with tool.Workdir() as work:
+        stfile.save(work.at("in.safetensors"), made | {"x.weight": tensor("BF16", values)})
+        done = tool.run("convert", work.at("in.safetensors"), "-o", work.at("out.safetensors"),
+                        "--to", "mxfp8-ct", "--set", "scale=ct", "--include", ".", "--quiet")
+        report.bytes += 1 + len(done.stdout)

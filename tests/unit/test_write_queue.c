@@ -113,6 +113,55 @@ static void a_failure_reaches_everybody(void **state)
     }
 }
 
+/* Fails once something else waits in the queue. */
+static enum tp_code fail_when_another_waits(void *arg, struct tp_write *w, struct tp_err *err)
+{
+    struct tp_write_queue *queue = arg;
+    bool waits = false;
+    (void)w;
+    while (!waits) {
+        sched_yield();
+        pthread_mutex_lock(&queue->lock);
+        waits = queue->first != NULL;
+        pthread_mutex_unlock(&queue->lock);
+    }
+    return tp_fail(err, TP_E_IO, "the disk is full");
+}
+
+static void *put_and_fail(void *arg)
+{
+    struct tp_err err = {0};
+    struct tp_write own = {.lent = true};
+    assert_int_equal(tp_write_queue_put(arg, &own, fail_when_another_waits, arg, &err), TP_E_IO);
+    return NULL;
+}
+
+/* What waited and was refused is its owner's again, who may have put something else there. */
+static void what_was_refused_is_left_alone(void **state)
+{
+    (void)state;
+    struct tp_write_queue queue;
+    struct tp_err err = {0};
+    struct tp_write refused = {.lent = true}, late = {.lent = true}, other;
+    pthread_t thread;
+    tp_write_queue_open(&queue);
+    assert_int_equal(pthread_create(&thread, NULL, put_and_fail, &queue), 0);
+    for (bool busy = false; !busy; sched_yield()) {
+        pthread_mutex_lock(&queue.lock);
+        busy = queue.writing;
+        pthread_mutex_unlock(&queue.lock);
+    }
+    assert_int_equal(tp_write_queue_put(&queue, &refused, fail_when_another_waits, &queue, &err),
+                     TP_E_IO);
+    pthread_join(thread, NULL);
+    memset(&other, 0x55, sizeof other);
+    refused = other;
+    assert_int_equal(tp_write_queue_put(&queue, &late, fail_when_another_waits, &queue, &err),
+                     TP_E_IO);
+    assert_memory_equal(&refused, &other, sizeof other);
+    tp_write_queue_close(&queue);
+}
+
 static void closing_nothing_is_legal(void **state)
 {
     (void)state;
@@ -125,6 +174,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_write_is_made_once),
         cmocka_unit_test(a_failure_reaches_everybody),
+        cmocka_unit_test(what_was_refused_is_left_alone),
         cmocka_unit_test(closing_nothing_is_legal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,95 @@
+/* The run loop's jobs: each header and each constant goes into the sink once, however
+ * many files an earlier run has done already, also while GPUs would start. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "pack/device.h"
+#include "pack/run.h"
+
+#include <string.h>
+
+enum { FILES = 6, EACH = 40, OUTPUTS = FILES * EACH, TRIALS = 100 };
+
+struct counting_sink {
+    struct tp_sink sink;
+    atomic_int headers[FILES], outputs[OUTPUTS];
+};
+
+static enum tp_code count(struct tp_sink *base, uint32_t file, uint32_t output, uint64_t offset,
+                          const void *data, uint64_t size, struct tp_err *err)
+{
+    struct counting_sink *sink = (struct counting_sink *)base;
+    (void)offset, (void)data, (void)size, (void)err;
+    atomic_fetch_add(output == TP_SINK_HEADER ? &sink->headers[file] : &sink->outputs[output], 1);
+    return TP_OK;
+}
+
+static enum tp_code prepare(struct tp_sink *sink, uint32_t file, struct tp_err *err)
+{
+    (void)sink, (void)file, (void)err;
+    return TP_OK;
+}
+
+static char header[] = "header";
+static uint8_t byte = 1;
+
+static void run_with(const bool *skip, unsigned workers)
+{
+    static struct tp_plan_file files[FILES];
+    static struct tp_output outputs[OUTPUTS];
+    struct tp_plan plan = {.files = files, .file_count = FILES, .outputs = outputs,
+                           .output_count = OUTPUTS};
+    for (uint32_t f = 0; f < FILES; f++)
+        files[f] = (struct tp_plan_file){.header = header, .header_size = sizeof header,
+                                         .first_output = f * EACH, .output_count = EACH};
+    for (uint32_t o = 0; o < OUTPUTS; o++)
+        outputs[o] = (struct tp_output){.bytes = 1, .file = o / EACH, .unit = UINT32_MAX,
+                                        .constant = &byte};
+    struct tp_devices none = {0}; /* as with GPUs: the first files are begun ahead */
+    struct tp_run_options options = {.jobs = workers, .devices = &none, .skip_file = skip};
+    for (int trial = 0; trial < TRIALS; trial++) {
+        struct counting_sink sink = {.sink = {.write = count, .prepare = prepare}};
+        struct tp_err err = {0};
+        assert_int_equal(tp_run(&plan, &sink.sink, &options, &err), TP_OK);
+        for (int f = 0; f < FILES; f++)
+            assert_int_equal(sink.headers[f], !skip[f]);
+        for (int o = 0; o < OUTPUTS; o++)
+            assert_int_equal(sink.outputs[o], !skip[o / EACH]);
+    }
+}
+
+static void all_files(void **state)
+{
+    const bool skip[FILES] = {false};
+    (void)state;
+    run_with(skip, 24);
+    run_with(skip, 1);
+}
+
+static void one_file_is_left(void **state)
+{
+    const bool skip[FILES] = {true, true, true, true, false, true};
+    (void)state;
+    run_with(skip, 24);
+}
+
+static void no_file_is_left(void **state)
+{
+    const bool skip[FILES] = {true, true, true, true, true, true};
+    (void)state;
+    run_with(skip, 24);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_files),
+        cmocka_unit_test(one_file_is_left),
+        cmocka_unit_test(no_file_is_left),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
