@@ -1,123 +1,103 @@
 #!/bin/sh
 # tilepack bench: which rows are measured, what is counted, and what is refused. Says
 # nothing about how fast anything is. Also: the time per stage of a conversion, and the
-# end-to-end benchmark on a small checkpoint.
+# scripts of `make bench` on small checkpoints.
 set -u
-program=${TILEPACK:-build/tilepack}
-python=${PYTHON:-python3}
-root=$(cd "$(dirname "$0")/../.." && pwd)
-work=$(mktemp -d "${TMPDIR:-/tmp}/tilepack-bench.XXXXXX") || exit 1
-trap 'rm -rf "$work"' EXIT
-passed=0
-failed=0
+# shellcheck source=tests/preamble.sh
+. "${TESTS:-$(cd "$(dirname "$0")/.." && pwd)}/preamble.sh"
+scripts=$TESTS/../scripts
+result=$work/result
 
-ok() { # name, status
-    if [ "$2" -eq 0 ]; then
-        passed=$((passed + 1))
-        echo "ok $1"
-    else
-        failed=$((failed + 1))
-        echo "FAIL bench: $1"
-        [ -s "$work/err" ] && sed 's/^/    /' "$work/err"
-    fi
-    : >"$work/err"
+bench() { "$TILEPACK" bench --device cpu --jobs 2 --shape 1,256,512 "$@"; }
+bench_to() { bench "$@" >"$result"; }
+says() { # name, jq condition of the result
+    check "$1" jq -e "$2" "$result"
 }
-
-bench() { # options; the result in $work/out
-    "$program" bench --device cpu --jobs 2 --shape 1,256,512 "$@" >"$work/out" 2>"$work/err"
-}
-
-says() { # jq condition
-    jq -e "$1" "$work/out" >/dev/null 2>"$work/err"
-}
+listed() { grep -q "$1" "$result"; }
 
 # The reference is always there, so this holds on any processor.
-bench --format fp8-ct --json --verbose
-ok 'runs' $?
-says '.device == "cpu" and .threads == 2 and (.rows | length) >= 5'
-ok 'device, threads, rows' $?
-says '[.rows[] | select(.row == "ref" and .kind == "encode" and .dtype == "BF16")] | length == 1 and
-      .[0].read_bytes == 256*512*2 and .[0].write_bytes == 256*512 + 2*4*2 and
-      .[0].shape == [1,256,512]'
-ok 'bytes in and out, scales included' $?
-says '[.rows[] | .seconds > 0 and .ceiling_seconds > 0 and .seconds_min <= .seconds and
+check 'runs' bench_to --format fp8-ct --json --verbose
+says 'device, threads, rows' '.device == "cpu" and .threads == 2 and (.rows | length) >= 5'
+says 'bytes in and out, scales included' \
+    '[.rows[] | select(.row == "ref" and .kind == "encode" and .dtype == "BF16")] | length == 1 and
+     .[0].read_bytes == 256*512*2 and .[0].write_bytes == 256*512 + 2*4*2 and
+     .[0].shape == [1,256,512]'
+says 'rates and fractions follow from the times' \
+    '[.rows[] | .seconds > 0 and .ceiling_seconds > 0 and .seconds_min <= .seconds and
       .seconds <= .seconds_max and .repeats >= 3 and
       (.gb_per_s * .seconds * 1e9 / (.read_bytes + .write_bytes) - 1 | fabs) < 1e-6 and
       (.fraction * .ceiling_gb_per_s / .gb_per_s - 1 | fabs) < 1e-6] | all'
-ok 'rates and fractions follow from the times' $?
-bench --format mxfp8-blocked --json --verbose
-says '[.rows[] | select(.kind == "repack") | .source] | index("mxfp8-ct") != null'
-ok 'repacking is measured' $?
-bench --format w4a8-ct --format fp8-ct --verbose && grep -q '^BF16 -> w4a8-ct ' "$work/out" &&
-    grep -q '^fp8-ct -> F32 ' "$work/out" && ! grep -q 'mxfp8' "$work/out"
-ok 'text, and only what was asked for' $?
-bench --format mxfp8-torchao3d --set scale=floor --verbose
-ok 'a parameter' $?
+check 'runs for a format with tiled scales' bench_to --format mxfp8-blocked --json --verbose
+says 'repacking is measured' \
+    '[.rows[] | select(.kind == "repack") | .source] | index("mxfp8-ct") != null'
+check 'text' bench_to --format w4a8-ct --format fp8-ct --verbose
+check 'encoding is listed' listed '^BF16 -> w4a8-ct '
+check 'decoding is listed' listed '^fp8-ct -> F32 '
+check 'only what was asked for' test "$(grep -c mxfp8 "$result")" = 0
+check 'a parameter' bench --format mxfp8-torchao3d --set scale=floor --verbose
 
-TILEPACK_DISABLE=avx512,avx2,neon bench --format fp8-ct
-[ $? -eq 2 ] && grep -q -- '--verbose' "$work/err"
-ok 'no fast row: says so' $?
-bench --format fp8-ct --shape 8
-[ $? -eq 2 ] && grep -q "'8'" "$work/err"
-ok 'a malformed shape' $?
-"$program" bench --device cpu --format w4a8-cutlass --shape 1,17,128 >"$work/out" 2>"$work/err"
-ok 'a shape that the format refuses' "$([ $? -eq 2 ]; echo $?)"
-bench --format gptq
-[ $? -eq 2 ] && grep -q 'gptq' "$work/err"
-ok 'a format that is only read' $?
-bench --format fp8-ct --set nothing=here
-[ $? -eq 2 ] && grep -q 'nothing=here' "$work/err"
-ok 'a parameter of another format' $?
-"$program" bench --device cuda:0,1 >"$work/out" 2>"$work/err"
+fails 'no fast row: says so' 2 --verbose \
+    env TILEPACK_DISABLE=avx512,avx2,neon "$TILEPACK" bench --device cpu --format fp8-ct
+fails 'a malformed shape' 2 "'8'" bench --format fp8-ct --shape 8
+fails 'a shape that the format refuses' 2 'no fast kernel' \
+    "$TILEPACK" bench --device cpu --format w4a8-cutlass --shape 1,17,128
+fails 'a format that is only read' 2 gptq bench --format gptq
+fails 'a parameter of another format' 2 nothing=here bench --format fp8-ct --set nothing=here
+"$TILEPACK" bench --device cuda:0,1 >"$work/out" 2>&1
 status=$?
-[ $status -eq 2 ] || [ $status -eq 6 ]
-ok 'several devices' $?
-TILEPACK_DISABLE=cuda "$program" bench --device cuda >"$work/out" 2>"$work/err"
-ok 'no GPU' "$([ $? -eq 6 ]; echo $?)"
+check 'several devices' test $status -eq 2 -o $status -eq 6
+fails 'no GPU' 6 cuda env TILEPACK_DISABLE=cuda "$TILEPACK" bench --device cuda
 
-# Stages of a conversion.
+# The scripts.
 mkdir "$work/bench"
-"$python" "$root/samples/gen_checkpoint.py" "$work/bench/src" --preset tiny-llama --quiet
-"$program" convert "$work/bench/src" -o "$work/packed" --to mxfp8-ct --verbose --jobs 2 \
-    >"$work/out" 2>"$work/err"
-grep -q 'seconds of 2 workers: read [0-9.]*, kernel [0-9.]*, hash [0-9.]*, write [0-9.]*, sync' \
-    "$work/err"
-ok 'convert --verbose says where the time went' $?
-"$python" "$root/scripts/bench_e2e.py" --program "$program" --dir "$work/bench" --rounds 1 \
-    --jobs 2 --format fp8-ct --format w4a8-cutlass >"$work/out" 2>"$work/err"
-ok 'bench_e2e.py runs' $?
-says_file() { jq -e "$1" "$work/bench/bench.json" >/dev/null 2>"$work/err"; }
-says_file '([.formats[] | .["one thread"] > 0 and .discard > 0 and .["write alone"] > 0] | all)'
-ok 'one thread, nothing written, stages alone' $?
-says_file '(.formats | keys) == ["fp8-ct","w4a8-cutlass"] and .cp > 0 and
-    ([.formats[] | .convert > 0 and .verify > 0 and .memory > 1000000 and .bytes > 100000] | all)'
-ok 'bench.json' $?
-"$python" -c 'import sys, xml.dom.minidom as m; m.parse(sys.argv[1])' "$work/bench/stages.svg" \
-    2>"$work/err" && grep -q 'w4a8-cutlass: kernel' "$work/bench/stages.svg" &&
-    grep -q '^| .fp8-ct. | 0' "$work/bench/bench.md"
-ok 'picture and table' $?
-[ "$(find "$work/bench" -mindepth 1 -maxdepth 1 | sort | tr '\n' ' ' | sed "s,$work/bench/,,g")" \
-    = 'bench.json bench.md src stages.svg ' ]
-ok 'leaves nothing else' $?
+script() { # name, options ...
+    name=$1
+    shift
+    "$PYTHON" "$scripts/$name.py" --program "$TILEPACK" --dir "$work/bench" "$@"
+}
+made() { result=$work/bench/$1; }
+in_table() { grep -q "$2" "$work/bench/$1.md"; }
+is_xml() { "$PYTHON" -c 'import sys, xml.dom.minidom as m; m.parse(sys.argv[1])' "$1"; }
 
-# Kernels against memcpy, and the size of the input.
-mkdir "$work/more"
-"$python" "$root/scripts/bench_kernels.py" --program "$program" --dir "$work/more" --rounds 1 \
-    --jobs 2 --shape 1,256,512 --format fp8-deepseek >"$work/out" 2>"$work/err"
-ok 'bench_kernels.py runs' $?
-jq -e '(.rows | length) <= 1 and ([.rows[] | .to == "fp8-deepseek" and .fraction > 0 and
-    .scaling > 0 and .ceiling_scaling > 0] | all) and
-    [.reference[] | .row] == ["ref"] and .reference[0].scaling > 0' "$work/more/kernels.json" \
-    >/dev/null 2>"$work/err" && grep -q '^| BF16 to .fp8-deepseek., reference' "$work/more/kernels.md"
-ok 'kernels.json and the table' $?
-"$python" "$root/scripts/bench_scale.py" --program "$program" --dir "$work/more" --rounds 1 \
-    --jobs 2 --sizes 1.5 --format fp8-deepseek >"$work/out" 2>"$work/err"
-ok 'bench_scale.py runs' $?
-jq -e 'length == 1 and .[0].bytes > 1400000000 and .[0].cpu > 0 and .[0].peak > 1000000 and
-    .[0].peak < 536870912' "$work/more/scale.json" >/dev/null 2>"$work/err"
-ok 'scale.json' $?
-[ ! -e "$work/more/sparse" ]
-ok 'no sparse files are left' $?
+"$PYTHON" "$TESTS/../samples/gen_checkpoint.py" "$work/bench/src" --preset tiny-llama --quiet
+answers 'convert --verbose says where the time went' 0 'seconds of 2 workers: read' \
+    "$TILEPACK" convert "$work/bench/src" -o "$work/packed" --to mxfp8-ct --verbose --jobs 2
+check 'bench_e2e.py runs' script bench_e2e --rounds 1 --jobs 2 --format fp8-ct --format w4a8-cutlass
+made bench.json
+says 'conversions: every time' '(.formats | keys) == ["fp8-ct","w4a8-cutlass"] and .cp > 0 and
+    ([.formats[] | .convert > 0 and .verify > 0 and .memory > 1000000 and .bytes > 100000 and
+      .["read alone"] > 0 and .["write alone"] > 0] | all)'
+check 'conversions: the table' in_table bench '^| .fp8-ct. | 0'
+check 'conversions: the picture' is_xml "$work/bench/stages.svg"
+check 'conversions: stages in the picture' grep -q 'w4a8-cutlass: kernel' "$work/bench/stages.svg"
 
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+check 'bench_threads.py runs' script bench_threads --rounds 1 --format fp8-ct
+made threads.json
+says 'processors: every time' '.formats["fp8-ct"] | [.written, .discarded] |
+    [.[] | .one > 0 and .many > 0 and .busy > 0 and .more_work > 0 and
+     (.reached * .loop_scaling / .scaling - 1 | fabs) < 1e-6 and
+     (.scaling * .many / .one - 1 | fabs) < 1e-6] | all'
+check 'processors: the table' in_table threads '^| .fp8-ct. | 0'
+
+check 'bench_kernels.py runs' script bench_kernels --rounds 1 --jobs 2 --shape 1,256,512 \
+    --format fp8-deepseek
+made kernels.json
+says 'kernels: shares and scaling' '(.rows | length) <= 1 and
+    ([.rows[] | .to == "fp8-deepseek" and ([.slot, .memory][] | .fraction > 0 and
+      .scaling > 0 and .ceiling_scaling > 0)] | all) and
+    [.reference[] | .row] == ["ref"] and .reference[0].scaling > 0'
+check 'kernels: the table' in_table kernels '^| bf16 to .fp8-deepseek., reference'
+
+check 'bench_scale.py runs' script bench_scale --rounds 1 --jobs 2 --sizes 1.5 --format fp8-deepseek
+made scale.json
+says 'size: time and memory' 'length == 1 and .[0].bytes > 1400000000 and .[0].cpu > 0 and
+    .[0].peak > 1000000 and .[0].peak < 536870912'
+
+# Peers are not installed for a test: it must say which it looked for, or run.
+script bench_peers --rounds 1 --job Q4_0 >"$work/found" 2>&1
+check 'bench_peers.py says what it found' grep -q '^llama-quantize: ' "$work/found"
+rm -f "$work/bench"/peers.*
+
+check 'nothing else is left' test "$(cd "$work/bench" && echo *)" = 'bench.json bench.md '\
+'kernels.json kernels.md scale.json scale.md src stages.svg threads.json threads.md'
+finish

@@ -3,8 +3,9 @@
 # (shared and static), that the samples run, and (library.py) that it makes and reads
 # the bytes of the program. Needs `make library` in $BUILD.
 set -u
-tests=${TESTS:-$(cd "$(dirname "$0")/.." && pwd)}
-root=$(dirname "$tests")
+# shellcheck source=tests/preamble.sh
+. "${TESTS:-$(cd "$(dirname "$0")/.." && pwd)}/preamble.sh"
+root=$(dirname "$TESTS")
 build=${BUILD:-$root/build}
 case $build in
 */asan) # a program without the sanitizers cannot load a library with them
@@ -12,23 +13,11 @@ case $build in
     exit 0
     ;;
 esac
-python=${PYTHON:-python3}
-work=$(mktemp -d "${TMPDIR:-/tmp}/tilepack-library.XXXXXX") || exit 1
-trap 'rm -rf "$work"' EXIT
 export LD_LIBRARY_PATH="$build${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 header=$root/src/pack/tilepack.h
-passed=0
-failed=0
 
-ok() { # name, status
-    if [ "$2" -eq 0 ]; then
-        passed=$((passed + 1))
-        echo "ok $1"
-    else
-        failed=$((failed + 1))
-        echo "FAIL library: $1"
-        [ -s "$work/log" ] && sed 's/^/    /' "$work/log"
-    fi
+outcome() { # name, status; what explains it is in $work/log
+    if [ "$2" -eq 0 ]; then ok "$1"; else bad "$1"; cat "$work/log"; fi
     : >"$work/log"
 }
 
@@ -37,22 +26,22 @@ grep -o 'tilepack_[a-z0-9_]*(' "$header" | tr -d '(' | sort -u >"$work/declared"
 nm -D --defined-only "$build/libtilepack.so" | awk '$2 == "T" { print $3 }' |
     sed 's/@.*//' | sort -u >"$work/exported"
 [ -s "$work/declared" ] && diff "$work/declared" "$work/exported" >"$work/log"
-ok 'exports what the header declares' $?
+outcome 'exports what the header declares' $?
 nm -D --defined-only "$build/libtilepack.so" |
     awk '$2 != "T" && !($2 == "A" && $3 ~ /^TILEPACK_/)' >"$work/log"
-ok 'exports nothing else' "$([ ! -s "$work/log" ]; echo $?)"
+outcome 'exports nothing else' "$([ ! -s "$work/log" ]; echo $?)"
 
 missing=$(while read -r name; do
     grep -q "^\.F[no] $name\b" "$root/man/tilepack.3" || echo "$name"
 done <"$work/declared")
 echo "$missing" >"$work/log"
-ok 'tilepack(3) lists every function' "$([ -z "$missing" ]; echo $?)"
+outcome 'tilepack(3) lists every function' "$([ -z "$missing" ]; echo $?)"
 
 version=$(sed -n 's/^#define TILEPACK_VERSION "\(.*\)"/\1/p' "$header")
 readelf -d "$build/libtilepack.so" | grep -q "soname: \[libtilepack.so.${version%%.*}\]"
-ok 'the soname is that of the version' $?
+outcome 'the soname is that of the version' $?
 "$TILEPACK" --version | grep -q "^tilepack $version "
-ok 'program and header agree on the version' $?
+outcome 'program and header agree on the version' $?
 
 # The header is C99 and C++ by itself.
 mkdir "$work/include" && cp "$header" "$work/include"
@@ -60,47 +49,47 @@ echo '#include <tilepack.h>' >"$work/alone.c"
 cp "$work/alone.c" "$work/alone.cc"
 cc -std=c99 -pedantic -Wall -Wextra -Werror -I"$work/include" -c -o "$work/alone.o" \
     "$work/alone.c" 2>"$work/log"
-ok 'the header is C99' $?
+outcome 'the header is C99' $?
 if command -v c++ >/dev/null; then
     c++ -std=c++11 -pedantic -Wall -Wextra -Werror -I"$work/include" -c -o "$work/alone.o" \
         "$work/alone.cc" 2>"$work/log"
-    ok 'the header is C++11' $?
+    outcome 'the header is C++11' $?
 fi
 
 # The C sample, with either library.
 libs=$(sed -n 's/^Libs.private: //p' "$build/tilepack.pc")
 cc -std=c11 -Wall -Wextra -Werror -I"$work/include" "$root/samples/c_quantize.c" \
     -o "$work/shared" -L"$build" -ltilepack 2>"$work/log"
-ok 'c_quantize.c links with libtilepack.so' $?
+outcome 'c_quantize.c links with libtilepack.so' $?
 # shellcheck disable=SC2086 # a list of flags
 cc -std=c11 -Wall -Wextra -Werror -I"$work/include" "$root/samples/c_quantize.c" \
     -o "$work/static" "$build/libtilepack.a" $libs 2>"$work/log"
-ok 'c_quantize.c links with libtilepack.a' $?
+outcome 'c_quantize.c links with libtilepack.a' $?
 "$work/shared" w4a8-cutlass 32 256 >"$work/a" 2>"$work/log" &&
     grep -q '^weight_chan_scale' "$work/a"
-ok 'c_quantize runs' $?
+outcome 'c_quantize runs' $?
 "$work/static" w4a8-cutlass 32 256 2>"$work/log" | cmp -s - "$work/a"
-ok 'shared and static print the same' $?
+outcome 'shared and static print the same' $?
 "$work/shared" w4a8-cutlass 17 128 >/dev/null 2>"$work/log"
 [ $? -eq 4 ] && grep -q 'N=17 is not a multiple of 16' "$work/log"
-ok 'c_quantize says why a size is refused' $?
+outcome 'c_quantize says why a size is refused' $?
 
 # The Python samples.
-"$python" "$root/samples/quantize_torch.py" --library "$build/libtilepack.so" >"$work/log" 2>&1
-ok 'quantize_torch.py' $?
-"$python" "$root/samples/gen_checkpoint.py" "$work/moe" --preset tiny-mixtral --quiet
+"$PYTHON" "$root/samples/quantize_torch.py" --library "$build/libtilepack.so" >"$work/log" 2>&1
+outcome 'quantize_torch.py' $?
+"$PYTHON" "$root/samples/gen_checkpoint.py" "$work/moe" --preset tiny-mixtral --quiet
 for format in w4a8-cutlass fp8-1x128 fp8-deepgemm-sm100 mxfp8-torchao3d; do
     "$TILEPACK" convert "$work/moe" -o "$work/$format" --to "$format" --quiet &&
-        "$python" "$root/samples/load_packed.py" "$work/$format" --check >"$work/log" 2>&1 &&
+        "$PYTHON" "$root/samples/load_packed.py" "$work/$format" --check >"$work/log" 2>&1 &&
         grep -q '[1-9][0-9]* views proven' "$work/log"
-    ok "load_packed.py proves the views of $format" $?
+    outcome "load_packed.py proves the views of $format" $?
 done
 # What the launchers ask for: spec'd strides, in elements.
 strides() { # format, operand, text
-    "$python" "$root/samples/load_packed.py" "$work/$1" \
+    "$PYTHON" "$root/samples/load_packed.py" "$work/$1" \
         model.layers.0.block_sparse_moe.experts.w2 >"$work/log" 2>&1
     grep -q "^ *$2 .*$3\$" "$work/log"
-    ok "$1: $2 has $3" $?
+    outcome "$1: $2 has $3" $?
 }
 strides fp8-1x128 scale 'shape (4, 256, 4)  strides (1024, 1, 256)'
 strides fp8-deepgemm-sm100 scale 'shape (4, 256, 1)  strides (256, 1, 256)'
@@ -108,7 +97,7 @@ strides mxfp8-torchao3d qdata 'shape (4, 256, 512)  strides (131072, 1, 256)'
 strides w4a8-cutlass group_scale_strides 'shape (4, 2)  strides (2, 1)'
 strides w4a8-cutlass b 'shape (4, 256, 64)  strides (16384, 64, 1)'
 
-"$python" "$tests/library.py" "$build/libtilepack.so" >"$work/log" 2>&1
+"$PYTHON" "$TESTS/library.py" "$build/libtilepack.so" >"$work/log" 2>&1
 line=$(tail -n 1 "$work/log")
 good=$(echo "$line" | sed -n 's/^\([0-9]*\) passed, [0-9]* failed$/\1/p')
 bad=$(echo "$line" | sed -n 's/^[0-9]* passed, \([0-9]*\) failed$/\1/p')
@@ -116,5 +105,4 @@ bad=$(echo "$line" | sed -n 's/^[0-9]* passed, \([0-9]*\) failed$/\1/p')
 passed=$((passed + ${good:-0}))
 failed=$((failed + ${bad:-1}))
 
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+finish
