@@ -163,7 +163,7 @@ enum tp_code tp_compare_units(const struct tp_side *a, const struct tp_unit *uni
         return TP_E_MEMORY;
     pthread_mutex_init(&job.lock, NULL);
     uint64_t want = tp_min_u64(tp_min_u64(jobs, MAX_THREADS), job.count);
-    while (started + 1 < want && pthread_create(&threads[started], NULL, worker, &job) == 0)
+    while (started + 1 < want && tp_os.start_thread(&threads[started], worker, &job) == 0)
         started++;
     worker(&job);
     for (unsigned i = 0; i < started; i++)

@@ -334,7 +334,7 @@ enum tp_code tp_leafhash_file(uint64_t file_size, unsigned threads, tp_leafhash_
     pthread_t others[MAX_THREADS];
     unsigned started = 0;
     uint64_t want = tp_min_u64(tp_min_u64(threads, MAX_THREADS), s.h.leaf_count);
-    while (started + 1 < want && pthread_create(&others[started], NULL, scan_leaves, &s) == 0)
+    while (started + 1 < want && tp_os.start_thread(&others[started], scan_leaves, &s) == 0)
         started++; /* one fewer if the system has no more: the same hash */
     scan_leaves(&s);
     for (unsigned i = 0; i < started; i++)

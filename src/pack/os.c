@@ -54,6 +54,11 @@ static int real_fallocate(int fd, off_t offset, off_t size, bool fill)
     return posix_fallocate(fd, offset, size);
 }
 
+static int real_start_thread(pthread_t *thread, void *(*work)(void *), void *arg)
+{
+    return pthread_create(thread, NULL, work, arg);
+}
+
 static int real_exchange(const char *a, const char *b)
 {
     return renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
@@ -81,6 +86,8 @@ struct tp_os tp_os = {
     .unlink = unlink,
     .rmdir = rmdir,
     .fcntl_lock = real_lock,
+    .start_thread = real_start_thread,
+    .regcomp = regcomp,
     .malloc = malloc,
     .calloc = calloc,
     .realloc = realloc,

@@ -10,9 +10,11 @@
 static enum tp_code compile(const char *text, regex_t *regex, const char *what, struct tp_err *err)
 {
     char why[200];
-    int failed = regcomp(regex, text, REG_EXTENDED | REG_NOSUB);
+    int failed = tp_os.regcomp(regex, text, REG_EXTENDED | REG_NOSUB);
     if (!failed)
         return TP_OK;
+    if (failed == REG_ESPACE)
+        return tp_fail(err, TP_E_MEMORY, "out of memory for %s '%s'", what, text);
     regerror(failed, regex, why, sizeof why);
     tp_err_hint(err, "patterns are POSIX extended regular expressions; quote '.' as '\\.'");
     return tp_fail(err, TP_E_USAGE, "%s '%s': %s", what, text, why);

@@ -374,7 +374,7 @@ enum tp_code tp_run(const struct tp_plan *plan, struct tp_sink *sink,
     struct worker *workers = make_workers(&run, count, &run.err);
     enum tp_code code = workers ? make_jobs(&run, &run.err) : TP_E_MEMORY;
     while (code == TP_OK && started + 1 < count &&
-           pthread_create(&workers[started + 1].thread, NULL, work, &workers[started + 1]) == 0)
+           tp_os.start_thread(&workers[started + 1].thread, work, &workers[started + 1]) == 0)
         started++;
     if (code == TP_OK) {
         struct tp_err failure = {0};

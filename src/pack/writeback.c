@@ -63,7 +63,7 @@ void tp_writeback_wish(struct tp_writeback *w, struct tp_open_file *file)
 {
     pthread_mutex_lock(&w->lock);
     if (!w->started)
-        w->started = pthread_create(&w->thread, NULL, serve, w) == 0;
+        w->started = tp_os.start_thread(&w->thread, serve, w) == 0;
     bool alone = !w->started;
     if (!alone && !file->due) {
         file->due = true;

@@ -146,7 +146,7 @@ static void *work(void *arg)
 static enum tp_code start_threads(struct tp_zst_writer *w, unsigned threads, struct tp_err *err)
 {
     for (unsigned i = 0; i < threads; i++) {
-        int sys = pthread_create(&w->threads[i], NULL, work, w);
+        int sys = tp_os.start_thread(&w->threads[i], work, w);
         if (sys && i == 0)
             return tp_fail(err, TP_E_MEMORY, "cannot start a thread: error %d", sys);
         if (sys)

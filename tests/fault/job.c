@@ -183,6 +183,8 @@ enum tp_code job_run(const struct scenario *scenario, const struct places *p, un
         code = tp_weights_find(&ckpt, &weights, err);
     if (code == TP_OK)
         code = tp_request_to(&request, scenario->format, NULL, 0, err);
+    if (code == TP_OK)
+        code = tp_request_exclude(&request, "no such (tensor|weight)", err);
     request.shard_size = 20000;
     if (code == TP_OK)
         code = tp_plan_convert(&ckpt, &weights, &request,
