@@ -100,6 +100,14 @@ asan:
 	    $(UNIT:$(BUILD)/%=$(BUILD)/asan/%) $(BUILD)/asan/fault/fault
 	ASAN_OPTIONS=allocator_may_return_null=1 BUILD=$(BUILD)/asan sh tests/run.sh --quick
 
+# What runs in several threads, under the thread sanitizer.
+TSAN_UNIT = $(patsubst %,$(BUILD)/tsan/unit/test_%,run write_queue sink_file leafhash zst commit)
+tsan:
+	sh scripts/deps.sh build test
+	$(MAKE) -j$(JOBS) BUILD=$(BUILD)/tsan NVCC= CFLAGS="-O1 -g -fno-omit-frame-pointer \
+	    -fsanitize=thread" $(BUILD)/tsan/tilepack $(TSAN_UNIT)
+	PYTHON="$$(sh scripts/venv.sh $(BUILD))" TILEPACK=$(BUILD)/tsan/tilepack sh tests/tsan.sh
+
 # The kernels on aarch64: cross-built, run under qemu-user.
 test-arm:
 	sh scripts/deps.sh build arm
@@ -164,4 +172,4 @@ clean:
 	rm -rf $(BUILD)
 
 -include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(UNIT:=.d)
-.PHONY: FORCE all unit demo test test-gpu gpu-tests dist reproducible bench test-slurm test-arm asan lint deps install clean
+.PHONY: FORCE all unit demo test test-gpu gpu-tests dist reproducible bench test-slurm test-arm asan tsan lint deps install clean

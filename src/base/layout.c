@@ -12,10 +12,13 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { MAX_DEPTH = 32 }; /* of expressions in one another: the parser's stack is bounded */
+
 struct parser {
     const char *start, *at;
     struct tp_box3 box;
     uint64_t align;    /* least common multiple of the align() units seen */
+    unsigned depth;
     struct tp_err *err;
 };
 
@@ -122,6 +125,9 @@ static enum tp_code parse_product(struct parser *p, uint64_t *value)
 
 static enum tp_code parse_sum(struct parser *p, uint64_t *value)
 {
+    if (p->depth == MAX_DEPTH)
+        return bad(p, "expressions are nested too deeply");
+    p->depth++;
     enum tp_code code = parse_product(p, value);
     while (code == TP_OK) {
         uint64_t right;
@@ -135,6 +141,7 @@ static enum tp_code parse_sum(struct parser *p, uint64_t *value)
             break;
         }
     }
+    p->depth--;
     return code;
 }
 

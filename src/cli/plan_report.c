@@ -275,14 +275,27 @@ static void warn_same(const struct tp_plan *plan)
                     plan->ckpt->path, unit->format->name);
             return;
         }
-    tp_warn("%s: no weight is converted, all tensors are copied; the plan (--dry-run) says why",
-            plan->ckpt->path);
+    tp_warn("%s: no weight is converted, all tensors are copied%s", plan->ckpt->path,
+            plan->restores ? "" : "; the plan (--dry-run) says why");
+}
+
+/* Weights beside the checkpoint, as some have their MTP layers, are easily missed. */
+static void warn_unread(const struct tp_checkpoint *ckpt)
+{
+    size_t more = ckpt->unread_count - 1;
+    if (ckpt->unread_count && more)
+        tp_warn("%s: '%s' and %zu more are not shards of the checkpoint: they are neither read nor "
+                "copied", ckpt->path, ckpt->unread[0], more);
+    else if (ckpt->unread_count)
+        tp_warn("%s: '%s' is no shard of the checkpoint: it is neither read nor copied",
+                ckpt->path, ckpt->unread[0]);
 }
 
 void tp_plan_warn(const struct tp_plan *plan)
 {
     const char *seen[32];
     size_t count = 0;
+    warn_unread(plan->ckpt);
     if (!plan->unit_count)
         warn_same(plan);
     for (size_t u = 0; u < plan->unit_count; u++) {

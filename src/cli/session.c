@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum tp_code tp_source_open(const char *path, bool strict, struct tp_source *source,
                             struct tp_err *err)
@@ -90,13 +91,29 @@ const char *tp_output_file(const char *output)
     return slash ? slash + 1 : output;
 }
 
+/* In the end a directory beside it takes the output's name, which a link would lose. */
+static char *follow_link(char *path, struct tp_err *err)
+{
+    char *real = realpath(path, NULL);
+    if (!real) {
+        tp_err_path(err, path);
+        tp_err_hint(err, "make the directory that it names, or choose another output with -o");
+        tp_fail(err, TP_E_USAGE, "the output is a link that leads nowhere");
+    }
+    free(path);
+    return real;
+}
+
 char *tp_output_path(const char *output, struct tp_err *err)
 {
     size_t size = strlen(output);
+    struct stat st;
     while (size > 1 && output[size - 1] == '/')
         size--;
     char *path = strndup(output, size);
     if (!path)
         tp_fail(err, TP_E_MEMORY, "out of memory");
+    else if (!tp_output_file(path) && lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
+        path = follow_link(path, err);
     return path;
 }

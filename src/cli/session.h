@@ -26,13 +26,14 @@ enum tp_code tp_request_from(const struct tp_options *o, struct tp_request *requ
 /* Becomes the signal's number on SIGINT or SIGTERM; a second one kills. */
 atomic_int *tp_catch_signals(void);
 
-/* The output's name for a single-file output, NULL for a directory. Trailing
- * slashes of a directory are removed in place of a copy owned by the caller. */
+/* The output's name for a single-file output, NULL for a directory. */
 const char *tp_output_file(const char *output);
+/* The path to write: without trailing slashes, and of a link to a directory what it
+ * leads to. Owned by the caller; NULL when there is none (TP_E_USAGE: it leads nowhere). */
+char *tp_output_path(const char *output, struct tp_err *err);
 
 /* Compression level: --zstd, or the default for a name that ends in .zst, else 0. */
 #define TP_DEFAULT_ZSTD_LEVEL 1
 unsigned tp_output_zstd(const char *output, unsigned level);
-char *tp_output_path(const char *output, struct tp_err *err);
 
 #endif

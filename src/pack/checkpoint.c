@@ -396,6 +396,9 @@ void tp_checkpoint_close(struct tp_checkpoint *ckpt)
     free(ckpt->by_data);
     free(ckpt->config);
     free(ckpt->others);
+    for (size_t i = 0; i < ckpt->unread_count; i++)
+        free(ckpt->unread[i]);
+    free(ckpt->unread);
     free(ckpt->path);
     *ckpt = (struct tp_checkpoint){0};
 }

@@ -49,6 +49,9 @@ struct tp_checkpoint {
     char **others;      /* names of the other regular files to be copied (tokenizer, ...),
                            sorted; not shards, index, config.json or tilepack.json */
     size_t other_count;
+    char **unread;      /* names of the shards (plain: without .zst) that are there but not
+                           part of the checkpoint: the index does not name them; sorted */
+    size_t unread_count;
 };
 
 enum { TP_CHECKPOINT_STRICT = 1 /* no symlinks that leave the directory */ };

@@ -286,6 +286,39 @@ static enum tp_code read_names(struct tp_checkpoint *ckpt, unsigned flags,
     return code;
 }
 
+static int compare_shards(const void *name, const void *shard)
+{
+    return strcmp(name, ((const struct tp_ckpt_shard *)shard)->name);
+}
+
+/* Notes the shards that are not the checkpoint's: whoever forgot them in the index
+ * would miss their tensors in the output only when it is too late. */
+static enum tp_code note_unread(struct tp_checkpoint *ckpt, const struct tp_os_list *list,
+                                const struct tp_ckpt_dir *dir, struct tp_err *err)
+{
+    size_t room = 0;
+    enum tp_code code = TP_OK;
+    for (size_t i = 0; i < list->count && !code; i++) {
+        if (list->names[i][0] == '.' || !is_shard(list->names[i]))
+            continue;
+        char *plain = tp_ckpt_plain_name(list->names[i], err);
+        void *unread = ckpt->unread;
+        if (!plain)
+            return TP_E_MEMORY;
+        if (bsearch(plain, dir->shards, dir->shard_count, sizeof *dir->shards, compare_shards)) {
+            free(plain);
+            continue;
+        }
+        code = tp_os_grow(&unread, &room, ckpt->unread_count + 1, sizeof *ckpt->unread, err);
+        ckpt->unread = unread;
+        if (!code)
+            ckpt->unread[ckpt->unread_count++] = plain;
+        else
+            free(plain);
+    }
+    return code;
+}
+
 enum tp_code tp_ckpt_dir_read(struct tp_checkpoint *ckpt, unsigned flags, struct tp_ckpt_dir *dir,
                               struct tp_err *err)
 {
@@ -297,6 +330,8 @@ enum tp_code tp_ckpt_dir_read(struct tp_checkpoint *ckpt, unsigned flags, struct
     code = read_names(ckpt, flags, &list, dir, err);
     if (!code)
         code = dir->index_path ? indexed_shards(ckpt, dir, err) : lone_shard(ckpt, &list, dir, err);
+    if (!code)
+        code = note_unread(ckpt, &list, dir, err);
     tp_os_list_free(&list);
     return code;
 }

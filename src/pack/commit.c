@@ -330,12 +330,14 @@ static enum tp_code end_journal(struct tp_commit *c)
     return code;
 }
 
-/* The moment of commit. Existing content is exchanged, then removed. */
+/* The moment of commit. Existing content is exchanged, then removed; it is looked at
+ * once more, as it may have come while the new one was written. */
 static enum tp_code publish(struct tp_commit *c)
 {
     struct stat st;
+    struct tp_convert_result ignored;
     enum tp_code code = tp_os_fsync_dir(c->partial, c->err);
-    if (code)
+    if (code || (code = tp_commit_check_output(c, &ignored)))
         return code;
     bool exists = tp_os.stat(c->output, &st) == 0 && !tp_commit_is_empty(c->output);
     if (!exists) {
@@ -415,6 +417,7 @@ enum tp_code tp_commit_directory(struct tp_commit *c, struct tp_convert_result *
 static enum tp_code run_file(struct tp_commit *c)
 {
     struct tp_file_sink sink = {0};
+    struct tp_convert_result ignored;
     struct tp_run_options run = c->options->run;
     struct tp_budget budget = tp_budget_run(c->plan, &run);
     const char *slash = strrchr(c->output, '/');
@@ -443,6 +446,8 @@ static enum tp_code run_file(struct tp_commit *c)
     tp_file_sink_close(&sink);
     if (code == TP_OK)
         code = tp_checkpoint_unchanged(c->plan->ckpt, c->err);
+    if (code == TP_OK)
+        code = tp_commit_check_output(c, &ignored); /* it may have come meanwhile */
     if (code == TP_OK)
         code = tp_os_rename(made, c->output, c->err);
     if (code) { /* a single file is not resumed */

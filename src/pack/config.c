@@ -11,6 +11,7 @@
 #include "pack/json_memory.h"
 #include "pack/model_names.h"
 #include "pack/os.h"
+#include "pack/source_check.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -62,6 +63,13 @@ static enum tp_code collect(const struct tp_plan *plan, struct used *used, struc
     return code ? code : collect_from(plan->kept_units, plan->kept_unit_count, used, err);
 }
 
+/* Whether a weight kept for this reason is that of a linear layer all the same. */
+static bool is_linear(const char *reason)
+{
+    return !reason || strcmp(reason, "router") == 0 || strcmp(reason, "output head") == 0 ||
+           strcmp(reason, "loaded plain by engines") == 0;
+}
+
 /* Module names of kept linear layers: the weights of two and more dimensions
  * that are no embedding, norm or convolution. */
 static json_t *kept_modules(const struct tp_plan *plan)
@@ -71,10 +79,8 @@ static json_t *kept_modules(const struct tp_plan *plan)
         const struct tp_tensor *tensor = &plan->ckpt->tensors[plan->kept[k].tensor];
         const char *reason = tp_name_kept_reason(tensor->name);
         size_t size = strlen(tensor->name);
-        bool linear = !reason || strcmp(reason, "router") == 0 ||
-                      strcmp(reason, "output head") == 0;
         if (!plan->kept[k].reason || plan->kept[k].unit != UINT32_MAX || tensor->rank != 2 ||
-            !linear || size <= 7 || strcmp(tensor->name + size - 7, ".weight") != 0)
+            !is_linear(reason) || size <= 7 || strcmp(tensor->name + size - 7, ".weight") != 0)
             continue;
         json_array_append_new(names, json_stringn(tensor->name, size - 7));
     }
@@ -144,6 +150,22 @@ static json_t *flat(const struct tp_plan *plan, const struct tp_unit *unit)
     return config;
 }
 
+/* What is still needed to read GPTQ weights that were excluded: its version. */
+static void add_gptq_version(const struct tp_plan *plan, json_t *config)
+{
+    size_t u = 0;
+    while (u < plan->kept_unit_count && (!plan->kept_units[u].format ||
+                                         strcmp(plan->kept_units[u].format->name, "gptq") != 0))
+        u++;
+    if (u == plan->kept_unit_count)
+        return;
+    json_t *source = tp_source_config(plan->ckpt);
+    json_t *version = json_object_get(source, "checkpoint_format");
+    if (version)
+        json_object_set(config, "checkpoint_format", version);
+    json_decref(source);
+}
+
 static json_t *kernel_ready(const struct tp_plan *plan, const struct used *used)
 {
     json_t *config = json_object(), *formats = json_array();
@@ -158,6 +180,7 @@ static json_t *kernel_ready(const struct tp_plan *plan, const struct used *used)
     json_object_set_new(config, "formats", formats);
     json_object_set_new(config, "manifest", json_string("tilepack.json"));
     json_object_set_new(config, "ignore", kept_modules(plan));
+    add_gptq_version(plan, config);
     return config;
 }
 
@@ -222,13 +245,10 @@ static void add_plain_module(json_t *list, const char *name)
  * when it no longer applies to anything, or is not to be understood. */
 static json_t *restored_config(const struct tp_plan *plan)
 {
-    struct tp_json_span span;
     static const char *const lists[] = {"ignore", "ignored_layers", "modules_to_not_convert"};
-    if (!keeps_foreign(plan) || tp_json_get_key(plan->ckpt->config, plan->ckpt->config_size,
-                                                "quantization_config", &span, NULL) ||
-        !span.data)
+    if (!keeps_foreign(plan))
         return NULL;
-    json_t *config = tp_json_load(span.data, span.size, JSON_DECODE_ANY, NULL);
+    json_t *config = tp_source_config(plan->ckpt);
     const char *method = json_string_value(json_object_get(config, "quant_method"));
     if (!method || strcmp(method, "tilepack") == 0) {
         json_decref(config);
@@ -265,8 +285,27 @@ bool tp_config_leaves_out(const struct tp_plan *plan, const char *name)
     return false;
 }
 
+/* Appends config.json without the quantization_config inside of text_config, which
+ * engines find there too and which would be false. */
+static enum tp_code add_without_nested(const struct tp_checkpoint *ckpt, struct tp_text *out,
+                                       struct tp_err *err)
+{
+    struct tp_json_span text, nested;
+    enum tp_code code = tp_source_nested_config(ckpt, &text, &nested);
+    if (code == TP_E_MEMORY)
+        return tp_fail(err, code, "out of memory for config.json");
+    if (!nested.data)
+        return tp_text_add(out, ckpt->config, ckpt->config_size, err);
+    size_t before = (size_t)(text.data - ckpt->config), behind = before + text.size;
+    if ((code = tp_text_add(out, ckpt->config, before, err)) ||
+        (code = tp_json_set_key(text.data, text.size, "quantization_config", NULL, out, err)))
+        return code;
+    return tp_text_add(out, ckpt->config + behind, ckpt->config_size - behind, err);
+}
+
 enum tp_code tp_config_text(const struct tp_plan *plan, struct tp_text *text, struct tp_err *err)
 {
+    struct tp_text plain = {0};
     json_t *config = NULL;
     char *value = NULL;
     if (!plan->ckpt->config)
@@ -283,8 +322,10 @@ enum tp_code tp_config_text(const struct tp_plan *plan, struct tp_text *text, st
         if (!value)
             return tp_fail(err, TP_E_MEMORY, "out of memory for config.json");
     }
-    enum tp_code code = tp_json_set_key(plan->ckpt->config, plan->ckpt->config_size,
-                                        "quantization_config", value, text, err);
+    enum tp_code code = add_without_nested(plan->ckpt, &plain, err);
+    if (!code)
+        code = tp_json_set_key(plain.data, plain.size, "quantization_config", value, text, err);
+    tp_text_free(&plain);
     free(value);
     if (code) {
         char *path = tp_os_format(NULL, "%s/config.json", plan->ckpt->path);

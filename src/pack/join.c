@@ -435,7 +435,6 @@ static enum tp_code hash_plan(struct tp_join *join, struct tp_err *err)
     for (unsigned r = 0; r < join->count; r++)
         for (size_t f = 0; f < join->ckpts[r].file_count && code == TP_OK; f++) {
             const struct tp_file *file = &join->ckpts[r].files[f];
-            join->plan.bytes_in += r ? 0 : file->size;
             code = tp_text_addf(&text, err, "%s %llu %lld\n", file->name,
                                 (unsigned long long)file->size, (long long)file->mtime_ns);
             if (code == TP_OK)

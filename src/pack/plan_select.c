@@ -105,7 +105,9 @@ static enum tp_code choose(struct tp_builder *b, uint32_t w)
         return tp_choice_keep(b, w, false, "not included");
     struct tp_rule *rule = first_rule(request, name);
     bool asked = included || (rule && rule->pattern);
-    const char *reason = tp_name_kept_reason(name);
+    /* What is packed was meant to be, and a checkpoint of two kinds helps nobody. */
+    bool packed = b->plan->weights->items[w].format;
+    const char *reason = packed ? NULL : tp_name_kept_reason(name);
     if (!asked && reason)
         return tp_choice_keep(b, w, false, "%s", reason);
     if (!rule)

@@ -7,6 +7,7 @@
 #ifndef TP_PACK_SOURCE_CHECK_H
 #define TP_PACK_SOURCE_CHECK_H
 
+#include "pack/json_edit.h"
 #include "pack/weights.h"
 
 /* Reads zero points, g_idx, stored shape and global scale of a weight and completes
@@ -25,8 +26,14 @@ enum tp_code tp_source_config_check(const struct tp_checkpoint *ckpt,
                                     const struct tp_weights *weights, bool must_find,
                                     struct tp_err *err);
 
-/* The value of quantization_config (new reference), or NULL. */
+/* The value of quantization_config, which multimodal models may have inside of
+ * text_config (new reference), or NULL. */
 json_t *tp_source_config(const struct tp_checkpoint *ckpt);
+
+/* The value of text_config in config.json, which must be there, and that of
+ * quantization_config in it; data is NULL where there is none. */
+enum tp_code tp_source_nested_config(const struct tp_checkpoint *ckpt, struct tp_json_span *text,
+                                     struct tp_json_span *value);
 
 /* Checks scales of a box that was read as input of a take-over: NaN, infinite or
  * negative ones are TP_E_INPUT. `data`: as tp_args.in of the repack. */

@@ -116,8 +116,8 @@ static enum tp_code keep_sums(struct against *a, const struct tp_observed *seen,
 {
     const struct tp_unit *unit = &a->plan.units[seen->unit];
     struct sums *sums = &a->sums[seen->unit];
-    size_t before = sums->capacity;
     pthread_mutex_lock(&a->lock);
+    size_t before = sums->capacity;
     enum tp_code code = tp_os_grow((void **)&sums->boxes, &sums->capacity,
                                    (size_t)seen->box_index + 1, sizeof *sums->boxes, err);
     if (code == TP_OK) {

@@ -197,6 +197,33 @@ def _(report):
         check_requantized(report, source, decoded(codes, scales, stored + add, group), config)
 
 
+@case("packed weights are taken whatever their name; what --exclude left is read again")
+def _(report):
+    rng = np.random.default_rng(16)
+    group = np.arange(512) // 128
+    made, want = {}, {}
+    for name, stored in (("lm_head", 0x77777777), ("kept", rng.integers(0, 16, (64, 4)))):
+        codes, scales = random_codes(rng, 64, 512), f16_scales(rng, 64, 4)
+        made |= gptq_file(name, codes, scales, stored)
+        zeros = np.full((64, 4), 8) if isinstance(stored, int) else stored
+        want[name] = decoded(codes, scales, zeros, group)
+    config = {"quant_method": "gptq", "bits": 4, "group_size": 128, "checkpoint_format": "gptq_v2"}
+    with tool.Workdir() as work:
+        os.mkdir(work.at("src"))
+        stfile.save(work.at("src", "model.safetensors"), made)
+        with open(work.at("src", "config.json"), "w", encoding="utf-8") as f:
+            json.dump({"quantization_config": config}, f)
+        tool.run("convert", work.at("src"), "-o", work.at("out"), "--to", "w4a8-ct", "--exclude",
+                 "kept", "--quiet")
+        packed, _ = stfile.load(work.at("out", "model.safetensors"))
+        if "lm_head.weight_packed" not in packed or "kept.qweight" not in packed:
+            raise Mismatch(f"the output holds {sorted(packed)}")
+        tool.run("unpack", work.at("out"), "-o", work.at("plain"), "--dtype", "bf16", "--quiet")
+        plain, _ = stfile.load(work.at("plain", "model.safetensors"))
+        for name, values in want.items():
+            same(report, name, plain[f"{name}.weight"], stfile.f32_to_bf16(values), "BF16")
+
+
 @case("--requantize: GPTQ act-order, and groups of 32")
 def _(report):
     rng = np.random.default_rng(6)

@@ -264,6 +264,53 @@ def _(report):
         report.bytes += len(text)
 
 
+@case("quantization_config inside of text_config is checked, and gone where weights change")
+def _(report):
+    rng = np.random.default_rng(15)
+    made = {"x.weight": tensor("F8_E4M3", e4m3_codes(rng, 128, 256)),
+            "x.weight_scale_inv": tensor("F32", np.ones((1, 2), np.float32))}
+    claim = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+    text = '{"text_config": {"a": 1.50, "quantization_config": %s, "b": NaN}, "c": 2e0}'
+    with tool.Workdir() as work:
+        os.mkdir(work.at("src"))
+        stfile.save(work.at("src", "model.safetensors"), made)
+        with open(work.at("src", "config.json"), "w", encoding="utf-8") as f:
+            f.write(text % json.dumps(claim))
+        tool.run("unpack", work.at("src"), "-o", work.at("plain"), "--quiet")
+        tool.run("convert", work.at("src"), "-o", work.at("out"), "--to", "mxfp8-ct",
+                 "--include", ".", "--quiet")
+        for out, begin in (("plain", '{"text_config": {"a": 1.50, "b": NaN}, "c": 2e0}'),
+                           ("out", '{"text_config": {"a": 1.50, "b": NaN}, "c": 2e0, "quant')):
+            with open(work.at(out, "config.json"), encoding="utf-8") as f:
+                got = f.read()
+            if not got.startswith(begin) or got.count("quantization_config") != (out == "out"):
+                raise Mismatch(f"{out}: {got}")
+            report.bytes += len(got)
+        with open(work.at("src", "config.json"), "w", encoding="utf-8") as f:
+            f.write(text % json.dumps(claim | {"weight_block_size": [64, 64]}))
+        done = tool.run("convert", work.at("src"), "-o", work.at("no"), "--to", "mxfp8-ct",
+                        "--include", ".", check=False)
+        if done.returncode != 3 or "config.json says" not in done.stderr:
+            raise Mismatch(f"exit {done.returncode}: {done.stderr}")
+
+
+@case("shards that the index does not name are named")
+def _(report):
+    made = {"x.weight": tensor("BF16", np.zeros((32, 128), np.uint16))}
+    with tool.Workdir() as work:
+        os.mkdir(work.at("src"))
+        for name in ("model", "mtp", "adapter"):
+            stfile.save(work.at("src", f"{name}.safetensors"), made)
+        for gone, told in (("adapter", "'adapter.safetensors' and 1 more are not shards of"),
+                           ("mtp", "'mtp.safetensors' is no shard of the checkpoint"),
+                           ("model", None)):
+            text = tool.run("plan", work.at("src"), "--to", "mxfp8-ct").stderr
+            if text if told is None else told not in text:
+                raise Mismatch(f"before {gone} is gone: {text!r}")
+            os.unlink(work.at("src", f"{gone}.safetensors"))
+            report.bytes += len(text)
+
+
 @case("refused: finite values for which compressed-tensors' scale rule has no scale")
 def _(report):
     values = np.full((32, 64), 0x3F80, dtype=np.uint16)

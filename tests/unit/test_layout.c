@@ -74,6 +74,25 @@ static void bad_layouts(void **state)
     }
 }
 
+/* A text of parentheses alone does not exhaust the stack. */
+static void deep_layouts(void **state)
+{
+    (void)state;
+    enum { DEEP = 1 << 20 };
+    struct tp_layout layout;
+    struct tp_err err = {0}, none = {0};
+    uint64_t value;
+    char *text = malloc(DEEP + 1);
+    assert_non_null(text);
+    memset(text, '(', DEEP);
+    text[DEEP] = '\0';
+    assert_int_equal(tp_layout_parse(text, (struct tp_box3){1, 1, 1}, &layout, &err), TP_E_INPUT);
+    free(text);
+    assert_int_equal(tp_expr_eval("((((ceil(align((N),8),4)+((K))))))", (struct tp_box3){1, 9, 5},
+                                  &value, &none), TP_OK);
+    assert_int_equal(value, 9);
+}
+
 static void bijections(void **state)
 {
     (void)state;
@@ -241,6 +260,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(checked_numbers), cmocka_unit_test(expressions),
         cmocka_unit_test(bad_layouts),     cmocka_unit_test(bijections),
+        cmocka_unit_test(deep_layouts),
         cmocka_unit_test(known_offsets),   cmocka_unit_test(inverse_and_print),
         cmocka_unit_test(granules),        cmocka_unit_test(boxes),
         cmocka_unit_test(padded_boxes),

@@ -1,0 +1,37 @@
+#!/bin/sh
+# An output that is a link: to a directory, that one is filled, and the link stays; to
+# nothing, it is refused before any work; a file's link is replaced by the file.
+set -u
+# shellcheck source=tests/preamble.sh
+. "$(dirname "$0")/../preamble.sh"
+convert() { # output, options ...
+    to=$1
+    shift
+    "$TILEPACK" convert "$work/model" -o "$work/$to" --to fp8-ct -j 2 --device cpu -q "$@"
+}
+leads_to() { [ "$(readlink "$work/$1")" = "$2" ] && [ -f "$work/$2/tilepack.json" ]; }
+nothing_beside() { ! ls -d "$work"/*.partial 2>/dev/null; }
+
+"$PYTHON" "$TESTS/../samples/gen_checkpoint.py" "$work/model" --preset tiny-llama --quiet \
+    >/dev/null || exit 1
+mkdir "$work/empty" "$work/full"
+echo old >"$work/full/old.txt"
+ln -s empty "$work/to_empty"
+ln -s full "$work/to_full"
+ln -s gone "$work/to_nothing"
+ln -s gone "$work/to_nothing.safetensors"
+
+check "an empty directory by its link" convert to_empty
+check "is filled" leads_to to_empty empty
+fails "a full one is refused" 2 "exists already" convert to_full
+check "and replaced with --force" convert to_full --force
+check "behind its link" leads_to to_full full
+check "without what it held" test ! -e "$work/full/old.txt"
+fails "a link that leads nowhere is refused" 2 "leads nowhere" convert to_nothing
+check "no unfinished output is left" nothing_beside
+check "parts by the link" convert to_full --part 1/1 --force
+check "are merged by the link" "$TILEPACK" merge "$work/to_full" --force -q
+check "behind it" leads_to to_full full
+check "a file in place of a link" convert to_nothing.safetensors
+check "is a file" test -f "$work/to_nothing.safetensors" -a ! -L "$work/to_nothing.safetensors"
+finish
