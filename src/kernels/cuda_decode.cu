@@ -1,14 +1,15 @@
 /* Packed weights back to fp32 or bf16, and scales moved between layouts under
  * unchanged codes (FP8 to SM100 words, MXFP8 between rows and tiles).
  *
- * Row-major and W4A8 codes: a thread writes 16 bytes at a time, 4 or 8 values of a
- * row. Column-major codes: tiles through shared memory. Shapes that do not fit go to
- * cuda_any.cu. Invariant: bytes equal tp_decode_ref and tp_repack_ref.
+ * Row-major codes: a thread writes 16 bytes at a time, 4 or 8 values of a row. W4A8
+ * codes: eight values of each of the two rows that share a run. Column-major codes:
+ * tiles through shared memory. Shapes that do not fit go to cuda_any.cu. Invariant:
+ * bytes equal tp_decode_ref and tp_repack_ref.
  */
 #include "kernels/cuda_rows.cuh"
 
 enum { DECODE_THREADS = 256 };
-enum decode_codes { DECODE_E4M3, DECODE_INT4, DECODE_W4A8 };
+enum decode_codes { DECODE_E4M3, DECODE_INT4 };
 
 struct decode_args {
     const uint8_t *codes, *scale;
@@ -116,17 +117,7 @@ static __device__ __forceinline__ uint2 load_codes(const struct decode_args &a,
     if (CODES == DECODE_E4M3)
         return BF16 ? dev_load8b(a.codes + t.i * 8)
                     : make_uint2(dev_load4(a.codes + t.i * 4), 0);
-    if (CODES == DECODE_INT4)
-        return make_uint2(BF16 ? dev_load4(a.codes + t.i * 4)
-                               : ((const uint16_t *)a.codes)[t.i], 0);
-    /* four nibbles with equal k / 4 stay together */
-    const uint8_t *p = a.codes + t.e * a.n * (a.k / 2) + (uint64_t)(t.k / 32) * 16 * a.n +
-                       (uint64_t)(t.n / 16) * 256 + t.n % 8 * 32 + (t.n / 8 & 1) * 2 +
-                       (t.k / 4 % 4 * 2 + t.k / 16 % 2) * 4;
-    uint32_t word = *(const uint16_t *)p;
-    if (BF16)
-        word |= (uint32_t)*(const uint16_t *)(p + 8) << 16;
-    return make_uint2(word, 0);
+    return make_uint2(BF16 ? dev_load4(a.codes + t.i * 4) : ((const uint16_t *)a.codes)[t.i], 0);
 }
 
 template <int CODES, bool BF16>
@@ -135,32 +126,16 @@ static __device__ __forceinline__ void decode_one(const struct decode_args &a,
 {
     const int values = decode_unit<BF16>::values;
     float v[values];
-    if (CODES == DECODE_W4A8) {
-        /* the 16 codes' values as e4m3: multiples -8..-1, zero, and 1..7 */
-        const uint64_t unit = (t.e * (a.k / 128) + t.k / 128) * a.n + t.n;
-        const uint2 packed = *(const uint2 *)(a.scale + unit * 8);
-        const float channel = a.channel[t.e * a.n + t.n];
+    const float s = scale_of(a, scale_at(a, t.e, t.n >> a.shift_n, t.k >> a.shift_k));
+    if (CODES == DECODE_INT4) {
         const uint32_t word = dev_map_word(codes.x, a.map);
-        dev_map m;
-        m.lo[0] = packed.x;
-        m.lo[1] = packed.y;
-        m.hi[0] = __byte_perm(packed.y, 0, 0x1234) ^ 0x80808000u;
-        m.hi[1] = __byte_perm(packed.x, packed.y, 0x1234) ^ 0x80808080u;
-        scaled4(dev_lookup4(word, m), channel, v);
-        if (BF16)
-            scaled4(dev_lookup4(word >> 16, m), channel, v + (BF16 ? 4 : 0));
-    } else {
-        const float s = scale_of(a, scale_at(a, t.e, t.n >> a.shift_n, t.k >> a.shift_k));
-        if (CODES == DECODE_INT4) {
-            const uint32_t word = dev_map_word(codes.x, a.map);
 #pragma unroll
-            for (int j = 0; j < values; j++)
-                v[j] = __fmul_rn((float)((int)(word >> 4 * j & 15) - 8), s);
-        } else {
-            scaled4(codes.x, s, v);
-            if (BF16)
-                scaled4(codes.y, s, v + (BF16 ? 4 : 0));
-        }
+        for (int j = 0; j < values; j++)
+            v[j] = __fmul_rn((float)((int)(word >> 4 * j & 15) - 8), s);
+    } else {
+        scaled4(codes.x, s, v);
+        if (BF16)
+            scaled4(codes.y, s, v + (BF16 ? 4 : 0));
     }
     store_unit<BF16>(a.out, t.i, v);
 }
@@ -191,10 +166,93 @@ decode_flat(const __grid_constant__ struct decode_args a)
             decode_one<CODES, BF16>(a, t[u], codes[u]);
 }
 
+/* W4A8: a warp takes rows n and n + 8 of a tile, whose codes share runs of 32 bytes. A
+ * lane takes 8 (f32: 4) columns of both at a time, one word of the run for each four. */
+enum { W4A8_UNITS = 4 };
+
+template <bool BF16> struct w4a8_shape {
+    static const uint32_t step = 32 * decode_unit<BF16>::values; /* columns of a warp */
+    static const uint32_t columns = W4A8_UNITS * step;
+};
+
+struct w4a8_unit {
+    uint32_t x, y;
+    uint2 scale[2]; /* of the group, in both rows */
+};
+
+/* Values of a row from its stored nibbles. The packed scales are the values of the 16
+ * codes as e4m3: multiples -8..-1; their negatives are 1..7, and 0. */
+template <bool BF16>
+static __device__ __forceinline__ void store_w4a8(const struct decode_args &a, uint64_t at,
+                                                  uint32_t stored, uint2 scale, float channel)
+{
+    const uint32_t word = dev_map_word(stored, a.map);
+    dev_map m;
+    float v[decode_unit<BF16>::values];
+    m.lo[0] = scale.x;
+    m.lo[1] = scale.y;
+    m.hi[0] = __byte_perm(scale.y, 0, 0x1234) ^ 0x80808000u;
+    m.hi[1] = __byte_perm(scale.x, scale.y, 0x1234) ^ 0x80808080u;
+    scaled4(dev_lookup4(word, m), channel, v);
+    if (BF16)
+        scaled4(dev_lookup4(word >> 16, m), channel, v + (BF16 ? 4 : 0));
+    store_unit<BF16>(a.out, at / decode_unit<BF16>::values, v);
+}
+
+template <bool BF16>
+static __global__ __launch_bounds__(DECODE_THREADS) void
+decode_w4a8(const __grid_constant__ struct decode_args a)
+{
+    const uint32_t rows = (uint32_t)a.n, columns = (uint32_t)a.k, step = w4a8_shape<BF16>::step;
+    const uint32_t steps = (uint32_t)dev_ceil(columns, w4a8_shape<BF16>::columns);
+    const uint32_t tile = blockIdx.x / steps;
+    const uint32_t k = (blockIdx.x - tile * steps) * w4a8_shape<BF16>::columns +
+                       threadIdx.x % 32 * decode_unit<BF16>::values;
+    const uint64_t e = tile / (rows / 16);
+    const uint32_t n = (tile - (uint32_t)e * (rows / 16)) * 16 + threadIdx.x / 32;
+    const uint8_t *run = a.codes + e * a.n * (a.k / 2) + n / 16 * 256 + n % 8 * 32 +
+                         (k / 4 % 4 * 2 + k / 16 % 2) * 4;
+    const uint2 *scale = (const uint2 *)a.scale + e * (a.k / 128) * a.n + n;
+    const float channel[2] = {a.channel[e * a.n + n], a.channel[e * a.n + n + 8]};
+    struct w4a8_unit unit[W4A8_UNITS];
+#pragma unroll
+    for (int u = 0; u < W4A8_UNITS; u++) {
+        const uint32_t at = k + u * step;
+        if (at >= columns)
+            break;
+        const uint8_t *p = run + (uint64_t)(at / 32 * 16) * rows;
+        const uint2 *s = scale + (uint64_t)(at / 128) * rows;
+        unit[u].x = dev_load4(p);
+        unit[u].y = BF16 ? dev_load4(p + 8) : 0;
+        unit[u].scale[0] = dev_load8b(s);
+        unit[u].scale[1] = dev_load8b(s + 8);
+    }
+#pragma unroll
+    for (int u = 0; u < W4A8_UNITS; u++) {
+        const uint64_t at = (e * a.n + n) * a.k + k + u * step;
+        if (k + u * step >= columns)
+            break;
+        store_w4a8<BF16>(a, at, __byte_perm(unit[u].x, unit[u].y, 0x5410), unit[u].scale[0],
+                         channel[0]);
+        store_w4a8<BF16>(a, at + 8 * a.k, __byte_perm(unit[u].x, unit[u].y, 0x7632),
+                         unit[u].scale[1], channel[1]);
+    }
+}
+
 /* Column-major codes: a tile of 128 rows by 64 columns. A thread takes 4 rows of 8
  * columns, 4 bytes a column; its values become 16-byte pieces of rows in shared
  * memory, exclusive-ored with the thread's number against bank conflicts. */
 enum { COL_ROWS = 128, COL_COLUMNS = 64 };
+static_assert(COL_ROWS / 32 * COL_COLUMNS == DECODE_THREADS, "a scale for each thread");
+
+/* The scale that a thread fetches for its tile: of a column in 32 rows. */
+static __device__ __forceinline__ float tile_scale(const struct decode_args &a, uint64_t e,
+                                                   uint32_t n0, uint32_t k0)
+{
+    const uint32_t n = min(n0 + threadIdx.x / COL_COLUMNS * 32, (uint32_t)a.n - 1);
+    const uint32_t k = min(k0 + threadIdx.x % COL_COLUMNS, (uint32_t)a.k - 1);
+    return scale_of(a, scale_at(a, e, n >> a.shift_n, k >> a.shift_k));
+}
 
 template <bool BF16>
 static __global__ __launch_bounds__(DECODE_THREADS) void
@@ -202,6 +260,7 @@ decode_columns(const __grid_constant__ struct decode_args a)
 {
     const int pieces = COL_COLUMNS / decode_unit<BF16>::values; /* of a row */
     __shared__ uint4 tile[COL_ROWS * pieces];
+    __shared__ __align__(16) float scales[COL_ROWS / 32 * COL_COLUMNS]; /* of 32 rows */
     const uint32_t tiles_k = (uint32_t)dev_ceil(a.k, COL_COLUMNS);
     const uint32_t tiles_n = (uint32_t)dev_ceil(a.n, COL_ROWS);
     const uint32_t rest = blockIdx.x / tiles_k, kt = blockIdx.x - rest * tiles_k;
@@ -214,12 +273,11 @@ decode_columns(const __grid_constant__ struct decode_args a)
 #pragma unroll
     for (int j = 0; j < 8; j++)
         codes[j] = n < a.n && k + j < a.k ? dev_load4(a.codes + (e * a.k + k + j) * a.n + n) : 0;
+    scales[threadIdx.x] = tile_scale(a, e, n0, k0);
+    __syncthreads();
 #pragma unroll
-    for (int j = 0; j < 8; j++) {
-        const uint32_t column = min(k + j, (uint32_t)a.k - 1), row = min(n, (uint32_t)a.n - 1);
-        scaled4(codes[j],
-                scale_of(a, scale_at(a, e, row >> a.shift_n, column >> a.shift_k)), v[j]);
-    }
+    for (int j = 0; j < 8; j++)
+        scaled4(codes[j], scales[quad / 8 * COL_COLUMNS + oct * 8 + j], v[j]);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const float row[8] = {v[0][i], v[1][i], v[2][i], v[3][i],
@@ -303,10 +361,17 @@ extern "C" void tp_cuda_decode_row(const struct tp_op *op, struct tp_args *args)
 
 extern "C" void tp_cuda_decode_w4a8(const struct tp_op *op, struct tp_args *args)
 {
-    if (!flat_fits(args->box, 128) || args->box.n % 16 != 0)
+    const struct tp_box3 box = args->box;
+    cudaStream_t stream = (cudaStream_t)args->stream;
+    uint64_t grid = box.e * (box.n / 16) *
+                    dev_ceil(box.k, args->dtype == TP_BF16 ? w4a8_shape<true>::columns
+                                                           : w4a8_shape<false>::columns);
+    if (!flat_fits(box, 128) || box.n % 16 != 0 || grid > 0x7FFFFFFFu)
         tp_cuda_decode_any(op, args);
+    else if (args->dtype == TP_BF16)
+        decode_w4a8<true><<<(uint32_t)grid, DECODE_THREADS, 0, stream>>>(args_of(op, args));
     else
-        launch_flat<DECODE_W4A8>(op, args);
+        decode_w4a8<false><<<(uint32_t)grid, DECODE_THREADS, 0, stream>>>(args_of(op, args));
 }
 
 extern "C" void tp_cuda_decode_col(const struct tp_op *op, struct tp_args *args)
@@ -314,7 +379,8 @@ extern "C" void tp_cuda_decode_col(const struct tp_op *op, struct tp_args *args)
     const struct tp_box3 box = args->box;
     cudaStream_t stream = (cudaStream_t)args->stream;
     uint64_t grid = box.e * dev_ceil(box.n, COL_ROWS) * dev_ceil(box.k, COL_COLUMNS);
-    if (box.n % 4 != 0 || box.k % 8 != 0 || grid > 0x7FFFFFFFu)
+    const struct tp_op_out *scale = &op->out[tp_op_find(op, TP_ROLE_SCALE)];
+    if (box.n % 4 != 0 || box.k % 8 != 0 || scale->per_n % 32 != 0 || grid > 0x7FFFFFFFu)
         tp_cuda_decode_any(op, args);
     else if (args->dtype == TP_BF16)
         decode_columns<true><<<(uint32_t)grid, DECODE_THREADS, 0, stream>>>(args_of(op, args));

@@ -91,6 +91,19 @@ template <int DT> __device__ __forceinline__ float dev_value(const dev_raw8<DT> 
                        : dev_widen<DT>(r.w[(i >> 1) & 3], i & 1);
 }
 
+/* One word of weights with zeros of either sign made positive. */
+template <int DT> __device__ __forceinline__ uint32_t dev_plain_zero(uint32_t word)
+{
+    uint32_t r;
+    if (TP_IS32(DT))
+        return __float_as_uint(__fadd_rn(__uint_as_float(word), 0.0f));
+    if (DT == TP_BF16)
+        asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(word), "r"(0x3F803F80u), "r"(0));
+    else
+        asm("add.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(word), "r"(0));
+    return r;
+}
+
 /* Running largest magnitude: two 16-bit lanes, or one 32-bit. Any NaN wins. */
 template <int DT> __device__ __forceinline__ uint32_t dev_amax(uint32_t amax, uint32_t word)
 {
@@ -422,6 +435,27 @@ static __device__ __forceinline__ uint16_t dev_int4_scale(uint32_t amax)
 {
     uint16_t sb = tp_f32_to_bf16(__fdiv_rn(__uint_as_float(amax), 7.5f));
     return sb ? sb : 0x3C00;
+}
+
+/* Division of a number below 2^31 by one that the host knows: 2^(31 + s) / divisor, where
+ * 2^s is the divisor rounded up to a power of two, rounded up itself. The product is too
+ * large by less than 1 / divisor, so that its whole part is the quotient's. */
+struct dev_reciprocal {
+    uint32_t multiplier, shift;
+};
+
+static inline dev_reciprocal dev_reciprocal_of(uint32_t divisor)
+{
+    uint32_t s = 0;
+    while (((uint64_t)1 << s) < divisor)
+        s++;
+    dev_reciprocal r = {(uint32_t)((((uint64_t)1 << (31 + s)) + divisor - 1) / divisor), 31 + s};
+    return r;
+}
+
+static __device__ __forceinline__ uint32_t dev_quotient(uint32_t n, dev_reciprocal r)
+{
+    return (uint32_t)((uint64_t)n * r.multiplier >> r.shift);
 }
 
 static __host__ __device__ inline uint64_t dev_ceil(uint64_t a, uint64_t unit)

@@ -11,6 +11,10 @@
  */
 #include "kernels/cuda_rows.cuh"
 
+extern "C" {
+#include "base/num.h"
+}
+
 enum {
     THREADS = 128,
     TILE_ROWS = 32,            /* two n tiles of a thread block; rows whose scales it packs */
@@ -32,8 +36,8 @@ enum {
 struct reorder_args {
     const uint8_t *in;
     uint8_t *out;
-    const uint16_t *scale_in;
-    uint8_t *scale_out;
+    const void *scale_in; /* bf16 of each group, or packed: to restore */
+    void *scale_out;
     float *channel;
     uint64_t n, k;
     uint32_t groups, scale_step; /* the step along the grid's k that packs scales */
@@ -170,7 +174,7 @@ static __device__ __forceinline__ void load_scales(const struct reorder_args &a,
                                                    uint64_t first_row, uint32_t rows,
                                                    uint32_t pitch, uint16_t *scales)
 {
-    const uint8_t *in = (const uint8_t *)(a.scale_in + first_row * a.groups);
+    const uint8_t *in = (const uint8_t *)((const uint16_t *)a.scale_in + first_row * a.groups);
     for (uint32_t i = threadIdx.x; i < rows * a.groups / 8; i += THREADS) {
         const uint4 v = dev_load16(in + (uint64_t)i * 16);
         const uint32_t w[4] = {v.x, v.y, v.z, v.w};
@@ -230,11 +234,52 @@ reorder_int4(const __grid_constant__ struct reorder_args a)
     reorder_codes(a, t, shared);
 }
 
-static __global__ __launch_bounds__(THREADS, RESIDENT) void
-restore_int4(const __grid_constant__ struct reorder_args a)
+/* The bf16 scales of `rows` whole rows, from rows of `pitch`. */
+static __device__ __forceinline__ void store_scales(const struct reorder_args &a,
+                                                    uint64_t first_row, uint32_t rows,
+                                                    uint32_t pitch, const uint16_t *scales)
 {
-    __shared__ uint4 shared[TILE_ROWS * TILE_KT];
-    const struct tile t = {blockIdx.x * (TILE_ROWS / 16), blockIdx.y * TILE_KT};
+    uint4 *out = (uint4 *)((uint16_t *)a.scale_out + first_row * a.groups);
+    for (uint32_t i = threadIdx.x; i < rows * a.groups / 8; i += THREADS) {
+        uint32_t w[4], row = i * 8 / a.groups, g = i * 8 - row * a.groups;
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            const uint32_t s = scales[row * pitch + g];
+            w[j / 2] = j & 1 ? w[j / 2] | s << 16 : s;
+            if (++g == a.groups)
+                g = 0, row++;
+        }
+        out[i] = make_uint4(w[0], w[1], w[2], w[3]);
+    }
+}
+
+/* bf16 scales of the groups of 32 rows from n0 on: group scale times channel scale. The
+ * last of the eight multiples is -1 times the group scale. */
+static __device__ __forceinline__ void restore_scales(const struct reorder_args &a, uint32_t n0,
+                                                      uint16_t *scales)
+{
+    const uint32_t rows = min((uint32_t)a.n - n0, (uint32_t)TILE_ROWS);
+    const uint32_t pitch = ((a.groups + 1) / 2 | 1) * 2;
+    const uint32_t two = threadIdx.x % (TILE_ROWS / 2) * 2; /* rows that lie together */
+    const uint64_t e = blockIdx.z, first = e * a.n + n0;
+    const uint8_t *in = (const uint8_t *)a.scale_in + (e * a.groups * a.n + n0 + two) * 8;
+    if (two < rows) {
+        const float c0 = a.channel[first + two], c1 = a.channel[first + two + 1];
+#pragma unroll 4
+        for (uint32_t g = threadIdx.x / (TILE_ROWS / 2); g < a.groups; g += 2 * ROW_THREADS) {
+            const uint4 v = dev_load16(in + g * a.n * 8);
+            const float s0 = -dev_e4m3_value(v.y >> 24), s1 = -dev_e4m3_value(v.w >> 24);
+            scales[two * pitch + g] = tp_f32_to_bf16(__fmul_rn(s0, c0));
+            scales[(two + 1) * pitch + g] = tp_f32_to_bf16(__fmul_rn(s1, c1));
+        }
+    }
+    __syncthreads();
+    store_scales(a, first, rows, pitch, scales);
+}
+
+static __device__ __forceinline__ void restore_codes(const struct reorder_args &a, struct tile t,
+                                                     uint4 *shared)
+{
     const uint64_t half_k = a.k / 2;
     const uint8_t *in = a.in + blockIdx.z * (a.n * half_k);
     uint8_t *out = a.out + blockIdx.z * (a.n * half_k);
@@ -262,17 +307,17 @@ restore_int4(const __grid_constant__ struct reorder_args a)
     }
 }
 
-/* bf16 scale of every group: group scale times channel scale. The last of the eight
- * multiples is -1 times the group scale. */
-static __global__ void restore_scales(const struct reorder_args a, uint64_t count)
+static __global__ __launch_bounds__(THREADS, RESIDENT) void
+restore_int4(const __grid_constant__ struct reorder_args a)
 {
-    uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= count)
+    extern __shared__ uint4 shared[];
+    if (blockIdx.y == a.scale_step) {
+        restore_scales(a, blockIdx.x * TILE_ROWS, (uint16_t *)shared);
         return;
-    uint64_t row = i / a.groups, e = row / a.n, g = i - row * a.groups;
-    uint64_t unit = (e * a.groups + g) * a.n + (row - e * a.n);
-    float group = -tp_e4m3_value(a.in[unit * 8 + 7]);
-    ((uint16_t *)a.scale_out)[i] = tp_f32_to_bf16(__fmul_rn(group, a.channel[row]));
+    }
+    const uint32_t step = blockIdx.y - (blockIdx.y > a.scale_step);
+    const struct tile t = {blockIdx.x * (TILE_ROWS / 16), step * TILE_KT};
+    restore_codes(a, t, shared);
 }
 
 static void fill_sizes(struct reorder_args *a, struct tp_box3 box)
@@ -288,11 +333,18 @@ static uint32_t code_steps(struct tp_box3 box)
     return (uint32_t)dev_ceil(box.k / 32, TILE_KT);
 }
 
-static bool fits(struct tp_box3 box, uint64_t shared)
+/* Bytes of shared memory: the scales of 32 rows, or the codes of a tile. */
+static uint64_t shared_bytes(struct tp_box3 box)
+{
+    const uint64_t scales = TILE_ROWS * ((dev_ceil(box.k / 128, 2) | 1) * 2) * sizeof(uint16_t);
+    return tp_max_u64(scales, sizeof(uint4) * TILE_ROWS * TILE_KT);
+}
+
+static bool fits(struct tp_box3 box)
 {
     const uint64_t most = 65535; /* of a grid's second and third side */
     return box.k % 128 == 0 && box.n % 16 == 0 && box.k <= most * 32 * TILE_KT / 2 &&
-           box.n <= 0x7FFFFFFFu && box.e <= most && shared <= MAX_SHARED - 512;
+           box.n <= 0x7FFFFFFFu && box.e <= most && shared_bytes(box) <= MAX_SHARED - 512;
 }
 
 extern "C" void tp_cuda_int4_reorder(const struct tp_op *from, const struct tp_op *to,
@@ -300,15 +352,14 @@ extern "C" void tp_cuda_int4_reorder(const struct tp_op *from, const struct tp_o
 {
     struct reorder_args a;
     fill_sizes(&a, args->box);
-    uint64_t shared = TILE_ROWS * (((args->box.k / 128 + 1) / 2 | 1) * 2) * sizeof(uint16_t);
-    if (!fits(args->box, shared)) {
+    if (!fits(args->box)) {
         tp_cuda_repack_any(from, to, args);
         return;
     }
     a.in = (const uint8_t *)args->in[tp_op_find(from, TP_ROLE_CODES)];
     a.out = (uint8_t *)args->out[tp_op_find(to, TP_ROLE_CODES)];
-    a.scale_in = (const uint16_t *)args->in[tp_op_find(from, TP_ROLE_SCALE)];
-    a.scale_out = (uint8_t *)args->out[tp_op_find(to, TP_ROLE_GROUP8)];
+    a.scale_in = args->in[tp_op_find(from, TP_ROLE_SCALE)];
+    a.scale_out = args->out[tp_op_find(to, TP_ROLE_GROUP8)];
     a.channel = (float *)args->out[tp_op_find(to, TP_ROLE_CHANNEL)];
     a.divide = to->channel_div;
     a.skip_zero = to->skip_zero_groups;
@@ -316,31 +367,27 @@ extern "C" void tp_cuda_int4_reorder(const struct tp_op *from, const struct tp_o
     a.map = dev_map_of(from->table, to->table);
     const uint32_t steps = a.in == a.out ? 0 : code_steps(args->box); /* 0: scales alone */
     a.scale_step = steps / 2; /* done well before the end */
-    if (shared < sizeof(uint4) * TILE_ROWS * TILE_KT)
-        shared = sizeof(uint4) * TILE_ROWS * TILE_KT;
     const dim3 grid((uint32_t)dev_ceil(args->box.n, TILE_ROWS), steps + 1, (uint32_t)args->box.e);
-    reorder_int4<<<grid, THREADS, shared, (cudaStream_t)args->stream>>>(a);
+    reorder_int4<<<grid, THREADS, shared_bytes(args->box), (cudaStream_t)args->stream>>>(a);
 }
 
 extern "C" void tp_cuda_int4_restore(const struct tp_op *from, const struct tp_op *to,
                                      struct tp_args *args)
 {
     struct reorder_args a;
-    uint64_t count = args->box.e * args->box.n * (args->box.k / 128);
     fill_sizes(&a, args->box);
-    if (!fits(args->box, 0) || dev_ceil(count, 256) > 0x7FFFFFFFu) {
+    if (!fits(args->box)) {
         tp_cuda_repack_any(from, to, args);
         return;
     }
     a.in = (const uint8_t *)args->in[tp_op_find(from, TP_ROLE_CODES)];
     a.out = (uint8_t *)args->out[tp_op_find(to, TP_ROLE_CODES)];
     a.map = dev_map_of(from->table, to->table);
-    const dim3 grid((uint32_t)dev_ceil(args->box.n, TILE_ROWS), code_steps(args->box),
-                    (uint32_t)args->box.e);
-    restore_int4<<<grid, THREADS, 0, (cudaStream_t)args->stream>>>(a);
-    a.in = (const uint8_t *)args->in[tp_op_find(from, TP_ROLE_GROUP8)];
+    a.scale_in = args->in[tp_op_find(from, TP_ROLE_GROUP8)];
+    a.scale_out = args->out[tp_op_find(to, TP_ROLE_SCALE)];
     a.channel = (float *)args->in[tp_op_find(from, TP_ROLE_CHANNEL)];
-    a.scale_out = (uint8_t *)args->out[tp_op_find(to, TP_ROLE_SCALE)];
-    restore_scales<<<(uint32_t)dev_ceil(count, 256), 256, 0, (cudaStream_t)args->stream>>>(a,
-                                                                                           count);
+    const uint32_t steps = code_steps(args->box);
+    a.scale_step = steps / 2;
+    const dim3 grid((uint32_t)dev_ceil(args->box.n, TILE_ROWS), steps + 1, (uint32_t)args->box.e);
+    restore_int4<<<grid, THREADS, shared_bytes(args->box), (cudaStream_t)args->stream>>>(a);
 }

@@ -58,6 +58,17 @@ static __device__ __forceinline__ uint8_t dev_mxfp4_scale(uint32_t rule, uint32_
     return rule == TP_MX_CEIL ? tp_mx_ceil(amax, 2) : tp_mx_even(amax, 2);
 }
 
+static __device__ __forceinline__ uint8_t dev_e4m3_of(float x)
+{
+#if __CUDA_ARCH__ >= 890
+    uint16_t pair;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
+    return (uint8_t)pair;
+#else
+    return tp_e4m3_of(x);
+#endif
+}
+
 /* The e4m3 scale of a block, and what its values are divided by (TORCHAO: multiplied). */
 static __device__ __forceinline__ uint8_t dev_nvfp4_scale(uint32_t rule, uint32_t amax_bits,
                                                           float g, float *factor)
@@ -65,18 +76,19 @@ static __device__ __forceinline__ uint8_t dev_nvfp4_scale(uint32_t rule, uint32_
     const float amax = tp_bits_f32(amax_bits);
     uint8_t sb;
     if (rule == TP_NVFP4_CT) {
-        sb = tp_e4m3_of(__fmul_rn(tp_bf16_to_f32(tp_f32_to_bf16(__fdiv_rn(amax, 6.0f))), g));
+        const uint16_t sixth = tp_f32_to_bf16(__fdiv_rn(amax, 6.0f));
+        sb = dev_e4m3_of(__fmul_rn(tp_bf16_to_f32(sixth), g));
         sb = sb ? sb : 0x20;
-        *factor = __fdiv_rn(tp_e4m3_value(sb), g);
+        *factor = __fdiv_rn(dev_e4m3_value(sb), g);
     } else if (rule == TP_NVFP4_TORCHAO) {
         const float q = __fdiv_rn(__fdiv_rn(amax, 6.0f), g);
-        sb = tp_e4m3_of(q < 0.015625f ? 0.015625f : q); /* NaN stays */
-        *factor = __fdiv_rn(__fdiv_rn(1.0f, g), tp_e4m3_value(sb));
+        sb = dev_e4m3_of(q < 0.015625f ? 0.015625f : q); /* NaN stays */
+        *factor = __fdiv_rn(__fdiv_rn(1.0f, g), dev_e4m3_value(sb));
     } else {
         float q = __fdiv_rn(amax, __fmul_rn(6.0f, g));
         q = q == 0.0f ? 1.0f : q;
-        sb = tp_e4m3_of(q < 0.001953125f ? 0.001953125f : q);
-        *factor = __fmul_rn(tp_e4m3_value(sb), g);
+        sb = dev_e4m3_of(q < 0.001953125f ? 0.001953125f : q);
+        *factor = __fmul_rn(dev_e4m3_value(sb), g);
     }
     return sb;
 }
