@@ -22,6 +22,7 @@
 
 #define ISA TP_ISA_AVX2
 #define ISA_NAME "avx2"
+#include "kernels/cpu_words.inc"
 #include "kernels/cpu_run.inc"
 #include "kernels/cpu_fp8.inc"
 #include "kernels/cpu_mx.inc"

@@ -19,12 +19,10 @@
 #endif
 
 #include "kernels/vec_avx512.h"
-#include "kernels/decode_avx512.h"
-#include "kernels/fp4_avx512.h"
-#include "kernels/nwise_avx512.h"
 
 #define ISA TP_ISA_AVX512
 #define ISA_NAME "avx512"
+#include "kernels/cpu_words.inc"
 #include "kernels/cpu_run.inc"
 #include "kernels/w4a8_avx512.h"
 #include "kernels/cpu_fp8.inc"

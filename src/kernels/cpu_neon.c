@@ -12,6 +12,7 @@
 
 #define ISA TP_ISA_NEON
 #define ISA_NAME "neon"
+#include "kernels/cpu_words.inc"
 #include "kernels/cpu_run.inc"
 #include "kernels/cpu_fp8.inc"
 #include "kernels/cpu_mx.inc"

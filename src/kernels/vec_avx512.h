@@ -23,6 +23,7 @@ V vu v_bits(vf a) { return _mm512_castps_si512(a); }
 V vu v_and(vu a, vu b) { return _mm512_and_si512(a, b); }
 V vu v_or(vu a, vu b) { return _mm512_or_si512(a, b); }
 V vu v_xor(vu a, vu b) { return _mm512_xor_si512(a, b); }
+V vu v_or_and(vu a, vu b, vu c) { return _mm512_ternarylogic_epi32(a, b, c, 0xF8); }
 V vu v_add(vu a, vu b) { return _mm512_add_epi32(a, b); }
 V vu v_sub(vu a, vu b) { return _mm512_sub_epi32(a, b); }
 V vu v_max(vu a, vu b) { return _mm512_max_epi32(a, b); } /* signed */
@@ -37,6 +38,8 @@ V vu v_pick(vu a, vu b, vu x, vu y)
 V bool v_any_gt(vu a, vu b) { return _mm512_cmpgt_epi32_mask(a, b) != 0; }
 V uint32_t v_hmax(vu a) { return (uint32_t)_mm512_reduce_max_epi32(a); }
 
+/* a in the lower half of the places, b in the upper. */
+V vf f_lower_upper(vf a, vf b) { return _mm512_mask_blend_ps(0xFF00, a, b); }
 V vf f_set(float x) { return _mm512_set1_ps(x); }
 V vf f_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
 V vf f_div(vf a, vf b) { return _mm512_div_ps(a, b); }
@@ -78,6 +81,51 @@ V uint32_t w_hmax(vu a)
     return (uint32_t)_mm512_reduce_max_epi32(m);
 }
 
+V vu w_add(vu a, vu b) { return _mm512_add_epi16(a, b); }
+V vu w_sub(vu a, vu b) { return _mm512_sub_epi16(a, b); }
+V vu w_subs(vu a, vu b) { return _mm512_subs_epu16(a, b); } /* not below 0 */
+V vu w_min(vu a, vu b) { return _mm512_min_epu16(a, b); }
+V vu w_srl(vu a, unsigned n) { return _mm512_srli_epi16(a, n); }
+V vu w_sll(vu a, unsigned n) { return _mm512_slli_epi16(a, n); }
+V vu w_power(vu c) { return _mm512_sllv_epi16(_mm512_set1_epi16(1), c); } /* 2^c, c < 16 */
+V vu w_srl_by(vu a, vu c) { return _mm512_srlv_epi16(a, c); } /* 0 < c < 16 */
+V vu w_pick(vu a, vu b, vu x, vu y)
+{
+    return _mm512_mask_blend_epi16(_mm512_cmpgt_epi16_mask(a, b), y, x);
+}
+/* 1 for the words where a & b is not 0, and adding that. */
+typedef __mmask32 w_ones;
+V w_ones w_any(vu a, vu b) { return _mm512_test_epi16_mask(a, b); }
+V vu w_add_ones(vu a, w_ones ones)
+{
+    return _mm512_mask_add_epi16(a, ones, a, _mm512_set1_epi16(1));
+}
+/* High (low) words of the lanes of `even` in even places, those of `odd` in odd ones. */
+V vu w_high(vu even, vu odd)
+{
+    return _mm512_mask_blend_epi16(0xAAAAAAAAu, _mm512_shrdi_epi32(even, odd, 16), odd);
+}
+V vu w_low(vu even, vu odd)
+{
+    return _mm512_mask_blend_epi16(0xAAAAAAAAu, even, _mm512_shrdi_epi32(even, odd, 16));
+}
+/* VBYTES / 2 bytes as words. */
+V vu w_load_u8(const uint8_t *p)
+{
+    return _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)p));
+}
+/* The words in the lower (upper) half of the places as f16. */
+V vf f_of_lower_f16(vu a) { return _mm512_cvtph_ps(_mm512_castsi512_si256(a)); }
+V vf f_of_upper_f16(vu a) { return _mm512_cvtph_ps(_mm512_extracti64x4_epi64(a, 1)); }
+/* High words of the lanes of a, then of those of b. */
+V vu w_of_high(vu a, vu b)
+{
+    const __m512i high_words = _mm512_set_epi16(
+        63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27, 25, 23, 21,
+        19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+    return _mm512_permutex2var_epi16(a, high_words, b);
+}
+
 /* Bytes; table operations and interleaving act within lanes of 128 bits. */
 enum { LANES = 4 };
 V vu b_table(const uint8_t table[16])
@@ -105,6 +153,56 @@ V vu v_load_lanes(const uint8_t *p, uint64_t stride)
     a = _mm512_inserti32x4(a, _mm_loadu_si128((const __m128i *)(p + stride)), 1);
     a = _mm512_inserti32x4(a, _mm_loadu_si128((const __m128i *)(p + 2 * stride)), 2);
     return _mm512_inserti32x4(a, _mm_loadu_si128((const __m128i *)(p + 3 * stride)), 3);
+}
+
+/* Transposes lanes: x[i] gets lane i of every register. */
+V void v_transpose_lanes(vu x[LANES])
+{
+    vu ab = _mm512_shuffle_i32x4(x[0], x[1], 0x44), cd = _mm512_shuffle_i32x4(x[2], x[3], 0x44);
+    vu ef = _mm512_shuffle_i32x4(x[0], x[1], 0xEE), gh = _mm512_shuffle_i32x4(x[2], x[3], 0xEE);
+    x[0] = _mm512_shuffle_i32x4(ab, cd, 0x88);
+    x[1] = _mm512_shuffle_i32x4(ab, cd, 0xDD);
+    x[2] = _mm512_shuffle_i32x4(ef, gh, 0x88);
+    x[3] = _mm512_shuffle_i32x4(ef, gh, 0xDD);
+}
+V vu b_min(vu a, vu b) { return _mm512_min_epu8(a, b); }
+/* Words to bytes with saturation, those of a and b as b_in_order() expects them. */
+V vu b_pack_unsigned(vu a, vu b) { return _mm512_packus_epi16(a, b); }
+V vu b_pack_signed(vu a, vu b) { return _mm512_packs_epi16(a, b); }
+/* Whether any byte of a is below 8 where that of b is not 0. */
+V bool b_any_below8(vu a, vu b)
+{
+    __mmask64 small = _mm512_cmplt_epu8_mask(a, _mm512_set1_epi8(8));
+    return _mm512_mask_test_epi8_mask(small, b, b) != 0;
+}
+/* Whether any byte has no bit of the mask. */
+V bool b_any_without(vu a, vu mask) { return _mm512_testn_epi8_mask(a, mask) != 0; }
+V vu b_lookup32(const uint8_t table[32], vu index)
+{
+    vu t = _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)table));
+    return _mm512_permutexvar_epi8(index, t);
+}
+/* Undoes the order of packed bytes: eight from each register in turns, and where words come
+ * from two registers of 32-bit lanes (`halves`), those in turns too. */
+V vu b_in_order(vu a, bool halves)
+{
+    static const uint8_t order[2][64] = {
+        {0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23,
+         32, 33, 34, 35, 36, 37, 38, 39, 48, 49, 50, 51, 52, 53, 54, 55,
+         8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31,
+         40, 41, 42, 43, 44, 45, 46, 47, 56, 57, 58, 59, 60, 61, 62, 63},
+        {0, 2, 4, 6, 16, 18, 20, 22, 32, 34, 36, 38, 48, 50, 52, 54,
+         1, 3, 5, 7, 17, 19, 21, 23, 33, 35, 37, 39, 49, 51, 53, 55,
+         8, 10, 12, 14, 24, 26, 28, 30, 40, 42, 44, 46, 56, 58, 60, 62,
+         9, 11, 13, 15, 25, 27, 29, 31, 41, 43, 45, 47, 57, 59, 61, 63},
+    };
+    return _mm512_permutexvar_epi8(v_load(order[halves]), a);
+}
+/* VBYTES codes in bytes to half as many, the first in the low nibble. */
+V void b_store_pairs(uint8_t *p, vu codes)
+{
+    codes = _mm512_maddubs_epi16(codes, _mm512_set1_epi16(0x1001));
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi16_epi8(codes));
 }
 
 /* VL nibbles from VL / 2 bytes, low ones first, as numbers. */
@@ -142,160 +240,6 @@ V void v_store_nibbles(uint8_t *p, const vu code[32 / VL])
 V vu v_load_part(const void *p, uint64_t bytes)
 {
     return _mm512_maskz_loadu_epi8((UINT64_C(1) << bytes) - 1, p);
-}
-
-/* The e4m3 subnormals among words: shift out what is missing, ties to even. */
-V __m512i w_subnormal(__m512i a, __m512i below, __m512i r, __m512i adjust)
-{
-    const __m512i one = _mm512_set1_epi16(1);
-    __mmask32 small =
-        _mm512_cmplt_epu16_mask(a, _mm512_add_epi16(adjust, _mm512_set1_epi16(128)));
-    __m512i part = _mm512_or_si512(v_and(a, _mm512_set1_epi16(0x7F)), _mm512_set1_epi16(0x80));
-    __m512i c = _mm512_sub_epi16(_mm512_srli_epi16(adjust, 7), _mm512_srli_epi16(a, 7));
-    __m512i half, q;
-    part = _mm512_or_si512(part, _mm512_min_epu16(below, one));
-    c = _mm512_min_epu16(_mm512_add_epi16(c, _mm512_set1_epi16(5)), _mm512_set1_epi16(15));
-    half = _mm512_sub_epi16(_mm512_sllv_epi16(one, _mm512_sub_epi16(c, one)), one);
-    q = v_and(_mm512_srlv_epi16(part, c), one);
-    q = _mm512_srlv_epi16(_mm512_add_epi16(_mm512_add_epi16(part, half), q), c);
-    return _mm512_mask_mov_epi16(r, small, q);
-}
-
-/* 64 values on their way to e4m3, as words of two registers: sign, 8 bits of
- * exponent, 7 bits of significand; `below` are the bits under them, `up` the places
- * that round up when half way. `bias`, subtracted with saturation so that zeros
- * stay, is 7 less than what brings a magnitude to the bias of e4m3. The bytes made
- * of the words come in an order that `order` undoes: eight from each register in turns,
- * and where a register was put together from two of 32-bit lanes, those in turns too. */
-struct words64 {
-    __m512i h[2], below[2], bias[2], order;
-    __mmask32 up[2];
-};
-
-static const uint8_t order_words[64] = {
-    0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23,
-    32, 33, 34, 35, 36, 37, 38, 39, 48, 49, 50, 51, 52, 53, 54, 55,
-    8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31,
-    40, 41, 42, 43, 44, 45, 46, 47, 56, 57, 58, 59, 60, 61, 62, 63,
-};
-static const uint8_t order_halves[64] = {
-    0, 2, 4, 6, 16, 18, 20, 22, 32, 34, 36, 38, 48, 50, 52, 54,
-    1, 3, 5, 7, 17, 19, 21, 23, 33, 35, 37, 39, 49, 51, 53, 55,
-    8, 10, 12, 14, 24, 26, 28, 30, 40, 42, 44, 46, 56, 58, 60, 62,
-    9, 11, 13, 15, 25, 27, 29, 31, 41, 43, 45, 47, 57, 59, 61, 63,
-};
-
-/* Stores the codes of finite values; saturates when told. */
-V void b_store_e4m3(uint8_t *dst, const struct words64 *w, bool saturate)
-{
-    const __m512i one = _mm512_set1_epi16(1), seven = _mm512_set1_epi16(7);
-    __m512i a[2], r[2], codes, signs;
-    __mmask64 small;
-    UNROLL
-    for (int i = 0; i < 2; i++) {
-        a[i] = v_and(w->h[i], v_set(0x7FFF7FFFu));
-        r[i] = _mm512_subs_epu16(a[i], w->bias[i]);
-        r[i] = _mm512_srli_epi16(_mm512_mask_add_epi16(r[i], w->up[i], r[i], one), 4);
-    }
-    codes = _mm512_packus_epi16(r[0], r[1]);
-    signs = _mm512_packs_epi16(w->h[0], w->h[1]); /* 0 only for +0 */
-    small = _mm512_cmplt_epu8_mask(codes, _mm512_set1_epi8(8));
-    if (__builtin_expect(_mm512_mask_test_epi8_mask(small, signs, signs) != 0, 0)) {
-        UNROLL
-        for (int i = 0; i < 2; i++)
-            r[i] = w_subnormal(a[i], w->below[i], r[i], _mm512_add_epi16(w->bias[i], seven));
-        codes = _mm512_packus_epi16(r[0], r[1]);
-    }
-    if (saturate)
-        codes = _mm512_min_epu8(codes, _mm512_set1_epi8(0x7E));
-    codes = _mm512_ternarylogic_epi32(codes, signs, _mm512_set1_epi8((char)0x80), 0xF8);
-    _mm512_storeu_si512(dst, _mm512_permutexvar_epi8(w->order, codes));
-}
-
-/* Places that round up when half way: odd ones, and those with bits below. */
-V __mmask32 w_up(__m512i h, __m512i below, uint32_t odd_bit)
-{
-    __m512i any = _mm512_ternarylogic_epi32(below, h, v_set(odd_bit), 0xF8);
-    return _mm512_test_epi16_mask(any, any);
-}
-
-V __m512i v_scaled(int how, __m512i x, vf factor)
-{
-    __m512i odd;
-    if (!how_divides(how)) {
-        x = v_bits(f_mul(v_floats(x), factor));
-        if (how == HOW_MUL_BF16)
-            x = v_add(x, v_set(0x8000)); /* the low half does not count */
-        return how == HOW_MUL_SNAP ? v_and(v_add(x, v_set(0x80)), v_set(0xFFFFFF00u)) : x;
-    }
-    x = v_bits(f_div(v_floats(x), factor));
-    if (how == HOW_DIV)
-        return x;
-    odd = v_and(_mm512_srli_epi32(x, 16), v_set(1));
-    return v_and(v_add(v_add(x, v_set(0x7FFF)), odd), v_set(0xFFFF0000u));
-}
-
-/* 64 values times (or by) as many factors, as words. For bf16 the factors are those of
- * the even and of the odd places of each half. `odd_bit`: the last bit
- * that a code keeps, of both words of a lane. Zeros lose their sign with `unsigned_zero`. */
-V void w_scaled(struct words64 *w, enum tp_dtype dtype, int how, bool unsigned_zero,
-                const void *p, const vf f[4], uint32_t odd_bit)
-{
-    const __mmask32 odds = 0xAAAAAAAAu;
-    UNROLL
-    for (int i = 0; i < 2; i++) {
-        __m512i even, odd, middle;
-        if (dtype == TP_BF16) {
-            __m512i x = _mm512_loadu_si512((const uint16_t *)p + 32 * i);
-            even = _mm512_slli_epi32(x, 16);
-            odd = v_and(x, v_set(0xFFFF0000u));
-        } else {
-            const uint8_t *q = (const uint8_t *)p + 32 * i * (dtype == TP_F32 ? 4 : 2);
-            even = v_bits(dtype == TP_F32 ? f_load_f32(q) : f_load_f16(q));
-            odd = v_bits(dtype == TP_F32 ? f_load_f32(q + 64) : f_load_f16(q + 32));
-        }
-        if (unsigned_zero) {
-            even = v_bits(f_add(v_floats(even), f_set(0.0f)));
-            odd = v_bits(f_add(v_floats(odd), f_set(0.0f)));
-        }
-        even = v_scaled(how, even, f[2 * i]);
-        odd = v_scaled(how, odd, f[2 * i + 1]);
-        middle = _mm512_shrdi_epi32(even, odd, 16); /* high even, low odd */
-        w->h[i] = _mm512_mask_blend_epi16(odds, middle, odd);
-        w->below[i] = how == HOW_MUL_BF16 ? _mm512_setzero_si512()
-                                          : _mm512_mask_blend_epi16(odds, even, middle);
-        w->up[i] = how == HOW_MUL_BF16 ? _mm512_test_epi16_mask(w->h[i], v_set(odd_bit))
-                                       : w_up(w->h[i], w->below[i], odd_bit);
-    }
-    w->order = v_load(dtype == TP_BF16 ? order_words : order_halves);
-}
-
-#define HAVE_E4M3_64
-/* 64 values times (or by) as many factors, see cpu_run.inc and w_scaled(). */
-V void e4m3_64(enum tp_dtype dtype, int how, const void *p, uint8_t *dst, const vf f[4],
-               bool saturate)
-{
-    struct words64 w;
-    w_scaled(&w, dtype, how, false, p, f, 0x00100010u);
-    w.bias[0] = w.bias[1] = _mm512_set1_epi16((120 << 7) - 7);
-    b_store_e4m3(dst, &w, saturate);
-}
-
-/* 64 bf16 values as two blocks times 2^(127-s), 12 <= s: only exponents move.
- * `bias` holds ((s - 7) << 7) - 7 twice, for each of the two. */
-#define HAVE_E4M3_64_POW2
-V void e4m3_64_pow2(const void *p, uint8_t *dst, const uint32_t bias[2], bool saturate)
-{
-    struct words64 w;
-    UNROLL
-    for (int i = 0; i < 2; i++) {
-        w.h[i] = _mm512_loadu_si512((const uint16_t *)p + 32 * i);
-        w.up[i] = _mm512_test_epi16_mask(w.h[i], v_set(0x00100010u));
-        w.below[i] = _mm512_setzero_si512();
-        w.bias[i] = v_set(bias[i]);
-    }
-    w.order = v_load(order_words);
-    b_store_e4m3(dst, &w, saturate);
 }
 
 /* 128 values to int4 codes, see cpu_int4.inc: x * r + 384 is the quotient snapped
@@ -357,25 +301,7 @@ V __m512i vm_eight(enum tp_dtype dtype, const uint8_t *p, uint64_t step, unsigne
     return vm_max(dtype, _mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
 }
 
-#define HAVE_AMAX16
-/* The 16 magnitudes as bits of floats, in order. */
-V vu amax16(enum tp_dtype dtype, const void *values, unsigned size)
-{
-    uint64_t step = (uint64_t)size * (dtype == TP_F32 ? 4 : 2);
-    __m512 a = _mm512_castsi512_ps(vm_eight(dtype, values, step, size));
-    __m512 b = _mm512_castsi512_ps(vm_eight(dtype, (const uint8_t *)values + 2 * step, step, size));
-    __m512i m = vm_max(dtype, _mm512_castps_si512(_mm512_shuffle_ps(a, b, 0x88)),
-                       _mm512_castps_si512(_mm512_shuffle_ps(a, b, 0xDD)));
-    if (dtype == TP_F32)
-        return m;
-    m = _mm512_max_epi32(_mm512_srli_epi32(m, 16), v_and(m, v_set(0xFFFF)));
-    if (dtype == TP_BF16)
-        return _mm512_slli_epi32(m, 16);
-    return v_bits(_mm512_cvtph_ps(_mm512_cvtepi32_epi16(m)));
-}
-
-#define HAVE_AMAX16_WORDS
-/* The same for 16 blocks of 16 words: two blocks to a register, halved in turns. */
+/* The same of 16 blocks of 16 words: two blocks to a register, halved in turns. */
 V vu amax16_words(enum tp_dtype dtype, const uint8_t *p)
 {
     __m512i m[8];
@@ -399,6 +325,26 @@ V vu amax16_words(enum tp_dtype dtype, const uint8_t *p)
     if (dtype == TP_BF16)
         return _mm512_slli_epi32(m[0], 16);
     return v_bits(_mm512_cvtph_ps(_mm512_cvtepi32_epi16(m[0])));
+}
+
+#define HAVE_AMAX_BLOCKS
+/* Largest magnitudes of VL consecutive blocks of `size` values, of 32 bytes at least, as bits
+ * of floats. */
+V vu amax_blocks(enum tp_dtype dtype, const uint8_t *values, unsigned size)
+{
+    uint64_t step = (uint64_t)size * (dtype == TP_F32 ? 4 : 2);
+    if (step == 32)
+        return amax16_words(dtype, values);
+    __m512 a = _mm512_castsi512_ps(vm_eight(dtype, values, step, size));
+    __m512 b = _mm512_castsi512_ps(vm_eight(dtype, values + 2 * step, step, size));
+    __m512i m = vm_max(dtype, _mm512_castps_si512(_mm512_shuffle_ps(a, b, 0x88)),
+                       _mm512_castps_si512(_mm512_shuffle_ps(a, b, 0xDD)));
+    if (dtype == TP_F32)
+        return m;
+    m = _mm512_max_epi32(_mm512_srli_epi32(m, 16), v_and(m, v_set(0xFFFF)));
+    if (dtype == TP_BF16)
+        return _mm512_slli_epi32(m, 16);
+    return v_bits(_mm512_cvtph_ps(_mm512_cvtepi32_epi16(m)));
 }
 
 #endif

@@ -61,14 +61,14 @@ V __m512i w4a8_multiples(__m512i steps, __m512i codes, unsigned first)
     return _mm512_add_epi8(x, _mm512_permutexvar_epi8(step, steps));
 }
 
-/* 16 rows of codes, `padded` bytes apart, of up to 16 groups: 128 bytes for each group,
- * `stride` apart. Returns how many groups it did: as many fours as there are, 0 where
- * a code is not at least TP_GROUP8_LEAST. 16 bytes of each row are read. */
-V uint64_t w4a8_group8(__m512i steps, const uint8_t *codes, uint64_t padded, uint64_t groups,
+/* See cpu_int4.inc; up to 16 groups, as many fours as there are. */
+V uint64_t w4a8_group8(const uint8_t steps[64], const uint8_t *codes, uint64_t padded, uint64_t groups,
                        uint8_t *out, uint64_t stride)
 {
+    const __m512i table = v_load(steps);
     __m512i x[4];
     __mmask64 bad = 0;
+    groups = tp_min_u64(16, groups);
     UNROLL
     for (unsigned i = 0; i < 4; i++)
         x[i] = v_load_lanes(codes + i * padded, 4 * padded);
@@ -83,8 +83,8 @@ V uint64_t w4a8_group8(__m512i steps, const uint8_t *codes, uint64_t padded, uin
         for (unsigned j = 0; j < 4; j++, out += stride) {
             v_prefetch_write(out + 128); /* the next 16 rows' */
             v_prefetch_write(out + 192);
-            v_store(out, w4a8_multiples(steps, x[i], j));
-            v_store(out + 64, w4a8_multiples(steps, x[i], 32 + j));
+            v_store(out, w4a8_multiples(table, x[i], j));
+            v_store(out + 64, w4a8_multiples(table, x[i], 32 + j));
         }
     return groups / 4 * 4;
 }

@@ -44,6 +44,20 @@ static bool next_stats(struct tp_jobs *jobs, uint32_t g, struct tp_job *job)
     return true;
 }
 
+static bool in_file(const struct tp_plan *plan, uint32_t g, uint32_t file)
+{
+    return plan->units[plan->stats_units[plan->groups[g].first_unit]].file == file;
+}
+
+/* The next stats job before a box of group g: of the group itself, and then of the one
+ * that follows in the file, so that its boxes will not have to wait. */
+static bool stats_due(struct tp_jobs *jobs, uint32_t g, uint32_t file, struct tp_job *job)
+{
+    return next_stats(jobs, g, job) || (g + 1 < jobs->plan->group_count &&
+                                        in_file(jobs->plan, g + 1, file) &&
+                                        next_stats(jobs, g + 1, job));
+}
+
 static void next_output(struct tp_cursor *cursor)
 {
     cursor->output++;
@@ -78,7 +92,7 @@ static bool next_of_file(struct tp_jobs *jobs, struct tp_cursor *cursor, struct 
             cursor->index >= jobs->grids[unit].count)
             continue;
         if (plan->units[unit].stats != UINT32_MAX &&
-            next_stats(jobs, tp_jobs_group(jobs, unit, cursor->index), job))
+            stats_due(jobs, tp_jobs_group(jobs, unit, cursor->index), cursor->file, job))
             return true;
         cursor->index++;
         return true;
