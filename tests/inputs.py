@@ -14,7 +14,7 @@ import sys
 import oracle
 import tool
 from golden import Mismatch, Report
-from input_cases import fp4, fp8, int4, refusals  # noqa: F401  pylint: disable=unused-import
+from input_cases import fp4, fp8, ignored, int4, refusals  # noqa: F401  pylint: disable=unused-import
 from input_cases.common import CASES
 
 

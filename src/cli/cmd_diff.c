@@ -24,17 +24,6 @@ static const char *kind_text(enum tp_diff_kind kind)
     return "";
 }
 
-static const char *shape_text(char *text, size_t size, const uint64_t *shape, uint32_t rank)
-{
-    size_t at = (size_t)snprintf(text, size, "[");
-    for (uint32_t d = 0; d < rank && at < size; d++)
-        at += (size_t)snprintf(text + at, size - at, "%s%llu", d ? "," : "",
-                               (unsigned long long)shape[d]);
-    if (at < size)
-        snprintf(text + at, size - at, "]");
-    return text;
-}
-
 /* The element with that index, as its coordinates. */
 static void coordinates(const struct tp_diff_item *item, uint64_t index,
                         uint64_t at[TP_ST_MAX_RANK])
@@ -156,15 +145,16 @@ static bool add_line(struct line *lines, size_t *count, const struct tp_diff_ite
 static void print_line(struct tp_table *table, const struct line *line)
 {
     const struct tp_diff_item *item = line->item;
-    char number[24], shape[400], other[180], max_abs[32] = "", relative[32] = "";
+    char number[24], shape[2 * TP_SHAPE_TEXT], other[TP_SHAPE_TEXT],
+          max_abs[32] = "", relative[32] = "";
     snprintf(number, sizeof number, "%zu", line->count);
     if (item->form_a)
-        shape_text(shape, 180, item->shape_a, item->rank_a);
+        tp_shape_text(shape, item->shape_a, item->rank_a);
     else
-        shape_text(shape, 180, item->shape_b, item->rank_b);
+        tp_shape_text(shape, item->shape_b, item->rank_b);
     if (item->kind == TP_DIFF_SHAPE) {
         strcat(shape, " ");
-        strcat(shape, shape_text(other, sizeof other, item->shape_b, item->rank_b));
+        strcat(shape, tp_shape_text(other, item->shape_b, item->rank_b));
     }
     if (item->numeric) {
         snprintf(max_abs, sizeof max_abs, "%.3g", line->max_abs);
@@ -207,7 +197,7 @@ static void print_first(const struct tp_diff *diff)
     for (size_t i = 0; i < diff->count; i++) {
         const struct tp_diff_item *item = &diff->items[i];
         uint64_t at[TP_ST_MAX_RANK];
-        char text[180];
+        char text[TP_SHAPE_TEXT];
         if (item->kind == TP_DIFF_SAME)
             continue;
         printf("first difference: tensor '");
@@ -216,7 +206,7 @@ static void print_first(const struct tp_diff *diff)
         if (item->numeric && item->distance.differing) {
             coordinates(item, item->distance.first, at);
             printf(", element %s: %.9g in A, %.9g in B (%llu of %llu elements)",
-                   shape_text(text, sizeof text, at, item->rank_a), (double)item->distance.first_a,
+                   tp_shape_text(text, at, item->rank_a), (double)item->distance.first_a,
                    (double)item->distance.first_b, (unsigned long long)item->distance.differing,
                    (unsigned long long)item->distance.count);
         } else if (item->bytes) {

@@ -4,6 +4,7 @@
 #define TP_CLI_DUMP_H
 
 #include "cli/options.h"
+#include "cli/report.h"
 #include "cli/session.h"
 #include "pack/inspect.h"
 
@@ -27,9 +28,7 @@ int tp_dump_values(const struct tp_options *o, const struct tp_source *source,
 /* Draws the beginning of an output in memory order: what lies at which byte. */
 int tp_dump_tile(const struct tp_weight *weight, uint32_t out);
 
-/* "[4,256,32]" */
-enum { TP_SHAPE_TEXT = 200, TP_BOX_TEXT = 201 };
-const char *tp_shape_text(char text[TP_SHAPE_TEXT], const uint64_t *shape, uint32_t rank);
+enum { TP_BOX_TEXT = TP_SHAPE_TEXT + 1 };
 /* "W[4,256,32]" of a weight, without E for a 2-D one. */
 const char *tp_box_text(char text[TP_BOX_TEXT], const struct tp_weight *weight);
 json_t *tp_shape_json(const uint64_t *shape, uint32_t rank);

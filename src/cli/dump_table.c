@@ -10,20 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *tp_shape_text(char text[TP_SHAPE_TEXT], const uint64_t *shape, uint32_t rank)
-{
-    char *at = text;
-    *at++ = '[';
-    for (uint32_t d = 0; d < rank; d++) {
-        if (d)
-            *at++ = ',';
-        at = tp_put_u64(at, shape[d]);
-    }
-    *at++ = ']';
-    *at = '\0';
-    return text;
-}
-
 const char *tp_box_text(char text[TP_BOX_TEXT], const struct tp_weight *weight)
 {
     uint64_t shape[3] = {weight->box.e, weight->box.n, weight->box.k};

@@ -3,6 +3,7 @@
  * Invariant: after TP_OK every field holds its default or a checked value. */
 #include "cli/options.h"
 #include "cli/option_check.h"
+#include "base/similar.h"
 
 #include <ctype.h>
 #include <sched.h>
@@ -19,57 +20,15 @@ struct parser {
 
 /* ------------------------------------------------------------ suggestions -- */
 
-enum { WORD_MAX = 40 };
-
-/* Edits (insert, drop, change, swap neighbours) that make b of a. */
-static unsigned edits(const char *a, const char *b)
-{
-    size_t n = strlen(a), m = strlen(b);
-    unsigned d[WORD_MAX + 1][WORD_MAX + 1];
-    if (n > WORD_MAX || m > WORD_MAX)
-        return WORD_MAX;
-    for (size_t i = 0; i <= n; i++)
-        d[i][0] = (unsigned)i;
-    for (size_t j = 0; j <= m; j++)
-        d[0][j] = (unsigned)j;
-    for (size_t i = 1; i <= n; i++)
-        for (size_t j = 1; j <= m; j++) {
-            unsigned best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
-            if (d[i - 1][j] + 1 < best)
-                best = d[i - 1][j] + 1;
-            if (d[i][j - 1] + 1 < best)
-                best = d[i][j - 1] + 1;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
-                d[i - 2][j - 2] + 1 < best)
-                best = d[i - 2][j - 2] + 1;
-            d[i][j] = best;
-        }
-    return d[n][m];
-}
-
-/* How unlike two names are; UINT_MAX-like when a suggestion would be a guess. */
-static unsigned distance(const char *typed, const char *name)
-{
-    size_t length = strlen(typed), common = 0;
-    while (typed[common] && typed[common] == name[common])
-        common++;
-    unsigned cost = edits(typed, name);
-    if (common == length && length >= 2)
-        return 1; /* typed is the beginning of name */
-    if (cost <= 1 + length / 4 || (common >= 2 && cost <= 3))
-        return 2 * cost - (common >= 2);
-    return WORD_MAX * 2;
-}
-
 static const char *nearest_option(const char *typed, enum tp_command command)
 {
-    unsigned best = WORD_MAX * 2;
+    unsigned best = TP_UNLIKE;
     const char *found = NULL;
     for (size_t i = 0; i < tp_option_count; i++) {
         const struct tp_option *row = &tp_option_rows[i];
         if (!tp_option_applies(row, command) || row->hidden)
             continue;
-        unsigned cost = distance(typed, row->name);
+        unsigned cost = tp_name_distance(typed, row->name);
         if (cost < best) {
             best = cost;
             found = row->name;
@@ -80,14 +39,14 @@ static const char *nearest_option(const char *typed, enum tp_command command)
 
 enum tp_code tp_command_find(const char *name, enum tp_command *command, struct tp_err *err)
 {
-    unsigned best = WORD_MAX * 2;
+    unsigned best = TP_UNLIKE;
     const char *near = NULL;
     for (unsigned i = 0; i < TP_CMD_COUNT; i++) {
         if (!strcmp(name, tp_command_rows[i].name)) {
             *command = (enum tp_command)i;
             return TP_OK;
         }
-        unsigned cost = distance(name, tp_command_rows[i].name);
+        unsigned cost = tp_name_distance(name, tp_command_rows[i].name);
         if (cost < best && !tp_command_rows[i].hidden) {
             best = cost;
             near = tp_command_rows[i].name;

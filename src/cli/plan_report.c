@@ -10,21 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *shape_text(char *text, size_t size, const uint64_t *shape, uint32_t rank)
-{
-    size_t at = (size_t)snprintf(text, size, "[");
-    for (uint32_t d = 0; d < rank && at < size; d++)
-        at += (size_t)snprintf(text + at, size - at, "%s%llu", d ? "," : "",
-                               (unsigned long long)shape[d]);
-    if (at < size)
-        snprintf(text + at, size - at, "]");
-    return text;
-}
-
-static const char *box_text(char *text, size_t size, const struct tp_unit *unit)
+static const char *box_text(char text[TP_SHAPE_TEXT], const struct tp_unit *unit)
 {
     uint64_t shape[3] = {unit->box.e, unit->box.n, unit->box.k};
-    return shape_text(text, size, unit->rank == 3 ? shape : shape + 1, (uint32_t)unit->rank);
+    return tp_shape_text(text, unit->rank == 3 ? shape : shape + 1, (uint32_t)unit->rank);
 }
 
 static uint64_t unit_bytes(const struct tp_plan *plan, const struct tp_unit *unit)
@@ -48,7 +37,7 @@ enum { CELLS = 4 }; /* of a row, beside name and count */
 
 struct row {
     const char *cells[CELLS];
-    char shape[200], source[128], bytes[TP_HUMAN]; /* for cells that are made */
+    char shape[TP_SHAPE_TEXT], source[128], bytes[TP_HUMAN]; /* for cells that are made */
 };
 
 struct rows {
@@ -154,7 +143,7 @@ static bool units_alike(const struct tp_plan *plan, size_t i, size_t j)
 static void fill_unit(const struct tp_plan *plan, size_t u, struct row *row)
 {
     const struct tp_unit *unit = &plan->units[u];
-    row->cells[0] = box_text(row->shape, sizeof row->shape, unit);
+    row->cells[0] = box_text(row->shape, unit);
     row->cells[1] = unit_source(plan, unit, row->source, sizeof row->source);
     row->cells[2] = unit->format ? unit->format->name : tp_dtype_name(unit->dtype);
     row->cells[3] = tp_human_bytes(row->bytes, unit_bytes(plan, unit));
@@ -186,7 +175,7 @@ static bool kept_alike(const struct tp_plan *plan, size_t i, size_t j)
 static void fill_kept(const struct tp_plan *plan, size_t k, struct row *row)
 {
     const struct tp_tensor *tensor = kept_tensor(plan, k);
-    row->cells[0] = shape_text(row->shape, sizeof row->shape, tensor->shape, tensor->rank);
+    row->cells[0] = tp_shape_text(row->shape, tensor->shape, tensor->rank);
     row->cells[1] = tp_dtype_name(tensor->dtype);
     row->cells[2] = kept_reason(plan, k);
     row->cells[3] = "";

@@ -3,6 +3,7 @@
  * Invariant: stdout carries results only, and control characters never pass. */
 #include "cli/report.h"
 
+#include "cli/out.h"
 #include "cli/progress.h"
 
 #include <errno.h>
@@ -268,5 +269,19 @@ const char *tp_human_seconds(char text[TP_HUMAN], double seconds)
     else
         snprintf(text, TP_HUMAN, "%u:%02u:%02u", (unsigned)(whole / 3600),
                  (unsigned)(whole / 60 % 60), (unsigned)(whole % 60));
+    return text;
+}
+
+const char *tp_shape_text(char text[TP_SHAPE_TEXT], const uint64_t *shape, uint32_t rank)
+{
+    char *at = text;
+    *at++ = '[';
+    for (uint32_t d = 0; d < rank; d++) {
+        if (d)
+            *at++ = ',';
+        at = tp_put_u64(at, shape[d]);
+    }
+    *at++ = ']';
+    *at = '\0';
     return text;
 }

@@ -70,4 +70,8 @@ void tp_table_row(struct tp_table *table, const char *const *cells);
  * (recorded by any of the calls above). */
 int tp_table_end(struct tp_table *table);
 
+/* "[4,256,32]" */
+enum { TP_SHAPE_TEXT = 200 };
+const char *tp_shape_text(char text[TP_SHAPE_TEXT], const uint64_t *shape, uint32_t rank);
+
 #endif

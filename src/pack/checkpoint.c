@@ -372,6 +372,7 @@ enum tp_code tp_checkpoint_open(const char *path, unsigned flags, struct tp_chec
     }
     ckpt->directory = S_ISDIR(st.st_mode);
     ckpt->path = tp_os_format(err, "%s", path);
+    ckpt->strict = flags & TP_CHECKPOINT_STRICT;
     enum tp_code code = ckpt->path ? open_all(ckpt, flags, &dir, err) : TP_E_MEMORY;
     tp_ckpt_dir_close(&dir);
     if (code)

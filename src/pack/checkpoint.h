@@ -38,6 +38,7 @@ struct tp_tensor {
 struct tp_checkpoint {
     char *path;
     bool directory;
+    bool strict; /* opened so: no file of it may lie outside */
     struct tp_file *files; /* in byte order of the names that the index gives them */
     size_t file_count;
     struct tp_tensor *tensors; /* sorted by name (bytes); names are unique */

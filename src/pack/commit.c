@@ -1,4 +1,5 @@
-/* Committing: partial directory, journal, small files, manifest, rename.
+/* Committing: partial directory, journal, run, rename. What may be replaced is in
+ * commit_output.c.
  *
  * At every moment the output's name is absent, or the old complete content, or
  * the new complete content.
@@ -25,164 +26,18 @@ static char *parent_of(const char *path, struct tp_err *err)
                          : tp_os_format(err, "%.*s", (int)(slash - path), path);
 }
 
-static bool is_source(const struct tp_plan *plan, const struct stat *st)
+/* Makes room in the partial directory. The journal stays, and with it its lock. */
+static enum tp_code clear_partial(struct tp_commit *c)
 {
-    for (size_t i = 0; i < plan->ckpt->file_count; i++)
-        if (plan->ckpt->files[i].device == (uint64_t)st->st_dev &&
-            plan->ckpt->files[i].inode == (uint64_t)st->st_ino)
-            return true;
-    return false;
+    enum tp_code code = tp_commit_check_flat(c->plan, c->partial, c->err);
+    return code ? code : tp_commit_empty(c->partial, TP_JOURNAL_NAME, c->err);
 }
 
-/* Never write into what is being read. */
-enum tp_code tp_commit_check_not_source(const struct tp_plan *plan, const char *path,
-                                        struct tp_err *err)
+static enum tp_code partial_in_the_way(struct tp_commit *c, const char *what)
 {
-    struct stat out, src;
-    if (tp_os.stat(path, &out)) /* what does not exist cannot be the source */
-        return errno == ENOENT || errno == ENOTDIR
-                   ? TP_OK : tp_os_fail(err, errno, path, "cannot look at the output");
-    bool same = tp_os.stat(plan->ckpt->path, &src) == 0 && src.st_dev == out.st_dev &&
-                src.st_ino == out.st_ino;
-    if (!same && !is_source(plan, &out))
-        return TP_OK;
-    tp_err_path(err, path);
-    tp_err_hint(err, "choose another output with -o");
-    return tp_fail(err, TP_E_USAGE, "output and source are the same");
-}
-
-/* The output is complete and from this very plan, and no source is newer. */
-static bool is_done(const struct tp_plan *plan, const char *output)
-{
-    struct tp_manifest manifest;
-    struct tp_err ignored = {0};
-    struct stat st;
-    char id[TP_HASH_TEXT];
-    char *path = tp_os_format(&ignored, "%s/%s", output, TP_MANIFEST_NAME);
-    bool done = path && tp_os.stat(path, &st) == 0 &&
-                tp_manifest_read(output, &manifest, &ignored) == TP_OK;
-    free(path);
-    if (!done)
-        return false;
-    tp_manifest_plan_id(plan, id);
-    done = strcmp(manifest.plan, id) == 0;
-    int64_t made = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
-    for (size_t i = 0; i < plan->ckpt->file_count; i++)
-        done = done && plan->ckpt->files[i].mtime_ns <= made;
-    for (size_t i = 0; i < manifest.file_count && done; i++) {
-        path = tp_os_format(&ignored, "%s/%s", output, manifest.files[i].name);
-        done = path && tp_os.stat(path, &st) == 0 && (uint64_t)st.st_size == manifest.files[i].size;
-        free(path);
-    }
-    tp_manifest_close(&manifest);
-    return done;
-}
-
-bool tp_commit_is_done(const struct tp_commit *c)
-{
-    const struct tp_ranks *ranks = c->options->ranks;
-    struct tp_err ignored = {0};
-    bool done = true;
-    for (unsigned r = 0; ranks && r < ranks->count && done; r++) {
-        char *path = tp_os_format(&ignored, "%s/" TP_RANK_PREFIX "%u", c->output, r);
-        done = path && is_done(&ranks->plans[r], path);
-        free(path);
-    }
-    return ranks ? done : is_done(c->plan, c->output);
-}
-
-/* An empty directory is not in the way; one that cannot be read is. */
-bool tp_commit_is_empty(const char *path)
-{
-    struct tp_os_list list;
-    struct tp_err ignored = {0};
-    bool empty = tp_os_list(path, &list, &ignored) == TP_OK && list.count == 0;
-    tp_os_list_free(&list);
-    return empty;
-}
-
-enum tp_code tp_commit_in_the_way(const char *path, struct tp_err *err)
-{
-    tp_err_path(err, path);
-    tp_err_hint(err, "--force replaces it once the new output is complete");
-    return tp_fail(err, TP_E_USAGE, "the output exists already");
-}
-
-enum tp_code tp_commit_remove_file(const char *directory, const char *name, struct tp_err *err)
-{
-    char *path = tp_os_format(err, "%s/%s", directory, name);
-    enum tp_code code = path ? TP_OK : TP_E_MEMORY;
-    if (path && tp_os.unlink(path) && errno != ENOENT)
-        code = tp_os_fail(err, errno, path, "cannot remove it");
-    free(path);
-    return code;
-}
-
-/* Removes a directory of plain files and ranks, as this program writes them. */
-static enum tp_code remove_directory(const char *path, struct tp_err *err)
-{
-    struct tp_os_list list;
-    enum tp_code code = tp_os_list(path, &list, err);
-    for (size_t i = 0; i < list.count && code == TP_OK; i++) {
-        if (!tp_commit_is_rank(list.names[i])) {
-            code = tp_commit_remove_file(path, list.names[i], err);
-            continue;
-        }
-        char *rank = tp_os_format(err, "%s/%s", path, list.names[i]);
-        code = rank ? remove_directory(rank, err) : TP_E_MEMORY;
-        free(rank);
-    }
-    tp_os_list_free(&list);
-    if (code == TP_OK && tp_os.rmdir(path))
-        code = tp_os_fail(err, errno, path, "cannot remove it");
-    return code;
-}
-
-/* --force replaces a directory that holds nothing but files, as a checkpoint does;
- * never a tree, and never a shard that is being read. */
-static enum tp_code check_flat(const struct tp_plan *plan, const char *path, struct tp_err *err)
-{
-    struct tp_os_list list;
-    enum tp_code code = tp_os_list(path, &list, err);
-    for (size_t i = 0; i < list.count && code == TP_OK; i++) {
-        struct stat st;
-        char *name = tp_os_format(err, "%s/%s", path, list.names[i]);
-        if (!name) {
-            code = TP_E_MEMORY;
-        } else if (tp_os.stat(name, &st) != 0) {
-            free(name); /* a link that leads nowhere is a file, too */
-            continue;
-        } else if (S_ISDIR(st.st_mode) && tp_commit_is_rank(list.names[i])) {
-            code = check_flat(plan, name, err);
-        } else if (S_ISDIR(st.st_mode)) {
-            tp_err_path(err, path);
-            code = tp_fail(err, TP_E_USAGE, "it holds the directory '%.200s': not a checkpoint "
-                           "that --force may replace", list.names[i]);
-        } else if (is_source(plan, &st)) {
-            tp_err_path(err, path);
-            code = tp_fail(err, TP_E_USAGE, "it holds a file of the source, '%.200s'",
-                           list.names[i]);
-        }
-        free(name);
-    }
-    if (code)
-        tp_err_hint(err, "choose another output with -o");
-    tp_os_list_free(&list);
-    return code;
-}
-
-/* Makes room for a fresh partial directory, if there is something else by that name. */
-static enum tp_code clear_partial(struct tp_commit *c, const char *what)
-{
-    if (!c->options->force) {
-        tp_err_path(c->err, c->partial);
-        tp_err_hint(c->err, "finish what is there or move it away; --force replaces it");
-        return tp_fail(c->err, TP_E_USAGE, "%s", what);
-    }
-    enum tp_code code = check_flat(c->plan, c->partial, c->err);
-    if (code == TP_OK && (code = remove_directory(c->partial, c->err)) == TP_OK)
-        code = tp_os_mkdir(c->partial, c->err);
-    return code;
+    tp_err_path(c->err, c->partial);
+    tp_err_hint(c->err, "finish what is there or move it away; --force replaces it");
+    return tp_fail(c->err, TP_E_USAGE, "%s", what);
 }
 
 /* Why a directory without a journal is in the way. */
@@ -217,7 +72,8 @@ static enum tp_code make_partial(struct tp_commit *c)
         code = TP_E_MEMORY;
     if (code == TP_OK && tp_os.stat(journal, &st) != 0 && errno == ENOENT &&
         !tp_commit_is_empty(c->partial))
-        code = clear_partial(c, stranger(c->partial));
+        code = c->options->force ? clear_partial(c)
+                                 : partial_in_the_way(c, stranger(c->partial));
     free(journal);
     return code;
 }
@@ -265,10 +121,16 @@ enum tp_code tp_commit_sweep(struct tp_commit *c)
     return sweep(c, c->partial, "");
 }
 
-static enum tp_code open_journal(struct tp_commit *c, bool *foreign)
+/* The journal is of another plan. Shards that it names were work; what a run left that
+ * finished none is in nobody's way. */
+static enum tp_code start_over(struct tp_commit *c)
 {
-    return tp_journal_open(c->partial, TP_JOURNAL_NAME, tp_commit_files(c), c->options->zstd > 0,
-                           &c->journal, foreign, c->err);
+    if (c->journal.names_shards && !c->options->force)
+        return partial_in_the_way(c, "an interrupted run is here, of another conversion, with "
+                                  "other options or of a source that has changed since");
+    enum tp_code code = clear_partial(c);
+    return code ? code : tp_journal_restart(&c->journal, tp_commit_files(c), c->options->zstd > 0,
+                                            c->err);
 }
 
 enum tp_code tp_commit_paths(struct tp_commit *c)
@@ -282,14 +144,11 @@ static enum tp_code open_partial(struct tp_commit *c)
 {
     bool foreign;
     enum tp_code code = tp_commit_paths(c);
-    if (code || (code = make_partial(c)) || (code = open_journal(c, &foreign)))
+    if (code || (code = make_partial(c)) ||
+        (code = tp_journal_open(c->partial, TP_JOURNAL_NAME, tp_commit_files(c),
+                                c->options->zstd > 0, &c->journal, &foreign, c->err)) ||
+        (foreign && (code = start_over(c))))
         return code;
-    if (foreign) {
-        tp_journal_close(&c->journal);
-        if ((code = clear_partial(c, "an interrupted run of another conversion is here")) ||
-            (code = open_journal(c, &foreign)))
-            return code;
-    }
     return tp_commit_sweep(c);
 }
 
@@ -300,23 +159,6 @@ static enum tp_code shard_done(void *arg, uint32_t file, const uint8_t hash[TP_H
     pthread_mutex_lock(&c->lock);
     enum tp_code code = tp_journal_add(&c->journal, tp_commit_files(c), file, hash, err);
     pthread_mutex_unlock(&c->lock);
-    return code;
-}
-
-bool tp_commit_is_own(const char *name)
-{
-    return strncmp(name, TP_JOURNAL_NAME, strlen(TP_JOURNAL_NAME)) == 0 ||
-           strncmp(name, TP_PART_NAME, strlen(TP_PART_NAME)) == 0;
-}
-
-enum tp_code tp_commit_end_journals(const char *output, struct tp_err *err)
-{
-    struct tp_os_list list;
-    enum tp_code code = tp_os_list(output, &list, err);
-    for (size_t i = 0; i < list.count && code == TP_OK; i++)
-        if (tp_commit_is_own(list.names[i]))
-            code = tp_commit_remove_file(output, list.names[i], err);
-    tp_os_list_free(&list);
     return code;
 }
 
@@ -352,7 +194,7 @@ static enum tp_code publish(struct tp_commit *c)
     }
     if ((code = end_journal(c)))
         return code;
-    code = remove_directory(c->partial, c->err); /* now the old content */
+    code = tp_commit_remove_directory(c->partial, c->err); /* now the old content */
     if (code)
         tp_err_hint(c->err, "the new output is complete; remove the rest of the old one yourself");
     return code;
@@ -414,6 +256,21 @@ enum tp_code tp_commit_directory(struct tp_commit *c, struct tp_convert_result *
     return code ? code : tp_commit_finish(c);
 }
 
+/* A file that came since the last look at the output's name stays; a link that leads
+ * nowhere is no content, and makes way. */
+static enum tp_code publish_file(struct tp_commit *c, const char *made)
+{
+    struct stat st;
+    bool taken = false;
+    enum tp_code code = TP_OK;
+    if (!c->options->force &&
+        ((code = tp_os_rename_new(made, c->output, &taken, c->err)) || !taken))
+        return code;
+    if (taken && tp_os.stat(c->output, &st) == 0)
+        return tp_commit_in_the_way(c->output, c->err);
+    return tp_os_rename(made, c->output, c->err);
+}
+
 static enum tp_code run_file(struct tp_commit *c)
 {
     struct tp_file_sink sink = {0};
@@ -449,7 +306,7 @@ static enum tp_code run_file(struct tp_commit *c)
     if (code == TP_OK)
         code = tp_commit_check_output(c, &ignored); /* it may have come meanwhile */
     if (code == TP_OK)
-        code = tp_os_rename(made, c->output, c->err);
+        code = publish_file(c, made);
     if (code) { /* a single file is not resumed */
         tp_os.unlink(c->partial);
         if (made)
@@ -458,50 +315,6 @@ static enum tp_code run_file(struct tp_commit *c)
     free(made);
     tp_os.close(lock);
     return code ? code : tp_os_fsync_dir(c->parent, c->err);
-}
-
-/* --force replaces a file by a file, or a directory by a directory. */
-static enum tp_code check_replaceable(struct tp_commit *c, const struct stat *output)
-{
-    bool directory = S_ISDIR(output->st_mode);
-    if (c->plan->single_file == !directory && (directory || S_ISREG(output->st_mode)))
-        return directory ? check_flat(c->plan, c->output, c->err) : TP_OK;
-    tp_err_path(c->err, c->output);
-    tp_err_hint(c->err, "choose another output with -o");
-    return tp_fail(c->err, TP_E_USAGE, "the output is a %s already and would become a %s",
-                   directory ? "directory" : S_ISREG(output->st_mode) ? "file" : "device or pipe",
-                   c->plan->single_file ? "file" : "directory");
-}
-
-enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_result *result)
-{
-    struct stat st;
-    enum tp_code code = tp_commit_check_not_source(c->plan, c->output, c->err);
-    if (code)
-        return code;
-    if (tp_os.stat(c->output, &st) != 0)
-        return errno == ENOENT || errno == ENOTDIR
-                   ? TP_OK : tp_os_fail(c->err, errno, c->output, "cannot look at the output");
-    if (c->options->force)
-        return check_replaceable(c, &st);
-    if (S_ISDIR(st.st_mode) && tp_commit_is_done(c)) {
-        result->already_done = true; /* it may have ended just before its journal went */
-        return tp_commit_end_journals(c->output, c->err);
-    }
-    if (S_ISDIR(st.st_mode) && tp_commit_is_empty(c->output))
-        return TP_OK;
-    return tp_commit_in_the_way(c->output, c->err);
-}
-
-void tp_commit_close(struct tp_commit *c)
-{
-    tp_journal_close(&c->journal);
-    for (size_t i = 0; i < c->file_count; i++)
-        free(c->files[i].name);
-    free(c->files);
-    free(c->partial);
-    free(c->parent);
-    pthread_mutex_destroy(&c->lock);
 }
 
 enum tp_code tp_convert(const struct tp_plan *plan, const struct tp_request *request,

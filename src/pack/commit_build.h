@@ -1,6 +1,6 @@
-/* Inside of committing: shared by commit.c (one process, one output), commit_files.c
- * (small files), commit_ranks.c (a directory for each rank), parts.c and merge.c (shares
- * of one plan) and join.c.
+/* Inside of committing: shared by commit.c (one process, one output), commit_output.c
+ * (what may be replaced), commit_files.c (small files), commit_ranks.c (a directory for
+ * each rank), parts.c and merge.c (shares of one plan) and join.c.
  */
 #ifndef TP_PACK_COMMIT_BUILD_H
 #define TP_PACK_COMMIT_BUILD_H
@@ -45,17 +45,7 @@ static inline bool tp_commit_has(const struct tp_commit *c, size_t f)
 }
 
 /* commit.c */
-void tp_commit_close(struct tp_commit *c); /* releases the journal's lock */
 enum tp_code tp_commit_paths(struct tp_commit *c); /* sets partial and parent */
-enum tp_code tp_commit_check_not_source(const struct tp_plan *plan, const char *path,
-                                        struct tp_err *err);
-/* The output is complete and of this very plan (and ranks), and no source is newer. */
-bool tp_commit_is_done(const struct tp_commit *c);
-bool tp_commit_is_empty(const char *path);
-enum tp_code tp_commit_in_the_way(const char *path, struct tp_err *err);
-enum tp_code tp_commit_remove_file(const char *directory, const char *name, struct tp_err *err);
-/* Whether OUTPUT may be written; sets result->already_done. */
-enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_result *result);
 /* Runs the plan into shards of the partial directory, less those that `skip` names,
  * and enters each in the journal. */
 enum tp_code tp_commit_run_shards(struct tp_commit *c, const bool *skip);
@@ -66,12 +56,31 @@ enum tp_code tp_commit_sweep(struct tp_commit *c);
 enum tp_code tp_commit_directory(struct tp_commit *c, struct tp_convert_result *result);
 /* With all shards there and c->journal.hash filled in: small files, manifest, rename. */
 enum tp_code tp_commit_finish(struct tp_commit *c);
+
+/* commit_output.c */
+enum tp_code tp_commit_check_not_source(const struct tp_plan *plan, const char *path,
+                                        struct tp_err *err);
+/* The output is complete and of this very plan (and ranks), and no source is newer. */
+bool tp_commit_is_done(const struct tp_commit *c);
+bool tp_commit_is_empty(const char *path);
+enum tp_code tp_commit_in_the_way(const char *path, struct tp_err *err);
+/* Whether OUTPUT may be written; sets result->already_done. */
+enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_result *result);
+/* What is to be replaced holds nothing but files, as a checkpoint does, or ranks of such:
+ * never a tree, and never a shard that is being read. */
+enum tp_code tp_commit_check_flat(const struct tp_plan *plan, const char *path,
+                                  struct tp_err *err);
+enum tp_code tp_commit_remove_file(const char *directory, const char *name, struct tp_err *err);
+/* Removes the files and ranks of a directory, but not the file `keep` (NULL: all). */
+enum tp_code tp_commit_empty(const char *path, const char *keep, struct tp_err *err);
+enum tp_code tp_commit_remove_directory(const char *path, struct tp_err *err);
 /* Journals and what belongs to parts: names that a finished output does not keep. */
 #define TP_PART_NAME ".tilepack-plan"
 bool tp_commit_is_own(const char *name);
 enum tp_code tp_commit_end_journals(const char *output, struct tp_err *err);
 
 /* commit_files.c. The list of files has room for all that these add. */
+void tp_commit_close(struct tp_commit *c); /* releases the journal's lock */
 enum tp_code tp_commit_room(struct tp_commit *c);
 enum tp_code tp_commit_record_shard(struct tp_commit *c, uint32_t f);
 enum tp_code tp_commit_write_small(struct tp_commit *c, const char *name, const char *data,

@@ -88,6 +88,18 @@ static enum tp_code copy_through(void *arg, void *data, uint64_t size, uint64_t 
     return code ? code : tp_os_write(copy->to, data, size, offset, copy->to_path, err);
 }
 
+/* It may be another file by now: a pipe must not block, a link not lead outside. */
+static enum tp_code open_other(const struct tp_checkpoint *ckpt, const char *path, int *fd,
+                               struct stat *st, struct tp_err *err)
+{
+    char *real = NULL;
+    enum tp_code code = ckpt->strict ? tp_os_inside(ckpt->path, path, &real, err) : TP_OK;
+    if (code == TP_OK)
+        code = tp_os_open_regular(real ? real : path, real ? O_NOFOLLOW : 0, fd, st, err);
+    free(real);
+    return code;
+}
+
 enum tp_code tp_commit_copy_other(struct tp_commit *c, const char *name)
 {
     uint8_t hash[TP_HASH_BYTES];
@@ -97,10 +109,8 @@ enum tp_code tp_commit_copy_other(struct tp_commit *c, const char *name)
     struct copied copy = {-1, -1, from, to};
     enum tp_code code = from && to ? TP_OK : TP_E_MEMORY;
     if (code == TP_OK &&
-        (code = tp_os_open(from, O_RDONLY | O_CLOEXEC, 0, &copy.from, c->err)) == TP_OK)
+        (code = open_other(c->plan->ckpt, from, &copy.from, &st, c->err)) == TP_OK)
         code = tp_os_open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666, &copy.to, c->err);
-    if (code == TP_OK && tp_os.fstat(copy.from, &st))
-        code = tp_os_fail(c->err, errno, from, "cannot read the file's size");
     if (code == TP_OK &&
         (code = tp_leafhash_file((uint64_t)st.st_size, 1, copy_through, &copy, hash, c->err)) ==
             TP_OK &&
@@ -184,4 +194,15 @@ enum tp_code tp_commit_record_shard(struct tp_commit *c, uint32_t f)
     free(name);
     free(path);
     return code;
+}
+
+void tp_commit_close(struct tp_commit *c)
+{
+    tp_journal_close(&c->journal);
+    for (size_t i = 0; i < c->file_count; i++)
+        free(c->files[i].name);
+    free(c->files);
+    free(c->partial);
+    free(c->parent);
+    pthread_mutex_destroy(&c->lock);
 }

@@ -303,9 +303,23 @@ static enum tp_code add_without_nested(const struct tp_checkpoint *ckpt, struct 
     return tp_text_add(out, ckpt->config + behind, ckpt->config_size - behind, err);
 }
 
+/* Sets quantization_config, or takes it out (NULL), and takes out what else is read as such. */
+static enum tp_code replace_config(const struct tp_checkpoint *ckpt, const char *value,
+                                   struct tp_text *out, struct tp_err *err)
+{
+    struct tp_text top = {0}, plain = {0};
+    enum tp_code code = add_without_nested(ckpt, &top, err);
+    if (!code)
+        code = tp_json_set_key(top.data, top.size, TP_LEGACY_CONFIG, NULL, &plain, err);
+    if (!code)
+        code = tp_json_set_key(plain.data, plain.size, "quantization_config", value, out, err);
+    tp_text_free(&top);
+    tp_text_free(&plain);
+    return code;
+}
+
 enum tp_code tp_config_text(const struct tp_plan *plan, struct tp_text *text, struct tp_err *err)
 {
-    struct tp_text plain = {0};
     json_t *config = NULL;
     char *value = NULL;
     if (!plan->ckpt->config)
@@ -322,10 +336,7 @@ enum tp_code tp_config_text(const struct tp_plan *plan, struct tp_text *text, st
         if (!value)
             return tp_fail(err, TP_E_MEMORY, "out of memory for config.json");
     }
-    enum tp_code code = add_without_nested(plan->ckpt, &plain, err);
-    if (!code)
-        code = tp_json_set_key(plain.data, plain.size, "quantization_config", value, text, err);
-    tp_text_free(&plain);
+    enum tp_code code = replace_config(plan->ckpt, value, text, err);
     free(value);
     if (code) {
         char *path = tp_os_format(NULL, "%s/config.json", plan->ckpt->path);

@@ -158,13 +158,15 @@ enum tp_dtype tp_format_via(const struct tp_format *format, const struct tp_sett
 }
 
 static const struct tp_shape_rule *broken(const struct tp_shape_rule rules[], uint32_t count,
-                                          const struct tp_settings *settings, struct tp_box3 box)
+                                          const struct tp_settings *settings, struct tp_box3 box,
+                                          bool expert)
 {
     for (uint32_t i = 0; i < count; i++) {
         const struct tp_shape_rule *rule = &rules[i];
-        bool applies = rule->when_param < 0 ||
-                       settings->choice[rule->when_param] == rule->when_choice;
-        if (applies && (rule->dim == 'N' ? box.n : box.k) % rule->multiple != 0)
+        bool chosen = rule->when_param < 0 ||
+                      settings->choice[rule->when_param] == rule->when_choice;
+        if (chosen && (expert || !rule->experts) &&
+            (rule->dim == 'N' ? box.n : box.k) % rule->multiple != 0)
             return rule;
     }
     return NULL;
@@ -174,14 +176,14 @@ const struct tp_shape_rule *tp_format_broken_need(const struct tp_format *format
                                                   const struct tp_settings *settings,
                                                   struct tp_box3 box)
 {
-    return broken(format->need, format->needs, settings, box);
+    return broken(format->need, format->needs, settings, box, true);
 }
 
 const struct tp_shape_rule *tp_format_broken_want(const struct tp_format *format,
                                                   const struct tp_settings *settings,
-                                                  struct tp_box3 box)
+                                                  struct tp_box3 box, bool expert)
 {
-    return broken(format->want, format->wants, settings, box);
+    return broken(format->want, format->wants, settings, box, expert);
 }
 
 enum tp_code tp_format_shape(const struct tp_format *format, uint32_t i, struct tp_box3 box,

@@ -28,6 +28,7 @@ struct tp_shape_rule {
     uint64_t multiple;
     const char *why;
     int when_param, when_choice; /* applies with this choice only; when_param -1: always */
+    bool experts;                /* applies to weights of experts only */
 };
 
 struct tp_format_out {
@@ -96,13 +97,14 @@ enum tp_code tp_format_set(const struct tp_format *format, const char *key_value
 void tp_format_op(const struct tp_format *format, const struct tp_settings *settings,
                   struct tp_op *op);
 
-/* Checks the shape: the first rule of `need` (or `want`) it breaks, or NULL. */
+/* Checks the shape: the first rule of `need` (or `want`) it breaks, or NULL. `expert`:
+ * the weight is one of experts. */
 const struct tp_shape_rule *tp_format_broken_need(const struct tp_format *format,
                                                   const struct tp_settings *settings,
                                                   struct tp_box3 box);
 const struct tp_shape_rule *tp_format_broken_want(const struct tp_format *format,
                                                   const struct tp_settings *settings,
-                                                  struct tp_box3 box);
+                                                  struct tp_box3 box, bool expert);
 
 /* Dtype of the values between decoding a packed source, whose original values were
  * of that dtype, and encoding: what a parameter says ("via"), else the original

@@ -129,6 +129,7 @@ static enum tp_code resume(struct tp_journal *journal, const char *directory,
     bool begun = size >= head && text[head - 1] == '\n' && memcmp(text, MAGIC, strlen(MAGIC)) == 0;
     *foreign = begun && (memcmp(text, magics[zstd], MAGIC_SIZE) != 0 ||
                          memcmp(text + MAGIC_SIZE, hash, TP_HASH_TEXT - 1) != 0);
+    journal->names_shards = begun && memchr(text + head, '\n', size - head);
     if (*foreign || !begun) {
         free(text);
         return TP_OK;
@@ -160,6 +161,16 @@ enum tp_code tp_journal_open(const char *directory, const char *name, const stru
         (code = resume(journal, directory, plan, zstd, foreign, err)) || *foreign)
         return code;
     return journal->size ? TP_OK : start(journal, plan, zstd, err);
+}
+
+/* No line of the old plan may outlive a crash behind the new plan's header. */
+enum tp_code tp_journal_restart(struct tp_journal *journal, const struct tp_plan *plan, bool zstd,
+                                struct tp_err *err)
+{
+    if (tp_os.ftruncate(journal->fd, 0))
+        return tp_os_fail(err, errno, journal->path, "cannot truncate the journal");
+    enum tp_code code = tp_os_fsync(journal->fd, journal->path, err);
+    return code ? code : start(journal, plan, zstd, err);
 }
 
 enum tp_code tp_journal_add(struct tp_journal *journal, const struct tp_plan *plan, uint32_t file,

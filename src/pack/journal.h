@@ -17,6 +17,7 @@ struct tp_journal {
     uint8_t (*hash)[TP_HASH_BYTES];  /* per plan file, valid when done */
     bool *lost; /* per plan file: named by the journal, but not what it says */
     size_t done_count;
+    bool names_shards; /* one at least, be it of another plan */
 };
 
 /* Opens or creates DIRECTORY/NAME and locks it. A journal of the same plan is read
@@ -25,6 +26,9 @@ struct tp_journal {
 enum tp_code tp_journal_open(const char *directory, const char *name, const struct tp_plan *plan,
                              bool zstd, struct tp_journal *journal, bool *foreign,
                              struct tp_err *err);
+/* A foreign journal becomes an empty one of this plan; the lock is held throughout. */
+enum tp_code tp_journal_restart(struct tp_journal *journal, const struct tp_plan *plan, bool zstd,
+                                struct tp_err *err);
 enum tp_code tp_journal_add(struct tp_journal *journal, const struct tp_plan *plan, uint32_t file,
                             const uint8_t hash[TP_HASH_BYTES], struct tp_err *err);
 void tp_journal_close(struct tp_journal *journal); /* releases the lock */

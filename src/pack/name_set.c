@@ -19,14 +19,15 @@ static uint32_t hash_of(const struct tp_names *names, const char *name, size_t l
 
 /* The slot that holds the name, or the free one where it belongs. Slots are small
  * and names elsewhere, so that most probes touch one cache line. */
-static struct tp_names_slot *slot_of(const struct tp_names *names, const char *name, uint32_t hash)
+static struct tp_names_slot *slot_of(const struct tp_names *names, const char *name,
+                                     size_t length, uint32_t hash)
 {
     size_t mask = names->capacity - 1;
     size_t at = hash & mask;
     for (;;) {
         struct tp_names_slot *slot = &names->slots[at];
-        if (!slot->number ||
-            (slot->hash == hash && strcmp(names->items[slot->number - 1], name) == 0))
+        const char *item = slot->number ? names->items[slot->number - 1] : NULL;
+        if (!item || (slot->hash == hash && strncmp(item, name, length) == 0 && !item[length]))
             return slot;
         at = (at + 1) & mask;
     }
@@ -71,7 +72,7 @@ enum tp_code tp_names_add(struct tp_names *names, const char *name, size_t lengt
     if (code)
         return code;
     uint32_t hash = hash_of(names, name, length);
-    struct tp_names_slot *slot = slot_of(names, name, hash);
+    struct tp_names_slot *slot = slot_of(names, name, length, hash);
     if (!slot->number) {
         names->items[names->count++] = name;
         *slot = (struct tp_names_slot){hash, (uint32_t)names->count};
@@ -84,7 +85,7 @@ int64_t tp_names_find(const struct tp_names *names, const char *name, size_t len
 {
     if (!names->capacity)
         return -1;
-    return (int64_t)slot_of(names, name, hash_of(names, name, length))->number - 1;
+    return (int64_t)slot_of(names, name, length, hash_of(names, name, length))->number - 1;
 }
 
 void tp_names_close(struct tp_names *names)

@@ -29,7 +29,7 @@ struct tp_names {
  * is the name's: the count before the call when it is new, less when it is not. */
 enum tp_code tp_names_add(struct tp_names *names, const char *name, size_t length,
                           uint32_t *number, struct tp_err *err);
-/* Number of a name, or -1. */
+/* Number of a name of `length` bytes, which may go on behind them, or -1. */
 int64_t tp_names_find(const struct tp_names *names, const char *name, size_t length);
 void tp_names_close(struct tp_names *names); /* legal on {0} and twice */
 

@@ -59,6 +59,10 @@ static int real_start_thread(pthread_t *thread, void *(*work)(void *), void *arg
     return pthread_create(thread, NULL, work, arg);
 }
 
+static int real_rename_new(const char *from, const char *to)
+{
+    return renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE);
+}
 static int real_exchange(const char *a, const char *b)
 {
     return renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
@@ -81,6 +85,7 @@ struct tp_os tp_os = {
     .fallocate = real_fallocate,
     .ftruncate = ftruncate,
     .rename = rename,
+    .rename_new = real_rename_new,
     .exchange = real_exchange,
     .mkdir = mkdir,
     .unlink = unlink,
@@ -311,15 +316,28 @@ enum tp_code tp_os_fsync_dir(const char *path, struct tp_err *err)
     return code;
 }
 
-enum tp_code tp_os_rename(const char *from, const char *to, struct tp_err *err)
+static enum tp_code fail_rename(struct tp_err *err, int sys, const char *from, const char *to)
 {
-    if (tp_os.rename(from, to) == 0)
-        return TP_OK;
-    int sys = errno;
     enum tp_code code = tp_fail_sys(err, sys, "cannot rename to '%.400s'", to);
     tp_err_path(err, from);
     hint_sys(err, sys);
     return code;
+}
+
+enum tp_code tp_os_rename(const char *from, const char *to, struct tp_err *err)
+{
+    return tp_os.rename(from, to) == 0 ? TP_OK : fail_rename(err, errno, from, to);
+}
+
+enum tp_code tp_os_rename_new(const char *from, const char *to, bool *taken, struct tp_err *err)
+{
+    *taken = false;
+    if (tp_os.rename_new(from, to) == 0)
+        return TP_OK;
+    if (errno == EINVAL || errno == ENOSYS)
+        return tp_os_rename(from, to, err);
+    *taken = errno == EEXIST;
+    return *taken ? TP_OK : fail_rename(err, errno, from, to);
 }
 
 enum tp_code tp_os_lock(int fd, const char *path, struct tp_err *err)

@@ -38,6 +38,7 @@ struct tp_os {
     int (*fallocate)(int fd, off_t offset, off_t size, bool fill);
     int (*ftruncate)(int fd, off_t size);
     int (*rename)(const char *from, const char *to);
+    int (*rename_new)(const char *from, const char *to); /* EEXIST: `to` is taken */
     int (*exchange)(const char *a, const char *b); /* swaps two names in one step */
     int (*mkdir)(const char *path, mode_t mode);
     int (*unlink)(const char *path);
@@ -84,6 +85,9 @@ enum tp_code tp_os_fsync(int fd, const char *path, struct tp_err *err);
 /* Makes names in a directory durable; file systems that cannot are accepted. */
 enum tp_code tp_os_fsync_dir(const char *path, struct tp_err *err);
 enum tp_code tp_os_rename(const char *from, const char *to, struct tp_err *err);
+/* The same, but replaces nothing: with *taken set nothing was done. A file system that
+ * cannot promise that renames plainly. */
+enum tp_code tp_os_rename_new(const char *from, const char *to, bool *taken, struct tp_err *err);
 /* Takes the exclusive lock of an open file: it belongs to this descriptor and dies
  * with the process. TP_E_USAGE when another process holds it, or has meanwhile put
  * another file (or none) in the path's place; a file system without locks is used

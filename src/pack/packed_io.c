@@ -4,12 +4,11 @@
 #include "pack/packed_io.h"
 
 #include "base/num.h"
-
-#include <string.h>
 #include "pack/os.h"
 #include "pack/plain_rows.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum tp_code tp_buffer_room(struct tp_buffer *buffer, uint64_t size, struct tp_err *err)
 {

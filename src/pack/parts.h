@@ -45,7 +45,7 @@ struct tp_parts {
     unsigned ranks;     /* of --tp, 0 = not cut */
     char *source;       /* path of the source, without links, where a part read it */
     char *request;      /* JSON for tp_request_parse() */
-    uint8_t hash[16];   /* of the plan */
+    uint8_t hash[TP_HASH_BYTES]; /* of the plan */
 };
 
 /* Reads and compares all notes. TP_E_USAGE when there are none, TP_E_INPUT when they

@@ -427,6 +427,11 @@ enum tp_code tp_plan_files(struct tp_builder *b, const char *file_name)
     bool outline = b->request->outline;
     uint64_t shard_size = b->request->shard_size ? b->request->shard_size : TP_DEFAULT_SHARD_SIZE;
     plan->single_file = file_name != NULL;
+    if (!plan->ckpt->tensor_count) {
+        tp_err_path(b->err, plan->ckpt->path);
+        tp_err_hint(b->err, "get the checkpoint again, or give the one that you meant");
+        return tp_fail(b->err, TP_E_INPUT, "there is no tensor in it");
+    }
     enum tp_code code = b->follow ? place_like(b, b->follow)
                                   : place_all(b, file_name ? UINT64_MAX : shard_size);
     if (code || (code = check_names(b)) || (code = sort_units(b)) ||

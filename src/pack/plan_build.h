@@ -5,6 +5,7 @@
 #define TP_PACK_PLAN_BUILD_H
 
 #include "pack/plan.h"
+#include "pack/source_ignore.h"
 
 /* What happens to one source weight. */
 struct tp_choice {
@@ -35,6 +36,7 @@ struct tp_builder {
     struct tp_plan *plan;
     struct tp_request *request;
     struct tp_choice *choices; /* per weight */
+    struct tp_source_ignore ignore; /* what the source lists as not quantized */
     const struct tp_plan *follow; /* files hold the same units as there, or NULL */
     size_t unit_capacity, output_capacity, kept_capacity, kept_unit_capacity, file_capacity;
     struct tp_err *err;

@@ -108,6 +108,8 @@ static enum tp_code choose(struct tp_builder *b, uint32_t w)
     /* What is packed was meant to be, and a checkpoint of two kinds helps nobody. */
     bool packed = b->plan->weights->items[w].format;
     const char *reason = packed ? NULL : tp_name_kept_reason(name);
+    if (!packed && !reason && tp_source_ignores(&b->ignore, b->plan->weights->items[w].name))
+        reason = "not quantized in the source";
     if (!asked && reason)
         return tp_choice_keep(b, w, false, "%s", reason);
     if (!rule)
@@ -151,10 +153,9 @@ static enum tp_code check_rules_used(struct tp_builder *b)
 
 enum tp_code tp_plan_select(struct tp_builder *b)
 {
-    for (uint32_t w = 0; w < b->plan->weights->count; w++) {
-        enum tp_code code = choose(b, w);
-        if (code)
-            return code;
-    }
-    return check_rules_used(b);
+    enum tp_code code = tp_source_ignore_open(b->plan->ckpt, &b->ignore, b->err);
+    for (uint32_t w = 0; w < b->plan->weights->count && code == TP_OK; w++)
+        code = choose(b, w);
+    tp_source_ignore_close(&b->ignore);
+    return code ? code : check_rules_used(b);
 }

@@ -143,7 +143,8 @@ static enum tp_code settle(struct tp_builder *b, struct tp_unit *unit)
         return code;
     }
     const struct tp_shape_rule *want =
-        tp_format_broken_want(unit->format, &unit->settings, unit->box);
+        tp_format_broken_want(unit->format, &unit->settings, unit->box,
+                              unit->rank == 3 || strstr(unit->name, ".experts."));
     unit->warning = want ? want->why : NULL;
     return tp_plan_add_unit(b, unit);
 }

@@ -1,6 +1,7 @@
 /* Requests: building, recipes, and their JSON form. */
 #include "pack/request.h"
 
+#include "base/similar.h"
 #include "pack/json_memory.h"
 #include "pack/os.h"
 
@@ -71,12 +72,33 @@ static enum tp_code add_rule(struct tp_request *request, const char *pattern,
     return TP_OK;
 }
 
+/* The format that is written and most like the name, or NULL. */
+static const char *nearest_format(const char *typed)
+{
+    size_t count;
+    const struct tp_format *formats = tp_formats(&count);
+    unsigned best = TP_UNLIKE;
+    const char *found = NULL;
+    for (size_t i = 0; i < count; i++) {
+        unsigned cost = tp_name_distance(typed, formats[i].name);
+        if (cost < best && !formats[i].input_only) {
+            best = cost;
+            found = formats[i].name;
+        }
+    }
+    return found;
+}
+
 static enum tp_code set_format(struct tp_rule *rule, const char *name, struct tp_err *err)
 {
     rule->format = tp_format_find(name);
     if (rule->format && !rule->format->input_only)
         return TP_OK;
     tp_err_hint(err, "`tilepack formats` lists them");
+    const char *near = nearest_format(name);
+    if (near)
+        return tp_fail(err, TP_E_USAGE, "there is no format '%s' to convert to (did you mean "
+                       "'%s'?)", name, near);
     return tp_fail(err, TP_E_USAGE, "there is no format '%s' to convert to", name);
 }
 

@@ -29,7 +29,7 @@ struct tp_sink {
     enum tp_code (*write_many)(struct tp_sink *sink, uint32_t file, uint32_t output,
                                const struct tp_piece *pieces, size_t count, struct tp_err *err);
     /* Gets a file ready for its bytes, as far as that can be done while there are none
-     * yet; or NULL. Once for each file that it is called for, before any write. */
+     * yet; or NULL. At most once for each file, begun before any write of this worker. */
     enum tp_code (*prepare)(struct tp_sink *sink, uint32_t file, struct tp_err *err);
     uint64_t assembles; /* bytes in small pieces, lying together, that cost it little */
     /* Takes a box of a packed unit whole, instead of its runs by write(): from[i] is
@@ -62,7 +62,6 @@ struct tp_file_sink {
     struct tp_open_file *files;
     struct tp_leaf_pool pool;
     struct tp_writeback writeback;
-    struct tp_err open_error; /* of a file that could not be opened */
     enum tp_code (*done)(void *arg, uint32_t file, const uint8_t hash[TP_HASH_BYTES],
                          struct tp_err *err);
     void *done_arg;

@@ -62,22 +62,17 @@ static enum tp_code open_file(struct tp_file_sink *sink, uint32_t f, bool fill,
 static enum tp_code ensure_open(struct tp_file_sink *sink, uint32_t f, bool fill,
                                 struct tp_err *err)
 {
-    static pthread_mutex_t error_lock = PTHREAD_MUTEX_INITIALIZER; /* two files may fail at once */
     struct tp_open_file *file = &sink->files[f];
     enum tp_code code = TP_OK;
     if (atomic_load_explicit(&file->opened, memory_order_acquire) && file->fd >= 0)
         return TP_OK;
     pthread_mutex_lock(&file->lock);
-    bool fails = !file->opened && (code = open_file(sink, f, fill, err));
-    atomic_store_explicit(&file->opened, true, memory_order_release);
-    bool failed = !fails && file->fd < 0; /* in another worker: for the same reason */
-    if (fails || failed) {
-        pthread_mutex_lock(&error_lock);
-        if (fails)
-            sink->open_error = *err;
-        else
-            *err = sink->open_error;
-        pthread_mutex_unlock(&error_lock);
+    if (!file->opened) {
+        if ((code = open_file(sink, f, fill, err)))
+            file->open_error = *err;
+        atomic_store_explicit(&file->opened, true, memory_order_release);
+    } else if (file->fd < 0) { /* it failed in another worker */
+        *err = file->open_error;
         code = err->code;
     }
     pthread_mutex_unlock(&file->lock);

@@ -9,6 +9,7 @@ struct tp_open_file {
     char *path;
     int fd; /* -1: not open yet, failed, or finished */
     atomic_bool opened; /* or tried to */
+    struct tp_err open_error; /* why it could not be opened */
     atomic_uint_fast64_t missing; /* bytes not written yet */
     struct tp_leafhash hash;
     struct tp_assembly assembly;

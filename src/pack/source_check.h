@@ -26,8 +26,11 @@ enum tp_code tp_source_config_check(const struct tp_checkpoint *ckpt,
                                     const struct tp_weights *weights, bool must_find,
                                     struct tp_err *err);
 
+/* The key by which older checkpoints have their quantization_config. */
+#define TP_LEGACY_CONFIG "compression_config"
+
 /* The value of quantization_config, which multimodal models may have inside of
- * text_config (new reference), or NULL. */
+ * text_config and old ones as TP_LEGACY_CONFIG (new reference), or NULL. */
 json_t *tp_source_config(const struct tp_checkpoint *ckpt);
 
 /* The value of text_config in config.json, which must be there, and that of

@@ -24,13 +24,23 @@ enum tp_code tp_source_nested_config(const struct tp_checkpoint *ckpt, struct tp
     return code;
 }
 
+/* Where engines look, in their order; data is NULL when there is none. */
+static enum tp_code find_config(const struct tp_checkpoint *ckpt, struct tp_json_span *value)
+{
+    struct tp_json_span text;
+    enum tp_code code = tp_json_get_key(ckpt->config, ckpt->config_size, "quantization_config",
+                                        value, NULL);
+    if (!code && !value->data)
+        code = tp_source_nested_config(ckpt, &text, value);
+    if (!code && !value->data)
+        code = tp_json_get_key(ckpt->config, ckpt->config_size, TP_LEGACY_CONFIG, value, NULL);
+    return code;
+}
+
 json_t *tp_source_config(const struct tp_checkpoint *ckpt)
 {
-    struct tp_json_span span, text;
-    if (!ckpt->config || tp_json_get_key(ckpt->config, ckpt->config_size, "quantization_config",
-                                         &span, NULL))
-        return NULL;
-    if (!span.data && (tp_source_nested_config(ckpt, &text, &span) || !span.data))
+    struct tp_json_span span;
+    if (!ckpt->config || find_config(ckpt, &span) || !span.data)
         return NULL;
     json_t *config = tp_json_load(span.data, span.size, JSON_DECODE_ANY, NULL);
     if (json_is_object(config))

@@ -153,7 +153,8 @@ def output_partial_is_not_ours():
 @case("output-partial-of-another-conversion")
 def output_partial_of_another():
     one_shard()
-    raw("out.partial/.tilepack-journal", b"tilepack-journal 1 " + b"0" * 32 + b"\n")
+    raw("out.partial/.tilepack-journal", b"tilepack-journal 1 " + b"0" * 32 + b"\n"
+        b"model.safetensors " + b"0" * 32 + b"\n")
     return CONVERT_DIR
 
 

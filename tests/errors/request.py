@@ -19,6 +19,7 @@ def words(name, *argv):
 # --------------------------------------------------------------- options -- #
 
 words("format-unknown", "plan", "in.safetensors", "--to", "w4a8-cutlas")
+words("format-misspelt", "plan", "in.safetensors", "--to", "fp8-deepsek")
 words("format-empty", "plan", "in.safetensors", "--to", "")
 words("format-missing", "plan", "in.safetensors")
 words("parameter-unknown", *PLAN, "--set", "speed=high")
@@ -37,6 +38,18 @@ words("shard-size-overflows", *PLAN, "--shard-size", "99999999TB")
 words("jobs-too-many", *PLAN, "--jobs", "100000")
 words("option-unknown", *PLAN, "--stritc")
 words("source-is-empty-text", "plan", "", "--to", "w4a8-ct")
+
+
+@case("source-without-tensors")
+def without_tensors():
+    tensors({})
+    return "convert", "in.safetensors", "-o", "out", "--to", "w4a8-ct"
+
+
+@case("source-without-tensors-to-unpack")
+def without_tensors_to_unpack():
+    tensors({})
+    return "unpack", "in.safetensors", "-o", "out"
 
 
 @case("json-error-is-json-too")

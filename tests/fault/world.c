@@ -224,6 +224,17 @@ static int my_rename(const char *from, const char *to)
     return done(fault, result);
 }
 
+static int my_rename_new(const char *from, const char *to)
+{
+    enum fault fault = next(CALL_RENAME);
+    if (fails(fault))
+        return failed(fault);
+    int result = real.rename_new(from, to);
+    if (!result)
+        LOG(power_rename(from, to, false));
+    return done(fault, result);
+}
+
 static int my_exchange(const char *a, const char *b)
 {
     enum fault fault = next(CALL_EXCHANGE);
@@ -347,6 +358,7 @@ void world_install(void)
     tp_os.fallocate = my_fallocate;
     tp_os.ftruncate = my_ftruncate;
     tp_os.rename = my_rename;
+    tp_os.rename_new = my_rename_new;
     tp_os.exchange = my_exchange;
     tp_os.mkdir = my_mkdir;
     tp_os.unlink = my_unlink;

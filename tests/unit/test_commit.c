@@ -1,6 +1,6 @@
 /* Committing beside others: what came to the output's name while the new content was
  * written is not replaced unasked, and a shard of an interrupted run is taken over only
- * with the hash in its header. */
+ * with the hash in its header. A run that finished nothing is in nobody's way. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { N = 128, K = 128, HEADER = 80 };
@@ -38,6 +39,24 @@ static void write_text(const char *path, const void *data, size_t size)
     assert_int_equal(fclose(file), 0);
 }
 
+/* Reads the source as it is now, and plans for the request. */
+static void open_world(void)
+{
+    struct tp_err err = {0};
+    assert_int_equal(tp_checkpoint_open(world.source, 0, &world.ckpt, &err), TP_OK);
+    assert_int_equal(tp_weights_find(&world.ckpt, &world.weights, &err), TP_OK);
+    bool single = strstr(world.output, ".safetensors") != NULL;
+    assert_int_equal(tp_plan_convert(&world.ckpt, &world.weights, &world.request,
+                                     single ? world.output : NULL, &world.plan, &err), TP_OK);
+}
+
+static void close_world(void)
+{
+    tp_plan_close(&world.plan);
+    tp_weights_close(&world.weights);
+    tp_checkpoint_close(&world.ckpt);
+}
+
 /* A checkpoint of one weight, planned to become `output` in a directory of its own. */
 static void make_world(const char *output)
 {
@@ -52,29 +71,45 @@ static void make_world(const char *output)
     snprintf((char *)file + 8, HEADER + 1, "%-80s",
              "{\"a.weight\":{\"dtype\":\"BF16\",\"shape\":[128,128],\"data_offsets\":[0,32768]}}");
     write_text(world.source, file, sizeof file);
-    assert_int_equal(tp_checkpoint_open(world.source, 0, &world.ckpt, &err), TP_OK);
-    assert_int_equal(tp_weights_find(&world.ckpt, &world.weights, &err), TP_OK);
     assert_int_equal(tp_request_to(&world.request, "fp8-deepseek", NULL, 0, &err), TP_OK);
-    bool single = strstr(output, ".safetensors") != NULL;
-    assert_int_equal(tp_plan_convert(&world.ckpt, &world.weights, &world.request,
-                                     single ? output : NULL, &world.plan, &err), TP_OK);
+    open_world();
+}
+
+/* The next run has another plan: the source was changed (to hold a NaN), ... */
+static void spoil_source(void)
+{
+    FILE *file = fopen(world.source, "r+b");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 8 + HEADER, SEEK_SET), 0);
+    assert_int_equal(fwrite("\xff\x7f", 1, 2, file), 2);
+    assert_int_equal(fclose(file), 0);
+    close_world();
+    open_world();
+}
+
+/* ... or another option is given. */
+static void keep_nonfinite(void)
+{
+    close_world();
+    world.request.keep_nonfinite = true;
+    open_world();
 }
 
 static void end_world(void)
 {
     char command[128];
     tp_os = real_os;
-    tp_plan_close(&world.plan);
+    close_world();
     tp_request_close(&world.request);
-    tp_weights_close(&world.weights);
-    tp_checkpoint_close(&world.ckpt);
     snprintf(command, sizeof command, "rm -rf '%s'", world.root);
     assert_int_equal(system(command), 0);
 }
 
 static enum tp_code convert(bool force, struct tp_convert_result *result)
 {
-    struct tp_convert_options options = {.run = {.jobs = 1}, .force = force};
+    struct tp_convert_options options = {.run = {.jobs = 1, .keep_nonfinite =
+                                                     world.request.keep_nonfinite},
+                                           .force = force};
     struct tp_err err = {0};
     return tp_convert(&world.plan, &world.request, world.output, &options, result, &err);
 }
@@ -127,6 +162,43 @@ static void a_file_that_came_meanwhile_stays(void **state)
     check_meanwhile("out.safetensors");
 }
 
+/* Between the last look at the name and the rename. */
+static int at_the_last_moment(const char *from, const char *to)
+{
+    strcpy(world.note, world.output);
+    write_text(world.note, "theirs", 6);
+    return real_os.rename_new(from, to);
+}
+
+static void a_file_that_came_at_the_last_moment_stays(void **state)
+{
+    struct tp_convert_result result;
+    (void)state;
+    make_world("out.safetensors");
+    tp_os.rename_new = at_the_last_moment;
+    assert_int_equal(convert(false, &result), TP_E_USAGE);
+    assert_true(is_theirs());
+    end_world();
+}
+
+static int unknown_flag(const char *from, const char *to)
+{
+    (void)from, (void)to;
+    errno = EINVAL;
+    return -1;
+}
+
+static void a_file_system_without_the_promise_renames(void **state)
+{
+    struct tp_convert_result result;
+    (void)state;
+    make_world("out.safetensors");
+    tp_os.rename_new = unknown_flag;
+    assert_int_equal(convert(false, &result), TP_OK);
+    assert_int_equal(access(world.output, F_OK), 0);
+    end_world();
+}
+
 static int no_rename(const char *from, const char *to)
 {
     (void)from, (void)to;
@@ -156,12 +228,120 @@ static void a_shard_with_other_digits_is_made_anew(void **state)
     end_world();
 }
 
+/* A small file of the source that has become a pipe is refused, not waited for. */
+static void a_pipe_among_the_small_files_does_not_block(void **state)
+{
+    struct tp_convert_result result;
+    char path[128];
+    (void)state;
+    make_world("out");
+    snprintf(path, sizeof path, "%s/tokenizer.json", world.root);
+    write_text(path, "{}", 2);
+    close_world();
+    strcpy(world.source, world.root);
+    open_world();
+    assert_int_equal(world.ckpt.other_count, 1);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkfifo(path, 0666), 0);
+    alarm(20); /* ends a program that waits for a writer */
+    assert_int_equal(convert(false, &result), TP_E_INPUT);
+    alarm(0);
+    end_world();
+}
+
+static const char *in_partial(const char *name)
+{
+    static char path[256];
+    snprintf(path, sizeof path, "%s.partial%s%s", world.output, *name ? "/" : "", name);
+    return path;
+}
+
+/* "--nonfinite keep" is the hint of the first error, and must not lead into a second. */
+static void a_hint_can_be_followed(void **state)
+{
+    struct tp_convert_result result;
+    (void)state;
+    make_world("out");
+    spoil_source();
+    assert_int_equal(convert(false, &result), TP_E_INPUT);
+    assert_int_equal(access(in_partial(".tilepack-journal"), F_OK), 0);
+    keep_nonfinite();
+    assert_int_equal(convert(false, &result), TP_OK);
+    assert_int_not_equal(access(in_partial(""), F_OK), 0);
+    end_world();
+}
+
+/* What a run of another plan left may be of ranks; it goes, but for strangers' folders. */
+static void without_a_finished_shard_only_own_files_go(void **state)
+{
+    struct tp_convert_result result;
+    (void)state;
+    make_world("out");
+    spoil_source();
+    assert_int_equal(convert(false, &result), TP_E_INPUT);
+    assert_int_equal(mkdir(in_partial("rank_0"), 0777), 0);
+    write_text(in_partial("rank_0/model.safetensors"), "old", 3);
+    assert_int_equal(mkdir(in_partial("theirs"), 0777), 0);
+    keep_nonfinite();
+    assert_int_equal(convert(false, &result), TP_E_USAGE);
+    assert_int_equal(access(in_partial("theirs"), F_OK), 0);
+    assert_int_equal(access(in_partial("rank_0/model.safetensors"), F_OK), 0);
+    assert_int_equal(rmdir(in_partial("theirs")), 0);
+    assert_int_equal(convert(false, &result), TP_OK);
+    end_world();
+}
+
+static void a_finished_shard_of_another_plan_stays(void **state)
+{
+    struct tp_convert_result result;
+    (void)state;
+    make_world("out");
+    tp_os.rename = no_rename;
+    assert_int_equal(convert(false, &result), TP_E_IO);
+    tp_os = real_os;
+    keep_nonfinite();
+    assert_int_equal(convert(false, &result), TP_E_USAGE);
+    assert_int_equal(access(in_partial("model.safetensors"), F_OK), 0);
+    assert_int_equal(convert(true, &result), TP_OK);
+    assert_int_equal(result.resumed, 0);
+    assert_int_not_equal(access(in_partial(""), F_OK), 0);
+    end_world();
+}
+
+/* Whoever starts over keeps the lock: nobody else may find the directory free meanwhile. */
+static int not_the_journal(const char *path)
+{
+    assert_null(strstr(path, ".tilepack-journal"));
+    return real_os.unlink(path);
+}
+
+static void starting_over_keeps_the_lock(void **state)
+{
+    struct tp_convert_result result;
+    (void)state;
+    make_world("out");
+    spoil_source();
+    assert_int_equal(convert(false, &result), TP_E_INPUT);
+    keep_nonfinite();
+    tp_os.unlink = not_the_journal;
+    tp_os.rename = no_rename;
+    assert_int_equal(convert(false, &result), TP_E_IO);
+    end_world();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_directory_that_came_meanwhile_stays),
         cmocka_unit_test(a_file_that_came_meanwhile_stays),
+        cmocka_unit_test(a_file_that_came_at_the_last_moment_stays),
+        cmocka_unit_test(a_file_system_without_the_promise_renames),
         cmocka_unit_test(a_shard_with_other_digits_is_made_anew),
+        cmocka_unit_test(a_pipe_among_the_small_files_does_not_block),
+        cmocka_unit_test(a_hint_can_be_followed),
+        cmocka_unit_test(without_a_finished_shard_only_own_files_go),
+        cmocka_unit_test(a_finished_shard_of_another_plan_stays),
+        cmocka_unit_test(starting_over_keeps_the_lock),
     };
     real_os = tp_os;
     return cmocka_run_group_tests(tests, NULL, NULL);
