@@ -13,7 +13,6 @@ by one thread and by as many, with and without asking the disk to begin early: t
 fastest counts. Medians are compared. Everything is written below DIR and removed again, but for
 bench.md, bench.json and stages.svg.
 """
-import argparse
 import os
 import re
 import shutil
@@ -219,10 +218,7 @@ def picture(result):
 
 
 def main(argv):
-    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    p.add_argument("--program", required=True)
-    p.add_argument("--dir", required=True)
-    p.add_argument("--rounds", type=int, default=int(os.environ.get("ROUNDS", "5")))
+    p = measure.options(__doc__, rounds=5)
     p.add_argument("--jobs", type=int, default=len(measure.processors()))
     p.add_argument("--format", action="append", help="default: every format that is written")
     opt = p.parse_args(argv)

@@ -13,7 +13,6 @@ disabled: the reference rows are bound by the processor, not by memory, and ther
 times are compared, in which nobody else had the processor.
 Writes kernels.md and kernels.json below DIR.
 """
-import argparse
 import json
 import os
 import statistics
@@ -158,10 +157,7 @@ def scaling_table(result):
 
 
 def main(argv):
-    p = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    p.add_argument("--program", required=True)
-    p.add_argument("--dir", required=True)
-    p.add_argument("--rounds", type=int, default=int(os.environ.get("ROUNDS", "3")))
+    p = measure.options(__doc__, rounds=3)
     p.add_argument("--jobs", type=int, default=len(measure.processors()))
     p.add_argument("--long", action="store_true", help="fp8 scales as well: minutes more")
     p.add_argument("--shape", default="1,8192,8192", help="larger than the caches")

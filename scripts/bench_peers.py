@@ -16,7 +16,6 @@ llama-quantize also quantizes embeddings and output, 0.26 GB more; only tilepack
 writes. The time of a peer is that of its process: for llm-compressor with its imports, whose
 time alone is given too. Medians are compared. Writes peers.md and peers.json below DIR.
 """
-import argparse
 import importlib.metadata
 import importlib.util
 import json
@@ -205,10 +204,7 @@ def table(result):
 
 
 def main(argv):
-    p = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    p.add_argument("--program", required=True)
-    p.add_argument("--dir", required=True)
-    p.add_argument("--rounds", type=int, default=int(os.environ.get("ROUNDS", "3")))
+    p = measure.options(__doc__, rounds=3)
     p.add_argument("--job", action="append", choices=[job[0] for job in JOBS],
                    help="default: all whose peer is found")
     opt = p.parse_args(argv)

@@ -18,7 +18,6 @@ for memory and locks in the second. The best times are compared, those in which 
 had the processors. DIR/src is the checkpoint (bench.sh makes it), in the page cache. Writes
 threads.md and threads.json below DIR.
 """
-import argparse
 import os
 import shutil
 import sys
@@ -128,10 +127,7 @@ def table(result):
 
 
 def main(argv):
-    p = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    p.add_argument("--program", required=True)
-    p.add_argument("--dir", required=True)
-    p.add_argument("--rounds", type=int, default=int(os.environ.get("ROUNDS", "5")))
+    p = measure.options(__doc__, rounds=5)
     p.add_argument("--jobs", type=int, default=len(measure.processors()))
     p.add_argument("--format", action="append", help="default: every format that is written")
     opt = p.parse_args(argv)

@@ -1,9 +1,10 @@
-"""What the benchmarks share: commands, loops that only move bytes, and the files of results.
+"""What the benchmarks share: options, commands, loops that only move bytes, the files of results.
 
 Times are seconds of the wall unless they say CPU. A list of processors stands for threads
 or processes pinned to one each, or for a command that may run on all of them. Nothing here
 decides what is measured or compared.
 """
+import argparse
 import ctypes
 import json
 import os
@@ -15,6 +16,17 @@ from collections import namedtuple
 BLOCK = 1 << 20
 BLOCKS_TO_WRITEBACK = 32
 Done = namedtuple("Done", "seconds cpu memory stderr")
+
+
+# ---- options ----------------------------------------------------------------------------
+
+def options(doc, rounds):
+    """A parser of what every script takes; the first line of `doc` says what the script is."""
+    p = argparse.ArgumentParser(description=doc.split("\n", maxsplit=1)[0])
+    p.add_argument("--program", required=True)
+    p.add_argument("--dir", required=True)
+    p.add_argument("--rounds", type=int, default=int(os.environ.get("ROUNDS", rounds)))
+    return p
 
 
 # ---- commands ---------------------------------------------------------------------------
