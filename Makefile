@@ -21,8 +21,8 @@ LIBS    ?= -ljansson -lzstd -lxxhash
 LDLIBS   = $(LIBS) -lm -pthread
 
 BASE     = $(sort $(wildcard src/base/*.c))
-KERNELS  = $(sort $(wildcard src/kernels/*.c))
-PACK     = $(sort $(wildcard src/pack/*.c))
+KERNELS  = $(sort $(wildcard src/kernels/*.c src/kernels/*/*.c))
+PACK     = $(sort $(wildcard src/pack/*/*.c))
 CLI      = $(sort $(wildcard src/cli/*.c))
 FORMATS  = $(sort $(wildcard formats/*.json))
 LIB_OBJ  = $(patsubst %.c,$(BUILD)/%.o,$(BASE) $(KERNELS) $(PACK)) $(BUILD)/formats_embedded.o

@@ -10,7 +10,7 @@ CUDA_PTX   ?= 90
 CUDA_HOME  ?= $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
 CUDA_LIB   ?= $(firstword $(wildcard $(CUDA_HOME)/lib64 $(CUDA_HOME)/targets/x86_64-linux/lib))
 
-CUDA_SRC  = $(sort $(wildcard src/kernels/cuda_*.cu))
+CUDA_SRC  = $(sort $(wildcard src/kernels/cuda/cuda_*.cu))
 CUDA_OBJ  = $(patsubst %.cu,$(BUILD)/%.o,$(CUDA_SRC))
 CUDA_GEN  = $(foreach a,$(CUDA_ARCHS),-gencode=arch=compute_$(a),code=sm_$(a)) \
             $(foreach a,$(CUDA_PTX),-gencode=arch=compute_$(a),code=compute_$(a))

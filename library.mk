@@ -2,21 +2,21 @@
 # major version, which exports what tilepack.h declares and nothing else. Included by
 # the Makefile.
 
-VERSION := $(shell sed -n 's/^.define TILEPACK_VERSION "\(.*\)"/\1/p' src/pack/tilepack.h)
+VERSION := $(shell sed -n 's/^.define TILEPACK_VERSION "\(.*\)"/\1/p' src/pack/api/tilepack.h)
 MAJOR   := $(firstword $(subst ., ,$(VERSION)))
 SHARED   = $(BUILD)/libtilepack.so.$(VERSION)
 LIBRARY  = $(BUILD)/libtilepack.a $(BUILD)/libtilepack.so $(BUILD)/tilepack.pc
 
-$(SHARED): $(LIB_OBJ) src/pack/tilepack.map
+$(SHARED): $(LIB_OBJ) src/pack/api/tilepack.map
 	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libtilepack.so.$(MAJOR) \
-	    -Wl,--version-script=src/pack/tilepack.map -Wl,-z,defs -o $@ $(LIB_OBJ) $(LDLIBS)
+	    -Wl,--version-script=src/pack/api/tilepack.map -Wl,-z,defs -o $@ $(LIB_OBJ) $(LDLIBS)
 
 $(BUILD)/libtilepack.so: $(SHARED)
 	ln -sf libtilepack.so.$(VERSION) $(BUILD)/libtilepack.so.$(MAJOR)
 	ln -sf libtilepack.so.$(MAJOR) $@
 
 # Libs.private: what a static link needs in addition.
-$(BUILD)/tilepack.pc: $(BUILD)/config src/pack/tilepack.h library.mk
+$(BUILD)/tilepack.pc: $(BUILD)/config src/pack/api/tilepack.h library.mk
 	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' \
 	    'Name: tilepack' 'Description: weights in the bytes that GPU kernels read' \
 	    'Version: $(VERSION)' 'Libs: -L$${libdir} -ltilepack' \
@@ -27,7 +27,7 @@ library: $(LIBRARY)
 install-library: library
 	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig \
 	    $(DESTDIR)$(PREFIX)/share/man/man3
-	install -m 644 src/pack/tilepack.h $(DESTDIR)$(PREFIX)/include/
+	install -m 644 src/pack/api/tilepack.h $(DESTDIR)$(PREFIX)/include/
 	install -m 644 $(BUILD)/libtilepack.a $(DESTDIR)$(PREFIX)/lib/
 	install -m 755 $(SHARED) $(DESTDIR)$(PREFIX)/lib/
 	ln -sf libtilepack.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/libtilepack.so.$(MAJOR)

@@ -19,7 +19,7 @@ build() { # folder, BUILD
 build "$work/a" build
 mv "$work/a/build" "$work/first"
 second=$work/deeper/b
-if [ -e "$work/first/src/kernels/cuda_reorder.o" ]; then
+if [ -e "$work/first/src/kernels/cuda/cuda_reorder.o" ]; then
     rm -rf "$work/a"
     second=$work/a
 fi

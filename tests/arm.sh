@@ -14,8 +14,7 @@ for tool in "$cc" "$emulator"; do
 done
 out=${BUILD:-build}/arm
 mkdir -p "$out"
-kernels="codec op plane ref rows stats cpu_avx2 cpu_avx512 cpu_neon"
-sources=$(for name in $kernels; do echo "src/kernels/$name.c"; done)
+sources="src/kernels/rows.c $(echo src/kernels/op/*.c src/kernels/cpu/*.c)"
 for test in test_codec test_kernels; do
     # shellcheck disable=SC2086
     "$cc" -O2 -std=c11 -D_GNU_SOURCE -Isrc -Itests/tools/minicmocka -ffp-contract=off \

@@ -10,8 +10,8 @@ trap 'rm -rf "$dir"' EXIT INT TERM
 
 $CC -std=c11 -D_GNU_SOURCE -Isrc -O1 -g -pthread -Wall -Wextra -Werror \
     -fsanitize=address,undefined -fno-sanitize-recover=all -o "$dir/tool" \
-    tests/tools/zst_tool.c src/pack/zst_index.c src/pack/zst_read.c src/pack/zst_write.c \
-    src/pack/os.c src/base/error.c src/base/num.c -lzstd -lxxhash -ljansson
+    tests/tools/zst_tool.c src/pack/file/zst_*.c \
+    src/pack/os/os.c src/base/error.c src/base/num.c -lzstd -lxxhash -ljansson
 
 fail() {
     echo "zst_cli: $*" >&2

@@ -6,7 +6,7 @@
 #define TP_CLI_CMD_H
 
 #include "cli/options.h"
-#include "pack/tilepack.h"
+#include "pack/api/tilepack.h"
 
 #define TP_VERSION TILEPACK_VERSION
 

@@ -3,7 +3,7 @@
 #include "cli/cmd.h"
 #include "cli/report.h"
 #include "cli/session.h"
-#include "pack/bench.h"
+#include "pack/bench/bench.h"
 
 #include <stdlib.h>
 #include <string.h>

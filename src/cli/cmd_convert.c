@@ -4,11 +4,11 @@
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/session.h"
-#include "pack/commit.h"
-#include "pack/device.h"
-#include "pack/parts.h"
-#include "pack/ranks.h"
-#include "pack/requant_error.h"
+#include "pack/commit/commit.h"
+#include "pack/run/device.h"
+#include "pack/commit/parts.h"
+#include "pack/plan/ranks.h"
+#include "pack/check/requant_error.h"
 
 #include <stdio.h>
 #include <stdlib.h>

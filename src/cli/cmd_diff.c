@@ -5,7 +5,7 @@
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/session.h"
-#include "pack/diff.h"
+#include "pack/check/diff.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include "cli/cmd.h"
 #include "cli/dump.h"
 #include "cli/report.h"
-#include "pack/source_check.h"
+#include "pack/source/source_check.h"
 
 #include <string.h>
 

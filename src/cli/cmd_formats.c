@@ -1,8 +1,8 @@
 /* `tilepack formats`: the facts of the format files as this binary holds them. */
 #include "cli/cmd.h"
 #include "cli/report.h"
-#include "pack/format.h"
-#include "pack/format_parse.h"
+#include "pack/format/format.h"
+#include "pack/format/format_parse.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/session.h"
-#include "pack/join.h"
+#include "pack/commit/join.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 #include "cli/cmd.h"
 #include "cli/report.h"
 #include "cli/session.h"
-#include "pack/parts.h"
-#include "pack/ranks.h"
+#include "pack/commit/parts.h"
+#include "pack/plan/ranks.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include "cli/cmd.h"
 #include "cli/report.h"
 #include "cli/schedule_report.h"
-#include "pack/os.h"
+#include "pack/os/os.h"
 
 #include <stdlib.h>
 #include <string.h>

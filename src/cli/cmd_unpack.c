@@ -5,7 +5,7 @@
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/session.h"
-#include "pack/commit.h"
+#include "pack/commit/commit.h"
 
 #include <stdlib.h>
 #include <string.h>

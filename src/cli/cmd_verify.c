@@ -5,8 +5,8 @@
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/session.h"
-#include "pack/ranks.h"
-#include "pack/verify.h"
+#include "pack/plan/ranks.h"
+#include "pack/check/verify.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  * Invariant: every visible command, option, choice and format is in all three. */
 #include "cli/cmd.h"
 #include "cli/report.h"
-#include "pack/format.h"
-#include "pack/gpus.h"
+#include "pack/format/format.h"
+#include "pack/schedule/gpus.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #include "cli/options.h"
 #include "cli/report.h"
 #include "cli/session.h"
-#include "pack/inspect.h"
+#include "pack/inspect/inspect.h"
 
 #include <jansson.h>
 

@@ -1,7 +1,7 @@
 /* --at, --offset and --values: one element, one byte, one rectangle. */
 #include "cli/dump.h"
 #include "cli/report.h"
-#include "pack/format_parse.h"
+#include "pack/format/format_parse.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include "cli/dump.h"
 #include "cli/out.h"
 #include "cli/report.h"
-#include "pack/format_parse.h"
+#include "pack/format/format_parse.h"
 
 #include <math.h>
 #include <stdio.h>

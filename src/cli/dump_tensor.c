@@ -1,9 +1,9 @@
 /* One tensor, or one packed weight: header facts, descriptor, tile. */
 #include "cli/dump.h"
 #include "cli/report.h"
-#include "kernels/codec.h"
-#include "pack/descriptor.h"
-#include "pack/format_parse.h"
+#include "kernels/op/codec.h"
+#include "pack/plan/descriptor.h"
+#include "pack/format/format_parse.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* The format tables of tilepack-formats(5), in mdoc, from the embedded formats. */
 #include "cli/help.h"
-#include "pack/format.h"
-#include "pack/format_parse.h"
+#include "pack/format/format.h"
+#include "pack/format/format_parse.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* The buffer before stdout. Invariant: used <= sizeof data. */
 #include "cli/out.h"
 
-#include "pack/safetensors.h"
+#include "pack/file/safetensors.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "cli/out.h"
 #include "cli/plan_report.h"
 #include "cli/report.h"
-#include "pack/config.h"
+#include "pack/plan/config.h"
 
 /* The object on its way to stdout. The first failure stays in `err`. */
 struct json {

@@ -4,7 +4,7 @@
 
 #include "cli/fold.h"
 #include "cli/report.h"
-#include "pack/config.h"
+#include "pack/plan/config.h"
 
 #include <stdio.h>
 #include <stdlib.h>

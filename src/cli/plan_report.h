@@ -3,7 +3,7 @@
 #define TP_CLI_PLAN_REPORT_H
 
 #include "cli/options.h"
-#include "pack/ranks.h"
+#include "pack/plan/ranks.h"
 
 /* As text or, with --json, as one object; with `ranks` (or NULL) also how the plan is
  * divided among them. Returns the exit status. */

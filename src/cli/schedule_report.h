@@ -2,8 +2,8 @@
 #ifndef TP_CLI_SCHEDULE_REPORT_H
 #define TP_CLI_SCHEDULE_REPORT_H
 
-#include "pack/gpus.h"
-#include "pack/schedule.h"
+#include "pack/schedule/gpus.h"
+#include "pack/schedule/schedule.h"
 
 /* One weight shape at one m. */
 struct tp_schedule_case {

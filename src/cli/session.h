@@ -5,8 +5,8 @@
 #define TP_CLI_SESSION_H
 
 #include "cli/options.h"
-#include "pack/plan.h"
-#include "pack/request.h"
+#include "pack/plan/plan.h"
+#include "pack/plan/request.h"
 
 #include <stdatomic.h>
 

@@ -4,7 +4,7 @@
  * runs, TILEPACK_DISABLE leaves and the operation fits is taken. The reference
  * is not a row: it fits everything and cannot be disabled.
  */
-#include "kernels/rows.h"
+#include "kernels/op/rows.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -14,7 +14,7 @@ case $build in
     ;;
 esac
 export LD_LIBRARY_PATH="$build${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-header=$root/src/pack/tilepack.h
+header=$root/src/pack/api/tilepack.h
 
 outcome() { # name, status; what explains it is in $work/log
     if [ "$2" -eq 0 ]; then ok "$1"; else bad "$1"; cat "$work/log"; fi

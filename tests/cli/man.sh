@@ -30,7 +30,7 @@ page=$(sed -n '/^\.Sh EXIT STATUS/,/^\.El/s/^\.It \([0-9]*\)$/\1/p' man/tilepack
 # Environment variables that the code reads are documented.
 while read -r name; do
     grep -q "$name" man/tilepack.1 || fail "tilepack.1 does not mention $name"
-done < <(grep -hoE '(getenv|environment_u64)\("[A-Z_]+"' src/cli/*.c src/kernels/*.c |
+done < <(grep -hoE '(getenv|environment_u64)\("[A-Z_]+"' src/cli/*.c src/pack/*/*.c src/kernels/*.c src/kernels/*/*.c |
     sed 's/.*"\([A-Z_]*\)"/\1/' | sort -u)
 
 # References within the set lead somewhere (tilepack-formats.5 is generated).

@@ -36,7 +36,7 @@ EOF
 # Objects are taken from the build; only the embedded formats and the link are new,
 # so the link must know what they were compiled for.
 set --
-first_cu=$(cd "$root" && echo src/kernels/cuda_*.cu)
+first_cu=$(cd "$root" && echo src/kernels/cuda/cuda_*.cu)
 first_cu=${first_cu%% *}
 [ -e "$build/${first_cu%.cu}.o" ] || set -- "$@" NVCC=
 if grep -q __asan_init "$build/tilepack"; then

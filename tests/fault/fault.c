@@ -17,7 +17,7 @@
 #include "tree.h"
 #include "world.h"
 
-#include "pack/os.h"
+#include "pack/os/os.h"
 
 #include <dirent.h>
 #include <signal.h>

@@ -2,8 +2,8 @@
 
 #include "tree.h"
 
-#include "pack/commit.h"
-#include "pack/parts.h"
+#include "pack/commit/commit.h"
+#include "pack/commit/parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #include "reading.h"
 
-#include "pack/diff.h"
-#include "pack/verify.h"
+#include "pack/check/diff.h"
+#include "pack/check/verify.h"
 
 #include <string.h>
 

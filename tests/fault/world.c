@@ -5,7 +5,7 @@
 
 #include "power.h"
 
-#include "pack/os.h"
+#include "pack/os/os.h"
 
 #include <errno.h>
 #include <fcntl.h>

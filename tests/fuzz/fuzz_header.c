@@ -7,7 +7,7 @@
  *     src/base/{error,dtype,num}.c -lxxhash
  * or, with any compiler, without "fuzzer," and with tests/fuzz/replay.c to run files.
  */
-#include "pack/safetensors.h"
+#include "pack/file/safetensors.h"
 
 #include "base/num.h"
 

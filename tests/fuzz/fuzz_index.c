@@ -4,7 +4,7 @@
  * Build: as fuzz_header.c says, with
  *     src/pack/{os,name_set,json_scan,index}.c src/base/error.c -lxxhash
  */
-#include "pack/index.h"
+#include "pack/source/index.h"
 
 #include <stdlib.h>
 #include <string.h>

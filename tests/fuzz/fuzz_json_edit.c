@@ -10,7 +10,7 @@
  * reads back, other keys keep their bytes, doing it twice changes nothing more, and
  * a text that jansson reads it reads afterwards with just that change.
  */
-#include "pack/json_edit.h"
+#include "pack/text/json_edit.h"
 
 #include <jansson.h>
 #include <stdlib.h>

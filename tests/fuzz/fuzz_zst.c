@@ -8,8 +8,8 @@
  * Beyond not crashing: reads are repeatable, parts equal the whole, a failure
  * carries a message, and what is accepted whole is what libzstd restores.
  */
-#include "pack/os.h"
-#include "pack/zst.h"
+#include "pack/os/os.h"
+#include "pack/file/zst.h"
 
 #include <errno.h>
 #include <stdlib.h>

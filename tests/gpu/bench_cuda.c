@@ -4,8 +4,8 @@
  *
  * One line per row and shape; TEXT picks the lines whose name holds it.
  */
-#include "kernels/cuda_bench.h"
-#include "pack/format.h"
+#include "kernels/cuda/cuda_bench.h"
+#include "pack/format/format.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -14,9 +14,9 @@
  * three types, decodes to two, and repacks at least once where that is possible.
  */
 #include "base/num.h"
-#include "kernels/cuda.h"
-#include "kernels/scalar.h"
-#include "pack/format.h"
+#include "kernels/cuda/cuda.h"
+#include "kernels/op/scalar.h"
+#include "pack/format/format.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -6,10 +6,10 @@
 #include <cuda_runtime.h>
 
 extern "C" {
-#include "kernels/cuda.h"
-#include "pack/format.h"
+#include "kernels/cuda/cuda.h"
+#include "pack/format/format.h"
 }
-#include "kernels/scalar.h"
+#include "kernels/op/scalar.h"
 
 #include <math.h>
 #include <stdio.h>

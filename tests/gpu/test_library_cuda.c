@@ -3,7 +3,7 @@
  * Includes tilepack.h and the CUDA runtime, nothing of the project's own. Exit 0 equal,
  * 1 not, 77 no device. Ends with `N passed, N failed`.
  */
-#include "pack/tilepack.h"
+#include "pack/api/tilepack.h"
 
 #include <cuda_runtime_api.h>
 #include <math.h>

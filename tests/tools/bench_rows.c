@@ -7,7 +7,7 @@
  */
 #include "ops.h"
 
-#include "kernels/scalar.h"
+#include "kernels/op/scalar.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
  * writer would write it, or "refuse CODE OFFSET MESSAGE". A buffer of exactly the
  * right size per case lets AddressSanitizer see every read beyond the end.
  */
-#include "pack/safetensors.h"
+#include "pack/file/safetensors.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #ifndef TP_TESTS_OPS_H
 #define TP_TESTS_OPS_H
 
-#include "kernels/kernel.h"
+#include "kernels/op/kernel.h"
 
 #include <string.h>
 

@@ -7,8 +7,8 @@
  *
  * Exit status: that of the error, whose text goes to stderr.
  */
-#include "pack/os.h"
-#include "pack/zst.h"
+#include "pack/os/os.h"
+#include "pack/file/zst.h"
 
 #include <fcntl.h>
 #include <stdio.h>

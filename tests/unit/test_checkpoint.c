@@ -1,9 +1,9 @@
 /* Checkpoints: single files, indexed directories, what index and shards may get
  * wrong, the other files, changes while reading, and every failing call. */
-#include "pack/checkpoint.h"
-#include "pack/index.h"
-#include "pack/os.h"
-#include "pack/zst.h"
+#include "pack/source/checkpoint.h"
+#include "pack/source/index.h"
+#include "pack/os/os.h"
+#include "pack/file/zst.h"
 
 #include <errno.h>
 #include <fcntl.h>

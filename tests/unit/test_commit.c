@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "pack/commit.h"
-#include "pack/os.h"
+#include "pack/commit/commit.h"
+#include "pack/os/os.h"
 
 #include <errno.h>
 #include <stdio.h>

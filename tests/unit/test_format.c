@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
-#include "pack/format.h"
-#include "pack/format_parse.h"
+#include "pack/format/format.h"
+#include "pack/format/format_parse.h"
 
 #include <stdio.h>
 #include <stdlib.h>

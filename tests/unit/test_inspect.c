@@ -1,11 +1,11 @@
 /* Inspection: --offset is the inverse of --at for every element and every byte of
  * small weights of every format, and both agree with the layouts as the kernels'
  * own documents write them. */
-#include "kernels/scalar.h"
-#include "pack/commit.h"
-#include "pack/inspect.h"
-#include "pack/os.h"
-#include "pack/source_check.h"
+#include "kernels/op/scalar.h"
+#include "pack/commit/commit.h"
+#include "pack/inspect/inspect.h"
+#include "pack/os/os.h"
+#include "pack/source/source_check.h"
 
 #include <math.h>
 #include <setjmp.h>

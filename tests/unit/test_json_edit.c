@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "pack/json_edit.h"
-#include "pack/os.h"
+#include "pack/text/json_edit.h"
+#include "pack/os/os.h"
 
 #include <jansson.h>
 #include <stdio.h>

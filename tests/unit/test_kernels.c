@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "../tools/ops.h"
-#include "kernels/codec.h"
-#include "kernels/scalar.h"
+#include "kernels/op/codec.h"
+#include "kernels/op/scalar.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "pack/leafhash.h"
-#include "pack/os.h"
+#include "pack/file/leafhash.h"
+#include "pack/os/os.h"
 
 #include <pthread.h>
 #include <stdlib.h>

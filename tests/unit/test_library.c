@@ -1,5 +1,5 @@
 /* The C library as a stranger uses it: nothing but tilepack.h is included. */
-#include "pack/tilepack.h"
+#include "pack/api/tilepack.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

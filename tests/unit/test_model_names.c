@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "pack/model_names.h"
+#include "pack/source/model_names.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* The set of names and their sort, against plain loops and qsort(). */
-#include "pack/name_set.h"
-#include "pack/os.h"
+#include "pack/text/name_set.h"
+#include "pack/os/os.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

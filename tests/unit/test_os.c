@@ -1,5 +1,5 @@
 /* The wrappers of pack/os.h: short transfers, interruptions, failures, limits. */
-#include "pack/os.h"
+#include "pack/os/os.h"
 
 #include <errno.h>
 #include <fcntl.h>

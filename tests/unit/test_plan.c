@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
-#include "pack/box.h"
-#include "pack/plan_build.h"
+#include "pack/plan/box.h"
+#include "pack/plan/plan_build.h"
 
 #include <stdio.h>
 #include <stdlib.h>

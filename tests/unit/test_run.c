@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "pack/device.h"
-#include "pack/run.h"
+#include "pack/run/device.h"
+#include "pack/run/run.h"
 
 #include <string.h>
 

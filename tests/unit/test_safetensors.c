@@ -1,7 +1,7 @@
 /* The safetensors header reader and writer: every rule by a header that breaks it
  * (code, offending byte, tensor, message), what is legal by what comes out. */
-#include "pack/os.h"
-#include "pack/safetensors.h"
+#include "pack/os/os.h"
+#include "pack/file/safetensors.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "pack/gpus.h"
-#include "pack/schedule.h"
+#include "pack/schedule/gpus.h"
+#include "pack/schedule/schedule.h"
 
 #include <math.h>
 #include <stdbool.h>

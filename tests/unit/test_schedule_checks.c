@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "pack/schedule.h"
+#include "pack/schedule/schedule.h"
 
 #include <stdbool.h>
 #include <stdio.h>

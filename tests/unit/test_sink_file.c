@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "pack/os.h"
-#include "pack/sink.h"
+#include "pack/os/os.h"
+#include "pack/sink/sink.h"
 
 #include <fcntl.h>
 #include <pthread.h>

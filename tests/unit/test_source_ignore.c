@@ -1,7 +1,7 @@
 /* What the lists of modules that are not quantized stand for. */
-#include "pack/source_ignore.h"
+#include "pack/source/source_ignore.h"
 
-#include "pack/os.h"
+#include "pack/os/os.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -11,10 +11,10 @@
 #include <cmocka.h>
 
 #include "base/num.h"
-#include "kernels/codec.h"
-#include "pack/commit.h"
-#include "pack/descriptor.h"
-#include "pack/verify.h"
+#include "kernels/op/codec.h"
+#include "pack/commit/commit.h"
+#include "pack/plan/descriptor.h"
+#include "pack/check/verify.h"
 
 #include <fcntl.h>
 #include <stdio.h>

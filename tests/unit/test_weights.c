@@ -1,6 +1,6 @@
 /* Recognising packed weights by their tensors: siblings among sorted names, and the
  * two ways of asking for weights. */
-#include "pack/weights.h"
+#include "pack/source/weights.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

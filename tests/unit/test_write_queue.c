@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "pack/write_queue.h"
+#include "pack/sink/write_queue.h"
 
 #include <sched.h>
 #include <stdatomic.h>

@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "pack/os.h"
-#include "pack/zst.h"
+#include "pack/os/os.h"
+#include "pack/file/zst.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,0 +1,46 @@
+/* Rows for AVX2 (with F16C); chosen at run time, see rows.c. */
+#include "kernels/op/rows.h"
+
+#if defined(__x86_64__)
+
+#include "base/num.h"
+#include "kernels/op/codec.h"
+#include "kernels/op/plane.h"
+#include "kernels/op/scalar.h"
+
+#include <immintrin.h>
+
+#ifdef __clang__
+#pragma clang attribute push(                                                                 \
+    __attribute__((target("avx2,f16c"))), \
+    apply_to = function)
+#else
+#pragma GCC target("avx2,f16c")
+#endif
+
+#include "kernels/cpu/vec_avx2.h"
+
+#define ISA TP_ISA_AVX2
+#define ISA_NAME "avx2"
+#include "kernels/cpu/cpu_words.inc"
+#include "kernels/cpu/cpu_run.inc"
+#include "kernels/cpu/cpu_fp8.inc"
+#include "kernels/cpu/cpu_mx.inc"
+#include "kernels/cpu/cpu_nwise.inc"
+#include "kernels/cpu/cpu_int4.inc"
+#include "kernels/cpu/cpu_fp4.inc"
+#include "kernels/cpu/cpu_decode.inc"
+#include "kernels/cpu/cpu_repack.inc"
+#include "kernels/cpu/cpu_rows.inc"
+
+#ifdef __clang__
+#pragma clang attribute pop
+#endif
+
+const struct tp_row_set tp_rows_avx2 = ROW_SET;
+
+#else
+
+const struct tp_row_set tp_rows_avx2 = {0};
+
+#endif

@@ -1,0 +1,47 @@
+/* Rows for AVX-512 (F, BW, VL, VBMI, VBMI2); chosen at run time, see rows.c. */
+#include "kernels/op/rows.h"
+
+#if defined(__x86_64__)
+
+#include "base/num.h"
+#include "kernels/op/codec.h"
+#include "kernels/op/plane.h"
+#include "kernels/op/scalar.h"
+
+#include <immintrin.h>
+
+#ifdef __clang__
+#pragma clang attribute push(                                                                 \
+    __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2"))), \
+    apply_to = function)
+#else
+#pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2")
+#endif
+
+#include "kernels/cpu/vec_avx512.h"
+
+#define ISA TP_ISA_AVX512
+#define ISA_NAME "avx512"
+#include "kernels/cpu/cpu_words.inc"
+#include "kernels/cpu/cpu_run.inc"
+#include "kernels/cpu/w4a8_avx512.h"
+#include "kernels/cpu/cpu_fp8.inc"
+#include "kernels/cpu/cpu_mx.inc"
+#include "kernels/cpu/cpu_nwise.inc"
+#include "kernels/cpu/cpu_int4.inc"
+#include "kernels/cpu/cpu_fp4.inc"
+#include "kernels/cpu/cpu_decode.inc"
+#include "kernels/cpu/cpu_repack.inc"
+#include "kernels/cpu/cpu_rows.inc"
+
+#ifdef __clang__
+#pragma clang attribute pop
+#endif
+
+const struct tp_row_set tp_rows_avx512 = ROW_SET;
+
+#else
+
+const struct tp_row_set tp_rows_avx512 = {0};
+
+#endif

@@ -1,0 +1,32 @@
+/* Rows for NEON, which every aarch64 machine has. */
+#include "kernels/op/rows.h"
+
+#if defined(__aarch64__)
+
+#include "base/num.h"
+#include "kernels/op/codec.h"
+#include "kernels/op/plane.h"
+#include "kernels/op/scalar.h"
+
+#include "kernels/cpu/vec_neon.h"
+
+#define ISA TP_ISA_NEON
+#define ISA_NAME "neon"
+#include "kernels/cpu/cpu_words.inc"
+#include "kernels/cpu/cpu_run.inc"
+#include "kernels/cpu/cpu_fp8.inc"
+#include "kernels/cpu/cpu_mx.inc"
+#include "kernels/cpu/cpu_nwise.inc"
+#include "kernels/cpu/cpu_int4.inc"
+#include "kernels/cpu/cpu_fp4.inc"
+#include "kernels/cpu/cpu_decode.inc"
+#include "kernels/cpu/cpu_repack.inc"
+#include "kernels/cpu/cpu_rows.inc"
+
+const struct tp_row_set tp_rows_neon = ROW_SET;
+
+#else
+
+const struct tp_row_set tp_rows_neon = {0};
+
+#endif

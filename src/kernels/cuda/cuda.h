@@ -1,0 +1,140 @@
+/* The CUDA backend: kernel rows on device pointers, and lanes that carry host
+ * buffers through them.
+ *
+ * Everything here exists in every build. Without nvcc, without a driver or without
+ * a GPU, tp_cuda_count() is 0, the finders return NULL and the other functions fail
+ * with TP_E_MEMORY and a message; nothing else of the program needs to know. The
+ * driver is looked for on the first call, never at start-up.
+ *
+ * Rows take boxes of any size: where a row's own kernel does not fit a box, it
+ * enqueues the general one. They read and write device memory only, allocate
+ * nothing, enqueue on args->stream and return; args->device_flags, one zeroed word,
+ * is OR-ed with TP_SAW_NONFINITE. A repack whose output for the codes is its input for
+ * them leaves them where they are and makes the scales alone (on boxes that the row's
+ * own kernel takes). A launch that fails is seen in the lane's (or the
+ * caller's) next CUDA call.
+ */
+#ifndef TP_KERNELS_CUDA_H
+#define TP_KERNELS_CUDA_H
+
+#include "kernels/op/kernel.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- rows ---------------------------------------------------------------- */
+
+/* The row for this operation, NULL when TILEPACK_DISABLE holds "cuda" or the build
+ * has no CUDA, and for a decode that only the reference does (tp_op_needs_reference()).
+ * An operation without a fast row gets the general kernels. */
+tp_encode_fn tp_cuda_encode_find(const struct tp_op *op, enum tp_dtype dtype);
+tp_repack_fn tp_cuda_repack_find(const struct tp_op *from, const struct tp_op *to);
+tp_decode_fn tp_cuda_decode_find(const struct tp_op *op, enum tp_dtype dtype);
+
+/* The fast rows, for tests and `tilepack bench`; *count is set (0 without CUDA). */
+const struct tp_encode_row *tp_cuda_encode_rows(size_t *count);
+const struct tp_repack_row *tp_cuda_repack_rows(size_t *count);
+const struct tp_decode_row *tp_cuda_decode_rows(size_t *count);
+
+/* ---- devices ------------------------------------------------------------- */
+
+enum { TP_CUDA_NAME = 256 };
+
+struct tp_cuda_device {
+    char name[TP_CUDA_NAME];
+    int major, minor;        /* compute capability */
+    int multiprocessors;
+    uint64_t memory_total, memory_free; /* bytes; free at the time of the call */
+    uint64_t l2_bytes;
+    bool usable; /* compute capability 8.0 or later: the kernels run there */
+};
+
+/* Devices as the CUDA runtime numbers them; 0 without a driver, a GPU, CUDA in the
+ * build, or any usable device. */
+int tp_cuda_count(void);
+
+/* Why tp_cuda_count() is 0, in words for a message; "" when it is not. */
+const char *tp_cuda_why_none(void);
+
+enum tp_code tp_cuda_query(int device, struct tp_cuda_device *info, struct tp_err *err);
+
+/* ---- lanes --------------------------------------------------------------- */
+
+/* One stream with pinned host buffers and device buffers of the same sizes. A lane
+ * belongs to one thread at a time; lanes of one device run side by side, so that
+ * the copies of one overlap the kernels of another. */
+struct tp_cuda_lane;
+
+enum tp_cuda_kind { TP_CUDA_ENCODE, TP_CUDA_REPACK, TP_CUDA_DECODE, TP_CUDA_REQUANT };
+
+/* One piece of work on host memory. Pointers in args.in lie in the lane's input
+ * buffer, those in args.out in its output buffer, at multiples of 64 bytes; the
+ * outputs of role WORDS are not touched. REQUANT decodes `from` to `via` (F32 or
+ * BF16) and encodes `to`, all on the device. */
+struct tp_cuda_call {
+    enum tp_cuda_kind kind;
+    const struct tp_op *from; /* REPACK, DECODE, REQUANT: what is read */
+    const struct tp_op *to;   /* ENCODE, REPACK, REQUANT: what is written */
+    enum tp_dtype via;        /* REQUANT */
+    struct tp_args args;      /* stream and device_flags are the lane's own */
+};
+
+/* Opens a lane; `scratch_bytes` is device memory for REQUANT's values (0: none).
+ * Running out of device or pinned memory is TP_E_MEMORY with *no_memory = true, and
+ * nothing is left behind: the caller tries again with smaller buffers. Any other
+ * CUDA failure is TP_E_MEMORY with *no_memory = false and final. */
+enum tp_code tp_cuda_open(int device, uint64_t input_bytes, uint64_t output_bytes,
+                          uint64_t scratch_bytes, struct tp_cuda_lane **lane, bool *no_memory,
+                          struct tp_err *err);
+
+/* The lane's pinned host memory. */
+void *tp_cuda_input(struct tp_cuda_lane *lane);
+void *tp_cuda_output(struct tp_cuda_lane *lane);
+
+/* Uploads the inputs, runs the kernels, downloads the outputs and waits. On return
+ * call->args.flags holds TP_SAW_NONFINITE if it applies. A CUDA error is final: the
+ * device's context is lost, and every later call fails too. */
+enum tp_code tp_cuda_run(struct tp_cuda_lane *lane, struct tp_cuda_call *call,
+                         struct tp_err *err);
+
+/* NULL is legal. */
+void tp_cuda_close(struct tp_cuda_lane *lane);
+
+/* Bytes of the inputs and outputs of a call when each starts at a multiple of 64,
+ * in the order of the operation; WORDS count 0. For sizing lanes. */
+enum tp_code tp_cuda_call_bytes(const struct tp_cuda_call *call, uint64_t *input,
+                                uint64_t *output, uint64_t *scratch, struct tp_err *err);
+
+/* ---- rows on the caller's own memory ------------------------------------- */
+
+/* Around rows that a caller enqueues by itself: makes `device` current in this thread,
+ * and puts *before back. leave() fails when something enqueued in between did not
+ * start. */
+enum tp_code tp_cuda_enter(int device, int *before, struct tp_err *err);
+enum tp_code tp_cuda_leave(int before, struct tp_err *err);
+
+/* ---- comparison ---------------------------------------------------------- */
+
+/* Sums over pairs of values. Added up in a fixed tree (see cuda_compare.cu), so the
+ * same input gives the same bits on every run and every device. */
+struct tp_cuda_errors {
+    double sum_error2, sum_value2; /* of (a-b)^2 and of b^2 */
+    float max_error;               /* NaN pairs and equal infinities count as equal */
+    uint64_t differing, first;     /* values whose bits differ; the first of them */
+};
+
+/* Device memory that tp_cuda_compare() needs for `count` values. */
+uint64_t tp_cuda_compare_scratch(uint64_t count);
+
+/* a, b, scratch: device pointers; a and b hold `count` values of `dtype` (F32, BF16,
+ * F16). Waits for the stream. */
+enum tp_code tp_cuda_compare(enum tp_dtype dtype, const void *a, const void *b, uint64_t count,
+                             void *scratch, void *stream, struct tp_cuda_errors *errors,
+                             struct tp_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

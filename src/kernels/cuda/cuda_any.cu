@@ -1,0 +1,537 @@
+/* Every operation on the device, whatever its layouts, codec and shape: what the
+ * fast kernels fall back to. The counterpart of ref.c.
+ *
+ * Offsets are evaluated from the numeric layouts, which travel as a kernel
+ * argument. One warp per block of the codec; one thread per element elsewhere.
+ * Half-byte codes are stored in two launches, one for each half of the bytes, so
+ * that no byte has two writers at a time. W4A8 group scales wait for their row's
+ * channel scale in the place of the packed ones. Invariant: bytes equal ref.c.
+ */
+#include "kernels/cuda/cuda_rows.cuh"
+
+enum { ANY_THREADS = 256, ANY_GRID = 4096 };
+
+struct any_plane {
+    uint8_t *data; /* NULL: absent */
+    uint32_t element;
+    uint64_t per_n, per_k, bytes;
+    struct tp_layout layout;
+};
+
+struct any_side {
+    struct any_plane codes, scale, group8, channel;
+    float *global;
+    uint8_t to_code[16];
+};
+
+struct any_args {
+    struct tp_box3 box;
+    struct any_side side; /* encode: what is written; decode: what is read */
+    const uint8_t *in;
+    uint8_t *values;
+    uint32_t *flags;
+    float global;
+    uint64_t block_n, block_k;
+    uint8_t table[16];
+    uint32_t dtype, codec, rule, scale_rule, half; /* half: 0, 1, or 2 = bytes */
+    bool divide, skip_zero;
+};
+
+static __device__ uint64_t dim_at(const struct tp_layout_dim &d, uint64_t x)
+{
+    uint64_t at = 0;
+    for (uint32_t m = 0; m < d.modes; m++) {
+        uint64_t rest = x / d.size[m];
+        at += (m + 1 == d.modes ? x : x - rest * d.size[m]) * d.stride[m];
+        x = rest;
+    }
+    return at;
+}
+
+static __device__ uint64_t at_of(const any_plane &p, uint64_t e, uint64_t n, uint64_t k)
+{
+    return dim_at(p.layout.dim[TP_DIM_E], e) + dim_at(p.layout.dim[TP_DIM_N], n / p.per_n) +
+           dim_at(p.layout.dim[TP_DIM_K], k / p.per_k);
+}
+
+static __device__ float load_value(const uint8_t *in, uint32_t dtype, uint64_t i)
+{
+    if (dtype == TP_F32)
+        return ((const float *)in)[i];
+    uint16_t h = ((const uint16_t *)in)[i];
+    return dtype == TP_BF16 ? tp_bf16_to_f32(h) : tp_f16_to_f32(h);
+}
+
+static __device__ void store_value(uint8_t *out, uint32_t dtype, uint64_t i, float v)
+{
+    if (dtype == TP_F32)
+        ((float *)out)[i] = tp_canonical(v);
+    else
+        ((uint16_t *)out)[i] = tp_f32_to_bf16(v);
+}
+
+static __device__ void store_code(const any_plane &p, const uint8_t *table, uint32_t half,
+                                  uint64_t at, uint8_t code)
+{
+    if (p.element != TP_ELEM_INT4 && p.element != TP_ELEM_E2M1) {
+        if (half == 0)
+            p.data[at] = p.element == TP_ELEM_INT8 ? (uint8_t)(code - 8) : code;
+        return;
+    }
+    if ((at & 1) != half)
+        return;
+    uint8_t stored = p.element == TP_ELEM_INT4 ? table[code & 15] : code;
+    uint8_t *byte = p.data + at / 2;
+    *byte = half ? (uint8_t)((*byte & 0x0F) | stored << 4) : (uint8_t)((*byte & 0xF0) | stored);
+}
+
+static __device__ uint8_t load_code(const any_side &s, uint64_t at)
+{
+    if (s.codes.element == TP_ELEM_INT4)
+        return s.to_code[s.codes.data[at / 2] >> (at & 1 ? 4 : 0) & 15];
+    if (s.codes.element == TP_ELEM_E2M1)
+        return s.codes.data[at / 2] >> (at & 1 ? 4 : 0) & 15;
+    if (s.codes.element == TP_ELEM_INT8)
+        return (uint8_t)((s.codes.data[at] + 8) & 15);
+    return s.codes.data[at];
+}
+
+/* Scales travel in the codec's own form, see tp_codec_encode(). */
+static __device__ float scale_value(uint32_t codec, uint32_t bits)
+{
+    if (codec == TP_CODEC_INT4)
+        return tp_bf16_to_f32((uint16_t)bits);
+    if (codec == TP_CODEC_FP8)
+        return tp_bits_f32(bits);
+    return codec == TP_CODEC_NVFP4 ? tp_e4m3_value((uint8_t)bits) : tp_e8m0_value((uint8_t)bits);
+}
+
+static __device__ void store_scale(const any_plane &p, uint32_t codec, uint64_t at, uint32_t bits)
+{
+    float value = scale_value(codec, bits);
+    switch (p.element) {
+    case TP_ELEM_BF16:
+        ((uint16_t *)p.data)[at] =
+            codec == TP_CODEC_INT4 ? (uint16_t)bits : tp_f32_to_bf16(value);
+        break;
+    case TP_ELEM_F16:
+        ((uint16_t *)p.data)[at] = tp_f32_to_f16(value);
+        break;
+    case TP_ELEM_F32:
+        ((float *)p.data)[at] = value;
+        break;
+    case TP_ELEM_E8M0:
+        p.data[at] = (uint8_t)(codec == TP_CODEC_FP8 ? bits >> 23 : bits);
+        break;
+    default:
+        p.data[at] = (uint8_t)bits;
+        break;
+    }
+}
+
+static __device__ uint32_t load_scale(const any_plane &p, uint32_t codec, uint64_t at)
+{
+    float value;
+    switch (p.element) {
+    case TP_ELEM_BF16:
+        if (codec == TP_CODEC_INT4)
+            return ((const uint16_t *)p.data)[at];
+        value = tp_bf16_to_f32(((const uint16_t *)p.data)[at]);
+        break;
+    case TP_ELEM_F16:
+        value = tp_f16_to_f32(((const uint16_t *)p.data)[at]);
+        break;
+    case TP_ELEM_F32:
+        value = ((const float *)p.data)[at];
+        break;
+    case TP_ELEM_E8M0:
+        value = tp_e8m0_value(p.data[at]);
+        break;
+    default:
+        return p.data[at];
+    }
+    if (codec == TP_CODEC_INT4)
+        return tp_f32_to_bf16(value);
+    return codec == TP_CODEC_FP8 ? tp_f32_bits(value) : p.data[at];
+}
+
+/* ---- the codecs, a block's scale and one value at a time ----------------- */
+
+struct any_scale {
+    uint32_t bits; /* as stored */
+    dev_fp8 fp8;   /* factor, divide, round_bf16: of every codec but int4 */
+    uint32_t amax;
+    bool bad; /* counts as non-finite */
+};
+
+static __device__ struct any_scale scale_of(const any_args &a, uint32_t amax)
+{
+    struct any_scale s;
+    s.amax = amax;
+    s.bad = amax >= TP_F32_INF_BITS;
+    s.fp8.divide = s.fp8.round_bf16 = false;
+    switch (a.codec) {
+    case TP_CODEC_INT4:
+        s.bits = dev_int4_scale(amax);
+        s.fp8.factor = tp_bf16_to_f32((uint16_t)s.bits);
+        break;
+    case TP_CODEC_FP8:
+        s.fp8 = dev_fp8_of(a.rule, a.scale_rule, amax);
+        s.bits = tp_f32_bits(s.fp8.scale);
+        break;
+    case TP_CODEC_NVFP4:
+        s.bits = dev_nvfp4_scale(a.rule, amax, a.global, &s.fp8.factor);
+        s.fp8.divide = a.rule != TP_NVFP4_TORCHAO;
+        break;
+    case TP_CODEC_MXFP8: {
+        const dev_mx m = dev_mx_of(a.rule, amax);
+        s.bits = m.scale;
+        s.fp8.factor = m.factor;
+        s.bad = m.bad;
+        break;
+    }
+    default:
+        s.bits = dev_mxfp4_scale(a.rule, amax);
+        s.fp8.factor = tp_e8m0_reciprocal((uint8_t)s.bits);
+        break;
+    }
+    return s;
+}
+
+static __device__ uint8_t code_of(const any_args &a, const struct any_scale &s, float x)
+{
+    float q;
+    if (a.codec == TP_CODEC_INT4) {
+        if (s.amax >= TP_F32_INF_BITS)
+            return 8;
+        q = __fdiv_rn(x, s.fp8.factor);
+        if (a.rule == TP_INT4_QUOTIENT_BF16)
+            q = tp_bf16_to_f32(tp_f32_to_bf16(q));
+        return (uint8_t)((int)rintf(fminf(fmaxf(q, -8.0f), 7.0f)) + 8);
+    }
+    q = s.fp8.divide ? __fdiv_rn(x, s.fp8.factor) : __fmul_rn(x, s.fp8.factor);
+    if (s.fp8.round_bf16)
+        q = tp_bf16_to_f32(tp_f32_to_bf16(q));
+    if (a.codec == TP_CODEC_FP8 || a.codec == TP_CODEC_MXFP8)
+        return tp_e4m3_of(q);
+    if (a.codec == TP_CODEC_NVFP4 && a.rule == TP_NVFP4_MODELOPT && x == 0.0f)
+        return 0;
+    return tp_e2m1_of(q);
+}
+
+/* ---- encode -------------------------------------------------------------- */
+
+struct any_block {
+    uint64_t e, n0, k0, rows, columns;
+};
+
+static __device__ uint64_t block_index(const any_args &a, const any_block &b, uint64_t i)
+{
+    uint64_t n = i / b.columns;
+    return (b.e * a.box.n + b.n0 + n) * a.box.k + b.k0 + (i - n * b.columns);
+}
+
+static __device__ bool encode_codes(const any_args &a, const any_block &b,
+                                    const struct any_scale &s, uint32_t lane)
+{
+    bool zero = true;
+    for (uint64_t i = lane; i < b.rows * b.columns; i += 32) {
+        uint64_t n = i / b.columns, k = i - n * b.columns;
+        uint8_t code = code_of(a, s, load_value(a.in, a.dtype, block_index(a, b, i)));
+        zero = zero && code == 8;
+        store_code(a.side.codes, a.table, a.half,
+                   at_of(a.side.codes, b.e, b.n0 + n, b.k0 + k), code);
+    }
+    return __all_sync(0xFFFFFFFFu, zero);
+}
+
+static __device__ void encode_scales(const any_args &a, const any_block &b, uint32_t bits,
+                                     bool zero, uint32_t lane)
+{
+    const any_plane &p = a.side.scale, &g = a.side.group8;
+    if (g.data != NULL && lane == 0) {
+        uint16_t *stash = (uint16_t *)(g.data + 8 * at_of(g, b.e, b.n0, b.k0));
+        stash[0] = (uint16_t)bits;
+        stash[1] = zero;
+    }
+    if (p.data == NULL)
+        return;
+    uint64_t columns = dev_ceil(b.columns, p.per_k), rows = dev_ceil(b.rows, p.per_n);
+    for (uint64_t i = lane; i < rows * columns; i += 32) {
+        uint64_t n = i / columns;
+        store_scale(p, a.codec,
+                    at_of(p, b.e, b.n0 + n * p.per_n, b.k0 + (i - n * columns) * p.per_k), bits);
+    }
+}
+
+static __global__ __launch_bounds__(ANY_THREADS) void encode_any(const struct any_args a)
+{
+    const uint64_t blocks_n = dev_ceil(a.box.n, a.block_n), blocks_k = dev_ceil(a.box.k, a.block_k);
+    const uint64_t blocks = a.box.e * blocks_n * blocks_k;
+    const uint32_t lane = threadIdx.x % 32;
+    uint64_t w = ((uint64_t)blockIdx.x * ANY_THREADS + threadIdx.x) / 32;
+    if (a.side.global != NULL && blockIdx.x == 0 && threadIdx.x == 0)
+        *a.side.global = a.global;
+    for (; w < blocks; w += (uint64_t)gridDim.x * ANY_THREADS / 32) {
+        any_block b;
+        uint64_t rest = w / blocks_k;
+        uint32_t amax = 0;
+        b.k0 = (w - rest * blocks_k) * a.block_k;
+        b.e = rest / blocks_n;
+        b.n0 = (rest - b.e * blocks_n) * a.block_n;
+        b.rows = min(a.block_n, a.box.n - b.n0);
+        b.columns = min(a.block_k, a.box.k - b.k0);
+        for (uint64_t i = lane; i < b.rows * b.columns; i += 32)
+            amax = max(amax, tp_abs_bits(load_value(a.in, a.dtype, block_index(a, b, i))));
+        amax = dev_max_lanes<32>(amax);
+        const struct any_scale s = scale_of(a, amax);
+        if (lane == 0)
+            dev_flag_bad(a.flags, s.bad);
+        bool zero = encode_codes(a, b, s, lane);
+        if (a.half == 0)
+            encode_scales(a, b, s.bits, zero, lane);
+    }
+}
+
+/* Channel scales, and packed group scales over the stashed ones: a warp a row. */
+static __global__ __launch_bounds__(ANY_THREADS) void finish_w4a8(const struct any_args a)
+{
+    const any_plane &p = a.side.group8;
+    const uint64_t groups = dev_ceil(a.box.k, p.per_k), rows = a.box.e * a.box.n;
+    const uint32_t lane = threadIdx.x % 32;
+    uint64_t w = ((uint64_t)blockIdx.x * ANY_THREADS + threadIdx.x) / 32;
+    for (; w < rows; w += (uint64_t)gridDim.x * ANY_THREADS / 32) {
+        uint64_t e = w / a.box.n, n = w - e * a.box.n;
+        uint32_t amax = 0;
+        for (uint64_t g = lane; g < groups; g += 32) {
+            const uint16_t *stash = (const uint16_t *)(p.data + 8 * at_of(p, e, n, g * p.per_k));
+            if (!(a.skip_zero && stash[1]))
+                amax = max(amax, (uint32_t)stash[0] & 0x7FFFu);
+        }
+        const dev_channel c = dev_channel_of(dev_max_lanes<32>(amax), a.divide);
+        if (lane == 0)
+            ((float *)a.side.channel.data)[at_of(a.side.channel, e, n, 0)] = dev_channel_value(c);
+        for (uint64_t g = lane; g < groups; g += 32) {
+            uint2 *unit = (uint2 *)(p.data + 8 * at_of(p, e, n, g * p.per_k));
+            *unit = dev_group8(*(const uint16_t *)unit, c);
+        }
+    }
+}
+
+/* ---- repack and decode: `from` is a.side of the second argument ------------ */
+
+struct any_pair {
+    struct any_args to;
+    struct any_side from;
+};
+
+static __device__ uint32_t source_scale(const any_args &a, const any_side &from, uint64_t e,
+                                        uint64_t n, uint64_t k)
+{
+    if (from.scale.data != NULL)
+        return load_scale(from.scale, a.codec, at_of(from.scale, e, n, k));
+    float group = -tp_e4m3_value(from.group8.data[8 * at_of(from.group8, e, n, k) + 7]);
+    float channel = ((const float *)from.channel.data)[at_of(from.channel, e, n, 0)];
+    return tp_f32_to_bf16(__fmul_rn(group, channel));
+}
+
+static __global__ __launch_bounds__(ANY_THREADS) void
+repack_codes(const __grid_constant__ struct any_pair a)
+{
+    const uint64_t count = a.to.box.e * a.to.box.n * a.to.box.k;
+    uint64_t i = (uint64_t)blockIdx.x * ANY_THREADS + threadIdx.x;
+    for (; i < count; i += (uint64_t)gridDim.x * ANY_THREADS) {
+        uint64_t row = i / a.to.box.k, k = i - row * a.to.box.k;
+        uint64_t e = row / a.to.box.n, n = row - e * a.to.box.n;
+        store_code(a.to.side.codes, a.to.table, a.to.half, at_of(a.to.side.codes, e, n, k),
+                   load_code(a.from, at_of(a.from.codes, e, n, k)));
+    }
+}
+
+static __device__ bool source_zero(const any_pair &a, uint64_t e, uint64_t n, uint64_t k0,
+                                   uint64_t k1)
+{
+    for (uint64_t k = k0; k < k1; k++)
+        if (load_code(a.from, at_of(a.from.codes, e, n, k)) != 8)
+            return false;
+    return true;
+}
+
+static __global__ __launch_bounds__(ANY_THREADS) void
+repack_scales(const __grid_constant__ struct any_pair a)
+{
+    const any_plane &g = a.to.side.group8, &s = a.to.side.scale;
+    const any_plane &p = g.data != NULL ? g : s;
+    const uint64_t rows = dev_ceil(a.to.box.n, p.per_n), columns = dev_ceil(a.to.box.k, p.per_k);
+    uint64_t i = (uint64_t)blockIdx.x * ANY_THREADS + threadIdx.x;
+    if (a.to.side.global != NULL && i == 0)
+        *a.to.side.global = a.from.global != NULL ? *a.from.global : a.to.global;
+    for (; i < a.to.box.e * rows * columns; i += (uint64_t)gridDim.x * ANY_THREADS) {
+        uint64_t row = i / columns, k = (i - row * columns) * p.per_k;
+        uint64_t e = row / rows, n = (row - e * rows) * p.per_n;
+        uint32_t bits = source_scale(a.to, a.from, e, n, k);
+        if (g.data != NULL) {
+            uint16_t *stash = (uint16_t *)(g.data + 8 * at_of(g, e, n, k));
+            stash[0] = (uint16_t)bits;
+            stash[1] = a.to.skip_zero &&
+                       source_zero(a, e, n, k, min(k + g.per_k, a.to.box.k));
+        } else {
+            store_scale(s, a.to.codec, at_of(s, e, n, k), bits);
+        }
+    }
+}
+
+static __device__ float decoded(const any_args &a, uint64_t e, uint64_t n, uint64_t k)
+{
+    const any_side &f = a.side;
+    uint8_t code = load_code(f, at_of(f.codes, e, n, k));
+    float v, s;
+    if (f.group8.data != NULL) {
+        const uint8_t *packed = f.group8.data + 8 * at_of(f.group8, e, n, k);
+        v = code < 8 ? tp_e4m3_value(packed[code])
+                     : code > 8 ? -tp_e4m3_value(packed[16 - code]) : 0.0f;
+        s = ((const float *)f.channel.data)[at_of(f.channel, e, n, 0)];
+        return __fmul_rn(v, s);
+    }
+    s = scale_value(a.codec, load_scale(f.scale, a.codec, at_of(f.scale, e, n, k)));
+    if (a.codec == TP_CODEC_NVFP4) {
+        float g = f.global != NULL ? *f.global : a.global;
+        s = a.rule == TP_NVFP4_CT ? __fdiv_rn(s, g) : __fmul_rn(s, g);
+    }
+    if (a.codec == TP_CODEC_INT4)
+        v = (float)((int)code - 8);
+    else
+        v = a.codec == TP_CODEC_FP8 || a.codec == TP_CODEC_MXFP8 ? tp_e4m3_value(code)
+                                                                 : tp_e2m1_value(code);
+    return __fmul_rn(v, s);
+}
+
+static __global__ __launch_bounds__(ANY_THREADS) void decode_any(const struct any_args a)
+{
+    const uint64_t count = a.box.e * a.box.n * a.box.k;
+    uint64_t i = (uint64_t)blockIdx.x * ANY_THREADS + threadIdx.x;
+    for (; i < count; i += (uint64_t)gridDim.x * ANY_THREADS) {
+        uint64_t row = i / a.box.k, e = row / a.box.n;
+        store_value(a.values, a.dtype, i, decoded(a, e, row - e * a.box.n, i - row * a.box.k));
+    }
+}
+
+/* ---- host ---------------------------------------------------------------- */
+
+static struct any_plane plane_of(const struct tp_op *op, enum tp_role role, struct tp_box3 box,
+                                 void *const *data)
+{
+    struct any_plane p;
+    struct tp_err err = {};
+    int i = tp_op_find(op, role);
+    memset(&p, 0, sizeof p);
+    if (i < 0 || data[i] == NULL ||
+        tp_op_layout(op, (uint32_t)i, box, &p.layout, &err) != TP_OK ||
+        tp_op_bytes(op, (uint32_t)i, box, &p.bytes, &err) != TP_OK)
+        return p;
+    p.element = op->out[i].element;
+    p.per_n = op->out[i].per_n ? op->out[i].per_n : box.n;
+    p.per_k = op->out[i].per_k ? op->out[i].per_k : box.k;
+    p.data = (uint8_t *)data[i];
+    return p;
+}
+
+static struct any_side side_of(const struct tp_op *op, struct tp_box3 box, void *const *data)
+{
+    struct any_side s;
+    int global = tp_op_find(op, TP_ROLE_GLOBAL);
+    s.codes = plane_of(op, TP_ROLE_CODES, box, data);
+    s.scale = plane_of(op, TP_ROLE_SCALE, box, data);
+    s.group8 = plane_of(op, TP_ROLE_GROUP8, box, data);
+    s.channel = plane_of(op, TP_ROLE_CHANNEL, box, data);
+    s.global = global < 0 ? NULL : (float *)data[global];
+    for (int c = 0; c < 16; c++)
+        s.to_code[op->table[c] & 15] = (uint8_t)c;
+    return s;
+}
+
+static struct any_args any_args_of(const struct tp_op *op, const struct tp_args *args,
+                                   void *const *data)
+{
+    struct any_args a;
+    memset(&a, 0, sizeof a);
+    a.box = args->box;
+    a.side = side_of(op, args->box, data);
+    a.in = (const uint8_t *)args->in[0];
+    a.flags = args->device_flags;
+    a.global = args->global;
+    a.block_n = op->block_n ? op->block_n : args->box.n;
+    a.block_k = op->block_k ? op->block_k : args->box.k;
+    memcpy(a.table, op->table, sizeof a.table);
+    a.dtype = args->dtype;
+    a.codec = op->codec;
+    a.rule = op->rule;
+    a.scale_rule = op->scale_rule;
+    a.divide = op->channel_div;
+    a.skip_zero = op->skip_zero_groups;
+    return a;
+}
+
+static void fill(const struct tp_op *op, enum tp_role role, const any_plane &p,
+                 cudaStream_t stream)
+{
+    if (p.data != NULL)
+        cudaMemsetAsync(p.data, op->out[tp_op_find(op, role)].fill, p.bytes, stream);
+}
+
+static void fill_all(const struct tp_op *op, const any_side &s, cudaStream_t stream)
+{
+    fill(op, TP_ROLE_CODES, s.codes, stream);
+    fill(op, TP_ROLE_SCALE, s.scale, stream);
+    fill(op, TP_ROLE_GROUP8, s.group8, stream);
+    fill(op, TP_ROLE_CHANNEL, s.channel, stream);
+}
+
+static uint32_t grid_for(uint64_t threads)
+{
+    uint64_t blocks = dev_ceil(threads, ANY_THREADS);
+    return (uint32_t)(blocks > (uint64_t)ANY_GRID ? (uint64_t)ANY_GRID : blocks ? blocks : 1);
+}
+
+static uint32_t halves_of(const any_plane &codes)
+{
+    return codes.element == TP_ELEM_INT4 || codes.element == TP_ELEM_E2M1 ? 2 : 1;
+}
+
+extern "C" void tp_cuda_encode_any(const struct tp_op *op, struct tp_args *args)
+{
+    cudaStream_t stream = (cudaStream_t)args->stream;
+    struct any_args a = any_args_of(op, args, args->out);
+    uint64_t blocks = a.box.e * dev_ceil(a.box.n, a.block_n) * dev_ceil(a.box.k, a.block_k);
+    fill_all(op, a.side, stream);
+    for (a.half = 0; a.half < halves_of(a.side.codes); a.half++)
+        encode_any<<<grid_for(blocks * 32), ANY_THREADS, 0, stream>>>(a);
+    if (a.side.group8.data != NULL)
+        finish_w4a8<<<grid_for(a.box.e * a.box.n * 32), ANY_THREADS, 0, stream>>>(a);
+}
+
+extern "C" void tp_cuda_repack_any(const struct tp_op *from, const struct tp_op *to,
+                                   struct tp_args *args)
+{
+    cudaStream_t stream = (cudaStream_t)args->stream;
+    struct any_pair a;
+    a.to = any_args_of(to, args, args->out);
+    a.from = side_of(from, args->box, (void *const *)args->in);
+    fill_all(to, a.to.side, stream);
+    uint64_t count = a.to.box.e * a.to.box.n * a.to.box.k;
+    for (a.to.half = 0; a.to.half < halves_of(a.to.side.codes); a.to.half++)
+        repack_codes<<<grid_for(count), ANY_THREADS, 0, stream>>>(a);
+    if (a.to.side.group8.data == NULL && a.to.side.scale.data == NULL)
+        return;
+    repack_scales<<<grid_for(count / 32), ANY_THREADS, 0, stream>>>(a);
+    if (a.to.side.group8.data != NULL)
+        finish_w4a8<<<grid_for(a.to.box.e * a.to.box.n * 32), ANY_THREADS, 0, stream>>>(a.to);
+}
+
+extern "C" void tp_cuda_decode_any(const struct tp_op *op, struct tp_args *args)
+{
+    struct any_args a = any_args_of(op, args, (void *const *)args->in);
+    a.values = (uint8_t *)args->out[0];
+    decode_any<<<grid_for(a.box.e * a.box.n * a.box.k), ANY_THREADS, 0,
+                 (cudaStream_t)args->stream>>>(a);
+}

@@ -1,0 +1,370 @@
+/* int4 in groups of 128 along K from float weights: row-major with bf16 scales
+ * (w4a8-ct), and in one pass encoded, reordered and with packed scales
+ * (w4a8-cutlass).
+ *
+ * 16 threads share a group, 8 values each, and work on several groups at a time: each
+ * computes the scale of one of them and hands it round. The row-major kernel needs
+ * nothing but groups. In the reordered one a warp walks along two rows n and n + 8 of a tile of
+ * 16, because their codes share 32-byte runs of the result; only the bf16 group
+ * scales wait, in shared memory, for the row's channel scale. Invariant: bytes
+ * equal tp_encode_ref.
+ */
+#include "kernels/cuda/cuda_rows.cuh"
+
+enum { INT4_THREADS = 256, W4A8_MAX_SHARED = 48 * 1024 };
+
+/* Groups that 16 lanes work on at a time. */
+template <int DT> struct int4_shape {
+    static const int groups = TP_IS32(DT) ? 2 : 4;
+};
+
+struct int4_args {
+    const uint8_t *in;
+    uint8_t *codes, *scale;
+    float *channel;
+    uint32_t *flags;
+    uint64_t n, k, groups; /* groups: of the whole weight, or of a row */
+    uint32_t rule, tiles_n;
+    bool divide, skip_zero;
+    dev_map map;
+};
+
+/* The scale of one group, held by the lanes whose item it is. `most`: two bf16
+ * numbers near 7 s, whose quotients still round to 7. */
+struct int4_scale {
+    uint32_t amax, bits, most;
+    bool special; /* NaN or infinity, zero, or near the ends of the range */
+    float high, low;
+};
+
+/* The scale before special cases. Multiplying by 1/7.5 gives the same bf16 scale as
+ * dividing for every bf16 and f16 amax, not for every f32. */
+template <int DT> static __device__ __forceinline__ int4_scale scale_of(uint32_t amax)
+{
+    const float a = __uint_as_float(amax);
+    const float q = TP_IS32(DT) ? __fdiv_rn(a, 7.5f) : __fmul_rn(a, 1.0f / 7.5f);
+    int4_scale s;
+    uint32_t pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %1;" : "=r"(pair) : "f"(q));
+    s.amax = amax;
+    s.bits = pair & 0xFFFFu;
+    s.special = s.bits - 0x1780u > 0x5000u; /* outside 2^-80..2^80 */
+    const dev_divisor d = dev_divisor_of(__uint_as_float(pair & 0xFFFF0000u));
+    s.high = d.high;
+    s.low = d.low;
+    float most = __fmul_rn(__uint_as_float(pair & 0xFFFF0000u), 7.0f);
+    asm("cvt.rn.bf16x2.f32 %0, %1, %1;" : "=r"(s.most) : "f"(most));
+    return s;
+}
+
+/* The scale's bits as stored; bit 16: all codes of the group are zero. */
+static __device__ __forceinline__ uint32_t special_bits(const int4_scale &s)
+{
+    if (s.amax >= TP_F32_INF_BITS)
+        return 0x10000u | (s.amax > TP_F32_INF_BITS ? TP_BF16_NAN : 0x7F80u);
+    return s.bits ? s.bits : 0x13C00u;
+}
+
+/* The smaller of two bf16 pairs, pair by pair. */
+static __device__ __forceinline__ uint32_t min_bf16x2(uint32_t a, uint32_t b)
+{
+    uint32_t r;
+    asm("min.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+    return r;
+}
+
+/* Canonical codes of the lane's values of each group, where no group of the warp is
+ * special and quotients stay fp32: |x / s| <= 7.53, so that only the upper end needs a
+ * clamp. bf16 values are clamped two at a time, before they are divided. */
+template <int DT, int GROUPS>
+static __device__ __forceinline__ void ordinary_codes(const dev_raw8<DT> (&r)[GROUPS],
+                                                      const int4_scale &s, uint32_t lane,
+                                                      uint32_t (&word)[GROUPS])
+{
+#pragma unroll
+    for (int u = 0; u < GROUPS; u++) {
+        const float high = dev_of_item<GROUPS>(s.high, u, lane);
+        const float low = dev_of_item<GROUPS>(s.low, u, lane);
+        dev_raw8<DT> x = r[u];
+        float q[8];
+        if (DT == TP_BF16) {
+            const uint32_t most = dev_of_item<GROUPS>(s.most, u, lane);
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                x.w[i] = min_bf16x2(x.w[i], most);
+        }
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            q[i] = dev_divide(dev_value<DT>(x, i), high, low);
+        word[u] = dev_int4x8<DT != TP_BF16>(q);
+    }
+}
+
+/* The same for any scale (NaN and infinity, zeros, the ends of the range) and rule. */
+template <int DT, int GROUPS>
+static __device__ __forceinline__ void special_codes(const dev_raw8<DT> (&r)[GROUPS],
+                                                     const int4_scale &s, uint32_t rule,
+                                                     uint32_t lane, uint32_t (&word)[GROUPS])
+{
+#pragma unroll
+    for (int u = 0; u < GROUPS; u++) {
+        const uint32_t amax = dev_of_item<GROUPS>(s.amax, u, lane);
+        const uint32_t bits = dev_of_item<GROUPS>(s.bits, u, lane);
+        word[u] = 0x88888888u;
+        if (amax >= TP_F32_INF_BITS)
+            continue;
+        const float scale = __uint_as_float(bits << 16); /* drops bit 16 */
+        const dev_divisor d = dev_divisor_of(scale);
+        float q[8];
+        if (d.safe) {
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                q[i] = dev_divide(dev_value<DT>(r[u], i), d.high, d.low);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                q[i] = __fdiv_rn(dev_value<DT>(r[u], i), scale);
+        }
+        if (rule == TP_INT4_QUOTIENT_BF16) {
+#pragma unroll
+            for (int i = 0; i < 8; i += 2)
+                dev_round_bf16(q[i], q[i + 1]);
+        }
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            q[i] = fmaxf(q[i], -8.0f);
+        word[u] = dev_int4x8<true>(q);
+    }
+}
+
+/* Codes of the lane's values of each group; returns the bits of the scale of its own
+ * group, and in bit 16 whether all codes of that group are zero. */
+template <int DT, int GROUPS>
+static __device__ __forceinline__ uint32_t encode_groups(const struct int4_args &a,
+                                                         const dev_raw8<DT> (&r)[GROUPS],
+                                                         uint32_t lane,
+                                                         uint32_t (&word)[GROUPS])
+{
+    uint32_t amax[GROUPS];
+#pragma unroll
+    for (int u = 0; u < GROUPS; u++)
+        amax[u] = dev_amax8<DT>(0, r[u]);
+    int4_scale s = scale_of<DT>(dev_amax_items<DT, GROUPS>(amax, lane));
+    if (a.rule == TP_INT4_QUOTIENT_BF16 || __any_sync(0xFFFFFFFFu, s.special)) {
+        dev_flag(a.flags, s.amax);
+        s.bits = special_bits(s);
+        special_codes<DT, GROUPS>(r, s, a.rule, lane, word);
+    } else {
+        ordinary_codes<DT, GROUPS>(r, s, lane, word);
+    }
+    return s.bits;
+}
+
+/* A warp takes 2 x GROUPS consecutive groups, its half-warps in turn. */
+template <int DT>
+static __global__ __launch_bounds__(INT4_THREADS) void encode_row(const struct int4_args a)
+{
+    const int groups = int4_shape<DT>::groups, bytes = TP_IS32(DT) ? 4 : 2;
+    const uint32_t lane = threadIdx.x % 32, half = lane / 16;
+    const uint64_t warp = (uint64_t)blockIdx.x * (INT4_THREADS / 32) + threadIdx.x / 32;
+    const uint64_t first = warp * (2 * groups) + half;
+    dev_raw8<DT> r[groups];
+    uint32_t word[groups];
+#pragma unroll
+    for (int u = 0; u < groups; u++)
+        r[u] = first + 2 * u < a.groups
+                   ? dev_load_raw8<DT>(a.in + ((first + 2 * u) * 128 + lane % 16 * 8) * bytes)
+                   : dev_zero_raw8<DT>();
+    const uint32_t bits = encode_groups<DT, groups>(a, r, lane, word);
+#pragma unroll
+    for (int u = 0; u < groups; u++)
+        if (first + 2 * u < a.groups)
+            ((uint32_t *)a.codes)[(first + 2 * u) * 16 + lane % 16] = dev_map_word(word[u], a.map);
+    const uint64_t mine = first + 2 * dev_item<groups>(lane);
+    if (lane % (16 / groups) == 0 && mine < a.groups)
+        ((uint16_t *)a.scale)[mine] = (uint16_t)bits;
+}
+
+/* Where a lane's word of a group goes inside the group's four k tiles. */
+struct w4a8_place {
+    uint32_t upper;  /* 1: this lane holds row n + 8 */
+    uint32_t k_tile; /* 0..3 */
+    uint32_t byte;   /* inside the 256-byte block */
+};
+
+static __device__ __forceinline__ w4a8_place w4a8_place_of(uint32_t lane, uint32_t row)
+{
+    w4a8_place p;
+    uint32_t l = lane & 15;
+    p.upper = lane >> 4;
+    p.k_tile = l >> 2;
+    /* word index: quarter of 16 (two bits), half of 32 */
+    p.byte = row * 32 + ((((l & 1) * 2 + p.upper) * 2) + ((l >> 1) & 1)) * 4;
+    return p;
+}
+
+/* Rows n and n + 8 exchange halves so that each lane holds one quarter of both. */
+static __device__ __forceinline__ uint32_t w4a8_exchange(uint32_t word, uint32_t upper)
+{
+    uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, word, 16);
+    return upper ? __byte_perm(other, word, 0x7632) : __byte_perm(word, other, 0x5410);
+}
+
+/* Channel scales and packed group scales of 16 rows. `scales`: [16][pitch], a bf16
+ * scale and, in bit 16, "all codes are zero". */
+static __device__ void finish_rows(const struct int4_args &a, const uint32_t *scales,
+                                   uint32_t pitch, uint64_t e, uint32_t n0)
+{
+    __shared__ dev_channel channel[16];
+    const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    for (uint32_t row = warp; row < 16; row += INT4_THREADS / 32) {
+        uint32_t amax = 0;
+        for (uint32_t g = lane; g < a.groups; g += 32) {
+            uint32_t s = scales[row * pitch + g];
+            if (!(a.skip_zero && s >> 16))
+                amax = max(amax, s & 0x7FFFu);
+        }
+        amax = dev_max_lanes<32>(amax);
+        if (lane == 0) {
+            channel[row] = dev_channel_of(amax, a.divide);
+            a.channel[e * a.n + n0 + row] = dev_channel_value(channel[row]);
+        }
+    }
+    __syncthreads();
+    const uint32_t row = threadIdx.x % 16;
+    for (uint32_t g = threadIdx.x / 16; g < a.groups; g += INT4_THREADS / 16)
+        *(uint2 *)(a.scale + ((e * a.groups + g) * a.n + n0 + row) * 8) =
+            dev_group8(scales[row * pitch + g], channel[row]);
+}
+
+/* The two rows of a warp, and how far it has come. */
+struct w4a8_walk {
+    const uint8_t *in; /* the lane's values of the next group */
+    uint8_t *out;      /* the lane's place in the k tiles of the next group */
+    uint32_t *scale;   /* the row's scales from there on */
+    uint64_t pitch;    /* bytes of the k tiles of a group */
+    uint32_t upper, lane;
+};
+
+/* GROUPS groups; ALL: there are so many, else `left`. ENCODE: the map is CUTLASS's,
+ * from canonical codes. */
+template <int DT, int GROUPS, bool ALL, bool ENCODE>
+static __device__ __forceinline__ void encode_step(const struct int4_args &a, w4a8_walk &walk,
+                                                   uint32_t left)
+{
+    const int bytes = 128 * (TP_IS32(DT) ? 4 : 2);
+    const uint32_t mine = dev_item<GROUPS>(walk.lane);
+    dev_raw8<DT> r[GROUPS];
+    uint32_t word[GROUPS];
+#pragma unroll
+    for (int u = 0; u < GROUPS; u++)
+        r[u] = ALL || u < left ? dev_load_raw8<DT>(walk.in + u * bytes) : dev_zero_raw8<DT>();
+    walk.in += GROUPS * bytes;
+    const uint32_t bits = encode_groups<DT, GROUPS>(a, r, walk.lane, word);
+    if (walk.lane % (16 / GROUPS) == 0 && (ALL || mine < left))
+        walk.scale[mine] = bits;
+    walk.scale += GROUPS;
+#pragma unroll
+    for (int u = 0; u < GROUPS; u++) {
+        uint32_t w = ENCODE ? dev_encode_nibbles(word[u] ^ 0x88888888u)
+                            : dev_map_word(word[u], a.map);
+        w = w4a8_exchange(w, walk.upper);
+        if (ALL || u < left)
+            *(uint32_t *)walk.out = w;
+        walk.out += walk.pitch;
+    }
+}
+
+template <int DT, bool ENCODE>
+static __global__ __launch_bounds__(INT4_THREADS, 4) void
+encode_w4a8(const __grid_constant__ struct int4_args a)
+{
+    const int step = int4_shape<DT>::groups, bytes = TP_IS32(DT) ? 4 : 2;
+    extern __shared__ uint32_t scales[];
+    const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const uint64_t e = blockIdx.x / a.tiles_n;
+    const uint32_t nt = blockIdx.x - (uint32_t)e * a.tiles_n;
+    const uint32_t pitch = (uint32_t)a.groups | 1, groups = (uint32_t)a.groups;
+    const w4a8_place p = w4a8_place_of(lane, warp);
+    const uint32_t row = warp + 8 * p.upper;
+    const uint64_t first = (e * a.n + nt * 16 + row) * a.k + (lane & 15) * 8;
+    w4a8_walk walk = {a.in + first * bytes,
+                      a.codes + e * a.n * (a.k / 2) + (uint64_t)nt * 256 + p.byte +
+                          p.k_tile * (16 * a.n),
+                      scales + row * pitch, 64 * a.n, p.upper, lane};
+    uint32_t g = 0;
+    for (; g + step <= groups; g += step)
+        encode_step<DT, step, true, ENCODE>(a, walk, 0);
+    if (g < groups)
+        encode_step<DT, step, false, ENCODE>(a, walk, groups - g);
+    __syncthreads();
+    finish_rows(a, scales, pitch, e, nt * 16);
+}
+
+static struct int4_args args_of(const struct tp_op *op, struct tp_args *args)
+{
+    struct int4_args a;
+    int scale = tp_op_find(op, TP_ROLE_SCALE), channel = tp_op_find(op, TP_ROLE_CHANNEL);
+    if (scale < 0)
+        scale = tp_op_find(op, TP_ROLE_GROUP8);
+    a.in = (const uint8_t *)args->in[0];
+    a.codes = (uint8_t *)args->out[tp_op_find(op, TP_ROLE_CODES)];
+    a.scale = (uint8_t *)args->out[scale];
+    a.channel = channel < 0 ? NULL : (float *)args->out[channel];
+    a.flags = args->device_flags;
+    a.n = args->box.n;
+    a.k = args->box.k;
+    a.groups = args->box.k / 128;
+    a.rule = op->rule;
+    a.tiles_n = (uint32_t)(args->box.n / 16);
+    a.divide = op->channel_div;
+    a.skip_zero = op->skip_zero_groups;
+    a.map = dev_map_of(NULL, op->table);
+    return a;
+}
+
+template <int DT> static void launch_row(const struct tp_op *op, struct tp_args *args)
+{
+    struct int4_args a = args_of(op, args);
+    a.groups *= a.n * args->box.e;
+    uint64_t grid = dev_ceil(a.groups, 2 * int4_shape<DT>::groups * (INT4_THREADS / 32));
+    if (args->box.k % 128 != 0 || grid > 0x7FFFFFFFu)
+        tp_cuda_encode_any(op, args);
+    else
+        encode_row<DT><<<(uint32_t)grid, INT4_THREADS, 0, (cudaStream_t)args->stream>>>(a);
+}
+
+template <int DT> static void launch_w4a8(const struct tp_op *op, struct tp_args *args)
+{
+    struct int4_args a = args_of(op, args);
+    uint64_t grid = args->box.e * a.tiles_n, shared = 16 * (a.groups | 1) * sizeof(uint32_t);
+    if (args->box.k % 128 != 0 || args->box.n % 16 != 0 || grid > 0x7FFFFFFFu ||
+        shared > W4A8_MAX_SHARED - 512)
+        tp_cuda_encode_any(op, args);
+    else if (a.map.kind == 1 && a.map.before == 0x88888888u && a.map.after == 0)
+        encode_w4a8<DT, true>
+            <<<(uint32_t)grid, INT4_THREADS, shared, (cudaStream_t)args->stream>>>(a);
+    else
+        encode_w4a8<DT, false>
+            <<<(uint32_t)grid, INT4_THREADS, shared, (cudaStream_t)args->stream>>>(a);
+}
+
+extern "C" void tp_cuda_int4_row(const struct tp_op *op, struct tp_args *args)
+{
+    if (args->dtype == TP_BF16)
+        launch_row<TP_BF16>(op, args);
+    else if (args->dtype == TP_F16)
+        launch_row<TP_F16>(op, args);
+    else
+        launch_row<TP_F32>(op, args);
+}
+
+extern "C" void tp_cuda_int4_w4a8(const struct tp_op *op, struct tp_args *args)
+{
+    if (args->dtype == TP_BF16)
+        launch_w4a8<TP_BF16>(op, args);
+    else if (args->dtype == TP_F16)
+        launch_w4a8<TP_F16>(op, args);
+    else
+        launch_w4a8<TP_F32>(op, args);
+}

@@ -1,0 +1,87 @@
+/* The device half of cuda.h in builds without nvcc: there is no device, and asking
+ * for one says why. Empty when CUDA is compiled in. */
+#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cuda_bench.h"
+
+#ifndef TP_HAVE_CUDA
+
+static enum tp_code none(struct tp_err *err)
+{
+    return tp_fail(err, TP_E_MEMORY, "this build has no CUDA");
+}
+
+int tp_cuda_count(void) { return 0; }
+
+const char *tp_cuda_why_none(void) { return "this build has no CUDA"; }
+
+enum tp_code tp_cuda_query(int device, struct tp_cuda_device *info, struct tp_err *err)
+{
+    (void)device, (void)info;
+    return none(err);
+}
+
+enum tp_code tp_cuda_open(int device, uint64_t input_bytes, uint64_t output_bytes,
+                          uint64_t scratch_bytes, struct tp_cuda_lane **lane, bool *no_memory,
+                          struct tp_err *err)
+{
+    (void)device, (void)input_bytes, (void)output_bytes, (void)scratch_bytes;
+    *lane = NULL;
+    *no_memory = false;
+    return none(err);
+}
+
+void *tp_cuda_input(struct tp_cuda_lane *lane)
+{
+    (void)lane;
+    return NULL;
+}
+
+void *tp_cuda_output(struct tp_cuda_lane *lane)
+{
+    (void)lane;
+    return NULL;
+}
+
+enum tp_code tp_cuda_run(struct tp_cuda_lane *lane, struct tp_cuda_call *call,
+                         struct tp_err *err)
+{
+    (void)lane, (void)call;
+    return none(err);
+}
+
+void tp_cuda_close(struct tp_cuda_lane *lane) { (void)lane; }
+
+uint64_t tp_cuda_compare_scratch(uint64_t count)
+{
+    (void)count;
+    return 0;
+}
+
+enum tp_code tp_cuda_compare(enum tp_dtype dtype, const void *a, const void *b, uint64_t count,
+                             void *scratch, void *stream, struct tp_cuda_errors *errors,
+                             struct tp_err *err)
+{
+    (void)dtype, (void)a, (void)b, (void)count, (void)scratch, (void)stream, (void)errors;
+    return none(err);
+}
+
+enum tp_code tp_cuda_bench(struct tp_cuda_bench *bench, struct tp_err *err)
+{
+    (void)bench;
+    return none(err);
+}
+
+enum tp_code tp_cuda_enter(int device, int *before, struct tp_err *err)
+{
+    (void)device;
+    *before = 0;
+    return none(err);
+}
+
+enum tp_code tp_cuda_leave(int before, struct tp_err *err)
+{
+    (void)before;
+    return none(err);
+}
+
+#endif

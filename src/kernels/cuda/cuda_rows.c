@@ -1,0 +1,332 @@
+/* The table of CUDA rows and the choice among them.
+ *
+ * A row names what its own kernel reads and writes; every row takes any box, and
+ * operations without a row get the general kernels of cuda_any.cu, so that the
+ * finders return NULL only when CUDA is off. Knows no CUDA call.
+ */
+#include "kernels/cuda/cuda.h"
+
+#ifdef TP_HAVE_CUDA
+
+/* Defined in cuda_*.cu; described in cuda_rows.cuh. */
+void tp_cuda_encode_any(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_repack_any(const struct tp_op *from, const struct tp_op *to, struct tp_args *args);
+void tp_cuda_decode_any(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_fp8_128x128(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_fp8_1x128(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_mxfp8_kwise(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_fp4_kwise(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_mxfp8_nwise(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_int4_row(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_int4_w4a8(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_int4_reorder(const struct tp_op *from, const struct tp_op *to,
+                          struct tp_args *args);
+void tp_cuda_int4_restore(const struct tp_op *from, const struct tp_op *to,
+                          struct tp_args *args);
+void tp_cuda_fp8_rescale(const struct tp_op *from, const struct tp_op *to,
+                         struct tp_args *args);
+void tp_cuda_mxfp8_retile(const struct tp_op *from, const struct tp_op *to,
+                          struct tp_args *args);
+void tp_cuda_decode_row(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_decode_col(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_decode_w4a8(const struct tp_op *op, struct tp_args *args);
+
+static const struct tp_op_out *out_of(const struct tp_op *op, enum tp_role role)
+{
+    int i = tp_op_find(op, role);
+    return i < 0 ? NULL : &op->out[i];
+}
+
+/* The scales' output; W4A8 has group scales instead. */
+static const struct tp_op_out *scales_of(const struct tp_op *op)
+{
+    const struct tp_op_out *scale = out_of(op, TP_ROLE_SCALE);
+    return scale != NULL ? scale : out_of(op, TP_ROLE_GROUP8);
+}
+
+static bool is(const struct tp_op_out *out, enum tp_element element, uint32_t per_n,
+               uint32_t per_k)
+{
+    return out != NULL && out->element == element && out->per_n == per_n && out->per_k == per_k &&
+           out->fill == 0;
+}
+
+static bool codes_are(const struct tp_op *op, enum tp_element element)
+{
+    return is(out_of(op, TP_ROLE_CODES), element, 1, 1);
+}
+
+static bool block_is(const struct tp_op *op, uint32_t n, uint32_t k)
+{
+    return op->block_n == n && op->block_k == k;
+}
+
+static bool int4_row(const struct tp_op *op)
+{
+    return block_is(op, 1, 128) && codes_are(op, TP_ELEM_INT4) &&
+           is(out_of(op, TP_ROLE_SCALE), TP_ELEM_BF16, 1, 128);
+}
+
+static bool int4_w4a8(const struct tp_op *op)
+{
+    const struct tp_op_out *channel = out_of(op, TP_ROLE_CHANNEL);
+    return block_is(op, 1, 128) && codes_are(op, TP_ELEM_INT4) &&
+           is(out_of(op, TP_ROLE_GROUP8), TP_ELEM_E4M3X8, 1, 128) && channel != NULL &&
+           is(channel, TP_ELEM_F32, 1, 0) && channel->place == TP_PLACE_ROW &&
+           out_of(op, TP_ROLE_SCALE) == NULL;
+}
+
+static bool fp8_blocks(const struct tp_op *op)
+{
+    const struct tp_op_out *scale = out_of(op, TP_ROLE_SCALE);
+    return block_is(op, 128, 128) && codes_are(op, TP_ELEM_E4M3) &&
+           (is(scale, TP_ELEM_F32, 128, 128) || is(scale, TP_ELEM_BF16, 128, 128));
+}
+
+static bool fp8_sm100(const struct tp_op *op)
+{
+    return block_is(op, 128, 128) && codes_are(op, TP_ELEM_E4M3) &&
+           op->scale_rule == TP_FP8_SCALE_UE8M0 &&
+           is(out_of(op, TP_ROLE_SCALE), TP_ELEM_E8M0, 1, 128);
+}
+
+static bool fp8_rows(const struct tp_op *op)
+{
+    return block_is(op, 1, 128) && codes_are(op, TP_ELEM_E4M3) &&
+           is(out_of(op, TP_ROLE_SCALE), TP_ELEM_F32, 1, 128);
+}
+
+static bool mx_kwise(const struct tp_op *op)
+{
+    return block_is(op, 1, 32) && codes_are(op, TP_ELEM_E4M3) &&
+           is(out_of(op, TP_ROLE_SCALE), TP_ELEM_E8M0, 1, 32);
+}
+
+static bool mx_nwise(const struct tp_op *op)
+{
+    return (block_is(op, 32, 1) || block_is(op, 32, 32)) && codes_are(op, TP_ELEM_E4M3) &&
+           is(out_of(op, TP_ROLE_SCALE), TP_ELEM_E8M0, 32, 1);
+}
+
+static bool mxfp4_kwise(const struct tp_op *op)
+{
+    return block_is(op, 1, 32) && codes_are(op, TP_ELEM_E2M1) &&
+           is(out_of(op, TP_ROLE_SCALE), TP_ELEM_E8M0, 1, 32);
+}
+
+static bool nvfp4_kwise(const struct tp_op *op)
+{
+    return block_is(op, 1, 16) && codes_are(op, TP_ELEM_E2M1) &&
+           is(out_of(op, TP_ROLE_SCALE), TP_ELEM_E4M3, 1, 16);
+}
+
+/* One row for each type that weights come in. */
+#define ENCODE(codec, codes, scales, accepts, fn, name)                                           \
+    {codec, TP_BF16, codes, scales, accepts, TP_ISA_CUDA, fn, name "_bf16_cuda"},                 \
+    {codec, TP_F16, codes, scales, accepts, TP_ISA_CUDA, fn, name "_f16_cuda"},                   \
+    {codec, TP_F32, codes, scales, accepts, TP_ISA_CUDA, fn, name "_f32_cuda"}
+
+static const struct tp_encode_row encode_rows[] = {
+    ENCODE(TP_CODEC_INT4, TP_PLACE_ROW, TP_PLACE_ROW, int4_row, tp_cuda_int4_row, "int4_row"),
+    ENCODE(TP_CODEC_INT4, TP_PLACE_W4A8, TP_PLACE_COL, int4_w4a8, tp_cuda_int4_w4a8, "int4_w4a8"),
+    ENCODE(TP_CODEC_FP8, TP_PLACE_ROW, TP_PLACE_ROW, fp8_blocks, tp_cuda_fp8_128x128,
+           "fp8_128x128_row"),
+    ENCODE(TP_CODEC_FP8, TP_PLACE_ROW, TP_PLACE_MN_PACKED4, fp8_sm100, tp_cuda_fp8_128x128,
+           "fp8_128x128_packed4"),
+    ENCODE(TP_CODEC_FP8, TP_PLACE_ROW, TP_PLACE_MN_ALIGNED, fp8_rows, tp_cuda_fp8_1x128,
+           "fp8_1x128_aligned"),
+    ENCODE(TP_CODEC_MXFP8, TP_PLACE_ROW, TP_PLACE_ROW, mx_kwise, tp_cuda_mxfp8_kwise,
+           "mxfp8_1x32_row"),
+    ENCODE(TP_CODEC_MXFP8, TP_PLACE_ROW, TP_PLACE_TILE_N, mx_kwise, tp_cuda_mxfp8_kwise,
+           "mxfp8_1x32_tiles"),
+    ENCODE(TP_CODEC_MXFP8, TP_PLACE_COL, TP_PLACE_TILE_K, mx_nwise, tp_cuda_mxfp8_nwise,
+           "mxfp8_32xn_col_tiles"),
+    ENCODE(TP_CODEC_MXFP4, TP_PLACE_ROW, TP_PLACE_ROW, mxfp4_kwise, tp_cuda_fp4_kwise,
+           "mxfp4_1x32_row"),
+    ENCODE(TP_CODEC_MXFP4, TP_PLACE_ROW, TP_PLACE_TILE_N, mxfp4_kwise, tp_cuda_fp4_kwise,
+           "mxfp4_1x32_tiles"),
+    ENCODE(TP_CODEC_NVFP4, TP_PLACE_ROW, TP_PLACE_ROW, nvfp4_kwise, tp_cuda_fp4_kwise,
+           "nvfp4_1x16_row"),
+    ENCODE(TP_CODEC_NVFP4, TP_PLACE_ROW, TP_PLACE_TILE_N, nvfp4_kwise, tp_cuda_fp4_kwise,
+           "nvfp4_1x16_tiles"),
+};
+
+static bool to_w4a8(const struct tp_op *from, const struct tp_op *to)
+{
+    return int4_row(from) && int4_w4a8(to);
+}
+
+static bool from_w4a8(const struct tp_op *from, const struct tp_op *to)
+{
+    return int4_w4a8(from) && int4_row(to);
+}
+
+static bool to_sm100(const struct tp_op *from, const struct tp_op *to)
+{
+    const struct tp_op_out *scale = out_of(from, TP_ROLE_SCALE);
+    return codes_are(from, TP_ELEM_E4M3) && codes_are(to, TP_ELEM_E4M3) &&
+           (is(scale, TP_ELEM_F32, 128, 128) || is(scale, TP_ELEM_BF16, 128, 128) ||
+            is(scale, TP_ELEM_F32, 1, 128)) &&
+           is(out_of(to, TP_ROLE_SCALE), TP_ELEM_E8M0, 1, 128);
+}
+
+static bool mx_tiles(const struct tp_op *from, const struct tp_op *to)
+{
+    return mx_kwise(from) && mx_kwise(to);
+}
+
+static const struct tp_repack_row repack_rows[] = {
+    {TP_CODEC_INT4, TP_PLACE_ROW, TP_PLACE_W4A8, TP_PLACE_ROW, TP_PLACE_COL, to_w4a8, TP_ISA_CUDA,
+     tp_cuda_int4_reorder, "int4_row_to_w4a8_cuda"},
+    {TP_CODEC_INT4, TP_PLACE_W4A8, TP_PLACE_ROW, TP_PLACE_COL, TP_PLACE_ROW, from_w4a8,
+     TP_ISA_CUDA, tp_cuda_int4_restore, "int4_w4a8_to_row_cuda"},
+    {TP_CODEC_FP8, TP_PLACE_ROW, TP_PLACE_ROW, TP_PLACE_ROW, TP_PLACE_MN_PACKED4, to_sm100,
+     TP_ISA_CUDA, tp_cuda_fp8_rescale, "fp8_row_to_packed4_cuda"},
+    {TP_CODEC_FP8, TP_PLACE_ROW, TP_PLACE_ROW, TP_PLACE_MN_ALIGNED, TP_PLACE_MN_PACKED4, to_sm100,
+     TP_ISA_CUDA, tp_cuda_fp8_rescale, "fp8_aligned_to_packed4_cuda"},
+    {TP_CODEC_MXFP8, TP_PLACE_ROW, TP_PLACE_ROW, TP_PLACE_ROW, TP_PLACE_TILE_N, mx_tiles,
+     TP_ISA_CUDA, tp_cuda_mxfp8_retile, "mxfp8_row_to_tiles_cuda"},
+    {TP_CODEC_MXFP8, TP_PLACE_ROW, TP_PLACE_ROW, TP_PLACE_TILE_N, TP_PLACE_ROW, mx_tiles,
+     TP_ISA_CUDA, tp_cuda_mxfp8_retile, "mxfp8_tiles_to_row_cuda"},
+};
+
+
+static bool decodes_fp8(const struct tp_op *op)
+{
+    return fp8_blocks(op) || fp8_sm100(op) || fp8_rows(op);
+}
+
+#define DECODE(codec, codes, scales, accepts, fn, name)                                           \
+    {codec, TP_F32, codes, scales, accepts, TP_ISA_CUDA, fn, name "_f32_cuda"},                   \
+    {codec, TP_BF16, codes, scales, accepts, TP_ISA_CUDA, fn, name "_bf16_cuda"}
+
+static const struct tp_decode_row decode_rows[] = {
+    DECODE(TP_CODEC_INT4, TP_PLACE_ROW, TP_PLACE_ROW, int4_row, tp_cuda_decode_row,
+           "int4_row"),
+    DECODE(TP_CODEC_INT4, TP_PLACE_W4A8, TP_PLACE_COL, int4_w4a8, tp_cuda_decode_w4a8,
+           "int4_w4a8"),
+    DECODE(TP_CODEC_FP8, TP_PLACE_ROW, TP_PLACE_ROW, decodes_fp8, tp_cuda_decode_row,
+           "fp8_128x128_row"),
+    DECODE(TP_CODEC_FP8, TP_PLACE_ROW, TP_PLACE_MN_PACKED4, decodes_fp8, tp_cuda_decode_row,
+           "fp8_128x128_packed4"),
+    DECODE(TP_CODEC_FP8, TP_PLACE_ROW, TP_PLACE_MN_ALIGNED, decodes_fp8, tp_cuda_decode_row,
+           "fp8_1x128_aligned"),
+    DECODE(TP_CODEC_MXFP8, TP_PLACE_ROW, TP_PLACE_ROW, mx_kwise, tp_cuda_decode_row,
+           "mxfp8_1x32_row"),
+    DECODE(TP_CODEC_MXFP8, TP_PLACE_ROW, TP_PLACE_TILE_N, mx_kwise, tp_cuda_decode_row,
+           "mxfp8_1x32_tiles"),
+    DECODE(TP_CODEC_MXFP8, TP_PLACE_COL, TP_PLACE_TILE_K, mx_nwise, tp_cuda_decode_col,
+           "mxfp8_32xn_col_tiles"),
+};
+
+#define COUNT(rows) (sizeof(rows) / sizeof(rows)[0])
+
+const struct tp_encode_row *tp_cuda_encode_rows(size_t *count)
+{
+    *count = COUNT(encode_rows);
+    return encode_rows;
+}
+
+const struct tp_repack_row *tp_cuda_repack_rows(size_t *count)
+{
+    *count = COUNT(repack_rows);
+    return repack_rows;
+}
+
+const struct tp_decode_row *tp_cuda_decode_rows(size_t *count)
+{
+    *count = COUNT(decode_rows);
+    return decode_rows;
+}
+
+static enum tp_place place_of(const struct tp_op_out *out)
+{
+    return out == NULL ? TP_PLACE_ANY : out->place;
+}
+
+tp_encode_fn tp_cuda_encode_find(const struct tp_op *op, enum tp_dtype dtype)
+{
+    enum tp_place codes = place_of(out_of(op, TP_ROLE_CODES)), scales = place_of(scales_of(op));
+    if (!tp_isa_enabled(TP_ISA_CUDA))
+        return NULL;
+    for (size_t i = 0; i < COUNT(encode_rows); i++) {
+        const struct tp_encode_row *row = &encode_rows[i];
+        if (row->codec == op->codec && row->dtype == dtype && row->code_place == codes &&
+            row->scale_place == scales && row->accepts(op))
+            return row->encode;
+    }
+    return tp_cuda_encode_any;
+}
+
+tp_repack_fn tp_cuda_repack_find(const struct tp_op *from, const struct tp_op *to)
+{
+    enum tp_place from_codes = place_of(out_of(from, TP_ROLE_CODES));
+    enum tp_place to_codes = place_of(out_of(to, TP_ROLE_CODES));
+    enum tp_place from_scales = place_of(scales_of(from)), to_scales = place_of(scales_of(to));
+    if (!tp_isa_enabled(TP_ISA_CUDA))
+        return NULL;
+    for (size_t i = 0; i < COUNT(repack_rows); i++) {
+        const struct tp_repack_row *row = &repack_rows[i];
+        if (row->codec == to->codec && row->from_code == from_codes &&
+            row->to_code == to_codes && row->from_scale == from_scales &&
+            row->to_scale == to_scales && row->accepts(from, to))
+            return row->repack;
+    }
+    return tp_cuda_repack_any;
+}
+
+tp_decode_fn tp_cuda_decode_find(const struct tp_op *op, enum tp_dtype dtype)
+{
+    enum tp_place codes = place_of(out_of(op, TP_ROLE_CODES)), scales = place_of(scales_of(op));
+    if (!tp_isa_enabled(TP_ISA_CUDA) || tp_op_needs_reference(op))
+        return NULL;
+    for (size_t i = 0; i < COUNT(decode_rows); i++) {
+        const struct tp_decode_row *row = &decode_rows[i];
+        if (row->codec == op->codec && row->dtype == dtype && row->code_place == codes &&
+            row->scale_place == scales && row->accepts(op))
+            return row->decode;
+    }
+    return tp_cuda_decode_any;
+}
+
+#else
+
+/* Without CUDA there are no rows: every operation is the host's. */
+
+const struct tp_encode_row *tp_cuda_encode_rows(size_t *count)
+{
+    *count = 0;
+    return NULL;
+}
+
+const struct tp_repack_row *tp_cuda_repack_rows(size_t *count)
+{
+    *count = 0;
+    return NULL;
+}
+
+const struct tp_decode_row *tp_cuda_decode_rows(size_t *count)
+{
+    *count = 0;
+    return NULL;
+}
+
+tp_encode_fn tp_cuda_encode_find(const struct tp_op *op, enum tp_dtype dtype)
+{
+    (void)op, (void)dtype;
+    return NULL;
+}
+
+tp_repack_fn tp_cuda_repack_find(const struct tp_op *from, const struct tp_op *to)
+{
+    (void)from, (void)to;
+    return NULL;
+}
+
+tp_decode_fn tp_cuda_decode_find(const struct tp_op *op, enum tp_dtype dtype)
+{
+    (void)op, (void)dtype;
+    return NULL;
+}
+
+#endif

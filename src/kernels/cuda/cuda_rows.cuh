@@ -1,0 +1,171 @@
+/* Internal to the CUDA kernels: the functions behind the rows of cuda_rows.cu, and
+ * what several of them share. Every function takes a box of any size and enqueues
+ * its work on args->stream; where its own kernel does not fit the box it calls the
+ * general one. Launch errors stay in cudaGetLastError() for the caller. */
+#ifndef TP_KERNELS_CUDA_ROWS_CUH
+#define TP_KERNELS_CUDA_ROWS_CUH
+
+#include "kernels/cuda/cuda_device.cuh"
+
+extern "C" {
+/* Any layout, codec and shape; see cuda_any.cu. */
+void tp_cuda_encode_any(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_repack_any(const struct tp_op *from, const struct tp_op *to, struct tp_args *args);
+void tp_cuda_decode_any(const struct tp_op *op, struct tp_args *args);
+
+void tp_cuda_fp8_128x128(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_fp8_1x128(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_mxfp8_kwise(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_fp4_kwise(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_mxfp8_nwise(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_int4_row(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_int4_w4a8(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_int4_reorder(const struct tp_op *from, const struct tp_op *to,
+                          struct tp_args *args);
+void tp_cuda_int4_restore(const struct tp_op *from, const struct tp_op *to,
+                          struct tp_args *args);
+void tp_cuda_fp8_rescale(const struct tp_op *from, const struct tp_op *to,
+                         struct tp_args *args);
+void tp_cuda_mxfp8_retile(const struct tp_op *from, const struct tp_op *to,
+                          struct tp_args *args);
+void tp_cuda_decode_row(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_decode_col(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_decode_w4a8(const struct tp_op *op, struct tp_args *args);
+}
+
+/* Value of an e4m3 code, by the chip's conversion where it has one. */
+static __device__ __forceinline__ float dev_e4m3_value(uint32_t code)
+{
+#if __CUDA_ARCH__ >= 890
+    uint32_t halves;
+    float f;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"((unsigned short)code));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"((unsigned short)halves));
+    return f;
+#else
+    return tp_e4m3_value((uint8_t)code);
+#endif
+}
+
+/* ---- FP4 scales: encode_mx() and tp_nvfp4_block_scale() of codec.c ------ */
+
+static __device__ __forceinline__ uint8_t dev_mxfp4_scale(uint32_t rule, uint32_t amax)
+{
+    if (rule == TP_MX_RCEIL)
+        return tp_mx_rceil(amax, TP_RCP_6);
+    if (rule == TP_MX_FLOOR)
+        return tp_mx_floor(amax, 2);
+    return rule == TP_MX_CEIL ? tp_mx_ceil(amax, 2) : tp_mx_even(amax, 2);
+}
+
+static __device__ __forceinline__ uint8_t dev_e4m3_of(float x)
+{
+#if __CUDA_ARCH__ >= 890
+    uint16_t pair;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
+    return (uint8_t)pair;
+#else
+    return tp_e4m3_of(x);
+#endif
+}
+
+/* The e4m3 scale of a block, and what its values are divided by (TORCHAO: multiplied). */
+static __device__ __forceinline__ uint8_t dev_nvfp4_scale(uint32_t rule, uint32_t amax_bits,
+                                                          float g, float *factor)
+{
+    const float amax = tp_bits_f32(amax_bits);
+    uint8_t sb;
+    if (rule == TP_NVFP4_CT) {
+        const uint16_t sixth = tp_f32_to_bf16(__fdiv_rn(amax, 6.0f));
+        sb = dev_e4m3_of(__fmul_rn(tp_bf16_to_f32(sixth), g));
+        sb = sb ? sb : 0x20;
+        *factor = __fdiv_rn(dev_e4m3_value(sb), g);
+    } else if (rule == TP_NVFP4_TORCHAO) {
+        const float q = __fdiv_rn(__fdiv_rn(amax, 6.0f), g);
+        sb = dev_e4m3_of(q < 0.015625f ? 0.015625f : q); /* NaN stays */
+        *factor = __fdiv_rn(__fdiv_rn(1.0f, g), dev_e4m3_value(sb));
+    } else {
+        float q = __fdiv_rn(amax, __fmul_rn(6.0f, g));
+        q = q == 0.0f ? 1.0f : q;
+        sb = dev_e4m3_of(q < 0.001953125f ? 0.001953125f : q);
+        *factor = __fmul_rn(dev_e4m3_value(sb), g);
+    }
+    return sb;
+}
+
+/* ---- W4A8 scales: tp_channel_scale() and tp_group8() of codec.c ---------- */
+
+struct dev_channel {
+    float sc, rcp;
+    bool divide;
+};
+
+/* `amax`: largest bf16 magnitude of a row's group scales. */
+static __device__ __forceinline__ dev_channel dev_channel_of(uint32_t amax, bool divide)
+{
+    const float least = 1.0f / (448.0f * 512.0f);
+    dev_channel c;
+    c.sc = __fdiv_rn(tp_bf16_to_f32((uint16_t)amax), 448.0f);
+    if (c.sc < least) /* NaN stays */
+        c.sc = least;
+    c.rcp = __fdiv_rn(1.0f, c.sc);
+    c.divide = divide;
+    return c;
+}
+
+static __device__ __forceinline__ float dev_channel_value(const dev_channel &c)
+{
+    return tp_canonical(__fmul_rn(c.sc, 8.0f));
+}
+
+#if __CUDA_ARCH__ >= 890
+/* f16 pairs and e4m3 pairs, by the chip's conversions. */
+static __device__ __forceinline__ uint32_t dev_f16x2_of(uint16_t e4m3x2)
+{
+    uint32_t h;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(h) : "h"(e4m3x2));
+    return h;
+}
+
+static __device__ __forceinline__ uint16_t dev_e4m3x2_of(uint32_t f16x2)
+{
+    uint16_t c;
+    asm("cvt.rn.satfinite.e4m3x2.f16x2 %0, %1;" : "=h"(c) : "r"(f16x2));
+    return c;
+}
+
+static __device__ __forceinline__ uint32_t dev_mul_f16x2(uint32_t a, uint32_t b)
+{
+    uint32_t h;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(h) : "r"(a), "r"(b));
+    return h;
+}
+#endif
+
+/* One bf16 group scale to its eight e4m3 multiples -8..-1. An e4m3 number, an eighth
+ * of it and its small multiples are exact in f16, so that the chip's conversions
+ * between the two do all the rounding there is. */
+static __device__ __forceinline__ uint2 dev_group8(uint32_t scale, const dev_channel &c)
+{
+    float s = tp_bf16_to_f32((uint16_t)scale);
+    float f = c.divide ? __fdiv_rn(s, c.sc) : __fmul_rn(s, c.rcp);
+#if __CUDA_ARCH__ >= 890
+    uint16_t code;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %1;" : "=h"(code) : "f"(f));
+    uint32_t g = dev_f16x2_of(dev_e4m3x2_of(dev_mul_f16x2(dev_f16x2_of(code), 0x30003000u)));
+    uint32_t a = dev_e4m3x2_of(dev_mul_f16x2(g, 0xC700C800u)); /* -8, -7 */
+    uint32_t b = dev_e4m3x2_of(dev_mul_f16x2(g, 0xC500C600u)); /* -6, -5 */
+    uint32_t d = dev_e4m3x2_of(dev_mul_f16x2(g, 0xC200C400u)); /* -4, -3 */
+    uint32_t e = dev_e4m3x2_of(dev_mul_f16x2(g, 0xBC00C000u)); /* -2, -1 */
+    return make_uint2(a | b << 16, d | e << 16);
+#else
+    f = __fmul_rn(tp_e4m3_value(tp_e4m3_of(f)), 0.125f);
+    f = tp_e4m3_value(tp_e4m3_of(f));
+    return make_uint2(dev_e4m3x4(__fmul_rn(f, -8.0f), __fmul_rn(f, -7.0f), __fmul_rn(f, -6.0f),
+                                 __fmul_rn(f, -5.0f)),
+                      dev_e4m3x4(__fmul_rn(f, -4.0f), __fmul_rn(f, -3.0f), __fmul_rn(f, -2.0f),
+                                 __fmul_rn(f, -1.0f)));
+#endif
+}
+
+#endif

@@ -1,0 +1,301 @@
+/* The arithmetic of every codec, one block at a time.
+ *
+ * Does: amax, scale, codes of one block; channel scales and packed scales of
+ * W4A8. Does not: know where anything is stored. Invariant: only single IEEE
+ * operations, so that every faster row can match it bit for bit.
+ */
+#include "kernels/op/codec.h"
+
+#include "kernels/op/scalar.h"
+
+#include <math.h>
+#include <pthread.h>
+
+static uint32_t amax_bits(const float *values, uint64_t count)
+{
+    uint32_t amax = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        uint32_t m = tp_abs_bits(values[i]);
+        amax = m > amax ? m : amax;
+    }
+    return amax;
+}
+
+/* Clamp first, then ties to even, as compressed-tensors does. */
+static uint8_t int4_code(float quotient)
+{
+    float q = fminf(fmaxf(quotient, -8.0f), 7.0f);
+    return (uint8_t)((int)rintf(q) + 8);
+}
+
+uint16_t tp_int4_scale(uint32_t amax, bool *is_zero)
+{
+    uint16_t sb = tp_f32_to_bf16(tp_bits_f32(amax) / 7.5f);
+    *is_zero = sb == 0 || amax >= TP_F32_INF_BITS;
+    return sb ? sb : 0x3C00; /* bf16 eps */
+}
+
+static void encode_int4(const struct tp_op *op, const float *values, uint64_t count,
+                        uint32_t amax, uint8_t *codes, uint32_t *scale)
+{
+    bool is_zero;
+    uint16_t sb = tp_int4_scale(amax, &is_zero);
+    *scale = sb;
+    if (amax >= TP_F32_INF_BITS) {
+        memset(codes, 8, count);
+        return;
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        float q = values[i] / tp_bf16_to_f32(sb);
+        if (op->rule == TP_INT4_QUOTIENT_BF16)
+            q = tp_bf16_to_f32(tp_f32_to_bf16(q));
+        codes[i] = int4_code(q);
+    }
+}
+
+/* compressed-tensors: bf16 scale, no lower bound but zero, true division. */
+static float fp8_ct_scale(uint32_t amax)
+{
+    uint16_t sb = tp_f32_to_bf16(tp_bits_f32(amax) / 448.0f);
+    return tp_bf16_to_f32(sb ? sb : 0x3C00);
+}
+
+/* DeepGEMM and DeepSeek: amax at least 1e-4, fp32 scale, perhaps rounded up to a
+ * power of two before it is used. */
+float tp_fp8_block_scale(const struct tp_op *op, uint32_t amax, float *factor)
+{
+    float a = tp_bits_f32(amax < 0x38D1B717u ? 0x38D1B717u : amax), s;
+    if (op->rule == TP_FP8_CT_FP32 || op->rule == TP_FP8_CT_BF16)
+        return *factor = fp8_ct_scale(amax);
+    s = tp_canonical(op->rule == TP_FP8_CUDA ? a * TP_RCP_448 : a / 448.0f);
+    if (op->scale_rule == TP_FP8_SCALE_UE8M0)
+        s = tp_ue8m0_ceil(s);
+    else if (op->scale_rule == TP_FP8_SCALE_BF16)
+        s = tp_bf16_to_f32(tp_f32_to_bf16(s));
+    if (op->rule == TP_FP8_DIV)
+        *factor = s;
+    else if (op->rule == TP_FP8_SEED && op->scale_rule == TP_FP8_SCALE_FP32)
+        *factor = (1.0f / a) * 448.0f;
+    else
+        *factor = 1.0f / s;
+    return s;
+}
+
+static void encode_fp8(const struct tp_op *op, const float *values, uint64_t count,
+                       uint32_t amax, uint8_t *codes, uint32_t *scale)
+{
+    float factor, y;
+    *scale = tp_f32_bits(tp_fp8_block_scale(op, amax, &factor));
+    for (uint64_t i = 0; i < count; i++) {
+        if (op->rule == TP_FP8_DIV || op->rule == TP_FP8_CT_FP32)
+            y = values[i] / factor;
+        else if (op->rule == TP_FP8_CT_BF16)
+            y = tp_bf16_to_f32(tp_f32_to_bf16(values[i] / factor));
+        else
+            y = values[i] * factor;
+        codes[i] = tp_e4m3_of(y);
+    }
+}
+
+static uint8_t mx_scale(uint8_t rule, uint32_t amax, uint32_t max_exponent, float reciprocal)
+{
+    switch (rule) {
+    case TP_MX_RCEIL:
+        return tp_mx_rceil(amax, reciprocal);
+    case TP_MX_FLOOR:
+        return tp_mx_floor(amax, max_exponent);
+    case TP_MX_CEIL:
+        return tp_mx_ceil(amax, max_exponent);
+    case TP_MX_CT:
+        return max_exponent == 8 ? tp_mx_ct(amax) : tp_mx_even(amax, max_exponent);
+    default: /* TP_MX_EVEN */
+        return tp_mx_even(amax, max_exponent);
+    }
+}
+
+static void encode_mx(const struct tp_op *op, const float *values, uint64_t count,
+                      uint32_t amax, uint8_t *codes, uint32_t *scale)
+{
+    bool fp4 = op->codec == TP_CODEC_MXFP4;
+    uint8_t s = fp4 ? mx_scale(op->rule, amax, 2, TP_RCP_6)
+                    : mx_scale(op->rule, amax, 8, TP_RCP_448);
+    float r = op->rule == TP_MX_CT && !fp4 ? tp_mx_ct_multiplier(amax) : tp_e8m0_reciprocal(s);
+    *scale = s;
+    for (uint64_t i = 0; i < count; i++) {
+        float y = values[i] * r;
+        codes[i] = fp4 ? tp_e2m1_of(y) : tp_e4m3_of(y);
+    }
+}
+
+static uint8_t nvfp4_clamped(float scale, float low)
+{
+    if (scale < low) /* NaN stays */
+        scale = low;
+    return tp_e4m3_of(scale);
+}
+
+/* Three producers, three results; see formats/README.md, "nvfp4". */
+uint8_t tp_nvfp4_block_scale(const struct tp_op *op, uint32_t amax, float global, float *factor)
+{
+    float a = tp_bits_f32(amax);
+    uint8_t sb;
+    if (op->rule == TP_NVFP4_CT) {
+        sb = tp_e4m3_of(tp_bf16_to_f32(tp_f32_to_bf16(a / 6.0f)) * global);
+        if (sb == 0)
+            sb = 0x20; /* 0.125, the eps of e4m3 */
+        *factor = tp_e4m3_value(sb) / global;
+    } else if (op->rule == TP_NVFP4_TORCHAO) {
+        sb = nvfp4_clamped(a / 6.0f / global, 0.015625f); /* 2^-6 */
+        *factor = 1.0f / global / tp_e4m3_value(sb);
+    } else {
+        float q = a / (6.0f * global);
+        sb = nvfp4_clamped(q == 0.0f ? 1.0f : q, 0.001953125f); /* 2^-9 */
+        *factor = tp_e4m3_value(sb) * global;
+    }
+    return sb;
+}
+
+static void encode_nvfp4(const struct tp_op *op, const float *values, uint64_t count,
+                         uint32_t amax, float global, uint8_t *codes, uint32_t *scale)
+{
+    float s;
+    *scale = tp_nvfp4_block_scale(op, amax, global, &s);
+    for (uint64_t i = 0; i < count; i++) {
+        float x = values[i];
+        codes[i] = tp_e2m1_of(op->rule == TP_NVFP4_TORCHAO ? x * s : x / s);
+        if (op->rule == TP_NVFP4_MODELOPT && x == 0.0f)
+            codes[i] = 0;
+    }
+}
+
+static float round_to(enum tp_dtype dtype, float v)
+{
+    if (dtype == TP_BF16)
+        return tp_bf16_to_f32(tp_f32_to_bf16(v));
+    return dtype == TP_F16 ? tp_f16_to_f32(tp_f32_to_f16(v)) : v;
+}
+
+float tp_codec_global(const struct tp_op *op, enum tp_dtype dtype, float amax)
+{
+    if (op->codec != TP_CODEC_NVFP4 || op->unit_global)
+        return 1.0f;
+    if (op->rule != TP_NVFP4_CT)
+        return amax > 0.0f ? amax / 2688.0f : 1.0f; /* a zero weight: any scale will do */
+    /* 448 * 6 / amax as torch divides a number by a tensor: by way of the reciprocal */
+    float global = round_to(dtype, round_to(dtype, 1.0f / amax) * 2688.0f);
+    return tp_abs_bits(global) < TP_F32_INF_BITS ? global : 1.0f;
+}
+
+bool tp_codec_encode(const struct tp_op *op, const float *values, uint64_t count, float global,
+                     uint8_t *codes, uint32_t *scale)
+{
+    uint32_t amax = amax_bits(values, count);
+    switch (op->codec) {
+    case TP_CODEC_INT4:
+        encode_int4(op, values, count, amax, codes, scale);
+        break;
+    case TP_CODEC_FP8:
+        encode_fp8(op, values, count, amax, codes, scale);
+        break;
+    case TP_CODEC_MXFP8:
+    case TP_CODEC_MXFP4:
+        encode_mx(op, values, count, amax, codes, scale);
+        break;
+    default:
+        encode_nvfp4(op, values, count, amax, global, codes, scale);
+        break;
+    }
+    if (op->codec == TP_CODEC_MXFP8 && op->rule == TP_MX_CT)
+        return amax >= 0x7F600000u; /* 1.75 * 2^127, see tp_mx_ct() */
+    return amax >= TP_F32_INF_BITS;
+}
+
+float tp_codec_code_value(enum tp_codec codec, uint8_t code)
+{
+    switch (codec) {
+    case TP_CODEC_INT4:
+        return (float)((int)code - 8);
+    case TP_CODEC_FP8:
+    case TP_CODEC_MXFP8:
+        return tp_e4m3_value(code);
+    default:
+        return tp_e2m1_value(code);
+    }
+}
+
+float tp_codec_scale_value(enum tp_codec codec, uint32_t scale_bits)
+{
+    switch (codec) {
+    case TP_CODEC_INT4:
+        return tp_bf16_to_f32((uint16_t)scale_bits);
+    case TP_CODEC_FP8:
+        return tp_bits_f32(scale_bits);
+    case TP_CODEC_MXFP8:
+    case TP_CODEC_MXFP4:
+        return tp_e8m0_value((uint8_t)scale_bits);
+    default:
+        return tp_e4m3_value((uint8_t)scale_bits);
+    }
+}
+
+float tp_channel_quotient(uint16_t amax)
+{
+    float sc = tp_bf16_to_f32(amax) / 448.0f;
+    if (sc < 1.0f / (448.0f * 512.0f)) /* NaN stays */
+        sc = 1.0f / (448.0f * 512.0f);
+    return sc;
+}
+
+void tp_channel_scale(const uint16_t *row_scales, uint64_t groups, bool divide, bool skip_zero,
+                      const uint8_t *group_is_zero, uint8_t *group_scales, float *channel)
+{
+    uint16_t amax = 0;
+    float sc, rcp;
+    for (uint64_t g = 0; g < groups; g++) {
+        uint16_t m = row_scales[g] & 0x7FFF;
+        if (!(skip_zero && group_is_zero[g]) && m > amax)
+            amax = m;
+    }
+    sc = tp_channel_quotient(amax);
+    rcp = 1.0f / sc;
+    for (uint64_t g = 0; g < groups; g++) {
+        float s = tp_bf16_to_f32(row_scales[g]);
+        uint8_t f = tp_e4m3_of(divide ? s / sc : s * rcp);
+        group_scales[g] = tp_e4m3_of(tp_e4m3_value(f) / 8.0f);
+    }
+    *channel = tp_canonical(sc * 8.0f);
+}
+
+void tp_group8(uint8_t group_scale, uint8_t packed[8])
+{
+    float s = tp_e4m3_value(group_scale);
+    for (int i = 0; i < 8; i++)
+        packed[i] = tp_e4m3_of(s * (float)(i - 8));
+}
+
+static uint64_t group8_of_eighth[256];
+static uint8_t group8_steps[64];
+static pthread_once_t group8_once = PTHREAD_ONCE_INIT;
+
+static void make_group8_of_eighth(void)
+{
+    for (int f = 0; f < 256; f++) {
+        uint8_t packed[8];
+        tp_group8(tp_e4m3_of(tp_e4m3_value((uint8_t)f) / 8.0f), packed);
+        memcpy(&group8_of_eighth[f], packed, 8);
+        for (int i = 0; i < 8 && f / 8 == TP_GROUP8_LEAST / 8; i++)
+            group8_steps[8 * i + f % 8] = (uint8_t)(packed[i] - f);
+    }
+}
+
+const uint64_t *tp_group8_of_eighth(void)
+{
+    pthread_once(&group8_once, make_group8_of_eighth);
+    return group8_of_eighth;
+}
+
+const uint8_t *tp_group8_steps(void)
+{
+    pthread_once(&group8_once, make_group8_of_eighth);
+    return group8_steps;
+}

@@ -1,0 +1,262 @@
+/* What an operation says about its outputs: layouts, sizes, patterns, and when
+ * one packed form can be taken over into another. Pure functions of the
+ * description; touches no tensor data.
+ */
+#include "base/num.h"
+#include "kernels/op/kernel.h"
+
+#include <stdio.h>
+#include <string.h>
+
+unsigned tp_element_bits(enum tp_element element)
+{
+    switch (element) {
+    case TP_ELEM_INT4:
+    case TP_ELEM_E2M1:
+        return 4;
+    case TP_ELEM_E4M3:
+    case TP_ELEM_E8M0:
+    case TP_ELEM_INT8:
+        return 8;
+    case TP_ELEM_BF16:
+    case TP_ELEM_F16:
+        return 16;
+    case TP_ELEM_F32:
+    case TP_ELEM_I32:
+        return 32;
+    case TP_ELEM_E4M3X8:
+    case TP_ELEM_I64:
+        return 64;
+    }
+    return 0;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static bool same_out(const struct tp_op_out *a, const struct tp_op_out *b)
+{
+    return a->role == b->role && a->element == b->element && a->per_n == b->per_n &&
+           a->per_k == b->per_k && a->place == b->place && a->fill == b->fill &&
+           same_text(a->layout, b->layout);
+}
+
+bool tp_op_same(const struct tp_op *a, const struct tp_op *b)
+{
+    bool same = a->codec == b->codec && a->rule == b->rule && a->scale_rule == b->scale_rule &&
+                a->channel_div == b->channel_div &&
+                a->skip_zero_groups == b->skip_zero_groups &&
+                a->unit_global == b->unit_global && a->zero_add == b->zero_add &&
+                a->block_n == b->block_n && a->block_k == b->block_k && a->outs == b->outs &&
+                memcmp(a->table, b->table, sizeof a->table) == 0;
+    for (uint32_t i = 0; same && i < a->outs; i++)
+        same = same_out(&a->out[i], &b->out[i]);
+    return same;
+}
+
+int tp_op_find(const struct tp_op *op, enum tp_role role)
+{
+    for (uint32_t i = 0; i < op->outs; i++)
+        if (op->out[i].role == role)
+            return (int)i;
+    return -1;
+}
+
+enum tp_code tp_op_layout(const struct tp_op *op, uint32_t i, struct tp_box3 box,
+                          struct tp_layout *layout, struct tp_err *err)
+{
+    if (i >= op->outs || op->out[i].layout == NULL)
+        return tp_fail(err, TP_E_INPUT, "output %u has no layout", i);
+    return tp_layout_parse(op->out[i].layout, box, layout, err);
+}
+
+enum tp_code tp_op_bytes(const struct tp_op *op, uint32_t i, struct tp_box3 box, uint64_t *bytes,
+                         struct tp_err *err)
+{
+    struct tp_layout layout;
+    uint64_t bits;
+    enum tp_code code;
+    if (i < op->outs && op->out[i].layout == NULL) {
+        *bytes = op->out[i].role == TP_ROLE_GLOBAL ? sizeof(float) : 0;
+        return TP_OK;
+    }
+    code = tp_op_layout(op, i, box, &layout, err);
+    if (code != TP_OK)
+        return code;
+    if (!tp_mul_u64(&bits, tp_layout_size(&layout), tp_element_bits(op->out[i].element)))
+        return tp_fail(err, TP_E_INPUT, "output %u of %llu x %llu x %llu is too large", i,
+                       (unsigned long long)box.e, (unsigned long long)box.n,
+                       (unsigned long long)box.k);
+    *bytes = tp_ceil_div(bits, 8);
+    return TP_OK;
+}
+
+/* ---- patterns ----------------------------------------------------------- */
+
+/* Sizes at which two layout texts are compared; a text may be undefined at some
+ * of them (an inexact division), but not at all. */
+static const struct tp_box3 probes[] = {
+    {2, 768, 2560}, {5, 48, 256}, {3, 130, 1280}, {2, 141, 200}, {3, 52, 71},
+};
+enum { PROBES = sizeof probes / sizeof probes[0] };
+
+static bool evaluate(const char *text, struct tp_box3 box, struct tp_layout *layout)
+{
+    struct tp_err err = {0};
+    return tp_layout_parse(text, box, layout, &err) == TP_OK;
+}
+
+/* The stride of a mode of one coordinate means nothing. */
+static bool same_numbers(const struct tp_layout *a, const struct tp_layout *b)
+{
+    for (int d = 0; d < TP_DIMS; d++) {
+        const struct tp_layout_dim *x = &a->dim[d], *y = &b->dim[d];
+        if (x->modes != y->modes)
+            return false;
+        for (uint32_t m = 0; m < x->modes; m++)
+            if (x->size[m] != y->size[m] || (x->size[m] > 1 && x->stride[m] != y->stride[m]))
+                return false;
+    }
+    return true;
+}
+
+static bool equivalent(const char *a, const char *b)
+{
+    int defined = 0;
+    for (int i = 0; i < PROBES; i++) {
+        struct tp_layout x, y;
+        if (!evaluate(a, probes[i], &x))
+            continue;
+        if (!evaluate(b, probes[i], &y) || !same_numbers(&x, &y))
+            return false;
+        defined++;
+    }
+    return defined > 0;
+}
+
+/* The rounded-up quotients by a power of two, or the single stored element
+ * (quotient 0), that `size` may be of `whole`, as a set of bits. */
+static uint32_t quotients(uint64_t whole, uint64_t size)
+{
+    uint32_t set = size == 1 ? 1u << 31 : 0;
+    for (uint32_t i = 0; i < 16; i++)
+        if (tp_ceil_div(whole, UINT64_C(1) << i) == size)
+            set |= 1u << i;
+    return set;
+}
+
+/* Dense and unpadded, k fastest (or n fastest), over any grid of blocks. */
+static bool is_dense(const char *text, bool k_fastest)
+{
+    uint32_t n_set = UINT32_MAX, k_set = UINT32_MAX;
+    int defined = 0;
+    for (int i = 0; i < PROBES; i++) {
+        struct tp_layout x, want = {0};
+        uint64_t n, k;
+        if (!evaluate(text, probes[i], &x))
+            continue;
+        n = tp_layout_extent(&x, TP_DIM_N);
+        k = tp_layout_extent(&x, TP_DIM_K);
+        want.dim[TP_DIM_E] = (struct tp_layout_dim){1, {probes[i].e}, {n * k}};
+        want.dim[TP_DIM_N] = (struct tp_layout_dim){1, {n}, {k_fastest ? k : 1}};
+        want.dim[TP_DIM_K] = (struct tp_layout_dim){1, {k}, {k_fastest ? 1 : n}};
+        if (!same_numbers(&x, &want))
+            return false;
+        n_set &= quotients(probes[i].n, n);
+        k_set &= quotients(probes[i].k, k);
+        defined++;
+    }
+    return defined > 0 && n_set != 0 && k_set != 0;
+}
+
+enum tp_place tp_place_of(const char *layout_text)
+{
+    static const struct {
+        enum tp_place place;
+        const char *text;
+    } known[] = {
+        {TP_PLACE_W4A8,
+         "(E,(8,2,N/16),(4,4,2,K/32)):(N*K,(64,4,512),(1,16,8,32*N))"},
+        {TP_PLACE_TILE_N,
+         "(E,(32,4,align(N,128)/128),(4,align(ceil(K,32),4)/4)):"
+         "(align(N,128)*align(ceil(K,32),4),(16,4,128*align(ceil(K,32),4)),(1,512))"},
+        {TP_PLACE_TILE_N,
+         "(E,(32,4,align(N,128)/128),(4,align(ceil(K,16),4)/4)):"
+         "(align(N,128)*align(ceil(K,16),4),(16,4,128*align(ceil(K,16),4)),(1,512))"},
+        {TP_PLACE_TILE_K,
+         "(E,(4,align(ceil(N,32),4)/4),(32,4,align(K,128)/128)):"
+         "(align(K,128)*align(ceil(N,32),4),(1,512),(16,4,128*align(ceil(N,32),4)))"},
+        {TP_PLACE_MN_ALIGNED,
+         "(E,align(N,4),ceil(K,128)):(align(N,4)*ceil(K,128),1,align(N,4))"},
+        {TP_PLACE_MN_PACKED4,
+         "(E,align(N,4),(4,ceil(ceil(K,128),4))):"
+         "(4*align(N,4)*ceil(ceil(K,128),4),4,(1,4*align(N,4)))"},
+    };
+    if (layout_text == NULL)
+        return TP_PLACE_ANY;
+    if (is_dense(layout_text, true))
+        return TP_PLACE_ROW;
+    if (is_dense(layout_text, false))
+        return TP_PLACE_COL;
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (equivalent(layout_text, known[i].text))
+            return known[i].place;
+    return TP_PLACE_ANY;
+}
+
+/* ---- repacking ---------------------------------------------------------- */
+
+/* Every block of `to` lies inside one block of `from`; 0 is the whole extent. */
+static bool divides(uint32_t from, uint32_t to)
+{
+    return from == 0 || (to != 0 && from % to == 0);
+}
+
+static bool has_scales(const struct tp_op *op)
+{
+    return tp_op_find(op, TP_ROLE_SCALE) >= 0 ||
+           (tp_op_find(op, TP_ROLE_GROUP8) >= 0 && tp_op_find(op, TP_ROLE_CHANNEL) >= 0);
+}
+
+/* FP8 scales are numbers: they may be widened, never rounded. */
+static bool fp8_scale_fits(const struct tp_op *from, const struct tp_op *to)
+{
+    if (to->scale_rule == TP_FP8_SCALE_FP32)
+        return true;
+    if (to->scale_rule == TP_FP8_SCALE_BF16)
+        return from->scale_rule != TP_FP8_SCALE_FP32;
+    return from->scale_rule == TP_FP8_SCALE_UE8M0;
+}
+
+bool tp_repack_possible(const struct tp_op *from, const struct tp_op *to)
+{
+    if (tp_op_needs_reference(from))
+        return false;
+    if (from->codec != to->codec || !divides(from->block_n, to->block_n) ||
+        !divides(from->block_k, to->block_k) || !has_scales(from) || !has_scales(to) ||
+        tp_op_find(from, TP_ROLE_CODES) < 0 || tp_op_find(to, TP_ROLE_CODES) < 0)
+        return false;
+    if (from->codec == TP_CODEC_FP8)
+        return fp8_scale_fits(from, to);
+    if (from->codec == TP_CODEC_NVFP4) /* a divisor in one, a multiplier in the others */
+        return (from->rule == TP_NVFP4_CT) == (to->rule == TP_NVFP4_CT);
+    return true;
+}
+
+bool tp_op_needs_reference(const struct tp_op *op)
+{
+    return tp_op_find(op, TP_ROLE_ZERO) >= 0 || tp_op_find(op, TP_ROLE_ORDER) >= 0;
+}
+
+size_t tp_encode_scratch(const struct tp_op *op, struct tp_box3 box)
+{
+    uint64_t block_n = op->block_n && op->block_n < box.n ? op->block_n : box.n;
+    uint64_t block_k = op->block_k && op->block_k < box.k ? op->block_k : box.k;
+    /* The reference: offsets of every coordinate for the planes of two
+     * operations, one block of values and codes, the scales of one row. Fast
+     * rows: codes and scales of a strip of at most 128 rows. */
+    return (size_t)(4096 + 14 * 8 * (box.n + box.k + 64) + block_n * block_k * 5 + 8 * box.k +
+                    128 * (2 * box.k + 256));
+}

@@ -1,0 +1,202 @@
+/* Stored outputs seen through their layouts; see plane.h. Slow and obvious; the
+ * layouts were evaluated before (tp_op_bytes), so that they cannot fail here.
+ */
+#include "kernels/op/plane.h"
+
+#include "kernels/op/codec.h"
+#include "kernels/op/scalar.h"
+
+static bool is_power_of_two(uint64_t x) { return x && (x & (x - 1)) == 0; }
+
+/* How many bits of a coordinate need not be told apart, when `per` elements share a
+ * stored one and only multiples of `every` are asked for. */
+static unsigned table_shift(uint64_t count, uint64_t per, uint64_t every)
+{
+    uint64_t step = per > every ? per : every;
+    if (per >= count)
+        return 63;
+    return is_power_of_two(per) && is_power_of_two(every) ? (unsigned)__builtin_ctzll(step) : 0;
+}
+
+/* Offsets of every 2^shift-th element. */
+static uint64_t *take_table(void **scratch, const struct tp_layout_dim *dim, uint64_t count,
+                            uint64_t per, unsigned shift)
+{
+    uint64_t *table = *scratch, entries = ((count - 1) >> shift) + 1;
+    uint64_t step = shift == 63 ? 0 : (UINT64_C(1) << shift) / per;
+    if (shift) {
+        for (uint64_t i = 0; i < entries; i++)
+            table[i] = tp_layout_dim_at(dim, i * step);
+    } else {
+        for (uint64_t i = 0, block = 0; i < entries; block++) {
+            uint64_t at = tp_layout_dim_at(dim, block);
+            for (uint64_t rest = per; rest && i < entries; rest--)
+                table[i++] = at;
+        }
+    }
+    *scratch = table + entries;
+    return table;
+}
+
+struct tp_plane tp_plane_open(const struct tp_op *op, enum tp_role role, struct tp_box3 box,
+                              void *const data[], void **scratch)
+{
+    return tp_plane_open_every(op, role, box, 1, data, scratch);
+}
+
+struct tp_plane tp_plane_open_every(const struct tp_op *op, enum tp_role role, struct tp_box3 box,
+                                    uint64_t n_every, void *const data[], void **scratch)
+{
+    struct tp_plane p = {0};
+    struct tp_layout layout;
+    struct tp_err err = {0};
+    int i = tp_op_find(op, role);
+    if (i < 0 || data[i] == NULL)
+        return p;
+    p.element = op->out[i].element;
+    p.fill = op->out[i].fill;
+    if (op->out[i].layout != NULL) {
+        if (tp_op_layout(op, (uint32_t)i, box, &layout, &err) != TP_OK)
+            return p;
+        p.bytes = (tp_layout_size(&layout) * tp_element_bits(p.element) + 7) / 8;
+        p.per_n = op->out[i].per_n ? op->out[i].per_n : box.n;
+        p.per_k = op->out[i].per_k ? op->out[i].per_k : box.k;
+        p.e = layout.dim[TP_DIM_E];
+        p.shift_n = table_shift(box.n, p.per_n, n_every);
+        p.shift_k = table_shift(box.k, p.per_k, 1);
+        p.at_n = take_table(scratch, &layout.dim[TP_DIM_N], box.n, p.per_n, p.shift_n);
+        p.at_k = take_table(scratch, &layout.dim[TP_DIM_K], box.k, p.per_k, p.shift_k);
+    }
+    for (uint8_t c = 0; c < 16; c++) {
+        p.to_stored[c] = p.element == TP_ELEM_INT4 ? op->table[c] : c;
+        p.to_code[p.to_stored[c] & 15] = c;
+    }
+    p.data = data[i];
+    return p;
+}
+
+void tp_plane_fill(const struct tp_plane *p)
+{
+    if (p->data != NULL)
+        memset(p->data, p->fill, p->bytes);
+}
+
+void tp_plane_enter(struct tp_plane *plane, uint64_t e)
+{
+    if (plane->data != NULL)
+        plane->base = tp_layout_dim_at(&plane->e, e);
+}
+
+void tp_store_code(const struct tp_plane *p, uint64_t at, uint8_t code)
+{
+    uint8_t stored = p->to_stored[code & 15];
+    switch (p->element) {
+    case TP_ELEM_INT4:
+    case TP_ELEM_E2M1:
+        if (at & 1)
+            p->data[at / 2] = (uint8_t)((p->data[at / 2] & 0x0F) | stored << 4);
+        else
+            p->data[at / 2] = (uint8_t)((p->data[at / 2] & 0xF0) | stored);
+        break;
+    case TP_ELEM_INT8:
+        p->data[at] = (uint8_t)(code - 8);
+        break;
+    default:
+        p->data[at] = code;
+        break;
+    }
+}
+
+uint8_t tp_load_code(const struct tp_plane *p, uint64_t at)
+{
+    switch (p->element) {
+    case TP_ELEM_INT4:
+    case TP_ELEM_E2M1:
+        return p->to_code[p->data[at / 2] >> (at & 1 ? 4 : 0) & 15];
+    case TP_ELEM_INT8:
+        return (uint8_t)((p->data[at] + 8) & 15);
+    default:
+        return p->data[at];
+    }
+}
+
+/* `bits` in the codec's own form, see tp_codec_encode(). */
+void tp_store_scale(const struct tp_plane *p, enum tp_codec codec, uint64_t at, uint32_t bits)
+{
+    float value = tp_codec_scale_value(codec, bits);
+    uint32_t word = tp_f32_bits(value);
+    uint16_t half;
+    switch (p->element) {
+    case TP_ELEM_BF16:
+        half = codec == TP_CODEC_INT4 ? (uint16_t)bits : tp_f32_to_bf16(value);
+        memcpy(p->data + 2 * at, &half, 2);
+        break;
+    case TP_ELEM_F16:
+        half = tp_f32_to_f16(value);
+        memcpy(p->data + 2 * at, &half, 2);
+        break;
+    case TP_ELEM_F32:
+        memcpy(p->data + 4 * at, &word, 4);
+        break;
+    case TP_ELEM_E8M0:
+        p->data[at] = (uint8_t)(codec == TP_CODEC_FP8 ? bits >> 23 : bits);
+        break;
+    default:
+        p->data[at] = (uint8_t)bits;
+        break;
+    }
+}
+
+float tp_load_f32(const struct tp_plane *p, uint64_t at)
+{
+    float value;
+    memcpy(&value, p->data + 4 * at, 4);
+    return value;
+}
+
+static uint16_t load_u16(const struct tp_plane *p, uint64_t at)
+{
+    uint16_t half;
+    memcpy(&half, p->data + 2 * at, 2);
+    return half;
+}
+
+/* The inverse of tp_store_scale(); for INT4 any float is rounded to bf16. */
+uint32_t tp_load_scale(const struct tp_plane *p, enum tp_codec codec, uint64_t at)
+{
+    float value;
+    switch (p->element) {
+    case TP_ELEM_BF16:
+        if (codec == TP_CODEC_INT4)
+            return load_u16(p, at);
+        value = tp_bf16_to_f32(load_u16(p, at));
+        break;
+    case TP_ELEM_F16:
+        value = tp_f16_to_f32(load_u16(p, at));
+        break;
+    case TP_ELEM_F32:
+        value = tp_load_f32(p, at);
+        break;
+    case TP_ELEM_E8M0:
+        value = tp_e8m0_value(p->data[at]);
+        break;
+    default:
+        return p->data[at];
+    }
+    if (codec == TP_CODEC_INT4)
+        return tp_f32_to_bf16(value);
+    return codec == TP_CODEC_FP8 ? tp_f32_bits(value) : p->data[at];
+}
+
+float tp_load_value(const void *values, enum tp_dtype dtype, uint64_t i)
+{
+    uint32_t word;
+    uint16_t half;
+    if (dtype == TP_F32) {
+        memcpy(&word, (const uint8_t *)values + 4 * i, 4);
+        return tp_bits_f32(word);
+    }
+    memcpy(&half, (const uint8_t *)values + 2 * i, 2);
+    return dtype == TP_BF16 ? tp_bf16_to_f32(half) : tp_f16_to_f32(half);
+}
+

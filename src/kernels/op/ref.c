@@ -1,0 +1,316 @@
+/* The reference: encode, repack and decode of any operation, from its layout
+ * texts alone.
+ *
+ * Slow and obvious: one block or one element at a time, no pattern is known
+ * here. Invariant: whatever a faster row writes is what this file writes. The
+ * caller has evaluated the layouts before (tp_op_bytes), so that they cannot
+ * fail here; memory is the caller's, tables live in args->scratch.
+ */
+#include "base/num.h"
+#include "kernels/op/codec.h"
+#include "kernels/op/plane.h"
+#include "kernels/op/scalar.h"
+
+struct planes {
+    struct tp_plane codes, scale, group8, channel, global, zero, order;
+};
+
+static struct planes open_planes(const struct tp_op *op, struct tp_box3 box, void *const data[],
+                                 void **scratch)
+{
+    struct planes p;
+    p.codes = tp_plane_open(op, TP_ROLE_CODES, box, data, scratch);
+    p.scale = tp_plane_open(op, TP_ROLE_SCALE, box, data, scratch);
+    p.group8 = tp_plane_open(op, TP_ROLE_GROUP8, box, data, scratch);
+    p.channel = tp_plane_open(op, TP_ROLE_CHANNEL, box, data, scratch);
+    p.global = tp_plane_open(op, TP_ROLE_GLOBAL, box, data, scratch);
+    p.zero = tp_plane_open(op, TP_ROLE_ZERO, box, data, scratch);
+    p.order = tp_plane_open(op, TP_ROLE_ORDER, box, data, scratch);
+    return p;
+}
+
+/* Writes the padding of every output, and the global scale. */
+static void begin_outputs(const struct planes *p, float global)
+{
+    tp_plane_fill(&p->codes);
+    tp_plane_fill(&p->scale);
+    tp_plane_fill(&p->group8);
+    tp_plane_fill(&p->channel);
+    if (p->global.data != NULL)
+        memcpy(p->global.data, &global, sizeof global);
+}
+
+static void enter_expert(struct planes *p, uint64_t e)
+{
+    tp_plane_enter(&p->codes, e);
+    tp_plane_enter(&p->scale, e);
+    tp_plane_enter(&p->group8, e);
+    tp_plane_enter(&p->channel, e);
+    tp_plane_enter(&p->zero, e);
+    tp_plane_enter(&p->order, e);
+}
+
+static void store_value(void *values, enum tp_dtype dtype, uint64_t i, float value)
+{
+    uint32_t word = tp_f32_bits(tp_canonical(value));
+    uint16_t half = tp_f32_to_bf16(value);
+    if (dtype == TP_F32)
+        memcpy((uint8_t *)values + 4 * i, &word, 4);
+    else
+        memcpy((uint8_t *)values + 2 * i, &half, 2);
+}
+
+/* ---- W4A8 rows ---------------------------------------------------------- */
+
+/* What is kept of one output row until its channel scale can be computed. */
+struct row_scales {
+    uint16_t *scale;
+    uint8_t *is_zero, *group;
+};
+
+static struct row_scales take_row_scales(void **scratch, uint64_t groups)
+{
+    struct row_scales row;
+    row.scale = *scratch;
+    row.is_zero = (uint8_t *)(row.scale + groups);
+    row.group = row.is_zero + groups;
+    *scratch = (uint8_t *)*scratch + (4 * groups + 63) / 64 * 64;
+    return row;
+}
+
+static void store_row_scales(const struct tp_op *op, const struct planes *p,
+                             const struct row_scales *row, uint64_t groups, uint64_t n)
+{
+    float channel;
+    uint8_t packed[8];
+    tp_channel_scale(row->scale, groups, op->channel_div, op->skip_zero_groups, row->is_zero,
+                     row->group, &channel);
+    for (uint64_t g = 0; g < groups; g++) {
+        tp_group8(row->group[g], packed);
+        memcpy(p->group8.data + 8 * tp_plane_at(&p->group8, n, g * p->group8.per_k), packed, 8);
+    }
+    memcpy(p->channel.data + 4 * tp_plane_at(&p->channel, n, 0), &channel, 4);
+}
+
+/* ---- encode ------------------------------------------------------------- */
+
+struct block {
+    uint64_t e, n0, n1, k0, k1;
+    float *values;
+    uint8_t *codes;
+    uint32_t scale;
+};
+
+static void encode_block(const struct tp_op *op, struct tp_args *args, struct block *b)
+{
+    const struct tp_box3 box = args->box;
+    uint64_t count = 0;
+    for (uint64_t n = b->n0; n < b->n1; n++)
+        for (uint64_t k = b->k0; k < b->k1; k++)
+            b->values[count++] =
+                tp_load_value(args->in[0], args->dtype, (b->e * box.n + n) * box.k + k);
+    if (tp_codec_encode(op, b->values, count, args->global, b->codes, &b->scale))
+        args->flags |= TP_SAW_NONFINITE;
+}
+
+static void store_block(const struct tp_op *op, const struct planes *p, const struct block *b)
+{
+    uint64_t i = 0;
+    for (uint64_t n = b->n0; n < b->n1; n++)
+        for (uint64_t k = b->k0; k < b->k1; k++)
+            tp_store_code(&p->codes, tp_plane_at(&p->codes, n, k), b->codes[i++]);
+    if (p->scale.data == NULL)
+        return;
+    for (uint64_t n = b->n0; n < b->n1; n += p->scale.per_n)
+        for (uint64_t k = b->k0; k < b->k1; k += p->scale.per_k)
+            tp_store_scale(&p->scale, op->codec, tp_plane_at(&p->scale, n, k), b->scale);
+}
+
+static bool all_zero_codes(const uint8_t *codes, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++)
+        if (codes[i] != 8)
+            return false;
+    return true;
+}
+
+void tp_encode_ref(const struct tp_op *op, struct tp_args *args)
+{
+    const struct tp_box3 box = args->box;
+    void *scratch = args->scratch;
+    uint64_t block_n = op->block_n ? op->block_n : box.n;
+    uint64_t block_k = op->block_k ? op->block_k : box.k;
+    struct planes p = open_planes(op, box, args->out, &scratch);
+    uint64_t groups = tp_ceil_div(box.k, block_k);
+    struct row_scales row = take_row_scales(&scratch, groups);
+    struct block b = {.values = scratch};
+    b.codes = (uint8_t *)(b.values + tp_min_u64(block_n, box.n) * tp_min_u64(block_k, box.k));
+    begin_outputs(&p, args->global);
+    for (b.e = 0; b.e < box.e; b.e++) {
+        enter_expert(&p, b.e);
+        for (b.n0 = 0; b.n0 < box.n; b.n0 += block_n) {
+            b.n1 = tp_min_u64(b.n0 + block_n, box.n);
+            for (b.k0 = 0; b.k0 < box.k; b.k0 += block_k) {
+                b.k1 = tp_min_u64(b.k0 + block_k, box.k);
+                encode_block(op, args, &b);
+                store_block(op, &p, &b);
+                row.scale[b.k0 / block_k] = (uint16_t)b.scale;
+                row.is_zero[b.k0 / block_k] =
+                    all_zero_codes(b.codes, (b.n1 - b.n0) * (b.k1 - b.k0));
+            }
+            if (p.group8.data != NULL)
+                store_row_scales(op, &p, &row, groups, b.n0);
+        }
+    }
+}
+
+/* ---- repack ------------------------------------------------------------- */
+
+static uint32_t source_scale(const struct planes *from, enum tp_codec codec, uint64_t n,
+                             uint64_t k)
+{
+    float group, channel;
+    if (from->scale.data != NULL)
+        return tp_load_scale(&from->scale, codec, tp_plane_at(&from->scale, n, k));
+    /* The last of the eight multiples is -1 times the group scale, exactly. */
+    group = -tp_e4m3_value(from->group8.data[8 * tp_plane_at(&from->group8, n, k) + 7]);
+    channel = tp_load_f32(&from->channel, tp_plane_at(&from->channel, n, 0));
+    return tp_f32_to_bf16(group * channel);
+}
+
+static bool source_group_is_zero(const struct planes *from, uint64_t n, uint64_t k0,
+                                 uint64_t k1)
+{
+    for (uint64_t k = k0; k < k1; k++)
+        if (tp_load_code(&from->codes, tp_plane_at(&from->codes, n, k)) != 8)
+            return false;
+    return true;
+}
+
+static void repack_row_scales(const struct tp_op *op, const struct planes *from,
+                              const struct planes *to, struct tp_box3 box, uint64_t n,
+                              const struct row_scales *row)
+{
+    uint64_t per_k = to->group8.per_k, g = 0;
+    for (uint64_t k = 0; k < box.k; k += per_k, g++) {
+        row->scale[g] = (uint16_t)source_scale(from, op->codec, n, k);
+        row->is_zero[g] = op->skip_zero_groups &&
+                          source_group_is_zero(from, n, k, tp_min_u64(k + per_k, box.k));
+    }
+    store_row_scales(op, to, row, g, n);
+}
+
+static void repack_row(const struct tp_op *op, const struct planes *from,
+                       const struct planes *to, struct tp_box3 box, uint64_t n,
+                       const struct row_scales *row)
+{
+    for (uint64_t k = 0; k < box.k && to->codes.data != NULL; k++)
+        tp_store_code(&to->codes, tp_plane_at(&to->codes, n, k),
+                   tp_load_code(&from->codes, tp_plane_at(&from->codes, n, k)));
+    if (to->group8.data != NULL)
+        repack_row_scales(op, from, to, box, n, row);
+    if (to->scale.data == NULL || n % to->scale.per_n != 0)
+        return;
+    for (uint64_t k = 0; k < box.k; k += to->scale.per_k)
+        tp_store_scale(&to->scale, op->codec, tp_plane_at(&to->scale, n, k),
+                    source_scale(from, op->codec, n, k));
+}
+
+void tp_repack_ref(const struct tp_op *from, const struct tp_op *to, struct tp_args *args)
+{
+    const struct tp_box3 box = args->box;
+    void *scratch = args->scratch;
+    struct planes p = open_planes(from, box, (void *const *)args->in, &scratch);
+    struct planes q = open_planes(to, box, args->out, &scratch);
+    struct row_scales row = take_row_scales(&scratch, box.k);
+    float global = args->global;
+    if (p.global.data != NULL)
+        memcpy(&global, p.global.data, sizeof global);
+    begin_outputs(&q, global);
+    for (uint64_t e = 0; e < box.e; e++) {
+        enter_expert(&p, e);
+        enter_expert(&q, e);
+        for (uint64_t n = 0; n < box.n; n++)
+            repack_row(to, &p, &q, box, n, &row);
+    }
+}
+
+/* ---- decode ------------------------------------------------------------- */
+
+static float decode_scale(const struct tp_op *op, const struct planes *p, float global,
+                          uint64_t n, uint64_t k)
+{
+    float s = tp_codec_scale_value(
+        op->codec, tp_load_scale(&p->scale, op->codec, tp_plane_at(&p->scale, n, k)));
+    if (op->codec != TP_CODEC_NVFP4)
+        return s;
+    return op->rule == TP_NVFP4_CT ? s / global : s * global;
+}
+
+/* The column whose scale and zero point column k has: its own, or with act-order
+ * the first one of the group that k belongs to. */
+static uint64_t group_column(const struct planes *p, uint64_t k)
+{
+    uint32_t group;
+    if (p->order.data == NULL)
+        return k;
+    memcpy(&group, p->order.data + 4 * tp_plane_at(&p->order, 0, k), sizeof group);
+    return group * p->scale.per_k;
+}
+
+struct group {
+    float scale, zero;
+};
+
+static struct group decode_group(const struct tp_op *op, const struct planes *p, float global,
+                                 uint64_t n, uint64_t k)
+{
+    uint64_t column = group_column(p, k);
+    struct group g = {decode_scale(op, p, global, n, column), 0.0f};
+    if (p->zero.data != NULL)
+        g.zero = (float)((int)tp_load_code(&p->zero, tp_plane_at(&p->zero, n, column)) +
+                         op->zero_add - 8);
+    return g;
+}
+
+/* As the W4A8 kernel does it: the code picks one of the eight multiples. */
+static float decode_w4a8(const struct planes *p, uint8_t code, uint64_t n, uint64_t k)
+{
+    const uint8_t *packed = p->group8.data + 8 * tp_plane_at(&p->group8, n, k);
+    float channel = tp_load_f32(&p->channel, tp_plane_at(&p->channel, n, 0));
+    float w = 0.0f;
+    if (code < 8)
+        w = tp_e4m3_value(packed[code]);
+    else if (code > 8)
+        w = -tp_e4m3_value(packed[16 - code]);
+    return w * channel;
+}
+
+void tp_decode_ref(const struct tp_op *op, struct tp_args *args)
+{
+    const struct tp_box3 box = args->box;
+    void *scratch = args->scratch;
+    struct planes p = open_planes(op, box, (void *const *)args->in, &scratch);
+    float global = args->global;
+    uint64_t i = 0;
+    if (p.global.data != NULL)
+        memcpy(&global, p.global.data, sizeof global);
+    for (uint64_t e = 0; e < box.e; e++) {
+        enter_expert(&p, e);
+        for (uint64_t n = 0; n < box.n; n++) {
+            struct group g = {0.0f, 0.0f};
+            for (uint64_t k = 0; k < box.k; k++) {
+                uint8_t code = tp_load_code(&p.codes, tp_plane_at(&p.codes, n, k));
+                float value;
+                if (p.group8.data != NULL) {
+                    value = decode_w4a8(&p, code, n, k);
+                } else {
+                    if (k % p.scale.per_k == 0 || p.order.data != NULL)
+                        g = decode_group(op, &p, global, n, k);
+                    value = (tp_codec_code_value(op->codec, code) - g.zero) * g.scale;
+                }
+                store_value(args->out[0], args->dtype, i++, value);
+            }
+        }
+    }
+}

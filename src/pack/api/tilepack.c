@@ -1,0 +1,240 @@
+/* The C library: formats, and the description of a weight. Handles hold no data, so
+ * nothing here is shared between threads. The work is tilepack_kernels.c's.
+ */
+#include "pack/api/tilepack_handles.h"
+
+#include "base/num.h"
+#include "pack/format/format_parse.h"
+#include "pack/os/os.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *tilepack_version(void) { return TILEPACK_VERSION; }
+
+unsigned tilepack_version_number(void) { return TILEPACK_VERSION_NUMBER; }
+
+int tp_handle_report(const struct tp_err *err, char *message, size_t size)
+{
+    if (message == NULL || size == 0)
+        return (int)err->code;
+    if (err->code == TP_OK) {
+        message[0] = '\0';
+        return TILEPACK_OK;
+    }
+    snprintf(message, size, "%s%s%s%s%s%s%s%s%s", err->path, err->path[0] ? ": " : "",
+             err->tensor[0] ? "tensor '" : "", err->tensor, err->tensor[0] ? "': " : "",
+             err->what, err->hint[0] ? " (" : "", err->hint, err->hint[0] ? ")" : "");
+    return (int)err->code;
+}
+
+/* ---- formats ------------------------------------------------------------- */
+
+const char *tilepack_format_name(size_t i)
+{
+    size_t count;
+    const struct tp_format *formats = tp_formats(&count);
+    return i < count ? formats[i].name : NULL;
+}
+
+static const struct tp_format *find(const char *name)
+{
+    return name ? tp_format_find(name) : NULL;
+}
+
+int tilepack_format_is_written(const char *name)
+{
+    const struct tp_format *format = find(name);
+    return format && !format->input_only;
+}
+
+const char *tilepack_format_title(const char *name)
+{
+    const struct tp_format *format = find(name);
+    return format ? format->title : NULL;
+}
+
+const char *tilepack_format_json(const char *name)
+{
+    const struct tp_format *format = find(name);
+    return format ? format->text : NULL;
+}
+
+const char *tilepack_format_parameter(const char *name, size_t p)
+{
+    const struct tp_format *format = find(name);
+    return format && p < format->params ? format->param[p].key : NULL;
+}
+
+const char *tilepack_format_parameter_value(const char *name, size_t p, size_t v)
+{
+    const struct tp_format *format = find(name);
+    return format && p < format->params && v < format->param[p].count
+               ? format->param[p].choices[v]
+               : NULL;
+}
+
+const char *tilepack_format_parameter_help(const char *name, size_t p)
+{
+    const struct tp_format *format = find(name);
+    return format && p < format->params ? format->param[p].help : NULL;
+}
+
+/* ---- the description of a weight ----------------------------------------- */
+
+static enum tp_code describe_out(tilepack_weight *weight, uint32_t i, struct tp_err *err)
+{
+    struct tp_layout layout;
+    char text[512];
+    uint64_t bits = tp_dtype_bits(weight->format->out[i].dtype);
+    enum tp_code code = tp_format_shape(weight->format, i, weight->box, 3, weight->out[i].shape,
+                                        &weight->out[i].rank, err);
+    for (uint32_t d = 0; d < weight->out[i].rank && code == TP_OK; d++)
+        if (!tp_mul_u64(&bits, bits, weight->out[i].shape[d]))
+            code = tp_fail(err, TP_E_UNSUPPORTED, "the weight is too large");
+    weight->out[i].bytes = bits / 8;
+    if (code || weight->op.out[i].role == TP_ROLE_WORDS || !weight->op.out[i].layout)
+        return code;
+    if ((code = tp_op_layout(&weight->op, i, weight->box, &layout, err)))
+        return code;
+    tp_layout_print(&layout, text, sizeof text);
+    weight->out[i].layout = tp_os_format(err, "%s", text);
+    return weight->out[i].layout ? TP_OK : TP_E_MEMORY;
+}
+
+enum tp_code tp_handle_weight(const struct tp_format *format, const struct tp_op *op,
+                              struct tp_box3 box, tilepack_weight **weight, struct tp_err *err)
+{
+    enum tp_code code = TP_OK;
+    if (!(*weight = tp_os_zalloc(1, sizeof **weight, err)))
+        return TP_E_MEMORY;
+    (*weight)->format = format;
+    (*weight)->op = *op;
+    (*weight)->box = box;
+    for (uint32_t i = 0; i < op->outs && code == TP_OK; i++)
+        code = describe_out(*weight, i, err);
+    if (code) {
+        tilepack_weight_free(*weight);
+        *weight = NULL;
+    }
+    return code;
+}
+
+void tilepack_weight_free(tilepack_weight *weight)
+{
+    for (int i = 0; weight && i < TP_MAX_OUT; i++)
+        free(weight->out[i].layout);
+    free(weight);
+}
+
+/* Applies "key=value,key=value". */
+static enum tp_code apply(const struct tp_format *format, const char *parameters,
+                          struct tp_settings *settings, struct tp_err *err)
+{
+    char one[200];
+    while (parameters && *parameters) {
+        size_t size = strcspn(parameters, ",");
+        if (size >= sizeof one)
+            return tp_fail(err, TP_E_USAGE, "parameter '%.40s...' is too long", parameters);
+        memcpy(one, parameters, size);
+        one[size] = '\0';
+        enum tp_code code = tp_format_set(format, one, settings, err);
+        if (code)
+            return code;
+        parameters += size + (parameters[size] == ',');
+    }
+    return TP_OK;
+}
+
+static enum tp_code check_size(const struct tp_format *format, const struct tp_settings *settings,
+                               struct tp_box3 box, struct tp_err *err)
+{
+    uint64_t values;
+    if (box.e == 0 || box.n == 0 || box.k == 0)
+        return tp_fail(err, TP_E_USAGE, "a dimension of the weight is 0");
+    if (!tp_mul_u64(&values, box.e, box.n) || !tp_mul_u64(&values, values, box.k) ||
+        values > SIZE_MAX / 64)
+        return tp_fail(err, TP_E_UNSUPPORTED, "the weight is too large");
+    const struct tp_shape_rule *rule = tp_format_broken_need(format, settings, box);
+    if (rule)
+        return tp_fail(err, TP_E_UNSUPPORTED, "%c=%llu is not a multiple of %llu: %s", rule->dim,
+                       (unsigned long long)(rule->dim == 'N' ? box.n : box.k),
+                       (unsigned long long)rule->multiple, rule->why);
+    return TP_OK;
+}
+
+int tilepack_weight_new(const char *name, const char *parameters, uint64_t e, uint64_t n,
+                        uint64_t k, tilepack_weight **weight, char *message, size_t size)
+{
+    struct tp_err err = {0};
+    struct tp_settings settings = {{0}};
+    struct tp_box3 box = {e, n, k};
+    struct tp_op op;
+    const struct tp_format *format = find(name);
+    *weight = NULL;
+    if (!format)
+        tp_fail(&err, TP_E_USAGE, "there is no format '%s'", name ? name : "");
+    else if (apply(format, parameters, &settings, &err) == TP_OK &&
+             check_size(format, &settings, box, &err) == TP_OK) {
+        tp_format_op(format, &settings, &op);
+        tp_handle_weight(format, &op, box, weight, &err);
+    }
+    return tp_handle_report(&err, message, size);
+}
+
+size_t tilepack_weight_tensors(const tilepack_weight *weight) { return weight->op.outs; }
+
+const char *tilepack_weight_suffix(const tilepack_weight *weight, size_t i)
+{
+    return i < weight->op.outs ? weight->format->out[i].suffix : NULL;
+}
+
+const char *tilepack_weight_role(const tilepack_weight *weight, size_t i)
+{
+    return i < weight->op.outs ? tp_role_name(weight->op.out[i].role) : NULL;
+}
+
+const char *tilepack_weight_dtype(const tilepack_weight *weight, size_t i)
+{
+    return i < weight->op.outs ? tp_dtype_name(weight->format->out[i].dtype) : NULL;
+}
+
+size_t tilepack_weight_shape(const tilepack_weight *weight, size_t i,
+                             uint64_t shape[TILEPACK_MAX_RANK])
+{
+    if (i >= weight->op.outs)
+        return 0;
+    for (uint32_t d = 0; d < weight->out[i].rank; d++)
+        shape[d] = weight->out[i].shape[d];
+    return weight->out[i].rank;
+}
+
+uint64_t tilepack_weight_bytes(const tilepack_weight *weight, size_t i)
+{
+    return i < weight->op.outs ? weight->out[i].bytes : 0;
+}
+
+const char *tilepack_weight_layout(const tilepack_weight *weight, size_t i)
+{
+    return i < weight->op.outs ? weight->out[i].layout : NULL;
+}
+
+int tilepack_weight_constant(const tilepack_weight *weight, size_t i, void *bytes, char *message,
+                             size_t size)
+{
+    struct tp_err err = {0};
+    if (i >= weight->op.outs || weight->op.out[i].role != TP_ROLE_WORDS ||
+        weight->format->out[i].word_count == 0)
+        tp_fail(&err, TP_E_USAGE, "tensor %zu of %s is no constant", i, weight->format->name);
+    else
+        tp_format_constant(weight->format, (uint32_t)i, weight->box, bytes, weight->out[i].bytes,
+                           &err);
+    return tp_handle_report(&err, message, size);
+}
+
+int tilepack_can_repack(const tilepack_weight *from, const tilepack_weight *to)
+{
+    return !to->format->input_only && memcmp(&from->box, &to->box, sizeof from->box) == 0 &&
+           tp_repack_possible(&from->op, &to->op);
+}

@@ -1,0 +1,41 @@
+/* Internal to the C library: what its opaque handles are. */
+#ifndef TP_PACK_TILEPACK_HANDLES_H
+#define TP_PACK_TILEPACK_HANDLES_H
+
+#include "pack/api/tilepack.h"
+#include "pack/source/weights.h"
+
+#include <pthread.h>
+
+struct tilepack_weight {
+    const struct tp_format *format;
+    struct tp_op op;
+    struct tp_box3 box;
+    float global; /* of a checkpoint's weight whose GLOBAL tensor is not given */
+    struct {
+        uint64_t shape[TP_MAX_RANK], bytes;
+        uint32_t rank;
+        char *layout; /* numeric text, or NULL */
+    } out[TP_MAX_OUT];
+};
+
+struct tilepack_layout {
+    struct tp_layout layout;
+};
+
+struct tilepack_checkpoint {
+    struct tp_checkpoint ckpt;
+    struct tp_weights weights;
+    size_t *packed; /* indices of packed weights */
+    size_t packed_count;
+    pthread_mutex_t lock; /* of tp_source_check(), which completes a weight */
+};
+
+/* Describes a weight; *weight is NULL on failure. */
+enum tp_code tp_handle_weight(const struct tp_format *format, const struct tp_op *op,
+                              struct tp_box3 box, tilepack_weight **weight, struct tp_err *err);
+
+/* Turns an error into status and message: "PATH: tensor 'T': what (hint)". */
+int tp_handle_report(const struct tp_err *err, char *message, size_t size);
+
+#endif

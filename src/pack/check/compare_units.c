@@ -1,0 +1,182 @@
+/* Two units, element by element, by several threads.
+ *
+ * The grid depends on the units alone; each box leaves its own sums, which are
+ * added in the order of the boxes.
+ */
+#include "pack/check/values.h"
+
+#include "base/num.h"
+#include "pack/os/os.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+enum { MAX_THREADS = 64 };
+#define BOX_VALUES (UINT64_C(1) << 19)
+
+struct job {
+    const struct tp_side *a, *b;
+    const struct tp_unit *unit_a, *unit_b;
+    atomic_int *stop;
+    uint64_t n_step, k_step, n_count, k_count, count;
+    struct tp_distance *parts;
+    atomic_uint_fast64_t next;
+    pthread_mutex_t lock; /* of err */
+    struct tp_err err;
+};
+
+/* Smallest steps at which both sides can be decoded without reading more. */
+static enum tp_code granule(const struct job *job, uint64_t *n, uint64_t *k, struct tp_err *err)
+{
+    const struct tp_side *sides[] = {job->a, job->b};
+    const struct tp_unit *units[] = {job->unit_a, job->unit_b};
+    *n = *k = 1;
+    for (int s = 0; s < 2; s++)
+        for (uint32_t p = 0; p < units[s]->parts_per_expert; p++) {
+            uint64_t gn, gk;
+            const struct tp_weight *weight = &sides[s]->weights->items[units[s]->parts[p].weight];
+            if (!weight->format)
+                continue;
+            enum tp_code code = tp_op_granule(&weight->op, &gn, &gk, err);
+            if (code)
+                return code;
+            gk = gk ? gk : weight->box.k;
+            if (!tp_lcm_u64(n, *n, gn) || !tp_lcm_u64(k, *k, gk))
+                return tp_fail(err, TP_E_UNSUPPORTED, "granule does not fit 64 bits");
+        }
+    return TP_OK;
+}
+
+static enum tp_code choose_grid(struct job *job, struct tp_err *err)
+{
+    struct tp_box3 box = job->unit_a->box;
+    uint64_t n, k, blocks;
+    enum tp_code code = granule(job, &n, &k, err);
+    if (code)
+        return code;
+    if (box.n == 0 || box.k == 0)
+        return TP_OK; /* nothing to compare: job->count stays 0 */
+    n = tp_min_u64(n, box.n);
+    k = tp_min_u64(k, box.k);
+    blocks = tp_max_u64(BOX_VALUES / (n * k), 1); /* whole granules in one box */
+    uint64_t wide = tp_max_u64(tp_min_u64(blocks, tp_ceil_div(box.k, k)), 1);
+    job->k_step = tp_min_u64(wide * k, box.k);
+    job->n_step = tp_min_u64(tp_max_u64(blocks / wide, 1) * n, box.n);
+    job->n_count = tp_ceil_div(box.n, job->n_step);
+    job->k_count = tp_ceil_div(box.k, job->k_step);
+    if (!tp_mul_u64(&job->count, job->n_count * job->k_count, box.e))
+        return tp_fail(err, TP_E_UNSUPPORTED, "the tensor is too large");
+    return TP_OK;
+}
+
+static struct tp_box box_at(const struct job *job, uint64_t i)
+{
+    struct tp_box3 all = job->unit_a->box;
+    uint64_t per_expert = job->n_count * job->k_count;
+    struct tp_box box = {.e = i / per_expert,
+                         .n = i % per_expert / job->k_count * job->n_step,
+                         .k = i % job->k_count * job->k_step};
+    box.size = (struct tp_box3){1, tp_min_u64(job->n_step, all.n - box.n),
+                                tp_min_u64(job->k_step, all.k - box.k)};
+    return box;
+}
+
+static bool stopped(const struct job *job)
+{
+    return job->stop && atomic_load(job->stop);
+}
+
+/* The index of a box's element in the whole [E,N,K]. */
+static uint64_t whole_index(const struct job *job, const struct tp_box *box, uint64_t i)
+{
+    struct tp_box3 all = job->unit_a->box;
+    return (box->e * all.n + box->n + i / box->size.k) * all.k + box->k + i % box->size.k;
+}
+
+static enum tp_code one_box(struct job *job, uint64_t i, struct tp_value_reader readers[2],
+                            struct tp_buffer values[2], struct tp_err *err)
+{
+    struct tp_box box = box_at(job, i);
+    uint64_t count = box.size.n * box.size.k;
+    enum tp_code code;
+    if ((code = tp_buffer_room(&values[0], count * sizeof(float), err)) ||
+        (code = tp_buffer_room(&values[1], count * sizeof(float), err)) ||
+        (code = tp_read_values(job->a, job->unit_a, &box, values[0].data, &readers[0], err)) ||
+        (code = tp_read_values(job->b, job->unit_b, &box, values[1].data, &readers[1], err)))
+        return code;
+    tp_distance_of(values[0].data, values[1].data, count, &job->parts[i]);
+    job->parts[i].first = whole_index(job, &box, job->parts[i].first);
+    return TP_OK;
+}
+
+static void *worker(void *arg)
+{
+    struct job *job = arg;
+    struct tp_value_reader readers[2] = {0};
+    struct tp_buffer values[2] = {0};
+    struct tp_err err = {0};
+    uint64_t i;
+    while (!stopped(job) && (i = atomic_fetch_add(&job->next, 1)) < job->count)
+        if (one_box(job, i, readers, values, &err)) {
+            atomic_store(&job->next, job->count); /* the others end too */
+            pthread_mutex_lock(&job->lock);
+            if (job->err.code == TP_OK)
+                job->err = err;
+            pthread_mutex_unlock(&job->lock);
+            break;
+        }
+    for (int s = 0; s < 2; s++) {
+        tp_value_reader_free(&readers[s]);
+        tp_buffer_free(&values[s]);
+    }
+    return NULL;
+}
+
+/* Boxes side by side along k share rows, so the first of all elements need not be
+ * in the first box that has one. */
+static void add_up(const struct job *job, struct tp_distance *distance)
+{
+    *distance = (struct tp_distance){0};
+    for (uint64_t i = 0; i < job->count; i++) {
+        const struct tp_distance *part = &job->parts[i];
+        bool earlier = part->differing && distance->differing && part->first < distance->first;
+        tp_distance_add(distance, part, 0);
+        if (earlier) {
+            distance->first = part->first;
+            distance->first_a = part->first_a;
+            distance->first_b = part->first_b;
+        }
+    }
+}
+
+enum tp_code tp_compare_units(const struct tp_side *a, const struct tp_unit *unit_a,
+                              const struct tp_side *b, const struct tp_unit *unit_b, unsigned jobs,
+                              atomic_int *stop, struct tp_distance *distance, struct tp_err *err)
+{
+    struct job job = {.a = a, .b = b, .unit_a = unit_a, .unit_b = unit_b, .stop = stop};
+    pthread_t threads[MAX_THREADS];
+    unsigned started = 0;
+    enum tp_code code = choose_grid(&job, err);
+    if (code)
+        return code;
+    if (!(job.parts = tp_os_zalloc(job.count, sizeof *job.parts, err)))
+        return TP_E_MEMORY;
+    pthread_mutex_init(&job.lock, NULL);
+    uint64_t want = tp_min_u64(tp_min_u64(jobs, MAX_THREADS), job.count);
+    while (started + 1 < want && tp_os.start_thread(&threads[started], worker, &job) == 0)
+        started++;
+    worker(&job);
+    for (unsigned i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+    pthread_mutex_destroy(&job.lock);
+    if (job.err.code && err && err->code == TP_OK)
+        *err = job.err;
+    code = job.err.code;
+    if (code == TP_OK && stopped(&job))
+        code = tp_fail(err, atomic_load(stop) == 2 ? TP_E_INTERRUPT : TP_E_TERMINATE,
+                       "interrupted");
+    if (code == TP_OK)
+        add_up(&job, distance);
+    free(job.parts);
+    return code;
+}

@@ -1,0 +1,258 @@
+/* Known contents: walks stored elements in the order of their bytes, with their
+ * coordinates carried along as an odometer, so that no element costs a division.
+ * Invariant: `first` is the lowest wrong element, in whatever order leaves come.
+ */
+#include "pack/check/contents.h"
+
+#include "base/num.h"
+#include "kernels/op/codec.h"
+#include "pack/os/os.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool has_padding(const struct tp_content *c)
+{
+    return c->n < tp_layout_extent(&c->layout, TP_DIM_N) ||
+           c->k < tp_layout_extent(&c->layout, TP_DIM_K);
+}
+
+static bool is_group8(const struct tp_content *c)
+{
+    return c->weight->op.out[c->out].role == TP_ROLE_GROUP8;
+}
+
+static int by_offset(const void *a, const void *b, void *tensors)
+{
+    const struct tp_tensor *x = (const struct tp_tensor *)tensors +
+                                ((const struct tp_content *)a)->tensor;
+    const struct tp_tensor *y = (const struct tp_tensor *)tensors +
+                                ((const struct tp_content *)b)->tensor;
+    if (x->file != y->file)
+        return x->file < y->file ? -1 : 1;
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+/* Sets up the check of one output; false when there is nothing to check. */
+static enum tp_code prepare(const struct tp_weight *weight, uint32_t i, struct tp_content *c,
+                            bool *wanted, struct tp_err *err)
+{
+    const struct tp_op_out *out = &weight->op.out[i];
+    *wanted = false;
+    if (!out->layout || weight->tensor[i] == TP_NO_TENSOR)
+        return TP_OK;
+    *c = (struct tp_content){.tensor = weight->tensor[i], .weight = weight, .out = i};
+    enum tp_code code = tp_op_layout(&weight->op, i, weight->box, &c->layout, err);
+    c->n = out->per_n ? tp_ceil_div(weight->box.n, out->per_n) : 1;
+    c->k = out->per_k ? tp_ceil_div(weight->box.k, out->per_k) : 1;
+    *wanted = code == TP_OK && (has_padding(c) || is_group8(c));
+    return code;
+}
+
+enum tp_code tp_contents_open(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
+                              struct tp_contents *contents, struct tp_err *err)
+{
+    size_t capacity = 0;
+    *contents = (struct tp_contents){.ckpt = ckpt};
+    pthread_mutex_init(&contents->lock, NULL);
+    for (unsigned scale = 0; scale < 256; scale++)
+        tp_group8((uint8_t)scale, (uint8_t *)&contents->group8[scale]);
+    for (size_t w = 0; w < weights->count; w++) {
+        const struct tp_weight *weight = &weights->items[w];
+        for (uint32_t i = 0; weight->format && i < weight->op.outs; i++) {
+            struct tp_content c;
+            bool wanted;
+            enum tp_code code = prepare(weight, i, &c, &wanted, err);
+            if (code == TP_OK && wanted)
+                code = tp_os_grow((void **)&contents->items, &capacity, contents->count + 1,
+                                  sizeof *contents->items, err);
+            if (code)
+                return code;
+            if (wanted)
+                contents->items[contents->count++] = c;
+        }
+    }
+    if (contents->count)
+        qsort_r(contents->items, contents->count, sizeof *contents->items, by_offset,
+                ckpt->tensors);
+    return TP_OK;
+}
+
+void tp_contents_close(struct tp_contents *contents)
+{
+    if (contents->ckpt)
+        pthread_mutex_destroy(&contents->lock);
+    free(contents->items);
+    *contents = (struct tp_contents){0};
+}
+
+/* ---- elements in order of their offset ----------------------------------- */
+
+struct wheel {
+    uint64_t size, digit, weight; /* weight: what one step adds to the coordinate */
+    int dim;
+};
+
+struct walk {
+    struct wheel wheels[TP_DIMS * TP_LAYOUT_MODES];
+    int count;
+    uint64_t at[TP_DIMS];
+};
+
+/* The modes by ascending stride: the layout is a bijection onto [0,size), so each
+ * stride is the product of the sizes before it. */
+static void sort_wheels(const struct tp_layout *layout, struct walk *walk)
+{
+    uint64_t strides[TP_DIMS * TP_LAYOUT_MODES];
+    walk->count = 0;
+    for (int d = 0; d < TP_DIMS; d++) {
+        uint64_t weight = 1;
+        for (uint32_t m = 0; m < layout->dim[d].modes; m++) {
+            struct wheel wheel = {layout->dim[d].size[m], 0, weight, d};
+            uint64_t stride = layout->dim[d].stride[m];
+            weight *= wheel.size;
+            if (wheel.size == 1)
+                continue;
+            int at = walk->count++;
+            for (; at > 0 && strides[at - 1] > stride; at--) {
+                strides[at] = strides[at - 1];
+                walk->wheels[at] = walk->wheels[at - 1];
+            }
+            strides[at] = stride;
+            walk->wheels[at] = wheel;
+        }
+    }
+}
+
+static void walk_to(struct walk *walk, const struct tp_layout *layout, uint64_t offset)
+{
+    memset(walk->at, 0, sizeof walk->at);
+    sort_wheels(layout, walk);
+    for (int i = 0; i < walk->count; i++) {
+        struct wheel *wheel = &walk->wheels[i];
+        wheel->digit = offset % wheel->size;
+        offset /= wheel->size;
+        walk->at[wheel->dim] += wheel->digit * wheel->weight;
+    }
+}
+
+static inline void walk_on(struct walk *walk)
+{
+    for (int i = 0; i < walk->count; i++) {
+        struct wheel *wheel = &walk->wheels[i];
+        walk->at[wheel->dim] += wheel->weight;
+        if (++wheel->digit < wheel->size)
+            return;
+        walk->at[wheel->dim] -= wheel->size * wheel->weight;
+        wheel->digit = 0;
+    }
+}
+
+/* ---- checks -------------------------------------------------------------- */
+
+struct found {
+    uint64_t bad, first;
+};
+
+static void note(struct found *found, uint64_t element)
+{
+    if (found->bad++ == 0)
+        found->first = element;
+}
+
+static bool is_fill(const uint8_t *data, unsigned bits, uint64_t i, uint8_t fill)
+{
+    if (bits == 4)
+        return (data[i / 2] >> i % 2 * 4 & 15) == (fill >> i % 2 * 4 & 15);
+    for (unsigned b = 0; b < bits / 8; b++)
+        if (data[i * (bits / 8) + b] != fill)
+            return false;
+    return true;
+}
+
+/* Elements [first, first + count) of a tensor; data holds them (the first nibble
+ * of data is an even element). */
+static void check_elements(const struct tp_contents *contents, const struct tp_content *c,
+                           const uint8_t *data, uint64_t first, uint64_t count,
+                           struct found *found)
+{
+    const struct tp_op_out *out = &c->weight->op.out[c->out];
+    unsigned bits = tp_element_bits(out->element);
+    struct walk walk;
+    if (is_group8(c))
+        for (uint64_t i = 0; i < count; i++) { /* the last of the multiples is -1 times it */
+            uint8_t scale = data[8 * i + 7] ^ 0x80;
+            if (memcmp(data + 8 * i, &contents->group8[scale], 8) != 0)
+                note(found, first + i);
+        }
+    if (!has_padding(c))
+        return;
+    walk_to(&walk, &c->layout, first);
+    for (uint64_t i = 0; i < count; i++, walk_on(&walk))
+        if ((walk.at[TP_DIM_N] >= c->n || walk.at[TP_DIM_K] >= c->k) &&
+            !is_fill(data, bits, i, out->fill))
+            note(found, first + i);
+}
+
+static void merge(struct tp_contents *contents, struct tp_content *c, const struct found *found)
+{
+    if (!found->bad)
+        return;
+    pthread_mutex_lock(&contents->lock);
+    if (!c->bad || found->first < c->first)
+        c->first = found->first;
+    c->bad += found->bad;
+    pthread_mutex_unlock(&contents->lock);
+}
+
+/* Bytes [from, to) of a tensor, which lie at `data`. An element belongs to the
+ * call that has its first byte. */
+static enum tp_code check_range(struct tp_contents *contents, struct tp_content *c,
+                                const uint8_t *data, uint64_t from, uint64_t to,
+                                struct tp_err *err)
+{
+    const struct tp_tensor *tensor = &contents->ckpt->tensors[c->tensor];
+    unsigned bits = tp_element_bits(c->weight->op.out[c->out].element);
+    uint64_t unit = bits < 8 ? 1 : bits / 8, per_unit = bits < 8 ? 2 : 1;
+    uint64_t first = tp_round_up(from, unit), whole = to / unit * unit;
+    struct found found = {0};
+    if (first < whole)
+        check_elements(contents, c, data + (first - from), first / unit * per_unit,
+                       (whole - first) / unit * per_unit, &found);
+    if (whole >= from && whole < to) { /* the last one goes on behind the border */
+        uint8_t element[8];
+        enum tp_code code = tp_checkpoint_read(contents->ckpt, tensor->file, element, unit,
+                                               tensor->offset + whole, err);
+        if (code)
+            return code;
+        check_elements(contents, c, element, whole / unit, 1, &found);
+    }
+    merge(contents, c, &found);
+    return TP_OK;
+}
+
+enum tp_code tp_contents_check(struct tp_contents *contents, uint32_t file, const uint8_t *data,
+                               uint64_t size, uint64_t offset, struct tp_err *err)
+{
+    size_t low = 0, high = contents->count;
+    enum tp_code code = TP_OK;
+    while (low < high) { /* the first tensor that ends behind the offset */
+        size_t middle = low + (high - low) / 2;
+        const struct tp_tensor *t = &contents->ckpt->tensors[contents->items[middle].tensor];
+        if (t->file < file || (t->file == file && t->offset + t->bytes <= offset))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (; low < contents->count && code == TP_OK; low++) {
+        struct tp_content *c = &contents->items[low];
+        const struct tp_tensor *t = &contents->ckpt->tensors[c->tensor];
+        if (t->file != file || t->offset >= offset + size)
+            break;
+        uint64_t from = tp_max_u64(offset, t->offset);
+        uint64_t to = tp_min_u64(offset + size, t->offset + t->bytes);
+        code = check_range(contents, c, data + (from - offset), from - t->offset, to - t->offset,
+                           err);
+    }
+    return code;
+}

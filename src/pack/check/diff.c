@@ -1,0 +1,397 @@
+/* Diff: pairs what the two sides hold by name, then compares pair by pair.
+ *
+ * What a side holds: packed weights that the other side has packed under the same
+ * name, the plain tensors that all other weights are or stand for, and the tensors
+ * that are no weights.
+ */
+#include "pack/check/diff.h"
+
+#include "base/num.h"
+#include "pack/os/os.h"
+#include "pack/plan/plan_build.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define CHUNK (UINT64_C(1) << 20)
+
+/* One thing to compare: a unit, or a tensor that is no weight. */
+struct entry {
+    const char *name;
+    const struct tp_unit *unit;     /* NULL: a tensor */
+    const struct tp_tensor *tensor; /* of a plain weight too */
+    const char *form;
+    bool packed;                    /* some of it is stored packed */
+};
+
+struct side {
+    const struct tp_side *in;
+    struct tp_plan plain;     /* units of plain tensors; kept_units: packed pairs */
+    struct entry *entries;    /* by name */
+    size_t count;
+    bool *paired;             /* per weight: compared as a packed unit */
+};
+
+struct diff {
+    struct side a, b;
+    const struct tp_diff_options *options;
+    struct tp_diff *out;
+    struct tp_err *err;
+};
+
+/* ---- pairing packed weights -------------------------------------------------- */
+
+static int by_weight_name(const void *x, const void *y, void *items)
+{
+    const struct tp_weight *weights = items;
+    return strcmp(weights[*(const uint32_t *)x].name, weights[*(const uint32_t *)y].name);
+}
+
+static enum tp_code packed_by_name(const struct side *s, uint32_t **list, size_t *count,
+                                   struct tp_err *err)
+{
+    const struct tp_weights *weights = s->in->weights;
+    *count = 0;
+    if (!(*list = tp_os_zalloc(weights->count + 1, sizeof **list, err)))
+        return TP_E_MEMORY;
+    for (uint32_t w = 0; w < weights->count; w++)
+        if (weights->items[w].format)
+            (*list)[(*count)++] = w;
+    qsort_r(*list, *count, sizeof **list, by_weight_name, weights->items);
+    return TP_OK;
+}
+
+/* Marks weights that are packed on both sides under one name and of one shape. */
+static enum tp_code pair_packed(struct diff *d)
+{
+    uint32_t *a = NULL, *b = NULL;
+    size_t a_count = 0, b_count = 0, j = 0;
+    enum tp_code code = packed_by_name(&d->a, &a, &a_count, d->err);
+    if (code == TP_OK)
+        code = packed_by_name(&d->b, &b, &b_count, d->err);
+    for (size_t i = 0; i < a_count && code == TP_OK; i++) {
+        const struct tp_weight *x = &d->a.in->weights->items[a[i]];
+        while (j < b_count && strcmp(d->b.in->weights->items[b[j]].name, x->name) < 0)
+            j++;
+        if (j == b_count)
+            break;
+        const struct tp_weight *y = &d->b.in->weights->items[b[j]];
+        if (strcmp(x->name, y->name) == 0 && memcmp(&x->box, &y->box, sizeof x->box) == 0 &&
+            x->rank == y->rank)
+            d->a.paired[a[i]] = d->b.paired[b[j]] = true;
+    }
+    free(a);
+    free(b);
+    return code;
+}
+
+/* ---- what a side holds -------------------------------------------------------- */
+
+static const char *unit_form(const struct side *s, const struct tp_unit *unit)
+{
+    const struct tp_weight *weight = &s->in->weights->items[unit->parts[0].weight];
+    return weight->format ? weight->format->name : tp_dtype_name(weight->dtype);
+}
+
+static void add_unit_entry(struct side *s, const struct tp_unit *unit)
+{
+    const struct tp_weight *weight = &s->in->weights->items[unit->parts[0].weight];
+    s->entries[s->count++] = (struct entry){
+        .name = unit->name, .unit = unit, .form = unit_form(s, unit),
+        .packed = weight->format != NULL,
+        .tensor = weight->format ? NULL : &s->in->ckpt->tensors[weight->tensor[0]],
+    };
+}
+
+static int by_name(const void *x, const void *y)
+{
+    return strcmp(((const struct entry *)x)->name, ((const struct entry *)y)->name);
+}
+
+/* Units of the weights; those that are paired stay as they are packed. */
+static enum tp_code list_side(struct diff *d, struct side *s)
+{
+    struct tp_request request = {0};
+    struct tp_builder builder = {.plan = &s->plain, .request = &request, .err = d->err};
+    const struct tp_weights *weights = s->in->weights;
+    s->plain = (struct tp_plan){.ckpt = s->in->ckpt, .weights = weights};
+    enum tp_code code = tp_plan_plain_units(&builder, TP_F32, true, s->paired);
+    for (uint32_t w = 0; w < weights->count && code == TP_OK; w++)
+        if (s->paired[w])
+            code = tp_plan_keep_weight(&builder, w, NULL);
+    size_t most = s->plain.unit_count + s->plain.kept_unit_count + weights->other_count;
+    if (code == TP_OK && !(s->entries = tp_os_zalloc(most + 1, sizeof *s->entries, d->err)))
+        code = TP_E_MEMORY;
+    if (code)
+        return code;
+    for (size_t u = 0; u < s->plain.unit_count; u++)
+        add_unit_entry(s, &s->plain.units[u]);
+    for (size_t u = 0; u < s->plain.kept_unit_count; u++)
+        add_unit_entry(s, &s->plain.kept_units[u]);
+    for (size_t i = 0; i < weights->other_count; i++) {
+        const struct tp_tensor *tensor = &s->in->ckpt->tensors[weights->other[i]];
+        s->entries[s->count++] = (struct entry){.name = tensor->name, .tensor = tensor,
+                                                .form = tp_dtype_name(tensor->dtype)};
+    }
+    qsort(s->entries, s->count, sizeof *s->entries, by_name);
+    return TP_OK;
+}
+
+static uint32_t entry_shape(const struct entry *e, uint64_t shape[TP_ST_MAX_RANK])
+{
+    if (!e->unit) {
+        memcpy(shape, e->tensor->shape, sizeof e->tensor->shape);
+        return e->tensor->rank;
+    }
+    uint32_t rank = 0;
+    if (e->unit->rank == 3)
+        shape[rank++] = e->unit->box.e;
+    shape[rank++] = e->unit->box.n;
+    shape[rank++] = e->unit->box.k;
+    return rank;
+}
+
+/* ---- comparing ---------------------------------------------------------------- */
+
+/* Whether `bytes` of the two tensors are equal; counts those that are not. */
+static enum tp_code compare_bytes(const struct diff *d, const struct tp_tensor *a,
+                                  const struct tp_tensor *b, uint64_t *differing, uint64_t *first)
+{
+    struct tp_buffer x = {0}, y = {0};
+    enum tp_code code = tp_buffer_room(&x, CHUNK, d->err);
+    *differing = *first = 0;
+    if (code == TP_OK)
+        code = tp_buffer_room(&y, CHUNK, d->err);
+    for (uint64_t at = 0; at < a->bytes && code == TP_OK; at += CHUNK) {
+        uint64_t size = tp_min_u64(CHUNK, a->bytes - at);
+        const uint8_t *p = x.data, *q = y.data;
+        if ((code = tp_checkpoint_read(d->a.in->ckpt, a->file, x.data, size, a->offset + at,
+                                       d->err)) ||
+            (code = tp_checkpoint_read(d->b.in->ckpt, b->file, y.data, size, b->offset + at,
+                                       d->err)))
+            break;
+        if (memcmp(p, q, size) == 0)
+            continue;
+        for (uint64_t i = 0; i < size; i++)
+            if (p[i] != q[i] && (*differing)++ == 0)
+                *first = at + i;
+    }
+    tp_buffer_free(&x);
+    tp_buffer_free(&y);
+    return code;
+}
+
+/* Float tensors that are no matrices: norms, biases. */
+static enum tp_code compare_vectors(const struct diff *d, const struct tp_tensor *a,
+                                    const struct tp_tensor *b, struct tp_distance *distance)
+{
+    const struct tp_tensor *tensors[] = {a, b};
+    const struct tp_side *sides[] = {d->a.in, d->b.in};
+    struct tp_buffer raw = {0}, values[2] = {0};
+    uint64_t step = CHUNK / sizeof(float), count = a->bytes * 8 / tp_dtype_bits(a->dtype);
+    enum tp_code code = tp_buffer_room(&raw, CHUNK, d->err);
+    *distance = (struct tp_distance){0};
+    for (int s = 0; s < 2 && code == TP_OK; s++)
+        code = tp_buffer_room(&values[s], CHUNK, d->err);
+    for (uint64_t at = 0; at < count && code == TP_OK; at += step) {
+        uint64_t size = tp_min_u64(step, count - at);
+        for (int s = 0; s < 2 && code == TP_OK; s++) {
+            uint64_t width = tp_dtype_bits(tensors[s]->dtype) / 8;
+            code = tp_checkpoint_read(sides[s]->ckpt, tensors[s]->file, raw.data, size * width,
+                                      tensors[s]->offset + at * width, d->err);
+            if (code == TP_OK)
+                tp_widen(tensors[s]->dtype, raw.data, size, values[s].data);
+        }
+        struct tp_distance part;
+        if (code == TP_OK) {
+            tp_distance_of(values[0].data, values[1].data, size, &part);
+            tp_distance_add(distance, &part, at);
+        }
+    }
+    tp_buffer_free(&raw);
+    tp_buffer_free(&values[0]);
+    tp_buffer_free(&values[1]);
+    return code;
+}
+
+/* Packed alike: equal bytes need no decoding. */
+static enum tp_code equal_operands(const struct diff *d, const struct tp_unit *a,
+                                   const struct tp_unit *b, bool *equal)
+{
+    const struct tp_weight *x = &d->a.in->weights->items[a->parts[0].weight];
+    const struct tp_weight *y = &d->b.in->weights->items[b->parts[0].weight];
+    enum tp_code code = TP_OK;
+    *equal = x->format == y->format && memcmp(&x->settings, &y->settings, sizeof x->settings) == 0;
+    for (uint32_t i = 0; *equal && i < x->op.outs && code == TP_OK; i++) {
+        uint64_t differing, first;
+        if (x->tensor[i] == TP_NO_TENSOR || y->tensor[i] == TP_NO_TENSOR)
+            continue;
+        const struct tp_tensor *p = &d->a.in->ckpt->tensors[x->tensor[i]];
+        const struct tp_tensor *q = &d->b.in->ckpt->tensors[y->tensor[i]];
+        *equal = p->bytes == q->bytes && p->dtype == q->dtype;
+        if (*equal && (code = compare_bytes(d, p, q, &differing, &first)) == TP_OK)
+            *equal = differing == 0;
+    }
+    return code;
+}
+
+static enum tp_code compare_units(const struct diff *d, const struct entry *a,
+                                  const struct entry *b, struct tp_diff_item *item)
+{
+    bool equal = false;
+    enum tp_code code = TP_OK;
+    if (!a->packed && !b->packed && a->tensor->dtype == b->tensor->dtype) {
+        code = compare_bytes(d, a->tensor, b->tensor, &item->bytes, &item->first_byte);
+        equal = item->bytes == 0;
+    } else if (a->packed && b->packed && a->unit->format && b->unit->format) {
+        code = equal_operands(d, a->unit, b->unit, &equal);
+    }
+    if (code || equal)
+        return code;
+    item->numeric = true;
+    code = tp_compare_units(d->a.in, a->unit, d->b.in, b->unit, d->options->jobs, d->options->stop,
+                            &item->distance, d->err);
+    item->kind = item->distance.differing || item->bytes ? TP_DIFF_VALUES : TP_DIFF_SAME;
+    return code;
+}
+
+static enum tp_code compare_tensors(const struct diff *d, const struct tp_tensor *a,
+                                    const struct tp_tensor *b, struct tp_diff_item *item)
+{
+    enum tp_code code = TP_OK;
+    if (a->dtype == b->dtype) {
+        code = compare_bytes(d, a, b, &item->bytes, &item->first_byte);
+        item->kind = item->bytes ? TP_DIFF_VALUES : TP_DIFF_SAME;
+        if (code || !item->bytes)
+            return code;
+    }
+    if (tp_dtype_is_float(a->dtype) && tp_dtype_is_float(b->dtype)) {
+        item->numeric = true;
+        code = compare_vectors(d, a, b, &item->distance);
+    }
+    return code;
+}
+
+/* A pair of one name: shapes, then dtypes, then contents. */
+static enum tp_code compare(struct diff *d, const struct entry *a, const struct entry *b,
+                            struct tp_diff_item *item)
+{
+    enum tp_code code;
+    if (item->rank_a != item->rank_b ||
+        memcmp(item->shape_a, item->shape_b, item->rank_a * sizeof *item->shape_a) != 0) {
+        item->kind = TP_DIFF_SHAPE;
+        return TP_OK;
+    }
+    if (a->unit && b->unit)
+        code = compare_units(d, a, b, item);
+    else if (a->tensor && b->tensor)
+        code = compare_tensors(d, a->tensor, b->tensor, item);
+    else { /* a weight here, and there a tensor that is none */
+        item->kind = TP_DIFF_DTYPE;
+        return TP_OK;
+    }
+    if (!a->packed && !b->packed && a->tensor->dtype != b->tensor->dtype)
+        item->kind = TP_DIFF_DTYPE;
+    return code;
+}
+
+static enum tp_code add(struct diff *d, const struct entry *a, const struct entry *b)
+{
+    struct tp_diff *out = d->out;
+    enum tp_code code = tp_os_grow((void **)&out->items, &out->capacity, out->count + 1,
+                                   sizeof *out->items, d->err);
+    if (code)
+        return code;
+    struct tp_diff_item *item = &out->items[out->count];
+    *item = (struct tp_diff_item){
+        .kind = a && b ? TP_DIFF_SAME : a ? TP_DIFF_ONLY_A : TP_DIFF_ONLY_B,
+    };
+    if (a) {
+        item->form_a = a->form;
+        item->rank_a = entry_shape(a, item->shape_a);
+        item->name = tp_os_format(d->err, "%s", a->name);
+    }
+    if (b) {
+        item->form_b = b->form;
+        item->rank_b = entry_shape(b, item->shape_b);
+        if (!a)
+            item->name = tp_os_format(d->err, "%s", b->name);
+    }
+    if (!item->name)
+        return TP_E_MEMORY;
+    out->count++;
+    if (a && b && (code = compare(d, a, b, item)))
+        tp_err_tensor(d->err, item->name);
+    out->differing += item->kind != TP_DIFF_SAME;
+    return code;
+}
+
+static uint64_t bytes_of(const struct side *s, const struct entry *e)
+{
+    if (!e->unit)
+        return e->tensor->bytes;
+    const struct tp_weight *weight = &s->in->weights->items[e->unit->parts[0].weight];
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < TP_MAX_OUT; i++)
+        if (weight->tensor[i] != TP_NO_TENSOR)
+            bytes += s->in->ckpt->tensors[weight->tensor[i]].bytes;
+    return tp_min_u64(bytes, e->unit->box.e * e->unit->box.n * e->unit->box.k * sizeof(float));
+}
+
+static enum tp_code compare_all(struct diff *d)
+{
+    size_t i = 0, j = 0;
+    enum tp_code code = TP_OK;
+    while ((i < d->a.count || j < d->b.count) && code == TP_OK) {
+        int order = i == d->a.count   ? 1
+                    : j == d->b.count ? -1
+                                      : strcmp(d->a.entries[i].name, d->b.entries[j].name);
+        const struct entry *a = order <= 0 ? &d->a.entries[i++] : NULL;
+        const struct entry *b = order >= 0 ? &d->b.entries[j++] : NULL;
+        if (d->options->stop && atomic_load(d->options->stop))
+            return tp_fail(d->err, atomic_load(d->options->stop) == 2 ? TP_E_INTERRUPT
+                                                                      : TP_E_TERMINATE,
+                           "interrupted");
+        code = add(d, a, b);
+        if (a && d->options->progress)
+            d->options->progress(d->options->progress_arg, bytes_of(&d->a, a), a->name);
+    }
+    return code;
+}
+
+static void close_side(struct side *s)
+{
+    tp_plan_close(&s->plain);
+    free(s->entries);
+    free(s->paired);
+}
+
+enum tp_code tp_diff(const struct tp_side *a, const struct tp_side *b,
+                     const struct tp_diff_options *options, struct tp_diff *diff,
+                     struct tp_err *err)
+{
+    struct diff d = {.a.in = a, .b.in = b, .options = options, .out = diff, .err = err};
+    *diff = (struct tp_diff){0};
+    d.a.paired = tp_os_zalloc(a->weights->count + 1, sizeof *d.a.paired, err);
+    d.b.paired = tp_os_zalloc(b->weights->count + 1, sizeof *d.b.paired, err);
+    enum tp_code code = d.a.paired && d.b.paired ? pair_packed(&d) : TP_E_MEMORY;
+    if (code == TP_OK && (code = list_side(&d, &d.a)))
+        tp_err_path(err, a->ckpt->path);
+    if (code == TP_OK && (code = list_side(&d, &d.b)))
+        tp_err_path(err, b->ckpt->path);
+    if (code == TP_OK)
+        code = compare_all(&d);
+    close_side(&d.a);
+    close_side(&d.b);
+    if (code)
+        tp_diff_close(diff);
+    return code;
+}
+
+void tp_diff_close(struct tp_diff *diff)
+{
+    for (size_t i = 0; i < diff->count; i++)
+        free(diff->items[i].name);
+    free(diff->items);
+    *diff = (struct tp_diff){0};
+}

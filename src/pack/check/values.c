@@ -1,0 +1,221 @@
+/* Values of a box, from any storage, and distances between values.
+ *
+ * A packed part is read with all it needs to be decoded alone, decoded by the same
+ * kernels that a conversion uses, and cut to the box. Invariant: a distance depends
+ * on the values and on the order of its parts, never on threads.
+ */
+#include "pack/check/values.h"
+
+#include "base/num.h"
+#include "kernels/op/kernel.h"
+#include "kernels/op/plane.h"
+#include "pack/run/plain_rows.h"
+
+#include <math.h>
+#include <string.h>
+
+void tp_value_reader_free(struct tp_value_reader *reader)
+{
+    for (int i = 0; i < TP_MAX_OUT; i++)
+        tp_buffer_free(&reader->source[i]);
+    tp_buffer_free(&reader->decoded);
+    tp_buffer_free(&reader->scratch);
+}
+
+void tp_widen(enum tp_dtype dtype, const void *from, uint64_t count, float *to)
+{
+    const uint16_t *half = from;
+    if (dtype == TP_F32)
+        memcpy(to, from, count * sizeof *to);
+    else if (dtype == TP_BF16)
+        for (uint64_t i = 0; i < count; i++) {
+            uint32_t bits = (uint32_t)half[i] << 16;
+            memcpy(&to[i], &bits, sizeof bits);
+        }
+    else
+        for (uint64_t i = 0; i < count; i++)
+            to[i] = tp_load_value(from, dtype, i);
+}
+
+/* Rows [row, row + rows) of one plain part. */
+static enum tp_code read_plain(const struct tp_side *side, const struct tp_part *part,
+                               const struct tp_box *box, uint64_t row, uint64_t rows, float *to,
+                               struct tp_value_reader *reader, struct tp_err *err)
+{
+    const struct tp_weight *weight = &side->weights->items[part->weight];
+    enum tp_dtype dtype = side->ckpt->tensors[weight->tensor[0]].dtype;
+    uint64_t count = rows * box->size.k;
+    enum tp_code code =
+        tp_buffer_room(&reader->decoded, count * tp_dtype_bits(dtype) / 8, err);
+    if (code == TP_OK &&
+        (code = tp_plain_read(side->ckpt, weight, part->expert, row, rows, box->k, box->size.k,
+                              reader->decoded.data, err)) == TP_OK)
+        tp_widen(dtype, reader->decoded.data, count, to);
+    return code;
+}
+
+static enum tp_code decode(const struct tp_weight *weight, const struct tp_box *cover,
+                           struct tp_value_reader *reader, struct tp_err *err)
+{
+    struct tp_args args = {.box = cover->size, .dtype = TP_F32, .global = weight->global};
+    enum tp_code code = tp_buffer_room(&reader->decoded,
+                                       cover->size.n * cover->size.k * sizeof(float), err);
+    if (code ||
+        (code = tp_buffer_room(&reader->scratch, tp_encode_scratch(&weight->op, cover->size), err)))
+        return code;
+    for (uint32_t i = 0; i < weight->op.outs; i++)
+        args.in[i] = weight->tensor[i] == TP_NO_TENSOR ? NULL : reader->source[i].data;
+    args.out[0] = reader->decoded.data;
+    args.scratch = reader->scratch.data;
+    tp_decode_find(&weight->op, TP_F32)(&weight->op, &args);
+    return TP_OK;
+}
+
+static enum tp_code read_packed(const struct tp_side *side, const struct tp_part *part,
+                                const struct tp_box *box, uint64_t row, uint64_t rows, float *to,
+                                struct tp_value_reader *reader, struct tp_err *err)
+{
+    const struct tp_weight *weight = &side->weights->items[part->weight];
+    struct tp_box cover = {.e = part->expert};
+    enum tp_code code = tp_weight_cover(weight, row, rows, box->k, box->size.k, &cover, err);
+    if (code || (code = tp_packed_read(side->ckpt, weight, &cover, reader->source, err)) ||
+        (code = decode(weight, &cover, reader, err)))
+        return code;
+    const float *from = reader->decoded.data;
+    for (uint64_t n = 0; n < rows; n++)
+        memcpy(to + n * box->size.k,
+               from + (row - cover.n + n) * cover.size.k + box->k - cover.k,
+               box->size.k * sizeof *to);
+    return TP_OK;
+}
+
+enum tp_code tp_read_values(const struct tp_side *side, const struct tp_unit *unit,
+                            const struct tp_box *box, float *to, struct tp_value_reader *reader,
+                            struct tp_err *err)
+{
+    enum tp_code code = TP_OK;
+    for (uint64_t n = 0, row, rows; n < box->size.n && code == TP_OK; n += rows) {
+        const struct tp_part *part = tp_unit_part(unit, box->e, box->n + n, &row, &rows);
+        bool packed = side->weights->items[part->weight].format != NULL;
+        rows = tp_min_u64(rows, box->size.n - n);
+        code = (packed ? read_packed : read_plain)(side, part, box, row, rows,
+                                                   to + n * box->size.k, reader, err);
+    }
+    if (code)
+        tp_err_tensor(err, unit->name);
+    return code;
+}
+
+enum { LANES = 8, BLOCK = 4096 };
+
+/* Sums of one block, in lanes that do not wait for each other. */
+struct sums {
+    double error[LANES], value[LANES], most[LANES];
+    uint64_t differing[LANES];
+};
+
+static void add_block(const float *a, const float *b, uint64_t count, struct sums *sums)
+{
+    uint64_t whole = count / LANES * LANES;
+    for (uint64_t i = 0; i < whole; i += LANES)
+        for (int j = 0; j < LANES; j++) {
+            double x = a[i + (uint64_t)j], difference = (double)b[i + (uint64_t)j] - x;
+            double size = fabs(difference);
+            sums->error[j] += difference * difference;
+            sums->value[j] += x * x;
+            sums->most[j] = size > sums->most[j] ? size : sums->most[j];
+            sums->differing[j] += difference != 0;
+        }
+    for (uint64_t i = whole; i < count; i++) {
+        double x = a[i], difference = (double)b[i] - x;
+        sums->error[0] += difference * difference;
+        sums->value[0] += x * x;
+        sums->most[0] = fabs(difference) > sums->most[0] ? fabs(difference) : sums->most[0];
+        sums->differing[0] += difference != 0;
+    }
+}
+
+/* A block with a NaN or an infinity: pair by pair, those pairs left out. */
+static void add_pairs(const float *a, const float *b, uint64_t count, struct tp_distance *d)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        bool both_nan = isnan(a[i]) && isnan(b[i]);
+        d->differing += a[i] != b[i] && !both_nan;
+        if (!isfinite(a[i]) || !isfinite(b[i])) {
+            d->nonfinite++;
+            continue;
+        }
+        double x = a[i], difference = (double)b[i] - x;
+        d->error += difference * difference;
+        d->value += x * x;
+        d->max_abs = fabs(difference) > d->max_abs ? fabs(difference) : d->max_abs;
+    }
+}
+
+static void first_difference(const float *a, const float *b, uint64_t base, struct tp_distance *d)
+{
+    uint64_t i = 0;
+    while (a[i] == b[i] || (isnan(a[i]) && isnan(b[i])))
+        i++;
+    d->first = base + i;
+    d->first_a = a[i];
+    d->first_b = b[i];
+}
+
+void tp_distance_of(const float *a, const float *b, uint64_t count, struct tp_distance *d)
+{
+    *d = (struct tp_distance){.count = count};
+    for (uint64_t at = 0; at < count; at += BLOCK) {
+        uint64_t size = tp_min_u64(BLOCK, count - at), before = d->differing;
+        struct sums sums = {0};
+        struct tp_distance block = {0};
+        add_block(a + at, b + at, size, &sums);
+        for (int j = 0; j < LANES; j++) {
+            block.error += sums.error[j];
+            block.value += sums.value[j];
+            block.max_abs = sums.most[j] > block.max_abs ? sums.most[j] : block.max_abs;
+            block.differing += sums.differing[j];
+        }
+        if (!isfinite(block.error) || !isfinite(block.value)) {
+            block = (struct tp_distance){0};
+            add_pairs(a + at, b + at, size, &block);
+        }
+        d->error += block.error;
+        d->value += block.value;
+        d->nonfinite += block.nonfinite;
+        d->differing += block.differing;
+        d->max_abs = block.max_abs > d->max_abs ? block.max_abs : d->max_abs;
+        if (!before && d->differing)
+            first_difference(a + at, b + at, at, d);
+    }
+}
+
+void tp_distance_add(struct tp_distance *sum, const struct tp_distance *next, uint64_t base)
+{
+    if (next->differing && !sum->differing) {
+        sum->first = base + next->first;
+        sum->first_a = next->first_a;
+        sum->first_b = next->first_b;
+    }
+    sum->count += next->count;
+    sum->differing += next->differing;
+    sum->nonfinite += next->nonfinite;
+    sum->error += next->error;
+    sum->value += next->value;
+    if (next->max_abs > sum->max_abs)
+        sum->max_abs = next->max_abs;
+}
+
+double tp_distance_relative(const struct tp_distance *d)
+{
+    if (d->error == 0)
+        return 0;
+    return d->value > 0 ? sqrt(d->error / d->value) : INFINITY;
+}
+
+double tp_distance_sqnr(const struct tp_distance *d)
+{
+    if (d->error == 0)
+        return INFINITY;
+    return d->value > 0 ? 10 * log10(d->value / d->error) : -INFINITY;
+}

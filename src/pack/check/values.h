@@ -1,0 +1,63 @@
+/* Values of weights as fp32 numbers, whatever they are stored as, and how far two
+ * of them are apart. Used by verify and diff; nothing here is on the way of bytes
+ * that are written.
+ */
+#ifndef TP_PACK_VALUES_H
+#define TP_PACK_VALUES_H
+
+#include "pack/run/packed_io.h"
+
+#include <stdatomic.h>
+
+/* A checkpoint and what its tensors are. */
+struct tp_side {
+    const struct tp_checkpoint *ckpt;
+    const struct tp_weights *weights;
+};
+
+/* Buffers of one reading thread; {0} is empty. */
+struct tp_value_reader {
+    struct tp_buffer source[TP_MAX_OUT], decoded, scratch;
+};
+void tp_value_reader_free(struct tp_value_reader *reader);
+
+/* The values of a box of one expert (box->size.e is 1), row by row: decoded as the
+ * consumer's kernel computes them, or plain ones widened. The unit's parts are
+ * weights of `side`; the box may cover several parts and need not be aligned. */
+enum tp_code tp_read_values(const struct tp_side *side, const struct tp_unit *unit,
+                            const struct tp_box *box, float *to, struct tp_value_reader *reader,
+                            struct tp_err *err);
+
+/* F32, BF16 or F16 to fp32. */
+void tp_widen(enum tp_dtype dtype, const void *from, uint64_t count, float *to);
+
+/* How far b is from a. Sums leave out pairs with a NaN or an infinity. */
+struct tp_distance {
+    uint64_t count;      /* pairs seen */
+    uint64_t differing;  /* pairs that are not equal (two NaN are, and the two zeros) */
+    uint64_t nonfinite;  /* pairs left out of the sums */
+    double max_abs, error, value; /* the largest |b - a|; sums of (b - a)^2 and a^2 */
+    uint64_t first;      /* index of the first differing pair, valid when differing > 0 */
+    float first_a, first_b;
+};
+
+/* Of `count` pairs; index 0 is the first. */
+void tp_distance_of(const float *a, const float *b, uint64_t count, struct tp_distance *d);
+
+/* Adds the next box's distance; `first` of `next` counts from its own begin and
+ * becomes `base` + first. Sums depend on the order of these calls only. */
+void tp_distance_add(struct tp_distance *sum, const struct tp_distance *next, uint64_t base);
+
+/* ||b - a|| / ||a|| (0 when nothing differs), and the same as decibels, 10 log10 of
+ * the quotient of the squares; infinite when nothing differs. */
+double tp_distance_relative(const struct tp_distance *d);
+double tp_distance_sqnr(const struct tp_distance *d);
+
+/* Compares two units of equal size box by box, by `jobs` threads. first is the index
+ * of the element in [E,N,K]. The result does not depend on `jobs`. `stop`: as in
+ * tp_run_options, or NULL. */
+enum tp_code tp_compare_units(const struct tp_side *a, const struct tp_unit *unit_a,
+                              const struct tp_side *b, const struct tp_unit *unit_b, unsigned jobs,
+                              atomic_int *stop, struct tp_distance *distance, struct tp_err *err);
+
+#endif

@@ -1,0 +1,454 @@
+/* Verifying a checkpoint by itself: one pass over every file, hashed and looked at
+ * while it is read, then the few bytes that are known constants.
+ *
+ * Invariant: a single changed bit of a file that tilepack wrote is a problem or an
+ * error, wherever it is.
+ */
+#include "pack/check/verify.h"
+
+#include "base/num.h"
+#include "pack/run/budget.h"
+#include "pack/check/contents.h"
+#include "pack/plan/descriptor.h"
+#include "pack/commit/manifest.h"
+#include "pack/os/os.h"
+#include "pack/source/traces.h"
+
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct verify {
+    const struct tp_checkpoint *ckpt;
+    const struct tp_weights *weights;
+    const struct tp_verify_options *options;
+    struct tp_verify_report *report;
+    struct tp_contents contents;
+    struct tp_manifest manifest;
+    struct tp_traces traces;
+    bool *matched; /* per manifest file: is a shard of the checkpoint */
+    struct tp_err *err;
+};
+
+enum tp_code tp_verify_problem(struct tp_verify_report *report, const char *file,
+                               const char *tensor, struct tp_err *err, const char *fmt, ...)
+{
+    char text[1200];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (tp_os_grow((void **)&report->problems, &report->problem_capacity,
+                   report->problem_count + 1, sizeof *report->problems, err))
+        return TP_E_MEMORY;
+    struct tp_problem *problem = &report->problems[report->problem_count++];
+    *problem = (struct tp_problem){.what = tp_os_format(err, "%s", text)};
+    if (file)
+        problem->file = tp_os_format(err, "%s", file);
+    if (tensor)
+        problem->tensor = tp_os_format(err, "%s", tensor);
+    return !problem->what || (file && !problem->file) || (tensor && !problem->tensor) ? TP_E_MEMORY
+                                                                                      : TP_OK;
+}
+
+void tp_verify_report_close(struct tp_verify_report *report)
+{
+    for (size_t i = 0; i < report->problem_count; i++) {
+        free(report->problems[i].file);
+        free(report->problems[i].tensor);
+        free(report->problems[i].what);
+    }
+    for (size_t i = 0; i < report->unit_count; i++)
+        free(report->units[i].name);
+    free(report->problems);
+    free(report->units);
+    memset(report, 0, sizeof *report);
+}
+
+/* ---- hashes --------------------------------------------------------------- */
+
+struct pass {
+    struct verify *v;
+    const struct tp_file *file;
+    uint32_t number;
+    uint64_t hash_at; /* of the file's own digits, UINT64_MAX: none */
+};
+
+/* Reads a leaf once: for its contents, then, with the own digits as zeros, for the
+ * hash. */
+static enum tp_code read_leaf(void *arg, void *data, uint64_t size, uint64_t offset,
+                              struct tp_err *err)
+{
+    const struct pass *pass = arg;
+    struct verify *v = pass->v;
+    if (v->options->stop && atomic_load(v->options->stop))
+        return tp_fail(err, atomic_load(v->options->stop) == 2 ? TP_E_INTERRUPT : TP_E_TERMINATE,
+                       "interrupted");
+    enum tp_code code = tp_checkpoint_read(v->ckpt, pass->number, data, size, offset, err);
+    if (code || (code = tp_contents_check(&v->contents, pass->number, data, size, offset, err)))
+        return code;
+    for (uint64_t i = 0; pass->hash_at != UINT64_MAX && i < TP_HASH_TEXT - 1; i++)
+        if (pass->hash_at + i >= offset && pass->hash_at + i < offset + size)
+            ((char *)data)[pass->hash_at + i - offset] = '0';
+    if (v->options->progress)
+        v->options->progress(v->options->progress_arg, size, pass->file->name);
+    tp_traces_count(&v->traces, size);
+    return TP_OK;
+}
+
+/* Where the header holds the digits of the file's own hash. */
+static enum tp_code find_digits(struct verify *v, uint32_t f, uint64_t *at)
+{
+    static const char mark[] = "\"" TP_META_HASH "\":\"";
+    const struct tp_file *file = &v->ckpt->files[f];
+    *at = UINT64_MAX;
+    if (!tp_st_meta(&file->header, TP_META_HASH))
+        return TP_OK;
+    char *text = tp_os_alloc((size_t)file->header.data_start, v->err);
+    if (!text)
+        return TP_E_MEMORY;
+    enum tp_code code = tp_checkpoint_read(v->ckpt, f, text, file->header.data_start, 0, v->err);
+    const char *found = code ? NULL
+                             : memmem(text, (size_t)file->header.data_start, mark, strlen(mark));
+    if (found)
+        *at = (uint64_t)(found - text) + strlen(mark);
+    free(text);
+    return code;
+}
+
+static bool is_ours(const struct tp_file *file)
+{
+    for (size_t i = 0; i < file->header.meta_count; i++)
+        if (strncmp(file->header.meta[i].key, "tilepack", 8) == 0)
+            return true;
+    return false;
+}
+
+static enum tp_code compare_hash(struct verify *v, const char *name, const char *where,
+                                 const uint8_t stored[TP_HASH_BYTES],
+                                 const uint8_t actual[TP_HASH_BYTES])
+{
+    char theirs[TP_HASH_TEXT], ours[TP_HASH_TEXT];
+    if (memcmp(stored, actual, TP_HASH_BYTES) == 0)
+        return TP_OK;
+    tp_hash_print(stored, theirs);
+    tp_hash_print(actual, ours);
+    return tp_verify_problem(v->report, name, NULL, v->err,
+                             "its contents have changed: the hash is %s, %s says %s", ours, where,
+                             theirs);
+}
+
+/* The manifest's entry of a shard: under its plain name, or as an archive under the
+ * name that it has in the directory. */
+static const struct tp_manifest_file *listed(struct verify *v, const struct tp_file *file)
+{
+    const char *slash = strrchr(file->path, '/');
+    const char *on_disk = slash ? slash + 1 : file->path;
+    for (size_t i = 0; i < v->manifest.file_count; i++)
+        if (strcmp(v->manifest.files[i].name, file->name) == 0 ||
+            strcmp(v->manifest.files[i].name, on_disk) == 0) {
+            v->matched[i] = true;
+            return &v->manifest.files[i];
+        }
+    return NULL;
+}
+
+/* Sizes are those on the disk, unless a plain file was compressed later. */
+static bool size_fits(const struct tp_file *file, const struct tp_manifest_file *entry)
+{
+    return entry->size == file->disk_size ||
+           (strcmp(entry->name, file->name) == 0 && entry->size == file->size);
+}
+
+static enum tp_code check_shard(struct verify *v, uint32_t f)
+{
+    const struct tp_file *file = &v->ckpt->files[f];
+    const struct tp_manifest_file *entry = listed(v, file);
+    const char *digits = tp_st_meta(&file->header, TP_META_HASH);
+    uint8_t stored[TP_HASH_BYTES], actual[TP_HASH_BYTES];
+    struct pass pass = {v, file, f, UINT64_MAX};
+    bool ours = is_ours(file);
+    if (!ours && !entry)
+        return v->manifest.plan ? tp_verify_problem(v->report, file->name, NULL, v->err,
+                                                    "is not in the manifest")
+                                : TP_OK;
+    enum tp_code code = find_digits(v, f, &pass.hash_at);
+    if (code || (code = tp_leafhash_file(file->size, v->options->jobs, read_leaf, &pass, actual,
+                                         v->err)))
+        return code;
+    v->report->by_tilepack = true;
+    v->report->hashed++;
+    v->report->bytes += file->size;
+    if (!digits || pass.hash_at == UINT64_MAX || !tp_hash_parse(digits, strlen(digits), stored))
+        code = tp_verify_problem(v->report, file->name, NULL, v->err,
+                                 "its header does not hold its hash");
+    else
+        code = compare_hash(v, file->name, "its header", stored, actual);
+    if (code == TP_OK && entry && !size_fits(file, entry))
+        code = tp_verify_problem(v->report, entry->name, NULL, v->err,
+                                 "has %llu bytes, the manifest says %llu",
+                                 (unsigned long long)file->disk_size,
+                                 (unsigned long long)entry->size);
+    else if (code == TP_OK && entry)
+        code = compare_hash(v, file->name, "the manifest", entry->hash, actual);
+    if (code == TP_OK && !entry && v->manifest.plan)
+        code = tp_verify_problem(v->report, file->name, NULL, v->err, "is not in the manifest");
+    return code;
+}
+
+struct plain_file {
+    int fd;
+    const char *path;
+};
+
+static enum tp_code read_plain(void *arg, void *data, uint64_t size, uint64_t offset,
+                               struct tp_err *err)
+{
+    const struct plain_file *file = arg;
+    return tp_os_read(file->fd, data, size, offset, file->path, err);
+}
+
+/* A file of the manifest that is no shard: config, index, tokenizer. */
+static enum tp_code check_other(struct verify *v, const struct tp_manifest_file *entry)
+{
+    uint8_t actual[TP_HASH_BYTES];
+    struct tp_err err = {0};
+    struct stat st;
+    struct plain_file file = {.fd = -1};
+    char *path = tp_os_format(v->err, "%s/%s", v->ckpt->path, entry->name);
+    if (!path)
+        return TP_E_MEMORY;
+    file.path = path;
+    enum tp_code code = tp_os_open_regular(path, 0, &file.fd, &st, &err);
+    if (code == TP_OK && (uint64_t)st.st_size != entry->size)
+        code = tp_verify_problem(v->report, entry->name, NULL, v->err,
+                                 "has %llu bytes, the manifest says %llu",
+                                 (unsigned long long)st.st_size, (unsigned long long)entry->size);
+    else if (code == TP_OK &&
+             (code = tp_leafhash_file(entry->size, 1, read_plain, &file, actual, &err)) == TP_OK) {
+        v->report->hashed++;
+        v->report->bytes += entry->size;
+        code = compare_hash(v, entry->name, "the manifest", entry->hash, actual);
+    }
+    if (err.code)
+        code = tp_verify_problem(v->report, entry->name, NULL, v->err, "%s", err.what);
+    v->report->others++;
+    tp_os_close(&file.fd);
+    free(path);
+    return code;
+}
+
+/* ---- the directory -------------------------------------------------------- */
+
+/* A name in the directory that the manifest does not know. Hidden files and
+ * directories are the user's. */
+static enum tp_code check_name(struct verify *v, const char *name)
+{
+    struct stat st;
+    size_t size = strlen(name);
+    bool zst = size > 4 && strcmp(name + size - 4, ".zst") == 0;
+    for (size_t i = 0; i < v->manifest.file_count; i++) {
+        const char *known = v->manifest.files[i].name;
+        if (strcmp(name, known) == 0 ||
+            (zst && strlen(known) == size - 4 && memcmp(known, name, size - 4) == 0))
+            return TP_OK;
+    }
+    char *path = tp_os_format(v->err, "%s/%s", v->ckpt->path, name);
+    if (!path)
+        return TP_E_MEMORY;
+    bool file = tp_os.stat(path, &st) == 0 && S_ISREG(st.st_mode);
+    free(path);
+    return file ? tp_verify_problem(v->report, name, NULL, v->err, "is not in the manifest")
+                : TP_OK;
+}
+
+static enum tp_code check_directory(struct verify *v)
+{
+    struct tp_os_list list = {0};
+    enum tp_code code = TP_OK;
+    for (size_t i = 0; i < v->manifest.file_count && code == TP_OK; i++)
+        if (!v->matched[i])
+            code = check_other(v, &v->manifest.files[i]);
+    if (code == TP_OK)
+        code = tp_os_list(v->ckpt->path, &list, v->err);
+    for (size_t i = 0; i < list.count && code == TP_OK; i++)
+        if (list.names[i][0] != '.' && strcmp(list.names[i], TP_MANIFEST_NAME) != 0)
+            code = check_name(v, list.names[i]);
+    tp_os_list_free(&list);
+    return code;
+}
+
+static enum tp_code open_manifest(struct verify *v)
+{
+    struct tp_err err = {0};
+    struct stat st;
+    bool ours = false;
+    char *path = tp_os_format(v->err, "%s/%s", v->ckpt->path, TP_MANIFEST_NAME);
+    if (!path)
+        return TP_E_MEMORY;
+    bool exists = tp_os.stat(path, &st) == 0;
+    free(path);
+    for (size_t f = 0; f < v->ckpt->file_count; f++)
+        ours |= is_ours(&v->ckpt->files[f]);
+    if (!exists)
+        return ours ? tp_verify_problem(v->report, TP_MANIFEST_NAME, NULL, v->err,
+                                        "is missing, though the shards are of tilepack")
+                    : TP_OK;
+    v->report->by_tilepack = true;
+    if (tp_manifest_read(v->ckpt->path, &v->manifest, &err))
+        return err.code == TP_E_MEMORY
+                   ? tp_fail(v->err, TP_E_MEMORY, "out of memory for the manifest")
+                   : tp_verify_problem(v->report, TP_MANIFEST_NAME, NULL, v->err, "%s", err.what);
+    v->matched = tp_os_zalloc(v->manifest.file_count + 1, sizeof *v->matched, v->err);
+    if (!v->matched)
+        return TP_E_MEMORY;
+    return v->manifest.intact ? TP_OK
+                              : tp_verify_problem(v->report, TP_MANIFEST_NAME, NULL, v->err,
+                                                  "its text has changed: its own hash is wrong");
+}
+
+/* ---- what descriptors say -------------------------------------------------- */
+
+static bool same_layouts(const struct tp_weight *a, const struct tp_weight *b)
+{
+    return a->format == b->format && memcmp(&a->box, &b->box, sizeof a->box) == 0 &&
+           memcmp(&a->settings, &b->settings, sizeof a->settings) == 0;
+}
+
+static enum tp_code check_layouts(struct verify *v, const struct tp_weight *weight)
+{
+    for (uint32_t i = 0; i < weight->op.outs; i++) {
+        struct tp_layout layout;
+        struct tp_err err = {0};
+        uint64_t bytes = 0;
+        if (!weight->op.out[i].layout || weight->tensor[i] == TP_NO_TENSOR)
+            continue;
+        const struct tp_tensor *tensor = &v->ckpt->tensors[weight->tensor[i]];
+        enum tp_code code = tp_op_layout(&weight->op, i, weight->box, &layout, &err);
+        if (code == TP_OK && (code = tp_layout_check(&layout, &err)) == TP_OK)
+            code = tp_op_bytes(&weight->op, i, weight->box, &bytes, &err);
+        if (code == TP_OK && bytes != tensor->bytes)
+            code = tp_fail(&err, TP_E_DIFF, "its layout covers %llu bytes, it has %llu",
+                           (unsigned long long)bytes, (unsigned long long)tensor->bytes);
+        if (code && (code = tp_verify_problem(v->report, v->ckpt->files[tensor->file].name,
+                                              tensor->name, v->err, "%s", err.what)))
+            return code;
+        v->report->layouts++;
+    }
+    return TP_OK;
+}
+
+/* Layout words and shapes must be what their expressions give. */
+static enum tp_code check_words(struct verify *v, const struct tp_weight *weight, uint32_t i)
+{
+    const struct tp_format_out *out = &weight->format->out[i];
+    const struct tp_tensor *tensor = &v->ckpt->tensors[weight->tensor[i]];
+    size_t width = tp_dtype_bits(out->dtype) / 8;
+    const char *file = v->ckpt->files[tensor->file].name;
+    uint8_t *data = tp_os_alloc((size_t)tensor->bytes + 1, v->err);
+    if (!data)
+        return TP_E_MEMORY;
+    enum tp_code code = tp_checkpoint_read(v->ckpt, tensor->file, data, tensor->bytes,
+                                           tensor->offset, v->err);
+    uint64_t count = out->word_count ? tensor->bytes / width : 0;
+    for (uint64_t at = 0; at < count && code == TP_OK; at++) {
+        uint64_t expected = 0, stored = 0;
+        if (tp_expr_eval(out->words[at % out->word_count], weight->box, &expected, NULL))
+            continue;
+        memcpy(&stored, data + at * width, width);
+        if (stored == expected)
+            continue;
+        code = tp_verify_problem(v->report, file, tensor->name, v->err,
+                                 "word %llu is %llu, not %s = %llu", (unsigned long long)at,
+                                 (unsigned long long)stored, out->words[at % out->word_count],
+                                 (unsigned long long)expected);
+        break;
+    }
+    free(data);
+    return code;
+}
+
+static enum tp_code check_weights(struct verify *v)
+{
+    enum tp_code code = TP_OK;
+    for (size_t w = 0; w < v->weights->count && code == TP_OK; w++) {
+        const struct tp_weight *weight = &v->weights->items[w];
+        if (!weight->format)
+            continue;
+        v->report->packed++;
+        size_t back = 1;
+        while (back <= 16 && back <= w && !same_layouts(weight, weight - back))
+            back++;
+        if (back > 16 || back > w)
+            code = check_layouts(v, weight);
+        for (uint32_t i = 0; i < weight->op.outs && code == TP_OK; i++)
+            if (weight->op.out[i].role == TP_ROLE_WORDS && weight->tensor[i] != TP_NO_TENSOR)
+                code = check_words(v, weight, i);
+    }
+    return code;
+}
+
+static enum tp_code report_contents(struct verify *v)
+{
+    enum tp_code code = TP_OK;
+    for (size_t i = 0; i < v->contents.count && code == TP_OK; i++) {
+        const struct tp_content *c = &v->contents.items[i];
+        const struct tp_op_out *out = &c->weight->op.out[c->out];
+        const struct tp_tensor *tensor = &v->ckpt->tensors[c->tensor];
+        unsigned bits = tp_element_bits(out->element);
+        bool group8 = out->role == TP_ROLE_GROUP8;
+        v->report->padded += !group8;
+        if (c->bad)
+            code = tp_verify_problem(
+                v->report, v->ckpt->files[tensor->file].name, tensor->name, v->err,
+                "%llu %s, the first at byte %llu of the tensor", (unsigned long long)c->bad,
+                group8 ? "scales are not the eight multiples of one number"
+                       : "elements of padding do not hold the fill value",
+                (unsigned long long)(c->first * bits / 8));
+    }
+    return code;
+}
+
+static enum tp_code check_files(struct verify *v)
+{
+    enum tp_code code = v->ckpt->directory ? open_manifest(v) : TP_OK;
+    for (uint32_t f = 0; f < v->ckpt->file_count && code == TP_OK; f++)
+        code = check_shard(v, f);
+    if (code == TP_OK && v->manifest.plan)
+        code = check_directory(v);
+    return code;
+}
+
+enum tp_code tp_verify(const struct tp_checkpoint *ckpt, struct tp_weights *weights,
+                       const struct tp_verify_options *options, struct tp_verify_report *report,
+                       struct tp_err *err)
+{
+    struct verify v = {.ckpt = ckpt, .weights = weights, .options = options, .report = report,
+                       .err = err};
+    struct tp_err meaning = {0};
+    *report = (struct tp_verify_report){.shards = ckpt->file_count, .tensors = ckpt->tensor_count};
+    enum tp_code unclear = tp_weights_find(ckpt, weights, &meaning);
+    enum tp_code code = unclear ? TP_OK : tp_contents_open(ckpt, weights, &v.contents, err);
+    if (unclear)
+        v.contents.ckpt = NULL; /* what the tensors mean is not known: hashes only */
+    if (code == TP_OK && tp_budget_too_large(tp_checkpoint_bytes(ckpt)))
+        code = tp_traces_open(&v.traces, ckpt, err);
+    if (code == TP_OK)
+        code = check_files(&v);
+    if (code == TP_OK && unclear && report->problem_count)
+        code = tp_verify_problem(report, NULL, meaning.tensor[0] ? meaning.tensor : NULL, err, "%s",
+                                 meaning.what);
+    else if (code == TP_OK && unclear) {
+        *err = meaning;
+        code = unclear;
+    }
+    if (code == TP_OK && !unclear && (code = report_contents(&v)) == TP_OK)
+        code = check_weights(&v);
+    tp_traces_close(&v.traces);
+    tp_contents_close(&v.contents);
+    tp_manifest_close(&v.manifest);
+    free(v.matched);
+    return code;
+}

@@ -1,0 +1,338 @@
+/* Committing: partial directory, journal, run, rename. What may be replaced is in
+ * commit_output.c.
+ *
+ * At every moment the output's name is absent, or the old complete content, or
+ * the new complete content.
+ */
+#include "pack/run/budget.h"
+#include "pack/commit/commit_build.h"
+
+#include "pack/sink/compress.h"
+#include "pack/os/os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static char *parent_of(const char *path, struct tp_err *err)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        return tp_os_format(err, ".");
+    return slash == path ? tp_os_format(err, "/")
+                         : tp_os_format(err, "%.*s", (int)(slash - path), path);
+}
+
+/* Makes room in the partial directory. The journal stays, and with it its lock. */
+static enum tp_code clear_partial(struct tp_commit *c)
+{
+    enum tp_code code = tp_commit_check_flat(c->plan, c->partial, c->err);
+    return code ? code : tp_commit_empty(c->partial, TP_JOURNAL_NAME, c->err);
+}
+
+static enum tp_code partial_in_the_way(struct tp_commit *c, const char *what)
+{
+    tp_err_path(c->err, c->partial);
+    tp_err_hint(c->err, "finish what is there or move it away; --force replaces it");
+    return tp_fail(c->err, TP_E_USAGE, "%s", what);
+}
+
+/* Why a directory without a journal is in the way. */
+static const char *stranger(const char *partial)
+{
+    struct tp_os_list list;
+    struct tp_err ignored = {0};
+    bool parts = false;
+    if (tp_os_list(partial, &list, &ignored) == TP_OK)
+        for (size_t i = 0; i < list.count; i++)
+            parts = parts || tp_commit_is_own(list.names[i]);
+    tp_os_list_free(&list);
+    return parts ? "parts of a conversion (--part) are here"
+                 : "this directory is not of tilepack, but has the name under which the "
+                   "unfinished output would be written";
+}
+
+/* A directory that is not of this program has no journal, but other files. */
+static enum tp_code make_partial(struct tp_commit *c)
+{
+    struct stat st;
+    if (tp_os.stat(c->partial, &st) != 0)
+        return tp_os_mkdir(c->partial, c->err);
+    if (!S_ISDIR(st.st_mode)) {
+        tp_err_path(c->err, c->partial);
+        tp_err_hint(c->err, "move it away, or choose another output with -o");
+        return tp_fail(c->err, TP_E_USAGE, "a file is where the unfinished output would be");
+    }
+    enum tp_code code = tp_commit_check_not_source(c->plan, c->partial, c->err);
+    char *journal = tp_os_format(c->err, "%s/%s", c->partial, TP_JOURNAL_NAME);
+    if (code == TP_OK && !journal)
+        code = TP_E_MEMORY;
+    if (code == TP_OK && tp_os.stat(journal, &st) != 0 && errno == ENOENT &&
+        !tp_commit_is_empty(c->partial))
+        code = c->options->force ? clear_partial(c)
+                                 : partial_in_the_way(c, stranger(c->partial));
+    free(journal);
+    return code;
+}
+
+/* Whether the journal names a file of that path in the partial directory. */
+static bool is_shard(const struct tp_commit *c, const char *name)
+{
+    const struct tp_plan *plan = tp_commit_files(c);
+    for (size_t f = 0; f < plan->file_count; f++) {
+        size_t size = strlen(plan->files[f].name);
+        if (c->journal.done[f] && strncmp(name, plan->files[f].name, size) == 0 &&
+            strcmp(name + size, c->options->zstd ? TP_ZST_SUFFIX : "") == 0)
+            return true;
+    }
+    return false;
+}
+
+static enum tp_code sweep(struct tp_commit *c, const char *directory, const char *prefix)
+{
+    struct tp_os_list list;
+    enum tp_code code = tp_os_list(directory, &list, c->err);
+    for (size_t i = 0; i < list.count && code == TP_OK; i++) {
+        char *name = tp_os_format(c->err, "%s%s", prefix, list.names[i]);
+        char *path = tp_os_format(c->err, "%s/%s", directory, list.names[i]);
+        char *below = tp_os_format(c->err, "%s/", list.names[i]);
+        bool rank = !*prefix && c->options->ranks && tp_commit_is_rank(list.names[i]);
+        if (!name || !path || !below)
+            code = TP_E_MEMORY;
+        else if (rank)
+            code = sweep(c, path, below);
+        else if ((*prefix || !tp_commit_is_own(name)) && !is_shard(c, name))
+            code = tp_commit_remove_file(directory, list.names[i], c->err);
+        free(name);
+        free(path);
+        free(below);
+    }
+    tp_os_list_free(&list);
+    return code;
+}
+
+/* What an interrupted run left besides proven shards is made anew: the source may
+ * have other small files by now. */
+enum tp_code tp_commit_sweep(struct tp_commit *c)
+{
+    return sweep(c, c->partial, "");
+}
+
+/* The journal is of another plan. Shards that it names were work; what a run left that
+ * finished none is in nobody's way. */
+static enum tp_code start_over(struct tp_commit *c)
+{
+    if (c->journal.names_shards && !c->options->force)
+        return partial_in_the_way(c, "an interrupted run is here, of another conversion, with "
+                                  "other options or of a source that has changed since");
+    enum tp_code code = clear_partial(c);
+    return code ? code : tp_journal_restart(&c->journal, tp_commit_files(c), c->options->zstd > 0,
+                                            c->err);
+}
+
+enum tp_code tp_commit_paths(struct tp_commit *c)
+{
+    c->partial = tp_os_format(c->err, "%s.partial", c->output);
+    c->parent = parent_of(c->output, c->err);
+    return c->partial && c->parent ? TP_OK : TP_E_MEMORY;
+}
+
+static enum tp_code open_partial(struct tp_commit *c)
+{
+    bool foreign;
+    enum tp_code code = tp_commit_paths(c);
+    if (code || (code = make_partial(c)) ||
+        (code = tp_journal_open(c->partial, TP_JOURNAL_NAME, tp_commit_files(c),
+                                c->options->zstd > 0, &c->journal, &foreign, c->err)) ||
+        (foreign && (code = start_over(c))))
+        return code;
+    return tp_commit_sweep(c);
+}
+
+static enum tp_code shard_done(void *arg, uint32_t file, const uint8_t hash[TP_HASH_BYTES],
+                               struct tp_err *err)
+{
+    struct tp_commit *c = arg;
+    pthread_mutex_lock(&c->lock);
+    enum tp_code code = tp_journal_add(&c->journal, tp_commit_files(c), file, hash, err);
+    pthread_mutex_unlock(&c->lock);
+    return code;
+}
+
+/* After the rename: the commit is made durable, and only then the journal goes, as
+ * without it the directory under its old name would be a stranger's. */
+static enum tp_code end_journal(struct tp_commit *c)
+{
+    enum tp_code code = tp_os_fsync_dir(c->parent, c->err);
+    if (code == TP_OK && (code = tp_commit_end_journals(c->output, c->err)) == TP_OK)
+        code = tp_os_fsync_dir(c->output, c->err);
+    return code;
+}
+
+/* The moment of commit. Existing content is exchanged, then removed; it is looked at
+ * once more, as it may have come while the new one was written. */
+static enum tp_code publish(struct tp_commit *c)
+{
+    struct stat st;
+    struct tp_convert_result ignored;
+    enum tp_code code = tp_os_fsync_dir(c->partial, c->err);
+    if (code || (code = tp_commit_check_output(c, &ignored)))
+        return code;
+    bool exists = tp_os.stat(c->output, &st) == 0 && !tp_commit_is_empty(c->output);
+    if (!exists) {
+        if ((code = tp_os_rename(c->partial, c->output, c->err)))
+            return code;
+        return end_journal(c);
+    }
+    if (tp_os.exchange(c->partial, c->output)) {
+        int sys = errno;
+        tp_err_hint(c->err, "the new output is complete in %s: move it yourself", c->partial);
+        return tp_os_fail(c->err, sys, c->output, "cannot exchange the old output for the new");
+    }
+    if ((code = end_journal(c)))
+        return code;
+    code = tp_commit_remove_directory(c->partial, c->err); /* now the old content */
+    if (code)
+        tp_err_hint(c->err, "the new output is complete; remove the rest of the old one yourself");
+    return code;
+}
+
+enum tp_code tp_commit_run_shards(struct tp_commit *c, const bool *skip)
+{
+    const struct tp_ranks *ranks = c->options->ranks;
+    struct tp_file_sink sink = {0};
+    struct tp_scatter scatter;
+    struct tp_run_options run = c->options->run;
+    struct tp_budget budget = tp_budget_run(c->plan, &run);
+    run.skip_file = skip;
+    enum tp_code code = tp_commit_rank_directories(c);
+    if (code == TP_OK)
+        code = tp_file_sink_open(&sink, tp_commit_files(c), c->partial, NULL, budget.leaves,
+                                 budget.drop, c->err);
+    sink.done = shard_done;
+    sink.done_arg = c;
+    sink.zstd = c->options->zstd;
+    sink.threads = c->options->run.jobs;
+    if (code == TP_OK && ranks) {
+        tp_scatter_open(&scatter, ranks, TP_ALL_RANKS, &sink.sink);
+        code = tp_run(&ranks->run, &scatter.sink, &run, c->err);
+    } else if (code == TP_OK) {
+        code = tp_run(c->plan, &sink.sink, &run, c->err);
+    }
+    tp_file_sink_close(&sink);
+    return code;
+}
+
+enum tp_code tp_commit_finish(struct tp_commit *c)
+{
+    if (c->options->ranks) {
+        enum tp_code written = tp_commit_write_ranks(c);
+        return written ? written : publish(c);
+    }
+    enum tp_code code = tp_commit_room(c);
+    for (size_t f = 0; f < c->plan->file_count && code == TP_OK; f++)
+        code = tp_commit_record_shard(c, (uint32_t)f);
+    if (code == TP_OK && (code = c->texts ? c->texts(c) : tp_commit_write_texts(c)) == TP_OK)
+        code = publish(c);
+    return code;
+}
+
+enum tp_code tp_commit_directory(struct tp_commit *c, struct tp_convert_result *result)
+{
+    enum tp_code code = open_partial(c);
+    if (code)
+        return code;
+    bool *skip = tp_os_zalloc(c->plan->file_count + 1, sizeof *skip, c->err);
+    if (!skip)
+        return TP_E_MEMORY;
+    result->resumed = c->journal.done_count;
+    for (size_t f = 0; f < c->plan->file_count; f++)
+        skip[f] = tp_commit_has(c, f);
+    code = tp_commit_run_shards(c, skip);
+    free(skip);
+    return code ? code : tp_commit_finish(c);
+}
+
+/* A file that came since the last look at the output's name stays; a link that leads
+ * nowhere is no content, and makes way. */
+static enum tp_code publish_file(struct tp_commit *c, const char *made)
+{
+    struct stat st;
+    bool taken = false;
+    enum tp_code code = TP_OK;
+    if (!c->options->force &&
+        ((code = tp_os_rename_new(made, c->output, &taken, c->err)) || !taken))
+        return code;
+    if (taken && tp_os.stat(c->output, &st) == 0)
+        return tp_commit_in_the_way(c->output, c->err);
+    return tp_os_rename(made, c->output, c->err);
+}
+
+static enum tp_code run_file(struct tp_commit *c)
+{
+    struct tp_file_sink sink = {0};
+    struct tp_convert_result ignored;
+    struct tp_run_options run = c->options->run;
+    struct tp_budget budget = tp_budget_run(c->plan, &run);
+    const char *slash = strrchr(c->output, '/');
+    const char *base = slash ? slash + 1 : c->output;
+    if (!(c->parent = parent_of(c->output, c->err)) ||
+        !(c->partial = tp_os_format(c->err, "%s/.%s.partial", c->parent, base)))
+        return TP_E_MEMORY;
+    int lock = -1;
+    enum tp_code code = tp_commit_check_not_source(c->plan, c->partial, c->err);
+    if (code)
+        return code;
+    code = tp_os_open(c->partial, O_RDWR | O_CREAT | O_CLOEXEC, 0666, &lock, c->err);
+    if (code || (code = tp_os_lock(lock, c->partial, c->err))) {
+        if (lock >= 0)
+            tp_os.close(lock);
+        return code;
+    }
+    char *made = tp_os_format(c->err, "%s%s", c->partial, c->options->zstd ? TP_ZST_SUFFIX : "");
+    code = made ? tp_file_sink_open(&sink, c->plan, c->parent, c->partial, budget.leaves,
+                                    budget.drop, c->err)
+                : TP_E_MEMORY;
+    sink.zstd = c->options->zstd;
+    sink.threads = c->options->run.jobs;
+    if (code == TP_OK)
+        code = tp_run(c->plan, &sink.sink, &run, c->err);
+    tp_file_sink_close(&sink);
+    if (code == TP_OK)
+        code = tp_checkpoint_unchanged(c->plan->ckpt, c->err);
+    if (code == TP_OK)
+        code = tp_commit_check_output(c, &ignored); /* it may have come meanwhile */
+    if (code == TP_OK)
+        code = publish_file(c, made);
+    if (code) { /* a single file is not resumed */
+        tp_os.unlink(c->partial);
+        if (made)
+            tp_os.unlink(made);
+    }
+    free(made);
+    tp_os.close(lock);
+    return code ? code : tp_os_fsync_dir(c->parent, c->err);
+}
+
+enum tp_code tp_convert(const struct tp_plan *plan, const struct tp_request *request,
+                        const char *output, const struct tp_convert_options *options,
+                        struct tp_convert_result *result, struct tp_err *err)
+{
+    struct tp_commit c = {.plan = plan, .request = request, .options = options, .output = output,
+                       .err = err, .journal = {.fd = -1}};
+    *result = (struct tp_convert_result){.bytes_in = plan->bytes_in, .bytes_out = plan->bytes_out};
+    if (options->discard) {
+        struct tp_run_options run = options->run;
+        tp_budget_run(plan, &run);
+        return tp_run(plan, &tp_discard_sink, &run, err);
+    }
+    pthread_mutex_init(&c.lock, NULL);
+    enum tp_code code = tp_commit_check_output(&c, result);
+    if (code == TP_OK && !result->already_done)
+        code = plan->single_file ? run_file(&c) : tp_commit_directory(&c, result);
+    tp_commit_close(&c);
+    return code;
+}

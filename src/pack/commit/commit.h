@@ -1,0 +1,37 @@
+/* Committing: a conversion becomes visible whole or not at all.
+ *
+ * A directory is written as DST.partial, with a journal of finished shards, and
+ * renamed at the end; a single file is written beside its name and renamed. The
+ * old content, if --force replaces it, stays until the new one is complete.
+ */
+#ifndef TP_PACK_COMMIT_H
+#define TP_PACK_COMMIT_H
+
+#include "pack/commit/manifest.h"
+#include "pack/plan/request.h"
+#include "pack/run/run.h"
+
+struct tp_ranks;
+
+struct tp_convert_options {
+    struct tp_run_options run;
+    const struct tp_ranks *ranks; /* of the plan: write these; or NULL */
+    bool force;    /* replace what is in the way */
+    unsigned zstd; /* write .safetensors.zst at this level; 0 = plain */
+    bool discard;  /* write nothing (benchmarks) */
+};
+
+struct tp_convert_result {
+    bool already_done; /* the output was there, complete, from the same plan */
+    size_t resumed;    /* shards taken over from an interrupted run */
+    size_t shards;     /* of this part (tp_convert_part), or merged */
+    uint64_t bytes_in, bytes_out;
+};
+
+/* Carries out the plan into `output` (a directory, or one .safetensors file when
+ * the plan was made for one). `request` is recorded in the manifest. */
+enum tp_code tp_convert(const struct tp_plan *plan, const struct tp_request *request,
+                        const char *output, const struct tp_convert_options *options,
+                        struct tp_convert_result *result, struct tp_err *err);
+
+#endif

@@ -1,0 +1,101 @@
+/* Inside of committing: shared by commit.c (one process, one output), commit_output.c
+ * (what may be replaced), commit_files.c (small files), commit_ranks.c (a directory for
+ * each rank), parts.c and merge.c (shares of one plan) and join.c.
+ */
+#ifndef TP_PACK_COMMIT_BUILD_H
+#define TP_PACK_COMMIT_BUILD_H
+
+#include "pack/commit/commit.h"
+#include "pack/commit/journal.h"
+#include "pack/plan/ranks.h"
+
+/* One commit on its way. Closed by tp_commit_close(). */
+struct tp_commit {
+    const struct tp_plan *plan;
+    const struct tp_request *request;
+    const struct tp_convert_options *options;
+    const char *output;
+    char *partial, *parent; /* OUTPUT.partial, and the directory that holds both */
+    struct tp_journal journal; /* of tp_commit_files() */
+    pthread_mutex_t lock; /* of the journal */
+    struct tp_manifest_file *files;
+    size_t file_count;
+    enum tp_code (*texts)(struct tp_commit *c); /* NULL: tp_commit_write_texts() */
+    struct tp_err *err;
+};
+
+/* The plan whose files are written: that of all ranks, where there are ranks. */
+static inline const struct tp_plan *tp_commit_files(const struct tp_commit *c)
+{
+    return c->options->ranks ? &c->options->ranks->all : c->plan;
+}
+/* Files for each file of c->plan; they stand together. */
+static inline unsigned tp_commit_group(const struct tp_commit *c)
+{
+    return c->options->ranks ? c->options->ranks->count : 1;
+}
+/* Whether the journal has all files that file f of c->plan stands for. */
+static inline bool tp_commit_has(const struct tp_commit *c, size_t f)
+{
+    unsigned group = tp_commit_group(c);
+    for (unsigned r = 0; r < group; r++)
+        if (!c->journal.done[f * group + r])
+            return false;
+    return true;
+}
+
+/* commit.c */
+enum tp_code tp_commit_paths(struct tp_commit *c); /* sets partial and parent */
+/* Runs the plan into shards of the partial directory, less those that `skip` names,
+ * and enters each in the journal. */
+enum tp_code tp_commit_run_shards(struct tp_commit *c, const bool *skip);
+/* Removes from the partial directory what is neither a journal nor a shard that
+ * c->journal.done names. */
+enum tp_code tp_commit_sweep(struct tp_commit *c);
+/* The whole of it for a directory: partial directory, journal, shards, finish. */
+enum tp_code tp_commit_directory(struct tp_commit *c, struct tp_convert_result *result);
+/* With all shards there and c->journal.hash filled in: small files, manifest, rename. */
+enum tp_code tp_commit_finish(struct tp_commit *c);
+
+/* commit_output.c */
+enum tp_code tp_commit_check_not_source(const struct tp_plan *plan, const char *path,
+                                        struct tp_err *err);
+/* The output is complete and of this very plan (and ranks), and no source is newer. */
+bool tp_commit_is_done(const struct tp_commit *c);
+bool tp_commit_is_empty(const char *path);
+enum tp_code tp_commit_in_the_way(const char *path, struct tp_err *err);
+/* Whether OUTPUT may be written; sets result->already_done. */
+enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_result *result);
+/* What is to be replaced holds nothing but files, as a checkpoint does, or ranks of such:
+ * never a tree, and never a shard that is being read. */
+enum tp_code tp_commit_check_flat(const struct tp_plan *plan, const char *path,
+                                  struct tp_err *err);
+enum tp_code tp_commit_remove_file(const char *directory, const char *name, struct tp_err *err);
+/* Removes the files and ranks of a directory, but not the file `keep` (NULL: all). */
+enum tp_code tp_commit_empty(const char *path, const char *keep, struct tp_err *err);
+enum tp_code tp_commit_remove_directory(const char *path, struct tp_err *err);
+/* Journals and what belongs to parts: names that a finished output does not keep. */
+#define TP_PART_NAME ".tilepack-plan"
+bool tp_commit_is_own(const char *name);
+enum tp_code tp_commit_end_journals(const char *output, struct tp_err *err);
+
+/* commit_files.c. The list of files has room for all that these add. */
+void tp_commit_close(struct tp_commit *c); /* releases the journal's lock */
+enum tp_code tp_commit_room(struct tp_commit *c);
+enum tp_code tp_commit_record_shard(struct tp_commit *c, uint32_t f);
+enum tp_code tp_commit_write_small(struct tp_commit *c, const char *name, const char *data,
+                                   size_t size, bool listed);
+enum tp_code tp_commit_copy_other(struct tp_commit *c, const char *name);
+enum tp_code tp_commit_write_texts(struct tp_commit *c);
+enum tp_code tp_commit_hash_text(const char *data, size_t size, uint8_t hash[TP_HASH_BYTES],
+                                 struct tp_err *err);
+enum tp_code tp_commit_index(const struct tp_plan *plan, struct tp_text *text,
+                             struct tp_err *err);
+
+/* commit_ranks.c. These do nothing where there are no ranks. */
+bool tp_commit_is_rank(const char *name); /* "rank_3" */
+enum tp_code tp_commit_rank_directories(struct tp_commit *c);
+/* Small files and manifest of each rank, then what joins them. */
+enum tp_code tp_commit_write_ranks(struct tp_commit *c);
+
+#endif

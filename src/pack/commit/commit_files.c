@@ -1,0 +1,208 @@
+/* The files of a commit besides the shards' bytes: index, config, copies of the
+ * source's small files, the manifest, and the list of all with their hashes.
+ *
+ * Every function writes into the partial directory; none makes anything visible.
+ */
+#include "pack/commit/commit_build.h"
+
+#include "pack/sink/compress.h"
+#include "pack/plan/config.h"
+#include "pack/text/json_memory.h"
+#include "pack/os/os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum tp_code tp_commit_room(struct tp_commit *c)
+{
+    c->files = tp_os_zalloc(c->plan->file_count + c->plan->ckpt->other_count + 4,
+                            sizeof *c->files, c->err);
+    return c->files ? TP_OK : TP_E_MEMORY;
+}
+
+static enum tp_code record(struct tp_commit *c, const char *name, uint64_t size,
+                           const uint8_t hash[TP_HASH_BYTES])
+{
+    struct tp_manifest_file *file = &c->files[c->file_count];
+    file->size = size;
+    memcpy(file->hash, hash, TP_HASH_BYTES);
+    file->name = tp_os_format(c->err, "%s", name);
+    c->file_count += file->name != NULL;
+    return file->name ? TP_OK : TP_E_MEMORY;
+}
+
+struct bytes {
+    const char *data;
+};
+
+static enum tp_code read_bytes(void *arg, void *data, uint64_t size, uint64_t offset,
+                               struct tp_err *err)
+{
+    (void)err;
+    memcpy(data, ((const struct bytes *)arg)->data + offset, size);
+    return TP_OK;
+}
+
+enum tp_code tp_commit_hash_text(const char *data, size_t size, uint8_t hash[TP_HASH_BYTES],
+                                 struct tp_err *err)
+{
+    struct bytes bytes = {data};
+    return tp_leafhash_file(size, 1, read_bytes, &bytes, hash, err);
+}
+
+/* A small file made here: index, config. */
+enum tp_code tp_commit_write_small(struct tp_commit *c, const char *name, const char *data,
+                                   size_t size, bool listed)
+{
+    int fd = -1;
+    uint8_t hash[TP_HASH_BYTES];
+    char *path = tp_os_format(c->err, "%s/%s", c->partial, name);
+    enum tp_code code = path ? tp_os_open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666, &fd,
+                                          c->err)
+                             : TP_E_MEMORY;
+    if (code == TP_OK && (code = tp_os_write(fd, data, size, 0, path, c->err)) == TP_OK)
+        code = tp_os_fsync(fd, path, c->err);
+    if (fd >= 0 && tp_os.close(fd) && code == TP_OK)
+        code = tp_os_fail(c->err, errno, path, "cannot close the output");
+    if (code == TP_OK && listed &&
+        (code = tp_commit_hash_text(data, size, hash, c->err)) == TP_OK)
+        code = record(c, name, size, hash);
+    free(path);
+    return code;
+}
+
+struct copied {
+    int from, to;
+    const char *from_path, *to_path;
+};
+
+/* Reads for hashing and writes what it read: one pass over the file. */
+static enum tp_code copy_through(void *arg, void *data, uint64_t size, uint64_t offset,
+                                 struct tp_err *err)
+{
+    const struct copied *copy = arg;
+    enum tp_code code = tp_os_read(copy->from, data, size, offset, copy->from_path, err);
+    return code ? code : tp_os_write(copy->to, data, size, offset, copy->to_path, err);
+}
+
+/* It may be another file by now: a pipe must not block, a link not lead outside. */
+static enum tp_code open_other(const struct tp_checkpoint *ckpt, const char *path, int *fd,
+                               struct stat *st, struct tp_err *err)
+{
+    char *real = NULL;
+    enum tp_code code = ckpt->strict ? tp_os_inside(ckpt->path, path, &real, err) : TP_OK;
+    if (code == TP_OK)
+        code = tp_os_open_regular(real ? real : path, real ? O_NOFOLLOW : 0, fd, st, err);
+    free(real);
+    return code;
+}
+
+enum tp_code tp_commit_copy_other(struct tp_commit *c, const char *name)
+{
+    uint8_t hash[TP_HASH_BYTES];
+    struct stat st;
+    char *from = tp_os_format(c->err, "%s/%s", c->plan->ckpt->path, name);
+    char *to = tp_os_format(c->err, "%s/%s", c->partial, name);
+    struct copied copy = {-1, -1, from, to};
+    enum tp_code code = from && to ? TP_OK : TP_E_MEMORY;
+    if (code == TP_OK &&
+        (code = open_other(c->plan->ckpt, from, &copy.from, &st, c->err)) == TP_OK)
+        code = tp_os_open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666, &copy.to, c->err);
+    if (code == TP_OK &&
+        (code = tp_leafhash_file((uint64_t)st.st_size, 1, copy_through, &copy, hash, c->err)) ==
+            TP_OK &&
+        (code = tp_os_fsync(copy.to, to, c->err)) == TP_OK)
+        code = record(c, name, (uint64_t)st.st_size, hash);
+    if (copy.from >= 0)
+        tp_os.close(copy.from);
+    if (copy.to >= 0 && tp_os.close(copy.to) && code == TP_OK)
+        code = tp_os_fail(c->err, errno, to, "cannot close the output");
+    free(from);
+    free(to);
+    return code;
+}
+
+struct entry {
+    const char *name, *file;
+};
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct entry *)a)->name, ((const struct entry *)b)->name);
+}
+
+enum tp_code tp_commit_index(const struct tp_plan *plan, struct tp_text *text, struct tp_err *err)
+{
+    struct entry *entries = tp_os_zalloc(plan->output_count + 1, sizeof *entries, err);
+    if (!entries)
+        return TP_E_MEMORY;
+    for (size_t o = 0; o < plan->output_count; o++)
+        entries[o] = (struct entry){plan->outputs[o].name, plan->files[plan->outputs[o].file].name};
+    qsort(entries, plan->output_count, sizeof *entries, by_name);
+    enum tp_code code =
+        tp_text_addf(text, err, "{\n  \"metadata\": {\n    \"total_size\": %llu\n  },\n"
+                                "  \"weight_map\": {", (unsigned long long)plan->bytes_out);
+    for (size_t o = 0; o < plan->output_count && code == TP_OK; o++) {
+        code = tp_text_addf(text, err, "%s\n    ", o ? "," : "");
+        if (code == TP_OK && (code = tp_text_add_json(text, entries[o].name, err)) == TP_OK)
+            code = tp_text_addf(text, err, ": \"%s\"", entries[o].file);
+    }
+    free(entries);
+    return code ? code : tp_text_addf(text, err, "\n  }\n}\n");
+}
+
+enum tp_code tp_commit_write_texts(struct tp_commit *c)
+{
+    struct tp_text index = {0}, config = {0}, manifest = {0};
+    uint64_t mark = tp_json_mark();
+    enum tp_code code = tp_commit_index(c->plan, &index, c->err);
+    if (code == TP_OK)
+        code = tp_commit_write_small(c, "model.safetensors.index.json", index.data, index.size,
+                                     true);
+    if (code == TP_OK && (code = tp_config_text(c->plan, &config, c->err)) == TP_OK && config.data)
+        code = tp_commit_write_small(c, "config.json", config.data, config.size, true);
+    for (size_t i = 0; i < c->plan->ckpt->other_count && code == TP_OK; i++)
+        if (!tp_config_leaves_out(c->plan, c->plan->ckpt->others[i]))
+            code = tp_commit_copy_other(c, c->plan->ckpt->others[i]);
+    if (code == TP_OK && (code = tp_checkpoint_unchanged(c->plan->ckpt, c->err)) == TP_OK &&
+        (code = tp_manifest_text(c->plan, c->request, c->files, c->file_count, &manifest,
+                                 c->err)) == TP_OK &&
+        (code = tp_json_check(mark, code, c->err)) == TP_OK)
+        code = tp_commit_write_small(c, TP_MANIFEST_NAME, manifest.data, manifest.size, false);
+    tp_text_free(&index);
+    tp_text_free(&config);
+    tp_text_free(&manifest);
+    return tp_json_check(mark, code, c->err);
+}
+
+/* An archive is listed with its own size and the hash of what it holds. */
+enum tp_code tp_commit_record_shard(struct tp_commit *c, uint32_t f)
+{
+    const struct tp_plan_file *file = &c->plan->files[f];
+    const char *suffix = c->options->zstd ? TP_ZST_SUFFIX : "";
+    char *name = tp_os_format(c->err, "%s%s", file->name, suffix);
+    char *path = tp_os_format(c->err, "%s/%s%s", c->partial, file->name, suffix);
+    struct stat st;
+    enum tp_code code = name && path ? TP_OK : TP_E_MEMORY;
+    if (code == TP_OK && tp_os.stat(path, &st))
+        code = tp_os_fail(c->err, errno, path, "cannot read the file's size");
+    if (code == TP_OK)
+        code = record(c, name, (uint64_t)st.st_size, c->journal.hash[f]);
+    free(name);
+    free(path);
+    return code;
+}
+
+void tp_commit_close(struct tp_commit *c)
+{
+    tp_journal_close(&c->journal);
+    for (size_t i = 0; i < c->file_count; i++)
+        free(c->files[i].name);
+    free(c->files);
+    free(c->partial);
+    free(c->parent);
+    pthread_mutex_destroy(&c->lock);
+}

@@ -1,0 +1,214 @@
+/* The output's place: what may be replaced, and how what is replaced goes.
+ *
+ * Writes nothing. Invariant: what is removed is a directory of plain files and of
+ * ranks, as this program writes them, in which no file is being read.
+ */
+#include "pack/commit/commit_build.h"
+
+#include "pack/os/os.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static bool is_source(const struct tp_plan *plan, const struct stat *st)
+{
+    for (size_t i = 0; i < plan->ckpt->file_count; i++)
+        if (plan->ckpt->files[i].device == (uint64_t)st->st_dev &&
+            plan->ckpt->files[i].inode == (uint64_t)st->st_ino)
+            return true;
+    return false;
+}
+
+/* Never write into what is being read. */
+enum tp_code tp_commit_check_not_source(const struct tp_plan *plan, const char *path,
+                                        struct tp_err *err)
+{
+    struct stat out, src;
+    if (tp_os.stat(path, &out)) /* what does not exist cannot be the source */
+        return errno == ENOENT || errno == ENOTDIR
+                   ? TP_OK : tp_os_fail(err, errno, path, "cannot look at the output");
+    bool same = tp_os.stat(plan->ckpt->path, &src) == 0 && src.st_dev == out.st_dev &&
+                src.st_ino == out.st_ino;
+    if (!same && !is_source(plan, &out))
+        return TP_OK;
+    tp_err_path(err, path);
+    tp_err_hint(err, "choose another output with -o");
+    return tp_fail(err, TP_E_USAGE, "output and source are the same");
+}
+
+/* The output is complete and from this very plan, and no source is newer. */
+static bool is_done(const struct tp_plan *plan, const char *output)
+{
+    struct tp_manifest manifest;
+    struct tp_err ignored = {0};
+    struct stat st;
+    char id[TP_HASH_TEXT];
+    char *path = tp_os_format(&ignored, "%s/%s", output, TP_MANIFEST_NAME);
+    bool done = path && tp_os.stat(path, &st) == 0 &&
+                tp_manifest_read(output, &manifest, &ignored) == TP_OK;
+    free(path);
+    if (!done)
+        return false;
+    tp_manifest_plan_id(plan, id);
+    done = strcmp(manifest.plan, id) == 0;
+    int64_t made = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    for (size_t i = 0; i < plan->ckpt->file_count; i++)
+        done = done && plan->ckpt->files[i].mtime_ns <= made;
+    for (size_t i = 0; i < manifest.file_count && done; i++) {
+        path = tp_os_format(&ignored, "%s/%s", output, manifest.files[i].name);
+        done = path && tp_os.stat(path, &st) == 0 && (uint64_t)st.st_size == manifest.files[i].size;
+        free(path);
+    }
+    tp_manifest_close(&manifest);
+    return done;
+}
+
+bool tp_commit_is_done(const struct tp_commit *c)
+{
+    const struct tp_ranks *ranks = c->options->ranks;
+    struct tp_err ignored = {0};
+    bool done = true;
+    for (unsigned r = 0; ranks && r < ranks->count && done; r++) {
+        char *path = tp_os_format(&ignored, "%s/" TP_RANK_PREFIX "%u", c->output, r);
+        done = path && is_done(&ranks->plans[r], path);
+        free(path);
+    }
+    return ranks ? done : is_done(c->plan, c->output);
+}
+
+/* An empty directory is not in the way; one that cannot be read is. */
+bool tp_commit_is_empty(const char *path)
+{
+    struct tp_os_list list;
+    struct tp_err ignored = {0};
+    bool empty = tp_os_list(path, &list, &ignored) == TP_OK && list.count == 0;
+    tp_os_list_free(&list);
+    return empty;
+}
+
+enum tp_code tp_commit_in_the_way(const char *path, struct tp_err *err)
+{
+    tp_err_path(err, path);
+    tp_err_hint(err, "--force replaces it once the new output is complete");
+    return tp_fail(err, TP_E_USAGE, "the output exists already");
+}
+
+enum tp_code tp_commit_remove_file(const char *directory, const char *name, struct tp_err *err)
+{
+    char *path = tp_os_format(err, "%s/%s", directory, name);
+    enum tp_code code = path ? TP_OK : TP_E_MEMORY;
+    if (path && tp_os.unlink(path) && errno != ENOENT)
+        code = tp_os_fail(err, errno, path, "cannot remove it");
+    free(path);
+    return code;
+}
+
+enum tp_code tp_commit_empty(const char *path, const char *keep, struct tp_err *err)
+{
+    struct tp_os_list list;
+    enum tp_code code = tp_os_list(path, &list, err);
+    for (size_t i = 0; i < list.count && code == TP_OK; i++) {
+        if (keep && strcmp(list.names[i], keep) == 0)
+            continue;
+        if (!tp_commit_is_rank(list.names[i])) {
+            code = tp_commit_remove_file(path, list.names[i], err);
+            continue;
+        }
+        char *rank = tp_os_format(err, "%s/%s", path, list.names[i]);
+        code = rank ? tp_commit_remove_directory(rank, err) : TP_E_MEMORY;
+        free(rank);
+    }
+    tp_os_list_free(&list);
+    return code;
+}
+
+enum tp_code tp_commit_remove_directory(const char *path, struct tp_err *err)
+{
+    enum tp_code code = tp_commit_empty(path, NULL, err);
+    if (code == TP_OK && tp_os.rmdir(path))
+        code = tp_os_fail(err, errno, path, "cannot remove it");
+    return code;
+}
+
+enum tp_code tp_commit_check_flat(const struct tp_plan *plan, const char *path, struct tp_err *err)
+{
+    struct tp_os_list list;
+    enum tp_code code = tp_os_list(path, &list, err);
+    for (size_t i = 0; i < list.count && code == TP_OK; i++) {
+        struct stat st;
+        char *name = tp_os_format(err, "%s/%s", path, list.names[i]);
+        if (!name) {
+            code = TP_E_MEMORY;
+        } else if (tp_os.stat(name, &st) != 0) {
+            free(name); /* a link that leads nowhere is a file, too */
+            continue;
+        } else if (S_ISDIR(st.st_mode) && tp_commit_is_rank(list.names[i])) {
+            code = tp_commit_check_flat(plan, name, err);
+        } else if (S_ISDIR(st.st_mode)) {
+            tp_err_path(err, path);
+            code = tp_fail(err, TP_E_USAGE, "it holds the directory '%.200s': not a checkpoint "
+                           "that --force may replace", list.names[i]);
+        } else if (is_source(plan, &st)) {
+            tp_err_path(err, path);
+            code = tp_fail(err, TP_E_USAGE, "it holds a file of the source, '%.200s'",
+                           list.names[i]);
+        }
+        free(name);
+    }
+    if (code)
+        tp_err_hint(err, "choose another output with -o");
+    tp_os_list_free(&list);
+    return code;
+}
+
+bool tp_commit_is_own(const char *name)
+{
+    return strncmp(name, TP_JOURNAL_NAME, strlen(TP_JOURNAL_NAME)) == 0 ||
+           strncmp(name, TP_PART_NAME, strlen(TP_PART_NAME)) == 0;
+}
+
+enum tp_code tp_commit_end_journals(const char *output, struct tp_err *err)
+{
+    struct tp_os_list list;
+    enum tp_code code = tp_os_list(output, &list, err);
+    for (size_t i = 0; i < list.count && code == TP_OK; i++)
+        if (tp_commit_is_own(list.names[i]))
+            code = tp_commit_remove_file(output, list.names[i], err);
+    tp_os_list_free(&list);
+    return code;
+}
+
+/* --force replaces a file by a file, or a directory by a directory. */
+static enum tp_code check_replaceable(struct tp_commit *c, const struct stat *output)
+{
+    bool directory = S_ISDIR(output->st_mode);
+    if (c->plan->single_file == !directory && (directory || S_ISREG(output->st_mode)))
+        return directory ? tp_commit_check_flat(c->plan, c->output, c->err) : TP_OK;
+    tp_err_path(c->err, c->output);
+    tp_err_hint(c->err, "choose another output with -o");
+    return tp_fail(c->err, TP_E_USAGE, "the output is a %s already and would become a %s",
+                   directory ? "directory" : S_ISREG(output->st_mode) ? "file" : "device or pipe",
+                   c->plan->single_file ? "file" : "directory");
+}
+
+enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_result *result)
+{
+    struct stat st;
+    enum tp_code code = tp_commit_check_not_source(c->plan, c->output, c->err);
+    if (code)
+        return code;
+    if (tp_os.stat(c->output, &st) != 0)
+        return errno == ENOENT || errno == ENOTDIR
+                   ? TP_OK : tp_os_fail(c->err, errno, c->output, "cannot look at the output");
+    if (c->options->force)
+        return check_replaceable(c, &st);
+    if (S_ISDIR(st.st_mode) && tp_commit_is_done(c)) {
+        result->already_done = true; /* it may have ended just before its journal went */
+        return tp_commit_end_journals(c->output, c->err);
+    }
+    if (S_ISDIR(st.st_mode) && tp_commit_is_empty(c->output))
+        return TP_OK;
+    return tp_commit_in_the_way(c->output, c->err);
+}

@@ -1,0 +1,25 @@
+/* Joining: the ranks that `convert --tp` wrote become the checkpoint that a
+ * conversion without ranks would have written, byte for byte in every file.
+ */
+#ifndef TP_PACK_JOIN_H
+#define TP_PACK_JOIN_H
+
+#include "pack/commit/commit.h"
+
+struct tp_join;
+
+/* Opens PATH (the directory with rank_0, rank_1, ...) and plans the whole. What is
+ * missing or does not belong together is TP_E_INPUT, a path that is no such
+ * directory TP_E_USAGE. */
+enum tp_code tp_join_open(const char *path, struct tp_join **join, struct tp_err *err);
+void tp_join_close(struct tp_join *join); /* NULL is fine */
+
+const struct tp_plan *tp_join_plan(const struct tp_join *join);
+unsigned tp_join_ranks(const struct tp_join *join);
+
+/* Writes the whole into a directory. */
+enum tp_code tp_join_run(struct tp_join *join, const char *output,
+                         const struct tp_convert_options *options,
+                         struct tp_convert_result *result, struct tp_err *err);
+
+#endif

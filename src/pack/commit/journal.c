@@ -1,0 +1,201 @@
+/* The journal: header line with the plan's hash, then one line per shard. */
+#include "pack/commit/journal.h"
+
+#include "pack/sink/compress.h"
+#include "pack/os/os.h"
+#include "pack/file/zst.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Equally long; plain and compressed shards are different work. */
+#define MAGIC_SIZE strlen("tilepack-journal 1 ")
+#define MAGIC "tilepack-journal "
+static const char *const magics[2] = {"tilepack-journal 1 ", "tilepack-journal z "};
+
+struct shard_file {
+    int fd;
+    struct tp_zst *zst; /* an archive: what it holds is read */
+    const char *path;
+    uint64_t hash_at;
+};
+
+static enum tp_code read_plain(const struct shard_file *shard, void *data, uint64_t size,
+                               uint64_t offset, struct tp_err *err)
+{
+    return shard->zst ? tp_zst_read(shard->zst, data, size, offset, err)
+                      : tp_os_read(shard->fd, data, size, offset, shard->path, err);
+}
+
+/* A finished file's hash counts its own digits as zeros. */
+static enum tp_code read_shard(void *arg, void *data, uint64_t size, uint64_t offset,
+                               struct tp_err *err)
+{
+    const struct shard_file *shard = arg;
+    enum tp_code code = read_plain(shard, data, size, offset, err);
+    for (uint64_t i = 0; code == TP_OK && i < TP_HASH_TEXT - 1; i++)
+        if (shard->hash_at + i >= offset && shard->hash_at + i < offset + size)
+            ((char *)data)[shard->hash_at + i - offset] = '0';
+    return code;
+}
+
+/* The digits themselves, which no hash covers. */
+static bool has_digits(const struct shard_file *shard, const uint8_t hash[TP_HASH_BYTES])
+{
+    char digits[TP_HASH_TEXT], stored[TP_HASH_TEXT - 1];
+    struct tp_err ignored = {0};
+    tp_hash_print(hash, digits);
+    return read_plain(shard, stored, sizeof stored, shard->hash_at, &ignored) == TP_OK &&
+           memcmp(stored, digits, sizeof stored) == 0;
+}
+
+/* Whether the shard on disk is what the journal says; anything else is redone. */
+static bool proven(const char *directory, const struct tp_plan_file *file, bool zstd,
+                   const uint8_t hash[TP_HASH_BYTES])
+{
+    uint8_t actual[TP_HASH_BYTES];
+    struct stat st;
+    struct tp_err ignored = {0};
+    char *path = tp_os_format(&ignored, "%s/%s%s", directory, file->name, zstd ? TP_ZST_SUFFIX : "");
+    struct shard_file shard = {-1, NULL, path, file->hash_at};
+    bool good = path && tp_os_open(path, O_RDONLY | O_CLOEXEC, 0, &shard.fd, &ignored) == TP_OK &&
+                tp_os.fstat(shard.fd, &st) == 0;
+    uint64_t size = good ? (uint64_t)st.st_size : 0;
+    if (good && zstd) {
+        good = tp_zst_open(shard.fd, size, path, &shard.zst, &ignored) == TP_OK;
+        size = good ? tp_zst_size(shard.zst) : 0;
+    }
+    good = good && size == file->size &&
+           tp_leafhash_file(size, 2, read_shard, &shard, actual, &ignored) == TP_OK &&
+           memcmp(actual, hash, TP_HASH_BYTES) == 0 && has_digits(&shard, hash);
+    tp_zst_close(shard.zst);
+    if (shard.fd >= 0)
+        tp_os.close(shard.fd);
+    free(path);
+    return good;
+}
+
+static void read_line(const char *line, size_t size, const char *directory,
+                      const struct tp_plan *plan, bool zstd, struct tp_journal *journal)
+{
+    uint8_t hash[TP_HASH_BYTES];
+    const char *space = memchr(line, ' ', size);
+    size_t name_size = space ? (size_t)(space - line) : 0;
+    if (!space || !tp_hash_parse(space + 1, size - name_size - 1, hash))
+        return;
+    for (size_t f = 0; f < plan->file_count; f++) {
+        const struct tp_plan_file *file = &plan->files[f];
+        if (journal->done[f] || strlen(file->name) != name_size ||
+            memcmp(file->name, line, name_size) != 0)
+            continue;
+        journal->lost[f] = !proven(directory, file, zstd, hash);
+        if (journal->lost[f])
+            continue;
+        journal->done[f] = true;
+        journal->done_count++;
+        memcpy(journal->hash[f], hash, sizeof hash);
+    }
+}
+
+static enum tp_code start(struct tp_journal *journal, const struct tp_plan *plan, bool zstd,
+                          struct tp_err *err)
+{
+    char hash[TP_HASH_TEXT], line[80];
+    tp_hash_print(plan->hash, hash);
+    int size = snprintf(line, sizeof line, "%s%s\n", magics[zstd], hash);
+    journal->size = (uint64_t)size;
+    if (tp_os.ftruncate(journal->fd, 0))
+        return tp_os_fail(err, errno, journal->path, "cannot truncate the journal");
+    enum tp_code code = tp_os_write(journal->fd, line, (uint64_t)size, 0, journal->path, err);
+    return code ? code : tp_os_fsync(journal->fd, journal->path, err);
+}
+
+static enum tp_code resume(struct tp_journal *journal, const char *directory,
+                           const struct tp_plan *plan, bool zstd, bool *foreign,
+                           struct tp_err *err)
+{
+    char hash[TP_HASH_TEXT], *text;
+    size_t size, head = MAGIC_SIZE + TP_HASH_TEXT;
+    enum tp_code code = tp_os_slurp(journal->path, 64 << 20, &text, &size, err);
+    if (code)
+        return code;
+    tp_hash_print(plan->hash, hash);
+    /* A first line that a crash cut off or garbled: no shard was entered before it
+     * was safe, so there is nothing to lose. */
+    bool begun = size >= head && text[head - 1] == '\n' && memcmp(text, MAGIC, strlen(MAGIC)) == 0;
+    *foreign = begun && (memcmp(text, magics[zstd], MAGIC_SIZE) != 0 ||
+                         memcmp(text + MAGIC_SIZE, hash, TP_HASH_TEXT - 1) != 0);
+    journal->names_shards = begun && memchr(text + head, '\n', size - head);
+    if (*foreign || !begun) {
+        free(text);
+        return TP_OK;
+    }
+    const char *end = text + size, *line = text + head, *stop;
+    for (; line < end && (stop = memchr(line, '\n', (size_t)(end - line))); line = stop + 1)
+        read_line(line, (size_t)(stop - line), directory, plan, zstd, journal);
+    journal->size = (uint64_t)(line - text); /* a line cut off is overwritten */
+    free(text);
+    return TP_OK;
+}
+
+enum tp_code tp_journal_open(const char *directory, const char *name, const struct tp_plan *plan,
+                             bool zstd, struct tp_journal *journal, bool *foreign,
+                             struct tp_err *err)
+{
+    memset(journal, 0, sizeof *journal);
+    *foreign = false;
+    journal->fd = -1;
+    journal->path = tp_os_format(err, "%s/%s", directory, name);
+    journal->done = tp_os_zalloc(plan->file_count + 1, sizeof *journal->done, err);
+    journal->hash = tp_os_zalloc(plan->file_count + 1, sizeof *journal->hash, err);
+    journal->lost = tp_os_zalloc(plan->file_count + 1, sizeof *journal->lost, err);
+    if (!journal->path || !journal->done || !journal->hash || !journal->lost)
+        return TP_E_MEMORY;
+    enum tp_code code = tp_os_open(journal->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666, &journal->fd,
+                                   err);
+    if (code || (code = tp_os_lock(journal->fd, journal->path, err)) ||
+        (code = resume(journal, directory, plan, zstd, foreign, err)) || *foreign)
+        return code;
+    return journal->size ? TP_OK : start(journal, plan, zstd, err);
+}
+
+/* No line of the old plan may outlive a crash behind the new plan's header. */
+enum tp_code tp_journal_restart(struct tp_journal *journal, const struct tp_plan *plan, bool zstd,
+                                struct tp_err *err)
+{
+    if (tp_os.ftruncate(journal->fd, 0))
+        return tp_os_fail(err, errno, journal->path, "cannot truncate the journal");
+    enum tp_code code = tp_os_fsync(journal->fd, journal->path, err);
+    return code ? code : start(journal, plan, zstd, err);
+}
+
+enum tp_code tp_journal_add(struct tp_journal *journal, const struct tp_plan *plan, uint32_t file,
+                            const uint8_t hash[TP_HASH_BYTES], struct tp_err *err)
+{
+    char digits[TP_HASH_TEXT];
+    tp_hash_print(hash, digits);
+    char *line = tp_os_format(err, "%s %s\n", plan->files[file].name, digits);
+    if (!line)
+        return TP_E_MEMORY;
+    size_t size = strlen(line);
+    enum tp_code code = tp_os_write(journal->fd, line, size, journal->size, journal->path, err);
+    journal->size += size;
+    free(line);
+    memcpy(journal->hash[file], hash, TP_HASH_BYTES);
+    return code ? code : tp_os_fsync(journal->fd, journal->path, err);
+}
+
+void tp_journal_close(struct tp_journal *journal)
+{
+    if (journal->path && journal->fd >= 0)
+        tp_os.close(journal->fd);
+    free(journal->path);
+    free(journal->done);
+    free(journal->lost);
+    free(journal->hash);
+    memset(journal, 0, sizeof *journal);
+}

@@ -1,0 +1,36 @@
+/* The journal of a directory that is being written: which shards are finished.
+ * Lines of text, fsynced one by one; a line cut off by a crash does not count.
+ */
+#ifndef TP_PACK_JOURNAL_H
+#define TP_PACK_JOURNAL_H
+
+#include "pack/file/leafhash.h"
+#include "pack/plan/plan.h"
+
+#define TP_JOURNAL_NAME ".tilepack-journal"
+
+struct tp_journal {
+    char *path;
+    int fd; /* also holds the lock, which dies with the process */
+    uint64_t size;
+    bool *done;                      /* per plan file */
+    uint8_t (*hash)[TP_HASH_BYTES];  /* per plan file, valid when done */
+    bool *lost; /* per plan file: named by the journal, but not what it says */
+    size_t done_count;
+    bool names_shards; /* one at least, be it of another plan */
+};
+
+/* Opens or creates DIRECTORY/NAME and locks it. A journal of the same plan is read
+ * back and every shard it names is proven by its hash; *foreign is set when it is of
+ * another plan. `zstd`: the shards are archives. */
+enum tp_code tp_journal_open(const char *directory, const char *name, const struct tp_plan *plan,
+                             bool zstd, struct tp_journal *journal, bool *foreign,
+                             struct tp_err *err);
+/* A foreign journal becomes an empty one of this plan; the lock is held throughout. */
+enum tp_code tp_journal_restart(struct tp_journal *journal, const struct tp_plan *plan, bool zstd,
+                                struct tp_err *err);
+enum tp_code tp_journal_add(struct tp_journal *journal, const struct tp_plan *plan, uint32_t file,
+                            const uint8_t hash[TP_HASH_BYTES], struct tp_err *err);
+void tp_journal_close(struct tp_journal *journal); /* releases the lock */
+
+#endif

@@ -1,0 +1,213 @@
+/* The manifest: writing and reading. Same request and source, same text. */
+#include "pack/commit/manifest.h"
+
+#include "pack/plan/descriptor.h"
+#include "pack/text/json_memory.h"
+#include "pack/os/os.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void tp_manifest_plan_id(const struct tp_plan *plan, char text[TP_HASH_TEXT])
+{
+    tp_hash_print(plan->id, text);
+}
+
+static json_t *source_json(const struct tp_plan *plan)
+{
+    json_t *files = json_array();
+    for (size_t i = 0; i < plan->ckpt->file_count; i++) {
+        const struct tp_file *file = &plan->ckpt->files[i];
+        char hash[TP_HASH_TEXT];
+        tp_hash_print(file->header_hash, hash);
+        json_array_append_new(files, json_pack("{s:s,s:I,s:s}", "name", file->name, "size",
+                                               (json_int_t)file->size, "header", hash));
+    }
+    return files;
+}
+
+static json_t *kept_json(const struct tp_plan *plan)
+{
+    json_t *kept = json_object();
+    for (size_t k = 0; k < plan->kept_count; k++)
+        if (plan->kept[k].reason)
+            json_object_set_new(kept, plan->ckpt->tensors[plan->kept[k].tensor].name,
+                                json_string(plan->kept[k].reason));
+    return kept;
+}
+
+static json_t *files_json(const struct tp_manifest_file *files, size_t count)
+{
+    json_t *json = json_array();
+    for (size_t i = 0; i < count; i++) {
+        char hash[TP_HASH_TEXT];
+        tp_hash_print(files[i].hash, hash);
+        if (json_array_append_new(json, json_pack("{s:s,s:I,s:s}", "name", files[i].name, "size",
+                                                  (json_int_t)files[i].size, "xxh3", hash))) {
+            json_decref(json);
+            return NULL; /* and json_pack() of the whole then fails, too */
+        }
+    }
+    return json;
+}
+
+/* The manifest's own hash: XXH3-128 of its text, with these digits as zeros. They
+ * stand near the beginning, as the second key. */
+#define OWN_MARK "\"xxh3\": \""
+#define OWN_ZEROS "00000000000000000000000000000000"
+enum { OWN_WITHIN = 256 };
+
+static char *own_digits(char *text, size_t size)
+{
+    char *mark = memmem(text, size < OWN_WITHIN ? size : OWN_WITHIN, OWN_MARK, strlen(OWN_MARK));
+    char *digits = mark ? mark + strlen(OWN_MARK) : NULL;
+    return digits && (size_t)(digits - text) + TP_HASH_TEXT <= size ? digits : NULL;
+}
+
+static void sign(char *text, size_t size)
+{
+    uint8_t hash[TP_HASH_BYTES];
+    char digits[TP_HASH_TEXT], *at = own_digits(text, size);
+    tp_hash(text, size, hash);
+    tp_hash_print(hash, digits);
+    if (at)
+        memcpy(at, digits, TP_HASH_TEXT - 1);
+}
+
+static bool is_intact(char *text, size_t size)
+{
+    uint8_t stored[TP_HASH_BYTES], actual[TP_HASH_BYTES];
+    char *at = own_digits(text, size);
+    if (!at || !tp_hash_parse(at, TP_HASH_TEXT - 1, stored))
+        return false;
+    memcpy(at, OWN_ZEROS, TP_HASH_TEXT - 1);
+    tp_hash(text, size, actual);
+    return memcmp(stored, actual, TP_HASH_BYTES) == 0;
+}
+
+enum tp_code tp_manifest_text(const struct tp_plan *plan, const struct tp_request *request,
+                              const struct tp_manifest_file *files, size_t file_count,
+                              struct tp_text *text, struct tp_err *err)
+{
+    char id[TP_HASH_TEXT];
+    json_t *descriptors, *units;
+    enum tp_code code = tp_descriptors_json(plan, &descriptors, &units, err);
+    if (code)
+        return code;
+    tp_manifest_plan_id(plan, id);
+    json_t *json = json_pack("{s:i,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o}", "tilepack", 1, "xxh3",
+                             OWN_ZEROS, "plan", id,
+                             "request", tp_request_json(request), "source", source_json(plan),
+                             "files", files_json(files, file_count), "kept", kept_json(plan),
+                             "descriptors", descriptors, "units", units);
+    if (!json)
+        return tp_fail(err, TP_E_INPUT, "a file or tensor name is not valid UTF-8");
+    char *dump = json ? json_dumps(json, JSON_INDENT(1)) : NULL;
+    json_decref(json);
+    if (!dump)
+        return tp_fail(err, TP_E_MEMORY, "out of memory for the manifest");
+    if ((code = tp_text_add(text, dump, strlen(dump), err)) == TP_OK)
+        code = tp_text_add(text, "\n", 1, err);
+    if (code == TP_OK)
+        sign(text->data, text->size);
+    free(dump);
+    return code;
+}
+
+enum tp_code tp_manifest_refill(const char *stored, size_t size,
+                                const struct tp_manifest_file *files, size_t file_count,
+                                struct tp_text *text, struct tp_err *err)
+{
+    json_t *json = tp_json_load(stored, size, JSON_REJECT_DUPLICATES, NULL);
+    json_t *list = json_object_get(json, "files");
+    char *dump = NULL;
+    if (json_array_size(list) == file_count) {
+        for (size_t i = 0; i < file_count; i++) {
+            char hash[TP_HASH_TEXT];
+            tp_hash_print(files[i].hash, hash);
+            json_object_set_new(json_array_get(list, i), "xxh3", json_string(hash));
+        }
+        json_object_set_new(json, "xxh3", json_string(OWN_ZEROS));
+        dump = json_dumps(json, JSON_INDENT(1));
+    }
+    json_decref(json);
+    enum tp_code code = dump ? tp_text_addf(text, err, "%s\n", dump)
+                             : tp_fail(err, TP_E_INPUT, "the manifest of the whole does not list "
+                                       "the files that were written");
+    if (code == TP_OK)
+        sign(text->data, text->size);
+    free(dump);
+    return code;
+}
+
+static enum tp_code read_file(const json_t *json, struct tp_manifest_file *file,
+                              struct tp_err *err)
+{
+    const char *name = json_string_value(json_object_get(json, "name"));
+    const char *hash = json_string_value(json_object_get(json, "xxh3"));
+    json_int_t size = json_integer_value(json_object_get(json, "size"));
+    if (!name || strchr(name, '/') || !*name || strcmp(name, "..") == 0 || strcmp(name, ".") == 0 ||
+        !hash || size < 0 || !tp_hash_parse(hash, strlen(hash), file->hash))
+        return tp_fail(err, TP_E_INPUT, "an entry of \"files\" lacks a plain name, size or hash");
+    file->size = (uint64_t)size;
+    file->name = tp_os_format(err, "%s", name);
+    return file->name ? TP_OK : TP_E_MEMORY;
+}
+
+static enum tp_code read_manifest(const json_t *json, struct tp_manifest *manifest,
+                                  struct tp_err *err)
+{
+    const char *plan = json_string_value(json_object_get(json, "plan"));
+    const json_t *files = json_object_get(json, "files");
+    if (!json_is_object(json) || !plan || !json_is_array(files))
+        return tp_fail(err, TP_E_INPUT, "not a tilepack manifest");
+    if (json_integer_value(json_object_get(json, "tilepack")) != 1)
+        return tp_fail(err, TP_E_UNSUPPORTED, "manifest version is not 1");
+    manifest->plan = tp_os_format(err, "%s", plan);
+    manifest->files = tp_os_zalloc(json_array_size(files) + 1, sizeof *manifest->files, err);
+    if (!manifest->plan || !manifest->files)
+        return TP_E_MEMORY;
+    for (size_t i = 0; i < json_array_size(files); i++) {
+        enum tp_code code = read_file(json_array_get(files, i), &manifest->files[i], err);
+        if (code)
+            return code;
+        manifest->file_count++;
+    }
+    return TP_OK;
+}
+
+enum tp_code tp_manifest_read(const char *directory, struct tp_manifest *manifest,
+                              struct tp_err *err)
+{
+    char *path = tp_os_format(err, "%s/%s", directory, TP_MANIFEST_NAME), *text = NULL;
+    size_t size;
+    json_error_t where;
+    uint64_t mark = tp_json_mark();
+    memset(manifest, 0, sizeof *manifest);
+    enum tp_code code = path ? tp_os_slurp(path, UINT64_C(256) << 20, &text, &size, err)
+                             : TP_E_MEMORY;
+    if (code == TP_OK) {
+        json_t *json = tp_json_load(text, size, JSON_REJECT_DUPLICATES, &where);
+        code = json ? read_manifest(json, manifest, err)
+                    : tp_fail(err, TP_E_INPUT, "line %d: %s", where.line, where.text);
+        json_decref(json);
+        manifest->intact = is_intact(text, size);
+    }
+    code = tp_json_check(mark, code, err);
+    if (code)
+        tp_err_path(err, path);
+    free(text);
+    free(path);
+    if (code)
+        tp_manifest_close(manifest);
+    return code;
+}
+
+void tp_manifest_close(struct tp_manifest *manifest)
+{
+    for (size_t i = 0; i < manifest->file_count; i++)
+        free(manifest->files[i].name);
+    free(manifest->files);
+    free(manifest->plan);
+    memset(manifest, 0, sizeof *manifest);
+}

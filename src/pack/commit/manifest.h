@@ -1,0 +1,45 @@
+/* tilepack.json: what a converted checkpoint consists of, and its checksums.
+ * Written last; its presence is the commit. Defined in formats/README.md.
+ */
+#ifndef TP_PACK_MANIFEST_H
+#define TP_PACK_MANIFEST_H
+
+#include "pack/file/leafhash.h"
+#include "pack/plan/plan.h"
+
+#define TP_MANIFEST_NAME "tilepack.json"
+
+struct tp_manifest_file {
+    char *name;
+    uint64_t size;
+    uint8_t hash[TP_HASH_BYTES];
+};
+
+struct tp_manifest {
+    char *plan; /* hash of request and source, as text */
+    bool intact; /* the text is what was written: its own hash is right */
+    struct tp_manifest_file *files; /* shards first, then the others, as written */
+    size_t file_count;
+};
+
+/* The manifest's text for a finished plan; `files` as they lie in the directory. */
+enum tp_code tp_manifest_text(const struct tp_plan *plan, const struct tp_request *request,
+                              const struct tp_manifest_file *files, size_t file_count,
+                              struct tp_text *text, struct tp_err *err);
+
+/* A manifest's text with the hashes of the files that were written, in the order in
+ * which it lists them: as tp_manifest_text() would have made it. */
+enum tp_code tp_manifest_refill(const char *stored, size_t size,
+                                const struct tp_manifest_file *files, size_t file_count,
+                                struct tp_text *text, struct tp_err *err);
+
+/* Reads DIRECTORY/tilepack.json. TP_E_INPUT when it is not a manifest. */
+enum tp_code tp_manifest_read(const char *directory, struct tp_manifest *manifest,
+                              struct tp_err *err);
+void tp_manifest_close(struct tp_manifest *manifest);
+
+/* Identity of a conversion without times: request, source names, sizes and header
+ * hashes, as 32 hex digits. */
+void tp_manifest_plan_id(const struct tp_plan *plan, char text[TP_HASH_TEXT]);
+
+#endif

@@ -1,0 +1,283 @@
+/* Merging: all parts of one plan, proven shard by shard, become the output.
+ *
+ * The plan is made again from the source rather than stored by the parts: so the
+ * small files come from the very code that a single process runs, and the source is
+ * proven unchanged at the moment of commit, as it is there.
+ */
+#include "pack/commit/commit_build.h"
+#include "pack/os/os.h"
+#include "pack/commit/parts_build.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* There is no partial directory: was the output made already? */
+static enum tp_code without_partial(const char *output, struct tp_parts *parts,
+                                    struct tp_err *err)
+{
+    struct tp_manifest manifest;
+    struct tp_err ignored = {0};
+    char *rank = tp_os_format(err, "%s/" TP_RANK_PREFIX "0", output);
+    if (!rank)
+        return TP_E_MEMORY;
+    bool done = tp_manifest_read(output, &manifest, &ignored) == TP_OK ||
+                tp_manifest_read(rank, &manifest, &ignored) == TP_OK;
+    free(rank);
+    if (done) {
+        tp_manifest_close(&manifest);
+        parts->already_done = true;
+        return tp_commit_end_journals(output, err);
+    }
+    tp_err_path(err, output);
+    tp_err_hint(err, "run 'tilepack convert SRC -o DST --to FORMAT --part I/P' for every part "
+                     "first");
+    return tp_fail(err, TP_E_USAGE, "there are no parts of this output");
+}
+
+static enum tp_code no_notes(const char *partial, const struct tp_os_list *list,
+                             struct tp_err *err)
+{
+    bool whole = false;
+    for (size_t i = 0; i < list->count; i++)
+        whole = whole || strcmp(list->names[i], TP_JOURNAL_NAME) == 0;
+    tp_err_path(err, partial);
+    tp_err_hint(err, whole ? "run the same command again: it goes on from here"
+                           : "run the parts first");
+    return tp_fail(err, TP_E_USAGE, "%s",
+                   whole ? "an interrupted conversion that was not cut into parts is here"
+                         : "no part has begun here");
+}
+
+/* Keeps the first note and compares the others with it. */
+static enum tp_code add_note(const char *partial, const char *name, struct tp_share share,
+                             struct tp_share *first, struct tp_parts *parts, struct tp_err *err)
+{
+    struct tp_parts note;
+    enum tp_code code = tp_part_read(partial, name, &note, err);
+    if (code)
+        return code;
+    note.count = share.count;
+    if (!parts->source) {
+        *parts = note;
+        *first = share;
+        return TP_OK;
+    }
+    const char *differs = tp_parts_differ(parts, &note);
+    struct stat st;
+    if (!differs && tp_os.stat(parts->source, &st) != 0) { /* a part saw it elsewhere */
+        char *source = parts->source;
+        parts->source = note.source;
+        note.source = source;
+    }
+    tp_parts_close(&note);
+    if (!differs)
+        return TP_OK;
+    tp_err_path(err, partial);
+    tp_err_hint(err, "keep the parts of one plan: remove the files %s.I-of-P of the others and "
+                     "run those parts again", TP_PART_NAME);
+    return tp_fail(err, TP_E_INPUT, "part %u/%u and part %u/%u are of different plans: %s",
+                   first->index, first->count, share.index, share.count, differs);
+}
+
+enum tp_code tp_parts_read(const char *output, struct tp_parts *parts, struct tp_err *err)
+{
+    struct tp_os_list list = {0};
+    struct tp_share share, first = {0, 0};
+    struct stat st;
+    memset(parts, 0, sizeof *parts);
+    char *partial = tp_os_format(err, "%s.partial", output);
+    enum tp_code code = partial ? TP_OK : TP_E_MEMORY;
+    if (code == TP_OK && tp_os.stat(partial, &st) != 0) {
+        code = without_partial(output, parts, err);
+        free(partial);
+        return code;
+    }
+    if (code == TP_OK)
+        code = tp_os_list(partial, &list, err);
+    for (size_t i = 0; i < list.count && code == TP_OK; i++)
+        if (tp_part_of_name(list.names[i], &share))
+            code = add_note(partial, list.names[i], share, &first, parts, err);
+    if (code == TP_OK && !parts->source)
+        code = no_notes(partial, &list, err);
+    tp_os_list_free(&list);
+    free(partial);
+    if (code)
+        tp_parts_close(parts);
+    return code;
+}
+
+struct merge {
+    struct tp_commit c;
+    const struct tp_parts *parts;
+    struct tp_journal *journals; /* per part that has shards; open ones hold their locks */
+    unsigned part_count;
+    unsigned *owner; /* per plan file */
+    size_t *missing, *total; /* shards per part */
+};
+
+/* Opens the journal of a part that has begun; its shards are proven by that. */
+static enum tp_code open_part(struct merge *m, unsigned i)
+{
+    struct tp_commit *c = &m->c;
+    struct tp_share share = {i, m->parts->count};
+    struct tp_err local = {0};
+    struct stat st;
+    bool foreign = false;
+    char *name = tp_part_file(TP_JOURNAL_NAME, share, c->err);
+    char *path = name ? tp_os_format(c->err, "%s/%s", c->partial, name) : NULL;
+    enum tp_code code = path ? TP_OK : TP_E_MEMORY;
+    if (path && tp_os.stat(path, &st) == 0) {
+        code = tp_journal_open(c->partial, name, tp_commit_files(c), c->options->zstd > 0,
+                               &m->journals[i - 1], &foreign, &local);
+        if (code == TP_E_USAGE) {
+            tp_err_hint(c->err, "wait for it to end, then merge");
+            code = tp_fail(c->err, code, "part %u/%u is still at work", i, share.count);
+        } else if (code) {
+            *c->err = local;
+        } else if (foreign) {
+            tp_err_hint(c->err, "remove this file and run the part again");
+            code = tp_fail(c->err, TP_E_INPUT, "the journal of part %u/%u is of another plan", i,
+                           share.count);
+        }
+        tp_err_path(c->err, path);
+        if (code == TP_OK)
+            c->err->path[0] = '\0';
+    }
+    free(path);
+    free(name);
+    return code;
+}
+
+static enum tp_code fail_lost(struct merge *m, uint32_t f)
+{
+    const struct tp_plan *written = tp_commit_files(&m->c);
+    char *path = tp_os_format(m->c.err, "%s/%s", m->c.partial, written->files[f].name);
+    if (path)
+        tp_err_path(m->c.err, path);
+    free(path);
+    unsigned part = m->owner[f / tp_commit_group(&m->c)];
+    tp_err_hint(m->c.err, "run part %u/%u again: it writes just this shard anew", part,
+                m->parts->count);
+    return tp_fail(m->c.err, TP_E_INPUT, "this shard is not what part %u/%u wrote: it is gone, or "
+                   "its hash differs", part, m->parts->count);
+}
+
+/* Collects hashes; counts what is missing. */
+static enum tp_code collect(struct merge *m)
+{
+    struct tp_commit *c = &m->c;
+    const struct tp_plan *written = tp_commit_files(c);
+    for (uint32_t f = 0; f < written->file_count; f++) {
+        unsigned part = m->owner[f / tp_commit_group(c)] - 1;
+        const struct tp_journal *journal = &m->journals[part];
+        m->total[part]++;
+        if (journal->path && journal->done[f]) {
+            c->journal.done[f] = true;
+            memcpy(c->journal.hash[f], journal->hash[f], TP_HASH_BYTES);
+        } else if (journal->path && journal->lost[f]) {
+            return fail_lost(m, f);
+        } else {
+            m->missing[part]++;
+        }
+    }
+    return TP_OK;
+}
+
+/* "part 2/4 (not begun), part 3/4 (1 of 3 shards done)". */
+static enum tp_code check_missing(struct merge *m)
+{
+    struct tp_err *err = m->c.err;
+    char text[600] = "";
+    size_t at = 0, parts = 0;
+    for (unsigned i = 0; i < m->part_count; i++) {
+        if (!m->missing[i] || parts++ >= 8)
+            continue;
+        at += (size_t)snprintf(text + at, sizeof text - at, "%spart %u/%u", at ? ", " : "", i + 1,
+                               m->parts->count);
+        if (m->journals[i].path)
+            at += (size_t)snprintf(text + at, sizeof text - at, " (%zu of %zu shards done)",
+                                   m->total[i] - m->missing[i], m->total[i]);
+        else
+            at += (size_t)snprintf(text + at, sizeof text - at, " (not begun)");
+    }
+    if (!parts)
+        return TP_OK;
+    if (parts > 8)
+        snprintf(text + at, sizeof text - at, " and %zu more", parts - 8);
+    tp_err_path(err, m->c.partial);
+    tp_err_hint(err, "run %s again with the same arguments, then merge",
+                parts > 1 ? "these parts" : "it");
+    return tp_fail(err, TP_E_INPUT, "not all parts are there: %s", text);
+}
+
+static enum tp_code prove(struct merge *m)
+{
+    struct tp_commit *c = &m->c;
+    size_t files = c->plan->file_count, written = tp_commit_files(c)->file_count;
+    enum tp_code code = TP_OK;
+    m->part_count = m->parts->count < files ? m->parts->count : (unsigned)files;
+    m->journals = tp_os_zalloc(m->part_count + 1, sizeof *m->journals, c->err);
+    m->owner = tp_os_zalloc(files + 1, sizeof *m->owner, c->err);
+    m->missing = tp_os_zalloc(m->part_count + 1, sizeof *m->missing, c->err);
+    m->total = tp_os_zalloc(m->part_count + 1, sizeof *m->total, c->err);
+    c->journal.done = tp_os_zalloc(written + 1, sizeof *c->journal.done, c->err);
+    c->journal.hash = tp_os_zalloc(written + 1, sizeof *c->journal.hash, c->err);
+    if (!m->journals || !m->owner || !m->missing || !m->total || !c->journal.done ||
+        !c->journal.hash)
+        return TP_E_MEMORY;
+    for (unsigned i = 0; i < m->part_count; i++)
+        m->journals[i].fd = -1;
+    code = tp_parts_assign(c->plan, m->parts->count, m->owner, c->err);
+    for (unsigned i = 1; i <= m->part_count && code == TP_OK; i++)
+        code = open_part(m, i);
+    if (code == TP_OK && (code = collect(m)) == TP_OK)
+        code = check_missing(m);
+    return code;
+}
+
+static enum tp_code merge(struct merge *m)
+{
+    struct tp_commit *c = &m->c;
+    enum tp_code code = tp_commit_paths(c);
+    if (code)
+        return code;
+    if (memcmp(tp_commit_files(c)->hash, m->parts->hash, sizeof m->parts->hash) != 0) {
+        tp_err_path(c->err, c->plan->ckpt->path);
+        tp_err_hint(c->err, "--source names it if it has moved (copies must keep their times); if "
+                            "it has changed, remove %s and start over", c->partial);
+        return tp_fail(c->err, TP_E_INPUT, "the source is not the one that the parts converted: a "
+                       "file's name, size, time or header differs");
+    }
+    if ((code = prove(m)) == TP_OK && (code = tp_commit_sweep(c)) == TP_OK)
+        code = tp_commit_finish(c);
+    return code;
+}
+
+enum tp_code tp_merge(const struct tp_plan *plan, const struct tp_request *request,
+                      const struct tp_parts *parts, const char *output,
+                      const struct tp_convert_options *options,
+                      struct tp_convert_result *result, struct tp_err *err)
+{
+    struct tp_convert_options own = *options;
+    struct merge m = {.parts = parts,
+                      .c = {.plan = plan, .request = request, .options = &own, .output = output,
+                            .err = err, .journal = {.fd = -1}}};
+    own.zstd = parts->zstd;
+    *result = (struct tp_convert_result){.bytes_in = plan->bytes_in, .bytes_out = plan->bytes_out,
+                                         .shards = plan->file_count};
+    pthread_mutex_init(&m.c.lock, NULL);
+    enum tp_code code = tp_commit_check_output(&m.c, result);
+    result->already_done = false; /* the parts are there: they are what is asked for */
+    if (code == TP_OK)
+        code = merge(&m);
+    for (unsigned i = 0; m.journals && i < m.part_count; i++)
+        tp_journal_close(&m.journals[i]);
+    free(m.journals);
+    free(m.owner);
+    free(m.missing);
+    free(m.total);
+    tp_commit_close(&m.c);
+    return code;
+}

@@ -1,0 +1,300 @@
+/* Formats: the embedded table, settings, and shapes. Parsing is format_parse.c. */
+#include "pack/format/format.h"
+
+#include "base/num.h"
+#include "pack/format/format_parse.h"
+#include "pack/os/os.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Written by scripts/embed.sh: rows ended by {NULL, NULL}. */
+struct tp_embedded {
+    const char *name, *text;
+};
+extern const struct tp_embedded tp_embedded_formats[];
+
+static struct tp_format *formats;
+static size_t format_count;
+static struct tp_err formats_err;
+static pthread_once_t formats_once = PTHREAD_ONCE_INIT;
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct tp_format *)a)->name, ((const struct tp_format *)b)->name);
+}
+
+static void load_formats(void)
+{
+    size_t total = 0;
+    while (tp_embedded_formats[total].name)
+        total++;
+    formats = tp_os_zalloc(total, sizeof *formats, &formats_err);
+    for (size_t i = 0; formats && i < total; i++) {
+        struct tp_err err = {0};
+        const char *text = tp_embedded_formats[i].text;
+        if (tp_format_parse(text, 0, &formats[format_count], &err) == TP_OK) {
+            format_count++;
+            continue;
+        }
+        tp_err_path(&err, tp_embedded_formats[i].name);
+        if (formats_err.code == TP_OK)
+            formats_err = err;
+    }
+    if (formats)
+        qsort(formats, format_count, sizeof *formats, by_name);
+}
+
+const struct tp_format *tp_formats(size_t *count)
+{
+    pthread_once(&formats_once, load_formats);
+    *count = format_count;
+    return formats;
+}
+
+enum tp_code tp_formats_check(struct tp_err *err)
+{
+    pthread_once(&formats_once, load_formats);
+    if (err && err->code == TP_OK)
+        *err = formats_err;
+    return formats_err.code;
+}
+
+const struct tp_format *tp_format_find(const char *name)
+{
+    size_t count;
+    const struct tp_format *all = tp_formats(&count);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(all[i].name, name) == 0)
+            return &all[i];
+    return NULL;
+}
+
+/* Formats with other group sizes than their files', made when a source has one. */
+static struct grouped {
+    struct tp_format format;
+    const struct tp_format *base;
+    struct grouped *next;
+} *grouped;
+static pthread_mutex_t grouped_lock = PTHREAD_MUTEX_INITIALIZER;
+
+const struct tp_format *tp_format_grouped(const struct tp_format *base, uint64_t group,
+                                          struct tp_err *err)
+{
+    pthread_mutex_lock(&grouped_lock);
+    struct grouped *item = grouped;
+    while (item && (item->base != base || item->format.group != group))
+        item = item->next;
+    if (!item && (item = tp_os_zalloc(1, sizeof *item, err)) != NULL) {
+        item->base = base;
+        item->next = grouped;
+        if (tp_format_parse(base->text, group, &item->format, err) == TP_OK) {
+            grouped = item;
+        } else {
+            free(item);
+            item = NULL;
+        }
+    }
+    pthread_mutex_unlock(&grouped_lock);
+    return item ? &item->format : NULL;
+}
+
+/* "scale=rcp|div, zero-groups=keep|skip" */
+static void list_keys(const struct tp_format *format, char *text, size_t size)
+{
+    text[0] = '\0';
+    for (uint32_t p = 0; p < format->params; p++) {
+        const struct tp_param *param = &format->param[p];
+        for (uint32_t c = 0; c < param->count; c++) {
+            size_t at = strlen(text);
+            snprintf(text + at, size - at, "%s%s%s%s", c ? "|" : p ? ", " : "", c ? "" : param->key,
+                     c ? "" : "=", param->choices[c]);
+        }
+    }
+}
+
+enum tp_code tp_format_set(const struct tp_format *format, const char *key_value,
+                           struct tp_settings *settings, struct tp_err *err)
+{
+    const char *equals = strchr(key_value, '=');
+    size_t key_size = equals ? (size_t)(equals - key_value) : 0;
+    char legal[400];
+    for (uint32_t p = 0; equals && p < format->params; p++) {
+        const struct tp_param *param = &format->param[p];
+        if (strlen(param->key) != key_size || memcmp(param->key, key_value, key_size) != 0)
+            continue;
+        for (uint32_t c = 0; c < param->count; c++)
+            if (strcmp(param->choices[c], equals + 1) == 0) {
+                settings->choice[p] = (uint8_t)c;
+                return TP_OK;
+            }
+    }
+    list_keys(format, legal, sizeof legal);
+    tp_err_hint(err, "%s takes %s", format->name, format->params ? legal : "no --set");
+    return tp_fail(err, TP_E_USAGE, "--set '%s' means nothing to format %s", key_value,
+                   format->name);
+}
+
+void tp_format_op(const struct tp_format *format, const struct tp_settings *settings,
+                  struct tp_op *op)
+{
+    *op = format->op;
+    for (uint32_t p = 0; p < format->params; p++) /* checked when the file was parsed */
+        tp_op_set(format->param[p].set[settings->choice[p]], op, NULL);
+}
+
+enum tp_dtype tp_format_via(const struct tp_format *format, const struct tp_settings *settings,
+                            enum tp_dtype original)
+{
+    for (uint32_t p = 0; p < format->params; p++) {
+        const char *via = json_string_value(
+            json_object_get(format->param[p].set[settings->choice[p]], "via"));
+        if (via)
+            return tp_dtype_parse(via, strlen(via));
+    }
+    return original == TP_BF16 ? TP_BF16 : TP_F32;
+}
+
+static const struct tp_shape_rule *broken(const struct tp_shape_rule rules[], uint32_t count,
+                                          const struct tp_settings *settings, struct tp_box3 box,
+                                          bool expert)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const struct tp_shape_rule *rule = &rules[i];
+        bool chosen = rule->when_param < 0 ||
+                      settings->choice[rule->when_param] == rule->when_choice;
+        if (chosen && (expert || !rule->experts) &&
+            (rule->dim == 'N' ? box.n : box.k) % rule->multiple != 0)
+            return rule;
+    }
+    return NULL;
+}
+
+const struct tp_shape_rule *tp_format_broken_need(const struct tp_format *format,
+                                                  const struct tp_settings *settings,
+                                                  struct tp_box3 box)
+{
+    return broken(format->need, format->needs, settings, box, true);
+}
+
+const struct tp_shape_rule *tp_format_broken_want(const struct tp_format *format,
+                                                  const struct tp_settings *settings,
+                                                  struct tp_box3 box, bool expert)
+{
+    return broken(format->want, format->wants, settings, box, expert);
+}
+
+enum tp_code tp_format_shape(const struct tp_format *format, uint32_t i, struct tp_box3 box,
+                             int weight_rank, uint64_t shape[TP_MAX_RANK], uint32_t *rank,
+                             struct tp_err *err)
+{
+    const struct tp_format_out *out = &format->out[i];
+    *rank = 0;
+    for (uint32_t d = 0; d < out->rank; d++) {
+        if (d == 0 && weight_rank == 2 && !out->keep_e && strcmp(out->shape[0], "E") == 0)
+            continue;
+        enum tp_code code = tp_expr_eval(out->shape[d], box, &shape[(*rank)++], err);
+        if (code)
+            return code;
+    }
+    return TP_OK;
+}
+
+enum tp_code tp_format_constant(const struct tp_format *format, uint32_t i, struct tp_box3 box,
+                                void *to, uint64_t bytes, struct tp_err *err)
+{
+    const struct tp_format_out *out = &format->out[i];
+    size_t width = tp_dtype_bits(out->dtype) / 8;
+    uint64_t rows = bytes / (width * out->word_count);
+    for (uint32_t w = 0; w < out->word_count; w++) {
+        uint64_t value;
+        enum tp_code code = tp_expr_eval(out->words[w], box, &value, err);
+        if (code)
+            return code;
+        if (width == 4 && value > INT32_MAX)
+            return tp_fail(err, TP_E_UNSUPPORTED, "%s does not fit its 32-bit word", out->words[w]);
+        for (uint64_t row = 0; row < rows; row++) /* little-endian hosts only, as is the format */
+            memcpy((uint8_t *)to + (row * out->word_count + w) * width, &value, width);
+    }
+    return TP_OK;
+}
+
+/* Solves a dimension of a codes tensor: "N", or "K/8" for the stored size; or it is
+ * a number, which must be the stored one. */
+static bool solve_dim(const char *text, uint64_t stored, struct tp_box3 *box)
+{
+    uint64_t factor = 1;
+    char *end = NULL;
+    if (text[0] >= '0' && text[0] <= '9')
+        return strtoull(text, NULL, 10) == stored;
+    if (text[1] == '/')
+        factor = strtoull(text + 2, &end, 10);
+    if ((text[1] && (!end || *end)) || stored == 0)
+        return false;
+    uint64_t *dim = text[0] == 'E' ? &box->e : text[0] == 'N' ? &box->n : &box->k;
+    return strchr("ENK", text[0]) && tp_mul_u64(dim, stored, factor);
+}
+
+bool tp_format_box_of(const struct tp_format *format, const uint64_t *shape, uint32_t rank,
+                      struct tp_box3 *box, int *weight_rank)
+{
+    const struct tp_format_out *out = &format->out[tp_op_find(&format->op, TP_ROLE_CODES)];
+    bool has_e = strcmp(out->shape[0], "E") == 0;
+    if (rank != out->rank && (rank + 1 != out->rank || !has_e))
+        return false;
+    uint32_t skip = out->rank - rank;
+    *box = (struct tp_box3){1, 0, 0};
+    *weight_rank = has_e && !skip ? 3 : 2;
+    for (uint32_t d = 0; d < rank; d++)
+        if (!solve_dim(out->shape[d + skip], shape[d], box))
+            return false;
+    return box->n && box->k;
+}
+
+/* Nibbles are read and written by the byte: the dimension along which two of them
+ * share one advances in pairs. */
+static enum tp_code whole_bytes(const struct tp_op_out *out, uint64_t *n, uint64_t *k,
+                                struct tp_err *err)
+{
+    static const struct tp_box3 probe = {1, 1u << 20, 1u << 20};
+    uint64_t *granule[TP_DIMS] = {NULL, n, k};
+    struct tp_layout layout;
+    enum tp_code code;
+    if (tp_element_bits(out->element) >= 8)
+        return TP_OK;
+    if ((code = tp_layout_parse(out->layout, probe, &layout, err)))
+        return code;
+    for (int d = TP_DIM_N; d < TP_DIMS; d++)
+        for (uint32_t m = 0; m < layout.dim[d].modes; m++)
+            if (layout.dim[d].stride[m] == 1 && layout.dim[d].size[m] > 1 && *granule[d] % 2)
+                *granule[d] *= 2;
+    return TP_OK;
+}
+
+enum tp_code tp_op_granule(const struct tp_op *op, uint64_t *n, uint64_t *k, struct tp_err *err)
+{
+    enum tp_code code;
+    bool whole_rows = false;
+    *n = op->block_n;
+    *k = op->block_k;
+    for (uint32_t i = 0; i < op->outs; i++) {
+        const struct tp_op_out *out = &op->out[i];
+        uint64_t gn, gk;
+        if (!out->layout || out->role == TP_ROLE_GLOBAL)
+            continue;
+        if ((code = tp_layout_granule(out->layout, TP_DIM_N, &gn, err)) ||
+            (code = tp_layout_granule(out->layout, TP_DIM_K, &gk, err)))
+            return code;
+        if ((code = whole_bytes(out, &gn, &gk, err)))
+            return code;
+        whole_rows |= out->per_k == 0 || out->role == TP_ROLE_ORDER;
+        if (!tp_mul_u64(&gn, gn, out->per_n ? out->per_n : 1) || !tp_lcm_u64(n, *n, gn) ||
+            !tp_mul_u64(&gk, gk, out->per_k ? out->per_k : 1) || !tp_lcm_u64(k, *k, gk))
+            return tp_fail(err, TP_E_INPUT, "granule does not fit 64 bits");
+    }
+    if (whole_rows)
+        *k = 0;
+    return TP_OK;
+}

@@ -1,0 +1,135 @@
+/* Formats: the facts of the files of formats/, parsed once from the copies embedded in
+ * the binary. Nothing is ever read from the user's disk. See formats/README.md
+ * for the meaning of every key; this header is its shape in memory.
+ */
+#ifndef TP_PACK_FORMAT_H
+#define TP_PACK_FORMAT_H
+
+#include "kernels/op/kernel.h"
+
+#include <jansson.h>
+
+enum { TP_MAX_PARAMS = 6, TP_MAX_CHOICES = 8, TP_MAX_RANK = 6, TP_MAX_RULES = 6 };
+enum { TP_MAX_ALSO = 2, TP_MAX_ABSENT = 2, TP_MAX_METHODS = 6 };
+
+/* One --set key=value: the first choice is the default. A choice changes fields
+ * of the operation ("set") and of the reader's config ("config"). */
+struct tp_param {
+    const char *key;
+    const char *choices[TP_MAX_CHOICES];
+    const json_t *set[TP_MAX_CHOICES], *config[TP_MAX_CHOICES]; /* or NULL */
+    uint32_t count;
+    const char *help;
+};
+
+/* "N % 16 == 0, because ..." */
+struct tp_shape_rule {
+    char dim; /* 'N' or 'K' */
+    uint64_t multiple;
+    const char *why;
+    int when_param, when_choice; /* applies with this choice only; when_param -1: always */
+    bool experts;                /* applies to weights of experts only */
+};
+
+struct tp_format_out {
+    const char *suffix;  /* "weight_packed": the tensor is S.weight_packed */
+    enum tp_dtype dtype; /* as stored in safetensors */
+    uint32_t rank;
+    char *shape[TP_MAX_RANK]; /* expressions of E,N,K, "let" names expanded */
+    bool keep_e;         /* a 2-D weight keeps its leading E dimension */
+    const char *also[TP_MAX_ALSO]; /* other suffixes that sources use, or NULL */
+    bool optional;       /* sources: the tensor may be missing */
+    int group_dim;       /* dimension of `shape` that is K/G, or -1 */
+    const char *words[TP_MAX_RANK]; /* TP_ROLE_WORDS: the row repeated over E */
+    uint32_t word_count;
+};
+
+enum tp_experts { TP_EXPERTS_STACK, TP_EXPERTS_SPLIT };
+
+struct tp_format {
+    const char *name, *title, *about, *loads_in, *source;
+    int version;
+    bool input_only;        /* read, never written (gptq, awq, ...) */
+    struct tp_op op;        /* with default parameters */
+    struct tp_format_out out[TP_MAX_OUT];
+    uint32_t params;
+    struct tp_param param[TP_MAX_PARAMS];
+    uint32_t needs, wants;  /* bytes undefined otherwise / the consumer wants more */
+    struct tp_shape_rule need[TP_MAX_RULES], want[TP_MAX_RULES];
+    enum tp_experts experts;
+    const json_t *config;   /* "config" of the file, or NULL */
+    const char *joint;      /* between a weight's name and the suffixes: "." if not given */
+    const char *stem;       /* sources: the name must end like this, or NULL */
+    const char *absent[TP_MAX_ABSENT];   /* sources: suffixes that must not be there, or NULL */
+    const char *method[TP_MAX_METHODS];  /* sources: values of quant_method that it comes
+                                            under, or NULL */
+    const char *method_format[TP_MAX_ALSO]; /* sources: "format" of compressed-tensors */
+    uint32_t bits;          /* of a code, as config.json would say it */
+    uint64_t group;         /* sources of any group size: the value of G, else 0 */
+    const char *text;       /* of the file */
+    const json_t *json;     /* the whole file */
+};
+
+/* All formats, sorted by name; parsed on first use (thread-safe), never freed. An
+ * embedded file that breaks the rules of formats/README.md is left out and
+ * reported by tp_formats_check(), which the tests call. */
+const struct tp_format *tp_formats(size_t *count);
+enum tp_code tp_formats_check(struct tp_err *err);
+
+/* NULL when unknown. */
+const struct tp_format *tp_format_find(const char *name);
+
+/* The format with the group size G = `group` in place of the one of its file, which
+ * must have G; never freed. NULL + TP_E_MEMORY when memory is short. */
+const struct tp_format *tp_format_grouped(const struct tp_format *format, uint64_t group,
+                                          struct tp_err *err);
+
+/* Chosen values, index by format->param. {0} is all defaults. */
+struct tp_settings {
+    uint8_t choice[TP_MAX_PARAMS];
+};
+
+/* Applies "key=value" to the settings. TP_E_USAGE names the legal ones. */
+enum tp_code tp_format_set(const struct tp_format *format, const char *key_value,
+                           struct tp_settings *settings, struct tp_err *err);
+
+/* The operation for these settings. */
+void tp_format_op(const struct tp_format *format, const struct tp_settings *settings,
+                  struct tp_op *op);
+
+/* Checks the shape: the first rule of `need` (or `want`) it breaks, or NULL. `expert`:
+ * the weight is one of experts. */
+const struct tp_shape_rule *tp_format_broken_need(const struct tp_format *format,
+                                                  const struct tp_settings *settings,
+                                                  struct tp_box3 box);
+const struct tp_shape_rule *tp_format_broken_want(const struct tp_format *format,
+                                                  const struct tp_settings *settings,
+                                                  struct tp_box3 box, bool expert);
+
+/* Dtype of the values between decoding a packed source, whose original values were
+ * of that dtype, and encoding: what a parameter says ("via"), else the original
+ * one where decoding gives it (BF16), else F32. So the result equals that of
+ * converting what `unpack` writes. */
+enum tp_dtype tp_format_via(const struct tp_format *format, const struct tp_settings *settings,
+                            enum tp_dtype original);
+
+/* Shape of output i for a weight of rank 2 (no leading E) or 3. */
+enum tp_code tp_format_shape(const struct tp_format *format, uint32_t i, struct tp_box3 box,
+                             int weight_rank, uint64_t shape[TP_MAX_RANK], uint32_t *rank,
+                             struct tp_err *err);
+
+/* The `bytes` bytes of output i that follows from the size alone (layout words, a
+ * stored shape), repeated over E. */
+enum tp_code tp_format_constant(const struct tp_format *format, uint32_t i, struct tp_box3 box,
+                                void *to, uint64_t bytes, struct tp_err *err);
+
+/* The inverse: the weight that a stored codes tensor of that shape belongs to.
+ * False when the shape cannot be one of this format. */
+bool tp_format_box_of(const struct tp_format *format, const uint64_t *shape, uint32_t rank,
+                      struct tp_box3 *box, int *weight_rank);
+
+/* The smallest box (n,k) that may be converted on its own; k = 0: whole rows,
+ * n = 0: whole columns. */
+enum tp_code tp_op_granule(const struct tp_op *op, uint64_t *n, uint64_t *k, struct tp_err *err);
+
+#endif

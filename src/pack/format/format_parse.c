@@ -1,0 +1,440 @@
+/* Format files: JSON text to struct tp_format.
+ *
+ * Strict: an unknown word, a missing key or a layout that is no bijection on a
+ * probe size is an error, so that a mistake in a format file is found by the
+ * build's tests and not by a user.
+ */
+#include "pack/format/format_parse.h"
+
+#include "base/num.h"
+#include "pack/text/json_memory.h"
+#include "pack/os/os.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const codec_names[] = {"int4", "fp8", "mxfp8", "mxfp4", "nvfp4", NULL};
+static const char *const role_names[] = {"codes", "scale", "group8", "channel", "global",
+                                         "words", "zero", "order", NULL};
+static const char *const element_names[] = {"int4", "e2m1", "e4m3", "e4m3x8", "e8m0", "bf16",
+                                            "f16",  "f32",  "i32",  "i64",    "int8", NULL};
+static const char *const scale_rule_names[] = {"fp32", "ue8m0", "bf16", NULL};
+static const char *const rule_names[TP_CODEC_COUNT][8] = {
+    [TP_CODEC_INT4] = {"fp32", "bf16"},
+    [TP_CODEC_FP8] = {"v2", "seed", "div", "cuda", "ct-fp32", "ct-bf16"},
+    [TP_CODEC_MXFP8] = {"rceil", "floor", "ct", "even", "ceil"},
+    [TP_CODEC_MXFP4] = {"rceil", "floor", "ct", "even", "ceil"},
+    [TP_CODEC_NVFP4] = {"ct", "torchao", "modelopt"},
+};
+
+const char *tp_codec_name(enum tp_codec codec) { return codec_names[codec]; }
+const char *tp_role_name(enum tp_role role) { return role_names[role]; }
+const char *tp_element_name(enum tp_element element) { return element_names[element]; }
+const char *tp_rule_name(enum tp_codec codec, unsigned rule) { return rule_names[codec][rule]; }
+const char *tp_scale_rule_name(unsigned scale_rule) { return scale_rule_names[scale_rule]; }
+
+static int word_index(const char *const names[], const char *word)
+{
+    for (int i = 0; word && names[i]; i++)
+        if (strcmp(names[i], word) == 0)
+            return i;
+    return -1;
+}
+
+static enum tp_code word(const json_t *object, const char *key, const char *const names[], int *out,
+                         struct tp_err *err)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    *out = word_index(names, text);
+    return *out >= 0 ? TP_OK
+                     : tp_fail(err, TP_E_INPUT, "\"%s\" is '%s', which is no known word", key,
+                               text ? text : "(missing)");
+}
+
+/* A number, or "G": the group size. -1 if neither. */
+static int64_t small(const json_t *number, uint64_t group)
+{
+    json_int_t value = json_integer_value(number);
+    if (json_is_string(number) && strcmp(json_string_value(number), "G") == 0 && group)
+        return (int64_t)group;
+    return json_is_integer(number) && value <= 65536 ? value : -1;
+}
+
+static enum tp_code pair(const json_t *array, uint64_t group, uint32_t *first, uint32_t *second,
+                         struct tp_err *err)
+{
+    int64_t a = small(json_array_get(array, 0), group);
+    int64_t b = small(json_array_get(array, 1), group);
+    if (json_array_size(array) != 2 || a < 0 || b < 0)
+        return tp_fail(err, TP_E_INPUT, "expected two small numbers [n,k]");
+    *first = (uint32_t)a;
+    *second = (uint32_t)b;
+    return TP_OK;
+}
+
+enum tp_code tp_op_set(const json_t *set, struct tp_op *op, struct tp_err *err)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)set, key, value)
+    {
+        int index;
+        enum tp_code code = TP_OK;
+        if (strcmp(key, "rule") == 0) {
+            if ((code = word(set, key, rule_names[op->codec], &index, err)) == TP_OK)
+                op->rule = (uint8_t)index;
+        } else if (strcmp(key, "scale_rule") == 0) {
+            if ((code = word(set, key, scale_rule_names, &index, err)) == TP_OK)
+                op->scale_rule = (uint8_t)index;
+        } else if (strcmp(key, "channel_div") == 0) {
+            op->channel_div = json_is_true(value);
+        } else if (strcmp(key, "unit_global") == 0) {
+            op->unit_global = json_is_true(value);
+        } else if (strcmp(key, "skip_zero_groups") == 0) {
+            op->skip_zero_groups = json_is_true(value);
+        } else if (strcmp(key, "block") == 0) {
+            code = pair(value, 0, &op->block_n, &op->block_k, err);
+        } else if (strcmp(key, "via") != 0) {
+            code = tp_fail(err, TP_E_INPUT, "\"set\" has the unknown key \"%s\"", key);
+        }
+        if (code)
+            return code;
+    }
+    return TP_OK;
+}
+
+/* Replaces every "let" name of the format in an expression. Names are single
+ * capital letters other than E, N and K. */
+static char *expand(const char *text, const json_t *let, struct tp_err *err)
+{
+    size_t size = strlen(text) + 1;
+    for (const char *at = text; *at; at++) {
+        char name[2] = {*at, 0};
+        const char *body = json_string_value(json_object_get(let, name));
+        if (body)
+            size += strlen(body) + 2;
+    }
+    char *out = tp_os_alloc(size, err), *to = out;
+    for (const char *at = text; out && *at; at++) {
+        char name[2] = {*at, 0};
+        const char *body = json_string_value(json_object_get(let, name));
+        if (!body) {
+            *to++ = *at;
+            continue;
+        }
+        *to++ = '(';
+        to = stpcpy(to, body);
+        *to++ = ')';
+    }
+    if (out)
+        *to = '\0';
+    return out;
+}
+
+static enum tp_code parse_shape(const json_t *array, const json_t *let, struct tp_format_out *out,
+                                struct tp_err *err)
+{
+    out->rank = (uint32_t)json_array_size(array);
+    if (out->rank > TP_MAX_RANK)
+        return tp_fail(err, TP_E_INPUT, "\"shape\" has more than %d dimensions", TP_MAX_RANK);
+    out->group_dim = -1;
+    for (uint32_t i = 0; i < out->rank; i++) {
+        const char *text = json_string_value(json_array_get(array, i));
+        if (!text)
+            return tp_fail(err, TP_E_INPUT, "\"shape\" holds something that is no string");
+        if (strcmp(text, "K/G") == 0)
+            out->group_dim = (int)i;
+        if (!(out->shape[i] = expand(text, let, err)))
+            return TP_E_MEMORY;
+    }
+    return TP_OK;
+}
+
+static enum tp_code parse_words(const json_t *array, struct tp_format_out *out, struct tp_err *err)
+{
+    out->word_count = (uint32_t)json_array_size(array);
+    if (out->word_count > TP_MAX_RANK)
+        return tp_fail(err, TP_E_INPUT, "\"words\" has more than %d entries", TP_MAX_RANK);
+    for (uint32_t i = 0; i < out->word_count; i++)
+        if (!(out->words[i] = json_string_value(json_array_get(array, i))))
+            return tp_fail(err, TP_E_INPUT, "\"words\" holds something that is no string");
+    return TP_OK;
+}
+
+/* Up to `most` strings; the rest of the list stays NULL. */
+static enum tp_code parse_strings(const json_t *json, const char *key, const char *list[],
+                                  size_t most, struct tp_err *err)
+{
+    const json_t *array = json_object_get(json, key);
+    if (json_array_size(array) > most)
+        return tp_fail(err, TP_E_INPUT, "\"%s\" has more than %zu entries", key, most);
+    for (size_t i = 0; i < json_array_size(array); i++)
+        if (!(list[i] = json_string_value(json_array_get(array, i))))
+            return tp_fail(err, TP_E_INPUT, "\"%s\" holds something that is no string", key);
+    return TP_OK;
+}
+
+static enum tp_code parse_output(const json_t *json, const json_t *let, uint64_t group,
+                                 struct tp_op_out *op, struct tp_format_out *out,
+                                 struct tp_err *err)
+{
+    int role, element;
+    enum tp_code code;
+    if ((code = word(json, "role", role_names, &role, err)) ||
+        (code = word(json, "element", element_names, &element, err)))
+        return code;
+    op->role = (enum tp_role)role;
+    op->element = (enum tp_element)element;
+    op->per_n = op->per_k = 1;
+    op->fill = (uint8_t)json_integer_value(json_object_get(json, "fill"));
+    const char *dtype = json_string_value(json_object_get(json, "dtype"));
+    out->dtype = dtype ? tp_dtype_parse(dtype, strlen(dtype)) : TP_DTYPE_NONE;
+    out->suffix = json_string_value(json_object_get(json, "suffix"));
+    out->keep_e = json_is_true(json_object_get(json, "keep_e"));
+    out->optional = json_is_true(json_object_get(json, "optional"));
+    if (out->dtype == TP_DTYPE_NONE || !out->suffix)
+        return tp_fail(err, TP_E_INPUT, "an output lacks \"dtype\" or \"suffix\"");
+    const json_t *per = json_object_get(json, "per");
+    if (per && (code = pair(per, group, &op->per_n, &op->per_k, err)))
+        return code;
+    if ((code = parse_strings(json, "also", out->also, TP_MAX_ALSO, err)) ||
+        (code = parse_shape(json_object_get(json, "shape"), let, out, err)) ||
+        (code = parse_words(json_object_get(json, "words"), out, err)))
+        return code;
+    const char *layout = json_string_value(json_object_get(json, "layout"));
+    if (!layout)
+        return op->role == TP_ROLE_WORDS || op->role == TP_ROLE_GLOBAL
+                   ? TP_OK
+                   : tp_fail(err, TP_E_INPUT, "output \"%s\" lacks \"layout\"", out->suffix);
+    if (!(op->layout = expand(layout, let, err)))
+        return TP_E_MEMORY;
+    op->place = tp_place_of(op->layout);
+    struct tp_layout probe;
+    struct tp_box3 box = {3, 1024, group ? 16 * group : 2048};
+    if ((code = tp_layout_parse(op->layout, box, &probe, err)) == 0)
+        code = tp_layout_check(&probe, err);
+    return code;
+}
+
+static enum tp_code parse_outputs(const json_t *json, struct tp_format *format, struct tp_err *err)
+{
+    const json_t *outputs = json_object_get(json, "outputs");
+    format->op.outs = (uint32_t)json_array_size(outputs);
+    if (format->op.outs == 0 || format->op.outs > TP_MAX_OUT)
+        return tp_fail(err, TP_E_INPUT, "\"outputs\" must hold 1 to %d entries", TP_MAX_OUT);
+    for (uint32_t i = 0; i < format->op.outs; i++) {
+        enum tp_code code = parse_output(json_array_get(outputs, i), json_object_get(json, "let"),
+                                         format->group, &format->op.out[i], &format->out[i], err);
+        if (code)
+            return code;
+    }
+    return TP_OK;
+}
+
+static enum tp_code parse_param(const json_t *json, struct tp_param *param, struct tp_err *err)
+{
+    const json_t *choices = json_object_get(json, "choices");
+    param->key = json_string_value(json_object_get(json, "key"));
+    param->help = json_string_value(json_object_get(json, "help"));
+    param->count = (uint32_t)json_array_size(choices);
+    if (!param->key || !param->help || param->count < 1 || param->count > TP_MAX_CHOICES)
+        return tp_fail(err, TP_E_INPUT, "a parameter lacks \"key\", \"help\" or \"choices\"");
+    for (uint32_t i = 0; i < param->count; i++) {
+        const json_t *choice = json_array_get(choices, i);
+        param->choices[i] = json_string_value(json_object_get(choice, "name"));
+        param->set[i] = json_object_get(choice, "set");
+        param->config[i] = json_object_get(choice, "config");
+        if (!param->choices[i])
+            return tp_fail(err, TP_E_INPUT, "a choice of \"%s\" lacks \"name\"", param->key);
+    }
+    return TP_OK;
+}
+
+static enum tp_code parse_params(const json_t *json, struct tp_format *format, struct tp_err *err)
+{
+    const json_t *params = json_object_get(json, "params");
+    format->params = (uint32_t)json_array_size(params);
+    if (format->params > TP_MAX_PARAMS)
+        return tp_fail(err, TP_E_INPUT, "more than %d parameters", TP_MAX_PARAMS);
+    for (uint32_t i = 0; i < format->params; i++) {
+        struct tp_param *param = &format->param[i];
+        enum tp_code code = parse_param(json_array_get(params, i), param, err);
+        struct tp_op scratch = format->op;
+        for (uint32_t c = 0; code == TP_OK && c < param->count; c++)
+            code = tp_op_set(param->set[c], &scratch, err);
+        if (code || (code = tp_op_set(param->set[0], &format->op, err)))
+            return code;
+    }
+    return TP_OK;
+}
+
+static enum tp_code parse_when(const json_t *when, const struct tp_format *format,
+                               struct tp_shape_rule *rule, struct tp_err *err)
+{
+    const char *key;
+    json_t *value;
+    rule->when_param = -1;
+    json_object_foreach((json_t *)when, key, value)
+    {
+        for (uint32_t p = 0; p < format->params; p++)
+            for (uint32_t c = 0; c < format->param[p].count; c++)
+                if (strcmp(format->param[p].key, key) == 0 && json_string_value(value) &&
+                    strcmp(format->param[p].choices[c], json_string_value(value)) == 0) {
+                    rule->when_param = (int)p;
+                    rule->when_choice = (int)c;
+                }
+        if (rule->when_param < 0)
+            return tp_fail(err, TP_E_INPUT, "\"when\" names no parameter: \"%s\"", key);
+    }
+    return TP_OK;
+}
+
+static enum tp_code parse_rules(const json_t *array, const struct tp_format *format,
+                                struct tp_shape_rule rules[], uint32_t *count, struct tp_err *err)
+{
+    *count = (uint32_t)json_array_size(array);
+    if (*count > TP_MAX_RULES)
+        return tp_fail(err, TP_E_INPUT, "more than %d shape rules", TP_MAX_RULES);
+    for (uint32_t i = 0; i < *count; i++) {
+        const json_t *json = json_array_get(array, i);
+        const char *dim = json_string_value(json_object_get(json, "dim"));
+        json_int_t multiple = json_integer_value(json_object_get(json, "multiple"));
+        rules[i].why = json_string_value(json_object_get(json, "why"));
+        if (!dim || (*dim != 'N' && *dim != 'K') || multiple < 1 || !rules[i].why)
+            return tp_fail(err, TP_E_INPUT, "a shape rule lacks \"dim\", \"multiple\" or \"why\"");
+        rules[i].dim = *dim;
+        rules[i].multiple = (uint64_t)multiple;
+        rules[i].experts = json_is_true(json_object_get(json, "experts"));
+        if (rules[i].experts && rules != format->want)
+            return tp_fail(err, TP_E_INPUT, "\"experts\" limits only rules of \"wants\"");
+        enum tp_code code = parse_when(json_object_get(json, "when"), format, &rules[i], err);
+        if (code)
+            return code;
+    }
+    return TP_OK;
+}
+
+/* Canonical int4 code to stored nibble: 16 different nibbles. */
+static enum tp_code parse_table(const json_t *array, struct tp_op *op, struct tp_err *err)
+{
+    unsigned seen = 0;
+    for (unsigned i = 0; i < 16; i++) {
+        json_int_t nibble = array ? json_integer_value(json_array_get(array, i)) : (json_int_t)i;
+        if (nibble < 0 || nibble > 15)
+            return tp_fail(err, TP_E_INPUT, "\"table\" entry %u is no nibble", i);
+        op->table[i] = (uint8_t)nibble;
+        seen |= 1u << nibble;
+    }
+    return seen == 0xffff ? TP_OK
+                          : tp_fail(err, TP_E_INPUT, "\"table\" is not 16 different nibbles");
+}
+
+/* What is only of interest where the format is read. */
+static enum tp_code parse_source(const json_t *json, struct tp_format *format, struct tp_err *err)
+{
+    const json_t *source = json_object_get(json, "read");
+    enum tp_code code;
+    format->joint = json_string_value(json_object_get(json, "joint"));
+    if (!format->joint)
+        format->joint = ".";
+    format->stem = json_string_value(json_object_get(source, "stem"));
+    format->bits = (uint32_t)json_integer_value(json_object_get(source, "bits"));
+    if ((code = parse_strings(source, "absent", format->absent, TP_MAX_ABSENT, err)) ||
+        (code = parse_strings(source, "format", format->method_format, TP_MAX_ALSO, err)) ||
+        (code = parse_strings(source, "quant_method", format->method, TP_MAX_METHODS, err)))
+        return code;
+    return format->method[0] || !(format->config || format->input_only)
+               ? TP_OK
+               : tp_fail(err, TP_E_INPUT, "\"read\" lacks \"quant_method\"");
+}
+
+static enum tp_code parse_group(json_t *json, uint64_t group, struct tp_format *format,
+                                struct tp_err *err)
+{
+    json_t *let = json_object_get(json, "let");
+    const char *own = json_string_value(json_object_get(let, "G"));
+    char text[24];
+    if (group == 0 && own)
+        return tp_expr_eval(own, (struct tp_box3){1, 1, 1}, &format->group, err);
+    if (group == 0)
+        return TP_OK;
+    snprintf(text, sizeof text, "%llu", (unsigned long long)group);
+    format->group = group;
+    return group <= UINT32_MAX / 2 && own && json_object_set_new(let, "G", json_string(text)) == 0
+               ? TP_OK
+               : tp_fail(err, TP_E_UNSUPPORTED, "groups of %s are not possible", text);
+}
+
+static enum tp_code parse_facts(const json_t *json, struct tp_format *format, struct tp_err *err)
+{
+    int codec;
+    const char *experts = json_string_value(json_object_get(json, "experts"));
+    format->name = json_string_value(json_object_get(json, "name"));
+    format->title = json_string_value(json_object_get(json, "title"));
+    format->about = json_string_value(json_object_get(json, "about"));
+    format->loads_in = json_string_value(json_object_get(json, "loads_in"));
+    format->source = json_string_value(json_object_get(json, "source"));
+    format->version = (int)json_integer_value(json_object_get(json, "version"));
+    format->input_only = json_is_true(json_object_get(json, "input_only"));
+    format->config = json_object_get(json, "config");
+    if (!format->name || !format->title || !format->about || !format->loads_in ||
+        !format->source || format->version < 1 || !experts)
+        return tp_fail(err, TP_E_INPUT, "name, title, about, loads_in, source, version or experts "
+                                        "is missing");
+    format->experts = strcmp(experts, "stack") == 0 ? TP_EXPERTS_STACK : TP_EXPERTS_SPLIT;
+    enum tp_code code = word(json, "codec", codec_names, &codec, err);
+    format->op.codec = (enum tp_codec)codec;
+    if (code || (code = pair(json_object_get(json, "block"), format->group, &format->op.block_n,
+                             &format->op.block_k, err)) ||
+        (code = parse_source(json, format, err)) ||
+        (code = parse_table(json_object_get(json, "table"), &format->op, err)))
+        return code;
+    return tp_op_set(json_object_get(json, "set"), &format->op, err);
+}
+
+/* Of a format that turned out wrong; a good one lasts as long as the process. */
+static void discard(struct tp_format *format)
+{
+    for (uint32_t i = 0; i < TP_MAX_OUT; i++) {
+        for (uint32_t d = 0; d < TP_MAX_RANK; d++)
+            free(format->out[i].shape[d]);
+        free((char *)(uintptr_t)format->op.out[i].layout);
+    }
+    json_decref((json_t *)(uintptr_t)format->json);
+    memset(format, 0, sizeof *format);
+}
+
+static enum tp_code parse_all(json_t *json, uint64_t group, struct tp_format *format,
+                              struct tp_err *err)
+{
+    enum tp_code code;
+    if ((code = parse_group(json, group, format, err)) ||
+        (code = parse_facts(json, format, err)) || (code = parse_outputs(json, format, err)) ||
+        (code = parse_params(json, format, err)) ||
+        (code = parse_rules(json_object_get(json, "needs"), format, format->need, &format->needs,
+                            err)) ||
+        (code = parse_rules(json_object_get(json, "wants"), format, format->want, &format->wants,
+                            err)))
+        return code;
+    return tp_op_find(&format->op, TP_ROLE_CODES) >= 0
+               ? TP_OK
+               : tp_fail(err, TP_E_INPUT, "no output has the role \"codes\"");
+}
+
+enum tp_code tp_format_parse(const char *text, uint64_t group, struct tp_format *format,
+                             struct tp_err *err)
+{
+    json_error_t where;
+    json_t *json = tp_json_load(text, strlen(text), JSON_REJECT_DUPLICATES, &where);
+    memset(format, 0, sizeof *format);
+    if (!json)
+        return tp_fail(err, TP_E_INPUT, "line %d: %s", where.line, where.text);
+    format->json = json;
+    format->text = text;
+    enum tp_code code = parse_all(json, group, format, err);
+    if (code)
+        discard(format);
+    return code;
+}

@@ -1,0 +1,240 @@
+/* Boxes: choosing a grid, and the geometry of a box.
+ *
+ * The choice never changes the bytes, only how fast they come: any grid whose
+ * steps are multiples of the granule gives the same file.
+ */
+#include "pack/plan/box.h"
+
+#include "base/num.h"
+
+#include <string.h>
+
+/* Lengths beyond which a longer run gains little: of a system call, and of a copy
+ * from memory to memory. */
+#define GOOD_CALL UINT64_C(8192)
+#define GOOD_COPY UINT64_C(512)
+#define FULL UINT64_C(4096) /* what a box with good runs scores */
+#define ASSEMBLES (UINT64_C(128) << 20)
+
+static const struct tp_weight *source_of(const struct tp_plan *plan, const struct tp_unit *unit)
+{
+    return &plan->weights->items[unit->parts[0].weight];
+}
+
+static enum tp_code merge(uint64_t *n, uint64_t *k, const struct tp_op *op, struct tp_err *err)
+{
+    uint64_t gn, gk;
+    enum tp_code code = tp_op_granule(op, &gn, &gk, err);
+    if (code)
+        return code;
+    if (!tp_lcm_u64(n, *n, gn))
+        return tp_fail(err, TP_E_UNSUPPORTED, "granule does not fit 64 bits");
+    if (gk == 0 || *k == 0)
+        *k = 0;
+    else if (!tp_lcm_u64(k, *k, gk))
+        return tp_fail(err, TP_E_UNSUPPORTED, "granule does not fit 64 bits");
+    return TP_OK;
+}
+
+enum tp_code tp_unit_granule(const struct tp_plan *plan, const struct tp_unit *unit, uint64_t *n,
+                             uint64_t *k, struct tp_err *err)
+{
+    const struct tp_weight *source = source_of(plan, unit);
+    enum tp_code code = TP_OK;
+    *n = *k = 1;
+    if (unit->format)
+        code = merge(n, k, &unit->op, err);
+    if (code == TP_OK && source->format)
+        code = merge(n, k, &source->op, err);
+    return code;
+}
+
+enum tp_code tp_box_layouts(const struct tp_op *op, uint32_t i, struct tp_box3 whole_size,
+                            const struct tp_box *box, struct tp_layout *part,
+                            struct tp_layout *whole, uint64_t *base, struct tp_err *err)
+{
+    const struct tp_op_out *out = &op->out[i];
+    enum tp_code code = tp_op_layout(op, i, box->size, part, err);
+    if (code || (code = tp_op_layout(op, i, whole_size, whole, err)))
+        return code;
+    *base = tp_layout_at(whole, box->e, out->per_n ? box->n / out->per_n : 0,
+                         out->per_k ? box->k / out->per_k : 0);
+    return TP_OK;
+}
+
+/* Shares of FULL that runs of that length reach. */
+static uint64_t score_of(uint64_t run, uint64_t good)
+{
+    return tp_max_u64(tp_min_u64(run, good) * FULL / good, 1);
+}
+
+/* Bytes that lie together in the source of plain values, for a box of that size. */
+static uint64_t source_run(const struct tp_unit *unit, bool transposed, struct tp_box3 size)
+{
+    uint64_t width = tp_dtype_bits(unit->dtype) / 8;
+    if (transposed) /* columns lie together */
+        return size.n == unit->box.n ? size.n * size.k * width : size.n * width;
+    return size.k == unit->box.k ? size.n * size.k * width : size.k * width;
+}
+
+/* The worst score among the codes of an operation. 0: the box cannot be stored on its
+ * own. */
+static uint64_t codes_score(const struct tp_op *op, struct tp_box3 size, struct tp_box3 whole_size,
+                            uint64_t good)
+{
+    uint64_t score = FULL;
+    for (uint32_t i = 0; i < op->outs; i++) {
+        struct tp_layout part, whole;
+        if (!op->out[i].layout)
+            continue;
+        if (tp_op_layout(op, i, size, &part, NULL) ||
+            tp_op_layout(op, i, whole_size, &whole, NULL) || !tp_layout_embeds(&part, &whole))
+            return 0;
+        uint64_t run = tp_layout_run_length(&part, &whole) * tp_element_bits(op->out[i].element);
+        if (op->out[i].role == TP_ROLE_CODES)
+            score = tp_min_u64(score, score_of(run / 8, good));
+    }
+    return score;
+}
+
+/* How well a box of that size is read and written: up to FULL, 0 for not at all. */
+static uint64_t box_score(const struct tp_plan *plan, const struct tp_unit *unit,
+                          struct tp_box3 size, uint64_t assembles)
+{
+    const struct tp_weight *source = source_of(plan, unit);
+    uint64_t expert = unit->box.n * unit->box.k * tp_dtype_bits(unit->dtype) / 8, score = FULL;
+    if (source->format) {
+        score = codes_score(&source->op, size, source->box, GOOD_CALL);
+    } else {
+        score = score_of(source_run(unit, source->transposed, size), GOOD_CALL);
+    }
+    if (!unit->format)
+        return tp_min_u64(score, score_of(source_run(unit, unit->transposed, size), GOOD_CALL));
+    /* Codes take at most half the bytes of the values. */
+    uint64_t good = expert / 2 <= assembles ? GOOD_COPY : GOOD_CALL;
+    return tp_min_u64(score, codes_score(&unit->op, size, unit->box, good));
+}
+
+struct candidate {
+    struct tp_box3 size;
+    uint64_t bytes, score;
+};
+
+/* Good runs first; then the smallest box of at least the target, or else the
+ * largest. */
+static bool better(const struct candidate *a, const struct candidate *b, uint64_t target)
+{
+    if (a->score != b->score)
+        return a->score > b->score;
+    bool a_large = a->bytes >= target, b_large = b->bytes >= target;
+    if (a_large != b_large)
+        return a_large;
+    return a_large ? a->bytes < b->bytes : a->bytes > b->bytes;
+}
+
+/* Steps granule, 2 granules, 4 ... and the whole extent. */
+static uint64_t next_step(uint64_t step, uint64_t extent)
+{
+    return step >= extent ? 0 : tp_min_u64(step * 2, extent);
+}
+
+static struct tp_box3 choose(const struct tp_plan *plan, const struct tp_unit *unit, uint64_t gn,
+                             uint64_t gk, uint64_t rows, const struct tp_box_wish *wish)
+{
+    uint64_t width = tp_max_u64(tp_dtype_bits(unit->dtype), 16) / 8;
+    uint64_t first_k = gk ? tp_min_u64(gk, unit->box.k) : unit->box.k;
+    struct candidate best = {{1, tp_min_u64(gn, rows), first_k}, 0, 0};
+    best.bytes = best.size.n * best.size.k * width;
+    best.score = box_score(plan, unit, best.size, wish->assembles);
+    for (uint64_t k = unit->box.k; k;
+         k = k == first_k ? 0 : tp_max_u64(k / 2 / first_k * first_k, first_k))
+        for (uint64_t n = tp_min_u64(gn, rows); n; n = next_step(n, rows)) {
+            struct candidate c = {{1, n, k}, n * k * width, 0};
+            if (c.bytes > wish->limit)
+                break;
+            if (c.bytes > 4 * wish->target && c.bytes > best.bytes && best.score == FULL)
+                break;
+            c.score = box_score(plan, unit, c.size, wish->assembles);
+            if (c.score && better(&c, &best, wish->target))
+                best = c;
+        }
+    if (best.score == 0) /* not embedded anywhere: the whole expert is one box */
+        best.size = (struct tp_box3){1, rows, unit->box.k};
+    return best.size;
+}
+
+enum tp_code tp_unit_boxes(const struct tp_plan *plan, const struct tp_unit *unit,
+                           const struct tp_box_wish *wish, struct tp_grid *grid,
+                           struct tp_err *err)
+{
+    uint64_t gn, gk, rows = 0;
+    enum tp_code code = tp_unit_granule(plan, unit, &gn, &gk, err);
+    if (code)
+        return code;
+    memset(grid, 0, sizeof *grid);
+    bool packed = source_of(plan, unit)->format != NULL;
+    grid->regions = packed ? unit->parts_per_expert : 1;
+    for (uint32_t r = 0; r < grid->regions; r++) {
+        grid->region_rows[r] = packed ? unit->part_rows[r] : unit->box.n;
+        rows = tp_max_u64(rows, grid->region_rows[r]);
+    }
+    struct tp_box3 step = choose(plan, unit, gn, gk, rows, wish);
+    grid->n_step = tp_max_u64(step.n, 1);
+    grid->k_step = tp_max_u64(step.k, 1);
+    grid->k_count = tp_ceil_div(unit->box.k, grid->k_step);
+    for (uint32_t r = 0; r < grid->regions; r++) {
+        grid->region_boxes[r] = tp_ceil_div(grid->region_rows[r], grid->n_step);
+        grid->expert_boxes += grid->region_boxes[r] * grid->k_count;
+    }
+    uint64_t expert_bytes = unit->box.n * unit->box.k * tp_dtype_bits(unit->dtype) / 8;
+    grid->e_step = 1;
+    bool global = unit->format && tp_op_find(&unit->op, TP_ROLE_GLOBAL) >= 0;
+    if (grid->expert_boxes == 1 && !packed && !global) /* a call has one global scale */
+        grid->e_step = tp_min_u64(tp_max_u64(wish->target / tp_max_u64(expert_bytes, 1), 1),
+                                  unit->box.e);
+    grid->count = tp_ceil_div(unit->box.e, grid->e_step) * grid->expert_boxes;
+    return TP_OK;
+}
+
+enum tp_code tp_unit_grid(const struct tp_plan *plan, const struct tp_unit *unit, uint64_t target,
+                          uint64_t limit, struct tp_grid *grid, struct tp_err *err)
+{
+    struct tp_box_wish wish = {target, limit, ASSEMBLES};
+    return tp_unit_boxes(plan, unit, &wish, grid, err);
+}
+
+struct tp_box tp_grid_box(const struct tp_unit *unit, const struct tp_grid *grid, uint64_t i)
+{
+    struct tp_box box = {.e = i / grid->expert_boxes * grid->e_step};
+    uint64_t at = i % grid->expert_boxes, first = 0;
+    uint32_t r = 0;
+    while (at >= grid->region_boxes[r] * grid->k_count) {
+        at -= grid->region_boxes[r] * grid->k_count;
+        first += grid->region_rows[r++];
+    }
+    uint64_t row = at / grid->k_count * grid->n_step;
+    box.n = first + row;
+    box.k = at % grid->k_count * grid->k_step;
+    box.size.e = tp_min_u64(grid->e_step, unit->box.e - box.e);
+    box.size.n = tp_min_u64(grid->n_step, grid->region_rows[r] - row);
+    box.size.k = tp_min_u64(grid->k_step, unit->box.k - box.k);
+    return box;
+}
+
+enum tp_code tp_weight_cover(const struct tp_weight *weight, uint64_t row, uint64_t rows,
+                             uint64_t k, uint64_t columns, struct tp_box *cover,
+                             struct tp_err *err)
+{
+    uint64_t gn, gk;
+    enum tp_code code = tp_op_granule(&weight->op, &gn, &gk, err);
+    if (code)
+        return code;
+    if (gk == 0)
+        gk = weight->box.k;
+    cover->n = row / gn * gn;
+    cover->k = k / gk * gk;
+    cover->size.e = 1;
+    cover->size.n = tp_min_u64(tp_round_up(row + rows, gn), weight->box.n) - cover->n;
+    cover->size.k = tp_min_u64(tp_round_up(k + columns, gk), weight->box.k) - cover->k;
+    return TP_OK;
+}

@@ -1,0 +1,347 @@
+/* quantization_config: what each family of readers wants, from the "config" of
+ * the format files.
+ *
+ * Layers are listed by exact name, generated from what was really kept: the one
+ * form that every reader understands. A kernel-ready format gets a quant_method
+ * of our own, so that a stock loader refuses it instead of misreading it.
+ */
+#include "pack/plan/config.h"
+
+#include "pack/text/json_edit.h"
+#include "pack/text/json_memory.h"
+#include "pack/source/model_names.h"
+#include "pack/os/os.h"
+#include "pack/source/source_check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Formats used by the plan, in order of first use. */
+struct used {
+    const struct tp_unit *unit[16]; /* one of each format and settings */
+    size_t count;
+};
+
+/* Whether both are described by the same words: settings that decide only how the
+ * bytes came about do not show in the config. */
+static bool same(const struct tp_unit *a, const struct tp_unit *b)
+{
+    if (a->format != b->format)
+        return false;
+    for (uint32_t p = 0; p < a->format->params; p++) {
+        const struct tp_param *param = &a->format->param[p];
+        const json_t *x = param->config[a->settings.choice[p]];
+        const json_t *y = param->config[b->settings.choice[p]];
+        if (x != y && !(x && y && json_equal(x, y)))
+            return false;
+    }
+    return true;
+}
+
+static enum tp_code collect_from(const struct tp_unit *units, size_t count, struct used *used,
+                                 struct tp_err *err)
+{
+    for (size_t u = 0; u < count; u++) {
+        const struct tp_unit *unit = &units[u];
+        size_t i = 0;
+        while (unit->format && i < used->count && !same(used->unit[i], unit))
+            i++;
+        if (!unit->format || i < used->count)
+            continue;
+        if (used->count == sizeof used->unit / sizeof *used->unit)
+            return tp_fail(err, TP_E_UNSUPPORTED, "more than %zu formats in one checkpoint",
+                           used->count);
+        used->unit[used->count++] = unit;
+    }
+    return TP_OK;
+}
+
+/* Formats of what is written, and of packed weights that are copied. */
+static enum tp_code collect(const struct tp_plan *plan, struct used *used, struct tp_err *err)
+{
+    enum tp_code code = collect_from(plan->units, plan->unit_count, used, err);
+    return code ? code : collect_from(plan->kept_units, plan->kept_unit_count, used, err);
+}
+
+/* Whether a weight kept for this reason is that of a linear layer all the same. */
+static bool is_linear(const char *reason)
+{
+    return !reason || strcmp(reason, "router") == 0 || strcmp(reason, "output head") == 0 ||
+           strcmp(reason, "loaded plain by engines") == 0;
+}
+
+/* Module names of kept linear layers: the weights of two and more dimensions
+ * that are no embedding, norm or convolution. */
+static json_t *kept_modules(const struct tp_plan *plan)
+{
+    json_t *names = json_array();
+    for (size_t k = 0; k < plan->kept_count; k++) {
+        const struct tp_tensor *tensor = &plan->ckpt->tensors[plan->kept[k].tensor];
+        const char *reason = tp_name_kept_reason(tensor->name);
+        size_t size = strlen(tensor->name);
+        if (!plan->kept[k].reason || plan->kept[k].unit != UINT32_MAX || tensor->rank != 2 ||
+            !is_linear(reason) || size <= 7 || strcmp(tensor->name + size - 7, ".weight") != 0)
+            continue;
+        json_array_append_new(names, json_stringn(tensor->name, size - 7));
+    }
+    return names;
+}
+
+static json_t *format_group(const struct tp_unit *unit)
+{
+    json_t *group = json_object();
+    json_object_set(group, "format", json_object_get(unit->format->config, "format"));
+    json_object_update(group, json_object_get(unit->format->config, "group"));
+    return group;
+}
+
+/* Modules of one format: the exact targets of a group in a mixture. */
+static json_t *module_names(const struct tp_plan *plan, const struct tp_unit *of)
+{
+    json_t *names = json_array();
+    for (size_t u = 0; u < plan->unit_count; u++)
+        if (plan->units[u].format && same(&plan->units[u], of))
+            json_array_append_new(names, json_string(plan->units[u].name));
+    for (size_t u = 0; u < plan->kept_unit_count; u++)
+        if (same(&plan->kept_units[u], of))
+            json_array_append_new(names, json_string(plan->kept_units[u].name));
+    return names;
+}
+
+static json_t *compressed_tensors(const struct tp_plan *plan, const struct used *used)
+{
+    json_t *config = json_object(), *groups = json_object();
+    json_object_set_new(config, "quant_method", json_string("compressed-tensors"));
+    json_t *format = json_object_get(used->unit[0]->format->config, "format");
+    json_object_set_new(config, "format", used->count == 1 ? json_incref(format)
+                                                           : json_string("mixed-precision"));
+    json_object_set_new(config, "quantization_status", json_string("compressed"));
+    json_object_set_new(config, "ignore", kept_modules(plan));
+    for (size_t i = 0; i < used->count; i++) {
+        char name[32];
+        json_t *group = format_group(used->unit[i]);
+        json_object_set_new(group, "targets", used->count == 1
+                                                  ? json_pack("[s]", "Linear")
+                                                  : module_names(plan, used->unit[i]));
+        snprintf(name, sizeof name, "group_%zu", i);
+        json_object_set_new(groups, name, group);
+    }
+    json_object_set_new(config, "config_groups", groups);
+    return config;
+}
+
+/* One method with flat fields ("fp8"): the lists of kept modules by their keys. */
+static json_t *flat(const struct tp_plan *plan, const struct tp_unit *unit)
+{
+    const json_t *facts = unit->format->config;
+    json_t *config = json_object(), *kept = kept_modules(plan);
+    size_t i;
+    json_t *key;
+    json_object_set(config, "quant_method", json_object_get(facts, "quant_method"));
+    json_object_update(config, json_object_get(facts, "fields"));
+    for (uint32_t p = 0; p < unit->format->params; p++) {
+        const json_t *extra = unit->format->param[p].config[unit->settings.choice[p]];
+        if (extra)
+            json_object_update(config, (json_t *)extra);
+    }
+    json_array_foreach(json_object_get(facts, "kept"), i, key)
+        json_object_set(config, json_string_value(key), kept);
+    json_decref(kept);
+    return config;
+}
+
+/* What is still needed to read GPTQ weights that were excluded: its version. */
+static void add_gptq_version(const struct tp_plan *plan, json_t *config)
+{
+    size_t u = 0;
+    while (u < plan->kept_unit_count && (!plan->kept_units[u].format ||
+                                         strcmp(plan->kept_units[u].format->name, "gptq") != 0))
+        u++;
+    if (u == plan->kept_unit_count)
+        return;
+    json_t *source = tp_source_config(plan->ckpt);
+    json_t *version = json_object_get(source, "checkpoint_format");
+    if (version)
+        json_object_set(config, "checkpoint_format", version);
+    json_decref(source);
+}
+
+static json_t *kernel_ready(const struct tp_plan *plan, const struct used *used)
+{
+    json_t *config = json_object(), *formats = json_array();
+    for (size_t i = 0; i < used->count; i++) {
+        size_t j = 0;
+        while (used->unit[j]->format != used->unit[i]->format)
+            j++;
+        if (j == i)
+            json_array_append_new(formats, json_string(used->unit[i]->format->name));
+    }
+    json_object_set_new(config, "quant_method", json_string("tilepack"));
+    json_object_set_new(config, "formats", formats);
+    json_object_set_new(config, "manifest", json_string("tilepack.json"));
+    json_object_set_new(config, "ignore", kept_modules(plan));
+    add_gptq_version(plan, config);
+    return config;
+}
+
+json_t *tp_config_quantization(const struct tp_plan *plan, struct tp_err *err)
+{
+    struct used used = {.count = 0};
+    if (collect(plan, &used, err))
+        return NULL;
+    const char *method = NULL;
+    size_t interchange = 0;
+    for (size_t i = 0; i < used.count; i++) {
+        const json_t *config = used.unit[i]->format->config;
+        const char *own = json_string_value(json_object_get(config, "quant_method"));
+        interchange += own != NULL;
+        if (own && method && strcmp(own, method) != 0) {
+            tp_err_hint(err, "convert to formats of one family: compressed-tensors (-ct), or fp8");
+            tp_fail(err, TP_E_UNSUPPORTED,
+                    "no reader takes \"%s\" and \"%s\" in one checkpoint (%s and %s)", method, own,
+                    used.unit[0]->format->name, used.unit[i]->format->name);
+            return NULL;
+        }
+        if (own)
+            method = own;
+    }
+    if (used.count == 0 || interchange < used.count)
+        return kernel_ready(plan, &used); /* one kernel-ready part keeps stock loaders out */
+    if (strcmp(method, "compressed-tensors") == 0)
+        return compressed_tensors(plan, &used);
+    if (used.count > 1) {
+        tp_err_hint(err, "use one variant and scale for all layers");
+        tp_fail(err, TP_E_UNSUPPORTED,
+                "a quantization_config of method \"%s\" describes all layers alike, but these "
+                "would be of %zu kinds", method, used.count);
+        return NULL;
+    }
+    return flat(plan, used.unit[0]);
+}
+
+/* Kept tensors of a quantization that this program does not know: a matrix whose
+ * elements are no plain numbers. */
+static bool keeps_foreign(const struct tp_plan *plan)
+{
+    for (size_t k = 0; k < plan->kept_count; k++) {
+        const struct tp_tensor *tensor = &plan->ckpt->tensors[plan->kept[k].tensor];
+        bool matrix = tensor->rank >= 2 && tp_dtype_bits(tensor->dtype) <= 32 &&
+                      tensor->dtype != TP_BOOL && !tp_dtype_is_float(tensor->dtype);
+        if (matrix && plan->kept[k].unit == UINT32_MAX && strstr(tensor->name, "weight"))
+            return true;
+    }
+    return false;
+}
+
+/* Adds the module of a restored weight to the list of those that are plain. */
+static void add_plain_module(json_t *list, const char *name)
+{
+    size_t size = strlen(name);
+    if (size > 7 && strcmp(name + size - 7, ".weight") == 0)
+        json_array_append_new(list, json_stringn(name, size - 7));
+}
+
+/* The source's own quantization_config, less the weights that become plain. NULL
+ * when it no longer applies to anything, or is not to be understood. */
+static json_t *restored_config(const struct tp_plan *plan)
+{
+    static const char *const lists[] = {"ignore", "ignored_layers", "modules_to_not_convert"};
+    if (!keeps_foreign(plan))
+        return NULL;
+    json_t *config = tp_source_config(plan->ckpt);
+    const char *method = json_string_value(json_object_get(config, "quant_method"));
+    if (!method || strcmp(method, "tilepack") == 0) {
+        json_decref(config);
+        return NULL;
+    }
+    bool found = false;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        json_t *list = json_object_get(config, lists[i]);
+        bool last = i + 1 == sizeof lists / sizeof *lists;
+        if (!json_is_array(list) && (found || !last))
+            continue;
+        if (!json_is_array(list))
+            json_object_set_new(config, lists[strcmp(method, "compressed-tensors") ? i : 0],
+                                list = json_array());
+        found = true;
+        for (size_t u = 0; u < plan->unit_count; u++)
+            add_plain_module(list, plan->units[u].name);
+    }
+    return config;
+}
+
+static bool changes(const struct tp_plan *plan)
+{
+    return plan->restores || plan->unit_count;
+}
+
+bool tp_config_leaves_out(const struct tp_plan *plan, const char *name)
+{
+    static const char *const names[] = {"hf_quant_config.json", "quantize_config.json",
+                                        "quant_config.json"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return changes(plan);
+    return false;
+}
+
+/* Appends config.json without the quantization_config inside of text_config, which
+ * engines find there too and which would be false. */
+static enum tp_code add_without_nested(const struct tp_checkpoint *ckpt, struct tp_text *out,
+                                       struct tp_err *err)
+{
+    struct tp_json_span text, nested;
+    enum tp_code code = tp_source_nested_config(ckpt, &text, &nested);
+    if (code == TP_E_MEMORY)
+        return tp_fail(err, code, "out of memory for config.json");
+    if (!nested.data)
+        return tp_text_add(out, ckpt->config, ckpt->config_size, err);
+    size_t before = (size_t)(text.data - ckpt->config), behind = before + text.size;
+    if ((code = tp_text_add(out, ckpt->config, before, err)) ||
+        (code = tp_json_set_key(text.data, text.size, "quantization_config", NULL, out, err)))
+        return code;
+    return tp_text_add(out, ckpt->config + behind, ckpt->config_size - behind, err);
+}
+
+/* Sets quantization_config, or takes it out (NULL), and takes out what else is read as such. */
+static enum tp_code replace_config(const struct tp_checkpoint *ckpt, const char *value,
+                                   struct tp_text *out, struct tp_err *err)
+{
+    struct tp_text top = {0}, plain = {0};
+    enum tp_code code = add_without_nested(ckpt, &top, err);
+    if (!code)
+        code = tp_json_set_key(top.data, top.size, TP_LEGACY_CONFIG, NULL, &plain, err);
+    if (!code)
+        code = tp_json_set_key(plain.data, plain.size, "quantization_config", value, out, err);
+    tp_text_free(&top);
+    tp_text_free(&plain);
+    return code;
+}
+
+enum tp_code tp_config_text(const struct tp_plan *plan, struct tp_text *text, struct tp_err *err)
+{
+    json_t *config = NULL;
+    char *value = NULL;
+    if (!plan->ckpt->config)
+        return TP_OK;
+    if (!changes(plan)) /* nor does what describes it */
+        return tp_text_add(text, plan->ckpt->config, plan->ckpt->config_size, err);
+    if (plan->restores)
+        config = restored_config(plan);
+    else if (!(config = tp_config_quantization(plan, err)))
+        return err->code;
+    if (config) {
+        value = json_dumps(config, JSON_INDENT(2));
+        json_decref(config);
+        if (!value)
+            return tp_fail(err, TP_E_MEMORY, "out of memory for config.json");
+    }
+    enum tp_code code = replace_config(plan->ckpt, value, text, err);
+    free(value);
+    if (code) {
+        char *path = tp_os_format(NULL, "%s/config.json", plan->ckpt->path);
+        tp_err_path(err, path);
+        free(path);
+    }
+    return code;
+}

@@ -1,0 +1,21 @@
+/* config.json of a converted checkpoint: quantization_config for its readers. */
+#ifndef TP_PACK_CONFIG_H
+#define TP_PACK_CONFIG_H
+
+#include "pack/plan/plan.h"
+
+/* The value of "quantization_config" for the plan (new reference), or NULL with
+ * *err set where no reader could understand the mixture of formats. */
+json_t *tp_config_quantization(const struct tp_plan *plan, struct tp_err *err);
+
+/* config.json of the source with that key replaced; every other byte stays. The
+ * text is NULL when the source has no config.json. */
+enum tp_code tp_config_text(const struct tp_plan *plan, struct tp_text *text, struct tp_err *err);
+
+/* Whether `name`, one of ckpt->others, describes the source's quantization to a loader
+ * (ModelOpt's hf_quant_config.json, the quantize_config.json of GPTQ, the quant_config.json
+ * of AWQ) while the plan changes weights: it would be false beside them, so it is not
+ * copied. The new config.json says what they say. */
+bool tp_config_leaves_out(const struct tp_plan *plan, const char *name);
+
+#endif

@@ -1,0 +1,285 @@
+/* Stored descriptors: writing. Reading is descriptor_parse.c.
+ *
+ * Written from the operation itself, with this weight's numbers in the layouts,
+ * so that a reader needs nothing but the descriptor.
+ */
+#include "pack/plan/descriptor.h"
+
+#include "base/num.h"
+#include "kernels/op/codec.h"
+#include "pack/format/format_parse.h"
+#include "pack/text/json_memory.h"
+#include "pack/os/os.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+/* Value of every stored nibble, through the inverse of the code table. */
+static json_t *nibble_values(const struct tp_op *op, const struct tp_op_out *out)
+{
+    json_t *values = json_array();
+    for (unsigned stored = 0; stored < 16; stored++) {
+        unsigned code = stored;
+        if (out->element == TP_ELEM_INT4)
+            for (code = 0; op->table[code] != stored;)
+                code++;
+        double value = tp_codec_code_value(op->codec, (uint8_t)code);
+        json_array_append_new(values, value == (int)value && value != 0
+                                          ? json_integer((json_int_t)value)
+                                          : json_real(value));
+    }
+    return values;
+}
+
+static json_t *words_json(const struct tp_format_out *out, struct tp_box3 box, struct tp_err *err)
+{
+    json_t *words = json_array();
+    for (uint32_t w = 0; w < out->word_count; w++) {
+        uint64_t value = 0;
+        if (tp_expr_eval(out->words[w], box, &value, err)) {
+            json_decref(words);
+            return NULL;
+        }
+        json_array_append_new(words, json_integer((json_int_t)value));
+    }
+    return words;
+}
+
+static json_t *output_json(const struct tp_format *format, const struct tp_op *op, uint32_t i,
+                           struct tp_box3 box, struct tp_err *err)
+{
+    const struct tp_op_out *out = &op->out[i];
+    json_t *json = json_object();
+    json_object_set_new(json, "suffix", json_string(format->out[i].suffix));
+    json_object_set_new(json, "role", json_string(tp_role_name(out->role)));
+    json_object_set_new(json, "element", json_string(tp_element_name(out->element)));
+    if (out->role == TP_ROLE_WORDS) {
+        json_t *words = words_json(&format->out[i], box, err);
+        if (words)
+            json_object_set_new(json, "words", words);
+    }
+    if (out->layout) {
+        struct tp_layout layout;
+        char text[512];
+        if (tp_op_layout(op, i, box, &layout, err) == TP_OK)
+            tp_layout_print(&layout, text, sizeof text);
+        else
+            text[0] = '\0';
+        json_object_set_new(json, "per", json_pack("[i,i]", (int)out->per_n, (int)out->per_k));
+        json_object_set_new(json, "layout", json_string(text));
+        json_object_set_new(json, "fill", json_integer(out->fill));
+    }
+    if (out->role == TP_ROLE_GLOBAL)
+        json_object_set_new(json, "divides", json_boolean(op->codec == TP_CODEC_NVFP4 &&
+                                                          op->rule == TP_NVFP4_CT));
+    if (out->element == TP_ELEM_INT4 || out->element == TP_ELEM_E2M1)
+        json_object_set_new(json, "values", nibble_values(op, out));
+    return json;
+}
+
+json_t *tp_descriptor_json(const struct tp_format *format, const struct tp_settings *settings,
+                           const struct tp_op *op, struct tp_box3 box, int rank,
+                           struct tp_err *err)
+{
+    json_t *json = json_object(), *params = json_object(), *outputs = json_array();
+    for (uint32_t p = 0; p < format->params; p++)
+        json_object_set_new(params, format->param[p].key,
+                            json_string(format->param[p].choices[settings->choice[p]]));
+    for (uint32_t i = 0; i < op->outs; i++)
+        json_array_append_new(outputs, output_json(format, op, i, box, err));
+    json_object_set_new(json, "format", json_string(format->name));
+    json_object_set_new(json, "version", json_integer(format->version));
+    json_object_set_new(json, "box", json_pack("[I,I,I]", (json_int_t)box.e, (json_int_t)box.n,
+                                               (json_int_t)box.k));
+    json_object_set_new(json, "rank", json_integer(rank));
+    json_object_set_new(json, "params", params);
+    json_object_set_new(json, "codec", json_string(tp_codec_name(op->codec)));
+    json_object_set_new(json, "block", json_pack("[i,i]", (int)op->block_n, (int)op->block_k));
+    json_object_set_new(json, "outputs", outputs);
+    if (err && err->code != TP_OK) {
+        json_decref(json);
+        return NULL;
+    }
+    return json;
+}
+
+static enum tp_code add_word(struct tp_text *text, const char *word, struct tp_err *err)
+{
+    return tp_text_add(text, word, strlen(word), err);
+}
+
+static enum tp_code add_number(struct tp_text *text, const char *before, uint64_t number,
+                               struct tp_err *err)
+{
+    enum tp_code code = add_word(text, before, err);
+    return code ? code : tp_text_add_u64(text, number, err);
+}
+
+static enum tp_code origin_text(const struct tp_origin *origin, struct tp_text *text,
+                                struct tp_err *err)
+{
+    enum tp_code code = add_word(text, "{\"name\":", err);
+    if (!code)
+        code = tp_text_add_json(text, origin->name, err);
+    if (!code)
+        code = add_number(text, ",\"rows\":", origin->rows, err);
+    if (!code && origin->row)
+        code = add_number(text, ",\"row\":", origin->row, err);
+    if (!code && origin->expert >= 0)
+        code = add_number(text, ",\"expert\":", (uint64_t)origin->expert, err);
+    if (!code && origin->transposed)
+        code = tp_text_add(text, ",\"transposed\":true", strlen(",\"transposed\":true"), err);
+    for (uint32_t d = 0; d < origin->rank && !code; d++)
+        code = add_number(text, d ? "," : ",\"shape\":[", origin->shape[d], err);
+    return code ? code : add_word(text, "]}", err);
+}
+
+/* Written as text at once: as a tree, 100,000 units would take half a second. */
+static enum tp_code unit_text(const struct tp_plan *plan, const struct tp_unit *unit,
+                              uint32_t id, struct tp_text *text, struct tp_err *err)
+{
+    struct tp_origin *origins;
+    uint32_t count;
+    enum tp_code code = tp_unit_origins(plan, unit, &origins, &count, err);
+    if (code)
+        return code;
+    code = add_word(text, text->size > 1 ? ",{\"prefix\":" : "{\"prefix\":", err);
+    if (!code)
+        code = tp_text_add_json(text, unit->prefix, err);
+    if (!code)
+        code = add_number(text, ",\"desc\":\"d", id, err);
+    if (!code)
+        code = add_word(text, "\",\"dtype\":\"", err);
+    if (!code)
+        code = add_word(text, tp_dtype_name(unit->original), err);
+    if (!code)
+        code = add_word(text, "\",\"from\":[", err);
+    for (uint32_t i = 0; i < count && !code; i++) {
+        code = i ? add_word(text, ",", err) : TP_OK;
+        if (!code)
+            code = origin_text(&origins[i], text, err);
+    }
+    tp_origins_free(origins, count);
+    return code ? code : add_word(text, "]}", err);
+}
+
+/* Descriptors seen so far, by an open-addressing table over their identity. */
+struct seen {
+    const struct tp_unit **units;
+    uint32_t *ids;
+    size_t capacity, count;
+};
+
+static bool same_descriptor(const struct tp_unit *a, const struct tp_unit *b)
+{
+    return a->format == b->format && a->rank == b->rank && a->box.e == b->box.e &&
+           a->box.n == b->box.n && a->box.k == b->box.k &&
+           memcmp(&a->settings, &b->settings, sizeof a->settings) == 0;
+}
+
+static size_t seen_slot(const struct seen *seen, const struct tp_unit *unit)
+{
+    uint64_t key[4] = {unit->box.e, unit->box.n, unit->box.k, (uintptr_t)unit->format};
+    size_t at = XXH3_64bits(key, sizeof key) & (seen->capacity - 1);
+    while (seen->units[at] && !same_descriptor(seen->units[at], unit))
+        at = (at + 1) & (seen->capacity - 1);
+    return at;
+}
+
+static enum tp_code add_unit(const struct tp_plan *plan, const struct tp_unit *unit,
+                             struct seen *seen, json_t *descriptors, struct tp_text *units,
+                             struct tp_err *err)
+{
+    size_t slot = seen_slot(seen, unit);
+    if (!seen->units[slot]) {
+        char id[24];
+        seen->units[slot] = unit;
+        seen->ids[slot] = (uint32_t)seen->count++;
+        snprintf(id, sizeof id, "d%u", seen->ids[slot]);
+        json_t *json = tp_descriptor_json(unit->format, &unit->settings, &unit->op, unit->box,
+                                          unit->rank, err);
+        if (!json)
+            return err->code;
+        if (json_object_set_new(descriptors, id, json))
+            return tp_fail(err, TP_E_MEMORY, "out of memory for the descriptors");
+    }
+    return unit_text(plan, unit, seen->ids[slot], units, err);
+}
+
+/* A kept packed weight keeps the descriptor it came with; one of another tool's
+ * has none and needs none. */
+static bool is_described(const struct tp_plan *plan, const struct tp_unit *kept)
+{
+    return plan->weights->items[kept->parts[0].weight].origin != NULL;
+}
+
+/* Unit number i of those that were asked for, or NULL. */
+static const struct tp_unit *nth_unit(const struct tp_plan *plan, uint32_t file, size_t i)
+{
+    size_t kept = i - tp_min_u64(i, plan->unit_count);
+    if (file != UINT32_MAX)
+        return i < plan->files[file].unit_count
+                   ? plan->units_by_file[plan->files[file].first_unit + i] : NULL;
+    return i < plan->unit_count            ? &plan->units[i]
+           : kept < plan->kept_unit_count  ? &plan->kept_units[kept]
+                                           : NULL;
+}
+
+static enum tp_code add_units(const struct tp_plan *plan, uint32_t file, struct seen *seen,
+                              json_t *descriptors, struct tp_text *units, struct tp_err *err)
+{
+    const struct tp_unit *unit;
+    enum tp_code code = add_word(units, "[", err);
+    for (size_t i = 0; code == TP_OK && (unit = nth_unit(plan, file, i)); i++) {
+        bool kept = plan->kept_unit_count && unit >= plan->kept_units &&
+                    unit < plan->kept_units + plan->kept_unit_count;
+        if (kept ? is_described(plan, unit) : unit->format != NULL)
+            code = add_unit(plan, unit, seen, descriptors, units, err);
+    }
+    return code ? code : add_word(units, "]", err);
+}
+
+enum tp_code tp_descriptors_text(const struct tp_plan *plan, uint32_t file, char **descriptors,
+                                 struct tp_text *units, struct tp_err *err)
+{
+    struct seen seen = {.capacity = 64};
+    size_t here = file == UINT32_MAX ? plan->unit_count + plan->kept_unit_count
+                                     : plan->files[file].unit_count;
+    *descriptors = NULL;
+    while (seen.capacity < 2 * here)
+        seen.capacity *= 2;
+    seen.units = tp_os_zalloc(seen.capacity, sizeof *seen.units, err);
+    seen.ids = tp_os_zalloc(seen.capacity, sizeof *seen.ids, err);
+    json_t *json = json_object();
+    enum tp_code code = seen.units && seen.ids ? TP_OK : TP_E_MEMORY;
+    if (code == TP_OK && (code = add_units(plan, file, &seen, json, units, err)) == TP_OK &&
+        !(*descriptors = json_dumps(json, JSON_COMPACT)))
+        code = tp_fail(err, TP_E_MEMORY, "out of memory for the descriptors");
+    json_decref(json);
+    free(seen.units);
+    free(seen.ids);
+    if (code)
+        tp_text_free(units);
+    return code;
+}
+
+enum tp_code tp_descriptors_json(const struct tp_plan *plan, json_t **descriptors, json_t **units,
+                                 struct tp_err *err)
+{
+    struct tp_text text = {0};
+    char *described;
+    enum tp_code code = tp_descriptors_text(plan, UINT32_MAX, &described, &text, err);
+    if (code)
+        return code;
+    *descriptors = tp_json_load(described, strlen(described), 0, NULL);
+    *units = tp_json_load(text.data, text.size, 0, NULL);
+    free(described);
+    tp_text_free(&text);
+    if (*descriptors && *units)
+        return TP_OK;
+    json_decref(*descriptors);
+    json_decref(*units);
+    return tp_fail(err, TP_E_MEMORY, "out of memory for the descriptors");
+}

@@ -1,0 +1,176 @@
+/* Origins: which rows of which plain tensor a packed weight was made from.
+ *
+ * They pass through every conversion: stacking experts, splitting stacks and
+ * repacking all end in origins that name the tensors of the first, plain source,
+ * so that `unpack` restores those.
+ */
+#include "pack/plan/descriptor.h"
+
+#include "base/num.h"
+#include "pack/source/model_names.h"
+#include "pack/os/os.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct list {
+    struct tp_origin *items;
+    size_t count, capacity;
+    struct tp_err *err;
+};
+
+void tp_origins_free(struct tp_origin *origins, uint32_t count)
+{
+    for (uint32_t i = 0; origins && i < count; i++)
+        free(origins[i].name);
+    free(origins);
+}
+
+char *tp_origin_name(const struct tp_origin *origin, uint64_t expert, struct tp_err *err)
+{
+    const char *mark = strstr(origin->name, "{e}");
+    if (!mark)
+        return tp_os_copy(err, origin->name);
+    return tp_os_format(err, "%.*s%llu%s", (int)(mark - origin->name), origin->name,
+                        (unsigned long long)expert, mark + 3);
+}
+
+/* Appends a copy whose name is `name` (fresh memory, taken over). */
+static enum tp_code append(struct list *list, const struct tp_origin *origin, char *name)
+{
+    if (!name || tp_os_grow((void **)&list->items, &list->capacity, list->count + 1,
+                            sizeof *list->items, list->err)) {
+        free(name);
+        return TP_E_MEMORY;
+    }
+    list->items[list->count] = *origin;
+    list->items[list->count++].name = name;
+    return TP_OK;
+}
+
+/* "X.experts.3.gate_proj.weight" -> "X.experts.{e}.gate_proj.weight". */
+static char *expert_template(const char *name, struct tp_err *err)
+{
+    struct tp_expert_name expert;
+    if (!tp_name_expert(name, &expert))
+        return tp_os_copy(err, name);
+    return tp_os_format(err, "%.*s.{e}.%s", (int)expert.prefix, name, expert.label);
+}
+
+/* What a weight as a whole was, if nothing is recorded: the plain tensor itself,
+ * or, for a packed checkpoint of other tools, S.weight. */
+static enum tp_code own_origin(const struct tp_plan *plan, const struct tp_weight *weight,
+                               struct tp_origin *origin, struct tp_err *err)
+{
+    *origin = (struct tp_origin){.rows = weight->box.n, .expert = -1,
+                                 .rank = (uint32_t)weight->rank,
+                                 .transposed = weight->transposed ||
+                                               (weight->format && weight->alternates)};
+    uint64_t *shape = origin->shape;
+    if (weight->rank == 3)
+        *shape++ = weight->box.e;
+    *shape++ = weight->box.n;
+    *shape = weight->box.k;
+    if (weight->format && weight->alternates) /* gpt-oss: its plain stacks have no ".weight" */
+        origin->name = tp_os_copy(err, weight->name);
+    else if (weight->format)
+        origin->name = tp_os_join(err, weight->name, strlen(weight->name), ".weight");
+    else
+        origin->name = tp_os_copy(err, plan->ckpt->tensors[weight->tensor[0]].name);
+    return origin->name ? TP_OK : TP_E_MEMORY;
+}
+
+/* What of `origin`, which are the weight's rows from `at` on, a part of a unit
+ * takes: nothing, or an origin of its own. */
+static enum tp_code take_rows(const struct tp_unit *unit, const struct tp_weight *weight,
+                              const struct tp_part *part, uint64_t rows,
+                              const struct tp_origin *origin, uint64_t at, struct list *list)
+{
+    uint64_t first = tp_max_u64(at, part->row);
+    uint64_t end = tp_min_u64(at + origin->rows, part->row + rows);
+    struct tp_origin mine = *origin;
+    char *name;
+    if (first >= end)
+        return TP_OK;
+    mine.row += first - at;
+    mine.rows = end - first;
+    bool template = strstr(origin->name, "{e}") != NULL;
+    if (unit->rank == 3 && weight->rank == 2) { /* becomes one of a stack */
+        mine.expert = -1;
+        name = origin->rank == 3 ? tp_os_copy(list->err, origin->name)
+                                 : expert_template(origin->name, list->err);
+    } else if (unit->rank == 2 && weight->rank == 3) { /* taken out of a stack */
+        if (origin->rank == 3 && !template)
+            mine.expert = (int64_t)part->expert;
+        name = tp_origin_name(origin, part->expert, list->err);
+    } else {
+        name = tp_os_copy(list->err, origin->name);
+    }
+    return append(list, &mine, name);
+}
+
+static enum tp_code part_origins(const struct tp_plan *plan, const struct tp_unit *unit, uint32_t p,
+                                 struct list *list)
+{
+    const struct tp_part *part = &unit->parts[p];
+    const struct tp_weight *weight = &plan->weights->items[part->weight];
+    struct tp_origin own;
+    enum tp_code code = TP_OK;
+    if (!weight->origins) {
+        if ((code = own_origin(plan, weight, &own, list->err)) == TP_OK)
+            code = take_rows(unit, weight, part, unit->part_rows[p], &own, 0, list);
+        free(own.name);
+        return code;
+    }
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < weight->origins && code == TP_OK; i++) {
+        code = take_rows(unit, weight, part, unit->part_rows[p], &weight->origin[i], at, list);
+        at += weight->origin[i].rows;
+    }
+    return code;
+}
+
+/* A rank's slice stands for a slice of the same plain tensor. */
+static enum tp_code slice_origins(const struct tp_unit *unit, struct list *list)
+{
+    uint64_t ranks = unit->cut.ranks;
+    for (size_t i = 0; i < list->count; i++) {
+        struct tp_origin *origin = &list->items[i];
+        uint64_t *columns = &origin->shape[origin->rank - 1], *rows = columns - 1;
+        if (unit->cut.along == TP_CUT_K) {
+            *columns /= ranks;
+            continue;
+        }
+        if (origin->row % ranks || origin->rows % ranks || *rows % ranks) {
+            tp_err_tensor(list->err, unit->name);
+            return tp_fail(list->err, TP_E_UNSUPPORTED, "the tensor that it was made from, %.200s, "
+                           "cannot be cut for %llu ranks", origin->name,
+                           (unsigned long long)ranks);
+        }
+        origin->row /= ranks;
+        origin->rows /= ranks;
+        *rows /= ranks;
+    }
+    return TP_OK;
+}
+
+/* One list for the whole unit: stacks repeat it for every expert, so the parts of
+ * the first expert say everything. */
+enum tp_code tp_unit_origins(const struct tp_plan *plan, const struct tp_unit *unit,
+                             struct tp_origin **origins, uint32_t *count, struct tp_err *err)
+{
+    struct list list = {.err = err};
+    enum tp_code code = TP_OK;
+    for (uint32_t p = 0; p < unit->parts_per_expert && code == TP_OK; p++)
+        code = part_origins(plan, unit, p, &list);
+    if (code == TP_OK && unit->cut.ranks)
+        code = slice_origins(unit, &list);
+    *origins = list.items;
+    *count = (uint32_t)list.count;
+    if (code) {
+        tp_origins_free(list.items, *count);
+        *origins = NULL;
+        *count = 0;
+    }
+    return code;
+}

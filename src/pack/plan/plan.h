@@ -1,0 +1,144 @@
+/* The plan: every unit, output tensor, file and offset, before a byte is written.
+ *
+ * A unit is one logical W[E,N,K] assembled from parts of source weights, and the
+ * outputs made from it. After planning only input/output, memory or the device
+ * can fail. The plan's hash identifies request and source, so an interrupted run
+ * knows whether its files still count.
+ */
+#ifndef TP_PACK_PLAN_H
+#define TP_PACK_PLAN_H
+
+#include "pack/plan/request.h"
+#include "pack/source/weights.h"
+
+enum { TP_MAX_PARTS = 4 }; /* per expert: gate and up, or q, k and v */
+
+/* Rows of a source weight's expert that become rows of the unit. */
+struct tp_part {
+    uint32_t weight;
+    uint64_t expert, row;
+};
+
+enum tp_unit_kind {
+    TP_UNIT_ENCODE, /* values -> codec (a packed source is decoded first) */
+    TP_UNIT_REPACK, /* codes and scales taken over */
+    TP_UNIT_PLAIN,  /* packed source -> values */
+    TP_UNIT_MOVE,   /* packed source of the same format: its bytes */
+};
+
+/* How a weight is divided among tensor-parallel ranks. Each of `pieces` stretches of
+ * rows (gate and up; q, k and v) is cut by itself: a rank has its share of each. */
+enum tp_cut_along { TP_CUT_NONE, TP_CUT_N, TP_CUT_K };
+struct tp_cut {
+    enum tp_cut_along along;
+    uint32_t ranks; /* 0: not cut */
+    uint32_t pieces;
+    uint64_t piece_rows[TP_MAX_PARTS]; /* of the whole weight; their sum is N */
+};
+
+struct tp_gather; /* ranks to read from, see ranks.h */
+
+struct tp_unit {
+    enum tp_unit_kind kind;
+    char *name;   /* for messages and rules */
+    char *prefix; /* of the output names */
+    struct tp_box3 box;
+    int rank;
+    const struct tp_format *format; /* NULL: plain */
+    struct tp_settings settings;
+    struct tp_op op;
+    enum tp_dtype dtype;     /* of the values that enter encode, or that PLAIN writes */
+    enum tp_dtype original;  /* dtype of the original values, recorded for unpack */
+    uint32_t parts_per_expert;
+    uint64_t part_rows[TP_MAX_PARTS];
+    struct tp_part *parts;   /* box.e x parts_per_expert */
+    uint32_t output[TP_MAX_OUT]; /* index into plan.outputs */
+    uint32_t outs;
+    uint32_t file;
+    struct tp_cut cut;       /* in the plan of a rank: how the whole was cut */
+    uint32_t stats;          /* group that shares a global scale, or UINT32_MAX; of a stack
+                                that of expert 0, the others follow */
+    bool transposed;         /* plain units: written as [E,K,N] */
+    const char *warning;     /* what the consumer's kernel wants in addition, or NULL */
+};
+
+struct tp_output {
+    char *name;
+    enum tp_dtype dtype;
+    uint32_t rank;
+    uint64_t shape[TP_ST_MAX_RANK];
+    uint64_t bytes;
+    uint32_t file;
+    uint64_t offset;    /* from the beginning of the file */
+    uint32_t unit;      /* UINT32_MAX: a kept tensor */
+    uint32_t source;    /* kept: the checkpoint's tensor */
+    uint8_t *constant;  /* bytes computed from E,N,K (layout words), or NULL */
+};
+
+#define TP_REASON_SAME "already in this format"
+
+struct tp_kept {
+    uint32_t tensor;
+    uint32_t unit; /* into plan.kept_units when it belongs to a packed weight, else UINT32_MAX */
+    char *reason;  /* NULL: not a weight at all */
+};
+
+struct tp_plan_file {
+    char *name;
+    char *header;         /* the complete prefix, hash digits zero */
+    uint64_t header_size; /* = where data starts */
+    uint64_t hash_at;     /* offset of the 32 hash digits */
+    uint64_t size;
+    uint32_t first_output, output_count; /* outputs are sorted by file, then offset */
+    uint32_t first_unit, unit_count;     /* into plan.units_by_file */
+};
+
+/* A value over several units: the amax behind a shared global scale. Several 2-D
+ * units, or one expert of a stacked one. */
+struct tp_stats_group {
+    uint32_t first_unit, unit_count; /* into plan.stats_units */
+};
+
+struct tp_plan {
+    const struct tp_checkpoint *ckpt;
+    const struct tp_weights *weights;
+    struct tp_unit *units;
+    size_t unit_count;
+    struct tp_output *outputs;
+    size_t output_count;
+    struct tp_kept *kept; /* tensors of one packed weight stand together */
+    size_t kept_count;
+    struct tp_unit *kept_units; /* packed weights that are copied: for descriptors and config */
+    size_t kept_unit_count;
+    struct tp_plan_file *files;
+    size_t file_count;
+    const struct tp_gather *gather; /* packed sources lie in slices, or NULL */
+    bool restores;    /* packed weights become plain ones (tp_plan_unpack) */
+    bool single_file; /* one file of the user's name instead of a directory */
+    struct tp_stats_group *groups;
+    uint32_t *stats_units;
+    size_t group_count;
+    const struct tp_unit **units_by_file; /* per file its units, then its kept ones */
+    uint64_t bytes_in, bytes_out; /* of tensor data */
+    uint8_t hash[16]; /* of the source's identity with times, and all headers */
+    uint8_t id[16];   /* the same without times: equal on another machine's copy */
+};
+
+/* Makes the plan that converts `ckpt` as the request says. Single-file output
+ * (`file_name` given) puts everything into one file of that name. */
+enum tp_code tp_plan_convert(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
+                             struct tp_request *request, const char *file_name,
+                             struct tp_plan *plan, struct tp_err *err);
+
+/* Makes the plan that restores plain weights of `dtype` (TP_DTYPE_NONE: each its
+ * original) with the names of the source. */
+enum tp_code tp_plan_unpack(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
+                            enum tp_dtype dtype, uint64_t shard_size, const char *file_name,
+                            struct tp_plan *plan, struct tp_err *err);
+void tp_plan_close(struct tp_plan *plan); /* legal on {0} and twice */
+
+/* The part that row n of expert e comes from, and its row there. */
+const struct tp_part *tp_unit_part(const struct tp_unit *unit, uint64_t e, uint64_t n,
+                                   uint64_t *row, uint64_t *rows_left);
+
+#endif

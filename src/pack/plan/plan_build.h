@@ -1,0 +1,114 @@
+/* Inside of planning: shared by plan_select.c (which weights, to what), plan_units.c
+ * (parts and stacks), plan_unpack.c, plan_outputs.c and plan.c (files, headers, hash).
+ */
+#ifndef TP_PACK_PLAN_BUILD_H
+#define TP_PACK_PLAN_BUILD_H
+
+#include "pack/plan/plan.h"
+#include "pack/source/source_ignore.h"
+
+/* What happens to one source weight. */
+struct tp_choice {
+    struct tp_rule *rule;  /* NULL: kept, for `reason` */
+    char *reason;          /* fresh memory */
+    bool refused;          /* kept although asked for: an error under --strict */
+    bool done;             /* belongs to a unit already */
+};
+
+/* Shapes, bytes and constants of the outputs of units of one format, size and rank: a model has
+ * a few such kinds of units and may have 100,000 of each. */
+struct tp_output_size {
+    bool known;
+    uint32_t rank;
+    uint64_t shape[TP_MAX_RANK], bytes;
+    const uint8_t *constant; /* of an output of the plan that has one, or NULL */
+};
+struct tp_unit_sizes {
+    const struct tp_format *format; /* NULL: not in use */
+    struct tp_settings settings;
+    struct tp_box3 box;
+    int rank;
+    struct tp_output_size out[TP_MAX_OUT];
+};
+enum { TP_KNOWN_SIZES = 16 };
+
+struct tp_builder {
+    struct tp_plan *plan;
+    struct tp_request *request;
+    struct tp_choice *choices; /* per weight */
+    struct tp_source_ignore ignore; /* what the source lists as not quantized */
+    const struct tp_plan *follow; /* files hold the same units as there, or NULL */
+    size_t unit_capacity, output_capacity, kept_capacity, kept_unit_capacity, file_capacity;
+    struct tp_err *err;
+    size_t file_begins; /* first output of the file that is being filled */
+    struct tp_unit_sizes sizes[TP_KNOWN_SIZES]; /* the latest kinds, for plan_outputs.c */
+    uint32_t next_sizes;
+};
+
+/* The name that patterns see: "X.q_proj.weight", also for packed sources. It is the
+ * tensor's own, or written into `buffer`. NULL + TP_E_UNSUPPORTED when too long. */
+enum { TP_FULL_NAME = 2048 };
+const char *tp_weight_full_name(const struct tp_plan *plan, uint32_t weight,
+                                char buffer[TP_FULL_NAME], struct tp_err *err);
+
+/* Keeps a weight, with a printf'ed reason; the first reason stays. */
+enum tp_code tp_choice_keep(struct tp_builder *b, uint32_t weight, bool refused, const char *fmt,
+                            ...) __attribute__((format(printf, 4, 5)));
+
+/* Fills choices from the request: patterns, defaults, orientation. */
+enum tp_code tp_plan_select(struct tp_builder *b);
+
+/* Makes units of the chosen weights: stacks experts, splits stacks, checks
+ * shapes, applies fused sets. Weights left over are kept. */
+enum tp_code tp_plan_units(struct tp_builder *b);
+
+/* Why a packed weight that has to be decoded needs --requantize, with the hint set,
+ * or NULL: int4 always does, NVFP4 where other settings would take it over. */
+const char *tp_plan_lossy_reason(const struct tp_builder *b, const struct tp_weight *weight,
+                                 const struct tp_op *to, char *text, size_t size);
+
+/* Why parts that are taken over cannot share one global scale, or NULL. */
+const char *tp_plan_global_reason(const struct tp_builder *b, const struct tp_unit *unit,
+                                  char *text, size_t size);
+
+/* Fails for a packed weight that was chosen but cannot be converted for `reason`:
+ * to keep it would leave a checkpoint of two kinds. */
+enum tp_code tp_plan_refuse(const struct tp_builder *b, const struct tp_unit *unit,
+                            const char *reason);
+
+/* Reads what headers do not say of the chosen packed weights (source_check.h) and
+ * refuses tensors that look packed but are of no format that is read. */
+enum tp_code tp_plan_check_sources(struct tp_builder *b);
+
+/* Groups of units that share a global scale: plan.groups and the units' `stats`. */
+enum tp_code tp_plan_stats(struct tp_builder *b);
+
+/* Appends a unit (moved); frees it on failure. */
+enum tp_code tp_plan_add_unit(struct tp_builder *b, struct tp_unit *unit);
+
+/* Appends to plan.kept; `unit` as in struct tp_kept. */
+enum tp_code tp_plan_add_kept(struct tp_builder *b, uint32_t tensor, uint32_t unit,
+                              const char *reason);
+
+/* Keeps all tensors of a weight; a packed one keeps its descriptor with it. */
+enum tp_code tp_plan_keep_weight(struct tp_builder *b, uint32_t weight, const char *reason);
+
+/* Adds a plain unit (kind TP_UNIT_PLAIN, no format) for every tensor that the
+ * weights stood for before they were packed: experts apart, stacks whole again.
+ * With `all`, plain weights become units of their own as well. skip[w] leaves
+ * weights out (NULL: none). `dtype` of the values, or TP_DTYPE_NONE: BF16 if that
+ * was the original, else F32. */
+enum tp_code tp_plan_plain_units(struct tp_builder *b, enum tp_dtype dtype, bool all,
+                                 const bool *skip);
+
+/* Appends the outputs of a unit, or of one kept tensor, to plan.outputs; file and offset
+ * are not set. */
+enum tp_code tp_plan_unit_outputs(struct tp_builder *b, uint32_t unit);
+enum tp_code tp_plan_kept_output(struct tp_builder *b, const struct tp_kept *kept);
+
+/* Outputs, files, headers and hash of a plan whose units and kept are complete. */
+enum tp_code tp_plan_files(struct tp_builder *b, const char *file_name);
+
+void tp_builder_close(struct tp_builder *b);
+
+#endif

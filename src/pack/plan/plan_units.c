@@ -1,0 +1,493 @@
+/* Units of the chosen weights: experts stacked or split, shapes checked, fused
+ * sets kept together.
+ *
+ * Every chosen weight ends in exactly one unit (or, when a stack is split, in
+ * the units of its experts), or is kept with a reason.
+ */
+#include "pack/plan/plan_build.h"
+
+#include "pack/plan/descriptor.h"
+#include "pack/source/model_names.h"
+#include "pack/text/name_set.h"
+#include "pack/os/os.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct tp_weight *weight_at(const struct tp_builder *b, uint32_t w)
+{
+    return &b->plan->weights->items[w];
+}
+
+/* How a source becomes the format: taken over, encoded, or not at all. */
+static const char *unit_kind(const struct tp_builder *b, const struct tp_weight *weight,
+                             const struct tp_rule *rule, struct tp_unit *unit, char *text,
+                             size_t size)
+{
+    unit->kind = TP_UNIT_ENCODE;
+    unit->dtype = weight->dtype;
+    if (!weight->format)
+        return NULL;
+    if (tp_repack_possible(&weight->op, &unit->op)) {
+        unit->kind = TP_UNIT_REPACK;
+        return NULL;
+    }
+    if (b->request->repack_only) {
+        tp_err_hint(b->err, "unpack to plain weights, and convert those to %s",
+                    rule->format->name);
+        return "the two formats do not hold the same numbers";
+    }
+    unit->dtype = tp_format_via(rule->format, &rule->settings, weight->dtype);
+    return b->request->requantize ? NULL
+                                  : tp_plan_lossy_reason(b, weight, &unit->op, text, size);
+}
+
+static void unit_start(const struct tp_builder *b, uint32_t w, struct tp_unit *unit)
+{
+    const struct tp_weight *weight = weight_at(b, w);
+    const struct tp_rule *rule = b->choices[w].rule;
+    *unit = (struct tp_unit){.rank = 2, .format = rule->format, .settings = rule->settings,
+                             .original = weight->dtype, .stats = UINT32_MAX};
+    unit->box = (struct tp_box3){1, weight->box.n, weight->box.k};
+    tp_format_op(rule->format, &rule->settings, &unit->op);
+    unit->outs = unit->op.outs;
+}
+
+static enum tp_code unit_parts(struct tp_builder *b, struct tp_unit *unit, uint32_t per_expert)
+{
+    unit->parts_per_expert = per_expert;
+    unit->parts = tp_os_zalloc(unit->box.e * per_expert, sizeof *unit->parts, b->err);
+    return unit->parts ? TP_OK : TP_E_MEMORY;
+}
+
+static void unit_free(struct tp_unit *unit)
+{
+    free(unit->name);
+    free(unit->prefix);
+    free(unit->parts);
+}
+
+/* Why the unit's shape does not suit its format, or NULL. */
+static const char *shape_reason(const struct tp_unit *unit, char *text, size_t size)
+{
+    const struct tp_shape_rule *rule =
+        tp_format_broken_need(unit->format, &unit->settings, unit->box);
+    if (!rule)
+        return NULL;
+    snprintf(text, size, "%s needs %c in multiples of %llu, this is %llu: %s", unit->format->name,
+             rule->dim, (unsigned long long)rule->multiple,
+             (unsigned long long)(rule->dim == 'N' ? unit->box.n : unit->box.k), rule->why);
+    return text;
+}
+
+/* Packed parts are taken over tile by tile, so each must begin and end at a tile
+ * border of the format, and lie in its source where the tiles of both agree. */
+static const char *seam_reason(const struct tp_builder *b, const struct tp_unit *unit, char *text,
+                               size_t size)
+{
+    uint64_t n, k, source_n, source_k, row = 0;
+    const struct tp_weight *source = weight_at(b, unit->parts[0].weight);
+    if (!source->format || tp_op_granule(&unit->op, &n, &k, NULL) ||
+        tp_op_granule(&source->op, &source_n, &source_k, NULL))
+        return NULL;
+    for (uint32_t p = 0; p < unit->parts_per_expert; p++) {
+        uint64_t begin = unit->parts[p].row;
+        if (row % n) {
+            tp_err_hint(b->err, "--no-stack leaves the experts apart; or unpack first, and convert "
+                                "the plain weights");
+            snprintf(text, size, "its packed parts of %llu rows do not end at the %llu-row tiles "
+                     "of %s", (unsigned long long)unit->part_rows[p - 1], (unsigned long long)n,
+                     unit->format->name);
+            return text;
+        }
+        if (unit->kind == TP_UNIT_REPACK && begin % source_n % n) {
+            snprintf(text, size, "row %llu of %s, where it begins, is inside a block of %s",
+                     (unsigned long long)begin, source->name, unit->format->name);
+            return text;
+        }
+        row += unit->part_rows[p];
+    }
+    return NULL;
+}
+
+/* Either adds the unit or keeps all weights of it. Takes over the unit. */
+static enum tp_code settle(struct tp_builder *b, struct tp_unit *unit)
+{
+    char text[400];
+    const struct tp_weight *source = weight_at(b, unit->parts[0].weight);
+    const struct tp_rule *rule = b->choices[unit->parts[0].weight].rule;
+    const char *reason = unit_kind(b, source, rule, unit, text, sizeof text);
+    if (!reason && (reason = tp_plan_global_reason(b, unit, text, sizeof text)) != NULL &&
+        b->request->requantize) {
+        unit->kind = TP_UNIT_ENCODE;
+        unit->dtype = tp_format_via(rule->format, &rule->settings, source->dtype);
+        reason = NULL;
+    }
+    if (!reason)
+        reason = shape_reason(unit, text, sizeof text);
+    if (!reason)
+        reason = seam_reason(b, unit, text, sizeof text);
+    enum tp_code code = TP_OK;
+    uint64_t parts = unit->box.e * unit->parts_per_expert;
+    if (reason && source->format)
+        code = tp_plan_refuse(b, unit, reason);
+    for (uint64_t i = 0; i < parts && code == TP_OK; i++) {
+        uint32_t w = unit->parts[i].weight;
+        if (reason)
+            code = tp_choice_keep(b, w, true, "%s", reason);
+        b->choices[w].done = true;
+    }
+    if (reason || code) {
+        unit_free(unit);
+        return code;
+    }
+    const struct tp_shape_rule *want =
+        tp_format_broken_want(unit->format, &unit->settings, unit->box,
+                              unit->rank == 3 || strstr(unit->name, ".experts."));
+    unit->warning = want ? want->why : NULL;
+    return tp_plan_add_unit(b, unit);
+}
+
+/* One weight, one unit of the same rank. */
+static enum tp_code single(struct tp_builder *b, uint32_t w, const char *full)
+{
+    const struct tp_weight *weight = weight_at(b, w);
+    struct tp_unit unit;
+    struct tp_stack_name stack;
+    unit_start(b, w, &unit);
+    unit.rank = weight->rank;
+    unit.box = weight->box;
+    bool stacked = weight->rank == 3 && !weight->format && !b->request->no_stack &&
+                   tp_name_stack(full, &stack);
+    const char *joint = NULL; /* gate_up_proj that alternates is no w13: see alternates() */
+    if (stacked && weight->alternates) {
+        joint = "_";
+        stacked = false;
+    }
+    if (stacked) {
+        unit.name = tp_os_format(b->err, "%.*s.%s", (int)stack.prefix, full,
+                                 stack.gate_up ? "w13" : "w2");
+        unit.prefix = tp_os_format(b->err, "%.*s.%s_", (int)stack.prefix, full,
+                                   stack.gate_up ? "w13" : "w2");
+    } else {
+        unit.name = tp_os_copy(b->err, weight->name);
+        unit.prefix = joint ? tp_os_join(b->err, weight->name, strlen(weight->name), joint)
+                            : tp_os_copy(b->err, weight->prefix);
+    }
+    if (!unit.name || !unit.prefix || unit_parts(b, &unit, 1)) {
+        unit_free(&unit);
+        return TP_E_MEMORY;
+    }
+    unit.part_rows[0] = weight->box.n;
+    for (uint64_t e = 0; e < unit.box.e; e++)
+        unit.parts[e] = (struct tp_part){w, e, 0};
+    return settle(b, &unit);
+}
+
+/* Rows [row, row + rows) of one expert of a 3-D weight, as a 2-D unit. */
+static enum tp_code split_one(struct tp_builder *b, uint32_t w, uint64_t expert, uint64_t row,
+                              uint64_t rows, const char *name)
+{
+    struct tp_unit unit;
+    unit_start(b, w, &unit);
+    unit.box.n = rows;
+    unit.name = tp_os_copy(b->err, name);
+    unit.prefix = tp_os_join(b->err, name, strlen(name), ".");
+    if (!unit.name || !unit.prefix || unit_parts(b, &unit, 1)) {
+        unit_free(&unit);
+        return TP_E_MEMORY;
+    }
+    unit.part_rows[0] = rows;
+    unit.parts[0] = (struct tp_part){w, expert, row};
+    return settle(b, &unit);
+}
+
+/* Name of a part of a stack as llm-compressor writes it; of a packed stack that
+ * recorded its experts' names, that name. */
+static char *split_name(struct tp_builder *b, const struct tp_weight *weight, uint64_t e,
+                        uint32_t p, const struct tp_stack_name *stack, const char *full)
+{
+    static const char *const labels[] = {"gate_proj", "up_proj", "down_proj"};
+    if (p >= weight->origins || !strstr(weight->origin[p].name, "{e}"))
+        return tp_os_format(b->err, "%.*s.%llu.%s", (int)stack->prefix, full,
+                            (unsigned long long)e, labels[stack->gate_up ? p : 2]);
+    char *name = tp_origin_name(&weight->origin[p], e, b->err);
+    size_t size = name ? strlen(name) : 0;
+    if (size > 7 && strcmp(name + size - 7, ".weight") == 0)
+        name[size - 7] = '\0';
+    return name;
+}
+
+/* A stack becomes one unit per expert and projection. */
+static enum tp_code split_stack(struct tp_builder *b, uint32_t w, const struct tp_stack_name *stack,
+                                const char *full)
+{
+    const struct tp_weight *weight = weight_at(b, w);
+    uint32_t parts = stack->gate_up ? 2 : 1;
+    bool recorded = weight->origins == parts;
+    size_t first = b->plan->unit_count;
+    enum tp_code code = TP_OK;
+    if (!recorded && weight->box.n % parts)
+        return tp_choice_keep(b, w, true, "its rows do not divide into gate and up");
+    for (uint64_t e = 0; e < weight->box.e && code == TP_OK; e++)
+        for (uint64_t p = 0, row = 0; p < parts && b->choices[w].rule && code == TP_OK; p++) {
+            uint64_t rows = recorded ? weight->origin[p].rows : weight->box.n / parts;
+            char *name = split_name(b, weight, e, (uint32_t)p, stack, full);
+            code = name ? split_one(b, w, e, row, rows, name) : TP_E_MEMORY;
+            row += rows;
+            free(name);
+        }
+    while (!b->choices[w].rule && b->plan->unit_count > first) /* one refused: all kept */
+        unit_free(&b->plan->units[--b->plan->unit_count]);
+    return code;
+}
+
+/* One expert matrix of a set that will be stacked. */
+struct member {
+    const char *name; /* of the checkpoint tensor (codes) */
+    struct tp_expert_name parsed;
+    uint32_t weight;
+};
+
+static int by_stack(const void *a, const void *b)
+{
+    const struct member *x = a, *y = b;
+    size_t size = x->parsed.prefix < y->parsed.prefix ? x->parsed.prefix : y->parsed.prefix;
+    int order = memcmp(x->name, y->name, size);
+    if (order || x->parsed.prefix != y->parsed.prefix)
+        return order ? order : x->parsed.prefix < y->parsed.prefix ? -1 : 1;
+    bool x_down = x->parsed.part == TP_EXPERT_DOWN, y_down = y->parsed.part == TP_EXPERT_DOWN;
+    if (x_down != y_down)
+        return x_down ? 1 : -1;
+    if (x->parsed.expert != y->parsed.expert)
+        return x->parsed.expert < y->parsed.expert ? -1 : 1;
+    return (int)x->parsed.part - (int)y->parsed.part;
+}
+
+static bool same_stack(const struct member *a, const struct member *b)
+{
+    return a->parsed.prefix == b->parsed.prefix &&
+           memcmp(a->name, b->name, a->parsed.prefix) == 0 &&
+           (a->parsed.part == TP_EXPERT_DOWN) == (b->parsed.part == TP_EXPERT_DOWN);
+}
+
+static enum tp_expert_part part_at(size_t i, uint32_t parts)
+{
+    return parts == 1 ? TP_EXPERT_DOWN : i % 2 ? TP_EXPERT_UP : TP_EXPERT_GATE;
+}
+
+static const char *part_label(int part)
+{
+    return part == TP_EXPERT_DOWN ? "down" : part == TP_EXPERT_UP ? "up" : "gate";
+}
+
+static bool lacking(size_t i, uint32_t parts, char *text, size_t size)
+{
+    snprintf(text, size, "expert %zu has no %s matrix", i / parts, part_label(part_at(i, parts)));
+    return false;
+}
+
+/* Whether the sorted members are experts 0..count/parts-1, each complete, alike
+ * in shape, dtype and rule. Writes what is wrong. */
+static bool complete(const struct tp_builder *b, const struct member *members, size_t count,
+                     uint32_t parts, char *text, size_t size)
+{
+    const struct tp_weight *first = weight_at(b, members[0].weight);
+    const struct tp_rule *rule = b->choices[members[0].weight].rule;
+    for (size_t i = 0; i < count; i++) {
+        const struct tp_weight *weight = weight_at(b, members[i].weight);
+        const struct tp_rule *other = b->choices[members[i].weight].rule;
+        if (members[i].parsed.expert != i / parts || members[i].parsed.part != part_at(i, parts))
+            return lacking(i, parts, text, size);
+        if (weight->box.n != first->box.n || weight->box.k != first->box.k ||
+            weight->dtype != first->dtype || weight->format != first->format ||
+            (weight->format && !tp_op_same(&weight->op, &first->op)) ||
+            other != rule || weight->rank != 2) {
+            snprintf(text, size, "the %s matrix of expert %llu differs in shape, dtype, format or "
+                     "rule from that of expert 0", part_label(part_at(i, parts)),
+                     (unsigned long long)(i / parts));
+            return false;
+        }
+    }
+    return count % parts == 0 || lacking(count, parts, text, size);
+}
+
+static enum tp_code stack(struct tp_builder *b, const struct member *members, size_t count)
+{
+    const struct member *first = &members[0];
+    bool down = first->parsed.part == TP_EXPERT_DOWN;
+    uint32_t parts = down ? 1 : 2;
+    struct tp_unit unit;
+    char text[300];
+    if (!complete(b, members, count, parts, text, sizeof text)) {
+        tp_err_tensor(b->err, first->name);
+        tp_err_hint(b->err, "complete the checkpoint, or leave the experts apart with --no-stack");
+        return tp_fail(b->err, TP_E_INPUT, "experts cannot be stacked: %s", text);
+    }
+    unit_start(b, first->weight, &unit);
+    unit.rank = 3;
+    unit.box.e = count / parts;
+    unit.box.n = weight_at(b, first->weight)->box.n * parts;
+    unit.name = tp_os_format(b->err, "%.*s.%s", (int)first->parsed.prefix, first->name,
+                             down ? "w2" : "w13");
+    unit.prefix = tp_os_format(b->err, "%.*s.%s_", (int)first->parsed.prefix, first->name,
+                               down ? "w2" : "w13");
+    if (!unit.name || !unit.prefix || unit_parts(b, &unit, parts)) {
+        unit_free(&unit);
+        return TP_E_MEMORY;
+    }
+    for (uint32_t p = 0; p < parts; p++)
+        unit.part_rows[p] = weight_at(b, first->weight)->box.n;
+    for (size_t i = 0; i < count; i++)
+        unit.parts[i] = (struct tp_part){members[i].weight, 0, 0};
+    return settle(b, &unit);
+}
+
+/* Collects the expert matrices that go to stacked formats, and stacks them. */
+static enum tp_code stack_experts(struct tp_builder *b)
+{
+    size_t count = 0, total = b->plan->weights->count;
+    enum tp_code code = TP_OK;
+    struct member *members = tp_os_zalloc(total + 1, sizeof *members, b->err);
+    if (!members)
+        return TP_E_MEMORY;
+    for (uint32_t w = 0; w < total; w++) {
+        const struct tp_rule *rule = b->choices[w].rule;
+        const struct tp_weight *weight = weight_at(b, w);
+        if (!rule || rule->format->experts != TP_EXPERTS_STACK || weight->rank != 2)
+            continue;
+        members[count].weight = w;
+        members[count].name = weight->name;
+        if (tp_name_expert(weight->name, &members[count].parsed))
+            count++;
+    }
+    qsort(members, count, sizeof *members, by_stack);
+    for (size_t i = 0, end; i < count && code == TP_OK; i = end) {
+        for (end = i + 1; end < count && same_stack(&members[i], &members[end]);)
+            end++;
+        code = stack(b, members + i, end - i);
+    }
+    free(members);
+    return code;
+}
+
+/* The fused sets with a member that cannot be converted for its shape. They take the
+ * other members along: engines load the set as one matrix. */
+struct unsuited_set {
+    char *key;
+    uint32_t weight; /* the first such member */
+};
+struct unsuited {
+    struct unsuited_set *sets;
+    size_t count, capacity;
+    struct tp_names keys; /* numbered like the sets */
+};
+
+static bool is_unsuited(const struct tp_builder *b, uint32_t w)
+{
+    const struct tp_rule *rule = b->choices[w].rule;
+    return rule && tp_format_broken_need(rule->format, &rule->settings, weight_at(b, w)->box);
+}
+
+static bool fused_key(const struct tp_builder *b, uint32_t w, char key[TP_FULL_NAME])
+{
+    return b->choices[w].rule && weight_at(b, w)->rank == 2 &&
+           tp_name_fused(weight_at(b, w)->name, key, TP_FULL_NAME);
+}
+
+static enum tp_code add_unsuited(struct tp_builder *b, uint32_t w, const char *key,
+                                 struct unsuited *unsuited)
+{
+    uint32_t number;
+    enum tp_code code = tp_os_grow((void **)&unsuited->sets, &unsuited->capacity,
+                                   unsuited->count + 1, sizeof *unsuited->sets, b->err);
+    if (code)
+        return code;
+    struct unsuited_set set = {tp_os_copy(b->err, key), w};
+    if (!set.key)
+        return TP_E_MEMORY;
+    code = tp_names_add(&unsuited->keys, set.key, strlen(key), &number, b->err);
+    if (code || number < unsuited->count)
+        free(set.key);
+    else
+        unsuited->sets[unsuited->count++] = set;
+    return code;
+}
+
+static enum tp_code keep_fused_sets_together(struct tp_builder *b)
+{
+    struct unsuited unsuited = {0};
+    char key[TP_FULL_NAME];
+    enum tp_code code = TP_OK;
+    uint32_t total = (uint32_t)b->plan->weights->count;
+    for (uint32_t w = 0; w < total && code == TP_OK; w++)
+        if (is_unsuited(b, w) && fused_key(b, w, key))
+            code = add_unsuited(b, w, key, &unsuited);
+    for (uint32_t w = 0; w < total && unsuited.count && code == TP_OK; w++) {
+        int64_t set = fused_key(b, w, key) ? tp_names_find(&unsuited.keys, key, strlen(key)) : -1;
+        if (set >= 0 && !is_unsuited(b, w))
+            code = tp_choice_keep(b, w, true, "engines fuse it with %s, which cannot be converted",
+                                  weight_at(b, unsuited.sets[set].weight)->name);
+    }
+    for (size_t i = 0; i < unsuited.count; i++)
+        free(unsuited.sets[i].key);
+    free(unsuited.sets);
+    tp_names_close(&unsuited.keys);
+    return code;
+}
+
+/* Packed stacks of gpt-oss, whose rows alternate between gate and up (and the
+ * down_proj beside them): known by "gate_up_proj_blocks" and what became of it. They
+ * stay one stack in that order, to which the model's biases belong. */
+static bool alternates(const struct tp_weight *weight)
+{
+    size_t size = strlen(weight->prefix);
+    return weight->format && size > 6 && strcmp(weight->prefix + size - 6, "_proj_") == 0;
+}
+
+/* Whether nothing is to be done. Of another tool's weight the settings are not known;
+ * its scales may be of another type than the format's, which is mended where it
+ * costs nothing. */
+static bool is_already(const struct tp_weight *weight, const struct tp_rule *rule)
+{
+    struct tp_op op;
+    if (weight->format != rule->format)
+        return false;
+    if (weight->origin)
+        return memcmp(&weight->settings, &rule->settings, sizeof rule->settings) == 0;
+    tp_format_op(rule->format, &rule->settings, &op);
+    for (uint32_t i = 0; i < op.outs; i++)
+        if (weight->tensor[i] == TP_NO_TENSOR || weight->op.out[i].element != op.out[i].element ||
+            weight->renamed)
+            return !tp_repack_possible(&weight->op, &op);
+    return true;
+}
+
+static enum tp_code remaining(struct tp_builder *b, uint32_t w)
+{
+    const struct tp_weight *weight = weight_at(b, w);
+    const struct tp_rule *rule = b->choices[w].rule;
+    struct tp_stack_name name;
+    char buffer[TP_FULL_NAME];
+    const char *full = tp_weight_full_name(b->plan, w, buffer, b->err);
+    if (!full)
+        return b->err->code;
+    if (is_already(weight, rule))
+        return tp_choice_keep(b, w, false, TP_REASON_SAME);
+    if (weight->rank == 3 && rule->format->experts == TP_EXPERTS_SPLIT && !b->request->no_stack &&
+        tp_name_stack(full, &name) && !alternates(weight))
+        return split_stack(b, w, &name, full);
+    return single(b, w, full);
+}
+
+enum tp_code tp_plan_units(struct tp_builder *b)
+{
+    enum tp_code code = keep_fused_sets_together(b);
+    if (code == TP_OK && !b->request->no_stack)
+        code = stack_experts(b);
+    for (uint32_t w = 0; w < b->plan->weights->count && code == TP_OK; w++)
+        if (b->choices[w].rule && !b->choices[w].done)
+            code = remaining(b, w);
+    return code;
+}

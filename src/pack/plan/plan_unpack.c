@@ -1,0 +1,253 @@
+/* The way back: which plain tensors the packed weights of a checkpoint stand for.
+ *
+ * Every packed weight says which rows of which tensor it was (its origins). These
+ * pieces are sorted by tensor, expert and row; a tensor must be covered exactly,
+ * by the same cut for each of its experts, and becomes one plain unit.
+ */
+#include "pack/plan/plan_build.h"
+
+#include "base/num.h"
+#include "pack/plan/descriptor.h"
+#include "pack/text/json_memory.h"
+#include "pack/os/os.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Rows of one expert of a plain tensor, and where they lie now. */
+struct piece {
+    char *name;
+    uint64_t e, row, rows;
+    uint64_t shape[3];
+    uint32_t rank;
+    bool transposed; /* the tensor was stored [E,K,N] */
+    struct tp_part part;
+    enum tp_dtype dtype; /* of the original values */
+};
+
+struct pieces {
+    struct piece *items;
+    size_t count, capacity;
+};
+
+static void pieces_free(struct pieces *pieces)
+{
+    for (size_t i = 0; i < pieces->count; i++)
+        free(pieces->items[i].name);
+    free(pieces->items);
+}
+
+static enum tp_code add_piece(struct tp_builder *b, struct pieces *pieces,
+                              const struct tp_origin *origin, uint32_t w, uint64_t e, uint64_t row)
+{
+    const struct tp_weight *weight = &b->plan->weights->items[w];
+    enum tp_code code = tp_os_grow((void **)&pieces->items, &pieces->capacity, pieces->count + 1,
+                                   sizeof *pieces->items, b->err);
+    if (code)
+        return code;
+    bool stack = origin->rank == 3 && origin->expert < 0;
+    struct piece *piece = &pieces->items[pieces->count];
+    *piece = (struct piece){.e = stack ? e : origin->expert > 0 ? (uint64_t)origin->expert : 0,
+                            .row = origin->row, .rows = origin->rows, .rank = origin->rank,
+                            .transposed = origin->transposed,
+                            .part = {w, e, row}, .dtype = weight->dtype};
+    memcpy(piece->shape, origin->shape, sizeof piece->shape);
+    if (!(piece->name = tp_origin_name(origin, e, b->err)))
+        return TP_E_MEMORY;
+    pieces->count++;
+    return TP_OK;
+}
+
+/* Whether one origin can be of this weight: the same K, and as many experts as it
+ * says. Stored text is not to be trusted. */
+static bool origin_fits(const struct tp_weight *weight, const struct tp_origin *origin)
+{
+    bool template = strstr(origin->name, "{e}") != NULL;
+    if (origin->shape[origin->rank - 1] != weight->box.k || (origin->rank == 3 && template))
+        return false;
+    if (origin->rank == 2)
+        return origin->expert < 0 && (template || weight->box.e == 1);
+    if (origin->expert >= 0)
+        return weight->box.e == 1 && (uint64_t)origin->expert < origin->shape[0];
+    return origin->shape[0] == weight->box.e;
+}
+
+/* All pieces of one weight; what records nothing stood for S.weight. */
+static enum tp_code add_weight(struct tp_builder *b, struct pieces *pieces, uint32_t w)
+{
+    const struct tp_weight *weight = &b->plan->weights->items[w];
+    struct tp_unit whole = {.rank = weight->rank, .box = weight->box, .parts_per_expert = 1,
+                            .part_rows = {weight->box.n}, .parts = &(struct tp_part){w, 0, 0}};
+    struct tp_origin *origins;
+    uint32_t count;
+    uint64_t row = 0;
+    enum tp_code code = tp_unit_origins(b->plan, &whole, &origins, &count, b->err);
+    for (uint32_t i = 0; i < count && code == TP_OK; i++) {
+        if (!origin_fits(weight, &origins[i])) {
+            tp_err_tensor(b->err, weight->name);
+            code = tp_fail(b->err, TP_E_INPUT, "the tensor that its descriptor names as its "
+                           "origin, %.200s, has another shape", origins[i].name);
+        }
+        for (uint64_t e = 0; e < weight->box.e && code == TP_OK; e++)
+            code = add_piece(b, pieces, &origins[i], w, e, row);
+        row += origins[i].rows;
+    }
+    tp_origins_free(origins, count);
+    return code;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const struct piece *x = a, *y = b;
+    int order = strcmp(x->name, y->name);
+    if (order)
+        return order;
+    if (x->e != y->e)
+        return x->e < y->e ? -1 : 1;
+    return x->row < y->row ? -1 : x->row > y->row;
+}
+
+static enum tp_code not_covered(struct tp_builder *b, const struct piece *piece, uint64_t row)
+{
+    tp_err_tensor(b->err, piece->name);
+    tp_err_hint(b->err, "the checkpoint is a part of a larger one: unpack that");
+    return tp_fail(b->err, TP_E_INPUT, "only parts of this tensor are here: expert %llu lacks or "
+                   "doubles the rows from %llu on", (unsigned long long)piece->e,
+                   (unsigned long long)row);
+}
+
+/* The cut of the first expert; false if it does not cover all rows. */
+static enum tp_code first_cut(struct tp_builder *b, const struct piece *pieces, size_t count,
+                              struct tp_unit *unit)
+{
+    uint64_t row = 0;
+    for (size_t i = 0; i < count && row < unit->box.n; i++) {
+        if (unit->parts_per_expert == TP_MAX_PARTS) {
+            tp_err_tensor(b->err, pieces->name);
+            return tp_fail(b->err, TP_E_UNSUPPORTED, "this tensor was cut into more than %d pieces",
+                           TP_MAX_PARTS);
+        }
+        if (pieces[i].e || pieces[i].row != row)
+            return not_covered(b, pieces, row);
+        unit->part_rows[unit->parts_per_expert++] = pieces[i].rows;
+        row += pieces[i].rows;
+    }
+    return row == unit->box.n ? TP_OK : not_covered(b, pieces, row);
+}
+
+static enum tp_code fill_parts(struct tp_builder *b, const struct piece *pieces, size_t count,
+                               struct tp_unit *unit)
+{
+    uint64_t per = unit->parts_per_expert;
+    if (count != unit->box.e * per)
+        return not_covered(b, &pieces[count - 1], 0);
+    for (uint64_t e = 0; e < unit->box.e; e++)
+        for (uint64_t p = 0, row = 0; p < per; p++) {
+            const struct piece *piece = &pieces[e * per + p];
+            if (piece->e != e || piece->row != row || piece->rows != unit->part_rows[p] ||
+                piece->rank != pieces->rank || piece->transposed != pieces->transposed ||
+                memcmp(piece->shape, pieces->shape, sizeof piece->shape) != 0)
+                return not_covered(b, piece, row);
+            unit->parts[e * per + p] = piece->part;
+            if (piece->dtype != TP_BF16)
+                unit->original = TP_F32;
+            row += piece->rows;
+        }
+    return TP_OK;
+}
+
+static enum tp_code add_tensor(struct tp_builder *b, const struct piece *pieces, size_t count,
+                               enum tp_dtype dtype)
+{
+    uint32_t rank = pieces->rank;
+    struct tp_unit unit = {.kind = TP_UNIT_PLAIN, .rank = (int)rank, .original = TP_BF16,
+                           .outs = 1, .stats = UINT32_MAX, .transposed = pieces->transposed};
+    unit.box = (struct tp_box3){rank == 3 ? pieces->shape[0] : 1, pieces->shape[rank - 2],
+                                pieces->shape[rank - 1]};
+    unit.name = tp_os_format(b->err, "%s", pieces->name);
+    unit.prefix = tp_os_format(b->err, "%s", pieces->name);
+    unit.parts = tp_os_zalloc(count, sizeof *unit.parts, b->err);
+    enum tp_code code = unit.name && unit.prefix && unit.parts ? TP_OK : TP_E_MEMORY;
+    if (code == TP_OK && (code = first_cut(b, pieces, count, &unit)) == TP_OK)
+        code = fill_parts(b, pieces, count, &unit);
+    if (code) {
+        free(unit.name);
+        free(unit.prefix);
+        free(unit.parts);
+        return code;
+    }
+    unit.dtype = dtype == TP_DTYPE_NONE ? unit.original : dtype;
+    return tp_plan_add_unit(b, &unit);
+}
+
+/* A plain weight as a unit of its own dtype. */
+static enum tp_code add_plain(struct tp_builder *b, uint32_t w)
+{
+    const struct tp_weight *weight = &b->plan->weights->items[w];
+    const char *name = b->plan->ckpt->tensors[weight->tensor[0]].name;
+    struct tp_unit unit = {.kind = TP_UNIT_PLAIN, .rank = weight->rank, .box = weight->box,
+                           .dtype = weight->dtype, .original = weight->dtype, .outs = 1,
+                           .parts_per_expert = 1, .part_rows = {weight->box.n},
+                           .stats = UINT32_MAX, .transposed = weight->transposed};
+    unit.name = tp_os_format(b->err, "%s", name);
+    unit.prefix = tp_os_format(b->err, "%s", name);
+    unit.parts = tp_os_zalloc(weight->box.e, sizeof *unit.parts, b->err);
+    if (!unit.name || !unit.prefix || !unit.parts) {
+        free(unit.name);
+        free(unit.prefix);
+        free(unit.parts);
+        return TP_E_MEMORY;
+    }
+    for (uint64_t e = 0; e < weight->box.e; e++)
+        unit.parts[e] = (struct tp_part){w, e, 0};
+    return tp_plan_add_unit(b, &unit);
+}
+
+enum tp_code tp_plan_plain_units(struct tp_builder *b, enum tp_dtype dtype, bool all,
+                                 const bool *skip)
+{
+    struct pieces pieces = {0};
+    enum tp_code code = TP_OK;
+    for (uint32_t w = 0; w < b->plan->weights->count && code == TP_OK; w++) {
+        if (skip && skip[w])
+            continue;
+        if (b->plan->weights->items[w].format)
+            code = add_weight(b, &pieces, w);
+        else if (all)
+            code = add_plain(b, w);
+    }
+    if (pieces.count)
+        qsort(pieces.items, pieces.count, sizeof *pieces.items, by_place);
+    for (size_t i = 0, end; i < pieces.count && code == TP_OK; i = end) {
+        for (end = i + 1; end < pieces.count &&
+                          strcmp(pieces.items[i].name, pieces.items[end].name) == 0;)
+            end++;
+        code = add_tensor(b, pieces.items + i, end - i, dtype);
+    }
+    pieces_free(&pieces);
+    return code;
+}
+
+enum tp_code tp_plan_unpack(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
+                            enum tp_dtype dtype, uint64_t shard_size, const char *file_name,
+                            struct tp_plan *plan, struct tp_err *err)
+{
+    struct tp_request request = {.shard_size = shard_size, .restore = true, .dtype = dtype};
+    struct tp_builder b = {.plan = plan, .request = &request, .err = err};
+    uint64_t mark = tp_json_mark();
+    *plan = (struct tp_plan){.ckpt = ckpt, .weights = weights, .restores = true};
+    enum tp_code code = tp_plan_check_sources(&b);
+    if (code == TP_OK)
+        code = tp_plan_plain_units(&b, dtype, false, NULL);
+    for (uint32_t w = 0; w < weights->count && code == TP_OK; w++)
+        if (!weights->items[w].format)
+            code = tp_plan_keep_weight(&b, w, NULL);
+    for (size_t i = 0; i < weights->other_count && code == TP_OK; i++)
+        code = tp_plan_add_kept(&b, weights->other[i], UINT32_MAX, NULL);
+    if (code == TP_OK)
+        code = tp_plan_files(&b, file_name);
+    code = tp_json_check(mark, code, err);
+    if (code)
+        tp_plan_close(plan);
+    return code;
+}

@@ -1,0 +1,459 @@
+/* Planning for ranks: which weight is cut where, the plan of each rank, and the one
+ * plan of all their files.
+ *
+ * The plan of the whole decides everything; a rank's plan has the same weights in
+ * the same files, with the shapes and layouts of its slices.
+ */
+#include "pack/plan/ranks.h"
+
+#include "base/num.h"
+#include "pack/text/json_memory.h"
+#include "pack/file/leafhash.h"
+#include "pack/source/model_names.h"
+#include "pack/os/os.h"
+#include "pack/plan/plan_build.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- where a weight is cut ------------------------------------------------ */
+
+/* What the model's config.json says of attention; 0: nothing. */
+struct heads {
+    uint64_t query, key_value;
+    bool interleaved; /* gate and up alternate row by row: any pair of rows is whole */
+};
+
+static uint64_t positive(const json_t *json, const char *key)
+{
+    json_int_t value = json_integer_value(json_object_get(json, key));
+    return value > 0 ? (uint64_t)value : 0;
+}
+
+static struct heads read_heads(const struct tp_checkpoint *ckpt)
+{
+    struct heads heads = {0};
+    json_t *json = ckpt->config ? tp_json_load(ckpt->config, ckpt->config_size, 0, NULL) : NULL;
+    const json_t *text = json_object_get(json, "text_config");
+    const json_t *from = json_is_object(text) ? text : json;
+    const char *type = json_string_value(json_object_get(from, "model_type"));
+    heads.query = positive(from, "num_attention_heads");
+    heads.key_value = positive(from, "num_key_value_heads");
+    if (!heads.key_value)
+        heads.key_value = heads.query;
+    heads.interleaved = type && strcmp(type, "gpt_oss") == 0;
+    json_decref(json);
+    return heads;
+}
+
+/* Granules of a cut: those of the boxes, but an output that has one element for a
+ * whole row (or column) is simply repeated. 0: cannot be cut. */
+static void granules(const struct tp_op *op, uint64_t *n, uint64_t *k)
+{
+    uint64_t *const granule[2] = {n, k};
+    for (int d = 0; d < 2; d++) {
+        struct tp_op stored = *op;
+        uint64_t g[2];
+        stored.outs = 0;
+        for (uint32_t i = 0; i < op->outs; i++)
+            if (!op->out[i].layout || (d ? op->out[i].per_k : op->out[i].per_n))
+                stored.out[stored.outs++] = op->out[i];
+        stored.block_n = stored.block_n ? stored.block_n : 1;
+        stored.block_k = stored.block_k ? stored.block_k : 1;
+        *granule[d] = tp_op_granule(&stored, &g[0], &g[1], NULL) ? 0 : g[d];
+    }
+}
+
+bool tp_cut_aligned(const struct tp_op *op, const struct tp_cut *cut, struct tp_box3 box)
+{
+    uint64_t n, k, rows = 0;
+    granules(op, &n, &k);
+    if (!cut->ranks || cut->pieces < 1 || cut->pieces > TP_MAX_PARTS)
+        return false;
+    if (cut->along == TP_CUT_K)
+        return k && box.k % cut->ranks == 0 && box.k / cut->ranks % k == 0;
+    for (uint32_t p = 0; p < cut->pieces; p++) {
+        uint64_t piece = cut->piece_rows[p];
+        if (!n || !piece || piece % cut->ranks || piece / cut->ranks % n ||
+            !tp_add_u64(&rows, rows, piece))
+            return false;
+    }
+    return rows == box.n;
+}
+
+/* Rows of the stretches that are cut one by one. */
+static bool find_pieces(const struct tp_unit *unit, const struct tp_parallel_name *name,
+                        const struct heads *heads, struct tp_cut *cut)
+{
+    uint64_t n = unit->box.n;
+    cut->pieces = 1;
+    cut->piece_rows[0] = n;
+    if (name->fused == TP_FUSED_GATE_UP && !heads->interleaved) {
+        cut->pieces = 2;
+        cut->piece_rows[0] = cut->piece_rows[1] = n / 2;
+        return n % 2 == 0;
+    }
+    if (name->fused == TP_FUSED_QKV) {
+        uint64_t all = heads->query + 2 * heads->key_value;
+        if (!all || n % all)
+            return false;
+        cut->pieces = 3;
+        cut->piece_rows[0] = n / all * heads->query;
+        cut->piece_rows[1] = cut->piece_rows[2] = n / all * heads->key_value;
+    }
+    return true;
+}
+
+struct why {
+    char text[400];
+};
+
+static bool says(struct why *why, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static bool says(struct why *why, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(why->text, sizeof why->text, fmt, args);
+    va_end(args);
+    return false;
+}
+
+/* One dimension: each stretch begins, ends and is divided at multiples of g. */
+static bool divides(const struct tp_unit *unit, char dim, uint64_t extent, uint64_t g,
+                    unsigned ranks, struct why *why)
+{
+    if (!g)
+        return says(why, "its %s cannot be cut", unit->format->name);
+    if (extent % ranks == 0 && extent / ranks % g == 0)
+        return true;
+    return says(why, "%c = %llu cannot be cut into %u parts at multiples of %llu, where the tiles "
+                "of %s end", dim, (unsigned long long)extent, ranks, (unsigned long long)g,
+                unit->format->name);
+}
+
+static bool cut_fits(const struct tp_unit *unit, const struct tp_parallel_name *name,
+                     const struct heads *heads, unsigned ranks, struct tp_cut *cut,
+                     struct why *why)
+{
+    uint64_t n, k;
+    uint64_t count = name->heads == TP_HEADS_QUERY       ? heads->query
+                     : name->heads == TP_HEADS_KEY_VALUE ? heads->key_value
+                                                         : 0;
+    granules(&unit->op, &n, &k);
+    *cut = (struct tp_cut){.along = name->how == TP_PARALLEL_ROW ? TP_CUT_K : TP_CUT_N,
+                           .ranks = ranks, .pieces = 1, .piece_rows = {unit->box.n}};
+    if (count % ranks)
+        return says(why, "%llu %sheads cannot be divided among %u ranks",
+                    (unsigned long long)count,
+                    name->heads == TP_HEADS_KEY_VALUE ? "key/value " : "", ranks);
+    if (cut->along == TP_CUT_K) {
+        if (!divides(unit, 'K', unit->box.k, k, ranks, why))
+            return false;
+    } else if (!find_pieces(unit, name, heads, cut)) {
+        return says(why, "config.json does not tell where its parts begin");
+    }
+    for (uint32_t p = 0; cut->along == TP_CUT_N && p < cut->pieces; p++)
+        if (!divides(unit, 'N', cut->piece_rows[p], n, ranks, why))
+            return false;
+    const struct tp_shape_rule *rule =
+        tp_format_broken_need(unit->format, &unit->settings, tp_cut_box(cut, unit->box));
+    if (rule)
+        return says(why, "a slice's %c would not be a multiple of %llu: %s", rule->dim,
+                    (unsigned long long)rule->multiple, rule->why);
+    return true;
+}
+
+/* Fails with the numbers of ranks that this weight could be cut for. */
+static enum tp_code refuse(const struct tp_unit *unit, const struct tp_parallel_name *name,
+                           const struct heads *heads, const struct why *why, struct tp_err *err)
+{
+    char legal[120] = "1";
+    size_t at = 1;
+    for (unsigned n = 2; n <= 256 && at < sizeof legal - 8; n++) {
+        struct tp_cut cut;
+        struct why ignored = {""};
+        if (cut_fits(unit, name, heads, n, &cut, &ignored))
+            at += (size_t)snprintf(legal + at, sizeof legal - at, ", %u", n);
+    }
+    tp_err_tensor(err, unit->name);
+    tp_err_hint(err, "--tp may be %s for this weight; --exclude leaves a plain weight whole",
+                legal);
+    return tp_fail(err, TP_E_UNSUPPORTED, "%s", why->text);
+}
+
+static enum tp_code find_cut(const struct tp_unit *unit, const struct heads *heads, unsigned ranks,
+                             struct tp_cut *cut, struct tp_err *err)
+{
+    struct tp_parallel_name name = tp_name_parallel(unit->name);
+    struct why why = {""};
+    *cut = (struct tp_cut){.along = TP_CUT_NONE};
+    if (!unit->format || name.how == TP_PARALLEL_NONE)
+        return TP_OK;
+    return cut_fits(unit, &name, heads, ranks, cut, &why) ? TP_OK
+                                                          : refuse(unit, &name, heads, &why, err);
+}
+
+/* ---- plan of one rank ------------------------------------------------------ */
+
+static enum tp_code copy_unit(const struct tp_unit *from, const struct tp_cut *cut,
+                              struct tp_unit *to, struct tp_err *err)
+{
+    uint64_t parts = from->box.e * from->parts_per_expert;
+    *to = *from;
+    if (cut->along != TP_CUT_NONE)
+        to->cut = *cut;
+    to->box = tp_cut_box(cut, from->box);
+    to->name = tp_os_format(err, "%s", from->name);
+    to->prefix = tp_os_format(err, "%s", from->prefix);
+    to->parts = tp_os_zalloc(parts + 1, sizeof *to->parts, err);
+    if (!to->name || !to->prefix || !to->parts)
+        return TP_E_MEMORY;
+    memcpy(to->parts, from->parts, parts * sizeof *to->parts);
+    return TP_OK;
+}
+
+/* `cuts`: of the units, then of the kept ones. */
+static enum tp_code copy_units(const struct tp_plan *whole, const struct tp_cut *cuts,
+                               struct tp_plan *plan, struct tp_err *err)
+{
+    enum tp_code code = TP_OK;
+    plan->units = tp_os_zalloc(whole->unit_count + 1, sizeof *plan->units, err);
+    plan->kept_units = tp_os_zalloc(whole->kept_unit_count + 1, sizeof *plan->kept_units, err);
+    plan->kept = tp_os_zalloc(whole->kept_count + 1, sizeof *plan->kept, err);
+    if (!plan->units || !plan->kept_units || !plan->kept)
+        return TP_E_MEMORY;
+    for (; plan->unit_count < whole->unit_count && code == TP_OK; plan->unit_count++)
+        code = copy_unit(&whole->units[plan->unit_count], &cuts[plan->unit_count],
+                         &plan->units[plan->unit_count], err);
+    for (; plan->kept_unit_count < whole->kept_unit_count && code == TP_OK;
+         plan->kept_unit_count++)
+        code = copy_unit(&whole->kept_units[plan->kept_unit_count],
+                         &cuts[whole->unit_count + plan->kept_unit_count],
+                         &plan->kept_units[plan->kept_unit_count], err);
+    for (; plan->kept_count < whole->kept_count && code == TP_OK; plan->kept_count++) {
+        const struct tp_kept *from = &whole->kept[plan->kept_count];
+        struct tp_kept *to = &plan->kept[plan->kept_count];
+        *to = *from;
+        if (from->reason && !(to->reason = tp_os_format(err, "%s", from->reason)))
+            code = TP_E_MEMORY;
+    }
+    return code;
+}
+
+static enum tp_code plan_rank(struct tp_ranks *ranks, const struct tp_cut *cuts,
+                              const struct tp_request *request, unsigned r, struct tp_err *err)
+{
+    struct tp_plan *plan = &ranks->plans[r];
+    ranks->requests[r] = *request;
+    ranks->requests[r].tp_ranks = ranks->count;
+    ranks->requests[r].tp_rank = r;
+    struct tp_builder b = {.plan = plan, .request = &ranks->requests[r], .follow = ranks->whole,
+                           .err = err};
+    *plan = (struct tp_plan){.ckpt = ranks->whole->ckpt, .weights = ranks->whole->weights};
+    enum tp_code code = copy_units(ranks->whole, cuts, plan, err);
+    return code ? code : tp_plan_files(&b, NULL);
+}
+
+/* ---- all files, and the run ------------------------------------------------- */
+
+static enum tp_code collect_files(struct tp_ranks *ranks, struct tp_err *err)
+{
+    struct tp_plan *all = &ranks->all;
+    size_t files = ranks->whole->file_count * ranks->count, outputs = 0;
+    *all = (struct tp_plan){.ckpt = ranks->whole->ckpt, .weights = ranks->whole->weights};
+    for (unsigned r = 0; r < ranks->count; r++)
+        outputs += ranks->plans[r].output_count;
+    all->files = tp_os_zalloc(files + 1, sizeof *all->files, err);
+    all->outputs = tp_os_zalloc(outputs + 1, sizeof *all->outputs, err);
+    if (!all->files || !all->outputs)
+        return TP_E_MEMORY;
+    all->bytes_in = ranks->whole->bytes_in;
+    for (; all->file_count < files; all->file_count++) {
+        const struct tp_plan *plan = &ranks->plans[all->file_count % ranks->count];
+        const struct tp_plan_file *from = &plan->files[all->file_count / ranks->count];
+        struct tp_plan_file *to = &all->files[all->file_count];
+        *to = *from; /* the header stays the rank's */
+        to->name = tp_os_format(err, TP_RANK_PREFIX "%zu/%s", all->file_count % ranks->count,
+                                from->name);
+        if (!to->name)
+            return TP_E_MEMORY;
+        to->first_output = (uint32_t)all->output_count;
+        for (uint32_t o = 0; o < from->output_count; o++) {
+            struct tp_output *output = &all->outputs[all->output_count++];
+            *output = plan->outputs[from->first_output + o];
+            output->file = (uint32_t)all->file_count;
+            all->bytes_out += output->bytes;
+        }
+    }
+    return TP_OK;
+}
+
+static void hash_all(struct tp_ranks *ranks, const uint8_t whole[16],
+                     const uint8_t *(*of)(const struct tp_plan *), uint8_t hash[16])
+{
+    uint8_t pair[32];
+    memcpy(hash, whole, 16);
+    for (unsigned r = 0; r < ranks->count; r++) {
+        memcpy(pair, hash, 16);
+        memcpy(pair + 16, of(&ranks->plans[r]), 16);
+        tp_hash(pair, sizeof pair, hash);
+    }
+}
+
+static const uint8_t *hash_of(const struct tp_plan *plan) { return plan->hash; }
+static const uint8_t *id_of(const struct tp_plan *plan) { return plan->id; }
+
+/* Which output of each rank an output of the whole became. */
+static enum tp_code map_outputs(struct tp_ranks *ranks, struct tp_err *err)
+{
+    const struct tp_plan *whole = ranks->whole;
+    uint32_t *kept = tp_os_zalloc(whole->ckpt->tensor_count + 1, sizeof *kept, err);
+    ranks->output = tp_os_zalloc((whole->output_count + 1) * ranks->count, sizeof *ranks->output,
+                                 err);
+    if (!kept || !ranks->output) {
+        free(kept);
+        return TP_E_MEMORY;
+    }
+    for (size_t o = 0; o < whole->output_count; o++)
+        if (whole->outputs[o].unit == UINT32_MAX)
+            kept[whole->outputs[o].source] = (uint32_t)o;
+    for (uint32_t a = 0; a < ranks->all.output_count; a++) {
+        const struct tp_output *output = &ranks->all.outputs[a];
+        unsigned r = output->file % ranks->count;
+        uint32_t o = output->unit == UINT32_MAX ? kept[output->source]
+                                                : whole->units[output->unit].output[output->source];
+        ranks->output[o * ranks->count + r] = a;
+    }
+    free(kept);
+    return TP_OK;
+}
+
+/* A kept packed weight that is cut, as a unit that moves its bytes. */
+static enum tp_code move_unit(struct tp_ranks *ranks, const struct tp_unit *kept,
+                              const uint32_t *output_of, struct tp_err *err)
+{
+    struct tp_plan *run = &ranks->run;
+    uint32_t u = (uint32_t)run->unit_count++;
+    struct tp_unit *unit = &run->units[u];
+    const struct tp_weight *weight = &run->weights->items[kept->parts[0].weight];
+    *unit = *kept;
+    unit->kind = TP_UNIT_MOVE;
+    for (uint32_t i = 0; i < unit->op.outs; i++) {
+        unit->output[i] = UINT32_MAX;
+        if (weight->tensor[i] == TP_NO_TENSOR)
+            continue;
+        uint32_t o = output_of[weight->tensor[i]];
+        struct tp_output *output = &run->outputs[o];
+        unit->output[i] = o;
+        output->unit = u;
+        output->source = i;
+        if (unit->op.out[i].role != TP_ROLE_WORDS)
+            continue;
+        output->constant = tp_os_alloc(output->bytes, err); /* freed by tp_ranks_close() */
+        enum tp_code code = output->constant
+                                ? tp_format_constant(unit->format, i, unit->box, output->constant,
+                                                     output->bytes, err)
+                                : TP_E_MEMORY;
+        if (code)
+            return code;
+    }
+    return TP_OK;
+}
+
+static enum tp_code make_run(struct tp_ranks *ranks, const struct tp_cut *cuts,
+                             struct tp_err *err)
+{
+    const struct tp_plan *whole = ranks->whole;
+    struct tp_plan *run = &ranks->run;
+    size_t units = whole->unit_count + whole->kept_unit_count;
+    enum tp_code code = TP_OK;
+    *run = *whole;
+    uint32_t *output_of = tp_os_zalloc(whole->ckpt->tensor_count + 1, sizeof *output_of, err);
+    run->units = tp_os_zalloc(units + 1, sizeof *run->units, err);
+    run->outputs = tp_os_zalloc(whole->output_count + 1, sizeof *run->outputs, err);
+    ranks->cuts = tp_os_zalloc(units + 1, sizeof *ranks->cuts, err);
+    if (!output_of || !run->units || !run->outputs || !ranks->cuts) {
+        free(output_of);
+        return TP_E_MEMORY;
+    }
+    for (size_t u = 0; u < whole->unit_count; u++) {
+        run->units[u] = whole->units[u];
+        ranks->cuts[u] = cuts[u];
+    }
+    for (size_t o = 0; o < whole->output_count; o++) {
+        run->outputs[o] = whole->outputs[o];
+        if (whole->outputs[o].unit == UINT32_MAX)
+            output_of[whole->outputs[o].source] = (uint32_t)o;
+    }
+    for (size_t k = 0; k < whole->kept_unit_count && code == TP_OK; k++) {
+        const struct tp_cut *cut = &cuts[whole->unit_count + k];
+        if (cut->along == TP_CUT_NONE)
+            continue;
+        ranks->cuts[run->unit_count] = *cut;
+        code = move_unit(ranks, &whole->kept_units[k], output_of, err);
+    }
+    free(output_of);
+    return code;
+}
+
+static enum tp_code make(struct tp_ranks *ranks, const struct tp_request *request,
+                         struct tp_cut *cuts, struct tp_err *err)
+{
+    const struct tp_plan *whole = ranks->whole;
+    struct heads heads = read_heads(whole->ckpt);
+    enum tp_code code = TP_OK;
+    for (size_t u = 0; u < whole->unit_count && code == TP_OK; u++)
+        code = find_cut(&whole->units[u], &heads, ranks->count, &cuts[u], err);
+    for (size_t u = 0; u < whole->kept_unit_count && code == TP_OK; u++)
+        code = find_cut(&whole->kept_units[u], &heads, ranks->count, &cuts[whole->unit_count + u],
+                        err);
+    ranks->plans = tp_os_zalloc(ranks->count, sizeof *ranks->plans, err);
+    ranks->requests = tp_os_zalloc(ranks->count, sizeof *ranks->requests, err);
+    if (!ranks->plans || !ranks->requests)
+        return TP_E_MEMORY;
+    for (unsigned r = 0; r < ranks->count && code == TP_OK; r++)
+        code = plan_rank(ranks, cuts, request, r, err);
+    if (code || (code = collect_files(ranks, err)) || (code = map_outputs(ranks, err)) ||
+        (code = make_run(ranks, cuts, err)))
+        return code;
+    hash_all(ranks, whole->hash, hash_of, ranks->all.hash);
+    hash_all(ranks, whole->id, id_of, ranks->all.id);
+    return TP_OK;
+}
+
+enum tp_code tp_ranks_make(const struct tp_plan *whole, const struct tp_request *request,
+                           unsigned count, struct tp_ranks *ranks, struct tp_err *err)
+{
+    uint64_t mark = tp_json_mark();
+    *ranks = (struct tp_ranks){.count = count, .whole = whole};
+    struct tp_cut *cuts =
+        tp_os_zalloc(whole->unit_count + whole->kept_unit_count + 1, sizeof *cuts, err);
+    enum tp_code code = cuts ? make(ranks, request, cuts, err) : TP_E_MEMORY;
+    code = tp_json_check(mark, code, err);
+    free(cuts);
+    if (code)
+        tp_ranks_close(ranks);
+    return code;
+}
+
+void tp_ranks_close(struct tp_ranks *ranks)
+{
+    for (unsigned r = 0; ranks->plans && r < ranks->count; r++)
+        tp_plan_close(&ranks->plans[r]);
+    for (size_t f = 0; f < ranks->all.file_count; f++)
+        free(ranks->all.files[f].name);
+    for (size_t o = 0; ranks->run.outputs && o < ranks->run.output_count; o++)
+        if (ranks->run.outputs[o].constant != ranks->whole->outputs[o].constant)
+            free(ranks->run.outputs[o].constant);
+    free(ranks->all.files);
+    free(ranks->all.outputs);
+    free(ranks->run.units);
+    free(ranks->run.outputs);
+    free(ranks->plans);
+    free(ranks->requests);
+    free(ranks->cuts);
+    free(ranks->output);
+    memset(ranks, 0, sizeof *ranks);
+}

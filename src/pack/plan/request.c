@@ -1,0 +1,360 @@
+/* Requests: building, recipes, and their JSON form. */
+#include "pack/plan/request.h"
+
+#include "base/similar.h"
+#include "pack/text/json_memory.h"
+#include "pack/os/os.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static enum tp_code compile(const char *text, regex_t *regex, const char *what, struct tp_err *err)
+{
+    char why[200];
+    int failed = tp_os.regcomp(regex, text, REG_EXTENDED | REG_NOSUB);
+    if (!failed)
+        return TP_OK;
+    if (failed == REG_ESPACE)
+        return tp_fail(err, TP_E_MEMORY, "out of memory for %s '%s'", what, text);
+    regerror(failed, regex, why, sizeof why);
+    tp_err_hint(err, "patterns are POSIX extended regular expressions; quote '.' as '\\.'");
+    return tp_fail(err, TP_E_USAGE, "%s '%s': %s", what, text, why);
+}
+
+static enum tp_code add_pattern(struct tp_pattern **list, size_t *count, const char *text,
+                                const char *what, struct tp_err *err)
+{
+    struct tp_pattern *items = tp_os.realloc(*list, (*count + 1) * sizeof *items);
+    if (!items)
+        return tp_fail(err, TP_E_MEMORY, "out of memory");
+    *list = items;
+    enum tp_code code = compile(text, &items[*count].regex, what, err);
+    if (code)
+        return code;
+    if (!(items[*count].text = tp_os_format(err, "%s", text))) {
+        regfree(&items[*count].regex);
+        return TP_E_MEMORY;
+    }
+    ++*count;
+    return TP_OK;
+}
+
+enum tp_code tp_request_include(struct tp_request *request, const char *regex, struct tp_err *err)
+{
+    return add_pattern(&request->include, &request->include_count, regex, "--include", err);
+}
+
+enum tp_code tp_request_exclude(struct tp_request *request, const char *regex, struct tp_err *err)
+{
+    return add_pattern(&request->exclude, &request->exclude_count, regex, "--exclude", err);
+}
+
+static enum tp_code add_rule(struct tp_request *request, const char *pattern,
+                             struct tp_rule **added, struct tp_err *err)
+{
+    struct tp_rule *rules = tp_os.realloc(request->rules, (request->rule_count + 1) * sizeof *rules);
+    if (!rules)
+        return tp_fail(err, TP_E_MEMORY, "out of memory");
+    request->rules = rules;
+    struct tp_rule *rule = &rules[request->rule_count];
+    memset(rule, 0, sizeof *rule);
+    if (pattern) {
+        enum tp_code code = compile(pattern, &rule->regex, "pattern", err);
+        if (code)
+            return code;
+        if (!(rule->pattern = tp_os_format(err, "%s", pattern))) {
+            regfree(&rule->regex);
+            return TP_E_MEMORY;
+        }
+    }
+    request->rule_count++;
+    *added = rule;
+    return TP_OK;
+}
+
+/* The format that is written and most like the name, or NULL. */
+static const char *nearest_format(const char *typed)
+{
+    size_t count;
+    const struct tp_format *formats = tp_formats(&count);
+    unsigned best = TP_UNLIKE;
+    const char *found = NULL;
+    for (size_t i = 0; i < count; i++) {
+        unsigned cost = tp_name_distance(typed, formats[i].name);
+        if (cost < best && !formats[i].input_only) {
+            best = cost;
+            found = formats[i].name;
+        }
+    }
+    return found;
+}
+
+static enum tp_code set_format(struct tp_rule *rule, const char *name, struct tp_err *err)
+{
+    rule->format = tp_format_find(name);
+    if (rule->format && !rule->format->input_only)
+        return TP_OK;
+    tp_err_hint(err, "`tilepack formats` lists them");
+    const char *near = nearest_format(name);
+    if (near)
+        return tp_fail(err, TP_E_USAGE, "there is no format '%s' to convert to (did you mean "
+                       "'%s'?)", name, near);
+    return tp_fail(err, TP_E_USAGE, "there is no format '%s' to convert to", name);
+}
+
+enum tp_code tp_request_to(struct tp_request *request, const char *format,
+                           const char *const *settings, size_t setting_count, struct tp_err *err)
+{
+    struct tp_rule *rule;
+    enum tp_code code = add_rule(request, NULL, &rule, err);
+    if (code == TP_OK)
+        code = set_format(rule, format, err);
+    for (size_t i = 0; i < setting_count && code == TP_OK; i++)
+        code = tp_format_set(rule->format, settings[i], &rule->settings, err);
+    return code;
+}
+
+static enum tp_code rule_settings(const json_t *json, struct tp_rule *rule, struct tp_err *err)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(json_object_get(json, "set"), key, value)
+    {
+        if (!json_is_string(value)) {
+            tp_err_hint(err, "write it in quotes; `tilepack formats %s` lists what it takes",
+                        rule->format->name);
+            return tp_fail(err, TP_E_USAGE, "\"set\": the value of \"%s\" is not a string", key);
+        }
+        char *text = tp_os_format(err, "%s=%s", key, json_string_value(value));
+        enum tp_code code = text ? tp_format_set(rule->format, text, &rule->settings, err)
+                                 : TP_E_MEMORY;
+        free(text);
+        if (code)
+            return code;
+    }
+    return TP_OK;
+}
+
+static const char recipe_form[] =
+    "a recipe is {\"rules\": [RULE, ...]}, a rule {\"match\": REGEX, \"to\": FORMAT, \"set\": "
+    "{KEY: VALUE}} or {\"match\": REGEX, \"keep\": true}";
+
+/* Every key known and of the right type: a recipe is never half understood. */
+static enum tp_code check_rule_keys(const json_t *json, struct tp_err *err)
+{
+    static const struct {
+        const char *key, *type;
+    } known[] = {{"match", "a string"},    {"to", "a string"},    {"keep", "true or false"},
+                 {"set", "an object"},     {"comment", "a string"}, {"optional", "true or false"}};
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)json, key, value)
+    {
+        size_t i = 0;
+        while (i < sizeof known / sizeof *known && strcmp(key, known[i].key) != 0)
+            i++;
+        if (i == sizeof known / sizeof *known) {
+            tp_err_hint(err, "a rule has the keys match, to, keep, set, optional and comment");
+            return tp_fail(err, TP_E_USAGE, "unknown key \"%s\"", key);
+        }
+        const char *type = json_is_string(value)    ? "a string"
+                           : json_is_object(value)  ? "an object"
+                           : json_is_boolean(value) ? "true or false"
+                                                    : "";
+        if (strcmp(type, known[i].type) != 0)
+            return tp_fail(err, TP_E_USAGE, "the value of \"%s\" is not %s", key, known[i].type);
+    }
+    return TP_OK;
+}
+
+static enum tp_code read_rule(struct tp_request *request, const json_t *json, struct tp_err *err)
+{
+    const char *match = json_string_value(json_object_get(json, "match"));
+    const char *to = json_string_value(json_object_get(json, "to"));
+    bool keep = json_is_true(json_object_get(json, "keep"));
+    struct tp_rule *rule;
+    enum tp_code code = check_rule_keys(json, err);
+    if (code)
+        return code;
+    if (!json_is_object(json) || !match || !to == !keep)
+        return tp_fail(err, TP_E_USAGE,
+                       "a rule needs \"match\" and either \"to\": FORMAT or \"keep\": true");
+    if (keep && json_object_get(json, "set"))
+        return tp_fail(err, TP_E_USAGE, "\"set\" goes with \"to\"; a kept weight has no format");
+    if ((code = add_rule(request, match, &rule, err)))
+        return code;
+    rule->optional = json_is_true(json_object_get(json, "optional"));
+    if (keep)
+        return TP_OK;
+    if ((code = set_format(rule, to, err)))
+        return code;
+    return rule_settings(json, rule, err);
+}
+
+static enum tp_code read_rules(struct tp_request *request, const json_t *rules, struct tp_err *err)
+{
+    if (!json_is_array(rules) || json_array_size(rules) == 0)
+        return tp_fail(err, TP_E_USAGE, "\"rules\" is not a list of at least one rule");
+    request->recipe = true;
+    for (size_t i = 0; i < json_array_size(rules); i++) {
+        enum tp_code code = read_rule(request, json_array_get(rules, i), err);
+        if (code) {
+            char what[sizeof err->what];
+            strcpy(what, err->what);
+            snprintf(err->what, sizeof err->what, "rule %zu: %.900s", i + 1, what);
+            return code;
+        }
+    }
+    return TP_OK;
+}
+
+enum tp_code tp_request_recipe(struct tp_request *request, const char *path, struct tp_err *err)
+{
+    char *text;
+    size_t size;
+    json_error_t where;
+    uint64_t mark = tp_json_mark();
+    enum tp_code code = tp_os_slurp(path, 16 << 20, &text, &size, err);
+    if (code)
+        return code;
+    json_t *json = tp_json_load(text, size, JSON_REJECT_DUPLICATES, &where);
+    free(text);
+    const char *key;
+    json_t *value;
+    json_object_foreach(json, key, value)
+        if (code == TP_OK && strcmp(key, "rules") != 0 && strcmp(key, "comment") != 0)
+            code = tp_fail(err, TP_E_USAGE, "unknown key \"%s\" beside \"rules\"", key);
+    if (!json_is_object(json))
+        code = tp_fail(err, TP_E_USAGE, "not a recipe; line %d, column %d: %s",
+                       json ? 1 : where.line, json ? 1 : where.column,
+                       json ? "expected an object with \"rules\"" : where.text);
+    else if (code == TP_OK)
+        code = read_rules(request, json_object_get(json, "rules"), err);
+    json_decref(json);
+    code = tp_json_check(mark, code, err);
+    tp_err_path(code ? err : NULL, path);
+    if (code == TP_E_USAGE)
+        tp_err_hint(err, recipe_form);
+    return code;
+}
+
+static json_t *settings_json(const struct tp_rule *rule)
+{
+    json_t *set = json_object();
+    for (uint32_t p = 0; p < rule->format->params; p++)
+        json_object_set_new(set, rule->format->param[p].key,
+                            json_string(rule->format->param[p].choices[rule->settings.choice[p]]));
+    return set;
+}
+
+json_t *tp_request_json(const struct tp_request *request)
+{
+    json_t *json = json_object(), *rules = json_array();
+    for (size_t i = 0; i < request->rule_count; i++) {
+        const struct tp_rule *rule = &request->rules[i];
+        json_t *item = json_object();
+        json_object_set_new(item, "match", json_string(rule->pattern ? rule->pattern : ""));
+        if (rule->format) {
+            json_object_set_new(item, "to", json_string(rule->format->name));
+            json_object_set_new(item, "set", settings_json(rule));
+        } else {
+            json_object_set_new(item, "keep", json_true());
+        }
+        json_array_append_new(rules, item);
+    }
+    json_object_set_new(json, "rules", rules);
+    json_t *include = json_array(), *exclude = json_array();
+    for (size_t i = 0; i < request->include_count; i++)
+        json_array_append_new(include, json_string(request->include[i].text));
+    for (size_t i = 0; i < request->exclude_count; i++)
+        json_array_append_new(exclude, json_string(request->exclude[i].text));
+    json_object_set_new(json, "include", include);
+    json_object_set_new(json, "exclude", exclude);
+    json_object_set_new(json, "no_stack", json_boolean(request->no_stack));
+    json_object_set_new(json, "keep_nonfinite", json_boolean(request->keep_nonfinite));
+    json_object_set_new(json, "requantize", json_boolean(request->requantize));
+    if (request->repack_only)
+        json_object_set_new(json, "repack_only", json_true());
+    if (request->restore)
+        json_object_set_new(json, "restore", json_string(tp_dtype_name(request->dtype)));
+    json_object_set_new(json, "shard_size", json_integer((json_int_t)request->shard_size));
+    if (request->tp_ranks)
+        json_object_set_new(json, "tp", json_pack("{s:i,s:i}", "rank", (int)request->tp_rank,
+                                                  "ranks", (int)request->tp_ranks));
+    return json;
+}
+
+static enum tp_code parse_rule(struct tp_request *request, const json_t *json, struct tp_err *err)
+{
+    const char *match = json_string_value(json_object_get(json, "match"));
+    const char *to = json_string_value(json_object_get(json, "to"));
+    struct tp_rule *rule;
+    enum tp_code code = add_rule(request, match && *match ? match : NULL, &rule, err);
+    if (code)
+        return code;
+    rule->optional = true; /* that it matches was checked when it was recorded */
+    if (!to)
+        return TP_OK;
+    if ((code = set_format(rule, to, err)))
+        return code;
+    return rule_settings(json, rule, err);
+}
+
+enum tp_code tp_request_parse(const char *text, struct tp_request *request, struct tp_err *err)
+{
+    json_error_t where;
+    uint64_t mark = tp_json_mark();
+    json_t *json = tp_json_load(text, strlen(text), JSON_REJECT_DUPLICATES, &where);
+    enum tp_code code = TP_OK;
+    size_t i;
+    json_t *item;
+    memset(request, 0, sizeof *request);
+    if (!json_is_object(json))
+        code = tp_fail(err, TP_E_INPUT, "the recorded request is not valid JSON");
+    json_array_foreach(json_object_get(json, "rules"), i, item)
+        if (code == TP_OK)
+            code = parse_rule(request, item, err);
+    json_array_foreach(json_object_get(json, "include"), i, item)
+        if (code == TP_OK && json_is_string(item))
+            code = tp_request_include(request, json_string_value(item), err);
+    json_array_foreach(json_object_get(json, "exclude"), i, item)
+        if (code == TP_OK && json_is_string(item))
+            code = tp_request_exclude(request, json_string_value(item), err);
+    request->no_stack = json_is_true(json_object_get(json, "no_stack"));
+    request->keep_nonfinite = json_is_true(json_object_get(json, "keep_nonfinite"));
+    request->requantize = json_is_true(json_object_get(json, "requantize"));
+    request->repack_only = json_is_true(json_object_get(json, "repack_only"));
+    const char *restore = json_string_value(json_object_get(json, "restore"));
+    request->restore = restore != NULL;
+    request->dtype = restore ? tp_dtype_parse(restore, strlen(restore)) : TP_DTYPE_NONE;
+    request->shard_size = (uint64_t)json_integer_value(json_object_get(json, "shard_size"));
+    const json_t *cut = json_object_get(json, "tp");
+    request->tp_rank = (unsigned)json_integer_value(json_object_get(cut, "rank"));
+    request->tp_ranks = (unsigned)json_integer_value(json_object_get(cut, "ranks"));
+    json_decref(json);
+    code = tp_json_check(mark, code, err);
+    if (code)
+        tp_request_close(request);
+    return code;
+}
+
+void tp_request_close(struct tp_request *request)
+{
+    for (size_t i = 0; i < request->rule_count; i++)
+        if (request->rules[i].pattern) {
+            regfree(&request->rules[i].regex);
+            free(request->rules[i].pattern);
+        }
+    for (size_t i = 0; i < request->include_count; i++) {
+        regfree(&request->include[i].regex);
+        free(request->include[i].text);
+    }
+    for (size_t i = 0; i < request->exclude_count; i++) {
+        regfree(&request->exclude[i].regex);
+        free(request->exclude[i].text);
+    }
+    free(request->rules);
+    free(request->include);
+    free(request->exclude);
+    memset(request, 0, sizeof *request);
+}

@@ -1,0 +1,59 @@
+/* What the user asked for: the part of the command line that decides the bytes.
+ *
+ * A request is recorded with the result (as JSON), so that `verify --against`
+ * can make the same plan again.
+ */
+#ifndef TP_PACK_REQUEST_H
+#define TP_PACK_REQUEST_H
+
+#include "pack/format/format.h"
+
+#include <regex.h>
+
+/* One rule of a recipe: weights whose name matches go to `format`, or are kept. */
+struct tp_rule {
+    char *pattern;  /* POSIX extended regular expression, searched in the name */
+    regex_t regex;
+    bool optional;  /* may match nothing */
+    bool used;      /* matched something in this plan */
+    const struct tp_format *format; /* NULL: keep */
+    struct tp_settings settings;
+};
+
+struct tp_pattern {
+    char *text;
+    regex_t regex;
+};
+
+struct tp_request {
+    struct tp_rule *rules; /* first match wins; `--to` alone is one rule that matches all */
+    size_t rule_count;
+    bool recipe;           /* rules come from a file: only what they name is converted */
+    struct tp_pattern *include, *exclude;
+    size_t include_count, exclude_count;
+    bool no_stack;         /* leave per-expert matrices apart */
+    bool strict;           /* a weight that cannot be converted is an error */
+    bool keep_nonfinite;
+    bool outline;          /* the plan is only printed: no headers, offsets or hash */
+    bool requantize;       /* allow lossy inputs */
+    bool restore;          /* unpack: plain weights of `dtype`, TP_DTYPE_NONE: as they were */
+    enum tp_dtype dtype;
+    bool repack_only;      /* packed weights only, their codes taken over (unpack --to) */
+    uint64_t shard_size;   /* bytes; 0 = the default */
+    unsigned tp_ranks, tp_rank; /* the slice of one of several ranks; 0 ranks: the whole */
+};
+#define TP_DEFAULT_SHARD_SIZE UINT64_C(5000000000)
+
+/* Builders; on failure the request stays valid and is closed by the caller. */
+enum tp_code tp_request_to(struct tp_request *request, const char *format,
+                           const char *const *settings, size_t setting_count, struct tp_err *err);
+enum tp_code tp_request_recipe(struct tp_request *request, const char *path, struct tp_err *err);
+enum tp_code tp_request_include(struct tp_request *request, const char *regex, struct tp_err *err);
+enum tp_code tp_request_exclude(struct tp_request *request, const char *regex, struct tp_err *err);
+void tp_request_close(struct tp_request *request); /* legal on {0} and twice */
+
+/* The request as a JSON object (new reference), and back. */
+json_t *tp_request_json(const struct tp_request *request);
+enum tp_code tp_request_parse(const char *json, struct tp_request *request, struct tp_err *err);
+
+#endif

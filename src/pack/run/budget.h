@@ -1,0 +1,25 @@
+/* Budget: what a run may do with the machine's memory. */
+#ifndef TP_PACK_BUDGET_H
+#define TP_PACK_BUDGET_H
+
+#include "pack/run/run.h"
+
+/* What the sink of a run may do. */
+struct tp_budget {
+    uint64_t leaves; /* bytes for putting output leaves together */
+    bool drop;       /* files are too large for the page cache: leave no trace there */
+};
+
+/* Divides run->memory, the most bytes that the whole process should take (0: 512 MiB):
+ * less what is allocated by now, and the sink's share, it becomes that of the lanes; sets
+ * run->drop_source as well. Too small a figure is not refused: a conversion does with a few
+ * megabytes, and says nothing. With a GPU most boxes are in its pinned memory, so the
+ * leaves have more. Drops when source and output together are too large. */
+struct tp_budget tp_budget_run(const struct tp_plan *plan, struct tp_run_options *run);
+
+/* Whether files of so many bytes would push out of the page cache what others need: more
+ * than half of the machine's memory, or than TILEPACK_CACHE bytes when that is in the
+ * environment. */
+bool tp_budget_too_large(uint64_t bytes);
+
+#endif

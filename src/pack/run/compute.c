@@ -1,0 +1,171 @@
+/* Compute: arenas, and the choice between CPU rows and a GPU lane for each box. */
+#include "pack/run/compute.h"
+
+#include "base/num.h"
+#include "kernels/cuda/cuda.h"
+#include "pack/run/packed_io.h"
+#include "pack/os/stage.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ALIGN UINT64_C(64)
+
+static enum tp_code grow(struct tp_arena *arena, uint64_t bytes, struct tp_err *err)
+{
+    struct tp_buffer buffer = {arena->base, arena->capacity};
+    enum tp_code code = tp_buffer_room(&buffer, bytes, err);
+    *arena = (struct tp_arena){buffer.data, buffer.capacity, 0};
+    return code;
+}
+
+void *tp_arena_room(struct tp_arena *arena, uint64_t bytes, struct tp_err *err)
+{
+    return grow(arena, tp_max_u64(bytes, ALIGN), err) ? NULL : arena->base;
+}
+
+void *tp_arena_take(struct tp_arena *arena, uint64_t bytes)
+{
+    void *at = arena->base + arena->used;
+    arena->used += tp_round_up(bytes, ALIGN);
+    return at;
+}
+
+enum tp_code tp_compute_begin(struct tp_compute *c, uint64_t in_bytes, uint64_t out_bytes,
+                              struct tp_err *err)
+{
+    bool device = c->cuda && in_bytes <= c->pinned_in.capacity && out_bytes <= c->pinned_out.capacity;
+    c->in = device ? &c->pinned_in : &c->host_in;
+    c->out = device ? &c->pinned_out : &c->host_out;
+    c->in->used = c->out->used = 0;
+    if (device)
+        return TP_OK;
+    enum tp_code code = grow(c->in, tp_max_u64(in_bytes, ALIGN), err);
+    return code ? code : grow(c->out, tp_max_u64(out_bytes, ALIGN), err);
+}
+
+enum tp_code tp_op_total(const struct tp_op *op, struct tp_box3 box, uint64_t *total,
+                         struct tp_err *err)
+{
+    *total = 0;
+    for (uint32_t i = 0; i < op->outs; i++) {
+        uint64_t bytes;
+        enum tp_code code = tp_op_bytes(op, i, box, &bytes, err);
+        if (code)
+            return code;
+        *total += tp_round_up(bytes, ALIGN);
+    }
+    return TP_OK;
+}
+
+enum tp_code tp_op_take(const struct tp_op *op, struct tp_box3 box, struct tp_arena *arena,
+                        void *buffers[TP_MAX_OUT], struct tp_err *err)
+{
+    for (uint32_t i = 0; i < op->outs; i++) {
+        uint64_t bytes;
+        enum tp_code code = tp_op_bytes(op, i, box, &bytes, err);
+        if (code)
+            return code;
+        buffers[i] = op->out[i].role == TP_ROLE_WORDS ? NULL : tp_arena_take(arena, bytes);
+    }
+    return TP_OK;
+}
+
+static bool on_device(const struct tp_compute *c)
+{
+    return c->cuda && c->in == &c->pinned_in;
+}
+
+static enum tp_code run_device(struct tp_compute *c, enum tp_cuda_kind kind,
+                               const struct tp_op *from, const struct tp_op *to, enum tp_dtype via,
+                               struct tp_args *args, struct tp_err *err)
+{
+    struct tp_cuda_call call = {kind, from, to, via, *args};
+    enum tp_stage before = tp_stage_set(TP_STAGE_KERNEL);
+    enum tp_code code = tp_cuda_run(c->cuda, &call, err);
+    tp_stage_set(before);
+    args->flags |= call.args.flags;
+    return code;
+}
+
+static enum tp_code take_scratch(struct tp_compute *c, const struct tp_op *op,
+                                 struct tp_args *args, struct tp_err *err)
+{
+    args->scratch = tp_arena_room(&c->scratch, tp_encode_scratch(op, args->box), err);
+    return args->scratch ? TP_OK : TP_E_MEMORY;
+}
+
+/* Values that the CPU decoded are not in the lane, and stay with the CPU. */
+static bool in_lane(const struct tp_compute *c, const void *data)
+{
+    const uint8_t *at = data;
+    return on_device(c) && at >= c->in->base && at < c->in->base + c->in->capacity;
+}
+
+enum tp_code tp_compute_encode(struct tp_compute *c, const struct tp_op *op, struct tp_args *args,
+                               struct tp_err *err)
+{
+    if (in_lane(c, args->in[0]))
+        return run_device(c, TP_CUDA_ENCODE, NULL, op, TP_DTYPE_NONE, args, err);
+    enum tp_stage before = tp_stage_set(TP_STAGE_KERNEL);
+    enum tp_code code = take_scratch(c, op, args, err);
+    if (code == TP_OK)
+        tp_encode_find(op, args->dtype)(op, args);
+    tp_stage_set(before);
+    return code;
+}
+
+enum tp_code tp_compute_repack(struct tp_compute *c, const struct tp_op *from,
+                               const struct tp_op *to, struct tp_args *args, struct tp_err *err)
+{
+    if (on_device(c) && !tp_op_needs_reference(from) && !tp_op_needs_reference(to))
+        return run_device(c, TP_CUDA_REPACK, from, to, TP_DTYPE_NONE, args, err);
+    enum tp_stage before = tp_stage_set(TP_STAGE_KERNEL);
+    enum tp_code code = take_scratch(c, to, args, err);
+    if (code == TP_OK)
+        tp_repack_find(from, to)(from, to, args);
+    tp_stage_set(before);
+    return code;
+}
+
+enum tp_code tp_compute_decode(struct tp_compute *c, const struct tp_op *op, struct tp_args *args,
+                               struct tp_err *err)
+{
+    if (on_device(c) && !tp_op_needs_reference(op))
+        return run_device(c, TP_CUDA_DECODE, op, NULL, TP_DTYPE_NONE, args, err);
+    enum tp_stage before = tp_stage_set(TP_STAGE_KERNEL);
+    enum tp_code code = take_scratch(c, op, args, err);
+    if (code == TP_OK)
+        tp_decode_find(op, args->dtype)(op, args);
+    tp_stage_set(before);
+    return code;
+}
+
+enum tp_code tp_compute_requantize(struct tp_compute *c, const struct tp_op *from,
+                                   const struct tp_op *to, enum tp_dtype via,
+                                   struct tp_args *args, struct tp_err *err)
+{
+    if (on_device(c) && !tp_op_needs_reference(from))
+        return run_device(c, TP_CUDA_REQUANT, from, to, via, args, err);
+    struct tp_args decode = *args;
+    uint64_t bytes = args->box.e * args->box.n * args->box.k * tp_dtype_bits(via) / 8;
+    decode.dtype = args->dtype = via;
+    decode.out[0] = tp_arena_room(&c->values, bytes, err);
+    if (!decode.out[0])
+        return TP_E_MEMORY;
+    enum tp_code code = tp_compute_decode(c, from, &decode, err);
+    if (code)
+        return code;
+    args->in[0] = decode.out[0];
+    return tp_compute_encode(c, to, args, err);
+}
+
+void tp_compute_close(struct tp_compute *c)
+{
+    free(c->host_in.base);
+    free(c->host_out.base);
+    free(c->values.base);
+    free(c->scratch.base);
+    tp_cuda_close(c->cuda);
+    memset(c, 0, sizeof *c);
+}

@@ -1,0 +1,32 @@
+/* Devices: which of CPU and GPUs do a job, and the lanes opened on them. */
+#ifndef TP_PACK_DEVICE_H
+#define TP_PACK_DEVICE_H
+
+#include "pack/run/compute.h"
+#include "pack/plan/plan.h"
+
+enum { TP_MAX_DEVICES = 64 };
+
+/* count 0: the CPU does everything. */
+struct tp_devices {
+    int id[TP_MAX_DEVICES];
+    unsigned count;
+    unsigned lanes_per_device;
+    uint64_t memory; /* bytes of each GPU that may be taken; 0 = half of what is free */
+    uint64_t slot; /* bytes of each of a lane's two buffers; halved when memory is short */
+    char why[320]; /* what was chosen, and the reason, in words */
+};
+
+/* Understands "auto", "cpu", "cuda", "cuda:all", "cuda:0,2". auto measures one box
+ * of the plan on both and takes the faster; without a usable GPU it takes the CPU.
+ * cuda without one is TP_E_MEMORY. gpu_memory: bytes per device, 0 = what is free. */
+enum tp_code tp_devices_choose(const char *spec, const struct tp_plan *plan, unsigned jobs,
+                               uint64_t gpu_memory, struct tp_devices *devices,
+                               struct tp_err *err);
+
+/* Opens the lanes of all devices into computes[count * lanes_per_device], device by
+ * device in turn. Halves the slot while memory is short. */
+enum tp_code tp_devices_open(struct tp_devices *devices, struct tp_compute *computes,
+                             struct tp_err *err);
+
+#endif

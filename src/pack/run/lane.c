@@ -1,0 +1,369 @@
+/* One box: read -> decode, encode or take over -> write.
+ *
+ * The only place where files, layouts and kernels meet; what it reads and writes is
+ * packed_io.c's, what runs where is compute.c's.
+ */
+#include "pack/run/lane.h"
+
+#include "base/num.h"
+#include "pack/plan/ranks.h"
+#include "pack/source/source_check.h"
+
+#include <string.h>
+
+void tp_lane_close(struct tp_lane *lane)
+{
+    tp_compute_close(&lane->compute);
+    tp_buffer_free(&lane->copy);
+    tp_buffer_free(&lane->cropped);
+}
+
+/* A box as its packed source sees it: rows of one part, widened to what can be
+ * decoded on its own. */
+struct source_box {
+    const struct tp_weight *weight;
+    struct tp_box want, cover;
+    bool exact; /* nothing had to be widened */
+};
+
+static enum tp_code source_of(struct tp_lane *lane, const struct tp_unit *unit,
+                              const struct tp_box *box, struct source_box *source)
+{
+    uint64_t row, rows;
+    const struct tp_part *part = tp_unit_part(unit, box->e, box->n, &row, &rows);
+    source->weight = &lane->plan->weights->items[part->weight];
+    source->want = *box;
+    source->want.e = part->expert;
+    source->want.n = row;
+    source->cover = source->want;
+    enum tp_code code = tp_weight_cover(source->weight, row, box->size.n, box->k, box->size.k,
+                                        &source->cover, &lane->err);
+    source->exact = memcmp(&source->cover, &source->want, sizeof source->cover) == 0;
+    return code;
+}
+
+static bool is_plain(const struct tp_lane *lane, const struct tp_unit *unit)
+{
+    return !lane->plan->weights->items[unit->parts[0].weight].format;
+}
+
+static uint64_t value_bytes(const struct tp_unit *unit, struct tp_box3 size)
+{
+    return size.e * size.n * size.k * tp_dtype_bits(unit->dtype) / 8;
+}
+
+static enum tp_code begin(struct tp_lane *lane, uint64_t in_bytes, uint64_t out_bytes)
+{
+    return tp_compute_begin(&lane->compute, in_bytes, out_bytes, &lane->err);
+}
+
+/* Names the file of a packed source whose contents are at fault; returns `code`. */
+static enum tp_code blame_source(struct tp_lane *lane, const struct source_box *source,
+                                 enum tp_code code)
+{
+    const struct tp_weight *weight = source->weight;
+    const struct tp_tensor *tensor =
+        &lane->plan->ckpt->tensors[weight->tensor[tp_op_find(&weight->op, TP_ROLE_CODES)]];
+    tp_err_path(&lane->err, lane->plan->ckpt->files[tensor->file].path);
+    tp_err_tensor(&lane->err, weight->name);
+    return code;
+}
+
+/* Reads the packed source of a box; args->in are its outputs. */
+static enum tp_code read_source(struct tp_lane *lane, const struct source_box *source,
+                                struct tp_args *args)
+{
+    void *buffers[TP_MAX_OUT] = {0};
+    enum tp_code code = tp_op_take(&source->weight->op, source->cover.size, lane->compute.in,
+                                   buffers, &lane->err);
+    if (code == TP_OK && lane->plan->gather)
+        code = tp_gather_read(lane->plan->gather, source->weight, &source->cover, buffers,
+                              &lane->err);
+    else if (code == TP_OK)
+        code = tp_packed_read_into(lane->plan->ckpt, source->weight, &source->cover, buffers,
+                                   &lane->err);
+    memcpy(args->in, buffers, sizeof buffers);
+    if (code)
+        return code;
+    code = tp_source_codes_check(&source->weight->op, source->cover.size, args->in, &lane->err);
+    return code ? blame_source(lane, source, code) : TP_OK;
+}
+
+/* Cuts the wanted rows and columns out of decoded values of a larger cover. */
+static enum tp_code crop(struct tp_lane *lane, const struct source_box *source, uint64_t width,
+                         const void *decoded)
+{
+    const struct tp_box *cover = &source->cover, *want = &source->want;
+    uint64_t row = want->size.k * width;
+    enum tp_code code = tp_buffer_room(&lane->cropped, want->size.n * row, &lane->err);
+    for (uint64_t n = 0; n < want->size.n && code == TP_OK; n++)
+        memcpy((uint8_t *)lane->cropped.data + n * row,
+               (const uint8_t *)decoded +
+                   ((want->n - cover->n + n) * cover->size.k + want->k - cover->k) * width,
+               row);
+    return code;
+}
+
+/* The values of a box, wherever they come from: plain, or decoded and cut. */
+static enum tp_code load_values(struct tp_lane *lane, const struct tp_unit *unit,
+                                const struct tp_box *box, const void **values)
+{
+    struct source_box source;
+    struct tp_args args = {.dtype = unit->dtype};
+    uint64_t in_bytes;
+    enum tp_code code;
+    if (is_plain(lane, unit)) {
+        if ((code = begin(lane, value_bytes(unit, box->size), 0)))
+            return code;
+        void *to = tp_arena_take(lane->compute.in, value_bytes(unit, box->size));
+        *values = to;
+        return tp_values_read(lane->plan, unit, box, to, &lane->err);
+    }
+    if ((code = source_of(lane, unit, box, &source)) ||
+        (code = tp_op_total(&source.weight->op, source.cover.size, &in_bytes, &lane->err)) ||
+        (code = begin(lane, in_bytes, value_bytes(unit, source.cover.size))) ||
+        (code = read_source(lane, &source, &args)))
+        return code;
+    args.box = source.cover.size;
+    args.out[0] = tp_arena_take(lane->compute.out, value_bytes(unit, source.cover.size));
+    if ((code = tp_compute_decode(&lane->compute, &source.weight->op, &args, &lane->err)))
+        return code;
+    *values = args.out[0];
+    if (source.exact)
+        return TP_OK;
+    code = crop(lane, &source, tp_dtype_bits(unit->dtype) / 8, args.out[0]);
+    *values = lane->cropped.data;
+    return code;
+}
+
+/* The report of bad input: counts over the whole unit, not just this box. */
+static enum tp_code refuse_nonfinite(struct tp_lane *lane, const struct tp_unit *unit)
+{
+    struct tp_grid grid;
+    uint64_t count = 0, total = unit->box.e * unit->box.n * unit->box.k;
+    uint64_t first[TP_DIMS] = {0};
+    enum tp_code code = tp_unit_grid(lane->plan, unit, 1 << 20, 16 << 20, &grid, &lane->err);
+    for (uint64_t i = 0; code == TP_OK && i < grid.count; i++) {
+        struct tp_box box = tp_grid_box(unit, &grid, i);
+        struct tp_value_stats stats;
+        const void *values;
+        if ((code = load_values(lane, unit, &box, &values)))
+            break;
+        tp_value_stats(unit->dtype, values, box.size.e * box.size.n * box.size.k, &stats);
+        if (stats.nonfinite && !count) {
+            first[TP_DIM_E] = box.e + stats.first_nonfinite / (box.size.n * box.size.k);
+            first[TP_DIM_N] = box.n + stats.first_nonfinite / box.size.k % box.size.n;
+            first[TP_DIM_K] = box.k + stats.first_nonfinite % box.size.k;
+        }
+        count += stats.nonfinite;
+    }
+    if (code)
+        return code;
+    uint64_t row, rows;
+    const struct tp_part *part = tp_unit_part(unit, first[TP_DIM_E], first[TP_DIM_N], &row, &rows);
+    const struct tp_weight *weight = &lane->plan->weights->items[part->weight];
+    const struct tp_tensor *tensor = &lane->plan->ckpt->tensors[weight->tensor[0]];
+    tp_err_path(&lane->err, lane->plan->ckpt->files[tensor->file].path);
+    if (!count) { /* tp_mx_ct(): the only rule that refuses finite values */
+        tp_err_hint(&lane->err, "--set scale=rceil and scale=floor have one");
+        return tp_fail(&lane->err, TP_E_INPUT, "some of its finite values are 1.75 * 2^127 or "
+                       "more, for which scale=ct has no scale");
+    }
+    tp_err_hint(&lane->err, "--nonfinite keep converts it as the format's library would; "
+                            "--exclude leaves it as it is");
+    return tp_fail(&lane->err, TP_E_INPUT,
+                   "%llu of %llu values are NaN or infinite, the first at e=%llu n=%llu k=%llu, "
+                   "from row %llu of '%.300s'",
+                   (unsigned long long)count, (unsigned long long)total,
+                   (unsigned long long)first[TP_DIM_E], (unsigned long long)first[TP_DIM_N],
+                   (unsigned long long)first[TP_DIM_K], (unsigned long long)row, tensor->name);
+}
+
+static enum tp_code check_scales(struct tp_lane *lane, const struct source_box *source,
+                                 const struct tp_args *args)
+{
+    if (lane->options->keep_nonfinite)
+        return TP_OK;
+    enum tp_code code = tp_source_scales_check(&source->weight->op, source->cover.size, args->in,
+                                               &lane->err);
+    return code ? blame_source(lane, source, code) : TP_OK;
+}
+
+/* Packed source, nothing to cut: from packed to packed in one call, so that on a
+ * GPU the values never leave it. */
+static enum tp_code convert_packed(struct tp_lane *lane, const struct tp_unit *unit,
+                                   const struct source_box *source, struct tp_args *args)
+{
+    uint64_t in_bytes, out_bytes;
+    enum tp_code code;
+    if ((code = tp_op_total(&source->weight->op, source->cover.size, &in_bytes, &lane->err)) ||
+        (code = tp_op_total(&unit->op, args->box, &out_bytes, &lane->err)) ||
+        (code = begin(lane, in_bytes, out_bytes)) || (code = read_source(lane, source, args)) ||
+        (code = tp_op_take(&unit->op, args->box, lane->compute.out, args->out, &lane->err)))
+        return code;
+    if (unit->kind == TP_UNIT_REPACK && (code = check_scales(lane, source, args)))
+        return code;
+    if (unit->kind == TP_UNIT_REPACK)
+        return tp_compute_repack(&lane->compute, &source->weight->op, &unit->op, args, &lane->err);
+    return tp_compute_requantize(&lane->compute, &source->weight->op, &unit->op, unit->dtype, args,
+                                 &lane->err);
+}
+
+/* The same format on both sides: what is read is what is written. */
+static enum tp_code move_packed(struct tp_lane *lane, const struct source_box *source,
+                                struct tp_args *args)
+{
+    uint64_t bytes;
+    enum tp_code code = tp_op_total(&source->weight->op, source->cover.size, &bytes, &lane->err);
+    if (code || (code = begin(lane, bytes, 0)) || (code = read_source(lane, source, args)))
+        return code;
+    for (uint32_t i = 0; i < source->weight->op.outs; i++)
+        args->out[i] = (void *)(uintptr_t)args->in[i];
+    return TP_OK;
+}
+
+/* Codes taken over of rows that begin inside a tile of their source: whole tiles are
+ * taken over, then cut. The plan has seen to it that the format can be cut there. */
+static enum tp_code convert_cut(struct tp_lane *lane, const struct tp_unit *unit,
+                                const struct source_box *source, struct tp_args *args)
+{
+    struct tp_box inside = source->want;
+    struct tp_args whole = *args;
+    uint64_t in_bytes, out_bytes, cut_bytes;
+    enum tp_code code;
+    whole.box = source->cover.size;
+    inside.e = 0;
+    inside.n -= source->cover.n;
+    inside.k -= source->cover.k;
+    if ((code = tp_op_total(&source->weight->op, whole.box, &in_bytes, &lane->err)) ||
+        (code = tp_op_total(&unit->op, whole.box, &out_bytes, &lane->err)) ||
+        (code = tp_op_total(&unit->op, args->box, &cut_bytes, &lane->err)) ||
+        (code = begin(lane, in_bytes, out_bytes + cut_bytes)) ||
+        (code = read_source(lane, source, &whole)) ||
+        (code = tp_op_take(&unit->op, whole.box, lane->compute.out, whole.out, &lane->err)) ||
+        (code = tp_op_take(&unit->op, args->box, lane->compute.out, args->out, &lane->err)) ||
+        (code = check_scales(lane, source, &whole)) ||
+        (code = tp_compute_repack(&lane->compute, &source->weight->op, &unit->op, &whole,
+                                  &lane->err)))
+        return code;
+    args->flags |= whole.flags;
+    return tp_packed_cut(&unit->op, whole.box, &inside, whole.out, args->out, &lane->err);
+}
+
+/* Plain values, or decoded ones that had to be cut. */
+static enum tp_code convert_values(struct tp_lane *lane, const struct tp_unit *unit,
+                                   const struct tp_box *box, struct tp_args *args)
+{
+    uint64_t in_bytes = value_bytes(unit, box->size), out_bytes;
+    const void *values = NULL;
+    bool plain = is_plain(lane, unit);
+    enum tp_code code = tp_op_total(&unit->op, box->size, &out_bytes, &lane->err);
+    if (code == TP_OK && !plain)
+        code = load_values(lane, unit, box, &values); /* ends in lane->cropped */
+    if (code || (code = begin(lane, in_bytes, out_bytes)))
+        return code;
+    void *to = tp_arena_take(lane->compute.in, in_bytes);
+    if (plain)
+        code = tp_values_read(lane->plan, unit, box, to, &lane->err);
+    else
+        memcpy(to, values, in_bytes);
+    args->dtype = unit->dtype;
+    args->in[0] = to;
+    if (code ||
+        (code = tp_op_take(&unit->op, box->size, lane->compute.out, args->out, &lane->err)))
+        return code;
+    return tp_compute_encode(&lane->compute, &unit->op, args, &lane->err);
+}
+
+/* From a packed source, by the shortest way that the box allows. */
+static enum tp_code convert_from_packed(struct tp_lane *lane, const struct tp_unit *unit,
+                                        const struct tp_box *box, struct tp_args *args)
+{
+    struct source_box source;
+    enum tp_code code = source_of(lane, unit, box, &source);
+    if (code)
+        return code;
+    if (unit->kind == TP_UNIT_MOVE)
+        return move_packed(lane, &source, args);
+    if (source.exact)
+        return convert_packed(lane, unit, &source, args);
+    if (unit->kind == TP_UNIT_REPACK)
+        return convert_cut(lane, unit, &source, args);
+    return convert_values(lane, unit, box, args);
+}
+
+static enum tp_code convert(struct tp_lane *lane, const struct tp_unit *unit,
+                            const struct tp_box *box, struct tp_args *args)
+{
+    enum tp_code code = is_plain(lane, unit) ? convert_values(lane, unit, box, args)
+                                             : convert_from_packed(lane, unit, box, args);
+    if (code == TP_OK && (args->flags & TP_SAW_NONFINITE) && !lane->options->keep_nonfinite)
+        code = refuse_nonfinite(lane, unit);
+    return code;
+}
+
+/* Hands the box to the observer, with the source's values where there are any. */
+static enum tp_code observe(struct tp_lane *lane, uint32_t u, uint64_t index,
+                            const struct tp_box *box, const struct tp_args *args)
+{
+    const struct tp_unit *unit = &lane->plan->units[u];
+    struct tp_observed seen = {u, index, *box, TP_DTYPE_NONE, NULL, args->out};
+    if (unit->kind == TP_UNIT_ENCODE && is_plain(lane, unit)) {
+        seen.dtype = unit->dtype;
+        seen.values = args->in[0];
+    }
+    return lane->options->observe(lane->options->observe_arg, &seen, &lane->err);
+}
+
+enum tp_code tp_lane_box(struct tp_lane *lane, uint32_t u, const struct tp_grid *grid,
+                         uint64_t index, float global)
+{
+    const struct tp_unit *unit = &lane->plan->units[u];
+    struct tp_box box = tp_grid_box(unit, grid, index);
+    struct tp_args args = {.box = box.size, .global = global};
+    const void *values;
+    enum tp_code code;
+    if (unit->kind == TP_UNIT_PLAIN) {
+        if ((code = load_values(lane, unit, &box, &values)) == TP_OK)
+            code = tp_values_write(unit, &box, values, lane->sink, &lane->err);
+    } else if ((code = convert(lane, unit, &box, &args)) == TP_OK) {
+        code = tp_packed_write(unit, &box, index == 0, args.out, lane->sink, &lane->err);
+    }
+    if (code == TP_OK && lane->options->observe && unit->kind != TP_UNIT_MOVE)
+        code = observe(lane, u, index, &box, &args);
+    if (code)
+        tp_err_tensor(&lane->err, unit->name);
+    return code;
+}
+
+enum tp_code tp_lane_stats(struct tp_lane *lane, uint32_t u, const struct tp_grid *grid,
+                           uint64_t index, float *amax)
+{
+    const struct tp_unit *unit = &lane->plan->units[u];
+    struct tp_box box = tp_grid_box(unit, grid, index);
+    struct tp_value_stats stats;
+    const void *values;
+    enum tp_code code = load_values(lane, unit, &box, &values);
+    if (code) {
+        tp_err_tensor(&lane->err, unit->name);
+        return code;
+    }
+    tp_value_stats(unit->dtype, values, box.size.e * box.size.n * box.size.k, &stats);
+    *amax = stats.amax;
+    return TP_OK;
+}
+
+enum tp_code tp_lane_copy(struct tp_lane *lane, uint32_t o, uint64_t offset, uint64_t size)
+{
+    const struct tp_output *output = &lane->plan->outputs[o];
+    const struct tp_tensor *tensor = &lane->plan->ckpt->tensors[output->source];
+    enum tp_code code = tp_buffer_room(&lane->copy, size, &lane->err);
+    if (code == TP_OK &&
+        (code = tp_checkpoint_read(lane->plan->ckpt, tensor->file, lane->copy.data, size,
+                                   tensor->offset + offset, &lane->err)) == TP_OK)
+        code = lane->sink->write(lane->sink, output->file, o, offset, lane->copy.data, size,
+                                 &lane->err);
+    if (code)
+        tp_err_tensor(&lane->err, output->name);
+    return code;
+}

@@ -1,0 +1,32 @@
+/* Lanes: one worker, and its work on one box. Inside of run.c. */
+#ifndef TP_PACK_LANE_H
+#define TP_PACK_LANE_H
+
+#include "pack/run/compute.h"
+#include "pack/run/packed_io.h"
+#include "pack/run/run.h"
+
+struct tp_lane {
+    const struct tp_plan *plan;
+    struct tp_sink *sink;
+    const struct tp_run_options *options;
+    struct tp_compute compute;
+    struct tp_buffer copy, cropped;
+    struct tp_err err;
+};
+
+/* Reads, converts and writes one box. `global` is the global scale (tp_codec_global())
+ * when the unit's codec has one. */
+enum tp_code tp_lane_box(struct tp_lane *lane, uint32_t unit, const struct tp_grid *grid,
+                         uint64_t index, float global);
+
+/* Reads one box and returns the largest absolute value: the stats phase. */
+enum tp_code tp_lane_stats(struct tp_lane *lane, uint32_t unit, const struct tp_grid *grid,
+                           uint64_t index, float *amax);
+
+/* Copies bytes [offset, offset + size) of a kept tensor. */
+enum tp_code tp_lane_copy(struct tp_lane *lane, uint32_t output, uint64_t offset, uint64_t size);
+
+void tp_lane_close(struct tp_lane *lane);
+
+#endif

@@ -1,0 +1,207 @@
+/* Boxes of tensors in files. A box is in memory a small tensor of its own; its
+ * runs are the stretches that lie contiguously in the whole as well.
+ */
+#include "pack/run/packed_io.h"
+
+#include "base/num.h"
+#include "pack/os/os.h"
+#include "pack/run/plain_rows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum tp_code tp_buffer_room(struct tp_buffer *buffer, uint64_t size, struct tp_err *err)
+{
+    if (size <= buffer->capacity)
+        return TP_OK;
+    tp_buffer_free(buffer);
+    size = tp_round_up(size, 64);
+    if (!(buffer->data = tp_os.aligned_alloc(64, size)))
+        return tp_fail(err, TP_E_MEMORY, "out of memory for a buffer of %llu bytes",
+                       (unsigned long long)size);
+    buffer->capacity = size;
+    return TP_OK;
+}
+
+void tp_buffer_free(struct tp_buffer *buffer)
+{
+    free(buffer->data);
+    *buffer = (struct tp_buffer){0};
+}
+
+enum { BATCH = 128 };
+
+struct transfer {
+    const struct tp_checkpoint *ckpt; /* reading */
+    struct tp_sink *sink;             /* writing */
+    uint32_t file, output;
+    uint64_t offset; /* of the tensor, when reading */
+    const uint8_t *from; /* copying */
+    unsigned bits;
+    uint8_t *data;
+    struct tp_err *err;
+    struct tp_piece *batch; /* writing: BATCH pieces that are handed over together */
+    size_t batched;
+};
+
+static int read_run(void *arg, uint64_t whole, uint64_t part, uint64_t length)
+{
+    struct transfer *t = arg;
+    return (int)tp_checkpoint_read(t->ckpt, t->file, t->data + part * t->bits / 8,
+                                   length * t->bits / 8, t->offset + whole * t->bits / 8, t->err);
+}
+
+static enum tp_code hand_over(struct transfer *t)
+{
+    struct tp_sink *sink = t->sink;
+    enum tp_code code = TP_OK;
+    size_t count = t->batched;
+    t->batched = 0;
+    if (sink->write_many && count > 0)
+        return sink->write_many(sink, t->file, t->output, t->batch, count, t->err);
+    for (size_t i = 0; i < count && code == TP_OK; i++)
+        code = sink->write(sink, t->file, t->output, t->batch[i].offset, t->batch[i].data,
+                           t->batch[i].size, t->err);
+    return code;
+}
+
+static int write_run(void *arg, uint64_t whole, uint64_t part, uint64_t length)
+{
+    struct transfer *t = arg;
+    t->batch[t->batched++] = (struct tp_piece){whole * t->bits / 8, t->data + part * t->bits / 8,
+                                               length * t->bits / 8};
+    return t->batched < BATCH ? 0 : (int)hand_over(t);
+}
+
+/* All runs of output i, or the single element of an output without a layout. */
+static enum tp_code move(const struct tp_op *op, uint32_t i, struct tp_box3 whole_size,
+                         const struct tp_box *box, tp_run_visit visit, struct transfer *t)
+{
+    struct tp_layout part, whole;
+    uint64_t base;
+    if (!op->out[i].layout)
+        return (enum tp_code)visit(t, 0, 0, 1);
+    enum tp_code code = tp_box_layouts(op, i, whole_size, box, &part, &whole, &base, t->err);
+    return code ? code : (enum tp_code)tp_layout_runs(&part, &whole, base, visit, t);
+}
+
+enum tp_code tp_packed_read_into(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
+                            const struct tp_box *cover, void *const to[], struct tp_err *err)
+{
+    enum tp_code code = TP_OK;
+    for (uint32_t i = 0; i < weight->op.outs && code == TP_OK; i++) {
+        if (weight->tensor[i] == TP_NO_TENSOR || weight->op.out[i].role == TP_ROLE_WORDS)
+            continue;
+        const struct tp_tensor *tensor = &ckpt->tensors[weight->tensor[i]];
+        struct transfer t = {.ckpt = ckpt, .file = tensor->file, .offset = tensor->offset,
+                             .bits = tp_element_bits(weight->op.out[i].element), .data = to[i],
+                             .err = err};
+        code = move(&weight->op, i, weight->box, cover, read_run, &t);
+    }
+    return code;
+}
+
+enum tp_code tp_packed_read(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
+                            const struct tp_box *cover, struct tp_buffer to[TP_MAX_OUT],
+                            struct tp_err *err)
+{
+    void *data[TP_MAX_OUT] = {0};
+    for (uint32_t i = 0; i < weight->op.outs; i++) {
+        uint64_t bytes;
+        enum tp_code code = tp_op_bytes(&weight->op, i, cover->size, &bytes, err);
+        if (code || (code = tp_buffer_room(&to[i], bytes, err)))
+            return code;
+        data[i] = to[i].data;
+    }
+    return tp_packed_read_into(ckpt, weight, cover, data, err);
+}
+
+static int paste_run(void *arg, uint64_t whole, uint64_t part, uint64_t length)
+{
+    struct transfer *t = arg;
+    memcpy(t->data + whole * t->bits / 8, t->from + part * t->bits / 8, length * t->bits / 8);
+    return 0;
+}
+
+static int copy_run(void *arg, uint64_t whole, uint64_t part, uint64_t length)
+{
+    struct transfer *t = arg;
+    memcpy(t->data + part * t->bits / 8, t->from + whole * t->bits / 8, length * t->bits / 8);
+    return 0;
+}
+
+static enum tp_code copy_box(const struct tp_op *op, struct tp_box3 size, const struct tp_box *box,
+                             void *const from[], void *const to[], tp_run_visit visit,
+                             struct tp_err *err)
+{
+    enum tp_code code = TP_OK;
+    for (uint32_t i = 0; i < op->outs && code == TP_OK; i++) {
+        struct transfer t = {.bits = tp_element_bits(op->out[i].element), .from = from[i],
+                             .data = to[i], .err = err};
+        if (op->out[i].role != TP_ROLE_WORDS)
+            code = move(op, i, size, box, visit, &t);
+    }
+    return code;
+}
+
+enum tp_code tp_packed_cut(const struct tp_op *op, struct tp_box3 size, const struct tp_box *box,
+                           void *const from[], void *const to[], struct tp_err *err)
+{
+    return copy_box(op, size, box, from, to, copy_run, err);
+}
+
+enum tp_code tp_packed_paste(const struct tp_op *op, struct tp_box3 size, const struct tp_box *box,
+                             void *const from[], void *const to[], struct tp_err *err)
+{
+    return copy_box(op, size, box, from, to, paste_run, err);
+}
+
+enum tp_code tp_packed_write(const struct tp_unit *unit,
+                             const struct tp_box *box, bool first_box, void *const from[],
+                             struct tp_sink *sink, struct tp_err *err)
+{
+    struct tp_piece batch[BATCH];
+    enum tp_code code = TP_OK;
+    if (sink->take)
+        return sink->take(sink, unit, box, from, err);
+    for (uint32_t i = 0; i < unit->op.outs && code == TP_OK; i++) {
+        const struct tp_op_out *out = &unit->op.out[i];
+        if (unit->output[i] == UINT32_MAX) /* of another tool, which leaves it out */
+            continue;
+        struct transfer t = {.sink = sink, .file = unit->file, .output = unit->output[i],
+                             .bits = tp_element_bits(out->element), .data = from[i], .err = err,
+                             .batch = batch};
+        bool once = out->role == TP_ROLE_GLOBAL; /* one element for an expert */
+        if (out->role != TP_ROLE_WORDS && (out->layout || first_box) &&
+            (!once || (box->n == 0 && box->k == 0)))
+            code = move(&unit->op, i, unit->box, box, write_run, &t);
+        if (code == TP_OK)
+            code = hand_over(&t);
+    }
+    return code;
+}
+
+enum tp_code tp_values_read(const struct tp_plan *plan, const struct tp_unit *unit,
+                            const struct tp_box *box, void *to, struct tp_err *err)
+{
+    uint64_t row_bytes = box->size.k * tp_dtype_bits(unit->dtype) / 8;
+    uint8_t *at = to;
+    enum tp_code code = TP_OK;
+    for (uint64_t e = 0; e < box->size.e && code == TP_OK; e++)
+        for (uint64_t n = 0, rows; n < box->size.n && code == TP_OK; n += rows) {
+            uint64_t row;
+            const struct tp_part *part = tp_unit_part(unit, box->e + e, box->n + n, &row, &rows);
+            rows = tp_min_u64(rows, box->size.n - n);
+            code = tp_plain_read(plan->ckpt, &plan->weights->items[part->weight], part->expert,
+                                 row, rows, box->k, box->size.k, at, err);
+            at += rows * row_bytes;
+        }
+    return code;
+}
+
+enum tp_code tp_values_write(const struct tp_unit *unit,
+                             const struct tp_box *box, const void *from, struct tp_sink *sink,
+                             struct tp_err *err)
+{
+    return tp_plain_write(unit, box, from, sink, err);
+}

@@ -1,0 +1,53 @@
+/* Boxes of tensors in files: run by run between the whole and a compact buffer.
+ * Knows layouts and files, no kernels; every function is thread-safe.
+ */
+#ifndef TP_PACK_PACKED_IO_H
+#define TP_PACK_PACKED_IO_H
+
+#include "pack/plan/box.h"
+#include "pack/sink/sink.h"
+
+/* A buffer that grows, 64-byte aligned; {0} is empty. Freed by tp_buffer_free(). */
+struct tp_buffer {
+    void *data;
+    size_t capacity;
+};
+enum tp_code tp_buffer_room(struct tp_buffer *buffer, uint64_t size, struct tp_err *err);
+void tp_buffer_free(struct tp_buffer *buffer);
+
+/* Reads every output of a packed weight for the box `cover` (granule-aligned, one
+ * expert) into to[i], which holds tp_op_bytes() of that box. Outputs without a
+ * tensor, and layout words, are left alone. */
+enum tp_code tp_packed_read_into(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
+                            const struct tp_box *cover, void *const to[], struct tp_err *err);
+
+/* The same into buffers that grow as needed. */
+enum tp_code tp_packed_read(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
+                            const struct tp_box *cover, struct tp_buffer to[TP_MAX_OUT],
+                            struct tp_err *err);
+
+/* Copies the outputs of `box` out of those of a larger box of that size, both in
+ * memory. box->n and box->k are counted from its begin, and e is 0. */
+enum tp_code tp_packed_cut(const struct tp_op *op, struct tp_box3 size, const struct tp_box *box,
+                           void *const from[], void *const to[], struct tp_err *err);
+
+/* The other way round: copies the outputs of `box` into those of the larger box. */
+enum tp_code tp_packed_paste(const struct tp_op *op, struct tp_box3 size, const struct tp_box *box,
+                             void *const from[], void *const to[], struct tp_err *err);
+
+/* Writes a unit's outputs for one box from from[i]. `first_box`: also the outputs
+ * that exist once for the whole unit (a global scale). */
+enum tp_code tp_packed_write(const struct tp_unit *unit,
+                             const struct tp_box *box, bool first_box, void *const from[],
+                             struct tp_sink *sink, struct tp_err *err);
+
+/* Reads the values of a box of a unit whose parts are plain, compact [e][n][k]. */
+enum tp_code tp_values_read(const struct tp_plan *plan, const struct tp_unit *unit,
+                            const struct tp_box *box, void *to, struct tp_err *err);
+
+/* Writes the values of a box of a plain unit. */
+enum tp_code tp_values_write(const struct tp_unit *unit,
+                             const struct tp_box *box, const void *from, struct tp_sink *sink,
+                             struct tp_err *err);
+
+#endif

@@ -1,0 +1,115 @@
+/* Plain weights in both orientations. A transposed matrix is read and written in
+ * whole stretches of its own rows, which are columns here, and turned in memory.
+ */
+#include "pack/run/plain_rows.h"
+
+#include "base/num.h"
+#include "pack/os/os.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Architectures by their model_type. */
+static const struct {
+    const char *model_type;
+    struct tp_orientation orientation;
+} architectures[] = {
+    {"gpt_oss", {true, true}},
+    {"llama4", {true, false}},
+    {"llama4_text", {true, false}},
+};
+
+struct tp_orientation tp_orientation_of(const char *config)
+{
+    for (const char *at = config; at && (at = strstr(at, "\"model_type\""));) {
+        at += strlen("\"model_type\"");
+        at += strspn(at, " \t\r\n:");
+        for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++) {
+            size_t size = strlen(architectures[i].model_type);
+            if (at[0] == '"' && strncmp(at + 1, architectures[i].model_type, size) == 0 &&
+                at[1 + size] == '"')
+                return architectures[i].orientation;
+        }
+    }
+    return (struct tp_orientation){false, false};
+}
+
+/* [rows][columns] -> [columns][rows] of elements of 2 or 4 bytes. */
+static void transpose(const void *from, void *to, uint64_t rows, uint64_t columns, uint64_t width)
+{
+    enum { TILE = 32 }; /* both sides stay in cache */
+    const uint8_t *source = from;
+    uint8_t *target = to;
+    for (uint64_t r0 = 0; r0 < rows; r0 += TILE)
+        for (uint64_t c0 = 0; c0 < columns; c0 += TILE)
+            for (uint64_t r = r0; r < tp_min_u64(r0 + TILE, rows); r++)
+                for (uint64_t c = c0; c < tp_min_u64(c0 + TILE, columns); c++)
+                    memcpy(target + (c * rows + r) * width, source + (r * columns + c) * width,
+                           width);
+}
+
+/* A rectangle of a matrix in a file whose rows are `pitch` bytes apart. */
+static enum tp_code read_rectangle(const struct tp_checkpoint *ckpt,
+                                   const struct tp_tensor *tensor, uint64_t at, uint64_t pitch,
+                                   uint64_t rows, uint64_t wanted, uint8_t *to, struct tp_err *err)
+{
+    enum tp_code code = TP_OK;
+    if (wanted == pitch)
+        return tp_checkpoint_read(ckpt, tensor->file, to, rows * pitch, tensor->offset + at, err);
+    for (uint64_t r = 0; r < rows && code == TP_OK; r++)
+        code = tp_checkpoint_read(ckpt, tensor->file, to + r * wanted, wanted,
+                                  tensor->offset + at + r * pitch, err);
+    return code;
+}
+
+enum tp_code tp_plain_read(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
+                           uint64_t expert, uint64_t row, uint64_t rows, uint64_t k,
+                           uint64_t columns, void *to, struct tp_err *err)
+{
+    const struct tp_tensor *tensor = &ckpt->tensors[weight->tensor[0]];
+    uint64_t width = tp_dtype_bits(tensor->dtype) / 8, n = weight->box.n;
+    uint64_t base = expert * n * weight->box.k;
+    if (!weight->transposed)
+        return read_rectangle(ckpt, tensor, (base + row * weight->box.k + k) * width,
+                              weight->box.k * width, rows, columns * width, to, err);
+    uint8_t *turned = tp_os_alloc(rows * columns * width, err);
+    if (!turned)
+        return TP_E_MEMORY;
+    enum tp_code code = read_rectangle(ckpt, tensor, (base + k * n + row) * width, n * width,
+                                       columns, rows * width, turned, err);
+    if (code == TP_OK)
+        transpose(turned, to, columns, rows, width);
+    free(turned);
+    return code;
+}
+
+static enum tp_code write_rectangle(const struct tp_unit *unit, uint64_t at, uint64_t pitch,
+                                    uint64_t rows, uint64_t size, const uint8_t *from,
+                                    struct tp_sink *sink, struct tp_err *err)
+{
+    uint64_t step = size == pitch ? rows : 1;
+    enum tp_code code = TP_OK;
+    for (uint64_t r = 0; r < rows && code == TP_OK; r += step)
+        code = sink->write(sink, unit->file, unit->output[0], at + r * pitch, from + r * size,
+                           step * size, err);
+    return code;
+}
+
+enum tp_code tp_plain_write(const struct tp_unit *unit, const struct tp_box *box,
+                            const void *from, struct tp_sink *sink, struct tp_err *err)
+{
+    uint64_t width = tp_dtype_bits(unit->dtype) / 8, rows = box->size.n, columns = box->size.k;
+    uint64_t base = box->e * unit->box.n * unit->box.k;
+    if (!unit->transposed)
+        return write_rectangle(unit, (base + box->n * unit->box.k + box->k) * width,
+                               unit->box.k * width, rows, columns * width, from, sink, err);
+    uint8_t *turned = tp_os_alloc(rows * columns * width, err);
+    if (!turned)
+        return TP_E_MEMORY;
+    transpose(from, turned, rows, columns, width);
+    enum tp_code code = write_rectangle(unit, (base + box->k * unit->box.n + box->n) * width,
+                                        unit->box.n * width, columns, rows * width, turned, sink,
+                                        err);
+    free(turned);
+    return code;
+}

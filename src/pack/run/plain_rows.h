@@ -1,0 +1,30 @@
+/* Plain weights in files: W[E,N,K] row by row, or transposed, as some architectures
+ * store their stacks of experts. Everyone who reads or writes plain values does it
+ * here, so that the rest of the program sees one orientation only.
+ */
+#ifndef TP_PACK_PLAIN_ROWS_H
+#define TP_PACK_PLAIN_ROWS_H
+
+#include "pack/plan/box.h"
+#include "pack/sink/sink.h"
+
+/* How an architecture stores its 3-D stacks of experts. */
+struct tp_orientation {
+    bool transposed; /* (E,in,out) instead of (E,out,in) */
+    bool alternates; /* rows of gate_up_proj alternate between gate and up */
+};
+
+/* By the "model_type" of a config.json (NULL: none). */
+struct tp_orientation tp_orientation_of(const char *config);
+
+/* Rows [row, row + rows) and columns [k, k + columns) of one expert, compact and row
+ * by row, in the tensor's dtype. */
+enum tp_code tp_plain_read(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
+                           uint64_t expert, uint64_t row, uint64_t rows, uint64_t k,
+                           uint64_t columns, void *to, struct tp_err *err);
+
+/* Writes the values of a box of a plain unit, as the unit is oriented. */
+enum tp_code tp_plain_write(const struct tp_unit *unit, const struct tp_box *box,
+                            const void *from, struct tp_sink *sink, struct tp_err *err);
+
+#endif

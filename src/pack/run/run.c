@@ -1,0 +1,394 @@
+/* The run loop: one queue of jobs (jobs.c), any number of workers.
+ *
+ * A unit whose codec needs a value over several units (a shared global scale) has
+ * its stats jobs issued before the first of its boxes; a box waits until they are
+ * done, which cannot block for ever because stats jobs wait for nothing.
+ */
+#include "pack/run/run.h"
+
+#include "base/num.h"
+#include "kernels/op/codec.h"
+#include "pack/run/device.h"
+#include "pack/run/dropbehind.h"
+#include "pack/run/jobs.h"
+#include "pack/run/lane.h"
+#include "pack/os/os.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_TARGET (UINT64_C(1) << 20)
+#define DEFAULT_MEMORY (UINT64_C(256) << 20)
+
+struct group_state {
+    uint64_t pending; /* stats jobs not done yet */
+    float amax;
+};
+
+struct run {
+    const struct tp_plan *plan;
+    struct tp_sink *sink;
+    const struct tp_run_options *options;
+    struct tp_grid *grids; /* per unit */
+    struct group_state *groups;
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* ready, stats done, or failed */
+    bool ready; /* for other jobs than headers */
+    unsigned cursors;
+    struct tp_jobs jobs;
+    struct tp_dropbehind behind;
+    struct tp_err err; /* the first failure */
+};
+
+struct worker {
+    struct run *run;
+    unsigned number;
+    struct tp_lane lane;
+    pthread_t thread;
+};
+
+static bool stopped(struct run *run)
+{
+    int signal = run->options->stop ? atomic_load(run->options->stop) : 0;
+    if (signal && run->err.code == TP_OK) {
+        tp_err_hint(&run->err, "run the same command again to go on from here");
+        tp_fail(&run->err, signal == 2 ? TP_E_INTERRUPT : TP_E_TERMINATE, "interrupted");
+    }
+    return run->err.code != TP_OK;
+}
+
+static enum tp_code do_header(struct tp_lane *lane, const struct tp_job *job)
+{
+    const struct tp_plan_file *file = &lane->plan->files[job->file];
+    return lane->sink->write(lane->sink, job->file, TP_SINK_HEADER, 0, file->header,
+                             file->header_size, &lane->err);
+}
+
+static enum tp_code do_stats(struct run *run, struct tp_lane *lane, const struct tp_job *job)
+{
+    struct group_state *group = &run->groups[tp_jobs_group(&run->jobs, job->unit, job->index)];
+    float amax = 0;
+    enum tp_code code = tp_lane_stats(lane, job->unit, &run->grids[job->unit], job->index, &amax);
+    pthread_mutex_lock(&run->lock);
+    if (amax > group->amax)
+        group->amax = amax; /* a maximum is the same in any order */
+    if (code == TP_OK && --group->pending == 0) /* a failed one is never done: see work() */
+        pthread_cond_broadcast(&run->changed);
+    pthread_mutex_unlock(&run->lock);
+    return code;
+}
+
+/* Waits for the box's global scale; false when the run has failed meanwhile. */
+static bool wait_for_stats(struct run *run, const struct tp_job *job, float *global)
+{
+    const struct tp_unit *unit = &run->plan->units[job->unit];
+    if (unit->stats == UINT32_MAX)
+        return true;
+    uint32_t g = tp_jobs_group(&run->jobs, job->unit, job->index);
+    const struct group_state *group = &run->groups[g];
+    pthread_mutex_lock(&run->lock);
+    while (group->pending > 0 && run->err.code == TP_OK)
+        pthread_cond_wait(&run->changed, &run->lock);
+    *global = tp_codec_global(&unit->op, unit->dtype, group->amax);
+    bool ready = group->pending == 0;
+    pthread_mutex_unlock(&run->lock);
+    return ready;
+}
+
+static void report(const struct run *run, uint64_t bytes, const char *name)
+{
+    if (run->options->progress)
+        run->options->progress(run->options->progress_arg, bytes, name);
+}
+
+static enum tp_code do_job(struct run *run, struct tp_lane *lane, const struct tp_job *job)
+{
+    const struct tp_plan *plan = run->plan;
+    const struct tp_output *output = &plan->outputs[job->output];
+    enum tp_code code = TP_OK;
+    float global = 0;
+    switch (job->kind) {
+    case TP_JOB_HEADER:
+        return do_header(lane, job);
+    case TP_JOB_STATS:
+        return do_stats(run, lane, job);
+    case TP_JOB_CONSTANT:
+        return lane->sink->write(lane->sink, job->file, job->output, 0, output->constant,
+                                 output->bytes, &lane->err);
+    case TP_JOB_COPY: {
+        uint64_t size = tp_copy_bytes(output, job->index);
+        code = tp_lane_copy(lane, job->output, job->index, size);
+        tp_dropbehind_copy(&run->behind, &plan->ckpt->tensors[output->source], job->index, size);
+        report(run, size, output->name);
+        return code;
+    }
+    case TP_JOB_BOX: {
+        const struct tp_unit *unit = &plan->units[job->unit];
+        if (!wait_for_stats(run, job, &global))
+            return TP_OK;
+        code = tp_lane_box(lane, job->unit, &run->grids[job->unit], job->index, global);
+        tp_dropbehind_box(&run->behind, job->unit);
+        struct tp_box box = tp_grid_box(unit, &run->grids[job->unit], job->index);
+        report(run, box.size.e * box.size.n * box.size.k * tp_dtype_bits(unit->dtype) / 8,
+               unit->name);
+        return code;
+    }
+    case TP_JOB_NONE:
+        break;
+    }
+    return code;
+}
+
+static void fail(struct run *run, const struct tp_err *err)
+{
+    pthread_mutex_lock(&run->lock);
+    if (run->err.code == TP_OK)
+        run->err = *err;
+    pthread_cond_broadcast(&run->changed);
+    pthread_mutex_unlock(&run->lock);
+}
+
+static bool next_job(struct worker *worker, struct tp_job *job)
+{
+    struct run *run = worker->run;
+    job->kind = TP_JOB_NONE;
+    pthread_mutex_lock(&run->lock);
+    if (!stopped(run))
+        *job = tp_jobs_next(&run->jobs, worker->number);
+    pthread_mutex_unlock(&run->lock);
+    return job->kind != TP_JOB_NONE;
+}
+
+/* The header of a cursor's first file, unless the run is ready: others take it then. */
+static bool first_header(struct worker *worker, struct tp_job *job)
+{
+    struct run *run = worker->run;
+    pthread_mutex_lock(&run->lock);
+    bool early = !run->ready && !stopped(run);
+    if (early)
+        *job = tp_jobs_next(&run->jobs, worker->number);
+    pthread_mutex_unlock(&run->lock);
+    return early && job->kind == TP_JOB_HEADER;
+}
+
+/* While GPUs start, one worker for each cursor begins its first file. */
+static void begin_file(struct worker *worker)
+{
+    struct tp_sink *sink = worker->run->sink;
+    struct tp_lane *lane = &worker->lane;
+    struct tp_job job;
+    if (first_header(worker, &job) &&
+        (sink->prepare(sink, job.file, &lane->err) || do_header(lane, &job)))
+        fail(worker->run, &lane->err);
+}
+
+static bool begins_file(const struct worker *worker)
+{
+    const struct run *run = worker->run;
+    return run->options->devices && run->sink->prepare && worker->number > 0 &&
+           worker->number <= run->cursors;
+}
+
+static void wait_until_ready(struct run *run)
+{
+    pthread_mutex_lock(&run->lock);
+    while (!run->ready && run->err.code == TP_OK)
+        pthread_cond_wait(&run->changed, &run->lock);
+    pthread_mutex_unlock(&run->lock);
+}
+
+static void *work(void *arg)
+{
+    struct worker *worker = arg;
+    struct tp_job job;
+    tp_stage_start(worker->run->options->stats);
+    if (begins_file(worker))
+        begin_file(worker);
+    wait_until_ready(worker->run);
+    while (next_job(worker, &job)) {
+        if (do_job(worker->run, &worker->lane, &job)) {
+            fail(worker->run, &worker->lane.err);
+            break;
+        }
+    }
+    tp_stage_stop();
+    return NULL;
+}
+
+static bool same_grid(const struct tp_plan *plan, const struct tp_unit *a, const struct tp_unit *b)
+{
+    const struct tp_weight *x = &plan->weights->items[a->parts[0].weight];
+    const struct tp_weight *y = &plan->weights->items[b->parts[0].weight];
+    return a->format == b->format && a->kind == b->kind && a->dtype == b->dtype &&
+           memcmp(&a->box, &b->box, sizeof a->box) == 0 && x->format == y->format &&
+           memcmp(&a->settings, &b->settings, sizeof a->settings) == 0 &&
+           memcmp(&x->box, &y->box, sizeof x->box) == 0 &&
+           a->parts_per_expert == b->parts_per_expert &&
+           memcmp(a->part_rows, b->part_rows, sizeof a->part_rows) == 0;
+}
+
+/* Grids of all units; layers repeat, so most are found among the last few. */
+static enum tp_code make_grids(struct run *run, struct tp_err *err)
+{
+    const struct tp_plan *plan = run->plan;
+    const struct tp_run_options *options = run->options;
+    uint64_t memory = options->memory ? options->memory : DEFAULT_MEMORY;
+    /* Each file may have two tensors under way: the next begins before the last box ends. */
+    struct tp_box_wish wish = {.target = DEFAULT_TARGET,
+                               .assembles = run->sink->assembles / 2 / run->cursors};
+    wish.limit = tp_max_u64(memory / options->jobs / 4, 256 << 10);
+    if (options->devices && options->devices->count) {
+        wish.limit = options->devices->slot; /* few, large boxes hide the latency of a GPU */
+        wish.target = wish.limit / 2;
+    }
+    if (options->box_target)
+        wish.target = options->box_target;
+    wish.target = tp_min_u64(wish.target, wish.limit);
+    run->grids = tp_os_zalloc(plan->unit_count + 1, sizeof *run->grids, err);
+    run->groups = tp_os_zalloc(plan->group_count + 1, sizeof *run->groups, err);
+    if (!run->grids || !run->groups)
+        return TP_E_MEMORY;
+    for (size_t u = 0; u < plan->unit_count; u++) {
+        const struct tp_unit *unit = &plan->units[u];
+        size_t back = 1;
+        while (back <= 16 && back <= u && !same_grid(plan, unit, unit - back))
+            back++;
+        if (back <= 16 && back <= u) {
+            run->grids[u] = run->grids[u - back];
+        } else {
+            enum tp_code code = tp_unit_boxes(plan, unit, &wish, &run->grids[u], err);
+            if (code)
+                return code;
+        }
+        for (uint64_t e = 0; unit->stats != UINT32_MAX && e < unit->box.e; e++)
+            run->groups[unit->stats + e].pending += run->grids[u].expert_boxes;
+    }
+    return TP_OK;
+}
+
+static unsigned worker_count(const struct tp_run_options *options)
+{
+    const struct tp_devices *devices = options->devices;
+    return devices && devices->count ? devices->count * devices->lanes_per_device : options->jobs;
+}
+
+/* Files that no earlier run has finished. */
+static uint64_t files_left(const struct run *run)
+{
+    const bool *skip = run->options->skip_file;
+    uint64_t left = 0;
+    for (size_t f = 0; f < run->plan->file_count; f++)
+        left += !(skip && skip[f]);
+    return left;
+}
+
+/* One file at a time for every few workers: more would wait for each other's writes.
+ * GPUs bring large pieces, which go into the file as they come, each by its worker.
+ * Each cursor has a file to begin with: begin_file() relies on it. */
+static unsigned cursor_count(const struct run *run, unsigned workers)
+{
+    const struct tp_devices *devices = run->options->devices;
+    uint64_t cursors = workers / (devices && devices->count ? 2 : 4);
+    cursors = tp_min_u64(tp_min_u64(cursors, files_left(run)), TP_MAX_CURSORS);
+    return (unsigned)tp_max_u64(cursors, 1);
+}
+
+/* One worker for each lane of each GPU, or for each job of the CPU. */
+static struct worker *make_workers(struct run *run, unsigned count, struct tp_err *err)
+{
+    struct worker *workers = tp_os_zalloc(count, sizeof *workers, err);
+    for (unsigned i = 0; workers && i < count; i++) {
+        workers[i].run = run;
+        workers[i].number = i;
+        workers[i].lane.plan = run->plan;
+        workers[i].lane.sink = run->sink;
+        workers[i].lane.options = run->options;
+    }
+    return workers;
+}
+
+static enum tp_code make_jobs(struct run *run, struct tp_err *err)
+{
+    run->jobs = (struct tp_jobs){.plan = run->plan, .skip_file = run->options->skip_file,
+                                 .cursor_count = run->cursors};
+    run->jobs.issues = tp_os_zalloc(run->plan->group_count + 1, sizeof *run->jobs.issues, err);
+    return run->jobs.issues ? TP_OK : TP_E_MEMORY;
+}
+
+static enum tp_code open_devices(struct run *run, struct worker *workers, unsigned count,
+                                 struct tp_err *err)
+{
+    struct tp_devices *devices = run->options->devices;
+    if (!devices || !devices->count)
+        return TP_OK;
+    struct tp_compute *computes = tp_os_zalloc(count, sizeof *computes, err);
+    enum tp_code code = computes ? tp_devices_open(devices, computes, err) : TP_E_MEMORY;
+    for (unsigned i = 0; i < count && code == TP_OK; i++)
+        workers[i].lane.compute = computes[i];
+    free(computes);
+    return code;
+}
+
+/* What the workers wait for: GPUs, and the boxes, whose size depends on them. */
+static enum tp_code get_ready(struct run *run, struct worker *workers, unsigned count,
+                              struct tp_err *err)
+{
+    enum tp_code code;
+    if ((code = open_devices(run, workers, count, err)) || (code = make_grids(run, err)))
+        return code;
+    if (run->options->drop_source && !run->plan->gather &&
+        (code = tp_dropbehind_open(&run->behind, run->plan, run->grids, err)))
+        return code;
+    pthread_mutex_lock(&run->lock);
+    run->jobs.grids = run->grids;
+    run->ready = true;
+    pthread_cond_broadcast(&run->changed);
+    pthread_mutex_unlock(&run->lock);
+    return TP_OK;
+}
+
+static void open_run(struct run *run)
+{
+    pthread_mutex_init(&run->lock, NULL);
+    pthread_cond_init(&run->changed, NULL);
+}
+
+static void close_run(struct run *run)
+{
+    pthread_mutex_destroy(&run->lock);
+    pthread_cond_destroy(&run->changed);
+    tp_dropbehind_close(&run->behind);
+    free(run->grids);
+    free(run->groups);
+    free(run->jobs.issues);
+}
+
+enum tp_code tp_run(const struct tp_plan *plan, struct tp_sink *sink,
+                    const struct tp_run_options *options, struct tp_err *err)
+{
+    struct run run = {.plan = plan, .sink = sink, .options = options};
+    unsigned started = 0, count = worker_count(options);
+    open_run(&run);
+    run.cursors = cursor_count(&run, count);
+    struct worker *workers = make_workers(&run, count, &run.err);
+    enum tp_code code = workers ? make_jobs(&run, &run.err) : TP_E_MEMORY;
+    while (code == TP_OK && started + 1 < count &&
+           tp_os.start_thread(&workers[started + 1].thread, work, &workers[started + 1]) == 0)
+        started++;
+    if (code == TP_OK) {
+        struct tp_err failure = {0};
+        if (get_ready(&run, workers, count, &failure))
+            fail(&run, &failure);
+        work(&workers[0]); /* this thread works too, so one worker always exists */
+    }
+    for (unsigned i = 0; i < started; i++)
+        pthread_join(workers[i + 1].thread, NULL);
+    for (unsigned i = 0; workers && i < count; i++)
+        tp_lane_close(&workers[i].lane);
+    if (run.err.code != TP_OK && err && err->code == TP_OK)
+        *err = run.err;
+    close_run(&run);
+    free(workers);
+    return run.err.code;
+}

@@ -1,0 +1,198 @@
+/* What the planners share: range checks and dispatch, waves, ranking, and the
+ * roofline. It knows no consumer's rules; those are in schedule_deepgemm.c,
+ * schedule_deepgemm_newest.c and schedule_w4a8.c.
+ *
+ * Invariant: a planner is only called with numbers of 1..2^31-1, so that sums of
+ * a few of them, and products of two, fit 64 bits without a check.
+ */
+#include "pack/schedule/schedule.h"
+
+#include "base/num.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static enum tp_code check_range(const char *name, uint64_t value, uint64_t least,
+                                struct tp_err *err)
+{
+    if (value >= least && value <= INT32_MAX)
+        return TP_OK;
+    enum tp_code code =
+        tp_fail(err, TP_E_USAGE, "%s is %llu, but a kernel takes %llu..2147483647", name,
+                (unsigned long long)value, (unsigned long long)least);
+    tp_err_hint(err, "give a number that the kernel's C int can hold");
+    return code;
+}
+
+static enum tp_code check_problem(const struct tp_sched_problem *p, struct tp_err *err)
+{
+    const struct {
+        const char *name;
+        uint64_t value, least;
+    } numbers[] = {{"m", p->m, 1},
+                   {"n", p->n, 1},
+                   {"k", p->k, p->kernel == TP_SCHED_W4A8}, /* a group may be empty */
+                   {"num_groups", p->groups, 1},
+                   {"experts", p->experts, 1},
+                   {"num_sms", p->sms, 1}};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        if (check_range(numbers[i].name, numbers[i].value, numbers[i].least, err))
+            return TP_E_USAGE;
+    if (p->arch != 9 && p->arch != 10)
+        return tp_fail(err, TP_E_USAGE, "arch is %u, but the planners know SM90 (9) and SM100 (10)",
+                       (unsigned)p->arch);
+    return TP_OK;
+}
+
+enum tp_code tp_sched_plan(const struct tp_sched_problem *problem, size_t want,
+                           struct tp_sched_plan *plan, struct tp_err *err)
+{
+    memset(plan, 0, sizeof *plan);
+    enum tp_code code = check_problem(problem, err);
+    if (code)
+        return code;
+    if (want < 1)
+        want = 1;
+    if (want > TP_SCHED_RANKED)
+        want = TP_SCHED_RANKED;
+    switch (problem->kernel) {
+    case TP_SCHED_DEEPGEMM_2025:
+        return tp_sched_plan_2025(problem, want, plan, err);
+    case TP_SCHED_DEEPGEMM:
+        return tp_sched_plan_newest(problem, want, plan, err);
+    case TP_SCHED_W4A8:
+        return tp_sched_plan_w4a8(problem, want, plan, err);
+    }
+    return tp_fail(err, TP_E_USAGE, "unknown kernel %d", (int)problem->kernel);
+}
+
+enum tp_code tp_sched_waves(const struct tp_sched_problem *problem, uint64_t groups,
+                            struct tp_sched_config *config, struct tp_err *err)
+{
+    uint64_t rows = tp_ceil_div(problem->m, config->block_m);
+    uint64_t columns = tp_ceil_div(problem->n, config->block_n);
+    uint64_t blocks;
+    if (!tp_mul_u64(&blocks, rows * columns, groups) || blocks > INT64_MAX)
+        return tp_fail(err, TP_E_UNSUPPORTED, "the number of output tiles does not fit 63 bits");
+    config->blocks = blocks;
+    config->waves = tp_ceil_div(blocks, problem->sms);
+    uint64_t rest = blocks % problem->sms;
+    config->last_wave = rest ? rest : problem->sms;
+    return TP_OK;
+}
+
+uint64_t tp_sched_swizzle(uint64_t inner, uint64_t element, uint64_t least)
+{
+    for (uint64_t size = 128; size >= least; size /= 2)
+        if (inner * element % size == 0)
+            return size;
+    return 0;
+}
+
+void tp_sched_rank(const struct tp_sched_config *all, size_t count, tp_sched_better better,
+                   size_t want, struct tp_sched_plan *plan)
+{
+    size_t taken[TP_SCHED_RANKED];
+    plan->count = 0;
+    while (plan->count < want) {
+        const struct tp_sched_config *best = NULL;
+        for (size_t i = 0; i < count; i++) {
+            bool free_one = true;
+            for (size_t t = 0; t < plan->count; t++)
+                free_one = free_one && taken[t] != i;
+            if (free_one && (!best || better(&all[i], best)))
+                best = &all[i];
+        }
+        if (!best)
+            return;
+        taken[plan->count] = (size_t)(best - all);
+        plan->config[plan->count++] = *best;
+    }
+}
+
+void tp_sched_check_add(struct tp_sched_checks *checks, const char *id,
+                        enum tp_sched_level level, const char *text, bool pass,
+                        const char *fmt, ...)
+{
+    if (checks->count == TP_SCHED_CHECKS)
+        return;
+    struct tp_sched_check *check = &checks->check[checks->count++];
+    check->id = id;
+    check->text = text;
+    check->level = level;
+    check->pass = pass;
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(check->reason, sizeof check->reason, fmt, args);
+    va_end(args);
+}
+
+size_t tp_sched_illegal(const struct tp_sched_checks *checks)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < checks->count; i++)
+        count += !checks->check[i].pass && checks->check[i].level != TP_SCHED_GATE;
+    return count;
+}
+
+void tp_sched_checks(const struct tp_sched_problem *problem, uint64_t device_sms,
+                     const struct tp_sched_plan *plan, struct tp_sched_checks *checks)
+{
+    checks->count = 0;
+    if (problem->kernel == TP_SCHED_W4A8) {
+        struct tp_sched_w4a8 ops;
+        tp_sched_w4a8_operands(problem, &ops);
+        tp_sched_checks_w4a8(&ops, checks);
+        return;
+    }
+    struct tp_sched_operands ops;
+    tp_sched_operands(problem, &ops);
+    ops.device_sms = device_sms;
+    if (problem->kernel == TP_SCHED_DEEPGEMM_2025)
+        tp_sched_checks_2025(problem, &ops, plan, checks);
+    else
+        tp_sched_checks_newest(problem, &ops, plan, checks);
+    tp_sched_checks_gates(problem, &ops, checks);
+}
+
+/* Weights, activations and result of one GEMM whose rows are already multiplied
+ * out, in bytes: the formats' own arithmetic, in double because it is a sum of
+ * products of three numbers of 31 bits. */
+static double bytes_w4a8(const struct tp_sched_problem *p, double weights)
+{
+    double m = (double)p->m, n = (double)p->n, k = (double)p->k;
+    double per_weight = n * k / 2 + n * (double)tp_ceil_div(p->k, 128) * 8 + n * 4;
+    return weights * per_weight + m * k + m * 4 + m * n * 2;
+}
+
+static double bytes_deepgemm(const struct tp_sched_problem *p, double rows, double weights)
+{
+    double n = (double)p->n, k = (double)p->k;
+    double columns = (double)tp_ceil_div(p->k, 128) * 4; /* bytes of fp32 scales along k */
+    double weight_rows = (double)tp_ceil_div(p->n, 128);
+    if (p->arch == 10) { /* packed powers of two, one byte per row and 128 of k */
+        columns = (double)tp_ceil_div(p->k, 512) * 4;
+        weight_rows = n;
+    }
+    if (p->wgrad || (p->arch == 9 && p->one_d))
+        weight_rows = n; /* both operands have 1 x 128 scales */
+    double result = rows * n * (p->fp32_out ? 4 : 2) * (p->accumulate || p->wgrad ? 2 : 1);
+    return weights * (n * k + weight_rows * columns) + rows * (k + columns) + result;
+}
+
+void tp_sched_roofline(const struct tp_sched_problem *p, double bandwidth, double peak,
+                       struct tp_sched_cost *cost)
+{
+    double rows = p->masked ? (double)p->m * (double)p->groups : (double)p->m;
+    uint64_t segments = p->kernel == TP_SCHED_W4A8 ? p->m : tp_ceil_div(p->m, 128);
+    uint64_t weights = p->masked ? p->groups : tp_min_u64(p->experts, segments);
+    cost->flops = 2 * rows * (double)p->n * (double)p->k;
+    cost->bytes = p->kernel == TP_SCHED_W4A8 ? bytes_w4a8(p, (double)weights)
+                                             : bytes_deepgemm(p, rows, (double)weights);
+    cost->intensity = cost->flops / cost->bytes;
+    cost->memory_seconds = cost->bytes / bandwidth;
+    cost->math_seconds = cost->flops / peak;
+    cost->seconds = cost->memory_seconds > cost->math_seconds ? cost->memory_seconds
+                                                              : cost->math_seconds;
+}

@@ -1,0 +1,222 @@
+/* The distinct weight shapes of a checkpoint, for the schedules: which GEMMs will
+ * run on it. Reads headers only and decides nothing about bytes.
+ *
+ * Invariant: numbered experts of one layer and role are one stack, because that is
+ * how a grouped kernel meets them.
+ */
+#include "pack/schedule/schedule.h"
+
+#include "pack/source/checkpoint.h"
+#include "pack/source/model_names.h"
+#include "pack/os/os.h"
+#include "pack/source/weights.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum tp_sched_cut tp_sched_cut_of(const char *name)
+{
+    static const struct {
+        const char *module;
+        enum tp_sched_cut cut;
+    } modules[] = {
+        {"q_proj", TP_SCHED_CUT_N},       {"k_proj", TP_SCHED_CUT_N},
+        {"v_proj", TP_SCHED_CUT_N},       {"qkv_proj", TP_SCHED_CUT_N},
+        {"qkv", TP_SCHED_CUT_N},          {"query_key_value", TP_SCHED_CUT_N},
+        {"q_b_proj", TP_SCHED_CUT_N},     {"kv_b_proj", TP_SCHED_CUT_N},
+        {"gate_proj", TP_SCHED_CUT_N},    {"up_proj", TP_SCHED_CUT_N},
+        {"gate_up_proj", TP_SCHED_CUT_N}, {"w1", TP_SCHED_CUT_N},
+        {"w3", TP_SCHED_CUT_N},           {"w13", TP_SCHED_CUT_N},
+        {"wq", TP_SCHED_CUT_N},           {"wk", TP_SCHED_CUT_N},
+        {"wv", TP_SCHED_CUT_N},           {"fc1", TP_SCHED_CUT_N},
+        {"dense_h_to_4h", TP_SCHED_CUT_N}, {"c_attn", TP_SCHED_CUT_N},
+        {"c_fc", TP_SCHED_CUT_N},         {"o_proj", TP_SCHED_CUT_K},
+        {"out_proj", TP_SCHED_CUT_K},     {"down_proj", TP_SCHED_CUT_K},
+        {"w2", TP_SCHED_CUT_K},           {"wo", TP_SCHED_CUT_K},
+        {"fc2", TP_SCHED_CUT_K},          {"dense_4h_to_h", TP_SCHED_CUT_K},
+        {"c_proj", TP_SCHED_CUT_K},       {"q_a_proj", TP_SCHED_CUT_NONE},
+        {"kv_a_proj_with_mqa", TP_SCHED_CUT_NONE}, {"gate", TP_SCHED_CUT_NONE},
+    };
+    size_t size = strlen(name);
+    if (size > 7 && strcmp(name + size - 7, ".weight") == 0)
+        size -= 7;
+    size_t start = size;
+    while (start > 0 && name[start - 1] != '.')
+        start--;
+    for (size_t i = 0; i < sizeof modules / sizeof modules[0]; i++)
+        if (strlen(modules[i].module) == size - start &&
+            memcmp(name + start, modules[i].module, size - start) == 0)
+            return modules[i].cut;
+    return TP_SCHED_CUT_ANY;
+}
+
+struct list {
+    struct tp_schedule_shape *shapes;
+    size_t count, capacity;
+};
+
+static int compare_numbers(uint64_t a, uint64_t b)
+{
+    return (a > b) - (a < b);
+}
+
+static int compare_shape(const struct tp_schedule_shape *a, const struct tp_schedule_shape *b)
+{
+    /* n*k of a tensor in a file fits 64 bits; larger first */
+    int order = compare_numbers(b->n * b->k, a->n * a->k);
+    if (!order)
+        order = compare_numbers(b->n, a->n);
+    if (!order)
+        order = compare_numbers(a->e, b->e);
+    if (!order)
+        order = compare_numbers(a->cut, b->cut);
+    if (!order)
+        order = strcmp(a->format ? a->format : "", b->format ? b->format : "");
+    return order;
+}
+
+static int by_example(const void *a, const void *b)
+{
+    const struct tp_schedule_shape *x = a, *y = b;
+    int order = strcmp(x->example, y->example);
+    return order ? order : compare_shape(x, y);
+}
+
+static int by_shape(const void *a, const void *b)
+{
+    int order = compare_shape(a, b);
+    return order ? order : strcmp(((const struct tp_schedule_shape *)a)->example,
+                                  ((const struct tp_schedule_shape *)b)->example);
+}
+
+/* "model.layers.3.mlp.experts.7.up_proj" -> "model.layers.3.mlp.experts.{e}.up_proj" */
+static char *stack_key(const char *name, struct tp_err *err)
+{
+    struct tp_expert_name expert;
+    if (!tp_name_expert(name, &expert))
+        return tp_os_format(err, "%s", name);
+    return tp_os_format(err, "%.*s.{e}.%.*s", (int)expert.prefix, name, (int)expert.label_size,
+                        expert.label);
+}
+
+/* A plain weight has the name of its tensor; one that is kept by default is not
+ * a candidate for these kernels. */
+static bool wanted(const struct tp_checkpoint *ckpt, const struct tp_weight *weight)
+{
+    if (weight->format)
+        return true;
+    if (weight->tensor[0] == TP_NO_TENSOR)
+        return false;
+    return !tp_name_kept_reason(ckpt->tensors[weight->tensor[0]].name);
+}
+
+static enum tp_code add(const struct tp_weight *weight, struct list *list, struct tp_err *err)
+{
+    enum tp_code code = tp_os_grow((void **)&list->shapes, &list->capacity, list->count + 1,
+                                   sizeof *list->shapes, err);
+    if (code)
+        return code;
+    char *key = stack_key(weight->name, err);
+    if (!key)
+        return TP_E_MEMORY;
+    list->shapes[list->count++] = (struct tp_schedule_shape){
+        .e = weight->box.e,
+        .n = weight->box.n,
+        .k = weight->box.k,
+        .count = 1,
+        .cut = tp_sched_cut_of(weight->name),
+        .format = weight->format ? weight->format->name : NULL,
+        .example = key,
+    };
+    return TP_OK;
+}
+
+/* Joins neighbours: experts of one stack add up in e, equal shapes in count. */
+static void join(struct list *list, bool stacks)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        struct tp_schedule_shape *last = kept ? &list->shapes[kept - 1] : NULL;
+        struct tp_schedule_shape *shape = &list->shapes[i];
+        bool same = last && last->n == shape->n && last->k == shape->k &&
+                    last->format == shape->format && last->cut == shape->cut &&
+                    (stacks ? strcmp(last->example, shape->example) == 0
+                            : last->e == shape->e);
+        if (!same) {
+            list->shapes[kept++] = *shape;
+            continue;
+        }
+        if (stacks)
+            last->e += shape->e;
+        else
+            last->count += shape->count;
+        free(shape->example);
+    }
+    list->count = kept;
+}
+
+static enum tp_code collect(const struct tp_checkpoint *ckpt, struct list *list,
+                            struct tp_err *err)
+{
+    struct tp_weights weights = {0};
+    enum tp_code code = tp_weights_find(ckpt, &weights, err);
+    for (size_t i = 0; !code && i < weights.count; i++)
+        if (wanted(ckpt, &weights.items[i]))
+            code = add(&weights.items[i], list, err);
+    tp_weights_close(&weights);
+    return code;
+}
+
+enum tp_code tp_schedule_shapes(const char *path, struct tp_schedule_shape **shapes,
+                                size_t *count, struct tp_err *err)
+{
+    struct tp_checkpoint ckpt = {0};
+    struct list list = {0};
+    *shapes = NULL;
+    *count = 0;
+    enum tp_code code = tp_checkpoint_open(path, 0, &ckpt, err);
+    if (!code)
+        code = collect(&ckpt, &list, err);
+    tp_checkpoint_close(&ckpt);
+    if (code) {
+        tp_schedule_shapes_free(list.shapes, list.count);
+        return code;
+    }
+    if (list.count) {
+        qsort(list.shapes, list.count, sizeof *list.shapes, by_example);
+        join(&list, true);
+        qsort(list.shapes, list.count, sizeof *list.shapes, by_shape);
+        join(&list, false);
+    }
+    *shapes = list.shapes;
+    *count = list.count;
+    return TP_OK;
+}
+
+void tp_schedule_shapes_free(struct tp_schedule_shape *shapes, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        free(shapes[i].example);
+    free(shapes);
+}
+
+void tp_sched_check_format(const struct tp_sched_problem *problem, const char *format,
+                           struct tp_sched_checks *checks)
+{
+    /* The first of a row is what `convert --to` makes for the kernel; the others
+     * its engines load and transform. */
+    static const char *const sm90[] = {"fp8-deepseek", "fp8-ct", NULL};
+    static const char *const sm100[] = {"fp8-deepgemm-sm100", "fp8-deepseek", "fp8-ct", NULL};
+    static const char *const w4a8[] = {"w4a8-cutlass", "w4a8-ct", NULL};
+    if (!format)
+        return;
+    const char *const *names = problem->kernel == TP_SCHED_W4A8 ? w4a8
+                               : problem->arch == 10            ? sm100
+                                                                : sm90;
+    bool pass = false;
+    for (size_t i = 0; names[i]; i++)
+        pass = pass || strcmp(names[i], format) == 0;
+    tp_sched_check_add(checks, "format", TP_SCHED_ASSERT,
+                       "the kernel reads the format that is stored", pass,
+                       pass ? "stored is %s" : "stored is %s; convert to %s", format, names[0]);
+}

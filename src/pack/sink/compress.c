@@ -1,0 +1,75 @@
+/* Archives. Boxes finish in any order, an archive is appended to in order: so a
+ * shard is written plain first, and compressed from the page cache when it is
+ * complete. Frames are cut where a tensor begins, so that reading one tensor
+ * decompresses no other.
+ */
+#include "pack/sink/compress.h"
+
+#include "base/num.h"
+#include "pack/os/os.h"
+#include "pack/file/zst.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+
+#define CHUNK (UINT64_C(1) << 20)
+
+/* Adds bytes [from, to) of the open plain file, then ends the frame. */
+static enum tp_code add_range(struct tp_zst_writer *writer, int fd, uint64_t from, uint64_t to,
+                              void *chunk, const char *path, struct tp_err *err)
+{
+    enum tp_code code = TP_OK;
+    for (uint64_t size; from < to && code == TP_OK; from += size) {
+        size = tp_min_u64(CHUNK, to - from);
+        if ((code = tp_os_read(fd, chunk, size, from, path, err)) == TP_OK)
+            code = tp_zst_add(writer, chunk, size, err);
+    }
+    return code ? code : tp_zst_cut(writer, err);
+}
+
+static enum tp_code add_all(struct tp_zst_writer *writer, const struct tp_plan *plan, uint32_t f,
+                            int fd, const char *path, struct tp_err *err)
+{
+    const struct tp_plan_file *file = &plan->files[f];
+    void *chunk = tp_os_alloc(CHUNK, err);
+    enum tp_code code = chunk ? add_range(writer, fd, 0, file->header_size, chunk, path, err)
+                              : TP_E_MEMORY;
+    for (uint32_t i = 0; i < file->output_count && code == TP_OK; i++) {
+        const struct tp_output *output = &plan->outputs[file->first_output + i];
+        code = add_range(writer, fd, output->offset, output->offset + output->bytes, chunk, path,
+                         err);
+    }
+    free(chunk);
+    return code;
+}
+
+enum tp_code tp_compress_shard(const struct tp_plan *plan, uint32_t f, const char *plain,
+                               unsigned level, unsigned threads, struct tp_err *err)
+{
+    struct tp_zst_writer *writer = NULL;
+    int from = -1, to = -1;
+    uint64_t size;
+    char *path = tp_os_format(err, "%s" TP_ZST_SUFFIX, plain);
+    enum tp_code code = path ? tp_os_open(plain, O_RDONLY | O_CLOEXEC, 0, &from, err) : TP_E_MEMORY;
+    if (code == TP_OK)
+        code = tp_os_open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666, &to, err);
+    if (code == TP_OK &&
+        (code = tp_zst_create(to, path, (int)level, threads, &writer, err)) == TP_OK &&
+        (code = add_all(writer, plan, f, from, plain, err)) == TP_OK &&
+        (code = tp_zst_finish(writer, &size, err)) == TP_OK)
+        code = tp_os_fsync(to, path, err);
+    tp_zst_abandon(writer);
+    if (from >= 0)
+        tp_os.close(from);
+    if (to >= 0 && tp_os.close(to) && code == TP_OK) {
+        tp_err_path(err, path);
+        code = tp_fail_sys(err, errno, "cannot close the output");
+    }
+    if (code == TP_OK && tp_os.unlink(plain)) {
+        tp_err_path(err, plain);
+        code = tp_fail_sys(err, errno, "cannot remove the uncompressed file");
+    }
+    free(path);
+    return code;
+}

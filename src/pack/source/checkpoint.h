@@ -1,0 +1,88 @@
+/* Checkpoints: one .safetensors file, or a Hugging Face directory with an index
+ * and any number of shards (plain or .safetensors.zst). Opening reads headers
+ * only; nothing of the tensor data is read before tp_checkpoint_read().
+ */
+#ifndef TP_PACK_CHECKPOINT_H
+#define TP_PACK_CHECKPOINT_H
+
+#include "pack/file/safetensors.h"
+
+#include <stdbool.h>
+
+struct tp_zst; /* an open seekable archive, see zst.h */
+
+struct tp_file {
+    char *path;       /* as opened */
+    char *name;       /* its name in the checkpoint, without .zst:
+                         "model-00001-of-00002.safetensors" */
+    int fd;
+    struct tp_zst *zst; /* not NULL: compressed; sizes below are of the plain file */
+    uint64_t size;
+    uint64_t disk_size; /* as stored: differs from size when compressed */
+    int64_t mtime_ns;
+    uint64_t device, inode;
+    uint8_t header_hash[16]; /* XXH3-128 (canonical bytes) of the 8 + n header bytes */
+    struct tp_st_header header;
+};
+
+struct tp_tensor {
+    const char *name; /* owned by its file's header */
+    enum tp_dtype dtype;
+    uint32_t rank;
+    uint64_t shape[TP_ST_MAX_RANK];
+    uint32_t file;   /* index into files */
+    uint64_t offset; /* from the beginning of the (plain) file */
+    uint64_t bytes;
+};
+
+struct tp_checkpoint {
+    char *path;
+    bool directory;
+    bool strict; /* opened so: no file of it may lie outside */
+    struct tp_file *files; /* in byte order of the names that the index gives them */
+    size_t file_count;
+    struct tp_tensor *tensors; /* sorted by name (bytes); names are unique */
+    size_t tensor_count;
+    uint32_t *by_data;         /* numbers of the tensors in the order of their data: by file,
+                                  then offset */
+    char *config;       /* text of config.json, or NULL */
+    size_t config_size;
+    char **others;      /* names of the other regular files to be copied (tokenizer, ...),
+                           sorted; not shards, index, config.json or tilepack.json */
+    size_t other_count;
+    char **unread;      /* names of the shards (plain: without .zst) that are there but not
+                           part of the checkpoint: the index does not name them; sorted */
+    size_t unread_count;
+};
+
+enum { TP_CHECKPOINT_STRICT = 1 /* no symlinks that leave the directory */ };
+
+/* Opens and checks everything that headers and index can tell: weight_map values
+ * are plain basenames of regular files, index and headers agree both ways, no
+ * tensor is in two shards. A directory without an index may hold exactly one
+ * model.safetensors (or a single *.safetensors). Also fine: a symlink to either,
+ * shards that are symlinks (the HF cache), and shards stored as NAME.safetensors.zst
+ * whether the index says so or not. Weights that the index does not name are
+ * neither opened nor among `others`; nor are weights in other formats, hidden
+ * files and subdirectories. At most TP_ST_MAX_TENSORS tensors in all.
+ *
+ * Errors name the file, and the tensor and byte where there is one; what the
+ * files say wrongly is TP_E_INPUT. On failure *ckpt is closed. */
+enum tp_code tp_checkpoint_open(const char *path, unsigned flags, struct tp_checkpoint *ckpt,
+                                struct tp_err *err);
+void tp_checkpoint_close(struct tp_checkpoint *ckpt); /* legal on {0} and twice */
+
+/* NULL when there is none of that name. */
+const struct tp_tensor *tp_checkpoint_find(const struct tp_checkpoint *ckpt, const char *name);
+
+/* Reads bytes of one (plain) file; thread-safe. */
+enum tp_code tp_checkpoint_read(const struct tp_checkpoint *ckpt, uint32_t file, void *data,
+                                uint64_t size, uint64_t offset, struct tp_err *err);
+
+/* Bytes of all files as they are on the disk. */
+uint64_t tp_checkpoint_bytes(const struct tp_checkpoint *ckpt);
+
+/* Fails with TP_E_INPUT if a file changed (size, mtime) since it was opened. */
+enum tp_code tp_checkpoint_unchanged(const struct tp_checkpoint *ckpt, struct tp_err *err);
+
+#endif

@@ -1,0 +1,350 @@
+/* The files of a checkpoint directory. Invariant: every path it returns is the
+ * directory's path, a slash and one plain file name.
+ */
+#include "pack/source/ckpt_dir.h"
+
+#include "pack/text/name_set.h"
+#include "pack/os/os.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Weights in other formats and their indexes: beside converted tensors they
+ * would be stale, so they are not copied along. */
+static const char *const weight_endings[] = {
+    ".safetensors", ".safetensors.zst", ".safetensors.index.json", ".bin",  ".bin.index.json",
+    ".pt",          ".pth",             ".ckpt",                   ".gguf", ".onnx",
+    ".onnx_data",   ".h5",              ".msgpack",                ".ot",   ".tflite",
+};
+
+static const uint64_t max_config = UINT64_C(64) << 20;
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n > m && strcmp(text + n - m, end) == 0;
+}
+
+static bool is_shard(const char *name)
+{
+    return ends_with(name, ".safetensors") || ends_with(name, ".safetensors.zst");
+}
+
+static bool is_weight(const char *name)
+{
+    for (size_t i = 0; i < sizeof weight_endings / sizeof *weight_endings; i++)
+        if (ends_with(name, weight_endings[i]))
+            return true;
+    return false;
+}
+
+char *tp_ckpt_plain_name(const char *name, struct tp_err *err)
+{
+    size_t length = strlen(name);
+    if (ends_with(name, ".safetensors.zst"))
+        length -= strlen(".zst");
+    return tp_os_format(err, "%.*s", (int)length, name);
+}
+
+static char *join(const struct tp_checkpoint *ckpt, const char *name, struct tp_err *err)
+{
+    size_t length = strlen(ckpt->path);
+    while (length > 1 && ckpt->path[length - 1] == '/')
+        length--;
+    bool slash = length == 1 && ckpt->path[0] == '/';
+    return tp_os_format(err, "%.*s%s%s", (int)length, ckpt->path, slash ? "" : "/", name);
+}
+
+static enum tp_code fail_stat(const char *path, int sys, struct tp_err *err)
+{
+    enum tp_code code = tp_fail_sys(err, sys, "cannot look at the file");
+    tp_err_path(err, path);
+    return code;
+}
+
+/* The path of a shard, plain or compressed, whichever exists; the name as
+ * written goes first. */
+static enum tp_code locate(const struct tp_checkpoint *ckpt, const struct tp_ckpt_dir *dir,
+                           const char *written, char **path, struct tp_err *err)
+{
+    char *plain = tp_ckpt_plain_name(written, err);
+    char *other = !plain ? NULL
+                  : strcmp(plain, written) == 0 ? tp_os_format(err, "%s.zst", plain)
+                                                : tp_os_format(err, "%s", plain);
+    const char *names[2] = {written, other};
+    enum tp_code code = other ? TP_OK : TP_E_MEMORY;
+    for (int i = 0; i < 2 && !code && !*path; i++) {
+        struct stat st;
+        char *at = join(ckpt, names[i], err);
+        if (!at)
+            code = TP_E_MEMORY;
+        else if (tp_os.stat(at, &st) == 0)
+            *path = at;
+        else if (errno != ENOENT)
+            code = fail_stat(at, errno, err);
+        if (at != *path)
+            free(at);
+    }
+    if (!code && !*path) {
+        code = tp_fail(err, TP_E_INPUT, "the index names the shard '%.200s', which does not exist",
+                       written);
+        tp_err_path(err, dir->index_path);
+        tp_err_hint(err, "complete the download; a link that leads nowhere counts as missing");
+    }
+    free(plain);
+    free(other);
+    return code;
+}
+
+/* Takes over `name`, also when it fails. */
+static enum tp_code add_shard(const struct tp_checkpoint *ckpt, struct tp_ckpt_dir *dir,
+                              const char *written, char *name, struct tp_err *err)
+{
+    struct tp_ckpt_shard *shard = &dir->shards[dir->shard_count++];
+    shard->name = name;
+    return name ? locate(ckpt, dir, written, &shard->path, err) : TP_E_MEMORY;
+}
+
+static enum tp_code alloc_shards(struct tp_ckpt_dir *dir, size_t count, struct tp_err *err)
+{
+    dir->shards = tp_os_zalloc(count, sizeof *dir->shards, err);
+    dir->shard_of = tp_os_zalloc(count, sizeof *dir->shard_of, err);
+    return dir->shards && dir->shard_of ? TP_OK : TP_E_MEMORY;
+}
+
+/* The shards that the index names. "x.safetensors" and "x.safetensors.zst" are
+ * one shard, which the index may name either way. */
+static enum tp_code indexed_shards(const struct tp_checkpoint *ckpt, struct tp_ckpt_dir *dir,
+                                   struct tp_err *err)
+{
+    const struct tp_index *index = &dir->index;
+    struct tp_names plain = {0};
+    enum tp_code code = alloc_shards(dir, index->shard_count, err);
+    if (!code && !index->shard_count) {
+        code = tp_fail(err, TP_E_INPUT, "the index names no tensor");
+        tp_err_path(err, dir->index_path);
+        tp_err_hint(err, "download the index again");
+    }
+    for (size_t i = 0; i < index->shard_count && !code; i++) {
+        const char *written = index->shards[i];
+        char *name = tp_ckpt_plain_name(written, err);
+        code = name ? tp_names_add(&plain, name, strlen(name), &dir->shard_of[i], err)
+                    : TP_E_MEMORY;
+        if (!code && dir->shard_of[i] == dir->shard_count)
+            code = add_shard(ckpt, dir, written, name, err);
+        else
+            free(name);
+    }
+    tp_names_close(&plain);
+    return code;
+}
+
+/* "...-00001-of-00003.safetensors": one of several, which needs an index. */
+static bool is_part_of_many(const char *name)
+{
+    static const char pattern[] = "-00000-of-00000"; /* 0 stands for any digit */
+    const size_t length = sizeof pattern - 1;
+    const char *end = strstr(name, ".safetensors");
+    if (!end || (size_t)(end - name) < length)
+        return false;
+    for (size_t i = 0; i < length; i++) {
+        char c = end[(ptrdiff_t)i - (ptrdiff_t)length];
+        if (pattern[i] == '0' ? c < '0' || c > '9' : c != pattern[i])
+            return false;
+    }
+    return strtoul(end - 5, NULL, 10) > 1;
+}
+
+/* Without an index: model.safetensors, or the only file there is. */
+static enum tp_code lone_shard(const struct tp_checkpoint *ckpt, const struct tp_os_list *list,
+                               struct tp_ckpt_dir *dir, struct tp_err *err)
+{
+    const char *found = NULL;
+    size_t count = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        const char *name = list->names[i];
+        if (name[0] == '.' || !is_shard(name))
+            continue;
+        if (strcmp(name, "model.safetensors") == 0 || strcmp(name, "model.safetensors.zst") == 0) {
+            found = "model.safetensors";
+            count = 1;
+            break;
+        }
+        /* x.safetensors sorts before x.safetensors.zst: both are one. */
+        bool same = found && ends_with(name, ".zst") && strlen(name) == strlen(found) + 4 &&
+                    strncmp(name, found, strlen(found)) == 0;
+        if (!same) {
+            found = name;
+            count++;
+        }
+    }
+    enum tp_code code;
+    if (count == 1 && !is_part_of_many(found)) {
+        code = alloc_shards(dir, 1, err);
+        if (code)
+            return code;
+        return add_shard(ckpt, dir, found, tp_ckpt_plain_name(found, err), err);
+    }
+    if (count == 0)
+        code = tp_fail(err, TP_E_INPUT, "no .safetensors file in the directory");
+    else if (count == 1)
+        code = tp_fail(err, TP_E_INPUT, "'%.200s' is one of several shards, and there is no %s",
+                       found, TP_INDEX_NAME);
+    else
+        code = tp_fail(err, TP_E_INPUT, "%zu .safetensors files and no %s to say which count",
+                       count, TP_INDEX_NAME);
+    tp_err_path(err, ckpt->path);
+    tp_err_hint(err, count ? "download the index, or name one of the files"
+                           : "name a directory that holds a checkpoint in safetensors format");
+    return code;
+}
+
+/* Whole file of the directory, which in strict mode must lie in it. */
+static enum tp_code slurp(const struct tp_checkpoint *ckpt, unsigned flags, const char *path,
+                          uint64_t limit, char **data, size_t *size, struct tp_err *err)
+{
+    char *real = NULL;
+    enum tp_code code = TP_OK;
+    if (flags & TP_CHECKPOINT_STRICT)
+        code = tp_os_inside(ckpt->path, path, &real, err);
+    if (!code)
+        code = tp_os_slurp(real ? real : path, limit, data, size, err);
+    free(real);
+    return code;
+}
+
+static enum tp_code read_index(const struct tp_checkpoint *ckpt, unsigned flags,
+                               struct tp_ckpt_dir *dir, struct tp_err *err)
+{
+    char *text;
+    size_t size;
+    enum tp_code code = slurp(ckpt, flags, dir->index_path, TP_INDEX_MAX_BYTES, &text, &size, err);
+    if (code)
+        return code;
+    code = tp_index_parse(text, size, &dir->index, err);
+    tp_err_path(code ? err : NULL, dir->index_path);
+    free(text);
+    return code;
+}
+
+/* One more name in ckpt->others, if it is a regular file. */
+static enum tp_code add_other(struct tp_checkpoint *ckpt, unsigned flags, size_t *room,
+                              const char *name, struct tp_err *err)
+{
+    struct stat st;
+    char *path = join(ckpt, name, err), *real = NULL;
+    if (!path)
+        return TP_E_MEMORY;
+    enum tp_code code = TP_OK;
+    if (tp_os.stat(path, &st) != 0) {
+        int sys = errno;
+        code = fail_stat(path, sys, err);
+        if (sys == ENOENT)
+            tp_err_hint(err, "a link leads nowhere: complete the download, or remove the link");
+    } else if (S_ISREG(st.st_mode)) {
+        void *others = ckpt->others;
+        if (flags & TP_CHECKPOINT_STRICT)
+            code = tp_os_inside(ckpt->path, path, &real, err);
+        if (!code)
+            code = tp_os_grow(&others, room, ckpt->other_count + 1, sizeof *ckpt->others, err);
+        ckpt->others = others;
+        if (!code) {
+            ckpt->others[ckpt->other_count] = tp_os_format(err, "%s", name);
+            code = ckpt->others[ckpt->other_count] ? TP_OK : TP_E_MEMORY;
+        }
+        if (!code)
+            ckpt->other_count++;
+    }
+    free(real);
+    free(path);
+    return code;
+}
+
+/* Sorts the names of the directory into index, config and others. */
+static enum tp_code read_names(struct tp_checkpoint *ckpt, unsigned flags,
+                               const struct tp_os_list *list, struct tp_ckpt_dir *dir,
+                               struct tp_err *err)
+{
+    size_t room = 0;
+    enum tp_code code = TP_OK;
+    for (size_t i = 0; i < list->count && !code; i++) {
+        const char *name = list->names[i];
+        if (strcmp(name, TP_INDEX_NAME) == 0) {
+            dir->index_path = join(ckpt, name, err);
+            code = dir->index_path ? read_index(ckpt, flags, dir, err) : TP_E_MEMORY;
+        } else if (strcmp(name, "config.json") == 0) {
+            char *path = join(ckpt, name, err);
+            code = path ? slurp(ckpt, flags, path, max_config, &ckpt->config, &ckpt->config_size,
+                                err)
+                        : TP_E_MEMORY;
+            free(path);
+        } else if (name[0] != '.' && !is_weight(name) && strcmp(name, "tilepack.json") != 0) {
+            code = add_other(ckpt, flags, &room, name, err);
+        }
+    }
+    return code;
+}
+
+static int compare_shards(const void *name, const void *shard)
+{
+    return strcmp(name, ((const struct tp_ckpt_shard *)shard)->name);
+}
+
+/* Notes the shards that are not the checkpoint's: whoever forgot them in the index
+ * would miss their tensors in the output only when it is too late. */
+static enum tp_code note_unread(struct tp_checkpoint *ckpt, const struct tp_os_list *list,
+                                const struct tp_ckpt_dir *dir, struct tp_err *err)
+{
+    size_t room = 0;
+    enum tp_code code = TP_OK;
+    for (size_t i = 0; i < list->count && !code; i++) {
+        if (list->names[i][0] == '.' || !is_shard(list->names[i]))
+            continue;
+        char *plain = tp_ckpt_plain_name(list->names[i], err);
+        void *unread = ckpt->unread;
+        if (!plain)
+            return TP_E_MEMORY;
+        if (bsearch(plain, dir->shards, dir->shard_count, sizeof *dir->shards, compare_shards)) {
+            free(plain);
+            continue;
+        }
+        code = tp_os_grow(&unread, &room, ckpt->unread_count + 1, sizeof *ckpt->unread, err);
+        ckpt->unread = unread;
+        if (!code)
+            ckpt->unread[ckpt->unread_count++] = plain;
+        else
+            free(plain);
+    }
+    return code;
+}
+
+enum tp_code tp_ckpt_dir_read(struct tp_checkpoint *ckpt, unsigned flags, struct tp_ckpt_dir *dir,
+                              struct tp_err *err)
+{
+    struct tp_os_list list;
+    *dir = (struct tp_ckpt_dir){0};
+    enum tp_code code = tp_os_list(ckpt->path, &list, err);
+    if (code)
+        return code;
+    code = read_names(ckpt, flags, &list, dir, err);
+    if (!code)
+        code = dir->index_path ? indexed_shards(ckpt, dir, err) : lone_shard(ckpt, &list, dir, err);
+    if (!code)
+        code = note_unread(ckpt, &list, dir, err);
+    tp_os_list_free(&list);
+    return code;
+}
+
+void tp_ckpt_dir_close(struct tp_ckpt_dir *dir)
+{
+    for (size_t i = 0; i < dir->shard_count; i++) {
+        free(dir->shards[i].name);
+        free(dir->shards[i].path);
+    }
+    free(dir->shards);
+    free(dir->shard_of);
+    free(dir->index_path);
+    tp_index_close(&dir->index);
+    *dir = (struct tp_ckpt_dir){0};
+}

@@ -1,0 +1,455 @@
+/* Stored descriptors: reading what descriptor.c wrote.
+ *
+ * Nothing is taken on trust: the format must be known in that version, its
+ * parameters legal, and the layouts and sizes in the text equal to those the
+ * format gives for the box, so that a damaged descriptor is found here.
+ */
+#include "pack/plan/descriptor.h"
+
+#include "base/num.h"
+#include "pack/format/format_parse.h"
+#include "pack/text/json_memory.h"
+#include "pack/text/json_scan.h"
+#include "pack/text/name_set.h"
+#include "pack/os/os.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char hint_damaged[] =
+    "its __metadata__ is damaged or was edited: get the file again, or convert the source anew";
+static const char hint_newer[] = "a newer tilepack wrote this file: read it with that version";
+
+static enum tp_code bad(struct tp_err *err, const char *what)
+{
+    tp_err_hint(err, hint_damaged);
+    return tp_fail(err, TP_E_INPUT, "stored descriptor: %s", what);
+}
+
+static bool get_u64(const json_t *array, size_t i, uint64_t *value)
+{
+    const json_t *number = json_array_get(array, i);
+    if (!json_is_integer(number) || json_integer_value(number) < 0)
+        return false;
+    *value = (uint64_t)json_integer_value(number);
+    return true;
+}
+
+static enum tp_code read_format(const json_t *json, struct tp_weight *weight, struct tp_err *err)
+{
+    const char *name = json_string_value(json_object_get(json, "format"));
+    const json_t *box = json_object_get(json, "box");
+    weight->format = name ? tp_format_find(name) : NULL;
+    if (!name)
+        return bad(err, "\"format\" is missing");
+    if (!weight->format ||
+        json_integer_value(json_object_get(json, "version")) != weight->format->version) {
+        tp_err_hint(err, hint_newer);
+        return tp_fail(err, TP_E_UNSUPPORTED,
+                       "stored descriptor: format '%s', version %lld, is not known here", name,
+                       (long long)json_integer_value(json_object_get(json, "version")));
+    }
+    weight->rank = (int)json_integer_value(json_object_get(json, "rank"));
+    if (weight->rank < 2 || weight->rank > 3 || !get_u64(box, 0, &weight->box.e) ||
+        !get_u64(box, 1, &weight->box.n) || !get_u64(box, 2, &weight->box.k) || !weight->box.e ||
+        !weight->box.n || !weight->box.k)
+        return bad(err, "\"box\" or \"rank\" is wrong");
+    const char *key;
+    json_t *value;
+    json_object_foreach(json_object_get(json, "params"), key, value)
+    {
+        char text[128];
+        if (!json_is_string(value) || strlen(key) + json_string_length(value) + 2 > sizeof text)
+            return bad(err, "\"params\" is wrong");
+        strcpy(text, key);
+        strcat(text, "=");
+        strcat(text, json_string_value(value));
+        if (tp_format_set(weight->format, text, &weight->settings, NULL)) {
+            tp_err_hint(err, hint_damaged);
+            return tp_fail(err, TP_E_INPUT, "stored descriptor: format %s has no parameter '%s'",
+                           name, text);
+        }
+    }
+    tp_format_op(weight->format, &weight->settings, &weight->op);
+    return TP_OK;
+}
+
+/* The text must be exactly what this format gives for this box. */
+static enum tp_code check_text(const json_t *json, const struct tp_weight *weight,
+                               struct tp_err *err)
+{
+    json_t *expected = tp_descriptor_json(weight->format, &weight->settings, &weight->op,
+                                          weight->box, weight->rank, err);
+    if (!expected) {
+        tp_err_hint(err, hint_damaged);
+        return err ? err->code : TP_E_INPUT;
+    }
+    bool equal = json_equal(expected, json);
+    json_decref(expected);
+    if (!equal)
+        tp_err_hint(err, hint_damaged);
+    return equal ? TP_OK
+                 : tp_fail(err, TP_E_INPUT,
+                           "stored descriptor of format %s contradicts the format (layout, element "
+                           "or size differs)",
+                           weight->format->name);
+}
+
+/* ---- units --------------------------------------------------------------- */
+
+/* A unit as its text states it; what is not stated, or is of another type, is NULL or
+ * the number that no check lets pass. */
+struct stated_origin {
+    const char *name;
+    int64_t row, rows, expert; /* expert: -1 without one, -2 for a wrong one */
+    int64_t shape[3];
+    size_t rank;
+    bool transposed;
+    unsigned seen; /* keys, while scanning */
+};
+
+struct stated {
+    const char *prefix, *id, *dtype;
+    struct stated_origin *from;
+    size_t count, room;
+    unsigned seen; /* keys, while scanning */
+};
+
+/* The descriptors of one file: names, and weights of which format, settings, op, box
+ * and rank are set. */
+struct known {
+    struct tp_names ids;
+    struct tp_weight *weights; /* by number of the id */
+    size_t room;
+};
+
+static enum tp_code make_origin(const struct stated_origin *from, struct tp_origin *origin,
+                                struct tp_err *err)
+{
+    if (!from->name || from->rows < 1 || from->row < 0 || from->rank < 2 || from->rank > 3 ||
+        from->expert < -1)
+        return bad(err, "\"from\" is wrong");
+    origin->rank = (uint32_t)from->rank;
+    origin->expert = from->expert;
+    origin->transposed = from->transposed;
+    origin->row = (uint64_t)from->row;
+    origin->rows = (uint64_t)from->rows;
+    for (uint32_t d = 0; d < origin->rank; d++) {
+        if (from->shape[d] < 0)
+            return bad(err, "\"from\" has a wrong shape");
+        origin->shape[d] = (uint64_t)from->shape[d];
+    }
+    uint64_t end;
+    if (!tp_add_u64(&end, origin->row, origin->rows) || end > origin->shape[origin->rank - 2])
+        return bad(err, "\"from\" names rows outside its tensor");
+    origin->name = tp_os_join(err, from->name, strlen(from->name), "");
+    return origin->name ? TP_OK : TP_E_MEMORY;
+}
+
+static enum tp_code make_weight(const struct stated *unit, const struct known *known,
+                                struct tp_weight *weight, struct tp_err *err)
+{
+    int64_t number = unit->id && known->weights
+                         ? tp_names_find(&known->ids, unit->id, strlen(unit->id))
+                         : -1;
+    if (!unit->prefix || number < 0 || !unit->dtype || !*unit->prefix)
+        return bad(err, "a unit lacks \"prefix\", \"dtype\" or a \"desc\" that exists");
+    size_t size = strlen(unit->prefix);
+    *weight = known->weights[number];
+    weight->dtype = tp_dtype_parse(unit->dtype, strlen(unit->dtype));
+    weight->prefix = tp_os_join(err, unit->prefix, size, "");
+    weight->name = tp_os_join(err, unit->prefix, size - 1, "");
+    weight->origins = (uint32_t)unit->count;
+    weight->origin = tp_os_zalloc(unit->count + 1, sizeof *weight->origin, err);
+    if (!weight->prefix || !weight->name || !weight->origin)
+        return TP_E_MEMORY;
+    if (!tp_dtype_is_float(weight->dtype))
+        return bad(err, "\"dtype\" of a unit is no float type");
+    uint64_t rows = 0;
+    for (size_t i = 0; i < unit->count; i++) {
+        enum tp_code code = make_origin(&unit->from[i], &weight->origin[i], err);
+        if (code)
+            return code;
+        if (!tp_add_u64(&rows, rows, weight->origin[i].rows))
+            return bad(err, "\"from\" has too many rows");
+    }
+    return rows == weight->box.n ? TP_OK : bad(err, "\"from\" does not add up to N rows");
+}
+
+/* ---- units as a JSON tree ------------------------------------------------ */
+
+static enum tp_code room_for_origins(struct stated *unit, size_t count, struct tp_err *err)
+{
+    void *from = unit->from;
+    enum tp_code code = tp_os_grow(&from, &unit->room, count, sizeof *unit->from, err);
+    unit->from = from;
+    return code;
+}
+
+static enum tp_code state_unit(const json_t *json, struct stated *unit, struct tp_err *err)
+{
+    const json_t *from = json_object_get(json, "from");
+    unit->prefix = json_string_value(json_object_get(json, "prefix"));
+    unit->id = json_string_value(json_object_get(json, "desc"));
+    unit->dtype = json_string_value(json_object_get(json, "dtype"));
+    unit->count = json_array_size(from);
+    enum tp_code code = room_for_origins(unit, unit->count, err);
+    for (size_t i = 0; i < unit->count && !code; i++) {
+        const json_t *part = json_array_get(from, i), *shape = json_object_get(part, "shape");
+        const json_t *expert = json_object_get(part, "expert");
+        json_int_t number = json_integer_value(expert);
+        struct stated_origin *origin = &unit->from[i];
+        *origin = (struct stated_origin){
+            .name = json_string_value(json_object_get(part, "name")),
+            .row = json_integer_value(json_object_get(part, "row")),
+            .rows = json_integer_value(json_object_get(part, "rows")),
+            .expert = !expert ? -1 : number < 0 ? -2 : number,
+            .rank = json_array_size(shape),
+            .transposed = json_is_true(json_object_get(part, "transposed")),
+        };
+        for (size_t d = 0; d < origin->rank && d < 3; d++) {
+            const json_t *size = json_array_get(shape, d);
+            origin->shape[d] = json_is_integer(size) ? json_integer_value(size) : -1;
+        }
+    }
+    return code;
+}
+
+static enum tp_code add_weight(const struct stated *unit, const struct known *known,
+                               struct tp_weight **items, size_t *count, size_t *capacity,
+                               struct tp_err *err)
+{
+    void *grown = *items;
+    enum tp_code code = tp_os_grow(&grown, capacity, *count + 1, sizeof **items, err);
+    *items = grown;
+    if (code)
+        return code;
+    struct tp_weight *weight = &(*items)[(*count)++];
+    memset(weight, 0, sizeof *weight);
+    code = make_weight(unit, known, weight, err);
+    if (code)
+        tp_err_tensor(err, unit->prefix);
+    return code;
+}
+
+static enum tp_code read_units(const json_t *units, const struct known *known,
+                               struct tp_weight **items, size_t *count, size_t *capacity,
+                               struct tp_err *err)
+{
+    struct stated unit = {0};
+    enum tp_code code = TP_OK;
+    for (size_t u = 0; u < json_array_size(units) && !code; u++) {
+        code = state_unit(json_array_get(units, u), &unit, err);
+        if (!code)
+            code = add_weight(&unit, known, items, count, capacity, err);
+    }
+    free(unit.from);
+    return code;
+}
+
+/* ---- units as descriptor.c writes them ----------------------------------- */
+
+/* There is one unit for each weight, and a tree of 30,000 of them costs more than all
+ * else that opening a checkpoint does. So they are scanned; these readers know what
+ * descriptor.c writes, keys in any order, and return false for any other text. */
+
+/* Number of the next key in `keys`, which ends in NULL; -1 when it is another one, or
+ * was seen before. */
+static int scan_key(struct tp_json *json, const char *const keys[], unsigned *seen)
+{
+    struct tp_json_string key;
+    uint64_t mark = json->used;
+    if (tp_json_key(json, &key))
+        return -1;
+    json->used = mark;
+    for (int i = 0; keys[i]; i++)
+        if (strcmp(key.data, keys[i]) == 0 && !(*seen & 1u << i)) {
+            *seen |= 1u << i;
+            return i;
+        }
+    return -1;
+}
+
+static bool scan_string(struct tp_json *json, const char **value)
+{
+    struct tp_json_string string;
+    if (tp_json_string(json, &string))
+        return false;
+    *value = string.data;
+    return true;
+}
+
+static bool scan_number(struct tp_json *json, int64_t *value)
+{
+    uint64_t number;
+    if (tp_json_u64(json, &number) || number > INT64_MAX)
+        return false;
+    *value = (int64_t)number;
+    return true;
+}
+
+/* A list or an object: `item` reads each entry. */
+static bool scan_all(struct tp_json *json, const char brackets[2],
+                     bool (*item)(struct tp_json *json, void *into), void *into)
+{
+    uint64_t count = 0;
+    bool more = true, good = !tp_json_expect(json, brackets[0]);
+    while (good && more) {
+        good = !tp_json_next(json, brackets[1], &count, &more);
+        if (good && more)
+            good = item(json, into);
+    }
+    return good;
+}
+
+static bool scan_size(struct tp_json *json, void *into)
+{
+    struct stated_origin *origin = into;
+    return origin->rank < 3 && scan_number(json, &origin->shape[origin->rank++]);
+}
+
+static bool scan_true(struct tp_json *json, bool *value)
+{
+    *value = tp_json_peek(json) == 't';
+    return *value && !tp_json_skip(json);
+}
+
+static bool scan_origin_key(struct tp_json *json, void *into)
+{
+    static const char *const keys[] = {"name", "row", "rows", "shape", "expert", "transposed",
+                                       NULL};
+    struct stated_origin *origin = into;
+    switch (scan_key(json, keys, &origin->seen)) {
+    case 0: return scan_string(json, &origin->name);
+    case 1: return scan_number(json, &origin->row);
+    case 2: return scan_number(json, &origin->rows);
+    case 3: return scan_all(json, "[]", scan_size, origin);
+    case 4: return scan_number(json, &origin->expert);
+    case 5: return scan_true(json, &origin->transposed);
+    default: return false;
+    }
+}
+
+static bool scan_origin(struct tp_json *json, void *into)
+{
+    struct stated *unit = into;
+    if (room_for_origins(unit, unit->count + 1, json->err))
+        return false;
+    struct stated_origin *origin = &unit->from[unit->count++];
+    *origin = (struct stated_origin){.expert = -1};
+    return scan_all(json, "{}", scan_origin_key, origin);
+}
+
+static bool scan_unit_key(struct tp_json *json, void *into)
+{
+    static const char *const keys[] = {"prefix", "desc", "dtype", "from", NULL};
+    struct stated *unit = into;
+    switch (scan_key(json, keys, &unit->seen)) {
+    case 0: return scan_string(json, &unit->prefix);
+    case 1: return scan_string(json, &unit->id);
+    case 2: return scan_string(json, &unit->dtype);
+    case 3: return scan_all(json, "[]", scan_origin, unit);
+    default: return false;
+    }
+}
+
+static bool scan_unit(struct tp_json *json, struct stated *unit)
+{
+    *unit = (struct stated){.from = unit->from, .room = unit->room};
+    return scan_all(json, "{}", scan_unit_key, unit);
+}
+
+/* Fails, with whatever error, when the text is not such text, or a unit is wrong. */
+static enum tp_code scan_units(const char *text, const struct known *known,
+                               struct tp_weight **items, size_t *count, size_t *capacity,
+                               struct tp_err *err)
+{
+    struct stated unit = {0};
+    struct tp_json json = {.text = text, .size = strlen(text), .noun = "list of units",
+                           .err = err};
+    uint64_t begun = 0;
+    bool more = true;
+    json.arena = tp_os_alloc(json.size, err);
+    if (!json.arena)
+        return TP_E_MEMORY;
+    enum tp_code code = tp_json_expect(&json, '[');
+    while (!code && more) {
+        json.used = 0;
+        code = tp_json_next(&json, ']', &begun, &more);
+        if (!code && more)
+            code = scan_unit(&json, &unit)
+                       ? add_weight(&unit, known, items, count, capacity, err)
+                       : tp_fail(err, TP_E_INPUT, "no unit as it is written");
+    }
+    if (!code && tp_json_peek(&json) != -1)
+        code = tp_fail(err, TP_E_INPUT, "text behind the units");
+    free(unit.from);
+    free(json.arena);
+    return code;
+}
+
+/* ---- all ----------------------------------------------------------------- */
+
+static void drop_weights(struct tp_weight *items, size_t first, size_t *count)
+{
+    while (*count > first) {
+        struct tp_weight *weight = &items[--*count];
+        free(weight->name);
+        free(weight->prefix);
+        tp_origins_free(weight->origin, weight->origins);
+    }
+}
+
+/* Reads and checks the descriptors of a file. */
+static enum tp_code read_known(const json_t *descriptors, struct known *known, struct tp_err *err)
+{
+    const char *id;
+    json_t *descriptor;
+    json_object_foreach((json_t *)descriptors, id, descriptor)
+    {
+        uint32_t number;
+        void *weights = known->weights;
+        enum tp_code code = tp_os_grow(&weights, &known->room, known->ids.count + 1,
+                                       sizeof *known->weights, err);
+        known->weights = weights;
+        if (!code)
+            code = tp_names_add(&known->ids, id, strlen(id), &number, err);
+        if (code)
+            return code;
+        struct tp_weight *weight = &known->weights[number];
+        memset(weight, 0, sizeof *weight);
+        if ((code = read_format(descriptor, weight, err)) ||
+            (code = check_text(descriptor, weight, err)))
+            return code;
+    }
+    return TP_OK;
+}
+
+enum tp_code tp_descriptors_parse(const char *descriptors_text, const char *units_text,
+                                  struct tp_weight **items, size_t *count, size_t *capacity,
+                                  struct tp_err *err)
+{
+    json_error_t where;
+    struct tp_err aside = {0};
+    struct known known = {0};
+    size_t first = *count;
+    json_t *units = NULL;
+    json_t *descriptors = tp_json_load(descriptors_text, strlen(descriptors_text),
+                                       JSON_REJECT_DUPLICATES, &where);
+    enum tp_code code = TP_E_INPUT;
+    if (json_is_object(descriptors) && read_known(descriptors, &known, &aside) == TP_OK)
+        code = scan_units(units_text, &known, items, count, capacity, &aside);
+    if (code) { /* slowly, and with the message that belongs to it */
+        drop_weights(*items, first, count);
+        units = tp_json_load(units_text, strlen(units_text), JSON_REJECT_DUPLICATES, &where);
+        if (!json_is_object(descriptors) || !json_is_array(units))
+            code = bad(err, "not valid JSON");
+        else if ((code = read_known(descriptors, &known, err)) == TP_OK)
+            code = read_units(units, &known, items, count, capacity, err);
+    }
+    tp_names_close(&known.ids);
+    free(known.weights);
+    json_decref(descriptors);
+    json_decref(units);
+    return code;
+}

@@ -1,0 +1,275 @@
+/* The index reader. Does not look at the file system. Invariant: a shard name
+ * that is returned is a plain file name, whatever the file said.
+ */
+#include "pack/source/index.h"
+
+#include "pack/text/json_scan.h"
+#include "pack/text/name_set.h"
+#include "pack/os/os.h"
+#include "pack/file/safetensors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct parser {
+    struct tp_json json;
+    struct tp_index *index;
+    struct tp_names shards; /* shard name -> index into index->shards */
+    uint32_t *where;        /* per entry: text position of its name */
+    size_t named;           /* names in entries: index->count, or one more while the shard
+                               of the last one is read */
+    size_t entry_room, where_room, shard_room;
+};
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n > m && strcmp(text + n - m, end) == 0;
+}
+
+const char *tp_index_shard_name(const char *name)
+{
+    if (!name[0])
+        return "it is empty";
+    if (strchr(name, '/') || strchr(name, '\\'))
+        return "it is a path, not a plain file name";
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return "it is a directory";
+    for (const char *p = name; *p; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            return "it holds a control character";
+    if (strlen(name) > 255)
+        return "it is longer than a file name may be";
+    if (!ends_with(name, ".safetensors") && !ends_with(name, ".safetensors.zst"))
+        return "it does not end in .safetensors or .safetensors.zst";
+    return NULL;
+}
+
+/* Number of a shard name, entered when it is new. The last one is tried first:
+ * an index names the same shard many times in a row. */
+static enum tp_code find_shard(struct parser *p, const struct tp_json_string *name,
+                               uint32_t *shard)
+{
+    struct tp_index *index = p->index;
+    if (index->count && strcmp(index->shards[index->entries[index->count - 1].shard],
+                               name->data) == 0) {
+        *shard = index->entries[index->count - 1].shard;
+        return TP_OK;
+    }
+    const char *why = tp_index_shard_name(name->data);
+    if (why) {
+        enum tp_code code = tp_json_fail(&p->json, name->pos,
+                                         "'%.200s' cannot be a shard: %s", name->data, why);
+        tp_err_hint(p->json.err, "shards lie beside the index: correct its weight_map, or download "
+                                 "the index again from a source that you trust");
+        return code;
+    }
+    void *shards = index->shards;
+    enum tp_code code = tp_os_grow(&shards, &p->shard_room, index->shard_count + 1,
+                                   sizeof *index->shards, p->json.err);
+    index->shards = shards;
+    if (!code)
+        code = tp_names_add(&p->shards, name->data, name->length, shard, p->json.err);
+    if (!code && *shard == index->shard_count)
+        index->shards[index->shard_count++] = name->data;
+    return code;
+}
+
+static enum tp_code add_name(struct parser *p, const struct tp_json_string *name)
+{
+    struct tp_index *index = p->index;
+    if (index->count == TP_ST_MAX_TENSORS) {
+        enum tp_code many = tp_fail(p->json.err, TP_E_UNSUPPORTED, "more than %llu tensors",
+                                    (unsigned long long)TP_ST_MAX_TENSORS);
+        tp_err_hint(p->json.err, "convert the checkpoint in parts, one shard at a time");
+        return many;
+    }
+    void *entries = index->entries, *where = p->where;
+    enum tp_code code = tp_os_grow(&entries, &p->entry_room, index->count + 1,
+                                   sizeof *index->entries, p->json.err);
+    if (!code)
+        code = tp_os_grow(&where, &p->where_room, index->count + 1, sizeof *p->where, p->json.err);
+    index->entries = entries;
+    p->where = where;
+    if (code)
+        return code;
+    index->entries[index->count] = (struct tp_index_entry){.name = name->data};
+    p->where[index->count] = (uint32_t)name->pos;
+    p->named = index->count + 1;
+    return TP_OK;
+}
+
+static enum tp_code add_entry(struct parser *p, const struct tp_json_string *name)
+{
+    struct tp_index *index = p->index;
+    struct tp_json_string value;
+    uint32_t shard = 0;
+    enum tp_code code = add_name(p, name);
+    uint64_t mark = p->json.used;
+    if (!code)
+        code = tp_json_string(&p->json, &value);
+    size_t shards = index->shard_count;
+    if (!code)
+        code = find_shard(p, &value, &shard);
+    if (code) {
+        tp_err_tensor(p->json.err, name->data);
+        return code;
+    }
+    if (index->shard_count == shards)
+        p->json.used = mark; /* a shard name known already is not kept again */
+    index->entries[index->count++].shard = shard;
+    return TP_OK;
+}
+
+static enum tp_code parse_map(struct parser *p)
+{
+    struct tp_json_string name;
+    uint64_t count = 0;
+    bool more;
+    enum tp_code code = tp_json_expect(&p->json, '{');
+    while (!code) {
+        code = tp_json_next(&p->json, '}', &count, &more);
+        if (code || !more)
+            break;
+        code = tp_json_key(&p->json, &name);
+        if (!code)
+            code = add_entry(p, &name);
+    }
+    return code;
+}
+
+static enum tp_code parse_text(struct parser *p)
+{
+    struct tp_names keys = {0};
+    struct tp_json_string key;
+    uint64_t count = 0;
+    bool more, map = false;
+    enum tp_code code = tp_json_expect(&p->json, '{');
+    while (!code) {
+        uint32_t number = 0;
+        code = tp_json_next(&p->json, '}', &count, &more);
+        if (code || !more)
+            break;
+        code = tp_json_key(&p->json, &key);
+        if (!code)
+            code = tp_names_add(&keys, key.data, key.length, &number, p->json.err);
+        if (!code && number != count - 1)
+            code = tp_json_fail(&p->json, key.pos, "the key '%.64s' comes twice", key.data);
+        if (code)
+            break;
+        if (strcmp(key.data, "weight_map") == 0) {
+            map = true;
+            code = parse_map(p);
+        } else {
+            code = tp_json_skip(&p->json);
+        }
+    }
+    tp_names_close(&keys);
+    if (!code && tp_json_peek(&p->json) != -1)
+        code = tp_json_fail(&p->json, p->json.pos, "text follows the last '}'");
+    if (!code && !map)
+        code = tp_json_fail(&p->json, 0, "the key 'weight_map' is missing");
+    return code;
+}
+
+/* The second of two entries of one name, or SIZE_MAX; of several the one that comes
+ * first in the text. `keys` are sorted. */
+static size_t find_twice(const struct tp_name_key *keys, size_t count)
+{
+    size_t twice = SIZE_MAX;
+    for (size_t i = 0, end; i < count; i = end) {
+        size_t first = keys[i].index;
+        for (end = i + 1; end < count && strcmp(keys[i].name, keys[end].name) == 0; end++) {
+            size_t other = keys[end].index > first ? keys[end].index : first;
+            first = keys[end].index < first ? keys[end].index : first;
+            twice = other < twice ? other : twice;
+        }
+    }
+    return twice;
+}
+
+/* Sorts the names that were read, and fails if there is one twice. This is found after
+ * whatever ended the reading (`code`), but stands before it in the text, and so is what
+ * is reported. */
+static enum tp_code sort_names(struct parser *p, enum tp_code code)
+{
+    struct tp_index *index = p->index;
+    struct tp_err *err = p->json.err;
+    if (code == TP_E_MEMORY || !p->named)
+        return code;
+    struct tp_name_key *keys = tp_os_alloc(p->named * sizeof *keys, err);
+    if (!keys)
+        return TP_E_MEMORY;
+    for (size_t i = 0; i < p->named; i++)
+        keys[i] = (struct tp_name_key){.name = index->entries[i].name, .index = i};
+    tp_names_sort(keys, p->named);
+    size_t twice = find_twice(keys, p->named);
+    for (size_t i = 0; i < p->named; i++)
+        index->entries[keys[i].index].place = (uint32_t)i;
+    free(keys);
+    if (twice == SIZE_MAX)
+        return code;
+    if (code && err)
+        *err = (struct tp_err){0};
+    code = tp_json_fail(&p->json, p->where[twice], "weight_map names this tensor twice");
+    tp_err_tensor(err, index->entries[twice].name);
+    return code;
+}
+
+/* Shards in byte order of their names, whatever order the tensors came in. */
+static enum tp_code sort_shards(struct tp_index *index, struct tp_err *err)
+{
+    size_t count = index->shard_count;
+    if (count < 2)
+        return TP_OK;
+    struct tp_name_key *keys = tp_os_alloc(count * sizeof *keys, err);
+    uint32_t *moved = tp_os_alloc(count * sizeof *moved, err);
+    enum tp_code code = keys && moved ? TP_OK : TP_E_MEMORY;
+    if (!code) {
+        for (size_t i = 0; i < count; i++)
+            keys[i] = (struct tp_name_key){.name = index->shards[i], .index = i};
+        tp_names_sort(keys, count);
+        for (size_t i = 0; i < count; i++) {
+            index->shards[i] = keys[i].name;
+            moved[keys[i].index] = (uint32_t)i;
+        }
+        for (size_t i = 0; i < index->count; i++)
+            index->entries[i].shard = moved[index->entries[i].shard];
+    }
+    free(keys);
+    free(moved);
+    return code;
+}
+
+enum tp_code tp_index_parse(const char *text, uint64_t size, struct tp_index *index,
+                            struct tp_err *err)
+{
+    *index = (struct tp_index){0};
+    struct parser p = {.index = index};
+    if (size > TP_INDEX_MAX_BYTES)
+        return tp_fail(err, TP_E_INPUT, "the index has %llu bytes, more than the limit of %llu",
+                       (unsigned long long)size, (unsigned long long)TP_INDEX_MAX_BYTES);
+    index->arena = tp_os_alloc((size_t)size, err);
+    if (!index->arena)
+        return TP_E_MEMORY;
+    p.json = (struct tp_json){.text = text, .size = size, .noun = "index",
+                              .arena = index->arena, .err = err};
+    enum tp_code code = sort_names(&p, parse_text(&p));
+    if (!code)
+        code = sort_shards(index, err);
+    tp_names_close(&p.shards);
+    free(p.where);
+    if (code) {
+        tp_err_hint(err, "the index is damaged: download it again");
+        tp_index_close(index);
+    }
+    return code;
+}
+
+void tp_index_close(struct tp_index *index)
+{
+    free(index->entries);
+    free(index->shards);
+    free(index->arena);
+    *index = (struct tp_index){0};
+}

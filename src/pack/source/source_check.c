@@ -1,0 +1,269 @@
+/* Packed weights of other tools: zero points, act-order, stored shapes, scales.
+ * What config.json says is source_config.c's.
+ *
+ * Invariant: a weight that passed without `lossy` holds nothing that its codes and
+ * scales do not say.
+ */
+#include "pack/source/source_check.h"
+
+#include "base/num.h"
+#include "kernels/op/plane.h"
+#include "kernels/op/scalar.h"
+#include "pack/os/os.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The whole tensor of output i, in fresh memory. */
+static void *slurp(const struct tp_checkpoint *ckpt, const struct tp_weight *weight, int i,
+                   struct tp_err *err)
+{
+    const struct tp_tensor *tensor = &ckpt->tensors[weight->tensor[i]];
+    void *data = tp_os_alloc(tensor->bytes + 1, err);
+    if (data && tp_checkpoint_read(ckpt, tensor->file, data, tensor->bytes, tensor->offset, err)) {
+        free(data);
+        data = NULL;
+    }
+    if (!data)
+        tp_err_tensor(err, tensor->name);
+    return data;
+}
+
+/* Refers the coming failure to the tensor of output i. */
+static void blame(const struct tp_checkpoint *ckpt, const struct tp_weight *weight, int i,
+                  struct tp_err *err)
+{
+    const struct tp_tensor *tensor = &ckpt->tensors[weight->tensor[i]];
+    tp_err_tensor(err, tensor->name);
+    tp_err_path(err, ckpt->files[tensor->file].path);
+}
+
+static enum tp_code set_lossy(struct tp_weight *weight, char *text)
+{
+    if (!text)
+        return TP_E_MEMORY;
+    if (weight->lossy)
+        free(text); /* the first reason stays */
+    else
+        weight->lossy = text;
+    return TP_OK;
+}
+
+static bool is_gptq(const struct tp_weight *weight)
+{
+    return strcmp(weight->format->name, "gptq") == 0;
+}
+
+/* GPTQ version 1 stores zero points less one. Where the words do not tell, as for
+ * asymmetric weights, config.json has to. */
+static bool config_says_v2(const struct tp_checkpoint *ckpt)
+{
+    json_t *config = tp_source_config(ckpt);
+    const char *text = json_string_value(json_object_get(config, "checkpoint_format"));
+    bool v2 = text && strcmp(text, "gptq_v2") == 0;
+    json_decref(config);
+    return v2;
+}
+
+static bool all_words(const uint32_t *words, uint64_t count, uint32_t value)
+{
+    for (uint64_t i = 0; i < count; i++)
+        if (words[i] != value)
+            return false;
+    return true;
+}
+
+static enum tp_code check_zeros(const struct tp_checkpoint *ckpt, struct tp_weight *weight, int i,
+                                struct tp_err *err)
+{
+    uint64_t count = ckpt->tensors[weight->tensor[i]].bytes / 4;
+    uint32_t *words = slurp(ckpt, weight, i, err);
+    if (!words)
+        return err->code;
+    bool eight = all_words(words, count, 0x88888888u);
+    bool symmetric = eight || (is_gptq(weight) && all_words(words, count, 0x77777777u));
+    free(words);
+    if (symmetric) {
+        weight->op.out[i].role = TP_ROLE_WORDS;
+        return TP_OK;
+    }
+    weight->op.zero_add = is_gptq(weight) && !config_says_v2(ckpt);
+    return set_lossy(weight, tp_os_format(err, "it is asymmetric: %s holds other zero points "
+                                          "than 8", ckpt->tensors[weight->tensor[i]].name));
+}
+
+static enum tp_code check_order(const struct tp_checkpoint *ckpt, struct tp_weight *weight, int i,
+                                struct tp_err *err)
+{
+    uint64_t group = weight->format->group, groups = weight->box.k / group, bad = 0;
+    int32_t *index = slurp(ckpt, weight, i, err);
+    if (!index)
+        return err->code;
+    bool trivial = true;
+    for (uint64_t k = 0; k < weight->box.k && !bad; k++) {
+        trivial &= index[k] >= 0 && (uint64_t)index[k] == k / group;
+        bad = index[k] < 0 || (uint64_t)index[k] >= groups ? k + 1 : 0;
+    }
+    int32_t value = bad ? index[bad - 1] : 0;
+    free(index);
+    if (bad) {
+        blame(ckpt, weight, i, err);
+        tp_err_hint(err, "get the file again: it is damaged");
+        return tp_fail(err, TP_E_INPUT, "g_idx[%llu] is %d, but there are only %llu groups",
+                       (unsigned long long)(bad - 1), value, (unsigned long long)groups);
+    }
+    if (trivial) {
+        weight->op.out[i].role = TP_ROLE_WORDS;
+        return TP_OK;
+    }
+    return set_lossy(weight, tp_os_format(err, "it is in act-order: %s is not k / %llu",
+                                          ckpt->tensors[weight->tensor[i]].name,
+                                          (unsigned long long)group));
+}
+
+/* weight_shape of compressed-tensors: K may have been padded before packing. */
+static enum tp_code check_words(const struct tp_checkpoint *ckpt, struct tp_weight *weight, int i,
+                                struct tp_err *err)
+{
+    int64_t *stored = slurp(ckpt, weight, i, err);
+    if (!stored)
+        return err->code;
+    int64_t n = stored[0], k = stored[1];
+    free(stored);
+    if (weight->rank == 3 || (n == (int64_t)weight->box.n && k == (int64_t)weight->box.k))
+        return TP_OK;
+    blame(ckpt, weight, i, err);
+    tp_err_hint(err, "--exclude leaves the weight as it is");
+    return tp_fail(err, TP_E_UNSUPPORTED,
+                   "it says [%lld,%lld], but the packed codes are of [%llu,%llu]", (long long)n,
+                   (long long)k, (unsigned long long)weight->box.n,
+                   (unsigned long long)weight->box.k);
+}
+
+static enum tp_code check_global(const struct tp_checkpoint *ckpt, struct tp_weight *weight, int i,
+                                 struct tp_err *err)
+{
+    float *values = slurp(ckpt, weight, i, err);
+    if (!values)
+        return err->code;
+    uint64_t count = ckpt->tensors[weight->tensor[i]].bytes / 4, bad = 0;
+    for (uint64_t e = 0; e < count && !bad; e++)
+        bad = values[e] > 0 && tp_f32_bits(values[e]) < TP_F32_INF_BITS ? 0 : e + 1;
+    float value = values[bad ? bad - 1 : 0];
+    free(values);
+    weight->global = value;
+    if (!bad)
+        return TP_OK;
+    blame(ckpt, weight, i, err);
+    tp_err_hint(err, "--exclude leaves the weight as it is");
+    return tp_fail(err, TP_E_INPUT, "the global scale is %g, which is no positive number",
+                   (double)value);
+}
+
+static enum tp_code check_output(const struct tp_checkpoint *ckpt, struct tp_weight *weight, int i,
+                                 struct tp_err *err)
+{
+    if (weight->tensor[i] == TP_NO_TENSOR)
+        return TP_OK;
+    switch (weight->op.out[i].role) {
+    case TP_ROLE_ZERO:
+        return check_zeros(ckpt, weight, i, err);
+    case TP_ROLE_ORDER:
+        return check_order(ckpt, weight, i, err);
+    case TP_ROLE_GLOBAL:
+        return check_global(ckpt, weight, i, err);
+    case TP_ROLE_WORDS:
+        return weight->format->out[i].dtype == TP_I64 && !weight->origin
+                   ? check_words(ckpt, weight, i, err)
+                   : TP_OK;
+    default:
+        return TP_OK;
+    }
+}
+
+enum tp_code tp_source_check(const struct tp_checkpoint *ckpt, struct tp_weight *weight,
+                             struct tp_err *err)
+{
+    enum tp_code code = TP_OK;
+    if (!weight->format || weight->checked)
+        return TP_OK;
+    for (uint32_t i = 0; i < weight->op.outs && code == TP_OK; i++)
+        code = check_output(ckpt, weight, (int)i, err);
+    uint64_t group = weight->format->group;
+    if (code == TP_OK && group % 128)
+        code = set_lossy(weight, tp_os_format(err, "its groups are %llu columns wide, which is no "
+                                              "multiple of 128", (unsigned long long)group));
+    weight->checked = code == TP_OK;
+    return code;
+}
+
+/* ---- what a take-over reads --------------------------------------------- */
+
+/* Bits that a bad scale has: above `limit` without the sign, or the sign. */
+static bool bad_scale(enum tp_element element, const uint8_t *at, float *value)
+{
+    uint16_t half;
+    uint32_t word;
+    memcpy(&half, at, element == TP_ELEM_BF16 || element == TP_ELEM_F16 ? 2 : 1);
+    switch (element) {
+    case TP_ELEM_BF16:
+        *value = tp_bf16_to_f32(half);
+        break;
+    case TP_ELEM_F16:
+        *value = tp_f16_to_f32(half);
+        break;
+    case TP_ELEM_F32:
+        memcpy(&word, at, 4);
+        *value = tp_bits_f32(word);
+        break;
+    case TP_ELEM_E4M3:
+        *value = tp_e4m3_value(*at);
+        break;
+    default:
+        *value = tp_e8m0_value(*at);
+        break;
+    }
+    word = tp_f32_bits(*value);
+    return word >= TP_F32_INF_BITS && word != 0x80000000u; /* negative, infinite or NaN */
+}
+
+enum tp_code tp_source_scales_check(const struct tp_op *op, struct tp_box3 box,
+                                    const void *const data[], struct tp_err *err)
+{
+    int s = tp_op_find(op, TP_ROLE_SCALE);
+    uint64_t bytes;
+    if (s < 0 || !data[s])
+        return TP_OK;
+    enum tp_code code = tp_op_bytes(op, (uint32_t)s, box, &bytes, err);
+    if (code)
+        return code;
+    unsigned width = tp_element_bits(op->out[s].element) / 8;
+    const uint8_t *at = data[s];
+    for (uint64_t i = 0; i < bytes; i += width) {
+        float value;
+        if (!bad_scale(op->out[s].element, at + i, &value))
+            continue;
+        tp_err_hint(err, "--nonfinite keep takes it over as it is; --exclude leaves the weight "
+                         "out");
+        return tp_fail(err, TP_E_INPUT, "one of its scales is %g: NaN, infinite and negative ones "
+                       "are no scales", (double)value);
+    }
+    return TP_OK;
+}
+
+enum tp_code tp_source_codes_check(const struct tp_op *op, struct tp_box3 box,
+                                   const void *const data[], struct tp_err *err)
+{
+    int c = tp_op_find(op, TP_ROLE_CODES);
+    const int8_t *codes = data[c];
+    if (op->out[c].element != TP_ELEM_INT8)
+        return TP_OK;
+    for (uint64_t i = 0, count = box.e * box.n * box.k; i < count; i++)
+        if (codes[i] < -8 || codes[i] > 7) {
+            tp_err_hint(err, "only int8-stored int4 (W4AFP8) is read; --exclude leaves the weight "
+                             "out");
+            return tp_fail(err, TP_E_UNSUPPORTED, "it holds the code %d: these are 8-bit weights, "
+                           "not int4 ones stored as bytes", codes[i]);
+        }
+    return TP_OK;
+}

@@ -1,0 +1,211 @@
+/* quantization_config of the source against what its tensors were recognised as.
+ *
+ * Only facts that both state are compared. Which module a group of
+ * compressed-tensors is for is not worked out: it is enough that one group says
+ * what the tensors say.
+ */
+#include "pack/source/source_check.h"
+
+#include "pack/text/json_edit.h"
+#include "pack/text/json_memory.h"
+#include "pack/os/os.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum tp_code tp_source_nested_config(const struct tp_checkpoint *ckpt, struct tp_json_span *text,
+                                     struct tp_json_span *value)
+{
+    *value = (struct tp_json_span){0};
+    enum tp_code code = tp_json_get_key(ckpt->config, ckpt->config_size, "text_config", text, NULL);
+    if (!code && text->data && *text->data == '{')
+        code = tp_json_get_key(text->data, text->size, "quantization_config", value, NULL);
+    return code;
+}
+
+/* Where engines look, in their order; data is NULL when there is none. */
+static enum tp_code find_config(const struct tp_checkpoint *ckpt, struct tp_json_span *value)
+{
+    struct tp_json_span text;
+    enum tp_code code = tp_json_get_key(ckpt->config, ckpt->config_size, "quantization_config",
+                                        value, NULL);
+    if (!code && !value->data)
+        code = tp_source_nested_config(ckpt, &text, value);
+    if (!code && !value->data)
+        code = tp_json_get_key(ckpt->config, ckpt->config_size, TP_LEGACY_CONFIG, value, NULL);
+    return code;
+}
+
+json_t *tp_source_config(const struct tp_checkpoint *ckpt)
+{
+    struct tp_json_span span;
+    if (!ckpt->config || find_config(ckpt, &span) || !span.data)
+        return NULL;
+    json_t *config = tp_json_load(span.data, span.size, JSON_DECODE_ANY, NULL);
+    if (json_is_object(config))
+        return config;
+    json_decref(config);
+    return NULL;
+}
+
+static bool listed(const char *const list[], size_t most, const char *word)
+{
+    for (size_t i = 0; i < most && list[i]; i++)
+        if (word && strcmp(list[i], word) == 0)
+            return true;
+    return false;
+}
+
+/* What is being compared, for the message. */
+struct claim {
+    const struct tp_checkpoint *ckpt;
+    const struct tp_weight *weight;
+    struct tp_err *err;
+};
+
+static enum tp_code disagree(const struct claim *c, const char *key, const char *value)
+{
+    char source[128];
+    char *path = tp_os_format(NULL, "%s/config.json", c->ckpt->path);
+    tp_err_path(c->err, path);
+    free(path);
+    tp_err_tensor(c->err, c->weight->name);
+    tp_err_hint(c->err, "correct \"quantization_config\" or take it out, then convert again");
+    return tp_fail(c->err, TP_E_INPUT, "config.json says %s %s, but the tensors are %s", key,
+                   value, tp_weight_source(c->weight, source, sizeof source));
+}
+
+static enum tp_code disagree_number(const struct claim *c, const char *key, json_int_t value)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    return disagree(c, key, text);
+}
+
+/* -1 in config.json: one group to a row. */
+static bool group_agrees(const struct tp_weight *weight, json_int_t group)
+{
+    uint64_t own = weight->format->group ? weight->format->group : weight->op.block_k;
+    return group < 0 ? own == weight->box.k : (uint64_t)group == own;
+}
+
+/* gptq, awq: flat keys. With "dynamic" a module may have numbers of its own. */
+static enum tp_code check_flat(const struct claim *c, const json_t *config)
+{
+    const json_t *bits = json_object_get(config, "bits");
+    const json_t *group = json_object_get(config, "group_size");
+    const json_t *block = json_object_get(config, "weight_block_size");
+    if (json_object_size(json_object_get(config, "dynamic")))
+        return TP_OK;
+    if (json_is_integer(bits) && json_integer_value(bits) != c->weight->format->bits)
+        return disagree_number(c, "\"bits\":", json_integer_value(bits));
+    if (json_is_integer(group) && c->weight->format->group &&
+        !group_agrees(c->weight, json_integer_value(group)))
+        return disagree_number(c, "\"group_size\":", json_integer_value(group));
+    if (json_array_size(block) == 2 &&
+        (json_integer_value(json_array_get(block, 0)) != c->weight->op.block_n ||
+         json_integer_value(json_array_get(block, 1)) != c->weight->op.block_k)) {
+        char text[64];
+        snprintf(text, sizeof text, "[%lld,%lld]",
+                 (long long)json_integer_value(json_array_get(block, 0)),
+                 (long long)json_integer_value(json_array_get(block, 1)));
+        return disagree(c, "\"weight_block_size\":", text);
+    }
+    return TP_OK;
+}
+
+/* Which fact of one group differs, or NULL. */
+static const char *group_differs(const struct claim *c, const json_t *group, const char *format,
+                                 char *value, size_t size)
+{
+    const json_t *weights = json_object_get(group, "weights");
+    const json_t *bits = json_object_get(weights, "num_bits");
+    const json_t *width = json_object_get(weights, "group_size");
+    const char *own = json_string_value(json_object_get(group, "format"));
+    const struct tp_format *is = c->weight->format;
+    if (own)
+        format = own;
+    if (format && strcmp(format, "mixed-precision") != 0 &&
+        !listed(is->method_format, TP_MAX_ALSO, format)) {
+        snprintf(value, size, "\"%s\"", format);
+        return "\"format\":";
+    }
+    if (json_is_integer(bits) && json_integer_value(bits) != is->bits) {
+        snprintf(value, size, "%lld", (long long)json_integer_value(bits));
+        return "\"num_bits\":";
+    }
+    if (json_is_integer(width) && c->weight->op.block_n == 1 &&
+        !group_agrees(c->weight, json_integer_value(width))) {
+        snprintf(value, size, "%lld", (long long)json_integer_value(width));
+        return "\"group_size\":";
+    }
+    return NULL;
+}
+
+static enum tp_code check_groups(const struct claim *c, const json_t *config)
+{
+    const char *format = json_string_value(json_object_get(config, "format")), *name;
+    const char *differs = NULL;
+    char value[128] = "";
+    json_t *group;
+    json_object_foreach(json_object_get(config, "config_groups"), name, group)
+        if (!(differs = group_differs(c, group, format, value, sizeof value)))
+            return TP_OK;
+    return differs ? disagree(c, differs, value) : TP_OK;
+}
+
+static enum tp_code check_weight(const struct claim *c, const json_t *config)
+{
+    const char *method = json_string_value(json_object_get(config, "quant_method"));
+    char quoted[128];
+    if (strcmp(method, "tilepack") == 0) /* says nothing of weights that were left as they were */
+        return TP_OK;
+    if (!listed(c->weight->format->method, TP_MAX_METHODS, method)) {
+        snprintf(quoted, sizeof quoted, "\"%.100s\"", method);
+        return disagree(c, "\"quant_method\":", quoted);
+    }
+    return strcmp(method, "compressed-tensors") == 0 ? check_groups(c, config)
+                                                     : check_flat(c, config);
+}
+
+static enum tp_code nothing_recognised(const struct tp_checkpoint *ckpt, const char *method,
+                                       const json_t *config, struct tp_err *err)
+{
+    const json_t *bits = json_object_get(config, "bits");
+    char *path = tp_os_format(NULL, "%s/config.json", ckpt->path), text[40] = "";
+    tp_err_path(err, path);
+    free(path);
+    if (json_is_integer(bits))
+        snprintf(text, sizeof text, ", \"bits\": %lld", (long long)json_integer_value(bits));
+    tp_err_hint(err, "`tilepack formats` lists what is read; if the weights are plain, take "
+                     "\"quantization_config\" out of config.json");
+    return tp_fail(err, TP_E_UNSUPPORTED, "config.json says \"quant_method\": \"%.100s\"%s, but no "
+                   "tensors of a quantization that is read here were found", method, text);
+}
+
+enum tp_code tp_source_config_check(const struct tp_checkpoint *ckpt,
+                                    const struct tp_weights *weights, bool must_find,
+                                    struct tp_err *err)
+{
+    json_t *config = tp_source_config(ckpt);
+    const char *method = json_string_value(json_object_get(config, "quant_method"));
+    const struct tp_format *last = NULL;
+    enum tp_code code = TP_OK;
+    size_t packed = 0, plain = 0;
+    for (size_t w = 0; method && w < weights->count && code == TP_OK; w++) {
+        const struct tp_weight *weight = &weights->items[w];
+        struct claim claim = {ckpt, weight, err};
+        packed += weight->format != NULL;
+        plain += weight->format == NULL;
+        if (!weight->format || weight->origin || weight->format == last)
+            continue;
+        last = weight->format; /* one of each run is enough: they have the same facts */
+        code = check_weight(&claim, config);
+    }
+    if (code == TP_OK && must_find && method && strcmp(method, "tilepack") != 0 && !packed &&
+        plain + weights->other_count > 0)
+        code = nothing_recognised(ckpt, method, config, err);
+    json_decref(config);
+    return code;
+}

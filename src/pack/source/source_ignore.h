@@ -1,0 +1,37 @@
+/* Modules that the source's quantization_config lists as not quantized: they stay
+ * as they are unless somebody asks for them by name.
+ *
+ * Every method has a list of that kind, under one of a few keys, and its readers
+ * match the entries a little differently. Here one rule serves all of them; it is
+ * defined in formats/README.md, section 11.
+ */
+#ifndef TP_PACK_SOURCE_IGNORE_H
+#define TP_PACK_SOURCE_IGNORE_H
+
+#include "pack/source/checkpoint.h"
+#include "pack/text/name_set.h"
+
+#include <jansson.h>
+#include <regex.h>
+
+/* {0} is a valid list of nothing. */
+struct tp_source_ignore {
+    json_t *config;        /* owns the texts below */
+    struct tp_names exact; /* entries without a wildcard */
+    size_t longest;        /* of these, in components */
+    const char **wild;     /* entries with '*' */
+    size_t wilds, wild_capacity;
+    regex_t *regex;        /* entries with "re:" */
+    size_t regexes, regex_capacity;
+};
+
+/* Reads the lists of ckpt's config.json. Regular expressions that POSIX does not have
+ * are passed over. Close it after a failure, too. TP_E_MEMORY; where JSON could not
+ * be had for lack of memory, only tp_json_check() tells. */
+enum tp_code tp_source_ignore_open(const struct tp_checkpoint *ckpt,
+                                   struct tp_source_ignore *ignore, struct tp_err *err);
+/* Whether an entry stands for the module, which is a weight's name without ".weight". */
+bool tp_source_ignores(const struct tp_source_ignore *ignore, const char *module);
+void tp_source_ignore_close(struct tp_source_ignore *ignore); /* legal on {0} and twice */
+
+#endif

@@ -1,0 +1,444 @@
+/* Source weights: descriptors first, then the interchange formats by their
+ * tensors, then plain floats. Reads headers only.
+ */
+#include "pack/source/weights.h"
+
+#include "pack/plan/descriptor.h"
+#include "pack/text/json_memory.h"
+#include "pack/source/model_names.h"
+#include "pack/os/os.h"
+#include "pack/run/plain_rows.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct finder {
+    const struct tp_checkpoint *ckpt;
+    struct tp_weights *weights;
+    size_t capacity;
+    bool *used;   /* per checkpoint tensor */
+    uint32_t last; /* the first tensor of the described weight before */
+    struct tp_orientation orientation; /* of plain stacks of experts */
+    struct tp_err *err;
+};
+
+static uint32_t tensor_index(const struct finder *f, const struct tp_tensor *tensor)
+{
+    return tensor ? (uint32_t)(tensor - f->ckpt->tensors) : TP_NO_TENSOR;
+}
+
+enum { NEAR = 8 }; /* neighbours that are looked at one by one */
+
+/* The tensor whose name is prefix and suffix, or NULL. Names are sorted, so it is mostly
+ * near `from`: a tensor of the same weight, or of the weight before. */
+static const struct tp_tensor *find_near(const struct finder *f, uint32_t from,
+                                         const char *prefix, size_t prefix_size,
+                                         const char *suffix)
+{
+    const struct tp_checkpoint *ckpt = f->ckpt;
+    char wanted[2048];
+    int first = 0;
+    if (prefix_size + strlen(suffix) + 1 > sizeof wanted)
+        return NULL;
+    for (size_t i = from, steps = 0; i < ckpt->tensor_count && steps < NEAR; steps++) {
+        const char *name = ckpt->tensors[i].name;
+        int order = strncmp(prefix, name, prefix_size);
+        if (order == 0)
+            order = strcmp(suffix, name + prefix_size);
+        if (order == 0)
+            return &ckpt->tensors[i];
+        if (first && (order < 0) != (first < 0))
+            return NULL; /* it would have been between these two */
+        first = order;
+        i += order < 0 ? SIZE_MAX : 1; /* before 0: ends as behind the last one does */
+    }
+    memcpy(wanted, prefix, prefix_size);
+    strcpy(wanted + prefix_size, suffix);
+    return tp_checkpoint_find(ckpt, wanted);
+}
+
+/* The tensor whose name begins as that of `codes` does and ends in `suffix`, or NULL. */
+static const struct tp_tensor *find_sibling(const struct finder *f, const struct tp_tensor *codes,
+                                            size_t prefix_size, const char *suffix)
+{
+    return find_near(f, tensor_index(f, codes), codes->name, prefix_size, suffix);
+}
+
+/* The dtypes in which readers and writers store the same scale; U8 is one of them
+ * where scales are not integers of another kind. */
+static bool element_of(enum tp_dtype dtype, enum tp_element *element)
+{
+    switch (dtype) {
+    case TP_F32: *element = TP_ELEM_F32; return true;
+    case TP_BF16: *element = TP_ELEM_BF16; return true;
+    case TP_F16: *element = TP_ELEM_F16; return true;
+    case TP_F8_E8M0:
+    case TP_U8: *element = TP_ELEM_E8M0; return true;
+    default: return false;
+    }
+}
+
+static bool same_shape(const struct tp_tensor *tensor, const uint64_t *shape, uint32_t rank)
+{
+    return tensor->rank == rank && memcmp(tensor->shape, shape, rank * sizeof *shape) == 0;
+}
+
+/* Output i of the format under one of the names that it goes by, or NULL. */
+static const struct tp_tensor *find_output(const struct finder *f, const struct tp_format *format,
+                                           uint32_t i, const struct tp_tensor *codes,
+                                           size_t prefix_size, bool *renamed)
+{
+    const struct tp_format_out *out = &format->out[i];
+    const struct tp_tensor *tensor = find_sibling(f, codes, prefix_size, out->suffix);
+    for (int a = 0; !tensor && a < TP_MAX_ALSO && out->also[a]; a++) {
+        tensor = find_sibling(f, codes, prefix_size, out->also[a]);
+        *renamed |= tensor != NULL;
+    }
+    return tensor;
+}
+
+/* FP8 scales: what the stored type can hold decides where they can be taken over. */
+static uint8_t fp8_scale_rule(enum tp_element element)
+{
+    return element == TP_ELEM_E8M0   ? TP_FP8_SCALE_UE8M0
+           : element == TP_ELEM_BF16 ? TP_FP8_SCALE_BF16
+                                     : TP_FP8_SCALE_FP32;
+}
+
+/* Whether a scale may have that dtype instead of the format's. */
+static bool other_scale(struct tp_weight *weight, uint32_t i, enum tp_dtype dtype)
+{
+    struct tp_op_out *out = &weight->op.out[i];
+    enum tp_dtype own = weight->format->out[i].dtype;
+    bool fp8 = weight->op.codec == TP_CODEC_FP8, int4 = weight->op.codec == TP_CODEC_INT4;
+    if (out->role != TP_ROLE_SCALE || (own == TP_U8 && dtype != TP_F8_E8M0) ||
+        (own != TP_U8 && !fp8 && !int4) || !element_of(dtype, &out->element) ||
+        (int4 && out->element == TP_ELEM_E8M0))
+        return false;
+    if (fp8)
+        weight->op.scale_rule = fp8_scale_rule(out->element);
+    return true;
+}
+
+/* Whether output i of the format is there for the weight; fills tensor[i] and
+ * adapts the element of a scale stored in another float type. */
+static bool match_output(const struct finder *f, struct tp_weight *weight, uint32_t i,
+                         const struct tp_tensor *codes, size_t prefix_size)
+{
+    const struct tp_format *format = weight->format;
+    const struct tp_tensor *tensor =
+        find_output(f, format, i, codes, prefix_size, &weight->renamed);
+    struct tp_op_out *out = &weight->op.out[i];
+    uint64_t shape[TP_MAX_RANK];
+    uint32_t rank;
+    weight->tensor[i] = tensor_index(f, tensor);
+    if (!tensor && format->out[i].optional)
+        out->role = TP_ROLE_WORDS;
+    if (!tensor)
+        return out->role == TP_ROLE_WORDS; /* nothing in them that the shape does not say */
+    if (f->used[weight->tensor[i]] ||
+        tp_format_shape(format, i, weight->box, weight->rank, shape, &rank, NULL) ||
+        !same_shape(tensor, shape, rank))
+        return false;
+    return tensor->dtype == format->out[i].dtype || other_scale(weight, i, tensor->dtype);
+}
+
+/* The format for the group size that the scales' shape gives: format itself when
+ * it has no group size of its own, NULL when there is none that fits. */
+static const struct tp_format *with_group(const struct finder *f, const struct tp_format *format,
+                                          const struct tp_tensor *codes, size_t prefix_size)
+{
+    int s = tp_op_find(&format->op, TP_ROLE_SCALE), rank;
+    struct tp_box3 box;
+    bool renamed = false;
+    if (!format->group)
+        return format;
+    const struct tp_tensor *scale =
+        find_output(f, format, (uint32_t)s, codes, prefix_size, &renamed);
+    uint32_t skip = scale ? format->out[s].rank - scale->rank : 0;
+    if (!scale || skip > 1 || format->out[s].group_dim < (int)skip ||
+        !tp_format_box_of(format, codes->shape, codes->rank, &box, &rank))
+        return NULL;
+    uint64_t groups = scale->shape[format->out[s].group_dim - (int)skip];
+    if (groups == 0 || box.k % groups)
+        return NULL;
+    return tp_format_grouped(format, box.k / groups, NULL);
+}
+
+/* The length of the name before the joint, or 0 when the tensor's name is not that
+ * of codes of this format. */
+static size_t stem_of(const struct tp_format *format, const char *name)
+{
+    const char *suffix = format->out[tp_op_find(&format->op, TP_ROLE_CODES)].suffix;
+    size_t size = strlen(name), suffix_size = strlen(suffix);
+    if (size < suffix_size + 2 || strcmp(name + size - suffix_size, suffix) != 0 ||
+        name[size - suffix_size - 1] != format->joint[0])
+        return 0;
+    size -= suffix_size + 1;
+    size_t stem = format->stem ? strlen(format->stem) : 0;
+    return stem <= size && memcmp(name + size - stem, format->stem ? format->stem : "", stem) == 0
+               ? size
+               : 0;
+}
+
+static bool match_format(const struct finder *f, const struct tp_format *format,
+                         const struct tp_tensor *codes, struct tp_weight *weight)
+{
+    uint32_t c = (uint32_t)tp_op_find(&format->op, TP_ROLE_CODES);
+    size_t prefix_size = stem_of(format, codes->name) + 1;
+    if (codes->dtype != format->out[c].dtype || prefix_size == 1)
+        return false;
+    for (int i = 0; i < TP_MAX_ABSENT && format->absent[i]; i++)
+        if (find_sibling(f, codes, prefix_size, format->absent[i]))
+            return false;
+    if (!(format = with_group(f, format, codes, prefix_size)))
+        return false;
+    memset(weight, 0, sizeof *weight);
+    weight->format = format;
+    weight->op = format->op;
+    if (!tp_format_box_of(format, codes->shape, codes->rank, &weight->box, &weight->rank))
+        return false;
+    for (uint32_t i = 0; i < format->op.outs; i++)
+        if (!match_output(f, weight, i, codes, prefix_size))
+            return false;
+    return true;
+}
+
+static enum tp_code add(struct finder *f, struct tp_weight *weight, const char *name,
+                        size_t name_size)
+{
+    struct tp_weights *weights = f->weights;
+    const char *joint = weight->format ? weight->format->joint : ".";
+    weight->name = tp_os_join(f->err, name, name_size, "");
+    weight->prefix = tp_os_join(f->err, name, name_size, joint);
+    if (!weight->name || !weight->prefix ||
+        tp_os_grow((void **)&weights->items, &f->capacity, weights->count + 1,
+                   sizeof *weights->items, f->err)) {
+        free(weight->name);
+        free(weight->prefix);
+        return TP_E_MEMORY;
+    }
+    weights->items[weights->count++] = *weight;
+    for (uint32_t i = 0; i < TP_MAX_OUT; i++)
+        if (weight->tensor[i] != TP_NO_TENSOR)
+            f->used[weight->tensor[i]] = true;
+    return TP_OK;
+}
+
+static void no_tensors(struct tp_weight *weight)
+{
+    for (int i = 0; i < TP_MAX_OUT; i++)
+        if (!weight->format || (uint32_t)i >= weight->op.outs)
+            weight->tensor[i] = TP_NO_TENSOR;
+}
+
+/* A packed weight of an interchange format whose codes are in this tensor. */
+static enum tp_code try_interchange(struct finder *f, const struct tp_tensor *tensor)
+{
+    size_t count;
+    const struct tp_format *formats = tp_formats(&count);
+    struct tp_weight weight;
+    for (size_t i = 0; i < 2 * count; i++) {
+        const struct tp_format *format = &formats[i < count ? i : i - count];
+        /* Kernel-ready formats are known by their descriptors only. Formats that are
+         * written too come first: they are special cases of those that are not. */
+        if (i < count ? !format->config : !format->input_only)
+            continue;
+        if (!match_format(f, format, tensor, &weight))
+            continue;
+        no_tensors(&weight);
+        weight.dtype = TP_BF16;
+        weight.alternates = weight.rank == 3 && format->joint[0] != '.';
+        return add(f, &weight, tensor->name, stem_of(format, tensor->name));
+    }
+    return TP_OK;
+}
+
+const char *tp_weight_source(const struct tp_weight *weight, char *text, size_t size)
+{
+    if (weight->format && weight->format->group)
+        snprintf(text, size, "%s (groups of %llu)", weight->format->name,
+                 (unsigned long long)weight->format->group);
+    else
+        snprintf(text, size, "%s",
+                 weight->format ? weight->format->name : tp_dtype_name(weight->dtype));
+    return text;
+}
+
+static enum tp_code add_plain(struct finder *f, uint32_t index)
+{
+    const struct tp_tensor *tensor = &f->ckpt->tensors[index];
+    struct tp_weight weight = {.rank = (int)tensor->rank, .dtype = tensor->dtype};
+    const uint64_t *shape = tensor->shape;
+    struct tp_stack_name stack;
+    size_t size = strlen(tensor->name);
+    if (size > 7 && strcmp(tensor->name + size - 7, ".weight") == 0)
+        size -= 7;
+    weight.box.e = tensor->rank == 3 ? *shape++ : 1;
+    weight.box.n = shape[0];
+    weight.box.k = shape[1];
+    if (tensor->rank == 3 && f->orientation.transposed && tp_name_stack(tensor->name, &stack)) {
+        weight.transposed = true;
+        weight.alternates = f->orientation.alternates;
+        weight.box.n = shape[1];
+        weight.box.k = shape[0];
+    }
+    no_tensors(&weight);
+    weight.tensor[0] = index;
+    return add(f, &weight, tensor->name, size);
+}
+
+static bool is_plain(const struct tp_tensor *tensor)
+{
+    return tp_dtype_is_float(tensor->dtype) && (tensor->rank == 2 || tensor->rank == 3) &&
+           tensor->bytes > 0;
+}
+
+/* Ties output i of a described unit to its tensor and checks dtype and shape. */
+static enum tp_code bind_output(struct finder *f, struct tp_weight *weight, uint32_t i)
+{
+    const struct tp_format_out *out = &weight->format->out[i];
+    size_t prefix_size = strlen(weight->prefix);
+    const struct tp_tensor *tensor =
+        find_near(f, i ? weight->tensor[0] : f->last, weight->prefix, prefix_size, out->suffix);
+    uint64_t shape[TP_MAX_RANK];
+    uint32_t rank;
+    if (!tensor)
+        return tp_fail(f->err, TP_E_INPUT, "its descriptor names the tensor %s%s, which is "
+                       "missing", weight->prefix, out->suffix);
+    weight->tensor[i] = tensor_index(f, tensor);
+    if (f->used[weight->tensor[i]])
+        return tp_fail(f->err, TP_E_INPUT, "two descriptors claim the tensor %s", tensor->name);
+    enum tp_code code =
+        tp_format_shape(weight->format, i, weight->box, weight->rank, shape, &rank, f->err);
+    if (code)
+        return code;
+    if (!same_shape(tensor, shape, rank) || tensor->dtype != out->dtype)
+        return tp_fail(f->err, TP_E_INPUT,
+                       "tensor %s has not the dtype and shape its descriptor gives", tensor->name);
+    f->used[weight->tensor[i]] = true;
+    f->last = weight->tensor[0];
+    return TP_OK;
+}
+
+static enum tp_code bind(struct finder *f, struct tp_weight *weight)
+{
+    for (uint32_t i = 0; i < weight->op.outs; i++) {
+        enum tp_code code = bind_output(f, weight, i);
+        if (code) {
+            tp_err_tensor(f->err, weight->name);
+            tp_err_hint(f->err, "the file's tensors and its __metadata__ are not of one "
+                                "conversion: convert the source again");
+            return code;
+        }
+    }
+    no_tensors(weight);
+    return TP_OK;
+}
+
+static enum tp_code find_described(struct finder *f)
+{
+    struct tp_weights *weights = f->weights;
+    for (size_t i = 0; i < f->ckpt->file_count; i++) {
+        const struct tp_st_header *header = &f->ckpt->files[i].header;
+        const char *descriptors = tp_st_meta(header, TP_META_DESCRIPTORS);
+        const char *units = tp_st_meta(header, TP_META_UNITS);
+        size_t first = weights->count;
+        enum tp_code code = TP_OK;
+        if (!descriptors || !units)
+            continue;
+        code = tp_descriptors_parse(descriptors, units, &weights->items, &weights->count,
+                                    &f->capacity, f->err);
+        for (size_t w = first; w < weights->count && code == TP_OK; w++)
+            code = bind(f, &weights->items[w]);
+        if (code) {
+            tp_err_path(f->err, f->ckpt->files[i].path);
+            return code;
+        }
+    }
+    return TP_OK;
+}
+
+/* Weights that other tools packed. */
+static enum tp_code find_recognised(struct finder *f)
+{
+    enum tp_code code = TP_OK;
+    for (size_t i = 0; i < f->ckpt->tensor_count && code == TP_OK; i++) {
+        uint32_t index = f->ckpt->by_data[i];
+        const struct tp_tensor *tensor = &f->ckpt->tensors[index];
+        if (!f->used[index] && !is_plain(tensor) && tensor->rank >= 2)
+            code = try_interchange(f, tensor);
+    }
+    return code;
+}
+
+/* All that is left. */
+static enum tp_code find_plain(struct finder *f)
+{
+    struct tp_weights *weights = f->weights;
+    enum tp_code code = TP_OK;
+    weights->other = tp_os_zalloc(f->ckpt->tensor_count + 1, sizeof *weights->other, f->err);
+    if (!weights->other)
+        return TP_E_MEMORY;
+    for (size_t i = 0; i < f->ckpt->tensor_count && code == TP_OK; i++) {
+        uint32_t index = f->ckpt->by_data[i];
+        if (f->used[index])
+            continue;
+        if (is_plain(&f->ckpt->tensors[index]))
+            code = add_plain(f, index);
+        else
+            weights->other[weights->other_count++] = index;
+    }
+    return code;
+}
+
+static enum tp_code find_weights(const struct tp_checkpoint *ckpt, bool plain,
+                                 struct tp_weights *weights, struct tp_err *err)
+{
+    struct finder f = {.ckpt = ckpt, .weights = weights, .err = err,
+                       .orientation = tp_orientation_of(ckpt->config)};
+    memset(weights, 0, sizeof *weights);
+    uint64_t mark = tp_json_mark();
+    if (tp_formats_check(err)) /* with one missing, its tensors would pass for others */
+        return tp_json_check(mark, err ? err->code : TP_E_MEMORY, err);
+    f.used = tp_os_zalloc(ckpt->tensor_count + 1, sizeof *f.used, err);
+    enum tp_code code = f.used ? find_described(&f) : TP_E_MEMORY;
+    if (code == TP_OK)
+        code = find_recognised(&f); /* before the plain ones: they own their scales */
+    if (code == TP_OK && plain)
+        code = find_plain(&f);
+    free(f.used);
+    code = tp_json_check(mark, code, err);
+    if (code)
+        tp_weights_close(weights);
+    return code;
+}
+
+enum tp_code tp_weights_find(const struct tp_checkpoint *ckpt, struct tp_weights *weights,
+                             struct tp_err *err)
+{
+    return find_weights(ckpt, true, weights, err);
+}
+
+enum tp_code tp_weights_find_packed(const struct tp_checkpoint *ckpt, struct tp_weights *weights,
+                                    struct tp_err *err)
+{
+    return find_weights(ckpt, false, weights, err);
+}
+
+void tp_weights_close(struct tp_weights *weights)
+{
+    for (size_t i = 0; i < weights->count; i++) {
+        struct tp_weight *weight = &weights->items[i];
+        free(weight->name);
+        free(weight->prefix);
+        for (uint32_t o = 0; weight->origin && o < weight->origins; o++)
+            free(weight->origin[o].name);
+        free(weight->origin);
+        free(weight->lossy);
+    }
+    free(weights->items);
+    free(weights->other);
+    memset(weights, 0, sizeof *weights);
+}

@@ -1,0 +1,110 @@
+/* Counting failures, and leaving a reader in which an allocation failed.
+ *
+ * While a text is read its allocations are listed, so that all of them can be freed
+ * when the reader is left by longjmp(). jansson holds no lock and no state besides
+ * that memory. Invariant: outside of tp_json_load() the list is empty.
+ */
+#include "pack/text/json_memory.h"
+
+#include "pack/os/os.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+struct loading {
+    bool on;
+    jmp_buf out;
+    void **items;
+    size_t count, capacity;
+};
+
+static _Thread_local uint64_t failures;
+static _Thread_local struct loading loading;
+
+static _Noreturn void leave(void)
+{
+    loading.on = false;
+    longjmp(loading.out, 1);
+}
+
+static void list(void *memory)
+{
+    if (loading.count == loading.capacity) {
+        size_t capacity = loading.capacity ? 2 * loading.capacity : 256;
+        void **items = tp_os.realloc(loading.items, capacity * sizeof *items);
+        if (!items) {
+            free(memory);
+            failures++;
+            leave();
+        }
+        loading.items = items;
+        loading.capacity = capacity;
+    }
+    loading.items[loading.count++] = memory;
+}
+
+static void *allocate(size_t size)
+{
+    void *memory = tp_os.malloc(size);
+    failures += !memory;
+    if (loading.on && !memory)
+        leave();
+    if (loading.on)
+        list(memory);
+    return memory;
+}
+
+static void release(void *memory)
+{
+    if (loading.on && memory) { /* what is freed was made just now, so the end is searched */
+        size_t i = loading.count;
+        while (i > 0 && loading.items[i - 1] != memory)
+            i--;
+        if (i > 0)
+            loading.items[i - 1] = loading.items[--loading.count];
+    }
+    free(memory);
+}
+
+static void set_allocator(void) { json_set_alloc_funcs(allocate, release); }
+
+uint64_t tp_json_mark(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, set_allocator);
+    return failures;
+}
+
+enum tp_code tp_json_check(uint64_t mark, enum tp_code code, struct tp_err *err)
+{
+    if (failures == mark || code == TP_E_MEMORY)
+        return code;
+    if (err)
+        *err = (struct tp_err){0};
+    tp_err_hint(err, "free memory or give the process more");
+    return tp_fail(err, TP_E_MEMORY, "out of memory for JSON");
+}
+
+json_t *tp_json_load(const char *text, size_t size, size_t flags, json_error_t *where)
+{
+    static _Thread_local json_t *json; /* not in a register: it has to survive longjmp() */
+    json_error_t ignored;
+    json = NULL;
+    tp_json_mark();
+    loading.count = 0;
+    loading.on = true;
+    if (setjmp(loading.out) == 0) {
+        json = json_loadb(text, size, flags, where ? where : &ignored);
+    } else {
+        for (size_t i = 0; i < loading.count; i++)
+            free(loading.items[i]);
+        if (where)
+            *where = (json_error_t){.line = 1, .text = "out of memory"};
+    }
+    loading.on = false;
+    free(loading.items);
+    loading = (struct loading){.on = false};
+    return json;
+}
