@@ -1,7 +1,7 @@
 /* The buffer before stdout. Invariant: used <= sizeof data. */
 #include "cli/out.h"
 
-#include "pack/file/safetensors.h"
+#include "pack/text/text.h"
 
 #include <stdio.h>
 #include <string.h>

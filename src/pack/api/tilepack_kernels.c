@@ -5,7 +5,7 @@
 
 #include "kernels/op/codec.h"
 #include "kernels/cuda/cuda.h"
-#include "pack/run/packed_io.h"
+#include "pack/os/buffer.h"
 #include "pack/source/source_check.h"
 
 #include <stdlib.h>

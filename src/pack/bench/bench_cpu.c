@@ -13,7 +13,7 @@
 #include "kernels/op/codec.h"
 #include "pack/plan/box.h"
 #include "pack/os/os.h"
-#include "pack/run/packed_io.h"
+#include "pack/os/buffer.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -6,6 +6,7 @@
  */
 #include "pack/check/requant_error.h"
 
+#include "pack/os/buffer.h"
 #include "pack/os/os.h"
 #include "pack/run/packed_io.h"
 

@@ -9,6 +9,7 @@
 #include "base/num.h"
 #include "kernels/op/kernel.h"
 #include "kernels/op/plane.h"
+#include "pack/run/packed_io.h"
 #include "pack/run/plain_rows.h"
 
 #include <math.h>

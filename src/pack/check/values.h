@@ -5,7 +5,8 @@
 #ifndef TP_PACK_VALUES_H
 #define TP_PACK_VALUES_H
 
-#include "pack/run/packed_io.h"
+#include "pack/os/buffer.h"
+#include "pack/plan/box.h"
 
 #include <stdatomic.h>
 

@@ -6,6 +6,7 @@
 
 #include "pack/file/leafhash.h"
 #include "pack/plan/plan.h"
+#include "pack/text/text.h"
 
 #define TP_MANIFEST_NAME "tilepack.json"
 

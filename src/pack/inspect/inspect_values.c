@@ -4,6 +4,7 @@
 
 #include "base/num.h"
 #include "pack/plan/box.h"
+#include "pack/os/buffer.h"
 #include "pack/os/os.h"
 #include "pack/run/packed_io.h"
 

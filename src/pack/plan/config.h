@@ -3,6 +3,7 @@
 #define TP_PACK_CONFIG_H
 
 #include "pack/plan/plan.h"
+#include "pack/text/text.h"
 
 /* The value of "quantization_config" for the plan (new reference), or NULL with
  * *err set where no reader could understand the mixture of formats. */

@@ -3,7 +3,7 @@
 
 #include "base/num.h"
 #include "kernels/cuda/cuda.h"
-#include "pack/run/packed_io.h"
+#include "pack/plan/box.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,27 +7,7 @@
 #include "pack/os/os.h"
 #include "pack/run/plain_rows.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-enum tp_code tp_buffer_room(struct tp_buffer *buffer, uint64_t size, struct tp_err *err)
-{
-    if (size <= buffer->capacity)
-        return TP_OK;
-    tp_buffer_free(buffer);
-    size = tp_round_up(size, 64);
-    if (!(buffer->data = tp_os.aligned_alloc(64, size)))
-        return tp_fail(err, TP_E_MEMORY, "out of memory for a buffer of %llu bytes",
-                       (unsigned long long)size);
-    buffer->capacity = size;
-    return TP_OK;
-}
-
-void tp_buffer_free(struct tp_buffer *buffer)
-{
-    free(buffer->data);
-    *buffer = (struct tp_buffer){0};
-}
 
 enum { BATCH = 128 };
 

@@ -4,16 +4,9 @@
 #ifndef TP_PACK_PACKED_IO_H
 #define TP_PACK_PACKED_IO_H
 
+#include "pack/os/buffer.h"
 #include "pack/plan/box.h"
 #include "pack/sink/sink.h"
-
-/* A buffer that grows, 64-byte aligned; {0} is empty. Freed by tp_buffer_free(). */
-struct tp_buffer {
-    void *data;
-    size_t capacity;
-};
-enum tp_code tp_buffer_room(struct tp_buffer *buffer, uint64_t size, struct tp_err *err);
-void tp_buffer_free(struct tp_buffer *buffer);
 
 /* Reads every output of a packed weight for the box `cover` (granule-aligned, one
  * expert) into to[i], which holds tp_op_bytes() of that box. Outputs without a

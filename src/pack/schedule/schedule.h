@@ -14,7 +14,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
-#include "pack/file/safetensors.h"
+#include "pack/text/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -9,7 +9,7 @@
 #ifndef TP_PACK_JSON_EDIT_H
 #define TP_PACK_JSON_EDIT_H
 
-#include "pack/file/safetensors.h"
+#include "pack/text/text.h"
 
 /* Part of a text that the caller owns; data is NULL when there is no such key. */
 struct tp_json_span {

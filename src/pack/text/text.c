@@ -1,10 +1,10 @@
 /* Growing text: append, printf, JSON strings. Invariant: size < capacity, and
  * data[size] is NUL, as soon as anything was added. */
-#include "pack/text/json_scan.h"
-#include "pack/os/os.h"
-#include "pack/file/safetensors.h"
+#include "pack/text/text.h"
 
 #include "base/num.h"
+#include "pack/os/os.h"
+#include "pack/text/json_scan.h"
 
 #include <stdarg.h>
 #include <stdio.h>
