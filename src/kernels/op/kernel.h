@@ -14,6 +14,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/isa.h"
 #include "base/layout.h"
 
 #include <stdbool.h>
@@ -148,9 +149,6 @@ struct tp_args {
     uint32_t *device_flags;     /* CUDA rows: one word OR-ed with the flags, else NULL */
 };
 
-enum tp_isa { TP_ISA_REF, TP_ISA_AVX2, TP_ISA_AVX512, TP_ISA_NEON, TP_ISA_CUDA, TP_ISA_COUNT };
-const char *tp_isa_name(enum tp_isa isa);
-
 /* Rows. `dtype`, `code_place` and `scale_place` say what the row can do;
  * `scale_place` is that of the SCALE output (for W4A8: that of GROUP8). */
 typedef void (*tp_encode_fn)(const struct tp_op *op, struct tp_args *args);
@@ -189,12 +187,11 @@ struct tp_decode_row {
     const char *name;
 };
 
-/* The best row this machine supports and TILEPACK_DISABLE leaves (a comma list
- * of isa names, read once). Never fails: the reference fits everything. */
+/* The best row whose instruction set is enabled. Never fails: the reference fits
+ * everything. */
 tp_encode_fn tp_encode_find(const struct tp_op *op, enum tp_dtype dtype);
 tp_repack_fn tp_repack_find(const struct tp_op *from, const struct tp_op *to);
 tp_decode_fn tp_decode_find(const struct tp_op *op, enum tp_dtype dtype);
-bool tp_isa_enabled(enum tp_isa isa);
 
 /* Every compiled row, for tests and `tilepack bench`; *count is set. */
 const struct tp_encode_row *tp_encode_rows(size_t *count);

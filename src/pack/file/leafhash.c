@@ -13,8 +13,8 @@
  */
 #include "pack/file/leafhash.h"
 
+#include "base/isa.h"
 #include "base/num.h"
-#include "kernels/op/kernel.h"
 #include "pack/os/os.h"
 #include "pack/file/xxh3.h"
 
