@@ -5,6 +5,7 @@
 #include "cli/report.h"
 #include "cli/session.h"
 #include "pack/commit/commit.h"
+#include "pack/os/clock.h"
 #include "pack/run/device.h"
 #include "pack/commit/parts.h"
 #include "pack/plan/ranks.h"
@@ -13,14 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static struct tp_share share_of(const struct tp_options *o)
 {
@@ -134,7 +127,7 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
     }
     struct tp_progress *progress = tp_progress_start(o, "convert", total);
     struct tp_run_stats stats = {0};
-    double start = now();
+    double start = tp_now();
     options.run = (struct tp_run_options){
         .jobs = o->jobs ? o->jobs : 1,
         .devices = devices.count ? &devices : NULL,
@@ -159,7 +152,7 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
                    : tp_convert(plan, request, output, &options, result, err);
     tp_progress_end(progress);
     if (o->verbose)
-        note_stages(&stats, now() - start);
+        note_stages(&stats, tp_now() - start);
     if (measures) {
         if (code == TP_OK)
             print_requant_error(&error);
@@ -191,9 +184,9 @@ static int do_plan(const struct tp_options *o, const struct tp_plan *plan,
     } else if (carry_out(o, plan, ranks, request, output, &result, &err)) {
         status = tp_report_error(&err);
     } else if (o->part.count) {
-        status = print_part(o, plan, output, &result, now() - start);
+        status = print_part(o, plan, output, &result, tp_now() - start);
     } else {
-        status = print_result(o, plan, output, &result, now() - start);
+        status = print_result(o, plan, output, &result, tp_now() - start);
     }
     if (ranks)
         tp_ranks_close(&made);
@@ -205,7 +198,7 @@ static int plan_and_do(const struct tp_options *o, struct tp_source *source,
 {
     struct tp_plan plan;
     struct tp_err err = {0};
-    double start = now();
+    double start = tp_now();
     request->outline = is_dry(o) && !o->json && o->tp <= 1;
     enum tp_code code = tp_plan_convert(&source->ckpt, &source->weights, request,
                                         output ? tp_output_file(output) : NULL, &plan, &err);

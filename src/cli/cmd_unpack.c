@@ -6,17 +6,10 @@
 #include "cli/report.h"
 #include "cli/session.h"
 #include "pack/commit/commit.h"
+#include "pack/os/clock.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static uint64_t shard_size(const struct tp_options *o)
 {
@@ -90,7 +83,7 @@ static int unpack(const struct tp_options *o, const struct tp_source *source, co
     struct tp_plan plan = {0};
     struct tp_convert_result result = {0};
     struct tp_err err = {0};
-    double start = now();
+    double start = tp_now();
     int status = TP_OK;
     enum tp_code code = make_plan(o, source, output, &request, &plan, &err);
     if (code) {
@@ -102,7 +95,7 @@ static int unpack(const struct tp_options *o, const struct tp_source *source, co
         tp_plan_warn(&plan);
         status = carry_out(o, &plan, &request, output, &result, &err)
                      ? tp_report_error(&err)
-                     : print_result(o, &plan, output, &result, now() - start);
+                     : print_result(o, &plan, output, &result, tp_now() - start);
     }
     tp_plan_close(&plan);
     tp_request_close(&request);

@@ -5,21 +5,14 @@
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/session.h"
+#include "pack/os/clock.h"
 #include "pack/plan/ranks.h"
 #include "pack/check/verify.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- JSON ------------------------------------------------------------------ */
 
@@ -294,7 +287,7 @@ int tp_cmd_verify(const struct tp_options *o)
     struct tp_source stored = {0};
     struct tp_verify_report report = {0};
     struct tp_err err = {0};
-    double start = now();
+    double start = tp_now();
     struct tp_verify_options options = {.jobs = o->jobs ? o->jobs : 1, .stop = tp_catch_signals()};
     if (tp_checkpoint_open(o->arg.item[0], 0, &stored.ckpt, &err))
         return report_open(o->arg.item[0], &err);
@@ -313,8 +306,8 @@ int tp_cmd_verify(const struct tp_options *o)
             print_problems(&report, o->verbose);
         status = tp_report_error(&err);
     } else {
-        status = o->json ? print_json(o, &report, now() - start)
-                         : print_text(o, &report, now() - start);
+        status = o->json ? print_json(o, &report, tp_now() - start)
+                         : print_text(o, &report, tp_now() - start);
         if (status == TP_OK && report.problem_count)
             status = TP_E_DIFF;
     }

@@ -5,6 +5,7 @@
 #include "cli/progress.h"
 
 #include "cli/report.h"
+#include "pack/os/clock.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -33,13 +34,6 @@ struct tp_progress {
 
 static pthread_mutex_t draw = PTHREAD_MUTEX_INITIALIZER;
 static bool shown; /* under draw: the line is on the terminal */
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static size_t columns(void)
 {
@@ -96,7 +90,7 @@ static size_t compose(struct tp_progress *p, char *line, size_t size, size_t wid
 {
     char a[TP_HUMAN], b[TP_HUMAN], rate_text[TP_HUMAN], eta[TP_HUMAN] = "", item[ITEM];
     uint64_t done = atomic_load(&p->done), total = atomic_load(&p->total);
-    double at = now(), rate = speed(p, done, at);
+    double at = tp_now(), rate = speed(p, done, at);
     int used;
     pthread_mutex_lock(&p->lock);
     memcpy(item, p->item, sizeof item);
@@ -190,7 +184,7 @@ struct tp_progress *tp_progress_start(const struct tp_options *o, const char *ve
         return NULL; /* the work matters more than the line */
     snprintf(p->verb, sizeof p->verb, "%s", verb);
     atomic_store(&p->total, total);
-    p->began = now();
+    p->began = tp_now();
     if (start_thread(p))
         return p;
     free(p);

@@ -56,7 +56,7 @@ static char *output_of(const struct tp_options *o, const char *term, bool termin
         skip(); /* a container without /dev/pts: there are no terminals to draw on */
     if (!terminal)
         assert_int_equal(pipe(fds), 0);
-    double begin = now();
+    double begin = tp_now();
     pid_t child = fork();
     if (!child) {
         dup2(fds[1], STDERR_FILENO);
@@ -75,7 +75,7 @@ static char *output_of(const struct tp_options *o, const char *term, bool termin
     close(terminal ? master : fds[0]);
     int status;
     waitpid(child, &status, 0);
-    took = now() - begin;
+    took = tp_now() - begin;
     assert_int_equal(status, 0);
     return text;
 }

@@ -11,6 +11,7 @@
 
 #include "base/num.h"
 #include "kernels/op/codec.h"
+#include "pack/os/clock.h"
 #include "pack/plan/box.h"
 #include "pack/os/os.h"
 #include "pack/os/buffer.h"
@@ -19,7 +20,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define BOX_TARGET (UINT64_C(1) << 20) /* as the run loop's */
@@ -71,13 +71,6 @@ struct worker {
     struct tp_bench_cpu *cpu;
     unsigned index;
 };
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- one box ------------------------------------------------------------- */
 
@@ -193,11 +186,11 @@ static double pass(struct tp_bench_cpu *cpu, bool far, int ceiling)
     cpu->job.ceiling = ceiling;
     cpu->job.set++;
     atomic_store(&cpu->next, 0);
-    double start = now(); /* before the others are let go: they may be done before we run */
+    double start = tp_now(); /* before the others are let go: they may be done before we run */
     pthread_barrier_wait(&cpu->barrier);
     take_pieces(cpu, 0);
     pthread_barrier_wait(&cpu->barrier);
-    return now() - start;
+    return tp_now() - start;
 }
 
 static void destroy_gates(struct tp_bench_cpu *cpu)
@@ -535,8 +528,8 @@ static void measure(struct tp_bench_cpu *cpu, const atomic_int *stop,
     touch(cpu);
     for (int i = 0; i < 2 * (CEILINGS + 1); i++)
         pass(cpu, i > CEILINGS, i % (CEILINGS + 1));
-    begin = now();
-    while (n < REPEATS && (n < LEAST_REPEATS || now() - begin < most_seconds) &&
+    begin = tp_now();
+    while (n < REPEATS && (n < LEAST_REPEATS || tp_now() - begin < most_seconds) &&
            !(stop && atomic_load(stop))) {
         for (int i = 0; i < 2 * (CEILINGS + 1); i++)
             seconds[i > CEILINGS][i % (CEILINGS + 1)][n] =

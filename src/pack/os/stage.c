@@ -1,21 +1,15 @@
 /* Stages: one clock per thread. Knows nothing of what is timed. */
 #include "pack/os/stage.h"
 
+#include "pack/os/clock.h"
+
 #include <stddef.h>
-#include <time.h>
 
 static _Thread_local struct {
     struct tp_run_stats *stats; /* NULL: not counted */
     enum tp_stage stage;
     uint64_t since;
 } self;
-
-static uint64_t now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 const char *tp_stage_name(enum tp_stage stage)
 {
@@ -29,7 +23,7 @@ void tp_stage_start(struct tp_run_stats *stats)
     self.stats = stats;
     self.stage = TP_STAGE_OTHER;
     if (stats) {
-        self.since = now();
+        self.since = tp_now_ns();
         atomic_fetch_add(&stats->workers, 1);
     }
 }
@@ -44,7 +38,7 @@ enum tp_stage tp_stage_set(enum tp_stage stage)
 {
     enum tp_stage before = self.stage;
     if (self.stats) {
-        uint64_t t = now();
+        uint64_t t = tp_now_ns();
         atomic_fetch_add_explicit(&self.stats->ns[before], t - self.since, memory_order_relaxed);
         self.since = t;
         self.stage = stage;

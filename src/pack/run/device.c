@@ -3,12 +3,12 @@
 
 #include "base/num.h"
 #include "kernels/cuda/cuda.h"
+#include "pack/os/clock.h"
 #include "pack/plan/box.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* Together 240 MiB of pinned memory. Few lanes do not fill a GPU's copy engines where
  * a worker reads its source twice or in short runs; small slots cut columns short. */
@@ -18,13 +18,6 @@
 #define SAMPLE_BYTES (UINT64_C(8) << 20)
 /* Seconds that starting the CUDA runtime and pinning memory take. */
 #define START_SECONDS 1.0
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static void use_cpu(struct tp_devices *devices, const char *why)
 {
@@ -147,10 +140,10 @@ static double measure(struct tp_compute *compute, const struct sample *sample)
         args.in[0] = in;
         if (tp_op_take(&sample->unit->op, sample->box, compute->out, args.out, NULL))
             return 0;
-        double start = now();
+        double start = tp_now();
         if (tp_compute_encode(compute, &sample->unit->op, &args, NULL))
             return 0;
-        double rate = (double)sample->in_bytes / (now() - start);
+        double rate = (double)sample->in_bytes / (tp_now() - start);
         if (rate > best)
             best = rate;
     }
