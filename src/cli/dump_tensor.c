@@ -2,8 +2,8 @@
 #include "cli/dump.h"
 #include "cli/report.h"
 #include "kernels/op/codec.h"
-#include "pack/plan/descriptor.h"
 #include "pack/format/format_parse.h"
+#include "pack/source/descriptor.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -13,8 +13,8 @@
 #include "base/num.h"
 #include "kernels/op/codec.h"
 #include "pack/commit/commit.h"
-#include "pack/plan/descriptor.h"
 #include "pack/check/verify.h"
+#include "pack/source/descriptor.h"
 
 #include <fcntl.h>
 #include <stdio.h>

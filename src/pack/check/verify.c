@@ -9,9 +9,9 @@
 #include "base/num.h"
 #include "pack/run/budget.h"
 #include "pack/check/contents.h"
-#include "pack/plan/descriptor.h"
 #include "pack/commit/manifest.h"
 #include "pack/os/os.h"
+#include "pack/source/descriptor.h"
 #include "pack/source/traces.h"
 
 #include <fcntl.h>

@@ -10,9 +10,9 @@
 #include "base/num.h"
 #include "kernels/op/kernel.h"
 #include "pack/run/budget.h"
-#include "pack/plan/descriptor.h"
 #include "pack/os/os.h"
 #include "pack/plan/ranks.h"
+#include "pack/source/descriptor.h"
 #include "pack/source/traces.h"
 
 #include <stdio.h>

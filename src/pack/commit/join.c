@@ -5,7 +5,7 @@
 
 #include "base/num.h"
 #include "pack/commit/commit_build.h"
-#include "pack/plan/descriptor.h"
+#include "pack/source/descriptor.h"
 #include "pack/text/json_memory.h"
 #include "pack/os/os.h"
 

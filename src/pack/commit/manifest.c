@@ -1,7 +1,7 @@
 /* The manifest: writing and reading. Same request and source, same text. */
 #include "pack/commit/manifest.h"
 
-#include "pack/plan/descriptor.h"
+#include "pack/plan/describe.h"
 #include "pack/text/json_memory.h"
 #include "pack/os/os.h"
 

@@ -8,7 +8,6 @@
 
 #include "base/num.h"
 #include "pack/commit/commit_build.h"
-#include "pack/plan/descriptor.h"
 #include "pack/text/json_memory.h"
 #include "pack/os/os.h"
 #include "pack/commit/parts_build.h"

@@ -4,7 +4,7 @@
  * repacking all end in origins that name the tensors of the first, plain source,
  * so that `unpack` restores those.
  */
-#include "pack/plan/descriptor.h"
+#include "pack/plan/origin.h"
 
 #include "base/num.h"
 #include "pack/source/model_names.h"
@@ -18,22 +18,6 @@ struct list {
     size_t count, capacity;
     struct tp_err *err;
 };
-
-void tp_origins_free(struct tp_origin *origins, uint32_t count)
-{
-    for (uint32_t i = 0; origins && i < count; i++)
-        free(origins[i].name);
-    free(origins);
-}
-
-char *tp_origin_name(const struct tp_origin *origin, uint64_t expert, struct tp_err *err)
-{
-    const char *mark = strstr(origin->name, "{e}");
-    if (!mark)
-        return tp_os_copy(err, origin->name);
-    return tp_os_format(err, "%.*s%llu%s", (int)(mark - origin->name), origin->name,
-                        (unsigned long long)expert, mark + 3);
-}
 
 /* Appends a copy whose name is `name` (fresh memory, taken over). */
 static enum tp_code append(struct list *list, const struct tp_origin *origin, char *name)

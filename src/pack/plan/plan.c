@@ -8,7 +8,8 @@
 
 #include "base/num.h"
 #include "pack/plan/config.h"
-#include "pack/plan/descriptor.h"
+#include "pack/plan/describe.h"
+#include "pack/source/descriptor.h"
 #include "pack/text/json_memory.h"
 #include "pack/file/leafhash.h"
 #include "pack/text/name_set.h"

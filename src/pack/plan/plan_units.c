@@ -6,7 +6,6 @@
  */
 #include "pack/plan/plan_build.h"
 
-#include "pack/plan/descriptor.h"
 #include "pack/source/model_names.h"
 #include "pack/text/name_set.h"
 #include "pack/os/os.h"

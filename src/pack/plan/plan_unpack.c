@@ -7,7 +7,7 @@
 #include "pack/plan/plan_build.h"
 
 #include "base/num.h"
-#include "pack/plan/descriptor.h"
+#include "pack/plan/origin.h"
 #include "pack/text/json_memory.h"
 #include "pack/os/os.h"
 

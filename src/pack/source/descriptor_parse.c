@@ -1,10 +1,10 @@
-/* Stored descriptors: reading what descriptor.c wrote.
+/* Stored descriptors: reading what descriptor.c and the plan's describe.c wrote.
  *
  * Nothing is taken on trust: the format must be known in that version, its
  * parameters legal, and the layouts and sizes in the text equal to those the
  * format gives for the box, so that a damaged descriptor is found here.
  */
-#include "pack/plan/descriptor.h"
+#include "pack/source/descriptor.h"
 
 #include "base/num.h"
 #include "pack/format/format_parse.h"
@@ -247,11 +247,11 @@ static enum tp_code read_units(const json_t *units, const struct known *known,
     return code;
 }
 
-/* ---- units as descriptor.c writes them ----------------------------------- */
+/* ---- units as describe.c writes them ------------------------------------- */
 
 /* There is one unit for each weight, and a tree of 30,000 of them costs more than all
  * else that opening a checkpoint does. So they are scanned; these readers know what
- * descriptor.c writes, keys in any order, and return false for any other text. */
+ * describe.c writes, keys in any order, and return false for any other text. */
 
 /* Number of the next key in `keys`, which ends in NULL; -1 when it is another one, or
  * was seen before. */
@@ -392,12 +392,8 @@ static enum tp_code scan_units(const char *text, const struct known *known,
 
 static void drop_weights(struct tp_weight *items, size_t first, size_t *count)
 {
-    while (*count > first) {
-        struct tp_weight *weight = &items[--*count];
-        free(weight->name);
-        free(weight->prefix);
-        tp_origins_free(weight->origin, weight->origins);
-    }
+    while (*count > first)
+        tp_weight_close(&items[--*count]);
 }
 
 /* Reads and checks the descriptors of a file. */

@@ -3,7 +3,7 @@
  */
 #include "pack/source/weights.h"
 
-#include "pack/plan/descriptor.h"
+#include "pack/source/descriptor.h"
 #include "pack/text/json_memory.h"
 #include "pack/source/model_names.h"
 #include "pack/os/os.h"
@@ -255,17 +255,6 @@ static enum tp_code try_interchange(struct finder *f, const struct tp_tensor *te
     return TP_OK;
 }
 
-const char *tp_weight_source(const struct tp_weight *weight, char *text, size_t size)
-{
-    if (weight->format && weight->format->group)
-        snprintf(text, size, "%s (groups of %llu)", weight->format->name,
-                 (unsigned long long)weight->format->group);
-    else
-        snprintf(text, size, "%s",
-                 weight->format ? weight->format->name : tp_dtype_name(weight->dtype));
-    return text;
-}
-
 static enum tp_code add_plain(struct finder *f, uint32_t index)
 {
     const struct tp_tensor *tensor = &f->ckpt->tensors[index];
@@ -429,15 +418,8 @@ enum tp_code tp_weights_find_packed(const struct tp_checkpoint *ckpt, struct tp_
 
 void tp_weights_close(struct tp_weights *weights)
 {
-    for (size_t i = 0; i < weights->count; i++) {
-        struct tp_weight *weight = &weights->items[i];
-        free(weight->name);
-        free(weight->prefix);
-        for (uint32_t o = 0; weight->origin && o < weight->origins; o++)
-            free(weight->origin[o].name);
-        free(weight->origin);
-        free(weight->lossy);
-    }
+    for (size_t i = 0; i < weights->count; i++)
+        tp_weight_close(&weights->items[i]);
     free(weights->items);
     free(weights->other);
     memset(weights, 0, sizeof *weights);

@@ -1,109 +1,18 @@
-/* Stored descriptors: writing. Reading is descriptor_parse.c.
- *
- * Written from the operation itself, with this weight's numbers in the layouts,
- * so that a reader needs nothing but the descriptor.
+/* Descriptors and units of a plan, as text. Equal descriptors are stored once; reading
+ * is descriptor_parse.c.
  */
-#include "pack/plan/descriptor.h"
+#include "pack/plan/describe.h"
 
 #include "base/num.h"
-#include "kernels/op/codec.h"
-#include "pack/format/format_parse.h"
-#include "pack/text/json_memory.h"
 #include "pack/os/os.h"
+#include "pack/plan/origin.h"
+#include "pack/source/descriptor.h"
+#include "pack/text/json_memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
-
-/* Value of every stored nibble, through the inverse of the code table. */
-static json_t *nibble_values(const struct tp_op *op, const struct tp_op_out *out)
-{
-    json_t *values = json_array();
-    for (unsigned stored = 0; stored < 16; stored++) {
-        unsigned code = stored;
-        if (out->element == TP_ELEM_INT4)
-            for (code = 0; op->table[code] != stored;)
-                code++;
-        double value = tp_codec_code_value(op->codec, (uint8_t)code);
-        json_array_append_new(values, value == (int)value && value != 0
-                                          ? json_integer((json_int_t)value)
-                                          : json_real(value));
-    }
-    return values;
-}
-
-static json_t *words_json(const struct tp_format_out *out, struct tp_box3 box, struct tp_err *err)
-{
-    json_t *words = json_array();
-    for (uint32_t w = 0; w < out->word_count; w++) {
-        uint64_t value = 0;
-        if (tp_expr_eval(out->words[w], box, &value, err)) {
-            json_decref(words);
-            return NULL;
-        }
-        json_array_append_new(words, json_integer((json_int_t)value));
-    }
-    return words;
-}
-
-static json_t *output_json(const struct tp_format *format, const struct tp_op *op, uint32_t i,
-                           struct tp_box3 box, struct tp_err *err)
-{
-    const struct tp_op_out *out = &op->out[i];
-    json_t *json = json_object();
-    json_object_set_new(json, "suffix", json_string(format->out[i].suffix));
-    json_object_set_new(json, "role", json_string(tp_role_name(out->role)));
-    json_object_set_new(json, "element", json_string(tp_element_name(out->element)));
-    if (out->role == TP_ROLE_WORDS) {
-        json_t *words = words_json(&format->out[i], box, err);
-        if (words)
-            json_object_set_new(json, "words", words);
-    }
-    if (out->layout) {
-        struct tp_layout layout;
-        char text[512];
-        if (tp_op_layout(op, i, box, &layout, err) == TP_OK)
-            tp_layout_print(&layout, text, sizeof text);
-        else
-            text[0] = '\0';
-        json_object_set_new(json, "per", json_pack("[i,i]", (int)out->per_n, (int)out->per_k));
-        json_object_set_new(json, "layout", json_string(text));
-        json_object_set_new(json, "fill", json_integer(out->fill));
-    }
-    if (out->role == TP_ROLE_GLOBAL)
-        json_object_set_new(json, "divides", json_boolean(op->codec == TP_CODEC_NVFP4 &&
-                                                          op->rule == TP_NVFP4_CT));
-    if (out->element == TP_ELEM_INT4 || out->element == TP_ELEM_E2M1)
-        json_object_set_new(json, "values", nibble_values(op, out));
-    return json;
-}
-
-json_t *tp_descriptor_json(const struct tp_format *format, const struct tp_settings *settings,
-                           const struct tp_op *op, struct tp_box3 box, int rank,
-                           struct tp_err *err)
-{
-    json_t *json = json_object(), *params = json_object(), *outputs = json_array();
-    for (uint32_t p = 0; p < format->params; p++)
-        json_object_set_new(params, format->param[p].key,
-                            json_string(format->param[p].choices[settings->choice[p]]));
-    for (uint32_t i = 0; i < op->outs; i++)
-        json_array_append_new(outputs, output_json(format, op, i, box, err));
-    json_object_set_new(json, "format", json_string(format->name));
-    json_object_set_new(json, "version", json_integer(format->version));
-    json_object_set_new(json, "box", json_pack("[I,I,I]", (json_int_t)box.e, (json_int_t)box.n,
-                                               (json_int_t)box.k));
-    json_object_set_new(json, "rank", json_integer(rank));
-    json_object_set_new(json, "params", params);
-    json_object_set_new(json, "codec", json_string(tp_codec_name(op->codec)));
-    json_object_set_new(json, "block", json_pack("[i,i]", (int)op->block_n, (int)op->block_k));
-    json_object_set_new(json, "outputs", outputs);
-    if (err && err->code != TP_OK) {
-        json_decref(json);
-        return NULL;
-    }
-    return json;
-}
 
 static enum tp_code add_word(struct tp_text *text, const char *word, struct tp_err *err)
 {

@@ -1,0 +1,18 @@
+/* What the files of a plan say about their packed tensors: the texts of their
+ * __metadata__, as source/descriptor.h reads them.
+ */
+#ifndef TP_PACK_DESCRIBE_H
+#define TP_PACK_DESCRIBE_H
+
+#include "pack/plan/plan.h"
+#include "pack/text/text.h"
+
+/* Descriptors {"d0": {...}} and units [...] of the units of one file, or of all
+ * files (file = UINT32_MAX), as JSON text. Both are the caller's to free. */
+enum tp_code tp_descriptors_text(const struct tp_plan *plan, uint32_t file, char **descriptors,
+                                 struct tp_text *units, struct tp_err *err);
+/* The same of all files, as trees: new references, set on success only. */
+enum tp_code tp_descriptors_json(const struct tp_plan *plan, json_t **descriptors, json_t **units,
+                                 struct tp_err *err);
+
+#endif

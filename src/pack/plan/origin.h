@@ -1,0 +1,12 @@
+/* Origins of units: see struct tp_origin. */
+#ifndef TP_PACK_ORIGIN_H
+#define TP_PACK_ORIGIN_H
+
+#include "pack/plan/plan.h"
+
+/* Where the rows of a unit come from, of its first expert; used for "from" and by
+ * unpack. The list is the caller's: tp_origins_free(). */
+enum tp_code tp_unit_origins(const struct tp_plan *plan, const struct tp_unit *unit,
+                             struct tp_origin **origins, uint32_t *count, struct tp_err *err);
+
+#endif

@@ -1,0 +1,30 @@
+/* Stored descriptors: what a file says about its own packed tensors.
+ *
+ * Every output file carries, in __metadata__, the descriptors of its packed
+ * weights and the list of units that use them; formats/README.md defines both.
+ * Equal descriptors are stored once.
+ */
+#ifndef TP_PACK_DESCRIPTOR_H
+#define TP_PACK_DESCRIPTOR_H
+
+#include "pack/source/weight.h"
+
+#define TP_META_VERSION "tilepack"
+#define TP_META_DESCRIPTORS "tilepack.descriptors"
+#define TP_META_UNITS "tilepack.units"
+#define TP_META_REQUEST "tilepack.request"
+#define TP_META_HASH "tilepack.xxh3"
+#define TP_DESCRIPTOR_VERSION "1"
+
+/* The descriptor of one packed weight, as a JSON object (new reference). */
+json_t *tp_descriptor_json(const struct tp_format *format, const struct tp_settings *settings,
+                           const struct tp_op *op, struct tp_box3 box, int rank,
+                           struct tp_err *err);
+
+/* Weights (without tensor numbers) of one file's metadata, appended to *items. Text
+ * that is not what a conversion writes is TP_E_INPUT. */
+enum tp_code tp_descriptors_parse(const char *descriptors, const char *units,
+                                  struct tp_weight **items, size_t *count, size_t *capacity,
+                                  struct tp_err *err);
+
+#endif

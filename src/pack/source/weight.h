@@ -1,0 +1,50 @@
+/* One weight: a logical W[E,N,K], which is a plain float tensor, or the set of tensors
+ * (codes, scales, ...) of a packed one. How they are found is of weights.h.
+ */
+#ifndef TP_PACK_WEIGHT_H
+#define TP_PACK_WEIGHT_H
+
+#include "pack/format/format.h"
+
+#define TP_NO_TENSOR UINT32_MAX
+
+/* Where a part of a packed weight came from, so that `unpack` can put it back. */
+struct tp_origin {
+    char *name;         /* tensor name; "{e}" stands for the expert's number */
+    uint64_t row, rows; /* rows of that tensor (of each expert) */
+    int64_t expert;     /* the expert of a 3-D tensor that was split, or -1 */
+    uint64_t shape[3];
+    uint32_t rank;
+    bool transposed; /* the tensor is stored [E,K,N]; shape and rows are of [E,N,K] */
+};
+/* The tensor of that expert: the name with "{e}" replaced. Fresh memory. */
+char *tp_origin_name(const struct tp_origin *origin, uint64_t expert, struct tp_err *err);
+void tp_origins_free(struct tp_origin *origins, uint32_t count);
+
+struct tp_weight {
+    char *name;    /* S: without ".weight" */
+    char *prefix;  /* what the output suffixes are appended to: "S." or "...w13_" */
+    struct tp_box3 box;
+    int rank;      /* 2 or 3 */
+    enum tp_dtype dtype; /* plain: of the tensor; packed: of the original values */
+    const struct tp_format *format; /* NULL: plain */
+    struct tp_settings settings;
+    struct tp_op op;
+    uint32_t tensor[TP_MAX_OUT]; /* checkpoint tensor per output; plain: [0] */
+    struct tp_origin *origin;    /* packed by tilepack only */
+    uint32_t origins;
+    float global;                /* value of the GLOBAL output of one expert, once checked */
+    char *lossy;                 /* why no int4 format can take it over, or NULL; once checked */
+    bool checked;                /* by tp_source_check() */
+    bool transposed;             /* plain: stored (E,in,out); box is (E,out,in) all the same */
+    bool alternates;             /* of gpt-oss: rows of gate and up alternate, and stay so; its
+                                    plain tensors are (E,in,out) */
+    bool renamed;                /* an output goes by another name than the format's */
+};
+void tp_weight_close(struct tp_weight *weight); /* its memory; legal on {0} */
+
+/* What the source of a weight is called: "BF16", "fp8-deepseek", "gptq (groups of
+ * 256)". Returns text. */
+const char *tp_weight_source(const struct tp_weight *weight, char *text, size_t size);
+
+#endif
