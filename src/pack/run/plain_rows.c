@@ -9,31 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Architectures by their model_type. */
-static const struct {
-    const char *model_type;
-    struct tp_orientation orientation;
-} architectures[] = {
-    {"gpt_oss", {true, true}},
-    {"llama4", {true, false}},
-    {"llama4_text", {true, false}},
-};
-
-struct tp_orientation tp_orientation_of(const char *config)
-{
-    for (const char *at = config; at && (at = strstr(at, "\"model_type\""));) {
-        at += strlen("\"model_type\"");
-        at += strspn(at, " \t\r\n:");
-        for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++) {
-            size_t size = strlen(architectures[i].model_type);
-            if (at[0] == '"' && strncmp(at + 1, architectures[i].model_type, size) == 0 &&
-                at[1 + size] == '"')
-                return architectures[i].orientation;
-        }
-    }
-    return (struct tp_orientation){false, false};
-}
-
 /* [rows][columns] -> [columns][rows] of elements of 2 or 4 bytes. */
 static void transpose(const void *from, void *to, uint64_t rows, uint64_t columns, uint64_t width)
 {

@@ -8,15 +8,6 @@
 #include "pack/plan/box.h"
 #include "pack/sink/sink.h"
 
-/* How an architecture stores its 3-D stacks of experts. */
-struct tp_orientation {
-    bool transposed; /* (E,in,out) instead of (E,out,in) */
-    bool alternates; /* rows of gate_up_proj alternate between gate and up */
-};
-
-/* By the "model_type" of a config.json (NULL: none). */
-struct tp_orientation tp_orientation_of(const char *config);
-
 /* Rows [row, row + rows) and columns [k, k + columns) of one expert, compact and row
  * by row, in the tensor's dtype. */
 enum tp_code tp_plain_read(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,

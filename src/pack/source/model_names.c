@@ -1,4 +1,5 @@
-/* Tensor names of the models people have: pure string functions, one table each.
+/* Names of the models people have and of their tensors: pure string functions, one table
+ * each.
  *
  * Nothing here decides bytes; it decides only which weights are taken by default
  * and which belong together. --include and --exclude overrule the first.
@@ -233,4 +234,29 @@ struct tp_parallel_name tp_name_parallel(const char *name)
         if (is_word(label, length, known[i].label))
             return known[i].is;
     return (struct tp_parallel_name){TP_PARALLEL_NONE, TP_FUSED_NONE, TP_HEADS_NONE};
+}
+
+/* Architectures by their model_type. */
+static const struct {
+    const char *model_type;
+    struct tp_orientation orientation;
+} architectures[] = {
+    {"gpt_oss", {true, true}},
+    {"llama4", {true, false}},
+    {"llama4_text", {true, false}},
+};
+
+struct tp_orientation tp_orientation_of(const char *config)
+{
+    for (const char *at = config; at && (at = strstr(at, "\"model_type\""));) {
+        at += strlen("\"model_type\"");
+        at += strspn(at, " \t\r\n:");
+        for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++) {
+            size_t size = strlen(architectures[i].model_type);
+            if (at[0] == '"' && strncmp(at + 1, architectures[i].model_type, size) == 0 &&
+                at[1 + size] == '"')
+                return architectures[i].orientation;
+        }
+    }
+    return (struct tp_orientation){false, false};
 }

@@ -1,5 +1,6 @@
-/* What tensor names say: which weights belong to linear layers, which are
- * experts, which are fused by the engines. Pure string functions.
+/* What names say: of tensors, which weights belong to linear layers, which are experts,
+ * which are fused by the engines; of models, how they store their stacks. Pure string
+ * functions.
  */
 #ifndef TP_PACK_MODEL_NAMES_H
 #define TP_PACK_MODEL_NAMES_H
@@ -46,5 +47,14 @@ struct tp_parallel_name {
     enum { TP_HEADS_NONE, TP_HEADS_QUERY, TP_HEADS_KEY_VALUE } heads; /* must not be cut */
 };
 struct tp_parallel_name tp_name_parallel(const char *name);
+
+/* How an architecture stores its 3-D stacks of experts. */
+struct tp_orientation {
+    bool transposed; /* (E,in,out) instead of (E,out,in) */
+    bool alternates; /* rows of gate_up_proj alternate between gate and up */
+};
+
+/* By the "model_type" of a config.json (NULL: none). */
+struct tp_orientation tp_orientation_of(const char *config);
 
 #endif

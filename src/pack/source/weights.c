@@ -7,7 +7,6 @@
 #include "pack/text/json_memory.h"
 #include "pack/source/model_names.h"
 #include "pack/os/os.h"
-#include "pack/run/plain_rows.h"
 
 #include <stdio.h>
 #include <stdlib.h>
