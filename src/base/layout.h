@@ -29,6 +29,12 @@ struct tp_box3 {
     uint64_t e, n, k;
 };
 
+/* A box inside of a weight. */
+struct tp_box {
+    uint64_t e, n, k; /* its first coordinate */
+    struct tp_box3 size;
+};
+
 struct tp_layout_dim {
     uint32_t modes; /* 1..TP_LAYOUT_MODES */
     uint64_t size[TP_LAYOUT_MODES];

@@ -1,7 +1,7 @@
 /* Shares of a plan and slices of a weight: pure arithmetic, checked by counting. */
 #include "base/num.h"
 #include "pack/commit/parts.h"
-#include "pack/plan/ranks.h"
+#include "pack/plan/cut.h"
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -126,6 +126,10 @@ enum tp_code tp_op_layout(const struct tp_op *op, uint32_t i, struct tp_box3 box
 enum tp_code tp_op_bytes(const struct tp_op *op, uint32_t i, struct tp_box3 box, uint64_t *bytes,
                          struct tp_err *err);
 
+/* The smallest box (n,k) that may be converted on its own; k = 0: whole rows,
+ * n = 0: whole columns. */
+enum tp_code tp_op_granule(const struct tp_op *op, uint64_t *n, uint64_t *k, struct tp_err *err);
+
 enum tp_place tp_place_of(const char *layout_text);
 
 /* Set in tp_args.flags by an encode that met NaN or infinity. */

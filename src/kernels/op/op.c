@@ -260,3 +260,49 @@ size_t tp_encode_scratch(const struct tp_op *op, struct tp_box3 box)
     return (size_t)(4096 + 14 * 8 * (box.n + box.k + 64) + block_n * block_k * 5 + 8 * box.k +
                     128 * (2 * box.k + 256));
 }
+
+/* Nibbles are read and written by the byte: the dimension along which two of them
+ * share one advances in pairs. */
+static enum tp_code whole_bytes(const struct tp_op_out *out, uint64_t *n, uint64_t *k,
+                                struct tp_err *err)
+{
+    static const struct tp_box3 probe = {1, 1u << 20, 1u << 20};
+    uint64_t *granule[TP_DIMS] = {NULL, n, k};
+    struct tp_layout layout;
+    enum tp_code code;
+    if (tp_element_bits(out->element) >= 8)
+        return TP_OK;
+    if ((code = tp_layout_parse(out->layout, probe, &layout, err)))
+        return code;
+    for (int d = TP_DIM_N; d < TP_DIMS; d++)
+        for (uint32_t m = 0; m < layout.dim[d].modes; m++)
+            if (layout.dim[d].stride[m] == 1 && layout.dim[d].size[m] > 1 && *granule[d] % 2)
+                *granule[d] *= 2;
+    return TP_OK;
+}
+
+enum tp_code tp_op_granule(const struct tp_op *op, uint64_t *n, uint64_t *k, struct tp_err *err)
+{
+    enum tp_code code;
+    bool whole_rows = false;
+    *n = op->block_n;
+    *k = op->block_k;
+    for (uint32_t i = 0; i < op->outs; i++) {
+        const struct tp_op_out *out = &op->out[i];
+        uint64_t gn, gk;
+        if (!out->layout || out->role == TP_ROLE_GLOBAL)
+            continue;
+        if ((code = tp_layout_granule(out->layout, TP_DIM_N, &gn, err)) ||
+            (code = tp_layout_granule(out->layout, TP_DIM_K, &gk, err)))
+            return code;
+        if ((code = whole_bytes(out, &gn, &gk, err)))
+            return code;
+        whole_rows |= out->per_k == 0 || out->role == TP_ROLE_ORDER;
+        if (!tp_mul_u64(&gn, gn, out->per_n ? out->per_n : 1) || !tp_lcm_u64(n, *n, gn) ||
+            !tp_mul_u64(&gk, gk, out->per_k ? out->per_k : 1) || !tp_lcm_u64(k, *k, gk))
+            return tp_fail(err, TP_E_INPUT, "granule does not fit 64 bits");
+    }
+    if (whole_rows)
+        *k = 0;
+    return TP_OK;
+}

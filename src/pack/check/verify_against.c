@@ -11,7 +11,7 @@
 #include "kernels/op/kernel.h"
 #include "pack/run/budget.h"
 #include "pack/os/os.h"
-#include "pack/plan/ranks.h"
+#include "pack/run/ranks_io.h"
 #include "pack/source/descriptor.h"
 #include "pack/source/traces.h"
 

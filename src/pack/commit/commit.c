@@ -7,6 +7,7 @@
 #include "pack/run/budget.h"
 #include "pack/commit/commit_build.h"
 
+#include "pack/run/ranks_io.h"
 #include "pack/sink/compress.h"
 #include "pack/os/os.h"
 

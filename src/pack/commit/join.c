@@ -5,6 +5,7 @@
 
 #include "base/num.h"
 #include "pack/commit/commit_build.h"
+#include "pack/run/ranks_io.h"
 #include "pack/source/descriptor.h"
 #include "pack/text/json_memory.h"
 #include "pack/os/os.h"
@@ -465,8 +466,7 @@ static enum tp_code open_all(struct tp_join *join, const char *path, struct tp_e
         code = open_rank(join, r, err);
     join->gather = (struct tp_gather){.count = join->count, .ckpts = join->ckpts,
                                       .weights = join->weights, .whole = &join->whole};
-    join->plan = (struct tp_plan){.ckpt = &join->ckpts[0], .weights = &join->whole,
-                                  .gather = &join->gather};
+    join->plan = (struct tp_plan){.ckpt = &join->ckpts[0], .weights = &join->whole};
     if (code || (code = plan_files(join, err)) || (code = plan_units(join, err)) ||
         (code = plan_copies(join, err)) || (code = hash_plan(join, err)))
         return code;
@@ -547,7 +547,9 @@ enum tp_code tp_join_run(struct tp_join *join, const char *output,
                          struct tp_convert_result *result, struct tp_err *err)
 {
     const struct tp_plan *plan = &join->plan;
-    join->c = (struct tp_commit){.plan = plan, .options = options, .output = output, .err = err,
+    struct tp_convert_options own = *options;
+    own.run.gather = &join->gather;
+    join->c = (struct tp_commit){.plan = plan, .options = &own, .output = output, .err = err,
                                  .journal = {.fd = -1}, .texts = join_texts};
     *result = (struct tp_convert_result){.bytes_in = plan->bytes_in, .bytes_out = plan->bytes_out};
     pthread_mutex_init(&join->c.lock, NULL);

@@ -128,8 +128,4 @@ enum tp_code tp_format_constant(const struct tp_format *format, uint32_t i, stru
 bool tp_format_box_of(const struct tp_format *format, const uint64_t *shape, uint32_t rank,
                       struct tp_box3 *box, int *weight_rank);
 
-/* The smallest box (n,k) that may be converted on its own; k = 0: whole rows,
- * n = 0: whole columns. */
-enum tp_code tp_op_granule(const struct tp_op *op, uint64_t *n, uint64_t *k, struct tp_err *err);
-
 #endif

@@ -21,11 +21,6 @@ struct tp_grid {
     uint64_t count;
 };
 
-struct tp_box {
-    uint64_t e, n, k;     /* first coordinate */
-    struct tp_box3 size;
-};
-
 /* What boxes should be like: preferred bytes of source values per box, the most, and
  * how many bytes in small pieces the sink puts together (tp_sink.assembles). */
 struct tp_box_wish {

@@ -8,10 +8,9 @@
 #ifndef TP_PACK_PLAN_H
 #define TP_PACK_PLAN_H
 
+#include "pack/plan/cut.h"
 #include "pack/plan/request.h"
 #include "pack/source/weights.h"
-
-enum { TP_MAX_PARTS = 4 }; /* per expert: gate and up, or q, k and v */
 
 /* Rows of a source weight's expert that become rows of the unit. */
 struct tp_part {
@@ -25,18 +24,6 @@ enum tp_unit_kind {
     TP_UNIT_PLAIN,  /* packed source -> values */
     TP_UNIT_MOVE,   /* packed source of the same format: its bytes */
 };
-
-/* How a weight is divided among tensor-parallel ranks. Each of `pieces` stretches of
- * rows (gate and up; q, k and v) is cut by itself: a rank has its share of each. */
-enum tp_cut_along { TP_CUT_NONE, TP_CUT_N, TP_CUT_K };
-struct tp_cut {
-    enum tp_cut_along along;
-    uint32_t ranks; /* 0: not cut */
-    uint32_t pieces;
-    uint64_t piece_rows[TP_MAX_PARTS]; /* of the whole weight; their sum is N */
-};
-
-struct tp_gather; /* ranks to read from, see ranks.h */
 
 struct tp_unit {
     enum tp_unit_kind kind;
@@ -112,7 +99,6 @@ struct tp_plan {
     size_t kept_unit_count;
     struct tp_plan_file *files;
     size_t file_count;
-    const struct tp_gather *gather; /* packed sources lie in slices, or NULL */
     bool restores;    /* packed weights become plain ones (tp_plan_unpack) */
     bool single_file; /* one file of the user's name instead of a directory */
     struct tp_stats_group *groups;

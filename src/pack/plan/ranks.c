@@ -48,41 +48,6 @@ static struct heads read_heads(const struct tp_checkpoint *ckpt)
     return heads;
 }
 
-/* Granules of a cut: those of the boxes, but an output that has one element for a
- * whole row (or column) is simply repeated. 0: cannot be cut. */
-static void granules(const struct tp_op *op, uint64_t *n, uint64_t *k)
-{
-    uint64_t *const granule[2] = {n, k};
-    for (int d = 0; d < 2; d++) {
-        struct tp_op stored = *op;
-        uint64_t g[2];
-        stored.outs = 0;
-        for (uint32_t i = 0; i < op->outs; i++)
-            if (!op->out[i].layout || (d ? op->out[i].per_k : op->out[i].per_n))
-                stored.out[stored.outs++] = op->out[i];
-        stored.block_n = stored.block_n ? stored.block_n : 1;
-        stored.block_k = stored.block_k ? stored.block_k : 1;
-        *granule[d] = tp_op_granule(&stored, &g[0], &g[1], NULL) ? 0 : g[d];
-    }
-}
-
-bool tp_cut_aligned(const struct tp_op *op, const struct tp_cut *cut, struct tp_box3 box)
-{
-    uint64_t n, k, rows = 0;
-    granules(op, &n, &k);
-    if (!cut->ranks || cut->pieces < 1 || cut->pieces > TP_MAX_PARTS)
-        return false;
-    if (cut->along == TP_CUT_K)
-        return k && box.k % cut->ranks == 0 && box.k / cut->ranks % k == 0;
-    for (uint32_t p = 0; p < cut->pieces; p++) {
-        uint64_t piece = cut->piece_rows[p];
-        if (!n || !piece || piece % cut->ranks || piece / cut->ranks % n ||
-            !tp_add_u64(&rows, rows, piece))
-            return false;
-    }
-    return rows == box.n;
-}
-
 /* Rows of the stretches that are cut one by one. */
 static bool find_pieces(const struct tp_unit *unit, const struct tp_parallel_name *name,
                         const struct heads *heads, struct tp_cut *cut)
@@ -141,7 +106,7 @@ static bool cut_fits(const struct tp_unit *unit, const struct tp_parallel_name *
     uint64_t count = name->heads == TP_HEADS_QUERY       ? heads->query
                      : name->heads == TP_HEADS_KEY_VALUE ? heads->key_value
                                                          : 0;
-    granules(&unit->op, &n, &k);
+    tp_cut_granules(&unit->op, &n, &k);
     *cut = (struct tp_cut){.along = name->how == TP_PARALLEL_ROW ? TP_CUT_K : TP_CUT_N,
                            .ranks = ranks, .pieces = 1, .piece_rows = {unit->box.n}};
     if (count % ranks)

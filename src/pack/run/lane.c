@@ -6,7 +6,7 @@
 #include "pack/run/lane.h"
 
 #include "base/num.h"
-#include "pack/plan/ranks.h"
+#include "pack/run/ranks_io.h"
 #include "pack/source/source_check.h"
 
 #include <string.h>
@@ -76,8 +76,8 @@ static enum tp_code read_source(struct tp_lane *lane, const struct source_box *s
     void *buffers[TP_MAX_OUT] = {0};
     enum tp_code code = tp_op_take(&source->weight->op, source->cover.size, lane->compute.in,
                                    buffers, &lane->err);
-    if (code == TP_OK && lane->plan->gather)
-        code = tp_gather_read(lane->plan->gather, source->weight, &source->cover, buffers,
+    if (code == TP_OK && lane->options->gather)
+        code = tp_gather_read(lane->options->gather, source->weight, &source->cover, buffers,
                               &lane->err);
     else if (code == TP_OK)
         code = tp_packed_read_into(lane->plan->ckpt, source->weight, &source->cover, buffers,

@@ -1,68 +1,14 @@
 /* Boxes on their way to the ranks and back. A box may touch several slices; what it
  * shares with each is a box of its own, because slices end at borders of tiles.
  */
-#include "pack/plan/ranks.h"
+#include "pack/run/ranks_io.h"
 
 #include "base/num.h"
+#include "pack/os/buffer.h"
 #include "pack/run/compute.h"
 #include "pack/run/packed_io.h"
 
 #include <string.h>
-
-uint32_t tp_cut_slices(const struct tp_cut *cut)
-{
-    return cut->along == TP_CUT_N ? cut->pieces : 1;
-}
-
-struct tp_box3 tp_cut_box(const struct tp_cut *cut, struct tp_box3 box)
-{
-    if (cut->along == TP_CUT_N)
-        box.n /= cut->ranks;
-    else if (cut->along == TP_CUT_K)
-        box.k /= cut->ranks;
-    return box;
-}
-
-struct tp_slice tp_cut_slice(const struct tp_cut *cut, struct tp_box3 box, unsigned ranks,
-                             unsigned r, uint32_t p)
-{
-    struct tp_slice slice = {.whole = {.size = box}};
-    if (cut->along == TP_CUT_K) {
-        slice.whole.size.k = box.k / ranks;
-        slice.whole.k = r * slice.whole.size.k;
-    } else if (cut->along == TP_CUT_N) {
-        uint64_t before = 0;
-        for (uint32_t i = 0; i < p; i++)
-            before += cut->piece_rows[i];
-        slice.whole.size.n = cut->piece_rows[p] / ranks;
-        slice.whole.n = before + r * slice.whole.size.n;
-        slice.n = before / ranks;
-    }
-    return slice;
-}
-
-/* [*at, *at + *size) becomes what it shares with [other, other + length). */
-static bool common(uint64_t *at, uint64_t *size, uint64_t other, uint64_t length)
-{
-    uint64_t first = tp_max_u64(*at, other);
-    uint64_t end = tp_min_u64(*at + *size, other + length);
-    *at = first;
-    *size = first < end ? end - first : 0;
-    return first < end;
-}
-
-bool tp_slice_common(const struct tp_slice *slice, const struct tp_box *box,
-                     struct tp_box *shared, struct tp_box *in_rank)
-{
-    *shared = *box;
-    if (!common(&shared->n, &shared->size.n, slice->whole.n, slice->whole.size.n) ||
-        !common(&shared->k, &shared->size.k, slice->whole.k, slice->whole.size.k))
-        return false;
-    *in_rank = *shared;
-    in_rank->n = shared->n - slice->whole.n + slice->n;
-    in_rank->k = shared->k - slice->whole.k + slice->k;
-    return true;
-}
 
 static bool same_box(const struct tp_box *a, const struct tp_box *b)
 {

@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 
 struct tp_devices;
+struct tp_gather;
 
 /* What one box was, for those who look at values (verify --against). */
 struct tp_observed {
@@ -28,6 +29,7 @@ struct tp_observed {
 struct tp_run_options {
     unsigned jobs;             /* worker threads, at least 1 */
     struct tp_devices *devices; /* GPUs that do the boxes (slots may be halved), or NULL */
+    const struct tp_gather *gather; /* packed sources lie in slices (ranks_io.h), or NULL */
     uint64_t memory;           /* bytes that all lanes together may take; 0 = default */
     bool drop_source;          /* what was read leaves the page cache, unless it was there */
     uint64_t box_target;       /* preferred bytes per box; 0 = default (tests vary it) */
