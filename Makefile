@@ -106,18 +106,18 @@ tsan:
 	sh scripts/deps.sh build test
 	$(MAKE) -j$(JOBS) BUILD=$(BUILD)/tsan NVCC= CFLAGS="-O1 -g -fno-omit-frame-pointer \
 	    -fsanitize=thread" $(BUILD)/tsan/tilepack $(TSAN_UNIT)
-	PYTHON="$$(sh scripts/venv.sh $(BUILD))" TILEPACK=$(BUILD)/tsan/tilepack sh tests/tsan.sh
+	PYTHON="$$(sh scripts/venv.sh $(BUILD))" TILEPACK=$(BUILD)/tsan/tilepack sh tests/other/tsan.sh
 
 # The kernels on aarch64: cross-built, run under qemu-user.
 test-arm:
 	sh scripts/deps.sh build arm
-	BUILD=$(BUILD) sh tests/arm.sh
+	BUILD=$(BUILD) sh tests/other/arm.sh
 
 # A real Slurm on this machine runs samples/slurm/; needs root. Not a part of `test`.
 test-slurm:
 	sh scripts/deps.sh build test slurm
 	$(MAKE) -j$(JOBS) $(BUILD)/tilepack
-	BUILD=$(BUILD) PYTHON="$$(sh scripts/venv.sh $(BUILD))" sh tests/slurm.sh
+	BUILD=$(BUILD) PYTHON="$$(sh scripts/venv.sh $(BUILD))" sh tests/other/slurm.sh
 
 # Everything that needs a GPU: rows, sanitizers, goldens through --device cuda.
 GPU_TESTS = $(BUILD)/gpu/test_cuda $(BUILD)/gpu/test_device $(BUILD)/gpu/test_library_cuda

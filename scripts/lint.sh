@@ -41,7 +41,7 @@ if [ -z "$findings" ]; then echo "ok   clang-tidy"; else
 fi
 
 # shellcheck disable=SC2046
-step shellcheck shellcheck -x $(ls scripts/*.sh tests/*.sh tests/cli/*.sh tests/gpu/*.sh .ci/run)
+step shellcheck shellcheck -x $(ls scripts/*.sh tests/*.sh tests/*/*.sh .ci/run)
 # The pages refer to each other, which mandoc looks for among the installed ones only.
 step mandoc sh -c '! mandoc -T lint man/*.[135] | grep -v "manual not found: Xr tilepack"'
 step structure sh tests/cli/structure.sh

@@ -3,9 +3,8 @@
 #
 # All tests, in the order in which a failure is easiest to understand: unit tests,
 # the oracle against the golden data, golden files, whole golden checkpoints,
-# consumers, random shapes, and the command-line tests (tests/*_cli.sh and
-# tests/cli/*.sh). Ends with the single line `N passed, N failed`; exit status 1 if
-# anything failed.
+# consumers, random shapes, broken inputs and the command-line tests (tests/cli/*.sh).
+# Ends with the single line `N passed, N failed`; exit status 1 if anything failed.
 #
 # Environment: BUILD (build), TILEPACK ($BUILD/tilepack), PYTHON (BUILD/venv, made
 # when missing), TILEPACK_TEST_SECONDS for random shapes (60; 15 with --quick),
@@ -122,20 +121,20 @@ for program in "$BUILD"/unit/test_*; do
     case $program in *.d | *.o) continue ;; esac
     [ -x "$program" ] && unit "$program"
 done
-part oracle "$PYTHON" tests/oracle_selfcheck.py
+part oracle "$PYTHON" tests/bytes/oracle_selfcheck.py
 # shellcheck disable=SC2086
 {
-    part golden "$PYTHON" tests/golden.py $formats
-    part checkpoints "$PYTHON" tests/golden_checkpoints.py $formats
-    part consumer "$PYTHON" tests/consumer.py $formats
-    [ -n "$formats" ] || part inputs "$PYTHON" tests/inputs.py
-    part random "$PYTHON" tests/random_shapes.py --seconds "$seconds" $formats
+    part golden "$PYTHON" tests/bytes/golden.py $formats
+    part checkpoints "$PYTHON" tests/bytes/golden_checkpoints.py $formats
+    part consumer "$PYTHON" tests/bytes/consumer.py $formats
+    [ -n "$formats" ] || part inputs "$PYTHON" tests/bytes/inputs.py
+    part random "$PYTHON" tests/bytes/random_shapes.py --seconds "$seconds" $formats
 }
 [ -n "$formats" ] || {
     long=${TILEPACK_TEST_LONG:-} cuts=2000
     [ -z "$long" ] || cuts=10000
-    part errors "$PYTHON" tests/golden_errors.py
-    part headers "$PYTHON" tests/fuzz_header.py
+    part errors "$PYTHON" tests/errors/golden_errors.py
+    part headers "$PYTHON" tests/errors/fuzz_header.py
     if [ -x "$BUILD/fault/fault" ]; then
         mkdir "$work/fault"
         part faults "$BUILD/fault/fault" "$work/fault" faults ${long:+1}
@@ -146,13 +145,13 @@ part oracle "$PYTHON" tests/oracle_selfcheck.py
         count 0 1 "faults: there is no $BUILD/fault/fault; build it with: make"
     fi
     if [ -n "$long" ]; then
-        part kill "$PYTHON" tests/kill.py --count 200 --megabytes 64
+        part kill "$PYTHON" tests/long/kill.py --count 200 --megabytes 64
     else
-        part kill "$PYTHON" tests/kill.py
+        part kill "$PYTHON" tests/long/kill.py
     fi
-    [ "${1:-}" = --quick ] || part large "$PYTHON" tests/large.py
+    [ "${1:-}" = --quick ] || part large "$PYTHON" tests/long/large.py
 }
-for script in tests/*_cli.sh tests/cli/*.sh; do
+for script in tests/cli/*.sh; do
     [ -e "$script" ] && cli "$PWD/$script"
 done
 

@@ -3,8 +3,8 @@
 # nothing about how fast anything is. Also: the time per stage of a conversion, and the
 # scripts of `make bench` on small checkpoints.
 set -u
-# shellcheck source=tests/preamble.sh
-. "${TESTS:-$(cd "$(dirname "$0")/.." && pwd)}/preamble.sh"
+# shellcheck source=tests/lib/preamble.sh
+. "${TESTS:-$(cd "$(dirname "$0")/.." && pwd)}/lib/preamble.sh"
 scripts=$TESTS/../scripts
 result=$work/result
 

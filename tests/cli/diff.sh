@@ -2,8 +2,8 @@
 # diff: equal and differing checkpoints of the same and of different formats, exact
 # output where it is short.
 set -u
-# shellcheck source=tests/preamble.sh
-. "$(dirname "$0")/../preamble.sh"
+# shellcheck source=tests/lib/preamble.sh
+. "$(dirname "$0")/../lib/preamble.sh"
 says() { # name, status, text, arguments of diff ...
     said=$1 status=$2 text=$3
     shift 3
@@ -53,7 +53,7 @@ nan = grid.copy()
 nan[0, 0] = np.nan
 stfile.save(out + "/nan.safetensors", {**base, "m.weight": stfile.from_f32("BF16", nan)})
 EOF
-"$PYTHON" "$work/make.py" "$TESTS" "$work" || exit 1
+"$PYTHON" "$work/make.py" "$TESTS/lib" "$work" || exit 1
 
 exactly "nothing" 0 a.safetensors a.safetensors <<'EOF'
 no difference in 3 tensors

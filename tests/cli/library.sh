@@ -3,8 +3,8 @@
 # (shared and static), that the samples run, and (library.py) that it makes and reads
 # the bytes of the program. Needs `make library` in $BUILD.
 set -u
-# shellcheck source=tests/preamble.sh
-. "${TESTS:-$(cd "$(dirname "$0")/.." && pwd)}/preamble.sh"
+# shellcheck source=tests/lib/preamble.sh
+. "${TESTS:-$(cd "$(dirname "$0")/.." && pwd)}/lib/preamble.sh"
 root=$(dirname "$TESTS")
 build=${BUILD:-$root/build}
 case $build in
@@ -97,7 +97,7 @@ strides mxfp8-torchao3d qdata 'shape (4, 256, 512)  strides (131072, 1, 256)'
 strides w4a8-cutlass group_scale_strides 'shape (4, 2)  strides (2, 1)'
 strides w4a8-cutlass b 'shape (4, 256, 64)  strides (16384, 64, 1)'
 
-"$PYTHON" "$TESTS/library.py" "$build/libtilepack.so" >"$work/log" 2>&1
+"$PYTHON" "$TESTS/bytes/library.py" "$build/libtilepack.so" >"$work/log" 2>&1
 line=$(tail -n 1 "$work/log")
 good=$(echo "$line" | sed -n 's/^\([0-9]*\) passed, [0-9]* failed$/\1/p')
 bad=$(echo "$line" | sed -n 's/^[0-9]* passed, \([0-9]*\) failed$/\1/p')

@@ -55,4 +55,4 @@ cp -Rp "$build/src" "$work/build/"
 }
 TILEPACK=$work/build/tilepack
 export TILEPACK
-exec "${PYTHON:-python3}" "$root/tests/new_format.py"
+exec "${PYTHON:-python3}" "$root/tests/bytes/new_format.py"

@@ -2,8 +2,8 @@
 # An output that is a link: to a directory, that one is filled, and the link stays; to
 # nothing, it is refused before any work; a file's link is replaced by the file.
 set -u
-# shellcheck source=tests/preamble.sh
-. "$(dirname "$0")/../preamble.sh"
+# shellcheck source=tests/lib/preamble.sh
+. "$(dirname "$0")/../lib/preamble.sh"
 convert() { # output, options ...
     to=$1
     shift

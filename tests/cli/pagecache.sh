@@ -1,3 +1,3 @@
 #!/bin/sh
-# What a conversion leaves in the page cache; see tests/pagecache.py.
-exec "${PYTHON:-python3}" "$(cd "$(dirname "$0")/.." && pwd)/pagecache.py"
+# What a conversion leaves in the page cache; see tests/long/pagecache.py.
+exec "${PYTHON:-python3}" "$(cd "$(dirname "$0")/.." && pwd)/long/pagecache.py"

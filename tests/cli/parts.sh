@@ -3,8 +3,8 @@
 # file must be equal; every way in which parts can be incomplete or mixed must be
 # refused with its exit status and a message that names the part.
 set -u
-# shellcheck source=tests/preamble.sh
-. "$(dirname "$0")/../preamble.sh"
+# shellcheck source=tests/lib/preamble.sh
+. "$(dirname "$0")/../lib/preamble.sh"
 same() { diff -r "$1" "$2" >"$work/diff" 2>&1 || { cat "$work/diff"; return 1; }; }
 part() { # I/P, DST, options ...
     share=$1 dst=$2

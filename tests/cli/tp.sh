@@ -5,15 +5,15 @@
 # are packed already, interruption, and everything that must be refused.
 # TILEPACK_TEST_FORMATS: the formats to test (all).
 set -u
-# shellcheck source=tests/preamble.sh
-. "$(dirname "$0")/../preamble.sh"
+# shellcheck source=tests/lib/preamble.sh
+. "$(dirname "$0")/../lib/preamble.sh"
 convert() { # source, output, options ...
     from=$1 to=$2
     shift 2
     "$TILEPACK" convert "$work/$from" -o "$work/$to" -j 2 --device cpu -q "$@"
 }
 join() { "$TILEPACK" join "$work/$1" -o "$work/$2" -j 2 -q; }
-slices() { "$PYTHON" "$TESTS/tp_slices.py" "$work/$1" "$work/$2" "$3"; }
+slices() { "$PYTHON" "$TESTS/bytes/tp_slices.py" "$work/$1" "$work/$2" "$3"; }
 make_model() { # name, options ...
     model=$1
     shift

@@ -2,8 +2,8 @@
 # unpack: plain weights with the names, shapes and dtypes of the source and exactly
 # the values that an independent decoder finds; --to takes codes over unchanged.
 set -u
-# shellcheck source=tests/preamble.sh
-. "$(dirname "$0")/../preamble.sh"
+# shellcheck source=tests/lib/preamble.sh
+. "$(dirname "$0")/../lib/preamble.sh"
 unpack_says() { # name, status, text, arguments of unpack ...
     said=$1 status=$2 text=$3
     shift 3
@@ -24,7 +24,7 @@ unpack() { # from, to, options ...
     shift 2
     "$TILEPACK" unpack "$from" -o "$to" -q "$@" || bad "unpack $from $*"
 }
-round() { "$PYTHON" "$TESTS/roundtrip.py" "$@"; }
+round() { "$PYTHON" "$TESTS/bytes/roundtrip.py" "$@"; }
 
 make experts --preset tiny-mixtral
 make fused --preset tiny-qwen3-moe
@@ -123,7 +123,7 @@ assert before.pop("ignore") == modules[:3] and len(modules) == 3 + 32, modules
 assert "model.layers.1.block_sparse_moe.experts.3.w2" in modules
 assert before == after
 EOF
-"$PYTHON" "$work/foreign.py" "$TESTS" "$work/experts-ct" "$work/foreign" || bad "foreign.py"
+"$PYTHON" "$work/foreign.py" "$TESTS/lib" "$work/experts-ct" "$work/foreign" || bad "foreign.py"
 unpack foreign foreign-plain
 check "quantization_config stays for what is still quantized" "$PYTHON" "$work/kept.py" \
     "$work/foreign/config.json" "$work/foreign-plain/config.json"

@@ -3,8 +3,8 @@
 # and without --against. TILEPACK_TEST_FLIPS: flipped bits of a directory (300);
 # those of single files are tests/unit/test_verify.c's.
 set -u
-# shellcheck source=tests/preamble.sh
-. "$(dirname "$0")/../preamble.sh"
+# shellcheck source=tests/lib/preamble.sh
+. "$(dirname "$0")/../lib/preamble.sh"
 says() { # name, status, text, arguments of verify ...
     said=$1 status=$2 text=$3
     shift 3
@@ -113,6 +113,6 @@ says "the directory of ranks" 2 "verify each of its directories rank_0, rank_1, 
     --set scale=ue8m0 --exclude 'layers\.0' --no-stack -q || bad "convert with options"
 says "recorded options" 0 "no difference" set --against src
 
-check "flipped bits of a directory" "$PYTHON" "$TESTS/roundtrip.py" flips "$work/packed" \
+check "flipped bits of a directory" "$PYTHON" "$TESTS/bytes/roundtrip.py" flips "$work/packed" \
     "${TILEPACK_TEST_FLIPS:-300}"
 finish

@@ -23,8 +23,8 @@ import numpy as np
 import torch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.dirname(HERE))
-import stfile  # noqa: E402  (beside the tests)
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "lib"))
+import stfile  # noqa: E402  (tests/lib)
 
 BASE = "/dev/shm/tilepack-e2e"
 LANES = 12  # of the converter on one GPU

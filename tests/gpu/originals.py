@@ -19,8 +19,8 @@ import sys
 import numpy as np
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.dirname(HERE))
-import stfile  # noqa: E402  (beside the tests)
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "lib"))
+import stfile  # noqa: E402  (tests/lib)
 import tool  # noqa: E402
 
 try:

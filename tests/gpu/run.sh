@@ -61,9 +61,9 @@ for tool in memcheck racecheck initcheck synccheck; do
     check "$tool" compute-sanitizer --tool "$tool" --error-exitcode 9 "$test_cuda" \
         --threads "$(nproc)" --cases "${TILEPACK_SANITIZER_CASES:-30}"
 done
-check golden "$PYTHON" tests/golden.py
-check inputs "$PYTHON" tests/inputs.py
-check random "$PYTHON" tests/random_shapes.py --seconds "${TILEPACK_TEST_SECONDS:-60}"
+check golden "$PYTHON" tests/bytes/golden.py
+check inputs "$PYTHON" tests/bytes/inputs.py
+check random "$PYTHON" tests/bytes/random_shapes.py --seconds "${TILEPACK_TEST_SECONDS:-60}"
 check originals "$PYTHON" tests/gpu/originals.py # torch, torchao, compressed-tensors
 check device_equals_cpu same_bytes --device cuda
 check small_slots same_bytes --device cuda --gpu-memory 16MiB

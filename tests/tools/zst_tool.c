@@ -1,4 +1,4 @@
-/* A command line around pack/zst.h, for tests/zst_cli.sh only:
+/* A command line around pack/zst.h, for tests/cli/zst.sh only:
  *
  *     zst_tool pack LEVEL THREADS CUT IN OUT   writes OUT, a cut every CUT bytes (0: none)
  *     zst_tool read FILE OFFSET SIZE           plain bytes to stdout (SIZE -1: to the end)

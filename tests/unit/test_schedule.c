@@ -1,5 +1,5 @@
 /* The planners: spot rows, ranking, launch numbers, heuristic borders, refusals,
- * roofline arithmetic. The full tables are compared by tests/schedule_golden.sh,
+ * roofline arithmetic. The full tables are compared by tests/bytes/schedule_golden.py,
  * the checks are tested in test_schedule_checks.c. */
 #include <setjmp.h>
 #include <stdarg.h>

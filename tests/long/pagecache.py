@@ -10,7 +10,7 @@ import tempfile
 
 import numpy as np
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import sparse  # noqa: E402
 import stfile  # noqa: E402
 import tool  # noqa: E402

@@ -12,6 +12,7 @@ import sys
 
 import numpy as np
 
+import lib_path  # noqa: F401  pylint: disable=unused-import
 import golden_data
 import oracle
 import refquant as rq

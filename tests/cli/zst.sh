@@ -3,7 +3,7 @@
 # wrote, ranges come out right, and 1000 flipped bits are refused or harmless.
 # Built with ASan and UBSan, so that any misstep ends the test. Needs cc and zstd.
 set -eu
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 CC=${CC:-cc}
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT INT TERM
@@ -14,7 +14,7 @@ $CC -std=c11 -D_GNU_SOURCE -Isrc -O1 -g -pthread -Wall -Wextra -Werror \
     src/pack/os/os.c src/base/error.c src/base/num.c -lzstd -lxxhash -ljansson
 
 fail() {
-    echo "zst_cli: $*" >&2
+    echo "zst: $*" >&2
     exit 1
 }
 
@@ -87,4 +87,4 @@ head -c 300000 "$dir/plain" > "$dir/small"
 tail -c +4000000 "$dir/plain" | head -c 60000 >> "$dir/small"
 "$dir/tool" pack 3 2 50000 "$dir/small" "$dir/small.zst"
 "$dir/tool" flip "$dir/small.zst" "$dir/small" 1000 1
-echo "zst_cli: ok"
+echo "zst: ok"

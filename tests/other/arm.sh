@@ -3,7 +3,7 @@
 # an emulator (Debian: gcc-aarch64-linux-gnu, qemu-user). Every NEON row must equal
 # the reference byte for byte. Skipped, with status 0, where the tools are missing.
 set -eu
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 cc=${ARM_CC:-aarch64-linux-gnu-gcc}
 emulator=${ARM_RUN:-qemu-aarch64}
 for tool in "$cc" "$emulator"; do

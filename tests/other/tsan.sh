@@ -3,9 +3,9 @@
 # format is converted, verified against its source and unpacked; then archives, ranks,
 # parts and their joining, errors and an interruption. `make tsan` builds and runs it.
 set -u
-TESTS=$(cd "$(dirname "$0")" && pwd)
-# shellcheck source=tests/preamble.sh
-. "$TESTS/preamble.sh"
+TESTS=$(cd "$(dirname "$0")/.." && pwd)
+# shellcheck source=tests/lib/preamble.sh
+. "$TESTS/lib/preamble.sh"
 build=$(dirname "$TILEPACK")
 TSAN_OPTIONS="log_path=$work/races exitcode=66 history_size=4"
 export TSAN_OPTIONS TMPDIR="$work"

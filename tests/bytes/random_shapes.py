@@ -18,6 +18,7 @@ import time
 
 import numpy as np
 
+import lib_path  # noqa: F401  pylint: disable=unused-import
 import oracle
 import refquant as rq
 import stfile

@@ -7,7 +7,7 @@
 # script. Needs root (slurmd starts jobs). Last line: `N passed, N failed`.
 set -u
 
-cd "$(dirname "$0")/.." || exit 1
+cd "$(dirname "$0")/../.." || exit 1
 root=$PWD
 BUILD=${BUILD:-build}
 TILEPACK=${TILEPACK:-$BUILD/tilepack}

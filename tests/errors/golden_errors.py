@@ -2,7 +2,7 @@
 """golden_errors.py [--update] [NAME ...]
 
 Builds each broken input of tests/errors/, runs its command line on it and compares
-exit status and message with tests/golden-errors/NAME.txt, to the letter. Besides,
+exit status and message with tests/errors/golden-errors/NAME.txt, to the letter. Besides,
 whatever the error: every message carries a hint, standard output is empty (but for
 --json), and no file changes or appears except NAME.partial.
 
@@ -17,12 +17,12 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.dirname(HERE), os.path.join(os.path.dirname(HERE), "lib")]
 import tool  # noqa: E402
 from errors import header, index, output, read, request  # noqa: E402,F401  pylint: disable=unused-import
 from errors.common import CASES, Command, Skip  # noqa: E402
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 EXPECTED = os.path.join(HERE, "golden-errors")
 
 

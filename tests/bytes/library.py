@@ -15,6 +15,7 @@ import sys
 
 import numpy as np
 
+import lib_path  # noqa: F401  pylint: disable=unused-import
 import oracle
 import tool
 

@@ -12,12 +12,12 @@ import sys
 import tarfile
 import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-PLAIN = os.path.join(HERE, "golden")
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PLAIN = os.path.join(TESTS, "golden")
 
 
 def build_dir():
-    return os.environ.get("BUILD") or os.path.join(os.path.dirname(HERE), "build")
+    return os.environ.get("BUILD") or os.path.join(os.path.dirname(TESTS), "build")
 
 
 def link_plain(into):

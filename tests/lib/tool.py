@@ -7,7 +7,7 @@ import tempfile
 
 import stfile
 
-REPO = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+REPO = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TIMEOUT = float(os.environ.get("TILEPACK_TEST_TIMEOUT", "120"))
 
 

@@ -11,6 +11,7 @@ import json
 import os
 import random
 
+import lib_path  # noqa: F401  pylint: disable=unused-import
 import stfile
 import tool
 

@@ -11,6 +11,7 @@ words. Ends with `N passed, N failed`. The command is TILEPACK, else build/tilep
 """
 import sys
 
+import lib_path  # noqa: F401  pylint: disable=unused-import
 import oracle
 import tool
 from golden import Mismatch, Report

@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 
+import lib_path  # noqa: F401  pylint: disable=unused-import
 import oracle
 import refquant as rq
 import stfile
