@@ -11,7 +11,7 @@
 #include "pack/text/json_memory.h"
 #include "pack/source/model_names.h"
 #include "pack/os/os.h"
-#include "pack/source/source_check.h"
+#include "pack/source/source_config.h"
 
 #include <stdlib.h>
 #include <string.h>

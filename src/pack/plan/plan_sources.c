@@ -8,6 +8,7 @@
 
 #include "pack/os/os.h"
 #include "pack/source/source_check.h"
+#include "pack/source/source_config.h"
 
 #include <stdio.h>
 #include <string.h>

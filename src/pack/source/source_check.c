@@ -10,6 +10,7 @@
 #include "kernels/op/plane.h"
 #include "kernels/op/scalar.h"
 #include "pack/os/os.h"
+#include "pack/source/source_config.h"
 
 #include <stdlib.h>
 #include <string.h>

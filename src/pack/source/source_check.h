@@ -1,4 +1,4 @@
-/* Packed weights of other tools: what their small tensors and config.json say.
+/* Packed weights of other tools: what their small tensors say, and their scales and codes.
  *
  * Headers alone do not tell whether an int4 weight is symmetric, in act-order, or
  * of which GPTQ version; zero points, g_idx and layout words do. They are read
@@ -7,7 +7,6 @@
 #ifndef TP_PACK_SOURCE_CHECK_H
 #define TP_PACK_SOURCE_CHECK_H
 
-#include "pack/text/json_edit.h"
 #include "pack/source/weights.h"
 
 /* Reads zero points, g_idx, stored shape and global scale of a weight and completes
@@ -17,26 +16,6 @@
  * when they contradict the weight. */
 enum tp_code tp_source_check(const struct tp_checkpoint *ckpt, struct tp_weight *weight,
                              struct tp_err *err);
-
-/* Compares the recognised formats with quantization_config of config.json: its
- * method, format, bits, group or block size. Disagreement is TP_E_INPUT and names
- * both. With `must_find`, a quant_method while no packed weight was recognised is
- * TP_E_UNSUPPORTED. Fine without config.json or without that key. */
-enum tp_code tp_source_config_check(const struct tp_checkpoint *ckpt,
-                                    const struct tp_weights *weights, bool must_find,
-                                    struct tp_err *err);
-
-/* The key by which older checkpoints have their quantization_config. */
-#define TP_LEGACY_CONFIG "compression_config"
-
-/* The value of quantization_config, which multimodal models may have inside of
- * text_config and old ones as TP_LEGACY_CONFIG (new reference), or NULL. */
-json_t *tp_source_config(const struct tp_checkpoint *ckpt);
-
-/* The value of text_config in config.json, which must be there, and that of
- * quantization_config in it; data is NULL where there is none. */
-enum tp_code tp_source_nested_config(const struct tp_checkpoint *ckpt, struct tp_json_span *text,
-                                     struct tp_json_span *value);
 
 /* Checks scales of a box that was read as input of a take-over: NaN, infinite or
  * negative ones are TP_E_INPUT. `data`: as tp_args.in of the repack. */

@@ -4,9 +4,8 @@
  * compressed-tensors is for is not worked out: it is enough that one group says
  * what the tensors say.
  */
-#include "pack/source/source_check.h"
+#include "pack/source/source_config.h"
 
-#include "pack/text/json_edit.h"
 #include "pack/text/json_memory.h"
 #include "pack/os/os.h"
 

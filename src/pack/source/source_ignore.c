@@ -7,7 +7,7 @@
 #include "pack/source/source_ignore.h"
 
 #include "pack/os/os.h"
-#include "pack/source/source_check.h"
+#include "pack/source/source_config.h"
 
 #include <stdlib.h>
 #include <string.h>
