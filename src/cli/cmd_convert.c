@@ -1,5 +1,6 @@
 /* `tilepack convert` and `tilepack plan` (the same without writing). */
 #include "cli/cmd.h"
+#include "cli/human.h"
 #include "cli/plan_report.h"
 #include "cli/progress.h"
 #include "cli/report.h"
@@ -180,7 +181,7 @@ static int do_plan(const struct tp_options *o, const struct tp_plan *plan,
         return tp_report_error(&err);
     }
     if (is_dry(o)) {
-        status = tp_plan_print(plan, ranks, o);
+        status = o->json ? tp_plan_print_json(plan, ranks) : tp_plan_print(plan, ranks, o);
     } else if (carry_out(o, plan, ranks, request, output, &result, &err)) {
         status = tp_report_error(&err);
     } else if (o->part.count) {

@@ -2,6 +2,7 @@
  * one line unless --verbose; the first difference is told to the element. */
 #include "cli/cmd.h"
 #include "cli/fold.h"
+#include "cli/human.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/session.h"

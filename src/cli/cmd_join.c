@@ -1,5 +1,6 @@
 /* `tilepack join`: the slices of all ranks become one checkpoint again. */
 #include "cli/cmd.h"
+#include "cli/human.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/session.h"

@@ -1,5 +1,6 @@
 /* `tilepack merge`: the parts of a conversion become one output. */
 #include "cli/cmd.h"
+#include "cli/human.h"
 #include "cli/report.h"
 #include "cli/session.h"
 #include "pack/commit/parts.h"

@@ -1,6 +1,7 @@
 /* `tilepack unpack`: plain weights back, or with --to the same codes in the order of
  * another format. Planning and writing are those of convert. */
 #include "cli/cmd.h"
+#include "cli/human.h"
 #include "cli/plan_report.h"
 #include "cli/progress.h"
 #include "cli/report.h"

@@ -2,6 +2,7 @@
  * is a line of its own on stdout, the summary the last one. */
 #include "cli/cmd.h"
 #include "cli/fold.h"
+#include "cli/human.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/session.h"

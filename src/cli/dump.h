@@ -3,6 +3,7 @@
 #ifndef TP_CLI_DUMP_H
 #define TP_CLI_DUMP_H
 
+#include "cli/human.h"
 #include "cli/options.h"
 #include "cli/report.h"
 #include "cli/session.h"

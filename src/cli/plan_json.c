@@ -134,7 +134,7 @@ static void put_files(struct json *j, const struct tp_plan *plan)
 static void put_ranks(struct json *j, const struct tp_ranks *ranks)
 {
     size_t cut[3];
-    tp_plan_count_cuts(ranks, cut);
+    tp_ranks_count_cuts(ranks, cut);
     begin(j, "tp", "{");
     put_number(j, "ranks", ranks->count);
     begin(j, "cut", "{");

@@ -3,6 +3,7 @@
 #include "cli/plan_report.h"
 
 #include "cli/fold.h"
+#include "cli/human.h"
 #include "cli/report.h"
 #include "pack/plan/config.h"
 
@@ -199,19 +200,12 @@ static int print_kept(const struct tp_plan *plan, bool fold)
     return print_rows(&rows, plan, plan->kept_count, fold);
 }
 
-void tp_plan_count_cuts(const struct tp_ranks *ranks, size_t count[3])
-{
-    count[TP_CUT_NONE] = count[TP_CUT_N] = count[TP_CUT_K] = 0;
-    for (size_t u = 0; u < ranks->run.unit_count; u++)
-        count[ranks->cuts[u].along]++;
-}
-
 /* How the ranks would look: what is cut, and how much each of them holds. */
 static void print_ranks(const struct tp_ranks *ranks)
 {
     size_t cut[3];
     char bytes[TP_HUMAN];
-    tp_plan_count_cuts(ranks, cut);
+    tp_ranks_count_cuts(ranks, cut);
     printf("%u ranks of %s: %zu weights cut along N, %zu along K, %zu in each rank whole\n",
            ranks->count, tp_human_bytes(bytes, ranks->plans[0].bytes_out), cut[TP_CUT_N],
            cut[TP_CUT_K], cut[TP_CUT_NONE]);
@@ -234,8 +228,6 @@ int tp_plan_print(const struct tp_plan *plan, const struct tp_ranks *ranks,
                   const struct tp_options *o)
 {
     char in[TP_HUMAN], out[TP_HUMAN];
-    if (o->json)
-        return tp_plan_print_json(plan, ranks);
     int status = plan->unit_count ? print_units(plan, !o->verbose) : TP_OK;
     if (status == TP_OK && plan->kept_count) {
         printf("%s", plan->unit_count ? "\n" : "");

@@ -4,7 +4,7 @@
  * empty or complete. */
 #include "cli/progress.h"
 
-#include "cli/report.h"
+#include "cli/human.h"
 #include "pack/os/clock.h"
 
 #include <pthread.h>

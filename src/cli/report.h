@@ -44,15 +44,6 @@ const char *tp_style(const char *style);
  * "version":1 first. Returns TP_OK, or TP_E_MEMORY after reporting it. */
 int tp_json_print(json_t *object);
 
-/* "1.48 GB", "512 B": powers of 1000, three digits. Returns text. */
-enum { TP_HUMAN = 24 };
-const char *tp_human_bytes(char text[TP_HUMAN], uint64_t bytes);
-/* "12 ms", "3.4 s", "2:05", "1:02:03". */
-const char *tp_human_seconds(char text[TP_HUMAN], double seconds);
-
-/* Writes text with control characters as \xNN. */
-void tp_print_text(FILE *out, const char *text);
-
 /* Tables: rows of cells, columns as wide as their widest cell. On a terminal the
  * columns marked `elide` are cut in the middle so that a line fits its width;
  * anywhere else nothing is ever cut. First title NULL: no heading line. At most 32
@@ -69,9 +60,5 @@ void tp_table_row(struct tp_table *table, const char *const *cells);
 /* Prints on stdout and frees. Returns TP_OK or, after reporting it, TP_E_MEMORY
  * (recorded by any of the calls above). */
 int tp_table_end(struct tp_table *table);
-
-/* "[4,256,32]" */
-enum { TP_SHAPE_TEXT = 200 };
-const char *tp_shape_text(char text[TP_SHAPE_TEXT], const uint64_t *shape, uint32_t rank);
 
 #endif

@@ -422,3 +422,10 @@ void tp_ranks_close(struct tp_ranks *ranks)
     free(ranks->output);
     memset(ranks, 0, sizeof *ranks);
 }
+
+void tp_ranks_count_cuts(const struct tp_ranks *ranks, size_t count[3])
+{
+    count[TP_CUT_NONE] = count[TP_CUT_N] = count[TP_CUT_K] = 0;
+    for (size_t u = 0; u < ranks->run.unit_count; u++)
+        count[ranks->cuts[u].along]++;
+}

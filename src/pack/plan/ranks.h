@@ -38,4 +38,7 @@ enum tp_code tp_ranks_make(const struct tp_plan *whole, const struct tp_request 
                            unsigned count, struct tp_ranks *ranks, struct tp_err *err);
 void tp_ranks_close(struct tp_ranks *ranks); /* legal on {0} and twice */
 
+/* Units by how they are cut (enum tp_cut_along); TP_CUT_NONE: in each rank whole. */
+void tp_ranks_count_cuts(const struct tp_ranks *ranks, size_t count[3]);
+
 #endif

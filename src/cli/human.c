@@ -1,0 +1,67 @@
+/* Numbers, shapes and foreign text. Invariant: control characters never pass. */
+#include "cli/human.h"
+
+#include "cli/out.h"
+
+const char *tp_human_bytes(char text[TP_HUMAN], uint64_t bytes)
+{
+    static const char *const units[] = {"kB", "MB", "GB", "TB", "PB", "EB"};
+    double value = (double)bytes;
+    size_t unit = 0;
+    if (bytes < 1000) {
+        snprintf(text, TP_HUMAN, "%u B", (unsigned)bytes);
+        return text;
+    }
+    value /= 1000;
+    while (value >= 999.5 && unit + 1 < sizeof units / sizeof units[0]) {
+        value /= 1000;
+        unit++;
+    }
+    int digits = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+    snprintf(text, TP_HUMAN, "%.*f %s", digits, value, units[unit]);
+    return text;
+}
+
+const char *tp_human_seconds(char text[TP_HUMAN], double seconds)
+{
+    uint64_t whole = seconds < 1e9 ? (uint64_t)(seconds + 0.5) : 1000000000u;
+    if (seconds < 0.9995)
+        snprintf(text, TP_HUMAN, "%.0f ms", seconds * 1000);
+    else if (seconds < 9.95)
+        snprintf(text, TP_HUMAN, "%.1f s", seconds);
+    else if (whole < 60)
+        snprintf(text, TP_HUMAN, "%u s", (unsigned)whole);
+    else if (whole < 3600)
+        snprintf(text, TP_HUMAN, "%u:%02u", (unsigned)(whole / 60), (unsigned)(whole % 60));
+    else
+        snprintf(text, TP_HUMAN, "%u:%02u:%02u", (unsigned)(whole / 3600),
+                 (unsigned)(whole / 60 % 60), (unsigned)(whole % 60));
+    return text;
+}
+
+const char *tp_shape_text(char text[TP_SHAPE_TEXT], const uint64_t *shape, uint32_t rank)
+{
+    char *at = text;
+    *at++ = '[';
+    for (uint32_t d = 0; d < rank; d++) {
+        if (d)
+            *at++ = ',';
+        at = tp_put_u64(at, shape[d]);
+    }
+    *at++ = ']';
+    *at = '\0';
+    return text;
+}
+
+void tp_print_text(FILE *out, const char *text)
+{
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c < 0x20 || c == 0x7F)
+            fprintf(out, "\\x%02X", c);
+        else if (c == 0xC2 && (unsigned char)text[1] >= 0x80 && (unsigned char)text[1] < 0xA0)
+            fprintf(out, "\\u%04X", (unsigned char)*++text); /* C1 controls, two bytes of UTF-8 */
+        else
+            fputc(c, out);
+    }
+}

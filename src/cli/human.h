@@ -1,0 +1,23 @@
+/* Numbers, shapes and foreign text as people read them. Knows nothing of what is printed
+ * or where.
+ */
+#ifndef TP_CLI_HUMAN_H
+#define TP_CLI_HUMAN_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+/* "1.48 GB", "512 B": powers of 1000, three digits. Returns text. */
+enum { TP_HUMAN = 24 };
+const char *tp_human_bytes(char text[TP_HUMAN], uint64_t bytes);
+/* "12 ms", "3.4 s", "2:05", "1:02:03". */
+const char *tp_human_seconds(char text[TP_HUMAN], double seconds);
+
+/* "[4,256,32]" */
+enum { TP_SHAPE_TEXT = 200 };
+const char *tp_shape_text(char text[TP_SHAPE_TEXT], const uint64_t *shape, uint32_t rank);
+
+/* Writes text with control characters as \xNN. */
+void tp_print_text(FILE *out, const char *text);
+
+#endif
