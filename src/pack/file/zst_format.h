@@ -45,6 +45,10 @@ struct tp_zst {
     size_t count, capacity;
 };
 
+/* The index alone, without the frames that zst_read.c has cached of it: those are dropped
+ * by tp_zst_close(). NULL is legal. */
+void tp_zst_free(struct tp_zst *zst);
+
 /* What a frame header states. */
 struct tp_zst_head {
     uint32_t bytes; /* of the header itself */

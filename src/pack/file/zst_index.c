@@ -304,6 +304,15 @@ bool tp_zst_detect(const uint8_t magic[4])
     return word == TP_ZST_MAGIC || (word & ~UINT32_C(15)) == TP_ZST_SKIP_MAGIC;
 }
 
+void tp_zst_free(struct tp_zst *zst)
+{
+    if (!zst)
+        return;
+    free(zst->frames);
+    free(zst->path);
+    free(zst);
+}
+
 enum tp_code tp_zst_open(int fd, uint64_t file_size, const char *path, struct tp_zst **zst,
                          struct tp_err *err)
 {
@@ -322,7 +331,7 @@ enum tp_code tp_zst_open(int fd, uint64_t file_size, const char *path, struct tp
     }
     free(windows);
     if (code) {
-        tp_zst_close(z);
+        tp_zst_free(z); /* no frame of it was read */
         return code;
     }
     *zst = z;

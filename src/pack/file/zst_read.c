@@ -319,7 +319,5 @@ void tp_zst_close(struct tp_zst *zst)
     }
     pthread_cond_broadcast(&cache.change);
     pthread_mutex_unlock(&cache.lock);
-    free(zst->frames);
-    free(zst->path);
-    free(zst);
+    tp_zst_free(zst);
 }
