@@ -6,7 +6,7 @@
  * Nothing is assumed: a check looks only at the operands, so that a caller with
  * real tensors and one that only has a shape use the same code.
  */
-#include "pack/schedule/schedule.h"
+#include "pack/schedule/schedule_planners.h"
 
 #include "base/num.h"
 

@@ -5,7 +5,7 @@
  * Invariant: the order of the candidates is the consumer's, because "better" is
  * not a total order and the scan order decides ties.
  */
-#include "pack/schedule/schedule.h"
+#include "pack/schedule/schedule_planners.h"
 
 #include "base/num.h"
 

@@ -4,7 +4,7 @@
  * Invariant: the cost is computed as the consumer computes it, 64-bit integers
  * and then one division in binary32, because its rounding decides near-ties.
  */
-#include "pack/schedule/schedule.h"
+#include "pack/schedule/schedule_planners.h"
 
 #include "base/num.h"
 

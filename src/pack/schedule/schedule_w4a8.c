@@ -7,7 +7,7 @@
  * of activations. Pipeline depth and shared memory are chosen when CUTLASS is
  * compiled and are left 0.
  */
-#include "pack/schedule/schedule.h"
+#include "pack/schedule/schedule_planners.h"
 
 #include "base/num.h"
 
