@@ -122,6 +122,7 @@ enum tp_code tp_plan_unpack(const struct tp_checkpoint *ckpt, const struct tp_we
                             enum tp_dtype dtype, uint64_t shard_size, const char *file_name,
                             struct tp_plan *plan, struct tp_err *err);
 void tp_plan_close(struct tp_plan *plan); /* legal on {0} and twice */
+void tp_unit_close(struct tp_unit *unit); /* its memory; legal on {0} */
 
 /* The part that row n of expert e comes from, and its row there. */
 const struct tp_part *tp_unit_part(const struct tp_unit *unit, uint64_t e, uint64_t n,

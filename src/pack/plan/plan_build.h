@@ -1,5 +1,6 @@
-/* Inside of planning: shared by plan_select.c (which weights, to what), plan_units.c
- * (parts and stacks), plan_unpack.c, plan_outputs.c and plan.c (files, headers, hash).
+/* Inside of planning: shared by plan_convert.c and plan_unpack.c (the whole of it),
+ * plan_select.c (which weights, to what), plan_sources.c, plan_units.c (parts and stacks),
+ * plan_stats.c, plan_outputs.c, plan_files.c and plan_headers.c.
  */
 #ifndef TP_PACK_PLAN_BUILD_H
 #define TP_PACK_PLAN_BUILD_H
@@ -108,6 +109,9 @@ enum tp_code tp_plan_kept_output(struct tp_builder *b, const struct tp_kept *kep
 
 /* Outputs, files, headers and hash of a plan whose units and kept are complete. */
 enum tp_code tp_plan_files(struct tp_builder *b, const char *file_name);
+
+/* Offsets, headers and hash of a plan whose outputs are in their order. */
+enum tp_code tp_plan_headers(struct tp_builder *b);
 
 void tp_builder_close(struct tp_builder *b);
 

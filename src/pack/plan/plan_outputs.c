@@ -1,5 +1,5 @@
 /* The plan: the output tensors of one unit or kept tensor, their names, shapes and sizes.
- * Which file they go to, and where in it, is plan.c's business.
+ * Which file they go to, and where in it, is plan_files.c's business.
  *
  * Invariant: an output's bytes are those of its shape, and those of the layout that
  * the kernels will write.

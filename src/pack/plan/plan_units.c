@@ -60,13 +60,6 @@ static enum tp_code unit_parts(struct tp_builder *b, struct tp_unit *unit, uint3
     return unit->parts ? TP_OK : TP_E_MEMORY;
 }
 
-static void unit_free(struct tp_unit *unit)
-{
-    free(unit->name);
-    free(unit->prefix);
-    free(unit->parts);
-}
-
 /* Why the unit's shape does not suit its format, or NULL. */
 static const char *shape_reason(const struct tp_unit *unit, char *text, size_t size)
 {
@@ -138,7 +131,7 @@ static enum tp_code settle(struct tp_builder *b, struct tp_unit *unit)
         b->choices[w].done = true;
     }
     if (reason || code) {
-        unit_free(unit);
+        tp_unit_close(unit);
         return code;
     }
     const struct tp_shape_rule *want =
@@ -175,7 +168,7 @@ static enum tp_code single(struct tp_builder *b, uint32_t w, const char *full)
                             : tp_os_copy(b->err, weight->prefix);
     }
     if (!unit.name || !unit.prefix || unit_parts(b, &unit, 1)) {
-        unit_free(&unit);
+        tp_unit_close(&unit);
         return TP_E_MEMORY;
     }
     unit.part_rows[0] = weight->box.n;
@@ -194,7 +187,7 @@ static enum tp_code split_one(struct tp_builder *b, uint32_t w, uint64_t expert,
     unit.name = tp_os_copy(b->err, name);
     unit.prefix = tp_os_join(b->err, name, strlen(name), ".");
     if (!unit.name || !unit.prefix || unit_parts(b, &unit, 1)) {
-        unit_free(&unit);
+        tp_unit_close(&unit);
         return TP_E_MEMORY;
     }
     unit.part_rows[0] = rows;
@@ -238,7 +231,7 @@ static enum tp_code split_stack(struct tp_builder *b, uint32_t w, const struct t
             free(name);
         }
     while (!b->choices[w].rule && b->plan->unit_count > first) /* one refused: all kept */
-        unit_free(&b->plan->units[--b->plan->unit_count]);
+        tp_unit_close(&b->plan->units[--b->plan->unit_count]);
     return code;
 }
 
@@ -333,7 +326,7 @@ static enum tp_code stack(struct tp_builder *b, const struct member *members, si
     unit.prefix = tp_os_format(b->err, "%.*s.%s_", (int)first->parsed.prefix, first->name,
                                down ? "w2" : "w13");
     if (!unit.name || !unit.prefix || unit_parts(b, &unit, parts)) {
-        unit_free(&unit);
+        tp_unit_close(&unit);
         return TP_E_MEMORY;
     }
     for (uint32_t p = 0; p < parts; p++)

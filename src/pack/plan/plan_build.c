@@ -1,9 +1,32 @@
-/* The plan: tensors that are copied. A packed weight that is copied keeps its
- * tensors together, its descriptor and its origins.
+/* The plan: lists that grow while it is made, of units and of tensors that are copied. A
+ * packed weight that is copied keeps its tensors together, its descriptor and its origins.
  */
 #include "pack/plan/plan_build.h"
 
 #include "pack/os/os.h"
+
+#include <stdlib.h>
+
+void tp_builder_close(struct tp_builder *b)
+{
+    for (size_t w = 0; b->choices && w < b->plan->weights->count; w++)
+        free(b->choices[w].reason);
+    free(b->choices);
+    b->choices = NULL;
+}
+
+enum tp_code tp_plan_add_unit(struct tp_builder *b, struct tp_unit *unit)
+{
+    struct tp_plan *plan = b->plan;
+    enum tp_code code = tp_os_grow((void **)&plan->units, &b->unit_capacity, plan->unit_count + 1,
+                                   sizeof *plan->units, b->err);
+    if (code) {
+        tp_unit_close(unit);
+        return code;
+    }
+    plan->units[plan->unit_count++] = *unit;
+    return TP_OK;
+}
 
 enum tp_code tp_plan_add_kept(struct tp_builder *b, uint32_t tensor, uint32_t unit,
                               const char *reason)

@@ -1,0 +1,51 @@
+/* The plan of a conversion, from what is asked for to the last offset. What each step does
+ * is in the file of its name.
+ */
+#include "pack/plan/plan_build.h"
+
+#include "pack/os/os.h"
+#include "pack/plan/config.h"
+#include "pack/text/json_memory.h"
+
+static enum tp_code keep_the_rest(struct tp_builder *b)
+{
+    const struct tp_weights *weights = b->plan->weights;
+    enum tp_code code = TP_OK;
+    for (uint32_t w = 0; w < weights->count && code == TP_OK; w++)
+        if (!b->choices[w].rule)
+            code = tp_plan_keep_weight(b, w, b->choices[w].reason);
+    for (size_t i = 0; i < weights->other_count && code == TP_OK; i++)
+        code = tp_plan_add_kept(b, weights->other[i], UINT32_MAX, NULL);
+    return code;
+}
+
+/* A config.json that cannot be edited is found now, not after hours of writing. */
+static enum tp_code check_config(const struct tp_plan *plan, struct tp_err *err)
+{
+    struct tp_text text = {0};
+    enum tp_code code = tp_config_text(plan, &text, err);
+    tp_text_free(&text);
+    return code;
+}
+
+enum tp_code tp_plan_convert(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
+                             struct tp_request *request, const char *file_name,
+                             struct tp_plan *plan, struct tp_err *err)
+{
+    struct tp_builder b = {.plan = plan, .request = request, .err = err};
+    uint64_t mark = tp_json_mark();
+    *plan = (struct tp_plan){.ckpt = ckpt, .weights = weights};
+    b.choices = tp_os_zalloc(weights->count + 1, sizeof *b.choices, err);
+    enum tp_code code = b.choices ? TP_OK : TP_E_MEMORY;
+    if (code == TP_OK && (code = tp_plan_select(&b)) == TP_OK &&
+        (code = tp_plan_check_sources(&b)) == TP_OK && (code = tp_plan_units(&b)) == TP_OK &&
+        (code = tp_plan_stats(&b)) == TP_OK && (code = keep_the_rest(&b)) == TP_OK)
+        code = tp_plan_files(&b, file_name);
+    if (code == TP_OK && !file_name)
+        code = check_config(plan, err);
+    code = tp_json_check(mark, code, err);
+    tp_builder_close(&b);
+    if (code)
+        tp_plan_close(plan);
+    return code;
+}

@@ -1,0 +1,313 @@
+/* The plan: which output goes to which file, and where in it. Outputs come from
+ * plan_outputs.c, headers from plan_headers.c.
+ *
+ * Order is decided by the source's data and by names alone, so the same request
+ * on the same source is always the same plan.
+ */
+#include "pack/plan/plan_build.h"
+
+#include "base/num.h"
+#include "pack/os/os.h"
+#include "pack/text/name_set.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Tensors after which a shard is closed, so that its header stays well below what
+ * the format allows, whatever the names are like. */
+#define MAX_OUTPUTS 100000
+
+/* Units and kept tensors in the order of the source's data. */
+struct item {
+    uint32_t file;
+    uint64_t offset;
+    bool kept;
+    uint32_t index;
+};
+
+static int by_source(const void *a, const void *b)
+{
+    const struct item *x = a, *y = b;
+    if (x->file != y->file)
+        return x->file < y->file ? -1 : 1;
+    if (x->offset != y->offset)
+        return x->offset < y->offset ? -1 : 1;
+    if (x->kept != y->kept)
+        return x->kept ? 1 : -1;
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
+static struct item item_of(const struct tp_plan *plan, bool kept, uint32_t index)
+{
+    uint32_t t = kept ? plan->kept[index].tensor
+                      : plan->weights->items[plan->units[index].parts[0].weight].tensor[0];
+    return (struct item){plan->ckpt->tensors[t].file, plan->ckpt->tensors[t].offset, kept, index};
+}
+
+static enum tp_code add_file(struct tp_builder *b)
+{
+    struct tp_plan *plan = b->plan;
+    enum tp_code code = tp_os_grow((void **)&plan->files, &b->file_capacity, plan->file_count + 1,
+                                   sizeof *plan->files, b->err);
+    if (code == TP_OK)
+        memset(&plan->files[plan->file_count++], 0, sizeof *plan->files);
+    return code;
+}
+
+/* Whether kept tensor k follows another one of the same packed weight. */
+static bool follows(const struct tp_plan *plan, size_t k)
+{
+    return k > 0 && k < plan->kept_count && plan->kept[k].unit != UINT32_MAX &&
+           plan->kept[k].unit == plan->kept[k - 1].unit;
+}
+
+static enum tp_code item_outputs(struct tp_builder *b, const struct item *item)
+{
+    struct tp_plan *plan = b->plan;
+    enum tp_code code = TP_OK;
+    size_t k = item->index;
+    if (!item->kept)
+        return tp_plan_unit_outputs(b, item->index);
+    do
+        code = tp_plan_kept_output(b, &plan->kept[k++]);
+    while (code == TP_OK && follows(plan, k));
+    return code;
+}
+
+/* Outputs of one item all go to one file; a file is closed when it is full. */
+static enum tp_code place_item(struct tp_builder *b, const struct item *item, uint64_t shard_size,
+                               uint64_t *fill)
+{
+    struct tp_plan *plan = b->plan;
+    size_t first = plan->output_count;
+    enum tp_code code = item_outputs(b, item);
+    uint64_t bytes = 0;
+    for (size_t o = first; o < plan->output_count && code == TP_OK; o++)
+        if (!tp_add_u64(&bytes, bytes, plan->outputs[o].bytes))
+            code = tp_fail(b->err, TP_E_UNSUPPORTED, "the output is too large");
+    if (code)
+        return code;
+    bool full = *fill && bytes > shard_size - tp_min_u64(*fill, shard_size);
+    bool many = first - b->file_begins >= MAX_OUTPUTS && shard_size < UINT64_MAX;
+    if (plan->file_count == 0 || full || many) {
+        if ((code = add_file(b)))
+            return code;
+        *fill = 0;
+        b->file_begins = first;
+    }
+    *fill += bytes;
+    for (size_t o = first; o < plan->output_count; o++)
+        plan->outputs[o].file = (uint32_t)plan->file_count - 1;
+    uint32_t file = (uint32_t)plan->file_count - 1;
+    if (!item->kept)
+        plan->units[item->index].file = file;
+    else if (plan->kept[item->index].unit != UINT32_MAX)
+        plan->kept_units[plan->kept[item->index].unit].file = file;
+    return TP_OK;
+}
+
+static enum tp_code place_all(struct tp_builder *b, uint64_t shard_size)
+{
+    struct tp_plan *plan = b->plan;
+    size_t count = 0, total = plan->unit_count + plan->kept_count;
+    struct item *items = tp_os_zalloc(total + 1, sizeof *items, b->err);
+    if (!items)
+        return TP_E_MEMORY;
+    for (uint32_t u = 0; u < plan->unit_count; u++)
+        items[count++] = item_of(plan, false, u);
+    for (uint32_t k = 0; k < plan->kept_count; k++)
+        if (!follows(plan, k))
+            items[count++] = item_of(plan, true, k);
+    qsort(items, count, sizeof *items, by_source);
+    uint64_t fill = 0;
+    enum tp_code code = TP_OK;
+    for (size_t i = 0; i < count && code == TP_OK; i++)
+        code = place_item(b, &items[i], shard_size, &fill);
+    if (code == TP_OK && plan->file_count == 0)
+        code = add_file(b);
+    free(items);
+    return code;
+}
+
+/* The same units and kept tensors in each file as in another plan. */
+static enum tp_code place_like(struct tp_builder *b, const struct tp_plan *other)
+{
+    struct tp_plan *plan = b->plan;
+    uint32_t *file_of = tp_os_zalloc(plan->ckpt->tensor_count + 1, sizeof *file_of, b->err);
+    enum tp_code code = file_of ? TP_OK : TP_E_MEMORY;
+    for (size_t o = 0; o < other->output_count && code == TP_OK; o++)
+        if (other->outputs[o].unit == UINT32_MAX)
+            file_of[other->outputs[o].source] = other->outputs[o].file;
+    for (size_t f = 0; f < other->file_count && code == TP_OK; f++)
+        code = add_file(b);
+    for (uint32_t u = 0; u < plan->unit_count && code == TP_OK; u++) {
+        size_t first = plan->output_count;
+        code = item_outputs(b, &(struct item){.index = u});
+        for (size_t o = first; o < plan->output_count; o++)
+            plan->outputs[o].file = plan->units[u].file;
+    }
+    for (size_t k = 0; k < plan->kept_count && code == TP_OK; k++) {
+        code = tp_plan_kept_output(b, &plan->kept[k]);
+        if (code == TP_OK)
+            plan->outputs[plan->output_count - 1].file = file_of[plan->kept[k].tensor];
+    }
+    free(file_of);
+    return code;
+}
+
+/* Within a file: wide elements first, so that every tensor is aligned to its
+ * element, then large tensors, then by name. */
+struct order {
+    uint32_t file, bits;
+    uint64_t bytes;
+    const struct tp_output *output;
+};
+
+static int by_order(const void *a, const void *b)
+{
+    const struct order *x = a, *y = b;
+    if (x->file != y->file)
+        return x->file < y->file ? -1 : 1;
+    if (x->bits != y->bits)
+        return x->bits > y->bits ? -1 : 1;
+    return x->bytes > y->bytes ? -1 : x->bytes < y->bytes;
+}
+
+/* The outputs as they are ordered, equal ones by name. */
+static void copy_sorted(const struct order *orders, size_t count, struct tp_name_key *keys,
+                        struct tp_output *to)
+{
+    for (size_t first = 0, end; first < count; first = end) {
+        for (end = first; end < count && by_order(&orders[first], &orders[end]) == 0; end++)
+            keys[end] = (struct tp_name_key){.name = orders[end].output->name, .index = end};
+        tp_names_sort(keys + first, end - first);
+        for (size_t i = first; i < end; i++)
+            to[i] = *orders[keys[i].index].output;
+    }
+}
+
+static enum tp_code sort_outputs(struct tp_builder *b)
+{
+    struct tp_plan *plan = b->plan;
+    size_t count = plan->output_count;
+    struct order *orders = tp_os_zalloc(count + 1, sizeof *orders, b->err);
+    struct tp_name_key *keys = tp_os_zalloc(count + 1, sizeof *keys, b->err);
+    struct tp_output *sorted = tp_os_zalloc(count + 1, sizeof *sorted, b->err);
+    enum tp_code code = orders && keys && sorted ? TP_OK : TP_E_MEMORY;
+    if (code == TP_OK) {
+        for (size_t o = 0; o < count; o++) {
+            const struct tp_output *output = &plan->outputs[o];
+            orders[o] = (struct order){output->file, tp_dtype_bits(output->dtype), output->bytes,
+                                       output};
+        }
+        qsort(orders, count, sizeof *orders, by_order);
+        copy_sorted(orders, count, keys, sorted);
+        free(plan->outputs);
+        plan->outputs = sorted;
+        b->output_capacity = count + 1;
+    } else {
+        free(sorted);
+    }
+    free(orders);
+    free(keys);
+    return code;
+}
+
+static enum tp_code check_names(struct tp_builder *b)
+{
+    const struct tp_plan *plan = b->plan;
+    struct tp_names names = {0};
+    enum tp_code code = TP_OK;
+    for (size_t o = 0; o < plan->output_count && code == TP_OK; o++) {
+        const char *name = plan->outputs[o].name;
+        uint32_t number = 0;
+        code = tp_names_add(&names, name, strlen(name), &number, b->err);
+        if (code == TP_OK && number != o) {
+            tp_err_tensor(b->err, name);
+            tp_err_hint(b->err, "leave one of the two weights out with --exclude");
+            code = tp_fail(b->err, TP_E_UNSUPPORTED, "two outputs would have this name");
+        }
+    }
+    tp_names_close(&names);
+    return code;
+}
+
+/* Puts one list of units behind those that are in place already. */
+static void list_units(struct tp_plan *plan, const struct tp_unit *units, size_t count)
+{
+    for (size_t u = 0; u < count; u++) {
+        struct tp_plan_file *file = &plan->files[units[u].file];
+        plan->units_by_file[file->first_unit + file->unit_count++] = &units[u];
+    }
+}
+
+static enum tp_code sort_units(struct tp_builder *b)
+{
+    struct tp_plan *plan = b->plan;
+    uint32_t at = 0;
+    plan->units_by_file = tp_os_zalloc(plan->unit_count + plan->kept_unit_count + 1,
+                                       sizeof *plan->units_by_file, b->err);
+    if (!plan->units_by_file)
+        return TP_E_MEMORY;
+    for (size_t u = 0; u < plan->unit_count; u++)
+        plan->files[plan->units[u].file].unit_count++;
+    for (size_t u = 0; u < plan->kept_unit_count; u++)
+        plan->files[plan->kept_units[u].file].unit_count++;
+    for (size_t f = 0; f < plan->file_count; f++) {
+        plan->files[f].first_unit = at;
+        at += plan->files[f].unit_count;
+        plan->files[f].unit_count = 0;
+    }
+    list_units(plan, plan->units, plan->unit_count);
+    list_units(plan, plan->kept_units, plan->kept_unit_count);
+    return TP_OK;
+}
+
+static enum tp_code name_file(struct tp_builder *b, uint32_t f, const char *file_name)
+{
+    struct tp_plan *plan = b->plan;
+    plan->files[f].name =
+        file_name                ? tp_os_format(b->err, "%s", file_name)
+        : plan->file_count == 1  ? tp_os_format(b->err, "model.safetensors")
+                                 : tp_os_format(b->err, "model-%05u-of-%05zu.safetensors", f + 1,
+                                                plan->file_count);
+    return plan->files[f].name ? TP_OK : TP_E_MEMORY;
+}
+
+/* Tells files and units which outputs are theirs. */
+static void number_outputs(struct tp_plan *plan)
+{
+    for (uint32_t o = 0; o < plan->output_count; o++) {
+        struct tp_output *output = &plan->outputs[o];
+        struct tp_plan_file *file = &plan->files[output->file];
+        if (file->output_count++ == 0)
+            file->first_output = o;
+        if (output->unit != UINT32_MAX)
+            plan->units[output->unit].output[output->source] = o;
+        plan->bytes_out += output->bytes;
+    }
+}
+
+enum tp_code tp_plan_files(struct tp_builder *b, const char *file_name)
+{
+    struct tp_plan *plan = b->plan;
+    bool outline = b->request->outline;
+    uint64_t shard_size = b->request->shard_size ? b->request->shard_size : TP_DEFAULT_SHARD_SIZE;
+    plan->single_file = file_name != NULL;
+    if (!plan->ckpt->tensor_count) {
+        tp_err_path(b->err, plan->ckpt->path);
+        tp_err_hint(b->err, "get the checkpoint again, or give the one that you meant");
+        return tp_fail(b->err, TP_E_INPUT, "there is no tensor in it");
+    }
+    enum tp_code code = b->follow ? place_like(b, b->follow)
+                                  : place_all(b, file_name ? UINT64_MAX : shard_size);
+    if (code || (code = check_names(b)) || (code = sort_units(b)) ||
+        (!outline && (code = sort_outputs(b))))
+        return code;
+    number_outputs(plan);
+    for (size_t t = 0; t < plan->ckpt->tensor_count; t++)
+        plan->bytes_in += plan->ckpt->tensors[t].bytes;
+    for (uint32_t f = 0; f < plan->file_count && code == TP_OK; f++)
+        code = name_file(b, f, file_name);
+    return code || outline ? code : tp_plan_headers(b);
+}
