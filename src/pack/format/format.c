@@ -1,105 +1,11 @@
-/* Formats: the embedded table, settings, and shapes. Parsing is format_parse.c. */
+/* Formats: settings and shapes. The table of all is format_list.c, parsing format_parse.c. */
 #include "pack/format/format.h"
 
 #include "base/num.h"
-#include "pack/format/format_parse.h"
-#include "pack/os/os.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Written by scripts/embed.sh: rows ended by {NULL, NULL}. */
-struct tp_embedded {
-    const char *name, *text;
-};
-extern const struct tp_embedded tp_embedded_formats[];
-
-static struct tp_format *formats;
-static size_t format_count;
-static struct tp_err formats_err;
-static pthread_once_t formats_once = PTHREAD_ONCE_INIT;
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const struct tp_format *)a)->name, ((const struct tp_format *)b)->name);
-}
-
-static void load_formats(void)
-{
-    size_t total = 0;
-    while (tp_embedded_formats[total].name)
-        total++;
-    formats = tp_os_zalloc(total, sizeof *formats, &formats_err);
-    for (size_t i = 0; formats && i < total; i++) {
-        struct tp_err err = {0};
-        const char *text = tp_embedded_formats[i].text;
-        if (tp_format_parse(text, 0, &formats[format_count], &err) == TP_OK) {
-            format_count++;
-            continue;
-        }
-        tp_err_path(&err, tp_embedded_formats[i].name);
-        if (formats_err.code == TP_OK)
-            formats_err = err;
-    }
-    if (formats)
-        qsort(formats, format_count, sizeof *formats, by_name);
-}
-
-const struct tp_format *tp_formats(size_t *count)
-{
-    pthread_once(&formats_once, load_formats);
-    *count = format_count;
-    return formats;
-}
-
-enum tp_code tp_formats_check(struct tp_err *err)
-{
-    pthread_once(&formats_once, load_formats);
-    if (err && err->code == TP_OK)
-        *err = formats_err;
-    return formats_err.code;
-}
-
-const struct tp_format *tp_format_find(const char *name)
-{
-    size_t count;
-    const struct tp_format *all = tp_formats(&count);
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(all[i].name, name) == 0)
-            return &all[i];
-    return NULL;
-}
-
-/* Formats with other group sizes than their files', made when a source has one. */
-static struct grouped {
-    struct tp_format format;
-    const struct tp_format *base;
-    struct grouped *next;
-} *grouped;
-static pthread_mutex_t grouped_lock = PTHREAD_MUTEX_INITIALIZER;
-
-const struct tp_format *tp_format_grouped(const struct tp_format *base, uint64_t group,
-                                          struct tp_err *err)
-{
-    pthread_mutex_lock(&grouped_lock);
-    struct grouped *item = grouped;
-    while (item && (item->base != base || item->format.group != group))
-        item = item->next;
-    if (!item && (item = tp_os_zalloc(1, sizeof *item, err)) != NULL) {
-        item->base = base;
-        item->next = grouped;
-        if (tp_format_parse(base->text, group, &item->format, err) == TP_OK) {
-            grouped = item;
-        } else {
-            free(item);
-            item = NULL;
-        }
-    }
-    pthread_mutex_unlock(&grouped_lock);
-    return item ? &item->format : NULL;
-}
 
 /* "scale=rcp|div, zero-groups=keep|skip" */
 static void list_keys(const struct tp_format *format, char *text, size_t size)
@@ -135,26 +41,6 @@ enum tp_code tp_format_set(const struct tp_format *format, const char *key_value
     tp_err_hint(err, "%s takes %s", format->name, format->params ? legal : "no --set");
     return tp_fail(err, TP_E_USAGE, "--set '%s' means nothing to format %s", key_value,
                    format->name);
-}
-
-void tp_format_op(const struct tp_format *format, const struct tp_settings *settings,
-                  struct tp_op *op)
-{
-    *op = format->op;
-    for (uint32_t p = 0; p < format->params; p++) /* checked when the file was parsed */
-        tp_op_set(format->param[p].set[settings->choice[p]], op, NULL);
-}
-
-enum tp_dtype tp_format_via(const struct tp_format *format, const struct tp_settings *settings,
-                            enum tp_dtype original)
-{
-    for (uint32_t p = 0; p < format->params; p++) {
-        const char *via = json_string_value(
-            json_object_get(format->param[p].set[settings->choice[p]], "via"));
-        if (via)
-            return tp_dtype_parse(via, strlen(via));
-    }
-    return original == TP_BF16 ? TP_BF16 : TP_F32;
 }
 
 static const struct tp_shape_rule *broken(const struct tp_shape_rule rules[], uint32_t count,

@@ -1,4 +1,4 @@
-/* Format files: JSON text to struct tp_format.
+/* Format files: JSON text to struct tp_format, and what a choice of parameters sets.
  *
  * Strict: an unknown word, a missing key or a layout that is no bijection on a
  * probe size is an error, so that a mistake in a format file is found by the
@@ -437,4 +437,24 @@ enum tp_code tp_format_parse(const char *text, uint64_t group, struct tp_format 
     if (code)
         discard(format);
     return code;
+}
+
+void tp_format_op(const struct tp_format *format, const struct tp_settings *settings,
+                  struct tp_op *op)
+{
+    *op = format->op;
+    for (uint32_t p = 0; p < format->params; p++) /* checked when the file was parsed */
+        tp_op_set(format->param[p].set[settings->choice[p]], op, NULL);
+}
+
+enum tp_dtype tp_format_via(const struct tp_format *format, const struct tp_settings *settings,
+                            enum tp_dtype original)
+{
+    for (uint32_t p = 0; p < format->params; p++) {
+        const char *via = json_string_value(
+            json_object_get(format->param[p].set[settings->choice[p]], "via"));
+        if (via)
+            return tp_dtype_parse(via, strlen(via));
+    }
+    return original == TP_BF16 ? TP_BF16 : TP_F32;
 }

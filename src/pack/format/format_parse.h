@@ -1,4 +1,4 @@
-/* Reading one embedded format file into a struct tp_format; used by format.c. */
+/* Reading one embedded format file into a struct tp_format; used by format_list.c. */
 #ifndef TP_PACK_FORMAT_PARSE_H
 #define TP_PACK_FORMAT_PARSE_H
 
