@@ -4,7 +4,7 @@
 
 #include "pack/run/compute.h"
 #include "pack/run/packed_io.h"
-#include "pack/run/run.h"
+#include "pack/run/run_options.h"
 
 struct tp_lane {
     const struct tp_plan *plan;

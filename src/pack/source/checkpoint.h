@@ -25,6 +25,10 @@ struct tp_file {
     struct tp_st_header header;
 };
 
+/* Reads bytes of the plain file; thread-safe. The caller adds the path. */
+enum tp_code tp_file_read(const struct tp_file *file, void *data, uint64_t size, uint64_t offset,
+                          struct tp_err *err);
+
 struct tp_tensor {
     const char *name; /* owned by its file's header */
     enum tp_dtype dtype;

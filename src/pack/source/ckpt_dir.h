@@ -1,5 +1,5 @@
 /* What a checkpoint directory holds: index, shards, config and the other files.
- * Internal to checkpoint.c: looks at names and file types, opens no shard.
+ * Internal to checkpoint_open.c: looks at names and file types, opens no shard.
  */
 #ifndef TP_PACK_CKPT_DIR_H
 #define TP_PACK_CKPT_DIR_H

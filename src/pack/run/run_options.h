@@ -1,0 +1,42 @@
+/* What a run is told besides its plan and its sink, and what it tells of a box. */
+#ifndef TP_PACK_RUN_OPTIONS_H
+#define TP_PACK_RUN_OPTIONS_H
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/layout.h"
+#include "pack/os/stage.h"
+
+#include <stdatomic.h>
+
+struct tp_devices;
+struct tp_gather;
+
+/* What one box was, for those who look at values (verify --against). */
+struct tp_observed {
+    uint32_t unit;
+    uint64_t box_index;
+    struct tp_box box;
+    enum tp_dtype dtype;          /* of values; TP_DTYPE_NONE when taken over */
+    const void *values;           /* source values of the box, compact */
+    void *const *out;             /* the unit's outputs for the box */
+};
+
+struct tp_run_options {
+    unsigned jobs;             /* worker threads, at least 1 */
+    struct tp_devices *devices; /* GPUs that do the boxes (slots may be halved), or NULL */
+    const struct tp_gather *gather; /* packed sources lie in slices (ranks_io.h), or NULL */
+    uint64_t memory;           /* bytes that all lanes together may take; 0 = default */
+    bool drop_source;          /* what was read leaves the page cache, unless it was there */
+    uint64_t box_target;       /* preferred bytes per box; 0 = default (tests vary it) */
+    bool keep_nonfinite;
+    const bool *skip_file;     /* per plan file: already done; or NULL */
+    atomic_int *stop;          /* becomes a signal number when the user interrupts; or NULL */
+    void (*progress)(void *arg, uint64_t bytes, const char *tensor); /* or NULL */
+    void *progress_arg;
+    enum tp_code (*observe)(void *arg, const struct tp_observed *seen, struct tp_err *err);
+    void *observe_arg;
+    struct tp_run_stats *stats; /* receives the time of each stage, or NULL */
+};
+
+#endif
