@@ -9,7 +9,7 @@
 
 #include "pack/commit/manifest.h"
 #include "pack/plan/request.h"
-#include "pack/run/run.h"
+#include "pack/run/run_options.h"
 
 struct tp_ranks;
 

@@ -1,6 +1,7 @@
-/* Inside of committing: shared by commit.c (one process, one output), commit_output.c
- * (what may be replaced), commit_files.c (small files), commit_ranks.c (a directory for
- * each rank), parts.c and merge.c (shares of one plan) and join.c.
+/* Inside of committing: shared by commit_convert.c (one process, one output),
+ * commit_directory.c, commit_output.c (what may be replaced), commit_files.c (small files),
+ * commit_ranks.c (a directory for each rank), parts_convert.c and merge.c (shares of one
+ * plan) and join.c.
  */
 #ifndef TP_PACK_COMMIT_BUILD_H
 #define TP_PACK_COMMIT_BUILD_H
@@ -44,7 +45,8 @@ static inline bool tp_commit_has(const struct tp_commit *c, size_t f)
     return true;
 }
 
-/* commit.c */
+/* commit_directory.c */
+char *tp_commit_parent(const char *path, struct tp_err *err); /* its directory; fresh memory */
 enum tp_code tp_commit_paths(struct tp_commit *c); /* sets partial and parent */
 /* Runs the plan into shards of the partial directory, less those that `skip` names,
  * and enters each in the journal. */

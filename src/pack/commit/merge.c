@@ -6,7 +6,7 @@
  */
 #include "pack/commit/commit_build.h"
 #include "pack/os/os.h"
-#include "pack/commit/parts_build.h"
+#include "pack/commit/parts_notes.h"
 
 #include <errno.h>
 #include <stdio.h>

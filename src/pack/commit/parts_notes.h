@@ -1,6 +1,6 @@
-/* Inside of parts: names and notes, shared by parts.c and merge.c. */
-#ifndef TP_PACK_PARTS_BUILD_H
-#define TP_PACK_PARTS_BUILD_H
+/* Names and notes of parts, shared by parts_convert.c and merge.c. */
+#ifndef TP_PACK_PARTS_NOTES_H
+#define TP_PACK_PARTS_NOTES_H
 
 #include "pack/commit/parts.h"
 

@@ -1,0 +1,95 @@
+/* One conversion by one process: a directory (commit_directory.c), or a single file, which
+ * is written beside its name and renamed. A single file is not resumed.
+ */
+#include "pack/commit/commit_build.h"
+
+#include "pack/os/os.h"
+#include "pack/run/budget.h"
+#include "pack/run/run.h"
+#include "pack/sink/compress.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* A file that came since the last look at the output's name stays; a link that leads
+ * nowhere is no content, and makes way. */
+static enum tp_code publish_file(struct tp_commit *c, const char *made)
+{
+    struct stat st;
+    bool taken = false;
+    enum tp_code code = TP_OK;
+    if (!c->options->force &&
+        ((code = tp_os_rename_new(made, c->output, &taken, c->err)) || !taken))
+        return code;
+    if (taken && tp_os.stat(c->output, &st) == 0)
+        return tp_commit_in_the_way(c->output, c->err);
+    return tp_os_rename(made, c->output, c->err);
+}
+
+static enum tp_code run_file(struct tp_commit *c)
+{
+    struct tp_file_sink sink = {0};
+    struct tp_convert_result ignored;
+    struct tp_run_options run = c->options->run;
+    struct tp_budget budget = tp_budget_run(c->plan, &run);
+    const char *slash = strrchr(c->output, '/');
+    const char *base = slash ? slash + 1 : c->output;
+    if (!(c->parent = tp_commit_parent(c->output, c->err)) ||
+        !(c->partial = tp_os_format(c->err, "%s/.%s.partial", c->parent, base)))
+        return TP_E_MEMORY;
+    int lock = -1;
+    enum tp_code code = tp_commit_check_not_source(c->plan, c->partial, c->err);
+    if (code)
+        return code;
+    code = tp_os_open(c->partial, O_RDWR | O_CREAT | O_CLOEXEC, 0666, &lock, c->err);
+    if (code || (code = tp_os_lock(lock, c->partial, c->err))) {
+        if (lock >= 0)
+            tp_os.close(lock);
+        return code;
+    }
+    char *made = tp_os_format(c->err, "%s%s", c->partial, c->options->zstd ? TP_ZST_SUFFIX : "");
+    code = made ? tp_file_sink_open(&sink, c->plan, c->parent, c->partial, budget.leaves,
+                                    budget.drop, c->err)
+                : TP_E_MEMORY;
+    sink.zstd = c->options->zstd;
+    sink.threads = c->options->run.jobs;
+    if (code == TP_OK)
+        code = tp_run(c->plan, &sink.sink, &run, c->err);
+    tp_file_sink_close(&sink);
+    if (code == TP_OK)
+        code = tp_checkpoint_unchanged(c->plan->ckpt, c->err);
+    if (code == TP_OK)
+        code = tp_commit_check_output(c, &ignored); /* it may have come meanwhile */
+    if (code == TP_OK)
+        code = publish_file(c, made);
+    if (code) { /* a single file is not resumed */
+        tp_os.unlink(c->partial);
+        if (made)
+            tp_os.unlink(made);
+    }
+    free(made);
+    tp_os.close(lock);
+    return code ? code : tp_os_fsync_dir(c->parent, c->err);
+}
+
+enum tp_code tp_convert(const struct tp_plan *plan, const struct tp_request *request,
+                        const char *output, const struct tp_convert_options *options,
+                        struct tp_convert_result *result, struct tp_err *err)
+{
+    struct tp_commit c = {.plan = plan, .request = request, .options = options, .output = output,
+                       .err = err, .journal = {.fd = -1}};
+    *result = (struct tp_convert_result){.bytes_in = plan->bytes_in, .bytes_out = plan->bytes_out};
+    if (options->discard) {
+        struct tp_run_options run = options->run;
+        tp_budget_run(plan, &run);
+        return tp_run(plan, &tp_discard_sink, &run, err);
+    }
+    pthread_mutex_init(&c.lock, NULL);
+    enum tp_code code = tp_commit_check_output(&c, result);
+    if (code == TP_OK && !result->already_done)
+        code = plan->single_file ? run_file(&c) : tp_commit_directory(&c, result);
+    tp_commit_close(&c);
+    return code;
+}
