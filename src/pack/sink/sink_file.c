@@ -7,7 +7,7 @@
  * A file is opened by the first write and finished by the worker whose write was
  * the last; its invariant is that every byte is written and hashed exactly once.
  */
-#include "pack/sink/sink_file.h"
+#include "pack/sink/open_file.h"
 
 #include "base/num.h"
 #include "pack/sink/compress.h"
@@ -133,7 +133,7 @@ static enum tp_code account(struct tp_file_sink *sink, uint32_t f, uint64_t size
 }
 
 /* A file of a sink. */
-struct place {
+struct owner {
     struct tp_file_sink *sink;
     uint32_t file;
 };
@@ -141,15 +141,15 @@ struct place {
 /* What is not lent is a leaf that was put together, and nobody's any more. */
 static enum tp_code write_now(void *arg, struct tp_write *w, struct tp_err *err)
 {
-    const struct place *place = arg;
-    struct tp_open_file *file = &place->sink->files[place->file];
+    const struct owner *owner = arg;
+    struct tp_open_file *file = &owner->sink->files[owner->file];
     uint64_t size = w->size;
     tp_stage_set(TP_STAGE_WRITE);
     enum tp_code code = tp_os_write(file->fd, w->data, size, w->offset, file->path, err);
     if (w->lent)
         return code;
-    tp_assembly_release(&file->assembly, &place->sink->pool, (struct tp_leaf_buffer *)w);
-    return code ? code : account(place->sink, place->file, size, err);
+    tp_assembly_release(&file->assembly, &owner->sink->pool, (struct tp_leaf_buffer *)w);
+    return code ? code : account(owner->sink, owner->file, size, err);
 }
 
 /* Bytes that are written as they come: whole leaves, and pieces that found no room. */
@@ -160,7 +160,7 @@ static enum tp_code write_through(struct tp_file_sink *sink, uint32_t f, uint64_
     struct tp_write write = {.data = data, .offset = offset, .size = size, .lent = true};
     enum tp_code code;
     tp_stage_set(TP_STAGE_WRITE);
-    if ((code = tp_write_queue_put(&file->queue, &write, write_now, &(struct place){sink, f}, err)))
+    if ((code = tp_write_queue_put(&file->queue, &write, write_now, &(struct owner){sink, f}, err)))
         return code;
     tp_stage_set(TP_STAGE_HASH);
     if ((code = tp_leafhash_written(&file->hash, offset, data, size, err)))
@@ -182,7 +182,7 @@ static enum tp_code write_leaf(struct tp_file_sink *sink, uint32_t f,
     buffer->write = (struct tp_write){.data = buffer->data,
                                       .offset = buffer->leaf * TP_LEAF_BYTES,
                                       .size = tp_leafhash_leaf_size(&file->hash, buffer->leaf)};
-    return tp_write_queue_put(&file->queue, &buffer->write, write_now, &(struct place){sink, f},
+    return tp_write_queue_put(&file->queue, &buffer->write, write_now, &(struct owner){sink, f},
                               err);
 }
 

@@ -5,7 +5,7 @@
  * the workers, and without the calls the fsync at the end waits longer. Invariant:
  * the thread touches no file after tp_writeback_end() returned for it.
  */
-#include "pack/sink/sink_file.h"
+#include "pack/sink/open_file.h"
 
 #include "pack/os/os.h"
 

@@ -1,6 +1,8 @@
-/* One output file while it is written. Inside of sink_file.c and writeback.c. */
-#ifndef TP_PACK_SINK_FILE_H
-#define TP_PACK_SINK_FILE_H
+/* One output file while it is written, and what is asked of the disk meanwhile. Inside of
+ * sink_file.c and writeback.c.
+ */
+#ifndef TP_PACK_OPEN_FILE_H
+#define TP_PACK_OPEN_FILE_H
 
 #include "pack/sink/sink.h"
 
