@@ -10,12 +10,19 @@ step() { # name, command ...
     if "$@"; then echo "ok   $name"; else echo "FAIL $name"; status=1; fi
 }
 
+files() { sh scripts/files.sh "$@"; } # and none would be an error
+sources=$(files 'src/base/*.c' 'src/pack/*/*.c' 'src/cli/*.c') || exit 1
+reference=$(files 'src/kernels/op/*.c' src/kernels/rows.c) || exit 1
+scripts=$(files 'scripts/*.sh' 'tests/*.sh' 'tests/*/*.sh' 'samples/*/*.sh' .ci/run) || exit 1
+pages=$(files 'man/*.[1-9]') || exit 1
+
 # cppcheck: style hints about scope and const are a matter of taste; unused functions
 # are the library's public ones. It does not see jansson's header: jansson.cfg tells
 # it the loops.
+# shellcheck disable=SC2086 # lists of files
 step cppcheck cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr \
     --enable=warning,performance,portability --suppress=missingIncludeSystem \
-    --library=scripts/jansson.cfg -Isrc src/base src/pack src/cli src/kernels/op src/kernels/rows.c
+    --library=scripts/jansson.cfg -Isrc $sources $reference
 
 # clang-tidy: bug finders only. Off: the "insecure API" check (it asks for Annex K, which
 # no C library here has), easily-swappable parameters, widening of checked products and
@@ -28,7 +35,7 @@ off=$off,bugprone-assignment-in-if-condition,bugprone-branch-clone,bugprone-size
 off=$off,bugprone-not-null-terminated-result,clang-analyzer-valist.Uninitialized
 checks="-*,bugprone-*,clang-analyzer-*,-$(echo "$off" | sed 's/,/,-/g')"
 tidy() {
-    printf '%s\n' src/base/*.c src/pack/*/*.c src/cli/*.c |
+    echo "$sources" |
         xargs -P "$(nproc)" -I FILE clang-tidy --quiet --warnings-as-errors='*' \
             --checks="$checks" FILE -- -std=c11 -D_GNU_SOURCE -Isrc 2>/dev/null |
         grep -E 'error:|warning:' | sort -u
@@ -40,9 +47,10 @@ if [ -z "$findings" ]; then echo "ok   clang-tidy"; else
     status=1
 fi
 
-# shellcheck disable=SC2046
-step shellcheck shellcheck -x $(ls scripts/*.sh tests/*.sh tests/*/*.sh .ci/run)
+# shellcheck disable=SC2086 # lists of files
+step shellcheck shellcheck -x $scripts
 # The pages refer to each other, which mandoc looks for among the installed ones only.
-step mandoc sh -c '! mandoc -T lint man/*.[135] | grep -v "manual not found: Xr tilepack"'
+# shellcheck disable=SC2086
+step mandoc sh -c '! mandoc -T lint "$@" | grep -v "manual not found: Xr tilepack"' mandoc $pages
 step structure sh tests/cli/structure.sh
 exit $status

@@ -22,26 +22,34 @@ for command in $commands; do
     grep -qE "^\.\\\\\" options $command( own)?\$" man/*.1 || fail "no page lists the options of $command"
 done
 
+sources=$(sh scripts/files.sh 'src/cli/*.c' 'src/pack/*/*.c' 'src/kernels/*.c' 'src/kernels/*/*.c') &&
+    pages=$(sh scripts/files.sh 'man/*.[135]') || exit 1
+
 # The exit statuses are those of the code.
 code=$(sed -n 's/^ *TP_\(OK\|E_[A-Z]*\) = \([0-9]*\),.*/\2/p' src/base/error.h)
 page=$(sed -n '/^\.Sh EXIT STATUS/,/^\.El/s/^\.It \([0-9]*\)$/\1/p' man/tilepack.1)
-[[ $code == "$page" ]] || fail "exit statuses: code ${code//$'\n'/ }, page ${page//$'\n'/ }"
+[[ -n $code && $code == "$page" ]] || fail "exit statuses: code ${code//$'\n'/ }, page ${page//$'\n'/ }"
 
 # Environment variables that the code reads are documented.
-while read -r name; do
-    grep -q "$name" man/tilepack.1 || fail "tilepack.1 does not mention $name"
-done < <(grep -hoE '(getenv|environment_u64)\("[A-Z_]+"' src/cli/*.c src/pack/*/*.c src/kernels/*.c src/kernels/*/*.c |
+# shellcheck disable=SC2086 # a list of files
+variables=$(grep -hoE '(getenv|environment_u64)\("[A-Z_]+"' $sources |
     sed 's/.*"\([A-Z_]*\)"/\1/' | sort -u)
+[[ -n $variables ]] || fail 'no environment variable found in the code'
+for name in $variables; do
+    grep -q "$name" man/tilepack.1 || fail "tilepack.1 does not mention $name"
+done
 
 # References within the set lead somewhere (tilepack-formats.5 is generated).
+# shellcheck disable=SC2086
 while read -r name section; do
     [[ -e man/$name.$section || $name.$section == tilepack-formats.5 ]] ||
         fail "reference to a page that does not exist: $name($section)"
-done < <(sed -n 's/^\.Xr \(tilepack[a-z-]*\) \([0-9]\).*/\1 \2/p' man/*.[135] | sort -u)
+done < <(sed -n 's/^\.Xr \(tilepack[a-z-]*\) \([0-9]\).*/\1 \2/p' $pages | sort -u)
 
 if command -v mandoc >/dev/null; then
     # mandoc looks for references among the installed pages only
-    lint=$(mandoc -T lint man/*.[135] | grep -v 'referenced manual not found: Xr tilepack')
+    # shellcheck disable=SC2086
+    lint=$(mandoc -T lint $pages | grep -v 'referenced manual not found: Xr tilepack')
     [[ -z $lint ]] || fail "mandoc -T lint:
 $lint"
 else

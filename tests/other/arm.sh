@@ -14,11 +14,12 @@ for tool in "$cc" "$emulator"; do
 done
 out=${BUILD:-build}/arm
 mkdir -p "$out"
-sources="src/kernels/rows.c $(echo src/kernels/op/*.c src/kernels/cpu/*.c)"
+sources=$(sh scripts/files.sh src/kernels/rows.c 'src/kernels/op/*.c' 'src/kernels/cpu/*.c' \
+    'src/base/*.c')
 for test in test_codec test_kernels; do
     # shellcheck disable=SC2086
     "$cc" -O2 -std=c11 -D_GNU_SOURCE -Isrc -Itests/tools/minicmocka -ffp-contract=off \
         -pthread -Wall -Wextra -Werror -static -o "$out/$test" "tests/unit/$test.c" \
-        $sources src/base/*.c -lm
+        $sources -lm
     TILEPACK_TEST_ROUNDS=${TILEPACK_TEST_ROUNDS:-2} "$emulator" "$out/$test"
 done
