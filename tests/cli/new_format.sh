@@ -4,7 +4,9 @@
 # converted to, verified, and decoded by the oracle from the stored descriptor.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
-build=${BUILD:-$root/build}
+BUILD=${BUILD:-$root/build}
+# shellcheck source=tests/lib/plain_make.sh
+. "$root/tests/lib/plain_make.sh"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -33,23 +35,17 @@ cat >"$work/w4a16-cutlass.json" <<'EOF'
 }
 EOF
 
-# Objects are taken from the build; only the embedded formats and the link are new,
-# so the link must know what they were compiled for.
-set --
-first_cu=$(cd "$root" && echo src/kernels/cuda/cuda_*.cu)
-first_cu=${first_cu%% *}
-[ -e "$build/${first_cu%.cu}.o" ] || set -- "$@" NVCC=
-if grep -q __asan_init "$build/tilepack"; then
-    set -- "$@" LDFLAGS=-fsanitize=address,undefined
-fi
+# Objects are taken from the build, whatever flags they were made with (-o); only the
+# embedded formats and the link are new, so the link must know those flags.
+flags=
+if grep -q __asan_init "$BUILD/tilepack"; then flags=-fsanitize=address,undefined; fi
 mkdir "$work/build"
-cp -Rp "$build/src" "$work/build/"
-(
-    unset MAKEFLAGS MAKELEVEL MFLAGS
-    cd "$root"
-    make BUILD="$work/build" "$@" FORMATS="$(echo formats/*.json) $work/w4a16-cutlass.json" \
-        "$work/build/tilepack"
-) >"$work/make.log" 2>&1 || {
+cp -Rp "$BUILD/src" "$work/build/"
+cd "$root"
+formats=$(sh scripts/files.sh 'formats/*.json')
+plain_make BUILD="$work/build" -o "$work/build/config" LDFLAGS="$flags" \
+    FORMATS="$(echo "$formats" | tr '\n' ' ') $work/w4a16-cutlass.json" "$work/build/tilepack" \
+    >"$work/make.log" 2>&1 || {
     cat "$work/make.log"
     exit 1
 }
