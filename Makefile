@@ -168,8 +168,16 @@ install: all install-library
 	$(BUILD)/tilepack completions fish > \
 	    $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/tilepack.fish
 
+# What `install` with the same DESTDIR and PREFIX put there, and no folder.
+uninstall: uninstall-library
+	rm -f $(DESTDIR)$(PREFIX)/bin/tilepack $(foreach page,$(MAN),\
+	    $(DESTDIR)$(PREFIX)/share/man/man$(subst .,,$(suffix $(page)))/$(notdir $(page))) \
+	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/tilepack \
+	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_tilepack \
+	    $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/tilepack.fish
+
 clean:
 	rm -rf $(BUILD)
 
 -include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(UNIT:=.d)
-.PHONY: FORCE all unit demo test test-gpu gpu-tests dist reproducible bench test-slurm test-arm asan tsan lint deps install clean
+.PHONY: FORCE all unit check say-missing demo test test-packaging test-gpu gpu-tests dist reproducible bench test-slurm test-arm asan tsan fuzz lint deps install uninstall clean

@@ -15,12 +15,15 @@ $(BUILD)/libtilepack.so: $(SHARED)
 	ln -sf libtilepack.so.$(VERSION) $(BUILD)/libtilepack.so.$(MAJOR)
 	ln -sf libtilepack.so.$(MAJOR) $@
 
-# Libs.private: what a static link needs in addition.
-$(BUILD)/tilepack.pc: $(BUILD)/config src/pack/api/tilepack.h library.mk
+# Libs.private: what a static link needs in addition. Looked at every time: it holds
+# PREFIX, which may be another for `make install`.
+$(BUILD)/tilepack.pc: FORCE
+	@mkdir -p $(@D)
 	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' \
 	    'Name: tilepack' 'Description: weights in the bytes that GPU kernels read' \
 	    'Version: $(VERSION)' 'Libs: -L$${libdir} -ltilepack' \
-	    'Libs.private: $(LDLIBS)' 'Cflags: -I$${includedir}' > $@
+	    'Libs.private: $(LDLIBS)' 'Cflags: -I$${includedir}' > $@.tmp
+	@cmp -s $@.tmp $@ && rm $@.tmp || mv $@.tmp $@
 
 library: $(LIBRARY)
 
@@ -35,4 +38,9 @@ install-library: library
 	install -m 644 $(BUILD)/tilepack.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig/
 	install -m 644 man/tilepack.3 $(DESTDIR)$(PREFIX)/share/man/man3/
 
-.PHONY: library install-library
+uninstall-library:
+	rm -f $(DESTDIR)$(PREFIX)/include/tilepack.h $(DESTDIR)$(PREFIX)/share/man/man3/tilepack.3 \
+	    $(DESTDIR)$(PREFIX)/lib/pkgconfig/tilepack.pc $(addprefix \
+	    $(DESTDIR)$(PREFIX)/lib/libtilepack.,a so so.$(MAJOR) so.$(VERSION))
+
+.PHONY: library install-library uninstall-library
