@@ -108,6 +108,15 @@ tsan:
 	    -fsanitize=thread" $(BUILD)/tsan/tilepack $(TSAN_UNIT)
 	PYTHON="$$(sh scripts/venv.sh $(BUILD))" TILEPACK=$(BUILD)/tsan/tilepack sh tests/other/tsan.sh
 
+# The fuzz targets (clang's libFuzzer): build/fuzz/fuzz_zst FOLDER runs one.
+FUZZ_SAN = -fno-sanitize-recover=all -fsanitize=address,undefined
+FUZZ     = $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
+fuzz:
+	$(MAKE) -j$(JOBS) BUILD=$(BUILD)/fuzz NVCC= CC=clang \
+	    CFLAGS="-O1 -g $(FUZZ_SAN),fuzzer-no-link" $(FUZZ)
+$(BUILD)/fuzz_%: tests/fuzz/fuzz_%.c $(BUILD)/libtilepack.a
+	$(CC) $(CFLAGS) $(LDFLAGS) -fsanitize=fuzzer -o $@ $< $(BUILD)/libtilepack.a $(LDLIBS)
+
 # The kernels on aarch64: cross-built, run under qemu-user.
 test-arm:
 	sh scripts/deps.sh build arm

@@ -1,11 +1,9 @@
 /* Fuzz target: one safetensors file per input, header and data.
  *
  * Besides crashes it looks for headers that are accepted but do not hold what
- * pack/safetensors.h promises, and for headers that change when written again.
- * Build: clang -g -O1 -std=c11 -D_GNU_SOURCE -Isrc -fsanitize=fuzzer,address,undefined
- *     tests/fuzz/fuzz_header.c src/pack/{os,name_set,json_scan,text,st_write,st_parse}.c
- *     src/base/{error,dtype,num}.c -lxxhash
- * or, with any compiler, without "fuzzer," and with tests/fuzz/replay.c to run files.
+ * pack/file/safetensors.h promises, and for headers that change when written again.
+ * Build: make fuzz; or, with any compiler, with tests/fuzz/replay.c and libtilepack.a to run
+ * files.
  */
 #include "pack/file/safetensors.h"
 

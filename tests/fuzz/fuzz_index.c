@@ -1,8 +1,7 @@
 /* Fuzz target: one index (model.safetensors.index.json) per input.
  *
  * Besides crashes it looks for shard names that could lead out of a directory.
- * Build: as fuzz_header.c says, with
- *     src/pack/{os,name_set,json_scan,index}.c src/base/error.c -lxxhash
+ * Build: make fuzz.
  */
 #include "pack/source/index.h"
 

@@ -1,10 +1,5 @@
 /* Fuzz target: any text as a config.json to be edited.
- *
- *     clang -g -O1 -std=c11 -D_GNU_SOURCE -Isrc -pthread \
- *         -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
- *         tests/fuzz/fuzz_json_edit.c src/pack/json_edit.c src/pack/json_scan.c \
- *         src/pack/text.c src/pack/os.c src/base/error.c src/base/num.c -ljansson \
- *         -o fuzz_json_edit
+ * Build: make fuzz.
  *
  * Beyond not crashing: setting and removing keep the text an object, the value
  * reads back, other keys keep their bytes, doing it twice changes nothing more, and

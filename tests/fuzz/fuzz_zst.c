@@ -1,9 +1,5 @@
 /* Fuzz target: any bytes as a zstd archive, opened and read.
- *
- *     clang -g -O1 -std=c11 -D_GNU_SOURCE -Isrc -pthread \
- *         -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
- *         tests/fuzz/fuzz_zst.c src/pack/zst_*.c src/pack/os.c src/base/error.c \
- *         src/base/num.c -lzstd -lxxhash -o fuzz_zst
+ * Build: make fuzz.
  *
  * Beyond not crashing: reads are repeatable, parts equal the whole, a failure
  * carries a message, and what is accepted whole is what libzstd restores.
