@@ -79,6 +79,14 @@ $(FAULT): $(sort $(wildcard tests/fault/*.c tests/fault/*.h)) $(BUILD)/libtilepa
 unit: $(UNIT)
 	@set -e; for t in $(UNIT); do $$t; done
 
+# A minute of tests with what is there: installs nothing.
+check: say-missing $(BUILD)/tilepack $(UNIT)
+	BUILD=$(BUILD) sh tests/run.sh --check
+
+say-missing:
+	@missing="$$(sh scripts/deps.sh --print build test)"; [ -z "$$missing" ] || \
+	    echo "not here: $$missing; this installs them: sh scripts/deps.sh build test"
+
 # The two commands of the README. Both install what they miss.
 demo:
 	sh scripts/demo.sh $(BUILD)
@@ -87,6 +95,12 @@ test:
 	sh scripts/deps.sh build test
 	$(MAKE) -j$(JOBS) $(BUILD)/tilepack library $(UNIT) $(FAULT)
 	BUILD=$(BUILD) sh tests/run.sh
+
+# Installing, the source archive: the ways in which this gets onto a machine.
+test-packaging:
+	sh scripts/deps.sh build test
+	$(MAKE) -j$(JOBS) all
+	BUILD=$(BUILD) sh tests/run.sh --packaging
 
 # Conversions against cp of the same files, in one run; tables and a picture.
 bench: all
@@ -98,7 +112,8 @@ asan:
 	$(MAKE) -j$(JOBS) BUILD=$(BUILD)/asan NVCC= CFLAGS="-O1 -g -fno-omit-frame-pointer \
 	    -fsanitize=address,undefined -fno-sanitize-recover=all" $(BUILD)/asan/tilepack \
 	    $(UNIT:$(BUILD)/%=$(BUILD)/asan/%) $(BUILD)/asan/fault/fault
-	ASAN_OPTIONS=allocator_may_return_null=1 BUILD=$(BUILD)/asan sh tests/run.sh --quick
+	ASAN_OPTIONS=allocator_may_return_null=1 BUILD=$(BUILD)/asan TILEPACK_TEST_SLOWER=4 \
+	    PYTHON="$${PYTHON:-$$(sh scripts/venv.sh $(BUILD))}" sh tests/run.sh --quick
 
 # What runs in several threads, under the thread sanitizer.
 TSAN_UNIT = $(patsubst %,$(BUILD)/tsan/unit/test_%,run write_queue sink_file leafhash zst commit)

@@ -1,12 +1,18 @@
 #!/bin/sh
-# venv.sh [BUILD]
+# venv.sh [--print] [BUILD]
 #
 # Makes the Python environment of the tests under BUILD/venv (default: build)
 # with exact versions of numpy, ml_dtypes and safetensors, once; prints the path
-# of its interpreter. Later calls with the same pins only print. Nothing outside
-# BUILD is touched.
+# of its interpreter. Later calls with the same pins only print. --print makes
+# nothing: status 1 where there is no such environment. Nothing outside BUILD is
+# touched.
 set -eu
 
+make=1
+if [ "${1:-}" = --print ]; then
+    make=0
+    shift
+fi
 build=${1:-build}
 PYTHON=${PYTHON:-python3}
 venv=$build/venv
@@ -20,6 +26,7 @@ if [ -x "$venv/bin/python" ] && [ "$(cat "$venv/pins" 2>/dev/null)" = "$pins" ];
     echo "$venv/bin/python"
     exit 0
 fi
+[ "$make" = 1 ] || exit 1
 
 if ! "$PYTHON" -c 'import venv, ensurepip' 2>/dev/null; then
     echo "venv.sh: $PYTHON cannot make environments; run: sh scripts/deps.sh test" >&2

@@ -1,0 +1,28 @@
+#!/bin/sh
+# The archive of `make dist` holds what it takes to build: unpacked into an empty folder
+# it gives the program and the libraries, of the version in its name. Without CUDA, which
+# takes long and adds nothing here. The archive is that of the last commit.
+set -u
+# shellcheck source=tests/lib/preamble.sh
+. "${TESTS:-$(cd "$(dirname "$0")/.." && pwd)}/lib/preamble.sh"
+root=$(dirname "$TESTS")
+BUILD=${BUILD:-$root/build}
+# shellcheck source=tests/lib/plain_make.sh
+. "$TESTS/lib/plain_make.sh"
+if ! git -C "$root" rev-parse HEAD >/dev/null 2>&1; then
+    echo "dist: skipped, this is no checkout of git"
+    echo "0 passed, 0 failed"
+    exit 0
+fi
+
+check 'make dist' plain_make -C "$root" BUILD="$work/made" NVCC= dist
+archive=$(echo "$work"/made/tilepack-*.tar.gz)
+name=$(basename "$archive" .tar.gz)
+mkdir "$work/empty"
+check 'it unpacks' tar -xzf "$archive" -C "$work/empty"
+check 'into one folder of its name' test "$(ls -A "$work/empty")" = "$name"
+check 'it builds' plain_make -C "$work/empty/$name" BUILD=build NVCC= -j"$(nproc)" all
+answers 'the program has its version' 0 "tilepack ${name#tilepack-}" \
+    "$work/empty/$name/build/tilepack" --version
+answers 'and the formats' 0 w4a8-cutlass "$work/empty/$name/build/tilepack" formats
+finish
