@@ -87,7 +87,8 @@ static enum tp_code join_texts(struct tp_commit *c)
 {
     struct tp_join *join = (struct tp_join *)c;
     const struct tp_join_plan *ranks = &join->ranks;
-    const char *index = tp_join_plan_text(ranks, "index"), *config = tp_join_plan_text(ranks, "config");
+    const char *index = tp_join_plan_text(ranks, "index");
+    const char *config = tp_join_plan_text(ranks, "config");
     enum tp_code code = tp_commit_write_small(c, "model.safetensors.index.json", index,
                                               strlen(index), true);
     if (code == TP_OK && *config)

@@ -1,0 +1,142 @@
+/* Differences of stored bytes: where the first is, and what they are in values. */
+#include "pack/check/verify_build.h"
+
+#include "base/layout.h"
+#include "pack/os/os.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Which elements the byte of a packed output belongs to. */
+static void place_of(const struct tp_unit *unit, uint32_t i, uint64_t byte, char *text, size_t size)
+{
+    struct tp_layout layout;
+    uint64_t at[TP_DIMS];
+    const struct tp_op_out *out = &unit->op.out[i];
+    text[0] = '\0';
+    if (!out->layout || tp_op_layout(&unit->op, i, unit->box, &layout, NULL))
+        return;
+    tp_layout_coord(&layout, byte * 8 / tp_element_bits(out->element), at);
+    uint64_t n = at[TP_DIM_N] * out->per_n, k = at[TP_DIM_K] * out->per_k;
+    int used = snprintf(text, size, ", element e=%llu n=%llu", (unsigned long long)at[TP_DIM_E],
+                        (unsigned long long)n);
+    if (used > 0 && (size_t)used < size && out->per_k)
+        snprintf(text + used, size - (size_t)used, " k=%llu", (unsigned long long)k);
+}
+
+static void place_in_plain(const struct tp_output *output, uint64_t byte, char *text, size_t size)
+{
+    uint64_t i = byte * 8 / tp_dtype_bits(output->dtype);
+    uint64_t k = output->rank ? output->shape[output->rank - 1] : 1;
+    uint64_t n = output->rank > 1 ? output->shape[output->rank - 2] : 1;
+    snprintf(text, size, ", element e=%llu n=%llu k=%llu", (unsigned long long)(i / k / n),
+             (unsigned long long)(i / k % n), (unsigned long long)(i % k));
+}
+
+static enum tp_code report_output(const struct tp_comparison *c, size_t o)
+{
+    const struct tp_output *output = &c->expected->outputs[o];
+    const struct tp_difference *d = &c->sink.differences[o];
+    const struct tp_tensor *tensor = c->sink.tensors[o];
+    const struct tp_unit *unit =
+        output->unit == UINT32_MAX ? NULL : &c->expected->units[output->unit];
+    char place[120] = "";
+    uint32_t i = 0;
+    if (unit && (d->bytes || !tensor))
+        c->report->units[output->unit].differs = true;
+    if (!d->bytes)
+        return TP_OK;
+    while (unit && unit->format && unit->output[i] != o)
+        i++;
+    if (unit && unit->format)
+        place_of(unit, i, d->first_offset, place, sizeof place);
+    else
+        place_in_plain(output, d->first_offset, place, sizeof place);
+    return tp_verify_problem(c->report, c->stored->ckpt->files[tensor->file].name, output->name,
+                             c->err, "%llu of its %llu bytes are not those that the source gives, "
+                             "the first at byte %llu: 0x%02x instead of 0x%02x%s",
+                             (unsigned long long)d->bytes, (unsigned long long)output->bytes,
+                             (unsigned long long)d->first_offset, d->theirs, d->ours, place);
+}
+
+static int by_prefix(const void *x, const void *y, void *weights)
+{
+    const struct tp_weight *items = weights;
+    return strcmp(items[*(const uint32_t *)x].prefix, items[*(const uint32_t *)y].prefix);
+}
+
+/* The stored packed weights by name; sorted when the first is looked for. */
+struct stored {
+    const struct tp_weights *weights;
+    uint32_t *by_prefix;
+    size_t packed;
+};
+
+static enum tp_code sort_stored(struct stored *stored, struct tp_err *err)
+{
+    const struct tp_weights *weights = stored->weights;
+    if (stored->by_prefix)
+        return TP_OK;
+    stored->by_prefix = tp_os_zalloc(weights->count + 1, sizeof *stored->by_prefix, err);
+    if (!stored->by_prefix)
+        return TP_E_MEMORY;
+    for (uint32_t w = 0; w < weights->count; w++)
+        if (weights->items[w].format)
+            stored->by_prefix[stored->packed++] = w;
+    qsort_r(stored->by_prefix, stored->packed, sizeof *stored->by_prefix, by_prefix,
+            weights->items);
+    return TP_OK;
+}
+
+static uint32_t find_stored(const struct stored *stored, const char *prefix)
+{
+    size_t low = 0, high = stored->packed;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = strcmp(stored->weights->items[stored->by_prefix[middle]].prefix, prefix);
+        if (order == 0)
+            return stored->by_prefix[middle];
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return UINT32_MAX;
+}
+
+/* The figures on the way were of the bytes as they should be. Of a unit that is
+ * stored otherwise they are taken again, from what is stored. */
+static enum tp_code measure_stored(const struct tp_comparison *c, struct stored *stored, size_t u)
+{
+    enum tp_code code = sort_stored(stored, c->err);
+    uint32_t w = code ? UINT32_MAX : find_stored(stored, c->plan->units[u].prefix);
+    if (w == UINT32_MAX)
+        return code;
+    const struct tp_weight *weight = &c->stored->weights->items[w];
+    struct tp_unit unit = {.name = weight->name, .box = weight->box, .rank = weight->rank,
+                           .parts_per_expert = 1, .part_rows = {weight->box.n}};
+    if (memcmp(&weight->box, &c->plan->units[u].box, sizeof weight->box) != 0)
+        return TP_OK;
+    if (!(unit.parts = tp_os_zalloc(weight->box.e, sizeof *unit.parts, c->err)))
+        return TP_E_MEMORY;
+    for (uint64_t e = 0; e < weight->box.e; e++)
+        unit.parts[e] = (struct tp_part){w, e, 0};
+    code = tp_compare_units(c->source, &c->plan->units[u], c->stored, &unit, c->options->jobs,
+                            c->options->stop, &c->report->units[u].distance, c->err);
+    free(unit.parts);
+    return code;
+}
+
+enum tp_code tp_verify_differences(const struct tp_comparison *c)
+{
+    struct stored stored = {.weights = c->stored->weights};
+    enum tp_code code = TP_OK;
+    for (size_t o = 0; o < c->expected->output_count && code == TP_OK; o++)
+        code = report_output(c, o);
+    for (size_t u = 0; u < c->plan->unit_count && code == TP_OK; u++)
+        if (c->report->units[u].differs)
+            code = measure_stored(c, &stored, u);
+    free(stored.by_prefix);
+    return code;
+}
