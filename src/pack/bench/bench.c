@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/cuda_bench.h"
+#include "pack/bench/bench_cpu.h"
 #include "pack/os/os.h"
 
 #include <stdio.h>

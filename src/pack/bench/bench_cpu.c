@@ -7,7 +7,7 @@
  * ("far") to memory that rotates like the inputs. Row and ceiling take turns on the
  * same inputs and outputs, so both see the same machine; medians are compared.
  */
-#include "pack/bench/bench.h"
+#include "pack/bench/bench_cpu.h"
 
 #include "base/num.h"
 #include "kernels/op/codec.h"
