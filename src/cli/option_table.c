@@ -1,8 +1,7 @@
 /* The two tables: commands and options. Data only; options.c reads argv with
  * them, help.c prints them, completions.c turns them into shell scripts.
  * Invariant: a name, and a letter, mean one thing within a command (tested). */
-#include "cli/option_check.h"
-#include "cli/options.h"
+#include "cli/option_table.h"
 
 #define BIT(c) (1u << TP_CMD_##c)
 #define MAKES (BIT(CONVERT) | BIT(PLAN))

@@ -1,8 +1,8 @@
 /* Option values: text to numbers, and checks of a value's form. Knows no table
  * and prints nothing. A value is taken whole or refused, never partly read. */
+#include "cli/option_value.h"
+
 #include "base/num.h"
-#include "cli/option_check.h"
-#include "cli/options.h"
 
 #include <ctype.h>
 #include <regex.h>

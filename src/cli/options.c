@@ -2,7 +2,7 @@
  * and that required operands are there; knows no format, file or device.
  * Invariant: after TP_OK every field holds its default or a checked value. */
 #include "cli/options.h"
-#include "cli/option_check.h"
+
 #include "base/similar.h"
 
 #include <ctype.h>
