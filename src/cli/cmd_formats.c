@@ -58,6 +58,14 @@ static int print_list(void)
 
 /* ---- text: one format --------------------------------------------------- */
 
+static void print_aliases(const struct tp_param *param)
+{
+    for (uint32_t c = 0; c < param->count; c++)
+        for (uint32_t a = 0; param->aliases[c][a]; a++)
+            printf("%*s%s is another name of %s\n", INDENT, "", param->aliases[c][a],
+                   param->choices[c]);
+}
+
 static void print_params(const struct tp_format *format)
 {
     for (uint32_t p = 0; p < format->params; p++) {
@@ -67,6 +75,7 @@ static void print_params(const struct tp_format *format)
             printf("%s%s", c ? "|" : "", param->choices[c]);
         printf("   (default %s)\n%*s", param->choices[0], INDENT, "");
         print_wrapped(param->help, INDENT, INDENT);
+        print_aliases(param);
     }
 }
 

@@ -23,34 +23,33 @@ static void each_format(bool all, emit_fn emit)
 }
 
 /* True when an earlier format, or an earlier parameter, has that pair too. */
-static bool setting_seen(const struct tp_format *formats, size_t f, uint32_t p, uint32_t c)
+static bool setting_seen(const struct tp_format *formats, size_t f, uint32_t p, const char *choice)
 {
-    const char *key = formats[f].param[p].key, *choice = formats[f].param[p].choices[c];
+    const char *key = formats[f].param[p].key;
     for (size_t i = 0; i <= f; i++)
-        for (uint32_t j = 0; j < formats[i].params; j++)
-            for (uint32_t k = 0; k < formats[i].param[j].count; k++) {
-                if (i == f && j == p && k == c)
-                    return false;
-                if (!strcmp(formats[i].param[j].key, key) &&
-                    !strcmp(formats[i].param[j].choices[k], choice))
-                    return true;
-            }
+        for (uint32_t j = 0; j < (i < f ? formats[i].params : p); j++)
+            if (!strcmp(formats[i].param[j].key, key) &&
+                tp_param_find(&formats[i].param[j], choice) >= 0)
+                return true;
     return false;
 }
 
 static void each_setting(emit_fn emit)
 {
-    char word[100];
     size_t count;
     const struct tp_format *formats = tp_formats(&count);
     for (size_t f = 0; f < count; f++)
-        for (uint32_t p = 0; p < formats[f].params; p++)
+        for (uint32_t p = 0; p < formats[f].params && !formats[f].input_only; p++)
             for (uint32_t c = 0; c < formats[f].param[p].count; c++) {
-                if (formats[f].input_only || setting_seen(formats, f, p, c))
-                    continue;
-                snprintf(word, sizeof word, "%s=%s", formats[f].param[p].key,
-                         formats[f].param[p].choices[c]);
-                emit(word, strlen(word), "");
+                const struct tp_param *param = &formats[f].param[p];
+                const char *const *alias = param->aliases[c];
+                for (const char *name = param->choices[c]; name; name = *alias++) {
+                    char word[100];
+                    if (setting_seen(formats, f, p, name))
+                        continue;
+                    snprintf(word, sizeof word, "%s=%s", param->key, name);
+                    emit(word, strlen(word), "");
+                }
             }
 }
 

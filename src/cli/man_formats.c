@@ -46,6 +46,10 @@ static void put_params(FILE *out, const struct tp_format *format)
         fputc('\n', out);
         put_text(out, param->help);
         fprintf(out, "The default is\n.Cm %s .\n", param->choices[0]);
+        for (uint32_t c = 0; c < param->count; c++)
+            for (uint32_t a = 0; param->aliases[c][a]; a++)
+                fprintf(out, ".Cm %s\nis another name of\n.Cm %s .\n", param->aliases[c][a],
+                        param->choices[c]);
     }
     fputs(".El\n", out);
 }

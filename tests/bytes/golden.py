@@ -141,18 +141,31 @@ def random_words(shape):
     return tensor("I32", rng.integers(0, 1 << 32, shape, dtype=np.uint32).view(np.int32))
 
 
-@case("w4a8-cutlass", "w4a8/scale_chain_*.safetensors")
-def w4a8_scales(report, g):
+def w4a8_scales(report, g, sets, codes, channel):
+    """`codes`, `channel`: the golden's tensors for these settings."""
     e, n, groups = g["weight_scale"].shape
-    for how in ("rcp", "div"):
-        source = ct_file(random_words((e, n, groups * 16)), g["weight_scale"])
-        out, _ = tool.convert_tensors(source, "w4a8-cutlass", {"scale": how})
-        packed = rq.group8(g[f"group_scale_{how}"].bits)
-        want = Tensor("F8_E4M3", packed.shape, packed.tobytes())
-        report.exact("group_scale", out["x.weight_group_scale"], want, (e, groups, n, 8))
-        report.f32("chan_scale", out["x.weight_chan_scale"], g["chan_scale"], (e, n, 1))
+    source = ct_file(random_words((e, n, groups * 16)), g["weight_scale"])
+    out, _ = tool.convert_tensors(source, "w4a8-cutlass", sets)
+    packed = rq.group8(g[codes].bits)
+    want = Tensor("F8_E4M3", packed.shape, packed.tobytes())
+    report.exact("group_scale", out["x.weight_group_scale"], want, (e, groups, n, 8))
+    report.f32("chan_scale", out["x.weight_chan_scale"], g[channel], (e, n, 1))
+    return out["x.weight_group_scale"]
+
+
+@case("w4a8-cutlass", "w4a8/scale_chain_e*.safetensors")
+def w4a8_scales_cpu(report, g):
+    for how, codes in (("cpu", "rcp"), ("rcp", "rcp"), ("div", "div")):
+        got = w4a8_scales(report, g, {"scale": how}, f"group_scale_{codes}", "chan_scale")
         if how == "div":
-            report.exact("packed_scales", out["x.weight_group_scale"], g["packed_scales_div"])
+            report.exact("packed_scales", got, g["packed_scales_div"])
+
+
+@case("w4a8-cutlass", "w4a8/scale_chain_gpu_*.safetensors")
+def w4a8_scales_gpu(report, g):
+    for sets in ({}, {"scale": "gpu"}):
+        got = w4a8_scales(report, g, sets, "group_scale_gpu", "chan_scale_gpu")
+        report.exact("packed_scales", got, g["packed_scales_gpu"])
 
 
 @case("w4a8-cutlass", "w4a8/scale_table_256.safetensors")
@@ -166,7 +179,7 @@ def w4a8_table(report, g):
     codes[:, 0] = 0x66
     codes[:, 1:] = np.resize(np.arange(0x67, dtype=np.uint8), (16, 7))
     scale = stfile.from_f32("BF16", rq.E4M3[codes] * np.float32(8))
-    for how in ("rcp", "div"):
+    for how in ("gpu", "cpu", "div"):
         out, _ = tool.convert_tensors(ct_file(random_words((16, 128)), scale), "w4a8-cutlass",
                                       {"scale": how})
         got = out["x.weight_group_scale"].bits.reshape(8, 16, 8)

@@ -60,12 +60,15 @@ def w4a8(t, path, g):
         t.same("expected", rq.w4a8_reorder(rq.w4a8_encode(codes)), g["expected"])
         t.same("layout", rq.w4a8_layout_words(*codes.shape), g["layout"])
         t.same("packed_scales", rq.group8(g["scales"].bits), g["packed_scales"])
-    elif "chan_scale" in g:
-        for how in ("div", "rcp"):
+    elif "chan_scale" in g or "chan_scale_gpu" in g:
+        rules = ("gpu",) if "chan_scale_gpu" in g else ("div", "cpu")
+        for how in rules:
             scale, chan = rq.channel_scale(g["weight_scale"].bits, how)
-            t.same(f"group_scale_{how}", scale, g[f"group_scale_{how}"])
-            t.same(f"chan_scale {how}", chan, g["chan_scale"])
-        t.same("packed_scales_div", rq.group8(g["group_scale_div"].bits), g["packed_scales_div"])
+            name = {"cpu": "rcp"}.get(how, how)
+            t.same(f"group_scale_{name}", scale, g[f"group_scale_{name}"])
+            t.same(f"chan_scale {how}", chan, g["chan_scale_gpu" if how == "gpu" else "chan_scale"])
+        packed = f"packed_scales_{rules[0]}"
+        t.same(packed, rq.group8(g[f"group_scale_{rules[0]}"].bits), g[packed])
     elif "scales" in g and "packed_scales" in g:
         t.same("table", rq.group8(g["scales"].bits), g["packed_scales"])
         with open(os.path.join(os.path.dirname(path), "scale_table_256x8.bin"), "rb") as f:

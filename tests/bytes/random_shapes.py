@@ -101,7 +101,7 @@ def w4a8_from_codes(codes, scale, sets):
     flat = codes.ndim == 2
     if flat:
         codes, scale = codes[None], scale[None]
-    out = rq.w4a8_cutlass(codes, scale, sets.get("scale", "rcp"), sets.get("zero-groups", "keep"))
+    out = rq.w4a8_cutlass(codes, scale, sets.get("scale", "gpu"), sets.get("zero-groups", "keep"))
     values = rq.w4a8_values(codes, out["weight_group_scale"], out["weight_chan_scale"])
     cut = (lambda a: a[0]) if flat else (lambda a: a)
     return {"weight_packed": tensor("I32", cut(out["weight_packed"])),
@@ -163,7 +163,7 @@ def mxfp8_torchao3d(x, sets):
 
 QUOTIENT = {"quotient": ["fp32", "bf16"]}
 RULES = {"scale": ["rceil", "floor", "ct"]}
-W4A8 = {"scale": ["rcp", "div"], "zero-groups": ["keep", "skip"]}
+W4A8 = {"scale": ["gpu", "cpu", "div"], "zero-groups": ["keep", "skip"]}
 FP8 = {"variant": ["v2", "seed", "div", "cuda"], "scale": ["fp32"]}
 
 # step and largest multiple of N and of K, ranks, settings, expected outputs

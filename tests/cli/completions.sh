@@ -60,6 +60,7 @@ ask_bash 'tilepack ' "$(printf '%s\n' --help --version "$commands")"
 ask_bash 'tilepack convert --to ' "$(formats)"
 ask_bash 'tilepack convert --device=cuda:' 'all'
 ask_bash 'tilepack convert SRC --set scale=r' $'rceil\nrcp'
+ask_bash 'tilepack convert SRC --set scale=g' gpu
 ask_bash 'tilepack convert --recipe with' 'with space.json'
 if command -v shellcheck >/dev/null; then
     expect bash 'shellcheck' '' "$(tilepack completions bash | shellcheck -s bash - 2>&1)"

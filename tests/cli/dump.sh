@@ -115,7 +115,7 @@ TEXT
 prints q.safetensors l.q_proj.weight_packed <<'TEXT'
 l.q_proj: w4a8-cutlass, W[32,128] from BF16
   codec int4, a scale for each block of 1x128 (n x k)
-  set with quotient=fp32 scale=rcp zero-groups=keep
+  set with quotient=fp32 scale=gpu zero-groups=keep
   made from l.q_proj.weight [32,128]
 
 l.q_proj.weight_packed

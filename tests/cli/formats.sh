@@ -75,6 +75,10 @@ code table: the stored nibble of each value
 TEXT
 grep -q '^    words     N/16, K/32, 32\*N$' out || fail 'no layout words'
 
+# Choices, the default, and other names of choices.
+grep -q '^  --set scale=gpu|cpu|div   (default gpu)$' out || fail 'no channel rules'
+grep -q '^              rcp is another name of cpu$' out || fail 'no other name of a choice'
+
 # Every format prints, in lines without blanks at their ends; JSON is the file itself.
 while read -r name; do
     "$program" formats "$name" >out 2>err || fail "$name: status $?"

@@ -170,16 +170,20 @@ def w4a8_layout_words(e, n, k):
 
 
 @quiet
-def channel_scale(scale_bits, how="rcp", zero_groups=None):
+def channel_scale(scale_bits, how="gpu", zero_groups=None):
     """bf16 group scales [E,N,G] -> (e4m3 [E,G,N], channel fp32 [E,N,1]).
 
-    zero_groups: None, or True where a group is all zero and is left out of the maximum."""
+    how: gpu, cpu or div, the channel rule. zero_groups: None, or True where a group is all
+    zero and is left out of the maximum."""
+    if how not in ("gpu", "cpu", "div"):
+        raise ValueError(f"there is no channel rule {how}")
     s = bf16_to_f32(scale_bits)
     size = np.abs(s)
     if zero_groups is not None:
         size = np.where(zero_groups, F32(0), size)
     amax = size.max(axis=-1, keepdims=True)
-    sc = np.maximum(amax / F32(448), F32(1 / (448 * 512)))
+    part = amax * from_bits(0x3B124925) if how == "gpu" else amax / F32(448)
+    sc = np.maximum(part, F32(1 / (448 * 512)))
     f = s / sc if how == "div" else s * (F32(1) / sc)
     f = to_e4m3(np.clip(f, F32(-448), F32(448)))
     g = to_e4m3(E4M3[f] / F32(8))
@@ -199,7 +203,7 @@ def zero_groups(codes):
     return (codes.reshape(codes.shape[:-1] + (codes.shape[-1] // 128, 128)) == 8).all(axis=-1)
 
 
-def w4a8_cutlass(codes, scale, how="rcp", zero="keep"):
+def w4a8_cutlass(codes, scale, how="gpu", zero="keep"):
     """Codes q+8 [E,N,K] and bf16 scales [E,N,G] -> the four tensors of the format."""
     e, n, k = codes.shape
     skip = zero_groups(codes) if zero == "skip" else None

@@ -150,7 +150,7 @@ static size_t make_ops(struct tp_op ops[])
     ops[n++] = ops_mxfp8_torchao3d(TP_MX_RCEIL, 1);
     ops[n++] = ops_mxfp8_torchao3d(TP_MX_RCEIL, 32);
     ops[n++] = ops_w4a8_ct(TP_INT4_QUOTIENT_FP32);
-    ops[n++] = ops_w4a8_cutlass(TP_INT4_QUOTIENT_FP32, false, false);
+    ops[n++] = ops_w4a8_cutlass(TP_INT4_QUOTIENT_FP32, TP_CHANNEL_GPU, false);
     ops[n++] = ops_mxfp4_ct(TP_MX_RCEIL);
     ops[n++] = ops_nvfp4_ct(TP_NVFP4_CT);
     return n;

@@ -64,13 +64,13 @@ static inline struct tp_op ops_w4a8_ct(int rule)
     return op;
 }
 
-static inline struct tp_op ops_w4a8_cutlass(int rule, bool divide, bool skip_zero)
+static inline struct tp_op ops_w4a8_cutlass(int rule, int channel_rule, bool skip_zero)
 {
     static const uint8_t encode[16] = {0, 7, 6, 5, 4, 3, 2, 1, 8, 9, 10, 11, 12, 13, 14, 15};
     struct tp_op op = ops_begin(TP_CODEC_INT4, rule, 1, 128);
     for (int i = 0; i < 16; i++)
         op.table[i] = encode[i ^ 8];
-    op.channel_div = divide;
+    op.channel_rule = (uint8_t)channel_rule;
     op.skip_zero_groups = skip_zero;
     ops_out(&op, TP_ROLE_CODES, TP_ELEM_INT4, 1, 1, OPS_W4A8);
     ops_out(&op, TP_ROLE_WORDS, TP_ELEM_I32, 1, 1, NULL);

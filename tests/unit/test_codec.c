@@ -212,12 +212,12 @@ static void test_w4a8_scales(void **state)
     tp_group8(0xFF, packed);
     for (int i = 0; i < 8; i++)
         assert_int_equal(packed[i], 0x7F);
-    tp_channel_scale(row, 3, true, false, zero, group, &channel);
+    tp_channel_scale(row, 3, TP_CHANNEL_DIV, false, zero, group, &channel);
     assert_true(channel == 2.0f / 448.0f * 8.0f);
     assert_int_equal(group[0], tp_e4m3_of(28.0f));
     assert_int_equal(group[1], 0);
     assert_int_equal(group[2], tp_e4m3_of(56.0f));
-    tp_channel_scale(row, 3, false, true, zero, same, &again);
+    tp_channel_scale(row, 3, TP_CHANNEL_CPU, true, zero, same, &again);
     assert_true(channel == again);
     assert_memory_equal(group, same, 3);
     for (int f = 0; f < 256; f++) {
@@ -225,6 +225,42 @@ static void test_w4a8_scales(void **state)
         tp_group8(tp_e4m3_of(tp_e4m3_value((uint8_t)f) / 8.0f), packed);
         memcpy(&word, packed, 8);
         assert_true(tp_group8_of_eighth()[f] == word);
+    }
+}
+
+static void check_channel(enum tp_channel_rule rule, uint16_t most, uint16_t other,
+                          uint8_t want, uint32_t want_channel)
+{
+    const uint16_t row[2] = {most, other};
+    const uint8_t zero[2] = {0};
+    uint8_t group[2];
+    float channel;
+    tp_channel_scale(row, 2, rule, false, zero, group, &channel);
+    assert_int_equal(group[0], 0x66);
+    assert_int_equal(group[1], want);
+    assert_int_equal(tp_f32_bits(channel), want_channel);
+}
+
+/* Rows in which each rule is another one: gpu by its channel scale, all by a code. */
+static void test_channel_rules(void **state)
+{
+    (void)state;
+    check_channel(TP_CHANNEL_GPU, 0x3F8A, 0x3F4F, 0x62, 0x3C9DB6DC);
+    check_channel(TP_CHANNEL_CPU, 0x3F8A, 0x3F4F, 0x63, 0x3C9DB6DB);
+    check_channel(TP_CHANNEL_DIV, 0x3F8A, 0x3F4F, 0x62, 0x3C9DB6DB);
+    check_channel(TP_CHANNEL_GPU, 0x3F9A, 0x3F51, 0x61, 0x3CB00001);
+    check_channel(TP_CHANNEL_CPU, 0x3F9A, 0x3F51, 0x62, 0x3CB00000);
+    check_channel(TP_CHANNEL_DIV, 0x3F9A, 0x3F51, 0x62, 0x3CB00000);
+    for (int rule = TP_CHANNEL_GPU; rule <= TP_CHANNEL_DIV; rule++) {
+        struct tp_op a = ops_w4a8_cutlass(0, rule, false);
+        assert_true(tp_channel_quotient(0, (enum tp_channel_rule)rule) ==
+                    1.0f / (448.0f * 512.0f));
+        assert_true(isinf(tp_channel_quotient(0x7F80, (enum tp_channel_rule)rule)));
+        assert_true(isnan(tp_channel_quotient(0x7F81, (enum tp_channel_rule)rule)));
+        for (int other = TP_CHANNEL_GPU; other <= TP_CHANNEL_DIV; other++) {
+            struct tp_op b = ops_w4a8_cutlass(0, other, false);
+            assert_int_equal(tp_op_same(&a, &b), rule == other);
+        }
     }
 }
 
@@ -236,9 +272,9 @@ static void test_skip_zero_groups(void **state)
     uint8_t group[2];
     float keep, skip;
     (void)state;
-    tp_channel_scale(row, 2, false, false, zero, group, &keep);
+    tp_channel_scale(row, 2, TP_CHANNEL_CPU, false, zero, group, &keep);
     assert_true(keep == 0x1p-7f / 448.0f * 8.0f);
-    tp_channel_scale(row, 2, false, true, zero, group, &skip);
+    tp_channel_scale(row, 2, TP_CHANNEL_CPU, true, zero, group, &skip);
     assert_true(skip == 8.0f / (448.0f * 512.0f));
 }
 
@@ -269,7 +305,7 @@ static void test_places(void **state)
 
 static void test_sizes(void **state)
 {
-    struct tp_op op = ops_w4a8_cutlass(0, false, false), mx = ops_mxfp8_blocked(0);
+    struct tp_op op = ops_w4a8_cutlass(0, TP_CHANNEL_GPU, false), mx = ops_mxfp8_blocked(0);
     struct tp_box3 box = {2, 48, 512}, odd = {1, 33, 96}, huge = {1, UINT64_MAX / 2, 512};
     struct tp_err err = {0};
     uint64_t bytes;
@@ -287,7 +323,7 @@ static void test_sizes(void **state)
 
 static void test_repack_possible(void **state)
 {
-    struct tp_op ct = ops_w4a8_ct(0), cutlass = ops_w4a8_cutlass(0, false, false);
+    struct tp_op ct = ops_w4a8_ct(0), cutlass = ops_w4a8_cutlass(0, TP_CHANNEL_GPU, false);
     struct tp_op linear = ops_mxfp8_ct(0), tiles = ops_mxfp8_blocked(0);
     struct tp_op nwise = ops_mxfp8_torchao3d(0, 1), square = ops_mxfp8_torchao3d(0, 32);
     struct tp_op fp32 = ops_fp8_deepseek(0, TP_FP8_SCALE_FP32), bf16 = ops_fp8_ct(TP_FP8_CT_FP32);
@@ -340,9 +376,10 @@ int main(void)
         cmocka_unit_test(test_halves),       cmocka_unit_test(test_e8m0),
         cmocka_unit_test(test_mxfp8_cases),  cmocka_unit_test(test_int4_cases),
         cmocka_unit_test(test_fp8_cases),    cmocka_unit_test(test_nvfp4_zero_scales),
-        cmocka_unit_test(test_w4a8_scales),  cmocka_unit_test(test_skip_zero_groups),
-        cmocka_unit_test(test_places),       cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_repack_possible), cmocka_unit_test(test_stats),
+        cmocka_unit_test(test_w4a8_scales),  cmocka_unit_test(test_channel_rules),
+        cmocka_unit_test(test_skip_zero_groups), cmocka_unit_test(test_places),
+        cmocka_unit_test(test_sizes),        cmocka_unit_test(test_repack_possible),
+        cmocka_unit_test(test_stats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

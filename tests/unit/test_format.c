@@ -36,19 +36,43 @@ static void settings_change_the_operation(void **state)
     struct tp_op op;
     struct tp_err err = {0};
     tp_format_op(format, &settings, &op);
-    assert_false(op.channel_div);
+    assert_int_equal(op.channel_rule, TP_CHANNEL_GPU);
     assert_int_equal(op.rule, TP_INT4_QUOTIENT_FP32);
     assert_int_equal(tp_format_set(format, "scale=div", &settings, &err), TP_OK);
     assert_int_equal(tp_format_set(format, "quotient=bf16", &settings, &err), TP_OK);
     tp_format_op(format, &settings, &op);
-    assert_true(op.channel_div);
+    assert_int_equal(op.channel_rule, TP_CHANNEL_DIV);
     assert_int_equal(op.rule, TP_INT4_QUOTIENT_BF16);
     static const char *const bad[] = {"scale", "scale=", "scale=half", "=div", "scal=div", "", "x=y"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct tp_err wrong = {0};
         assert_int_equal(tp_format_set(format, bad[i], &settings, &wrong), TP_E_USAGE);
-        assert_non_null(strstr(wrong.hint, "scale=rcp|div"));
+        assert_non_null(strstr(wrong.hint, "scale=gpu|cpu|div"));
     }
+}
+
+/* The two words of one choice, and the one that files hold. */
+static void aliases_mean_their_choice(void **state)
+{
+    (void)state;
+    const struct tp_format *format = tp_format_find("w4a8-cutlass");
+    const struct tp_param *scale = &format->param[1];
+    assert_string_equal(scale->key, "scale");
+    assert_string_equal(scale->choices[1], "cpu");
+    assert_string_equal(scale->stored[0], "gpu");
+    assert_string_equal(scale->stored[1], "rcp"); /* as version 0.1.0 wrote it */
+    static const char *const words[] = {"scale=cpu", "scale=rcp"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        struct tp_settings settings = {{0}};
+        struct tp_op op;
+        assert_int_equal(tp_format_set(format, words[i], &settings, NULL), TP_OK);
+        assert_int_equal(settings.choice[1], 1);
+        tp_format_op(format, &settings, &op);
+        assert_int_equal(op.channel_rule, TP_CHANNEL_CPU);
+    }
+    assert_int_equal(tp_param_find(scale, "gpu"), 0);
+    assert_int_equal(tp_param_find(scale, "div"), 2);
+    assert_int_equal(tp_param_find(scale, "rc"), -1);
 }
 
 /* The granule times any factor must give boxes that embed in the whole, for every
@@ -98,6 +122,31 @@ static void shapes_invert(void **state)
         }
 }
 
+/* The format's text with `from` replaced once. */
+static char *edited(const struct tp_format *format, const char *from, const char *to)
+{
+    char *text = json_dumps(format->json, 0), *bad;
+    assert_non_null(text);
+    const char *at = strstr(text, from);
+    if (!at)
+        fail_msg("the format file has no %s", from);
+    assert_true(asprintf(&bad, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from)) > 0);
+    free(text);
+    return bad;
+}
+
+static void refused(const char *name, const char *from, const char *to, const char *what)
+{
+    struct tp_format parsed;
+    struct tp_err err = {0};
+    char *bad = edited(tp_format_find(name), from, to);
+    assert_int_equal(tp_format_parse(bad, 0, &parsed, &err), TP_E_INPUT);
+    assert_true(err.what[0]);
+    if (!strstr(err.what, what))
+        fail_msg("%s: '%s', not '%s'", to, err.what, what);
+    free(bad);
+}
+
 static void bad_files_are_refused(void **state)
 {
     (void)state;
@@ -111,23 +160,32 @@ static void bad_files_are_refused(void **state)
         {"[0, 1, 2", "[0, 0, 2"},
         {"\"version\": 1", "\"version\": 0"},
     };
-    const struct tp_format *format = tp_format_find("w4a8-ct");
-    char *text = json_dumps(format->json, 0);
-    assert_non_null(text);
-    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
-        const char *at = strstr(text, edits[i][0]);
-        struct tp_format parsed;
-        struct tp_err err = {0};
-        char *bad;
-        if (!at)
-            fail_msg("the format file has no %s", edits[i][0]);
-        assert_true(asprintf(&bad, "%.*s%s%s", (int)(at - text), text, edits[i][1],
-                             at + strlen(edits[i][0])) > 0);
-        assert_int_equal(tp_format_parse(bad, 0, &parsed, &err), TP_E_INPUT);
-        assert_true(err.what[0]);
-        free(bad);
-    }
-    free(text);
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++)
+        refused("w4a8-ct", edits[i][0], edits[i][1], "");
+}
+
+static void bad_words_are_refused(void **state)
+{
+    (void)state;
+    static const char twice[] = "is used twice";
+    static const char *const edits[][3] = {
+        {"\"channel_rule\": \"gpu\"", "\"channel_rule\": \"gnu\"",
+         "'gnu', which is no known word"},
+        {"[\"rcp\"]", "[\"gpu\"]", twice},
+        {"[\"rcp\"]", "[\"div\"]", twice},
+        {"[\"rcp\"]", "[\"cpu\"]", twice},
+        {"[\"rcp\"]", "[\"rcp\", \"rcp\"]", twice},
+        {"\"name\": \"div\"", "\"name\": \"rcp\"", twice},
+        {"\"name\": \"div\"", "\"name\": \"gpu\"", twice},
+        {"[\"rcp\"]", "[\"rcp\", 7]", "no string"},
+        {"[\"rcp\"]", "\"rcp\"", "no list"},
+        {"[\"rcp\"]", "[\"rcp\", \"b\", \"c\"]", "more than 2 entries"},
+        {"\"stored\": \"rcp\"", "\"stored\": \"host\"", "neither its name nor an alias"},
+        {"\"stored\": \"rcp\"", "\"stored\": \"div\"", "neither its name nor an alias"},
+        {"\"stored\": \"rcp\"", "\"stored\": 1", "no string"},
+    };
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++)
+        refused("w4a8-cutlass", edits[i][0], edits[i][1], edits[i][2]);
 }
 
 int main(void)
@@ -135,7 +193,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(embedded_formats_are_valid), cmocka_unit_test(settings_change_the_operation),
         cmocka_unit_test(granules_embed),             cmocka_unit_test(shapes_invert),
-        cmocka_unit_test(bad_files_are_refused),
+        cmocka_unit_test(bad_files_are_refused),      cmocka_unit_test(bad_words_are_refused),
+        cmocka_unit_test(aliases_mean_their_choice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,8 +83,9 @@ static int make_kinds(void **state)
     }
     for (int rule = TP_INT4_QUOTIENT_FP32; rule <= TP_INT4_QUOTIENT_BF16; rule++) {
         add(ops_w4a8_ct(rule), 1, 128);
-        for (int i = 0; i < 4; i++)
-            add(ops_w4a8_cutlass(rule, i & 1, i & 2), 16, 128);
+        for (int channel = TP_CHANNEL_GPU; channel <= TP_CHANNEL_DIV; channel++)
+            for (int skip = 0; skip < 2; skip++)
+                add(ops_w4a8_cutlass(rule, channel, skip), 16, 128);
     }
     for (int rule = TP_NVFP4_CT; rule <= TP_NVFP4_MODELOPT; rule++) {
         add(ops_nvfp4_ct(rule), 1, 16);
@@ -517,7 +518,7 @@ static void test_repack_rows(void **state)
 static void test_round_trip(void **state)
 {
     const struct tp_box3 box = {2, 32, 512};
-    struct tp_op ct = ops_w4a8_ct(0), cutlass = ops_w4a8_cutlass(0, false, false);
+    struct tp_op ct = ops_w4a8_ct(0), cutlass = ops_w4a8_cutlass(0, TP_CHANNEL_GPU, false);
     struct outputs a = packed_weight(&ct, box, false), b = take_outputs(&cutlass, box, 0);
     struct outputs c = take_outputs(&ct, box, 0);
     struct tp_args args = {.box = box, .dtype = TP_BF16};

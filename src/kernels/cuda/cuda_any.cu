@@ -33,8 +33,8 @@ struct any_args {
     float global;
     uint64_t block_n, block_k;
     uint8_t table[16];
-    uint32_t dtype, codec, rule, scale_rule, half; /* half: 0, 1, or 2 = bytes */
-    bool divide, skip_zero;
+    uint32_t dtype, codec, rule, scale_rule, channel_rule, half; /* half: 0, 1, or 2 = bytes */
+    bool skip_zero;
 };
 
 static __device__ uint64_t dim_at(const struct tp_layout_dim &d, uint64_t x)
@@ -308,7 +308,7 @@ static __global__ __launch_bounds__(ANY_THREADS) void finish_w4a8(const struct a
             if (!(a.skip_zero && stash[1]))
                 amax = max(amax, (uint32_t)stash[0] & 0x7FFFu);
         }
-        const dev_channel c = dev_channel_of(dev_max_lanes<32>(amax), a.divide);
+        const dev_channel c = dev_channel_of(dev_max_lanes<32>(amax), a.channel_rule);
         if (lane == 0)
             ((float *)a.side.channel.data)[at_of(a.side.channel, e, n, 0)] = dev_channel_value(c);
         for (uint64_t g = lane; g < groups; g += 32) {
@@ -467,7 +467,7 @@ static struct any_args any_args_of(const struct tp_op *op, const struct tp_args 
     a.codec = op->codec;
     a.rule = op->rule;
     a.scale_rule = op->scale_rule;
-    a.divide = op->channel_div;
+    a.channel_rule = op->channel_rule;
     a.skip_zero = op->skip_zero_groups;
     return a;
 }

@@ -24,8 +24,8 @@ struct int4_args {
     float *channel;
     uint32_t *flags;
     uint64_t n, k, groups; /* groups: of the whole weight, or of a row */
-    uint32_t rule, tiles_n;
-    bool divide, skip_zero;
+    uint32_t rule, channel_rule, tiles_n;
+    bool skip_zero;
     dev_map map;
 };
 
@@ -226,7 +226,7 @@ static __device__ void finish_rows(const struct int4_args &a, const uint32_t *sc
         }
         amax = dev_max_lanes<32>(amax);
         if (lane == 0) {
-            channel[row] = dev_channel_of(amax, a.divide);
+            channel[row] = dev_channel_of(amax, a.channel_rule);
             a.channel[e * a.n + n0 + row] = dev_channel_value(channel[row]);
         }
     }
@@ -317,7 +317,7 @@ static struct int4_args args_of(const struct tp_op *op, struct tp_args *args)
     a.groups = args->box.k / 128;
     a.rule = op->rule;
     a.tiles_n = (uint32_t)(args->box.n / 16);
-    a.divide = op->channel_div;
+    a.channel_rule = op->channel_rule;
     a.skip_zero = op->skip_zero_groups;
     a.map = dev_map_of(NULL, op->table);
     return a;

@@ -41,7 +41,8 @@ struct reorder_args {
     float *channel;
     uint64_t n, k;
     uint32_t groups, scale_step; /* the step along the grid's k that packs scales */
-    bool divide, skip_zero;
+    uint32_t channel_rule;
+    bool skip_zero;
     uint32_t zero_word; /* stored word of eight zeros */
     dev_map map;
 };
@@ -203,7 +204,7 @@ static __device__ __forceinline__ void pack_scales(const struct reorder_args &a,
         for (uint32_t g = threadIdx.x % ROW_THREADS; g < a.groups; g += ROW_THREADS)
             if (!(a.skip_zero && group_is_zero(a, first + row, g)))
                 amax = max(amax, (uint32_t)scales[row * pitch + g] & 0x7FFFu);
-    const dev_channel c = dev_channel_of(dev_max_lanes<ROW_THREADS>(amax), a.divide);
+    const dev_channel c = dev_channel_of(dev_max_lanes<ROW_THREADS>(amax), a.channel_rule);
     if (row < rows && threadIdx.x % ROW_THREADS == 0) {
         channel[row] = c;
         a.channel[first + row] = dev_channel_value(c);
@@ -361,7 +362,7 @@ extern "C" void tp_cuda_int4_reorder(const struct tp_op *from, const struct tp_o
     a.scale_in = args->in[tp_op_find(from, TP_ROLE_SCALE)];
     a.scale_out = args->out[tp_op_find(to, TP_ROLE_GROUP8)];
     a.channel = (float *)args->out[tp_op_find(to, TP_ROLE_CHANNEL)];
-    a.divide = to->channel_div;
+    a.channel_rule = to->channel_rule;
     a.skip_zero = to->skip_zero_groups;
     a.zero_word = (from->table[8] & 15) * 0x11111111u;
     a.map = dev_map_of(from->table, to->table);

@@ -96,20 +96,20 @@ static __device__ __forceinline__ uint8_t dev_nvfp4_scale(uint32_t rule, uint32_
 /* ---- W4A8 scales: tp_channel_scale() and tp_group8() of codec.c ---------- */
 
 struct dev_channel {
-    float sc, rcp;
+    float sc, reciprocal;
     bool divide;
 };
 
-/* `amax`: largest bf16 magnitude of a row's group scales. */
-static __device__ __forceinline__ dev_channel dev_channel_of(uint32_t amax, bool divide)
+/* `amax`: largest bf16 magnitude of a row's group scales; `rule`: enum tp_channel_rule. */
+static __device__ __forceinline__ dev_channel dev_channel_of(uint32_t amax, uint32_t rule)
 {
-    const float least = 1.0f / (448.0f * 512.0f);
+    const float least = 1.0f / (448.0f * 512.0f), m = tp_bf16_to_f32((uint16_t)amax);
     dev_channel c;
-    c.sc = __fdiv_rn(tp_bf16_to_f32((uint16_t)amax), 448.0f);
+    c.sc = rule == TP_CHANNEL_GPU ? __fmul_rn(m, TP_RCP_448) : __fdiv_rn(m, 448.0f);
     if (c.sc < least) /* NaN stays */
         c.sc = least;
-    c.rcp = __fdiv_rn(1.0f, c.sc);
-    c.divide = divide;
+    c.reciprocal = __fdiv_rn(1.0f, c.sc);
+    c.divide = rule == TP_CHANNEL_DIV;
     return c;
 }
 
@@ -148,7 +148,7 @@ static __device__ __forceinline__ uint32_t dev_mul_f16x2(uint32_t a, uint32_t b)
 static __device__ __forceinline__ uint2 dev_group8(uint32_t scale, const dev_channel &c)
 {
     float s = tp_bf16_to_f32((uint16_t)scale);
-    float f = c.divide ? __fdiv_rn(s, c.sc) : __fmul_rn(s, c.rcp);
+    float f = c.divide ? __fdiv_rn(s, c.sc) : __fmul_rn(s, c.reciprocal);
 #if __CUDA_ARCH__ >= 890
     uint16_t code;
     asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %1;" : "=h"(code) : "f"(f));

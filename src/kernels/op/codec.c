@@ -238,29 +238,31 @@ float tp_codec_scale_value(enum tp_codec codec, uint32_t scale_bits)
     }
 }
 
-float tp_channel_quotient(uint16_t amax)
+float tp_channel_quotient(uint16_t amax, enum tp_channel_rule rule)
 {
-    float sc = tp_bf16_to_f32(amax) / 448.0f;
+    float m = tp_bf16_to_f32(amax);
+    float sc = rule == TP_CHANNEL_GPU ? m * TP_RCP_448 : m / 448.0f;
     if (sc < 1.0f / (448.0f * 512.0f)) /* NaN stays */
         sc = 1.0f / (448.0f * 512.0f);
     return sc;
 }
 
-void tp_channel_scale(const uint16_t *row_scales, uint64_t groups, bool divide, bool skip_zero,
-                      const uint8_t *group_is_zero, uint8_t *group_scales, float *channel)
+void tp_channel_scale(const uint16_t *row_scales, uint64_t groups, enum tp_channel_rule rule,
+                      bool skip_zero, const uint8_t *group_is_zero, uint8_t *group_scales,
+                      float *channel)
 {
     uint16_t amax = 0;
-    float sc, rcp;
+    float sc, reciprocal;
     for (uint64_t g = 0; g < groups; g++) {
         uint16_t m = row_scales[g] & 0x7FFF;
         if (!(skip_zero && group_is_zero[g]) && m > amax)
             amax = m;
     }
-    sc = tp_channel_quotient(amax);
-    rcp = 1.0f / sc;
+    sc = tp_channel_quotient(amax, rule);
+    reciprocal = 1.0f / sc;
     for (uint64_t g = 0; g < groups; g++) {
         float s = tp_bf16_to_f32(row_scales[g]);
-        uint8_t f = tp_e4m3_of(divide ? s / sc : s * rcp);
+        uint8_t f = tp_e4m3_of(rule == TP_CHANNEL_DIV ? s / sc : s * reciprocal);
         group_scales[g] = tp_e4m3_of(tp_e4m3_value(f) / 8.0f);
     }
     *channel = tp_canonical(sc * 8.0f);

@@ -42,12 +42,13 @@ float tp_codec_scale_value(enum tp_codec codec, uint32_t scale_bits);
 
 /* W4A8: group scales (bf16 bits, G of one output row) -> e4m3 group scales and
  * the row's fp32 channel scale; spec: formats/README.md, "channel scale". */
-void tp_channel_scale(const uint16_t *row_scales, uint64_t groups, bool divide, bool skip_zero,
-                      const uint8_t *group_is_zero, uint8_t *group_scales, float *channel);
+void tp_channel_scale(const uint16_t *row_scales, uint64_t groups, enum tp_channel_rule rule,
+                      bool skip_zero, const uint8_t *group_is_zero, uint8_t *group_scales,
+                      float *channel);
 
 /* Its parts: sc, an eighth of the channel scale, from the largest magnitude (bf16
  * bits); and for each e4m3 byte f the 8 packed bytes of the group scale f / 8. */
-float tp_channel_quotient(uint16_t amax);
+float tp_channel_quotient(uint16_t amax, enum tp_channel_rule rule);
 const uint64_t *tp_group8_of_eighth(void);
 
 /* From f = 0x20 on (and below NaN) f / 8 is exact and normal, so that its packed bytes differ

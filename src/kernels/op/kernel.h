@@ -41,6 +41,9 @@ enum tp_fp8_rule {
 enum tp_fp8_scale { TP_FP8_SCALE_FP32, TP_FP8_SCALE_UE8M0, TP_FP8_SCALE_BF16 };
 enum tp_mx_rule { TP_MX_RCEIL, TP_MX_FLOOR, TP_MX_CT, TP_MX_EVEN, TP_MX_CEIL };
 enum tp_nvfp4_rule { TP_NVFP4_CT, TP_NVFP4_TORCHAO, TP_NVFP4_MODELOPT };
+/* W4A8's channel scale: as vLLM computes it on a GPU, by the same code on a CPU, and in
+ * its CUDA kernel. */
+enum tp_channel_rule { TP_CHANNEL_GPU, TP_CHANNEL_CPU, TP_CHANNEL_DIV };
 
 /* What an output holds. */
 enum tp_role {
@@ -102,7 +105,7 @@ struct tp_op {
     enum tp_codec codec;
     uint8_t rule;       /* the codec's rule enum */
     uint8_t scale_rule; /* enum tp_fp8_scale, or 0 */
-    bool channel_div;   /* W4A8 channel scale: divide ("div") instead of multiply by 1/sc ("rcp") */
+    uint8_t channel_rule; /* enum tp_channel_rule, or 0 */
     bool skip_zero_groups; /* W4A8 channel scale: all-zero groups do not take part in the amax */
     bool unit_global;   /* NVFP4: the global scale is 1, whatever the amax (single-level scales) */
     uint8_t zero_add;   /* added to every ZERO element (GPTQ v1 stores zero - 1) */

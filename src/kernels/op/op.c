@@ -46,7 +46,7 @@ static bool same_out(const struct tp_op_out *a, const struct tp_op_out *b)
 bool tp_op_same(const struct tp_op *a, const struct tp_op *b)
 {
     bool same = a->codec == b->codec && a->rule == b->rule && a->scale_rule == b->scale_rule &&
-                a->channel_div == b->channel_div &&
+                a->channel_rule == b->channel_rule &&
                 a->skip_zero_groups == b->skip_zero_groups &&
                 a->unit_global == b->unit_global && a->zero_add == b->zero_add &&
                 a->block_n == b->block_n && a->block_k == b->block_k && a->outs == b->outs &&

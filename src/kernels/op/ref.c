@@ -83,7 +83,7 @@ static void store_row_scales(const struct tp_op *op, const struct planes *p,
 {
     float channel;
     uint8_t packed[8];
-    tp_channel_scale(row->scale, groups, op->channel_div, op->skip_zero_groups, row->is_zero,
+    tp_channel_scale(row->scale, groups, op->channel_rule, op->skip_zero_groups, row->is_zero,
                      row->group, &channel);
     for (uint64_t g = 0; g < groups; g++) {
         tp_group8(row->group[g], packed);

@@ -81,7 +81,8 @@ const char *tilepack_format_title(const char *format);
 const char *tilepack_format_json(const char *format);
 
 /* Its parameters, and the values of each; the first value is the default. NULL when
- * p or v is too large. */
+ * p or v is too large. A value may have other names, "aliases" in the format file, that
+ * are taken as well. */
 const char *tilepack_format_parameter(const char *format, size_t p);
 const char *tilepack_format_parameter_value(const char *format, size_t p, size_t v);
 const char *tilepack_format_parameter_help(const char *format, size_t p);

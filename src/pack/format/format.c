@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "scale=rcp|div, zero-groups=keep|skip" */
+/* "scale=gpu|cpu|div, zero-groups=keep|skip" */
 static void list_keys(const struct tp_format *format, char *text, size_t size)
 {
     text[0] = '\0';
@@ -21,6 +21,20 @@ static void list_keys(const struct tp_format *format, char *text, size_t size)
     }
 }
 
+int tp_param_find(const struct tp_param *param, const char *word)
+{
+    for (uint32_t c = 0; c < param->count; c++) {
+        const char *const *name = param->aliases[c];
+        if (strcmp(param->choices[c], word) == 0)
+            return (int)c;
+        while (*name && strcmp(*name, word) != 0)
+            name++;
+        if (*name)
+            return (int)c;
+    }
+    return -1;
+}
+
 enum tp_code tp_format_set(const struct tp_format *format, const char *key_value,
                            struct tp_settings *settings, struct tp_err *err)
 {
@@ -31,11 +45,11 @@ enum tp_code tp_format_set(const struct tp_format *format, const char *key_value
         const struct tp_param *param = &format->param[p];
         if (strlen(param->key) != key_size || memcmp(param->key, key_value, key_size) != 0)
             continue;
-        for (uint32_t c = 0; c < param->count; c++)
-            if (strcmp(param->choices[c], equals + 1) == 0) {
-                settings->choice[p] = (uint8_t)c;
-                return TP_OK;
-            }
+        int choice = tp_param_find(param, equals + 1);
+        if (choice >= 0) {
+            settings->choice[p] = (uint8_t)choice;
+            return TP_OK;
+        }
     }
     list_keys(format, legal, sizeof legal);
     tp_err_hint(err, "%s takes %s", format->name, format->params ? legal : "no --set");

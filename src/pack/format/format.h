@@ -10,13 +10,16 @@
 #include <jansson.h>
 
 enum { TP_MAX_PARAMS = 6, TP_MAX_CHOICES = 8, TP_MAX_RANK = 6, TP_MAX_RULES = 6 };
-enum { TP_MAX_ALSO = 2, TP_MAX_ABSENT = 2, TP_MAX_METHODS = 6 };
+enum { TP_MAX_ALSO = 2, TP_MAX_ABSENT = 2, TP_MAX_METHODS = 6, TP_MAX_ALIASES = 2 };
 
 /* One --set key=value: the first choice is the default. A choice changes fields
- * of the operation ("set") and of the reader's config ("config"). */
+ * of the operation ("set") and of the reader's config ("config"). A choice is shown by
+ * its name; a name or an alias of one choice is no other choice's. */
 struct tp_param {
     const char *key;
-    const char *choices[TP_MAX_CHOICES];
+    const char *choices[TP_MAX_CHOICES];                     /* names */
+    const char *aliases[TP_MAX_CHOICES][TP_MAX_ALIASES + 1]; /* taken as well; ended by NULL */
+    const char *stored[TP_MAX_CHOICES]; /* what stored files say: the name, or an alias */
     const json_t *set[TP_MAX_CHOICES], *config[TP_MAX_CHOICES]; /* or NULL */
     uint32_t count;
     const char *help;
@@ -88,6 +91,9 @@ const struct tp_format *tp_format_grouped(const struct tp_format *format, uint64
 struct tp_settings {
     uint8_t choice[TP_MAX_PARAMS];
 };
+
+/* The choice of that name or alias, or -1. */
+int tp_param_find(const struct tp_param *param, const char *word);
 
 /* Applies "key=value" to the settings. TP_E_USAGE names the legal ones. */
 enum tp_code tp_format_set(const struct tp_format *format, const char *key_value,

@@ -21,6 +21,7 @@ static const char *const role_names[] = {"codes", "scale", "group8", "channel", 
 static const char *const element_names[] = {"int4", "e2m1", "e4m3", "e4m3x8", "e8m0", "bf16",
                                             "f16",  "f32",  "i32",  "i64",    "int8", NULL};
 static const char *const scale_rule_names[] = {"fp32", "ue8m0", "bf16", NULL};
+static const char *const channel_rule_names[] = {"gpu", "cpu", "div", NULL};
 static const char *const rule_names[TP_CODEC_COUNT][8] = {
     [TP_CODEC_INT4] = {"fp32", "bf16"},
     [TP_CODEC_FP8] = {"v2", "seed", "div", "cuda", "ct-fp32", "ct-bf16"},
@@ -88,8 +89,9 @@ enum tp_code tp_op_set(const json_t *set, struct tp_op *op, struct tp_err *err)
         } else if (strcmp(key, "scale_rule") == 0) {
             if ((code = word(set, key, scale_rule_names, &index, err)) == TP_OK)
                 op->scale_rule = (uint8_t)index;
-        } else if (strcmp(key, "channel_div") == 0) {
-            op->channel_div = json_is_true(value);
+        } else if (strcmp(key, "channel_rule") == 0) {
+            if ((code = word(set, key, channel_rule_names, &index, err)) == TP_OK)
+                op->channel_rule = (uint8_t)index;
         } else if (strcmp(key, "unit_global") == 0) {
             op->unit_global = json_is_true(value);
         } else if (strcmp(key, "skip_zero_groups") == 0) {
@@ -168,6 +170,8 @@ static enum tp_code parse_strings(const json_t *json, const char *key, const cha
                                   size_t most, struct tp_err *err)
 {
     const json_t *array = json_object_get(json, key);
+    if (array && !json_is_array(array))
+        return tp_fail(err, TP_E_INPUT, "\"%s\" is no list", key);
     if (json_array_size(array) > most)
         return tp_fail(err, TP_E_INPUT, "\"%s\" has more than %zu entries", key, most);
     for (size_t i = 0; i < json_array_size(array); i++)
@@ -233,6 +237,51 @@ static enum tp_code parse_outputs(const json_t *json, struct tp_format *format, 
     return TP_OK;
 }
 
+/* How many choices, and aliases of choices, are that word. */
+static unsigned uses(const struct tp_param *param, const char *word)
+{
+    unsigned count = 0;
+    for (uint32_t c = 0; c < param->count; c++) {
+        count += strcmp(param->choices[c], word) == 0;
+        for (uint32_t a = 0; param->aliases[c][a]; a++)
+            count += strcmp(param->aliases[c][a], word) == 0;
+    }
+    return count;
+}
+
+/* Every word means one choice, and what is stored means the choice that stores it. */
+static enum tp_code check_words(const struct tp_param *param, struct tp_err *err)
+{
+    for (uint32_t c = 0; c < param->count; c++) {
+        bool clear = uses(param, param->choices[c]) == 1;
+        for (uint32_t a = 0; param->aliases[c][a]; a++)
+            clear &= uses(param, param->aliases[c][a]) == 1;
+        if (!clear)
+            return tp_fail(err, TP_E_INPUT, "a word of choice \"%s\" of \"%s\" is used twice",
+                           param->choices[c], param->key);
+        if (tp_param_find(param, param->stored[c]) != (int)c)
+            return tp_fail(err, TP_E_INPUT, "\"stored\" of choice \"%s\" of \"%s\" is neither "
+                           "its name nor an alias", param->choices[c], param->key);
+    }
+    return TP_OK;
+}
+
+static enum tp_code parse_choice(const json_t *json, struct tp_param *param, uint32_t c,
+                                 struct tp_err *err)
+{
+    const json_t *stored = json_object_get(json, "stored");
+    param->choices[c] = json_string_value(json_object_get(json, "name"));
+    param->set[c] = json_object_get(json, "set");
+    param->config[c] = json_object_get(json, "config");
+    if (!param->choices[c])
+        return tp_fail(err, TP_E_INPUT, "a choice of \"%s\" lacks \"name\"", param->key);
+    param->stored[c] = stored ? json_string_value(stored) : param->choices[c];
+    if (!param->stored[c])
+        return tp_fail(err, TP_E_INPUT, "\"stored\" of choice \"%s\" is no string",
+                       param->choices[c]);
+    return parse_strings(json, "aliases", param->aliases[c], TP_MAX_ALIASES, err);
+}
+
 static enum tp_code parse_param(const json_t *json, struct tp_param *param, struct tp_err *err)
 {
     const json_t *choices = json_object_get(json, "choices");
@@ -242,14 +291,11 @@ static enum tp_code parse_param(const json_t *json, struct tp_param *param, stru
     if (!param->key || !param->help || param->count < 1 || param->count > TP_MAX_CHOICES)
         return tp_fail(err, TP_E_INPUT, "a parameter lacks \"key\", \"help\" or \"choices\"");
     for (uint32_t i = 0; i < param->count; i++) {
-        const json_t *choice = json_array_get(choices, i);
-        param->choices[i] = json_string_value(json_object_get(choice, "name"));
-        param->set[i] = json_object_get(choice, "set");
-        param->config[i] = json_object_get(choice, "config");
-        if (!param->choices[i])
-            return tp_fail(err, TP_E_INPUT, "a choice of \"%s\" lacks \"name\"", param->key);
+        enum tp_code code = parse_choice(json_array_get(choices, i), param, i, err);
+        if (code)
+            return code;
     }
-    return TP_OK;
+    return check_words(param, err);
 }
 
 static enum tp_code parse_params(const json_t *json, struct tp_format *format, struct tp_err *err)

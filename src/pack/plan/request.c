@@ -243,7 +243,7 @@ static json_t *settings_json(const struct tp_rule *rule)
     json_t *set = json_object();
     for (uint32_t p = 0; p < rule->format->params; p++)
         json_object_set_new(set, rule->format->param[p].key,
-                            json_string(rule->format->param[p].choices[rule->settings.choice[p]]));
+                            json_string(rule->format->param[p].stored[rule->settings.choice[p]]));
     return set;
 }
 

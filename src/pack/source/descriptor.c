@@ -76,7 +76,7 @@ json_t *tp_descriptor_json(const struct tp_format *format, const struct tp_setti
     json_t *json = json_object(), *params = json_object(), *outputs = json_array();
     for (uint32_t p = 0; p < format->params; p++)
         json_object_set_new(params, format->param[p].key,
-                            json_string(format->param[p].choices[settings->choice[p]]));
+                            json_string(format->param[p].stored[settings->choice[p]]));
     for (uint32_t i = 0; i < op->outs; i++)
         json_array_append_new(outputs, output_json(format, op, i, box, err));
     json_object_set_new(json, "format", json_string(format->name));

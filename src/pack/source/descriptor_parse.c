@@ -74,7 +74,8 @@ static enum tp_code read_format(const json_t *json, struct tp_weight *weight, st
     return TP_OK;
 }
 
-/* The text must be exactly what this format gives for this box. */
+/* The text must be exactly what this format gives for this box: parameters all there,
+ * in whatever words of their choices read_format() took. */
 static enum tp_code check_text(const json_t *json, const struct tp_weight *weight,
                                struct tp_err *err)
 {
@@ -84,6 +85,9 @@ static enum tp_code check_text(const json_t *json, const struct tp_weight *weigh
         tp_err_hint(err, hint_damaged);
         return err ? err->code : TP_E_INPUT;
     }
+    json_t *params = json_object_get(json, "params");
+    if (json_is_object(params) && json_object_size(params) == weight->format->params)
+        json_object_set(expected, "params", params);
     bool equal = json_equal(expected, json);
     json_decref(expected);
     if (!equal)
