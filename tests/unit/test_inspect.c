@@ -428,6 +428,60 @@ static void gptq_with_zero_points_and_act_order(void **state)
     close_source(&source);
 }
 
+/* Puts another group number into the file, as the one of column k. */
+static void patch_order(const char *path, uint32_t k, int32_t group)
+{
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    fseek(file, -(long)sizeof(struct gptq) + (long)offsetof(struct gptq, order) + 4 * (long)k,
+          SEEK_END);
+    assert_int_equal(fwrite(&group, sizeof group, 1, file), 1);
+    assert_int_equal(fclose(file), 0);
+}
+
+static enum tp_code ignore_row(void *arg, uint64_t n, const double *values, uint64_t count,
+                               struct tp_err *err)
+{
+    (void)arg, (void)n, (void)values, (void)count, (void)err;
+    return TP_OK;
+}
+
+static void assert_refused(enum tp_code code, const struct tp_err *err)
+{
+    assert_int_equal(code, TP_E_INPUT);
+    assert_string_equal(err->tensor, "a.g_idx");
+    assert_non_null(strstr(err->path, "gptq.safetensors"));
+    assert_non_null(strstr(err->what, "g_idx[63] is 2147483647"));
+}
+
+/* Between the plan and the run the file may become another one: what is read then is
+ * checked again, as it decides an address. */
+static void an_order_that_changes_after_its_check_is_refused(void **state)
+{
+    static struct gptq g;
+    char path[200];
+    struct source source;
+    struct tp_subject unit;
+    struct tp_plan plan;
+    struct tp_region region = {0, 0, GN, 0, GK};
+    struct tp_run_options options = {.jobs = 1};
+    struct tp_err err = {0}, inspected = {0}, unpacked = {0};
+    (void)state;
+    snprintf(path, sizeof path, "%s/gptq.safetensors", directory);
+    write_gptq(path, &g);
+    open_source(path, &source);
+    must(tp_plan_unpack(&source.ckpt, &source.weights, TP_F32, 0, "u.safetensors", &plan, &err),
+         &err);
+    must(tp_run(&plan, &tp_discard_sink, &options, &err), &err);
+    patch_order(path, GK - 1, INT32_MAX);
+    assert_refused(tp_run(&plan, &tp_discard_sink, &options, &unpacked), &unpacked);
+    must(tp_inspect_find(&source.ckpt, &source.weights, "a", &unit, &err), &err);
+    assert_refused(tp_inspect_values(&source.ckpt, &unit, &region, ignore_row, NULL, &inspected),
+                   &inspected);
+    tp_plan_close(&plan);
+    close_source(&source);
+}
+
 /* ---- plain tensors, names, refusals -------------------------------------- */
 
 static void plain_tensors_are_matrices(void **state)
@@ -510,6 +564,7 @@ int main(void)
         cmocka_unit_test(scale_tiles_lie_where_tensor_cores_read_them),
         cmocka_unit_test(w4a8_value_is_what_the_kernel_computes),
         cmocka_unit_test(gptq_with_zero_points_and_act_order),
+        cmocka_unit_test(an_order_that_changes_after_its_check_is_refused),
         cmocka_unit_test(plain_tensors_are_matrices),
         cmocka_unit_test(wrong_names_and_places_are_refused),
     };

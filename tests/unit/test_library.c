@@ -318,6 +318,40 @@ static void test_repack(void **state)
     free(values);
 }
 
+/* Values of a weight in act-order follow from a table that the caller gives: an entry that
+ * is no group is refused, wherever it stands, and never followed. */
+static void test_act_order(void **state)
+{
+    static const char *const formats[] = {"gptq", "ct-int4"};
+    float *back = malloc(VALUES * sizeof *back);
+    (void)state;
+    for (size_t f = 0; f < sizeof formats / sizeof *formats; f++) {
+        struct packed p = room(formats[f], NULL, 0);
+        size_t order = p.count - 1;
+        int32_t *groups = p.tensor[order];
+        assert_string_equal(tilepack_weight_role(p.weight, order), "order");
+        for (int k = 0; k < K; k++)
+            groups[k] = k * 7 % (K / 128);
+        CALL(tilepack_decode(p.weight, p.input, TILEPACK_F32, back, message, sizeof message));
+        static const int32_t wrong[] = {K / 128, 0x7FFFFFFF, -1, INT32_MIN};
+        for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+            for (int k = 0; k < K; k += K - 1) {
+                int32_t kept = groups[k];
+                char where[40];
+                groups[k] = wrong[i];
+                assert_int_equal(tilepack_decode(p.weight, p.input, TILEPACK_F32, back, message,
+                                                 sizeof message), TILEPACK_E_INPUT);
+                snprintf(where, sizeof where, "g_idx[%d] is %d,", k, wrong[i]);
+                assert_non_null(strstr(message, where));
+                groups[k] = kept;
+            }
+        p.input[order] = NULL; /* groups in their order */
+        CALL(tilepack_decode(p.weight, p.input, TILEPACK_F32, back, message, sizeof message));
+        release(&p);
+    }
+    free(back);
+}
+
 static void test_misuse(void **state)
 {
     tilepack_weight *weight = (tilepack_weight *)message;
@@ -571,7 +605,8 @@ int main(void)
         cmocka_unit_test(test_round_trip), cmocka_unit_test(test_dtypes),
         cmocka_unit_test(test_parameters), cmocka_unit_test(test_constants),
         cmocka_unit_test(test_nonfinite),  cmocka_unit_test(test_repack),
-        cmocka_unit_test(test_misuse),     cmocka_unit_test(test_cuda_refusals),
+        cmocka_unit_test(test_act_order),  cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_cuda_refusals),
         cmocka_unit_test(test_layout),     cmocka_unit_test(test_runs),
         cmocka_unit_test(test_files),
     };

@@ -150,8 +150,10 @@ static enum tp_code take_inputs(struct call *call, const tilepack_weight *weight
         if (weight->op.out[i].role != TP_ROLE_WORDS)
             code = take_input(call, i, tensors[i], weight->out[i].bytes);
     call->args.global = weight->global;
-    return code ? code
-                : tp_source_codes_check(&weight->op, weight->box, call->args.in, &call->err);
+    if (code || (code = tp_source_codes_check(&weight->op, weight->box, call->args.in,
+                                              &call->err)))
+        return code;
+    return tp_source_order_check(&weight->op, weight->box, call->args.in, &call->err);
 }
 
 static enum tp_code take_outputs(struct call *call, const tilepack_weight *weight,

@@ -6,6 +6,7 @@
 #include "base/num.h"
 #include "pack/os/os.h"
 #include "pack/run/plain_rows.h"
+#include "pack/source/source_check.h"
 
 #include <string.h>
 
@@ -65,6 +66,22 @@ static enum tp_code move(const struct tp_op *op, uint32_t i, struct tp_box3 whol
     return code ? code : (enum tp_code)tp_layout_runs(&part, &whole, base, visit, t);
 }
 
+/* The file may have changed since tp_source_check() looked at its act-order. */
+static enum tp_code check_order(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
+                                struct tp_box3 size, void *const data[], struct tp_err *err)
+{
+    int i = tp_op_find(&weight->op, TP_ROLE_ORDER);
+    enum tp_code code =
+        tp_source_order_check(&weight->op, size, (const void *const *)data, err);
+    if (code == TP_OK)
+        return TP_OK;
+    const struct tp_tensor *tensor = &ckpt->tensors[weight->tensor[i]];
+    tp_err_tensor(err, tensor->name);
+    tp_err_path(err, ckpt->files[tensor->file].path);
+    tp_err_hint(err, "run the command again when nobody writes the file, or get it again");
+    return code;
+}
+
 enum tp_code tp_packed_read_into(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
                             const struct tp_box *cover, void *const to[], struct tp_err *err)
 {
@@ -78,7 +95,7 @@ enum tp_code tp_packed_read_into(const struct tp_checkpoint *ckpt, const struct 
                              .err = err};
         code = move(&weight->op, i, weight->box, cover, read_run, &t);
     }
-    return code;
+    return code ? code : check_order(ckpt, weight, cover->size, to, err);
 }
 
 enum tp_code tp_packed_read(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,

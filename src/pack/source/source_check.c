@@ -93,25 +93,51 @@ static enum tp_code check_zeros(const struct tp_checkpoint *ckpt, struct tp_weig
                                           "than 8", ckpt->tensors[weight->tensor[i]].name));
 }
 
+/* Columns that share a scale, and how many such groups there are. */
+static uint64_t group_of(const struct tp_op *op, struct tp_box3 box, uint64_t *groups)
+{
+    int s = tp_op_find(op, TP_ROLE_SCALE);
+    uint64_t group = s >= 0 && op->out[s].per_k ? op->out[s].per_k : box.k;
+    *groups = tp_ceil_div(box.k, group);
+    return group;
+}
+
+enum tp_code tp_source_order_check(const struct tp_op *op, struct tp_box3 box,
+                                   const void *const data[], struct tp_err *err)
+{
+    int o = tp_op_find(op, TP_ROLE_ORDER);
+    uint64_t groups, bytes;
+    if (o < 0 || !data[o])
+        return TP_OK;
+    enum tp_code code = tp_op_bytes(op, (uint32_t)o, box, &bytes, err);
+    const int32_t *index = data[o];
+    group_of(op, box, &groups);
+    for (uint64_t i = 0; i < bytes / sizeof *index && code == TP_OK; i++)
+        if (index[i] < 0 || (uint64_t)index[i] >= groups)
+            code = tp_fail(err, TP_E_INPUT, "g_idx[%llu] is %d, but there are only %llu groups",
+                           (unsigned long long)(i % box.k), index[i], (unsigned long long)groups);
+    return code;
+}
+
 static enum tp_code check_order(const struct tp_checkpoint *ckpt, struct tp_weight *weight, int i,
                                 struct tp_err *err)
 {
-    uint64_t group = weight->format->group, groups = weight->box.k / group, bad = 0;
+    uint64_t groups, group = group_of(&weight->op, weight->box, &groups);
+    uint64_t count = ckpt->tensors[weight->tensor[i]].bytes / 4;
     int32_t *index = slurp(ckpt, weight, i, err);
+    const void *data[TP_MAX_OUT] = {NULL};
     if (!index)
         return err->code;
-    bool trivial = true;
-    for (uint64_t k = 0; k < weight->box.k && !bad; k++) {
-        trivial &= index[k] >= 0 && (uint64_t)index[k] == k / group;
-        bad = index[k] < 0 || (uint64_t)index[k] >= groups ? k + 1 : 0;
-    }
-    int32_t value = bad ? index[bad - 1] : 0;
+    data[i] = index;
+    enum tp_code code = tp_source_order_check(&weight->op, weight->box, data, err);
+    bool trivial = code == TP_OK;
+    for (uint64_t at = 0; at < count && trivial; at++)
+        trivial = (uint64_t)index[at] == at % weight->box.k / group;
     free(index);
-    if (bad) {
+    if (code) {
         blame(ckpt, weight, i, err);
         tp_err_hint(err, "get the file again: it is damaged");
-        return tp_fail(err, TP_E_INPUT, "g_idx[%llu] is %d, but there are only %llu groups",
-                       (unsigned long long)(bad - 1), value, (unsigned long long)groups);
+        return code;
     }
     if (trivial) {
         weight->op.out[i].role = TP_ROLE_WORDS;

@@ -26,4 +26,10 @@ enum tp_code tp_source_scales_check(const struct tp_op *op, struct tp_box3 box,
 enum tp_code tp_source_codes_check(const struct tp_op *op, struct tp_box3 box,
                                    const void *const data[], struct tp_err *err);
 
+/* Checks that act-order names only groups that there are, as the decoder follows it
+ * without looking: an entry that is no group is TP_E_INPUT. Same arguments; the data
+ * of the order is aligned to its elements. */
+enum tp_code tp_source_order_check(const struct tp_op *op, struct tp_box3 box,
+                                   const void *const data[], struct tp_err *err);
+
 #endif
