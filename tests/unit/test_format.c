@@ -147,6 +147,39 @@ static void refused(const char *name, const char *from, const char *to, const ch
     free(bad);
 }
 
+/* What a tensor holds by its shape is what its layout reaches: reading by the layout never
+ * leaves the tensor. Formats without E in the shape of their codes hold one matrix. */
+static void shapes_hold_their_layouts(void **state)
+{
+    (void)state;
+    size_t count, held = 0;
+    const struct tp_format *formats = tp_formats(&count);
+    for (size_t f = 0; f < count; f++)
+        for (int rank = 2; rank <= 3; rank++) {
+            const struct tp_format *format = &formats[f];
+            const struct tp_op *op = &format->op;
+            const char *first = format->out[tp_op_find(op, TP_ROLE_CODES)].shape[0];
+            struct tp_box3 box = {rank == 3 && strcmp(first, "E") == 0 ? 9 : 1, 256, 512};
+            for (uint32_t i = 0; i < op->outs; i++) {
+                uint64_t shape[TP_MAX_RANK], bytes, size = tp_dtype_bits(format->out[i].dtype) / 8;
+                uint32_t dims;
+                struct tp_err err = {0};
+                if (!op->out[i].layout)
+                    continue;
+                assert_int_equal(tp_format_shape(format, i, box, rank, shape, &dims, &err), TP_OK);
+                assert_int_equal(tp_op_bytes(op, i, box, &bytes, &err), TP_OK);
+                for (uint32_t d = 0; d < dims; d++)
+                    size *= shape[d];
+                if (size != bytes)
+                    fail_msg("%s of %s: %llu bytes, but its layout has %llu",
+                             format->out[i].suffix, format->name, (unsigned long long)size,
+                             (unsigned long long)bytes);
+                held++;
+            }
+        }
+    assert_true(held > 2 * 2 * count); /* codes and scales of all */
+}
+
 static void bad_files_are_refused(void **state)
 {
     (void)state;
@@ -193,6 +226,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(embedded_formats_are_valid), cmocka_unit_test(settings_change_the_operation),
         cmocka_unit_test(granules_embed),             cmocka_unit_test(shapes_invert),
+        cmocka_unit_test(shapes_hold_their_layouts),
         cmocka_unit_test(bad_files_are_refused),      cmocka_unit_test(bad_words_are_refused),
         cmocka_unit_test(aliases_mean_their_choice),
     };

@@ -7,10 +7,11 @@ import numpy as np
 import refquant as rq
 import stfile
 import tool
-from input_cases.common import (AWQ, ROOT, awq_file, case, check_int4, ct_file, decoded,
+from input_cases.common import (AWQ, FILE, ROOT, awq_file, case, check_int4, ct_file, decoded,
                                 f16_scales, golden_case, gptq_file, int8_file, random_codes,
-                                repeated, same, to_bf16)
+                                refused, repeated, same, to_bf16)
 from golden import Mismatch
+from stfile import tensor
 
 
 @golden_case("w4a8/src_gptq_*.safetensors")
@@ -263,3 +264,37 @@ def _(report):
             source = ct_file("x", codes, scales, zeros, order)
             remember(source, codes, scales, zeros, order)
             check_requantized(report, source, decoded(codes, scales, zeros, order))
+
+
+def stacked(files):
+    """Weights of one name as one stack of experts: [E, ...] of each tensor."""
+    out = {key: tensor(files[0][key].dtype, np.stack([f[key].bits for f in files]))
+           for key in files[0]}
+    out["x.weight_shape"] = files[0]["x.weight_shape"]
+    return out
+
+
+@case("compressed-tensors stacks in act-order: each expert has its own")
+def _(report):
+    rng = np.random.default_rng(28)
+    n, k, want, files = 16, 512, [], []
+    for _ in range(3):
+        codes, scales = random_codes(rng, n, k), to_bf16(f16_scales(rng, n, 4))
+        g_idx = rng.permutation(np.arange(k) // 128)
+        files.append(ct_file("x", codes, scales, None, g_idx))
+        want.append(decoded(codes, scales, np.uint8(8), g_idx))
+    source = stacked(files)
+    with tool.Workdir() as work:
+        stfile.save(work.at("in.safetensors"), source)
+        tool.run("unpack", work.at("in.safetensors"), "-o", work.at("u.safetensors"), "--dtype",
+                 "bf16", "--quiet")
+        out, _ = stfile.load(work.at("u.safetensors"))
+        same(report, "values", out["x.weight"], stfile.f32_to_bf16(np.stack(want)), "BF16")
+    bad = np.array(source["x.weight_g_idx"].bits)
+    bad[2, 7] = 4
+    refused(report, source | {"x.weight_g_idx": tensor("I32", bad)}, "w4a8-ct",
+            f"{FILE}: tensor 'x.weight_g_idx': g_idx[7] is 4, but there are only 4 groups",
+            "get the file again: it is damaged", status=3)
+    refused(report, source | {"x.weight_g_idx": tensor("I32", bad[0])}, "w4a8-ct",
+            f"{FILE}: tensor 'x.weight_packed': I32 [3,16,64] looks like the codes of a quantized "
+            "weight, but with the tensors beside it it is of no format that is read here")
