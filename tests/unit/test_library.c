@@ -352,6 +352,83 @@ static void test_act_order(void **state)
     free(back);
 }
 
+/* Formats whose tensors have no dimension of experts describe one matrix, and no weight has
+ * tensors that are shorter than what their layouts reach. */
+static void test_stacks(void **state)
+{
+    size_t stacks = 0, matrices = 0;
+    const char *name;
+    (void)state;
+    for (size_t f = 0; (name = tilepack_format_name(f)); f++) {
+        tilepack_weight *weight;
+        int status = tilepack_weight_new(name, NULL, 9, N, K, &weight, message, sizeof message);
+        if (status) {
+            assert_int_equal(status, TILEPACK_E_UNSUPPORTED);
+            assert_non_null(strstr(message, name));
+            assert_non_null(strstr(message, "E=1"));
+            assert_false(tilepack_format_is_written(name));
+            matrices++;
+            continue;
+        }
+        for (size_t i = 0; i < tilepack_weight_tensors(weight); i++) {
+            tilepack_layout *layout;
+            const char *text = tilepack_weight_layout(weight, i);
+            if (!text)
+                continue;
+            CALL(tilepack_layout_new(text, 0, 0, 0, &layout, message, sizeof message));
+            assert_true(tilepack_layout_size(layout) <= 2 * tilepack_weight_bytes(weight, i));
+            tilepack_layout_free(layout);
+        }
+        tilepack_weight_free(weight);
+        stacks++;
+    }
+    assert_true(stacks >= 9 && matrices >= 2);
+}
+
+/* The global scale of NVFP4 is a number that decoding and taking over cannot guess, and
+ * each expert has its own. */
+static void test_global(void **state)
+{
+    float *values = malloc(VALUES * sizeof *values), *back = malloc(VALUES * sizeof *back);
+    struct packed p = room("nvfp4-ct", NULL, 0), q = room("nvfp4-ct", NULL, 0);
+    struct packed one = room("nvfp4-blocked", "scale=torchao-single", 0);
+    tilepack_weight *stack;
+    size_t global = p.count - 1;
+    (void)state;
+    make_values(values);
+    assert_string_equal(tilepack_weight_role(p.weight, global), "global");
+    CALL(tilepack_quantize(p.weight, TILEPACK_F32, values, p.tensor, NULL, message,
+                           sizeof message));
+    CALL(tilepack_decode(p.weight, p.input, TILEPACK_F32, back, message, sizeof message));
+    assert_true(relative_error(values, back) < 0.2);
+    p.input[global] = NULL;
+    assert_int_equal(tilepack_decode(p.weight, p.input, TILEPACK_F32, back, message,
+                                     sizeof message), TILEPACK_E_USAGE);
+    assert_non_null(strstr(message, "weight_global_scale"));
+    assert_int_equal(tilepack_repack(p.weight, p.input, q.weight, q.tensor, message,
+                                     sizeof message), TILEPACK_E_USAGE);
+    assert_int_equal(tilepack_decode_cuda(p.weight, p.input, TILEPACK_F32, back, 0, NULL, message,
+                                          sizeof message), TILEPACK_E_USAGE);
+    p.input[global] = p.tensor[global];
+    CALL(tilepack_weight_new("nvfp4-ct", NULL, 2, N / 2, K, &stack, message, sizeof message));
+    assert_int_equal(tilepack_decode(stack, p.input, TILEPACK_F32, back, message, sizeof message),
+                     TILEPACK_E_UNSUPPORTED);
+    assert_non_null(strstr(message, "E=1"));
+    assert_int_equal(tilepack_repack(stack, p.input, stack, q.tensor, message, sizeof message),
+                     TILEPACK_E_UNSUPPORTED);
+    tilepack_weight_free(stack);
+    CALL(tilepack_quantize(one.weight, TILEPACK_F32, values, one.tensor, NULL, message,
+                           sizeof message));
+    one.input[one.count - 1] = NULL; /* it is 1, whatever the weight */
+    CALL(tilepack_decode(one.weight, one.input, TILEPACK_F32, back, message, sizeof message));
+    assert_true(relative_error(values, back) < 0.2);
+    release(&p);
+    release(&q);
+    release(&one);
+    free(values);
+    free(back);
+}
+
 static void test_misuse(void **state)
 {
     tilepack_weight *weight = (tilepack_weight *)message;
@@ -385,6 +462,11 @@ static void test_misuse(void **state)
     assert_int_equal(tilepack_decode(p.weight, inputs, TILEPACK_F32, values, message,
                                      sizeof message), TILEPACK_E_USAGE);
     assert_int_equal(tilepack_decode(p.weight, p.input, TILEPACK_F16, values, message,
+                                     sizeof message), TILEPACK_E_USAGE);
+    assert_int_equal(tilepack_quantize(p.weight, TILEPACK_F32, NULL, p.tensor, NULL, message,
+                                       sizeof message), TILEPACK_E_USAGE);
+    assert_non_null(strstr(message, "values"));
+    assert_int_equal(tilepack_decode(p.weight, p.input, TILEPACK_F32, NULL, message,
                                      sizeof message), TILEPACK_E_USAGE);
     assert_null(tilepack_weight_suffix(p.weight, 99));
     assert_int_equal(tilepack_weight_bytes(p.weight, 99), 0);
@@ -534,7 +616,10 @@ static void check_tensors(const tilepack_checkpoint *c, const float norm[4], con
     assert_int_equal(fread(read, 4, 2, in), 2);
     fclose(in);
     assert_memory_equal(read, norm, 8);
+    assert_int_equal(tilepack_tensor_read(c, t, 0, NULL, 8, message, sizeof message),
+                     TILEPACK_E_USAGE);
     assert_true(tilepack_tensor_find(c, "none") == SIZE_MAX);
+    assert_true(tilepack_tensor_find(c, NULL) == SIZE_MAX);
     assert_null(tilepack_tensor_name(c, 3));
     assert_null(tilepack_tensor_file(c, 3, &offset));
 }
@@ -547,6 +632,7 @@ static void check_packed(const tilepack_checkpoint *c, const struct packed *p, c
     assert_int_equal(tilepack_packed(c), 1);
     assert_int_equal(tilepack_packed_find(c, "q"), 0);
     assert_true(tilepack_packed_find(c, "norm") == SIZE_MAX);
+    assert_true(tilepack_packed_find(c, NULL) == SIZE_MAX);
     assert_string_equal(tilepack_packed_name(c, 0), "q");
     assert_string_equal(tilepack_packed_format(c, 0), "fp8-deepseek");
     tilepack_packed_box(c, 0, box);
@@ -565,6 +651,59 @@ static void check_packed(const tilepack_checkpoint *c, const struct packed *p, c
                                             sizeof message), TILEPACK_E_USAGE);
     assert_int_equal(tilepack_packed_values(c, 1, 0, 0, 1, 0, 1, region, message, sizeof message),
                      TILEPACK_E_USAGE);
+    assert_int_equal(tilepack_packed_values(c, 0, 0, 0, 1, 0, 1, NULL, message, sizeof message),
+                     TILEPACK_E_USAGE);
+}
+
+/* Scales in another float type than the format's own: the weight is described as it is in
+ * the file, so that what was read can be decoded, wherever the memory lies. */
+static void check_scales_of(const char *suffix, const char *dtype, unsigned width)
+{
+    const char *directory = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
+    uint8_t *file = malloc(N * K + 8 * width + 1), *scales = file + N * K;
+    float *values = malloc(2 * VALUES * sizeof *values), *back = values + VALUES;
+    char path[300], header[1024];
+    tilepack_checkpoint *c;
+    tilepack_weight *weight;
+    memset(file, 0x31, N * K);
+    for (unsigned i = 0; i < 8; i++) {
+        float scale = 0.5f * (float)(i + 1); /* its upper half is the same number as bf16 */
+        memcpy(scales + i * width, (uint8_t *)&scale + 4 - width, width);
+    }
+    uint64_t length = (uint64_t)snprintf(
+        header, sizeof header, "{\"q.weight\":{\"dtype\":\"F8_E4M3\",\"shape\":[%d,%d],"
+        "\"data_offsets\":[0,%d]},\"q.%s\":{\"dtype\":\"%s\",\"shape\":[2,4],"
+        "\"data_offsets\":[%d,%d]}}", N, K, N * K, suffix, dtype, N * K, (int)(N * K + 8 * width));
+    snprintf(path, sizeof path, "%s/library-%d-%s.safetensors", directory, (int)getpid(), dtype);
+    FILE *out = fopen(path, "wb");
+    assert_non_null(out);
+    fwrite(&length, 8, 1, out);
+    fwrite(header, 1, length, out);
+    fwrite(file, 1, N * K + 8 * width, out);
+    assert_int_equal(fclose(out), 0);
+    CALL(tilepack_open(path, &c, message, sizeof message));
+    CALL(tilepack_packed_values(c, 0, 0, 0, N, 0, K, values, message, sizeof message));
+    CALL(tilepack_packed_weight(c, 0, &weight, message, sizeof message));
+    assert_string_equal(tilepack_weight_dtype(weight, 1), dtype);
+    assert_int_equal(tilepack_weight_bytes(weight, 1), 8 * width);
+    memmove(scales + 1, scales, 8 * width); /* of no alignment: the library takes a copy */
+    const void *input[2] = {file, scales + 1};
+    CALL(tilepack_decode(weight, input, TILEPACK_F32, back, message, sizeof message));
+    assert_memory_equal(back, values, VALUES * sizeof *back);
+    tilepack_weight_free(weight);
+    tilepack_close(c);
+    unlink(path);
+    free(file);
+    free(values);
+}
+
+static void test_other_scales(void **state)
+{
+    (void)state;
+    check_scales_of("weight_scale_inv", "F32", 4);
+    check_scales_of("weight_scale_inv", "BF16", 2);
+    check_scales_of("weight_scale", "BF16", 2);
+    check_scales_of("weight_scale", "F32", 4);
 }
 
 static void test_files(void **state)
@@ -606,6 +745,8 @@ int main(void)
         cmocka_unit_test(test_parameters), cmocka_unit_test(test_constants),
         cmocka_unit_test(test_nonfinite),  cmocka_unit_test(test_repack),
         cmocka_unit_test(test_act_order),  cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_stacks),     cmocka_unit_test(test_global),
+        cmocka_unit_test(test_other_scales),
         cmocka_unit_test(test_cuda_refusals),
         cmocka_unit_test(test_layout),     cmocka_unit_test(test_runs),
         cmocka_unit_test(test_files),

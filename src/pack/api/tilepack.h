@@ -95,7 +95,8 @@ const char *tilepack_format_parameter_help(const char *format, size_t p);
 typedef struct tilepack_weight tilepack_weight;
 
 /* `parameters`: "key=value,key=value", or NULL for the defaults. TILEPACK_E_UNSUPPORTED
- * when the format cannot hold a weight of this size; the message says why. */
+ * when the format cannot hold a weight of this size; the message says why. Some formats
+ * that are only read hold one matrix: they take E = 1. */
 int tilepack_weight_new(const char *format, const char *parameters, uint64_t e, uint64_t n,
                         uint64_t k, tilepack_weight **weight, char *message, size_t size);
 void tilepack_weight_free(tilepack_weight *weight);
@@ -138,14 +139,17 @@ int tilepack_quantize(const tilepack_weight *weight, enum tilepack_dtype dtype,
                       size_t size);
 
 /* The reverse: E*N*K values of dtype F32 or BF16, as the format's kernel computes
- * them. A tensor that may be missing from a file may be NULL. */
+ * them. A tensor that may be missing from a file may be NULL; a global scale only when
+ * the weight is one of tilepack_packed_weight() or the scale is always 1. E = 1 as above.
+ * TILEPACK_E_INPUT when the tensors contradict the weight: act-order that names a group
+ * that does not exist, int8-stored codes that are no int4 values. */
 int tilepack_decode(const tilepack_weight *weight, const void *const tensors[],
                     enum tilepack_dtype dtype, void *values, char *message, size_t size);
 
 /* 1 when codes and scales of `from` can be taken over into `to` unchanged. */
 int tilepack_can_repack(const tilepack_weight *from, const tilepack_weight *to);
 
-/* Takes them over. Both have one size. */
+/* Takes them over. Both have one size; what decoding says of tensors holds here, too. */
 int tilepack_repack(const tilepack_weight *from, const void *const from_tensors[],
                     const tilepack_weight *to, void *const to_tensors[], char *message,
                     size_t size);

@@ -126,7 +126,7 @@ size_t tilepack_tensors(const tilepack_checkpoint *c) { return c->ckpt.tensor_co
 
 size_t tilepack_tensor_find(const tilepack_checkpoint *c, const char *name)
 {
-    const struct tp_tensor *tensor = tp_checkpoint_find(&c->ckpt, name);
+    const struct tp_tensor *tensor = name ? tp_checkpoint_find(&c->ckpt, name) : NULL;
     return tensor ? (size_t)(tensor - c->ckpt.tensors) : SIZE_MAX;
 }
 
@@ -179,6 +179,8 @@ int tilepack_tensor_read(const tilepack_checkpoint *c, size_t t, uint64_t offset
     uint64_t end;
     if (!tensor)
         tp_fail(&err, TP_E_USAGE, "there is no tensor %zu", t);
+    else if (!to && bytes)
+        tp_fail(&err, TP_E_USAGE, "no memory for the bytes is given");
     else if (!tp_add_u64(&end, offset, bytes) || end > tensor->bytes)
         tp_fail(&err, TP_E_USAGE, "bytes %llu to %llu are outside of tensor '%s'",
                 (unsigned long long)offset, (unsigned long long)(offset + bytes), tensor->name);
@@ -198,7 +200,7 @@ static const struct tp_weight *packed_of(const tilepack_checkpoint *c, size_t w)
 
 size_t tilepack_packed_find(const tilepack_checkpoint *c, const char *name)
 {
-    for (size_t w = 0; w < c->packed_count; w++)
+    for (size_t w = 0; name && w < c->packed_count; w++)
         if (strcmp(packed_of(c, w)->name, name) == 0)
             return w;
     return SIZE_MAX;
@@ -254,7 +256,13 @@ int tilepack_packed_weight(const tilepack_checkpoint *c, size_t w, tilepack_weig
     struct tp_err err = {0};
     const struct tp_weight *found = checked(c, w, &err);
     *weight = NULL;
-    if (found && tp_handle_weight(found->format, &found->op, found->box, weight, &err) == TP_OK)
+    enum tp_dtype dtypes[TP_MAX_OUT] = {TP_DTYPE_NONE};
+    for (uint32_t i = 0; found && i < found->op.outs; i++)
+        dtypes[i] = found->tensor[i] == TP_NO_TENSOR ? found->format->out[i].dtype
+                                                     : c->ckpt.tensors[found->tensor[i]].dtype;
+    if (found &&
+        tp_handle_weight(found->format, &found->op, found->box, dtypes, weight, &err) == TP_OK &&
+        found->global > 0)
         (*weight)->global = found->global;
     return tp_handle_report(&err, message, size);
 }
@@ -277,7 +285,9 @@ int tilepack_packed_values(const tilepack_checkpoint *c, size_t w, uint64_t e, u
     struct tp_err err = {0};
     struct tp_region region = {e, n0, n1, k0, k1};
     const struct tp_weight *weight = checked(c, w, &err);
-    if (weight && (n1 > weight->box.n || k1 > weight->box.k)) {
+    if (weight && !values) {
+        tp_fail(&err, TP_E_USAGE, "no memory for the values is given");
+    } else if (weight && (n1 > weight->box.n || k1 > weight->box.k)) {
         tp_fail(&err, TP_E_USAGE, "the region is not inside of [%llu,%llu,%llu]",
                 (unsigned long long)weight->box.e, (unsigned long long)weight->box.n,
                 (unsigned long long)weight->box.k);

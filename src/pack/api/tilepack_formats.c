@@ -87,7 +87,7 @@ static enum tp_code describe_out(tilepack_weight *weight, uint32_t i, struct tp_
 {
     struct tp_layout layout;
     char text[512];
-    uint64_t bits = tp_dtype_bits(weight->format->out[i].dtype);
+    uint64_t bits = tp_dtype_bits(weight->out[i].dtype), reached;
     enum tp_code code = tp_format_shape(weight->format, i, weight->box, 3, weight->out[i].shape,
                                         &weight->out[i].rank, err);
     for (uint32_t d = 0; d < weight->out[i].rank && code == TP_OK; d++)
@@ -96,15 +96,21 @@ static enum tp_code describe_out(tilepack_weight *weight, uint32_t i, struct tp_
     weight->out[i].bytes = bits / 8;
     if (code || weight->op.out[i].role == TP_ROLE_WORDS || !weight->op.out[i].layout)
         return code;
-    if ((code = tp_op_layout(&weight->op, i, weight->box, &layout, err)))
+    if ((code = tp_op_layout(&weight->op, i, weight->box, &layout, err)) ||
+        (code = tp_op_bytes(&weight->op, i, weight->box, &reached, err)))
         return code;
+    if (reached != bits / 8)
+        return tp_fail(err, TP_E_UNSUPPORTED, "%s of %s does not hold %llu experts: describe them "
+                       "one at a time (E=1)", weight->format->out[i].suffix, weight->format->name,
+                       (unsigned long long)weight->box.e);
     tp_layout_print(&layout, text, sizeof text);
     weight->out[i].layout = tp_os_format(err, "%s", text);
     return weight->out[i].layout ? TP_OK : TP_E_MEMORY;
 }
 
 enum tp_code tp_handle_weight(const struct tp_format *format, const struct tp_op *op,
-                              struct tp_box3 box, tilepack_weight **weight, struct tp_err *err)
+                              struct tp_box3 box, const enum tp_dtype dtypes[TP_MAX_OUT],
+                              tilepack_weight **weight, struct tp_err *err)
 {
     enum tp_code code = TP_OK;
     if (!(*weight = tp_os_zalloc(1, sizeof **weight, err)))
@@ -112,8 +118,11 @@ enum tp_code tp_handle_weight(const struct tp_format *format, const struct tp_op
     (*weight)->format = format;
     (*weight)->op = *op;
     (*weight)->box = box;
-    for (uint32_t i = 0; i < op->outs && code == TP_OK; i++)
+    (*weight)->global = op->unit_global ? 1.0f : 0.0f;
+    for (uint32_t i = 0; i < op->outs && code == TP_OK; i++) {
+        (*weight)->out[i].dtype = dtypes ? dtypes[i] : format->out[i].dtype;
         code = describe_out(*weight, i, err);
+    }
     if (code) {
         tilepack_weight_free(*weight);
         *weight = NULL;
@@ -178,7 +187,7 @@ int tilepack_weight_new(const char *name, const char *parameters, uint64_t e, ui
     else if (apply(format, parameters, &settings, &err) == TP_OK &&
              check_size(format, &settings, box, &err) == TP_OK) {
         tp_format_op(format, &settings, &op);
-        tp_handle_weight(format, &op, box, weight, &err);
+        tp_handle_weight(format, &op, box, NULL, weight, &err);
     }
     return tp_handle_report(&err, message, size);
 }
@@ -197,7 +206,7 @@ const char *tilepack_weight_role(const tilepack_weight *weight, size_t i)
 
 const char *tilepack_weight_dtype(const tilepack_weight *weight, size_t i)
 {
-    return i < weight->op.outs ? tp_dtype_name(weight->format->out[i].dtype) : NULL;
+    return i < weight->op.outs ? tp_dtype_name(weight->out[i].dtype) : NULL;
 }
 
 size_t tilepack_weight_shape(const tilepack_weight *weight, size_t i,

@@ -15,6 +15,7 @@ struct tilepack_weight {
     struct {
         uint64_t shape[TP_MAX_RANK], bytes;
         uint32_t rank;
+        enum tp_dtype dtype;
         char *layout; /* numeric text, or NULL */
     } out[TP_MAX_OUT];
 };
@@ -31,9 +32,12 @@ struct tilepack_checkpoint {
     pthread_mutex_t lock; /* of tp_source_check(), which completes a weight */
 };
 
-/* Describes a weight; *weight is NULL on failure. */
+/* Describes a weight; *weight is NULL on failure. `dtypes`: those of its tensors, or NULL
+ * for the format's own. A format whose tensors do not hold so many experts is
+ * TP_E_UNSUPPORTED. */
 enum tp_code tp_handle_weight(const struct tp_format *format, const struct tp_op *op,
-                              struct tp_box3 box, tilepack_weight **weight, struct tp_err *err);
+                              struct tp_box3 box, const enum tp_dtype dtypes[TP_MAX_OUT],
+                              tilepack_weight **weight, struct tp_err *err);
 
 /* Turns an error into status and message: "PATH: tensor 'T': what (hint)". */
 int tp_handle_report(const struct tp_err *err, char *message, size_t size);

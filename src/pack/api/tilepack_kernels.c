@@ -38,25 +38,40 @@ static bool has_global(const tilepack_weight *weight)
     return tp_op_find(&weight->op, TP_ROLE_GLOBAL) >= 0;
 }
 
+/* A call has one global scale. */
+static enum tp_code check_experts(const tilepack_weight *weight, const char *verb,
+                                  struct tp_err *err)
+{
+    return !has_global(weight) || weight->box.e == 1
+               ? TP_OK
+               : tp_fail(err, TP_E_UNSUPPORTED,
+                         "%s has one global scale for each expert: %s one at a time (E=1)",
+                         weight->format->name, verb);
+}
+
+static enum tp_code no_values(struct tp_err *err)
+{
+    return tp_fail(err, TP_E_USAGE, "the values are not given");
+}
+
 static enum tp_code check_quantize(const tilepack_weight *weight, enum tp_dtype dtype,
-                                   struct tp_err *err)
+                                   const void *values, struct tp_err *err)
 {
     if (dtype == TP_DTYPE_NONE)
         return tp_fail(err, TP_E_USAGE, "the dtype of the values is none of F32, BF16 and F16");
+    if (!values)
+        return no_values(err);
     if (weight->format->input_only)
         return tp_fail(err, TP_E_USAGE, "%s is only read, never written", weight->format->name);
-    if (has_global(weight) && weight->box.e != 1)
-        return tp_fail(err, TP_E_UNSUPPORTED,
-                       "%s has one global scale for each expert: quantize one at a time (E=1)",
-                       weight->format->name);
-    return TP_OK;
+    return check_experts(weight, "quantize", err);
 }
 
-static enum tp_code check_decode(enum tp_dtype dtype, struct tp_err *err)
+static enum tp_code check_decode(const tilepack_weight *weight, enum tp_dtype dtype,
+                                 const void *values, struct tp_err *err)
 {
-    return dtype == TP_F32 || dtype == TP_BF16
-               ? TP_OK
-               : tp_fail(err, TP_E_USAGE, "values are decoded to F32 or BF16");
+    if (dtype != TP_F32 && dtype != TP_BF16)
+        return tp_fail(err, TP_E_USAGE, "values are decoded to F32 or BF16");
+    return values ? check_experts(weight, "decode", err) : no_values(err);
 }
 
 static enum tp_code check_repack(const tilepack_weight *from, const tilepack_weight *to,
@@ -65,17 +80,18 @@ static enum tp_code check_repack(const tilepack_weight *from, const tilepack_wei
     if (memcmp(&from->box, &to->box, sizeof from->box) != 0)
         return tp_fail(err, TP_E_USAGE, "the two weights differ in size");
     if (tilepack_can_repack(from, to))
-        return TP_OK;
+        return check_experts(from, "take over", err);
     tp_err_hint(err, "decode it and quantize the values");
     return tp_fail(err, TP_E_UNSUPPORTED, "codes of %s cannot be taken over into %s",
                    from->format->name, to->format->name);
 }
 
-/* A tensor of a packed input that decoding can do without. */
+/* A tensor of a packed input that decoding can do without: a global scale only where the
+ * weight knows it. */
 static bool may_miss(const tilepack_weight *weight, uint32_t i)
 {
     return weight->op.out[i].role == TP_ROLE_WORDS || weight->format->out[i].optional ||
-           weight->op.out[i].role == TP_ROLE_GLOBAL;
+           (weight->op.out[i].role == TP_ROLE_GLOBAL && weight->global > 0);
 }
 
 static enum tp_code check_inputs(const tilepack_weight *weight, const void *const tensors[],
@@ -202,7 +218,7 @@ int tilepack_quantize(const tilepack_weight *weight, enum tilepack_dtype type, c
 {
     enum tp_dtype dtype = dtype_of(type);
     struct call call = {.args = {.box = weight->box, .dtype = dtype}};
-    if (check_quantize(weight, dtype, &call.err) == TP_OK &&
+    if (check_quantize(weight, dtype, values, &call.err) == TP_OK &&
         take_input(&call, 0, values, value_bytes(weight, dtype)) == TP_OK &&
         take_outputs(&call, weight, tensors) == TP_OK &&
         take_scratch(&call, &weight->op) == TP_OK) {
@@ -220,7 +236,7 @@ int tilepack_decode(const tilepack_weight *weight, const void *const tensors[],
 {
     enum tp_dtype dtype = dtype_of(type);
     struct call call = {.args = {.box = weight->box, .dtype = dtype}};
-    if (check_decode(dtype, &call.err) == TP_OK &&
+    if (check_decode(weight, dtype, values, &call.err) == TP_OK &&
         take_inputs(&call, weight, tensors) == TP_OK &&
         take_output(&call, 0, values, value_bytes(weight, dtype)) == TP_OK &&
         take_scratch(&call, &weight->op) == TP_OK) {
@@ -283,7 +299,7 @@ int tilepack_quantize_cuda(const tilepack_weight *weight, enum tilepack_dtype ty
     struct tp_args args = {.box = weight->box, .dtype = dtype, .in = {values}, .stream = stream,
                            .device_flags = device_flags};
     int before = -1;
-    if (check_quantize(weight, dtype, &err) == TP_OK)
+    if (check_quantize(weight, dtype, values, &err) == TP_OK)
         check_outputs(weight, tensors, &err);
     for (uint32_t i = 0; i < weight->op.outs; i++)
         args.out[i] = weight->op.out[i].role == TP_ROLE_WORDS ? NULL : tensors[i];
@@ -304,8 +320,8 @@ int tilepack_decode_cuda(const tilepack_weight *weight, const void *const tensor
     struct tp_args args = {.box = weight->box, .dtype = dtype, .out = {values}, .stream = stream,
                            .global = weight->global};
     int before = -1;
-    if (check_decode(dtype, &err) == TP_OK && check_inputs(weight, tensors, &err) == TP_OK &&
-        tp_op_needs_reference(&weight->op))
+    if (check_decode(weight, dtype, values, &err) == TP_OK &&
+        check_inputs(weight, tensors, &err) == TP_OK && tp_op_needs_reference(&weight->op))
         tp_fail(&err, TP_E_UNSUPPORTED, "zero points and act-order are decoded on the host only");
     for (uint32_t i = 0; i < weight->op.outs; i++)
         args.in[i] = weight->op.out[i].role == TP_ROLE_WORDS ? NULL : tensors[i];
