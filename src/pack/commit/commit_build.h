@@ -91,8 +91,6 @@ enum tp_code tp_commit_copy_other(struct tp_commit *c, const char *name);
 enum tp_code tp_commit_write_texts(struct tp_commit *c);
 enum tp_code tp_commit_hash_text(const char *data, size_t size, uint8_t hash[TP_HASH_BYTES],
                                  struct tp_err *err);
-enum tp_code tp_commit_index(const struct tp_plan *plan, struct tp_text *text,
-                             struct tp_err *err);
 
 /* commit_ranks.c. These do nothing where there are no ranks. */
 bool tp_commit_is_rank(const char *name); /* "rank_3" */

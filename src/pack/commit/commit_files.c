@@ -9,6 +9,7 @@
 #include "pack/plan/config.h"
 #include "pack/text/json_memory.h"
 #include "pack/os/os.h"
+#include "pack/plan/describe.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -125,40 +126,11 @@ enum tp_code tp_commit_copy_other(struct tp_commit *c, const char *name)
     return code;
 }
 
-struct entry {
-    const char *name, *file;
-};
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const struct entry *)a)->name, ((const struct entry *)b)->name);
-}
-
-enum tp_code tp_commit_index(const struct tp_plan *plan, struct tp_text *text, struct tp_err *err)
-{
-    struct entry *entries = tp_os_zalloc(plan->output_count + 1, sizeof *entries, err);
-    if (!entries)
-        return TP_E_MEMORY;
-    for (size_t o = 0; o < plan->output_count; o++)
-        entries[o] = (struct entry){plan->outputs[o].name, plan->files[plan->outputs[o].file].name};
-    qsort(entries, plan->output_count, sizeof *entries, by_name);
-    enum tp_code code =
-        tp_text_addf(text, err, "{\n  \"metadata\": {\n    \"total_size\": %llu\n  },\n"
-                                "  \"weight_map\": {", (unsigned long long)plan->bytes_out);
-    for (size_t o = 0; o < plan->output_count && code == TP_OK; o++) {
-        code = tp_text_addf(text, err, "%s\n    ", o ? "," : "");
-        if (code == TP_OK && (code = tp_text_add_json(text, entries[o].name, err)) == TP_OK)
-            code = tp_text_addf(text, err, ": \"%s\"", entries[o].file);
-    }
-    free(entries);
-    return code ? code : tp_text_addf(text, err, "\n  }\n}\n");
-}
-
 enum tp_code tp_commit_write_texts(struct tp_commit *c)
 {
     struct tp_text index = {0}, config = {0}, manifest = {0};
     uint64_t mark = tp_json_mark();
-    enum tp_code code = tp_commit_index(c->plan, &index, c->err);
+    enum tp_code code = tp_index_text(c->plan, &index, c->err);
     if (code == TP_OK)
         code = tp_commit_write_small(c, "model.safetensors.index.json", index.data, index.size,
                                      true);

@@ -5,6 +5,7 @@
 
 #include "pack/plan/config.h"
 #include "pack/os/os.h"
+#include "pack/plan/describe.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -118,7 +119,7 @@ static enum tp_code write_join(struct tp_commit *c, const struct tp_commit *rank
         json_array_append_new(ids, json_string(id));
     }
     tp_manifest_plan_id(c->plan, id);
-    enum tp_code code = tp_commit_index(c->plan, &index, c->err);
+    enum tp_code code = tp_index_text(c->plan, &index, c->err);
     if (code == TP_OK && (code = tp_config_text(c->plan, &config, c->err)) == TP_OK &&
         (code = whole_manifest(c, rank, &index, &manifest)) == TP_OK)
         json = json_pack("{s:i,s:i,s:s,s:o,s:o,s:o,s:s%,s:s%,s:s%}", "tilepack_tp", 1, "ranks",

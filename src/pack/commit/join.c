@@ -83,6 +83,21 @@ void tp_join_close(struct tp_join *join)
 const struct tp_plan *tp_join_plan(const struct tp_join *join) { return &join->ranks.plan; }
 unsigned tp_join_ranks(const struct tp_join *join) { return join->ranks.count; }
 
+/* The descriptors of the stored headers have been written as they were: what is joined must
+ * be a checkpoint, with each of them, before it becomes the output. */
+static enum tp_code check_joined(const struct tp_commit *c)
+{
+    struct tp_checkpoint made;
+    struct tp_weights weights = {0};
+    enum tp_code code = tp_checkpoint_open(c->partial, 0, &made, c->err);
+    if (code)
+        return code;
+    code = tp_weights_find_packed(&made, &weights, c->err);
+    tp_weights_close(&weights);
+    tp_checkpoint_close(&made);
+    return code;
+}
+
 static enum tp_code join_texts(struct tp_commit *c)
 {
     struct tp_join *join = (struct tp_join *)c;
@@ -97,7 +112,7 @@ static enum tp_code join_texts(struct tp_commit *c)
         code = tp_commit_copy_other(c, c->plan->ckpt->others[i]);
     for (unsigned r = 0; r < ranks->count && code == TP_OK; r++)
         code = tp_checkpoint_unchanged(&ranks->ckpts[r], c->err);
-    if (code)
+    if (code || (code = check_joined(c)))
         return code;
     const json_t *stored = json_object_get(ranks->info, "manifest");
     struct tp_text text = {0};

@@ -114,6 +114,16 @@ enum tp_code tp_manifest_text(const struct tp_plan *plan, const struct tp_reques
     return code;
 }
 
+static bool lists(const json_t *list, const struct tp_manifest_file *files, size_t count)
+{
+    bool same = json_array_size(list) == count;
+    for (size_t i = 0; i < count && same; i++) {
+        const char *name = json_string_value(json_object_get(json_array_get(list, i), "name"));
+        same = name && strcmp(name, files[i].name) == 0;
+    }
+    return same;
+}
+
 enum tp_code tp_manifest_refill(const char *stored, size_t size,
                                 const struct tp_manifest_file *files, size_t file_count,
                                 struct tp_text *text, struct tp_err *err)
@@ -121,7 +131,7 @@ enum tp_code tp_manifest_refill(const char *stored, size_t size,
     json_t *json = tp_json_load(stored, size, JSON_REJECT_DUPLICATES, NULL);
     json_t *list = json_object_get(json, "files");
     char *dump = NULL;
-    if (json_array_size(list) == file_count) {
+    if (lists(list, files, file_count)) {
         for (size_t i = 0; i < file_count; i++) {
             char hash[TP_HASH_TEXT];
             tp_hash_print(files[i].hash, hash);

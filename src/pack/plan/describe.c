@@ -192,3 +192,34 @@ enum tp_code tp_descriptors_json(const struct tp_plan *plan, json_t **descriptor
     json_decref(*units);
     return tp_fail(err, TP_E_MEMORY, "out of memory for the descriptors");
 }
+
+/* ---- the index -------------------------------------------------------------------- */
+
+struct entry {
+    const char *name, *file;
+};
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct entry *)a)->name, ((const struct entry *)b)->name);
+}
+
+enum tp_code tp_index_text(const struct tp_plan *plan, struct tp_text *text, struct tp_err *err)
+{
+    struct entry *entries = tp_os_zalloc(plan->output_count + 1, sizeof *entries, err);
+    if (!entries)
+        return TP_E_MEMORY;
+    for (size_t o = 0; o < plan->output_count; o++)
+        entries[o] = (struct entry){plan->outputs[o].name, plan->files[plan->outputs[o].file].name};
+    qsort(entries, plan->output_count, sizeof *entries, by_name);
+    enum tp_code code =
+        tp_text_addf(text, err, "{\n  \"metadata\": {\n    \"total_size\": %llu\n  },\n"
+                                "  \"weight_map\": {", (unsigned long long)plan->bytes_out);
+    for (size_t o = 0; o < plan->output_count && code == TP_OK; o++) {
+        code = tp_text_addf(text, err, "%s\n    ", o ? "," : "");
+        if (code == TP_OK && (code = tp_text_add_json(text, entries[o].name, err)) == TP_OK)
+            code = tp_text_addf(text, err, ": \"%s\"", entries[o].file);
+    }
+    free(entries);
+    return code ? code : tp_text_addf(text, err, "\n  }\n}\n");
+}

@@ -1,5 +1,5 @@
-/* What the files of a plan say about their packed tensors: the texts of their
- * __metadata__, as source/descriptor.h reads them.
+/* What the files of a plan say: the texts of their __metadata__ about packed tensors, as
+ * source/descriptor.h reads them, and the index over all of them.
  */
 #ifndef TP_PACK_DESCRIBE_H
 #define TP_PACK_DESCRIBE_H
@@ -14,5 +14,8 @@ enum tp_code tp_descriptors_text(const struct tp_plan *plan, uint32_t file, char
 /* The same of all files, as trees: new references, set on success only. */
 enum tp_code tp_descriptors_json(const struct tp_plan *plan, json_t **descriptors, json_t **units,
                                  struct tp_err *err);
+
+/* model.safetensors.index.json of the plan, names in order. */
+enum tp_code tp_index_text(const struct tp_plan *plan, struct tp_text *text, struct tp_err *err);
 
 #endif

@@ -5,9 +5,12 @@
 
 #include "base/num.h"
 #include "pack/os/os.h"
+#include "pack/plan/describe.h"
 #include "pack/plan/ranks.h"
 #include "pack/source/descriptor.h"
+#include "pack/source/index.h"
 #include "pack/text/json_memory.h"
+#include "pack/text/name_set.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -129,6 +132,14 @@ static enum tp_code add_outputs(struct tp_join_plan *join, const struct tp_st_he
     return code;
 }
 
+/* The digits that are written over: as many zeros as a hash has. */
+static bool has_hash_place(const struct tp_st_header *header)
+{
+    const char *digits = tp_st_meta(header, TP_META_HASH);
+    return digits && strlen(digits) == TP_HASH_TEXT - 1 &&
+           strspn(digits, "0") == TP_HASH_TEXT - 1;
+}
+
 static enum tp_code add_file(struct tp_join_plan *join, const json_t *json, size_t *capacity,
                              struct tp_err *err)
 {
@@ -160,10 +171,64 @@ static enum tp_code add_file(struct tp_join_plan *join, const json_t *json, size
         code = bad_info(join, err, "a header has no place for its hash");
     if (code == TP_OK && (code = tp_st_parse(file->header + 8, length, file->size, &header, err)))
         bad_info(join, err, "");
+    if (code == TP_OK && !has_hash_place(&header))
+        code = bad_info(join, err, "a header has no place for its hash");
     if (code == TP_OK)
         code = add_outputs(join, &header, capacity, err);
     join->plan.file_count++;
     tp_st_close(&header);
+    return code;
+}
+
+/* Names that the output's own files cannot have, and that no two shards share. */
+static enum tp_code check_names(struct tp_join_plan *join, struct tp_err *err)
+{
+    struct tp_names names = {0};
+    enum tp_code code = TP_OK;
+    for (size_t f = 0; f < join->plan.file_count && code == TP_OK; f++) {
+        const char *name = join->plan.files[f].name, *why = tp_index_shard_name(name);
+        size_t length = strlen(name);
+        uint32_t number = 0;
+        if (!why && strcmp(name + length - 4, ".zst") == 0)
+            why = "it is that of an archive, and what is joined is plain";
+        if (!why && (code = tp_names_add(&names, name, length, &number, err)) == TP_OK &&
+            number != f)
+            why = "the name comes twice";
+        char *what = why ? tp_os_format(err, "'%.200s' cannot be a shard: %s", name, why) : NULL;
+        if (why)
+            code = what ? bad_info(join, err, what) : TP_E_MEMORY;
+        free(what);
+    }
+    tp_names_close(&names);
+    return code;
+}
+
+static enum tp_code name_outputs(struct tp_join_plan *join, struct tp_err *err)
+{
+    const struct tp_plan *plan = &join->plan;
+    struct tp_name_list *names = &join->outputs;
+    if (!(names->items = tp_os_zalloc(plan->output_count + 1, sizeof *names->items, err)))
+        return TP_E_MEMORY;
+    for (; names->count < plan->output_count; names->count++)
+        names->items[names->count] =
+            (struct tp_named){plan->outputs[names->count].name, (uint32_t)names->count};
+    sort_names(names);
+    for (size_t i = 1; i < names->count; i++)
+        if (strcmp(names->items[i - 1].name, names->items[i].name) == 0) {
+            tp_err_tensor(err, names->items[i].name);
+            return bad_info(join, err, "two headers hold a tensor of this name");
+        }
+    return TP_OK;
+}
+
+/* The index is written as it is stored: it must be that of these files. */
+static enum tp_code check_index(struct tp_join_plan *join, struct tp_err *err)
+{
+    struct tp_text text = {0};
+    enum tp_code code = tp_index_text(&join->plan, &text, err);
+    if (code == TP_OK && strcmp(text.data, tp_join_plan_text(join, "index")) != 0)
+        code = bad_info(join, err, "its index is not that of its files and tensors");
+    tp_text_free(&text);
     return code;
 }
 
@@ -179,16 +244,9 @@ static enum tp_code plan_files(struct tp_join_plan *join, struct tp_err *err)
         return TP_E_MEMORY;
     for (size_t f = 0; f < count && code == TP_OK; f++)
         code = add_file(join, json_array_get(files, f), &capacity, err);
-    if (code)
+    if (code || (code = check_names(join, err)) || (code = name_outputs(join, err)))
         return code;
-    struct tp_name_list *names = &join->outputs;
-    if (!(names->items = tp_os_zalloc(plan->output_count + 1, sizeof *names->items, err)))
-        return TP_E_MEMORY;
-    for (; names->count < plan->output_count; names->count++)
-        names->items[names->count] =
-            (struct tp_named){plan->outputs[names->count].name, (uint32_t)names->count};
-    sort_names(names);
-    return TP_OK;
+    return check_index(join, err);
 }
 
 /* ---- weights that are in slices --------------------------------------------------- */
@@ -221,7 +279,7 @@ static bool same_weight(const struct tp_weight *a, const struct tp_weight *b)
 {
     return a->format == b->format && a->rank == b->rank &&
            memcmp(&a->settings, &b->settings, sizeof a->settings) == 0 &&
-           memcmp(&a->box, &b->box, sizeof a->box) == 0;
+           memcmp(&a->box, &b->box, sizeof a->box) == 0 && tp_op_same(&a->op, &b->op);
 }
 
 /* The weight in every rank, and as it was. */
@@ -271,6 +329,8 @@ static enum tp_code unit_output(struct tp_join_plan *join, struct tp_unit *unit,
     if (!found || !join->plan.outputs)
         return bad_info(join, err, "a tensor in slices is in no header");
     struct tp_output *output = &join->plan.outputs[found->index];
+    const struct tp_weight *weight = &join->whole.items[join->whole.count - 1];
+    enum tp_dtype dtype = join->ckpts[0].tensors[weight->tensor[i]].dtype;
     enum tp_code code = tp_format_shape(unit->format, i, unit->box, unit->rank, shape, &rank, err);
     if (code == TP_OK && unit->op.out[i].role != TP_ROLE_WORDS)
         code = tp_op_bytes(&unit->op, i, unit->box, &bytes, err);
@@ -279,7 +339,7 @@ static enum tp_code unit_output(struct tp_join_plan *join, struct tp_unit *unit,
     if (code)
         return code;
     if (rank != output->rank || memcmp(shape, output->shape, rank * sizeof *shape) != 0 ||
-        bytes != output->bytes || output->unit != UINT32_MAX)
+        dtype != output->dtype || bytes != output->bytes || output->unit != UINT32_MAX)
         return bad_info(join, err, "a header and a cut disagree");
     output->unit = (uint32_t)join->plan.unit_count;
     output->source = i;

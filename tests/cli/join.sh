@@ -1,0 +1,3 @@
+#!/bin/sh
+# What `join` takes from files that it cannot trust; see tests/join_hostile.py.
+exec "${PYTHON:-python3}" "$(cd "$(dirname "$0")/.." && pwd)/join_hostile.py"
