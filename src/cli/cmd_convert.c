@@ -152,6 +152,8 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
                    ? tp_convert_part(plan, request, output, share_of(o), &options, result, err)
                    : tp_convert(plan, request, output, &options, result, err);
     tp_progress_end(progress);
+    if (result->unlocked)
+        tp_warn_unlocked(output);
     if (o->verbose)
         note_stages(&stats, tp_now() - start);
     if (measures) {

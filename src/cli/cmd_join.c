@@ -48,6 +48,8 @@ static int join(const struct tp_options *o, const char *output)
     };
     enum tp_code code = tp_join_run(made, output, &options, &result, &err);
     tp_progress_end(progress);
+    if (result.unlocked)
+        tp_warn_unlocked(output);
     int status = code ? tp_report_error(&err) : print_result(o, made, output, &result);
     tp_join_close(made);
     return status;

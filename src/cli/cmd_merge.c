@@ -65,6 +65,8 @@ static enum tp_code merge(const struct tp_options *o, const struct tp_parts *par
         code = tp_plan_convert(&source.ckpt, &source.weights, &request, NULL, &plan, err);
         if (code == TP_OK) {
             code = merge_plan(&plan, &request, parts, output, options, result, err);
+            if (result->unlocked)
+                tp_warn_unlocked(output);
             tp_plan_close(&plan);
         }
         tp_source_close(&source);

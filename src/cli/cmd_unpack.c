@@ -51,6 +51,8 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
     };
     enum tp_code code = tp_convert(plan, request, output, &options, result, err);
     tp_progress_end(progress);
+    if (result->unlocked)
+        tp_warn_unlocked(output);
     return code;
 }
 

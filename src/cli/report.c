@@ -78,6 +78,12 @@ void tp_warn(const char *fmt, ...)
     va_end(args);
 }
 
+void tp_warn_unlocked(const char *output)
+{
+    tp_warn("%s: its file system gives no locks: nothing keeps a second tilepack from writing it "
+            "at the same time", output);
+}
+
 void tp_note(const char *fmt, ...)
 {
     va_list args;

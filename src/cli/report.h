@@ -29,6 +29,8 @@ int tp_report_usage(const char *command, const struct tp_err *err);
 
 /* "tilepack: warning: ..." on stderr unless --quiet. */
 void tp_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* The warning that the output was written without a lock. */
+void tp_warn_unlocked(const char *output);
 /* "tilepack: ..." on stderr, only under --verbose. */
 void tp_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 

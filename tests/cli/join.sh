@@ -1,3 +1,3 @@
 #!/bin/sh
-# What `join` takes from files that it cannot trust; see tests/join_hostile.py.
-exec "${PYTHON:-python3}" "$(cd "$(dirname "$0")/.." && pwd)/join_hostile.py"
+# What `join` takes from files that it cannot trust; see tests/bytes/join_hostile.py.
+exec "${PYTHON:-python3}" "$(cd "$(dirname "$0")/.." && pwd)/bytes/join_hostile.py"

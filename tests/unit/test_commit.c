@@ -329,6 +329,47 @@ static void starting_over_keeps_the_lock(void **state)
     end_world();
 }
 
+static int no_locks(int fd, struct flock *lock)
+{
+    (void)fd, (void)lock;
+    errno = ENOLCK;
+    return -1;
+}
+
+static int held(int fd, struct flock *lock)
+{
+    (void)fd, (void)lock;
+    errno = EAGAIN;
+    return -1;
+}
+
+/* A file system without locks is written to; whoever asked is told that nobody else is
+ * kept out, also when the run fails, as it may well do because of that. */
+static void a_file_system_without_locks_is_told_of(void **state)
+{
+    static const char *const outputs[] = {"out", "out.safetensors"};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct tp_convert_result result;
+        make_world(outputs[i]);
+        tp_os.fcntl_lock = held;
+        assert_int_equal(convert(false, &result), TP_E_USAGE);
+        assert_false(result.unlocked);
+        tp_os.fcntl_lock = no_locks;
+        tp_os.rename = tp_os.rename_new = no_rename;
+        assert_int_equal(convert(false, &result), TP_E_IO);
+        assert_true(result.unlocked);
+        tp_os.rename = real_os.rename;
+        tp_os.rename_new = real_os.rename_new;
+        assert_int_equal(convert(false, &result), TP_OK);
+        assert_true(result.unlocked);
+        tp_os.fcntl_lock = real_os.fcntl_lock;
+        assert_int_equal(convert(true, &result), TP_OK);
+        assert_false(result.unlocked);
+        end_world();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -342,6 +383,7 @@ int main(void)
         cmocka_unit_test(without_a_finished_shard_only_own_files_go),
         cmocka_unit_test(a_finished_shard_of_another_plan_stays),
         cmocka_unit_test(starting_over_keeps_the_lock),
+        cmocka_unit_test(a_file_system_without_locks_is_told_of),
     };
     real_os = tp_os;
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,6 +23,8 @@ struct tp_convert_options {
 
 struct tp_convert_result {
     bool already_done; /* the output was there, complete, from the same plan */
+    bool unlocked;     /* no lock was to be had: nobody else was kept from writing it; set
+                          also when it failed */
     size_t resumed;    /* shards taken over from an interrupted run */
     size_t shards;     /* of this part (tp_convert_part), or merged */
     uint64_t bytes_in, bytes_out;

@@ -28,7 +28,7 @@ static enum tp_code publish_file(struct tp_commit *c, const char *made)
     return tp_os_rename(made, c->output, c->err);
 }
 
-static enum tp_code run_file(struct tp_commit *c)
+static enum tp_code run_file(struct tp_commit *c, struct tp_convert_result *result)
 {
     struct tp_file_sink sink = {0};
     struct tp_convert_result ignored;
@@ -44,7 +44,7 @@ static enum tp_code run_file(struct tp_commit *c)
     if (code)
         return code;
     code = tp_os_open(c->partial, O_RDWR | O_CREAT | O_CLOEXEC, 0666, &lock, c->err);
-    if (code || (code = tp_os_lock(lock, c->partial, c->err))) {
+    if (code || (code = tp_os_lock(lock, c->partial, &result->unlocked, c->err))) {
         if (lock >= 0)
             tp_os.close(lock);
         return code;
@@ -89,7 +89,7 @@ enum tp_code tp_convert(const struct tp_plan *plan, const struct tp_request *req
     pthread_mutex_init(&c.lock, NULL);
     enum tp_code code = tp_commit_check_output(&c, result);
     if (code == TP_OK && !result->already_done)
-        code = plan->single_file ? run_file(&c) : tp_commit_directory(&c, result);
+        code = plan->single_file ? run_file(&c, result) : tp_commit_directory(&c, result);
     tp_commit_close(&c);
     return code;
 }

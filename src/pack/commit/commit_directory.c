@@ -243,6 +243,7 @@ enum tp_code tp_commit_finish(struct tp_commit *c)
 enum tp_code tp_commit_directory(struct tp_commit *c, struct tp_convert_result *result)
 {
     enum tp_code code = open_partial(c);
+    result->unlocked = c->journal.unlocked;
     if (code)
         return code;
     bool *skip = tp_os_zalloc(c->plan->file_count + 1, sizeof *skip, c->err);

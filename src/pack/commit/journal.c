@@ -157,7 +157,8 @@ enum tp_code tp_journal_open(const char *directory, const char *name, const stru
         return TP_E_MEMORY;
     enum tp_code code = tp_os_open(journal->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666, &journal->fd,
                                    err);
-    if (code || (code = tp_os_lock(journal->fd, journal->path, err)) ||
+    if (code ||
+        (code = tp_os_lock(journal->fd, journal->path, &journal->unlocked, err)) ||
         (code = resume(journal, directory, plan, zstd, foreign, err)) || *foreign)
         return code;
     return journal->size ? TP_OK : start(journal, plan, zstd, err);

@@ -12,6 +12,7 @@
 struct tp_journal {
     char *path;
     int fd; /* also holds the lock, which dies with the process */
+    bool unlocked; /* the file system gives none: no other process is kept out */
     uint64_t size;
     bool *done;                      /* per plan file */
     uint8_t (*hash)[TP_HASH_BYTES];  /* per plan file, valid when done */

@@ -272,8 +272,10 @@ enum tp_code tp_merge(const struct tp_plan *plan, const struct tp_request *reque
     result->already_done = false; /* the parts are there: they are what is asked for */
     if (code == TP_OK)
         code = merge(&m);
-    for (unsigned i = 0; m.journals && i < m.part_count; i++)
+    for (unsigned i = 0; m.journals && i < m.part_count; i++) {
+        result->unlocked |= m.journals[i].unlocked;
         tp_journal_close(&m.journals[i]);
+    }
     free(m.journals);
     free(m.owner);
     free(m.missing);

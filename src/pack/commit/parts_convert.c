@@ -182,7 +182,10 @@ static enum tp_code run_part(struct work *work, struct tp_convert_result *result
     struct tp_commit *c = &work->c;
     enum tp_code code = tp_commit_paths(c);
     if (code || (code = enter_partial(work)) || (code = check_notes(work)) ||
-        (code = lock_part(work)) || (code = write_note(work)))
+        (code = lock_part(work)))
+        return code;
+    result->unlocked = c->journal.unlocked;
+    if ((code = write_note(work)))
         return code;
     if ((code = check_notes(work))) { /* another plan began at the same moment */
         withdraw(work);

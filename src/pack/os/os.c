@@ -340,12 +340,14 @@ enum tp_code tp_os_rename_new(const char *from, const char *to, bool *taken, str
     return *taken ? TP_OK : fail_rename(err, errno, from, to);
 }
 
-enum tp_code tp_os_lock(int fd, const char *path, struct tp_err *err)
+enum tp_code tp_os_lock(int fd, const char *path, bool *unlocked, struct tp_err *err)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     struct stat here, there;
     tp_err_path(err, path);
-    if (tp_os.fcntl_lock(fd, &whole) != 0 && (errno == EACCES || errno == EAGAIN)) {
+    *unlocked = tp_os.fcntl_lock(fd, &whole) != 0;
+    if (*unlocked && (errno == EACCES || errno == EAGAIN)) {
+        *unlocked = false;
         tp_err_hint(err, "wait for the other process to end, or choose another output");
         return tp_fail(err, TP_E_USAGE, "another tilepack is writing this output");
     }

@@ -90,9 +90,9 @@ enum tp_code tp_os_rename(const char *from, const char *to, struct tp_err *err);
 enum tp_code tp_os_rename_new(const char *from, const char *to, bool *taken, struct tp_err *err);
 /* Takes the exclusive lock of an open file: it belongs to this descriptor and dies
  * with the process. TP_E_USAGE when another process holds it, or has meanwhile put
- * another file (or none) in the path's place; a file system without locks is used
- * without one. */
-enum tp_code tp_os_lock(int fd, const char *path, struct tp_err *err);
+ * another file (or none) in the path's place. A file system that gives no lock, for
+ * whatever reason, is used without one, and *unlocked is set: nobody is kept out then. */
+enum tp_code tp_os_lock(int fd, const char *path, bool *unlocked, struct tp_err *err);
 /* Mode 0777 less the umask. An existing directory is an error (EEXIST). */
 enum tp_code tp_os_mkdir(const char *path, struct tp_err *err);
 

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import lib_path  # noqa: F401  pylint: disable=unused-import
 import stfile  # noqa: E402
 import tool  # noqa: E402
 
