@@ -418,6 +418,12 @@ static void compare_decode(const struct tp_decode_row *row, const struct kind *k
     free_outputs(&in);
 }
 
+static bool decode_fits(const struct tp_decode_row *row, const struct tp_op *op)
+{
+    return row->codec == op->codec && row->code_place == code_place(op) &&
+           row->scale_place == scale_place(op) && (row->accepts == NULL || row->accepts(op));
+}
+
 static void test_decode_rows(void **state)
 {
     size_t count;
@@ -428,10 +434,7 @@ static void test_decode_rows(void **state)
         if (!tp_isa_enabled(row[r].isa))
             continue;
         for (size_t k = 0; k < kind_count; k++) {
-            const struct tp_op *op = &kinds[k].op;
-            if (row[r].codec != op->codec || row[r].code_place != code_place(op) ||
-                row[r].scale_place != scale_place(op) ||
-                (row[r].accepts != NULL && !row[r].accepts(op)))
+            if (!decode_fits(&row[r], &kinds[k].op))
                 continue;
             reached++;
             for (int i = 0; i < rounds() / 2 + 1; i++)
@@ -538,12 +541,164 @@ static void test_round_trip(void **state)
     free_outputs(&c);
 }
 
+/* ---- layouts that cannot be evaluated ----------------------------------- */
+
+/* Whoever calls a row has evaluated the layouts. Should one fail all the same, a row that
+ * needs it says so and ends; it never leaves bytes out, or reads by no layout. */
+static struct tp_op without_layout(const struct tp_op *op, uint32_t i)
+{
+    struct tp_op broken = *op;
+    broken.out[i].layout = "(E,N,K/0):(1,1,1)";
+    return broken;
+}
+
+static bool failed(const struct tp_args *args)
+{
+    struct tp_err err = {0};
+    bool flagged = args->flags & TP_FAILED;
+    assert_int_equal(tp_args_check(args, &err) != TP_OK, flagged);
+    assert_int_equal(err.what[0] != 0, flagged);
+    return flagged;
+}
+
+/* How many of the operation's layouts the row cannot do without. */
+static unsigned fail_encode(tp_encode_fn encode, const char *name, enum tp_dtype dtype,
+                            const struct kind *kind)
+{
+    const struct tp_box3 box = {2, 2 * kind->unit_n, 3 * kind->unit_k};
+    void *values = take(4 * box.e * box.n * box.k, 0);
+    unsigned needed = 0;
+    for (uint32_t i = 0; i < kind->op.outs; i++) {
+        struct outputs a = take_outputs(&kind->op, box, 0), b = take_outputs(&kind->op, box, 0);
+        struct tp_op broken = without_layout(&kind->op, i);
+        struct tp_args args = {.box = box, .dtype = dtype, .in = {values}, .global = 1.0f};
+        args.scratch = take(tp_encode_scratch(&kind->op, box), 0);
+        memcpy(args.out, a.data, sizeof a.data);
+        tp_encode_ref(&kind->op, &args);
+        memcpy(args.out, b.data, sizeof b.data);
+        if (kind->op.out[i].layout)
+            encode(&broken, &args);
+        if (failed(&args))
+            needed++;
+        else if (kind->op.out[i].layout)
+            same_outputs(&b, &a, name, box);
+        free(args.scratch);
+        free_outputs(&a);
+        free_outputs(&b);
+    }
+    free(values);
+    return needed;
+}
+
+static unsigned fail_decode(tp_decode_fn decode, const char *name, enum tp_dtype dtype,
+                            const struct kind *kind)
+{
+    const struct tp_box3 box = {2, 2 * kind->unit_n, 3 * kind->unit_k};
+    uint64_t bytes = 4 * box.e * box.n * box.k;
+    uint8_t *a = take(bytes, 0), *b = take(bytes, 0);
+    struct outputs in = packed_weight(&kind->op, box, false);
+    unsigned needed = 0;
+    for (uint32_t i = 0; i < kind->op.outs; i++) {
+        struct tp_op broken = without_layout(&kind->op, i);
+        struct tp_args args = {.box = box, .dtype = dtype};
+        args.scratch = take(tp_encode_scratch(&kind->op, box), 0);
+        memcpy(args.in, in.data, sizeof in.data);
+        args.out[0] = a;
+        tp_decode_ref(&kind->op, &args);
+        args.out[0] = b;
+        if (kind->op.out[i].layout)
+            decode(&broken, &args);
+        if (failed(&args))
+            needed++;
+        else if (kind->op.out[i].layout && memcmp(a, b, bytes) != 0)
+            fail_msg("%s decodes without the layout of output %u", name, i);
+        free(args.scratch);
+    }
+    free(a);
+    free(b);
+    free_outputs(&in);
+    return needed;
+}
+
+static unsigned fail_repack(tp_repack_fn repack, const char *name, const struct kind *from,
+                            const struct kind *to)
+{
+    const struct tp_box3 box = {1, 128, 512};
+    struct outputs in = packed_weight(&from->op, box, false);
+    unsigned needed = 0;
+    for (uint32_t i = 0; i < from->op.outs + to->op.outs; i++) {
+        bool source = i < from->op.outs;
+        const struct tp_op *own = source ? &from->op : &to->op;
+        uint32_t at = source ? i : i - from->op.outs;
+        struct outputs a = take_outputs(&to->op, box, 0), b = take_outputs(&to->op, box, 0);
+        struct tp_op broken = without_layout(own, at);
+        struct tp_args args = {.box = box, .global = 1.0f};
+        args.scratch = take(tp_encode_scratch(&to->op, box), 0);
+        memcpy(args.in, in.data, sizeof in.data);
+        memcpy(args.out, a.data, sizeof a.data);
+        tp_repack_ref(&from->op, &to->op, &args);
+        memcpy(args.out, b.data, sizeof b.data);
+        if (own->out[at].layout)
+            repack(source ? &broken : &from->op, source ? &to->op : &broken, &args);
+        if (failed(&args))
+            needed++;
+        else if (own->out[at].layout)
+            same_outputs(&b, &a, name, box);
+        free(args.scratch);
+        free_outputs(&a);
+        free_outputs(&b);
+    }
+    free_outputs(&in);
+    return needed;
+}
+
+static unsigned layouts_of(const struct tp_op *op)
+{
+    unsigned count = 0;
+    for (uint32_t i = 0; i < op->outs; i++)
+        count += op->out[i].layout != NULL;
+    return count;
+}
+
+static void test_failed_layouts(void **state)
+{
+    size_t encodes, decodes, repacks;
+    const struct tp_encode_row *encode = tp_encode_rows(&encodes);
+    const struct tp_decode_row *decode = tp_decode_rows(&decodes);
+    const struct tp_repack_row *repack = tp_repack_rows(&repacks);
+    unsigned needed = 0, fast = 0;
+    (void)state;
+    for (size_t r = 0; r < encodes; r++)
+        fast += tp_isa_enabled(encode[r].isa);
+    for (size_t k = 0; k < kind_count; k++) {
+        const struct kind *kind = &kinds[k];
+        assert_int_equal(fail_encode(tp_encode_ref, "reference", TP_F32, kind),
+                         layouts_of(&kind->op));
+        assert_int_equal(fail_decode(tp_decode_ref, "reference", TP_F32, kind),
+                         layouts_of(&kind->op));
+        assert_int_equal(fail_repack(tp_repack_ref, "reference", kind, kind),
+                         2 * layouts_of(&kind->op));
+        for (size_t r = 0; r < encodes; r++)
+            if (tp_isa_enabled(encode[r].isa) && encode_fits(&encode[r], &kind->op))
+                needed += fail_encode(encode[r].encode, encode[r].name, encode[r].dtype, kind);
+        for (size_t r = 0; r < decodes; r++)
+            if (tp_isa_enabled(decode[r].isa) && decode_fits(&decode[r], &kind->op))
+                needed += fail_decode(decode[r].decode, decode[r].name, decode[r].dtype, kind);
+        for (size_t r = 0; r < repacks; r++)
+            for (size_t j = 0; j < kind_count; j++)
+                if (tp_isa_enabled(repack[r].isa) &&
+                    repack_fits(&repack[r], &kind->op, &kinds[j].op))
+                    needed += fail_repack(repack[r].repack, repack[r].name, kind, &kinds[j]);
+    }
+    assert_true(needed > 0 || !fast);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_encode_rows), cmocka_unit_test(test_all_patterns),
         cmocka_unit_test(test_decode_rows), cmocka_unit_test(test_repack_rows),
-        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_round_trip),  cmocka_unit_test(test_failed_layouts),
     };
     return cmocka_run_group_tests(tests, make_kinds, NULL);
 }

@@ -1,5 +1,6 @@
 /* The run loop's jobs: each header and each constant goes into the sink once, however
- * many files an earlier run has done already, also while GPUs would start. */
+ * many files an earlier run has done already, also while GPUs would start. And what a
+ * kernel could not do is an error. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include "../tools/ops.h"
+#include "pack/run/compute.h"
 #include "pack/run/device.h"
 #include "pack/run/run.h"
 
@@ -84,12 +87,51 @@ static void no_file_is_left(void **state)
     run_with(skip, 24);
 }
 
+/* A layout that a row cannot evaluate ends the run: bytes are never silently left out. */
+static void a_row_that_failed_is_an_error(void **state)
+{
+    struct tp_op to = ops_fp8_ct(TP_FP8_CT_FP32), from = to;
+    struct tp_compute compute = {0};
+    static _Alignas(64) uint8_t values[128 * 128 * 4], codes[128 * 128], scale[64];
+    (void)state;
+    for (int call = 0; call < 4; call++) {
+        struct tp_args args = {.box = {1, 128, 128}, .dtype = TP_F32};
+        struct tp_err good = {0}, bad = {0};
+        void *const out[2] = {codes, scale};
+        to.out[1].layout = from.out[1].layout = ops_fp8_ct(TP_FP8_CT_FP32).out[1].layout;
+        for (int broken = 0; broken < 2; broken++) {
+            struct tp_err *err = broken ? &bad : &good;
+            struct tp_args own = args;
+            memcpy(own.out, out, sizeof out);
+            own.in[0] = call == 0 ? values : codes;
+            own.in[1] = scale;
+            if (call == 1)
+                own.out[0] = values;
+            assert_int_equal(tp_compute_begin(&compute, 64, 64, err), TP_OK);
+            if (call == 0)
+                tp_compute_encode(&compute, &to, &own, err);
+            else if (call == 1)
+                tp_compute_decode(&compute, &from, &own, err);
+            else if (call == 2)
+                tp_compute_repack(&compute, &from, &to, &own, err);
+            else
+                tp_compute_requantize(&compute, &from, &to, TP_F32, &own, err);
+            to.out[1].layout = from.out[1].layout = "(E,N,K/0):(1,1,1)";
+        }
+        assert_int_equal(good.code, TP_OK);
+        assert_int_equal(bad.code, TP_E_UNSUPPORTED);
+        assert_non_null(strstr(bad.what, "1 x 128 x 128"));
+    }
+    tp_compute_close(&compute);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_files),
         cmocka_unit_test(one_file_is_left),
         cmocka_unit_test(no_file_is_left),
+        cmocka_unit_test(a_row_that_failed_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -418,17 +418,22 @@ static __global__ __launch_bounds__(ANY_THREADS) void decode_any(const struct an
 
 /* ---- host ---------------------------------------------------------------- */
 
-static struct any_plane plane_of(const struct tp_op *op, enum tp_role role, struct tp_box3 box,
+/* A layout that cannot be evaluated sets TP_FAILED, as in plane.c: nothing is launched. */
+static struct any_plane plane_of(const struct tp_op *op, enum tp_role role, struct tp_args *args,
                                  void *const *data)
 {
+    const struct tp_box3 box = args->box;
     struct any_plane p;
     struct tp_err err = {};
     int i = tp_op_find(op, role);
     memset(&p, 0, sizeof p);
-    if (i < 0 || data[i] == NULL ||
-        tp_op_layout(op, (uint32_t)i, box, &p.layout, &err) != TP_OK ||
-        tp_op_bytes(op, (uint32_t)i, box, &p.bytes, &err) != TP_OK)
+    if (i < 0 || data[i] == NULL)
         return p;
+    if (tp_op_layout(op, (uint32_t)i, box, &p.layout, &err) != TP_OK ||
+        tp_op_bytes(op, (uint32_t)i, box, &p.bytes, &err) != TP_OK) {
+        args->flags |= TP_FAILED;
+        return p;
+    }
     p.element = op->out[i].element;
     p.per_n = op->out[i].per_n ? op->out[i].per_n : box.n;
     p.per_k = op->out[i].per_k ? op->out[i].per_k : box.k;
@@ -436,27 +441,27 @@ static struct any_plane plane_of(const struct tp_op *op, enum tp_role role, stru
     return p;
 }
 
-static struct any_side side_of(const struct tp_op *op, struct tp_box3 box, void *const *data)
+static struct any_side side_of(const struct tp_op *op, struct tp_args *args, void *const *data)
 {
     struct any_side s;
     int global = tp_op_find(op, TP_ROLE_GLOBAL);
-    s.codes = plane_of(op, TP_ROLE_CODES, box, data);
-    s.scale = plane_of(op, TP_ROLE_SCALE, box, data);
-    s.group8 = plane_of(op, TP_ROLE_GROUP8, box, data);
-    s.channel = plane_of(op, TP_ROLE_CHANNEL, box, data);
+    s.codes = plane_of(op, TP_ROLE_CODES, args, data);
+    s.scale = plane_of(op, TP_ROLE_SCALE, args, data);
+    s.group8 = plane_of(op, TP_ROLE_GROUP8, args, data);
+    s.channel = plane_of(op, TP_ROLE_CHANNEL, args, data);
     s.global = global < 0 ? NULL : (float *)data[global];
     for (int c = 0; c < 16; c++)
         s.to_code[op->table[c] & 15] = (uint8_t)c;
     return s;
 }
 
-static struct any_args any_args_of(const struct tp_op *op, const struct tp_args *args,
+static struct any_args any_args_of(const struct tp_op *op, struct tp_args *args,
                                    void *const *data)
 {
     struct any_args a;
     memset(&a, 0, sizeof a);
     a.box = args->box;
-    a.side = side_of(op, args->box, data);
+    a.side = side_of(op, args, data);
     a.in = (const uint8_t *)args->in[0];
     a.flags = args->device_flags;
     a.global = args->global;
@@ -502,6 +507,8 @@ extern "C" void tp_cuda_encode_any(const struct tp_op *op, struct tp_args *args)
 {
     cudaStream_t stream = (cudaStream_t)args->stream;
     struct any_args a = any_args_of(op, args, args->out);
+    if (args->flags & TP_FAILED)
+        return;
     uint64_t blocks = a.box.e * dev_ceil(a.box.n, a.block_n) * dev_ceil(a.box.k, a.block_k);
     fill_all(op, a.side, stream);
     for (a.half = 0; a.half < halves_of(a.side.codes); a.half++)
@@ -516,7 +523,9 @@ extern "C" void tp_cuda_repack_any(const struct tp_op *from, const struct tp_op 
     cudaStream_t stream = (cudaStream_t)args->stream;
     struct any_pair a;
     a.to = any_args_of(to, args, args->out);
-    a.from = side_of(from, args->box, (void *const *)args->in);
+    a.from = side_of(from, args, (void *const *)args->in);
+    if (args->flags & TP_FAILED)
+        return;
     fill_all(to, a.to.side, stream);
     uint64_t count = a.to.box.e * a.to.box.n * a.to.box.k;
     for (a.to.half = 0; a.to.half < halves_of(a.to.side.codes); a.to.half++)
@@ -532,6 +541,8 @@ extern "C" void tp_cuda_decode_any(const struct tp_op *op, struct tp_args *args)
 {
     struct any_args a = any_args_of(op, args, (void *const *)args->in);
     a.values = (uint8_t *)args->out[0];
+    if (args->flags & TP_FAILED)
+        return;
     decode_any<<<grid_for(a.box.e * a.box.n * a.box.k), ANY_THREADS, 0,
                  (cudaStream_t)args->stream>>>(a);
 }

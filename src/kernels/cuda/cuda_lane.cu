@@ -279,6 +279,7 @@ static enum tp_code requantize(struct tp_cuda_lane *l, const struct tp_cuda_call
     values.dtype = device->dtype = call->via;
     values.out[0] = l->values;
     decode(call->from, &values);
+    device->flags |= values.flags;
     device->in[0] = l->values;
     encode(call->to, device);
     return TP_OK;
@@ -336,6 +337,8 @@ extern "C" enum tp_code tp_cuda_run(struct tp_cuda_lane *lane, struct tp_cuda_ca
         code = outputs(lane, call, &device, false, err);
     if (code == TP_OK)
         code = enqueue(lane, call, &device, err);
+    if (code == TP_OK)
+        code = tp_args_check(&device, err);
     if (code == TP_OK && (error = cudaGetLastError()) != cudaSuccess)
         code = fail_cuda(err, error, "cannot start a kernel");
     if (code == TP_OK)

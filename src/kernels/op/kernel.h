@@ -135,8 +135,9 @@ enum tp_code tp_op_granule(const struct tp_op *op, uint64_t *n, uint64_t *k, str
 
 enum tp_place tp_place_of(const char *layout_text);
 
-/* Set in tp_args.flags by an encode that met NaN or infinity. */
-enum { TP_SAW_NONFINITE = 1 };
+/* Set in tp_args.flags: by an encode that met NaN or infinity; by any row that was given a
+ * layout which cannot be evaluated for this size, and so did not do its work. */
+enum { TP_SAW_NONFINITE = 1, TP_FAILED = 2 };
 
 /* One call. Pointers are host or device memory as the row's backend wants;
  * compact, 64-byte aligned, owned by the caller. */
@@ -151,10 +152,13 @@ struct tp_args {
                                    the source's GLOBAL is not given. A call has one global
                                    scale, so such weights come one expert at a time */
     void *scratch;              /* tp_encode_scratch() bytes */
-    uint32_t flags;             /* out: TP_SAW_NONFINITE (host backends) */
+    uint32_t flags;             /* out: TP_FAILED; of host backends TP_SAW_NONFINITE */
     void *stream;               /* cudaStream_t of CUDA rows, else NULL */
     uint32_t *device_flags;     /* CUDA rows: one word OR-ed with the flags, else NULL */
 };
+
+/* The error that TP_FAILED stands for, or TP_OK. Whoever calls a row calls this after it. */
+enum tp_code tp_args_check(const struct tp_args *args, struct tp_err *err);
 
 /* Rows. `dtype`, `code_place` and `scale_place` say what the row can do;
  * `scale_place` is that of the SCALE output (for W4A8: that of GROUP8). */

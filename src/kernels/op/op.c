@@ -93,6 +93,15 @@ enum tp_code tp_op_bytes(const struct tp_op *op, uint32_t i, struct tp_box3 box,
     return TP_OK;
 }
 
+enum tp_code tp_args_check(const struct tp_args *args, struct tp_err *err)
+{
+    if (!(args->flags & TP_FAILED))
+        return TP_OK;
+    return tp_fail(err, TP_E_UNSUPPORTED, "a layout of the format has no meaning for a weight of "
+                   "%llu x %llu x %llu", (unsigned long long)args->box.e,
+                   (unsigned long long)args->box.n, (unsigned long long)args->box.k);
+}
+
 /* ---- patterns ----------------------------------------------------------- */
 
 /* Sizes at which two layout texts are compared; a text may be undefined at some

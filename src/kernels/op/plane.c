@@ -1,5 +1,6 @@
-/* Stored outputs seen through their layouts; see plane.h. Slow and obvious; the
- * layouts were evaluated before (tp_op_bytes), so that they cannot fail here.
+/* Stored outputs seen through their layouts; see plane.h. Slow and obvious; callers have
+ * evaluated the layouts before (tp_op_bytes), so that a failure here is theirs: it is
+ * flagged, and nothing is done by halves.
  */
 #include "kernels/op/plane.h"
 
@@ -38,15 +39,17 @@ static uint64_t *take_table(void **scratch, const struct tp_layout_dim *dim, uin
     return table;
 }
 
-struct tp_plane tp_plane_open(const struct tp_op *op, enum tp_role role, struct tp_box3 box,
+struct tp_plane tp_plane_open(const struct tp_op *op, enum tp_role role, struct tp_args *args,
                               void *const data[], void **scratch)
 {
-    return tp_plane_open_every(op, role, box, 1, data, scratch);
+    return tp_plane_open_every(op, role, args, 1, data, scratch);
 }
 
-struct tp_plane tp_plane_open_every(const struct tp_op *op, enum tp_role role, struct tp_box3 box,
-                                    uint64_t n_every, void *const data[], void **scratch)
+struct tp_plane tp_plane_open_every(const struct tp_op *op, enum tp_role role,
+                                    struct tp_args *args, uint64_t n_every, void *const data[],
+                                    void **scratch)
 {
+    const struct tp_box3 box = args->box;
     struct tp_plane p = {0};
     struct tp_layout layout;
     struct tp_err err = {0};
@@ -56,8 +59,10 @@ struct tp_plane tp_plane_open_every(const struct tp_op *op, enum tp_role role, s
     p.element = op->out[i].element;
     p.fill = op->out[i].fill;
     if (op->out[i].layout != NULL) {
-        if (tp_op_layout(op, (uint32_t)i, box, &layout, &err) != TP_OK)
+        if (tp_op_layout(op, (uint32_t)i, box, &layout, &err) != TP_OK) {
+            args->flags |= TP_FAILED;
             return p;
+        }
         p.bytes = (tp_layout_size(&layout) * tp_element_bits(p.element) + 7) / 8;
         p.per_n = op->out[i].per_n ? op->out[i].per_n : box.n;
         p.per_k = op->out[i].per_k ? op->out[i].per_k : box.k;

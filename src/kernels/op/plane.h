@@ -22,15 +22,17 @@ struct tp_plane {
     uint8_t fill;
 };
 
-/* Opens the first output of that role; `data` are the pointers of tp_args. The
- * offset tables are taken from *scratch, which moves on. Absent when the
- * operation has no such output or its pointer is NULL. */
-struct tp_plane tp_plane_open(const struct tp_op *op, enum tp_role role, struct tp_box3 box,
+/* Opens the first output of that role; `data` are args->in or args->out. The offset
+ * tables are taken from *scratch, which moves on. Absent when the operation has no such
+ * output or its pointer is NULL. A layout that cannot be evaluated for args->box sets
+ * TP_FAILED in args->flags: the caller then ends before it uses the plane. */
+struct tp_plane tp_plane_open(const struct tp_op *op, enum tp_role role, struct tp_args *args,
                               void *const data[], void **scratch);
 
 /* The same for a caller who asks only for rows that are multiples of `n_every`. */
-struct tp_plane tp_plane_open_every(const struct tp_op *op, enum tp_role role, struct tp_box3 box,
-                                    uint64_t n_every, void *const data[], void **scratch);
+struct tp_plane tp_plane_open_every(const struct tp_op *op, enum tp_role role,
+                                    struct tp_args *args, uint64_t n_every, void *const data[],
+                                    void **scratch);
 
 /* Writes the fill byte everywhere; nothing if absent. */
 void tp_plane_fill(const struct tp_plane *plane);

@@ -3,8 +3,9 @@
  *
  * Slow and obvious: one block or one element at a time, no pattern is known
  * here. Invariant: whatever a faster row writes is what this file writes. The
- * caller has evaluated the layouts before (tp_op_bytes), so that they cannot
- * fail here; memory is the caller's, tables live in args->scratch.
+ * caller has evaluated the layouts before (tp_op_bytes); should one fail here all the
+ * same, nothing is written but TP_FAILED. Memory is the caller's, tables live in
+ * args->scratch.
  */
 #include "base/num.h"
 #include "kernels/op/codec.h"
@@ -15,17 +16,17 @@ struct planes {
     struct tp_plane codes, scale, group8, channel, global, zero, order;
 };
 
-static struct planes open_planes(const struct tp_op *op, struct tp_box3 box, void *const data[],
-                                 void **scratch)
+static struct planes open_planes(const struct tp_op *op, struct tp_args *args,
+                                 void *const data[], void **scratch)
 {
     struct planes p;
-    p.codes = tp_plane_open(op, TP_ROLE_CODES, box, data, scratch);
-    p.scale = tp_plane_open(op, TP_ROLE_SCALE, box, data, scratch);
-    p.group8 = tp_plane_open(op, TP_ROLE_GROUP8, box, data, scratch);
-    p.channel = tp_plane_open(op, TP_ROLE_CHANNEL, box, data, scratch);
-    p.global = tp_plane_open(op, TP_ROLE_GLOBAL, box, data, scratch);
-    p.zero = tp_plane_open(op, TP_ROLE_ZERO, box, data, scratch);
-    p.order = tp_plane_open(op, TP_ROLE_ORDER, box, data, scratch);
+    p.codes = tp_plane_open(op, TP_ROLE_CODES, args, data, scratch);
+    p.scale = tp_plane_open(op, TP_ROLE_SCALE, args, data, scratch);
+    p.group8 = tp_plane_open(op, TP_ROLE_GROUP8, args, data, scratch);
+    p.channel = tp_plane_open(op, TP_ROLE_CHANNEL, args, data, scratch);
+    p.global = tp_plane_open(op, TP_ROLE_GLOBAL, args, data, scratch);
+    p.zero = tp_plane_open(op, TP_ROLE_ZERO, args, data, scratch);
+    p.order = tp_plane_open(op, TP_ROLE_ORDER, args, data, scratch);
     return p;
 }
 
@@ -140,7 +141,9 @@ void tp_encode_ref(const struct tp_op *op, struct tp_args *args)
     void *scratch = args->scratch;
     uint64_t block_n = op->block_n ? op->block_n : box.n;
     uint64_t block_k = op->block_k ? op->block_k : box.k;
-    struct planes p = open_planes(op, box, args->out, &scratch);
+    struct planes p = open_planes(op, args, args->out, &scratch);
+    if (args->flags & TP_FAILED)
+        return;
     uint64_t groups = tp_ceil_div(box.k, block_k);
     struct row_scales row = take_row_scales(&scratch, groups);
     struct block b = {.values = scratch};
@@ -220,8 +223,10 @@ void tp_repack_ref(const struct tp_op *from, const struct tp_op *to, struct tp_a
 {
     const struct tp_box3 box = args->box;
     void *scratch = args->scratch;
-    struct planes p = open_planes(from, box, (void *const *)args->in, &scratch);
-    struct planes q = open_planes(to, box, args->out, &scratch);
+    struct planes p = open_planes(from, args, (void *const *)args->in, &scratch);
+    struct planes q = open_planes(to, args, args->out, &scratch);
+    if (args->flags & TP_FAILED)
+        return;
     struct row_scales row = take_row_scales(&scratch, box.k);
     float global = args->global;
     if (p.global.data != NULL)
@@ -290,7 +295,9 @@ void tp_decode_ref(const struct tp_op *op, struct tp_args *args)
 {
     const struct tp_box3 box = args->box;
     void *scratch = args->scratch;
-    struct planes p = open_planes(op, box, (void *const *)args->in, &scratch);
+    struct planes p = open_planes(op, args, (void *const *)args->in, &scratch);
+    if (args->flags & TP_FAILED)
+        return;
     float global = args->global;
     uint64_t i = 0;
     if (p.global.data != NULL)

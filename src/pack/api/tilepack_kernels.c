@@ -224,6 +224,7 @@ int tilepack_quantize(const tilepack_weight *weight, enum tilepack_dtype type, c
         take_scratch(&call, &weight->op) == TP_OK) {
         call.args.global = global_of(weight, dtype, call.args.in[0]);
         tp_encode_find(&weight->op, dtype)(&weight->op, &call.args);
+        tp_args_check(&call.args, &call.err);
         give_outputs(&call, weight, tensors);
         if (nonfinite)
             *nonfinite = (call.args.flags & TP_SAW_NONFINITE) != 0;
@@ -241,6 +242,7 @@ int tilepack_decode(const tilepack_weight *weight, const void *const tensors[],
         take_output(&call, 0, values, value_bytes(weight, dtype)) == TP_OK &&
         take_scratch(&call, &weight->op) == TP_OK) {
         tp_decode_find(&weight->op, dtype)(&weight->op, &call.args);
+        tp_args_check(&call.args, &call.err);
         give_outputs(&call, NULL, NULL);
     }
     return end_call(&call, message, size);
@@ -256,6 +258,7 @@ int tilepack_repack(const tilepack_weight *from, const void *const from_tensors[
         tp_source_scales_check(&from->op, from->box, call.args.in, &call.err) == TP_OK &&
         take_outputs(&call, to, to_tensors) == TP_OK && take_scratch(&call, &to->op) == TP_OK) {
         tp_repack_find(&from->op, &to->op)(&from->op, &to->op, &call.args);
+        tp_args_check(&call.args, &call.err);
         give_outputs(&call, to, to_tensors);
     }
     return end_call(&call, message, size);
@@ -306,6 +309,7 @@ int tilepack_quantize_cuda(const tilepack_weight *weight, enum tilepack_dtype ty
     if (enter(&args, device, &before, &err) == TP_OK) {
         args.global = has_global(weight) ? tp_codec_global(&weight->op, dtype, amax) : 1.0f;
         tp_cuda_encode_find(&weight->op, dtype)(&weight->op, &args);
+        tp_args_check(&args, &err);
         tp_cuda_leave(before, &err);
     }
     return tp_handle_report(&err, message, size);
@@ -327,6 +331,7 @@ int tilepack_decode_cuda(const tilepack_weight *weight, const void *const tensor
         args.in[i] = weight->op.out[i].role == TP_ROLE_WORDS ? NULL : tensors[i];
     if (enter(&args, device, &before, &err) == TP_OK) {
         tp_cuda_decode_find(&weight->op, dtype)(&weight->op, &args);
+        tp_args_check(&args, &err);
         tp_cuda_leave(before, &err);
     }
     return tp_handle_report(&err, message, size);
@@ -347,6 +352,7 @@ int tilepack_repack_cuda(const tilepack_weight *from, const void *const from_ten
         args.out[i] = to->op.out[i].role == TP_ROLE_WORDS ? NULL : to_tensors[i];
     if (enter(&args, device, &before, &err) == TP_OK) {
         tp_cuda_repack_find(&from->op, &to->op)(&from->op, &to->op, &args);
+        tp_args_check(&args, &err);
         tp_cuda_leave(before, &err);
     }
     return tp_handle_report(&err, message, size);

@@ -94,7 +94,7 @@ static enum tp_code decode(const struct tp_op *op, struct tp_box3 size, void *co
     args.out[0] = values->data;
     args.scratch = scratch->data;
     tp_decode_find(op, TP_F32)(op, &args);
-    return TP_OK;
+    return tp_args_check(&args, err);
 }
 
 /* Decodes what the box came from; *cover is the part of the source that was. */

@@ -69,7 +69,7 @@ static enum tp_code decode(const struct tp_weight *weight, const struct tp_box *
     args.out[0] = reader->decoded.data;
     args.scratch = reader->scratch.data;
     tp_decode_find(&weight->op, TP_F32)(&weight->op, &args);
-    return TP_OK;
+    return tp_args_check(&args, err);
 }
 
 static enum tp_code read_packed(const struct tp_side *side, const struct tp_part *part,

@@ -73,7 +73,7 @@ static enum tp_code decode(const struct tp_op *op, const struct tp_observed *see
     args.out[0] = buffers->decoded.data;
     args.scratch = buffers->scratch.data;
     tp_decode_find(op, TP_F32)(op, &args);
-    return TP_OK;
+    return tp_args_check(&args, err);
 }
 
 /* Adds a box; with the unit's last one its sums are added up. */

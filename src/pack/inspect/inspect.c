@@ -205,7 +205,7 @@ static enum tp_code decode_one(const struct tp_weight *weight, struct tp_element
     free(args.scratch);
     info->value = value;
     info->has_value = true;
-    return TP_OK;
+    return tp_args_check(&args, err);
 }
 
 static enum tp_code empty(struct tp_err *err)

@@ -86,7 +86,7 @@ static enum tp_code decode_strip(const struct tp_checkpoint *ckpt, const struct 
     args.out[0] = s->values.data;
     args.scratch = s->scratch.data;
     tp_decode_find(&weight->op, TP_F32)(&weight->op, &args);
-    return TP_OK;
+    return tp_args_check(&args, err);
 }
 
 static enum tp_code packed_rows(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,

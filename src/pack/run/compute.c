@@ -85,7 +85,7 @@ static enum tp_code run_device(struct tp_compute *c, enum tp_cuda_kind kind,
     enum tp_code code = tp_cuda_run(c->cuda, &call, err);
     tp_stage_set(before);
     args->flags |= call.args.flags;
-    return code;
+    return code ? code : tp_args_check(args, err);
 }
 
 static enum tp_code take_scratch(struct tp_compute *c, const struct tp_op *op,
@@ -112,7 +112,7 @@ enum tp_code tp_compute_encode(struct tp_compute *c, const struct tp_op *op, str
     if (code == TP_OK)
         tp_encode_find(op, args->dtype)(op, args);
     tp_stage_set(before);
-    return code;
+    return code ? code : tp_args_check(args, err);
 }
 
 enum tp_code tp_compute_repack(struct tp_compute *c, const struct tp_op *from,
@@ -125,7 +125,7 @@ enum tp_code tp_compute_repack(struct tp_compute *c, const struct tp_op *from,
     if (code == TP_OK)
         tp_repack_find(from, to)(from, to, args);
     tp_stage_set(before);
-    return code;
+    return code ? code : tp_args_check(args, err);
 }
 
 enum tp_code tp_compute_decode(struct tp_compute *c, const struct tp_op *op, struct tp_args *args,
@@ -138,7 +138,7 @@ enum tp_code tp_compute_decode(struct tp_compute *c, const struct tp_op *op, str
     if (code == TP_OK)
         tp_decode_find(op, args->dtype)(op, args);
     tp_stage_set(before);
-    return code;
+    return code ? code : tp_args_check(args, err);
 }
 
 enum tp_code tp_compute_requantize(struct tp_compute *c, const struct tp_op *from,
