@@ -367,6 +367,16 @@ static enum tp_code set_jobs(struct parser *p)
     return TP_OK;
 }
 
+/* Read by pack/run/budget.c, in decimal; here only because a wrong one would count as 0. */
+static enum tp_code check_cache(struct parser *p)
+{
+    uint64_t bytes;
+    const char *text = getenv("TILEPACK_CACHE");
+    if (!text || (!text[strspn(text, "0123456789")] && (!*text || tp_parse_u64(text, &bytes))))
+        return TP_OK;
+    return tp_fail(p->err, TP_E_USAGE, "TILEPACK_CACHE '%s': it is not a number of bytes", text);
+}
+
 /* The environment's default for --device, taken before the command line is read. */
 static enum tp_code set_device(struct parser *p)
 {
@@ -437,8 +447,8 @@ enum tp_code tp_options_parse(enum tp_command command, int argc, char *const *ar
         code = take_all(&p);
     if (!code && !o->help) {
         code = check_together(&p);
-        if (!code)
-            code = set_jobs(&p);
+        if (!code && (code = set_jobs(&p)) == TP_OK)
+            code = check_cache(&p);
     }
     if (code == TP_E_USAGE)
         tp_err_hint(err, "'tilepack %s --help' lists what it takes",

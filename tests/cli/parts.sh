@@ -43,6 +43,12 @@ check "the part with the shard" part 1/5 few --to mxfp8-ct
 check "more parts than shards merge" merge few
 check "more parts than shards equal one process" same "$work/few1" "$work/few"
 
+# Of many missing parts the first eight are named.
+part 2/14 many "$@" --shard-size 100kB || bad "part 2/14"
+fails "many missing parts are counted" 3 "part 1/14 (not begun), part 3/14 (not begun), part 4/14 \
+(not begun), part 5/14 (not begun), part 6/14 (not begun), part 7/14 (not begun), part 8/14 (not \
+begun), part 9/14 (not begun) and 2 more" merge many
+
 # A part that is killed half-way, and started again.
 for i in 1 2 4; do part $i/4 kill "$@" || bad "part $i/4"; done
 fails "the missing part is named" 3 "part 3/4 (not begun)" merge kill

@@ -51,6 +51,25 @@ on_file("zstd-level-unknown", "convert", "in.safetensors", "-o", "x", "--to", "w
         "--zstd=30")
 
 
+def note(name, key, value):
+    """merge of a part whose note says something else."""
+    @case(name)
+    def build():
+        one_shard(linear())
+        tool.run("convert", "src", "-o", "out", "--to", "w4a8-ct", "--part", "1/1", "--quiet")
+        path = "out.partial/.tilepack-plan.1-of-1"
+        with open(path, encoding="utf-8") as f:
+            changed = json.load(f)
+        changed[key] = value
+        raw(path, json.dumps(changed).encode())
+        return "merge", "out"
+
+
+note("note-of-too-many-ranks", "tp", 10 ** 8)
+note("note-of-negative-ranks", "tp", -2)
+note("note-of-another-compression", "zstd", -1)
+
+
 def edited(name, change, *argv):
     """The header of a converted file, changed; what the data says stays."""
     @case(name)

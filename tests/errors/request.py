@@ -3,7 +3,8 @@ import json
 import os
 import struct
 
-from errors.common import CONVERT, PLAN, PLAN_DIR, case, linear, one_shard, raw, tensors
+from errors.common import (CONVERT, PLAN, PLAN_DIR, Command, case, linear, one_shard, raw,
+                           tensors)
 
 SMALL = {"a.weight": ("BF16", (128, 128)), "b.weight": ("BF16", (128, 128))}
 
@@ -38,6 +39,21 @@ words("shard-size-overflows", *PLAN, "--shard-size", "99999999TB")
 words("jobs-too-many", *PLAN, "--jobs", "100000")
 words("option-unknown", *PLAN, "--stritc")
 words("source-is-empty-text", "plan", "", "--to", "w4a8-ct")
+
+
+@case("cache-is-no-number")
+def cache_is_no_number():
+    tensors(linear())
+    return Command(PLAN, env={"TILEPACK_CACHE": "half"})
+
+
+@case("tp-heads-beyond-64-bits")
+def heads_beyond_64_bits():
+    """The products of these counts come out right, as numbers of 64 bits do."""
+    one_shard(linear("model.layers.0.self_attn.qkv_proj.weight", 256, 256),
+              {"model_type": "phi3", "num_attention_heads": 6,
+               "num_key_value_heads": 2 ** 63 - 2})
+    return "convert", "src", "-o", "out", "--to", "mxfp8-ct", "--tp", "2"
 
 
 @case("source-without-tensors")

@@ -399,10 +399,32 @@ static void commands(void **state)
 static void clear_environment(void)
 {
     static const char *const names[] = {
-        "TILEPACK_JOBS", "SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX",
+        "TILEPACK_JOBS", "TILEPACK_CACHE", "SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX",
         "SLURM_ARRAY_TASK_STEP", "JOB_COMPLETION_INDEX"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         unsetenv(names[i]);
+}
+
+static void cache_from_the_environment(void **state)
+{
+    static const char *const bad[] = {"rubbish", "0x10", "5GB", "-1", "18446744073709551616", " "};
+    (void)state;
+    struct tp_options o;
+    clear_environment();
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char message[100];
+        setenv("TILEPACK_CACHE", bad[i], 1);
+        snprintf(message, sizeof message, "TILEPACK_CACHE '%s': it is not a number of bytes",
+                 bad[i]);
+        refused(TP_CMD_BENCH, "", message);
+    }
+    setenv("TILEPACK_CACHE", "18446744073709551615", 1);
+    taken(TP_CMD_BENCH, "", &o);
+    tp_options_free(&o);
+    setenv("TILEPACK_CACHE", "", 1);
+    taken(TP_CMD_BENCH, "", &o);
+    tp_options_free(&o);
+    clear_environment();
 }
 
 static void jobs_from_the_environment(void **state)
@@ -485,6 +507,7 @@ int main(void)
         cmocka_unit_test(less_is_needed),
         cmocka_unit_test(commands),
         cmocka_unit_test(jobs_from_the_environment),
+        cmocka_unit_test(cache_from_the_environment),
         cmocka_unit_test(parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,8 +8,6 @@
 #include "pack/os/os.h"
 #include "pack/commit/parts_notes.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -186,30 +184,39 @@ static enum tp_code collect(struct merge *m)
 }
 
 /* "part 2/4 (not begun), part 3/4 (1 of 3 shards done)". */
+static enum tp_code list_missing(const struct merge *m, struct tp_text *text, size_t *parts)
+{
+    enum tp_code code = TP_OK;
+    *parts = 0;
+    for (unsigned i = 0; i < m->part_count && code == TP_OK; i++) {
+        if (!m->missing[i] || (*parts)++ >= 8)
+            continue;
+        code = tp_text_addf(text, m->c.err, "%spart %u/%u", text->size ? ", " : "", i + 1,
+                            m->parts->count);
+        if (code == TP_OK && m->journals[i].path)
+            code = tp_text_addf(text, m->c.err, " (%zu of %zu shards done)",
+                                m->total[i] - m->missing[i], m->total[i]);
+        else if (code == TP_OK)
+            code = tp_text_addf(text, m->c.err, " (not begun)");
+    }
+    return code || *parts <= 8 ? code
+                               : tp_text_addf(text, m->c.err, " and %zu more", *parts - 8);
+}
+
 static enum tp_code check_missing(struct merge *m)
 {
     struct tp_err *err = m->c.err;
-    char text[600] = "";
-    size_t at = 0, parts = 0;
-    for (unsigned i = 0; i < m->part_count; i++) {
-        if (!m->missing[i] || parts++ >= 8)
-            continue;
-        at += (size_t)snprintf(text + at, sizeof text - at, "%spart %u/%u", at ? ", " : "", i + 1,
-                               m->parts->count);
-        if (m->journals[i].path)
-            at += (size_t)snprintf(text + at, sizeof text - at, " (%zu of %zu shards done)",
-                                   m->total[i] - m->missing[i], m->total[i]);
-        else
-            at += (size_t)snprintf(text + at, sizeof text - at, " (not begun)");
+    struct tp_text text = {0};
+    size_t parts;
+    enum tp_code code = list_missing(m, &text, &parts);
+    if (code == TP_OK && parts) {
+        tp_err_path(err, m->c.partial);
+        tp_err_hint(err, "run %s again with the same arguments, then merge",
+                    parts > 1 ? "these parts" : "it");
+        code = tp_fail(err, TP_E_INPUT, "not all parts are there: %s", text.data);
     }
-    if (!parts)
-        return TP_OK;
-    if (parts > 8)
-        snprintf(text + at, sizeof text - at, " and %zu more", parts - 8);
-    tp_err_path(err, m->c.partial);
-    tp_err_hint(err, "run %s again with the same arguments, then merge",
-                parts > 1 ? "these parts" : "it");
-    return tp_fail(err, TP_E_INPUT, "not all parts are there: %s", text);
+    tp_text_free(&text);
+    return code;
 }
 
 static enum tp_code prove(struct merge *m)

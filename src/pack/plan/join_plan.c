@@ -55,7 +55,8 @@ static enum tp_code read_info(struct tp_join_plan *join, struct tp_err *err)
     json_int_t ranks = json_integer_value(json_object_get(join->info, "ranks"));
     if (!json_is_object(join->info) ||
         json_integer_value(json_object_get(join->info, "tilepack_tp")) != 1 || ranks < 1 ||
-        ranks > 1024 || json_array_size(json_object_get(join->info, "rank_plans")) != (size_t)ranks)
+        ranks > TP_MAX_RANKS ||
+        json_array_size(json_object_get(join->info, "rank_plans")) != (size_t)ranks)
         return bad_info(join, err, "not what this version of tilepack writes beside ranks");
     join->count = (unsigned)ranks;
     return TP_OK;

@@ -53,6 +53,7 @@ static bool find_pieces(const struct tp_unit *unit, const struct tp_parallel_nam
                         const struct heads *heads, struct tp_cut *cut)
 {
     uint64_t n = unit->box.n;
+    bool fits = heads->query <= n && heads->key_value <= n; /* or products would wrap */
     cut->pieces = 1;
     cut->piece_rows[0] = n;
     if (name->fused == TP_FUSED_GATE_UP && !heads->interleaved) {
@@ -62,7 +63,7 @@ static bool find_pieces(const struct tp_unit *unit, const struct tp_parallel_nam
     }
     if (name->fused == TP_FUSED_QKV) {
         uint64_t all = heads->query + 2 * heads->key_value;
-        if (!all || n % all)
+        if (!fits || !all || n % all)
             return false;
         cut->pieces = 3;
         cut->piece_rows[0] = n / all * heads->query;

@@ -17,6 +17,7 @@
 
 #define TP_RANKS_NAME "tilepack-tp.json" /* beside the ranks: what `join` needs */
 #define TP_RANK_PREFIX "rank_"
+enum { TP_MAX_RANKS = 1024 };
 
 struct tp_ranks {
     unsigned count;
