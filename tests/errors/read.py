@@ -8,10 +8,10 @@ from errors.common import case, linear, one_shard, raw, tensors
 PACKED = {"l.weight": ("BF16", (128, 128)), "n.norm.weight": ("BF16", (64,))}
 
 
-def packed_file():
+def packed_file(to="w4a8-cutlass"):
     """p.safetensors, a converted file."""
     tensors(PACKED)
-    tool.run("convert", "in.safetensors", "-o", "p.safetensors", "--to", "w4a8-cutlass", "--quiet")
+    tool.run("convert", "in.safetensors", "-o", "p.safetensors", "--to", to, "--quiet")
 
 
 def packed_directory():
@@ -70,11 +70,11 @@ note("note-of-negative-ranks", "tp", -2)
 note("note-of-another-compression", "zstd", -1)
 
 
-def edited(name, change, *argv):
+def edited(name, change, *argv, to="w4a8-cutlass"):
     """The header of a converted file, changed; what the data says stays."""
     @case(name)
     def build():
-        packed_file()
+        packed_file(to)
         with open("p.safetensors", "rb") as f:
             size = int.from_bytes(f.read(8), "little")
             header = json.loads(f.read(size))
@@ -122,6 +122,15 @@ def huge_box(header):
     header["__metadata__"]["tilepack.descriptors"] = json.dumps(descriptors)
 
 
+def second_expert(header):
+    """Of the tensors of one matrix: the other would be what lies behind them."""
+    meta = header["__metadata__"]
+    text = meta["tilepack.descriptors"].replace('"box":[1,', '"box":[2,')
+    meta["tilepack.descriptors"] = text.replace('"layout":"(1,', '"layout":"(2,')
+
+
+edited("packed-matrix-of-two-experts", second_expert, "dump", "p.safetensors", "l", "--values",
+       "0:2,0:8", "--expert", "1", to="mxfp8-ct")
 edited("packed-tensor-missing", rename("l.weight_packed", "l.weight_lost"))
 edited("packed-tensor-of-another-dtype", retype)
 edited("packed-tensor-of-another-shape", reshape)

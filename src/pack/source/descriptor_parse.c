@@ -99,6 +99,28 @@ static enum tp_code check_text(const json_t *json, const struct tp_weight *weigh
                            weight->format->name);
 }
 
+/* The tensors of that rank hold what the layouts of that box reach. */
+static enum tp_code check_sizes(const struct tp_weight *weight, struct tp_err *err)
+{
+    for (uint32_t i = 0; i < weight->op.outs; i++) {
+        uint64_t shape[TP_MAX_RANK], bytes;
+        uint64_t size = tp_dtype_bits(weight->format->out[i].dtype) / 8;
+        uint32_t rank;
+        if (!weight->op.out[i].layout)
+            continue;
+        enum tp_code code = tp_format_shape(weight->format, i, weight->box, weight->rank, shape,
+                                            &rank, err);
+        if (code || (code = tp_op_bytes(&weight->op, i, weight->box, &bytes, err)))
+            return code;
+        for (uint32_t d = 0; d < rank; d++)
+            if (!tp_mul_u64(&size, size, shape[d]))
+                return bad(err, "a tensor does not fit 64 bits");
+        if (size != bytes)
+            return bad(err, "\"box\" and \"rank\" contradict each other");
+    }
+    return TP_OK;
+}
+
 /* ---- units --------------------------------------------------------------- */
 
 /* A unit as its text states it; what is not stated, or is of another type, is NULL or
@@ -419,7 +441,7 @@ static enum tp_code read_known(const json_t *descriptors, struct known *known, s
         struct tp_weight *weight = &known->weights[number];
         memset(weight, 0, sizeof *weight);
         if ((code = read_format(descriptor, weight, err)) ||
-            (code = check_text(descriptor, weight, err)))
+            (code = check_text(descriptor, weight, err)) || (code = check_sizes(weight, err)))
             return code;
     }
     return TP_OK;
