@@ -399,8 +399,8 @@ static void commands(void **state)
 static void clear_environment(void)
 {
     static const char *const names[] = {
-        "TILEPACK_JOBS", "TILEPACK_CACHE", "SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX",
-        "SLURM_ARRAY_TASK_STEP", "JOB_COMPLETION_INDEX"};
+        "TILEPACK_JOBS", "TILEPACK_CACHE", "SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN",
+        "SLURM_ARRAY_TASK_MAX", "SLURM_ARRAY_TASK_STEP", "JOB_COMPLETION_INDEX"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         unsetenv(names[i]);
 }
