@@ -243,7 +243,7 @@ static enum tp_code start_threads(struct tp_bench_cpu *cpu, unsigned jobs, struc
         if (!worker)
             break;
         *worker = (struct worker){cpu, started};
-        if (pthread_create(&cpu->thread[started], NULL, work, worker)) {
+        if (tp_os.start_thread(&cpu->thread[started], work, worker)) {
             free(worker);
             break;
         }

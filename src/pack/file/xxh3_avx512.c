@@ -18,5 +18,6 @@
 #endif
 #endif
 
-#define TP_XXH3 tp_xxh3_avx512
 #include "pack/file/xxh3.inc"
+
+struct tp_xxh3 tp_xxh3_avx512(const void *data, size_t size) { return hash_of(data, size); }
