@@ -6,9 +6,9 @@
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/session.h"
+#include "pack/check/verify.h"
 #include "pack/os/clock.h"
 #include "pack/plan/ranks.h"
-#include "pack/check/verify.h"
 
 #include <math.h>
 #include <stdlib.h>

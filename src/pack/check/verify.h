@@ -6,8 +6,8 @@
 #ifndef TP_PACK_VERIFY_H
 #define TP_PACK_VERIFY_H
 
-#include "pack/run/run.h"
 #include "pack/check/values.h"
+#include "pack/run/run.h"
 
 /* One thing that is not as it should be. `file` and `tensor` may be NULL. */
 struct tp_problem {

@@ -15,8 +15,8 @@
 
 #include "base/isa.h"
 #include "base/num.h"
-#include "pack/os/os.h"
 #include "pack/file/xxh3.h"
+#include "pack/os/os.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -4,10 +4,10 @@
  * no U+0000. Invariant: a header that is returned describes bytes that are all
  * inside the file, each of exactly one tensor.
  */
+#include "pack/file/safetensors.h"
+#include "pack/os/os.h"
 #include "pack/text/json_scan.h"
 #include "pack/text/name_set.h"
-#include "pack/os/os.h"
-#include "pack/file/safetensors.h"
 
 #include "base/num.h"
 

@@ -7,8 +7,8 @@
 #include "pack/plan/origin.h"
 
 #include "base/num.h"
-#include "pack/source/model_names.h"
 #include "pack/os/os.h"
+#include "pack/source/model_names.h"
 
 #include <stdlib.h>
 #include <string.h>

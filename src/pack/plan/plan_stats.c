@@ -6,8 +6,8 @@
  */
 #include "pack/plan/plan_build.h"
 
-#include "pack/source/model_names.h"
 #include "pack/os/os.h"
+#include "pack/source/model_names.h"
 
 #include <stdlib.h>
 #include <string.h>

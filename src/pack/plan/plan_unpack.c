@@ -7,9 +7,9 @@
 #include "pack/plan/plan_build.h"
 
 #include "base/num.h"
+#include "pack/os/os.h"
 #include "pack/plan/origin.h"
 #include "pack/text/json_memory.h"
-#include "pack/os/os.h"
 
 #include <stdlib.h>
 #include <string.h>

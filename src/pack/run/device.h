@@ -2,8 +2,8 @@
 #ifndef TP_PACK_DEVICE_H
 #define TP_PACK_DEVICE_H
 
-#include "pack/run/compute.h"
 #include "pack/plan/plan.h"
+#include "pack/run/compute.h"
 
 enum { TP_MAX_DEVICES = 64 };
 

@@ -6,8 +6,8 @@
 #include "pack/sink/compress.h"
 
 #include "base/num.h"
-#include "pack/os/os.h"
 #include "pack/file/zst.h"
+#include "pack/os/os.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,9 +4,9 @@
 #ifndef TP_PACK_SINK_H
 #define TP_PACK_SINK_H
 
-#include "pack/sink/assemble.h"
 #include "pack/file/leafhash.h"
 #include "pack/plan/plan.h"
+#include "pack/sink/assemble.h"
 
 /* Offset of bytes that belong to a file's header and not to an output. */
 #define TP_SINK_HEADER UINT32_MAX

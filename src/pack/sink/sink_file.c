@@ -10,9 +10,9 @@
 #include "pack/sink/open_file.h"
 
 #include "base/num.h"
-#include "pack/sink/compress.h"
 #include "pack/os/os.h"
 #include "pack/os/stage.h"
+#include "pack/sink/compress.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,8 +4,8 @@
 #include "pack/source/traces.h"
 
 #include "base/num.h"
-#include "pack/os/os.h"
 #include "pack/file/zst.h"
+#include "pack/os/os.h"
 
 #include <stdlib.h>
 
