@@ -1,7 +1,8 @@
 #!/bin/sh
 # The rules of the source that a compiler does not check: which folder may know which,
 # no circle of files, nothing printed or ended below cli, system calls of pack through
-# pack/os/os.c alone, no fast-math. A check that had nothing to look at has failed.
+# pack/os/os.c alone, no fast-math; documents name files that there are. A check that had
+# nothing to look at has failed.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$root" || exit 1
@@ -263,6 +264,16 @@ nowhere 'printing or ending below src/cli' \
 call='open|pread|pwrite|fsync|rename|unlink|malloc|calloc|realloc|fopen|mmap|pthread_create'
 nowhere 'src/pack calls the system past pack/os/os.c' \
     "(^|[^_a-z.>\"])($call)\\(" src/pack/os/os.c src/pack
+
+# What the documents say of the source is found there.
+find src tests scripts samples -type f | sed 's|.*/||' | sort -u >"$work/names"
+documents=$(ls CONTRIBUTING.md src/*.md 2>/dev/null)
+# shellcheck disable=SC2086
+grep -ohE '[A-Za-z0-9_./*-]+\.(c|h|cu|cuh|inc|sh|py)\b' $documents | sed 's|.*/||' |
+    grep -v '[*A-Z]' | sort -u >"$work/named"
+found=$(comm -23 "$work/named" "$work/names")
+[ -s "$work/named" ] || found="no file is named in $documents"
+verdict "files that the documents name, and that there are not" "$found"
 
 fast='^[^#]*(fast-math|use_fast_math)'
 found=$(grep -nE "$fast" Makefile cuda.mk library.mk 2>&1)
