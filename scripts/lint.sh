@@ -34,18 +34,21 @@ off=$off,bugprone-misplaced-widening-cast,bugprone-reserved-identifier
 off=$off,bugprone-assignment-in-if-condition,bugprone-branch-clone,bugprone-sizeof-expression
 off=$off,bugprone-not-null-terminated-result,clang-analyzer-valist.Uninitialized
 checks="-*,bugprone-*,clang-analyzer-*,-$(echo "$off" | sed 's/,/,-/g')"
+log=$(mktemp) || exit 1
+trap 'rm -f "$log"' EXIT
 tidy() {
     echo "$sources" |
         xargs -P "$(nproc)" -I FILE clang-tidy --quiet --warnings-as-errors='*' \
-            --checks="$checks" FILE -- -std=c11 -D_GNU_SOURCE -Isrc 2>/dev/null |
-        grep -E 'error:|warning:' | sort -u
+            --checks="$checks" FILE -- -std=c11 -D_GNU_SOURCE -Isrc >"$log" 2>&1
+    tidied=$?
+    if [ $tidied -ne 0 ]; then
+        grep -E 'error:|warning:' "$log" | sort -u
+        echo "clang-tidy: exit status $tidied"
+    fi
+    [ $tidied -eq 0 ]
 }
-findings=$(tidy)
-if [ -z "$findings" ]; then echo "ok   clang-tidy"; else
-    echo "$findings"
-    echo "FAIL clang-tidy"
-    status=1
-fi
+tidy
+step clang-tidy [ $? -eq 0 ]
 
 # shellcheck disable=SC2086 # lists of files
 step shellcheck shellcheck -x $scripts
