@@ -5,6 +5,8 @@
 #include "pack/commit/commit.h"
 #include "pack/inspect/inspect.h"
 #include "pack/os/os.h"
+#include "pack/run/run.h"
+#include "pack/sink/sink.h"
 #include "pack/source/source_check.h"
 
 #include <math.h>
