@@ -56,37 +56,19 @@ const struct tp_decode_row *tp_decode_rows(size_t *count)
     return all.decode;
 }
 
-static enum tp_place place_of_role(const struct tp_op *op, enum tp_role role)
-{
-    int i = tp_op_find(op, role);
-    return i < 0 ? TP_PLACE_ANY : op->out[i].place;
-}
-
-/* The scales' place; W4A8 has group scales instead. */
-static enum tp_place scale_place(const struct tp_op *op)
-{
-    enum tp_place place = place_of_role(op, TP_ROLE_SCALE);
-    return tp_op_find(op, TP_ROLE_SCALE) < 0 ? place_of_role(op, TP_ROLE_GROUP8) : place;
-}
-
 tp_encode_fn tp_encode_find(const struct tp_op *op, enum tp_dtype dtype)
 {
-    enum tp_place code = place_of_role(op, TP_ROLE_CODES), scale = scale_place(op);
     pthread_once(&once, prepare);
-    for (size_t i = 0; i < all.encodes; i++) {
-        const struct tp_encode_row *row = &all.encode[i];
-        if (row->codec == op->codec && row->dtype == dtype && row->code_place == code &&
-            row->scale_place == scale && tp_isa_enabled(row->isa) &&
-            (row->accepts == NULL || row->accepts(op)))
-            return row->encode;
-    }
+    for (size_t i = 0; i < all.encodes; i++)
+        if (tp_isa_enabled(all.encode[i].isa) && tp_encode_row_fits(&all.encode[i], op, dtype))
+            return all.encode[i].encode;
     return tp_encode_ref;
 }
 
 tp_repack_fn tp_repack_find(const struct tp_op *from, const struct tp_op *to)
 {
-    enum tp_place from_code = place_of_role(from, TP_ROLE_CODES), from_scale = scale_place(from);
-    enum tp_place to_code = place_of_role(to, TP_ROLE_CODES), to_scale = scale_place(to);
+    enum tp_place from_code = tp_op_code_place(from), from_scale = tp_op_scale_place(from);
+    enum tp_place to_code = tp_op_code_place(to), to_scale = tp_op_scale_place(to);
     pthread_once(&once, prepare);
     for (size_t i = 0; i < all.repacks; i++) {
         const struct tp_repack_row *row = &all.repack[i];
@@ -101,7 +83,7 @@ tp_repack_fn tp_repack_find(const struct tp_op *from, const struct tp_op *to)
 
 tp_decode_fn tp_decode_find(const struct tp_op *op, enum tp_dtype dtype)
 {
-    enum tp_place code = place_of_role(op, TP_ROLE_CODES), scale = scale_place(op);
+    enum tp_place code = tp_op_code_place(op), scale = tp_op_scale_place(op);
     pthread_once(&once, prepare);
     for (size_t i = 0; i < all.decodes && !tp_op_needs_reference(op); i++) {
         const struct tp_decode_row *row = &all.decode[i];

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Proves the tests' own oracle, refquant.py against every golden file with 0 differing
-bytes, and oracle.py on descriptors made by hand.
+"""Proves the tests' own oracle, refquant.py and refsearch.py against every golden file with 0
+differing bytes, and oracle.py on descriptors made by hand.
 
 Nothing of the tool takes part. One line per golden file, then `N passed, N failed`
 (comparisons). NaN codes are compared
@@ -16,6 +16,7 @@ import lib_path  # noqa: F401  pylint: disable=unused-import
 import golden_data
 import oracle
 import refquant as rq
+import refsearch as rs
 import stfile
 from stfile import load
 
@@ -278,6 +279,47 @@ def mx(t, path, g):
         mx_fp4(t, base, g)
 
 
+def search_importance(words, g):
+    if "magnitude" in words:
+        return "magnitude"
+    return g["importance"].bits if "importance" in words else None
+
+
+def search_case(t, prefix, g):
+    """A case of search/ by its name, such as int4.mse.signed.importance."""
+    codec, *words = prefix.split(".")
+    x, importance = g["input"].f32(), search_importance(words, g)
+    if codec == "int4":
+        quotient, signed = "bf16" if "bf16" in words else "fp32", "signed" in words
+        if "none" in words:
+            codes, scale = rq.int4(x, quotient)
+        else:
+            search = rs.int4_mse if "mse" in words else rs.int4_w4a8
+            codes, scale = search(x, quotient, signed, importance)
+        if "w4a8" in words:
+            for how in ("div", "cpu"):
+                groups, channel = rq.channel_scale(scale[None], how)
+                t.same(prefix + ".group_scale", groups[0].T, g[prefix + ".group_scale"])
+                t.same(prefix + ".channel", channel[0, :, 0], g[prefix + ".channel"])
+        packed = rq.pack_nibbles(codes)
+    elif codec == "nvfp4":
+        divisor = g[f"nvfp4.{words[0]}.global"].bits[0]
+        codes, scale = rs.nvfp4(x, divisor, words[0], "mse" in words, importance)
+        packed = rq.pack_pairs(codes)
+    else:
+        codes, scale = rs.mxfp4_mse(x, words[0], importance) if "mse" in words else \
+            rq.mxfp4(x, words[0])
+        packed = rq.pack_pairs(codes)
+    t.same(prefix + ".weight_packed", packed, g[prefix + ".weight_packed"])
+    t.same(prefix + ".weight_scale", scale, g[prefix + ".weight_scale"])
+
+
+def search(t, _path, g):
+    for name in sorted(g):
+        if name.endswith(".weight_packed"):
+            search_case(t, name[:-len(".weight_packed")], g)
+
+
 def checkpoints(t, root):
     """Every quantized tensor of the whole checkpoints, from the input tensors."""
     for before, after, scheme, quotient in (
@@ -405,7 +447,8 @@ def descriptors(t):
 def main():
     root = golden_data.root()
     t = Tally()
-    for folder, check in (("w4a8", w4a8), ("ct4", ct4), ("fp8", fp8), ("mx", mx)):
+    for folder, check in (("w4a8", w4a8), ("ct4", ct4), ("fp8", fp8), ("mx", mx),
+                          ("search", search)):
         for path in sorted(glob.glob(os.path.join(root, folder, "*.safetensors"))):
             failed, passed = t.failed, t.passed
             check(t, path, load(path)[0])

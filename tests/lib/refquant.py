@@ -78,12 +78,13 @@ E2M1 = np.array([0, .5, 1, 1.5, 2, 3, 4, 6, -0., -.5, -1, -1.5, -2, -3, -4, -6],
 
 
 def to_e2m1(values):
-    """Nearest e2m1 code 0..15, ties to even, saturating; the sign of zero is kept."""
+    """Nearest e2m1 code 0..15, ties to even, saturating; the sign of zero is kept, NaN -> 7."""
     values = np.asarray(values, dtype=F32)
     a = np.abs(values)
     code = ((a > 0.25).astype(np.uint8) + (a >= 0.75) + (a > 1.25) + (a >= 1.75) + (a > 2.5)
             + (a >= 3.5) + (a > 5))
-    return (code | (np.signbit(values).astype(np.uint8) << 3)).astype(np.uint8)
+    code = (code | (np.signbit(values).astype(np.uint8) << 3)).astype(np.uint8)
+    return np.where(np.isnan(values), np.uint8(7), code)
 
 
 def ue8m0_ceil(values):

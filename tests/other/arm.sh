@@ -16,7 +16,7 @@ out=${BUILD:-build}/arm
 mkdir -p "$out"
 sources=$(sh scripts/files.sh src/kernels/rows.c 'src/kernels/op/*.c' 'src/kernels/cpu/*.c' \
     'src/base/*.c')
-for test in test_codec test_kernels; do
+for test in test_codec test_search test_kernels; do
     # shellcheck disable=SC2086
     "$cc" -O2 -std=c11 -D_GNU_SOURCE -Isrc -Itests/tools/minicmocka -ffp-contract=off \
         -pthread -Wall -Wextra -Werror -static -o "$out/$test" "tests/unit/$test.c" \

@@ -121,24 +121,6 @@ static void free_all(void *p[], uint32_t count)
         free(p[i]);
 }
 
-static enum tp_place place(const struct tp_op *op, enum tp_role role, enum tp_role other)
-{
-    int i = tp_op_find(op, role);
-    if (i < 0)
-        i = tp_op_find(op, other);
-    return i < 0 ? TP_PLACE_ANY : op->out[i].place;
-}
-
-static enum tp_place code_place(const struct tp_op *op)
-{
-    return place(op, TP_ROLE_CODES, TP_ROLE_CODES);
-}
-
-static enum tp_place scale_place(const struct tp_op *op)
-{
-    return place(op, TP_ROLE_SCALE, TP_ROLE_GROUP8);
-}
-
 static size_t make_ops(struct tp_op ops[])
 {
     size_t n = 0;
@@ -243,9 +225,8 @@ static void bench_encodes(const struct tp_op *op, uint64_t size, const char *par
     size_t count;
     const struct tp_encode_row *row = tp_encode_rows(&count);
     for (size_t r = 0; r < count; r++)
-        if (row[r].codec == op->codec && row[r].code_place == code_place(op) &&
-            row[r].scale_place == scale_place(op) && tp_isa_enabled(row[r].isa) &&
-            (row[r].accepts == NULL || row[r].accepts(op)) && strstr(row[r].name, part))
+        if (tp_isa_enabled(row[r].isa) && tp_encode_row_fits(&row[r], op, row[r].dtype) &&
+            strstr(row[r].name, part))
             bench_encode(&row[r], op, size,
                          op->block_n == 32 && op->block_k == 32 ? "_32x32" : "");
 }
@@ -255,8 +236,8 @@ static void bench_decodes(const struct tp_op *op, uint64_t size, const char *par
     size_t count;
     const struct tp_decode_row *row = tp_decode_rows(&count);
     for (size_t r = 0; r < count; r++)
-        if (row[r].codec == op->codec && row[r].code_place == code_place(op) &&
-            row[r].scale_place == scale_place(op) && tp_isa_enabled(row[r].isa) &&
+        if (row[r].codec == op->codec && row[r].code_place == tp_op_code_place(op) &&
+            row[r].scale_place == tp_op_scale_place(op) && tp_isa_enabled(row[r].isa) &&
             (row[r].accepts == NULL || row[r].accepts(op)) && strstr(row[r].name, part))
             bench_decode(&row[r], op, size);
 }
@@ -268,8 +249,10 @@ static void bench_repacks(const struct tp_op *from, const struct tp_op *to, uint
     const struct tp_repack_row *row = tp_repack_rows(&count);
     for (size_t r = 0; r < count; r++)
         if (tp_repack_possible(from, to) && row[r].codec == to->codec &&
-            row[r].from_code == code_place(from) && row[r].to_code == code_place(to) &&
-            row[r].from_scale == scale_place(from) && row[r].to_scale == scale_place(to) &&
+            row[r].from_code == tp_op_code_place(from) &&
+            row[r].to_code == tp_op_code_place(to) &&
+            row[r].from_scale == tp_op_scale_place(from) &&
+            row[r].to_scale == tp_op_scale_place(to) &&
             tp_isa_enabled(row[r].isa) &&
             (row[r].accepts == NULL || row[r].accepts(from, to)) && strstr(row[r].name, part))
             bench_repack(&row[r], from, to, size);

@@ -223,24 +223,6 @@ static struct tp_box3 random_box(const struct kind *kind)
     return box;
 }
 
-static enum tp_place place_of(const struct tp_op *op, enum tp_role role, enum tp_role other)
-{
-    int i = tp_op_find(op, role);
-    if (i < 0)
-        i = tp_op_find(op, other);
-    return i < 0 ? TP_PLACE_ANY : op->out[i].place;
-}
-
-static enum tp_place code_place(const struct tp_op *op)
-{
-    return place_of(op, TP_ROLE_CODES, TP_ROLE_CODES);
-}
-
-static enum tp_place scale_place(const struct tp_op *op)
-{
-    return place_of(op, TP_ROLE_SCALE, TP_ROLE_GROUP8);
-}
-
 static int rounds(void)
 {
     const char *text = getenv("TILEPACK_TEST_ROUNDS");
@@ -251,8 +233,7 @@ static int rounds(void)
 
 static bool encode_fits(const struct tp_encode_row *row, const struct tp_op *op)
 {
-    return row->codec == op->codec && row->code_place == code_place(op) &&
-           row->scale_place == scale_place(op) && (row->accepts == NULL || row->accepts(op));
+    return tp_encode_row_fits(row, op, row->dtype);
 }
 
 /* Mostly one that suits; else whatever a broken file may hold. */
@@ -420,8 +401,8 @@ static void compare_decode(const struct tp_decode_row *row, const struct kind *k
 
 static bool decode_fits(const struct tp_decode_row *row, const struct tp_op *op)
 {
-    return row->codec == op->codec && row->code_place == code_place(op) &&
-           row->scale_place == scale_place(op) && (row->accepts == NULL || row->accepts(op));
+    return row->codec == op->codec && row->code_place == tp_op_code_place(op) &&
+           row->scale_place == tp_op_scale_place(op) && (row->accepts == NULL || row->accepts(op));
 }
 
 static void test_decode_rows(void **state)
@@ -486,8 +467,8 @@ static bool repack_fits(const struct tp_repack_row *row, const struct tp_op *fro
                         const struct tp_op *to)
 {
     return tp_repack_possible(from, to) && row->codec == to->codec &&
-           row->from_code == code_place(from) && row->to_code == code_place(to) &&
-           row->from_scale == scale_place(from) && row->to_scale == scale_place(to) &&
+           row->from_code == tp_op_code_place(from) && row->to_code == tp_op_code_place(to) &&
+           row->from_scale == tp_op_scale_place(from) && row->to_scale == tp_op_scale_place(to) &&
            (row->accepts == NULL || row->accepts(from, to));
 }
 

@@ -27,8 +27,9 @@ extern "C" {
 /* ---- rows ---------------------------------------------------------------- */
 
 /* The row for this operation, NULL when TILEPACK_DISABLE holds "cuda" or the build
- * has no CUDA, and for a decode that only the reference does (tp_op_needs_reference()).
- * An operation without a fast row gets the general kernels. */
+ * has no CUDA, for a decode that only the reference does (tp_op_needs_reference()), and for
+ * an encode with a search (tp_op_search()) that no row carries out. Any other operation
+ * without a fast row gets the general kernels. */
 tp_encode_fn tp_cuda_encode_find(const struct tp_op *op, enum tp_dtype dtype);
 tp_repack_fn tp_cuda_repack_find(const struct tp_op *from, const struct tp_op *to);
 tp_decode_fn tp_cuda_decode_find(const struct tp_op *op, enum tp_dtype dtype);

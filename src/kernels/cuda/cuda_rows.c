@@ -1,8 +1,8 @@
 /* The table of CUDA rows and the choice among them.
  *
  * A row names what its own kernel reads and writes; every row takes any box, and
- * operations without a row get the general kernels of cuda_any.cu, so that the
- * finders return NULL only when CUDA is off. Knows no CUDA call.
+ * operations without a row get the general kernels of cuda_any.cu, which do all but
+ * searches of scales: those without a row are the host's. Knows no CUDA call.
  */
 #include "kernels/cuda/cuda.h"
 
@@ -122,9 +122,9 @@ static bool nvfp4_kwise(const struct tp_op *op)
 
 /* One row for each type that weights come in. */
 #define ENCODE(codec, codes, scales, accepts, fn, name)                                           \
-    {codec, TP_BF16, codes, scales, accepts, TP_ISA_CUDA, fn, name "_bf16_cuda"},                 \
-    {codec, TP_F16, codes, scales, accepts, TP_ISA_CUDA, fn, name "_f16_cuda"},                   \
-    {codec, TP_F32, codes, scales, accepts, TP_ISA_CUDA, fn, name "_f32_cuda"}
+    {codec, TP_BF16, codes, scales, accepts, TP_ISA_CUDA, fn, name "_bf16_cuda", TP_SEARCH_NONE}, \
+    {codec, TP_F16, codes, scales, accepts, TP_ISA_CUDA, fn, name "_f16_cuda", TP_SEARCH_NONE},   \
+    {codec, TP_F32, codes, scales, accepts, TP_ISA_CUDA, fn, name "_f32_cuda", TP_SEARCH_NONE}
 
 static const struct tp_encode_row encode_rows[] = {
     ENCODE(TP_CODEC_INT4, TP_PLACE_ROW, TP_PLACE_ROW, int4_row, tp_cuda_int4_row, "int4_row"),
@@ -246,16 +246,12 @@ static enum tp_place place_of(const struct tp_op_out *out)
 
 tp_encode_fn tp_cuda_encode_find(const struct tp_op *op, enum tp_dtype dtype)
 {
-    enum tp_place codes = place_of(out_of(op, TP_ROLE_CODES)), scales = place_of(scales_of(op));
     if (!tp_isa_enabled(TP_ISA_CUDA))
         return NULL;
-    for (size_t i = 0; i < COUNT(encode_rows); i++) {
-        const struct tp_encode_row *row = &encode_rows[i];
-        if (row->codec == op->codec && row->dtype == dtype && row->code_place == codes &&
-            row->scale_place == scales && row->accepts(op))
-            return row->encode;
-    }
-    return tp_cuda_encode_any;
+    for (size_t i = 0; i < COUNT(encode_rows); i++)
+        if (tp_encode_row_fits(&encode_rows[i], op, dtype))
+            return encode_rows[i].encode;
+    return tp_op_search(op) == TP_SEARCH_NONE ? tp_cuda_encode_any : NULL;
 }
 
 tp_repack_fn tp_cuda_repack_find(const struct tp_op *from, const struct tp_op *to)

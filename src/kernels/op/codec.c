@@ -11,7 +11,7 @@
 #include <math.h>
 #include <pthread.h>
 
-static uint32_t amax_bits(const float *values, uint64_t count)
+uint32_t tp_amax_bits(const float *values, uint64_t count)
 {
     uint32_t amax = 0;
     for (uint64_t i = 0; i < count; i++) {
@@ -35,22 +35,27 @@ uint16_t tp_int4_scale(uint32_t amax, bool *is_zero)
     return sb ? sb : 0x3C00; /* bf16 eps */
 }
 
+static void int4_codes(const struct tp_op *op, const float *values, uint64_t count,
+                       uint16_t scale, uint8_t *codes)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        float q = values[i] / tp_bf16_to_f32(scale);
+        if (op->rule == TP_INT4_QUOTIENT_BF16)
+            q = tp_bf16_to_f32(tp_f32_to_bf16(q));
+        codes[i] = int4_code(q);
+    }
+}
+
 static void encode_int4(const struct tp_op *op, const float *values, uint64_t count,
                         uint32_t amax, uint8_t *codes, uint32_t *scale)
 {
     bool is_zero;
     uint16_t sb = tp_int4_scale(amax, &is_zero);
     *scale = sb;
-    if (amax >= TP_F32_INF_BITS) {
+    if (amax >= TP_F32_INF_BITS)
         memset(codes, 8, count);
-        return;
-    }
-    for (uint64_t i = 0; i < count; i++) {
-        float q = values[i] / tp_bf16_to_f32(sb);
-        if (op->rule == TP_INT4_QUOTIENT_BF16)
-            q = tp_bf16_to_f32(tp_f32_to_bf16(q));
-        codes[i] = int4_code(q);
-    }
+    else
+        int4_codes(op, values, count, sb, codes);
 }
 
 /* compressed-tensors: bf16 scale, no lower bound but zero, true division. */
@@ -113,18 +118,27 @@ static uint8_t mx_scale(uint8_t rule, uint32_t amax, uint32_t max_exponent, floa
     }
 }
 
-static void encode_mx(const struct tp_op *op, const float *values, uint64_t count,
-                      uint32_t amax, uint8_t *codes, uint32_t *scale)
+static void encode_mxfp8(const struct tp_op *op, const float *values, uint64_t count,
+                         uint32_t amax, uint8_t *codes, uint32_t *scale)
 {
-    bool fp4 = op->codec == TP_CODEC_MXFP4;
-    uint8_t s = fp4 ? mx_scale(op->rule, amax, 2, TP_RCP_6)
-                    : mx_scale(op->rule, amax, 8, TP_RCP_448);
-    float r = op->rule == TP_MX_CT && !fp4 ? tp_mx_ct_multiplier(amax) : tp_e8m0_reciprocal(s);
+    uint8_t s = mx_scale(op->rule, amax, 8, TP_RCP_448);
+    float r = op->rule == TP_MX_CT ? tp_mx_ct_multiplier(amax) : tp_e8m0_reciprocal(s);
     *scale = s;
-    for (uint64_t i = 0; i < count; i++) {
-        float y = values[i] * r;
-        codes[i] = fp4 ? tp_e2m1_of(y) : tp_e4m3_of(y);
-    }
+    for (uint64_t i = 0; i < count; i++)
+        codes[i] = tp_e4m3_of(values[i] * r);
+}
+
+static void mxfp4_codes(const float *values, uint64_t count, uint8_t scale, uint8_t *codes)
+{
+    for (uint64_t i = 0; i < count; i++)
+        codes[i] = tp_e2m1_of(values[i] * tp_e8m0_reciprocal(scale));
+}
+
+static void encode_mxfp4(const struct tp_op *op, const float *values, uint64_t count,
+                         uint32_t amax, uint8_t *codes, uint32_t *scale)
+{
+    *scale = mx_scale(op->rule, amax, 2, TP_RCP_6);
+    mxfp4_codes(values, count, (uint8_t)*scale, codes);
 }
 
 static uint8_t nvfp4_clamped(float scale, float low)
@@ -132,6 +146,15 @@ static uint8_t nvfp4_clamped(float scale, float low)
     if (scale < low) /* NaN stays */
         scale = low;
     return tp_e4m3_of(scale);
+}
+
+static float nvfp4_factor(const struct tp_op *op, uint8_t scale, float global)
+{
+    if (op->rule == TP_NVFP4_CT)
+        return tp_e4m3_value(scale) / global;
+    if (op->rule == TP_NVFP4_TORCHAO)
+        return 1.0f / global / tp_e4m3_value(scale);
+    return tp_e4m3_value(scale) * global;
 }
 
 /* Three producers, three results; see formats/README.md, "nvfp4". */
@@ -143,16 +166,26 @@ uint8_t tp_nvfp4_block_scale(const struct tp_op *op, uint32_t amax, float global
         sb = tp_e4m3_of(tp_bf16_to_f32(tp_f32_to_bf16(a / 6.0f)) * global);
         if (sb == 0)
             sb = 0x20; /* 0.125, the eps of e4m3 */
-        *factor = tp_e4m3_value(sb) / global;
     } else if (op->rule == TP_NVFP4_TORCHAO) {
         sb = nvfp4_clamped(a / 6.0f / global, 0.015625f); /* 2^-6 */
-        *factor = 1.0f / global / tp_e4m3_value(sb);
     } else {
         float q = a / (6.0f * global);
         sb = nvfp4_clamped(q == 0.0f ? 1.0f : q, 0.001953125f); /* 2^-9 */
-        *factor = tp_e4m3_value(sb) * global;
     }
+    *factor = nvfp4_factor(op, sb, global);
     return sb;
+}
+
+/* `s` is the factor of tp_nvfp4_block_scale(). */
+static void nvfp4_codes(const struct tp_op *op, const float *values, uint64_t count, float s,
+                        uint8_t *codes)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        float x = values[i];
+        codes[i] = tp_e2m1_of(op->rule == TP_NVFP4_TORCHAO ? x * s : x / s);
+        if (op->rule == TP_NVFP4_MODELOPT && x == 0.0f)
+            codes[i] = 0;
+    }
 }
 
 static void encode_nvfp4(const struct tp_op *op, const float *values, uint64_t count,
@@ -160,12 +193,18 @@ static void encode_nvfp4(const struct tp_op *op, const float *values, uint64_t c
 {
     float s;
     *scale = tp_nvfp4_block_scale(op, amax, global, &s);
-    for (uint64_t i = 0; i < count; i++) {
-        float x = values[i];
-        codes[i] = tp_e2m1_of(op->rule == TP_NVFP4_TORCHAO ? x * s : x / s);
-        if (op->rule == TP_NVFP4_MODELOPT && x == 0.0f)
-            codes[i] = 0;
-    }
+    nvfp4_codes(op, values, count, s, codes);
+}
+
+void tp_codec_codes(const struct tp_op *op, const float *values, uint64_t count, uint32_t scale,
+                    float global, uint8_t *codes)
+{
+    if (op->codec == TP_CODEC_INT4)
+        int4_codes(op, values, count, (uint16_t)scale, codes);
+    else if (op->codec == TP_CODEC_MXFP4)
+        mxfp4_codes(values, count, (uint8_t)scale, codes);
+    else
+        nvfp4_codes(op, values, count, nvfp4_factor(op, (uint8_t)scale, global), codes);
 }
 
 static float round_to(enum tp_dtype dtype, float v)
@@ -189,7 +228,7 @@ float tp_codec_global(const struct tp_op *op, enum tp_dtype dtype, float amax)
 bool tp_codec_encode(const struct tp_op *op, const float *values, uint64_t count, float global,
                      uint8_t *codes, uint32_t *scale)
 {
-    uint32_t amax = amax_bits(values, count);
+    uint32_t amax = tp_amax_bits(values, count);
     switch (op->codec) {
     case TP_CODEC_INT4:
         encode_int4(op, values, count, amax, codes, scale);
@@ -198,8 +237,10 @@ bool tp_codec_encode(const struct tp_op *op, const float *values, uint64_t count
         encode_fp8(op, values, count, amax, codes, scale);
         break;
     case TP_CODEC_MXFP8:
+        encode_mxfp8(op, values, count, amax, codes, scale);
+        break;
     case TP_CODEC_MXFP4:
-        encode_mx(op, values, count, amax, codes, scale);
+        encode_mxfp4(op, values, count, amax, codes, scale);
         break;
     default:
         encode_nvfp4(op, values, count, amax, global, codes, scale);

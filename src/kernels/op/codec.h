@@ -14,9 +14,18 @@
  * the scale's bits: bf16 (INT4), fp32 (FP8; also when it is a power of two; a
  * bf16 scale is widened), e8m0 (MX), e4m3 (NVFP4). `global` is the global scale
  * (NVFP4). Returns true when a value is NaN or infinite (or when the MXFP8 rule
- * TP_MX_CT overflows: tp_mx_ct() in scalar.h). */
+ * TP_MX_CT overflows: tp_mx_ct() in scalar.h). Chooses scales by the codec's rule, whatever
+ * the operation says of a search. */
 bool tp_codec_encode(const struct tp_op *op, const float *values, uint64_t count, float global,
                      uint8_t *codes, uint32_t *scale);
+
+/* The codes alone (INT4, MXFP4, NVFP4), for a finite scale that was chosen before, as bits;
+ * INT4's may be negative. */
+void tp_codec_codes(const struct tp_op *op, const float *values, uint64_t count, uint32_t scale,
+                    float global, uint8_t *codes);
+
+/* The largest magnitude as bits of an fp32 number (every NaN above infinity); 0 of none. */
+uint32_t tp_amax_bits(const float *values, uint64_t count);
 
 /* The global scale of a weight, or of a set of weights that share it, whose largest
  * magnitude is `amax`, in the form that is stored: a divisor with the rule CT

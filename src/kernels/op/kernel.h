@@ -45,6 +45,14 @@ enum tp_nvfp4_rule { TP_NVFP4_CT, TP_NVFP4_TORCHAO, TP_NVFP4_MODELOPT };
  * its CUDA kernel. */
 enum tp_channel_rule { TP_CHANNEL_GPU, TP_CHANNEL_CPU, TP_CHANNEL_DIV };
 
+/* How the scale of a block is chosen (formats/README.md, section 14). NONE: by the
+ * codec's rule alone. MSE: the candidate with the least error of code * scale. W4A8 (INT4):
+ * the least error of what the W4A8 kernel computes, for a whole row at once. */
+enum tp_search { TP_SEARCH_NONE, TP_SEARCH_MSE, TP_SEARCH_W4A8 };
+
+/* What errors are weighted with: nothing, the values themselves, or tp_args.importance. */
+enum tp_importance { TP_IMPORTANCE_NONE, TP_IMPORTANCE_MAGNITUDE, TP_IMPORTANCE_FILE };
+
 /* What an output holds. */
 enum tp_role {
     TP_ROLE_CODES,   /* one code per element */
@@ -109,14 +117,24 @@ struct tp_op {
     bool skip_zero_groups; /* W4A8 channel scale: all-zero groups do not take part in the amax */
     bool unit_global;   /* NVFP4: the global scale is 1, whatever the amax (single-level scales) */
     uint8_t zero_add;   /* added to every ZERO element (GPTQ v1 stores zero - 1) */
+    uint8_t search;     /* enum tp_search as asked for; tp_op_search() is what is carried out */
+    bool search_signed; /* INT4 with a search: scales may be negative */
+    uint8_t importance; /* enum tp_importance; only a search reads it */
     uint32_t block_n, block_k; /* block over which one scale is computed */
     uint8_t table[16];  /* TP_ELEM_INT4: canonical code q + 8 -> stored nibble */
     uint32_t outs;
     struct tp_op_out out[TP_MAX_OUT]; /* in the order of the format file */
 };
 
-/* Whether both describe the same bytes for every weight. */
+/* Whether both describe the same bytes for every weight: where each element lies and what
+ * it means. How scales were searched does not count, because no reader needs to know it. */
 bool tp_op_same(const struct tp_op *a, const struct tp_op *b);
+
+/* The search that an encode of `op` carries out. NONE where the codec has none (FP8, MXFP8);
+ * where group scales are stored (GROUP8) W4A8 stands for MSE too, since their values are what
+ * the W4A8 kernel computes. With W4A8 an encode needs whole rows: its boxes have all of K. A
+ * searched operation has blocks of one row (block_n = 1). */
+enum tp_search tp_op_search(const struct tp_op *op);
 
 /* Index of the first output with that role, or -1. */
 int tp_op_find(const struct tp_op *op, enum tp_role role);
@@ -135,6 +153,10 @@ enum tp_code tp_op_granule(const struct tp_op *op, uint64_t *n, uint64_t *k, str
 
 enum tp_place tp_place_of(const char *layout_text);
 
+/* The patterns of the codes and of the scales (for W4A8: of the group scales). */
+enum tp_place tp_op_code_place(const struct tp_op *op);
+enum tp_place tp_op_scale_place(const struct tp_op *op);
+
 /* Set in tp_args.flags: by an encode that met NaN or infinity; by any row that was given a
  * layout which cannot be evaluated for this size, and so did not do its work. */
 enum { TP_SAW_NONFINITE = 1, TP_FAILED = 2 };
@@ -147,6 +169,8 @@ struct tp_args {
     const void *in[TP_MAX_OUT]; /* encode: in[0] = W row-major [E,N,K];
                                    repack, decode: the source operation's outputs */
     void *out[TP_MAX_OUT];      /* the operation's outputs, or out[0] = values [E,N,K] */
+    const float *importance;    /* encode with TP_IMPORTANCE_FILE: h[E][K] of the box, finite
+                                   and >= 0; NULL: as without importance */
     float global;               /* encode: the global scale as stored (tp_codec_global() of the
                                    amax), which GLOBAL receives; repack, decode: used only when
                                    the source's GLOBAL is not given. A call has one global
@@ -171,7 +195,13 @@ struct tp_encode_row {
     enum tp_isa isa;
     tp_encode_fn encode;
     const char *name; /* codec_place_dtype_isa, for `tilepack bench` */
+    enum tp_search search; /* the one that it carries out, as tp_op_search() names it */
 };
+
+/* Whether the row encodes this operation. (Whether the machine has its instructions is
+ * tp_isa_enabled()'s to say.) */
+bool tp_encode_row_fits(const struct tp_encode_row *row, const struct tp_op *op,
+                        enum tp_dtype dtype);
 
 /* Codes and scales taken over unchanged from another packed form with the same
  * codec and block, e.g. w4a8-ct -> w4a8-cutlass. Host rows make the scales alone when
@@ -219,6 +249,10 @@ bool tp_repack_possible(const struct tp_op *from, const struct tp_op *to);
 
 /* True for sources that only the reference decodes: with zero points or act-order. */
 bool tp_op_needs_reference(const struct tp_op *op);
+
+/* Bytes that an encode of a box needs beside what it needs without a search; 0 when `op`
+ * has none. A part of tp_encode_scratch(). */
+size_t tp_search_scratch(const struct tp_op *op, struct tp_box3 box);
 
 /* Scratch that any host row may need for this box. */
 size_t tp_encode_scratch(const struct tp_op *op, struct tp_box3 box);

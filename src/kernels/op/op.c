@@ -216,6 +216,44 @@ enum tp_place tp_place_of(const char *layout_text)
     return TP_PLACE_ANY;
 }
 
+static enum tp_place place_of_role(const struct tp_op *op, enum tp_role role)
+{
+    int i = tp_op_find(op, role);
+    return i < 0 ? TP_PLACE_ANY : op->out[i].place;
+}
+
+enum tp_place tp_op_code_place(const struct tp_op *op)
+{
+    return place_of_role(op, TP_ROLE_CODES);
+}
+
+enum tp_place tp_op_scale_place(const struct tp_op *op)
+{
+    bool has_scale = tp_op_find(op, TP_ROLE_SCALE) >= 0;
+    return place_of_role(op, has_scale ? TP_ROLE_SCALE : TP_ROLE_GROUP8);
+}
+
+/* ---- encoding ----------------------------------------------------------- */
+
+enum tp_search tp_op_search(const struct tp_op *op)
+{
+    if (op->search == TP_SEARCH_NONE || op->codec == TP_CODEC_FP8 || op->codec == TP_CODEC_MXFP8)
+        return TP_SEARCH_NONE;
+    if (op->codec == TP_CODEC_INT4 &&
+        (op->search == TP_SEARCH_W4A8 || tp_op_find(op, TP_ROLE_GROUP8) >= 0))
+        return TP_SEARCH_W4A8;
+    return TP_SEARCH_MSE;
+}
+
+bool tp_encode_row_fits(const struct tp_encode_row *row, const struct tp_op *op,
+                        enum tp_dtype dtype)
+{
+    return row->codec == op->codec && row->dtype == dtype &&
+           row->code_place == tp_op_code_place(op) &&
+           row->scale_place == tp_op_scale_place(op) && row->search == tp_op_search(op) &&
+           (row->accepts == NULL || row->accepts(op));
+}
+
 /* ---- repacking ---------------------------------------------------------- */
 
 /* Every block of `to` lies inside one block of `from`; 0 is the whole extent. */
@@ -260,6 +298,15 @@ bool tp_op_needs_reference(const struct tp_op *op)
     return tp_op_find(op, TP_ROLE_ZERO) >= 0 || tp_op_find(op, TP_ROLE_ORDER) >= 0;
 }
 
+size_t tp_search_scratch(const struct tp_op *op, struct tp_box3 box)
+{
+    uint64_t block_k = op->block_k && op->block_k < box.k ? op->block_k : box.k;
+    if (tp_op_search(op) == TP_SEARCH_NONE)
+        return 0;
+    /* Integers and roots of a block; for rows values, codes and what is known of groups. */
+    return (size_t)(8 * block_k + 8 * box.k + 64 * tp_ceil_div(box.k, block_k) + 256);
+}
+
 size_t tp_encode_scratch(const struct tp_op *op, struct tp_box3 box)
 {
     uint64_t block_n = op->block_n && op->block_n < box.n ? op->block_n : box.n;
@@ -268,7 +315,8 @@ size_t tp_encode_scratch(const struct tp_op *op, struct tp_box3 box)
      * operations, one block of values and codes, the scales of one row. Fast
      * rows: codes and scales of a strip of at most 128 rows. */
     return (size_t)(4096 + 14 * 8 * (box.n + box.k + 64) + block_n * block_k * 5 + 8 * box.k +
-                    128 * (2 * box.k + 256));
+                    128 * (2 * box.k + 256)) +
+           tp_search_scratch(op, box);
 }
 
 /* Nibbles are read and written by the byte: the dimension along which two of them
@@ -294,7 +342,7 @@ static enum tp_code whole_bytes(const struct tp_op_out *out, uint64_t *n, uint64
 enum tp_code tp_op_granule(const struct tp_op *op, uint64_t *n, uint64_t *k, struct tp_err *err)
 {
     enum tp_code code;
-    bool whole_rows = false;
+    bool whole_rows = tp_op_search(op) == TP_SEARCH_W4A8;
     *n = op->block_n;
     *k = op->block_k;
     for (uint32_t i = 0; i < op->outs; i++) {

@@ -11,6 +11,7 @@
 #include "kernels/op/codec.h"
 #include "kernels/op/plane.h"
 #include "kernels/op/scalar.h"
+#include "kernels/op/search.h"
 
 struct planes {
     struct tp_plane codes, scale, group8, channel, global, zero, order;
@@ -99,8 +100,24 @@ struct block {
     uint64_t e, n0, n1, k0, k1;
     float *values;
     uint8_t *codes;
+    void *search; /* scratch of tp_search_block() */
     uint32_t scale;
 };
+
+/* The importance of a row's columns from k on. */
+static const float *importance_at(const struct tp_args *args, uint64_t e, uint64_t k)
+{
+    return args->importance ? args->importance + e * args->box.k + k : NULL;
+}
+
+static bool encode_values(const struct tp_op *op, const struct tp_args *args, struct block *b,
+                          uint64_t count)
+{
+    if (tp_op_search(op) == TP_SEARCH_NONE)
+        return tp_codec_encode(op, b->values, count, args->global, b->codes, &b->scale);
+    return tp_search_block(op, b->values, count, args->global, importance_at(args, b->e, b->k0),
+                           b->search, b->codes, &b->scale);
+}
 
 static void encode_block(const struct tp_op *op, struct tp_args *args, struct block *b)
 {
@@ -110,7 +127,7 @@ static void encode_block(const struct tp_op *op, struct tp_args *args, struct bl
         for (uint64_t k = b->k0; k < b->k1; k++)
             b->values[count++] =
                 tp_load_value(args->in[0], args->dtype, (b->e * box.n + n) * box.k + k);
-    if (tp_codec_encode(op, b->values, count, args->global, b->codes, &b->scale))
+    if (encode_values(op, args, b, count))
         args->flags |= TP_SAW_NONFINITE;
 }
 
@@ -135,36 +152,92 @@ static bool all_zero_codes(const uint8_t *codes, uint64_t count)
     return true;
 }
 
-void tp_encode_ref(const struct tp_op *op, struct tp_args *args)
+static struct block take_block(void *scratch, uint64_t count)
+{
+    struct block b = {.values = scratch};
+    b.codes = (uint8_t *)(b.values + count);
+    b.search = b.codes + (count + 7) / 8 * 8;
+    return b;
+}
+
+static void encode_blocks(const struct tp_op *op, struct tp_args *args, struct planes *p,
+                          void *scratch)
 {
     const struct tp_box3 box = args->box;
-    void *scratch = args->scratch;
     uint64_t block_n = op->block_n ? op->block_n : box.n;
     uint64_t block_k = op->block_k ? op->block_k : box.k;
-    struct planes p = open_planes(op, args, args->out, &scratch);
-    if (args->flags & TP_FAILED)
-        return;
     uint64_t groups = tp_ceil_div(box.k, block_k);
     struct row_scales row = take_row_scales(&scratch, groups);
-    struct block b = {.values = scratch};
-    b.codes = (uint8_t *)(b.values + tp_min_u64(block_n, box.n) * tp_min_u64(block_k, box.k));
-    begin_outputs(&p, args->global);
+    struct block b =
+        take_block(scratch, tp_min_u64(block_n, box.n) * tp_min_u64(block_k, box.k));
     for (b.e = 0; b.e < box.e; b.e++) {
-        enter_expert(&p, b.e);
+        enter_expert(p, b.e);
         for (b.n0 = 0; b.n0 < box.n; b.n0 += block_n) {
             b.n1 = tp_min_u64(b.n0 + block_n, box.n);
             for (b.k0 = 0; b.k0 < box.k; b.k0 += block_k) {
                 b.k1 = tp_min_u64(b.k0 + block_k, box.k);
                 encode_block(op, args, &b);
-                store_block(op, &p, &b);
+                store_block(op, p, &b);
                 row.scale[b.k0 / block_k] = (uint16_t)b.scale;
                 row.is_zero[b.k0 / block_k] =
                     all_zero_codes(b.codes, (b.n1 - b.n0) * (b.k1 - b.k0));
             }
-            if (p.group8.data != NULL)
-                store_row_scales(op, &p, &row, groups, b.n0);
+            if (p->group8.data != NULL)
+                store_row_scales(op, p, &row, groups, b.n0);
         }
     }
+}
+
+/* One row of which all scales were searched at once: as if block after block had been. */
+static void store_row(const struct tp_op *op, const struct planes *p, const struct block *whole,
+                      uint64_t k, const struct row_scales *row)
+{
+    struct block b = *whole;
+    uint64_t groups = tp_ceil_div(k, op->block_k);
+    for (uint64_t j = 0; j < groups; j++) {
+        b.k0 = j * op->block_k;
+        b.k1 = tp_min_u64(b.k0 + op->block_k, k);
+        b.codes = whole->codes + b.k0;
+        b.scale = row->scale[j];
+        row->is_zero[j] = all_zero_codes(b.codes, b.k1 - b.k0);
+        store_block(op, p, &b);
+    }
+    if (p->group8.data != NULL)
+        store_row_scales(op, p, row, groups, b.n0);
+}
+
+static void encode_rows(const struct tp_op *op, struct tp_args *args, struct planes *p,
+                        void *scratch)
+{
+    const struct tp_box3 box = args->box;
+    struct row_scales row = take_row_scales(&scratch, tp_ceil_div(box.k, op->block_k));
+    struct block b = take_block(scratch, box.k);
+    for (b.e = 0; b.e < box.e; b.e++) {
+        enter_expert(p, b.e);
+        for (b.n0 = 0; b.n0 < box.n; b.n0 = b.n1) {
+            b.n1 = b.n0 + 1;
+            for (uint64_t k = 0; k < box.k; k++)
+                b.values[k] =
+                    tp_load_value(args->in[0], args->dtype, (b.e * box.n + b.n0) * box.k + k);
+            if (tp_search_row(op, b.values, box.k, importance_at(args, b.e, 0), b.search, b.codes,
+                              row.scale))
+                args->flags |= TP_SAW_NONFINITE;
+            store_row(op, p, &b, box.k, &row);
+        }
+    }
+}
+
+void tp_encode_ref(const struct tp_op *op, struct tp_args *args)
+{
+    void *scratch = args->scratch;
+    struct planes p = open_planes(op, args, args->out, &scratch);
+    if (args->flags & TP_FAILED)
+        return;
+    begin_outputs(&p, args->global);
+    if (tp_op_search(op) == TP_SEARCH_W4A8)
+        encode_rows(op, args, &p, scratch);
+    else
+        encode_blocks(op, args, &p, scratch);
 }
 
 /* ---- repack ------------------------------------------------------------- */

@@ -95,24 +95,6 @@ static enum tp_code choose_formats(struct lister *l)
 
 /* ---- rows ---------------------------------------------------------------- */
 
-static enum tp_place place(const struct tp_op *op, enum tp_role role, enum tp_role other)
-{
-    int i = tp_op_find(op, role);
-    if (i < 0)
-        i = tp_op_find(op, other);
-    return i < 0 ? TP_PLACE_ANY : op->out[i].place;
-}
-
-static enum tp_place code_place(const struct tp_op *op)
-{
-    return place(op, TP_ROLE_CODES, TP_ROLE_CODES);
-}
-
-static enum tp_place scale_place(const struct tp_op *op)
-{
-    return place(op, TP_ROLE_SCALE, TP_ROLE_GROUP8);
-}
-
 static bool on_gpu(const struct lister *l) { return l->options->device != TP_BENCH_CPU; }
 
 /* A shape that the user gave must suit; the default is skipped where it does not. */
@@ -139,28 +121,21 @@ static enum tp_code add_shapes(struct lister *l, const struct chosen *chosen,
     return TP_OK;
 }
 
-static bool encode_fits(const struct tp_encode_row *row, const struct tp_op *op,
-                        enum tp_dtype dtype)
-{
-    return row->codec == op->codec && row->dtype == dtype && row->code_place == code_place(op) &&
-           row->scale_place == scale_place(op) && tp_isa_enabled(row->isa) &&
-           (!row->accepts || row->accepts(op));
-}
-
 static bool decode_fits(const struct tp_decode_row *row, const struct tp_op *op,
                         enum tp_dtype dtype)
 {
-    return row->codec == op->codec && row->dtype == dtype && row->code_place == code_place(op) &&
-           row->scale_place == scale_place(op) && tp_isa_enabled(row->isa) &&
+    return row->codec == op->codec && row->dtype == dtype &&
+           row->code_place == tp_op_code_place(op) &&
+           row->scale_place == tp_op_scale_place(op) && tp_isa_enabled(row->isa) &&
            (!row->accepts || row->accepts(op));
 }
 
 static bool repack_fits(const struct tp_repack_row *row, const struct tp_op *from,
                         const struct tp_op *to)
 {
-    return row->codec == to->codec && row->from_code == code_place(from) &&
-           row->to_code == code_place(to) && row->from_scale == scale_place(from) &&
-           row->to_scale == scale_place(to) && tp_isa_enabled(row->isa) &&
+    return row->codec == to->codec && row->from_code == tp_op_code_place(from) &&
+           row->to_code == tp_op_code_place(to) && row->from_scale == tp_op_scale_place(from) &&
+           row->to_scale == tp_op_scale_place(to) && tp_isa_enabled(row->isa) &&
            (!row->accepts || row->accepts(from, to));
 }
 
@@ -175,7 +150,7 @@ static enum tp_code list_encodes(struct lister *l, const struct chosen *chosen,
     enum tp_code code = TP_OK;
     bool any = false;
     for (size_t r = 0; r < count && code == TP_OK && (!any || l->options->all_rows); r++) {
-        if (!encode_fits(&rows[r], &chosen->op, dtype))
+        if (!tp_isa_enabled(rows[r].isa) || !tp_encode_row_fits(&rows[r], &chosen->op, dtype))
             continue;
         any = true;
         c.isa = rows[r].isa;
@@ -237,7 +212,7 @@ static bool any_row_fits(const struct repack *r, const struct tp_op *to)
 /* Codes of both lie alike, so that a loader would leave them where they are. */
 static bool same_codes(const struct tp_op *a, const struct tp_op *b)
 {
-    return code_place(a) != TP_PLACE_ANY && code_place(a) == code_place(b) &&
+    return tp_op_code_place(a) != TP_PLACE_ANY && tp_op_code_place(a) == tp_op_code_place(b) &&
            memcmp(a->table, b->table, sizeof a->table) == 0;
 }
 
@@ -248,9 +223,10 @@ static bool scales_apart(const struct lister *l, const struct tp_op *from, const
 {
     if (on_gpu(l))
         return same_codes(from, to) || tp_op_find(to, TP_ROLE_GROUP8) >= 0;
-    return scale_place(from) != scale_place(to) &&
-           (tp_op_find(to, TP_ROLE_GROUP8) >= 0 || scale_place(to) == TP_PLACE_MN_PACKED4 ||
-            scale_place(to) == TP_PLACE_TILE_N);
+    enum tp_place place = tp_op_scale_place(to);
+    return tp_op_scale_place(from) != place &&
+           (tp_op_find(to, TP_ROLE_GROUP8) >= 0 || place == TP_PLACE_MN_PACKED4 ||
+            place == TP_PLACE_TILE_N);
 }
 
 static bool suits(const struct lister *l, const struct repack *r, const struct tp_op *to)

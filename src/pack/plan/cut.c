@@ -65,6 +65,7 @@ void tp_cut_granules(const struct tp_op *op, uint64_t *n, uint64_t *k)
         struct tp_op stored = *op;
         uint64_t g[2];
         stored.outs = 0;
+        stored.search = TP_SEARCH_NONE; /* of whole rows, which are cut afterwards */
         for (uint32_t i = 0; i < op->outs; i++)
             if (!op->out[i].layout || (d ? op->out[i].per_k : op->out[i].per_n))
                 stored.out[stored.outs++] = op->out[i];

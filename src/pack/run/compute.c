@@ -102,10 +102,16 @@ static bool in_lane(const struct tp_compute *c, const void *data)
     return on_device(c) && at >= c->in->base && at < c->in->base + c->in->capacity;
 }
 
+/* A search that no row of the device carries out stays with the CPU. */
+static bool device_encodes(const struct tp_op *op, enum tp_dtype dtype)
+{
+    return tp_op_search(op) == TP_SEARCH_NONE || tp_cuda_encode_find(op, dtype) != NULL;
+}
+
 enum tp_code tp_compute_encode(struct tp_compute *c, const struct tp_op *op, struct tp_args *args,
                                struct tp_err *err)
 {
-    if (in_lane(c, args->in[0]))
+    if (in_lane(c, args->in[0]) && device_encodes(op, args->dtype))
         return run_device(c, TP_CUDA_ENCODE, NULL, op, TP_DTYPE_NONE, args, err);
     enum tp_stage before = tp_stage_set(TP_STAGE_KERNEL);
     enum tp_code code = take_scratch(c, op, args, err);
@@ -128,11 +134,9 @@ enum tp_code tp_compute_repack(struct tp_compute *c, const struct tp_op *from,
     return code ? code : tp_args_check(args, err);
 }
 
-enum tp_code tp_compute_decode(struct tp_compute *c, const struct tp_op *op, struct tp_args *args,
-                               struct tp_err *err)
+static enum tp_code decode_on_host(struct tp_compute *c, const struct tp_op *op,
+                                   struct tp_args *args, struct tp_err *err)
 {
-    if (on_device(c) && !tp_op_needs_reference(op))
-        return run_device(c, TP_CUDA_DECODE, op, NULL, TP_DTYPE_NONE, args, err);
     enum tp_stage before = tp_stage_set(TP_STAGE_KERNEL);
     enum tp_code code = take_scratch(c, op, args, err);
     if (code == TP_OK)
@@ -141,11 +145,19 @@ enum tp_code tp_compute_decode(struct tp_compute *c, const struct tp_op *op, str
     return code ? code : tp_args_check(args, err);
 }
 
+enum tp_code tp_compute_decode(struct tp_compute *c, const struct tp_op *op, struct tp_args *args,
+                               struct tp_err *err)
+{
+    if (on_device(c) && !tp_op_needs_reference(op))
+        return run_device(c, TP_CUDA_DECODE, op, NULL, TP_DTYPE_NONE, args, err);
+    return decode_on_host(c, op, args, err);
+}
+
 enum tp_code tp_compute_requantize(struct tp_compute *c, const struct tp_op *from,
                                    const struct tp_op *to, enum tp_dtype via,
                                    struct tp_args *args, struct tp_err *err)
 {
-    if (on_device(c) && !tp_op_needs_reference(from))
+    if (on_device(c) && !tp_op_needs_reference(from) && device_encodes(to, via))
         return run_device(c, TP_CUDA_REQUANT, from, to, via, args, err);
     struct tp_args decode = *args;
     uint64_t bytes = args->box.e * args->box.n * args->box.k * tp_dtype_bits(via) / 8;
@@ -153,7 +165,7 @@ enum tp_code tp_compute_requantize(struct tp_compute *c, const struct tp_op *fro
     decode.out[0] = tp_arena_room(&c->values, bytes, err);
     if (!decode.out[0])
         return TP_E_MEMORY;
-    enum tp_code code = tp_compute_decode(c, from, &decode, err);
+    enum tp_code code = decode_on_host(c, from, &decode, err);
     if (code)
         return code;
     args->in[0] = decode.out[0];
