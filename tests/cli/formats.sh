@@ -98,5 +98,9 @@ status=$?
 [[ $(cat err) == "tilepack formats: there is no format 'mxfp7'
   hint: the formats are $(paste -sd, files | sed 's/,/, /g')" ]] || fail "message: $(cat err)"
 
+# docs/formats.md is made from what the program says.
+"${PYTHON:-python3}" "$root/scripts/formats_md.py" "$program" --check "$root/docs/formats.md" ||
+    fail 'docs/formats.md is another; run: python3 scripts/formats_md.py PROGRAM > docs/formats.md'
+
 ((failed)) || echo "formats: $((checked + 1)) command lines right"
 exit "$failed"
