@@ -22,10 +22,13 @@ LDLIBS   = $(LIBS) -lm -pthread
 
 BASE     = $(sort $(wildcard src/base/*.c))
 KERNELS  = $(sort $(wildcard src/kernels/*.c src/kernels/*/*.c))
-PACK     = $(sort $(wildcard src/pack/*/*.c))
+BENCH    = $(sort $(wildcard src/pack/bench/*.c))
+PACK     = $(filter-out $(BENCH),$(sort $(wildcard src/pack/*/*.c)))
 CLI      = $(sort $(wildcard src/cli/*.c))
 FORMATS  = $(sort $(wildcard formats/*.json))
 LIB_OBJ  = $(patsubst %.c,$(BUILD)/%.o,$(BASE) $(KERNELS) $(PACK)) $(BUILD)/formats_embedded.o
+# Of the program alone: who links the library measures nothing.
+BENCH_OBJ = $(patsubst %.c,$(BUILD)/%.o,$(BENCH))
 CLI_OBJ  = $(patsubst %.c,$(BUILD)/%.o,$(CLI))
 UNIT     = $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(sort $(wildcard tests/unit/test_*.c)))
 MAN      = $(sort $(wildcard man/*.[15]))
@@ -39,8 +42,8 @@ $(info nvcc not found: building without the CUDA kernels)
 endif
 include library.mk
 
-$(BUILD)/tilepack: $(CLI_OBJ) $(BUILD)/libtilepack.a
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(CLI_OBJ) $(BUILD)/libtilepack.a $(LDLIBS)
+$(BUILD)/tilepack: $(CLI_OBJ) $(BENCH_OBJ) $(BUILD)/libtilepack.a
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(CLI_OBJ) $(BENCH_OBJ) $(BUILD)/libtilepack.a $(LDLIBS)
 
 $(BUILD)/libtilepack.a: $(LIB_OBJ)
 	@rm -f $@
@@ -146,9 +149,9 @@ test-slurm:
 # Everything that needs a GPU: rows, sanitizers, goldens through --device cuda.
 GPU_TESTS = $(BUILD)/gpu/test_cuda $(BUILD)/gpu/test_device $(BUILD)/gpu/test_library_cuda
 CUDA_INC  = -isystem $(CUDA_HOME)/include
-$(BUILD)/gpu/%: tests/gpu/%.c $(BUILD)/libtilepack.a
+$(BUILD)/gpu/%: tests/gpu/%.c $(BENCH_OBJ) $(BUILD)/libtilepack.a
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(CUDA_INC) $(LDFLAGS) -o $@ $< $(BUILD)/libtilepack.a $(LDLIBS)
+	$(CC) $(CFLAGS) $(CUDA_INC) $(LDFLAGS) -o $@ $< $(BENCH_OBJ) $(BUILD)/libtilepack.a $(LDLIBS)
 $(BUILD)/gpu/%: tests/gpu/%.cu $(BUILD)/libtilepack.a
 	@mkdir -p $(@D)
 	$(NVCC) $(NVFLAGS) -c -o $@.o $<
@@ -203,5 +206,5 @@ uninstall: uninstall-library
 clean:
 	rm -rf $(BUILD)
 
--include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(UNIT:=.d)
+-include $(LIB_OBJ:.o=.d) $(BENCH_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(UNIT:=.d)
 .PHONY: FORCE all unit check say-missing demo test test-packaging test-gpu gpu-tests dist reproducible bench test-slurm test-arm asan tsan fuzz lint deps install uninstall clean

@@ -21,6 +21,7 @@ NVFLAGS   = -std=c++17 -O3 -fmad=false -ftz=false -prec-div=true -prec-sqrt=true
 
 override CFLAGS += -DTP_HAVE_CUDA
 LIB_OBJ  += $(CUDA_OBJ)
+BENCH_OBJ += $(patsubst %.cu,$(BUILD)/%.o,$(sort $(wildcard src/pack/bench/*.cu)))
 LDLIBS   += -L$(CUDA_LIB) -lcudart_static -ldl -lrt -lpthread -lstdc++
 
 # Kept steps have names made from the source's; the temporary ones, of the process, would

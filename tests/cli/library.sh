@@ -31,6 +31,15 @@ nm -D --defined-only "$build/libtilepack.so" |
     awk '$2 != "T" && !($2 == "A" && $3 ~ /^TILEPACK_/)' >"$work/log"
 outcome 'exports nothing else' "$([ ! -s "$work/log" ]; echo $?)"
 
+# What measures kernels is the program's: neither library holds it, hidden symbols included.
+benchmarks() { nm --defined-only "$1" | grep -E ' tp_(cuda_)?bench(_|$)'; }
+benchmarks "$TILEPACK" >"$work/log"
+outcome 'the program has the benchmarks' "$([ -s "$work/log" ]; echo $?)"
+for file in libtilepack.a libtilepack.so; do
+    benchmarks "$build/$file" >"$work/log"
+    outcome "$file has no benchmarks" "$([ ! -s "$work/log" ]; echo $?)"
+done
+
 missing=$(while read -r name; do
     grep -q "^\.F[no] $name\b" "$root/man/tilepack.3" || echo "$name"
 done <"$work/declared")

@@ -4,7 +4,7 @@
  *
  * One line per row and shape; TEXT picks the lines whose name holds it.
  */
-#include "kernels/cuda/cuda_bench.h"
+#include "pack/bench/bench_cuda.h"
 #include "pack/format/format.h"
 
 #include <stdio.h>

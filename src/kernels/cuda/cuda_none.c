@@ -1,7 +1,6 @@
 /* The device half of cuda.h in builds without nvcc: there is no device, and asking
  * for one says why. Empty when CUDA is compiled in. */
 #include "kernels/cuda/cuda.h"
-#include "kernels/cuda/cuda_bench.h"
 
 #ifndef TP_HAVE_CUDA
 
@@ -62,12 +61,6 @@ enum tp_code tp_cuda_compare(enum tp_dtype dtype, const void *a, const void *b, 
                              struct tp_err *err)
 {
     (void)dtype, (void)a, (void)b, (void)count, (void)scratch, (void)stream, (void)errors;
-    return none(err);
-}
-
-enum tp_code tp_cuda_bench(struct tp_cuda_bench *bench, struct tp_err *err)
-{
-    (void)bench;
     return none(err);
 }
 

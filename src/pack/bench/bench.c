@@ -4,8 +4,8 @@
 #include "pack/bench/bench.h"
 
 #include "kernels/cuda/cuda.h"
-#include "kernels/cuda/cuda_bench.h"
 #include "pack/bench/bench_cpu.h"
+#include "pack/bench/bench_cuda.h"
 #include "pack/os/os.h"
 
 #include <stdio.h>
@@ -398,7 +398,7 @@ static enum tp_code measure_gpu(const struct tp_bench *bench, const struct tp_be
     *result = (struct tp_bench_result){b.read_bytes, b.write_bytes, b.seconds, b.seconds_min,
                                        b.seconds_max, b.ceiling_seconds, b.repeats, 0, 0};
     if (result->repeats == 0)
-        result->repeats = 20; /* what 0 asks for, see cuda_bench.h */
+        result->repeats = 20; /* what 0 asks for, see bench_cuda.h */
     return code;
 }
 

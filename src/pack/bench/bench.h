@@ -6,7 +6,7 @@
  * into the boxes of the run loop and every thread takes the next one; inputs come
  * from memory, outputs go to a buffer of the thread as in the run loop, and in a
  * second measurement to memory. On a GPU one launch does the whole weight
- * (kernels/cuda_bench.h). Prints nothing.
+ * (bench_cuda.h). Prints nothing.
  */
 #ifndef TP_PACK_BENCH_H
 #define TP_PACK_BENCH_H

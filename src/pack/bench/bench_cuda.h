@@ -6,8 +6,8 @@
  * times the L2 cache, captured as one graph; the median of its replays. The ceiling is
  * the best of its grids, the row the better of two rounds, before and after them.
  */
-#ifndef TP_KERNELS_CUDA_BENCH_H
-#define TP_KERNELS_CUDA_BENCH_H
+#ifndef TP_PACK_BENCH_CUDA_H
+#define TP_PACK_BENCH_CUDA_H
 
 #include "kernels/cuda/cuda.h"
 

@@ -1,11 +1,11 @@
-/* See cuda_bench.h. Fills inputs with random weights on the device, so that nothing
+/* See bench_cuda.h. Fills inputs with random weights on the device, so that nothing
  * is timed on zeros; knows rows only through the finders of cuda.h. */
 #include "kernels/cuda/cuda_device.cuh"
 
 extern "C" {
 #include "base/num.h"
 #include "kernels/cuda/cuda.h"
-#include "kernels/cuda/cuda_bench.h"
+#include "pack/bench/bench_cuda.h"
 }
 
 #include <stdlib.h>
