@@ -1,11 +1,13 @@
 /* The CPU half of the benchmark: rows on boxes, threads side by side.
  *
  * A weight is cut into the boxes of the run loop (box.h); every thread takes the
- * next one. Passes rotate over several copies of the inputs, together several times
- * the last-level cache, so that they come from memory. Outputs go either where the
- * run loop has them, into one buffer per thread that the next box overwrites, or
- * ("far") to memory that rotates like the inputs. Row and ceiling take turns on the
- * same inputs and outputs, so both see the same machine; medians are compared.
+ * next one. A pass is one subject, the row or a ceiling, on all boxes. Each pass takes
+ * the next of several copies of the inputs (sets), together several times the
+ * last-level cache, so that they come from memory. Outputs go either where the
+ * run loop has them, into one buffer per thread that the next box overwrites ("near"),
+ * or ("far") to memory that rotates like the inputs. A round is a pass of each subject,
+ * near and far, so that all see the same machine; the first round is not counted, and
+ * the medians of the others are compared.
  */
 #include "pack/bench/bench_cpu.h"
 
@@ -29,8 +31,12 @@
 #define CHUNK (UINT64_C(16) << 10) /* of the ceiling's loop */
 #define ALIGN UINT64_C(64)
 #define NOWHERE UINT64_MAX
-enum { REPEATS = 15, LEAST_REPEATS = 3, CEILINGS = 2, MAX_SETS = 512 };
-static const double most_seconds = 1.0; /* for one case, once it had its least repeats */
+enum { ROUNDS = 15, LEAST_ROUNDS = 3, MAX_SETS = 512 };
+static const double most_seconds = 1.0; /* for one case, once it had its least rounds */
+
+/* The ceilings stream a box in chunks, or as a whole; the faster one counts. */
+enum subject { ROW, IN_CHUNKS, AS_WHOLE, SUBJECTS };
+enum target { NEAR, FAR, TARGETS };
 
 /* One box: where its bytes lie in a set of buffers. */
 struct piece {
@@ -48,8 +54,8 @@ struct job {
     uint64_t in_sets, out_sets, set;
     uint64_t slot; /* most bytes that a box puts out */
     void *codes;   /* of any box, when only scales are made */
-    bool far;      /* outputs go to memory, not to the thread's slot */
-    int ceiling;   /* 0: the row; 1..CEILINGS: a streaming loop */
+    enum subject subject; /* of the pass that runs */
+    enum target target;
 };
 
 struct tp_bench_cpu {
@@ -151,12 +157,13 @@ static void take_pieces(struct tp_bench_cpu *cpu, unsigned thread)
     uint64_t i;
     while ((i = atomic_fetch_add(&cpu->next, 1)) < job->count) {
         const struct piece *p = &job->pieces[i];
-        uint8_t *to = job->far ? out + p->out : cpu->slot[thread].data;
-        if (job->ceiling == 0)
+        uint8_t *to = job->target == FAR ? out + p->out : cpu->slot[thread].data;
+        if (job->subject == ROW)
             run_row(job, p, in + p->in, to, cpu->scratch[thread].data);
         else
-            atomic_fetch_xor(&cpu->sink, run_stream(p, in + p->in, to,
-                                                    job->ceiling == 1 ? CHUNK : UINT64_MAX));
+            atomic_fetch_xor(&cpu->sink,
+                             run_stream(p, in + p->in, to,
+                                        job->subject == IN_CHUNKS ? CHUNK : UINT64_MAX));
     }
 }
 
@@ -179,11 +186,11 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* One pass over all boxes of one set; its seconds. */
-static double pass(struct tp_bench_cpu *cpu, bool far, int ceiling)
+/* One pass; its seconds. */
+static double pass(struct tp_bench_cpu *cpu, enum subject subject, enum target target)
 {
-    cpu->job.far = far;
-    cpu->job.ceiling = ceiling;
+    cpu->job.subject = subject;
+    cpu->job.target = target;
     cpu->job.set++;
     atomic_store(&cpu->next, 0);
     double start = tp_now(); /* before the others are let go: they may be done before we run */
@@ -519,35 +526,43 @@ static void touch(struct tp_bench_cpu *cpu)
         memset(cpu->slot[t].data, 0, cpu->job.slot);
 }
 
-/* Row and ceilings in turns, with the outputs near and far in turns too. */
+struct rounds {
+    double seconds[TARGETS][SUBJECTS][ROUNDS];
+};
+
+static void run_round(struct tp_bench_cpu *cpu, struct rounds *rounds, uint32_t round)
+{
+    for (int target = 0; target < TARGETS; target++)
+        for (int subject = 0; subject < SUBJECTS; subject++)
+            rounds->seconds[target][subject][round] =
+                pass(cpu, (enum subject)subject, (enum target)target);
+}
+
+static double ceiling(double seconds[SUBJECTS][ROUNDS], uint32_t count)
+{
+    return fmin(median(seconds[IN_CHUNKS], count), median(seconds[AS_WHOLE], count));
+}
+
 static void measure(struct tp_bench_cpu *cpu, const atomic_int *stop,
                     struct tp_bench_result *result)
 {
-    double seconds[2][CEILINGS + 1][REPEATS], begin = 0;
+    struct rounds rounds;
     uint32_t n = 0;
     touch(cpu);
-    for (int i = 0; i < 2 * (CEILINGS + 1); i++)
-        pass(cpu, i > CEILINGS, i % (CEILINGS + 1));
-    begin = tp_now();
-    while (n < REPEATS && (n < LEAST_REPEATS || tp_now() - begin < most_seconds) &&
-           !(stop && atomic_load(stop))) {
-        for (int i = 0; i < 2 * (CEILINGS + 1); i++)
-            seconds[i > CEILINGS][i % (CEILINGS + 1)][n] =
-                pass(cpu, i > CEILINGS, i % (CEILINGS + 1));
-        n++;
-    }
+    run_round(cpu, &rounds, 0); /* the first that counts takes its place */
+    double begin = tp_now();
+    while (n < ROUNDS && (n < LEAST_ROUNDS || tp_now() - begin < most_seconds) &&
+           !(stop && atomic_load(stop)))
+        run_round(cpu, &rounds, n++);
     result->repeats = n;
     if (n == 0)
         return;
-    result->seconds = median(seconds[0][0], n);
-    result->fastest = seconds[0][0][0];
-    result->slowest = seconds[0][0][n - 1];
-    result->far_seconds = median(seconds[1][0], n);
-    result->ceiling_seconds = result->far_ceiling_seconds = INFINITY;
-    for (int i = 1; i <= CEILINGS; i++) {
-        result->ceiling_seconds = fmin(result->ceiling_seconds, median(seconds[0][i], n));
-        result->far_ceiling_seconds = fmin(result->far_ceiling_seconds, median(seconds[1][i], n));
-    }
+    result->seconds = median(rounds.seconds[NEAR][ROW], n);
+    result->fastest = rounds.seconds[NEAR][ROW][0];
+    result->slowest = rounds.seconds[NEAR][ROW][n - 1];
+    result->far_seconds = median(rounds.seconds[FAR][ROW], n);
+    result->ceiling_seconds = ceiling(rounds.seconds[NEAR], n);
+    result->far_ceiling_seconds = ceiling(rounds.seconds[FAR], n);
 }
 
 enum tp_code tp_bench_cpu(struct tp_bench_cpu **cpu, const struct tp_bench_options *options,
