@@ -7,6 +7,7 @@
  */
 #include "ops.h"
 
+#include "kernels/op/row_set.h"
 #include "kernels/op/scalar.h"
 
 #include <math.h>
@@ -222,39 +223,31 @@ static void bench_repack(const struct tp_repack_row *row, const struct tp_op *fr
 
 static void bench_encodes(const struct tp_op *op, uint64_t size, const char *part)
 {
-    size_t count;
-    const struct tp_encode_row *row = tp_encode_rows(&count);
+    const struct tp_encode_row *row = tp_host_rows()->encode;
+    const size_t count = tp_host_rows()->encodes;
     for (size_t r = 0; r < count; r++)
-        if (tp_isa_enabled(row[r].isa) && tp_encode_row_fits(&row[r], op, row[r].dtype) &&
-            strstr(row[r].name, part))
+        if (tp_encode_row_fits(&row[r], op, row[r].dtype) && strstr(row[r].name, part))
             bench_encode(&row[r], op, size,
                          op->block_n == 32 && op->block_k == 32 ? "_32x32" : "");
 }
 
 static void bench_decodes(const struct tp_op *op, uint64_t size, const char *part)
 {
-    size_t count;
-    const struct tp_decode_row *row = tp_decode_rows(&count);
+    const struct tp_decode_row *row = tp_host_rows()->decode;
+    const size_t count = tp_host_rows()->decodes;
     for (size_t r = 0; r < count; r++)
-        if (row[r].codec == op->codec && row[r].code_place == tp_op_code_place(op) &&
-            row[r].scale_place == tp_op_scale_place(op) && tp_isa_enabled(row[r].isa) &&
-            (row[r].accepts == NULL || row[r].accepts(op)) && strstr(row[r].name, part))
+        if (tp_decode_row_fits(&row[r], op, row[r].dtype) && strstr(row[r].name, part))
             bench_decode(&row[r], op, size);
 }
 
 static void bench_repacks(const struct tp_op *from, const struct tp_op *to, uint64_t size,
                           const char *part)
 {
-    size_t count;
-    const struct tp_repack_row *row = tp_repack_rows(&count);
+    const struct tp_repack_row *row = tp_host_rows()->repack;
+    const size_t count = tp_host_rows()->repacks;
     for (size_t r = 0; r < count; r++)
-        if (tp_repack_possible(from, to) && row[r].codec == to->codec &&
-            row[r].from_code == tp_op_code_place(from) &&
-            row[r].to_code == tp_op_code_place(to) &&
-            row[r].from_scale == tp_op_scale_place(from) &&
-            row[r].to_scale == tp_op_scale_place(to) &&
-            tp_isa_enabled(row[r].isa) &&
-            (row[r].accepts == NULL || row[r].accepts(from, to)) && strstr(row[r].name, part))
+        if (tp_repack_possible(from, to) && tp_repack_row_fits(&row[r], from, to) &&
+            strstr(row[r].name, part))
             bench_repack(&row[r], from, to, size);
 }
 

@@ -14,6 +14,7 @@
 
 #include "../tools/ops.h"
 #include "kernels/op/codec.h"
+#include "kernels/op/row_set.h"
 #include "kernels/op/scalar.h"
 
 #include <math.h>
@@ -302,8 +303,8 @@ static void print_counts(void)
 
 static void test_encode_rows(void **state)
 {
-    size_t count;
-    const struct tp_encode_row *row = tp_encode_rows(&count);
+    const struct tp_encode_row *row = tp_host_rows()->encode;
+    const size_t count = tp_host_rows()->encodes;
     (void)state;
     for (size_t r = 0; r < count; r++) {
         int reached = 0;
@@ -334,8 +335,8 @@ static void test_all_patterns(void **state)
 {
     const struct tp_box3 box = {1, 512, 512};
     uint16_t *values = (uint16_t *)take(512 * 512 * 2, 0);
-    size_t count;
-    const struct tp_encode_row *row = tp_encode_rows(&count);
+    const struct tp_encode_row *row = tp_host_rows()->encode;
+    const size_t count = tp_host_rows()->encodes;
     (void)state;
     for (uint32_t i = 0; i < 512 * 512; i++) {
         /* Blocks of one exponent neighbourhood: sorted by magnitude, signs mixed; the
@@ -401,14 +402,14 @@ static void compare_decode(const struct tp_decode_row *row, const struct kind *k
 
 static bool decode_fits(const struct tp_decode_row *row, const struct tp_op *op)
 {
-    return row->codec == op->codec && row->code_place == tp_op_code_place(op) &&
-           row->scale_place == tp_op_scale_place(op) && (row->accepts == NULL || row->accepts(op));
+    return row->codec == op->codec && row->code_place == tp_code_place(op) &&
+           row->scale_place == tp_scale_place(op) && (row->accepts == NULL || row->accepts(op));
 }
 
 static void test_decode_rows(void **state)
 {
-    size_t count;
-    const struct tp_decode_row *row = tp_decode_rows(&count);
+    const struct tp_decode_row *row = tp_host_rows()->decode;
+    const size_t count = tp_host_rows()->decodes;
     (void)state;
     for (size_t r = 0; r < count; r++) {
         int reached = 0;
@@ -467,15 +468,15 @@ static bool repack_fits(const struct tp_repack_row *row, const struct tp_op *fro
                         const struct tp_op *to)
 {
     return tp_repack_possible(from, to) && row->codec == to->codec &&
-           row->from_code == tp_op_code_place(from) && row->to_code == tp_op_code_place(to) &&
-           row->from_scale == tp_op_scale_place(from) && row->to_scale == tp_op_scale_place(to) &&
+           row->from_code == tp_code_place(from) && row->to_code == tp_code_place(to) &&
+           row->from_scale == tp_scale_place(from) && row->to_scale == tp_scale_place(to) &&
            (row->accepts == NULL || row->accepts(from, to));
 }
 
 static void test_repack_rows(void **state)
 {
-    size_t count;
-    const struct tp_repack_row *row = tp_repack_rows(&count);
+    const struct tp_repack_row *row = tp_host_rows()->repack;
+    const size_t count = tp_host_rows()->repacks;
     (void)state;
     for (size_t r = 0; r < count; r++) {
         int reached = 0;

@@ -10,6 +10,7 @@
 
 #include "../tools/ops.h"
 #include "kernels/op/codec.h"
+#include "kernels/op/row_set.h"
 #include "kernels/op/search.h"
 #include "kernels/op/search_scalar.h"
 
@@ -115,18 +116,17 @@ static void test_rows_refuse(void **state)
 {
     struct tp_op ops[4] = {ops_w4a8_ct(0), ops_w4a8_cutlass(0, TP_CHANNEL_DIV, false), ops_nvfp4_ct(0),
                            ops_mxfp4_blocked(TP_MX_EVEN)};
-    size_t count;
-    const struct tp_encode_row *rows = tp_encode_rows(&count);
+    const struct tp_row_set *set = tp_host_rows();
     (void)state;
     for (int i = 0; i < 4; i++)
         for (int search = TP_SEARCH_NONE; search <= TP_SEARCH_W4A8; search++) {
             struct tp_op op = searched(ops[i], search, false, TP_IMPORTANCE_NONE);
             tp_encode_fn found = tp_encode_find(&op, TP_BF16);
             bool any = false;
-            for (size_t r = 0; r < count; r++) {
-                bool fits = tp_encode_row_fits(&rows[r], &op, TP_BF16);
-                assert_true(!fits || rows[r].search == tp_op_search(&op));
-                any |= fits && tp_isa_enabled(rows[r].isa) && rows[r].encode == found;
+            for (size_t r = 0; r < set->encodes; r++) {
+                bool fits = tp_encode_row_fits(&set->encode[r], &op, TP_BF16);
+                assert_true(!fits || set->encode[r].search == tp_op_search(&op));
+                any |= fits && set->encode[r].encode == found;
             }
             assert_true(any || found == tp_encode_ref);
         }

@@ -1,5 +1,5 @@
 /* Rows for AVX-512 (F, BW, VL, VBMI, VBMI2); chosen at run time, see rows.c. */
-#include "kernels/op/rows.h"
+#include "kernels/op/row_set.h"
 
 #if defined(__x86_64__)
 

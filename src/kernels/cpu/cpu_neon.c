@@ -1,5 +1,5 @@
 /* Rows for NEON, which every aarch64 machine has. */
-#include "kernels/op/rows.h"
+#include "kernels/op/row_set.h"
 
 #if defined(__aarch64__)
 

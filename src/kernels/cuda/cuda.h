@@ -9,8 +9,7 @@
  * Rows take boxes of any size: where a row's own kernel does not fit a box, it
  * enqueues the general one. They read and write device memory only, allocate
  * nothing, enqueue on args->stream and return; args->device_flags, one zeroed word,
- * is OR-ed with TP_SAW_NONFINITE. TP_FAILED is set in args->flags before anything is
- * enqueued, and nothing is then. A repack whose output for the codes is its input for
+ * is OR-ed with TP_SAW_NONFINITE. A repack whose output for the codes is its input for
  * them leaves them where they are and makes the scales alone (on boxes that the row's
  * own kernel takes). A launch that fails is seen in the lane's (or the
  * caller's) next CUDA call.
@@ -18,7 +17,7 @@
 #ifndef TP_KERNELS_CUDA_H
 #define TP_KERNELS_CUDA_H
 
-#include "kernels/op/kernel.h"
+#include "kernels/op/row_set.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -29,15 +28,10 @@ extern "C" {
 /* The row for this operation, NULL when TILEPACK_DISABLE holds "cuda" or the build
  * has no CUDA, for a decode that only the reference does (tp_op_needs_reference()), and for
  * an encode with a search (tp_op_search()) that no row carries out. Any other operation
- * without a fast row gets the general kernels. */
+ * without a fast row gets the general kernels. The rows: tp_rows_cuda. */
 tp_encode_fn tp_cuda_encode_find(const struct tp_op *op, enum tp_dtype dtype);
 tp_repack_fn tp_cuda_repack_find(const struct tp_op *from, const struct tp_op *to);
 tp_decode_fn tp_cuda_decode_find(const struct tp_op *op, enum tp_dtype dtype);
-
-/* The fast rows, for tests and `tilepack bench`; *count is set (0 without CUDA). */
-const struct tp_encode_row *tp_cuda_encode_rows(size_t *count);
-const struct tp_repack_row *tp_cuda_repack_rows(size_t *count);
-const struct tp_decode_row *tp_cuda_decode_rows(size_t *count);
 
 /* ---- devices ------------------------------------------------------------- */
 

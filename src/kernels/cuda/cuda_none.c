@@ -9,6 +9,8 @@ static enum tp_code none(struct tp_err *err)
     return tp_fail(err, TP_E_MEMORY, "this build has no CUDA");
 }
 
+const struct tp_row_set tp_rows_cuda = {0};
+
 int tp_cuda_count(void) { return 0; }
 
 const char *tp_cuda_why_none(void) { return "this build has no CUDA"; }

@@ -1,47 +1,19 @@
-/* The table of CUDA rows and the choice among them.
+/* The table of CUDA rows.
  *
  * A row names what its own kernel reads and writes; every row takes any box, and
- * operations without a row get the general kernels of cuda_any.cu, which do all but
- * searches of scales: those without a row are the host's. Knows no CUDA call.
+ * operations without a row get the general kernels of cuda_any.cu, so that the
+ * finders return NULL only when CUDA is off. Knows no CUDA call.
  */
 #include "kernels/cuda/cuda.h"
 
 #ifdef TP_HAVE_CUDA
 
-/* Defined in cuda_*.cu; described in cuda_rows.cuh. */
-void tp_cuda_encode_any(const struct tp_op *op, struct tp_args *args);
-void tp_cuda_repack_any(const struct tp_op *from, const struct tp_op *to, struct tp_args *args);
-void tp_cuda_decode_any(const struct tp_op *op, struct tp_args *args);
-void tp_cuda_fp8_128x128(const struct tp_op *op, struct tp_args *args);
-void tp_cuda_fp8_1x128(const struct tp_op *op, struct tp_args *args);
-void tp_cuda_mxfp8_kwise(const struct tp_op *op, struct tp_args *args);
-void tp_cuda_fp4_kwise(const struct tp_op *op, struct tp_args *args);
-void tp_cuda_mxfp8_nwise(const struct tp_op *op, struct tp_args *args);
-void tp_cuda_int4_row(const struct tp_op *op, struct tp_args *args);
-void tp_cuda_int4_w4a8(const struct tp_op *op, struct tp_args *args);
-void tp_cuda_int4_reorder(const struct tp_op *from, const struct tp_op *to,
-                          struct tp_args *args);
-void tp_cuda_int4_restore(const struct tp_op *from, const struct tp_op *to,
-                          struct tp_args *args);
-void tp_cuda_fp8_rescale(const struct tp_op *from, const struct tp_op *to,
-                         struct tp_args *args);
-void tp_cuda_mxfp8_retile(const struct tp_op *from, const struct tp_op *to,
-                          struct tp_args *args);
-void tp_cuda_decode_row(const struct tp_op *op, struct tp_args *args);
-void tp_cuda_decode_col(const struct tp_op *op, struct tp_args *args);
-void tp_cuda_decode_w4a8(const struct tp_op *op, struct tp_args *args);
+#include "kernels/cuda/cuda_rows.h"
 
 static const struct tp_op_out *out_of(const struct tp_op *op, enum tp_role role)
 {
     int i = tp_op_find(op, role);
     return i < 0 ? NULL : &op->out[i];
-}
-
-/* The scales' output; W4A8 has group scales instead. */
-static const struct tp_op_out *scales_of(const struct tp_op *op)
-{
-    const struct tp_op_out *scale = out_of(op, TP_ROLE_SCALE);
-    return scale != NULL ? scale : out_of(op, TP_ROLE_GROUP8);
 }
 
 static bool is(const struct tp_op_out *out, enum tp_element element, uint32_t per_n,
@@ -122,9 +94,9 @@ static bool nvfp4_kwise(const struct tp_op *op)
 
 /* One row for each type that weights come in. */
 #define ENCODE(codec, codes, scales, accepts, fn, name)                                           \
-    {codec, TP_BF16, codes, scales, accepts, TP_ISA_CUDA, fn, name "_bf16_cuda", TP_SEARCH_NONE}, \
-    {codec, TP_F16, codes, scales, accepts, TP_ISA_CUDA, fn, name "_f16_cuda", TP_SEARCH_NONE},   \
-    {codec, TP_F32, codes, scales, accepts, TP_ISA_CUDA, fn, name "_f32_cuda", TP_SEARCH_NONE}
+    {codec, TP_BF16, codes, scales, accepts, TP_ISA_CUDA, fn, name "_bf16_cuda"},                 \
+    {codec, TP_F16, codes, scales, accepts, TP_ISA_CUDA, fn, name "_f16_cuda"},                   \
+    {codec, TP_F32, codes, scales, accepts, TP_ISA_CUDA, fn, name "_f32_cuda"}
 
 static const struct tp_encode_row encode_rows[] = {
     ENCODE(TP_CODEC_INT4, TP_PLACE_ROW, TP_PLACE_ROW, int4_row, tp_cuda_int4_row, "int4_row"),
@@ -221,108 +193,29 @@ static const struct tp_decode_row decode_rows[] = {
 
 #define COUNT(rows) (sizeof(rows) / sizeof(rows)[0])
 
-const struct tp_encode_row *tp_cuda_encode_rows(size_t *count)
-{
-    *count = COUNT(encode_rows);
-    return encode_rows;
-}
-
-const struct tp_repack_row *tp_cuda_repack_rows(size_t *count)
-{
-    *count = COUNT(repack_rows);
-    return repack_rows;
-}
-
-const struct tp_decode_row *tp_cuda_decode_rows(size_t *count)
-{
-    *count = COUNT(decode_rows);
-    return decode_rows;
-}
-
-static enum tp_place place_of(const struct tp_op_out *out)
-{
-    return out == NULL ? TP_PLACE_ANY : out->place;
-}
-
-tp_encode_fn tp_cuda_encode_find(const struct tp_op *op, enum tp_dtype dtype)
-{
-    if (!tp_isa_enabled(TP_ISA_CUDA))
-        return NULL;
-    for (size_t i = 0; i < COUNT(encode_rows); i++)
-        if (tp_encode_row_fits(&encode_rows[i], op, dtype))
-            return encode_rows[i].encode;
-    return tp_op_search(op) == TP_SEARCH_NONE ? tp_cuda_encode_any : NULL;
-}
-
-tp_repack_fn tp_cuda_repack_find(const struct tp_op *from, const struct tp_op *to)
-{
-    enum tp_place from_codes = place_of(out_of(from, TP_ROLE_CODES));
-    enum tp_place to_codes = place_of(out_of(to, TP_ROLE_CODES));
-    enum tp_place from_scales = place_of(scales_of(from)), to_scales = place_of(scales_of(to));
-    if (!tp_isa_enabled(TP_ISA_CUDA))
-        return NULL;
-    for (size_t i = 0; i < COUNT(repack_rows); i++) {
-        const struct tp_repack_row *row = &repack_rows[i];
-        if (row->codec == to->codec && row->from_code == from_codes &&
-            row->to_code == to_codes && row->from_scale == from_scales &&
-            row->to_scale == to_scales && row->accepts(from, to))
-            return row->repack;
-    }
-    return tp_cuda_repack_any;
-}
-
-tp_decode_fn tp_cuda_decode_find(const struct tp_op *op, enum tp_dtype dtype)
-{
-    enum tp_place codes = place_of(out_of(op, TP_ROLE_CODES)), scales = place_of(scales_of(op));
-    if (!tp_isa_enabled(TP_ISA_CUDA) || tp_op_needs_reference(op))
-        return NULL;
-    for (size_t i = 0; i < COUNT(decode_rows); i++) {
-        const struct tp_decode_row *row = &decode_rows[i];
-        if (row->codec == op->codec && row->dtype == dtype && row->code_place == codes &&
-            row->scale_place == scales && row->accepts(op))
-            return row->decode;
-    }
-    return tp_cuda_decode_any;
-}
-
-#else
-
-/* Without CUDA there are no rows: every operation is the host's. */
-
-const struct tp_encode_row *tp_cuda_encode_rows(size_t *count)
-{
-    *count = 0;
-    return NULL;
-}
-
-const struct tp_repack_row *tp_cuda_repack_rows(size_t *count)
-{
-    *count = 0;
-    return NULL;
-}
-
-const struct tp_decode_row *tp_cuda_decode_rows(size_t *count)
-{
-    *count = 0;
-    return NULL;
-}
-
-tp_encode_fn tp_cuda_encode_find(const struct tp_op *op, enum tp_dtype dtype)
-{
-    (void)op, (void)dtype;
-    return NULL;
-}
-
-tp_repack_fn tp_cuda_repack_find(const struct tp_op *from, const struct tp_op *to)
-{
-    (void)from, (void)to;
-    return NULL;
-}
-
-tp_decode_fn tp_cuda_decode_find(const struct tp_op *op, enum tp_dtype dtype)
-{
-    (void)op, (void)dtype;
-    return NULL;
-}
+const struct tp_row_set tp_rows_cuda = {
+    .encode = encode_rows, .encodes = COUNT(encode_rows), .any_encode = tp_cuda_encode_any,
+    .repack = repack_rows, .repacks = COUNT(repack_rows), .any_repack = tp_cuda_repack_any,
+    .decode = decode_rows, .decodes = COUNT(decode_rows), .any_decode = tp_cuda_decode_any,
+};
 
 #endif
+
+tp_encode_fn tp_cuda_encode_find(const struct tp_op *op, enum tp_dtype dtype)
+{
+    tp_encode_fn row = tp_row_set_encode(&tp_rows_cuda, op, dtype);
+    bool searches = row != tp_rows_cuda.any_encode || tp_op_search(op) == TP_SEARCH_NONE;
+    return tp_isa_enabled(TP_ISA_CUDA) && searches ? row : NULL;
+}
+
+tp_repack_fn tp_cuda_repack_find(const struct tp_op *from, const struct tp_op *to)
+{
+    return tp_isa_enabled(TP_ISA_CUDA) ? tp_row_set_repack(&tp_rows_cuda, from, to) : NULL;
+}
+
+tp_decode_fn tp_cuda_decode_find(const struct tp_op *op, enum tp_dtype dtype)
+{
+    return tp_isa_enabled(TP_ISA_CUDA) && !tp_op_needs_reference(op)
+               ? tp_row_set_decode(&tp_rows_cuda, op, dtype)
+               : NULL;
+}

@@ -153,10 +153,6 @@ enum tp_code tp_op_granule(const struct tp_op *op, uint64_t *n, uint64_t *k, str
 
 enum tp_place tp_place_of(const char *layout_text);
 
-/* The patterns of the codes and of the scales (for W4A8: of the group scales). */
-enum tp_place tp_op_code_place(const struct tp_op *op);
-enum tp_place tp_op_scale_place(const struct tp_op *op);
-
 /* Set in tp_args.flags: by an encode that met NaN or infinity; by any row that was given a
  * layout which cannot be evaluated for this size, and so did not do its work. */
 enum { TP_SAW_NONFINITE = 1, TP_FAILED = 2 };
@@ -198,11 +194,6 @@ struct tp_encode_row {
     enum tp_search search; /* the one that it carries out, as tp_op_search() names it */
 };
 
-/* Whether the row encodes this operation. (Whether the machine has its instructions is
- * tp_isa_enabled()'s to say.) */
-bool tp_encode_row_fits(const struct tp_encode_row *row, const struct tp_op *op,
-                        enum tp_dtype dtype);
-
 /* Codes and scales taken over unchanged from another packed form with the same
  * codec and block, e.g. w4a8-ct -> w4a8-cutlass. Host rows make the scales alone when
  * out[] of the codes is NULL. */
@@ -233,11 +224,6 @@ struct tp_decode_row {
 tp_encode_fn tp_encode_find(const struct tp_op *op, enum tp_dtype dtype);
 tp_repack_fn tp_repack_find(const struct tp_op *from, const struct tp_op *to);
 tp_decode_fn tp_decode_find(const struct tp_op *op, enum tp_dtype dtype);
-
-/* Every compiled row, for tests and `tilepack bench`; *count is set. */
-const struct tp_encode_row *tp_encode_rows(size_t *count);
-const struct tp_repack_row *tp_repack_rows(size_t *count);
-const struct tp_decode_row *tp_decode_rows(size_t *count);
 
 /* The reference implementations (ref.c): slow, obvious, layout-driven. */
 void tp_encode_ref(const struct tp_op *op, struct tp_args *args);

@@ -216,23 +216,6 @@ enum tp_place tp_place_of(const char *layout_text)
     return TP_PLACE_ANY;
 }
 
-static enum tp_place place_of_role(const struct tp_op *op, enum tp_role role)
-{
-    int i = tp_op_find(op, role);
-    return i < 0 ? TP_PLACE_ANY : op->out[i].place;
-}
-
-enum tp_place tp_op_code_place(const struct tp_op *op)
-{
-    return place_of_role(op, TP_ROLE_CODES);
-}
-
-enum tp_place tp_op_scale_place(const struct tp_op *op)
-{
-    bool has_scale = tp_op_find(op, TP_ROLE_SCALE) >= 0;
-    return place_of_role(op, has_scale ? TP_ROLE_SCALE : TP_ROLE_GROUP8);
-}
-
 /* ---- encoding ----------------------------------------------------------- */
 
 enum tp_search tp_op_search(const struct tp_op *op)
@@ -243,15 +226,6 @@ enum tp_search tp_op_search(const struct tp_op *op)
         (op->search == TP_SEARCH_W4A8 || tp_op_find(op, TP_ROLE_GROUP8) >= 0))
         return TP_SEARCH_W4A8;
     return TP_SEARCH_MSE;
-}
-
-bool tp_encode_row_fits(const struct tp_encode_row *row, const struct tp_op *op,
-                        enum tp_dtype dtype)
-{
-    return row->codec == op->codec && row->dtype == dtype &&
-           row->code_place == tp_op_code_place(op) &&
-           row->scale_place == tp_op_scale_place(op) && row->search == tp_op_search(op) &&
-           (row->accepts == NULL || row->accepts(op));
 }
 
 /* ---- repacking ---------------------------------------------------------- */

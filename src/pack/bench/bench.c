@@ -4,6 +4,7 @@
 #include "pack/bench/bench.h"
 
 #include "kernels/cuda/cuda.h"
+#include "kernels/op/row_set.h"
 #include "pack/bench/bench_cpu.h"
 #include "pack/bench/bench_cuda.h"
 #include "pack/os/os.h"
@@ -97,6 +98,11 @@ static enum tp_code choose_formats(struct lister *l)
 
 static bool on_gpu(const struct lister *l) { return l->options->device != TP_BENCH_CPU; }
 
+static const struct tp_row_set *rows_of(const struct lister *l)
+{
+    return on_gpu(l) ? &tp_rows_cuda : tp_host_rows();
+}
+
 /* A shape that the user gave must suit; the default is skipped where it does not. */
 static enum tp_code add_shapes(struct lister *l, const struct chosen *chosen,
                                const struct tp_bench_case *model)
@@ -121,41 +127,22 @@ static enum tp_code add_shapes(struct lister *l, const struct chosen *chosen,
     return TP_OK;
 }
 
-static bool decode_fits(const struct tp_decode_row *row, const struct tp_op *op,
-                        enum tp_dtype dtype)
-{
-    return row->codec == op->codec && row->dtype == dtype &&
-           row->code_place == tp_op_code_place(op) &&
-           row->scale_place == tp_op_scale_place(op) && tp_isa_enabled(row->isa) &&
-           (!row->accepts || row->accepts(op));
-}
-
-static bool repack_fits(const struct tp_repack_row *row, const struct tp_op *from,
-                        const struct tp_op *to)
-{
-    return row->codec == to->codec && row->from_code == tp_op_code_place(from) &&
-           row->to_code == tp_op_code_place(to) && row->from_scale == tp_op_scale_place(from) &&
-           row->to_scale == tp_op_scale_place(to) && tp_isa_enabled(row->isa) &&
-           (!row->accepts || row->accepts(from, to));
-}
-
 static enum tp_code list_encodes(struct lister *l, const struct chosen *chosen,
                                  enum tp_dtype dtype)
 {
     struct tp_bench_case c = {.kind = TP_BENCH_ENCODE, .format = chosen->format,
                               .op = chosen->op, .dtype = dtype};
-    size_t count;
-    const struct tp_encode_row *rows =
-        on_gpu(l) ? tp_cuda_encode_rows(&count) : tp_encode_rows(&count);
+    const struct tp_row_set *set = rows_of(l);
     enum tp_code code = TP_OK;
     bool any = false;
-    for (size_t r = 0; r < count && code == TP_OK && (!any || l->options->all_rows); r++) {
-        if (!tp_isa_enabled(rows[r].isa) || !tp_encode_row_fits(&rows[r], &chosen->op, dtype))
+    for (size_t r = 0; r < set->encodes && code == TP_OK && (!any || l->options->all_rows); r++) {
+        const struct tp_encode_row *row = &set->encode[r];
+        if (!tp_encode_row_fits(row, &chosen->op, dtype))
             continue;
         any = true;
-        c.isa = rows[r].isa;
-        c.row = rows[r].name;
-        c.encode = rows[r].encode;
+        c.isa = row->isa;
+        c.row = row->name;
+        c.encode = row->encode;
         code = add_shapes(l, chosen, &c);
     }
     if (code || on_gpu(l) || !l->options->all_rows)
@@ -171,18 +158,17 @@ static enum tp_code list_decodes(struct lister *l, const struct chosen *chosen,
 {
     struct tp_bench_case c = {.kind = TP_BENCH_DECODE, .format = chosen->format,
                               .op = chosen->op, .dtype = dtype};
-    size_t count;
-    const struct tp_decode_row *rows =
-        on_gpu(l) ? tp_cuda_decode_rows(&count) : tp_decode_rows(&count);
+    const struct tp_row_set *set = rows_of(l);
     enum tp_code code = TP_OK;
     bool any = false;
-    for (size_t r = 0; r < count && code == TP_OK && (!any || l->options->all_rows); r++) {
-        if (!decode_fits(&rows[r], &chosen->op, dtype))
+    for (size_t r = 0; r < set->decodes && code == TP_OK && (!any || l->options->all_rows); r++) {
+        const struct tp_decode_row *row = &set->decode[r];
+        if (!tp_decode_row_fits(row, &chosen->op, dtype))
             continue;
         any = true;
-        c.isa = rows[r].isa;
-        c.row = rows[r].name;
-        c.decode = rows[r].decode;
+        c.isa = row->isa;
+        c.row = row->name;
+        c.decode = row->decode;
         code = add_shapes(l, chosen, &c);
     }
     if (code || on_gpu(l) || !l->options->all_rows)
@@ -193,18 +179,17 @@ static enum tp_code list_decodes(struct lister *l, const struct chosen *chosen,
     return add_shapes(l, chosen, &c);
 }
 
-/* Rows of a repack, and the source's operation that they are measured with. */
+/* The rows for a repack, and the source's operation that they are measured with. */
 struct repack {
-    const struct tp_repack_row *rows;
-    size_t count;
+    const struct tp_row_set *set;
     struct tp_op from;
     bool scales_only; /* the codes cannot be taken over, but the scales have a kernel */
 };
 
 static bool any_row_fits(const struct repack *r, const struct tp_op *to)
 {
-    for (size_t i = 0; i < r->count; i++)
-        if (repack_fits(&r->rows[i], &r->from, to))
+    for (size_t i = 0; i < r->set->repacks; i++)
+        if (tp_repack_row_fits(&r->set->repack[i], &r->from, to))
             return true;
     return false;
 }
@@ -212,7 +197,7 @@ static bool any_row_fits(const struct repack *r, const struct tp_op *to)
 /* Codes of both lie alike, so that a loader would leave them where they are. */
 static bool same_codes(const struct tp_op *a, const struct tp_op *b)
 {
-    return tp_op_code_place(a) != TP_PLACE_ANY && tp_op_code_place(a) == tp_op_code_place(b) &&
+    return tp_code_place(a) != TP_PLACE_ANY && tp_code_place(a) == tp_code_place(b) &&
            memcmp(a->table, b->table, sizeof a->table) == 0;
 }
 
@@ -223,10 +208,9 @@ static bool scales_apart(const struct lister *l, const struct tp_op *from, const
 {
     if (on_gpu(l))
         return same_codes(from, to) || tp_op_find(to, TP_ROLE_GROUP8) >= 0;
-    enum tp_place place = tp_op_scale_place(to);
-    return tp_op_scale_place(from) != place &&
-           (tp_op_find(to, TP_ROLE_GROUP8) >= 0 || place == TP_PLACE_MN_PACKED4 ||
-            place == TP_PLACE_TILE_N);
+    return tp_scale_place(from) != tp_scale_place(to) &&
+           (tp_op_find(to, TP_ROLE_GROUP8) >= 0 || tp_scale_place(to) == TP_PLACE_MN_PACKED4 ||
+            tp_scale_place(to) == TP_PLACE_TILE_N);
 }
 
 static bool suits(const struct lister *l, const struct repack *r, const struct tp_op *to)
@@ -266,20 +250,21 @@ static enum tp_code list_repack(struct lister *l, const struct chosen *source,
 {
     struct tp_bench_case c = {.kind = TP_BENCH_REPACK, .format = target->format,
                               .source = source->format, .op = target->op, .dtype = TP_BF16};
-    struct repack r = {0};
+    struct repack r = {.set = rows_of(l)};
     enum tp_code code = TP_OK;
     bool any = false;
-    r.rows = on_gpu(l) ? tp_cuda_repack_rows(&r.count) : tp_repack_rows(&r.count);
     if (!find_source(l, source, &target->op, &r))
         return TP_OK;
     c.from = r.from;
-    for (size_t i = 0; i < r.count && code == TP_OK && (!any || l->options->all_rows); i++) {
-        if (!repack_fits(&r.rows[i], &c.from, &c.op))
+    for (size_t i = 0; i < r.set->repacks && code == TP_OK && (!any || l->options->all_rows);
+         i++) {
+        const struct tp_repack_row *row = &r.set->repack[i];
+        if (!tp_repack_row_fits(row, &c.from, &c.op))
             continue;
         any = true;
-        c.isa = r.rows[i].isa;
-        c.row = r.rows[i].name;
-        c.repack = r.rows[i].repack;
+        c.isa = row->isa;
+        c.row = row->name;
+        c.repack = row->repack;
         c.scales_only = false;
         if (!r.scales_only)
             code = add_shapes(l, target, &c);

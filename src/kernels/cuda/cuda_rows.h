@@ -1,0 +1,42 @@
+/* Internal to the CUDA kernels: the functions behind the rows of cuda_rows.c. Every
+ * function takes a box of any size and enqueues its work on args->stream; where its own
+ * kernel does not fit the box it calls the general one. Launch errors stay in
+ * cudaGetLastError() for the caller. */
+#ifndef TP_KERNELS_CUDA_ROWS_H
+#define TP_KERNELS_CUDA_ROWS_H
+
+#include "kernels/op/kernel.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Any layout, codec and shape; see cuda_any.cu. */
+void tp_cuda_encode_any(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_repack_any(const struct tp_op *from, const struct tp_op *to, struct tp_args *args);
+void tp_cuda_decode_any(const struct tp_op *op, struct tp_args *args);
+
+void tp_cuda_fp8_128x128(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_fp8_1x128(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_mxfp8_kwise(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_fp4_kwise(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_mxfp8_nwise(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_int4_row(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_int4_w4a8(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_int4_reorder(const struct tp_op *from, const struct tp_op *to,
+                          struct tp_args *args);
+void tp_cuda_int4_restore(const struct tp_op *from, const struct tp_op *to,
+                          struct tp_args *args);
+void tp_cuda_fp8_rescale(const struct tp_op *from, const struct tp_op *to,
+                         struct tp_args *args);
+void tp_cuda_mxfp8_retile(const struct tp_op *from, const struct tp_op *to,
+                          struct tp_args *args);
+void tp_cuda_decode_row(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_decode_col(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_decode_w4a8(const struct tp_op *op, struct tp_args *args);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

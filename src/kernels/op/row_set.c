@@ -1,0 +1,71 @@
+/* The choice of a row in a set. Knows the facts that rows state, not their functions. */
+#include "kernels/op/row_set.h"
+
+static enum tp_place place_of(const struct tp_op *op, int output)
+{
+    return output < 0 ? TP_PLACE_ANY : op->out[output].place;
+}
+
+enum tp_place tp_code_place(const struct tp_op *op)
+{
+    return place_of(op, tp_op_find(op, TP_ROLE_CODES));
+}
+
+enum tp_place tp_scale_place(const struct tp_op *op)
+{
+    int scale = tp_op_find(op, TP_ROLE_SCALE);
+    return place_of(op, scale < 0 ? tp_op_find(op, TP_ROLE_GROUP8) : scale);
+}
+
+bool tp_encode_row_fits(const struct tp_encode_row *row, const struct tp_op *op,
+                        enum tp_dtype dtype)
+{
+    return row->codec == op->codec && row->dtype == dtype &&
+           row->code_place == tp_code_place(op) && row->scale_place == tp_scale_place(op) &&
+           row->search == tp_op_search(op) && tp_isa_enabled(row->isa) &&
+           (row->accepts == NULL || row->accepts(op));
+}
+
+bool tp_repack_row_fits(const struct tp_repack_row *row, const struct tp_op *from,
+                        const struct tp_op *to)
+{
+    return row->codec == to->codec && row->from_code == tp_code_place(from) &&
+           row->to_code == tp_code_place(to) && row->from_scale == tp_scale_place(from) &&
+           row->to_scale == tp_scale_place(to) && tp_isa_enabled(row->isa) &&
+           (row->accepts == NULL || row->accepts(from, to));
+}
+
+bool tp_decode_row_fits(const struct tp_decode_row *row, const struct tp_op *op,
+                        enum tp_dtype dtype)
+{
+    return row->codec == op->codec && row->dtype == dtype && !tp_op_needs_reference(op) &&
+           row->code_place == tp_code_place(op) && row->scale_place == tp_scale_place(op) &&
+           tp_isa_enabled(row->isa) && (row->accepts == NULL || row->accepts(op));
+}
+
+tp_encode_fn tp_row_set_encode(const struct tp_row_set *set, const struct tp_op *op,
+                               enum tp_dtype dtype)
+{
+    for (size_t i = 0; i < set->encodes; i++)
+        if (tp_encode_row_fits(&set->encode[i], op, dtype))
+            return set->encode[i].encode;
+    return set->any_encode;
+}
+
+tp_repack_fn tp_row_set_repack(const struct tp_row_set *set, const struct tp_op *from,
+                               const struct tp_op *to)
+{
+    for (size_t i = 0; i < set->repacks; i++)
+        if (tp_repack_row_fits(&set->repack[i], from, to))
+            return set->repack[i].repack;
+    return set->any_repack;
+}
+
+tp_decode_fn tp_row_set_decode(const struct tp_row_set *set, const struct tp_op *op,
+                               enum tp_dtype dtype)
+{
+    for (size_t i = 0; i < set->decodes; i++)
+        if (tp_decode_row_fits(&set->decode[i], op, dtype))
+            return set->decode[i].decode;
+    return set->any_decode;
+}

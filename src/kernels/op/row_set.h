@@ -1,0 +1,55 @@
+/* Rows by the set: those of one instruction set, all of the host's, the GPU's. Which row
+ * an operation gets is judged here alone, for hosts and devices alike.
+ */
+#ifndef TP_KERNELS_ROW_SET_H
+#define TP_KERNELS_ROW_SET_H
+
+#include "kernels/op/kernel.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The first row that fits is taken, so the best come first; `any_*` serve what no row
+ * fits (NULL: nothing does). */
+struct tp_row_set {
+    const struct tp_encode_row *encode;
+    const struct tp_repack_row *repack;
+    const struct tp_decode_row *decode;
+    size_t encodes, repacks, decodes;
+    tp_encode_fn any_encode;
+    tp_repack_fn any_repack;
+    tp_decode_fn any_decode;
+};
+
+/* Empty sets where the compiler's target has no such instructions, or CUDA is left out. */
+extern const struct tp_row_set tp_rows_avx512, tp_rows_avx2, tp_rows_neon, tp_rows_cuda;
+
+/* Every compiled row of the host, with the reference for the rest (kernels/rows.c). */
+const struct tp_row_set *tp_host_rows(void);
+
+/* What a set has for an operation: a row that fits, else its `any_*`. */
+tp_encode_fn tp_row_set_encode(const struct tp_row_set *set, const struct tp_op *op,
+                               enum tp_dtype dtype);
+tp_repack_fn tp_row_set_repack(const struct tp_row_set *set, const struct tp_op *from,
+                               const struct tp_op *to);
+tp_decode_fn tp_row_set_decode(const struct tp_row_set *set, const struct tp_op *op,
+                               enum tp_dtype dtype);
+
+/* Whether a row does this operation, and is enabled on this machine (tp_isa_enabled()). */
+bool tp_encode_row_fits(const struct tp_encode_row *row, const struct tp_op *op,
+                        enum tp_dtype dtype);
+bool tp_repack_row_fits(const struct tp_repack_row *row, const struct tp_op *from,
+                        const struct tp_op *to);
+bool tp_decode_row_fits(const struct tp_decode_row *row, const struct tp_op *op,
+                        enum tp_dtype dtype);
+
+/* Where an operation's codes and scales lie; W4A8's scales are its group scales. */
+enum tp_place tp_code_place(const struct tp_op *op);
+enum tp_place tp_scale_place(const struct tp_op *op);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
