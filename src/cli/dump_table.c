@@ -1,9 +1,9 @@
 /* The table of tensors. Made for 100,000 of them: one pass to find what belongs
  * to what, and JSON written as it goes instead of as one tree. */
 #include "cli/dump.h"
-#include "cli/out.h"
 #include "cli/report.h"
 #include "pack/format/format_parse.h"
+#include "pack/text/text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -127,58 +127,52 @@ static enum tp_code add_files(const struct tp_source *source, struct tp_text *te
     return code ? code : tp_text_addf(text, err, "\n  ],\n  \"tensors\": [");
 }
 
-static enum tp_code put_owner(struct tp_out *out, const struct owner *owner, struct tp_err *err)
+static enum tp_code add_owner(struct tp_text *text, const struct owner *owner, struct tp_err *err)
 {
-    tp_out_text(out, ", \"format\": \"");
-    tp_out_text(out, owner->weight->format->name);
-    tp_out_text(out, "\", \"role\": \"");
-    tp_out_text(out, tp_role_name(owner->weight->op.out[owner->out].role));
-    tp_out_text(out, "\", \"weight\": ");
-    return tp_out_json(out, owner->weight->name, err);
+    tp_text_add_word(text, ", \"format\": \"", err);
+    tp_text_add_word(text, owner->weight->format->name, err);
+    tp_text_add_word(text, "\", \"role\": \"", err);
+    tp_text_add_word(text, tp_role_name(owner->weight->op.out[owner->out].role), err);
+    tp_text_add_word(text, "\", \"weight\": ", err);
+    return tp_text_add_json(text, owner->weight->name, err);
 }
 
-static enum tp_code put_tensor(struct tp_out *out, const struct tp_source *source, size_t t,
+/* The first failure stays in *err. */
+static enum tp_code add_tensor(struct tp_text *text, const struct tp_source *source, size_t t,
                                const struct owner *owner, struct tp_err *err)
 {
     const struct tp_tensor *tensor = &source->ckpt.tensors[t];
     char shape[TP_SHAPE_TEXT];
-    tp_out_text(out, t ? ",\n    {\"name\": " : "\n    {\"name\": ");
-    enum tp_code code = tp_out_json(out, tensor->name, err);
-    if (code)
-        return code;
-    tp_out_text(out, ", \"dtype\": \"");
-    tp_out_text(out, tp_dtype_name(tensor->dtype));
-    tp_out_text(out, "\", \"shape\": ");
-    tp_out_text(out, tp_shape_text(shape, tensor->shape, tensor->rank));
-    tp_out_text(out, ", \"bytes\": ");
-    tp_out_u64(out, tensor->bytes);
-    tp_out_text(out, ", \"offset\": ");
-    tp_out_u64(out, tensor->offset);
-    tp_out_text(out, ", \"file\": ");
-    code = tp_out_json(out, source->ckpt.files[tensor->file].name, err);
-    if (code == TP_OK && owner->weight)
-        code = put_owner(out, owner, err);
-    tp_out_text(out, "}");
-    return code;
+    tp_text_add_word(text, t ? ",\n    {\"name\": " : "\n    {\"name\": ", err);
+    tp_text_add_json(text, tensor->name, err);
+    tp_text_add_word(text, ", \"dtype\": \"", err);
+    tp_text_add_word(text, tp_dtype_name(tensor->dtype), err);
+    tp_text_add_word(text, "\", \"shape\": ", err);
+    tp_text_add_word(text, tp_shape_text(shape, tensor->shape, tensor->rank), err);
+    tp_text_add_number(text, ", \"bytes\": ", tensor->bytes, err);
+    tp_text_add_number(text, ", \"offset\": ", tensor->offset, err);
+    tp_text_add_word(text, ", \"file\": ", err);
+    tp_text_add_json(text, source->ckpt.files[tensor->file].name, err);
+    if (owner->weight)
+        add_owner(text, owner, err);
+    tp_text_add_word(text, "}", err);
+    return err->code;
 }
 
 /* Files first, so that one with a name that JSON cannot hold is reported alone. */
 static int print_json(const struct tp_source *source, const struct owner *owners)
 {
-    struct tp_text files = {0};
+    struct tp_text text = {0};
     struct tp_err err = {0};
-    struct tp_out out;
-    enum tp_code code = add_files(source, &files, &err);
-    out.used = 0;
-    if (code == TP_OK)
-        tp_out_bytes(&out, files.data, files.size);
-    for (size_t t = 0; t < source->ckpt.tensor_count && code == TP_OK; t++)
-        code = put_tensor(&out, source, t, &owners[t], &err);
-    if (code == TP_OK) {
-        tp_out_text(&out, "\n  ]\n}\n");
-        tp_out_flush(&out);
+    enum tp_code code = add_files(source, &text, &err);
+    for (size_t t = 0; t < source->ckpt.tensor_count && code == TP_OK; t++) {
+        fwrite(text.data, 1, text.size, stdout);
+        text.size = 0;
+        code = add_tensor(&text, source, t, &owners[t], &err);
     }
-    tp_text_free(&files);
+    if (code == TP_OK)
+        printf("%s\n  ]\n}\n", text.data);
+    tp_text_free(&text);
     return code ? tp_report_error(&err) : TP_OK;
 }
 

@@ -1,7 +1,7 @@
 /* Numbers, shapes and foreign text. Invariant: control characters never pass. */
 #include "cli/human.h"
 
-#include "cli/out.h"
+#include "pack/text/text.h"
 
 const char *tp_human_bytes(char text[TP_HUMAN], uint64_t bytes)
 {

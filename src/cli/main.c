@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifndef TP_COMMIT
 #define TP_COMMIT ""
@@ -118,5 +119,8 @@ static int start(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    static char buffer[1 << 16]; /* for tables and plans of 100,000 lines */
+    if (!isatty(STDOUT_FILENO))
+        setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
     return tp_report_finish(start(argc, argv));
 }

@@ -1,42 +1,53 @@
 /* The plan as one JSON object. Written as it goes: of a checkpoint of 100,000 tensors
  * a tree of it would take a gigabyte. */
-#include "cli/out.h"
 #include "cli/plan_report.h"
 #include "cli/report.h"
 #include "pack/plan/config.h"
+#include "pack/text/text.h"
 
 /* The object on its way to stdout. The first failure stays in `err`. */
 struct json {
-    struct tp_out out;
+    struct tp_text text; /* what is not yet printed */
     struct tp_err err;
     size_t depth;
     bool empty; /* nothing yet in the innermost object or list */
 };
 
+static void put_word(struct json *j, const char *word)
+{
+    tp_text_add_word(&j->text, word, &j->err);
+}
+
+static void print(struct json *j)
+{
+    fwrite(j->text.data, 1, j->text.size, stdout);
+    j->text.size = 0;
+}
+
 static void put_line(struct json *j)
 {
-    tp_out_bytes(&j->out, "\n", 1);
-    tp_out_blanks(&j->out, 2 * j->depth);
+    static const char line[] = "\n                "; /* the innermost lists are 6 deep */
+    tp_text_add(&j->text, line, 1 + 2 * j->depth, &j->err);
 }
 
 /* Begins a member of an object, or an element of a list (key NULL). */
 static void put_key(struct json *j, const char *key)
 {
     if (!j->empty)
-        tp_out_bytes(&j->out, ",", 1);
+        put_word(j, ",");
     j->empty = false;
     put_line(j);
     if (key) {
-        tp_out_bytes(&j->out, "\"", 1);
-        tp_out_text(&j->out, key);
-        tp_out_bytes(&j->out, "\": ", 3);
+        put_word(j, "\"");
+        put_word(j, key);
+        put_word(j, "\": ");
     }
 }
 
 static void begin(struct json *j, const char *key, const char *bracket)
 {
     put_key(j, key);
-    tp_out_bytes(&j->out, bracket, 1);
+    put_word(j, bracket);
     j->depth++;
     j->empty = true;
 }
@@ -46,20 +57,22 @@ static void end(struct json *j, const char *bracket)
     j->depth--;
     if (!j->empty)
         put_line(j);
-    tp_out_bytes(&j->out, bracket, 1);
+    put_word(j, bracket);
     j->empty = false;
 }
 
 static void put_text(struct json *j, const char *key, const char *text)
 {
     put_key(j, key);
-    tp_out_json(&j->out, text, &j->err);
+    size_t before = j->text.size;
+    if (tp_text_add_json(&j->text, text, &j->err))
+        j->text.size = before;
 }
 
 static void put_number(struct json *j, const char *key, uint64_t number)
 {
     put_key(j, key);
-    tp_out_u64(&j->out, number);
+    tp_text_add_number(&j->text, "", number, &j->err);
 }
 
 static void put_numbers(struct json *j, const char *key, const uint64_t *numbers, size_t count)
@@ -108,6 +121,7 @@ static void put_unit(struct json *j, const struct tp_plan *plan, const struct tp
     if (cut)
         put_text(j, "cut", cut_names[cut->along]);
     end(j, "}");
+    print(j);
 }
 
 static void put_kept(struct json *j, const struct tp_plan *plan, const struct tp_kept *kept)
@@ -117,6 +131,7 @@ static void put_kept(struct json *j, const struct tp_plan *plan, const struct tp
     if (kept->reason)
         put_text(j, "reason", kept->reason);
     end(j, "}");
+    print(j);
 }
 
 static void put_files(struct json *j, const struct tp_plan *plan)
@@ -158,7 +173,7 @@ static void put_ranks(struct json *j, const struct tp_ranks *ranks)
 int tp_plan_print_json(const struct tp_plan *plan, const struct tp_ranks *ranks)
 {
     struct json j = {.depth = 1, .empty = true};
-    tp_out_bytes(&j.out, "{", 1);
+    put_word(&j, "{");
     put_number(&j, "version", 1);
     put_number(&j, "bytes_in", plan->bytes_in);
     put_number(&j, "bytes_out", plan->bytes_out);
@@ -179,7 +194,8 @@ int tp_plan_print_json(const struct tp_plan *plan, const struct tp_ranks *ranks)
     if (ranks)
         put_ranks(&j, ranks);
     end(&j, "}");
-    tp_out_bytes(&j.out, "\n", 1);
-    tp_out_flush(&j.out);
+    put_word(&j, "\n");
+    print(&j);
+    tp_text_free(&j.text);
     return j.err.code ? tp_report_error(&j.err) : TP_OK;
 }

@@ -1,7 +1,6 @@
 /* Text tables: all cells are kept, then printed in columns. They are kept in few large
- * blocks and printed through one buffer, so that 100,000 rows cost little.
+ * blocks, so that 100,000 rows cost little.
  * Invariant: on anything but a terminal every cell is printed whole. */
-#include "cli/out.h"
 #include "cli/report.h"
 
 #include <stdlib.h>
@@ -90,6 +89,14 @@ static char *reserve(struct tp_table *table, size_t size)
     return block->text;
 }
 
+static bool is_printable(const char *text, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        if (text[i] < 0x20 || text[i] > 0x7E)
+            return false;
+    return true;
+}
+
 /* Copies text with its control characters escaped; returns its end. */
 static char *escape(char *at, const char *text, size_t size)
 {
@@ -112,7 +119,7 @@ static char *escape(char *at, const char *text, size_t size)
 static size_t add_cell(struct tp_table *table, const char *cell)
 {
     size_t length = strlen(cell);
-    bool plain = tp_is_printable(cell, length);
+    bool plain = is_printable(cell, length);
     uint32_t size = (uint32_t)length;
     char *at = length > UINT32_MAX / 4
                    ? NULL
@@ -199,8 +206,7 @@ static size_t prefix(struct cell cell, size_t points)
 
 /* Prints one cell behind `pad` blanks that are still owed; returns the blanks owed
  * to the next one, so that no line ends in blanks. */
-static size_t print_cell(struct tp_out *out, const struct tp_table *table, size_t column,
-                         struct cell cell, size_t pad)
+static size_t print_cell(const struct tp_table *table, size_t column, struct cell cell, size_t pad)
 {
     size_t own = table->ascii ? cell.size : text_width(cell.text, cell.size);
     size_t width = table->width[column];
@@ -210,43 +216,40 @@ static size_t print_cell(struct tp_out *out, const struct tp_table *table, size_
         pad += width - own;
         width = own;
     }
-    tp_out_blanks(out, pad);
+    while (pad--)
+        putchar_unlocked(' ');
     if (own > width) { /* names differ at their ends: keep more of the end */
         size_t head = (width - 3) / 3, tail = width - 3 - head, skip = prefix(cell, own - tail);
-        tp_out_bytes(out, cell.text, prefix(cell, head));
-        tp_out_text(out, "...");
-        tp_out_bytes(out, cell.text + skip, cell.size - skip);
+        fwrite_unlocked(cell.text, 1, prefix(cell, head), stdout);
+        fputs("...", stdout);
+        fwrite_unlocked(cell.text + skip, 1, cell.size - skip, stdout);
         return GAP;
     }
-    tp_out_bytes(out, cell.text, cell.size);
+    fwrite_unlocked(cell.text, 1, cell.size, stdout);
     return width - own + GAP;
 }
 
-static void print_titles(struct tp_out *out, const struct tp_table *table)
+static void print_titles(const struct tp_table *table)
 {
     size_t pad = 0;
-    tp_out_text(out, tp_style("1"));
+    fputs(tp_style("1"), stdout);
     for (size_t i = 0; i < table->count; i++)
-        pad = print_cell(out, table, i, title_of(&table->columns[i]), pad);
-    tp_out_text(out, tp_style("0"));
-    tp_out_text(out, "\n");
+        pad = print_cell(table, i, title_of(&table->columns[i]), pad);
+    puts(tp_style("0"));
 }
 
 static void print_all(const struct tp_table *table)
 {
     const struct block *block = table->first;
     size_t at = 0;
-    struct tp_out out;
-    out.used = 0;
     if (table->columns[0].title)
-        print_titles(&out, table);
+        print_titles(table);
     for (size_t row = 0; row < table->rows; row++) {
         size_t pad = 0;
         for (size_t i = 0; i < table->count; i++)
-            pad = print_cell(&out, table, i, next_cell(&block, &at), pad);
-        tp_out_bytes(&out, "\n", 1);
+            pad = print_cell(table, i, next_cell(&block, &at), pad);
+        putchar('\n');
     }
-    tp_out_flush(&out);
 }
 
 int tp_table_end(struct tp_table *table)

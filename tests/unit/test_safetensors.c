@@ -340,6 +340,19 @@ static void test_many(void **state)
     free(text);
 }
 
+static void test_text_numbers(void **state)
+{
+    (void)state;
+    struct tp_text text = {0};
+    struct tp_err err = {0};
+    const uint64_t numbers[] = {0, 9, 10, 18446744073709551615u};
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(tp_text_add_number(&text, i ? "," : "", numbers[i], &err), TP_OK);
+    assert_string_equal(text.data, "0,9,10,18446744073709551615");
+    assert_int_equal(text.size, 27);
+    tp_text_free(&text);
+}
+
 static void test_too_many(void **state)
 {
     (void)state;
@@ -533,6 +546,7 @@ int main(void)
         cmocka_unit_test(test_many),          cmocka_unit_test(test_too_many),
         cmocka_unit_test(test_cuts),          cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_write),         cmocka_unit_test(test_write_plain),
+        cmocka_unit_test(test_text_numbers),
         cmocka_unit_test(test_write_refuses), cmocka_unit_test(test_trailing_data),
     };
     return cmocka_run_group_tests_name("safetensors", tests, NULL, NULL);

@@ -106,8 +106,8 @@ enum tp_code tp_manifest_text(const struct tp_plan *plan, const struct tp_reques
     json_decref(json);
     if (!dump)
         return tp_fail(err, TP_E_MEMORY, "out of memory for the manifest");
-    if ((code = tp_text_add(text, dump, strlen(dump), err)) == TP_OK)
-        code = tp_text_add(text, "\n", 1, err);
+    if ((code = tp_text_add_word(text, dump, err)) == TP_OK)
+        code = tp_text_add_word(text, "\n", err);
     if (code == TP_OK)
         sign(text->data, text->size);
     free(dump);

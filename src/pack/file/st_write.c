@@ -12,27 +12,15 @@ static enum tp_code add_metadata(struct tp_text *out, const struct tp_st_meta *m
     enum tp_code code = tp_text_addf(out, err, "\"__metadata__\":{");
     for (size_t i = 0; i < count && !code; i++) {
         if (i)
-            code = tp_text_add(out, ",", 1, err);
+            code = tp_text_add_word(out, ",", err);
         if (!code)
             code = tp_text_add_json(out, meta[i].key, err);
         if (!code)
-            code = tp_text_add(out, ":", 1, err);
+            code = tp_text_add_word(out, ":", err);
         if (!code)
             code = tp_text_add_json(out, meta[i].value, err);
     }
-    return code ? code : tp_text_add(out, "}", 1, err);
-}
-
-static enum tp_code add_word(struct tp_text *out, const char *word, struct tp_err *err)
-{
-    return tp_text_add(out, word, strlen(word), err);
-}
-
-static enum tp_code add_number(struct tp_text *out, const char *before, uint64_t number,
-                               struct tp_err *err)
-{
-    enum tp_code code = add_word(out, before, err);
-    return code ? code : tp_text_add_u64(out, number, err);
+    return code ? code : tp_text_add_word(out, "}", err);
 }
 
 /* Without printf, which would be half of the time for a plan of 300,000 tensors. */
@@ -41,18 +29,18 @@ static enum tp_code add_tensor(struct tp_text *out, const struct tp_st_tensor *t
 {
     enum tp_code code = tp_text_add_json(out, tensor->name, err);
     if (!code)
-        code = add_word(out, ":{\"dtype\":\"", err);
+        code = tp_text_add_word(out, ":{\"dtype\":\"", err);
     if (!code)
-        code = add_word(out, tp_dtype_name(tensor->dtype), err);
+        code = tp_text_add_word(out, tp_dtype_name(tensor->dtype), err);
     if (!code)
-        code = add_word(out, "\",\"shape\":[", err);
+        code = tp_text_add_word(out, "\",\"shape\":[", err);
     for (uint32_t i = 0; i < tensor->rank && !code; i++)
-        code = add_number(out, i ? "," : "", tensor->shape[i], err);
+        code = tp_text_add_number(out, i ? "," : "", tensor->shape[i], err);
     if (!code)
-        code = add_number(out, "],\"data_offsets\":[", tensor->begin, err);
+        code = tp_text_add_number(out, "],\"data_offsets\":[", tensor->begin, err);
     if (!code)
-        code = add_number(out, ",", tensor->end, err);
-    return code ? code : add_word(out, "]}", err);
+        code = tp_text_add_number(out, ",", tensor->end, err);
+    return code ? code : tp_text_add_word(out, "]}", err);
 }
 
 static enum tp_code check_order(const struct tp_st_tensor *tensors, size_t count,
@@ -104,18 +92,18 @@ enum tp_code tp_st_write_header(const struct tp_st_tensor *tensors, size_t count
     if (!code)
         code = tp_text_add(out, length, sizeof length, err);
     if (!code)
-        code = tp_text_add(out, "{", 1, err);
+        code = tp_text_add_word(out, "{", err);
     if (!code && meta_count)
         code = add_metadata(out, meta, meta_count, err);
     for (size_t i = 0; i < count && !code; i++) {
         if (i || meta_count)
-            code = tp_text_add(out, ",", 1, err);
+            code = tp_text_add_word(out, ",", err);
         if (!code)
             code = add_tensor(out, &tensors[i], err);
         if (code)
             tp_err_tensor(err, tensors[i].name);
     }
     if (!code)
-        code = tp_text_add(out, "}", 1, err);
+        code = tp_text_add_word(out, "}", err);
     return code ? code : finish(out, start, align, err);
 }

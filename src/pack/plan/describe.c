@@ -14,35 +14,23 @@
 #include <string.h>
 #include <xxhash.h>
 
-static enum tp_code add_word(struct tp_text *text, const char *word, struct tp_err *err)
-{
-    return tp_text_add(text, word, strlen(word), err);
-}
-
-static enum tp_code add_number(struct tp_text *text, const char *before, uint64_t number,
-                               struct tp_err *err)
-{
-    enum tp_code code = add_word(text, before, err);
-    return code ? code : tp_text_add_u64(text, number, err);
-}
-
 static enum tp_code origin_text(const struct tp_origin *origin, struct tp_text *text,
                                 struct tp_err *err)
 {
-    enum tp_code code = add_word(text, "{\"name\":", err);
+    enum tp_code code = tp_text_add_word(text, "{\"name\":", err);
     if (!code)
         code = tp_text_add_json(text, origin->name, err);
     if (!code)
-        code = add_number(text, ",\"rows\":", origin->rows, err);
+        code = tp_text_add_number(text, ",\"rows\":", origin->rows, err);
     if (!code && origin->row)
-        code = add_number(text, ",\"row\":", origin->row, err);
+        code = tp_text_add_number(text, ",\"row\":", origin->row, err);
     if (!code && origin->expert >= 0)
-        code = add_number(text, ",\"expert\":", (uint64_t)origin->expert, err);
+        code = tp_text_add_number(text, ",\"expert\":", (uint64_t)origin->expert, err);
     if (!code && origin->transposed)
-        code = tp_text_add(text, ",\"transposed\":true", strlen(",\"transposed\":true"), err);
+        code = tp_text_add_word(text, ",\"transposed\":true", err);
     for (uint32_t d = 0; d < origin->rank && !code; d++)
-        code = add_number(text, d ? "," : ",\"shape\":[", origin->shape[d], err);
-    return code ? code : add_word(text, "]}", err);
+        code = tp_text_add_number(text, d ? "," : ",\"shape\":[", origin->shape[d], err);
+    return code ? code : tp_text_add_word(text, "]}", err);
 }
 
 /* Written as text at once: as a tree, 100,000 units would take half a second. */
@@ -54,24 +42,24 @@ static enum tp_code unit_text(const struct tp_plan *plan, const struct tp_unit *
     enum tp_code code = tp_unit_origins(plan, unit, &origins, &count, err);
     if (code)
         return code;
-    code = add_word(text, text->size > 1 ? ",{\"prefix\":" : "{\"prefix\":", err);
+    code = tp_text_add_word(text, text->size > 1 ? ",{\"prefix\":" : "{\"prefix\":", err);
     if (!code)
         code = tp_text_add_json(text, unit->prefix, err);
     if (!code)
-        code = add_number(text, ",\"desc\":\"d", id, err);
+        code = tp_text_add_number(text, ",\"desc\":\"d", id, err);
     if (!code)
-        code = add_word(text, "\",\"dtype\":\"", err);
+        code = tp_text_add_word(text, "\",\"dtype\":\"", err);
     if (!code)
-        code = add_word(text, tp_dtype_name(unit->original), err);
+        code = tp_text_add_word(text, tp_dtype_name(unit->original), err);
     if (!code)
-        code = add_word(text, "\",\"from\":[", err);
+        code = tp_text_add_word(text, "\",\"from\":[", err);
     for (uint32_t i = 0; i < count && !code; i++) {
-        code = i ? add_word(text, ",", err) : TP_OK;
+        code = i ? tp_text_add_word(text, ",", err) : TP_OK;
         if (!code)
             code = origin_text(&origins[i], text, err);
     }
     tp_origins_free(origins, count);
-    return code ? code : add_word(text, "]}", err);
+    return code ? code : tp_text_add_word(text, "]}", err);
 }
 
 /* Descriptors seen so far, by an open-addressing table over their identity. */
@@ -140,14 +128,14 @@ static enum tp_code add_units(const struct tp_plan *plan, uint32_t file, struct 
                               json_t *descriptors, struct tp_text *units, struct tp_err *err)
 {
     const struct tp_unit *unit;
-    enum tp_code code = add_word(units, "[", err);
+    enum tp_code code = tp_text_add_word(units, "[", err);
     for (size_t i = 0; code == TP_OK && (unit = nth_unit(plan, file, i)); i++) {
         bool kept = plan->kept_unit_count && unit >= plan->kept_units &&
                     unit < plan->kept_units + plan->kept_unit_count;
         if (kept ? is_described(plan, unit) : unit->format != NULL)
             code = add_unit(plan, unit, seen, descriptors, units, err);
     }
-    return code ? code : add_word(units, "]", err);
+    return code ? code : tp_text_add_word(units, "]", err);
 }
 
 enum tp_code tp_descriptors_text(const struct tp_plan *plan, uint32_t file, char **descriptors,

@@ -207,9 +207,9 @@ static enum tp_code add_line(struct tp_text *out, const struct style *style, int
 {
     if (!style->newline[0])
         return TP_OK;
-    enum tp_code code = tp_text_add(out, style->newline, strlen(style->newline), err);
+    enum tp_code code = tp_text_add_word(out, style->newline, err);
     for (int i = 0; i < depth && !code; i++)
-        code = tp_text_add(out, style->indent, strlen(style->indent), err);
+        code = tp_text_add_word(out, style->indent, err);
     return code;
 }
 
@@ -246,10 +246,10 @@ static enum tp_code add_value(struct tp_text *out, const char *value, const stru
             else
                 code = code ? code : add_line(out, style, ++depth, err);
         } else if (*token == ',') {
-            code = tp_text_add(out, style->comma, strlen(style->comma), err);
+            code = tp_text_add_word(out, style->comma, err);
             code = code ? code : add_line(out, style, depth, err);
         } else if (*token == ':') {
-            code = tp_text_add(out, style->colon, strlen(style->colon), err);
+            code = tp_text_add_word(out, style->colon, err);
         }
     }
     return code;
@@ -313,13 +313,13 @@ static enum tp_code insert_last(const struct object *o, const char *key, const c
     uint64_t at = o->count ? o->members[o->count - 1].end : o->open + 1;
     enum tp_code code = copy(o, 0, at, out, err);
     if (!code && o->count)
-        code = tp_text_add(out, style.comma, strlen(style.comma), err);
+        code = tp_text_add_word(out, style.comma, err);
     if (!code)
         code = add_line(out, &style, 1, err);
     if (!code)
         code = tp_text_add_json(out, key, err);
     if (!code)
-        code = tp_text_add(out, style.colon, strlen(style.colon), err);
+        code = tp_text_add_word(out, style.colon, err);
     if (!code)
         code = add_value(out, value, &style, err);
     return code ? code : copy(o, at, o->size, out, err);

@@ -14,6 +14,8 @@
 static enum tp_code reserve(struct tp_text *text, size_t more, struct tp_err *err)
 {
     uint64_t need;
+    if (more < text->capacity - text->size)
+        return TP_OK;
     if (!tp_add_u64(&need, text->size, more) || !tp_add_u64(&need, need, 1))
         return tp_fail(err, TP_E_MEMORY, "out of memory: a text is too long");
     void *data = text->data;
@@ -34,6 +36,11 @@ enum tp_code tp_text_add(struct tp_text *text, const char *data, size_t size, st
     return TP_OK;
 }
 
+enum tp_code tp_text_add_word(struct tp_text *text, const char *word, struct tp_err *err)
+{
+    return tp_text_add(text, word, strlen(word), err);
+}
+
 enum tp_code tp_text_addf(struct tp_text *text, struct tp_err *err, const char *fmt, ...)
 {
     va_list args, again;
@@ -51,21 +58,33 @@ enum tp_code tp_text_addf(struct tp_text *text, struct tp_err *err, const char *
     return code;
 }
 
+char *tp_put_u64(char *at, uint64_t value)
+{
+    char digits[TP_DIGITS], *digit = digits + sizeof digits;
+    do
+        *--digit = (char)('0' + value % 10);
+    while (value /= 10);
+    size_t size = (size_t)(digits + sizeof digits - digit);
+    memcpy(at, digit, size);
+    at[size] = '\0';
+    return at + size;
+}
+
+enum tp_code tp_text_add_number(struct tp_text *text, const char *before, uint64_t value,
+                                struct tp_err *err)
+{
+    char digits[TP_DIGITS];
+    size_t size = (size_t)(tp_put_u64(digits, value) - digits);
+    enum tp_code code = tp_text_add_word(text, before, err);
+    return code ? code : tp_text_add(text, digits, size, err);
+}
+
 /* The letter of a short escape, or 0. */
 static char short_escape(char c)
 {
     static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
     const char *at = strchr(from, c);
     return at ? to[at - from] : '\0';
-}
-
-enum tp_code tp_text_add_u64(struct tp_text *text, uint64_t value, struct tp_err *err)
-{
-    char digits[20], *at = digits + sizeof digits;
-    do
-        *--at = (char)('0' + value % 10);
-    while (value /= 10);
-    return tp_text_add(text, at, (size_t)(digits + sizeof digits - at), err);
 }
 
 /* Bytes that stand for themselves in a JSON string, as far as ASCII goes. */
