@@ -414,19 +414,19 @@ checked=$((checked + 3))
 
 # ---- an archive
 
-if command -v zstd >zstd.path; then
-    mkdir packed archive
-    cp in.safetensors packed/model.safetensors
-    zstd -q packed/model.safetensors -o archive/model.safetensors.zst
-    for what in '--at 3,100' '--offset 777' '--values 30:,0:3'; do
-        # shellcheck disable=SC2086
-        "$program" dump packed l.q_proj.weight $what >plain.txt || fail "directory: $what"
-        # shellcheck disable=SC2086
-        "$program" dump archive l.q_proj.weight $what >archive.txt || fail "archive: $what"
-        cmp -s plain.txt archive.txt || fail "the archive gives other answers: $what"
-        checked=$((checked + 1))
-    done
-fi
+mkdir plain
+cp in.safetensors plain/model.safetensors
+"$program" convert plain -o packed --to w4a8-ct -q || fail "convert"
+"$program" convert plain -o archive --to w4a8-ct -q --zstd || fail "convert --zstd"
+[ -e archive/model.safetensors.zst ] || fail "no archive was written"
+for what in '--at 3,100' '--offset 777' '--values 30:,0:3'; do
+    # shellcheck disable=SC2086
+    "$program" dump packed l.q_proj $what >plain.txt || fail "directory: $what"
+    # shellcheck disable=SC2086
+    "$program" dump archive l.q_proj $what >archive.txt || fail "archive: $what"
+    cmp -s plain.txt archive.txt || fail "the archive gives other answers: $what"
+    checked=$((checked + 1))
+done
 
 # ---- refusals
 

@@ -1,5 +1,6 @@
 """Safetensors files that break a rule of the format, or lie about sizes."""
 import os
+import struct
 
 from errors.common import PLAN, case, entry, raw, st, tensors
 
@@ -42,8 +43,10 @@ whole("header-length-all-ones", b"\xff" * 8 + b"{}")
 whole("header-length-sign-bit", bytes(7) + b"\x80" + b"{}")
 whole("header-over-100-mb", (100_000_001).to_bytes(8, "little") + b"{", 100_000_001 + 8)
 whole("zstd-cut-off", b"\x28\xb5\x2f\xfd\x24")
-whole("zstd-without-content-size", bytes.fromhex("28b52ffd0058") + b"\x41\0\0" + b"xxxxxxxx")
-whole("zstd-reserved-block", bytes.fromhex("28b52ffd2008") + b"\x47\0\0" + b"xxxxxxxx")
+FRAME = bytes.fromhex("28b52ffd2008") + b"\x41\0\0" + b"xxxxxxxx"  # of 8 bytes, stored plain
+whole("zstd-without-seek-table", FRAME)
+whole("zstd-frame-beyond-file", FRAME + struct.pack(
+    "<5IBI", 0x184D2A5E, 17, len(FRAME) + 1, 8, 1, 0, 0x8F92EAB1))
 
 
 @case("file-missing")

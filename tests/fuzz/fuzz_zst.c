@@ -47,7 +47,7 @@ static void read_parts(struct tp_zst *zst, const uint8_t *whole, uint64_t size)
     }
 }
 
-/* libzstd reads the whole file, our table or none, to the same bytes. */
+/* libzstd reads the whole file, seek table and all, to the same bytes. */
 static void compare_with_libzstd(const uint8_t *whole, uint64_t size)
 {
     uint8_t *all = malloc(size + 1);

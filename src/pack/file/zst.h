@@ -22,11 +22,9 @@ struct tp_zst;
 bool tp_zst_detect(const uint8_t magic[4]);
 
 /* Reads the seek table and checks it against the file: sizes add up, frames lie
- * inside. A file without one, but of frames that all state their size, is indexed
- * by walking the frame and block headers instead. What cannot be read in parts (a
- * frame that does not state its size, or holds more than 64 MiB) is
- * TP_E_UNSUPPORTED, with the hint to run `zstd -d`; a damaged file is TP_E_INPUT,
- * with the offset. The fd stays the caller's and must outlive *zst. */
+ * inside. What cannot be read in parts (a file without a seek table, a frame of more
+ * than 64 MiB) is TP_E_UNSUPPORTED, with the hint to run `zstd -d`; a damaged file is
+ * TP_E_INPUT, with the offset. The fd stays the caller's and must outlive *zst. */
 enum tp_code tp_zst_open(int fd, uint64_t file_size, const char *path, struct tp_zst **zst,
                          struct tp_err *err);
 void tp_zst_close(struct tp_zst *zst); /* NULL is legal */

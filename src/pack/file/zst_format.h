@@ -26,7 +26,6 @@ enum {
     TP_ZST_HEAD_MAX = 18,        /* longest frame header */
     TP_ZST_SKIP_HEAD = 8,
     TP_ZST_FOOTER = 9,
-    TP_ZST_BLOCK_MAX = 128 << 10,
 };
 
 struct tp_zst_frame {

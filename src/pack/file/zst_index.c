@@ -1,8 +1,8 @@
-/* Opening a zstd archive: the index of its frames, from the seek table or, for
- * a file without one, from the frame and block headers. Decodes no data.
+/* Opening a zstd archive: the index of its frames, from the seek table. Decodes no
+ * data.
  *
  * Invariant: an index that is handed out covers the file from its first byte to
- * the seek table (or the end), each frame lies inside, no frame needs more than
+ * the seek table, each frame lies inside, no frame needs more than
  * TP_ZST_MAX_FRAME plain bytes, and `size` is the sum over all frames.
  */
 #include "pack/file/zst_format.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <xxhash.h>
 
-/* A small window on the file: headers lie close together in files of tiny blocks. */
+/* A small window on the file: entries of the table lie close together. */
 struct window {
     const struct tp_zst *zst;
     uint64_t at;
@@ -85,6 +85,15 @@ static enum tp_code unseekable(const struct tp_zst *zst, uint64_t at, const char
     return code;
 }
 
+/* Files that the zstd command made, and archives whose end is cut off. */
+static enum tp_code no_table(const struct tp_zst *zst, struct tp_err *err)
+{
+    tp_err_path(err, zst->path);
+    tp_err_hint(err, "unpack it first: zstd -d %s", zst->path);
+    return tp_fail(err, TP_E_UNSUPPORTED, "the archive does not end in a seek table: it cannot be "
+                   "read in parts");
+}
+
 /* Appends a frame; empty ones only count for the position of the next. */
 static enum tp_code add_frame(struct tp_zst *zst, struct tp_zst_frame frame, struct tp_err *err)
 {
@@ -143,23 +152,19 @@ struct table {
     uint32_t count, entry_bytes;
 };
 
-/* Looks for a seek table; *found tells whether there is one. A footer without a
- * fitting head is an error. */
-static enum tp_code find_table(struct window *w, struct table *table, bool *found,
-                               struct tp_err *err)
+static enum tp_code find_table(struct window *w, struct table *table, struct tp_err *err)
 {
     const struct tp_zst *zst = w->zst;
     const uint8_t *p;
     size_t n;
-    *found = false;
     if (zst->file_size < TP_ZST_FOOTER + TP_ZST_SKIP_HEAD)
-        return TP_OK;
+        return no_table(zst, err);
     uint64_t footer = zst->file_size - TP_ZST_FOOTER;
     enum tp_code code = look(w, footer, TP_ZST_FOOTER, &p, &n, err);
     if (code)
         return code;
     if (tp_zst_u32(p + 5) != TP_ZST_SEEK_MAGIC)
-        return TP_OK;
+        return no_table(zst, err);
     if (p[4] & 0x7C)
         return bad(zst, footer + 4, "the seek table's reserved bits are set", err);
     table->count = tp_zst_u32(p);
@@ -174,7 +179,6 @@ static enum tp_code find_table(struct window *w, struct table *table, bool *foun
         return code;
     if (tp_zst_u32(p) != TP_ZST_TABLE_MAGIC || tp_zst_u32(p + 4) != bytes)
         return bad(zst, table->at, "the seek table's head does not fit its footer", err);
-    *found = true;
     return TP_OK;
 }
 
@@ -209,77 +213,6 @@ static enum tp_code read_table(struct tp_zst *zst, struct window *w, const struc
     return TP_OK;
 }
 
-/* Finds the end of the frame at `frame->at` by its block headers. */
-static enum tp_code walk_frame(struct tp_zst *zst, struct window *w, struct tp_zst_frame *frame,
-                               const struct tp_zst_head *head, struct tp_err *err)
-{
-    uint64_t at = frame->at + head->bytes;
-    bool last = false;
-    while (!last) {
-        const uint8_t *p;
-        size_t n;
-        enum tp_code code = look(w, at, 3, &p, &n, err);
-        if (code)
-            return code;
-        if (n < 3)
-            return bad(zst, frame->at, "the file ends inside a zstd frame", err);
-        uint32_t word = p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16;
-        uint32_t type = word >> 1 & 3, size = word >> 3;
-        if (type == 3 || size > TP_ZST_BLOCK_MAX)
-            return bad(zst, at, "a zstd block header is invalid", err);
-        last = word & 1;
-        at += 3 + (type == 1 ? 1 : size);
-        if (at - frame->at > tp_zst_stored_limit(frame->plain))
-            return bad(zst, frame->at, "a zstd frame is much longer than its contents", err);
-    }
-    at += head->checksum ? 4 : 0;
-    if (at > zst->file_size)
-        return bad(zst, frame->at, "the file ends inside a zstd frame", err);
-    frame->stored = (uint32_t)(at - frame->at);
-    return TP_OK;
-}
-
-/* Indexes a file without a seek table; refuses frames that would have to be
- * decoded to know their size, or are too large to decode at once. */
-static enum tp_code walk(struct tp_zst *zst, struct window *w, struct tp_err *err)
-{
-    for (uint64_t at = 0; at < zst->file_size;) {
-        const uint8_t *p;
-        size_t n;
-        enum tp_code code = look(w, at, TP_ZST_HEAD_MAX, &p, &n, err);
-        if (code)
-            return code;
-        if (n >= TP_ZST_SKIP_HEAD && (tp_zst_u32(p) & ~UINT32_C(15)) == TP_ZST_SKIP_MAGIC) {
-            uint64_t bytes = (uint64_t)tp_zst_u32(p + 4) + TP_ZST_SKIP_HEAD;
-            if (bytes > zst->file_size - at)
-                return bad(zst, at, "the file ends inside a skippable frame", err);
-            at += bytes;
-            continue;
-        }
-        struct tp_zst_head head;
-        if (!tp_zst_parse_head(p, n, &head))
-            return bad(zst, at, "no zstd frame begins here", err);
-        if (head.dictionary)
-            return unseekable(zst, at, "a zstd frame needs a dictionary", err);
-        if (!head.sized)
-            return unseekable(zst, at, "a zstd frame does not state its size, and the file has "
-                              "no seek table: it cannot be read in parts", err);
-        if (head.plain > TP_ZST_MAX_FRAME)
-            return unseekable(zst, at, "the file has no seek table and a zstd frame of more than "
-                              "64 MiB: it cannot be read in parts", err);
-        struct tp_zst_frame frame = {.at = at, .plain = (uint32_t)head.plain};
-        code = walk_frame(zst, w, &frame, &head, err);
-        if (!code && frame.plain == 0)
-            code = check_empty(w, &frame, err);
-        if (!code)
-            code = add_frame(zst, frame, err);
-        if (code)
-            return code;
-        at += frame.stored;
-    }
-    return TP_OK;
-}
-
 static enum tp_code build_index(struct tp_zst *zst, struct window windows[2], struct tp_err *err)
 {
     const uint8_t *p;
@@ -290,12 +223,8 @@ static enum tp_code build_index(struct tp_zst *zst, struct window windows[2], st
     if (n < 4 || !tp_zst_detect(p))
         return bad(zst, 0, "not a zstd file", err);
     struct table table = {0};
-    bool found;
-    code = find_table(&windows[0], &table, &found, err);
-    if (code)
-        return code;
-    return found ? read_table(zst, &windows[0], &table, &windows[1], err)
-                 : walk(zst, &windows[0], err);
+    code = find_table(&windows[0], &table, err);
+    return code ? code : read_table(zst, &windows[0], &table, &windows[1], err);
 }
 
 bool tp_zst_detect(const uint8_t magic[4])
