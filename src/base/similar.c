@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { WORD_MAX = 40 };
+enum { WORD_MAX = 40, UNLIKE = 80 };
 
 /* Edits (insert, drop, change, swap neighbours) that make b of a. */
 static unsigned edits(const char *a, const char *b)
@@ -31,7 +31,8 @@ static unsigned edits(const char *a, const char *b)
     return d[n][m];
 }
 
-unsigned tp_name_distance(const char *typed, const char *name)
+/* The less, the more alike. */
+static unsigned distance(const char *typed, const char *name)
 {
     size_t length = strlen(typed), common = 0;
     while (typed[common] && typed[common] == name[common])
@@ -41,5 +42,14 @@ unsigned tp_name_distance(const char *typed, const char *name)
         return 1; /* typed is the beginning of name */
     if (cost <= 1 + length / 4 || (common >= 2 && cost <= 3))
         return 2 * cost - (common >= 2);
-    return TP_UNLIKE;
+    return UNLIKE;
+}
+
+void tp_nearest_try(struct tp_nearest *nearest, const char *name)
+{
+    unsigned cost = distance(nearest->typed, name);
+    if (cost < (nearest->name ? nearest->cost : UNLIKE)) {
+        nearest->name = name;
+        nearest->cost = cost;
+    }
 }

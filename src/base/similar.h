@@ -2,9 +2,12 @@
 #ifndef TP_BASE_SIMILAR_H
 #define TP_BASE_SIMILAR_H
 
-enum { TP_UNLIKE = 80 };
-
-/* The less, the more alike; TP_UNLIKE when a suggestion would be a guess. */
-unsigned tp_name_distance(const char *typed, const char *name);
+/* The name most like what was typed, of those that were tried; NULL when a suggestion
+ * would be a guess. Begins as {typed}. */
+struct tp_nearest {
+    const char *typed, *name;
+    unsigned cost;
+};
+void tp_nearest_try(struct tp_nearest *nearest, const char *name);
 
 #endif

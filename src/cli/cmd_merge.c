@@ -1,4 +1,5 @@
 /* `tilepack merge`: the parts of a conversion become one output. */
+#include "base/suffix.h"
 #include "cli/cmd.h"
 #include "cli/human.h"
 #include "cli/report.h"
@@ -82,9 +83,8 @@ static enum tp_code merge(const struct tp_options *o, const struct tp_parts *par
 static char *destination(const char *argument, struct tp_err *err)
 {
     char *output = tp_output_path(argument, err);
-    size_t size = output ? strlen(output) : 0, suffix = strlen(".partial");
-    if (size > suffix && strcmp(output + size - suffix, ".partial") == 0)
-        output[size - suffix] = '\0';
+    if (output && tp_ends_with(output, ".partial"))
+        output[strlen(output) - strlen(".partial")] = '\0';
     return output;
 }
 

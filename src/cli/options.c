@@ -22,38 +22,28 @@ struct parser {
 
 static const char *nearest_option(const char *typed, enum tp_command command)
 {
-    unsigned best = TP_UNLIKE;
-    const char *found = NULL;
+    struct tp_nearest nearest = {.typed = typed};
     for (size_t i = 0; i < tp_option_count; i++) {
         const struct tp_option *row = &tp_option_rows[i];
-        if (!tp_option_applies(row, command) || row->hidden)
-            continue;
-        unsigned cost = tp_name_distance(typed, row->name);
-        if (cost < best) {
-            best = cost;
-            found = row->name;
-        }
+        if (tp_option_applies(row, command) && !row->hidden)
+            tp_nearest_try(&nearest, row->name);
     }
-    return found;
+    return nearest.name;
 }
 
 enum tp_code tp_command_find(const char *name, enum tp_command *command, struct tp_err *err)
 {
-    unsigned best = TP_UNLIKE;
-    const char *near = NULL;
+    struct tp_nearest nearest = {.typed = name};
     for (unsigned i = 0; i < TP_CMD_COUNT; i++) {
         if (!strcmp(name, tp_command_rows[i].name)) {
             *command = (enum tp_command)i;
             return TP_OK;
         }
-        unsigned cost = tp_name_distance(name, tp_command_rows[i].name);
-        if (cost < best && !tp_command_rows[i].hidden) {
-            best = cost;
-            near = tp_command_rows[i].name;
-        }
+        if (!tp_command_rows[i].hidden)
+            tp_nearest_try(&nearest, tp_command_rows[i].name);
     }
-    if (near)
-        tp_fail(err, TP_E_USAGE, "unknown command '%s' (did you mean '%s'?)", name, near);
+    if (nearest.name)
+        tp_fail(err, TP_E_USAGE, "unknown command '%s' (did you mean '%s'?)", name, nearest.name);
     else
         tp_fail(err, TP_E_USAGE, "unknown command '%s'", name);
     tp_err_hint(err, "'tilepack --help' lists the commands");

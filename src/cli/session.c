@@ -1,6 +1,8 @@
 /* Shared steps of the commands; prints nothing. */
 #include "cli/session.h"
 
+#include "base/suffix.h"
+
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,20 +74,14 @@ atomic_int *tp_catch_signals(void)
     return &caught;
 }
 
-static bool ends_with(const char *text, const char *suffix)
-{
-    size_t size = strlen(text), end = strlen(suffix);
-    return size > end && strcmp(text + size - end, suffix) == 0;
-}
-
 unsigned tp_output_zstd(const char *output, unsigned level)
 {
-    return level ? level : ends_with(output, ".safetensors.zst") ? TP_DEFAULT_ZSTD_LEVEL : 0;
+    return level ? level : tp_ends_with(output, ".safetensors.zst") ? TP_DEFAULT_ZSTD_LEVEL : 0;
 }
 
 const char *tp_output_file(const char *output)
 {
-    if (!ends_with(output, ".safetensors") && !ends_with(output, ".safetensors.zst"))
+    if (!tp_ends_with(output, ".safetensors") && !tp_ends_with(output, ".safetensors.zst"))
         return NULL;
     const char *slash = strrchr(output, '/');
     return slash ? slash + 1 : output;

@@ -6,6 +6,7 @@
  * be opened whole leaves nothing behind.
  */
 #include "kernels/cuda/cuda_device.cuh"
+#include "kernels/cuda/cuda_fail.cuh"
 
 extern "C" {
 #include "base/num.h"
@@ -26,8 +27,7 @@ struct tp_cuda_lane {
 
 static enum tp_code fail_cuda(struct tp_err *err, cudaError_t error, const char *what)
 {
-    enum tp_code code = tp_fail(err, TP_E_MEMORY, "%s: %s (%s)", what, cudaGetErrorString(error),
-                                cudaGetErrorName(error));
+    enum tp_code code = tp_cuda_fail(err, error, what);
     tp_err_hint(err, "check the GPU with nvidia-smi, or use --device cpu; a rerun goes on from "
                      "what is written");
     return code;
@@ -197,11 +197,6 @@ static enum tp_code to_device(const void *host, uint64_t bytes, const uint8_t *p
     return TP_OK;
 }
 
-static uint64_t value_bytes(struct tp_box3 box, enum tp_dtype dtype)
-{
-    return box.e * box.n * box.k * (tp_dtype_bits(dtype) / 8);
-}
-
 static enum tp_code upload(struct tp_cuda_lane *l, const void *host, uint64_t bytes,
                            const void **address, struct tp_err *err)
 {
@@ -220,7 +215,7 @@ static enum tp_code upload_all(struct tp_cuda_lane *l, const struct tp_cuda_call
 {
     const struct tp_args *args = &call->args;
     if (call->kind == TP_CUDA_ENCODE)
-        return upload(l, args->in[0], value_bytes(args->box, args->dtype), &device->in[0], err);
+        return upload(l, args->in[0], tp_value_bytes(args->box, args->dtype), &device->in[0], err);
     for (uint32_t i = 0; i < call->from->outs; i++) {
         uint64_t bytes;
         enum tp_code code = tp_op_bytes(call->from, i, args->box, &bytes, err);
@@ -240,7 +235,7 @@ static enum tp_code outputs(struct tp_cuda_lane *l, const struct tp_cuda_call *c
     const struct tp_args *args = &call->args;
     const bool decode = call->kind == TP_CUDA_DECODE;
     for (uint32_t i = 0; i < (decode ? 1 : call->to->outs); i++) {
-        uint64_t bytes = value_bytes(args->box, args->dtype);
+        uint64_t bytes = tp_value_bytes(args->box, args->dtype);
         enum tp_code code = decode ? TP_OK : tp_op_bytes(call->to, i, args->box, &bytes, err);
         cudaError_t error = cudaSuccess;
         if (!download)
@@ -274,7 +269,7 @@ static enum tp_code requantize(struct tp_cuda_lane *l, const struct tp_cuda_call
     struct tp_args values = *device;
     if (decode == NULL || encode == NULL)
         return no_row(err);
-    if (value_bytes(device->box, call->via) > l->values_bytes)
+    if (tp_value_bytes(device->box, call->via) > l->values_bytes)
         return tp_fail(err, TP_E_MEMORY, "the lane's scratch is too small");
     values.dtype = device->dtype = call->via;
     values.out[0] = l->values;

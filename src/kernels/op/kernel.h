@@ -21,6 +21,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Bytes of a box of values; for sizes already proven small. */
+static inline uint64_t tp_value_bytes(struct tp_box3 box, enum tp_dtype dtype)
+{
+    return box.e * box.n * box.k * tp_dtype_bits(dtype) / 8;
+}
+
 /* The rules that turn a block of values into codes and one scale. The formulas
  * stand in formats/README.md; codec.h declares them one block at a time. */
 enum tp_codec {

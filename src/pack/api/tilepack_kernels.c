@@ -28,11 +28,6 @@ static enum tp_dtype dtype_of(enum tilepack_dtype dtype)
     return TP_DTYPE_NONE;
 }
 
-static uint64_t value_bytes(const tilepack_weight *weight, enum tp_dtype dtype)
-{
-    return weight->box.e * weight->box.n * weight->box.k * tp_dtype_bits(dtype) / 8;
-}
-
 static bool has_global(const tilepack_weight *weight)
 {
     return tp_op_find(&weight->op, TP_ROLE_GLOBAL) >= 0;
@@ -219,7 +214,7 @@ int tilepack_quantize(const tilepack_weight *weight, enum tilepack_dtype type, c
     enum tp_dtype dtype = dtype_of(type);
     struct call call = {.args = {.box = weight->box, .dtype = dtype}};
     if (check_quantize(weight, dtype, values, &call.err) == TP_OK &&
-        take_input(&call, 0, values, value_bytes(weight, dtype)) == TP_OK &&
+        take_input(&call, 0, values, tp_value_bytes(weight->box, dtype)) == TP_OK &&
         take_outputs(&call, weight, tensors) == TP_OK &&
         take_scratch(&call, &weight->op) == TP_OK) {
         call.args.global = global_of(weight, dtype, call.args.in[0]);
@@ -239,7 +234,7 @@ int tilepack_decode(const tilepack_weight *weight, const void *const tensors[],
     struct call call = {.args = {.box = weight->box, .dtype = dtype}};
     if (check_decode(weight, dtype, values, &call.err) == TP_OK &&
         take_inputs(&call, weight, tensors) == TP_OK &&
-        take_output(&call, 0, values, value_bytes(weight, dtype)) == TP_OK &&
+        take_output(&call, 0, values, tp_value_bytes(weight->box, dtype)) == TP_OK &&
         take_scratch(&call, &weight->op) == TP_OK) {
         tp_decode_find(&weight->op, dtype)(&weight->op, &call.args);
         tp_args_check(&call.args, &call.err);

@@ -297,7 +297,7 @@ static enum tp_code op_bytes(const struct tp_op *op, struct tp_box3 box, bool sc
 static enum tp_code piece_bytes(const struct tp_bench_case *c, struct piece *p, uint64_t *in_room,
                                 uint64_t *out_room, struct tp_err *err)
 {
-    uint64_t values = p->size.e * p->size.n * p->size.k * tp_dtype_bits(c->dtype) / 8;
+    uint64_t values = tp_value_bytes(p->size, c->dtype);
     enum tp_code code = TP_OK;
     p->in_bytes = p->out_bytes = values;
     *in_room = *out_room = tp_round_up(values, ALIGN);

@@ -7,6 +7,7 @@
 #include "pack/check/verify.h"
 
 #include "base/num.h"
+#include "base/suffix.h"
 #include "pack/run/budget.h"
 #include "pack/check/contents.h"
 #include "pack/commit/manifest.h"
@@ -248,7 +249,7 @@ static enum tp_code check_name(struct verify *v, const char *name)
 {
     struct stat st;
     size_t size = strlen(name);
-    bool zst = size > 4 && strcmp(name + size - 4, ".zst") == 0;
+    bool zst = tp_ends_with(name, ".zst");
     for (size_t i = 0; i < v->manifest.file_count; i++) {
         const char *known = v->manifest.files[i].name;
         if (strcmp(name, known) == 0 ||

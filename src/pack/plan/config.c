@@ -78,11 +78,11 @@ static json_t *kept_modules(const struct tp_plan *plan)
     for (size_t k = 0; k < plan->kept_count; k++) {
         const struct tp_tensor *tensor = &plan->ckpt->tensors[plan->kept[k].tensor];
         const char *reason = tp_name_kept_reason(tensor->name);
-        size_t size = strlen(tensor->name);
+        size_t stem = tp_name_stem(tensor->name);
         if (!plan->kept[k].reason || plan->kept[k].unit != UINT32_MAX || tensor->rank != 2 ||
-            !is_linear(reason) || size <= 7 || strcmp(tensor->name + size - 7, ".weight") != 0)
+            !is_linear(reason) || !tensor->name[stem])
             continue;
-        json_array_append_new(names, json_stringn(tensor->name, size - 7));
+        json_array_append_new(names, json_stringn(tensor->name, stem));
     }
     return names;
 }
@@ -236,9 +236,9 @@ static bool keeps_foreign(const struct tp_plan *plan)
 /* Adds the module of a restored weight to the list of those that are plain. */
 static void add_plain_module(json_t *list, const char *name)
 {
-    size_t size = strlen(name);
-    if (size > 7 && strcmp(name + size - 7, ".weight") == 0)
-        json_array_append_new(list, json_stringn(name, size - 7));
+    size_t stem = tp_name_stem(name);
+    if (name[stem])
+        json_array_append_new(list, json_stringn(name, stem));
 }
 
 /* The source's own quantization_config, less the weights that become plain. NULL

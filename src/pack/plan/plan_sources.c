@@ -6,18 +6,13 @@
  */
 #include "pack/plan/plan_build.h"
 
+#include "base/suffix.h"
 #include "pack/os/os.h"
 #include "pack/source/source_check.h"
 #include "pack/source/source_config.h"
 
 #include <stdio.h>
 #include <string.h>
-
-static bool has_suffix(const char *name, const char *suffix)
-{
-    size_t a = strlen(name), b = strlen(suffix);
-    return a >= b && strcmp(name + a - b, suffix) == 0;
-}
 
 /* Codes of a quantized weight, by name and type. */
 static bool looks_packed(const struct tp_tensor *tensor)
@@ -26,9 +21,9 @@ static bool looks_packed(const struct tp_tensor *tensor)
     if (tensor->rank < 2)
         return false;
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++)
-        if (has_suffix(tensor->name, suffixes[i]))
+        if (tp_ends_with(tensor->name, suffixes[i]))
             return true;
-    return has_suffix(tensor->name, ".weight") && !tp_dtype_is_float(tensor->dtype) &&
+    return tp_ends_with(tensor->name, ".weight") && !tp_dtype_is_float(tensor->dtype) &&
            tensor->dtype != TP_BOOL && tp_dtype_bits(tensor->dtype) <= 32;
 }
 

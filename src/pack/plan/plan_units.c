@@ -6,6 +6,7 @@
  */
 #include "pack/plan/plan_build.h"
 
+#include "base/suffix.h"
 #include "pack/source/model_names.h"
 #include "pack/text/name_set.h"
 #include "pack/os/os.h"
@@ -205,9 +206,8 @@ static char *split_name(struct tp_builder *b, const struct tp_weight *weight, ui
         return tp_os_format(b->err, "%.*s.%llu.%s", (int)stack->prefix, full,
                             (unsigned long long)e, labels[stack->gate_up ? p : 2]);
     char *name = tp_origin_name(&weight->origin[p], e, b->err);
-    size_t size = name ? strlen(name) : 0;
-    if (size > 7 && strcmp(name + size - 7, ".weight") == 0)
-        name[size - 7] = '\0';
+    if (name)
+        name[tp_name_stem(name)] = '\0';
     return name;
 }
 
@@ -434,8 +434,7 @@ static enum tp_code keep_fused_sets_together(struct tp_builder *b)
  * stay one stack in that order, to which the model's biases belong. */
 static bool alternates(const struct tp_weight *weight)
 {
-    size_t size = strlen(weight->prefix);
-    return weight->format && size > 6 && strcmp(weight->prefix + size - 6, "_proj_") == 0;
+    return weight->format && tp_ends_with(weight->prefix, "_proj_");
 }
 
 /* Whether nothing is to be done. Of another tool's weight the settings are not known;

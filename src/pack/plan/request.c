@@ -77,16 +77,11 @@ static const char *nearest_format(const char *typed)
 {
     size_t count;
     const struct tp_format *formats = tp_formats(&count);
-    unsigned best = TP_UNLIKE;
-    const char *found = NULL;
-    for (size_t i = 0; i < count; i++) {
-        unsigned cost = tp_name_distance(typed, formats[i].name);
-        if (cost < best && !formats[i].input_only) {
-            best = cost;
-            found = formats[i].name;
-        }
-    }
-    return found;
+    struct tp_nearest nearest = {.typed = typed};
+    for (size_t i = 0; i < count; i++)
+        if (!formats[i].input_only)
+            tp_nearest_try(&nearest, formats[i].name);
+    return nearest.name;
 }
 
 static enum tp_code set_format(struct tp_rule *rule, const char *name, struct tp_err *err)

@@ -160,9 +160,8 @@ enum tp_code tp_compute_requantize(struct tp_compute *c, const struct tp_op *fro
     if (on_device(c) && !tp_op_needs_reference(from) && device_encodes(to, via))
         return run_device(c, TP_CUDA_REQUANT, from, to, via, args, err);
     struct tp_args decode = *args;
-    uint64_t bytes = args->box.e * args->box.n * args->box.k * tp_dtype_bits(via) / 8;
     decode.dtype = args->dtype = via;
-    decode.out[0] = tp_arena_room(&c->values, bytes, err);
+    decode.out[0] = tp_arena_room(&c->values, tp_value_bytes(args->box, via), err);
     if (!decode.out[0])
         return TP_E_MEMORY;
     enum tp_code code = decode_on_host(c, from, &decode, err);

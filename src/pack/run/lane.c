@@ -47,11 +47,6 @@ static bool is_plain(const struct tp_lane *lane, const struct tp_unit *unit)
     return !lane->plan->weights->items[unit->parts[0].weight].format;
 }
 
-static uint64_t value_bytes(const struct tp_unit *unit, struct tp_box3 size)
-{
-    return size.e * size.n * size.k * tp_dtype_bits(unit->dtype) / 8;
-}
-
 static enum tp_code begin(struct tp_lane *lane, uint64_t in_bytes, uint64_t out_bytes)
 {
     return tp_compute_begin(&lane->compute, in_bytes, out_bytes, &lane->err);
@@ -113,19 +108,19 @@ static enum tp_code load_values(struct tp_lane *lane, const struct tp_unit *unit
     uint64_t in_bytes;
     enum tp_code code;
     if (is_plain(lane, unit)) {
-        if ((code = begin(lane, value_bytes(unit, box->size), 0)))
+        if ((code = begin(lane, tp_value_bytes(box->size, unit->dtype), 0)))
             return code;
-        void *to = tp_arena_take(lane->compute.in, value_bytes(unit, box->size));
+        void *to = tp_arena_take(lane->compute.in, tp_value_bytes(box->size, unit->dtype));
         *values = to;
         return tp_values_read(lane->plan, unit, box, to, &lane->err);
     }
     if ((code = source_of(lane, unit, box, &source)) ||
         (code = tp_op_total(&source.weight->op, source.cover.size, &in_bytes, &lane->err)) ||
-        (code = begin(lane, in_bytes, value_bytes(unit, source.cover.size))) ||
+        (code = begin(lane, in_bytes, tp_value_bytes(source.cover.size, unit->dtype))) ||
         (code = read_source(lane, &source, &args)))
         return code;
     args.box = source.cover.size;
-    args.out[0] = tp_arena_take(lane->compute.out, value_bytes(unit, source.cover.size));
+    args.out[0] = tp_arena_take(lane->compute.out, tp_value_bytes(source.cover.size, unit->dtype));
     if ((code = tp_compute_decode(&lane->compute, &source.weight->op, &args, &lane->err)))
         return code;
     *values = args.out[0];
@@ -254,7 +249,7 @@ static enum tp_code convert_cut(struct tp_lane *lane, const struct tp_unit *unit
 static enum tp_code convert_values(struct tp_lane *lane, const struct tp_unit *unit,
                                    const struct tp_box *box, struct tp_args *args)
 {
-    uint64_t in_bytes = value_bytes(unit, box->size), out_bytes;
+    uint64_t in_bytes = tp_value_bytes(box->size, unit->dtype), out_bytes;
     const void *values = NULL;
     bool plain = is_plain(lane, unit);
     enum tp_code code = tp_op_total(&unit->op, box->size, &out_bytes, &lane->err);

@@ -130,8 +130,7 @@ static enum tp_code do_job(struct run *run, struct tp_lane *lane, const struct t
         code = tp_lane_box(lane, job->unit, &run->grids[job->unit], job->index, global);
         tp_dropbehind_box(&run->behind, job->unit);
         struct tp_box box = tp_grid_box(unit, &run->grids[job->unit], job->index);
-        report(run, box.size.e * box.size.n * box.size.k * tp_dtype_bits(unit->dtype) / 8,
-               unit->name);
+        report(run, tp_value_bytes(box.size, unit->dtype), unit->name);
         return code;
     }
     case TP_JOB_NONE:

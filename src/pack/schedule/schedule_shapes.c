@@ -37,10 +37,7 @@ enum tp_sched_cut tp_sched_cut_of(const char *name)
         {"c_proj", TP_SCHED_CUT_K},       {"q_a_proj", TP_SCHED_CUT_NONE},
         {"kv_a_proj_with_mqa", TP_SCHED_CUT_NONE}, {"gate", TP_SCHED_CUT_NONE},
     };
-    size_t size = strlen(name);
-    if (size > 7 && strcmp(name + size - 7, ".weight") == 0)
-        size -= 7;
-    size_t start = size;
+    size_t size = tp_name_stem(name), start = size;
     while (start > 0 && name[start - 1] != '.')
         start--;
     for (size_t i = 0; i < sizeof modules / sizeof modules[0]; i++)

@@ -3,6 +3,7 @@
  */
 #include "pack/source/ckpt_dir.h"
 
+#include "base/suffix.h"
 #include "pack/text/name_set.h"
 #include "pack/os/os.h"
 
@@ -20,21 +21,15 @@ static const char *const weight_endings[] = {
 
 static const uint64_t max_config = UINT64_C(64) << 20;
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n > m && strcmp(text + n - m, end) == 0;
-}
-
 static bool is_shard(const char *name)
 {
-    return ends_with(name, ".safetensors") || ends_with(name, ".safetensors.zst");
+    return tp_ends_with(name, ".safetensors") || tp_ends_with(name, ".safetensors.zst");
 }
 
 static bool is_weight(const char *name)
 {
     for (size_t i = 0; i < sizeof weight_endings / sizeof *weight_endings; i++)
-        if (ends_with(name, weight_endings[i]))
+        if (tp_ends_with(name, weight_endings[i]))
             return true;
     return false;
 }
@@ -42,7 +37,7 @@ static bool is_weight(const char *name)
 char *tp_ckpt_plain_name(const char *name, struct tp_err *err)
 {
     size_t length = strlen(name);
-    if (ends_with(name, ".safetensors.zst"))
+    if (tp_ends_with(name, ".safetensors.zst"))
         length -= strlen(".zst");
     return tp_os_format(err, "%.*s", (int)length, name);
 }
@@ -172,7 +167,7 @@ static enum tp_code lone_shard(const struct tp_checkpoint *ckpt, const struct tp
             break;
         }
         /* x.safetensors sorts before x.safetensors.zst: both are one. */
-        bool same = found && ends_with(name, ".zst") && strlen(name) == strlen(found) + 4 &&
+        bool same = found && tp_ends_with(name, ".zst") && strlen(name) == strlen(found) + 4 &&
                     strncmp(name, found, strlen(found)) == 0;
         if (!same) {
             found = name;

@@ -3,6 +3,7 @@
  */
 #include "pack/source/index.h"
 
+#include "base/suffix.h"
 #include "pack/text/json_scan.h"
 #include "pack/text/name_set.h"
 #include "pack/os/os.h"
@@ -21,12 +22,6 @@ struct parser {
     size_t entry_room, where_room, shard_room;
 };
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n > m && strcmp(text + n - m, end) == 0;
-}
-
 const char *tp_index_shard_name(const char *name)
 {
     if (!name[0])
@@ -40,7 +35,7 @@ const char *tp_index_shard_name(const char *name)
             return "it holds a control character";
     if (strlen(name) > 255)
         return "it is longer than a file name may be";
-    if (!ends_with(name, ".safetensors") && !ends_with(name, ".safetensors.zst"))
+    if (!tp_ends_with(name, ".safetensors") && !tp_ends_with(name, ".safetensors.zst"))
         return "it does not end in .safetensors or .safetensors.zst";
     return NULL;
 }

@@ -29,13 +29,17 @@ static bool ends_in(const char *text, size_t size, struct word word)
 
 static const struct word weight_suffix = WORD(".weight");
 
+size_t tp_name_stem(const char *name)
+{
+    size_t size = strlen(name);
+    bool has = size > weight_suffix.size && ends_in(name, size, weight_suffix);
+    return has ? size - weight_suffix.size : size;
+}
+
 /* The last segment of a name, ".weight" taken away; *size is its length. */
 static const char *last_segment(const char *name, size_t *size)
 {
-    size_t end = strlen(name);
-    if (ends_in(name, end, weight_suffix))
-        end -= weight_suffix.size;
-    size_t start = end;
+    size_t end = tp_name_stem(name), start = end;
     while (start > 0 && name[start - 1] != '.')
         start--;
     *size = end - start;
@@ -160,9 +164,7 @@ bool tp_name_stack(const char *name, struct tp_stack_name *out)
         bool gate_up;
     } stacks[] = {{WORD("experts.gate_up_proj"), true}, {WORD("experts.down_proj"), false},
                   {WORD("experts.w13"), true},          {WORD("experts.w2"), false}};
-    size_t size = strlen(name);
-    if (ends_in(name, size, weight_suffix))
-        size -= weight_suffix.size;
+    size_t size = tp_name_stem(name);
     for (size_t i = 0; i < sizeof stacks / sizeof *stacks; i++) {
         size_t length = stacks[i].suffix.size;
         if (!ends_in(name, size, stacks[i].suffix) ||

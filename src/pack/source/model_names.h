@@ -9,6 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The length of a tensor's name without ".weight" at its end, which is that of its
+ * module: name[tp_name_stem(name)] is NUL where there is no such end. */
+size_t tp_name_stem(const char *name);
+
 /* Why a weight of that name is not quantized by default, or NULL if it is. */
 const char *tp_name_kept_reason(const char *name);
 

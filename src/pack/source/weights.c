@@ -260,9 +260,6 @@ static enum tp_code add_plain(struct finder *f, uint32_t index)
     struct tp_weight weight = {.rank = (int)tensor->rank, .dtype = tensor->dtype};
     const uint64_t *shape = tensor->shape;
     struct tp_stack_name stack;
-    size_t size = strlen(tensor->name);
-    if (size > 7 && strcmp(tensor->name + size - 7, ".weight") == 0)
-        size -= 7;
     weight.box.e = tensor->rank == 3 ? *shape++ : 1;
     weight.box.n = shape[0];
     weight.box.k = shape[1];
@@ -274,7 +271,7 @@ static enum tp_code add_plain(struct finder *f, uint32_t index)
     }
     no_tensors(&weight);
     weight.tensor[0] = index;
-    return add(f, &weight, tensor->name, size);
+    return add(f, &weight, tensor->name, tp_name_stem(tensor->name));
 }
 
 static bool is_plain(const struct tp_tensor *tensor)

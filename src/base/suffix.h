@@ -1,0 +1,15 @@
+/* How names end. */
+#ifndef TP_BASE_SUFFIX_H
+#define TP_BASE_SUFFIX_H
+
+#include <stdbool.h>
+#include <string.h>
+
+/* Whether `text` ends in `end`, with something in front of it. */
+static inline bool tp_ends_with(const char *text, const char *end)
+{
+    size_t size = strlen(text), end_size = strlen(end);
+    return size > end_size && memcmp(text + size - end_size, end, end_size) == 0;
+}
+
+#endif
