@@ -105,6 +105,33 @@ static void note_stages(const struct tp_run_stats *stats, double seconds)
             seconds);
 }
 
+/* Bytes that this process is to read. */
+static enum tp_code own_bytes(const struct tp_options *o, const struct tp_plan *plan,
+                              uint64_t *bytes, struct tp_err *err)
+{
+    struct tp_share_work work = {.bytes_in = plan->bytes_in};
+    enum tp_code code = o->part.count ? tp_share_work(plan, share_of(o), &work, err) : TP_OK;
+    *bytes = work.bytes_in;
+    return code;
+}
+
+static struct tp_run_options run_options(const struct tp_options *o,
+                                         const struct tp_request *request,
+                                         struct tp_devices *devices, struct tp_run_stats *stats,
+                                         struct tp_progress *progress)
+{
+    return (struct tp_run_options){
+        .jobs = o->jobs,
+        .devices = devices->count ? devices : NULL,
+        .memory = o->max_memory == TP_UNSET ? 0 : o->max_memory,
+        .keep_nonfinite = request->keep_nonfinite,
+        .stop = tp_catch_signals(),
+        .progress = progress ? tp_progress_add : NULL,
+        .progress_arg = progress,
+        .stats = o->verbose ? stats : NULL,
+    };
+}
+
 static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *plan,
                               const struct tp_ranks *ranks, const struct tp_request *request,
                               const char *output, struct tp_convert_result *result,
@@ -119,26 +146,13 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
     if (code)
         return code;
     tp_note("device: %s", devices.why);
-    uint64_t total = plan->bytes_in;
-    if (o->part.count) {
-        struct tp_share_work work;
-        if ((code = tp_share_work(plan, share_of(o), &work, err)))
-            return code;
-        total = work.bytes_in;
-    }
+    uint64_t total;
+    if ((code = own_bytes(o, plan, &total, err)))
+        return code;
     struct tp_progress *progress = tp_progress_start(o, "convert", total);
     struct tp_run_stats stats = {0};
     double start = tp_now();
-    options.run = (struct tp_run_options){
-        .jobs = o->jobs ? o->jobs : 1,
-        .devices = devices.count ? &devices : NULL,
-        .memory = o->max_memory == TP_UNSET ? 0 : o->max_memory,
-        .keep_nonfinite = request->keep_nonfinite,
-        .stop = tp_catch_signals(),
-        .progress = progress ? tp_progress_add : NULL,
-        .progress_arg = progress,
-        .stats = o->verbose ? &stats : NULL,
-    };
+    options.run = run_options(o, request, &devices, &stats, progress);
     struct tp_requant_error error;
     bool measures = false;
     if (request->requantize)
@@ -237,12 +251,6 @@ int tp_cmd_convert(const struct tp_options *o)
 {
     struct tp_request request;
     struct tp_err err = {0};
-    bool needs_output = o->command == TP_CMD_CONVERT && !o->dry_run && !o->discard;
-    if (needs_output && !o->output) {
-        tp_err_hint(&err, "name it with -o DIRECTORY or -o FILE.safetensors");
-        tp_fail(&err, TP_E_USAGE, "no output is given");
-        return tp_report_usage("convert", &err);
-    }
     if ((o->part.count || o->tp > 1) && o->output && tp_output_file(o->output)) {
         tp_err_hint(&err, "name a directory with -o");
         tp_fail(&err, TP_E_USAGE, "a single file cannot be written %s",

@@ -249,7 +249,7 @@ static int compare(const struct tp_options *o, const struct tp_source sources[2]
     for (size_t t = 0; t < a.ckpt->tensor_count; t++)
         bytes += a.ckpt->tensors[t].bytes;
     struct tp_progress *progress = tp_progress_start(o, "compare", bytes);
-    struct tp_diff_options options = {.jobs = o->jobs ? o->jobs : 1, .stop = tp_catch_signals(),
+    struct tp_diff_options options = {.jobs = o->jobs, .stop = tp_catch_signals(),
                                       .progress = progress ? tp_progress_add : NULL,
                                       .progress_arg = progress};
     enum tp_code code = tp_diff(&a, &b, &options, &diff, &err);

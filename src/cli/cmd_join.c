@@ -58,10 +58,9 @@ static int join(const struct tp_options *o, const char *output)
 int tp_cmd_join(const struct tp_options *o)
 {
     struct tp_err err = {0};
-    if (!o->output || tp_output_file(o->output)) {
+    if (tp_output_file(o->output)) {
         tp_err_hint(&err, "name a directory with -o");
-        tp_fail(&err, TP_E_USAGE, o->output ? "the whole is a directory, as its ranks are"
-                                            : "no output is given");
+        tp_fail(&err, TP_E_USAGE, "the whole is a directory, as its ranks are");
         return tp_report_usage("join", &err);
     }
     char *output = tp_output_path(o->output, &err);

@@ -43,7 +43,7 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
     struct tp_progress *progress = tp_progress_start(o, "unpack", plan->bytes_in);
     struct tp_convert_options options = {.force = o->force};
     options.run = (struct tp_run_options){
-        .jobs = o->jobs ? o->jobs : 1,
+        .jobs = o->jobs,
         .keep_nonfinite = true, /* they were kept when the weights were packed */
         .stop = tp_catch_signals(),
         .progress = progress ? tp_progress_add : NULL,
@@ -109,11 +109,8 @@ int tp_cmd_unpack(const struct tp_options *o)
 {
     struct tp_err err = {0};
     struct tp_source source;
-    if (!o->output || (o->to && o->dtype)) {
-        if (!o->output)
-            tp_err_hint(&err, "name it with -o DIRECTORY or -o FILE.safetensors");
-        tp_fail(&err, TP_E_USAGE, o->output ? "--to and --dtype exclude each other"
-                                            : "no output is given");
+    if (o->to && o->dtype) {
+        tp_fail(&err, TP_E_USAGE, "--to and --dtype exclude each other");
         return tp_report_usage("unpack", &err);
     }
     if (o->to && !tp_format_find(o->to)) {

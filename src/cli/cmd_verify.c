@@ -289,7 +289,7 @@ int tp_cmd_verify(const struct tp_options *o)
     struct tp_verify_report report = {0};
     struct tp_err err = {0};
     double start = tp_now();
-    struct tp_verify_options options = {.jobs = o->jobs ? o->jobs : 1, .stop = tp_catch_signals()};
+    struct tp_verify_options options = {.jobs = o->jobs, .stop = tp_catch_signals()};
     if (tp_checkpoint_open(o->arg.item[0], 0, &stored.ckpt, &err))
         return report_open(o->arg.item[0], &err);
     struct tp_progress *progress = tp_progress_start(o, "verify", total_bytes(&stored.ckpt));

@@ -24,7 +24,8 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         "tilepack convert model.safetensors -o packed.safetensors --to mxfp8-blocked\n"
         "tilepack convert SRC -o DST --to fp8-deepseek --set scale=ue8m0\n"
         "tilepack convert SRC -o DST --recipe mixed.json --dry-run\n",
-        {{"SRC", TP_COMPLETE_PATH, NULL}}, 1, 1, false},
+        {{"SRC", TP_COMPLETE_PATH, NULL}}, 1, 1, false,
+        "-o DST names what to write; --dry-run shows the plan without it"},
     [TP_CMD_PLAN] = {
         "plan", "SRC --to FORMAT [options]",
         "print what convert would write, without writing",
@@ -32,7 +33,7 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         "kept with the reason.",
         "tilepack plan Mixtral-8x7B --to w4a8-cutlass\n"
         "tilepack plan SRC --to mxfp8-blocked --json | jq .\n",
-        {{"SRC", TP_COMPLETE_PATH, NULL}}, 1, 1, false},
+        {{"SRC", TP_COMPLETE_PATH, NULL}}, 1, 1, false, NULL},
     [TP_CMD_DUMP] = {
         "dump", "PATH [TENSOR] [options]",
         "look inside a checkpoint: tensors, layouts, values",
@@ -42,7 +43,7 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         "tilepack dump packed/ model.layers.0.mlp.down_proj\n"
         "tilepack dump packed/ model.layers.0.mlp.down_proj --at 17,300\n"
         "tilepack dump packed/ model.layers.0.mlp.down_proj --values 0:4,0:8\n",
-        {{"PATH", TP_COMPLETE_PATH, NULL}, {"TENSOR", TP_COMPLETE_NONE, NULL}}, 1, 2, false},
+        {{"PATH", TP_COMPLETE_PATH, NULL}, {"TENSOR", TP_COMPLETE_NONE, NULL}}, 1, 2, false, NULL},
     [TP_CMD_VERIFY] = {
         "verify", "PATH [--against SRC] [options]",
         "prove that a converted checkpoint is whole and right",
@@ -50,7 +51,7 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         "tensor again from SRC and prints the error of each. Exit status 1 on a difference.",
         "tilepack verify packed/\n"
         "tilepack verify packed/ --against Mixtral-8x7B\n",
-        ONE_PATH, false},
+        ONE_PATH, false, NULL},
     [TP_CMD_UNPACK] = {
         "unpack", "PATH -o DST [options]",
         "the way back: plain weights, or another form of the same codes",
@@ -58,7 +59,7 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         "where both formats hold the same numbers, and refuses otherwise.",
         "tilepack unpack packed/ -o plain/ --dtype bf16\n"
         "tilepack unpack packed/ -o ct/ --to w4a8-ct\n",
-        ONE_PATH, false},
+        ONE_PATH, false, "-o DST names what to write"},
     [TP_CMD_DIFF] = {
         "diff", "A B [options]",
         "compare two checkpoints tensor by tensor, across formats",
@@ -66,7 +67,7 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         "by value. Exit status 1 on a difference.",
         "tilepack diff packed-yesterday/ packed-today/\n"
         "tilepack diff Mixtral-8x7B packed/ --json\n",
-        {{"A", TP_COMPLETE_PATH, NULL}, {"B", TP_COMPLETE_PATH, NULL}}, 2, 2, false},
+        {{"A", TP_COMPLETE_PATH, NULL}, {"B", TP_COMPLETE_PATH, NULL}}, 2, 2, false, NULL},
     [TP_CMD_FORMATS] = {
         "formats", "[NAME] [options]",
         "list the formats, or show one with its layouts",
@@ -74,7 +75,7 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         "constraints and who reads it.",
         "tilepack formats\n"
         "tilepack formats w4a8-cutlass\n",
-        {{"NAME", TP_COMPLETE_ANY_FORMAT, NULL}}, 0, 1, false},
+        {{"NAME", TP_COMPLETE_ANY_FORMAT, NULL}}, 0, 1, false, NULL},
     [TP_CMD_SCHEDULE] = {
         "schedule", "[PATH] --m M[,M...] [options]",
         "print how the consumer's kernel will run on these weights",
@@ -83,7 +84,7 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         "tilepack schedule packed/ --m 1,64,4096 --gpu h100\n"
         "tilepack schedule --shape 7168,2048 --m 4096 --kernel deepgemm --why\n"
         "tilepack schedule --cases plan.csv\n",
-        {{"PATH", TP_COMPLETE_PATH, NULL}}, 0, 1, false},
+        {{"PATH", TP_COMPLETE_PATH, NULL}}, 0, 1, false, NULL},
     [TP_CMD_BENCH] = {
         "bench", "[options]",
         "measure every kernel against the memory ceiling of this machine",
@@ -91,7 +92,7 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         "bytes and the same threads in the same run.",
         "tilepack bench\n"
         "tilepack bench --format mxfp8-torchao3d --shape 8,7168,5120 --device cuda\n",
-        {{NULL, TP_COMPLETE_NONE, NULL}}, 0, 0, false},
+        {{NULL, TP_COMPLETE_NONE, NULL}}, 0, 0, false, NULL},
     [TP_CMD_MERGE] = {
         "merge", "DST [options]",
         "finish a conversion done in parts by several machines",
@@ -99,7 +100,7 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         "config and manifest. The result equals that of one machine byte for byte.",
         "tilepack convert SRC -o DST --to w4a8-cutlass --part 1/4   # and 2/4, 3/4, 4/4\n"
         "tilepack merge DST\n",
-        {{"DST", TP_COMPLETE_PATH, NULL}}, 1, 1, false},
+        {{"DST", TP_COMPLETE_PATH, NULL}}, 1, 1, false, NULL},
     [TP_CMD_JOIN] = {
         "join", "PATH -o DST [options]",
         "put tensor-parallel slices together again",
@@ -107,21 +108,21 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         "of a conversion without --tp.",
         "tilepack convert SRC -o cut/ --to w4a8-cutlass --tp 4\n"
         "tilepack join cut/ -o whole/\n",
-        ONE_PATH, false},
+        ONE_PATH, false, "-o DST names what to write"},
     [TP_CMD_HELP] = {
         "help", "[COMMAND]", "show help for a command", "The same as COMMAND --help.", "",
-        {{"COMMAND", TP_COMPLETE_COMMAND, NULL}}, 0, 1, true},
+        {{"COMMAND", TP_COMPLETE_COMMAND, NULL}}, 0, 1, true, NULL},
     [TP_CMD_COMPLETIONS] = {
         "completions", "bash|zsh|fish", "print a completion script",
         "Load it from the shell's start-up file, or install it where the shell looks.",
         "eval \"$(tilepack completions bash)\"\n",
-        {{"SHELL", TP_COMPLETE_WORDS, "bash|zsh|fish"}}, 1, 1, true},
+        {{"SHELL", TP_COMPLETE_WORDS, "bash|zsh|fish"}}, 1, 1, true, NULL},
     [TP_CMD_MAN_OPTIONS] = {
         "man-options", "COMMAND [own|common]", "print a command's options as mdoc(7)",
         "The man pages hold this text; a test compares. 'own' leaves out what every command "
         "has, 'common' prints just that.", "",
         {{"COMMAND", TP_COMPLETE_COMMAND, NULL}, {"WHICH", TP_COMPLETE_WORDS, "own|common"}},
-        1, 2, true},
+        1, 2, true, NULL},
 };
 
 const struct tp_option tp_option_rows[] = {

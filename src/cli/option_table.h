@@ -129,6 +129,7 @@ struct tp_command_row {
     struct tp_operand operand[TP_MAX_OPERANDS + 1];
     size_t least, most; /* number of operands; the last one repeats up to `most` */
     bool hidden;
+    const char *no_output; /* the hint when --output is missing; NULL: none is needed */
 };
 
 extern const struct tp_command_row tp_command_rows[TP_CMD_COUNT];

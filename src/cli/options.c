@@ -416,11 +416,8 @@ static enum tp_code check_together(struct parser *p)
     if (o->recipe && o->set.count)
         return need(p, "--set and --recipe exclude each other",
                     "a rule of the recipe carries its own parameters");
-    if (o->command == TP_CMD_CONVERT && !o->output && !o->dry_run && !o->discard)
-        return need(p, "no output is given",
-                    "-o DST names what to write; --dry-run shows the plan without it");
-    if ((o->command == TP_CMD_UNPACK || o->command == TP_CMD_JOIN) && !o->output)
-        return need(p, "no output is given", "-o DST names what to write");
+    if (row->no_output && !o->output && !o->dry_run && !o->discard)
+        return need(p, "no output is given", row->no_output);
     if (o->command == TP_CMD_SCHEDULE && !o->arg.count && !o->shape.count && !o->cases)
         return need(p, "no weights are given", "PATH, --shape N,K or --cases FILE");
     return TP_OK;

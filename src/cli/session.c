@@ -35,13 +35,6 @@ enum tp_code tp_request_from(const struct tp_options *o, struct tp_request *requ
     request->requantize = o->requantize;
     request->keep_nonfinite = strcmp(o->nonfinite, "keep") == 0;
     request->shard_size = o->shard_size == TP_UNSET ? 0 : o->shard_size;
-    if (!o->to == !o->recipe) {
-        tp_err_hint(err, "`tilepack formats` lists the formats");
-        return tp_fail(err, TP_E_USAGE, o->to ? "--to and --recipe exclude each other"
-                                              : "neither --to nor --recipe is given");
-    }
-    if (o->recipe && o->set.count)
-        return tp_fail(err, TP_E_USAGE, "--set goes with --to; a recipe has \"set\" in its rules");
     code = o->to ? tp_request_to(request, o->to, o->set.item, o->set.count, err)
                  : tp_request_recipe(request, o->recipe, err);
     for (size_t i = 0; i < o->include.count && code == TP_OK; i++)

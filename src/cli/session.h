@@ -19,7 +19,8 @@ enum tp_code tp_source_open(const char *path, bool strict, struct tp_source *sou
                             struct tp_err *err);
 void tp_source_close(struct tp_source *source);
 
-/* The request that --to, --set, --recipe, --include, ... make. */
+/* The request that --to or --recipe, --set, --include, ... make; options.c saw to it that
+ * they go together. */
 enum tp_code tp_request_from(const struct tp_options *o, struct tp_request *request,
                              struct tp_err *err);
 
