@@ -333,13 +333,6 @@ uint64_t tp_layout_at(const struct tp_layout *layout, uint64_t e, uint64_t n, ui
            tp_layout_dim_at(&layout->dim[TP_DIM_K], k);
 }
 
-void tp_layout_table(const struct tp_layout_dim *dim, uint64_t first, uint64_t count,
-                     uint64_t *table)
-{
-    for (uint64_t i = 0; i < count; i++)
-        table[i] = tp_layout_dim_at(dim, first + i);
-}
-
 void tp_layout_coord(const struct tp_layout *layout, uint64_t offset, uint64_t coord[TP_DIMS])
 {
     for (int d = 0; d < TP_DIMS; d++) {

@@ -63,13 +63,9 @@ uint64_t tp_layout_extent(const struct tp_layout *layout, int dim);
 uint64_t tp_layout_size(const struct tp_layout *layout);
 
 /* Offset contributed by coordinate x of one dimension. The offset of (e,n,k) is
- * the sum over the three dimensions, which is what makes tables cheap. */
+ * the sum over the three dimensions. */
 uint64_t tp_layout_dim_at(const struct tp_layout_dim *dim, uint64_t x);
 uint64_t tp_layout_at(const struct tp_layout *layout, uint64_t e, uint64_t n, uint64_t k);
-
-/* Fills table[i] with the offset of coordinate first + i, i < count. */
-void tp_layout_table(const struct tp_layout_dim *dim, uint64_t first, uint64_t count,
-                     uint64_t *table);
 
 /* The coordinate stored at `offset` < size, of a checked (bijective) layout. */
 void tp_layout_coord(const struct tp_layout *layout, uint64_t offset, uint64_t coord[TP_DIMS]);

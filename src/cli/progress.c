@@ -25,7 +25,8 @@ struct tp_progress {
     bool stop;
     char item[ITEM];
     char verb[32];
-    _Atomic uint64_t done, total;
+    _Atomic uint64_t done;
+    uint64_t total;
     double began;
     uint64_t sample[WINDOW];
     double when[WINDOW];
@@ -89,7 +90,7 @@ static double speed(struct tp_progress *p, uint64_t done, double at)
 static size_t compose(struct tp_progress *p, char *line, size_t size, size_t width)
 {
     char a[TP_HUMAN], b[TP_HUMAN], rate_text[TP_HUMAN], eta[TP_HUMAN] = "", item[ITEM];
-    uint64_t done = atomic_load(&p->done), total = atomic_load(&p->total);
+    uint64_t done = atomic_load(&p->done), total = p->total;
     double at = tp_now(), rate = speed(p, done, at);
     int used;
     pthread_mutex_lock(&p->lock);
@@ -183,18 +184,12 @@ struct tp_progress *tp_progress_start(const struct tp_options *o, const char *ve
     if (!p)
         return NULL; /* the work matters more than the line */
     snprintf(p->verb, sizeof p->verb, "%s", verb);
-    atomic_store(&p->total, total);
+    p->total = total;
     p->began = tp_now();
     if (start_thread(p))
         return p;
     free(p);
     return NULL;
-}
-
-void tp_progress_total(struct tp_progress *p, uint64_t total)
-{
-    if (p)
-        atomic_store(&p->total, total);
 }
 
 void tp_progress_add(void *progress, uint64_t bytes, const char *item)

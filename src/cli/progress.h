@@ -12,10 +12,9 @@
 struct tp_progress;
 
 /* Starts the line "VERB  done / total  percent  GB/s  ETA  item". total is in
- * bytes; 0 = not known yet. Only one line may be active at a time. */
+ * bytes; 0 = not known. Only one line may be active at a time. */
 struct tp_progress *tp_progress_start(const struct tp_options *o, const char *verb,
                                       uint64_t total);
-void tp_progress_total(struct tp_progress *progress, uint64_t total);
 
 /* Counts `bytes` done; `item` (copied, may be NULL) is what is worked on now.
  * From any thread; made to be handed out as a callback: void (*)(void *, ...). */

@@ -28,7 +28,8 @@ static uint8_t int4_code(float quotient)
     return (uint8_t)((int)rintf(q) + 8);
 }
 
-uint16_t tp_int4_scale(uint32_t amax, bool *is_zero)
+/* The bf16 scale of a block, and whether all its codes are 8. */
+static uint16_t int4_scale(uint32_t amax, bool *is_zero)
 {
     uint16_t sb = tp_f32_to_bf16(tp_bits_f32(amax) / 7.5f);
     *is_zero = sb == 0 || amax >= TP_F32_INF_BITS;
@@ -50,7 +51,7 @@ static void encode_int4(const struct tp_op *op, const float *values, uint64_t co
                         uint32_t amax, uint8_t *codes, uint32_t *scale)
 {
     bool is_zero;
-    uint16_t sb = tp_int4_scale(amax, &is_zero);
+    uint16_t sb = int4_scale(amax, &is_zero);
     *scale = sb;
     if (amax >= TP_F32_INF_BITS)
         memset(codes, 8, count);

@@ -34,10 +34,8 @@ uint32_t tp_amax_bits(const float *values, uint64_t count);
 float tp_codec_global(const struct tp_op *op, enum tp_dtype dtype, float amax);
 
 /* Parts of it that fast rows share. `amax` is the largest magnitude of the block as
- * bits of an fp32 number. The bf16 scale of INT4, and whether all codes are 8;
- * the scale of FP8, and the factor that values are multiplied by (rules V2, SEED,
- * CUDA) or divided by (DIV, CT_*). */
-uint16_t tp_int4_scale(uint32_t amax, bool *is_zero);
+ * bits of an fp32 number. The scale of FP8, and the factor that values are multiplied by
+ * (rules V2, SEED, CUDA) or divided by (DIV, CT_*). */
 float tp_fp8_block_scale(const struct tp_op *op, uint32_t amax, float *factor);
 
 /* The e4m3 scale of an NVFP4 block, and the factor that values are multiplied by (rule

@@ -281,11 +281,6 @@ enum tp_code tp_leafhash_final(struct tp_leafhash *h, uint8_t root[TP_HASH_BYTES
     return TP_OK;
 }
 
-const uint8_t *tp_leafhash_leaf(const struct tp_leafhash *h, size_t i)
-{
-    return h->leaves[i].u.hash;
-}
-
 struct scan {
     struct tp_leafhash h;
     tp_leafhash_read read;

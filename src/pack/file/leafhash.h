@@ -101,9 +101,6 @@ enum tp_code tp_leafhash_settle(struct tp_leafhash *h, tp_leafhash_read read, vo
 enum tp_code tp_leafhash_final(struct tp_leafhash *h, uint8_t root[TP_HASH_BYTES],
                                struct tp_err *err);
 
-/* Hash of leaf i < leaf_count; only after final() succeeded. */
-const uint8_t *tp_leafhash_leaf(const struct tp_leafhash *h, size_t i);
-
 /* Hashes a file that exists, by `threads` threads (1 MiB of memory each, at most
  * 64). The first failure of a read is returned. */
 enum tp_code tp_leafhash_file(uint64_t file_size, unsigned threads, tp_leafhash_read read,

@@ -33,8 +33,6 @@ static const char *const rule_names[TP_CODEC_COUNT][8] = {
 const char *tp_codec_name(enum tp_codec codec) { return codec_names[codec]; }
 const char *tp_role_name(enum tp_role role) { return role_names[role]; }
 const char *tp_element_name(enum tp_element element) { return element_names[element]; }
-const char *tp_rule_name(enum tp_codec codec, unsigned rule) { return rule_names[codec][rule]; }
-const char *tp_scale_rule_name(unsigned scale_rule) { return scale_rule_names[scale_rule]; }
 
 static int word_index(const char *const names[], const char *word)
 {
@@ -75,7 +73,8 @@ static enum tp_code pair(const json_t *array, uint64_t group, uint32_t *first, u
     return TP_OK;
 }
 
-enum tp_code tp_op_set(const json_t *set, struct tp_op *op, struct tp_err *err)
+/* Applies a "set" object to the operation; unknown keys and values are errors. */
+static enum tp_code apply_set(const json_t *set, struct tp_op *op, struct tp_err *err)
 {
     const char *key;
     json_t *value;
@@ -309,8 +308,8 @@ static enum tp_code parse_params(const json_t *json, struct tp_format *format, s
         enum tp_code code = parse_param(json_array_get(params, i), param, err);
         struct tp_op scratch = format->op;
         for (uint32_t c = 0; code == TP_OK && c < param->count; c++)
-            code = tp_op_set(param->set[c], &scratch, err);
-        if (code || (code = tp_op_set(param->set[0], &format->op, err)))
+            code = apply_set(param->set[c], &scratch, err);
+        if (code || (code = apply_set(param->set[0], &format->op, err)))
             return code;
     }
     return TP_OK;
@@ -437,7 +436,7 @@ static enum tp_code parse_facts(const json_t *json, struct tp_format *format, st
         (code = parse_source(json, format, err)) ||
         (code = parse_table(json_object_get(json, "table"), &format->op, err)))
         return code;
-    return tp_op_set(json_object_get(json, "set"), &format->op, err);
+    return apply_set(json_object_get(json, "set"), &format->op, err);
 }
 
 /* Of a format that turned out wrong; a good one lasts as long as the process. */
@@ -490,7 +489,7 @@ void tp_format_op(const struct tp_format *format, const struct tp_settings *sett
 {
     *op = format->op;
     for (uint32_t p = 0; p < format->params; p++) /* checked when the file was parsed */
-        tp_op_set(format->param[p].set[settings->choice[p]], op, NULL);
+        apply_set(format->param[p].set[settings->choice[p]], op, NULL);
 }
 
 enum tp_dtype tp_format_via(const struct tp_format *format, const struct tp_settings *settings,

@@ -9,14 +9,9 @@
 enum tp_code tp_format_parse(const char *text, uint64_t group, struct tp_format *format,
                              struct tp_err *err);
 
-/* Applies a "set" object to the operation; unknown keys and values are errors. */
-enum tp_code tp_op_set(const json_t *set, struct tp_op *op, struct tp_err *err);
-
 /* Names of the words of format files. */
 const char *tp_codec_name(enum tp_codec codec);
 const char *tp_role_name(enum tp_role role);
 const char *tp_element_name(enum tp_element element);
-const char *tp_rule_name(enum tp_codec codec, unsigned rule);
-const char *tp_scale_rule_name(unsigned scale_rule);
 
 #endif

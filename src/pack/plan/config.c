@@ -184,7 +184,9 @@ static json_t *kernel_ready(const struct tp_plan *plan, const struct used *used)
     return config;
 }
 
-json_t *tp_config_quantization(const struct tp_plan *plan, struct tp_err *err)
+/* The value of "quantization_config" for the plan (new reference), or NULL with
+ * *err set where no reader could understand the mixture of formats. */
+static json_t *quantization_of(const struct tp_plan *plan, struct tp_err *err)
 {
     struct used used = {.count = 0};
     if (collect(plan, &used, err))
@@ -328,7 +330,7 @@ enum tp_code tp_config_text(const struct tp_plan *plan, struct tp_text *text, st
         return tp_text_add(text, plan->ckpt->config, plan->ckpt->config_size, err);
     if (plan->restores)
         config = restored_config(plan);
-    else if (!(config = tp_config_quantization(plan, err)))
+    else if (!(config = quantization_of(plan, err)))
         return err->code;
     if (config) {
         value = json_dumps(config, JSON_INDENT(2));

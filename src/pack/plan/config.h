@@ -5,12 +5,9 @@
 #include "pack/plan/plan.h"
 #include "pack/text/text.h"
 
-/* The value of "quantization_config" for the plan (new reference), or NULL with
- * *err set where no reader could understand the mixture of formats. */
-json_t *tp_config_quantization(const struct tp_plan *plan, struct tp_err *err);
-
-/* config.json of the source with that key replaced; every other byte stays. The
- * text is NULL when the source has no config.json. */
+/* config.json of the source with "quantization_config" replaced; every other byte stays.
+ * The text is NULL when the source has no config.json; an error where no reader could
+ * understand the mixture of formats. */
 enum tp_code tp_config_text(const struct tp_plan *plan, struct tp_text *text, struct tp_err *err);
 
 /* Whether `name`, one of ckpt->others, describes the source's quantization to a loader

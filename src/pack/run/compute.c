@@ -19,7 +19,8 @@ static enum tp_code grow(struct tp_arena *arena, uint64_t bytes, struct tp_err *
     return code;
 }
 
-void *tp_arena_room(struct tp_arena *arena, uint64_t bytes, struct tp_err *err)
+/* Empties an arena that can grow and makes room; returns its base or NULL. */
+static void *room(struct tp_arena *arena, uint64_t bytes, struct tp_err *err)
 {
     return grow(arena, tp_max_u64(bytes, ALIGN), err) ? NULL : arena->base;
 }
@@ -91,7 +92,7 @@ static enum tp_code run_device(struct tp_compute *c, enum tp_cuda_kind kind,
 static enum tp_code take_scratch(struct tp_compute *c, const struct tp_op *op,
                                  struct tp_args *args, struct tp_err *err)
 {
-    args->scratch = tp_arena_room(&c->scratch, tp_encode_scratch(op, args->box), err);
+    args->scratch = room(&c->scratch, tp_encode_scratch(op, args->box), err);
     return args->scratch ? TP_OK : TP_E_MEMORY;
 }
 
@@ -161,7 +162,7 @@ enum tp_code tp_compute_requantize(struct tp_compute *c, const struct tp_op *fro
         return run_device(c, TP_CUDA_REQUANT, from, to, via, args, err);
     struct tp_args decode = *args;
     decode.dtype = args->dtype = via;
-    decode.out[0] = tp_arena_room(&c->values, tp_value_bytes(args->box, via), err);
+    decode.out[0] = room(&c->values, tp_value_bytes(args->box, via), err);
     if (!decode.out[0])
         return TP_E_MEMORY;
     enum tp_code code = decode_on_host(c, from, &decode, err);

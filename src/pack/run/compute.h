@@ -31,9 +31,6 @@ enum tp_code tp_compute_begin(struct tp_compute *c, uint64_t in_bytes, uint64_t 
 /* The next `bytes` of an arena that begin() made room for. */
 void *tp_arena_take(struct tp_arena *arena, uint64_t bytes);
 
-/* Empties an arena that can grow and makes room; returns its base or NULL. */
-void *tp_arena_room(struct tp_arena *arena, uint64_t bytes, struct tp_err *err);
-
 /* Bytes of an operation's outputs for a box, each rounded up to 64. */
 enum tp_code tp_op_total(const struct tp_op *op, struct tp_box3 box, uint64_t *bytes,
                          struct tp_err *err);
