@@ -41,7 +41,7 @@ static void defaults(void **state)
          "not a linear layer's weight (its name does not end in .weight)"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const char *reason = tp_name_kept_reason(cases[i].name);
+        const char *reason = tp_kept_reason(tp_name_kept(cases[i].name));
         if (!cases[i].reason)
             assert_null(reason);
         else

@@ -63,11 +63,11 @@ static enum tp_code collect(const struct tp_plan *plan, struct used *used, struc
     return code ? code : collect_from(plan->kept_units, plan->kept_unit_count, used, err);
 }
 
-/* Whether a weight kept for this reason is that of a linear layer all the same. */
-static bool is_linear(const char *reason)
+/* Whether a weight that is kept for this is that of a linear layer all the same. */
+static bool is_linear(enum tp_kept_why why)
 {
-    return !reason || strcmp(reason, "router") == 0 || strcmp(reason, "output head") == 0 ||
-           strcmp(reason, "loaded plain by engines") == 0;
+    return why == TP_KEPT_NOT || why == TP_KEPT_ROUTER || why == TP_KEPT_HEAD ||
+           why == TP_KEPT_BY_ENGINES;
 }
 
 /* Module names of kept linear layers: the weights of two and more dimensions
@@ -77,10 +77,9 @@ static json_t *kept_modules(const struct tp_plan *plan)
     json_t *names = json_array();
     for (size_t k = 0; k < plan->kept_count; k++) {
         const struct tp_tensor *tensor = &plan->ckpt->tensors[plan->kept[k].tensor];
-        const char *reason = tp_name_kept_reason(tensor->name);
         size_t stem = tp_name_stem(tensor->name);
         if (!plan->kept[k].reason || plan->kept[k].unit != UINT32_MAX || tensor->rank != 2 ||
-            !is_linear(reason) || !tensor->name[stem])
+            !is_linear(tp_name_kept(tensor->name)) || !tensor->name[stem])
             continue;
         json_array_append_new(names, json_stringn(tensor->name, stem));
     }

@@ -107,7 +107,7 @@ static enum tp_code choose(struct tp_builder *b, uint32_t w)
     bool asked = included || (rule && rule->pattern);
     /* What is packed was meant to be, and a checkpoint of two kinds helps nobody. */
     bool packed = b->plan->weights->items[w].format;
-    const char *reason = packed ? NULL : tp_name_kept_reason(name);
+    const char *reason = packed ? NULL : tp_kept_reason(tp_name_kept(name));
     if (!packed && !reason && tp_source_ignores(&b->ignore, b->plan->weights->items[w].name))
         reason = "not quantized in the source";
     if (!asked && reason)

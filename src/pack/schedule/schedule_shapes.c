@@ -104,7 +104,7 @@ static bool wanted(const struct tp_checkpoint *ckpt, const struct tp_weight *wei
         return true;
     if (weight->tensor[0] == TP_NO_TENSOR)
         return false;
-    return !tp_name_kept_reason(ckpt->tensors[weight->tensor[0]].name);
+    return tp_name_kept(ckpt->tensors[weight->tensor[0]].name) == TP_KEPT_NOT;
 }
 
 static enum tp_code add(const struct tp_weight *weight, struct list *list, struct tp_err *err)

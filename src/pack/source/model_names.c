@@ -51,28 +51,28 @@ static const char *last_segment(const char *name, size_t *size)
 static const struct {
     struct word word;
     bool whole;
-    const char *reason;
+    enum tp_kept_why why;
 } kept_words[] = {
-    {WORD("embed"), false, "embedding"},
-    {WORD("wte"), true, "embedding"},
-    {WORD("wpe"), true, "embedding"},
-    {WORD("lm_head"), false, "output head"},
-    {WORD("embed_out"), true, "output head"},
-    {WORD("head"), true, "output head"},
-    {WORD("norm"), false, "norm"},
-    {WORD("Norm"), false, "norm"},
-    {WORD("ln_1"), true, "norm"},
-    {WORD("ln_2"), true, "norm"},
-    {WORD("ln_f"), true, "norm"},
-    {WORD("router"), false, "router"},
-    {WORD("gate"), true, "router"},
-    {WORD("shared_expert_gate"), true, "router"},
-    {WORD("eh_proj"), true, "loaded plain by engines"},
-    {WORD("weights_proj"), true, "loaded plain by engines"},
-    {WORD("conv"), false, "convolution"},
-    {WORD("patch_embed"), false, "convolution"},
-    {WORD("rotary"), false, "position table"},
-    {WORD("relative_attention_bias"), false, "position table"},
+    {WORD("embed"), false, TP_KEPT_EMBEDDING},
+    {WORD("wte"), true, TP_KEPT_EMBEDDING},
+    {WORD("wpe"), true, TP_KEPT_EMBEDDING},
+    {WORD("lm_head"), false, TP_KEPT_HEAD},
+    {WORD("embed_out"), true, TP_KEPT_HEAD},
+    {WORD("head"), true, TP_KEPT_HEAD},
+    {WORD("norm"), false, TP_KEPT_NORM},
+    {WORD("Norm"), false, TP_KEPT_NORM},
+    {WORD("ln_1"), true, TP_KEPT_NORM},
+    {WORD("ln_2"), true, TP_KEPT_NORM},
+    {WORD("ln_f"), true, TP_KEPT_NORM},
+    {WORD("router"), false, TP_KEPT_ROUTER},
+    {WORD("gate"), true, TP_KEPT_ROUTER},
+    {WORD("shared_expert_gate"), true, TP_KEPT_ROUTER},
+    {WORD("eh_proj"), true, TP_KEPT_BY_ENGINES},
+    {WORD("weights_proj"), true, TP_KEPT_BY_ENGINES},
+    {WORD("conv"), false, TP_KEPT_CONVOLUTION},
+    {WORD("patch_embed"), false, TP_KEPT_CONVOLUTION},
+    {WORD("rotary"), false, TP_KEPT_POSITIONS},
+    {WORD("relative_attention_bias"), false, TP_KEPT_POSITIONS},
 };
 
 static bool contains(const char *segment, size_t size, struct word word)
@@ -85,35 +85,50 @@ static bool contains(const char *segment, size_t size, struct word word)
 
 /* Word rules look at the last segment of the module, and "norm", "embed" and
  * "conv" at every segment ("embeddings.position.weight"). */
-static const char *segment_reason(const char *segment, size_t size, bool last)
+static enum tp_kept_why segment_why(const char *segment, size_t size, bool last)
 {
     for (size_t i = 0; i < sizeof kept_words / sizeof *kept_words; i++) {
         bool hit = kept_words[i].whole ? last && is_word(segment, size, kept_words[i].word)
                                        : contains(segment, size, kept_words[i].word);
         if (hit)
-            return kept_words[i].reason;
+            return kept_words[i].why;
     }
-    return NULL;
+    return TP_KEPT_NOT;
 }
 
-const char *tp_name_kept_reason(const char *name)
+const char *tp_kept_reason(enum tp_kept_why why)
+{
+    static const char *const reasons[] = {
+        [TP_KEPT_EMBEDDING] = "embedding",
+        [TP_KEPT_HEAD] = "output head",
+        [TP_KEPT_NORM] = "norm",
+        [TP_KEPT_ROUTER] = "router",
+        [TP_KEPT_BY_ENGINES] = "loaded plain by engines",
+        [TP_KEPT_CONVOLUTION] = "convolution",
+        [TP_KEPT_POSITIONS] = "position table",
+        [TP_KEPT_NO_WEIGHT] = "not a linear layer's weight (its name does not end in .weight)",
+    };
+    return reasons[why];
+}
+
+enum tp_kept_why tp_name_kept(const char *name)
 {
     struct tp_stack_name stack;
     size_t size = strlen(name);
     if (tp_name_stack(name, &stack))
-        return NULL;
+        return TP_KEPT_NOT;
     if (!ends_in(name, size, weight_suffix))
-        return "not a linear layer's weight (its name does not end in .weight)";
+        return TP_KEPT_NO_WEIGHT;
     const char *end = name + size - weight_suffix.size;
     for (const char *at = name; at < end;) {
         const char *dot = memchr(at, '.', (size_t)(end - at));
         const char *stop = dot ? dot : end;
-        const char *reason = segment_reason(at, (size_t)(stop - at), stop == end);
-        if (reason)
-            return reason;
+        enum tp_kept_why why = segment_why(at, (size_t)(stop - at), stop == end);
+        if (why)
+            return why;
         at = stop + 1;
     }
-    return NULL;
+    return TP_KEPT_NOT;
 }
 
 static const struct {

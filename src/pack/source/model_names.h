@@ -13,8 +13,22 @@
  * module: name[tp_name_stem(name)] is NUL where there is no such end. */
 size_t tp_name_stem(const char *name);
 
-/* Why a weight of that name is not quantized by default, or NULL if it is. */
-const char *tp_name_kept_reason(const char *name);
+/* Why a weight of that name is not quantized by default. */
+enum tp_kept_why {
+    TP_KEPT_NOT, /* it is */
+    TP_KEPT_EMBEDDING,
+    TP_KEPT_HEAD,
+    TP_KEPT_NORM,
+    TP_KEPT_ROUTER,
+    TP_KEPT_BY_ENGINES,
+    TP_KEPT_CONVOLUTION,
+    TP_KEPT_POSITIONS,
+    TP_KEPT_NO_WEIGHT, /* the name does not end in ".weight" */
+};
+enum tp_kept_why tp_name_kept(const char *name);
+
+/* The same in words, NULL for TP_KEPT_NOT. */
+const char *tp_kept_reason(enum tp_kept_why why);
 
 enum tp_expert_part { TP_EXPERT_GATE, TP_EXPERT_UP, TP_EXPERT_DOWN };
 
