@@ -37,11 +37,9 @@ static int print_part(const struct tp_options *o, const struct tp_plan *plan, co
             (json_int_t)plan->file_count, "shards_resumed", (json_int_t)result->resumed,
             "bytes_in", (json_int_t)work.bytes_in, "bytes_out", (json_int_t)work.bytes_out,
             "seconds", seconds));
-    if (o->quiet)
+    if (!tp_report_new(output, result->already_done))
         return TP_OK;
-    if (result->already_done)
-        printf("%s is complete already\n", output);
-    else if (!work.shards)
+    if (!work.shards)
         printf("part %u/%u: nothing to do, the output has only %zu shard%s (a smaller "
                "--shard-size, the same for all parts, makes more)\n", o->part.index,
                o->part.count, plan->file_count, plan->file_count == 1 ? "" : "s");
@@ -63,11 +61,7 @@ static int print_result(const struct tp_options *o, const struct tp_plan *plan, 
             (json_int_t)plan->bytes_out, "converted", (json_int_t)plan->unit_count, "kept",
             (json_int_t)plan->kept_count, "seconds", seconds, "shards_resumed",
             (json_int_t)result->resumed));
-    if (o->quiet)
-        return TP_OK;
-    if (result->already_done)
-        printf("%s is complete already\n", output);
-    else
+    if (tp_report_new(output, result->already_done))
         printf("%s: %zu weights converted, %zu tensors kept, %s -> %s in %s\n",
                o->discard ? "discarded" : output, plan->unit_count, plan->kept_count,
                tp_human_bytes(in, plan->bytes_in), tp_human_bytes(out, plan->bytes_out),

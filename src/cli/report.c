@@ -190,6 +190,13 @@ int tp_report_usage(const char *command, const struct tp_err *err)
     return (int)err->code;
 }
 
+bool tp_report_new(const char *output, bool already_done)
+{
+    if (already_done && !mode.quiet)
+        printf("%s is complete already\n", output);
+    return !already_done && !mode.quiet;
+}
+
 int tp_report_finish(int status)
 {
     struct tp_err err = {0};

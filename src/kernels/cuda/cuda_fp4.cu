@@ -290,10 +290,5 @@ extern "C" void tp_cuda_fp4_kwise(const struct tp_op *op, struct tp_args *args)
     a.reciprocal = 1.0f / a.global;
     if (a.tiles && (a.rows % 128 != 0 || a.columns % 4 != 0))
         cudaMemsetAsync(a.scale, 0, box.e * dev_up(a.rows, 128) * dev_up(a.columns, 4), stream);
-    if (args->dtype == TP_BF16)
-        launch<TP_BF16>(a, op->codec == TP_CODEC_NVFP4, stream);
-    else if (args->dtype == TP_F16)
-        launch<TP_F16>(a, op->codec == TP_CODEC_NVFP4, stream);
-    else
-        launch<TP_F32>(a, op->codec == TP_CODEC_NVFP4, stream);
+    DEV_BY_DTYPE(args->dtype, launch, a, op->codec == TP_CODEC_NVFP4, stream);
 }

@@ -351,20 +351,10 @@ template <int DT> static void launch_w4a8(const struct tp_op *op, struct tp_args
 
 extern "C" void tp_cuda_int4_row(const struct tp_op *op, struct tp_args *args)
 {
-    if (args->dtype == TP_BF16)
-        launch_row<TP_BF16>(op, args);
-    else if (args->dtype == TP_F16)
-        launch_row<TP_F16>(op, args);
-    else
-        launch_row<TP_F32>(op, args);
+    DEV_BY_DTYPE(args->dtype, launch_row, op, args);
 }
 
 extern "C" void tp_cuda_int4_w4a8(const struct tp_op *op, struct tp_args *args)
 {
-    if (args->dtype == TP_BF16)
-        launch_w4a8<TP_BF16>(op, args);
-    else if (args->dtype == TP_F16)
-        launch_w4a8<TP_F16>(op, args);
-    else
-        launch_w4a8<TP_F32>(op, args);
+    DEV_BY_DTYPE(args->dtype, launch_w4a8, op, args);
 }

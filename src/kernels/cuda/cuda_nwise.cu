@@ -201,10 +201,5 @@ template <int DT> static void launch(const struct tp_op *op, struct tp_args *arg
 
 extern "C" void tp_cuda_mxfp8_nwise(const struct tp_op *op, struct tp_args *args)
 {
-    if (args->dtype == TP_BF16)
-        launch<TP_BF16>(op, args);
-    else if (args->dtype == TP_F16)
-        launch<TP_F16>(op, args);
-    else
-        launch<TP_F32>(op, args);
+    DEV_BY_DTYPE(args->dtype, launch, op, args);
 }

@@ -6,6 +6,17 @@
 #include "kernels/cuda/cuda_device.cuh"
 #include "kernels/cuda/cuda_rows.h"
 
+/* launch<DT>(...) for the type of the weights that are read. */
+#define DEV_BY_DTYPE(dtype, launch, ...)                        \
+    do {                                                        \
+        if ((dtype) == TP_BF16)                                 \
+            launch<TP_BF16>(__VA_ARGS__);                       \
+        else if ((dtype) == TP_F16)                             \
+            launch<TP_F16>(__VA_ARGS__);                        \
+        else                                                    \
+            launch<TP_F32>(__VA_ARGS__);                        \
+    } while (0)
+
 /* Value of an e4m3 code, by the chip's conversion where it has one. */
 static __device__ __forceinline__ float dev_e4m3_value(uint32_t code)
 {
