@@ -20,7 +20,7 @@ base          :
 kernels/op    : base
 kernels/cpu   : kernels/op base
 kernels/cuda  : kernels/op base
-kernels       : kernels/cpu kernels/op base
+kernels       : kernels/cpu kernels/op
 pack/os       : base
 pack/text     : pack/os base
 pack/file     : pack/text pack/os base

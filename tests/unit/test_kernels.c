@@ -402,8 +402,7 @@ static void compare_decode(const struct tp_decode_row *row, const struct kind *k
 
 static bool decode_fits(const struct tp_decode_row *row, const struct tp_op *op)
 {
-    return row->codec == op->codec && row->code_place == tp_code_place(op) &&
-           row->scale_place == tp_scale_place(op) && (row->accepts == NULL || row->accepts(op));
+    return tp_decode_row_fits(row, op, row->dtype);
 }
 
 static void test_decode_rows(void **state)
@@ -467,10 +466,7 @@ static struct tp_box3 large_box(void)
 static bool repack_fits(const struct tp_repack_row *row, const struct tp_op *from,
                         const struct tp_op *to)
 {
-    return tp_repack_possible(from, to) && row->codec == to->codec &&
-           row->from_code == tp_code_place(from) && row->to_code == tp_code_place(to) &&
-           row->from_scale == tp_scale_place(from) && row->to_scale == tp_scale_place(to) &&
-           (row->accepts == NULL || row->accepts(from, to));
+    return tp_repack_possible(from, to) && tp_repack_row_fits(row, from, to);
 }
 
 static void test_repack_rows(void **state)
@@ -644,14 +640,11 @@ static unsigned layouts_of(const struct tp_op *op)
 
 static void test_failed_layouts(void **state)
 {
-    size_t encodes, decodes, repacks;
-    const struct tp_encode_row *encode = tp_encode_rows(&encodes);
-    const struct tp_decode_row *decode = tp_decode_rows(&decodes);
-    const struct tp_repack_row *repack = tp_repack_rows(&repacks);
+    const struct tp_row_set *set = tp_host_rows();
     unsigned needed = 0, fast = 0;
     (void)state;
-    for (size_t r = 0; r < encodes; r++)
-        fast += tp_isa_enabled(encode[r].isa);
+    for (size_t r = 0; r < set->encodes; r++)
+        fast += tp_isa_enabled(set->encode[r].isa);
     for (size_t k = 0; k < kind_count; k++) {
         const struct kind *kind = &kinds[k];
         assert_int_equal(fail_encode(tp_encode_ref, "reference", TP_F32, kind),
@@ -660,17 +653,19 @@ static void test_failed_layouts(void **state)
                          layouts_of(&kind->op));
         assert_int_equal(fail_repack(tp_repack_ref, "reference", kind, kind),
                          2 * layouts_of(&kind->op));
-        for (size_t r = 0; r < encodes; r++)
-            if (tp_isa_enabled(encode[r].isa) && encode_fits(&encode[r], &kind->op))
-                needed += fail_encode(encode[r].encode, encode[r].name, encode[r].dtype, kind);
-        for (size_t r = 0; r < decodes; r++)
-            if (tp_isa_enabled(decode[r].isa) && decode_fits(&decode[r], &kind->op))
-                needed += fail_decode(decode[r].decode, decode[r].name, decode[r].dtype, kind);
-        for (size_t r = 0; r < repacks; r++)
+        for (size_t r = 0; r < set->encodes; r++)
+            if (encode_fits(&set->encode[r], &kind->op))
+                needed += fail_encode(set->encode[r].encode, set->encode[r].name,
+                                      set->encode[r].dtype, kind);
+        for (size_t r = 0; r < set->decodes; r++)
+            if (decode_fits(&set->decode[r], &kind->op))
+                needed += fail_decode(set->decode[r].decode, set->decode[r].name,
+                                      set->decode[r].dtype, kind);
+        for (size_t r = 0; r < set->repacks; r++)
             for (size_t j = 0; j < kind_count; j++)
-                if (tp_isa_enabled(repack[r].isa) &&
-                    repack_fits(&repack[r], &kind->op, &kinds[j].op))
-                    needed += fail_repack(repack[r].repack, repack[r].name, kind, &kinds[j]);
+                if (repack_fits(&set->repack[r], &kind->op, &kinds[j].op))
+                    needed += fail_repack(set->repack[r].repack, set->repack[r].name, kind,
+                                          &kinds[j]);
     }
     assert_true(needed > 0 || !fast);
 }

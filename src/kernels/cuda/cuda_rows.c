@@ -8,7 +8,7 @@
 
 #ifdef TP_HAVE_CUDA
 
-#include "kernels/cuda/cuda_rows.h"
+#include "kernels/cuda/cuda_row_functions.h"
 
 static const struct tp_op_out *out_of(const struct tp_op *op, enum tp_role role)
 {

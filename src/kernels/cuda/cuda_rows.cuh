@@ -4,7 +4,7 @@
 #define TP_KERNELS_CUDA_ROWS_CUH
 
 #include "kernels/cuda/cuda_device.cuh"
-#include "kernels/cuda/cuda_rows.h"
+#include "kernels/cuda/cuda_row_functions.h"
 
 /* launch<DT>(...) for the type of the weights that are read. */
 #define DEV_BY_DTYPE(dtype, launch, ...)                        \

@@ -352,11 +352,9 @@ static void close_run(struct run *r)
 
 extern "C" enum tp_code tp_cuda_bench(struct tp_cuda_bench *b, struct tp_err *err)
 {
-    struct run *r = (struct run *)calloc(1, sizeof *r);
+    struct run run = {}, *r = &run;
     struct tp_cuda_device device;
     enum tp_code code;
-    if (r == NULL)
-        return tp_fail(err, TP_E_MEMORY, "out of memory");
     r->b = b;
     r->err = err;
     code = tp_cuda_query(b->device, &device, err);
@@ -383,6 +381,5 @@ extern "C" enum tp_code tp_cuda_bench(struct tp_cuda_bench *b, struct tp_err *er
             code = tp_fail(err, TP_E_MEMORY, "bench on the GPU: %s", cudaGetErrorString(r->error));
     }
     close_run(r);
-    free(r);
     return code;
 }

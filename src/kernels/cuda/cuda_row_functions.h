@@ -2,8 +2,8 @@
  * function takes a box of any size and enqueues its work on args->stream; where its own
  * kernel does not fit the box it calls the general one. Launch errors stay in
  * cudaGetLastError() for the caller. */
-#ifndef TP_KERNELS_CUDA_ROWS_H
-#define TP_KERNELS_CUDA_ROWS_H
+#ifndef TP_KERNELS_CUDA_ROW_FUNCTIONS_H
+#define TP_KERNELS_CUDA_ROW_FUNCTIONS_H
 
 #include "kernels/op/kernel.h"
 
