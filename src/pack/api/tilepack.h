@@ -37,7 +37,7 @@
 extern "C" {
 #endif
 
-#define TILEPACK_VERSION "0.1.0"
+#define TILEPACK_VERSION "0.2.0"
 #define TILEPACK_VERSION_NUMBER 100 /* major * 10000 + minor * 100 + patch */
 
 /* The version of the library at run time, in these two forms. */
