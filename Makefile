@@ -17,7 +17,7 @@ WARN     = -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototyp
 # from any directory: no absolute path gets into it.
 override CFLAGS += -std=c11 -D_GNU_SOURCE -Isrc -fPIC -pthread -ffp-contract=off \
                    -ffile-prefix-map=$(CURDIR)=. -ffile-prefix-map=$(BUILD)=build $(WARN)
-LIBS    ?= -ljansson -lzstd -lxxhash
+LIBS    ?= -ljansson -lpcre2-8 -lzstd -lxxhash
 LDLIBS   = $(LIBS) -lm -pthread
 
 BASE     = $(sort $(wildcard src/base/*.c))

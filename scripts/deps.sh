@@ -20,6 +20,7 @@ packages() {
         echo "make command make"
         echo "pkg-config command pkg-config"
         echo "libjansson-dev header jansson.h"
+        echo "libpcre2-dev pcre2 pcre2.h"
         echo "libzstd-dev header zstd.h"
         echo "libxxhash-dev header xxhash.h"
         ;;
@@ -58,6 +59,10 @@ have() { # kind, what
     command | compiler) command -v "$2" >/dev/null 2>&1 ;;
     file) [ -e "$2" ] ;;
     header) echo "#include <$2>" | "$CC" -E -x c - >/dev/null 2>&1 ;;
+    pcre2)
+        printf '%s\n' '#define PCRE2_CODE_UNIT_WIDTH 8' "#include <$2>" |
+            "$CC" -E -x c - >/dev/null 2>&1
+        ;;
     cmocka)
         printf '%s\n' '#include <stdarg.h>' '#include <stddef.h>' '#include <stdint.h>' \
             '#include <setjmp.h>' '#include <cmocka.h>' | "$CC" -E -x c - >/dev/null 2>&1

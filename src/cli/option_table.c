@@ -145,12 +145,13 @@ const struct tp_option tp_option_rows[] = {
      .more = "Ordered rules of a tensor-name pattern and a format, or keep; the first match "
              "wins."},
     {.name = "include", .value = "REGEX", .kind = TP_OPT_LIST, .commands = MAKES,
-     .field = FIELD(include), .check = tp_check_regex,
+     .field = FIELD(include), .check = tp_check_pattern,
      .help = "convert only tensors whose name matches; repeatable",
-     .more = "A POSIX extended regular expression, found anywhere in the name. It also takes "
-             "in weights that are kept by default, such as embeddings."},
+     .more = "A regular expression as in Python, found anywhere in the name, or 'glob:' and a "
+             "glob for the whole name, such as 'glob:*.mlp.*_proj.weight'. It also takes in "
+             "weights that are kept by default, such as embeddings."},
     {.name = "exclude", .value = "REGEX", .kind = TP_OPT_LIST, .commands = MAKES,
-     .field = FIELD(exclude), .check = tp_check_regex,
+     .field = FIELD(exclude), .check = tp_check_pattern,
      .help = "keep tensors whose name matches as they are; repeatable",
      .more = "It wins over --include."},
     {.name = "no-stack", .kind = TP_OPT_FLAG, .commands = MAKES, .field = FIELD(no_stack),

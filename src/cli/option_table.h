@@ -108,7 +108,7 @@ struct tp_option {
     bool hidden;
     enum tp_complete complete;
     const char *words;   /* "refuse|keep" */
-    const char *(*check)(const char *value); /* NULL, or why the value is refused */
+    const char *(*check)(const char *value, const char **hint); /* of option_value.h */
     const char *help;    /* one line, for --help, completions and the man page */
     const char *more;    /* further sentences, for the man page only; may be NULL */
 };

@@ -3,9 +3,9 @@
 #include "cli/option_value.h"
 
 #include "base/num.h"
+#include "pack/text/pattern.h"
 
 #include <ctype.h>
-#include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,27 +126,34 @@ bool tp_part_from_environment(unsigned count, struct tp_opt_part *part)
     return true;
 }
 
-const char *tp_check_regex(const char *value)
+/* Where memory is short, the request says so: it compiles the pattern again. */
+const char *tp_check_pattern(const char *value, const char **hint)
 {
-    static char why[200];
-    regex_t regex;
-    int failed = regcomp(&regex, value, REG_EXTENDED | REG_NOSUB);
-    if (failed) {
-        regerror(failed, &regex, why, sizeof why);
-        return why;
-    }
-    regfree(&regex);
-    return NULL;
+    static struct tp_err err;
+    struct tp_matcher matcher = {0};
+    struct tp_pattern pattern;
+    struct tp_pattern_origin origin = {NULL, -1, TP_E_USAGE};
+    err = (struct tp_err){0};
+    enum tp_code code =
+        tp_pattern_compile(&matcher, value, TP_PATTERN_SEARCH, origin, &pattern, &err);
+    tp_pattern_free(&pattern);
+    tp_matcher_close(&matcher);
+    if (code != TP_E_USAGE)
+        return NULL;
+    *hint = err.hint;
+    return err.what;
 }
 
-const char *tp_check_setting(const char *value)
+const char *tp_check_setting(const char *value, const char **hint)
 {
+    (void)hint;
     const char *equals = strchr(value, '=');
     return equals && equals != value && equals[1] ? NULL : "it is not of the form KEY=VALUE";
 }
 
-const char *tp_check_device(const char *value)
+const char *tp_check_device(const char *value, const char **hint)
 {
+    (void)hint;
     uint64_t devices[64];
     size_t count;
     if (!strcmp(value, "auto") || !strcmp(value, "cpu") || !strcmp(value, "cuda") ||

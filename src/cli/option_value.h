@@ -41,10 +41,11 @@ bool tp_parse_u64_list(const char *text, uint64_t *values, size_t max, size_t *c
  * 0 = take Slurm's own). False when the environment does not say. */
 bool tp_part_from_environment(unsigned count, struct tp_opt_part *part);
 
-/* Checks of a value's form. Each returns NULL, or why the value is refused (valid until the
- * next call). */
-const char *tp_check_regex(const char *value);   /* POSIX extended */
-const char *tp_check_setting(const char *value); /* key=value */
-const char *tp_check_device(const char *value);  /* auto, cpu, cuda, cuda:all, cuda:0,2 */
+/* Checks of a value's form. Each returns NULL, or why the value is refused; *hint, NULL before
+ * the call, may say what to do about it. Both are valid until the next call. */
+const char *tp_check_pattern(const char *value, const char **hint); /* TP_PATTERN_SEARCH */
+const char *tp_check_setting(const char *value, const char **hint); /* key=value */
+/* auto, cpu, cuda, cuda:all, cuda:0,2 */
+const char *tp_check_device(const char *value, const char **hint);
 
 #endif

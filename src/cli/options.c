@@ -60,7 +60,9 @@ static void *field(const struct parser *p, const struct tp_option *row)
 static enum tp_code refuse(struct parser *p, const struct tp_option *row, const char *value,
                            const char *why)
 {
-    return tp_fail(p->err, TP_E_USAGE, "--%s '%s': %s", row->name, value, why);
+    bool longer = strlen(value) > 200; /* a whole file's text, perhaps */
+    return tp_fail(p->err, TP_E_USAGE, "--%s '%.200s%s': %s", row->name, value,
+                   longer ? "..." : "", why);
 }
 
 static enum tp_code append(struct parser *p, struct tp_strings *list, const char *value)
@@ -183,9 +185,12 @@ static enum tp_code set_part(struct parser *p, const struct tp_option *row, cons
 
 static enum tp_code set_value(struct parser *p, const struct tp_option *row, const char *value)
 {
-    const char *why = row->check ? row->check(value) : NULL;
-    if (why)
+    const char *hint = NULL, *why = row->check ? row->check(value, &hint) : NULL;
+    if (why) {
+        if (hint)
+            tp_err_hint(p->err, "%s", hint);
         return refuse(p, row, value, why);
+    }
     switch (row->kind) {
     case TP_OPT_FLAG:
         *(bool *)field(p, row) = true;
@@ -373,7 +378,7 @@ static enum tp_code set_device(struct parser *p)
     const char *text = getenv("TILEPACK_DEVICE");
     if (!text || !*text)
         return TP_OK;
-    const char *why = tp_check_device(text);
+    const char *hint = NULL, *why = tp_check_device(text, &hint);
     p->o->device = text;
     return why ? tp_fail(p->err, TP_E_USAGE, "TILEPACK_DEVICE '%s': %s", text, why) : TP_OK;
 }

@@ -275,6 +275,11 @@ found=$(comm -23 "$work/named" "$work/names")
 [ -s "$work/named" ] || found="no file is named in $documents"
 verdict "files that the documents name, and that there are not" "$found"
 
+regex='#include <regex\.h>'
+found=$(grep -rnE "$regex" src tests --include='*.[ch]')
+echo '#include <regex.h>' | grep -qE "$regex" || found="the pattern finds nothing"
+verdict "glibc's regex, which a stranger's pattern can crash" "$found"
+
 fast='^[^#]*(fast-math|use_fast_math)'
 found=$(grep -nE "$fast" Makefile cuda.mk library.mk 2>&1)
 echo 'CFLAGS = -ffast-math' | grep -qE "$fast" || found="the pattern finds nothing"

@@ -30,6 +30,9 @@ words("parameter-of-a-format-without-any", "plan", "in.safetensors", "--to", "fp
       "a=b")
 words("include-bad-regex", *PLAN, "--include", "a(")
 words("exclude-bad-regex", *PLAN, "--exclude", "[a")
+words("include-looks-like-a-glob", *PLAN, "--include", "*.weight")
+words("exclude-bad-glob", *PLAN, "--exclude", "glob:*.[^a].weight")
+words("include-too-long", *PLAN, "--include", "a|" * 3000)
 words("output-missing", "convert", "in.safetensors", "--to", "w4a8-ct")
 words("recipe-and-to", *PLAN, "--recipe", "r.json")
 words("recipe-and-set", "plan", "in.safetensors", "--recipe", "r.json", "--set", "quotient=fp32")
@@ -116,6 +119,27 @@ rule("rule-set-unknown", {**ALL, "set": {"speed": "high"}})
 rule("rule-set-of-a-kept-weight", {"match": ".", "keep": True, "set": {"quotient": "fp32"}})
 rule("rule-matches-nothing", ALL, {"match": "^lm_head", "to": "fp8-ct"})
 rule("rule-is-never-reached", ALL, {"match": "^a", "to": "fp8-ct"})
+
+
+def ignoring(name, *entries):
+    """A checkpoint whose config lists these as not quantized."""
+    @case(name)
+    def build():
+        one_shard(linear("a" * 40 + "9.weight"), {"quantization_config": {"ignore": entries}})
+        return PLAN_DIR
+
+
+ignoring("ignored-bad-regex", "lm_head", "re:.*mlp\\.(gate")
+ignoring("ignored-glob-as-regex", "re:*.gate")
+ignoring("ignored-nested-too-deep", "re:" + "(" * 20000)
+ignoring("ignored-too-large", "re:(((a{200}){200}){200})")
+ignoring("ignored-too-costly", "re:(([a-z]+)*)*[0-9]{3}")
+
+
+@case("include-too-costly")
+def include_too_costly():
+    tensors(linear("a" * 40 + "9.weight"))
+    return PLAN + ("--include", "(([a-z]+)*)*[0-9]{3}")
 
 
 @case("recipe-missing")

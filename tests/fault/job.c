@@ -81,7 +81,9 @@ static void write_source(const char *folder)
                "\"m.norm.weight\": \"model-00001-of-00002.safetensors\", "
                "\"m.1.down_proj.weight\": \"model-00002-of-00002.safetensors\", "
                "\"m.1.up_proj.weight\": \"model-00002-of-00002.safetensors\"}}");
-    write_text(folder, "config.json", "{\n  \"model_type\": \"llama\"\n}\n");
+    write_text(folder, "config.json",
+               "{\n  \"model_type\": \"llama\",\n  \"quantization_config\": {\"ignore\": "
+               "[\"re:.*norm\", \"re:m\\\\.1\\\\.up_(?:proj|x)\"]}\n}\n");
     write_text(folder, "tokenizer.json", "{\"version\": \"1.0\"}");
 }
 

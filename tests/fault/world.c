@@ -31,7 +31,7 @@ const char *call_name(enum call call)
     static const char *const names[CALL_COUNT] = {
         "open", "create", "close", "pread", "pwrite", "fstat", "stat", "fsync", "fallocate",
         "ftruncate", "rename", "exchange", "mkdir", "unlink", "rmdir", "lock", "opendir",
-        "readdir", "closedir", "realpath", "getrlimit", "setrlimit", "thread", "regcomp", "alloc"};
+        "readdir", "closedir", "realpath", "getrlimit", "setrlimit", "thread", "alloc"};
     return names[call];
 }
 
@@ -324,11 +324,6 @@ static int my_start_thread(pthread_t *thread, void *(*work)(void *), void *arg)
     return fails(next(CALL_THREAD)) ? EAGAIN : real.start_thread(thread, work, arg);
 }
 
-static int my_regcomp(regex_t *regex, const char *pattern, int flags)
-{
-    return fails(next(CALL_REGCOMP)) ? REG_ESPACE : real.regcomp(regex, pattern, flags);
-}
-
 static bool no_memory(void)
 {
     if (!fails(next(CALL_ALLOC)))
@@ -369,7 +364,6 @@ void world_install(void)
     tp_os.closedir = my_closedir;
     tp_os.realpath = my_realpath;
     tp_os.start_thread = my_start_thread;
-    tp_os.regcomp = my_regcomp;
     tp_os.malloc = my_malloc;
     tp_os.calloc = my_calloc;
     tp_os.realloc = my_realloc;

@@ -15,9 +15,19 @@ static struct tp_source_ignore ignore;
 static void open_config(const char *text)
 {
     struct tp_err err = {0};
-    struct tp_checkpoint ckpt = {.config = (char *)text, .config_size = strlen(text)};
+    static struct tp_checkpoint ckpt;
+    ckpt = (struct tp_checkpoint){.path = (char *)"dir", .config = (char *)text,
+                                  .config_size = strlen(text)};
     tp_source_ignore_close(&ignore);
     assert_int_equal(tp_source_ignore_open(&ckpt, &ignore, &err), TP_OK);
+}
+
+static bool ignored(const char *module)
+{
+    struct tp_err err = {0};
+    bool is;
+    assert_int_equal(tp_source_ignores(&ignore, module, &is, &err), TP_OK);
+    return is;
 }
 
 /* One list of one entry. */
@@ -26,7 +36,19 @@ static bool matches(const char *entry, const char *module)
     char text[512];
     snprintf(text, sizeof text, "{\"quantization_config\": {\"ignore\": [\"%s\"]}}", entry);
     open_config(text);
-    return tp_source_ignores(&ignore, module);
+    return ignored(module);
+}
+
+static void refuses(const char *config, const char *what)
+{
+    struct tp_err err = {0};
+    struct tp_checkpoint ckpt = {.path = (char *)"dir", .config = (char *)config,
+                                 .config_size = strlen(config)};
+    tp_source_ignore_close(&ignore);
+    assert_int_equal(tp_source_ignore_open(&ckpt, &ignore, &err), TP_E_INPUT);
+    assert_string_equal(err.path, "dir/config.json");
+    if (!strstr(err.what, what))
+        fail_msg("%s: %s", config, err.what);
 }
 
 static const char q[] = "model.layers.10.self_attn.q_proj";
@@ -83,29 +105,58 @@ static void test_regular_expressions_begin_with_the_name(void **state)
     assert_false(matches("re:model\\\\.layers\\\\.\\\\dd", q));
     assert_true(matches("re:.*gate", "model.layers.0.mlp.gate_proj")); /* as Python would */
     assert_true(matches("re:(.*)[0-9]*?", q));
-    assert_false(matches("re:*(", q)); /* no expression: passed over */
+    assert_true(matches("re:(?!.*experts)", q));
+    assert_false(matches("re:(?!.*q_proj$).*", q));
+    assert_false(matches("glob:model*", q)); /* no kind of entry: a name with a wildcard */
+}
+
+/* Before, such entries were passed over, and what they name was quantized. */
+static void test_what_is_no_regular_expression_is_an_error(void **state)
+{
+    (void)state;
+    refuses("{\"quantization_config\": {\"ignore\": [\"a\", \"re:*(\"]}}",
+            "quantization_config: \"ignore\"[1]: '*(': there is nothing before it");
+    refuses("{\"quantization_config\": {\"exclude_modules\": [\"re:a{200}{200}\"]}}",
+            "quantization_config: \"exclude_modules\"[0]: 'a{200}{200}': ");
+    refuses("{\"quantization_config\": {\"dynamic\": {\"-:a\": {}, \"-:(a\": {}}}}",
+            "quantization_config: \"dynamic\": '(a': this group is never closed, at offset 0");
+}
+
+static void test_a_match_that_costs_too_much_is_an_error(void **state)
+{
+    (void)state;
+    struct tp_err err = {0};
+    bool is = true;
+    open_config("{\"quantization_config\": {\"ignore\": [\"re:(a+a+)+[yz]y{2}\"]}}");
+    char name[102];
+    memset(name, 'a', 100);
+    strcpy(name + 100, "y");
+    assert_int_equal(tp_source_ignores(&ignore, name, &is, &err), TP_E_INPUT);
+    assert_false(is);
+    assert_string_equal(err.path, "dir/config.json");
+    assert_non_null(strstr(err.what, "\"ignore\"[0]: '(a+a+)+[yz]y{2}': it takes more than"));
 }
 
 static void test_every_key_is_read(void **state)
 {
     (void)state;
     open_config("{\"quantization_config\": {\"modules_to_not_convert\": [\"a\", 7, null],"
-                "\"re\": [\"x\"], \"ignored_layers\": [\"b\", \"re:*(\", \"re:c\"], "
+                "\"re\": [\"x\"], \"ignored_layers\": [\"b\", \"re:c\"], "
                 "\"exclude_modules\": [\"d*\"], \"dynamic\": {\"-:e\": {}, \"+:f\": {}}, "
                 "\"ignore\": null}}");
-    assert_true(tp_source_ignores(&ignore, "a"));
-    assert_true(tp_source_ignores(&ignore, "b"));
-    assert_true(tp_source_ignores(&ignore, "cx"));
-    assert_true(tp_source_ignores(&ignore, "dx"));
-    assert_true(tp_source_ignores(&ignore, "e"));
-    assert_false(tp_source_ignores(&ignore, "f"));
-    assert_false(tp_source_ignores(&ignore, "x"));
+    assert_true(ignored("a"));
+    assert_true(ignored("b"));
+    assert_true(ignored("cx"));
+    assert_true(ignored("dx"));
+    assert_true(ignored("e"));
+    assert_false(ignored("f"));
+    assert_false(ignored("x"));
     open_config("{\"quantization_config\": {\"modules_to_not_convert\": null}}");
-    assert_false(tp_source_ignores(&ignore, "a"));
+    assert_false(ignored("a"));
     open_config("{\"modules_to_not_convert\": [\"a\"]}");
-    assert_false(tp_source_ignores(&ignore, "a"));
+    assert_false(ignored("a"));
     tp_source_ignore_close(&ignore);
-    assert_false(tp_source_ignores(&ignore, "a"));
+    assert_false(ignored("a"));
 }
 
 int main(void)
@@ -114,6 +165,8 @@ int main(void)
         cmocka_unit_test(test_exact_names_and_runs_of_components),
         cmocka_unit_test(test_wildcards_keep_to_components),
         cmocka_unit_test(test_regular_expressions_begin_with_the_name),
+        cmocka_unit_test(test_what_is_no_regular_expression_is_an_error),
+        cmocka_unit_test(test_a_match_that_costs_too_much_is_an_error),
         cmocka_unit_test(test_every_key_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -92,7 +92,6 @@ struct tp_os tp_os = {
     .rmdir = rmdir,
     .fcntl_lock = real_lock,
     .start_thread = real_start_thread,
-    .regcomp = regcomp,
     .malloc = malloc,
     .calloc = calloc,
     .realloc = realloc,

@@ -13,7 +13,6 @@
 
 #include <dirent.h>
 #include <pthread.h>
-#include <regex.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -49,7 +48,6 @@ struct tp_os {
     void *(*realloc)(void *memory, size_t size);
     void *(*aligned_alloc)(size_t alignment, size_t size);
     int (*start_thread)(pthread_t *thread, void *(*work)(void *), void *arg); /* returns errno */
-    int (*regcomp)(regex_t *regex, const char *pattern, int flags);
     DIR *(*opendir)(const char *path);
     struct dirent *(*readdir)(DIR *dir);
     int (*closedir)(DIR *dir);

@@ -52,21 +52,47 @@ enum tp_code tp_choice_keep(struct tp_builder *b, uint32_t weight, bool refused,
     return TP_OK;
 }
 
-static bool any_match(const struct tp_pattern *patterns, size_t count, const char *name)
+static enum tp_code rule_matches(const struct tp_request *request, const struct tp_rule *rule,
+                                 const char *name, bool *matches, struct tp_err *err)
 {
-    for (size_t i = 0; i < count; i++)
-        if (regexec(&patterns[i].regex, name, 0, NULL, 0) == 0)
-            return true;
-    return false;
+    *matches = !rule->pattern.text;
+    return *matches ? TP_OK
+                    : tp_pattern_match(&request->matcher, &rule->pattern, name, matches, err);
 }
 
-static struct tp_rule *first_rule(struct tp_request *request, const char *name)
+/* *found: the first rule for the name, or NULL. */
+static enum tp_code first_rule(const struct tp_request *request, const char *name,
+                               struct tp_rule **found, struct tp_err *err)
 {
-    for (size_t i = 0; i < request->rule_count; i++)
-        if (!request->rules[i].pattern ||
-            regexec(&request->rules[i].regex, name, 0, NULL, 0) == 0)
-            return &request->rules[i];
-    return NULL;
+    enum tp_code code = TP_OK;
+    bool matches = false;
+    *found = NULL;
+    for (size_t i = 0; i < request->rule_count && !matches && code == TP_OK; i++) {
+        code = rule_matches(request, &request->rules[i], name, &matches, err);
+        if (matches)
+            *found = &request->rules[i];
+    }
+    return code;
+}
+
+/* *reason: why a weight stays as it is unless it is asked for by name, or NULL. The source's
+ * lists are read only where they decide something. */
+static enum tp_code default_reason(struct tp_builder *b, uint32_t w, const char *name,
+                                   const char **reason)
+{
+    const struct tp_weight *weight = &b->plan->weights->items[w];
+    bool ignored = false;
+    /* What is packed was meant to be, and a checkpoint of two kinds helps nobody. */
+    *reason = weight->format ? NULL : tp_kept_reason(tp_name_kept(name));
+    if (weight->format || *reason)
+        return TP_OK;
+    enum tp_code code = b->ignore.ckpt ? TP_OK
+                                       : tp_source_ignore_open(b->plan->ckpt, &b->ignore, b->err);
+    if (code == TP_OK)
+        code = tp_source_ignores(&b->ignore, weight->name, &ignored, b->err);
+    if (ignored)
+        *reason = "not quantized in the source";
+    return code;
 }
 
 /* 3-D weights: expert stacks of known orientation, or what the user names. */
@@ -98,19 +124,24 @@ static enum tp_code choose(struct tp_builder *b, uint32_t w)
     const char *name = tp_weight_full_name(b->plan, w, buffer, b->err);
     if (!name)
         return b->err->code;
-    if (any_match(request->exclude, request->exclude_count, name))
+    bool excluded, included = false;
+    enum tp_code code = tp_request_excludes(request, name, &excluded, b->err);
+    if (code == TP_OK && excluded)
         return tp_choice_keep(b, w, false, "excluded");
-    bool included = any_match(request->include, request->include_count, name);
-    if (request->include_count && !included)
+    if (code == TP_OK)
+        code = tp_request_includes(request, name, &included, b->err);
+    if (code == TP_OK && request->include_count && !included)
         return tp_choice_keep(b, w, false, "not included");
-    struct tp_rule *rule = first_rule(request, name);
-    bool asked = included || (rule && rule->pattern);
-    /* What is packed was meant to be, and a checkpoint of two kinds helps nobody. */
-    bool packed = b->plan->weights->items[w].format;
-    const char *reason = packed ? NULL : tp_kept_reason(tp_name_kept(name));
-    if (!packed && !reason && tp_source_ignores(&b->ignore, b->plan->weights->items[w].name))
-        reason = "not quantized in the source";
-    if (!asked && reason)
+    struct tp_rule *rule = NULL;
+    if (code == TP_OK)
+        code = first_rule(request, name, &rule, b->err);
+    bool asked = included || (rule && rule->pattern.text);
+    const char *reason = NULL;
+    if (code == TP_OK && !asked)
+        code = default_reason(b, w, name, &reason);
+    if (code)
+        return code;
+    if (reason)
         return tp_choice_keep(b, w, false, "%s", reason);
     if (!rule)
         return tp_choice_keep(b, w, false, "no rule of the recipe matches");
@@ -121,39 +152,45 @@ static enum tp_code choose(struct tp_builder *b, uint32_t w)
     return check_stack(b, w, name, asked);
 }
 
-static bool matches_any_weight(struct tp_builder *b, const struct tp_rule *rule)
+static enum tp_code matches_any_weight(struct tp_builder *b, const struct tp_rule *rule,
+                                       bool *matches)
 {
     char buffer[TP_FULL_NAME];
-    for (uint32_t w = 0; w < b->plan->weights->count; w++) {
+    enum tp_code code = TP_OK;
+    *matches = false;
+    for (uint32_t w = 0; w < b->plan->weights->count && !*matches && code == TP_OK; w++) {
         const char *name = tp_weight_full_name(b->plan, w, buffer, b->err);
-        if (name && regexec(&rule->regex, name, 0, NULL, 0) == 0)
-            return true;
+        code = name ? rule_matches(b->request, rule, name, matches, b->err) : b->err->code;
     }
-    return false;
+    return code;
 }
 
 static enum tp_code check_rules_used(struct tp_builder *b)
 {
     for (size_t i = 0; i < b->request->rule_count; i++) {
         const struct tp_rule *rule = &b->request->rules[i];
-        if (!rule->pattern || rule->used || rule->optional)
+        bool matches;
+        if (!rule->pattern.text || rule->used || rule->optional)
             continue;
-        if (matches_any_weight(b, rule)) {
+        enum tp_code code = matches_any_weight(b, rule, &matches);
+        if (code)
+            return code;
+        if (matches) {
             tp_err_hint(b->err, "put the rule first: the first match wins");
             return tp_fail(b->err, TP_E_USAGE, "rule %zu of the recipe, '%s', is never used: "
                            "earlier rules, or defaults, take all its weights", i + 1,
-                           rule->pattern);
+                           rule->pattern.text);
         }
         tp_err_hint(b->err, "correct the pattern, or mark the rule \"optional\": true");
         return tp_fail(b->err, TP_E_USAGE, "rule %zu of the recipe, '%s', matches no weight", i + 1,
-                       rule->pattern);
+                       rule->pattern.text);
     }
     return TP_OK;
 }
 
 enum tp_code tp_plan_select(struct tp_builder *b)
 {
-    enum tp_code code = tp_source_ignore_open(b->plan->ckpt, &b->ignore, b->err);
+    enum tp_code code = TP_OK;
     for (uint32_t w = 0; w < b->plan->weights->count && code == TP_OK; w++)
         code = choose(b, w);
     tp_source_ignore_close(&b->ignore);

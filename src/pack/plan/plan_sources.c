@@ -27,17 +27,14 @@ static bool looks_packed(const struct tp_tensor *tensor)
            tensor->dtype != TP_BOOL && tp_dtype_bits(tensor->dtype) <= 32;
 }
 
-static bool excluded(const struct tp_request *request, const char *name)
-{
-    for (size_t i = 0; i < request->exclude_count; i++)
-        if (regexec(&request->exclude[i].regex, name, 0, NULL, 0) == 0)
-            return true;
-    return false;
-}
-
+/* Codes of no format that is read: an error, unless they are excluded. */
 static enum tp_code refuse_unknown(const struct tp_builder *b, const struct tp_tensor *tensor)
 {
     char shape[TP_ST_MAX_RANK * 24] = "";
+    bool excluded;
+    enum tp_code code = tp_request_excludes(b->request, tensor->name, &excluded, b->err);
+    if (code || excluded)
+        return code;
     for (uint32_t d = 0; d < tensor->rank; d++)
         snprintf(shape + strlen(shape), sizeof shape - strlen(shape), "%s%llu", d ? "," : "",
                  (unsigned long long)tensor->shape[d]);
@@ -60,7 +57,7 @@ enum tp_code tp_plan_check_sources(struct tp_builder *b)
             code = tp_source_check(b->plan->ckpt, &weights->items[w], b->err);
     for (size_t i = 0; i < weights->other_count && code == TP_OK && b->choices; i++) {
         const struct tp_tensor *tensor = &b->plan->ckpt->tensors[weights->other[i]];
-        if (looks_packed(tensor) && !excluded(b->request, tensor->name))
+        if (looks_packed(tensor))
             code = refuse_unknown(b, tensor);
     }
     return code;

@@ -8,49 +8,60 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum tp_code compile(const char *text, regex_t *regex, const char *what, struct tp_err *err)
-{
-    char why[200];
-    int failed = tp_os.regcomp(regex, text, REG_EXTENDED | REG_NOSUB);
-    if (!failed)
-        return TP_OK;
-    if (failed == REG_ESPACE)
-        return tp_fail(err, TP_E_MEMORY, "out of memory for %s '%s'", what, text);
-    regerror(failed, regex, why, sizeof why);
-    tp_err_hint(err, "patterns are POSIX extended regular expressions; quote '.' as '\\.'");
-    return tp_fail(err, TP_E_USAGE, "%s '%s': %s", what, text, why);
-}
-
-static enum tp_code add_pattern(struct tp_pattern **list, size_t *count, const char *text,
-                                const char *what, struct tp_err *err)
+static enum tp_code add_pattern(struct tp_request *request, struct tp_pattern **list,
+                                size_t *count, const char *text, struct tp_pattern_origin origin,
+                                struct tp_err *err)
 {
     struct tp_pattern *items = tp_os.realloc(*list, (*count + 1) * sizeof *items);
     if (!items)
         return tp_fail(err, TP_E_MEMORY, "out of memory");
     *list = items;
-    enum tp_code code = compile(text, &items[*count].regex, what, err);
-    if (code)
-        return code;
-    if (!(items[*count].text = tp_os_format(err, "%s", text))) {
-        regfree(&items[*count].regex);
-        return TP_E_MEMORY;
-    }
-    ++*count;
-    return TP_OK;
+    enum tp_code code = tp_pattern_compile(&request->matcher, text, TP_PATTERN_SEARCH, origin,
+                                           &items[*count], err);
+    *count += !code;
+    return code;
 }
 
-enum tp_code tp_request_include(struct tp_request *request, const char *regex, struct tp_err *err)
+enum tp_code tp_request_include(struct tp_request *request, const char *pattern,
+                                struct tp_err *err)
 {
-    return add_pattern(&request->include, &request->include_count, regex, "--include", err);
+    struct tp_pattern_origin origin = {"--include", -1, TP_E_USAGE};
+    return add_pattern(request, &request->include, &request->include_count, pattern, origin, err);
 }
 
-enum tp_code tp_request_exclude(struct tp_request *request, const char *regex, struct tp_err *err)
+enum tp_code tp_request_exclude(struct tp_request *request, const char *pattern,
+                                struct tp_err *err)
 {
-    return add_pattern(&request->exclude, &request->exclude_count, regex, "--exclude", err);
+    struct tp_pattern_origin origin = {"--exclude", -1, TP_E_USAGE};
+    return add_pattern(request, &request->exclude, &request->exclude_count, pattern, origin, err);
 }
 
+static enum tp_code any_match(const struct tp_request *request, const struct tp_pattern *items,
+                              size_t count, const char *name, bool *matches, struct tp_err *err)
+{
+    enum tp_code code = TP_OK;
+    *matches = false;
+    for (size_t i = 0; i < count && !*matches && code == TP_OK; i++)
+        code = tp_pattern_match(&request->matcher, &items[i], name, matches, err);
+    return code;
+}
+
+enum tp_code tp_request_includes(const struct tp_request *request, const char *name,
+                                 bool *matches, struct tp_err *err)
+{
+    return any_match(request, request->include, request->include_count, name, matches, err);
+}
+
+enum tp_code tp_request_excludes(const struct tp_request *request, const char *name,
+                                 bool *matches, struct tp_err *err)
+{
+    return any_match(request, request->exclude, request->exclude_count, name, matches, err);
+}
+
+/* pattern NULL: for every name. */
 static enum tp_code add_rule(struct tp_request *request, const char *pattern,
-                             struct tp_rule **added, struct tp_err *err)
+                             struct tp_pattern_origin origin, struct tp_rule **added,
+                             struct tp_err *err)
 {
     struct tp_rule *rules = tp_os.realloc(request->rules, (request->rule_count + 1) * sizeof *rules);
     if (!rules)
@@ -59,13 +70,10 @@ static enum tp_code add_rule(struct tp_request *request, const char *pattern,
     struct tp_rule *rule = &rules[request->rule_count];
     memset(rule, 0, sizeof *rule);
     if (pattern) {
-        enum tp_code code = compile(pattern, &rule->regex, "pattern", err);
+        enum tp_code code = tp_pattern_compile(&request->matcher, pattern, TP_PATTERN_SEARCH,
+                                               origin, &rule->pattern, err);
         if (code)
             return code;
-        if (!(rule->pattern = tp_os_format(err, "%s", pattern))) {
-            regfree(&rule->regex);
-            return TP_E_MEMORY;
-        }
     }
     request->rule_count++;
     *added = rule;
@@ -101,7 +109,7 @@ enum tp_code tp_request_to(struct tp_request *request, const char *format,
                            const char *const *settings, size_t setting_count, struct tp_err *err)
 {
     struct tp_rule *rule;
-    enum tp_code code = add_rule(request, NULL, &rule, err);
+    enum tp_code code = add_rule(request, NULL, (struct tp_pattern_origin){0}, &rule, err);
     if (code == TP_OK)
         code = set_format(rule, format, err);
     for (size_t i = 0; i < setting_count && code == TP_OK; i++)
@@ -176,7 +184,8 @@ static enum tp_code read_rule(struct tp_request *request, const json_t *json, st
                        "a rule needs \"match\" and either \"to\": FORMAT or \"keep\": true");
     if (keep && json_object_get(json, "set"))
         return tp_fail(err, TP_E_USAGE, "\"set\" goes with \"to\"; a kept weight has no format");
-    if ((code = add_rule(request, match, &rule, err)))
+    struct tp_pattern_origin origin = {"pattern", -1, TP_E_USAGE};
+    if ((code = add_rule(request, match, origin, &rule, err)))
         return code;
     rule->optional = json_is_true(json_object_get(json, "optional"));
     if (keep)
@@ -248,7 +257,7 @@ json_t *tp_request_json(const struct tp_request *request)
     for (size_t i = 0; i < request->rule_count; i++) {
         const struct tp_rule *rule = &request->rules[i];
         json_t *item = json_object();
-        json_object_set_new(item, "match", json_string(rule->pattern ? rule->pattern : ""));
+        json_object_set_new(item, "match", json_string(rule->pattern.text ? rule->pattern.text : ""));
         if (rule->format) {
             json_object_set_new(item, "to", json_string(rule->format->name));
             json_object_set_new(item, "set", settings_json(rule));
@@ -279,12 +288,14 @@ json_t *tp_request_json(const struct tp_request *request)
     return json;
 }
 
-static enum tp_code parse_rule(struct tp_request *request, const json_t *json, struct tp_err *err)
+static enum tp_code parse_rule(struct tp_request *request, const json_t *json, size_t index,
+                               struct tp_err *err)
 {
     const char *match = json_string_value(json_object_get(json, "match"));
     const char *to = json_string_value(json_object_get(json, "to"));
+    struct tp_pattern_origin origin = {"the recorded request: \"rules\"", (long)index, TP_E_INPUT};
     struct tp_rule *rule;
-    enum tp_code code = add_rule(request, match && *match ? match : NULL, &rule, err);
+    enum tp_code code = add_rule(request, match && *match ? match : NULL, origin, &rule, err);
     if (code)
         return code;
     rule->optional = true; /* that it matches was checked when it was recorded */
@@ -293,6 +304,21 @@ static enum tp_code parse_rule(struct tp_request *request, const json_t *json, s
     if ((code = set_format(rule, to, err)))
         return code;
     return rule_settings(json, rule, err);
+}
+
+/* "include" or "exclude". */
+static enum tp_code parse_patterns(struct tp_request *request, const json_t *json,
+                                   struct tp_pattern **list, size_t *count, const char *place,
+                                   struct tp_err *err)
+{
+    enum tp_code code = TP_OK;
+    size_t i;
+    json_t *item;
+    json_array_foreach(json, i, item)
+        if (code == TP_OK && json_is_string(item))
+            code = add_pattern(request, list, count, json_string_value(item),
+                               (struct tp_pattern_origin){place, (long)i, TP_E_INPUT}, err);
+    return code;
 }
 
 enum tp_code tp_request_parse(const char *text, struct tp_request *request, struct tp_err *err)
@@ -308,13 +334,13 @@ enum tp_code tp_request_parse(const char *text, struct tp_request *request, stru
         code = tp_fail(err, TP_E_INPUT, "the recorded request is not valid JSON");
     json_array_foreach(json_object_get(json, "rules"), i, item)
         if (code == TP_OK)
-            code = parse_rule(request, item, err);
-    json_array_foreach(json_object_get(json, "include"), i, item)
-        if (code == TP_OK && json_is_string(item))
-            code = tp_request_include(request, json_string_value(item), err);
-    json_array_foreach(json_object_get(json, "exclude"), i, item)
-        if (code == TP_OK && json_is_string(item))
-            code = tp_request_exclude(request, json_string_value(item), err);
+            code = parse_rule(request, item, i, err);
+    if (code == TP_OK)
+        code = parse_patterns(request, json_object_get(json, "include"), &request->include,
+                              &request->include_count, "the recorded request: \"include\"", err);
+    if (code == TP_OK)
+        code = parse_patterns(request, json_object_get(json, "exclude"), &request->exclude,
+                              &request->exclude_count, "the recorded request: \"exclude\"", err);
     request->no_stack = json_is_true(json_object_get(json, "no_stack"));
     request->keep_nonfinite = json_is_true(json_object_get(json, "keep_nonfinite"));
     request->requantize = json_is_true(json_object_get(json, "requantize"));
@@ -336,18 +362,12 @@ enum tp_code tp_request_parse(const char *text, struct tp_request *request, stru
 void tp_request_close(struct tp_request *request)
 {
     for (size_t i = 0; i < request->rule_count; i++)
-        if (request->rules[i].pattern) {
-            regfree(&request->rules[i].regex);
-            free(request->rules[i].pattern);
-        }
-    for (size_t i = 0; i < request->include_count; i++) {
-        regfree(&request->include[i].regex);
-        free(request->include[i].text);
-    }
-    for (size_t i = 0; i < request->exclude_count; i++) {
-        regfree(&request->exclude[i].regex);
-        free(request->exclude[i].text);
-    }
+        tp_pattern_free(&request->rules[i].pattern);
+    for (size_t i = 0; i < request->include_count; i++)
+        tp_pattern_free(&request->include[i]);
+    for (size_t i = 0; i < request->exclude_count; i++)
+        tp_pattern_free(&request->exclude[i]);
+    tp_matcher_close(&request->matcher);
     free(request->rules);
     free(request->include);
     free(request->exclude);

@@ -8,21 +8,15 @@
 
 #include "pack/format/format.h"
 
-#include <regex.h>
+#include "pack/text/pattern.h"
 
 /* One rule of a recipe: weights whose name matches go to `format`, or are kept. */
 struct tp_rule {
-    char *pattern;  /* POSIX extended regular expression, searched in the name */
-    regex_t regex;
+    struct tp_pattern pattern; /* without text: for every name */
     bool optional;  /* may match nothing */
     bool used;      /* matched something in this plan */
     const struct tp_format *format; /* NULL: keep */
     struct tp_settings settings;
-};
-
-struct tp_pattern {
-    char *text;
-    regex_t regex;
 };
 
 struct tp_request {
@@ -31,6 +25,7 @@ struct tp_request {
     bool recipe;           /* rules come from a file: only what they name is converted */
     struct tp_pattern *include, *exclude;
     size_t include_count, exclude_count;
+    struct tp_matcher matcher; /* of all patterns */
     bool no_stack;         /* leave per-expert matrices apart */
     bool strict;           /* a weight that cannot be converted is an error */
     bool keep_nonfinite;
@@ -44,12 +39,21 @@ struct tp_request {
 };
 #define TP_DEFAULT_SHARD_SIZE UINT64_C(5000000000)
 
-/* Builders; on failure the request stays valid and is closed by the caller. */
+/* Builders; on failure the request stays valid and is closed by the caller. Patterns are
+ * of the kind TP_PATTERN_SEARCH. */
 enum tp_code tp_request_to(struct tp_request *request, const char *format,
                            const char *const *settings, size_t setting_count, struct tp_err *err);
 enum tp_code tp_request_recipe(struct tp_request *request, const char *path, struct tp_err *err);
-enum tp_code tp_request_include(struct tp_request *request, const char *regex, struct tp_err *err);
-enum tp_code tp_request_exclude(struct tp_request *request, const char *regex, struct tp_err *err);
+enum tp_code tp_request_include(struct tp_request *request, const char *pattern,
+                                struct tp_err *err);
+enum tp_code tp_request_exclude(struct tp_request *request, const char *pattern,
+                                struct tp_err *err);
+/* Whether a pattern of --include or --exclude matches the name. TP_E_MEMORY, or the code of a
+ * pattern that costs too much. */
+enum tp_code tp_request_includes(const struct tp_request *request, const char *name,
+                                 bool *matches, struct tp_err *err);
+enum tp_code tp_request_excludes(const struct tp_request *request, const char *name,
+                                 bool *matches, struct tp_err *err);
 void tp_request_close(struct tp_request *request); /* legal on {0} and twice */
 
 /* The request as a JSON object (new reference), and back. */

@@ -39,7 +39,10 @@ static enum tp_code find_config(const struct tp_checkpoint *ckpt, struct tp_json
 json_t *tp_source_config(const struct tp_checkpoint *ckpt)
 {
     struct tp_json_span span;
-    if (!ckpt->config || find_config(ckpt, &span) || !span.data)
+    enum tp_code code = ckpt->config ? find_config(ckpt, &span) : TP_E_INPUT;
+    if (code == TP_E_MEMORY)
+        tp_json_no_memory();
+    if (code || !span.data)
         return NULL;
     json_t *config = tp_json_load(span.data, span.size, JSON_DECODE_ANY, NULL);
     if (json_is_object(config))

@@ -19,7 +19,8 @@ enum tp_code tp_source_config_check(const struct tp_checkpoint *ckpt,
 #define TP_LEGACY_CONFIG "compression_config"
 
 /* The value of quantization_config, which multimodal models may have inside of
- * text_config and old ones as TP_LEGACY_CONFIG (new reference), or NULL. */
+ * text_config and old ones as TP_LEGACY_CONFIG (new reference), or NULL. A lack of memory
+ * is told by tp_json_check() alone. */
 json_t *tp_source_config(const struct tp_checkpoint *ckpt);
 
 /* The value of text_config in config.json, which must be there, and that of

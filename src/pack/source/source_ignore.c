@@ -12,47 +12,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A Python regular expression in the words of POSIX, to be matched from the start:
- * `\d` and `(?:` are the two that such lists use and POSIX writes differently. */
-static char *posix_regex(const char *python, struct tp_err *err)
-{
-    char *text = tp_os_alloc(strlen(python) * 3 + 4, err), *out = text;
-    if (!text)
-        return NULL;
-    out = stpcpy(out, "^(");
-    while (*python) {
-        if (strncmp(python, "\\d", 2) == 0) {
-            out = stpcpy(out, "[0-9]");
-            python += 2;
-        } else if (strncmp(python, "(?:", 3) == 0) {
-            *out++ = '(';
-            python += 3;
-        } else {
-            if (*python == '\\' && python[1]) /* whatever it quotes is not looked at */
-                *out++ = *python++;
-            *out++ = *python++;
-        }
-    }
-    stpcpy(out, ")");
-    return text;
-}
-
-static enum tp_code add_regex(struct tp_source_ignore *ignore, const char *python,
-                              struct tp_err *err)
+static enum tp_code add_regex(struct tp_source_ignore *ignore, const char *regex,
+                              struct tp_pattern_origin origin, struct tp_err *err)
 {
     void *items = ignore->regex;
     enum tp_code code = tp_os_grow(&items, &ignore->regex_capacity, ignore->regexes + 1,
                                    sizeof *ignore->regex, err);
     ignore->regex = items;
-    char *text = code ? NULL : posix_regex(python, err);
-    if (!text)
-        return TP_E_MEMORY;
-    int failed = tp_os.regcomp(&ignore->regex[ignore->regexes], text, REG_EXTENDED | REG_NOSUB);
-    free(text);
-    if (failed == REG_ESPACE)
-        return tp_fail(err, TP_E_MEMORY, "out of memory for the pattern 're:%s'", python);
-    ignore->regexes += !failed;
-    return TP_OK;
+    if (!code)
+        code = tp_pattern_compile(&ignore->matcher, regex, TP_PATTERN_MATCH, origin,
+                                  &ignore->regex[ignore->regexes], err);
+    ignore->regexes += !code;
+    return code;
 }
 
 static enum tp_code add_wild(struct tp_source_ignore *ignore, const char *pattern,
@@ -80,33 +51,68 @@ static enum tp_code add_exact(struct tp_source_ignore *ignore, const char *name,
 }
 
 static enum tp_code add_entry(struct tp_source_ignore *ignore, const char *entry,
-                              struct tp_err *err)
+                              struct tp_pattern_origin origin, struct tp_err *err)
 {
     if (!entry || !*entry)
         return TP_OK;
     if (strncmp(entry, "re:", 3) == 0)
-        return add_regex(ignore, entry + 3, err);
+        return add_regex(ignore, entry + 3, origin, err);
     return strchr(entry, '*') ? add_wild(ignore, entry, err) : add_exact(ignore, entry, err);
+}
+
+static enum tp_code add_lists(struct tp_source_ignore *ignore, struct tp_err *err)
+{
+    static const struct {
+        const char *key, *place;
+    } lists[] = {{"ignore", "quantization_config: \"ignore\""},
+                 {"ignored_layers", "quantization_config: \"ignored_layers\""},
+                 {"modules_to_not_convert", "quantization_config: \"modules_to_not_convert\""},
+                 {"exclude_modules", "quantization_config: \"exclude_modules\""}};
+    enum tp_code code = TP_OK;
+    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) {
+        const json_t *list = json_object_get(ignore->config, lists[k].key);
+        struct tp_pattern_origin origin = {lists[k].place, 0, TP_E_INPUT};
+        for (size_t i = 0; i < json_array_size(list) && code == TP_OK; i++) {
+            origin.index = (long)i;
+            code = add_entry(ignore, json_string_value(json_array_get(list, i)), origin, err);
+        }
+    }
+    return code;
+}
+
+/* GPTQ's keys "-:REGEX". */
+static enum tp_code add_dynamic(struct tp_source_ignore *ignore, struct tp_err *err)
+{
+    static const struct tp_pattern_origin origin = {"quantization_config: \"dynamic\":", -1,
+                                                    TP_E_INPUT};
+    enum tp_code code = TP_OK;
+    const char *key;
+    json_t *value;
+    json_object_foreach(json_object_get(ignore->config, "dynamic"), key, value)
+        if (code == TP_OK && strncmp(key, "-:", 2) == 0)
+            code = add_regex(ignore, key + 2, origin, err);
+    return code;
+}
+
+/* The path is made for a message only: without memory it is left out. */
+static enum tp_code at_config(const struct tp_source_ignore *ignore, enum tp_code code,
+                              struct tp_err *err)
+{
+    char *path = code == TP_E_INPUT ? tp_os_format(NULL, "%s/config.json", ignore->ckpt->path)
+                                    : NULL;
+    tp_err_path(err, path);
+    free(path);
+    return code;
 }
 
 enum tp_code tp_source_ignore_open(const struct tp_checkpoint *ckpt,
                                    struct tp_source_ignore *ignore, struct tp_err *err)
 {
-    static const char *const keys[] = {"ignore", "ignored_layers", "modules_to_not_convert",
-                                       "exclude_modules"};
-    enum tp_code code = TP_OK;
-    *ignore = (struct tp_source_ignore){.config = tp_source_config(ckpt)};
-    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
-        const json_t *list = json_object_get(ignore->config, keys[k]);
-        for (size_t i = 0; i < json_array_size(list) && code == TP_OK; i++)
-            code = add_entry(ignore, json_string_value(json_array_get(list, i)), err);
-    }
-    const char *key;
-    json_t *value;
-    json_object_foreach(json_object_get(ignore->config, "dynamic"), key, value) /* GPTQ */
-        if (code == TP_OK && strncmp(key, "-:", 2) == 0)
-            code = add_regex(ignore, key + 2, err);
-    return code;
+    *ignore = (struct tp_source_ignore){.ckpt = ckpt, .config = tp_source_config(ckpt)};
+    enum tp_code code = add_lists(ignore, err);
+    if (code == TP_OK)
+        code = add_dynamic(ignore, err);
+    return at_config(ignore, code, err);
 }
 
 /* Whether the pattern matches a beginning of the text that ends with a component. When
@@ -145,7 +151,7 @@ static bool exact_from(const struct tp_source_ignore *ignore, const char *from, 
     return false;
 }
 
-bool tp_source_ignores(const struct tp_source_ignore *ignore, const char *module)
+static bool names_it(const struct tp_source_ignore *ignore, const char *module)
 {
     const char *end = module + strlen(module);
     for (const char *from = module; from < end;) {
@@ -157,16 +163,24 @@ bool tp_source_ignores(const struct tp_source_ignore *ignore, const char *module
         const char *dot = strchr(from, '.');
         from = dot ? dot + 1 : end;
     }
-    for (size_t i = 0; i < ignore->regexes; i++)
-        if (regexec(&ignore->regex[i], module, 0, NULL, 0) == 0)
-            return true;
     return false;
+}
+
+enum tp_code tp_source_ignores(const struct tp_source_ignore *ignore, const char *module,
+                               bool *ignored, struct tp_err *err)
+{
+    enum tp_code code = TP_OK;
+    *ignored = names_it(ignore, module);
+    for (size_t i = 0; i < ignore->regexes && !*ignored && code == TP_OK; i++)
+        code = tp_pattern_match(&ignore->matcher, &ignore->regex[i], module, ignored, err);
+    return at_config(ignore, code, err);
 }
 
 void tp_source_ignore_close(struct tp_source_ignore *ignore)
 {
     for (size_t i = 0; i < ignore->regexes; i++)
-        regfree(&ignore->regex[i]);
+        tp_pattern_free(&ignore->regex[i]);
+    tp_matcher_close(&ignore->matcher);
     free(ignore->regex);
     free(ignore->wild);
     tp_names_close(&ignore->exact);

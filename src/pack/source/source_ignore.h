@@ -10,28 +10,33 @@
 
 #include "pack/source/checkpoint.h"
 #include "pack/text/name_set.h"
+#include "pack/text/pattern.h"
 
 #include <jansson.h>
-#include <regex.h>
 
 /* {0} is a valid list of nothing. */
 struct tp_source_ignore {
+    const struct tp_checkpoint *ckpt;
     json_t *config;        /* owns the texts below */
     struct tp_names exact; /* entries without a wildcard */
     size_t longest;        /* of these, in components */
     const char **wild;     /* entries with '*' */
     size_t wilds, wild_capacity;
-    regex_t *regex;        /* entries with "re:" */
+    struct tp_matcher matcher;
+    struct tp_pattern *regex; /* entries with "re:" */
     size_t regexes, regex_capacity;
 };
 
-/* Reads the lists of ckpt's config.json. Regular expressions that POSIX does not have
- * are passed over. Close it after a failure, too. TP_E_MEMORY; where JSON could not
- * be had for lack of memory, only tp_json_check() tells. */
+/* Reads the lists of ckpt's config.json; ckpt has to live as long. TP_E_INPUT for an
+ * entry "re:..." that is no regular expression or beyond the limits of pattern.h. Close
+ * it after a failure, too. TP_E_MEMORY; where JSON could not be had for lack of memory,
+ * only tp_json_check() tells. */
 enum tp_code tp_source_ignore_open(const struct tp_checkpoint *ckpt,
                                    struct tp_source_ignore *ignore, struct tp_err *err);
-/* Whether an entry stands for the module, which is a weight's name without ".weight". */
-bool tp_source_ignores(const struct tp_source_ignore *ignore, const char *module);
+/* Whether an entry stands for the module, which is a weight's name without ".weight".
+ * TP_E_INPUT or TP_E_MEMORY as of tp_pattern_match(). */
+enum tp_code tp_source_ignores(const struct tp_source_ignore *ignore, const char *module,
+                               bool *ignored, struct tp_err *err);
 void tp_source_ignore_close(struct tp_source_ignore *ignore); /* legal on {0} and twice */
 
 #endif

@@ -77,6 +77,8 @@ uint64_t tp_json_mark(void)
     return failures;
 }
 
+void tp_json_no_memory(void) { failures++; }
+
 enum tp_code tp_json_check(uint64_t mark, enum tp_code code, struct tp_err *err)
 {
     if (failures == mark || code == TP_E_MEMORY)

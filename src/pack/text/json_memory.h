@@ -18,6 +18,8 @@ uint64_t tp_json_mark(void);
 /* TP_E_MEMORY, whatever else was recorded, if an allocation of this thread has failed
  * since the mark was taken; else the code. */
 enum tp_code tp_json_check(uint64_t mark, enum tp_code code, struct tp_err *err);
+/* Counts a failure of this thread that was met on the way to a tree. */
+void tp_json_no_memory(void);
 
 /* json_loadb(), but NULL when memory is short: jansson's own reader then goes on with
  * half a string, and reads behind its end. `where` may be NULL. */

@@ -92,7 +92,7 @@ def _(report):
         "quant_method": "compressed-tensors", "format": "pack-quantized",
         "config_groups": {"group_0": group},
         "ignore": [at + "self_attn.o_proj", "re:.*mlp\\.(?:up|down)_proj$", "Linear", "gate",
-                   "re:fc1", "re:(?!x)", at + "self_attn.q_proj", "re:.*layers\\.\\d\\.fc2"]}}
+                   "re:fc1", "re:(?!model)", at + "self_attn.q_proj", "re:.*layers\\.\\d\\.fc2"]}}
     with tool.Workdir() as work:
         units, kept = plan(work, source, config, "w4a8-cutlass")
         expect(report, "units", units, {at + n for n in ("self_attn.q_proj", "mlp.gate_proj",

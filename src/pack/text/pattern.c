@@ -1,0 +1,278 @@
+/* Compiling and matching with PCRE2, within limits. Invariant: all memory comes through the
+ * table of os.h, and there is no just-in-time compiler: what a pattern does is bounded by the
+ * limits of pattern.h alone.
+ */
+#include "pack/text/pattern.h"
+
+#include "pack/os/os.h"
+#include "pack/text/json_scan.h"
+#include "pack/text/pattern_text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+/* ------------------------------------------------------------------ matcher -- */
+
+static void *take_memory(size_t size, void *data)
+{
+    (void)data;
+    return tp_os.malloc(size);
+}
+
+static void give_memory(void *memory, void *data)
+{
+    (void)data;
+    free(memory);
+}
+
+static enum tp_code no_memory(struct tp_err *err)
+{
+    tp_err_hint(err, "free memory or give the process more");
+    return tp_fail(err, TP_E_MEMORY, "out of memory for a pattern");
+}
+
+static void set_limits(struct tp_matcher *m)
+{
+    pcre2_set_newline(m->compile, PCRE2_NEWLINE_LF);
+    pcre2_set_parens_nest_limit(m->compile, 4 * TP_PATTERN_NESTING); /* borders have two each */
+#if PCRE2_MAJOR > 10 || PCRE2_MINOR >= 44
+    pcre2_set_max_pattern_compiled_length(m->compile, TP_PATTERN_CODE);
+#endif
+    pcre2_set_depth_limit(m->match, TP_PATTERN_DEPTH);
+    pcre2_set_heap_limit(m->match, TP_PATTERN_HEAP >> 10);
+}
+
+static enum tp_code open_matcher(struct tp_matcher *m, struct tp_err *err)
+{
+    if (m->data)
+        return TP_OK;
+    if (!m->memory)
+        m->memory = pcre2_general_context_create(take_memory, give_memory, NULL);
+    if (m->memory && !m->compile)
+        m->compile = pcre2_compile_context_create(m->memory);
+    if (m->memory && !m->match)
+        m->match = pcre2_match_context_create(m->memory);
+    if (m->compile && m->match)
+        m->data = pcre2_match_data_create(1, m->memory);
+    if (!m->data)
+        return no_memory(err);
+    set_limits(m);
+    return TP_OK;
+}
+
+void tp_matcher_close(struct tp_matcher *m)
+{
+    pcre2_match_data_free(m->data);
+    pcre2_match_context_free(m->match);
+    pcre2_compile_context_free(m->compile);
+    pcre2_general_context_free(m->memory);
+    *m = (struct tp_matcher){0};
+}
+
+/* ----------------------------------------------------------------- messages -- */
+
+enum { SHOWN = 60, LABEL = 200 };
+
+/* "--include 'a('": a text from a stranger may be long. */
+static const char *label(const struct tp_pattern_origin *origin, const char *text,
+                         char into[LABEL])
+{
+    size_t size = strnlen(text, SHOWN + 1);
+    const char *more = size > SHOWN ? "..." : "";
+    if (size > SHOWN)
+        for (size = SHOWN; size > SHOWN - 3 && ((unsigned char)text[size] & 0xc0) == 0x80;)
+            size--;
+    char at[40] = "";
+    if (origin->index >= 0)
+        snprintf(at, sizeof at, "[%ld]:", origin->index);
+    snprintf(into, LABEL, "%s%s '%.*s%s'", origin->place, at, (int)size, text, more);
+    return into;
+}
+
+static bool is_glob(const char *text) { return strncmp(text, "glob:", 5) == 0; }
+
+/* Whether somebody may have meant a glob: a wildcard, and nothing that only a regular
+ * expression has. */
+static bool like_glob(const char *text)
+{
+    return strpbrk(text, "*?") && !strpbrk(text, "\\(|)^$+{");
+}
+
+static void hint(const char *text, enum tp_pattern_kind kind, struct tp_err *err)
+{
+    if (kind == TP_PATTERN_MATCH)
+        tp_err_hint(err, "it has to be a regular expression as Python's re.match() takes it: "
+                         "correct config.json, or take the entry out");
+    else if (is_glob(text))
+        tp_err_hint(err, "a glob has *, ? and sets such as [a-z] and [!a-z]");
+    else if (like_glob(text))
+        tp_err_hint(err, "this is a regular expression, not a glob; use 'glob:%.60s'", text);
+    else
+        tp_err_hint(err, "patterns are regular expressions as in Python (quote '.' as '\\.'), or "
+                         "globs behind 'glob:'");
+}
+
+/* at: byte of the pattern, or -1 where the whole of it is meant. */
+static enum tp_code refuse(const struct tp_pattern_origin *origin, const char *text,
+                           const char *why, long at, struct tp_err *err)
+{
+    char who[LABEL], where[40] = "";
+    if (at >= 0)
+        snprintf(where, sizeof where, ", at offset %ld", at);
+    if (!origin->place)
+        return tp_fail(err, origin->blame, "%s%s", why, where);
+    return tp_fail(err, origin->blame, "%s: %s%s", label(origin, text, who), why, where);
+}
+
+/* ---------------------------------------------------------------- compiling -- */
+
+/* Whether a text can be a pattern at all. */
+static struct tp_pattern_refusal check_text(const char *text)
+{
+    size_t size = strnlen(text, TP_PATTERN_LENGTH + 1);
+    if (size > TP_PATTERN_LENGTH)
+        return (struct tp_pattern_refusal){"it is longer than 4096 bytes", TP_PATTERN_LENGTH};
+    for (size_t at = 0; at < size;) {
+        unsigned length = tp_utf8_length(text + at, size - at);
+        if (length == 0)
+            return (struct tp_pattern_refusal){"it is not UTF-8", at};
+        at += length;
+    }
+    return (struct tp_pattern_refusal){0};
+}
+
+/* The pattern in the words of PCRE2. */
+static enum tp_code translate(const char *text, enum tp_pattern_kind kind, struct tp_text *words,
+                              bool *first_line, struct tp_pattern_refusal *refusal,
+                              struct tp_err *err)
+{
+    *refusal = check_text(text);
+    if (refusal->why)
+        return TP_OK;
+    if (kind == TP_PATTERN_MATCH || !is_glob(text))
+        return tp_pattern_python(text, kind == TP_PATTERN_MATCH, words, first_line, refusal, err);
+    enum tp_code code = tp_pattern_glob(text + 5, words, refusal, err);
+    refusal->at += 5;
+    return code;
+}
+
+/* Short patterns may have long forms, and a list may have many of them. */
+static enum tp_code take_facts(struct tp_matcher *matcher, struct tp_pattern *pattern,
+                               const char *text, struct tp_err *err)
+{
+    size_t size = 0;
+    uint32_t options = 0;
+    pcre2_pattern_info(pattern->code, PCRE2_INFO_SIZE, &size);
+    pcre2_pattern_info(pattern->code, PCRE2_INFO_ALLOPTIONS, &options);
+    pattern->anywhere = !(options & PCRE2_ANCHORED); /* as "\A" makes it */
+    matcher->size += size;
+    return matcher->size <= TP_PATTERN_ALL
+               ? TP_OK
+               : refuse(&pattern->origin, text, "with the patterns before it, it is too large", -1,
+                        err);
+}
+
+static enum tp_code compile(struct tp_matcher *matcher, const struct tp_text *words,
+                            const char *text, struct tp_pattern *pattern, struct tp_err *err)
+{
+    int failed;
+    size_t at; /* in the words of PCRE2, so it means nothing to others */
+    enum tp_code code = open_matcher(matcher, err);
+    if (code)
+        return code;
+    pattern->code = pcre2_compile((PCRE2_SPTR)words->data, words->size,
+                                  PCRE2_UTF | PCRE2_USE_OFFSET_LIMIT, &failed, &at,
+                                  matcher->compile);
+    if (pattern->code)
+        return take_facts(matcher, pattern, text, err);
+    if (failed == PCRE2_ERROR_HEAP_FAILED)
+        return no_memory(err);
+    char why[200];
+    if (pcre2_get_error_message(failed, (PCRE2_UCHAR *)why, sizeof why) < 0)
+        snprintf(why, sizeof why, "error %d of the library", failed);
+    return refuse(&pattern->origin, text, why, -1, err);
+}
+
+enum tp_code tp_pattern_compile(struct tp_matcher *matcher, const char *text,
+                                enum tp_pattern_kind kind, struct tp_pattern_origin origin,
+                                struct tp_pattern *pattern, struct tp_err *err)
+{
+    struct tp_text words = {0};
+    struct tp_pattern_refusal refusal;
+    *pattern = (struct tp_pattern){.origin = origin};
+    enum tp_code code = translate(text, kind, &words, &pattern->first_line, &refusal, err);
+    if (code == TP_OK && refusal.why)
+        code = refuse(&origin, text, refusal.why, (long)refusal.at, err);
+    else if (code == TP_OK)
+        code = compile(matcher, &words, text, pattern, err);
+    tp_text_free(&words);
+    if (code == TP_OK && !(pattern->text = tp_os_copy(err, text)))
+        code = TP_E_MEMORY;
+    if (code && code != TP_E_MEMORY)
+        hint(text, kind, err);
+    if (code)
+        tp_pattern_free(pattern);
+    return code;
+}
+
+void tp_pattern_free(struct tp_pattern *pattern)
+{
+    pcre2_code_free(pattern->code);
+    free(pattern->text);
+    *pattern = (struct tp_pattern){0};
+}
+
+/* ----------------------------------------------------------------- matching -- */
+
+static bool is_ascii(const char *name, size_t size)
+{
+    unsigned char all = 0;
+    for (size_t i = 0; i < size; i++)
+        all |= (unsigned char)name[i];
+    return all < 0x80;
+}
+
+/* A step may look at the whole name; and the library counts anew for each place of it where a
+ * match may start. */
+static unsigned most_steps(const struct tp_pattern *pattern, size_t size)
+{
+    size_t steps = TP_PATTERN_STEPS / (1 + size / 256) / (pattern->anywhere ? 1 + size / 16 : 1);
+    return (unsigned)(steps ? steps : 1);
+}
+
+static enum tp_code fail_match(const struct tp_pattern *pattern, int failed, const char *name,
+                               struct tp_err *err)
+{
+    char why[200];
+    if (failed == PCRE2_ERROR_NOMEMORY)
+        return no_memory(err);
+    tp_err_tensor(err, name);
+    tp_err_hint(err, "write the pattern without repeats of what is repeated already");
+    if (failed == PCRE2_ERROR_MATCHLIMIT)
+        snprintf(why, sizeof why, "it takes more than %u steps for this name",
+                 most_steps(pattern, strlen(name)));
+    else if (failed == PCRE2_ERROR_DEPTHLIMIT || failed == PCRE2_ERROR_HEAPLIMIT)
+        snprintf(why, sizeof why, "it takes too much memory for this name");
+    else if (pcre2_get_error_message(failed, (PCRE2_UCHAR *)why, sizeof why) < 0)
+        snprintf(why, sizeof why, "error %d of the library", failed);
+    return refuse(&pattern->origin, pattern->text, why, -1, err);
+}
+
+enum tp_code tp_pattern_match(const struct tp_matcher *matcher, const struct tp_pattern *pattern,
+                              const char *name, bool *matches, struct tp_err *err)
+{
+    size_t size = strlen(name);
+    const char *newline = pattern->first_line ? memchr(name, '\n', size) : NULL;
+    pcre2_set_match_limit(matcher->match, most_steps(pattern, size));
+    pcre2_set_offset_limit(matcher->match, newline ? (size_t)(newline - name) : size);
+    int found = pcre2_match(pattern->code, (PCRE2_SPTR)name, size, 0,
+                            is_ascii(name, size) ? PCRE2_NO_UTF_CHECK : 0, matcher->data,
+                            matcher->match);
+    *matches = found >= 0; /* 0: more was found than there is room to say */
+    return found >= 0 || found == PCRE2_ERROR_NOMATCH ? TP_OK
+                                                      : fail_match(pattern, found, name, err);
+}
