@@ -94,9 +94,9 @@ static bool nvfp4_kwise(const struct tp_op *op)
 
 /* One row for each type that weights come in. */
 #define ENCODE(codec, codes, scales, accepts, fn, name)                                           \
-    {codec, TP_BF16, codes, scales, accepts, TP_ISA_CUDA, fn, name "_bf16_cuda"},                 \
-    {codec, TP_F16, codes, scales, accepts, TP_ISA_CUDA, fn, name "_f16_cuda"},                   \
-    {codec, TP_F32, codes, scales, accepts, TP_ISA_CUDA, fn, name "_f32_cuda"}
+    {codec, TP_BF16, codes, scales, accepts, TP_ISA_CUDA, fn, name "_bf16_cuda", TP_SEARCH_NONE}, \
+    {codec, TP_F16, codes, scales, accepts, TP_ISA_CUDA, fn, name "_f16_cuda", TP_SEARCH_NONE},   \
+    {codec, TP_F32, codes, scales, accepts, TP_ISA_CUDA, fn, name "_f32_cuda", TP_SEARCH_NONE}
 
 static const struct tp_encode_row encode_rows[] = {
     ENCODE(TP_CODEC_INT4, TP_PLACE_ROW, TP_PLACE_ROW, int4_row, tp_cuda_int4_row, "int4_row"),

@@ -38,7 +38,7 @@ extern "C" {
 #endif
 
 #define TILEPACK_VERSION "0.2.0"
-#define TILEPACK_VERSION_NUMBER 100 /* major * 10000 + minor * 100 + patch */
+#define TILEPACK_VERSION_NUMBER 200 /* major * 10000 + minor * 100 + patch */
 
 /* The version of the library at run time, in these two forms. */
 const char *tilepack_version(void);
