@@ -187,7 +187,8 @@ int tp_cmd_bench(const struct tp_options *o)
     int status;
     if (!shapes)
         tp_fail(&err, TP_E_MEMORY, "no memory for the shapes");
-    if (!shapes || parse_shapes(o, shapes, &err) || tp_bench_device(o->device, &options.device, &err) ||
+    if (!shapes || parse_shapes(o, shapes, &err) ||
+        tp_bench_device(o->device, &options.device, &err) ||
         tp_bench_open(&options, &bench, &err)) {
         status = err.code == TP_E_USAGE ? tp_report_usage("bench", &err) : tp_report_error(&err);
     } else {

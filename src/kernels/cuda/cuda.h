@@ -9,7 +9,8 @@
  * Rows take boxes of any size: where a row's own kernel does not fit a box, it
  * enqueues the general one. They read and write device memory only, allocate
  * nothing, enqueue on args->stream and return; args->device_flags, one zeroed word,
- * is OR-ed with TP_SAW_NONFINITE. A repack whose output for the codes is its input for
+ * is OR-ed with TP_SAW_NONFINITE. TP_FAILED is set in args->flags before anything is
+ * enqueued, and nothing is then. A repack whose output for the codes is its input for
  * them leaves them where they are and makes the scales alone (on boxes that the row's
  * own kernel takes). A launch that fails is seen in the lane's (or the
  * caller's) next CUDA call.

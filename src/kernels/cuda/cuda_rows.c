@@ -1,8 +1,8 @@
 /* The table of CUDA rows.
  *
  * A row names what its own kernel reads and writes; every row takes any box, and
- * operations without a row get the general kernels of cuda_any.cu, so that the
- * finders return NULL only when CUDA is off. Knows no CUDA call.
+ * operations without a row get the general kernels of cuda_any.cu, which do all but
+ * searches of scales: those without a row are the host's. Knows no CUDA call.
  */
 #include "kernels/cuda/cuda.h"
 
