@@ -21,7 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MAX_OPS = 96 };
+enum { MAX_OPS = 192 };
 
 /* An operation and the shapes it is defined for. */
 struct kind {
@@ -31,8 +31,9 @@ struct kind {
     unsigned compared[TP_ISA_COUNT];
 };
 
+/* First those without a search; decoding and repacking know no others. */
 static struct kind kinds[MAX_OPS];
-static size_t kind_count;
+static size_t plain_count, kind_count;
 static uint64_t seed = 20261120;
 
 static uint64_t next(void)
@@ -60,6 +61,32 @@ static bool same_form(const struct kind *a, const struct kind *b)
 {
     size_t size = strcspn(a->name, "(");
     return size == strcspn(b->name, "(") && memcmp(a->name, b->name, size) == 0;
+}
+
+/* The form with a search, for every importance. */
+static void add_search(const char *name, struct tp_op op, enum tp_search search, bool is_signed,
+                       uint64_t unit_n, uint64_t unit_k)
+{
+    op.search = (uint8_t)search;
+    op.search_signed = is_signed;
+    for (int i = TP_IMPORTANCE_NONE; i <= TP_IMPORTANCE_FILE; i++) {
+        op.importance = (uint8_t)i;
+        add_named(name, op, unit_n, unit_k);
+    }
+}
+
+static void make_searches(void)
+{
+    for (int rule = TP_MX_RCEIL; rule <= TP_MX_CEIL; rule++)
+        add_search("mxfp4_ct mse", ops_mxfp4_ct(rule), TP_SEARCH_MSE, false, 1, 32);
+    add_search("mxfp4_blocked mse", ops_mxfp4_blocked(TP_MX_EVEN), TP_SEARCH_MSE, false, 1, 32);
+    for (int rule = TP_NVFP4_CT; rule <= TP_NVFP4_MODELOPT; rule++) {
+        add_search("nvfp4_ct mse", ops_nvfp4_ct(rule), TP_SEARCH_MSE, false, 1, 16);
+        add_search("nvfp4_blocked mse", ops_nvfp4_blocked(rule), TP_SEARCH_MSE, false, 1, 16);
+    }
+    for (int rule = TP_INT4_QUOTIENT_FP32; rule <= TP_INT4_QUOTIENT_BF16; rule++)
+        for (int flip = 0; flip < 2; flip++)
+            add_search("w4a8_ct mse", ops_w4a8_ct(rule), TP_SEARCH_MSE, flip, 1, 128);
 }
 
 static int make_kinds(void **state)
@@ -92,6 +119,8 @@ static int make_kinds(void **state)
         add(ops_nvfp4_ct(rule), 1, 16);
         add(ops_nvfp4_blocked(rule), 1, 16);
     }
+    plain_count = kind_count;
+    make_searches();
     return 0;
 }
 
@@ -129,15 +158,28 @@ static void put_value(void *values, enum tp_dtype dtype, uint64_t i, float x)
         ((uint16_t *)values)[i] = dtype == TP_BF16 ? tp_f32_to_bf16(x) : tp_f32_to_f16(x);
 }
 
+/* Blocks that are all of one magnitude, or of very different ones, zeros among them. */
+static void fill_blocks(void *values, enum tp_dtype dtype, uint64_t count, float spread)
+{
+    for (uint64_t i = 0; i < count; i += 16) {
+        float x = below(4) ? normal() * spread * (float)exp2(uniform() * 30.0 - 28.0) : 0.0f;
+        bool constant = below(2);
+        for (uint64_t j = i; j < i + 16 && j < count; j++)
+            put_value(values, dtype, j, constant ? x : x * normal());
+    }
+}
+
 static void fill_random(void *values, enum tp_dtype dtype, uint64_t count)
 {
-    int content = (int)below(7);
+    int content = (int)below(8);
     float spread = (float)exp2(uniform() * (dtype == TP_F16 ? 12.0 : 200.0) -
                                (dtype == TP_F16 ? 8.0 : 110.0));
     if (content == 3)
         spread = (float)exp2(floor(log2(spread)));
     for (uint64_t i = 0; i < count; i++)
         put_value(values, dtype, i, value_of(content, spread));
+    if (content == 7)
+        fill_blocks(values, dtype, count, spread);
     if (content == 6) {
         const float odd[3] = {NAN, INFINITY, -INFINITY};
         put_value(values, dtype, below(count), odd[below(3)]);
@@ -237,11 +279,30 @@ static bool encode_fits(const struct tp_encode_row *row, const struct tp_op *op)
     return tp_encode_row_fits(row, op, row->dtype);
 }
 
-/* Mostly one that suits; else whatever a broken file may hold. */
-static float any_global(void)
+/* One number for each column of every expert, or none. */
+static float *any_importance(const struct tp_op *op, struct tp_box3 box)
+{
+    float spread = (float)exp2(uniform() * 60.0 - 50.0), *h;
+    if (op->importance != TP_IMPORTANCE_FILE || below(8) == 0)
+        return NULL;
+    h = (float *)take(4 * box.e * box.k, 0);
+    for (uint64_t i = 0; i < box.e * box.k; i++)
+        h[i] = below(10) ? (float)exp2(uniform() * 12.0) * spread : 0.0f;
+    if (below(4) == 0)
+        memset(h, 0, 4 * (size_t)(box.k < 128 ? box.k : 128));
+    return h;
+}
+
+/* Mostly one that suits the values; else whatever a broken file may hold. */
+static float any_global(const struct tp_op *op, enum tp_dtype dtype, const void *values,
+                        struct tp_box3 box)
 {
     const float odd[] = {0.0f, -2.0f, NAN, INFINITY, 1e-38f, 1e-44f, 3e38f, 1.0f};
-    return below(4) ? 37.5f : odd[below(sizeof odd / sizeof odd[0])];
+    struct tp_value_stats stats;
+    tp_value_stats(dtype, values, box.e * box.n * box.k, &stats);
+    if (below(2))
+        return tp_codec_global(op, dtype, stats.amax);
+    return below(2) ? 37.5f : odd[below(sizeof odd / sizeof odd[0])];
 }
 
 static void compare_encode(const struct tp_encode_row *row, const struct tp_op *op,
@@ -249,8 +310,10 @@ static void compare_encode(const struct tp_encode_row *row, const struct tp_op *
 {
     struct outputs a = take_outputs(op, box, 0xA5), b = take_outputs(op, box, 0x5A);
     size_t scratch = tp_encode_scratch(op, box);
+    float *importance = any_importance(op, box);
     struct tp_args args = {.box = box, .dtype = row->dtype, .in = {values},
-                           .global = any_global()};
+                           .importance = importance,
+                           .global = any_global(op, row->dtype, values, box)};
     uint32_t flags;
     for (uint32_t i = 0; i < op->outs; i++) /* constants are not the kernels' */
         if (op->out[i].role == TP_ROLE_WORDS)
@@ -265,6 +328,7 @@ static void compare_encode(const struct tp_encode_row *row, const struct tp_op *
     tp_encode_ref(op, &args);
     assert_int_equal(flags, args.flags);
     same_outputs(&a, &b, row->name, box);
+    free(importance);
     free(args.scratch);
     free_outputs(&a);
     free_outputs(&b);
@@ -414,7 +478,7 @@ static void test_decode_rows(void **state)
         int reached = 0;
         if (!tp_isa_enabled(row[r].isa))
             continue;
-        for (size_t k = 0; k < kind_count; k++) {
+        for (size_t k = 0; k < plain_count; k++) {
             if (!decode_fits(&row[r], &kinds[k].op))
                 continue;
             reached++;
@@ -478,8 +542,8 @@ static void test_repack_rows(void **state)
         int reached = 0;
         if (!tp_isa_enabled(row[r].isa))
             continue;
-        for (size_t k = 0; k < kind_count * kind_count; k++) {
-            const struct kind *from = &kinds[k / kind_count], *to = &kinds[k % kind_count];
+        for (size_t k = 0; k < plain_count * plain_count; k++) {
+            const struct kind *from = &kinds[k / plain_count], *to = &kinds[k % plain_count];
             if (!repack_fits(&row[r], &from->op, &to->op))
                 continue;
             reached++;
@@ -647,22 +711,24 @@ static void test_failed_layouts(void **state)
         fast += tp_isa_enabled(set->encode[r].isa);
     for (size_t k = 0; k < kind_count; k++) {
         const struct kind *kind = &kinds[k];
+        for (size_t r = 0; r < set->encodes; r++)
+            if (encode_fits(&set->encode[r], &kind->op))
+                needed += fail_encode(set->encode[r].encode, set->encode[r].name,
+                                      set->encode[r].dtype, kind);
+        if (k >= plain_count)
+            continue;
         assert_int_equal(fail_encode(tp_encode_ref, "reference", TP_F32, kind),
                          layouts_of(&kind->op));
         assert_int_equal(fail_decode(tp_decode_ref, "reference", TP_F32, kind),
                          layouts_of(&kind->op));
         assert_int_equal(fail_repack(tp_repack_ref, "reference", kind, kind),
                          2 * layouts_of(&kind->op));
-        for (size_t r = 0; r < set->encodes; r++)
-            if (encode_fits(&set->encode[r], &kind->op))
-                needed += fail_encode(set->encode[r].encode, set->encode[r].name,
-                                      set->encode[r].dtype, kind);
         for (size_t r = 0; r < set->decodes; r++)
             if (decode_fits(&set->decode[r], &kind->op))
                 needed += fail_decode(set->decode[r].decode, set->decode[r].name,
                                       set->decode[r].dtype, kind);
         for (size_t r = 0; r < set->repacks; r++)
-            for (size_t j = 0; j < kind_count; j++)
+            for (size_t j = 0; j < plain_count; j++)
                 if (repack_fits(&set->repack[r], &kind->op, &kinds[j].op))
                     needed += fail_repack(set->repack[r].repack, set->repack[r].name, kind,
                                           &kinds[j]);

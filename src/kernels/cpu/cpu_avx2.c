@@ -7,6 +7,8 @@
 #include "kernels/op/codec.h"
 #include "kernels/op/plane.h"
 #include "kernels/op/scalar.h"
+#include "kernels/op/search.h"
+#include "kernels/op/search_scalar.h"
 
 #include <immintrin.h>
 
@@ -29,6 +31,9 @@
 #include "kernels/cpu/cpu_nwise.inc"
 #include "kernels/cpu/cpu_int4.inc"
 #include "kernels/cpu/cpu_fp4.inc"
+#include "kernels/cpu/cpu_search.inc"
+#include "kernels/cpu/cpu_search_fp4.inc"
+#include "kernels/cpu/cpu_search_int4.inc"
 #include "kernels/cpu/cpu_decode.inc"
 #include "kernels/cpu/cpu_repack.inc"
 #include "kernels/cpu/cpu_rows.inc"

@@ -46,6 +46,10 @@ V vf f_div(vf a, vf b) { return _mm256_div_ps(a, b); }
 V vf f_add(vf a, vf b) { return _mm256_add_ps(a, b); }
 V vf f_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }
 V vf f_min(vf a, vf b) { return _mm256_min_ps(a, b); }
+V vf f_max(vf a, vf b) { return _mm256_max_ps(a, b); }
+V vf f_sqrt(vf a) { return _mm256_sqrt_ps(a); }
+V vf f_of_ints(vu a) { return _mm256_cvtepi32_ps(a); }
+V vu v_rint(vf a) { return _mm256_cvtps_epi32(a); }
 
 V vf f_load_f32(const void *p) { return _mm256_loadu_ps(p); }
 V vf f_load_bf16(const void *p)
@@ -98,6 +102,10 @@ V vu w_srl_by(vu a, vu c)
 {
     return _mm256_mulhi_epu16(a, w_power(_mm256_sub_epi16(_mm256_set1_epi16(16), c)));
 }
+V vu w_abs(vu a) { return _mm256_abs_epi16(a); }
+V vu w_most(vu a, vu b) { return _mm256_max_epi16(a, b); }
+V vu w_mul(vu a, vu b) { return _mm256_mullo_epi16(a, b); }
+V vu w_dot(vu a, vu b) { return _mm256_madd_epi16(a, b); }
 V vu w_pick(vu a, vu b, vu x, vu y)
 {
     return _mm256_blendv_epi8(y, x, _mm256_cmpgt_epi16(a, b));

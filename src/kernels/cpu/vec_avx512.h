@@ -48,6 +48,10 @@ V vf f_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
 V vf f_min(vf a, vf b) { return _mm512_min_ps(a, b); }
 V vf f_max(vf a, vf b) { return _mm512_max_ps(a, b); }
 
+V vf f_sqrt(vf a) { return _mm512_sqrt_ps(a); }
+V vf f_of_ints(vu a) { return _mm512_cvtepi32_ps(a); }
+V vu v_rint(vf a) { return _mm512_cvtps_epi32(a); } /* ties to even */
+
 /* VL values, widened. */
 V vf f_load_f32(const void *p) { return _mm512_loadu_ps(p); }
 V vf f_load_bf16(const void *p)
@@ -89,6 +93,11 @@ V vu w_srl(vu a, unsigned n) { return _mm512_srli_epi16(a, n); }
 V vu w_sll(vu a, unsigned n) { return _mm512_slli_epi16(a, n); }
 V vu w_power(vu c) { return _mm512_sllv_epi16(_mm512_set1_epi16(1), c); } /* 2^c, c < 16 */
 V vu w_srl_by(vu a, vu c) { return _mm512_srlv_epi16(a, c); } /* 0 < c < 16 */
+V vu w_abs(vu a) { return _mm512_abs_epi16(a); }
+V vu w_most(vu a, vu b) { return _mm512_max_epi16(a, b); } /* signed */
+V vu w_mul(vu a, vu b) { return _mm512_mullo_epi16(a, b); }
+/* a0 b0 + a1 b1 of the two signed words of each lane. */
+V vu w_dot(vu a, vu b) { return _mm512_madd_epi16(a, b); }
 V vu w_pick(vu a, vu b, vu x, vu y)
 {
     return _mm512_mask_blend_epi16(_mm512_cmpgt_epi16_mask(a, b), y, x);

@@ -41,6 +41,10 @@ V vf f_div(vf a, vf b) { return vdivq_f32(a, b); }
 V vf f_add(vf a, vf b) { return vaddq_f32(a, b); }
 V vf f_sub(vf a, vf b) { return vsubq_f32(a, b); }
 V vf f_min(vf a, vf b) { return vminq_f32(a, b); }
+V vf f_max(vf a, vf b) { return vmaxq_f32(a, b); }
+V vf f_sqrt(vf a) { return vsqrtq_f32(a); }
+V vf f_of_ints(vu a) { return vcvtq_f32_s32(v_signed(a)); }
+V vu v_rint(vf a) { return vreinterpretq_u32_s32(vcvtnq_s32_f32(a)); }
 
 V vf f_load_f32(const void *p) { return v_floats(v_load(p)); }
 V vf f_load_bf16(const void *p)
@@ -81,6 +85,16 @@ V vu w_srl(vu a, unsigned n) { return w_shift(a, vdupq_n_s16((int16_t)-(int)n));
 V vu w_sll(vu a, unsigned n) { return w_shift(a, vdupq_n_s16((int16_t)n)); }
 V vu w_power(vu c) { return w_shift(v_set(0x10001u), vreinterpretq_s16_u32(c)); }
 V vu w_srl_by(vu a, vu c) { return w_shift(a, vnegq_s16(vreinterpretq_s16_u32(c))); }
+V int16x8_t v_words(vu a) { return vreinterpretq_s16_u32(a); }
+V vu v_of_words(int16x8_t a) { return vreinterpretq_u32_s16(a); }
+V vu w_abs(vu a) { return v_of_words(vabsq_s16(v_words(a))); }
+V vu w_most(vu a, vu b) { return v_of_words(vmaxq_s16(v_words(a), v_words(b))); }
+V vu w_mul(vu a, vu b) { return v_of_words(vmulq_s16(v_words(a), v_words(b))); }
+V vu w_dot(vu a, vu b)
+{
+    int32x4_t low = vmull_s16(vget_low_s16(v_words(a)), vget_low_s16(v_words(b)));
+    return vreinterpretq_u32_s32(vpaddq_s32(low, vmull_high_s16(v_words(a), v_words(b))));
+}
 V vu w_pick(vu a, vu b, vu x, vu y)
 {
     uint16x8_t more = vcgtq_s16(vreinterpretq_s16_u32(a), vreinterpretq_s16_u32(b));
