@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { RUNS = 41, MAX_OPS = 24 };
+enum { RUNS = 41, MAX_OPS = 32 };
 
 static double now(void)
 {
@@ -139,6 +139,24 @@ static size_t make_ops(struct tp_op ops[])
     return n;
 }
 
+/* The same with a search and the importance that it has by default. */
+static size_t make_searches(struct tp_op ops[])
+{
+    size_t n = 0;
+    ops[n++] = ops_w4a8_ct(TP_INT4_QUOTIENT_FP32);
+    ops[n++] = ops_w4a8_ct(TP_INT4_QUOTIENT_FP32);
+    ops[n++] = ops_w4a8_cutlass(TP_INT4_QUOTIENT_FP32, TP_CHANNEL_GPU, false);
+    for (size_t i = 0; i < n; i++) {
+        ops[i].search = i == 0 ? TP_SEARCH_MSE : TP_SEARCH_W4A8;
+        ops[i].importance = TP_IMPORTANCE_MAGNITUDE;
+    }
+    ops[n] = ops_mxfp4_ct(TP_MX_RCEIL);
+    ops[n++].search = TP_SEARCH_MSE;
+    ops[n] = ops_nvfp4_ct(TP_NVFP4_CT);
+    ops[n++].search = TP_SEARCH_MSE;
+    return n;
+}
+
 static uint64_t row_length = 5120;
 
 /* About `values` values in a shape like real weights. */
@@ -256,10 +274,10 @@ int main(int argc, char **argv)
     uint64_t size = (argc > 1 ? strtoull(argv[1], NULL, 10) : 16) << 20;
     const char *part = argc > 2 ? argv[2] : "";
     struct tp_op ops[MAX_OPS];
-    size_t count = make_ops(ops);
+    size_t count = make_ops(ops), searches = make_searches(ops + count);
     if (argc > 3)
         row_length = strtoull(argv[3], NULL, 10);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count + searches; i++)
         bench_encodes(&ops[i], size, part);
     for (size_t i = 0; i < count; i++)
         for (size_t j = 0; j < count; j++)

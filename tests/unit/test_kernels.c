@@ -85,8 +85,14 @@ static void make_searches(void)
         add_search("nvfp4_blocked mse", ops_nvfp4_blocked(rule), TP_SEARCH_MSE, false, 1, 16);
     }
     for (int rule = TP_INT4_QUOTIENT_FP32; rule <= TP_INT4_QUOTIENT_BF16; rule++)
-        for (int flip = 0; flip < 2; flip++)
+        for (int flip = 0; flip < 2; flip++) {
             add_search("w4a8_ct mse", ops_w4a8_ct(rule), TP_SEARCH_MSE, flip, 1, 128);
+            add_search("w4a8_ct w4a8", ops_w4a8_ct(rule), TP_SEARCH_W4A8, flip, 1, 128);
+        }
+    for (int channel = TP_CHANNEL_GPU; channel <= TP_CHANNEL_DIV; channel++)
+        for (int i = 0; i < 4; i++)
+            add_search("w4a8_cutlass w4a8", ops_w4a8_cutlass(i % 2, channel, i / 2),
+                       TP_SEARCH_W4A8, i % 2, 16, 128);
 }
 
 static int make_kinds(void **state)

@@ -11,6 +11,7 @@
 #include "kernels/op/search_scalar.h"
 
 #include <immintrin.h>
+#include <math.h>
 
 #ifdef __clang__
 #pragma clang attribute push(                                                                 \
@@ -34,6 +35,7 @@
 #include "kernels/cpu/cpu_search.inc"
 #include "kernels/cpu/cpu_search_fp4.inc"
 #include "kernels/cpu/cpu_search_int4.inc"
+#include "kernels/cpu/cpu_search_w4a8.inc"
 #include "kernels/cpu/cpu_decode.inc"
 #include "kernels/cpu/cpu_repack.inc"
 #include "kernels/cpu/cpu_rows.inc"

@@ -10,6 +10,8 @@
 #include "kernels/op/search.h"
 #include "kernels/op/search_scalar.h"
 
+#include <math.h>
+
 #include "kernels/cpu/vec_neon.h"
 
 #define ISA TP_ISA_NEON
@@ -24,6 +26,7 @@
 #include "kernels/cpu/cpu_search.inc"
 #include "kernels/cpu/cpu_search_fp4.inc"
 #include "kernels/cpu/cpu_search_int4.inc"
+#include "kernels/cpu/cpu_search_w4a8.inc"
 #include "kernels/cpu/cpu_decode.inc"
 #include "kernels/cpu/cpu_repack.inc"
 #include "kernels/cpu/cpu_rows.inc"

@@ -251,6 +251,14 @@ V vu v_load_part(const void *p, uint64_t bytes)
     return _mm512_maskz_loadu_epi8((UINT64_C(1) << bytes) - 1, p);
 }
 
+#define HAVE_W_TABLE64
+/* (a * b) >> 16 of unsigned words; a table of 64 words, by words below 64. */
+V vu w_mul_high(vu a, vu b) { return _mm512_mulhi_epu16(a, b); }
+V vu w_lookup64(const vu table[2], vu index)
+{
+    return _mm512_permutex2var_epi16(table[0], index, table[1]);
+}
+
 /* 128 values to int4 codes, see cpu_int4.inc: x * r + 384 is the quotient snapped
  * to multiples of 2^-15, `shift` moves it to where the code is the low byte. */
 #define HAVE_INT4_128_BF16
