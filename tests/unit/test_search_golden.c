@@ -10,6 +10,7 @@
 
 #include "../tools/ops.h"
 #include "kernels/op/codec.h"
+#include "kernels/op/row_set.h"
 #include "pack/file/safetensors.h"
 
 #include <stdio.h>
@@ -127,16 +128,16 @@ static struct outputs encode_by(const struct golden *g, const struct tp_op *op,
 /* By the reference, once every row has made the same. */
 static struct outputs encode(const struct golden *g, const struct tp_op *op)
 {
-    size_t count;
-    const struct tp_encode_row *row = tp_encode_rows(&count);
+    const struct tp_row_set *set = tp_host_rows();
     struct outputs o = encode_by(g, op, tp_encode_ref);
-    for (size_t r = 0; r < count; r++) {
-        if (!tp_isa_enabled(row[r].isa) || !tp_encode_row_fits(&row[r], op, TP_BF16))
+    for (size_t r = 0; r < set->encodes; r++) {
+        const struct tp_encode_row *row = &set->encode[r];
+        if (!tp_isa_enabled(row->isa) || !tp_encode_row_fits(row, op, TP_BF16))
             continue;
-        struct outputs fast = encode_by(g, op, row[r].encode);
+        struct outputs fast = encode_by(g, op, row->encode);
         for (uint32_t i = 0; i < op->outs; i++)
             if (memcmp(o.data[i], fast.data[i], o.bytes[i]) != 0)
-                fail_msg("%s: output %u differs from the reference", row[r].name, i);
+                fail_msg("%s: output %u differs from the reference", row->name, i);
         free_outputs(&fast);
     }
     return o;
