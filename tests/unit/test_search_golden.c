@@ -1,6 +1,7 @@
 /* Every tensor of tests/golden/search against the reference of the scale search and against
- * every row that this machine runs, byte for byte; and W4A8 searches that are encoded straight into the kernel's form against the same
- * bytes taken over from the checkpoint form. A tensor that no case accounts for fails.
+ * every row that this machine runs, byte for byte; and W4A8 searches that are encoded straight
+ * into the kernel's form against the same bytes taken over from the checkpoint form. A tensor
+ * that no case accounts for fails.
  */
 #include <setjmp.h>
 #include <stdarg.h>
