@@ -214,6 +214,7 @@ one() { # name
     oracle) part oracle "$PYTHON" tests/bytes/oracle_selfcheck.py ;;
     golden) part golden "$PYTHON" tests/bytes/golden.py $formats ;;
     checkpoints) part checkpoints "$PYTHON" tests/bytes/golden_checkpoints.py $formats ;;
+    search) part search "$PYTHON" tests/bytes/search.py ;;
     consumer) part consumer "$PYTHON" tests/bytes/consumer.py $formats ;;
     inputs) part inputs "$PYTHON" tests/bytes/inputs.py ;;
     old) part old "$PYTHON" tests/bytes/old_files.py ;;

@@ -59,8 +59,11 @@ static enum tp_code merge(const struct tp_options *o, const struct tp_parts *par
     if (code)
         return code;
     if ((code = tp_source_open(path, false, &source, err)) == TP_OK) {
-        code = tp_plan_convert(&source.ckpt, &source.weights, &request, NULL, &plan, err);
-        if (code == TP_OK) {
+        if (o->importance)
+            code = tp_request_importance(&request, o->importance, err);
+        if (code == TP_OK &&
+            (code = tp_plan_convert(&source.ckpt, &source.weights, &request, NULL, &plan,
+                                    err)) == TP_OK) {
             code = merge_plan(&plan, &request, parts, output, options, result, err);
             if (result->unlocked)
                 tp_warn_unlocked(output);

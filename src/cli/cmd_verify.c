@@ -45,6 +45,20 @@ static json_t *problems_json(const struct tp_verify_report *report)
     return list;
 }
 
+/* The signal to noise ratios of a searched weight, and of what it would be without. */
+static void add_search(json_t *json, const struct tp_unit_result *unit)
+{
+    json_object_set_new(json, "search", json_string(tp_search_name(unit->search)));
+    json_object_set_new(json, "snr_db", figure(tp_distance_sqnr(&unit->distance)));
+    json_object_set_new(json, "snr_none_db", figure(tp_distance_sqnr(&unit->none)));
+    if (!unit->weighted)
+        return;
+    json_object_set_new(json, "weighted_snr_db",
+                        figure(tp_distance_sqnr(&unit->weighted_distance)));
+    json_object_set_new(json, "weighted_snr_none_db",
+                        figure(tp_distance_sqnr(&unit->weighted_none)));
+}
+
 static json_t *weights_json(const struct tp_verify_report *report)
 {
     json_t *list = json_array();
@@ -60,6 +74,8 @@ static json_t *weights_json(const struct tp_verify_report *report)
             figure(tp_distance_relative(&unit->distance)), "sqnr_db",
             figure(tp_distance_sqnr(&unit->distance)), "nonfinite",
             (json_int_t)unit->distance.nonfinite);
+        if (unit->search != TP_SEARCH_NONE)
+            add_search(json, unit);
         json_array_append_new(list, json);
     }
     return list;
@@ -116,12 +132,20 @@ struct line {
     char *key;
     size_t count;
     double max_abs, relative, sqnr;
+    double gain, weighted_gain; /* of a search, in dB: the least; NAN without one */
     bool differs;
 };
+
+/* How much better the ratio became, in dB. */
+static double gain_of(const struct tp_distance *found, const struct tp_distance *none)
+{
+    return tp_distance_sqnr(found) - tp_distance_sqnr(none);
+}
 
 static bool same_line(const struct line *line, const struct tp_unit_result *unit, const char *key)
 {
     return line->unit->format == unit->format && line->unit->rank == unit->rank &&
+           line->unit->search == unit->search && line->unit->weighted == unit->weighted &&
            memcmp(&line->unit->box, &unit->box, sizeof unit->box) == 0 &&
            line->differs == unit->differs && strcmp(line->key, key) == 0;
 }
@@ -132,6 +156,11 @@ static void add_to(struct line *line, const struct tp_unit_result *unit)
     line->max_abs = fmax(line->max_abs, unit->distance.max_abs);
     line->relative = fmax(line->relative, tp_distance_relative(&unit->distance));
     line->sqnr = fmin(line->sqnr, tp_distance_sqnr(&unit->distance));
+    if (unit->search != TP_SEARCH_NONE) /* fmin() of NAN and a number is the number */
+        line->gain = fmin(line->gain, gain_of(&unit->distance, &unit->none));
+    if (unit->weighted)
+        line->weighted_gain =
+            fmin(line->weighted_gain, gain_of(&unit->weighted_distance, &unit->weighted_none));
 }
 
 /* Lines of all units; *count of them. NULL when memory is short. */
@@ -154,6 +183,7 @@ static struct line *fold(const struct tp_verify_report *report, bool all, size_t
             continue;
         }
         lines[*count] = (struct line){.unit = unit, .key = key, .sqnr = INFINITY,
+                                      .gain = NAN, .weighted_gain = NAN,
                                       .differs = unit->differs};
         add_to(&lines[(*count)++], unit);
     }
@@ -171,18 +201,39 @@ static const char *shape_text(char text[80], const struct tp_unit_result *unit)
     return text;
 }
 
+static bool any_search(const struct tp_verify_report *report)
+{
+    for (size_t u = 0; u < report->unit_count; u++)
+        if (report->units[u].search != TP_SEARCH_NONE)
+            return true;
+    return false;
+}
+
+/* "+0.92", with importance "+0.31 (+1.40 weighted)". */
+static const char *gain_text(char text[64], const struct line *line)
+{
+    if (isnan(line->gain))
+        snprintf(text, 64, "-");
+    else if (isnan(line->weighted_gain))
+        snprintf(text, 64, "%+.2f", line->gain);
+    else
+        snprintf(text, 64, "%+.2f (%+.2f weighted)", line->gain, line->weighted_gain);
+    return text;
+}
+
 static int print_table(const struct tp_verify_report *report, bool all)
 {
     static const struct tp_column columns[] = {
         {"weight", false, true}, {"count", true, false},    {"shape", false, false},
         {"format", false, false}, {"max abs", true, false}, {"relative", true, false},
-        {"SQNR dB", true, false}, {"bytes", false, false}};
-    size_t count;
+        {"SQNR dB", true, false}, {"bytes", false, false}, {"search gains dB", false, false}};
+    size_t count, width = sizeof columns / sizeof *columns - !any_search(report);
     struct line *lines = fold(report, all, &count);
-    struct tp_table *table = tp_table_new(columns, sizeof columns / sizeof *columns);
+    struct tp_table *table = tp_table_new(columns, width);
     for (size_t i = 0; lines && i < count; i++) {
         const struct line *line = &lines[i];
-        char number[24], shape[80], max_abs[32], relative[32], sqnr[32];
+        char number[24], shape[80], max_abs[32], relative[32], sqnr[32],
+             gain[64];
         snprintf(number, sizeof number, "%zu", line->count);
         snprintf(max_abs, sizeof max_abs, "%.3g", line->max_abs);
         snprintf(relative, sizeof relative, "%.5f", line->relative);
@@ -192,7 +243,8 @@ static int print_table(const struct tp_verify_report *report, bool all)
             snprintf(sqnr, sizeof sqnr, "%s", line->sqnr > 0 ? "exact" : "-");
         const char *cells[] = {line->count > 1 ? line->key : line->unit->name, number,
                                shape_text(shape, line->unit), line->unit->format->name, max_abs,
-                               relative, sqnr, line->differs ? "differ" : "equal"};
+                               relative, sqnr, line->differs ? "differ" : "equal",
+                               gain_text(gain, line)};
         tp_table_row(table, cells);
     }
     for (size_t i = 0; lines && i < count; i++)
@@ -289,7 +341,8 @@ int tp_cmd_verify(const struct tp_options *o)
     struct tp_verify_report report = {0};
     struct tp_err err = {0};
     double start = tp_now();
-    struct tp_verify_options options = {.jobs = o->jobs, .stop = tp_catch_signals()};
+    struct tp_verify_options options = {.jobs = o->jobs, .importance = o->importance,
+                                        .stop = tp_catch_signals()};
     if (tp_checkpoint_open(o->arg.item[0], 0, &stored.ckpt, &err))
         return report_open(o->arg.item[0], &err);
     struct tp_progress *progress = tp_progress_start(o, "verify", total_bytes(&stored.ckpt));

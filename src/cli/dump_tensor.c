@@ -10,6 +10,20 @@
 
 /* ---- text --------------------------------------------------------------- */
 
+/* The parameters that a search adds to the descriptor. */
+static void print_search(const struct tp_search_choice *search)
+{
+    json_t *params = json_object();
+    const char *key;
+    json_t *value;
+    tp_search_choice_describe(search, params);
+    json_object_foreach(params, key, value)
+        printf("%s%s=%s", json_object_iter_at(params, key) == json_object_iter(params)
+                              ? "\n  scales searched with " : " ",
+               key, json_string_value(value));
+    json_decref(params);
+}
+
 static void print_weight(const struct tp_weight *weight)
 {
     char text[TP_BOX_TEXT];
@@ -25,6 +39,7 @@ static void print_weight(const struct tp_weight *weight)
     for (uint32_t p = 0; p < weight->format->params && weight->origins; p++)
         printf("%s%s=%s", p ? " " : "\n  set with ", weight->format->param[p].key,
                weight->format->param[p].choices[weight->settings.choice[p]]);
+    print_search(&weight->search);
     putchar('\n');
     for (uint32_t i = 0; i < weight->origins; i++) {
         const struct tp_origin *origin = &weight->origin[i];
@@ -154,8 +169,8 @@ static json_t *weight_json(const struct tp_source *source, const struct tp_weigh
                            struct tp_err *err)
 {
     json_t *tensors = json_array();
-    json_t *descriptor = tp_descriptor_json(weight->format, &weight->settings, &weight->op,
-                                            weight->box, weight->rank, err);
+    json_t *descriptor = tp_descriptor_json(weight->format, &weight->settings, &weight->search,
+                                            &weight->op, weight->box, weight->rank, err);
     for (uint32_t i = 0; i < weight->op.outs; i++)
         if (weight->tensor[i] != TP_NO_TENSOR) {
             json_t *json = tensor_json(source, weight->tensor[i]);

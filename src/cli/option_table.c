@@ -145,6 +145,29 @@ const struct tp_option tp_option_rows[] = {
      .help = "take formats per tensor from a JSON recipe",
      .more = "Ordered rules of a tensor-name pattern and a format, or keep; the first match "
              "wins."},
+    {.name = "search", .value = "HOW", .kind = TP_OPT_CHOICE, .commands = MAKES,
+     .field = FIELD(search), .initial = "none", .complete = TP_COMPLETE_WORDS,
+     .words = "none|mse|w4a8", .help = "try several scales for each block, take the best",
+     .more = "'mse' takes the least error of code times scale, 'w4a8' (int4 only) that of what "
+             "vLLM's W4A8 kernel computes. The bytes mean what they always do, so that every "
+             "reader can use them. FP8 and MXFP8 scales are the best already."},
+    {.name = "signed", .kind = TP_OPT_FLAG, .commands = MAKES, .field = FIELD(is_signed),
+     .help = "with --search: allow negative scales (int4 only)",
+     .more = "A little less error again, but not every reader takes negative scales: vLLM's "
+             "Marlin kernel with int8 activations does not."},
+    {.name = "importance", .value = "WHAT", .kind = TP_OPT_STRING, .commands = MAKES,
+     .field = FIELD(importance), .complete = TP_COMPLETE_PATH,
+     .help = "with --search: what errors count: magnitude, none, or a file",
+     .more = "'magnitude' weighs errors of large values more (the default for int4), 'none' all "
+             "alike (the default for NVFP4 and MXFP4). FILE holds for each column the mean square "
+             "of what it is multiplied with: a safetensors file with an F32 tensor [K] or [E,K] "
+             "under the name of each weight, or an imatrix of llama.cpp."},
+    {.name = "importance", .value = "FILE", .kind = TP_OPT_STRING, .commands = BIT(VERIFY),
+     .field = FIELD(importance), .complete = TP_COMPLETE_PATH,
+     .help = "with --against: the file of importance it was converted with"},
+    {.name = "importance", .value = "FILE", .kind = TP_OPT_STRING, .commands = BIT(MERGE),
+     .field = FIELD(importance), .complete = TP_COMPLETE_PATH,
+     .help = "the file of importance that the parts were converted with"},
     {.name = "include", .value = "REGEX", .kind = TP_OPT_LIST, .commands = MAKES,
      .field = FIELD(include), .check = tp_check_pattern,
      .help = "convert only tensors whose name matches; repeatable",

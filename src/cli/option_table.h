@@ -45,6 +45,9 @@ struct tp_options {
     const char *output, *to, *recipe, *dtype, *source;
     struct tp_strings set, include, exclude;
     bool no_stack, strict, requantize, dry_run, force, discard;
+    const char *search;     /* "none", "mse", "w4a8" */
+    bool is_signed;
+    const char *importance; /* "magnitude", "none", or a file; NULL: as the format likes */
     const char *nonfinite; /* "refuse", "keep" */
     uint64_t shard_size;   /* bytes */
     unsigned zstd;         /* compression level, 0 = plain files */

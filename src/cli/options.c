@@ -421,6 +421,12 @@ static enum tp_code check_together(struct parser *p)
     if (o->recipe && o->set.count)
         return need(p, "--set and --recipe exclude each other",
                     "a rule of the recipe carries its own parameters");
+    if (o->recipe && (strcmp(o->search, "none") != 0 || o->is_signed || o->importance))
+        return need(p, "--search, --signed and --importance go with --to",
+                    "give the rules of the recipe \"search\", \"signed\", \"importance\"");
+    if (o->command == TP_CMD_VERIFY && o->importance && !o->against)
+        return need(p, "--importance goes with --against",
+                    "--against SRC derives the weights again, and needs it");
     if (row->no_output && !o->output && !o->dry_run && !o->discard)
         return need(p, "no output is given", row->no_output);
     if (o->command == TP_CMD_SCHEDULE && !o->arg.count && !o->shape.count && !o->cases)

@@ -98,6 +98,20 @@ static void put_output(struct json *j, const struct tp_plan *plan, const struct 
 static const char *const cut_names[] = {
     [TP_CUT_NONE] = "none", [TP_CUT_N] = "N", [TP_CUT_K] = "K"};
 
+static void put_search(struct json *j, const struct tp_unit *unit)
+{
+    enum tp_search search = tp_op_search(&unit->op);
+    if (unit->needless_search)
+        put_text(j, "search_note", "its scales are the best already");
+    if (!unit->format || search == TP_SEARCH_NONE)
+        return;
+    put_text(j, "search", tp_search_name(search));
+    put_text(j, "signed", unit->op.search_signed ? "yes" : "no");
+    put_text(j, "importance", tp_importance_word(unit->op.importance));
+    if (unit->unweighted)
+        put_text(j, "search_note", "the file has no importance for it");
+}
+
 static void put_unit(struct json *j, const struct tp_plan *plan, const struct tp_unit *unit,
                      const struct tp_cut *cut)
 {
@@ -116,6 +130,7 @@ static void put_unit(struct json *j, const struct tp_plan *plan, const struct tp
     put_text(j, "source", tp_weight_source(weight, source, sizeof source));
     if (unit->format)
         put_text(j, "format", unit->format->name);
+    put_search(j, unit);
     if (unit->warning)
         put_text(j, "warning", unit->warning);
     if (cut)

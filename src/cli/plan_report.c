@@ -38,7 +38,8 @@ enum { CELLS = 4 }; /* of a row, beside name and count */
 
 struct row {
     const char *cells[CELLS];
-    char shape[TP_SHAPE_TEXT], source[128], bytes[TP_HUMAN]; /* for cells that are made */
+    /* for cells that are made */
+    char shape[TP_SHAPE_TEXT], source[128], to[160], bytes[TP_HUMAN];
 };
 
 struct rows {
@@ -130,6 +131,12 @@ static int print_rows(const struct rows *rows, const struct tp_plan *plan, size_
 
 static const char *unit_name(const struct tp_plan *plan, size_t u) { return plan->units[u].name; }
 
+static bool same_search(const struct tp_unit *a, const struct tp_unit *b)
+{
+    return a->op.search == b->op.search && a->op.search_signed == b->op.search_signed &&
+           a->op.importance == b->op.importance;
+}
+
 static bool units_alike(const struct tp_plan *plan, size_t i, size_t j)
 {
     const struct tp_unit *a = &plan->units[i], *b = &plan->units[j];
@@ -138,7 +145,21 @@ static bool units_alike(const struct tp_plan *plan, size_t i, size_t j)
     return a->box.e == b->box.e && a->box.n == b->box.n && a->box.k == b->box.k &&
            a->rank == b->rank && a->format == b->format && (a->format || a->dtype == b->dtype) &&
            x->format == y->format && (x->format || x->dtype == y->dtype) &&
+           a->unweighted == b->unweighted && same_search(a, b) &&
            unit_bytes(plan, a) == unit_bytes(plan, b);
+}
+
+/* "w4a8-ct, search mse signed magnitude" */
+static const char *unit_target(const struct tp_unit *unit, char *text, size_t size)
+{
+    const struct tp_op *op = &unit->op;
+    if (!unit->format || tp_op_search(op) == TP_SEARCH_NONE)
+        return unit->format ? unit->format->name : tp_dtype_name(unit->dtype);
+    snprintf(text, size, "%s, search %s%s%s%s", unit->format->name,
+             tp_search_name(tp_op_search(op)), op->search_signed ? ", signed" : "",
+             op->importance == TP_IMPORTANCE_NONE ? "" : ", importance ",
+             op->importance == TP_IMPORTANCE_NONE ? "" : tp_importance_word(op->importance));
+    return text;
 }
 
 static void fill_unit(const struct tp_plan *plan, size_t u, struct row *row)
@@ -146,7 +167,7 @@ static void fill_unit(const struct tp_plan *plan, size_t u, struct row *row)
     const struct tp_unit *unit = &plan->units[u];
     row->cells[0] = box_text(row->shape, unit);
     row->cells[1] = unit_source(plan, unit, row->source, sizeof row->source);
-    row->cells[2] = unit->format ? unit->format->name : tp_dtype_name(unit->dtype);
+    row->cells[2] = unit_target(unit, row->to, sizeof row->to);
     row->cells[3] = tp_human_bytes(row->bytes, unit_bytes(plan, unit));
 }
 
@@ -224,6 +245,19 @@ static void print_left_out(const struct tp_plan *plan)
         putchar('\n');
 }
 
+static void note_search(const struct tp_plan *plan)
+{
+    size_t count = 0, first = 0;
+    for (size_t u = plan->unit_count; u-- > 0;)
+        if (plan->units[u].needless_search) {
+            first = u;
+            count++;
+        }
+    if (count)
+        printf("%s%s: not searched, as its scales are the best already\n",
+               plan->units[first].name, count > 1 ? " and others" : "");
+}
+
 int tp_plan_print(const struct tp_plan *plan, const struct tp_ranks *ranks,
                   const struct tp_options *o)
 {
@@ -238,6 +272,7 @@ int tp_plan_print(const struct tp_plan *plan, const struct tp_ranks *ranks,
            tp_human_bytes(out, plan->bytes_out), plan->file_count,
            plan->file_count == 1 ? "" : "s");
     print_left_out(plan);
+    note_search(plan);
     if (status == TP_OK && ranks)
         print_ranks(ranks);
     return status;
@@ -272,6 +307,22 @@ static void warn_unread(const struct tp_checkpoint *ckpt)
                 ckpt->path, ckpt->unread[0]);
 }
 
+/* Weights that the file of importance does not know. */
+static void warn_unweighted(const struct tp_plan *plan)
+{
+    size_t count = 0, first = 0;
+    for (size_t u = plan->unit_count; u-- > 0;)
+        if (plan->units[u].unweighted) {
+            tp_note("%s: searched without importance", plan->units[u].name);
+            first = u;
+            count++;
+        }
+    if (count)
+        tp_warn("%s%s: searched without importance, as the file has none for %s",
+                plan->units[first].name, count > 1 ? " and others" : "",
+                count > 1 ? "them" : "it");
+}
+
 void tp_plan_warn(const struct tp_plan *plan)
 {
     const char *seen[32];
@@ -279,6 +330,7 @@ void tp_plan_warn(const struct tp_plan *plan)
     warn_unread(plan->ckpt);
     if (!plan->unit_count)
         warn_same(plan);
+    warn_unweighted(plan);
     for (size_t u = 0; u < plan->unit_count; u++) {
         const char *warning = plan->units[u].warning;
         size_t i = 0, alike = 0;

@@ -37,10 +37,15 @@ enum tp_code tp_request_from(const struct tp_options *o, struct tp_request *requ
     request->shard_size = o->shard_size == TP_UNSET ? 0 : o->shard_size;
     code = o->to ? tp_request_to(request, o->to, o->set.item, o->set.count, err)
                  : tp_request_recipe(request, o->recipe, err);
+    struct tp_search_words words = {o->search, o->is_signed, o->importance};
+    if (o->to && code == TP_OK)
+        code = tp_request_search(request, &words, err);
     for (size_t i = 0; i < o->include.count && code == TP_OK; i++)
         code = tp_request_include(request, o->include.item[i], err);
     for (size_t i = 0; i < o->exclude.count && code == TP_OK; i++)
         code = tp_request_exclude(request, o->exclude.item[i], err);
+    if (code == TP_OK)
+        code = tp_request_importance(request, NULL, err);
     if (code)
         tp_request_close(request);
     return code;

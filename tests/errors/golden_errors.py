@@ -20,7 +20,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.dirname(HERE), os.path.join(os.path.dirname(HERE), "lib")]
 import tool  # noqa: E402
-from errors import header, index, output, read, request  # noqa: E402,F401  pylint: disable=unused-import
+from errors import header, importance, index, output, read, request  # noqa: E402,F401  pylint: disable=unused-import
 from errors.common import CASES, Command, Skip  # noqa: E402
 
 EXPECTED = os.path.join(HERE, "golden-errors")

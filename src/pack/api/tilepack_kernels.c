@@ -250,7 +250,7 @@ int tilepack_repack(const tilepack_weight *from, const void *const from_tensors[
     struct call call = {.args = {.box = from->box}};
     if (check_repack(from, to, &call.err) == TP_OK &&
         take_inputs(&call, from, from_tensors) == TP_OK &&
-        tp_source_scales_check(&from->op, from->box, call.args.in, &call.err) == TP_OK &&
+        tp_source_scales_check(&from->op, false, from->box, call.args.in, &call.err) == TP_OK &&
         take_outputs(&call, to, to_tensors) == TP_OK && take_scratch(&call, &to->op) == TP_OK) {
         tp_repack_find(&from->op, &to->op)(&from->op, &to->op, &call.args);
         tp_args_check(&call.args, &call.err);

@@ -21,6 +21,10 @@ struct tp_unit_result {
     int rank;
     const struct tp_format *format;
     struct tp_distance distance; /* a: the source's values, b: the stored operands' */
+    enum tp_search search;       /* how its scales were searched, NONE: not at all; with a search: */
+    struct tp_distance none;     /* as `distance`, of what would be stored without the search */
+    bool weighted;               /* a file's importance was used: */
+    struct tp_distance weighted_distance, weighted_none; /* errors and values times its root */
     bool differs;                /* stored bytes are not those that the source gives */
 };
 
@@ -38,6 +42,7 @@ struct tp_verify_report {
 
 struct tp_verify_options {
     unsigned jobs;
+    const char *importance; /* the file that the conversion was made with, or NULL */
     atomic_int *stop; /* as in tp_run_options; or NULL */
     void (*progress)(void *arg, uint64_t bytes, const char *item); /* or NULL */
     void *progress_arg;

@@ -35,6 +35,31 @@ static const char *recorded_request(const struct tp_checkpoint *ckpt)
     return NULL;
 }
 
+static const struct tp_weight *stored_weight(const struct against *a, const char *prefix)
+{
+    for (size_t w = 0; w < a->c.stored->weights->count; w++)
+        if (strcmp(a->c.stored->weights->items[w].prefix, prefix) == 0)
+            return &a->c.stored->weights->items[w];
+    return NULL;
+}
+
+/* With other numbers every byte could differ: that is said once, before. */
+static enum tp_code check_importance(const struct against *a, const struct tp_request *request)
+{
+    for (size_t u = 0; u < a->plan.unit_count && request->importance; u++) {
+        const struct tp_unit *unit = &a->plan.units[u];
+        const struct tp_weight *stored = unit->format ? stored_weight(a, unit->prefix) : NULL;
+        if (!stored || memcmp(&stored->search, &unit->search, sizeof unit->search) == 0)
+            continue;
+        tp_err_path(a->c.err, a->c.options->importance);
+        tp_err_tensor(a->c.err, unit->name);
+        tp_err_hint(a->c.err, "name the file that %s was made with", a->c.stored->ckpt->path);
+        return tp_fail(a->c.err, TP_E_INPUT, "its importance is not what the weight was converted "
+                       "with");
+    }
+    return TP_OK;
+}
+
 static enum tp_code make_plan(struct against *a, struct tp_request *request)
 {
     const struct tp_checkpoint *stored = a->c.stored->ckpt;
@@ -50,12 +75,17 @@ static enum tp_code make_plan(struct against *a, struct tp_request *request)
         tp_err_path(a->c.err, stored->path);
         return code;
     }
+    if (a->c.options->importance &&
+        (code = tp_request_importance(request, a->c.options->importance, a->c.err)))
+        return code;
     const char *file = stored->directory ? NULL : stored->files[0].name;
     const struct tp_checkpoint *source = a->c.source->ckpt;
     code = request->restore ? tp_plan_unpack(source, a->c.source->weights, request->dtype,
                                              request->shard_size, file, &a->plan, a->c.err)
                             : tp_plan_convert(source, a->c.source->weights, request, file,
                                               &a->plan, a->c.err);
+    if (code == TP_OK && (code = check_importance(a, request)))
+        return code;
     if (code) {
         tp_err_path(a->c.err, source->path);
         tp_err_hint(a->c.err, "is this the checkpoint that %s was made from?", stored->path);
@@ -93,6 +123,9 @@ static enum tp_code start_results(struct against *a)
         report->units[u].box = unit->box;
         report->units[u].rank = unit->rank;
         report->units[u].format = unit->format;
+        report->units[u].search = unit->kind == TP_UNIT_ENCODE ? tp_op_search(&unit->op)
+                                                               : TP_SEARCH_NONE;
+        report->units[u].weighted = unit->op.importance == TP_IMPORTANCE_FILE;
         if (!(report->units[u].name = tp_os_format(a->c.err, "%s", unit->name)))
             return TP_E_MEMORY;
     }

@@ -73,7 +73,8 @@ static bool same_descriptor(const struct tp_unit *a, const struct tp_unit *b)
 {
     return a->format == b->format && a->rank == b->rank && a->box.e == b->box.e &&
            a->box.n == b->box.n && a->box.k == b->box.k &&
-           memcmp(&a->settings, &b->settings, sizeof a->settings) == 0;
+           memcmp(&a->settings, &b->settings, sizeof a->settings) == 0 &&
+           memcmp(&a->search, &b->search, sizeof a->search) == 0;
 }
 
 static size_t seen_slot(const struct seen *seen, const struct tp_unit *unit)
@@ -95,8 +96,8 @@ static enum tp_code add_unit(const struct tp_plan *plan, const struct tp_unit *u
         seen->units[slot] = unit;
         seen->ids[slot] = (uint32_t)seen->count++;
         snprintf(id, sizeof id, "d%u", seen->ids[slot]);
-        json_t *json = tp_descriptor_json(unit->format, &unit->settings, &unit->op, unit->box,
-                                          unit->rank, err);
+        json_t *json = tp_descriptor_json(unit->format, &unit->settings, &unit->search, &unit->op,
+                                          unit->box, unit->rank, err);
         if (!json)
             return err->code;
         if (json_object_set_new(descriptors, id, json))

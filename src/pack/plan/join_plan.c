@@ -280,6 +280,7 @@ static bool same_weight(const struct tp_weight *a, const struct tp_weight *b)
 {
     return a->format == b->format && a->rank == b->rank &&
            memcmp(&a->settings, &b->settings, sizeof a->settings) == 0 &&
+           memcmp(&a->search, &b->search, sizeof a->search) == 0 &&
            memcmp(&a->box, &b->box, sizeof a->box) == 0 && tp_op_same(&a->op, &b->op);
 }
 
@@ -363,7 +364,7 @@ static enum tp_code add_unit(struct tp_join_plan *join, struct tp_err *err)
     struct tp_unit *unit = &join->plan.units[join->plan.unit_count];
     *unit = (struct tp_unit){.kind = TP_UNIT_MOVE, .box = weight->box, .rank = weight->rank,
                              .format = weight->format, .settings = weight->settings,
-                             .op = weight->op, .outs = weight->op.outs, .dtype = weight->dtype,
+                             .search = weight->search, .op = weight->op, .outs = weight->op.outs, .dtype = weight->dtype,
                              .original = weight->dtype, .parts_per_expert = 1,
                              .part_rows = {weight->box.n}, .stats = UINT32_MAX};
     unit->name = tp_os_format(err, "%s", weight->name);

@@ -23,6 +23,7 @@ void tp_unit_close(struct tp_unit *unit)
     free(unit->name);
     free(unit->prefix);
     free(unit->parts);
+    free(unit->importance);
 }
 
 static void free_units(struct tp_unit *units, size_t count)

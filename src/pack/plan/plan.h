@@ -10,6 +10,7 @@
 
 #include "pack/plan/cut.h"
 #include "pack/plan/request.h"
+#include "pack/source/importance.h"
 #include "pack/source/weights.h"
 
 /* Rows of a source weight's expert that become rows of the unit. */
@@ -33,6 +34,7 @@ struct tp_unit {
     int rank;
     const struct tp_format *format; /* NULL: plain */
     struct tp_settings settings;
+    struct tp_search_choice search; /* what its descriptor says; `op` has it when it encodes */
     struct tp_op op;
     enum tp_dtype dtype;     /* of the values that enter encode, or that PLAIN writes */
     enum tp_dtype original;  /* dtype of the original values, recorded for unpack */
@@ -46,6 +48,9 @@ struct tp_unit {
     uint32_t stats;          /* group that shares a global scale, or UINT32_MAX; of a stack
                                 that of expert 0, the others follow */
     bool transposed;         /* plain units: written as [E,K,N] */
+    struct tp_importance_ref *importance; /* of each expert, when a file's numbers are used */
+    bool unweighted;         /* searched without: the file has no numbers for it */
+    bool needless_search;    /* a search was asked for, but its scales are the best already */
     const char *warning;     /* what the consumer's kernel wants in addition, or NULL */
 };
 
@@ -89,6 +94,7 @@ struct tp_stats_group {
 struct tp_plan {
     const struct tp_checkpoint *ckpt;
     const struct tp_weights *weights;
+    const struct tp_importance_file *importance; /* of the request, which outlives the plan */
     struct tp_unit *units;
     size_t unit_count;
     struct tp_output *outputs;

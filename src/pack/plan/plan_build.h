@@ -72,6 +72,14 @@ const char *tp_plan_lossy_reason(const struct tp_builder *b, const struct tp_wei
 const char *tp_plan_global_reason(const struct tp_builder *b, const struct tp_unit *unit,
                                   char *text, size_t size);
 
+/* Fails when the request's file of importance has entries that fit no weight. */
+enum tp_code tp_plan_check_importance(struct tp_builder *b);
+
+/* Settles how the unit's scales are searched: as `search` says when it is encoded (a
+ * codec may have no use for it), as those of its source were when it is taken over. */
+enum tp_code tp_plan_search(struct tp_builder *b, struct tp_unit *unit,
+                            const struct tp_search_choice *search);
+
 /* Fails for a packed weight that was chosen but cannot be converted for `reason`:
  * to keep it would leave a checkpoint of two kinds. */
 enum tp_code tp_plan_refuse(const struct tp_builder *b, const struct tp_unit *unit,

@@ -38,7 +38,8 @@ enum tp_code tp_plan_convert(const struct tp_checkpoint *ckpt, const struct tp_w
     b.choices = tp_os_zalloc(weights->count + 1, sizeof *b.choices, err);
     enum tp_code code = b.choices ? TP_OK : TP_E_MEMORY;
     if (code == TP_OK && (code = tp_plan_select(&b)) == TP_OK &&
-        (code = tp_plan_check_sources(&b)) == TP_OK && (code = tp_plan_units(&b)) == TP_OK &&
+        (code = tp_plan_check_sources(&b)) == TP_OK &&
+        (code = tp_plan_check_importance(&b)) == TP_OK && (code = tp_plan_units(&b)) == TP_OK &&
         (code = tp_plan_stats(&b)) == TP_OK && (code = keep_the_rest(&b)) == TP_OK)
         code = tp_plan_files(&b, file_name);
     if (code == TP_OK && !file_name)

@@ -20,6 +20,14 @@ static const struct tp_weight *weight_at(const struct tp_builder *b, uint32_t w)
     return &b->plan->weights->items[w];
 }
 
+/* Whether there is a choice of scales in the rule's format, and it is asked for. */
+static bool searches(const struct tp_rule *rule)
+{
+    struct tp_op op = rule->format->op;
+    tp_search_choice_op(&rule->search, &op);
+    return tp_op_search(&op) != TP_SEARCH_NONE;
+}
+
 /* How a source becomes the format: taken over, encoded, or not at all. */
 static const char *unit_kind(const struct tp_builder *b, const struct tp_weight *weight,
                              const struct tp_rule *rule, struct tp_unit *unit, char *text,
@@ -29,9 +37,15 @@ static const char *unit_kind(const struct tp_builder *b, const struct tp_weight 
     unit->dtype = weight->dtype;
     if (!weight->format)
         return NULL;
-    if (tp_repack_possible(&weight->op, &unit->op)) {
+    bool taken_over = tp_repack_possible(&weight->op, &unit->op);
+    if (taken_over && !searches(rule)) {
         unit->kind = TP_UNIT_REPACK;
         return NULL;
+    }
+    if (taken_over && !b->request->requantize) {
+        tp_err_hint(b->err, "without --search they are taken over as they are; --requantize "
+                            "decodes and searches again");
+        return "its codes and scales are taken over, so that there is nothing to search";
     }
     if (b->request->repack_only) {
         tp_err_hint(b->err, "unpack to plain weights, and convert those to %s",
@@ -122,6 +136,8 @@ static enum tp_code settle(struct tp_builder *b, struct tp_unit *unit)
     if (!reason)
         reason = seam_reason(b, unit, text, sizeof text);
     enum tp_code code = TP_OK;
+    if (!reason)
+        code = tp_plan_search(b, unit, &rule->search);
     uint64_t parts = unit->box.e * unit->parts_per_expert;
     if (reason && source->format)
         code = tp_plan_refuse(b, unit, reason);
@@ -444,6 +460,8 @@ static bool is_already(const struct tp_weight *weight, const struct tp_rule *rul
 {
     struct tp_op op;
     if (weight->format != rule->format)
+        return false;
+    if (searches(rule)) /* which settle() allows with --requantize only */
         return false;
     if (weight->origin)
         return memcmp(&weight->settings, &rule->settings, sizeof rule->settings) == 0;

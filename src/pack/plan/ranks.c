@@ -168,6 +168,7 @@ static enum tp_code copy_unit(const struct tp_unit *from, const struct tp_cut *c
 {
     uint64_t parts = from->box.e * from->parts_per_expert;
     *to = *from;
+    to->importance = NULL; /* a rank's plan is never run by itself */
     if (cut->along != TP_CUT_NONE)
         to->cut = *cut;
     to->box = tp_cut_box(cut, from->box);

@@ -2,6 +2,7 @@
 #include "pack/plan/request.h"
 
 #include "base/similar.h"
+#include "pack/source/importance.h"
 #include "pack/text/json_memory.h"
 #include "pack/os/os.h"
 
@@ -117,6 +118,49 @@ enum tp_code tp_request_to(struct tp_request *request, const char *format,
     return code;
 }
 
+/* One file serves all rules: a second one is TP_E_USAGE. */
+static enum tp_code name_importance(struct tp_request *request, const char *path,
+                                    struct tp_err *err)
+{
+    if (request->importance_path && strcmp(request->importance_path, path) == 0)
+        return TP_OK;
+    if (request->importance_path) {
+        tp_err_hint(err, "put what both of them hold into one file");
+        return tp_fail(err, TP_E_USAGE, "two files of importance are named, '%.300s' and '%.300s'",
+                       request->importance_path, path);
+    }
+    request->importance_path = tp_os_copy(err, path);
+    return request->importance_path ? TP_OK : TP_E_MEMORY;
+}
+
+static enum tp_code rule_search(struct tp_request *request, struct tp_rule *rule,
+                                const struct tp_search_words *words, struct tp_err *err)
+{
+    enum tp_code code =
+        tp_search_choice_make(words, rule->format->op.codec, &rule->search, err);
+    return code || rule->search.importance != TP_IMPORTANCE_FILE
+               ? code
+               : name_importance(request, words->importance, err);
+}
+
+enum tp_code tp_request_search(struct tp_request *request, const struct tp_search_words *words,
+                               struct tp_err *err)
+{
+    return rule_search(request, &request->rules[0], words, err);
+}
+
+/* The words of a rule in a recipe or in a recorded request. */
+static enum tp_code read_search(struct tp_request *request, const json_t *json,
+                                struct tp_rule *rule, struct tp_err *err)
+{
+    struct tp_search_words words = {
+        .search = json_string_value(json_object_get(json, "search")),
+        .is_signed = json_is_true(json_object_get(json, "signed")),
+        .importance = json_string_value(json_object_get(json, "importance")),
+    };
+    return rule_search(request, rule, &words, err);
+}
+
 static enum tp_code rule_settings(const json_t *json, struct tp_rule *rule, struct tp_err *err)
 {
     const char *key;
@@ -148,7 +192,9 @@ static enum tp_code check_rule_keys(const json_t *json, struct tp_err *err)
     static const struct {
         const char *key, *type;
     } known[] = {{"match", "a string"},    {"to", "a string"},    {"keep", "true or false"},
-                 {"set", "an object"},     {"comment", "a string"}, {"optional", "true or false"}};
+                 {"set", "an object"},     {"comment", "a string"}, {"optional", "true or false"},
+                 {"search", "a string"},   {"signed", "true or false"},
+                 {"importance", "a string"}};
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)json, key, value)
@@ -157,7 +203,8 @@ static enum tp_code check_rule_keys(const json_t *json, struct tp_err *err)
         while (i < sizeof known / sizeof *known && strcmp(key, known[i].key) != 0)
             i++;
         if (i == sizeof known / sizeof *known) {
-            tp_err_hint(err, "a rule has the keys match, to, keep, set, optional and comment");
+            tp_err_hint(err, "a rule has the keys match, to, keep, set, search, signed, "
+                             "importance, optional and comment");
             return tp_fail(err, TP_E_USAGE, "unknown key \"%s\"", key);
         }
         const char *type = json_is_string(value)    ? "a string"
@@ -184,13 +231,16 @@ static enum tp_code read_rule(struct tp_request *request, const json_t *json, st
                        "a rule needs \"match\" and either \"to\": FORMAT or \"keep\": true");
     if (keep && json_object_get(json, "set"))
         return tp_fail(err, TP_E_USAGE, "\"set\" goes with \"to\"; a kept weight has no format");
+    if (keep && (json_object_get(json, "search") || json_object_get(json, "signed") ||
+                 json_object_get(json, "importance")))
+        return tp_fail(err, TP_E_USAGE, "a search goes with \"to\"; a kept weight has no scales");
     struct tp_pattern_origin origin = {"pattern", -1, TP_E_USAGE};
     if ((code = add_rule(request, match, origin, &rule, err)))
         return code;
     rule->optional = json_is_true(json_object_get(json, "optional"));
     if (keep)
         return TP_OK;
-    if ((code = set_format(rule, to, err)))
+    if ((code = set_format(rule, to, err)) || (code = read_search(request, json, rule, err)))
         return code;
     return rule_settings(json, rule, err);
 }
@@ -251,6 +301,18 @@ static json_t *settings_json(const struct tp_rule *rule)
     return set;
 }
 
+/* Without the path of a file: what was in it is in the descriptors. */
+static void search_json(const struct tp_search_choice *search, json_t *item)
+{
+    if (search->search == TP_SEARCH_NONE)
+        return;
+    json_object_set_new(item, "search", json_string(tp_search_name(search->search)));
+    if (search->is_signed)
+        json_object_set_new(item, "signed", json_true());
+    json_object_set_new(item, "importance",
+                        json_string(tp_importance_word(search->importance)));
+}
+
 json_t *tp_request_json(const struct tp_request *request)
 {
     json_t *json = json_object(), *rules = json_array();
@@ -261,6 +323,7 @@ json_t *tp_request_json(const struct tp_request *request)
         if (rule->format) {
             json_object_set_new(item, "to", json_string(rule->format->name));
             json_object_set_new(item, "set", settings_json(rule));
+            search_json(&rule->search, item);
         } else {
             json_object_set_new(item, "keep", json_true());
         }
@@ -301,7 +364,7 @@ static enum tp_code parse_rule(struct tp_request *request, const json_t *json, s
     rule->optional = true; /* that it matches was checked when it was recorded */
     if (!to)
         return TP_OK;
-    if ((code = set_format(rule, to, err)))
+    if ((code = set_format(rule, to, err)) || (code = read_search(request, json, rule, err)))
         return code;
     return rule_settings(json, rule, err);
 }
@@ -359,6 +422,17 @@ enum tp_code tp_request_parse(const char *text, struct tp_request *request, stru
     return code;
 }
 
+enum tp_code tp_request_importance(struct tp_request *request, const char *path,
+                                   struct tp_err *err)
+{
+    bool wanted = false;
+    for (size_t i = 0; i < request->rule_count; i++)
+        wanted |= request->rules[i].search.importance == TP_IMPORTANCE_FILE;
+    if (!wanted)
+        return TP_OK;
+    return tp_importance_open(path ? path : request->importance_path, &request->importance, err);
+}
+
 void tp_request_close(struct tp_request *request)
 {
     for (size_t i = 0; i < request->rule_count; i++)
@@ -368,6 +442,8 @@ void tp_request_close(struct tp_request *request)
     for (size_t i = 0; i < request->exclude_count; i++)
         tp_pattern_free(&request->exclude[i]);
     tp_matcher_close(&request->matcher);
+    tp_importance_close(request->importance);
+    free(request->importance_path);
     free(request->rules);
     free(request->include);
     free(request->exclude);

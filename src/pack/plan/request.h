@@ -7,6 +7,7 @@
 #define TP_PACK_REQUEST_H
 
 #include "pack/format/format.h"
+#include "pack/source/search_choice.h"
 
 #include "pack/text/pattern.h"
 
@@ -17,6 +18,7 @@ struct tp_rule {
     bool used;      /* matched something in this plan */
     const struct tp_format *format; /* NULL: keep */
     struct tp_settings settings;
+    struct tp_search_choice search;
 };
 
 struct tp_request {
@@ -35,6 +37,8 @@ struct tp_request {
     enum tp_dtype dtype;
     bool repack_only;      /* packed weights only, their codes taken over (unpack --to) */
     uint64_t shard_size;   /* bytes; 0 = the default */
+    char *importance_path;      /* of the rules whose search.importance is FILE, or NULL */
+    struct tp_importance_file *importance; /* that file, once opened */
     unsigned tp_ranks, tp_rank; /* the slice of one of several ranks; 0 ranks: the whole */
 };
 #define TP_DEFAULT_SHARD_SIZE UINT64_C(5000000000)
@@ -43,6 +47,15 @@ struct tp_request {
  * of the kind TP_PATTERN_SEARCH. */
 enum tp_code tp_request_to(struct tp_request *request, const char *format,
                            const char *const *settings, size_t setting_count, struct tp_err *err);
+/* The search of what tp_request_to() named. The file of importance is opened by
+ * tp_request_importance(). */
+enum tp_code tp_request_search(struct tp_request *request, const struct tp_search_words *words,
+                               struct tp_err *err);
+/* Opens the file of numbers that weights are searched with: the one that was named with
+ * --importance or in the recipe (NULL), or this one. Nothing to do without a rule that wants
+ * one. */
+enum tp_code tp_request_importance(struct tp_request *request, const char *path,
+                                   struct tp_err *err);
 enum tp_code tp_request_recipe(struct tp_request *request, const char *path, struct tp_err *err);
 enum tp_code tp_request_include(struct tp_request *request, const char *pattern,
                                 struct tp_err *err);

@@ -16,6 +16,7 @@ void tp_lane_close(struct tp_lane *lane)
     tp_compute_close(&lane->compute);
     tp_buffer_free(&lane->copy);
     tp_buffer_free(&lane->cropped);
+    tp_buffer_free(&lane->importance);
 }
 
 /* A box as its packed source sees it: rows of one part, widened to what can be
@@ -179,8 +180,9 @@ static enum tp_code check_scales(struct tp_lane *lane, const struct source_box *
 {
     if (lane->options->keep_nonfinite)
         return TP_OK;
-    enum tp_code code = tp_source_scales_check(&source->weight->op, source->cover.size, args->in,
-                                               &lane->err);
+    enum tp_code code = tp_source_scales_check(&source->weight->op,
+                                               source->weight->search.is_signed,
+                                               source->cover.size, args->in, &lane->err);
     return code ? blame_source(lane, source, code) : TP_OK;
 }
 
@@ -287,11 +289,31 @@ static enum tp_code convert_from_packed(struct tp_lane *lane, const struct tp_un
     return convert_values(lane, unit, box, args);
 }
 
+/* The numbers of importance of the box's columns, for each of its experts. */
+static enum tp_code read_importance(struct tp_lane *lane, const struct tp_unit *unit,
+                                    const struct tp_box *box, struct tp_args *args)
+{
+    uint64_t k = box->size.k;
+    if (unit->op.importance != TP_IMPORTANCE_FILE)
+        return TP_OK;
+    enum tp_code code = tp_buffer_room(&lane->importance, box->size.e * k * sizeof(float),
+                                       &lane->err);
+    float *numbers = lane->importance.data;
+    for (uint64_t e = 0; e < box->size.e && code == TP_OK; e++)
+        code = tp_importance_read(lane->plan->importance, unit->importance[box->e + e],
+                                  unit->box.k, box->k, k, numbers + e * k, &lane->err);
+    args->importance = numbers;
+    return code;
+}
+
 static enum tp_code convert(struct tp_lane *lane, const struct tp_unit *unit,
                             const struct tp_box *box, struct tp_args *args)
 {
-    enum tp_code code = is_plain(lane, unit) ? convert_values(lane, unit, box, args)
-                                             : convert_from_packed(lane, unit, box, args);
+    enum tp_code code = read_importance(lane, unit, box, args);
+    if (code)
+        return code;
+    code = is_plain(lane, unit) ? convert_values(lane, unit, box, args)
+                                : convert_from_packed(lane, unit, box, args);
     if (code == TP_OK && (args->flags & TP_SAW_NONFINITE) && !lane->options->keep_nonfinite)
         code = refuse_nonfinite(lane, unit);
     return code;
@@ -302,7 +324,7 @@ static enum tp_code observe(struct tp_lane *lane, uint32_t u, uint64_t index,
                             const struct tp_box *box, const struct tp_args *args)
 {
     const struct tp_unit *unit = &lane->plan->units[u];
-    struct tp_observed seen = {u, index, *box, TP_DTYPE_NONE, NULL, args->out};
+    struct tp_observed seen = {u, index, *box, TP_DTYPE_NONE, NULL, args->out, args->global};
     if (unit->kind == TP_UNIT_ENCODE && is_plain(lane, unit)) {
         seen.dtype = unit->dtype;
         seen.values = args->in[0];

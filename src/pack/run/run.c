@@ -222,6 +222,7 @@ static bool same_grid(const struct tp_plan *plan, const struct tp_unit *a, const
     return a->format == b->format && a->kind == b->kind && a->dtype == b->dtype &&
            memcmp(&a->box, &b->box, sizeof a->box) == 0 && x->format == y->format &&
            memcmp(&a->settings, &b->settings, sizeof a->settings) == 0 &&
+           a->op.search == b->op.search &&
            memcmp(&x->box, &y->box, sizeof x->box) == 0 &&
            a->parts_per_expert == b->parts_per_expert &&
            memcmp(a->part_rows, b->part_rows, sizeof a->part_rows) == 0;

@@ -20,6 +20,7 @@ struct tp_observed {
     enum tp_dtype dtype;          /* of values; TP_DTYPE_NONE when taken over */
     const void *values;           /* source values of the box, compact */
     void *const *out;             /* the unit's outputs for the box */
+    float global;                 /* as tp_args.global was */
 };
 
 struct tp_run_options {

@@ -70,13 +70,14 @@ static json_t *output_json(const struct tp_format *format, const struct tp_op *o
 }
 
 json_t *tp_descriptor_json(const struct tp_format *format, const struct tp_settings *settings,
-                           const struct tp_op *op, struct tp_box3 box, int rank,
-                           struct tp_err *err)
+                           const struct tp_search_choice *search, const struct tp_op *op,
+                           struct tp_box3 box, int rank, struct tp_err *err)
 {
     json_t *json = json_object(), *params = json_object(), *outputs = json_array();
     for (uint32_t p = 0; p < format->params; p++)
         json_object_set_new(params, format->param[p].key,
                             json_string(format->param[p].stored[settings->choice[p]]));
+    tp_search_choice_describe(search, params);
     for (uint32_t i = 0; i < op->outs; i++)
         json_array_append_new(outputs, output_json(format, op, i, box, err));
     json_object_set_new(json, "format", json_string(format->name));

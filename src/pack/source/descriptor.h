@@ -18,8 +18,8 @@
 
 /* The descriptor of one packed weight, as a JSON object (new reference). */
 json_t *tp_descriptor_json(const struct tp_format *format, const struct tp_settings *settings,
-                           const struct tp_op *op, struct tp_box3 box, int rank,
-                           struct tp_err *err);
+                           const struct tp_search_choice *search, const struct tp_op *op,
+                           struct tp_box3 box, int rank, struct tp_err *err);
 
 /* Weights (without tensor numbers) of one file's metadata, appended to *items. Text
  * that is not what a conversion writes is TP_E_INPUT. */

@@ -61,6 +61,8 @@ static enum tp_code read_format(const json_t *json, struct tp_weight *weight, st
         char text[128];
         if (!json_is_string(value) || strlen(key) + json_string_length(value) + 2 > sizeof text)
             return bad(err, "\"params\" is wrong");
+        if (tp_search_choice_read(key, json_string_value(value), &weight->search))
+            continue;
         strcpy(text, key);
         strcat(text, "=");
         strcat(text, json_string_value(value));
@@ -71,7 +73,15 @@ static enum tp_code read_format(const json_t *json, struct tp_weight *weight, st
         }
     }
     tp_format_op(weight->format, &weight->settings, &weight->op);
-    return TP_OK;
+    return tp_search_choice_fits(&weight->search, weight->op.codec)
+               ? TP_OK
+               : bad(err, "\"params\" name a search that the format has not");
+}
+
+/* Parameters of a complete descriptor: all of its format's, and of a search all or none. */
+static size_t param_count(const struct tp_weight *weight)
+{
+    return weight->format->params + (weight->search.search ? TP_SEARCH_PARAMS : 0);
 }
 
 /* The text must be exactly what this format gives for this box: parameters all there,
@@ -79,14 +89,14 @@ static enum tp_code read_format(const json_t *json, struct tp_weight *weight, st
 static enum tp_code check_text(const json_t *json, const struct tp_weight *weight,
                                struct tp_err *err)
 {
-    json_t *expected = tp_descriptor_json(weight->format, &weight->settings, &weight->op,
-                                          weight->box, weight->rank, err);
+    json_t *expected = tp_descriptor_json(weight->format, &weight->settings, &weight->search,
+                                          &weight->op, weight->box, weight->rank, err);
     if (!expected) {
         tp_err_hint(err, hint_damaged);
         return err ? err->code : TP_E_INPUT;
     }
     json_t *params = json_object_get(json, "params");
-    if (json_is_object(params) && json_object_size(params) == weight->format->params)
+    if (json_is_object(params) && json_object_size(params) == param_count(weight))
         json_object_set(expected, "params", params);
     bool equal = json_equal(expected, json);
     json_decref(expected);

@@ -12,6 +12,7 @@
 #include "pack/os/os.h"
 #include "pack/source/source_config.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -254,7 +255,7 @@ static bool bad_scale(enum tp_element element, const uint8_t *at, float *value)
     return word >= TP_F32_INF_BITS && word != 0x80000000u; /* negative, infinite or NaN */
 }
 
-enum tp_code tp_source_scales_check(const struct tp_op *op, struct tp_box3 box,
+enum tp_code tp_source_scales_check(const struct tp_op *op, bool negative, struct tp_box3 box,
                                     const void *const data[], struct tp_err *err)
 {
     int s = tp_op_find(op, TP_ROLE_SCALE);
@@ -268,7 +269,7 @@ enum tp_code tp_source_scales_check(const struct tp_op *op, struct tp_box3 box,
     const uint8_t *at = data[s];
     for (uint64_t i = 0; i < bytes; i += width) {
         float value;
-        if (!bad_scale(op->out[s].element, at + i, &value))
+        if (!bad_scale(op->out[s].element, at + i, &value) || (negative && isfinite(value)))
             continue;
         tp_err_hint(err, "--nonfinite keep takes it over as it is; --exclude leaves the weight "
                          "out");

@@ -5,6 +5,7 @@
 #define TP_PACK_WEIGHT_H
 
 #include "pack/format/format.h"
+#include "pack/source/search_choice.h"
 
 #define TP_NO_TENSOR UINT32_MAX
 
@@ -29,6 +30,7 @@ struct tp_weight {
     enum tp_dtype dtype; /* plain: of the tensor; packed: of the original values */
     const struct tp_format *format; /* NULL: plain */
     struct tp_settings settings;
+    struct tp_search_choice search; /* how its scales were found; `op` is without it */
     struct tp_op op;
     uint32_t tensor[TP_MAX_OUT]; /* checkpoint tensor per output; plain: [0] */
     struct tp_origin *origin;    /* packed by tilepack only */

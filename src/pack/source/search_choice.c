@@ -1,0 +1,112 @@
+/* Choices of a scale search, to words and back. */
+#include "pack/source/search_choice.h"
+
+#include "pack/file/leafhash.h"
+
+#include <string.h>
+
+static const char *const search_names[] = {"none", "mse", "w4a8"};
+static const char *const importance_names[] = {"none", "magnitude", "file"};
+
+const char *tp_search_name(unsigned search) { return search_names[search]; }
+const char *tp_importance_word(unsigned importance) { return importance_names[importance]; }
+
+/* Number of the word in a list of `count`, or -1. */
+static int word_of(const char *const names[], int count, const char *word)
+{
+    for (int i = 0; i < count; i++)
+        if (strcmp(names[i], word) == 0)
+            return i;
+    return -1;
+}
+
+static enum tp_code make_search(const struct tp_search_words *words,
+                                struct tp_search_choice *choice, struct tp_err *err)
+{
+    int search = words->search ? word_of(search_names, 3, words->search) : TP_SEARCH_NONE;
+    if (search < 0) {
+        tp_err_hint(err, "it takes none, mse and w4a8");
+        return tp_fail(err, TP_E_USAGE, "search '%s' is no known one", words->search);
+    }
+    choice->search = (uint8_t)search;
+    choice->is_signed = words->is_signed;
+    if (search != TP_SEARCH_NONE || (!words->is_signed && !words->importance))
+        return TP_OK;
+    tp_err_hint(err, "choose a search: mse, or w4a8 for int4");
+    return tp_fail(err, TP_E_USAGE, "%s says how to search, but there is no search",
+                   words->is_signed ? "signed" : "importance");
+}
+
+enum tp_code tp_search_choice_make(const struct tp_search_words *words, enum tp_codec codec,
+                                   struct tp_search_choice *choice, struct tp_err *err)
+{
+    const char *importance = words->importance;
+    *choice = (struct tp_search_choice){0};
+    enum tp_code code = make_search(words, choice, err);
+    if (code || choice->search == TP_SEARCH_NONE)
+        return code;
+    if (choice->search == TP_SEARCH_W4A8 && codec != TP_CODEC_INT4) {
+        tp_err_hint(err, "search mse suits this format");
+        return tp_fail(err, TP_E_USAGE, "search w4a8 is only for int4 formats");
+    }
+    if (choice->is_signed && codec != TP_CODEC_INT4) {
+        tp_err_hint(err, "leave it out: a search goes without it");
+        return tp_fail(err, TP_E_USAGE, "signed is only for int4 formats: other scales have no "
+                       "sign");
+    }
+    if (!importance)
+        importance = importance_names[codec == TP_CODEC_INT4 ? TP_IMPORTANCE_MAGNITUDE
+                                                             : TP_IMPORTANCE_NONE];
+    int word = word_of(importance_names, TP_IMPORTANCE_FILE, importance);
+    choice->importance = (uint8_t)(word < 0 ? TP_IMPORTANCE_FILE : word);
+    return TP_OK;
+}
+
+void tp_search_choice_op(const struct tp_search_choice *choice, struct tp_op *op)
+{
+    op->search = choice->search;
+    op->search_signed = choice->is_signed;
+    op->importance = choice->importance;
+}
+
+void tp_search_choice_describe(const struct tp_search_choice *choice, json_t *params)
+{
+    char text[TP_HASH_TEXT];
+    if (choice->search == TP_SEARCH_NONE)
+        return;
+    tp_hash_print(choice->hash, text);
+    json_object_set_new(params, "search", json_string(search_names[choice->search]));
+    json_object_set_new(params, "signed", json_string(choice->is_signed ? "yes" : "no"));
+    json_object_set_new(params, "importance",
+                        json_string(choice->importance == TP_IMPORTANCE_FILE
+                                        ? text
+                                        : importance_names[choice->importance]));
+}
+
+bool tp_search_choice_read(const char *key, const char *value, struct tp_search_choice *choice)
+{
+    int word = -1;
+    if (strcmp(key, "search") == 0) {
+        word = word_of(search_names, 3, value);
+        choice->search = (uint8_t)word;
+        return word > TP_SEARCH_NONE;
+    }
+    if (strcmp(key, "signed") == 0) {
+        choice->is_signed = strcmp(value, "yes") == 0;
+        return choice->is_signed || strcmp(value, "no") == 0;
+    }
+    if (strcmp(key, "importance") != 0)
+        return false;
+    word = word_of(importance_names, TP_IMPORTANCE_FILE, value);
+    choice->importance = (uint8_t)(word < 0 ? TP_IMPORTANCE_FILE : word);
+    return word >= 0 || tp_hash_parse(value, strlen(value), choice->hash);
+}
+
+bool tp_search_choice_fits(const struct tp_search_choice *choice, enum tp_codec codec)
+{
+    bool only_int4 = choice->search == TP_SEARCH_W4A8 || choice->is_signed;
+    return choice->search == TP_SEARCH_NONE
+               ? !choice->is_signed && choice->importance == TP_IMPORTANCE_NONE
+               : codec == TP_CODEC_INT4 ||
+                     (!only_int4 && (codec == TP_CODEC_NVFP4 || codec == TP_CODEC_MXFP4));
+}

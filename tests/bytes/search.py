@@ -1,0 +1,410 @@
+#!/usr/bin/env python3
+"""`convert --search` against the golden files of tests/golden/search, byte for byte, and
+what must not change them: ranks, parts, repacking, the form in which a weight is stored."""
+import json
+import os
+import struct
+import sys
+
+import numpy as np
+
+import lib_path  # noqa: F401  pylint: disable=unused-import
+import refquant as rq
+import refsearch as rs
+import stfile
+import tool
+
+GOLDEN = os.path.join(tool.REPO, "tests", "golden", "search")
+F32 = np.float32
+NAME = "model.layers.0.self_attn.q_proj"
+tally = tool.Tally()
+
+
+def f32(array):
+    return stfile.tensor("F32", np.ascontiguousarray(array, F32))
+
+
+def imatrix_dat(path, entries, calls=1):
+    with open(path, "wb") as f:
+        f.write(struct.pack("<i", len(entries)))
+        for name, values in entries.items():
+            values = np.ascontiguousarray(values, F32)
+            f.write(struct.pack("<i", len(name)) + name.encode() + struct.pack("<i", calls)
+                    + struct.pack("<i", values.size) + values.tobytes())
+        f.write(struct.pack("<ii", 7, 4) + b"text")
+
+
+def imatrix_gguf(path, entries, counts):
+    """entries: name -> [E,K] sums; counts: name -> [E]."""
+    tensors = []
+    for name, values in entries.items():
+        tensors.append((name + ".in_sum2", np.atleast_2d(np.asarray(values, F32))))
+        tensors.append((name + ".counts", np.asarray(counts[name], F32).reshape(-1, 1)))
+
+    def text(s):
+        return struct.pack("<Q", len(s)) + s.encode()
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), 3)
+    head += text("general.type") + struct.pack("<I", 8) + text("imatrix")
+    head += text("imatrix.datasets") + struct.pack("<IIQ", 9, 8, 1) + text("wiki")
+    head += text("imatrix.chunk_count") + struct.pack("<II", 4, 5)
+    data = b""
+    for name, values in tensors:
+        head += text(name) + struct.pack("<IQQIQ", 2, values.shape[1], values.shape[0], 0,
+                                         len(data))
+        data += values.tobytes() + b"\0" * (-values.nbytes % 32)
+    with open(path, "wb") as f:
+        f.write(head + b"\0" * (-len(head) % 32) + data)
+
+
+def case_of(name, importance):
+    """(format, --set values, options) of NAME in a golden."""
+    words = name.split(".")
+    rule = {} if words[0] == "int4" else {"scale": words.pop(1)}
+    options = ["--search", words[1]]
+    if "signed" in words:
+        options.append("--signed")
+    if words[1] != "none":
+        options += ["--importance", "magnitude" if "magnitude" in words else
+                    importance if "importance" in words else "none"]
+    if words[0] == "int4":
+        return "w4a8-ct", {"quotient": "bf16"} if "bf16" in words else {}, options
+    if words[0] == "mxfp4":
+        return "mxfp4-ct", {"scale": rule["scale"].replace("even", "ct")}, options
+    return "nvfp4-blocked" if rule["scale"] == "torchao" else "nvfp4-ct", (
+        rule if rule["scale"] == "torchao" else {}), options
+
+
+def untiled(data, n, k):
+    """Scales [n,k] out of 128x4 tiles."""
+    columns = -(-k // 4)
+    row, col = np.meshgrid(np.arange(n), np.arange(k), indexing="ij")
+    at = (row % 32 * 16 + row // 32 % 4 * 4 + col % 4 + 512 * (col // 4)
+          + 512 * columns * (row // 128))
+    return np.frombuffer(data, np.uint8)[at].tobytes()
+
+
+def same_as_golden(made, want, name):
+    codes, scale = want[name + ".weight_packed"], want[name + ".weight_scale"]
+    got = made[NAME + ".weight_scale"].data
+    if len(got) != len(scale.data) or "torchao" in name:
+        got = untiled(got, *scale.shape)
+    return made[NAME + ".weight_packed"].data == codes.data and got == scale.data
+
+
+def golden(path):
+    """Every tensor of a golden, through the command line."""
+    tensors = stfile.load(path)[0]
+    names = [n[:-len(".weight_packed")] for n in tensors if n.endswith(".weight_packed")]
+    label = "_".join(os.path.basename(path).split("_")[:2])
+    with tool.Workdir() as work:
+        src, imp = work.at("in.safetensors"), work.at("imp.safetensors")
+        stfile.save(src, {NAME + ".weight": tensors["input"]})
+        stfile.save(imp, {NAME + ".weight": tensors["importance"]})
+        for name in names:
+            fmt, sets, options = case_of(name, imp)
+            dst = work.at(name + ".safetensors")
+            try:
+                made = tool.convert(src, dst, fmt, sets, options)[0]
+                tally.check(same_as_golden(made, tensors, name), f"{label} {name}")
+            except tool.ToolError as error:
+                tally.check(False, f"{label} {name}: {error}")
+            if name + ".group_scale" in tensors and tensors["input"].shape[0] % 16 == 0:
+                kernel_form(work, src, tensors, name, options, label)
+
+
+def kernel_form(work, src, tensors, name, options, label):
+    """Searched straight into the kernel's form: the golden's g and channel; by rule gpu
+    those of the oracle."""
+    x = tensors["input"].f32()
+    importance = (tensors["importance"].bits if name.endswith(".importance") else
+                  "magnitude" if name.endswith(".magnitude") else None)
+    _, scales = rs.int4_w4a8(x, signed=".signed" in name, importance=importance, rule="gpu")
+    g, channel = rq.channel_scale(scales[None], "gpu")
+    want = {"gpu": (g[0].T, channel)}
+    golden_pair = (tensors[name + ".group_scale"].bits, tensors[name + ".channel"].bits)
+    want["cpu"] = want["div"] = golden_pair
+    for rule, search in (("gpu", "w4a8"), ("cpu", "mse"), ("div", "w4a8")):
+        dst = work.at(f"{name}-{rule}.safetensors")
+        made = tool.convert(src, dst, "w4a8-cutlass", {"scale": rule},
+                            ["--include", ".", "--search", search] + options[2:])[0]
+        g, channel = want[rule]
+        eight = rq.group8(np.ascontiguousarray(g.T))
+        good = (made[NAME + ".weight_group_scale"].data == eight.tobytes() and
+                made[NAME + ".weight_chan_scale"].data == channel.tobytes())
+        tally.check(good, f"{label} {name} in the kernel's form, scale={rule}")
+        taken = tool.convert(work.at(name + ".safetensors"), dst + ".2.safetensors",
+                             "w4a8-cutlass", {"scale": rule})[0]
+        tally.check(rule == "gpu" or all(taken[n].data == made[n].data for n in made),
+                    f"{label} {name} taken over, scale={rule}")
+
+
+# ---- a checkpoint ------------------------------------------------------------------
+
+LAYERS = 2
+
+
+def write_checkpoint(work, rng):
+    """A small mixture of experts, and importance of some of its weights: as llama.cpp writes
+    it in both its forms, and by the names of the weights."""
+    shapes = {"self_attn.q_proj": (64, 256), "self_attn.k_proj": (64, 256),
+              "mlp.down_proj": (64, 512)}
+    for e in range(2):
+        shapes |= {f"mlp.experts.{e}.{p}_proj": sh for p, sh in
+                   (("gate", (64, 256)), ("up", (64, 256)), ("down", (64, 256)))}
+    names = [f"model.layers.{n}." for n in range(LAYERS)]
+    tensors = {p + n + ".weight": stfile.from_f32("BF16", rng.standard_normal(sh).astype(F32))
+               for p in names for n, sh in shapes.items()}
+    os.mkdir(work.at("m"))
+    stfile.save(work.at("m", "model.safetensors"), tensors)
+    with open(work.at("m", "config.json"), "w", encoding="utf-8") as f:
+        json.dump({"model_type": "mixtral", "hidden_size": 256, "num_attention_heads": 4,
+                   "num_key_value_heads": 4, "head_dim": 16}, f)
+    sums, own = {}, {}
+    for n, prefix in enumerate(names):
+        q, up, down = (rng.lognormal(0, 2, s).astype(F32) for s in ((256,), (2, 256), (2, 256)))
+        sums |= {f"blk.{n}.attn_q.weight": q, f"blk.{n}.ffn_up_exps.weight": up,
+                 f"blk.{n}.ffn_down_exps.weight": down}
+        own[prefix + "self_attn.k_proj"] = f32(q)
+        for e in range(2):
+            own[f"{prefix}mlp.experts.{e}.gate_proj.weight"] = f32(up[e])
+            own[f"{prefix}mlp.experts.{e}.down_proj.weight"] = f32(down[e])
+    counts = {n: np.full(np.atleast_2d(v).shape[0], 4) for n, v in sums.items()}
+    imatrix_dat(work.at("dat"), {n: v * F32(8) for n, v in sums.items()}, 8)
+    imatrix_gguf(work.at("gguf"), {n: v * F32(4) for n, v in sums.items()}, counts)
+    stfile.save(work.at("own"), own)
+    return tensors
+
+
+def shard(path):
+    with open(os.path.join(path, "model.safetensors"), "rb") as f:
+        return f.read()
+
+
+def three_kinds(work, options):
+    """Each kind of file says the same; verify needs it, and finds another one."""
+    made = {}
+    for kind in ("dat", "gguf", "own"):
+        out = work.at("out-" + kind)
+        done = tool.run("convert", work.at("m"), "-o", out, *options, "--importance",
+                        work.at(kind))
+        tally.check("model.layers.0.mlp.down_proj and others: searched without importance"
+                    in done.stderr, f"{kind}: the weights without importance are named")
+        made[kind] = shard(out)
+        done = tool.run("verify", out, "--against", work.at("m"), "--importance", work.at(kind),
+                        check=False)
+        tally.check(done.returncode == 0, f"{kind}: verify derives it again")
+    tally.check(made["dat"] == made["gguf"] == made["own"], "three kinds of file, the same bytes")
+    done = tool.run("verify", work.at("out-dat"), "--against", work.at("m"), check=False)
+    tally.check(done.returncode == 2 and "which is needed" in done.stderr,
+                "verify asks for the file")
+    other = stfile.load(work.at("own"))[0]
+    name = "model.layers.1.self_attn.k_proj"
+    other[name] = f32(other[name].bits[::-1])
+    stfile.save(work.at("other"), other)
+    done = tool.run("verify", work.at("out-dat"), "--against", work.at("m"), "--importance",
+                    work.at("other"), check=False)
+    tally.check(done.returncode == 3 and "is not what the weight was converted" in done.stderr,
+                "verify knows another file")
+    return made["dat"]
+
+
+def in_the_oracle(work, tensors):
+    """Codes and scales of experts and of a sibling, box by box, against the oracle."""
+    made = tool.load(work.at("ct"))[0]
+    sums = stfile.load(work.at("own"))[0]
+    for name, source in (("self_attn.q_proj", "self_attn.k_proj"),
+                         ("mlp.experts.1.up_proj", "mlp.experts.1.gate_proj.weight"),
+                         ("mlp.down_proj", None)):
+        name = "model.layers.1." + name
+        h = sums["model.layers.1." + source].bits if source else None
+        codes, scale = rs.int4_mse(tensors[name + ".weight"].f32(), signed=True, importance=h)
+        tally.check(made[name + ".weight_packed"].data == rq.pack_nibbles(codes).tobytes() and
+                    made[name + ".weight_scale"].bits.tobytes() == scale.tobytes(),
+                    f"{name}: as the oracle searches it")
+
+
+def decibels(x, codes, scale, weight):
+    value = (codes.astype(np.float64) - 8) * np.repeat(rq.bf16_to_f32(scale), 128, axis=-1)
+    return 10 * np.log10((weight * x ** 2).sum() / (weight * (value - x) ** 2).sum())
+
+
+def figures(work, tensors):
+    """What verify says of a search, against numpy."""
+    done = tool.run("verify", work.at("ct"), "--against", work.at("m"), "--importance",
+                    work.at("own"), "--json")
+    units = {u["name"]: u for u in json.loads(done.stdout)["weights"]}
+    name = "model.layers.0.self_attn.q_proj"
+    h = stfile.load(work.at("own"))[0]["model.layers.0.self_attn.k_proj"].bits
+    values = tensors[name + ".weight"].f32()
+    found, none = rs.int4_mse(values, signed=True, importance=h), rq.int4(values)
+    x, h = values.astype(np.float64), h.astype(np.float64)
+    want = {"snr_db": decibels(x, *found, 1), "snr_none_db": decibels(x, *none, 1),
+            "weighted_snr_db": decibels(x, *found, h),
+            "weighted_snr_none_db": decibels(x, *none, h)}
+    off = [abs(units[name][key] - want[key]) for key in want]
+    tally.check(max(off) < 1e-3 and want["weighted_snr_db"] > want["weighted_snr_none_db"] + 0.5,
+                f"verify's figures of the search {off}")
+
+
+def again(work, options):
+    """The same request is done already; with other numbers it is another one."""
+    out = work.at("out-gguf")
+    done = tool.run("convert", work.at("m"), "-o", out, *options, "--importance", work.at("dat"))
+    tally.check("complete already" in done.stdout, "the same numbers: nothing to do")
+    done = tool.run("convert", work.at("m"), "-o", out, *options, "--importance",
+                    work.at("other"), check=False)
+    tally.check(done.returncode == 2, "other numbers are another conversion")
+
+
+def checkpoint(work):
+    tensors = write_checkpoint(work, np.random.default_rng(23))
+    options = ["--to", "w4a8-cutlass", "--search", "mse", "--signed"]
+    m, plain = work.at("m"), three_kinds(work, options)
+    again(work, options)
+    options += ["--importance", work.at("gguf")]
+    tool.run("convert", m, "-o", work.at("ct"), "--to", "w4a8-ct", *options[2:])
+    in_the_oracle(work, tensors)
+    figures(work, tensors)
+    tool.run("convert", m, "-o", work.at("cut"), "--tp", "2", *options)
+    tool.run("join", work.at("cut"), "-o", work.at("joined"))
+    tally.check(shard(work.at("joined")) == plain, "cut for ranks and joined: the same bytes")
+    done = tool.run("verify", work.at("cut", "rank_1"), "--against", m, "--importance",
+                    work.at("own"), check=False)
+    tally.check(done.returncode == 0, "a rank is derived again")
+    for part in ("1/2", "2/2"):
+        tool.run("convert", m, "-o", work.at("parts"), "--part", part, *options)
+    done = tool.run("merge", work.at("parts"), check=False)
+    tally.check(done.returncode == 2 and "which is needed" in done.stderr,
+                "merge asks for the file")
+    tool.run("merge", work.at("parts"), "--importance", work.at("dat"))
+    tally.check(shard(work.at("parts")) == plain, "in parts: the same bytes")
+    changed(work, m)
+    take_over(work)
+
+
+def changed(work, m):
+    """One changed byte of a searched conversion is found by its source too."""
+    path = work.at("out-dat", "model.safetensors")
+    data = bytearray(shard(work.at("out-dat")))
+    data[-100] ^= 0x10
+    with open(path, "wb") as f:
+        f.write(data)
+    done = tool.run("verify", work.at("out-dat"), "--against", m, "--importance", work.at("own"),
+                    check=False)
+    tally.check(done.returncode == 1 and "differ" in done.stdout, "a changed byte is found")
+
+
+def take_over(work):
+    """Negative scales are read; what is taken over is not searched unless it is decoded."""
+    ct, cutlass = work.at("ct"), work.at("taken")
+    tool.run("convert", ct, "-o", cutlass, "--to", "w4a8-cutlass")
+    tool.run("unpack", cutlass, "-o", work.at("back"), "--to", "w4a8-ct")
+    tool.run("verify", cutlass, "--against", ct)
+    tool.run("unpack", ct, "-o", work.at("plain"))
+    tool.run("diff", ct, work.at("plain"), check=False)
+    scales = [stfile.bf16_to_f32(t.bits) for n, t in tool.load(ct)[0].items()
+              if n.endswith("_scale")]
+    tally.check(min(s.min() for s in scales) < 0, "some scales are negative")
+    weighted = ("--to", "w4a8-ct", "--search", "mse", "--requantize", "--importance")
+    again = [work.at("again-gguf"), work.at("again-own")]
+    for out, kind in zip(again, ("gguf", "own")):
+        tool.run("convert", cutlass, "-o", out, *weighted, work.at(kind))
+    tally.check(shard(again[0]) == shard(again[1]) and "no" == descriptor(again[0])["signed"],
+                "stacked experts find their importance by the names they came with")
+    done = tool.run("convert", ct, "-o", work.at("no"), "--to", "w4a8-cutlass", "--search", "mse",
+                    check=False)
+    tally.check(done.returncode == 4 and "nothing to search" in done.stderr,
+                "what is taken over is not searched")
+    tool.run("convert", ct, "-o", work.at("again"), "--to", "w4a8-cutlass", "--search", "mse",
+             "--requantize")
+    params = descriptor(work.at("again"))
+    tally.check((params["search"], params["signed"], params["importance"]) ==
+                ("mse", "no", "magnitude"), "but with --requantize it is")
+
+
+def descriptor(path):
+    meta = tool.load(path)[1]
+    return next(iter(json.loads(meta["tilepack.descriptors"]).values()))["params"]
+
+
+def recipe(work):
+    """Each rule searches as it says; FP8 has no use for it, and plan says so."""
+    with open(work.at("recipe.json"), "w", encoding="utf-8") as f:
+        json.dump({"rules": [
+            {"match": "q_proj", "to": "nvfp4-ct", "search": "mse"},
+            {"match": "k_proj", "to": "fp8-ct", "search": "mse"},
+            {"match": "experts", "to": "w4a8-ct", "search": "w4a8", "signed": True},
+            {"match": "down_proj", "to": "w4a8-ct"}]}, f)
+    m = work.at("m")
+    done = tool.run("plan", m, "--recipe", work.at("recipe.json"), "--json")
+    units = {u["name"].split("layers.0.")[-1]: u for u in json.loads(done.stdout)["units"]}
+    said = {n: (u.get("search"), u.get("signed"), u.get("importance"), u.get("search_note"))
+            for n, u in units.items() if "layers" not in n}
+    best = "its scales are the best already"
+    tally.check(said["self_attn.q_proj"] == ("mse", "no", "none", None) and
+                said["self_attn.k_proj"] == (None, None, None, best) and
+                said["mlp.experts.0.up_proj"] == ("w4a8", "yes", "magnitude", None) and
+                said["mlp.down_proj"] == (None, None, None, None), "plan says what is searched")
+    done = tool.run("plan", m, "--recipe", work.at("recipe.json"))
+    tally.check("w4a8-ct, search w4a8, signed, importance magnitude" in done.stdout and
+                "not searched, as its scales are the best already" in done.stdout,
+                "and as text")
+    tool.run("convert", m, "-o", work.at("mixed"), "--recipe", work.at("recipe.json"))
+    done = tool.run("verify", work.at("mixed"), "--against", m, check=False)
+    tally.check(done.returncode == 0, "a recipe is derived again")
+
+
+# ---- random shapes -----------------------------------------------------------------
+
+def random_case(rng):
+    """One shape, dtype, search and importance; whether the bytes are the oracle's."""
+    fmt = rng.choice(["w4a8-ct", "mxfp4-ct"])
+    n, k = int(rng.integers(1, 40)), int(rng.integers(1, 7)) * 128
+    dtype = str(rng.choice(["BF16", "F32"]))
+    x = stfile.from_f32(dtype, (rng.standard_t(4, (n, k)) * 2.0 ** rng.integers(-9, 9, (n, 1)))
+                        .astype(F32))
+    h = [None, "magnitude", rng.lognormal(0, 2, k).astype(F32)][rng.integers(0, 3)]
+    search = "mse" if fmt == "mxfp4-ct" else str(rng.choice(["mse", "w4a8"]))
+    signed = bool(fmt == "w4a8-ct" and rng.integers(0, 2))
+    if fmt == "mxfp4-ct":
+        codes, scale = rs.mxfp4_mse(x.f32(), importance=h)
+        packed = rq.pack_pairs(codes)
+    else:
+        function = rs.int4_mse if search == "mse" else rs.int4_w4a8
+        codes, scale = function(x.f32(), signed=signed, importance=h, **(
+            {} if search == "mse" else {"rule": "div"}))
+        packed = rq.pack_nibbles(codes)
+    with tool.Workdir() as work:
+        stfile.save(work.at("in.safetensors"), {NAME + ".weight": x})
+        if isinstance(h, np.ndarray):
+            imatrix_dat(work.at("h"), {"blk.0.attn_k.weight": h})
+        how = h if isinstance(h, str) else "none" if h is None else work.at("h")
+        made = tool.convert(work.at("in.safetensors"), work.at("out.safetensors"), fmt, {}, [
+            "--include", ".", "--search", search, "--importance", how]
+            + ["--signed"] * signed)[0]
+    good = (made[NAME + ".weight_packed"].data == packed.tobytes() and
+            made[NAME + ".weight_scale"].data == scale.tobytes())
+    text = "none" if h is None else h if isinstance(h, str) else "file"
+    return good, f"{fmt} [{n},{k}] {dtype} {search}{' signed' * signed} {text}"
+
+
+def random_shapes(count):
+    rng = np.random.default_rng(7)
+    for i in range(count):
+        good, text = random_case(rng)
+        tally.check(good, f"random {i}: {text}")
+
+
+def main():
+    random_shapes(24)
+    for name in sorted(os.listdir(GOLDEN)):
+        if name.endswith(".safetensors"):
+            golden(os.path.join(GOLDEN, name))
+    with tool.Workdir() as work:
+        checkpoint(work)
+        recipe(work)
+    return tally.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
