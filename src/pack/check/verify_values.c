@@ -4,6 +4,7 @@
 #include "base/num.h"
 #include "kernels/op/kernel.h"
 #include "pack/os/os.h"
+#include "pack/run/packed_io.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -158,18 +159,6 @@ static void weigh(const struct tp_box3 size, const float *importance, float *val
                 values[(e * size.n + n) * size.k + k] *= sqrtf(importance[e * size.k + k]);
 }
 
-static enum tp_code read_importance(const struct tp_value_observer *o, const struct tp_unit *unit,
-                                    const struct tp_box *box, struct tp_buffer *buffer,
-                                    struct tp_err *err)
-{
-    uint64_t k = box->size.k;
-    enum tp_code code = tp_buffer_room(buffer, box->size.e * k * sizeof(float), err);
-    for (uint64_t e = 0; e < box->size.e && code == TP_OK; e++)
-        code = tp_importance_read(o->plan->importance, unit->importance[box->e + e], unit->box.k,
-                                  box->k, k, (float *)buffer->data + e * k, err);
-    return code;
-}
-
 /* Of what stands in `decoded` to what stands in `source`. */
 static void measure(const struct tp_observed *seen, struct tp_value_buffers *buffers,
                     struct tp_distance *distance)
@@ -185,21 +174,20 @@ static enum tp_code measure_search(struct tp_value_observer *o, const struct tp_
                                    struct tp_box_distances *distances, struct tp_err *err)
 {
     const struct tp_unit *unit = &o->plan->units[seen->unit];
-    bool weighted = unit->op.importance == TP_IMPORTANCE_FILE;
+    const float *importance;
     enum tp_code code = decode_unsearched(unit, seen, buffers, err);
     if (code)
         return code;
     measure(seen, buffers, &distances->none);
-    if (!weighted)
-        return TP_OK;
-    if ((code = read_importance(o, unit, &seen->box, &buffers->importance, err)))
+    code = tp_box_importance(o->plan, unit, &seen->box, &buffers->importance, &importance, err);
+    if (code || !importance)
         return code;
-    weigh(seen->box.size, buffers->importance.data, buffers->source.data);
-    weigh(seen->box.size, buffers->importance.data, buffers->decoded.data);
+    weigh(seen->box.size, importance, buffers->source.data);
+    weigh(seen->box.size, importance, buffers->decoded.data);
     measure(seen, buffers, &distances->weighted_none);
     if ((code = decode(&unit->op, seen, seen->out, buffers, err)))
         return code;
-    weigh(seen->box.size, buffers->importance.data, buffers->decoded.data);
+    weigh(seen->box.size, importance, buffers->decoded.data);
     measure(seen, buffers, &distances->weighted_stored);
     return TP_OK;
 }

@@ -289,27 +289,11 @@ static enum tp_code convert_from_packed(struct tp_lane *lane, const struct tp_un
     return convert_values(lane, unit, box, args);
 }
 
-/* The numbers of importance of the box's columns, for each of its experts. */
-static enum tp_code read_importance(struct tp_lane *lane, const struct tp_unit *unit,
-                                    const struct tp_box *box, struct tp_args *args)
-{
-    uint64_t k = box->size.k;
-    if (unit->op.importance != TP_IMPORTANCE_FILE)
-        return TP_OK;
-    enum tp_code code = tp_buffer_room(&lane->importance, box->size.e * k * sizeof(float),
-                                       &lane->err);
-    float *numbers = lane->importance.data;
-    for (uint64_t e = 0; e < box->size.e && code == TP_OK; e++)
-        code = tp_importance_read(lane->plan->importance, unit->importance[box->e + e],
-                                  unit->box.k, box->k, k, numbers + e * k, &lane->err);
-    args->importance = numbers;
-    return code;
-}
-
 static enum tp_code convert(struct tp_lane *lane, const struct tp_unit *unit,
                             const struct tp_box *box, struct tp_args *args)
 {
-    enum tp_code code = read_importance(lane, unit, box, args);
+    enum tp_code code = tp_box_importance(lane->plan, unit, box, &lane->importance,
+                                          &args->importance, &lane->err);
     if (code)
         return code;
     code = is_plain(lane, unit) ? convert_values(lane, unit, box, args)

@@ -202,3 +202,20 @@ enum tp_code tp_values_write(const struct tp_unit *unit,
 {
     return tp_plain_write(unit, box, from, sink, err);
 }
+
+enum tp_code tp_box_importance(const struct tp_plan *plan, const struct tp_unit *unit,
+                               const struct tp_box *box, struct tp_buffer *buffer,
+                               const float **importance, struct tp_err *err)
+{
+    uint64_t k = box->size.k;
+    *importance = NULL;
+    if (unit->op.importance != TP_IMPORTANCE_FILE)
+        return TP_OK;
+    enum tp_code code = tp_buffer_room(buffer, box->size.e * k * sizeof(float), err);
+    float *numbers = buffer->data;
+    for (uint64_t e = 0; e < box->size.e && code == TP_OK; e++)
+        code = tp_importance_read(plan->importance, unit->importance[box->e + e], unit->box.k,
+                                  box->k, k, numbers + e * k, err);
+    *importance = numbers;
+    return code;
+}

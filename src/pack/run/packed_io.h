@@ -44,4 +44,10 @@ enum tp_code tp_values_write(const struct tp_unit *unit,
                              const struct tp_box *box, const void *from, struct tp_sink *sink,
                              struct tp_err *err);
 
+/* The numbers of importance of the box's columns, h[E][K] of the box: in `buffer`, or NULL for
+ * a unit that none of a file are used for. */
+enum tp_code tp_box_importance(const struct tp_plan *plan, const struct tp_unit *unit,
+                               const struct tp_box *box, struct tp_buffer *buffer,
+                               const float **importance, struct tp_err *err);
+
 #endif
