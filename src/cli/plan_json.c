@@ -116,7 +116,7 @@ static void put_unit(struct json *j, const struct tp_plan *plan, const struct tp
                      const struct tp_cut *cut)
 {
     const uint64_t box[] = {unit->box.e, unit->box.n, unit->box.k};
-    const struct tp_weight *weight = &plan->weights->items[unit->parts[0].weight];
+    const struct tp_weight *weight = &plan->weights->items[unit->views[0].weight];
     char source[128];
     begin(j, NULL, "{");
     put_text(j, "name", unit->name);

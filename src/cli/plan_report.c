@@ -29,7 +29,7 @@ static uint64_t unit_bytes(const struct tp_plan *plan, const struct tp_unit *uni
 static const char *unit_source(const struct tp_plan *plan, const struct tp_unit *unit, char *text,
                                size_t size)
 {
-    return tp_weight_source(&plan->weights->items[unit->parts[0].weight], text, size);
+    return tp_weight_source(&plan->weights->items[unit->views[0].weight], text, size);
 }
 
 /* A table of units or of kept tensors. Rows that are alike, and whose names differ in
@@ -140,8 +140,8 @@ static bool same_search(const struct tp_unit *a, const struct tp_unit *b)
 static bool units_alike(const struct tp_plan *plan, size_t i, size_t j)
 {
     const struct tp_unit *a = &plan->units[i], *b = &plan->units[j];
-    const struct tp_weight *x = &plan->weights->items[a->parts[0].weight];
-    const struct tp_weight *y = &plan->weights->items[b->parts[0].weight];
+    const struct tp_weight *x = &plan->weights->items[a->views[0].weight];
+    const struct tp_weight *y = &plan->weights->items[b->views[0].weight];
     return a->box.e == b->box.e && a->box.n == b->box.n && a->box.k == b->box.k &&
            a->rank == b->rank && a->format == b->format && (a->format || a->dtype == b->dtype) &&
            x->format == y->format && (x->format || x->dtype == y->dtype) &&

@@ -55,10 +55,10 @@ static void experts(void **state)
     struct tp_expert_name e;
     assert_true(tp_name_expert("model.layers.0.mlp.experts.17.up_proj.weight", &e));
     assert_int_equal(e.expert, 17);
-    assert_int_equal(e.part, TP_EXPERT_UP);
+    assert_int_equal(e.matrix, TP_EXPERT_UP);
     assert_int_equal(e.prefix, strlen("model.layers.0.mlp.experts"));
     assert_true(tp_name_expert("experts.0.w2", &e));
-    assert_int_equal(e.part, TP_EXPERT_DOWN);
+    assert_int_equal(e.matrix, TP_EXPERT_DOWN);
     assert_int_equal(e.prefix, strlen("experts"));
     assert_true(tp_name_expert("a.experts.3.b.experts.5.w1.weight", &e));
     assert_int_equal(e.expert, 5);

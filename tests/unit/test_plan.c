@@ -116,10 +116,10 @@ static void experts_are_stacked(void **state)
     assert_non_null(w13);
     assert_int_equal(w13->box.e, 2);
     assert_int_equal(w13->box.n, 256);
-    assert_int_equal(w13->parts_per_expert, 2);
+    assert_int_equal(w13->views_per_expert, 2);
     uint64_t row, left; /* row 130 of expert 1 is row 2 of its up projection */
-    const struct tp_part *part = tp_unit_part(w13, 1, 130, &row, &left);
-    assert_string_equal(m.weights.items[part->weight].name, "m.mlp.experts.1.up_proj");
+    const struct tp_view *view = tp_unit_view(w13, 1, 130, &row, &left);
+    assert_string_equal(m.weights.items[view->weight].name, "m.mlp.experts.1.up_proj");
     assert_int_equal(row, 2);
     assert_int_equal(left, 126);
     assert_string_equal(m.plan.outputs[w13->output[0]].name, "m.mlp.experts.w13_weight_packed");

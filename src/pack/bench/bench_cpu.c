@@ -332,11 +332,11 @@ static enum tp_code make_grid(const struct tp_bench_case *c, unsigned jobs, stru
     struct tp_weight weight = {.box = c->box, .dtype = c->dtype};
     struct tp_weights weights = {.items = &weight, .count = 1};
     struct tp_plan plan = {.weights = &weights};
-    struct tp_part part = {0};
+    struct tp_view view = {0};
     *unit = (struct tp_unit){.kind = TP_UNIT_ENCODE, .box = c->box, .format = c->format,
-                             .op = c->op, .dtype = c->dtype, .parts_per_expert = 1};
-    unit->parts = &part;
-    unit->part_rows[0] = c->box.n;
+                             .op = c->op, .dtype = c->dtype, .views_per_expert = 1};
+    unit->views = &view;
+    unit->view_rows[0] = c->box.n;
     if (c->kind != TP_BENCH_ENCODE) {
         weight.format = c->kind == TP_BENCH_REPACK ? c->source : c->format;
         weight.op = c->kind == TP_BENCH_REPACK ? c->from : c->op;
@@ -349,7 +349,7 @@ static enum tp_code make_grid(const struct tp_bench_case *c, unsigned jobs, stru
         limit = 4 * target;
     if (code == TP_OK)
         code = tp_unit_grid(&plan, unit, target, limit, grid, err);
-    unit->parts = NULL; /* grids ask it no more */
+    unit->views = NULL; /* grids ask it no more */
     return code;
 }
 

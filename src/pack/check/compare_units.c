@@ -32,9 +32,9 @@ static enum tp_code granule(const struct job *job, uint64_t *n, uint64_t *k, str
     const struct tp_unit *units[] = {job->unit_a, job->unit_b};
     *n = *k = 1;
     for (int s = 0; s < 2; s++)
-        for (uint32_t p = 0; p < units[s]->parts_per_expert; p++) {
+        for (uint32_t p = 0; p < units[s]->views_per_expert; p++) {
             uint64_t gn, gk;
-            const struct tp_weight *weight = &sides[s]->weights->items[units[s]->parts[p].weight];
+            const struct tp_weight *weight = &sides[s]->weights->items[units[s]->views[p].weight];
             if (!weight->format)
                 continue;
             enum tp_code code = tp_op_granule(&weight->op, &gn, &gk, err);

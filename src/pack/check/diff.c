@@ -89,13 +89,13 @@ static enum tp_code pair_packed(struct diff *d)
 
 static const char *unit_form(const struct side *s, const struct tp_unit *unit)
 {
-    const struct tp_weight *weight = &s->in->weights->items[unit->parts[0].weight];
+    const struct tp_weight *weight = &s->in->weights->items[unit->views[0].weight];
     return weight->format ? weight->format->name : tp_dtype_name(weight->dtype);
 }
 
 static void add_unit_entry(struct side *s, const struct tp_unit *unit)
 {
-    const struct tp_weight *weight = &s->in->weights->items[unit->parts[0].weight];
+    const struct tp_weight *weight = &s->in->weights->items[unit->views[0].weight];
     s->entries[s->count++] = (struct entry){
         .name = unit->name, .unit = unit, .form = unit_form(s, unit),
         .packed = weight->format != NULL,
@@ -218,8 +218,8 @@ static enum tp_code compare_vectors(const struct diff *d, const struct tp_tensor
 static enum tp_code equal_operands(const struct diff *d, const struct tp_unit *a,
                                    const struct tp_unit *b, bool *equal)
 {
-    const struct tp_weight *x = &d->a.in->weights->items[a->parts[0].weight];
-    const struct tp_weight *y = &d->b.in->weights->items[b->parts[0].weight];
+    const struct tp_weight *x = &d->a.in->weights->items[a->views[0].weight];
+    const struct tp_weight *y = &d->b.in->weights->items[b->views[0].weight];
     enum tp_code code = TP_OK;
     *equal = x->format == y->format && memcmp(&x->settings, &y->settings, sizeof x->settings) == 0;
     for (uint32_t i = 0; *equal && i < x->op.outs && code == TP_OK; i++) {
@@ -330,7 +330,7 @@ static uint64_t bytes_of(const struct side *s, const struct entry *e)
 {
     if (!e->unit)
         return e->tensor->bytes;
-    const struct tp_weight *weight = &s->in->weights->items[e->unit->parts[0].weight];
+    const struct tp_weight *weight = &s->in->weights->items[e->unit->views[0].weight];
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < TP_MAX_OUT; i++)
         if (weight->tensor[i] != TP_NO_TENSOR)

@@ -17,7 +17,7 @@
 static bool is_requantized(const struct tp_plan *plan, const struct tp_unit *unit)
 {
     return unit->format && unit->kind == TP_UNIT_ENCODE &&
-           plan->weights->items[unit->parts[0].weight].format;
+           plan->weights->items[unit->views[0].weight].format;
 }
 
 enum tp_code tp_requant_error_open(const struct tp_plan *plan, struct tp_requant_error *e,
@@ -103,10 +103,10 @@ static enum tp_code decode_source(const struct tp_plan *plan, const struct tp_un
                                   uint64_t *row, struct tp_err *err)
 {
     uint64_t rows;
-    const struct tp_part *part = tp_unit_part(unit, box->e, box->n, row, &rows);
-    const struct tp_weight *weight = &plan->weights->items[part->weight];
+    const struct tp_view *view = tp_unit_view(unit, box->e, box->n, row, &rows);
+    const struct tp_weight *weight = &plan->weights->items[view->weight];
     void *in[TP_MAX_OUT];
-    *cover = (struct tp_box){.e = part->expert};
+    *cover = (struct tp_box){.e = view->expert};
     enum tp_code code =
         tp_weight_cover(weight, *row, box->size.n, box->k, box->size.k, cover, err);
     if (code || (code = tp_packed_read(plan->ckpt, weight, cover, work->source, err)))

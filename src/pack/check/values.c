@@ -2,7 +2,7 @@
  *
  * A packed part is read with all it needs to be decoded alone, decoded by the same
  * kernels that a conversion uses, and cut to the box. Invariant: a distance depends
- * on the values and on the order of its parts, never on threads.
+ * on the values and on the order of its boxes, never on threads.
  */
 #include "pack/check/values.h"
 
@@ -39,17 +39,17 @@ void tp_widen(enum tp_dtype dtype, const void *from, uint64_t count, float *to)
 }
 
 /* Rows [row, row + rows) of one plain part. */
-static enum tp_code read_plain(const struct tp_side *side, const struct tp_part *part,
+static enum tp_code read_plain(const struct tp_side *side, const struct tp_view *view,
                                const struct tp_box *box, uint64_t row, uint64_t rows, float *to,
                                struct tp_value_reader *reader, struct tp_err *err)
 {
-    const struct tp_weight *weight = &side->weights->items[part->weight];
+    const struct tp_weight *weight = &side->weights->items[view->weight];
     enum tp_dtype dtype = side->ckpt->tensors[weight->tensor[0]].dtype;
     uint64_t count = rows * box->size.k;
     enum tp_code code =
         tp_buffer_room(&reader->decoded, count * tp_dtype_bits(dtype) / 8, err);
     if (code == TP_OK &&
-        (code = tp_plain_read(side->ckpt, weight, part->expert, row, rows, box->k, box->size.k,
+        (code = tp_plain_read(side->ckpt, weight, view->expert, row, rows, box->k, box->size.k,
                               reader->decoded.data, err)) == TP_OK)
         tp_widen(dtype, reader->decoded.data, count, to);
     return code;
@@ -72,12 +72,12 @@ static enum tp_code decode(const struct tp_weight *weight, const struct tp_box *
     return tp_args_check(&args, err);
 }
 
-static enum tp_code read_packed(const struct tp_side *side, const struct tp_part *part,
+static enum tp_code read_packed(const struct tp_side *side, const struct tp_view *view,
                                 const struct tp_box *box, uint64_t row, uint64_t rows, float *to,
                                 struct tp_value_reader *reader, struct tp_err *err)
 {
-    const struct tp_weight *weight = &side->weights->items[part->weight];
-    struct tp_box cover = {.e = part->expert};
+    const struct tp_weight *weight = &side->weights->items[view->weight];
+    struct tp_box cover = {.e = view->expert};
     enum tp_code code = tp_weight_cover(weight, row, rows, box->k, box->size.k, &cover, err);
     if (code || (code = tp_packed_read(side->ckpt, weight, &cover, reader->source, err)) ||
         (code = decode(weight, &cover, reader, err)))
@@ -96,10 +96,10 @@ enum tp_code tp_read_values(const struct tp_side *side, const struct tp_unit *un
 {
     enum tp_code code = TP_OK;
     for (uint64_t n = 0, row, rows; n < box->size.n && code == TP_OK; n += rows) {
-        const struct tp_part *part = tp_unit_part(unit, box->e, box->n + n, &row, &rows);
-        bool packed = side->weights->items[part->weight].format != NULL;
+        const struct tp_view *view = tp_unit_view(unit, box->e, box->n + n, &row, &rows);
+        bool packed = side->weights->items[view->weight].format != NULL;
         rows = tp_min_u64(rows, box->size.n - n);
-        code = (packed ? read_packed : read_plain)(side, part, box, row, rows,
+        code = (packed ? read_packed : read_plain)(side, view, box, row, rows,
                                                    to + n * box->size.k, reader, err);
     }
     if (code)

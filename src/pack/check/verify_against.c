@@ -97,16 +97,16 @@ static enum tp_code make_plan(struct against *a, struct tp_request *request)
 static enum tp_code make_expected(struct against *a, const struct tp_request *request)
 {
     a->c.expected = &a->plan;
-    if (!request->tp_ranks)
+    if (!request->ranks)
         return TP_OK;
-    if (request->tp_ranks > 1024 || request->tp_rank >= request->tp_ranks) {
+    if (request->ranks > 1024 || request->rank >= request->ranks) {
         tp_err_path(a->c.err, a->c.stored->ckpt->path);
         return tp_fail(a->c.err, TP_E_INPUT, "the recorded request is of rank %u of %u",
-                       request->tp_rank, request->tp_ranks);
+                       request->rank, request->ranks);
     }
-    enum tp_code code = tp_ranks_make(&a->plan, request, request->tp_ranks, &a->ranks, a->c.err);
+    enum tp_code code = tp_ranks_make(&a->plan, request, request->ranks, &a->ranks, a->c.err);
     if (code == TP_OK)
-        a->c.expected = &a->ranks.plans[request->tp_rank];
+        a->c.expected = &a->ranks.plans[request->rank];
     return code;
 }
 

@@ -115,16 +115,16 @@ static enum tp_code measure_stored(const struct tp_comparison *c, struct stored 
         return code;
     const struct tp_weight *weight = &c->stored->weights->items[w];
     struct tp_unit unit = {.name = weight->name, .box = weight->box, .rank = weight->rank,
-                           .parts_per_expert = 1, .part_rows = {weight->box.n}};
+                           .views_per_expert = 1, .view_rows = {weight->box.n}};
     if (memcmp(&weight->box, &c->plan->units[u].box, sizeof weight->box) != 0)
         return TP_OK;
-    if (!(unit.parts = tp_os_zalloc(weight->box.e, sizeof *unit.parts, c->err)))
+    if (!(unit.views = tp_os_zalloc(weight->box.e, sizeof *unit.views, c->err)))
         return TP_E_MEMORY;
     for (uint64_t e = 0; e < weight->box.e; e++)
-        unit.parts[e] = (struct tp_part){w, e, 0};
+        unit.views[e] = (struct tp_view){w, e, 0};
     code = tp_compare_units(c->source, &c->plan->units[u], c->stored, &unit, c->options->jobs,
                             c->options->stop, &c->report->units[u].distance, c->err);
-    free(unit.parts);
+    free(unit.views);
     return code;
 }
 

@@ -18,7 +18,7 @@
 
 static const struct tp_weight *source_of(const struct tp_plan *plan, const struct tp_unit *unit)
 {
-    return &plan->weights->items[unit->parts[0].weight];
+    return &plan->weights->items[unit->views[0].weight];
 }
 
 static enum tp_code merge(uint64_t *n, uint64_t *k, const struct tp_op *op, struct tp_err *err)
@@ -173,9 +173,9 @@ enum tp_code tp_unit_boxes(const struct tp_plan *plan, const struct tp_unit *uni
         return code;
     memset(grid, 0, sizeof *grid);
     bool packed = source_of(plan, unit)->format != NULL;
-    grid->regions = packed ? unit->parts_per_expert : 1;
+    grid->regions = packed ? unit->views_per_expert : 1;
     for (uint32_t r = 0; r < grid->regions; r++) {
-        grid->region_rows[r] = packed ? unit->part_rows[r] : unit->box.n;
+        grid->region_rows[r] = packed ? unit->view_rows[r] : unit->box.n;
         rows = tp_max_u64(rows, grid->region_rows[r]);
     }
     struct tp_box3 step = choose(plan, unit, gn, gk, rows, wish);

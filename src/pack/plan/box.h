@@ -15,8 +15,8 @@ struct tp_grid {
     uint64_t e_step, n_step, k_step;
     uint64_t k_count;
     uint32_t regions;
-    uint64_t region_rows[TP_MAX_PARTS];
-    uint64_t region_boxes[TP_MAX_PARTS]; /* along n */
+    uint64_t region_rows[TP_MAX_VIEWS];
+    uint64_t region_boxes[TP_MAX_VIEWS]; /* along n */
     uint64_t expert_boxes;               /* sum of region_boxes times k_count */
     uint64_t count;
 };

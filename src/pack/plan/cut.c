@@ -79,7 +79,7 @@ bool tp_cut_aligned(const struct tp_op *op, const struct tp_cut *cut, struct tp_
 {
     uint64_t n, k, rows = 0;
     tp_cut_granules(op, &n, &k);
-    if (!cut->ranks || cut->pieces < 1 || cut->pieces > TP_MAX_PARTS)
+    if (!cut->ranks || cut->pieces < 1 || cut->pieces > TP_MAX_VIEWS)
         return false;
     if (cut->along == TP_CUT_K)
         return k && box.k % cut->ranks == 0 && box.k / cut->ranks % k == 0;

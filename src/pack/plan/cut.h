@@ -7,7 +7,7 @@
 
 #include "kernels/op/kernel.h"
 
-enum { TP_MAX_PARTS = 4 }; /* of a weight's rows: gate and up, or q, k and v */
+enum { TP_MAX_VIEWS = 4 }; /* of a weight's rows: gate and up, or q, k and v */
 
 /* How a weight is divided among tensor-parallel ranks. Each of `pieces` stretches of
  * rows (gate and up; q, k and v) is cut by itself: a rank has its share of each. */
@@ -16,7 +16,7 @@ struct tp_cut {
     enum tp_cut_along along;
     uint32_t ranks; /* 0: not cut */
     uint32_t pieces;
-    uint64_t piece_rows[TP_MAX_PARTS]; /* of the whole weight; their sum is N */
+    uint64_t piece_rows[TP_MAX_VIEWS]; /* of the whole weight; their sum is N */
 };
 
 /* A stretch of a weight that lies in one rank, where it is in both. */

@@ -110,7 +110,7 @@ static enum tp_code add_unit(const struct tp_plan *plan, const struct tp_unit *u
  * has none and needs none. */
 static bool is_described(const struct tp_plan *plan, const struct tp_unit *kept)
 {
-    return plan->weights->items[kept->parts[0].weight].origin != NULL;
+    return plan->weights->items[kept->views[0].weight].origin != NULL;
 }
 
 /* Unit number i of those that were asked for, or NULL. */

@@ -271,9 +271,9 @@ static bool read_cut(const json_t *json, unsigned ranks, struct tp_cut *cut, str
     if (cut->along == TP_CUT_K)
         return true;
     cut->pieces = (uint32_t)json_array_size(rows);
-    for (size_t p = 0; p < cut->pieces && p < TP_MAX_PARTS; p++)
+    for (size_t p = 0; p < cut->pieces && p < TP_MAX_VIEWS; p++)
         cut->piece_rows[p] = (uint64_t)json_integer_value(json_array_get(rows, p));
-    return cut->pieces >= 1 && cut->pieces <= TP_MAX_PARTS;
+    return cut->pieces >= 1 && cut->pieces <= TP_MAX_VIEWS;
 }
 
 static bool same_weight(const struct tp_weight *a, const struct tp_weight *b)
@@ -365,14 +365,14 @@ static enum tp_code add_unit(struct tp_join_plan *join, struct tp_err *err)
     *unit = (struct tp_unit){.kind = TP_UNIT_MOVE, .box = weight->box, .rank = weight->rank,
                              .format = weight->format, .settings = weight->settings,
                              .search = weight->search, .op = weight->op, .outs = weight->op.outs, .dtype = weight->dtype,
-                             .original = weight->dtype, .parts_per_expert = 1,
-                             .part_rows = {weight->box.n}, .stats = UINT32_MAX};
+                             .original = weight->dtype, .views_per_expert = 1,
+                             .view_rows = {weight->box.n}, .stats = UINT32_MAX};
     unit->name = tp_os_format(err, "%s", weight->name);
     unit->prefix = tp_os_format(err, "%s", weight->prefix);
-    unit->parts = tp_os_zalloc(weight->box.e, sizeof *unit->parts, err);
-    enum tp_code code = unit->name && unit->prefix && unit->parts ? TP_OK : TP_E_MEMORY;
+    unit->views = tp_os_zalloc(weight->box.e, sizeof *unit->views, err);
+    enum tp_code code = unit->name && unit->prefix && unit->views ? TP_OK : TP_E_MEMORY;
     for (uint64_t e = 0; e < weight->box.e && code == TP_OK; e++)
-        unit->parts[e] = (struct tp_part){w, e, 0};
+        unit->views[e] = (struct tp_view){w, e, 0};
     for (uint32_t i = 0; i < weight->op.outs && code == TP_OK; i++) {
         unit->output[i] = UINT32_MAX;
         if (weight->tensor[i] != TP_NO_TENSOR)

@@ -67,11 +67,11 @@ static enum tp_code own_origin(const struct tp_plan *plan, const struct tp_weigh
 /* What of `origin`, which are the weight's rows from `at` on, a part of a unit
  * takes: nothing, or an origin of its own. */
 static enum tp_code take_rows(const struct tp_unit *unit, const struct tp_weight *weight,
-                              const struct tp_part *part, uint64_t rows,
+                              const struct tp_view *view, uint64_t rows,
                               const struct tp_origin *origin, uint64_t at, struct list *list)
 {
-    uint64_t first = tp_max_u64(at, part->row);
-    uint64_t end = tp_min_u64(at + origin->rows, part->row + rows);
+    uint64_t first = tp_max_u64(at, view->row);
+    uint64_t end = tp_min_u64(at + origin->rows, view->row + rows);
     struct tp_origin mine = *origin;
     char *name;
     if (first >= end)
@@ -85,8 +85,8 @@ static enum tp_code take_rows(const struct tp_unit *unit, const struct tp_weight
                                  : expert_template(origin->name, list->err);
     } else if (unit->rank == 2 && weight->rank == 3) { /* taken out of a stack */
         if (origin->rank == 3 && !template)
-            mine.expert = (int64_t)part->expert;
-        name = tp_origin_name(origin, part->expert, list->err);
+            mine.expert = (int64_t)view->expert;
+        name = tp_origin_name(origin, view->expert, list->err);
     } else {
         name = tp_os_copy(list->err, origin->name);
     }
@@ -96,19 +96,19 @@ static enum tp_code take_rows(const struct tp_unit *unit, const struct tp_weight
 static enum tp_code part_origins(const struct tp_plan *plan, const struct tp_unit *unit, uint32_t p,
                                  struct list *list)
 {
-    const struct tp_part *part = &unit->parts[p];
-    const struct tp_weight *weight = &plan->weights->items[part->weight];
+    const struct tp_view *view = &unit->views[p];
+    const struct tp_weight *weight = &plan->weights->items[view->weight];
     struct tp_origin own;
     enum tp_code code = TP_OK;
     if (!weight->origins) {
         if ((code = own_origin(plan, weight, &own, list->err)) == TP_OK)
-            code = take_rows(unit, weight, part, unit->part_rows[p], &own, 0, list);
+            code = take_rows(unit, weight, view, unit->view_rows[p], &own, 0, list);
         free(own.name);
         return code;
     }
     uint64_t at = 0;
     for (uint32_t i = 0; i < weight->origins && code == TP_OK; i++) {
-        code = take_rows(unit, weight, part, unit->part_rows[p], &weight->origin[i], at, list);
+        code = take_rows(unit, weight, view, unit->view_rows[p], &weight->origin[i], at, list);
         at += weight->origin[i].rows;
     }
     return code;
@@ -145,7 +145,7 @@ enum tp_code tp_unit_origins(const struct tp_plan *plan, const struct tp_unit *u
 {
     struct list list = {.err = err};
     enum tp_code code = TP_OK;
-    for (uint32_t p = 0; p < unit->parts_per_expert && code == TP_OK; p++)
+    for (uint32_t p = 0; p < unit->views_per_expert && code == TP_OK; p++)
         code = part_origins(plan, unit, p, &list);
     if (code == TP_OK && unit->cut.ranks)
         code = slice_origins(unit, &list);

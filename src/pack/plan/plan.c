@@ -6,23 +6,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct tp_part *tp_unit_part(const struct tp_unit *unit, uint64_t e, uint64_t n,
+const struct tp_view *tp_unit_view(const struct tp_unit *unit, uint64_t e, uint64_t n,
                                    uint64_t *row, uint64_t *rows_left)
 {
     uint32_t p = 0;
-    while (p + 1 < unit->parts_per_expert && n >= unit->part_rows[p])
-        n -= unit->part_rows[p++];
-    const struct tp_part *part = &unit->parts[e * unit->parts_per_expert + p];
-    *row = part->row + n;
-    *rows_left = unit->part_rows[p] - n;
-    return part;
+    while (p + 1 < unit->views_per_expert && n >= unit->view_rows[p])
+        n -= unit->view_rows[p++];
+    const struct tp_view *view = &unit->views[e * unit->views_per_expert + p];
+    *row = view->row + n;
+    *rows_left = unit->view_rows[p] - n;
+    return view;
 }
 
 void tp_unit_close(struct tp_unit *unit)
 {
     free(unit->name);
     free(unit->prefix);
-    free(unit->parts);
+    free(unit->views);
     free(unit->importance);
 }
 

@@ -1,6 +1,6 @@
 /* The plan: every unit, output tensor, file and offset, before a byte is written.
  *
- * A unit is one logical W[E,N,K] assembled from parts of source weights, and the
+ * A unit is one logical W[E,N,K] assembled from views of source weights, and the
  * outputs made from it. After planning only input/output, memory or the device
  * can fail. The plan's hash identifies request and source, so an interrupted run
  * knows whether its files still count.
@@ -14,7 +14,7 @@
 #include "pack/source/weights.h"
 
 /* Rows of a source weight's expert that become rows of the unit. */
-struct tp_part {
+struct tp_view {
     uint32_t weight;
     uint64_t expert, row;
 };
@@ -38,9 +38,9 @@ struct tp_unit {
     struct tp_op op;
     enum tp_dtype dtype;     /* of the values that enter encode, or that PLAIN writes */
     enum tp_dtype original;  /* dtype of the original values, recorded for unpack */
-    uint32_t parts_per_expert;
-    uint64_t part_rows[TP_MAX_PARTS];
-    struct tp_part *parts;   /* box.e x parts_per_expert */
+    uint32_t views_per_expert;
+    uint64_t view_rows[TP_MAX_VIEWS];
+    struct tp_view *views;   /* box.e x views_per_expert */
     uint32_t output[TP_MAX_OUT]; /* index into plan.outputs */
     uint32_t outs;
     uint32_t file;
@@ -131,7 +131,7 @@ void tp_plan_close(struct tp_plan *plan); /* legal on {0} and twice */
 void tp_unit_close(struct tp_unit *unit); /* its memory; legal on {0} */
 
 /* The part that row n of expert e comes from, and its row there. */
-const struct tp_part *tp_unit_part(const struct tp_unit *unit, uint64_t e, uint64_t n,
+const struct tp_view *tp_unit_view(const struct tp_unit *unit, uint64_t e, uint64_t n,
                                    uint64_t *row, uint64_t *rows_left);
 
 #endif

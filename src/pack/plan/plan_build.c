@@ -56,15 +56,15 @@ static enum tp_code add_kept_unit(struct tp_builder *b, uint32_t w)
     *unit = (struct tp_unit){.kind = TP_UNIT_REPACK, .box = weight->box, .rank = weight->rank,
                              .format = weight->format, .settings = weight->settings,
                              .search = weight->search, .op = weight->op, .outs = weight->op.outs, .dtype = weight->dtype,
-                             .original = weight->dtype, .parts_per_expert = 1,
-                             .part_rows = {weight->box.n}, .stats = UINT32_MAX};
+                             .original = weight->dtype, .views_per_expert = 1,
+                             .view_rows = {weight->box.n}, .stats = UINT32_MAX};
     unit->name = tp_os_copy(b->err, weight->name);
     unit->prefix = tp_os_copy(b->err, weight->prefix);
-    unit->parts = tp_os_zalloc(weight->box.e, sizeof *unit->parts, b->err);
-    if (!unit->name || !unit->prefix || !unit->parts)
+    unit->views = tp_os_zalloc(weight->box.e, sizeof *unit->views, b->err);
+    if (!unit->name || !unit->prefix || !unit->views)
         return TP_E_MEMORY;
     for (uint64_t e = 0; e < weight->box.e; e++)
-        unit->parts[e] = (struct tp_part){w, e, 0};
+        unit->views[e] = (struct tp_view){w, e, 0};
     return TP_OK;
 }
 

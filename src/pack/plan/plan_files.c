@@ -40,7 +40,7 @@ static int by_source(const void *a, const void *b)
 static struct item item_of(const struct tp_plan *plan, bool kept, uint32_t index)
 {
     uint32_t t = kept ? plan->kept[index].tensor
-                      : plan->weights->items[plan->units[index].parts[0].weight].tensor[0];
+                      : plan->weights->items[plan->units[index].views[0].weight].tensor[0];
     return (struct item){plan->ckpt->tensors[t].file, plan->ckpt->tensors[t].offset, kept, index};
 }
 

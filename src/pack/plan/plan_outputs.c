@@ -168,7 +168,7 @@ static enum tp_code slice_output(struct tp_builder *b, const struct tp_kept *kep
                                  struct tp_output *output)
 {
     const struct tp_unit *unit = &b->plan->kept_units[kept->unit];
-    const struct tp_weight *weight = &b->plan->weights->items[unit->parts[0].weight];
+    const struct tp_weight *weight = &b->plan->weights->items[unit->views[0].weight];
     uint32_t i = 0;
     while (weight->tensor[i] != kept->tensor)
         i++;

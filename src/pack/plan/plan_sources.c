@@ -95,14 +95,14 @@ const char *tp_plan_global_reason(const struct tp_builder *b, const struct tp_un
                                   char *text, size_t size)
 {
     const struct tp_weight *items = b->plan->weights->items;
-    uint64_t parts = unit->box.e * unit->parts_per_expert;
-    if (unit->kind != TP_UNIT_REPACK || unit->parts_per_expert == 1 ||
+    uint64_t views = unit->box.e * unit->views_per_expert;
+    if (unit->kind != TP_UNIT_REPACK || unit->views_per_expert == 1 ||
         tp_op_find(&unit->op, TP_ROLE_GLOBAL) < 0)
         return NULL;
-    for (uint64_t i = 0; i < parts; i++) {
-        uint64_t first = i / unit->parts_per_expert * unit->parts_per_expert;
-        const struct tp_weight *x = &items[unit->parts[first].weight];
-        const struct tp_weight *y = &items[unit->parts[i].weight];
+    for (uint64_t i = 0; i < views; i++) {
+        uint64_t first = i / unit->views_per_expert * unit->views_per_expert;
+        const struct tp_weight *x = &items[unit->views[first].weight];
+        const struct tp_weight *y = &items[unit->views[i].weight];
         if (x->global == y->global)
             continue;
         snprintf(text, size, "the global scales of %s and %s differ (%.9g and %.9g), and the "
@@ -116,7 +116,7 @@ const char *tp_plan_global_reason(const struct tp_builder *b, const struct tp_un
 enum tp_code tp_plan_refuse(const struct tp_builder *b, const struct tp_unit *unit,
                             const char *reason)
 {
-    const struct tp_weight *weight = &b->plan->weights->items[unit->parts[0].weight];
+    const struct tp_weight *weight = &b->plan->weights->items[unit->views[0].weight];
     uint32_t codes = weight->tensor[tp_op_find(&weight->op, TP_ROLE_CODES)];
     char source[128];
     tp_err_tensor(b->err, unit->name);

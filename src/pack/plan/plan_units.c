@@ -68,11 +68,11 @@ static void unit_start(const struct tp_builder *b, uint32_t w, struct tp_unit *u
     unit->outs = unit->op.outs;
 }
 
-static enum tp_code unit_parts(struct tp_builder *b, struct tp_unit *unit, uint32_t per_expert)
+static enum tp_code unit_views(struct tp_builder *b, struct tp_unit *unit, uint32_t per_expert)
 {
-    unit->parts_per_expert = per_expert;
-    unit->parts = tp_os_zalloc(unit->box.e * per_expert, sizeof *unit->parts, b->err);
-    return unit->parts ? TP_OK : TP_E_MEMORY;
+    unit->views_per_expert = per_expert;
+    unit->views = tp_os_zalloc(unit->box.e * per_expert, sizeof *unit->views, b->err);
+    return unit->views ? TP_OK : TP_E_MEMORY;
 }
 
 /* Why the unit's shape does not suit its format, or NULL. */
@@ -88,23 +88,23 @@ static const char *shape_reason(const struct tp_unit *unit, char *text, size_t s
     return text;
 }
 
-/* Packed parts are taken over tile by tile, so each must begin and end at a tile
+/* Packed views are taken over tile by tile, so each must begin and end at a tile
  * border of the format, and lie in its source where the tiles of both agree. */
 static const char *seam_reason(const struct tp_builder *b, const struct tp_unit *unit, char *text,
                                size_t size)
 {
     uint64_t n, k, source_n, source_k, row = 0;
-    const struct tp_weight *source = weight_at(b, unit->parts[0].weight);
+    const struct tp_weight *source = weight_at(b, unit->views[0].weight);
     if (!source->format || tp_op_granule(&unit->op, &n, &k, NULL) ||
         tp_op_granule(&source->op, &source_n, &source_k, NULL))
         return NULL;
-    for (uint32_t p = 0; p < unit->parts_per_expert; p++) {
-        uint64_t begin = unit->parts[p].row;
+    for (uint32_t p = 0; p < unit->views_per_expert; p++) {
+        uint64_t begin = unit->views[p].row;
         if (row % n) {
             tp_err_hint(b->err, "--no-stack leaves the experts apart; or unpack first, and convert "
                                 "the plain weights");
             snprintf(text, size, "its packed parts of %llu rows do not end at the %llu-row tiles "
-                     "of %s", (unsigned long long)unit->part_rows[p - 1], (unsigned long long)n,
+                     "of %s", (unsigned long long)unit->view_rows[p - 1], (unsigned long long)n,
                      unit->format->name);
             return text;
         }
@@ -113,7 +113,7 @@ static const char *seam_reason(const struct tp_builder *b, const struct tp_unit 
                      (unsigned long long)begin, source->name, unit->format->name);
             return text;
         }
-        row += unit->part_rows[p];
+        row += unit->view_rows[p];
     }
     return NULL;
 }
@@ -122,8 +122,8 @@ static const char *seam_reason(const struct tp_builder *b, const struct tp_unit 
 static enum tp_code settle(struct tp_builder *b, struct tp_unit *unit)
 {
     char text[400];
-    const struct tp_weight *source = weight_at(b, unit->parts[0].weight);
-    const struct tp_rule *rule = b->choices[unit->parts[0].weight].rule;
+    const struct tp_weight *source = weight_at(b, unit->views[0].weight);
+    const struct tp_rule *rule = b->choices[unit->views[0].weight].rule;
     const char *reason = unit_kind(b, source, rule, unit, text, sizeof text);
     if (!reason && (reason = tp_plan_global_reason(b, unit, text, sizeof text)) != NULL &&
         b->request->requantize) {
@@ -138,11 +138,11 @@ static enum tp_code settle(struct tp_builder *b, struct tp_unit *unit)
     enum tp_code code = TP_OK;
     if (!reason)
         code = tp_plan_search(b, unit, &rule->search);
-    uint64_t parts = unit->box.e * unit->parts_per_expert;
+    uint64_t views = unit->box.e * unit->views_per_expert;
     if (reason && source->format)
         code = tp_plan_refuse(b, unit, reason);
-    for (uint64_t i = 0; i < parts && code == TP_OK; i++) {
-        uint32_t w = unit->parts[i].weight;
+    for (uint64_t i = 0; i < views && code == TP_OK; i++) {
+        uint32_t w = unit->views[i].weight;
         if (reason)
             code = tp_choice_keep(b, w, true, "%s", reason);
         b->choices[w].done = true;
@@ -184,13 +184,13 @@ static enum tp_code single(struct tp_builder *b, uint32_t w, const char *full)
         unit.prefix = joint ? tp_os_join(b->err, weight->name, strlen(weight->name), joint)
                             : tp_os_copy(b->err, weight->prefix);
     }
-    if (!unit.name || !unit.prefix || unit_parts(b, &unit, 1)) {
+    if (!unit.name || !unit.prefix || unit_views(b, &unit, 1)) {
         tp_unit_close(&unit);
         return TP_E_MEMORY;
     }
-    unit.part_rows[0] = weight->box.n;
+    unit.view_rows[0] = weight->box.n;
     for (uint64_t e = 0; e < unit.box.e; e++)
-        unit.parts[e] = (struct tp_part){w, e, 0};
+        unit.views[e] = (struct tp_view){w, e, 0};
     return settle(b, &unit);
 }
 
@@ -203,12 +203,12 @@ static enum tp_code split_one(struct tp_builder *b, uint32_t w, uint64_t expert,
     unit.box.n = rows;
     unit.name = tp_os_copy(b->err, name);
     unit.prefix = tp_os_join(b->err, name, strlen(name), ".");
-    if (!unit.name || !unit.prefix || unit_parts(b, &unit, 1)) {
+    if (!unit.name || !unit.prefix || unit_views(b, &unit, 1)) {
         tp_unit_close(&unit);
         return TP_E_MEMORY;
     }
-    unit.part_rows[0] = rows;
-    unit.parts[0] = (struct tp_part){w, expert, row};
+    unit.view_rows[0] = rows;
+    unit.views[0] = (struct tp_view){w, expert, row};
     return settle(b, &unit);
 }
 
@@ -232,15 +232,15 @@ static enum tp_code split_stack(struct tp_builder *b, uint32_t w, const struct t
                                 const char *full)
 {
     const struct tp_weight *weight = weight_at(b, w);
-    uint32_t parts = stack->gate_up ? 2 : 1;
-    bool recorded = weight->origins == parts;
+    uint32_t matrices = stack->gate_up ? 2 : 1;
+    bool recorded = weight->origins == matrices;
     size_t first = b->plan->unit_count;
     enum tp_code code = TP_OK;
-    if (!recorded && weight->box.n % parts)
+    if (!recorded && weight->box.n % matrices)
         return tp_choice_keep(b, w, true, "its rows do not divide into gate and up");
     for (uint64_t e = 0; e < weight->box.e && code == TP_OK; e++)
-        for (uint64_t p = 0, row = 0; p < parts && b->choices[w].rule && code == TP_OK; p++) {
-            uint64_t rows = recorded ? weight->origin[p].rows : weight->box.n / parts;
+        for (uint64_t p = 0, row = 0; p < matrices && b->choices[w].rule && code == TP_OK; p++) {
+            uint64_t rows = recorded ? weight->origin[p].rows : weight->box.n / matrices;
             char *name = split_name(b, weight, e, (uint32_t)p, stack, full);
             code = name ? split_one(b, w, e, row, rows, name) : TP_E_MEMORY;
             row += rows;
@@ -265,90 +265,90 @@ static int by_stack(const void *a, const void *b)
     int order = memcmp(x->name, y->name, size);
     if (order || x->parsed.prefix != y->parsed.prefix)
         return order ? order : x->parsed.prefix < y->parsed.prefix ? -1 : 1;
-    bool x_down = x->parsed.part == TP_EXPERT_DOWN, y_down = y->parsed.part == TP_EXPERT_DOWN;
+    bool x_down = x->parsed.matrix == TP_EXPERT_DOWN, y_down = y->parsed.matrix == TP_EXPERT_DOWN;
     if (x_down != y_down)
         return x_down ? 1 : -1;
     if (x->parsed.expert != y->parsed.expert)
         return x->parsed.expert < y->parsed.expert ? -1 : 1;
-    return (int)x->parsed.part - (int)y->parsed.part;
+    return (int)x->parsed.matrix - (int)y->parsed.matrix;
 }
 
 static bool same_stack(const struct member *a, const struct member *b)
 {
     return a->parsed.prefix == b->parsed.prefix &&
            memcmp(a->name, b->name, a->parsed.prefix) == 0 &&
-           (a->parsed.part == TP_EXPERT_DOWN) == (b->parsed.part == TP_EXPERT_DOWN);
+           (a->parsed.matrix == TP_EXPERT_DOWN) == (b->parsed.matrix == TP_EXPERT_DOWN);
 }
 
-static enum tp_expert_part part_at(size_t i, uint32_t parts)
+static enum tp_expert_matrix matrix_at(size_t i, uint32_t matrices)
 {
-    return parts == 1 ? TP_EXPERT_DOWN : i % 2 ? TP_EXPERT_UP : TP_EXPERT_GATE;
+    return matrices == 1 ? TP_EXPERT_DOWN : i % 2 ? TP_EXPERT_UP : TP_EXPERT_GATE;
 }
 
-static const char *part_label(int part)
+static const char *matrix_label(int part)
 {
     return part == TP_EXPERT_DOWN ? "down" : part == TP_EXPERT_UP ? "up" : "gate";
 }
 
-static bool lacking(size_t i, uint32_t parts, char *text, size_t size)
+static bool lacking(size_t i, uint32_t matrices, char *text, size_t size)
 {
-    snprintf(text, size, "expert %zu has no %s matrix", i / parts, part_label(part_at(i, parts)));
+    snprintf(text, size, "expert %zu has no %s matrix", i / matrices, matrix_label(matrix_at(i, matrices)));
     return false;
 }
 
-/* Whether the sorted members are experts 0..count/parts-1, each complete, alike
+/* Whether the sorted members are experts 0..count/matrices-1, each complete, alike
  * in shape, dtype and rule. Writes what is wrong. */
 static bool complete(const struct tp_builder *b, const struct member *members, size_t count,
-                     uint32_t parts, char *text, size_t size)
+                     uint32_t matrices, char *text, size_t size)
 {
     const struct tp_weight *first = weight_at(b, members[0].weight);
     const struct tp_rule *rule = b->choices[members[0].weight].rule;
     for (size_t i = 0; i < count; i++) {
         const struct tp_weight *weight = weight_at(b, members[i].weight);
         const struct tp_rule *other = b->choices[members[i].weight].rule;
-        if (members[i].parsed.expert != i / parts || members[i].parsed.part != part_at(i, parts))
-            return lacking(i, parts, text, size);
+        if (members[i].parsed.expert != i / matrices || members[i].parsed.matrix != matrix_at(i, matrices))
+            return lacking(i, matrices, text, size);
         if (weight->box.n != first->box.n || weight->box.k != first->box.k ||
             weight->dtype != first->dtype || weight->format != first->format ||
             (weight->format && !tp_op_same(&weight->op, &first->op)) ||
             other != rule || weight->rank != 2) {
             snprintf(text, size, "the %s matrix of expert %llu differs in shape, dtype, format or "
-                     "rule from that of expert 0", part_label(part_at(i, parts)),
-                     (unsigned long long)(i / parts));
+                     "rule from that of expert 0", matrix_label(matrix_at(i, matrices)),
+                     (unsigned long long)(i / matrices));
             return false;
         }
     }
-    return count % parts == 0 || lacking(count, parts, text, size);
+    return count % matrices == 0 || lacking(count, matrices, text, size);
 }
 
 static enum tp_code stack(struct tp_builder *b, const struct member *members, size_t count)
 {
     const struct member *first = &members[0];
-    bool down = first->parsed.part == TP_EXPERT_DOWN;
-    uint32_t parts = down ? 1 : 2;
+    bool down = first->parsed.matrix == TP_EXPERT_DOWN;
+    uint32_t matrices = down ? 1 : 2;
     struct tp_unit unit;
     char text[300];
-    if (!complete(b, members, count, parts, text, sizeof text)) {
+    if (!complete(b, members, count, matrices, text, sizeof text)) {
         tp_err_tensor(b->err, first->name);
         tp_err_hint(b->err, "complete the checkpoint, or leave the experts apart with --no-stack");
         return tp_fail(b->err, TP_E_INPUT, "experts cannot be stacked: %s", text);
     }
     unit_start(b, first->weight, &unit);
     unit.rank = 3;
-    unit.box.e = count / parts;
-    unit.box.n = weight_at(b, first->weight)->box.n * parts;
+    unit.box.e = count / matrices;
+    unit.box.n = weight_at(b, first->weight)->box.n * matrices;
     unit.name = tp_os_format(b->err, "%.*s.%s", (int)first->parsed.prefix, first->name,
                              down ? "w2" : "w13");
     unit.prefix = tp_os_format(b->err, "%.*s.%s_", (int)first->parsed.prefix, first->name,
                                down ? "w2" : "w13");
-    if (!unit.name || !unit.prefix || unit_parts(b, &unit, parts)) {
+    if (!unit.name || !unit.prefix || unit_views(b, &unit, matrices)) {
         tp_unit_close(&unit);
         return TP_E_MEMORY;
     }
-    for (uint32_t p = 0; p < parts; p++)
-        unit.part_rows[p] = weight_at(b, first->weight)->box.n;
+    for (uint32_t p = 0; p < matrices; p++)
+        unit.view_rows[p] = weight_at(b, first->weight)->box.n;
     for (size_t i = 0; i < count; i++)
-        unit.parts[i] = (struct tp_part){members[i].weight, 0, 0};
+        unit.views[i] = (struct tp_view){members[i].weight, 0, 0};
     return settle(b, &unit);
 }
 

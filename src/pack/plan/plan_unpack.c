@@ -21,7 +21,7 @@ struct piece {
     uint64_t shape[3];
     uint32_t rank;
     bool transposed; /* the tensor was stored [E,K,N] */
-    struct tp_part part;
+    struct tp_view view;
     enum tp_dtype dtype; /* of the original values */
 };
 
@@ -50,7 +50,7 @@ static enum tp_code add_piece(struct tp_builder *b, struct pieces *pieces,
     *piece = (struct piece){.e = stack ? e : origin->expert > 0 ? (uint64_t)origin->expert : 0,
                             .row = origin->row, .rows = origin->rows, .rank = origin->rank,
                             .transposed = origin->transposed,
-                            .part = {w, e, row}, .dtype = weight->dtype};
+                            .view = {w, e, row}, .dtype = weight->dtype};
     memcpy(piece->shape, origin->shape, sizeof piece->shape);
     if (!(piece->name = tp_origin_name(origin, e, b->err)))
         return TP_E_MEMORY;
@@ -76,8 +76,8 @@ static bool origin_fits(const struct tp_weight *weight, const struct tp_origin *
 static enum tp_code add_weight(struct tp_builder *b, struct pieces *pieces, uint32_t w)
 {
     const struct tp_weight *weight = &b->plan->weights->items[w];
-    struct tp_unit whole = {.rank = weight->rank, .box = weight->box, .parts_per_expert = 1,
-                            .part_rows = {weight->box.n}, .parts = &(struct tp_part){w, 0, 0}};
+    struct tp_unit whole = {.rank = weight->rank, .box = weight->box, .views_per_expert = 1,
+                            .view_rows = {weight->box.n}, .views = &(struct tp_view){w, 0, 0}};
     struct tp_origin *origins;
     uint32_t count;
     uint64_t row = 0;
@@ -122,14 +122,14 @@ static enum tp_code first_cut(struct tp_builder *b, const struct piece *pieces, 
 {
     uint64_t row = 0;
     for (size_t i = 0; i < count && row < unit->box.n; i++) {
-        if (unit->parts_per_expert == TP_MAX_PARTS) {
+        if (unit->views_per_expert == TP_MAX_VIEWS) {
             tp_err_tensor(b->err, pieces->name);
             return tp_fail(b->err, TP_E_UNSUPPORTED, "this tensor was cut into more than %d pieces",
-                           TP_MAX_PARTS);
+                           TP_MAX_VIEWS);
         }
         if (pieces[i].e || pieces[i].row != row)
             return not_covered(b, pieces, row);
-        unit->part_rows[unit->parts_per_expert++] = pieces[i].rows;
+        unit->view_rows[unit->views_per_expert++] = pieces[i].rows;
         row += pieces[i].rows;
     }
     return row == unit->box.n ? TP_OK : not_covered(b, pieces, row);
@@ -138,17 +138,17 @@ static enum tp_code first_cut(struct tp_builder *b, const struct piece *pieces, 
 static enum tp_code fill_parts(struct tp_builder *b, const struct piece *pieces, size_t count,
                                struct tp_unit *unit)
 {
-    uint64_t per = unit->parts_per_expert;
+    uint64_t per = unit->views_per_expert;
     if (count != unit->box.e * per)
         return not_covered(b, &pieces[count - 1], 0);
     for (uint64_t e = 0; e < unit->box.e; e++)
         for (uint64_t p = 0, row = 0; p < per; p++) {
             const struct piece *piece = &pieces[e * per + p];
-            if (piece->e != e || piece->row != row || piece->rows != unit->part_rows[p] ||
+            if (piece->e != e || piece->row != row || piece->rows != unit->view_rows[p] ||
                 piece->rank != pieces->rank || piece->transposed != pieces->transposed ||
                 memcmp(piece->shape, pieces->shape, sizeof piece->shape) != 0)
                 return not_covered(b, piece, row);
-            unit->parts[e * per + p] = piece->part;
+            unit->views[e * per + p] = piece->view;
             if (piece->dtype != TP_BF16)
                 unit->original = TP_F32;
             row += piece->rows;
@@ -166,14 +166,14 @@ static enum tp_code add_tensor(struct tp_builder *b, const struct piece *pieces,
                                 pieces->shape[rank - 1]};
     unit.name = tp_os_format(b->err, "%s", pieces->name);
     unit.prefix = tp_os_format(b->err, "%s", pieces->name);
-    unit.parts = tp_os_zalloc(count, sizeof *unit.parts, b->err);
-    enum tp_code code = unit.name && unit.prefix && unit.parts ? TP_OK : TP_E_MEMORY;
+    unit.views = tp_os_zalloc(count, sizeof *unit.views, b->err);
+    enum tp_code code = unit.name && unit.prefix && unit.views ? TP_OK : TP_E_MEMORY;
     if (code == TP_OK && (code = first_cut(b, pieces, count, &unit)) == TP_OK)
         code = fill_parts(b, pieces, count, &unit);
     if (code) {
         free(unit.name);
         free(unit.prefix);
-        free(unit.parts);
+        free(unit.views);
         return code;
     }
     unit.dtype = dtype == TP_DTYPE_NONE ? unit.original : dtype;
@@ -187,19 +187,19 @@ static enum tp_code add_plain(struct tp_builder *b, uint32_t w)
     const char *name = b->plan->ckpt->tensors[weight->tensor[0]].name;
     struct tp_unit unit = {.kind = TP_UNIT_PLAIN, .rank = weight->rank, .box = weight->box,
                            .dtype = weight->dtype, .original = weight->dtype, .outs = 1,
-                           .parts_per_expert = 1, .part_rows = {weight->box.n},
+                           .views_per_expert = 1, .view_rows = {weight->box.n},
                            .stats = UINT32_MAX, .transposed = weight->transposed};
     unit.name = tp_os_format(b->err, "%s", name);
     unit.prefix = tp_os_format(b->err, "%s", name);
-    unit.parts = tp_os_zalloc(weight->box.e, sizeof *unit.parts, b->err);
-    if (!unit.name || !unit.prefix || !unit.parts) {
+    unit.views = tp_os_zalloc(weight->box.e, sizeof *unit.views, b->err);
+    if (!unit.name || !unit.prefix || !unit.views) {
         free(unit.name);
         free(unit.prefix);
-        free(unit.parts);
+        free(unit.views);
         return TP_E_MEMORY;
     }
     for (uint64_t e = 0; e < weight->box.e; e++)
-        unit.parts[e] = (struct tp_part){w, e, 0};
+        unit.views[e] = (struct tp_view){w, e, 0};
     return tp_plan_add_unit(b, &unit);
 }
 

@@ -166,7 +166,7 @@ static enum tp_code find_cut(const struct tp_unit *unit, const struct heads *hea
 static enum tp_code copy_unit(const struct tp_unit *from, const struct tp_cut *cut,
                               struct tp_unit *to, struct tp_err *err)
 {
-    uint64_t parts = from->box.e * from->parts_per_expert;
+    uint64_t views = from->box.e * from->views_per_expert;
     *to = *from;
     to->importance = NULL; /* a rank's plan is never run by itself */
     if (cut->along != TP_CUT_NONE)
@@ -174,10 +174,10 @@ static enum tp_code copy_unit(const struct tp_unit *from, const struct tp_cut *c
     to->box = tp_cut_box(cut, from->box);
     to->name = tp_os_format(err, "%s", from->name);
     to->prefix = tp_os_format(err, "%s", from->prefix);
-    to->parts = tp_os_zalloc(parts + 1, sizeof *to->parts, err);
-    if (!to->name || !to->prefix || !to->parts)
+    to->views = tp_os_zalloc(views + 1, sizeof *to->views, err);
+    if (!to->name || !to->prefix || !to->views)
         return TP_E_MEMORY;
-    memcpy(to->parts, from->parts, parts * sizeof *to->parts);
+    memcpy(to->views, from->views, views * sizeof *to->views);
     return TP_OK;
 }
 
@@ -214,8 +214,8 @@ static enum tp_code plan_rank(struct tp_ranks *ranks, const struct tp_cut *cuts,
 {
     struct tp_plan *plan = &ranks->plans[r];
     ranks->requests[r] = *request;
-    ranks->requests[r].tp_ranks = ranks->count;
-    ranks->requests[r].tp_rank = r;
+    ranks->requests[r].ranks = ranks->count;
+    ranks->requests[r].rank = r;
     struct tp_builder b = {.plan = plan, .request = &ranks->requests[r], .follow = ranks->whole,
                            .err = err};
     *plan = (struct tp_plan){.ckpt = ranks->whole->ckpt, .weights = ranks->whole->weights};
@@ -304,7 +304,7 @@ static enum tp_code move_unit(struct tp_ranks *ranks, const struct tp_unit *kept
     struct tp_plan *run = &ranks->run;
     uint32_t u = (uint32_t)run->unit_count++;
     struct tp_unit *unit = &run->units[u];
-    const struct tp_weight *weight = &run->weights->items[kept->parts[0].weight];
+    const struct tp_weight *weight = &run->weights->items[kept->views[0].weight];
     *unit = *kept;
     unit->kind = TP_UNIT_MOVE;
     for (uint32_t i = 0; i < unit->op.outs; i++) {

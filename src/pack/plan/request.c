@@ -345,9 +345,9 @@ json_t *tp_request_json(const struct tp_request *request)
     if (request->restore)
         json_object_set_new(json, "restore", json_string(tp_dtype_name(request->dtype)));
     json_object_set_new(json, "shard_size", json_integer((json_int_t)request->shard_size));
-    if (request->tp_ranks)
-        json_object_set_new(json, "tp", json_pack("{s:i,s:i}", "rank", (int)request->tp_rank,
-                                                  "ranks", (int)request->tp_ranks));
+    if (request->ranks)
+        json_object_set_new(json, "tp", json_pack("{s:i,s:i}", "rank", (int)request->rank,
+                                                  "ranks", (int)request->ranks));
     return json;
 }
 
@@ -413,8 +413,8 @@ enum tp_code tp_request_parse(const char *text, struct tp_request *request, stru
     request->dtype = restore ? tp_dtype_parse(restore, strlen(restore)) : TP_DTYPE_NONE;
     request->shard_size = (uint64_t)json_integer_value(json_object_get(json, "shard_size"));
     const json_t *cut = json_object_get(json, "tp");
-    request->tp_rank = (unsigned)json_integer_value(json_object_get(cut, "rank"));
-    request->tp_ranks = (unsigned)json_integer_value(json_object_get(cut, "ranks"));
+    request->rank = (unsigned)json_integer_value(json_object_get(cut, "rank"));
+    request->ranks = (unsigned)json_integer_value(json_object_get(cut, "ranks"));
     json_decref(json);
     code = tp_json_check(mark, code, err);
     if (code)

@@ -39,7 +39,7 @@ struct tp_request {
     uint64_t shard_size;   /* bytes; 0 = the default */
     char *importance_path;      /* of the rules whose search.importance is FILE, or NULL */
     struct tp_importance_file *importance; /* that file, once opened */
-    unsigned tp_ranks, tp_rank; /* the slice of one of several ranks; 0 ranks: the whole */
+    unsigned ranks, rank; /* the slice of one of several ranks; 0 ranks: the whole */
 };
 #define TP_DEFAULT_SHARD_SIZE UINT64_C(5000000000)
 

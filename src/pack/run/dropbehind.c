@@ -9,12 +9,12 @@
 static void each_tensor(const struct tp_plan *plan, const struct tp_unit *unit,
                         void (*visit)(struct tp_dropbehind *, uint32_t), struct tp_dropbehind *d)
 {
-    uint64_t parts = unit->box.e * unit->parts_per_expert;
-    for (uint64_t p = 0; p < parts; p++) {
-        uint32_t w = unit->parts[p].weight;
+    uint64_t views = unit->box.e * unit->views_per_expert;
+    for (uint64_t p = 0; p < views; p++) {
+        uint32_t w = unit->views[p].weight;
         bool seen = false; /* experts of a stack lie in the same tensors */
-        for (uint64_t back = 1; back <= unit->parts_per_expert && back <= p && !seen; back++)
-            seen = unit->parts[p - back].weight == w;
+        for (uint64_t back = 1; back <= unit->views_per_expert && back <= p && !seen; back++)
+            seen = unit->views[p - back].weight == w;
         for (int i = 0; i < TP_MAX_OUT && !seen; i++)
             if (plan->weights->items[w].tensor[i] != TP_NO_TENSOR)
                 visit(d, plan->weights->items[w].tensor[i]);

@@ -19,7 +19,7 @@ void tp_lane_close(struct tp_lane *lane)
     tp_buffer_free(&lane->importance);
 }
 
-/* A box as its packed source sees it: rows of one part, widened to what can be
+/* A box as its packed source sees it: rows of one view, widened to what can be
  * decoded on its own. */
 struct source_box {
     const struct tp_weight *weight;
@@ -31,10 +31,10 @@ static enum tp_code source_of(struct tp_lane *lane, const struct tp_unit *unit,
                               const struct tp_box *box, struct source_box *source)
 {
     uint64_t row, rows;
-    const struct tp_part *part = tp_unit_part(unit, box->e, box->n, &row, &rows);
-    source->weight = &lane->plan->weights->items[part->weight];
+    const struct tp_view *view = tp_unit_view(unit, box->e, box->n, &row, &rows);
+    source->weight = &lane->plan->weights->items[view->weight];
     source->want = *box;
-    source->want.e = part->expert;
+    source->want.e = view->expert;
     source->want.n = row;
     source->cover = source->want;
     enum tp_code code = tp_weight_cover(source->weight, row, box->size.n, box->k, box->size.k,
@@ -45,7 +45,7 @@ static enum tp_code source_of(struct tp_lane *lane, const struct tp_unit *unit,
 
 static bool is_plain(const struct tp_lane *lane, const struct tp_unit *unit)
 {
-    return !lane->plan->weights->items[unit->parts[0].weight].format;
+    return !lane->plan->weights->items[unit->views[0].weight].format;
 }
 
 static enum tp_code begin(struct tp_lane *lane, uint64_t in_bytes, uint64_t out_bytes)
@@ -156,8 +156,8 @@ static enum tp_code refuse_nonfinite(struct tp_lane *lane, const struct tp_unit 
     if (code)
         return code;
     uint64_t row, rows;
-    const struct tp_part *part = tp_unit_part(unit, first[TP_DIM_E], first[TP_DIM_N], &row, &rows);
-    const struct tp_weight *weight = &lane->plan->weights->items[part->weight];
+    const struct tp_view *view = tp_unit_view(unit, first[TP_DIM_E], first[TP_DIM_N], &row, &rows);
+    const struct tp_weight *weight = &lane->plan->weights->items[view->weight];
     const struct tp_tensor *tensor = &lane->plan->ckpt->tensors[weight->tensor[0]];
     tp_err_path(&lane->err, lane->plan->ckpt->files[tensor->file].path);
     if (!count) { /* tp_mx_ct(): the only rule that refuses finite values */

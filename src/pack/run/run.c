@@ -217,15 +217,15 @@ static void *work(void *arg)
 
 static bool same_grid(const struct tp_plan *plan, const struct tp_unit *a, const struct tp_unit *b)
 {
-    const struct tp_weight *x = &plan->weights->items[a->parts[0].weight];
-    const struct tp_weight *y = &plan->weights->items[b->parts[0].weight];
+    const struct tp_weight *x = &plan->weights->items[a->views[0].weight];
+    const struct tp_weight *y = &plan->weights->items[b->views[0].weight];
     return a->format == b->format && a->kind == b->kind && a->dtype == b->dtype &&
            memcmp(&a->box, &b->box, sizeof a->box) == 0 && x->format == y->format &&
            memcmp(&a->settings, &b->settings, sizeof a->settings) == 0 &&
            a->op.search == b->op.search &&
            memcmp(&x->box, &y->box, sizeof x->box) == 0 &&
-           a->parts_per_expert == b->parts_per_expert &&
-           memcmp(a->part_rows, b->part_rows, sizeof a->part_rows) == 0;
+           a->views_per_expert == b->views_per_expert &&
+           memcmp(a->view_rows, b->view_rows, sizeof a->view_rows) == 0;
 }
 
 /* Grids of all units; layers repeat, so most are found among the last few. */

@@ -133,8 +133,8 @@ enum tp_kept_why tp_name_kept(const char *name)
 
 static const struct {
     struct word label;
-    enum tp_expert_part part;
-} expert_parts[] = {
+    enum tp_expert_matrix matrix;
+} expert_matrices[] = {
     {WORD("gate_proj"), TP_EXPERT_GATE}, {WORD("up_proj"), TP_EXPERT_UP},
     {WORD("down_proj"), TP_EXPERT_DOWN}, {WORD("w1"), TP_EXPERT_GATE},
     {WORD("w3"), TP_EXPERT_UP},          {WORD("w2"), TP_EXPERT_DOWN},
@@ -164,9 +164,9 @@ bool tp_name_expert(const char *name, struct tp_expert_name *out)
     const char *rest = out->label + out->label_size;
     if (*rest && strcmp(rest, ".weight") != 0)
         return false;
-    for (size_t i = 0; i < sizeof expert_parts / sizeof *expert_parts; i++)
-        if (is_word(out->label, out->label_size, expert_parts[i].label)) {
-            out->part = expert_parts[i].part;
+    for (size_t i = 0; i < sizeof expert_matrices / sizeof *expert_matrices; i++)
+        if (is_word(out->label, out->label_size, expert_matrices[i].label)) {
+            out->matrix = expert_matrices[i].matrix;
             return true;
         }
     return false;

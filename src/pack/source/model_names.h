@@ -30,13 +30,13 @@ enum tp_kept_why tp_name_kept(const char *name);
 /* The same in words, NULL for TP_KEPT_NOT. */
 const char *tp_kept_reason(enum tp_kept_why why);
 
-enum tp_expert_part { TP_EXPERT_GATE, TP_EXPERT_UP, TP_EXPERT_DOWN };
+enum tp_expert_matrix { TP_EXPERT_GATE, TP_EXPERT_UP, TP_EXPERT_DOWN };
 
 /* "X.experts.7.gate_proj.weight" and its like. */
 struct tp_expert_name {
     size_t prefix;     /* length of "X.experts" */
     uint64_t expert;
-    enum tp_expert_part part;
+    enum tp_expert_matrix matrix;
     const char *label; /* "gate_proj", "w1", ...: points into `name` */
     size_t label_size;
 };
