@@ -364,7 +364,8 @@ static enum tp_code add_unit(struct tp_join_plan *join, struct tp_err *err)
     struct tp_unit *unit = &join->plan.units[join->plan.unit_count];
     *unit = (struct tp_unit){.kind = TP_UNIT_MOVE, .box = weight->box, .rank = weight->rank,
                              .format = weight->format, .settings = weight->settings,
-                             .search = weight->search, .op = weight->op, .outs = weight->op.outs, .dtype = weight->dtype,
+                             .search = weight->search, .op = weight->op,
+                             .outs = weight->op.outs, .dtype = weight->dtype,
                              .original = weight->dtype, .views_per_expert = 1,
                              .view_rows = {weight->box.n}, .stats = UINT32_MAX};
     unit->name = tp_os_format(err, "%s", weight->name);

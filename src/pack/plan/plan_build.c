@@ -55,7 +55,8 @@ static enum tp_code add_kept_unit(struct tp_builder *b, uint32_t w)
     struct tp_unit *unit = &plan->kept_units[plan->kept_unit_count++];
     *unit = (struct tp_unit){.kind = TP_UNIT_REPACK, .box = weight->box, .rank = weight->rank,
                              .format = weight->format, .settings = weight->settings,
-                             .search = weight->search, .op = weight->op, .outs = weight->op.outs, .dtype = weight->dtype,
+                             .search = weight->search, .op = weight->op,
+                             .outs = weight->op.outs, .dtype = weight->dtype,
                              .original = weight->dtype, .views_per_expert = 1,
                              .view_rows = {weight->box.n}, .stats = UINT32_MAX};
     unit->name = tp_os_copy(b->err, weight->name);

@@ -292,7 +292,8 @@ static const char *matrix_label(int part)
 
 static bool lacking(size_t i, uint32_t matrices, char *text, size_t size)
 {
-    snprintf(text, size, "expert %zu has no %s matrix", i / matrices, matrix_label(matrix_at(i, matrices)));
+    snprintf(text, size, "expert %zu has no %s matrix", i / matrices,
+             matrix_label(matrix_at(i, matrices)));
     return false;
 }
 
@@ -306,7 +307,8 @@ static bool complete(const struct tp_builder *b, const struct member *members, s
     for (size_t i = 0; i < count; i++) {
         const struct tp_weight *weight = weight_at(b, members[i].weight);
         const struct tp_rule *other = b->choices[members[i].weight].rule;
-        if (members[i].parsed.expert != i / matrices || members[i].parsed.matrix != matrix_at(i, matrices))
+        if (members[i].parsed.expert != i / matrices ||
+            members[i].parsed.matrix != matrix_at(i, matrices))
             return lacking(i, matrices, text, size);
         if (weight->box.n != first->box.n || weight->box.k != first->box.k ||
             weight->dtype != first->dtype || weight->format != first->format ||
