@@ -130,8 +130,8 @@ same "--exclude with a POSIX class" "l.$long" "$work/plain" --exclude 'l\.[[:dig
 same "--include glob:" l.0.up_proj "$work/plain" --include 'glob:*.up_proj.weight'
 same "--exclude glob:" l.0.up_proj "$work/plain" --exclude 'glob:l.[0-9].o_*' --exclude 'glob:l.a*'
 echo '{"rules": [{"match": "glob:l.?.o_*", "to": "mxfp8-ct"}]}' >"$work/r.json"
-check "a glob in a recipe" sh -c "\"$TILEPACK\" plan \"$work/plain\" --recipe \"$work/r.json\" --json |
-    grep -q '\"name\": \"l.0.o_proj\"'"
+"$TILEPACK" plan "$work/plain" --recipe "$work/r.json" --json >"$work/plan.json"
+check "a glob in a recipe" grep -q '"name": "l.0.o_proj"' "$work/plan.json"
 bounded "a glob without glob:" 2 "not a glob; use 'glob:*.up_proj.weight'" \
     "$TILEPACK" plan "$work/plain" --to mxfp8-ct --include '*.up_proj.weight'
 

@@ -60,7 +60,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(text, data, size);
     text[size] = text[size + 1] = '\0';
     const char *name = text + strlen(text) + 1;
-    int match = answer(text, name, TP_PATTERN_MATCH), search = answer(text, name, TP_PATTERN_SEARCH);
+    int match = answer(text, name, TP_PATTERN_MATCH);
+    int search = answer(text, name, TP_PATTERN_SEARCH);
     if (match == 1 && !strstr(text, "[:") && strncmp(text, "glob:", 5) != 0)
         require(search != 0);
     free(text);

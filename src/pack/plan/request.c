@@ -319,7 +319,8 @@ json_t *tp_request_json(const struct tp_request *request)
     for (size_t i = 0; i < request->rule_count; i++) {
         const struct tp_rule *rule = &request->rules[i];
         json_t *item = json_object();
-        json_object_set_new(item, "match", json_string(rule->pattern.text ? rule->pattern.text : ""));
+        const char *match = rule->pattern.text ? rule->pattern.text : "";
+        json_object_set_new(item, "match", json_string(match));
         if (rule->format) {
             json_object_set_new(item, "to", json_string(rule->format->name));
             json_object_set_new(item, "set", settings_json(rule));
