@@ -262,8 +262,9 @@ static enum tp_code add_counts(struct tp_importance_file *file, const struct ggu
                                size_t stem, uint64_t data, struct tp_err *err)
 {
     uint64_t offset, count, bytes, end;
-    if (stem > 7 && memcmp(tensor->name + stem - 7, ".weight", 7) == 0)
-        stem -= 7;
+    size_t bare = stem > 7 ? stem - 7 : 0; /* without ".weight", where it ends so */
+    if (bare && memcmp(tensor->name + bare, ".weight", 7) == 0)
+        stem = bare;
     int64_t entry = tp_names_find(&file->names, tensor->name, stem);
     bool inside = tp_mul_u64(&count, tensor->columns, tensor->rows) && count > 0 &&
                   tp_add_u64(&offset, data, tensor->offset) && tp_mul_u64(&bytes, count, 4) &&
