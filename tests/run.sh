@@ -68,7 +68,7 @@ usual() { # the names that run when none is given
     *)
         leave_out='^packaging/'
         [ "$mode" != quick ] || leave_out="$leave_out|^large\$"
-        [ -z "$formats" ] || leave_out="$leave_out|^inputs\$|^old\$|^($(echo "$broken" | tr ' ' '|'))\$"
+        [ -z "$formats" ] || leave_out="$leave_out|^inputs\$|^old\$|^quality\$|^($(echo "$broken" | tr ' ' '|'))\$"
         echo "$all" | grep -Ev "$leave_out"
         ;;
     esac
@@ -218,6 +218,7 @@ one() { # name
     consumer) part consumer "$PYTHON" tests/bytes/consumer.py $formats ;;
     inputs) part inputs "$PYTHON" tests/bytes/inputs.py ;;
     old) part old "$PYTHON" tests/bytes/old_files.py ;;
+    quality) part quality "$PYTHON" tests/bytes/quality.py ;;
     random) part random "$PYTHON" tests/bytes/random_shapes.py --seconds "$seconds" $formats ;;
     errors) part errors "$PYTHON" tests/errors/golden_errors.py ;;
     headers) part headers "$PYTHON" tests/errors/fuzz_header.py ;;
