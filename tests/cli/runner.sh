@@ -151,7 +151,8 @@ SH
 chmod +x "$work/bin/make"
 ci() { # name, status, last line, failures of test, status of lint, status of packaging
     title=$1 status=$2 line=$3
-    TEST_FAILS=$4 LINT=$5 PACKAGING=$6 PATH=$work/bin:$PATH "$tree/.ci/run" >"$work/log" 2>&1
+    GATES='test:25 lint:10 asan:20 test-packaging:5' \
+        TEST_FAILS=$4 LINT=$5 PACKAGING=$6 PATH=$work/bin:$PATH "$tree/.ci/run" >"$work/log" 2>&1
     got=$?
     [ "$got" = "$status" ] && [ "$(tail -n 1 "$work/log")" = "$line" ]
     outcome=$?
