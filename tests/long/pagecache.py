@@ -5,6 +5,7 @@ count as too large."""
 import ctypes
 import mmap
 import os
+import shutil
 import sys
 import tempfile
 
@@ -16,6 +17,7 @@ import stfile  # noqa: E402
 import tool  # noqa: E402
 
 PAGE = mmap.PAGESIZE
+KEPT_BEGIN, KEPT_SIZE = 24 << 20, 8 << 20  # the stretch of a shard that is cached before
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = ctypes.c_void_p
 libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int,
@@ -39,6 +41,10 @@ def resident(path):
     finally:
         os.close(fd)
     return [b & 1 for b in pages.raw]
+
+
+def kept_is_cached(path):
+    return all(resident(path)[KEPT_BEGIN // PAGE:(KEPT_BEGIN + KEPT_SIZE) // PAGE])
 
 
 def evict(path):
@@ -110,6 +116,25 @@ def compressed(work):
     leaves_nothing(("verify", archives), archives)
 
 
+def keeps_cached(source, witness, out, fmt):
+    """Converts a source of which a stretch is cached: is it afterwards? The kernel itself may
+    take pages back at any time; it then takes those of the witness, too, a file that nobody
+    reads, cached in the same way before. Only a run in which the witness stays says anything."""
+    path = shards(source)[0]
+    for _ in range(5):
+        shutil.rmtree(out, ignore_errors=True)
+        for file in (*shards(source), witness):
+            evict(file)
+        touch(witness, KEPT_BEGIN, KEPT_SIZE)
+        touch(path, KEPT_BEGIN, KEPT_SIZE)
+        there = kept_is_cached(path)
+        convert(source, out, "1000000", "--to", fmt)
+        stayed = kept_is_cached(path)
+        if there and stayed or kept_is_cached(witness):
+            return there and stayed
+    return False
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="tilepack-cache-") as work:
         source = os.path.join(work, "source")
@@ -119,18 +144,12 @@ def main():
         if sum(resident(path)):
             check(True, "this file system keeps everything in memory: nothing to test")
             return tally.finish()
-        kept_begin, kept_size = 24 << 20, 8 << 20
+        witness = os.path.join(work, "witness")
+        shutil.copyfile(path, witness)
         for number, fmt in enumerate(("fp8-deepseek", "mxfp8-torchao3d")):
-            for shard in shards(source):
-                evict(shard)
-            touch(path, kept_begin, kept_size)
-            before = resident(path)
             out = os.path.join(work, f"dropped{number}")
-            convert(source, out, "1000000", "--to", fmt)
-            after = resident(path)
-            kept = range(kept_begin // PAGE, (kept_begin + kept_size) // PAGE)
-            check(all(before[p] and after[p] for p in kept), f"{fmt}: what was cached stays")
-            left = sum(megabytes(resident(s)) for s in shards(source)) - kept_size / 2**20
+            check(keeps_cached(source, witness, out, fmt), f"{fmt}: what was cached stays")
+            left = sum(megabytes(resident(s)) for s in shards(source)) - KEPT_SIZE / 2**20
             check(left < 6, f"{fmt}: {left:.1f} of {total / 2**20:.0f} MiB read are left")
             left = sum(megabytes(resident(s)) for s in shards(out))
             check(left < 4, f"{fmt}: {left:.1f} MiB written are left")
