@@ -9,7 +9,8 @@
 # is always `N passed, N failed`; exit status 1 if anything failed.
 #
 #   --list        prints the names
-#   --quick       random shapes for 15 seconds, and without `large`
+#   --quick       random shapes for 15 seconds, fewer rounds of unit/kernels, and without
+#                 `large`
 #   --check       what a minute is enough for, with what is there: tests that need the
 #                 environment of Python are left out, with a word, where it is missing
 #   --packaging   packaging/ in place of the others
@@ -59,7 +60,10 @@ for word; do
     *) set -- "$@" "$word" ;;
     esac
 done
-[ "$mode" != quick ] || seconds=15
+case $mode in # rounds of unit/kernels
+quick) seconds=15 TILEPACK_TEST_ROUNDS=${TILEPACK_TEST_ROUNDS:-2} && export TILEPACK_TEST_ROUNDS ;;
+check) TILEPACK_TEST_ROUNDS=${TILEPACK_TEST_ROUNDS:-1} && export TILEPACK_TEST_ROUNDS ;;
+esac
 
 usual() { # the names that run when none is given
     case $mode in
