@@ -39,10 +39,12 @@ def fetch(tensors, prefix, suffix, rank):
     return bits if rank == 3 else bits[None]
 
 
-def w4a8_ct(t, p, rank, _box):
+def int4_ct(t, p, rank, _box):
+    """The group size follows from the shapes."""
     codes = rq.unpack_nibbles(fetch(t, p, "weight_packed", rank))
     scale = rq.bf16_to_f32(fetch(t, p, "weight_scale", rank))
-    return (codes.astype(np.float32) - 8) * np.repeat(scale, 128, axis=-1)
+    group = codes.shape[-1] // scale.shape[-1]
+    return (codes.astype(np.float32) - 8) * np.repeat(scale, group, axis=-1)
 
 
 def w4a8_cutlass(t, p, rank, box):
@@ -75,6 +77,11 @@ def fp8_deepseek(t, p, rank, _box):
 
 def fp8_ct(t, p, rank, _box):
     return fp8_blocks(t, p, rank, rq.bf16_to_f32(fetch(t, p, "weight_scale", rank)), 128)
+
+
+def fp8_dynamic_ct(t, p, rank, _box):
+    scale = rq.bf16_to_f32(fetch(t, p, "weight_scale", rank))
+    return rq.E4M3[fetch(t, p, "weight", rank)] * scale
 
 
 def fp8_1x128(t, p, rank, box):
@@ -123,7 +130,7 @@ def mxfp8_torchao3d(t, p, rank, box):
 
 # reader, largest relative error of a product with normal weights
 FORMATS = {
-    "w4a8-ct": (w4a8_ct, 0.14),
+    "w4a8-ct": (int4_ct, 0.14),
     "w4a8-cutlass": (w4a8_cutlass, 0.15),
     "fp8-deepseek": (fp8_deepseek, 0.035),
     "mxfp8-blocked": (mxfp8_blocked, 0.035),
@@ -131,6 +138,8 @@ FORMATS = {
     "fp8-ct": (fp8_ct, 0.035),
     "fp8-deepgemm-sm100": (fp8_sm100, 0.035),
     "fp8-1x128": (fp8_1x128, 0.035),
+    "fp8-dynamic-ct": (fp8_dynamic_ct, 0.035),
+    "w4a16-ct": (int4_ct, 0.14),
     "mxfp8-ct": (mxfp8_ct, 0.035),
 }
 

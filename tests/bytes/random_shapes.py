@@ -83,13 +83,15 @@ def u8(array):
     return tensor("F8_E4M3", array)
 
 
-def w4a8_ct(x, sets):
-    codes, scale = rq.int4(x, sets.get("quotient", "fp32"))
+def w4a16_ct(x, sets):
+    group = sets.get("group", "128")
+    group = x.shape[-1] if group == "channel" else int(group)
+    codes, scale = rq.int4(x, sets.get("quotient", "fp32"), group)
     q = codes.astype(np.float32) - np.float32(8)
     return {"weight_packed": tensor("I32", rq.pack_nibbles(codes)),
             "weight_scale": tensor("BF16", scale),
             "weight_shape": tensor("I64", np.array(x.shape[-2:], dtype=np.int64))}, \
-        q * rq.spread(rq.bf16_to_f32(scale), 1, 128, *x.shape[-2:])
+        q * rq.spread(rq.bf16_to_f32(scale), 1, group, *x.shape[-2:])
 
 
 def w4a8_cutlass(x, sets):
@@ -119,6 +121,12 @@ def fp8_ct(x, sets):
     codes, s = rq.fp8_ct(x, sets.get("quotient", "fp32"))
     return {"weight": u8(codes), "weight_scale": tensor("BF16", s)}, \
         rq.fp8_dequant(codes, rq.bf16_to_f32(s))
+
+
+def fp8_dynamic_ct(x, sets):
+    codes, s = rq.fp8_ct(x, sets.get("quotient", "fp32"), 1, x.shape[-1])
+    return {"weight": u8(codes), "weight_scale": tensor("BF16", s)}, \
+        rq.fp8_dequant(codes, rq.bf16_to_f32(s), 1, x.shape[-1])
 
 
 def fp8_1x128(x, sets):
@@ -162,19 +170,22 @@ def mxfp8_torchao3d(x, sets):
 
 
 QUOTIENT = {"quotient": ["fp32", "bf16"]}
+GROUP = {"group": ["128", "64", "32", "channel"]}
 RULES = {"scale": ["rceil", "floor", "ct"]}
 W4A8 = {"scale": ["gpu", "cpu", "div"], "zero-groups": ["keep", "skip"]}
 FP8 = {"variant": ["v2", "seed", "div", "cuda"], "scale": ["fp32"]}
 
 # step and largest multiple of N and of K, ranks, settings, expected outputs
 FORMATS = {
-    "w4a8-ct": ((1, 200), (128, 7), (2,), QUOTIENT, w4a8_ct),
+    "w4a8-ct": ((1, 200), (128, 7), (2,), QUOTIENT, w4a16_ct),
+    "w4a16-ct": ((1, 200), (128, 9), (2,), {**QUOTIENT, **GROUP}, w4a16_ct),
     "w4a8-cutlass": ((16, 9), (128, 7), (2, 3), {**QUOTIENT, **W4A8}, w4a8_cutlass),
     "fp8-deepseek": ((1, 400), (1, 600), (2,), FP8, fp8_deepseek),
     "mxfp8-blocked": ((1, 300), (32, 20), (2, 3), RULES, mxfp8_blocked),
     "mxfp8-torchao3d": ((32, 9), (1, 300), (2, 3), {"scale": ["rceil", "floor"]},
                         mxfp8_torchao3d),
     "fp8-ct": ((1, 400), (1, 600), (2,), QUOTIENT, fp8_ct),
+    "fp8-dynamic-ct": ((1, 400), (1, 2000), (2,), QUOTIENT, fp8_dynamic_ct),
     "fp8-deepgemm-sm100": ((1, 300), (1, 1200), (2, 3), {}, fp8_sm100),
     "fp8-1x128": ((1, 100), (1, 1200), (2, 3), FP8, fp8_1x128),
     "mxfp8-ct": ((1, 300), (32, 20), (2,), RULES, mxfp8_ct),

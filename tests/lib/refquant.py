@@ -124,12 +124,12 @@ def spread(blocks, bn, bk, n, k):
 # ---- int4 ----------------------------------------------------------------------
 
 @quiet
-def int4(values, quotient="fp32"):
-    """(codes q+8 [.., N, K] uint8, scale bits bf16 [.., N, K/128])."""
+def int4(values, quotient="fp32", group=128):
+    """(codes q+8 [.., N, K] uint8, scale bits bf16 [.., N, K/group])."""
     n, k = values.shape[-2:]
-    scale = f32_to_bf16(block_amax(values, 1, 128) / F32(7.5))
+    scale = f32_to_bf16(block_amax(values, 1, group) / F32(7.5))
     scale = np.where(scale == 0, np.uint16(0x3C00), scale)
-    q = values / spread(bf16_to_f32(scale), 1, 128, n, k)
+    q = values / spread(bf16_to_f32(scale), 1, group, n, k)
     if quotient == "bf16":
         q = round_bf16(q)
     q = np.rint(np.minimum(np.maximum(q, F32(-8)), F32(7)))
@@ -243,12 +243,12 @@ def fp8_block(values, variant="v2", scale="fp32", bn=128, bk=128, saturate=True)
 
 
 @quiet
-def fp8_ct(values, quotient="fp32"):
-    """(codes, scale bits bf16) as compressed-tensors' FP8_BLOCK."""
+def fp8_ct(values, quotient="fp32", bn=128, bk=128):
+    """(codes, scale bits bf16) as compressed-tensors' FP8_BLOCK, or of other blocks."""
     n, k = values.shape[-2:]
-    s = f32_to_bf16(block_amax(values, 128, 128) / F32(448))
+    s = f32_to_bf16(block_amax(values, bn, bk) / F32(448))
     s = np.where(s == 0, np.uint16(0x3C00), s)
-    y = values / spread(bf16_to_f32(s), 128, 128, n, k)
+    y = values / spread(bf16_to_f32(s), bn, bk, n, k)
     if quotient == "bf16":
         y = round_bf16(y)
     return to_e4m3(np.clip(y, F32(-448), F32(448))), s

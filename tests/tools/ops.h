@@ -64,6 +64,19 @@ static inline struct tp_op ops_w4a8_ct(int rule)
     return op;
 }
 
+/* group 0: a whole row. */
+static inline struct tp_op ops_w4a16_ct(int rule, uint32_t group)
+{
+    const char *const layout = group == 32   ? OPS_GRID(1, 32)
+                               : group == 64 ? OPS_GRID(1, 64)
+                                             : "(E,N,K/(K)):(N*(K/(K)),K/(K),1)";
+    struct tp_op op = ops_begin(TP_CODEC_INT4, rule, 1, group);
+    ops_out(&op, TP_ROLE_CODES, TP_ELEM_INT4, 1, 1, OPS_ROW);
+    ops_out(&op, TP_ROLE_SCALE, TP_ELEM_BF16, 1, group, layout);
+    ops_out(&op, TP_ROLE_WORDS, TP_ELEM_I64, 1, 1, NULL);
+    return op;
+}
+
 static inline struct tp_op ops_w4a8_cutlass(int rule, int channel_rule, bool skip_zero)
 {
     static const uint8_t encode[16] = {0, 7, 6, 5, 4, 3, 2, 1, 8, 9, 10, 11, 12, 13, 14, 15};
@@ -94,6 +107,15 @@ static inline struct tp_op ops_fp8_ct(int rule)
     op.scale_rule = TP_FP8_SCALE_BF16;
     ops_out(&op, TP_ROLE_CODES, TP_ELEM_E4M3, 1, 1, OPS_ROW);
     ops_out(&op, TP_ROLE_SCALE, TP_ELEM_BF16, 128, 128, OPS_GRID(128, 128));
+    return op;
+}
+
+static inline struct tp_op ops_fp8_dynamic_ct(int rule)
+{
+    struct tp_op op = ops_begin(TP_CODEC_FP8, rule, 1, 0);
+    op.scale_rule = TP_FP8_SCALE_BF16;
+    ops_out(&op, TP_ROLE_CODES, TP_ELEM_E4M3, 1, 1, OPS_ROW);
+    ops_out(&op, TP_ROLE_SCALE, TP_ELEM_BF16, 1, 0, "(E,N,1):(N,1,1)");
     return op;
 }
 

@@ -38,20 +38,47 @@ static void settings_change_the_operation(void **state)
     tp_format_op(format, &settings, &op);
     assert_int_equal(op.channel_rule, TP_CHANNEL_GPU);
     assert_int_equal(op.rule, TP_INT4_QUOTIENT_FP32);
-    assert_int_equal(tp_format_set(format, "scale=div", &settings, &err), TP_OK);
-    assert_int_equal(tp_format_set(format, "quotient=bf16", &settings, &err), TP_OK);
+    assert_int_equal(tp_format_set(&format, "scale=div", &settings, &err), TP_OK);
+    assert_int_equal(tp_format_set(&format, "quotient=bf16", &settings, &err), TP_OK);
     tp_format_op(format, &settings, &op);
     assert_int_equal(op.channel_rule, TP_CHANNEL_DIV);
     assert_int_equal(op.rule, TP_INT4_QUOTIENT_BF16);
     static const char *const bad[] = {"scale", "scale=", "scale=half", "=div", "scal=div", "", "x=y"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct tp_err wrong = {0};
-        assert_int_equal(tp_format_set(format, bad[i], &settings, &wrong), TP_E_USAGE);
+        assert_int_equal(tp_format_set(&format, bad[i], &settings, &wrong), TP_E_USAGE);
         assert_non_null(strstr(wrong.hint, "scale=gpu|cpu|div"));
     }
 }
 
 /* The two words of one choice, and the one that files hold. */
+/* A choice of a group size is another format of the same name, and may be taken back. */
+static void group_sizes_are_chosen(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *word;
+        uint32_t block_k;
+        uint64_t scales;
+    } choices[] = {{"group=64", 64, 16}, {"group=channel", 0, 1}, {"group=32", 32, 32},
+                   {"group=128", 128, 8}};
+    const struct tp_format *own = tp_format_find("w4a16-ct"), *format = own;
+    struct tp_settings settings = {{0}};
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
+        uint64_t shape[TP_MAX_RANK];
+        uint32_t rank;
+        struct tp_op op;
+        assert_int_equal(tp_format_set(&format, choices[i].word, &settings, NULL), TP_OK);
+        tp_format_op(format, &settings, &op);
+        assert_int_equal(op.block_k, choices[i].block_k);
+        assert_int_equal(op.out[1].per_k, choices[i].block_k);
+        assert_int_equal(tp_format_shape(format, 1, (struct tp_box3){1, 2, 1024}, 2, shape, &rank,
+                                         NULL), TP_OK);
+        assert_int_equal(shape[1], choices[i].scales);
+    }
+    assert_ptr_equal(format, own);
+}
+
 static void aliases_mean_their_choice(void **state)
 {
     (void)state;
@@ -65,7 +92,7 @@ static void aliases_mean_their_choice(void **state)
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         struct tp_settings settings = {{0}};
         struct tp_op op;
-        assert_int_equal(tp_format_set(format, words[i], &settings, NULL), TP_OK);
+        assert_int_equal(tp_format_set(&format, words[i], &settings, NULL), TP_OK);
         assert_int_equal(settings.choice[1], 1);
         tp_format_op(format, &settings, &op);
         assert_int_equal(op.channel_rule, TP_CHANNEL_CPU);
@@ -195,6 +222,10 @@ static void bad_files_are_refused(void **state)
     };
     for (size_t i = 0; i < sizeof edits / sizeof *edits; i++)
         refused("w4a8-ct", edits[i][0], edits[i][1], "");
+    refused("w4a16-ct", "{\"group\": 64}", "{}", "\"group\" of choice \"64\"");
+    refused("w4a16-ct", "{\"group\": 64}", "{\"group\": 0}", "\"group\" of choice \"64\"");
+    refused("w4a16-ct", "{\"group\": 64}", "{\"group\": \"rows\"}", "\"group\" of choice");
+    refused("w4a16-ct", "\"let\": {\"G\": \"128\"},", "", "");
 }
 
 static void bad_words_are_refused(void **state)
@@ -228,6 +259,7 @@ int main(void)
         cmocka_unit_test(granules_embed),             cmocka_unit_test(shapes_invert),
         cmocka_unit_test(shapes_hold_their_layouts),
         cmocka_unit_test(bad_files_are_refused),      cmocka_unit_test(bad_words_are_refused),
+        cmocka_unit_test(group_sizes_are_chosen),
         cmocka_unit_test(aliases_mean_their_choice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -107,6 +107,8 @@ static int make_kinds(void **state)
     }
     add(ops_fp8_ct(TP_FP8_CT_FP32), 1, 1);
     add(ops_fp8_ct(TP_FP8_CT_BF16), 1, 1);
+    add(ops_fp8_dynamic_ct(TP_FP8_CT_FP32), 1, 1);
+    add(ops_fp8_dynamic_ct(TP_FP8_CT_BF16), 1, 1);
     for (int rule = TP_MX_RCEIL; rule <= TP_MX_CEIL; rule++) {
         add(ops_mxfp8_ct(rule), 1, 32);
         add(ops_mxfp8_blocked(rule), 1, 32);
@@ -117,6 +119,9 @@ static int make_kinds(void **state)
     }
     for (int rule = TP_INT4_QUOTIENT_FP32; rule <= TP_INT4_QUOTIENT_BF16; rule++) {
         add(ops_w4a8_ct(rule), 1, 128);
+        add(ops_w4a16_ct(rule, 32), 1, 32);
+        add(ops_w4a16_ct(rule, 64), 1, 64);
+        add(ops_w4a16_ct(rule, 0), 1, 8);
         for (int channel = TP_CHANNEL_GPU; channel <= TP_CHANNEL_DIV; channel++)
             for (int skip = 0; skip < 2; skip++)
                 add(ops_w4a8_cutlass(rule, channel, skip), 16, 128);

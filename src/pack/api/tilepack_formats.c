@@ -138,7 +138,7 @@ void tilepack_weight_free(tilepack_weight *weight)
 }
 
 /* Applies "key=value,key=value". */
-static enum tp_code apply(const struct tp_format *format, const char *parameters,
+static enum tp_code apply(const struct tp_format **format, const char *parameters,
                           struct tp_settings *settings, struct tp_err *err)
 {
     char one[200];
@@ -184,7 +184,7 @@ int tilepack_weight_new(const char *name, const char *parameters, uint64_t e, ui
     *weight = NULL;
     if (!format)
         tp_fail(&err, TP_E_USAGE, "there is no format '%s'", name ? name : "");
-    else if (apply(format, parameters, &settings, &err) == TP_OK &&
+    else if (apply(&format, parameters, &settings, &err) == TP_OK &&
              check_size(format, &settings, box, &err) == TP_OK) {
         tp_format_op(format, &settings, &op);
         tp_handle_weight(format, &op, box, NULL, weight, &err);

@@ -52,7 +52,7 @@ static enum tp_code apply_settings(struct lister *l)
             struct chosen *chosen = &l->formats[f];
             if (!chosen->asked || !has_key(chosen->format, setting))
                 continue;
-            enum tp_code code = tp_format_set(chosen->format, setting, &chosen->settings, l->err);
+            enum tp_code code = tp_format_set(&chosen->format, setting, &chosen->settings, l->err);
             if (code)
                 return code;
             used = true;

@@ -1,4 +1,4 @@
-/* Formats: settings and shapes. The table of all is format_list.c, parsing format_parse.c. */
+/* Formats: choices and shapes. The table of all is format_list.c, parsing format_parse.c. */
 #include "pack/format/format.h"
 
 #include "base/num.h"
@@ -6,20 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* "scale=gpu|cpu|div, zero-groups=keep|skip" */
-static void list_keys(const struct tp_format *format, char *text, size_t size)
-{
-    text[0] = '\0';
-    for (uint32_t p = 0; p < format->params; p++) {
-        const struct tp_param *param = &format->param[p];
-        for (uint32_t c = 0; c < param->count; c++) {
-            size_t at = strlen(text);
-            snprintf(text + at, size - at, "%s%s%s%s", c ? "|" : p ? ", " : "", c ? "" : param->key,
-                     c ? "" : "=", param->choices[c]);
-        }
-    }
-}
 
 int tp_param_find(const struct tp_param *param, const char *word)
 {
@@ -33,28 +19,6 @@ int tp_param_find(const struct tp_param *param, const char *word)
             return (int)c;
     }
     return -1;
-}
-
-enum tp_code tp_format_set(const struct tp_format *format, const char *key_value,
-                           struct tp_settings *settings, struct tp_err *err)
-{
-    const char *equals = strchr(key_value, '=');
-    size_t key_size = equals ? (size_t)(equals - key_value) : 0;
-    char legal[400];
-    for (uint32_t p = 0; equals && p < format->params; p++) {
-        const struct tp_param *param = &format->param[p];
-        if (strlen(param->key) != key_size || memcmp(param->key, key_value, key_size) != 0)
-            continue;
-        int choice = tp_param_find(param, equals + 1);
-        if (choice >= 0) {
-            settings->choice[p] = (uint8_t)choice;
-            return TP_OK;
-        }
-    }
-    list_keys(format, legal, sizeof legal);
-    tp_err_hint(err, "%s takes %s", format->name, format->params ? legal : "no --set");
-    return tp_fail(err, TP_E_USAGE, "--set '%s' means nothing to format %s", key_value,
-                   format->name);
 }
 
 static const struct tp_shape_rule *broken(const struct tp_shape_rule rules[], uint32_t count,

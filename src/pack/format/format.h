@@ -10,6 +10,7 @@
 #include <jansson.h>
 
 enum { TP_MAX_PARAMS = 6, TP_MAX_CHOICES = 8, TP_MAX_RANK = 6, TP_MAX_RULES = 6 };
+#define TP_GROUP_ROW UINT64_MAX /* a whole row is one group, whatever its K */
 enum { TP_MAX_ALSO = 2, TP_MAX_ABSENT = 2, TP_MAX_METHODS = 6, TP_MAX_ALIASES = 2 };
 
 /* One --set key=value: the first choice is the default. A choice changes fields
@@ -68,7 +69,8 @@ struct tp_format {
                                             under, or NULL */
     const char *method_format[TP_MAX_ALSO]; /* sources: "format" of compressed-tensors */
     uint32_t bits;          /* of a code, as config.json would say it */
-    uint64_t group;         /* sources of any group size: the value of G, else 0 */
+    uint64_t group;         /* with any group size: the value of G or TP_GROUP_ROW, else 0 */
+    bool described_only;    /* sources: known by a stored descriptor, not by its tensors */
     const char *text;       /* of the file */
     const json_t *json;     /* the whole file */
 };
@@ -82,8 +84,8 @@ enum tp_code tp_formats_check(struct tp_err *err);
 /* NULL when unknown. */
 const struct tp_format *tp_format_find(const char *name);
 
-/* The format with the group size G = `group` in place of the one of its file, which
- * must have G; never freed. NULL + TP_E_MEMORY when memory is short. */
+/* The format with the group size G = `group` (or TP_GROUP_ROW) in place of the one of its
+ * file, which must have G; never freed. NULL + TP_E_MEMORY when memory is short. */
 const struct tp_format *tp_format_grouped(const struct tp_format *format, uint64_t group,
                                           struct tp_err *err);
 
@@ -95,8 +97,9 @@ struct tp_settings {
 /* The choice of that name or alias, or -1. */
 int tp_param_find(const struct tp_param *param, const char *word);
 
-/* Applies "key=value" to the settings. TP_E_USAGE names the legal ones. */
-enum tp_code tp_format_set(const struct tp_format *format, const char *key_value,
+/* Applies "key=value" to the settings (format_set.c); a choice of a group size replaces *format by the one
+ * of that size, with the same parameters. TP_E_USAGE names the legal ones. */
+enum tp_code tp_format_set(const struct tp_format **format, const char *key_value,
                            struct tp_settings *settings, struct tp_err *err);
 
 /* The operation for these settings. */

@@ -71,23 +71,25 @@ const struct tp_format *tp_format_find(const char *name)
     return NULL;
 }
 
-/* Formats with other group sizes than their files', made when a source has one. */
+/* Formats with other group sizes than their files', made when a source has one or a
+ * parameter asks for it. */
 static struct grouped {
     struct tp_format format;
-    const struct tp_format *base;
     struct grouped *next;
 } *grouped;
 static pthread_mutex_t grouped_lock = PTHREAD_MUTEX_INITIALIZER;
 
-const struct tp_format *tp_format_grouped(const struct tp_format *base, uint64_t group,
+const struct tp_format *tp_format_grouped(const struct tp_format *format, uint64_t group,
                                           struct tp_err *err)
 {
+    const struct tp_format *base = tp_format_find(format->name);
+    if (base->group == group)
+        return base;
     pthread_mutex_lock(&grouped_lock);
     struct grouped *item = grouped;
-    while (item && (item->base != base || item->format.group != group))
+    while (item && (item->format.text != base->text || item->format.group != group))
         item = item->next;
     if (!item && (item = tp_os_zalloc(1, sizeof *item, err)) != NULL) {
-        item->base = base;
         item->next = grouped;
         if (tp_format_parse(base->text, group, &item->format, err) == TP_OK) {
             grouped = item;

@@ -52,12 +52,12 @@ static enum tp_code word(const json_t *object, const char *key, const char *cons
                                text ? text : "(missing)");
 }
 
-/* A number, or "G": the group size. -1 if neither. */
+/* A number, or "G": the group size, 0 if that is all of K. -1 if neither. */
 static int64_t small(const json_t *number, uint64_t group)
 {
     json_int_t value = json_integer_value(number);
     if (json_is_string(number) && strcmp(json_string_value(number), "G") == 0 && group)
-        return (int64_t)group;
+        return group == TP_GROUP_ROW ? 0 : (int64_t)group;
     return json_is_integer(number) && value <= 65536 ? value : -1;
 }
 
@@ -97,7 +97,7 @@ static enum tp_code apply_set(const json_t *set, struct tp_op *op, struct tp_err
             op->skip_zero_groups = json_is_true(value);
         } else if (strcmp(key, "block") == 0) {
             code = pair(value, 0, &op->block_n, &op->block_k, err);
-        } else if (strcmp(key, "via") != 0) {
+        } else if (strcmp(key, "via") != 0 && strcmp(key, "group") != 0) {
             code = tp_fail(err, TP_E_INPUT, "\"set\" has the unknown key \"%s\"", key);
         }
         if (code)
@@ -215,7 +215,7 @@ static enum tp_code parse_output(const json_t *json, const json_t *let, uint64_t
         return TP_E_MEMORY;
     op->place = tp_place_of(op->layout);
     struct tp_layout probe;
-    struct tp_box3 box = {3, 1024, group ? 16 * group : 2048};
+    struct tp_box3 box = {3, 1024, group && group != TP_GROUP_ROW ? 16 * group : 2048};
     if ((code = tp_layout_parse(op->layout, box, &probe, err)) == 0)
         code = tp_layout_check(&probe, err);
     return code;
@@ -297,6 +297,27 @@ static enum tp_code parse_param(const json_t *json, struct tp_param *param, stru
     return check_words(param, err);
 }
 
+uint64_t tp_format_choice_group(const json_t *set)
+{
+    const json_t *group = json_object_get(set, "group");
+    const char *word = json_string_value(group);
+    return word && strcmp(word, "row") == 0 ? TP_GROUP_ROW : (uint64_t)json_integer_value(group);
+}
+
+/* Group sizes are chosen for all choices of a parameter or for none, the one of "let" first. */
+static enum tp_code check_groups(const struct tp_param *param, uint64_t own, struct tp_err *err)
+{
+    for (uint32_t c = 0; c < param->count; c++) {
+        uint64_t group = tp_format_choice_group(param->set[c]);
+        bool asked = json_object_get(param->set[0], "group") != NULL;
+        if ((json_object_get(param->set[c], "group") != NULL) != asked ||
+            (asked && (own == 0 || (group > 65536 && group != TP_GROUP_ROW) || group == 0)))
+            return tp_fail(err, TP_E_INPUT, "\"group\" of choice \"%s\" of \"%s\" is none that "
+                           "can be chosen", param->choices[c], param->key);
+    }
+    return TP_OK;
+}
+
 static enum tp_code parse_params(const json_t *json, struct tp_format *format, struct tp_err *err)
 {
     const json_t *params = json_object_get(json, "params");
@@ -309,6 +330,8 @@ static enum tp_code parse_params(const json_t *json, struct tp_format *format, s
         struct tp_op scratch = format->op;
         for (uint32_t c = 0; code == TP_OK && c < param->count; c++)
             code = apply_set(param->set[c], &scratch, err);
+        if (code == TP_OK)
+            code = check_groups(param, format->group, err);
         if (code || (code = apply_set(param->set[0], &format->op, err)))
             return code;
     }
@@ -386,6 +409,7 @@ static enum tp_code parse_source(const json_t *json, struct tp_format *format, s
         format->joint = ".";
     format->stem = json_string_value(json_object_get(source, "stem"));
     format->bits = (uint32_t)json_integer_value(json_object_get(source, "bits"));
+    format->described_only = json_is_true(json_object_get(source, "described_only"));
     if ((code = parse_strings(source, "absent", format->absent, TP_MAX_ABSENT, err)) ||
         (code = parse_strings(source, "format", format->method_format, TP_MAX_ALSO, err)) ||
         (code = parse_strings(source, "quant_method", format->method, TP_MAX_METHODS, err)))
@@ -407,7 +431,9 @@ static enum tp_code parse_group(json_t *json, uint64_t group, struct tp_format *
         return TP_OK;
     snprintf(text, sizeof text, "%llu", (unsigned long long)group);
     format->group = group;
-    return group <= UINT32_MAX / 2 && own && json_object_set_new(let, "G", json_string(text)) == 0
+    if (group == TP_GROUP_ROW)
+        strcpy(text, "K");
+    return (group <= UINT32_MAX / 2 || group == TP_GROUP_ROW) && own && json_object_set_new(let, "G", json_string(text)) == 0
                ? TP_OK
                : tp_fail(err, TP_E_UNSUPPORTED, "groups of %s are not possible", text);
 }

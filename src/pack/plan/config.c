@@ -86,11 +86,18 @@ static json_t *kept_modules(const struct tp_plan *plan)
     return names;
 }
 
+/* One of config_groups: what the format says, and in it what the choices say otherwise. */
 static json_t *format_group(const struct tp_unit *unit)
 {
     json_t *group = json_object();
     json_object_set(group, "format", json_object_get(unit->format->config, "format"));
-    json_object_update(group, json_object_get(unit->format->config, "group"));
+    json_t *own = json_deep_copy(json_object_get(unit->format->config, "group"));
+    json_object_update(group, own);
+    json_decref(own);
+    for (uint32_t p = 0; p < unit->format->params; p++) {
+        const json_t *extra = unit->format->param[p].config[unit->settings.choice[p]];
+        json_object_update_recursive(group, json_object_get(extra, "group"));
+    }
     return group;
 }
 

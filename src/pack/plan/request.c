@@ -114,7 +114,7 @@ enum tp_code tp_request_to(struct tp_request *request, const char *format,
     if (code == TP_OK)
         code = set_format(rule, format, err);
     for (size_t i = 0; i < setting_count && code == TP_OK; i++)
-        code = tp_format_set(rule->format, settings[i], &rule->settings, err);
+        code = tp_format_set(&rule->format, settings[i], &rule->settings, err);
     return code;
 }
 
@@ -173,7 +173,7 @@ static enum tp_code rule_settings(const json_t *json, struct tp_rule *rule, stru
             return tp_fail(err, TP_E_USAGE, "\"set\": the value of \"%s\" is not a string", key);
         }
         char *text = tp_os_format(err, "%s=%s", key, json_string_value(value));
-        enum tp_code code = text ? tp_format_set(rule->format, text, &rule->settings, err)
+        enum tp_code code = text ? tp_format_set(&rule->format, text, &rule->settings, err)
                                  : TP_E_MEMORY;
         free(text);
         if (code)

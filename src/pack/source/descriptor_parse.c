@@ -66,7 +66,7 @@ static enum tp_code read_format(const json_t *json, struct tp_weight *weight, st
         strcpy(text, key);
         strcat(text, "=");
         strcat(text, json_string_value(value));
-        if (tp_format_set(weight->format, text, &weight->settings, NULL)) {
+        if (tp_format_set(&weight->format, text, &weight->settings, NULL)) {
             tp_err_hint(err, hint_damaged);
             return tp_fail(err, TP_E_INPUT, "stored descriptor: format %s has no parameter '%s'",
                            name, text);

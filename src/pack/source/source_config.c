@@ -89,6 +89,8 @@ static enum tp_code disagree_number(const struct claim *c, const char *key, json
 static bool group_agrees(const struct tp_weight *weight, json_int_t group)
 {
     uint64_t own = weight->format->group ? weight->format->group : weight->op.block_k;
+    if (own == 0 || own == TP_GROUP_ROW)
+        own = weight->box.k;
     return group < 0 ? own == weight->box.k : (uint64_t)group == own;
 }
 

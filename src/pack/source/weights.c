@@ -242,7 +242,7 @@ static enum tp_code try_interchange(struct finder *f, const struct tp_tensor *te
         const struct tp_format *format = &formats[i < count ? i : i - count];
         /* Kernel-ready formats are known by their descriptors only. Formats that are
          * written too come first: they are special cases of those that are not. */
-        if (i < count ? !format->config : !format->input_only)
+        if ((i < count ? !format->config : !format->input_only) || format->described_only)
             continue;
         if (!match_format(f, format, tensor, &weight))
             continue;
