@@ -21,7 +21,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MAX_OPS = 192 };
+enum { MAX_OPS = 192, MAX_ROWS = 256, DTYPES = 3 };
+
+static const enum tp_dtype dtypes[DTYPES] = {TP_BF16, TP_F16, TP_F32};
 
 /* An operation and the shapes it is defined for. */
 struct kind {
@@ -34,6 +36,7 @@ struct kind {
 /* First those without a search; decoding and repacking know no others. */
 static struct kind kinds[MAX_OPS];
 static size_t plain_count, kind_count;
+static unsigned compared[MAX_ROWS]; /* of the rows that encode */
 static uint64_t seed = 20261120;
 
 static uint64_t next(void)
@@ -316,45 +319,95 @@ static float any_global(const struct tp_op *op, enum tp_dtype dtype, const void 
     return below(2) ? 37.5f : odd[below(sizeof odd / sizeof odd[0])];
 }
 
-static void compare_encode(const struct tp_encode_row *row, const struct tp_op *op,
-                           struct tp_box3 box, const void *values)
-{
-    struct outputs a = take_outputs(op, box, 0xA5), b = take_outputs(op, box, 0x5A);
-    size_t scratch = tp_encode_scratch(op, box);
-    float *importance = any_importance(op, box);
-    struct tp_args args = {.box = box, .dtype = row->dtype, .in = {values},
-                           .importance = importance,
-                           .global = any_global(op, row->dtype, values, box)};
+/* A weight with everything that a row is given, and what the reference makes of it: once for
+ * all the rows that are compared with it. */
+struct encode_case {
+    const struct tp_op *op;
+    struct tp_args args; /* without outputs and scratch */
+    size_t scratch;
+    struct outputs reference;
     uint32_t flags;
+};
+
+static struct encode_case take_case(const struct tp_op *op, enum tp_dtype dtype,
+                                    struct tp_box3 box, const void *values)
+{
+    struct encode_case c = {.op = op, .scratch = tp_encode_scratch(op, box),
+                            .reference = take_outputs(op, box, 0x5A)};
+    struct tp_args args;
+    c.args = (struct tp_args){.box = box, .dtype = dtype, .in = {values},
+                              .importance = any_importance(op, box),
+                              .global = any_global(op, dtype, values, box)};
     for (uint32_t i = 0; i < op->outs; i++) /* constants are not the kernels' */
         if (op->out[i].role == TP_ROLE_WORDS)
-            memset(b.data[i], 0xA5, b.bytes[i]);
-    args.scratch = take(scratch, 0x77);
-    memcpy(args.out, a.data, sizeof a.data);
-    row->encode(op, &args);
-    check_guard(args.scratch, scratch);
-    flags = args.flags;
-    args.flags = 0;
-    memcpy(args.out, b.data, sizeof b.data);
+            memset(c.reference.data[i], 0xA5, c.reference.bytes[i]);
+    args = c.args;
+    args.scratch = take(c.scratch, 0x77);
+    memcpy(args.out, c.reference.data, sizeof c.reference.data);
     tp_encode_ref(op, &args);
-    assert_int_equal(flags, args.flags);
-    same_outputs(&a, &b, row->name, box);
-    free(importance);
+    c.flags = args.flags;
     free(args.scratch);
-    free_outputs(&a);
-    free_outputs(&b);
+    return c;
 }
 
-/* In the long form: the wanted number shared among the rows of the same instruction set
- * and the operations of the same form. */
-static int encode_rounds(const struct tp_encode_row *row, size_t count, size_t r, size_t k)
+static void free_case(struct encode_case *c)
+{
+    free((void *)c->args.importance);
+    free_outputs(&c->reference);
+}
+
+static void compare_encode(const struct tp_encode_row *row, const struct encode_case *c)
+{
+    struct outputs o = take_outputs(c->op, c->args.box, 0xA5);
+    struct tp_args args = c->args;
+    args.scratch = take(c->scratch, 0x77);
+    memcpy(args.out, o.data, sizeof o.data);
+    row->encode(c->op, &args);
+    check_guard(args.scratch, c->scratch);
+    assert_int_equal(args.flags, c->flags);
+    same_outputs(&o, &c->reference, row->name, c->args.box);
+    free(args.scratch);
+    free_outputs(&o);
+}
+
+/* Whether this processor has a row for the operation from such values; all that it has are
+ * compared. */
+static bool any_row_fits(const struct tp_op *op, enum tp_dtype dtype)
+{
+    const struct tp_row_set *set = tp_host_rows();
+    for (size_t r = 0; r < set->encodes; r++)
+        if (tp_isa_enabled(set->encode[r].isa) && tp_encode_row_fits(&set->encode[r], op, dtype))
+            return true;
+    return false;
+}
+
+/* Compares all rows for one weight. */
+static void compare_rows(struct kind *kind, enum tp_dtype dtype, struct tp_box3 box,
+                         const void *values)
+{
+    const struct tp_row_set *set = tp_host_rows();
+    struct encode_case c = take_case(&kind->op, dtype, box, values);
+    for (size_t r = 0; r < set->encodes; r++) {
+        const struct tp_encode_row *row = &set->encode[r];
+        if (!tp_isa_enabled(row->isa) || !tp_encode_row_fits(row, &kind->op, dtype))
+            continue;
+        compare_encode(row, &c);
+        kind->compared[row->isa]++;
+        compared[r]++;
+    }
+    free_case(&c);
+}
+
+/* In the long form: the wanted number shared among the dtypes and the operations of the same
+ * form, which every instruction set has rows for. */
+static int encode_rounds(size_t k)
 {
     unsigned pairs = 0;
     if (!long_form())
         return rounds();
     for (size_t j = 0; j < kind_count; j++)
-        for (size_t i = 0; i < count && same_form(&kinds[j], &kinds[k]); i++)
-            pairs += row[i].isa == row[r].isa && encode_fits(&row[i], &kinds[j].op);
+        for (size_t d = 0; d < DTYPES && same_form(&kinds[j], &kinds[k]); d++)
+            pairs += any_row_fits(&kinds[j].op, dtypes[d]);
     return (int)((long_form() + pairs - 1) / pairs);
 }
 
@@ -378,30 +431,25 @@ static void print_counts(void)
 
 static void test_encode_rows(void **state)
 {
-    const struct tp_encode_row *row = tp_host_rows()->encode;
-    const size_t count = tp_host_rows()->encodes;
+    const struct tp_row_set *set = tp_host_rows();
     (void)state;
-    for (size_t r = 0; r < count; r++) {
-        int reached = 0;
-        if (!tp_isa_enabled(row[r].isa))
-            continue;
-        for (size_t k = 0; k < kind_count; k++) {
-            if (!encode_fits(&row[r], &kinds[k].op))
+    assert_true(set->encodes <= MAX_ROWS);
+    for (size_t k = 0; k < kind_count; k++)
+        for (size_t d = 0; d < DTYPES; d++) {
+            if (!any_row_fits(&kinds[k].op, dtypes[d]))
                 continue;
-            reached++;
-            for (int i = 0; i < encode_rounds(row, count, r, k); i++) {
+            for (int i = 0; i < encode_rounds(k); i++) {
                 struct tp_box3 box = random_box(&kinds[k]);
                 uint64_t values = box.e * box.n * box.k;
-                void *in = take(values * tp_dtype_bits(row[r].dtype) / 8, 0);
-                fill_random(in, row[r].dtype, values);
-                compare_encode(&row[r], &kinds[k].op, box, in);
-                kinds[k].compared[row[r].isa]++;
+                void *in = take(values * tp_dtype_bits(dtypes[d]) / 8, 0);
+                fill_random(in, dtypes[d], values);
+                compare_rows(&kinds[k], dtypes[d], box, in);
                 free(in);
             }
         }
-        if (!reached)
-            fail_msg("no operation reaches the row %s", row[r].name);
-    }
+    for (size_t r = 0; r < set->encodes; r++)
+        if (compared[r] == 0 && tp_isa_enabled(set->encode[r].isa))
+            fail_msg("no operation reaches the row %s", set->encode[r].name);
     print_counts();
 }
 
@@ -410,8 +458,6 @@ static void test_all_patterns(void **state)
 {
     const struct tp_box3 box = {1, 512, 512};
     uint16_t *values = (uint16_t *)take(512 * 512 * 2, 0);
-    const struct tp_encode_row *row = tp_host_rows()->encode;
-    const size_t count = tp_host_rows()->encodes;
     (void)state;
     for (uint32_t i = 0; i < 512 * 512; i++) {
         /* Blocks of one exponent neighbourhood: sorted by magnitude, signs mixed; the
@@ -421,11 +467,10 @@ static void test_all_patterns(void **state)
         if (i >= 65536 && (values[i] & 0x7F80) == 0x7F80)
             values[i] &= 0x807F; /* only the first quarter has NaN and infinity */
     }
-    for (size_t r = 0; r < count; r++)
-        for (size_t k = 0; k < kind_count; k++)
-            if (tp_isa_enabled(row[r].isa) && row[r].dtype != TP_F32 &&
-                encode_fits(&row[r], &kinds[k].op))
-                compare_encode(&row[r], &kinds[k].op, box, values);
+    for (size_t k = 0; k < kind_count; k++)
+        for (size_t d = 0; d < DTYPES; d++)
+            if (dtypes[d] != TP_F32 && any_row_fits(&kinds[k].op, dtypes[d]))
+                compare_rows(&kinds[k], dtypes[d], box, values);
     free(values);
 }
 

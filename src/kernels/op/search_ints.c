@@ -49,11 +49,12 @@ void tp_search_take(struct tp_search_ints *ints, const struct tp_op *op, const f
         roots_of_file(ints, importance);
 }
 
-static int64_t distance(int32_t x, const struct tp_search_values *values)
+/* No value of a candidate exceeds 2^20. */
+static int32_t distance(int32_t x, const struct tp_search_values *values)
 {
-    int64_t least = INT64_MAX;
+    int32_t least = INT32_MAX;
     for (int q = 0; q < 16; q++) {
-        int64_t d = (int64_t)x - values->of[q];
+        int32_t d = x - values->of[q];
         d = d < 0 ? -d : d;
         least = d < least ? d : least;
     }
