@@ -17,6 +17,14 @@ WARN     = -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototyp
 # from any directory: no absolute path gets into it.
 override CFLAGS += -std=c11 -D_GNU_SOURCE -Isrc -fPIC -pthread -ffp-contract=off \
                    -ffile-prefix-map=$(CURDIR)=. -ffile-prefix-map=$(BUILD)=build $(WARN)
+# What makes an attack on a mistake harder, as far as the compiler has it; HARDEN= builds
+# without. Not with a sanitizer, which does its own checking.
+ifeq ($(origin HARDEN),undefined)
+HARDEN  := $(shell sh scripts/hardening.sh compile '$(CC)' $(CFLAGS))
+HARDEN_LINK := $(shell sh scripts/hardening.sh link '$(CC)' $(CFLAGS) $(LDFLAGS))
+endif
+override CFLAGS  += $(HARDEN)
+override LDFLAGS += $(HARDEN_LINK)
 LIBS    ?= -ljansson -lpcre2-8 -lzstd -lxxhash
 LDLIBS   = $(LIBS) -lm -pthread
 
@@ -43,14 +51,14 @@ endif
 include library.mk
 
 $(BUILD)/tilepack: $(CLI_OBJ) $(BENCH_OBJ) $(BUILD)/libtilepack.a
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(CLI_OBJ) $(BENCH_OBJ) $(BUILD)/libtilepack.a $(LDLIBS)
+	$(CC) $(CFLAGS) -pie $(LDFLAGS) -o $@ $(CLI_OBJ) $(BENCH_OBJ) $(BUILD)/libtilepack.a $(LDLIBS)
 
 $(BUILD)/libtilepack.a: $(LIB_OBJ)
 	@rm -f $@
 	ar rcsD $@ $(LIB_OBJ)
 
 # Objects made with other flags (or with and without CUDA) do not mix.
-CONFIG = $(CC) $(CFLAGS) | $(NVCC) $(CUDA_ARCHS) | $(FORMATS)
+CONFIG = $(CC) $(CFLAGS) $(LDFLAGS) | $(NVCC) $(CUDA_ARCHS) | $(FORMATS)
 $(BUILD)/config: FORCE
 	@mkdir -p $(@D)
 	@echo '$(subst ','"'"',$(CONFIG))' | cmp -s - $@ || echo '$(subst ','"'"',$(CONFIG))' > $@
@@ -166,11 +174,14 @@ gpu-tests: $(GPU_TESTS)
 test-gpu: all gpu-tests
 	sh tests/gpu/run.sh $(BUILD)/gpu/test_cuda $(BUILD)/tilepack $(BUILD)/gpu
 
-# The source of this commit, the same bytes on every machine.
+# The source of this commit, the same bytes on every machine, and its bill of materials, with
+# the versions of the libraries of this one.
+ARCHIVE  = $(BUILD)/tilepack-$(VERSION).tar.gz
 dist:
 	@mkdir -p $(BUILD)
-	git archive --format=tar --prefix=tilepack-$(VERSION)/ HEAD | gzip -9n > \
-	    $(BUILD)/tilepack-$(VERSION).tar.gz
+	git archive --format=tar --prefix=tilepack-$(VERSION)/ HEAD | gzip -9n > $(ARCHIVE)
+	sh scripts/sbom.sh $(ARCHIVE) $(VERSION) $(LIBS) > $(BUILD)/tilepack-$(VERSION).spdx.json.tmp
+	mv $(BUILD)/tilepack-$(VERSION).spdx.json.tmp $(BUILD)/tilepack-$(VERSION).spdx.json
 
 # Two builds of the committed source must be the same bytes.
 reproducible:

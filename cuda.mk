@@ -17,7 +17,7 @@ CUDA_GEN  = $(foreach a,$(CUDA_ARCHS),-gencode=arch=compute_$(a),code=sm_$(a)) \
 # Same bytes everywhere: no contraction, no flushing, correctly rounded division.
 NVFLAGS   = -std=c++17 -O3 -fmad=false -ftz=false -prec-div=true -prec-sqrt=true -Isrc \
             --threads 2 $(CUDA_GEN) -Xcompiler -fPIC,-ffp-contract=off,-Wall,-Wextra \
-            -Werror all-warnings -DTP_HAVE_CUDA
+            -Werror all-warnings -DTP_HAVE_CUDA $(addprefix -Xcompiler ,$(HARDEN))
 
 override CFLAGS += -DTP_HAVE_CUDA
 LIB_OBJ  += $(CUDA_OBJ)

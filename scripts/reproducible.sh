@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the committed source twice, under different names of the build folder, and
-# compares the program, the libraries and the source archive byte for byte. Without nvcc
+# compares the program, the libraries, the source archive and its bill of materials byte for byte. Without nvcc
 # the two stand in folders of different names and depths, too; nvcc gives its compiler the
 # absolute path of every source, which shows in the code, so that with it both are built at
 # the same path. Needs git and room in TMPDIR (or /tmp).
@@ -25,7 +25,7 @@ if grep -q '| [^ ][^|]*|' "$work/first/config"; then # made with an nvcc
 fi
 build "$second" out
 for file in "$work"/first/tilepack "$work"/first/libtilepack.a "$work"/first/libtilepack.so \
-    "$work"/first/tilepack-*.tar.gz; do
+    "$work"/first/tilepack-*.tar.gz "$work"/first/tilepack-*.spdx.json; do
     name=${file##*/}
     if cmp "$file" "$second/out/$name"; then
         echo "same $name $(sha256sum <"$file" | cut -c1-16)"
