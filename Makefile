@@ -25,7 +25,7 @@ HARDEN_LINK := $(shell sh scripts/hardening.sh link '$(CC)' $(CFLAGS) $(LDFLAGS)
 endif
 override CFLAGS  += $(HARDEN)
 override LDFLAGS += $(HARDEN_LINK)
-LIBS    ?= -ljansson -lpcre2-8 -lzstd -lxxhash
+LIBS    ?= -ljansson -lpcre2-8 -lzstd -lxxhash -lnettle
 LDLIBS   = $(LIBS) -lm -pthread
 
 BASE     = $(sort $(wildcard src/base/*.c))

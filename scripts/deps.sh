@@ -23,6 +23,7 @@ packages() {
         echo "libpcre2-dev pcre2 pcre2.h"
         echo "libzstd-dev header zstd.h"
         echo "libxxhash-dev header xxhash.h"
+        echo "nettle-dev header nettle/sha2.h"
         ;;
     test)
         echo "libcmocka-dev cmocka cmocka.h"

@@ -17,6 +17,7 @@ about() {
     -lpcre2-8) echo 'libpcre2-8 pcre2 BSD-3-Clause' ;;
     -lzstd) echo 'libzstd zstd BSD-3-Clause OR GPL-2.0-only' ;;
     -lxxhash) echo 'libxxhash xxhash BSD-2-Clause' ;;
+    -lnettle) echo 'nettle nettle LGPL-3.0-or-later OR GPL-2.0-or-later' ;;
     *)
         echo "sbom.sh: no licence is known for $1; add a row to scripts/sbom.sh" >&2
         return 1

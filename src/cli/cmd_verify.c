@@ -91,6 +91,8 @@ static int print_json(const struct tp_options *o, const struct tp_verify_report 
         (json_int_t)report->packed, "hashed", (json_int_t)report->hashed, "padded",
         (json_int_t)report->padded, "bytes", (json_int_t)report->bytes, "seconds", seconds,
         "problems", problems_json(report));
+    if (report->digests)
+        json_object_set_new(json, "digests", json_integer((json_int_t)report->digests));
     if (o->against) {
         json_object_set_new(json, "against", text_or_null(o->against));
         json_object_set_new(json, "kept", json_integer((json_int_t)report->kept));
@@ -272,6 +274,9 @@ static void print_counts(const struct tp_options *o, const struct tp_verify_repo
     printf("; %zu file%s hashed, %s, %zu tensors, %zu packed weights, %zu padded tensors",
            report->hashed, report->hashed == 1 ? "" : "s", tp_human_bytes(bytes, report->bytes),
            report->tensors, report->packed, report->padded);
+    if (report->digests)
+        printf("; SHA-256 of %zu file%s compared", report->digests,
+               report->digests == 1 ? "" : "s");
     if (o->against)
         printf("; %zu weights derived again, %zu tensors compared", report->unit_count,
                report->kept);

@@ -109,6 +109,15 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         "tilepack convert SRC -o cut/ --to w4a8-cutlass --tp 4\n"
         "tilepack join cut/ -o whole/\n",
         ONE_PATH, false, "-o DST names what to write"},
+    [TP_CMD_DIGEST] = {
+        "digest", "PATH [options]",
+        "print one SHA-256 of a file or of all files of a directory",
+        "The line is the same wherever PATH lies, so that it can be signed, kept and compared. "
+        "For a directory it is the SHA-256 of what sha256sum prints for its files, in the order "
+        "of their names.",
+        "tilepack digest packed/ >packed.digest\n"
+        "tilepack digest packed/ | cmp - packed.digest\n",
+        ONE_PATH, false, NULL},
     [TP_CMD_HELP] = {
         "help", "[COMMAND]", "show help for a command", "The same as COMMAND --help.", "",
         {{"COMMAND", TP_COMPLETE_COMMAND, NULL}}, 0, 1, true, NULL},
@@ -204,6 +213,11 @@ const struct tp_option tp_option_rows[] = {
      .help = "write seekable .safetensors.zst files",
      .more = "'zstd -d' restores the plain files. Levels above 1 gain next to nothing on "
              "weights."},
+    {.name = "digest", .value = "WHICH", .kind = TP_OPT_CHOICE, .commands = MAKES,
+     .field = FIELD(digest), .initial = "none", .complete = TP_COMPLETE_WORDS,
+     .words = "none|sha256", .help = "list the SHA-256 of every file in the manifest",
+     .more = "Each output is read once more when it is complete; 'verify' compares. 'merge' and "
+             "'join' take it over. Against attackers, sign what 'tilepack digest' prints."},
     {.name = "tp", .value = "N", .kind = TP_OPT_UNSIGNED, .commands = MAKES,
      .field = FIELD(tp), .initial = "1", .min = 1, .max = 1024,
      .help = "cut packed tensors for N tensor-parallel ranks",
@@ -278,7 +292,8 @@ const struct tp_option tp_option_rows[] = {
 
     /* resources */
     {.name = "jobs", .letter = 'j', .value = "N", .kind = TP_OPT_UNSIGNED,
-     .commands = WRITES | BIT(VERIFY) | BIT(DIFF) | BIT(BENCH) | BIT(JOIN) | BIT(MERGE),
+     .commands = WRITES | BIT(VERIFY) | BIT(DIFF) | BIT(BENCH) | BIT(JOIN) | BIT(MERGE) |
+                 BIT(DIGEST),
      .field = FIELD(jobs), .min = 1, .max = 1024,
      .help = "worker threads (default: $TILEPACK_JOBS, else the usable CPUs)",
      .more = "Results are the same for any number; only the speed differs."},

@@ -20,6 +20,7 @@ enum tp_command {
     TP_CMD_BENCH,
     TP_CMD_MERGE,
     TP_CMD_JOIN,
+    TP_CMD_DIGEST,
     TP_CMD_HELP,
     TP_CMD_COMPLETIONS,
     TP_CMD_MAN_OPTIONS,
@@ -45,6 +46,7 @@ struct tp_options {
     const char *output, *to, *recipe, *dtype, *source;
     struct tp_strings set, include, exclude;
     bool no_stack, strict, requantize, dry_run, force, discard;
+    const char *digest;     /* "none", "sha256" */
     const char *search;     /* "none", "mse", "w4a8" */
     bool is_signed;
     const char *importance; /* "magnitude", "none", or a file; NULL: as the format likes */

@@ -58,7 +58,8 @@ for file in "$TILEPACK" "$build/libtilepack.so"; do
         continue
     fi
     ! wanted 'protection of the stack from clashes' -fstack-clash-protection ||
-        check "$name: large frames touch each page" holds 'or[ql] +\$0x0,(0x[0-9a-f]+)?\(%rsp' code "$file"
+        check "$name: large frames touch each page" holds \
+            "or[ql] +[\$]0x0,(0x[0-9a-f]+)?[(]%rsp" code "$file"
     function=main
     [ "$file" = "$TILEPACK" ] || function=tilepack_open
     ! wanted 'control-flow protection' -fcf-protection=full ||

@@ -10,7 +10,8 @@ import re
 import subprocess
 import sys
 
-MODULES = {"jansson": "jansson", "pcre2": "libpcre2-8", "zstd": "libzstd", "xxhash": "libxxhash"}
+MODULES = {"jansson": "jansson", "pcre2": "libpcre2-8", "zstd": "libzstd", "xxhash": "libxxhash",
+           "nettle": "nettle"}
 SYSTEM = r"lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s)\.so|ld-linux"
 
 

@@ -1,5 +1,6 @@
 /* Verifying a checkpoint by itself: one pass over every file, hashed and looked at
- * while it is read, then the few bytes that are known constants.
+ * while it is read, then the few bytes that are known constants. Where the manifest has
+ * SHA-256, too, a second pass.
  *
  * Invariant: a single changed bit of a file that tilepack wrote is a problem or an
  * error, wherever it is.
@@ -281,6 +282,55 @@ static enum tp_code check_directory(struct verify *v)
     return code;
 }
 
+static enum tp_code compare_sha256(struct verify *v, const struct tp_manifest_file *entry,
+                                   const struct tp_sha256_file *file)
+{
+    char theirs[TP_SHA256_TEXT], ours[TP_SHA256_TEXT];
+    if (file->err.code == TP_E_INTERRUPT || file->err.code == TP_E_TERMINATE ||
+        file->err.code == TP_E_MEMORY)
+        return *v->err = file->err, file->err.code;
+    if (file->err.code)
+        return tp_verify_problem(v->report, entry->name, NULL, v->err,
+                                 "its SHA-256 cannot be checked: %s", file->err.what);
+    v->report->digests++;
+    if (memcmp(entry->sha256, file->digest, TP_SHA256_BYTES) == 0)
+        return TP_OK;
+    tp_sha256_print(entry->sha256, theirs);
+    tp_sha256_print(file->digest, ours);
+    return tp_verify_problem(v->report, entry->name, NULL, v->err,
+                             "its SHA-256 is %s, the manifest says %s", ours, theirs);
+}
+
+/* The digests of a manifest that has them: each of its files is read once more, as it lies on
+ * the disk. One without is a difference where others have theirs. */
+static enum tp_code check_digests(struct verify *v)
+{
+    size_t count = v->manifest.file_count, with = 0;
+    for (size_t i = 0; i < count; i++)
+        with += v->manifest.files[i].has_sha256;
+    if (!with)
+        return TP_OK;
+    struct tp_sha256_file *files = tp_os_zalloc(count, sizeof *files, v->err);
+    enum tp_code code = files ? TP_OK : TP_E_MEMORY;
+    for (size_t i = 0; i < count && code == TP_OK; i++)
+        if (!(files[i].path = tp_os_format(v->err, "%s/%s", v->ckpt->path,
+                                           v->manifest.files[i].name)))
+            code = TP_E_MEMORY;
+    if (code == TP_OK) {
+        struct tp_err each = {0}; /* failures are looked at one by one */
+        tp_sha256_files(files, count, v->options->jobs, v->options->stop, &each);
+    }
+    for (size_t i = 0; i < count && code == TP_OK; i++)
+        code = v->manifest.files[i].has_sha256
+                   ? compare_sha256(v, &v->manifest.files[i], &files[i])
+                   : tp_verify_problem(v->report, v->manifest.files[i].name, NULL, v->err,
+                                       "has no SHA-256 in the manifest, other files have");
+    for (size_t i = 0; files && i < count; i++)
+        free(files[i].path);
+    free(files);
+    return code;
+}
+
 static enum tp_code open_manifest(struct verify *v)
 {
     struct tp_err err = {0};
@@ -419,7 +469,7 @@ static enum tp_code check_files(struct verify *v)
         code = check_shard(v, f);
     if (code == TP_OK && v->manifest.plan)
         code = check_directory(v);
-    return code;
+    return code ? code : check_digests(v);
 }
 
 enum tp_code tp_verify(const struct tp_checkpoint *ckpt, struct tp_weights *weights,

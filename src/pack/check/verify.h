@@ -32,6 +32,7 @@ struct tp_verify_report {
     bool by_tilepack;  /* false: only the structure could be checked */
     size_t shards, others, tensors, packed; /* others: further files of the manifest */
     size_t hashed, layouts, padded; /* files, distinct layouts, tensors with padding */
+    size_t digests;                 /* files whose SHA-256 was compared */
     uint64_t bytes;                 /* of all files that were read */
     struct tp_problem *problems;
     size_t problem_count, problem_capacity;
@@ -49,7 +50,8 @@ struct tp_verify_options {
 };
 
 /* Checks an open checkpoint by itself: hashes of its files, manifest, descriptors,
- * layouts, layout words, padding, eightfold scales. Every byte is read once. A
+ * layouts, layout words, padding, eightfold scales. Every byte is read once, and once more
+ * where the manifest has its SHA-256. A
  * checkpoint of another tool is right when it could be opened. `weights` is filled
  * in (to be closed by the caller); its failure is a difference if a hash is wrong
  * too, and otherwise the error that is returned. */

@@ -139,6 +139,9 @@ enum tp_code tp_commit_write_texts(struct tp_commit *c)
     for (size_t i = 0; i < c->plan->ckpt->other_count && code == TP_OK; i++)
         if (!tp_config_leaves_out(c->plan, c->plan->ckpt->others[i]))
             code = tp_commit_copy_other(c, c->plan->ckpt->others[i]);
+    if (code == TP_OK && c->request->digests)
+        code = tp_manifest_digest(c->partial, c->files, c->file_count, c->options->run.jobs,
+                                  c->options->run.stop, c->err);
     if (code == TP_OK && (code = tp_checkpoint_unchanged(c->plan->ckpt, c->err)) == TP_OK &&
         (code = tp_manifest_text(c->plan, c->request, c->files, c->file_count, &manifest,
                                  c->err)) == TP_OK &&

@@ -38,8 +38,18 @@ enum tp_code tp_commit_check_not_source(const struct tp_plan *plan, const char *
     return tp_fail(err, TP_E_USAGE, "output and source are the same");
 }
 
-/* The output is complete and from this very plan, and no source is newer. */
-static bool is_done(const struct tp_plan *plan, const char *output)
+static bool has_digests(const struct tp_manifest *manifest)
+{
+    size_t i = 0;
+    while (i < manifest->file_count && manifest->files[i].has_sha256)
+        i++;
+    return i == manifest->file_count;
+}
+
+/* The output is complete and from this very plan, with the digests that are asked for, and
+ * no source is newer. */
+static bool is_done(const struct tp_plan *plan, const struct tp_request *request,
+                    const char *output)
 {
     struct tp_manifest manifest;
     struct tp_err ignored = {0};
@@ -52,7 +62,8 @@ static bool is_done(const struct tp_plan *plan, const char *output)
     if (!done)
         return false;
     tp_manifest_plan_id(plan, id);
-    done = strcmp(manifest.plan, id) == 0;
+    done = strcmp(manifest.plan, id) == 0 &&
+           (!request || !request->digests || has_digests(&manifest));
     int64_t made = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
     for (size_t i = 0; i < plan->ckpt->file_count; i++)
         done = done && plan->ckpt->files[i].mtime_ns <= made;
@@ -72,10 +83,10 @@ bool tp_commit_is_done(const struct tp_commit *c)
     bool done = true;
     for (unsigned r = 0; ranks && r < ranks->count && done; r++) {
         char *path = tp_os_format(&ignored, "%s/" TP_RANK_PREFIX "%u", c->output, r);
-        done = path && is_done(&ranks->plans[r], path);
+        done = path && is_done(&ranks->plans[r], c->request, path);
         free(path);
     }
-    return ranks ? done : is_done(c->plan, c->output);
+    return ranks ? done : is_done(c->plan, c->request, c->output);
 }
 
 /* An empty directory is not in the way; one that cannot be read is. */

@@ -85,7 +85,7 @@ static json_t *headers_json(const struct tp_plan *plan)
     return files;
 }
 
-/* The manifest of the whole, hashes of shards zero; what follows them in a rank's own
+/* The manifest of the whole, hashes and digests of shards zero; what follows them in a rank's own
  * list is the same but for the index. */
 static enum tp_code whole_manifest(struct tp_commit *c, const struct tp_commit *rank,
                                    const struct tp_text *index, struct tp_text *text)
@@ -97,9 +97,11 @@ static enum tp_code whole_manifest(struct tp_commit *c, const struct tp_commit *
     memcpy(files, rank->files, rank->file_count * sizeof *files);
     for (size_t f = 0; f < shards; f++) {
         files[f] = (struct tp_manifest_file){.name = c->plan->files[f].name,
-                                             .size = c->plan->files[f].size};
+                                             .size = c->plan->files[f].size,
+                                             .has_sha256 = c->request->digests};
     }
     files[shards].size = index->size;
+    tp_sha256(index->data, index->size, files[shards].sha256);
     enum tp_code code = tp_commit_hash_text(index->data, index->size, files[shards].hash, c->err);
     if (code == TP_OK)
         code = tp_manifest_text(c->plan, c->request, files, rank->file_count, text, c->err);

@@ -115,9 +115,16 @@ static enum tp_code join_texts(struct tp_commit *c)
     if (code || (code = check_joined(c)))
         return code;
     const json_t *stored = json_object_get(ranks->info, "manifest");
+    const char *manifest = json_string_value(stored);
     struct tp_text text = {0};
-    code = tp_manifest_refill(json_string_value(stored), json_string_length(stored), c->files,
-                              c->file_count, &text, c->err);
+    bool digests;
+    code = tp_manifest_has_digests(manifest, json_string_length(stored), &digests, c->err);
+    if (code == TP_OK && digests)
+        code = tp_manifest_digest(c->partial, c->files, c->file_count, c->options->run.jobs,
+                                  c->options->run.stop, c->err);
+    if (code == TP_OK)
+        code = tp_manifest_refill(manifest, json_string_length(stored), c->files, c->file_count,
+                                  &text, c->err);
     if (code == TP_OK)
         code = tp_commit_write_small(c, TP_MANIFEST_NAME, text.data, text.size, false);
     tp_text_free(&text);

@@ -36,14 +36,25 @@ static json_t *kept_json(const struct tp_plan *plan)
     return kept;
 }
 
+static void set_sha256(json_t *json, const struct tp_manifest_file *file)
+{
+    char digits[TP_SHA256_TEXT];
+    if (!file->has_sha256)
+        return;
+    tp_sha256_print(file->sha256, digits);
+    json_object_set_new(json, "sha256", json_string(digits));
+}
+
 static json_t *files_json(const struct tp_manifest_file *files, size_t count)
 {
     json_t *json = json_array();
     for (size_t i = 0; i < count; i++) {
         char hash[TP_HASH_TEXT];
         tp_hash_print(files[i].hash, hash);
-        if (json_array_append_new(json, json_pack("{s:s,s:I,s:s}", "name", files[i].name, "size",
-                                                  (json_int_t)files[i].size, "xxh3", hash))) {
+        json_t *file = json_pack("{s:s,s:I,s:s}", "name", files[i].name, "size",
+                                 (json_int_t)files[i].size, "xxh3", hash);
+        set_sha256(file, &files[i]);
+        if (json_array_append_new(json, file)) {
             json_decref(json);
             return NULL; /* and json_pack() of the whole then fails, too */
         }
@@ -97,7 +108,7 @@ enum tp_code tp_manifest_text(const struct tp_plan *plan, const struct tp_reques
     tp_manifest_plan_id(plan, id);
     json_t *json = json_pack("{s:i,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o}", "tilepack", 1, "xxh3",
                              OWN_ZEROS, "plan", id,
-                             "request", tp_request_json(request), "source", source_json(plan),
+                             "request", tp_request_record(request), "source", source_json(plan),
                              "files", files_json(files, file_count), "kept", kept_json(plan),
                              "descriptors", descriptors, "units", units);
     if (!json)
@@ -124,6 +135,42 @@ static bool lists(const json_t *list, const struct tp_manifest_file *files, size
     return same;
 }
 
+enum tp_code tp_manifest_digest(const char *directory, struct tp_manifest_file *files,
+                                size_t file_count, unsigned jobs, atomic_int *stop,
+                                struct tp_err *err)
+{
+    struct tp_sha256_file *items = tp_os_zalloc(file_count + 1, sizeof *items, err);
+    enum tp_code code = items ? TP_OK : TP_E_MEMORY;
+    for (size_t i = 0; i < file_count && code == TP_OK; i++) {
+        items[i].path = tp_os_format(err, "%s/%s", directory, files[i].name);
+        code = items[i].path ? TP_OK : TP_E_MEMORY;
+    }
+    if (code == TP_OK)
+        code = tp_sha256_files(items, file_count, jobs, stop, err);
+    for (size_t i = 0; i < file_count && items; i++) {
+        if (code == TP_OK && items[i].size != files[i].size) {
+            tp_err_path(err, items[i].path);
+            code = tp_fail(err, TP_E_INPUT, "the file has changed since it was written");
+        }
+        memcpy(files[i].sha256, items[i].digest, TP_SHA256_BYTES);
+        files[i].has_sha256 = true;
+        free(items[i].path);
+    }
+    free(items);
+    return code;
+}
+
+enum tp_code tp_manifest_has_digests(const char *stored, size_t size, bool *has,
+                                     struct tp_err *err)
+{
+    uint64_t mark = tp_json_mark();
+    json_t *json = tp_json_load(stored, size, JSON_REJECT_DUPLICATES, NULL);
+    const json_t *first = json_array_get(json_object_get(json, "files"), 0);
+    *has = json_object_get(first, "sha256") != NULL;
+    json_decref(json);
+    return tp_json_check(mark, TP_OK, err);
+}
+
 enum tp_code tp_manifest_refill(const char *stored, size_t size,
                                 const struct tp_manifest_file *files, size_t file_count,
                                 struct tp_text *text, struct tp_err *err)
@@ -136,6 +183,7 @@ enum tp_code tp_manifest_refill(const char *stored, size_t size,
             char hash[TP_HASH_TEXT];
             tp_hash_print(files[i].hash, hash);
             json_object_set_new(json_array_get(list, i), "xxh3", json_string(hash));
+            set_sha256(json_array_get(list, i), &files[i]);
         }
         json_object_set_new(json, "xxh3", json_string(OWN_ZEROS));
         dump = json_dumps(json, JSON_INDENT(1));
@@ -159,6 +207,11 @@ static enum tp_code read_file(const json_t *json, struct tp_manifest_file *file,
     if (!name || strchr(name, '/') || !*name || strcmp(name, "..") == 0 || strcmp(name, ".") == 0 ||
         !hash || size < 0 || !tp_hash_parse(hash, strlen(hash), file->hash))
         return tp_fail(err, TP_E_INPUT, "an entry of \"files\" lacks a plain name, size or hash");
+    const json_t *sha256 = json_object_get(json, "sha256");
+    file->has_sha256 = sha256 != NULL;
+    if (sha256 && (!json_is_string(sha256) ||
+                   !tp_sha256_parse(json_string_value(sha256), file->sha256)))
+        return tp_fail(err, TP_E_INPUT, "a \"sha256\" of \"files\" is not 64 hexadecimal digits");
     file->size = (uint64_t)size;
     file->name = tp_os_format(err, "%s", name);
     return file->name ? TP_OK : TP_E_MEMORY;

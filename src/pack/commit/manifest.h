@@ -5,6 +5,7 @@
 #define TP_PACK_MANIFEST_H
 
 #include "pack/file/leafhash.h"
+#include "pack/file/sha256.h"
 #include "pack/plan/plan.h"
 #include "pack/text/text.h"
 
@@ -14,6 +15,8 @@ struct tp_manifest_file {
     char *name;
     uint64_t size;
     uint8_t hash[TP_HASH_BYTES];
+    bool has_sha256;
+    uint8_t sha256[TP_SHA256_BYTES]; /* of its bytes on the disk */
 };
 
 struct tp_manifest {
@@ -27,6 +30,15 @@ struct tp_manifest {
 enum tp_code tp_manifest_text(const struct tp_plan *plan, const struct tp_request *request,
                               const struct tp_manifest_file *files, size_t file_count,
                               struct tp_text *text, struct tp_err *err);
+
+/* Hashes the files in `directory` with SHA-256, `jobs` at a time. */
+enum tp_code tp_manifest_digest(const char *directory, struct tp_manifest_file *files,
+                                size_t file_count, unsigned jobs, atomic_int *stop,
+                                struct tp_err *err);
+
+/* Whether a manifest's text lists SHA-256 for its files. */
+enum tp_code tp_manifest_has_digests(const char *stored, size_t size, bool *has,
+                                     struct tp_err *err);
 
 /* A manifest's text with the hashes of the files that were written, in the order in
  * which it lists them: as tp_manifest_text() would have made it. */

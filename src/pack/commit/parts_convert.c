@@ -65,7 +65,7 @@ static enum tp_code write_note(struct work *work)
     json_t *json = json_pack("{s:i,s:s,s:s,s:i,s:i,s:o}", "tilepack_part", 1, "plan", hash,
                              "source", work->note.source, "zstd", (int)work->note.zstd, "tp",
                              (int)work->note.ranks, "request",
-                             tp_request_json(c->request));
+                             tp_request_record(c->request));
     char *text = json ? json_dumps(json, JSON_INDENT(1)) : NULL;
     json_decref(json);
     enum tp_code code = TP_OK;
@@ -222,7 +222,7 @@ static enum tp_code make_note(struct work *work)
     work->note = (struct tp_parts){.count = work->share.count, .zstd = c->options->zstd,
                                    .ranks = c->options->ranks ? c->options->ranks->count : 0};
     memcpy(work->note.hash, tp_commit_files(c)->hash, sizeof work->note.hash);
-    json_t *request = tp_request_json(c->request);
+    json_t *request = tp_request_record(c->request);
     work->note.request = json_dumps(request, JSON_COMPACT);
     json_decref(request);
     work->note.source = tp_os.realpath(c->plan->ckpt->path, NULL);

@@ -352,6 +352,14 @@ json_t *tp_request_json(const struct tp_request *request)
     return json;
 }
 
+json_t *tp_request_record(const struct tp_request *request)
+{
+    json_t *json = tp_request_json(request);
+    if (request->digests)
+        json_object_set_new(json, "digest", json_string("sha256"));
+    return json;
+}
+
 static enum tp_code parse_rule(struct tp_request *request, const json_t *json, size_t index,
                                struct tp_err *err)
 {
@@ -413,6 +421,7 @@ enum tp_code tp_request_parse(const char *text, struct tp_request *request, stru
     request->restore = restore != NULL;
     request->dtype = restore ? tp_dtype_parse(restore, strlen(restore)) : TP_DTYPE_NONE;
     request->shard_size = (uint64_t)json_integer_value(json_object_get(json, "shard_size"));
+    request->digests = json_object_get(json, "digest") != NULL;
     const json_t *cut = json_object_get(json, "tp");
     request->rank = (unsigned)json_integer_value(json_object_get(cut, "rank"));
     request->ranks = (unsigned)json_integer_value(json_object_get(cut, "ranks"));

@@ -37,6 +37,7 @@ struct tp_request {
     enum tp_dtype dtype;
     bool repack_only;      /* packed weights only, their codes taken over (unpack --to) */
     uint64_t shard_size;   /* bytes; 0 = the default */
+    bool digests;          /* the manifest has the SHA-256 of every file */
     char *importance_path;      /* of the rules whose search.importance is FILE, or NULL */
     struct tp_importance_file *importance; /* that file, once opened */
     unsigned ranks, rank; /* the slice of one of several ranks; 0 ranks: the whole */
@@ -69,8 +70,10 @@ enum tp_code tp_request_excludes(const struct tp_request *request, const char *n
                                  bool *matches, struct tp_err *err);
 void tp_request_close(struct tp_request *request); /* legal on {0} and twice */
 
-/* The request as a JSON object (new reference), and back. */
+/* The request as a JSON object (new reference): as far as it decides the bytes of weights,
+ * and with what concerns the manifest alone; and back. */
 json_t *tp_request_json(const struct tp_request *request);
+json_t *tp_request_record(const struct tp_request *request);
 enum tp_code tp_request_parse(const char *json, struct tp_request *request, struct tp_err *err);
 
 #endif
