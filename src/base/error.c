@@ -38,6 +38,12 @@ enum tp_code (tp_fail_sys)(struct tp_err *err, int sys, const char *fmt, ...)
     return code;
 }
 
+void tp_err_memory(struct tp_err *err, const struct tp_err *seen)
+{
+    if (err && err->code == TP_OK && seen->code == TP_E_MEMORY)
+        *err = *seen;
+}
+
 static void set_once(char *dst, size_t size, const char *src)
 {
     if (!dst[0] && src)

@@ -48,6 +48,10 @@ enum tp_code tp_fail_sys(struct tp_err *err, int sys, const char *fmt, ...)
 #define tp_fail_sys(err, sys, ...) ((void)tp_fail_sys(err, sys, __VA_ARGS__), TP_E_IO)
 #endif
 
+/* Takes over a lack of memory from an error that is otherwise of no interest: it says
+ * nothing of what was looked at. */
+void tp_err_memory(struct tp_err *err, const struct tp_err *seen);
+
 /* Add what is not yet known; each does nothing if the field is already set. */
 void tp_err_path(struct tp_err *err, const char *path);
 void tp_err_tensor(struct tp_err *err, const char *tensor);

@@ -5,6 +5,7 @@
 
 #include "cli/human.h"
 #include "cli/progress.h"
+#include "pack/text/json_memory.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -15,6 +16,7 @@
 static struct {
     bool json, quiet, verbose;
     bool color_out, color_err;
+    uint64_t mark; /* a result lacks something if memory for JSON has failed since */
 } mode;
 
 static bool wants_color(const char *when, int fd)
@@ -29,6 +31,7 @@ static bool wants_color(const char *when, int fd)
 
 void tp_report_setup(const struct tp_options *o)
 {
+    mode.mark = tp_json_mark();
     mode.json = o->json;
     mode.quiet = o->quiet;
     mode.verbose = o->verbose;
@@ -125,8 +128,37 @@ static json_t *json_text(const char *text)
     return json_string(copy);
 }
 
-static void error_json(const struct tp_err *err)
+static int write_out(const char *data, size_t size, void *arg)
 {
+    return fwrite(data, 1, size, arg) == size ? 0 : -1;
+}
+
+/* TP_OK also when the text could not be written: tp_report_finish() finds that. */
+static enum tp_code print_object(json_t *object, uint64_t mark)
+{
+    json_t *all = json_object();
+    bool ok = all && object && !json_object_set_new(all, "version", json_integer(1)) &&
+              !json_object_update(all, object);
+    enum tp_code code = tp_json_check(mark, ok ? TP_OK : TP_E_MEMORY, NULL);
+    json_decref(object);
+    if (code == TP_OK && !json_dump_callback(all, write_out, stdout, JSON_INDENT(2)))
+        fputc('\n', stdout);
+    json_decref(all);
+    return tp_json_check(mark, code, NULL);
+}
+
+static int no_memory(void)
+{
+    struct tp_err err = {0};
+    mode.json = false;
+    tp_fail(&err, TP_E_MEMORY, "no memory for the JSON result");
+    return tp_report_error(&err);
+}
+
+/* Returns the exit status: the error's own, or that of memory. */
+static int error_json(const struct tp_err *err)
+{
+    uint64_t mark = tp_json_mark();
     json_t *error = json_object(), *object = json_object();
     json_object_set_new(error, "code", json_integer(err->code));
     json_object_set_new(error, "kind", json_string(code_name(err->code)));
@@ -142,7 +174,7 @@ static void error_json(const struct tp_err *err)
     if (err->hint[0])
         json_object_set_new(error, "hint", json_text(err->hint));
     json_object_set_new(object, "error", error);
-    tp_json_print(object);
+    return print_object(object, mark) == TP_OK ? (int)err->code : no_memory();
 }
 
 static void print_hint(const struct tp_err *err)
@@ -174,9 +206,7 @@ int tp_report_error(const struct tp_err *err)
     fputc('\n', stderr);
     print_hint(err);
     tp_progress_resume();
-    if (mode.json)
-        error_json(err);
-    return (int)err->code;
+    return mode.json ? error_json(err) : (int)err->code;
 }
 
 int tp_report_usage(const char *command, const struct tp_err *err)
@@ -185,9 +215,7 @@ int tp_report_usage(const char *command, const struct tp_err *err)
     tp_print_text(stderr, err->what);
     fputc('\n', stderr);
     print_hint(err);
-    if (mode.json)
-        error_json(err);
-    return (int)err->code;
+    return mode.json ? error_json(err) : (int)err->code;
 }
 
 bool tp_report_new(const char *output, bool already_done)
@@ -212,24 +240,7 @@ int tp_report_finish(int status)
 
 /* -------------------------------------------------------------------- JSON -- */
 
-static int write_out(const char *data, size_t size, void *arg)
-{
-    return fwrite(data, 1, size, arg) == size ? 0 : -1;
-}
-
 int tp_json_print(json_t *object)
 {
-    json_t *all = json_object();
-    struct tp_err err = {0};
-    bool ok = all && object && !json_object_set_new(all, "version", json_integer(1)) &&
-              !json_object_update(all, object);
-    json_decref(object);
-    if (ok && !json_dump_callback(all, write_out, stdout, JSON_INDENT(2)))
-        fputc('\n', stdout);
-    json_decref(all);
-    if (ok)
-        return TP_OK; /* a write error is found by tp_report_finish() */
-    mode.json = false;
-    tp_fail(&err, TP_E_MEMORY, "no memory for the JSON result");
-    return tp_report_error(&err);
+    return print_object(object, mode.mark) == TP_OK ? TP_OK : no_memory();
 }

@@ -234,7 +234,8 @@ static enum tp_code check_other(struct verify *v, const struct tp_manifest_file 
         v->report->bytes += entry->size;
         code = compare_hash(v, entry->name, "the manifest", entry->hash, actual);
     }
-    if (err.code)
+    tp_err_memory(v->err, &err);
+    if (err.code && err.code != TP_E_MEMORY)
         code = tp_verify_problem(v->report, entry->name, NULL, v->err, "%s", err.what);
     v->report->others++;
     tp_os_close(&file.fd);

@@ -62,9 +62,11 @@ enum tp_code tp_commit_finish(struct tp_commit *c);
 /* commit_output.c */
 enum tp_code tp_commit_check_not_source(const struct tp_plan *plan, const char *path,
                                         struct tp_err *err);
-/* The output is complete and of this very plan (and ranks), and no source is newer. */
+/* The output is complete and of this very plan (and ranks), and no source is newer. Here and
+ * in the next one a lack of memory is false, and becomes the error: it wins over whatever the
+ * caller says then. */
 bool tp_commit_is_done(const struct tp_commit *c);
-bool tp_commit_is_empty(const char *path);
+bool tp_commit_is_empty(const char *path, struct tp_err *err);
 enum tp_code tp_commit_in_the_way(const char *path, struct tp_err *err);
 /* Whether OUTPUT may be written; sets result->already_done. */
 enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_result *result);

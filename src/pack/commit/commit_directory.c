@@ -32,7 +32,7 @@ static enum tp_code partial_in_the_way(struct tp_commit *c, const char *what)
 }
 
 /* Why a directory without a journal is in the way. */
-static const char *stranger(const char *partial)
+static const char *stranger(const char *partial, struct tp_err *err)
 {
     struct tp_os_list list;
     struct tp_err ignored = {0};
@@ -40,6 +40,7 @@ static const char *stranger(const char *partial)
     if (tp_os_list(partial, &list, &ignored) == TP_OK)
         for (size_t i = 0; i < list.count; i++)
             parts = parts || tp_commit_is_own(list.names[i]);
+    tp_err_memory(err, &ignored);
     tp_os_list_free(&list);
     return parts ? "parts of a conversion (--part) are here"
                  : "this directory is not of tilepack, but has the name under which the "
@@ -62,9 +63,9 @@ static enum tp_code make_partial(struct tp_commit *c)
     if (code == TP_OK && !journal)
         code = TP_E_MEMORY;
     if (code == TP_OK && tp_os.stat(journal, &st) != 0 && errno == ENOENT &&
-        !tp_commit_is_empty(c->partial))
+        !tp_commit_is_empty(c->partial, c->err))
         code = c->options->force ? clear_partial(c)
-                                 : partial_in_the_way(c, stranger(c->partial));
+                                 : partial_in_the_way(c, stranger(c->partial, c->err));
     free(journal);
     return code;
 }
@@ -181,7 +182,7 @@ static enum tp_code publish(struct tp_commit *c)
     enum tp_code code = tp_os_fsync_dir(c->partial, c->err);
     if (code || (code = tp_commit_check_output(c, &ignored)))
         return code;
-    bool exists = tp_os.stat(c->output, &st) == 0 && !tp_commit_is_empty(c->output);
+    bool exists = tp_os.stat(c->output, &st) == 0 && !tp_commit_is_empty(c->output, c->err);
     if (!exists) {
         if ((code = tp_os_rename(c->partial, c->output, c->err)))
             return code;

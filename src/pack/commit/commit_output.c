@@ -49,7 +49,7 @@ static bool has_digests(const struct tp_manifest *manifest)
 /* The output is complete and from this very plan, with the digests that are asked for, and
  * no source is newer. */
 static bool is_done(const struct tp_plan *plan, const struct tp_request *request,
-                    const char *output)
+                    const char *output, struct tp_err *err)
 {
     struct tp_manifest manifest;
     struct tp_err ignored = {0};
@@ -59,6 +59,7 @@ static bool is_done(const struct tp_plan *plan, const struct tp_request *request
     bool done = path && tp_os.stat(path, &st) == 0 &&
                 tp_manifest_read(output, &manifest, &ignored) == TP_OK;
     free(path);
+    tp_err_memory(err, &ignored);
     if (!done)
         return false;
     tp_manifest_plan_id(plan, id);
@@ -72,6 +73,7 @@ static bool is_done(const struct tp_plan *plan, const struct tp_request *request
         done = path && tp_os.stat(path, &st) == 0 && (uint64_t)st.st_size == manifest.files[i].size;
         free(path);
     }
+    tp_err_memory(err, &ignored);
     tp_manifest_close(&manifest);
     return done;
 }
@@ -79,22 +81,22 @@ static bool is_done(const struct tp_plan *plan, const struct tp_request *request
 bool tp_commit_is_done(const struct tp_commit *c)
 {
     const struct tp_ranks *ranks = c->options->ranks;
-    struct tp_err ignored = {0};
     bool done = true;
     for (unsigned r = 0; ranks && r < ranks->count && done; r++) {
-        char *path = tp_os_format(&ignored, "%s/" TP_RANK_PREFIX "%u", c->output, r);
-        done = path && is_done(&ranks->plans[r], c->request, path);
+        char *path = tp_os_format(c->err, "%s/" TP_RANK_PREFIX "%u", c->output, r);
+        done = path && is_done(&ranks->plans[r], c->request, path, c->err);
         free(path);
     }
-    return ranks ? done : is_done(c->plan, c->request, c->output);
+    return ranks ? done : is_done(c->plan, c->request, c->output, c->err);
 }
 
 /* An empty directory is not in the way; one that cannot be read is. */
-bool tp_commit_is_empty(const char *path)
+bool tp_commit_is_empty(const char *path, struct tp_err *err)
 {
     struct tp_os_list list;
     struct tp_err ignored = {0};
     bool empty = tp_os_list(path, &list, &ignored) == TP_OK && list.count == 0;
+    tp_err_memory(err, &ignored);
     tp_os_list_free(&list);
     return empty;
 }
@@ -219,7 +221,7 @@ enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_resul
         result->already_done = true; /* it may have ended just before its journal went */
         return tp_commit_end_journals(c->output, c->err);
     }
-    if (S_ISDIR(st.st_mode) && tp_commit_is_empty(c->output))
+    if (S_ISDIR(st.st_mode) && tp_commit_is_empty(c->output, c->err))
         return TP_OK;
     return tp_commit_in_the_way(c->output, c->err);
 }

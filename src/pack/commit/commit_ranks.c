@@ -5,6 +5,7 @@
 
 #include "pack/plan/config.h"
 #include "pack/os/os.h"
+#include "pack/text/json_memory.h"
 #include "pack/plan/describe.h"
 
 #include <errno.h>
@@ -115,6 +116,7 @@ static enum tp_code write_join(struct tp_commit *c, const struct tp_commit *rank
     const struct tp_ranks *ranks = c->options->ranks;
     struct tp_text index = {0}, config = {0}, manifest = {0};
     char id[TP_HASH_TEXT];
+    uint64_t mark = tp_json_mark();
     json_t *json = NULL, *ids = json_array();
     for (unsigned r = 0; r < ranks->count; r++) {
         tp_manifest_plan_id(&ranks->plans[r], id);
@@ -132,7 +134,7 @@ static enum tp_code write_join(struct tp_commit *c, const struct tp_commit *rank
     char *text = json ? json_dumps(json, JSON_INDENT(1)) : NULL;
     if (code == TP_OK && !text)
         code = tp_fail(c->err, TP_E_INPUT, "config.json is not UTF-8");
-    if (code == TP_OK)
+    if ((code = tp_json_check(mark, code, c->err)) == TP_OK)
         code = tp_commit_write_small(c, TP_RANKS_NAME, text, strlen(text), false);
     free(text);
     json_decref(json);

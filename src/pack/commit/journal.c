@@ -53,9 +53,10 @@ static bool has_digits(const struct shard_file *shard, const uint8_t hash[TP_HAS
            memcmp(stored, digits, sizeof stored) == 0;
 }
 
-/* Whether the shard on disk is what the journal says; anything else is redone. */
+/* Whether the shard on disk is what the journal says; anything else is redone. Only a lack
+ * of memory, which says nothing of it, is recorded. */
 static bool proven(const char *directory, const struct tp_plan_file *file, bool zstd,
-                   const uint8_t hash[TP_HASH_BYTES])
+                   const uint8_t hash[TP_HASH_BYTES], struct tp_err *err)
 {
     uint8_t actual[TP_HASH_BYTES];
     struct stat st;
@@ -76,11 +77,13 @@ static bool proven(const char *directory, const struct tp_plan_file *file, bool 
     if (shard.fd >= 0)
         tp_os.close(shard.fd);
     free(path);
+    tp_err_memory(err, &ignored);
     return good;
 }
 
 static void read_line(const char *line, size_t size, const char *directory,
-                      const struct tp_plan *plan, bool zstd, struct tp_journal *journal)
+                      const struct tp_plan *plan, bool zstd, struct tp_journal *journal,
+                      struct tp_err *err)
 {
     uint8_t hash[TP_HASH_BYTES];
     const char *space = memchr(line, ' ', size);
@@ -92,7 +95,7 @@ static void read_line(const char *line, size_t size, const char *directory,
         if (journal->done[f] || strlen(file->name) != name_size ||
             memcmp(file->name, line, name_size) != 0)
             continue;
-        journal->lost[f] = !proven(directory, file, zstd, hash);
+        journal->lost[f] = !proven(directory, file, zstd, hash, err);
         if (journal->lost[f])
             continue;
         journal->done[f] = true;
@@ -118,6 +121,7 @@ static enum tp_code resume(struct tp_journal *journal, const char *directory,
                            const struct tp_plan *plan, bool zstd, bool *foreign,
                            struct tp_err *err)
 {
+    struct tp_err memory = {0};
     char hash[TP_HASH_TEXT], *text;
     size_t size, head = MAGIC_SIZE + TP_HASH_TEXT;
     enum tp_code code = tp_os_slurp(journal->path, 64 << 20, &text, &size, err);
@@ -136,10 +140,11 @@ static enum tp_code resume(struct tp_journal *journal, const char *directory,
     }
     const char *end = text + size, *line = text + head, *stop;
     for (; line < end && (stop = memchr(line, '\n', (size_t)(end - line))); line = stop + 1)
-        read_line(line, (size_t)(stop - line), directory, plan, zstd, journal);
+        read_line(line, (size_t)(stop - line), directory, plan, zstd, journal, &memory);
     journal->size = (uint64_t)(line - text); /* a line cut off is overwritten */
     free(text);
-    return TP_OK;
+    tp_err_memory(err, &memory);
+    return memory.code;
 }
 
 enum tp_code tp_journal_open(const char *directory, const char *name, const struct tp_plan *plan,

@@ -175,6 +175,7 @@ enum tp_code tp_manifest_refill(const char *stored, size_t size,
                                 const struct tp_manifest_file *files, size_t file_count,
                                 struct tp_text *text, struct tp_err *err)
 {
+    uint64_t mark = tp_json_mark();
     json_t *json = tp_json_load(stored, size, JSON_REJECT_DUPLICATES, NULL);
     json_t *list = json_object_get(json, "files");
     char *dump = NULL;
@@ -192,6 +193,7 @@ enum tp_code tp_manifest_refill(const char *stored, size_t size,
     enum tp_code code = dump ? tp_text_addf(text, err, "%s\n", dump)
                              : tp_fail(err, TP_E_INPUT, "the manifest of the whole does not list "
                                        "the files that were written");
+    code = tp_json_check(mark, code, err);
     if (code == TP_OK)
         sign(text->data, text->size);
     free(dump);

@@ -23,6 +23,7 @@ static enum tp_code without_partial(const char *output, struct tp_parts *parts,
     bool done = tp_manifest_read(output, &manifest, &ignored) == TP_OK ||
                 tp_manifest_read(rank, &manifest, &ignored) == TP_OK;
     free(rank);
+    tp_err_memory(err, &ignored);
     if (done) {
         tp_manifest_close(&manifest);
         parts->already_done = true;

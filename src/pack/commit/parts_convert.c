@@ -62,6 +62,7 @@ static enum tp_code write_note(struct work *work)
     char *made = name ? tp_os_format(c->err, "%s.new", name) : NULL;
     char *from = made ? tp_os_format(c->err, "%s/%s", c->partial, made) : NULL;
     char *to = name ? tp_os_format(c->err, "%s/%s", c->partial, name) : NULL;
+    uint64_t mark = tp_json_mark();
     json_t *json = json_pack("{s:i,s:s,s:s,s:i,s:i,s:o}", "tilepack_part", 1, "plan", hash,
                              "source", work->note.source, "zstd", (int)work->note.zstd, "tp",
                              (int)work->note.ranks, "request",
@@ -73,7 +74,7 @@ static enum tp_code write_note(struct work *work)
         code = TP_E_MEMORY;
     else if (!text)
         code = tp_fail(c->err, TP_E_INPUT, "the path of the source is not UTF-8");
-    else
+    if ((code = tp_json_check(mark, code, c->err)) == TP_OK)
         code = tp_commit_write_small(c, made, text, strlen(text), false);
     if (code == TP_OK && (code = tp_os_rename(from, to, c->err)) == TP_OK)
         code = tp_os_fsync_dir(c->partial, c->err);
@@ -210,7 +211,7 @@ static enum tp_code check_output(struct work *work, struct tp_convert_result *re
         result->already_done = true;
         return TP_OK;
     }
-    if (c->options->force || tp_commit_is_empty(c->output))
+    if (c->options->force || tp_commit_is_empty(c->output, c->err))
         return TP_OK;
     tp_err_hint(c->err, "give --force to the parts and to 'tilepack merge' to replace it");
     return tp_commit_in_the_way(c->output, c->err);
@@ -222,13 +223,14 @@ static enum tp_code make_note(struct work *work)
     work->note = (struct tp_parts){.count = work->share.count, .zstd = c->options->zstd,
                                    .ranks = c->options->ranks ? c->options->ranks->count : 0};
     memcpy(work->note.hash, tp_commit_files(c)->hash, sizeof work->note.hash);
+    uint64_t mark = tp_json_mark();
     json_t *request = tp_request_record(c->request);
     work->note.request = json_dumps(request, JSON_COMPACT);
     json_decref(request);
     work->note.source = tp_os.realpath(c->plan->ckpt->path, NULL);
     if (!work->note.source)
         return tp_os_fail(c->err, errno, c->plan->ckpt->path, "cannot resolve the path");
-    return work->note.request ? TP_OK : tp_fail(c->err, TP_E_MEMORY, "out of memory");
+    return tp_json_check(mark, TP_OK, c->err);
 }
 
 enum tp_code tp_convert_part(const struct tp_plan *plan, const struct tp_request *request,

@@ -48,6 +48,7 @@ enum tp_code tp_part_read(const char *directory, const char *name, struct tp_par
     char *path = tp_os_format(err, "%s/%s", directory, name), *text = NULL;
     size_t size;
     json_error_t where;
+    uint64_t mark = tp_json_mark();
     memset(parts, 0, sizeof *parts);
     enum tp_code code = path ? tp_os_slurp(path, 16 << 20, &text, &size, err) : TP_E_MEMORY;
     if (code == TP_OK) {
@@ -56,6 +57,7 @@ enum tp_code tp_part_read(const char *directory, const char *name, struct tp_par
                     : tp_fail(err, TP_E_INPUT, "line %d: %s", where.line, where.text);
         json_decref(json);
     }
+    code = tp_json_check(mark, code, err);
     if (code) {
         tp_err_path(err, path);
         tp_err_hint(err, "remove the directory and start the parts over");

@@ -498,13 +498,14 @@ enum tp_code tp_format_parse(const char *text, uint64_t group, struct tp_format 
                              struct tp_err *err)
 {
     json_error_t where;
+    uint64_t mark = tp_json_mark();
     json_t *json = tp_json_load(text, strlen(text), JSON_REJECT_DUPLICATES, &where);
     memset(format, 0, sizeof *format);
-    if (!json)
-        return tp_fail(err, TP_E_INPUT, "line %d: %s", where.line, where.text);
     format->json = json;
     format->text = text;
-    enum tp_code code = parse_all(json, group, format, err);
+    enum tp_code code = json ? parse_all(json, group, format, err)
+                             : tp_fail(err, TP_E_INPUT, "line %d: %s", where.line, where.text);
+    code = tp_json_check(mark, code, err);
     if (code)
         discard(format);
     return code;

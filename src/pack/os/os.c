@@ -138,6 +138,9 @@ static void hint_sys(struct tp_err *err, int sys)
         tp_err_hint(err, "raise the limit of file sizes (ulimit -f), write to a file system that "
                          "allows larger files, or choose a smaller --shard-size");
         break;
+    case ENOMEM:
+        tp_err_hint(err, "free memory or give the process more");
+        break;
     case EMFILE:
     case ENFILE:
         tp_err_hint(err, "raise the limit of open files (ulimit -n)");
@@ -150,7 +153,8 @@ static void hint_sys(struct tp_err *err, int sys)
 
 enum tp_code tp_os_fail(struct tp_err *err, int sys, const char *path, const char *what)
 {
-    enum tp_code code = tp_fail_sys(err, sys, "%s", what);
+    enum tp_code code = sys == ENOMEM ? tp_fail(err, TP_E_MEMORY, "%s: out of memory", what)
+                                      : tp_fail_sys(err, sys, "%s", what);
     tp_err_path(err, path);
     hint_sys(err, sys);
     return code;

@@ -95,6 +95,9 @@ static const char *nearest_format(const char *typed)
 
 static enum tp_code set_format(struct tp_rule *rule, const char *name, struct tp_err *err)
 {
+    enum tp_code code = tp_formats_check(err);
+    if (code)
+        return code;
     rule->format = tp_format_find(name);
     if (rule->format && !rule->format->input_only)
         return TP_OK;

@@ -1,0 +1,73 @@
+/* A library to be preloaded: makes the N-th allocation of the process fail, whoever asks.
+ *
+ * MALLOC_FAILS_AT=N fails the N-th call. MALLOC_FAILS_COUNT=FILE: how many calls there were is
+ * written there. What the dynamic linker allocates before the program begins does not count.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* The C library's own functions under the names that it exports for this purpose. */
+extern void *__libc_malloc(size_t size);
+extern void *__libc_calloc(size_t count, size_t size);
+extern void *__libc_realloc(void *old, size_t size);
+extern void *__libc_memalign(size_t alignment, size_t size);
+
+static atomic_ulong calls;
+static unsigned long chosen;
+static const char *count_file;
+static int counting;
+
+static int fails(void)
+{
+    if (!counting)
+        return 0;
+    if (atomic_fetch_add(&calls, 1) + 1 != chosen)
+        return 0;
+    errno = ENOMEM;
+    return 1;
+}
+
+void *malloc(size_t size) { return fails() ? NULL : __libc_malloc(size); }
+void *calloc(size_t count, size_t size) { return fails() ? NULL : __libc_calloc(count, size); }
+void *realloc(void *old, size_t size) { return fails() ? NULL : __libc_realloc(old, size); }
+void *memalign(size_t alignment, size_t size)
+{
+    return fails() ? NULL : __libc_memalign(alignment, size);
+}
+void *aligned_alloc(size_t alignment, size_t size) { return memalign(alignment, size); }
+
+int posix_memalign(void **memory, size_t alignment, size_t size)
+{
+    void *made = memalign(alignment, size);
+    if (!made)
+        return ENOMEM;
+    *memory = made;
+    return 0;
+}
+
+__attribute__((constructor)) static void start(void)
+{
+    const char *at = getenv("MALLOC_FAILS_AT");
+    chosen = at ? strtoul(at, NULL, 10) : 0;
+    count_file = getenv("MALLOC_FAILS_COUNT");
+    counting = 1;
+}
+
+__attribute__((destructor)) static void end(void)
+{
+    char text[32];
+    if (!count_file)
+        return;
+    counting = 0;
+    int fd = open(count_file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int size = snprintf(text, sizeof text, "%lu\n", atomic_load(&calls));
+    if (fd < 0 || write(fd, text, (size_t)size) != size)
+        _exit(99);
+    close(fd);
+}
