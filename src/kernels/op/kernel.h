@@ -153,6 +153,10 @@ enum tp_code tp_op_layout(const struct tp_op *op, uint32_t i, struct tp_box3 box
 enum tp_code tp_op_bytes(const struct tp_op *op, uint32_t i, struct tp_box3 box, uint64_t *bytes,
                          struct tp_err *err);
 
+/* The smallest weight (n,k) of this operation: larger ones are multiples of it, up to what
+ * is missing at the ends. */
+enum tp_code tp_op_tile(const struct tp_op *op, uint64_t *n, uint64_t *k, struct tp_err *err);
+
 /* The smallest box (n,k) that may be converted on its own; k = 0: whole rows,
  * n = 0: whole columns. */
 enum tp_code tp_op_granule(const struct tp_op *op, uint64_t *n, uint64_t *k, struct tp_err *err);

@@ -313,10 +313,9 @@ static enum tp_code whole_bytes(const struct tp_op_out *out, uint64_t *n, uint64
     return TP_OK;
 }
 
-enum tp_code tp_op_granule(const struct tp_op *op, uint64_t *n, uint64_t *k, struct tp_err *err)
+enum tp_code tp_op_tile(const struct tp_op *op, uint64_t *n, uint64_t *k, struct tp_err *err)
 {
     enum tp_code code;
-    bool whole_rows = tp_op_search(op) == TP_SEARCH_W4A8;
     *n = op->block_n;
     *k = op->block_k;
     for (uint32_t i = 0; i < op->outs; i++) {
@@ -329,12 +328,23 @@ enum tp_code tp_op_granule(const struct tp_op *op, uint64_t *n, uint64_t *k, str
             return code;
         if ((code = whole_bytes(out, &gn, &gk, err)))
             return code;
-        whole_rows |= out->per_k == 0 || out->role == TP_ROLE_ORDER;
         if (!tp_mul_u64(&gn, gn, out->per_n ? out->per_n : 1) || !tp_lcm_u64(n, *n, gn) ||
             !tp_mul_u64(&gk, gk, out->per_k ? out->per_k : 1) || !tp_lcm_u64(k, *k, gk))
             return tp_fail(err, TP_E_INPUT, "granule does not fit 64 bits");
     }
+    return TP_OK;
+}
+
+enum tp_code tp_op_granule(const struct tp_op *op, uint64_t *n, uint64_t *k, struct tp_err *err)
+{
+    enum tp_code code = tp_op_tile(op, n, k, err);
+    bool whole_rows = tp_op_search(op) == TP_SEARCH_W4A8;
+    for (uint32_t i = 0; i < op->outs; i++) {
+        const struct tp_op_out *out = &op->out[i];
+        if (out->layout && out->role != TP_ROLE_GLOBAL)
+            whole_rows |= out->per_k == 0 || out->role == TP_ROLE_ORDER;
+    }
     if (whole_rows)
         *k = 0;
-    return TP_OK;
+    return code;
 }

@@ -95,20 +95,34 @@ struct sample {
     uint64_t in_bytes, out_bytes;
 };
 
+/* Halves a length; false when it is one granule already. */
+static bool shorten(uint64_t *k, uint64_t granule)
+{
+    uint64_t half = *k / 2 / granule * granule;
+    *k = half ? half : *k;
+    return half != 0;
+}
+
 static bool make_sample(const struct tp_plan *plan, struct sample *sample)
 {
     uint64_t gn, gk;
     sample->unit = sample_unit(plan);
-    if (!sample->unit || tp_unit_granule(plan, sample->unit, &gn, &gk, NULL))
+    if (!sample->unit || tp_op_tile(&sample->unit->op, &gn, &gk, NULL))
         return false;
     uint64_t width = tp_dtype_bits(sample->unit->dtype) / 8;
-    sample->box = (struct tp_box3){1, gn, sample->unit->box.k};
+    gn = tp_min_u64(tp_max_u64(gn, 1), sample->unit->box.n);
+    uint64_t most = tp_max_u64(SAMPLE_BYTES / (gn * width) / gk * gk, gk);
+    sample->box = (struct tp_box3){1, gn, tp_min_u64(sample->unit->box.k, most)};
     while (sample->box.n * sample->box.k * width < SAMPLE_BYTES &&
            sample->box.n * 2 <= sample->unit->box.n)
         sample->box.n *= 2;
     sample->box.n = tp_min_u64(sample->box.n, sample->unit->box.n);
-    sample->in_bytes = sample->box.n * sample->box.k * width;
-    return tp_op_total(&sample->unit->op, sample->box, &sample->out_bytes, NULL) == TP_OK;
+    do { /* padding may make more of few rows than they are */
+        sample->in_bytes = sample->box.n * sample->box.k * width;
+        if (tp_op_total(&sample->unit->op, sample->box, &sample->out_bytes, NULL))
+            return false;
+    } while (sample->out_bytes > SAMPLE_BYTES && shorten(&sample->box.k, gk));
+    return true;
 }
 
 /* Ordinary finite values of any float type: exponents near one, varied mantissas. */
