@@ -37,7 +37,7 @@ static int print_part(const struct tp_options *o, const struct tp_plan *plan, co
             (json_int_t)plan->file_count, "shards_resumed", (json_int_t)result->resumed,
             "bytes_in", (json_int_t)work.bytes_in, "bytes_out", (json_int_t)work.bytes_out,
             "seconds", seconds));
-    if (!tp_report_new(output, result->already_done))
+    if (!tp_report_new(output, result->already_done, TP_LOOKED_AT))
         return TP_OK;
     if (!work.shards)
         printf("part %u/%u: nothing to do, the output has only %zu shard%s (a smaller "
@@ -61,7 +61,7 @@ static int print_result(const struct tp_options *o, const struct tp_plan *plan, 
             (json_int_t)plan->bytes_out, "converted", (json_int_t)plan->unit_count, "kept",
             (json_int_t)plan->kept_count, "seconds", seconds, "shards_resumed",
             (json_int_t)result->resumed));
-    if (tp_report_new(output, result->already_done))
+    if (tp_report_new(output, result->already_done, TP_LOOKED_AT))
         printf("%s: %zu weights converted, %zu tensors kept, %s -> %s in %s\n",
                o->discard ? "discarded" : output, plan->unit_count, plan->kept_count,
                tp_human_bytes(in, plan->bytes_in), tp_human_bytes(out, plan->bytes_out),

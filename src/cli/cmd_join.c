@@ -22,7 +22,7 @@ static int print_result(const struct tp_options *o, const struct tp_join *join,
                                        (json_int_t)plan->bytes_out, "shards",
                                        (json_int_t)plan->file_count, "shards_resumed",
                                        (json_int_t)result->resumed));
-    if (tp_report_new(output, result->already_done))
+    if (tp_report_new(output, result->already_done, TP_LOOKED_AT))
         printf("%s: %zu weights joined from %u ranks, %s\n", output, plan->unit_count,
                tp_join_ranks(join), tp_human_bytes(bytes, plan->bytes_out));
     return TP_OK;

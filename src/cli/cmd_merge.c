@@ -21,7 +21,7 @@ static int print_result(const struct tp_options *o, const char *output, bool alr
                                        already_done, "parts", (json_int_t)parts, "shards",
                                        (json_int_t)result->shards, "bytes_out",
                                        (json_int_t)result->bytes_out));
-    if (tp_report_new(output, already_done))
+    if (tp_report_new(output, already_done, "its parts are gone, and it has a manifest"))
         printf("%s: %u part%s, %zu shard%s, %s\n", output, parts, parts == 1 ? "" : "s",
                result->shards, result->shards == 1 ? "" : "s",
                tp_human_bytes(out, result->bytes_out));

@@ -68,7 +68,7 @@ static int print_result(const struct tp_options *o, const struct tp_plan *plan, 
             (json_int_t)plan->unit_count, "copied", (json_int_t)copied, "bytes_in",
             (json_int_t)plan->bytes_in, "bytes_out", (json_int_t)plan->bytes_out, "seconds",
             seconds));
-    if (tp_report_new(output, result->already_done))
+    if (tp_report_new(output, result->already_done, TP_LOOKED_AT))
         printf("%s: %zu weights %s%s, %zu tensors copied, %s -> %s in %s\n", output,
                plan->unit_count, o->to ? "taken over to " : "restored", o->to ? o->to : "", copied,
                tp_human_bytes(in, plan->bytes_in), tp_human_bytes(out, plan->bytes_out),

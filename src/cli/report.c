@@ -218,10 +218,10 @@ int tp_report_usage(const char *command, const struct tp_err *err)
     return mode.json ? error_json(err) : (int)err->code;
 }
 
-bool tp_report_new(const char *output, bool already_done)
+bool tp_report_new(const char *output, bool already_done, const char *means)
 {
     if (already_done && !mode.quiet)
-        printf("%s is complete already\n", output);
+        printf("%s is complete already: %s\n", output, means);
     return !already_done && !mode.quiet;
 }
 

@@ -35,8 +35,10 @@ void tp_warn_unlocked(const char *output);
 void tp_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Whether something is to be said of an output that a command made: not under --quiet,
- * and nothing more where it was complete already, which is said here. */
-bool tp_report_new(const char *output, bool already_done);
+ * and nothing more where it was complete already, which is said here, with what that means. */
+#define TP_LOOKED_AT "its plan and the sizes of its files are those of this command, their " \
+                     "contents were not read ('tilepack verify' does that)"
+bool tp_report_new(const char *output, bool already_done, const char *means);
 
 /* Flushes stdout; a failure (full disk, closed pipe) is reported and turns the
  * status into TP_E_IO unless it is an error already. */

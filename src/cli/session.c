@@ -99,6 +99,20 @@ static char *follow_link(char *path, struct tp_err *err)
     return real;
 }
 
+/* "." and ".." are directories that are there, whatever is made: a finished output cannot be
+ * renamed to them. */
+static char *refuse_dots(char *path, struct tp_err *err)
+{
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    if (strcmp(base, ".") != 0 && strcmp(base, "..") != 0)
+        return path;
+    tp_err_path(err, path);
+    tp_err_hint(err, "name the directory that is to be made: -o NAME, or -o ../NAME");
+    tp_fail(err, TP_E_USAGE, "'%s' is no name that a new output can take", base);
+    free(path);
+    return NULL;
+}
+
 char *tp_output_path(const char *output, struct tp_err *err)
 {
     size_t size = strlen(output);
@@ -108,6 +122,8 @@ char *tp_output_path(const char *output, struct tp_err *err)
     char *path = strndup(output, size);
     if (!path)
         tp_fail(err, TP_E_MEMORY, "out of memory");
+    else if (!(path = refuse_dots(path, err)))
+        return NULL;
     else if (!tp_output_file(path) && lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
         path = follow_link(path, err);
     return path;

@@ -15,7 +15,7 @@ nothing_beside() { ! ls -d "$work"/*.partial 2>/dev/null; }
 "$PYTHON" "$TESTS/../samples/gen_checkpoint.py" "$work/model" --preset tiny-llama --quiet \
     >/dev/null || exit 1
 mkdir "$work/empty" "$work/full"
-echo old >"$work/full/old.txt"
+echo old >"$work/full/old.safetensors"
 ln -s empty "$work/to_empty"
 ln -s full "$work/to_full"
 ln -s gone "$work/to_nothing"
@@ -26,7 +26,7 @@ check "is filled" leads_to to_empty empty
 fails "a full one is refused" 2 "exists already" convert to_full
 check "and replaced with --force" convert to_full --force
 check "behind its link" leads_to to_full full
-check "without what it held" test ! -e "$work/full/old.txt"
+check "without what it held" test ! -e "$work/full/old.safetensors"
 fails "a link that leads nowhere is refused" 2 "leads nowhere" convert to_nothing
 check "no unfinished output is left" nothing_beside
 check "parts by the link" convert to_full --part 1/1 --force

@@ -105,6 +105,34 @@ def output_holds_directories():
     return CONVERT_DIR + ("--force",)
 
 
+@case("output-directory-holds-an-unknown-file")
+def output_holds_an_unknown_file():
+    one_shard()
+    tensors(linear(), "out/model.safetensors")
+    raw("out/results.csv", b"precious")
+    return CONVERT_DIR + ("--force",)
+
+
+@case("output-directory-is-no-checkpoint")
+def output_is_no_checkpoint():
+    one_shard()
+    raw("out/results.csv", b"precious")
+    return CONVERT_DIR + ("--force",)
+
+
+@case("output-directory-holds-a-card-alone")
+def output_holds_a_card_alone():
+    one_shard()
+    raw("out/README.md", b"precious")
+    return CONVERT_DIR + ("--force",)
+
+
+@case("output-is-the-current-directory")
+def output_is_the_current_directory():
+    one_shard()
+    return "convert", "src", "-o", ".", "--to", "w4a8-ct", "--force"
+
+
 @case("output-is-a-device")
 def output_is_a_device():
     one_shard()
@@ -133,7 +161,7 @@ def output_behind_a_file():
 @case("output-name-too-long")
 def output_name_too_long():
     one_shard()
-    return "convert", "src", "-o", "x" * 250, "--to", "w4a8-ct"
+    return "convert", "src", "-o", "x" * 256, "--to", "w4a8-ct"
 
 
 @case("output-partial-is-a-file")
@@ -236,6 +264,13 @@ def output_directory_read_only():
     one_shard()
     os.mkdir("locked", 0o555)
     return obeying(("convert", "src", "-o", "locked/out", "--to", "w4a8-ct"))
+
+
+@case("output-partial-holds-an-unknown-file")
+def output_partial_holds_an_unknown_file():
+    one_shard()
+    raw("out.partial/results.csv", b"precious")
+    return CONVERT_DIR + ("--force",)
 
 
 @case("output-partial-is-read-only")

@@ -113,7 +113,7 @@ void job_prepare(const char *work, const struct scenario *scenario, struct place
     } else {
         make_folder(p->old);
         write_text(p->old, "model.safetensors", "old weights");
-        write_text(p->old, "stale.json", "{}");
+        write_text(p->old, "stale_config.json", "{}");
     }
     struct tp_err err = {0};
     struct scenario plain = *scenario;

@@ -1,5 +1,5 @@
 /* Inside of committing: shared by commit_convert.c (one process, one output),
- * commit_directory.c, commit_output.c (what may be replaced), commit_files.c (small files),
+ * commit_directory.c, commit_output.c (its place), commit_replace.c (what --force may replace), commit_files.c (small files),
  * commit_ranks.c (a directory for each rank), parts_convert.c and merge.c (shares of one
  * plan) and join.c.
  */
@@ -9,6 +9,8 @@
 #include "pack/commit/commit.h"
 #include "pack/commit/journal.h"
 #include "pack/plan/ranks.h"
+
+#include <sys/stat.h>
 
 /* One commit on its way. Closed by tp_commit_close(). */
 struct tp_commit {
@@ -70,18 +72,25 @@ bool tp_commit_is_empty(const char *path, struct tp_err *err);
 enum tp_code tp_commit_in_the_way(const char *path, struct tp_err *err);
 /* Whether OUTPUT may be written; sets result->already_done. */
 enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_result *result);
-/* What is to be replaced holds nothing but files, as a checkpoint does, or ranks of such:
- * never a tree, and never a shard that is being read. */
-enum tp_code tp_commit_check_flat(const struct tp_plan *plan, const char *path,
-                                  struct tp_err *err);
 enum tp_code tp_commit_remove_file(const char *directory, const char *name, struct tp_err *err);
 /* Removes the files and ranks of a directory, but not the file `keep` (NULL: all). */
 enum tp_code tp_commit_empty(const char *path, const char *keep, struct tp_err *err);
 enum tp_code tp_commit_remove_directory(const char *path, struct tp_err *err);
+enum tp_code tp_commit_end_journals(const char *output, struct tp_err *err);
+
+/* commit_replace.c */
+/* Whether --force may replace the directory: a checkpoint, or ranks of one, with no file that
+ * is none of a checkpoint's, no directory, and no shard that is being read. `begun`: it is an
+ * unfinished output, which this program alone writes to, so that any file is its own. */
+enum tp_code tp_commit_check_replace(const struct tp_plan *plan, const char *path, bool begun,
+                                     struct tp_err *err);
+bool tp_commit_is_source(const struct tp_plan *plan, const struct stat *st);
 /* Journals and what belongs to parts: names that a finished output does not keep. */
 #define TP_PART_NAME ".tilepack-plan"
 bool tp_commit_is_own(const char *name);
-enum tp_code tp_commit_end_journals(const char *output, struct tp_err *err);
+bool tp_commit_is_mark(const char *name); /* a file by which a checkpoint is known */
+/* Whether journals lie there, or what belongs to parts. *err: only if memory was short. */
+bool tp_commit_holds_own(const char *path, struct tp_err *err);
 
 /* commit_files.c. The list of files has room for all that these add. */
 void tp_commit_close(struct tp_commit *c); /* releases the journal's lock */

@@ -3,6 +3,7 @@
  */
 #include "pack/commit/commit_build.h"
 
+#include "pack/commit/partial_name.h"
 #include "pack/os/os.h"
 #include "pack/run/budget.h"
 #include "pack/run/run.h"
@@ -34,10 +35,8 @@ static enum tp_code run_file(struct tp_commit *c, struct tp_convert_result *resu
     struct tp_convert_result ignored;
     struct tp_run_options run = c->options->run;
     struct tp_budget budget = tp_budget_run(c->plan, &run);
-    const char *slash = strrchr(c->output, '/');
-    const char *base = slash ? slash + 1 : c->output;
     if (!(c->parent = tp_commit_parent(c->output, c->err)) ||
-        !(c->partial = tp_os_format(c->err, "%s/.%s.partial", c->parent, base)))
+        !(c->partial = tp_partial_name(c->output, true, c->err)))
         return TP_E_MEMORY;
     int lock = -1;
     enum tp_code code = tp_commit_check_not_source(c->plan, c->partial, c->err);

@@ -6,6 +6,7 @@
  */
 #include "pack/commit/commit_build.h"
 
+#include "pack/commit/partial_name.h"
 #include "pack/os/os.h"
 #include "pack/run/budget.h"
 #include "pack/run/ranks_io.h"
@@ -20,7 +21,8 @@
 /* Makes room in the partial directory. The journal stays, and with it its lock. */
 static enum tp_code clear_partial(struct tp_commit *c)
 {
-    enum tp_code code = tp_commit_check_flat(c->plan, c->partial, c->err);
+    enum tp_code code = tp_commit_check_replace(c->plan, c->partial,
+                                                tp_commit_holds_own(c->partial, c->err), c->err);
     return code ? code : tp_commit_empty(c->partial, TP_JOURNAL_NAME, c->err);
 }
 
@@ -34,17 +36,10 @@ static enum tp_code partial_in_the_way(struct tp_commit *c, const char *what)
 /* Why a directory without a journal is in the way. */
 static const char *stranger(const char *partial, struct tp_err *err)
 {
-    struct tp_os_list list;
-    struct tp_err ignored = {0};
-    bool parts = false;
-    if (tp_os_list(partial, &list, &ignored) == TP_OK)
-        for (size_t i = 0; i < list.count; i++)
-            parts = parts || tp_commit_is_own(list.names[i]);
-    tp_err_memory(err, &ignored);
-    tp_os_list_free(&list);
-    return parts ? "parts of a conversion (--part) are here"
-                 : "this directory is not of tilepack, but has the name under which the "
-                   "unfinished output would be written";
+    return tp_commit_holds_own(partial, err)
+               ? "parts of a conversion (--part) are here"
+               : "this directory is not of tilepack, but has the name under which the "
+                 "unfinished output would be written";
 }
 
 /* A directory that is not of this program has no journal, but other files. */
@@ -136,7 +131,7 @@ char *tp_commit_parent(const char *path, struct tp_err *err)
 
 enum tp_code tp_commit_paths(struct tp_commit *c)
 {
-    c->partial = tp_os_format(c->err, "%s.partial", c->output);
+    c->partial = tp_partial_name(c->output, false, c->err);
     c->parent = tp_commit_parent(c->output, c->err);
     return c->partial && c->parent ? TP_OK : TP_E_MEMORY;
 }

@@ -1,4 +1,5 @@
-/* The output's place: what may be replaced, and how what is replaced goes.
+/* The output's place: whether it may be written, and how what is replaced goes. What --force
+ * may replace is in commit_replace.c.
  *
  * Writes nothing. Invariant: what is removed is a directory of plain files and of
  * ranks, as this program writes them, in which no file is being read.
@@ -12,15 +13,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static bool is_source(const struct tp_plan *plan, const struct stat *st)
-{
-    for (size_t i = 0; i < plan->ckpt->file_count; i++)
-        if (plan->ckpt->files[i].device == (uint64_t)st->st_dev &&
-            plan->ckpt->files[i].inode == (uint64_t)st->st_ino)
-            return true;
-    return false;
-}
-
 /* Never write into what is being read. */
 enum tp_code tp_commit_check_not_source(const struct tp_plan *plan, const char *path,
                                         struct tp_err *err)
@@ -31,7 +23,7 @@ enum tp_code tp_commit_check_not_source(const struct tp_plan *plan, const char *
                    ? TP_OK : tp_os_fail(err, errno, path, "cannot look at the output");
     bool same = tp_os.stat(plan->ckpt->path, &src) == 0 && src.st_dev == out.st_dev &&
                 src.st_ino == out.st_ino;
-    if (!same && !is_source(plan, &out))
+    if (!same && !tp_commit_is_source(plan, &out))
         return TP_OK;
     tp_err_path(err, path);
     tp_err_hint(err, "choose another output with -o");
@@ -66,8 +58,9 @@ static bool is_done(const struct tp_plan *plan, const struct tp_request *request
     done = strcmp(manifest.plan, id) == 0 &&
            (!request || !request->digests || has_digests(&manifest));
     int64_t made = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
-    for (size_t i = 0; i < plan->ckpt->file_count; i++)
-        done = done && plan->ckpt->files[i].mtime_ns <= made;
+    for (size_t i = 0; i < plan->ckpt->file_count; i++) /* a time of the future says nothing */
+        done = done && (plan->ckpt->files[i].mtime_ns <= made ||
+                        plan->ckpt->files[i].ctime_ns <= made);
     for (size_t i = 0; i < manifest.file_count && done; i++) {
         path = tp_os_format(&ignored, "%s/%s", output, manifest.files[i].name);
         done = path && tp_os.stat(path, &st) == 0 && (uint64_t)st.st_size == manifest.files[i].size;
@@ -118,21 +111,28 @@ enum tp_code tp_commit_remove_file(const char *directory, const char *name, stru
     return code;
 }
 
+/* A file, or a rank with all that is in it. */
+static enum tp_code remove_entry(const char *path, const char *name, struct tp_err *err)
+{
+    if (!tp_commit_is_rank(name))
+        return tp_commit_remove_file(path, name, err);
+    char *rank = tp_os_format(err, "%s/%s", path, name);
+    enum tp_code code = rank ? tp_commit_remove_directory(rank, err) : TP_E_MEMORY;
+    free(rank);
+    return code;
+}
+
+/* What shows that a directory is a checkpoint goes last, so that what an interrupted removal
+ * leaves is still one that --force may replace. */
 enum tp_code tp_commit_empty(const char *path, const char *keep, struct tp_err *err)
 {
     struct tp_os_list list;
     enum tp_code code = tp_os_list(path, &list, err);
-    for (size_t i = 0; i < list.count && code == TP_OK; i++) {
-        if (keep && strcmp(list.names[i], keep) == 0)
-            continue;
-        if (!tp_commit_is_rank(list.names[i])) {
-            code = tp_commit_remove_file(path, list.names[i], err);
-            continue;
-        }
-        char *rank = tp_os_format(err, "%s/%s", path, list.names[i]);
-        code = rank ? tp_commit_remove_directory(rank, err) : TP_E_MEMORY;
-        free(rank);
-    }
+    for (int last = 0; last < 2; last++)
+        for (size_t i = 0; i < list.count && code == TP_OK; i++)
+            if (tp_commit_is_mark(list.names[i]) == last &&
+                (!keep || strcmp(list.names[i], keep) != 0))
+                code = remove_entry(path, list.names[i], err);
     tp_os_list_free(&list);
     return code;
 }
@@ -143,43 +143,6 @@ enum tp_code tp_commit_remove_directory(const char *path, struct tp_err *err)
     if (code == TP_OK && tp_os.rmdir(path))
         code = tp_os_fail(err, errno, path, "cannot remove it");
     return code;
-}
-
-enum tp_code tp_commit_check_flat(const struct tp_plan *plan, const char *path, struct tp_err *err)
-{
-    struct tp_os_list list;
-    enum tp_code code = tp_os_list(path, &list, err);
-    for (size_t i = 0; i < list.count && code == TP_OK; i++) {
-        struct stat st;
-        char *name = tp_os_format(err, "%s/%s", path, list.names[i]);
-        if (!name) {
-            code = TP_E_MEMORY;
-        } else if (tp_os.stat(name, &st) != 0) {
-            free(name); /* a link that leads nowhere is a file, too */
-            continue;
-        } else if (S_ISDIR(st.st_mode) && tp_commit_is_rank(list.names[i])) {
-            code = tp_commit_check_flat(plan, name, err);
-        } else if (S_ISDIR(st.st_mode)) {
-            tp_err_path(err, path);
-            code = tp_fail(err, TP_E_USAGE, "it holds the directory '%.200s': not a checkpoint "
-                           "that --force may replace", list.names[i]);
-        } else if (is_source(plan, &st)) {
-            tp_err_path(err, path);
-            code = tp_fail(err, TP_E_USAGE, "it holds a file of the source, '%.200s'",
-                           list.names[i]);
-        }
-        free(name);
-    }
-    if (code)
-        tp_err_hint(err, "choose another output with -o");
-    tp_os_list_free(&list);
-    return code;
-}
-
-bool tp_commit_is_own(const char *name)
-{
-    return strncmp(name, TP_JOURNAL_NAME, strlen(TP_JOURNAL_NAME)) == 0 ||
-           strncmp(name, TP_PART_NAME, strlen(TP_PART_NAME)) == 0;
 }
 
 enum tp_code tp_commit_end_journals(const char *output, struct tp_err *err)
@@ -198,7 +161,7 @@ static enum tp_code check_replaceable(struct tp_commit *c, const struct stat *ou
 {
     bool directory = S_ISDIR(output->st_mode);
     if (c->plan->single_file == !directory && (directory || S_ISREG(output->st_mode)))
-        return directory ? tp_commit_check_flat(c->plan, c->output, c->err) : TP_OK;
+        return directory ? tp_commit_check_replace(c->plan, c->output, false, c->err) : TP_OK;
     tp_err_path(c->err, c->output);
     tp_err_hint(c->err, "choose another output with -o");
     return tp_fail(c->err, TP_E_USAGE, "the output is a %s already and would become a %s",

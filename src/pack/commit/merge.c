@@ -5,6 +5,7 @@
  * proven unchanged at the moment of commit, as it is there.
  */
 #include "pack/commit/commit_build.h"
+#include "pack/commit/partial_name.h"
 #include "pack/os/os.h"
 #include "pack/commit/parts_notes.h"
 
@@ -86,7 +87,7 @@ enum tp_code tp_parts_read(const char *output, struct tp_parts *parts, struct tp
     struct tp_share share, first = {0, 0};
     struct stat st;
     memset(parts, 0, sizeof *parts);
-    char *partial = tp_os_format(err, "%s.partial", output);
+    char *partial = tp_partial_name(output, false, err);
     enum tp_code code = partial ? TP_OK : TP_E_MEMORY;
     if (code == TP_OK && tp_os.stat(partial, &st) != 0) {
         code = without_partial(output, parts, err);

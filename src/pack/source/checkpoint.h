@@ -19,7 +19,7 @@ struct tp_file {
     struct tp_zst *zst; /* not NULL: compressed; sizes below are of the plain file */
     uint64_t size;
     uint64_t disk_size; /* as stored: differs from size when compressed */
-    int64_t mtime_ns;
+    int64_t mtime_ns, ctime_ns; /* anybody can set the first one to any time */
     uint64_t device, inode;
     uint8_t header_hash[16]; /* XXH3-128 (canonical bytes) of the 8 + n header bytes */
     struct tp_st_header header;

@@ -1,0 +1,178 @@
+/* What --force may replace: a directory that holds a checkpoint and nothing else.
+ *
+ * Removes nothing. Invariant: a directory is accepted only when each of its files is named by
+ * its manifest, or has a name that files of checkpoints have; so that nothing is lost which
+ * somebody else put there.
+ */
+#include "pack/commit/commit_build.h"
+
+#include "base/suffix.h"
+#include "pack/os/os.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Names of files that published checkpoints have: all of it, how it begins, how it ends. */
+static const struct {
+    const char *begin, *end; /* end NULL: the whole name */
+} usual[] = {
+    {"config.json", NULL},
+    {"", "_config.json"}, /* generation_, tokenizer_, preprocessor_, hf_quant_, ... */
+    {"tokenizer", ".json"},
+    {"tokenizer", ".model"},
+    {"spiece.model", NULL},
+    {"sentencepiece.bpe.model", NULL},
+    {"", ".tiktoken"},
+    {"vocab.json", NULL},
+    {"vocab.txt", NULL},
+    {"merges.txt", NULL},
+    {"added_tokens.json", NULL},
+    {"special_tokens_map.json", NULL},
+    {"params.json", NULL},
+    {"recipe.yaml", NULL}, /* of llm-compressor */
+    {"modules.json", NULL}, /* of sentence-transformers */
+    {"chat_template", ".json"},
+    {"", ".jinja"},
+    {"configuration_", ".py"},
+    {"modeling_", ".py"},
+    {"tokenization_", ".py"},
+    {"processing_", ".py"},
+    {"image_processing_", ".py"},
+    {"README", ""},
+    {"LICENSE", ""},
+    {"NOTICE", ""},
+    {"USE_POLICY", ""},
+    {".gitattributes", NULL},
+};
+
+static bool is_usual(const char *name)
+{
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
+        size_t begin = strlen(usual[i].begin), end = usual[i].end ? strlen(usual[i].end) : 0;
+        size_t size = strlen(name);
+        if (usual[i].end ? size >= begin + end && strncmp(name, usual[i].begin, begin) == 0 &&
+                               strcmp(name + size - end, usual[i].end) == 0
+                         : strcmp(name, usual[i].begin) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool tp_commit_is_source(const struct tp_plan *plan, const struct stat *st)
+{
+    for (size_t i = 0; i < plan->ckpt->file_count; i++)
+        if (plan->ckpt->files[i].device == (uint64_t)st->st_dev &&
+            plan->ckpt->files[i].inode == (uint64_t)st->st_ino)
+            return true;
+    return false;
+}
+
+bool tp_commit_is_own(const char *name)
+{
+    return strncmp(name, TP_JOURNAL_NAME, strlen(TP_JOURNAL_NAME)) == 0 ||
+           strncmp(name, TP_PART_NAME, strlen(TP_PART_NAME)) == 0;
+}
+
+bool tp_commit_is_mark(const char *name)
+{
+    return tp_ends_with(name, ".safetensors") || tp_ends_with(name, ".safetensors.zst") ||
+           tp_ends_with(name, ".safetensors.index.json") || strcmp(name, TP_MANIFEST_NAME) == 0 ||
+           strcmp(name, TP_RANKS_NAME) == 0;
+}
+
+static bool is_listed(const struct tp_manifest *manifest, const char *name)
+{
+    for (size_t i = 0; i < manifest->file_count; i++)
+        if (strcmp(manifest->files[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* A directory that is looked at. */
+struct place {
+    const struct tp_plan *plan;
+    const char *path;
+    struct tp_manifest manifest; /* {0}: there is none */
+    bool begun; /* files of this program's unfinished output: all are its own */
+    const char *unknown; /* the first of the files that are none of a checkpoint */
+    bool mark;
+};
+
+static enum tp_code check_directory(const struct place *place, const char *name,
+                                    const char *path, struct tp_err *err)
+{
+    if (tp_commit_is_rank(name))
+        return tp_commit_check_replace(place->plan, path, place->begun, err);
+    tp_err_path(err, place->path);
+    return tp_fail(err, TP_E_USAGE, "it holds the directory '%.200s': not a checkpoint "
+                   "that --force may replace", name);
+}
+
+static enum tp_code check_entry(struct place *place, const char *name, struct tp_err *err)
+{
+    struct stat st;
+    char *path = tp_os_format(err, "%s/%s", place->path, name);
+    if (!path)
+        return TP_E_MEMORY;
+    /* a link that leads nowhere is a file, too */
+    bool found = tp_os.stat(path, &st) == 0, directory = found && S_ISDIR(st.st_mode);
+    enum tp_code code = directory ? check_directory(place, name, path, err) : TP_OK;
+    if (found && !directory && tp_commit_is_source(place->plan, &st)) {
+        tp_err_path(err, place->path);
+        code = tp_fail(err, TP_E_USAGE, "it holds a file of the source, '%.200s'", name);
+    }
+    free(path);
+    place->mark |= directory || tp_commit_is_mark(name);
+    if (!directory && !place->unknown && !tp_commit_is_mark(name) && !tp_commit_is_own(name) &&
+        !is_usual(name) && !is_listed(&place->manifest, name))
+        place->unknown = name;
+    return code;
+}
+
+static enum tp_code judge(const struct place *place, const struct tp_os_list *list,
+                          struct tp_err *err)
+{
+    if (place->begun || (!place->unknown && (place->mark || !list->count)))
+        return TP_OK;
+    tp_err_path(err, place->path);
+    tp_err_hint(err, "move the file away, or choose another output with -o");
+    if (place->mark)
+        return tp_fail(err, TP_E_USAGE, "--force would delete '%.200s', which is no file of a "
+                       "checkpoint", place->unknown);
+    return tp_fail(err, TP_E_USAGE, "it holds '%.200s' and no checkpoint that --force may replace",
+                   place->unknown ? place->unknown : list->names[0]);
+}
+
+bool tp_commit_holds_own(const char *path, struct tp_err *err)
+{
+    struct tp_os_list list;
+    struct tp_err ignored = {0};
+    bool own = false;
+    if (tp_os_list(path, &list, &ignored) == TP_OK)
+        for (size_t i = 0; i < list.count; i++)
+            own = own || tp_commit_is_own(list.names[i]);
+    tp_err_memory(err, &ignored);
+    tp_os_list_free(&list);
+    return own;
+}
+
+enum tp_code tp_commit_check_replace(const struct tp_plan *plan, const char *path, bool begun,
+                                     struct tp_err *err)
+{
+    struct place place = {.plan = plan, .path = path, .begun = begun};
+    struct tp_os_list list;
+    struct tp_err ignored = {0};
+    enum tp_code code = tp_os_list(path, &list, err);
+    if (code == TP_OK)
+        tp_manifest_read(path, &place.manifest, &ignored);
+    for (size_t i = 0; i < list.count && code == TP_OK; i++)
+        code = check_entry(&place, list.names[i], err);
+    if (code == TP_OK)
+        code = judge(&place, &list, err);
+    if (code)
+        tp_err_hint(err, "choose another output with -o");
+    tp_manifest_close(&place.manifest);
+    tp_os_list_free(&list);
+    return code;
+}

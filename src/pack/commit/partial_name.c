@@ -1,0 +1,39 @@
+/* Names of unfinished outputs. Knows no file system: 255 bytes is what each of Linux's allows
+ * that has no smaller limit of its own.
+ */
+#include "pack/commit/partial_name.h"
+
+#include "pack/file/leafhash.h"
+#include "pack/os/os.h"
+#include "pack/sink/compress.h"
+
+#include <string.h>
+
+enum { NAME_BYTES = 255, DIGITS = 16 };
+#define END ".partial"
+
+/* At most `room` bytes of the name, and no half character of UTF-8. */
+static int cut_at(const char *name, size_t room)
+{
+    while (room && ((unsigned char)name[room] & 0xC0) == 0x80)
+        room--;
+    return (int)room;
+}
+
+char *tp_partial_name(const char *output, bool file, struct tp_err *err)
+{
+    const char *slash = strrchr(output, '/'), *base = slash ? slash + 1 : output;
+    const char *dot = !file ? "" : slash ? "." : "./.";
+    int above = (int)(base - output);
+    size_t size = strlen(base);
+    /* an archive of a single file lies beside its plain one, under one more suffix */
+    size_t room = NAME_BYTES - strlen(END) - (file ? strlen("." TP_ZST_SUFFIX) : 0);
+    uint8_t hash[TP_HASH_BYTES];
+    char digits[TP_HASH_TEXT];
+    if (size <= room)
+        return tp_os_format(err, "%.*s%s%s" END, above, output, dot, base);
+    tp_hash(base, size, hash);
+    tp_hash_print(hash, digits);
+    return tp_os_format(err, "%.*s%s%.*s-%.*s" END, above, output, dot,
+                        cut_at(base, room - DIGITS - 1), base, DIGITS, digits);
+}

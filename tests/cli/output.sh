@@ -1,0 +1,109 @@
+#!/bin/sh
+# The output's place: what --force may delete and what it stops for, names up to the length
+# that a file system allows, the current directory, a source whose times lie in the future,
+# and what a conversion that finds its output finished says of it.
+set -u
+# shellcheck source=tests/lib/preamble.sh
+. "$(dirname "$0")/../lib/preamble.sh"
+convert() { # output, options ...
+    to=$1
+    shift
+    "$TILEPACK" convert "$work/model" -o "$work/$to" --to fp8-ct -j 2 --device cpu "$@"
+}
+nothing_beside() { ! find "$work" -name '*.partial*' | grep .; }
+names() { # how many letters
+    printf '%*s' "$1" '' | tr ' ' n
+}
+
+"$PYTHON" "$TESTS/../samples/gen_checkpoint.py" "$work/model" --preset tiny-llama --quiet \
+    >/dev/null || exit 1
+echo '{}' >"$work/model/tokenizer.json"
+echo notes >"$work/model/notes.of-mine"
+
+# What is no checkpoint stays.
+mkdir "$work/results" "$work/notes" "$work/mixed"
+echo data >"$work/results/results.csv"
+fails "--force stops for an unknown file" 2 "'results.csv'" convert results -q --force
+check "which is still there" grep -q data "$work/results/results.csv"
+echo text >"$work/notes/README.md"
+fails "--force stops where there is no checkpoint" 2 "no checkpoint" convert notes -q --force
+check "and nothing is gone" grep -q text "$work/notes/README.md"
+check "nothing is left beside them" nothing_beside
+
+# What is one goes: of this program, with the files that its manifest names; of others.
+check "a conversion" convert whole -q
+check "is replaced, its copied files included" convert whole -q --force --shard-size 1MB
+check "and holds them again" grep -q notes "$work/whole/notes.of-mine"
+echo card >"$work/whole/README.md"
+check "a model card may have come" convert whole -q --force
+echo data >"$work/whole/eval.csv"
+fails "another file stops it" 2 "'eval.csv'" convert whole -q --force
+rm "$work/whole/eval.csv"
+echo data >"$work/whole/.hidden"
+fails "a hidden one, too" 2 "'.hidden'" convert whole -q --force
+cp "$work/model"/*.safetensors* "$work/model/config.json" "$work/model/tokenizer.json" "$work/mixed"
+for name in merges.txt vocab.json tokenizer.model chat_template.jinja LICENSE .gitattributes \
+    special_tokens_map.json generation_config.json modeling_x.py preprocessor_config.json; do
+    echo x >"$work/mixed/$name"
+done
+check "a checkpoint of another tool is replaced" convert mixed -q --force
+check "ranks" convert ranks -q --to mxfp8-ct --tp 2
+check "are replaced" convert ranks -q --force
+check "ranks again" convert ranks -q --force --to mxfp8-ct --tp 2
+echo data >"$work/ranks/rank_1/results.csv"
+fails "but not with an unknown file in one" 2 "'results.csv'" convert ranks -q --force
+mkdir "$work/gone.partial"
+echo data >"$work/gone.partial/results.csv"
+fails "nor an unknown one where the unfinished output would be" 2 "'results.csv'" \
+    convert gone -q --force
+check "which stays" grep -q data "$work/gone.partial/results.csv"
+rm -rf "$work/gone.partial"
+
+# Names of any length that there are.
+shard=$(echo "$work"/model/*-00001-of-*.safetensors)
+for size in 247 248 255; do
+    name=$(names $size)
+    check "a directory whose name has $size bytes" convert "$name" -q
+    check "$size: is whole" "$TILEPACK" verify "$work/$name" -q
+    check "$size: is found again" sh -c "'$TILEPACK' convert '$work/model' -o '$work/$name' \
+        --to fp8-ct --device cpu | grep -q 'complete already'"
+    name=$(names $((size - 12))).safetensors
+    check "a file whose name has $size bytes" "$TILEPACK" convert "$shard" \
+        -o "$work/$name" --to fp8-ct --device cpu -q
+    name=$(names $((size - 16))).safetensors.zst
+    check "an archive whose name has $size bytes" "$TILEPACK" convert "$shard" \
+        -o "$work/$name" --to fp8-ct --device cpu -q
+done
+name=$(names 255)
+for i in 1 2; do
+    check "part $i/2 of a long name" convert "$name" -q --force --shard-size 1MB --part $i/2
+done
+check "is merged" "$TILEPACK" merge "$work/$name" --force -q
+check "a long name of letters of two bytes" convert "$(names 254 | sed 's/nn/é/g')n" -q
+fails "a name that no file system has" 5 "name too long" convert "$(names 256)" -q
+check "nothing is left of any" nothing_beside
+
+# A name that means a directory which is there already cannot be taken by the finished one.
+mkdir "$work/here"
+for name in . ./ .. ../here/. ../here/..; do
+    fails "-o $name" 2 "no name that a new output can take" sh -c \
+        "cd '$work/here' && '$TILEPACK' convert ../model -o '$name' --to fp8-ct -q --force"
+done
+check "makes nothing" test -z "$(ls -A "$work/here")"
+
+# Without --force: what is finished is said to be, and how far that was looked at.
+finished() { convert again >"$work/said" && grep 'complete already' "$work/said"; }
+check "a conversion to come back to" convert again -q
+check "is finished" finished
+check "with what was looked at" sh -c "grep -q 'plan.*sizes' '$work/said'"
+check "and what was not" sh -c "grep -q 'tilepack verify' '$work/said'"
+touch -d '2 hours' "$shard"
+check "a source of the future" convert future -q
+fails "is not the one of before" 2 "exists already" convert again -q
+rm -rf "$work/again"
+mv "$work/future" "$work/again"
+check "but what was made of it is finished" finished
+sleep 0.1
+touch -d '3 hours' "$shard"
+fails "until it is touched again" 2 "exists already" convert again -q
+finish
