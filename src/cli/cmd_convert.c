@@ -1,16 +1,17 @@
 /* `tilepack convert` and `tilepack plan` (the same without writing). */
 #include "cli/cmd.h"
 #include "cli/human.h"
+#include "cli/measures.h"
 #include "cli/plan_report.h"
 #include "cli/progress.h"
 #include "cli/report.h"
+#include "cli/search_report.h"
 #include "cli/session.h"
 #include "pack/commit/commit.h"
 #include "pack/os/clock.h"
 #include "pack/run/device.h"
 #include "pack/commit/parts.h"
 #include "pack/plan/ranks.h"
-#include "pack/check/requant_error.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +22,22 @@ static struct tp_share share_of(const struct tp_options *o)
     return (struct tp_share){o->part.index, o->part.count};
 }
 
+/* Steals `json`. */
+static int print_json(const struct tp_measures *measures, json_t *json)
+{
+    if (json && measures->units)
+        tp_search_means_json(json, measures->units, measures->unit_count);
+    return tp_json_print(json);
+}
+
+static void print_search(const struct tp_measures *measures)
+{
+    if (measures->units)
+        tp_search_print(measures->units, measures->unit_count);
+}
+
 static int print_part(const struct tp_options *o, const struct tp_plan *plan, const char *output,
+                      const struct tp_measures *measures,
                       const struct tp_convert_result *result, double seconds)
 {
     char in[TP_HUMAN], out[TP_HUMAN], took[TP_HUMAN];
@@ -30,7 +46,7 @@ static int print_part(const struct tp_options *o, const struct tp_plan *plan, co
     if (tp_share_work(plan, share_of(o), &work, &err))
         return tp_report_error(&err);
     if (o->json)
-        return tp_json_print(json_pack(
+        return print_json(measures, json_pack(
             "{s:s,s:b,s:[I,I],s:I,s:I,s:I,s:I,s:I,s:f}", "output", output ? output : "",
             "already_done", result->already_done, "part", (json_int_t)o->part.index,
             (json_int_t)o->part.count, "shards", (json_int_t)work.shards, "shards_in_all",
@@ -47,43 +63,30 @@ static int print_part(const struct tp_options *o, const struct tp_plan *plan, co
         printf("part %u/%u: %zu of %zu shards, %s -> %s in %s\n", o->part.index, o->part.count,
                work.shards, plan->file_count, tp_human_bytes(in, work.bytes_in),
                tp_human_bytes(out, work.bytes_out), tp_human_seconds(took, seconds));
+    print_search(measures);
     return TP_OK;
 }
 
 static int print_result(const struct tp_options *o, const struct tp_plan *plan, const char *output,
+                        const struct tp_measures *measures,
                         const struct tp_convert_result *result, double seconds)
 {
     char in[TP_HUMAN], out[TP_HUMAN], took[TP_HUMAN];
     if (o->json)
-        return tp_json_print(json_pack(
+        return print_json(measures, json_pack(
             "{s:s,s:b,s:I,s:I,s:I,s:I,s:f,s:I}", "output", output, "already_done",
             result->already_done, "bytes_in", (json_int_t)plan->bytes_in, "bytes_out",
             (json_int_t)plan->bytes_out, "converted", (json_int_t)plan->unit_count, "kept",
             (json_int_t)plan->kept_count, "seconds", seconds, "shards_resumed",
             (json_int_t)result->resumed));
-    if (tp_report_new(output, result->already_done, TP_LOOKED_AT))
-        printf("%s: %zu weights converted, %zu tensors kept, %s -> %s in %s\n",
-               o->discard ? "discarded" : output, plan->unit_count, plan->kept_count,
-               tp_human_bytes(in, plan->bytes_in), tp_human_bytes(out, plan->bytes_out),
-               tp_human_seconds(took, seconds));
+    if (!tp_report_new(output, result->already_done, TP_LOOKED_AT))
+        return TP_OK;
+    printf("%s: %zu weights converted, %zu tensors kept, %s -> %s in %s\n",
+           o->discard ? "discarded" : output, plan->unit_count, plan->kept_count,
+           tp_human_bytes(in, plan->bytes_in), tp_human_bytes(out, plan->bytes_out),
+           tp_human_seconds(took, seconds));
+    print_search(measures);
     return TP_OK;
-}
-
-/* What --requantize cost, on stderr: stdout is for the result. */
-static void print_requant_error(const struct tp_requant_error *e)
-{
-    size_t units, worst;
-    struct tp_requant_sum total = tp_requant_total(e, &units, &worst);
-    for (size_t u = 0; u < e->plan->unit_count; u++)
-        if (e->units[u].values)
-            tp_note("%s: root mean square error %.3g %%, largest difference %.3g",
-                    e->plan->units[u].name, 100 * tp_requant_share(&e->units[u]),
-                    e->units[u].largest);
-    if (units)
-        tp_warn("%zu weight%s decoded and quantized again: root mean square error %.3g %% of the "
-                "source's values, largest difference %.3g in %s", units,
-                units == 1 ? " was" : "s were", 100 * tp_requant_share(&total), total.largest,
-                e->plan->units[worst].name);
 }
 
 static void note_stages(const struct tp_run_stats *stats, double seconds)
@@ -128,8 +131,8 @@ static struct tp_run_options run_options(const struct tp_options *o,
 
 static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *plan,
                               const struct tp_ranks *ranks, const struct tp_request *request,
-                              const char *output, struct tp_convert_result *result,
-                              struct tp_err *err)
+                              const char *output, struct tp_measures *measures,
+                              struct tp_convert_result *result, struct tp_err *err)
 {
     struct tp_convert_options options = {.force = o->force, .discard = o->discard,
                                          .ranks = ranks};
@@ -147,14 +150,8 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
     struct tp_run_stats stats = {0};
     double start = tp_now();
     options.run = run_options(o, request, &devices, &stats, progress);
-    struct tp_requant_error error;
-    bool measures = false;
-    if (request->requantize)
-        code = tp_requant_error_open(plan, &error, &measures, err);
-    if (measures) {
-        options.run.observe = tp_requant_error_observe;
-        options.run.observe_arg = &error;
-    }
+    code = tp_measures_open(measures, plan, request->requantize, o->json || !o->quiet,
+                            &options.run, err);
     if (code == TP_OK)
         code = o->part.count
                    ? tp_convert_part(plan, request, output, share_of(o), &options, result, err)
@@ -164,11 +161,8 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
         tp_warn_unlocked(output);
     if (o->verbose)
         note_stages(&stats, tp_now() - start);
-    if (measures) {
-        if (code == TP_OK)
-            print_requant_error(&error);
-        tp_requant_error_close(&error);
-    }
+    if (code == TP_OK)
+        tp_measures_warn(measures);
     return code;
 }
 
@@ -183,6 +177,7 @@ static int do_plan(const struct tp_options *o, const struct tp_plan *plan,
 {
     struct tp_convert_result result = {0};
     struct tp_err err = {0};
+    struct tp_measures measures = {0};
     struct tp_ranks made = {0};
     const struct tp_ranks *ranks = o->tp > 1 ? &made : NULL;
     int status = TP_OK;
@@ -192,13 +187,14 @@ static int do_plan(const struct tp_options *o, const struct tp_plan *plan,
     }
     if (is_dry(o)) {
         status = o->json ? tp_plan_print_json(plan, ranks) : tp_plan_print(plan, ranks, o);
-    } else if (carry_out(o, plan, ranks, request, output, &result, &err)) {
+    } else if (carry_out(o, plan, ranks, request, output, &measures, &result, &err)) {
         status = tp_report_error(&err);
     } else if (o->part.count) {
-        status = print_part(o, plan, output, &result, tp_now() - start);
+        status = print_part(o, plan, output, &measures, &result, tp_now() - start);
     } else {
-        status = print_result(o, plan, output, &result, tp_now() - start);
+        status = print_result(o, plan, output, &measures, &result, tp_now() - start);
     }
+    tp_measures_close(&measures);
     if (ranks)
         tp_ranks_close(&made);
     return status;

@@ -5,6 +5,7 @@
 #include "cli/human.h"
 #include "cli/progress.h"
 #include "cli/report.h"
+#include "cli/search_report.h"
 #include "cli/session.h"
 #include "pack/check/verify.h"
 #include "pack/os/clock.h"
@@ -23,12 +24,6 @@ static json_t *text_or_null(const char *text)
     return json ? json : json_null();
 }
 
-/* JSON has no infinity: a figure that is none is null. */
-static json_t *figure(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *problems_json(const struct tp_verify_report *report)
 {
     json_t *list = json_array();
@@ -45,20 +40,6 @@ static json_t *problems_json(const struct tp_verify_report *report)
     return list;
 }
 
-/* The signal to noise ratios of a searched weight, and of what it would be without. */
-static void add_search(json_t *json, const struct tp_unit_result *unit)
-{
-    json_object_set_new(json, "search", json_string(tp_search_name(unit->search)));
-    json_object_set_new(json, "snr_db", figure(tp_distance_sqnr(&unit->distance)));
-    json_object_set_new(json, "snr_none_db", figure(tp_distance_sqnr(&unit->none)));
-    if (!unit->weighted)
-        return;
-    json_object_set_new(json, "weighted_snr_db",
-                        figure(tp_distance_sqnr(&unit->weighted_distance)));
-    json_object_set_new(json, "weighted_snr_none_db",
-                        figure(tp_distance_sqnr(&unit->weighted_none)));
-}
-
 static json_t *weights_json(const struct tp_verify_report *report)
 {
     json_t *list = json_array();
@@ -70,12 +51,12 @@ static json_t *weights_json(const struct tp_verify_report *report)
             "{s:s,s:[I,I,I],s:i,s:s,s:b,s:o,s:o,s:o,s:I}", "name", unit->name, "box",
             (json_int_t)unit->box.e, (json_int_t)unit->box.n, (json_int_t)unit->box.k, "rank",
             unit->rank, "format", unit->format->name, "equal", !unit->differs,
-            "max_abs", figure(unit->distance.max_abs), "relative",
-            figure(tp_distance_relative(&unit->distance)), "sqnr_db",
-            figure(tp_distance_sqnr(&unit->distance)), "nonfinite",
+            "max_abs", tp_json_figure(unit->distance.max_abs), "relative",
+            tp_json_figure(tp_distance_relative(&unit->distance)), "sqnr_db",
+            tp_json_figure(tp_distance_sqnr(&unit->distance)), "nonfinite",
             (json_int_t)unit->distance.nonfinite);
         if (unit->search != TP_SEARCH_NONE)
-            add_search(json, unit);
+            tp_search_json(json, unit);
         json_array_append_new(list, json);
     }
     return list;
@@ -138,12 +119,6 @@ struct line {
     bool differs;
 };
 
-/* How much better the ratio became, in dB. */
-static double gain_of(const struct tp_distance *found, const struct tp_distance *none)
-{
-    return tp_distance_sqnr(found) - tp_distance_sqnr(none);
-}
-
 static bool same_line(const struct line *line, const struct tp_unit_result *unit, const char *key)
 {
     return line->unit->format == unit->format && line->unit->rank == unit->rank &&
@@ -159,10 +134,10 @@ static void add_to(struct line *line, const struct tp_unit_result *unit)
     line->relative = fmax(line->relative, tp_distance_relative(&unit->distance));
     line->sqnr = fmin(line->sqnr, tp_distance_sqnr(&unit->distance));
     if (unit->search != TP_SEARCH_NONE) /* fmin() of NAN and a number is the number */
-        line->gain = fmin(line->gain, gain_of(&unit->distance, &unit->none));
+        line->gain = fmin(line->gain, tp_search_gain(&unit->distance, &unit->none));
     if (unit->weighted)
-        line->weighted_gain =
-            fmin(line->weighted_gain, gain_of(&unit->weighted_distance, &unit->weighted_none));
+        line->weighted_gain = fmin(line->weighted_gain, tp_search_gain(&unit->weighted_distance,
+                                                                       &unit->weighted_none));
 }
 
 /* Lines of all units; *count of them. NULL when memory is short. */

@@ -246,6 +246,84 @@ def figures(work, tensors):
                 f"verify's figures of the search {off}")
 
 
+FIGURES = ("snr_db", "snr_none_db", "weighted_snr_db", "weighted_snr_none_db")
+
+
+def mean(weights, key):
+    values = [w[key] for w in weights if w.get(key) is not None]
+    return sum(values) / len(values)
+
+
+def converts_figures(work):
+    """What convert says of a search: of small weights all rows are looked at, so that these
+    are verify's figures; and their means."""
+    options = ("--to", "w4a8-ct", "--search", "mse", "--signed", "--importance", work.at("own"))
+    done = tool.run("convert", work.at("m"), "-o", work.at("said"), *options, "--json")
+    said = json.loads(done.stdout)
+    proved = json.loads(tool.run("verify", work.at("said"), "--against", work.at("m"),
+                                 "--importance", work.at("own"), "--json").stdout)["weights"]
+    keys = ("name", "search") + FIGURES
+    cut = [{key: w[key] for key in keys if key in w} for w in proved]
+    same = len(cut) == len(said["weights"]) and all(
+        a.keys() == b.keys() and all(a[k] == b[k] or abs(a[k] - b[k]) < 1e-9 for k in FIGURES
+                                     if k in a) for a, b in zip(cut, said["weights"]))
+    tally.check(same, "convert's figures are verify's")
+    tally.check(all(abs(said[key] - mean(cut, key)) < 1e-9 for key in FIGURES),
+                "convert's means")
+    text = tool.run("convert", work.at("m"), "-o", work.at("told"), *options).stdout.split("\n")[1]
+    a, b, c, d = (said[key] for key in FIGURES)
+    tally.check(text == f"search: SNR {a:.2f} dB, without the search {b:.2f} dB: {a - b:+.2f} dB; "
+                f"weighted {c:.2f} dB, without {d:.2f} dB: {c - d:+.2f} dB (mean of "
+                f"{len(cut)} weights, a sample of rows)", f"convert's line: {text}")
+    done = tool.run("convert", work.at("m"), "-o", work.at("told"), *options, "--json")
+    again = json.loads(done.stdout)
+    tally.check(again["already_done"] and again["weights"] == [] and again["snr_db"] is None,
+                "nothing was made: nothing was measured")
+    done = tool.run("convert", work.at("m"), "-o", work.at("mute"), *options, "--quiet")
+    tally.check(done.stdout == "", "--quiet: no figures")
+
+
+def sample_of(x, fmt, set_of=64):
+    """Rows of a weight that convert looks at: one granule of `step`."""
+    granule = {"w4a8-cutlass": 16, "nvfp4-blocked": 128}.get(fmt, 1)
+    step = min(max(len(x) // max(granule, set_of), 1), 61)
+    step -= step % 2 == 0
+    return np.arange(len(x)) // granule % step == 0
+
+
+def sampled_figures(rng):
+    """Of a larger weight convert looks at some rows: the figures are those of these rows,
+    whatever the layout, the threads and the memory."""
+    with tool.Workdir() as work:
+        x = stfile.from_f32("BF16", rng.standard_normal((2000, 256)).astype(F32))
+        src = work.at("x.safetensors")
+        stfile.save(src, {NAME + ".weight": x})
+        values = x.f32()
+        for fmt in ("w4a8-ct", "nvfp4-ct", "nvfp4-blocked", "w4a8-cutlass", "mxfp4-ct"):
+            said = []
+            for number, more in enumerate((("--jobs", "1"), ("--jobs", "3", "--max-memory", "8MB"))):
+                dst = work.at(f"{fmt}-{number}.safetensors")
+                done = tool.run("convert", src, "-o", dst, "--to", fmt, "--include", ".",
+                                "--search", "mse", "--json", *more)
+                said.append([json.loads(done.stdout)[key] for key in FIGURES[:2]])
+            plain = work.at(fmt + "-none.safetensors")
+            tool.run("convert", src, "-o", plain, "--to", fmt, "--include", ".")
+            rows = sample_of(values, fmt)
+            read = [seen(work, path, values, rows) for path in (dst, plain)]
+            off = max(abs(a - b) for a, b in zip(said[0], read))
+            tally.check(said[0] == said[1] and off < 1e-6 and rows.sum() < 400,
+                        f"{fmt}: figures of a sample of {rows.sum()} rows {said} {read}")
+
+
+def seen(work, packed, x, rows):
+    """Decibels of what unpack reads, of these rows."""
+    out = work.at("plain.safetensors")
+    tool.run("unpack", packed, "-o", out, "--dtype", "f32", "--force")
+    value = tool.load(out)[0][NAME + ".weight"].f32().astype(np.float64)[rows]
+    x = x.astype(np.float64)[rows]
+    return 10 * np.log10((x ** 2).sum() / ((value - x) ** 2).sum())
+
+
 def again(work, options):
     """The same request is done already; with other numbers it is another one."""
     out = work.at("out-gguf")
@@ -265,6 +343,7 @@ def checkpoint(work):
     tool.run("convert", m, "-o", work.at("ct"), "--to", "w4a8-ct", *options[2:])
     in_the_oracle(work, tensors)
     figures(work, tensors)
+    converts_figures(work)
     tool.run("convert", m, "-o", work.at("cut"), "--tp", "2", *options)
     tool.run("join", work.at("cut"), "-o", work.at("joined"))
     tally.check(shard(work.at("joined")) == plain, "cut for ranks and joined: the same bytes")
@@ -403,6 +482,7 @@ def main():
     with tool.Workdir() as work:
         checkpoint(work)
         recipe(work)
+    sampled_figures(np.random.default_rng(5))
     return tally.finish()
 
 

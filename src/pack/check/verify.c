@@ -62,10 +62,8 @@ void tp_verify_report_close(struct tp_verify_report *report)
         free(report->problems[i].tensor);
         free(report->problems[i].what);
     }
-    for (size_t i = 0; i < report->unit_count; i++)
-        free(report->units[i].name);
+    tp_unit_results_free(report->units, report->unit_count);
     free(report->problems);
-    free(report->units);
     memset(report, 0, sizeof *report);
 }
 

@@ -6,26 +6,12 @@
 #ifndef TP_PACK_VERIFY_H
 #define TP_PACK_VERIFY_H
 
-#include "pack/check/values.h"
+#include "pack/check/verify_values.h"
 #include "pack/run/run.h"
 
 /* One thing that is not as it should be. `file` and `tensor` may be NULL. */
 struct tp_problem {
     char *file, *tensor, *what;
-};
-
-/* How a converted weight relates to its source. */
-struct tp_unit_result {
-    char *name;
-    struct tp_box3 box;
-    int rank;
-    const struct tp_format *format;
-    struct tp_distance distance; /* a: the source's values, b: the stored operands' */
-    enum tp_search search;       /* how its scales were searched, NONE: not at all; with a search: */
-    struct tp_distance none;     /* as `distance`, of what would be stored without the search */
-    bool weighted;               /* a file's importance was used: */
-    struct tp_distance weighted_distance, weighted_none; /* errors and values times its root */
-    bool differs;                /* stored bytes are not those that the source gives */
 };
 
 struct tp_verify_report {

@@ -5,7 +5,6 @@
 #include "pack/check/verify.h"
 
 #include "pack/check/verify_build.h"
-#include "pack/check/verify_values.h"
 #include "pack/os/os.h"
 #include "pack/run/budget.h"
 #include "pack/run/ranks_io.h"
@@ -113,23 +112,13 @@ static enum tp_code make_expected(struct against *a, const struct tp_request *re
 static enum tp_code start_results(struct against *a)
 {
     struct tp_verify_report *report = a->c.report;
-    report->units = tp_os_zalloc(a->plan.unit_count + 1, sizeof *report->units, a->c.err);
+    report->units = tp_unit_results_new(&a->plan, a->c.err);
     if (!report->units)
         return TP_E_MEMORY;
     report->unit_count = a->plan.unit_count;
     report->kept = a->plan.kept_count;
-    for (size_t u = 0; u < a->plan.unit_count; u++) {
-        const struct tp_unit *unit = &a->plan.units[u];
-        report->units[u].box = unit->box;
-        report->units[u].rank = unit->rank;
-        report->units[u].format = unit->format;
-        report->units[u].search = unit->kind == TP_UNIT_ENCODE ? tp_op_search(&unit->op)
-                                                               : TP_SEARCH_NONE;
-        report->units[u].weighted = unit->op.importance == TP_IMPORTANCE_FILE;
-        if (!(report->units[u].name = tp_os_format(a->c.err, "%s", unit->name)))
-            return TP_E_MEMORY;
-    }
-    return tp_value_observer_open(&a->observer, &a->plan, a->c.source, report->units, a->c.err);
+    return tp_value_observer_open(&a->observer, &a->plan, a->c.source, false, report->units,
+                                  a->c.err);
 }
 
 /* Of the files that too much for the page cache was read from, nothing is to stay. */

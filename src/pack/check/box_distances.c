@@ -1,0 +1,171 @@
+/* Distances of one box: its bytes are decoded as its reader does it. */
+#include "pack/check/box_distances.h"
+
+#include "base/num.h"
+#include "pack/run/packed_io.h"
+
+#include <math.h>
+
+void tp_box_buffers_free(struct tp_box_buffers *buffers)
+{
+    tp_value_reader_free(&buffers->reader);
+    tp_buffer_free(&buffers->source);
+    tp_buffer_free(&buffers->decoded);
+    tp_buffer_free(&buffers->scratch);
+    tp_buffer_free(&buffers->plain);
+    tp_buffer_free(&buffers->importance);
+    tp_buffer_free(&buffers->cut);
+}
+
+/* The source's values of a box: those the run had in its hands, or read again. */
+static enum tp_code source_values(const struct tp_plan *plan, const struct tp_side *source,
+                                  const struct tp_observed *seen, struct tp_box_buffers *buffers,
+                                  struct tp_err *err)
+{
+    const struct tp_unit *unit = &plan->units[seen->unit];
+    struct tp_box box = seen->box;
+    uint64_t per_expert = box.size.n * box.size.k, experts = box.size.e;
+    enum tp_code code = tp_buffer_room(&buffers->source, experts * per_expert * sizeof(float), err);
+    if (code)
+        return code;
+    if (seen->dtype != TP_DTYPE_NONE && seen->values) {
+        tp_widen(seen->dtype, seen->values, experts * per_expert, buffers->source.data);
+        return TP_OK;
+    }
+    box.size.e = 1;
+    for (uint64_t e = 0; e < experts && code == TP_OK; e++, box.e++)
+        code = tp_read_values(source, unit, &box, (float *)buffers->source.data + e * per_expert,
+                              &buffers->reader, err);
+    return code;
+}
+
+static enum tp_code decode(const struct tp_op *op, const struct tp_observed *seen,
+                           void *const out[], struct tp_box_buffers *buffers,
+                           struct tp_err *err)
+{
+    struct tp_args args = {.box = seen->box.size, .dtype = TP_F32};
+    uint64_t count = args.box.e * args.box.n * args.box.k;
+    enum tp_code code = tp_buffer_room(&buffers->decoded, count * sizeof(float), err);
+    if (code || (code = tp_buffer_room(&buffers->scratch, tp_encode_scratch(op, args.box), err)))
+        return code;
+    for (uint32_t i = 0; i < op->outs; i++)
+        args.in[i] = out[i];
+    args.out[0] = buffers->decoded.data;
+    args.scratch = buffers->scratch.data;
+    tp_decode_find(op, TP_F32)(op, &args);
+    return tp_args_check(&args, err);
+}
+
+/* Room in `buffer` for each output of a box (NULL for layout words). */
+static enum tp_code take_outputs(const struct tp_op *op, struct tp_box3 size,
+                                 struct tp_buffer *buffer, void *out[TP_MAX_OUT],
+                                 struct tp_err *err)
+{
+    uint64_t total = 0, bytes[TP_MAX_OUT];
+    enum tp_code code = TP_OK;
+    for (uint32_t i = 0; i < op->outs && code == TP_OK; i++) {
+        code = tp_op_bytes(op, i, size, &bytes[i], err);
+        total += tp_round_up(bytes[i], 64);
+    }
+    if (code || (code = tp_buffer_room(buffer, total + 64, err)))
+        return code;
+    total = 0;
+    for (uint32_t i = 0; i < op->outs; i++) {
+        out[i] = op->out[i].role == TP_ROLE_WORDS ? NULL : (uint8_t *)buffer->data + total;
+        total += tp_round_up(bytes[i], 64);
+    }
+    return TP_OK;
+}
+
+/* Encodes the source's values as if there had been no search, and decodes that. The values
+ * are those that the run encoded, so that fp32 copies of them give the same scales. */
+static enum tp_code decode_unsearched(const struct tp_unit *unit, const struct tp_observed *seen,
+                                      struct tp_box_buffers *buffers, struct tp_err *err)
+{
+    struct tp_op op = unit->op;
+    struct tp_args args = {.box = seen->box.size, .dtype = TP_F32, .in = {buffers->source.data}};
+    op.search = TP_SEARCH_NONE;
+    enum tp_code code = take_outputs(&op, args.box, &buffers->plain, args.out, err);
+    if (code || (code = tp_buffer_room(&buffers->scratch, tp_encode_scratch(&op, args.box), err)))
+        return code;
+    args.global = seen->global;
+    args.scratch = buffers->scratch.data;
+    tp_encode_find(&op, TP_F32)(&op, &args);
+    code = tp_args_check(&args, err);
+    return code ? code : decode(&op, seen, args.out, buffers, err);
+}
+
+/* Rows times the square roots of the importance of their columns. */
+static void weigh(const struct tp_box3 size, const float *importance, float *values)
+{
+    for (uint64_t e = 0; e < size.e; e++)
+        for (uint64_t n = 0; n < size.n; n++)
+            for (uint64_t k = 0; k < size.k; k++)
+                values[(e * size.n + n) * size.k + k] *= sqrtf(importance[e * size.k + k]);
+}
+
+/* Of what stands in `decoded` to what stands in `source`. */
+static void measure(const struct tp_observed *seen, struct tp_box_buffers *buffers,
+                    struct tp_distance *distance)
+{
+    const struct tp_box3 *size = &seen->box.size;
+    tp_distance_of(buffers->source.data, buffers->decoded.data, size->e * size->n * size->k,
+                   distance);
+}
+
+/* What a searched box would be without the search; and all with importance. */
+static enum tp_code measure_search(const struct tp_plan *plan, const struct tp_observed *seen,
+                                   struct tp_box_buffers *buffers,
+                                   struct tp_box_distances *distances, struct tp_err *err)
+{
+    const struct tp_unit *unit = &plan->units[seen->unit];
+    const float *importance;
+    enum tp_code code = decode_unsearched(unit, seen, buffers, err);
+    if (code)
+        return code;
+    measure(seen, buffers, &distances->none);
+    code = tp_box_importance(plan, unit, &seen->box, &buffers->importance, &importance, err);
+    if (code || !importance)
+        return code;
+    weigh(seen->box.size, importance, buffers->source.data);
+    weigh(seen->box.size, importance, buffers->decoded.data);
+    measure(seen, buffers, &distances->weighted_none);
+    if ((code = decode(&unit->op, seen, seen->out, buffers, err)))
+        return code;
+    weigh(seen->box.size, importance, buffers->decoded.data);
+    measure(seen, buffers, &distances->weighted_stored);
+    return TP_OK;
+}
+
+enum tp_code tp_box_distances_of(const struct tp_plan *plan, const struct tp_side *source,
+                                 const struct tp_observed *seen, bool search,
+                                 struct tp_box_buffers *buffers,
+                                 struct tp_box_distances *distances, struct tp_err *err)
+{
+    const struct tp_unit *unit = &plan->units[seen->unit];
+    enum tp_code code = source_values(plan, source, seen, buffers, err);
+    if (code || (code = decode(&unit->op, seen, seen->out, buffers, err)))
+        return code;
+    measure(seen, buffers, &distances->stored);
+    return search ? measure_search(plan, seen, buffers, distances, err) : TP_OK;
+}
+
+enum tp_code tp_box_rows(const struct tp_unit *unit, const struct tp_observed *seen,
+                         const struct tp_box *part, struct tp_box_buffers *buffers,
+                         void *out[TP_MAX_OUT], struct tp_observed *rows, struct tp_err *err)
+{
+    const struct tp_box *box = &seen->box;
+    struct tp_box inside = *part; /* counted from the begin of the box */
+    inside.e -= box->e;
+    inside.n -= box->n;
+    inside.k -= box->k;
+    *rows = *seen;
+    rows->box = *part;
+    rows->out = out;
+    if (seen->values)
+        rows->values = (const uint8_t *)seen->values +
+                       (inside.e * box->size.n + inside.n) * box->size.k *
+                           (tp_dtype_bits(seen->dtype) / 8);
+    enum tp_code code = take_outputs(&unit->op, part->size, &buffers->cut, out, err);
+    return code ? code : tp_packed_cut(&unit->op, box->size, &inside, seen->out, out, err);
+}
