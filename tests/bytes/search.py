@@ -433,6 +433,41 @@ def recipe(work):
     tally.check(done.returncode == 0, "a recipe is derived again")
 
 
+def recipe_folder(work):
+    """A file of importance that a recipe names lies where the recipe says, seen from there."""
+    os.mkdir(work.at("folder"))
+    os.symlink(work.at("own"), work.at("folder", "mine"))
+    options = ("--include", ".")
+
+    def written(path, importance):
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump({"rules": [{"match": "proj", "to": "w4a8-ct", "search": "mse",
+                                  "importance": importance}]}, f)
+        return path
+    tool.run("convert", work.at("m"), "-o", work.at("plain-own"), "--to", "w4a8-ct", "--search",
+             "mse", "--importance", work.at("own"), *options)
+    recipes = [written(work.at("folder", "near.json"), "mine"),
+               written(work.at("folder", "up.json"), "../own"),
+               written(work.at("folder", "whole.json"), work.at("own"))]
+    recipes.append(os.path.relpath(recipes[0]))
+    for i, path in enumerate(recipes):
+        out = work.at(f"by-recipe-{i}")
+        done = tool.run("convert", work.at("m"), "-o", out, "--recipe", path, *options, check=False)
+        tally.check(done.returncode == 0 and stored(out) == stored(work.at("plain-own")),
+                    f"a recipe names its file of importance {path} {done.stderr}")
+    done = tool.run("plan", work.at("m"), "--recipe",
+                    written(work.at("folder", "gone.json"), "gone"), check=False)
+    tally.check(done.returncode == 2 and work.at("folder", "gone") in done.stderr,
+                f"a missing file is named with its folder {done.stderr}")
+    here = tool.run("plan", work.at("m"), "--recipe", "near.json", check=False,
+                    cwd=work.at("folder"))
+    tally.check(here.returncode == 0, f"a recipe in the current folder {here.stderr}")
+
+
+def stored(path):
+    return {name: t.data for name, t in tool.load(path)[0].items()}
+
+
 # ---- random shapes -----------------------------------------------------------------
 
 def random_case(rng):
@@ -482,6 +517,7 @@ def main():
     with tool.Workdir() as work:
         checkpoint(work)
         recipe(work)
+        recipe_folder(work)
     sampled_figures(np.random.default_rng(5))
     return tally.finish()
 

@@ -41,13 +41,13 @@ class ToolError(Exception):
                          f"{done.stderr.strip() or done.stdout.strip()}")
 
 
-def run(*args, check=True, env=None):
+def run(*args, check=True, env=None, cwd=None):
     """CompletedProcess of `tilepack args`, output as text."""
     args = [str(a) for a in args]
     if not os.access(binary(), os.X_OK):
         raise SystemExit(f"there is no {binary()}; build it, or set TILEPACK")
     done = subprocess.run([binary()] + args, capture_output=True, text=True, timeout=TIMEOUT,
-                          stdin=subprocess.DEVNULL, check=False,
+                          stdin=subprocess.DEVNULL, check=False, cwd=cwd,
                           env=None if env is None else {**os.environ, **env})
     if check and done.returncode != 0:
         raise ToolError(args, done)

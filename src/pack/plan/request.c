@@ -265,6 +265,19 @@ static enum tp_code read_rules(struct tp_request *request, const json_t *rules, 
     return TP_OK;
 }
 
+/* A relative path in a recipe begins in the folder of the recipe. */
+static enum tp_code place_importance(struct tp_request *request, const char *recipe,
+                                     struct tp_err *err)
+{
+    const char *slash = strrchr(recipe, '/');
+    char *relative = request->importance_path;
+    if (!relative || relative[0] == '/' || !slash)
+        return TP_OK;
+    request->importance_path = tp_os_join(err, recipe, (size_t)(slash + 1 - recipe), relative);
+    free(relative);
+    return request->importance_path ? TP_OK : TP_E_MEMORY;
+}
+
 enum tp_code tp_request_recipe(struct tp_request *request, const char *path, struct tp_err *err)
 {
     char *text;
@@ -289,6 +302,8 @@ enum tp_code tp_request_recipe(struct tp_request *request, const char *path, str
         code = read_rules(request, json_object_get(json, "rules"), err);
     json_decref(json);
     code = tp_json_check(mark, code, err);
+    if (code == TP_OK)
+        code = place_importance(request, path, err);
     tp_err_path(code ? err : NULL, path);
     if (code == TP_E_USAGE)
         tp_err_hint(err, recipe_form);

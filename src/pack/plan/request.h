@@ -57,6 +57,7 @@ enum tp_code tp_request_search(struct tp_request *request, const struct tp_searc
  * one. */
 enum tp_code tp_request_importance(struct tp_request *request, const char *path,
                                    struct tp_err *err);
+/* The rules of a recipe; a relative path of a file of importance begins in its folder. */
 enum tp_code tp_request_recipe(struct tp_request *request, const char *path, struct tp_err *err);
 enum tp_code tp_request_include(struct tp_request *request, const char *pattern,
                                 struct tp_err *err);
