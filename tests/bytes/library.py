@@ -87,6 +87,57 @@ def one_format(library, fmt, sample, plain, work):
     return made, read
 
 
+def opened_weight(library, path, prefix):
+    """The weight of that file as the library describes it, to be freed by Python."""
+    handle, weight = ctypes.c_void_p(), ctypes.c_void_p()
+    library.call("open", path.encode(), ctypes.byref(handle))
+    index = library.lib.tilepack_packed_find(handle, prefix.encode())
+    library.call("packed_weight", handle, ctypes.c_size_t(index), ctypes.byref(weight))
+    library.lib.tilepack_close(handle)
+    made = quantize_torch.Weight.__new__(quantize_torch.Weight)
+    made.library, made.handle = library, weight
+    made.count = library.lib.tilepack_weight_tensors(weight)
+    return made
+
+
+def take_over(library, source, tensors, to):
+    out = to.empty()
+    library.call("repack", source.handle, quantize_torch.pointers(tensors), to.handle,
+                 quantize_torch.pointers(out))
+    return {to.text("suffix", i): out[i].tobytes() for i in range(to.count)}
+
+
+def signed_scales(library, work):
+    """Negative scales of a search: taken over from a file whose descriptor has them, as the
+    program does it; refused of tensors that nothing is known about."""
+    name = "model.layers.0.self_attn.q_proj"
+    src, ct, cutlass = (work.at("tiny-llama"), work.at("signed"), work.at("signed-cutlass"))
+    tool.run("convert", src, "-o", ct, "--to", "w4a8-ct", "--search", "mse", "--signed", "--quiet")
+    tool.run("convert", ct, "-o", cutlass, "--to", "w4a8-cutlass", "--quiet")
+    unit, = (u for u in oracle.Checkpoint(tool.shards(ct)).units if u.prefix.startswith(name))
+    want, = (u for u in oracle.Checkpoint(tool.shards(cutlass)).units
+             if u.prefix.startswith(name))
+    box = tuple(unit.descriptor["box"])
+    source, to = (opened_weight(library, ct, name),
+                  quantize_torch.Weight(library, "w4a8-cutlass", box))
+    tensors = [np.frombuffer(unit.data[source.text("suffix", i)], np.uint8).copy()
+               if source.text("role", i) != "words" else np.zeros(64, np.uint8)
+               for i in range(source.count)]
+    made = take_over(library, source, tensors, to)
+    for suffix, data in made.items():
+        if data != bytes(want.data[suffix]):
+            raise Mismatch(f"{suffix}: the library takes over other bytes")
+    if library.lib.tilepack_weight_bytes(source.handle, 0) != len(tensors[0]):
+        raise Mismatch("the tensors of the file have another size")
+    try:
+        take_over(library, quantize_torch.Weight(library, "w4a8-ct", box), tensors, to)
+    except quantize_torch.Error as error:
+        if "negative" in str(error) and "tilepack_packed_weight()" in str(error):
+            return
+        raise
+    raise Mismatch("negative scales of nowhere are taken over")
+
+
 def main(argv):
     library = quantize_torch.Library(argv[0])
     passed = failed = 0
@@ -104,6 +155,13 @@ def main(argv):
                 except (Mismatch, quantize_torch.Error, tool.ToolError) as error:
                     print(f"FAIL {sample} {fmt}: {error}")
                     failed += 1
+        try:
+            signed_scales(library, work)
+            print("ok negative scales")
+            passed += 1
+        except (Mismatch, quantize_torch.Error, tool.ToolError) as error:
+            print(f"FAIL negative scales: {error}")
+            failed += 1
     print(f"{passed} passed, {failed} failed")
     return failed > 0
 

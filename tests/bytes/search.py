@@ -457,7 +457,7 @@ def recipe_folder(work):
                     f"a recipe names its file of importance {path} {done.stderr}")
     done = tool.run("plan", work.at("m"), "--recipe",
                     written(work.at("folder", "gone.json"), "gone"), check=False)
-    tally.check(done.returncode == 2 and work.at("folder", "gone") in done.stderr,
+    tally.check(done.returncode == 5 and work.at("folder", "gone") in done.stderr,
                 f"a missing file is named with its folder {done.stderr}")
     here = tool.run("plan", work.at("m"), "--recipe", "near.json", check=False,
                     cwd=work.at("folder"))

@@ -149,7 +149,10 @@ int tilepack_decode(const tilepack_weight *weight, const void *const tensors[],
 /* 1 when codes and scales of `from` can be taken over into `to` unchanged. */
 int tilepack_can_repack(const tilepack_weight *from, const tilepack_weight *to);
 
-/* Takes them over. Both have one size; what decoding says of tensors holds here, too. */
+/* Takes them over. Both have one size; what decoding says of tensors holds here, too.
+ * Scales that are NaN, infinite or negative are TILEPACK_E_INPUT, but negative ones are
+ * taken over when `from` is one of tilepack_packed_weight() and its file says that they were
+ * searched so (`convert --signed`). On a device scales are not looked at. */
 int tilepack_repack(const tilepack_weight *from, const void *const from_tensors[],
                     const tilepack_weight *to, void *const to_tensors[], char *message,
                     size_t size);

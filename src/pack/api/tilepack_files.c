@@ -261,9 +261,11 @@ int tilepack_packed_weight(const tilepack_checkpoint *c, size_t w, tilepack_weig
         dtypes[i] = found->tensor[i] == TP_NO_TENSOR ? found->format->out[i].dtype
                                                      : c->ckpt.tensors[found->tensor[i]].dtype;
     if (found &&
-        tp_handle_weight(found->format, &found->op, found->box, dtypes, weight, &err) == TP_OK &&
-        found->global > 0)
-        (*weight)->global = found->global;
+        tp_handle_weight(found->format, &found->op, found->box, dtypes, weight, &err) == TP_OK) {
+        (*weight)->negative_scales = found->search.is_signed;
+        if (found->global > 0)
+            (*weight)->global = found->global;
+    }
     return tp_handle_report(&err, message, size);
 }
 

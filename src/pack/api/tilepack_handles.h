@@ -12,6 +12,7 @@ struct tilepack_weight {
     struct tp_op op;
     struct tp_box3 box;
     float global; /* of a checkpoint's weight whose GLOBAL tensor is not given */
+    bool negative_scales; /* of a checkpoint's weight whose descriptor says that it may have some */
     struct {
         uint64_t shape[TP_MAX_RANK], bytes;
         uint32_t rank;

@@ -243,6 +243,19 @@ int tilepack_decode(const tilepack_weight *weight, const void *const tensors[],
     return end_call(&call, message, size);
 }
 
+/* Scales that are none are not taken over. Negative ones are, of a file that says so. */
+static enum tp_code check_scales(struct call *call, const tilepack_weight *from)
+{
+    struct tp_err err = {0};
+    tp_err_hint(&err, "negative ones of a file whose descriptor has them are taken over: describe "
+                      "it by tilepack_packed_weight()");
+    enum tp_code code = tp_source_scales_check(&from->op, from->negative_scales, from->box,
+                                               call->args.in, &err);
+    if (code)
+        call->err = err;
+    return code;
+}
+
 int tilepack_repack(const tilepack_weight *from, const void *const from_tensors[],
                     const tilepack_weight *to, void *const to_tensors[], char *message,
                     size_t size)
@@ -250,7 +263,7 @@ int tilepack_repack(const tilepack_weight *from, const void *const from_tensors[
     struct call call = {.args = {.box = from->box}};
     if (check_repack(from, to, &call.err) == TP_OK &&
         take_inputs(&call, from, from_tensors) == TP_OK &&
-        tp_source_scales_check(&from->op, false, from->box, call.args.in, &call.err) == TP_OK &&
+        check_scales(&call, from) == TP_OK &&
         take_outputs(&call, to, to_tensors) == TP_OK && take_scratch(&call, &to->op) == TP_OK) {
         tp_repack_find(&from->op, &to->op)(&from->op, &to->op, &call.args);
         tp_args_check(&call.args, &call.err);
