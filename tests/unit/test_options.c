@@ -316,7 +316,7 @@ static void unknown_options(void **state)
     refused(TP_CMD_CONVERT, "--shard_size", "unknown option '--shard_size' (did you mean "
                                             "'--shard-size'?)");
     refused(TP_CMD_CONVERT, "--xyzzy", "unknown option '--xyzzy'");
-    refused(TP_CMD_CONVERT, "--disc", "unknown option '--disc'"); /* hidden */
+    refused(TP_CMD_CONVERT, "--discar", "unknown option '--discar'"); /* hidden */
     refused(TP_CMD_CONVERT, "-fz", "unknown option '-z'");
     refused(TP_CMD_DUMP, "p --shard-size 5GB",
             "unknown option '--shard-size' (it belongs to convert, plan, unpack)");
