@@ -252,8 +252,9 @@ V vu v_load_part(const void *p, uint64_t bytes)
 }
 
 #define HAVE_W_TABLE64
-/* (a * b) >> 16 of unsigned words; a table of 64 words, by words below 64. */
+/* (a * b) >> 16 of unsigned words; tables of 32 and 64 words, by the low bits of words. */
 V vu w_mul_high(vu a, vu b) { return _mm512_mulhi_epu16(a, b); }
+V vu w_lookup32(vu table, vu index) { return _mm512_permutexvar_epi16(index, table); }
 V vu w_lookup64(const vu table[2], vu index)
 {
     return _mm512_permutex2var_epi16(table[0], index, table[1]);
