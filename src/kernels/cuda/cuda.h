@@ -27,9 +27,8 @@ extern "C" {
 /* ---- rows ---------------------------------------------------------------- */
 
 /* The row for this operation, NULL when TILEPACK_DISABLE holds "cuda" or the build
- * has no CUDA, for a decode that only the reference does (tp_op_needs_reference()), and for
- * an encode with a search (tp_op_search()) that no row carries out. Any other operation
- * without a fast row gets the general kernels. The rows: tp_rows_cuda. */
+ * has no CUDA, and for a decode that only the reference does (tp_op_needs_reference()). Any
+ * other operation without a fast row gets the general kernels. The rows: tp_rows_cuda. */
 tp_encode_fn tp_cuda_encode_find(const struct tp_op *op, enum tp_dtype dtype);
 tp_repack_fn tp_cuda_repack_find(const struct tp_op *from, const struct tp_op *to);
 tp_decode_fn tp_cuda_decode_find(const struct tp_op *op, enum tp_dtype dtype);
@@ -66,8 +65,8 @@ struct tp_cuda_lane;
 enum tp_cuda_kind { TP_CUDA_ENCODE, TP_CUDA_REPACK, TP_CUDA_DECODE, TP_CUDA_REQUANT };
 
 /* One piece of work on host memory. Pointers in args.in lie in the lane's input
- * buffer, those in args.out in its output buffer, at multiples of 64 bytes; the
- * outputs of role WORDS are not touched. REQUANT decodes `from` to `via` (F32 or
+ * buffer, those in args.out in its output buffer, at multiples of 64 bytes; args.importance
+ * may lie anywhere. The outputs of role WORDS are not touched. REQUANT decodes `from` to `via` (F32 or
  * BF16) and encodes `to`, all on the device. */
 struct tp_cuda_call {
     enum tp_cuda_kind kind;

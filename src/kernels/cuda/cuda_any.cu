@@ -5,62 +5,10 @@
  * argument. One warp per block of the codec; one thread per element elsewhere.
  * Half-byte codes are stored in two launches, one for each half of the bytes, so
  * that no byte has two writers at a time. W4A8 group scales wait for their row's
- * channel scale in the place of the packed ones. Invariant: bytes equal ref.c.
+ * channel scale in the place of the packed ones. Searches of scales are in
+ * cuda_search_any.cu. Invariant: bytes equal ref.c.
  */
-#include "kernels/cuda/cuda_rows.cuh"
-
-enum { ANY_THREADS = 256, ANY_GRID = 4096 };
-
-struct any_plane {
-    uint8_t *data; /* NULL: absent */
-    uint32_t element;
-    uint64_t per_n, per_k, bytes;
-    struct tp_layout layout;
-};
-
-struct any_side {
-    struct any_plane codes, scale, group8, channel;
-    float *global;
-    uint8_t to_code[16];
-};
-
-struct any_args {
-    struct tp_box3 box;
-    struct any_side side; /* encode: what is written; decode: what is read */
-    const uint8_t *in;
-    uint8_t *values;
-    uint32_t *flags;
-    float global;
-    uint64_t block_n, block_k;
-    uint8_t table[16];
-    uint32_t dtype, codec, rule, scale_rule, channel_rule, half; /* half: 0, 1, or 2 = bytes */
-    bool skip_zero;
-};
-
-static __device__ uint64_t dim_at(const struct tp_layout_dim &d, uint64_t x)
-{
-    uint64_t at = 0;
-    for (uint32_t m = 0; m < d.modes; m++) {
-        uint64_t rest = x / d.size[m];
-        at += (m + 1 == d.modes ? x : x - rest * d.size[m]) * d.stride[m];
-        x = rest;
-    }
-    return at;
-}
-
-static __device__ uint64_t at_of(const any_plane &p, uint64_t e, uint64_t n, uint64_t k)
-{
-    return dim_at(p.layout.dim[TP_DIM_E], e) + dim_at(p.layout.dim[TP_DIM_N], n / p.per_n) +
-           dim_at(p.layout.dim[TP_DIM_K], k / p.per_k);
-}
-
-static __device__ float load_value(const uint8_t *in, uint32_t dtype, uint64_t i)
-{
-    if (dtype == TP_F32)
-        return ((const float *)in)[i];
-    uint16_t h = ((const uint16_t *)in)[i];
-    return dtype == TP_BF16 ? tp_bf16_to_f32(h) : tp_f16_to_f32(h);
-}
+#include "kernels/cuda/cuda_any.cuh"
 
 static __device__ void store_value(uint8_t *out, uint32_t dtype, uint64_t i, float v)
 {
@@ -68,21 +16,6 @@ static __device__ void store_value(uint8_t *out, uint32_t dtype, uint64_t i, flo
         ((float *)out)[i] = tp_canonical(v);
     else
         ((uint16_t *)out)[i] = tp_f32_to_bf16(v);
-}
-
-static __device__ void store_code(const any_plane &p, const uint8_t *table, uint32_t half,
-                                  uint64_t at, uint8_t code)
-{
-    if (p.element != TP_ELEM_INT4 && p.element != TP_ELEM_E2M1) {
-        if (half == 0)
-            p.data[at] = p.element == TP_ELEM_INT8 ? (uint8_t)(code - 8) : code;
-        return;
-    }
-    if ((at & 1) != half)
-        return;
-    uint8_t stored = p.element == TP_ELEM_INT4 ? table[code & 15] : code;
-    uint8_t *byte = p.data + at / 2;
-    *byte = half ? (uint8_t)((*byte & 0x0F) | stored << 4) : (uint8_t)((*byte & 0xF0) | stored);
 }
 
 static __device__ uint8_t load_code(const any_side &s, uint64_t at)
@@ -94,39 +27,6 @@ static __device__ uint8_t load_code(const any_side &s, uint64_t at)
     if (s.codes.element == TP_ELEM_INT8)
         return (uint8_t)((s.codes.data[at] + 8) & 15);
     return s.codes.data[at];
-}
-
-/* Scales travel in the codec's own form, see tp_codec_encode(). */
-static __device__ float scale_value(uint32_t codec, uint32_t bits)
-{
-    if (codec == TP_CODEC_INT4)
-        return tp_bf16_to_f32((uint16_t)bits);
-    if (codec == TP_CODEC_FP8)
-        return tp_bits_f32(bits);
-    return codec == TP_CODEC_NVFP4 ? tp_e4m3_value((uint8_t)bits) : tp_e8m0_value((uint8_t)bits);
-}
-
-static __device__ void store_scale(const any_plane &p, uint32_t codec, uint64_t at, uint32_t bits)
-{
-    float value = scale_value(codec, bits);
-    switch (p.element) {
-    case TP_ELEM_BF16:
-        ((uint16_t *)p.data)[at] =
-            codec == TP_CODEC_INT4 ? (uint16_t)bits : tp_f32_to_bf16(value);
-        break;
-    case TP_ELEM_F16:
-        ((uint16_t *)p.data)[at] = tp_f32_to_f16(value);
-        break;
-    case TP_ELEM_F32:
-        ((float *)p.data)[at] = value;
-        break;
-    case TP_ELEM_E8M0:
-        p.data[at] = (uint8_t)(codec == TP_CODEC_FP8 ? bits >> 23 : bits);
-        break;
-    default:
-        p.data[at] = (uint8_t)bits;
-        break;
-    }
 }
 
 static __device__ uint32_t load_scale(const any_plane &p, uint32_t codec, uint64_t at)
@@ -155,136 +55,18 @@ static __device__ uint32_t load_scale(const any_plane &p, uint32_t codec, uint64
     return codec == TP_CODEC_FP8 ? tp_f32_bits(value) : p.data[at];
 }
 
-/* ---- the codecs, a block's scale and one value at a time ----------------- */
-
-struct any_scale {
-    uint32_t bits; /* as stored */
-    dev_fp8 fp8;   /* factor, divide, round_bf16: of every codec but int4 */
-    uint32_t amax;
-    bool bad; /* counts as non-finite */
-};
-
-static __device__ struct any_scale scale_of(const any_args &a, uint32_t amax)
-{
-    struct any_scale s;
-    s.amax = amax;
-    s.bad = amax >= TP_F32_INF_BITS;
-    s.fp8.divide = s.fp8.round_bf16 = false;
-    switch (a.codec) {
-    case TP_CODEC_INT4:
-        s.bits = dev_int4_scale(amax);
-        s.fp8.factor = tp_bf16_to_f32((uint16_t)s.bits);
-        break;
-    case TP_CODEC_FP8:
-        s.fp8 = dev_fp8_of(a.rule, a.scale_rule, amax);
-        s.bits = tp_f32_bits(s.fp8.scale);
-        break;
-    case TP_CODEC_NVFP4:
-        s.bits = dev_nvfp4_scale(a.rule, amax, a.global, &s.fp8.factor);
-        s.fp8.divide = a.rule != TP_NVFP4_TORCHAO;
-        break;
-    case TP_CODEC_MXFP8: {
-        const dev_mx m = dev_mx_of(a.rule, amax);
-        s.bits = m.scale;
-        s.fp8.factor = m.factor;
-        s.bad = m.bad;
-        break;
-    }
-    default:
-        s.bits = dev_mxfp4_scale(a.rule, amax);
-        s.fp8.factor = tp_e8m0_reciprocal((uint8_t)s.bits);
-        break;
-    }
-    return s;
-}
-
-static __device__ uint8_t code_of(const any_args &a, const struct any_scale &s, float x)
-{
-    float q;
-    if (a.codec == TP_CODEC_INT4) {
-        if (s.amax >= TP_F32_INF_BITS)
-            return 8;
-        q = __fdiv_rn(x, s.fp8.factor);
-        if (a.rule == TP_INT4_QUOTIENT_BF16)
-            q = tp_bf16_to_f32(tp_f32_to_bf16(q));
-        return (uint8_t)((int)rintf(fminf(fmaxf(q, -8.0f), 7.0f)) + 8);
-    }
-    q = s.fp8.divide ? __fdiv_rn(x, s.fp8.factor) : __fmul_rn(x, s.fp8.factor);
-    if (s.fp8.round_bf16)
-        q = tp_bf16_to_f32(tp_f32_to_bf16(q));
-    if (a.codec == TP_CODEC_FP8 || a.codec == TP_CODEC_MXFP8)
-        return tp_e4m3_of(q);
-    if (a.codec == TP_CODEC_NVFP4 && a.rule == TP_NVFP4_MODELOPT && x == 0.0f)
-        return 0;
-    return tp_e2m1_of(q);
-}
-
 /* ---- encode -------------------------------------------------------------- */
-
-struct any_block {
-    uint64_t e, n0, k0, rows, columns;
-};
-
-static __device__ uint64_t block_index(const any_args &a, const any_block &b, uint64_t i)
-{
-    uint64_t n = i / b.columns;
-    return (b.e * a.box.n + b.n0 + n) * a.box.k + b.k0 + (i - n * b.columns);
-}
-
-static __device__ bool encode_codes(const any_args &a, const any_block &b,
-                                    const struct any_scale &s, uint32_t lane)
-{
-    bool zero = true;
-    for (uint64_t i = lane; i < b.rows * b.columns; i += 32) {
-        uint64_t n = i / b.columns, k = i - n * b.columns;
-        uint8_t code = code_of(a, s, load_value(a.in, a.dtype, block_index(a, b, i)));
-        zero = zero && code == 8;
-        store_code(a.side.codes, a.table, a.half,
-                   at_of(a.side.codes, b.e, b.n0 + n, b.k0 + k), code);
-    }
-    return __all_sync(0xFFFFFFFFu, zero);
-}
-
-static __device__ void encode_scales(const any_args &a, const any_block &b, uint32_t bits,
-                                     bool zero, uint32_t lane)
-{
-    const any_plane &p = a.side.scale, &g = a.side.group8;
-    if (g.data != NULL && lane == 0) {
-        uint16_t *stash = (uint16_t *)(g.data + 8 * at_of(g, b.e, b.n0, b.k0));
-        stash[0] = (uint16_t)bits;
-        stash[1] = zero;
-    }
-    if (p.data == NULL)
-        return;
-    uint64_t columns = dev_ceil(b.columns, p.per_k), rows = dev_ceil(b.rows, p.per_n);
-    for (uint64_t i = lane; i < rows * columns; i += 32) {
-        uint64_t n = i / columns;
-        store_scale(p, a.codec,
-                    at_of(p, b.e, b.n0 + n * p.per_n, b.k0 + (i - n * columns) * p.per_k), bits);
-    }
-}
 
 static __global__ __launch_bounds__(ANY_THREADS) void encode_any(const struct any_args a)
 {
-    const uint64_t blocks_n = dev_ceil(a.box.n, a.block_n), blocks_k = dev_ceil(a.box.k, a.block_k);
-    const uint64_t blocks = a.box.e * blocks_n * blocks_k;
+    const uint64_t blocks = any_blocks(a);
     const uint32_t lane = threadIdx.x % 32;
     uint64_t w = ((uint64_t)blockIdx.x * ANY_THREADS + threadIdx.x) / 32;
     if (a.side.global != NULL && blockIdx.x == 0 && threadIdx.x == 0)
         *a.side.global = a.global;
     for (; w < blocks; w += (uint64_t)gridDim.x * ANY_THREADS / 32) {
-        any_block b;
-        uint64_t rest = w / blocks_k;
-        uint32_t amax = 0;
-        b.k0 = (w - rest * blocks_k) * a.block_k;
-        b.e = rest / blocks_n;
-        b.n0 = (rest - b.e * blocks_n) * a.block_n;
-        b.rows = min(a.block_n, a.box.n - b.n0);
-        b.columns = min(a.block_k, a.box.k - b.k0);
-        for (uint64_t i = lane; i < b.rows * b.columns; i += 32)
-            amax = max(amax, tp_abs_bits(load_value(a.in, a.dtype, block_index(a, b, i))));
-        amax = dev_max_lanes<32>(amax);
-        const struct any_scale s = scale_of(a, amax);
+        const any_block b = any_block_of(a, w);
+        const struct any_scale s = scale_of(a, any_amax(a, b, lane));
         if (lane == 0)
             dev_flag_bad(a.flags, s.bad);
         bool zero = encode_codes(a, b, s, lane);
@@ -455,8 +237,7 @@ static struct any_side side_of(const struct tp_op *op, struct tp_args *args, voi
     return s;
 }
 
-static struct any_args any_args_of(const struct tp_op *op, struct tp_args *args,
-                                   void *const *data)
+struct any_args tp_cuda_any_args(const struct tp_op *op, struct tp_args *args, void *const *data)
 {
     struct any_args a;
     memset(&a, 0, sizeof a);
@@ -474,6 +255,7 @@ static struct any_args any_args_of(const struct tp_op *op, struct tp_args *args,
     a.scale_rule = op->scale_rule;
     a.channel_rule = op->channel_rule;
     a.skip_zero = op->skip_zero_groups;
+    a.how = dev_search_of(op, args);
     return a;
 }
 
@@ -484,37 +266,34 @@ static void fill(const struct tp_op *op, enum tp_role role, const any_plane &p,
         cudaMemsetAsync(p.data, op->out[tp_op_find(op, role)].fill, p.bytes, stream);
 }
 
-static void fill_all(const struct tp_op *op, const any_side &s, cudaStream_t stream)
+void tp_cuda_any_fill(const struct tp_op *op, const struct any_args &a, cudaStream_t stream)
 {
-    fill(op, TP_ROLE_CODES, s.codes, stream);
-    fill(op, TP_ROLE_SCALE, s.scale, stream);
-    fill(op, TP_ROLE_GROUP8, s.group8, stream);
-    fill(op, TP_ROLE_CHANNEL, s.channel, stream);
+    fill(op, TP_ROLE_CODES, a.side.codes, stream);
+    fill(op, TP_ROLE_SCALE, a.side.scale, stream);
+    fill(op, TP_ROLE_GROUP8, a.side.group8, stream);
+    fill(op, TP_ROLE_CHANNEL, a.side.channel, stream);
 }
 
-static uint32_t grid_for(uint64_t threads)
+void tp_cuda_any_finish(const struct any_args &a, cudaStream_t stream)
 {
-    uint64_t blocks = dev_ceil(threads, ANY_THREADS);
-    return (uint32_t)(blocks > (uint64_t)ANY_GRID ? (uint64_t)ANY_GRID : blocks ? blocks : 1);
-}
-
-static uint32_t halves_of(const any_plane &codes)
-{
-    return codes.element == TP_ELEM_INT4 || codes.element == TP_ELEM_E2M1 ? 2 : 1;
+    if (a.side.group8.data != NULL)
+        finish_w4a8<<<grid_for(a.box.e * a.box.n * 32), ANY_THREADS, 0, stream>>>(a);
 }
 
 extern "C" void tp_cuda_encode_any(const struct tp_op *op, struct tp_args *args)
 {
     cudaStream_t stream = (cudaStream_t)args->stream;
-    struct any_args a = any_args_of(op, args, args->out);
+    if (tp_op_search(op) != TP_SEARCH_NONE) {
+        tp_cuda_search_any(op, args);
+        return;
+    }
+    struct any_args a = tp_cuda_any_args(op, args, args->out);
     if (args->flags & TP_FAILED)
         return;
-    uint64_t blocks = a.box.e * dev_ceil(a.box.n, a.block_n) * dev_ceil(a.box.k, a.block_k);
-    fill_all(op, a.side, stream);
+    tp_cuda_any_fill(op, a, stream);
     for (a.half = 0; a.half < halves_of(a.side.codes); a.half++)
-        encode_any<<<grid_for(blocks * 32), ANY_THREADS, 0, stream>>>(a);
-    if (a.side.group8.data != NULL)
-        finish_w4a8<<<grid_for(a.box.e * a.box.n * 32), ANY_THREADS, 0, stream>>>(a);
+        encode_any<<<grid_for(any_blocks(a) * 32), ANY_THREADS, 0, stream>>>(a);
+    tp_cuda_any_finish(a, stream);
 }
 
 extern "C" void tp_cuda_repack_any(const struct tp_op *from, const struct tp_op *to,
@@ -522,24 +301,23 @@ extern "C" void tp_cuda_repack_any(const struct tp_op *from, const struct tp_op 
 {
     cudaStream_t stream = (cudaStream_t)args->stream;
     struct any_pair a;
-    a.to = any_args_of(to, args, args->out);
+    a.to = tp_cuda_any_args(to, args, args->out);
     a.from = side_of(from, args, (void *const *)args->in);
     if (args->flags & TP_FAILED)
         return;
-    fill_all(to, a.to.side, stream);
+    tp_cuda_any_fill(to, a.to, stream);
     uint64_t count = a.to.box.e * a.to.box.n * a.to.box.k;
     for (a.to.half = 0; a.to.half < halves_of(a.to.side.codes); a.to.half++)
         repack_codes<<<grid_for(count), ANY_THREADS, 0, stream>>>(a);
     if (a.to.side.group8.data == NULL && a.to.side.scale.data == NULL)
         return;
     repack_scales<<<grid_for(count / 32), ANY_THREADS, 0, stream>>>(a);
-    if (a.to.side.group8.data != NULL)
-        finish_w4a8<<<grid_for(a.to.box.e * a.to.box.n * 32), ANY_THREADS, 0, stream>>>(a.to);
+    tp_cuda_any_finish(a.to, stream);
 }
 
 extern "C" void tp_cuda_decode_any(const struct tp_op *op, struct tp_args *args)
 {
-    struct any_args a = any_args_of(op, args, (void *const *)args->in);
+    struct any_args a = tp_cuda_any_args(op, args, (void *const *)args->in);
     a.values = (uint8_t *)args->out[0];
     if (args->flags & TP_FAILED)
         return;

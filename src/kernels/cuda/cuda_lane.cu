@@ -23,6 +23,8 @@ struct tp_cuda_lane {
     uint8_t *host_in, *host_out, *in, *out, *values; /* values: of REQUANT */
     uint64_t in_bytes, out_bytes, values_bytes;
     uint32_t *flags, *host_flags;
+    float *importance; /* grows with the boxes that need it */
+    uint64_t importance_bytes;
 };
 
 static enum tp_code fail_cuda(struct tp_err *err, cudaError_t error, const char *what)
@@ -136,6 +138,7 @@ extern "C" void tp_cuda_close(struct tp_cuda_lane *l)
     cudaFree(l->out);
     cudaFree(l->values);
     cudaFree(l->flags);
+    cudaFree(l->importance);
     cudaFreeHost(l->host_in);
     cudaFreeHost(l->host_out);
     cudaFreeHost(l->host_flags);
@@ -207,6 +210,34 @@ static enum tp_code upload(struct tp_cuda_lane *l, const void *host, uint64_t by
         return code;
     *address = device;
     error = cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, l->stream);
+    return error == cudaSuccess ? TP_OK : fail_cuda(err, error, "cannot copy to the GPU");
+}
+
+static cudaError_t room_for_importance(struct tp_cuda_lane *l, uint64_t bytes)
+{
+    if (bytes <= l->importance_bytes)
+        return cudaSuccess;
+    cudaFree(l->importance);
+    l->importance = NULL;
+    l->importance_bytes = 0;
+    cudaError_t error = cudaMalloc((void **)&l->importance, bytes);
+    if (error == cudaSuccess)
+        l->importance_bytes = bytes;
+    return error;
+}
+
+/* The importance of the box's columns, from any host memory. */
+static enum tp_code upload_importance(struct tp_cuda_lane *l, struct tp_args *device,
+                                      struct tp_err *err)
+{
+    const uint64_t bytes = device->box.e * device->box.k * sizeof(float);
+    if (device->importance == NULL)
+        return TP_OK;
+    cudaError_t error = room_for_importance(l, bytes);
+    if (error == cudaSuccess)
+        error = cudaMemcpyAsync(l->importance, device->importance, bytes, cudaMemcpyHostToDevice,
+                                l->stream);
+    device->importance = l->importance;
     return error == cudaSuccess ? TP_OK : fail_cuda(err, error, "cannot copy to the GPU");
 }
 
@@ -328,6 +359,8 @@ extern "C" enum tp_code tp_cuda_run(struct tp_cuda_lane *lane, struct tp_cuda_ca
     device.stream = lane->stream;
     device.device_flags = lane->flags;
     code = upload_all(lane, call, &device, err);
+    if (code == TP_OK)
+        code = upload_importance(lane, &device, err);
     if (code == TP_OK)
         code = outputs(lane, call, &device, false, err);
     if (code == TP_OK)

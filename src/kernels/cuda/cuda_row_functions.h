@@ -16,6 +16,10 @@ void tp_cuda_encode_any(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_repack_any(const struct tp_op *from, const struct tp_op *to, struct tp_args *args);
 void tp_cuda_decode_any(const struct tp_op *op, struct tp_args *args);
 
+/* The same for encodes with a search of scales (tp_op_search()); tp_cuda_encode_any() calls it.
+ * See cuda_search_any.cu. */
+void tp_cuda_search_any(const struct tp_op *op, struct tp_args *args);
+
 void tp_cuda_fp8_128x128(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_fp8_1x128(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_mxfp8_kwise(const struct tp_op *op, struct tp_args *args);
@@ -23,6 +27,9 @@ void tp_cuda_fp4_kwise(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_mxfp8_nwise(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_int4_row(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_int4_w4a8(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_fp4_search(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_int4_search(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_w4a8_search(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_int4_reorder(const struct tp_op *from, const struct tp_op *to,
                           struct tp_args *args);
 void tp_cuda_int4_restore(const struct tp_op *from, const struct tp_op *to,

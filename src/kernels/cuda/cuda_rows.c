@@ -1,8 +1,8 @@
 /* The table of CUDA rows.
  *
  * A row names what its own kernel reads and writes; every row takes any box, and
- * operations without a row get the general kernels of cuda_any.cu, which do all but
- * searches of scales: those without a row are the host's. Knows no CUDA call.
+ * operations without a row get the general kernels of cuda_any.cu and cuda_search_any.cu.
+ * Knows no CUDA call.
  */
 #include "kernels/cuda/cuda.h"
 
@@ -93,10 +93,12 @@ static bool nvfp4_kwise(const struct tp_op *op)
 }
 
 /* One row for each type that weights come in. */
-#define ENCODE(codec, codes, scales, accepts, fn, name)                                           \
-    {codec, TP_BF16, codes, scales, accepts, TP_ISA_CUDA, fn, name "_bf16_cuda", TP_SEARCH_NONE}, \
-    {codec, TP_F16, codes, scales, accepts, TP_ISA_CUDA, fn, name "_f16_cuda", TP_SEARCH_NONE},   \
-    {codec, TP_F32, codes, scales, accepts, TP_ISA_CUDA, fn, name "_f32_cuda", TP_SEARCH_NONE}
+#define SEARCH(codec, codes, scales, accepts, fn, name, search)                           \
+    {codec, TP_BF16, codes, scales, accepts, TP_ISA_CUDA, fn, name "_bf16_cuda", search}, \
+    {codec, TP_F16, codes, scales, accepts, TP_ISA_CUDA, fn, name "_f16_cuda", search},   \
+    {codec, TP_F32, codes, scales, accepts, TP_ISA_CUDA, fn, name "_f32_cuda", search}
+#define ENCODE(codec, codes, scales, accepts, fn, name) \
+    SEARCH(codec, codes, scales, accepts, fn, name, TP_SEARCH_NONE)
 
 static const struct tp_encode_row encode_rows[] = {
     ENCODE(TP_CODEC_INT4, TP_PLACE_ROW, TP_PLACE_ROW, int4_row, tp_cuda_int4_row, "int4_row"),
@@ -121,6 +123,20 @@ static const struct tp_encode_row encode_rows[] = {
            "nvfp4_1x16_row"),
     ENCODE(TP_CODEC_NVFP4, TP_PLACE_ROW, TP_PLACE_TILE_N, nvfp4_kwise, tp_cuda_fp4_kwise,
            "nvfp4_1x16_tiles"),
+    SEARCH(TP_CODEC_INT4, TP_PLACE_ROW, TP_PLACE_ROW, int4_row, tp_cuda_int4_search,
+           "int4_row_mse", TP_SEARCH_MSE),
+    SEARCH(TP_CODEC_INT4, TP_PLACE_ROW, TP_PLACE_ROW, int4_row, tp_cuda_w4a8_search,
+           "int4_row_w4a8", TP_SEARCH_W4A8),
+    SEARCH(TP_CODEC_INT4, TP_PLACE_W4A8, TP_PLACE_COL, int4_w4a8, tp_cuda_w4a8_search,
+           "int4_w4a8_w4a8", TP_SEARCH_W4A8),
+    SEARCH(TP_CODEC_MXFP4, TP_PLACE_ROW, TP_PLACE_ROW, mxfp4_kwise, tp_cuda_fp4_search,
+           "mxfp4_1x32_row_mse", TP_SEARCH_MSE),
+    SEARCH(TP_CODEC_MXFP4, TP_PLACE_ROW, TP_PLACE_TILE_N, mxfp4_kwise, tp_cuda_fp4_search,
+           "mxfp4_1x32_tiles_mse", TP_SEARCH_MSE),
+    SEARCH(TP_CODEC_NVFP4, TP_PLACE_ROW, TP_PLACE_ROW, nvfp4_kwise, tp_cuda_fp4_search,
+           "nvfp4_1x16_row_mse", TP_SEARCH_MSE),
+    SEARCH(TP_CODEC_NVFP4, TP_PLACE_ROW, TP_PLACE_TILE_N, nvfp4_kwise, tp_cuda_fp4_search,
+           "nvfp4_1x16_tiles_mse", TP_SEARCH_MSE),
 };
 
 static bool to_w4a8(const struct tp_op *from, const struct tp_op *to)
@@ -203,9 +219,7 @@ const struct tp_row_set tp_rows_cuda = {
 
 tp_encode_fn tp_cuda_encode_find(const struct tp_op *op, enum tp_dtype dtype)
 {
-    tp_encode_fn row = tp_row_set_encode(&tp_rows_cuda, op, dtype);
-    bool searches = row != tp_rows_cuda.any_encode || tp_op_search(op) == TP_SEARCH_NONE;
-    return tp_isa_enabled(TP_ISA_CUDA) && searches ? row : NULL;
+    return tp_isa_enabled(TP_ISA_CUDA) ? tp_row_set_encode(&tp_rows_cuda, op, dtype) : NULL;
 }
 
 tp_repack_fn tp_cuda_repack_find(const struct tp_op *from, const struct tp_op *to)

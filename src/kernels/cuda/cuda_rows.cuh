@@ -53,6 +53,17 @@ static __device__ __forceinline__ uint8_t dev_e4m3_of(float x)
 #endif
 }
 
+/* What values are divided by (TORCHAO: multiplied) for an e4m3 scale. */
+static __device__ __forceinline__ float dev_nvfp4_factor(uint32_t rule, uint32_t scale, float g)
+{
+    const float value = dev_e4m3_value(scale);
+    if (rule == TP_NVFP4_CT)
+        return __fdiv_rn(value, g);
+    if (rule == TP_NVFP4_TORCHAO)
+        return __fdiv_rn(__fdiv_rn(1.0f, g), value);
+    return __fmul_rn(value, g);
+}
+
 /* The e4m3 scale of a block, and what its values are divided by (TORCHAO: multiplied). */
 static __device__ __forceinline__ uint8_t dev_nvfp4_scale(uint32_t rule, uint32_t amax_bits,
                                                           float g, float *factor)
@@ -63,17 +74,15 @@ static __device__ __forceinline__ uint8_t dev_nvfp4_scale(uint32_t rule, uint32_
         const uint16_t sixth = tp_f32_to_bf16(__fdiv_rn(amax, 6.0f));
         sb = dev_e4m3_of(__fmul_rn(tp_bf16_to_f32(sixth), g));
         sb = sb ? sb : 0x20;
-        *factor = __fdiv_rn(dev_e4m3_value(sb), g);
     } else if (rule == TP_NVFP4_TORCHAO) {
         const float q = __fdiv_rn(__fdiv_rn(amax, 6.0f), g);
         sb = dev_e4m3_of(q < 0.015625f ? 0.015625f : q); /* NaN stays */
-        *factor = __fdiv_rn(__fdiv_rn(1.0f, g), dev_e4m3_value(sb));
     } else {
         float q = __fdiv_rn(amax, __fmul_rn(6.0f, g));
         q = q == 0.0f ? 1.0f : q;
         sb = dev_e4m3_of(q < 0.001953125f ? 0.001953125f : q);
-        *factor = __fmul_rn(dev_e4m3_value(sb), g);
     }
+    *factor = dev_nvfp4_factor(rule, sb, g);
     return sb;
 }
 

@@ -103,16 +103,10 @@ static bool in_lane(const struct tp_compute *c, const void *data)
     return on_device(c) && at >= c->in->base && at < c->in->base + c->in->capacity;
 }
 
-/* A search that no row of the device carries out stays with the CPU. */
-static bool device_encodes(const struct tp_op *op, enum tp_dtype dtype)
-{
-    return tp_op_search(op) == TP_SEARCH_NONE || tp_cuda_encode_find(op, dtype) != NULL;
-}
-
 enum tp_code tp_compute_encode(struct tp_compute *c, const struct tp_op *op, struct tp_args *args,
                                struct tp_err *err)
 {
-    if (in_lane(c, args->in[0]) && device_encodes(op, args->dtype))
+    if (in_lane(c, args->in[0]))
         return run_device(c, TP_CUDA_ENCODE, NULL, op, TP_DTYPE_NONE, args, err);
     enum tp_stage before = tp_stage_set(TP_STAGE_KERNEL);
     enum tp_code code = take_scratch(c, op, args, err);
@@ -158,7 +152,7 @@ enum tp_code tp_compute_requantize(struct tp_compute *c, const struct tp_op *fro
                                    const struct tp_op *to, enum tp_dtype via,
                                    struct tp_args *args, struct tp_err *err)
 {
-    if (on_device(c) && !tp_op_needs_reference(from) && device_encodes(to, via))
+    if (on_device(c) && !tp_op_needs_reference(from))
         return run_device(c, TP_CUDA_REQUANT, from, to, via, args, err);
     struct tp_args decode = *args;
     decode.dtype = args->dtype = via;

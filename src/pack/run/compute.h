@@ -39,8 +39,7 @@ enum tp_code tp_op_total(const struct tp_op *op, struct tp_box3 box, uint64_t *b
 enum tp_code tp_op_take(const struct tp_op *op, struct tp_box3 box, struct tp_arena *arena,
                         void *buffers[TP_MAX_OUT], struct tp_err *err);
 
-/* Run on the device when the box is there (and the device has a row for the operation's
- * search), else on the CPU. args->in and out are
+/* Run on the device when the box is there, else on the CPU. args->in and out are
  * what was taken from c->in and c->out; scratch is provided here. */
 enum tp_code tp_compute_encode(struct tp_compute *c, const struct tp_op *op, struct tp_args *args,
                                struct tp_err *err);

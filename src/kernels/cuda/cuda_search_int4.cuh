@@ -1,0 +1,189 @@
+/* What both searches of int4 share: 8 threads hold a group of 128, each the 8 values at place
+ * lane % 8 of 16 and the 8 at the place 8 further on. Invariant: see cuda_search.cuh. */
+#ifndef TP_KERNELS_CUDA_SEARCH_INT4_CUH
+#define TP_KERNELS_CUDA_SEARCH_INT4_CUH
+
+#include "kernels/cuda/cuda_search.cuh"
+
+enum { INT4_THREADS = 256, GROUP_LANES = 8, LANE_VALUES = 16 };
+
+struct int4_search_args {
+    const uint8_t *in;
+    uint8_t *codes, *scale; /* scale: bf16, or packed group scales */
+    float *channel;
+    uint32_t *flags;
+    uint64_t n, k, rows, groups, all_groups; /* groups: of a row */
+    uint32_t rule, channel_rule;
+    bool skip_zero, tiled; /* tiled: w4a8-cutlass */
+    dev_map map;
+    struct dev_search how;
+};
+
+static inline struct int4_search_args int4_search_args_of(const struct tp_op *op,
+                                                          struct tp_args *args)
+{
+    struct int4_search_args a;
+    int scale = tp_op_find(op, TP_ROLE_SCALE), channel = tp_op_find(op, TP_ROLE_CHANNEL);
+    a.tiled = scale < 0;
+    if (scale < 0)
+        scale = tp_op_find(op, TP_ROLE_GROUP8);
+    a.in = (const uint8_t *)args->in[0];
+    a.codes = (uint8_t *)args->out[tp_op_find(op, TP_ROLE_CODES)];
+    a.scale = (uint8_t *)args->out[scale];
+    a.channel = channel < 0 ? NULL : (float *)args->out[channel];
+    a.flags = args->device_flags;
+    a.n = args->box.n;
+    a.k = args->box.k;
+    a.rows = args->box.e * args->box.n;
+    a.groups = args->box.k / 128;
+    a.all_groups = a.rows * a.groups;
+    a.rule = op->rule;
+    a.channel_rule = op->channel_rule;
+    a.skip_zero = op->skip_zero_groups;
+    a.map = dev_map_of(NULL, op->table);
+    a.how = dev_search_of(op, args);
+    return a;
+}
+
+/* The lane's values of a group (counted over the whole weight); zeros where it is none. */
+template <int DT>
+static __device__ __forceinline__ void group_load(const uint8_t *in, uint64_t group, bool inside,
+                                                  dev_raw8<DT> (&r)[2])
+{
+    const int bytes = TP_IS32(DT) ? 4 : 2;
+    const uint8_t *p = in + (group * 128 + threadIdx.x % GROUP_LANES * 8) * bytes;
+    r[0] = inside ? dev_load_raw8<DT>(p) : dev_zero_raw8<DT>();
+    r[1] = inside ? dev_load_raw8<DT>(p + 64 * bytes) : dev_zero_raw8<DT>();
+}
+
+template <int DT>
+static __device__ __forceinline__ float group_value(const dev_raw8<DT> (&r)[2], int i)
+{
+    return dev_value<DT>(r[i / 8], i % 8);
+}
+
+template <int DT>
+static __device__ __forceinline__ uint32_t group_amax(const dev_raw8<DT> (&r)[2])
+{
+    return dev_max_lanes<GROUP_LANES>(
+        dev_amax_bits<DT>(dev_amax8<DT>(dev_amax8<DT>(0, r[0]), r[1])));
+}
+
+/* tp_search_flips() of finite values. */
+template <int DT> static __device__ __forceinline__ bool group_flips(const dev_raw8<DT> (&r)[2])
+{
+    float positive = 0, negative = 0;
+#pragma unroll
+    for (int i = 0; i < LANE_VALUES; i++) {
+        positive = fmaxf(positive, group_value<DT>(r, i));
+        negative = fmaxf(negative, -group_value<DT>(r, i));
+    }
+    return dev_search_flips<GROUP_LANES>(positive, negative);
+}
+
+/* The lane's share of a group as integers with root weights (1 without weights). */
+struct group_ints {
+    float x[LANE_VALUES], root[LANE_VALUES];
+    float unit;       /* of x, positive */
+    float largest;    /* magnitude of the group's values */
+    float least_root; /* the largest value's is no less */
+};
+
+/* `largest` is the bits of the group's largest magnitude after multiplying by `factor`; `h`
+ * the importance of the group's columns, with TP_IMPORTANCE_FILE (NULL: of no group). */
+template <int DT, bool WEIGHTED>
+static __device__ __forceinline__ group_ints group_ints_of(const dev_search &how,
+                                                           const dev_raw8<DT> (&r)[2],
+                                                           float factor, uint32_t largest,
+                                                           bool flip, const float *h)
+{
+    group_ints ints;
+    ints.unit = dev_search_unit(largest);
+    ints.largest = dev_search_int(__uint_as_float(largest), ints.unit);
+    ints.least_root = 1.0f;
+    const float unit = flip ? -ints.unit : ints.unit;
+#pragma unroll
+    for (int i = 0; i < LANE_VALUES; i++)
+        ints.x[i] = dev_search_int(__fmul_rn(group_value<DT>(r, i), factor), unit);
+    if (WEIGHTED && how.weights == TP_IMPORTANCE_MAGNITUDE) {
+        dev_roots_of_magnitude<LANE_VALUES, GROUP_LANES>(ints.x, ints.largest, ints.root);
+        ints.least_root = TP_SEARCH_MOST_ROOT;
+    } else if (WEIGHTED) {
+        float w[LANE_VALUES];
+#pragma unroll
+        for (int i = 0; i < LANE_VALUES; i++)
+            w[i] = 0;
+        if (h != NULL) {
+            dev_load_importance(h + threadIdx.x % GROUP_LANES * 8, w);
+            dev_load_importance(h + threadIdx.x % GROUP_LANES * 8 + 64, w + 8);
+        }
+        dev_roots_of_file<LANE_VALUES, GROUP_LANES>(w, ints.root);
+    } else {
+#pragma unroll
+        for (int i = 0; i < LANE_VALUES; i++)
+            ints.root[i] = 1.0f;
+    }
+    return ints;
+}
+
+/* The square of root weight times distance, an integer: the distance is 4096 at most. */
+template <bool WEIGHTED>
+static __device__ __forceinline__ uint64_t group_square(float distance, float root)
+{
+    const float d = WEIGHTED ? __fmul_rn(fabsf(distance), root) : fabsf(distance);
+    const uint32_t integer = __float_as_uint(__fadd_rn(d, 8388608.0f)) & 0x7FFFFFu;
+    return (uint64_t)integer * integer;
+}
+
+static __device__ __forceinline__ uint64_t group_sum(uint64_t v)
+{
+#pragma unroll
+    for (int d = GROUP_LANES / 2; d; d >>= 1)
+        v += __shfl_xor_sync(0xFFFFFFFFu, (unsigned long long)v, d);
+    return v;
+}
+
+/* Canonical codes of the lane's values as tp_codec_codes() has them, in two words. `scale`:
+ * bf16 bits, perhaps negative. */
+template <int DT>
+static __device__ __forceinline__ void group_codes_by_rule(const dev_raw8<DT> (&r)[2],
+                                                           uint32_t amax, uint32_t scale,
+                                                           uint32_t rule, uint32_t (&words)[2])
+{
+    const float s = __uint_as_float(scale << 16);
+    dev_divisor d = dev_divisor_of(s);
+    d.safe = fabsf(s) >= 8.271806e-25f && fabsf(s) <= 1.2089258e24f; /* 2^-80, 2^80 */
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        float q[8];
+        if (d.safe) {
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                q[i] = dev_divide(dev_value<DT>(r[j], i), d.high, d.low);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                q[i] = __fdiv_rn(dev_value<DT>(r[j], i), s);
+        }
+        if (rule == TP_INT4_QUOTIENT_BF16) {
+#pragma unroll
+            for (int i = 0; i < 8; i += 2)
+                dev_round_bf16(q[i], q[i + 1]);
+        }
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            q[i] = fmaxf(q[i], -8.0f);
+        words[j] = amax < TP_F32_INF_BITS ? dev_int4x8<true>(q) : 0x88888888u;
+    }
+}
+
+/* Row-major codes of a group (counted over the whole weight). */
+static __device__ __forceinline__ void group_store(const int4_search_args &a, uint64_t group,
+                                                   const uint32_t (&words)[2])
+{
+    uint32_t *codes = (uint32_t *)a.codes + group * 16 + threadIdx.x % GROUP_LANES;
+    codes[0] = dev_map_word(words[0], a.map);
+    codes[8] = dev_map_word(words[1], a.map);
+}
+
+#endif
