@@ -143,8 +143,8 @@ static __device__ __forceinline__ void dev_roots_of_file(const float (&w)[N], fl
 template <int LANES>
 static __device__ __forceinline__ bool dev_search_flips(float positive, float negative)
 {
-    return dev_max_lanes<LANES>(__float_as_uint(positive)) >
-           dev_max_lanes<LANES>(__float_as_uint(negative));
+    return dev_max_lanes<LANES>(tp_abs_bits(positive)) > /* without the sign of a zero */
+           dev_max_lanes<LANES>(tp_abs_bits(negative));
 }
 
 /* ---- W4A8: the channel scales that a row may have -------------------------- */
