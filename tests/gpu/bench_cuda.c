@@ -2,7 +2,8 @@
  *
  *     bench_cuda [--device D] [--only TEXT] [--repeats N] [--json FILE]
  *
- * One line per row and shape; TEXT picks the lines whose name holds it.
+ * One line per row and shape; TEXT picks the lines whose name holds it. The rate is of bytes
+ * read and written, that in brackets of bytes read alone.
  */
 #include "pack/bench/bench_cuda.h"
 #include "pack/format/format.h"
@@ -17,6 +18,14 @@ struct line {
     enum tp_dtype dtype;
     bool scales_only;
     const struct tp_box3 *boxes;
+};
+
+/* An encode with a search of scales. */
+struct search_line {
+    struct line line;
+    enum tp_search search;
+    enum tp_importance importance;
+    bool is_signed;
 };
 
 static const struct tp_box3 nwise[] = {
@@ -59,6 +68,25 @@ static const struct line lines[] = {
     {"decode w4a8-ct bf16", "w4a8-ct", NULL, NULL, TP_BF16, false, one},
 };
 
+#define SEARCH(name, to, dtype, search, importance, is_signed)           \
+    {{"search " name, NULL, to, NULL, dtype, false, one}, TP_SEARCH_##search, \
+     TP_IMPORTANCE_##importance, is_signed}
+static const struct search_line searches[] = {
+    SEARCH("nvfp4", "nvfp4-ct", TP_BF16, MSE, NONE, false),
+    SEARCH("nvfp4 f32", "nvfp4-ct", TP_F32, MSE, NONE, false),
+    SEARCH("nvfp4 tiles", "nvfp4-blocked", TP_BF16, MSE, NONE, false),
+    SEARCH("nvfp4 magnitude", "nvfp4-ct", TP_BF16, MSE, MAGNITUDE, false),
+    SEARCH("mxfp4", "mxfp4-ct", TP_BF16, MSE, NONE, false),
+    SEARCH("mxfp4 magnitude", "mxfp4-ct", TP_BF16, MSE, MAGNITUDE, false),
+    SEARCH("int4 magnitude", "w4a8-ct", TP_BF16, MSE, MAGNITUDE, false),
+    SEARCH("int4 magnitude signed", "w4a8-ct", TP_BF16, MSE, MAGNITUDE, true),
+    SEARCH("int4 magnitude f32", "w4a8-ct", TP_F32, MSE, MAGNITUDE, false),
+    SEARCH("int4", "w4a8-ct", TP_BF16, MSE, NONE, false),
+    SEARCH("w4a8 magnitude", "w4a8-ct", TP_BF16, W4A8, MAGNITUDE, false),
+    SEARCH("w4a8", "w4a8-ct", TP_BF16, W4A8, NONE, false),
+    SEARCH("w4a8-cutlass magnitude", "w4a8-cutlass", TP_BF16, MSE, MAGNITUDE, false),
+};
+
 static void op_of(const char *name, const char *set, struct tp_op *op)
 {
     const struct tp_format *format = tp_format_find(name);
@@ -75,9 +103,11 @@ static void print(FILE *json, const char *name, const struct tp_cuda_bench *b)
 {
     double bytes = (double)(b->read_bytes + b->write_bytes);
     double rate = bytes / b->seconds / 1e9, ceiling = bytes / b->ceiling_seconds / 1e9;
-    printf("%-24s %3d %5d %5d %5s %9.1f us %7.0f GB/s %7.0f %u:%u grid %-6u %6.3f  (%.0f..%.0f)\n",
+    printf("%-29s %3d %5d %5d %5s %9.1f us %7.0f GB/s [%5.0f] %7.0f %u:%u grid %-6u %6.3f"
+           "  (%.0f..%.0f)\n",
            name, (int)b->box.e, (int)b->box.n, (int)b->box.k, tp_dtype_name(b->dtype),
-           b->seconds * 1e6, rate, ceiling, b->ceiling_reads, b->ceiling_writes, b->ceiling_grid,
+           b->seconds * 1e6, rate, (double)b->read_bytes / b->seconds / 1e9, ceiling,
+           b->ceiling_reads, b->ceiling_writes, b->ceiling_grid,
            rate / ceiling, bytes / b->seconds_max / 1e9, bytes / b->seconds_min / 1e9);
     fflush(stdout);
     if (json != NULL)
@@ -90,13 +120,24 @@ static void print(FILE *json, const char *name, const struct tp_cuda_bench *b)
                 b->ceiling_seconds, rate / ceiling, b->buffers, b->launches);
 }
 
-static int bench_line(const struct line *line, int device, uint32_t repeats, FILE *json)
+static void set_search(const struct search_line *search, struct tp_op *op)
+{
+    op->search = (uint8_t)search->search;
+    op->importance = (uint8_t)search->importance;
+    op->search_signed = search->is_signed;
+}
+
+/* `search`: NULL, or how the scales of `to` are searched. */
+static int bench_line(const struct line *line, const struct search_line *search, int device,
+                      uint32_t repeats, FILE *json)
 {
     struct tp_op from, to;
     if (line->from != NULL)
         op_of(line->from, line->scales_only ? line->set : NULL, &from);
     if (line->to != NULL)
         op_of(line->to, line->scales_only ? NULL : line->set, &to);
+    if (search != NULL)
+        set_search(search, &to);
     for (const struct tp_box3 *box = line->boxes; box->e > 0; box++) {
         struct tp_err err = {0};
         struct tp_cuda_bench b = {.device = device, .dtype = line->dtype, .box = *box,
@@ -146,7 +187,10 @@ int main(int argc, char **argv)
         json = fopen(path, "w");
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
         if (only == NULL || strstr(lines[i].name, only) != NULL)
-            failed |= bench_line(&lines[i], device, repeats, json);
+            failed |= bench_line(&lines[i], NULL, device, repeats, json);
+    for (size_t i = 0; i < sizeof searches / sizeof searches[0]; i++)
+        if (only == NULL || strstr(searches[i].line.name, only) != NULL)
+            failed |= bench_line(&searches[i].line, &searches[i], device, repeats, json);
     if (json != NULL)
         fclose(json);
     return failed;

@@ -1,12 +1,14 @@
 """Whole conversions in memory (tmpfs to tmpfs), and their stages measured alone.
 
-    end_to_end.py TILEPACK [GIGABYTES] [FORMAT ...]
+    end_to_end.py TILEPACK [GIGABYTES] [FORMAT[:SEARCH[:IMPORTANCE]] ...]
 
 Prints, for each format: seconds and GB/s of input of `convert --device cuda`, and the
 ratio to the slowest of its stages alone, by as many threads as the converter has lanes
 and over the same files: pread of the input into pinned memory, upload of the input,
 download of the output, and pwrite of files like the output's. A source has shards of
-5 GB, as checkpoints have. Needs torch for pinned memory and copies. TILEPACK_E2E_DEVICES
+5 GB, as checkpoints have. Needs torch for pinned memory and copies. With a
+SEARCH the same conversion is run without it in turn, and the ratio of their times printed
+(the median of the rounds' ratios, of which there are then at least five). TILEPACK_E2E_DEVICES
 names other devices ("cuda cpu"), TILEPACK_E2E_ROUNDS how often each is run (2; the best
 counts), TILEPACK_E2E_SHARD the gigabytes of a shard; TILEPACK_E2E_KEEP, when set, keeps
 the source for the next run.
@@ -145,18 +147,33 @@ class Stages:
         return min(in_threads(work) for _ in range(2))
 
 
+def convert_once(tool, source, out, options, device):
+    """Seconds, and the last lines of what --verbose says."""
+    shutil.rmtree(out, ignore_errors=True)
+    start = time.perf_counter()
+    done = subprocess.run([tool, "convert", source, "-o", out, "--device", device, "--verbose",
+                           "--to"] + options, capture_output=True, text=True, check=True)
+    return time.perf_counter() - start, done.stderr.strip().splitlines()[-3:]
+
+
 def convert(tool, source, out, name, device):
-    """Best seconds, and the last lines of what --verbose says."""
-    best = None
-    for _ in range(ROUNDS):
-        shutil.rmtree(out, ignore_errors=True)
-        start = time.perf_counter()
-        done = subprocess.run([tool, "convert", source, "-o", out, "--to", name, "--device",
-                               device, "--verbose"], capture_output=True, text=True, check=True)
-        seconds = time.perf_counter() - start
-        if best is None or seconds < best[0]:
-            best = (seconds, done.stderr.strip().splitlines()[-3:])
-    return best
+    """The best of some."""
+    return min(convert_once(tool, source, out, [name], device) for _ in range(ROUNDS))
+
+
+def compare_search(tool, source, out, name, device):
+    """The format with its search, and without, in turn."""
+    plain, search, *importance = name.split(":")
+    options = [plain, "--search", search] + [x for i in importance for x in ("--importance", i)]
+    times = {"none": [], search: []}
+    for _ in range(max(5, ROUNDS)):
+        times["none"].append(convert_once(tool, source, out, [plain], device)[0])
+        times[search].append(convert_once(tool, source, out, options, device)[0])
+    shutil.rmtree(out, ignore_errors=True)
+    ratios = sorted(a / b for a, b in zip(times["none"], times[search]))
+    print(f"{name:30} {device:4} best {min(times[search]):6.2f} s, without search "
+          f"{min(times['none']):6.2f} s; without / with, median {ratios[len(ratios) // 2]:.3f} "
+          f"({ratios[0]:.3f}..{ratios[-1]:.3f})", flush=True)
 
 
 def main():
@@ -175,6 +192,9 @@ def main():
           f"pread {read:.2f} s ({size_in / read / 1e9:.1f} GB/s), upload {up:.2f} s", flush=True)
     for name in sys.argv[3:] or FORMATS:
         for device in os.environ.get("TILEPACK_E2E_DEVICES", "cuda").split():
+            if ":" in name:
+                compare_search(tool, source, out, name, device)
+                continue
             seconds, said = convert(tool, source, out, name, device)
             sizes = [os.path.getsize(f) for f in files(out)]
             shutil.rmtree(out, ignore_errors=True)

@@ -3,9 +3,9 @@
 #
 # What needs a GPU: every CUDA row against the reference (TEST_CUDA is
 # tests/gpu/test_cuda.c built with CUDA), the same under compute-sanitizer, every
-# golden file and random shapes through --device cuda, boxes cut in awkward places,
-# one against several GPUs, and the original libraries on the same GPU where they are
-# installed. Python needs numpy, ml_dtypes and safetensors.
+# golden file, every search of scales and random shapes through --device cuda, boxes cut in
+# awkward places, one against several GPUs, and the original libraries on the same GPU where
+# they are installed. Python needs numpy, ml_dtypes and safetensors.
 # Ends with `N passed, N failed`. TILEPACK_GPU_ONLY names the checks to run (all);
 # TILEPACK_GPU_CASES: random cases of each format; TILEPACK_SANITIZER_CASES: rounds of each
 # operation under each sanitizer; TILEPACK_TEST_SECONDS: of random shapes.
@@ -52,6 +52,35 @@ same_bytes() { # options of both runs ... -- the second run's own
     return $status
 }
 
+searched_bytes() { # every search: the GPU's files are the CPU's
+    work=$(mktemp -d)
+    "$PYTHON" samples/gen_checkpoint.py "$work/in" --preset tiny-mixtral || return 1
+    status=0
+    while read -r line; do
+        # shellcheck disable=SC2086  # options of one line
+        set -- $line
+        "$TILEPACK" convert "$work/in" -o "$work/cpu" --device cpu -q --force --to "$@" &&
+            "$TILEPACK" convert "$work/in" -o "$work/gpu" --device cuda -q --force --to "$@" &&
+            diff -r "$work/cpu" "$work/gpu" || status=1
+        rm -rf "$work/cpu" "$work/gpu"
+    done <<EOF
+w4a8-ct --search mse
+w4a8-ct --search mse --importance none
+w4a8-ct --search mse --signed
+w4a8-ct --search w4a8
+w4a8-ct --search w4a8 --signed --importance none
+w4a8-cutlass --search mse
+w4a8-cutlass --search mse --signed
+nvfp4-ct --search mse
+nvfp4-ct --search mse --importance magnitude
+nvfp4-blocked --search mse
+mxfp4-ct --search mse
+mxfp4-blocked --search mse --importance magnitude
+EOF
+    rm -rf "$work"
+    return $status
+}
+
 check rows "$test_cuda" --cases 20 --per-format "${TILEPACK_GPU_CASES:-10000}" --threads "$(nproc)"
 library=$(dirname "$test_cuda")/test_library_cuda # tilepack.h on device pointers
 [ -x "$library" ] && check library "$library"
@@ -64,8 +93,10 @@ done
 check golden "$PYTHON" tests/bytes/golden.py
 check inputs "$PYTHON" tests/bytes/inputs.py
 check random "$PYTHON" tests/bytes/random_shapes.py --seconds "${TILEPACK_TEST_SECONDS:-60}"
+check search "$PYTHON" tests/bytes/search.py
 check originals "$PYTHON" tests/gpu/originals.py # torch, torchao, compressed-tensors
 check device_equals_cpu same_bytes --device cuda
+check search_equals_cpu searched_bytes
 check small_slots same_bytes --device cuda --gpu-memory 16MiB
 if [ "$(nvidia-smi -L | wc -l)" -gt 1 ]; then
     check several_gpus same_bytes --device cuda:all

@@ -11,7 +11,8 @@
  *
  * N rounds for each format and setting, more where a format would have fewer than M
  * encodings, repackings and decodings against the reference. A round encodes from the
- * three types, decodes to two, and repacks at least once where that is possible.
+ * three types, decodes to two, and repacks at least once where that is possible; where the
+ * format has a search of scales, it encodes from the three types again with random ones.
  */
 #include "base/num.h"
 #include "kernels/cuda/cuda.h"
@@ -30,11 +31,15 @@ enum {
     LANE_BYTES = 4 << 20,
     SCRATCH_BYTES = 8 << 20,
     MAX_THREADS = 64,
+    MAX_IMPORTANCE = 1 << 14, /* numbers of it: three experts, 700 columns */
 };
 
-enum work { WORK_ENCODE, WORK_PATTERNS, WORK_REPACK, WORK_DECODE, WORK_REQUANT, WORKS };
+enum work {
+    WORK_ENCODE, WORK_SEARCH, WORK_PATTERNS, WORK_REPACK, WORK_DECODE, WORK_REQUANT, WORKS
+};
 enum { ROUND_CASES = 5 }; /* of a round, at least */
-static const char *const work_names[WORKS] = {"encode", "patterns", "repack", "decode", "requant"};
+static const char *const work_names[WORKS] = {"encode",  "search", "patterns",
+                                              "repack", "decode", "requant"};
 
 struct named_op {
     struct tp_op op;
@@ -61,6 +66,7 @@ struct worker {
     uint8_t *in, *out; /* the lane's */
     uint8_t *want;     /* what the reference writes */
     void *scratch;
+    float *importance;
 };
 
 /* ---- random numbers and contents ------------------------------------------ */
@@ -300,24 +306,67 @@ static struct tp_args reference_args(struct worker *w, const struct tp_op *to, s
     return args;
 }
 
-static void test_encode(struct worker *w, size_t index, enum tp_dtype dtype, enum work work,
-                        int how)
+/* Importance of every column of the box, often in a range of its own for each block; NULL now
+ * and then. */
+static const float *random_importance(struct worker *w, struct tp_box3 box)
 {
-    const struct named_op *op = &all.ops[index];
-    struct tp_box3 box = random_box(w, op, NULL);
-    struct tp_cuda_call call = {.kind = TP_CUDA_ENCODE, .to = &op->op};
+    const uint64_t kind = below(w, 6);
+    float scale = 1.0f;
+    for (uint64_t i = 0; i < box.e * box.k; i++) {
+        if (i % 128 == 0 && kind == 1)
+            scale = tp_bits_f32((uint32_t)(1 + below(w, 250)) << 23);
+        float v = ordinary(w, 1.0f);
+        v = kind == 2 && below(w, 3) ? 0.0f : v * v * scale;
+        w->importance[i] = tp_abs_bits(v) < TP_F32_INF_BITS ? v : 1.0f;
+    }
+    return kind ? w->importance : NULL;
+}
+
+/* The same operation with a search, if its codec has one. */
+static bool add_search(struct worker *w, struct tp_op *op)
+{
+    op->search = (uint8_t)(below(w, 2) ? TP_SEARCH_MSE : TP_SEARCH_W4A8);
+    op->search_signed = op->codec == TP_CODEC_INT4 && below(w, 2);
+    op->importance = (uint8_t)below(w, TP_IMPORTANCE_FILE + 1);
+    return tp_op_search(op) != TP_SEARCH_NONE;
+}
+
+/* The searches of an operation, for messages. */
+static void name_encode(char *name, size_t size, const struct named_op *named,
+                        const struct tp_op *op, enum tp_dtype dtype)
+{
+    static const char *const searches[] = {"", " mse", " w4a8"};
+    static const char *const weights[] = {"", " magnitude", " file"};
+    snprintf(name, size, "%s %s%s%s%s", named->name, tp_dtype_name(dtype), searches[op->search],
+             op->search_signed ? " signed" : "", weights[op->importance]);
+}
+
+static void test_encode(struct worker *w, size_t index, enum tp_dtype dtype, enum work work,
+                        int how, bool search)
+{
+    const struct named_op *named = &all.ops[index];
+    struct tp_box3 box = random_box(w, named, NULL);
+    struct tp_op op = named->op;
+    struct tp_cuda_call call = {.kind = TP_CUDA_ENCODE, .to = &op};
     struct tp_args want;
-    char name[200];
+    char name[260];
+    if (search && !add_search(w, &op))
+        return;
     if (work == WORK_PATTERNS) {
         box = (struct tp_box3){1, 256, 256};
         fill_patterns(w, (uint16_t *)w->in, box.n, box.k, how);
     } else {
         fill_values(w, w->in, dtype, box.e * box.n * box.k);
     }
-    snprintf(name, sizeof name, "%s %s", op->name, tp_dtype_name(dtype));
-    want = reference_args(w, &op->op, box, dtype);
-    tp_encode_ref(&op->op, &want);
-    call.args = (struct tp_args){.box = box, .dtype = dtype, .global = want.global};
+    name_encode(name, sizeof name, named, &op, dtype);
+    want = reference_args(w, &op, box, dtype);
+    if (search && below(w, 2))
+        want.global = tp_bits_f32((uint32_t)below(w, 60 << 23) + (100u << 23));
+    if (op.importance == TP_IMPORTANCE_FILE)
+        want.importance = random_importance(w, box);
+    tp_encode_ref(&op, &want);
+    call.args = (struct tp_args){.box = box, .dtype = dtype, .global = want.global,
+                                 .importance = want.importance};
     check_outputs(w, work, index, &call, &want, name);
 }
 
@@ -400,7 +449,9 @@ static void one_round(struct worker *w, size_t index)
     static const enum tp_dtype floats[] = {TP_BF16, TP_F16, TP_F32};
     const struct named_op *op = &all.ops[index];
     for (int d = 0; d < 3; d++)
-        test_encode(w, index, floats[d], WORK_ENCODE, 0);
+        test_encode(w, index, floats[d], WORK_ENCODE, 0, false);
+    for (int d = 0; d < 3; d++)
+        test_encode(w, index, floats[d], WORK_SEARCH, 0, true);
     test_decode(w, index, TP_F32);
     test_decode(w, index, TP_BF16);
     for (size_t from = 0; from < all.ops_count; from++) {
@@ -423,9 +474,9 @@ static void *work_thread(void *arg)
         w->rng = all.seed * UINT64_C(0x5851F42D4C957F2D) + i;
         one_round(w, index);
         if (i / all.ops_count == 0)
-            for (int how = 0; how < 4; how++) {
-                test_encode(w, index, TP_BF16, WORK_PATTERNS, how);
-                test_encode(w, index, TP_F16, WORK_PATTERNS, how);
+            for (int how = 0; how < 8; how++) {
+                test_encode(w, index, TP_BF16, WORK_PATTERNS, how % 4, how / 4);
+                test_encode(w, index, TP_F16, WORK_PATTERNS, how % 4, how / 4);
             }
     }
     return NULL;
@@ -484,6 +535,22 @@ static void add_shuffled(const char *name)
     all.ops_count++;
 }
 
+/* A format again with codes along N, which only the general kernels write. */
+static void add_columns(const char *name)
+{
+    const struct tp_format *format = tp_format_find(name);
+    struct named_op *op = &all.ops[all.ops_count];
+    if (format == NULL || all.only != NULL || all.ops_count == MAX_OPS)
+        return;
+    op->format = format;
+    op->op = format->op;
+    struct tp_op_out *codes = &op->op.out[tp_op_find(&op->op, TP_ROLE_CODES)];
+    codes->layout = "(E,N,K):(align(N,2)*K,1,align(N,2))";
+    codes->place = TP_PLACE_ANY;
+    snprintf(op->name, sizeof op->name, "%s codes along N", name);
+    all.ops_count++;
+}
+
 /* Rounds of each operation, so that every format has its cases. */
 static void share_out(void)
 {
@@ -519,6 +586,7 @@ static void open_worker(struct worker *w)
     bool no_memory;
     w->want = malloc(LANE_BYTES);
     w->scratch = malloc(SCRATCH_BYTES);
+    w->importance = malloc(MAX_IMPORTANCE * sizeof(float));
     if (tp_cuda_open(all.device, LANE_BYTES, LANE_BYTES, LANE_BYTES, &w->lane, &no_memory,
                      &err) != TP_OK) {
         printf("%s\n", err.what);
@@ -530,8 +598,10 @@ static void open_worker(struct worker *w)
 
 static void print_totals(void)
 {
-    printf("%-80s %9s %9s %9s %9s %9s %12s\n", "operation", work_names[0], work_names[1],
-           work_names[2], work_names[3], work_names[4], "bytes");
+    printf("%-80s", "operation");
+    for (int work = 0; work < WORKS; work++)
+        printf(" %9s", work_names[work]);
+    printf(" %12s\n", "bytes");
     for (size_t i = 0; i < all.ops_count; i++) {
         unsigned long long bytes = 0;
         printf("%-80s", all.ops[i].name);
@@ -579,6 +649,10 @@ int main(int argc, char **argv)
         add_ops(&format[i]);
     add_shuffled("w4a8-ct");
     add_shuffled("w4a8-cutlass");
+    add_columns("w4a8-ct");
+    add_columns("w4a8-cutlass");
+    add_columns("mxfp4-ct");
+    add_columns("nvfp4-ct");
     share_out();
     for (uint32_t i = 0; i < all.threads; i++) {
         open_worker(&workers[i]);
@@ -590,6 +664,7 @@ int main(int argc, char **argv)
         tp_cuda_close(workers[i].lane);
         free(workers[i].want);
         free(workers[i].scratch);
+        free(workers[i].importance);
     }
     print_totals();
     return all.failures != 0;
