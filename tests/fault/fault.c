@@ -115,7 +115,8 @@ static void all_faults(uint64_t every)
     for (uint64_t n = 1; n <= calls; n++)
         for (int f = FAULT_ENOSPC; f <= FAULT_SHORT; f++) {
             enum call call = world_call(n);
-            bool rarely = call == CALL_ALLOC && (scenario->zstd || scenario->parts) && n % every;
+            bool rarely = call == CALL_ALLOC && n % every &&
+                          (scenario->zstd || scenario->parts || scenario->ranks);
             if (!fault_applies((enum fault)f, call) || rarely)
                 continue;
             one_fault(n, (enum fault)f, false, 1);

@@ -4,6 +4,8 @@
 
 #include "pack/commit/commit.h"
 #include "pack/commit/parts.h"
+#include "pack/check/verify_values.h"
+#include "pack/plan/ranks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,13 +16,15 @@
 #define OWN ".tilepack-"
 
 const struct scenario scenarios[] = {
-    {"directory", "w4a8-cutlass", false, false, 0, false},
-    {"file", "fp8-deepseek", true, false, 0, false},
-    {"replaced directory", "mxfp8-blocked", false, true, 0, false},
-    {"replaced file", "w4a8-ct", true, true, 0, false},
-    {"archives", "fp8-deepseek", false, false, 1, false},
-    {"archive", "w4a8-cutlass", true, false, 1, false},
-    {"parts", "w4a8-ct", false, false, 0, true},
+    {.name = "directory", .format = "w4a8-cutlass"},
+    {.name = "file", .format = "fp8-deepseek", .single = true},
+    {.name = "replaced directory", .format = "mxfp8-blocked", .replace = true},
+    {.name = "replaced file", .format = "w4a8-ct", .single = true, .replace = true},
+    {.name = "archives", .format = "fp8-deepseek", .zstd = 1},
+    {.name = "archive", .format = "w4a8-cutlass", .single = true, .zstd = 1},
+    {.name = "parts", .format = "w4a8-ct", .parts = true},
+    {.name = "ranks", .format = "mxfp4-ct", .ranks = 2},
+    {.name = "search", .format = "w4a8-ct", .search = true},
 };
 const int scenario_count = sizeof scenarios / sizeof *scenarios;
 
@@ -87,6 +91,32 @@ static void write_source(const char *folder)
     write_text(folder, "tokenizer.json", "{\"version\": \"1.0\"}");
 }
 
+static void put_number(uint8_t **at, int32_t number)
+{
+    memcpy(*at, &number, sizeof number);
+    *at += sizeof number;
+}
+
+/* An imatrix of llama.cpp in its older form: 1, 2, 3, ... for each column of two weights. */
+static void write_importance(const char *path)
+{
+    static const struct weight weights[] = {{"m.0.up_proj.weight", 1, 256},
+                                            {"m.1.down_proj.weight", 1, 128}};
+    uint8_t file[2048], *at = file;
+    put_number(&at, 2);
+    for (int i = 0; i < 2; i++) {
+        size_t size = strlen(weights[i].name);
+        put_number(&at, (int32_t)size);
+        memcpy(at, weights[i].name, size);
+        at += size;
+        put_number(&at, 1);
+        put_number(&at, (int32_t)weights[i].k);
+        for (unsigned k = 0; k < weights[i].k; k++, at += sizeof(float))
+            memcpy(at, &(float){(float)(k + 1)}, sizeof(float));
+    }
+    tree_write(path, file, (size_t)(at - file));
+}
+
 static void make_folder(const char *path)
 {
     tree_remove(path);
@@ -99,6 +129,7 @@ void job_prepare(const char *work, const struct scenario *scenario, struct place
     char folder[4096];
     const char *name = scenario->single ? "out.safetensors" : "out";
     snprintf(p->source, sizeof p->source, "%.4000s/source", work);
+    snprintf(p->importance, sizeof p->importance, "%.4000s/importance", work);
     snprintf(p->root, sizeof p->root, "%.4000s/root", work);
     snprintf(p->output, sizeof p->output, "%.4000s/root/%s", work, name);
     snprintf(p->reference, sizeof p->reference, "%.4000s/reference", work);
@@ -108,6 +139,7 @@ void job_prepare(const char *work, const struct scenario *scenario, struct place
     tree_remove(p->reference);
     tree_remove(p->old);
     write_source(p->source);
+    write_importance(p->importance);
     if (scenario->single) {
         write_text(work, "old", "old content, which is to be kept until the new one is there");
     } else {
@@ -168,6 +200,72 @@ static enum tp_code run_parts(const struct tp_plan *plan, const struct tp_reques
     return code;
 }
 
+static enum tp_code run_ranks(const struct scenario *scenario, const struct tp_plan *plan,
+                              const struct tp_request *request, const char *output,
+                              struct tp_convert_options *options, struct tp_err *err)
+{
+    struct tp_ranks ranks = {0};
+    struct tp_convert_result result;
+    enum tp_code code = tp_ranks_make(plan, request, scenario->ranks, &ranks, err);
+    options->ranks = &ranks;
+    if (code == TP_OK)
+        code = tp_convert(plan, request, output, options, &result, err);
+    tp_ranks_close(&ranks);
+    return code;
+}
+
+/* As `convert` measures what a search gains. */
+static enum tp_code run_measured(const struct tp_plan *plan, const struct tp_request *request,
+                                 const char *output, struct tp_convert_options *options,
+                                 struct tp_err *err)
+{
+    struct tp_side source = {plan->ckpt, plan->weights};
+    struct tp_value_observer observer = {0};
+    struct tp_convert_result result;
+    struct tp_unit_result *units = tp_unit_results_new(plan, err);
+    enum tp_code code = units ? tp_value_observer_open(&observer, plan, &source, true, units, err)
+                              : TP_E_MEMORY;
+    options->run.observe = tp_value_observe;
+    options->run.observe_arg = &observer;
+    if (code == TP_OK)
+        code = tp_convert(plan, request, output, options, &result, err);
+    tp_value_observer_close(&observer);
+    if (units)
+        tp_unit_results_free(units, plan->unit_count);
+    return code;
+}
+
+static enum tp_code carry_out(const struct scenario *scenario, const struct tp_plan *plan,
+                              const struct tp_request *request, const char *output, unsigned jobs,
+                              struct tp_err *err)
+{
+    struct tp_convert_result result;
+    struct tp_convert_options options = {.run = {.jobs = jobs, .box_target = 16384},
+                                         .force = scenario->replace,
+                                         .zstd = scenario->zstd};
+    if (scenario->parts)
+        return run_parts(plan, request, output, &options, err);
+    if (scenario->ranks)
+        return run_ranks(scenario, plan, request, output, &options, err);
+    if (scenario->search)
+        return run_measured(plan, request, output, &options, err);
+    return tp_convert(plan, request, output, &options, &result, err);
+}
+
+static enum tp_code make_request(const struct scenario *scenario, const struct places *p,
+                                 struct tp_request *request, struct tp_err *err)
+{
+    struct tp_search_words words = {"mse", true, p->importance};
+    enum tp_code code = tp_request_to(request, scenario->format, NULL, 0, err);
+    request->shard_size = 20000;
+    if (code == TP_OK)
+        code = tp_request_exclude(request, "no such (tensor|weight)", err);
+    if (code || !scenario->search)
+        return code;
+    code = tp_request_search(request, &words, err);
+    return code ? code : tp_request_importance(request, NULL, err);
+}
+
 enum tp_code job_run(const struct scenario *scenario, const struct places *p, unsigned jobs,
                      struct tp_err *err)
 {
@@ -175,26 +273,17 @@ enum tp_code job_run(const struct scenario *scenario, const struct places *p, un
     struct tp_weights weights = {0};
     struct tp_request request = {0};
     struct tp_plan plan = {0};
-    struct tp_convert_result result;
-    struct tp_convert_options options = {.run = {.jobs = jobs, .box_target = 16384},
-                                         .force = scenario->replace,
-                                         .zstd = scenario->zstd};
     memset(err, 0, sizeof *err);
     enum tp_code code = tp_checkpoint_open(p->source, 0, &ckpt, err);
     if (code == TP_OK)
         code = tp_weights_find(&ckpt, &weights, err);
     if (code == TP_OK)
-        code = tp_request_to(&request, scenario->format, NULL, 0, err);
-    if (code == TP_OK)
-        code = tp_request_exclude(&request, "no such (tensor|weight)", err);
-    request.shard_size = 20000;
+        code = make_request(scenario, p, &request, err);
     if (code == TP_OK)
         code = tp_plan_convert(&ckpt, &weights, &request,
                                scenario->single ? "out.safetensors" : NULL, &plan, err);
-    if (code == TP_OK && scenario->parts)
-        code = run_parts(&plan, &request, p->output, &options, err);
-    else if (code == TP_OK)
-        code = tp_convert(&plan, &request, p->output, &options, &result, err);
+    if (code == TP_OK)
+        code = carry_out(scenario, &plan, &request, p->output, jobs, err);
     tp_plan_close(&plan);
     tp_request_close(&request);
     tp_weights_close(&weights);

@@ -15,6 +15,8 @@ struct scenario {
     bool replace; /* something older is there, and --force is given */
     unsigned zstd; /* level of compression, 0: none */
     bool parts;   /* done as two parts that are merged */
+    unsigned ranks; /* slices of so many tensor-parallel ranks, 0: the whole */
+    bool search;    /* scales are searched with a file of importance, and measured */
 };
 extern const struct scenario scenarios[];
 extern const int scenario_count;
@@ -22,6 +24,7 @@ extern const int scenario_count;
 /* Where things are; all below the work directory. */
 struct places {
     char source[4096];    /* the checkpoint */
+    char importance[4096]; /* of some of its weights */
     char root[4096];      /* holds nothing but the output */
     char output[4096];    /* in root */
     char reference[4096]; /* what an undisturbed conversion makes */

@@ -134,6 +134,21 @@ static const char *compare_files(const struct tree_file *a, size_t count_a,
     return NULL;
 }
 
+/* What differs in the directories of both, which have the same names. */
+static const char *compare_below(const char *left, const char *right,
+                                 const struct tree_file *files, size_t count, const char *except)
+{
+    const char *found = NULL;
+    for (size_t i = 0; i < count && !found; i++) {
+        char a[4096], b[4096];
+        snprintf(a, sizeof a, "%s/%s", left, files[i].name);
+        snprintf(b, sizeof b, "%s/%s", right, files[i].name);
+        if (files[i].directory)
+            found = tree_difference(a, b, except);
+    }
+    return found;
+}
+
 const char *tree_difference(const char *left, const char *right, const char *except)
 {
     struct stat a_st, b_st;
@@ -153,6 +168,8 @@ const char *tree_difference(const char *left, const char *right, const char *exc
     }
     size_t count_a = tree_list(left, &a), count_b = tree_list(right, &b);
     const char *found = compare_files(a, count_a, b, count_b, except);
+    if (!found)
+        found = compare_below(left, right, b, count_b, except);
     tree_free(a, count_a);
     tree_free(b, count_b);
     return found;

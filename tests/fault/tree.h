@@ -22,8 +22,8 @@ void tree_write(const char *path, const void *data, size_t size);
 void tree_clear(const char *path);
 void tree_remove(const char *path); /* a file or a directory, if it is there */
 bool tree_exists(const char *path);
-/* What is different first, or NULL when both (directories or files) are equal. Files
- * whose names begin with `except` may be there on the left side in addition. */
+/* What is different first, or NULL when both (directories, with those in them, or files) are
+ * equal. Files whose names begin with `except` may be there on the left side in addition. */
 const char *tree_difference(const char *left, const char *right, const char *except);
 
 #endif
