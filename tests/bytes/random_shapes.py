@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Random weights through the tilepack command, every format against the oracle.
 
-    random_shapes.py [--seconds S] [--seed N] [--only FORMAT[:INDEX]] [FORMAT ...]
+    random_shapes.py [--seconds S] [--seed N] [--only JOB[:INDEX]] [JOB ...]
 
 Each round makes a file of a few weights with random shapes, dtypes and contents,
 converts it with random settings, thread count, box sizes (through --max-memory) and
-instruction sets, and checks that
-every output tensor holds the bytes of refquant.py, that the safetensors library
+instruction sets, FORMAT+SEARCH with a search of scales and random importance, and checks that
+every output tensor holds the bytes of refquant.py (and refsearch.py), that the safetensors library
 reads the file, and that oracle.py decodes from the stored descriptors alone exactly
 the values of refquant.py. Rounds are numbered; the same seed and number give the
 same round. Ends with `N passed, N failed` (weights).
@@ -21,6 +21,7 @@ import numpy as np
 import lib_path  # noqa: F401  pylint: disable=unused-import
 import oracle
 import refquant as rq
+import refsearch as rs
 import stfile
 import tool
 from stfile import tensor
@@ -225,15 +226,112 @@ SOURCES = {
 }
 
 
+# ---- searched ------------------------------------------------------------------
+# Functions of values, settings, importance (as in refsearch.py) and whether scales may be
+# negative; the stored dtype of the values matters to NVFP4's global scale alone.
+
+def int4_tensors(codes, scale, shape):
+    q = codes.astype(np.float32) - np.float32(8)
+    return {"weight_packed": tensor("I32", rq.pack_nibbles(codes)),
+            "weight_scale": tensor("BF16", scale),
+            "weight_shape": tensor("I64", np.array(shape[-2:], dtype=np.int64))}, \
+        q * rq.spread(rq.bf16_to_f32(scale), 1, 128, *shape[-2:])
+
+
+def int4_mse(x, sets, h, signed):
+    values = x.f32()
+    return int4_tensors(*rs.int4_mse(values, sets.get("quotient", "fp32"), signed, h), values.shape)
+
+
+def int4_w4a8(x, sets, h, signed):
+    values = x.f32()
+    return int4_tensors(*rs.int4_w4a8(values, sets.get("quotient", "fp32"), signed, h),
+                        values.shape)
+
+
+def cutlass_searched(x, sets, h, signed):
+    rule = sets.get("scale", "gpu")
+    return w4a8_from_codes(*rs.int4_w4a8(x.f32(), sets.get("quotient", "fp32"), signed, h, rule),
+                           {"scale": rule})
+
+
+def mxfp4_searched(x, sets, h, _signed):
+    codes, s = rs.mxfp4_mse(x.f32(), sets.get("scale", "even"), h)
+    return {"weight_packed": tensor("U8", rq.pack_pairs(codes)), "weight_scale": tensor("U8", s)}, \
+        rq.E2M1[codes] * rq.spread(rq.e8m0_value(s), 1, 32, *codes.shape[-2:])
+
+
+def nvfp4_global(x):
+    """G of rule ct, section 5.5: rounded to the dtype of the weight after each step."""
+    to = {"F32": np.asarray, "F16": np.float16, "BF16": rq.round_bf16}[x.dtype]
+    with np.errstate(all="ignore"):
+        inverse = to(np.float32(1) / np.abs(x.f32()).max(keepdims=True)).astype(np.float32)
+        g = to(inverse * np.float32(2688)).astype(np.float32).ravel()[0]
+    return g if np.isfinite(g) else np.float32(1)
+
+
+def nvfp4_searched(x, _sets, h, _signed):
+    g = nvfp4_global(x)
+    codes, s = rs.nvfp4(x.f32(), g, "ct", True, h)
+    return {"weight_packed": tensor("U8", rq.pack_pairs(codes)),
+            "weight_scale": tensor("F8_E4M3", s),
+            "weight_global_scale": tensor("F32", np.array([g], np.float32))}, \
+        rq.E2M1[codes] * rq.spread(rq.E4M3[s] / g, 1, 16, *codes.shape[-2:])
+
+
+# name of the job -> (format, search, N, K, settings, expected outputs)
+SEARCHED = {
+    "w4a8-ct+mse": ("w4a8-ct", "mse", (1, 60), (128, 5), QUOTIENT, int4_mse),
+    "w4a8-ct+w4a8": ("w4a8-ct", "w4a8", (1, 40), (128, 5), QUOTIENT, int4_w4a8),
+    "w4a8-cutlass+w4a8": ("w4a8-cutlass", "w4a8", (16, 3), (128, 5),
+                          {**QUOTIENT, "scale": W4A8["scale"]}, cutlass_searched),
+    "mxfp4-ct+mse": ("mxfp4-ct", "mse", (1, 100), (32, 20), {}, mxfp4_searched),
+    "nvfp4-ct+mse": ("nvfp4-ct", "mse", (1, 100), (16, 40), {}, nvfp4_searched),
+}
+
+
 class Job:
     def __init__(self, name):
-        self.name = name
+        self.name, self.search = name, None
         self.to, params, ranks, self.source = name, None, None, source_plain
+        if name in SEARCHED:
+            self.to, self.search, self.n, self.k, self.params, self.expect = SEARCHED[name]
+            self.ranks = (2,)
+            return
         if name in SOURCES:
             self.to, params, ranks, self.source = SOURCES[name]
         self.n, self.k, format_ranks, format_params, self.expect = FORMATS[self.to]
         self.ranks = ranks or format_ranks
         self.params = format_params if params is None else params
+
+
+class Search:
+    """How one round is searched: options of the command, and the numbers of its file."""
+
+    def __init__(self, rng, job):
+        self.kind = job.search and str(rng.choice(["none", "magnitude", "file"]))
+        self.signed = bool(job.search and job.to.startswith("w4a8") and rng.integers(2))
+        self.words = ["--search", job.search] + ["--signed"] * self.signed if job.search else []
+        self.file = {}
+
+    def importance(self, rng, name, k):
+        """As refsearch.py takes it; a file has no numbers for some weights."""
+        if self.kind != "file":
+            return "magnitude" if self.kind == "magnitude" else None
+        if self.file and rng.integers(4) == 0:
+            return None
+        h = rng.lognormal(0, 2, k) * (rng.random(k) < 0.9)
+        self.file[name] = tensor("F32", h.astype(np.float32))
+        return self.file[name].bits
+
+    def options(self, path):
+        """Writes the file; (those of convert, those of verify)."""
+        if not self.kind:
+            return [], []
+        if not self.file:
+            return self.words + ["--importance", self.kind], []
+        stfile.save(path, self.file)
+        return self.words + ["--importance", path], ["--importance", path]
 
 
 # ---- a round -------------------------------------------------------------------
@@ -266,9 +364,9 @@ def pick_sets(rng, job):
 
 
 def make_round(rng, job):
-    """(input tensors, {name: (expected outputs, expected values)}, settings)."""
-    sets = pick_sets(rng, job)
-    tensors, expected = {}, {}
+    """(input tensors, {name: (expected outputs, expected values)}, settings, search)."""
+    sets, search = pick_sets(rng, job), Search(rng, job)
+    tensors, expected = {}, {}  # t0, t1: names w1 and w3 would be gate and up, which share a G
     large = 1 if rng.random() > 0.05 else 4
     for i in range(int(rng.integers(1, 5)) if large == 1 else 1):
         n, k = (pick_size(rng, (step, large * most)) for step, most in (job.n, job.k))
@@ -278,10 +376,14 @@ def make_round(rng, job):
         if rng.choice(job.ranks) == 3:
             shape = (int(rng.integers(1, 5)), n, k)
         x = rng.choice(CONTENTS)(rng, shape, str(rng.choice(["BF16", "F16", "F32"])))
-        made, want = job.source(x, sets, job.expect)
-        tensors.update((f"w{i}.{suffix}", t) for suffix, t in made.items())
-        expected[f"w{i}."] = want
-    return tensors, expected, sets
+        if job.search:
+            h = search.importance(rng, f"t{i}.weight", shape[-1])
+            made, want = {"weight": x}, job.expect(x, sets, h, search.signed)
+        else:
+            made, want = job.source(x, sets, job.expect)
+        tensors.update((f"t{i}.{suffix}", t) for suffix, t in made.items())
+        expected[f"t{i}."] = want
+    return tensors, expected, sets, search
 
 
 def check_outputs(prefix, want, got):
@@ -306,20 +408,21 @@ def check_values(unit_values, want, prefix):
 
 
 def run_round(job, rng):
-    tensors, expected, sets = make_round(rng, job)
+    tensors, expected, sets, search = make_round(rng, job)
     extra = ["--include", ".", "--jobs", str(rng.integers(1, 4)), "--quiet", "--requantize",
              *tool.settings(sets)]
     if rng.random() < 0.5:
         extra += ["--max-memory", "1MiB"]  # the smallest boxes
     env = {"TILEPACK_DISABLE": str(rng.choice(["", "avx512", "avx512,avx2"]))}
-    label = " ".join(extra[5:]) + " " + env["TILEPACK_DISABLE"]
     with tool.Workdir() as work:
         src, dst = work.at("in.safetensors"), work.at("out.safetensors")
         stfile.save(src, tensors)
-        tool.run("convert", src, "-o", dst, "--to", job.to, *extra, env=env)
+        searched, proved = search.options(work.at("importance"))
+        label = " ".join(extra[5:] + searched) + " " + env["TILEPACK_DISABLE"]
+        tool.run("convert", src, "-o", dst, "--to", job.to, *extra, *searched, env=env)
         got, _ = tool.load(dst)
         checkpoint = oracle.Checkpoint([dst])
-        tool.run("verify", dst, "--against", src, "--quiet")
+        tool.run("verify", dst, "--against", src, "--quiet", *proved)
     try:
         names = {prefix + suffix for prefix, (want, _) in expected.items() for suffix in want}
         if set(got) != names:
@@ -354,13 +457,13 @@ def main():
     p.add_argument("--seconds", type=float, default=60, help="for all formats together")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--only", help="JOB:INDEX, one round")
-    p.add_argument("job", nargs="*", help="formats, or FORMAT<SOURCE")
+    p.add_argument("job", nargs="*", help="formats, FORMAT<SOURCE or FORMAT+SEARCH")
     a = p.parse_args()
     only = None
     if a.only:
         name, _, number = a.only.partition(":")
         a.job, only = [name], int(number or 0)
-    names = a.job or list(FORMATS) + list(SOURCES)
+    names = a.job or list(FORMATS) + list(SOURCES) + list(SEARCHED)
     total = [0, 0]
     for name in names:
         job = Job(name)
