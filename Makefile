@@ -104,7 +104,7 @@ demo:
 
 test:
 	sh scripts/deps.sh build test
-	$(MAKE) -j$(JOBS) $(BUILD)/tilepack library $(UNIT) $(FAULT)
+	$(MAKE) -j$(JOBS) $(BUILD)/tilepack library $(UNIT) $(FAULT) $(REPLAY)
 	BUILD=$(BUILD) sh tests/run.sh
 
 # Installing, the source archive: the ways in which this gets onto a machine.
@@ -126,7 +126,8 @@ asan:
 	sh scripts/deps.sh build test
 	$(MAKE) -j$(JOBS) BUILD=$(BUILD)/asan NVCC= CFLAGS="-O1 -g -fno-omit-frame-pointer \
 	    -fsanitize=address,undefined -fno-sanitize-recover=all" $(BUILD)/asan/tilepack \
-	    $(UNIT:$(BUILD)/%=$(BUILD)/asan/%) $(BUILD)/asan/fault/fault
+	    $(UNIT:$(BUILD)/%=$(BUILD)/asan/%) $(BUILD)/asan/fault/fault \
+	    $(BUILD)/asan/replay/replay
 	ASAN_OPTIONS=allocator_may_return_null=1 BUILD=$(BUILD)/asan TILEPACK_TEST_SLOWER=4 \
 	    PYTHON="$${PYTHON:-$$(sh scripts/venv.sh $(BUILD))}" sh tests/run.sh --quick
 
@@ -138,14 +139,38 @@ tsan:
 	    -fsanitize=thread" $(BUILD)/tsan/tilepack $(TSAN_UNIT)
 	PYTHON="$$(sh scripts/venv.sh $(BUILD))" TILEPACK=$(BUILD)/tsan/tilepack sh tests/other/tsan.sh
 
-# The fuzz targets (clang's libFuzzer): build/fuzz/fuzz_zst FOLDER runs one.
+# The fuzz targets (clang's libFuzzer), SECONDS for each, several at a time (tests/fuzz/run.sh).
+SECONDS  ?= 60
+FUZZ_CC  ?= clang
 FUZZ_SAN = -fno-sanitize-recover=all -fsanitize=address,undefined
-FUZZ     = $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
-fuzz:
-	$(MAKE) -j$(JOBS) BUILD=$(BUILD)/fuzz NVCC= CC=clang \
-	    CFLAGS="-O1 -g $(FUZZ_SAN),fuzzer-no-link" $(FUZZ)
-$(BUILD)/fuzz_%: tests/fuzz/fuzz_%.c $(BUILD)/libtilepack.a
-	$(CC) $(CFLAGS) $(LDFLAGS) -fsanitize=fuzzer -o $@ $< $(BUILD)/libtilepack.a $(LDLIBS)
+FUZZ_SRC = $(sort $(wildcard tests/fuzz/fuzz_*.c))
+FUZZ     = $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(FUZZ_SRC))
+fuzz: fuzz-build
+	sh tests/fuzz/run.sh $(BUILD)/fuzz tests/fuzz/corpus $(SECONDS)
+fuzz-build:
+	$(MAKE) -j$(JOBS) BUILD=$(BUILD)/fuzz NVCC= CC="$(FUZZ_CC)" \
+	    CFLAGS="-O1 -gline-tables-only $(FUZZ_SAN),fuzzer-no-link" $(FUZZ)
+
+# What targets link: the library, and the whole command line with its main() renamed.
+FUZZ_LIB = $(BUILD)/fuzz_main.o $(BUILD)/cli.a $(BUILD)/libtilepack.a
+$(BUILD)/fuzz_main.o: src/cli/main.c $(BUILD)/config
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -Wno-missing-prototypes -Dmain=tilepack_main -c -o $@ $<
+$(BUILD)/cli.a: $(filter-out %/main.o,$(CLI_OBJ)) $(BENCH_OBJ)
+	@rm -f $@
+	ar rcsD $@ $^
+$(BUILD)/fuzz_%: tests/fuzz/fuzz_%.c $(wildcard tests/fuzz/*.h) $(FUZZ_LIB)
+	$(CC) $(CFLAGS) $(LDFLAGS) -fsanitize=fuzzer -o $@ $< $(FUZZ_LIB) $(LDLIBS)
+
+# The same targets on files, with any compiler: what tests/cli/fuzz_corpus.sh runs.
+REPLAY   = $(BUILD)/replay/replay
+REPLAY_OBJ = $(patsubst tests/fuzz/%.c,$(BUILD)/replay/%.o,$(FUZZ_SRC))
+$(BUILD)/replay/%.o: tests/fuzz/%.c $(wildcard tests/fuzz/*.h) $(BUILD)/config
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -DLLVMFuzzerTestOneInput=$*_input -c -o $@ $<
+$(REPLAY): tests/fuzz/replay.c $(REPLAY_OBJ) $(FUZZ_LIB)
+	$(CC) $(CFLAGS) $(LDFLAGS) -DTARGETS="$(patsubst tests/fuzz/fuzz_%.c,X(%),$(FUZZ_SRC))" \
+	    -o $@ $< $(REPLAY_OBJ) $(FUZZ_LIB) $(LDLIBS)
 
 # The kernels on aarch64: cross-built, run under qemu-user.
 test-arm:
@@ -222,4 +247,4 @@ clean:
 	rm -rf $(BUILD)
 
 -include $(LIB_OBJ:.o=.d) $(BENCH_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(UNIT:=.d)
-.PHONY: FORCE all unit check say-missing demo test test-packaging test-gpu gpu-tests dist reproducible bench quality test-slurm test-arm asan tsan fuzz lint deps install uninstall clean
+.PHONY: FORCE all unit check say-missing demo test test-packaging test-gpu gpu-tests dist reproducible bench quality test-slurm test-arm asan tsan fuzz fuzz-build lint deps install uninstall clean

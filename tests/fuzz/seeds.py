@@ -1,0 +1,416 @@
+#!/usr/bin/env python3
+"""Writes the seeds of the fuzz targets: seeds.py PROGRAM CORPUS.
+
+Files `seed-*` in CORPUS/TARGET; the other files there were found by fuzzing. They hold what
+this version writes, so run it again when formats, notes or journals change.
+"""
+import glob
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+PROGRAM, CORPUS = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+TIME = 1700000000  # as folder.h sets it
+P = "model.layers.0.mlp.down_proj."
+
+
+def seed(target, name, data):
+    folder = os.path.join(CORPUS, target)
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "seed-" + name), "wb") as file:
+        file.write(data if isinstance(data, bytes) else data.encode())
+
+
+def header(*tensors, **meta):
+    """JSON of tensors (name, dtype, shape, bytes), and the size of their data."""
+    at, entries = 0, {"__metadata__": meta} if meta else {}
+    for name, dtype, shape, size in tensors:
+        entries[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + size]}
+        at += size
+    return json.dumps(entries, separators=(",", ":")), at
+
+
+def shard(*tensors, **meta):
+    text, size = header(*tensors, **meta)
+    return f"{text}\n{size}".encode()
+
+
+def bundle(line, **files):
+    out = line.encode() + b"\n"
+    for name, data in files.items():
+        data = data if isinstance(data, bytes) else data.encode()
+        assert b"\n\1" not in data
+        out += b"\1" + name.encode() + b"\n" + data + b"\n"
+    return out
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def tree(*folders):
+    """Files below the folders, as a bundle has them, a lock file's emptiness included."""
+    return {path: read(path) for folder in folders
+            for path in sorted(glob.glob(folder + "/**", recursive=True, include_hidden=True))
+            if os.path.isfile(path)}
+
+
+def write(path, data):
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(data if isinstance(data, bytes) else data.encode())
+    os.utime(path, (TIME, TIME))
+
+
+def tensors_file(tensors, **meta):
+    """The bytes that the targets make of a shard()."""
+    text, size = header(*tensors, **meta)
+    data = bytes(0x3f if i & 1 else i * 29 & 255 for i in range(size))
+    return struct.pack("<Q", len(text)) + text.encode() + data
+
+
+def run(*words, status=0):
+    done = subprocess.run([PROGRAM, *words], capture_output=True, check=False)
+    assert done.returncode == status, (words, done)
+
+
+CONFIG = '{"model_type": "llama", "torch_dtype": "bfloat16"}'
+PLAIN = [(P + "weight", "BF16", [128, 128], 32768), ("model.norm.weight", "BF16", [128], 256)]
+PAIR = [(f"model.layers.{i}.mlp.down_proj.weight", "BF16", [32, 256], 16384) for i in (0, 1)]
+QKV = [(f"model.layers.0.self_attn.{n}_proj.weight", "BF16", [32, 128], 8192) for n in "qkv"]
+EXPERTS = [(f"model.layers.0.block_sparse_moe.experts.{e}.w{w}.weight", "BF16",
+            [32, 128] if w != 2 else [128, 32], 8192) for e in (0, 1) for w in (1, 2, 3)]
+GPTQ = [(P + "qweight", "I32", [16, 64], 4096), (P + "qzeros", "I32", [1, 8], 32),
+        (P + "scales", "F16", [1, 64], 128), (P + "g_idx", "I32", [128], 512)]
+AWQ = [(P + "qweight", "I32", [128, 8], 4096), (P + "qzeros", "I32", [1, 8], 32),
+       (P + "scales", "F16", [1, 64], 128)]
+FP8 = [(P + "weight", "F8_E4M3", [128, 128], 16384), (P + "weight_scale_inv", "F32", [1, 1], 4)]
+NVFP4 = [(P + "weight_packed", "U8", [128, 64], 8192), (P + "weight_scale", "F8_E4M3", [128, 8], 1024),
+         (P + "weight_global_scale", "F32", [1], 4)]
+FORMATS = ["w4a8-ct", "w4a8-cutlass", "fp8-deepseek", "fp8-ct", "fp8-deepgemm-sm100", "fp8-1x128",
+           "mxfp8-ct", "mxfp4-ct", "nvfp4-ct", "mxfp8-blocked", "mxfp4-blocked", "nvfp4-blocked",
+           "mxfp8-torchao3d"]
+
+
+def containers():
+    index = {"metadata": {"total_size": 1}, "weight_map": {"a": "b.safetensors", "c": "b.safetensors"}}
+    seed("index", "two", json.dumps(index))
+    seed("index", "escapes", '{"weight_map":{"\\u0061\\ud83d\\ude00":"x\\/y"},"n":[1.5e3,null,true]}')
+    for name in ("../x.safetensors", "", "."):
+        seed("index", "name-%d" % len(name), json.dumps({"weight_map": {"a": name}}))
+    for name, tensors in (("plain", PLAIN[1:]), ("none", [])):
+        seed("header", name, tensors_file(tensors, format="pt"))
+    seed("header", "dtypes", tensors_file([(d, d, [2], n) for d, n in (
+        ("F64", 16), ("F32", 8), ("F16", 4), ("BF16", 4), ("I64", 16), ("U8", 2), ("BOOL", 2),
+        ("F8_E4M3", 2), ("F8_E5M2", 2), ("F4", 1), ("F8_E8M0", 2), ("C64", 16))]))
+    seed("json_edit", "config", '{"a": 1, "q": {"x": [1, "}"]}, "b": "\\u00e9"}')
+    seed("json_edit", "empty", "{}")
+    seed("json_edit", "nested", '{\n  "text_config": {"q": null},\n  "q" : -1.5e-3\n}\n')
+    for name, text in (("lists", r"re:.*\.(q|k)_proj$" "\0model.q_proj"), ("glob", "glob:*.mlp.[a-c]?\0a.mlp.bx"),
+                       ("look", r"(?i)^(?!x)(?:a|b{2,3}?)+\d\s[^\w]\x41" "\0abb1 -A"),
+                       ("behind", r"(?<=a)b(?<!c)\b$" "\0ab"), ("brace", "glob:{a,b}**/c\0b/c")):
+        seed("pattern", name, text)
+    for level, size in ((1, 300), (3, 100000)):
+        path = "data"
+        write(path, bytes(i * i & 255 for i in range(size)))
+        subprocess.run(["zstd", "-q", "-f", f"-{level}", path], check=True)
+        seed("zst", f"frame-{size}", read(path + ".zst"))
+
+
+def layouts():
+    texts = {}
+    for name in FORMATS:
+        facts = json.loads(subprocess.run([PROGRAM, "formats", name, "--json"], capture_output=True,
+                                          check=True).stdout)
+        stack = [facts]
+        while stack:
+            value = stack.pop()
+            if isinstance(value, dict):
+                stack += value.values()
+                if isinstance(value.get("layout"), str):
+                    texts[value["layout"]] = name
+            elif isinstance(value, list):
+                stack += value
+    for i, (text, name) in enumerate(sorted(texts.items())):
+        box = "2 128 128" if "E" in text else "1 128 256"
+        seed("layout", f"{i:02}-{name}", f"{box}\n{text}\n{text}\nalign(N,4)*2+ceil(K,128)-E/1\n")
+    seed("layout", "small", "1 4 4\n(E,N,K):(N*K,K,1)\n(1,2,4):(8,4,1)\n(N+K)*E")
+    seed("layout", "not", "1 4 4\n(E,N,K):(N*K,1,1)\n(1,(2,2),4):(16,(1,8),2)\nN/3")
+    seed("layout", "align", "1 100 100\n(E,align(N,16),align(K,32)):(1,1,align(N,16))\n\n18446744073709551615*N")
+
+
+def tables():
+    header_2025 = "m,n,k,num_groups,num_sms,is_grouped_contiguous,is_grouped_masked,is_fp32_out,is_wgrad"
+    header_new = "arch,gemm_type,kernel,m,n,k,num_groups,num_sms,cd_dtype,with_accumulation"
+    seed("csv", "2025", header_2025 + "\n64,2048,7168,1,132,0,0,0,0\n4096,4096,4096,8,78,1,0,0,0\r\n"
+         "128,7168,2048,4,132,0,1,0,0\n\n64,64,64,1,132,0,0,1,1\n")
+    rows = ["9,normal,1d2d,64,2048,7168,1,132,bf16,0", "10,m_contiguous,1d1d,4096,4096,4096,8,148,bf16,0",
+            "9,m_masked,1d2d,128,7168,2048,4,132,bf16,0", "10,normal,1d1d,1,576,7168,1,148,f32,1",
+            "9,normal,1d1d,64,64,128,1,20,f32,1", "10,m_masked,1d1d,192,4096,7168,6,148,bf16,0"]
+    seed("csv", "new", header_new + "\n" + "\n".join(rows))
+    for i, (column, value) in enumerate((("m", "x"), ("m", "0"), ("gemm_type", "odd"), ("arch", "8"),
+                                         ("kernel", "2d"), ("cd_dtype", "f16"), ("n", "99999999999"),
+                                         ("with_accumulation", "2"))):
+        row = rows[0].split(",")
+        row[header_new.split(",").index(column)] = value
+        seed("csv", f"wrong-{i}", header_new + "\n" + ",".join(row) + "\n")
+    seed("csv", "columns", header_new + "\n9,normal\n")
+    seed("csv", "missing", "m,n\n1,2\n")
+    seed("csv", "illegal", header_2025 + "\n64,2049,7168,1,132,1,1,0,0\n")
+
+
+def configs():
+    def one(name, choice, value):
+        seed("config", name, bytes([choice]) + (value if isinstance(value, bytes)
+                                                else json.dumps(value).encode()))
+    lists = {"ignore": ["lm_head", r"re:.*\.down_proj", "*x_proj", "", "model.layers.0"]}
+    ct = {"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized", "config_groups": {
+        "group_0": {"weights": {"num_bits": 4, "group_size": 16}, "format": "nvfp4-pack-quantized"}}}
+    gptq = {"quant_method": "gptq", "bits": 4, "group_size": 128, "checkpoint_format": "gptq",
+            "dynamic": {r"-:.*\.x": {}, "+:y": {"bits": 8}}}
+    fp8 = {"quant_method": "fp8", "weight_block_size": [128, 128],
+           "modules_to_not_convert": ["x_proj"], "ignored_layers": ["a*b"], "exclude_modules": ["re:("]}
+    one("plain", 0, {"a": 1})
+    for f in range(4):
+        one(f"plain-{f}", f << 4 | 0x40, {"a": [1], "quantization_config": lists})
+        one(f"fp8-{f}", f << 4 | 2, {"quantization_config": dict(fp8, exclude_modules=["m"])})
+        one(f"gptq-{f}", f << 4 | 1, {"quantization_config": gptq})
+        one(f"nvfp4-{f}", f << 4 | 3 | 0x80, {"quantization_config": ct})
+        one(f"excluded-{f}", f << 4 | 1, {"quantization_config": dict(
+            gptq, dynamic={}, modules_to_not_convert=["down_proj"])})
+    one("unpack-fp8", 2 | 8, {"quantization_config": fp8})
+    one("unpack-foreign", 4 | 8, {"quantization_config": dict(fp8, exclude_modules=[])})
+    one("unpack-foreign-ct", 4 | 8, {"quantization_config": {"quant_method": "compressed-tensors"}})
+    one("unpack-foreign-own", 4 | 8, {"quantization_config": {"quant_method": "tilepack"}})
+    one("unpack-foreign-none", 4 | 8, {"quantization_config": {"quant_method": "fp8"}})
+    one("unpack-gptq", 1 | 8, {"compression_config": dict(gptq, dynamic={})})
+    one("nested", 2, {"text_config": {"quantization_config": fp8, "b": 2}, "compression_config": {}})
+    one("method", 1, {"quantization_config": {"quant_method": "awq", "bits": 4}})
+    one("bits", 1, {"quantization_config": {"quant_method": "gptq", "bits": 8}})
+    one("group", 1, {"quantization_config": {"quant_method": "gptq", "group_size": 64}})
+    one("row", 1, {"quantization_config": {"quant_method": "gptq", "group_size": -1}})
+    one("block", 2, {"quantization_config": {"quant_method": "fp8", "weight_block_size": [64, 128]}})
+    for key, value in (("num_bits", 8), ("group_size", 32)):
+        other = json.loads(json.dumps(ct))
+        other["config_groups"]["group_0"]["weights"][key] = value
+        one("ct-" + key, 3, {"quantization_config": other})
+    one("ct-format", 3, {"quantization_config": dict(ct, format="x", config_groups={"g": {}})})
+    one("ct-mixed", 3, {"quantization_config": dict(ct, format="mixed-precision")})
+    one("unknown", 0, {"quantization_config": {"quant_method": "odd", "bits": 3}})
+    one("no-object", 0, {"quantization_config": [1], "text_config": 5})
+    one("broken", 0, b'{"quantization_config": {"quant_method": ')
+    one("wild", 0x40, {"quantization_config": {"ignore": ["*.down*proj", "model*0.mlp", "a*", "lm_*d"]}})
+    one("literal", 0x40, {"quantization_config": {"ignore": ["mlp.down_proj", 5, "re:lm.*(?=head)"]}})
+
+
+def requests():
+    rules = [{"match": r"\.down_proj", "to": "w4a8-ct", "set": {}, "search": "mse"},
+             {"match": "norm", "keep": True, "optional": True, "comment": "x"}]
+    seed("request", "recipe", "r" + json.dumps({"rules": rules, "comment": "c"}))
+    wrong = [[], {}, {"rules": []}, {"rules": {}, "x": 1}, {"rules": [5]}, {"rules": [{"match": "("}]},
+             {"rules": [{"match": "a", "to": "w4a8-cutlas"}]}, {"rules": [{"match": "a", "odd": 1}]},
+             {"rules": [{"match": "a", "keep": True, "set": {}}]}, {"rules": [{"match": 5, "keep": True}]},
+             {"rules": [{"match": "a", "keep": True, "search": "mse"}]},
+             {"rules": [{"match": "(", "keep": True}]},
+             {"rules": [{"match": "a", "to": "fp8-deepseek", "set": {"scale": 5}}]},
+             {"rules": [{"match": "a", "to": "fp8-deepseek", "set": {"scale": "odd"}}]},
+             {"rules": [{"match": "a", "to": "nvfp4-ct", "search": "mse", "importance": "a.imatrix"},
+                        {"match": "b", "to": "nvfp4-ct", "search": "mse", "importance": "a.imatrix"},
+                        {"match": "c", "to": "nvfp4-ct", "search": "mse", "importance": "b.imatrix"}]},
+             {"rules": [{"match": "a", "to": "w4a8-ct", "search": "mse", "signed": True,
+                         "importance": "none"}]}]
+    for i, value in enumerate(wrong):
+        seed("request", f"recipe-{i:02}", "r" + json.dumps(value))
+    seed("request", "recipe-broken", "r{")
+    recorded = {"rules": [{"match": "", "to": "fp8-deepseek", "set": {"scale": "f32"}},
+                          {"match": "x", "keep": True},
+                          {"match": "glob:*.y", "to": "w4a8-ct", "search": "w4a8", "signed": True,
+                           "importance": "magnitude"}],
+                "include": ["lm_head", "glob:*a*"], "exclude": ["b$"], "no_stack": True,
+                "keep_nonfinite": False, "requantize": True, "repack_only": True, "restore": "BF16",
+                "shard_size": 1000, "digest": "sha256", "tp": {"rank": 1, "ranks": 2}}
+    seed("request", "recorded", json.dumps(recorded))
+    for i, change in enumerate(({"include": ["("]}, {"exclude": ["(?P<"]}, {"rules": [{"to": "odd"}]},
+                                {"rules": [{"match": "("}]},
+                                {"rules": [{"match": "", "to": "fp8-deepseek", "set": {"scale": "x"}}]},
+                                {"rules": [{"to": "w4a8-ct", "search": "mse", "importance": "file"}]})):
+        seed("request", f"recorded-{i}", json.dumps(dict(recorded, **change)))
+    seed("request", "no-object", "[]")
+
+
+def digits(text):
+    return text.decode().split("\n")
+
+
+def commands():
+    config = {"src/config.json": CONFIG}
+    for name in FORMATS:
+        seed("command", "to-" + name, bundle(
+            f"convert src -o out --to {name}", **{"src/model.safetensors": shard(*PLAIN)}, **config))
+    both = {"a.safetensors": shard(*QKV, format="pt")}
+    index = {"src/a.safetensors": shard(*EXPERTS[:3]), "src/b.safetensors": shard(*EXPERTS[3:]),
+             "src/model.safetensors.index.json": json.dumps({"weight_map": {
+                 t[0]: "a.safetensors" if t in EXPERTS[:3] else "b.safetensors" for t in EXPERTS}}), **config}
+    lines = ["convert src -o out --to w4a8-cutlass --no-stack --digest sha256",
+             "convert src -o out --to nvfp4-blocked --shard-size 20kB --zstd",
+             "convert src -o out --to mxfp4-ct --include w2 --exclude re:a --strict --search mse",
+             "convert src -o out --to w4a8-ct --search mse --signed --importance magnitude",
+             "plan src --to fp8-ct --json", "convert src -o out --to fp8-deepseek --part 1_2",
+             "verify src --json", "dump src", "schedule src --m 1,64 --gpu h200"]
+    for i, line in enumerate(lines):
+        seed("command", f"experts-{i}", bundle(line, **index))
+    for i, line in enumerate(("convert a.safetensors -o out.safetensors --to fp8-1x128",
+                              "dump a.safetensors model.layers.0.self_attn.q_proj.weight --at 1,2",
+                              "diff a.safetensors a.safetensors", "dump a.safetensors --json",
+                              "dump a.safetensors model.layers.0.self_attn.q_proj.weight --values 0:2,0:4")):
+        seed("command", f"file-{i}", bundle(line, **both))
+    for name, tensors, method in (("gptq", GPTQ, {"quant_method": "gptq", "bits": 4, "group_size": 128}),
+                                  ("awq", AWQ, {"quant_method": "awq", "bits": 4, "group_size": 128}),
+                                  ("fp8", FP8, {"quant_method": "fp8", "weight_block_size": [128, 128]}),
+                                  ("nvfp4", NVFP4, {"quant_method": "compressed-tensors"})):
+        files = {"src/model.safetensors": shard(*tensors),
+                 "src/config.json": json.dumps({"quantization_config": method})}
+        seed("command", name + "-unpack", bundle("unpack src -o out --dtype f32", **files))
+        seed("command", name + "-convert", bundle("convert src -o out --to w4a8-cutlass --requantize", **files))
+    seed("command", "recipe", bundle(
+        "convert src -o out --recipe r.json", **{"src/model.safetensors": shard(*PLAIN), "r.json": json.dumps(
+            {"rules": [{"match": "down", "to": "mxfp8-blocked"}]})}, **config))
+    for line in ("formats", "formats nvfp4-ct --json", "help convert", "completions zsh", "convert -h",
+                 "man-options dump own", "digest .", "schedule --shape 7168,2048 --m 4096 --kernel deepgemm --why"):
+        seed("command", "w-" + line.replace(" ", "-")[:20], bundle(line, x="y"))
+
+
+def conversions():
+    """Descriptors, manifests, parts and ranks, as the program writes them."""
+    write("src/model.safetensors", tensors_file(PLAIN))
+    write("src/config.json", CONFIG)
+    for name in FORMATS:
+        run("convert", "src", "-o", "p", "--to", name, "--quiet")
+        data = read("p/model.safetensors")
+        meta = json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]])["__metadata__"]
+        seed("descriptor", name, meta["tilepack.descriptors"] + "\0" + meta["tilepack.units"])
+        if name == "w4a8-cutlass":
+            seed("manifest", "plain", read("p/tilepack.json"))
+            seed("zst", "none", data[:64])
+            seed("command", "verify", bundle("verify p", **tree("p")))
+            seed("command", "unpack", bundle("unpack p -o out", **tree("p")))
+            seed("command", "dump-packed", bundle("dump p " + P[:-1] + " --at 3,7", **tree("p")))
+            slow = json.dumps(json.loads(meta["tilepack.units"]), indent=1).replace("mlp", "ml\\u0070")
+            seed("descriptor", "slow", meta["tilepack.descriptors"] + "\0" + slow)
+            run("convert", "src", "-o", "z", "--to", name, "--quiet", "--zstd")
+            seed("zst", "archive", read("z/model.safetensors.zst"))
+            seed("command", "verify-zst", bundle("verify z", **tree("z")))
+        shutil.rmtree("p")
+    run("convert", "src", "-o", "d", "--to", "fp8-deepseek", "--digest", "sha256", "--quiet")
+    seed("manifest", "digests", read("d/tilepack.json"))
+    own = json.loads(read("d/tilepack.json"))
+    for i, change in enumerate(({"files": [{"name": "..", "size": 1, "xxh3": "0" * 32}]},
+                                {"files": [{"name": "a", "size": 1, "xxh3": "0" * 32, "sha256": "x"}]},
+                                {"files": [{"name": "a", "size": 1, "xxh3": "0" * 32}]},
+                                {"tilepack": 2}, {"plan": 5}, {"files": {}})):
+        seed("manifest", f"wrong-{i}", json.dumps(dict(own, **change), indent=1))
+    seed("manifest", "broken", "{")
+    shutil.rmtree("src")
+    write("src/model.safetensors", tensors_file(PAIR))
+    write("src/config.json", CONFIG)
+    options = ["--to", "w4a8-ct", "--shard-size", "1kB", "--quiet", "-j", "1"]
+    for name, more in (("plain", []), ("zstd", ["--zstd"]), ("digest", ["--digest", "sha256"]), ("tp", ["--tp", "2"])):
+        shutil.rmtree("out.partial", ignore_errors=True)
+        for part in ("1/2", "2/2"):
+            run("convert", "src", "-o", "out", *options, *more, "--part", part)
+        for note in glob.glob("out.partial/.tilepack-plan*"):
+            text = json.loads(read(note))
+            text["source"] = "src"
+            write(note, json.dumps(text, indent=1))
+        files = tree("src", "out.partial")
+        seed("merge", name, bundle("", **files))
+        notes = [(os.path.basename(p), read(p)) for p in sorted(files) if "tilepack-plan" in p]
+        seed("parts", name, b"".join(n.encode() + b"\0" + t + b"\0" for n, t in notes))
+        if name == "plain":
+            several(files, notes)
+    shutil.rmtree("src")
+    write("src/model.safetensors", tensors_file(QKV + PAIR))
+    write("src/config.json", CONFIG)
+    for name, to, more in (("ct", "w4a8-ct", []), ("fp8", "mxfp8-ct", ["--shard-size", "1kB"]),
+                           ("digest", "nvfp4-ct", ["--digest", "sha256"])):
+        run("convert", "src", "-o", "cut", "--to", to, "--tp", "2", "--quiet", *more)
+        seed("join", name, bundle("", **tree("cut")))
+        one = tree("cut")
+        del one["cut/rank_1/" + sorted(os.listdir("cut/rank_1"))[0]]
+        seed("join", name + "-missing", bundle("", **one))
+        shutil.rmtree("cut")
+    seed("join", "none", bundle("", x="y"))
+
+
+def several(files, notes):
+    """Parts that are missing, mixed, lost, or of another plan."""
+    first = {k: v for k, v in files.items() if "2-of-2" not in k}
+    seed("merge", "half", bundle("", **first))
+    seed("merge", "no-notes", bundle("", **{k: v for k, v in files.items() if "plan" not in k}))
+    seed("merge", "whole-journal", bundle("", **{"out.partial/.tilepack-journal": "x"}))
+    lost = {k: v[:-1] + b"x" if k.endswith(".safetensors") and "partial" in k else v
+            for k, v in files.items()}
+    seed("merge", "lost", bundle("", **lost))
+    other = {k: v.replace(b"tilepack-journal 1 ", b"tilepack-journal z ") for k, v in files.items()}
+    seed("merge", "foreign", bundle("", **other))
+    moved = dict(files, **{"src/config.json": "{}", "src/model.safetensors": shard(*PLAIN)})
+    seed("merge", "source", bundle("", **moved))
+    seed("merge", "done", bundle("", **{"out/tilepack.json": read("d/tilepack.json"),
+                                        "out/.tilepack-plan.1-of-2": "x"}))
+    seed("merge", "nothing", bundle("", x="y"))
+    (name_1, text), (name_2, _) = notes
+    for i, (key, value) in enumerate((("zstd", 3), ("tp", 2), ("plan", "0" * 32), ("request", {}),
+                                      ("tilepack_part", 2), ("source", "elsewhere"))):
+        changed = json.dumps(dict(json.loads(text), **{key: value})).encode()
+        both = {**files, "out.partial/" + name_2: changed}
+        seed("merge", f"note-{i}", bundle("", **both))
+        seed("parts", f"note-{i}", name_1.encode() + b"\0" + text + b"\0" + name_2.encode() + b"\0" + changed)
+    seed("parts", "counts", name_1.encode() + b"\0" + text + b"\0.tilepack-plan.3-of-4\0" + text)
+    seed("parts", "names", b".tilepack-plan.3-of-2\0x\0.tilepack-journal\0y")
+    seed("parts", "broken", name_1.encode() + b"\0{")
+    seed("parts", "none", b"")
+
+
+def journals():
+    import ctypes
+    import ctypes.util
+    library = ctypes.CDLL(ctypes.util.find_library("xxhash") or "libxxhash.so.0")
+
+    class Canonical(ctypes.Structure):
+        _fields_ = [("low", ctypes.c_uint64), ("high", ctypes.c_uint64)]
+    library.XXH3_128bits.restype = Canonical
+    library.XXH3_128bits.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+
+    def xxh3(data):
+        value = library.XXH3_128bits(data, len(data))
+        return struct.pack(">QQ", value.high, value.low)
+    plan = "0" * 32
+    lines = []
+    for f in range(2):  # the shards of fuzz_journal.c
+        data = bytearray([97 + f]) * 200
+        data[20:52] = b"0" * 32
+        root = xxh3(struct.pack("<Q", 200) + xxh3(bytes(data)))
+        lines.append(f"{'ab'[f]}.safetensors {root.hex()}\n")
+    for kind in "1z":
+        head = ("z" if kind == "z" else "p") + f"tilepack-journal {kind} {plan}\n"
+        seed("journal", "both-" + kind, head + "".join(lines))
+        seed("journal", "one-" + kind, head + lines[0])
+        seed("journal", "cut-" + kind, head + lines[0] + lines[1][:30])
+        seed("journal", "wrong-" + kind, head + lines[0].replace("a.", "b."))
+        seed("journal", "foreign-" + kind, head.replace("0" * 32, "1" * 32) + lines[0])
+        seed("journal", "other-" + kind, head + "c.safetensors " + "0" * 32 + "\nxx\n")
+    seed("journal", "kind", f"ptilepack-journal z {plan}\n" + lines[0])
+    seed("journal", "empty", "p")
+    seed("journal", "garbled", "ptilepack-journ")
+
+
+with tempfile.TemporaryDirectory() as work:
+    os.chdir(work)
+    for make in (containers, layouts, tables, configs, requests, commands, journals, conversions):
+        make()
