@@ -151,12 +151,13 @@ fuzz-build:
 	$(MAKE) -j$(JOBS) BUILD=$(BUILD)/fuzz NVCC= CC="$(FUZZ_CC)" \
 	    CFLAGS="-O1 -gline-tables-only $(FUZZ_SAN),fuzzer-no-link" $(FUZZ)
 
-# What targets link: the library, and the whole command line with its main() renamed.
-FUZZ_LIB = $(BUILD)/fuzz_main.o $(BUILD)/cli.a $(BUILD)/libtilepack.a
+# What targets link, as far as they call it: the library, and the whole command line with its
+# main() renamed.
+FUZZ_LIB = $(BUILD)/cli.a $(BUILD)/libtilepack.a
 $(BUILD)/fuzz_main.o: src/cli/main.c $(BUILD)/config
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -Wno-missing-prototypes -Dmain=tilepack_main -c -o $@ $<
-$(BUILD)/cli.a: $(filter-out %/main.o,$(CLI_OBJ)) $(BENCH_OBJ)
+$(BUILD)/cli.a: $(BUILD)/fuzz_main.o $(filter-out %/main.o,$(CLI_OBJ)) $(BENCH_OBJ)
 	@rm -f $@
 	ar rcsD $@ $^
 $(BUILD)/fuzz_%: tests/fuzz/fuzz_%.c $(wildcard tests/fuzz/*.h) $(FUZZ_LIB)

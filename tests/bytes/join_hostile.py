@@ -120,6 +120,19 @@ def texts(work, info):
     refused(work, "an index that lacks a tensor", "index", lacks)
     other = dict(info, manifest=info["manifest"].replace(last, "else.safetensors"))
     refused(work, "a manifest of other files", "manifest", other)
+    longer = dict(info, config=info["config"].replace("{", '{"more": 1, ', 1))
+    refused(work, "a config of another length", "'config.json' is not what", longer)
+    same = dict(info, config=info["config"].replace("llama", "lxama", 1))
+    assert same != info
+    refused(work, "a config with another letter", "'config.json' is not what", same)
+    path = work.at("ranks", "rank_0", "tokenizer.json")
+    with open(path, encoding="utf-8") as f:
+        text = f.read()
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text.replace("1", "2"))
+    refused(work, "a copied file that was changed", "'tokenizer.json' is not what", info)
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
 
 
 # ---- ranks ------------------------------------------------------------------

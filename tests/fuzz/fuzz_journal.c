@@ -29,7 +29,7 @@ static enum tp_code read_text(void *arg, void *data, uint64_t size, uint64_t off
 static void archive(const char *name, const char *text)
 {
     struct tp_err err = {0};
-    struct tp_zst_writer *writer;
+    struct tp_zst_writer *writer = NULL;
     uint64_t size;
     int fd = open(name, O_RDWR | O_CREAT, 0666);
     must(fd >= 0 && !tp_zst_create(fd, name, 1, 1, &writer, &err) &&

@@ -171,6 +171,22 @@ enum tp_code tp_manifest_has_digests(const char *stored, size_t size, bool *has,
     return tp_json_check(mark, TP_OK, err);
 }
 
+/* The file that is not what the list says, or NULL. The hash of a shard is not known when
+ * the list is made for ranks: it is zero. */
+static const char *changed(const json_t *list, const struct tp_manifest_file *files, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const json_t *entry = json_array_get(list, i);
+        const char *stored = json_string_value(json_object_get(entry, "xxh3"));
+        char hash[TP_HASH_TEXT];
+        tp_hash_print(files[i].hash, hash);
+        if ((uint64_t)json_integer_value(json_object_get(entry, "size")) != files[i].size ||
+            !stored || (strcmp(stored, hash) != 0 && strcmp(stored, OWN_ZEROS) != 0))
+            return files[i].name;
+    }
+    return NULL;
+}
+
 enum tp_code tp_manifest_refill(const char *stored, size_t size,
                                 const struct tp_manifest_file *files, size_t file_count,
                                 struct tp_text *text, struct tp_err *err)
@@ -179,7 +195,8 @@ enum tp_code tp_manifest_refill(const char *stored, size_t size,
     json_t *json = tp_json_load(stored, size, JSON_REJECT_DUPLICATES, NULL);
     json_t *list = json_object_get(json, "files");
     char *dump = NULL;
-    if (lists(list, files, file_count)) {
+    const char *other = NULL;
+    if (lists(list, files, file_count) && !(other = changed(list, files, file_count))) {
         for (size_t i = 0; i < file_count; i++) {
             char hash[TP_HASH_TEXT];
             tp_hash_print(files[i].hash, hash);
@@ -190,9 +207,11 @@ enum tp_code tp_manifest_refill(const char *stored, size_t size,
         dump = json_dumps(json, JSON_INDENT(1));
     }
     json_decref(json);
-    enum tp_code code = dump ? tp_text_addf(text, err, "%s\n", dump)
-                             : tp_fail(err, TP_E_INPUT, "the manifest of the whole does not list "
-                                       "the files that were written");
+    enum tp_code code = dump    ? tp_text_addf(text, err, "%s\n", dump)
+                        : other ? tp_fail(err, TP_E_INPUT, "'%s' is not what the manifest of the "
+                                          "whole says: a file was changed since", other)
+                                : tp_fail(err, TP_E_INPUT, "the manifest of the whole does not "
+                                          "list the files that were written");
     code = tp_json_check(mark, code, err);
     if (code == TP_OK)
         sign(text->data, text->size);

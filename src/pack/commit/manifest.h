@@ -41,7 +41,8 @@ enum tp_code tp_manifest_has_digests(const char *stored, size_t size, bool *has,
                                      struct tp_err *err);
 
 /* A manifest's text with the hashes of the files that were written, in the order in
- * which it lists them: as tp_manifest_text() would have made it. */
+ * which it lists them: as tp_manifest_text() would have made it. TP_E_INPUT where it lists
+ * others, or knows another size or hash of one. */
 enum tp_code tp_manifest_refill(const char *stored, size_t size,
                                 const struct tp_manifest_file *files, size_t file_count,
                                 struct tp_text *text, struct tp_err *err);
