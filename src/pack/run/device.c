@@ -111,6 +111,7 @@ static bool make_sample(const struct tp_plan *plan, struct sample *sample)
         return false;
     uint64_t width = tp_dtype_bits(sample->unit->dtype) / 8;
     gn = tp_min_u64(tp_max_u64(gn, 1), sample->unit->box.n);
+    gk = gk ? gk : sample->unit->box.k; /* of a block that is a whole row */
     uint64_t most = tp_max_u64(SAMPLE_BYTES / (gn * width) / gk * gk, gk);
     sample->box = (struct tp_box3){1, gn, tp_min_u64(sample->unit->box.k, most)};
     while (sample->box.n * sample->box.k * width < SAMPLE_BYTES &&
