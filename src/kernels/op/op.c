@@ -317,7 +317,7 @@ enum tp_code tp_op_tile(const struct tp_op *op, uint64_t *n, uint64_t *k, struct
 {
     enum tp_code code;
     *n = op->block_n;
-    *k = op->block_k;
+    *k = tp_max_u64(op->block_k, 1); /* 0: a row is one block, of any length */
     for (uint32_t i = 0; i < op->outs; i++) {
         const struct tp_op_out *out = &op->out[i];
         uint64_t gn, gk;

@@ -138,6 +138,104 @@ static uint64_t next_step(uint64_t step, uint64_t extent)
     return step >= extent ? 0 : tp_min_u64(step * 2, extent);
 }
 
+/* Bytes of all outputs of an operation; UINT64_MAX when it cannot be of that size. */
+static uint64_t op_bytes(const struct tp_op *op, struct tp_box3 size)
+{
+    uint64_t total = 0, bytes;
+    for (uint32_t i = 0; i < op->outs; i++) {
+        if (tp_op_bytes(op, i, size, &bytes, NULL))
+            return UINT64_MAX;
+        total += bytes;
+    }
+    return total;
+}
+
+/* What rows of the kernels touch of tp_encode_scratch(), which is room for all of them. */
+static uint64_t scratch_bytes(const struct tp_op *op, struct tp_box3 size)
+{
+    return 32 * (size.n + size.k) + tp_min_u64(size.n, 128) * (2 * size.k + 256) +
+           tp_search_scratch(op, size);
+}
+
+/* Memory for a box of that size: source, values, outputs and scratch. */
+static uint64_t box_memory(const struct tp_plan *plan, const struct tp_unit *unit,
+                           struct tp_box3 size)
+{
+    const struct tp_weight *source = source_of(plan, unit);
+    uint64_t values = tp_value_bytes(size, unit->dtype), total = values, more = 0;
+    struct tp_box3 cover = size;
+    if (source->transposed || unit->transposed)
+        total += values; /* turned in a copy */
+    if (source->format) {
+        uint64_t n, k;
+        if (tp_op_granule(&source->op, &n, &k, NULL) == TP_OK && k == 0)
+            cover.k = source->box.k;
+        more = op_bytes(&source->op, cover) + scratch_bytes(&source->op, cover) +
+               tp_value_bytes(cover, unit->dtype);
+        total = tp_add_u64(&total, total, more) ? total : UINT64_MAX;
+    }
+    if (unit->format) {
+        more = op_bytes(&unit->op, size);
+        total = tp_add_u64(&total, total, more) ? total : UINT64_MAX;
+        total = tp_add_u64(&total, total, scratch_bytes(&unit->op, size)) ? total : UINT64_MAX;
+    }
+    return total;
+}
+
+/* Values are read before they stand beside the extra columns, which are cut off the outputs. */
+static uint64_t piece_memory(const struct tp_plan *plan, const struct tp_unit *unit,
+                             struct tp_box3 size, uint64_t extra)
+{
+    struct tp_box3 wide = {size.e, size.n, size.k + extra};
+    return box_memory(plan, unit, wide) + tp_value_bytes(wide, unit->dtype) +
+           op_bytes(&unit->op, wide);
+}
+
+/* Whether whole rows may be worked in pieces: they are encoded from values, and only their
+ * largest one concerns the others. */
+static bool has_pieces(const struct tp_plan *plan, const struct tp_unit *unit)
+{
+    uint64_t n, k;
+    const struct tp_weight *source = source_of(plan, unit);
+    bool rows = source->format && (tp_op_granule(&source->op, &n, &k, NULL) || k == 0);
+    return unit->kind == TP_UNIT_ENCODE && !rows && tp_op_search(&unit->op) == TP_SEARCH_NONE;
+}
+
+/* The longest pieces of a box of whole rows that the memory allows. */
+static void cut_rows(const struct tp_plan *plan, const struct tp_unit *unit,
+                     const struct tp_box_wish *wish, struct tp_box3 *step, struct tp_grid *grid)
+{
+    uint64_t n, k;
+    if (!wish->memory || box_memory(plan, unit, *step) <= wish->memory || !has_pieces(plan, unit) ||
+        tp_op_tile(&unit->op, &n, &k, NULL))
+        return;
+    step->n = tp_min_u64(tp_max_u64(n, 1), step->n);
+    grid->extra = TP_ROW_MARKS * tp_round_up(64, k); /* 64: aligned for every kernel */
+    grid->piece = tp_round_up(step->k / 2, grid->extra);
+    while (grid->piece > grid->extra &&
+           piece_memory(plan, unit, (struct tp_box3){1, step->n, grid->piece}, grid->extra) >
+               wish->memory)
+        grid->piece = tp_round_up(grid->piece / 2, grid->extra);
+}
+
+uint64_t tp_grid_memory(const struct tp_plan *plan, const struct tp_unit *unit,
+                        const struct tp_grid *grid)
+{
+    struct tp_box3 size = {grid->e_step, tp_min_u64(grid->n_step, unit->box.n),
+                           tp_min_u64(grid->k_step, unit->box.k)};
+    if (!grid->piece)
+        return box_memory(plan, unit, size);
+    size.k = grid->piece;
+    return piece_memory(plan, unit, size, grid->extra);
+}
+
+static bool too_large(const struct tp_plan *plan, const struct tp_unit *unit,
+                      const struct candidate *c, const struct tp_box_wish *wish)
+{
+    return c->bytes > wish->limit ||
+           (wish->memory && box_memory(plan, unit, c->size) > wish->memory);
+}
+
 static struct tp_box3 choose(const struct tp_plan *plan, const struct tp_unit *unit, uint64_t gn,
                              uint64_t gk, uint64_t rows, const struct tp_box_wish *wish)
 {
@@ -150,7 +248,7 @@ static struct tp_box3 choose(const struct tp_plan *plan, const struct tp_unit *u
          k = k == first_k ? 0 : tp_max_u64(k / 2 / first_k * first_k, first_k))
         for (uint64_t n = tp_min_u64(gn, rows); n; n = next_step(n, rows)) {
             struct candidate c = {{1, n, k}, n * k * width, 0};
-            if (c.bytes > wish->limit)
+            if (too_large(plan, unit, &c, wish))
                 break;
             if (c.bytes > 4 * wish->target && c.bytes > best.bytes && best.score == FULL)
                 break;
@@ -179,6 +277,8 @@ enum tp_code tp_unit_boxes(const struct tp_plan *plan, const struct tp_unit *uni
         rows = tp_max_u64(rows, grid->region_rows[r]);
     }
     struct tp_box3 step = choose(plan, unit, gn, gk, rows, wish);
+    if (gk == 0)
+        cut_rows(plan, unit, wish, &step, grid);
     grid->n_step = tp_max_u64(step.n, 1);
     grid->k_step = tp_max_u64(step.k, 1);
     grid->k_count = tp_ceil_div(unit->box.k, grid->k_step);
@@ -189,7 +289,7 @@ enum tp_code tp_unit_boxes(const struct tp_plan *plan, const struct tp_unit *uni
     uint64_t expert_bytes = unit->box.n * unit->box.k * tp_dtype_bits(unit->dtype) / 8;
     grid->e_step = 1;
     bool global = unit->format && tp_op_find(&unit->op, TP_ROLE_GLOBAL) >= 0;
-    if (grid->expert_boxes == 1 && !packed && !global) /* a call has one global scale */
+    if (grid->expert_boxes == 1 && !packed && !global && !grid->piece) /* a call has one global scale */
         grid->e_step = tp_min_u64(tp_max_u64(wish->target / tp_max_u64(expert_bytes, 1), 1),
                                   unit->box.e);
     grid->count = tp_ceil_div(unit->box.e, grid->e_step) * grid->expert_boxes;
@@ -199,7 +299,7 @@ enum tp_code tp_unit_boxes(const struct tp_plan *plan, const struct tp_unit *uni
 enum tp_code tp_unit_grid(const struct tp_plan *plan, const struct tp_unit *unit, uint64_t target,
                           uint64_t limit, struct tp_grid *grid, struct tp_err *err)
 {
-    struct tp_box_wish wish = {target, limit, ASSEMBLES};
+    struct tp_box_wish wish = {target, limit, ASSEMBLES, 0};
     return tp_unit_boxes(plan, unit, &wish, grid, err);
 }
 
@@ -219,6 +319,18 @@ struct tp_box tp_grid_box(const struct tp_unit *unit, const struct tp_grid *grid
     box.size.n = tp_min_u64(grid->n_step, grid->region_rows[r] - row);
     box.size.k = tp_min_u64(grid->k_step, unit->box.k - box.k);
     return box;
+}
+
+bool tp_grid_piece(const struct tp_grid *grid, const struct tp_box *box, uint64_t i,
+                   struct tp_box *piece)
+{
+    uint64_t step = grid->piece ? grid->piece : tp_max_u64(box->size.k, 1);
+    *piece = *box;
+    if (i >= tp_ceil_div(box->size.k, step))
+        return false;
+    piece->k += i * step;
+    piece->size.k = tp_min_u64(step, box->size.k - i * step);
+    return true;
 }
 
 enum tp_code tp_weight_cover(const struct tp_weight *weight, uint64_t row, uint64_t rows,

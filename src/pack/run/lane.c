@@ -7,6 +7,7 @@
 
 #include "base/num.h"
 #include "pack/run/ranks_io.h"
+#include "pack/run/row_marks.h"
 #include "pack/source/source_check.h"
 
 #include <string.h>
@@ -17,6 +18,7 @@ void tp_lane_close(struct tp_lane *lane)
     tp_buffer_free(&lane->copy);
     tp_buffer_free(&lane->cropped);
     tp_buffer_free(&lane->importance);
+    tp_buffer_free(&lane->marks);
 }
 
 /* A box as its packed source sees it: rows of one view, widened to what can be
@@ -132,27 +134,39 @@ static enum tp_code load_values(struct tp_lane *lane, const struct tp_unit *unit
     return code;
 }
 
+/* How many values of a unit are NaN or infinite, and where the first of them is. */
+static enum tp_code count_nonfinite(struct tp_lane *lane, const struct tp_unit *unit,
+                                    uint64_t *count, uint64_t first[TP_DIMS])
+{
+    struct tp_grid grid;
+    struct tp_box_wish wish = {.target = 1 << 20, .limit = 16 << 20,
+                               .memory = lane->options->memory / lane->options->jobs};
+    enum tp_code code = tp_unit_boxes(lane->plan, unit, &wish, &grid, &lane->err);
+    for (uint64_t i = 0; code == TP_OK && i < grid.count; i++) {
+        struct tp_box all = tp_grid_box(unit, &grid, i), box;
+        for (uint64_t p = 0; code == TP_OK && tp_grid_piece(&grid, &all, p, &box); p++) {
+            struct tp_value_stats stats;
+            const void *values;
+            if ((code = load_values(lane, unit, &box, &values)))
+                break;
+            tp_value_stats(unit->dtype, values, box.size.e * box.size.n * box.size.k, &stats);
+            if (stats.nonfinite && !*count) {
+                first[TP_DIM_E] = box.e + stats.first_nonfinite / (box.size.n * box.size.k);
+                first[TP_DIM_N] = box.n + stats.first_nonfinite / box.size.k % box.size.n;
+                first[TP_DIM_K] = box.k + stats.first_nonfinite % box.size.k;
+            }
+            *count += stats.nonfinite;
+        }
+    }
+    return code;
+}
+
 /* The report of bad input: counts over the whole unit, not just this box. */
 static enum tp_code refuse_nonfinite(struct tp_lane *lane, const struct tp_unit *unit)
 {
-    struct tp_grid grid;
     uint64_t count = 0, total = unit->box.e * unit->box.n * unit->box.k;
     uint64_t first[TP_DIMS] = {0};
-    enum tp_code code = tp_unit_grid(lane->plan, unit, 1 << 20, 16 << 20, &grid, &lane->err);
-    for (uint64_t i = 0; code == TP_OK && i < grid.count; i++) {
-        struct tp_box box = tp_grid_box(unit, &grid, i);
-        struct tp_value_stats stats;
-        const void *values;
-        if ((code = load_values(lane, unit, &box, &values)))
-            break;
-        tp_value_stats(unit->dtype, values, box.size.e * box.size.n * box.size.k, &stats);
-        if (stats.nonfinite && !count) {
-            first[TP_DIM_E] = box.e + stats.first_nonfinite / (box.size.n * box.size.k);
-            first[TP_DIM_N] = box.n + stats.first_nonfinite / box.size.k % box.size.n;
-            first[TP_DIM_K] = box.k + stats.first_nonfinite % box.size.k;
-        }
-        count += stats.nonfinite;
-    }
+    enum tp_code code = count_nonfinite(lane, unit, &count, first);
     if (code)
         return code;
     uint64_t row, rows;
@@ -309,11 +323,85 @@ static enum tp_code observe(struct tp_lane *lane, uint32_t u, uint64_t index,
 {
     const struct tp_unit *unit = &lane->plan->units[u];
     struct tp_observed seen = {u, index, *box, TP_DTYPE_NONE, NULL, args->out, args->global};
+    if (!lane->options->observe || unit->kind == TP_UNIT_MOVE)
+        return TP_OK;
     if (unit->kind == TP_UNIT_ENCODE && is_plain(lane, unit)) {
         seen.dtype = unit->dtype;
         seen.values = args->in[0];
     }
     return lane->options->observe(lane->options->observe_arg, &seen, &lane->err);
+}
+
+/* ---- rows in pieces (box.h) --------------------------------------------------------- */
+
+/* Marks the rows of a box piece by piece, in lane->marks. */
+static enum tp_code mark_rows(struct tp_lane *lane, const struct tp_unit *unit,
+                              const struct tp_grid *grid, const struct tp_box *box)
+{
+    struct tp_box piece;
+    uint64_t room = box->size.n * sizeof(struct tp_row_marks);
+    enum tp_code code = tp_buffer_room(&lane->marks, room, &lane->err);
+    if (code == TP_OK)
+        memset(lane->marks.data, 0, room);
+    for (uint64_t i = 0; code == TP_OK && tp_grid_piece(grid, box, i, &piece); i++) {
+        const void *values;
+        if ((code = load_values(lane, unit, &piece, &values)) == TP_OK)
+            tp_row_marks(unit->dtype, values, piece.size.n, piece.size.k, unit->op.block_k,
+                         lane->marks.data);
+    }
+    return code;
+}
+
+/* Encodes a piece with its extra columns and cuts them off: args->out are its outputs. */
+static enum tp_code convert_piece(struct tp_lane *lane, const struct tp_unit *unit,
+                                  const struct tp_box *piece, uint64_t extra,
+                                  struct tp_args *args)
+{
+    const struct tp_op *op = &unit->op;
+    struct tp_box3 wide = {piece->size.e, piece->size.n, piece->size.k + extra};
+    struct tp_args whole = {.box = wide, .dtype = unit->dtype};
+    struct tp_box inside = {.size = piece->size};
+    uint64_t bytes = tp_value_bytes(piece->size, unit->dtype), wide_bytes, cut_bytes;
+    const void *values;
+    enum tp_code code;
+    if ((code = load_values(lane, unit, piece, &values)) ||
+        (code = tp_buffer_room(&lane->copy, bytes, &lane->err)))
+        return code;
+    memcpy(lane->copy.data, values, bytes); /* where they are is needed now */
+    if ((code = tp_op_total(op, wide, &wide_bytes, &lane->err)) ||
+        (code = tp_op_total(op, piece->size, &cut_bytes, &lane->err)) ||
+        (code = begin(lane, tp_value_bytes(wide, unit->dtype), wide_bytes + cut_bytes)))
+        return code;
+    void *to = tp_arena_take(lane->compute.in, tp_value_bytes(wide, unit->dtype));
+    tp_row_widen(unit->dtype, lane->copy.data, piece->size.n, piece->size.k, lane->marks.data,
+                 extra, to);
+    whole.in[0] = to;
+    if ((code = tp_op_take(op, wide, lane->compute.out, whole.out, &lane->err)) ||
+        (code = tp_op_take(op, piece->size, lane->compute.out, args->out, &lane->err)) ||
+        (code = tp_compute_encode(&lane->compute, op, &whole, &lane->err)))
+        return code;
+    if ((whole.flags & TP_SAW_NONFINITE) && !lane->options->keep_nonfinite)
+        return refuse_nonfinite(lane, unit);
+    args->box = piece->size;
+    args->in[0] = lane->copy.data;
+    return tp_packed_cut(op, wide, &inside, whole.out, args->out, &lane->err);
+}
+
+static enum tp_code convert_pieces(struct tp_lane *lane, uint32_t u, const struct tp_grid *grid,
+                                   uint64_t index, const struct tp_box *box)
+{
+    const struct tp_unit *unit = &lane->plan->units[u];
+    uint64_t pieces = tp_ceil_div(box->size.k, grid->piece);
+    struct tp_box piece;
+    enum tp_code code = mark_rows(lane, unit, grid, box);
+    for (uint64_t i = 0; code == TP_OK && tp_grid_piece(grid, box, i, &piece); i++) {
+        struct tp_args args = {0};
+        if ((code = convert_piece(lane, unit, &piece, grid->extra, &args)) == TP_OK &&
+            (code = tp_packed_write(unit, &piece, index + i == 0, args.out, lane->sink,
+                                    &lane->err)) == TP_OK)
+            code = observe(lane, u, index * pieces + i, &piece, &args);
+    }
+    return code;
 }
 
 enum tp_code tp_lane_box(struct tp_lane *lane, uint32_t u, const struct tp_grid *grid,
@@ -324,13 +412,15 @@ enum tp_code tp_lane_box(struct tp_lane *lane, uint32_t u, const struct tp_grid 
     struct tp_args args = {.box = box.size, .global = global};
     const void *values;
     enum tp_code code;
-    if (unit->kind == TP_UNIT_PLAIN) {
+    if (grid->piece) {
+        code = convert_pieces(lane, u, grid, index, &box);
+    } else if (unit->kind == TP_UNIT_PLAIN) {
         if ((code = load_values(lane, unit, &box, &values)) == TP_OK)
             code = tp_values_write(unit, &box, values, lane->sink, &lane->err);
     } else if ((code = convert(lane, unit, &box, &args)) == TP_OK) {
         code = tp_packed_write(unit, &box, index == 0, args.out, lane->sink, &lane->err);
     }
-    if (code == TP_OK && lane->options->observe && unit->kind != TP_UNIT_MOVE)
+    if (code == TP_OK && !grid->piece)
         code = observe(lane, u, index, &box, &args);
     if (code)
         tp_err_tensor(&lane->err, unit->name);

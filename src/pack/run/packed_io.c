@@ -169,6 +169,8 @@ enum tp_code tp_packed_write(const struct tp_unit *unit,
                              .bits = tp_element_bits(out->element), .data = from[i], .err = err,
                              .batch = batch};
         bool once = out->role == TP_ROLE_GLOBAL; /* one element for an expert */
+        if (out->per_k == 0 && box->k != 0) /* of a row: its first piece had it */
+            continue;
         if (out->role != TP_ROLE_WORDS && (out->layout || first_box) &&
             (!once || (box->n == 0 && box->k == 0)))
             code = move(&unit->op, i, unit->box, box, write_run, &t);

@@ -238,6 +238,7 @@ static enum tp_code make_grids(struct run *run, struct tp_err *err)
     struct tp_box_wish wish = {.target = DEFAULT_TARGET,
                                .assembles = run->sink->assembles / 2 / run->cursors};
     wish.limit = tp_max_u64(memory / options->jobs / 4, 256 << 10);
+    wish.memory = memory / options->jobs;
     if (options->devices && options->devices->count) {
         wish.limit = options->devices->slot; /* few, large boxes hide the latency of a GPU */
         wish.target = wish.limit / 2;

@@ -1,0 +1,92 @@
+/* Finding the marks of rows, and putting them behind pieces. Knows bits of floats only: a
+ * larger magnitude is a larger number without the sign, NaN above all.
+ */
+#include "pack/run/row_marks.h"
+
+#include "base/num.h"
+#include "pack/plan/box.h"
+
+#include <string.h>
+
+/* Sign and exponent bits of a type. */
+struct bits {
+    unsigned width;
+    uint32_t sign, infinity;
+};
+
+static struct bits bits_of(enum tp_dtype dtype)
+{
+    if (dtype == TP_F32)
+        return (struct bits){4, UINT32_C(1) << 31, 0x7F800000};
+    return (struct bits){2, 0x8000, dtype == TP_BF16 ? 0x7F80 : 0x7C00};
+}
+
+static uint32_t load(const uint8_t *at, unsigned width)
+{
+    uint16_t half;
+    uint32_t word;
+    if (width == 4) {
+        memcpy(&word, at, 4);
+        return word;
+    }
+    memcpy(&half, at, 2);
+    return half;
+}
+
+static void raise(uint32_t *most, uint32_t value, const struct bits *bits)
+{
+    if ((value & ~bits->sign) > (*most & ~bits->sign))
+        *most = value;
+}
+
+/* The magnitudes of one block; whether all of it is zero. */
+static bool mark_block(const struct bits *bits, const uint8_t *values, uint64_t k,
+                       struct tp_row_marks *marks)
+{
+    uint32_t all = 0;
+    for (uint64_t i = 0; i < k; i++) {
+        uint32_t value = load(values + i * bits->width, bits->width);
+        uint32_t magnitude = value & ~bits->sign;
+        all |= magnitude;
+        raise(&marks->any, value, bits);
+        if (magnitude <= bits->infinity)
+            raise(&marks->number, value, bits);
+        if (magnitude < bits->infinity)
+            raise(&marks->finite, value, bits);
+    }
+    return all == 0;
+}
+
+void tp_row_marks(enum tp_dtype dtype, const void *values, uint64_t n, uint64_t k,
+                  uint64_t block_k, struct tp_row_marks *marks)
+{
+    struct bits bits = bits_of(dtype);
+    const uint8_t *at = values;
+    for (uint64_t row = 0; row < n; row++)
+        for (uint64_t i = 0, size; i < k; i += size, at += size * bits.width) {
+            size = block_k ? tp_min_u64(block_k, k - i) : k;
+            marks[row].zeros |= mark_block(&bits, at, size, &marks[row]) && block_k;
+        }
+}
+
+static uint8_t *fill(uint8_t *to, uint32_t value, uint64_t count, unsigned width)
+{
+    for (uint64_t i = 0; i < count; i++, to += width)
+        memcpy(to, &value, width); /* little-endian hosts only, as is the format */
+    return to;
+}
+
+void tp_row_widen(enum tp_dtype dtype, const void *values, uint64_t n, uint64_t k,
+                  const struct tp_row_marks *marks, uint64_t extra, void *to)
+{
+    unsigned width = bits_of(dtype).width;
+    uint64_t row = k * width, each = extra / TP_ROW_MARKS;
+    uint8_t *at = to;
+    for (uint64_t i = 0; i < n; i++, marks++) {
+        memcpy(at, (const uint8_t *)values + i * row, row);
+        at = fill(at + row, marks->any, each, width);
+        at = fill(at, marks->number, each, width);
+        at = fill(at, marks->finite, each, width);
+        at = fill(at, marks->zeros ? 0 : marks->finite, each, width);
+    }
+}
