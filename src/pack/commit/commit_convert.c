@@ -34,13 +34,15 @@ static enum tp_code run_file(struct tp_commit *c, struct tp_convert_result *resu
     struct tp_file_sink sink = {0};
     struct tp_convert_result ignored;
     struct tp_run_options run = c->options->run;
-    struct tp_budget budget = tp_budget_run(c->plan, &run);
+    struct tp_budget budget;
+    enum tp_code code = tp_budget_run(c->plan, &run, &budget, c->err);
+    if (code)
+        return code;
     if (!(c->parent = tp_commit_parent(c->output, c->err)) ||
         !(c->partial = tp_partial_name(c->output, true, c->err)))
         return TP_E_MEMORY;
     int lock = -1;
-    enum tp_code code = tp_commit_check_not_source(c->plan, c->partial, c->err);
-    if (code)
+    if ((code = tp_commit_check_not_source(c->plan, c->partial, c->err)))
         return code;
     code = tp_os_open(c->partial, O_RDWR | O_CREAT | O_CLOEXEC, 0666, &lock, c->err);
     if (code || (code = tp_os_lock(lock, c->partial, &result->unlocked, c->err))) {
@@ -53,7 +55,7 @@ static enum tp_code run_file(struct tp_commit *c, struct tp_convert_result *resu
                                     budget.drop, c->err)
                 : TP_E_MEMORY;
     sink.zstd = c->options->zstd;
-    sink.threads = c->options->run.jobs;
+    sink.threads = run.jobs;
     if (code == TP_OK)
         code = tp_run(c->plan, &sink.sink, &run, c->err);
     tp_file_sink_close(&sink);
@@ -82,8 +84,9 @@ enum tp_code tp_convert(const struct tp_plan *plan, const struct tp_request *req
     *result = (struct tp_convert_result){.bytes_in = plan->bytes_in, .bytes_out = plan->bytes_out};
     if (options->discard) {
         struct tp_run_options run = options->run;
-        tp_budget_run(plan, &run);
-        return tp_run(plan, &tp_discard_sink, &run, err);
+        struct tp_budget ignored;
+        enum tp_code code = tp_budget_run(plan, &run, &ignored, err);
+        return code ? code : tp_run(plan, &tp_discard_sink, &run, err);
     }
     pthread_mutex_init(&c.lock, NULL);
     enum tp_code code = tp_commit_check_output(&c, result);

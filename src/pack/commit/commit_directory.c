@@ -202,16 +202,16 @@ enum tp_code tp_commit_run_shards(struct tp_commit *c, const bool *skip)
     struct tp_file_sink sink = {0};
     struct tp_scatter scatter;
     struct tp_run_options run = c->options->run;
-    struct tp_budget budget = tp_budget_run(c->plan, &run);
+    struct tp_budget budget;
+    enum tp_code code = tp_budget_run(c->plan, &run, &budget, c->err);
     run.skip_file = skip;
-    enum tp_code code = tp_commit_rank_directories(c);
-    if (code == TP_OK)
+    if (code == TP_OK && (code = tp_commit_rank_directories(c)) == TP_OK)
         code = tp_file_sink_open(&sink, tp_commit_files(c), c->partial, NULL, budget.leaves,
                                  budget.drop, c->err);
     sink.done = shard_done;
     sink.done_arg = c;
     sink.zstd = c->options->zstd;
-    sink.threads = c->options->run.jobs;
+    sink.threads = run.jobs;
     if (code == TP_OK && ranks) {
         tp_scatter_open(&scatter, ranks, TP_ALL_RANKS, &sink.sink);
         code = tp_run(&ranks->run, &scatter.sink, &run, c->err);

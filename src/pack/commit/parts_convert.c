@@ -246,10 +246,10 @@ enum tp_code tp_convert_part(const struct tp_plan *plan, const struct tp_request
     pthread_mutex_init(&work.c.lock, NULL);
     if (options->discard) {
         struct tp_run_options run = options->run;
+        struct tp_budget ignored;
         code = skip_others(&work, result);
-        tp_budget_run(plan, &run);
         run.skip_file = work.skip;
-        if (code == TP_OK)
+        if (code == TP_OK && (code = tp_budget_run(plan, &run, &ignored, err)) == TP_OK)
             code = tp_run(plan, &tp_discard_sink, &run, err);
     } else if ((code = make_note(&work)) == TP_OK &&
                (code = check_output(&work, result)) == TP_OK && !result->already_done) {

@@ -40,6 +40,9 @@ enum tp_code tp_zst_read(struct tp_zst *zst, void *data, uint64_t size, uint64_t
  * the frames they are in. */
 void tp_zst_stored(const struct tp_zst *zst, uint64_t *begin, uint64_t *end);
 
+/* Bytes that reading its largest frame takes: as stored, and plain. */
+uint64_t tp_zst_largest(const struct tp_zst *zst);
+
 /* Bytes that all archives together may hold for cached and running reads; at first
  * 64 MiB. A single frame that needs more is still read, alone. */
 void tp_zst_cache_limit(uint64_t bytes);

@@ -296,6 +296,19 @@ enum tp_code tp_unit_boxes(const struct tp_plan *plan, const struct tp_unit *uni
     return TP_OK;
 }
 
+bool tp_same_boxes(const struct tp_plan *plan, const struct tp_unit *a, const struct tp_unit *b)
+{
+    const struct tp_weight *x = &plan->weights->items[a->views[0].weight];
+    const struct tp_weight *y = &plan->weights->items[b->views[0].weight];
+    return a->format == b->format && a->kind == b->kind && a->dtype == b->dtype &&
+           memcmp(&a->box, &b->box, sizeof a->box) == 0 && x->format == y->format &&
+           memcmp(&a->settings, &b->settings, sizeof a->settings) == 0 &&
+           a->op.search == b->op.search &&
+           memcmp(&x->box, &y->box, sizeof x->box) == 0 &&
+           a->views_per_expert == b->views_per_expert &&
+           memcmp(a->view_rows, b->view_rows, sizeof a->view_rows) == 0;
+}
+
 enum tp_code tp_unit_grid(const struct tp_plan *plan, const struct tp_unit *unit, uint64_t target,
                           uint64_t limit, struct tp_grid *grid, struct tp_err *err)
 {

@@ -42,6 +42,9 @@ enum tp_code tp_unit_boxes(const struct tp_plan *plan, const struct tp_unit *uni
                            const struct tp_box_wish *wish, struct tp_grid *grid,
                            struct tp_err *err);
 
+/* Whether both units are cut alike, whatever the wish: of one size, format and source. */
+bool tp_same_boxes(const struct tp_plan *plan, const struct tp_unit *a, const struct tp_unit *b);
+
 /* Upper bound of the memory that work on one box of this grid takes: what is read, made and
  * needed on the way. */
 uint64_t tp_grid_memory(const struct tp_plan *plan, const struct tp_unit *unit,

@@ -2,6 +2,7 @@
 #include "pack/run/budget.h"
 
 #include "base/num.h"
+#include "pack/file/zst.h"
 
 #include <malloc.h>
 #include <stdlib.h>
@@ -9,7 +10,8 @@
 
 #define DEFAULT_MEMORY (UINT64_C(512) << 20)
 #define PROGRAM (UINT64_C(16) << 20) /* code, libraries, stacks, and what the heap wastes */
-#define LEAST (UINT64_C(4) << 20)
+#define LEAST (UINT64_C(8) << 20)
+#define ARCHIVES (UINT64_C(64) << 20)
 
 /* Bytes that the heap has taken from the system. */
 static uint64_t heap_bytes(void)
@@ -36,13 +38,73 @@ bool tp_budget_too_large(uint64_t bytes)
     return bytes > cache_limit();
 }
 
-struct tp_budget tp_budget_run(const struct tp_plan *plan, struct tp_run_options *run)
+static enum tp_code refuse(const struct tp_run_options *run, uint64_t needed, const char *what,
+                           struct tp_err *err)
 {
-    bool gpu = run->devices != NULL;
-    uint64_t most = run->memory ? run->memory : DEFAULT_MEMORY, used = heap_bytes() + PROGRAM;
-    uint64_t rest = tp_max_u64(most > used ? most - used : 0, LEAST), files;
-    run->memory = gpu ? rest / 4 : rest / 2;
+    uint64_t mib = tp_ceil_div(needed, 1 << 20);
+    tp_err_hint(err, "--max-memory %lluMiB is enough for it", (unsigned long long)mib);
+    return tp_fail(err, TP_E_MEMORY, "%s does not fit into %llu MiB of memory", what,
+                   (unsigned long long)(run->memory >> 20));
+}
+
+/* Lowers run->jobs until their smallest boxes fit into the lanes' memory together. *needed:
+ * what one worker needs for the largest of them, in unit *worst. */
+static enum tp_code fit_jobs(const struct tp_plan *plan, struct tp_run_options *run,
+                             uint64_t *needed, const struct tp_unit **worst, struct tp_err *err)
+{
+    *needed = 0;
+    for (size_t u = 0; u < plan->unit_count; u++) {
+        const struct tp_unit *unit = &plan->units[u];
+        if (u > 0 && tp_same_boxes(plan, unit, unit - 1))
+            continue;
+        for (uint64_t memory;; run->jobs /= 2) {
+            struct tp_box_wish wish = tp_run_wish(run, run->jobs);
+            struct tp_grid grid;
+            enum tp_code code = tp_unit_boxes(plan, unit, &wish, &grid, err);
+            if (code)
+                return code;
+            memory = tp_grid_memory(plan, unit, &grid);
+            if (memory > *needed && run->jobs == 1) {
+                *needed = memory;
+                *worst = unit;
+            }
+            if (memory <= wish.memory || run->jobs == 1)
+                break;
+        }
+    }
+    return TP_OK;
+}
+
+/* Unpacked frames of compressed sources stay for the next reader; one at least has to. */
+static uint64_t archive_memory(const struct tp_plan *plan, uint64_t rest)
+{
+    uint64_t largest = 0;
+    for (size_t f = 0; f < plan->ckpt->file_count; f++)
+        if (plan->ckpt->files[f].zst)
+            largest = tp_max_u64(largest, tp_zst_largest(plan->ckpt->files[f].zst));
+    return largest ? tp_max_u64(largest, tp_min_u64(rest / 4, ARCHIVES)) : 0;
+}
+
+enum tp_code tp_budget_run(const struct tp_plan *plan, struct tp_run_options *run,
+                           struct tp_budget *budget, struct tp_err *err)
+{
+    bool gpu = run->devices != NULL, asked = run->memory != 0;
+    const struct tp_run_options before = *run;
+    uint64_t most = asked ? run->memory : DEFAULT_MEMORY, files, needed;
+    uint64_t used = heap_bytes() + PROGRAM, rest = most > used ? most - used : 0;
+    uint64_t archives = archive_memory(plan, rest), lanes = gpu ? 4 : 2;
+    const struct tp_unit *worst = NULL;
+    if (asked && rest < archives + LEAST)
+        return refuse(&before, used + archives + LEAST, "the plan, with headers and names,", err);
+    rest = tp_max_u64(rest > archives ? rest - archives : 0, LEAST);
+    tp_zst_cache_limit(archives);
+    run->memory = rest / lanes;
     run->drop_source = !tp_add_u64(&files, plan->bytes_in, plan->bytes_out) ||
                        tp_budget_too_large(files);
-    return (struct tp_budget){.leaves = gpu ? rest / 2 : rest / 4, .drop = run->drop_source};
+    *budget = (struct tp_budget){.leaves = gpu ? rest / 2 : rest / 4, .drop = run->drop_source};
+    enum tp_code code = gpu ? TP_OK : fit_jobs(plan, run, &needed, &worst, err);
+    if (code || !asked || !worst || needed <= run->memory)
+        return code;
+    tp_err_tensor(err, worst->name);
+    return refuse(&before, used + archives + lanes * needed, "the smallest piece of it", err);
 }

@@ -10,12 +10,15 @@ struct tp_budget {
     bool drop;       /* files are too large for the page cache: leave no trace there */
 };
 
-/* Divides run->memory, the most bytes that the whole process should take (0: 512 MiB):
- * less what is allocated by now, and the sink's share, it becomes that of the lanes; sets
- * run->drop_source as well. Too small a figure is not refused: a conversion does with a few
- * megabytes, and says nothing. With a GPU most boxes are in its pinned memory, so the
- * leaves have more. Drops when source and output together are too large. */
-struct tp_budget tp_budget_run(const struct tp_plan *plan, struct tp_run_options *run);
+/* Divides run->memory, the most bytes that the whole process should take (0: 512 MiB, and
+ * nothing is refused): less what is allocated by now, and the sink's share, it becomes that of
+ * the lanes; as many of run->jobs remain as it is enough for. Sets run->drop_source as well, and
+ * how much of compressed sources is kept unpacked. With a GPU most boxes are in its pinned
+ * memory, so the leaves have more. Drops when source and output together are too large.
+ * TP_E_MEMORY, with the figure that would do, when plan and headers have left too little for the
+ * smallest box of one worker: to be called before anything is written. */
+enum tp_code tp_budget_run(const struct tp_plan *plan, struct tp_run_options *run,
+                           struct tp_budget *budget, struct tp_err *err);
 
 /* Whether files of so many bytes would push out of the page cache what others need: more
  * than half of the machine's memory, or than TILEPACK_CACHE bytes when that is in the

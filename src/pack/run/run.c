@@ -19,6 +19,7 @@
 #include <string.h>
 
 #define DEFAULT_TARGET (UINT64_C(1) << 20)
+#define LEAST_LIMIT (UINT64_C(256) << 10)
 #define DEFAULT_MEMORY (UINT64_C(256) << 20)
 
 struct group_state {
@@ -215,17 +216,20 @@ static void *work(void *arg)
     return NULL;
 }
 
-static bool same_grid(const struct tp_plan *plan, const struct tp_unit *a, const struct tp_unit *b)
+struct tp_box_wish tp_run_wish(const struct tp_run_options *options, unsigned jobs)
 {
-    const struct tp_weight *x = &plan->weights->items[a->views[0].weight];
-    const struct tp_weight *y = &plan->weights->items[b->views[0].weight];
-    return a->format == b->format && a->kind == b->kind && a->dtype == b->dtype &&
-           memcmp(&a->box, &b->box, sizeof a->box) == 0 && x->format == y->format &&
-           memcmp(&a->settings, &b->settings, sizeof a->settings) == 0 &&
-           a->op.search == b->op.search &&
-           memcmp(&x->box, &y->box, sizeof x->box) == 0 &&
-           a->views_per_expert == b->views_per_expert &&
-           memcmp(a->view_rows, b->view_rows, sizeof a->view_rows) == 0;
+    uint64_t memory = options->memory ? options->memory : DEFAULT_MEMORY;
+    struct tp_box_wish wish = {.target = DEFAULT_TARGET, .memory = memory / jobs};
+    wish.limit = tp_max_u64(wish.memory / 4, LEAST_LIMIT);
+    if (options->devices && options->devices->count) {
+        wish.limit = options->devices->slot; /* few, large boxes hide the latency of a GPU */
+        wish.target = wish.limit / 2;
+        wish.memory = 4 * wish.limit; /* most of it pinned, or on the device */
+    }
+    if (options->box_target)
+        wish.target = options->box_target;
+    wish.target = tp_min_u64(wish.target, wish.limit);
+    return wish;
 }
 
 /* Grids of all units; layers repeat, so most are found among the last few. */
@@ -233,19 +237,9 @@ static enum tp_code make_grids(struct run *run, struct tp_err *err)
 {
     const struct tp_plan *plan = run->plan;
     const struct tp_run_options *options = run->options;
-    uint64_t memory = options->memory ? options->memory : DEFAULT_MEMORY;
+    struct tp_box_wish wish = tp_run_wish(options, options->jobs);
     /* Each file may have two tensors under way: the next begins before the last box ends. */
-    struct tp_box_wish wish = {.target = DEFAULT_TARGET,
-                               .assembles = run->sink->assembles / 2 / run->cursors};
-    wish.limit = tp_max_u64(memory / options->jobs / 4, 256 << 10);
-    wish.memory = memory / options->jobs;
-    if (options->devices && options->devices->count) {
-        wish.limit = options->devices->slot; /* few, large boxes hide the latency of a GPU */
-        wish.target = wish.limit / 2;
-    }
-    if (options->box_target)
-        wish.target = options->box_target;
-    wish.target = tp_min_u64(wish.target, wish.limit);
+    wish.assembles = run->sink->assembles / 2 / run->cursors;
     run->grids = tp_os_zalloc(plan->unit_count + 1, sizeof *run->grids, err);
     run->groups = tp_os_zalloc(plan->group_count + 1, sizeof *run->groups, err);
     if (!run->grids || !run->groups)
@@ -253,7 +247,7 @@ static enum tp_code make_grids(struct run *run, struct tp_err *err)
     for (size_t u = 0; u < plan->unit_count; u++) {
         const struct tp_unit *unit = &plan->units[u];
         size_t back = 1;
-        while (back <= 16 && back <= u && !same_grid(plan, unit, unit - back))
+        while (back <= 16 && back <= u && !tp_same_boxes(plan, unit, unit - back))
             back++;
         if (back <= 16 && back <= u) {
             run->grids[u] = run->grids[u - back];

@@ -7,6 +7,7 @@
 #ifndef TP_PACK_RUN_H
 #define TP_PACK_RUN_H
 
+#include "pack/plan/box.h"
 #include "pack/run/run_options.h"
 #include "pack/sink/sink.h"
 
@@ -14,5 +15,8 @@
  * their next job. */
 enum tp_code tp_run(const struct tp_plan *plan, struct tp_sink *sink,
                     const struct tp_run_options *options, struct tp_err *err);
+
+/* What the boxes of a run with so many workers are to be like; `assembles` is the sink's. */
+struct tp_box_wish tp_run_wish(const struct tp_run_options *options, unsigned jobs);
 
 #endif
