@@ -66,8 +66,8 @@ enum tp_cuda_kind { TP_CUDA_ENCODE, TP_CUDA_REPACK, TP_CUDA_DECODE, TP_CUDA_REQU
 
 /* One piece of work on host memory. Pointers in args.in lie in the lane's input
  * buffer, those in args.out in its output buffer, at multiples of 64 bytes; args.importance
- * may lie anywhere. The outputs of role WORDS are not touched. REQUANT decodes `from` to `via` (F32 or
- * BF16) and encodes `to`, all on the device. */
+ * may lie anywhere. The outputs of role WORDS are not touched. REQUANT decodes `from` to
+ * `via` (F32 or BF16) and encodes `to`, all on the device. */
 struct tp_cuda_call {
     enum tp_cuda_kind kind;
     const struct tp_op *from; /* REPACK, DECODE, REQUANT: what is read */

@@ -75,31 +75,6 @@ static __global__ __launch_bounds__(ANY_THREADS) void encode_any(const struct an
     }
 }
 
-/* Channel scales, and packed group scales over the stashed ones: a warp a row. */
-static __global__ __launch_bounds__(ANY_THREADS) void finish_w4a8(const struct any_args a)
-{
-    const any_plane &p = a.side.group8;
-    const uint64_t groups = dev_ceil(a.box.k, p.per_k), rows = a.box.e * a.box.n;
-    const uint32_t lane = threadIdx.x % 32;
-    uint64_t w = ((uint64_t)blockIdx.x * ANY_THREADS + threadIdx.x) / 32;
-    for (; w < rows; w += (uint64_t)gridDim.x * ANY_THREADS / 32) {
-        uint64_t e = w / a.box.n, n = w - e * a.box.n;
-        uint32_t amax = 0;
-        for (uint64_t g = lane; g < groups; g += 32) {
-            const uint16_t *stash = (const uint16_t *)(p.data + 8 * at_of(p, e, n, g * p.per_k));
-            if (!(a.skip_zero && stash[1]))
-                amax = max(amax, (uint32_t)stash[0] & 0x7FFFu);
-        }
-        const dev_channel c = dev_channel_of(dev_max_lanes<32>(amax), a.channel_rule);
-        if (lane == 0)
-            ((float *)a.side.channel.data)[at_of(a.side.channel, e, n, 0)] = dev_channel_value(c);
-        for (uint64_t g = lane; g < groups; g += 32) {
-            uint2 *unit = (uint2 *)(p.data + 8 * at_of(p, e, n, g * p.per_k));
-            *unit = dev_group8(*(const uint16_t *)unit, c);
-        }
-    }
-}
-
 /* ---- repack and decode: `from` is a.side of the second argument ------------ */
 
 struct any_pair {
@@ -200,86 +175,6 @@ static __global__ __launch_bounds__(ANY_THREADS) void decode_any(const struct an
 
 /* ---- host ---------------------------------------------------------------- */
 
-/* A layout that cannot be evaluated sets TP_FAILED, as in plane.c: nothing is launched. */
-static struct any_plane plane_of(const struct tp_op *op, enum tp_role role, struct tp_args *args,
-                                 void *const *data)
-{
-    const struct tp_box3 box = args->box;
-    struct any_plane p;
-    struct tp_err err = {};
-    int i = tp_op_find(op, role);
-    memset(&p, 0, sizeof p);
-    if (i < 0 || data[i] == NULL)
-        return p;
-    if (tp_op_layout(op, (uint32_t)i, box, &p.layout, &err) != TP_OK ||
-        tp_op_bytes(op, (uint32_t)i, box, &p.bytes, &err) != TP_OK) {
-        args->flags |= TP_FAILED;
-        return p;
-    }
-    p.element = op->out[i].element;
-    p.per_n = op->out[i].per_n ? op->out[i].per_n : box.n;
-    p.per_k = op->out[i].per_k ? op->out[i].per_k : box.k;
-    p.data = (uint8_t *)data[i];
-    return p;
-}
-
-static struct any_side side_of(const struct tp_op *op, struct tp_args *args, void *const *data)
-{
-    struct any_side s;
-    int global = tp_op_find(op, TP_ROLE_GLOBAL);
-    s.codes = plane_of(op, TP_ROLE_CODES, args, data);
-    s.scale = plane_of(op, TP_ROLE_SCALE, args, data);
-    s.group8 = plane_of(op, TP_ROLE_GROUP8, args, data);
-    s.channel = plane_of(op, TP_ROLE_CHANNEL, args, data);
-    s.global = global < 0 ? NULL : (float *)data[global];
-    for (int c = 0; c < 16; c++)
-        s.to_code[op->table[c] & 15] = (uint8_t)c;
-    return s;
-}
-
-struct any_args tp_cuda_any_args(const struct tp_op *op, struct tp_args *args, void *const *data)
-{
-    struct any_args a;
-    memset(&a, 0, sizeof a);
-    a.box = args->box;
-    a.side = side_of(op, args, data);
-    a.in = (const uint8_t *)args->in[0];
-    a.flags = args->device_flags;
-    a.global = args->global;
-    a.block_n = op->block_n ? op->block_n : args->box.n;
-    a.block_k = op->block_k ? op->block_k : args->box.k;
-    memcpy(a.table, op->table, sizeof a.table);
-    a.dtype = args->dtype;
-    a.codec = op->codec;
-    a.rule = op->rule;
-    a.scale_rule = op->scale_rule;
-    a.channel_rule = op->channel_rule;
-    a.skip_zero = op->skip_zero_groups;
-    a.how = dev_search_of(op, args);
-    return a;
-}
-
-static void fill(const struct tp_op *op, enum tp_role role, const any_plane &p,
-                 cudaStream_t stream)
-{
-    if (p.data != NULL)
-        cudaMemsetAsync(p.data, op->out[tp_op_find(op, role)].fill, p.bytes, stream);
-}
-
-void tp_cuda_any_fill(const struct tp_op *op, const struct any_args &a, cudaStream_t stream)
-{
-    fill(op, TP_ROLE_CODES, a.side.codes, stream);
-    fill(op, TP_ROLE_SCALE, a.side.scale, stream);
-    fill(op, TP_ROLE_GROUP8, a.side.group8, stream);
-    fill(op, TP_ROLE_CHANNEL, a.side.channel, stream);
-}
-
-void tp_cuda_any_finish(const struct any_args &a, cudaStream_t stream)
-{
-    if (a.side.group8.data != NULL)
-        finish_w4a8<<<grid_for(a.box.e * a.box.n * 32), ANY_THREADS, 0, stream>>>(a);
-}
-
 extern "C" void tp_cuda_encode_any(const struct tp_op *op, struct tp_args *args)
 {
     cudaStream_t stream = (cudaStream_t)args->stream;
@@ -302,7 +197,7 @@ extern "C" void tp_cuda_repack_any(const struct tp_op *from, const struct tp_op 
     cudaStream_t stream = (cudaStream_t)args->stream;
     struct any_pair a;
     a.to = tp_cuda_any_args(to, args, args->out);
-    a.from = side_of(from, args, (void *const *)args->in);
+    a.from = tp_cuda_any_side(from, args, (void *const *)args->in);
     if (args->flags & TP_FAILED)
         return;
     tp_cuda_any_fill(to, a.to, stream);

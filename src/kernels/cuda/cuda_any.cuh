@@ -1,5 +1,5 @@
-/* What the general kernels share (cuda_any.cu, cuda_search_any.cu): any layout as a kernel
- * argument, one code and one scale at a time. See cuda_any.cu. */
+/* What the general kernels share (cuda_any.cu, cuda_any_args.cu, cuda_search_any.cu): any
+ * layout as a kernel argument, one code and one scale at a time. See cuda_any.cu. */
 #ifndef TP_KERNELS_CUDA_ANY_CUH
 #define TP_KERNELS_CUDA_ANY_CUH
 
@@ -35,7 +35,9 @@ struct any_args {
     struct dev_search how; /* how scales are searched, if they are */
 };
 
-/* For a weight's operation; a layout that cannot be evaluated sets TP_FAILED. */
+/* For a weight's operation (cuda_any_args.cu); a layout that cannot be evaluated sets
+ * TP_FAILED. */
+struct any_side tp_cuda_any_side(const struct tp_op *op, struct tp_args *args, void *const *data);
 struct any_args tp_cuda_any_args(const struct tp_op *op, struct tp_args *args, void *const *data);
 
 /* Enqueues the padding of every output. */
@@ -82,7 +84,7 @@ static __device__ inline float load_value(const uint8_t *in, uint32_t dtype, uin
 }
 
 static __device__ inline void store_code(const any_plane &p, const uint8_t *table, uint32_t half,
-                                  uint64_t at, uint8_t code)
+                                         uint64_t at, uint8_t code)
 {
     if (p.element != TP_ELEM_INT4 && p.element != TP_ELEM_E2M1) {
         if (half == 0)
@@ -106,7 +108,8 @@ static __device__ inline float scale_value(uint32_t codec, uint32_t bits)
     return codec == TP_CODEC_NVFP4 ? tp_e4m3_value((uint8_t)bits) : tp_e8m0_value((uint8_t)bits);
 }
 
-static __device__ inline void store_scale(const any_plane &p, uint32_t codec, uint64_t at, uint32_t bits)
+static __device__ inline void store_scale(const any_plane &p, uint32_t codec, uint64_t at,
+                                          uint32_t bits)
 {
     float value = scale_value(codec, bits);
     switch (p.element) {
@@ -225,7 +228,7 @@ static __device__ inline uint64_t block_index(const any_args &a, const any_block
 }
 
 static __device__ inline bool encode_codes(const any_args &a, const any_block &b,
-                                    const struct any_scale &s, uint32_t lane)
+                                           const struct any_scale &s, uint32_t lane)
 {
     bool zero = true;
     for (uint64_t i = lane; i < b.rows * b.columns; i += 32) {
@@ -248,7 +251,7 @@ static __device__ inline uint32_t any_amax(const any_args &a, const any_block &b
 }
 
 static __device__ inline void encode_scales(const any_args &a, const any_block &b, uint32_t bits,
-                                     bool zero, uint32_t lane)
+                                            bool zero, uint32_t lane)
 {
     const any_plane &p = a.side.scale, &g = a.side.group8;
     if (g.data != NULL && lane == 0) {
