@@ -128,10 +128,18 @@ static __device__ __forceinline__ uint32_t mx_codes(const dev_raw8<DT> &r, float
     }
 }
 
+/* dev_nvfp4_factor() of rule CT without its division: a product with the reciprocal of the
+ * global scale, corrected by the remainder: right for every significand of e4m3 and f32 where
+ * the factor is not near the ends of the range. */
+static __device__ __forceinline__ float ct_factor(const struct fp4_args &a, uint32_t scale)
+{
+    const float value = dev_e4m3_value(scale);
+    const float near = __fmul_rn(value, a.reciprocal);
+    return __fmaf_rn(__fmaf_rn(-near, a.global, value), a.reciprocal, near);
+}
+
 /* dev_nvfp4_scale() of rule CT without its divisions. Every bf16 and f16 number times 1/6
- * rounds to the same bf16 number as a sixth of it. The division by the global scale is a
- * product with its reciprocal, corrected by the remainder: right for every significand of
- * e4m3 and f32 where the factor is not near the ends of the range. */
+ * rounds to the same bf16 number as a sixth of it. */
 template <int DT>
 static __device__ __forceinline__ uint8_t ct_scale(const struct fp4_args &a, uint32_t amax_bits,
                                                    float *factor)
@@ -142,9 +150,7 @@ static __device__ __forceinline__ uint8_t ct_scale(const struct fp4_args &a, uin
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(sixth), "f"(0.0f));
     uint8_t scale = dev_e4m3_of(__fmul_rn(__uint_as_float(pair), a.global));
     scale = scale ? scale : 0x20;
-    const float value = dev_e4m3_value(scale);
-    const float near = __fmul_rn(value, a.reciprocal);
-    *factor = __fmaf_rn(__fmaf_rn(-near, a.global, value), a.reciprocal, near);
+    *factor = ct_factor(a, scale);
     return scale;
 }
 

@@ -18,78 +18,92 @@ struct fp4_ints {
     uint32_t square[UNIT / 4]; /* R^2, four to a word */
 };
 
-/* 16 values times factor, in the units of the block. */
+#define TINY 7.8886091e-31f /* 2^-100 */
+
+/* 16 magnitudes times factor, in the units of the block: DEV_ROUND added, so that the integers
+ * are in the low bits. */
 template <int DT>
 static __device__ __forceinline__ void fp4_take(const dev_raw8<DT> (&r)[2], float factor,
                                                 float unit, float (&x)[UNIT])
 {
 #pragma unroll
-    for (int i = 0; i < UNIT; i++)
-        x[i] = dev_search_int(__fmul_rn(fabsf(dev_value<DT>(r[i / 8], i % 8)), factor), unit);
+    for (int i = 0; i < UNIT; i++) {
+        const float y = __fmul_rn(fabsf(dev_value<DT>(r[i / 8], i % 8)), factor);
+        x[i] = __fmaf_rn(y, unit, DEV_ROUND);
+    }
 }
 
-static __device__ __forceinline__ uint32_t pair_of(uint32_t low, uint32_t high)
+static __device__ __forceinline__ uint32_t pair_of(float low, float high)
 {
-    return __byte_perm(low, high, 0x5410);
+    return __byte_perm(__float_as_uint(low), __float_as_uint(high), 0x5410);
 }
 
-/* The lowest bytes of four words. */
-static __device__ __forceinline__ uint32_t bytes_of(uint32_t a, uint32_t b, uint32_t c, uint32_t d)
+/* Byte `n` of four numbers to which DEV_ROUND was added. */
+template <int N>
+static __device__ __forceinline__ uint32_t bytes_of(const float *x)
 {
-    return pair_of(__byte_perm(a, b, 0x0040), __byte_perm(c, d, 0x0040));
+    const uint32_t pick = 0x40u + 0x11u * N;
+    const uint32_t a = __byte_perm(__float_as_uint(x[0]), __float_as_uint(x[1]), pick);
+    return __byte_perm(a, __byte_perm(__float_as_uint(x[2]), __float_as_uint(x[3]), pick), 0x5410);
 }
 
 static __device__ __forceinline__ void fp4_pack(const float (&x)[UNIT], fp4_ints &ints)
 {
 #pragma unroll
     for (int i = 0; i < UNIT; i++)
-        ints.x[i] = __fmul_rn(x[i], 7.8886091e-31f); /* 2^-100 */
+        ints.x[i] = __fmaf_rn(x[i], TINY, -DEV_ROUND * TINY);
 #pragma unroll
     for (int i = 0; i < UNIT / 2; i++)
-        ints.low[i] = pair_of((uint32_t)dev_int_of(x[2 * i]), (uint32_t)dev_int_of(x[2 * i + 1]));
+        ints.low[i] = pair_of(x[2 * i], x[2 * i + 1]);
 }
 
 static __device__ __forceinline__ void fp4_pack_weighted(const float (&x)[UNIT],
                                                          const float (&root)[UNIT],
                                                          fp4_ints &ints)
 {
-    uint32_t square[UNIT], product[UNIT];
+    float square[UNIT], product[UNIT]; /* 225 at most, and less than 2^20 */
 #pragma unroll
     for (int i = 0; i < UNIT; i++) {
-        ints.x[i] = __fmul_rn(x[i], 7.8886091e-31f);
-        const float weight = __fmul_rn(root[i], root[i]); /* 225 at most */
-        square[i] = (uint32_t)dev_int_of(weight);
-        product[i] = (uint32_t)dev_int_of(__fmul_rn(weight, x[i])); /* below 2^20 */
+        ints.x[i] = __fmul_rn(x[i], TINY);
+        square[i] = __fmaf_rn(root[i], root[i], DEV_ROUND);
+        product[i] = __fmaf_rn(__fmul_rn(root[i], root[i]), x[i], DEV_ROUND);
     }
 #pragma unroll
     for (int i = 0; i < UNIT / 2; i++)
         ints.low[i] = pair_of(product[2 * i], product[2 * i + 1]);
 #pragma unroll
     for (int i = 0; i < UNIT; i += 4) {
-        ints.high[i / 4] = bytes_of(product[i] >> 16, product[i + 1] >> 16, product[i + 2] >> 16,
-                                    product[i + 3] >> 16);
-        ints.square[i / 4] = bytes_of(square[i], square[i + 1], square[i + 2], square[i + 3]);
+        ints.high[i / 4] = bytes_of<2>(&product[i]) & 0x0F0F0F0Fu;
+        ints.square[i / 4] = bytes_of<0>(&square[i]);
     }
 }
 
-/* The codes nearest to four magnitudes, in nibbles. `step` is half of what code 1.0 is worth,
- * `per_step` near 2^-27 over it. x times that is the quotient q times 2^-127, so that the
- * steps of e2m1, in halves, are the upper two bits of significands, and those of numbers
- * below 2 are subnormal: half of such a step added, the bits from 22 on are the code. A
- * quotient that is not halfway between two codes is 2^-13 from there, relative, or more, and
- * one that is has two nearest codes. CAP: q may be 14 and above. */
+/* The bits of two quotients as e2m1: see nearest4(). */
+template <bool CAP>
+static __device__ __forceinline__ uint32_t nearest2(const float *x, float per_step)
+{
+    float q[2];
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        q[i] = __fmul_rn(x[i], per_step);
+        if (CAP)
+            q[i] = fminf(q[i], __uint_as_float(0x01C00000u)); /* 12 */
+    }
+    return __byte_perm(__float_as_uint(q[0]), __float_as_uint(q[1]), 0x7632) * 4u + 0x00800080u;
+}
+
+/* The codes nearest to four magnitudes, in the lowest nibbles. `per_step` is near 2^-27 over
+ * the step, which is half of what code 1.0 is worth. x times that is the quotient q times
+ * 2^-127, so that e2m1's steps, in halves, are the upper two bits of significands, and those
+ * of numbers below 2 are subnormal: with half of such a step added, the bits from 22 on are
+ * the code. A quotient that is not halfway between two codes is 2^-13 from there, relative, or
+ * more, and one that is has two nearest codes. CAP: q may be 14 and above. */
 template <bool CAP>
 static __device__ __forceinline__ uint32_t nearest4(const float *x, float per_step)
 {
-    uint32_t codes = 0;
-#pragma unroll
-    for (int i = 3; i >= 0; i--) {
-        float q = __fmul_rn(x[i], per_step);
-        if (CAP)
-            q = fminf(q, __uint_as_float(0x01C00000u)); /* 12 */
-        codes = __funnelshift_l(__float_as_uint(q) * 64u + 0x08000000u, codes, 4);
-    }
-    return codes;
+    const uint32_t bytes =
+        __byte_perm(nearest2<CAP>(x, per_step), nearest2<CAP>(x + 2, per_step), 0x7351);
+    return bytes + (bytes >> 12); /* codes 0, 2, 1, 3 */
 }
 
 /* How much less than the sum of (R X)^2 the error with this step is. */
@@ -120,39 +134,58 @@ static __device__ __forceinline__ uint64_t fp4_gain(const fp4_ints &ints, float 
 
 /* ---- NVFP4 ------------------------------------------------------------------- */
 
-/* Candidate T + OFFSET, if it is a scale and better. A candidate at or below the rule's own
- * may clip; the next one does not: a sixth of the largest value is no more than half a step
- * of e4m3 above the rule's, or the rule's is the last. */
-template <bool WEIGHTED, int OFFSET>
-static __device__ __forceinline__ void nv_offer(const fp4_ints &ints, uint32_t plain, float half,
-                                                uint64_t &most, uint32_t &best)
+/* Steps of the scales around the rule's own, `plain`. PLAIN: all of plain - 2 .. plain + 6 are
+ * normal numbers of e4m3, so that their bits follow each other. */
+template <bool PLAIN> struct nv_steps {
+    uint32_t plain, bits; /* of plain's step */
+    float half;           /* half of the block's unit */
+
+    __device__ __forceinline__ float of(int t) const
+    {
+        if (PLAIN)
+            return __uint_as_float(bits + (uint32_t)(t - (int)plain) * 0x00100000u);
+        return __fmul_rn(dev_e4m3_value((uint32_t)t & 0xFFu), half);
+    }
+};
+
+/* The best candidate so far. */
+struct nv_choice {
+    uint64_t gain;
+    uint32_t t;
+};
+
+/* Candidate plain + OFFSET, if it is a scale and better. A candidate at or below the rule's
+ * own may clip; the next one does not: a sixth of the largest value is no more than half a
+ * step of e4m3 above the rule's, or the rule's is the last. */
+template <bool WEIGHTED, bool PLAIN, int OFFSET>
+static __device__ __forceinline__ void nv_offer(const fp4_ints &ints,
+                                                const nv_steps<PLAIN> &steps, nv_choice &best)
 {
-    const int t = (int)plain + OFFSET;
-    const float step = __fmul_rn(dev_e4m3_value((uint32_t)t & 0xFFu), half);
-    const uint64_t gain = fp4_gain<WEIGHTED, OFFSET <= 0>(ints, step);
-    if (OFFSET == 0 || (t >= 1 && t <= TP_E4M3_MAX && gain > most)) {
-        most = gain;
-        best = (uint32_t)t;
+    const int t = (int)steps.plain + OFFSET;
+    const uint64_t gain = fp4_gain<WEIGHTED, OFFSET <= 0>(ints, steps.of(t));
+    if ((PLAIN || (t >= 1 && t <= TP_E4M3_MAX)) && gain > best.gain) {
+        best.gain = gain;
+        best.t = (uint32_t)t;
     }
 }
 
-template <bool WEIGHTED>
+template <bool WEIGHTED, bool PLAIN>
 static __device__ __forceinline__ uint32_t nv_best(const fp4_ints &ints, uint32_t plain,
                                                    float unit)
 {
     const float half = __fmul_rn(unit, 0.5f);
-    uint64_t most = 0;
-    uint32_t best = plain;
-    nv_offer<WEIGHTED, 0>(ints, plain, half, most, best);
-    nv_offer<WEIGHTED, -1>(ints, plain, half, most, best);
-    nv_offer<WEIGHTED, 1>(ints, plain, half, most, best);
-    nv_offer<WEIGHTED, -2>(ints, plain, half, most, best);
-    nv_offer<WEIGHTED, 2>(ints, plain, half, most, best);
-    nv_offer<WEIGHTED, 3>(ints, plain, half, most, best);
-    nv_offer<WEIGHTED, 4>(ints, plain, half, most, best);
-    nv_offer<WEIGHTED, 5>(ints, plain, half, most, best);
-    nv_offer<WEIGHTED, 6>(ints, plain, half, most, best);
-    return best;
+    const nv_steps<PLAIN> steps = {
+        plain, __float_as_uint(__fmul_rn(dev_e4m3_value(plain), half)), half};
+    nv_choice best = {fp4_gain<WEIGHTED, true>(ints, steps.of((int)plain)), plain};
+    nv_offer<WEIGHTED, PLAIN, -1>(ints, steps, best);
+    nv_offer<WEIGHTED, PLAIN, 1>(ints, steps, best);
+    nv_offer<WEIGHTED, PLAIN, -2>(ints, steps, best);
+    nv_offer<WEIGHTED, PLAIN, 2>(ints, steps, best);
+    nv_offer<WEIGHTED, PLAIN, 3>(ints, steps, best);
+    nv_offer<WEIGHTED, PLAIN, 4>(ints, steps, best);
+    nv_offer<WEIGHTED, PLAIN, 5>(ints, steps, best);
+    nv_offer<WEIGHTED, PLAIN, 6>(ints, steps, best);
+    return best.t;
 }
 
 struct fp4_search_args {
@@ -183,11 +216,14 @@ static __device__ __forceinline__ void fp4_roots(const fp4_search_args &a, uint3
 
 template <bool WEIGHTED, int LANES>
 static __device__ __forceinline__ fp4_ints fp4_ints_of(const fp4_search_args &a, uint32_t i,
-                                                       const float (&x)[UNIT], float largest)
+                                                       float (&x)[UNIT], float largest)
 {
     fp4_ints ints;
     float root[UNIT];
     if (WEIGHTED) {
+#pragma unroll
+        for (int v = 0; v < UNIT; v++)
+            x[v] = __fadd_rn(x[v], -DEV_ROUND);
         fp4_roots<LANES>(a, i, x, largest, root);
         fp4_pack_weighted(x, root, ints);
     } else {
@@ -196,21 +232,40 @@ static __device__ __forceinline__ fp4_ints fp4_ints_of(const fp4_search_args &a,
     return ints;
 }
 
+/* tp_search_nvfp4_live(): fp32's sixth of the bits 0x3BC00000 is just what e4m3 has as 0. */
+static __device__ __forceinline__ bool nv_live(uint32_t amax, float largest)
+{
+    return tp_search_live(amax) && __float_as_uint(largest) - 0x3BC00001u < 0x09BFFFFFu;
+}
+
+/* The rule's own scale byte. */
+template <int DT>
+static __device__ __forceinline__ uint32_t nv_plain(const fp4_args &a, uint32_t amax)
+{
+    float factor;
+    if (a.rule == TP_NVFP4_CT)
+        return ct_scale<DT>(a, amax, &factor);
+    return dev_nvfp4_scale(a.rule, amax, a.global, &factor);
+}
+
 /* The scale byte of a block. */
 template <int DT, bool WEIGHTED>
 static __device__ __forceinline__ uint32_t nv_search(const fp4_search_args &a, uint32_t i,
                                                      const dev_raw8<DT> (&r)[2], uint32_t amax)
 {
-    float factor = a.fp4.rule == TP_NVFP4_CT ? a.fp4.global : a.fp4.reciprocal;
+    const float factor = a.fp4.rule == TP_NVFP4_CT ? a.fp4.global : a.fp4.reciprocal;
     const float largest = __fmul_rn(__uint_as_float(amax), factor);
     const float unit = dev_search_unit(__float_as_uint(largest));
-    const bool live = tp_search_nvfp4_live(amax, largest);
+    const bool live = nv_live(amax, largest);
+    const uint32_t plain = nv_plain<DT>(a.fp4, amax);
+    uint32_t best;
     float x[UNIT];
     fp4_take<DT>(r, factor, unit, x);
-    const fp4_ints ints =
-        fp4_ints_of<WEIGHTED, 1>(a, i, x, dev_search_int(largest, unit));
-    const uint32_t plain = dev_nvfp4_scale(a.fp4.rule, amax, a.fp4.global, &factor);
-    const uint32_t best = nv_best<WEIGHTED>(ints, plain, unit);
+    const fp4_ints ints = fp4_ints_of<WEIGHTED, 1>(a, i, x, dev_search_int(largest, unit));
+    if (__any_sync(0xFFFFFFFFu, live && plain - 10u > TP_E4M3_MAX - 16u))
+        best = nv_best<WEIGHTED, false>(ints, plain, unit);
+    else
+        best = nv_best<WEIGHTED, true>(ints, plain, unit);
     return live ? best : plain;
 }
 
@@ -220,12 +275,15 @@ static __device__ __forceinline__ uint2 nv_searched_codes(const fp4_search_args 
                                                           uint32_t scale)
 {
     const uint32_t rule = a.fp4.rule;
-    const float factor = dev_nvfp4_factor(rule, scale, a.fp4.global);
+    float factor = rule == TP_NVFP4_CT ? ct_factor(a.fp4, scale)
+                                       : dev_nvfp4_factor(rule, scale, a.fp4.global);
     const nv_block b = nv_block_of(rule, factor, amax, 1048576.0f);
     if (rule == TP_NVFP4_MODELOPT)
         plain_zeros<DT>(r);
-    if (__any_sync(0xFFFFFFFFu, b.special))
+    if (__any_sync(0xFFFFFFFFu, b.special)) {
+        factor = dev_nvfp4_factor(rule, scale, a.fp4.global);
         return make_uint2(any_codes<DT>(r[0], factor, rule), any_codes<DT>(r[1], factor, rule));
+    }
     return make_uint2(nv_codes<DT, true>(r[0], b, rule), nv_codes<DT, true>(r[1], b, rule));
 }
 
