@@ -39,16 +39,16 @@ static __device__ __forceinline__ float dev_search_unit(uint32_t amax)
  * has it in the low bits. */
 #define DEV_ROUND 12582912.0f /* 1.5 * 2^23 */
 
-/* tp_search_int() of value * factor: the unit is a power of two, so that its product is exact
- * and the sum rounds once. */
-static __device__ __forceinline__ float dev_search_int(float y, float unit)
+/* tp_search_int() of y: the unit is a power of two, so that its product is exact and the sum
+ * rounds once. The first has DEV_ROUND still added. */
+static __device__ __forceinline__ float dev_search_rounded(float y, float unit)
 {
-    return __fadd_rn(__fmaf_rn(y, unit, DEV_ROUND), -DEV_ROUND);
+    return __fmaf_rn(y, unit, DEV_ROUND);
 }
 
-static __device__ __forceinline__ int32_t dev_int_of(float integer)
+static __device__ __forceinline__ float dev_search_int(float y, float unit)
 {
-    return (int32_t)(__float_as_uint(__fadd_rn(integer, DEV_ROUND)) - 0x4B400000u);
+    return __fadd_rn(dev_search_rounded(y, unit), -DEV_ROUND);
 }
 
 static __device__ __forceinline__ float dev_reciprocal_near(float x)
@@ -65,9 +65,10 @@ static __device__ __forceinline__ float dev_root_near(float x)
     return r;
 }
 
-static __device__ __forceinline__ uint32_t dev_sum_lanes(uint32_t v, int lanes)
+template <int LANES> static __device__ __forceinline__ uint32_t dev_sum_lanes(uint32_t v)
 {
-    for (int d = lanes / 2; d; d >>= 1)
+#pragma unroll
+    for (int d = LANES / 2; d; d >>= 1)
         v += __shfl_xor_sync(0xFFFFFFFFu, v, d);
     return v;
 }
@@ -94,20 +95,23 @@ static __device__ __forceinline__ void dev_search_roots(const float (&w)[N], flo
     }
 }
 
-/* Roots of importance "magnitude" for N values x in each of LANES neighbouring lanes that
- * together hold a block; `largest` is the block's largest magnitude. */
-template <int N, int LANES>
-static __device__ __forceinline__ void dev_roots_of_magnitude(const float (&x)[N], float largest,
-                                                              float (&root)[N])
+/* The square of an integer to which DEV_ROUND was added. */
+static __device__ __forceinline__ uint32_t dev_square(float rounded)
 {
-    uint32_t sum = 0; /* 128 times 2^24 at most */
+    const int32_t integer = (int32_t)(__float_as_uint(rounded) - 0x4B400000u);
+    return (uint32_t)(integer * integer);
+}
+
+/* Roots of importance "magnitude" for N values x in each of LANES neighbouring lanes that
+ * together hold a block; `sum` is of the squares of the lane's, `largest` the block's largest
+ * magnitude. */
+template <int N, int LANES>
+static __device__ __forceinline__ void dev_roots_of_magnitude(const float (&x)[N], uint32_t sum,
+                                                              float largest, float (&root)[N])
+{
+    /* 128 times 2^24 at most */
+    const float mean = (float)(dev_sum_lanes<LANES>(sum) / (N * LANES));
     float w[N];
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-        const int32_t integer = dev_int_of(x[i]);
-        sum += (uint32_t)(integer * integer);
-    }
-    const float mean = (float)(dev_sum_lanes(sum, LANES) / (N * LANES));
 #pragma unroll
     for (int i = 0; i < N; i++) /* rounded once, as the sum of integers is */
         w[i] = __fmaf_rn(x[i], x[i], mean);

@@ -29,7 +29,7 @@ static __device__ __forceinline__ void fp4_take(const dev_raw8<DT> (&r)[2], floa
 #pragma unroll
     for (int i = 0; i < UNIT; i++) {
         const float y = __fmul_rn(fabsf(dev_value<DT>(r[i / 8], i % 8)), factor);
-        x[i] = __fmaf_rn(y, unit, DEV_ROUND);
+        x[i] = dev_search_rounded(y, unit);
     }
 }
 
@@ -193,14 +193,15 @@ struct fp4_search_args {
     struct dev_search how;
 };
 
-/* Root weights of the 16 values x of thread i, LANES of which share a block. */
+/* Root weights of the 16 values x of thread i, LANES of which share a block; `sum` of the
+ * squares of x. */
 template <int LANES>
 static __device__ __forceinline__ void fp4_roots(const fp4_search_args &a, uint32_t i,
-                                                 const float (&x)[UNIT], float largest,
-                                                 float (&root)[UNIT])
+                                                 const float (&x)[UNIT], uint32_t sum,
+                                                 float largest, float (&root)[UNIT])
 {
     if (a.how.weights == TP_IMPORTANCE_MAGNITUDE) {
-        dev_roots_of_magnitude<UNIT, LANES>(x, largest, root);
+        dev_roots_of_magnitude<UNIT, LANES>(x, sum, largest, root);
         return;
     }
     const uint32_t block = min(i, a.fp4.count - 1) / LANES;
@@ -220,11 +221,14 @@ static __device__ __forceinline__ fp4_ints fp4_ints_of(const fp4_search_args &a,
 {
     fp4_ints ints;
     float root[UNIT];
+    uint32_t sum = 0;
     if (WEIGHTED) {
 #pragma unroll
-        for (int v = 0; v < UNIT; v++)
+        for (int v = 0; v < UNIT; v++) {
+            sum += dev_square(x[v]);
             x[v] = __fadd_rn(x[v], -DEV_ROUND);
-        fp4_roots<LANES>(a, i, x, largest, root);
+        }
+        fp4_roots<LANES>(a, i, x, sum, largest, root);
         fp4_pack_weighted(x, root, ints);
     } else {
         fp4_pack(x, ints);

@@ -1,15 +1,14 @@
 /* int4 in groups of 128 along K with the scale search for the error of code * scale:
  * row-major with bf16 scales (w4a8-ct).
  *
- * 8 threads share a group, 16 values each. Errors are summed in floats first, four candidates
- * at a time, which is exact to 2^-19: candidates whose scale is so small that clipping the
- * largest value alone costs more than the best so far are left out, and where the two best
- * are too near to each other the sums are made again in integers. Other shapes go to
- * cuda_any.cu. Invariant: bytes equal tp_encode_ref.
+ * 8 threads share a group, 16 values each. Errors are summed in floats first, two candidates
+ * at a time, which is exact to 2^-19: candidates whose scale is so small that clipping a few
+ * large values costs more than the best so far are left out, and where the two best are too
+ * near to each other the sums are made again in integers. Other shapes go to cuda_any.cu. Invariant: bytes equal tp_encode_ref.
  */
 #include "kernels/cuda/cuda_search_int4.cuh"
 
-enum { BATCH = 4 /* candidates */ };
+enum { BATCH = 2 /* candidates */ };
 
 /* Distance of x from the nearest of -8 .. 7 steps, with its sign. x times 1/15 of `per_step`
  * is brought into 0 .. 1 by the addition itself, which is where the codes end. */
@@ -57,13 +56,21 @@ struct int4_steps {
     float low, high;
 };
 
-static __device__ __forceinline__ int4_steps steps_of(uint32_t amax, bool is_signed, float unit,
-                                                      uint32_t lane)
+/* tp_search_int4_scale() in units of the group. The first candidate's division is a product
+ * for 16-bit values: see scale_of() of cuda_int4.cu. */
+template <int DT>
+static __device__ __forceinline__ int4_steps steps_of(const int4_search_args &a, uint32_t amax,
+                                                      float unit, uint32_t lane)
 {
+    const float most = __uint_as_float(amax);
     const int i = lane % GROUP_LANES;
-    int4_steps s;
-    s.low = __fmul_rn(tp_bf16_to_f32(tp_search_int4_scale(amax, is_signed, i)), unit);
-    s.high = __fmul_rn(tp_bf16_to_f32(tp_search_int4_scale(amax, is_signed, i + 8)), unit);
+    float low = __fmul_rn(most, a.shrink[i]), high = __fmul_rn(most, a.shrink[i + 8]);
+    if (i == 0 && a.how.is_signed)
+        low = __fmul_rn(most, 0.125f);
+    else if (i == 0)
+        low = TP_IS32(DT) ? __fdiv_rn(most, 7.5f) : __fmul_rn(most, 1.0f / 7.5f);
+    dev_round_bf16(low, high);
+    const int4_steps s = {__fmul_rn(low, unit), __fmul_rn(high, unit)};
     return s;
 }
 
@@ -75,19 +82,13 @@ static __device__ __forceinline__ float step_of(const int4_steps &s, int i, uint
 /* Sums of a batch over a group's lanes: each lane has that of candidate lane_candidate(). */
 static __device__ __forceinline__ float sum_batch(const float (&error)[BATCH], uint32_t lane)
 {
-    float keep[2], send[2];
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        keep[i] = lane & 4 ? error[i + 2] : error[i];
-        send[i] = lane & 4 ? error[i] : error[i + 2];
-        keep[i] = __fadd_rn(keep[i], __shfl_xor_sync(0xFFFFFFFFu, send[i], 4));
-    }
-    const float mine = lane & 2 ? keep[1] : keep[0], other = lane & 2 ? keep[0] : keep[1];
-    const float half = __fadd_rn(mine, __shfl_xor_sync(0xFFFFFFFFu, other, 2));
-    return __fadd_rn(half, __shfl_xor_sync(0xFFFFFFFFu, half, 1));
+    const float mine = lane & 4 ? error[1] : error[0], other = lane & 4 ? error[0] : error[1];
+    float sum = __fadd_rn(mine, __shfl_xor_sync(0xFFFFFFFFu, other, 4));
+    sum = __fadd_rn(sum, __shfl_xor_sync(0xFFFFFFFFu, sum, 2));
+    return __fadd_rn(sum, __shfl_xor_sync(0xFFFFFFFFu, sum, 1));
 }
 
-static __device__ __forceinline__ int lane_candidate(uint32_t lane) { return lane >> 1 & 3; }
+static __device__ __forceinline__ int lane_candidate(uint32_t lane) { return lane >> 2 & 1; }
 
 /* The best of some candidates, and the error of the next. */
 struct near_best {
@@ -105,26 +106,24 @@ static __device__ __forceinline__ near_best better(const near_best &a, const nea
     return c;
 }
 
-static __device__ __forceinline__ near_best best_of_lanes(near_best best)
+static __device__ __forceinline__ near_best best_of_lanes(const near_best &best)
 {
-#pragma unroll
-    for (int d = 4; d >= 2; d /= 2) {
-        near_best other;
-        other.error = __shfl_xor_sync(0xFFFFFFFFu, best.error, d);
-        other.next = __shfl_xor_sync(0xFFFFFFFFu, best.next, d);
-        other.index = __shfl_xor_sync(0xFFFFFFFFu, best.index, d);
-        best = better(best, other);
-    }
-    return best;
+    near_best other;
+    other.error = __shfl_xor_sync(0xFFFFFFFFu, best.error, 4);
+    other.next = __shfl_xor_sync(0xFFFFFFFFu, best.next, 4);
+    other.index = __shfl_xor_sync(0xFFFFFFFFu, best.index, 4);
+    return better(best, other);
 }
 
-/* A bound, from below, of the error of a candidate: what the largest value costs. */
+/* Whether a candidate might be better than the best so far. Smaller scales clip more. */
 template <bool WEIGHTED>
-static __device__ __forceinline__ float least_error(const group_ints &ints, float step)
+static __device__ __forceinline__ bool is_open(const group_ints &ints, const near_best &best,
+                                               float step)
 {
-    const float beyond = fmaxf(__fmaf_rn(step, -8.0f, ints.largest), 0.0f);
-    const float d = WEIGHTED ? __fmul_rn(beyond, ints.least_root) : beyond;
-    return __fmul_rn(d, d);
+    const float error = fminf(best.error, __shfl_xor_sync(0xFFFFFFFFu, best.error, 4));
+    const float bound =
+        clip_error<WEIGHTED>(ints, __fmul_rn(step, 7.0f), __fmul_rn(step, 8.0f));
+    return bound < __fmul_rn(error, 1.00001f);
 }
 
 /* The candidate that is best by float sums, and whether that is certain. */
@@ -136,17 +135,14 @@ static __device__ __forceinline__ int near_search(const group_ints &ints,
     near_best best = {3.0e38f, 3.0e38f, 0};
 #pragma unroll 1
     for (int first = 0; first < TP_SEARCH_INT4; first += BATCH) {
-        float error[BATCH];
+        const float step[BATCH] = {step_of(steps, first, lane), step_of(steps, first + 1, lane)};
         if (first > 0) {
-            const float least = __fmul_rn(best_of_lanes(best).error, 1.00001f);
-            const float step = step_of(steps, first, lane);
-            const bool open = live && least_error<WEIGHTED>(ints, step) < least;
-            if (!__any_sync(0xFFFFFFFFu, open))
-                break; /* smaller scales clip more */
+            const bool open = is_open<WEIGHTED>(ints, best, step[0]);
+            if (!__any_sync(0xFFFFFFFFu, live && open))
+                break;
         }
-#pragma unroll
-        for (int i = 0; i < BATCH; i++)
-            error[i] = near_error<WEIGHTED>(ints, step_of(steps, first + i, lane));
+        const float error[BATCH] = {near_error<WEIGHTED>(ints, step[0]),
+                                    near_error<WEIGHTED>(ints, step[1])};
         const near_best mine = {sum_batch(error, lane), 3.0e38f, first + lane_candidate(lane)};
         best = better(best, mine);
     }
@@ -183,14 +179,17 @@ static __device__ __forceinline__ uint32_t search_scale(const int4_search_args &
     const bool flip = a.how.is_signed && group_flips<DT>(r);
     const group_ints ints =
         group_ints_of<DT, WEIGHTED>(a.how, r, 1.0f, amax, flip, h);
-    const int4_steps steps = steps_of(amax, a.how.is_signed, ints.unit, lane);
+    const int4_steps steps = steps_of<DT>(a, amax, ints.unit, lane);
     bool sure;
     int best = near_search<WEIGHTED>(ints, steps, live, lane, sure);
     if (__any_sync(0xFFFFFFFFu, live && !sure))
         best = exact_search<WEIGHTED>(ints, steps, lane);
+    const float step = __shfl_sync(0xFFFFFFFFu, best < 8 ? steps.low : steps.high,
+                                   (lane & 24) | (best & 7));
     if (!live)
         return dev_int4_scale(amax);
-    return tp_search_int4_scale(amax, a.how.is_signed, best) | (flip ? 0x8000u : 0);
+    const float in_unit = __uint_as_float((254u << 23) - __float_as_uint(ints.unit)); /* 1 / unit */
+    return __float_as_uint(__fmul_rn(step, in_unit)) >> 16 | (flip ? 0x8000u : 0);
 }
 
 /* A warp takes four groups. */

@@ -17,6 +17,7 @@ struct int4_search_args {
     bool skip_zero, tiled; /* tiled: w4a8-cutlass */
     dev_map map;
     struct dev_search how;
+    float shrink[TP_SEARCH_INT4]; /* largest magnitudes to candidate scales, but the first */
 };
 
 static inline struct int4_search_args int4_search_args_of(const struct tp_op *op,
@@ -42,6 +43,8 @@ static inline struct int4_search_args int4_search_args_of(const struct tp_op *op
     a.skip_zero = op->skip_zero_groups;
     a.map = dev_map_of(NULL, op->table);
     a.how = dev_search_of(op, args);
+    for (int i = 0; i < TP_SEARCH_INT4; i++)
+        a.shrink[i] = tp_search_int4_factor(op->search_signed, tp_search_int4_thousandths(i));
     return a;
 }
 
@@ -84,10 +87,26 @@ template <int DT> static __device__ __forceinline__ bool group_flips(const dev_r
 /* The lane's share of a group as integers with root weights (1 without weights). */
 struct group_ints {
     float x[LANE_VALUES], root[LANE_VALUES];
-    float unit;       /* of x, positive */
-    float largest;    /* magnitude of the group's values */
-    float least_root; /* the largest value's is no less */
+    float unit;        /* of x, positive */
+    float most, least; /* of x */
+    float far_root;    /* that of the farther of both is no less */
 };
+
+/* A bound, from below, of the group's error: what its lanes' largest magnitudes cost when the
+ * values of codes end at `up` and -`down`. */
+template <bool WEIGHTED>
+static __device__ __forceinline__ float clip_error(const group_ints &ints, float up, float down)
+{
+    const float above = __fsub_rn(ints.most, up), below = __fsub_rn(-ints.least, down);
+    float d = fmaxf(ints.most >= -ints.least ? above : below, 0.0f);
+    if (WEIGHTED)
+        d = __fmul_rn(d, ints.far_root);
+    d = __fmul_rn(d, d);
+#pragma unroll
+    for (int lanes = GROUP_LANES / 2; lanes; lanes >>= 1)
+        d = __fadd_rn(d, __shfl_xor_sync(0xFFFFFFFFu, d, lanes));
+    return d;
+}
 
 /* `largest` is the bits of the group's largest magnitude after multiplying by `factor`; `h`
  * the importance of the group's columns, with TP_IMPORTANCE_FILE (NULL: of no group). */
@@ -99,15 +118,25 @@ static __device__ __forceinline__ group_ints group_ints_of(const dev_search &how
 {
     group_ints ints;
     ints.unit = dev_search_unit(largest);
-    ints.largest = dev_search_int(__uint_as_float(largest), ints.unit);
-    ints.least_root = 1.0f;
+    ints.most = ints.least = 0;
+    ints.far_root = 1.0f;
     const float unit = flip ? -ints.unit : ints.unit;
+    uint32_t sum = 0;
 #pragma unroll
-    for (int i = 0; i < LANE_VALUES; i++)
-        ints.x[i] = dev_search_int(__fmul_rn(group_value<DT>(r, i), factor), unit);
+    for (int i = 0; i < LANE_VALUES; i++) {
+        const float rounded = dev_search_rounded(__fmul_rn(group_value<DT>(r, i), factor), unit);
+        if (WEIGHTED)
+            sum += dev_square(rounded);
+        ints.x[i] = __fadd_rn(rounded, -DEV_ROUND);
+        ints.most = fmaxf(ints.most, ints.x[i]);
+        ints.least = fminf(ints.least, ints.x[i]);
+    }
     if (WEIGHTED && how.weights == TP_IMPORTANCE_MAGNITUDE) {
-        dev_roots_of_magnitude<LANE_VALUES, GROUP_LANES>(ints.x, ints.largest, ints.root);
-        ints.least_root = TP_SEARCH_MOST_ROOT;
+        dev_roots_of_magnitude<LANE_VALUES, GROUP_LANES>(
+            ints.x, sum, dev_search_int(__uint_as_float(largest), ints.unit), ints.root);
+#pragma unroll
+        for (int i = 0; i < LANE_VALUES; i++) /* larger values have no smaller roots */
+            ints.far_root = fmaxf(ints.far_root, ints.root[i]);
     } else if (WEIGHTED) {
         float w[LANE_VALUES];
 #pragma unroll

@@ -96,11 +96,9 @@ static __device__ __forceinline__ float distance(float x, const float (&of)[9])
 }
 
 template <bool WEIGHTED>
-static __device__ __forceinline__ uint64_t error_of(const group_ints &ints, uint32_t t)
+static __device__ __forceinline__ uint64_t error_of(const group_ints &ints, const float (&of)[9])
 {
-    float of[9];
     uint64_t sum = 0;
-    multiples(t, ints.unit, of);
 #pragma unroll
     for (int i = 0; i < LANE_VALUES; i++)
         sum += group_square<WEIGHTED>(distance(ints.x[i], of), ints.root[i]);
@@ -112,7 +110,8 @@ struct group_fit {
     uint32_t t;
 };
 
-/* The best group scale from t downwards, or t alone. */
+/* The best group scale from t downwards, or t alone. Where clipping large values alone costs
+ * more than the best so far, smaller scales are no better. */
 template <bool WEIGHTED>
 static __device__ __forceinline__ group_fit fit_group(const group_ints &ints, uint32_t t,
                                                       bool alone)
@@ -120,11 +119,16 @@ static __device__ __forceinline__ group_fit fit_group(const group_ints &ints, ui
     group_fit best = {UINT64_MAX, t};
 #pragma unroll 1
     for (uint32_t i = 0; i < TP_SEARCH_GROUPS; i++) {
-        const bool exists = i == 0 || (!alone && t > i);
-        if (!__any_sync(0xFFFFFFFFu, exists))
+        float of[9];
+        bool open = i == 0 || (!alone && t > i);
+        multiples(t - i, ints.unit, of);
+        if (i > 0)
+            open = clip_error<WEIGHTED>(ints, of[7], of[8]) <
+                       __fmul_rn((float)best.error, 1.00001f) && open;
+        if (!__any_sync(0xFFFFFFFFu, open))
             break;
-        const uint64_t error = error_of<WEIGHTED>(ints, t - i);
-        if (exists && error < best.error) {
+        const uint64_t error = error_of<WEIGHTED>(ints, of);
+        if (open && error < best.error) {
             best.error = error;
             best.t = t - i;
         }

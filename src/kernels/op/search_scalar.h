@@ -54,19 +54,27 @@ TP_HD int32_t tp_search_root(float ratio)
 /* What the largest magnitude becomes when nothing is clipped. */
 TP_HD float tp_search_int4_range(bool is_signed) { return is_signed ? 8.0f : 7.5f; }
 
+/* (thousandths / 1000) / range. */
+TP_HD float tp_search_int4_factor(bool is_signed, int thousandths)
+{
+    return (float)thousandths / (tp_search_int4_range(is_signed) * 1000.0f);
+}
+
 /* am * (thousandths / 1000) / range, as a bf16 scale; 0 stands for am / range itself. */
 TP_HD uint16_t tp_search_int4_shrunk(uint32_t amax, bool is_signed, int thousandths)
 {
-    float a = tp_bits_f32(amax), range = tp_search_int4_range(is_signed);
+    float a = tp_bits_f32(amax);
     if (thousandths == 0)
-        return tp_f32_to_bf16(a / range);
-    return tp_f32_to_bf16(a * ((float)thousandths / (range * 1000.0f)));
+        return tp_f32_to_bf16(a / tp_search_int4_range(is_signed));
+    return tp_f32_to_bf16(a * tp_search_int4_factor(is_signed, thousandths));
 }
 
-/* Candidate i: the plain scale, then 1.03, 0.97, 0.94 ... 0.58 of it. */
+/* Candidate i's thousandths: the plain scale, then 1.03, 0.97, 0.94 ... 0.58 of it. */
+TP_HD int tp_search_int4_thousandths(int i) { return i == 0 ? 0 : i == 1 ? 1030 : 1030 - 30 * i; }
+
 TP_HD uint16_t tp_search_int4_scale(uint32_t amax, bool is_signed, int i)
 {
-    return tp_search_int4_shrunk(amax, is_signed, i == 0 ? 0 : i == 1 ? 1030 : 1030 - 30 * i);
+    return tp_search_int4_shrunk(amax, is_signed, tp_search_int4_thousandths(i));
 }
 
 /* One step of the code: an integer, because the scale is above 2^(e-4) and has 8 bits. */
