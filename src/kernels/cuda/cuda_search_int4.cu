@@ -4,7 +4,8 @@
  * 8 threads share a group, 16 values each. Errors are summed in floats first, two candidates
  * at a time, which is exact to 2^-19: candidates whose scale is so small that clipping a few
  * large values costs more than the best so far are left out, and where the two best are too
- * near to each other the sums are made again in integers. Other shapes go to cuda_any.cu. Invariant: bytes equal tp_encode_ref.
+ * near to each other the sums are made again in integers. Other shapes go to cuda_any.cu.
+ * Invariant: bytes equal tp_encode_ref.
  */
 #include "kernels/cuda/cuda_search_int4.cuh"
 

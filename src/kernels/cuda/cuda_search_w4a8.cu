@@ -59,17 +59,29 @@ static __device__ __forceinline__ group_range range_of(uint32_t amax, const dev_
     return r;
 }
 
-/* The largest exponent of the groups that are not dead, biased as in the bits. */
-static __device__ uint32_t most_exponent(const row_state &s, uint32_t groups, const dev_top &c,
-                                         bool is_signed, uint32_t lane)
+/* With each channel scale the largest exponent of the groups that are not dead, as in their
+ * bits: four bytes. */
+static __device__ uint32_t most_exponents(const int4_search_args &a, const row_state &s,
+                                          const row_top &top, uint32_t lane)
 {
-    uint32_t most = 1;
-    for (uint32_t g = lane; g < groups; g += 32) {
-        const group_range r = range_of(s.amax[g], c, is_signed);
-        if (r.t != 0)
-            most = max(most, __float_as_uint(r.largest) >> 23);
+    uint32_t all = 0;
+#pragma unroll 1
+    for (int i = 0; i < TP_SEARCH_TOPS; i++) {
+        const dev_top c = dev_top_of(top.amax, a.how.is_signed, a.how.top_rule, i);
+        uint32_t most = 1;
+        for (uint32_t g = lane; g < a.groups; g += 32) {
+            const group_range r = range_of(s.amax[g], c, a.how.is_signed);
+            if (r.t != 0)
+                most = max(most, __float_as_uint(r.largest) >> 23);
+        }
+        all |= dev_max_lanes<32>(most) << 8 * i;
     }
-    return dev_max_lanes<32>(most);
+    return all;
+}
+
+static __device__ __forceinline__ uint32_t most_of(uint32_t all, int i)
+{
+    return all >> 8 * i & 0xFFu;
 }
 
 /* ---- one group ----------------------------------------------------------------- */
@@ -208,7 +220,7 @@ static __device__ __forceinline__ const float *importance_of(const int4_search_a
 /* The best group scale of every group with every channel scale, and sums of their errors. */
 template <int DT, bool WEIGHTED>
 static __device__ void fit_row(const int4_search_args &a, const row_state &s, uint64_t row,
-                               const row_top &top, const uint32_t (&most)[TP_SEARCH_TOPS])
+                               const row_top &top, uint32_t most)
 {
     const uint32_t groups = (uint32_t)a.groups, teams = blockDim.x / GROUP_LANES;
     for (uint32_t first = 0; first < groups; first += teams) {
@@ -218,7 +230,7 @@ static __device__ void fit_row(const int4_search_args &a, const row_state &s, ui
         group_load<DT>(a.in, row * groups + group, inside, r);
         const uint32_t amax = inside ? s.amax[group] : 0;
         const bool flip = a.how.is_signed && group_flips<DT>(r);
-#pragma unroll
+#pragma unroll 1
         for (int i = 0; i < TP_SEARCH_TOPS; i++) {
             const dev_top c = dev_top_of(top.amax, a.how.is_signed, a.how.top_rule, i);
             if (i > 0 && c.least)
@@ -230,7 +242,7 @@ static __device__ void fit_row(const int4_search_args &a, const row_state &s, ui
                 importance_of(a, row, group, inside));
             const group_fit fit = fit_group<WEIGHTED>(
                 ints, alone && range.t ? TP_SEARCH_TOP_G : range.t, alone);
-            const uint32_t shift = 2 * (most[i] - (__float_as_uint(range.largest) >> 23));
+            const uint32_t shift = 2 * (most_of(most, i) - (__float_as_uint(range.largest) >> 23));
             if (threadIdx.x % GROUP_LANES == 0 && inside) {
                 s.t[group * TP_SEARCH_TOPS + i] = (uint8_t)(range.t ? fit.t : 0);
                 if (range.t && shift < 64)
@@ -308,16 +320,15 @@ static __device__ void survey_row(const int4_search_args &a, const row_state &s,
 
 /* The channel scale of the least error, of those that the row has; its number in `best`. */
 static __device__ dev_top best_top(const int4_search_args &a, const row_state &s,
-                                   const row_top &top, const uint32_t (&most)[TP_SEARCH_TOPS],
-                                   int &best)
+                                   const row_top &top, uint32_t most, int &best)
 {
     dev_top chosen;
     double least = 0;
     best = 0;
-#pragma unroll
+#pragma unroll 1
     for (int i = 0; i < TP_SEARCH_TOPS; i++) {
         const dev_top c = dev_top_of(top.amax, a.how.is_signed, a.how.top_rule, i);
-        const double cost = dev_row_cost(s.total[i], c, (int)most[i] - 127);
+        const double cost = dev_row_cost(s.total[i], c, (int)most_of(most, i) - 127);
         if (i == 0 || (!c.least && cost < least)) {
             least = cost;
             chosen = c;
@@ -364,13 +375,8 @@ search_rows(const __grid_constant__ struct int4_search_args a)
     __syncthreads();
     const row_top top = find_top(s, groups, lane);
     if (tp_search_live(top.amax)) {
-        uint32_t most[TP_SEARCH_TOPS];
+        const uint32_t most = most_exponents(a, s, top, lane);
         int best;
-#pragma unroll
-        for (int i = 0; i < TP_SEARCH_TOPS; i++)
-            most[i] = most_exponent(
-                s, groups, dev_top_of(top.amax, a.how.is_signed, a.how.top_rule, i),
-                a.how.is_signed, lane);
         fit_row<DT, WEIGHTED>(a, s, row, top, most);
         __syncthreads();
         const dev_top c = best_top(a, s, top, most, best);
