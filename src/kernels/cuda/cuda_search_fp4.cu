@@ -8,6 +8,13 @@
 #include "kernels/cuda/cuda_fp4.cuh"
 #include "kernels/cuda/cuda_search.cuh"
 
+/* Constants that the compiler does not know. */
+struct fp4_unknown {
+    uint32_t four;  /* 4: a product with it is left to the unit that multiplies, since the one
+                       that shifts, permutes and compares has most to do here */
+    uint32_t twice; /* codes 0 .. 3 in half steps, kept in a register */
+};
+
 /* Magnitudes X of 16 values with root weights R. Sums of R^2 X c and R^2 c^2 over the nearest
  * codes c tell how much less a candidate's error is than the sum of (R X)^2. Without weights
  * R^2 is 1 and `square`, `high` are not used. */
@@ -16,6 +23,7 @@ struct fp4_ints {
     uint32_t low[UNIT / 2];    /* the low halves of R^2 X, two to a word */
     uint32_t high[UNIT / 4];   /* the high ones, four to a word */
     uint32_t square[UNIT / 4]; /* R^2, four to a word */
+    struct fp4_unknown unknown;
 };
 
 #define TINY 7.8886091e-31f /* 2^-100 */
@@ -80,7 +88,7 @@ static __device__ __forceinline__ void fp4_pack_weighted(const float (&x)[UNIT],
 
 /* The bits of two quotients as e2m1: see nearest4(). */
 template <bool CAP>
-static __device__ __forceinline__ uint32_t nearest2(const float *x, float per_step)
+static __device__ __forceinline__ uint32_t nearest2(const float *x, float per_step, uint32_t four)
 {
     float q[2];
 #pragma unroll
@@ -89,7 +97,8 @@ static __device__ __forceinline__ uint32_t nearest2(const float *x, float per_st
         if (CAP)
             q[i] = fminf(q[i], __uint_as_float(0x01C00000u)); /* 12 */
     }
-    return __byte_perm(__float_as_uint(q[0]), __float_as_uint(q[1]), 0x7632) * 4u + 0x00800080u;
+    return __byte_perm(__float_as_uint(q[0]), __float_as_uint(q[1]), 0x7632) * four +
+           0x00800080u;
 }
 
 /* The codes nearest to four magnitudes, in the lowest nibbles. `per_step` is near 2^-27 over
@@ -99,11 +108,19 @@ static __device__ __forceinline__ uint32_t nearest2(const float *x, float per_st
  * the code. A quotient that is not halfway between two codes is 2^-13 from there, relative, or
  * more, and one that is has two nearest codes. CAP: q may be 14 and above. */
 template <bool CAP>
-static __device__ __forceinline__ uint32_t nearest4(const float *x, float per_step)
+static __device__ __forceinline__ uint32_t nearest4(const float *x, float per_step, uint32_t four)
 {
-    const uint32_t bytes =
-        __byte_perm(nearest2<CAP>(x, per_step), nearest2<CAP>(x + 2, per_step), 0x7351);
+    const uint32_t bytes = __byte_perm(nearest2<CAP>(x, per_step, four),
+                                       nearest2<CAP>(x + 2, per_step, four), 0x7351);
     return bytes + (bytes >> 12); /* codes 0, 2, 1, 3 */
+}
+
+/* The bytes of `low` and `high` that four nibbles below 8 say. */
+static __device__ __forceinline__ uint32_t lookup4(uint32_t low, uint32_t high, uint32_t nibbles)
+{
+    uint32_t bytes;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(low), "r"(high), "r"(nibbles));
+    return bytes;
 }
 
 /* How much less than the sum of (R X)^2 the error with this step is. */
@@ -114,13 +131,13 @@ static __device__ __forceinline__ uint64_t fp4_gain(const fp4_ints &ints, float 
     uint32_t product = 0, high = 0, square = 0;
 #pragma unroll
     for (int j = 0; j < UNIT / 4; j++) {
-        const uint32_t codes = nearest4<CAP>(&ints.x[4 * j], per_step);
-        const uint32_t twice = __byte_perm(0x03020100u, 0x0C080604u, codes);
+        const uint32_t codes = nearest4<CAP>(&ints.x[4 * j], per_step, ints.unknown.four);
+        const uint32_t twice = lookup4(ints.unknown.twice, 0x0C080604u, codes);
         product = __dp2a_lo(ints.low[2 * j], twice, product);
         product = __dp2a_hi(ints.low[2 * j + 1], twice, product);
         if (WEIGHTED) {
             high = __dp4a(ints.high[j], twice, high);
-            square = __dp4a(ints.square[j], __byte_perm(0x09040100u, 0x90402410u, codes), square);
+            square = __dp4a(ints.square[j], lookup4(0x09040100u, 0x90402410u, codes), square);
         } else {
             square = __dp4a(twice, twice, square);
         }
@@ -191,6 +208,7 @@ static __device__ __forceinline__ uint32_t nv_best(const fp4_ints &ints, uint32_
 struct fp4_search_args {
     struct fp4_args fp4;
     struct dev_search how;
+    struct fp4_unknown unknown;
 };
 
 /* Root weights of the 16 values x of thread i, LANES of which share a block; `sum` of the
@@ -222,6 +240,7 @@ static __device__ __forceinline__ fp4_ints fp4_ints_of(const fp4_search_args &a,
     fp4_ints ints;
     float root[UNIT];
     uint32_t sum = 0;
+    ints.unknown = a.unknown;
     if (WEIGHTED) {
 #pragma unroll
         for (int v = 0; v < UNIT; v++) {
@@ -373,6 +392,8 @@ extern "C" void tp_cuda_fp4_search(const struct tp_op *op, struct tp_args *args)
 {
     struct fp4_search_args a;
     a.how = dev_search_of(op, args);
+    a.unknown.four = 4;
+    a.unknown.twice = 0x03020100u;
     if (fp4_begin(op, args, a.fp4))
         DEV_BY_DTYPE(args->dtype, launch, a, op->codec == TP_CODEC_NVFP4,
                      (cudaStream_t)args->stream);
