@@ -92,7 +92,7 @@ static void op_of(const char *name, const char *set, struct tp_op *op)
     const struct tp_format *format = tp_format_find(name);
     struct tp_settings settings = {{0}};
     struct tp_err err = {0};
-    if (format == NULL || (set != NULL && tp_format_set(format, set, &settings, &err) != TP_OK)) {
+    if (format == NULL || (set != NULL && tp_format_set(&format, set, &settings, &err) != TP_OK)) {
         printf("%s %s: %s\n", name, set, err.what);
         exit(2);
     }
