@@ -121,11 +121,12 @@ static __device__ uint64_t error_of(const any_args &a, const any_run &run, const
 {
     uint64_t sum = 0;
     for (uint64_t i = lane; i < run.count; i += 32) {
-        const int64_t x = int_at(a, run, ints, i);
-        int64_t least = INT64_MAX;
+        const int32_t x = int_at(a, run, ints, i);
+        int32_t least = INT32_MAX;
+#pragma unroll
         for (int q = 0; q < 16; q++)
-            least = min(least, (int64_t)llabs(x - v.of[q]));
-        const int64_t d = least * root_at(run, ints, i, x);
+            least = min(least, abs(x - v.of[q]));
+        const int64_t d = (int64_t)least * root_at(run, ints, i, x);
         sum += (uint64_t)(d * d);
     }
     return sum_lanes(sum);
