@@ -110,6 +110,7 @@ V vu w_pick(vu a, vu b, vu x, vu y)
 {
     return _mm256_blendv_epi8(y, x, _mm256_cmpgt_epi16(a, b));
 }
+V vu w_count(vu n, vu a, vu b) { return w_sub(n, _mm256_cmpgt_epi16(a, b)); }
 typedef __m256i w_ones;
 V w_ones w_any(vu a, vu b) { return w_min(v_and(a, b), _mm256_set1_epi16(1)); }
 V vu w_add_ones(vu a, w_ones ones) { return w_add(a, ones); }

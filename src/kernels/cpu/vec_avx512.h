@@ -102,6 +102,11 @@ V vu w_pick(vu a, vu b, vu x, vu y)
 {
     return _mm512_mask_blend_epi16(_mm512_cmpgt_epi16_mask(a, b), y, x);
 }
+/* n, and one more for the words where a > b (signed) */
+V vu w_count(vu n, vu a, vu b)
+{
+    return _mm512_mask_add_epi16(n, _mm512_cmpgt_epi16_mask(a, b), n, _mm512_set1_epi16(1));
+}
 /* 1 for the words where a & b is not 0, and adding that. */
 typedef __mmask32 w_ones;
 V w_ones w_any(vu a, vu b) { return _mm512_test_epi16_mask(a, b); }
@@ -254,6 +259,7 @@ V vu v_load_part(const void *p, uint64_t bytes)
 #define HAVE_W_TABLE64
 /* (a * b) >> 16 of unsigned words; tables of 32 and 64 words, by the low bits of words. */
 V vu w_mul_high(vu a, vu b) { return _mm512_mulhi_epu16(a, b); }
+V vu w_sll_by(vu a, vu c) { return _mm512_sllv_epi16(a, c); }
 V vu w_lookup32(vu table, vu index) { return _mm512_permutexvar_epi16(index, table); }
 V vu w_lookup64(const vu table[2], vu index)
 {

@@ -100,6 +100,11 @@ V vu w_pick(vu a, vu b, vu x, vu y)
     uint16x8_t more = vcgtq_s16(vreinterpretq_s16_u32(a), vreinterpretq_s16_u32(b));
     return v_of_halves(vbslq_u16(more, v_halves(x), v_halves(y)));
 }
+V vu w_count(vu n, vu a, vu b)
+{
+    uint16x8_t more = vcgtq_s16(vreinterpretq_s16_u32(a), vreinterpretq_s16_u32(b));
+    return v_of_halves(vsubq_u16(v_halves(n), more));
+}
 typedef uint16x8_t w_ones; /* all bits, so that they are subtracted */
 V w_ones w_any(vu a, vu b) { return vtstq_u16(v_halves(a), v_halves(b)); }
 V vu w_add_ones(vu a, w_ones ones) { return v_of_halves(vsubq_u16(v_halves(a), ones)); }
