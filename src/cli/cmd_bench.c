@@ -4,6 +4,7 @@
 #include "cli/report.h"
 #include "cli/session.h"
 #include "pack/bench/bench.h"
+#include "pack/source/search_choice.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,19 @@ static enum tp_code parse_shapes(const struct tp_options *o, struct tp_box3 *sha
     return TP_OK;
 }
 
+/* The search for every codec that has it, with the importance that convert would take. */
+static void choose_search(const struct tp_options *o, struct tp_bench_options *options)
+{
+    const struct tp_search_words words = {.search = o->search};
+    options->searched = strcmp(o->search, "none") != 0;
+    for (int codec = 0; codec < TP_CODEC_COUNT && options->searched; codec++) {
+        struct tp_search_choice choice;
+        struct tp_err none = {0};
+        if (tp_search_choice_make(&words, (enum tp_codec)codec, &choice, &none) == TP_OK)
+            options->search[codec] = (struct tp_bench_search){choice.search, choice.importance};
+    }
+}
+
 /* ---- text ---------------------------------------------------------------- */
 
 static const char *const kinds[] = {"encode", "repack", "decode"};
@@ -39,7 +53,10 @@ static const char *const kinds[] = {"encode", "repack", "decode"};
 static void what_text(char text[ROW_TEXT], const struct tp_bench_case *c)
 {
     const char *dtype = tp_dtype_name(c->dtype);
-    if (c->kind == TP_BENCH_ENCODE)
+    if (c->kind == TP_BENCH_ENCODE && c->op.search)
+        snprintf(text, ROW_TEXT, "%s -> %s (%s)", dtype, c->format->name,
+                 tp_search_name(c->op.search));
+    else if (c->kind == TP_BENCH_ENCODE)
         snprintf(text, ROW_TEXT, "%s -> %s", dtype, c->format->name);
     else if (c->kind == TP_BENCH_DECODE)
         snprintf(text, ROW_TEXT, "%s -> %s", c->format->name, dtype);
@@ -89,6 +106,8 @@ static void print_line(const struct widths *w, const struct tp_bench_case *c,
            shape, speed, ceiling, ceiling > 0 ? speed / ceiling : 0);
     if (r->far_seconds > 0)
         printf("  %5.2f", r->far_ceiling_seconds / r->far_seconds);
+    if (r->plain_seconds > 0)
+        printf("  %6.2f", r->seconds / r->plain_seconds);
     printf("\n");
     fflush(stdout);
 }
@@ -96,6 +115,7 @@ static void print_line(const struct widths *w, const struct tp_bench_case *c,
 static void print_head(const struct tp_options *o, int device, const struct widths *w)
 {
     char name[TP_BENCH_NAME];
+    const bool searched = device == TP_BENCH_CPU && strcmp(o->search, "none") != 0;
     if (device == TP_BENCH_CPU)
         printf("CPU, %u thread%s; GB/s of bytes in and out, ceiling: a copying loop of the same "
                "bytes;\ninputs from memory, outputs to a buffer of the thread (far: the fraction "
@@ -103,9 +123,11 @@ static void print_head(const struct tp_options *o, int device, const struct widt
     else
         printf("cuda:%d, %s; GB/s of bytes in and out, ceiling: a streaming kernel of the same "
                "bytes\n\n", device, tp_bench_device_name(device, name));
-    printf("%s%-*s  %-*s  %*s  %9s  %9s  %8s%s%s\n", tp_style("1"), w->what, "what", w->row,
+    if (searched)
+        printf("slower: how many times longer than the same conversion without a search\n\n");
+    printf("%s%-*s  %-*s  %*s  %9s  %9s  %8s%s%s%s\n", tp_style("1"), w->what, "what", w->row,
            "row", w->shape, "shape", "GB/s", "ceiling", "fraction",
-           device == TP_BENCH_CPU ? "    far" : "", tp_style("0"));
+           device == TP_BENCH_CPU ? "    far" : "", searched ? "  slower" : "", tp_style("0"));
     fflush(stdout);
 }
 
@@ -128,6 +150,15 @@ static json_t *case_json(const struct tp_bench_case *c, const struct tp_bench_re
         json_object_set_new(object, "far_ceiling_seconds", json_real(r->far_ceiling_seconds));
         json_object_set_new(object, "far_fraction",
                             json_real(r->far_ceiling_seconds / r->far_seconds));
+    }
+    if (c->kind == TP_BENCH_ENCODE && c->op.search) {
+        json_object_set_new(object, "search", json_string(tp_search_name(c->op.search)));
+        json_object_set_new(object, "importance",
+                            json_string(tp_importance_word(c->op.importance)));
+    }
+    if (r->plain_seconds > 0) {
+        json_object_set_new(object, "plain_seconds", json_real(r->plain_seconds));
+        json_object_set_new(object, "slower", json_real(r->seconds / r->plain_seconds));
     }
     if (c->kind == TP_BENCH_REPACK)
         json_object_set_new(object, "source", json_string(c->source->name));
@@ -185,6 +216,7 @@ int tp_cmd_bench(const struct tp_options *o)
         .setting_count = o->set.count, .shapes = shapes, .shape_count = o->shape.count,
         .jobs = o->jobs, .all_rows = o->verbose, .stop = tp_catch_signals()};
     int status;
+    choose_search(o, &options);
     if (!shapes)
         tp_fail(&err, TP_E_MEMORY, "no memory for the shapes");
     if (!shapes || parse_shapes(o, shapes, &err) ||

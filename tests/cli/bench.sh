@@ -34,6 +34,17 @@ check 'text' bench_to --format w4a8-ct --format fp8-ct --verbose
 check 'encoding is listed' listed '^BF16 -> w4a8-ct '
 check 'decoding is listed' listed '^fp8-ct -> F32 '
 check 'only what was asked for' test "$(grep -c mxfp8 "$result")" = 0
+check 'runs with a search' bench_to --format nvfp4-ct --format fp8-ct --search mse --json --verbose
+says 'conversions that search are measured, and those alone' \
+    '(.rows | length) >= 3 and ([.rows[] | .kind == "encode" and .format == "nvfp4-ct" and
+      .search == "mse" and .importance == "none"] | all)'
+says 'how much slower they are follows from the times' \
+    '[.rows[] | .plain_seconds > 0 and (.slower * .plain_seconds / .seconds - 1 | fabs) < 1e-6] | all'
+check 'without one nothing is compared' bench_to --format nvfp4-ct --json
+says 'no search is named' '[.rows[] | has("search") or has("slower")] | any | not'
+check 'a search as text' bench_to --format w4a8-ct --search w4a8 --verbose
+check 'its name and the column' test "$(grep -cE '^BF16 -> w4a8-ct \(w4a8\) |  slower$' "$result")" -ge 2
+fails 'a search that no format has' 2 'no fast kernel' bench --format nvfp4-ct --search w4a8
 check 'a parameter' bench --format mxfp8-torchao3d --set scale=floor --verbose
 
 fails 'no fast row: says so' 2 --verbose \

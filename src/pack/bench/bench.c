@@ -127,22 +127,45 @@ static enum tp_code add_shapes(struct lister *l, const struct chosen *chosen,
     return TP_OK;
 }
 
+/* What of the same instruction set makes the case's codes without a search. */
+static tp_encode_fn plain_row(const struct tp_row_set *set, const struct tp_bench_case *c)
+{
+    for (size_t r = 0; r < set->encodes; r++)
+        if (set->encode[r].isa == c->isa && tp_encode_row_fits(&set->encode[r], &c->from, c->dtype))
+            return set->encode[r].encode;
+    return tp_encode_ref;
+}
+
+/* Gives the case the search that was asked for. False: the codec has none. */
+static bool choose_search(const struct lister *l, struct tp_bench_case *c)
+{
+    const struct tp_bench_search *search = &l->options->search[c->op.codec];
+    c->from = c->op;
+    c->op.search = search->how;
+    c->op.importance = search->importance;
+    return !l->options->searched || tp_op_search(&c->op) != TP_SEARCH_NONE;
+}
+
 static enum tp_code list_encodes(struct lister *l, const struct chosen *chosen,
                                  enum tp_dtype dtype)
 {
     struct tp_bench_case c = {.kind = TP_BENCH_ENCODE, .format = chosen->format,
                               .op = chosen->op, .dtype = dtype};
     const struct tp_row_set *set = rows_of(l);
+    const bool search = l->options->searched && !on_gpu(l);
     enum tp_code code = TP_OK;
     bool any = false;
+    if (!choose_search(l, &c))
+        return TP_OK;
     for (size_t r = 0; r < set->encodes && code == TP_OK && (!any || l->options->all_rows); r++) {
         const struct tp_encode_row *row = &set->encode[r];
-        if (!tp_encode_row_fits(row, &chosen->op, dtype))
+        if (!tp_encode_row_fits(row, &c.op, dtype))
             continue;
         any = true;
         c.isa = row->isa;
         c.row = row->name;
         c.encode = row->encode;
+        c.plain = search ? plain_row(set, &c) : NULL;
         code = add_shapes(l, chosen, &c);
     }
     if (code || on_gpu(l) || !l->options->all_rows)
@@ -150,6 +173,7 @@ static enum tp_code list_encodes(struct lister *l, const struct chosen *chosen,
     c.isa = TP_ISA_REF;
     c.row = "ref";
     c.encode = tp_encode_ref;
+    c.plain = search ? tp_encode_ref : NULL;
     return add_shapes(l, chosen, &c);
 }
 
@@ -288,6 +312,8 @@ static enum tp_code list_all(struct lister *l)
     for (size_t f = 0; f < l->count && code == TP_OK; f++)
         for (size_t d = 0; d < 3 && code == TP_OK && l->formats[f].asked; d++)
             code = list_encodes(l, &l->formats[f], from[d]);
+    if (l->options->searched)
+        return code;
     for (size_t f = 0; f < l->count; f++)
         for (size_t s = 0; s < l->count && code == TP_OK && l->formats[f].asked; s++)
             if (s != f)
@@ -381,7 +407,8 @@ static enum tp_code measure_gpu(const struct tp_bench *bench, const struct tp_be
     };
     enum tp_code code = tp_cuda_bench(&b, err);
     *result = (struct tp_bench_result){b.read_bytes, b.write_bytes, b.seconds, b.seconds_min,
-                                       b.seconds_max, b.ceiling_seconds, b.repeats, 0, 0};
+                                       b.seconds_max, b.ceiling_seconds, b.repeats, 0, 0,
+                                       0};
     if (result->repeats == 0)
         result->repeats = 20; /* what 0 asks for, see bench_cuda.h */
     return code;

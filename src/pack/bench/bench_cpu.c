@@ -34,8 +34,9 @@
 enum { ROUNDS = 15, LEAST_ROUNDS = 3, MAX_SETS = 512 };
 static const double most_seconds = 1.0; /* for one case, once it had its least rounds */
 
-/* The ceilings stream a box in chunks, or as a whole; the faster one counts. */
-enum subject { ROW, IN_CHUNKS, AS_WHOLE, SUBJECTS };
+/* The ceilings stream a box in chunks, or as a whole; the faster one counts. PLAIN is what a
+ * searched row is compared with, near only. */
+enum subject { ROW, PLAIN, IN_CHUNKS, AS_WHOLE, SUBJECTS };
 enum target { NEAR, FAR, TARGETS };
 
 /* One box: where its bytes lie in a set of buffers. */
@@ -95,6 +96,7 @@ static void run_row(const struct job *job, const struct piece *p, uint8_t *in, u
                     void *scratch)
 {
     const struct tp_bench_case *c = job->c;
+    const bool plain = job->subject == PLAIN;
     struct tp_args args = {.box = p->size, .dtype = c->dtype, .scratch = scratch};
     void *from[TP_MAX_OUT] = {in};
     args.global = tp_codec_global(&c->op, TP_BF16, 0.14f);
@@ -108,7 +110,7 @@ static void run_row(const struct job *job, const struct piece *p, uint8_t *in, u
     if (c->scales_only)
         args.out[tp_op_find(&c->op, TP_ROLE_CODES)] = NULL;
     if (c->kind == TP_BENCH_ENCODE)
-        c->encode(&c->op, &args);
+        (plain ? c->plain : c->encode)(plain ? &c->from : &c->op, &args);
     else if (c->kind == TP_BENCH_REPACK)
         c->repack(&c->from, &c->op, &args);
     else
@@ -158,7 +160,7 @@ static void take_pieces(struct tp_bench_cpu *cpu, unsigned thread)
     while ((i = atomic_fetch_add(&cpu->next, 1)) < job->count) {
         const struct piece *p = &job->pieces[i];
         uint8_t *to = job->target == FAR ? out + p->out : cpu->slot[thread].data;
-        if (job->subject == ROW)
+        if (job->subject == ROW || job->subject == PLAIN)
             run_row(job, p, in + p->in, to, cpu->scratch[thread].data);
         else
             atomic_fetch_xor(&cpu->sink,
@@ -534,8 +536,9 @@ static void run_round(struct tp_bench_cpu *cpu, struct rounds *rounds, uint32_t 
 {
     for (int target = 0; target < TARGETS; target++)
         for (int subject = 0; subject < SUBJECTS; subject++)
-            rounds->seconds[target][subject][round] =
-                pass(cpu, (enum subject)subject, (enum target)target);
+            if (subject != PLAIN || (cpu->job.c->plain && target == NEAR))
+                rounds->seconds[target][subject][round] =
+                    pass(cpu, (enum subject)subject, (enum target)target);
 }
 
 static double ceiling(double seconds[SUBJECTS][ROUNDS], uint32_t count)
@@ -560,6 +563,8 @@ static void measure(struct tp_bench_cpu *cpu, const atomic_int *stop,
     result->seconds = median(rounds.seconds[NEAR][ROW], n);
     result->fastest = rounds.seconds[NEAR][ROW][0];
     result->slowest = rounds.seconds[NEAR][ROW][n - 1];
+    if (cpu->job.c->plain)
+        result->plain_seconds = median(rounds.seconds[NEAR][PLAIN], n);
     result->far_seconds = median(rounds.seconds[FAR][ROW], n);
     result->ceiling_seconds = ceiling(rounds.seconds[NEAR], n);
     result->far_ceiling_seconds = ceiling(rounds.seconds[FAR], n);
