@@ -123,6 +123,39 @@ def containers():
         seed("zst", f"frame-{size}", read(path + ".zst"))
 
 
+def importances():
+    """The three kinds of files of importance, each of two weights or of two experts, and wrong
+    numbers."""
+    numbers = struct.pack("<8f", *range(8))
+    both = [b"blk.0.ffn_down.weight", b"blk.1.attn_k.weight"]
+
+    def imatrix(names, values):
+        return struct.pack("<i", len(names)) + b"".join(
+            struct.pack("<i", len(name)) + name + struct.pack("<ii", 3, len(values) // 4) + values
+            for name in names)
+    seed("importance", "imatrix", imatrix(both, numbers[:16]) + struct.pack("<ii", 7, 4) + b"text")
+    seed("importance", "imatrix-experts", imatrix([b"blk.0.ffn_up_exps.weight"], numbers))
+    seed("importance", "imatrix-nan", imatrix(both[:1], struct.pack("<4f", 1, 2, float("nan"), -1)))
+
+    def text(word):
+        return struct.pack("<Q", len(word)) + word
+    pair = text(b"general.alignment") + struct.pack("<II", 4, 32)
+    pair += text(b"imatrix.datasets") + struct.pack("<IIQ", 9, 8, 1) + text(b"wiki")
+    tensors = [(both[0] + b".in_sum2", 4, 1, 0), (both[0] + b".counts", 1, 1, 32),
+               (b"blk.0.ffn_up_exps.weight.in_sum2", 4, 2, 64),
+               (b"blk.0.ffn_up_exps.weight.counts", 1, 2, 96)]
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), 2) + pair + b"".join(
+        text(name) + struct.pack("<IQQIQ", 2, columns, rows, 0, at)
+        for name, columns, rows, at in tensors)
+    seed("importance", "gguf", head + bytes(-len(head) % 32) + numbers[:16] + bytes(16)
+         + struct.pack("<f", 3) + bytes(28) + numbers + struct.pack("<2f", 3, 0) + bytes(24))
+    seed("importance", "safetensors", tensors_file([
+        ("model.layers.0.mlp.down_proj.weight", "F32", [4], 16),
+        ("model.layers.1.self_attn.k_proj", "F32", [4], 16)]))
+    seed("importance", "safetensors-experts", tensors_file([
+        ("model.layers.0.mlp.experts", "F32", [2, 4], 32)]))
+
+
 def layouts():
     texts = {}
     for name in FORMATS:
@@ -412,5 +445,5 @@ def journals():
 
 with tempfile.TemporaryDirectory() as work:
     os.chdir(work)
-    for make in (containers, layouts, tables, configs, requests, commands, journals, conversions):
+    for make in (containers, importances, layouts, tables, configs, requests, commands, journals, conversions):
         make()
