@@ -304,7 +304,7 @@ def sampled_figures(rng):
         values = x.f32()
         for fmt in ("w4a8-ct", "nvfp4-ct", "nvfp4-blocked", "w4a8-cutlass", "mxfp4-ct"):
             said = []
-            for number, more in enumerate((("--jobs", "1"), ("--jobs", "3", "--max-memory", "8MB"))):
+            for number, more in enumerate((("--jobs", "1"), ("--jobs", "3", "--max-memory", "32MiB"))):
                 dst = work.at(f"{fmt}-{number}.safetensors")
                 done = tool.run("convert", src, "-o", dst, "--to", fmt, "--include", ".",
                                 "--search", "mse", "--json", *more)
