@@ -412,7 +412,7 @@ def run_round(job, rng):
     extra = ["--include", ".", "--jobs", str(rng.integers(1, 4)), "--quiet", "--requantize",
              *tool.settings(sets)]
     if rng.random() < 0.5:
-        extra += ["--max-memory", "1MiB"]  # the smallest boxes
+        extra += ["--max-memory", "32MiB"]  # the smallest boxes
     env = {"TILEPACK_DISABLE": str(rng.choice(["", "avx512", "avx512,avx2"]))}
     with tool.Workdir() as work:
         src, dst = work.at("in.safetensors"), work.at("out.safetensors")
