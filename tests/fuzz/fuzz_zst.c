@@ -47,6 +47,19 @@ static void read_parts(struct tp_zst *zst, const uint8_t *whole, uint64_t size)
     }
 }
 
+/* The frames of a range lie in the archive; nothing is behind its end. */
+static void check_ends(struct tp_zst *zst, uint64_t size)
+{
+    struct tp_err err = {0};
+    uint8_t byte;
+    uint64_t begin = 0, end = size;
+    require(tp_zst_read(zst, &byte, 1, size, &err) == TP_E_INPUT && err.what[0]);
+    if (!size)
+        return;
+    tp_zst_stored(zst, &begin, &end);
+    require(begin < end && end <= file_size);
+}
+
 /* libzstd reads the whole file, seek table and all, to the same bytes. */
 static void compare_with_libzstd(const uint8_t *whole, uint64_t size)
 {
@@ -64,9 +77,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     tp_os.pread = read_file;
     struct tp_err err = {0};
     struct tp_zst *zst;
+    tp_zst_cache_limit(size % 2 ? 1 << 16 : 64 << 20); /* what is kept makes way, or not */
     enum tp_code code = tp_zst_open(-1, size, "fuzz.zst", &zst, &err);
     if (!code) {
         uint64_t n = tp_zst_size(zst);
+        check_ends(zst, n);
         uint64_t part = n < LARGEST ? n : LARGEST;
         uint8_t *whole = malloc(part + 1);
         require(whole != NULL);

@@ -83,6 +83,7 @@ def run(*words, status=0):
 CONFIG = '{"model_type": "llama", "torch_dtype": "bfloat16"}'
 PLAIN = [(P + "weight", "BF16", [128, 128], 32768), ("model.norm.weight", "BF16", [128], 256)]
 PAIR = [(f"model.layers.{i}.mlp.down_proj.weight", "BF16", [32, 256], 16384) for i in (0, 1)]
+SMALL = [(f"model.layers.{i}.mlp.down_proj.weight", "BF16", [8, 64], 1024) for i in (0, 1)]
 QKV = [(f"model.layers.0.self_attn.{n}_proj.weight", "BF16", [32, 128], 8192) for n in "qkv"]
 EXPERTS = [(f"model.layers.0.block_sparse_moe.experts.{e}.w{w}.weight", "BF16",
             [32, 128] if w != 2 else [128, 32], 8192) for e in (0, 1) for w in (1, 2, 3)]
@@ -114,6 +115,8 @@ def containers():
     seed("json_edit", "nested", '{\n  "text_config": {"q": null},\n  "q" : -1.5e-3\n}\n')
     for name, text in (("lists", r"re:.*\.(q|k)_proj$" "\0model.q_proj"), ("glob", "glob:*.mlp.[a-c]?\0a.mlp.bx"),
                        ("look", r"(?i)^(?!x)(?:a|b{2,3}?)+\d\s[^\w]\x41" "\0abb1 -A"),
+                       ("long", "a" * 4097 + "\0a"), ("steps", "(a*)*(a*)*b\0" + "a" * 60), ("empty", ""),
+                       ("refused", "x" * 80 + "(\0a"), ("utf8", "\u00e9" * 30 + "(\0a"), ("class", "[[:odd:]]\0a"),
                        ("behind", r"(?<=a)b(?<!c)\b$" "\0ab"), ("brace", "glob:{a,b}**/c\0b/c")):
         seed("pattern", name, text)
     for level, size in ((1, 300), (3, 100000)):
@@ -123,37 +126,145 @@ def containers():
         seed("zst", f"frame-{size}", read(path + ".zst"))
 
 
+def headers():
+    """One wrong thing each; the 8 bytes of the length are right."""
+    def raw(name, text, rest=0):
+        seed("header", name, struct.pack("<Q", len(text)) + text.encode() + b"x" * rest)
+
+    def one(name, rest=4, **change):
+        entry = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4], **change}
+        raw(name, json.dumps({"a": {k: v for k, v in entry.items() if v is not None}}), rest)
+    ok = '{"dtype":"F32","shape":[1],"data_offsets":[%d,%d]}'
+    raw("unsorted", '{"a":%s,"b":%s,"c":%s}' % (ok % (8, 12), ok % (0, 4), ok % (4, 8)), 12)
+    raw("hole", '{"a":%s,"b":%s}' % (ok % (0, 4), ok % (8, 12)), 12)
+    raw("overlap", '{"a":%s,"b":%s}' % (ok % (0, 4), ok % (2, 6)), 6)
+    raw("same", '{"a":%s,"b":%s,"c":%s}' % (ok % (4, 8), ok % (4, 8), ok % (0, 4)), 8)
+    raw("nothing", '{"b":{"dtype":"U8","shape":[0],"data_offsets":[4,4]},"a":%s,'
+        '"c":{"dtype":"U8","shape":[0,3],"data_offsets":[0,0]}}' % (ok % (0, 4)), 4)
+    raw("twice", '{"a":%s,"a":%s}' % (ok % (0, 4), ok % (4, 8)), 8)
+    raw("late", '{"a":%s}' % (ok % (4, 8)), 8)
+    raw("rest", '{"a":%s}' % (ok % (0, 4)), 8)
+    raw("short", '{"a":%s}' % (ok % (0, 4)), 2)
+    raw("behind", '{"a":%s} x' % (ok % (0, 4)), 4)
+    raw("spaces", '{"a":%s}  \t' % (ok % (0, 4)), 4)
+    raw("meta", '{"__metadata__":{"a":"\\u00e9\\n","b":""},"x":%s}' % (ok % (0, 4)), 4)
+    raw("meta-twice", '{"__metadata__":{"a":"1","a":"2"}}')
+    raw("meta-again", '{"__metadata__":{},"__metadata__":{}}')
+    raw("meta-type", '{"__metadata__":{"a":1}}')
+    raw("list", "[1]")
+    raw("cut", '{"a":{"dtype"')
+    one("dimensions", shape=[1] * 65)
+    one("large", shape=[1 << 40, 1 << 40])
+    one("negative", shape=[-1])
+    one("fraction", shape=[1.5])
+    one("dtype", dtype="F33")
+    one("dtype-type", dtype=5)
+    one("backwards", data_offsets=[4, 0])
+    one("three", data_offsets=[0, 4, 5])
+    one("beyond", data_offsets=[0, 400])
+    one("bits", dtype="F4", shape=[3])
+    one("size", shape=[2])
+    for key in ("dtype", "shape", "data_offsets"):
+        one("without-" + key, **{key: None})
+    one("more", more={"deep": [None, True, 1e3]})
+    raw("key-twice", '{"a":{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}}', 4)
+    raw("no-object", '{"a":5}')
+    raw("escape", '{"a\\ud800":1}')
+    raw("utf8", '{"a\\u0000":1}')
+    seed("header", "length", struct.pack("<Q", 1 << 60) + b"{}")
+    seed("header", "tiny", b"12345")
+
+
+def archives():
+    def frame(data, *options):
+        return subprocess.run(["zstd", "-q", "-c", *options], input=data, capture_output=True,
+                              check=True).stdout
+
+    def table(name, *frames, sums=False, rows=None, flag=None):
+        import ctypes
+        import ctypes.util
+        library = ctypes.CDLL(ctypes.util.find_library("xxhash") or "libxxhash.so.0")
+        library.XXH64.restype, library.XXH64.argtypes = ctypes.c_uint64, [
+            ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint64]
+        body = b"".join(data for data, _ in frames)
+        entries = b""
+        for data, plain in frames if rows is None else rows:
+            entries += struct.pack("<II", len(data), len(plain))
+            entries += struct.pack("<I", library.XXH64(plain, len(plain), 0) & 0xffffffff) if sums else b""
+        flags = (0x80 if sums else 0) if flag is None else flag
+        foot = struct.pack("<IBI", len(frames if rows is None else rows), flags, 0x8F92EAB1)
+        seed("zst", name, body + struct.pack("<II", 0x184D2A5E, len(entries) + len(foot)) + entries + foot)
+    texts = [b"a" * 1000, bytes(range(256)) * 3, b"", b"z" * 70000]
+    made = [(subprocess.run(["zstd", "-q", "-c", "--content-size", f"--stream-size={len(t)}"], input=t,
+                            capture_output=True, check=True).stdout, t) for t in texts]
+    table("table", *made)
+    table("sums", *made, sums=True)
+    table("sums-wrong", *made[:2], sums=True, rows=[(made[0][0], made[1][1]), (made[1][0], made[0][1])])
+    table("sum-wrong", made[0], sums=True, rows=[(made[0][0], texts[0][:-1] + b"b")])
+    table("stream-less", (frame(texts[3]), texts[3][:-1]))
+    table("stream-more", (frame(texts[3]), texts[3] + b"z"))
+    table("flag", *made[:1], flag=3)
+    table("fewer", *made[:2], rows=made[:1])
+    table("less", made[0], rows=[(made[0][0], texts[0][:-1])])
+    table("more", made[0], rows=[(made[0][0], texts[0] + b"a")])
+    table("stream", (frame(texts[0]), texts[0]))
+    skip = struct.pack("<II", 0x184D2A50, 5) + b"12345"
+    table("skippable", (skip, b""), made[0])
+    table("empty", made[2], made[0], made[2])
+    table("empty-damaged", (made[2][0][:-1] + b"\1", b""), made[0])
+    table("none")
+    seed("zst", "cut", made[0][0][:-3])
+
+
 def importances():
-    """The three kinds of files of importance, each of two weights or of two experts, and wrong
-    numbers."""
-    numbers = struct.pack("<8f", *range(8))
-    both = [b"blk.0.ffn_down.weight", b"blk.1.attn_k.weight"]
+    names = ["model.layers.0.mlp.down_proj", "model.layers.1.self_attn.k_proj"]
+    tensors = [(n + ".weight", "F32", [4], 16) for n in names]
+    text, size = header(*tensors)
+    floats = struct.pack("<8f", *range(1, 9))
+    seed("importance", "safetensors", struct.pack("<Q", len(text)) + text.encode() + floats)
+    text, size = header(("model.layers.0.mlp.experts.weight", "F32", [2, 4], 32))
+    seed("importance", "stack", struct.pack("<Q", len(text)) + text.encode() + floats)
+    text, size = header(("a.weight", "BF16", [4], 8))
+    seed("importance", "dtype", struct.pack("<Q", len(text)) + text.encode() + floats[:8])
+    short = ["blk.0.ffn_down.weight", "blk.1.attn_k.weight", "blk.0.ffn_up_exps.weight"]
 
-    def imatrix(names, values):
+    def dat(names, calls=1, tail=b"", count=4):
         return struct.pack("<i", len(names)) + b"".join(
-            struct.pack("<i", len(name)) + name + struct.pack("<ii", 3, len(values) // 4) + values
-            for name in names)
-    seed("importance", "imatrix", imatrix(both, numbers[:16]) + struct.pack("<ii", 7, 4) + b"text")
-    seed("importance", "imatrix-experts", imatrix([b"blk.0.ffn_up_exps.weight"], numbers))
-    seed("importance", "imatrix-nan", imatrix(both[:1], struct.pack("<4f", 1, 2, float("nan"), -1)))
+            struct.pack("<i", len(n)) + n.encode() + struct.pack("<ii", calls, count) + floats[:16]
+            for n in names) + tail
+    seed("importance", "dat", dat(short, tail=struct.pack("<ii", 7, 4) + b"text"))
+    seed("importance", "dat-calls", dat(short[:1], calls=0))
+    seed("importance", "dat-twice", dat(short[:1] * 2))
+    seed("importance", "dat-cut", dat(short)[:-5])
+    seed("importance", "dat-count", dat(short[:1], count=-1))
 
-    def text(word):
-        return struct.pack("<Q", len(word)) + word
-    pair = text(b"general.alignment") + struct.pack("<II", 4, 32)
-    pair += text(b"imatrix.datasets") + struct.pack("<IIQ", 9, 8, 1) + text(b"wiki")
-    tensors = [(both[0] + b".in_sum2", 4, 1, 0), (both[0] + b".counts", 1, 1, 32),
-               (b"blk.0.ffn_up_exps.weight.in_sum2", 4, 2, 64),
-               (b"blk.0.ffn_up_exps.weight.counts", 1, 2, 96)]
-    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), 2) + pair + b"".join(
-        text(name) + struct.pack("<IQQIQ", 2, columns, rows, 0, at)
-        for name, columns, rows, at in tensors)
-    seed("importance", "gguf", head + bytes(-len(head) % 32) + numbers[:16] + bytes(16)
-         + struct.pack("<f", 3) + bytes(28) + numbers + struct.pack("<2f", 3, 0) + bytes(24))
-    seed("importance", "safetensors", tensors_file([
-        ("model.layers.0.mlp.down_proj.weight", "F32", [4], 16),
-        ("model.layers.1.self_attn.k_proj", "F32", [4], 16)]))
-    seed("importance", "safetensors-experts", tensors_file([
-        ("model.layers.0.mlp.experts", "F32", [2, 4], 32)]))
+    def text_of(s):
+        return struct.pack("<Q", len(s)) + s.encode()
+
+    def gguf(name, tensors, meta=b"", count=0, version=3, magic=b"GGUF"):
+        head = magic + struct.pack("<IQQ", version, len(tensors), 1 + count)
+        head += text_of("general.type") + struct.pack("<I", 8) + text_of("imatrix") + meta
+        data = b""
+        for title, shape, kind, values in tensors:
+            head += text_of(title) + struct.pack("<I", len(shape)) + b"".join(
+                struct.pack("<Q", n) for n in shape) + struct.pack("<IQ", kind, len(data))
+            data += values + b"\0" * (-len(values) % 32)
+        seed("importance", "gguf-" + name, head + b"\0" * (-len(head) % 32) + data)
+    sums = [(n + ".in_sum2", [4, 2] if "exps" in n else [4, 1], 0, floats if "exps" in n else floats[:16])
+            for n in short]
+    counts = [(n + ".counts", [1, 2] if "exps" in n else [1, 1], 0, floats[4:12] if "exps" in n else floats[4:8])
+              for n in short]
+    both = [t for pair in zip(sums, counts) for t in pair]
+    meta = (text_of("imatrix.datasets") + struct.pack("<IIQ", 9, 8, 1) + text_of("wiki") +
+            text_of("imatrix.chunk_count") + struct.pack("<II", 4, 5) +
+            text_of("f") + struct.pack("<Id", 12, 1.5) + text_of("b") + struct.pack("<IB", 7, 1) +
+            text_of("n") + struct.pack("<IIQ", 9, 9, 1) + struct.pack("<IQ", 4, 1) + struct.pack("<I", 3))
+    gguf("all", both, meta, 5)
+    gguf("no-counts", sums)
+    gguf("kind", [(short[0] + ".in_sum2", [4, 1], 1, floats[:8])] + counts[:1])
+    gguf("version", both, version=9)
+    gguf("dimensions", [(short[0] + ".in_sum2", [4, 1, 1, 1, 1], 0, floats[:16])])
+    gguf("align", both, text_of("general.alignment") + struct.pack("<II", 4, 64), 1)
 
 
 def layouts():
@@ -237,6 +348,10 @@ def configs():
     one("ct-mixed", 3, {"quantization_config": dict(ct, format="mixed-precision")})
     one("unknown", 0, {"quantization_config": {"quant_method": "odd", "bits": 3}})
     one("no-object", 0, {"quantization_config": [1], "text_config": 5})
+    for i, own in enumerate(({"ignore": ["re:.*nothing$", "re:.*down.*"]}, {"dynamic": {"-:.*down": {}, "+:x": {}}},
+                             {"ignore": ["a*b", "*x*y", "model.*.1.mlp", "model.*.0.mlp.down*"]},
+                             {"ignored_layers": ["*down_proj"]}, {"ignore": ["re:(a|b)*c"], "exclude_modules": ["z.y"]})):
+        one(f"lists-{i}", 0, {"quantization_config": own})
     one("broken", 0, b'{"quantization_config": {"quant_method": ')
     one("wild", 0x40, {"quantization_config": {"ignore": ["*.down*proj", "model*0.mlp", "a*", "lm_*d"]}})
     one("literal", 0x40, {"quantization_config": {"ignore": ["mlp.down_proj", 5, "re:lm.*(?=head)"]}})
@@ -314,6 +429,12 @@ def commands():
     seed("command", "recipe", bundle(
         "convert src -o out --recipe r.json", **{"src/model.safetensors": shard(*PLAIN), "r.json": json.dumps(
             {"rules": [{"match": "down", "to": "mxfp8-blocked"}]})}, **config))
+    mixed = {"src/model.safetensors": shard(*QKV, *PAIR), **config}
+    for i, (q, pair) in enumerate((("w4a8-ct", "nvfp4-ct"), ("fp8-deepseek", "w4a8-ct"),
+                                   ("w4a8-cutlass", "mxfp8-ct"), ("fp8-ct", "fp8-deepseek"))):
+        rules = {"rules": [{"match": "self_attn", "to": q}, {"match": "mlp", "to": pair}]}
+        seed("command", f"mixed-{i}", bundle("convert src -o out --recipe r.json",
+                                             **mixed, **{"r.json": json.dumps(rules)}))
     for line in ("formats", "formats nvfp4-ct --json", "help convert", "completions zsh", "convert -h",
                  "man-options dump own", "digest .", "schedule --shape 7168,2048 --m 4096 --kernel deepgemm --why"):
         seed("command", "w-" + line.replace(" ", "-")[:20], bundle(line, x="y"))
@@ -367,18 +488,50 @@ def conversions():
         seed("parts", name, b"".join(n.encode() + b"\0" + t + b"\0" for n, t in notes))
         if name == "plain":
             several(files, notes)
-    shutil.rmtree("src")
-    write("src/model.safetensors", tensors_file(QKV + PAIR))
-    write("src/config.json", CONFIG)
-    for name, to, more in (("ct", "w4a8-ct", []), ("fp8", "mxfp8-ct", ["--shard-size", "1kB"]),
-                           ("digest", "nvfp4-ct", ["--digest", "sha256"])):
+    for tensors, name, to, more in ((QKV + PAIR, "ct", "w4a8-ct", []), (SMALL, "fp8", "mxfp8-ct", ["--shard-size", "1B"]),
+                                    (SMALL, "digest", "nvfp4-ct", ["--digest", "sha256"])):
+        write("src/model.safetensors", tensors_file(tensors))
         run("convert", "src", "-o", "cut", "--to", to, "--tp", "2", "--quiet", *more)
         seed("join", name, bundle("", **tree("cut")))
+        if name == "fp8":
+            hostile(tree("cut"))
         one = tree("cut")
         del one["cut/rank_1/" + sorted(os.listdir("cut/rank_1"))[0]]
         seed("join", name + "-missing", bundle("", **one))
         shutil.rmtree("cut")
     seed("join", "none", bundle("", x="y"))
+
+
+def hostile(files):
+    """tilepack-tp.json with one thing changed, and ranks that are not what it says."""
+    path = "cut/tilepack-tp.json"
+    info = json.loads(files[path])
+
+    def one(name, **change):
+        seed("join", name, bundle("", **{**files, path: json.dumps(dict(info, **change), indent=1)}))
+    first = info["files"][0]
+    for i, entry in enumerate(({"name": "../x"}, {"name": "a.safetensors.zst"}, {"size": 1}, {"header": "{}"},
+                               {"header": "{"}, {"header": first["header"].replace("F8_E4M3", "I8")},
+                               {"header": first["header"].replace("0" * 32, "0" * 31)},
+                               {"header": first["header"].replace("down_proj", "up_proj")})):
+        one(f"file-{i}", files=[dict(first, **entry)] + info["files"][1:])
+    one("twice", files=info["files"] + [first])
+    one("no-files", files=[])
+    one("renamed", files=info["files"] + [dict(first, name="more.safetensors")])
+    for i, cut in enumerate(({"along": "M"}, {"prefix": "other."}, {"box": [1, 2, 3]}, {"rows": [7]},
+                             {"along": "N" if info["cuts"][0]["along"] == "K" else "K"})):
+        one(f"cut-{i}", cuts=[dict(info["cuts"][0], **cut)] + info["cuts"][1:])
+    one("ranks", ranks=3)
+    one("plans", rank_plans=["0" * 32] * 2)
+    one("index", index="{}")
+    one("config", config="{}")
+    one("manifest", manifest="{}")
+    shards = sorted(k for k in files if k.startswith("cut/rank_1/model-"))
+    seed("join", "other-rank", bundle("", **{**files, shards[0]: files[shards[0].replace("rank_1", "rank_0")]}))
+    foreign = tensors_file([("x.weight", "BF16", [2], 4)])
+    seed("join", "foreign-rank", bundle("", **{**files, shards[0]: foreign}))
+    seed("join", "others", bundle("", **{**files, "cut/rank_0/tokenizer.json": "{}"}))
+    seed("join", "no-rank", bundle("", **{k: v for k, v in files.items() if "rank_1" not in k}))
 
 
 def several(files, notes):
@@ -445,5 +598,5 @@ def journals():
 
 with tempfile.TemporaryDirectory() as work:
     os.chdir(work)
-    for make in (containers, importances, layouts, tables, configs, requests, commands, journals, conversions):
+    for make in (containers, headers, archives, importances, layouts, tables, configs, requests, commands, journals, conversions):
         make()
