@@ -13,29 +13,26 @@
 #include <jansson.h>
 
 #define P "model.layers.0.mlp.down_proj."
+#define T(name, dtype, shape, data) \
+    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":[" shape "],\"data_offsets\":[" data "]}"
 static const struct {
     const char *name, *header;
     size_t bytes;
 } checkpoints[] = {
-    {"plain", "{\"" P "weight\":{\"dtype\":\"BF16\",\"shape\":[128,128],\"data_offsets\":[0,32768]},"
-              "\"lm_head.weight\":{\"dtype\":\"BF16\",\"shape\":[16,128],\"data_offsets\":[32768,36864]}}",
-     36864},
-    {"gptq", "{\"" P "qweight\":{\"dtype\":\"I32\",\"shape\":[16,64],\"data_offsets\":[0,4096]},"
-             "\"" P "qzeros\":{\"dtype\":\"I32\",\"shape\":[1,8],\"data_offsets\":[4096,4128]},"
-             "\"" P "scales\":{\"dtype\":\"F16\",\"shape\":[1,64],\"data_offsets\":[4128,4256]}}",
-     4256},
-    {"fp8", "{\"" P "weight\":{\"dtype\":\"F8_E4M3\",\"shape\":[128,128],\"data_offsets\":[0,16384]},"
-            "\"" P "weight_scale_inv\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[16384,16388]},"
-            "\"model.layers.1.x_proj.weight\":{\"dtype\":\"BF16\",\"shape\":[128,128],\"data_offsets\":[16388,49156]}}",
-     49156},
-    {"nvfp4", "{\"" P "weight_packed\":{\"dtype\":\"U8\",\"shape\":[128,64],\"data_offsets\":[0,8192]},"
-              "\"" P "weight_scale\":{\"dtype\":\"F8_E4M3\",\"shape\":[128,8],\"data_offsets\":[8192,9216]},"
-              "\"" P "weight_global_scale\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[9216,9220]}}",
-     9220},
-    {"foreign", "{\"" P "weight\":{\"dtype\":\"F8_E4M3\",\"shape\":[128,128],\"data_offsets\":[0,16384]},"
-                "\"" P "weight_scale_inv\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[16384,16388]},"
-                "\"model.layers.1.up_proj.weight\":{\"dtype\":\"U8\",\"shape\":[128,64],\"data_offsets\":[16388,24580]}}",
-     24580},
+    {"plain", "{" T(P "weight", "BF16", "128,128", "0,32768") ","
+              T("lm_head.weight", "BF16", "16,128", "32768,36864") "}", 36864},
+    {"gptq", "{" T(P "qweight", "I32", "16,64", "0,4096") ","
+             T(P "qzeros", "I32", "1,8", "4096,4128") ","
+             T(P "scales", "F16", "1,64", "4128,4256") "}", 4256},
+    {"fp8", "{" T(P "weight", "F8_E4M3", "128,128", "0,16384") ","
+            T(P "weight_scale_inv", "F32", "1,1", "16384,16388") ","
+            T("model.layers.1.x_proj.weight", "BF16", "128,128", "16388,49156") "}", 49156},
+    {"nvfp4", "{" T(P "weight_packed", "U8", "128,64", "0,8192") ","
+              T(P "weight_scale", "F8_E4M3", "128,8", "8192,9216") ","
+              T(P "weight_global_scale", "F32", "1", "9216,9220") "}", 9220},
+    {"foreign", "{" T(P "weight", "F8_E4M3", "128,128", "0,16384") ","
+                T(P "weight_scale_inv", "F32", "1,1", "16384,16388") ","
+                T("model.layers.1.up_proj.weight", "U8", "128,64", "16388,24580") "}", 24580},
 };
 enum { CHECKPOINTS = sizeof checkpoints / sizeof *checkpoints };
 static const char *const formats[] = {"w4a8-ct", "fp8-deepseek", "nvfp4-ct", "w4a8-cutlass"};

@@ -76,7 +76,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!*fuzz_path)
         start();
     fuzz_write(TP_JOURNAL_NAME, data + (size > 0), size - (size > 0));
-    enum tp_code code = tp_journal_open(".", TP_JOURNAL_NAME, &plan, zstd, &journal, &foreign, &err);
+    enum tp_code code =
+        tp_journal_open(".", TP_JOURNAL_NAME, &plan, zstd, &journal, &foreign, &err);
     must(code == err.code && code == TP_OK);
     size_t done = 0;
     for (int f = 0; f < 2; f++) {
