@@ -55,10 +55,12 @@ def read(path):
 
 
 def tree(*folders):
-    """Files below the folders, as a bundle has them, a lock file's emptiness included."""
-    return {path: read(path) for folder in folders
-            for path in sorted(glob.glob(folder + "/**", recursive=True, include_hidden=True))
-            if os.path.isfile(path)}
+    """Files below the folders, as a bundle has them, hidden ones included."""
+    paths = []
+    for folder in folders:
+        paths += sorted(os.path.join(at, name) for at, _, names in os.walk(folder)
+                        for name in names)
+    return {path: read(path) for path in paths}
 
 
 def write(path, data):
@@ -92,32 +94,44 @@ GPTQ = [(P + "qweight", "I32", [16, 64], 4096), (P + "qzeros", "I32", [1, 8], 32
 AWQ = [(P + "qweight", "I32", [128, 8], 4096), (P + "qzeros", "I32", [1, 8], 32),
        (P + "scales", "F16", [1, 64], 128)]
 FP8 = [(P + "weight", "F8_E4M3", [128, 128], 16384), (P + "weight_scale_inv", "F32", [1, 1], 4)]
-NVFP4 = [(P + "weight_packed", "U8", [128, 64], 8192), (P + "weight_scale", "F8_E4M3", [128, 8], 1024),
+NVFP4 = [(P + "weight_packed", "U8", [128, 64], 8192),
+         (P + "weight_scale", "F8_E4M3", [128, 8], 1024),
          (P + "weight_global_scale", "F32", [1], 4)]
-FORMATS = ["w4a8-ct", "w4a8-cutlass", "fp8-deepseek", "fp8-ct", "fp8-deepgemm-sm100", "fp8-1x128",
-           "mxfp8-ct", "mxfp4-ct", "nvfp4-ct", "mxfp8-blocked", "mxfp4-blocked", "nvfp4-blocked",
-           "mxfp8-torchao3d"]
+FORMATS = [
+    "w4a8-ct", "w4a8-cutlass", "fp8-deepseek", "fp8-ct", "fp8-deepgemm-sm100", "fp8-1x128",
+    "mxfp8-ct", "mxfp4-ct", "nvfp4-ct", "mxfp8-blocked", "mxfp4-blocked", "nvfp4-blocked",
+    "mxfp8-torchao3d"
+]
 
 
 def containers():
-    index = {"metadata": {"total_size": 1}, "weight_map": {"a": "b.safetensors", "c": "b.safetensors"}}
+    index = {
+        "metadata": {"total_size": 1}, "weight_map": {"a": "b.safetensors", "c": "b.safetensors"}
+    }
     seed("index", "two", json.dumps(index))
-    seed("index", "escapes", '{"weight_map":{"\\u0061\\ud83d\\ude00":"x\\/y"},"n":[1.5e3,null,true]}')
+    seed("index", "escapes",
+         '{"weight_map":{"\\u0061\\ud83d\\ude00":"x\\/y"},"n":[1.5e3,null,true]}')
     for name in ("../x.safetensors", "", "."):
         seed("index", "name-%d" % len(name), json.dumps({"weight_map": {"a": name}}))
     for name, tensors in (("plain", PLAIN[1:]), ("none", [])):
         seed("header", name, tensors_file(tensors, format="pt"))
-    seed("header", "dtypes", tensors_file([(d, d, [2], n) for d, n in (
-        ("F64", 16), ("F32", 8), ("F16", 4), ("BF16", 4), ("I64", 16), ("U8", 2), ("BOOL", 2),
-        ("F8_E4M3", 2), ("F8_E5M2", 2), ("F4", 1), ("F8_E8M0", 2), ("C64", 16))]))
+    seed(
+        "header", "dtypes",
+        tensors_file([(d, d, [2], n)
+                      for d, n in (("F64", 16), ("F32", 8), ("F16", 4), ("BF16", 4), ("I64", 16),
+                                   ("U8", 2), ("BOOL", 2), ("F8_E4M3", 2), ("F8_E5M2", 2),
+                                   ("F4", 1), ("F8_E8M0", 2), ("C64", 16))]))
     seed("json_edit", "config", '{"a": 1, "q": {"x": [1, "}"]}, "b": "\\u00e9"}')
     seed("json_edit", "empty", "{}")
     seed("json_edit", "nested", '{\n  "text_config": {"q": null},\n  "q" : -1.5e-3\n}\n')
-    for name, text in (("lists", r"re:.*\.(q|k)_proj$" "\0model.q_proj"), ("glob", "glob:*.mlp.[a-c]?\0a.mlp.bx"),
-                       ("look", r"(?i)^(?!x)(?:a|b{2,3}?)+\d\s[^\w]\x41" "\0abb1 -A"),
-                       ("long", "a" * 4097 + "\0a"), ("steps", "(a*)*(a*)*b\0" + "a" * 60), ("empty", ""),
-                       ("refused", "x" * 80 + "(\0a"), ("utf8", "\u00e9" * 30 + "(\0a"), ("class", "[[:odd:]]\0a"),
-                       ("behind", r"(?<=a)b(?<!c)\b$" "\0ab"), ("brace", "glob:{a,b}**/c\0b/c")):
+    for name, text in (("lists", r"re:.*\.(q|k)_proj$"
+                        "\0model.q_proj"), ("glob", "glob:*.mlp.[a-c]?\0a.mlp.bx"),
+                       ("look", r"(?i)^(?!x)(?:a|b{2,3}?)+\d\s[^\w]\x41"
+                        "\0abb1 -A"), ("long", "a" * 4097 + "\0a"),
+                       ("steps", "(a*)*(a*)*b\0" + "a" * 60), ("empty", ""),
+                       ("refused", "x" * 80 + "(\0a"), ("utf8", "\u00e9" * 30 + "(\0a"),
+                       ("class", "[[:odd:]]\0a"), ("behind", r"(?<=a)b(?<!c)\b$"
+                                                   "\0ab"), ("brace", "glob:{a,b}**/c\0b/c")):
         seed("pattern", name, text)
     for level, size in ((1, 300), (3, 100000)):
         path = "data"
@@ -128,18 +142,21 @@ def containers():
 
 def headers():
     """One wrong thing each; the 8 bytes of the length are right."""
+
     def raw(name, text, rest=0):
         seed("header", name, struct.pack("<Q", len(text)) + text.encode() + b"x" * rest)
 
     def one(name, rest=4, **change):
         entry = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4], **change}
         raw(name, json.dumps({"a": {k: v for k, v in entry.items() if v is not None}}), rest)
+
     ok = '{"dtype":"F32","shape":[1],"data_offsets":[%d,%d]}'
     raw("unsorted", '{"a":%s,"b":%s,"c":%s}' % (ok % (8, 12), ok % (0, 4), ok % (4, 8)), 12)
     raw("hole", '{"a":%s,"b":%s}' % (ok % (0, 4), ok % (8, 12)), 12)
     raw("overlap", '{"a":%s,"b":%s}' % (ok % (0, 4), ok % (2, 6)), 6)
     raw("same", '{"a":%s,"b":%s,"c":%s}' % (ok % (4, 8), ok % (4, 8), ok % (0, 4)), 8)
-    raw("nothing", '{"b":{"dtype":"U8","shape":[0],"data_offsets":[4,4]},"a":%s,'
+    raw(
+        "nothing", '{"b":{"dtype":"U8","shape":[0],"data_offsets":[4,4]},"a":%s,'
         '"c":{"dtype":"U8","shape":[0,3],"data_offsets":[0,0]}}' % (ok % (0, 4)), 4)
     raw("twice", '{"a":%s,"a":%s}' % (ok % (0, 4), ok % (4, 8)), 8)
     raw("late", '{"a":%s}' % (ok % (4, 8)), 8)
@@ -176,8 +193,11 @@ def headers():
 
 
 def archives():
+
     def frame(data, *options):
-        return subprocess.run(["zstd", "-q", "-c", *options], input=data, capture_output=True,
+        return subprocess.run(["zstd", "-q", "-c", *options],
+                              input=data,
+                              capture_output=True,
                               check=True).stdout
 
     def table(name, *frames, sums=False, rows=None, flag=None):
@@ -185,21 +205,31 @@ def archives():
         import ctypes.util
         library = ctypes.CDLL(ctypes.util.find_library("xxhash") or "libxxhash.so.0")
         library.XXH64.restype, library.XXH64.argtypes = ctypes.c_uint64, [
-            ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint64]
+            ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint64
+        ]
         body = b"".join(data for data, _ in frames)
         entries = b""
         for data, plain in frames if rows is None else rows:
             entries += struct.pack("<II", len(data), len(plain))
-            entries += struct.pack("<I", library.XXH64(plain, len(plain), 0) & 0xffffffff) if sums else b""
+            entries += struct.pack("<I",
+                                   library.XXH64(plain, len(plain), 0)
+                                   & 0xffffffff) if sums else b""
         flags = (0x80 if sums else 0) if flag is None else flag
         foot = struct.pack("<IBI", len(frames if rows is None else rows), flags, 0x8F92EAB1)
-        seed("zst", name, body + struct.pack("<II", 0x184D2A5E, len(entries) + len(foot)) + entries + foot)
+        seed("zst", name, body + struct.pack("<II", 0x184D2A5E,
+                                             len(entries) + len(foot)) + entries + foot)
+
     texts = [b"a" * 1000, bytes(range(256)) * 3, b"", b"z" * 70000]
-    made = [(subprocess.run(["zstd", "-q", "-c", "--content-size", f"--stream-size={len(t)}"], input=t,
-                            capture_output=True, check=True).stdout, t) for t in texts]
+    made = [(subprocess.run(["zstd", "-q", "-c", "--content-size", f"--stream-size={len(t)}"],
+                            input=t,
+                            capture_output=True,
+                            check=True).stdout, t) for t in texts]
     table("table", *made)
     table("sums", *made, sums=True)
-    table("sums-wrong", *made[:2], sums=True, rows=[(made[0][0], made[1][1]), (made[1][0], made[0][1])])
+    table("sums-wrong",
+          *made[:2],
+          sums=True,
+          rows=[(made[0][0], made[1][1]), (made[1][0], made[0][1])])
     table("sum-wrong", made[0], sums=True, rows=[(made[0][0], texts[0][:-1] + b"b")])
     table("stream-less", (frame(texts[3]), texts[3][:-1]))
     table("stream-more", (frame(texts[3]), texts[3] + b"z"))
@@ -232,6 +262,7 @@ def importances():
         return struct.pack("<i", len(names)) + b"".join(
             struct.pack("<i", len(n)) + n.encode() + struct.pack("<ii", calls, count) + floats[:16]
             for n in names) + tail
+
     seed("importance", "dat", dat(short, tail=struct.pack("<ii", 7, 4) + b"text"))
     seed("importance", "dat-calls", dat(short[:1], calls=0))
     seed("importance", "dat-twice", dat(short[:1] * 2))
@@ -250,15 +281,16 @@ def importances():
                 struct.pack("<Q", n) for n in shape) + struct.pack("<IQ", kind, len(data))
             data += values + b"\0" * (-len(values) % 32)
         seed("importance", "gguf-" + name, head + b"\0" * (-len(head) % 32) + data)
-    sums = [(n + ".in_sum2", [4, 2] if "exps" in n else [4, 1], 0, floats if "exps" in n else floats[:16])
-            for n in short]
-    counts = [(n + ".counts", [1, 2] if "exps" in n else [1, 1], 0, floats[4:12] if "exps" in n else floats[4:8])
-              for n in short]
+
+    sums = [(n + ".in_sum2", [4, 2] if "exps" in n else [4, 1], 0,
+             floats if "exps" in n else floats[:16]) for n in short]
+    counts = [(n + ".counts", [1, 2] if "exps" in n else [1, 1], 0,
+               floats[4:12] if "exps" in n else floats[4:8]) for n in short]
     both = [t for pair in zip(sums, counts) for t in pair]
     meta = (text_of("imatrix.datasets") + struct.pack("<IIQ", 9, 8, 1) + text_of("wiki") +
-            text_of("imatrix.chunk_count") + struct.pack("<II", 4, 5) +
-            text_of("f") + struct.pack("<Id", 12, 1.5) + text_of("b") + struct.pack("<IB", 7, 1) +
-            text_of("n") + struct.pack("<IIQ", 9, 9, 1) + struct.pack("<IQ", 4, 1) + struct.pack("<I", 3))
+            text_of("imatrix.chunk_count") + struct.pack("<II", 4, 5) + text_of("f") +
+            struct.pack("<Id", 12, 1.5) + text_of("b") + struct.pack("<IB", 7, 1) + text_of("n") +
+            struct.pack("<IIQ", 9, 9, 1) + struct.pack("<IQ", 4, 1) + struct.pack("<I", 3))
     gguf("all", both, meta, 5)
     gguf("no-counts", sums)
     gguf("kind", [(short[0] + ".in_sum2", [4, 1], 1, floats[:8])] + counts[:1])
@@ -270,8 +302,9 @@ def importances():
 def layouts():
     texts = {}
     for name in FORMATS:
-        facts = json.loads(subprocess.run([PROGRAM, "formats", name, "--json"], capture_output=True,
-                                          check=True).stdout)
+        facts = json.loads(
+            subprocess.run([PROGRAM, "formats", name, "--json"], capture_output=True,
+                           check=True).stdout)
         stack = [facts]
         while stack:
             value = stack.pop()
@@ -286,21 +319,27 @@ def layouts():
         seed("layout", f"{i:02}-{name}", f"{box}\n{text}\n{text}\nalign(N,4)*2+ceil(K,128)-E/1\n")
     seed("layout", "small", "1 4 4\n(E,N,K):(N*K,K,1)\n(1,2,4):(8,4,1)\n(N+K)*E")
     seed("layout", "not", "1 4 4\n(E,N,K):(N*K,1,1)\n(1,(2,2),4):(16,(1,8),2)\nN/3")
-    seed("layout", "align", "1 100 100\n(E,align(N,16),align(K,32)):(1,1,align(N,16))\n\n18446744073709551615*N")
+    seed("layout", "align",
+         "1 100 100\n(E,align(N,16),align(K,32)):(1,1,align(N,16))\n\n18446744073709551615*N")
 
 
 def tables():
-    header_2025 = "m,n,k,num_groups,num_sms,is_grouped_contiguous,is_grouped_masked,is_fp32_out,is_wgrad"
+    header_2025 = ("m,n,k,num_groups,num_sms,is_grouped_contiguous,is_grouped_masked,"
+                   "is_fp32_out,is_wgrad")
     header_new = "arch,gemm_type,kernel,m,n,k,num_groups,num_sms,cd_dtype,with_accumulation"
-    seed("csv", "2025", header_2025 + "\n64,2048,7168,1,132,0,0,0,0\n4096,4096,4096,8,78,1,0,0,0\r\n"
-         "128,7168,2048,4,132,0,1,0,0\n\n64,64,64,1,132,0,0,1,1\n")
-    rows = ["9,normal,1d2d,64,2048,7168,1,132,bf16,0", "10,m_contiguous,1d1d,4096,4096,4096,8,148,bf16,0",
-            "9,m_masked,1d2d,128,7168,2048,4,132,bf16,0", "10,normal,1d1d,1,576,7168,1,148,f32,1",
-            "9,normal,1d1d,64,64,128,1,20,f32,1", "10,m_masked,1d1d,192,4096,7168,6,148,bf16,0"]
+    seed(
+        "csv", "2025", header_2025 + "\n64,2048,7168,1,132,0,0,0,0\n4096,4096,4096,8,78,1,0,0,0\r\n"
+        "128,7168,2048,4,132,0,1,0,0\n\n64,64,64,1,132,0,0,1,1\n")
+    rows = [
+        "9,normal,1d2d,64,2048,7168,1,132,bf16,0",
+        "10,m_contiguous,1d1d,4096,4096,4096,8,148,bf16,0",
+        "9,m_masked,1d2d,128,7168,2048,4,132,bf16,0", "10,normal,1d1d,1,576,7168,1,148,f32,1",
+        "9,normal,1d1d,64,64,128,1,20,f32,1", "10,m_masked,1d1d,192,4096,7168,6,148,bf16,0"
+    ]
     seed("csv", "new", header_new + "\n" + "\n".join(rows))
-    for i, (column, value) in enumerate((("m", "x"), ("m", "0"), ("gemm_type", "odd"), ("arch", "8"),
-                                         ("kernel", "2d"), ("cd_dtype", "f16"), ("n", "99999999999"),
-                                         ("with_accumulation", "2"))):
+    for i, (column, value) in enumerate(
+        (("m", "x"), ("m", "0"), ("gemm_type", "odd"), ("arch", "8"), ("kernel", "2d"),
+         ("cd_dtype", "f16"), ("n", "99999999999"), ("with_accumulation", "2"))):
         row = rows[0].split(",")
         row[header_new.split(",").index(column)] = value
         seed("csv", f"wrong-{i}", header_new + "\n" + ",".join(row) + "\n")
@@ -310,36 +349,50 @@ def tables():
 
 
 def configs():
+
     def one(name, choice, value):
-        seed("config", name, bytes([choice]) + (value if isinstance(value, bytes)
-                                                else json.dumps(value).encode()))
+        seed("config", name,
+             bytes([choice]) + (value if isinstance(value, bytes) else json.dumps(value).encode()))
+
     lists = {"ignore": ["lm_head", r"re:.*\.down_proj", "*x_proj", "", "model.layers.0"]}
-    ct = {"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized", "config_groups": {
-        "group_0": {"weights": {"num_bits": 4, "group_size": 16}, "format": "nvfp4-pack-quantized"}}}
-    gptq = {"quant_method": "gptq", "bits": 4, "group_size": 128, "checkpoint_format": "gptq",
-            "dynamic": {r"-:.*\.x": {}, "+:y": {"bits": 8}}}
-    fp8 = {"quant_method": "fp8", "weight_block_size": [128, 128],
-           "modules_to_not_convert": ["x_proj"], "ignored_layers": ["a*b"], "exclude_modules": ["re:("]}
+    ct = {
+        "quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized", "config_groups": {
+            "group_0": {
+                "weights": {"num_bits": 4, "group_size": 16}, "format": "nvfp4-pack-quantized"
+            }
+        }
+    }
+    gptq = {
+        "quant_method": "gptq", "bits": 4, "group_size": 128, "checkpoint_format": "gptq",
+        "dynamic": {r"-:.*\.x": {}, "+:y": {"bits": 8}}
+    }
+    fp8 = {
+        "quant_method": "fp8", "weight_block_size": [128,
+                                                     128], "modules_to_not_convert": ["x_proj"],
+        "ignored_layers": ["a*b"], "exclude_modules": ["re:("]
+    }
     one("plain", 0, {"a": 1})
     for f in range(4):
         one(f"plain-{f}", f << 4 | 0x40, {"a": [1], "quantization_config": lists})
         one(f"fp8-{f}", f << 4 | 2, {"quantization_config": dict(fp8, exclude_modules=["m"])})
         one(f"gptq-{f}", f << 4 | 1, {"quantization_config": gptq})
         one(f"nvfp4-{f}", f << 4 | 3 | 0x80, {"quantization_config": ct})
-        one(f"excluded-{f}", f << 4 | 1, {"quantization_config": dict(
-            gptq, dynamic={}, modules_to_not_convert=["down_proj"])})
+        one(f"excluded-{f}", f << 4 | 1,
+            {"quantization_config": dict(gptq, dynamic={}, modules_to_not_convert=["down_proj"])})
     one("unpack-fp8", 2 | 8, {"quantization_config": fp8})
     one("unpack-foreign", 4 | 8, {"quantization_config": dict(fp8, exclude_modules=[])})
     one("unpack-foreign-ct", 4 | 8, {"quantization_config": {"quant_method": "compressed-tensors"}})
     one("unpack-foreign-own", 4 | 8, {"quantization_config": {"quant_method": "tilepack"}})
     one("unpack-foreign-none", 4 | 8, {"quantization_config": {"quant_method": "fp8"}})
     one("unpack-gptq", 1 | 8, {"compression_config": dict(gptq, dynamic={})})
-    one("nested", 2, {"text_config": {"quantization_config": fp8, "b": 2}, "compression_config": {}})
+    one("nested", 2,
+        {"text_config": {"quantization_config": fp8, "b": 2}, "compression_config": {}})
     one("method", 1, {"quantization_config": {"quant_method": "awq", "bits": 4}})
     one("bits", 1, {"quantization_config": {"quant_method": "gptq", "bits": 8}})
     one("group", 1, {"quantization_config": {"quant_method": "gptq", "group_size": 64}})
     one("row", 1, {"quantization_config": {"quant_method": "gptq", "group_size": -1}})
-    one("block", 2, {"quantization_config": {"quant_method": "fp8", "weight_block_size": [64, 128]}})
+    one("block", 2,
+        {"quantization_config": {"quant_method": "fp8", "weight_block_size": [64, 128]}})
     for key, value in (("num_bits", 8), ("group_size", 32)):
         other = json.loads(json.dumps(ct))
         other["config_groups"]["group_0"]["weights"][key] = value
@@ -348,46 +401,62 @@ def configs():
     one("ct-mixed", 3, {"quantization_config": dict(ct, format="mixed-precision")})
     one("unknown", 0, {"quantization_config": {"quant_method": "odd", "bits": 3}})
     one("no-object", 0, {"quantization_config": [1], "text_config": 5})
-    for i, own in enumerate(({"ignore": ["re:.*nothing$", "re:.*down.*"]}, {"dynamic": {"-:.*down": {}, "+:x": {}}},
-                             {"ignore": ["a*b", "*x*y", "model.*.1.mlp", "model.*.0.mlp.down*"]},
-                             {"ignored_layers": ["*down_proj"]}, {"ignore": ["re:(a|b)*c"], "exclude_modules": ["z.y"]})):
+    for i, own in enumerate(
+        ({"ignore": ["re:.*nothing$", "re:.*down.*"]}, {"dynamic": {"-:.*down": {}, "+:x": {}}},
+         {"ignore": ["a*b", "*x*y", "model.*.1.mlp", "model.*.0.mlp.down*"]},
+         {"ignored_layers": ["*down_proj"]}, {"ignore": ["re:(a|b)*c"],
+                                              "exclude_modules": ["z.y"]})):
         one(f"lists-{i}", 0, {"quantization_config": own})
     one("broken", 0, b'{"quantization_config": {"quant_method": ')
-    one("wild", 0x40, {"quantization_config": {"ignore": ["*.down*proj", "model*0.mlp", "a*", "lm_*d"]}})
-    one("literal", 0x40, {"quantization_config": {"ignore": ["mlp.down_proj", 5, "re:lm.*(?=head)"]}})
+    one("wild", 0x40,
+        {"quantization_config": {"ignore": ["*.down*proj", "model*0.mlp", "a*", "lm_*d"]}})
+    one("literal", 0x40,
+        {"quantization_config": {"ignore": ["mlp.down_proj", 5, "re:lm.*(?=head)"]}})
 
 
 def requests():
     rules = [{"match": r"\.down_proj", "to": "w4a8-ct", "set": {}, "search": "mse"},
              {"match": "norm", "keep": True, "optional": True, "comment": "x"}]
     seed("request", "recipe", "r" + json.dumps({"rules": rules, "comment": "c"}))
-    wrong = [[], {}, {"rules": []}, {"rules": {}, "x": 1}, {"rules": [5]}, {"rules": [{"match": "("}]},
-             {"rules": [{"match": "a", "to": "w4a8-cutlas"}]}, {"rules": [{"match": "a", "odd": 1}]},
-             {"rules": [{"match": "a", "keep": True, "set": {}}]}, {"rules": [{"match": 5, "keep": True}]},
-             {"rules": [{"match": "a", "keep": True, "search": "mse"}]},
-             {"rules": [{"match": "(", "keep": True}]},
-             {"rules": [{"match": "a", "to": "fp8-deepseek", "set": {"scale": 5}}]},
-             {"rules": [{"match": "a", "to": "fp8-deepseek", "set": {"scale": "odd"}}]},
-             {"rules": [{"match": "a", "to": "nvfp4-ct", "search": "mse", "importance": "a.imatrix"},
-                        {"match": "b", "to": "nvfp4-ct", "search": "mse", "importance": "a.imatrix"},
-                        {"match": "c", "to": "nvfp4-ct", "search": "mse", "importance": "b.imatrix"}]},
-             {"rules": [{"match": "a", "to": "w4a8-ct", "search": "mse", "signed": True,
-                         "importance": "none"}]}]
+    wrong = [[], {}, {"rules": []}, {"rules": {},
+                                     "x": 1}, {"rules": [5]}, {"rules": [{"match": "("}]},
+             {"rules": [{"match": "a",
+                         "to": "w4a8-cutlas"}]}, {"rules": [{"match": "a", "odd": 1}]},
+             {"rules": [{"match": "a", "keep": True,
+                         "set": {}}]}, {"rules": [{"match": 5, "keep": True}]},
+             {"rules": [{"match": "a", "keep": True,
+                         "search": "mse"}]}, {"rules": [{"match": "(", "keep": True}]},
+             {"rules": [{"match": "a", "to": "fp8-deepseek", "set": {"scale": 5}}]
+              }, {"rules": [{"match": "a", "to": "fp8-deepseek", "set": {"scale": "odd"}}]}, {
+                  "rules": [
+                      {"match": "a", "to": "nvfp4-ct", "search": "mse", "importance": "a.imatrix"},
+                      {"match": "b", "to": "nvfp4-ct", "search": "mse", "importance": "a.imatrix"},
+                      {"match": "c", "to": "nvfp4-ct", "search": "mse", "importance": "b.imatrix"}
+                  ]
+              }, {
+                  "rules": [{
+                      "match": "a", "to": "w4a8-ct", "search": "mse", "signed": True,
+                      "importance": "none"
+                  }]
+              }]
     for i, value in enumerate(wrong):
         seed("request", f"recipe-{i:02}", "r" + json.dumps(value))
     seed("request", "recipe-broken", "r{")
-    recorded = {"rules": [{"match": "", "to": "fp8-deepseek", "set": {"scale": "f32"}},
-                          {"match": "x", "keep": True},
-                          {"match": "glob:*.y", "to": "w4a8-ct", "search": "w4a8", "signed": True,
-                           "importance": "magnitude"}],
-                "include": ["lm_head", "glob:*a*"], "exclude": ["b$"], "no_stack": True,
-                "keep_nonfinite": False, "requantize": True, "repack_only": True, "restore": "BF16",
-                "shard_size": 1000, "digest": "sha256", "tp": {"rank": 1, "ranks": 2}}
+    recorded = {
+        "rules": [{"match": "", "to": "fp8-deepseek", "set": {"scale": "f32"}},
+                  {"match": "x", "keep": True}, {
+                      "match": "glob:*.y", "to": "w4a8-ct", "search": "w4a8", "signed": True,
+                      "importance": "magnitude"
+                  }], "include": ["lm_head", "glob:*a*"], "exclude": ["b$"], "no_stack": True,
+        "keep_nonfinite": False, "requantize": True, "repack_only": True, "restore": "BF16",
+        "shard_size": 1000, "digest": "sha256", "tp": {"rank": 1, "ranks": 2}
+    }
     seed("request", "recorded", json.dumps(recorded))
-    for i, change in enumerate(({"include": ["("]}, {"exclude": ["(?P<"]}, {"rules": [{"to": "odd"}]},
-                                {"rules": [{"match": "("}]},
-                                {"rules": [{"match": "", "to": "fp8-deepseek", "set": {"scale": "x"}}]},
-                                {"rules": [{"to": "w4a8-ct", "search": "mse", "importance": "file"}]})):
+    for i, change in enumerate(
+        ({"include": ["("]}, {"exclude": ["(?P<"]}, {"rules": [{"to": "odd"}]
+                                                     }, {"rules": [{"match": "("}]},
+         {"rules": [{"match": "", "to": "fp8-deepseek", "set": {"scale": "x"}}]
+          }, {"rules": [{"to": "w4a8-ct", "search": "mse", "importance": "file"}]})):
         seed("request", f"recorded-{i}", json.dumps(dict(recorded, **change)))
     seed("request", "no-object", "[]")
 
@@ -399,44 +468,64 @@ def digits(text):
 def commands():
     config = {"src/config.json": CONFIG}
     for name in FORMATS:
-        seed("command", "to-" + name, bundle(
-            f"convert src -o out --to {name}", **{"src/model.safetensors": shard(*PLAIN)}, **config))
+        seed(
+            "command", "to-" + name,
+            bundle(f"convert src -o out --to {name}", **{"src/model.safetensors": shard(*PLAIN)},
+                   **config))
     both = {"a.safetensors": shard(*QKV, format="pt")}
-    index = {"src/a.safetensors": shard(*EXPERTS[:3]), "src/b.safetensors": shard(*EXPERTS[3:]),
-             "src/model.safetensors.index.json": json.dumps({"weight_map": {
-                 t[0]: "a.safetensors" if t in EXPERTS[:3] else "b.safetensors" for t in EXPERTS}}), **config}
-    lines = ["convert src -o out --to w4a8-cutlass --no-stack --digest sha256",
-             "convert src -o out --to nvfp4-blocked --shard-size 20kB --zstd",
-             "convert src -o out --to mxfp4-ct --include w2 --exclude re:a --strict --search mse",
-             "convert src -o out --to w4a8-ct --search mse --signed --importance magnitude",
-             "plan src --to fp8-ct --json", "convert src -o out --to fp8-deepseek --part 1_2",
-             "verify src --json", "dump src", "schedule src --m 1,64 --gpu h200"]
+    index = {
+        "src/a.safetensors": shard(*EXPERTS[:3]), "src/b.safetensors": shard(*EXPERTS[3:]),
+        "src/model.safetensors.index.json": json.dumps({
+            "weight_map": {
+                t[0]: "a.safetensors" if t in EXPERTS[:3] else "b.safetensors"
+                for t in EXPERTS
+            }
+        }), **config
+    }
+    lines = [
+        "convert src -o out --to w4a8-cutlass --no-stack --digest sha256",
+        "convert src -o out --to nvfp4-blocked --shard-size 20kB --zstd",
+        "convert src -o out --to mxfp4-ct --include w2 --exclude re:a --strict --search mse",
+        "convert src -o out --to w4a8-ct --search mse --signed --importance magnitude",
+        "plan src --to fp8-ct --json", "convert src -o out --to fp8-deepseek --part 1_2",
+        "verify src --json", "dump src", "schedule src --m 1,64 --gpu h200"
+    ]
     for i, line in enumerate(lines):
         seed("command", f"experts-{i}", bundle(line, **index))
-    for i, line in enumerate(("convert a.safetensors -o out.safetensors --to fp8-1x128",
-                              "dump a.safetensors model.layers.0.self_attn.q_proj.weight --at 1,2",
-                              "diff a.safetensors a.safetensors", "dump a.safetensors --json",
-                              "dump a.safetensors model.layers.0.self_attn.q_proj.weight --values 0:2,0:4")):
+    for i, line in enumerate(
+        ("convert a.safetensors -o out.safetensors --to fp8-1x128",
+         "dump a.safetensors model.layers.0.self_attn.q_proj.weight --at 1,2",
+         "diff a.safetensors a.safetensors", "dump a.safetensors --json",
+         "dump a.safetensors model.layers.0.self_attn.q_proj.weight --values 0:2,0:4")):
         seed("command", f"file-{i}", bundle(line, **both))
-    for name, tensors, method in (("gptq", GPTQ, {"quant_method": "gptq", "bits": 4, "group_size": 128}),
-                                  ("awq", AWQ, {"quant_method": "awq", "bits": 4, "group_size": 128}),
-                                  ("fp8", FP8, {"quant_method": "fp8", "weight_block_size": [128, 128]}),
+    for name, tensors, method in (("gptq", GPTQ, {
+            "quant_method": "gptq", "bits": 4, "group_size": 128
+    }), ("awq", AWQ, {"quant_method": "awq", "bits": 4, "group_size": 128
+                      }), ("fp8", FP8, {"quant_method": "fp8", "weight_block_size": [128, 128]}),
                                   ("nvfp4", NVFP4, {"quant_method": "compressed-tensors"})):
-        files = {"src/model.safetensors": shard(*tensors),
-                 "src/config.json": json.dumps({"quantization_config": method})}
+        files = {
+            "src/model.safetensors": shard(*tensors),
+            "src/config.json": json.dumps({"quantization_config": method})
+        }
         seed("command", name + "-unpack", bundle("unpack src -o out --dtype f32", **files))
-        seed("command", name + "-convert", bundle("convert src -o out --to w4a8-cutlass --requantize", **files))
-    seed("command", "recipe", bundle(
-        "convert src -o out --recipe r.json", **{"src/model.safetensors": shard(*PLAIN), "r.json": json.dumps(
-            {"rules": [{"match": "down", "to": "mxfp8-blocked"}]})}, **config))
+        seed("command", name + "-convert",
+             bundle("convert src -o out --to w4a8-cutlass --requantize", **files))
+    seed(
+        "command", "recipe",
+        bundle(
+            "convert src -o out --recipe r.json", **{
+                "src/model.safetensors": shard(*PLAIN),
+                "r.json": json.dumps({"rules": [{"match": "down", "to": "mxfp8-blocked"}]})
+            }, **config))
     mixed = {"src/model.safetensors": shard(*QKV, *PAIR), **config}
     for i, (q, pair) in enumerate((("w4a8-ct", "nvfp4-ct"), ("fp8-deepseek", "w4a8-ct"),
                                    ("w4a8-cutlass", "mxfp8-ct"), ("fp8-ct", "fp8-deepseek"))):
         rules = {"rules": [{"match": "self_attn", "to": q}, {"match": "mlp", "to": pair}]}
-        seed("command", f"mixed-{i}", bundle("convert src -o out --recipe r.json",
-                                             **mixed, **{"r.json": json.dumps(rules)}))
-    for line in ("formats", "formats nvfp4-ct --json", "help convert", "completions zsh", "convert -h",
-                 "man-options dump own", "digest .", "schedule --shape 7168,2048 --m 4096 --kernel deepgemm --why"):
+        seed("command", f"mixed-{i}",
+             bundle("convert src -o out --recipe r.json", **mixed, **{"r.json": json.dumps(rules)}))
+    for line in ("formats", "formats nvfp4-ct --json", "help convert", "completions zsh",
+                 "convert -h", "man-options dump own", "digest .",
+                 "schedule --shape 7168,2048 --m 4096 --kernel deepgemm --why"):
         seed("command", "w-" + line.replace(" ", "-")[:20], bundle(line, x="y"))
 
 
@@ -455,7 +544,8 @@ def conversions():
             seed("command", "verify", bundle("verify p", **tree("p")))
             seed("command", "unpack", bundle("unpack p -o out", **tree("p")))
             seed("command", "dump-packed", bundle("dump p " + P[:-1] + " --at 3,7", **tree("p")))
-            slow = json.dumps(json.loads(meta["tilepack.units"]), indent=1).replace("mlp", "ml\\u0070")
+            slow = json.dumps(json.loads(meta["tilepack.units"]),
+                              indent=1).replace("mlp", "ml\\u0070")
             seed("descriptor", "slow", meta["tilepack.descriptors"] + "\0" + slow)
             run("convert", "src", "-o", "z", "--to", name, "--quiet", "--zstd")
             seed("zst", "archive", read("z/model.safetensors.zst"))
@@ -464,17 +554,19 @@ def conversions():
     run("convert", "src", "-o", "d", "--to", "fp8-deepseek", "--digest", "sha256", "--quiet")
     seed("manifest", "digests", read("d/tilepack.json"))
     own = json.loads(read("d/tilepack.json"))
-    for i, change in enumerate(({"files": [{"name": "..", "size": 1, "xxh3": "0" * 32}]},
-                                {"files": [{"name": "a", "size": 1, "xxh3": "0" * 32, "sha256": "x"}]},
-                                {"files": [{"name": "a", "size": 1, "xxh3": "0" * 32}]},
-                                {"tilepack": 2}, {"plan": 5}, {"files": {}})):
+    for i, change in enumerate(
+        ({"files": [{"name": "..", "size": 1, "xxh3": "0" * 32}]
+          }, {"files": [{"name": "a", "size": 1, "xxh3": "0" * 32,
+                         "sha256": "x"}]}, {"files": [{"name": "a", "size": 1, "xxh3": "0" * 32}]},
+         {"tilepack": 2}, {"plan": 5}, {"files": {}})):
         seed("manifest", f"wrong-{i}", json.dumps(dict(own, **change), indent=1))
     seed("manifest", "broken", "{")
     shutil.rmtree("src")
     write("src/model.safetensors", tensors_file(PAIR))
     write("src/config.json", CONFIG)
     options = ["--to", "w4a8-ct", "--shard-size", "1kB", "--quiet", "-j", "1"]
-    for name, more in (("plain", []), ("zstd", ["--zstd"]), ("digest", ["--digest", "sha256"]), ("tp", ["--tp", "2"])):
+    for name, more in (("plain", []), ("zstd", ["--zstd"]), ("digest", ["--digest", "sha256"]),
+                       ("tp", ["--tp", "2"])):
         shutil.rmtree("out.partial", ignore_errors=True)
         for part in ("1/2", "2/2"):
             run("convert", "src", "-o", "out", *options, *more, "--part", part)
@@ -488,7 +580,8 @@ def conversions():
         seed("parts", name, b"".join(n.encode() + b"\0" + t + b"\0" for n, t in notes))
         if name == "plain":
             several(files, notes)
-    for tensors, name, to, more in ((QKV + PAIR, "ct", "w4a8-ct", []), (SMALL, "fp8", "mxfp8-ct", ["--shard-size", "1B"]),
+    for tensors, name, to, more in ((QKV + PAIR, "ct", "w4a8-ct", []), (SMALL, "fp8", "mxfp8-ct",
+                                                                        ["--shard-size", "1B"]),
                                     (SMALL, "digest", "nvfp4-ct", ["--digest", "sha256"])):
         write("src/model.safetensors", tensors_file(tensors))
         run("convert", "src", "-o", "cut", "--to", to, "--tp", "2", "--quiet", *more)
@@ -508,17 +601,21 @@ def hostile(files):
     info = json.loads(files[path])
 
     def one(name, **change):
-        seed("join", name, bundle("", **{**files, path: json.dumps(dict(info, **change), indent=1)}))
+        seed("join", name, bundle("", **{**files, path: json.dumps(dict(info, **change),
+                                                                   indent=1)}))
+
     first = info["files"][0]
-    for i, entry in enumerate(({"name": "../x"}, {"name": "a.safetensors.zst"}, {"size": 1}, {"header": "{}"},
-                               {"header": "{"}, {"header": first["header"].replace("F8_E4M3", "I8")},
-                               {"header": first["header"].replace("0" * 32, "0" * 31)},
-                               {"header": first["header"].replace("down_proj", "up_proj")})):
+    for i, entry in enumerate(
+        ({"name": "../x"}, {"name": "a.safetensors.zst"}, {"size": 1}, {"header": "{}"},
+         {"header": "{"}, {"header": first["header"].replace("F8_E4M3", "I8")
+                           }, {"header": first["header"].replace("0" * 32, "0" * 31)
+                               }, {"header": first["header"].replace("down_proj", "up_proj")})):
         one(f"file-{i}", files=[dict(first, **entry)] + info["files"][1:])
     one("twice", files=info["files"] + [first])
     one("no-files", files=[])
     one("renamed", files=info["files"] + [dict(first, name="more.safetensors")])
-    for i, cut in enumerate(({"along": "M"}, {"prefix": "other."}, {"box": [1, 2, 3]}, {"rows": [7]},
+    for i, cut in enumerate(({"along": "M"}, {"prefix": "other."}, {"box": [1, 2,
+                                                                            3]}, {"rows": [7]},
                              {"along": "N" if info["cuts"][0]["along"] == "K" else "K"})):
         one(f"cut-{i}", cuts=[dict(info["cuts"][0], **cut)] + info["cuts"][1:])
     one("ranks", ranks=3)
@@ -527,7 +624,8 @@ def hostile(files):
     one("config", config="{}")
     one("manifest", manifest="{}")
     shards = sorted(k for k in files if k.startswith("cut/rank_1/model-"))
-    seed("join", "other-rank", bundle("", **{**files, shards[0]: files[shards[0].replace("rank_1", "rank_0")]}))
+    seed("join", "other-rank",
+         bundle("", **{**files, shards[0]: files[shards[0].replace("rank_1", "rank_0")]}))
     foreign = tensors_file([("x.weight", "BF16", [2], 4)])
     seed("join", "foreign-rank", bundle("", **{**files, shards[0]: foreign}))
     seed("join", "others", bundle("", **{**files, "cut/rank_0/tokenizer.json": "{}"}))
@@ -540,15 +638,19 @@ def several(files, notes):
     seed("merge", "half", bundle("", **first))
     seed("merge", "no-notes", bundle("", **{k: v for k, v in files.items() if "plan" not in k}))
     seed("merge", "whole-journal", bundle("", **{"out.partial/.tilepack-journal": "x"}))
-    lost = {k: v[:-1] + b"x" if k.endswith(".safetensors") and "partial" in k else v
-            for k, v in files.items()}
+    lost = {
+        k: v[:-1] + b"x" if k.endswith(".safetensors") and "partial" in k else v
+        for k, v in files.items()
+    }
     seed("merge", "lost", bundle("", **lost))
     other = {k: v.replace(b"tilepack-journal 1 ", b"tilepack-journal z ") for k, v in files.items()}
     seed("merge", "foreign", bundle("", **other))
     moved = dict(files, **{"src/config.json": "{}", "src/model.safetensors": shard(*PLAIN)})
     seed("merge", "source", bundle("", **moved))
-    seed("merge", "done", bundle("", **{"out/tilepack.json": read("d/tilepack.json"),
-                                        "out/.tilepack-plan.1-of-2": "x"}))
+    seed(
+        "merge", "done",
+        bundle("",
+               **{"out/tilepack.json": read("d/tilepack.json"), "out/.tilepack-plan.1-of-2": "x"}))
     seed("merge", "nothing", bundle("", x="y"))
     (name_1, text), (name_2, _) = notes
     for i, (key, value) in enumerate((("zstd", 3), ("tp", 2), ("plan", "0" * 32), ("request", {}),
@@ -556,7 +658,8 @@ def several(files, notes):
         changed = json.dumps(dict(json.loads(text), **{key: value})).encode()
         both = {**files, "out.partial/" + name_2: changed}
         seed("merge", f"note-{i}", bundle("", **both))
-        seed("parts", f"note-{i}", name_1.encode() + b"\0" + text + b"\0" + name_2.encode() + b"\0" + changed)
+        seed("parts", f"note-{i}",
+             name_1.encode() + b"\0" + text + b"\0" + name_2.encode() + b"\0" + changed)
     seed("parts", "counts", name_1.encode() + b"\0" + text + b"\0.tilepack-plan.3-of-4\0" + text)
     seed("parts", "names", b".tilepack-plan.3-of-2\0x\0.tilepack-journal\0y")
     seed("parts", "broken", name_1.encode() + b"\0{")
@@ -570,12 +673,14 @@ def journals():
 
     class Canonical(ctypes.Structure):
         _fields_ = [("low", ctypes.c_uint64), ("high", ctypes.c_uint64)]
+
     library.XXH3_128bits.restype = Canonical
     library.XXH3_128bits.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
 
     def xxh3(data):
         value = library.XXH3_128bits(data, len(data))
         return struct.pack(">QQ", value.high, value.low)
+
     plan = "0" * 32
     lines = []
     for f in range(2):  # the shards of fuzz_journal.c
@@ -598,5 +703,6 @@ def journals():
 
 with tempfile.TemporaryDirectory() as work:
     os.chdir(work)
-    for make in (containers, headers, archives, importances, layouts, tables, configs, requests, commands, journals, conversions):
+    for make in (containers, headers, archives, importances, layouts, tables, configs, requests,
+                 commands, journals, conversions):
         make()
