@@ -9,6 +9,7 @@
 #include "cli/session.h"
 #include "pack/commit/commit.h"
 #include "pack/os/clock.h"
+#include "pack/os/os.h"
 #include "pack/run/device.h"
 #include "pack/commit/parts.h"
 #include "pack/plan/ranks.h"
@@ -16,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static struct tp_share share_of(const struct tp_options *o)
 {
@@ -120,7 +122,7 @@ static struct tp_run_options run_options(const struct tp_options *o,
     return (struct tp_run_options){
         .jobs = o->jobs,
         .devices = devices->count ? devices : NULL,
-        .memory = o->max_memory == TP_UNSET ? 0 : o->max_memory,
+        .memory = o->max_memory,
         .keep_nonfinite = request->keep_nonfinite,
         .stop = tp_catch_signals(),
         .progress = progress ? tp_progress_add : NULL,
@@ -139,6 +141,7 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
     if (output)
         options.zstd = tp_output_zstd(output, o->zstd);
     struct tp_devices devices;
+    tp_os_limit_heap(0, 0);
     enum tp_code code = tp_devices_choose(o->device, plan, o->jobs, o->gpu_memory, &devices, err);
     if (code)
         return code;
@@ -219,6 +222,45 @@ static int plan_and_do(const struct tp_options *o, struct tp_source *source,
     return status;
 }
 
+/* What headers of so many bytes may need until they are a plan. The most that was measured, for
+ * the shortest names, is half of it. */
+static uint64_t enough_for(uint64_t headers)
+{
+    return 44 * headers + (UINT64_C(64) << 20);
+}
+
+/* The header length of a file that is not opened yet; 0: not known (a directory, an archive). */
+static uint64_t peek_header(const char *path)
+{
+    uint64_t size; /* little-endian hosts only, as is the format */
+    struct stat st;
+    FILE *file = stat(path, &st) == 0 && S_ISREG(st.st_mode) ? fopen(path, "rb") : NULL;
+    bool whole = file && fread(&size, sizeof size, 1, file) == 1;
+    if (file)
+        fclose(file);
+    return whole && size < TP_ST_MAX_HEADER && size < (uint64_t)st.st_size ? size : 0;
+}
+
+/* Until the work begins, headers, names and the plan are what --max-memory limits; the work
+ * itself is divided by pack/run/budget.c. */
+static enum tp_code open_limited(const struct tp_options *o, struct tp_source *source,
+                                 struct tp_err *err)
+{
+    const char *path = o->arg.item[0];
+    uint64_t most = o->max_memory - TP_OS_PROGRAM_BYTES, headers = peek_header(path);
+    *source = (struct tp_source){0};
+    tp_os_limit_heap(most, headers ? enough_for(headers) : 0);
+    enum tp_code code =
+        tp_checkpoint_open(path, o->strict ? TP_CHECKPOINT_STRICT : 0, &source->ckpt, err);
+    headers = 0;
+    for (size_t f = 0; f < source->ckpt.file_count; f++)
+        headers += source->ckpt.files[f].header.data_start;
+    tp_os_limit_heap(most, headers ? enough_for(headers) : 0);
+    if (code == TP_OK && (code = tp_weights_find(&source->ckpt, &source->weights, err)))
+        tp_checkpoint_close(&source->ckpt);
+    return code;
+}
+
 static int with_request(const struct tp_options *o, struct tp_request *request)
 {
     struct tp_err err = {0};
@@ -227,7 +269,7 @@ static int with_request(const struct tp_options *o, struct tp_request *request)
     if (o->output && !output)
         return tp_report_error(&err);
     int status;
-    if (tp_source_open(o->arg.item[0], o->strict, &source, &err)) {
+    if (open_limited(o, &source, &err)) {
         status = tp_report_error(&err);
     } else {
         status = plan_and_do(o, &source, request, output);

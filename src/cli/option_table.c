@@ -314,8 +314,10 @@ const struct tp_option tp_option_rows[] = {
      .words = "auto|cpu|cuda", .check = tp_check_device,
      .help = "what to measure: cpu, cuda or cuda:I; auto: a GPU if there is one"},
     {.name = "max-memory", .value = "SIZE", .kind = TP_OPT_SIZE, .commands = MAKES,
-     .field = FIELD(max_memory), .initial = "512MiB", .min = 1,
-     .help = "most host memory to use in all"},
+     .field = FIELD(max_memory), .initial = "512MiB", .min = 32 << 20,
+     .help = "most host memory to use in all, 32MiB or more",
+     .more = "Headers, names and the plan count. What does not fit is refused before anything is "
+             "written (exit status 6), with the figure that is enough."},
     {.name = "gpu-memory", .value = "SIZE", .kind = TP_OPT_SIZE, .commands = MAKES,
      .field = FIELD(gpu_memory), .min = 1, .help = "most memory to use on each GPU"},
 

@@ -12,6 +12,7 @@ may take half.
 import json
 import hashlib
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -133,6 +134,136 @@ def keeps_within(path, work, megabytes, to, jobs):
     check(out[None] == out[megabytes] and out[None], f"{to}: the same bytes in {megabytes} MiB")
 
 
+def one_weight(path, shape, fill_with=None):
+    """A file of one BF16 weight, of holes or of these values."""
+    size = 2 * shape[0] * shape[1]
+    text = json.dumps({"model.layers.0.mlp.down_proj.weight": {
+        "dtype": "BF16", "shape": shape, "data_offsets": [0, size]}}).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as f:
+        f.write(len(text).to_bytes(8, "little") + text)
+        if fill_with is None:
+            f.truncate(8 + len(text) + size)
+        else:
+            f.write(fill_with.tobytes())
+    return path
+
+
+def within(peak, megabytes):
+    """A child's peak begins with what this process had when it was forked."""
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return peak <= max(megabytes << 20, own)
+
+
+def bounded(path, megabytes, to, *extra):
+    """Any shape is converted within --max-memory."""
+    status, errors, seconds, peak = measure("convert", path, "--discard", "--to", to, "--include",
+                                            ".", "--quiet", "--max-memory", f"{megabytes}MiB",
+                                            *extra)
+    check(status == 0 and within(peak, megabytes), f"{os.path.basename(path)} to {to} in "
+          f"{megabytes} MiB: {peak / 2**20:.0f} MiB, {seconds:.1f} s of CPU {errors}")
+
+
+def hostile_rows():
+    """Rows with all that decides a scale, at either end: zeros and groups of zeros, tiny and
+    large values, NaN and infinity."""
+    rng = np.random.default_rng(3)
+    n, k = 32, 150 * 1024
+    x = rng.standard_normal((n, k)) * np.exp(3 * rng.standard_normal((n, 1)))
+    x[3], x[4], x[5, :70_000], x[6, k - 1], x[7, 12_345] = 0, 1e-8, 0, -1e5, 3e38
+    x[8] *= 1e-40
+    x[:, 5120:5248] = 0
+    x[20, 130_000], x[21, 3], x[22, k - 5] = np.nan, np.inf, -np.inf
+    x[23, 7], x[23, 90_000] = np.nan, np.inf
+    return (x.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+
+
+def rows_in_pieces(work):
+    """Rows that are worked in pieces have the bytes of those that are worked whole."""
+    rows = hostile_rows()
+    source = one_weight(os.path.join(work, "rows.safetensors"), rows.shape, rows)
+    for to in (("w4a8-cutlass",), ("w4a8-cutlass", "--set", "scale=div", "--set",
+                                   "zero-groups=skip"), ("fp8-dynamic-ct",),
+               ("w4a16-ct", "--set", "group=channel")):
+        digests = []
+        for memory in ("2GiB", "32MiB"):
+            out = os.path.join(work, f"rows-{memory}.safetensors")
+            status, errors, _, peak = measure("convert", source, "-o", out, "--to", *to, "--force",
+                                              "--include", ".", "--quiet", "--nonfinite", "keep",
+                                              "--device", "cpu", "--max-memory", memory)
+            digests.append(digest(out) if status == 0 else errors)
+        check(digests[0] == digests[1] and status == 0 and within(peak, 32),
+              f"{' '.join(to)}: rows in pieces have the same bytes, {peak / 2**20:.0f} MiB")
+
+
+def archive_of_zeros(path, columns):
+    """A seekable archive whose frames are 64 MiB of zeros each."""
+    plain = one_weight(path + ".plain", [1, columns])
+    with open(plain, "rb") as f:
+        size = 8 + int.from_bytes(f.read(8), "little")
+        f.seek(0)
+        head = f.read(size)
+    os.unlink(plain)
+    zeros = 64 << 20
+    packed = [subprocess.run(["zstd", "-1", "-c"], input=data, stdout=subprocess.PIPE,
+                             stderr=subprocess.DEVNULL, check=True).stdout
+              for data in (head, bytes(zeros))]
+    frames = [(packed[0], len(head))] + [(packed[1], zeros)] * (2 * columns // zeros)
+    table = b"".join(len(p).to_bytes(4, "little") + n.to_bytes(4, "little") for p, n in frames)
+    table += len(frames).to_bytes(4, "little") + b"\0" + (0x8F92EAB1).to_bytes(4, "little")
+    with open(path, "wb") as f:
+        for data, _ in frames:
+            f.write(data)
+        f.write((0x184D2A5E).to_bytes(4, "little") + len(table).to_bytes(4, "little") + table)
+    return path
+
+
+def refused(path, megabytes, *argv):
+    """What does not fit is refused within the limit; returns the figure of the hint."""
+    status, errors, seconds, peak = measure(argv[0], path, *argv[1:], "--max-memory",
+                                            f"{megabytes}MiB")
+    hint = re.search(r"--max-memory (\d+)MiB is enough", errors)
+    check(status == 6 and hint and within(peak, megabytes),
+          f"{os.path.basename(path)}, {argv[0]} in {megabytes} MiB is refused: status {status}, "
+          f"{peak / 2**20:.0f} MiB, {seconds:.1f} s of CPU {errors}")
+    return int(hint.group(1)) if hint else 0
+
+
+def many_tensors(path, count, letters):
+    """One file of so many small weights with long names."""
+    parts = [f'"m.layers.{i:07}.{"x" * letters}.weight":{{"dtype":"BF16","shape":[1,32],'
+             f'"data_offsets":[{64 * i},{64 * i + 64}]}}' for i in range(count)]
+    text = ("{" + ",".join(parts) + "}").encode()
+    with open(path, "wb") as f:
+        f.write(len(text).to_bytes(8, "little") + text)
+        f.truncate(8 + len(text) + 64 * count)
+    return path
+
+
+def any_shape(work, long):
+    """Memory has nothing to do with the shape, or the conversion is refused at once."""
+    row = one_weight(os.path.join(work, "row.safetensors"), [1, 1 << (29 if long else 26)])
+    flat = one_weight(os.path.join(work, "flat.safetensors"), [16, 1 << 22])
+    for path, to in ((row, "nvfp4-blocked"), (row, "mxfp8-blocked"), (row, "fp8-dynamic-ct"),
+                     (row, "fp8-deepseek"), (flat, "w4a8-cutlass"), (flat, "mxfp8-ct")):
+        bounded(path, 32, to)
+    refused(flat, 64, "convert", "--discard", "--include", ".", "--to", "w4a8-cutlass",
+            "--search", "w4a8")
+    experts = os.path.join(work, "experts")
+    sparse.make(experts, tensors=6 + 3 * 4096, shards=1, experts=4096)
+    bounded(experts, 64, "w4a8-cutlass")
+    zeros = archive_of_zeros(os.path.join(work, "zeros.safetensors.zst"), 1 << 27)
+    bounded(zeros, 128, "fp8-deepseek")
+    refused(zeros, 64, "convert", "--discard", "--to", "fp8-deepseek", "--include", ".")
+    rows_in_pieces(work)
+    argv = ("convert", "--discard", "--to", "mxfp8-ct", "--include", ".")
+    for count, letters in ((300_000, 20), (300_000, 230), (1_000_000, 5))[:3 if long else 1]:
+        path = many_tensors(os.path.join(work, "tensors.safetensors"), count, letters)
+        for megabytes in (32, 128, 512):
+            enough = refused(path, megabytes, *argv)
+        bounded(path, enough, "mxfp8-ct")
+
+
 def main():
     long = "--long" in sys.argv or bool(os.environ.get("TILEPACK_TEST_LONG"))
     with tempfile.TemporaryDirectory(prefix="tilepack-large-") as work:
@@ -167,6 +298,7 @@ def main():
         for to, jobs in (("mxfp8-torchao3d", 2), ("mxfp8-torchao3d", 16), ("w4a8-cutlass", 16),
                          ("nvfp4-blocked", 3)):
             keeps_within(wide, work, 128, to, jobs)
+        any_shape(work, long)
         if long:
             too_many(work)
             for megabytes in (250, 500, 1000, 2000, 4000):

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -492,8 +493,48 @@ enum tp_code tp_os_inside(const char *root, const char *path, char **resolved,
     return code;
 }
 
+uint64_t tp_os_heap_bytes(void)
+{
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
+    struct mallinfo2 info = mallinfo2();
+    return info.arena + info.hblkhd;
+#else
+    return 0;
+#endif
+}
+
+/* Set before there are threads. */
+static struct {
+    uint64_t most, enough;
+} ceiling;
+
+void tp_os_limit_heap(uint64_t most, uint64_t enough)
+{
+    ceiling.most = most;
+    ceiling.enough = enough;
+}
+
+/* Asking what the heap holds takes a while: only where much is asked for. */
+static bool above_ceiling(uint64_t more)
+{
+    enum { MUCH = 256 << 10 };
+    return ceiling.most && more >= MUCH && tp_os_heap_bytes() + more > ceiling.most;
+}
+
+static enum tp_code fail_ceiling(struct tp_err *err)
+{
+    if (ceiling.enough)
+        tp_err_hint(err, "--max-memory %lluMiB is enough for it",
+                    (unsigned long long)(ceiling.enough >> 20) + 1);
+    tp_err_hint(err, "allow it more with --max-memory");
+    return tp_fail(err, TP_E_MEMORY, "headers, names and the plan do not fit into the memory that "
+                   "--max-memory allows");
+}
+
 static enum tp_code fail_memory(struct tp_err *err, uint64_t size)
 {
+    if (above_ceiling(size))
+        return fail_ceiling(err);
     enum tp_code code =
         tp_fail(err, TP_E_MEMORY, "out of memory (%llu bytes asked for)", (unsigned long long)size);
     tp_err_hint(err, "free memory or give the process more");
@@ -502,7 +543,7 @@ static enum tp_code fail_memory(struct tp_err *err, uint64_t size)
 
 void *tp_os_alloc(size_t size, struct tp_err *err)
 {
-    void *memory = tp_os.malloc(size ? size : 1);
+    void *memory = above_ceiling(size) ? NULL : tp_os.malloc(size ? size : 1);
     if (!memory)
         fail_memory(err, size);
     return memory;
@@ -512,7 +553,7 @@ void *tp_os_zalloc(size_t count, size_t size, struct tp_err *err)
 {
     uint64_t bytes;
     bool fits = tp_mul_u64(&bytes, count, size) && bytes <= PTRDIFF_MAX;
-    void *memory = fits ? tp_os.calloc(count ? count : 1, size ? size : 1) : NULL;
+    void *memory = fits && !above_ceiling(bytes) ? tp_os.calloc(count ? count : 1, size ? size : 1) : NULL;
     if (!memory)
         fail_memory(err, fits ? bytes : UINT64_MAX);
     return memory;
@@ -523,15 +564,17 @@ enum tp_code tp_os_grow(void **items, size_t *capacity, size_t need, size_t size
 {
     if (need <= *capacity)
         return TP_OK;
-    uint64_t room, bytes;
-    if (!tp_mul_u64(&room, *capacity, 2))
+    enum { LARGE = 4 << 20 }; /* grows where it is, page by page */
+    uint64_t room, bytes, more = *capacity >= LARGE / size ? *capacity / 8 : *capacity;
+    if (!tp_add_u64(&room, *capacity, more))
         room = need;
     room = tp_max_u64(tp_max_u64(room, need), 8);
     if (!tp_mul_u64(&bytes, room, size) || bytes > PTRDIFF_MAX)
         return fail_memory(err, UINT64_MAX);
-    void *grown = tp_os.realloc(*items, (size_t)bytes);
+    void *grown = above_ceiling(bytes - *capacity * size) ? NULL
+                                                          : tp_os.realloc(*items, (size_t)bytes);
     if (!grown)
-        return fail_memory(err, bytes);
+        return fail_memory(err, bytes - *capacity * size);
     *items = grown;
     *capacity = (size_t)room;
     return TP_OK;

@@ -116,7 +116,16 @@ enum tp_code tp_os_inside(const char *root, const char *path, char **resolved,
 /* NULL + TP_E_MEMORY in *err when memory is short; free with free(). */
 void *tp_os_alloc(size_t size, struct tp_err *err);
 void *tp_os_zalloc(size_t count, size_t size, struct tp_err *err);
-/* Doubles a growing array to hold `need` items of `size` bytes; *capacity is updated. */
+
+/* What a process takes beside its heap: code, libraries, stacks, and what the heap wastes. */
+#define TP_OS_PROGRAM_BYTES (UINT64_C(16) << 20)
+/* Bytes that the heap has taken from the system; 0 where that is not known. */
+uint64_t tp_os_heap_bytes(void);
+/* From now on large allocations fail when the heap would grow beyond `most` bytes (0: never).
+ * The hint then names `enough`, a --max-memory that would do (0: not known). Not thread-safe. */
+void tp_os_limit_heap(uint64_t most, uint64_t enough);
+
+/* Makes room in a growing array for `need` items of `size` bytes; *capacity is updated. */
 enum tp_code tp_os_grow(void **items, size_t *capacity, size_t need, size_t size,
                         struct tp_err *err);
 /* The first `size` bytes of `text` and then all of `end`, in fresh memory. */

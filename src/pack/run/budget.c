@@ -3,26 +3,15 @@
 
 #include "base/num.h"
 #include "pack/file/zst.h"
+#include "pack/os/os.h"
 
-#include <malloc.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #define DEFAULT_MEMORY (UINT64_C(512) << 20)
-#define PROGRAM (UINT64_C(16) << 20) /* code, libraries, stacks, and what the heap wastes */
+#define PROGRAM TP_OS_PROGRAM_BYTES
 #define LEAST (UINT64_C(8) << 20)
 #define ARCHIVES (UINT64_C(64) << 20)
-
-/* Bytes that the heap has taken from the system. */
-static uint64_t heap_bytes(void)
-{
-#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
-    struct mallinfo2 info = mallinfo2();
-    return info.arena + info.hblkhd;
-#else
-    return 0;
-#endif
-}
 
 static uint64_t cache_limit(void)
 {
@@ -91,7 +80,7 @@ enum tp_code tp_budget_run(const struct tp_plan *plan, struct tp_run_options *ru
     bool gpu = run->devices != NULL, asked = run->memory != 0;
     const struct tp_run_options before = *run;
     uint64_t most = asked ? run->memory : DEFAULT_MEMORY, files, needed;
-    uint64_t used = heap_bytes() + PROGRAM, rest = most > used ? most - used : 0;
+    uint64_t used = tp_os_heap_bytes() + PROGRAM, rest = most > used ? most - used : 0;
     uint64_t archives = archive_memory(plan, rest), lanes = gpu ? 4 : 2;
     const struct tp_unit *worst = NULL;
     if (asked && rest < archives + LEAST)

@@ -148,7 +148,7 @@ def _(report):
     groups += [[f"{layer}mlp.{p}_proj" for p in s] for s in sets[1]]
     experts = [[f"{layer}mlp.experts.{e}.{p}_proj" for p in s] for e in range(3) for s in sets[1]]
     source = {name + ".weight": t for name, t in names.items()}
-    for extra in ((), ("--jobs", "3", "--max-memory", "4MiB")):
+    for extra in ((), ("--jobs", "12", "--max-memory", "32MiB")):
         out, _ = tool.convert_tensors(source, "nvfp4-ct", None, extra)
         for group in groups + experts:
             g = nvfp4_global([names[n].f32() for n in group])
@@ -210,7 +210,7 @@ def _(report):
             x = (rng.standard_normal((n, k)) * 2.0 ** rng.integers(-12, 3, (n, 1)))
             x = stfile.from_f32(dtype, np.where(rng.random((n, 1)) < 0.1, 0, x).astype(np.float32))
             source, v = {"x.weight": x}, x.f32()
-            out, _ = tool.convert_tensors(source, "nvfp4-ct", None, ("--max-memory", "4MiB"))
+            out, _ = tool.convert_tensors(source, "nvfp4-ct", None, ("--max-memory", "32MiB", "--jobs", "12"))
             with np.errstate(divide="ignore"):
                 reciprocal = np.float32(1) / np.float32(np.abs(v).max())
             with np.errstate(over="ignore", invalid="ignore"):

@@ -96,7 +96,7 @@ def _(report):
             stfile.save(work.at("src", "model.safetensors"), source)
             with open(work.at("src", "config.json"), "w", encoding="utf-8") as f:
                 json.dump({"model_type": model}, f)
-            for extra in (("--jobs", "1"), ("--jobs", "3", "--max-memory", "4MiB")):
+            for extra in (("--jobs", "1"), ("--jobs", "12", "--max-memory", "32MiB")):
                 tool.run("convert", work.at("src"), "-o", work.at("out"), "--to", "mxfp8-blocked",
                          "--quiet", "--force", *extra)
                 out, _ = tool.load(work.at("out"))
@@ -155,7 +155,7 @@ def _(report):
             with tool.Workdir() as work:
                 stfile.save(work.at("a.safetensors"), {"x." + s: t for s, t in source.items()})
                 out, _ = tool.convert(work.at("a.safetensors"), work.at("b.safetensors"), tiled,
-                                      None, ("--include", ".", "--max-memory", "4MiB"))
+                                      None, ("--include", ".", "--max-memory", "32MiB", "--jobs", "12"))
                 for suffix, t in source.items():
                     want = t.bits
                     if suffix == "weight_scale":

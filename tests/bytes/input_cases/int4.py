@@ -110,7 +110,7 @@ def _(report):
     n, k = 2048, 1536
     codes, scales = random_codes(rng, n, k), f16_scales(rng, n, k // 256)
     for source in (gptq_file("x", codes, scales, 0x77777777), awq_file("x", codes, scales)):
-        for extra in (("--jobs", "3", "--max-memory", "4MiB"), ("--jobs", "1")):
+        for extra in (("--jobs", "12", "--max-memory", "32MiB"), ("--jobs", "1")):
             check_int4(report, source, codes, repeated(to_bf16(scales), k), extra)
 
 
