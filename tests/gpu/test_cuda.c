@@ -491,6 +491,20 @@ static void drop_source_only(struct tp_op *op)
         op->outs--;
 }
 
+/* Choices may be of a group size, and so of another format of the name. */
+static const struct tp_format *with_choices(const struct tp_format *format,
+                                            const struct tp_settings *settings)
+{
+    struct tp_settings same = *settings;
+    for (uint32_t p = 0; p < format->params; p++) {
+        char text[64];
+        snprintf(text, sizeof text, "%s=%s", format->param[p].key,
+                 format->param[p].choices[settings->choice[p]]);
+        tp_format_set(&format, text, &same, NULL);
+    }
+    return format;
+}
+
 static void add_ops(const struct tp_format *format)
 {
     struct tp_settings settings = {{0}};
@@ -502,9 +516,9 @@ static void add_ops(const struct tp_format *format)
         uint32_t p = 0;
         if (all.ops_count == MAX_OPS)
             return;
-        op->format = format;
+        op->format = with_choices(format, &settings);
         op->settings = settings;
-        tp_format_op(format, &settings, &op->op);
+        tp_format_op(op->format, &settings, &op->op);
         drop_source_only(&op->op);
         length = (size_t)snprintf(op->name, sizeof op->name, "%s", format->name);
         for (uint32_t i = 0; i < format->params; i++)
@@ -545,7 +559,7 @@ static void add_columns(const char *name)
     op->format = format;
     op->op = format->op;
     struct tp_op_out *codes = &op->op.out[tp_op_find(&op->op, TP_ROLE_CODES)];
-    codes->layout = "(E,N,K):(align(N,2)*K,1,align(N,2))";
+    codes->layout = "(E,N,K):(N*K,1,N)"; /* an even N, as two codes share a byte */
     codes->place = TP_PLACE_ANY;
     snprintf(op->name, sizeof op->name, "%s codes along N", name);
     all.ops_count++;
