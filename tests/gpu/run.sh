@@ -77,6 +77,8 @@ nvfp4-ct --search mse --importance magnitude
 nvfp4-blocked --search mse
 mxfp4-ct --search mse
 mxfp4-blocked --search mse --importance magnitude
+w4a16-ct --search mse --set group=64
+w4a16-ct --search w4a8 --signed --set group=channel
 EOF
     rm -rf "$work"
     return $status
