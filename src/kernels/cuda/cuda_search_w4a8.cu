@@ -200,7 +200,8 @@ static __device__ __forceinline__ void store_group(const int4_search_args &a, co
                                                    const uint32_t (&words)[2])
 {
     const uint32_t other = (words[0] ^ 0x88888888u) | (words[1] ^ 0x88888888u);
-    const bool zero = dev_max_lanes<GROUP_LANES>(other) == 0; /* all lanes have read amax */
+    const bool zero = dev_max_lanes<GROUP_LANES>(other) == 0;
+    __syncwarp(); /* all lanes have read amax */
     if (group >= a.groups)
         return;
     store_codes(a, row, group, words);
