@@ -178,6 +178,8 @@ static enum tp_code publish(struct tp_commit *c)
     if (code || (code = tp_commit_check_output(c, &ignored)))
         return code;
     bool exists = tp_os.stat(c->output, &st) == 0 && !tp_commit_is_empty(c->output, c->err);
+    if (c->err->code)
+        return c->err->code;
     if (!exists) {
         if ((code = tp_os_rename(c->partial, c->output, c->err)))
             return code;
