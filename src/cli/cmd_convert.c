@@ -250,8 +250,7 @@ static enum tp_code open_limited(const struct tp_options *o, struct tp_source *s
     uint64_t most = o->max_memory - TP_OS_PROGRAM_BYTES, headers = peek_header(path);
     *source = (struct tp_source){0};
     tp_os_limit_heap(most, headers ? enough_for(headers) : 0);
-    enum tp_code code =
-        tp_checkpoint_open(path, o->strict ? TP_CHECKPOINT_STRICT : 0, &source->ckpt, err);
+    enum tp_code code = tp_checkpoint_open(path, tp_source_flags(o), &source->ckpt, err);
     headers = 0;
     for (size_t f = 0; f < source->ckpt.file_count; f++)
         headers += source->ckpt.files[f].header.data_start;

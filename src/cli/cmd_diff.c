@@ -269,7 +269,7 @@ int tp_cmd_diff(const struct tp_options *o)
     struct tp_err err = {0};
     int status = TP_OK;
     for (int s = 0; s < 2 && status == TP_OK; s++)
-        if (tp_source_open(o->arg.item[s], false, &sources[s], &err))
+        if (tp_source_open(o->arg.item[s], 0, &sources[s], &err))
             status = tp_report_error(&err);
     if (status == TP_OK)
         status = compare(o, sources);

@@ -33,7 +33,7 @@ static int join(const struct tp_options *o, const char *output)
     struct tp_err err = {0};
     struct tp_join *made = NULL;
     struct tp_convert_result result;
-    if (tp_join_open(o->arg.item[0], &made, &err))
+    if (tp_join_open(o->arg.item[0], tp_source_flags(o), &made, &err))
         return tp_report_error(&err);
     struct tp_progress *progress =
         tp_progress_start(o, "join", tp_join_plan(made)->bytes_out);

@@ -58,7 +58,7 @@ static enum tp_code merge(const struct tp_options *o, const struct tp_parts *par
     enum tp_code code = tp_request_parse(parts->request, &request, err);
     if (code)
         return code;
-    if ((code = tp_source_open(path, false, &source, err)) == TP_OK) {
+    if ((code = tp_source_open(path, tp_source_flags(o), &source, err)) == TP_OK) {
         if (o->importance)
             code = tp_request_importance(&request, o->importance, err);
         if (code == TP_OK &&

@@ -117,7 +117,7 @@ int tp_cmd_unpack(const struct tp_options *o)
         return tp_report_usage("unpack", &err);
     }
     char *output = tp_output_path(o->output, &err);
-    if (!output || tp_source_open(o->arg.item[0], false, &source, &err)) {
+    if (!output || tp_source_open(o->arg.item[0], tp_source_flags(o), &source, &err)) {
         free(output);
         return tp_report_error(&err);
     }

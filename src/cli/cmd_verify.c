@@ -287,7 +287,7 @@ static enum tp_code against(const struct tp_options *o, const struct tp_source *
                             struct tp_err *err)
 {
     struct tp_source source;
-    enum tp_code code = tp_source_open(o->against, false, &source, err);
+    enum tp_code code = tp_source_open(o->against, 0, &source, err);
     if (code)
         return code;
     struct tp_side a = {&stored->ckpt, &stored->weights}, b = {&source.ckpt, &source.weights};

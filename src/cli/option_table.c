@@ -196,7 +196,14 @@ const struct tp_option tp_option_rows[] = {
      .help = "leave the experts of a layer apart instead of stacking them"},
     {.name = "strict", .kind = TP_OPT_FLAG, .commands = MAKES, .field = FIELD(strict),
      .help = "fail when a weight cannot be converted, instead of keeping it",
-     .more = "Also refuses shards that are symbolic links to outside the directory."},
+     .more = "Also refuses shards that are symbolic links to outside the directory, but for "
+             "those of the Hub's cache."},
+    {.name = "follow-links", .kind = TP_OPT_FLAG, .commands = WRITES | BIT(JOIN) | BIT(MERGE),
+     .field = FIELD(follow_links),
+     .help = "copy files that are links to outside the directory",
+     .more = "Such files (tokenizer, ...) are refused without it: a checkpoint from elsewhere "
+             "could name any file of yours. Links of the Hub's cache (../../blobs/HASH) are "
+             "followed in any case."},
     {.name = "nonfinite", .value = "WHAT", .kind = TP_OPT_CHOICE, .commands = MAKES,
      .field = FIELD(nonfinite), .initial = "refuse", .complete = TP_COMPLETE_WORDS,
      .words = "refuse|keep", .help = "what to do about NaN and infinite weights",
@@ -241,7 +248,8 @@ const struct tp_option tp_option_rows[] = {
              "must keep the times of its files."},
     {.name = "force", .letter = 'f', .kind = TP_OPT_FLAG,
      .commands = WRITES | BIT(JOIN) | BIT(MERGE), .field = FIELD(force),
-     .help = "replace whatever is in the way at DST"},
+     .help = "replace the checkpoint that is at DST",
+     .more = "Stops for a directory that holds anything else, and names it."},
     {.name = "dry-run", .letter = 'n', .kind = TP_OPT_FLAG, .commands = MAKES,
      .field = FIELD(dry_run), .help = "print the plan and write nothing"},
     {.name = "discard", .kind = TP_OPT_FLAG, .commands = MAKES, .field = FIELD(discard),

@@ -45,7 +45,7 @@ struct tp_options {
     /* convert, plan, unpack, join, merge */
     const char *output, *to, *recipe, *dtype, *source;
     struct tp_strings set, include, exclude;
-    bool no_stack, strict, requantize, dry_run, force, discard;
+    bool no_stack, strict, follow_links, requantize, dry_run, force, discard;
     const char *digest;     /* "none", "sha256" */
     const char *search;     /* "none", "mse", "w4a8" */
     bool is_signed;

@@ -8,15 +8,20 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum tp_code tp_source_open(const char *path, bool strict, struct tp_source *source,
+enum tp_code tp_source_open(const char *path, unsigned flags, struct tp_source *source,
                             struct tp_err *err)
 {
     memset(source, 0, sizeof *source);
-    enum tp_code code =
-        tp_checkpoint_open(path, strict ? TP_CHECKPOINT_STRICT : 0, &source->ckpt, err);
+    enum tp_code code = tp_checkpoint_open(path, flags, &source->ckpt, err);
     if (code == TP_OK && (code = tp_weights_find(&source->ckpt, &source->weights, err)))
         tp_checkpoint_close(&source->ckpt);
     return code;
+}
+
+unsigned tp_source_flags(const struct tp_options *o)
+{
+    return (o->strict ? TP_CHECKPOINT_STRICT : 0u) |
+           (o->follow_links ? 0u : TP_CHECKPOINT_COPIES);
 }
 
 void tp_source_close(struct tp_source *source)

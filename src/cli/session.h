@@ -15,7 +15,10 @@ struct tp_source {
     struct tp_checkpoint ckpt;
     struct tp_weights weights;
 };
-enum tp_code tp_source_open(const char *path, bool strict, struct tp_source *source,
+/* How the source of a conversion is opened: --strict, --follow-links. */
+unsigned tp_source_flags(const struct tp_options *o);
+/* `flags`: as in tp_checkpoint_open(). */
+enum tp_code tp_source_open(const char *path, unsigned flags, struct tp_source *source,
                             struct tp_err *err);
 void tp_source_close(struct tp_source *source);
 

@@ -2,7 +2,7 @@
 import json
 import os
 
-from errors.common import (INDEX, PLAN_DIR, case, index, linear, one_shard, raw, st, tensors,
+from errors.common import (CONVERT_DIR, INDEX, PLAN_DIR, case, index, linear, one_shard, raw, st, tensors,
                            two_shards)
 
 FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
@@ -133,6 +133,24 @@ def tokenizer_links_outside():
     raw("secret", b"{}")
     os.symlink("../secret", "src/tokenizer.json")
     return PLAN_DIR + ("--strict",)
+
+
+@case("tokenizer-links-outside")
+def tokenizer_links_outside_by_default():
+    one_shard()
+    raw("secret", b"{}")
+    os.symlink("../secret", "src/tokenizer.json")
+    return CONVERT_DIR
+
+
+@case("tokenizer-links-to-no-hash-of-the-hub")
+def tokenizer_links_to_no_hash():
+    one_shard()
+    raw("blobs/secret", b"{}")
+    os.makedirs("snapshots")
+    os.rename("src", "snapshots/src")
+    os.symlink("../../blobs/secret", "snapshots/src/tokenizer.json")
+    return "convert", "snapshots/src", "-o", "out", "--to", "w4a8-ct"
 
 
 @case("shard-doubled")

@@ -273,6 +273,49 @@ def output_partial_holds_an_unknown_file():
     return CONVERT_DIR + ("--force",)
 
 
+@case("output-partial-is-a-link")
+def output_partial_is_a_link():
+    one_shard()
+    os.mkdir("elsewhere")
+    os.symlink("elsewhere", "out.partial")
+    return CONVERT_DIR
+
+
+@case("output-partial-has-a-linked-journal")
+def output_partial_has_a_linked_journal():
+    one_shard()
+    raw("precious", b"precious")
+    os.mkdir("out.partial")
+    os.symlink("../precious", "out.partial/.tilepack-journal")
+    return CONVERT_DIR
+
+
+@case("output-partial-file-is-a-link")
+def output_partial_file_is_a_link():
+    tensors(linear())
+    raw("precious", b"precious")
+    os.symlink("precious", ".out.safetensors.partial")
+    return CONVERT
+
+
+@case("output-partial-file-has-another-name")
+def output_partial_file_has_another_name():
+    tensors(linear())
+    raw("precious", b"precious")
+    os.link("precious", ".out.safetensors.partial")
+    return CONVERT
+
+
+@case("output-partial-of-another-user")
+def output_partial_of_another_user():
+    if os.geteuid() != 0:
+        raise Skip("only root can give a directory away")
+    one_shard()
+    os.mkdir("out.partial")
+    os.chown("out.partial", 65534, 65534)
+    return CONVERT_DIR
+
+
 @case("output-partial-is-read-only")
 def output_partial_read_only():
     one_shard()

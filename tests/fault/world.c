@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -139,6 +140,29 @@ static int my_open(const char *path, int flags, mode_t mode)
     return done(fault, fd);
 }
 
+/* The whole path of a name in an open directory, for the log. */
+static const char *whole(int directory, const char *name, char path[4096])
+{
+    char link[40], folder[2048];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", directory);
+    ssize_t size = readlink(link, folder, sizeof folder - 1);
+    folder[size > 0 ? size : 0] = '\0';
+    snprintf(path, 4096, "%s/%.2000s", folder, name);
+    return path;
+}
+
+static int my_openat(int directory, const char *name, int flags, mode_t mode)
+{
+    char path[4096];
+    enum fault fault = next(flags & O_CREAT ? CALL_CREATE : CALL_OPEN);
+    if (fails(fault))
+        return failed(fault);
+    int fd = real.openat(directory, name, flags, mode);
+    if (fd >= 0)
+        LOG(power_open(fd, whole(directory, name, path), flags));
+    return done(fault, fd);
+}
+
 static int my_close(int fd)
 {
     enum fault fault = next(CALL_CLOSE);
@@ -180,6 +204,24 @@ static int my_stat(const char *path, struct stat *st)
 {
     enum fault fault = next(CALL_STAT);
     return fails(fault) ? failed(fault) : real.stat(path, st);
+}
+
+static int my_lstat(const char *path, struct stat *st)
+{
+    enum fault fault = next(CALL_STAT);
+    return fails(fault) ? failed(fault) : real.lstat(path, st);
+}
+
+static ssize_t my_readlink(const char *path, char *target, size_t size)
+{
+    enum fault fault = next(CALL_STAT);
+    return fails(fault) ? failed(fault) : real.readlink(path, target, size);
+}
+
+static int my_fchmod(int fd, mode_t mode)
+{
+    enum fault fault = next(CALL_STAT);
+    return fails(fault) ? failed(fault) : real.fchmod(fd, mode);
 }
 
 static int my_fsync(int fd)
@@ -254,6 +296,30 @@ static int my_mkdir(const char *path, mode_t mode)
     int result = real.mkdir(path, mode);
     if (!result)
         LOG(power_mkdir(path));
+    return done(fault, result);
+}
+
+static int my_mkdirat(int directory, const char *name, mode_t mode)
+{
+    char path[4096];
+    enum fault fault = next(CALL_MKDIR);
+    if (fails(fault))
+        return failed(fault);
+    int result = real.mkdirat(directory, name, mode);
+    if (!result)
+        LOG(power_mkdir(whole(directory, name, path)));
+    return done(fault, result);
+}
+
+static int my_unlinkat(int directory, const char *name, int flags)
+{
+    char path[4096];
+    enum fault fault = next(CALL_UNLINK);
+    if (fails(fault))
+        return failed(fault);
+    int result = real.unlinkat(directory, name, flags);
+    if (!result)
+        LOG(power_remove(whole(directory, name, path)));
     return done(fault, result);
 }
 
@@ -344,11 +410,15 @@ void world_install(void)
 {
     real = tp_os;
     tp_os.open = my_open;
+    tp_os.openat = my_openat;
     tp_os.close = my_close;
     tp_os.pread = my_pread;
     tp_os.pwrite = my_pwrite;
     tp_os.fstat = my_fstat;
     tp_os.stat = my_stat;
+    tp_os.lstat = my_lstat;
+    tp_os.readlink = my_readlink;
+    tp_os.fchmod = my_fchmod;
     tp_os.fsync = my_fsync;
     tp_os.fallocate = my_fallocate;
     tp_os.ftruncate = my_ftruncate;
@@ -356,7 +426,9 @@ void world_install(void)
     tp_os.rename_new = my_rename_new;
     tp_os.exchange = my_exchange;
     tp_os.mkdir = my_mkdir;
+    tp_os.mkdirat = my_mkdirat;
     tp_os.unlink = my_unlink;
+    tp_os.unlinkat = my_unlinkat;
     tp_os.rmdir = my_rmdir;
     tp_os.fcntl_lock = my_lock;
     tp_os.opendir = my_opendir;

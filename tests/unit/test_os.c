@@ -213,8 +213,8 @@ static void test_names(void **state)
     assert_int_equal(err.sys, ENOENT);
     assert_string_equal(err.hint, "check the path (a link that leads nowhere counts as missing)");
     err = (struct tp_err){0};
-    assert_int_equal(tp_os_mkdir(in_folder("dir"), &err), TP_OK);
-    assert_int_equal(tp_os_mkdir(in_folder("dir"), &err), TP_E_IO);
+    assert_int_equal(tp_os_mkdir(in_folder("dir"), 0777, &err), TP_OK);
+    assert_int_equal(tp_os_mkdir(in_folder("dir"), 0777, &err), TP_E_IO);
     assert_int_equal(err.sys, EEXIST);
     err = (struct tp_err){0};
     make_file("old", "1");

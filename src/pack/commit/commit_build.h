@@ -19,6 +19,7 @@ struct tp_commit {
     const struct tp_convert_options *options;
     const char *output;
     char *partial, *parent; /* OUTPUT.partial, and the directory that holds both */
+    int dir;                /* the partial directory, open; -1: not yet, or a single file */
     struct tp_journal journal; /* of tp_commit_files() */
     pthread_mutex_t lock; /* of the journal */
     struct tp_manifest_file *files;
@@ -94,6 +95,7 @@ bool tp_commit_holds_own(const char *path, struct tp_err *err);
 
 /* commit_files.c. The list of files has room for all that these add. */
 void tp_commit_close(struct tp_commit *c); /* releases the journal's lock */
+mode_t tp_commit_dir_mode(const struct tp_commit *c); /* of directories that are made */
 enum tp_code tp_commit_room(struct tp_commit *c);
 enum tp_code tp_commit_record_shard(struct tp_commit *c, uint32_t f);
 enum tp_code tp_commit_write_small(struct tp_commit *c, const char *name, const char *data,

@@ -4,7 +4,7 @@
 #include "pack/commit/commit_build.h"
 
 #include "pack/commit/partial_name.h"
-#include "pack/os/os.h"
+#include "pack/os/below.h"
 #include "pack/run/budget.h"
 #include "pack/run/run.h"
 #include "pack/sink/compress.h"
@@ -44,7 +44,8 @@ static enum tp_code run_file(struct tp_commit *c, struct tp_convert_result *resu
     int lock = -1;
     if ((code = tp_commit_check_not_source(c->plan, c->partial, c->err)))
         return code;
-    code = tp_os_open(c->partial, O_RDWR | O_CREAT | O_CLOEXEC, 0666, &lock, c->err);
+    code = tp_below_open_own(AT_FDCWD, c->partial, c->plan->ckpt->rights, c->partial, &lock,
+                             c->err);
     if (code || (code = tp_os_lock(lock, c->partial, &result->unlocked, c->err))) {
         if (lock >= 0)
             tp_os.close(lock);
@@ -54,6 +55,7 @@ static enum tp_code run_file(struct tp_commit *c, struct tp_convert_result *resu
     code = made ? tp_file_sink_open(&sink, c->plan, c->parent, c->partial, budget.leaves,
                                     budget.drop, c->err)
                 : TP_E_MEMORY;
+    sink.rights = c->plan->ckpt->rights;
     sink.zstd = c->options->zstd;
     sink.threads = run.jobs;
     if (code == TP_OK)
@@ -80,7 +82,7 @@ enum tp_code tp_convert(const struct tp_plan *plan, const struct tp_request *req
                         struct tp_convert_result *result, struct tp_err *err)
 {
     struct tp_commit c = {.plan = plan, .request = request, .options = options, .output = output,
-                       .err = err, .journal = {.fd = -1}};
+                       .err = err, .dir = -1, .journal = {.fd = -1}};
     *result = (struct tp_convert_result){.bytes_in = plan->bytes_in, .bytes_out = plan->bytes_out};
     if (options->discard) {
         struct tp_run_options run = options->run;

@@ -7,7 +7,7 @@
 #include "pack/commit/commit_build.h"
 
 #include "pack/commit/partial_name.h"
-#include "pack/os/os.h"
+#include "pack/os/below.h"
 #include "pack/run/budget.h"
 #include "pack/run/ranks_io.h"
 #include "pack/run/run.h"
@@ -46,18 +46,22 @@ static const char *stranger(const char *partial, struct tp_err *err)
 static enum tp_code make_partial(struct tp_commit *c)
 {
     struct stat st;
-    if (tp_os.stat(c->partial, &st) != 0)
-        return tp_os_mkdir(c->partial, c->err);
-    if (!S_ISDIR(st.st_mode)) {
+    enum tp_code code = TP_OK;
+    if (tp_os.lstat(c->partial, &st) != 0)
+        return (code = tp_os_mkdir(c->partial, tp_commit_dir_mode(c), c->err))
+                   ? code : tp_below_open_dir(c->partial, &c->dir, c->err);
+    if (!S_ISDIR(st.st_mode) && !S_ISLNK(st.st_mode)) {
         tp_err_path(c->err, c->partial);
         tp_err_hint(c->err, "move it away, or choose another output with -o");
         return tp_fail(c->err, TP_E_USAGE, "a file is where the unfinished output would be");
     }
-    enum tp_code code = tp_commit_check_not_source(c->plan, c->partial, c->err);
+    if ((code = tp_commit_check_not_source(c->plan, c->partial, c->err)) ||
+        (code = tp_below_open_dir(c->partial, &c->dir, c->err)))
+        return code;
     char *journal = tp_os_format(c->err, "%s/%s", c->partial, TP_JOURNAL_NAME);
-    if (code == TP_OK && !journal)
+    if (!journal)
         code = TP_E_MEMORY;
-    if (code == TP_OK && tp_os.stat(journal, &st) != 0 && errno == ENOENT &&
+    if (code == TP_OK && tp_os.lstat(journal, &st) != 0 && errno == ENOENT &&
         !tp_commit_is_empty(c->partial, c->err))
         code = c->options->force ? clear_partial(c)
                                  : partial_in_the_way(c, stranger(c->partial, c->err));
@@ -89,7 +93,7 @@ static enum tp_code sweep(struct tp_commit *c, const char *directory, const char
         bool rank = !*prefix && c->options->ranks && tp_commit_is_rank(list.names[i]);
         if (!name || !path || !below)
             code = TP_E_MEMORY;
-        else if (rank)
+        else if (rank && tp_below_is_dir(path))
             code = sweep(c, path, below);
         else if ((*prefix || !tp_commit_is_own(name)) && !is_shard(c, name))
             code = tp_commit_remove_file(directory, list.names[i], c->err);
@@ -141,7 +145,7 @@ static enum tp_code open_partial(struct tp_commit *c)
     bool foreign;
     enum tp_code code = tp_commit_paths(c);
     if (code || (code = make_partial(c)) ||
-        (code = tp_journal_open(c->partial, TP_JOURNAL_NAME, tp_commit_files(c),
+        (code = tp_journal_open(c->dir, c->partial, TP_JOURNAL_NAME, tp_commit_files(c),
                                 c->options->zstd > 0, &c->journal, &foreign, c->err)) ||
         (foreign && (code = start_over(c))))
         return code;
@@ -210,6 +214,8 @@ enum tp_code tp_commit_run_shards(struct tp_commit *c, const bool *skip)
     if (code == TP_OK && (code = tp_commit_rank_directories(c)) == TP_OK)
         code = tp_file_sink_open(&sink, tp_commit_files(c), c->partial, NULL, budget.leaves,
                                  budget.drop, c->err);
+    sink.dir = c->dir;
+    sink.rights = c->plan->ckpt->rights;
     sink.done = shard_done;
     sink.done_arg = c;
     sink.zstd = c->options->zstd;

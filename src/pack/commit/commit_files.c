@@ -8,7 +8,8 @@
 #include "pack/sink/compress.h"
 #include "pack/plan/config.h"
 #include "pack/text/json_memory.h"
-#include "pack/os/os.h"
+#include "pack/os/below.h"
+#include "pack/source/ckpt_links.h"
 #include "pack/plan/describe.h"
 
 #include <errno.h>
@@ -16,6 +17,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+mode_t tp_commit_dir_mode(const struct tp_commit *c)
+{
+    return c->plan->ckpt->dir_mode | 0700;
+}
 
 enum tp_code tp_commit_room(struct tp_commit *c)
 {
@@ -61,8 +67,8 @@ enum tp_code tp_commit_write_small(struct tp_commit *c, const char *name, const 
     int fd = -1;
     uint8_t hash[TP_HASH_BYTES];
     char *path = tp_os_format(c->err, "%s/%s", c->partial, name);
-    enum tp_code code = path ? tp_os_open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666, &fd,
-                                          c->err)
+    enum tp_code code = path ? tp_below_create(c->dir, name, c->plan->ckpt->rights, path, &fd,
+                                               c->err)
                              : TP_E_MEMORY;
     if (code == TP_OK && (code = tp_os_write(fd, data, size, 0, path, c->err)) == TP_OK)
         code = tp_os_fsync(fd, path, c->err);
@@ -94,9 +100,10 @@ static enum tp_code open_other(const struct tp_checkpoint *ckpt, const char *pat
                                struct stat *st, struct tp_err *err)
 {
     char *real = NULL;
-    enum tp_code code = ckpt->strict ? tp_os_inside(ckpt->path, path, &real, err) : TP_OK;
+    enum tp_code code = tp_ckpt_other(ckpt, path, &real, err);
     if (code == TP_OK)
-        code = tp_os_open_regular(real ? real : path, real ? O_NOFOLLOW : 0, fd, st, err);
+        code = tp_os_open_regular(real ? real : path,
+                                  ckpt->strict || ckpt->copies ? O_NOFOLLOW : 0, fd, st, err);
     free(real);
     return code;
 }
@@ -110,8 +117,11 @@ enum tp_code tp_commit_copy_other(struct tp_commit *c, const char *name)
     struct copied copy = {-1, -1, from, to};
     enum tp_code code = from && to ? TP_OK : TP_E_MEMORY;
     if (code == TP_OK &&
-        (code = open_other(c->plan->ckpt, from, &copy.from, &st, c->err)) == TP_OK)
-        code = tp_os_open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666, &copy.to, c->err);
+        (code = open_other(c->plan->ckpt, from, &copy.from, &st, c->err)) == TP_OK) {
+        struct tp_rights rights = TP_RIGHTS_ALL;
+        tp_rights_meet(&rights, &st);
+        code = tp_below_create(c->dir, name, rights, to, &copy.to, c->err);
+    }
     if (code == TP_OK &&
         (code = tp_leafhash_file((uint64_t)st.st_size, 1, copy_through, &copy, hash, c->err)) ==
             TP_OK &&
@@ -173,6 +183,7 @@ enum tp_code tp_commit_record_shard(struct tp_commit *c, uint32_t f)
 
 void tp_commit_close(struct tp_commit *c)
 {
+    tp_os_close(&c->dir);
     tp_journal_close(&c->journal);
     for (size_t i = 0; i < c->file_count; i++)
         free(c->files[i].name);

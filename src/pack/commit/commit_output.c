@@ -6,7 +6,7 @@
  */
 #include "pack/commit/commit_build.h"
 
-#include "pack/os/os.h"
+#include "pack/os/below.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -114,10 +114,11 @@ enum tp_code tp_commit_remove_file(const char *directory, const char *name, stru
 /* A file, or a rank with all that is in it. */
 static enum tp_code remove_entry(const char *path, const char *name, struct tp_err *err)
 {
-    if (!tp_commit_is_rank(name))
-        return tp_commit_remove_file(path, name, err);
     char *rank = tp_os_format(err, "%s/%s", path, name);
-    enum tp_code code = rank ? tp_commit_remove_directory(rank, err) : TP_E_MEMORY;
+    enum tp_code code = !rank ? TP_E_MEMORY
+                        : tp_commit_is_rank(name) && tp_below_is_dir(rank)
+                            ? tp_commit_remove_directory(rank, err)
+                            : tp_commit_remove_file(path, name, err);
     free(rank);
     return code;
 }

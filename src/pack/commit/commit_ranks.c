@@ -4,11 +4,10 @@
 #include "pack/commit/commit_build.h"
 
 #include "pack/plan/config.h"
-#include "pack/os/os.h"
+#include "pack/os/below.h"
 #include "pack/text/json_memory.h"
 #include "pack/plan/describe.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,8 +25,9 @@ enum tp_code tp_commit_rank_directories(struct tp_commit *c)
         char *path = tp_os_format(c->err, "%s/" TP_RANK_PREFIX "%u", c->partial, r);
         if (!path)
             code = TP_E_MEMORY;
-        else if (tp_os.mkdir(path, 0777) != 0 && errno != EEXIST)
-            code = tp_os_fail(c->err, errno, path, "cannot make the directory");
+        else
+            code = tp_below_mkdir(c->dir, strrchr(path, '/') + 1, tp_commit_dir_mode(c), path,
+                                  c->err);
         free(path);
     }
     return code;
@@ -40,11 +40,14 @@ static enum tp_code write_rank(struct tp_commit *c, unsigned r, struct tp_commit
     size_t files = c->plan->file_count;
     *own = (struct tp_commit){.plan = &ranks->plans[r], .request = &ranks->requests[r],
                               .options = c->options, .output = c->output, .err = c->err,
-                              .journal = {.fd = -1}};
+                              .dir = -1, .journal = {.fd = -1}};
     pthread_mutex_init(&own->lock, NULL);
     own->partial = tp_os_format(c->err, "%s/" TP_RANK_PREFIX "%u", c->partial, r);
     own->journal.hash = tp_os_zalloc(files + 1, sizeof *own->journal.hash, c->err);
     enum tp_code code = own->partial && own->journal.hash ? tp_commit_room(own) : TP_E_MEMORY;
+    if (code == TP_OK)
+        code = tp_below_open(c->dir, strrchr(own->partial, '/') + 1, O_RDONLY | O_DIRECTORY,
+                             own->partial, &own->dir, c->err);
     for (size_t f = 0; f < files && code == TP_OK; f++) {
         memcpy(own->journal.hash[f], c->journal.hash[f * ranks->count + r], TP_HASH_BYTES);
         code = tp_commit_record_shard(own, (uint32_t)f);

@@ -7,7 +7,7 @@
 #include "pack/commit/commit_build.h"
 
 #include "base/suffix.h"
-#include "pack/os/os.h"
+#include "pack/os/below.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -102,7 +102,7 @@ struct place {
 static enum tp_code check_directory(const struct place *place, const char *name,
                                     const char *path, struct tp_err *err)
 {
-    if (tp_commit_is_rank(name))
+    if (tp_commit_is_rank(name) && tp_below_is_dir(path))
         return tp_commit_check_replace(place->plan, path, place->begun, err);
     tp_err_path(err, place->path);
     return tp_fail(err, TP_E_USAGE, "it holds the directory '%.200s': not a checkpoint "

@@ -51,20 +51,22 @@ static enum tp_code open_rank(struct tp_join_plan *join, unsigned r, struct tp_e
     return code;
 }
 
-static enum tp_code open_all(struct tp_join_plan *join, const char *path, struct tp_err *err)
+static enum tp_code open_all(struct tp_join_plan *join, const char *path, unsigned flags,
+                             struct tp_err *err)
 {
-    enum tp_code code = tp_join_plan_read(path, join, err);
+    enum tp_code code = tp_join_plan_read(path, flags, join, err);
     for (unsigned r = 0; r < join->count && code == TP_OK; r++)
         code = open_rank(join, r, err);
     return code ? code : tp_join_plan_make(join, err);
 }
 
-enum tp_code tp_join_open(const char *path, struct tp_join **join, struct tp_err *err)
+enum tp_code tp_join_open(const char *path, unsigned flags, struct tp_join **join,
+                          struct tp_err *err)
 {
     uint64_t mark = tp_json_mark();
     if (!(*join = tp_os_zalloc(1, sizeof **join, err)))
         return TP_E_MEMORY;
-    enum tp_code code = tp_json_check(mark, open_all(&(*join)->ranks, path, err), err);
+    enum tp_code code = tp_json_check(mark, open_all(&(*join)->ranks, path, flags, err), err);
     if (code) {
         tp_join_close(*join);
         *join = NULL;
@@ -143,7 +145,7 @@ enum tp_code tp_join_run(struct tp_join *join, const char *output,
     struct tp_convert_options own = *options;
     own.run.gather = &gather;
     join->c = (struct tp_commit){.plan = plan, .options = &own, .output = output, .err = err,
-                                 .journal = {.fd = -1}, .texts = join_texts};
+                                 .dir = -1, .journal = {.fd = -1}, .texts = join_texts};
     *result = (struct tp_convert_result){.bytes_in = plan->bytes_in, .bytes_out = plan->bytes_out};
     pthread_mutex_init(&join->c.lock, NULL);
     enum tp_code code = tp_commit_check_output(&join->c, result);

@@ -10,8 +10,9 @@ struct tp_join;
 
 /* Opens PATH (the directory with rank_0, rank_1, ...) and plans the whole. What is
  * missing or does not belong together is TP_E_INPUT, a path that is no such
- * directory TP_E_USAGE. */
-enum tp_code tp_join_open(const char *path, struct tp_join **join, struct tp_err *err);
+ * directory TP_E_USAGE. `flags`: those of tp_checkpoint_open() for each rank. */
+enum tp_code tp_join_open(const char *path, unsigned flags, struct tp_join **join,
+                          struct tp_err *err);
 void tp_join_close(struct tp_join *join); /* NULL is fine */
 
 const struct tp_plan *tp_join_plan(const struct tp_join *join);

@@ -2,7 +2,7 @@
 #include "pack/commit/journal.h"
 
 #include "pack/sink/compress.h"
-#include "pack/os/os.h"
+#include "pack/os/below.h"
 #include "pack/file/zst.h"
 
 #include <errno.h>
@@ -55,15 +55,15 @@ static bool has_digits(const struct shard_file *shard, const uint8_t hash[TP_HAS
 
 /* Whether the shard on disk is what the journal says; anything else is redone. Only a lack
  * of memory, which says nothing of it, is recorded. */
-static bool proven(const char *directory, const struct tp_plan_file *file, bool zstd,
+static bool proven(int dir, const struct tp_plan_file *file, bool zstd,
                    const uint8_t hash[TP_HASH_BYTES], struct tp_err *err)
 {
     uint8_t actual[TP_HASH_BYTES];
     struct stat st;
     struct tp_err ignored = {0};
-    char *path = tp_os_format(&ignored, "%s/%s%s", directory, file->name, zstd ? TP_ZST_SUFFIX : "");
+    char *path = tp_os_format(&ignored, "%s%s", file->name, zstd ? TP_ZST_SUFFIX : "");
     struct shard_file shard = {-1, NULL, path, file->hash_at};
-    bool good = path && tp_os_open(path, O_RDONLY | O_CLOEXEC, 0, &shard.fd, &ignored) == TP_OK &&
+    bool good = path && tp_below_open(dir, path, O_RDONLY, path, &shard.fd, &ignored) == TP_OK &&
                 tp_os.fstat(shard.fd, &st) == 0;
     uint64_t size = good ? (uint64_t)st.st_size : 0;
     if (good && zstd) {
@@ -81,9 +81,8 @@ static bool proven(const char *directory, const struct tp_plan_file *file, bool 
     return good;
 }
 
-static void read_line(const char *line, size_t size, const char *directory,
-                      const struct tp_plan *plan, bool zstd, struct tp_journal *journal,
-                      struct tp_err *err)
+static void read_line(const char *line, size_t size, int dir, const struct tp_plan *plan,
+                      bool zstd, struct tp_journal *journal, struct tp_err *err)
 {
     uint8_t hash[TP_HASH_BYTES];
     const char *space = memchr(line, ' ', size);
@@ -95,7 +94,7 @@ static void read_line(const char *line, size_t size, const char *directory,
         if (journal->done[f] || strlen(file->name) != name_size ||
             memcmp(file->name, line, name_size) != 0)
             continue;
-        journal->lost[f] = !proven(directory, file, zstd, hash, err);
+        journal->lost[f] = !proven(dir, file, zstd, hash, err);
         if (journal->lost[f])
             continue;
         journal->done[f] = true;
@@ -117,14 +116,23 @@ static enum tp_code start(struct tp_journal *journal, const struct tp_plan *plan
     return code ? code : tp_os_fsync(journal->fd, journal->path, err);
 }
 
-static enum tp_code resume(struct tp_journal *journal, const char *directory,
-                           const struct tp_plan *plan, bool zstd, bool *foreign,
-                           struct tp_err *err)
+static enum tp_code read_back(const struct tp_journal *journal, char **text, size_t *size,
+                              struct tp_err *err)
+{
+    struct stat st;
+    *text = NULL;
+    if (tp_os.fstat(journal->fd, &st) != 0)
+        return tp_os_fail(err, errno, journal->path, "cannot read the file's size");
+    return tp_os_slurp_fd(journal->fd, &st, journal->path, 64 << 20, text, size, err);
+}
+
+static enum tp_code resume(struct tp_journal *journal, int dir, const struct tp_plan *plan,
+                           bool zstd, bool *foreign, struct tp_err *err)
 {
     struct tp_err memory = {0};
     char hash[TP_HASH_TEXT], *text;
     size_t size, head = MAGIC_SIZE + TP_HASH_TEXT;
-    enum tp_code code = tp_os_slurp(journal->path, 64 << 20, &text, &size, err);
+    enum tp_code code = read_back(journal, &text, &size, err);
     if (code)
         return code;
     tp_hash_print(plan->hash, hash);
@@ -140,16 +148,16 @@ static enum tp_code resume(struct tp_journal *journal, const char *directory,
     }
     const char *end = text + size, *line = text + head, *stop;
     for (; line < end && (stop = memchr(line, '\n', (size_t)(end - line))); line = stop + 1)
-        read_line(line, (size_t)(stop - line), directory, plan, zstd, journal, &memory);
+        read_line(line, (size_t)(stop - line), dir, plan, zstd, journal, &memory);
     journal->size = (uint64_t)(line - text); /* a line cut off is overwritten */
     free(text);
     tp_err_memory(err, &memory);
     return memory.code;
 }
 
-enum tp_code tp_journal_open(const char *directory, const char *name, const struct tp_plan *plan,
-                             bool zstd, struct tp_journal *journal, bool *foreign,
-                             struct tp_err *err)
+enum tp_code tp_journal_open(int dir, const char *directory, const char *name,
+                             const struct tp_plan *plan, bool zstd, struct tp_journal *journal,
+                             bool *foreign, struct tp_err *err)
 {
     memset(journal, 0, sizeof *journal);
     *foreign = false;
@@ -160,11 +168,11 @@ enum tp_code tp_journal_open(const char *directory, const char *name, const stru
     journal->lost = tp_os_zalloc(plan->file_count + 1, sizeof *journal->lost, err);
     if (!journal->path || !journal->done || !journal->hash || !journal->lost)
         return TP_E_MEMORY;
-    enum tp_code code = tp_os_open(journal->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666, &journal->fd,
-                                   err);
+    enum tp_code code = tp_below_open_own(dir, name, plan->ckpt->rights, journal->path,
+                                          &journal->fd, err);
     if (code ||
         (code = tp_os_lock(journal->fd, journal->path, &journal->unlocked, err)) ||
-        (code = resume(journal, directory, plan, zstd, foreign, err)) || *foreign)
+        (code = resume(journal, dir, plan, zstd, foreign, err)) || *foreign)
         return code;
     return journal->size ? TP_OK : start(journal, plan, zstd, err);
 }

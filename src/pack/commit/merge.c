@@ -6,7 +6,7 @@
  */
 #include "pack/commit/commit_build.h"
 #include "pack/commit/partial_name.h"
-#include "pack/os/os.h"
+#include "pack/os/below.h"
 #include "pack/commit/parts_notes.h"
 
 #include <stdlib.h>
@@ -51,11 +51,11 @@ static enum tp_code no_notes(const char *partial, const struct tp_os_list *list,
 }
 
 /* Keeps the first note and compares the others with it. */
-static enum tp_code add_note(const char *partial, const char *name, struct tp_share share,
+static enum tp_code add_note(int dir, const char *partial, const char *name, struct tp_share share,
                              struct tp_share *first, struct tp_parts *parts, struct tp_err *err)
 {
     struct tp_parts note;
-    enum tp_code code = tp_part_read(partial, name, &note, err);
+    enum tp_code code = tp_part_read(dir, partial, name, &note, err);
     if (code)
         return code;
     note.count = share.count;
@@ -88,20 +88,22 @@ enum tp_code tp_parts_read(const char *output, struct tp_parts *parts, struct tp
     struct stat st;
     memset(parts, 0, sizeof *parts);
     char *partial = tp_partial_name(output, false, err);
+    int dir = -1;
     enum tp_code code = partial ? TP_OK : TP_E_MEMORY;
-    if (code == TP_OK && tp_os.stat(partial, &st) != 0) {
+    if (code == TP_OK && tp_os.lstat(partial, &st) != 0) {
         code = without_partial(output, parts, err);
         free(partial);
         return code;
     }
-    if (code == TP_OK)
+    if (code == TP_OK && (code = tp_below_open_dir(partial, &dir, err)) == TP_OK)
         code = tp_os_list(partial, &list, err);
     for (size_t i = 0; i < list.count && code == TP_OK; i++)
         if (tp_part_of_name(list.names[i], &share))
-            code = add_note(partial, list.names[i], share, &first, parts, err);
+            code = add_note(dir, partial, list.names[i], share, &first, parts, err);
     if (code == TP_OK && !parts->source)
         code = no_notes(partial, &list, err);
     tp_os_list_free(&list);
+    tp_os_close(&dir);
     free(partial);
     if (code)
         tp_parts_close(parts);
@@ -129,8 +131,8 @@ static enum tp_code open_part(struct merge *m, unsigned i)
     char *path = name ? tp_os_format(c->err, "%s/%s", c->partial, name) : NULL;
     enum tp_code code = path ? TP_OK : TP_E_MEMORY;
     if (path && tp_os.stat(path, &st) == 0) {
-        code = tp_journal_open(c->partial, name, tp_commit_files(c), c->options->zstd > 0,
-                               &m->journals[i - 1], &foreign, &local);
+        code = tp_journal_open(c->dir, c->partial, name, tp_commit_files(c),
+                               c->options->zstd > 0, &m->journals[i - 1], &foreign, &local);
         if (code == TP_E_USAGE) {
             tp_err_hint(c->err, "wait for it to end, then merge");
             code = tp_fail(c->err, code, "part %u/%u is still at work", i, share.count);
@@ -259,7 +261,8 @@ static enum tp_code merge(struct merge *m)
         return tp_fail(c->err, TP_E_INPUT, "the source is not the one that the parts converted: a "
                        "file's name, size, time or header differs");
     }
-    if ((code = prove(m)) == TP_OK && (code = tp_commit_sweep(c)) == TP_OK)
+    if ((code = tp_below_open_dir(c->partial, &c->dir, c->err)) == TP_OK &&
+        (code = prove(m)) == TP_OK && (code = tp_commit_sweep(c)) == TP_OK)
         code = tp_commit_finish(c);
     return code;
 }
@@ -272,7 +275,7 @@ enum tp_code tp_merge(const struct tp_plan *plan, const struct tp_request *reque
     struct tp_convert_options own = *options;
     struct merge m = {.parts = parts,
                       .c = {.plan = plan, .request = request, .options = &own, .output = output,
-                            .err = err, .journal = {.fd = -1}}};
+                            .err = err, .dir = -1, .journal = {.fd = -1}}};
     own.zstd = parts->zstd;
     *result = (struct tp_convert_result){.bytes_in = plan->bytes_in, .bytes_out = plan->bytes_out,
                                          .shards = plan->file_count};

@@ -7,7 +7,7 @@
 #include "pack/commit/parts_notes.h"
 
 #include "pack/commit/commit_build.h"
-#include "pack/os/os.h"
+#include "pack/os/below.h"
 #include "pack/run/budget.h"
 #include "pack/text/json_memory.h"
 
@@ -35,7 +35,7 @@ static enum tp_code check_notes(struct work *work)
         struct tp_parts note;
         if (!tp_part_of_name(list.names[i], &other))
             continue;
-        if ((code = tp_part_read(work->c.partial, list.names[i], &note, err)))
+        if ((code = tp_part_read(work->c.dir, work->c.partial, list.names[i], &note, err)))
             break;
         note.count = other.count;
         const char *differs = tp_parts_differ(&work->note, &note);
@@ -92,10 +92,11 @@ static enum tp_code enter_partial(struct work *work)
     struct tp_commit *c = &work->c;
     struct tp_os_list list;
     bool own = false;
-    if (tp_os.mkdir(c->partial, 0777) != 0 && errno != EEXIST)
+    if (tp_os.mkdir(c->partial, tp_commit_dir_mode(c)) != 0 && errno != EEXIST)
         return tp_os_fail(c->err, errno, c->partial, "cannot make the directory");
     enum tp_code code = tp_commit_check_not_source(c->plan, c->partial, c->err);
-    if (code || (code = tp_os_list(c->partial, &list, c->err)))
+    if (code || (code = tp_below_open_dir(c->partial, &c->dir, c->err)) ||
+        (code = tp_os_list(c->partial, &list, c->err)))
         return code;
     for (size_t i = 0; i < list.count && code == TP_OK; i++) {
         own = own || tp_commit_is_own(list.names[i]);
@@ -122,7 +123,7 @@ static enum tp_code lock_part(struct work *work)
     struct tp_err local = {0};
     bool foreign = false;
     char *name = tp_part_file(TP_JOURNAL_NAME, work->share, c->err);
-    enum tp_code code = name ? tp_journal_open(c->partial, name, tp_commit_files(c),
+    enum tp_code code = name ? tp_journal_open(c->dir, c->partial, name, tp_commit_files(c),
                                                c->options->zstd > 0, &c->journal, &foreign, &local)
                              : TP_E_MEMORY;
     free(name);
@@ -240,7 +241,7 @@ enum tp_code tp_convert_part(const struct tp_plan *plan, const struct tp_request
 {
     struct work work = {.share = share,
                         .c = {.plan = plan, .request = request, .options = options,
-                              .output = output, .err = err, .journal = {.fd = -1}}};
+                              .output = output, .err = err, .dir = -1, .journal = {.fd = -1}}};
     enum tp_code code;
     *result = (struct tp_convert_result){.bytes_in = plan->bytes_in, .bytes_out = plan->bytes_out};
     pthread_mutex_init(&work.c.lock, NULL);

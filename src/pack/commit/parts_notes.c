@@ -2,7 +2,7 @@
 #include "pack/commit/parts_notes.h"
 
 #include "pack/commit/commit_build.h"
-#include "pack/os/os.h"
+#include "pack/os/below.h"
 #include "pack/text/json_memory.h"
 
 #include <stdio.h>
@@ -42,15 +42,16 @@ static enum tp_code read_note(const json_t *json, struct tp_parts *parts, struct
                                            : tp_fail(err, TP_E_MEMORY, "out of memory");
 }
 
-enum tp_code tp_part_read(const char *directory, const char *name, struct tp_parts *parts,
-                          struct tp_err *err)
+enum tp_code tp_part_read(int dir, const char *directory, const char *name,
+                          struct tp_parts *parts, struct tp_err *err)
 {
     char *path = tp_os_format(err, "%s/%s", directory, name), *text = NULL;
     size_t size;
     json_error_t where;
     uint64_t mark = tp_json_mark();
     memset(parts, 0, sizeof *parts);
-    enum tp_code code = path ? tp_os_slurp(path, 16 << 20, &text, &size, err) : TP_E_MEMORY;
+    enum tp_code code = path ? tp_below_slurp(dir, name, path, 16 << 20, &text, &size, err)
+                             : TP_E_MEMORY;
     if (code == TP_OK) {
         json_t *json = tp_json_load(text, size, JSON_REJECT_DUPLICATES, &where);
         code = json ? read_note(json, parts, err)

@@ -9,7 +9,7 @@ char *tp_part_file(const char *kind, struct tp_share share, struct tp_err *err);
 /* Whether `name` is that of a part's note, and whose. */
 bool tp_part_of_name(const char *name, struct tp_share *share);
 /* Reads one note; `count` is not in it and stays 0. On failure *parts is closed. */
-enum tp_code tp_part_read(const char *directory, const char *name, struct tp_parts *parts,
+enum tp_code tp_part_read(int dir, const char *directory, const char *name, struct tp_parts *parts,
                           struct tp_err *err);
 /* Why two notes are not of the same plan, or NULL. */
 const char *tp_parts_differ(const struct tp_parts *a, const struct tp_parts *b);

@@ -22,6 +22,10 @@
 
 /* open() is variadic, and the C library types the resource argument as an enum. */
 static int real_open(const char *path, int flags, mode_t mode) { return open(path, flags, mode); }
+static int real_openat(int directory, const char *name, int flags, mode_t mode)
+{
+    return openat(directory, name, flags, mode);
+}
 static int real_start_writeback(int fd)
 {
     return sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
@@ -74,11 +78,16 @@ static int real_setrlimit(int what, const struct rlimit *limit) { return setrlim
 
 struct tp_os tp_os = {
     .open = real_open,
+    .openat = real_openat,
     .close = close,
     .pread = pread,
     .pwrite = pwrite,
     .fstat = fstat,
     .stat = stat,
+    .lstat = lstat,
+    .readlink = readlink,
+    .fchmod = fchmod,
+    .geteuid = geteuid,
     .fsync = fsync,
     .start_writeback = real_start_writeback,
     .drop_cache = real_drop_cache,
@@ -89,7 +98,9 @@ struct tp_os tp_os = {
     .rename_new = real_rename_new,
     .exchange = real_exchange,
     .mkdir = mkdir,
+    .mkdirat = mkdirat,
     .unlink = unlink,
+    .unlinkat = unlinkat,
     .rmdir = rmdir,
     .fcntl_lock = real_lock,
     .start_thread = real_start_thread,
@@ -238,9 +249,16 @@ static bool raise_descriptor_limit(void)
 
 enum tp_code tp_os_open(const char *path, int flags, mode_t mode, int *fd, struct tp_err *err)
 {
+    return tp_os_openat(AT_FDCWD, path, flags, mode, path, fd, err);
+}
+
+enum tp_code tp_os_openat(int directory, const char *name, int flags, mode_t mode,
+                          const char *path, int *fd, struct tp_err *err)
+{
     bool raised = false;
     for (;;) {
-        *fd = tp_os.open(path, flags | O_CLOEXEC, mode);
+        *fd = directory == AT_FDCWD ? tp_os.open(name, flags | O_CLOEXEC, mode)
+                                    : tp_os.openat(directory, name, flags | O_CLOEXEC, mode);
         if (*fd >= 0)
             return TP_OK;
         int sys = errno;
@@ -366,9 +384,9 @@ enum tp_code tp_os_lock(int fd, const char *path, bool *unlocked, struct tp_err 
     return TP_OK;
 }
 
-enum tp_code tp_os_mkdir(const char *path, struct tp_err *err)
+enum tp_code tp_os_mkdir(const char *path, mode_t mode, struct tp_err *err)
 {
-    if (tp_os.mkdir(path, 0777) == 0)
+    if (tp_os.mkdir(path, mode) == 0)
         return TP_OK;
     int sys = errno;
     if (sys == ENOENT)
@@ -376,39 +394,46 @@ enum tp_code tp_os_mkdir(const char *path, struct tp_err *err)
     return tp_os_fail(err, sys, path, "cannot make the directory");
 }
 
-enum tp_code tp_os_slurp(const char *path, uint64_t limit, char **data, size_t *size,
-                         struct tp_err *err)
+enum tp_code tp_os_slurp_fd(int fd, const struct stat *st, const char *path, uint64_t limit,
+                            char **data, size_t *size, struct tp_err *err)
 {
+    uint64_t bytes = (uint64_t)st->st_size;
+    enum tp_code code;
     *data = NULL;
     *size = 0;
-    int fd;
-    struct stat st;
-    enum tp_code code = tp_os_open_regular(path, 0, &fd, &st, err);
-    if (code)
-        return code;
-    uint64_t bytes = (uint64_t)st.st_size;
     if (bytes > limit) {
         code = tp_fail(err, TP_E_INPUT, "%llu bytes, where at most %llu are expected",
                        (unsigned long long)bytes, (unsigned long long)limit);
         tp_err_path(err, path);
         tp_err_hint(err, "this is not the kind of file that its name says: check it");
-        goto out;
+        return code;
     }
     char *text = tp_os_alloc((size_t)bytes + 1, err);
     if (!text) {
-        code = TP_E_MEMORY;
         tp_err_path(err, path);
-        goto out;
+        return TP_E_MEMORY;
     }
     code = tp_os_read(fd, text, bytes, 0, path, err);
     if (code) {
         free(text);
-        goto out;
+        return code;
     }
     text[bytes] = '\0';
     *data = text;
     *size = (size_t)bytes;
-out:
+    return TP_OK;
+}
+
+enum tp_code tp_os_slurp(const char *path, uint64_t limit, char **data, size_t *size,
+                         struct tp_err *err)
+{
+    int fd;
+    struct stat st;
+    *data = NULL;
+    *size = 0;
+    enum tp_code code = tp_os_open_regular(path, 0, &fd, &st, err);
+    if (code == TP_OK)
+        code = tp_os_slurp_fd(fd, &st, path, limit, data, size, err);
     tp_os_close(&fd);
     return code;
 }
@@ -484,7 +509,6 @@ enum tp_code tp_os_inside(const char *root, const char *path, char **resolved,
     if (strncmp(real, base, length) != 0 || (!slash && real[length] != '/')) {
         code = tp_fail(err, TP_E_INPUT, "a link leads out of the directory, to '%s'", real);
         tp_err_path(err, path);
-        tp_err_hint(err, "replace the link by the file itself, or do without the strict check");
         free(real);
     } else {
         *resolved = real;

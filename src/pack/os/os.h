@@ -23,11 +23,16 @@
 
 struct tp_os {
     int (*open)(const char *path, int flags, mode_t mode);
+    int (*openat)(int directory, const char *name, int flags, mode_t mode);
     int (*close)(int fd);
     ssize_t (*pread)(int fd, void *data, size_t size, off_t offset);
     ssize_t (*pwrite)(int fd, const void *data, size_t size, off_t offset);
     int (*fstat)(int fd, struct stat *st);
     int (*stat)(const char *path, struct stat *st);
+    int (*lstat)(const char *path, struct stat *st);
+    ssize_t (*readlink)(const char *path, char *target, size_t size);
+    int (*fchmod)(int fd, mode_t mode);
+    uid_t (*geteuid)(void);
     int (*fsync)(int fd);
     int (*start_writeback)(int fd); /* of all dirty pages, without waiting; may do nothing */
     int (*drop_cache)(int fd, off_t offset, off_t size); /* clean pages; size 0: to the end */
@@ -40,7 +45,9 @@ struct tp_os {
     int (*rename_new)(const char *from, const char *to); /* EEXIST: `to` is taken */
     int (*exchange)(const char *a, const char *b); /* swaps two names in one step */
     int (*mkdir)(const char *path, mode_t mode);
+    int (*mkdirat)(int directory, const char *name, mode_t mode);
     int (*unlink)(const char *path);
+    int (*unlinkat)(int directory, const char *name, int flags);
     int (*rmdir)(const char *path);
     int (*fcntl_lock)(int fd, struct flock *lock); /* F_OFD_SETLK */
     void *(*malloc)(size_t size);
@@ -70,6 +77,10 @@ enum tp_code tp_os_write(int fd, const void *data, uint64_t size, uint64_t offse
  * limit is raised to the hard one first (checkpoints of 1,000 shards exist).
  * *fd is -1 on failure. */
 enum tp_code tp_os_open(const char *path, int flags, mode_t mode, int *fd, struct tp_err *err);
+/* The same for a name in an open directory (AT_FDCWD: that of the process); `path` is for
+ * messages. */
+enum tp_code tp_os_openat(int directory, const char *name, int flags, mode_t mode,
+                          const char *path, int *fd, struct tp_err *err);
 /* Opens a regular file for reading and says what it is. Anything else (a
  * directory, a pipe, a device) is TP_E_INPUT and never blocks. */
 enum tp_code tp_os_open_regular(const char *path, int flags, int *fd, struct stat *st,
@@ -91,13 +102,17 @@ enum tp_code tp_os_rename_new(const char *from, const char *to, bool *taken, str
  * another file (or none) in the path's place. A file system that gives no lock, for
  * whatever reason, is used without one, and *unlocked is set: nobody is kept out then. */
 enum tp_code tp_os_lock(int fd, const char *path, bool *unlocked, struct tp_err *err);
-/* Mode 0777 less the umask. An existing directory is an error (EEXIST). */
-enum tp_code tp_os_mkdir(const char *path, struct tp_err *err);
+/* `mode` less the umask. An existing directory is an error (EEXIST). */
+enum tp_code tp_os_mkdir(const char *path, mode_t mode, struct tp_err *err);
 
 /* Whole small file into a malloc'ed, NUL-terminated buffer; refuses files larger
  * than `limit` bytes (TP_E_INPUT) and anything that is not a regular file. */
 enum tp_code tp_os_slurp(const char *path, uint64_t limit, char **data, size_t *size,
                          struct tp_err *err);
+
+/* The same for a file whose text is in reach by its descriptor. */
+enum tp_code tp_os_slurp_fd(int fd, const struct stat *st, const char *path, uint64_t limit,
+                            char **data, size_t *size, struct tp_err *err);
 
 /* Names in a directory, without "." and "..", in byte order. Free with
  * tp_os_list_free(), which is legal on {0} and twice. */
@@ -108,7 +123,7 @@ struct tp_os_list {
 enum tp_code tp_os_list(const char *path, struct tp_os_list *list, struct tp_err *err);
 void tp_os_list_free(struct tp_os_list *list);
 
-/* Fails with TP_E_INPUT if `path`, all links resolved, does not lie inside the
+/* Fails with TP_E_INPUT (and no hint) if `path`, all links resolved, does not lie inside the
  * directory `root`. *resolved (free with free()) is the path without links. */
 enum tp_code tp_os_inside(const char *root, const char *path, char **resolved,
                           struct tp_err *err);

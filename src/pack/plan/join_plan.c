@@ -85,7 +85,7 @@ enum tp_code tp_join_plan_rank(struct tp_join_plan *join, unsigned r, const char
                                struct tp_err *err)
 {
     struct tp_weights *weights = &join->weights[r];
-    enum tp_code code = tp_checkpoint_open(path, 0, &join->ckpts[r], err);
+    enum tp_code code = tp_checkpoint_open(path, join->flags, &join->ckpts[r], err);
     if (code || (code = tp_weights_find(&join->ckpts[r], weights, err)))
         return code;
     struct tp_name_list *names = &join->packed[r];
@@ -456,9 +456,10 @@ static enum tp_code hash_plan(struct tp_join_plan *join, struct tp_err *err)
     return code;
 }
 
-enum tp_code tp_join_plan_read(const char *path, struct tp_join_plan *join, struct tp_err *err)
+enum tp_code tp_join_plan_read(const char *path, unsigned flags, struct tp_join_plan *join,
+                               struct tp_err *err)
 {
-    *join = (struct tp_join_plan){.path = tp_os_format(err, "%s", path)};
+    *join = (struct tp_join_plan){.path = tp_os_format(err, "%s", path), .flags = flags};
     if (!join->path)
         return TP_E_MEMORY;
     enum tp_code code = read_info(join, err);
@@ -470,8 +471,20 @@ enum tp_code tp_join_plan_read(const char *path, struct tp_join_plan *join, stru
     return join->ckpts && join->weights && join->packed ? TP_OK : TP_E_MEMORY;
 }
 
+/* What is joined is readable by those who may read all ranks. */
+static void meet_rights(struct tp_join_plan *join)
+{
+    for (unsigned r = 1; r < join->count; r++) {
+        struct tp_rights *rights = &join->ckpts[r].rights;
+        struct stat st = {.st_mode = rights->mode, .st_gid = rights->group};
+        tp_rights_meet(&join->ckpts[0].rights, &st);
+        join->ckpts[0].dir_mode &= join->ckpts[r].dir_mode;
+    }
+}
+
 enum tp_code tp_join_plan_make(struct tp_join_plan *join, struct tp_err *err)
 {
+    meet_rights(join);
     join->plan = (struct tp_plan){.ckpt = &join->ckpts[0], .weights = &join->whole};
     enum tp_code code;
     if ((code = plan_files(join, err)) || (code = plan_units(join, err)) ||

@@ -24,6 +24,7 @@ struct tp_join_plan {
     json_t *info;     /* tilepack-tp.json */
     uint8_t info_hash[TP_HASH_BYTES];
     unsigned count; /* of ranks */
+    unsigned flags; /* with which they are opened */
     struct tp_checkpoint *ckpts;
     struct tp_weights *weights;
     struct tp_name_list *packed;  /* per rank: packed weights by prefix */
@@ -35,7 +36,8 @@ struct tp_join_plan {
 };
 
 /* Reads what lies beside the ranks in the directory `path`. TP_E_USAGE when nothing does. */
-enum tp_code tp_join_plan_read(const char *path, struct tp_join_plan *join, struct tp_err *err);
+enum tp_code tp_join_plan_read(const char *path, unsigned flags, struct tp_join_plan *join,
+                               struct tp_err *err);
 /* Opens rank r, which is in the directory `path`. */
 enum tp_code tp_join_plan_rank(struct tp_join_plan *join, unsigned r, const char *path,
                                struct tp_err *err);

@@ -44,19 +44,30 @@ static enum tp_code add_all(struct tp_zst_writer *writer, const struct tp_plan *
     return code;
 }
 
-enum tp_code tp_compress_shard(const struct tp_plan *plan, uint32_t f, const char *plain,
-                               unsigned level, unsigned threads, struct tp_err *err)
+static enum tp_code open_both(const struct tp_file_sink *sink, const char *name,
+                              const char *plain, const char *path, int *from, int *to,
+                              struct tp_err *err)
+{
+    char *made = tp_os_format(err, "%s" TP_ZST_SUFFIX, name);
+    enum tp_code code = made ? tp_below_open(sink->dir, name, O_RDONLY, plain, from, err)
+                             : TP_E_MEMORY;
+    if (code == TP_OK)
+        code = tp_below_create(sink->dir, made, sink->rights, path, to, err);
+    free(made);
+    return code;
+}
+
+enum tp_code tp_compress_shard(const struct tp_file_sink *sink, uint32_t f, const char *name,
+                               const char *plain, struct tp_err *err)
 {
     struct tp_zst_writer *writer = NULL;
     int from = -1, to = -1;
     uint64_t size;
     char *path = tp_os_format(err, "%s" TP_ZST_SUFFIX, plain);
-    enum tp_code code = path ? tp_os_open(plain, O_RDONLY | O_CLOEXEC, 0, &from, err) : TP_E_MEMORY;
-    if (code == TP_OK)
-        code = tp_os_open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666, &to, err);
+    enum tp_code code = path ? open_both(sink, name, plain, path, &from, &to, err) : TP_E_MEMORY;
     if (code == TP_OK &&
-        (code = tp_zst_create(to, path, (int)level, threads, &writer, err)) == TP_OK &&
-        (code = add_all(writer, plan, f, from, plain, err)) == TP_OK &&
+        (code = tp_zst_create(to, path, (int)sink->zstd, sink->threads, &writer, err)) == TP_OK &&
+        (code = add_all(writer, sink->plan, f, from, plain, err)) == TP_OK &&
         (code = tp_zst_finish(writer, &size, err)) == TP_OK)
         code = tp_os_fsync(to, path, err);
     tp_zst_abandon(writer);

@@ -2,13 +2,13 @@
 #ifndef TP_PACK_COMPRESS_H
 #define TP_PACK_COMPRESS_H
 
-#include "pack/plan/plan.h"
+#include "pack/sink/sink.h"
 
 #define TP_ZST_SUFFIX ".zst"
 
-/* Compresses the finished plain file at `plain` (file `f` of the plan) into
- * `plain`.zst and removes it. The result is fsynced. */
-enum tp_code tp_compress_shard(const struct tp_plan *plan, uint32_t f, const char *plain,
-                               unsigned level, unsigned threads, struct tp_err *err);
+/* Compresses a finished plain file (file `f` of the sink's plan), NAME in sink->dir and at
+ * `plain`, into NAME.zst and removes it. The result is fsynced. */
+enum tp_code tp_compress_shard(const struct tp_file_sink *sink, uint32_t f, const char *name,
+                               const char *plain, struct tp_err *err);
 
 #endif

@@ -4,6 +4,7 @@
 #ifndef TP_PACK_SINK_H
 #define TP_PACK_SINK_H
 
+#include "pack/os/below.h"
 #include "pack/file/leafhash.h"
 #include "pack/plan/plan.h"
 #include "pack/sink/assemble.h"
@@ -57,6 +58,8 @@ struct tp_file_sink {
     const struct tp_plan *plan;
     const char *directory;
     const char *only_path; /* single-file output: the temporary path, else NULL */
+    int dir;               /* `directory`, open, and to be kept so; AT_FDCWD: by path */
+    struct tp_rights rights; /* of the files that are made */
     unsigned zstd;         /* compress finished files at this level; 0 = leave them plain */
     unsigned threads;      /* for that */
     struct tp_open_file *files;
@@ -66,8 +69,8 @@ struct tp_file_sink {
                          struct tp_err *err);
     void *done_arg;
 };
-/* `memory`: bytes for putting leaves together. `drop`: what is on the disk leaves the
- * page cache. */
+/* Sets `dir` to AT_FDCWD and `rights` to all. `memory`: bytes for putting leaves together.
+ * `drop`: what is on the disk leaves the page cache. */
 enum tp_code tp_file_sink_open(struct tp_file_sink *sink, const struct tp_plan *plan,
                                const char *directory, const char *only_path, uint64_t memory,
                                bool drop, struct tp_err *err);

@@ -40,14 +40,29 @@ static enum tp_code reserve(const struct tp_open_file *file, uint64_t size, bool
     return tp_os_fail(err, failed, file->path, "cannot reserve space");
 }
 
+/* What the file is called in sink->dir. */
+static const char *name_of(const struct tp_file_sink *sink, uint32_t f)
+{
+    return sink->dir == AT_FDCWD ? sink->files[f].path : sink->plan->files[f].name;
+}
+
+/* A single file has been made by whoever locked it, and keeps its lock. */
+static enum tp_code make_file(struct tp_file_sink *sink, uint32_t f, struct tp_err *err)
+{
+    struct tp_open_file *file = &sink->files[f];
+    if (!sink->only_path)
+        return tp_below_create(sink->dir, name_of(sink, f), sink->rights, file->path, &file->fd,
+                               err);
+    return tp_os_open(file->path, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW, 0666, &file->fd, err);
+}
+
 static enum tp_code open_file(struct tp_file_sink *sink, uint32_t f, bool fill,
                               struct tp_err *err)
 {
     struct tp_open_file *file = &sink->files[f];
     uint64_t size = sink->plan->files[f].size;
     enum tp_code code;
-    if ((code = tp_os_open(file->path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666, &file->fd,
-                           err)))
+    if ((code = make_file(sink, f, err)))
         return code;
     if ((code = tp_leafhash_init(&file->hash, size, err)) == TP_OK &&
         (code = tp_assembly_init(&file->assembly, file->hash.leaf_count, err)) == TP_OK)
@@ -114,7 +129,7 @@ static enum tp_code finish_file(struct tp_file_sink *sink, uint32_t f, struct tp
     tp_leafhash_close(&file->hash);
     tp_assembly_close(&file->assembly);
     if (sink->zstd &&
-        (code = tp_compress_shard(sink->plan, f, file->path, sink->zstd, sink->threads, err)))
+        (code = tp_compress_shard(sink, f, name_of(sink, f), file->path, err)))
         return code;
     return sink->done ? sink->done(sink->done_arg, f, root, err) : TP_OK;
 }
@@ -297,7 +312,8 @@ enum tp_code tp_file_sink_open(struct tp_file_sink *sink, const struct tp_plan *
 {
     *sink = (struct tp_file_sink){.sink = {.write = write_file, .write_many = write_many,
                                            .prepare = prepare_file, .assembles = memory},
-                                  .plan = plan, .directory = directory, .only_path = only_path};
+                                  .plan = plan, .directory = directory, .only_path = only_path,
+                                  .dir = AT_FDCWD, .rights = TP_RIGHTS_ALL};
     sink->files = tp_os_zalloc(plan->file_count + 1, sizeof *sink->files, err);
     if (!sink->files)
         return TP_E_MEMORY;

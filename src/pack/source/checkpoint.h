@@ -6,6 +6,7 @@
 #define TP_PACK_CHECKPOINT_H
 
 #include "pack/file/safetensors.h"
+#include "pack/os/below.h"
 
 #include <stdbool.h>
 
@@ -42,7 +43,10 @@ struct tp_tensor {
 struct tp_checkpoint {
     char *path;
     bool directory;
-    bool strict; /* opened so: no file of it may lie outside */
+    bool strict, copies; /* opened so: see TP_CHECKPOINT_STRICT and _COPIES */
+    struct tp_rights rights; /* of the least readable of the files that it is read from, other
+                                than `others` */
+    mode_t dir_mode;         /* permission bits of the directory; 0777 for a file */
     struct tp_file *files; /* in byte order of the names that the index gives them */
     size_t file_count;
     struct tp_tensor *tensors; /* sorted by name (bytes); names are unique */
@@ -59,7 +63,11 @@ struct tp_checkpoint {
     size_t unread_count;
 };
 
-enum { TP_CHECKPOINT_STRICT = 1 /* no symlinks that leave the directory */ };
+enum {
+    TP_CHECKPOINT_STRICT = 1, /* no symlinks that leave the directory, but those into the blobs
+                                 of the Hub's cache */
+    TP_CHECKPOINT_COPIES = 2, /* the same for `others`, which are to be copied */
+};
 
 /* Opens and checks everything that headers and index can tell: weight_map values
  * are plain basenames of regular files, index and headers agree both ways, no

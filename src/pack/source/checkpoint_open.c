@@ -8,6 +8,7 @@
 #include "pack/file/zst.h"
 #include "pack/os/os.h"
 #include "pack/source/ckpt_dir.h"
+#include "pack/source/ckpt_links.h"
 #include "pack/text/name_set.h"
 
 #include <errno.h>
@@ -78,11 +79,12 @@ static enum tp_code open_file(struct tp_checkpoint *ckpt, const char *path, cons
     file->name = tp_ckpt_plain_name(name, err);
     enum tp_code code = file->path && file->name ? TP_OK : TP_E_MEMORY;
     if (!code && root)
-        code = tp_os_inside(root, path, &real, err);
+        code = tp_ckpt_inside(root, path, TP_STRICT_LINK_HINT, &real, err);
     if (!code)
         code = tp_os_open_regular(real ? real : path, real ? O_NOFOLLOW : 0, &file->fd, &st, err);
     free(real);
     if (!code) {
+        tp_rights_meet(&ckpt->rights, &st);
         file->disk_size = (uint64_t)st.st_size;
         file->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
         file->ctime_ns = (int64_t)st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec;
@@ -327,12 +329,12 @@ static enum tp_code make_tensors(struct tp_checkpoint *ckpt, const struct tp_ckp
     return TP_OK;
 }
 
-static enum tp_code open_all(struct tp_checkpoint *ckpt, unsigned flags, struct tp_ckpt_dir *dir,
+static enum tp_code open_all(struct tp_checkpoint *ckpt, struct tp_ckpt_dir *dir,
                              struct tp_err *err)
 {
     enum tp_code code = TP_OK;
     if (ckpt->directory)
-        code = tp_ckpt_dir_read(ckpt, flags, dir, err);
+        code = tp_ckpt_dir_read(ckpt, dir, err);
     size_t count = ckpt->directory ? dir->shard_count : 1;
     if (!code)
         ckpt->files = tp_os_zalloc(count, sizeof *ckpt->files, err);
@@ -344,7 +346,7 @@ static enum tp_code open_all(struct tp_checkpoint *ckpt, unsigned flags, struct 
     }
     for (size_t i = 0; i < dir->shard_count && !code; i++)
         code = open_file(ckpt, dir->shards[i].path, dir->shards[i].name,
-                         flags & TP_CHECKPOINT_STRICT ? ckpt->path : NULL, err);
+                         ckpt->strict ? ckpt->path : NULL, err);
     return code ? code : make_tensors(ckpt, dir, err);
 }
 
@@ -363,7 +365,10 @@ enum tp_code tp_checkpoint_open(const char *path, unsigned flags, struct tp_chec
     ckpt->directory = S_ISDIR(st.st_mode);
     ckpt->path = tp_os_format(err, "%s", path);
     ckpt->strict = flags & TP_CHECKPOINT_STRICT;
-    enum tp_code code = ckpt->path ? open_all(ckpt, flags, &dir, err) : TP_E_MEMORY;
+    ckpt->copies = flags & TP_CHECKPOINT_COPIES;
+    ckpt->rights = TP_RIGHTS_ALL;
+    ckpt->dir_mode = ckpt->directory ? st.st_mode & 0777 : 0777;
+    enum tp_code code = ckpt->path ? open_all(ckpt, &dir, err) : TP_E_MEMORY;
     tp_ckpt_dir_close(&dir);
     if (code)
         tp_checkpoint_close(ckpt);

@@ -3,6 +3,8 @@
  */
 #include "pack/source/ckpt_dir.h"
 
+#include "pack/source/ckpt_links.h"
+
 #include "base/suffix.h"
 #include "pack/text/name_set.h"
 #include "pack/os/os.h"
@@ -196,25 +198,30 @@ static enum tp_code lone_shard(const struct tp_checkpoint *ckpt, const struct tp
 }
 
 /* Whole file of the directory, which in strict mode must lie in it. */
-static enum tp_code slurp(const struct tp_checkpoint *ckpt, unsigned flags, const char *path,
-                          uint64_t limit, char **data, size_t *size, struct tp_err *err)
+static enum tp_code slurp(struct tp_checkpoint *ckpt, const char *path, uint64_t limit,
+                          char **data, size_t *size, struct tp_err *err)
 {
     char *real = NULL;
+    int fd = -1;
+    struct stat st;
     enum tp_code code = TP_OK;
-    if (flags & TP_CHECKPOINT_STRICT)
-        code = tp_os_inside(ckpt->path, path, &real, err);
-    if (!code)
-        code = tp_os_slurp(real ? real : path, limit, data, size, err);
+    if (ckpt->strict)
+        code = tp_ckpt_inside(ckpt->path, path, TP_STRICT_LINK_HINT, &real, err);
+    if (!code && (code = tp_os_open_regular(real ? real : path, 0, &fd, &st, err)) == TP_OK) {
+        tp_rights_meet(&ckpt->rights, &st);
+        code = tp_os_slurp_fd(fd, &st, real ? real : path, limit, data, size, err);
+    }
+    tp_os_close(&fd);
     free(real);
     return code;
 }
 
-static enum tp_code read_index(const struct tp_checkpoint *ckpt, unsigned flags,
-                               struct tp_ckpt_dir *dir, struct tp_err *err)
+static enum tp_code read_index(struct tp_checkpoint *ckpt, struct tp_ckpt_dir *dir,
+                               struct tp_err *err)
 {
     char *text;
     size_t size;
-    enum tp_code code = slurp(ckpt, flags, dir->index_path, TP_INDEX_MAX_BYTES, &text, &size, err);
+    enum tp_code code = slurp(ckpt, dir->index_path, TP_INDEX_MAX_BYTES, &text, &size, err);
     if (code)
         return code;
     code = tp_index_parse(text, size, &dir->index, err);
@@ -224,8 +231,8 @@ static enum tp_code read_index(const struct tp_checkpoint *ckpt, unsigned flags,
 }
 
 /* One more name in ckpt->others, if it is a regular file. */
-static enum tp_code add_other(struct tp_checkpoint *ckpt, unsigned flags, size_t *room,
-                              const char *name, struct tp_err *err)
+static enum tp_code add_other(struct tp_checkpoint *ckpt, size_t *room, const char *name,
+                              struct tp_err *err)
 {
     struct stat st;
     char *path = join(ckpt, name, err), *real = NULL;
@@ -239,9 +246,7 @@ static enum tp_code add_other(struct tp_checkpoint *ckpt, unsigned flags, size_t
             tp_err_hint(err, "a link leads nowhere: complete the download, or remove the link");
     } else if (S_ISREG(st.st_mode)) {
         void *others = ckpt->others;
-        if (flags & TP_CHECKPOINT_STRICT)
-            code = tp_os_inside(ckpt->path, path, &real, err);
-        if (!code)
+        if ((code = tp_ckpt_other(ckpt, path, &real, err)) == TP_OK)
             code = tp_os_grow(&others, room, ckpt->other_count + 1, sizeof *ckpt->others, err);
         ckpt->others = others;
         if (!code) {
@@ -257,9 +262,8 @@ static enum tp_code add_other(struct tp_checkpoint *ckpt, unsigned flags, size_t
 }
 
 /* Sorts the names of the directory into index, config and others. */
-static enum tp_code read_names(struct tp_checkpoint *ckpt, unsigned flags,
-                               const struct tp_os_list *list, struct tp_ckpt_dir *dir,
-                               struct tp_err *err)
+static enum tp_code read_names(struct tp_checkpoint *ckpt, const struct tp_os_list *list,
+                               struct tp_ckpt_dir *dir, struct tp_err *err)
 {
     size_t room = 0;
     enum tp_code code = TP_OK;
@@ -267,15 +271,14 @@ static enum tp_code read_names(struct tp_checkpoint *ckpt, unsigned flags,
         const char *name = list->names[i];
         if (strcmp(name, TP_INDEX_NAME) == 0) {
             dir->index_path = join(ckpt, name, err);
-            code = dir->index_path ? read_index(ckpt, flags, dir, err) : TP_E_MEMORY;
+            code = dir->index_path ? read_index(ckpt, dir, err) : TP_E_MEMORY;
         } else if (strcmp(name, "config.json") == 0) {
             char *path = join(ckpt, name, err);
-            code = path ? slurp(ckpt, flags, path, max_config, &ckpt->config, &ckpt->config_size,
-                                err)
+            code = path ? slurp(ckpt, path, max_config, &ckpt->config, &ckpt->config_size, err)
                         : TP_E_MEMORY;
             free(path);
         } else if (name[0] != '.' && !is_weight(name) && strcmp(name, "tilepack.json") != 0) {
-            code = add_other(ckpt, flags, &room, name, err);
+            code = add_other(ckpt, &room, name, err);
         }
     }
     return code;
@@ -314,7 +317,7 @@ static enum tp_code note_unread(struct tp_checkpoint *ckpt, const struct tp_os_l
     return code;
 }
 
-enum tp_code tp_ckpt_dir_read(struct tp_checkpoint *ckpt, unsigned flags, struct tp_ckpt_dir *dir,
+enum tp_code tp_ckpt_dir_read(struct tp_checkpoint *ckpt, struct tp_ckpt_dir *dir,
                               struct tp_err *err)
 {
     struct tp_os_list list;
@@ -322,7 +325,7 @@ enum tp_code tp_ckpt_dir_read(struct tp_checkpoint *ckpt, unsigned flags, struct
     enum tp_code code = tp_os_list(ckpt->path, &list, err);
     if (code)
         return code;
-    code = read_names(ckpt, flags, &list, dir, err);
+    code = read_names(ckpt, &list, dir, err);
     if (!code)
         code = dir->index_path ? indexed_shards(ckpt, dir, err) : lone_shard(ckpt, &list, dir, err);
     if (!code)

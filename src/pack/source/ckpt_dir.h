@@ -23,7 +23,7 @@ struct tp_ckpt_dir {
 /* Reads the directory of ckpt->path into *dir, and config and others into *ckpt.
  * Fails unless it is clear which files are the checkpoint. *dir is to be closed in
  * any case, *ckpt by its owner. */
-enum tp_code tp_ckpt_dir_read(struct tp_checkpoint *ckpt, unsigned flags, struct tp_ckpt_dir *dir,
+enum tp_code tp_ckpt_dir_read(struct tp_checkpoint *ckpt, struct tp_ckpt_dir *dir,
                               struct tp_err *err);
 void tp_ckpt_dir_close(struct tp_ckpt_dir *dir); /* legal on {0} and twice */
 

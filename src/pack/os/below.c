@@ -1,0 +1,237 @@
+/* Opening below a directory: names are never followed, owners are looked at.
+ *
+ * Invariant: a descriptor that is returned is of a file that lies in the directory itself, be
+ * it renamed or replaced by whom it may meanwhile.
+ */
+#include "pack/os/below.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+void tp_rights_meet(struct tp_rights *rights, const struct stat *st)
+{
+    bool other = rights->group != (gid_t)-1 && rights->group != st->st_gid;
+    rights->mode &= st->st_mode & 0777;
+    rights->group = st->st_gid;
+    if (other) /* no group has the rights of both but that of all users */
+        rights->mode &= ~(mode_t)0070 | (rights->mode & 0007) << 3;
+}
+
+static enum tp_code fail_link(struct tp_err *err, const char *path)
+{
+    tp_err_path(err, path);
+    tp_err_hint(err, "remove the link, or choose an output in a directory that only you can "
+                     "write to: somebody may have put it there");
+    return tp_fail(err, TP_E_USAGE, "a link is in its place");
+}
+
+static enum tp_code fail_owner(struct tp_err *err, const char *path)
+{
+    tp_err_path(err, path);
+    tp_err_hint(err, "choose an output in a directory that only you can write to");
+    return tp_fail(err, TP_E_USAGE, "it belongs to another user");
+}
+
+static bool is_link(const char *path)
+{
+    struct stat st;
+    return tp_os.lstat(path, &st) == 0 && S_ISLNK(st.st_mode);
+}
+
+bool tp_below_is_dir(const char *path)
+{
+    struct stat st;
+    return tp_os.lstat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* Opens one name; a link is told from other failures. */
+static enum tp_code open_name(int dir, const char *name, int flags, mode_t mode, const char *path,
+                              int *fd, struct tp_err *err)
+{
+    struct tp_err local = {0};
+    enum tp_code code = tp_os_openat(dir, name, flags | O_NOFOLLOW, mode, path, fd, &local);
+    if (code && (local.sys == ELOOP || (local.sys == ENOTDIR && is_link(path))))
+        return fail_link(err, path);
+    if (code && err && !err->code) {
+        tp_err_hint(&local, "%s", err->hint);
+        *err = local;
+    }
+    return code;
+}
+
+/* The directory that holds a name, and what it is called there. */
+static enum tp_code enter(int dir, const char *name, const char *path, int *parent,
+                          const char **base, struct tp_err *err)
+{
+    const char *slash = strrchr(name, '/');
+    *parent = dir;
+    *base = slash ? slash + 1 : name;
+    if (!slash)
+        return TP_OK;
+    char *above = tp_os_join(err, name, (size_t)(slash - name), slash == name ? "/" : "");
+    enum tp_code code = above ? open_name(dir, above, O_PATH | O_DIRECTORY, 0, path, parent, err)
+                              : TP_E_MEMORY;
+    free(above);
+    return code;
+}
+
+static void leave(int dir, int parent)
+{
+    if (parent != dir)
+        tp_os_close(&parent);
+}
+
+/* Whose a new file in the directory would be: a file system may give all to one user. */
+static bool makes_files_of(int fd, uid_t owner)
+{
+    static const char name[] = ".tilepack-owner";
+    struct stat st;
+    tp_os.unlinkat(fd, name, 0);
+    int made = tp_os.openat(fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    bool same = made >= 0 && tp_os.fstat(made, &st) == 0 && st.st_uid == owner;
+    if (made >= 0)
+        tp_os.unlinkat(fd, name, 0);
+    tp_os_close(&made);
+    return same;
+}
+
+enum tp_code tp_below_open_dir(const char *path, int *fd, struct tp_err *err)
+{
+    struct stat st;
+    enum tp_code code = open_name(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0, path, fd, err);
+    if (code)
+        return code;
+    if (tp_os.fstat(*fd, &st) != 0)
+        code = tp_os_fail(err, errno, path, "cannot look at the directory");
+    else if (st.st_uid != tp_os.geteuid() && !makes_files_of(*fd, st.st_uid))
+        code = fail_owner(err, path);
+    if (code)
+        tp_os_close(fd);
+    return code;
+}
+
+enum tp_code tp_below_mkdir(int dir, const char *name, mode_t mode, const char *path,
+                            struct tp_err *err)
+{
+    if (tp_os.mkdirat(dir, name, mode) == 0 || (errno == EEXIST && tp_below_is_dir(path)))
+        return TP_OK;
+    if (errno == EEXIST && tp_os.unlinkat(dir, name, 0) == 0 &&
+        tp_os.mkdirat(dir, name, mode) == 0)
+        return TP_OK;
+    return tp_os_fail(err, errno, path, "cannot make the directory");
+}
+
+enum tp_code tp_below_open(int dir, const char *name, int flags, const char *path, int *fd,
+                           struct tp_err *err)
+{
+    int parent;
+    const char *base;
+    *fd = -1;
+    enum tp_code code = enter(dir, name, path, &parent, &base, err);
+    if (code)
+        return code;
+    code = open_name(parent, base, flags, 0, path, fd, err);
+    leave(dir, parent);
+    return code;
+}
+
+/* The directory may give files to a group of its own. */
+static enum tp_code limit_group(int fd, struct tp_rights rights, const char *path,
+                                struct tp_err *err)
+{
+    struct stat st;
+    mode_t extra = rights.mode & 0070 & ~((rights.mode & 0007) << 3);
+    if (!extra || rights.group == (gid_t)-1)
+        return TP_OK;
+    if (tp_os.fstat(fd, &st) != 0)
+        return tp_os_fail(err, errno, path, "cannot look at the file");
+    if (st.st_gid == rights.group || !(st.st_mode & extra))
+        return TP_OK;
+    return tp_os.fchmod(fd, st.st_mode & 0777 & ~extra)
+               ? tp_os_fail(err, errno, path, "cannot set the permissions") : TP_OK;
+}
+
+static enum tp_code make(int dir, const char *name, struct tp_rights rights, const char *path,
+                         int *fd, struct tp_err *err)
+{
+    mode_t mode = (rights.mode & 0666) | 0600;
+    enum tp_code code = open_name(dir, name, O_RDWR | O_CREAT | O_EXCL, mode, path, fd, err);
+    if (code == TP_OK && (code = limit_group(*fd, rights, path, err)))
+        tp_os_close(fd);
+    return code;
+}
+
+enum tp_code tp_below_create(int dir, const char *name, struct tp_rights rights,
+                             const char *path, int *fd, struct tp_err *err)
+{
+    int parent;
+    const char *base;
+    struct tp_err local = {0};
+    *fd = -1;
+    enum tp_code code = enter(dir, name, path, &parent, &base, err);
+    if (code)
+        return code;
+    code = make(parent, base, rights, path, fd, &local);
+    if (code && local.sys == EEXIST && tp_os.unlinkat(parent, base, 0) == 0) {
+        local = (struct tp_err){0};
+        code = make(parent, base, rights, path, fd, &local);
+    }
+    if (code && err && !err->code)
+        *err = local;
+    leave(dir, parent);
+    return code;
+}
+
+static enum tp_code check_own(int fd, const char *path, struct tp_err *err)
+{
+    struct stat st;
+    if (tp_os.fstat(fd, &st) != 0)
+        return tp_os_fail(err, errno, path, "cannot look at the file");
+    if (st.st_uid != tp_os.geteuid())
+        return fail_owner(err, path);
+    if (S_ISREG(st.st_mode) && st.st_nlink <= 1)
+        return TP_OK;
+    tp_err_path(err, path);
+    tp_err_hint(err, "remove it: tilepack makes it anew");
+    return tp_fail(err, TP_E_USAGE, S_ISREG(st.st_mode) ? "the file has other names, too, under "
+                   "which it would be overwritten" : "not a regular file");
+}
+
+enum tp_code tp_below_open_own(int dir, const char *name, struct tp_rights rights,
+                               const char *path, int *fd, struct tp_err *err)
+{
+    struct tp_err local = {0};
+    enum tp_code code = make(dir, name, rights, path, fd, &local);
+    if (code == TP_OK || local.sys != EEXIST) {
+        if (code && err && !err->code)
+            *err = local;
+        return code;
+    }
+    code = open_name(dir, name, O_RDWR | O_NONBLOCK, 0, path, fd, err);
+    if (code == TP_OK && (code = check_own(*fd, path, err)))
+        tp_os_close(fd);
+    return code;
+}
+
+enum tp_code tp_below_slurp(int dir, const char *name, const char *path, uint64_t limit,
+                            char **data, size_t *size, struct tp_err *err)
+{
+    int fd;
+    struct stat st;
+    *data = NULL;
+    *size = 0;
+    enum tp_code code = tp_below_open(dir, name, O_RDONLY | O_NONBLOCK, path, &fd, err);
+    if (code)
+        return code;
+    if (tp_os.fstat(fd, &st) != 0)
+        code = tp_os_fail(err, errno, path, "cannot read the file's size");
+    else if (!S_ISREG(st.st_mode))
+        code = tp_fail(err, TP_E_INPUT, "not a regular file");
+    else
+        code = tp_os_slurp_fd(fd, &st, path, limit, data, size, err);
+    if (code)
+        tp_err_path(err, path);
+    tp_os_close(&fd);
+    return code;
+}

@@ -1,0 +1,53 @@
+/* Files below a directory in which this process writes. Somebody else may have put links there,
+ * or the directory itself: nothing is followed, and what is not this user's is refused.
+ *
+ * Directories are descriptors, or AT_FDCWD; `path` is the whole path, for messages. In a name
+ * with slashes the last directory and the file are not followed.
+ */
+#ifndef TP_PACK_BELOW_H
+#define TP_PACK_BELOW_H
+
+#include "pack/os/os.h"
+
+/* Who may read (and write) a file that is made: permission bits, and the group that those of
+ * the group are meant for. */
+struct tp_rights {
+    mode_t mode;
+    gid_t group;
+};
+#define TP_RIGHTS_ALL ((struct tp_rights){0777, (gid_t)-1})
+/* What both allow: these rights, and those of one more file. */
+void tp_rights_meet(struct tp_rights *rights, const struct stat *st);
+
+/* Opens the directory `path`, which must be one and no link, and belong to this user: TP_E_USAGE
+ * otherwise. A file system on which all files belong to somebody else is known by a file that is
+ * made there and removed again. *fd is -1 on failure. */
+enum tp_code tp_below_open_dir(const char *path, int *fd, struct tp_err *err);
+
+/* Makes the directory NAME unless it is there; anything else of that name is replaced. */
+enum tp_code tp_below_mkdir(int dir, const char *name, mode_t mode, const char *path,
+                            struct tp_err *err);
+
+/* Opens a file that is there. `flags` are those of open(2); O_NOFOLLOW is added. A link is
+ * TP_E_USAGE. */
+enum tp_code tp_below_open(int dir, const char *name, int flags, const char *path, int *fd,
+                           struct tp_err *err);
+
+/* Makes a new file for reading and writing, with these rights less the umask; what had its name
+ * is removed first. */
+enum tp_code tp_below_create(int dir, const char *name, struct tp_rights rights,
+                             const char *path, int *fd, struct tp_err *err);
+
+/* Opens, or makes, a file that stays over several runs: a journal, a lock. TP_E_USAGE when it
+ * is no plain file, has other names, too, or is another user's. */
+enum tp_code tp_below_open_own(int dir, const char *name, struct tp_rights rights,
+                               const char *path, int *fd, struct tp_err *err);
+
+/* Whole small file, as tp_os_slurp(). */
+enum tp_code tp_below_slurp(int dir, const char *name, const char *path, uint64_t limit,
+                            char **data, size_t *size, struct tp_err *err);
+
+/* True for a directory, and no link to one. */
+bool tp_below_is_dir(const char *path);
+
+#endif

@@ -1,0 +1,211 @@
+#!/bin/sh
+# Links that somebody planted. Below an output nothing is written or deleted through a link, be
+# it in the unfinished directory, in its place, or beside a single file; a directory of another
+# user is refused. In a source, files that are merely copied may be links within the checkpoint
+# or into the Hub's cache, others only with --follow-links. An output is readable by nobody who
+# cannot read its source.
+set -u
+# shellcheck source=tests/lib/preamble.sh
+. "$(dirname "$0")/../lib/preamble.sh"
+convert() { # source, output, options ...
+    from=$1 to=$2
+    shift 2
+    "$TILEPACK" convert "$work/$from" -o "$work/$to" --to mxfp8-ct -j 2 --device cpu -q "$@"
+}
+victim() { # fresh, and out of everybody's way
+    rm -rf "$work/dst" "$work"/*.partial "$work"/.*.partial* "$work/victim" "$work/folder"
+    echo precious >"$work/victim"
+    mkdir "$work/folder"
+    echo precious >"$work/folder/config.json"
+    cp "$work/folder/config.json" "$work/folder/model.safetensors"
+}
+unharmed() {
+    check "$1: nothing was harmed" sh -c "
+        grep -qx precious '$work/victim' && grep -qx precious '$work/folder/config.json' &&
+        grep -qx precious '$work/folder/model.safetensors' &&
+        test \$(ls -A '$work/folder' | wc -l) = 2"
+}
+
+"$PYTHON" "$TESTS/../samples/gen_checkpoint.py" "$work/model" --preset tiny-llama --quiet \
+    >/dev/null || exit 1
+shard=$(basename "$work/model/"*-00001-of-*.safetensors)
+shards="$work/model/*.safetensors"
+
+# ---- below the output
+
+victim
+mkdir "$work/dst.partial"
+ln -s ../victim "$work/dst.partial/.tilepack-journal"
+fails "a journal that is a link" 2 "a link is in its place" convert model dst
+unharmed "journal"
+
+victim
+mkdir "$work/dst.partial"
+ln "$work/victim" "$work/dst.partial/.tilepack-journal"
+fails "a journal that is a second name of a file" 2 "other names" convert model dst
+unharmed "second name of a journal"
+
+victim
+ln -s folder "$work/dst.partial"
+fails "an unfinished directory that is a link" 2 "a link is in its place" convert model dst
+fails "the same, with --force" 2 "a link is in its place" convert model dst --force
+fails "the same, for a part" 2 "a link is in its place" convert model dst --part 1/2
+fails "the same, for a merge" 2 "a link is in its place" "$TILEPACK" merge "$work/dst"
+unharmed "unfinished directory"
+
+# What an interrupted run left is swept, and written anew: never through a link.
+victim
+mkdir "$work/dst.partial"
+: >"$work/dst.partial/.tilepack-journal"
+for name in $shard config.json model.safetensors.index.json tilepack.json tokenizer.json; do
+    ln -s ../victim "$work/dst.partial/$name"
+done
+ln -s ../folder "$work/dst.partial/rank_0"
+check "links among what is swept" convert model dst
+unharmed "sweep"
+check "the output has none" test -z "$(find "$work/dst" -type l)"
+
+victim
+mkdir "$work/dst.partial"
+: >"$work/dst.partial/.tilepack-journal"
+ln -s ../folder "$work/dst.partial/rank_0"
+ln -s ../folder "$work/dst.partial/rank_1"
+check "links in place of ranks" convert model dst --tp 2
+unharmed "ranks"
+check "the ranks are directories" test -d "$work/dst/rank_0" -a ! -L "$work/dst/rank_0"
+rm -rf "$work/dst/rank_1"
+ln -s ../folder "$work/dst/rank_1"
+fails "--force does not look behind a link" 2 "'rank_1'" convert model dst --tp 2 --force
+unharmed "--force"
+
+victim
+mkdir "$work/dst.partial"
+for name in .tilepack-plan.1-of-2.new "$shard" "$shard.zst"; do
+    ln -s ../victim "$work/dst.partial/$name"
+done
+: >"$work/dst.partial/.tilepack-journal.1-of-2"
+check "links where a part writes" convert model dst --part 1/2
+unharmed "part"
+victim
+mkdir "$work/dst.partial"
+ln -s ../victim "$work/dst.partial/.tilepack-plan.1-of-2"
+fails "a part's note that is a link" 2 "a link is in its place" convert model dst --part 2/2
+unharmed "note"
+
+# ---- beside a single file
+
+one="convert model/$shard dst.safetensors"
+rm -f "$work/dst.safetensors"
+victim
+ln -s victim "$work/.dst.safetensors.partial"
+fails "an unfinished file that is a link" 2 "a link is in its place" $one
+unharmed "unfinished file"
+victim
+ln "$work/victim" "$work/.dst.safetensors.partial"
+fails "an unfinished file with a second name" 2 "other names" $one
+unharmed "second name"
+victim
+ln -s victim "$work/.dst.safetensors.zst.partial.zst"
+check "an archive's unfinished file that is a link" convert "model/$shard" dst.safetensors.zst
+unharmed "archive"
+check "the archive is a file" test -f "$work/dst.safetensors.zst" -a ! -L "$work/dst.safetensors.zst"
+
+# ---- what is another user's
+
+if [ "$(id -u)" = 0 ]; then
+    victim
+    mkdir "$work/dst.partial"
+    chown 65534 "$work/dst.partial"
+    fails "an unfinished directory of another user" 2 "belongs to another user" convert model dst
+    fails "also with --force" 2 "belongs to another user" convert model dst --force
+    fails "also for a part" 2 "belongs to another user" convert model dst --part 1/2
+    : >"$work/.dst.safetensors.partial"
+    chown 65534 "$work/.dst.safetensors.partial"
+    fails "an unfinished file of another user" 2 "belongs to another user" $one
+    victim
+fi
+
+# ---- in a source
+
+echo secret >"$work/secret"
+linked() { # name, target: a fresh source with one link in it
+    rm -rf "$work/linked" "$work/dst" "$work/plain"
+    cp -r "$work/model" "$work/linked"
+    ln -s "$2" "$work/linked/$1"
+}
+linked notes.txt ../secret
+fails "a file that leads out is not copied" 3 "--follow-links" convert linked dst
+fails "and named" 3 "notes.txt" convert linked dst
+fails "nor planned" 3 "--follow-links" "$TILEPACK" plan "$work/linked" --to mxfp8-ct -q
+check "looking at the checkpoint is fine" "$TILEPACK" dump "$work/linked"
+check "with --follow-links it is copied" convert linked dst --follow-links
+check "as a file" sh -c "test ! -L '$work/dst/notes.txt' && grep -q secret '$work/dst/notes.txt'"
+rm "$work/dst/notes.txt"
+ln -s ../secret "$work/dst/notes.txt"
+fails "unpack: the same" 3 "--follow-links" "$TILEPACK" unpack "$work/dst" -o "$work/plain" -q
+check "unpack --follow-links" "$TILEPACK" unpack "$work/dst" -o "$work/plain" -q --follow-links
+fails "--strict goes first" 3 "leads out of" convert linked dst --force --strict --follow-links
+linked notes.txt tokenizer.json
+check "a link within the checkpoint is followed" convert linked dst --strict
+check "and copied as a file" cmp "$work/dst/notes.txt" "$work/model/tokenizer.json"
+check "which is none" test ! -L "$work/dst/notes.txt"
+
+# Weights may lie anywhere, as people do that, but not with --strict.
+linked x ../secret
+rm "$work/linked/x" "$work/linked/$shard"
+ln -s "../model/$shard" "$work/linked/$shard"
+check "a shard may lie elsewhere" convert linked dst
+fails "but not with --strict" 3 "leads out of" convert linked dst --force --strict
+
+# The Hub's cache: snapshots/REV/NAME -> ../../blobs/HASH, in subfolders deeper.
+hub() { # folder below the snapshot, path back to the cache
+    snapshot=hub/snapshots/0123456789abcdef0123456789abcdef01234567$1
+    rm -rf "$work/hub" "$work/dst"
+    mkdir -p "$work/$snapshot" "$work/hub/blobs"
+    for file in "$work/model"/*; do
+        hash=$(sha256sum "$file" | cut -c1-64)
+        cp "$file" "$work/hub/blobs/$hash"
+        ln -s "$2/blobs/$hash" "$work/$snapshot/$(basename "$file")"
+    done
+}
+hub "" ../..
+check "a snapshot of the Hub" convert "$snapshot" dst
+check "and with --strict" convert "$snapshot" dst --force --strict
+ln -s ../../blobs/secret "$work/$snapshot/notes.txt"
+cp "$work/secret" "$work/hub/blobs/secret"
+fails "a name that is no hash" 3 "notes.txt" convert "$snapshot" dst --force
+hash=$(printf '%040d' 7)
+ln -sf "../../blobs/$hash" "$work/$snapshot/notes.txt"
+ln -s ../../secret "$work/hub/blobs/$hash"
+fails "a blob that is a link itself" 3 "notes.txt" convert "$snapshot" dst --force
+hub /text/encoder ../../../..
+check "a snapshot's subfolder" convert "$snapshot" dst --strict
+
+# ---- who may read
+
+readable() { # file of the output: its permissions
+    stat -c %a "$work/dst/$1"
+}
+rm -rf "$work/dst"
+umask 022
+cp -r "$work/model" "$work/private"
+chmod 600 "$work/private/tokenizer.json"
+check "a source with a private file" convert private dst
+check "its copy is private" test "$(readable tokenizer.json)" = 600
+check "the others are not" test "$(readable config.json)$(readable model.safetensors)" = 644644
+chmod 640 "$work/private/$shard"
+check "a source with a private shard" convert private dst --force
+check "what is made of it" test "$(readable model.safetensors)$(readable config.json)" = 640640
+check "its manifest" test "$(readable tilepack.json)" = 640
+check "a single file" convert "private/$shard" private.safetensors
+check "is private, too" test "$(stat -c %a "$work/private.safetensors")" = 640
+check "an archive" convert "private/$shard" private.safetensors.zst
+check "as well" test "$(stat -c %a "$work/private.safetensors.zst")" = 640
+check "ranks" convert private dst --force --tp 2
+check "are private" sh -c "test -z \"\$(find '$work/dst' -type f -perm /007 ! -name 'token*' ! -name 'gen*')\""
+check "what is joined" "$TILEPACK" join "$work/dst" -o "$work/joined" -q
+check "is private again" sh -c "test -z \"\$(find '$work/joined' -type f -name '*.safetensors' -perm /007)\""
+chmod 700 "$work/private"
+check "a private directory" convert private dst --force
+check "gives one" test "$(stat -c %a "$work/dst")" = 700
+finish
