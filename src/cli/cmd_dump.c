@@ -2,9 +2,12 @@
 #include "cli/cmd.h"
 #include "cli/dump.h"
 #include "cli/report.h"
+#include "pack/check/verify_ranks.h"
+#include "pack/plan/ranks.h"
 #include "pack/source/source_check.h"
 
 #include <string.h>
+#include <unistd.h>
 
 static enum tp_code check_options(const struct tp_options *o, struct tp_err *err)
 {
@@ -67,15 +70,50 @@ static int dump(const struct tp_options *o, struct tp_source *source)
     return tp_dump_tensor(o, source, &subject, whole);
 }
 
-int tp_cmd_dump(const struct tp_options *o)
+static int open_and_dump(const struct tp_options *o)
 {
     struct tp_source source;
     struct tp_err err = {0};
-    if (check_options(o, &err))
-        return tp_report_usage("dump", &err);
     if (open_source(o, &source, &err))
         return tp_report_error(&err);
     int status = dump(o, &source);
     tp_source_close(&source);
     return status;
+}
+
+/* One rank after the other, each under its path. */
+static int dump_ranks(const struct tp_options *o)
+{
+    struct tp_err err = {0};
+    char path[4096];
+    const char *operands[2] = {path, o->arg.count > 1 ? o->arg.item[1] : NULL};
+    int status = TP_OK;
+    if (o->json) {
+        tp_err_path(&err, o->arg.item[0]);
+        tp_err_hint(&err, "dump each of its directories %s0, %s1, ...", TP_RANK_PREFIX,
+                    TP_RANK_PREFIX);
+        tp_fail(&err, TP_E_USAGE, "this directory holds tensor-parallel ranks, which are several "
+                "JSON texts");
+        return tp_report_error(&err);
+    }
+    for (unsigned r = 0; r < TP_MAX_RANKS && status == TP_OK; r++) {
+        struct tp_options rank = *o;
+        int size = snprintf(path, sizeof path, "%s/" TP_RANK_PREFIX "%u", o->arg.item[0], r);
+        if (size < 0 || (size_t)size >= sizeof path || access(path, F_OK) != 0)
+            break;
+        rank.arg.item = operands;
+        printf("%s", r ? "\n" : "");
+        tp_print_text(stdout, path);
+        printf(":\n");
+        status = open_and_dump(&rank);
+    }
+    return status;
+}
+
+int tp_cmd_dump(const struct tp_options *o)
+{
+    struct tp_err err = {0};
+    if (check_options(o, &err))
+        return tp_report_usage("dump", &err);
+    return tp_verify_is_ranks(o->arg.item[0]) ? dump_ranks(o) : open_and_dump(o);
 }

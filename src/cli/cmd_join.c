@@ -35,6 +35,8 @@ static int join(const struct tp_options *o, const char *output)
     struct tp_convert_result result;
     if (tp_join_open(o->arg.item[0], tp_source_flags(o), &made, &err))
         return tp_report_error(&err);
+    if (tp_join_unchecked(made))
+        tp_warn_unchecked(o->arg.item[0]);
     struct tp_progress *progress =
         tp_progress_start(o, "join", tp_join_plan(made)->bytes_out);
     struct tp_convert_options options = {

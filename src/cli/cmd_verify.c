@@ -7,7 +7,7 @@
 #include "cli/report.h"
 #include "cli/search_report.h"
 #include "cli/session.h"
-#include "pack/check/verify.h"
+#include "pack/check/verify_ranks.h"
 #include "pack/os/clock.h"
 #include "pack/plan/ranks.h"
 
@@ -300,19 +300,38 @@ static enum tp_code against(const struct tp_options *o, const struct tp_source *
     return code;
 }
 
-/* A directory of tensor-parallel ranks is no checkpoint, but each of them is. */
-static int report_open(const char *path, struct tp_err *err)
+static int print_report(const struct tp_options *o, const struct tp_verify_report *report,
+                        double seconds)
 {
-    char ranks[4096];
-    int size = snprintf(ranks, sizeof ranks, "%s/%s", path, TP_RANKS_NAME);
-    if (size > 0 && (size_t)size < sizeof ranks && access(ranks, R_OK) == 0) {
-        *err = (struct tp_err){0};
-        tp_err_path(err, path);
-        tp_err_hint(err, "verify each of its directories %s0, %s1, ...", TP_RANK_PREFIX,
+    int status = o->json ? print_json(o, report, seconds) : print_text(o, report, seconds);
+    return status == TP_OK && report->problem_count ? TP_E_DIFF : status;
+}
+
+/* A directory of tensor-parallel ranks is no checkpoint, but each of them is. */
+static int verify_ranks(const struct tp_options *o, const struct tp_verify_options *options,
+                        double start)
+{
+    struct tp_verify_report report = {0};
+    struct tp_err err = {0};
+    const char *path = o->arg.item[0];
+    bool unchecked = false;
+    int status;
+    if (o->against) {
+        tp_err_path(&err, path);
+        tp_err_hint(&err, "compare each of its directories %s0, %s1, ...", TP_RANK_PREFIX,
                     TP_RANK_PREFIX);
-        tp_fail(err, TP_E_USAGE, "this directory holds tensor-parallel ranks");
+        tp_fail(&err, TP_E_USAGE, "this directory holds tensor-parallel ranks");
+        status = tp_report_error(&err);
+    } else if (tp_verify_ranks(path, options, &report, &unchecked, &err)) {
+        tp_err_path(&err, path);
+        status = tp_report_error(&err);
+    } else {
+        if (unchecked)
+            tp_warn_unchecked(path);
+        status = print_report(o, &report, tp_now() - start);
     }
-    return tp_report_error(err);
+    tp_verify_report_close(&report);
+    return status;
 }
 
 int tp_cmd_verify(const struct tp_options *o)
@@ -323,8 +342,10 @@ int tp_cmd_verify(const struct tp_options *o)
     double start = tp_now();
     struct tp_verify_options options = {.jobs = o->jobs, .importance = o->importance,
                                         .stop = tp_catch_signals()};
+    if (tp_verify_is_ranks(o->arg.item[0]))
+        return verify_ranks(o, &options, start);
     if (tp_checkpoint_open(o->arg.item[0], 0, &stored.ckpt, &err))
-        return report_open(o->arg.item[0], &err);
+        return tp_report_error(&err);
     struct tp_progress *progress = tp_progress_start(o, "verify", total_bytes(&stored.ckpt));
     options.progress = progress ? tp_progress_add : NULL;
     options.progress_arg = progress;
@@ -340,10 +361,7 @@ int tp_cmd_verify(const struct tp_options *o)
             print_problems(&report, o->verbose);
         status = tp_report_error(&err);
     } else {
-        status = o->json ? print_json(o, &report, tp_now() - start)
-                         : print_text(o, &report, tp_now() - start);
-        if (status == TP_OK && report.problem_count)
-            status = TP_E_DIFF;
+        status = print_report(o, &report, tp_now() - start);
     }
     tp_verify_report_close(&report);
     tp_source_close(&stored);

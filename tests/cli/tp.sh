@@ -51,6 +51,10 @@ done
 
 # A rank that is not what the source gives, and one that is another's.
 convert moe cut --to w4a8-cutlass --tp 2
+check "dump shows the ranks one after the other" sh -c "
+    '$TILEPACK' dump '$work/cut' >'$work/table' &&
+    grep -q '/cut/rank_0:\$' '$work/table' && grep -q '/cut/rank_1:\$' '$work/table' &&
+    test \$(grep -c 'experts.w2' '$work/table') -ge 2"
 shard=$work/cut/rank_1/model.safetensors
 printf 'xy' | dd of="$shard" bs=1 seek=$(($(wc -c <"$shard") - 2000000)) conv=notrunc 2>/dev/null
 check "verify --against finds a changed byte in a rank" sh -c "
@@ -163,7 +167,11 @@ cp -r "$work/one/rank_0" "$work/one/rank_1"
 fails "a rank twice" 3 "this is not rank 1 of this conversion" join one no
 rm -r "$work/one/rank_1"
 mv "$work/away" "$work/one/rank_1"
-cp "$work/one/tilepack-tp.json" "$work/good.json"
+cp "$work/one/tilepack-tp.json" "$work/signed.json"
+sed 's/"along": "K"/"along": "N"/' "$work/signed.json" >"$work/one/tilepack-tp.json"
+fails "a change of what has a checksum" 3 "its own hash is wrong" join one no
+# As 0.1.0 wrote it, without a checksum, what is said is looked at all the same.
+sed '/^ "xxh3"/d; s/"tilepack_tp": 2/"tilepack_tp": 1/' "$work/signed.json" >"$work/good.json"
 sed 's/"along": "K"/"along": "N"/' "$work/good.json" >"$work/one/tilepack-tp.json"
 fails "cuts that are not those" 3 "tilepack-tp.json" join one no
 sed 's/"header": "{/"header": "[/' "$work/good.json" >"$work/one/tilepack-tp.json"

@@ -106,7 +106,14 @@ says "a source for what was not converted" 4 "does not say how it was converted"
 "$TILEPACK" convert "$work/src" -o "$work/tp" --to w4a8-cutlass --tp 2 -q || bad "two ranks"
 says "one rank" 0 "tp/rank_1: no difference" tp/rank_1
 says "one rank and the source of the whole" 0 "tp/rank_1: no difference" tp/rank_1 --against src
-says "the directory of ranks" 2 "verify each of its directories rank_0, rank_1, ..." tp
+says "the directory of ranks" 0 "tp: no difference; 1" tp
+says "the directory of ranks and a source" 2 "compare each of its directories rank_0, rank_1" tp \
+    --against src
+printf x >>"$work/tp/rank_1/config.json"
+says "a rank that was changed" 1 "rank_1/config.json: has " tp
+mv "$work/tp/rank_1" "$work/away"
+says "a rank that is missing" 1 "tilepack-tp.json: rank 1 of 2 is missing" tp
+mv "$work/away" "$work/tp/rank_1"
 
 # Converted with options: they are recorded, and done again.
 "$TILEPACK" convert "$work/src" -o "$work/set" --to fp8-deepseek --set variant=div \

@@ -14,6 +14,7 @@
 #include "pack/commit/manifest.h"
 #include "pack/os/os.h"
 #include "pack/source/descriptor.h"
+#include "pack/source/file_hash.h"
 #include "pack/source/traces.h"
 
 #include <fcntl.h>
@@ -89,33 +90,11 @@ static enum tp_code read_leaf(void *arg, void *data, uint64_t size, uint64_t off
     enum tp_code code = tp_checkpoint_read(v->ckpt, pass->number, data, size, offset, err);
     if (code || (code = tp_contents_check(&v->contents, pass->number, data, size, offset, err)))
         return code;
-    for (uint64_t i = 0; pass->hash_at != UINT64_MAX && i < TP_HASH_TEXT - 1; i++)
-        if (pass->hash_at + i >= offset && pass->hash_at + i < offset + size)
-            ((char *)data)[pass->hash_at + i - offset] = '0';
+    tp_hash_blank(data, size, offset, pass->hash_at);
     if (v->options->progress)
         v->options->progress(v->options->progress_arg, size, pass->file->name);
     tp_traces_count(&v->traces, size);
     return TP_OK;
-}
-
-/* Where the header holds the digits of the file's own hash. */
-static enum tp_code find_digits(struct verify *v, uint32_t f, uint64_t *at)
-{
-    static const char mark[] = "\"" TP_META_HASH "\":\"";
-    const struct tp_file *file = &v->ckpt->files[f];
-    *at = UINT64_MAX;
-    if (!tp_st_meta(&file->header, TP_META_HASH))
-        return TP_OK;
-    char *text = tp_os_alloc((size_t)file->header.data_start, v->err);
-    if (!text)
-        return TP_E_MEMORY;
-    enum tp_code code = tp_checkpoint_read(v->ckpt, f, text, file->header.data_start, 0, v->err);
-    const char *found = code ? NULL
-                             : memmem(text, (size_t)file->header.data_start, mark, strlen(mark));
-    if (found)
-        *at = (uint64_t)(found - text) + strlen(mark);
-    free(text);
-    return code;
 }
 
 static bool is_ours(const struct tp_file *file)
@@ -174,7 +153,7 @@ static enum tp_code check_shard(struct verify *v, uint32_t f)
         return v->manifest.plan ? tp_verify_problem(v->report, file->name, NULL, v->err,
                                                     "is not in the manifest")
                                 : TP_OK;
-    enum tp_code code = find_digits(v, f, &pass.hash_at);
+    enum tp_code code = tp_file_hash_place(v->ckpt, f, &pass.hash_at, v->err);
     if (code || (code = tp_leafhash_file(file->size, v->options->jobs, read_leaf, &pass, actual,
                                          v->err)))
         return code;

@@ -1,5 +1,5 @@
 /* Inside of committing: shared by commit_convert.c (one process, one output),
- * commit_directory.c, commit_output.c (its place), commit_replace.c (what --force may replace), commit_files.c (small files),
+ * commit_directory.c, commit_output.c (its place), commit_replace.c (what --force may replace),
  * commit_ranks.c (a directory for each rank), parts_convert.c and merge.c (shares of one
  * plan) and join.c.
  */

@@ -3,6 +3,7 @@
  */
 #include "pack/commit/commit_build.h"
 
+#include "pack/file/own_hash.h"
 #include "pack/plan/config.h"
 #include "pack/os/below.h"
 #include "pack/text/json_memory.h"
@@ -129,7 +130,8 @@ static enum tp_code write_join(struct tp_commit *c, const struct tp_commit *rank
     enum tp_code code = tp_index_text(c->plan, &index, c->err);
     if (code == TP_OK && (code = tp_config_text(c->plan, &config, c->err)) == TP_OK &&
         (code = whole_manifest(c, rank, &index, &manifest)) == TP_OK)
-        json = json_pack("{s:i,s:i,s:s,s:o,s:o,s:o,s:s%,s:s%,s:s%}", "tilepack_tp", 1, "ranks",
+        json = json_pack("{s:i,s:s,s:i,s:s,s:o,s:o,s:o,s:s%,s:s%,s:s%}", "tilepack_tp",
+                         TP_RANKS_VERSION, TP_OWN_KEY, TP_OWN_ZEROS, "ranks",
                          (int)ranks->count, "plan", id, "rank_plans", json_incref(ids), "cuts",
                          cuts_json(ranks), "files", headers_json(c->plan), "index", index.data,
                          index.size, "config", config.data ? config.data : "", config.size,
@@ -138,6 +140,8 @@ static enum tp_code write_join(struct tp_commit *c, const struct tp_commit *rank
     if (code == TP_OK && !text)
         code = tp_fail(c->err, TP_E_INPUT, "config.json is not UTF-8");
     if ((code = tp_json_check(mark, code, c->err)) == TP_OK)
+        tp_own_hash_sign(text, strlen(text));
+    if (code == TP_OK)
         code = tp_commit_write_small(c, TP_RANKS_NAME, text, strlen(text), false);
     free(text);
     json_decref(json);

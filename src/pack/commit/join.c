@@ -4,6 +4,7 @@
 #include "pack/commit/join.h"
 
 #include "pack/commit/commit_build.h"
+#include "pack/commit/join_check.h"
 #include "pack/os/os.h"
 #include "pack/plan/join_plan.h"
 #include "pack/run/ranks_io.h"
@@ -84,6 +85,7 @@ void tp_join_close(struct tp_join *join)
 
 const struct tp_plan *tp_join_plan(const struct tp_join *join) { return &join->ranks.plan; }
 unsigned tp_join_ranks(const struct tp_join *join) { return join->ranks.count; }
+bool tp_join_unchecked(const struct tp_join *join) { return join->ranks.unchecked; }
 
 /* The descriptors of the stored headers have been written as they were: what is joined must
  * be a checkpoint, with each of them, before it becomes the output. */
@@ -149,6 +151,8 @@ enum tp_code tp_join_run(struct tp_join *join, const char *output,
     *result = (struct tp_convert_result){.bytes_in = plan->bytes_in, .bytes_out = plan->bytes_out};
     pthread_mutex_init(&join->c.lock, NULL);
     enum tp_code code = tp_commit_check_output(&join->c, result);
+    for (unsigned r = 0; r < ranks->count && code == TP_OK && !result->already_done; r++)
+        code = tp_join_check_rank(&ranks->ckpts[r], &own.run, err);
     if (code == TP_OK && !result->already_done)
         code = tp_commit_directory(&join->c, result);
     tp_commit_close(&join->c);

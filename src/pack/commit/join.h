@@ -17,8 +17,12 @@ void tp_join_close(struct tp_join *join); /* NULL is fine */
 
 const struct tp_plan *tp_join_plan(const struct tp_join *join);
 unsigned tp_join_ranks(const struct tp_join *join);
+/* What lies beside the ranks has no hash of its own: 0.1.0 wrote it. */
+bool tp_join_unchecked(const struct tp_join *join);
 
-/* Writes the whole into a directory. */
+/* Writes the whole into a directory. Each rank's shards are hashed first, and what is rebuilt
+ * (index, config, copies) is compared with the hashes of the whole conversion before it becomes
+ * visible; what differs is TP_E_INPUT. */
 enum tp_code tp_join_run(struct tp_join *join, const char *output,
                          const struct tp_convert_options *options,
                          struct tp_convert_result *result, struct tp_err *err);

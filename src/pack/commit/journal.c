@@ -37,9 +37,8 @@ static enum tp_code read_shard(void *arg, void *data, uint64_t size, uint64_t of
 {
     const struct shard_file *shard = arg;
     enum tp_code code = read_plain(shard, data, size, offset, err);
-    for (uint64_t i = 0; code == TP_OK && i < TP_HASH_TEXT - 1; i++)
-        if (shard->hash_at + i >= offset && shard->hash_at + i < offset + size)
-            ((char *)data)[shard->hash_at + i - offset] = '0';
+    if (code == TP_OK)
+        tp_hash_blank(data, size, offset, shard->hash_at);
     return code;
 }
 

@@ -21,9 +21,9 @@ struct tp_journal {
     bool names_shards; /* one at least, be it of another plan */
 };
 
-/* Opens or creates DIRECTORY/NAME, DIRECTORY open as `dir`, and locks it. A journal of the same plan is read
- * back and every shard it names is proven by its hash; *foreign is set when it is of
- * another plan. `zstd`: the shards are archives. */
+/* Opens or creates DIRECTORY/NAME, DIRECTORY open as `dir`, and locks it. A journal of the
+ * same plan is read back and every shard it names is proven by its hash; *foreign is set when
+ * it is of another plan. `zstd`: the shards are archives. */
 enum tp_code tp_journal_open(int dir, const char *directory, const char *name,
                              const struct tp_plan *plan, bool zstd, struct tp_journal *journal,
                              bool *foreign, struct tp_err *err);

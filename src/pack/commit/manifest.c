@@ -1,6 +1,7 @@
 /* The manifest: writing and reading. Same request and source, same text. */
 #include "pack/commit/manifest.h"
 
+#include "pack/file/own_hash.h"
 #include "pack/plan/describe.h"
 #include "pack/text/json_memory.h"
 #include "pack/os/os.h"
@@ -62,40 +63,6 @@ static json_t *files_json(const struct tp_manifest_file *files, size_t count)
     return json;
 }
 
-/* The manifest's own hash: XXH3-128 of its text, with these digits as zeros. They
- * stand near the beginning, as the second key. */
-#define OWN_MARK "\"xxh3\": \""
-#define OWN_ZEROS "00000000000000000000000000000000"
-enum { OWN_WITHIN = 256 };
-
-static char *own_digits(char *text, size_t size)
-{
-    char *mark = memmem(text, size < OWN_WITHIN ? size : OWN_WITHIN, OWN_MARK, strlen(OWN_MARK));
-    char *digits = mark ? mark + strlen(OWN_MARK) : NULL;
-    return digits && (size_t)(digits - text) + TP_HASH_TEXT <= size ? digits : NULL;
-}
-
-static void sign(char *text, size_t size)
-{
-    uint8_t hash[TP_HASH_BYTES];
-    char digits[TP_HASH_TEXT], *at = own_digits(text, size);
-    tp_hash(text, size, hash);
-    tp_hash_print(hash, digits);
-    if (at)
-        memcpy(at, digits, TP_HASH_TEXT - 1);
-}
-
-static bool is_intact(char *text, size_t size)
-{
-    uint8_t stored[TP_HASH_BYTES], actual[TP_HASH_BYTES];
-    char *at = own_digits(text, size);
-    if (!at || !tp_hash_parse(at, TP_HASH_TEXT - 1, stored))
-        return false;
-    memcpy(at, OWN_ZEROS, TP_HASH_TEXT - 1);
-    tp_hash(text, size, actual);
-    return memcmp(stored, actual, TP_HASH_BYTES) == 0;
-}
-
 enum tp_code tp_manifest_text(const struct tp_plan *plan, const struct tp_request *request,
                               const struct tp_manifest_file *files, size_t file_count,
                               struct tp_text *text, struct tp_err *err)
@@ -106,8 +73,8 @@ enum tp_code tp_manifest_text(const struct tp_plan *plan, const struct tp_reques
     if (code)
         return code;
     tp_manifest_plan_id(plan, id);
-    json_t *json = json_pack("{s:i,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o}", "tilepack", 1, "xxh3",
-                             OWN_ZEROS, "plan", id,
+    json_t *json = json_pack("{s:i,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o}", "tilepack", 1, TP_OWN_KEY,
+                             TP_OWN_ZEROS, "plan", id,
                              "request", tp_request_record(request), "source", source_json(plan),
                              "files", files_json(files, file_count), "kept", kept_json(plan),
                              "descriptors", descriptors, "units", units);
@@ -120,7 +87,7 @@ enum tp_code tp_manifest_text(const struct tp_plan *plan, const struct tp_reques
     if ((code = tp_text_add_word(text, dump, err)) == TP_OK)
         code = tp_text_add_word(text, "\n", err);
     if (code == TP_OK)
-        sign(text->data, text->size);
+        tp_own_hash_sign(text->data, text->size);
     free(dump);
     return code;
 }
@@ -181,7 +148,7 @@ static const char *changed(const json_t *list, const struct tp_manifest_file *fi
         char hash[TP_HASH_TEXT];
         tp_hash_print(files[i].hash, hash);
         if ((uint64_t)json_integer_value(json_object_get(entry, "size")) != files[i].size ||
-            !stored || (strcmp(stored, hash) != 0 && strcmp(stored, OWN_ZEROS) != 0))
+            !stored || (strcmp(stored, hash) != 0 && strcmp(stored, TP_OWN_ZEROS) != 0))
             return files[i].name;
     }
     return NULL;
@@ -203,7 +170,7 @@ enum tp_code tp_manifest_refill(const char *stored, size_t size,
             json_object_set_new(json_array_get(list, i), "xxh3", json_string(hash));
             set_sha256(json_array_get(list, i), &files[i]);
         }
-        json_object_set_new(json, "xxh3", json_string(OWN_ZEROS));
+        json_object_set_new(json, "xxh3", json_string(TP_OWN_ZEROS));
         dump = json_dumps(json, JSON_INDENT(1));
     }
     json_decref(json);
@@ -214,7 +181,7 @@ enum tp_code tp_manifest_refill(const char *stored, size_t size,
                                           "list the files that were written");
     code = tp_json_check(mark, code, err);
     if (code == TP_OK)
-        sign(text->data, text->size);
+        tp_own_hash_sign(text->data, text->size);
     free(dump);
     return code;
 }
@@ -275,7 +242,7 @@ enum tp_code tp_manifest_read(const char *directory, struct tp_manifest *manifes
         code = json ? read_manifest(json, manifest, err)
                     : tp_fail(err, TP_E_INPUT, "line %d: %s", where.line, where.text);
         json_decref(json);
-        manifest->intact = is_intact(text, size);
+        manifest->intact = tp_own_hash_right(text, size);
     }
     code = tp_json_check(mark, code, err);
     if (code)

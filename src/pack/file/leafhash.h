@@ -106,6 +106,10 @@ enum tp_code tp_leafhash_final(struct tp_leafhash *h, uint8_t root[TP_HASH_BYTES
 enum tp_code tp_leafhash_file(uint64_t file_size, unsigned threads, tp_leafhash_read read,
                               void *arg, uint8_t root[TP_HASH_BYTES], struct tp_err *err);
 
+/* Bytes [offset, offset + size) of a file, with the digits of its own hash, which stand at
+ * `place`, as zeros: that is how they are hashed. UINT64_MAX: it has none. */
+void tp_hash_blank(void *data, uint64_t size, uint64_t offset, uint64_t place);
+
 /* XXH3-128 of bytes in memory, in the canonical form of 2. above. */
 void tp_hash(const void *data, size_t size, uint8_t hash[TP_HASH_BYTES]);
 

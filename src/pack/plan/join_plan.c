@@ -4,6 +4,7 @@
 #include "pack/plan/join_plan.h"
 
 #include "base/num.h"
+#include "pack/file/own_hash.h"
 #include "pack/os/os.h"
 #include "pack/plan/describe.h"
 #include "pack/plan/ranks.h"
@@ -51,10 +52,15 @@ static enum tp_code read_info(struct tp_join_plan *join, struct tp_err *err)
         return code;
     tp_hash(text, size, join->info_hash);
     join->info = tp_json_load(text, size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &where);
+    json_int_t version = json_integer_value(json_object_get(join->info, "tilepack_tp"));
+    bool right = tp_own_hash_right(text, size);
     free(text);
+    join->unchecked = version == 1;
+    if (version == TP_RANKS_VERSION && !right)
+        return bad_info(join, err, "its text has changed: its own hash is wrong");
     json_int_t ranks = json_integer_value(json_object_get(join->info, "ranks"));
     if (!json_is_object(join->info) ||
-        json_integer_value(json_object_get(join->info, "tilepack_tp")) != 1 || ranks < 1 ||
+        (version != 1 && version != TP_RANKS_VERSION) || ranks < 1 ||
         ranks > TP_MAX_RANKS ||
         json_array_size(json_object_get(join->info, "rank_plans")) != (size_t)ranks)
         return bad_info(join, err, "not what this version of tilepack writes beside ranks");

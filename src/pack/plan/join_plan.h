@@ -22,6 +22,7 @@ struct tp_name_list {
 struct tp_join_plan {
     char *path;
     json_t *info;     /* tilepack-tp.json */
+    bool unchecked;   /* its text has no hash of its own: 0.1.0 wrote it */
     uint8_t info_hash[TP_HASH_BYTES];
     unsigned count; /* of ranks */
     unsigned flags; /* with which they are opened */

@@ -1,0 +1,114 @@
+/* Ranks verified together: each by itself, then what puts them together.
+ *
+ * Invariant: a changed bit of any file that the conversion wrote is a problem.
+ */
+#include "pack/check/verify_ranks.h"
+
+#include "pack/commit/commit_build.h"
+#include "pack/commit/join.h"
+#include "pack/os/os.h"
+#include "pack/plan/ranks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool tp_verify_is_ranks(const char *path)
+{
+    struct stat st;
+    struct tp_err ignored = {0};
+    char *name = tp_os_format(&ignored, "%s/%s", path, TP_RANKS_NAME);
+    bool is = name && tp_os.stat(name, &st) == 0 && S_ISREG(st.st_mode);
+    free(name);
+    return is;
+}
+
+static void add_counts(struct tp_verify_report *to, const struct tp_verify_report *rank)
+{
+    to->by_tilepack |= rank->by_tilepack;
+    to->shards += rank->shards;
+    to->others += rank->others;
+    to->tensors += rank->tensors;
+    to->packed += rank->packed;
+    to->hashed += rank->hashed;
+    to->layouts += rank->layouts;
+    to->padded += rank->padded;
+    to->bytes += rank->bytes;
+}
+
+static enum tp_code add_problems(struct tp_verify_report *to, const struct tp_verify_report *rank,
+                                 const char *name, struct tp_err *err)
+{
+    enum tp_code code = TP_OK;
+    for (size_t i = 0; i < rank->problem_count && code == TP_OK; i++) {
+        const struct tp_problem *problem = &rank->problems[i];
+        char *file = tp_os_format(err, "%s%s%s", name, problem->file ? "/" : "",
+                                  problem->file ? problem->file : "");
+        code = file ? tp_verify_problem(to, file, problem->tensor, err, "%s", problem->what)
+                    : TP_E_MEMORY;
+        free(file);
+    }
+    return code;
+}
+
+/* What cannot be read is a difference of the whole; only what is no fault of the files ends
+ * the run. */
+static enum tp_code as_problem(struct tp_verify_report *report, const char *name,
+                               const struct tp_err *why, struct tp_err *err)
+{
+    if (why->code != TP_E_INPUT && why->code != TP_E_UNSUPPORTED && why->code != TP_E_USAGE) {
+        *err = *why;
+        return why->code;
+    }
+    return tp_verify_problem(report, name, why->tensor[0] ? why->tensor : NULL, err, "%s",
+                             why->what);
+}
+
+static enum tp_code verify_rank(const char *path, const char *name,
+                                const struct tp_verify_options *options,
+                                struct tp_verify_report *report, struct tp_err *err)
+{
+    struct tp_checkpoint ckpt = {0};
+    struct tp_weights weights = {0};
+    struct tp_verify_report own = {0};
+    struct tp_err local = {0};
+    char *rank = tp_os_format(err, "%s/%s", path, name);
+    if (!rank)
+        return TP_E_MEMORY;
+    enum tp_code code = tp_checkpoint_open(rank, 0, &ckpt, &local);
+    if (code == TP_OK)
+        code = tp_verify(&ckpt, &weights, options, &own, &local);
+    add_counts(report, &own);
+    enum tp_code listed = add_problems(report, &own, name, err);
+    if (code)
+        code = as_problem(report, name, &local, err);
+    tp_verify_report_close(&own);
+    tp_weights_close(&weights);
+    tp_checkpoint_close(&ckpt);
+    free(rank);
+    return code ? code : listed;
+}
+
+enum tp_code tp_verify_ranks(const char *path, const struct tp_verify_options *options,
+                             struct tp_verify_report *report, bool *unchecked,
+                             struct tp_err *err)
+{
+    struct tp_os_list list;
+    struct tp_join *join = NULL;
+    struct tp_err local = {0};
+    *report = (struct tp_verify_report){0};
+    *unchecked = false;
+    enum tp_code code = tp_os_list(path, &list, err);
+    for (size_t i = 0; i < list.count && code == TP_OK; i++)
+        if (tp_commit_is_rank(list.names[i]))
+            code = verify_rank(path, list.names[i], options, report, err);
+        else if (list.names[i][0] != '.' && strcmp(list.names[i], TP_RANKS_NAME) != 0)
+            code = tp_verify_problem(report, list.names[i], NULL, err, "is not of the conversion");
+    tp_os_list_free(&list);
+    if (code)
+        return code;
+    if (tp_join_open(path, 0, &join, &local))
+        return as_problem(report, TP_RANKS_NAME, &local, err);
+    *unchecked = tp_join_unchecked(join);
+    tp_join_close(join);
+    return TP_OK;
+}
