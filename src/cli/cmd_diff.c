@@ -1,6 +1,7 @@
 /* `tilepack diff`: prints what differs between two checkpoints. Equal layers are
  * one line unless --verbose; the first difference is told to the element. */
 #include "cli/cmd.h"
+#include "cli/escape.h"
 #include "cli/fold.h"
 #include "cli/human.h"
 #include "cli/progress.h"

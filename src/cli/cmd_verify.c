@@ -1,6 +1,7 @@
 /* `tilepack verify`: runs the checks and prints what they found. Every difference
  * is a line of its own on stdout, the summary the last one. */
 #include "cli/cmd.h"
+#include "cli/escape.h"
 #include "cli/fold.h"
 #include "cli/human.h"
 #include "cli/progress.h"

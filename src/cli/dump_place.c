@@ -1,5 +1,6 @@
 /* --at, --offset and --values: one element, one byte, one rectangle. */
 #include "cli/dump.h"
+#include "cli/escape.h"
 #include "cli/report.h"
 #include "pack/format/format_parse.h"
 
@@ -358,11 +359,14 @@ static enum tp_code head_json(const char *name, const struct tp_region *r, struc
 {
     struct tp_text text = {0};
     enum tp_code code = tp_text_add_json(&text, name, err);
-    if (code == TP_OK)
-        printf("{\n  \"version\": 1,\n  \"weight\": %s,\n  \"expert\": %llu,\n"
+    if (code == TP_OK) {
+        printf("{\n  \"version\": 1,\n  \"weight\": ");
+        tp_print_json(stdout, text.data, text.size);
+        printf(",\n  \"expert\": %llu,\n"
                "  \"n\": [%llu, %llu],\n  \"k\": [%llu, %llu],\n  \"values\": [",
-               text.data, (unsigned long long)r->e, (unsigned long long)r->n0,
-               (unsigned long long)r->n1, (unsigned long long)r->k0, (unsigned long long)r->k1);
+               (unsigned long long)r->e, (unsigned long long)r->n0, (unsigned long long)r->n1,
+               (unsigned long long)r->k0, (unsigned long long)r->k1);
+    }
     tp_text_free(&text);
     return code;
 }

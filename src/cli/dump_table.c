@@ -1,6 +1,7 @@
 /* The table of tensors. Made for 100,000 of them: one pass to find what belongs
  * to what, and JSON written as it goes instead of as one tree. */
 #include "cli/dump.h"
+#include "cli/escape.h"
 #include "cli/report.h"
 #include "pack/format/format_parse.h"
 #include "pack/text/text.h"
@@ -166,12 +167,14 @@ static int print_json(const struct tp_source *source, const struct owner *owners
     struct tp_err err = {0};
     enum tp_code code = add_files(source, &text, &err);
     for (size_t t = 0; t < source->ckpt.tensor_count && code == TP_OK; t++) {
-        fwrite(text.data, 1, text.size, stdout);
+        tp_print_json(stdout, text.data, text.size);
         text.size = 0;
         code = add_tensor(&text, source, t, &owners[t], &err);
     }
-    if (code == TP_OK)
-        printf("%s\n  ]\n}\n", text.data);
+    if (code == TP_OK) {
+        tp_print_json(stdout, text.data, text.size);
+        printf("\n  ]\n}\n");
+    }
     tp_text_free(&text);
     return code ? tp_report_error(&err) : TP_OK;
 }

@@ -1,5 +1,6 @@
 /* One tensor, or one packed weight: header facts, descriptor, tile. */
 #include "cli/dump.h"
+#include "cli/escape.h"
 #include "cli/report.h"
 #include "kernels/op/codec.h"
 #include "pack/format/format_parse.h"

@@ -52,16 +52,3 @@ const char *tp_shape_text(char text[TP_SHAPE_TEXT], const uint64_t *shape, uint3
     *at = '\0';
     return text;
 }
-
-void tp_print_text(FILE *out, const char *text)
-{
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-        if (c < 0x20 || c == 0x7F)
-            fprintf(out, "\\x%02X", c);
-        else if (c == 0xC2 && (unsigned char)text[1] >= 0x80 && (unsigned char)text[1] < 0xA0)
-            fprintf(out, "\\u%04X", (unsigned char)*++text); /* C1 controls, two bytes of UTF-8 */
-        else
-            fputc(c, out);
-    }
-}

@@ -17,7 +17,4 @@ const char *tp_human_seconds(char text[TP_HUMAN], double seconds);
 enum { TP_SHAPE_TEXT = 200 };
 const char *tp_shape_text(char text[TP_SHAPE_TEXT], const uint64_t *shape, uint32_t rank);
 
-/* Writes text with control characters as \xNN. */
-void tp_print_text(FILE *out, const char *text);
-
 #endif

@@ -2,6 +2,7 @@
  * a tree of it would take a gigabyte. */
 #include "cli/plan_report.h"
 #include "cli/report.h"
+#include "cli/escape.h"
 #include "pack/plan/config.h"
 #include "pack/text/text.h"
 
@@ -20,7 +21,7 @@ static void put_word(struct json *j, const char *word)
 
 static void print(struct json *j)
 {
-    fwrite(j->text.data, 1, j->text.size, stdout);
+    tp_print_json(stdout, j->text.data, j->text.size);
     j->text.size = 0;
 }
 

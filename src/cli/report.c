@@ -3,6 +3,7 @@
  * Invariant: stdout carries results only, and control characters never pass. */
 #include "cli/report.h"
 
+#include "cli/escape.h"
 #include "cli/human.h"
 #include "cli/progress.h"
 #include "pack/text/json_memory.h"
@@ -136,7 +137,7 @@ static json_t *json_text(const char *text)
 
 static int write_out(const char *data, size_t size, void *arg)
 {
-    return fwrite(data, 1, size, arg) == size ? 0 : -1;
+    return tp_print_json(arg, data, size) ? 0 : -1;
 }
 
 /* TP_OK also when the text could not be written: tp_report_finish() finds that. */

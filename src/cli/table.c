@@ -1,6 +1,7 @@
 /* Text tables: all cells are kept, then printed in columns. They are kept in few large
  * blocks, so that 100,000 rows cost little.
  * Invariant: on anything but a terminal every cell is printed whole. */
+#include "cli/escape.h"
 #include "cli/report.h"
 
 #include <stdlib.h>
@@ -97,24 +98,6 @@ static bool is_printable(const char *text, size_t size)
     return true;
 }
 
-/* Copies text with its control characters escaped; returns its end. */
-static char *escape(char *at, const char *text, size_t size)
-{
-    static const char digits[] = "0123456789ABCDEF";
-    for (size_t i = 0; i < size; i++) {
-        unsigned char c = (unsigned char)text[i];
-        if (c >= 0x20 && c != 0x7F) {
-            *at++ = (char)c;
-            continue;
-        }
-        *at++ = '\\';
-        *at++ = 'x';
-        *at++ = digits[c >> 4];
-        *at++ = digits[c & 15];
-    }
-    return at;
-}
-
 /* Appends one cell; its width, or SIZE_MAX. */
 static size_t add_cell(struct tp_table *table, const char *cell)
 {
@@ -123,14 +106,14 @@ static size_t add_cell(struct tp_table *table, const char *cell)
     uint32_t size = (uint32_t)length;
     char *at = length > UINT32_MAX / 4
                    ? NULL
-                   : reserve(table, sizeof size + (plain ? length : 4 * length));
+                   : reserve(table, sizeof size + (plain ? length : TP_ESCAPED * length));
     if (!at)
         return SIZE_MAX;
     char *text = at + sizeof size;
     if (plain)
         memcpy(text, cell, length);
     else
-        size = (uint32_t)(escape(text, cell, length) - text);
+        size = (uint32_t)(tp_escape(text, cell, length, false) - text);
     memcpy(at, &size, sizeof size);
     table->last->used += sizeof size + size;
     size_t width = plain ? size : text_width(text, size);

@@ -96,8 +96,8 @@ static void escapes_do_not_pass(void **state)
     struct capture text;
     tp_report_setup(&(struct tp_options){.color = "never", .verbose = true});
     capture_begin(&text, &stderr);
-    tp_note("%s", "a\033[31mb\nc\x7F\xC2\x9B" "d \xC3\xA9");
-    printed(&text, "tilepack: a\\x1B[31mb\\x0Ac\\x7F\\u009Bd \xC3\xA9\n");
+    tp_note("%s", "a\033[31mb\nc\x7F\xC2\x9B" "d \xC3\xA9\xE2\x80\xAE\x9B\xF3\xA0\x81\x81");
+    printed(&text, "tilepack: a\\x1B[31mb\\x0Ac\\x7F\\u009Bd \xC3\xA9\\u202E\\x9B\\U000E0041\n");
 }
 
 static void quiet_and_verbose(void **state)

@@ -1,0 +1,128 @@
+/* Escaping. Decides by code point; what the shapes of letters may deceive with is not its
+ * business.
+ */
+#include "cli/escape.h"
+
+#include <stdint.h>
+#include <string.h>
+
+/* Ranges of code points that pass nowhere: Unicode's controls, its bidirectional formatting, and
+ * other characters without a shape, of which names could be made that look alike. */
+static const struct {
+    uint32_t first, last;
+} unsafe[] = {
+    {0x00, 0x1F},     {0x7F, 0x9F},     {0x61C, 0x61C},   {0x200B, 0x200F},
+    {0x2028, 0x202E}, {0x2060, 0x206F}, {0xFEFF, 0xFEFF}, {0xFFF9, 0xFFFB},
+    {0xE0000, 0xE007F},
+};
+
+static bool is_unsafe(uint32_t point)
+{
+    for (size_t i = 0; i < sizeof unsafe / sizeof *unsafe; i++)
+        if (point >= unsafe[i].first && point <= unsafe[i].last)
+            return true;
+    return false;
+}
+
+/* Bytes of the character of UTF-8 that begins here, or 0 where none does. */
+static size_t decode(const char *text, size_t size, uint32_t *point)
+{
+    static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
+    unsigned char c = (unsigned char)*text;
+    size_t length = c < 0x80 ? 1 : c >= 0xC2 && c < 0xE0 ? 2 : c >= 0xE0 && c < 0xF0 ? 3
+                    : c >= 0xF0 && c < 0xF5 ? 4 : 0;
+    if (!length || length > size)
+        return 0;
+    *point = length == 1 ? c : c & (0x7Fu >> length);
+    for (size_t i = 1; i < length; i++) {
+        if (((unsigned char)text[i] & 0xC0) != 0x80)
+            return 0;
+        *point = *point << 6 | ((unsigned char)text[i] & 0x3F);
+    }
+    return *point < least[length] || *point > 0x10FFFF || (*point >= 0xD800 && *point < 0xE000)
+               ? 0 : length;
+}
+
+static char *put_hex(char *to, char letter, uint32_t value, int digits)
+{
+    *to++ = '\\';
+    *to++ = letter;
+    while (digits--)
+        *to++ = "0123456789ABCDEF"[value >> 4 * digits & 15];
+    return to;
+}
+
+static char *put_point(char *to, uint32_t point, bool json)
+{
+    if (point < 0x80 && !json)
+        return put_hex(to, 'x', point, 2);
+    if (point < 0x10000)
+        return put_hex(to, 'u', point, 4);
+    if (!json)
+        return put_hex(to, 'U', point, 8);
+    point -= 0x10000; /* JSON knows 16 bits at a time: a pair of surrogates */
+    return put_hex(put_hex(to, 'u', 0xD800 | point >> 10, 4), 'u', 0xDC00 | (point & 0x3FF), 4);
+}
+
+/* How many bytes need no look at each: letters of ASCII. */
+static size_t plain_run(const char *text, size_t size)
+{
+    size_t run = 0;
+    while (run < size && text[run] >= 0x20 && text[run] < 0x7F)
+        run++;
+    return run;
+}
+
+char *tp_escape(char *to, const char *text, size_t size, bool json)
+{
+    while (size) {
+        uint32_t point;
+        size_t run = plain_run(text, size);
+        memcpy(to, text, run);
+        to += run;
+        text += run;
+        if (!(size -= run))
+            break;
+        size_t length = decode(text, size, &point);
+        if (!length) {
+            length = 1;
+            to = put_hex(to, 'x', (unsigned char)*text, 2);
+        } else if (is_unsafe(point) && !(json && point < 0x20)) {
+            to = put_point(to, point, json);
+        } else {
+            memcpy(to, text, length);
+            to += length;
+        }
+        text += length;
+        size -= length;
+    }
+    return to;
+}
+
+/* In parts that end where a character does. */
+static bool print(FILE *out, const char *text, size_t size, bool json)
+{
+    enum { PART = 1024 };
+    char escaped[TP_ESCAPED * PART];
+    while (size) {
+        size_t part = size < PART ? size : PART;
+        for (int back = 0; part < size && back < 3 && (text[part] & 0xC0) == 0x80; back++)
+            part--;
+        size_t made = (size_t)(tp_escape(escaped, text, part, json) - escaped);
+        if (fwrite(escaped, 1, made, out) != made)
+            return false;
+        text += part;
+        size -= part;
+    }
+    return true;
+}
+
+void tp_print_text(FILE *out, const char *text)
+{
+    print(out, text, strlen(text), false);
+}
+
+bool tp_print_json(FILE *out, const char *text, size_t size)
+{
+    return print(out, text, size, true);
+}

@@ -1,0 +1,22 @@
+/* Text of strangers, made harmless for a terminal. */
+#ifndef TP_CLI_ESCAPE_H
+#define TP_CLI_ESCAPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+/* Copies text with what may drive or deceive a terminal escaped: control characters (C0, DEL,
+ * C1), those that reorder text or are not seen, line and paragraph separators, and bytes that
+ * are no UTF-8. As \xNN, \uNNNN and \UNNNNNNNN; `json`: as JSON has it, and what stands below
+ * 0x20 stays, as it is the layout there. `to` has room for TP_ESCAPED times the size. Returns
+ * the end. */
+enum { TP_ESCAPED = 4 };
+char *tp_escape(char *to, const char *text, size_t size, bool json);
+
+/* Prints text so. */
+void tp_print_text(FILE *out, const char *text);
+/* Prints JSON so, which stays the same JSON. False when it could not be written. */
+bool tp_print_json(FILE *out, const char *text, size_t size);
+
+#endif
