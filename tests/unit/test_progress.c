@@ -1,5 +1,6 @@
 /* The progress line, drawn into a real pseudo-terminal: what appears, how often,
  * how wide, that it goes away, and that nothing at all appears elsewhere. */
+#include "cli/escape.c"
 #include "cli/human.c"
 #include "cli/progress.c"
 #include "cli/report.c"

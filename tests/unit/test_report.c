@@ -1,5 +1,6 @@
 /* What the command line prints: errors in text and JSON, tables, human numbers,
  * and that text from a file cannot drive the terminal. */
+#include "cli/escape.c"
 #include "cli/human.c"
 #include "cli/progress.c"
 #include "cli/report.c"
