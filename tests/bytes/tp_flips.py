@@ -117,7 +117,7 @@ def old(work):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--count", type=int, default=int(os.environ.get("TILEPACK_TEST_FLIPS",
-                                                                        "120")))
+                                                                        "80")))
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     with tool.Workdir() as work:

@@ -15,7 +15,8 @@ enum { SHARD = 200, HASH_AT = 20 };
 static struct tp_plan_file files[2] = {
     {.name = (char[]){"a.safetensors"}, .size = SHARD, .hash_at = HASH_AT},
     {.name = (char[]){"b.safetensors"}, .size = SHARD, .hash_at = HASH_AT}};
-static const struct tp_plan plan = {.files = files, .file_count = 2};
+static const struct tp_checkpoint source = {.rights = {0777, (gid_t)-1}};
+static const struct tp_plan plan = {.ckpt = &source, .files = files, .file_count = 2};
 static uint8_t hashes[2][TP_HASH_BYTES];
 
 static enum tp_code read_text(void *arg, void *data, uint64_t size, uint64_t offset,
@@ -64,7 +65,7 @@ static void add_and_reopen(struct tp_journal *journal, bool zstd)
     if (!done)
         must(!tp_journal_add(journal, &plan, 1, hashes[1], &err));
     tp_journal_close(journal);
-    must(!tp_journal_open(".", TP_JOURNAL_NAME, &plan, zstd, journal, &foreign, &err));
+    must(!tp_journal_open(AT_FDCWD, ".", TP_JOURNAL_NAME, &plan, zstd, journal, &foreign, &err));
     must(!foreign && journal->done[1] && journal->names_shards);
 }
 
@@ -76,8 +77,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!*fuzz_path)
         start();
     fuzz_write(TP_JOURNAL_NAME, data + (size > 0), size - (size > 0));
-    enum tp_code code =
-        tp_journal_open(".", TP_JOURNAL_NAME, &plan, zstd, &journal, &foreign, &err);
+    enum tp_code code = tp_journal_open(AT_FDCWD, ".", TP_JOURNAL_NAME, &plan, zstd, &journal,
+                                        &foreign, &err);
     must(code == err.code && code == TP_OK);
     size_t done = 0;
     for (int f = 0; f < 2; f++) {
