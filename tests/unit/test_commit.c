@@ -119,7 +119,7 @@ static int meanwhile(int fd, off_t offset, off_t size, bool fill)
 {
     if (!world.plan.single_file)
         assert_int_equal(mkdir(world.output, 0777), 0);
-    snprintf(world.note, sizeof world.note, world.plan.single_file ? "%s" : "%s/model.safetensors",
+    snprintf(world.note, sizeof world.note, world.plan.single_file ? "%s" : "%s/note.txt",
              world.output);
     write_text(world.note, "theirs", 6);
     tp_os = real_os;

@@ -10,7 +10,7 @@
 #include "base/num.h"
 #include "base/suffix.h"
 #include "pack/run/budget.h"
-#include "pack/check/contents.h"
+#include "pack/source/contents.h"
 #include "pack/commit/manifest.h"
 #include "pack/os/os.h"
 #include "pack/source/descriptor.h"
@@ -369,34 +369,14 @@ static enum tp_code check_layouts(struct verify *v, const struct tp_weight *weig
     return TP_OK;
 }
 
-/* Layout words and shapes must be what their expressions give. */
 static enum tp_code check_words(struct verify *v, const struct tp_weight *weight, uint32_t i)
 {
-    const struct tp_format_out *out = &weight->format->out[i];
+    char what[TP_WORD_TEXT];
     const struct tp_tensor *tensor = &v->ckpt->tensors[weight->tensor[i]];
-    size_t width = tp_dtype_bits(out->dtype) / 8;
-    const char *file = v->ckpt->files[tensor->file].name;
-    uint8_t *data = tp_os_alloc((size_t)tensor->bytes + 1, v->err);
-    if (!data)
-        return TP_E_MEMORY;
-    enum tp_code code = tp_checkpoint_read(v->ckpt, tensor->file, data, tensor->bytes,
-                                           tensor->offset, v->err);
-    uint64_t count = out->word_count ? tensor->bytes / width : 0;
-    for (uint64_t at = 0; at < count && code == TP_OK; at++) {
-        uint64_t expected = 0, stored = 0;
-        if (tp_expr_eval(out->words[at % out->word_count], weight->box, &expected, NULL))
-            continue;
-        memcpy(&stored, data + at * width, width);
-        if (stored == expected)
-            continue;
-        code = tp_verify_problem(v->report, file, tensor->name, v->err,
-                                 "word %llu is %llu, not %s = %llu", (unsigned long long)at,
-                                 (unsigned long long)stored, out->words[at % out->word_count],
-                                 (unsigned long long)expected);
-        break;
-    }
-    free(data);
-    return code;
+    enum tp_code code = tp_words_check(v->ckpt, weight, i, what, v->err);
+    return code || !*what ? code
+                          : tp_verify_problem(v->report, v->ckpt->files[tensor->file].name,
+                                              tensor->name, v->err, "%s", what);
 }
 
 static enum tp_code check_weights(struct verify *v)
@@ -459,7 +439,7 @@ enum tp_code tp_verify(const struct tp_checkpoint *ckpt, struct tp_weights *weig
     struct tp_err meaning = {0};
     *report = (struct tp_verify_report){.shards = ckpt->file_count, .tensors = ckpt->tensor_count};
     enum tp_code unclear = tp_weights_find(ckpt, weights, &meaning);
-    enum tp_code code = unclear ? TP_OK : tp_contents_open(ckpt, weights, &v.contents, err);
+    enum tp_code code = unclear ? TP_OK : tp_contents_open(ckpt, weights, false, &v.contents, err);
     if (unclear)
         v.contents.ckpt = NULL; /* what the tensors mean is not known: hashes only */
     if (code == TP_OK && tp_budget_too_large(tp_checkpoint_bytes(ckpt)))

@@ -12,6 +12,8 @@
 
 #include <sys/stat.h>
 
+struct tp_sink;
+
 /* One commit on its way. Closed by tp_commit_close(). */
 struct tp_commit {
     const struct tp_plan *plan;
@@ -78,6 +80,12 @@ enum tp_code tp_commit_remove_file(const char *directory, const char *name, stru
 enum tp_code tp_commit_empty(const char *path, const char *keep, struct tp_err *err);
 enum tp_code tp_commit_remove_directory(const char *path, struct tp_err *err);
 enum tp_code tp_commit_end_journals(const char *output, struct tp_err *err);
+
+/* commit_copies.c */
+/* tp_run() of `plan`, that of c->plan or of its ranks; packed weights that are copied are looked
+ * at on the way: TP_E_INPUT where layout words, padding or scales cannot be. */
+enum tp_code tp_commit_run(const struct tp_commit *c, const struct tp_plan *plan,
+                           struct tp_sink *sink, struct tp_run_options *run);
 
 /* commit_replace.c */
 /* Whether --force may replace the directory: a checkpoint, or ranks of one, with no file that

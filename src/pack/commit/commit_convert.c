@@ -59,7 +59,7 @@ static enum tp_code run_file(struct tp_commit *c, struct tp_convert_result *resu
     sink.zstd = c->options->zstd;
     sink.threads = run.jobs;
     if (code == TP_OK)
-        code = tp_run(c->plan, &sink.sink, &run, c->err);
+        code = tp_commit_run(c, c->plan, &sink.sink, &run);
     tp_file_sink_close(&sink);
     if (code == TP_OK)
         code = tp_checkpoint_unchanged(c->plan->ckpt, c->err);

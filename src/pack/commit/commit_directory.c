@@ -222,9 +222,9 @@ enum tp_code tp_commit_run_shards(struct tp_commit *c, const bool *skip)
     sink.threads = run.jobs;
     if (code == TP_OK && ranks) {
         tp_scatter_open(&scatter, ranks, TP_ALL_RANKS, &sink.sink);
-        code = tp_run(&ranks->run, &scatter.sink, &run, c->err);
+        code = tp_commit_run(c, &ranks->run, &scatter.sink, &run);
     } else if (code == TP_OK) {
-        code = tp_run(c->plan, &sink.sink, &run, c->err);
+        code = tp_commit_run(c, c->plan, &sink.sink, &run);
     }
     tp_file_sink_close(&sink);
     return code;

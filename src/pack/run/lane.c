@@ -8,6 +8,7 @@
 #include "base/num.h"
 #include "pack/run/ranks_io.h"
 #include "pack/run/row_marks.h"
+#include "pack/source/contents.h"
 #include "pack/source/source_check.h"
 
 #include <string.h>
@@ -444,6 +445,18 @@ enum tp_code tp_lane_stats(struct tp_lane *lane, uint32_t u, const struct tp_gri
     return TP_OK;
 }
 
+/* A packed weight that is copied gets a fresh hash: what is known of it must be so. */
+static enum tp_code check_copied(struct tp_lane *lane, const struct tp_tensor *tensor,
+                                 uint64_t offset, uint64_t size)
+{
+    struct tp_contents *contents = lane->options->contents;
+    if (!contents)
+        return TP_OK;
+    enum tp_code code = tp_contents_check(contents, tensor->file, lane->copy.data, size,
+                                          tensor->offset + offset, &lane->err);
+    return code ? code : tp_contents_refuse(contents, &lane->err);
+}
+
 enum tp_code tp_lane_copy(struct tp_lane *lane, uint32_t o, uint64_t offset, uint64_t size)
 {
     const struct tp_output *output = &lane->plan->outputs[o];
@@ -451,7 +464,8 @@ enum tp_code tp_lane_copy(struct tp_lane *lane, uint32_t o, uint64_t offset, uin
     enum tp_code code = tp_buffer_room(&lane->copy, size, &lane->err);
     if (code == TP_OK &&
         (code = tp_checkpoint_read(lane->plan->ckpt, tensor->file, lane->copy.data, size,
-                                   tensor->offset + offset, &lane->err)) == TP_OK)
+                                   tensor->offset + offset, &lane->err)) == TP_OK &&
+        (code = check_copied(lane, tensor, offset, size)) == TP_OK)
         code = lane->sink->write(lane->sink, output->file, o, offset, lane->copy.data, size,
                                  &lane->err);
     if (code)

@@ -9,6 +9,7 @@
 
 #include <stdatomic.h>
 
+struct tp_contents;
 struct tp_devices;
 struct tp_gather;
 
@@ -31,6 +32,7 @@ struct tp_run_options {
     bool drop_source;          /* what was read leaves the page cache, unless it was there */
     uint64_t box_target;       /* preferred bytes per box; 0 = default (tests vary it) */
     bool keep_nonfinite;
+    struct tp_contents *contents; /* what is known of tensors that are copied; or NULL */
     const bool *skip_file;     /* per plan file: already done; or NULL */
     atomic_int *stop;          /* becomes a signal number when the user interrupts; or NULL */
     void (*progress)(void *arg, uint64_t bytes, const char *tensor); /* or NULL */

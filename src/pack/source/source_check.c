@@ -255,6 +255,12 @@ static bool bad_scale(enum tp_element element, const uint8_t *at, float *value)
     return word >= TP_F32_INF_BITS && word != 0x80000000u; /* negative, infinite or NaN */
 }
 
+bool tp_source_scale_finite(enum tp_element element, const uint8_t *at)
+{
+    float value;
+    return !bad_scale(element, at, &value) || isfinite(value);
+}
+
 enum tp_code tp_source_scales_check(const struct tp_op *op, bool negative, struct tp_box3 box,
                                     const void *const data[], struct tp_err *err)
 {

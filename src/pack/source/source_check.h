@@ -22,6 +22,9 @@ enum tp_code tp_source_check(const struct tp_checkpoint *ckpt, struct tp_weight 
 enum tp_code tp_source_scales_check(const struct tp_op *op, bool negative, struct tp_box3 box,
                                     const void *const data[], struct tp_err *err);
 
+/* Whether a stored scale is a number: neither NaN nor infinite. */
+bool tp_source_scale_finite(enum tp_element element, const uint8_t *at);
+
 /* Checks that every byte of int8-stored int4 codes is -8..7; same arguments. */
 enum tp_code tp_source_codes_check(const struct tp_op *op, struct tp_box3 box,
                                    const void *const data[], struct tp_err *err);

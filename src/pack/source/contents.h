@@ -1,5 +1,6 @@
-/* Contents that are known without a source: padding, and the eight multiples of a
- * W4A8 group scale. Checked on bytes that pass by, in any order, by any thread.
+/* Contents that are known without a source: padding, the eight multiples of a W4A8 group
+ * scale, that scales are numbers. Checked on bytes that pass by, in any order, by any thread;
+ * layout words are read.
  */
 #ifndef TP_PACK_CONTENTS_H
 #define TP_PACK_CONTENTS_H
@@ -14,6 +15,7 @@ struct tp_content { /* one tensor that is checked */
     uint32_t out;
     struct tp_layout layout;
     uint64_t n, k;       /* stored elements that are no padding, along n and k */
+    bool finite;         /* its elements are scales, which must be finite */
     uint64_t bad;        /* elements that are wrong */
     uint64_t first;      /* the lowest of them, valid when bad > 0 */
 };
@@ -23,17 +25,27 @@ struct tp_contents {
     struct tp_content *items; /* by file and offset */
     size_t count;
     uint64_t group8[256];     /* the eight bytes for each group scale */
-    pthread_mutex_t lock;     /* of bad and first */
+    pthread_mutex_t lock;     /* of bad, first and wrong */
+    const struct tp_content *wrong; /* the first one found, or NULL */
 };
 
-/* Finds the tensors of `weights` that have something to check. */
+/* Finds the tensors of `weights` that have something to check; `finite`: scales, too. */
 enum tp_code tp_contents_open(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
-                              struct tp_contents *contents, struct tp_err *err);
+                              bool finite, struct tp_contents *contents, struct tp_err *err);
 void tp_contents_close(struct tp_contents *contents); /* legal on {0} */
 
 /* Checks bytes [offset, offset + size) of a file. Every byte must come once;
  * elements that lie across a border are read again here. */
 enum tp_code tp_contents_check(struct tp_contents *contents, uint32_t file, const uint8_t *data,
                                uint64_t size, uint64_t offset, struct tp_err *err);
+
+/* TP_E_INPUT, with file and tensor, when something wrong has been found. */
+enum tp_code tp_contents_refuse(struct tp_contents *contents, struct tp_err *err);
+
+/* Reads the layout words of output `out` of a weight; *what (a text, else "") says which one is
+ * not what its expression gives. */
+enum { TP_WORD_TEXT = 400 };
+enum tp_code tp_words_check(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
+                            uint32_t out, char what[TP_WORD_TEXT], struct tp_err *err);
 
 #endif

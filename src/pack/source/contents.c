@@ -2,12 +2,14 @@
  * coordinates carried along as an odometer, so that no element costs a division.
  * Invariant: `first` is the lowest wrong element, in whatever order leaves come.
  */
-#include "pack/check/contents.h"
+#include "pack/source/contents.h"
 
 #include "base/num.h"
 #include "kernels/op/codec.h"
 #include "pack/os/os.h"
+#include "pack/source/source_check.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,23 +36,25 @@ static int by_offset(const void *a, const void *b, void *tensors)
 }
 
 /* Sets up the check of one output; false when there is nothing to check. */
-static enum tp_code prepare(const struct tp_weight *weight, uint32_t i, struct tp_content *c,
-                            bool *wanted, struct tp_err *err)
+static enum tp_code prepare(const struct tp_weight *weight, uint32_t i, bool finite,
+                            struct tp_content *c, bool *wanted, struct tp_err *err)
 {
     const struct tp_op_out *out = &weight->op.out[i];
     *wanted = false;
     if (!out->layout || weight->tensor[i] == TP_NO_TENSOR)
         return TP_OK;
-    *c = (struct tp_content){.tensor = weight->tensor[i], .weight = weight, .out = i};
+    *c = (struct tp_content){.tensor = weight->tensor[i], .weight = weight, .out = i,
+                             .finite = finite && (out->role == TP_ROLE_SCALE ||
+                                                  out->role == TP_ROLE_CHANNEL)};
     enum tp_code code = tp_op_layout(&weight->op, i, weight->box, &c->layout, err);
     c->n = out->per_n ? tp_ceil_div(weight->box.n, out->per_n) : 1;
     c->k = out->per_k ? tp_ceil_div(weight->box.k, out->per_k) : 1;
-    *wanted = code == TP_OK && (has_padding(c) || is_group8(c));
+    *wanted = code == TP_OK && (has_padding(c) || is_group8(c) || c->finite);
     return code;
 }
 
 enum tp_code tp_contents_open(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
-                              struct tp_contents *contents, struct tp_err *err)
+                              bool finite, struct tp_contents *contents, struct tp_err *err)
 {
     size_t capacity = 0;
     *contents = (struct tp_contents){.ckpt = ckpt};
@@ -62,7 +66,7 @@ enum tp_code tp_contents_open(const struct tp_checkpoint *ckpt, const struct tp_
         for (uint32_t i = 0; weight->format && i < weight->op.outs; i++) {
             struct tp_content c;
             bool wanted;
-            enum tp_code code = prepare(weight, i, &c, &wanted, err);
+            enum tp_code code = prepare(weight, i, finite, &c, &wanted, err);
             if (code == TP_OK && wanted)
                 code = tp_os_grow((void **)&contents->items, &capacity, contents->count + 1,
                                   sizeof *contents->items, err);
@@ -185,6 +189,9 @@ static void check_elements(const struct tp_contents *contents, const struct tp_c
             if (memcmp(data + 8 * i, &contents->group8[scale], 8) != 0)
                 note(found, first + i);
         }
+    for (uint64_t i = 0; c->finite && i < count; i++)
+        if (!tp_source_scale_finite(out->element, data + i * (bits / 8)))
+            note(found, first + i);
     if (!has_padding(c))
         return;
     walk_to(&walk, &c->layout, first);
@@ -201,6 +208,8 @@ static void merge(struct tp_contents *contents, struct tp_content *c, const stru
     pthread_mutex_lock(&contents->lock);
     if (!c->bad || found->first < c->first)
         c->first = found->first;
+    if (!contents->wrong)
+        contents->wrong = c;
     c->bad += found->bad;
     pthread_mutex_unlock(&contents->lock);
 }
@@ -254,5 +263,64 @@ enum tp_code tp_contents_check(struct tp_contents *contents, uint32_t file, cons
         code = check_range(contents, c, data + (from - offset), from - t->offset, to - t->offset,
                            err);
     }
+    return code;
+}
+
+enum tp_code tp_contents_refuse(struct tp_contents *contents, struct tp_err *err)
+{
+    pthread_mutex_lock(&contents->lock);
+    const struct tp_content *c = contents->wrong;
+    uint64_t first = c ? c->first : 0;
+    pthread_mutex_unlock(&contents->lock);
+    if (!c)
+        return TP_OK;
+    const struct tp_tensor *tensor = &contents->ckpt->tensors[c->tensor];
+    unsigned bits = tp_element_bits(c->weight->op.out[c->out].element);
+    tp_err_path(err, contents->ckpt->files[tensor->file].path);
+    tp_err_tensor(err, tensor->name);
+    tp_err_hint(err, c->finite ? "--nonfinite keep copies it as it is, if it is a scale that is no "
+                                 "number; 'tilepack verify' looks at the whole file"
+                               : "'tilepack verify' looks at the whole file; convert it again from "
+                                 "its source");
+    return tp_fail(err, TP_E_INPUT, "%s (at byte %llu of the tensor): it is not copied",
+                   is_group8(c) ? "scales are not the eight multiples of one number"
+                   : c->finite  ? "a scale is NaN or infinite, or padding does not hold the fill "
+                                  "value"
+                                : "padding does not hold the fill value",
+                   (unsigned long long)(first * bits / 8));
+}
+
+/* The first word that is not what its expression gives. */
+static void find_word(const struct tp_format_out *out, struct tp_box3 box, const uint8_t *data,
+                      uint64_t bytes, char what[TP_WORD_TEXT])
+{
+    size_t width = tp_dtype_bits(out->dtype) / 8;
+    uint64_t count = out->word_count ? bytes / width : 0;
+    for (uint64_t at = 0; at < count && !*what; at++) {
+        uint64_t expected = 0, stored = 0;
+        const char *word = out->words[at % out->word_count];
+        if (tp_expr_eval(word, box, &expected, NULL))
+            continue;
+        memcpy(&stored, data + at * width, width);
+        if (stored != expected)
+            snprintf(what, TP_WORD_TEXT, "word %llu is %llu, not %s = %llu",
+                     (unsigned long long)at, (unsigned long long)stored, word,
+                     (unsigned long long)expected);
+    }
+}
+
+enum tp_code tp_words_check(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
+                            uint32_t out, char what[TP_WORD_TEXT], struct tp_err *err)
+{
+    const struct tp_tensor *tensor = &ckpt->tensors[weight->tensor[out]];
+    uint8_t *data = tp_os_alloc((size_t)tensor->bytes + 1, err);
+    *what = '\0';
+    if (!data)
+        return TP_E_MEMORY;
+    enum tp_code code = tp_checkpoint_read(ckpt, tensor->file, data, tensor->bytes,
+                                           tensor->offset, err);
+    if (code == TP_OK)
+        find_word(&weight->format->out[out], weight->box, data, tensor->bytes, what);
+    free(data);
     return code;
 }
