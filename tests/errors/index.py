@@ -2,8 +2,8 @@
 import json
 import os
 
-from errors.common import (CONVERT_DIR, INDEX, PLAN_DIR, case, index, linear, one_shard, raw, st, tensors,
-                           two_shards)
+from errors.common import (CONVERT_DIR, INDEX, PLAN_DIR, case, index, linear, one_shard, raw, st,
+                           tensors, two_shards)
 
 FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 
