@@ -24,6 +24,8 @@ words("search-signed-alone", *PLAN, "--signed")
 words("search-importance-alone", *PLAN, "--importance", "magnitude")
 words("search-w4a8-of-nvfp4", "plan", "in.safetensors", "--to", "nvfp4-ct", "--search", "w4a8")
 words("search-w4a8-of-fp8", "plan", "in.safetensors", "--to", "fp8-ct", "--search", "w4a8")
+words("search-w4a8-of-small-groups", "plan", "in.safetensors", "--to", "w4a16-ct", "--set",
+      "group=channel", "--search", "w4a8")
 words("search-signed-mxfp4", "plan", "in.safetensors", "--to", "mxfp4-ct", "--search", "mse",
       "--signed")
 words("search-beside-recipe", "plan", "in.safetensors", "--recipe", "r.json", "--search", "mse")

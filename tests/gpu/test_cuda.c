@@ -326,6 +326,8 @@ static const float *random_importance(struct worker *w, struct tp_box3 box)
 static bool add_search(struct worker *w, struct tp_op *op)
 {
     op->search = (uint8_t)(below(w, 2) ? TP_SEARCH_MSE : TP_SEARCH_W4A8);
+    if (op->codec == TP_CODEC_INT4 && op->block_k != 128)
+        op->search = TP_SEARCH_MSE; /* the other is of groups of 128 */
     op->search_signed = op->codec == TP_CODEC_INT4 && below(w, 2);
     op->importance = (uint8_t)below(w, TP_IMPORTANCE_FILE + 1);
     return tp_op_search(op) != TP_SEARCH_NONE;

@@ -95,7 +95,7 @@ class Scenario:
                 f.write(b"old")
         elif self.old:
             os.mkdir(self.output)
-            with open(os.path.join(self.output, "old.txt"), "wb") as f:
+            with open(os.path.join(self.output, "model.safetensors"), "wb") as f:
                 f.write(b"old")
         self.before = contents(self.output)
 

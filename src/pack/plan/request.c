@@ -141,6 +141,8 @@ static enum tp_code rule_search(struct tp_request *request, struct tp_rule *rule
 {
     enum tp_code code =
         tp_search_choice_make(words, rule->format->op.codec, &rule->search, err);
+    if (code == TP_OK)
+        code = tp_search_choice_check(&rule->search, &rule->format->op, err);
     return code || rule->search.importance != TP_IMPORTANCE_FILE
                ? code
                : name_importance(request, words->importance, err);

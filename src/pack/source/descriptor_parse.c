@@ -73,7 +73,7 @@ static enum tp_code read_format(const json_t *json, struct tp_weight *weight, st
         }
     }
     tp_format_op(weight->format, &weight->settings, &weight->op);
-    return tp_search_choice_fits(&weight->search, weight->op.codec)
+    return tp_search_choice_fits(&weight->search, &weight->op)
                ? TP_OK
                : bad(err, "\"params\" name a search that the format has not");
 }

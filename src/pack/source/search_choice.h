@@ -44,6 +44,11 @@ enum { TP_SEARCH_PARAMS = 3 };
 bool tp_search_choice_read(const char *key, const char *value, struct tp_search_choice *choice);
 
 /* Whether a codec can have such a choice. */
-bool tp_search_choice_fits(const struct tp_search_choice *choice, enum tp_codec codec);
+bool tp_search_choice_fits(const struct tp_search_choice *choice, const struct tp_op *op);
+
+/* TP_E_USAGE for a choice that the codec has, but not with these blocks: w4a8 is of groups of
+ * 128 columns alone. */
+enum tp_code tp_search_choice_check(const struct tp_search_choice *choice, const struct tp_op *op,
+                                    struct tp_err *err);
 
 #endif

@@ -105,7 +105,8 @@ static uint8_t fp8_scale_rule(enum tp_element element)
                                      : TP_FP8_SCALE_FP32;
 }
 
-/* Whether a scale may have that dtype instead of the format's. */
+/* Whether a scale may have that dtype instead of the format's. One byte to a row is no scale
+ * of the row: a weight in blocks of 32 whose K is 32 looks alike. */
 static bool other_scale(struct tp_weight *weight, uint32_t i, enum tp_dtype dtype)
 {
     struct tp_op_out *out = &weight->op.out[i];
@@ -113,7 +114,7 @@ static bool other_scale(struct tp_weight *weight, uint32_t i, enum tp_dtype dtyp
     bool fp8 = weight->op.codec == TP_CODEC_FP8, int4 = weight->op.codec == TP_CODEC_INT4;
     if (out->role != TP_ROLE_SCALE || (own == TP_U8 && dtype != TP_F8_E8M0) ||
         (own != TP_U8 && !fp8 && !int4) || !element_of(dtype, &out->element) ||
-        (int4 && out->element == TP_ELEM_E8M0))
+        ((int4 || out->per_k == 0) && out->element == TP_ELEM_E8M0))
         return false;
     if (fp8)
         weight->op.scale_rule = fp8_scale_rule(out->element);
