@@ -78,7 +78,6 @@ nvfp4-blocked --search mse
 mxfp4-ct --search mse
 mxfp4-blocked --search mse --importance magnitude
 w4a16-ct --search mse --set group=64
-w4a16-ct --search w4a8 --signed --set group=channel
 EOF
     rm -rf "$work"
     return $status
