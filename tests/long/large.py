@@ -32,10 +32,12 @@ check = tally.check
 
 
 def measure(*argv, memory=None):
-    """(exit status, stderr, CPU seconds, peak RSS in bytes) of one command."""
+    """(exit status, stderr, CPU seconds, peak RSS in bytes) of one command. `memory`: beside
+    the program itself, which is large with kernels for many GPUs."""
     def limit():
         if memory:
-            resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+            most = memory + os.path.getsize(tool.binary())
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
     with tempfile.TemporaryFile() as errors:
         child = subprocess.Popen([tool.binary()] + [str(a) for a in argv], preexec_fn=limit,
                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,

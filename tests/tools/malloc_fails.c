@@ -1,9 +1,11 @@
 /* A library to be preloaded: makes the N-th allocation of the process fail, whoever asks.
  *
  * MALLOC_FAILS_AT=N fails the N-th call. MALLOC_FAILS_COUNT=FILE: how many calls there were is
- * written there. What the dynamic linker allocates before the program begins does not count.
+ * written there. What is allocated before main() does not count: that is the dynamic linker's
+ * and, in a program with CUDA, the runtime's, which dies of a failure.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -56,7 +58,27 @@ __attribute__((constructor)) static void start(void)
     const char *at = getenv("MALLOC_FAILS_AT");
     chosen = at ? strtoul(at, NULL, 10) : 0;
     count_file = getenv("MALLOC_FAILS_COUNT");
+}
+
+typedef int main_fn(int, char **, char **);
+typedef int start_main_fn(main_fn *, int, char **, void (*)(void), void (*)(void),
+                          void (*)(void), void *);
+static main_fn *program;
+
+static int counted_main(int argc, char **argv, char **env)
+{
     counting = 1;
+    return program(argc, argv, env);
+}
+
+/* What the program's first instructions call: with another main(). */
+int __libc_start_main(main_fn *main, int argc, char **argv, void (*init)(void),
+                      void (*fini)(void), void (*linker_fini)(void), void *stack)
+{
+    start_main_fn *real;
+    *(void **)&real = dlsym(RTLD_NEXT, "__libc_start_main");
+    program = main;
+    return real(counted_main, argc, argv, init, fini, linker_fini, stack);
 }
 
 __attribute__((destructor)) static void end(void)
