@@ -57,9 +57,10 @@ static int dump(const struct tp_options *o, struct tp_source *source)
 {
     struct tp_subject subject;
     struct tp_err err = {0};
-    if (o->arg.count < 2)
+    const char *name = o->arg.count < 2 ? NULL : o->arg.item[1];
+    if (!name)
         return tp_dump_table(o, source);
-    if (find(source, o->arg.item[1], &subject, &err))
+    if (find(source, name, &subject, &err))
         return tp_report_error(&err);
     if (o->at.set)
         return tp_dump_at(o, source, &subject);
@@ -67,7 +68,7 @@ static int dump(const struct tp_options *o, struct tp_source *source)
         return tp_dump_byte(o, source, &subject);
     if (o->values.set)
         return tp_dump_values(o, source, &subject);
-    bool whole = strcmp(source->ckpt.tensors[subject.tensor].name, o->arg.item[1]) != 0;
+    bool whole = strcmp(source->ckpt.tensors[subject.tensor].name, name) != 0;
     return tp_dump_tensor(o, source, &subject, whole);
 }
 

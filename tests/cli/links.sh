@@ -29,7 +29,6 @@ unharmed() {
 "$PYTHON" "$TESTS/../samples/gen_checkpoint.py" "$work/model" --preset tiny-llama --quiet \
     >/dev/null || exit 1
 shard=$(basename "$work/model/"*-00001-of-*.safetensors)
-shards="$work/model/*.safetensors"
 
 # ---- below the output
 
@@ -94,15 +93,15 @@ unharmed "note"
 
 # ---- beside a single file
 
-one="convert model/$shard dst.safetensors"
+set -- convert "model/$shard" dst.safetensors
 rm -f "$work/dst.safetensors"
 victim
 ln -s victim "$work/.dst.safetensors.partial"
-fails "an unfinished file that is a link" 2 "a link is in its place" $one
+fails "an unfinished file that is a link" 2 "a link is in its place" "$@"
 unharmed "unfinished file"
 victim
 ln "$work/victim" "$work/.dst.safetensors.partial"
-fails "an unfinished file with a second name" 2 "other names" $one
+fails "an unfinished file with a second name" 2 "other names" "$@"
 unharmed "second name"
 victim
 ln -s victim "$work/.dst.safetensors.zst.partial.zst"
@@ -121,7 +120,7 @@ if [ "$(id -u)" = 0 ]; then
     fails "also for a part" 2 "belongs to another user" convert model dst --part 1/2
     : >"$work/.dst.safetensors.partial"
     chown 65534 "$work/.dst.safetensors.partial"
-    fails "an unfinished file of another user" 2 "belongs to another user" $one
+    fails "an unfinished file of another user" 2 "belongs to another user" "$@"
     victim
 fi
 

@@ -130,7 +130,7 @@ static enum tp_code resume(struct tp_journal *journal, int dir, const struct tp_
 {
     struct tp_err memory = {0};
     char hash[TP_HASH_TEXT], *text;
-    size_t size, head = MAGIC_SIZE + TP_HASH_TEXT;
+    size_t size = 0, head = MAGIC_SIZE + TP_HASH_TEXT;
     enum tp_code code = read_back(journal, &text, &size, err);
     if (code)
         return code;

@@ -134,7 +134,7 @@ static enum tp_code take_dat_entry(struct tp_importance_file *file, struct curso
 /* Behind the entries: nothing, or how often the model was called and the name of the text. */
 static enum tp_code check_trailer(struct cursor *c)
 {
-    int32_t calls, size;
+    int32_t calls = 0, size = 0;
     if (c->at == c->file->size)
         return TP_OK;
     enum tp_code code = take(c, &calls, sizeof calls);
