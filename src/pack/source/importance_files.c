@@ -149,7 +149,7 @@ static enum tp_code check_trailer(struct cursor *c)
 enum tp_code tp_importance_dat(struct tp_importance_file *file, struct tp_err *err)
 {
     struct cursor c = {.file = file, .err = err};
-    uint64_t entries;
+    uint64_t entries = 0;
     enum tp_code code = take_count(&c, "number of entries", TP_IMPORTANCE_MOST, &entries);
     for (uint64_t i = 0; i < entries && code == TP_OK; i++)
         code = take_dat_entry(file, &c);
