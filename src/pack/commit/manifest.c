@@ -88,10 +88,6 @@ enum tp_code tp_manifest_text(const struct tp_plan *plan, const struct tp_reques
         code = tp_text_add_word(text, "\n", err);
     if (code == TP_OK)
         tp_own_hash_sign(text->data, text->size);
-    if (code == TP_OK && !tp_own_hash_right(text->data, text->size)) /* takes the digits out */
-        code = tp_fail(err, TP_E_INPUT, "the manifest of the whole has no place for its hash");
-    if (code == TP_OK)
-        tp_own_hash_sign(text->data, text->size);
     free(dump);
     return code;
 }
@@ -184,12 +180,8 @@ enum tp_code tp_manifest_refill(const char *stored, size_t size,
                                 : tp_fail(err, TP_E_INPUT, "the manifest of the whole does not "
                                           "list the files that were written");
     code = tp_json_check(mark, code, err);
-    if (code == TP_OK)
-        tp_own_hash_sign(text->data, text->size);
-    if (code == TP_OK && !tp_own_hash_right(text->data, text->size)) /* takes the digits out */
+    if (code == TP_OK && !tp_own_hash_sign(text->data, text->size))
         code = tp_fail(err, TP_E_INPUT, "the manifest of the whole has no place for its hash");
-    if (code == TP_OK)
-        tp_own_hash_sign(text->data, text->size);
     free(dump);
     return code;
 }

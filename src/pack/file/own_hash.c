@@ -13,14 +13,16 @@ static char *digits_of(char *text, size_t size)
     return digits && (size_t)(digits - text) + TP_HASH_TEXT <= size ? digits : NULL;
 }
 
-void tp_own_hash_sign(char *text, size_t size)
+bool tp_own_hash_sign(char *text, size_t size)
 {
     uint8_t hash[TP_HASH_BYTES];
     char digits[TP_HASH_TEXT], *at = digits_of(text, size);
+    if (!at || memcmp(at, TP_OWN_ZEROS, TP_HASH_TEXT - 1) != 0)
+        return false;
     tp_hash(text, size, hash);
     tp_hash_print(hash, digits);
-    if (at)
-        memcpy(at, digits, TP_HASH_TEXT - 1);
+    memcpy(at, digits, TP_HASH_TEXT - 1);
+    return true;
 }
 
 bool tp_own_hash_right(char *text, size_t size)
