@@ -102,12 +102,18 @@ bool tp_search_choice_read(const char *key, const char *value, struct tp_search_
     return word >= 0 || tp_hash_parse(value, strlen(value), choice->hash);
 }
 
+/* What only the W4A8 kernel has is of its groups of 128. */
+static bool groups_fit(const struct tp_search_choice *choice, const struct tp_op *op)
+{
+    return choice->search != TP_SEARCH_W4A8 || op->block_k == 128;
+}
+
 bool tp_search_choice_fits(const struct tp_search_choice *choice, const struct tp_op *op)
 {
     if (choice->search == TP_SEARCH_NONE)
         return !choice->is_signed && choice->importance == TP_IMPORTANCE_NONE;
     if (op->codec == TP_CODEC_INT4)
-        return choice->search != TP_SEARCH_W4A8 || op->block_k == 128;
+        return groups_fit(choice, op);
     return choice->search == TP_SEARCH_MSE && !choice->is_signed &&
            (op->codec == TP_CODEC_NVFP4 || op->codec == TP_CODEC_MXFP4);
 }
@@ -115,7 +121,7 @@ bool tp_search_choice_fits(const struct tp_search_choice *choice, const struct t
 enum tp_code tp_search_choice_check(const struct tp_search_choice *choice, const struct tp_op *op,
                                     struct tp_err *err)
 {
-    if (choice->search != TP_SEARCH_W4A8 || op->block_k == 128)
+    if (groups_fit(choice, op))
         return TP_OK;
     tp_err_hint(err, "search mse suits every group size");
     return tp_fail(err, TP_E_USAGE, "search w4a8 is only for groups of 128: the kernel that it is "
