@@ -7,7 +7,6 @@ import copy
 import json
 import os
 import shutil
-import subprocess
 import sys
 
 import lib_path  # noqa: F401  pylint: disable=unused-import
@@ -20,12 +19,7 @@ ZEROS = "0" * 32
 
 def make_ranks(work):
     """A conversion to two ranks of three shards each; its tilepack-tp.json."""
-    generator = os.path.join(tool.REPO, "samples", "gen_checkpoint.py")
-    subprocess.run([sys.executable, generator, work.at("src"), "--layers", "1", "--hidden", "256",
-                    "--inter", "512", "--heads", "8", "--kv-heads", "4", "--head-dim", "32",
-                    "--vocab", "64", "--quiet"], check=True, stdout=subprocess.DEVNULL)
-    with open(work.at("src", "tokenizer.json"), "w", encoding="utf-8") as f:
-        f.write('{"tokens": 1}\n')
+    tool.make_source(work.at("src"))
     tool.run("convert", work.at("src"), "-o", work.at("ranks"), "--to", "w4a8-ct", "--tp", "2",
              "--shard-size", "200kB", "--quiet")
     with open(work.at("ranks", "tilepack-tp.json"), encoding="utf-8") as f:

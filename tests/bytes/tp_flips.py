@@ -9,7 +9,6 @@ import json
 import os
 import random
 import shutil
-import subprocess
 import sys
 
 import lib_path  # noqa: F401  pylint: disable=unused-import
@@ -20,12 +19,7 @@ tally = tool.Tally()
 
 def make(work):
     """A conversion to two ranks, and the same without ranks."""
-    generator = os.path.join(tool.REPO, "samples", "gen_checkpoint.py")
-    subprocess.run([sys.executable, generator, work.at("src"), "--layers", "1", "--hidden", "256",
-                    "--inter", "512", "--heads", "8", "--kv-heads", "4", "--head-dim", "32",
-                    "--vocab", "64", "--quiet"], check=True, stdout=subprocess.DEVNULL)
-    with open(work.at("src", "tokenizer.json"), "w", encoding="utf-8") as f:
-        f.write('{"tokens": 1}\n')
+    tool.make_source(work.at("src"))
     options = ("--to", "w4a8-ct", "--shard-size", "400kB", "--quiet")
     tool.run("convert", work.at("src"), "-o", work.at("whole"), *options)
     tool.run("convert", work.at("src"), "-o", work.at("ranks"), "--tp", "2", *options)

@@ -122,4 +122,23 @@ static inline bool fuzz_unbundle(const uint8_t *data, size_t size, char line[102
     return true;
 }
 
+/* A bundle on which the command line may publish `out`: what it publishes, `verify` finds
+ * right; where it fails, nothing is published. */
+static inline void fuzz_publishes(const uint8_t *data, size_t size, const char *command)
+{
+    char line[1024];
+    struct stat st;
+    fuzz_command_start();
+    fuzz_empty();
+    if (!fuzz_unbundle(data, size, line))
+        return;
+    bool before = stat("out", &st) == 0;
+    int status = fuzz_run(command);
+    if (before)
+        return;
+    must((status == 0) == (stat("out/tilepack.json", &st) == 0));
+    if (status == 0)
+        must(fuzz_run("verify out --quiet") == 0);
+}
+
 #endif

@@ -3,6 +3,7 @@ they check."""
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 
 import stfile
@@ -66,6 +67,16 @@ class Workdir:
 
     def at(self, *names):
         return os.path.join(self.path, *names)
+
+
+def make_source(path):
+    """A checkpoint of one small layer, and a file beside its weights that is copied."""
+    generator = os.path.join(REPO, "samples", "gen_checkpoint.py")
+    subprocess.run([sys.executable, generator, path, "--layers", "1", "--hidden", "256",
+                    "--inter", "512", "--heads", "8", "--kv-heads", "4", "--head-dim", "32",
+                    "--vocab", "64", "--quiet"], check=True, stdout=subprocess.DEVNULL)
+    with open(os.path.join(path, "tokenizer.json"), "w", encoding="utf-8") as f:
+        f.write('{"tokens": 1}\n')
 
 
 def settings(sets):
