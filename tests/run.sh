@@ -32,8 +32,16 @@ cd "$(dirname "$0")/.." || exit 1
 . tests/lib/names.sh
 BUILD=${BUILD:-build}
 TESTS=$PWD/tests
+from_here() { # a path; a command that PATH finds stays as it is
+    case $1 in
+    /* | '') echo "$1" ;;
+    */*) echo "$PWD/$1" ;;
+    *) echo "$1" ;;
+    esac
+}
 case $BUILD in /*) ;; *) BUILD=$PWD/$BUILD ;; esac
-TILEPACK=${TILEPACK:-$BUILD/tilepack}
+TILEPACK=$(from_here "${TILEPACK:-$BUILD/tilepack}")
+PYTHON=$(from_here "${PYTHON:-}") # tests change their folder
 seconds=${TILEPACK_TEST_SECONDS:-60}
 formats=${TILEPACK_TEST_FORMATS:-}
 long=${TILEPACK_TEST_LONG:-}

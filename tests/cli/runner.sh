@@ -114,6 +114,17 @@ said 'but named' 'warning: cli/slow took [12] s, its budget is 0 s'
 ends 'a test within them' 0 '1 passed, 0 failed' cli/plain
 check 'is not' test "$(grep -c warning "$work/log")" -eq 0
 
+# A test may change its folder: where Python lies must not be said from the old one.
+mkdir "$tree/own"
+ln -s "$(command -v python3)" "$tree/own/python"
+program tests/cli/plain.sh <<'SH'
+#!/bin/sh
+cd / && "$PYTHON" -c 'print("all is well")'
+SH
+python=own/python
+ends 'a Python beside the tests' 0 '1 passed, 0 failed' cli/plain
+unset python
+
 python=''
 ends '--check without an environment of Python' 1 '3 passed, 1 failed' --check
 said 'says what it leaves out' 'run.sh: left out, .*: golden errors *'
