@@ -8,7 +8,6 @@
 #include "pack/source/source_check.h"
 
 #include <string.h>
-#include <unistd.h>
 
 static enum tp_code check_options(const struct tp_options *o, struct tp_err *err)
 {
@@ -83,32 +82,44 @@ static int open_and_dump(const struct tp_options *o)
     return status;
 }
 
-/* One rank after the other, each under its path. */
-static int dump_ranks(const struct tp_options *o)
+static int dump_rank(const struct tp_options *o, unsigned r)
 {
     struct tp_err err = {0};
+    struct tp_options rank = *o;
     char path[4096];
     const char *operands[2] = {path, o->arg.count > 1 ? o->arg.item[1] : NULL};
-    int status = TP_OK;
-    if (o->json) {
+    int size = snprintf(path, sizeof path, "%s/" TP_RANK_PREFIX "%u", o->arg.item[0], r);
+    if (size < 0 || (size_t)size >= sizeof path) {
         tp_err_path(&err, o->arg.item[0]);
-        tp_err_hint(&err, "dump each of its directories %s0, %s1, ...", TP_RANK_PREFIX,
-                    TP_RANK_PREFIX);
-        tp_fail(&err, TP_E_USAGE, "this directory holds tensor-parallel ranks, which are several "
-                "JSON texts");
+        tp_fail(&err, TP_E_USAGE, "the path is too long");
         return tp_report_error(&err);
     }
-    for (unsigned r = 0; r < TP_MAX_RANKS && status == TP_OK; r++) {
-        struct tp_options rank = *o;
-        int size = snprintf(path, sizeof path, "%s/" TP_RANK_PREFIX "%u", o->arg.item[0], r);
-        if (size < 0 || (size_t)size >= sizeof path || access(path, F_OK) != 0)
-            break;
-        rank.arg.item = operands;
+    rank.arg.item = operands;
+    if (o->json) {
+        fputs(r ? ",\n" : "", stdout);
+    } else {
         printf("%s", r ? "\n" : "");
         tp_print_text(stdout, path);
         printf(":\n");
-        status = open_and_dump(&rank);
     }
+    return open_and_dump(&rank);
+}
+
+/* One rank after the other: in text each under its path, in JSON a list of what each gives. The
+ * first that fails is the last, in JSON an object with "error" in its place. */
+static int dump_ranks(const struct tp_options *o)
+{
+    struct tp_err err = {0};
+    unsigned ranks;
+    int status = TP_OK;
+    if (tp_verify_count_ranks(o->arg.item[0], &ranks, &err))
+        return tp_report_error(&err);
+    if (o->json)
+        printf("{\n\"version\": 1,\n\"ranks\": [\n");
+    for (unsigned r = 0; r < ranks && status == TP_OK; r++)
+        status = dump_rank(o, r);
+    if (o->json)
+        printf("]\n}\n");
     return status;
 }
 

@@ -10,12 +10,10 @@
 #include "cli/session.h"
 #include "pack/check/verify_ranks.h"
 #include "pack/os/clock.h"
-#include "pack/plan/ranks.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- JSON ------------------------------------------------------------------ */
 
@@ -283,6 +281,15 @@ static uint64_t total_bytes(const struct tp_checkpoint *ckpt)
     return bytes;
 }
 
+static struct tp_progress *start_progress(const struct tp_options *o, const char *verb,
+                                          uint64_t total, struct tp_verify_options *options)
+{
+    struct tp_progress *progress = tp_progress_start(o, verb, total);
+    options->progress = progress ? tp_progress_add : NULL;
+    options->progress_arg = progress;
+    return progress;
+}
+
 static enum tp_code against(const struct tp_options *o, const struct tp_source *stored,
                             struct tp_verify_options *options, struct tp_verify_report *report,
                             struct tp_err *err)
@@ -292,9 +299,7 @@ static enum tp_code against(const struct tp_options *o, const struct tp_source *
     if (code)
         return code;
     struct tp_side a = {&stored->ckpt, &stored->weights}, b = {&source.ckpt, &source.weights};
-    struct tp_progress *progress = tp_progress_start(o, "compare", total_bytes(&source.ckpt));
-    options->progress = progress ? tp_progress_add : NULL;
-    options->progress_arg = progress;
+    struct tp_progress *progress = start_progress(o, "compare", total_bytes(&source.ckpt), options);
     code = tp_verify_against(&a, &b, options, report, err);
     tp_progress_end(progress);
     tp_source_close(&source);
@@ -308,8 +313,26 @@ static int print_report(const struct tp_options *o, const struct tp_verify_repor
     return status == TP_OK && report->problem_count ? TP_E_DIFF : status;
 }
 
+/* The ranks are opened one after the other: how much there is to read is not known before. */
+static enum tp_code check_ranks(const struct tp_options *o, struct tp_verify_options *options,
+                                struct tp_verify_report *report, bool *unchecked,
+                                struct tp_err *err)
+{
+    struct tp_source source = {0};
+    struct tp_side side = {&source.ckpt, &source.weights};
+    enum tp_code code = o->against ? tp_source_open(o->against, 0, &source, err) : TP_OK;
+    if (code)
+        return code;
+    struct tp_progress *progress = start_progress(o, "verify", 0, options);
+    code = tp_verify_ranks(o->arg.item[0], o->against ? &side : NULL, options, report, unchecked,
+                           err);
+    tp_progress_end(progress);
+    tp_source_close(&source);
+    return code;
+}
+
 /* A directory of tensor-parallel ranks is no checkpoint, but each of them is. */
-static int verify_ranks(const struct tp_options *o, const struct tp_verify_options *options,
+static int verify_ranks(const struct tp_options *o, struct tp_verify_options *options,
                         double start)
 {
     struct tp_verify_report report = {0};
@@ -317,13 +340,7 @@ static int verify_ranks(const struct tp_options *o, const struct tp_verify_optio
     const char *path = o->arg.item[0];
     bool unchecked = false;
     int status;
-    if (o->against) {
-        tp_err_path(&err, path);
-        tp_err_hint(&err, "compare each of its directories %s0, %s1, ...", TP_RANK_PREFIX,
-                    TP_RANK_PREFIX);
-        tp_fail(&err, TP_E_USAGE, "this directory holds tensor-parallel ranks");
-        status = tp_report_error(&err);
-    } else if (tp_verify_ranks(path, options, &report, &unchecked, &err)) {
+    if (check_ranks(o, options, &report, &unchecked, &err)) {
         tp_err_path(&err, path);
         status = tp_report_error(&err);
     } else {
@@ -347,9 +364,7 @@ int tp_cmd_verify(const struct tp_options *o)
         return verify_ranks(o, &options, start);
     if (tp_checkpoint_open(o->arg.item[0], 0, &stored.ckpt, &err))
         return tp_report_error(&err);
-    struct tp_progress *progress = tp_progress_start(o, "verify", total_bytes(&stored.ckpt));
-    options.progress = progress ? tp_progress_add : NULL;
-    options.progress_arg = progress;
+    struct tp_progress *progress = start_progress(o, "verify", total_bytes(&stored.ckpt), &options);
     enum tp_code code = tp_verify(&stored.ckpt, &stored.weights, &options, &report, &err);
     tp_progress_end(progress);
     /* With wrong bytes in hand the weights may not be known: nothing to derive. */

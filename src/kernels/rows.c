@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-enum { MAX_ROWS = 256 };
+enum { MAX_ROWS = 3 * TP_SET_ROWS }; /* three sets: see prepare() */
 
 static struct {
     struct tp_encode_row encode[MAX_ROWS];
@@ -20,11 +20,11 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void add_set(const struct tp_row_set *set)
 {
-    for (size_t i = 0; i < set->encodes && host.encodes < MAX_ROWS; i++)
+    for (size_t i = 0; i < set->encodes; i++)
         all.encode[host.encodes++] = set->encode[i];
-    for (size_t i = 0; i < set->repacks && host.repacks < MAX_ROWS; i++)
+    for (size_t i = 0; i < set->repacks; i++)
         all.repack[host.repacks++] = set->repack[i];
-    for (size_t i = 0; i < set->decodes && host.decodes < MAX_ROWS; i++)
+    for (size_t i = 0; i < set->decodes; i++)
         all.decode[host.decodes++] = set->decode[i];
 }
 

@@ -22,6 +22,9 @@ struct tp_row_set {
     tp_decode_fn any_decode;
 };
 
+/* The most rows of each kind that one set of the host has: its tables assert it. */
+enum { TP_SET_ROWS = 128 };
+
 /* Empty sets where the compiler's target has no such instructions, or CUDA is left out. */
 extern const struct tp_row_set tp_rows_avx512, tp_rows_avx2, tp_rows_neon, tp_rows_cuda;
 

@@ -98,7 +98,7 @@ static enum tp_code make_expected(struct against *a, const struct tp_request *re
     a->c.expected = &a->plan;
     if (!request->ranks)
         return TP_OK;
-    if (request->ranks > 1024 || request->rank >= request->ranks) {
+    if (request->ranks > TP_MAX_RANKS || request->rank >= request->ranks) {
         tp_err_path(a->c.err, a->c.stored->ckpt->path);
         return tp_fail(a->c.err, TP_E_INPUT, "the recorded request is of rank %u of %u",
                        request->rank, request->ranks);

@@ -7,6 +7,7 @@
 #include "pack/commit/commit_build.h"
 #include "pack/commit/join.h"
 #include "pack/os/os.h"
+#include "pack/plan/join_plan.h"
 #include "pack/plan/ranks.h"
 
 #include <stdlib.h>
@@ -22,6 +23,15 @@ bool tp_verify_is_ranks(const char *path)
     return is;
 }
 
+enum tp_code tp_verify_count_ranks(const char *path, unsigned *count, struct tp_err *err)
+{
+    struct tp_join_plan plan;
+    enum tp_code code = tp_join_plan_read(path, 0, &plan, err);
+    *count = plan.count;
+    tp_join_plan_close(&plan);
+    return code;
+}
+
 static void add_counts(struct tp_verify_report *to, const struct tp_verify_report *rank)
 {
     to->by_tilepack |= rank->by_tilepack;
@@ -33,6 +43,43 @@ static void add_counts(struct tp_verify_report *to, const struct tp_verify_repor
     to->layouts += rank->layouts;
     to->padded += rank->padded;
     to->bytes += rank->bytes;
+    to->digests += rank->digests;
+    to->kept += rank->kept;
+}
+
+static bool same_weights(const struct tp_verify_report *a, const struct tp_verify_report *b)
+{
+    bool same = a->unit_count == b->unit_count;
+    for (size_t u = 0; u < a->unit_count && same; u++)
+        same = a->units[u].format == b->units[u].format &&
+               strcmp(a->units[u].name, b->units[u].name) == 0;
+    return same;
+}
+
+/* Each rank gives the figures of the whole weights, which are the same but for what a rank
+ * stores otherwise: that is what stays. Units are taken out of *rank. */
+static enum tp_code add_weights(struct tp_verify_report *to, struct tp_verify_report *rank,
+                                const char *name, struct tp_err *err)
+{
+    if (!rank->units)
+        return TP_OK;
+    if (!to->units) {
+        to->units = rank->units;
+        to->unit_count = rank->unit_count;
+        rank->units = NULL;
+        rank->unit_count = 0;
+        return TP_OK;
+    }
+    if (!same_weights(to, rank))
+        return tp_verify_problem(to, name, NULL, err, "is of another conversion than the ranks "
+                                 "before it");
+    for (size_t u = 0; u < to->unit_count; u++)
+        if (rank->units[u].differs && !to->units[u].differs) {
+            struct tp_unit_result swapped = to->units[u];
+            to->units[u] = rank->units[u];
+            rank->units[u] = swapped;
+        }
+    return TP_OK;
 }
 
 static enum tp_code add_problems(struct tp_verify_report *to, const struct tp_verify_report *rank,
@@ -63,7 +110,18 @@ static enum tp_code as_problem(struct tp_verify_report *report, const char *name
                              why->what);
 }
 
-static enum tp_code verify_rank(const char *path, const char *name,
+/* With the rank's own bytes found wrong its weights may not be known: nothing to derive. */
+static enum tp_code against(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
+                            const struct tp_side *source, const struct tp_verify_options *options,
+                            struct tp_verify_report *own, struct tp_err *err)
+{
+    struct tp_side stored = {ckpt, weights};
+    if (!source || (!weights->items && own->problem_count))
+        return TP_OK;
+    return tp_verify_against(&stored, source, options, own, err);
+}
+
+static enum tp_code verify_rank(const char *path, const char *name, const struct tp_side *source,
                                 const struct tp_verify_options *options,
                                 struct tp_verify_report *report, struct tp_err *err)
 {
@@ -77,10 +135,14 @@ static enum tp_code verify_rank(const char *path, const char *name,
     enum tp_code code = tp_checkpoint_open(rank, 0, &ckpt, &local);
     if (code == TP_OK)
         code = tp_verify(&ckpt, &weights, options, &own, &local);
-    add_counts(report, &own);
-    enum tp_code listed = add_problems(report, &own, name, err);
     if (code)
         code = as_problem(report, name, &local, err);
+    else
+        code = against(&ckpt, &weights, source, options, &own, err);
+    add_counts(report, &own);
+    enum tp_code listed = add_problems(report, &own, name, err);
+    if (listed == TP_OK)
+        listed = add_weights(report, &own, name, err);
     tp_verify_report_close(&own);
     tp_weights_close(&weights);
     tp_checkpoint_close(&ckpt);
@@ -88,7 +150,8 @@ static enum tp_code verify_rank(const char *path, const char *name,
     return code ? code : listed;
 }
 
-enum tp_code tp_verify_ranks(const char *path, const struct tp_verify_options *options,
+enum tp_code tp_verify_ranks(const char *path, const struct tp_side *source,
+                             const struct tp_verify_options *options,
                              struct tp_verify_report *report, bool *unchecked,
                              struct tp_err *err)
 {
@@ -100,7 +163,7 @@ enum tp_code tp_verify_ranks(const char *path, const struct tp_verify_options *o
     enum tp_code code = tp_os_list(path, &list, err);
     for (size_t i = 0; i < list.count && code == TP_OK; i++)
         if (tp_commit_is_rank(list.names[i]))
-            code = verify_rank(path, list.names[i], options, report, err);
+            code = verify_rank(path, list.names[i], source, options, report, err);
         else if (list.names[i][0] != '.' && strcmp(list.names[i], TP_RANKS_NAME) != 0)
             code = tp_verify_problem(report, list.names[i], NULL, err, "is not of the conversion");
     tp_os_list_free(&list);
