@@ -117,6 +117,9 @@ def texts(work, info):
     refused(work, "an index that lacks a tensor", "index", lacks)
     other = dict(info, manifest=info["manifest"].replace(last, "else.safetensors"))
     refused(work, "a manifest of other files", "manifest", other)
+    for change in ({"tilepack": 3}, {"plan": 7}):
+        newer = dict(info, manifest=json.dumps(json.loads(info["manifest"]) | change, indent=1))
+        refused(work, f"a manifest that none can read: {change}", "manifest", newer)
     longer = dict(info, config=info["config"].replace("{", '{"more": 1, ', 1))
     refused(work, "a config of another length", "'config.json' is not what", longer)
     same = dict(info, config=info["config"].replace("llama", "lxama", 1))

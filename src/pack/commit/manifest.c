@@ -138,54 +138,6 @@ enum tp_code tp_manifest_has_digests(const char *stored, size_t size, bool *has,
     return tp_json_check(mark, TP_OK, err);
 }
 
-/* The file that is not what the list says, or NULL. The hash of a shard is not known when
- * the list is made for ranks: it is zero. */
-static const char *changed(const json_t *list, const struct tp_manifest_file *files, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        const json_t *entry = json_array_get(list, i);
-        const char *stored = json_string_value(json_object_get(entry, "xxh3"));
-        char hash[TP_HASH_TEXT];
-        tp_hash_print(files[i].hash, hash);
-        if ((uint64_t)json_integer_value(json_object_get(entry, "size")) != files[i].size ||
-            !stored || (strcmp(stored, hash) != 0 && strcmp(stored, TP_OWN_ZEROS) != 0))
-            return files[i].name;
-    }
-    return NULL;
-}
-
-enum tp_code tp_manifest_refill(const char *stored, size_t size,
-                                const struct tp_manifest_file *files, size_t file_count,
-                                struct tp_text *text, struct tp_err *err)
-{
-    uint64_t mark = tp_json_mark();
-    json_t *json = tp_json_load(stored, size, JSON_REJECT_DUPLICATES, NULL);
-    json_t *list = json_object_get(json, "files");
-    char *dump = NULL;
-    const char *other = NULL;
-    if (lists(list, files, file_count) && !(other = changed(list, files, file_count))) {
-        for (size_t i = 0; i < file_count; i++) {
-            char hash[TP_HASH_TEXT];
-            tp_hash_print(files[i].hash, hash);
-            json_object_set_new(json_array_get(list, i), "xxh3", json_string(hash));
-            set_sha256(json_array_get(list, i), &files[i]);
-        }
-        json_object_set_new(json, "xxh3", json_string(TP_OWN_ZEROS));
-        dump = json_dumps(json, JSON_INDENT(1));
-    }
-    json_decref(json);
-    enum tp_code code = dump    ? tp_text_addf(text, err, "%s\n", dump)
-                        : other ? tp_fail(err, TP_E_INPUT, "'%s' is not what the manifest of the "
-                                          "whole says: a file was changed since", other)
-                                : tp_fail(err, TP_E_INPUT, "the manifest of the whole does not "
-                                          "list the files that were written");
-    code = tp_json_check(mark, code, err);
-    if (code == TP_OK && !tp_own_hash_sign(text->data, text->size))
-        code = tp_fail(err, TP_E_INPUT, "the manifest of the whole has no place for its hash");
-    free(dump);
-    return code;
-}
-
 static enum tp_code read_file(const json_t *json, struct tp_manifest_file *file,
                               struct tp_err *err)
 {
@@ -225,6 +177,68 @@ static enum tp_code read_manifest(const json_t *json, struct tp_manifest *manife
         manifest->file_count++;
     }
     return TP_OK;
+}
+
+/* The file that is not what the list says, or NULL. The hash of a shard is not known when
+ * the list is made for ranks: it is zero. */
+static const char *changed(const json_t *list, const struct tp_manifest_file *files, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const json_t *entry = json_array_get(list, i);
+        const char *stored = json_string_value(json_object_get(entry, "xxh3"));
+        char hash[TP_HASH_TEXT];
+        tp_hash_print(files[i].hash, hash);
+        if ((uint64_t)json_integer_value(json_object_get(entry, "size")) != files[i].size ||
+            !stored || (strcmp(stored, hash) != 0 && strcmp(stored, TP_OWN_ZEROS) != 0))
+            return files[i].name;
+    }
+    return NULL;
+}
+
+/* The text of a stranger may list the right files and be none that tp_manifest_read() takes. */
+static enum tp_code check_readable(const json_t *json, struct tp_err *err)
+{
+    struct tp_manifest manifest = {0};
+    struct tp_err why = {0};
+    enum tp_code code = read_manifest(json, &manifest, &why);
+    tp_manifest_close(&manifest);
+    if (code == TP_OK || code == TP_E_MEMORY)
+        return code ? tp_fail(err, code, "%s", why.what) : TP_OK;
+    return tp_fail(err, TP_E_INPUT, "the manifest of the whole cannot be read: %s", why.what);
+}
+
+enum tp_code tp_manifest_refill(const char *stored, size_t size,
+                                const struct tp_manifest_file *files, size_t file_count,
+                                struct tp_text *text, struct tp_err *err)
+{
+    uint64_t mark = tp_json_mark();
+    json_t *json = tp_json_load(stored, size, JSON_REJECT_DUPLICATES, NULL);
+    json_t *list = json_object_get(json, "files");
+    char *dump = NULL;
+    const char *other = NULL;
+    if (lists(list, files, file_count) && !(other = changed(list, files, file_count))) {
+        for (size_t i = 0; i < file_count; i++) {
+            char hash[TP_HASH_TEXT];
+            tp_hash_print(files[i].hash, hash);
+            json_object_set_new(json_array_get(list, i), "xxh3", json_string(hash));
+            set_sha256(json_array_get(list, i), &files[i]);
+        }
+        json_object_set_new(json, "xxh3", json_string(TP_OWN_ZEROS));
+        dump = json_dumps(json, JSON_INDENT(1));
+    }
+    enum tp_code code = dump    ? tp_text_addf(text, err, "%s\n", dump)
+                        : other ? tp_fail(err, TP_E_INPUT, "'%s' is not what the manifest of the "
+                                          "whole says: a file was changed since", other)
+                                : tp_fail(err, TP_E_INPUT, "the manifest of the whole does not "
+                                          "list the files that were written");
+    code = tp_json_check(mark, code, err);
+    if (code == TP_OK)
+        code = check_readable(json, err);
+    json_decref(json);
+    if (code == TP_OK && !tp_own_hash_sign(text->data, text->size))
+        code = tp_fail(err, TP_E_INPUT, "the manifest of the whole has no place for its hash");
+    free(dump);
+    return code;
 }
 
 enum tp_code tp_manifest_read(const char *directory, struct tp_manifest *manifest,
