@@ -5,6 +5,7 @@
 #include "cli/fold.h"
 #include "cli/human.h"
 #include "cli/report.h"
+#include "pack/plan/alike.h"
 #include "pack/plan/config.h"
 
 #include <stdio.h>
@@ -323,11 +324,22 @@ static void warn_unweighted(const struct tp_plan *plan)
                 count > 1 ? "them" : "it");
 }
 
+/* Copied to where upper and lower case are one, the output would lose a file. */
+static void warn_alike(const struct tp_plan *plan)
+{
+    const char *pair[2];
+    struct tp_err ignored = {0};
+    if (tp_plan_alike(plan, pair, &ignored) == TP_OK && pair[0])
+        tp_warn("'%s' and '%s' differ in case only: file systems that do not tell it, as those of "
+                "macOS and Windows, cannot hold both", pair[0], pair[1]);
+}
+
 void tp_plan_warn(const struct tp_plan *plan)
 {
     const char *seen[32];
     size_t count = 0;
     warn_unread(plan->ckpt);
+    warn_alike(plan);
     if (!plan->unit_count)
         warn_same(plan);
     warn_unweighted(plan);

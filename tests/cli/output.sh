@@ -106,4 +106,59 @@ check "but what was made of it is finished" finished
 sleep 0.1
 touch -d '3 hours' "$shard"
 fails "until it is touched again" 2 "exists already" convert again -q
+
+# Names that differ in case only: written with a warning, refused where the file system would
+# hold one of them. A preloaded lstat(), which finds names in capitals, stands for such a one.
+cp -r "$work/model" "$work/cased"
+echo '{"not": "the config"}' >"$work/cased/Config.json"
+from_cased() { "$TILEPACK" convert "$work/cased" -o "$work/both" --to fp8-ct --device cpu "$@"; }
+fails "two names of one in the other case" 0 "'Config.json' and 'config.json' differ in case only" \
+    from_cased
+check "are both written" grep -q 'not' "$work/both/Config.json"
+check "and right" "$TILEPACK" verify "$work/both" -q
+fails "the plan warns, too" 0 "differ in case only" \
+    "$TILEPACK" plan "$work/cased" --to fp8-ct
+rm -rf "$work/both"
+cat >"$work/fold.c" <<'C'
+#define _GNU_SOURCE
+#include <ctype.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+int lstat(const char *path, struct stat *st)
+{
+    int status = fstatat(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW);
+    char *copy = strdup(path), *slash = strrchr(copy, '/');
+    for (char *c = slash ? slash + 1 : copy; status && *c; c++)
+        *c = (char)tolower((unsigned char)*c);
+    status = status ? fstatat(AT_FDCWD, copy, st, AT_SYMLINK_NOFOLLOW) : 0;
+    free(copy);
+    return status;
+}
+C
+case ${BUILD:-build} in
+*/asan) ;; # its runtime has to be the first library of a process
+*)
+    cc -shared -fPIC -o "$work/fold.so" "$work/fold.c" || exit 1
+    folded() { # command ...
+        LD_PRELOAD=$work/fold.so "$@"
+    }
+    fails "where case is nothing" 4 "cannot hold both 'Config.json' and 'config.json'" \
+        folded "$TILEPACK" convert "$work/cased" -o "$work/both" --to fp8-ct --device cpu
+    check "nothing is left" test ! -e "$work/both.partial"
+    fails "nor by parts" 4 "differ in case only" folded "$TILEPACK" convert "$work/cased" \
+        -o "$work/both" --to fp8-ct --device cpu --part 1/2
+    rm -rf "$work/both.partial"
+    check "other names are fine there" folded "$TILEPACK" convert "$work/model" -o "$work/both" \
+        --to fp8-ct --device cpu -q
+    ;;
+esac
+
+# What lies beside ranks is none of a checkpoint's files.
+echo '{}' >"$work/model/tilepack-tp.json"
+check "a tilepack-tp.json in the source" convert astray -q
+check "is not copied" test ! -e "$work/astray/tilepack-tp.json"
+answers "where it lies beside weights they are a checkpoint" 0 "not written by tilepack" \
+    "$TILEPACK" verify "$work/model"
 finish

@@ -4,6 +4,7 @@
  */
 #include "pack/check/verify_ranks.h"
 
+#include "base/suffix.h"
 #include "pack/commit/commit_build.h"
 #include "pack/commit/join.h"
 #include "pack/os/os.h"
@@ -13,12 +14,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool is_shard(const char *name)
+{
+    return tp_ends_with(name, ".safetensors") || tp_ends_with(name, ".safetensors.zst");
+}
+
 bool tp_verify_is_ranks(const char *path)
 {
     struct stat st;
+    struct tp_os_list list = {0};
     struct tp_err ignored = {0};
     char *name = tp_os_format(&ignored, "%s/%s", path, TP_RANKS_NAME);
-    bool is = name && tp_os.stat(name, &st) == 0 && S_ISREG(st.st_mode);
+    bool is = name && tp_os.stat(name, &st) == 0 && S_ISREG(st.st_mode) &&
+              tp_os_list(path, &list, &ignored) == TP_OK;
+    for (size_t i = 0; i < list.count; i++)
+        is = is && !is_shard(list.names[i]);
+    tp_os_list_free(&list);
     free(name);
     return is;
 }
@@ -34,7 +45,6 @@ enum tp_code tp_verify_count_ranks(const char *path, unsigned *count, struct tp_
 
 static void add_counts(struct tp_verify_report *to, const struct tp_verify_report *rank)
 {
-    to->by_tilepack |= rank->by_tilepack;
     to->shards += rank->shards;
     to->others += rank->others;
     to->tensors += rank->tensors;
@@ -158,7 +168,7 @@ enum tp_code tp_verify_ranks(const char *path, const struct tp_side *source,
     struct tp_os_list list;
     struct tp_join *join = NULL;
     struct tp_err local = {0};
-    *report = (struct tp_verify_report){0};
+    *report = (struct tp_verify_report){.by_tilepack = true};
     *unchecked = false;
     enum tp_code code = tp_os_list(path, &list, err);
     for (size_t i = 0; i < list.count && code == TP_OK; i++)

@@ -1,5 +1,6 @@
 /* Inside of committing: shared by commit_convert.c (one process, one output),
  * commit_directory.c, commit_output.c (its place), commit_replace.c (what --force may replace),
+ * commit_case.c (names that differ in case only),
  * commit_ranks.c (a directory for each rank), parts_convert.c and merge.c (shares of one
  * plan) and join.c.
  */
@@ -86,6 +87,10 @@ enum tp_code tp_commit_end_journals(const char *output, struct tp_err *err);
  * at on the way: TP_E_INPUT where layout words, padding or scales cannot be. */
 enum tp_code tp_commit_run(const struct tp_commit *c, const struct tp_plan *plan,
                            struct tp_sink *sink, struct tp_run_options *run);
+
+/* commit_case.c: TP_E_UNSUPPORTED where two of the output's files would be one. The partial
+ * directory must be there. */
+enum tp_code tp_commit_check_case(const struct tp_commit *c);
 
 /* commit_replace.c */
 /* Whether --force may replace the directory: a checkpoint, or ranks of one, with no file that

@@ -250,6 +250,12 @@ enum tp_code tp_commit_directory(struct tp_commit *c, struct tp_convert_result *
     result->unlocked = c->journal.unlocked;
     if (code)
         return code;
+    if ((code = tp_commit_check_case(c))) {
+        struct tp_err ignored = {0};
+        if (!c->journal.done_count) /* nothing was begun */
+            tp_commit_remove_directory(c->partial, &ignored);
+        return code;
+    }
     bool *skip = tp_os_zalloc(c->plan->file_count + 1, sizeof *skip, c->err);
     if (!skip)
         return TP_E_MEMORY;

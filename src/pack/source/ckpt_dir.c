@@ -36,6 +36,12 @@ static bool is_weight(const char *name)
     return false;
 }
 
+/* What a conversion wrote beside its weights says nothing of the next one. */
+static bool is_of_conversion(const char *name)
+{
+    return strcmp(name, "tilepack.json") == 0 || strcmp(name, "tilepack-tp.json") == 0;
+}
+
 char *tp_ckpt_plain_name(const char *name, struct tp_err *err)
 {
     size_t length = strlen(name);
@@ -277,7 +283,7 @@ static enum tp_code read_names(struct tp_checkpoint *ckpt, const struct tp_os_li
             code = path ? slurp(ckpt, path, max_config, &ckpt->config, &ckpt->config_size, err)
                         : TP_E_MEMORY;
             free(path);
-        } else if (name[0] != '.' && !is_weight(name) && strcmp(name, "tilepack.json") != 0) {
+        } else if (name[0] != '.' && !is_weight(name) && !is_of_conversion(name)) {
             code = add_other(ckpt, &room, name, err);
         }
     }
