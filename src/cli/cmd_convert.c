@@ -142,7 +142,8 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
         options.zstd = tp_output_zstd(output, o->zstd);
     struct tp_devices devices;
     tp_os_limit_heap(0, 0);
-    enum tp_code code = tp_devices_choose(o->device, plan, o->jobs, o->gpu_memory, &devices, err);
+    enum tp_code code = tp_devices_choose(o->device, plan, o->jobs, o->max_memory, o->gpu_memory,
+                                          &devices, err);
     if (code)
         return code;
     tp_note("device: %s", devices.why);

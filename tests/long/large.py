@@ -246,8 +246,10 @@ def any_shape(work, long):
     """Memory has nothing to do with the shape, or the conversion is refused at once."""
     row = one_weight(os.path.join(work, "row.safetensors"), [1, 1 << (29 if long else 26)])
     flat = one_weight(os.path.join(work, "flat.safetensors"), [16, 1 << 22])
-    for path, to in ((row, "nvfp4-blocked"), (row, "mxfp8-blocked"), (row, "fp8-dynamic-ct"),
-                     (row, "fp8-deepseek"), (flat, "w4a8-cutlass"), (flat, "mxfp8-ct")):
+    column = one_weight(os.path.join(work, "column.safetensors"), [1 << 22, 1])
+    for path, to in ((column, "fp8-1x128"), (column, "fp8-dynamic-ct"), (row, "nvfp4-blocked"),
+                     (row, "mxfp8-blocked"), (row, "fp8-dynamic-ct"), (row, "fp8-deepseek"),
+                     (flat, "w4a8-cutlass"), (flat, "mxfp8-ct")):
         bounded(path, 32, to)
     refused(flat, 64, "convert", "--discard", "--include", ".", "--to", "w4a8-cutlass",
             "--search", "w4a8")

@@ -4,6 +4,7 @@
 #include "base/num.h"
 #include "kernels/cuda/cuda.h"
 #include "pack/os/clock.h"
+#include "pack/os/os.h"
 #include "pack/plan/box.h"
 
 #include <stdio.h>
@@ -103,7 +104,14 @@ static bool shorten(uint64_t *k, uint64_t granule)
     return half != 0;
 }
 
-static bool make_sample(const struct tp_plan *plan, struct sample *sample)
+/* Memory for working on the sample, until the run has its own. */
+static uint64_t sample_memory(const struct sample *sample)
+{
+    return sample->in_bytes + sample->out_bytes +
+           tp_encode_scratch(&sample->unit->op, sample->box);
+}
+
+static bool make_sample(const struct tp_plan *plan, uint64_t most_memory, struct sample *sample)
 {
     uint64_t gn, gk;
     sample->unit = sample_unit(plan);
@@ -122,7 +130,9 @@ static bool make_sample(const struct tp_plan *plan, struct sample *sample)
         sample->in_bytes = sample->box.n * sample->box.k * width;
         if (tp_op_total(&sample->unit->op, sample->box, &sample->out_bytes, NULL))
             return false;
-    } while (sample->out_bytes > SAMPLE_BYTES && shorten(&sample->box.k, gk));
+    } while ((sample->out_bytes > SAMPLE_BYTES && shorten(&sample->box.k, gk)) ||
+             (sample_memory(sample) > most_memory &&
+              (shorten(&sample->box.n, gn) || shorten(&sample->box.k, gk))));
     return true;
 }
 
@@ -187,10 +197,18 @@ static double measure_gpu(const struct tp_devices *devices, const struct sample 
     return rate;
 }
 
-static void choose_auto(const struct tp_plan *plan, unsigned jobs, struct tp_devices *devices)
+/* Half of what the process may take more: the other half is for what buffers waste. */
+static uint64_t room_of(uint64_t memory)
+{
+    uint64_t used = tp_os_heap_bytes() + TP_OS_PROGRAM_BYTES;
+    return !memory ? UINT64_MAX : memory > used ? (memory - used) / 2 : 0;
+}
+
+static void choose_auto(const struct tp_plan *plan, unsigned jobs, uint64_t memory,
+                        struct tp_devices *devices)
 {
     struct sample sample;
-    if (!make_sample(plan, &sample)) {
+    if (!make_sample(plan, room_of(memory), &sample)) {
         use_cpu(devices, "nothing is quantized, only copied");
         return;
     }
@@ -223,8 +241,8 @@ static void choose_auto(const struct tp_plan *plan, unsigned jobs, struct tp_dev
 }
 
 enum tp_code tp_devices_choose(const char *spec, const struct tp_plan *plan, unsigned jobs,
-                               uint64_t gpu_memory, struct tp_devices *devices,
-                               struct tp_err *err)
+                               uint64_t memory, uint64_t gpu_memory,
+                               struct tp_devices *devices, struct tp_err *err)
 {
     memset(devices, 0, sizeof *devices);
     devices->memory = gpu_memory;
@@ -233,7 +251,7 @@ enum tp_code tp_devices_choose(const char *spec, const struct tp_plan *plan, uns
         return TP_OK;
     }
     if (strcmp(spec, "auto") == 0) {
-        choose_auto(plan, jobs, devices);
+        choose_auto(plan, jobs, memory, devices);
     } else {
         int count = tp_cuda_count();
         enum tp_code code = TP_OK;

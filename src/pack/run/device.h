@@ -19,10 +19,11 @@ struct tp_devices {
 
 /* Understands "auto", "cpu", "cuda", "cuda:all", "cuda:0,2". auto measures one box
  * of the plan on both and takes the faster; without a usable GPU it takes the CPU.
- * cuda without one is TP_E_MEMORY. gpu_memory: bytes per device, 0 = what is free. */
+ * cuda without one is TP_E_MEMORY. memory: bytes that the process may take, which measuring
+ * keeps within (0: any); gpu_memory: bytes per device, 0 = what is free. */
 enum tp_code tp_devices_choose(const char *spec, const struct tp_plan *plan, unsigned jobs,
-                               uint64_t gpu_memory, struct tp_devices *devices,
-                               struct tp_err *err);
+                               uint64_t memory, uint64_t gpu_memory,
+                               struct tp_devices *devices, struct tp_err *err);
 
 /* Opens the lanes of all devices into computes[count * lanes_per_device], device by
  * device in turn. Halves the slot while memory is short. */
