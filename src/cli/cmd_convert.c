@@ -27,15 +27,18 @@ static struct tp_share share_of(const struct tp_options *o)
 /* Steals `json`. */
 static int print_json(const struct tp_measures *measures, json_t *json)
 {
-    if (json && measures->units)
+    if (json && tp_measures_searched(measures))
         tp_search_means_json(json, measures->units, measures->unit_count);
+    if (json)
+        tp_measures_json(measures, json);
     return tp_json_print(json);
 }
 
-static void print_search(const struct tp_measures *measures)
+static void print_measures(const struct tp_measures *measures)
 {
     if (measures->units)
         tp_search_print(measures->units, measures->unit_count);
+    tp_measures_print(measures);
 }
 
 static int print_part(const struct tp_options *o, const struct tp_plan *plan, const char *output,
@@ -65,7 +68,7 @@ static int print_part(const struct tp_options *o, const struct tp_plan *plan, co
         printf("part %u/%u: %zu of %zu shards, %s -> %s in %s\n", o->part.index, o->part.count,
                work.shards, plan->file_count, tp_human_bytes(in, work.bytes_in),
                tp_human_bytes(out, work.bytes_out), tp_human_seconds(took, seconds));
-    print_search(measures);
+    print_measures(measures);
     return TP_OK;
 }
 
@@ -87,7 +90,7 @@ static int print_result(const struct tp_options *o, const struct tp_plan *plan, 
            o->discard ? "discarded" : output, plan->unit_count, plan->kept_count,
            tp_human_bytes(in, plan->bytes_in), tp_human_bytes(out, plan->bytes_out),
            tp_human_seconds(took, seconds));
-    print_search(measures);
+    print_measures(measures);
     return TP_OK;
 }
 

@@ -2,6 +2,7 @@
  * another format. Planning and writing are those of convert. */
 #include "cli/cmd.h"
 #include "cli/human.h"
+#include "cli/measures.h"
 #include "cli/plan_report.h"
 #include "cli/progress.h"
 #include "cli/report.h"
@@ -38,7 +39,8 @@ static enum tp_code make_plan(const struct tp_options *o, const struct tp_source
 
 static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *plan,
                               const struct tp_request *request, const char *output,
-                              struct tp_convert_result *result, struct tp_err *err)
+                              struct tp_measures *measures, struct tp_convert_result *result,
+                              struct tp_err *err)
 {
     struct tp_progress *progress = tp_progress_start(o, "unpack", plan->bytes_in);
     struct tp_convert_options options = {.force = o->force};
@@ -49,7 +51,10 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
         .progress = progress ? tp_progress_add : NULL,
         .progress_arg = progress,
     };
-    enum tp_code code = tp_convert(plan, request, output, &options, result, err);
+    enum tp_code code =
+        tp_measures_open(measures, plan, false, o->json || !o->quiet, &options.run, err);
+    if (code == TP_OK)
+        code = tp_convert(plan, request, output, &options, result, err);
     tp_progress_end(progress);
     if (result->unlocked)
         tp_warn_unlocked(output);
@@ -57,22 +62,29 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
 }
 
 static int print_result(const struct tp_options *o, const struct tp_plan *plan, const char *output,
+                        const struct tp_measures *measures,
                         const struct tp_convert_result *result, double seconds)
 {
     char in[TP_HUMAN], out[TP_HUMAN], took[TP_HUMAN];
     size_t copied = plan->kept_count;
-    if (o->json)
-        return tp_json_print(json_pack(
+    if (o->json) {
+        json_t *json = json_pack(
             "{s:s,s:b,s:s,s:I,s:I,s:I,s:I,s:f}", "output", output, "already_done",
             result->already_done, "to", o->to ? o->to : "plain", "weights",
             (json_int_t)plan->unit_count, "copied", (json_int_t)copied, "bytes_in",
             (json_int_t)plan->bytes_in, "bytes_out", (json_int_t)plan->bytes_out, "seconds",
-            seconds));
-    if (tp_report_new(output, result->already_done, TP_LOOKED_AT))
-        printf("%s: %zu weights %s%s, %zu tensors copied, %s -> %s in %s\n", output,
-               plan->unit_count, o->to ? "taken over to " : "restored", o->to ? o->to : "", copied,
-               tp_human_bytes(in, plan->bytes_in), tp_human_bytes(out, plan->bytes_out),
-               tp_human_seconds(took, seconds));
+            seconds);
+        if (json)
+            tp_measures_json(measures, json);
+        return tp_json_print(json);
+    }
+    if (!tp_report_new(output, result->already_done, TP_LOOKED_AT))
+        return TP_OK;
+    printf("%s: %zu weights %s%s, %zu tensors copied, %s -> %s in %s\n", output,
+           plan->unit_count, o->to ? "taken over to " : "restored", o->to ? o->to : "", copied,
+           tp_human_bytes(in, plan->bytes_in), tp_human_bytes(out, plan->bytes_out),
+           tp_human_seconds(took, seconds));
+    tp_measures_print(measures);
     return TP_OK;
 }
 
@@ -92,9 +104,11 @@ static int unpack(const struct tp_options *o, const struct tp_source *source, co
         if (!plan.unit_count && !plan.kept_unit_count)
             tp_warn("%s holds no packed weight: its tensors are copied", source->ckpt.path);
         tp_plan_warn(&plan);
-        status = carry_out(o, &plan, &request, output, &result, &err)
+        struct tp_measures measures = {0};
+        status = carry_out(o, &plan, &request, output, &measures, &result, &err)
                      ? tp_report_error(&err)
-                     : print_result(o, &plan, output, &result, tp_now() - start);
+                     : print_result(o, &plan, output, &measures, &result, tp_now() - start);
+        tp_measures_close(&measures);
     }
     tp_plan_close(&plan);
     tp_request_close(&request);

@@ -30,33 +30,106 @@ static enum tp_code observe(void *arg, const struct tp_observed *seen, struct tp
     return code || !m->units ? code : tp_value_observe(&m->values, seen, err);
 }
 
-static bool is_searched(const struct tp_plan *plan)
+/* Whether rows of some unit are worth looking at: its search, or what it loses. */
+static bool is_sampled(const struct tp_plan *plan)
 {
-    for (size_t u = 0; u < plan->unit_count; u++)
-        if (plan->units[u].kind == TP_UNIT_ENCODE &&
-            tp_op_search(&plan->units[u].op) != TP_SEARCH_NONE)
+    for (size_t u = 0; u < plan->unit_count; u++) {
+        const struct tp_unit *unit = &plan->units[u];
+        if (tp_unit_loss(plan, unit) != TP_LOSS_NONE ||
+            (unit->kind == TP_UNIT_ENCODE && tp_op_search(&unit->op) != TP_SEARCH_NONE))
             return true;
+    }
     return false;
 }
 
+/* What --requantize measures completely needs no sample. */
+static void drop_measured(const struct tp_measures *m)
+{
+    for (size_t u = 0; u < m->unit_count && m->requantizes; u++)
+        if (m->units[u].loss == TP_LOSS_VALUES)
+            m->units[u].loss = TP_LOSS_NONE;
+}
+
 enum tp_code tp_measures_open(struct tp_measures *m, const struct tp_plan *plan, bool requantize,
-                              bool search, struct tp_run_options *options, struct tp_err *err)
+                              bool sample, struct tp_run_options *options, struct tp_err *err)
 {
     *m = (struct tp_measures){.source = {plan->ckpt, plan->weights},
                               .unit_count = plan->unit_count};
     enum tp_code code = TP_OK;
     if (requantize && (code = tp_requant_error_open(plan, &m->requant, &m->requantizes, err)))
         return code;
-    if (search && is_searched(plan)) {
-        m->units = tp_unit_results_new(plan, err);
-        code = m->units ? tp_value_observer_open(&m->values, plan, &m->source, true, m->units, err)
-                        : TP_E_MEMORY;
+    if (sample && is_sampled(plan)) {
+        if (!(m->units = tp_unit_results_new(plan, err)))
+            return TP_E_MEMORY;
+        drop_measured(m);
+        code = tp_value_observer_open(&m->values, plan, &m->source, true, m->units, err);
     }
     if (m->requantizes || m->units) {
         options->observe = observe;
         options->observe_arg = m;
     }
     return code;
+}
+
+bool tp_measures_searched(const struct tp_measures *m)
+{
+    for (size_t u = 0; u < m->unit_count && m->units; u++)
+        if (m->units[u].search != TP_SEARCH_NONE)
+            return true;
+    return false;
+}
+
+/* All units that lose something in this way, as if they were one. */
+static struct tp_distance total_loss(const struct tp_measures *m, enum tp_loss loss, size_t *count)
+{
+    struct tp_distance total = {0};
+    *count = 0;
+    for (size_t u = 0; u < m->unit_count && m->units; u++)
+        if (m->units[u].loss == loss && m->units[u].distance.count) {
+            ++*count;
+            tp_distance_add(&total, &m->units[u].distance, 0);
+        }
+    return total;
+}
+
+static void print_loss(const struct tp_measures *m, enum tp_loss loss, const char *what)
+{
+    size_t count;
+    struct tp_distance total = total_loss(m, loss, &count);
+    for (size_t u = 0; u < m->unit_count && m->units; u++)
+        if (m->units[u].loss == loss && m->units[u].distance.count)
+            tp_note("%s: %s, error %.3g %%", m->units[u].name, what,
+                    100 * tp_distance_relative(&m->units[u].distance));
+    if (!count)
+        return;
+    if (!total.error) /* not even in the sample: nothing to warn of */
+        printf("%s: %zu weight%s, no error (a sample of rows)\n", what, count,
+               count == 1 ? "" : "s");
+    else
+        printf("%s: %zu weight%s, root mean square error %.3g %% of the source's values, %.1f dB "
+               "(a sample of rows)\n", what, count, count == 1 ? "" : "s",
+               100 * tp_distance_relative(&total), tp_distance_sqnr(&total));
+}
+
+void tp_measures_print(const struct tp_measures *m)
+{
+    print_loss(m, TP_LOSS_SCALES, "codes taken over, scales rounded");
+    print_loss(m, TP_LOSS_VALUES, "decoded and quantized again");
+}
+
+static void loss_json(const struct tp_measures *m, enum tp_loss loss, const char *key, json_t *json)
+{
+    size_t count;
+    struct tp_distance total = total_loss(m, loss, &count);
+    if (count)
+        json_object_set_new(json, key, json_pack("{s:I,s:f}", "weights", (json_int_t)count,
+                                                 "relative", tp_distance_relative(&total)));
+}
+
+void tp_measures_json(const struct tp_measures *m, json_t *json)
+{
+    loss_json(m, TP_LOSS_SCALES, "scales_rounded", json);
+    loss_json(m, TP_LOSS_VALUES, "quantized_again", json);
 }
 
 void tp_measures_close(struct tp_measures *m)

@@ -14,19 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_requantized(const struct tp_plan *plan, const struct tp_unit *unit)
-{
-    return unit->format && unit->kind == TP_UNIT_ENCODE &&
-           plan->weights->items[unit->views[0].weight].format;
-}
-
 enum tp_code tp_requant_error_open(const struct tp_plan *plan, struct tp_requant_error *e,
                                    bool *measures, struct tp_err *err)
 {
     *e = (struct tp_requant_error){.plan = plan};
     *measures = false;
     for (size_t u = 0; u < plan->unit_count; u++)
-        *measures |= is_requantized(plan, &plan->units[u]);
+        *measures |= tp_unit_loss(plan, &plan->units[u]) == TP_LOSS_VALUES;
     if (!*measures)
         return TP_OK;
     e->units = tp_os_zalloc(plan->unit_count, sizeof *e->units, err);
@@ -147,7 +141,7 @@ enum tp_code tp_requant_error_observe(void *arg, const struct tp_observed *seen,
     struct work work = {.before = {0}};
     struct tp_box cover;
     uint64_t row;
-    if (!is_requantized(e->plan, unit))
+    if (tp_unit_loss(e->plan, unit) != TP_LOSS_VALUES)
         return TP_OK;
     enum tp_code code = decode_source(e->plan, unit, &seen->box, &work, &cover, &row, err);
     if (code == TP_OK && (code = decode(&unit->op, seen->box.size, seen->out, &work.after,

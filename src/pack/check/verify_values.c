@@ -29,6 +29,7 @@ struct tp_unit_result *tp_unit_results_new(const struct tp_plan *plan, struct tp
         units[u].rank = unit->rank;
         units[u].format = unit->format;
         units[u].search = unit->kind == TP_UNIT_ENCODE ? tp_op_search(&unit->op) : TP_SEARCH_NONE;
+        units[u].loss = tp_unit_loss(plan, unit);
         units[u].weighted = unit->op.importance == TP_IMPORTANCE_FILE;
         if (!(units[u].name = tp_os_format(err, "%s", unit->name))) {
             tp_unit_results_free(units, u);
@@ -141,7 +142,8 @@ static enum tp_code measure_rows(struct tp_value_observer *o, const struct tp_ob
     void *out[TP_MAX_OUT] = {0};
     enum tp_code code =
         tp_box_rows(&o->plan->units[seen->unit], seen, part, buffers, out, &rows, err);
-    if (code || (code = tp_box_distances_of(o->plan, o->source, &rows, true, buffers, &distances,
+    bool search = o->units[seen->unit].search != TP_SEARCH_NONE;
+    if (code || (code = tp_box_distances_of(o->plan, o->source, &rows, search, buffers, &distances,
                                             err)))
         return code;
     return keep_part(o, seen->unit, index, &distances, err);
@@ -170,11 +172,17 @@ static enum tp_code sample_box(struct tp_value_observer *o, const struct tp_obse
     return code;
 }
 
+static bool wants(const struct tp_value_observer *o, uint32_t unit)
+{
+    const struct tp_unit_result *result = &o->units[unit];
+    return o->plan->units[unit].format && (!o->sampled || result->search != TP_SEARCH_NONE ||
+                                           result->loss != TP_LOSS_NONE);
+}
+
 enum tp_code tp_value_observe(void *arg, const struct tp_observed *seen, struct tp_err *err)
 {
     struct tp_value_observer *o = arg;
-    if (!o->plan->units[seen->unit].format ||
-        (o->sampled && o->units[seen->unit].search == TP_SEARCH_NONE))
+    if (!wants(o, seen->unit))
         return TP_OK;
     struct tp_box_buffers *buffers = take_buffers(o, err);
     if (!buffers)

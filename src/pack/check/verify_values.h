@@ -2,7 +2,7 @@
  * the run (tp_run_options.observe), which has the bytes of a box in its hands anyway.
  *
  * All values of all weights, or, sampled, some rows of the weights whose scales are
- * searched: one granule of rows (those that lie together, one in most formats) of 61, more
+ * searched, or that are made of packed ones and may lose something: one granule of rows (those that lie together, one in most formats) of 61, more
  * of a small weight, so that 64 rows are looked at. Their number is odd, so that they are not
  * always the same row of each attention head.
  *
@@ -30,6 +30,7 @@ struct tp_unit_result {
     struct tp_distance none;     /* as `distance`, of what would be stored without the search */
     bool weighted;               /* a file's importance was used: */
     struct tp_distance weighted_distance, weighted_none; /* errors and values times its root */
+    enum tp_loss loss;           /* what it may lose, of a packed source */
     bool differs;                /* stored bytes are not those that the source gives */
 };
 

@@ -54,6 +54,13 @@ struct tp_unit {
     const char *warning;     /* what the consumer's kernel wants in addition, or NULL */
 };
 
+/* What a unit that is made of a packed weight may lose. */
+enum tp_loss {
+    TP_LOSS_NONE,
+    TP_LOSS_SCALES, /* codes are taken over, scales are rounded to another type */
+    TP_LOSS_VALUES, /* decoded and quantized again */
+};
+
 struct tp_output {
     char *name;
     enum tp_dtype dtype;
@@ -128,6 +135,8 @@ enum tp_code tp_plan_unpack(const struct tp_checkpoint *ckpt, const struct tp_we
                             enum tp_dtype dtype, uint64_t shard_size, const char *file_name,
                             struct tp_plan *plan, struct tp_err *err);
 void tp_plan_close(struct tp_plan *plan); /* legal on {0} and twice */
+
+enum tp_loss tp_unit_loss(const struct tp_plan *plan, const struct tp_unit *unit);
 void tp_unit_close(struct tp_unit *unit); /* its memory; legal on {0} */
 
 /* The part that row n of expert e comes from, and its row there. */

@@ -63,10 +63,10 @@ enum tp_code tp_plan_select(struct tp_builder *b);
  * shapes, applies fused sets. Weights left over are kept. */
 enum tp_code tp_plan_units(struct tp_builder *b);
 
-/* Why a packed weight that has to be decoded needs --requantize, with the hint set,
- * or NULL: int4 always does, NVFP4 where other settings would take it over. */
+/* Why a packed weight that has to be decoded needs --requantize, with the hint set, or
+ * NULL: where 8-bit floats of blocks within its own blocks are made of floats. */
 const char *tp_plan_lossy_reason(const struct tp_builder *b, const struct tp_weight *weight,
-                                 const struct tp_op *to, char *text, size_t size);
+                                 const struct tp_unit *unit, char *text, size_t size);
 
 /* Why parts that are taken over cannot share one global scale, or NULL. */
 const char *tp_plan_global_reason(const struct tp_builder *b, const struct tp_unit *unit,

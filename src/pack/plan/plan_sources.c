@@ -69,22 +69,46 @@ static const char *global_kind(const struct tp_op *op)
     return op->rule == TP_NVFP4_CT ? "a divisor" : "a multiplier";
 }
 
-const char *tp_plan_lossy_reason(const struct tp_builder *b, const struct tp_weight *weight,
-                                 const struct tp_op *to, char *text, size_t size)
+/* Whether each block of `to` lies in one block of `from`; 0 is a block as long as the weight. */
+static bool lies_within(uint32_t to, uint32_t from)
 {
-    static const char option[] = "--requantize decodes it and quantizes again, and prints the "
-                                 "error that costs; --exclude leaves it as it is";
-    if (weight->op.codec == TP_CODEC_NVFP4 && to->codec == TP_CODEC_NVFP4) {
-        tp_err_hint(b->err, "--set scale=%s takes it over as it is; --requantize quantizes again",
-                    weight->op.rule == TP_NVFP4_CT ? "ct" : "modelopt");
-        snprintf(text, size, "its global scale is %s, that of the result %s",
-                 global_kind(&weight->op), global_kind(to));
-        return text;
-    }
-    if (weight->op.codec != TP_CODEC_INT4)
-        return NULL;
-    tp_err_hint(b->err, "%s", option);
-    if (to->codec != TP_CODEC_INT4 || !weight->lossy)
+    return from == 0 || (to != 0 && from % to == 0);
+}
+
+/* FP8 and MXFP8 made of floats of no more bits, in blocks that are no coarser: what is lost is
+ * little, and it is measured. */
+static bool loses_little(const struct tp_op *from, const struct tp_op *to)
+{
+    return from->codec != TP_CODEC_INT4 &&
+           (to->codec == TP_CODEC_FP8 || to->codec == TP_CODEC_MXFP8) &&
+           lies_within(to->block_n, from->block_n) && lies_within(to->block_k, from->block_k);
+}
+
+/* What NVFP4 lacks to be taken over as NVFP4. */
+static const char *other_global(const struct tp_builder *b, const struct tp_weight *weight,
+                                const struct tp_op *to, char *text, size_t size)
+{
+    tp_err_hint(b->err, "--set scale=%s takes it over as it is; --requantize quantizes again",
+                weight->op.rule == TP_NVFP4_CT ? "ct" : "modelopt");
+    snprintf(text, size, "its global scale is %s, that of the result %s",
+             global_kind(&weight->op), global_kind(to));
+    return text;
+}
+
+const char *tp_plan_lossy_reason(const struct tp_builder *b, const struct tp_weight *weight,
+                                 const struct tp_unit *unit, char *text, size_t size)
+{
+    const struct tp_op *from = &weight->op, *to = &unit->op;
+    if (from->codec == TP_CODEC_NVFP4 && to->codec == TP_CODEC_NVFP4)
+        return other_global(b, weight, to, text, size);
+    if (loses_little(from, to) || (b->request->recorded && from->codec != TP_CODEC_INT4))
+        return NULL; /* recorded: 0.1.0 asked for --requantize with int4 only */
+    tp_err_hint(b->err, "--requantize decodes it and quantizes again, and prints the error that "
+                        "costs; --exclude leaves it as it is");
+    if (from->codec != TP_CODEC_INT4)
+        snprintf(text, size, "it is quantized already, and has to be decoded and quantized again "
+                 "for that");
+    else if (to->codec != TP_CODEC_INT4 || !weight->lossy)
         snprintf(text, size, "an int4 weight has to be decoded and quantized again for that");
     else
         snprintf(text, size, "%s", weight->lossy);

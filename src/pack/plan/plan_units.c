@@ -54,7 +54,7 @@ static const char *unit_kind(const struct tp_builder *b, const struct tp_weight 
     }
     unit->dtype = tp_format_via(rule->format, &rule->settings, weight->dtype);
     return b->request->requantize ? NULL
-                                  : tp_plan_lossy_reason(b, weight, &unit->op, text, size);
+                                  : tp_plan_lossy_reason(b, weight, unit, text, size);
 }
 
 static void unit_start(const struct tp_builder *b, uint32_t w, struct tp_unit *unit)

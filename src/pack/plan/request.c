@@ -422,6 +422,7 @@ enum tp_code tp_request_parse(const char *text, struct tp_request *request, stru
     size_t i;
     json_t *item;
     memset(request, 0, sizeof *request);
+    request->recorded = true;
     if (!json_is_object(json))
         code = tp_fail(err, TP_E_INPUT, "the recorded request is not valid JSON");
     json_array_foreach(json_object_get(json, "rules"), i, item)

@@ -33,6 +33,7 @@ struct tp_request {
     bool keep_nonfinite;
     bool outline;          /* the plan is only printed: no headers, offsets or hash */
     bool requantize;       /* allow lossy inputs */
+    bool recorded;         /* of a conversion that was begun, and so allowed: see requantize */
     bool restore;          /* unpack: plain weights of `dtype`, TP_DTYPE_NONE: as they were */
     enum tp_dtype dtype;
     bool repack_only;      /* packed weights only, their codes taken over (unpack --to) */

@@ -47,7 +47,7 @@ def fp8_targets(report, files, dtype, codes, s, exact):
 
         def go(to, sets=None):
             return tool.convert(src, work.at("o.safetensors"), to, sets,
-                                ("--include", ".", "--force"))[0]
+                                ("--include", ".", "--force", "--requantize"))[0]
 
         for through, v in (("f32", exact), ("bf16", values)):
             out = go("fp8-deepgemm-sm100", {"requant": through})

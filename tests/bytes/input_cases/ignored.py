@@ -113,12 +113,12 @@ def _(report):
            "m.0.attn.q.weight_scale_inv": scale}
     kept = {n: REASON for n in ("visual.blocks.0.attn.qkv.weight", "m.0.attn.o.weight")}
     with tool.Workdir() as work:
-        for tensors, key, config in (
-                (awq, "modules_to_not_convert", {"quant_method": "awq", "bits": 4,
-                                                 "group_size": 128}),
-                (fp8, "ignored_layers", {"quant_method": "fp8"})):
+        for tensors, key, to, config in (
+                (awq, "modules_to_not_convert", "w4a8-cutlass", {"quant_method": "awq", "bits": 4,
+                                                                 "group_size": 128}),
+                (fp8, "ignored_layers", "mxfp8-ct", {"quant_method": "fp8"})):
             config[key] = ["visual", "m.0.attn.o"]
-            got = plan(work, tensors, {"quantization_config": config}, "w4a8-cutlass")
+            got = plan(work, tensors, {"quantization_config": config}, to)
             expect(report, "units", got[0], {"m.0.attn.q", "m.0.mlp.fc", "m.0.attn.o2"})
             expect(report, "kept", got[1], kept)
 

@@ -119,7 +119,8 @@ def _(report):
                     "128-row tiles of mxfp8-blocked", "--no-stack leaves the experts apart; or "
                     "unpack first, and convert the plain weights")
             continue
-        out, _ = tool.convert_tensors(source, to, None, ("--max-memory", "32MiB", "--jobs", "12"))
+        out, _ = tool.convert_tensors(source, to, None, ("--max-memory", "32MiB", "--jobs", "12",
+                                                         "--requantize"))
         if to == "w4a8-cutlass":
             for key, array in rq.w4a8_cutlass(*rq.int4(v)).items():
                 same(report, key, out["l.experts.w13_" + key], array)

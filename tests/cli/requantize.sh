@@ -1,0 +1,88 @@
+#!/bin/sh
+# Weights that are quantized already: which conversions want --requantize, which are done with
+# a line that says the error, and what rounding the scales of int4 costs. Nothing is lost
+# without a word.
+set -u
+# shellcheck source=tests/lib/preamble.sh
+. "$(dirname "$0")/../lib/preamble.sh"
+convert() { # source, format, options ...
+    from=$1 to=$2
+    shift 2
+    "$TILEPACK" convert "$work/$from" -o "$work/made" --force --to "$to" -j 2 --device cpu "$@"
+}
+silent() { # source, format: no line about a loss
+    convert "$1" "$2" >"$work/said" 2>&1 && ! grep -q "error" "$work/said"
+}
+error_of() { # source: the largest relative error that verify finds, in per cent
+    "$TILEPACK" verify "$work/made" --against "$work/$1" --json | "$PYTHON" -c '
+import json, sys
+print(max(w["relative"] for w in json.load(sys.stdin)["weights"]) * 100)'
+}
+
+"$PYTHON" "$TESTS/../samples/gen_checkpoint.py" "$work/model" --preset tiny-llama --quiet \
+    >/dev/null || exit 1
+for format in fp8-deepseek fp8-dynamic-ct mxfp8-ct mxfp4-ct nvfp4-ct w4a8-ct; do
+    "$TILEPACK" convert "$work/model" -o "$work/$format" --to $format -q || exit 1
+done
+
+# Refused, and done on demand.
+while read -r from to; do
+    fails "$from to $to wants --requantize" 4 "--requantize" convert "$from" "$to" -q
+    answers "$from to $to says its error" 0 "root mean square error" \
+        convert "$from" "$to" --requantize
+done <<END
+fp8-deepseek w4a8-ct
+fp8-deepseek nvfp4-ct
+fp8-deepseek mxfp4-ct
+fp8-deepseek fp8-dynamic-ct
+fp8-dynamic-ct fp8-deepseek
+mxfp8-ct fp8-deepseek
+mxfp8-ct nvfp4-ct
+mxfp8-ct w4a8-cutlass
+mxfp8-ct mxfp4-ct
+mxfp4-ct w4a8-ct
+mxfp4-ct nvfp4-ct
+mxfp4-ct fp8-deepseek
+nvfp4-ct w4a8-ct
+nvfp4-ct mxfp4-ct
+nvfp4-ct fp8-deepseek
+w4a8-ct fp8-deepseek
+END
+answers "plan refuses it, too" 4 "it is quantized already" \
+    "$TILEPACK" plan "$work/nvfp4-ct" --to w4a8-ct
+
+# Done with a line: 8-bit floats in blocks that lie within those of the source.
+while read -r from to; do
+    answers "$from to $to says its error" 0 "decoded and quantized again: " convert "$from" "$to"
+    check "and proves it" "$TILEPACK" verify "$work/made" --against "$work/$from" -q
+done <<END
+fp8-deepseek mxfp8-ct
+fp8-deepseek fp8-deepgemm-sm100
+mxfp4-ct mxfp8-ct
+END
+convert fp8-deepseek mxfp8-ct --json >"$work/json"
+check "JSON has the figure" "$PYTHON" -c '
+import json, sys
+said = json.load(open(sys.argv[1]))["quantized_again"]
+assert said["weights"] > 0 and 0.001 < said["relative"] < 0.05, said' "$work/json"
+
+# Codes and scales that are taken over are no loss, and none is spoken of.
+check "fp8-dynamic-ct to fp8-1x128 loses nothing" silent fp8-dynamic-ct fp8-1x128
+check "mxfp8-ct to mxfp8-blocked loses nothing" silent mxfp8-ct mxfp8-blocked
+check "w4a8-ct to w4a16-ct loses nothing" silent w4a8-ct w4a16-ct
+
+# The scales of W4A8 are rounded to e4m3.
+answers "w4a8-cutlass says what its scales lose" 0 "codes taken over, scales rounded: " \
+    convert w4a8-ct w4a8-cutlass
+cp "$work/out" "$work/text"
+check "the figure is that of verify" "$PYTHON" -c '
+import re, sys
+said = float(re.search("error ([0-9.]+) %", open(sys.argv[1]).read()).group(1))
+most = float(sys.argv[2])
+assert 0.5 * most < said <= 1.05 * most, (said, most)' "$work/text" "$(error_of w4a8-ct)"
+cp -r "$work/made" "$work/cutlass" 2>/dev/null
+answers "and the way back says it" 0 "codes taken over, scales rounded: " \
+    "$TILEPACK" unpack "$work/cutlass" -o "$work/back" --to w4a8-ct
+check "--quiet says nothing" sh -c "test -z \"\$('$TILEPACK' convert '$work/w4a8-ct' -o \
+    '$work/quiet' --to w4a8-cutlass -q 2>&1)\""
+finish
