@@ -25,12 +25,15 @@ static struct tp_share share_of(const struct tp_options *o)
 }
 
 /* Steals `json`. */
-static int print_json(const struct tp_measures *measures, json_t *json)
+static int print_json(const struct tp_plan *plan, const struct tp_measures *measures,
+                      json_t *json)
 {
     if (json && tp_measures_searched(measures))
         tp_search_means_json(json, measures->units, measures->unit_count);
-    if (json)
+    if (json) {
         tp_measures_json(measures, json);
+        tp_plan_left_json(plan, json);
+    }
     return tp_json_print(json);
 }
 
@@ -51,7 +54,7 @@ static int print_part(const struct tp_options *o, const struct tp_plan *plan, co
     if (tp_share_work(plan, share_of(o), &work, &err))
         return tp_report_error(&err);
     if (o->json)
-        return print_json(measures, json_pack(
+        return print_json(plan, measures, json_pack(
             "{s:s,s:b,s:[I,I],s:I,s:I,s:I,s:I,s:I,s:f}", "output", output ? output : "",
             "already_done", result->already_done, "part", (json_int_t)o->part.index,
             (json_int_t)o->part.count, "shards", (json_int_t)work.shards, "shards_in_all",
@@ -78,7 +81,7 @@ static int print_result(const struct tp_options *o, const struct tp_plan *plan, 
 {
     char in[TP_HUMAN], out[TP_HUMAN], took[TP_HUMAN];
     if (o->json)
-        return print_json(measures, json_pack(
+        return print_json(plan, measures, json_pack(
             "{s:s,s:b,s:I,s:I,s:I,s:I,s:f,s:I}", "output", output, "already_done",
             result->already_done, "bytes_in", (json_int_t)plan->bytes_in, "bytes_out",
             (json_int_t)plan->bytes_out, "converted", (json_int_t)plan->unit_count, "kept",
@@ -188,6 +191,8 @@ static int do_plan(const struct tp_options *o, const struct tp_plan *plan,
     struct tp_ranks made = {0};
     const struct tp_ranks *ranks = o->tp > 1 ? &made : NULL;
     int status = TP_OK;
+    if (!is_dry(o))
+        tp_plan_warn_left(plan);
     if (ranks && tp_ranks_make(plan, request, o->tp, &made, &err)) {
         tp_err_path(&err, plan->ckpt->path);
         return tp_report_error(&err);

@@ -74,8 +74,10 @@ static int print_result(const struct tp_options *o, const struct tp_plan *plan, 
             (json_int_t)plan->unit_count, "copied", (json_int_t)copied, "bytes_in",
             (json_int_t)plan->bytes_in, "bytes_out", (json_int_t)plan->bytes_out, "seconds",
             seconds);
-        if (json)
+        if (json) {
             tp_measures_json(measures, json);
+            tp_plan_left_json(plan, json);
+        }
         return tp_json_print(json);
     }
     if (!tp_report_new(output, result->already_done, TP_LOOKED_AT))
@@ -104,6 +106,7 @@ static int unpack(const struct tp_options *o, const struct tp_source *source, co
         if (!plan.unit_count && !plan.kept_unit_count)
             tp_warn("%s holds no packed weight: its tensors are copied", source->ckpt.path);
         tp_plan_warn(&plan);
+        tp_plan_warn_left(&plan);
         struct tp_measures measures = {0};
         status = carry_out(o, &plan, &request, output, &measures, &result, &err)
                      ? tp_report_error(&err)

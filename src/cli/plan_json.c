@@ -186,6 +186,15 @@ static void put_ranks(struct json *j, const struct tp_ranks *ranks)
     end(j, "}");
 }
 
+/* Names of the small files that are copied, or of those that the config makes stale. */
+static void put_others(struct json *j, const struct tp_plan *plan, bool left_out)
+{
+    for (size_t i = 0; i < plan->ckpt->other_count; i++)
+        if (tp_config_leaves_out(plan, plan->ckpt->others[i]) == left_out &&
+            (left_out || !plan->single_file))
+            put_text(j, NULL, plan->ckpt->others[i]);
+}
+
 int tp_plan_print_json(const struct tp_plan *plan, const struct tp_ranks *ranks)
 {
     struct json j = {.depth = 1, .empty = true};
@@ -203,9 +212,14 @@ int tp_plan_print_json(const struct tp_plan *plan, const struct tp_ranks *ranks)
         put_kept(&j, plan, &plan->kept[k]);
     end(&j, "]");
     begin(&j, "left_out", "[");
-    for (size_t i = 0; i < plan->ckpt->other_count; i++)
-        if (tp_config_leaves_out(plan, plan->ckpt->others[i]))
-            put_text(&j, NULL, plan->ckpt->others[i]);
+    put_others(&j, plan, true);
+    for (size_t i = 0; i < plan->ckpt->left_count; i++)
+        put_text(&j, NULL, plan->ckpt->left[i]);
+    for (size_t i = 0; i < plan->ckpt->unread_count; i++)
+        put_text(&j, NULL, plan->ckpt->unread[i]);
+    end(&j, "]");
+    begin(&j, "copied", "[");
+    put_others(&j, plan, false);
     end(&j, "]");
     if (ranks)
         put_ranks(&j, ranks);

@@ -2,6 +2,7 @@
  * unless --verbose. */
 #include "cli/plan_report.h"
 
+#include "cli/escape.h"
 #include "cli/fold.h"
 #include "cli/human.h"
 #include "cli/report.h"
@@ -235,15 +236,20 @@ static void print_ranks(const struct tp_ranks *ranks)
 
 static void print_left_out(const struct tp_plan *plan)
 {
+    const struct tp_checkpoint *ckpt = plan->ckpt;
     bool any = false;
-    for (size_t i = 0; i < plan->ckpt->other_count; i++)
-        if (tp_config_leaves_out(plan, plan->ckpt->others[i])) {
-            printf("%s%s", any ? ", " : "not copied, as the weights change: ",
-                   plan->ckpt->others[i]);
+    for (size_t i = 0; i < ckpt->other_count; i++)
+        if (tp_config_leaves_out(plan, ckpt->others[i])) {
+            printf("%s", any ? ", " : "not copied, as the weights change: ");
+            tp_print_text(stdout, ckpt->others[i]);
             any = true;
         }
-    if (any)
-        putchar('\n');
+    printf("%s", any ? "\n" : "");
+    for (size_t i = 0; i < ckpt->left_count; i++) {
+        printf("%s", i ? ", " : "not copied, as only these weights are converted: ");
+        tp_print_text(stdout, ckpt->left[i]);
+    }
+    printf("%s", ckpt->left_count ? "\n" : "");
 }
 
 static void note_search(const struct tp_plan *plan)
@@ -356,4 +362,30 @@ void tp_plan_warn(const struct tp_plan *plan)
         tp_warn("%s%s: the bytes are right, but %s", plan->units[u].name,
                 alike > 1 ? " and others" : "", warning);
     }
+}
+
+void tp_plan_warn_left(const struct tp_plan *plan)
+{
+    const struct tp_checkpoint *ckpt = plan->ckpt;
+    char names[300] = "";
+    size_t used = 0, i = 0;
+    if (plan->single_file)
+        return;
+    for (; i < ckpt->left_count && used + strlen(ckpt->left[i]) + 5 < sizeof names; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s'%s'", i ? ", " : "",
+                                 ckpt->left[i]);
+    if (i < ckpt->left_count)
+        tp_warn("%s: %s%s%zu more are not copied; the plan (--dry-run) names them", ckpt->path,
+                names, i ? " and " : "", ckpt->left_count - i);
+    else if (i)
+        tp_warn("%s: %s %s not copied: weights in other formats, or folders of such", ckpt->path,
+                names, i > 1 ? "are" : "is");
+}
+
+void tp_plan_left_json(const struct tp_plan *plan, json_t *json)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < plan->ckpt->left_count && !plan->single_file; i++)
+        json_array_append_new(list, tp_json_text(plan->ckpt->left[i]));
+    json_object_set_new(json, "left_out", list);
 }

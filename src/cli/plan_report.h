@@ -5,6 +5,8 @@
 #include "cli/options.h"
 #include "pack/plan/ranks.h"
 
+#include <jansson.h>
+
 /* As text, or as one JSON object; with `ranks` (or NULL) also how the plan is divided
  * among them. Return the exit status. */
 int tp_plan_print(const struct tp_plan *plan, const struct tp_ranks *ranks,
@@ -13,5 +15,12 @@ int tp_plan_print_json(const struct tp_plan *plan, const struct tp_ranks *ranks)
 
 /* One line per distinct warning and per kept weight that was asked for. */
 void tp_plan_warn(const struct tp_plan *plan);
+
+/* Of what is written as a directory: one warning that names the files of the source which are
+ * not copied along. */
+void tp_plan_warn_left(const struct tp_plan *plan);
+
+/* Adds "left_out", those names, to the JSON of a result. */
+void tp_plan_left_json(const struct tp_plan *plan, json_t *json);
 
 #endif

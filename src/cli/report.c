@@ -122,7 +122,7 @@ static const char *code_name(enum tp_code code)
 
 /* Paths and messages may hold bytes that are not UTF-8, which JSON cannot carry:
  * such a byte becomes a question mark. */
-static json_t *json_text(const char *text)
+json_t *tp_json_text(const char *text)
 {
     char copy[1100];
     json_t *value = json_string(text);
@@ -169,17 +169,17 @@ static int error_json(const struct tp_err *err)
     json_t *error = json_object(), *object = json_object();
     json_object_set_new(error, "code", json_integer(err->code));
     json_object_set_new(error, "kind", json_string(code_name(err->code)));
-    json_object_set_new(error, "message", json_text(err->what));
+    json_object_set_new(error, "message", tp_json_text(err->what));
     if (err->path[0])
-        json_object_set_new(error, "path", json_text(err->path));
+        json_object_set_new(error, "path", tp_json_text(err->path));
     if (err->tensor[0])
-        json_object_set_new(error, "tensor", json_text(err->tensor));
+        json_object_set_new(error, "tensor", tp_json_text(err->tensor));
     if (err->offset)
         json_object_set_new(error, "offset", json_integer((json_int_t)(err->offset - 1)));
     if (err->sys)
         json_object_set_new(error, "errno", json_integer(err->sys));
     if (err->hint[0])
-        json_object_set_new(error, "hint", json_text(err->hint));
+        json_object_set_new(error, "hint", tp_json_text(err->hint));
     json_object_set_new(object, "error", error);
     return print_object(object, mark) == TP_OK ? (int)err->code : no_memory();
 }

@@ -50,6 +50,9 @@ int tp_report_finish(int status);
  * "0" ends it. */
 const char *tp_style(const char *style);
 
+/* A string of a file: a byte that is not UTF-8, which JSON cannot carry, is a question mark. */
+json_t *tp_json_text(const char *text);
+
 /* Steals `object` (an object without "version"), prints it on stdout with
  * "version":1 first. Returns TP_OK, or TP_E_MEMORY after reporting it. */
 int tp_json_print(json_t *object);

@@ -21,7 +21,7 @@ enum tp_code tp_source_open(const char *path, unsigned flags, struct tp_source *
 unsigned tp_source_flags(const struct tp_options *o)
 {
     return (o->strict ? TP_CHECKPOINT_STRICT : 0u) |
-           (o->follow_links ? 0u : TP_CHECKPOINT_COPIES);
+           (o->follow_links ? 0u : TP_CHECKPOINT_COPIES) | TP_CHECKPOINT_FOLDERS;
 }
 
 void tp_source_close(struct tp_source *source)

@@ -77,7 +77,9 @@ enum tp_code tp_commit_in_the_way(const char *path, struct tp_err *err);
 /* Whether OUTPUT may be written; sets result->already_done. */
 enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_result *result);
 enum tp_code tp_commit_remove_file(const char *directory, const char *name, struct tp_err *err);
-/* Removes the files and ranks of a directory, but not the file `keep` (NULL: all). */
+/* A file or a link, or a folder or rank with all that is in it. */
+enum tp_code tp_commit_remove_entry(const char *directory, const char *name, struct tp_err *err);
+/* Removes what is in a directory, but not the file `keep` (NULL: all). */
 enum tp_code tp_commit_empty(const char *path, const char *keep, struct tp_err *err);
 enum tp_code tp_commit_remove_directory(const char *path, struct tp_err *err);
 enum tp_code tp_commit_end_journals(const char *output, struct tp_err *err);
@@ -113,7 +115,9 @@ enum tp_code tp_commit_room(struct tp_commit *c);
 enum tp_code tp_commit_record_shard(struct tp_commit *c, uint32_t f);
 enum tp_code tp_commit_write_small(struct tp_commit *c, const char *name, const char *data,
                                    size_t size, bool listed);
-enum tp_code tp_commit_copy_other(struct tp_commit *c, const char *name);
+/* Copies the source's other files, and makes their folders; those that the config makes stale
+ * only with `all`. */
+enum tp_code tp_commit_copy_others(struct tp_commit *c, bool all);
 enum tp_code tp_commit_write_texts(struct tp_commit *c);
 enum tp_code tp_commit_hash_text(const char *data, size_t size, uint8_t hash[TP_HASH_BYTES],
                                  struct tp_err *err);

@@ -96,7 +96,7 @@ static enum tp_code sweep(struct tp_commit *c, const char *directory, const char
         else if (rank && tp_below_is_dir(path))
             code = sweep(c, path, below);
         else if ((*prefix || !tp_commit_is_own(name)) && !is_shard(c, name))
-            code = tp_commit_remove_file(directory, list.names[i], c->err);
+            code = tp_commit_remove_entry(directory, list.names[i], c->err);
         free(name);
         free(path);
         free(below);

@@ -108,7 +108,7 @@ static enum tp_code open_other(const struct tp_checkpoint *ckpt, const char *pat
     return code;
 }
 
-enum tp_code tp_commit_copy_other(struct tp_commit *c, const char *name)
+static enum tp_code copy_other(struct tp_commit *c, const char *name)
 {
     uint8_t hash[TP_HASH_BYTES];
     struct stat st;
@@ -136,6 +136,59 @@ enum tp_code tp_commit_copy_other(struct tp_commit *c, const char *name)
     return code;
 }
 
+/* Does `act` with each folder of a name, from the outermost on. */
+static enum tp_code each_folder(struct tp_commit *c, const char *name,
+                                enum tp_code (*act)(struct tp_commit *c, const char *folder,
+                                                    const char *path))
+{
+    enum tp_code code = TP_OK;
+    for (const char *slash = strchr(name, '/'); slash && code == TP_OK;
+         slash = strchr(slash + 1, '/')) {
+        char *folder = tp_os_format(c->err, "%.*s", (int)(slash - name), name);
+        char *path = tp_os_format(c->err, "%s/%.*s", c->partial, (int)(slash - name), name);
+        code = folder && path ? act(c, folder, path) : TP_E_MEMORY;
+        free(folder);
+        free(path);
+    }
+    return code;
+}
+
+static enum tp_code make_folder(struct tp_commit *c, const char *folder, const char *path)
+{
+    return tp_below_mkdir(c->dir, folder, tp_commit_dir_mode(c), path, c->err);
+}
+
+static enum tp_code sync_folder(struct tp_commit *c, const char *folder, const char *path)
+{
+    (void)folder;
+    return tp_os_fsync_dir(path, c->err);
+}
+
+static bool same_folder(const char *a, const char *b)
+{
+    const char *slash = strrchr(a, '/');
+    size_t size = slash ? (size_t)(slash - a) + 1 : 0;
+    return strncmp(a, b, size) == 0 && !strchr(b + size, '/');
+}
+
+enum tp_code tp_commit_copy_others(struct tp_commit *c, bool all)
+{
+    char *const *names = c->plan->ckpt->others;
+    size_t count = c->plan->ckpt->other_count;
+    enum tp_code code = TP_OK;
+    for (size_t i = 0; i < count && code == TP_OK; i++) {
+        if (!all && tp_config_leaves_out(c->plan, names[i]))
+            continue;
+        if (i == 0 || !same_folder(names[i], names[i - 1]))
+            code = each_folder(c, names[i], make_folder);
+        if (code == TP_OK)
+            code = copy_other(c, names[i]);
+        if (code == TP_OK && (i + 1 == count || !same_folder(names[i], names[i + 1])))
+            code = each_folder(c, names[i], sync_folder);
+    }
+    return code;
+}
+
 enum tp_code tp_commit_write_texts(struct tp_commit *c)
 {
     struct tp_text index = {0}, config = {0}, manifest = {0};
@@ -146,9 +199,8 @@ enum tp_code tp_commit_write_texts(struct tp_commit *c)
                                      true);
     if (code == TP_OK && (code = tp_config_text(c->plan, &config, c->err)) == TP_OK && config.data)
         code = tp_commit_write_small(c, "config.json", config.data, config.size, true);
-    for (size_t i = 0; i < c->plan->ckpt->other_count && code == TP_OK; i++)
-        if (!tp_config_leaves_out(c->plan, c->plan->ckpt->others[i]))
-            code = tp_commit_copy_other(c, c->plan->ckpt->others[i]);
+    if (code == TP_OK)
+        code = tp_commit_copy_others(c, false);
     if (code == TP_OK && c->request->digests)
         code = tp_manifest_digest(c->partial, c->files, c->file_count, c->options->run.jobs,
                                   c->options->run.stop, c->err);

@@ -1,7 +1,7 @@
 /* The output's place: whether it may be written, and how what is replaced goes. What --force
  * may replace is in commit_replace.c.
  *
- * Writes nothing. Invariant: what is removed is a directory of plain files and of
+ * Writes nothing. Invariant: what is removed is a directory of plain files, folders and
  * ranks, as this program writes them, in which no file is being read.
  */
 #include "pack/commit/commit_build.h"
@@ -111,15 +111,13 @@ enum tp_code tp_commit_remove_file(const char *directory, const char *name, stru
     return code;
 }
 
-/* A file, or a rank with all that is in it. */
-static enum tp_code remove_entry(const char *path, const char *name, struct tp_err *err)
+enum tp_code tp_commit_remove_entry(const char *directory, const char *name, struct tp_err *err)
 {
-    char *rank = tp_os_format(err, "%s/%s", path, name);
-    enum tp_code code = !rank ? TP_E_MEMORY
-                        : tp_commit_is_rank(name) && tp_below_is_dir(rank)
-                            ? tp_commit_remove_directory(rank, err)
-                            : tp_commit_remove_file(path, name, err);
-    free(rank);
+    char *path = tp_os_format(err, "%s/%s", directory, name);
+    enum tp_code code = !path ? TP_E_MEMORY
+                        : tp_below_is_dir(path) ? tp_commit_remove_directory(path, err)
+                                                : tp_commit_remove_file(directory, name, err);
+    free(path);
     return code;
 }
 
@@ -133,7 +131,7 @@ enum tp_code tp_commit_empty(const char *path, const char *keep, struct tp_err *
         for (size_t i = 0; i < list.count && code == TP_OK; i++)
             if (tp_commit_is_mark(list.names[i]) == last &&
                 (!keep || strcmp(list.names[i], keep) != 0))
-                code = remove_entry(path, list.names[i], err);
+                code = tp_commit_remove_entry(path, list.names[i], err);
     tp_os_list_free(&list);
     return code;
 }

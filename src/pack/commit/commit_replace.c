@@ -99,14 +99,82 @@ struct place {
     bool mark;
 };
 
-static enum tp_code check_directory(const struct place *place, const char *name,
-                                    const char *path, struct tp_err *err)
+static enum tp_code fail_directory(const struct place *place, const char *name,
+                                   struct tp_err *err)
 {
-    if (tp_commit_is_rank(name) && tp_below_is_dir(path))
-        return tp_commit_check_replace(place->plan, path, place->begun, err);
     tp_err_path(err, place->path);
     return tp_fail(err, TP_E_USAGE, "it holds the directory '%.200s': not a checkpoint "
                    "that --force may replace", name);
+}
+
+static bool is_in(const char *name, const char *folder)
+{
+    size_t size = strlen(folder);
+    return strncmp(name, folder, size) == 0 && name[size] == '/';
+}
+
+/* Whether the manifest names a file in the folder. */
+static bool has_folder(const struct tp_manifest *manifest, const char *folder)
+{
+    for (size_t i = 0; i < manifest->file_count; i++)
+        if (is_in(manifest->files[i].name, folder))
+            return true;
+    return false;
+}
+
+/* Whether it is a folder of the source, and so one that an unfinished output may have. */
+static bool may_be_copied(const struct place *place, const char *folder)
+{
+    const struct tp_checkpoint *ckpt = place->plan->ckpt;
+    for (size_t i = 0; i < ckpt->other_count && place->begun; i++)
+        if (is_in(ckpt->others[i], folder))
+            return true;
+    return false;
+}
+
+static enum tp_code check_below(struct place *place, const char *name, struct tp_err *err);
+
+/* A folder of files that were copied: the manifest has to name each of them. */
+static enum tp_code check_folder(struct place *place, const char *name, const char *path,
+                                 struct tp_err *err)
+{
+    struct tp_os_list list;
+    if (!tp_below_is_dir(path) || !has_folder(&place->manifest, name))
+        return fail_directory(place, name, err);
+    enum tp_code code = tp_os_list(path, &list, err);
+    for (size_t i = 0; i < list.count && code == TP_OK; i++) {
+        char *below = tp_os_format(err, "%s/%s", name, list.names[i]);
+        code = below ? check_below(place, below, err) : TP_E_MEMORY;
+        free(below);
+    }
+    tp_os_list_free(&list);
+    return code;
+}
+
+static enum tp_code check_below(struct place *place, const char *name, struct tp_err *err)
+{
+    struct stat st;
+    char *path = tp_os_format(err, "%s/%s", place->path, name);
+    enum tp_code code = path ? TP_OK : TP_E_MEMORY;
+    if (path && tp_os.lstat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+        code = check_folder(place, name, path, err);
+    } else if (path && !is_listed(&place->manifest, name)) {
+        tp_err_path(err, place->path);
+        tp_err_hint(err, "move the file away, or choose another output with -o");
+        code = tp_fail(err, TP_E_USAGE, "--force would delete '%.200s', which is no file of a "
+                       "checkpoint", name);
+    }
+    free(path);
+    return code;
+}
+
+static enum tp_code check_directory(struct place *place, const char *name, const char *path,
+                                    struct tp_err *err)
+{
+    if (tp_commit_is_rank(name) && tp_below_is_dir(path))
+        return tp_commit_check_replace(place->plan, path, place->begun, err);
+    return may_be_copied(place, name) && tp_below_is_dir(path)
+               ? TP_OK : check_folder(place, name, path, err);
 }
 
 static enum tp_code check_entry(struct place *place, const char *name, struct tp_err *err)

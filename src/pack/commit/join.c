@@ -112,8 +112,8 @@ static enum tp_code join_texts(struct tp_commit *c)
                                               strlen(index), true);
     if (code == TP_OK && *config)
         code = tp_commit_write_small(c, "config.json", config, strlen(config), true);
-    for (size_t i = 0; i < c->plan->ckpt->other_count && code == TP_OK; i++)
-        code = tp_commit_copy_other(c, c->plan->ckpt->others[i]);
+    if (code == TP_OK)
+        code = tp_commit_copy_others(c, true);
     for (unsigned r = 0; r < ranks->count && code == TP_OK; r++)
         code = tp_checkpoint_unchanged(&ranks->ckpts[r], c->err);
     if (code || (code = check_joined(c)))

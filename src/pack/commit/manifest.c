@@ -138,14 +138,27 @@ enum tp_code tp_manifest_has_digests(const char *stored, size_t size, bool *has,
     return tp_json_check(mark, TP_OK, err);
 }
 
+/* "name", or "folder/name": nothing that leads out of the directory. */
+static bool stays_below(const char *name)
+{
+    for (size_t size; ; name += size + 1) {
+        size = strcspn(name, "/");
+        if (!size || (size == 1 && name[0] == '.') ||
+            (size == 2 && name[0] == '.' && name[1] == '.'))
+            return false;
+        if (!name[size])
+            return true;
+    }
+}
+
 static enum tp_code read_file(const json_t *json, struct tp_manifest_file *file,
                               struct tp_err *err)
 {
     const char *name = json_string_value(json_object_get(json, "name"));
     const char *hash = json_string_value(json_object_get(json, "xxh3"));
     json_int_t size = json_integer_value(json_object_get(json, "size"));
-    if (!name || strchr(name, '/') || !*name || strcmp(name, "..") == 0 || strcmp(name, ".") == 0 ||
-        !hash || size < 0 || !tp_hash_parse(hash, strlen(hash), file->hash))
+    if (!name || !stays_below(name) || !hash || size < 0 ||
+        !tp_hash_parse(hash, strlen(hash), file->hash))
         return tp_fail(err, TP_E_INPUT, "an entry of \"files\" lacks a plain name, size or hash");
     const json_t *sha256 = json_object_get(json, "sha256");
     file->has_sha256 = sha256 != NULL;

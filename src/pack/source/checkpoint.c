@@ -32,6 +32,9 @@ void tp_checkpoint_close(struct tp_checkpoint *ckpt)
     }
     for (size_t i = 0; i < ckpt->other_count; i++)
         free(ckpt->others[i]);
+    for (size_t i = 0; i < ckpt->left_count; i++)
+        free(ckpt->left[i]);
+    free(ckpt->left);
     free(ckpt->files);
     free(ckpt->tensors);
     free(ckpt->by_data);

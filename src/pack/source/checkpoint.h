@@ -43,7 +43,7 @@ struct tp_tensor {
 struct tp_checkpoint {
     char *path;
     bool directory;
-    bool strict, copies; /* opened so: see TP_CHECKPOINT_STRICT and _COPIES */
+    bool strict, copies, folders; /* opened so: see TP_CHECKPOINT_STRICT, _COPIES, _FOLDERS */
     struct tp_rights rights; /* of the least readable of the files that it is read from, other
                                 than `others` */
     mode_t dir_mode;         /* permission bits of the directory; 0777 for a file */
@@ -55,9 +55,13 @@ struct tp_checkpoint {
                                   then offset */
     char *config;       /* text of config.json, or NULL */
     size_t config_size;
-    char **others;      /* names of the other regular files to be copied (tokenizer, ...),
-                           sorted; not shards, index, config.json or tilepack.json */
+    char **others;      /* names of the other regular files to be copied (tokenizer, ...), also
+                           in folders ("1_Pooling/config.json"), sorted folder by folder; not
+                           shards, index, config.json or tilepack.json */
     size_t other_count;
+    char **left;        /* files that are not to be copied: weights in other formats, and folders,
+                           with a slash at their end, of which nothing is; hidden ones apart */
+    size_t left_count;
     char **unread;      /* names of the shards (plain: without .zst) that are there but not
                            part of the checkpoint: the index does not name them; sorted */
     size_t unread_count;
@@ -66,7 +70,9 @@ struct tp_checkpoint {
 enum {
     TP_CHECKPOINT_STRICT = 1, /* no symlinks that leave the directory, but those into the blobs
                                  of the Hub's cache */
-    TP_CHECKPOINT_COPIES = 2, /* the same for `others`, which are to be copied */
+    TP_CHECKPOINT_COPIES = 2, /* the same for `others`, which are to be copied; no folders that
+                                 are links */
+    TP_CHECKPOINT_FOLDERS = 4, /* `others` and `left` of folders, too, at any depth */
 };
 
 /* Opens and checks everything that headers and index can tell: weight_map values
@@ -75,8 +81,8 @@ enum {
  * model.safetensors (or a single *.safetensors). Also fine: a symlink to either,
  * shards that are symlinks (the HF cache), and shards stored as NAME.safetensors.zst
  * whether the index says so or not. Weights that the index does not name are
- * neither opened nor among `others`; nor are weights in other formats, hidden
- * files and subdirectories. At most TP_ST_MAX_TENSORS tensors in all.
+ * neither opened nor among `others`; nor are weights in other formats and hidden
+ * files. At most TP_ST_MAX_TENSORS tensors in all.
  *
  * Errors name the file, and the tensor and byte where there is one; what the
  * files say wrongly is TP_E_INPUT. On failure *ckpt is closed. */

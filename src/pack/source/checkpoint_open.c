@@ -366,6 +366,7 @@ enum tp_code tp_checkpoint_open(const char *path, unsigned flags, struct tp_chec
     ckpt->path = tp_os_format(err, "%s", path);
     ckpt->strict = flags & TP_CHECKPOINT_STRICT;
     ckpt->copies = flags & TP_CHECKPOINT_COPIES;
+    ckpt->folders = flags & TP_CHECKPOINT_FOLDERS;
     ckpt->rights = TP_RIGHTS_ALL;
     ckpt->dir_mode = ckpt->directory ? st.st_mode & 0777 : 0777;
     enum tp_code code = ckpt->path ? open_all(ckpt, &dir, err) : TP_E_MEMORY;

@@ -4,6 +4,7 @@
 #include "pack/source/ckpt_dir.h"
 
 #include "pack/source/ckpt_links.h"
+#include "pack/source/ckpt_others.h"
 
 #include "base/suffix.h"
 #include "pack/text/name_set.h"
@@ -13,34 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Weights in other formats and their indexes: beside converted tensors they
- * would be stale, so they are not copied along. */
-static const char *const weight_endings[] = {
-    ".safetensors", ".safetensors.zst", ".safetensors.index.json", ".bin",  ".bin.index.json",
-    ".pt",          ".pth",             ".ckpt",                   ".gguf", ".onnx",
-    ".onnx_data",   ".h5",              ".msgpack",                ".ot",   ".tflite",
-};
-
 static const uint64_t max_config = UINT64_C(64) << 20;
-
-static bool is_shard(const char *name)
-{
-    return tp_ends_with(name, ".safetensors") || tp_ends_with(name, ".safetensors.zst");
-}
-
-static bool is_weight(const char *name)
-{
-    for (size_t i = 0; i < sizeof weight_endings / sizeof *weight_endings; i++)
-        if (tp_ends_with(name, weight_endings[i]))
-            return true;
-    return false;
-}
-
-/* What a conversion wrote beside its weights says nothing of the next one. */
-static bool is_of_conversion(const char *name)
-{
-    return strcmp(name, "tilepack.json") == 0 || strcmp(name, "tilepack-tp.json") == 0;
-}
 
 char *tp_ckpt_plain_name(const char *name, struct tp_err *err)
 {
@@ -48,22 +22,6 @@ char *tp_ckpt_plain_name(const char *name, struct tp_err *err)
     if (tp_ends_with(name, ".safetensors.zst"))
         length -= strlen(".zst");
     return tp_os_format(err, "%.*s", (int)length, name);
-}
-
-static char *join(const struct tp_checkpoint *ckpt, const char *name, struct tp_err *err)
-{
-    size_t length = strlen(ckpt->path);
-    while (length > 1 && ckpt->path[length - 1] == '/')
-        length--;
-    bool slash = length == 1 && ckpt->path[0] == '/';
-    return tp_os_format(err, "%.*s%s%s", (int)length, ckpt->path, slash ? "" : "/", name);
-}
-
-static enum tp_code fail_stat(const char *path, int sys, struct tp_err *err)
-{
-    enum tp_code code = tp_fail_sys(err, sys, "cannot look at the file");
-    tp_err_path(err, path);
-    return code;
 }
 
 /* The path of a shard, plain or compressed, whichever exists; the name as
@@ -79,13 +37,13 @@ static enum tp_code locate(const struct tp_checkpoint *ckpt, const struct tp_ckp
     enum tp_code code = other ? TP_OK : TP_E_MEMORY;
     for (int i = 0; i < 2 && !code && !*path; i++) {
         struct stat st;
-        char *at = join(ckpt, names[i], err);
+        char *at = tp_ckpt_path(ckpt, names[i], err);
         if (!at)
             code = TP_E_MEMORY;
         else if (tp_os.stat(at, &st) == 0)
             *path = at;
         else if (errno != ENOENT)
-            code = fail_stat(at, errno, err);
+            code = tp_ckpt_fail_stat(at, errno, err);
         if (at != *path)
             free(at);
     }
@@ -167,7 +125,7 @@ static enum tp_code lone_shard(const struct tp_checkpoint *ckpt, const struct tp
     size_t count = 0;
     for (size_t i = 0; i < list->count; i++) {
         const char *name = list->names[i];
-        if (name[0] == '.' || !is_shard(name))
+        if (name[0] == '.' || !tp_ckpt_is_shard(name))
             continue;
         if (strcmp(name, "model.safetensors") == 0 || strcmp(name, "model.safetensors.zst") == 0) {
             found = "model.safetensors";
@@ -236,58 +194,24 @@ static enum tp_code read_index(struct tp_checkpoint *ckpt, struct tp_ckpt_dir *d
     return code;
 }
 
-/* One more name in ckpt->others, if it is a regular file. */
-static enum tp_code add_other(struct tp_checkpoint *ckpt, size_t *room, const char *name,
-                              struct tp_err *err)
-{
-    struct stat st;
-    char *path = join(ckpt, name, err), *real = NULL;
-    if (!path)
-        return TP_E_MEMORY;
-    enum tp_code code = TP_OK;
-    if (tp_os.stat(path, &st) != 0) {
-        int sys = errno;
-        code = fail_stat(path, sys, err);
-        if (sys == ENOENT)
-            tp_err_hint(err, "a link leads nowhere: complete the download, or remove the link");
-    } else if (S_ISREG(st.st_mode)) {
-        void *others = ckpt->others;
-        if ((code = tp_ckpt_other(ckpt, path, &real, err)) == TP_OK)
-            code = tp_os_grow(&others, room, ckpt->other_count + 1, sizeof *ckpt->others, err);
-        ckpt->others = others;
-        if (!code) {
-            ckpt->others[ckpt->other_count] = tp_os_format(err, "%s", name);
-            code = ckpt->others[ckpt->other_count] ? TP_OK : TP_E_MEMORY;
-        }
-        if (!code)
-            ckpt->other_count++;
-    }
-    free(real);
-    free(path);
-    return code;
-}
-
-/* Sorts the names of the directory into index, config and others. */
+/* Finds index, config and others among the names of the directory. */
 static enum tp_code read_names(struct tp_checkpoint *ckpt, const struct tp_os_list *list,
                                struct tp_ckpt_dir *dir, struct tp_err *err)
 {
-    size_t room = 0;
     enum tp_code code = TP_OK;
     for (size_t i = 0; i < list->count && !code; i++) {
         const char *name = list->names[i];
         if (strcmp(name, TP_INDEX_NAME) == 0) {
-            dir->index_path = join(ckpt, name, err);
+            dir->index_path = tp_ckpt_path(ckpt, name, err);
             code = dir->index_path ? read_index(ckpt, dir, err) : TP_E_MEMORY;
         } else if (strcmp(name, "config.json") == 0) {
-            char *path = join(ckpt, name, err);
+            char *path = tp_ckpt_path(ckpt, name, err);
             code = path ? slurp(ckpt, path, max_config, &ckpt->config, &ckpt->config_size, err)
                         : TP_E_MEMORY;
             free(path);
-        } else if (name[0] != '.' && !is_weight(name) && !is_of_conversion(name)) {
-            code = add_other(ckpt, &room, name, err);
         }
     }
-    return code;
+    return code ? code : tp_ckpt_others(ckpt, list, err);
 }
 
 static int compare_shards(const void *name, const void *shard)
@@ -303,7 +227,7 @@ static enum tp_code note_unread(struct tp_checkpoint *ckpt, const struct tp_os_l
     size_t room = 0;
     enum tp_code code = TP_OK;
     for (size_t i = 0; i < list->count && !code; i++) {
-        if (list->names[i][0] == '.' || !is_shard(list->names[i]))
+        if (list->names[i][0] == '.' || !tp_ckpt_is_shard(list->names[i]))
             continue;
         char *plain = tp_ckpt_plain_name(list->names[i], err);
         void *unread = ckpt->unread;

@@ -1,0 +1,197 @@
+/* Files that are copied along, in folders of any depth, and those that are not: weights in other
+ * formats would be stale beside converted ones, and folders may hold a whole model again.
+ *
+ * Opens nothing. Invariant: names are relative to the directory, with no "." or "..", and each of
+ * them that is not hidden is a part of the checkpoint, copied, or named as left out.
+ */
+#include "pack/source/ckpt_others.h"
+
+#include "pack/source/ckpt_links.h"
+
+#include "base/suffix.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_DEPTH = 16 };
+
+static const char *const weight_endings[] = {
+    ".safetensors", ".safetensors.zst", ".safetensors.index.json", ".bin",  ".bin.index.json",
+    ".pt",          ".pth",             ".ckpt",                   ".gguf", ".onnx",
+    ".onnx_data",   ".h5",              ".msgpack",                ".ot",   ".tflite",
+};
+
+struct walk {
+    struct tp_checkpoint *ckpt;
+    size_t other_room, left_room;
+    struct tp_err *err;
+};
+
+char *tp_ckpt_path(const struct tp_checkpoint *ckpt, const char *name, struct tp_err *err)
+{
+    size_t length = strlen(ckpt->path);
+    while (length > 1 && ckpt->path[length - 1] == '/')
+        length--;
+    bool slash = length == 1 && ckpt->path[0] == '/';
+    return tp_os_format(err, "%.*s%s%s", (int)length, ckpt->path, slash ? "" : "/", name);
+}
+
+enum tp_code tp_ckpt_fail_stat(const char *path, int sys, struct tp_err *err)
+{
+    enum tp_code code = tp_fail_sys(err, sys, "cannot look at the file");
+    tp_err_path(err, path);
+    return code;
+}
+
+bool tp_ckpt_is_shard(const char *name)
+{
+    return tp_ends_with(name, ".safetensors") || tp_ends_with(name, ".safetensors.zst");
+}
+
+static bool is_weight(const char *name)
+{
+    for (size_t i = 0; i < sizeof weight_endings / sizeof *weight_endings; i++)
+        if (tp_ends_with(name, weight_endings[i]))
+            return true;
+    return false;
+}
+
+/* "2_Dense/model.safetensors": the small weights of a module of sentence-transformers, which
+ * stand in folders of their own and are no part of the checkpoint. */
+static bool is_of_module(const char *name)
+{
+    size_t digits = strspn(name, "0123456789");
+    return digits && name[digits] == '_' && strchr(name, '/');
+}
+
+/* Takes over `name`. */
+static enum tp_code add(char ***names, size_t *count, size_t *room, char *name, struct tp_err *err)
+{
+    void *list = *names;
+    enum tp_code code = name ? tp_os_grow(&list, room, *count + 1, sizeof **names, err)
+                             : TP_E_MEMORY;
+    *names = list;
+    if (code)
+        free(name);
+    else
+        (*names)[(*count)++] = name;
+    return code;
+}
+
+static enum tp_code leave_out(struct walk *w, const char *name, const char *mark)
+{
+    return add(&w->ckpt->left, &w->ckpt->left_count, &w->left_room,
+               tp_os_format(w->err, "%s%s", name, mark), w->err);
+}
+
+static enum tp_code take_file(struct walk *w, const char *name, const char *path)
+{
+    char *real = NULL;
+    if (is_weight(name) && !is_of_module(name))
+        return leave_out(w, name, "");
+    enum tp_code code = tp_ckpt_other(w->ckpt, path, &real, w->err);
+    free(real);
+    return code ? code : add(&w->ckpt->others, &w->ckpt->other_count, &w->other_room,
+                             tp_os_format(w->err, "%s", name), w->err);
+}
+
+/* Whether a folder is no part of the checkpoint: a link to one, a cache of Python, or an output
+ * of this program, finished or not, which could be the one that is about to be written. */
+static bool is_foreign(const struct walk *w, const char *name, const char *path,
+                       const struct tp_os_list *list)
+{
+    struct stat st;
+    bool links = !w->ckpt->strict && !w->ckpt->copies; /* are followed */
+    if (!links && tp_os.lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
+        return true;
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->names[i], "tilepack.json") == 0 ||
+            strcmp(list->names[i], "tilepack-tp.json") == 0)
+            return true;
+    const char *slash = strrchr(name, '/');
+    return tp_ends_with(name, ".partial") || strcmp(slash ? slash + 1 : name, "__pycache__") == 0;
+}
+
+static enum tp_code take(struct walk *w, const char *name, unsigned depth);
+
+static enum tp_code take_list(struct walk *w, const char *name, const struct tp_os_list *list,
+                              unsigned depth)
+{
+    enum tp_code code = TP_OK;
+    for (size_t i = 0; i < list->count && code == TP_OK; i++) {
+        if (list->names[i][0] == '.')
+            continue;
+        char *below = tp_os_format(w->err, "%s/%s", name, list->names[i]);
+        code = below ? take(w, below, depth + 1) : TP_E_MEMORY;
+        free(below);
+    }
+    return code;
+}
+
+/* A folder of which nothing is copied is named in place of its files. */
+static enum tp_code take_folder(struct walk *w, const char *name, const char *path, unsigned depth)
+{
+    struct tp_checkpoint *ckpt = w->ckpt;
+    struct tp_os_list list;
+    size_t copied = ckpt->other_count, left = ckpt->left_count;
+    if (depth > MAX_DEPTH) {
+        tp_err_path(w->err, path);
+        tp_err_hint(w->err, "a link may lead back into the directory");
+        return tp_fail(w->err, TP_E_INPUT, "folders are deeper than %d", MAX_DEPTH);
+    }
+    enum tp_code code = tp_os_list(path, &list, w->err);
+    if (code)
+        return code;
+    bool foreign = is_foreign(w, name, path, &list);
+    if (!foreign)
+        code = take_list(w, name, &list, depth);
+    if (code == TP_OK && (foreign || (ckpt->other_count == copied && ckpt->left_count > left))) {
+        while (ckpt->left_count > left)
+            free(ckpt->left[--ckpt->left_count]);
+        code = leave_out(w, name, "/");
+    }
+    tp_os_list_free(&list);
+    return code;
+}
+
+static enum tp_code take(struct walk *w, const char *name, unsigned depth)
+{
+    struct stat st;
+    char *path = tp_ckpt_path(w->ckpt, name, w->err);
+    enum tp_code code = path ? TP_OK : TP_E_MEMORY;
+    if (path && tp_os.stat(path, &st) != 0) {
+        int sys = errno;
+        code = tp_ckpt_fail_stat(path, sys, w->err);
+        if (sys == ENOENT)
+            tp_err_hint(w->err, "a link leads nowhere: complete the download, or remove the link");
+    } else if (path && S_ISREG(st.st_mode)) {
+        code = take_file(w, name, path);
+    } else if (path && S_ISDIR(st.st_mode) && w->ckpt->folders) {
+        code = take_folder(w, name, path, depth);
+    }
+    free(path);
+    return code;
+}
+
+/* Names that others deal with. */
+static bool is_part(const char *name)
+{
+    static const char *const names[] = {"model.safetensors.index.json", "config.json",
+                                        "tilepack.json"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return name[0] == '.' || tp_ckpt_is_shard(name);
+}
+
+enum tp_code tp_ckpt_others(struct tp_checkpoint *ckpt, const struct tp_os_list *list,
+                            struct tp_err *err)
+{
+    struct walk w = {.ckpt = ckpt, .err = err};
+    enum tp_code code = TP_OK;
+    for (size_t i = 0; i < list->count && code == TP_OK; i++)
+        if (!is_part(list->names[i]))
+            code = take(&w, list->names[i], 1);
+    return code;
+}

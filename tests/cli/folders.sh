@@ -1,0 +1,112 @@
+#!/bin/sh
+# The files of a checkpoint that are no weights: copied from folders of any depth, left out
+# where they are weights in other formats, and each of those named by plan, convert and JSON.
+# Such outputs are verified, resumed, replaced, cut and joined as all others.
+set -u
+# shellcheck source=tests/lib/preamble.sh
+. "$(dirname "$0")/../lib/preamble.sh"
+convert() { # output, options ...
+    to=$1
+    shift
+    "$TILEPACK" convert "$work/model" -o "$work/$to" --to fp8-ct -j 2 --device cpu "$@"
+}
+same() { # file ...: as in the source
+    for name; do cmp "$work/model/$name" "$work/dst1/$name" || return 1; done
+}
+listed() { # key, name ...: of the JSON in $work/json, exactly these
+    "$PYTHON" -c '
+import json, sys
+have, want = sorted(json.load(open(sys.argv[1]))[sys.argv[2]]), sorted(sys.argv[3:])
+assert have == want, (have, want)' "$work/json" "$@"
+}
+
+"$PYTHON" "$TESTS/../samples/gen_checkpoint.py" "$work/model" --preset tiny-llama --quiet \
+    >/dev/null || exit 1
+cd "$work/model" || exit 1
+mkdir -p 1_Pooling 2_Dense onnx/fp16 original code/layers/deep .cache earlier __pycache__
+echo '{}' >1_Pooling/config.json
+echo weights >2_Dense/model.safetensors
+echo 'import torch' >code/layers/deep/model.py
+echo '{}' >original/params.json
+for name in pytorch_model.bin model.gguf onnx/model.onnx onnx/fp16/model.onnx original/a.pth \
+    .cache/hidden __pycache__/x.pyc; do
+    echo weights >$name
+done
+echo '{}' >earlier/tilepack.json
+mkdir "$work/blobs" && echo blob >"$work/blobs/$(printf %040d 7)"
+ln -s "../../blobs/$(printf %040d 7)" code/blob.json
+ln -s onnx linked
+cd "$work" || exit 1
+left='__pycache__/ earlier/ linked/ model.gguf onnx/ original/a.pth pytorch_model.bin'
+kept='1_Pooling/config.json 2_Dense/model.safetensors code/blob.json code/layers/deep/model.py
+      generation_config.json original/params.json tokenizer.json tokenizer_config.json'
+[ -e model/generation_config.json ] || echo '{}' >model/generation_config.json
+
+answers "plan names what is left out" 0 "__pycache__/, earlier/, linked/, model.gguf, onnx/" \
+    "$TILEPACK" plan model --to fp8-ct
+"$TILEPACK" plan model --to fp8-ct --json >json
+# shellcheck disable=SC2086 # lists of names
+check "as JSON" listed left_out $left
+# shellcheck disable=SC2086
+check "and what is copied" listed copied $kept
+answers "convert names it, too" 0 "'pytorch_model.bin' are not copied" convert dst1
+convert json-dst1 --json -q >json
+# shellcheck disable=SC2086
+check "as JSON" listed left_out $left
+# shellcheck disable=SC2086
+check "files of folders are copied" same $kept
+check "and nothing else" test "$(find dst1 -mindepth 1 | wc -l)" = \
+    "$(($(find dst1 -maxdepth 1 -type f | wc -l) + 11))"
+check "it is whole" "$TILEPACK" verify dst1 -q
+echo x >>dst1/code/layers/deep/model.py
+answers "a change in a folder is found" 1 "code/layers/deep/model.py" "$TILEPACK" verify dst1
+echo weights >json-dst1/x.gguf
+answers "unpack copies and names them" 0 "not copied" "$TILEPACK" unpack json-dst1 -o plain --to fp8-deepseek
+check "unpack has them" test -f plain/1_Pooling/config.json
+
+# Replaced when all files are those of its manifest.
+check "--force replaces it" convert dst1 -q --force
+echo mine >dst1/code/layers/mine
+fails "but not with another file in a folder" 2 "'code/layers/mine'" convert dst1 -q --force
+rm dst1/code/layers/mine
+mkdir dst1/code/more
+fails "nor with another folder" 2 "'code/more'" convert dst1 -q --force
+rmdir dst1/code/more
+check "the same again is complete" sh -c "'$TILEPACK' convert model -o dst1 --to fp8-ct | grep -q already"
+
+# An interrupted run goes on, and a killed one's folders are swept.
+mkdir -p dst.partial/code/old
+: >dst.partial/.tilepack-journal
+echo old >dst.partial/code/old/file
+ln -s ../../model/onnx dst.partial/code/link
+check "an unfinished output is finished" convert dst -q
+check "and has the same files" diff -r dst1 dst
+check "what links led to is there" test -f model/onnx/model.onnx
+check "ranks" convert cut --to mxfp8-ct --tp 2 -q
+check "a rank has the folders" test -f cut/rank_1/code/layers/deep/model.py
+check "are joined" "$TILEPACK" join cut -o joined -q
+convert whole --to mxfp8-ct -q
+check "to the whole" diff -r joined whole
+check "parts" sh -c "'$TILEPACK' convert model -o parts --to mxfp8-ct --part 1/1 -q &&
+    '$TILEPACK' merge parts -q && diff -r parts whole"
+
+# An output inside of the source is not copied into itself.
+check "an output in the source" "$TILEPACK" convert model -o model/fp8 --to fp8-ct -q
+check "again, with it there" "$TILEPACK" convert model -o model/other --to fp8-ct -q
+check "has no copy of the other" test ! -e model/other/fp8
+rm -rf model/fp8 model/other
+
+# Links.
+ln -s /etc/hostname model/code/outside
+fails "a link to outside is refused" 3 "leads out of the directory" convert again -q
+check "and followed on demand" convert again -q --follow-links
+rm model/code/outside
+ln -s missing model/code/nowhere
+fails "a link to nowhere" 5 "a link leads nowhere" convert never -q
+rm model/code/nowhere
+check "--strict takes the Hub's blobs in folders" convert strict -q --strict
+
+# A manifest leads nowhere else.
+sed 's#"code/blob.json"#"code/../../x"#' dst1/tilepack.json >changed && cp changed dst1/tilepack.json
+answers "names that lead out are refused" 1 "lacks a plain name" "$TILEPACK" verify dst1
+finish
