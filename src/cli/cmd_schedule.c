@@ -105,8 +105,13 @@ static enum tp_code gpu_of(struct work *w, const char *format, const struct tp_g
     if (!name)
         name = format && strcmp(format, "fp8-deepgemm-sm100") == 0 ? "b200" : "h100";
     *gpu = tp_gpu_find(name);
-    if (*gpu)
+    if (*gpu && tp_gpu_is_planned(*gpu))
         return TP_OK;
+    if (*gpu) {
+        tp_err_hint(&w->err, "w4a16-ct and, on Ada, fp8-dynamic-ct are what engines load there");
+        return tp_fail(&w->err, TP_E_DIFF, "nothing fits %s: DeepGEMM and vLLM's W4A8 kernels "
+                       "need Hopper or Blackwell", (*gpu)->title);
+    }
     char known[256] = "";
     size_t count;
     const struct tp_gpu *gpus = tp_gpus(&count);
@@ -117,6 +122,40 @@ static enum tp_code gpu_of(struct work *w, const char *format, const struct tp_g
     tp_fail(&w->err, TP_E_USAGE, "unknown GPU '%s'", name);
     tp_err_hint(&w->err, "known are %s; or give the number of SMs with --sms", known);
     return TP_E_USAGE;
+}
+
+/* Whether a kernel that is planned here takes weights that are stored so. */
+static bool has_planner(const char *format)
+{
+    static const char *const formats[] = {"fp8-deepseek", "fp8-ct", "fp8-deepgemm-sm100",
+                                          "w4a8-cutlass", "w4a8-ct"};
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        if (strcmp(format, formats[i]) == 0)
+            return true;
+    return false;
+}
+
+/* A kernel that is not named follows from the format; where none does, all would be illegal
+ * for the wrong reason. */
+static enum tp_code check_formats(struct work *w)
+{
+    size_t plain = 0;
+    for (size_t i = 0; i < w->shape_count && !w->o->kernel; i++) {
+        const char *format = w->shapes[i].format;
+        plain += !format && w->o->arg.count;
+        if (!format || has_planner(format))
+            continue;
+        tp_err_path(&w->err, w->o->arg.item[0]);
+        tp_err_tensor(&w->err, w->shapes[i].example);
+        tp_err_hint(&w->err, "--kernel NAME shows what a kernel that is planned says to the shapes");
+        return tp_fail(&w->err, TP_E_UNSUPPORTED, "it is stored as %s; planned are kernels for "
+                       "fp8-deepseek, fp8-ct, fp8-deepgemm-sm100 (DeepGEMM), w4a8-cutlass and "
+                       "w4a8-ct (vLLM)", format);
+    }
+    if (plain)
+        tp_warn("%s: plain weights are planned as DeepGEMM's FP8; --kernel w4a8-cutlass plans W4A8",
+                w->o->arg.item[0]);
+    return TP_OK;
 }
 
 /* The share of one rank; false when it does not divide. */
@@ -211,6 +250,8 @@ static enum tp_code plan_all(struct work *w)
     enum tp_code code = read_m(w);
     if (!code)
         code = read_shapes(w);
+    if (!code)
+        code = check_formats(w);
     for (size_t i = 0; !code && i < w->shape_count; i++)
         code = plan_shape(w, &w->shapes[i]);
     return code;
@@ -246,6 +287,14 @@ static enum tp_code plan_table(const struct tp_options *o, struct tp_err *err)
     return code;
 }
 
+static bool anything_fits(const struct work *w)
+{
+    for (size_t i = 0; i < w->case_count; i++)
+        if (!tp_sched_illegal(&w->cases[i].checks))
+            return true;
+    return false;
+}
+
 int tp_cmd_schedule(const struct tp_options *o)
 {
     struct work w = {.o = o};
@@ -256,6 +305,8 @@ int tp_cmd_schedule(const struct tp_options *o)
     else if (!o->cases)
         status = o->json ? tp_schedule_print_json(w.cases, w.case_count, o->why)
                          : tp_schedule_print_text(w.cases, w.case_count, o->why);
+    if (!status && !o->cases && !anything_fits(&w))
+        status = TP_E_DIFF;
     free(w.cases);
     tp_schedule_shapes_free(w.shapes, w.shape_count);
     return status;

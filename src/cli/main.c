@@ -105,8 +105,10 @@ static int start(int argc, char **argv)
     guess_json(argc, argv);
     if (!*word) {
         tp_fail(&err, TP_E_USAGE, "no command is given");
-        tp_err_hint(&err, "'tilepack --help' lists the commands");
-        return tp_report_usage(NULL, &err);
+        int status = tp_report_usage(NULL, &err);
+        fputc('\n', stderr);
+        tp_help_top(stderr);
+        return status;
     }
     if (*word == '-') {
         tp_fail(&err, TP_E_USAGE, "option '%s' before the command", word);

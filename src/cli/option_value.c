@@ -65,6 +65,8 @@ static bool unit_of(const char *text, uint64_t *unit)
         uint64_t bytes;
     } units[] = {
         {"", 1}, {"B", 1},
+        {"k", 1000u}, {"M", 1000000u}, {"G", 1000000000u}, {"T", 1000000000000u},
+        {"Ki", 1ull << 10}, {"Mi", 1ull << 20}, {"Gi", 1ull << 30}, {"Ti", 1ull << 40},
         {"kB", 1000u}, {"MB", 1000000u}, {"GB", 1000000000u}, {"TB", 1000000000000u},
         {"KiB", 1ull << 10}, {"MiB", 1ull << 20}, {"GiB", 1ull << 30}, {"TiB", 1ull << 40},
     };
@@ -88,6 +90,8 @@ bool tp_parse_size(const char *text, uint64_t *bytes)
         for (; first < text; first++)
             scale *= 10;
     }
+    if (text[0] == ' ' && text[1])
+        text++; /* "2 GB" */
     if (!unit_of(text, &unit) || (unit == 1 && scale != 1))
         return false;
     return tp_mul_u64(bytes, whole, unit) && tp_add_u64(bytes, *bytes, part * unit / scale);

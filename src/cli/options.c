@@ -111,8 +111,8 @@ static enum tp_code set_size(struct parser *p, const struct tp_option *row, cons
 {
     uint64_t bytes;
     if (!tp_parse_size(value, &bytes))
-        return refuse(p, row, value, "it is not a size such as 5GB (5 * 1000^3) or 512MiB "
-                                     "(512 * 1024^2)");
+        return refuse(p, row, value, "it is not a size such as 5GB or 5G (5 * 1000^3), or "
+                                     "512MiB (512 * 1024^2)");
     if (bytes < row->min)
         return refuse(p, row, value, "it is too small");
     *(uint64_t *)field(p, row) = bytes;
@@ -183,6 +183,20 @@ static enum tp_code set_part(struct parser *p, const struct tp_option *row, cons
     return TP_OK;
 }
 
+/* A second value without a word would leave the first one's user in doubt; only what has a
+ * default may be given again. */
+static enum tp_code set_string(struct parser *p, const struct tp_option *row, const char *value)
+{
+    const char **at = field(p, row);
+    if (!*value)
+        return refuse(p, row, value, "it is empty");
+    if (*at && !row->initial && strcmp(*at, value) != 0)
+        return tp_fail(p->err, TP_E_USAGE, "--%s is given twice: '%.200s' and '%.200s'", row->name,
+                       *at, value);
+    *at = value;
+    return TP_OK;
+}
+
 static enum tp_code set_value(struct parser *p, const struct tp_option *row, const char *value)
 {
     const char *hint = NULL, *why = row->check ? row->check(value, &hint) : NULL;
@@ -196,10 +210,7 @@ static enum tp_code set_value(struct parser *p, const struct tp_option *row, con
         *(bool *)field(p, row) = true;
         return TP_OK;
     case TP_OPT_STRING:
-        if (!*value)
-            return refuse(p, row, value, "it is empty");
-        *(const char **)field(p, row) = value;
-        return TP_OK;
+        return set_string(p, row, value);
     case TP_OPT_LIST:
         if (!*value)
             return refuse(p, row, value, "it is empty");
@@ -314,6 +325,11 @@ static enum tp_code take_operand(struct parser *p, const char *text)
         return tp_fail(p->err, TP_E_USAGE, "unexpected argument '%s'", text);
     if (!*text)
         return tp_fail(p->err, TP_E_USAGE, "an argument is empty");
+    if (!strcmp(text, "-") && row->operand[p->o->arg.count].complete == TP_COMPLETE_PATH) {
+        tp_err_hint(p->err, "name a file or directory; one that is called '-' is ./-");
+        return tp_fail(p->err, TP_E_USAGE, "'-' would be standard input, but checkpoints are not "
+                       "read in the order of their bytes");
+    }
     return append(p, &p->o->arg, text);
 }
 
@@ -427,6 +443,9 @@ static enum tp_code check_together(struct parser *p)
     if (o->command == TP_CMD_VERIFY && o->importance && !o->against)
         return need(p, "--importance goes with --against",
                     "--against SRC derives the weights again, and needs it");
+    if (o->output && !strcmp(o->output, "-"))
+        return need(p, "'-' would be standard output, but an output is not written in the order "
+                    "of its bytes", "name a file or directory; one that is called '-' is ./-");
     if (row->no_output && !o->output && !o->dry_run && !o->discard)
         return need(p, "no output is given", row->no_output);
     if (o->command == TP_CMD_SCHEDULE && !o->arg.count && !o->shape.count && !o->cases)

@@ -3,6 +3,7 @@
  */
 #include "cli/schedule_report.h"
 
+#include "cli/escape.h"
 #include "cli/report.h"
 
 #include <stdio.h>
@@ -101,6 +102,22 @@ static void print_heads(const struct tp_schedule_case *cases, size_t count)
     }
 }
 
+/* Which weights have the shapes: shapes that are alike differ in how they are cut or stored. */
+static void print_weights(const struct tp_schedule_case *cases, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct tp_schedule_shape *shape = cases[i].shape;
+        char text[CELL], more[CELL] = "";
+        if (!shape->example || (i && cases[i - 1].shape == shape))
+            continue;
+        if (shape->count > 1)
+            snprintf(more, sizeof more, " and %llu more", (ull)shape->count - 1);
+        printf("  %s: ", shape_text(text, &cases[i]));
+        tp_print_text(stdout, shape->example);
+        printf("%s, %s\n", more, shape->format ? shape->format : "plain");
+    }
+}
+
 static int print_cases(const struct tp_schedule_case *cases, size_t count)
 {
     static const struct tp_column columns[] = {
@@ -170,7 +187,8 @@ static void print_failure(const struct tp_schedule_case *cases, size_t count, si
     for (size_t i = at + 1; i < count && same_weight(&cases[i], c); i++)
         if (same_failure(&cases[i], check))
             printf(",%llu", (ull)cases[i].problem.m);
-    printf(": %s: %s [%s]: %s\n", words[check->level], check->text, check->id, check->reason);
+    printf(": %s: %s: %s (check %s)\n", words[check->level], check->text, check->reason,
+           check->id);
 }
 
 static void print_failures(const struct tp_schedule_case *cases, size_t count)
@@ -264,6 +282,7 @@ static int print_ranked(const struct tp_schedule_case *c)
 int tp_schedule_print_text(const struct tp_schedule_case *cases, size_t count, bool why)
 {
     print_heads(cases, count);
+    print_weights(cases, count);
     int status = print_cases(cases, count);
     if (!status)
         print_failures(cases, count);

@@ -32,7 +32,9 @@ refuses() {
     [[ -z $out ]] || fail "tilepack $*: prints on stdout: $out"
 }
 
-refuses 'tilepack: no command is given' "'tilepack --help' lists the commands"
+run
+[[ $status == 2 && -z $out && $err == "tilepack: no command is given"*"Commands:"*"  verify "* ]] ||
+    fail "without a command: status $status, $err"
 refuses "tilepack: unknown command 'convrt' (did you mean 'convert'?)" \
     "'tilepack --help' lists the commands" convrt
 refuses "tilepack: option '--quiet' before the command" \
@@ -45,9 +47,16 @@ refuses 'tilepack convert: no format is given' \
     "--to FORMAT or --recipe FILE; 'tilepack formats' lists the formats" convert SRC -o DST
 refuses 'tilepack convert: no output is given' \
     '-o DST names what to write; --dry-run shows the plan without it' convert SRC --to w4a8-ct
-refuses "tilepack convert: --shard-size '5G': it is not a size such as 5GB (5 * 1000^3) or \
+refuses "tilepack convert: --shard-size '5X': it is not a size such as 5GB or 5G (5 * 1000^3), or \
 512MiB (512 * 1024^2)" "'tilepack convert --help' lists what it takes" \
-    convert SRC -o DST --to w4a8-ct --shard-size 5G
+    convert SRC -o DST --to w4a8-ct --shard-size 5X
+refuses "tilepack convert: --to is given twice: 'w4a8-ct' and 'fp8-ct'" \
+    "'tilepack convert --help' lists what it takes" convert SRC -o DST --to w4a8-ct --to=fp8-ct
+refuses "tilepack convert: '-' would be standard output, but an output is not written in the order \
+of its bytes" "name a file or directory; one that is called '-' is ./-" \
+    convert SRC -o - --to w4a8-ct
+refuses "tilepack verify: '-' would be standard input, but checkpoints are not read in the order of \
+their bytes" "name a file or directory; one that is called '-' is ./-" verify -
 refuses 'tilepack diff: B is missing' "'tilepack diff --help' lists what it takes" diff a
 refuses "tilepack verify: unexpected argument 'b'" \
     "'tilepack verify --help' lists what it takes" verify a b

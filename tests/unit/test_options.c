@@ -129,7 +129,7 @@ static void every_way_to_write_a_value(void **state)
     static const char *const lines[] = {
         "src --to x -o dst -j 3",      "src --to=x -odst -j3",  "--to x -o dst src --jobs=3",
         "-j 3 --output dst --to x src", "--output=dst --to x -j3 -- src",
-        "-fqj3 --to x -o dst src", "-o old -o dst --to y --to x -j9 -j3 src",
+        "-fqj3 --to x -o dst src", "-o dst -o dst --to x --to x -j9 -j3 src",
     };
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         struct tp_options o;
@@ -166,8 +166,8 @@ static void operands_that_look_like_options(void **state)
     assert_string_equal(o.arg.item[1], "-x");
     assert_false(o.json);
     tp_options_free(&o);
-    taken(TP_CMD_DIFF, "- b --json", &o);
-    assert_string_equal(o.arg.item[0], "-");
+    taken(TP_CMD_DIFF, "./- b --json", &o);
+    assert_string_equal(o.arg.item[0], "./-");
     assert_true(o.json);
     tp_options_free(&o);
 }
@@ -229,10 +229,11 @@ static void sizes(void **state)
     } good[] = {
         {"0", 0}, {"4096", 4096}, {"7B", 7}, {"5GB", 5000000000u}, {"5gb", 5000000000u},
         {"512MiB", 512u << 20}, {"1.5GB", 1500000000u}, {"0.25KiB", 256}, {"2kB", 2000},
-        {"1TiB", 1ull << 40}, {"3TB", 3000000000000u}, {"16777215TiB", 16777215ull << 40},
+        {"1TiB", 1ull << 40}, {"5 GB", 5000000000u}, {"2G", 2000000000u}, {"5m", 5000000u},
+        {"512Mi", 512u << 20}, {"1.5T", 1500000000000u}, {"3TB", 3000000000000u}, {"16777215TiB", 16777215ull << 40},
         {"18446744073709551615", UINT64_MAX}, {"0.000001MB", 1}, {"1.999999TiB", 2199022156040u},
     };
-    static const char *const bad[] = {"", "GB", "5 GB", "5G", "5M", "-1", "+1", "1.5", "1.5B",
+    static const char *const bad[] = {"", "GB", "5  GB", "5 ", " 5GB", "-1", "+1", "1.5", "1.5B",
                                       "1.GB", ".5GB", "1.0000000GB", "5GBs", "0x10",
                                       "18446744073709551616", "16777216TiB", "1e9"};
     uint64_t bytes;
@@ -243,8 +244,8 @@ static void sizes(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         if (tp_parse_size(bad[i], &bytes))
             fail_msg("%s was taken", bad[i]);
-    refused(TP_CMD_CONVERT, "s -o d --to x --shard-size 5G",
-            "--shard-size '5G': it is not a size such as 5GB (5 * 1000^3) or 512MiB "
+    refused(TP_CMD_CONVERT, "s -o d --to x --shard-size 5X",
+            "--shard-size '5X': it is not a size such as 5GB or 5G (5 * 1000^3), or 512MiB "
             "(512 * 1024^2)");
     refused(TP_CMD_CONVERT, "s -o d --to x --shard-size 0", "--shard-size '0': it is too small");
 }

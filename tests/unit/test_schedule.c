@@ -380,7 +380,8 @@ static void test_gpus(void **state)
         const char *name;
         uint32_t arch, sms;
     } known[] = {{"h100", 9, 132}, {"h100-pcie", 9, 114}, {"h200", 9, 132},
-                 {"h800", 9, 132}, {"h20", 9, 78},        {"b200", 10, 148}};
+                 {"h800", 9, 132}, {"h20", 9, 78},        {"b200", 10, 148}, {"b300", 10, 148},
+                 {"a100", 8, 108},        {"l40s", 8, 142},       {"4090", 8, 128}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         const struct tp_gpu *gpu = tp_gpu_find(known[i].name);
         assert_non_null(gpu);
@@ -392,7 +393,7 @@ static void test_gpus(void **state)
     const struct tp_gpu *all = tp_gpus(&count);
     for (size_t i = 0; i < count; i++) {
         assert_ptr_equal(tp_gpu_find(all[i].name), &all[i]); /* names are unique */
-        assert_true(all[i].bandwidth > 1e12 && all[i].bandwidth < 1e13);
+        assert_true(all[i].bandwidth > 5e11 && all[i].bandwidth < 1e13);
         assert_true(all[i].fp8_flops > 1e14 && all[i].fp8_flops < 1e16);
         assert_int_equal(all[i].sms % 2, 0);
     }

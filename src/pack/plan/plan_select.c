@@ -188,11 +188,44 @@ static enum tp_code check_rules_used(struct tp_builder *b)
     return TP_OK;
 }
 
+static enum tp_code include_matches_any(struct tp_builder *b, size_t i, bool *matches)
+{
+    char buffer[TP_FULL_NAME];
+    enum tp_code code = TP_OK;
+    *matches = false;
+    for (uint32_t w = 0; w < b->plan->weights->count && !*matches && code == TP_OK; w++) {
+        const char *name = tp_weight_full_name(b->plan, w, buffer, b->err);
+        code = name ? tp_request_include_matches(b->request, i, name, matches, b->err)
+                    : b->err->code;
+    }
+    return code;
+}
+
+/* A pattern that takes in nothing is misspelt, and what it means would stay unconverted. What is
+ * recorded of 0.1.0 was allowed then. */
+static enum tp_code check_includes_used(struct tp_builder *b)
+{
+    for (size_t i = 0; i < b->request->include_count && !b->request->recorded; i++) {
+        bool matches;
+        enum tp_code code = include_matches_any(b, i, &matches);
+        if (code)
+            return code;
+        if (matches)
+            continue;
+        tp_err_hint(b->err, "correct the pattern; 'tilepack dump' lists the names");
+        return tp_fail(b->err, TP_E_USAGE, "--include '%.200s' matches no weight",
+                       b->request->include[i].text);
+    }
+    return TP_OK;
+}
+
 enum tp_code tp_plan_select(struct tp_builder *b)
 {
     enum tp_code code = TP_OK;
     for (uint32_t w = 0; w < b->plan->weights->count && code == TP_OK; w++)
         code = choose(b, w);
     tp_source_ignore_close(&b->ignore);
+    if (code == TP_OK)
+        code = check_includes_used(b);
     return code ? code : check_rules_used(b);
 }

@@ -53,6 +53,12 @@ enum tp_code tp_request_includes(const struct tp_request *request, const char *n
     return any_match(request, request->include, request->include_count, name, matches, err);
 }
 
+enum tp_code tp_request_include_matches(const struct tp_request *request, size_t i,
+                                        const char *name, bool *matches, struct tp_err *err)
+{
+    return tp_pattern_match(&request->matcher, &request->include[i], name, matches, err);
+}
+
 enum tp_code tp_request_excludes(const struct tp_request *request, const char *name,
                                  bool *matches, struct tp_err *err)
 {

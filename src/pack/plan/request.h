@@ -70,6 +70,9 @@ enum tp_code tp_request_includes(const struct tp_request *request, const char *n
                                  bool *matches, struct tp_err *err);
 enum tp_code tp_request_excludes(const struct tp_request *request, const char *name,
                                  bool *matches, struct tp_err *err);
+/* The same of one of the patterns of --include. */
+enum tp_code tp_request_include_matches(const struct tp_request *request, size_t i,
+                                        const char *name, bool *matches, struct tp_err *err);
 void tp_request_close(struct tp_request *request); /* legal on {0} and twice */
 
 /* The request as a JSON object (new reference): as far as it decides the bytes of weights,

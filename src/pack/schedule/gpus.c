@@ -27,12 +27,26 @@ static const struct tp_gpu gpus[] = {
     {"b200", "NVIDIA B200 SXM 180 GB", 10, 148, 7.7 * TB, 4500 * TFLOPS},
     /* GB200 NVL72 data sheet: 8 TB/s and FP8 10 PFLOPS sparse per GPU. */
     {"gb200", "NVIDIA GB200 186 GB", 10, 148, 8.0 * TB, 5000 * TFLOPS},
+    /* HGX B300 data sheet: 8 TB/s, FP8 as the B200's; 148 SMs as the device reports them. */
+    {"b300", "NVIDIA B300 SXM 270 GB", 10, 148, 8.0 * TB, 4500 * TFLOPS},
+    /* Without a planner, see tp_gpu_is_planned(). A100 data sheet: SXM 80 GB 2.039 TB/s, no FP8:
+     * the rate is that of INT8; white paper: 108 SMs. */
+    {"a100", "NVIDIA A100 SXM 80 GB", 8, 108, 2.039 * TB, 624 * TFLOPS},
+    /* L40S data sheet: 864 GB/s, FP8 1466 sparse, 18176 cores / 128. */
+    {"l40s", "NVIDIA L40S 48 GB", 8, 142, 0.864 * TB, 733 * TFLOPS},
+    /* Ada white paper: 1008 GB/s, FP8 with fp32 sums 660.6 sparse, 128 SMs. */
+    {"4090", "NVIDIA GeForce RTX 4090 24 GB", 8, 128, 1.008 * TB, 330.3 * TFLOPS},
 };
 
 const struct tp_gpu *tp_gpus(size_t *count)
 {
     *count = sizeof gpus / sizeof gpus[0];
     return gpus;
+}
+
+bool tp_gpu_is_planned(const struct tp_gpu *gpu)
+{
+    return gpu->arch == 9 || gpu->arch == 10;
 }
 
 const struct tp_gpu *tp_gpu_find(const char *name)
