@@ -1,11 +1,13 @@
 /* `tilepack formats`: the facts of the format files as this binary holds them. */
 #include "cli/cmd.h"
+#include "cli/formats_offers.h"
 #include "cli/report.h"
 #include "pack/format/format.h"
 #include "pack/format/format_parse.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 enum { WIDTH = 80, INDENT = 14 };
 
@@ -37,10 +39,17 @@ static void print_fact(const char *name, const char *text)
 
 /* ---- text: the list ----------------------------------------------------- */
 
-static int print_list(void)
+/* Begins with `prefix`, in letters of any case; all formats with NULL. */
+static bool is_listed(const struct tp_format *format, const char *prefix)
 {
-    static const struct tp_column columns[] = {{"name", false, false}, {"loads in", false, true},
-                                               {"what it is", false, true}};
+    return !prefix || strncasecmp(format->name, prefix, strlen(prefix)) == 0;
+}
+
+static int print_list(const char *prefix)
+{
+    static const struct tp_column columns[] = {{"name", false, TP_NARROW_WHOLE},
+                                               {"loads in", false, TP_NARROW_FOLD},
+                                               {"what it is", false, TP_NARROW_FOLD}};
     struct tp_table *table = tp_table_new(columns, 3);
     size_t count;
     const struct tp_format *formats = tp_formats(&count);
@@ -48,7 +57,8 @@ static int print_list(void)
         const char *cells[] = {formats[i].name,
                                formats[i].input_only ? "(read, not written)" : formats[i].loads_in,
                                formats[i].title};
-        tp_table_row(table, cells);
+        if (is_listed(&formats[i], prefix))
+            tp_table_row(table, cells);
     }
     int status = tp_table_end(table);
     if (status == TP_OK)
@@ -211,13 +221,13 @@ static int print_one(const struct tp_format *format)
 
 /* ---- JSON --------------------------------------------------------------- */
 
-static int print_json(const struct tp_format *one)
+static int print_json(const struct tp_format *one, const char *prefix)
 {
     size_t count;
     const struct tp_format *formats = tp_formats(&count);
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++)
-        if (!one || one == &formats[i])
+        if (one ? one == &formats[i] : is_listed(&formats[i], prefix))
             json_array_append(list, (json_t *)formats[i].json);
     return tp_json_print(json_pack("{s:o}", "formats", list));
 }
@@ -236,15 +246,28 @@ static int unknown(const char *name)
     return tp_report_usage("formats", &err);
 }
 
+static bool any_listed(const char *prefix)
+{
+    size_t count;
+    const struct tp_format *formats = tp_formats(&count);
+    for (size_t i = 0; i < count; i++)
+        if (is_listed(&formats[i], prefix))
+            return true;
+    return false;
+}
+
 int tp_cmd_formats(const struct tp_options *o)
 {
-    const struct tp_format *format = NULL;
+    const char *name = o->arg.count ? o->arg.item[0] : NULL;
+    const struct tp_format *format = name ? tp_format_find(name) : NULL;
     struct tp_err err = {0};
     if (tp_formats_check(&err))
         return tp_report_error(&err);
-    if (o->arg.count && !(format = tp_format_find(o->arg.item[0])))
-        return unknown(o->arg.item[0]);
+    if (name && !any_listed(name))
+        return unknown(name);
+    if (o->gpu || o->engine)
+        return tp_print_offers(o, name);
     if (o->json)
-        return print_json(format);
-    return format ? print_one(format) : print_list();
+        return print_json(format, name);
+    return format ? print_one(format) : print_list(name);
 }

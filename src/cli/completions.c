@@ -69,6 +69,14 @@ static void each_gpu(emit_fn emit)
         emit(gpus[i].name, strlen(gpus[i].name), gpus[i].title);
 }
 
+static void each_chip(emit_fn emit)
+{
+    size_t count;
+    const struct tp_chip *chips = tp_chips(&count);
+    for (size_t i = 0; i < count; i++)
+        emit(chips[i].name, strlen(chips[i].name), "");
+}
+
 static void each_word(enum tp_complete complete, const char *words, emit_fn emit)
 {
     if (complete == TP_COMPLETE_FORMAT || complete == TP_COMPLETE_ANY_FORMAT)
@@ -79,6 +87,8 @@ static void each_word(enum tp_complete complete, const char *words, emit_fn emit
         each_command(emit);
     if (complete == TP_COMPLETE_GPU)
         each_gpu(emit);
+    if (complete == TP_COMPLETE_CHIP)
+        each_chip(emit);
     for (const char *word = complete == TP_COMPLETE_WORDS ? words : NULL; word;
          word = strchr(word, '|')) {
         word += *word == '|';

@@ -70,11 +70,14 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         {{"A", TP_COMPLETE_PATH, NULL}, {"B", TP_COMPLETE_PATH, NULL}}, 2, 2, false, NULL},
     [TP_CMD_FORMATS] = {
         "formats", "[NAME] [options]",
-        "list the formats, or show one with its layouts",
+        "list the formats, show one with its layouts, or choose one",
         "Everything that this build knows about a format: inputs, settings, outputs, layouts, "
-        "constraints and who reads it.",
+        "constraints and who reads it. NAME is a format or how names begin; --gpu and --engine "
+        "list what loads there, the best first.",
         "tilepack formats\n"
-        "tilepack formats w4a8-cutlass\n",
+        "tilepack formats fp8\n"
+        "tilepack formats w4a8-cutlass\n"
+        "tilepack formats --gpu h100 --engine vllm\n",
         {{"NAME", TP_COMPLETE_ANY_FORMAT, NULL}}, 0, 1, false, NULL},
     [TP_CMD_SCHEDULE] = {
         "schedule", "[PATH] --m M[,M...] [options]",
@@ -271,6 +274,19 @@ const struct tp_option tp_option_rows[] = {
     {.name = "against", .value = "SRC", .kind = TP_OPT_STRING, .commands = BIT(VERIFY),
      .field = FIELD(against), .complete = TP_COMPLETE_PATH,
      .help = "derive every tensor again from the source and compare"},
+
+    /* formats */
+    {.name = "gpu", .value = "NAME", .kind = TP_OPT_STRING, .commands = BIT(FORMATS),
+     .field = FIELD(gpu), .complete = TP_COMPLETE_CHIP,
+     .help = "list what can be served on this GPU, the best first",
+     .more = "A product such as a100, l40s, 4090, h100 or b200, or a compute capability such as "
+             "sm90."},
+    {.name = "engine", .value = "NAME", .kind = TP_OPT_CHOICE, .commands = BIT(FORMATS),
+     .field = FIELD(engine), .complete = TP_COMPLETE_WORDS,
+     .words = "vllm|sglang|trtllm|transformers|kernels",
+     .help = "list what this engine loads, the best first",
+     .more = "'kernels' are the formats for a loader of your own that hands the tensors to a "
+             "library."},
 
     /* schedule, bench */
     {.name = "kernel", .value = "NAME", .kind = TP_OPT_CHOICE, .commands = BIT(SCHEDULE),

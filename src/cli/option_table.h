@@ -74,6 +74,9 @@ struct tp_options {
     const char *kernel, *m, *gpu, *groups, *cases;
     unsigned sms, num_groups; /* 0 = not given */
     bool why;
+
+    /* formats; gpu as above */
+    const char *engine; /* a name of pack/format/serve.h */
 };
 
 enum tp_option_kind { /* and the field's type */
@@ -98,6 +101,7 @@ enum tp_complete {
     TP_COMPLETE_SETTING, /* key=value of any format */
     TP_COMPLETE_COMMAND,
     TP_COMPLETE_GPU,
+    TP_COMPLETE_CHIP,    /* a GPU to serve on */
     TP_COMPLETE_WORDS,   /* the row's `words` */
 };
 

@@ -57,14 +57,20 @@ json_t *tp_json_text(const char *text);
  * "version":1 first. Returns TP_OK, or TP_E_MEMORY after reporting it. */
 int tp_json_print(json_t *object);
 
-/* Tables: rows of cells, columns as wide as their widest cell. On a terminal the
- * columns marked `elide` are cut in the middle so that a line fits its width;
- * anywhere else nothing is ever cut. First title NULL: no heading line. At most 32
- * columns. */
+/* What becomes of a column on a terminal that is too narrow. */
+enum tp_narrow {
+    TP_NARROW_WHOLE,
+    TP_NARROW_CUT,  /* cells are cut in the middle */
+    TP_NARROW_FOLD, /* cells go on in further lines, broken between words */
+};
+
+/* Tables: rows of cells, columns as wide as their widest cell. On a terminal columns are
+ * narrowed as they say so that a line fits its width; anywhere else every row is one
+ * line. First title NULL: no heading line. At most 32 columns. */
 struct tp_column {
     const char *title;
-    bool right; /* align numbers to the right */
-    bool elide;
+    bool right;           /* align numbers to the right */
+    enum tp_narrow narrow; /* false: whole, true: cut */
 };
 struct tp_table;
 struct tp_table *tp_table_new(const struct tp_column *columns, size_t count);

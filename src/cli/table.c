@@ -1,6 +1,6 @@
 /* Text tables: all cells are kept, then printed in columns. They are kept in few large
  * blocks, so that 100,000 rows cost little.
- * Invariant: on anything but a terminal every cell is printed whole. */
+ * Invariant: on anything but a terminal every cell is printed whole, in one line. */
 #include "cli/escape.h"
 #include "cli/report.h"
 
@@ -27,7 +27,7 @@ struct tp_table {
 
 enum {
     GAP = 2,
-    LEAST = 12, /* width below which no column is cut */
+    LEAST = 12, /* width below which no column is narrowed */
     MOST = 32,  /* columns */
     BLOCK = 1 << 20,
 };
@@ -158,7 +158,7 @@ static size_t terminal_width(void)
     return SIZE_MAX;
 }
 
-/* Cuts the widest column that may be cut, again and again, until lines fit. */
+/* Narrows the widest column that may be, again and again, until lines fit. */
 static void fit(struct tp_table *table)
 {
     size_t limit = terminal_width(), total = 0;
@@ -167,7 +167,7 @@ static void fit(struct tp_table *table)
     while (total > limit) {
         size_t widest = SIZE_MAX;
         for (size_t i = 0; i < table->count; i++)
-            if (table->columns[i].elide && table->width[i] > LEAST &&
+            if (table->columns[i].narrow && table->width[i] > LEAST &&
                 (widest == SIZE_MAX || table->width[i] > table->width[widest]))
                 widest = i;
         if (widest == SIZE_MAX)
@@ -212,6 +212,44 @@ static size_t print_cell(const struct tp_table *table, size_t column, struct cel
     return width - own + GAP;
 }
 
+/* Takes from the cell what a line of its folded column holds: words, or a part of one that
+ * is too long. */
+static struct cell next_line(struct cell *cell, size_t width)
+{
+    struct cell line = *cell;
+    size_t fits = prefix(*cell, width), skip = 0;
+    if (fits < cell->size) {
+        while (fits > 0 && cell->text[fits] != ' ')
+            fits--;
+        skip = fits > 0;
+        if (!fits)
+            fits = prefix(*cell, width);
+    }
+    line.size = (uint32_t)fits;
+    cell->text += fits + skip;
+    cell->size -= (uint32_t)(fits + skip);
+    return line;
+}
+
+/* One row, in as many lines as its folded cells need. */
+static void print_row(const struct tp_table *table, struct cell cells[])
+{
+    for (bool more = true; more;) {
+        size_t pad = 0;
+        more = false;
+        for (size_t i = 0; i < table->count; i++) {
+            struct cell line = cells[i];
+            if (table->columns[i].narrow == TP_NARROW_FOLD)
+                line = next_line(&cells[i], table->width[i]);
+            else
+                cells[i].size = 0;
+            pad = print_cell(table, i, line, pad);
+            more |= cells[i].size > 0;
+        }
+        putchar('\n');
+    }
+}
+
 static void print_titles(const struct tp_table *table)
 {
     size_t pad = 0;
@@ -228,10 +266,10 @@ static void print_all(const struct tp_table *table)
     if (table->columns[0].title)
         print_titles(table);
     for (size_t row = 0; row < table->rows; row++) {
-        size_t pad = 0;
+        struct cell cells[MOST];
         for (size_t i = 0; i < table->count; i++)
-            pad = print_cell(table, i, next_cell(&block, &at), pad);
-        putchar('\n');
+            cells[i] = next_cell(&block, &at);
+        print_row(table, cells);
     }
 }
 

@@ -92,6 +92,122 @@ while read -r name; do
     checked=$((checked + 2))
 done <files
 
+# A name that begins several lists them, in letters of any case.
+"$program" formats FP8 >out || fail 'formats FP8'
+sed '1d; /^$/,$d; s/ .*//' out | cmp -s - <(grep '^fp8' files) || fail "FP8 lists $(cat out)"
+[[ $("$program" formats fp8 --json | jq -r '.formats[].name') == "$(grep '^fp8' files)" ]] ||
+    fail 'fp8 --json lists others'
+
+# What loads where. The order is by engine or not, speed, error and size.
+cat >wanted <<'TEXT'
+format          engine   bits  SNR dB  speed   GPUs   how
+fp8-ct          vllm    8.001    31.6  native  sm89+  vllm serve DST
+fp8-deepseek    vllm    8.002    31.6  native  sm89+  vllm serve DST
+fp8-dynamic-ct  vllm    8.004    31.6  native  sm89+  vllm serve DST
+w4a8-ct         vllm    4.125    18.4  native  sm90   vllm serve DST
+TEXT
+for gpu in h100 sm90 h20; do
+    "$program" formats --gpu $gpu --engine vllm >out || fail "--gpu $gpu"
+    grep -E '^(format|fp8-(ct|deepseek|dynamic-ct)|w4a8-ct) ' out | diff -u wanted - ||
+        fail "what vLLM loads on $gpu is another"
+done
+"$program" formats w4a8 --gpu l40s >out || fail '--gpu l40s'
+[[ $(sed '1d; /^$/,$d; s/  *transformers.*//' out) == w4a8-ct ]] || fail "w4a8 on l40s: $(cat out)"
+"$program" formats --gpu sm80 --engine trtllm >out && fail 'trtllm loads something on sm80'
+grep -q '^no format is known to load there' out || fail "nothing: $(cat out)"
+"$program" formats --gpu sm80 --engine trtllm --json >out && fail '--json: status 0'
+[[ $(jq -c '[.gpu, .engine, .offers]' out) == '["sm80","trtllm",[]]' ]] || fail "$(cat out)"
+for gpu in h101 sm9 sm90+ 'sm90 '; do
+    "$program" formats --gpu "$gpu" >out 2>err
+    [[ $? == 2 && $(head -n 1 err) == "tilepack formats: --gpu '$gpu': there is no such GPU" ]] ||
+        fail "--gpu '$gpu': $(cat out err)"
+done
+checked=$((checked + 12))
+
+# Bits and errors are those of docs/quality.md, engines those that "loads_in" names, and in
+# every engine a GPU has one row for a format.
+"$program" formats --engine vllm --json >/dev/null || fail '--engine vllm --json'
+"${PYTHON:-python3}" - "$root" "$program" <<'PYTHON' || fail 'offers contradict other facts'
+import json, re, subprocess, sys
+root, program = sys.argv[1:]
+page = open(f"{root}/docs/quality.md").read().split("## MiniLM")[1].split("\n## ")[0]
+measured = {}
+for line in page.splitlines():
+    cells = [cell.strip() for cell in line.split("|")]
+    for name in re.findall("`([a-z0-9-]+)`(?=,|$)", cells[2]) if len(cells) > 4 else []:
+        measured[name] = float(cells[3]), float(cells[4].split()[0])
+def offers(*words):
+    out = subprocess.run([program, "formats", "--json", *words], capture_output=True).stdout
+    return json.loads(out)["offers"]
+titles = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM", "transformers": "transformers"}
+formats = {f["name"]: f for f in json.loads(
+    subprocess.run([program, "formats", "--json"], capture_output=True).stdout)["formats"]}
+seen, compared = set(), 0
+for gpu in "a100", "l40s", "h100", "b200", "5090":
+    rows = offers("--gpu", gpu)
+    pairs = [(row["format"], row["engine"]) for row in rows]
+    assert len(set(pairs)) == len(pairs), gpu
+    seen |= set(pairs)
+for engine in [*titles, "kernels"]:
+    for row in offers("--engine", engine):
+        assert (row["format"], engine) in seen, row
+        assert engine == "kernels" or titles[engine] in formats[row["format"]]["loads_in"], row
+        if row["format"] in measured:
+            bits, snr = measured[row["format"]]
+            # the page's bits leave out what a matrix has but once
+            assert abs(row["bits"] - bits) < 0.002 and abs(row["snr_db"] - snr) < 0.06, row
+            compared += 1
+assert compared > 15, compared
+PYTHON
+checked=$((checked + 10))
+
+# A name that no format is like: all that are written, what engines load first.
+"$program" plan . --to zzz 2>err && fail '--to zzz'
+sed -n 's/^  hint: there are //p' err | tr -d ' ' | tr , '\n' >hinted
+"$program" formats --json | jq -r '.formats[] | select(.input_only | not) | .name' >written
+LC_ALL=C sort hinted | cmp -s - written || fail "--to zzz names others: $(cat err)"
+"$program" formats --engine kernels --json | jq -r '.offers[].format' >own
+[[ $(tail -n 1 hinted) == w4a8-cutlass ]] || fail "the last is $(tail -n 1 hinted)"
+grep -qx "$(head -n 1 hinted)" own && fail "the first is $(head -n 1 hinted)"
+checked=$((checked + 1))
+
+# On a terminal of 80 columns nothing is cut: long cells go on in the next line.
+"${PYTHON:-python3}" - "$program" <<'PYTHON' || fail 'columns are not folded'
+import fcntl, os, pty, struct, subprocess, sys, termios
+def shown(*words):
+    parent, child = pty.openpty()
+    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("4H", 25, 80, 0, 0))
+    process = subprocess.Popen([sys.argv[1], *words, "--color=never"], stdout=child)
+    os.close(child)
+    text = b""
+    try:
+        while part := os.read(parent, 65536):
+            text += part
+    except OSError:
+        pass
+    os.close(parent)
+    assert process.wait() == 0
+    return text.decode().replace("\r", "").split("\n")
+plain = subprocess.run([sys.argv[1], "formats"], capture_output=True, text=True).stdout
+lines = shown("formats")
+assert max(map(len, lines)) <= 80 and not any("..." in line for line in lines), lines
+at = [lines[0].index(title) for title in ("name", "loads in", "what it is")]
+def cells(start): # the words of a row's cells, over all its lines
+    rows, wide = {}, at + [None]
+    for line in lines[1:lines.index("")]:
+        name = line[:at[1]].strip() or name
+        for i in 1, 2:
+            rows.setdefault((name, i), []).extend(line[wide[i]:wide[i + 1]].split())
+    return rows
+folded = cells(at)
+wide = [plain.index("loads in"), plain.index("what it is")]
+for line in plain.split("\n\n")[0].splitlines()[1:]:
+    name = line.split()[0]
+    assert folded[name, 1] == line[wide[0]:wide[1]].split(), name
+    assert folded[name, 2] == line[wide[1]:].split(), name
+PYTHON
+checked=$((checked + 1))
+
 "$program" formats mxfp7 >out 2>err
 status=$?
 [[ $status == 2 && ! -s out ]] || fail "an unknown format: status $status, $(cat out)"

@@ -20,6 +20,7 @@ def words(name, *argv):
 # --------------------------------------------------------------- options -- #
 
 words("format-unknown", "plan", "in.safetensors", "--to", "w4a8-cutlas")
+words("format-in-capitals", "plan", "in.safetensors", "--to", "W4A16")
 words("format-misspelt", "plan", "in.safetensors", "--to", "fp8-deepsek")
 words("format-empty", "plan", "in.safetensors", "--to", "")
 words("format-missing", "plan", "in.safetensors")

@@ -8,6 +8,7 @@
 
 #include "pack/format/format.h"
 #include "pack/format/format_parse.h"
+#include "pack/schedule/gpus.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -252,12 +253,47 @@ static void bad_words_are_refused(void **state)
         refused("w4a8-cutlass", edits[i][0], edits[i][1], edits[i][2]);
 }
 
+static void bad_rows_of_serve_are_refused(void **state)
+{
+    (void)state;
+    static const char row[] = "is not {\"engine\", \"versions\"";
+    static const char *const edits[][3] = {
+        {"\"engine\": \"vllm\"", "\"engine\": \"vlm\"", row},
+        {"\"engine\": \"vllm\"", "\"motor\": \"vllm\"", row},
+        {"\"speed\": \"native\"", "\"speed\": \"fast\"", row},
+        {"\"speed\": \"native\"", "\"speed\": \"native\", \"more\": 1", row},
+        {"\"line\": \"vllm serve DST\"", "\"line\": 7", row},
+        {"[\"sm90\"]", "[]", row},
+        {"[\"sm90\"]", "[\"sm9\"]", "'sm9', which is neither"},
+        {"[\"sm90\"]", "[\"sm90++\"]", "'sm90++', which is neither"},
+        {"[\"sm90\"]", "[\"h100\"]", "'h100', which is neither"},
+        {"[\"sm90\"]", "[90]", "'no string', which is neither"},
+        {"\"snr_db\": 18", "\"snr_db\": -18", "no number of dB"},
+    };
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++)
+        refused("w4a8-ct", edits[i][0], edits[i][1], edits[i][2]);
+}
+
+/* Who plans a kernel for a GPU can ask what is served on it. */
+static void gpus_of_schedules_are_known(void **state)
+{
+    (void)state;
+    size_t count;
+    const struct tp_gpu *gpus = tp_gpus(&count);
+    assert_true(count > 0);
+    for (size_t i = 0; i < count; i++)
+        if (tp_chip_sm(gpus[i].name) / 10 != gpus[i].arch)
+            fail_msg("%s", gpus[i].name);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(embedded_formats_are_valid), cmocka_unit_test(settings_change_the_operation),
         cmocka_unit_test(granules_embed),             cmocka_unit_test(shapes_invert),
         cmocka_unit_test(shapes_hold_their_layouts),
+        cmocka_unit_test(bad_rows_of_serve_are_refused),
+        cmocka_unit_test(gpus_of_schedules_are_known),
         cmocka_unit_test(bad_files_are_refused),      cmocka_unit_test(bad_words_are_refused),
         cmocka_unit_test(group_sizes_are_chosen),
         cmocka_unit_test(aliases_mean_their_choice),

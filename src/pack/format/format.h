@@ -6,6 +6,7 @@
 #define TP_PACK_FORMAT_H
 
 #include "kernels/op/kernel.h"
+#include "pack/format/serve.h"
 
 #include <jansson.h>
 
@@ -60,6 +61,9 @@ struct tp_format {
     struct tp_param param[TP_MAX_PARAMS];
     uint32_t needs, wants;  /* bytes undefined otherwise / the consumer wants more */
     struct tp_shape_rule need[TP_MAX_RULES], want[TP_MAX_RULES];
+    uint32_t serves;        /* rows of "serve"; none: nothing is known */
+    struct tp_serve serve[TP_MAX_SERVES];
+    double snr_db;          /* typical signal to noise of a weight, in dB; 0: not known */
     enum tp_experts experts;
     const json_t *config;   /* "config" of the file, or NULL */
     const char *joint;      /* between a weight's name and the suffixes: "." if not given */

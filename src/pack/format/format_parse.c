@@ -477,6 +477,17 @@ static void discard(struct tp_format *format)
     memset(format, 0, sizeof *format);
 }
 
+/* What helps to choose: where it is served, and how near it comes. */
+static enum tp_code parse_choosing(const json_t *json, struct tp_format *format,
+                                   struct tp_err *err)
+{
+    const json_t *snr = json_object_get(json, "snr_db");
+    format->snr_db = json_number_value(snr);
+    if (snr && !(format->snr_db > 0 && format->snr_db < 200))
+        return tp_fail(err, TP_E_INPUT, "\"snr_db\" is no number of dB");
+    return tp_serve_parse(json_object_get(json, "serve"), format->serve, &format->serves, err);
+}
+
 static enum tp_code parse_all(json_t *json, uint64_t group, struct tp_format *format,
                               struct tp_err *err)
 {
@@ -487,7 +498,8 @@ static enum tp_code parse_all(json_t *json, uint64_t group, struct tp_format *fo
         (code = parse_rules(json_object_get(json, "needs"), format, format->need, &format->needs,
                             err)) ||
         (code = parse_rules(json_object_get(json, "wants"), format, format->want, &format->wants,
-                            err)))
+                            err)) ||
+        (code = parse_choosing(json, format, err)))
         return code;
     return tp_op_find(&format->op, TP_ROLE_CODES) >= 0
                ? TP_OK

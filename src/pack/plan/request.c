@@ -2,6 +2,7 @@
 #include "pack/plan/request.h"
 
 #include "base/similar.h"
+#include "pack/format/offers.h"
 #include "pack/source/importance.h"
 #include "pack/text/json_memory.h"
 #include "pack/os/os.h"
@@ -99,6 +100,27 @@ static const char *nearest_format(const char *typed)
     return nearest.name;
 }
 
+/* One format that was meant, or all that it may have been, those that engines load first. */
+static enum tp_code no_format(const char *name, struct tp_err *err)
+{
+    char names[480];
+    const struct tp_format *one;
+    size_t found = tp_format_candidates(name, &one, names, sizeof names);
+    const char *near = found == 1 ? one->name : nearest_format(name);
+    if (found > 1) {
+        tp_err_hint(err, "there are %s", names);
+        return tp_fail(err, TP_E_USAGE, "there is no format '%s' to convert to", name);
+    }
+    if (near) {
+        tp_err_hint(err, "`tilepack formats` lists them");
+        return tp_fail(err, TP_E_USAGE, "there is no format '%s' to convert to (did you mean "
+                       "'%s'?)", name, near);
+    }
+    tp_format_candidates("", &one, names, sizeof names);
+    tp_err_hint(err, "there are %s", names);
+    return tp_fail(err, TP_E_USAGE, "there is no format '%s' to convert to", name);
+}
+
 static enum tp_code set_format(struct tp_rule *rule, const char *name, struct tp_err *err)
 {
     enum tp_code code = tp_formats_check(err);
@@ -107,12 +129,7 @@ static enum tp_code set_format(struct tp_rule *rule, const char *name, struct tp
     rule->format = tp_format_find(name);
     if (rule->format && !rule->format->input_only)
         return TP_OK;
-    tp_err_hint(err, "`tilepack formats` lists them");
-    const char *near = nearest_format(name);
-    if (near)
-        return tp_fail(err, TP_E_USAGE, "there is no format '%s' to convert to (did you mean "
-                       "'%s'?)", name, near);
-    return tp_fail(err, TP_E_USAGE, "there is no format '%s' to convert to", name);
+    return no_format(name, err);
 }
 
 enum tp_code tp_request_to(struct tp_request *request, const char *format,

@@ -1,0 +1,36 @@
+/* Which formats to choose from: what loads where, the best first, and which names a
+ * mistyped one may have meant.
+ */
+#ifndef TP_PACK_OFFERS_H
+#define TP_PACK_OFFERS_H
+
+#include "pack/format/format.h"
+
+/* One format in one engine. */
+struct tp_offer {
+    const struct tp_format *format;
+    const struct tp_serve *serve; /* a row of the format */
+    double bits;                  /* as tp_format_bits() */
+};
+
+/* All pairs of a format that is written and an engine that serves it on a GPU of that
+ * compute capability (0: on any), of `engine` or with TP_ENGINE_COUNT of all. With a
+ * capability an engine has one row for a format, the fastest one. Sorted: what engines load
+ * before what needs a loader of one's own, then by speed, by decreasing typical ratio of
+ * signal to noise in whole dB, by increasing bits, by name. Free with free(). */
+enum tp_code tp_offers(unsigned sm, enum tp_engine engine, struct tp_offer **offers,
+                       size_t *count, struct tp_err *err);
+
+/* Bits for each weight of a 4096 x 4096 matrix, scales and all else included. */
+double tp_format_bits(const struct tp_format *format);
+
+/* True when an engine loads it: a row of "serve" names one. */
+bool tp_format_loads(const struct tp_format *format);
+
+/* Writes the names of the formats that are written and begin with `typed`, in letters of
+ * any case, into `text`: those that engines load first, with the engines. With "" the names of
+ * all, without engines. Returns how many there are; *one is the first of them. */
+size_t tp_format_candidates(const char *typed, const struct tp_format **one, char *text,
+                            size_t size);
+
+#endif
