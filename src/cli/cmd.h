@@ -17,6 +17,7 @@ int tp_cmd_verify(const struct tp_options *o);
 int tp_cmd_unpack(const struct tp_options *o);
 int tp_cmd_diff(const struct tp_options *o);
 int tp_cmd_formats(const struct tp_options *o);
+int tp_cmd_compare(const struct tp_options *o);
 int tp_cmd_schedule(const struct tp_options *o);
 int tp_cmd_bench(const struct tp_options *o);
 int tp_cmd_merge(const struct tp_options *o);

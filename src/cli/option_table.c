@@ -79,6 +79,15 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         "tilepack formats w4a8-cutlass\n"
         "tilepack formats --gpu h100 --engine vllm\n",
         {{"NAME", TP_COMPLETE_ANY_FORMAT, NULL}}, 0, 1, false, NULL},
+    [TP_CMD_COMPARE] = {
+        "compare", "SRC [--to FORMAT ...] [options]",
+        "sizes and errors of formats on a checkpoint, without writing",
+        "Without --to, all formats. Errors are measured on a sample of each weight, so that the "
+        "time does not grow with the model; the worst weights come first.",
+        "tilepack compare Mixtral-8x7B\n"
+        "tilepack compare SRC --to fp8-ct --to w4a16-ct --full\n"
+        "tilepack compare SRC --html formats.html\n",
+        {{"SRC", TP_COMPLETE_PATH, NULL}}, 1, 1, false, NULL},
     [TP_CMD_SCHEDULE] = {
         "schedule", "[PATH] --m M[,M...] [options]",
         "print how the consumer's kernel will run on these weights",
@@ -147,6 +156,9 @@ const struct tp_option tp_option_rows[] = {
     {.name = "to", .value = "FORMAT", .kind = TP_OPT_STRING, .commands = WRITES,
      .field = FIELD(to), .complete = TP_COMPLETE_FORMAT,
      .help = "format to write; 'tilepack formats' lists them"},
+    {.name = "to", .value = "FORMAT", .kind = TP_OPT_LIST, .commands = BIT(COMPARE),
+     .field = FIELD(compared), .complete = TP_COMPLETE_FORMAT,
+     .help = "a format to compare; repeatable (default: all that are written)"},
     {.name = "set", .value = "KEY=VALUE", .kind = TP_OPT_LIST,
      .commands = MAKES | BIT(BENCH), .field = FIELD(set), .complete = TP_COMPLETE_SETTING,
      .check = tp_check_setting,
@@ -185,13 +197,13 @@ const struct tp_option tp_option_rows[] = {
     {.name = "importance", .value = "FILE", .kind = TP_OPT_STRING, .commands = BIT(MERGE),
      .field = FIELD(importance), .complete = TP_COMPLETE_PATH,
      .help = "the file of importance that the parts were converted with"},
-    {.name = "include", .value = "REGEX", .kind = TP_OPT_LIST, .commands = MAKES,
+    {.name = "include", .value = "REGEX", .kind = TP_OPT_LIST, .commands = MAKES | BIT(COMPARE),
      .field = FIELD(include), .check = tp_check_pattern,
      .help = "convert only tensors whose name matches; repeatable",
      .more = "A regular expression as in Python, found anywhere in the name, or 'glob:' and a "
              "glob for the whole name, such as 'glob:*.mlp.*_proj.weight'. It also takes in "
              "weights that are kept by default, such as embeddings."},
-    {.name = "exclude", .value = "REGEX", .kind = TP_OPT_LIST, .commands = MAKES,
+    {.name = "exclude", .value = "REGEX", .kind = TP_OPT_LIST, .commands = MAKES | BIT(COMPARE),
      .field = FIELD(exclude), .check = tp_check_pattern,
      .help = "keep tensors whose name matches as they are; repeatable",
      .more = "It wins over --include."},
@@ -288,6 +300,15 @@ const struct tp_option tp_option_rows[] = {
      .more = "'kernels' are the formats for a loader of your own that hands the tensors to a "
              "library."},
 
+    /* compare */
+    {.name = "full", .kind = TP_OPT_FLAG, .commands = BIT(COMPARE), .field = FIELD(full),
+     .help = "measure all values instead of a sample",
+     .more = "The whole work of each conversion is done and its bytes thrown away."},
+    {.name = "html", .value = "FILE", .kind = TP_OPT_STRING, .commands = BIT(COMPARE),
+     .field = FIELD(html), .complete = TP_COMPLETE_PATH,
+     .help = "also write a page, FILE.html, that needs nothing else",
+     .more = "A file of that name is replaced."},
+
     /* schedule, bench */
     {.name = "kernel", .value = "NAME", .kind = TP_OPT_CHOICE, .commands = BIT(SCHEDULE),
      .field = FIELD(kernel), .complete = TP_COMPLETE_WORDS,
@@ -324,7 +345,7 @@ const struct tp_option tp_option_rows[] = {
     /* resources */
     {.name = "jobs", .letter = 'j', .value = "N", .kind = TP_OPT_UNSIGNED,
      .commands = WRITES | BIT(VERIFY) | BIT(DIFF) | BIT(BENCH) | BIT(JOIN) | BIT(MERGE) |
-                 BIT(DIGEST),
+                 BIT(DIGEST) | BIT(COMPARE),
      .field = FIELD(jobs), .min = 1, .max = 1024,
      .help = "worker threads (default: $TILEPACK_JOBS, else the usable CPUs)",
      .more = "Results are the same for any number; only the speed differs."},

@@ -16,6 +16,7 @@ enum tp_command {
     TP_CMD_UNPACK,
     TP_CMD_DIFF,
     TP_CMD_FORMATS,
+    TP_CMD_COMPARE,
     TP_CMD_SCHEDULE,
     TP_CMD_BENCH,
     TP_CMD_MERGE,
@@ -77,6 +78,11 @@ struct tp_options {
 
     /* formats; gpu as above */
     const char *engine; /* a name of pack/format/serve.h */
+
+    /* compare, dump */
+    struct tp_strings compared; /* --to of compare */
+    bool full;
+    const char *html;
 };
 
 enum tp_option_kind { /* and the field's type */

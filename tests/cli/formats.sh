@@ -103,7 +103,7 @@ cat >wanted <<'TEXT'
 format          engine   bits  SNR dB  speed   GPUs   how
 fp8-ct          vllm    8.001    31.6  native  sm89+  vllm serve DST
 fp8-deepseek    vllm    8.002    31.6  native  sm89+  vllm serve DST
-fp8-dynamic-ct  vllm    8.004    31.6  native  sm89+  vllm serve DST
+fp8-dynamic-ct  vllm    8.004    31.7  native  sm89+  vllm serve DST
 w4a8-ct         vllm    4.125    18.4  native  sm90   vllm serve DST
 TEXT
 for gpu in h100 sm90 h20; do

@@ -2,9 +2,11 @@
 #include "pack/check/box_distances.h"
 
 #include "base/num.h"
+#include "kernels/op/codec.h"
 #include "pack/run/packed_io.h"
 
 #include <math.h>
+#include <string.h>
 
 void tp_box_buffers_free(struct tp_box_buffers *buffers)
 {
@@ -77,22 +79,29 @@ static enum tp_code take_outputs(const struct tp_op *op, struct tp_box3 size,
     return TP_OK;
 }
 
-/* Encodes the source's values as if there had been no search, and decodes that. The values
- * are those that the run encoded, so that fp32 copies of them give the same scales. */
+/* Encodes the source's values, and decodes that. The values are those that the run encodes,
+ * so that fp32 copies of them give the same scales. */
+static enum tp_code encode_and_decode(const struct tp_op *op, const struct tp_observed *seen,
+                                      struct tp_box_buffers *buffers, struct tp_err *err)
+{
+    struct tp_args args = {.box = seen->box.size, .dtype = TP_F32, .in = {buffers->source.data}};
+    enum tp_code code = take_outputs(op, args.box, &buffers->plain, args.out, err);
+    if (code || (code = tp_buffer_room(&buffers->scratch, tp_encode_scratch(op, args.box), err)))
+        return code;
+    args.global = seen->global;
+    args.scratch = buffers->scratch.data;
+    tp_encode_find(op, TP_F32)(op, &args);
+    code = tp_args_check(&args, err);
+    return code ? code : decode(op, seen, args.out, buffers, err);
+}
+
+/* As if there had been no search. */
 static enum tp_code decode_unsearched(const struct tp_unit *unit, const struct tp_observed *seen,
                                       struct tp_box_buffers *buffers, struct tp_err *err)
 {
     struct tp_op op = unit->op;
-    struct tp_args args = {.box = seen->box.size, .dtype = TP_F32, .in = {buffers->source.data}};
     op.search = TP_SEARCH_NONE;
-    enum tp_code code = take_outputs(&op, args.box, &buffers->plain, args.out, err);
-    if (code || (code = tp_buffer_room(&buffers->scratch, tp_encode_scratch(&op, args.box), err)))
-        return code;
-    args.global = seen->global;
-    args.scratch = buffers->scratch.data;
-    tp_encode_find(&op, TP_F32)(&op, &args);
-    code = tp_args_check(&args, err);
-    return code ? code : decode(&op, seen, args.out, buffers, err);
+    return encode_and_decode(&op, seen, buffers, err);
 }
 
 /* Rows times the square roots of the importance of their columns. */
@@ -148,6 +157,32 @@ enum tp_code tp_box_distances_of(const struct tp_plan *plan, const struct tp_sid
         return code;
     measure(seen, buffers, &distances->stored);
     return search ? measure_search(plan, seen, buffers, distances, err) : TP_OK;
+}
+
+/* The global scale of the values in `source`, were they a whole weight. */
+static float global_of(const struct tp_unit *unit, const struct tp_box3 *size,
+                       const struct tp_box_buffers *buffers)
+{
+    uint32_t bits = tp_amax_bits(buffers->source.data, size->e * size->n * size->k);
+    float amax;
+    memcpy(&amax, &bits, sizeof amax);
+    return tp_codec_global(&unit->op, unit->dtype, amax);
+}
+
+enum tp_code tp_box_trial(const struct tp_plan *plan, const struct tp_side *source, uint32_t u,
+                          const struct tp_box *box, struct tp_box_buffers *buffers,
+                          struct tp_distance *distance, struct tp_err *err)
+{
+    const struct tp_unit *unit = &plan->units[u];
+    struct tp_observed seen = {.unit = u, .box = *box, .dtype = TP_DTYPE_NONE};
+    enum tp_code code = source_values(plan, source, &seen, buffers, err);
+    if (code)
+        return code;
+    seen.global = global_of(unit, &box->size, buffers);
+    if ((code = encode_and_decode(&unit->op, &seen, buffers, err)))
+        return code;
+    measure(&seen, buffers, distance);
+    return TP_OK;
 }
 
 enum tp_code tp_box_rows(const struct tp_unit *unit, const struct tp_observed *seen,

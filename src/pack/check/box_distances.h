@@ -29,6 +29,12 @@ enum tp_code tp_box_distances_of(const struct tp_plan *plan, const struct tp_sid
                                  struct tp_box_buffers *buffers,
                                  struct tp_box_distances *distances, struct tp_err *err);
 
+/* Quantizes the source's values of a box (of one expert, cut at granules) as if they were a
+ * weight of their own, and measures that. The unit is one that is encoded. */
+enum tp_code tp_box_trial(const struct tp_plan *plan, const struct tp_side *source, uint32_t unit,
+                          const struct tp_box *box, struct tp_box_buffers *buffers,
+                          struct tp_distance *distance, struct tp_err *err);
+
 /* The rows `part` of a box that was seen, as if they had been one: part->e, n and k count as
  * those of the box do, and begin at a granule of the unit. Outputs of the rows go to `out`,
  * which *rows refers to, as it does to `buffers` and `seen`. */

@@ -1,0 +1,174 @@
+/* `tilepack compare`: what each format would make of a checkpoint, without writing any. Plans
+ * each of them, has their errors measured, and hands the figures to compare_report.h. */
+#include "cli/cmd.h"
+#include "cli/compare_report.h"
+#include "cli/page.h"
+#include "cli/progress.h"
+#include "cli/report.h"
+#include "cli/session.h"
+#include "pack/os/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static enum tp_code make_request(const struct tp_options *o, const struct tp_format *format,
+                                 struct tp_request *request, struct tp_err *err)
+{
+    *request = (struct tp_request){.requantize = true, .keep_nonfinite = true,
+                                   .outline = !o->full};
+    enum tp_code code = tp_request_to(request, format->name, NULL, 0, err);
+    for (size_t i = 0; i < o->include.count && code == TP_OK; i++)
+        code = tp_request_include(request, o->include.item[i], err);
+    for (size_t i = 0; i < o->exclude.count && code == TP_OK; i++)
+        code = tp_request_exclude(request, o->exclude.item[i], err);
+    return code;
+}
+
+static enum tp_code measure(const struct tp_options *o, const struct tp_source *source,
+                            const struct tp_plan *plan, struct tp_candidate *c,
+                            struct tp_err *err)
+{
+    struct tp_side side = {&source->ckpt, &source->weights};
+    struct tp_progress *progress = tp_progress_start(o, c->format->name, plan->bytes_in);
+    struct tp_estimate_options options = {
+        .full = o->full, .jobs = o->jobs, .stop = tp_catch_signals(),
+        .progress = progress ? tp_progress_add : NULL, .progress_arg = progress};
+    c->bytes = plan->bytes_out;
+    c->kept = plan->kept_count;
+    c->units = tp_unit_results_new(plan, err);
+    c->unit_count = c->units ? plan->unit_count : 0;
+    c->ranks = calloc(plan->unit_count + 1, sizeof *c->ranks);
+    enum tp_code code = c->units && c->ranks ? tp_estimate(plan, &side, &options, c->units, err)
+                                             : tp_fail(err, TP_E_MEMORY, "out of memory");
+    tp_progress_end(progress);
+    if (code)
+        return code;
+    tp_estimate_add_up(plan, c->units, &c->sum);
+    c->rank_count = tp_estimate_order(c->units, c->unit_count, c->ranks);
+    return TP_OK;
+}
+
+/* A source that this format cannot be made of is a line of the answer. */
+static enum tp_code refused(struct tp_candidate *c, enum tp_code code, struct tp_err *err)
+{
+    if (code != TP_E_UNSUPPORTED || !(c->refused = strdup(err->what)))
+        return code;
+    *err = (struct tp_err){0};
+    return TP_OK;
+}
+
+static enum tp_code one_format(const struct tp_options *o, const struct tp_source *source,
+                               struct tp_candidate *c, struct tp_err *err)
+{
+    struct tp_request request;
+    struct tp_plan plan = {0};
+    enum tp_code code = make_request(o, c->format, &request, err);
+    if (code == TP_OK)
+        code = refused(c, tp_plan_convert(&source->ckpt, &source->weights, &request, NULL, &plan,
+                                          err), err);
+    if (code == TP_OK && !c->refused)
+        code = measure(o, source, &plan, c, err);
+    tp_plan_close(&plan);
+    tp_request_close(&request);
+    if (code)
+        tp_err_path(err, source->ckpt.path);
+    return code;
+}
+
+/* --to, or every format that is written. A format named twice is compared once. */
+static enum tp_code choose(const struct tp_options *o, struct tp_candidates *all,
+                           struct tp_err *err)
+{
+    size_t count;
+    const struct tp_format *formats = tp_formats(&count);
+    enum tp_code code = tp_formats_check(err);
+    for (size_t i = 0; i < o->compared.count && code == TP_OK; i++) { /* says what is meant */
+        struct tp_request request = {0};
+        code = tp_request_to(&request, o->compared.item[i], NULL, 0, err);
+        tp_request_close(&request);
+    }
+    all->items = calloc(count + 1, sizeof *all->items);
+    if (code || !all->items)
+        return tp_fail(err, TP_E_MEMORY, "out of memory");
+    for (size_t f = 0; f < count; f++) {
+        bool named = !o->compared.count;
+        for (size_t i = 0; i < o->compared.count; i++)
+            named |= !strcmp(formats[f].name, o->compared.item[i]);
+        if (named && !formats[f].input_only)
+            all->items[all->count++].format = &formats[f];
+    }
+    return TP_OK;
+}
+
+static int by_size(const void *left, const void *right)
+{
+    const struct tp_candidate *a = left, *b = right;
+    if (!a->refused != !b->refused)
+        return !b->refused - !a->refused;
+    if (a->bytes != b->bytes)
+        return a->bytes < b->bytes ? -1 : 1;
+    if (a->sum.mean_db < b->sum.mean_db || a->sum.mean_db > b->sum.mean_db)
+        return a->sum.mean_db > b->sum.mean_db ? -1 : 1;
+    return strcmp(a->format->name, b->format->name);
+}
+
+static void close_all(struct tp_candidates *all)
+{
+    for (size_t i = 0; i < all->count; i++) {
+        free(all->items[i].refused);
+        free(all->items[i].ranks);
+        tp_unit_results_free(all->items[i].units, all->items[i].unit_count);
+    }
+    free(all->items);
+}
+
+static enum tp_code write_page(const struct tp_options *o, const struct tp_candidates *all,
+                               struct tp_err *err)
+{
+    struct tp_page page;
+    enum tp_code code = tp_page_open(&page, o->html, ".html", err);
+    if (code)
+        return code;
+    tp_compare_page(all, page.file);
+    return tp_page_close(&page, err);
+}
+
+static int report(const struct tp_options *o, const struct tp_candidates *all)
+{
+    struct tp_err err = {0};
+    if (o->html && write_page(o, all, &err))
+        return err.path[0] ? tp_report_error(&err) : tp_report_usage("compare", &err);
+    return o->json ? tp_compare_print_json(all) : tp_compare_print(all, o->verbose);
+}
+
+static uint64_t tensor_bytes(const struct tp_checkpoint *ckpt)
+{
+    uint64_t bytes = 0;
+    for (size_t t = 0; t < ckpt->tensor_count; t++)
+        bytes += ckpt->tensors[t].bytes;
+    return bytes;
+}
+
+int tp_cmd_compare(const struct tp_options *o)
+{
+    struct tp_candidates all = {.source = o->arg.item[0], .full = o->full};
+    struct tp_source source = {0};
+    struct tp_err err = {0};
+    double start = tp_now();
+    int status;
+    if (choose(o, &all, &err)) {
+        status = tp_report_usage("compare", &err);
+        close_all(&all);
+        return status;
+    }
+    enum tp_code code = tp_source_open(o->arg.item[0], 0, &source, &err);
+    all.bytes = code ? 0 : tensor_bytes(&source.ckpt);
+    for (size_t i = 0; i < all.count && code == TP_OK; i++)
+        code = one_format(o, &source, &all.items[i], &err);
+    all.seconds = tp_now() - start;
+    qsort(all.items, all.count, sizeof *all.items, by_size);
+    status = code ? tp_report_error(&err) : report(o, &all);
+    close_all(&all);
+    tp_source_close(&source);
+    return status;
+}

@@ -1,0 +1,155 @@
+/* The page of `tilepack compare`: a picture of size against error, and the same tables. It
+ * holds no script. Invariant: names of files reach it through tp_page_text() alone. */
+#include "cli/compare_report.h"
+#include "cli/human.h"
+#include "cli/page.h"
+
+#include <math.h>
+
+enum { WIDTH = 860, HEIGHT = 400, LEFT = 60, RIGHT = 160, TOP = 20, BOTTOM = 50 };
+enum { SHOWN = 50 };
+
+/* The part of the plane that is drawn. */
+struct frame {
+    double most_bytes, least_db, most_db;
+};
+
+static struct frame frame_of(const struct tp_candidates *all)
+{
+    struct frame frame = {.most_bytes = (double)all->bytes, .least_db = INFINITY};
+    for (size_t i = 0; i < all->count; i++) {
+        const struct tp_candidate *c = &all->items[i];
+        if (c->refused || !c->sum.measured)
+            continue;
+        frame.most_bytes = fmax(frame.most_bytes, (double)c->bytes);
+        frame.least_db = fmin(frame.least_db, c->ranks[0].db);
+        frame.most_db = fmax(frame.most_db, c->sum.mean_db);
+    }
+    frame.least_db = isfinite(frame.least_db) ? fmin(10 * floor(frame.least_db / 10), 0) : 0;
+    frame.most_db = 10 * ceil(fmax(frame.most_db, 10) / 10);
+    return frame;
+}
+
+static double x_of(const struct frame *frame, double bytes)
+{
+    return LEFT + (WIDTH - LEFT - RIGHT) * bytes / fmax(frame->most_bytes, 1);
+}
+
+static double y_of(const struct frame *frame, double db)
+{
+    return HEIGHT - BOTTOM -
+           (HEIGHT - TOP - BOTTOM) * (db - frame->least_db) / (frame->most_db - frame->least_db);
+}
+
+static void draw_axes(FILE *out, const struct frame *frame)
+{
+    char text[TP_HUMAN];
+    for (double db = frame->least_db; db <= frame->most_db + 0.5; db += 10) {
+        double y = y_of(frame, db);
+        fprintf(out, "<line class=\"rule\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>\n"
+                "<text class=\"dim\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.0f dB</text>\n",
+                LEFT, WIDTH - RIGHT, y, y, LEFT - 8, y + 4, db);
+    }
+    for (int i = 0; i <= 4; i++) {
+        double bytes = frame->most_bytes * i / 4, x = x_of(frame, bytes);
+        fprintf(out, "<text class=\"dim\" x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n",
+                x, HEIGHT - BOTTOM + 20, tp_human_bytes(text, (uint64_t)bytes));
+    }
+    fprintf(out, "<text class=\"dim\" x=\"%d\" y=\"%d\" text-anchor=\"middle\">size of the "
+            "checkpoint; the line goes down to the worst weight</text>\n",
+            (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10);
+}
+
+/* A dot at the mean, a line to the worst weight; labels of dots that lie together stand below
+ * each other. */
+static void draw_candidates(FILE *out, const struct tp_candidates *all, const struct frame *frame)
+{
+    double last_x = -1e9, label = 0;
+    for (size_t i = 0; i < all->count; i++) {
+        const struct tp_candidate *c = &all->items[i];
+        if (c->refused || !c->sum.measured)
+            continue;
+        double x = x_of(frame, (double)c->bytes), y = y_of(frame, c->sum.mean_db);
+        label = x - last_x < 110 && fabs(label - y) < 60 ? label + 14 : y + 4;
+        last_x = x;
+        fprintf(out, "<g><line class=\"rule\" stroke-width=\"2\" x1=\"%.1f\" x2=\"%.1f\" "
+                "y1=\"%.1f\" y2=\"%.1f\"/><circle class=\"dot\" r=\"4\" cx=\"%.1f\" cy=\"%.1f\"/>"
+                "<text x=\"%.1f\" y=\"%.1f\">%s</text></g>\n", x, x, y,
+                y_of(frame, c->ranks[0].db), x, y, x + 9, label, c->format->name);
+    }
+}
+
+static void draw(FILE *out, const struct tp_candidates *all)
+{
+    struct frame frame = frame_of(all);
+    fprintf(out, "<div class=\"wide\"><svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
+            "height=\"%d\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"signal to noise ratio "
+            "against size\">\n", WIDTH, HEIGHT, WIDTH, HEIGHT);
+    draw_axes(out, &frame);
+    draw_candidates(out, all, &frame);
+    fputs("</svg></div>\n", out);
+}
+
+static void put_row(FILE *out, const struct tp_candidates *all, const struct tp_candidate *c)
+{
+    char size[TP_HUMAN];
+    fprintf(out, "<tr><td><code>%s</code></td>", c->format->name);
+    if (c->refused) {
+        fputs("<td colspan=\"7\">", out);
+        tp_page_text(out, c->refused);
+        fputs("</td></tr>\n", out);
+        return;
+    }
+    fprintf(out, "<td class=\"n\">%s</td><td class=\"n\">%.3f</td><td class=\"n\">%zu</td>"
+            "<td class=\"n\">%.3f</td>", tp_human_bytes(size, c->bytes),
+            (double)c->bytes / (double)(all->bytes ? all->bytes : 1), c->sum.weights, c->sum.bits);
+    if (c->sum.measured) {
+        fprintf(out, "<td class=\"n\">%.2f</td><td class=\"n\">%.2f</td><td>", c->sum.mean_db,
+                c->ranks[0].db);
+        tp_page_text(out, c->units[c->sum.worst].name);
+        fputs("</td>", out);
+    } else {
+        fputs("<td class=\"n\">-</td><td class=\"n\">-</td><td></td>", out);
+    }
+    fputs("</tr>\n", out);
+}
+
+static void put_worst(FILE *out, const struct tp_candidate *c)
+{
+    if (!c->rank_count)
+        return;
+    fprintf(out, "<details><summary><code>%s</code></summary>\n<table><tr><th>weight</th>"
+            "<th class=\"n\">SNR dB</th><th class=\"n\">relative</th><th class=\"n\">max abs</th>"
+            "</tr>\n", c->format->name);
+    for (size_t r = 0; r < c->rank_count && r < SHOWN; r++) {
+        const struct tp_unit_result *unit = &c->units[c->ranks[r].unit];
+        fputs("<tr><td><code>", out);
+        tp_page_text(out, unit->name);
+        fprintf(out, "</code></td><td class=\"n\">%.2f</td><td class=\"n\">%.5f</td>"
+                "<td class=\"n\">%.3g</td></tr>\n", c->ranks[r].db,
+                tp_distance_relative(&unit->distance), unit->distance.max_abs);
+    }
+    fputs("</table></details>\n", out);
+}
+
+void tp_compare_page(const struct tp_candidates *all, FILE *out)
+{
+    char size[TP_HUMAN];
+    tp_page_head(out, "Formats compared");
+    fputs("<p><code>", out);
+    tp_page_text(out, all->source);
+    fprintf(out, "</code>, %s. Errors are those of %s; SNR is the mean over the weights of the "
+            "ratio of signal to noise.</p>\n", tp_human_bytes(size, all->bytes),
+            all->full ? "all values" : "a sample of each weight");
+    draw(out, all);
+    fputs("<h2>Formats</h2>\n<div class=\"wide\"><table><tr><th>format</th><th class=\"n\">size"
+          "</th><th class=\"n\">share</th><th class=\"n\">weights</th><th class=\"n\">bits</th>"
+          "<th class=\"n\">SNR dB</th><th class=\"n\">worst dB</th><th>the worst</th></tr>\n",
+          out);
+    for (size_t i = 0; i < all->count; i++)
+        put_row(out, all, &all->items[i]);
+    fputs("</table></div>\n<h2>The worst weights of each</h2>\n", out);
+    for (size_t i = 0; i < all->count; i++)
+        put_worst(out, &all->items[i]);
+    tp_page_foot(out);
+}

@@ -1,0 +1,155 @@
+/* The tables and JSON of `tilepack compare`. Prints what was measured; measures nothing. */
+#include "cli/compare_report.h"
+
+#include "cli/human.h"
+#include "cli/report.h"
+#include "cli/search_report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Weights that are shown of each format; of more than FEW formats only under --verbose. */
+enum { SHOWN_OF_ONE = 20, SHOWN_OF_EACH = 3, FEW = 3 };
+
+static void figure(char text[24], const char *how, double value, bool known)
+{
+    snprintf(text, 24, known ? how : "-", value);
+}
+
+static const char *unit_shape(const struct tp_unit_result *unit, char text[TP_SHAPE_TEXT])
+{
+    uint64_t shape[] = {unit->box.e, unit->box.n, unit->box.k};
+    int rank = unit->rank == 3 ? 3 : 2;
+    return tp_shape_text(text, shape + 3 - rank, (uint32_t)rank);
+}
+
+static void add_format(struct tp_table *table, const struct tp_candidates *all,
+                       const struct tp_candidate *c)
+{
+    char size[TP_HUMAN] = "-", share[24] = "-", bits[24] = "-", weights[24] = "-", snr[24] = "-",
+         worst[24] = "-";
+    const char *name = c->refused;
+    if (!c->refused) {
+        bool measured = c->sum.measured > 0;
+        tp_human_bytes(size, c->bytes);
+        figure(share, "%.3f", (double)c->bytes / (double)(all->bytes ? all->bytes : 1), true);
+        figure(bits, "%.3f", c->sum.bits, c->sum.weights > 0);
+        snprintf(weights, sizeof weights, "%zu", c->sum.weights);
+        figure(snr, "%.2f", c->sum.mean_db, measured);
+        figure(worst, "%.2f", measured ? c->ranks[0].db : 0, measured);
+        name = measured ? c->units[c->sum.worst].name : "";
+    }
+    const char *cells[] = {c->format->name, size, share, weights, bits, snr, worst, name};
+    tp_table_row(table, cells);
+}
+
+static int print_formats(const struct tp_candidates *all)
+{
+    static const struct tp_column columns[] = {
+        {"format", false, TP_NARROW_WHOLE},  {"size", true, TP_NARROW_WHOLE},
+        {"share", true, TP_NARROW_WHOLE},    {"weights", true, TP_NARROW_WHOLE},
+        {"bits", true, TP_NARROW_WHOLE},     {"SNR dB", true, TP_NARROW_WHOLE},
+        {"worst dB", true, TP_NARROW_WHOLE}, {"the worst", false, TP_NARROW_FOLD}};
+    struct tp_table *table = tp_table_new(columns, sizeof columns / sizeof *columns);
+    for (size_t i = 0; i < all->count; i++)
+        add_format(table, all, &all->items[i]);
+    return tp_table_end(table);
+}
+
+static void add_weight(struct tp_table *table, const struct tp_candidate *c, size_t rank)
+{
+    const struct tp_unit_result *unit = &c->units[c->ranks[rank].unit];
+    char shape[TP_SHAPE_TEXT], snr[24], relative[24], most[24];
+    snprintf(snr, sizeof snr, "%.2f", c->ranks[rank].db);
+    snprintf(relative, sizeof relative, "%.5f", tp_distance_relative(&unit->distance));
+    snprintf(most, sizeof most, "%.3g", unit->distance.max_abs);
+    const char *cells[] = {c->format->name, unit->name, unit_shape(unit, shape), snr, relative,
+                           most};
+    tp_table_row(table, cells);
+}
+
+static int print_worst(const struct tp_candidates *all, bool verbose)
+{
+    static const struct tp_column columns[] = {
+        {"format", false, TP_NARROW_WHOLE},   {"the worst weights", false, TP_NARROW_FOLD},
+        {"shape", false, TP_NARROW_WHOLE},    {"SNR dB", true, TP_NARROW_WHOLE},
+        {"relative", true, TP_NARROW_WHOLE},  {"max abs", true, TP_NARROW_WHOLE}};
+    struct tp_table *table = tp_table_new(columns, sizeof columns / sizeof *columns);
+    size_t shown = verbose ? SIZE_MAX : all->count == 1 ? SHOWN_OF_ONE : SHOWN_OF_EACH;
+    for (size_t i = 0; i < all->count; i++)
+        for (size_t r = 0; r < all->items[i].rank_count && r < shown; r++)
+            add_weight(table, &all->items[i], r);
+    return tp_table_end(table);
+}
+
+int tp_compare_print(const struct tp_candidates *all, bool verbose)
+{
+    char size[TP_HUMAN], took[TP_HUMAN];
+    size_t unmeasured = 0, ranked = 0;
+    for (size_t i = 0; i < all->count; i++) {
+        unmeasured += all->items[i].sum.weights - all->items[i].sum.measured;
+        ranked += all->items[i].rank_count;
+    }
+    int status = print_formats(all);
+    if (status == TP_OK && ranked && (verbose || all->count <= FEW)) {
+        putchar('\n');
+        status = print_worst(all, verbose);
+    }
+    if (status)
+        return status;
+    if (!verbose && all->count > FEW)
+        printf("\n--verbose lists the weights of each, the worst first");
+    printf("\nthe source has %s; SNR is the mean over the weights%s; %s\n",
+           tp_human_bytes(size, all->bytes),
+           all->full ? "" : ", of a sample of each (--full measures all values)",
+           tp_human_seconds(took, all->seconds));
+    if (unmeasured)
+        printf("without a figure: %zu weights that are exact%s\n", unmeasured,
+               all->full ? "" : ", or taken over from a packed source");
+    return TP_OK;
+}
+
+/* ---- JSON --------------------------------------------------------------- */
+
+static json_t *weights_json(const struct tp_candidate *c)
+{
+    json_t *list = json_array();
+    for (size_t r = 0; r < c->rank_count; r++) {
+        const struct tp_unit_result *unit = &c->units[c->ranks[r].unit];
+        json_array_append_new(list, json_pack(
+            "{s:s,s:[I,I,I],s:i,s:f,s:o,s:o,s:I}", "name", unit->name, "box",
+            (json_int_t)unit->box.e, (json_int_t)unit->box.n, (json_int_t)unit->box.k, "rank",
+            unit->rank, "snr_db", c->ranks[r].db, "relative",
+            tp_json_figure(tp_distance_relative(&unit->distance)), "max_abs",
+            tp_json_figure(unit->distance.max_abs), "values",
+            (json_int_t)unit->distance.count));
+    }
+    return list;
+}
+
+static json_t *format_json(const struct tp_candidate *c)
+{
+    if (c->refused)
+        return json_pack("{s:s,s:s}", "format", c->format->name, "refused", c->refused);
+    json_t *json = json_pack("{s:s,s:I,s:I,s:I,s:I,s:f}", "format", c->format->name, "bytes",
+                             (json_int_t)c->bytes, "weights", (json_int_t)c->sum.weights,
+                             "measured", (json_int_t)c->sum.measured, "kept",
+                             (json_int_t)c->kept, "bits", c->sum.bits);
+    if (c->sum.measured) {
+        json_object_set_new(json, "snr_db", json_real(c->sum.mean_db));
+        json_object_set_new(json, "worst_db", json_real(c->ranks[0].db));
+        json_object_set_new(json, "relative", json_real(c->sum.relative));
+    }
+    json_object_set_new(json, "worst_first", weights_json(c));
+    return json;
+}
+
+int tp_compare_print_json(const struct tp_candidates *all)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < all->count; i++)
+        json_array_append_new(list, format_json(&all->items[i]));
+    return tp_json_print(json_pack("{s:s,s:I,s:b,s:f,s:o}", "source", all->source, "bytes",
+                                   (json_int_t)all->bytes, "full", all->full, "seconds",
+                                   all->seconds, "formats", list));
+}

@@ -1,0 +1,90 @@
+/* The frame of pages. Invariant: nothing that tp_page_text() writes can be markup. */
+#include "cli/page.h"
+
+#include "base/suffix.h"
+#include "cli/escape.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum tp_code tp_page_open(struct tp_page *page, const char *path, const char *suffix,
+                          struct tp_err *err)
+{
+    *page = (struct tp_page){.path = path};
+    if (!tp_ends_with(path, suffix)) {
+        tp_err_hint(err, "name it PICTURE%s", suffix);
+        return tp_fail(err, TP_E_USAGE, "'%.200s' does not end in %s", path, suffix);
+    }
+    page->file = fopen(path, "w");
+    if (page->file)
+        return TP_OK;
+    tp_err_path(err, path);
+    return tp_fail_sys(err, errno, "cannot be written");
+}
+
+enum tp_code tp_page_close(struct tp_page *page, struct tp_err *err)
+{
+    int failed = ferror(page->file), sys = errno;
+    if (fclose(page->file) && !failed) {
+        failed = 1;
+        sys = errno;
+    }
+    page->file = NULL;
+    if (!failed)
+        return TP_OK;
+    tp_err_path(err, page->path);
+    return tp_fail_sys(err, sys, "cannot be written");
+}
+
+void tp_page_text(FILE *out, const char *text)
+{
+    size_t size = strlen(text);
+    char *safe = malloc(TP_ESCAPED * size + 1);
+    if (!safe) {
+        fputs("(no memory)", out);
+        return;
+    }
+    *tp_escape(safe, text, size, false) = '\0';
+    for (const char *at = safe; *at; at++)
+        switch (*at) {
+        case '&': fputs("&amp;", out); break;
+        case '<': fputs("&lt;", out); break;
+        case '>': fputs("&gt;", out); break;
+        case '"': fputs("&quot;", out); break;
+        case '\'': fputs("&#39;", out); break;
+        default: fputc(*at, out);
+        }
+    free(safe);
+}
+
+static const char style[] =
+    ":root{color-scheme:light dark;--ink:#1b1f24;--dim:#5b6570;--rule:#d5dae0;--paper:#fff;"
+    "--mark:#2563a8}\n"
+    "@media(prefers-color-scheme:dark){:root{--ink:#e6e9ec;--dim:#9aa4ae;--rule:#3a424b;"
+    "--paper:#15191d;--mark:#7db4ec}}\n"
+    "body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);"
+    "margin:2rem auto;max-width:72rem;padding:0 1rem}\n"
+    "h1{font-size:1.4rem}h2{font-size:1.1rem;margin-top:2rem}\n"
+    "table{border-collapse:collapse}td,th{padding:.2rem .8rem .2rem 0;text-align:left;"
+    "border-bottom:1px solid var(--rule);vertical-align:top}\n"
+    "th{font-weight:600;color:var(--dim)}.n{text-align:right;font-variant-numeric:tabular-nums}\n"
+    "code,pre{font:13px/1.4 ui-monospace,monospace}p.dim,.dim{color:var(--dim)}\n"
+    "svg text{fill:var(--ink);font:12px system-ui,sans-serif}svg .dim{fill:var(--dim)}\n"
+    "svg .rule{stroke:var(--rule)}svg .dot{fill:var(--mark)}\n"
+    ".wide{overflow-x:auto}details{margin:.5rem 0}summary{cursor:pointer}\n";
+
+void tp_page_head(FILE *out, const char *title)
+{
+    fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\n"
+          "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"/>\n<title>", out);
+    tp_page_text(out, title);
+    fprintf(out, "</title>\n<style>\n%s</style></head><body>\n<h1>", style);
+    tp_page_text(out, title);
+    fputs("</h1>\n", out);
+}
+
+void tp_page_foot(FILE *out)
+{
+    fputs("</body></html>\n", out);
+}

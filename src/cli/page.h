@@ -1,0 +1,31 @@
+/* Pages and pictures for a browser: one file that needs nothing else, from nowhere. Begins
+ * and ends such a file, and puts text of others into it. Knows nothing of what it shows.
+ */
+#ifndef TP_CLI_PAGE_H
+#define TP_CLI_PAGE_H
+
+#include "base/error.h"
+
+#include <stdio.h>
+
+struct tp_page {
+    FILE *file;
+    const char *path;
+};
+
+/* Opens `path`, whose name must end in `suffix` (".html"), so that a mistyped one replaces no
+ * file of another kind; what is there is replaced. */
+enum tp_code tp_page_open(struct tp_page *page, const char *path, const char *suffix,
+                          struct tp_err *err);
+/* Closes it; TP_E_IO when something could not be written. */
+enum tp_code tp_page_close(struct tp_page *page, struct tp_err *err);
+
+/* The page until its first heading, which is the title; the style that all pages have. */
+void tp_page_head(FILE *out, const char *title);
+void tp_page_foot(FILE *out);
+
+/* Text for HTML and SVG: control characters escaped as on a terminal, and what markup takes
+ * for itself written as entities, also within quotes. */
+void tp_page_text(FILE *out, const char *text);
+
+#endif

@@ -1,0 +1,242 @@
+/* The errors of a plan's weights: by its whole run, or by boxes of a sample.
+ * Invariant: which boxes a sample has depends on the plan alone, and so do its sums. */
+#include "pack/check/estimate.h"
+
+#include "base/num.h"
+#include "pack/check/box_distances.h"
+#include "pack/os/os.h"
+#include "pack/run/run.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+enum { PART_OF = 61, COLUMNS = 2048, MAX_THREADS = 64 };
+
+/* Memory of one worker of a whole run. */
+#define WORKER_BYTES (UINT64_C(32) << 20)
+
+/* The boxes of one weight, and how many of them are looked at. */
+struct sample {
+    uint64_t rows, columns;       /* of a box */
+    uint64_t n_count, k_count;    /* boxes of an expert */
+    uint64_t total, wanted;
+};
+
+struct estimate {
+    const struct tp_plan *plan;
+    const struct tp_side *source;
+    const struct tp_estimate_options *options;
+    struct tp_unit_result *units;
+    uint64_t share; /* values of a weight that the budget allows */
+    atomic_size_t next;
+    pthread_mutex_t lock; /* of err */
+    struct tp_err err;
+};
+
+static bool is_encoded(const struct tp_unit *unit)
+{
+    return unit->format && unit->kind == TP_UNIT_ENCODE;
+}
+
+static uint64_t share_of_weights(const struct tp_plan *plan)
+{
+    uint64_t count = 0;
+    for (size_t u = 0; u < plan->unit_count; u++)
+        count += is_encoded(&plan->units[u]);
+    return TP_ESTIMATE_VALUES / tp_max_u64(count, 1);
+}
+
+static enum tp_code make_sample(const struct tp_unit *unit, uint64_t share, struct sample *s,
+                                struct tp_err *err)
+{
+    const struct tp_box3 *all = &unit->box;
+    uint64_t n, k, values = all->e * all->n * all->k;
+    uint64_t target = tp_min_u64(share, tp_max_u64(values / PART_OF, TP_ESTIMATE_MOST));
+    target = tp_max_u64(target, TP_ESTIMATE_LEAST);
+    *s = (struct sample){0};
+    enum tp_code code = tp_op_granule(&unit->op, &n, &k, err);
+    if (code || !values)
+        return code;
+    s->rows = n ? tp_min_u64(n, all->n) : all->n;
+    s->columns = all->k;
+    if (k)
+        s->columns = tp_round_up(tp_min_u64(COLUMNS, tp_max_u64(target / s->rows, 1)), k);
+    s->columns = tp_min_u64(s->columns, all->k);
+    s->n_count = tp_ceil_div(all->n, s->rows);
+    s->k_count = tp_ceil_div(all->k, s->columns);
+    s->total = all->e * s->n_count * s->k_count;
+    s->wanted = tp_min_u64(tp_ceil_div(target, s->rows * s->columns), s->total);
+    return TP_OK;
+}
+
+/* Box number i of the sample: somewhere in the i-th of `wanted` equal parts of all boxes, and
+ * never at the same place of it twice, so that no pattern of rows or columns is followed. */
+static struct tp_box sample_box(const struct tp_unit *unit, const struct sample *s, uint64_t i)
+{
+    const double golden = 0.6180339887498949;
+    double within = (double)i * golden - (double)(uint64_t)((double)i * golden);
+    double part = (double)s->total / (double)s->wanted;
+    uint64_t index = s->wanted == s->total ? i : (uint64_t)(((double)i + within) * part);
+    index = tp_min_u64(index, s->total - 1);
+    struct tp_box box = {.e = index / (s->n_count * s->k_count),
+                         .n = index / s->k_count % s->n_count * s->rows,
+                         .k = index % s->k_count * s->columns};
+    box.size = (struct tp_box3){1, tp_min_u64(s->rows, unit->box.n - box.n),
+                                tp_min_u64(s->columns, unit->box.k - box.k)};
+    return box;
+}
+
+static bool stopped(const struct estimate *e)
+{
+    return e->options->stop && atomic_load(e->options->stop);
+}
+
+static enum tp_code one_unit(struct estimate *e, uint32_t u, struct tp_box_buffers *buffers,
+                             struct tp_err *err)
+{
+    const struct tp_unit *unit = &e->plan->units[u];
+    struct sample sample;
+    enum tp_code code = make_sample(unit, e->share, &sample, err);
+    for (uint64_t i = 0; i < sample.wanted && code == TP_OK && !stopped(e); i++) {
+        struct tp_box box = sample_box(unit, &sample, i);
+        struct tp_distance distance = {0};
+        code = tp_box_trial(e->plan, e->source, u, &box, buffers, &distance, err);
+        tp_distance_add(&e->units[u].distance, &distance, 0);
+    }
+    if (e->options->progress)
+        e->options->progress(e->options->progress_arg,
+                             tp_value_bytes(unit->box, unit->dtype), unit->name);
+    if (code)
+        tp_err_tensor(err, unit->name);
+    return code;
+}
+
+static void *work(void *arg)
+{
+    struct estimate *e = arg;
+    struct tp_box_buffers buffers = {0};
+    struct tp_err err = {0};
+    size_t u;
+    while (!stopped(e) && (u = atomic_fetch_add(&e->next, 1)) < e->plan->unit_count)
+        if (is_encoded(&e->plan->units[u]) && one_unit(e, (uint32_t)u, &buffers, &err)) {
+            atomic_store(&e->next, e->plan->unit_count); /* the others end too */
+            pthread_mutex_lock(&e->lock);
+            if (e->err.code == TP_OK)
+                e->err = err;
+            pthread_mutex_unlock(&e->lock);
+            break;
+        }
+    tp_box_buffers_free(&buffers);
+    return NULL;
+}
+
+static enum tp_code run_sample(struct estimate *e, struct tp_err *err)
+{
+    pthread_t threads[MAX_THREADS];
+    unsigned started = 0;
+    uint64_t want = tp_min_u64(e->options->jobs, MAX_THREADS);
+    pthread_mutex_init(&e->lock, NULL);
+    e->share = share_of_weights(e->plan);
+    while (started + 1 < want && tp_os.start_thread(&threads[started], work, e) == 0)
+        started++;
+    work(e);
+    for (unsigned i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+    pthread_mutex_destroy(&e->lock);
+    if (e->err.code && err && err->code == TP_OK)
+        *err = e->err;
+    if (e->err.code == TP_OK && stopped(e))
+        return tp_fail(err, atomic_load(e->options->stop) == 2 ? TP_E_INTERRUPT : TP_E_TERMINATE,
+                       "interrupted");
+    return e->err.code;
+}
+
+static enum tp_code run_full(struct estimate *e, struct tp_err *err)
+{
+    struct tp_value_observer observer;
+    struct tp_run_options options = {
+        .jobs = e->options->jobs,
+        .memory = WORKER_BYTES * e->options->jobs,
+        .keep_nonfinite = true,
+        .stop = e->options->stop,
+        .progress = e->options->progress,
+        .progress_arg = e->options->progress_arg,
+        .observe = tp_value_observe,
+        .observe_arg = &observer,
+    };
+    enum tp_code code =
+        tp_value_observer_open(&observer, e->plan, e->source, false, e->units, err);
+    if (code == TP_OK)
+        code = tp_run(e->plan, &tp_discard_sink, &options, err);
+    tp_value_observer_close(&observer);
+    return code;
+}
+
+enum tp_code tp_estimate(const struct tp_plan *plan, const struct tp_side *source,
+                         const struct tp_estimate_options *options,
+                         struct tp_unit_result *units, struct tp_err *err)
+{
+    struct estimate e = {.plan = plan, .source = source, .options = options, .units = units};
+    return options->full ? run_full(&e, err) : run_sample(&e, err);
+}
+
+static bool has_error(const struct tp_unit_result *unit)
+{
+    return unit->format && unit->distance.count && isfinite(tp_distance_sqnr(&unit->distance));
+}
+
+static double stored_bits(const struct tp_plan *plan, const struct tp_unit *unit)
+{
+    double bytes = 0;
+    for (uint32_t i = 0; i < unit->outs; i++)
+        bytes += (double)plan->outputs[unit->output[i]].bytes;
+    return 8 * bytes;
+}
+
+void tp_estimate_add_up(const struct tp_plan *plan, const struct tp_unit_result *units,
+                        struct tp_estimate_sum *sum)
+{
+    double least = INFINITY, values = 0, squares = 0;
+    *sum = (struct tp_estimate_sum){0};
+    for (size_t u = 0; u < plan->unit_count; u++) {
+        const struct tp_box3 *box = &plan->units[u].box;
+        if (!plan->units[u].format)
+            continue;
+        sum->weights++;
+        sum->bits += stored_bits(plan, &plan->units[u]);
+        values += (double)box->e * (double)box->n * (double)box->k;
+        if (!has_error(&units[u]))
+            continue;
+        double db = tp_distance_sqnr(&units[u].distance);
+        sum->measured++;
+        sum->mean_db += db;
+        squares += pow(10, -db / 10);
+        if (db < least) {
+            least = db;
+            sum->worst = u;
+        }
+    }
+    sum->bits /= values > 0 ? values : 1;
+    sum->mean_db /= sum->measured ? (double)sum->measured : 1;
+    sum->relative = sqrt(squares / (sum->measured ? (double)sum->measured : 1));
+}
+
+static int by_ratio(const void *left, const void *right)
+{
+    const struct tp_estimate_rank *a = left, *b = right;
+    int by = (a->db > b->db) - (a->db < b->db);
+    return by ? by : (a->unit > b->unit) - (a->unit < b->unit);
+}
+
+size_t tp_estimate_order(const struct tp_unit_result *units, size_t count,
+                         struct tp_estimate_rank *ranks)
+{
+    size_t found = 0;
+    for (size_t u = 0; u < count; u++)
+        if (has_error(&units[u]))
+            ranks[found++] = (struct tp_estimate_rank){tp_distance_sqnr(&units[u].distance),
+                                                       (uint32_t)u};
+    qsort(ranks, found, sizeof *ranks, by_ratio);
+    return found;
+}

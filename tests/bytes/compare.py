@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""What `compare` says, against what conversions and `verify --against` say.
+
+    compare.py SRC              sizes, bits and errors, of a sample and of all values
+    compare.py SRC --page FILE  the page of SRC holds them, and nothing from elsewhere
+    compare.py --markup         names of tensors that look like markup
+    compare.py --large          a sparse model of 137 GB
+"""
+import json
+import os
+import struct
+import sys
+import xml.etree.ElementTree as tree
+
+import numpy as np
+
+sys.path[:0] = [os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib")]
+import stfile  # noqa: E402
+import tool  # noqa: E402
+
+tally = tool.Tally()
+
+
+def compared(src, *more):
+    return json.loads(tool.run("compare", src, "--json", *more).stdout)
+
+
+def written():
+    formats = json.loads(tool.run("formats", "--json").stdout)["formats"]
+    return sorted(f["name"] for f in formats if not f.get("input_only"))
+
+
+def tensor_bytes(path):
+    total = 0
+    for name in os.listdir(path):
+        if name.endswith(".safetensors"):
+            with open(os.path.join(path, name), "rb") as file:
+                (size,) = struct.unpack("<Q", file.read(8))
+                header = json.loads(file.read(size))
+            header.pop("__metadata__", None)
+            total += max(entry["data_offsets"][1] for entry in header.values())
+    return total
+
+
+def mean(values):
+    return sum(values) / len(values)
+
+
+def one_format(src, sampled, full, work):
+    name = full["format"]
+    out = work.at(name)
+    tool.run("convert", src, "-o", out, "--to", name, "--quiet")
+    weights = json.loads(tool.run("verify", out, "--against", src, "--json").stdout)["weights"]
+    errors = {w["name"]: w["sqnr_db"] for w in weights}
+    shown = {w["name"]: w["snr_db"] for w in full["worst_first"]}
+    problem = ""
+    if full["bytes"] != tensor_bytes(out) or sampled["bytes"] != full["bytes"]:
+        problem = f"{full['bytes']} bytes, but {tensor_bytes(out)}"
+    elif set(shown) != set(errors) or any(abs(shown[n] - errors[n]) > 1e-6 for n in errors):
+        problem = f"{shown}, but {errors}"
+    elif list(shown.values()) != sorted(shown.values()):
+        problem = "the worst do not come first"
+    elif abs(full["snr_db"] - mean(errors.values())) > 1e-6 or full["worst_db"] != min(shown.values()):
+        problem = f"mean {full['snr_db']}, worst {full['worst_db']}"
+    elif abs(sampled["snr_db"] - full["snr_db"]) > 0.2:
+        problem = f"sampled {sampled['snr_db']}, all {full['snr_db']}"
+    tally.check(not problem, f"{name} {problem}")
+
+
+def figures(src):
+    before = sorted(os.listdir(src))
+    sampled, full = compared(src), compared(src, "--full")
+    tally.check(sorted(f["format"] for f in full["formats"]) == written(), "all formats")
+    sizes = [f["bytes"] for f in sampled["formats"]]
+    tally.check(sizes == sorted(sizes), "the smallest first")
+    tally.check(full["bytes"] == tensor_bytes(src), "the size of the source")
+    by_name = {f["format"]: f for f in sampled["formats"]}
+    with tool.Workdir() as work:
+        for found in full["formats"]:
+            one_format(src, by_name[found["format"]], found, work)
+    tally.check(sorted(os.listdir(src)) == before, "nothing is written")
+
+
+def parse(path):
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    assert text.startswith("<!DOCTYPE html>\n")
+    return text, tree.fromstring(text.split("\n", 1)[1])
+
+
+def page(src, path):
+    text, root = parse(path)
+    outside = [e.tag for e in root.iter() if e.tag.split("}")[-1] in ("script", "link", "img", "iframe")
+               or any(a.split("}")[-1] in ("src", "href") or a.startswith("on") for a in e.attrib)]
+    tally.check(not outside, f"nothing from elsewhere {outside}")
+    tally.check("@import" not in text and "url(" not in text, "no style from elsewhere")
+    found = compared(src)["formats"]
+    rows = {row[0].findtext("code"): [c.text for c in row] for row in root.findall("body/div/table/tr")[1:]}
+    wanted = {f["format"]: f"{f['snr_db']:.2f}" for f in found}
+    tally.check({name: row[5] for name, row in rows.items()} == wanted, "the table")
+    svg = "{http://www.w3.org/2000/svg}"
+    dots = root.findall(f"body/div/{svg}svg/{svg}g")
+    tally.check(sorted(g.findtext(f"{svg}text") for g in dots) == sorted(wanted), "a dot for each")
+    worst = [d.findtext("table/tr[2]/td/code") for d in root.findall("body/details")]
+    tally.check(worst == [f["worst_first"][0]["name"] for f in found], "the worst weights")
+
+
+def markup():
+    name = "<script>alert('\"&\")</script>.weight"
+    with tool.Workdir() as work:
+        values = np.random.default_rng(3).standard_normal((128, 256), dtype=np.float32)
+        stfile.save(work.at("a.safetensors"), {name: stfile.tensor("F32", values)})
+        tool.run("compare", work.at("a.safetensors"), "--to", "fp8-ct", "--html", work.at("a.html"))
+        _, root = parse(work.at("a.html"))
+        texts = ["".join(e.itertext()) for e in root.iter("code")]
+        tally.check(name[:-7] in texts, f"the name is text: {texts}")
+        tally.check(not list(root.iter("script")), "and no script")
+
+
+def large():
+    shapes = {"self_attn.q_proj": (8192, 8192), "self_attn.k_proj": (1024, 8192),
+              "self_attn.v_proj": (1024, 8192), "self_attn.o_proj": (8192, 8192),
+              "mlp.gate_proj": (28672, 8192), "mlp.up_proj": (28672, 8192),
+              "mlp.down_proj": (8192, 28672)}
+    header, at = {}, 0
+    for layer in range(80):
+        for name, (n, k) in shapes.items():
+            header[f"model.layers.{layer}.{name}.weight"] = {
+                "dtype": "BF16", "shape": [n, k], "data_offsets": [at, at + 2 * n * k]}
+            at += 2 * n * k
+    text = json.dumps(header).encode()
+    with tool.Workdir() as work:
+        with open(work.at("model.safetensors"), "wb") as file:
+            file.write(struct.pack("<Q", len(text)) + text)
+            file.truncate(8 + len(text) + at)
+        formats = compared(work.at("model.safetensors"), "--to", "w4a16-ct", "--to", "fp8-ct")["formats"]
+        tally.check([f["weights"] for f in formats] == [560, 560], f"weights of {at / 1e9:.0f} GB")
+
+
+def main():
+    if sys.argv[1] == "--markup":
+        markup()
+    elif sys.argv[1] == "--large":
+        large()
+    elif "--page" in sys.argv:
+        page(sys.argv[1], sys.argv[3])
+    else:
+        figures(sys.argv[1])
+    return tally.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

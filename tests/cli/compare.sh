@@ -1,0 +1,41 @@
+#!/bin/sh
+# `compare`: sizes are those of conversions, the errors of --full those of verify --against,
+# and a sample's within 0.2 dB of them (bytes/compare.py); text, page, refusals; a model of 137
+# GB in seconds.
+set -u
+# shellcheck source=tests/lib/preamble.sh
+. "$(dirname "$0")/../lib/preamble.sh"
+
+"$PYTHON" "$TESTS/../samples/gen_checkpoint.py" "$work/tiny" --preset tiny-mixtral >/dev/null || exit 1
+cd "$work" || exit 1
+check 'figures' "$PYTHON" "$TESTS/bytes/compare.py" tiny
+
+"$TILEPACK" compare tiny --to fp8-ct --to w4a16-ct >text 2>err
+check 'no word on stderr' test ! -s err
+check 'the smaller one first' test "$(sed -n '2,3s/ .*//p' text | tr '\n' ' ')" = 'w4a16-ct fp8-ct '
+check 'the worst weights of both' test "$(sed -n '/the worst weights/,/^$/p' text |
+    grep -c '^w4a16-ct  *model\.')" = 3
+check 'it says that it is a sample' grep -q -- '--full measures all values' text
+"$TILEPACK" compare tiny --to fp8-ct --full >text
+check 'and when it is none' test "$(grep -c -- '--full' text)" = 0
+check 'any number of jobs' sh -c '
+    for j in 1 5; do
+        "$TILEPACK" compare tiny --json -j $j | jq "del(.seconds)" >json.$j
+    done
+    cmp json.1 json.5'
+check 'only what is included' test "$("$TILEPACK" compare tiny --to fp8-ct --json \
+    --include 'q_proj' | jq '.formats[0].weights')" = 2
+fails 'no such format' 2 "there is no format 'mxfp7' to convert to" "$TILEPACK" compare tiny --to mxfp7
+fails 'no such source' 5 'nowhere' "$TILEPACK" compare nowhere
+
+# The page: well-formed, without scripts or anything from elsewhere, all formats and names.
+fails 'pages are called .html' 2 'does not end in .html' "$TILEPACK" compare tiny --html tiny.txt
+fails 'where none can be' 5 'gone/a.html: cannot be written' \
+    "$TILEPACK" compare tiny --to fp8-ct --html gone/a.html
+check 'the page' "$TILEPACK" compare tiny --html page.html
+check 'is what it should be' "$PYTHON" "$TESTS/bytes/compare.py" tiny --page page.html
+check 'names are no markup' "$PYTHON" "$TESTS/bytes/compare.py" --markup
+
+# Rows are read, not the model: a sparse file of 137 GB.
+check 'a large model in seconds' timeout 60 "$PYTHON" "$TESTS/bytes/compare.py" --large
+finish
