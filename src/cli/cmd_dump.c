@@ -21,6 +21,12 @@ static enum tp_code check_options(const struct tp_options *o, struct tp_err *err
         return tp_fail(err, TP_E_USAGE, "%s needs a tensor",
                        o->at.set ? "--at" : offset ? "--offset" : "--values");
     }
+    if (o->fold && o->tree)
+        return tp_fail(err, TP_E_USAGE, "--fold and --tree exclude each other");
+    if (o->json && (o->fold || o->tree)) {
+        tp_err_hint(err, "jq can group what --json lists");
+        return tp_fail(err, TP_E_USAGE, "--json lists every tensor: without --fold and --tree");
+    }
     if (expert && !o->values.set) {
         tp_err_hint(err, "with --at the expert is the first of three numbers: --at E,N,K");
         return tp_fail(err, TP_E_USAGE, "--expert goes with --values");
@@ -52,13 +58,31 @@ static enum tp_code find(struct tp_source *source, const char *name, struct tp_s
     return tp_source_check(&source->ckpt, &source->weights.items[index], err);
 }
 
+/* Several tensors: `pattern` or, with NULL, all of them. */
+static int dump_listed(const struct tp_options *o, const struct tp_source *source,
+                       const char *pattern)
+{
+    struct tp_err err = {0};
+    if (pattern && (o->at.set || o->values.set || o->offset != TP_UNSET)) {
+        tp_err_hint(&err, "'tilepack dump PATH %.200s' lists what it matches", pattern);
+        tp_fail(&err, TP_E_USAGE, "a pattern stands for several tensors; name one");
+        return tp_report_usage("dump", &err);
+    }
+    return tp_dump_table(o, source, pattern);
+}
+
 static int dump(const struct tp_options *o, struct tp_source *source)
 {
     struct tp_subject subject;
     struct tp_err err = {0};
     const char *name = o->arg.count < 2 ? NULL : o->arg.item[1];
-    if (!name)
-        return tp_dump_table(o, source);
+    if (!name || (tp_is_pattern(name) && !tp_checkpoint_find(&source->ckpt, name)))
+        return dump_listed(o, source, name);
+    if (o->fold || o->tree) {
+        tp_err_hint(&err, "a pattern such as '*%.200s*' chooses several", name);
+        tp_fail(&err, TP_E_USAGE, "--fold and --tree are for several tensors");
+        return tp_report_usage("dump", &err);
+    }
     if (find(source, name, &subject, &err))
         return tp_report_error(&err);
     if (o->at.set)

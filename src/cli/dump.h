@@ -11,8 +11,34 @@
 
 #include <jansson.h>
 
-/* The table of all tensors. */
-int tp_dump_table(const struct tp_options *o, const struct tp_source *source);
+/* For a tensor the packed weight that it is an output of; NULL: of none. */
+struct tp_owner {
+    const struct tp_weight *weight;
+    uint32_t out;
+};
+
+/* The tensors that are listed, by index, and for each tensor its owner. */
+struct tp_listing {
+    const struct tp_source *source;
+    struct tp_owner *owners; /* of all tensors */
+    uint32_t *tensors;
+    size_t count;
+};
+
+/* The table of all tensors, or of those whose name, or whose weight's name, `pattern`
+ * matches (NULL: of all). --fold and --tree take names of equal layers together. */
+int tp_dump_table(const struct tp_options *o, const struct tp_source *source,
+                  const char *pattern);
+
+/* "w4a8-cutlass codes", or "" */
+const char *tp_holds_text(char text[120], const struct tp_owner *owner);
+
+/* --fold and --tree: the table, without the line below it. */
+int tp_dump_fold(const struct tp_listing *listing, bool tree);
+
+/* Whether an operand stands for several tensors: "re:" or "glob:" in front of it, or a glob's
+ * characters in it. */
+bool tp_is_pattern(const char *operand);
 
 /* One tensor, or all tensors of one packed weight (`whole`). */
 int tp_dump_tensor(const struct tp_options *o, const struct tp_source *source,

@@ -1,4 +1,5 @@
 /* --at, --offset and --values: one element, one byte, one rectangle. */
+#include "base/num.h"
 #include "cli/dump.h"
 #include "cli/escape.h"
 #include "cli/report.h"
@@ -188,7 +189,8 @@ int tp_dump_at(const struct tp_options *o, const struct tp_source *source,
 {
     struct tp_element_info info;
     struct tp_err err = {0};
-    if (tp_inspect_at(&source->ckpt, subject, o->at.e, o->at.n, o->at.k, &info, &err)) {
+    if (tp_inspect_at(&source->ckpt, subject, o->at.e + subject->from_e,
+                      o->at.n + (uint64_t)subject->from_n, o->at.k, &info, &err)) {
         tp_err_tensor(&err, o->arg.item[1]);
         return tp_report_error(&err);
     }
@@ -380,11 +382,23 @@ static void head_text(const char *name, const struct tp_region *r)
     putchar('\n');
 }
 
-int tp_dump_values(const struct tp_options *o, const struct tp_source *source,
-                   const struct tp_subject *subject)
+/* The rectangle in the weight, also when a tensor of its source was named. */
+static struct tp_region region_of(const struct tp_options *o, const struct tp_subject *subject)
 {
     struct tp_region region = {o->expert == TP_UNSET ? 0 : o->expert, o->values.n0, o->values.n1,
                                o->values.k0, o->values.k1};
+    if (!subject->from_rows)
+        return region;
+    region.e += subject->from_e;
+    region.n1 = tp_min_u64(region.n1, subject->from_rows) + (uint64_t)subject->from_n;
+    region.n0 += (uint64_t)subject->from_n;
+    return region;
+}
+
+int tp_dump_values(const struct tp_options *o, const struct tp_source *source,
+                   const struct tp_subject *subject)
+{
+    struct tp_region region = region_of(o, subject);
     struct printing p = {&region, o->json, true, digits_of(source, subject)};
     const char *name = subject->weight ? subject->weight->name
                                        : source->ckpt.tensors[subject->tensor].name;

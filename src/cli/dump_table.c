@@ -4,6 +4,7 @@
 #include "cli/escape.h"
 #include "cli/report.h"
 #include "pack/format/format_parse.h"
+#include "pack/text/pattern.h"
 #include "pack/text/text.h"
 
 #include <math.h>
@@ -34,82 +35,148 @@ json_t *tp_number_json(double value)
     return json_string(isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity");
 }
 
-/* For every tensor the packed weight that it is an output of. */
-struct owner {
-    const struct tp_weight *weight;
-    uint32_t out;
-};
-
-static struct owner *find_owners(const struct tp_source *source, struct tp_err *err)
+static enum tp_code find_owners(struct tp_listing *listing, struct tp_err *err)
 {
-    struct owner *owners = calloc(source->ckpt.tensor_count + 1, sizeof *owners);
-    if (!owners)
-        tp_fail(err, TP_E_MEMORY, "no memory for the table");
-    for (size_t w = 0; owners && w < source->weights.count; w++) {
+    const struct tp_source *source = listing->source;
+    listing->owners = calloc(source->ckpt.tensor_count + 1, sizeof *listing->owners);
+    listing->tensors = calloc(source->ckpt.tensor_count + 1, sizeof *listing->tensors);
+    if (!listing->owners || !listing->tensors)
+        return tp_fail(err, TP_E_MEMORY, "no memory for the table");
+    for (size_t w = 0; w < source->weights.count; w++) {
         const struct tp_weight *weight = &source->weights.items[w];
         for (uint32_t i = 0; weight->format && i < weight->op.outs; i++)
             if (weight->tensor[i] != TP_NO_TENSOR)
-                owners[weight->tensor[i]] = (struct owner){weight, i};
+                listing->owners[weight->tensor[i]] = (struct tp_owner){weight, i};
     }
-    return owners;
+    return TP_OK;
+}
+
+/* ---- which are listed ------------------------------------------------------ */
+
+bool tp_is_pattern(const char *operand)
+{
+    return strpbrk(operand, "*?[") || !strncmp(operand, "re:", 3) ||
+           !strncmp(operand, "glob:", 5);
+}
+
+/* A glob for the whole name unless it says that it is a regular expression. */
+static enum tp_code compile(struct tp_matcher *matcher, const char *operand,
+                            struct tp_pattern *pattern, struct tp_err *err)
+{
+    struct tp_pattern_origin origin = {NULL, -1, TP_E_USAGE};
+    char glob[TP_PATTERN_LENGTH + 8];
+    bool named = !strncmp(operand, "glob:", 5), regex = !strncmp(operand, "re:", 3);
+    int size = snprintf(glob, sizeof glob, "%s%s", named || regex ? "" : "glob:",
+                        operand + (regex ? 3 : 0));
+    if (size < 0 || (size_t)size >= sizeof glob)
+        return tp_fail(err, TP_E_USAGE, "the pattern is too long");
+    return tp_pattern_compile(matcher, glob, TP_PATTERN_SEARCH, origin, pattern, err);
+}
+
+/* By the tensor's name, or by its weight's. */
+static enum tp_code add_matching(struct tp_listing *listing, const struct tp_matcher *matcher,
+                                 const struct tp_pattern *pattern, struct tp_err *err)
+{
+    const struct tp_checkpoint *ckpt = &listing->source->ckpt;
+    for (size_t t = 0; t < ckpt->tensor_count; t++) {
+        const struct tp_weight *weight = listing->owners[t].weight;
+        bool matches;
+        enum tp_code code = tp_pattern_match(matcher, pattern, ckpt->tensors[t].name, &matches,
+                                             err);
+        if (code == TP_OK && !matches && weight)
+            code = tp_pattern_match(matcher, pattern, weight->name, &matches, err);
+        if (code)
+            return code;
+        if (matches)
+            listing->tensors[listing->count++] = (uint32_t)t;
+    }
+    return TP_OK;
+}
+
+static enum tp_code choose(struct tp_listing *listing, const char *operand, struct tp_err *err)
+{
+    const struct tp_checkpoint *ckpt = &listing->source->ckpt;
+    struct tp_matcher matcher = {0};
+    struct tp_pattern pattern = {0};
+    while (!operand && listing->count < ckpt->tensor_count) {
+        listing->tensors[listing->count] = (uint32_t)listing->count;
+        listing->count++;
+    }
+    if (!operand)
+        return TP_OK;
+    enum tp_code code = compile(&matcher, operand, &pattern, err);
+    if (code == TP_OK)
+        code = add_matching(listing, &matcher, &pattern, err);
+    tp_pattern_free(&pattern);
+    tp_matcher_close(&matcher);
+    if (code || listing->count)
+        return code;
+    tp_err_path(err, ckpt->path);
+    tp_err_hint(err, "'tilepack dump %s' lists the tensors", ckpt->path);
+    return tp_fail(err, TP_E_USAGE, "no tensor or weight matches '%.200s'", operand);
 }
 
 /* ---- text --------------------------------------------------------------- */
 
+/* The weights of a format with a listed tensor of codes. */
+static size_t weights_of(const struct tp_listing *listing, const struct tp_format *format)
+{
+    size_t weights = 0;
+    for (size_t i = 0; i < listing->count; i++) {
+        const struct tp_owner *owner = &listing->owners[listing->tensors[i]];
+        weights += owner->weight && owner->weight->format == format &&
+                   owner->weight->op.out[owner->out].role == TP_ROLE_CODES;
+    }
+    return weights;
+}
+
 /* "w4a8-cutlass: 14 weights", for each format there is. */
-static void print_formats(const struct tp_source *source)
+static void print_formats(const struct tp_listing *listing)
 {
     size_t count;
     const struct tp_format *formats = tp_formats(&count);
     for (size_t f = 0; f < count; f++) {
-        size_t weights = 0;
-        for (size_t w = 0; w < source->weights.count; w++)
-            weights += source->weights.items[w].format == &formats[f];
+        size_t weights = weights_of(listing, &formats[f]);
         if (weights)
             printf("; %s: %zu weight%s", formats[f].name, weights, weights == 1 ? "" : "s");
     }
 }
 
-static void print_total(const struct tp_source *source)
+static void print_total(const struct tp_listing *listing)
 {
+    const struct tp_checkpoint *ckpt = &listing->source->ckpt;
     char human[TP_HUMAN];
     uint64_t bytes = 0;
-    for (size_t t = 0; t < source->ckpt.tensor_count; t++)
-        bytes += source->ckpt.tensors[t].bytes;
-    printf("\n%zu tensor%s, %s in %zu file%s", source->ckpt.tensor_count,
-           source->ckpt.tensor_count == 1 ? "" : "s", tp_human_bytes(human, bytes),
-           source->ckpt.file_count, source->ckpt.file_count == 1 ? "" : "s");
-    print_formats(source);
+    for (size_t i = 0; i < listing->count; i++)
+        bytes += ckpt->tensors[listing->tensors[i]].bytes;
+    printf("\n%zu tensor%s, %s in %zu file%s", listing->count, listing->count == 1 ? "" : "s",
+           tp_human_bytes(human, bytes), ckpt->file_count, ckpt->file_count == 1 ? "" : "s");
+    print_formats(listing);
     putchar('\n');
 }
 
-static int print_text(const struct tp_options *o, const struct tp_source *source,
-                      const struct owner *owners)
+static int print_text(const struct tp_options *o, const struct tp_listing *listing)
 {
     static const struct tp_column columns[] = {
-        {"tensor", false, true}, {"dtype", false, false}, {"shape", false, false},
-        {"bytes", true, false},  {"holds", false, false}, {"file", false, true},
-        {"offset", true, false}};
-    size_t file = o->verbose || source->ckpt.file_count > 1; /* one file needs no column */
+        {"tensor", false, TP_NARROW_FOLD}, {"dtype", false, TP_NARROW_WHOLE},
+        {"shape", false, TP_NARROW_WHOLE}, {"bytes", true, TP_NARROW_WHOLE},
+        {"holds", false, TP_NARROW_WHOLE}, {"file", false, TP_NARROW_FOLD},
+        {"offset", true, TP_NARROW_WHOLE}};
+    const struct tp_checkpoint *ckpt = &listing->source->ckpt;
+    size_t file = o->verbose || ckpt->file_count > 1; /* one file needs no column */
     struct tp_table *table = tp_table_new(columns, 5 + file + o->verbose);
-    for (size_t t = 0; t < source->ckpt.tensor_count; t++) {
-        const struct tp_tensor *tensor = &source->ckpt.tensors[t];
-        const struct tp_weight *weight = owners[t].weight;
-        char shape[TP_SHAPE_TEXT], bytes[TP_DIGITS], offset[TP_DIGITS], holds[120] = "";
+    for (size_t i = 0; i < listing->count; i++) {
+        const struct tp_tensor *tensor = &ckpt->tensors[listing->tensors[i]];
+        char shape[TP_SHAPE_TEXT], bytes[TP_DIGITS], offset[TP_DIGITS], holds[120];
         tp_put_u64(bytes, tensor->bytes);
         tp_put_u64(offset, tensor->offset);
-        if (weight)
-            stpcpy(stpcpy(stpcpy(holds, weight->format->name), " "),
-                   tp_role_name(weight->op.out[owners[t].out].role));
         const char *cells[] = {tensor->name, tp_dtype_name(tensor->dtype),
-                               tp_shape_text(shape, tensor->shape, tensor->rank), bytes, holds,
-                               source->ckpt.files[tensor->file].name, offset};
+                               tp_shape_text(shape, tensor->shape, tensor->rank), bytes,
+                               tp_holds_text(holds, &listing->owners[listing->tensors[i]]),
+                               ckpt->files[tensor->file].name, offset};
         tp_table_row(table, cells);
     }
-    int status = tp_table_end(table);
-    if (status == TP_OK)
-        print_total(source);
-    return status;
+    return tp_table_end(table);
 }
 
 /* ---- JSON --------------------------------------------------------------- */
@@ -128,7 +195,8 @@ static enum tp_code add_files(const struct tp_source *source, struct tp_text *te
     return code ? code : tp_text_addf(text, err, "\n  ],\n  \"tensors\": [");
 }
 
-static enum tp_code add_owner(struct tp_text *text, const struct owner *owner, struct tp_err *err)
+static enum tp_code add_owner(struct tp_text *text, const struct tp_owner *owner,
+                              struct tp_err *err)
 {
     tp_text_add_word(text, ", \"format\": \"", err);
     tp_text_add_word(text, owner->weight->format->name, err);
@@ -139,12 +207,14 @@ static enum tp_code add_owner(struct tp_text *text, const struct owner *owner, s
 }
 
 /* The first failure stays in *err. */
-static enum tp_code add_tensor(struct tp_text *text, const struct tp_source *source, size_t t,
-                               const struct owner *owner, struct tp_err *err)
+static enum tp_code add_tensor(struct tp_text *text, const struct tp_listing *listing, size_t i,
+                               struct tp_err *err)
 {
-    const struct tp_tensor *tensor = &source->ckpt.tensors[t];
+    const struct tp_source *source = listing->source;
+    const struct tp_tensor *tensor = &source->ckpt.tensors[listing->tensors[i]];
+    const struct tp_owner *owner = &listing->owners[listing->tensors[i]];
     char shape[TP_SHAPE_TEXT];
-    tp_text_add_word(text, t ? ",\n    {\"name\": " : "\n    {\"name\": ", err);
+    tp_text_add_word(text, i ? ",\n    {\"name\": " : "\n    {\"name\": ", err);
     tp_text_add_json(text, tensor->name, err);
     tp_text_add_word(text, ", \"dtype\": \"", err);
     tp_text_add_word(text, tp_dtype_name(tensor->dtype), err);
@@ -161,15 +231,15 @@ static enum tp_code add_tensor(struct tp_text *text, const struct tp_source *sou
 }
 
 /* Files first, so that one with a name that JSON cannot hold is reported alone. */
-static int print_json(const struct tp_source *source, const struct owner *owners)
+static int print_json(const struct tp_listing *listing)
 {
     struct tp_text text = {0};
     struct tp_err err = {0};
-    enum tp_code code = add_files(source, &text, &err);
-    for (size_t t = 0; t < source->ckpt.tensor_count && code == TP_OK; t++) {
+    enum tp_code code = add_files(listing->source, &text, &err);
+    for (size_t i = 0; i < listing->count && code == TP_OK; i++) {
         tp_print_json(stdout, text.data, text.size);
         text.size = 0;
-        code = add_tensor(&text, source, t, &owners[t], &err);
+        code = add_tensor(&text, listing, i, &err);
     }
     if (code == TP_OK) {
         tp_print_json(stdout, text.data, text.size);
@@ -179,13 +249,22 @@ static int print_json(const struct tp_source *source, const struct owner *owners
     return code ? tp_report_error(&err) : TP_OK;
 }
 
-int tp_dump_table(const struct tp_options *o, const struct tp_source *source)
+int tp_dump_table(const struct tp_options *o, const struct tp_source *source,
+                  const char *pattern)
 {
+    struct tp_listing listing = {.source = source};
     struct tp_err err = {0};
-    struct owner *owners = find_owners(source, &err);
-    if (!owners)
-        return tp_report_error(&err);
-    int status = o->json ? print_json(source, owners) : print_text(o, source, owners);
-    free(owners);
+    int status;
+    if (find_owners(&listing, &err) || choose(&listing, pattern, &err)) {
+        status = tp_report_error(&err);
+    } else if (o->json) {
+        status = print_json(&listing);
+    } else {
+        status = o->fold || o->tree ? tp_dump_fold(&listing, o->tree) : print_text(o, &listing);
+        if (status == TP_OK)
+            print_total(&listing);
+    }
+    free(listing.owners);
+    free(listing.tensors);
     return status;
 }

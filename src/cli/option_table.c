@@ -38,8 +38,11 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         "dump", "PATH [TENSOR] [options]",
         "look inside a checkpoint: tensors, layouts, values",
         "Without TENSOR, the table of tensors. With it, its descriptor and its tile drawn in "
-        "text; --at and --offset go from a coordinate to its bytes and back.",
-        "tilepack dump packed/\n"
+        "text; --at and --offset go from a coordinate to its bytes and back. TENSOR may be the "
+        "end of a name, a name of the source, or a pattern that lists what it matches.",
+        "tilepack dump packed/ --tree\n"
+        "tilepack dump packed/ '*.down_proj*'\n"
+        "tilepack dump packed/ layers.0.mlp.down_proj\n"
         "tilepack dump packed/ model.layers.0.mlp.down_proj\n"
         "tilepack dump packed/ model.layers.0.mlp.down_proj --at 17,300\n"
         "tilepack dump packed/ model.layers.0.mlp.down_proj --values 0:4,0:8\n",
@@ -283,6 +286,12 @@ const struct tp_option tp_option_rows[] = {
      .more = "Ends are not included; a number left out is the tensor's edge."},
     {.name = "expert", .value = "E", .kind = TP_OPT_NUMBER, .commands = BIT(DUMP),
      .field = FIELD(expert), .help = "the expert that --values shows (default: 0)"},
+    {.name = "fold", .kind = TP_OPT_FLAG, .commands = BIT(DUMP), .field = FIELD(fold),
+     .help = "one line for the same tensor of all layers and experts",
+     .more = "Numbers between the dots of a name become asterisks. Shapes, dtypes and formats that "
+             "differ have lines of their own."},
+    {.name = "tree", .kind = TP_OPT_FLAG, .commands = BIT(DUMP), .field = FIELD(tree),
+     .help = "the same as a tree of names"},
     {.name = "against", .value = "SRC", .kind = TP_OPT_STRING, .commands = BIT(VERIFY),
      .field = FIELD(against), .complete = TP_COMPLETE_PATH,
      .help = "derive every tensor again from the source and compare"},

@@ -81,7 +81,7 @@ struct tp_options {
 
     /* compare, dump */
     struct tp_strings compared; /* --to of compare */
-    bool full;
+    bool full, fold, tree;
     const char *html;
 };
 

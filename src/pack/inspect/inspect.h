@@ -19,10 +19,16 @@ struct tp_subject {
     const struct tp_weight *weight; /* packed; NULL: a tensor of its own */
     uint32_t out;                   /* with `weight`: which of its outputs `tensor` is */
     struct tp_box3 box;             /* of the weight, or of the tensor as a matrix */
+    /* Found by the name of a tensor of the source: where its rows lie in the weight. Its
+     * element (n,k) is the weight's (from_e, from_n + n, k); from_rows 0: it is all of it. */
+    uint64_t from_e, from_rows;
+    int64_t from_n;
 };
 
-/* Finds a tensor by its name, or a weight by its name or prefix (then the tensor
- * is the one of its codes). TP_E_USAGE, naming the nearest names, otherwise. */
+/* Finds a tensor by its name, or a weight by its name or prefix, or by that of a tensor of the
+ * source that it was made from (then the tensor is the one of its codes). The end of a name,
+ * from a dot on, is enough where only one ends so. TP_E_USAGE, naming the nearest names,
+ * otherwise. */
 enum tp_code tp_inspect_find(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
                              const char *name, struct tp_subject *subject, struct tp_err *err);
 

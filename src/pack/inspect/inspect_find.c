@@ -5,8 +5,10 @@
 #include "pack/inspect/inspect.h"
 
 #include "base/num.h"
+#include "base/suffix.h"
 #include "pack/os/os.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,6 +132,130 @@ static enum tp_code unknown(const struct tp_checkpoint *ckpt, const struct tp_we
     return tp_fail(err, TP_E_USAGE, "there is no tensor or weight '%s'", name);
 }
 
+/* ---- names ---------------------------------------------------------------- */
+
+/* A dot in front of it, and it is the end. */
+static bool ends_in(const char *whole, const char *name)
+{
+    size_t size = strlen(whole), end = strlen(name);
+    return size > end && whole[size - end - 1] == '.' && strcmp(whole + size - end, name) == 0;
+}
+
+static bool is_same(const char *whole, const char *name) { return strcmp(whole, name) == 0; }
+
+typedef bool (*matches)(const char *whole, const char *name);
+
+static bool of_weight(const struct tp_weight *weight, const char *name, matches match)
+{
+    return match(weight->name, name) || match(weight->prefix, name);
+}
+
+/* The origin's name, in which "{e}" is any number, which becomes *expert. */
+static bool is_origin(const struct tp_origin *origin, const char *name, matches match,
+                      uint64_t *expert)
+{
+    const char *stands = strstr(origin->name, "{e}"), *rest = stands ? stands + 3 : NULL;
+    char whole[2 * TYPED_MAX];
+    size_t size = strlen(name), behind = rest ? strlen(rest) : 0;
+    *expert = 0;
+    if (!stands)
+        return match(origin->name, name);
+    if (size <= behind || strcmp(name + size - behind, rest) != 0)
+        return false;
+    size_t digits = 0; /* in front of what stands behind */
+    while (digits < 9 && digits < size - behind &&
+           isdigit((unsigned char)name[size - behind - digits - 1]))
+        digits++;
+    *expert = strtoull(name + size - behind - digits, NULL, 10);
+    int used = snprintf(whole, sizeof whole, "%.*s%llu%s", (int)(stands - origin->name),
+                        origin->name, (unsigned long long)*expert, rest);
+    return digits && used > 0 && (size_t)used < sizeof whole && match(whole, name);
+}
+
+/* Sets where the rows of origin i lie. */
+static void place_origin(const struct tp_weight *weight, uint32_t i, uint64_t expert,
+                         struct tp_subject *subject)
+{
+    subject->from_e = expert;
+    subject->from_rows = weight->origin[i].rows;
+    subject->from_n = -(int64_t)weight->origin[i].row;
+    for (uint32_t j = 0; j < i; j++)
+        subject->from_n += (int64_t)weight->origin[j].rows;
+}
+
+/* By a tensor of the source that it was made from, with ".weight" or without. Where no
+ * descriptor says which, that is its name with ".weight". */
+static bool of_origin(const struct tp_weight *weight, const char *name, matches match,
+                      struct tp_subject *place)
+{
+    size_t size = strlen(name), end = strlen(".weight");
+    bool full = tp_ends_with(name, ".weight");
+    char other[TYPED_MAX + 1];
+    uint64_t expert;
+    if (size + end > TYPED_MAX)
+        return false;
+    snprintf(other, sizeof other, full ? "%.*s" : "%.*s.weight", (int)(full ? size - end : size),
+             name);
+    for (uint32_t i = 0; i < weight->origins; i++)
+        if ((is_origin(&weight->origin[i], name, match, &expert) ||
+             is_origin(&weight->origin[i], other, match, &expert)) && expert < weight->box.e) {
+            place_origin(weight, i, expert, place);
+            return true;
+        }
+    return full && of_weight(weight, other, match);
+}
+
+static struct tp_subject subject_of(const struct tp_checkpoint *ckpt,
+                                    const struct tp_weights *weights,
+                                    const struct tp_weight *weight)
+{
+    uint32_t out = weight->format ? (uint32_t)tp_op_find(&weight->op, TP_ROLE_CODES) : 0;
+    return tp_inspect_tensor(ckpt, weights, weight->tensor[out]);
+}
+
+/* How many weights match; *subject is the first of them. */
+static size_t find_weights(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
+                           const char *name, bool origins, matches match,
+                           struct tp_subject *subject)
+{
+    size_t found = 0;
+    for (size_t w = 0; w < weights->count; w++) {
+        const struct tp_weight *weight = &weights->items[w];
+        struct tp_subject place = {0};
+        if (!(origins ? of_origin(weight, name, match, &place) : of_weight(weight, name, match)))
+            continue;
+        if (found++)
+            continue;
+        *subject = subject_of(ckpt, weights, weight);
+        subject->from_e = place.from_e;
+        subject->from_n = place.from_n;
+        subject->from_rows = place.from_rows;
+    }
+    return found;
+}
+
+static size_t find_tensors(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
+                           const char *name, struct tp_subject *subject)
+{
+    size_t found = 0;
+    for (size_t t = 0; t < ckpt->tensor_count; t++)
+        if (ends_in(ckpt->tensors[t].name, name) && !found++)
+            *subject = tp_inspect_tensor(ckpt, weights, (uint32_t)t);
+    return found;
+}
+
+/* By the end of a name, of weights before that of their tensors: if only one ends so. */
+static bool find_end(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
+                     const char *name, struct tp_subject *subject)
+{
+    size_t found = find_weights(ckpt, weights, name, false, ends_in, subject);
+    if (!found)
+        found = find_tensors(ckpt, weights, name, subject);
+    if (!found)
+        found = find_weights(ckpt, weights, name, true, ends_in, subject);
+    return found == 1;
+}
+
 enum tp_code tp_inspect_find(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
                              const char *name, struct tp_subject *subject, struct tp_err *err)
 {
@@ -138,14 +264,10 @@ enum tp_code tp_inspect_find(const struct tp_checkpoint *ckpt, const struct tp_w
         *subject = tp_inspect_tensor(ckpt, weights, (uint32_t)(tensor - ckpt->tensors));
         return TP_OK;
     }
-    for (size_t w = 0; w < weights->count; w++) {
-        const struct tp_weight *weight = &weights->items[w];
-        if (strcmp(weight->name, name) != 0 && strcmp(weight->prefix, name) != 0)
-            continue;
-        uint32_t out = weight->format ? (uint32_t)tp_op_find(&weight->op, TP_ROLE_CODES) : 0;
-        *subject = tp_inspect_tensor(ckpt, weights, weight->tensor[out]);
+    if (find_weights(ckpt, weights, name, false, is_same, subject) ||
+        find_weights(ckpt, weights, name, true, is_same, subject) ||
+        find_end(ckpt, weights, name, subject))
         return TP_OK;
-    }
     enum tp_code code = unknown(ckpt, weights, name, err);
     tp_err_path(err, ckpt->path);
     return code;
