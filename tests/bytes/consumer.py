@@ -47,6 +47,19 @@ def int4_ct(t, p, rank, _box):
     return (codes.astype(np.float32) - 8) * np.repeat(scale, group, axis=-1)
 
 
+def int8_packed(t, p, rank, _box):
+    """Bytes of a word from the lowest on, each the value plus 128."""
+    words = np.ascontiguousarray(fetch(t, p, "weight_packed", rank)).view(np.uint32)
+    codes = np.stack([words >> np.uint32(8 * i) & 255 for i in range(4)], axis=-1)
+    q = codes.reshape(words.shape[:-1] + (-1,)).astype(np.float32) - 128
+    return q * rq.bf16_to_f32(fetch(t, p, "weight_scale", rank))
+
+
+def int8_rows(t, p, rank, _box):
+    q = fetch(t, p, "weight", rank).astype(np.float32)
+    return q * rq.bf16_to_f32(fetch(t, p, "weight_scale", rank))
+
+
 def w4a8_cutlass(t, p, rank, box):
     """(n,k) to nibble as the mainloop's layout does, through the layout words; the value
     is the entry of the eight stored multiples that the nibble selects."""
@@ -140,6 +153,8 @@ FORMATS = {
     "fp8-1x128": (fp8_1x128, 0.035),
     "fp8-dynamic-ct": (fp8_dynamic_ct, 0.035),
     "w4a16-ct": (int4_ct, 0.14),
+    "w8a16-ct": (int8_packed, 0.012),
+    "int8-ct": (int8_rows, 0.012),
     "mxfp8-ct": (mxfp8_ct, 0.035),
 }
 

@@ -84,15 +84,39 @@ def u8(array):
     return tensor("F8_E4M3", array)
 
 
-def w4a16_ct(x, sets):
-    group = sets.get("group", "128")
+def int_scale(scale, sets):
+    """The stored scales as a tensor, and their values."""
+    f16 = sets.get("scales") == "f16"
+    return tensor("F16", scale.view(np.float16)) if f16 else tensor("BF16", scale), \
+        rq.INT_SCALES["f16" if f16 else "bf16"][1](scale)
+
+
+def packed_integers(x, sets, bits, group):
     group = x.shape[-1] if group == "channel" else int(group)
-    codes, scale = rq.int4(x, sets.get("quotient", "fp32"), group)
-    q = codes.astype(np.float32) - np.float32(8)
-    return {"weight_packed": tensor("I32", rq.pack_nibbles(codes)),
-            "weight_scale": tensor("BF16", scale),
+    codes, scale = rq.integers(x, bits, sets.get("quotient", "fp32"), group,
+                               sets.get("scales", "bf16"))
+    stored, value = int_scale(scale, sets)
+    q = codes.astype(np.float32) - np.float32(1 << bits - 1)
+    words = rq.pack_nibbles(codes) if bits == 4 else np.ascontiguousarray(codes).view(np.int32)
+    return {"weight_packed": tensor("I32", words), "weight_scale": stored,
             "weight_shape": tensor("I64", np.array(x.shape[-2:], dtype=np.int64))}, \
-        q * rq.spread(rq.bf16_to_f32(scale), 1, group, *x.shape[-2:])
+        q * rq.spread(value, 1, group, *x.shape[-2:])
+
+
+def w4a16_ct(x, sets):
+    return packed_integers(x, sets, 4, sets.get("group", "128"))
+
+
+def w8a16_ct(x, sets):
+    return packed_integers(x, sets, 8, sets.get("group", "channel"))
+
+
+def int8_ct(x, sets):
+    codes, scale = rq.integers(x, 8, sets.get("quotient", "fp32"), x.shape[-1],
+                               sets.get("scales", "bf16"))
+    stored, value = int_scale(scale, sets)
+    q = (codes ^ 128).view(np.int8)
+    return {"weight": tensor("I8", q), "weight_scale": stored}, q.astype(np.float32) * value
 
 
 def w4a8_cutlass(x, sets):
@@ -172,6 +196,7 @@ def mxfp8_torchao3d(x, sets):
 
 QUOTIENT = {"quotient": ["fp32", "bf16"]}
 GROUP = {"group": ["128", "64", "32", "channel"]}
+SCALES = {"scales": ["bf16", "f16"]}
 RULES = {"scale": ["rceil", "floor", "ct"]}
 W4A8 = {"scale": ["gpu", "cpu", "div"], "zero-groups": ["keep", "skip"]}
 FP8 = {"variant": ["v2", "seed", "div", "cuda"], "scale": ["fp32"]}
@@ -179,7 +204,9 @@ FP8 = {"variant": ["v2", "seed", "div", "cuda"], "scale": ["fp32"]}
 # step and largest multiple of N and of K, ranks, settings, expected outputs
 FORMATS = {
     "w4a8-ct": ((1, 200), (128, 7), (2,), QUOTIENT, w4a16_ct),
-    "w4a16-ct": ((1, 200), (128, 9), (2,), {**QUOTIENT, **GROUP}, w4a16_ct),
+    "w4a16-ct": ((1, 200), (128, 9), (2,), {**QUOTIENT, **GROUP, **SCALES}, w4a16_ct),
+    "w8a16-ct": ((1, 100), (128, 5), (2,), {**QUOTIENT, **GROUP, **SCALES}, w8a16_ct),
+    "int8-ct": ((1, 200), (1, 1000), (2,), {**QUOTIENT, **SCALES}, int8_ct),
     "w4a8-cutlass": ((16, 9), (128, 7), (2, 3), {**QUOTIENT, **W4A8}, w4a8_cutlass),
     "fp8-deepseek": ((1, 400), (1, 600), (2,), FP8, fp8_deepseek),
     "mxfp8-blocked": ((1, 300), (32, 20), (2, 3), RULES, mxfp8_blocked),
@@ -375,7 +402,10 @@ def make_round(rng, job):
         shape = (n, k)
         if rng.choice(job.ranks) == 3:
             shape = (int(rng.integers(1, 5)), n, k)
-        x = rng.choice(CONTENTS)(rng, shape, str(rng.choice(["BF16", "F16", "F32"])))
+        content, dtype = rng.choice(CONTENTS), str(rng.choice(["BF16", "F16", "F32"]))
+        if content is any_bits and sets.get("scales") == "f16":
+            dtype = "F16"  # others have blocks that no scale in F16 reaches
+        x = content(rng, shape, dtype)
         if job.search:
             h = search.importance(rng, f"t{i}.weight", shape[-1])
             made, want = {"weight": x}, job.expect(x, sets, h, search.signed)

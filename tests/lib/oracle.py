@@ -14,7 +14,8 @@ import numpy as np
 
 import stfile
 
-ELEMENT_BITS = {"int4": 4, "e2m1": 4, "e4m3": 8, "e5m2": 8, "int8": 8, "e8m0": 8, "bf16": 16,
+ELEMENT_BITS = {"int4": 4, "e2m1": 4, "e4m3": 8, "e5m2": 8, "int8": 8,
+                "uint8b128": 8, "e8m0": 8, "bf16": 16,
                 "f16": 16, "f32": 32, "i32": 32, "i64": 64, "e4m3x8": 64}
 
 
@@ -208,6 +209,8 @@ def decode(descriptor, data):
         value = np.array(codes.out["values"], dtype=np.float32)[stored]
     elif codes.element == "int8":
         value = stored.view(np.int8).astype(np.float32)
+    elif codes.element == "uint8b128":
+        value = stored.astype(np.float32) - np.float32(128)
     else:
         value = float_value(codes.element, stored)
     scale = parts.pop("scale")

@@ -123,17 +123,35 @@ def spread(blocks, bn, bk, n, k):
 
 # ---- int4 ----------------------------------------------------------------------
 
+def f16_bits(values):
+    return np.asarray(values, dtype=F32).astype(np.float16).view(np.uint16)
+
+
+def f16_value(bits):
+    return np.asarray(bits, dtype=np.uint16).view(np.float16).astype(F32)
+
+
+# how the scales of integers are rounded and read, and what stands for a scale of zero
+INT_SCALES = {"bf16": (f32_to_bf16, bf16_to_f32, 0x3C00), "f16": (f16_bits, f16_value, 0x1400)}
+
+
 @quiet
-def int4(values, quotient="fp32", group=128):
-    """(codes q+8 [.., N, K] uint8, scale bits bf16 [.., N, K/group])."""
+def integers(values, bits, quotient="fp32", group=128, scales="bf16"):
+    """(codes q + 2^(bits-1) [.., N, K] uint8, scale bits [.., N, K/group])."""
     n, k = values.shape[-2:]
-    scale = f32_to_bf16(block_amax(values, 1, group) / F32(7.5))
-    scale = np.where(scale == 0, np.uint16(0x3C00), scale)
-    q = values / spread(bf16_to_f32(scale), 1, group, n, k)
+    round_scale, value, eps = INT_SCALES[scales]
+    half = 1 << bits - 1
+    scale = round_scale(block_amax(values, 1, group) / F32(half - 0.5))
+    scale = np.where(scale == 0, np.uint16(eps), scale)
+    q = values / spread(value(scale), 1, group, n, k)
     if quotient == "bf16":
-        q = round_bf16(q)
-    q = np.rint(np.minimum(np.maximum(q, F32(-8)), F32(7)))
-    return (q.astype(np.int64) + 8).astype(np.uint8), scale
+        q = value(round_scale(q))
+    q = np.rint(np.minimum(np.maximum(q, F32(-half)), F32(half - 1)))
+    return (q.astype(np.int64) + half).astype(np.uint8), scale
+
+
+def int4(values, quotient="fp32", group=128):
+    return integers(values, 4, quotient, group)
 
 
 def pack_nibbles(codes):

@@ -376,7 +376,7 @@ static double value_of(const struct tp_op *op, const struct packed *p, uint64_t 
     uint8_t code = p->codes[i / 2] >> (i & 1 ? 4 : 0) & 15;
     uint64_t j = i / op->block_k;
     uint32_t bits = op->codec == TP_CODEC_INT4 ? p->scales[j] : ((const uint8_t *)p->scales)[j];
-    double s = (double)tp_codec_scale_value(op->codec, bits);
+    double s = (double)tp_codec_scale_value(op, bits);
     if (op->codec == TP_CODEC_NVFP4)
         s = op->rule == TP_NVFP4_CT ? s / (double)global : s * (double)global;
     return (double)tp_codec_code_value(op->codec, code) * s;

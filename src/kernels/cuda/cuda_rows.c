@@ -219,17 +219,21 @@ const struct tp_row_set tp_rows_cuda = {
 
 tp_encode_fn tp_cuda_encode_find(const struct tp_op *op, enum tp_dtype dtype)
 {
-    return tp_isa_enabled(TP_ISA_CUDA) ? tp_row_set_encode(&tp_rows_cuda, op, dtype) : NULL;
+    return tp_isa_enabled(TP_ISA_CUDA) && !tp_op_host_only(op)
+               ? tp_row_set_encode(&tp_rows_cuda, op, dtype)
+               : NULL;
 }
 
 tp_repack_fn tp_cuda_repack_find(const struct tp_op *from, const struct tp_op *to)
 {
-    return tp_isa_enabled(TP_ISA_CUDA) ? tp_row_set_repack(&tp_rows_cuda, from, to) : NULL;
+    return tp_isa_enabled(TP_ISA_CUDA) && !tp_op_host_only(from) && !tp_op_host_only(to)
+               ? tp_row_set_repack(&tp_rows_cuda, from, to)
+               : NULL;
 }
 
 tp_decode_fn tp_cuda_decode_find(const struct tp_op *op, enum tp_dtype dtype)
 {
-    return tp_isa_enabled(TP_ISA_CUDA) && !tp_op_needs_reference(op)
+    return tp_isa_enabled(TP_ISA_CUDA) && !tp_op_needs_reference(op) && !tp_op_host_only(op)
                ? tp_row_set_decode(&tp_rows_cuda, op, dtype)
                : NULL;
 }

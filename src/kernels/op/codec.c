@@ -21,42 +21,64 @@ uint32_t tp_amax_bits(const float *values, uint64_t count)
     return amax;
 }
 
+/* Half of what the codes span: 7.5 or 127.5 scales reach the largest magnitude. */
+static float int_reach(enum tp_codec codec)
+{
+    return codec == TP_CODEC_INT8 ? 127.5f : 7.5f;
+}
+
+/* Canonical code of zero. */
+static int int_middle(enum tp_codec codec)
+{
+    return codec == TP_CODEC_INT8 ? 128 : 8;
+}
+
+static float int_scale_value(const struct tp_op *op, uint16_t bits)
+{
+    return op->scale_rule == TP_INT_SCALE_F16 ? tp_f16_to_f32(bits) : tp_bf16_to_f32(bits);
+}
+
+/* The 16-bit scale of a block; where it would be 0, the eps of its type. */
+static uint16_t int_scale(const struct tp_op *op, uint32_t amax)
+{
+    float scale = tp_bits_f32(amax) / int_reach(op->codec);
+    if (op->scale_rule == TP_INT_SCALE_F16) {
+        uint16_t half = tp_f32_to_f16(scale);
+        return half ? half : 0x1400; /* 2^-10 */
+    }
+    uint16_t bits = tp_f32_to_bf16(scale);
+    return bits ? bits : 0x3C00; /* 2^-7 */
+}
+
+/* Rounded to the type of the scale. */
+static float int_quotient(const struct tp_op *op, float q)
+{
+    if (op->rule != TP_INT4_QUOTIENT_BF16)
+        return q;
+    return op->scale_rule == TP_INT_SCALE_F16 ? tp_f16_to_f32(tp_f32_to_f16(q))
+                                              : tp_bf16_to_f32(tp_f32_to_bf16(q));
+}
+
 /* Clamp first, then ties to even, as compressed-tensors does. */
-static uint8_t int4_code(float quotient)
+static void int_codes(const struct tp_op *op, const float *values, uint64_t count,
+                      uint16_t scale, uint8_t *codes)
 {
-    float q = fminf(fmaxf(quotient, -8.0f), 7.0f);
-    return (uint8_t)((int)rintf(q) + 8);
-}
-
-/* The bf16 scale of a block, and whether all its codes are 8. */
-static uint16_t int4_scale(uint32_t amax, bool *is_zero)
-{
-    uint16_t sb = tp_f32_to_bf16(tp_bits_f32(amax) / 7.5f);
-    *is_zero = sb == 0 || amax >= TP_F32_INF_BITS;
-    return sb ? sb : 0x3C00; /* bf16 eps */
-}
-
-static void int4_codes(const struct tp_op *op, const float *values, uint64_t count,
-                       uint16_t scale, uint8_t *codes)
-{
+    int middle = int_middle(op->codec);
     for (uint64_t i = 0; i < count; i++) {
-        float q = values[i] / tp_bf16_to_f32(scale);
-        if (op->rule == TP_INT4_QUOTIENT_BF16)
-            q = tp_bf16_to_f32(tp_f32_to_bf16(q));
-        codes[i] = int4_code(q);
+        float q = int_quotient(op, values[i] / int_scale_value(op, scale));
+        q = fminf(fmaxf(q, -(float)middle), (float)(middle - 1));
+        codes[i] = (uint8_t)((int)rintf(q) + middle);
     }
 }
 
-static void encode_int4(const struct tp_op *op, const float *values, uint64_t count,
-                        uint32_t amax, uint8_t *codes, uint32_t *scale)
+static void encode_int(const struct tp_op *op, const float *values, uint64_t count,
+                       uint32_t amax, uint8_t *codes, uint32_t *scale)
 {
-    bool is_zero;
-    uint16_t sb = int4_scale(amax, &is_zero);
-    *scale = sb;
+    *scale = int_scale(op, amax);
     if (amax >= TP_F32_INF_BITS)
-        memset(codes, 8, count);
+        memset(codes, int_middle(op->codec), count);
     else
-        int4_codes(op, values, count, sb, codes);
+        int_codes(op, values, count, (uint16_t)*scale, codes);
 }
 
 /* compressed-tensors: bf16 scale, no lower bound but zero, true division. */
@@ -201,7 +223,7 @@ void tp_codec_codes(const struct tp_op *op, const float *values, uint64_t count,
                     float global, uint8_t *codes)
 {
     if (op->codec == TP_CODEC_INT4)
-        int4_codes(op, values, count, (uint16_t)scale, codes);
+        int_codes(op, values, count, (uint16_t)scale, codes);
     else if (op->codec == TP_CODEC_MXFP4)
         mxfp4_codes(values, count, (uint8_t)scale, codes);
     else
@@ -232,7 +254,8 @@ bool tp_codec_encode(const struct tp_op *op, const float *values, uint64_t count
     uint32_t amax = tp_amax_bits(values, count);
     switch (op->codec) {
     case TP_CODEC_INT4:
-        encode_int4(op, values, count, amax, codes, scale);
+    case TP_CODEC_INT8:
+        encode_int(op, values, count, amax, codes, scale);
         break;
     case TP_CODEC_FP8:
         encode_fp8(op, values, count, amax, codes, scale);
@@ -249,6 +272,8 @@ bool tp_codec_encode(const struct tp_op *op, const float *values, uint64_t count
     }
     if (op->codec == TP_CODEC_MXFP8 && op->rule == TP_MX_CT)
         return amax >= 0x7F600000u; /* 1.75 * 2^127, see tp_mx_ct() */
+    if (tp_op_is_int(op) && op->scale_rule == TP_INT_SCALE_F16 && (*scale & 0x7C00) == 0x7C00)
+        return true; /* beyond what F16 holds */
     return amax >= TP_F32_INF_BITS;
 }
 
@@ -256,7 +281,8 @@ float tp_codec_code_value(enum tp_codec codec, uint8_t code)
 {
     switch (codec) {
     case TP_CODEC_INT4:
-        return (float)((int)code - 8);
+    case TP_CODEC_INT8:
+        return (float)((int)code - int_middle(codec));
     case TP_CODEC_FP8:
     case TP_CODEC_MXFP8:
         return tp_e4m3_value(code);
@@ -265,11 +291,12 @@ float tp_codec_code_value(enum tp_codec codec, uint8_t code)
     }
 }
 
-float tp_codec_scale_value(enum tp_codec codec, uint32_t scale_bits)
+float tp_codec_scale_value(const struct tp_op *op, uint32_t scale_bits)
 {
-    switch (codec) {
+    switch (op->codec) {
     case TP_CODEC_INT4:
-        return tp_bf16_to_f32((uint16_t)scale_bits);
+    case TP_CODEC_INT8:
+        return int_scale_value(op, (uint16_t)scale_bits);
     case TP_CODEC_FP8:
         return tp_bits_f32(scale_bits);
     case TP_CODEC_MXFP8:

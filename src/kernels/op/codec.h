@@ -10,8 +10,8 @@
 
 /* Encodes one block of `count` values (the block's elements in any order, those
  * outside the tensor left out). codes[i] is the canonical code of values[i]:
- * q + 8 for int4, sign << 3 | index for e2m1, the byte for e4m3. *scale receives
- * the scale's bits: bf16 (INT4), fp32 (FP8; also when it is a power of two; a
+ * q + 8 for int4, q + 128 for int8, sign << 3 | index for e2m1, the byte for e4m3. *scale
+ * receives the scale's bits: bf16 or f16 (INT4, INT8), fp32 (FP8; also when it is a power of two; a
  * bf16 scale is widened), e8m0 (MX), e4m3 (NVFP4). `global` is the global scale
  * (NVFP4). Returns true when a value is NaN or infinite (or when the MXFP8 rule
  * TP_MX_CT overflows: tp_mx_ct() in scalar.h). Chooses scales by the codec's rule, whatever
@@ -45,7 +45,7 @@ uint8_t tp_nvfp4_block_scale(const struct tp_op *op, uint32_t amax, float global
 
 /* Value of a canonical code before scaling, and of a scale's bits. */
 float tp_codec_code_value(enum tp_codec codec, uint8_t code);
-float tp_codec_scale_value(enum tp_codec codec, uint32_t scale_bits);
+float tp_codec_scale_value(const struct tp_op *op, uint32_t scale_bits);
 
 /* W4A8: group scales (bf16 bits, G of one output row) -> e4m3 group scales and
  * the row's fp32 channel scale; spec: formats/README.md, "channel scale". */

@@ -30,15 +30,18 @@ static inline uint64_t tp_value_bytes(struct tp_box3 box, enum tp_dtype dtype)
 /* The rules that turn a block of values into codes and one scale. The formulas
  * stand in formats/README.md; codec.h declares them one block at a time. */
 enum tp_codec {
-    TP_CODEC_INT4,  /* int4 symmetric, scale bf16: rule = enum tp_int4_rule */
+    TP_CODEC_INT4,  /* int4 symmetric, scale bf16 or f16: enum tp_int4_rule + tp_int_scale */
     TP_CODEC_FP8,   /* e4m3, scale fp32, bf16 or a power of two: enum tp_fp8_rule + tp_fp8_scale */
     TP_CODEC_MXFP8, /* e4m3, scale e8m0: rule = enum tp_mx_rule */
     TP_CODEC_MXFP4, /* e2m1, scale e8m0: rule = enum tp_mx_rule */
     TP_CODEC_NVFP4, /* e2m1, scale e4m3, one global fp32 scale: rule = enum tp_nvfp4_rule */
+    TP_CODEC_INT8,  /* int8 symmetric, scale as of INT4: rule = enum tp_int4_rule */
     TP_CODEC_COUNT,
 };
 
+/* The quotient in fp32, or rounded to the type of the scale. */
 enum tp_int4_rule { TP_INT4_QUOTIENT_FP32, TP_INT4_QUOTIENT_BF16 };
+enum tp_int_scale { TP_INT_SCALE_BF16, TP_INT_SCALE_F16 };
 /* v2, seed, div, cuda: DeepGEMM and DeepSeek; ct and ct-bf16: compressed-tensors
  * with the quotient in fp32 or rounded to bf16 (its scale is bf16). */
 enum tp_fp8_rule {
@@ -83,7 +86,8 @@ enum tp_element {
     TP_ELEM_F32,
     TP_ELEM_I32,
     TP_ELEM_I64,
-    TP_ELEM_INT8, /* a signed byte holding an int4 value */
+    TP_ELEM_INT8, /* a signed byte: an int4 value, or that of an INT8 code */
+    TP_ELEM_UINT8B128, /* a byte that is the INT8 value plus 128 */
 };
 unsigned tp_element_bits(enum tp_element element);
 
@@ -118,7 +122,7 @@ struct tp_op_out {
 struct tp_op {
     enum tp_codec codec;
     uint8_t rule;       /* the codec's rule enum */
-    uint8_t scale_rule; /* enum tp_fp8_scale, or 0 */
+    uint8_t scale_rule; /* enum tp_fp8_scale or tp_int_scale, or 0 */
     uint8_t channel_rule; /* enum tp_channel_rule, or 0 */
     bool skip_zero_groups; /* W4A8 channel scale: all-zero groups do not take part in the amax */
     bool unit_global;   /* NVFP4: the global scale is 1, whatever the amax (single-level scales) */
@@ -245,6 +249,15 @@ bool tp_repack_possible(const struct tp_op *from, const struct tp_op *to);
 
 /* True for sources that only the reference decodes: with zero points or act-order. */
 bool tp_op_needs_reference(const struct tp_op *op);
+
+/* True where only the host has kernels: a GPU is not asked then, whatever --device says. */
+bool tp_op_host_only(const struct tp_op *op);
+
+/* True when codes are integers and scales 16-bit floats: INT4 and INT8. */
+static inline bool tp_op_is_int(const struct tp_op *op)
+{
+    return op->codec == TP_CODEC_INT4 || op->codec == TP_CODEC_INT8;
+}
 
 /* Bytes that an encode of a box needs beside what it needs without a search; 0 when `op`
  * has none. A part of tp_encode_scratch(). */

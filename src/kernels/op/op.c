@@ -17,6 +17,7 @@ unsigned tp_element_bits(enum tp_element element)
     case TP_ELEM_E4M3:
     case TP_ELEM_E8M0:
     case TP_ELEM_INT8:
+    case TP_ELEM_UINT8B128:
         return 8;
     case TP_ELEM_BF16:
     case TP_ELEM_F16:
@@ -218,9 +219,15 @@ enum tp_place tp_place_of(const char *layout_text)
 
 /* ---- encoding ----------------------------------------------------------- */
 
+static bool has_half_scales(const struct tp_op *op)
+{
+    return tp_op_is_int(op) && op->scale_rule == TP_INT_SCALE_F16;
+}
+
 enum tp_search tp_op_search(const struct tp_op *op)
 {
-    if (op->search == TP_SEARCH_NONE || op->codec == TP_CODEC_FP8 || op->codec == TP_CODEC_MXFP8)
+    if (op->search == TP_SEARCH_NONE || op->codec == TP_CODEC_FP8 ||
+        op->codec == TP_CODEC_MXFP8 || op->codec == TP_CODEC_INT8 || has_half_scales(op))
         return TP_SEARCH_NONE;
     if (op->codec == TP_CODEC_INT4 &&
         (op->search == TP_SEARCH_W4A8 || tp_op_find(op, TP_ROLE_GROUP8) >= 0))
@@ -270,6 +277,11 @@ bool tp_repack_possible(const struct tp_op *from, const struct tp_op *to)
 bool tp_op_needs_reference(const struct tp_op *op)
 {
     return tp_op_find(op, TP_ROLE_ZERO) >= 0 || tp_op_find(op, TP_ROLE_ORDER) >= 0;
+}
+
+bool tp_op_host_only(const struct tp_op *op)
+{
+    return op->codec == TP_CODEC_INT8 || has_half_scales(op);
 }
 
 size_t tp_search_scratch(const struct tp_op *op, struct tp_box3 box)

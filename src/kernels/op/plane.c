@@ -57,6 +57,8 @@ struct tp_plane tp_plane_open_every(const struct tp_op *op, enum tp_role role,
     if (i < 0 || data[i] == NULL)
         return p;
     p.element = op->out[i].element;
+    p.middle = op->codec == TP_CODEC_INT8 ? 128 : 8;
+    p.half = tp_op_is_int(op) && op->scale_rule == TP_INT_SCALE_F16;
     p.fill = op->out[i].fill;
     if (op->out[i].layout != NULL) {
         if (tp_op_layout(op, (uint32_t)i, box, &layout, &err) != TP_OK) {
@@ -104,7 +106,7 @@ void tp_store_code(const struct tp_plane *p, uint64_t at, uint8_t code)
             p->data[at / 2] = (uint8_t)((p->data[at / 2] & 0xF0) | stored);
         break;
     case TP_ELEM_INT8:
-        p->data[at] = (uint8_t)(code - 8);
+        p->data[at] = (uint8_t)(code - p->middle);
         break;
     default:
         p->data[at] = code;
@@ -119,25 +121,37 @@ uint8_t tp_load_code(const struct tp_plane *p, uint64_t at)
     case TP_ELEM_E2M1:
         return p->to_code[p->data[at / 2] >> (at & 1 ? 4 : 0) & 15];
     case TP_ELEM_INT8:
-        return (uint8_t)((p->data[at] + 8) & 15);
+        return (uint8_t)((p->data[at] + p->middle) & (2 * p->middle - 1));
     default:
         return p->data[at];
     }
 }
 
+static bool is_int(enum tp_codec codec)
+{
+    return codec == TP_CODEC_INT4 || codec == TP_CODEC_INT8;
+}
+
+static float scale_value(const struct tp_plane *p, enum tp_codec codec, uint32_t bits)
+{
+    struct tp_op op = {.codec = codec,
+                       .scale_rule = p->half ? TP_INT_SCALE_F16 : TP_INT_SCALE_BF16};
+    return tp_codec_scale_value(&op, bits);
+}
+
 /* `bits` in the codec's own form, see tp_codec_encode(). */
 void tp_store_scale(const struct tp_plane *p, enum tp_codec codec, uint64_t at, uint32_t bits)
 {
-    float value = tp_codec_scale_value(codec, bits);
+    float value = scale_value(p, codec, bits);
     uint32_t word = tp_f32_bits(value);
     uint16_t half;
     switch (p->element) {
     case TP_ELEM_BF16:
-        half = codec == TP_CODEC_INT4 ? (uint16_t)bits : tp_f32_to_bf16(value);
+        half = is_int(codec) && !p->half ? (uint16_t)bits : tp_f32_to_bf16(value);
         memcpy(p->data + 2 * at, &half, 2);
         break;
     case TP_ELEM_F16:
-        half = tp_f32_to_f16(value);
+        half = is_int(codec) && p->half ? (uint16_t)bits : tp_f32_to_f16(value);
         memcpy(p->data + 2 * at, &half, 2);
         break;
     case TP_ELEM_F32:
@@ -166,17 +180,19 @@ static uint16_t load_u16(const struct tp_plane *p, uint64_t at)
     return half;
 }
 
-/* The inverse of tp_store_scale(); for INT4 any float is rounded to bf16. */
+/* The inverse of tp_store_scale(); for integers any float is rounded to their scale's type. */
 uint32_t tp_load_scale(const struct tp_plane *p, enum tp_codec codec, uint64_t at)
 {
     float value;
     switch (p->element) {
     case TP_ELEM_BF16:
-        if (codec == TP_CODEC_INT4)
+        if (is_int(codec) && !p->half)
             return load_u16(p, at);
         value = tp_bf16_to_f32(load_u16(p, at));
         break;
     case TP_ELEM_F16:
+        if (is_int(codec) && p->half)
+            return load_u16(p, at);
         value = tp_f16_to_f32(load_u16(p, at));
         break;
     case TP_ELEM_F32:
@@ -188,8 +204,8 @@ uint32_t tp_load_scale(const struct tp_plane *p, enum tp_codec codec, uint64_t a
     default:
         return p->data[at];
     }
-    if (codec == TP_CODEC_INT4)
-        return tp_f32_to_bf16(value);
+    if (is_int(codec))
+        return p->half ? tp_f32_to_f16(value) : tp_f32_to_bf16(value);
     return codec == TP_CODEC_FP8 ? tp_f32_bits(value) : p->data[at];
 }
 

@@ -18,6 +18,8 @@ struct tp_plane {
     const uint64_t *at_n, *at_k; /* by element of W, without its last so many bits */
     unsigned shift_n, shift_k;
     uint8_t to_stored[16], to_code[16];
+    uint8_t middle;   /* canonical code of an integer zero: 8, or 128 with INT8 */
+    bool half;        /* scales of integers are F16 numbers, else bf16 */
     uint64_t bytes;
     uint8_t fill;
 };
@@ -47,7 +49,7 @@ static inline uint64_t tp_plane_at(const struct tp_plane *plane, uint64_t n, uin
 }
 
 /* Codes in canonical form (codec.h), scales as the codec's bits; loading any
- * float as an INT4 scale rounds it to bf16. */
+ * float as the scale of integers rounds it to bf16, or to F16 if the plane is `half`. */
 void tp_store_code(const struct tp_plane *plane, uint64_t at, uint8_t code);
 uint8_t tp_load_code(const struct tp_plane *plane, uint64_t at);
 void tp_store_scale(const struct tp_plane *plane, enum tp_codec codec, uint64_t at,

@@ -251,7 +251,8 @@ static uint32_t source_scale(const struct planes *from, enum tp_codec codec, uin
     /* The last of the eight multiples is -1 times the group scale, exactly. */
     group = -tp_e4m3_value(from->group8.data[8 * tp_plane_at(&from->group8, n, k) + 7]);
     channel = tp_load_f32(&from->channel, tp_plane_at(&from->channel, n, 0));
-    return tp_f32_to_bf16(group * channel);
+    uint16_t scale = tp_f32_to_bf16(group * channel);
+    return from->scale.half ? tp_f32_to_f16(tp_bf16_to_f32(scale)) : scale;
 }
 
 static bool source_group_is_zero(const struct planes *from, uint64_t n, uint64_t k0,
@@ -301,6 +302,7 @@ void tp_repack_ref(const struct tp_op *from, const struct tp_op *to, struct tp_a
     if (args->flags & TP_FAILED)
         return;
     struct row_scales row = take_row_scales(&scratch, box.k);
+    p.scale.half = q.scale.half; /* a scale is rounded once, to what the result has */
     float global = args->global;
     if (p.global.data != NULL)
         memcpy(&global, p.global.data, sizeof global);
@@ -319,7 +321,7 @@ static float decode_scale(const struct tp_op *op, const struct planes *p, float 
                           uint64_t n, uint64_t k)
 {
     float s = tp_codec_scale_value(
-        op->codec, tp_load_scale(&p->scale, op->codec, tp_plane_at(&p->scale, n, k)));
+        op, tp_load_scale(&p->scale, op->codec, tp_plane_at(&p->scale, n, k)));
     if (op->codec != TP_CODEC_NVFP4)
         return s;
     return op->rule == TP_NVFP4_CT ? s / global : s * global;
@@ -347,7 +349,7 @@ static struct group decode_group(const struct tp_op *op, const struct planes *p,
     struct group g = {decode_scale(op, p, global, n, column), 0.0f};
     if (p->zero.data != NULL)
         g.zero = (float)((int)tp_load_code(&p->zero, tp_plane_at(&p->zero, n, column)) +
-                         op->zero_add - 8);
+                         op->zero_add - p->zero.middle);
     return g;
 }
 

@@ -120,7 +120,7 @@ enum tp_code tp_handle_weight(const struct tp_format *format, const struct tp_op
     (*weight)->box = box;
     (*weight)->global = op->unit_global ? 1.0f : 0.0f;
     for (uint32_t i = 0; i < op->outs && code == TP_OK; i++) {
-        (*weight)->out[i].dtype = dtypes ? dtypes[i] : format->out[i].dtype;
+        (*weight)->out[i].dtype = dtypes ? dtypes[i] : tp_format_dtype(format, op, i);
         code = describe_out(*weight, i, err);
     }
     if (code) {

@@ -244,7 +244,8 @@ int tilepack_decode(const tilepack_weight *weight, const void *const tensors[],
 }
 
 /* Scales that are none are not taken over. Negative ones are, of a file that says so. */
-static enum tp_code check_scales(struct call *call, const tilepack_weight *from)
+static enum tp_code check_scales(struct call *call, const tilepack_weight *from,
+                                 const tilepack_weight *to)
 {
     struct tp_err err = {0};
     tp_err_hint(&err, "negative ones of a file whose descriptor has them are taken over: describe "
@@ -253,7 +254,8 @@ static enum tp_code check_scales(struct call *call, const tilepack_weight *from)
                                                call->args.in, &err);
     if (code)
         call->err = err;
-    return code;
+    return code ? code
+                : tp_source_scales_fit(&from->op, &to->op, from->box, call->args.in, &call->err);
 }
 
 int tilepack_repack(const tilepack_weight *from, const void *const from_tensors[],
@@ -263,7 +265,7 @@ int tilepack_repack(const tilepack_weight *from, const void *const from_tensors[
     struct call call = {.args = {.box = from->box}};
     if (check_repack(from, to, &call.err) == TP_OK &&
         take_inputs(&call, from, from_tensors) == TP_OK &&
-        check_scales(&call, from) == TP_OK &&
+        check_scales(&call, from, to) == TP_OK &&
         take_outputs(&call, to, to_tensors) == TP_OK && take_scratch(&call, &to->op) == TP_OK) {
         tp_repack_find(&from->op, &to->op)(&from->op, &to->op, &call.args);
         tp_args_check(&call.args, &call.err);
@@ -283,6 +285,15 @@ static enum tp_code check_aligned(const void *const pointers[], uint32_t count,
         if (!is_aligned(pointers[i]))
             return tp_fail(err, TP_E_USAGE, "device pointer %u is not a multiple of 64", i);
     return TP_OK;
+}
+
+/* A GPU has no kernels for some formats. */
+static enum tp_code check_kernels(const tilepack_weight *weight, struct tp_err *err)
+{
+    return !tp_op_host_only(&weight->op)
+               ? TP_OK
+               : tp_fail(err, TP_E_UNSUPPORTED, "%s is worked on the host only",
+                         weight->format->name);
 }
 
 /* The device is there, the pointers may be used; *before is the current device. */
@@ -310,7 +321,8 @@ int tilepack_quantize_cuda(const tilepack_weight *weight, enum tilepack_dtype ty
     struct tp_args args = {.box = weight->box, .dtype = dtype, .in = {values}, .stream = stream,
                            .device_flags = device_flags};
     int before = -1;
-    if (check_quantize(weight, dtype, values, &err) == TP_OK)
+    if (check_quantize(weight, dtype, values, &err) == TP_OK &&
+        check_kernels(weight, &err) == TP_OK)
         check_outputs(weight, tensors, &err);
     for (uint32_t i = 0; i < weight->op.outs; i++)
         args.out[i] = weight->op.out[i].role == TP_ROLE_WORDS ? NULL : tensors[i];
@@ -333,6 +345,7 @@ int tilepack_decode_cuda(const tilepack_weight *weight, const void *const tensor
                            .global = weight->global};
     int before = -1;
     if (check_decode(weight, dtype, values, &err) == TP_OK &&
+        check_kernels(weight, &err) == TP_OK &&
         check_inputs(weight, tensors, &err) == TP_OK && tp_op_needs_reference(&weight->op))
         tp_fail(&err, TP_E_UNSUPPORTED, "zero points and act-order are decoded on the host only");
     for (uint32_t i = 0; i < weight->op.outs; i++)
@@ -352,7 +365,8 @@ int tilepack_repack_cuda(const tilepack_weight *from, const void *const from_ten
     struct tp_err err = {0};
     struct tp_args args = {.box = from->box, .stream = stream, .global = from->global};
     int before = -1;
-    if (check_repack(from, to, &err) == TP_OK && check_inputs(from, from_tensors, &err) == TP_OK)
+    if (check_repack(from, to, &err) == TP_OK && check_kernels(from, &err) == TP_OK &&
+        check_kernels(to, &err) == TP_OK && check_inputs(from, from_tensors, &err) == TP_OK)
         check_outputs(to, to_tensors, &err);
     for (uint32_t i = 0; i < from->op.outs; i++)
         args.in[i] = from->op.out[i].role == TP_ROLE_WORDS ? NULL : from_tensors[i];

@@ -50,6 +50,13 @@ const struct tp_shape_rule *tp_format_broken_want(const struct tp_format *format
     return broken(format->want, format->wants, settings, box, expert);
 }
 
+enum tp_dtype tp_format_dtype(const struct tp_format *format, const struct tp_op *op, uint32_t i)
+{
+    if (op->out[i].role != TP_ROLE_SCALE || !tp_op_is_int(op))
+        return format->out[i].dtype;
+    return op->out[i].element == TP_ELEM_F16 ? TP_F16 : TP_BF16;
+}
+
 enum tp_code tp_format_shape(const struct tp_format *format, uint32_t i, struct tp_box3 box,
                              int weight_rank, uint64_t shape[TP_MAX_RANK], uint32_t *rank,
                              struct tp_err *err)

@@ -126,6 +126,9 @@ const struct tp_shape_rule *tp_format_broken_want(const struct tp_format *format
 enum tp_dtype tp_format_via(const struct tp_format *format, const struct tp_settings *settings,
                             enum tp_dtype original);
 
+/* Dtype of output i of an operation of the format: a parameter may choose that of scales. */
+enum tp_dtype tp_format_dtype(const struct tp_format *format, const struct tp_op *op, uint32_t i);
+
 /* Shape of output i for a weight of rank 2 (no leading E) or 3. */
 enum tp_code tp_format_shape(const struct tp_format *format, uint32_t i, struct tp_box3 box,
                              int weight_rank, uint64_t shape[TP_MAX_RANK], uint32_t *rank,

@@ -15,12 +15,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const codec_names[] = {"int4", "fp8", "mxfp8", "mxfp4", "nvfp4", NULL};
+static const char *const codec_names[] = {"int4", "fp8", "mxfp8", "mxfp4", "nvfp4", "int8",
+                                          NULL};
 static const char *const role_names[] = {"codes", "scale", "group8", "channel", "global",
                                          "words", "zero", "order", NULL};
 static const char *const element_names[] = {"int4", "e2m1", "e4m3", "e4m3x8", "e8m0", "bf16",
-                                            "f16",  "f32",  "i32",  "i64",    "int8", NULL};
-static const char *const scale_rule_names[] = {"fp32", "ue8m0", "bf16", NULL};
+                                            "f16",  "f32",  "i32",  "i64",    "int8", "uint8b128",
+                                            NULL};
+static const char *const scale_rule_names[TP_CODEC_COUNT][4] = {
+    [TP_CODEC_INT4] = {"bf16", "f16"},
+    [TP_CODEC_FP8] = {"fp32", "ue8m0", "bf16"},
+    [TP_CODEC_INT8] = {"bf16", "f16"},
+};
 static const char *const channel_rule_names[] = {"gpu", "cpu", "div", NULL};
 static const char *const rule_names[TP_CODEC_COUNT][8] = {
     [TP_CODEC_INT4] = {"fp32", "bf16"},
@@ -28,6 +34,7 @@ static const char *const rule_names[TP_CODEC_COUNT][8] = {
     [TP_CODEC_MXFP8] = {"rceil", "floor", "ct", "even", "ceil"},
     [TP_CODEC_MXFP4] = {"rceil", "floor", "ct", "even", "ceil"},
     [TP_CODEC_NVFP4] = {"ct", "torchao", "modelopt"},
+    [TP_CODEC_INT8] = {"fp32", "bf16"},
 };
 
 const char *tp_codec_name(enum tp_codec codec) { return codec_names[codec]; }
@@ -73,6 +80,15 @@ static enum tp_code pair(const json_t *array, uint64_t group, uint32_t *first, u
     return TP_OK;
 }
 
+/* The scales of integers are stored as what they are. */
+static void set_scale_rule(struct tp_op *op, int rule)
+{
+    int s = tp_op_find(op, TP_ROLE_SCALE);
+    op->scale_rule = (uint8_t)rule;
+    if (s >= 0 && tp_op_is_int(op))
+        op->out[s].element = rule == TP_INT_SCALE_F16 ? TP_ELEM_F16 : TP_ELEM_BF16;
+}
+
 /* Applies a "set" object to the operation; unknown keys and values are errors. */
 static enum tp_code apply_set(const json_t *set, struct tp_op *op, struct tp_err *err)
 {
@@ -86,8 +102,8 @@ static enum tp_code apply_set(const json_t *set, struct tp_op *op, struct tp_err
             if ((code = word(set, key, rule_names[op->codec], &index, err)) == TP_OK)
                 op->rule = (uint8_t)index;
         } else if (strcmp(key, "scale_rule") == 0) {
-            if ((code = word(set, key, scale_rule_names, &index, err)) == TP_OK)
-                op->scale_rule = (uint8_t)index;
+            if ((code = word(set, key, scale_rule_names[op->codec], &index, err)) == TP_OK)
+                set_scale_rule(op, index);
         } else if (strcmp(key, "channel_rule") == 0) {
             if ((code = word(set, key, channel_rule_names, &index, err)) == TP_OK)
                 op->channel_rule = (uint8_t)index;
@@ -425,6 +441,10 @@ static enum tp_code parse_group(json_t *json, uint64_t group, struct tp_format *
     json_t *let = json_object_get(json, "let");
     const char *own = json_string_value(json_object_get(let, "G"));
     char text[24];
+    if (group == 0 && own && strcmp(own, "K") == 0) {
+        format->group = TP_GROUP_ROW;
+        return TP_OK;
+    }
     if (group == 0 && own)
         return tp_expr_eval(own, (struct tp_box3){1, 1, 1}, &format->group, err);
     if (group == 0)

@@ -64,7 +64,7 @@ static double element_value(enum tp_element element, const uint8_t raw[8])
         [TP_ELEM_INT4] = TP_DTYPE_NONE, [TP_ELEM_E2M1] = TP_F4, [TP_ELEM_E4M3] = TP_F8_E4M3,
         [TP_ELEM_E8M0] = TP_F8_E8M0,    [TP_ELEM_BF16] = TP_BF16, [TP_ELEM_F16] = TP_F16,
         [TP_ELEM_F32] = TP_F32,         [TP_ELEM_I32] = TP_I32,   [TP_ELEM_I64] = TP_I64,
-        [TP_ELEM_INT8] = TP_I8};
+        [TP_ELEM_INT8] = TP_I8,         [TP_ELEM_UINT8B128] = TP_U8};
     double value = NAN;
     if (element == TP_ELEM_E4M3X8) /* the last of the eight is -1 times the scale, exactly */
         return -(double)tp_e4m3_value(raw[7]);
@@ -77,7 +77,7 @@ static uint8_t code_of(const struct tp_op *op, enum tp_element element, const ui
 {
     uint8_t code = 0;
     if (element == TP_ELEM_INT8)
-        return (uint8_t)((raw[0] + 8) & 15);
+        return op->codec == TP_CODEC_INT8 ? raw[0] ^ 0x80 : (uint8_t)((raw[0] + 8) & 15);
     if (element != TP_ELEM_INT4)
         return raw[0];
     while (op->table[code] != raw[0])
@@ -92,9 +92,12 @@ static double spot_value(const struct tp_weight *weight, uint32_t i, const uint8
         return (int)code_of(&weight->op, out->element, raw) + weight->op.zero_add - 8;
     if (out->role == TP_ROLE_CODES)
         return tp_codec_code_value(weight->op.codec, code_of(&weight->op, out->element, raw));
-    if (out->role == TP_ROLE_SCALE && weight->op.codec == TP_CODEC_INT4) /* as the kernels do */
-        return tp_bf16_to_f32(tp_f32_to_bf16((float)element_value(out->element, raw)));
-    return element_value(out->element, raw);
+    double value = element_value(out->element, raw);
+    if (out->role != TP_ROLE_SCALE || !tp_op_is_int(&weight->op))
+        return value;
+    return weight->op.scale_rule == TP_INT_SCALE_F16 /* as the kernels do */
+               ? tp_f16_to_f32(tp_f32_to_f16((float)value))
+               : tp_bf16_to_f32(tp_f32_to_bf16((float)value));
 }
 
 /* ---- places ------------------------------------------------------------- */

@@ -127,7 +127,7 @@ static enum tp_code packed_output(struct tp_builder *b, uint32_t u, uint32_t i)
     const struct tp_format_out *out = &unit->format->out[i];
     output->unit = u;
     output->source = i; /* which output of the unit */
-    output->dtype = out->dtype;
+    output->dtype = tp_format_dtype(unit->format, &unit->op, i);
     output->name = tp_os_join(b->err, unit->prefix, strlen(unit->prefix), out->suffix);
     if (!output->name)
         return TP_E_MEMORY;

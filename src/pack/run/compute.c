@@ -77,6 +77,12 @@ static bool on_device(const struct tp_compute *c)
     return c->cuda && c->in == &c->pinned_in;
 }
 
+/* Whether the box is in the lane and the GPU can read or write this operation. */
+static bool device_has(const struct tp_compute *c, const struct tp_op *op)
+{
+    return on_device(c) && !tp_op_needs_reference(op) && !tp_op_host_only(op);
+}
+
 static enum tp_code run_device(struct tp_compute *c, enum tp_cuda_kind kind,
                                const struct tp_op *from, const struct tp_op *to, enum tp_dtype via,
                                struct tp_args *args, struct tp_err *err)
@@ -106,7 +112,7 @@ static bool in_lane(const struct tp_compute *c, const void *data)
 enum tp_code tp_compute_encode(struct tp_compute *c, const struct tp_op *op, struct tp_args *args,
                                struct tp_err *err)
 {
-    if (in_lane(c, args->in[0]))
+    if (in_lane(c, args->in[0]) && !tp_op_host_only(op))
         return run_device(c, TP_CUDA_ENCODE, NULL, op, TP_DTYPE_NONE, args, err);
     enum tp_stage before = tp_stage_set(TP_STAGE_KERNEL);
     enum tp_code code = take_scratch(c, op, args, err);
@@ -119,7 +125,7 @@ enum tp_code tp_compute_encode(struct tp_compute *c, const struct tp_op *op, str
 enum tp_code tp_compute_repack(struct tp_compute *c, const struct tp_op *from,
                                const struct tp_op *to, struct tp_args *args, struct tp_err *err)
 {
-    if (on_device(c) && !tp_op_needs_reference(from) && !tp_op_needs_reference(to))
+    if (device_has(c, from) && device_has(c, to))
         return run_device(c, TP_CUDA_REPACK, from, to, TP_DTYPE_NONE, args, err);
     enum tp_stage before = tp_stage_set(TP_STAGE_KERNEL);
     enum tp_code code = take_scratch(c, to, args, err);
@@ -143,7 +149,7 @@ static enum tp_code decode_on_host(struct tp_compute *c, const struct tp_op *op,
 enum tp_code tp_compute_decode(struct tp_compute *c, const struct tp_op *op, struct tp_args *args,
                                struct tp_err *err)
 {
-    if (on_device(c) && !tp_op_needs_reference(op))
+    if (device_has(c, op))
         return run_device(c, TP_CUDA_DECODE, op, NULL, TP_DTYPE_NONE, args, err);
     return decode_on_host(c, op, args, err);
 }
@@ -152,7 +158,7 @@ enum tp_code tp_compute_requantize(struct tp_compute *c, const struct tp_op *fro
                                    const struct tp_op *to, enum tp_dtype via,
                                    struct tp_args *args, struct tp_err *err)
 {
-    if (on_device(c) && !tp_op_needs_reference(from))
+    if (device_has(c, from) && !tp_op_host_only(to))
         return run_device(c, TP_CUDA_REQUANT, from, to, via, args, err);
     struct tp_args decode = *args;
     decode.dtype = args->dtype = via;

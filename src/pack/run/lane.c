@@ -175,7 +175,12 @@ static enum tp_code refuse_nonfinite(struct tp_lane *lane, const struct tp_unit 
     const struct tp_weight *weight = &lane->plan->weights->items[view->weight];
     const struct tp_tensor *tensor = &lane->plan->ckpt->tensors[weight->tensor[0]];
     tp_err_path(&lane->err, lane->plan->ckpt->files[tensor->file].path);
-    if (!count) { /* tp_mx_ct(): the only rule that refuses finite values */
+    if (!count && tp_op_is_int(&unit->op)) {
+        tp_err_hint(&lane->err, "--set scales=bf16 has one");
+        return tp_fail(&lane->err, TP_E_INPUT, "some of its values are so large that F16 has no "
+                       "scale for them");
+    }
+    if (!count) { /* tp_mx_ct(): the only other rule that refuses finite values */
         tp_err_hint(&lane->err, "--set scale=rceil and scale=floor have one");
         return tp_fail(&lane->err, TP_E_INPUT, "some of its finite values are 1.75 * 2^127 or "
                        "more, for which scale=ct has no scale");
@@ -191,13 +196,15 @@ static enum tp_code refuse_nonfinite(struct tp_lane *lane, const struct tp_unit 
 }
 
 static enum tp_code check_scales(struct tp_lane *lane, const struct source_box *source,
-                                 const struct tp_args *args)
+                                 const struct tp_op *to, const struct tp_args *args)
 {
-    if (lane->options->keep_nonfinite)
-        return TP_OK;
-    enum tp_code code = tp_source_scales_check(&source->weight->op,
-                                               source->weight->search.is_signed,
-                                               source->cover.size, args->in, &lane->err);
+    const struct tp_op *op = &source->weight->op;
+    enum tp_code code = TP_OK;
+    if (!lane->options->keep_nonfinite)
+        code = tp_source_scales_check(op, source->weight->search.is_signed, source->cover.size,
+                                      args->in, &lane->err);
+    if (code == TP_OK)
+        code = tp_source_scales_fit(op, to, source->cover.size, args->in, &lane->err);
     return code ? blame_source(lane, source, code) : TP_OK;
 }
 
@@ -213,7 +220,7 @@ static enum tp_code convert_packed(struct tp_lane *lane, const struct tp_unit *u
         (code = begin(lane, in_bytes, out_bytes)) || (code = read_source(lane, source, args)) ||
         (code = tp_op_take(&unit->op, args->box, lane->compute.out, args->out, &lane->err)))
         return code;
-    if (unit->kind == TP_UNIT_REPACK && (code = check_scales(lane, source, args)))
+    if (unit->kind == TP_UNIT_REPACK && (code = check_scales(lane, source, &unit->op, args)))
         return code;
     if (unit->kind == TP_UNIT_REPACK)
         return tp_compute_repack(&lane->compute, &source->weight->op, &unit->op, args, &lane->err);
@@ -254,7 +261,7 @@ static enum tp_code convert_cut(struct tp_lane *lane, const struct tp_unit *unit
         (code = read_source(lane, source, &whole)) ||
         (code = tp_op_take(&unit->op, whole.box, lane->compute.out, whole.out, &lane->err)) ||
         (code = tp_op_take(&unit->op, args->box, lane->compute.out, args->out, &lane->err)) ||
-        (code = check_scales(lane, source, &whole)) ||
+        (code = check_scales(lane, source, &unit->op, &whole)) ||
         (code = tp_compute_repack(&lane->compute, &source->weight->op, &unit->op, &whole,
                                   &lane->err)))
         return code;

@@ -114,7 +114,7 @@ static enum tp_code check_sizes(const struct tp_weight *weight, struct tp_err *e
 {
     for (uint32_t i = 0; i < weight->op.outs; i++) {
         uint64_t shape[TP_MAX_RANK], bytes;
-        uint64_t size = tp_dtype_bits(weight->format->out[i].dtype) / 8;
+        uint64_t size = tp_dtype_bits(tp_format_dtype(weight->format, &weight->op, i)) / 8;
         uint32_t rank;
         if (!weight->op.out[i].layout)
             continue;

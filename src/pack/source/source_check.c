@@ -227,32 +227,32 @@ enum tp_code tp_source_check(const struct tp_checkpoint *ckpt, struct tp_weight 
 
 /* ---- what a take-over reads --------------------------------------------- */
 
-/* Bits that a bad scale has: above `limit` without the sign, or the sign. */
-static bool bad_scale(enum tp_element element, const uint8_t *at, float *value)
+static float scale_at(enum tp_element element, const uint8_t *at)
 {
     uint16_t half;
     uint32_t word;
     memcpy(&half, at, element == TP_ELEM_BF16 || element == TP_ELEM_F16 ? 2 : 1);
     switch (element) {
     case TP_ELEM_BF16:
-        *value = tp_bf16_to_f32(half);
-        break;
+        return tp_bf16_to_f32(half);
     case TP_ELEM_F16:
-        *value = tp_f16_to_f32(half);
-        break;
+        return tp_f16_to_f32(half);
     case TP_ELEM_F32:
         memcpy(&word, at, 4);
-        *value = tp_bits_f32(word);
-        break;
+        return tp_bits_f32(word);
     case TP_ELEM_E4M3:
-        *value = tp_e4m3_value(*at);
-        break;
+        return tp_e4m3_value(*at);
     default:
-        *value = tp_e8m0_value(*at);
-        break;
+        return tp_e8m0_value(*at);
     }
-    word = tp_f32_bits(*value);
-    return word >= TP_F32_INF_BITS && word != 0x80000000u; /* negative, infinite or NaN */
+}
+
+/* Negative (but for minus zero), infinite or NaN. */
+static bool bad_scale(enum tp_element element, const uint8_t *at, float *value)
+{
+    *value = scale_at(element, at);
+    uint32_t word = tp_f32_bits(*value);
+    return word >= TP_F32_INF_BITS && word != 0x80000000u;
 }
 
 bool tp_source_scale_finite(enum tp_element element, const uint8_t *at)
@@ -285,12 +285,35 @@ enum tp_code tp_source_scales_check(const struct tp_op *op, bool negative, struc
     return TP_OK;
 }
 
+enum tp_code tp_source_scales_fit(const struct tp_op *op, const struct tp_op *to,
+                                  struct tp_box3 box, const void *const data[],
+                                  struct tp_err *err)
+{
+    int s = tp_op_find(op, TP_ROLE_SCALE);
+    uint64_t bytes;
+    if (s < 0 || !tp_op_is_int(to) || to->scale_rule != TP_INT_SCALE_F16 ||
+        op->out[s].element == TP_ELEM_F16)
+        return TP_OK;
+    enum tp_code code = tp_op_bytes(op, (uint32_t)s, box, &bytes, err);
+    unsigned width = tp_element_bits(op->out[s].element) / 8;
+    const uint8_t *at = data[s];
+    for (uint64_t i = 0; code == TP_OK && i < bytes; i += width) {
+        float value = scale_at(op->out[s].element, at + i);
+        if (isfinite(value) && tp_f16_to_f32(tp_f32_to_f16(value)) != value) {
+            tp_err_hint(err, "--set scales=bf16 keeps it; --exclude leaves the weight out");
+            code = tp_fail(err, TP_E_INPUT, "one of its scales is %.9g, which is no number of "
+                           "F16", (double)value);
+        }
+    }
+    return code;
+}
+
 enum tp_code tp_source_codes_check(const struct tp_op *op, struct tp_box3 box,
                                    const void *const data[], struct tp_err *err)
 {
     int c = tp_op_find(op, TP_ROLE_CODES);
     const int8_t *codes = data[c];
-    if (op->out[c].element != TP_ELEM_INT8)
+    if (op->out[c].element != TP_ELEM_INT8 || op->codec == TP_CODEC_INT8)
         return TP_OK;
     for (uint64_t i = 0, count = box.e * box.n * box.k; i < count; i++)
         if (codes[i] < -8 || codes[i] > 7) {

@@ -22,6 +22,12 @@ enum tp_code tp_source_check(const struct tp_checkpoint *ckpt, struct tp_weight 
 enum tp_code tp_source_scales_check(const struct tp_op *op, bool negative, struct tp_box3 box,
                                     const void *const data[], struct tp_err *err);
 
+/* Checks that the scales of such a box are numbers of F16 where `to` stores them so; same
+ * arguments. */
+enum tp_code tp_source_scales_fit(const struct tp_op *op, const struct tp_op *to,
+                                  struct tp_box3 box, const void *const data[],
+                                  struct tp_err *err);
+
 /* Whether a stored scale is a number: neither NaN nor infinite. */
 bool tp_source_scale_finite(enum tp_element element, const uint8_t *at);
 

@@ -300,7 +300,8 @@ static enum tp_code bind_output(struct finder *f, struct tp_weight *weight, uint
         tp_format_shape(weight->format, i, weight->box, weight->rank, shape, &rank, f->err);
     if (code)
         return code;
-    if (!same_shape(tensor, shape, rank) || tensor->dtype != out->dtype)
+    if (!same_shape(tensor, shape, rank) ||
+        tensor->dtype != tp_format_dtype(weight->format, &weight->op, i))
         return tp_fail(f->err, TP_E_INPUT,
                        "tensor %s has not the dtype and shape its descriptor gives", tensor->name);
     f->used[weight->tensor[i]] = true;
