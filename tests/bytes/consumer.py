@@ -97,6 +97,11 @@ def fp8_dynamic_ct(t, p, rank, _box):
     return rq.E4M3[fetch(t, p, "weight", rank)] * scale
 
 
+def fp8_tensor_ct(t, p, rank, _box):
+    scale = rq.bf16_to_f32(t[p + "weight_scale"].bits)
+    return rq.E4M3[fetch(t, p, "weight", rank)] * scale[0]
+
+
 def fp8_1x128(t, p, rank, box):
     phys = fetch(t, p, "weight_scale", rank)  # [E, K/128, align(N,4)]
     return fp8_blocks(t, p, rank, phys.transpose(0, 2, 1)[:, :box[1]], 1)
@@ -152,6 +157,7 @@ FORMATS = {
     "fp8-deepgemm-sm100": (fp8_sm100, 0.035),
     "fp8-1x128": (fp8_1x128, 0.035),
     "fp8-dynamic-ct": (fp8_dynamic_ct, 0.035),
+    "fp8-tensor-ct": (fp8_tensor_ct, 0.035),
     "w4a16-ct": (int4_ct, 0.14),
     "w8a16-ct": (int8_packed, 0.012),
     "int8-ct": (int8_rows, 0.012),

@@ -160,6 +160,13 @@ def fp8_1x128(x, sets):
         rq.fp8_dequant(codes, s, 1)
 
 
+def fp8_tensor_ct(x, sets):
+    """One scale, that of all values."""
+    codes, s = rq.fp8_ct(x, sets.get("quotient", "fp32"), *x.shape[-2:])
+    return {"weight": u8(codes), "weight_scale": tensor("BF16", s.reshape(1))}, \
+        rq.E4M3[codes] * rq.bf16_to_f32(s)
+
+
 def fp8_sm100(x, _sets):
     codes, s = rq.fp8_block(x, "v2", "ue8m0")
     return sm100_outputs(codes, s)
@@ -214,6 +221,7 @@ FORMATS = {
                         mxfp8_torchao3d),
     "fp8-ct": ((1, 400), (1, 600), (2,), QUOTIENT, fp8_ct),
     "fp8-dynamic-ct": ((1, 400), (1, 2000), (2,), QUOTIENT, fp8_dynamic_ct),
+    "fp8-tensor-ct": ((1, 300), (1, 1000), (2,), QUOTIENT, fp8_tensor_ct),
     "fp8-deepgemm-sm100": ((1, 300), (1, 1200), (2, 3), {}, fp8_sm100),
     "fp8-1x128": ((1, 100), (1, 1200), (2, 3), FP8, fp8_1x128),
     "mxfp8-ct": ((1, 300), (32, 20), (2,), RULES, mxfp8_ct),

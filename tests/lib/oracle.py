@@ -213,9 +213,15 @@ def decode(descriptor, data):
         value = stored.astype(np.float32) - np.float32(128)
     else:
         value = float_value(codes.element, stored)
-    scale = parts.pop("scale")
     with np.errstate(all="ignore"):
-        factor = float_value(scale.element, scale.at_elements(box))
+        if "scale" in parts:
+            scale = parts.pop("scale")
+            factor = float_value(scale.element, scale.at_elements(box))
+        else:
+            scale = parts.pop("global")
+            if scale.out["divides"]:
+                raise Wrong("a divisor stands alone")
+            factor = float_value(scale.element, scale.at_elements(box))
         if "global" in parts:
             whole = parts.pop("global")
             number = float_value(whole.element, whole.at_elements(box))

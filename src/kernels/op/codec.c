@@ -110,10 +110,10 @@ float tp_fp8_block_scale(const struct tp_op *op, uint32_t amax, float *factor)
 }
 
 static void encode_fp8(const struct tp_op *op, const float *values, uint64_t count,
-                       uint32_t amax, uint8_t *codes, uint32_t *scale)
+                       uint32_t amax, float global, uint8_t *codes, uint32_t *scale)
 {
-    float factor, y;
-    *scale = tp_f32_bits(tp_fp8_block_scale(op, amax, &factor));
+    float factor = global, y;
+    *scale = tp_f32_bits(tp_op_per_tensor(op) ? global : tp_fp8_block_scale(op, amax, &factor));
     for (uint64_t i = 0; i < count; i++) {
         if (op->rule == TP_FP8_DIV || op->rule == TP_FP8_CT_FP32)
             y = values[i] / factor;
@@ -239,6 +239,9 @@ static float round_to(enum tp_dtype dtype, float v)
 
 float tp_codec_global(const struct tp_op *op, enum tp_dtype dtype, float amax)
 {
+    float factor;
+    if (tp_op_per_tensor(op))
+        return tp_fp8_block_scale(op, tp_f32_bits(amax), &factor);
     if (op->codec != TP_CODEC_NVFP4 || op->unit_global)
         return 1.0f;
     if (op->rule != TP_NVFP4_CT)
@@ -258,7 +261,7 @@ bool tp_codec_encode(const struct tp_op *op, const float *values, uint64_t count
         encode_int(op, values, count, amax, codes, scale);
         break;
     case TP_CODEC_FP8:
-        encode_fp8(op, values, count, amax, codes, scale);
+        encode_fp8(op, values, count, amax, global, codes, scale);
         break;
     case TP_CODEC_MXFP8:
         encode_mxfp8(op, values, count, amax, codes, scale);

@@ -30,7 +30,8 @@ uint32_t tp_amax_bits(const float *values, uint64_t count);
 /* The global scale of a weight, or of a set of weights that share it, whose largest
  * magnitude is `amax`, in the form that is stored: a divisor with the rule CT
  * (2688 times the reciprocal of amax, each rounded to the weight's dtype; 1 where that
- * is not finite), a multiplier with the others (amax / 2688). 1 for codecs that have none. */
+ * is not finite), a multiplier with the others (amax / 2688). Of FP8 per tensor the scale of
+ * all values, with the rules CT_* and DIV. 1 for codecs that have none. */
 float tp_codec_global(const struct tp_op *op, enum tp_dtype dtype, float amax);
 
 /* Parts of it that fast rows share. `amax` is the largest magnitude of the block as

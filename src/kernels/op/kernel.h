@@ -68,7 +68,7 @@ enum tp_role {
     TP_ROLE_SCALE,   /* one scale per stored block */
     TP_ROLE_GROUP8,  /* W4A8: e4m3 group scale times -8..-1, 8 bytes per group */
     TP_ROLE_CHANNEL, /* W4A8: fp32 scale of an output row */
-    TP_ROLE_GLOBAL,  /* one fp32 scale of the whole weight (of each expert) */
+    TP_ROLE_GLOBAL,  /* one scale of the whole weight (of each expert): fp32, of FP8 also bf16 */
     TP_ROLE_WORDS,   /* constants computed from E,N,K; written by the plan, not by kernels */
     TP_ROLE_ZERO,    /* sources only: zero point of a group, a code of the code's own kind */
     TP_ROLE_ORDER,   /* sources only: the group that column k belongs to (act-order) */
@@ -126,6 +126,7 @@ struct tp_op {
     uint8_t channel_rule; /* enum tp_channel_rule, or 0 */
     bool skip_zero_groups; /* W4A8 channel scale: all-zero groups do not take part in the amax */
     bool unit_global;   /* NVFP4: the global scale is 1, whatever the amax (single-level scales) */
+    bool fused_global;  /* FP8 per tensor: matrices that engines load as one share the scale */
     uint8_t zero_add;   /* added to every ZERO element (GPTQ v1 stores zero - 1) */
     uint8_t search;     /* enum tp_search as asked for; tp_op_search() is what is carried out */
     bool search_signed; /* INT4 with a search: scales may be negative */
@@ -252,6 +253,10 @@ bool tp_op_needs_reference(const struct tp_op *op);
 
 /* True where only the host has kernels: a GPU is not asked then, whatever --device says. */
 bool tp_op_host_only(const struct tp_op *op);
+
+/* True when one scale is that of the whole weight (of each expert), and found before any box
+ * is encoded: FP8 with a GLOBAL and no SCALE. */
+bool tp_op_per_tensor(const struct tp_op *op);
 
 /* True when codes are integers and scales 16-bit floats: INT4 and INT8. */
 static inline bool tp_op_is_int(const struct tp_op *op)

@@ -80,7 +80,7 @@ enum tp_code tp_op_bytes(const struct tp_op *op, uint32_t i, struct tp_box3 box,
     uint64_t bits;
     enum tp_code code;
     if (i < op->outs && op->out[i].layout == NULL) {
-        *bytes = op->out[i].role == TP_ROLE_GLOBAL ? sizeof(float) : 0;
+        *bytes = op->out[i].role == TP_ROLE_GLOBAL ? tp_element_bits(op->out[i].element) / 8 : 0;
         return TP_OK;
     }
     code = tp_op_layout(op, i, box, &layout, err);
@@ -245,7 +245,7 @@ static bool divides(uint32_t from, uint32_t to)
 
 static bool has_scales(const struct tp_op *op)
 {
-    return tp_op_find(op, TP_ROLE_SCALE) >= 0 ||
+    return tp_op_find(op, TP_ROLE_SCALE) >= 0 || tp_op_per_tensor(op) ||
            (tp_op_find(op, TP_ROLE_GROUP8) >= 0 && tp_op_find(op, TP_ROLE_CHANNEL) >= 0);
 }
 
@@ -279,9 +279,14 @@ bool tp_op_needs_reference(const struct tp_op *op)
     return tp_op_find(op, TP_ROLE_ZERO) >= 0 || tp_op_find(op, TP_ROLE_ORDER) >= 0;
 }
 
+bool tp_op_per_tensor(const struct tp_op *op)
+{
+    return op->codec == TP_CODEC_FP8 && tp_op_find(op, TP_ROLE_SCALE) < 0;
+}
+
 bool tp_op_host_only(const struct tp_op *op)
 {
-    return op->codec == TP_CODEC_INT8 || has_half_scales(op);
+    return op->codec == TP_CODEC_INT8 || has_half_scales(op) || tp_op_per_tensor(op);
 }
 
 size_t tp_search_scratch(const struct tp_op *op, struct tp_box3 box)
@@ -297,6 +302,8 @@ size_t tp_encode_scratch(const struct tp_op *op, struct tp_box3 box)
 {
     uint64_t block_n = op->block_n && op->block_n < box.n ? op->block_n : box.n;
     uint64_t block_k = op->block_k && op->block_k < box.k ? op->block_k : box.k;
+    if (tp_op_per_tensor(op))
+        block_n = 1;
     /* The reference: offsets of every coordinate for the planes of two
      * operations, one block of values and codes, the scales of one row. Fast
      * rows: codes and scales of a strip of at most 128 rows. */
@@ -328,7 +335,7 @@ static enum tp_code whole_bytes(const struct tp_op_out *out, uint64_t *n, uint64
 enum tp_code tp_op_tile(const struct tp_op *op, uint64_t *n, uint64_t *k, struct tp_err *err)
 {
     enum tp_code code;
-    *n = op->block_n;
+    *n = tp_max_u64(op->block_n, 1); /* 0: a scale that is known before */
     *k = tp_max_u64(op->block_k, 1); /* 0: a row is one block, of any length */
     for (uint32_t i = 0; i < op->outs; i++) {
         const struct tp_op_out *out = &op->out[i];

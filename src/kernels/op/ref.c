@@ -39,7 +39,13 @@ static void begin_outputs(const struct planes *p, float global)
     tp_plane_fill(&p->group8);
     tp_plane_fill(&p->channel);
     if (p->global.data != NULL)
-        memcpy(p->global.data, &global, sizeof global);
+        tp_store_scale(&p->global, TP_CODEC_FP8, 0, tp_f32_bits(global));
+}
+
+/* The stored global scale, or `given` where there is none. */
+static float load_global(const struct planes *p, float given)
+{
+    return p->global.data ? tp_bits_f32(tp_load_scale(&p->global, TP_CODEC_FP8, 0)) : given;
 }
 
 static void enter_expert(struct planes *p, uint64_t e)
@@ -164,7 +170,7 @@ static void encode_blocks(const struct tp_op *op, struct tp_args *args, struct p
                           void *scratch)
 {
     const struct tp_box3 box = args->box;
-    uint64_t block_n = op->block_n ? op->block_n : box.n;
+    uint64_t block_n = tp_op_per_tensor(op) ? 1 : op->block_n ? op->block_n : box.n;
     uint64_t block_k = op->block_k ? op->block_k : box.k;
     uint64_t groups = tp_ceil_div(box.k, block_k);
     struct row_scales row = take_row_scales(&scratch, groups);
@@ -246,6 +252,8 @@ static uint32_t source_scale(const struct planes *from, enum tp_codec codec, uin
                              uint64_t k)
 {
     float group, channel;
+    if (codec == TP_CODEC_FP8 && from->scale.data == NULL)
+        return tp_f32_bits(load_global(from, 1.0f));
     if (from->scale.data != NULL)
         return tp_load_scale(&from->scale, codec, tp_plane_at(&from->scale, n, k));
     /* The last of the eight multiples is -1 times the group scale, exactly. */
@@ -303,10 +311,7 @@ void tp_repack_ref(const struct tp_op *from, const struct tp_op *to, struct tp_a
         return;
     struct row_scales row = take_row_scales(&scratch, box.k);
     p.scale.half = q.scale.half; /* a scale is rounded once, to what the result has */
-    float global = args->global;
-    if (p.global.data != NULL)
-        memcpy(&global, p.global.data, sizeof global);
-    begin_outputs(&q, global);
+    begin_outputs(&q, load_global(&p, args->global));
     for (uint64_t e = 0; e < box.e; e++) {
         enter_expert(&p, e);
         enter_expert(&q, e);
@@ -373,21 +378,20 @@ void tp_decode_ref(const struct tp_op *op, struct tp_args *args)
     struct planes p = open_planes(op, args, (void *const *)args->in, &scratch);
     if (args->flags & TP_FAILED)
         return;
-    float global = args->global;
+    float global = load_global(&p, args->global);
+    bool per_tensor = tp_op_per_tensor(op);
     uint64_t i = 0;
-    if (p.global.data != NULL)
-        memcpy(&global, p.global.data, sizeof global);
     for (uint64_t e = 0; e < box.e; e++) {
         enter_expert(&p, e);
         for (uint64_t n = 0; n < box.n; n++) {
-            struct group g = {0.0f, 0.0f};
+            struct group g = {global, 0.0f};
             for (uint64_t k = 0; k < box.k; k++) {
                 uint8_t code = tp_load_code(&p.codes, tp_plane_at(&p.codes, n, k));
                 float value;
                 if (p.group8.data != NULL) {
                     value = decode_w4a8(&p, code, n, k);
                 } else {
-                    if (k % p.scale.per_k == 0 || p.order.data != NULL)
+                    if (!per_tensor && (k % p.scale.per_k == 0 || p.order.data != NULL))
                         g = decode_group(op, &p, global, n, k);
                     value = (tp_codec_code_value(op->codec, code) - g.zero) * g.scale;
                 }

@@ -109,6 +109,8 @@ static enum tp_code apply_set(const json_t *set, struct tp_op *op, struct tp_err
                 op->channel_rule = (uint8_t)index;
         } else if (strcmp(key, "unit_global") == 0) {
             op->unit_global = json_is_true(value);
+        } else if (strcmp(key, "fused_global") == 0) {
+            op->fused_global = json_is_true(value);
         } else if (strcmp(key, "skip_zero_groups") == 0) {
             op->skip_zero_groups = json_is_true(value);
         } else if (strcmp(key, "block") == 0) {

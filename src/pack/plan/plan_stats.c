@@ -1,7 +1,9 @@
-/* Which units share a value over all their elements: the global scale of NVFP4.
+/* Which units share a value over all their elements: the global scale of NVFP4,
+ * and that of FP8 per tensor.
  *
  * Matrices that engines load as one (q/k/v, gate/up) share it, because the engine
- * keeps one scale for the whole; every expert of a stack has its own. Only units
+ * keeps one scale for the whole (with FP8 per tensor if that is asked for); every expert of a
+ * stack has its own. Only units
  * that are encoded take part: what is taken over brings its scale along.
  */
 #include "pack/plan/plan_build.h"
@@ -48,7 +50,8 @@ static enum tp_code collect(struct tp_builder *b, struct member *members, size_t
         if (!needs_stats(unit))
             continue;
         *groups += unit->box.e;
-        bool fused = unit->rank == 2 && tp_name_fused(unit->name, key, sizeof key);
+        bool fused = unit->rank == 2 && (unit->op.codec == TP_CODEC_NVFP4 || unit->op.fused_global) &&
+                     tp_name_fused(unit->name, key, sizeof key);
         members[*count].unit = u;
         if (!(members[*count].key = tp_os_format(b->err, "%s", fused ? key : unit->name)))
             return TP_E_MEMORY;

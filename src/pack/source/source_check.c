@@ -31,6 +31,27 @@ static void *slurp(const struct tp_checkpoint *ckpt, const struct tp_weight *wei
     return data;
 }
 
+/* The number that a stored scale is. */
+static float scale_at(enum tp_element element, const uint8_t *at)
+{
+    uint16_t half;
+    uint32_t word;
+    memcpy(&half, at, element == TP_ELEM_BF16 || element == TP_ELEM_F16 ? 2 : 1);
+    switch (element) {
+    case TP_ELEM_BF16:
+        return tp_bf16_to_f32(half);
+    case TP_ELEM_F16:
+        return tp_f16_to_f32(half);
+    case TP_ELEM_F32:
+        memcpy(&word, at, 4);
+        return tp_bits_f32(word);
+    case TP_ELEM_E4M3:
+        return tp_e4m3_value(*at);
+    default:
+        return tp_e8m0_value(*at);
+    }
+}
+
 /* Refers the coming failure to the tensor of output i. */
 static void blame(const struct tp_checkpoint *ckpt, const struct tp_weight *weight, int i,
                   struct tp_err *err)
@@ -171,16 +192,22 @@ static enum tp_code check_words(const struct tp_checkpoint *ckpt, struct tp_weig
 static enum tp_code check_global(const struct tp_checkpoint *ckpt, struct tp_weight *weight, int i,
                                  struct tp_err *err)
 {
-    float *values = slurp(ckpt, weight, i, err);
-    if (!values)
+    enum tp_element element = weight->op.out[i].element;
+    unsigned width = tp_element_bits(element) / 8;
+    uint8_t *stored = slurp(ckpt, weight, i, err);
+    if (!stored)
         return err->code;
-    uint64_t count = ckpt->tensors[weight->tensor[i]].bytes / 4, bad = 0;
-    for (uint64_t e = 0; e < count && !bad; e++)
-        bad = values[e] > 0 && tp_f32_bits(values[e]) < TP_F32_INF_BITS ? 0 : e + 1;
-    float value = values[bad ? bad - 1 : 0];
-    free(values);
+    uint64_t count = ckpt->tensors[weight->tensor[i]].bytes / width;
+    float value = 0;
+    bool good = true;
+    for (uint64_t e = 0; e < count && good; e++) {
+        float at = scale_at(element, stored + e * width);
+        good = at > 0 && tp_f32_bits(at) < TP_F32_INF_BITS;
+        value = e && good ? value : at;
+    }
+    free(stored);
     weight->global = value;
-    if (!bad)
+    if (good)
         return TP_OK;
     blame(ckpt, weight, i, err);
     tp_err_hint(err, "--exclude leaves the weight as it is");
@@ -226,26 +253,6 @@ enum tp_code tp_source_check(const struct tp_checkpoint *ckpt, struct tp_weight 
 }
 
 /* ---- what a take-over reads --------------------------------------------- */
-
-static float scale_at(enum tp_element element, const uint8_t *at)
-{
-    uint16_t half;
-    uint32_t word;
-    memcpy(&half, at, element == TP_ELEM_BF16 || element == TP_ELEM_F16 ? 2 : 1);
-    switch (element) {
-    case TP_ELEM_BF16:
-        return tp_bf16_to_f32(half);
-    case TP_ELEM_F16:
-        return tp_f16_to_f32(half);
-    case TP_ELEM_F32:
-        memcpy(&word, at, 4);
-        return tp_bits_f32(word);
-    case TP_ELEM_E4M3:
-        return tp_e4m3_value(*at);
-    default:
-        return tp_e8m0_value(*at);
-    }
-}
 
 /* Negative (but for minus zero), infinite or NaN. */
 static bool bad_scale(enum tp_element element, const uint8_t *at, float *value)

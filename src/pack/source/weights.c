@@ -112,7 +112,7 @@ static bool other_scale(struct tp_weight *weight, uint32_t i, enum tp_dtype dtyp
     struct tp_op_out *out = &weight->op.out[i];
     enum tp_dtype own = weight->format->out[i].dtype;
     bool fp8 = weight->op.codec == TP_CODEC_FP8, int4 = weight->op.codec == TP_CODEC_INT4;
-    if (out->role != TP_ROLE_SCALE || (own == TP_U8 && dtype != TP_F8_E8M0) ||
+    if ((out->role != TP_ROLE_SCALE && !tp_op_per_tensor(&weight->op)) || (own == TP_U8 && dtype != TP_F8_E8M0) ||
         (own != TP_U8 && !fp8 && !int4) || !element_of(dtype, &out->element) ||
         ((int4 || out->per_k == 0) && out->element == TP_ELEM_E8M0))
         return false;
