@@ -42,6 +42,7 @@ struct tp_options {
     /* every command */
     bool help, json, quiet, verbose;
     const char *color; /* "auto", "always", "never" */
+    unsigned progress_fd;  /* 0 = not given */
 
     /* convert, plan, unpack, join, merge */
     const char *output, *to, *recipe, *dtype, *source;

@@ -6,6 +6,8 @@
 #include "pack/text/pattern.h"
 
 #include <ctype.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,4 +172,13 @@ const char *tp_check_device(const char *value, const char **hint)
             if (devices[i] == devices[j])
                 return "it names a device twice";
     return NULL;
+}
+
+const char *tp_check_descriptor(const char *value, const char **hint)
+{
+    uint64_t fd;
+    if (!tp_parse_u64(value, &fd) || fd > INT_MAX)
+        return NULL; /* the limits of the row say it */
+    *hint = "the program that starts this one opens it and passes it on";
+    return fcntl((int)fd, F_GETFD) < 0 ? "there is no such open descriptor" : NULL;
 }

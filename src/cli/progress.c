@@ -1,5 +1,6 @@
 /* The progress line. Workers add to an atomic counter; one thread draws. Does
- * nothing at all unless stderr is a terminal that can clear a line.
+ * nothing at all unless stderr is a terminal that can clear a line, or another
+ * program has asked for JSON on a descriptor.
  * Invariant: whoever holds `draw` owns the terminal's last line, and leaves it
  * empty or complete. */
 #include "cli/progress.h"
@@ -25,6 +26,7 @@ struct tp_progress {
     bool stop;
     char item[ITEM];
     char verb[32];
+    int fd; /* of --progress-fd; 0: the line on stderr */
     _Atomic uint64_t done;
     uint64_t total;
     double began;
@@ -45,15 +47,20 @@ static size_t columns(void)
 }
 
 /* The terminal may be slow or stopped, but its bytes are not worth an error. */
-static void put(const char *text, size_t size)
+static void put_to(int fd, const char *text, size_t size)
 {
     while (size) {
-        ssize_t n = write(STDERR_FILENO, text, size);
+        ssize_t n = write(fd, text, size);
         if (n <= 0)
             return;
         text += n;
         size -= (size_t)n;
     }
+}
+
+static void put(const char *text, size_t size)
+{
+    put_to(STDERR_FILENO, text, size);
 }
 
 static void clear_line(void)
@@ -86,6 +93,13 @@ static double speed(struct tp_progress *p, uint64_t done, double at)
     return at - begin > 0.05 && done >= first ? (double)(done - first) / (at - begin) : 0;
 }
 
+static void take_item(struct tp_progress *p, char item[ITEM])
+{
+    pthread_mutex_lock(&p->lock);
+    memcpy(item, p->item, ITEM);
+    pthread_mutex_unlock(&p->lock);
+}
+
 /* Text of at most `width` columns; a name that does not fit loses its middle. */
 static size_t compose(struct tp_progress *p, char *line, size_t size, size_t width)
 {
@@ -93,9 +107,7 @@ static size_t compose(struct tp_progress *p, char *line, size_t size, size_t wid
     uint64_t done = atomic_load(&p->done), total = p->total;
     double at = tp_now(), rate = speed(p, done, at);
     int used;
-    pthread_mutex_lock(&p->lock);
-    memcpy(item, p->item, sizeof item);
-    pthread_mutex_unlock(&p->lock);
+    take_item(p, item);
     tp_human_bytes(rate_text, (uint64_t)rate);
     if (total) {
         if (done > total)
@@ -134,6 +146,25 @@ static void redraw(struct tp_progress *p)
     pthread_mutex_unlock(&draw);
 }
 
+/* One JSON object and a newline. The item is printable ASCII. */
+static void write_object(struct tp_progress *p)
+{
+    char item[ITEM], quoted[2 * ITEM], line[sizeof quoted + 200];
+    size_t used = 0;
+    take_item(p, item);
+    for (const char *c = item; *c; c++) {
+        if (*c == '"' || *c == '\\')
+            quoted[used++] = '\\';
+        quoted[used++] = *c;
+    }
+    quoted[used] = 0;
+    uint64_t done = atomic_load(&p->done);
+    int length = snprintf(line, sizeof line,
+                          "{\"command\":\"%s\",\"done\":%llu,\"total\":%llu,\"item\":\"%s\"}\n",
+                          p->verb, (unsigned long long)done, (unsigned long long)p->total, quoted);
+    put_to(p->fd, line, (size_t)length);
+}
+
 static void *draw_loop(void *arg)
 {
     struct tp_progress *p = arg;
@@ -151,7 +182,9 @@ static void *draw_loop(void *arg)
             continue; /* woken early: not yet time */
         stop = p->stop;
         pthread_mutex_unlock(&p->lock);
-        if (!stop)
+        if (p->fd)
+            write_object(p); /* in this thread, where a reader that is gone is no signal */
+        else if (!stop)
             redraw(p);
     }
     return NULL;
@@ -174,17 +207,23 @@ static bool start_thread(struct tp_progress *p)
     return ok;
 }
 
+static bool can_draw(const struct tp_options *o)
+{
+    const char *term = getenv("TERM");
+    return !o->quiet && isatty(STDERR_FILENO) && term && *term && strcmp(term, "dumb") != 0;
+}
+
 struct tp_progress *tp_progress_start(const struct tp_options *o, const char *verb,
                                       uint64_t total)
 {
-    const char *term = getenv("TERM");
-    if (o->quiet || !isatty(STDERR_FILENO) || !term || !*term || !strcmp(term, "dumb"))
+    if (!o->progress_fd && !can_draw(o))
         return NULL;
     struct tp_progress *p = calloc(1, sizeof *p);
     if (!p)
         return NULL; /* the work matters more than the line */
     snprintf(p->verb, sizeof p->verb, "%s", verb);
     p->total = total;
+    p->fd = (int)o->progress_fd;
     p->began = tp_now();
     if (start_thread(p))
         return p;

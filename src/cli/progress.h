@@ -3,6 +3,10 @@
  *
  * Only on a terminal that can clear a line, and not under --quiet; everywhere
  * else tp_progress_start() returns NULL, which every function here accepts.
+ *
+ * With --progress-fd another program reads it, wherever stderr goes: in place of the line a
+ * JSON object {"command","done","total","item"} and a newline, as often, and once at the end.
+ * When nobody reads any more the work goes on.
  */
 #ifndef TP_CLI_PROGRESS_H
 #define TP_CLI_PROGRESS_H

@@ -129,6 +129,52 @@ static void silent_elsewhere(void **state)
     assert_string_equal(output_of(&quiet, "xterm", true), "after\r\n");
 }
 
+/* --progress-fd: one object a line, done rises, the last one has everything; stderr, a
+ * terminal or not, has none of it. */
+static void objects_on_a_descriptor(void **state)
+{
+    (void)state;
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    struct tp_options o = {.color = "never", .quiet = true, .progress_fd = (unsigned)fileno(file)};
+    assert_string_equal(output_of(&o, "xterm", false), "after\n");
+    char line[600];
+    unsigned long long last = 0, lines = 0, done, total;
+    rewind(file);
+    while (fgets(line, sizeof line, file)) {
+        int end = 0;
+        assert_int_equal(sscanf(line, "{\"command\":\"convert\",\"done\":%llu,\"total\":%llu,"
+                                      "\"item\":\"%n", &done, &total, &end), 2);
+        assert_true(end && done >= last);
+        assert_string_equal(line + end, "model.layers.12.block_sparse_moe.experts.w13_weight\"}\n");
+        last = done;
+        lines++;
+    }
+    assert_true(lines >= 3 && (double)lines <= took * 10 + 1);
+    assert_true(last == 1400000000 && total == 1400000000);
+    fclose(file);
+}
+
+/* Quotes and backslashes of a name do not end the text; a reader that is gone is no matter. */
+static void names_are_quoted(void **state)
+{
+    (void)state;
+    int fds[2];
+    assert_int_equal(pipe(fds), 0);
+    struct tp_options o = {.progress_fd = (unsigned)fds[1]};
+    struct tp_progress *p = tp_progress_start(&o, "verify", 0);
+    tp_progress_add(p, 7, "a\"b\\c\n");
+    tp_progress_end(p);
+    char text[200] = "";
+    assert_true(read(fds[0], text, sizeof text - 1) > 0);
+    assert_string_equal(text, "{\"command\":\"verify\",\"done\":7,\"total\":0,"
+                              "\"item\":\"a\\\"b\\\\c?\"}\n");
+    close(fds[0]);
+    p = tp_progress_start(&o, "verify", 0);
+    tp_progress_end(p);
+    close(fds[1]);
+}
+
 static void null_is_accepted(void **state)
 {
     (void)state;
@@ -142,6 +188,8 @@ int main(void)
         cmocka_unit_test(drawn_on_a_terminal),
         cmocka_unit_test(percent_rises),
         cmocka_unit_test(silent_elsewhere),
+        cmocka_unit_test(objects_on_a_descriptor),
+        cmocka_unit_test(names_are_quoted),
         cmocka_unit_test(null_is_accepted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
