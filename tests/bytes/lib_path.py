@@ -1,5 +1,7 @@
-"""Lets the programs of this folder import tests/lib: imported before those modules."""
+"""Lets the programs of this folder import tests/lib and the package of python/: imported
+before those modules."""
 import os
 import sys
 
-sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[1:1] = [os.path.join(HERE, "..", "lib"), os.path.join(HERE, "..", "..", "python")]

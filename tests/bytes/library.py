@@ -20,8 +20,8 @@ import oracle
 import tool
 
 sys.path.insert(0, os.path.join(tool.REPO, "samples"))
-import load_packed
 import quantize_torch
+import tilepack_llm
 
 
 class Mismatch(Exception):
@@ -31,7 +31,7 @@ class Mismatch(Exception):
 def sources(path):
     tensors = {}
     for name in tool.shards(path):
-        tensors.update(load_packed.map_file(name)[0])
+        tensors.update(tilepack_llm.open(name).tensors)
     return tensors
 
 

@@ -86,17 +86,19 @@ outcome 'c_quantize says why a size is refused' $?
 # The Python samples.
 "$PYTHON" "$root/samples/quantize_torch.py" --library "$build/libtilepack.so" >"$work/log" 2>&1
 outcome 'quantize_torch.py' $?
+export PYTHONPATH="$root/python" TILEPACK_LIBRARY="$build/libtilepack.so" \
+    TILEPACK_PROGRAM="$TILEPACK"
 "$PYTHON" "$root/samples/gen_checkpoint.py" "$work/moe" --preset tiny-mixtral --quiet
 for format in w4a8-cutlass fp8-1x128 fp8-deepgemm-sm100 mxfp8-torchao3d; do
     "$TILEPACK" convert "$work/moe" -o "$work/$format" --to "$format" --quiet &&
-        "$PYTHON" "$root/samples/load_packed.py" "$work/$format" --check >"$work/log" 2>&1 &&
+        "$PYTHON" "$TESTS/bytes/packed_views.py" "$work/$format" >"$work/log" 2>&1 &&
         grep -q '[1-9][0-9]* views proven' "$work/log"
-    outcome "load_packed.py proves the views of $format" $?
+    outcome "the views of $format are proven" $?
 done
 # What the launchers ask for: spec'd strides, in elements.
-strides() { # format, operand, text
+strides() { # format, operand, text, weight (default: the experts' w2)
     "$PYTHON" "$root/samples/load_packed.py" "$work/$1" \
-        model.layers.0.block_sparse_moe.experts.w2 >"$work/log" 2>&1
+        "model.layers.0.${4:-block_sparse_moe.experts.w2}" >"$work/log" 2>&1
     grep -q "^ *$2 .*$3\$" "$work/log"
     outcome "$1: $2 has $3" $?
 }
@@ -105,6 +107,12 @@ strides fp8-deepgemm-sm100 scale 'shape (4, 256, 1)  strides (256, 1, 256)'
 strides mxfp8-torchao3d qdata 'shape (4, 256, 512)  strides (131072, 1, 256)'
 strides w4a8-cutlass group_scale_strides 'shape (4, 2)  strides (2, 1)'
 strides w4a8-cutlass b 'shape (4, 256, 64)  strides (16384, 64, 1)'
+# The dense kernel takes N from the second dimension of b, and a flat list of scales.
+strides w4a8-cutlass b 'shape (32, 128)  strides (1, 32)' self_attn.k_proj
+strides w4a8-cutlass b_group_scales 'shape (2048,)  strides (1,)' self_attn.k_proj
+"$PYTHON" "$root/samples/load_packed.py" "$work/moe" nothing >"$work/log" 2>&1
+[ $? -eq 1 ] && grep -q "^load_packed.py: .*/moe: no packed weight 'nothing'\$" "$work/log"
+outcome 'load_packed.py says what is not there' $?
 
 "$PYTHON" "$TESTS/bytes/library.py" "$build/libtilepack.so" >"$work/log" 2>&1
 line=$(tail -n 1 "$work/log")

@@ -178,7 +178,7 @@ static enum tp_code take(struct walk *w, const char *name, unsigned depth)
 static bool is_part(const char *name)
 {
     static const char *const names[] = {"model.safetensors.index.json", "config.json",
-                                        "tilepack.json"};
+                                        "tilepack.json", "tilepack-tp.json"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0)
             return true;

@@ -1,0 +1,230 @@
+"""A checkpoint, plain or packed, memory-mapped: tensors, packed weights, their operands.
+
+libtilepack reads and judges the headers, so that a file that is truncated, or whose header
+contradicts itself, is refused before anything is handed out. The data is mapped, copy on write:
+arrays are views, nobody can change the file through them, and nothing is read until it is
+used. Tensors of compressed files (.safetensors.zst) are read into memory when they are asked
+for.
+"""
+
+from __future__ import annotations
+
+import builtins
+import ctypes
+import mmap
+import os
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _native
+from .errors import InputError, UsageError
+from .operands import Operands, operands
+from .tensor import Tensor, stored
+
+Path = Union[str, "os.PathLike[str]"]
+Index = Union[int, slice]
+
+
+class _Opened:
+    """The library's handle, closed with the last object that asks it, and the mapped files."""
+
+    def __init__(self, path: str) -> None:
+        self.handle = _native.Handle()
+        self._files: dict[str, npt.NDArray[np.uint8]] = {}
+        _native.call("open", os.fsencode(path), ctypes.byref(self.handle), file=path)
+
+    def __del__(self) -> None:
+        if self.handle:
+            _native.ask("close", self.handle)
+
+    def ask(self, name: str, *arguments: Any) -> Any:
+        return _native.ask(name, self.handle, *arguments)
+
+    def bytes(self, path: str, offset: int, size: int) -> npt.NDArray[np.uint8]:
+        if path not in self._files:
+            with builtins.open(path, "rb") as file:
+                whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+            self._files[path] = np.frombuffer(whole, np.uint8)
+        data = self._files[path][offset : offset + size]
+        if data.size != size:
+            raise InputError(
+                f"it ends {size - data.size} bytes before a tensor does",
+                file=path,
+                hint="it was truncated after it was opened",
+            )
+        return data
+
+
+class Tensors(Mapping[str, Tensor]):
+    """All tensors of a checkpoint by name, as they are stored. Views are made when asked for."""
+
+    def __init__(self, opened: _Opened) -> None:
+        self._opened = opened
+        self._index = {opened.ask("tensor_name", t): t for t in range(opened.ask("tensors"))}
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._index)
+
+    def __getitem__(self, name: str) -> Tensor:
+        opened, t, offset = self._opened, self._index[name], ctypes.c_uint64()
+        path = opened.ask("tensor_file", t, ctypes.byref(offset))
+        size = int(opened.ask("tensor_bytes", t))
+        if path is not None:
+            raw = opened.bytes(path, offset.value, size)
+        else:
+            raw = np.empty(size, np.uint8)
+            _native.call("tensor_read", opened.handle, t, 0, raw.ctypes.data, size, tensor=name)
+        shape = _native.shape("tensor_shape", opened.handle, t)
+        return stored(raw, str(opened.ask("tensor_dtype", t)), shape)
+
+
+class Weight:
+    """A packed weight W[E,N,K].
+
+    name     "model.layers.0.self_attn.q_proj": its tensors' names without the suffixes
+    format   "w4a8-cutlass", ...
+    box      (E, N, K)
+    stacked  it is stored with a leading E, as a stack of experts
+    stored   its tensors by suffix, as they lie in the file
+    layouts  {suffix: where element (e, n, k) lies}, as text; see tilepack-formats(5)
+    roles    {suffix: "codes", "scale", ...}
+    """
+
+    def __init__(self, opened: _Opened, tensors: Tensors, index: int) -> None:
+        self._opened, self._tensors, self._index = opened, tensors, index
+        self.name = str(opened.ask("packed_name", index))
+        self.format = str(opened.ask("packed_format", index))
+        box = (ctypes.c_uint64 * 3)()
+        opened.ask("packed_box", index, box)
+        self.box: tuple[int, int, int] = (box[0], box[1], box[2])
+
+    def __repr__(self) -> str:
+        return f"Weight({self.name}, {self.format}, {list(self.box)})"
+
+    @cached_property
+    def described(self) -> _native.Described:
+        """Its descriptor, as the library holds it."""
+        handle = _native.Handle()
+        _native.call("packed_weight", self._opened.handle, self._index, ctypes.byref(handle))
+        return _native.Described(handle)
+
+    @cached_property
+    def tensor_names(self) -> dict[str, str]:
+        """{suffix: name in the file}; a tensor that may be missing may be."""
+        names: dict[str, str] = {}
+        for i in range(self.described.tensors):
+            t = self._opened.ask("packed_tensor", self._index, i)
+            if t != _native.NOT_FOUND:
+                names[self.described.suffix(i)] = str(self._opened.ask("tensor_name", t))
+        return names
+
+    @cached_property
+    def stored(self) -> dict[str, Tensor]:
+        return {suffix: self._tensors[name] for suffix, name in self.tensor_names.items()}
+
+    @cached_property
+    def stacked(self) -> bool:
+        stack, shape = self.described.shape(0), self.stored[self.described.suffix(0)].shape
+        return len(shape) == len(stack) and shape[0] == self.box[0]
+
+    @property
+    def layouts(self) -> dict[str, str]:
+        d = self.described
+        return {d.suffix(i): text for i in range(d.tensors) if (text := d.layout(i)) is not None}
+
+    @property
+    def roles(self) -> dict[str, str]:
+        d = self.described
+        return {d.suffix(i): d.role(i) for i in range(d.tensors)}
+
+    def operands(self) -> Operands:
+        """{argument: Tensor} as the kernel takes them; operands.operands() lists them."""
+        return operands(self.format, self.box, self.stacked, self.stored)
+
+    def torch(self) -> dict[str, Any]:
+        """The operands as torch tensors."""
+        return {name: tensor.torch() for name, tensor in self.operands().items()}
+
+    def values(self, box: Index | tuple[Index, ...] = ()) -> npt.NDArray[np.float32]:
+        """Decoded values, as the format's kernel computes them.
+
+        box  an index as of an array (N, K), or (E, N, K) of a stack: numbers, and slices of
+             step 1, such as np.s_[16:32, :]. What is left out is taken whole.
+        Returns float32 of the shape that the index gives. No more of the file is read than the
+        tiles that the values lie in.
+        Raises UsageError for an index that is not inside the weight.
+        """
+        box = box if isinstance(box, tuple) else (box,)
+        index = box if self.stacked else (0, *box)
+        if len(index) > 3:
+            raise UsageError(f"an index of {len(box)} dimensions", tensor=self.name)
+        index += (slice(None),) * (3 - len(index))
+        (e0, e1), (n0, n1), (k0, k1) = map(self._span, index, self.box)
+        out = np.empty((e1 - e0, n1 - n0, k1 - k0), np.float32)
+        for e in range(e0, e1) if out.size else ():
+            _native.call(
+                "packed_values",
+                *(self._opened.handle, self._index, e, n0, n1, k0, k1),
+                out[e - e0].ctypes.data,
+                tensor=self.name,
+            )
+        return out[tuple(0 if isinstance(at, int) else slice(None) for at in index)]
+
+    def _span(self, at: Index, size: int) -> tuple[int, int]:
+        if isinstance(at, slice):
+            begin, end, step = at.indices(size)
+            if step != 1:
+                raise UsageError("a slice with a step", tensor=self.name)
+            return begin, max(begin, end)
+        at = at + size if at < 0 else at
+        if not 0 <= at < size:
+            raise UsageError(f"{at} is not below {size}", tensor=self.name)
+        return at, at + 1
+
+
+class Checkpoint:
+    """An opened checkpoint; see open().
+
+    path     as it was given
+    tensors  every stored tensor by name, those of packed weights included
+    weights  the packed weights by name, in the order of the files' data
+    others   the tensors that belong to no packed weight
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = os.fspath(path)
+        opened = _Opened(self.path)
+        self.tensors = Tensors(opened)
+        weights = (Weight(opened, self.tensors, w) for w in range(opened.ask("packed")))
+        self.weights = {weight.name: weight for weight in weights}
+
+    @cached_property
+    def others(self) -> dict[str, Tensor]:
+        packed = {name for w in self.weights.values() for name in w.tensor_names.values()}
+        return {name: self.tensors[name] for name in self.tensors if name not in packed}
+
+    def weight(self, name: str) -> Weight:
+        """The packed weight of that name; UsageError when there is none."""
+        if name not in self.weights:
+            raise UsageError(f"no packed weight '{name}'", file=self.path)
+        return self.weights[name]
+
+    def values(self, name: str, box: Index | tuple[Index, ...] = ()) -> npt.NDArray[np.float32]:
+        """Decoded values of a packed weight; see Weight.values()."""
+        return self.weight(name).values(box)
+
+
+def open(path: Path) -> Checkpoint:
+    """Opens a .safetensors file or a directory of them, packed or plain. Reads headers only.
+
+    Views stay valid as long as anything refers to them. Raises Error for files that are not
+    what they should be.
+    """
+    return Checkpoint(path)

@@ -1,0 +1,111 @@
+"""What can go wrong, as exceptions that carry where and what to do.
+
+Every exception of this package is an Error. Its subclasses follow the exit statuses of the
+program tilepack(1), which are also the codes of the C library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class Error(Exception):
+    """Something failed.
+
+    message  what is wrong, and why
+    file     the file or directory concerned, or None
+    tensor   the tensor concerned, or None
+    offset   the byte of the file concerned, or None
+    hint     what to do about it, or None
+    code     the exit status of the program for such a failure
+    """
+
+    code = 1
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: str | None = None,
+        tensor: str | None = None,
+        offset: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message, self.file, self.tensor = message, file, tensor
+        self.offset, self.hint = offset, hint
+
+    def __str__(self) -> str:
+        where = [self.file] if self.file else []
+        if self.tensor:
+            where.append(f"tensor '{self.tensor}'")
+        at = f" (at byte {self.offset})" if self.offset is not None else ""
+        hint = f"; {self.hint}" if self.hint else ""
+        return ": ".join([*where, self.message]) + at + hint
+
+
+class Difference(Error):
+    """A comparison or a check found a difference (code 1)."""
+
+
+class UsageError(Error):
+    """An argument is wrong, or something is in the way of the output (code 2)."""
+
+    code = 2
+
+
+class InputError(Error):
+    """A file, or data, is not what it should be (code 3)."""
+
+    code = 3
+
+
+class UnsupportedError(Error):
+    """Right, but not to be done by this version (code 4)."""
+
+    code = 4
+
+
+class SystemFailure(Error):
+    """The operating system refused: no such file, no space, no permission (code 5)."""
+
+    code = 5
+
+
+class ResourceError(Error):
+    """Out of memory, or the device failed (code 6)."""
+
+    code = 6
+
+
+class Interrupted(Error):
+    """The program was ended by a signal (codes 130 and 143)."""
+
+    code = 130
+
+
+_KINDS = {
+    kind.code: kind
+    for kind in (Difference, UsageError, InputError, UnsupportedError, SystemFailure, ResourceError)
+}
+
+
+def of_code(code: int, message: str, **where: Any) -> Error:
+    """The exception for a status of the library or the program, not yet raised."""
+    kind = Interrupted if code in (130, 143) or code < 0 else _KINDS.get(code, Error)
+    error = kind(message, **where)
+    error.code = code
+    return error
+
+
+def of_report(report: Mapping[str, Any]) -> Error:
+    """The exception for the member "error" of what a command printed under --json."""
+    return of_code(
+        int(report.get("code", 1)),
+        str(report.get("message", "")),
+        file=report.get("path"),
+        tensor=report.get("tensor"),
+        offset=report.get("offset"),
+        hint=report.get("hint"),
+    )

@@ -1,0 +1,264 @@
+#!/usr/bin/env python3
+"""The package tilepack_llm against the program: convert, plan, verify, unpack, open, load,
+quantize, and what its exceptions carry. Ends with `N passed, N failed`.
+"""
+import os
+import shutil
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+
+import lib_path  # noqa: F401  pylint: disable=unused-import
+import oracle
+import tool
+
+import tilepack_llm as tp
+from tilepack_llm import tiles
+
+Q_PROJ = "model.layers.0.self_attn.q_proj"
+EXPERTS = "model.layers.0.block_sparse_moe.experts.w2"
+
+
+def raised(kind, function, *args, **options):
+    """The exception of that kind, or None."""
+    try:
+        function(*args, **options)
+    except kind as error:
+        return error
+    return None
+
+
+def same_files(a, b):
+    return subprocess.run(["diff", "-r", a, b], check=False).returncode == 0
+
+
+def commands(t, work):
+    steps = []
+    src = work.at("src")
+    made = tp.convert(src, work.at("python"), to="w4a8-cutlass", set={"scale": "cpu"},
+                      exclude=["o_proj", "k_proj"], progress=steps.append, jobs=1)
+    tool.run("convert", src, "-o", work.at("shell"), "--to", "w4a8-cutlass", "--set",
+             "scale=cpu", "--exclude", "o_proj", "--exclude", "k_proj", "--quiet")
+    t.check(same_files(work.at("python"), work.at("shell")), "convert: the program's bytes")
+    t.check(made.output == work.at("python") and not made.already_done
+            and made.report["converted"] > 0, "convert: its report")
+    done = [step.done for step in steps]
+    t.check(steps and done == sorted(done) and steps[-1].done == steps[-1].total == made.bytes_in
+            and steps[-1].command == "convert", "convert: progress to the end")
+    again = tp.convert(src, work.at("python"), to="w4a8-cutlass", set={"scale": "cpu"},
+                       exclude=["o_proj", "k_proj"])
+    t.check(again.already_done, "convert: again, nothing is done")
+    plan = tp.plan(src, to="w4a8-cutlass", no_stack=True)
+    t.check(len(plan.units) > made.report["converted"] and plan.units[0]["box"][0] == 1,
+            "plan: options are taken")
+    found = tp.verify(work.at("python"), against=src)
+    t.check(found.ok and all(w["equal"] for w in found.weights), "verify: against the source")
+    tp.unpack(work.at("python"), work.at("plain"), dtype="bf16")
+    tool.run("unpack", work.at("shell"), "-o", work.at("plain-shell"), "--dtype",
+             "bf16", "--quiet")
+    t.check(same_files(work.at("plain"), work.at("plain-shell")), "unpack: the program's bytes")
+
+
+def failures(t, work):
+    src = work.at("src")
+    error = raised(tp.SystemFailure, tp.convert, work.at("none"), work.at("x"), to="w4a8-ct")
+    t.check(error and error.code == 5 and error.file == work.at("none") and error.hint,
+            "convert: a missing source")
+    error = raised(tp.UsageError, tp.convert, src, work.at("x"), to="w4a8")
+    t.check(error and "did you mean 'w4a8-ct'?" in error.message and error.code == 2,
+            "convert: an unknown format")
+    error = raised(tp.UsageError, tp.convert, src, work.at("python"), to="mxfp8-ct")
+    t.check(error is not None, "convert: another output is in the way")
+    t.check(raised(TypeError, tp.convert, src, work.at("x"), to="w4a8-ct", speed=1) is not None,
+            "convert: an unknown option")
+
+    def stop(step):
+        raise RuntimeError(step.item)
+    t.check(raised(RuntimeError, tp.convert, src, work.at("stopped"), to="mxfp8-ct",
+                   progress=stop) is not None, "convert: an exception of the callback comes out")
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        tp.unpack(src, work.at("copied"))
+    t.check(seen and all(w.category is tp.TilepackWarning for w in seen) and
+            "holds no packed weight" in str(seen[0].message), "a warning is a TilepackWarning")
+    damaged = work.at("damaged")
+    shutil.copytree(work.at("python"), damaged)
+    with open(os.path.join(damaged, "model.safetensors"), "r+b") as file:
+        file.seek(-100000, 2)
+        file.write(b"\xff\x00\xff")
+    error = raised(tp.VerifyError, tp.verify, damaged)
+    t.check(error and error.code == 1 and error.file.endswith("damaged/model.safetensors")
+            and "have changed" in error.message and not error.verification.ok,
+            "verify: a flipped byte is an exception")
+    t.check(tp.verify(damaged, check=False).ok is False, "verify: or a result")
+    t.check(raised(tp.VerifyError, tp.load, damaged, verify=True) is not None,
+            "load: verify=True finds it")
+    with open(os.path.join(damaged, "model.safetensors"), "r+b") as file:
+        file.truncate(os.path.getsize(file.name) - 4096)
+    t.check(raised(tp.InputError, tp.load, damaged) is not None, "load: a truncated file")
+    cut = tp.open(work.at("python"))
+    shutil.copy(os.path.join(work.at("python"), "model.safetensors"), work.at("keep"))
+    with open(os.path.join(work.at("python"), "model.safetensors"), "r+b") as file:
+        file.truncate(100000)
+    error = raised(tp.InputError, lambda: [cut.tensors[name] for name in cut.tensors])
+    t.check(error and "truncated" in error.hint, "open: a file truncated since then")
+    shutil.copy(work.at("keep"), os.path.join(work.at("python"), "model.safetensors"))
+
+
+def reading(t, work, fmt):
+    path = work.at(fmt)
+    tool.run("convert", work.at("src"), "-o", path, "--to", fmt, "--quiet")
+    checkpoint = tp.open(path)
+    units = oracle.Checkpoint(tool.shards(path)).units
+    t.check(len(units) == len(checkpoint.weights), f"{fmt}: every packed weight is there")
+    wrong = 0
+    for unit in units:
+        weight = checkpoint.weights[unit.prefix.rstrip("._")]
+        want = unit.values()
+        want = want if weight.stacked else want[0]
+        wrong += not np.array_equal(weight.values(), want)
+        index = np.s_[..., 3:7, 16:32][-want.ndim:] if want.ndim == 2 else np.s_[1, 3:7, -32:-16]
+        index = tuple(slice(None) if i is Ellipsis else i for i in index)
+        wrong += not np.array_equal(checkpoint.values(weight.name, index), want[index])
+        wrong += any(tensor.array.tobytes() != unit.data[suffix]
+                     for suffix, tensor in weight.stored.items())
+    t.check(not wrong, f"{fmt}: stored bytes and values are the oracle's")
+
+
+def rules_of_reading(t, work):
+    checkpoint = tp.open(work.at("w4a8-cutlass"))
+    weight = checkpoint.weights[EXPERTS]
+    t.check(weight.stacked and weight.values(np.s_[1:3, 4, 5:7]).shape == (2, 2)
+            and weight.values(-1).shape == weight.box[1:], "values: shapes as numpy's")
+    for index in (np.s_[9], np.s_[0, 0, 0, 0], np.s_[0, 0:4:2]):
+        t.check(raised(tp.UsageError, weight.values, index) is not None, f"values: not {index}")
+    error = raised(tp.UsageError, checkpoint.values, "nothing")
+    t.check(error and error.file == checkpoint.path, "values: an unknown weight")
+    operands = checkpoint.weights[Q_PROJ].operands()
+    e, n, k = checkpoint.weights[Q_PROJ].box
+    t.check(e == 1 and operands["b"].shape == (k // 8, n) and operands["b"].strides == (1, k // 8)
+            and operands["b_group_scales"].strides == (1,), "the dense kernel's b is transposed")
+    sizes = tp.problem_sizes(weight.box, [5, 0, 1, 2])
+    t.check(sizes.dtype == np.int32 and sizes[0].tolist() == [weight.box[1], 5, weight.box[2]],
+            "problem_sizes")
+    tensors = tp.open(work.at("w4a8-cutlass")).tensors  # nothing else holds the checkpoint
+    t.check(len(tensors) and all(tensors[name].shape for name in tensors),
+            "tensors live as long as they are used")
+    t.check("lm_head.weight" in checkpoint.others and
+            not any(name.startswith(Q_PROJ) for name in checkpoint.others), "others")
+    tool.run("convert", work.at("src"), "-o", work.at("zst"), "--to", "w4a8-cutlass", "--zstd",
+             "--quiet")
+    packed = tp.open(work.at("zst")).weights[Q_PROJ].stored["weight_packed"]
+    t.check(np.array_equal(packed.array, checkpoint.weights[Q_PROJ].stored["weight_packed"].array),
+            "a compressed file is read")
+
+
+def loading(t, work):
+    path = work.at("w4a8-cutlass")
+    loaded = tp.load(path, verify=True)
+    t.check(set(loaded) == set(tp.open(path).tensors), "load: every tensor")
+    some = tp.load(path, names=[Q_PROJ, "lm_head.weight"])
+    t.check(len(some) == 5 and f"{Q_PROJ}.weight_packed" in some, "load: a weight's tensors")
+    address = some["lm_head.weight"].array.ctypes.data
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        mapped = [line for line in maps if "model.safetensors" in line and
+                  int(line.split("-")[0], 16) <= address < int(line.split()[0].split("-")[1], 16)]
+    t.check(len(mapped) == 1, "load: views of the mapped file")
+    t.check(raised(tp.UsageError, tp.load, path, names=["none"]) is not None, "load: not a name")
+    t.check(raised(tp.UsageError, tp.load, path, names="none") is not None, "load: not a list")
+    t.check(raised(tp.UnsupportedError, tp.load, path, "tpu") is not None, "load: not a device")
+    t.check(raised(tp.UsageError, tp.load, path, rank=0) is not None, "load: no ranks")
+    tool.run("convert", work.at("src"), "-o", work.at("tp"), "--to", "w4a8-cutlass", "--tp", "2",
+             "--quiet")
+    half = tp.load(work.at("tp"), rank=1, names=[EXPERTS])
+    whole = loaded[f"{EXPERTS}_weight_packed"].array
+    t.check(half[f"{EXPERTS}_weight_packed"].array.size * 2 == whole.size, "load: one rank")
+    error = raised(tp.UsageError, tp.load, work.at("tp"))
+    t.check(error and "2 ranks" in error.message, "load: ranks want a rank")
+    t.check(raised(tp.UsageError, tp.load, work.at("tp"), rank=2) is not None, "load: not a rank")
+
+
+def quantizing(t, work):
+    plain = tp.open(work.at("src")).tensors[f"{Q_PROJ}.weight"]
+    wrong = 0
+    for fmt in ("w4a8-cutlass", "fp8-deepseek", "mxfp4-blocked"):
+        stored = tp.open(work.at(fmt)).weights[Q_PROJ].stored
+        made = tp.quantize(plain.array, fmt)
+        wrong += set(made) != set(stored)
+        for suffix, tensor in made.items():
+            same = np.array_equal(tensor.array, stored[suffix].array)
+            wrong += not same or tensor.dtype != stored[suffix].dtype
+    t.check(not wrong, "quantize: what convert stores")
+    values = np.random.default_rng(3).standard_normal((2, 128, 256), np.float32)
+    made = tp.quantize(values, "w4a8-cutlass", {"scale": "cpu"})
+    t.check(made["weight_packed"].shape == (2, 128, 32), "quantize: a stack")
+    same = tp.quantize(np.asfortranarray(values), "w4a8-cutlass", {"scale": "cpu"})
+    t.check(all(np.array_equal(made[s].array, same[s].array) for s in made),
+            "quantize: any strides")
+    error = raised(tp.UnsupportedError, tp.quantize, values[:, :17], "w4a8-cutlass")
+    t.check(error and "N=17 is not a multiple of 16" in error.message, "quantize: a size refused")
+    values[0, 0, 0] = np.nan
+    t.check(raised(tp.InputError, tp.quantize, values, "w4a8-ct") is not None, "quantize: NaN")
+    t.check("weight_packed" in tp.quantize(values, "w4a8-ct", nonfinite="keep"),
+            "quantize: NaN, kept")
+    for bad in (values.astype(np.float64), values[0, 0]):
+        t.check(raised(tp.UsageError, tp.quantize, bad, "w4a8-ct") is not None,
+                f"quantize: not {bad.dtype} {bad.shape}")
+    t.check(raised(tp.UsageError, tp.quantize, values, "w4a8-ct", nonfinite="no") is not None,
+            "quantize: a word that is none")
+
+
+def grids(t):
+    """The steps in which each kernel's tensors can be cut."""
+    cases = {
+        # format, suffix: (rows, columns, bytes) of a tile for W[256,1024]
+        ("w4a8-cutlass", "weight_packed", (1, 1)): (16, 32, 256),
+        ("w4a8-cutlass", "weight_group_scale", (1, 128)): (1, 128, 8),
+        ("w4a8-cutlass", "weight_chan_scale", (1, 0)): (1, 0, 4),
+        ("fp8-deepgemm-sm100", "weight", (1, 1)): (1, 1, 1),
+        ("fp8-deepgemm-sm100", "weight_scale_packed", (1, 128)): (1, 512, 4),
+        ("fp8-deepseek", "weight_scale_inv", (128, 128)): (128, 128, 4),
+        ("mxfp8-blocked", "weight_scale", (1, 32)): (128, 128, 512),
+        ("mxfp4-blocked", "weight_packed", (1, 1)): (1, 2, 1),
+        ("nvfp4-blocked", "weight_scale", (1, 16)): (128, 64, 512),
+    }
+    from tilepack_llm._native import Described
+    for (fmt, suffix, per), want in cases.items():
+        described = Described.new(fmt, None, (1, 256, 1024))
+        i = next(i for i in range(described.tensors) if described.suffix(i) == suffix)
+        g = tiles.grid(described.layout(i), described.bytes(i), per)
+        t.check((g.n.step, g.k.step, g.tile) == want and
+                g.e.count * g.n.count * g.k.count * g.tile == described.bytes(i),
+                f"tiles of {fmt} {suffix}")
+    g = tiles.grid("(1,256,1024):(262144,1024,1)", 262144, (1, 1))
+    t.check(g.n.tiles(16, 32, 256) == (16, 32), "tiles: a slice")
+    blocked = tiles.Axis(2, 512, 128)
+    t.check(blocked.tiles(128, 200, 200) == (1, 2), "tiles: the last one may be short")
+    t.check(raised(tp.UnsupportedError, blocked.tiles, 64, 128, 200) is not None,
+            "tiles: not from the middle of one")
+    t.check(raised(tp.UnsupportedError, tiles.grid, "(1,(2,2),(2,2)):(16,(1,8),(2,4))", 16,
+                   (1, 1)) is None, "tiles: any order inside of a tile")
+    t.check(raised(tp.UnsupportedError, tiles.grid, "(1,(2,2),(2,2)):(16,(1,2),(8,4))", 16,
+                   (1, 1)) is not None, "tiles: one that is not contiguous")
+
+
+def main():
+    t = tool.Tally()
+    with tool.Workdir() as work:
+        subprocess.run([sys.executable, os.path.join(tool.REPO, "samples", "gen_checkpoint.py"),
+                        work.at("src"), "--preset", "tiny-mixtral", "--quiet"], check=True)
+        commands(t, work)
+        failures(t, work)
+        for fmt in ("w4a8-cutlass", "fp8-deepseek", "mxfp4-blocked"):
+            reading(t, work, fmt)
+        rules_of_reading(t, work)
+        loading(t, work)
+        quantizing(t, work)
+        grids(t)
+    return t.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
