@@ -55,7 +55,7 @@ static enum tp_code find(struct tp_source *source, const char *name, struct tp_s
     if (code || !subject->weight)
         return code;
     size_t index = (size_t)(subject->weight - source->weights.items);
-    return tp_source_check(&source->ckpt, &source->weights.items[index], err);
+    return tp_source_check(&source->ckpt, &source->weights, index, err);
 }
 
 /* Several tensors: `pattern` or, with NULL, all of them. */

@@ -15,8 +15,8 @@ const char *tp_holds_text(char text[120], const struct tp_owner *owner)
     const struct tp_weight *weight = owner->weight;
     *text = '\0';
     if (weight)
-        stpcpy(stpcpy(stpcpy(text, weight->format->name), " "),
-               tp_role_name(weight->op.out[owner->out].role));
+        stpcpy(stpcpy(stpcpy(text, weight->form->format->name), " "),
+               tp_role_name(weight->form->op.out[owner->out].role));
     return text;
 }
 

@@ -44,12 +44,12 @@ static const char *stored_text(char text[40], const struct tp_spot *spot, bool i
 
 static const char *role_of(const struct tp_subject *subject, uint32_t i)
 {
-    return subject->weight ? tp_role_name(subject->weight->op.out[i].role) : "value";
+    return subject->weight ? tp_role_name(subject->weight->form->op.out[i].role) : "value";
 }
 
 static bool is_group8(const struct tp_subject *subject, uint32_t i)
 {
-    return subject->weight && subject->weight->op.out[i].role == TP_ROLE_GROUP8;
+    return subject->weight && subject->weight->form->op.out[i].role == TP_ROLE_GROUP8;
 }
 
 /* In words, for text; JSON has the role. */
@@ -57,12 +57,12 @@ static const char *noun(const struct tp_subject *subject, uint32_t i)
 {
     if (!subject->weight)
         return "value";
-    switch (subject->weight->op.out[i].role) {
+    switch (subject->weight->form->op.out[i].role) {
     case TP_ROLE_CODES: return "code";
     case TP_ROLE_GROUP8: return "group scale";
     case TP_ROLE_CHANNEL: return "channel scale";
     case TP_ROLE_GLOBAL: return "global scale";
-    default: return tp_role_name(subject->weight->op.out[i].role);
+    default: return tp_role_name(subject->weight->form->op.out[i].role);
     }
 }
 
@@ -110,7 +110,7 @@ static int at_json(const struct tp_source *source, const struct tp_subject *subj
             json_object_set_new(json, "value", json_null());
         else
             json_object_set_new(json, "value", tp_number_json(spot->value));
-        if (subject->weight && subject->weight->op.out[i].role == TP_ROLE_CODES)
+        if (subject->weight && subject->weight->form->op.out[i].role == TP_ROLE_CODES)
             json_object_set_new(json, "code", json_integer(info->code));
         if (is_group8(subject, i))
             json_object_set_new(json, "multiple",
@@ -120,7 +120,7 @@ static int at_json(const struct tp_source *source, const struct tp_subject *subj
     const char *name = subject->weight ? subject->weight->name
                                        : source->ckpt.tensors[subject->tensor].name;
     json_t *json = json_pack("{s:s,s:o,s:[I,I,I],s:o,s:o}", "weight", name, "format",
-                             subject->weight ? json_string(subject->weight->format->name)
+                             subject->weight ? json_string(subject->weight->form->format->name)
                                              : json_null(),
                              "at", (json_int_t)info->e, (json_int_t)info->n, (json_int_t)info->k,
                              "value", info->has_value ? tp_number_json(info->value) : json_null(),
@@ -131,12 +131,12 @@ static int at_json(const struct tp_source *source, const struct tp_subject *subj
 /* How the value comes about. */
 static const char *formula(const struct tp_weight *weight)
 {
-    if (tp_op_find(&weight->op, TP_ROLE_GROUP8) >= 0)
+    if (tp_op_find(&weight->form->op, TP_ROLE_GROUP8) >= 0)
         return "e4m3(q * g) * channel";
-    if (tp_op_find(&weight->op, TP_ROLE_GLOBAL) >= 0)
-        return weight->op.rule == TP_NVFP4_CT ? "code * (scale / global scale)"
+    if (tp_op_find(&weight->form->op, TP_ROLE_GLOBAL) >= 0)
+        return weight->form->op.rule == TP_NVFP4_CT ? "code * (scale / global scale)"
                                               : "code * (scale * global scale)";
-    if (tp_op_find(&weight->op, TP_ROLE_ZERO) >= 0)
+    if (tp_op_find(&weight->form->op, TP_ROLE_ZERO) >= 0)
         return "(code - zero) * scale";
     return "code * scale";
 }
@@ -159,7 +159,7 @@ static void print_part(const struct tp_source *source, const struct tp_subject *
                    spot->raw[info->multiple]);
     } else if (subject->weight) {
         printf(": %.9g", spot->value);
-        if (subject->weight->op.out[i].role == TP_ROLE_CODES)
+        if (subject->weight->form->op.out[i].role == TP_ROLE_CODES)
             printf(" (canonical code %d)", info->code);
     }
     putchar('\n');
@@ -173,7 +173,7 @@ static int at_text(const struct tp_source *source, const struct tp_subject *subj
     printf("  e=%llu n=%llu k=%llu", (unsigned long long)info->e, (unsigned long long)info->n,
            (unsigned long long)info->k);
     if (weight)
-        printf("  %s", weight->format->name);
+        printf("  %s", weight->form->format->name);
     if (info->has_value)
         printf("\n  value         %s%.*g%s%s%s", tp_style("1"), digits_of(source, subject),
                info->value, tp_style("0"), weight ? " = " : "", weight ? formula(weight) : "");
@@ -205,7 +205,7 @@ static bool element_at(const struct tp_source *source, const struct tp_subject *
 {
     struct tp_err ignored = {0};
     bool is_code = !subject->weight ||
-                   subject->weight->op.out[subject->out].role == TP_ROLE_CODES;
+                   subject->weight->form->op.out[subject->out].role == TP_ROLE_CODES;
     return is_code && !item->padding &&
            tp_inspect_at(&source->ckpt, subject, item->e0, item->n0, item->k0, info, &ignored) ==
                TP_OK;

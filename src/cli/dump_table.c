@@ -14,9 +14,9 @@
 
 const char *tp_box_text(char text[TP_BOX_TEXT], const struct tp_weight *weight)
 {
-    uint64_t shape[3] = {weight->box.e, weight->box.n, weight->box.k};
+    uint64_t shape[3] = {weight->form->box.e, weight->form->box.n, weight->form->box.k};
     text[0] = 'W';
-    tp_shape_text(text + 1, shape + (weight->rank == 2), (uint32_t)weight->rank);
+    tp_shape_text(text + 1, shape + (weight->form->rank == 2), (uint32_t)weight->form->rank);
     return text;
 }
 
@@ -44,7 +44,7 @@ static enum tp_code find_owners(struct tp_listing *listing, struct tp_err *err)
         return tp_fail(err, TP_E_MEMORY, "no memory for the table");
     for (size_t w = 0; w < source->weights.count; w++) {
         const struct tp_weight *weight = &source->weights.items[w];
-        for (uint32_t i = 0; weight->format && i < weight->op.outs; i++)
+        for (uint32_t i = 0; weight->form->format && i < weight->form->op.outs; i++)
             if (weight->tensor[i] != TP_NO_TENSOR)
                 listing->owners[weight->tensor[i]] = (struct tp_owner){weight, i};
     }
@@ -124,8 +124,8 @@ static size_t weights_of(const struct tp_listing *listing, const struct tp_forma
     size_t weights = 0;
     for (size_t i = 0; i < listing->count; i++) {
         const struct tp_owner *owner = &listing->owners[listing->tensors[i]];
-        weights += owner->weight && owner->weight->format == format &&
-                   owner->weight->op.out[owner->out].role == TP_ROLE_CODES;
+        weights += owner->weight && owner->weight->form->format == format &&
+                   owner->weight->form->op.out[owner->out].role == TP_ROLE_CODES;
     }
     return weights;
 }
@@ -199,9 +199,9 @@ static enum tp_code add_owner(struct tp_text *text, const struct tp_owner *owner
                               struct tp_err *err)
 {
     tp_text_add_word(text, ", \"format\": \"", err);
-    tp_text_add_word(text, owner->weight->format->name, err);
+    tp_text_add_word(text, owner->weight->form->format->name, err);
     tp_text_add_word(text, "\", \"role\": \"", err);
-    tp_text_add_word(text, tp_role_name(owner->weight->op.out[owner->out].role), err);
+    tp_text_add_word(text, tp_role_name(owner->weight->form->op.out[owner->out].role), err);
     tp_text_add_word(text, "\", \"weight\": ", err);
     return tp_text_add_json(text, owner->weight->name, err);
 }

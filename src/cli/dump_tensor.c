@@ -30,17 +30,17 @@ static void print_weight(const struct tp_weight *weight)
     char text[TP_BOX_TEXT];
     printf("%s", tp_style("1"));
     tp_print_text(stdout, weight->name);
-    printf("%s: %s, %s", tp_style("0"), weight->format->name, tp_box_text(text, weight));
+    printf("%s: %s, %s", tp_style("0"), weight->form->format->name, tp_box_text(text, weight));
     if (weight->origins)
-        printf(" from %s", tp_dtype_name(weight->dtype));
+        printf(" from %s", tp_dtype_name(weight->form->dtype));
     else
         printf(", known by its tensors (no descriptor is stored)");
     printf("\n  codec %s, a scale for each block of %ux%u (n x k)",
-           tp_codec_name(weight->op.codec), weight->op.block_n, weight->op.block_k);
-    for (uint32_t p = 0; p < weight->format->params && weight->origins; p++)
-        printf("%s%s=%s", p ? " " : "\n  set with ", weight->format->param[p].key,
-               weight->format->param[p].choices[weight->settings.choice[p]]);
-    print_search(&weight->search);
+           tp_codec_name(weight->form->op.codec), weight->form->op.block_n, weight->form->op.block_k);
+    for (uint32_t p = 0; p < weight->form->format->params && weight->origins; p++)
+        printf("%s%s=%s", p ? " " : "\n  set with ", weight->form->format->param[p].key,
+               weight->form->format->param[p].choices[weight->form->settings.choice[p]]);
+    print_search(&weight->form->search);
     putchar('\n');
     for (uint32_t i = 0; i < weight->origins; i++) {
         const struct tp_origin *origin = &weight->origin[i];
@@ -80,9 +80,9 @@ static void print_values_of_nibbles(const struct tp_weight *weight, const struct
     for (unsigned stored = 0; stored < 16; stored++) {
         unsigned code = stored;
         if (out->element == TP_ELEM_INT4)
-            for (code = 0; weight->op.table[code] != stored;)
+            for (code = 0; weight->form->op.table[code] != stored;)
                 code++;
-        printf(" %g", tp_codec_code_value(weight->op.codec, (uint8_t)code));
+        printf(" %g", tp_codec_code_value(weight->form->op.codec, (uint8_t)code));
     }
     putchar('\n');
 }
@@ -90,7 +90,7 @@ static void print_values_of_nibbles(const struct tp_weight *weight, const struct
 static int print_output(const struct tp_source *source, const struct tp_weight *weight,
                         uint32_t i)
 {
-    const struct tp_op_out *out = &weight->op.out[i];
+    const struct tp_op_out *out = &weight->form->op.out[i];
     struct tp_layout layout;
     struct tp_err err = {0};
     char text[512];
@@ -98,9 +98,9 @@ static int print_output(const struct tp_source *source, const struct tp_weight *
     printf("  %s: %s", tp_role_name(out->role), tp_element_name(out->element));
     if (out->role == TP_ROLE_GROUP8)
         printf(", the group scale g as the eight bytes -8g, -7g, ... -1g");
-    for (uint32_t w = 0; w < weight->format->out[i].word_count; w++) {
+    for (uint32_t w = 0; w < weight->form->format->out[i].word_count; w++) {
         uint64_t word = 0;
-        if (tp_expr_eval(weight->format->out[i].words[w], weight->box, &word, &err))
+        if (tp_expr_eval(weight->form->format->out[i].words[w], weight->form->box, &word, &err))
             return tp_report_error(&err);
         printf("%s%llu", w ? ", " : ", always ", (unsigned long long)word);
     }
@@ -108,7 +108,7 @@ static int print_output(const struct tp_source *source, const struct tp_weight *
     print_values_of_nibbles(weight, out);
     if (!out->layout)
         return TP_OK;
-    if (tp_op_layout(&weight->op, i, weight->box, &layout, &err))
+    if (tp_op_layout(&weight->form->op, i, weight->form->box, &layout, &err))
         return tp_report_error(&err);
     tp_layout_print(&layout, text, sizeof text);
     printf("  layout %s in %s, padding 0x%02X\n", text,
@@ -129,7 +129,7 @@ static int print_text(const struct tp_source *source, const struct tp_subject *s
         return TP_OK;
     }
     print_weight(weight);
-    for (uint32_t i = 0; i < weight->op.outs && status == TP_OK; i++)
+    for (uint32_t i = 0; i < weight->form->op.outs && status == TP_OK; i++)
         if (weight->tensor[i] != TP_NO_TENSOR && (whole || i == subject->out)) {
             putchar('\n');
             status = print_output(source, weight, i);
@@ -170,19 +170,21 @@ static json_t *weight_json(const struct tp_source *source, const struct tp_weigh
                            struct tp_err *err)
 {
     json_t *tensors = json_array();
-    json_t *descriptor = tp_descriptor_json(weight->format, &weight->settings, &weight->search,
-                                            &weight->op, weight->box, weight->rank, err);
-    for (uint32_t i = 0; i < weight->op.outs; i++)
+    json_t *descriptor = tp_descriptor_json(weight->form->format, &weight->form->settings, &weight->form->search,
+                                            &weight->form->op, weight->form->box, weight->form->rank, err);
+    for (uint32_t i = 0; i < weight->form->op.outs; i++)
         if (weight->tensor[i] != TP_NO_TENSOR) {
             json_t *json = tensor_json(source, weight->tensor[i]);
-            json_object_set_new(json, "role", json_string(tp_role_name(weight->op.out[i].role)));
+            json_object_set_new(json, "role", json_string(tp_role_name(weight->form->op.out[i].role)));
             json_array_append_new(tensors, json);
         }
+    char *prefix = tp_weight_prefix(weight, err);
     json_t *json =
-        json_pack("{s:s,s:s,s:b,s:s,s:o,s:o,s:o}", "name", weight->name, "prefix", weight->prefix,
-                  "described", weight->origins > 0, "dtype", tp_dtype_name(weight->dtype), "from",
+        json_pack("{s:s,s:s,s:b,s:s,s:o,s:o,s:o}", "name", weight->name, "prefix",
+                  prefix ? prefix : "", "described", weight->origins > 0, "dtype", tp_dtype_name(weight->form->dtype), "from",
                   origins_json(weight), "tensors", tensors, "descriptor",
                   descriptor ? descriptor : json_null());
+    free(prefix);
     return json;
 }
 

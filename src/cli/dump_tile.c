@@ -208,18 +208,18 @@ static void print_steps(const struct drawing *d, const struct tp_op_out *out)
 
 int tp_dump_tile(const struct tp_weight *weight, uint32_t i)
 {
-    const struct tp_op_out *out = &weight->op.out[i];
+    const struct tp_op_out *out = &weight->form->op.out[i];
     struct drawing d = {.bits = tp_element_bits(out->element)};
     struct tp_err err = {0};
     uint64_t per_n, per_k;
     if (!out->layout)
         return TP_OK;
-    if (tp_op_layout(&weight->op, i, weight->box, &d.layout, &err))
+    if (tp_op_layout(&weight->form->op, i, weight->form->box, &d.layout, &err))
         return tp_report_error(&err);
     tp_inspect_per(weight, i, &per_n, &per_k);
-    d.count_of[0] = weight->box.e;
-    d.count_of[1] = tp_ceil_div(weight->box.n, per_n);
-    d.count_of[2] = tp_ceil_div(weight->box.k, per_k);
+    d.count_of[0] = weight->form->box.e;
+    d.count_of[1] = tp_ceil_div(weight->form->box.n, per_n);
+    d.count_of[2] = tp_ceil_div(weight->form->box.k, per_k);
     collect_modes(&d);
     bool cells = d.run <= SHORT_RUN;
     print_legend(&d, out, cells);

@@ -36,7 +36,7 @@ static bool is_sampled(const struct tp_plan *plan)
     for (size_t u = 0; u < plan->unit_count; u++) {
         const struct tp_unit *unit = &plan->units[u];
         if (tp_unit_loss(plan, unit) != TP_LOSS_NONE ||
-            (unit->kind == TP_UNIT_ENCODE && tp_op_search(&unit->op) != TP_SEARCH_NONE))
+            (unit->form->kind == TP_UNIT_ENCODE && tp_op_search(&unit->form->op) != TP_SEARCH_NONE))
             return true;
     }
     return false;

@@ -101,39 +101,39 @@ static const char *const cut_names[] = {
 
 static void put_search(struct json *j, const struct tp_unit *unit)
 {
-    enum tp_search search = tp_op_search(&unit->op);
-    if (unit->needless_search)
+    enum tp_search search = tp_op_search(&unit->form->op);
+    if (unit->form->needless_search)
         put_text(j, "search_note", "its scales are the best already");
-    if (!unit->format || search == TP_SEARCH_NONE)
+    if (!unit->form->format || search == TP_SEARCH_NONE)
         return;
     put_text(j, "search", tp_search_name(search));
-    put_text(j, "signed", unit->op.search_signed ? "yes" : "no");
-    put_text(j, "importance", tp_importance_word(unit->op.importance));
-    if (unit->unweighted)
+    put_text(j, "signed", unit->form->op.search_signed ? "yes" : "no");
+    put_text(j, "importance", tp_importance_word(unit->form->op.importance));
+    if (unit->form->unweighted)
         put_text(j, "search_note", "the file has no importance for it");
 }
 
 static void put_unit(struct json *j, const struct tp_plan *plan, const struct tp_unit *unit,
                      const struct tp_cut *cut)
 {
-    const uint64_t box[] = {unit->box.e, unit->box.n, unit->box.k};
+    const uint64_t box[] = {unit->form->box.e, unit->form->box.n, unit->form->box.k};
     const struct tp_weight *weight = &plan->weights->items[unit->views[0].weight];
     char source[128];
     begin(j, NULL, "{");
     put_text(j, "name", unit->name);
     put_numbers(j, "box", box, 3);
-    put_number(j, "rank", (uint64_t)unit->rank);
-    put_text(j, "dtype", tp_dtype_name(unit->original));
+    put_number(j, "rank", (uint64_t)unit->form->rank);
+    put_text(j, "dtype", tp_dtype_name(unit->form->original));
     begin(j, "outputs", "[");
-    for (uint32_t i = 0; i < unit->outs; i++)
+    for (uint32_t i = 0; i < unit->form->outs; i++)
         put_output(j, plan, &plan->outputs[unit->output[i]]);
     end(j, "]");
     put_text(j, "source", tp_weight_source(weight, source, sizeof source));
-    if (unit->format)
-        put_text(j, "format", unit->format->name);
+    if (unit->form->format)
+        put_text(j, "format", unit->form->format->name);
     put_search(j, unit);
-    if (unit->warning)
-        put_text(j, "warning", unit->warning);
+    if (unit->form->warning)
+        put_text(j, "warning", unit->form->warning);
     if (cut)
         put_text(j, "cut", cut_names[cut->along]);
     end(j, "}");

@@ -15,14 +15,14 @@
 
 static const char *box_text(char text[TP_SHAPE_TEXT], const struct tp_unit *unit)
 {
-    uint64_t shape[3] = {unit->box.e, unit->box.n, unit->box.k};
-    return tp_shape_text(text, unit->rank == 3 ? shape : shape + 1, (uint32_t)unit->rank);
+    uint64_t shape[3] = {unit->form->box.e, unit->form->box.n, unit->form->box.k};
+    return tp_shape_text(text, unit->form->rank == 3 ? shape : shape + 1, (uint32_t)unit->form->rank);
 }
 
 static uint64_t unit_bytes(const struct tp_plan *plan, const struct tp_unit *unit)
 {
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < unit->outs; i++)
+    for (uint32_t i = 0; i < unit->form->outs; i++)
         bytes += plan->outputs[unit->output[i]].bytes;
     return bytes;
 }
@@ -135,8 +135,8 @@ static const char *unit_name(const struct tp_plan *plan, size_t u) { return plan
 
 static bool same_search(const struct tp_unit *a, const struct tp_unit *b)
 {
-    return a->op.search == b->op.search && a->op.search_signed == b->op.search_signed &&
-           a->op.importance == b->op.importance;
+    return a->form->op.search == b->form->op.search && a->form->op.search_signed == b->form->op.search_signed &&
+           a->form->op.importance == b->form->op.importance;
 }
 
 static bool units_alike(const struct tp_plan *plan, size_t i, size_t j)
@@ -144,20 +144,20 @@ static bool units_alike(const struct tp_plan *plan, size_t i, size_t j)
     const struct tp_unit *a = &plan->units[i], *b = &plan->units[j];
     const struct tp_weight *x = &plan->weights->items[a->views[0].weight];
     const struct tp_weight *y = &plan->weights->items[b->views[0].weight];
-    return a->box.e == b->box.e && a->box.n == b->box.n && a->box.k == b->box.k &&
-           a->rank == b->rank && a->format == b->format && (a->format || a->dtype == b->dtype) &&
-           x->format == y->format && (x->format || x->dtype == y->dtype) &&
-           a->unweighted == b->unweighted && same_search(a, b) &&
+    return a->form->box.e == b->form->box.e && a->form->box.n == b->form->box.n && a->form->box.k == b->form->box.k &&
+           a->form->rank == b->form->rank && a->form->format == b->form->format && (a->form->format || a->form->dtype == b->form->dtype) &&
+           x->form->format == y->form->format && (x->form->format || x->form->dtype == y->form->dtype) &&
+           a->form->unweighted == b->form->unweighted && same_search(a, b) &&
            unit_bytes(plan, a) == unit_bytes(plan, b);
 }
 
 /* "w4a8-ct, search mse signed magnitude" */
 static const char *unit_target(const struct tp_unit *unit, char *text, size_t size)
 {
-    const struct tp_op *op = &unit->op;
-    if (!unit->format || tp_op_search(op) == TP_SEARCH_NONE)
-        return unit->format ? unit->format->name : tp_dtype_name(unit->dtype);
-    snprintf(text, size, "%s, search %s%s%s%s", unit->format->name,
+    const struct tp_op *op = &unit->form->op;
+    if (!unit->form->format || tp_op_search(op) == TP_SEARCH_NONE)
+        return unit->form->format ? unit->form->format->name : tp_dtype_name(unit->form->dtype);
+    snprintf(text, size, "%s, search %s%s%s%s", unit->form->format->name,
              tp_search_name(tp_op_search(op)), op->search_signed ? ", signed" : "",
              op->importance == TP_IMPORTANCE_NONE ? "" : ", importance ",
              op->importance == TP_IMPORTANCE_NONE ? "" : tp_importance_word(op->importance));
@@ -256,7 +256,7 @@ static void note_search(const struct tp_plan *plan)
 {
     size_t count = 0, first = 0;
     for (size_t u = plan->unit_count; u-- > 0;)
-        if (plan->units[u].needless_search) {
+        if (plan->units[u].form->needless_search) {
             first = u;
             count++;
         }
@@ -290,12 +290,12 @@ static void warn_same(const struct tp_plan *plan)
 {
     size_t same = 0;
     for (size_t u = 0; u < plan->kept_unit_count; u++)
-        same += plan->kept_units[u].format != NULL;
+        same += plan->kept_units[u].form->format != NULL;
     for (size_t k = 0; k < plan->kept_count && same; k++)
         if (plan->kept[k].reason && strcmp(plan->kept[k].reason, TP_REASON_SAME) == 0) {
             const struct tp_unit *unit = &plan->kept_units[plan->kept[k].unit];
             tp_warn("%s is in the format %s already: nothing is converted, its tensors are copied",
-                    plan->ckpt->path, unit->format->name);
+                    plan->ckpt->path, unit->form->format->name);
             return;
         }
     tp_warn("%s: no weight is converted, all tensors are copied%s", plan->ckpt->path,
@@ -319,7 +319,7 @@ static void warn_unweighted(const struct tp_plan *plan)
 {
     size_t count = 0, first = 0;
     for (size_t u = plan->unit_count; u-- > 0;)
-        if (plan->units[u].unweighted) {
+        if (plan->units[u].form->unweighted) {
             tp_note("%s: searched without importance", plan->units[u].name);
             first = u;
             count++;
@@ -350,7 +350,7 @@ void tp_plan_warn(const struct tp_plan *plan)
         warn_same(plan);
     warn_unweighted(plan);
     for (size_t u = 0; u < plan->unit_count; u++) {
-        const char *warning = plan->units[u].warning;
+        const char *warning = plan->units[u].form->warning;
         size_t i = 0, alike = 0;
         while (warning && i < count && seen[i] != warning)
             i++;
@@ -358,7 +358,7 @@ void tp_plan_warn(const struct tp_plan *plan)
             continue;
         seen[count++] = warning;
         for (size_t v = u; v < plan->unit_count; v++)
-            alike += plan->units[v].warning == warning;
+            alike += plan->units[v].form->warning == warning;
         tp_warn("%s%s: the bytes are right, but %s", plan->units[u].name,
                 alike > 1 ? " and others" : "", warning);
     }

@@ -10,38 +10,34 @@
 static void check(const struct tp_weight *weight)
 {
     uint64_t rows = 0;
-    must(weight->name && weight->prefix && *weight->prefix && weight->format);
-    must(weight->box.e && weight->box.n && weight->box.k && weight->rank >= 2 && weight->rank <= 3);
+    must(weight->name && weight->form->joint && weight->form->format);
+    must(weight->form->box.e && weight->form->box.n && weight->form->box.k && weight->form->rank >= 2 && weight->form->rank <= 3);
     for (uint32_t i = 0; i < weight->origins; i++) {
         const struct tp_origin *origin = &weight->origin[i];
         must(origin->name && origin->rank >= 2 && origin->rank <= 3);
         must(origin->row + origin->rows <= origin->shape[origin->rank - 2]);
         rows += origin->rows;
     }
-    must(rows == weight->box.n);
-    json_t *json = tp_descriptor_json(weight->format, &weight->settings, &weight->search,
-                                      &weight->op, weight->box, weight->rank, NULL);
+    must(rows == weight->form->box.n);
+    json_t *json = tp_descriptor_json(weight->form->format, &weight->form->settings, &weight->form->search,
+                                      &weight->form->op, weight->form->box, weight->form->rank, NULL);
     must(json != NULL);
     json_decref(json);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct tp_weight *items = NULL;
-    size_t count = 0, capacity = 0;
+    struct tp_weights weights = {0};
     struct tp_err err = {0};
     char *text = calloc(1, size + 2);
     must(text != NULL);
     memcpy(text, data, size);
     const char *units = text + strlen(text) + 1;
-    enum tp_code code = tp_descriptors_parse(text, units, &items, &count, &capacity, &err);
+    enum tp_code code = tp_descriptors_parse(text, units, &weights, &err);
     must(code == err.code && (!code || (err.what[0] && err.hint[0])));
-    for (size_t i = 0; i < count; i++) {
-        if (!code)
-            check(&items[i]);
-        tp_weight_close(&items[i]);
-    }
-    free(items);
+    for (size_t i = 0; i < weights.count && !code; i++)
+        check(&weights.items[i]);
+    tp_weights_close(&weights);
     free(text);
     return 0;
 }

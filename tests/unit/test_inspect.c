@@ -176,14 +176,14 @@ static uint64_t ceil_div(uint64_t a, uint64_t b)
 static void check_outputs(const struct source *source, const struct tp_subject *unit)
 {
     const struct tp_weight *weight = unit->weight;
-    for (uint32_t i = 0; i < weight->op.outs; i++) {
+    for (uint32_t i = 0; i < weight->form->op.outs; i++) {
         struct tp_subject part =
             tp_inspect_tensor(&source->ckpt, &source->weights, weight->tensor[i]);
         uint64_t per_n, per_k, real = check_bytes(source, &part);
         tp_inspect_per(weight, i, &per_n, &per_k);
-        if (weight->op.out[i].role != TP_ROLE_WORDS && weight->op.out[i].layout)
-            assert_int_equal(real, weight->box.e * ceil_div(weight->box.n, per_n) *
-                                       ceil_div(weight->box.k, per_k));
+        if (weight->form->op.out[i].role != TP_ROLE_WORDS && weight->form->op.out[i].layout)
+            assert_int_equal(real, weight->form->box.e * ceil_div(weight->form->box.n, per_n) *
+                                       ceil_div(weight->form->box.k, per_k));
     }
 }
 
@@ -278,7 +278,7 @@ static void every_format_goes_both_ways(void **state)
         open_source(convert(x->format, x->setting, name, x->shape, x->rank), &source);
         must(tp_inspect_find(&source.ckpt, &source.weights, unit_name, &unit, &err), &err);
         assert_non_null(unit.weight);
-        assert_string_equal(unit.weight->format->name, x->format);
+        assert_string_equal(unit.weight->form->format->name, x->format);
         check_weight(&source, &unit);
         close_source(&source);
     }
@@ -418,7 +418,7 @@ static void gptq_with_zero_points_and_act_order(void **state)
     open_source(path, &source);
     must(tp_inspect_find(&source.ckpt, &source.weights, "a", &unit, &err), &err);
     assert_non_null(unit.weight);
-    must(tp_source_check(&source.ckpt, &source.weights.items[0], &err), &err);
+    must(tp_source_check(&source.ckpt, &source.weights, 0, &err), &err);
     for (uint64_t n = 0; n < GN; n++)
         for (uint64_t k = 0; k < GK; k++) {
             struct tp_element_info at;

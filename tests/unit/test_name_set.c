@@ -47,6 +47,38 @@ static void test_set(void **state)
     tp_names_close(&names);
 }
 
+static const char *text_at(const void *texts, size_t i) { return ((char *const *)texts)[i]; }
+
+/* The first name that comes twice, wherever it and its twin are; none among names that differ. */
+static void test_repeated(void **state)
+{
+    (void)state;
+    enum { COUNT = 5000 };
+    static char text[COUNT][24];
+    static char *names[COUNT];
+    struct tp_err err = {0};
+    for (uint32_t i = 0; i < COUNT; i++) {
+        snprintf(text[i], sizeof text[i], "layers.%u.weight", i);
+        names[i] = text[i];
+    }
+    for (size_t count = 0; count <= COUNT; count += 1 + count / 2) {
+        size_t first;
+        assert_int_equal(tp_names_repeated(text_at, names, count, &first, &err), TP_OK);
+        assert_int_equal(first, count);
+        if (count < 2)
+            continue;
+        uint32_t to = 1 + random_below((uint32_t)count - 1), from = random_below(to);
+        char before[24];
+        memcpy(before, text[to], sizeof before);
+        memcpy(text[to], text[from], sizeof before);
+        names[count - 1] = count - 1 > to ? text[0] : names[count - 1]; /* a later one as well */
+        assert_int_equal(tp_names_repeated(text_at, names, count, &first, &err), TP_OK);
+        assert_int_equal(first, to);
+        memcpy(text[to], before, sizeof before);
+        names[count - 1] = text[count - 1];
+    }
+}
+
 static int compare(const void *a, const void *b)
 {
     return strcmp(((const struct tp_name_key *)a)->name, ((const struct tp_name_key *)b)->name);
@@ -139,7 +171,7 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_set),
+        cmocka_unit_test(test_set), cmocka_unit_test(test_repeated),
         cmocka_unit_test(test_sort),
         cmocka_unit_test(test_sort_alike),
         cmocka_unit_test(test_out_of_memory),

@@ -37,7 +37,6 @@ static enum tp_code prepare(struct tp_sink *sink, uint32_t file, struct tp_err *
     return TP_OK;
 }
 
-static char header[] = "header";
 static uint8_t byte = 1;
 
 static void run_with(const bool *skip, unsigned workers)
@@ -46,8 +45,10 @@ static void run_with(const bool *skip, unsigned workers)
     static struct tp_output outputs[OUTPUTS];
     struct tp_plan plan = {.files = files, .file_count = FILES, .outputs = outputs,
                            .output_count = OUTPUTS};
+    struct tp_squeezed header = {0};
+    assert_int_equal(tp_squeeze("header", 7, &header, NULL), TP_OK);
     for (uint32_t f = 0; f < FILES; f++)
-        files[f] = (struct tp_plan_file){.header = header, .header_size = sizeof header,
+        files[f] = (struct tp_plan_file){.header = header, .header_size = 7,
                                          .first_output = f * EACH, .output_count = EACH};
     for (uint32_t o = 0; o < OUTPUTS; o++)
         outputs[o] = (struct tp_output){.bytes = 1, .file = o / EACH, .unit = UINT32_MAX,
@@ -63,6 +64,7 @@ static void run_with(const bool *skip, unsigned workers)
         for (int o = 0; o < OUTPUTS; o++)
             assert_int_equal(sink.outputs[o], !skip[o / EACH]);
     }
+    tp_squeezed_free(&header);
 }
 
 static void all_files(void **state)

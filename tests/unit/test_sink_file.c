@@ -61,7 +61,7 @@ static void make_world(struct world *w)
     close(fd);
     memset(w->header, '0', sizeof w->header);
     w->output = (struct tp_output){.bytes = BYTES, .offset = HEADER};
-    w->file = (struct tp_plan_file){.header = w->header, .header_size = HEADER, .hash_at = 100,
+    w->file = (struct tp_plan_file){.header_size = HEADER, .hash_at = 100,
                                     .size = HEADER + BYTES, .output_count = 1};
     w->plan = (struct tp_plan){.outputs = &w->output, .output_count = 1, .files = &w->file,
                                .file_count = 1};

@@ -92,7 +92,7 @@ static void check_distance(int before, int after, bool with_scale)
     assert_int_equal(tp_weights_find(&ckpt, &weights, &err), TP_OK);
     assert_int_equal(weights.count, with_scale); /* without, the codes are a tensor like others */
     if (with_scale) {
-        assert_string_equal(weights.items[0].format->name, "fp8-deepseek");
+        assert_string_equal(weights.items[0].form->format->name, "fp8-deepseek");
         assert_string_equal(ckpt.tensors[weights.items[0].tensor[1]].name, "m.weight_scale_inv");
     }
     tp_weights_close(&weights);
@@ -141,7 +141,7 @@ static void test_packed_only(void **state)
         snprintf(name, sizeof name, "m.%d", 11 - i);
         assert_string_equal(packed.items[i].name, name);
         assert_string_equal(all.items[i].name, name);
-        assert_ptr_equal(packed.items[i].format, all.items[i].format);
+        assert_ptr_equal(packed.items[i].form->format, all.items[i].form->format);
         assert_memory_equal(packed.items[i].tensor, all.items[i].tensor,
                             sizeof all.items[i].tensor);
     }

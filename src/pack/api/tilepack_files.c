@@ -89,7 +89,7 @@ static enum tp_code list_packed(tilepack_checkpoint *c, struct tp_err *err)
     if (!(c->packed = tp_os_zalloc(c->weights.count + 1, sizeof *c->packed, err)))
         return TP_E_MEMORY;
     for (size_t w = 0; w < c->weights.count; w++)
-        if (c->weights.items[w].format)
+        if (c->weights.items[w].form->format)
             c->packed[c->packed_count++] = w;
     return TP_OK;
 }
@@ -215,13 +215,13 @@ const char *tilepack_packed_name(const tilepack_checkpoint *c, size_t w)
 const char *tilepack_packed_format(const tilepack_checkpoint *c, size_t w)
 {
     const struct tp_weight *weight = packed_of(c, w);
-    return weight ? weight->format->name : NULL;
+    return weight ? weight->form->format->name : NULL;
 }
 
 void tilepack_packed_box(const tilepack_checkpoint *c, size_t w, uint64_t box[3])
 {
     const struct tp_weight *weight = packed_of(c, w);
-    struct tp_box3 size = weight ? weight->box : (struct tp_box3){0};
+    struct tp_box3 size = weight ? weight->form->box : (struct tp_box3){0};
     box[0] = size.e;
     box[1] = size.n;
     box[2] = size.k;
@@ -230,7 +230,7 @@ void tilepack_packed_box(const tilepack_checkpoint *c, size_t w, uint64_t box[3]
 size_t tilepack_packed_tensor(const tilepack_checkpoint *c, size_t w, size_t i)
 {
     const struct tp_weight *weight = packed_of(c, w);
-    return weight && i < weight->op.outs && weight->tensor[i] != TP_NO_TENSOR ? weight->tensor[i]
+    return weight && i < weight->form->op.outs && weight->tensor[i] != TP_NO_TENSOR ? weight->tensor[i]
                                                                               : SIZE_MAX;
 }
 
@@ -243,11 +243,10 @@ static const struct tp_weight *checked(const tilepack_checkpoint *c, size_t w,
         return NULL;
     }
     tilepack_checkpoint *owner = (tilepack_checkpoint *)c; /* the lock makes this legal */
-    struct tp_weight *weight = &owner->weights.items[c->packed[w]];
     pthread_mutex_lock(&owner->lock);
-    enum tp_code code = tp_source_check(&c->ckpt, weight, err);
+    enum tp_code code = tp_source_check(&c->ckpt, &owner->weights, c->packed[w], err);
     pthread_mutex_unlock(&owner->lock);
-    return code ? NULL : weight;
+    return code ? NULL : packed_of(c, w);
 }
 
 int tilepack_packed_weight(const tilepack_checkpoint *c, size_t w, tilepack_weight **weight,
@@ -257,12 +256,12 @@ int tilepack_packed_weight(const tilepack_checkpoint *c, size_t w, tilepack_weig
     const struct tp_weight *found = checked(c, w, &err);
     *weight = NULL;
     enum tp_dtype dtypes[TP_MAX_OUT] = {TP_DTYPE_NONE};
-    for (uint32_t i = 0; found && i < found->op.outs; i++)
-        dtypes[i] = found->tensor[i] == TP_NO_TENSOR ? found->format->out[i].dtype
+    for (uint32_t i = 0; found && i < found->form->op.outs; i++)
+        dtypes[i] = found->tensor[i] == TP_NO_TENSOR ? found->form->format->out[i].dtype
                                                      : c->ckpt.tensors[found->tensor[i]].dtype;
     if (found &&
-        tp_handle_weight(found->format, &found->op, found->box, dtypes, weight, &err) == TP_OK) {
-        (*weight)->negative_scales = found->search.is_signed;
+        tp_handle_weight(found->form->format, &found->form->op, found->form->box, dtypes, weight, &err) == TP_OK) {
+        (*weight)->negative_scales = found->form->search.is_signed;
         if (found->global > 0)
             (*weight)->global = found->global;
     }
@@ -289,13 +288,13 @@ int tilepack_packed_values(const tilepack_checkpoint *c, size_t w, uint64_t e, u
     const struct tp_weight *weight = checked(c, w, &err);
     if (weight && !values) {
         tp_fail(&err, TP_E_USAGE, "no memory for the values is given");
-    } else if (weight && (n1 > weight->box.n || k1 > weight->box.k)) {
+    } else if (weight && (n1 > weight->form->box.n || k1 > weight->form->box.k)) {
         tp_fail(&err, TP_E_USAGE, "the region is not inside of [%llu,%llu,%llu]",
-                (unsigned long long)weight->box.e, (unsigned long long)weight->box.n,
-                (unsigned long long)weight->box.k);
+                (unsigned long long)weight->form->box.e, (unsigned long long)weight->form->box.n,
+                (unsigned long long)weight->form->box.k);
     } else if (weight) {
-        struct tp_subject subject = {.weight = weight, .box = weight->box};
-        int codes = tp_op_find(&weight->op, TP_ROLE_CODES);
+        struct tp_subject subject = {.weight = weight, .box = weight->form->box};
+        int codes = tp_op_find(&weight->form->op, TP_ROLE_CODES);
         subject.out = (uint32_t)codes;
         subject.tensor = weight->tensor[codes];
         if (tp_inspect_region(&subject, &region, &err) == TP_OK)

@@ -331,20 +331,21 @@ static enum tp_code scales_target(const struct tp_bench_case *c, uint64_t *targe
 static enum tp_code make_grid(const struct tp_bench_case *c, unsigned jobs, struct tp_unit *unit,
                               struct tp_grid *grid, struct tp_err *err)
 {
-    struct tp_weight weight = {.box = c->box, .dtype = c->dtype};
+    struct tp_weight_form form = {.box = c->box, .dtype = c->dtype};
+    struct tp_weight weight = {.form = &form};
     struct tp_weights weights = {.items = &weight, .count = 1};
     struct tp_plan plan = {.weights = &weights};
     struct tp_view view = {0};
-    *unit = (struct tp_unit){.kind = TP_UNIT_ENCODE, .box = c->box, .format = c->format,
-                             .op = c->op, .dtype = c->dtype, .views_per_expert = 1};
+    *unit->form = (struct tp_unit_form){.kind = TP_UNIT_ENCODE, .box = c->box,
+                                        .format = c->format, .op = c->op, .dtype = c->dtype,
+                                        .views_per_expert = 1, .view_rows = {c->box.n}};
     unit->views = &view;
-    unit->view_rows[0] = c->box.n;
     if (c->kind != TP_BENCH_ENCODE) {
-        weight.format = c->kind == TP_BENCH_REPACK ? c->source : c->format;
-        weight.op = c->kind == TP_BENCH_REPACK ? c->from : c->op;
+        form.format = c->kind == TP_BENCH_REPACK ? c->source : c->format;
+        form.op = c->kind == TP_BENCH_REPACK ? c->from : c->op;
     }
     if (c->kind == TP_BENCH_DECODE)
-        unit->format = NULL;
+        unit->form->format = NULL;
     uint64_t target = BOX_TARGET, limit = BOX_LIMIT / tp_min_u64(jobs, 64);
     enum tp_code code = TP_OK;
     if (c->scales_only && (code = scales_target(c, &target, err)) == TP_OK)
@@ -358,7 +359,8 @@ static enum tp_code make_grid(const struct tp_bench_case *c, unsigned jobs, stru
 static enum tp_code make_pieces(struct job *job, unsigned jobs, struct tp_err *err)
 {
     const struct tp_bench_case *c = job->c;
-    struct tp_unit unit;
+    struct tp_unit_form form;
+    struct tp_unit unit = {.form = &form};
     struct tp_grid grid;
     enum tp_code code = make_grid(c, jobs, &unit, &grid, err);
     if (code)

@@ -99,7 +99,7 @@ static enum tp_code encode_and_decode(const struct tp_op *op, const struct tp_ob
 static enum tp_code decode_unsearched(const struct tp_unit *unit, const struct tp_observed *seen,
                                       struct tp_box_buffers *buffers, struct tp_err *err)
 {
-    struct tp_op op = unit->op;
+    struct tp_op op = unit->form->op;
     op.search = TP_SEARCH_NONE;
     return encode_and_decode(&op, seen, buffers, err);
 }
@@ -139,7 +139,7 @@ static enum tp_code measure_search(const struct tp_plan *plan, const struct tp_o
     weigh(seen->box.size, importance, buffers->source.data);
     weigh(seen->box.size, importance, buffers->decoded.data);
     measure(seen, buffers, &distances->weighted_none);
-    if ((code = decode(&unit->op, seen, seen->out, buffers, err)))
+    if ((code = decode(&unit->form->op, seen, seen->out, buffers, err)))
         return code;
     weigh(seen->box.size, importance, buffers->decoded.data);
     measure(seen, buffers, &distances->weighted_stored);
@@ -153,7 +153,7 @@ enum tp_code tp_box_distances_of(const struct tp_plan *plan, const struct tp_sid
 {
     const struct tp_unit *unit = &plan->units[seen->unit];
     enum tp_code code = source_values(plan, source, seen, buffers, err);
-    if (code || (code = decode(&unit->op, seen, seen->out, buffers, err)))
+    if (code || (code = decode(&unit->form->op, seen, seen->out, buffers, err)))
         return code;
     measure(seen, buffers, &distances->stored);
     return search ? measure_search(plan, seen, buffers, distances, err) : TP_OK;
@@ -166,7 +166,7 @@ static float global_of(const struct tp_unit *unit, const struct tp_box3 *size,
     uint32_t bits = tp_amax_bits(buffers->source.data, size->e * size->n * size->k);
     float amax;
     memcpy(&amax, &bits, sizeof amax);
-    return tp_codec_global(&unit->op, unit->dtype, amax);
+    return tp_codec_global(&unit->form->op, unit->form->dtype, amax);
 }
 
 enum tp_code tp_box_trial(const struct tp_plan *plan, const struct tp_side *source, uint32_t u,
@@ -179,7 +179,7 @@ enum tp_code tp_box_trial(const struct tp_plan *plan, const struct tp_side *sour
     if (code)
         return code;
     seen.global = global_of(unit, &box->size, buffers);
-    if ((code = encode_and_decode(&unit->op, &seen, buffers, err)))
+    if ((code = encode_and_decode(&unit->form->op, &seen, buffers, err)))
         return code;
     measure(&seen, buffers, distance);
     return TP_OK;
@@ -201,6 +201,6 @@ enum tp_code tp_box_rows(const struct tp_unit *unit, const struct tp_observed *s
         rows->values = (const uint8_t *)seen->values +
                        (inside.e * box->size.n + inside.n) * box->size.k *
                            (tp_dtype_bits(seen->dtype) / 8);
-    enum tp_code code = take_outputs(&unit->op, part->size, &buffers->cut, out, err);
-    return code ? code : tp_packed_cut(&unit->op, box->size, &inside, seen->out, out, err);
+    enum tp_code code = take_outputs(&unit->form->op, part->size, &buffers->cut, out, err);
+    return code ? code : tp_packed_cut(&unit->form->op, box->size, &inside, seen->out, out, err);
 }

@@ -32,15 +32,15 @@ static enum tp_code granule(const struct job *job, uint64_t *n, uint64_t *k, str
     const struct tp_unit *units[] = {job->unit_a, job->unit_b};
     *n = *k = 1;
     for (int s = 0; s < 2; s++)
-        for (uint32_t p = 0; p < units[s]->views_per_expert; p++) {
+        for (uint32_t p = 0; p < units[s]->form->views_per_expert; p++) {
             uint64_t gn, gk;
             const struct tp_weight *weight = &sides[s]->weights->items[units[s]->views[p].weight];
-            if (!weight->format)
+            if (!weight->form->format)
                 continue;
-            enum tp_code code = tp_op_granule(&weight->op, &gn, &gk, err);
+            enum tp_code code = tp_op_granule(&weight->form->op, &gn, &gk, err);
             if (code)
                 return code;
-            gk = gk ? gk : weight->box.k;
+            gk = gk ? gk : weight->form->box.k;
             if (!tp_lcm_u64(n, *n, gn) || !tp_lcm_u64(k, *k, gk))
                 return tp_fail(err, TP_E_UNSUPPORTED, "granule does not fit 64 bits");
         }
@@ -49,7 +49,7 @@ static enum tp_code granule(const struct job *job, uint64_t *n, uint64_t *k, str
 
 static enum tp_code choose_grid(struct job *job, struct tp_err *err)
 {
-    struct tp_box3 box = job->unit_a->box;
+    struct tp_box3 box = job->unit_a->form->box;
     uint64_t n, k, blocks;
     enum tp_code code = granule(job, &n, &k, err);
     if (code)
@@ -71,7 +71,7 @@ static enum tp_code choose_grid(struct job *job, struct tp_err *err)
 
 static struct tp_box box_at(const struct job *job, uint64_t i)
 {
-    struct tp_box3 all = job->unit_a->box;
+    struct tp_box3 all = job->unit_a->form->box;
     uint64_t per_expert = job->n_count * job->k_count;
     struct tp_box box = {.e = i / per_expert,
                          .n = i % per_expert / job->k_count * job->n_step,
@@ -89,7 +89,7 @@ static bool stopped(const struct job *job)
 /* The index of a box's element in the whole [E,N,K]. */
 static uint64_t whole_index(const struct job *job, const struct tp_box *box, uint64_t i)
 {
-    struct tp_box3 all = job->unit_a->box;
+    struct tp_box3 all = job->unit_a->form->box;
     return (box->e * all.n + box->n + i / box->size.k) * all.k + box->k + i % box->size.k;
 }
 

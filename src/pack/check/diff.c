@@ -55,7 +55,7 @@ static enum tp_code packed_by_name(const struct side *s, uint32_t **list, size_t
     if (!(*list = tp_os_zalloc(weights->count + 1, sizeof **list, err)))
         return TP_E_MEMORY;
     for (uint32_t w = 0; w < weights->count; w++)
-        if (weights->items[w].format)
+        if (weights->items[w].form->format)
             (*list)[(*count)++] = w;
     qsort_r(*list, *count, sizeof **list, by_weight_name, weights->items);
     return TP_OK;
@@ -76,8 +76,8 @@ static enum tp_code pair_packed(struct diff *d)
         if (j == b_count)
             break;
         const struct tp_weight *y = &d->b.in->weights->items[b[j]];
-        if (strcmp(x->name, y->name) == 0 && memcmp(&x->box, &y->box, sizeof x->box) == 0 &&
-            x->rank == y->rank)
+        if (strcmp(x->name, y->name) == 0 && memcmp(&x->form->box, &y->form->box, sizeof x->form->box) == 0 &&
+            x->form->rank == y->form->rank)
             d->a.paired[a[i]] = d->b.paired[b[j]] = true;
     }
     free(a);
@@ -90,7 +90,7 @@ static enum tp_code pair_packed(struct diff *d)
 static const char *unit_form(const struct side *s, const struct tp_unit *unit)
 {
     const struct tp_weight *weight = &s->in->weights->items[unit->views[0].weight];
-    return weight->format ? weight->format->name : tp_dtype_name(weight->dtype);
+    return weight->form->format ? weight->form->format->name : tp_dtype_name(weight->form->dtype);
 }
 
 static void add_unit_entry(struct side *s, const struct tp_unit *unit)
@@ -98,8 +98,8 @@ static void add_unit_entry(struct side *s, const struct tp_unit *unit)
     const struct tp_weight *weight = &s->in->weights->items[unit->views[0].weight];
     s->entries[s->count++] = (struct entry){
         .name = unit->name, .unit = unit, .form = unit_form(s, unit),
-        .packed = weight->format != NULL,
-        .tensor = weight->format ? NULL : &s->in->ckpt->tensors[weight->tensor[0]],
+        .packed = weight->form->format != NULL,
+        .tensor = weight->form->format ? NULL : &s->in->ckpt->tensors[weight->tensor[0]],
     };
 }
 
@@ -140,14 +140,14 @@ static enum tp_code list_side(struct diff *d, struct side *s)
 static uint32_t entry_shape(const struct entry *e, uint64_t shape[TP_ST_MAX_RANK])
 {
     if (!e->unit) {
-        memcpy(shape, e->tensor->shape, sizeof e->tensor->shape);
+        memcpy(shape, e->tensor->shape, TP_ST_MAX_RANK * sizeof *shape);
         return e->tensor->rank;
     }
     uint32_t rank = 0;
-    if (e->unit->rank == 3)
-        shape[rank++] = e->unit->box.e;
-    shape[rank++] = e->unit->box.n;
-    shape[rank++] = e->unit->box.k;
+    if (e->unit->form->rank == 3)
+        shape[rank++] = e->unit->form->box.e;
+    shape[rank++] = e->unit->form->box.n;
+    shape[rank++] = e->unit->form->box.k;
     return rank;
 }
 
@@ -221,8 +221,8 @@ static enum tp_code equal_operands(const struct diff *d, const struct tp_unit *a
     const struct tp_weight *x = &d->a.in->weights->items[a->views[0].weight];
     const struct tp_weight *y = &d->b.in->weights->items[b->views[0].weight];
     enum tp_code code = TP_OK;
-    *equal = x->format == y->format && memcmp(&x->settings, &y->settings, sizeof x->settings) == 0;
-    for (uint32_t i = 0; *equal && i < x->op.outs && code == TP_OK; i++) {
+    *equal = x->form->format == y->form->format && memcmp(&x->form->settings, &y->form->settings, sizeof x->form->settings) == 0;
+    for (uint32_t i = 0; *equal && i < x->form->op.outs && code == TP_OK; i++) {
         uint64_t differing, first;
         if (x->tensor[i] == TP_NO_TENSOR || y->tensor[i] == TP_NO_TENSOR)
             continue;
@@ -243,7 +243,7 @@ static enum tp_code compare_units(const struct diff *d, const struct entry *a,
     if (!a->packed && !b->packed && a->tensor->dtype == b->tensor->dtype) {
         code = compare_bytes(d, a->tensor, b->tensor, &item->bytes, &item->first_byte);
         equal = item->bytes == 0;
-    } else if (a->packed && b->packed && a->unit->format && b->unit->format) {
+    } else if (a->packed && b->packed && a->unit->form->format && b->unit->form->format) {
         code = equal_operands(d, a->unit, b->unit, &equal);
     }
     if (code || equal)
@@ -335,7 +335,7 @@ static uint64_t bytes_of(const struct side *s, const struct entry *e)
     for (uint32_t i = 0; i < TP_MAX_OUT; i++)
         if (weight->tensor[i] != TP_NO_TENSOR)
             bytes += s->in->ckpt->tensors[weight->tensor[i]].bytes;
-    return tp_min_u64(bytes, e->unit->box.e * e->unit->box.n * e->unit->box.k * sizeof(float));
+    return tp_min_u64(bytes, e->unit->form->box.e * e->unit->form->box.n * e->unit->form->box.k * sizeof(float));
 }
 
 static enum tp_code compare_all(struct diff *d)

@@ -36,7 +36,7 @@ struct estimate {
 
 static bool is_encoded(const struct tp_unit *unit)
 {
-    return unit->format && unit->kind == TP_UNIT_ENCODE;
+    return unit->form->format && unit->form->kind == TP_UNIT_ENCODE;
 }
 
 static uint64_t share_of_weights(const struct tp_plan *plan)
@@ -50,12 +50,12 @@ static uint64_t share_of_weights(const struct tp_plan *plan)
 static enum tp_code make_sample(const struct tp_unit *unit, uint64_t share, struct sample *s,
                                 struct tp_err *err)
 {
-    const struct tp_box3 *all = &unit->box;
+    const struct tp_box3 *all = &unit->form->box;
     uint64_t n, k, values = all->e * all->n * all->k;
     uint64_t target = tp_min_u64(share, tp_max_u64(values / PART_OF, TP_ESTIMATE_MOST));
     target = tp_max_u64(target, TP_ESTIMATE_LEAST);
     *s = (struct sample){0};
-    enum tp_code code = tp_op_granule(&unit->op, &n, &k, err);
+    enum tp_code code = tp_op_granule(&unit->form->op, &n, &k, err);
     if (code || !values)
         return code;
     s->rows = n ? tp_min_u64(n, all->n) : all->n;
@@ -82,8 +82,8 @@ static struct tp_box sample_box(const struct tp_unit *unit, const struct sample 
     struct tp_box box = {.e = index / (s->n_count * s->k_count),
                          .n = index / s->k_count % s->n_count * s->rows,
                          .k = index % s->k_count * s->columns};
-    box.size = (struct tp_box3){1, tp_min_u64(s->rows, unit->box.n - box.n),
-                                tp_min_u64(s->columns, unit->box.k - box.k)};
+    box.size = (struct tp_box3){1, tp_min_u64(s->rows, unit->form->box.n - box.n),
+                                tp_min_u64(s->columns, unit->form->box.k - box.k)};
     return box;
 }
 
@@ -106,7 +106,7 @@ static enum tp_code one_unit(struct estimate *e, uint32_t u, struct tp_box_buffe
     }
     if (e->options->progress)
         e->options->progress(e->options->progress_arg,
-                             tp_value_bytes(unit->box, unit->dtype), unit->name);
+                             tp_value_bytes(unit->form->box, unit->form->dtype), unit->name);
     if (code)
         tp_err_tensor(err, unit->name);
     return code;
@@ -189,7 +189,7 @@ static bool has_error(const struct tp_unit_result *unit)
 static double stored_bits(const struct tp_plan *plan, const struct tp_unit *unit)
 {
     double bytes = 0;
-    for (uint32_t i = 0; i < unit->outs; i++)
+    for (uint32_t i = 0; i < unit->form->outs; i++)
         bytes += (double)plan->outputs[unit->output[i]].bytes;
     return 8 * bytes;
 }
@@ -200,8 +200,8 @@ void tp_estimate_add_up(const struct tp_plan *plan, const struct tp_unit_result 
     double least = INFINITY, values = 0, squares = 0;
     *sum = (struct tp_estimate_sum){0};
     for (size_t u = 0; u < plan->unit_count; u++) {
-        const struct tp_box3 *box = &plan->units[u].box;
-        if (!plan->units[u].format)
+        const struct tp_box3 *box = &plan->units[u].form->box;
+        if (!plan->units[u].form->format)
             continue;
         sum->weights++;
         sum->bits += stored_bits(plan, &plan->units[u]);

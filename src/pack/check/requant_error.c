@@ -107,7 +107,7 @@ static enum tp_code decode_source(const struct tp_plan *plan, const struct tp_un
         return code;
     for (int i = 0; i < TP_MAX_OUT; i++)
         in[i] = work->source[i].data;
-    return decode(&weight->op, cover->size, in, &work->before, &work->scratch, err);
+    return decode(&weight->form->op, cover->size, in, &work->before, &work->scratch, err);
 }
 
 static void compare(struct tp_requant_error *e, const struct tp_observed *seen,
@@ -144,7 +144,7 @@ enum tp_code tp_requant_error_observe(void *arg, const struct tp_observed *seen,
     if (tp_unit_loss(e->plan, unit) != TP_LOSS_VALUES)
         return TP_OK;
     enum tp_code code = decode_source(e->plan, unit, &seen->box, &work, &cover, &row, err);
-    if (code == TP_OK && (code = decode(&unit->op, seen->box.size, seen->out, &work.after,
+    if (code == TP_OK && (code = decode(&unit->form->op, seen->box.size, seen->out, &work.after,
                                         &work.scratch, err)) == TP_OK)
         compare(e, seen, &cover, row, &work);
     work_free(&work);

@@ -62,13 +62,13 @@ static enum tp_code decode(const struct tp_weight *weight, const struct tp_box *
     enum tp_code code = tp_buffer_room(&reader->decoded,
                                        cover->size.n * cover->size.k * sizeof(float), err);
     if (code ||
-        (code = tp_buffer_room(&reader->scratch, tp_encode_scratch(&weight->op, cover->size), err)))
+        (code = tp_buffer_room(&reader->scratch, tp_encode_scratch(&weight->form->op, cover->size), err)))
         return code;
-    for (uint32_t i = 0; i < weight->op.outs; i++)
+    for (uint32_t i = 0; i < weight->form->op.outs; i++)
         args.in[i] = weight->tensor[i] == TP_NO_TENSOR ? NULL : reader->source[i].data;
     args.out[0] = reader->decoded.data;
     args.scratch = reader->scratch.data;
-    tp_decode_find(&weight->op, TP_F32)(&weight->op, &args);
+    tp_decode_find(&weight->form->op, TP_F32)(&weight->form->op, &args);
     return tp_args_check(&args, err);
 }
 
@@ -97,7 +97,7 @@ enum tp_code tp_read_values(const struct tp_side *side, const struct tp_unit *un
     enum tp_code code = TP_OK;
     for (uint64_t n = 0, row, rows; n < box->size.n && code == TP_OK; n += rows) {
         const struct tp_view *view = tp_unit_view(unit, box->e, box->n + n, &row, &rows);
-        bool packed = side->weights->items[view->weight].format != NULL;
+        bool packed = side->weights->items[view->weight].form->format != NULL;
         rows = tp_min_u64(rows, box->size.n - n);
         code = (packed ? read_packed : read_plain)(side, view, box, row, rows,
                                                    to + n * box->size.k, reader, err);

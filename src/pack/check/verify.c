@@ -342,22 +342,22 @@ static enum tp_code open_manifest(struct verify *v)
 
 static bool same_layouts(const struct tp_weight *a, const struct tp_weight *b)
 {
-    return a->format == b->format && memcmp(&a->box, &b->box, sizeof a->box) == 0 &&
-           memcmp(&a->settings, &b->settings, sizeof a->settings) == 0;
+    return a->form->format == b->form->format && memcmp(&a->form->box, &b->form->box, sizeof a->form->box) == 0 &&
+           memcmp(&a->form->settings, &b->form->settings, sizeof a->form->settings) == 0;
 }
 
 static enum tp_code check_layouts(struct verify *v, const struct tp_weight *weight)
 {
-    for (uint32_t i = 0; i < weight->op.outs; i++) {
+    for (uint32_t i = 0; i < weight->form->op.outs; i++) {
         struct tp_layout layout;
         struct tp_err err = {0};
         uint64_t bytes = 0;
-        if (!weight->op.out[i].layout || weight->tensor[i] == TP_NO_TENSOR)
+        if (!weight->form->op.out[i].layout || weight->tensor[i] == TP_NO_TENSOR)
             continue;
         const struct tp_tensor *tensor = &v->ckpt->tensors[weight->tensor[i]];
-        enum tp_code code = tp_op_layout(&weight->op, i, weight->box, &layout, &err);
+        enum tp_code code = tp_op_layout(&weight->form->op, i, weight->form->box, &layout, &err);
         if (code == TP_OK && (code = tp_layout_check(&layout, &err)) == TP_OK)
-            code = tp_op_bytes(&weight->op, i, weight->box, &bytes, &err);
+            code = tp_op_bytes(&weight->form->op, i, weight->form->box, &bytes, &err);
         if (code == TP_OK && bytes != tensor->bytes)
             code = tp_fail(&err, TP_E_DIFF, "its layout covers %llu bytes, it has %llu",
                            (unsigned long long)bytes, (unsigned long long)tensor->bytes);
@@ -384,7 +384,7 @@ static enum tp_code check_weights(struct verify *v)
     enum tp_code code = TP_OK;
     for (size_t w = 0; w < v->weights->count && code == TP_OK; w++) {
         const struct tp_weight *weight = &v->weights->items[w];
-        if (!weight->format)
+        if (!weight->form->format)
             continue;
         v->report->packed++;
         size_t back = 1;
@@ -392,8 +392,8 @@ static enum tp_code check_weights(struct verify *v)
             back++;
         if (back > 16 || back > w)
             code = check_layouts(v, weight);
-        for (uint32_t i = 0; i < weight->op.outs && code == TP_OK; i++)
-            if (weight->op.out[i].role == TP_ROLE_WORDS && weight->tensor[i] != TP_NO_TENSOR)
+        for (uint32_t i = 0; i < weight->form->op.outs && code == TP_OK; i++)
+            if (weight->form->op.out[i].role == TP_ROLE_WORDS && weight->tensor[i] != TP_NO_TENSOR)
                 code = check_words(v, weight, i);
     }
     return code;
@@ -404,7 +404,7 @@ static enum tp_code report_contents(struct verify *v)
     enum tp_code code = TP_OK;
     for (size_t i = 0; i < v->contents.count && code == TP_OK; i++) {
         const struct tp_content *c = &v->contents.items[i];
-        const struct tp_op_out *out = &c->weight->op.out[c->out];
+        const struct tp_op_out *out = &c->weight->form->op.out[c->out];
         const struct tp_tensor *tensor = &v->ckpt->tensors[c->tensor];
         unsigned bits = tp_element_bits(out->element);
         bool group8 = out->role == TP_ROLE_GROUP8;

@@ -34,11 +34,13 @@ static const char *recorded_request(const struct tp_checkpoint *ckpt)
     return NULL;
 }
 
-static const struct tp_weight *stored_weight(const struct against *a, const char *prefix)
+static const struct tp_weight *stored_weight(const struct against *a, const struct tp_unit *unit)
 {
-    for (size_t w = 0; w < a->c.stored->weights->count; w++)
-        if (strcmp(a->c.stored->weights->items[w].prefix, prefix) == 0)
-            return &a->c.stored->weights->items[w];
+    for (size_t w = 0; w < a->c.stored->weights->count; w++) {
+        const struct tp_weight *weight = &a->c.stored->weights->items[w];
+        if (tp_prefix_order(weight->name, weight->form->joint, unit->name, unit->form->joint) == 0)
+            return weight;
+    }
     return NULL;
 }
 
@@ -47,8 +49,8 @@ static enum tp_code check_importance(const struct against *a, const struct tp_re
 {
     for (size_t u = 0; u < a->plan.unit_count && request->importance; u++) {
         const struct tp_unit *unit = &a->plan.units[u];
-        const struct tp_weight *stored = unit->format ? stored_weight(a, unit->prefix) : NULL;
-        if (!stored || memcmp(&stored->search, &unit->search, sizeof unit->search) == 0)
+        const struct tp_weight *stored = unit->form->format ? stored_weight(a, unit) : NULL;
+        if (!stored || memcmp(&stored->form->search, &unit->form->search, sizeof unit->form->search) == 0)
             continue;
         tp_err_path(a->c.err, a->c.options->importance);
         tp_err_tensor(a->c.err, unit->name);

@@ -13,9 +13,9 @@ static void place_of(const struct tp_unit *unit, uint32_t i, uint64_t byte, char
 {
     struct tp_layout layout;
     uint64_t at[TP_DIMS];
-    const struct tp_op_out *out = &unit->op.out[i];
+    const struct tp_op_out *out = &unit->form->op.out[i];
     text[0] = '\0';
-    if (!out->layout || tp_op_layout(&unit->op, i, unit->box, &layout, NULL))
+    if (!out->layout || tp_op_layout(&unit->form->op, i, unit->form->box, &layout, NULL))
         return;
     tp_layout_coord(&layout, byte * 8 / tp_element_bits(out->element), at);
     uint64_t n = at[TP_DIM_N] * out->per_n, k = at[TP_DIM_K] * out->per_k;
@@ -47,9 +47,9 @@ static enum tp_code report_output(const struct tp_comparison *c, size_t o)
         c->report->units[output->unit].differs = true;
     if (!d->bytes)
         return TP_OK;
-    while (unit && unit->format && unit->output[i] != o)
+    while (unit && unit->form->format && unit->output[i] != o)
         i++;
-    if (unit && unit->format)
+    if (unit && unit->form->format)
         place_of(unit, i, d->first_offset, place, sizeof place);
     else
         place_in_plain(output, d->first_offset, place, sizeof place);
@@ -63,7 +63,8 @@ static enum tp_code report_output(const struct tp_comparison *c, size_t o)
 static int by_prefix(const void *x, const void *y, void *weights)
 {
     const struct tp_weight *items = weights;
-    return strcmp(items[*(const uint32_t *)x].prefix, items[*(const uint32_t *)y].prefix);
+    const struct tp_weight *a = &items[*(const uint32_t *)x], *b = &items[*(const uint32_t *)y];
+    return tp_prefix_order(a->name, a->form->joint, b->name, b->form->joint);
 }
 
 /* The stored packed weights by name; sorted when the first is looked for. */
@@ -82,19 +83,21 @@ static enum tp_code sort_stored(struct stored *stored, struct tp_err *err)
     if (!stored->by_prefix)
         return TP_E_MEMORY;
     for (uint32_t w = 0; w < weights->count; w++)
-        if (weights->items[w].format)
+        if (weights->items[w].form->format)
             stored->by_prefix[stored->packed++] = w;
     qsort_r(stored->by_prefix, stored->packed, sizeof *stored->by_prefix, by_prefix,
             weights->items);
     return TP_OK;
 }
 
-static uint32_t find_stored(const struct stored *stored, const char *prefix)
+static uint32_t find_stored(const struct stored *stored, const struct tp_unit *unit)
 {
     size_t low = 0, high = stored->packed;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        int order = strcmp(stored->weights->items[stored->by_prefix[middle]].prefix, prefix);
+        const struct tp_weight *weight = &stored->weights->items[stored->by_prefix[middle]];
+        int order = tp_prefix_order(weight->name, weight->form->joint, unit->name,
+                                    unit->form->joint);
         if (order == 0)
             return stored->by_prefix[middle];
         if (order < 0)
@@ -110,17 +113,18 @@ static uint32_t find_stored(const struct stored *stored, const char *prefix)
 static enum tp_code measure_stored(const struct tp_comparison *c, struct stored *stored, size_t u)
 {
     enum tp_code code = sort_stored(stored, c->err);
-    uint32_t w = code ? UINT32_MAX : find_stored(stored, c->plan->units[u].prefix);
+    uint32_t w = code ? UINT32_MAX : find_stored(stored, &c->plan->units[u]);
     if (w == UINT32_MAX)
         return code;
     const struct tp_weight *weight = &c->stored->weights->items[w];
-    struct tp_unit unit = {.name = weight->name, .box = weight->box, .rank = weight->rank,
-                           .views_per_expert = 1, .view_rows = {weight->box.n}};
-    if (memcmp(&weight->box, &c->plan->units[u].box, sizeof weight->box) != 0)
+    struct tp_unit_form form = {.box = weight->form->box, .rank = weight->form->rank,
+                                .views_per_expert = 1, .view_rows = {weight->form->box.n}};
+    struct tp_unit unit = {.name = weight->name, .form = &form};
+    if (memcmp(&weight->form->box, &c->plan->units[u].form->box, sizeof weight->form->box) != 0)
         return TP_OK;
-    if (!(unit.views = tp_os_zalloc(weight->box.e, sizeof *unit.views, c->err)))
+    if (!(unit.views = tp_os_zalloc(weight->form->box.e, sizeof *unit.views, c->err)))
         return TP_E_MEMORY;
-    for (uint64_t e = 0; e < weight->box.e; e++)
+    for (uint64_t e = 0; e < weight->form->box.e; e++)
         unit.views[e] = (struct tp_view){w, e, 0};
     code = tp_compare_units(c->source, &c->plan->units[u], c->stored, &unit, c->options->jobs,
                             c->options->stop, &c->report->units[u].distance, c->err);

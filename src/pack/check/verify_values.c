@@ -25,12 +25,12 @@ struct tp_unit_result *tp_unit_results_new(const struct tp_plan *plan, struct tp
     struct tp_unit_result *units = tp_os_zalloc(plan->unit_count + 1, sizeof *units, err);
     for (size_t u = 0; units && u < plan->unit_count; u++) {
         const struct tp_unit *unit = &plan->units[u];
-        units[u].box = unit->box;
-        units[u].rank = unit->rank;
-        units[u].format = unit->format;
-        units[u].search = unit->kind == TP_UNIT_ENCODE ? tp_op_search(&unit->op) : TP_SEARCH_NONE;
+        units[u].box = unit->form->box;
+        units[u].rank = unit->form->rank;
+        units[u].format = unit->form->format;
+        units[u].search = unit->form->kind == TP_UNIT_ENCODE ? tp_op_search(&unit->form->op) : TP_SEARCH_NONE;
         units[u].loss = tp_unit_loss(plan, unit);
-        units[u].weighted = unit->op.importance == TP_IMPORTANCE_FILE;
+        units[u].weighted = unit->form->op.importance == TP_IMPORTANCE_FILE;
         if (!(units[u].name = tp_os_format(err, "%s", unit->name))) {
             tp_unit_results_free(units, u);
             return NULL;
@@ -106,7 +106,7 @@ static void count_box(struct tp_value_observer *o, const struct tp_observed *see
     struct tp_value_sums *sums = &o->sums[seen->unit];
     pthread_mutex_lock(&o->lock);
     sums->values += size->e * size->n * size->k;
-    if (sums->values == unit->box.e * unit->box.n * unit->box.k) {
+    if (sums->values == unit->form->box.e * unit->form->box.n * unit->form->box.k) {
         for (size_t i = 0; i < sums->count; i++)
             add_to_unit(&o->units[seen->unit], &sums->parts[i]);
         free(sums->parts);
@@ -128,7 +128,7 @@ static enum tp_code measure_box(struct tp_value_observer *o, const struct tp_obs
 /* Of how many granules one is looked at. */
 static uint64_t sample_step(const struct tp_unit *unit, uint64_t granule)
 {
-    uint64_t step = unit->box.e * unit->box.n / tp_max_u64(granule, LEAST_ROWS);
+    uint64_t step = unit->form->box.e * unit->form->box.n / tp_max_u64(granule, LEAST_ROWS);
     step = tp_min_u64(tp_max_u64(step, 1), ROW_OF);
     return step - (step % 2 == 0);
 }
@@ -156,11 +156,11 @@ static enum tp_code sample_box(struct tp_value_observer *o, const struct tp_obse
     const struct tp_unit *unit = &o->plan->units[seen->unit];
     const struct tp_box *box = &seen->box;
     uint64_t granule, columns;
-    enum tp_code code = tp_op_granule(&unit->op, &granule, &columns, err);
+    enum tp_code code = tp_op_granule(&unit->form->op, &granule, &columns, err);
     if (code)
         return code;
-    granule = granule ? granule : unit->box.n; /* 0: rows cannot be parted */
-    uint64_t step = sample_step(unit, granule), count = tp_ceil_div(unit->box.n, granule);
+    granule = granule ? granule : unit->form->box.n; /* 0: rows cannot be parted */
+    uint64_t step = sample_step(unit, granule), count = tp_ceil_div(unit->form->box.n, granule);
     for (uint64_t e = 0; e < box->size.e; e++)
         for (uint64_t n = 0; n < box->size.n && code == TP_OK; n += granule) {
             struct tp_box part = {.e = box->e + e, .n = box->n + n, .k = box->k};
@@ -175,7 +175,7 @@ static enum tp_code sample_box(struct tp_value_observer *o, const struct tp_obse
 static bool wants(const struct tp_value_observer *o, uint32_t unit)
 {
     const struct tp_unit_result *result = &o->units[unit];
-    return o->plan->units[unit].format && (!o->sampled || result->search != TP_SEARCH_NONE ||
+    return o->plan->units[unit].form->format && (!o->sampled || result->search != TP_SEARCH_NONE ||
                                            result->loss != TP_LOSS_NONE);
 }
 

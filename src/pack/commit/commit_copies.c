@@ -14,8 +14,8 @@ static enum tp_code check_words(const struct tp_checkpoint *ckpt, const struct t
 {
     char what[TP_WORD_TEXT];
     enum tp_code code = TP_OK;
-    for (uint32_t i = 0; i < weight->op.outs && code == TP_OK; i++) {
-        if (weight->op.out[i].role != TP_ROLE_WORDS || weight->tensor[i] == TP_NO_TENSOR ||
+    for (uint32_t i = 0; i < weight->form->op.outs && code == TP_OK; i++) {
+        if (weight->form->op.out[i].role != TP_ROLE_WORDS || weight->tensor[i] == TP_NO_TENSOR ||
             (code = tp_words_check(ckpt, weight, i, what, err)) || !*what)
             continue;
         const struct tp_tensor *tensor = &ckpt->tensors[weight->tensor[i]];

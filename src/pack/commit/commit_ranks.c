@@ -70,22 +70,29 @@ static json_t *cuts_json(const struct tp_ranks *ranks)
         for (uint32_t p = 0; cut->along == TP_CUT_N && p < cut->pieces; p++)
             json_array_append_new(rows, json_integer((json_int_t)cut->piece_rows[p]));
         json_array_append_new(
-            cuts, json_pack("{s:s,s:s,s:[I,I,I],s:o}", "prefix", unit->prefix, "along",
-                            cut->along == TP_CUT_K ? "K" : "N", "box", (json_int_t)unit->box.e,
-                            (json_int_t)unit->box.n, (json_int_t)unit->box.k, "rows", rows));
+            cuts, json_pack("{s:s+,s:s,s:[I,I,I],s:o}", "prefix", unit->name,
+                            (char[2]){unit->form->joint}, "along",
+                            cut->along == TP_CUT_K ? "K" : "N", "box", (json_int_t)unit->form->box.e,
+                            (json_int_t)unit->form->box.n, (json_int_t)unit->form->box.k, "rows", rows));
     }
     return cuts;
 }
 
-static json_t *headers_json(const struct tp_plan *plan)
+/* NULL + TP_E_MEMORY where a header cannot be had. */
+static json_t *headers_json(const struct tp_plan *plan, struct tp_err *err)
 {
     json_t *files = json_array();
     for (size_t f = 0; f < plan->file_count; f++) {
         const struct tp_plan_file *file = &plan->files[f];
+        char *text = tp_squeezed_text(&file->header, err);
+        if (!text) {
+            json_decref(files);
+            return NULL;
+        }
+        json_t *header = json_stringn(text + 8, file->header_size - 8);
+        free(text);
         json_array_append_new(files, json_pack("{s:s,s:I,s:o}", "name", file->name, "size",
-                                               (json_int_t)file->size, "header",
-                                               json_stringn(file->header + 8,
-                                                            file->header_size - 8)));
+                                               (json_int_t)file->size, "header", header));
     }
     return files;
 }
@@ -121,7 +128,7 @@ static enum tp_code write_join(struct tp_commit *c, const struct tp_commit *rank
     struct tp_text index = {0}, config = {0}, manifest = {0};
     char id[TP_HASH_TEXT];
     uint64_t mark = tp_json_mark();
-    json_t *json = NULL, *ids = json_array();
+    json_t *json = NULL, *headers = NULL, *ids = json_array();
     for (unsigned r = 0; r < ranks->count; r++) {
         tp_manifest_plan_id(&ranks->plans[r], id);
         json_array_append_new(ids, json_string(id));
@@ -129,11 +136,14 @@ static enum tp_code write_join(struct tp_commit *c, const struct tp_commit *rank
     tp_manifest_plan_id(c->plan, id);
     enum tp_code code = tp_index_text(c->plan, &index, c->err);
     if (code == TP_OK && (code = tp_config_text(c->plan, &config, c->err)) == TP_OK &&
-        (code = whole_manifest(c, rank, &index, &manifest)) == TP_OK)
+        (code = whole_manifest(c, rank, &index, &manifest)) == TP_OK &&
+        !(headers = headers_json(c->plan, c->err)))
+        code = TP_E_MEMORY;
+    if (code == TP_OK)
         json = json_pack("{s:i,s:s,s:i,s:s,s:o,s:o,s:o,s:s%,s:s%,s:s%}", "tilepack_tp",
                          TP_RANKS_VERSION, TP_OWN_KEY, TP_OWN_ZEROS, "ranks",
                          (int)ranks->count, "plan", id, "rank_plans", json_incref(ids), "cuts",
-                         cuts_json(ranks), "files", headers_json(c->plan), "index", index.data,
+                         cuts_json(ranks), "files", headers, "index", index.data,
                          index.size, "config", config.data ? config.data : "", config.size,
                          "manifest", manifest.data, manifest.size);
     char *text = json ? json_dumps(json, JSON_INDENT(1)) : NULL;

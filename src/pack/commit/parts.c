@@ -58,7 +58,7 @@ enum tp_code tp_share_work(const struct tp_plan *plan, struct tp_share share,
     for (size_t u = 0; u < plan->unit_count && code == TP_OK; u++) {
         const struct tp_unit *unit = &plan->units[u];
         if (owner[unit->file] == share.index)
-            work->bytes_in += tp_value_bytes(unit->box, unit->dtype);
+            work->bytes_in += tp_value_bytes(unit->form->box, unit->form->dtype);
     }
     for (size_t o = 0; o < plan->output_count && code == TP_OK; o++)
         if (plan->outputs[o].unit == UINT32_MAX && owner[plan->outputs[o].file] == share.index)

@@ -87,15 +87,15 @@ static uint8_t code_of(const struct tp_op *op, enum tp_element element, const ui
 
 static double spot_value(const struct tp_weight *weight, uint32_t i, const uint8_t raw[8])
 {
-    const struct tp_op_out *out = &weight->op.out[i];
+    const struct tp_op_out *out = &weight->form->op.out[i];
     if (out->role == TP_ROLE_ZERO)
-        return (int)code_of(&weight->op, out->element, raw) + weight->op.zero_add - 8;
+        return (int)code_of(&weight->form->op, out->element, raw) + weight->form->op.zero_add - 8;
     if (out->role == TP_ROLE_CODES)
-        return tp_codec_code_value(weight->op.codec, code_of(&weight->op, out->element, raw));
+        return tp_codec_code_value(weight->form->op.codec, code_of(&weight->form->op, out->element, raw));
     double value = element_value(out->element, raw);
-    if (out->role != TP_ROLE_SCALE || !tp_op_is_int(&weight->op))
+    if (out->role != TP_ROLE_SCALE || !tp_op_is_int(&weight->form->op))
         return value;
-    return weight->op.scale_rule == TP_INT_SCALE_F16 /* as the kernels do */
+    return weight->form->op.scale_rule == TP_INT_SCALE_F16 /* as the kernels do */
                ? tp_f16_to_f32(tp_f32_to_f16((float)value))
                : tp_bf16_to_f32(tp_f32_to_bf16((float)value));
 }
@@ -104,9 +104,9 @@ static double spot_value(const struct tp_weight *weight, uint32_t i, const uint8
 
 void tp_inspect_per(const struct tp_weight *weight, uint32_t i, uint64_t *per_n, uint64_t *per_k)
 {
-    const struct tp_op_out *out = &weight->op.out[i];
-    *per_n = out->per_n ? out->per_n : weight->box.n;
-    *per_k = out->per_k ? out->per_k : weight->box.k;
+    const struct tp_op_out *out = &weight->form->op.out[i];
+    *per_n = out->per_n ? out->per_n : weight->form->box.n;
+    *per_k = out->per_k ? out->per_k : weight->form->box.k;
 }
 
 /* Fills in the rest of a spot whose tensor, index and bits are set, and reads it. */
@@ -132,7 +132,7 @@ static enum tp_code packed_spot(const struct tp_checkpoint *ckpt, const struct t
                                 uint32_t i, const uint64_t at[TP_DIMS], struct tp_spot *spot,
                                 struct tp_err *err)
 {
-    const struct tp_op_out *out = &weight->op.out[i];
+    const struct tp_op_out *out = &weight->form->op.out[i];
     struct tp_layout layout;
     uint64_t per_n, per_k;
     enum tp_code code;
@@ -143,7 +143,7 @@ static enum tp_code packed_spot(const struct tp_checkpoint *ckpt, const struct t
     spot->bits = tp_element_bits(out->element);
     tp_inspect_per(weight, i, &per_n, &per_k);
     if (out->layout) {
-        if ((code = tp_op_layout(&weight->op, i, weight->box, &layout, err)))
+        if ((code = tp_op_layout(&weight->form->op, i, weight->form->box, &layout, err)))
             return code;
         spot->index = tp_layout_at(&layout, at[0], at[1] / per_n, at[2] / per_k);
     }
@@ -158,23 +158,23 @@ static enum tp_code packed_spots(const struct tp_checkpoint *ckpt, const struct 
                                  struct tp_element_info *info, struct tp_err *err)
 {
     uint64_t at[TP_DIMS] = {info->e, info->n, info->k}, grouped[TP_DIMS];
-    int order = tp_op_find(&weight->op, TP_ROLE_ORDER);
-    int scale = tp_op_find(&weight->op, TP_ROLE_SCALE);
+    int order = tp_op_find(&weight->form->op, TP_ROLE_ORDER);
+    int scale = tp_op_find(&weight->form->op, TP_ROLE_SCALE);
     enum tp_code code = TP_OK;
     memcpy(grouped, at, sizeof at);
-    info->spots = weight->op.outs;
+    info->spots = weight->form->op.outs;
     if (order >= 0 && weight->tensor[order] != TP_NO_TENSOR && scale >= 0) {
         uint64_t per_n, per_k;
         struct tp_spot spot;
         tp_inspect_per(weight, (uint32_t)scale, &per_n, &per_k);
         if ((code = packed_spot(ckpt, weight, (uint32_t)order, at, &spot, err)))
             return code;
-        if (!tp_mul_u64(&grouped[2], little(spot.raw, 4), per_k) || grouped[2] >= weight->box.k)
+        if (!tp_mul_u64(&grouped[2], little(spot.raw, 4), per_k) || grouped[2] >= weight->form->box.k)
             return tp_fail(err, TP_E_INPUT, "column %llu belongs to a group that does not exist",
                            (unsigned long long)info->k);
     }
-    for (uint32_t i = 0; i < weight->op.outs && code == TP_OK; i++) {
-        enum tp_role role = weight->op.out[i].role;
+    for (uint32_t i = 0; i < weight->form->op.outs && code == TP_OK; i++) {
+        enum tp_role role = weight->form->op.out[i].role;
         bool by_group = role == TP_ROLE_SCALE || role == TP_ROLE_ZERO;
         code = packed_spot(ckpt, weight, i, by_group ? grouped : at, &info->spot[i], err);
     }
@@ -187,7 +187,7 @@ static enum tp_code packed_spots(const struct tp_checkpoint *ckpt, const struct 
 static enum tp_code decode_one(const struct tp_weight *weight, struct tp_element_info *info,
                                struct tp_err *err)
 {
-    struct tp_op op = weight->op;
+    struct tp_op op = weight->form->op;
     struct tp_args args = {.box = {1, 1, 1}, .dtype = TP_F32, .global = weight->global};
     uint8_t raw[TP_MAX_OUT][8];
     float value = 0;
@@ -265,10 +265,10 @@ enum tp_code tp_inspect_at(const struct tp_checkpoint *ckpt, const struct tp_sub
         return plain_at(ckpt, subject, info, err);
     if ((code = packed_spots(ckpt, weight, info, err)))
         return code;
-    uint32_t c = (uint32_t)tp_op_find(&weight->op, TP_ROLE_CODES);
-    info->code = code_of(&weight->op, weight->op.out[c].element, info->spot[c].raw);
+    uint32_t c = (uint32_t)tp_op_find(&weight->form->op, TP_ROLE_CODES);
+    info->code = code_of(&weight->form->op, weight->form->op.out[c].element, info->spot[c].raw);
     info->multiple = -1;
-    if (tp_op_find(&weight->op, TP_ROLE_GROUP8) >= 0 && info->code != 8)
+    if (tp_op_find(&weight->form->op, TP_ROLE_GROUP8) >= 0 && info->code != 8)
         info->multiple = info->code < 8 ? info->code : 16 - info->code;
     return decode_one(weight, info, err);
 }
@@ -293,15 +293,15 @@ static enum tp_code stored_in_layout(const struct tp_weight *weight, uint32_t i,
 {
     struct tp_layout layout;
     uint64_t coord[TP_DIMS], per_n, per_k;
-    enum tp_code code = tp_op_layout(&weight->op, i, weight->box, &layout, err);
+    enum tp_code code = tp_op_layout(&weight->form->op, i, weight->form->box, &layout, err);
     if (code)
         return code;
     tp_inspect_per(weight, i, &per_n, &per_k);
     tp_layout_coord(&layout, item->spot.index, coord);
-    item->padding = !span(coord[0], 1, weight->box.e, &item->e0, &item->e1);
-    item->padding |= !span(coord[1], per_n, weight->box.n, &item->n0, &item->n1);
-    item->padding |= !span(coord[2], per_k, weight->box.k, &item->k0, &item->k1);
-    item->fill = weight->op.out[i].fill;
+    item->padding = !span(coord[0], 1, weight->form->box.e, &item->e0, &item->e1);
+    item->padding |= !span(coord[1], per_n, weight->form->box.n, &item->n0, &item->n1);
+    item->padding |= !span(coord[2], per_k, weight->form->box.k, &item->k0, &item->k1);
+    item->fill = weight->form->op.out[i].fill;
     if (item->spot.bits == 4)
         item->fill = item->fill >> 4 * item->spot.nibble & 15;
     return TP_OK;
@@ -311,7 +311,7 @@ static enum tp_code stored_in_layout(const struct tp_weight *weight, uint32_t i,
 static void stored_word(const struct tp_subject *subject, const struct tp_tensor *tensor,
                         struct tp_stored *item)
 {
-    const struct tp_format_out *out = &subject->weight->format->out[subject->out];
+    const struct tp_format_out *out = &subject->weight->form->format->out[subject->out];
     struct tp_box3 box = subject->box;
     uint64_t count = out->word_count ? out->word_count : 1;
     uint64_t rows = tensor->bytes * 8 / item->spot.bits / count;
@@ -327,7 +327,7 @@ static enum tp_code stored_packed(const struct tp_checkpoint *ckpt,
                                   const struct tp_subject *subject, struct tp_stored *item,
                                   struct tp_err *err)
 {
-    const struct tp_op_out *out = &subject->weight->op.out[subject->out];
+    const struct tp_op_out *out = &subject->weight->form->op.out[subject->out];
     if (out->role == TP_ROLE_WORDS) {
         stored_word(subject, &ckpt->tensors[subject->tensor], item);
     } else if (out->layout) {
@@ -369,7 +369,7 @@ enum tp_code tp_inspect_byte(const struct tp_checkpoint *ckpt, const struct tp_s
 {
     const struct tp_tensor *tensor = &ckpt->tensors[subject->tensor];
     unsigned bits = subject->weight
-                        ? tp_element_bits(subject->weight->op.out[subject->out].element)
+                        ? tp_element_bits(subject->weight->form->op.out[subject->out].element)
                         : tp_dtype_bits(tensor->dtype);
     *info = (struct tp_byte_info){.byte = byte, .offset = tensor->offset + byte};
     if (tensor->bytes == 0)

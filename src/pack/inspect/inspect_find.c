@@ -32,11 +32,11 @@ struct tp_subject tp_inspect_tensor(const struct tp_checkpoint *ckpt,
     struct tp_subject subject = {.tensor = tensor, .box = matrix_of(&ckpt->tensors[tensor])};
     for (size_t w = 0; w < weights->count; w++) {
         const struct tp_weight *weight = &weights->items[w];
-        for (uint32_t i = 0; weight->format && i < weight->op.outs; i++)
+        for (uint32_t i = 0; weight->form->format && i < weight->form->op.outs; i++)
             if (weight->tensor[i] == tensor) {
                 subject.weight = weight;
                 subject.out = i;
-                subject.box = weight->box;
+                subject.box = weight->form->box;
                 return subject;
             }
     }
@@ -115,7 +115,7 @@ static enum tp_code unknown(const struct tp_checkpoint *ckpt, const struct tp_we
     struct near near = {.count = 0};
     char text[sizeof err->hint] = "";
     for (size_t w = 0; w < weights->count; w++)
-        if (weights->items[w].format)
+        if (weights->items[w].form->format)
             consider(&near, name, weights->items[w].name);
     for (size_t t = 0; t < ckpt->tensor_count; t++)
         consider(&near, name, ckpt->tensors[t].name);
@@ -147,7 +147,15 @@ typedef bool (*matches)(const char *whole, const char *name);
 
 static bool of_weight(const struct tp_weight *weight, const char *name, matches match)
 {
-    return match(weight->name, name) || match(weight->prefix, name);
+    size_t size = strlen(name);
+    if (match(weight->name, name))
+        return true;
+    if (!size || name[size - 1] != weight->form->joint)
+        return false; /* nor is it the prefix, or its end */
+    char *stem = tp_os_join(NULL, name, size - 1, "");
+    bool found = stem && match(weight->name, stem);
+    free(stem);
+    return found;
 }
 
 /* The origin's name, in which "{e}" is any number, which becomes *expert. */
@@ -198,7 +206,7 @@ static bool of_origin(const struct tp_weight *weight, const char *name, matches 
              name);
     for (uint32_t i = 0; i < weight->origins; i++)
         if ((is_origin(&weight->origin[i], name, match, &expert) ||
-             is_origin(&weight->origin[i], other, match, &expert)) && expert < weight->box.e) {
+             is_origin(&weight->origin[i], other, match, &expert)) && expert < weight->form->box.e) {
             place_origin(weight, i, expert, place);
             return true;
         }
@@ -209,7 +217,7 @@ static struct tp_subject subject_of(const struct tp_checkpoint *ckpt,
                                     const struct tp_weights *weights,
                                     const struct tp_weight *weight)
 {
-    uint32_t out = weight->format ? (uint32_t)tp_op_find(&weight->op, TP_ROLE_CODES) : 0;
+    uint32_t out = weight->form->format ? (uint32_t)tp_op_find(&weight->form->op, TP_ROLE_CODES) : 0;
     return tp_inspect_tensor(ckpt, weights, weight->tensor[out]);
 }
 

@@ -51,11 +51,11 @@ static void strip_free(struct strip *s)
 /* Whether the box is stored like a small weight inside of every output. */
 static bool is_embedded(const struct tp_weight *weight, const struct tp_box *box)
 {
-    for (uint32_t i = 0; i < weight->op.outs; i++) {
+    for (uint32_t i = 0; i < weight->form->op.outs; i++) {
         struct tp_layout part, whole;
         uint64_t base;
-        if (weight->op.out[i].layout &&
-            (tp_box_layouts(&weight->op, i, weight->box, box, &part, &whole, &base, NULL) ||
+        if (weight->form->op.out[i].layout &&
+            (tp_box_layouts(&weight->form->op, i, weight->form->box, box, &part, &whole, &base, NULL) ||
              !tp_layout_embeds(&part, &whole)))
             return false;
     }
@@ -71,7 +71,7 @@ static enum tp_code decode_strip(const struct tp_checkpoint *ckpt, const struct 
     enum tp_code code =
         tp_weight_cover(weight, n, 1, region->k0, region->k1 - region->k0, cover, err);
     if (code == TP_OK && !is_embedded(weight, cover))
-        *cover = (struct tp_box){region->e, 0, 0, {1, weight->box.n, weight->box.k}};
+        *cover = (struct tp_box){region->e, 0, 0, {1, weight->form->box.n, weight->form->box.k}};
     struct tp_args args = {.box = cover->size, .dtype = TP_F32, .global = weight->global};
     uint64_t bytes = 0;
     if (code == TP_OK && (!tp_mul_u64(&bytes, cover->size.n, cover->size.k) ||
@@ -79,13 +79,13 @@ static enum tp_code decode_strip(const struct tp_checkpoint *ckpt, const struct 
         code = tp_fail(err, TP_E_UNSUPPORTED, "a granule of this weight does not fit memory");
     if (code || (code = tp_packed_read(ckpt, weight, cover, s->source, err)) ||
         (code = tp_buffer_room(&s->values, bytes, err)) ||
-        (code = tp_buffer_room(&s->scratch, tp_encode_scratch(&weight->op, cover->size), err)))
+        (code = tp_buffer_room(&s->scratch, tp_encode_scratch(&weight->form->op, cover->size), err)))
         return code;
-    for (uint32_t i = 0; i < weight->op.outs; i++)
+    for (uint32_t i = 0; i < weight->form->op.outs; i++)
         args.in[i] = s->source[i].data;
     args.out[0] = s->values.data;
     args.scratch = s->scratch.data;
-    tp_decode_find(&weight->op, TP_F32)(&weight->op, &args);
+    tp_decode_find(&weight->form->op, TP_F32)(&weight->form->op, &args);
     return tp_args_check(&args, err);
 }
 

@@ -536,6 +536,10 @@ void tp_os_limit_heap(uint64_t most, uint64_t enough)
 {
     ceiling.most = most;
     ceiling.enough = enough;
+#ifdef M_MMAP_THRESHOLD
+    enum { LARGE = 1 << 20 }; /* set by hand, it does not rise */
+    mallopt(M_MMAP_THRESHOLD, LARGE);
+#endif
 }
 
 /* Asking what the heap holds takes a while: only where much is asked for. */
@@ -601,6 +605,19 @@ enum tp_code tp_os_grow(void **items, size_t *capacity, size_t need, size_t size
         return fail_memory(err, bytes - *capacity * size);
     *items = grown;
     *capacity = (size_t)room;
+    return TP_OK;
+}
+
+enum tp_code tp_os_trim(void **items, size_t *capacity, size_t count, size_t size,
+                        struct tp_err *err)
+{
+    if (count == *capacity || !count)
+        return TP_OK;
+    void *trimmed = tp_os.realloc(*items, count * size);
+    if (!trimmed)
+        return fail_memory(err, count * size);
+    *items = trimmed;
+    *capacity = count;
     return TP_OK;
 }
 

@@ -136,12 +136,16 @@ void *tp_os_zalloc(size_t count, size_t size, struct tp_err *err);
 #define TP_OS_PROGRAM_BYTES (UINT64_C(16) << 20)
 /* Bytes that the heap has taken from the system; 0 where that is not known. */
 uint64_t tp_os_heap_bytes(void);
-/* From now on large allocations fail when the heap would grow beyond `most` bytes (0: never).
+/* From now on large allocations fail when the heap would grow beyond `most` bytes (0: never), and
+ * what is large goes back to the system when it is freed.
  * The hint then names `enough`, a --max-memory that would do (0: not known). Not thread-safe. */
 void tp_os_limit_heap(uint64_t most, uint64_t enough);
 
 /* Makes room in a growing array for `need` items of `size` bytes; *capacity is updated. */
 enum tp_code tp_os_grow(void **items, size_t *capacity, size_t need, size_t size,
+                        struct tp_err *err);
+/* Gives back what a grown array has beyond `count` items. */
+enum tp_code tp_os_trim(void **items, size_t *capacity, size_t count, size_t size,
                         struct tp_err *err);
 /* The first `size` bytes of `text` and then all of `end`, in fresh memory. */
 char *tp_os_join(struct tp_err *err, const char *text, size_t size, const char *end);

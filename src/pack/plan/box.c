@@ -42,10 +42,10 @@ enum tp_code tp_unit_granule(const struct tp_plan *plan, const struct tp_unit *u
     const struct tp_weight *source = source_of(plan, unit);
     enum tp_code code = TP_OK;
     *n = *k = 1;
-    if (unit->format)
-        code = merge(n, k, &unit->op, err);
-    if (code == TP_OK && source->format)
-        code = merge(n, k, &source->op, err);
+    if (unit->form->format)
+        code = merge(n, k, &unit->form->op, err);
+    if (code == TP_OK && source->form->format)
+        code = merge(n, k, &source->form->op, err);
     return code;
 }
 
@@ -71,10 +71,10 @@ static uint64_t score_of(uint64_t run, uint64_t good)
 /* Bytes that lie together in the source of plain values, for a box of that size. */
 static uint64_t source_run(const struct tp_unit *unit, bool transposed, struct tp_box3 size)
 {
-    uint64_t width = tp_dtype_bits(unit->dtype) / 8;
+    uint64_t width = tp_dtype_bits(unit->form->dtype) / 8;
     if (transposed) /* columns lie together */
-        return size.n == unit->box.n ? size.n * size.k * width : size.n * width;
-    return size.k == unit->box.k ? size.n * size.k * width : size.k * width;
+        return size.n == unit->form->box.n ? size.n * size.k * width : size.n * width;
+    return size.k == unit->form->box.k ? size.n * size.k * width : size.k * width;
 }
 
 /* The worst score among the codes of an operation. 0: the box cannot be stored on its
@@ -102,17 +102,17 @@ static uint64_t box_score(const struct tp_plan *plan, const struct tp_unit *unit
                           struct tp_box3 size, uint64_t assembles)
 {
     const struct tp_weight *source = source_of(plan, unit);
-    uint64_t expert = unit->box.n * unit->box.k * tp_dtype_bits(unit->dtype) / 8, score = FULL;
-    if (source->format) {
-        score = codes_score(&source->op, size, source->box, GOOD_CALL);
+    uint64_t expert = unit->form->box.n * unit->form->box.k * tp_dtype_bits(unit->form->dtype) / 8, score = FULL;
+    if (source->form->format) {
+        score = codes_score(&source->form->op, size, source->form->box, GOOD_CALL);
     } else {
-        score = score_of(source_run(unit, source->transposed, size), GOOD_CALL);
+        score = score_of(source_run(unit, source->form->transposed, size), GOOD_CALL);
     }
-    if (!unit->format)
-        return tp_min_u64(score, score_of(source_run(unit, unit->transposed, size), GOOD_CALL));
+    if (!unit->form->format)
+        return tp_min_u64(score, score_of(source_run(unit, unit->form->transposed, size), GOOD_CALL));
     /* Codes take at most half the bytes of the values. */
     uint64_t good = expert / 2 <= assembles ? GOOD_COPY : GOOD_CALL;
-    return tp_min_u64(score, codes_score(&unit->op, size, unit->box, good));
+    return tp_min_u64(score, codes_score(&unit->form->op, size, unit->form->box, good));
 }
 
 struct candidate {
@@ -162,22 +162,22 @@ static uint64_t box_memory(const struct tp_plan *plan, const struct tp_unit *uni
                            struct tp_box3 size)
 {
     const struct tp_weight *source = source_of(plan, unit);
-    uint64_t values = tp_value_bytes(size, unit->dtype), total = values, more = 0;
+    uint64_t values = tp_value_bytes(size, unit->form->dtype), total = values, more = 0;
     struct tp_box3 cover = size;
-    if (source->transposed || unit->transposed)
+    if (source->form->transposed || unit->form->transposed)
         total += values; /* turned in a copy */
-    if (source->format) {
+    if (source->form->format) {
         uint64_t n, k;
-        if (tp_op_granule(&source->op, &n, &k, NULL) == TP_OK && k == 0)
-            cover.k = source->box.k;
-        more = op_bytes(&source->op, cover) + scratch_bytes(&source->op, cover) +
-               tp_value_bytes(cover, unit->dtype);
+        if (tp_op_granule(&source->form->op, &n, &k, NULL) == TP_OK && k == 0)
+            cover.k = source->form->box.k;
+        more = op_bytes(&source->form->op, cover) + scratch_bytes(&source->form->op, cover) +
+               tp_value_bytes(cover, unit->form->dtype);
         total = tp_add_u64(&total, total, more) ? total : UINT64_MAX;
     }
-    if (unit->format) {
-        more = op_bytes(&unit->op, size);
+    if (unit->form->format) {
+        more = op_bytes(&unit->form->op, size);
         total = tp_add_u64(&total, total, more) ? total : UINT64_MAX;
-        total = tp_add_u64(&total, total, scratch_bytes(&unit->op, size)) ? total : UINT64_MAX;
+        total = tp_add_u64(&total, total, scratch_bytes(&unit->form->op, size)) ? total : UINT64_MAX;
     }
     return total;
 }
@@ -187,8 +187,8 @@ static uint64_t piece_memory(const struct tp_plan *plan, const struct tp_unit *u
                              struct tp_box3 size, uint64_t extra)
 {
     struct tp_box3 wide = {size.e, size.n, size.k + extra};
-    return box_memory(plan, unit, wide) + tp_value_bytes(wide, unit->dtype) +
-           op_bytes(&unit->op, wide);
+    return box_memory(plan, unit, wide) + tp_value_bytes(wide, unit->form->dtype) +
+           op_bytes(&unit->form->op, wide);
 }
 
 /* Whether whole rows may be worked in pieces: they are encoded from values, and only their
@@ -197,8 +197,8 @@ static bool has_pieces(const struct tp_plan *plan, const struct tp_unit *unit)
 {
     uint64_t n, k;
     const struct tp_weight *source = source_of(plan, unit);
-    bool rows = source->format && (tp_op_granule(&source->op, &n, &k, NULL) || k == 0);
-    return unit->kind == TP_UNIT_ENCODE && !rows && tp_op_search(&unit->op) == TP_SEARCH_NONE;
+    bool rows = source->form->format && (tp_op_granule(&source->form->op, &n, &k, NULL) || k == 0);
+    return unit->form->kind == TP_UNIT_ENCODE && !rows && tp_op_search(&unit->form->op) == TP_SEARCH_NONE;
 }
 
 /* The longest pieces of a box of whole rows that the memory allows. */
@@ -207,7 +207,7 @@ static void cut_rows(const struct tp_plan *plan, const struct tp_unit *unit,
 {
     uint64_t n, k;
     if (!wish->memory || box_memory(plan, unit, *step) <= wish->memory || !has_pieces(plan, unit) ||
-        tp_op_tile(&unit->op, &n, &k, NULL))
+        tp_op_tile(&unit->form->op, &n, &k, NULL))
         return;
     step->n = tp_min_u64(tp_max_u64(n, 1), step->n);
     grid->extra = TP_ROW_MARKS * tp_round_up(64, k); /* 64: aligned for every kernel */
@@ -221,8 +221,8 @@ static void cut_rows(const struct tp_plan *plan, const struct tp_unit *unit,
 uint64_t tp_grid_memory(const struct tp_plan *plan, const struct tp_unit *unit,
                         const struct tp_grid *grid)
 {
-    struct tp_box3 size = {grid->e_step, tp_min_u64(grid->n_step, unit->box.n),
-                           tp_min_u64(grid->k_step, unit->box.k)};
+    struct tp_box3 size = {grid->e_step, tp_min_u64(grid->n_step, unit->form->box.n),
+                           tp_min_u64(grid->k_step, unit->form->box.k)};
     if (!grid->piece)
         return box_memory(plan, unit, size);
     size.k = grid->piece;
@@ -239,12 +239,12 @@ static bool too_large(const struct tp_plan *plan, const struct tp_unit *unit,
 static struct tp_box3 choose(const struct tp_plan *plan, const struct tp_unit *unit, uint64_t gn,
                              uint64_t gk, uint64_t rows, const struct tp_box_wish *wish)
 {
-    uint64_t width = tp_max_u64(tp_dtype_bits(unit->dtype), 16) / 8;
-    uint64_t first_k = gk ? tp_min_u64(gk, unit->box.k) : unit->box.k;
+    uint64_t width = tp_max_u64(tp_dtype_bits(unit->form->dtype), 16) / 8;
+    uint64_t first_k = gk ? tp_min_u64(gk, unit->form->box.k) : unit->form->box.k;
     struct candidate best = {{1, tp_min_u64(gn, rows), first_k}, 0, 0};
     best.bytes = best.size.n * best.size.k * width;
     best.score = box_score(plan, unit, best.size, wish->assembles);
-    for (uint64_t k = unit->box.k; k;
+    for (uint64_t k = unit->form->box.k; k;
          k = k == first_k ? 0 : tp_max_u64(k / 2 / first_k * first_k, first_k))
         for (uint64_t n = tp_min_u64(gn, rows); n; n = next_step(n, rows)) {
             struct candidate c = {{1, n, k}, n * k * width, 0};
@@ -257,7 +257,7 @@ static struct tp_box3 choose(const struct tp_plan *plan, const struct tp_unit *u
                 best = c;
         }
     if (best.score == 0) /* not embedded anywhere: the whole expert is one box */
-        best.size = (struct tp_box3){1, rows, unit->box.k};
+        best.size = (struct tp_box3){1, rows, unit->form->box.k};
     return best.size;
 }
 
@@ -270,10 +270,10 @@ enum tp_code tp_unit_boxes(const struct tp_plan *plan, const struct tp_unit *uni
     if (code)
         return code;
     memset(grid, 0, sizeof *grid);
-    bool packed = source_of(plan, unit)->format != NULL;
-    grid->regions = packed ? unit->views_per_expert : 1;
+    bool packed = source_of(plan, unit)->form->format != NULL;
+    grid->regions = packed ? unit->form->views_per_expert : 1;
     for (uint32_t r = 0; r < grid->regions; r++) {
-        grid->region_rows[r] = packed ? unit->view_rows[r] : unit->box.n;
+        grid->region_rows[r] = packed ? unit->form->view_rows[r] : unit->form->box.n;
         rows = tp_max_u64(rows, grid->region_rows[r]);
     }
     struct tp_box3 step = choose(plan, unit, gn, gk, rows, wish);
@@ -281,18 +281,18 @@ enum tp_code tp_unit_boxes(const struct tp_plan *plan, const struct tp_unit *uni
         cut_rows(plan, unit, wish, &step, grid);
     grid->n_step = tp_max_u64(step.n, 1);
     grid->k_step = tp_max_u64(step.k, 1);
-    grid->k_count = tp_ceil_div(unit->box.k, grid->k_step);
+    grid->k_count = tp_ceil_div(unit->form->box.k, grid->k_step);
     for (uint32_t r = 0; r < grid->regions; r++) {
         grid->region_boxes[r] = tp_ceil_div(grid->region_rows[r], grid->n_step);
         grid->expert_boxes += grid->region_boxes[r] * grid->k_count;
     }
-    uint64_t expert_bytes = unit->box.n * unit->box.k * tp_dtype_bits(unit->dtype) / 8;
+    uint64_t expert_bytes = unit->form->box.n * unit->form->box.k * tp_dtype_bits(unit->form->dtype) / 8;
     grid->e_step = 1;
-    bool global = unit->format && tp_op_find(&unit->op, TP_ROLE_GLOBAL) >= 0;
+    bool global = unit->form->format && tp_op_find(&unit->form->op, TP_ROLE_GLOBAL) >= 0;
     if (grid->expert_boxes == 1 && !packed && !global && !grid->piece) /* a call has one global scale */
         grid->e_step = tp_min_u64(tp_max_u64(wish->target / tp_max_u64(expert_bytes, 1), 1),
-                                  unit->box.e);
-    grid->count = tp_ceil_div(unit->box.e, grid->e_step) * grid->expert_boxes;
+                                  unit->form->box.e);
+    grid->count = tp_ceil_div(unit->form->box.e, grid->e_step) * grid->expert_boxes;
     return TP_OK;
 }
 
@@ -300,13 +300,15 @@ bool tp_same_boxes(const struct tp_plan *plan, const struct tp_unit *a, const st
 {
     const struct tp_weight *x = &plan->weights->items[a->views[0].weight];
     const struct tp_weight *y = &plan->weights->items[b->views[0].weight];
-    return a->format == b->format && a->kind == b->kind && a->dtype == b->dtype &&
-           memcmp(&a->box, &b->box, sizeof a->box) == 0 && x->format == y->format &&
-           memcmp(&a->settings, &b->settings, sizeof a->settings) == 0 &&
-           a->op.search == b->op.search &&
-           memcmp(&x->box, &y->box, sizeof x->box) == 0 &&
-           a->views_per_expert == b->views_per_expert &&
-           memcmp(a->view_rows, b->view_rows, sizeof a->view_rows) == 0;
+    if (a->form == b->form && x->form == y->form)
+        return true;
+    return a->form->format == b->form->format && a->form->kind == b->form->kind && a->form->dtype == b->form->dtype &&
+           memcmp(&a->form->box, &b->form->box, sizeof a->form->box) == 0 && x->form->format == y->form->format &&
+           memcmp(&a->form->settings, &b->form->settings, sizeof a->form->settings) == 0 &&
+           a->form->op.search == b->form->op.search &&
+           memcmp(&x->form->box, &y->form->box, sizeof x->form->box) == 0 &&
+           a->form->views_per_expert == b->form->views_per_expert &&
+           memcmp(a->form->view_rows, b->form->view_rows, sizeof a->form->view_rows) == 0;
 }
 
 enum tp_code tp_unit_grid(const struct tp_plan *plan, const struct tp_unit *unit, uint64_t target,
@@ -328,9 +330,9 @@ struct tp_box tp_grid_box(const struct tp_unit *unit, const struct tp_grid *grid
     uint64_t row = at / grid->k_count * grid->n_step;
     box.n = first + row;
     box.k = at % grid->k_count * grid->k_step;
-    box.size.e = tp_min_u64(grid->e_step, unit->box.e - box.e);
+    box.size.e = tp_min_u64(grid->e_step, unit->form->box.e - box.e);
     box.size.n = tp_min_u64(grid->n_step, grid->region_rows[r] - row);
-    box.size.k = tp_min_u64(grid->k_step, unit->box.k - box.k);
+    box.size.k = tp_min_u64(grid->k_step, unit->form->box.k - box.k);
     return box;
 }
 
@@ -351,15 +353,15 @@ enum tp_code tp_weight_cover(const struct tp_weight *weight, uint64_t row, uint6
                              struct tp_err *err)
 {
     uint64_t gn, gk;
-    enum tp_code code = tp_op_granule(&weight->op, &gn, &gk, err);
+    enum tp_code code = tp_op_granule(&weight->form->op, &gn, &gk, err);
     if (code)
         return code;
     if (gk == 0)
-        gk = weight->box.k;
+        gk = weight->form->box.k;
     cover->n = row / gn * gn;
     cover->k = k / gk * gk;
     cover->size.e = 1;
-    cover->size.n = tp_min_u64(tp_round_up(row + rows, gn), weight->box.n) - cover->n;
-    cover->size.k = tp_min_u64(tp_round_up(k + columns, gk), weight->box.k) - cover->k;
+    cover->size.n = tp_min_u64(tp_round_up(row + rows, gn), weight->form->box.n) - cover->n;
+    cover->size.k = tp_min_u64(tp_round_up(k + columns, gk), weight->form->box.k) - cover->k;
     return TP_OK;
 }

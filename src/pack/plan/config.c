@@ -26,12 +26,12 @@ struct used {
  * bytes came about do not show in the config. */
 static bool same(const struct tp_unit *a, const struct tp_unit *b)
 {
-    if (a->format != b->format)
+    if (a->form->format != b->form->format)
         return false;
-    for (uint32_t p = 0; p < a->format->params; p++) {
-        const struct tp_param *param = &a->format->param[p];
-        const json_t *x = param->config[a->settings.choice[p]];
-        const json_t *y = param->config[b->settings.choice[p]];
+    for (uint32_t p = 0; p < a->form->format->params; p++) {
+        const struct tp_param *param = &a->form->format->param[p];
+        const json_t *x = param->config[a->form->settings.choice[p]];
+        const json_t *y = param->config[b->form->settings.choice[p]];
         if (x != y && !(x && y && json_equal(x, y)))
             return false;
     }
@@ -44,9 +44,9 @@ static enum tp_code collect_from(const struct tp_unit *units, size_t count, stru
     for (size_t u = 0; u < count; u++) {
         const struct tp_unit *unit = &units[u];
         size_t i = 0;
-        while (unit->format && i < used->count && !same(used->unit[i], unit))
+        while (unit->form->format && i < used->count && !same(used->unit[i], unit))
             i++;
-        if (!unit->format || i < used->count)
+        if (!unit->form->format || i < used->count)
             continue;
         if (used->count == sizeof used->unit / sizeof *used->unit)
             return tp_fail(err, TP_E_UNSUPPORTED, "more than %zu formats in one checkpoint",
@@ -90,12 +90,12 @@ static json_t *kept_modules(const struct tp_plan *plan)
 static json_t *format_group(const struct tp_unit *unit)
 {
     json_t *group = json_object();
-    json_object_set(group, "format", json_object_get(unit->format->config, "format"));
-    json_t *own = json_deep_copy(json_object_get(unit->format->config, "group"));
+    json_object_set(group, "format", json_object_get(unit->form->format->config, "format"));
+    json_t *own = json_deep_copy(json_object_get(unit->form->format->config, "group"));
     json_object_update(group, own);
     json_decref(own);
-    for (uint32_t p = 0; p < unit->format->params; p++) {
-        const json_t *extra = unit->format->param[p].config[unit->settings.choice[p]];
+    for (uint32_t p = 0; p < unit->form->format->params; p++) {
+        const json_t *extra = unit->form->format->param[p].config[unit->form->settings.choice[p]];
         json_object_update_recursive(group, json_object_get(extra, "group"));
     }
     return group;
@@ -106,7 +106,7 @@ static json_t *module_names(const struct tp_plan *plan, const struct tp_unit *of
 {
     json_t *names = json_array();
     for (size_t u = 0; u < plan->unit_count; u++)
-        if (plan->units[u].format && same(&plan->units[u], of))
+        if (plan->units[u].form->format && same(&plan->units[u], of))
             json_array_append_new(names, json_string(plan->units[u].name));
     for (size_t u = 0; u < plan->kept_unit_count; u++)
         if (same(&plan->kept_units[u], of))
@@ -118,7 +118,7 @@ static json_t *compressed_tensors(const struct tp_plan *plan, const struct used 
 {
     json_t *config = json_object(), *groups = json_object();
     json_object_set_new(config, "quant_method", json_string("compressed-tensors"));
-    json_t *format = json_object_get(used->unit[0]->format->config, "format");
+    json_t *format = json_object_get(used->unit[0]->form->format->config, "format");
     json_object_set_new(config, "format", used->count == 1 ? json_incref(format)
                                                            : json_string("mixed-precision"));
     json_object_set_new(config, "quantization_status", json_string("compressed"));
@@ -139,14 +139,14 @@ static json_t *compressed_tensors(const struct tp_plan *plan, const struct used 
 /* One method with flat fields ("fp8"): the lists of kept modules by their keys. */
 static json_t *flat(const struct tp_plan *plan, const struct tp_unit *unit)
 {
-    const json_t *facts = unit->format->config;
+    const json_t *facts = unit->form->format->config;
     json_t *config = json_object(), *kept = kept_modules(plan);
     size_t i;
     json_t *key;
     json_object_set(config, "quant_method", json_object_get(facts, "quant_method"));
     json_object_update(config, json_object_get(facts, "fields"));
-    for (uint32_t p = 0; p < unit->format->params; p++) {
-        const json_t *extra = unit->format->param[p].config[unit->settings.choice[p]];
+    for (uint32_t p = 0; p < unit->form->format->params; p++) {
+        const json_t *extra = unit->form->format->param[p].config[unit->form->settings.choice[p]];
         if (extra)
             json_object_update(config, (json_t *)extra);
     }
@@ -160,8 +160,8 @@ static json_t *flat(const struct tp_plan *plan, const struct tp_unit *unit)
 static void add_gptq_version(const struct tp_plan *plan, json_t *config)
 {
     size_t u = 0;
-    while (u < plan->kept_unit_count && (!plan->kept_units[u].format ||
-                                         strcmp(plan->kept_units[u].format->name, "gptq") != 0))
+    while (u < plan->kept_unit_count && (!plan->kept_units[u].form->format ||
+                                         strcmp(plan->kept_units[u].form->format->name, "gptq") != 0))
         u++;
     if (u == plan->kept_unit_count)
         return;
@@ -177,10 +177,10 @@ static json_t *kernel_ready(const struct tp_plan *plan, const struct used *used)
     json_t *config = json_object(), *formats = json_array();
     for (size_t i = 0; i < used->count; i++) {
         size_t j = 0;
-        while (used->unit[j]->format != used->unit[i]->format)
+        while (used->unit[j]->form->format != used->unit[i]->form->format)
             j++;
         if (j == i)
-            json_array_append_new(formats, json_string(used->unit[i]->format->name));
+            json_array_append_new(formats, json_string(used->unit[i]->form->format->name));
     }
     json_object_set_new(config, "quant_method", json_string("tilepack"));
     json_object_set_new(config, "formats", formats);
@@ -200,14 +200,14 @@ static json_t *quantization_of(const struct tp_plan *plan, struct tp_err *err)
     const char *method = NULL;
     size_t interchange = 0;
     for (size_t i = 0; i < used.count; i++) {
-        const json_t *config = used.unit[i]->format->config;
+        const json_t *config = used.unit[i]->form->format->config;
         const char *own = json_string_value(json_object_get(config, "quant_method"));
         interchange += own != NULL;
         if (own && method && strcmp(own, method) != 0) {
             tp_err_hint(err, "convert to formats of one family: compressed-tensors (-ct), or fp8");
             tp_fail(err, TP_E_UNSUPPORTED,
                     "no reader takes \"%s\" and \"%s\" in one checkpoint (%s and %s)", method, own,
-                    used.unit[0]->format->name, used.unit[i]->format->name);
+                    used.unit[0]->form->format->name, used.unit[i]->form->format->name);
             return NULL;
         }
         if (own)

@@ -33,6 +33,16 @@ static enum tp_code origin_text(const struct tp_origin *origin, struct tp_text *
     return code ? code : tp_text_add_word(text, "]}", err);
 }
 
+/* Name and joint, which may be a part of one letter. */
+static enum tp_code add_prefix(const struct tp_unit *unit, struct tp_text *text,
+                               struct tp_err *err)
+{
+    char *prefix = tp_os_join(err, unit->name, strlen(unit->name), (char[2]){unit->form->joint});
+    enum tp_code code = prefix ? tp_text_add_json(text, prefix, err) : TP_E_MEMORY;
+    free(prefix);
+    return code;
+}
+
 /* Written as text at once: as a tree, 100,000 units would take half a second. */
 static enum tp_code unit_text(const struct tp_plan *plan, const struct tp_unit *unit,
                               uint32_t id, struct tp_text *text, struct tp_err *err)
@@ -44,13 +54,13 @@ static enum tp_code unit_text(const struct tp_plan *plan, const struct tp_unit *
         return code;
     code = tp_text_add_word(text, text->size > 1 ? ",{\"prefix\":" : "{\"prefix\":", err);
     if (!code)
-        code = tp_text_add_json(text, unit->prefix, err);
+        code = add_prefix(unit, text, err);
     if (!code)
         code = tp_text_add_number(text, ",\"desc\":\"d", id, err);
     if (!code)
         code = tp_text_add_word(text, "\",\"dtype\":\"", err);
     if (!code)
-        code = tp_text_add_word(text, tp_dtype_name(unit->original), err);
+        code = tp_text_add_word(text, tp_dtype_name(unit->form->original), err);
     if (!code)
         code = tp_text_add_word(text, "\",\"from\":[", err);
     for (uint32_t i = 0; i < count && !code; i++) {
@@ -71,15 +81,15 @@ struct seen {
 
 static bool same_descriptor(const struct tp_unit *a, const struct tp_unit *b)
 {
-    return a->format == b->format && a->rank == b->rank && a->box.e == b->box.e &&
-           a->box.n == b->box.n && a->box.k == b->box.k &&
-           memcmp(&a->settings, &b->settings, sizeof a->settings) == 0 &&
-           memcmp(&a->search, &b->search, sizeof a->search) == 0;
+    return a->form->format == b->form->format && a->form->rank == b->form->rank && a->form->box.e == b->form->box.e &&
+           a->form->box.n == b->form->box.n && a->form->box.k == b->form->box.k &&
+           memcmp(&a->form->settings, &b->form->settings, sizeof a->form->settings) == 0 &&
+           memcmp(&a->form->search, &b->form->search, sizeof a->form->search) == 0;
 }
 
 static size_t seen_slot(const struct seen *seen, const struct tp_unit *unit)
 {
-    uint64_t key[4] = {unit->box.e, unit->box.n, unit->box.k, (uintptr_t)unit->format};
+    uint64_t key[4] = {unit->form->box.e, unit->form->box.n, unit->form->box.k, (uintptr_t)unit->form->format};
     size_t at = XXH3_64bits(key, sizeof key) & (seen->capacity - 1);
     while (seen->units[at] && !same_descriptor(seen->units[at], unit))
         at = (at + 1) & (seen->capacity - 1);
@@ -96,8 +106,8 @@ static enum tp_code add_unit(const struct tp_plan *plan, const struct tp_unit *u
         seen->units[slot] = unit;
         seen->ids[slot] = (uint32_t)seen->count++;
         snprintf(id, sizeof id, "d%u", seen->ids[slot]);
-        json_t *json = tp_descriptor_json(unit->format, &unit->settings, &unit->search, &unit->op,
-                                          unit->box, unit->rank, err);
+        json_t *json = tp_descriptor_json(unit->form->format, &unit->form->settings, &unit->form->search, &unit->form->op,
+                                          unit->form->box, unit->form->rank, err);
         if (!json)
             return err->code;
         if (json_object_set_new(descriptors, id, json))
@@ -133,7 +143,7 @@ static enum tp_code add_units(const struct tp_plan *plan, uint32_t file, struct 
     for (size_t i = 0; code == TP_OK && (unit = nth_unit(plan, file, i)); i++) {
         bool kept = plan->kept_unit_count && unit >= plan->kept_units &&
                     unit < plan->kept_units + plan->kept_unit_count;
-        if (kept ? is_described(plan, unit) : unit->format != NULL)
+        if (kept ? is_described(plan, unit) : unit->form->format != NULL)
             code = add_unit(plan, unit, seen, descriptors, units, err);
     }
     return code ? code : tp_text_add_word(units, "]", err);

@@ -97,9 +97,16 @@ enum tp_code tp_join_plan_rank(struct tp_join_plan *join, unsigned r, const char
     struct tp_name_list *names = &join->packed[r];
     if (!(names->items = tp_os_zalloc(weights->count + 1, sizeof *names->items, err)))
         return TP_E_MEMORY;
-    for (uint32_t w = 0; w < weights->count; w++)
-        if (weights->items[w].format)
-            names->items[names->count++] = (struct tp_named){weights->items[w].prefix, w};
+    for (uint32_t w = 0; w < weights->count; w++) {
+        const struct tp_weight *weight = &weights->items[w];
+        if (!weight->form->format)
+            continue;
+        const char *prefix = tp_store_join(&join->prefixes, weight->name, strlen(weight->name),
+                                           (char[2]){weight->form->joint}, err);
+        if (!prefix)
+            return TP_E_MEMORY;
+        names->items[names->count++] = (struct tp_named){prefix, w};
+    }
     sort_names(names);
     return TP_OK;
 }
@@ -124,13 +131,16 @@ static enum tp_code add_outputs(struct tp_join_plan *join, const struct tp_st_he
     for (size_t i = 0; i < header->count && code == TP_OK; i++) {
         const struct tp_st_tensor *tensor = &header->tensors[i];
         struct tp_output *output = &plan->outputs[plan->output_count];
-        *output = (struct tp_output){.dtype = tensor->dtype, .rank = tensor->rank,
+        *output = (struct tp_output){.dtype = (uint8_t)tensor->dtype,
+                                     .rank = (uint8_t)tensor->rank,
                                      .bytes = tensor->end - tensor->begin,
                                      .file = (uint32_t)plan->file_count,
                                      .offset = file->header_size + tensor->begin,
                                      .unit = UINT32_MAX};
-        memcpy(output->shape, tensor->shape, sizeof output->shape);
-        if (!(output->name = tp_os_format(err, "%s", tensor->name)))
+        output->shape = tp_store_copy(&plan->store, tensor->shape,
+                                      tensor->rank * sizeof *tensor->shape, err);
+        output->name = tp_store_join(&plan->store, tensor->name, strlen(tensor->name), "", err);
+        if (!output->shape || !output->name)
             return TP_E_MEMORY;
         plan->output_count++;
         file->output_count++;
@@ -163,20 +173,22 @@ static enum tp_code add_file(struct tp_join_plan *join, const json_t *json, size
     file->size = (uint64_t)size;
     file->header_size = length + 8;
     file->name = tp_os_format(err, "%s", name);
-    file->header = tp_os_alloc(file->header_size, err);
-    if (!file->name || !file->header) {
+    char *prefix = tp_os_alloc(file->header_size, err);
+    if (!file->name || !prefix) {
         join->plan.file_count++; /* to be freed with it */
+        free(prefix);
         return TP_E_MEMORY;
     }
     for (int i = 0; i < 8; i++)
-        file->header[i] = (char)(length >> 8 * i);
-    memcpy(file->header + 8, json_string_value(text), length);
-    const char *found = memmem(file->header, file->header_size, mark, strlen(mark));
-    file->hash_at = found ? (uint64_t)(found - file->header) + strlen(mark) : 0;
-    enum tp_code code = TP_OK;
-    if (!found || file->hash_at + TP_HASH_TEXT - 1 > file->header_size)
+        prefix[i] = (char)(length >> 8 * i);
+    memcpy(prefix + 8, json_string_value(text), length);
+    const char *found = memmem(prefix, file->header_size, mark, strlen(mark));
+    file->hash_at = found ? (uint64_t)(found - prefix) + strlen(mark) : 0;
+    enum tp_code code = tp_squeeze(prefix, file->header_size, &file->header, err);
+    free(prefix);
+    if (code == TP_OK && (!found || file->hash_at + TP_HASH_TEXT - 1 > file->header_size))
         code = bad_info(join, err, "a header has no place for its hash");
-    if (code == TP_OK && (code = tp_st_parse(file->header + 8, length, file->size, &header, err)))
+    if (code == TP_OK && (code = tp_st_parse(json_string_value(text), length, file->size, &header, err)))
         bad_info(join, err, "");
     if (code == TP_OK && !has_hash_place(&header))
         code = bad_info(join, err, "a header has no place for its hash");
@@ -284,10 +296,10 @@ static bool read_cut(const json_t *json, unsigned ranks, struct tp_cut *cut, str
 
 static bool same_weight(const struct tp_weight *a, const struct tp_weight *b)
 {
-    return a->format == b->format && a->rank == b->rank &&
-           memcmp(&a->settings, &b->settings, sizeof a->settings) == 0 &&
-           memcmp(&a->search, &b->search, sizeof a->search) == 0 &&
-           memcmp(&a->box, &b->box, sizeof a->box) == 0 && tp_op_same(&a->op, &b->op);
+    return a->form->format == b->form->format && a->form->rank == b->form->rank &&
+           memcmp(&a->form->settings, &b->form->settings, sizeof a->form->settings) == 0 &&
+           memcmp(&a->form->search, &b->form->search, sizeof a->form->search) == 0 &&
+           memcmp(&a->form->box, &b->form->box, sizeof a->form->box) == 0 && tp_op_same(&a->form->op, &b->form->op);
 }
 
 /* The weight in every rank, and as it was. */
@@ -299,7 +311,7 @@ static enum tp_code whole_weight(struct tp_join_plan *join, const char *prefix,
     struct tp_box3 slice = tp_cut_box(cut, box);
     for (unsigned r = 0; r < join->count; r++) {
         const struct tp_weight *own = find_weight(join, r, prefix);
-        bool fits = own && memcmp(&own->box, &slice, sizeof slice) == 0 &&
+        bool fits = own && memcmp(&own->form->box, &slice, sizeof slice) == 0 &&
                     (!first || same_weight(first, own));
         if (!fits) {
             tp_err_path(err, join->ckpts[r].path);
@@ -311,12 +323,17 @@ static enum tp_code whole_weight(struct tp_join_plan *join, const char *prefix,
         first = first ? first : own;
         join->sources[w * join->count + r] = (uint32_t)(own - join->weights[r].items);
     }
-    if (!first || !tp_cut_aligned(&first->op, cut, box)) {
+    if (!first || !tp_cut_aligned(&first->form->op, cut, box)) {
         tp_err_tensor(err, prefix);
         return bad_info(join, err, "its slices do not end at borders of tiles");
     }
+    struct tp_weight_form form;
+    memcpy(&form, first->form, sizeof form); /* with what lies between the members */
+    form.box = box;
     join->whole.items[w] = *first;
-    join->whole.items[w].box = box;
+    join->whole.items[w].form = tp_weights_form(&join->whole, &form, err);
+    if (!join->whole.items[w].form)
+        return TP_E_MEMORY;
     join->cuts[w] = *cut;
     join->whole.count++;
     return TP_OK;
@@ -328,7 +345,8 @@ static enum tp_code unit_output(struct tp_join_plan *join, struct tp_unit *unit,
 {
     uint64_t shape[TP_MAX_RANK], bytes;
     uint32_t rank;
-    char *name = tp_os_format(err, "%s%s", unit->prefix, unit->format->out[i].suffix);
+    char *name = tp_os_format(err, "%s%c%s", unit->name, unit->form->joint,
+                              unit->form->format->out[i].suffix);
     if (!name)
         return TP_E_MEMORY;
     const struct tp_named *found = find_name(&join->outputs, name);
@@ -339,9 +357,9 @@ static enum tp_code unit_output(struct tp_join_plan *join, struct tp_unit *unit,
     struct tp_output *output = &join->plan.outputs[found->index];
     const struct tp_weight *weight = &join->whole.items[join->whole.count - 1];
     enum tp_dtype dtype = join->ckpts[0].tensors[weight->tensor[i]].dtype;
-    enum tp_code code = tp_format_shape(unit->format, i, unit->box, unit->rank, shape, &rank, err);
-    if (code == TP_OK && unit->op.out[i].role != TP_ROLE_WORDS)
-        code = tp_op_bytes(&unit->op, i, unit->box, &bytes, err);
+    enum tp_code code = tp_format_shape(unit->form->format, i, unit->form->box, unit->form->rank, shape, &rank, err);
+    if (code == TP_OK && unit->form->op.out[i].role != TP_ROLE_WORDS)
+        code = tp_op_bytes(&unit->form->op, i, unit->form->box, &bytes, err);
     else
         bytes = output->bytes;
     if (code)
@@ -353,10 +371,8 @@ static enum tp_code unit_output(struct tp_join_plan *join, struct tp_unit *unit,
     output->source = i;
     unit->output[i] = found->index;
     unit->file = output->file;
-    if (unit->op.out[i].role == TP_ROLE_WORDS) {
-        if (!(output->constant = tp_os_alloc(output->bytes, err)))
-            return TP_E_MEMORY;
-        code = tp_format_constant(unit->format, i, unit->box, output->constant, output->bytes, err);
+    if (unit->form->op.out[i].role == TP_ROLE_WORDS) {
+        code = tp_output_constant(&join->plan.store, unit->form, i, output, err);
     }
     if (err && code == TP_OK)
         err->tensor[0] = '\0';
@@ -368,24 +384,13 @@ static enum tp_code add_unit(struct tp_join_plan *join, struct tp_err *err)
     uint32_t w = (uint32_t)join->whole.count - 1;
     const struct tp_weight *weight = &join->whole.items[w];
     struct tp_unit *unit = &join->plan.units[join->plan.unit_count];
-    *unit = (struct tp_unit){.kind = TP_UNIT_MOVE, .box = weight->box, .rank = weight->rank,
-                             .format = weight->format, .settings = weight->settings,
-                             .search = weight->search, .op = weight->op,
-                             .outs = weight->op.outs, .dtype = weight->dtype,
-                             .original = weight->dtype, .views_per_expert = 1,
-                             .view_rows = {weight->box.n}, .stats = UINT32_MAX};
-    unit->name = tp_os_format(err, "%s", weight->name);
-    unit->prefix = tp_os_format(err, "%s", weight->prefix);
-    unit->views = tp_os_zalloc(weight->box.e, sizeof *unit->views, err);
-    enum tp_code code = unit->name && unit->prefix && unit->views ? TP_OK : TP_E_MEMORY;
-    for (uint64_t e = 0; e < weight->box.e && code == TP_OK; e++)
-        unit->views[e] = (struct tp_view){w, e, 0};
-    for (uint32_t i = 0; i < weight->op.outs && code == TP_OK; i++) {
+    enum tp_code code = tp_unit_of_weight(&join->plan, unit, TP_UNIT_MOVE, w, err);
+    for (uint32_t i = 0; i < weight->form->op.outs && code == TP_OK; i++) {
         unit->output[i] = UINT32_MAX;
         if (weight->tensor[i] != TP_NO_TENSOR)
             code = unit_output(join, unit, i, err);
     }
-    for (uint32_t i = 0; i < weight->op.outs && code == TP_OK; i++)
+    for (uint32_t i = 0; i < weight->form->op.outs && code == TP_OK; i++)
         if (unit->output[i] != UINT32_MAX &&
             join->plan.outputs[unit->output[i]].file != unit->file)
             code = bad_info(join, err, "the tensors of a weight are in several files");
@@ -513,7 +518,11 @@ void tp_join_plan_close(struct tp_join_plan *join)
     free(join->ckpts);
     free(join->weights);
     free(join->packed);
+    tp_store_close(&join->prefixes);
     free(join->outputs.items);
+    if (join->whole.forms)
+        tp_shared_close(join->whole.forms);
+    free(join->whole.forms);
     free(join->whole.items);
     free(join->cuts);
     free(join->sources);

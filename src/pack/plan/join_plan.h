@@ -29,6 +29,7 @@ struct tp_join_plan {
     struct tp_checkpoint *ckpts;
     struct tp_weights *weights;
     struct tp_name_list *packed;  /* per rank: packed weights by prefix */
+    struct tp_store prefixes;
     struct tp_plan plan;
     struct tp_name_list outputs;  /* of the plan */
     struct tp_weights whole; /* items are shallow */

@@ -46,18 +46,18 @@ static char *expert_template(const char *name, struct tp_err *err)
 static enum tp_code own_origin(const struct tp_plan *plan, const struct tp_weight *weight,
                                struct tp_origin *origin, struct tp_err *err)
 {
-    *origin = (struct tp_origin){.rows = weight->box.n, .expert = -1,
-                                 .rank = (uint32_t)weight->rank,
-                                 .transposed = weight->transposed ||
-                                               (weight->format && weight->alternates)};
+    *origin = (struct tp_origin){.rows = weight->form->box.n, .expert = -1,
+                                 .rank = (uint32_t)weight->form->rank,
+                                 .transposed = weight->form->transposed ||
+                                               (weight->form->format && weight->form->alternates)};
     uint64_t *shape = origin->shape;
-    if (weight->rank == 3)
-        *shape++ = weight->box.e;
-    *shape++ = weight->box.n;
-    *shape = weight->box.k;
-    if (weight->format && weight->alternates) /* gpt-oss: its plain stacks have no ".weight" */
+    if (weight->form->rank == 3)
+        *shape++ = weight->form->box.e;
+    *shape++ = weight->form->box.n;
+    *shape = weight->form->box.k;
+    if (weight->form->format && weight->form->alternates) /* gpt-oss: its plain stacks have no ".weight" */
         origin->name = tp_os_copy(err, weight->name);
-    else if (weight->format)
+    else if (weight->form->format)
         origin->name = tp_os_join(err, weight->name, strlen(weight->name), ".weight");
     else
         origin->name = tp_os_copy(err, plan->ckpt->tensors[weight->tensor[0]].name);
@@ -79,11 +79,11 @@ static enum tp_code take_rows(const struct tp_unit *unit, const struct tp_weight
     mine.row += first - at;
     mine.rows = end - first;
     bool template = strstr(origin->name, "{e}") != NULL;
-    if (unit->rank == 3 && weight->rank == 2) { /* becomes one of a stack */
+    if (unit->form->rank == 3 && weight->form->rank == 2) { /* becomes one of a stack */
         mine.expert = -1;
         name = origin->rank == 3 ? tp_os_copy(list->err, origin->name)
                                  : expert_template(origin->name, list->err);
-    } else if (unit->rank == 2 && weight->rank == 3) { /* taken out of a stack */
+    } else if (unit->form->rank == 2 && weight->form->rank == 3) { /* taken out of a stack */
         if (origin->rank == 3 && !template)
             mine.expert = (int64_t)view->expert;
         name = tp_origin_name(origin, view->expert, list->err);
@@ -102,13 +102,13 @@ static enum tp_code part_origins(const struct tp_plan *plan, const struct tp_uni
     enum tp_code code = TP_OK;
     if (!weight->origins) {
         if ((code = own_origin(plan, weight, &own, list->err)) == TP_OK)
-            code = take_rows(unit, weight, view, unit->view_rows[p], &own, 0, list);
+            code = take_rows(unit, weight, view, unit->form->view_rows[p], &own, 0, list);
         free(own.name);
         return code;
     }
     uint64_t at = 0;
     for (uint32_t i = 0; i < weight->origins && code == TP_OK; i++) {
-        code = take_rows(unit, weight, view, unit->view_rows[p], &weight->origin[i], at, list);
+        code = take_rows(unit, weight, view, unit->form->view_rows[p], &weight->origin[i], at, list);
         at += weight->origin[i].rows;
     }
     return code;
@@ -117,11 +117,11 @@ static enum tp_code part_origins(const struct tp_plan *plan, const struct tp_uni
 /* A rank's slice stands for a slice of the same plain tensor. */
 static enum tp_code slice_origins(const struct tp_unit *unit, struct list *list)
 {
-    uint64_t ranks = unit->cut.ranks;
+    uint64_t ranks = unit->form->cut.ranks;
     for (size_t i = 0; i < list->count; i++) {
         struct tp_origin *origin = &list->items[i];
         uint64_t *columns = &origin->shape[origin->rank - 1], *rows = columns - 1;
-        if (unit->cut.along == TP_CUT_K) {
+        if (unit->form->cut.along == TP_CUT_K) {
             *columns /= ranks;
             continue;
         }
@@ -145,9 +145,9 @@ enum tp_code tp_unit_origins(const struct tp_plan *plan, const struct tp_unit *u
 {
     struct list list = {.err = err};
     enum tp_code code = TP_OK;
-    for (uint32_t p = 0; p < unit->views_per_expert && code == TP_OK; p++)
+    for (uint32_t p = 0; p < unit->form->views_per_expert && code == TP_OK; p++)
         code = part_origins(plan, unit, p, &list);
-    if (code == TP_OK && unit->cut.ranks)
+    if (code == TP_OK && unit->form->cut.ranks)
         code = slice_origins(unit, &list);
     *origins = list.items;
     *count = (uint32_t)list.count;

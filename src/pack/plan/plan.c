@@ -10,19 +10,16 @@ const struct tp_view *tp_unit_view(const struct tp_unit *unit, uint64_t e, uint6
                                    uint64_t *row, uint64_t *rows_left)
 {
     uint32_t p = 0;
-    while (p + 1 < unit->views_per_expert && n >= unit->view_rows[p])
-        n -= unit->view_rows[p++];
-    const struct tp_view *view = &unit->views[e * unit->views_per_expert + p];
+    while (p + 1 < unit->form->views_per_expert && n >= unit->form->view_rows[p])
+        n -= unit->form->view_rows[p++];
+    const struct tp_view *view = &unit->views[e * unit->form->views_per_expert + p];
     *row = view->row + n;
-    *rows_left = unit->view_rows[p] - n;
+    *rows_left = unit->form->view_rows[p] - n;
     return view;
 }
 
 void tp_unit_close(struct tp_unit *unit)
 {
-    free(unit->name);
-    free(unit->prefix);
-    free(unit->views);
     free(unit->importance);
 }
 
@@ -37,15 +34,9 @@ void tp_plan_close(struct tp_plan *plan)
 {
     free_units(plan->units, plan->unit_count);
     free_units(plan->kept_units, plan->kept_unit_count);
-    for (size_t o = 0; o < plan->output_count; o++) {
-        free(plan->outputs[o].name);
-        free(plan->outputs[o].constant);
-    }
-    for (size_t k = 0; k < plan->kept_count; k++)
-        free(plan->kept[k].reason);
     for (size_t f = 0; f < plan->file_count; f++) {
         free(plan->files[f].name);
-        free(plan->files[f].header);
+        tp_squeezed_free(&plan->files[f].header);
     }
     free(plan->outputs);
     free(plan->kept);
@@ -53,5 +44,7 @@ void tp_plan_close(struct tp_plan *plan)
     free(plan->groups);
     free(plan->stats_units);
     free(plan->units_by_file);
+    tp_store_close(&plan->store);
+    tp_shared_close(&plan->forms);
     memset(plan, 0, sizeof *plan);
 }

@@ -8,6 +8,9 @@
 #ifndef TP_PACK_PLAN_H
 #define TP_PACK_PLAN_H
 
+#include "pack/file/leafhash.h"
+#include "pack/file/squeeze.h"
+#include "pack/os/store.h"
 #include "pack/plan/cut.h"
 #include "pack/plan/request.h"
 #include "pack/source/importance.h"
@@ -26,32 +29,37 @@ enum tp_unit_kind {
     TP_UNIT_MOVE,   /* packed source of the same format: its bytes */
 };
 
-struct tp_unit {
-    enum tp_unit_kind kind;
-    char *name;   /* for messages and rules */
-    char *prefix; /* of the output names */
+/* What many units have in common: a model has a few forms, and may have 1,000,000 units. */
+struct tp_unit_form {
     struct tp_box3 box;
-    int rank;
     const struct tp_format *format; /* NULL: plain */
-    struct tp_settings settings;
-    struct tp_search_choice search; /* what its descriptor says; `op` has it when it encodes */
     struct tp_op op;
-    enum tp_dtype dtype;     /* of the values that enter encode, or that PLAIN writes */
-    enum tp_dtype original;  /* dtype of the original values, recorded for unpack */
+    struct tp_search_choice search; /* what its descriptor says; `op` has it when it encodes */
+    struct tp_settings settings;
+    enum tp_unit_kind kind;
+    int rank;
+    enum tp_dtype dtype;    /* of the values that enter encode, or that PLAIN writes */
+    enum tp_dtype original; /* dtype of the original values, recorded for unpack */
+    uint32_t outs;
     uint32_t views_per_expert;
     uint64_t view_rows[TP_MAX_VIEWS];
-    struct tp_view *views;   /* box.e x views_per_expert */
-    uint32_t output[TP_MAX_OUT]; /* index into plan.outputs */
-    uint32_t outs;
-    uint32_t file;
-    struct tp_cut cut;       /* in the plan of a rank: how the whole was cut */
-    uint32_t stats;          /* group that shares a global scale, or UINT32_MAX; of a stack
-                                that of expert 0, the others follow */
-    bool transposed;         /* plain units: written as [E,K,N] */
+    struct tp_cut cut;      /* in the plan of a rank: how the whole was cut */
+    const char *warning;    /* what the consumer's kernel wants in addition, or NULL */
+    char joint;             /* between its name and the output suffixes; '\0': none */
+    bool transposed;        /* plain units: written as [E,K,N] */
+    bool unweighted;        /* searched without: the file has no numbers for it */
+    bool needless_search;   /* a search was asked for, but its scales are the best already */
+};
+
+struct tp_unit {
+    const char *name;          /* for messages and rules; of the plan, or the weight's */
+    struct tp_unit_form *form; /* shared, and not to be changed, once the unit is in a plan */
+    struct tp_view *views;     /* box.e x views_per_expert; of the plan */
     struct tp_importance_ref *importance; /* of each expert, when a file's numbers are used */
-    bool unweighted;         /* searched without: the file has no numbers for it */
-    bool needless_search;    /* a search was asked for, but its scales are the best already */
-    const char *warning;     /* what the consumer's kernel wants in addition, or NULL */
+    uint32_t output[TP_MAX_OUT]; /* index into plan.outputs */
+    uint32_t file;
+    uint32_t stats;            /* group that shares a global scale, or UINT32_MAX; of a stack
+                                  that of expert 0, the others follow */
 };
 
 /* What a unit that is made of a packed weight may lose. */
@@ -62,16 +70,15 @@ enum tp_loss {
 };
 
 struct tp_output {
-    char *name;
-    enum tp_dtype dtype;
-    uint32_t rank;
-    uint64_t shape[TP_ST_MAX_RANK];
+    const char *name;        /* of the plan, or the checkpoint's */
+    const uint64_t *shape;   /* the same */
+    const uint8_t *constant; /* bytes computed from E,N,K (layout words), or NULL; the same */
     uint64_t bytes;
-    uint32_t file;
     uint64_t offset;    /* from the beginning of the file */
+    uint32_t file;
     uint32_t unit;      /* UINT32_MAX: a kept tensor */
     uint32_t source;    /* kept: the checkpoint's tensor */
-    uint8_t *constant;  /* bytes computed from E,N,K (layout words), or NULL */
+    uint8_t rank, dtype; /* enum tp_dtype */
 };
 
 #define TP_REASON_SAME "already in this format"
@@ -79,12 +86,13 @@ struct tp_output {
 struct tp_kept {
     uint32_t tensor;
     uint32_t unit; /* into plan.kept_units when it belongs to a packed weight, else UINT32_MAX */
-    char *reason;  /* NULL: not a weight at all */
+    const char *reason; /* of the plan; NULL: not a weight at all */
 };
 
 struct tp_plan_file {
     char *name;
-    char *header;         /* the complete prefix, hash digits zero */
+    struct tp_squeezed header; /* the complete prefix, hash digits zero */
+    uint8_t header_hash[TP_HASH_BYTES];
     uint64_t header_size; /* = where data starts */
     uint64_t hash_at;     /* offset of the 32 hash digits */
     uint64_t size;
@@ -112,6 +120,8 @@ struct tp_plan {
     size_t kept_unit_count;
     struct tp_plan_file *files;
     size_t file_count;
+    struct tp_store store;   /* names, views, shapes, constants */
+    struct tp_shared forms;  /* struct tp_unit_form */
     bool restores;    /* packed weights become plain ones (tp_plan_unpack) */
     bool single_file; /* one file of the user's name instead of a directory */
     struct tp_stats_group *groups;
@@ -123,7 +133,8 @@ struct tp_plan {
     uint8_t id[16];   /* the same without times: equal on another machine's copy */
 };
 
-/* Makes the plan that converts `ckpt` as the request says. Single-file output
+/* Makes the plan that converts `ckpt` as the request says, and completes packed weights
+ * (source_check.h). Single-file output
  * (`file_name` given) puts everything into one file of that name. */
 enum tp_code tp_plan_convert(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
                              struct tp_request *request, const char *file_name,
@@ -134,10 +145,17 @@ enum tp_code tp_plan_convert(const struct tp_checkpoint *ckpt, const struct tp_w
 enum tp_code tp_plan_unpack(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
                             enum tp_dtype dtype, uint64_t shard_size, const char *file_name,
                             struct tp_plan *plan, struct tp_err *err);
+
+/* The packed weight as it is, as a unit of that kind of the plan. */
+enum tp_code tp_unit_of_weight(struct tp_plan *plan, struct tp_unit *unit, enum tp_unit_kind kind,
+                               uint32_t w, struct tp_err *err);
+/* Sets the output's constant, memory of the store: that of output i of such a unit. */
+enum tp_code tp_output_constant(struct tp_store *store, const struct tp_unit_form *form,
+                                uint32_t i, struct tp_output *output, struct tp_err *err);
 void tp_plan_close(struct tp_plan *plan); /* legal on {0} and twice */
 
 enum tp_loss tp_unit_loss(const struct tp_plan *plan, const struct tp_unit *unit);
-void tp_unit_close(struct tp_unit *unit); /* its memory; legal on {0} */
+void tp_unit_close(struct tp_unit *unit); /* its memory, but the plan's; legal on {0} */
 
 /* The part that row n of expert e comes from, and its row there. */
 const struct tp_view *tp_unit_view(const struct tp_unit *unit, uint64_t e, uint64_t n,

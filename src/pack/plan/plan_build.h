@@ -11,32 +11,24 @@
 /* What happens to one source weight. */
 struct tp_choice {
     struct tp_rule *rule;  /* NULL: kept, for `reason` */
-    char *reason;          /* fresh memory */
+    const char *reason;    /* of the plan */
     bool refused;          /* kept although asked for: an error under --strict */
     bool done;             /* belongs to a unit already */
 };
 
-/* Shapes, bytes and constants of the outputs of units of one format, size and rank: a model has
- * a few such kinds of units and may have 100,000 of each. */
-struct tp_output_size {
-    bool known;
-    uint32_t rank;
-    uint64_t shape[TP_MAX_RANK], bytes;
-    const uint8_t *constant; /* of an output of the plan that has one, or NULL */
-};
+/* Shapes, bytes and constants of the outputs of units of one form: a model has a few forms, and
+ * may have 100,000 units of each. */
 struct tp_unit_sizes {
-    const struct tp_format *format; /* NULL: not in use */
-    struct tp_settings settings;
-    struct tp_box3 box;
-    int rank;
-    struct tp_output_size out[TP_MAX_OUT];
+    const struct tp_unit_form *form;   /* NULL: not in use */
+    struct tp_output out[TP_MAX_OUT];  /* without a shape: not known yet */
 };
 enum { TP_KNOWN_SIZES = 16 };
 
 struct tp_builder {
     struct tp_plan *plan;
     struct tp_request *request;
-    struct tp_choice *choices; /* per weight */
+    struct tp_choice *choices; /* per weight; freed when the units are made */
+    const char *last_reason;   /* many weights are kept for the same one */
     struct tp_source_ignore ignore; /* what the source lists as not quantized */
     const struct tp_plan *follow; /* files hold the same units as there, or NULL */
     size_t unit_capacity, output_capacity, kept_capacity, kept_unit_capacity, file_capacity;
@@ -92,10 +84,10 @@ enum tp_code tp_plan_check_sources(struct tp_builder *b);
 /* Groups of units that share a global scale: plan.groups and the units' `stats`. */
 enum tp_code tp_plan_stats(struct tp_builder *b);
 
-/* Appends a unit (moved); frees it on failure. */
+/* Appends a unit (moved), with a shared form that equals its own; frees it on failure. */
 enum tp_code tp_plan_add_unit(struct tp_builder *b, struct tp_unit *unit);
 
-/* Appends to plan.kept; `unit` as in struct tp_kept. */
+/* Appends to plan.kept; `unit` and `reason` as in struct tp_kept. */
 enum tp_code tp_plan_add_kept(struct tp_builder *b, uint32_t tensor, uint32_t unit,
                               const char *reason);
 

@@ -186,50 +186,75 @@ static void copy_sorted(const struct order *orders, size_t count, struct tp_name
     }
 }
 
+/* What sorting needs, for the most outputs that are sorted at once. */
+struct sorter {
+    struct order *orders;
+    struct tp_name_key *keys;
+    struct tp_output *sorted;
+};
+
+static void sort_some(const struct sorter *s, struct tp_output *outputs, size_t count)
+{
+    for (size_t o = 0; o < count; o++)
+        s->orders[o] = (struct order){outputs[o].file,
+                                      tp_dtype_bits((enum tp_dtype)outputs[o].dtype),
+                                      outputs[o].bytes, &outputs[o]};
+    qsort(s->orders, count, sizeof *s->orders, by_order);
+    copy_sorted(s->orders, count, s->keys, s->sorted);
+    memcpy(outputs, s->sorted, count * sizeof *outputs);
+}
+
+/* How many outputs are sorted at once: those of a file from number `first` on, or all where the
+ * files do not follow each other. */
+static size_t stretch(const struct tp_plan *plan, size_t first, bool in_files)
+{
+    size_t end = first;
+    while (end < plan->output_count &&
+           (!in_files || plan->outputs[end].file == plan->outputs[first].file))
+        end++;
+    return end - first;
+}
+
 static enum tp_code sort_outputs(struct tp_builder *b)
 {
     struct tp_plan *plan = b->plan;
-    size_t count = plan->output_count;
-    struct order *orders = tp_os_zalloc(count + 1, sizeof *orders, b->err);
-    struct tp_name_key *keys = tp_os_zalloc(count + 1, sizeof *keys, b->err);
-    struct tp_output *sorted = tp_os_zalloc(count + 1, sizeof *sorted, b->err);
-    enum tp_code code = orders && keys && sorted ? TP_OK : TP_E_MEMORY;
-    if (code == TP_OK) {
-        for (size_t o = 0; o < count; o++) {
-            const struct tp_output *output = &plan->outputs[o];
-            orders[o] = (struct order){output->file, tp_dtype_bits(output->dtype), output->bytes,
-                                       output};
-        }
-        qsort(orders, count, sizeof *orders, by_order);
-        copy_sorted(orders, count, keys, sorted);
-        free(plan->outputs);
-        plan->outputs = sorted;
-        b->output_capacity = count + 1;
-    } else {
-        free(sorted);
+    size_t most = 0;
+    bool in_files = true;
+    for (size_t o = 1; o < plan->output_count && in_files; o++)
+        in_files = plan->outputs[o - 1].file <= plan->outputs[o].file;
+    for (size_t o = 0, count; o < plan->output_count; o += count) {
+        count = stretch(plan, o, in_files);
+        most = tp_max_u64(most, count);
     }
-    free(orders);
-    free(keys);
-    return code;
+    struct sorter s = {tp_os_zalloc(most + 1, sizeof *s.orders, b->err),
+                       tp_os_zalloc(most + 1, sizeof *s.keys, b->err),
+                       tp_os_zalloc(most + 1, sizeof *s.sorted, b->err)};
+    bool fits = s.orders && s.keys && s.sorted;
+    for (size_t o = 0, count; o < plan->output_count && fits; o += count) {
+        count = stretch(plan, o, in_files);
+        sort_some(&s, plan->outputs + o, count);
+    }
+    free(s.orders);
+    free(s.keys);
+    free(s.sorted);
+    return fits ? TP_OK : TP_E_MEMORY;
+}
+
+static const char *name_at(const void *plan, size_t o)
+{
+    return ((const struct tp_plan *)plan)->outputs[o].name;
 }
 
 static enum tp_code check_names(struct tp_builder *b)
 {
     const struct tp_plan *plan = b->plan;
-    struct tp_names names = {0};
-    enum tp_code code = TP_OK;
-    for (size_t o = 0; o < plan->output_count && code == TP_OK; o++) {
-        const char *name = plan->outputs[o].name;
-        uint32_t number = 0;
-        code = tp_names_add(&names, name, strlen(name), &number, b->err);
-        if (code == TP_OK && number != o) {
-            tp_err_tensor(b->err, name);
-            tp_err_hint(b->err, "leave one of the two weights out with --exclude");
-            code = tp_fail(b->err, TP_E_UNSUPPORTED, "two outputs would have this name");
-        }
-    }
-    tp_names_close(&names);
-    return code;
+    size_t twice;
+    enum tp_code code = tp_names_repeated(name_at, plan, plan->output_count, &twice, b->err);
+    if (code || twice == plan->output_count)
+        return code;
+    tp_err_tensor(b->err, plan->outputs[twice].name);
+    tp_err_hint(b->err, "leave one of the two weights out with --exclude");
+    return tp_fail(b->err, TP_E_UNSUPPORTED, "two outputs would have this name");
 }
 
 /* Puts one list of units behind those that are in place already. */
@@ -301,7 +326,9 @@ enum tp_code tp_plan_files(struct tp_builder *b, const char *file_name)
     }
     enum tp_code code = b->follow ? place_like(b, b->follow)
                                   : place_all(b, file_name ? UINT64_MAX : shard_size);
-    if (code || (code = check_names(b)) || (code = sort_units(b)) ||
+    if (code || (code = tp_os_trim((void **)&plan->outputs, &b->output_capacity,
+                                   plan->output_count, sizeof *plan->outputs, b->err)) ||
+        (code = check_names(b)) || (code = sort_units(b)) ||
         (!outline && (code = sort_outputs(b))))
         return code;
     number_outputs(plan);

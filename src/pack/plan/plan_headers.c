@@ -42,7 +42,7 @@ static enum tp_code write_header(struct tp_builder *b, uint32_t f, struct tp_st_
         struct tp_output *output = &plan->outputs[file->first_output + i];
         output->offset = at;
         tensors[i] = (struct tp_st_tensor){output->name, output->dtype, output->rank, {0}, at, at};
-        memcpy(tensors[i].shape, output->shape, sizeof output->shape);
+        memcpy(tensors[i].shape, output->shape, output->rank * sizeof *output->shape);
         if (!tp_add_u64(&at, at, output->bytes))
             return tp_fail(b->err, TP_E_UNSUPPORTED, "the output file is too large");
         tensors[i].end = at;
@@ -63,16 +63,18 @@ static enum tp_code write_header(struct tp_builder *b, uint32_t f, struct tp_st_
         tp_text_free(&text);
         return code;
     }
-    file->header = text.data;
     file->header_size = text.size;
     const char *mark = memmem(text.data, text.size, "\"" TP_META_HASH "\":\"",
                               strlen("\"" TP_META_HASH "\":\""));
     file->hash_at = (uint64_t)(mark - text.data) + strlen("\"" TP_META_HASH "\":\"");
-    if (!tp_add_u64(&file->size, at, text.size))
-        return tp_fail(b->err, TP_E_UNSUPPORTED, "the output file is too large");
     for (uint32_t i = 0; i < file->output_count; i++)
         plan->outputs[file->first_output + i].offset += text.size;
-    return TP_OK;
+    tp_hash(text.data, text.size, file->header_hash);
+    code = tp_add_u64(&file->size, at, text.size)
+               ? tp_squeeze(text.data, text.size, &file->header, b->err)
+               : tp_fail(b->err, TP_E_UNSUPPORTED, "the output file is too large");
+    tp_text_free(&text);
+    return code;
 }
 
 /* Identity of source and result: the hash of everything that decides the bytes. */
@@ -80,7 +82,6 @@ static enum tp_code hash_plan(const struct tp_plan *plan, bool times, uint8_t ha
                               struct tp_err *err)
 {
     struct tp_text text = {0};
-    uint8_t part[TP_HASH_BYTES];
     enum tp_code code = TP_OK;
     for (size_t i = 0; i < plan->ckpt->file_count && code == TP_OK; i++) {
         const struct tp_file *file = &plan->ckpt->files[i];
@@ -91,10 +92,8 @@ static enum tp_code hash_plan(const struct tp_plan *plan, bool times, uint8_t ha
     }
     if (code == TP_OK && plan->ckpt->config)
         code = tp_text_add(&text, plan->ckpt->config, plan->ckpt->config_size, err);
-    for (size_t f = 0; f < plan->file_count && code == TP_OK; f++) {
-        tp_hash(plan->files[f].header, plan->files[f].header_size, part);
-        code = tp_text_add(&text, (const char *)part, sizeof part, err);
-    }
+    for (size_t f = 0; f < plan->file_count && code == TP_OK; f++)
+        code = tp_text_add(&text, (const char *)plan->files[f].header_hash, TP_HASH_BYTES, err);
     if (code == TP_OK)
         tp_hash(text.data, text.size, hash);
     tp_text_free(&text);
@@ -104,7 +103,10 @@ static enum tp_code hash_plan(const struct tp_plan *plan, bool times, uint8_t ha
 enum tp_code tp_plan_headers(struct tp_builder *b)
 {
     struct tp_plan *plan = b->plan;
-    struct tp_st_tensor *tensors = tp_os_zalloc(plan->output_count + 1, sizeof *tensors, b->err);
+    size_t most = 0;
+    for (uint32_t f = 0; f < plan->file_count; f++)
+        most = tp_max_u64(most, plan->files[f].output_count);
+    struct tp_st_tensor *tensors = tp_os_zalloc(most + 1, sizeof *tensors, b->err);
     enum tp_code code = tensors ? TP_OK : TP_E_MEMORY;
     for (uint32_t f = 0; f < plan->file_count && code == TP_OK; f++)
         code = write_header(b, f, tensors);

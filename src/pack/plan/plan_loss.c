@@ -13,12 +13,12 @@ static enum tp_element scale_element(const struct tp_op *op)
 enum tp_loss tp_unit_loss(const struct tp_plan *plan, const struct tp_unit *unit)
 {
     const struct tp_weight *source = &plan->weights->items[unit->views[0].weight];
-    if (!unit->format || !source->format)
+    if (!unit->form->format || !source->form->format)
         return TP_LOSS_NONE;
-    if (unit->kind == TP_UNIT_ENCODE)
+    if (unit->form->kind == TP_UNIT_ENCODE)
         return TP_LOSS_VALUES;
-    if (unit->kind != TP_UNIT_REPACK || unit->op.codec != TP_CODEC_INT4)
+    if (unit->form->kind != TP_UNIT_REPACK || unit->form->op.codec != TP_CODEC_INT4)
         return TP_LOSS_NONE; /* of FP8, FP4 and MX only equal scales are taken over */
-    return scale_element(&source->op) == scale_element(&unit->op) ? TP_LOSS_NONE
+    return scale_element(&source->form->op) == scale_element(&unit->form->op) ? TP_LOSS_NONE
                                                                   : TP_LOSS_SCALES;
 }

@@ -25,7 +25,7 @@ static enum tp_code new_output(struct tp_builder *b, struct tp_output **output)
 
 static enum tp_code shape_bytes(struct tp_output *output, struct tp_err *err)
 {
-    uint64_t bits = tp_dtype_bits(output->dtype);
+    uint64_t bits = tp_dtype_bits((enum tp_dtype)output->dtype);
     for (uint32_t d = 0; d < output->rank; d++)
         if (!tp_mul_u64(&bits, bits, output->shape[d]))
             return tp_fail(err, TP_E_UNSUPPORTED, "output %s is too large", output->name);
@@ -33,88 +33,96 @@ static enum tp_code shape_bytes(struct tp_output *output, struct tp_err *err)
     return TP_OK;
 }
 
-static enum tp_code constant_bytes(const struct tp_unit *unit, uint32_t i, struct tp_output *output,
-                                   struct tp_err *err)
+enum tp_code tp_output_constant(struct tp_store *store, const struct tp_unit_form *form,
+                                uint32_t i, struct tp_output *output, struct tp_err *err)
 {
-    if (!(output->constant = tp_os_alloc(output->bytes, err)))
-        return TP_E_MEMORY;
-    return tp_format_constant(unit->format, i, unit->box, output->constant, output->bytes, err);
+    uint8_t *constant = tp_store_zalloc(store, output->bytes, 1, err);
+    output->constant = constant;
+    return constant ? tp_format_constant(form->format, i, form->box, constant, output->bytes, err)
+                    : TP_E_MEMORY;
 }
 
 /* Shape and bytes from the texts of the format file. */
-static enum tp_code evaluate(const struct tp_unit *unit, uint32_t i, struct tp_output *output,
-                             struct tp_err *err)
+static enum tp_code format_shape(struct tp_builder *b, const struct tp_unit_form *form, uint32_t i,
+                                 struct tp_output *output)
 {
+    uint64_t shape[TP_MAX_RANK];
+    uint32_t rank;
+    enum tp_code code =
+        tp_format_shape(form->format, i, form->box, form->rank, shape, &rank, b->err);
+    if (code)
+        return code;
+    output->rank = (uint8_t)rank;
+    output->shape = tp_store_copy(&b->plan->store, shape, rank * sizeof *shape, b->err);
+    return output->shape ? shape_bytes(output, b->err) : TP_E_MEMORY;
+}
+
+/* The same, and the constant; the layout must take as many bytes. */
+static enum tp_code evaluate(struct tp_builder *b, const struct tp_unit *unit, uint32_t i,
+                             struct tp_output *output)
+{
+    const struct tp_unit_form *form = unit->form;
     uint64_t expected;
-    enum tp_code code = tp_format_shape(unit->format, i, unit->box, unit->rank, output->shape,
-                                        &output->rank, err);
-    if (code == TP_OK)
-        code = shape_bytes(output, err);
-    if (code == TP_OK && unit->op.out[i].role != TP_ROLE_WORDS) {
-        code = tp_op_bytes(&unit->op, i, unit->box, &expected, err);
+    enum tp_code code = format_shape(b, form, i, output);
+    if (code == TP_OK && form->op.out[i].role == TP_ROLE_WORDS)
+        return tp_output_constant(&b->plan->store, form, i, output, b->err);
+    if (code == TP_OK) {
+        code = tp_op_bytes(&form->op, i, form->box, &expected, b->err);
         if (code == TP_OK && expected != output->bytes)
-            code = tp_fail(err, TP_E_UNSUPPORTED, "format %s: shape and layout of %s disagree",
-                           unit->format->name, unit->format->out[i].suffix);
+            code = tp_fail(b->err, TP_E_UNSUPPORTED, "format %s: shape and layout of %s disagree",
+                           form->format->name, form->format->out[i].suffix);
     }
     if (code)
-        tp_err_tensor(err, unit->name);
+        tp_err_tensor(b->err, unit->name);
     return code;
 }
 
-static bool same_kind(const struct tp_unit_sizes *sizes, const struct tp_unit *unit)
-{
-    return sizes->format == unit->format && sizes->rank == unit->rank &&
-           sizes->box.e == unit->box.e && sizes->box.n == unit->box.n &&
-           sizes->box.k == unit->box.k &&
-           memcmp(&sizes->settings, &unit->settings, sizeof unit->settings) == 0;
-}
-
-/* What is known of units like this one; of a new kind, nothing yet. */
-static struct tp_unit_sizes *sizes_of(struct tp_builder *b, const struct tp_unit *unit)
+/* What is known of units of this form; of a new one, nothing yet. */
+static struct tp_unit_sizes *sizes_of(struct tp_builder *b, const struct tp_unit_form *form)
 {
     for (uint32_t s = 0; s < TP_KNOWN_SIZES; s++)
-        if (same_kind(&b->sizes[s], unit))
+        if (b->sizes[s].form == form)
             return &b->sizes[s];
     struct tp_unit_sizes *sizes = &b->sizes[b->next_sizes++ % TP_KNOWN_SIZES];
-    *sizes = (struct tp_unit_sizes){.format = unit->format, .settings = unit->settings,
-                                    .box = unit->box, .rank = unit->rank};
+    *sizes = (struct tp_unit_sizes){.form = form};
     return sizes;
 }
 
+/* Shape, bytes and constant of the first unit of a form are those of all. */
 static enum tp_code find_size(struct tp_builder *b, const struct tp_unit *unit, uint32_t i,
                               struct tp_output *output)
 {
-    struct tp_output_size *size = &sizes_of(b, unit)->out[i];
-    if (!size->known) {
-        enum tp_code code = evaluate(unit, i, output, b->err);
-        if (code)
-            return code;
-        size->known = true;
-        size->rank = output->rank;
-        size->bytes = output->bytes;
-        memcpy(size->shape, output->shape, sizeof size->shape);
-        return TP_OK;
+    struct tp_output *size = &sizes_of(b, unit->form)->out[i];
+    if (!size->shape) {
+        enum tp_code code = evaluate(b, unit, i, output);
+        if (code == TP_OK)
+            *size = *output;
+        return code;
     }
     output->rank = size->rank;
     output->bytes = size->bytes;
-    memcpy(output->shape, size->shape, sizeof size->shape);
+    output->shape = size->shape;
+    output->constant = size->constant;
     return TP_OK;
 }
 
-/* The constant of the first unit of a kind is that of all. */
-static enum tp_code known_constant(struct tp_builder *b, const struct tp_unit *unit, uint32_t i,
-                                   struct tp_output *output)
+/* The name of an output: where it is that of the source's tensor, the same text. */
+static const char *output_name(struct tp_builder *b, const struct tp_unit *unit,
+                               const char *suffix)
 {
-    struct tp_output_size *size = &sizes_of(b, unit)->out[i];
-    if (!size->constant) {
-        enum tp_code code = constant_bytes(unit, i, output, b->err);
-        size->constant = output->constant;
-        return code;
+    const struct tp_weight *weight = &b->plan->weights->items[unit->views[0].weight];
+    const char *source = b->plan->ckpt->tensors[weight->tensor[0]].name;
+    size_t name = strlen(unit->name), more = strlen(suffix) + 1;
+    if (strncmp(source, unit->name, name) == 0 && source[name] == unit->form->joint &&
+        strcmp(source + name + 1, suffix) == 0)
+        return source;
+    char *text = tp_store_text(&b->plan->store, name + 1 + more, b->err);
+    if (text) {
+        memcpy(text, unit->name, name);
+        text[name] = unit->form->joint;
+        memcpy(text + name + 1, suffix, more);
     }
-    if (!(output->constant = tp_os_alloc(output->bytes, b->err)))
-        return TP_E_MEMORY;
-    memcpy(output->constant, size->constant, output->bytes);
-    return TP_OK;
+    return text;
 }
 
 static enum tp_code packed_output(struct tp_builder *b, uint32_t u, uint32_t i)
@@ -124,16 +132,12 @@ static enum tp_code packed_output(struct tp_builder *b, uint32_t u, uint32_t i)
     const struct tp_unit *unit = &b->plan->units[u];
     if (code)
         return code;
-    const struct tp_format_out *out = &unit->format->out[i];
+    const struct tp_format_out *out = &unit->form->format->out[i];
     output->unit = u;
     output->source = i; /* which output of the unit */
-    output->dtype = tp_format_dtype(unit->format, &unit->op, i);
-    output->name = tp_os_join(b->err, unit->prefix, strlen(unit->prefix), out->suffix);
-    if (!output->name)
-        return TP_E_MEMORY;
-    if ((code = find_size(b, unit, i, output)))
-        return code;
-    return unit->op.out[i].role == TP_ROLE_WORDS ? known_constant(b, unit, i, output) : TP_OK;
+    output->dtype = (uint8_t)tp_format_dtype(unit->form->format, &unit->form->op, i);
+    output->name = output_name(b, unit, out->suffix);
+    return output->name ? find_size(b, unit, i, output) : TP_E_MEMORY;
 }
 
 static enum tp_code plain_output(struct tp_builder *b, uint32_t u)
@@ -141,24 +145,27 @@ static enum tp_code plain_output(struct tp_builder *b, uint32_t u)
     struct tp_output *output;
     enum tp_code code = new_output(b, &output);
     const struct tp_unit *unit = &b->plan->units[u];
+    const struct tp_unit_form *form = unit->form;
+    uint64_t shape[3];
     if (code)
         return code;
     output->unit = u;
-    output->dtype = unit->dtype;
-    output->name = tp_os_copy(b->err, unit->name);
-    if (unit->rank == 3)
-        output->shape[output->rank++] = unit->box.e;
-    output->shape[output->rank++] = unit->transposed ? unit->box.k : unit->box.n;
-    output->shape[output->rank++] = unit->transposed ? unit->box.n : unit->box.k;
-    return output->name ? shape_bytes(output, b->err) : TP_E_MEMORY;
+    output->dtype = (uint8_t)form->dtype;
+    output->name = unit->name;
+    if (form->rank == 3)
+        shape[output->rank++] = form->box.e;
+    shape[output->rank++] = form->transposed ? form->box.k : form->box.n;
+    shape[output->rank++] = form->transposed ? form->box.n : form->box.k;
+    output->shape = tp_store_copy(&b->plan->store, shape, output->rank * sizeof *shape, b->err);
+    return output->shape ? shape_bytes(output, b->err) : TP_E_MEMORY;
 }
 
 enum tp_code tp_plan_unit_outputs(struct tp_builder *b, uint32_t u)
 {
     enum tp_code code = TP_OK;
-    if (!b->plan->units[u].format)
+    if (!b->plan->units[u].form->format)
         return plain_output(b, u);
-    for (uint32_t i = 0; i < b->plan->units[u].op.outs && code == TP_OK; i++)
+    for (uint32_t i = 0; i < b->plan->units[u].form->op.outs && code == TP_OK; i++)
         code = packed_output(b, u, i);
     return code;
 }
@@ -172,11 +179,9 @@ static enum tp_code slice_output(struct tp_builder *b, const struct tp_kept *kep
     uint32_t i = 0;
     while (weight->tensor[i] != kept->tensor)
         i++;
-    enum tp_code code = tp_format_shape(unit->format, i, unit->box, unit->rank, output->shape,
-                                        &output->rank, b->err);
-    if (code == TP_OK && (code = shape_bytes(output, b->err)) == TP_OK &&
-        unit->op.out[i].role == TP_ROLE_WORDS)
-        code = constant_bytes(unit, i, output, b->err);
+    enum tp_code code = format_shape(b, unit->form, i, output);
+    if (code == TP_OK && unit->form->op.out[i].role == TP_ROLE_WORDS)
+        code = tp_output_constant(&b->plan->store, unit->form, i, output, b->err);
     return code;
 }
 
@@ -189,13 +194,11 @@ enum tp_code tp_plan_kept_output(struct tp_builder *b, const struct tp_kept *kep
     const struct tp_tensor *tensor = &b->plan->ckpt->tensors[kept->tensor];
     output->unit = UINT32_MAX;
     output->source = kept->tensor;
-    output->dtype = tensor->dtype;
-    output->rank = tensor->rank;
-    memcpy(output->shape, tensor->shape, sizeof tensor->shape);
+    output->dtype = (uint8_t)tensor->dtype;
+    output->rank = (uint8_t)tensor->rank;
+    output->shape = tensor->shape;
     output->bytes = tensor->bytes;
-    output->name = tp_os_copy(b->err, tensor->name);
-    if (!output->name)
-        return TP_E_MEMORY;
-    bool cut = kept->unit != UINT32_MAX && b->plan->kept_units[kept->unit].cut.ranks;
+    output->name = tensor->name;
+    bool cut = kept->unit != UINT32_MAX && b->plan->kept_units[kept->unit].form->cut.ranks;
     return cut ? slice_output(b, kept, output) : TP_OK;
 }

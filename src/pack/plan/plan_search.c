@@ -34,7 +34,7 @@ enum tp_code tp_plan_check_importance(struct tp_builder *b)
         return TP_OK;
     for (size_t w = 0; w < weights->count; w++) {
         const struct tp_weight *weight = &weights->items[w];
-        uint64_t experts = weight->origins ? weight->box.e : 1;
+        uint64_t experts = weight->origins ? weight->form->box.e : 1;
         for (uint64_t e = 0; e < experts; e++) {
             char *name = name_of(weight, e, 0, b->err);
             if (!name)
@@ -49,18 +49,18 @@ enum tp_code tp_plan_check_importance(struct tp_builder *b)
 /* Finds the numbers of every expert; *found says whether one has any. */
 static enum tp_code find_all(struct tp_builder *b, struct tp_unit *unit, bool *found)
 {
-    unit->importance = tp_os_zalloc(unit->box.e, sizeof *unit->importance, b->err);
+    unit->importance = tp_os_zalloc(unit->form->box.e, sizeof *unit->importance, b->err);
     enum tp_code code = unit->importance ? TP_OK : TP_E_MEMORY;
     *found = false;
-    for (uint64_t e = 0; e < unit->box.e && code == TP_OK; e++) {
-        const struct tp_view *view = &unit->views[e * unit->views_per_expert];
+    for (uint64_t e = 0; e < unit->form->box.e && code == TP_OK; e++) {
+        const struct tp_view *view = &unit->views[e * unit->form->views_per_expert];
         const struct tp_weight *weight = &b->plan->weights->items[view->weight];
         char *name = name_of(weight, view->expert, view->row, b->err);
         bool alone = weight->origins && weight->origin[0].rank == 2;
         if (!name)
             return TP_E_MEMORY;
         code = tp_importance_find(b->request->importance, name, view->expert,
-                                  alone ? 1 : weight->box.e, unit->box.k, &unit->importance[e],
+                                  alone ? 1 : weight->form->box.e, unit->form->box.k, &unit->importance[e],
                                   b->err);
         *found |= unit->importance[e].entry != TP_NO_IMPORTANCE;
         free(name);
@@ -71,14 +71,14 @@ static enum tp_code find_all(struct tp_builder *b, struct tp_unit *unit, bool *f
 /* Reads and checks all numbers of the unit: their hash is part of its descriptor. */
 static enum tp_code hash_all(struct tp_builder *b, struct tp_unit *unit)
 {
-    uint64_t k = unit->box.k;
-    float *numbers = tp_os_zalloc(unit->box.e * k, sizeof *numbers, b->err);
+    uint64_t k = unit->form->box.k;
+    float *numbers = tp_os_zalloc(unit->form->box.e * k, sizeof *numbers, b->err);
     enum tp_code code = numbers ? TP_OK : TP_E_MEMORY;
-    for (uint64_t e = 0; e < unit->box.e && code == TP_OK; e++)
+    for (uint64_t e = 0; e < unit->form->box.e && code == TP_OK; e++)
         code = tp_importance_read(b->request->importance, unit->importance[e], k, 0, k,
                                   numbers + e * k, b->err);
     if (code == TP_OK)
-        tp_hash(numbers, unit->box.e * k * sizeof *numbers, unit->search.hash);
+        tp_hash(numbers, unit->form->box.e * k * sizeof *numbers, unit->form->search.hash);
     free(numbers);
     return code;
 }
@@ -91,8 +91,8 @@ static enum tp_code from_file(struct tp_builder *b, struct tp_unit *unit)
         return hash_all(b, unit);
     free(unit->importance);
     unit->importance = NULL;
-    unit->search.importance = TP_IMPORTANCE_NONE;
-    unit->unweighted = code == TP_OK;
+    unit->form->search.importance = TP_IMPORTANCE_NONE;
+    unit->form->unweighted = code == TP_OK;
     return code;
 }
 
@@ -102,31 +102,31 @@ static struct tp_search_choice common_choice(const struct tp_builder *b,
 {
     const struct tp_weight *items = b->plan->weights->items;
     const struct tp_weight *first = &items[unit->views[0].weight];
-    for (uint64_t i = 0; i < unit->box.e * unit->views_per_expert; i++) {
+    for (uint64_t i = 0; i < unit->form->box.e * unit->form->views_per_expert; i++) {
         const struct tp_weight *weight = &items[unit->views[i].weight];
-        bool other_hash = weight != first && weight->search.importance == TP_IMPORTANCE_FILE;
-        if (other_hash || memcmp(&weight->search, &first->search, sizeof first->search) != 0)
+        bool other_hash = weight != first && weight->form->search.importance == TP_IMPORTANCE_FILE;
+        if (other_hash || memcmp(&weight->form->search, &first->form->search, sizeof first->form->search) != 0)
             return (struct tp_search_choice){0};
     }
-    return first->search;
+    return first->form->search;
 }
 
 enum tp_code tp_plan_search(struct tp_builder *b, struct tp_unit *unit,
                             const struct tp_search_choice *search)
 {
-    if (unit->kind == TP_UNIT_REPACK) {
-        unit->search = common_choice(b, unit);
+    if (unit->form->kind == TP_UNIT_REPACK) {
+        unit->form->search = common_choice(b, unit);
         return TP_OK;
     }
     if (search->search == TP_SEARCH_NONE)
         return TP_OK;
-    struct tp_op op = unit->op;
+    struct tp_op op = unit->form->op;
     tp_search_choice_op(search, &op);
-    unit->needless_search = tp_op_search(&op) == TP_SEARCH_NONE;
-    if (unit->needless_search)
+    unit->form->needless_search = tp_op_search(&op) == TP_SEARCH_NONE;
+    if (unit->form->needless_search)
         return TP_OK;
-    unit->search = *search;
+    unit->form->search = *search;
     enum tp_code code = search->importance == TP_IMPORTANCE_FILE ? from_file(b, unit) : TP_OK;
-    tp_search_choice_op(&unit->search, &unit->op);
+    tp_search_choice_op(&unit->form->search, &unit->form->op);
     return code;
 }

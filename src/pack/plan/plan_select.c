@@ -18,7 +18,7 @@ const char *tp_weight_full_name(const struct tp_plan *plan, uint32_t weight,
 {
     static const char end[] = ".weight";
     const struct tp_weight *w = &plan->weights->items[weight];
-    if (!w->format)
+    if (!w->form->format)
         return plan->ckpt->tensors[w->tensor[0]].name;
     size_t length = strlen(w->name);
     if (length + sizeof end > TP_FULL_NAME) {
@@ -29,6 +29,13 @@ const char *tp_weight_full_name(const struct tp_plan *plan, uint32_t weight,
     memcpy(buffer, w->name, length);
     memcpy(buffer + length, end, sizeof end);
     return buffer;
+}
+
+static const char *shared_reason(struct tp_builder *b, const char *text)
+{
+    if (!b->last_reason || strcmp(b->last_reason, text) != 0)
+        b->last_reason = tp_store_join(&b->plan->store, text, strlen(text), "", b->err);
+    return b->last_reason;
 }
 
 enum tp_code tp_choice_keep(struct tp_builder *b, uint32_t weight, bool refused, const char *fmt,
@@ -42,7 +49,7 @@ enum tp_code tp_choice_keep(struct tp_builder *b, uint32_t weight, bool refused,
     va_end(args);
     choice->rule = NULL;
     choice->refused |= refused;
-    if (!choice->reason && !(choice->reason = tp_os_format(b->err, "%s", text)))
+    if (!choice->reason && !(choice->reason = shared_reason(b, text)))
         return TP_E_MEMORY;
     if (refused && b->request->strict) {
         tp_err_tensor(b->err, b->plan->weights->items[weight].name);
@@ -83,8 +90,8 @@ static enum tp_code default_reason(struct tp_builder *b, uint32_t w, const char 
     const struct tp_weight *weight = &b->plan->weights->items[w];
     bool ignored = false;
     /* What is packed was meant to be, and a checkpoint of two kinds helps nobody. */
-    *reason = weight->format ? NULL : tp_kept_reason(tp_name_kept(name));
-    if (weight->format || *reason)
+    *reason = weight->form->format ? NULL : tp_kept_reason(tp_name_kept(name));
+    if (weight->form->format || *reason)
         return TP_OK;
     enum tp_code code = b->ignore.ckpt ? TP_OK
                                        : tp_source_ignore_open(b->plan->ckpt, &b->ignore, b->err);
@@ -100,9 +107,9 @@ static enum tp_code check_stack(struct tp_builder *b, uint32_t w, const char *na
 {
     const struct tp_weight *weight = &b->plan->weights->items[w];
     struct tp_stack_name stack;
-    if (weight->rank != 3 || weight->format)
+    if (weight->form->rank != 3 || weight->form->format)
         return TP_OK;
-    if (weight->alternates && b->choices[w].rule->format->experts == TP_EXPERTS_SPLIT)
+    if (weight->form->alternates && b->choices[w].rule->format->experts == TP_EXPERTS_SPLIT)
         return tp_choice_keep(b, w, true, "the experts of this architecture cannot be written one "
                               "by one: rows of gate and up alternate, and so do their biases");
     if (tp_name_stack(name, &stack) || asked)
@@ -116,7 +123,7 @@ static enum tp_code choose(struct tp_builder *b, uint32_t w)
     struct tp_request *request = b->request;
     char buffer[TP_FULL_NAME];
     if (request->repack_only) { /* whatever is packed, by whatever name */
-        if (!b->plan->weights->items[w].format)
+        if (!b->plan->weights->items[w].form->format)
             return tp_choice_keep(b, w, false, "not packed");
         b->choices[w].rule = &request->rules[0];
         return TP_OK;

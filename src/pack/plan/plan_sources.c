@@ -54,7 +54,7 @@ enum tp_code tp_plan_check_sources(struct tp_builder *b)
         tp_source_config_check(b->plan->ckpt, weights, b->choices != NULL, b->err);
     for (uint32_t w = 0; w < weights->count && code == TP_OK; w++)
         if (!b->choices || b->choices[w].rule)
-            code = tp_source_check(b->plan->ckpt, &weights->items[w], b->err);
+            code = tp_source_check(b->plan->ckpt, weights, w, b->err);
     for (size_t i = 0; i < weights->other_count && code == TP_OK && b->choices; i++) {
         const struct tp_tensor *tensor = &b->plan->ckpt->tensors[weights->other[i]];
         if (looks_packed(tensor))
@@ -89,16 +89,16 @@ static const char *other_global(const struct tp_builder *b, const struct tp_weig
                                 const struct tp_op *to, char *text, size_t size)
 {
     tp_err_hint(b->err, "--set scale=%s takes it over as it is; --requantize quantizes again",
-                weight->op.rule == TP_NVFP4_CT ? "ct" : "modelopt");
+                weight->form->op.rule == TP_NVFP4_CT ? "ct" : "modelopt");
     snprintf(text, size, "its global scale is %s, that of the result %s",
-             global_kind(&weight->op), global_kind(to));
+             global_kind(&weight->form->op), global_kind(to));
     return text;
 }
 
 const char *tp_plan_lossy_reason(const struct tp_builder *b, const struct tp_weight *weight,
                                  const struct tp_unit *unit, char *text, size_t size)
 {
-    const struct tp_op *from = &weight->op, *to = &unit->op;
+    const struct tp_op *from = &weight->form->op, *to = &unit->form->op;
     if (from->codec == TP_CODEC_NVFP4 && to->codec == TP_CODEC_NVFP4)
         return other_global(b, weight, to, text, size);
     if (loses_little(from, to) || (b->request->recorded && from->codec != TP_CODEC_INT4))
@@ -119,12 +119,12 @@ const char *tp_plan_global_reason(const struct tp_builder *b, const struct tp_un
                                   char *text, size_t size)
 {
     const struct tp_weight *items = b->plan->weights->items;
-    uint64_t views = unit->box.e * unit->views_per_expert;
-    if (unit->kind != TP_UNIT_REPACK || unit->views_per_expert == 1 ||
-        tp_op_find(&unit->op, TP_ROLE_GLOBAL) < 0)
+    uint64_t views = unit->form->box.e * unit->form->views_per_expert;
+    if (unit->form->kind != TP_UNIT_REPACK || unit->form->views_per_expert == 1 ||
+        tp_op_find(&unit->form->op, TP_ROLE_GLOBAL) < 0)
         return NULL;
     for (uint64_t i = 0; i < views; i++) {
-        uint64_t first = i / unit->views_per_expert * unit->views_per_expert;
+        uint64_t first = i / unit->form->views_per_expert * unit->form->views_per_expert;
         const struct tp_weight *x = &items[unit->views[first].weight];
         const struct tp_weight *y = &items[unit->views[i].weight];
         if (x->global == y->global)
@@ -141,11 +141,11 @@ enum tp_code tp_plan_refuse(const struct tp_builder *b, const struct tp_unit *un
                             const char *reason)
 {
     const struct tp_weight *weight = &b->plan->weights->items[unit->views[0].weight];
-    uint32_t codes = weight->tensor[tp_op_find(&weight->op, TP_ROLE_CODES)];
+    uint32_t codes = weight->tensor[tp_op_find(&weight->form->op, TP_ROLE_CODES)];
     char source[128];
     tp_err_tensor(b->err, unit->name);
     tp_err_path(b->err, b->plan->ckpt->files[b->plan->ckpt->tensors[codes].file].path);
     tp_err_hint(b->err, "--exclude leaves it as it is");
     return tp_fail(b->err, TP_E_UNSUPPORTED, "%s cannot be converted to %s: %s",
-                   tp_weight_source(weight, source, sizeof source), unit->format->name, reason);
+                   tp_weight_source(weight, source, sizeof source), unit->form->format->name, reason);
 }

@@ -28,15 +28,15 @@ static int by_key(const void *a, const void *b)
 
 static bool needs_stats(const struct tp_unit *unit)
 {
-    return unit->format && unit->kind == TP_UNIT_ENCODE &&
-           tp_op_find(&unit->op, TP_ROLE_GLOBAL) >= 0;
+    return unit->form->format && unit->form->kind == TP_UNIT_ENCODE &&
+           tp_op_find(&unit->form->op, TP_ROLE_GLOBAL) >= 0;
 }
 
 static bool same_set(const struct tp_plan *plan, const struct member *a, const struct member *b)
 {
     const struct tp_unit *x = &plan->units[a->unit], *y = &plan->units[b->unit];
-    return strcmp(a->key, b->key) == 0 && x->rank == 2 && y->rank == 2 &&
-           x->format == y->format && memcmp(&x->settings, &y->settings, sizeof x->settings) == 0;
+    return strcmp(a->key, b->key) == 0 && x->form->rank == 2 && y->form->rank == 2 &&
+           x->form->format == y->form->format && memcmp(&x->form->settings, &y->form->settings, sizeof x->form->settings) == 0;
 }
 
 static enum tp_code collect(struct tp_builder *b, struct member *members, size_t *count,
@@ -49,8 +49,8 @@ static enum tp_code collect(struct tp_builder *b, struct member *members, size_t
         char key[2048];
         if (!needs_stats(unit))
             continue;
-        *groups += unit->box.e;
-        bool fused = unit->rank == 2 && (unit->op.codec == TP_CODEC_NVFP4 || unit->op.fused_global) &&
+        *groups += unit->form->box.e;
+        bool fused = unit->form->rank == 2 && (unit->form->op.codec == TP_CODEC_NVFP4 || unit->form->op.fused_global) &&
                      tp_name_fused(unit->name, key, sizeof key);
         members[*count].unit = u;
         if (!(members[*count].key = tp_os_format(b->err, "%s", fused ? key : unit->name)))
@@ -68,14 +68,14 @@ static void make_groups(struct tp_plan *plan, const struct member *members, size
         struct tp_unit *first = &plan->units[members[i].unit];
         for (end = i + 1; end < count && same_set(plan, &members[i], &members[end]);)
             end++;
-        for (uint64_t e = 0; e < first->box.e; e++)
+        for (uint64_t e = 0; e < first->form->box.e; e++)
             plan->groups[plan->group_count + e] =
                 (struct tp_stats_group){used, (uint32_t)(end - i)};
         for (size_t j = i; j < end; j++) {
             plan->units[members[j].unit].stats = (uint32_t)plan->group_count;
             plan->stats_units[used++] = members[j].unit;
         }
-        plan->group_count += first->box.e;
+        plan->group_count += first->form->box.e;
     }
 }
 

@@ -33,13 +33,13 @@ static const char *unit_kind(const struct tp_builder *b, const struct tp_weight 
                              const struct tp_rule *rule, struct tp_unit *unit, char *text,
                              size_t size)
 {
-    unit->kind = TP_UNIT_ENCODE;
-    unit->dtype = weight->dtype;
-    if (!weight->format)
+    unit->form->kind = TP_UNIT_ENCODE;
+    unit->form->dtype = weight->form->dtype;
+    if (!weight->form->format)
         return NULL;
-    bool taken_over = tp_repack_possible(&weight->op, &unit->op);
+    bool taken_over = tp_repack_possible(&weight->form->op, &unit->form->op);
     if (taken_over && !searches(rule)) {
-        unit->kind = TP_UNIT_REPACK;
+        unit->form->kind = TP_UNIT_REPACK;
         return NULL;
     }
     if (taken_over && !b->request->requantize) {
@@ -52,26 +52,41 @@ static const char *unit_kind(const struct tp_builder *b, const struct tp_weight 
                     rule->format->name);
         return "the two formats do not hold the same numbers";
     }
-    unit->dtype = tp_format_via(rule->format, &rule->settings, weight->dtype);
+    unit->form->dtype = tp_format_via(rule->format, &rule->settings, weight->form->dtype);
     return b->request->requantize ? NULL
                                   : tp_plan_lossy_reason(b, weight, unit, text, size);
 }
 
-static void unit_start(const struct tp_builder *b, uint32_t w, struct tp_unit *unit)
+/* A unit and its form, which settle() makes a shared one. */
+struct draft {
+    struct tp_unit unit;
+    struct tp_unit_form form;
+};
+
+static struct tp_unit *unit_start(const struct tp_builder *b, uint32_t w, struct draft *draft)
 {
     const struct tp_weight *weight = weight_at(b, w);
     const struct tp_rule *rule = b->choices[w].rule;
-    *unit = (struct tp_unit){.rank = 2, .format = rule->format, .settings = rule->settings,
-                             .original = weight->dtype, .stats = UINT32_MAX};
-    unit->box = (struct tp_box3){1, weight->box.n, weight->box.k};
-    tp_format_op(rule->format, &rule->settings, &unit->op);
-    unit->outs = unit->op.outs;
+    struct tp_unit_form *form = &draft->form;
+    memset(draft, 0, sizeof *draft); /* what lies between the members is compared, too */
+    draft->unit.form = form;
+    draft->unit.stats = UINT32_MAX;
+    form->rank = 2;
+    form->format = rule->format;
+    form->settings = rule->settings;
+    form->original = weight->form->dtype;
+    form->box = (struct tp_box3){1, weight->form->box.n, weight->form->box.k};
+    form->joint = '.';
+    tp_format_op(rule->format, &rule->settings, &form->op);
+    form->outs = form->op.outs;
+    return &draft->unit;
 }
 
 static enum tp_code unit_views(struct tp_builder *b, struct tp_unit *unit, uint32_t per_expert)
 {
-    unit->views_per_expert = per_expert;
-    unit->views = tp_os_zalloc(unit->box.e * per_expert, sizeof *unit->views, b->err);
+    unit->form->views_per_expert = per_expert;
+    unit->views = tp_store_zalloc(&b->plan->store, unit->form->box.e * per_expert,
+                                  sizeof *unit->views, b->err);
     return unit->views ? TP_OK : TP_E_MEMORY;
 }
 
@@ -79,12 +94,12 @@ static enum tp_code unit_views(struct tp_builder *b, struct tp_unit *unit, uint3
 static const char *shape_reason(const struct tp_unit *unit, char *text, size_t size)
 {
     const struct tp_shape_rule *rule =
-        tp_format_broken_need(unit->format, &unit->settings, unit->box);
+        tp_format_broken_need(unit->form->format, &unit->form->settings, unit->form->box);
     if (!rule)
         return NULL;
-    snprintf(text, size, "%s needs %c in multiples of %llu, this is %llu: %s", unit->format->name,
+    snprintf(text, size, "%s needs %c in multiples of %llu, this is %llu: %s", unit->form->format->name,
              rule->dim, (unsigned long long)rule->multiple,
-             (unsigned long long)(rule->dim == 'N' ? unit->box.n : unit->box.k), rule->why);
+             (unsigned long long)(rule->dim == 'N' ? unit->form->box.n : unit->form->box.k), rule->why);
     return text;
 }
 
@@ -95,25 +110,25 @@ static const char *seam_reason(const struct tp_builder *b, const struct tp_unit 
 {
     uint64_t n, k, source_n, source_k, row = 0;
     const struct tp_weight *source = weight_at(b, unit->views[0].weight);
-    if (!source->format || tp_op_granule(&unit->op, &n, &k, NULL) ||
-        tp_op_granule(&source->op, &source_n, &source_k, NULL))
+    if (!source->form->format || tp_op_granule(&unit->form->op, &n, &k, NULL) ||
+        tp_op_granule(&source->form->op, &source_n, &source_k, NULL))
         return NULL;
-    for (uint32_t p = 0; p < unit->views_per_expert; p++) {
+    for (uint32_t p = 0; p < unit->form->views_per_expert; p++) {
         uint64_t begin = unit->views[p].row;
         if (row % n) {
             tp_err_hint(b->err, "--no-stack leaves the experts apart; or unpack first, and convert "
                                 "the plain weights");
             snprintf(text, size, "its packed parts of %llu rows do not end at the %llu-row tiles "
-                     "of %s", (unsigned long long)unit->view_rows[p - 1], (unsigned long long)n,
-                     unit->format->name);
+                     "of %s", (unsigned long long)unit->form->view_rows[p - 1], (unsigned long long)n,
+                     unit->form->format->name);
             return text;
         }
-        if (unit->kind == TP_UNIT_REPACK && begin % source_n % n) {
+        if (unit->form->kind == TP_UNIT_REPACK && begin % source_n % n) {
             snprintf(text, size, "row %llu of %s, where it begins, is inside a block of %s",
-                     (unsigned long long)begin, source->name, unit->format->name);
+                     (unsigned long long)begin, source->name, unit->form->format->name);
             return text;
         }
-        row += unit->view_rows[p];
+        row += unit->form->view_rows[p];
     }
     return NULL;
 }
@@ -127,8 +142,8 @@ static enum tp_code settle(struct tp_builder *b, struct tp_unit *unit)
     const char *reason = unit_kind(b, source, rule, unit, text, sizeof text);
     if (!reason && (reason = tp_plan_global_reason(b, unit, text, sizeof text)) != NULL &&
         b->request->requantize) {
-        unit->kind = TP_UNIT_ENCODE;
-        unit->dtype = tp_format_via(rule->format, &rule->settings, source->dtype);
+        unit->form->kind = TP_UNIT_ENCODE;
+        unit->form->dtype = tp_format_via(rule->format, &rule->settings, source->form->dtype);
         reason = NULL;
     }
     if (!reason)
@@ -138,8 +153,8 @@ static enum tp_code settle(struct tp_builder *b, struct tp_unit *unit)
     enum tp_code code = TP_OK;
     if (!reason)
         code = tp_plan_search(b, unit, &rule->search);
-    uint64_t views = unit->box.e * unit->views_per_expert;
-    if (reason && source->format)
+    uint64_t views = unit->form->box.e * unit->form->views_per_expert;
+    if (reason && source->form->format)
         code = tp_plan_refuse(b, unit, reason);
     for (uint64_t i = 0; i < views && code == TP_OK; i++) {
         uint32_t w = unit->views[i].weight;
@@ -152,9 +167,9 @@ static enum tp_code settle(struct tp_builder *b, struct tp_unit *unit)
         return code;
     }
     const struct tp_shape_rule *want =
-        tp_format_broken_want(unit->format, &unit->settings, unit->box,
-                              unit->rank == 3 || strstr(unit->name, ".experts."));
-    unit->warning = want ? want->why : NULL;
+        tp_format_broken_want(unit->form->format, &unit->form->settings, unit->form->box,
+                              unit->form->rank == 3 || strstr(unit->name, ".experts."));
+    unit->form->warning = want ? want->why : NULL;
     return tp_plan_add_unit(b, unit);
 }
 
@@ -162,54 +177,40 @@ static enum tp_code settle(struct tp_builder *b, struct tp_unit *unit)
 static enum tp_code single(struct tp_builder *b, uint32_t w, const char *full)
 {
     const struct tp_weight *weight = weight_at(b, w);
-    struct tp_unit unit;
+    struct draft draft;
     struct tp_stack_name stack;
-    unit_start(b, w, &unit);
-    unit.rank = weight->rank;
-    unit.box = weight->box;
-    bool stacked = weight->rank == 3 && !weight->format && !b->request->no_stack &&
+    struct tp_unit *unit = unit_start(b, w, &draft);
+    unit->form->rank = weight->form->rank;
+    unit->form->box = weight->form->box;
+    bool stacked = weight->form->rank == 3 && !weight->form->format && !b->request->no_stack &&
                    tp_name_stack(full, &stack);
-    const char *joint = NULL; /* gate_up_proj that alternates is no w13: see alternates() */
-    if (stacked && weight->alternates) {
-        joint = "_";
-        stacked = false;
-    }
-    if (stacked) {
-        unit.name = tp_os_format(b->err, "%.*s.%s", (int)stack.prefix, full,
-                                 stack.gate_up ? "w13" : "w2");
-        unit.prefix = tp_os_format(b->err, "%.*s.%s_", (int)stack.prefix, full,
-                                   stack.gate_up ? "w13" : "w2");
-    } else {
-        unit.name = tp_os_copy(b->err, weight->name);
-        unit.prefix = joint ? tp_os_join(b->err, weight->name, strlen(weight->name), joint)
-                            : tp_os_copy(b->err, weight->prefix);
-    }
-    if (!unit.name || !unit.prefix || unit_views(b, &unit, 1)) {
-        tp_unit_close(&unit);
+    unit->form->joint = stacked ? '_' : weight->form->joint;
+    unit->name = weight->name;
+    /* gate_up_proj that alternates is no w13: see alternates() */
+    if (stacked && !weight->form->alternates)
+        unit->name = tp_store_join(&b->plan->store, full, stack.prefix,
+                                   stack.gate_up ? ".w13" : ".w2", b->err);
+    if (!unit->name || unit_views(b, unit, 1))
         return TP_E_MEMORY;
-    }
-    unit.view_rows[0] = weight->box.n;
-    for (uint64_t e = 0; e < unit.box.e; e++)
-        unit.views[e] = (struct tp_view){w, e, 0};
-    return settle(b, &unit);
+    unit->form->view_rows[0] = weight->form->box.n;
+    for (uint64_t e = 0; e < unit->form->box.e; e++)
+        unit->views[e] = (struct tp_view){w, e, 0};
+    return settle(b, unit);
 }
 
 /* Rows [row, row + rows) of one expert of a 3-D weight, as a 2-D unit. */
 static enum tp_code split_one(struct tp_builder *b, uint32_t w, uint64_t expert, uint64_t row,
                               uint64_t rows, const char *name)
 {
-    struct tp_unit unit;
-    unit_start(b, w, &unit);
-    unit.box.n = rows;
-    unit.name = tp_os_copy(b->err, name);
-    unit.prefix = tp_os_join(b->err, name, strlen(name), ".");
-    if (!unit.name || !unit.prefix || unit_views(b, &unit, 1)) {
-        tp_unit_close(&unit);
+    struct draft draft;
+    struct tp_unit *unit = unit_start(b, w, &draft);
+    unit->form->box.n = rows;
+    unit->name = tp_store_join(&b->plan->store, name, strlen(name), "", b->err);
+    if (!unit->name || unit_views(b, unit, 1))
         return TP_E_MEMORY;
-    }
-    unit.view_rows[0] = rows;
-    unit.views[0] = (struct tp_view){w, expert, row};
-    return settle(b, &unit);
+    unit->form->view_rows[0] = rows;
+    unit->views[0] = (struct tp_view){w, expert, row};
+    return settle(b, unit);
 }
 
 /* Name of a part of a stack as llm-compressor writes it; of a packed stack that
@@ -236,11 +237,11 @@ static enum tp_code split_stack(struct tp_builder *b, uint32_t w, const struct t
     bool recorded = weight->origins == matrices;
     size_t first = b->plan->unit_count;
     enum tp_code code = TP_OK;
-    if (!recorded && weight->box.n % matrices)
+    if (!recorded && weight->form->box.n % matrices)
         return tp_choice_keep(b, w, true, "its rows do not divide into gate and up");
-    for (uint64_t e = 0; e < weight->box.e && code == TP_OK; e++)
+    for (uint64_t e = 0; e < weight->form->box.e && code == TP_OK; e++)
         for (uint64_t p = 0, row = 0; p < matrices && b->choices[w].rule && code == TP_OK; p++) {
-            uint64_t rows = recorded ? weight->origin[p].rows : weight->box.n / matrices;
+            uint64_t rows = recorded ? weight->origin[p].rows : weight->form->box.n / matrices;
             char *name = split_name(b, weight, e, (uint32_t)p, stack, full);
             code = name ? split_one(b, w, e, row, rows, name) : TP_E_MEMORY;
             row += rows;
@@ -310,10 +311,10 @@ static bool complete(const struct tp_builder *b, const struct member *members, s
         if (members[i].parsed.expert != i / matrices ||
             members[i].parsed.matrix != matrix_at(i, matrices))
             return lacking(i, matrices, text, size);
-        if (weight->box.n != first->box.n || weight->box.k != first->box.k ||
-            weight->dtype != first->dtype || weight->format != first->format ||
-            (weight->format && !tp_op_same(&weight->op, &first->op)) ||
-            other != rule || weight->rank != 2) {
+        if (weight->form->box.n != first->form->box.n || weight->form->box.k != first->form->box.k ||
+            weight->form->dtype != first->form->dtype || weight->form->format != first->form->format ||
+            (weight->form->format && !tp_op_same(&weight->form->op, &first->form->op)) ||
+            other != rule || weight->form->rank != 2) {
             snprintf(text, size, "the %s matrix of expert %llu differs in shape, dtype, format or "
                      "rule from that of expert 0", matrix_label(matrix_at(i, matrices)),
                      (unsigned long long)(i / matrices));
@@ -328,30 +329,28 @@ static enum tp_code stack(struct tp_builder *b, const struct member *members, si
     const struct member *first = &members[0];
     bool down = first->parsed.matrix == TP_EXPERT_DOWN;
     uint32_t matrices = down ? 1 : 2;
-    struct tp_unit unit;
+    struct draft draft;
     char text[300];
     if (!complete(b, members, count, matrices, text, sizeof text)) {
         tp_err_tensor(b->err, first->name);
         tp_err_hint(b->err, "complete the checkpoint, or leave the experts apart with --no-stack");
         return tp_fail(b->err, TP_E_INPUT, "experts cannot be stacked: %s", text);
     }
-    unit_start(b, first->weight, &unit);
-    unit.rank = 3;
-    unit.box.e = count / matrices;
-    unit.box.n = weight_at(b, first->weight)->box.n * matrices;
-    unit.name = tp_os_format(b->err, "%.*s.%s", (int)first->parsed.prefix, first->name,
-                             down ? "w2" : "w13");
-    unit.prefix = tp_os_format(b->err, "%.*s.%s_", (int)first->parsed.prefix, first->name,
-                               down ? "w2" : "w13");
-    if (!unit.name || !unit.prefix || unit_views(b, &unit, matrices)) {
-        tp_unit_close(&unit);
+    uint64_t rows = weight_at(b, first->weight)->form->box.n;
+    struct tp_unit *unit = unit_start(b, first->weight, &draft);
+    unit->form->rank = 3;
+    unit->form->box.e = count / matrices;
+    unit->form->box.n = rows * matrices;
+    unit->form->joint = '_';
+    unit->name = tp_store_join(&b->plan->store, first->name, first->parsed.prefix,
+                               down ? ".w2" : ".w13", b->err);
+    if (!unit->name || unit_views(b, unit, matrices))
         return TP_E_MEMORY;
-    }
     for (uint32_t p = 0; p < matrices; p++)
-        unit.view_rows[p] = weight_at(b, first->weight)->box.n;
+        unit->form->view_rows[p] = rows;
     for (size_t i = 0; i < count; i++)
-        unit.views[i] = (struct tp_view){members[i].weight, 0, 0};
-    return settle(b, &unit);
+        unit->views[i] = (struct tp_view){members[i].weight, 0, 0};
+    return settle(b, unit);
 }
 
 /* Collects the expert matrices that go to stacked formats, and stacks them. */
@@ -365,7 +364,7 @@ static enum tp_code stack_experts(struct tp_builder *b)
     for (uint32_t w = 0; w < total; w++) {
         const struct tp_rule *rule = b->choices[w].rule;
         const struct tp_weight *weight = weight_at(b, w);
-        if (!rule || rule->format->experts != TP_EXPERTS_STACK || weight->rank != 2)
+        if (!rule || rule->format->experts != TP_EXPERTS_STACK || weight->form->rank != 2)
             continue;
         members[count].weight = w;
         members[count].name = weight->name;
@@ -397,12 +396,12 @@ struct unsuited {
 static bool is_unsuited(const struct tp_builder *b, uint32_t w)
 {
     const struct tp_rule *rule = b->choices[w].rule;
-    return rule && tp_format_broken_need(rule->format, &rule->settings, weight_at(b, w)->box);
+    return rule && tp_format_broken_need(rule->format, &rule->settings, weight_at(b, w)->form->box);
 }
 
 static bool fused_key(const struct tp_builder *b, uint32_t w, char key[TP_FULL_NAME])
 {
-    return b->choices[w].rule && weight_at(b, w)->rank == 2 &&
+    return b->choices[w].rule && weight_at(b, w)->form->rank == 2 &&
            tp_name_fused(weight_at(b, w)->name, key, TP_FULL_NAME);
 }
 
@@ -452,7 +451,8 @@ static enum tp_code keep_fused_sets_together(struct tp_builder *b)
  * stay one stack in that order, to which the model's biases belong. */
 static bool alternates(const struct tp_weight *weight)
 {
-    return weight->format && tp_ends_with(weight->prefix, "_proj_");
+    return weight->form->format && weight->form->joint == '_' &&
+           tp_ends_with(weight->name, "_proj");
 }
 
 /* Whether nothing is to be done. Of another tool's weight the settings are not known;
@@ -461,17 +461,17 @@ static bool alternates(const struct tp_weight *weight)
 static bool is_already(const struct tp_weight *weight, const struct tp_rule *rule)
 {
     struct tp_op op;
-    if (weight->format != rule->format)
+    if (weight->form->format != rule->format)
         return false;
     if (searches(rule)) /* which settle() allows with --requantize only */
         return false;
     if (weight->origin)
-        return memcmp(&weight->settings, &rule->settings, sizeof rule->settings) == 0;
+        return memcmp(&weight->form->settings, &rule->settings, sizeof rule->settings) == 0;
     tp_format_op(rule->format, &rule->settings, &op);
     for (uint32_t i = 0; i < op.outs; i++)
-        if (weight->tensor[i] == TP_NO_TENSOR || weight->op.out[i].element != op.out[i].element ||
-            weight->renamed)
-            return !tp_repack_possible(&weight->op, &op);
+        if (weight->tensor[i] == TP_NO_TENSOR || weight->form->op.out[i].element != op.out[i].element ||
+            weight->form->renamed)
+            return !tp_repack_possible(&weight->form->op, &op);
     return true;
 }
 
@@ -486,7 +486,7 @@ static enum tp_code remaining(struct tp_builder *b, uint32_t w)
         return b->err->code;
     if (is_already(weight, rule))
         return tp_choice_keep(b, w, false, TP_REASON_SAME);
-    if (weight->rank == 3 && rule->format->experts == TP_EXPERTS_SPLIT && !b->request->no_stack &&
+    if (weight->form->rank == 3 && rule->format->experts == TP_EXPERTS_SPLIT && !b->request->no_stack &&
         tp_name_stack(full, &name) && !alternates(weight))
         return split_stack(b, w, &name, full);
     return single(b, w, full);

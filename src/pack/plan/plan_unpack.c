@@ -50,7 +50,7 @@ static enum tp_code add_piece(struct tp_builder *b, struct pieces *pieces,
     *piece = (struct piece){.e = stack ? e : origin->expert > 0 ? (uint64_t)origin->expert : 0,
                             .row = origin->row, .rows = origin->rows, .rank = origin->rank,
                             .transposed = origin->transposed,
-                            .view = {w, e, row}, .dtype = weight->dtype};
+                            .view = {w, e, row}, .dtype = weight->form->dtype};
     memcpy(piece->shape, origin->shape, sizeof piece->shape);
     if (!(piece->name = tp_origin_name(origin, e, b->err)))
         return TP_E_MEMORY;
@@ -63,21 +63,22 @@ static enum tp_code add_piece(struct tp_builder *b, struct pieces *pieces,
 static bool origin_fits(const struct tp_weight *weight, const struct tp_origin *origin)
 {
     bool template = strstr(origin->name, "{e}") != NULL;
-    if (origin->shape[origin->rank - 1] != weight->box.k || (origin->rank == 3 && template))
+    if (origin->shape[origin->rank - 1] != weight->form->box.k || (origin->rank == 3 && template))
         return false;
     if (origin->rank == 2)
-        return origin->expert < 0 && (template || weight->box.e == 1);
+        return origin->expert < 0 && (template || weight->form->box.e == 1);
     if (origin->expert >= 0)
-        return weight->box.e == 1 && (uint64_t)origin->expert < origin->shape[0];
-    return origin->shape[0] == weight->box.e;
+        return weight->form->box.e == 1 && (uint64_t)origin->expert < origin->shape[0];
+    return origin->shape[0] == weight->form->box.e;
 }
 
 /* All pieces of one weight; what records nothing stood for S.weight. */
 static enum tp_code add_weight(struct tp_builder *b, struct pieces *pieces, uint32_t w)
 {
     const struct tp_weight *weight = &b->plan->weights->items[w];
-    struct tp_unit whole = {.rank = weight->rank, .box = weight->box, .views_per_expert = 1,
-                            .view_rows = {weight->box.n}, .views = &(struct tp_view){w, 0, 0}};
+    struct tp_unit_form form = {.rank = weight->form->rank, .box = weight->form->box,
+                                .views_per_expert = 1, .view_rows = {weight->form->box.n}};
+    struct tp_unit whole = {.form = &form, .views = &(struct tp_view){w, 0, 0}};
     struct tp_origin *origins;
     uint32_t count;
     uint64_t row = 0;
@@ -88,7 +89,7 @@ static enum tp_code add_weight(struct tp_builder *b, struct pieces *pieces, uint
             code = tp_fail(b->err, TP_E_INPUT, "the tensor that its descriptor names as its "
                            "origin, %.200s, has another shape", origins[i].name);
         }
-        for (uint64_t e = 0; e < weight->box.e && code == TP_OK; e++)
+        for (uint64_t e = 0; e < weight->form->box.e && code == TP_OK; e++)
             code = add_piece(b, pieces, &origins[i], w, e, row);
         row += origins[i].rows;
     }
@@ -121,36 +122,36 @@ static enum tp_code first_cut(struct tp_builder *b, const struct piece *pieces, 
                               struct tp_unit *unit)
 {
     uint64_t row = 0;
-    for (size_t i = 0; i < count && row < unit->box.n; i++) {
-        if (unit->views_per_expert == TP_MAX_VIEWS) {
+    for (size_t i = 0; i < count && row < unit->form->box.n; i++) {
+        if (unit->form->views_per_expert == TP_MAX_VIEWS) {
             tp_err_tensor(b->err, pieces->name);
             return tp_fail(b->err, TP_E_UNSUPPORTED, "this tensor was cut into more than %d pieces",
                            TP_MAX_VIEWS);
         }
         if (pieces[i].e || pieces[i].row != row)
             return not_covered(b, pieces, row);
-        unit->view_rows[unit->views_per_expert++] = pieces[i].rows;
+        unit->form->view_rows[unit->form->views_per_expert++] = pieces[i].rows;
         row += pieces[i].rows;
     }
-    return row == unit->box.n ? TP_OK : not_covered(b, pieces, row);
+    return row == unit->form->box.n ? TP_OK : not_covered(b, pieces, row);
 }
 
 static enum tp_code fill_parts(struct tp_builder *b, const struct piece *pieces, size_t count,
                                struct tp_unit *unit)
 {
-    uint64_t per = unit->views_per_expert;
-    if (count != unit->box.e * per)
+    uint64_t per = unit->form->views_per_expert;
+    if (count != unit->form->box.e * per)
         return not_covered(b, &pieces[count - 1], 0);
-    for (uint64_t e = 0; e < unit->box.e; e++)
+    for (uint64_t e = 0; e < unit->form->box.e; e++)
         for (uint64_t p = 0, row = 0; p < per; p++) {
             const struct piece *piece = &pieces[e * per + p];
-            if (piece->e != e || piece->row != row || piece->rows != unit->view_rows[p] ||
+            if (piece->e != e || piece->row != row || piece->rows != unit->form->view_rows[p] ||
                 piece->rank != pieces->rank || piece->transposed != pieces->transposed ||
                 memcmp(piece->shape, pieces->shape, sizeof piece->shape) != 0)
                 return not_covered(b, piece, row);
             unit->views[e * per + p] = piece->view;
             if (piece->dtype != TP_BF16)
-                unit->original = TP_F32;
+                unit->form->original = TP_F32;
             row += piece->rows;
         }
     return TP_OK;
@@ -160,46 +161,39 @@ static enum tp_code add_tensor(struct tp_builder *b, const struct piece *pieces,
                                enum tp_dtype dtype)
 {
     uint32_t rank = pieces->rank;
-    struct tp_unit unit = {.kind = TP_UNIT_PLAIN, .rank = (int)rank, .original = TP_BF16,
-                           .outs = 1, .stats = UINT32_MAX, .transposed = pieces->transposed};
-    unit.box = (struct tp_box3){rank == 3 ? pieces->shape[0] : 1, pieces->shape[rank - 2],
+    struct tp_unit_form form;
+    memset(&form, 0, sizeof form); /* what lies between the members is compared, too */
+    form.kind = TP_UNIT_PLAIN;
+    form.rank = (int)rank;
+    form.original = TP_BF16;
+    form.outs = 1;
+    form.transposed = pieces->transposed;
+    form.box = (struct tp_box3){rank == 3 ? pieces->shape[0] : 1, pieces->shape[rank - 2],
                                 pieces->shape[rank - 1]};
-    unit.name = tp_os_format(b->err, "%s", pieces->name);
-    unit.prefix = tp_os_format(b->err, "%s", pieces->name);
-    unit.views = tp_os_zalloc(count, sizeof *unit.views, b->err);
-    enum tp_code code = unit.name && unit.prefix && unit.views ? TP_OK : TP_E_MEMORY;
+    struct tp_unit unit = {.form = &form, .stats = UINT32_MAX};
+    unit.name = tp_store_join(&b->plan->store, pieces->name, strlen(pieces->name), "", b->err);
+    unit.views = tp_store_zalloc(&b->plan->store, count, sizeof *unit.views, b->err);
+    enum tp_code code = unit.name && unit.views ? TP_OK : TP_E_MEMORY;
     if (code == TP_OK && (code = first_cut(b, pieces, count, &unit)) == TP_OK)
         code = fill_parts(b, pieces, count, &unit);
-    if (code) {
-        free(unit.name);
-        free(unit.prefix);
-        free(unit.views);
-        return code;
-    }
-    unit.dtype = dtype == TP_DTYPE_NONE ? unit.original : dtype;
-    return tp_plan_add_unit(b, &unit);
+    form.dtype = dtype == TP_DTYPE_NONE ? form.original : dtype;
+    return code ? code : tp_plan_add_unit(b, &unit);
 }
 
 /* A plain weight as a unit of its own dtype. */
 static enum tp_code add_plain(struct tp_builder *b, uint32_t w)
 {
     const struct tp_weight *weight = &b->plan->weights->items[w];
-    const char *name = b->plan->ckpt->tensors[weight->tensor[0]].name;
-    struct tp_unit unit = {.kind = TP_UNIT_PLAIN, .rank = weight->rank, .box = weight->box,
-                           .dtype = weight->dtype, .original = weight->dtype, .outs = 1,
-                           .views_per_expert = 1, .view_rows = {weight->box.n},
-                           .stats = UINT32_MAX, .transposed = weight->transposed};
-    unit.name = tp_os_format(b->err, "%s", name);
-    unit.prefix = tp_os_format(b->err, "%s", name);
-    unit.views = tp_os_zalloc(weight->box.e, sizeof *unit.views, b->err);
-    if (!unit.name || !unit.prefix || !unit.views) {
-        free(unit.name);
-        free(unit.prefix);
-        free(unit.views);
-        return TP_E_MEMORY;
-    }
-    for (uint64_t e = 0; e < weight->box.e; e++)
-        unit.views[e] = (struct tp_view){w, e, 0};
+    struct tp_unit unit;
+    enum tp_code code = tp_unit_of_weight(b->plan, &unit, TP_UNIT_PLAIN, w, b->err);
+    if (code)
+        return code;
+    struct tp_unit_form form;
+    memcpy(&form, unit.form, sizeof form); /* with what lies between the members */
+    form.outs = 1;
+    form.transposed = weight->form->transposed;
+    unit.form = &form;
+    unit.name = b->plan->ckpt->tensors[weight->tensor[0]].name;
     return tp_plan_add_unit(b, &unit);
 }
 
@@ -211,7 +205,7 @@ enum tp_code tp_plan_plain_units(struct tp_builder *b, enum tp_dtype dtype, bool
     for (uint32_t w = 0; w < b->plan->weights->count && code == TP_OK; w++) {
         if (skip && skip[w])
             continue;
-        if (b->plan->weights->items[w].format)
+        if (b->plan->weights->items[w].form->format)
             code = add_weight(b, &pieces, w);
         else if (all)
             code = add_plain(b, w);
@@ -240,7 +234,7 @@ enum tp_code tp_plan_unpack(const struct tp_checkpoint *ckpt, const struct tp_we
     if (code == TP_OK)
         code = tp_plan_plain_units(&b, dtype, false, NULL);
     for (uint32_t w = 0; w < weights->count && code == TP_OK; w++)
-        if (!weights->items[w].format)
+        if (!weights->items[w].form->format)
             code = tp_plan_keep_weight(&b, w, NULL);
     for (size_t i = 0; i < weights->other_count && code == TP_OK; i++)
         code = tp_plan_add_kept(&b, weights->other[i], UINT32_MAX, NULL);

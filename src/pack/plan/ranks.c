@@ -52,7 +52,7 @@ static struct heads read_heads(const struct tp_checkpoint *ckpt)
 static bool find_pieces(const struct tp_unit *unit, const struct tp_parallel_name *name,
                         const struct heads *heads, struct tp_cut *cut)
 {
-    uint64_t n = unit->box.n;
+    uint64_t n = unit->form->box.n;
     bool fits = heads->query <= n && heads->key_value <= n; /* or products would wrap */
     cut->pieces = 1;
     cut->piece_rows[0] = n;
@@ -91,12 +91,12 @@ static bool divides(const struct tp_unit *unit, char dim, uint64_t extent, uint6
                     unsigned ranks, struct why *why)
 {
     if (!g)
-        return says(why, "its %s cannot be cut", unit->format->name);
+        return says(why, "its %s cannot be cut", unit->form->format->name);
     if (extent % ranks == 0 && extent / ranks % g == 0)
         return true;
     return says(why, "%c = %llu cannot be cut into %u parts at multiples of %llu, where the tiles "
                 "of %s end", dim, (unsigned long long)extent, ranks, (unsigned long long)g,
-                unit->format->name);
+                unit->form->format->name);
 }
 
 static bool cut_fits(const struct tp_unit *unit, const struct tp_parallel_name *name,
@@ -107,15 +107,15 @@ static bool cut_fits(const struct tp_unit *unit, const struct tp_parallel_name *
     uint64_t count = name->heads == TP_HEADS_QUERY       ? heads->query
                      : name->heads == TP_HEADS_KEY_VALUE ? heads->key_value
                                                          : 0;
-    tp_cut_granules(&unit->op, &n, &k);
+    tp_cut_granules(&unit->form->op, &n, &k);
     *cut = (struct tp_cut){.along = name->how == TP_PARALLEL_ROW ? TP_CUT_K : TP_CUT_N,
-                           .ranks = ranks, .pieces = 1, .piece_rows = {unit->box.n}};
+                           .ranks = ranks, .pieces = 1, .piece_rows = {unit->form->box.n}};
     if (count % ranks)
         return says(why, "%llu %sheads cannot be divided among %u ranks",
                     (unsigned long long)count,
                     name->heads == TP_HEADS_KEY_VALUE ? "key/value " : "", ranks);
     if (cut->along == TP_CUT_K) {
-        if (!divides(unit, 'K', unit->box.k, k, ranks, why))
+        if (!divides(unit, 'K', unit->form->box.k, k, ranks, why))
             return false;
     } else if (!find_pieces(unit, name, heads, cut)) {
         return says(why, "config.json does not tell where its parts begin");
@@ -124,7 +124,7 @@ static bool cut_fits(const struct tp_unit *unit, const struct tp_parallel_name *
         if (!divides(unit, 'N', cut->piece_rows[p], n, ranks, why))
             return false;
     const struct tp_shape_rule *rule =
-        tp_format_broken_need(unit->format, &unit->settings, tp_cut_box(cut, unit->box));
+        tp_format_broken_need(unit->form->format, &unit->form->settings, tp_cut_box(cut, unit->form->box));
     if (rule)
         return says(why, "a slice's %c would not be a multiple of %llu: %s", rule->dim,
                     (unsigned long long)rule->multiple, rule->why);
@@ -155,7 +155,7 @@ static enum tp_code find_cut(const struct tp_unit *unit, const struct heads *hea
     struct tp_parallel_name name = tp_name_parallel(unit->name);
     struct why why = {""};
     *cut = (struct tp_cut){.along = TP_CUT_NONE};
-    if (!unit->format || name.how == TP_PARALLEL_NONE)
+    if (!unit->form->format || name.how == TP_PARALLEL_NONE)
         return TP_OK;
     return cut_fits(unit, &name, heads, ranks, cut, &why) ? TP_OK
                                                           : refuse(unit, &name, heads, &why, err);
@@ -163,22 +163,18 @@ static enum tp_code find_cut(const struct tp_unit *unit, const struct heads *hea
 
 /* ---- plan of one rank ------------------------------------------------------ */
 
-static enum tp_code copy_unit(const struct tp_unit *from, const struct tp_cut *cut,
-                              struct tp_unit *to, struct tp_err *err)
+static enum tp_code copy_unit(struct tp_plan *plan, const struct tp_unit *from,
+                              const struct tp_cut *cut, struct tp_unit *to, struct tp_err *err)
 {
-    uint64_t views = from->box.e * from->views_per_expert;
-    *to = *from;
+    struct tp_unit_form form;
+    memcpy(&form, from->form, sizeof form); /* with what lies between the members */
+    *to = *from; /* names and views stay those of the whole */
     to->importance = NULL; /* a rank's plan is never run by itself */
     if (cut->along != TP_CUT_NONE)
-        to->cut = *cut;
-    to->box = tp_cut_box(cut, from->box);
-    to->name = tp_os_format(err, "%s", from->name);
-    to->prefix = tp_os_format(err, "%s", from->prefix);
-    to->views = tp_os_zalloc(views + 1, sizeof *to->views, err);
-    if (!to->name || !to->prefix || !to->views)
-        return TP_E_MEMORY;
-    memcpy(to->views, from->views, views * sizeof *to->views);
-    return TP_OK;
+        form.cut = *cut;
+    form.box = tp_cut_box(cut, from->form->box);
+    to->form = tp_shared_keep(&plan->forms, &form, sizeof form, err);
+    return to->form ? TP_OK : TP_E_MEMORY;
 }
 
 /* `cuts`: of the units, then of the kept ones. */
@@ -192,20 +188,15 @@ static enum tp_code copy_units(const struct tp_plan *whole, const struct tp_cut 
     if (!plan->units || !plan->kept_units || !plan->kept)
         return TP_E_MEMORY;
     for (; plan->unit_count < whole->unit_count && code == TP_OK; plan->unit_count++)
-        code = copy_unit(&whole->units[plan->unit_count], &cuts[plan->unit_count],
+        code = copy_unit(plan, &whole->units[plan->unit_count], &cuts[plan->unit_count],
                          &plan->units[plan->unit_count], err);
     for (; plan->kept_unit_count < whole->kept_unit_count && code == TP_OK;
          plan->kept_unit_count++)
-        code = copy_unit(&whole->kept_units[plan->kept_unit_count],
+        code = copy_unit(plan, &whole->kept_units[plan->kept_unit_count],
                          &cuts[whole->unit_count + plan->kept_unit_count],
                          &plan->kept_units[plan->kept_unit_count], err);
-    for (; plan->kept_count < whole->kept_count && code == TP_OK; plan->kept_count++) {
-        const struct tp_kept *from = &whole->kept[plan->kept_count];
-        struct tp_kept *to = &plan->kept[plan->kept_count];
-        *to = *from;
-        if (from->reason && !(to->reason = tp_os_format(err, "%s", from->reason)))
-            code = TP_E_MEMORY;
-    }
+    for (; plan->kept_count < whole->kept_count; plan->kept_count++)
+        plan->kept[plan->kept_count] = whole->kept[plan->kept_count];
     return code;
 }
 
@@ -305,9 +296,13 @@ static enum tp_code move_unit(struct tp_ranks *ranks, const struct tp_unit *kept
     uint32_t u = (uint32_t)run->unit_count++;
     struct tp_unit *unit = &run->units[u];
     const struct tp_weight *weight = &run->weights->items[kept->views[0].weight];
+    struct tp_unit_form form;
+    memcpy(&form, kept->form, sizeof form); /* with what lies between the members */
+    form.kind = TP_UNIT_MOVE;
     *unit = *kept;
-    unit->kind = TP_UNIT_MOVE;
-    for (uint32_t i = 0; i < unit->op.outs; i++) {
+    if (!(unit->form = tp_shared_keep(&ranks->forms, &form, sizeof form, err)))
+        return TP_E_MEMORY;
+    for (uint32_t i = 0; i < unit->form->op.outs; i++) {
         unit->output[i] = UINT32_MAX;
         if (weight->tensor[i] == TP_NO_TENSOR)
             continue;
@@ -316,13 +311,9 @@ static enum tp_code move_unit(struct tp_ranks *ranks, const struct tp_unit *kept
         unit->output[i] = o;
         output->unit = u;
         output->source = i;
-        if (unit->op.out[i].role != TP_ROLE_WORDS)
+        if (unit->form->op.out[i].role != TP_ROLE_WORDS)
             continue;
-        output->constant = tp_os_alloc(output->bytes, err); /* freed by tp_ranks_close() */
-        enum tp_code code = output->constant
-                                ? tp_format_constant(unit->format, i, unit->box, output->constant,
-                                                     output->bytes, err)
-                                : TP_E_MEMORY;
+        enum tp_code code = tp_output_constant(&ranks->store, unit->form, i, output, err);
         if (code)
             return code;
     }
@@ -411,9 +402,8 @@ void tp_ranks_close(struct tp_ranks *ranks)
         tp_plan_close(&ranks->plans[r]);
     for (size_t f = 0; f < ranks->all.file_count; f++)
         free(ranks->all.files[f].name);
-    for (size_t o = 0; ranks->run.outputs && o < ranks->run.output_count; o++)
-        if (ranks->run.outputs[o].constant != ranks->whole->outputs[o].constant)
-            free(ranks->run.outputs[o].constant);
+    tp_store_close(&ranks->store);
+    tp_shared_close(&ranks->forms);
     free(ranks->all.files);
     free(ranks->all.outputs);
     free(ranks->run.units);

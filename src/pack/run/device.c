@@ -83,8 +83,8 @@ static const struct tp_unit *sample_unit(const struct tp_plan *plan)
     const struct tp_unit *best = NULL;
     for (size_t u = 0; u < plan->unit_count; u++) {
         const struct tp_unit *unit = &plan->units[u];
-        if (unit->kind == TP_UNIT_ENCODE &&
-            (!best || unit->box.n * unit->box.k > best->box.n * best->box.k))
+        if (unit->form->kind == TP_UNIT_ENCODE &&
+            (!best || unit->form->box.n * unit->form->box.k > best->form->box.n * best->form->box.k))
             best = unit;
     }
     return best;
@@ -108,27 +108,27 @@ static bool shorten(uint64_t *k, uint64_t granule)
 static uint64_t sample_memory(const struct sample *sample)
 {
     return sample->in_bytes + sample->out_bytes +
-           tp_encode_scratch(&sample->unit->op, sample->box);
+           tp_encode_scratch(&sample->unit->form->op, sample->box);
 }
 
 static bool make_sample(const struct tp_plan *plan, uint64_t most_memory, struct sample *sample)
 {
     uint64_t gn, gk;
     sample->unit = sample_unit(plan);
-    if (!sample->unit || tp_op_tile(&sample->unit->op, &gn, &gk, NULL))
+    if (!sample->unit || tp_op_tile(&sample->unit->form->op, &gn, &gk, NULL))
         return false;
-    uint64_t width = tp_dtype_bits(sample->unit->dtype) / 8;
-    gn = tp_min_u64(tp_max_u64(gn, 1), sample->unit->box.n);
-    gk = gk ? gk : sample->unit->box.k; /* of a block that is a whole row */
+    uint64_t width = tp_dtype_bits(sample->unit->form->dtype) / 8;
+    gn = tp_min_u64(tp_max_u64(gn, 1), sample->unit->form->box.n);
+    gk = gk ? gk : sample->unit->form->box.k; /* of a block that is a whole row */
     uint64_t most = tp_max_u64(SAMPLE_BYTES / (gn * width) / gk * gk, gk);
-    sample->box = (struct tp_box3){1, gn, tp_min_u64(sample->unit->box.k, most)};
+    sample->box = (struct tp_box3){1, gn, tp_min_u64(sample->unit->form->box.k, most)};
     while (sample->box.n * sample->box.k * width < SAMPLE_BYTES &&
-           sample->box.n * 2 <= sample->unit->box.n)
+           sample->box.n * 2 <= sample->unit->form->box.n)
         sample->box.n *= 2;
-    sample->box.n = tp_min_u64(sample->box.n, sample->unit->box.n);
+    sample->box.n = tp_min_u64(sample->box.n, sample->unit->form->box.n);
     do { /* padding may make more of few rows than they are */
         sample->in_bytes = sample->box.n * sample->box.k * width;
-        if (tp_op_total(&sample->unit->op, sample->box, &sample->out_bytes, NULL))
+        if (tp_op_total(&sample->unit->form->op, sample->box, &sample->out_bytes, NULL))
             return false;
     } while ((sample->out_bytes > SAMPLE_BYTES && shorten(&sample->box.k, gk)) ||
              (sample_memory(sample) > most_memory &&
@@ -156,17 +156,17 @@ static double measure(struct tp_compute *compute, const struct sample *sample)
 {
     double best = 0;
     for (int round = 0; round < 3; round++) {
-        struct tp_args args = {.box = sample->box, .dtype = sample->unit->dtype, .global = 1};
+        struct tp_args args = {.box = sample->box, .dtype = sample->unit->form->dtype, .global = 1};
         if (tp_compute_begin(compute, sample->in_bytes, sample->out_bytes, NULL))
             return 0;
         void *in = tp_arena_take(compute->in, sample->in_bytes);
         if (round == 0)
             fill(in, sample->in_bytes, args.dtype);
         args.in[0] = in;
-        if (tp_op_take(&sample->unit->op, sample->box, compute->out, args.out, NULL))
+        if (tp_op_take(&sample->unit->form->op, sample->box, compute->out, args.out, NULL))
             return 0;
         double start = tp_now();
-        if (tp_compute_encode(compute, &sample->unit->op, &args, NULL))
+        if (tp_compute_encode(compute, &sample->unit->form->op, &args, NULL))
             return 0;
         double rate = (double)sample->in_bytes / (tp_now() - start);
         if (rate > best)

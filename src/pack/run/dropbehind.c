@@ -9,11 +9,11 @@
 static void each_tensor(const struct tp_plan *plan, const struct tp_unit *unit,
                         void (*visit)(struct tp_dropbehind *, uint32_t), struct tp_dropbehind *d)
 {
-    uint64_t views = unit->box.e * unit->views_per_expert;
+    uint64_t views = unit->form->box.e * unit->form->views_per_expert;
     for (uint64_t p = 0; p < views; p++) {
         uint32_t w = unit->views[p].weight;
         bool seen = false; /* experts of a stack lie in the same tensors */
-        for (uint64_t back = 1; back <= unit->views_per_expert && back <= p && !seen; back++)
+        for (uint64_t back = 1; back <= unit->form->views_per_expert && back <= p && !seen; back++)
             seen = unit->views[p - back].weight == w;
         for (int i = 0; i < TP_MAX_OUT && !seen; i++)
             if (plan->weights->items[w].tensor[i] != TP_NO_TENSOR)
@@ -28,7 +28,7 @@ static void add_user(struct tp_dropbehind *d, uint32_t tensor)
 }
 
 enum tp_code tp_dropbehind_open(struct tp_dropbehind *d, const struct tp_plan *plan,
-                                const struct tp_grid *grids, struct tp_err *err)
+                                const struct tp_grid *const *grids, struct tp_err *err)
 {
     const struct tp_checkpoint *ckpt = plan->ckpt;
     *d = (struct tp_dropbehind){.plan = plan};
@@ -41,7 +41,7 @@ enum tp_code tp_dropbehind_open(struct tp_dropbehind *d, const struct tp_plan *p
     if (code)
         return code;
     for (size_t u = 0; u < plan->unit_count; u++) {
-        atomic_init(&d->boxes[u], (unsigned)grids[u].count);
+        atomic_init(&d->boxes[u], (unsigned)grids[u]->count);
         each_tensor(plan, &plan->units[u], add_user, d);
     }
     return TP_OK;

@@ -20,7 +20,7 @@ struct tp_dropbehind {
 /* Tensors go one by one, and with the last of a file what was read ahead beyond them.
  * Looks at what of the source is cached now. `grids`: per unit. */
 enum tp_code tp_dropbehind_open(struct tp_dropbehind *d, const struct tp_plan *plan,
-                                const struct tp_grid *grids, struct tp_err *err);
+                                const struct tp_grid *const *grids, struct tp_err *err);
 void tp_dropbehind_close(struct tp_dropbehind *d);
 
 /* A box of the unit was read; those of its tensors that nobody needs any more go. */

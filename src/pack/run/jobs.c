@@ -12,7 +12,7 @@ uint64_t tp_copy_bytes(const struct tp_output *output, uint64_t index)
 
 uint32_t tp_jobs_group(const struct tp_jobs *jobs, uint32_t unit, uint64_t index)
 {
-    return jobs->plan->units[unit].stats + (uint32_t)(index / jobs->grids[unit].expert_boxes);
+    return jobs->plan->units[unit].stats + (uint32_t)(index / jobs->grids[unit]->expert_boxes);
 }
 
 /* Which outputs start boxes: the codes of a unit stand for all its outputs. */
@@ -22,7 +22,7 @@ static bool leads_unit(const struct tp_plan *plan, uint32_t o)
     if (output->unit == UINT32_MAX)
         return false;
     const struct tp_unit *unit = &plan->units[output->unit];
-    int codes = unit->format ? tp_op_find(&unit->op, TP_ROLE_CODES) : 0;
+    int codes = unit->form->format ? tp_op_find(&unit->form->op, TP_ROLE_CODES) : 0;
     return unit->output[codes] == o;
 }
 
@@ -34,7 +34,7 @@ static bool next_stats(struct tp_jobs *jobs, uint32_t g, struct tp_job *job)
     if (issue->unit == group->unit_count)
         return false;
     uint32_t unit = jobs->plan->stats_units[group->first_unit + issue->unit];
-    uint64_t boxes = jobs->grids[unit].expert_boxes;
+    uint64_t boxes = jobs->grids[unit]->expert_boxes;
     uint64_t first = (g - jobs->plan->units[unit].stats) * boxes;
     *job = (struct tp_job){.kind = TP_JOB_STATS, .unit = unit, .index = first + issue->index};
     if (++issue->index == boxes) {
@@ -89,7 +89,7 @@ static bool next_of_file(struct tp_jobs *jobs, struct tp_cursor *cursor, struct 
             return true;
         }
         if (unit == UINT32_MAX || !leads_unit(plan, cursor->output) ||
-            cursor->index >= jobs->grids[unit].count)
+            cursor->index >= jobs->grids[unit]->count)
             continue;
         if (plan->units[unit].stats != UINT32_MAX &&
             stats_due(jobs, tp_jobs_group(jobs, unit, cursor->index), cursor->file, job))

@@ -44,7 +44,7 @@ struct tp_issue {
 
 struct tp_jobs {
     const struct tp_plan *plan;
-    const struct tp_grid *grids; /* per unit */
+    const struct tp_grid **grids; /* per unit */
     const bool *skip_file;       /* or NULL */
     struct tp_cursor cursors[TP_MAX_CURSORS];
     unsigned cursor_count;

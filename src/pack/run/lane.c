@@ -48,7 +48,7 @@ static enum tp_code source_of(struct tp_lane *lane, const struct tp_unit *unit,
 
 static bool is_plain(const struct tp_lane *lane, const struct tp_unit *unit)
 {
-    return !lane->plan->weights->items[unit->views[0].weight].format;
+    return !lane->plan->weights->items[unit->views[0].weight].form->format;
 }
 
 static enum tp_code begin(struct tp_lane *lane, uint64_t in_bytes, uint64_t out_bytes)
@@ -62,7 +62,7 @@ static enum tp_code blame_source(struct tp_lane *lane, const struct source_box *
 {
     const struct tp_weight *weight = source->weight;
     const struct tp_tensor *tensor =
-        &lane->plan->ckpt->tensors[weight->tensor[tp_op_find(&weight->op, TP_ROLE_CODES)]];
+        &lane->plan->ckpt->tensors[weight->tensor[tp_op_find(&weight->form->op, TP_ROLE_CODES)]];
     tp_err_path(&lane->err, lane->plan->ckpt->files[tensor->file].path);
     tp_err_tensor(&lane->err, weight->name);
     return code;
@@ -73,7 +73,7 @@ static enum tp_code read_source(struct tp_lane *lane, const struct source_box *s
                                 struct tp_args *args)
 {
     void *buffers[TP_MAX_OUT] = {0};
-    enum tp_code code = tp_op_take(&source->weight->op, source->cover.size, lane->compute.in,
+    enum tp_code code = tp_op_take(&source->weight->form->op, source->cover.size, lane->compute.in,
                                    buffers, &lane->err);
     if (code == TP_OK && lane->options->gather)
         code = tp_gather_read(lane->options->gather, source->weight, &source->cover, buffers,
@@ -84,7 +84,7 @@ static enum tp_code read_source(struct tp_lane *lane, const struct source_box *s
     memcpy(args->in, buffers, sizeof buffers);
     if (code)
         return code;
-    code = tp_source_codes_check(&source->weight->op, source->cover.size, args->in, &lane->err);
+    code = tp_source_codes_check(&source->weight->form->op, source->cover.size, args->in, &lane->err);
     return code ? blame_source(lane, source, code) : TP_OK;
 }
 
@@ -108,29 +108,29 @@ static enum tp_code load_values(struct tp_lane *lane, const struct tp_unit *unit
                                 const struct tp_box *box, const void **values)
 {
     struct source_box source;
-    struct tp_args args = {.dtype = unit->dtype};
+    struct tp_args args = {.dtype = unit->form->dtype};
     uint64_t in_bytes;
     enum tp_code code;
     if (is_plain(lane, unit)) {
-        if ((code = begin(lane, tp_value_bytes(box->size, unit->dtype), 0)))
+        if ((code = begin(lane, tp_value_bytes(box->size, unit->form->dtype), 0)))
             return code;
-        void *to = tp_arena_take(lane->compute.in, tp_value_bytes(box->size, unit->dtype));
+        void *to = tp_arena_take(lane->compute.in, tp_value_bytes(box->size, unit->form->dtype));
         *values = to;
         return tp_values_read(lane->plan, unit, box, to, &lane->err);
     }
     if ((code = source_of(lane, unit, box, &source)) ||
-        (code = tp_op_total(&source.weight->op, source.cover.size, &in_bytes, &lane->err)) ||
-        (code = begin(lane, in_bytes, tp_value_bytes(source.cover.size, unit->dtype))) ||
+        (code = tp_op_total(&source.weight->form->op, source.cover.size, &in_bytes, &lane->err)) ||
+        (code = begin(lane, in_bytes, tp_value_bytes(source.cover.size, unit->form->dtype))) ||
         (code = read_source(lane, &source, &args)))
         return code;
     args.box = source.cover.size;
-    args.out[0] = tp_arena_take(lane->compute.out, tp_value_bytes(source.cover.size, unit->dtype));
-    if ((code = tp_compute_decode(&lane->compute, &source.weight->op, &args, &lane->err)))
+    args.out[0] = tp_arena_take(lane->compute.out, tp_value_bytes(source.cover.size, unit->form->dtype));
+    if ((code = tp_compute_decode(&lane->compute, &source.weight->form->op, &args, &lane->err)))
         return code;
     *values = args.out[0];
     if (source.exact)
         return TP_OK;
-    code = crop(lane, &source, tp_dtype_bits(unit->dtype) / 8, args.out[0]);
+    code = crop(lane, &source, tp_dtype_bits(unit->form->dtype) / 8, args.out[0]);
     *values = lane->cropped.data;
     return code;
 }
@@ -150,7 +150,7 @@ static enum tp_code count_nonfinite(struct tp_lane *lane, const struct tp_unit *
             const void *values;
             if ((code = load_values(lane, unit, &box, &values)))
                 break;
-            tp_value_stats(unit->dtype, values, box.size.e * box.size.n * box.size.k, &stats);
+            tp_value_stats(unit->form->dtype, values, box.size.e * box.size.n * box.size.k, &stats);
             if (stats.nonfinite && !*count) {
                 first[TP_DIM_E] = box.e + stats.first_nonfinite / (box.size.n * box.size.k);
                 first[TP_DIM_N] = box.n + stats.first_nonfinite / box.size.k % box.size.n;
@@ -165,7 +165,7 @@ static enum tp_code count_nonfinite(struct tp_lane *lane, const struct tp_unit *
 /* The report of bad input: counts over the whole unit, not just this box. */
 static enum tp_code refuse_nonfinite(struct tp_lane *lane, const struct tp_unit *unit)
 {
-    uint64_t count = 0, total = unit->box.e * unit->box.n * unit->box.k;
+    uint64_t count = 0, total = unit->form->box.e * unit->form->box.n * unit->form->box.k;
     uint64_t first[TP_DIMS] = {0};
     enum tp_code code = count_nonfinite(lane, unit, &count, first);
     if (code)
@@ -175,7 +175,7 @@ static enum tp_code refuse_nonfinite(struct tp_lane *lane, const struct tp_unit 
     const struct tp_weight *weight = &lane->plan->weights->items[view->weight];
     const struct tp_tensor *tensor = &lane->plan->ckpt->tensors[weight->tensor[0]];
     tp_err_path(&lane->err, lane->plan->ckpt->files[tensor->file].path);
-    if (!count && tp_op_is_int(&unit->op)) {
+    if (!count && tp_op_is_int(&unit->form->op)) {
         tp_err_hint(&lane->err, "--set scales=bf16 has one");
         return tp_fail(&lane->err, TP_E_INPUT, "some of its values are so large that F16 has no "
                        "scale for them");
@@ -198,10 +198,10 @@ static enum tp_code refuse_nonfinite(struct tp_lane *lane, const struct tp_unit 
 static enum tp_code check_scales(struct tp_lane *lane, const struct source_box *source,
                                  const struct tp_op *to, const struct tp_args *args)
 {
-    const struct tp_op *op = &source->weight->op;
+    const struct tp_op *op = &source->weight->form->op;
     enum tp_code code = TP_OK;
     if (!lane->options->keep_nonfinite)
-        code = tp_source_scales_check(op, source->weight->search.is_signed, source->cover.size,
+        code = tp_source_scales_check(op, source->weight->form->search.is_signed, source->cover.size,
                                       args->in, &lane->err);
     if (code == TP_OK)
         code = tp_source_scales_fit(op, to, source->cover.size, args->in, &lane->err);
@@ -215,16 +215,16 @@ static enum tp_code convert_packed(struct tp_lane *lane, const struct tp_unit *u
 {
     uint64_t in_bytes, out_bytes;
     enum tp_code code;
-    if ((code = tp_op_total(&source->weight->op, source->cover.size, &in_bytes, &lane->err)) ||
-        (code = tp_op_total(&unit->op, args->box, &out_bytes, &lane->err)) ||
+    if ((code = tp_op_total(&source->weight->form->op, source->cover.size, &in_bytes, &lane->err)) ||
+        (code = tp_op_total(&unit->form->op, args->box, &out_bytes, &lane->err)) ||
         (code = begin(lane, in_bytes, out_bytes)) || (code = read_source(lane, source, args)) ||
-        (code = tp_op_take(&unit->op, args->box, lane->compute.out, args->out, &lane->err)))
+        (code = tp_op_take(&unit->form->op, args->box, lane->compute.out, args->out, &lane->err)))
         return code;
-    if (unit->kind == TP_UNIT_REPACK && (code = check_scales(lane, source, &unit->op, args)))
+    if (unit->form->kind == TP_UNIT_REPACK && (code = check_scales(lane, source, &unit->form->op, args)))
         return code;
-    if (unit->kind == TP_UNIT_REPACK)
-        return tp_compute_repack(&lane->compute, &source->weight->op, &unit->op, args, &lane->err);
-    return tp_compute_requantize(&lane->compute, &source->weight->op, &unit->op, unit->dtype, args,
+    if (unit->form->kind == TP_UNIT_REPACK)
+        return tp_compute_repack(&lane->compute, &source->weight->form->op, &unit->form->op, args, &lane->err);
+    return tp_compute_requantize(&lane->compute, &source->weight->form->op, &unit->form->op, unit->form->dtype, args,
                                  &lane->err);
 }
 
@@ -233,10 +233,10 @@ static enum tp_code move_packed(struct tp_lane *lane, const struct source_box *s
                                 struct tp_args *args)
 {
     uint64_t bytes;
-    enum tp_code code = tp_op_total(&source->weight->op, source->cover.size, &bytes, &lane->err);
+    enum tp_code code = tp_op_total(&source->weight->form->op, source->cover.size, &bytes, &lane->err);
     if (code || (code = begin(lane, bytes, 0)) || (code = read_source(lane, source, args)))
         return code;
-    for (uint32_t i = 0; i < source->weight->op.outs; i++)
+    for (uint32_t i = 0; i < source->weight->form->op.outs; i++)
         args->out[i] = (void *)(uintptr_t)args->in[i];
     return TP_OK;
 }
@@ -254,29 +254,29 @@ static enum tp_code convert_cut(struct tp_lane *lane, const struct tp_unit *unit
     inside.e = 0;
     inside.n -= source->cover.n;
     inside.k -= source->cover.k;
-    if ((code = tp_op_total(&source->weight->op, whole.box, &in_bytes, &lane->err)) ||
-        (code = tp_op_total(&unit->op, whole.box, &out_bytes, &lane->err)) ||
-        (code = tp_op_total(&unit->op, args->box, &cut_bytes, &lane->err)) ||
+    if ((code = tp_op_total(&source->weight->form->op, whole.box, &in_bytes, &lane->err)) ||
+        (code = tp_op_total(&unit->form->op, whole.box, &out_bytes, &lane->err)) ||
+        (code = tp_op_total(&unit->form->op, args->box, &cut_bytes, &lane->err)) ||
         (code = begin(lane, in_bytes, out_bytes + cut_bytes)) ||
         (code = read_source(lane, source, &whole)) ||
-        (code = tp_op_take(&unit->op, whole.box, lane->compute.out, whole.out, &lane->err)) ||
-        (code = tp_op_take(&unit->op, args->box, lane->compute.out, args->out, &lane->err)) ||
-        (code = check_scales(lane, source, &unit->op, &whole)) ||
-        (code = tp_compute_repack(&lane->compute, &source->weight->op, &unit->op, &whole,
+        (code = tp_op_take(&unit->form->op, whole.box, lane->compute.out, whole.out, &lane->err)) ||
+        (code = tp_op_take(&unit->form->op, args->box, lane->compute.out, args->out, &lane->err)) ||
+        (code = check_scales(lane, source, &unit->form->op, &whole)) ||
+        (code = tp_compute_repack(&lane->compute, &source->weight->form->op, &unit->form->op, &whole,
                                   &lane->err)))
         return code;
     args->flags |= whole.flags;
-    return tp_packed_cut(&unit->op, whole.box, &inside, whole.out, args->out, &lane->err);
+    return tp_packed_cut(&unit->form->op, whole.box, &inside, whole.out, args->out, &lane->err);
 }
 
 /* Plain values, or decoded ones that had to be cut. */
 static enum tp_code convert_values(struct tp_lane *lane, const struct tp_unit *unit,
                                    const struct tp_box *box, struct tp_args *args)
 {
-    uint64_t in_bytes = tp_value_bytes(box->size, unit->dtype), out_bytes;
+    uint64_t in_bytes = tp_value_bytes(box->size, unit->form->dtype), out_bytes;
     const void *values = NULL;
     bool plain = is_plain(lane, unit);
-    enum tp_code code = tp_op_total(&unit->op, box->size, &out_bytes, &lane->err);
+    enum tp_code code = tp_op_total(&unit->form->op, box->size, &out_bytes, &lane->err);
     if (code == TP_OK && !plain)
         code = load_values(lane, unit, box, &values); /* ends in lane->cropped */
     if (code || (code = begin(lane, in_bytes, out_bytes)))
@@ -286,12 +286,12 @@ static enum tp_code convert_values(struct tp_lane *lane, const struct tp_unit *u
         code = tp_values_read(lane->plan, unit, box, to, &lane->err);
     else
         memcpy(to, values, in_bytes);
-    args->dtype = unit->dtype;
+    args->dtype = unit->form->dtype;
     args->in[0] = to;
     if (code ||
-        (code = tp_op_take(&unit->op, box->size, lane->compute.out, args->out, &lane->err)))
+        (code = tp_op_take(&unit->form->op, box->size, lane->compute.out, args->out, &lane->err)))
         return code;
-    return tp_compute_encode(&lane->compute, &unit->op, args, &lane->err);
+    return tp_compute_encode(&lane->compute, &unit->form->op, args, &lane->err);
 }
 
 /* From a packed source, by the shortest way that the box allows. */
@@ -302,11 +302,11 @@ static enum tp_code convert_from_packed(struct tp_lane *lane, const struct tp_un
     enum tp_code code = source_of(lane, unit, box, &source);
     if (code)
         return code;
-    if (unit->kind == TP_UNIT_MOVE)
+    if (unit->form->kind == TP_UNIT_MOVE)
         return move_packed(lane, &source, args);
     if (source.exact)
         return convert_packed(lane, unit, &source, args);
-    if (unit->kind == TP_UNIT_REPACK)
+    if (unit->form->kind == TP_UNIT_REPACK)
         return convert_cut(lane, unit, &source, args);
     return convert_values(lane, unit, box, args);
 }
@@ -331,10 +331,10 @@ static enum tp_code observe(struct tp_lane *lane, uint32_t u, uint64_t index,
 {
     const struct tp_unit *unit = &lane->plan->units[u];
     struct tp_observed seen = {u, index, *box, TP_DTYPE_NONE, NULL, args->out, args->global};
-    if (!lane->options->observe || unit->kind == TP_UNIT_MOVE)
+    if (!lane->options->observe || unit->form->kind == TP_UNIT_MOVE)
         return TP_OK;
-    if (unit->kind == TP_UNIT_ENCODE && is_plain(lane, unit)) {
-        seen.dtype = unit->dtype;
+    if (unit->form->kind == TP_UNIT_ENCODE && is_plain(lane, unit)) {
+        seen.dtype = unit->form->dtype;
         seen.values = args->in[0];
     }
     return lane->options->observe(lane->options->observe_arg, &seen, &lane->err);
@@ -354,7 +354,7 @@ static enum tp_code mark_rows(struct tp_lane *lane, const struct tp_unit *unit,
     for (uint64_t i = 0; code == TP_OK && tp_grid_piece(grid, box, i, &piece); i++) {
         const void *values;
         if ((code = load_values(lane, unit, &piece, &values)) == TP_OK)
-            tp_row_marks(unit->dtype, values, piece.size.n, piece.size.k, unit->op.block_k,
+            tp_row_marks(unit->form->dtype, values, piece.size.n, piece.size.k, unit->form->op.block_k,
                          lane->marks.data);
     }
     return code;
@@ -365,11 +365,11 @@ static enum tp_code convert_piece(struct tp_lane *lane, const struct tp_unit *un
                                   const struct tp_box *piece, uint64_t extra,
                                   struct tp_args *args)
 {
-    const struct tp_op *op = &unit->op;
+    const struct tp_op *op = &unit->form->op;
     struct tp_box3 wide = {piece->size.e, piece->size.n, piece->size.k + extra};
-    struct tp_args whole = {.box = wide, .dtype = unit->dtype};
+    struct tp_args whole = {.box = wide, .dtype = unit->form->dtype};
     struct tp_box inside = {.size = piece->size};
-    uint64_t bytes = tp_value_bytes(piece->size, unit->dtype), wide_bytes, cut_bytes;
+    uint64_t bytes = tp_value_bytes(piece->size, unit->form->dtype), wide_bytes, cut_bytes;
     const void *values;
     enum tp_code code;
     if ((code = load_values(lane, unit, piece, &values)) ||
@@ -378,10 +378,10 @@ static enum tp_code convert_piece(struct tp_lane *lane, const struct tp_unit *un
     memcpy(lane->copy.data, values, bytes); /* where they are is needed now */
     if ((code = tp_op_total(op, wide, &wide_bytes, &lane->err)) ||
         (code = tp_op_total(op, piece->size, &cut_bytes, &lane->err)) ||
-        (code = begin(lane, tp_value_bytes(wide, unit->dtype), wide_bytes + cut_bytes)))
+        (code = begin(lane, tp_value_bytes(wide, unit->form->dtype), wide_bytes + cut_bytes)))
         return code;
-    void *to = tp_arena_take(lane->compute.in, tp_value_bytes(wide, unit->dtype));
-    tp_row_widen(unit->dtype, lane->copy.data, piece->size.n, piece->size.k, lane->marks.data,
+    void *to = tp_arena_take(lane->compute.in, tp_value_bytes(wide, unit->form->dtype));
+    tp_row_widen(unit->form->dtype, lane->copy.data, piece->size.n, piece->size.k, lane->marks.data,
                  extra, to);
     whole.in[0] = to;
     if ((code = tp_op_take(op, wide, lane->compute.out, whole.out, &lane->err)) ||
@@ -422,7 +422,7 @@ enum tp_code tp_lane_box(struct tp_lane *lane, uint32_t u, const struct tp_grid 
     enum tp_code code;
     if (grid->piece) {
         code = convert_pieces(lane, u, grid, index, &box);
-    } else if (unit->kind == TP_UNIT_PLAIN) {
+    } else if (unit->form->kind == TP_UNIT_PLAIN) {
         if ((code = load_values(lane, unit, &box, &values)) == TP_OK)
             code = tp_values_write(unit, &box, values, lane->sink, &lane->err);
     } else if ((code = convert(lane, unit, &box, &args)) == TP_OK) {
@@ -447,7 +447,7 @@ enum tp_code tp_lane_stats(struct tp_lane *lane, uint32_t u, const struct tp_gri
         tp_err_tensor(&lane->err, unit->name);
         return code;
     }
-    tp_value_stats(unit->dtype, values, box.size.e * box.size.n * box.size.k, &stats);
+    tp_value_stats(unit->form->dtype, values, box.size.e * box.size.n * box.size.k, &stats);
     *amax = stats.amax;
     return TP_OK;
 }

@@ -70,9 +70,9 @@ static enum tp_code move(const struct tp_op *op, uint32_t i, struct tp_box3 whol
 static enum tp_code check_order(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
                                 struct tp_box3 size, void *const data[], struct tp_err *err)
 {
-    int i = tp_op_find(&weight->op, TP_ROLE_ORDER);
+    int i = tp_op_find(&weight->form->op, TP_ROLE_ORDER);
     enum tp_code code =
-        tp_source_order_check(&weight->op, size, (const void *const *)data, err);
+        tp_source_order_check(&weight->form->op, size, (const void *const *)data, err);
     if (code == TP_OK)
         return TP_OK;
     const struct tp_tensor *tensor = &ckpt->tensors[weight->tensor[i]];
@@ -86,14 +86,14 @@ enum tp_code tp_packed_read_into(const struct tp_checkpoint *ckpt, const struct 
                             const struct tp_box *cover, void *const to[], struct tp_err *err)
 {
     enum tp_code code = TP_OK;
-    for (uint32_t i = 0; i < weight->op.outs && code == TP_OK; i++) {
-        if (weight->tensor[i] == TP_NO_TENSOR || weight->op.out[i].role == TP_ROLE_WORDS)
+    for (uint32_t i = 0; i < weight->form->op.outs && code == TP_OK; i++) {
+        if (weight->tensor[i] == TP_NO_TENSOR || weight->form->op.out[i].role == TP_ROLE_WORDS)
             continue;
         const struct tp_tensor *tensor = &ckpt->tensors[weight->tensor[i]];
         struct transfer t = {.ckpt = ckpt, .file = tensor->file, .offset = tensor->offset,
-                             .bits = tp_element_bits(weight->op.out[i].element), .data = to[i],
+                             .bits = tp_element_bits(weight->form->op.out[i].element), .data = to[i],
                              .err = err};
-        code = move(&weight->op, i, weight->box, cover, read_run, &t);
+        code = move(&weight->form->op, i, weight->form->box, cover, read_run, &t);
     }
     return code ? code : check_order(ckpt, weight, cover->size, to, err);
 }
@@ -103,9 +103,9 @@ enum tp_code tp_packed_read(const struct tp_checkpoint *ckpt, const struct tp_we
                             struct tp_err *err)
 {
     void *data[TP_MAX_OUT] = {0};
-    for (uint32_t i = 0; i < weight->op.outs; i++) {
+    for (uint32_t i = 0; i < weight->form->op.outs; i++) {
         uint64_t bytes;
-        enum tp_code code = tp_op_bytes(&weight->op, i, cover->size, &bytes, err);
+        enum tp_code code = tp_op_bytes(&weight->form->op, i, cover->size, &bytes, err);
         if (code || (code = tp_buffer_room(&to[i], bytes, err)))
             return code;
         data[i] = to[i].data;
@@ -161,8 +161,8 @@ enum tp_code tp_packed_write(const struct tp_unit *unit,
     enum tp_code code = TP_OK;
     if (sink->take)
         return sink->take(sink, unit, box, from, err);
-    for (uint32_t i = 0; i < unit->op.outs && code == TP_OK; i++) {
-        const struct tp_op_out *out = &unit->op.out[i];
+    for (uint32_t i = 0; i < unit->form->op.outs && code == TP_OK; i++) {
+        const struct tp_op_out *out = &unit->form->op.out[i];
         if (unit->output[i] == UINT32_MAX) /* of another tool, which leaves it out */
             continue;
         struct transfer t = {.sink = sink, .file = unit->file, .output = unit->output[i],
@@ -173,7 +173,7 @@ enum tp_code tp_packed_write(const struct tp_unit *unit,
             continue;
         if (out->role != TP_ROLE_WORDS && (out->layout || first_box) &&
             (!once || (box->n == 0 && box->k == 0)))
-            code = move(&unit->op, i, unit->box, box, write_run, &t);
+            code = move(&unit->form->op, i, unit->form->box, box, write_run, &t);
         if (code == TP_OK)
             code = hand_over(&t);
     }
@@ -183,7 +183,7 @@ enum tp_code tp_packed_write(const struct tp_unit *unit,
 enum tp_code tp_values_read(const struct tp_plan *plan, const struct tp_unit *unit,
                             const struct tp_box *box, void *to, struct tp_err *err)
 {
-    uint64_t row_bytes = box->size.k * tp_dtype_bits(unit->dtype) / 8;
+    uint64_t row_bytes = box->size.k * tp_dtype_bits(unit->form->dtype) / 8;
     uint8_t *at = to;
     enum tp_code code = TP_OK;
     for (uint64_t e = 0; e < box->size.e && code == TP_OK; e++)
@@ -211,12 +211,12 @@ enum tp_code tp_box_importance(const struct tp_plan *plan, const struct tp_unit 
 {
     uint64_t k = box->size.k;
     *importance = NULL;
-    if (unit->op.importance != TP_IMPORTANCE_FILE)
+    if (unit->form->op.importance != TP_IMPORTANCE_FILE)
         return TP_OK;
     enum tp_code code = tp_buffer_room(buffer, box->size.e * k * sizeof(float), err);
     float *numbers = buffer->data;
     for (uint64_t e = 0; e < box->size.e && code == TP_OK; e++)
-        code = tp_importance_read(plan->importance, unit->importance[box->e + e], unit->box.k,
+        code = tp_importance_read(plan->importance, unit->importance[box->e + e], unit->form->box.k,
                                   box->k, k, numbers + e * k, err);
     *importance = numbers;
     return code;

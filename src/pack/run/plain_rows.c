@@ -42,11 +42,11 @@ enum tp_code tp_plain_read(const struct tp_checkpoint *ckpt, const struct tp_wei
                            uint64_t columns, void *to, struct tp_err *err)
 {
     const struct tp_tensor *tensor = &ckpt->tensors[weight->tensor[0]];
-    uint64_t width = tp_dtype_bits(tensor->dtype) / 8, n = weight->box.n;
-    uint64_t base = expert * n * weight->box.k;
-    if (!weight->transposed)
-        return read_rectangle(ckpt, tensor, (base + row * weight->box.k + k) * width,
-                              weight->box.k * width, rows, columns * width, to, err);
+    uint64_t width = tp_dtype_bits(tensor->dtype) / 8, n = weight->form->box.n;
+    uint64_t base = expert * n * weight->form->box.k;
+    if (!weight->form->transposed)
+        return read_rectangle(ckpt, tensor, (base + row * weight->form->box.k + k) * width,
+                              weight->form->box.k * width, rows, columns * width, to, err);
     uint8_t *turned = tp_os_alloc(rows * columns * width, err);
     if (!turned)
         return TP_E_MEMORY;
@@ -73,17 +73,17 @@ static enum tp_code write_rectangle(const struct tp_unit *unit, uint64_t at, uin
 enum tp_code tp_plain_write(const struct tp_unit *unit, const struct tp_box *box,
                             const void *from, struct tp_sink *sink, struct tp_err *err)
 {
-    uint64_t width = tp_dtype_bits(unit->dtype) / 8, rows = box->size.n, columns = box->size.k;
-    uint64_t base = box->e * unit->box.n * unit->box.k;
-    if (!unit->transposed)
-        return write_rectangle(unit, (base + box->n * unit->box.k + box->k) * width,
-                               unit->box.k * width, rows, columns * width, from, sink, err);
+    uint64_t width = tp_dtype_bits(unit->form->dtype) / 8, rows = box->size.n, columns = box->size.k;
+    uint64_t base = box->e * unit->form->box.n * unit->form->box.k;
+    if (!unit->form->transposed)
+        return write_rectangle(unit, (base + box->n * unit->form->box.k + box->k) * width,
+                               unit->form->box.k * width, rows, columns * width, from, sink, err);
     uint8_t *turned = tp_os_alloc(rows * columns * width, err);
     if (!turned)
         return TP_E_MEMORY;
     transpose(from, turned, rows, columns, width);
-    enum tp_code code = write_rectangle(unit, (base + box->k * unit->box.n + box->n) * width,
-                                        unit->box.n * width, columns, rows * width, turned, sink,
+    enum tp_code code = write_rectangle(unit, (base + box->k * unit->form->box.n + box->n) * width,
+                                        unit->form->box.n * width, columns, rows * width, turned, sink,
                                         err);
     free(turned);
     return code;

@@ -75,10 +75,9 @@ static enum tp_code write_all(struct tp_sink *base, uint32_t file, uint32_t outp
         uint32_t f = file_of(scatter, file, r);
         if (leaves_out(scatter, r))
             continue;
-        if (output == TP_SINK_HEADER) {
-            const struct tp_plan_file *own = &ranks->plans[r].files[file];
-            code = scatter->to->write(scatter->to, f, TP_SINK_HEADER, 0, own->header,
-                                      own->header_size, err);
+        if (output == TP_SINK_HEADER) { /* each its own, when that of the whole begins */
+            code = offset ? TP_OK : tp_sink_header(scatter->to, f, &ranks->plans[r].files[file],
+                                                   err);
             continue;
         }
         uint32_t o = output_of(scatter, output, r);
@@ -91,14 +90,16 @@ static enum tp_code write_all(struct tp_sink *base, uint32_t file, uint32_t outp
     return code;
 }
 
-/* The unit as it is in one rank: enough of it for tp_packed_write(). */
+/* The unit as it is in one rank, with that form: enough of it for tp_packed_write(). */
 static struct tp_unit rank_unit(const struct tp_scatter *scatter, const struct tp_unit *unit,
-                                const struct tp_cut *cut, unsigned r)
+                                const struct tp_cut *cut, unsigned r, struct tp_unit_form *form)
 {
     struct tp_unit own = *unit;
-    own.box = tp_cut_box(cut, unit->box);
+    *form = *unit->form;
+    form->box = tp_cut_box(cut, unit->form->box);
+    own.form = form;
     own.file = file_of(scatter, unit->file, r);
-    for (uint32_t i = 0; i < unit->op.outs; i++)
+    for (uint32_t i = 0; i < unit->form->op.outs; i++)
         if (unit->output[i] != UINT32_MAX)
             own.output[i] = output_of(scatter, unit->output[i], r);
     return own;
@@ -113,11 +114,12 @@ static enum tp_code take_box(struct tp_sink *base, const struct tp_unit *unit,
     struct tp_buffer buffer = {0};
     enum tp_code code = TP_OK;
     for (unsigned r = 0; r < ranks->count && code == TP_OK; r++) {
-        struct tp_unit own = rank_unit(scatter, unit, cut, r);
+        struct tp_unit_form form;
+        struct tp_unit own = rank_unit(scatter, unit, cut, r, &form);
         if (leaves_out(scatter, r))
             continue;
         for (uint32_t p = 0; p < tp_cut_slices(cut) && code == TP_OK; p++) {
-            struct tp_slice slice = tp_cut_slice(cut, unit->box, ranks->count, r, p);
+            struct tp_slice slice = tp_cut_slice(cut, unit->form->box, ranks->count, r, p);
             struct tp_box shared, in_rank;
             void *part[TP_MAX_OUT];
             if (!tp_slice_common(&slice, box, &shared, &in_rank))
@@ -125,8 +127,8 @@ static enum tp_code take_box(struct tp_sink *base, const struct tp_unit *unit,
             memcpy(part, from, sizeof part);
             if (!same_box(&shared, box)) {
                 struct tp_box at = inside(&shared, box);
-                if ((code = room(&unit->op, shared.size, &buffer, part, err)) == TP_OK)
-                    code = tp_packed_cut(&unit->op, box->size, &at, from, part, err);
+                if ((code = room(&unit->form->op, shared.size, &buffer, part, err)) == TP_OK)
+                    code = tp_packed_cut(&unit->form->op, box->size, &at, from, part, err);
             }
             bool first = in_rank.e == 0 && in_rank.n == 0 && in_rank.k == 0;
             if (code == TP_OK)
@@ -157,7 +159,7 @@ enum tp_code tp_gather_read(const struct tp_gather *gather, const struct tp_weig
         for (uint32_t p = 0; p < tp_cut_slices(cut) && code == TP_OK; p++) {
             const struct tp_weight *own =
                 &gather->weights[r].items[gather->sources[w * gather->count + r]];
-            struct tp_slice slice = tp_cut_slice(cut, weight->box, gather->count, r, p);
+            struct tp_slice slice = tp_cut_slice(cut, weight->form->box, gather->count, r, p);
             struct tp_box shared, in_rank;
             void *part[TP_MAX_OUT];
             if (!tp_slice_common(&slice, cover, &shared, &in_rank))
@@ -165,12 +167,12 @@ enum tp_code tp_gather_read(const struct tp_gather *gather, const struct tp_weig
             bool all = same_box(&shared, cover);
             memcpy(part, to, sizeof part);
             if (!all)
-                code = room(&weight->op, shared.size, &buffer, part, err);
+                code = room(&weight->form->op, shared.size, &buffer, part, err);
             if (code == TP_OK &&
                 (code = tp_packed_read_into(&gather->ckpts[r], own, &in_rank, part, err)) ==
                     TP_OK && !all) {
                 struct tp_box at = inside(&shared, cover);
-                code = tp_packed_paste(&weight->op, cover->size, &at, part, to, err);
+                code = tp_packed_paste(&weight->form->op, cover->size, &at, part, to, err);
             }
         }
     tp_buffer_free(&buffer);

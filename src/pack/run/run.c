@@ -31,7 +31,8 @@ struct run {
     const struct tp_plan *plan;
     struct tp_sink *sink;
     const struct tp_run_options *options;
-    struct tp_grid *grids; /* per unit */
+    const struct tp_grid **grids; /* per unit, of the store */
+    struct tp_store store;
     struct group_state *groups;
     pthread_mutex_t lock;
     pthread_cond_t changed; /* ready, stats done, or failed */
@@ -61,16 +62,14 @@ static bool stopped(struct run *run)
 
 static enum tp_code do_header(struct tp_lane *lane, const struct tp_job *job)
 {
-    const struct tp_plan_file *file = &lane->plan->files[job->file];
-    return lane->sink->write(lane->sink, job->file, TP_SINK_HEADER, 0, file->header,
-                             file->header_size, &lane->err);
+    return tp_sink_header(lane->sink, job->file, &lane->plan->files[job->file], &lane->err);
 }
 
 static enum tp_code do_stats(struct run *run, struct tp_lane *lane, const struct tp_job *job)
 {
     struct group_state *group = &run->groups[tp_jobs_group(&run->jobs, job->unit, job->index)];
     float amax = 0;
-    enum tp_code code = tp_lane_stats(lane, job->unit, &run->grids[job->unit], job->index, &amax);
+    enum tp_code code = tp_lane_stats(lane, job->unit, run->grids[job->unit], job->index, &amax);
     pthread_mutex_lock(&run->lock);
     if (amax > group->amax)
         group->amax = amax; /* a maximum is the same in any order */
@@ -91,7 +90,7 @@ static bool wait_for_stats(struct run *run, const struct tp_job *job, float *glo
     pthread_mutex_lock(&run->lock);
     while (group->pending > 0 && run->err.code == TP_OK)
         pthread_cond_wait(&run->changed, &run->lock);
-    *global = tp_codec_global(&unit->op, unit->dtype, group->amax);
+    *global = tp_codec_global(&unit->form->op, unit->form->dtype, group->amax);
     bool ready = group->pending == 0;
     pthread_mutex_unlock(&run->lock);
     return ready;
@@ -128,10 +127,10 @@ static enum tp_code do_job(struct run *run, struct tp_lane *lane, const struct t
         const struct tp_unit *unit = &plan->units[job->unit];
         if (!wait_for_stats(run, job, &global))
             return TP_OK;
-        code = tp_lane_box(lane, job->unit, &run->grids[job->unit], job->index, global);
+        code = tp_lane_box(lane, job->unit, run->grids[job->unit], job->index, global);
         tp_dropbehind_box(&run->behind, job->unit);
-        struct tp_box box = tp_grid_box(unit, &run->grids[job->unit], job->index);
-        report(run, tp_value_bytes(box.size, unit->dtype), unit->name);
+        struct tp_box box = tp_grid_box(unit, run->grids[job->unit], job->index);
+        report(run, tp_value_bytes(box.size, unit->form->dtype), unit->name);
         return code;
     }
     case TP_JOB_NONE:
@@ -252,12 +251,14 @@ static enum tp_code make_grids(struct run *run, struct tp_err *err)
         if (back <= 16 && back <= u) {
             run->grids[u] = run->grids[u - back];
         } else {
-            enum tp_code code = tp_unit_boxes(plan, unit, &wish, &run->grids[u], err);
+            struct tp_grid *grid = tp_store_zalloc(&run->store, 1, sizeof *grid, err);
+            enum tp_code code = grid ? tp_unit_boxes(plan, unit, &wish, grid, err) : TP_E_MEMORY;
             if (code)
                 return code;
+            run->grids[u] = grid;
         }
-        for (uint64_t e = 0; unit->stats != UINT32_MAX && e < unit->box.e; e++)
-            run->groups[unit->stats + e].pending += run->grids[u].expert_boxes;
+        for (uint64_t e = 0; unit->stats != UINT32_MAX && e < unit->form->box.e; e++)
+            run->groups[unit->stats + e].pending += run->grids[u]->expert_boxes;
     }
     return TP_OK;
 }
@@ -355,6 +356,7 @@ static void close_run(struct run *run)
     pthread_cond_destroy(&run->changed);
     tp_dropbehind_close(&run->behind);
     free(run->grids);
+    tp_store_close(&run->store);
     free(run->groups);
     free(run->jobs.issues);
 }

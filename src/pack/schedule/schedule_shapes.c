@@ -100,7 +100,7 @@ static char *stack_key(const char *name, struct tp_err *err)
  * a candidate for these kernels. */
 static bool wanted(const struct tp_checkpoint *ckpt, const struct tp_weight *weight)
 {
-    if (weight->format)
+    if (weight->form->format)
         return true;
     if (weight->tensor[0] == TP_NO_TENSOR)
         return false;
@@ -117,12 +117,12 @@ static enum tp_code add(const struct tp_weight *weight, struct list *list, struc
     if (!key)
         return TP_E_MEMORY;
     list->shapes[list->count++] = (struct tp_schedule_shape){
-        .e = weight->box.e,
-        .n = weight->box.n,
-        .k = weight->box.k,
+        .e = weight->form->box.e,
+        .n = weight->form->box.n,
+        .k = weight->form->box.k,
         .count = 1,
         .cut = tp_sched_cut_of(weight->name),
-        .format = weight->format ? weight->format->name : NULL,
+        .format = weight->form->format ? weight->form->format->name : NULL,
         .example = key,
     };
     return TP_OK;

@@ -39,6 +39,10 @@ struct tp_sink {
                          const struct tp_box *box, void *const from[], struct tp_err *err);
 };
 
+/* Hands the header of a planned file to a sink, where it is number `file`. */
+enum tp_code tp_sink_header(struct tp_sink *sink, uint32_t file, const struct tp_plan_file *planned,
+                            struct tp_err *err);
+
 struct tp_open_file; /* one output file while it is written */
 
 /* Tells the disk to start on what is written, in a thread of its own (writeback.c). */

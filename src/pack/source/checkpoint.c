@@ -38,6 +38,7 @@ void tp_checkpoint_close(struct tp_checkpoint *ckpt)
     free(ckpt->files);
     free(ckpt->tensors);
     free(ckpt->by_data);
+    tp_shared_close(&ckpt->shapes);
     free(ckpt->config);
     free(ckpt->others);
     for (size_t i = 0; i < ckpt->unread_count; i++)

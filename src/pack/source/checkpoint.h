@@ -7,6 +7,7 @@
 
 #include "pack/file/safetensors.h"
 #include "pack/os/below.h"
+#include "pack/os/store.h"
 
 #include <stdbool.h>
 
@@ -23,7 +24,7 @@ struct tp_file {
     int64_t mtime_ns, ctime_ns; /* anybody can set the first one to any time */
     uint64_t device, inode;
     uint8_t header_hash[16]; /* XXH3-128 (canonical bytes) of the 8 + n header bytes */
-    struct tp_st_header header;
+    struct tp_st_header header; /* without tensors: they are the checkpoint's */
 };
 
 /* Reads bytes of the plain file; thread-safe. The caller adds the path. */
@@ -32,12 +33,12 @@ enum tp_code tp_file_read(const struct tp_file *file, void *data, uint64_t size,
 
 struct tp_tensor {
     const char *name; /* owned by its file's header */
-    enum tp_dtype dtype;
-    uint32_t rank;
-    uint64_t shape[TP_ST_MAX_RANK];
-    uint32_t file;   /* index into files */
+    const uint64_t *shape; /* owned by the checkpoint: TP_ST_MAX_RANK sizes, 0 beyond the rank */
     uint64_t offset; /* from the beginning of the (plain) file */
     uint64_t bytes;
+    enum tp_dtype dtype;
+    uint32_t rank;
+    uint32_t file;   /* index into files */
 };
 
 struct tp_checkpoint {
@@ -51,6 +52,7 @@ struct tp_checkpoint {
     size_t file_count;
     struct tp_tensor *tensors; /* sorted by name (bytes); names are unique */
     size_t tensor_count;
+    struct tp_shared shapes;
     uint32_t *by_data;         /* numbers of the tensors in the order of their data: by file,
                                   then offset */
     char *config;       /* text of config.json, or NULL */

@@ -99,18 +99,33 @@ static enum tp_code open_file(struct tp_checkpoint *ckpt, const char *path, cons
     return code;
 }
 
-static void set_tensor(const struct tp_checkpoint *ckpt, size_t file, size_t i,
-                       struct tp_tensor *out)
+static enum tp_code set_tensor(struct tp_checkpoint *ckpt, size_t file, size_t i,
+                               struct tp_tensor *out, struct tp_err *err)
 {
     const struct tp_st_header *header = &ckpt->files[file].header;
     const struct tp_st_tensor *from = &header->tensors[i];
     out->name = from->name;
     out->dtype = from->dtype;
     out->rank = from->rank;
-    memcpy(out->shape, from->shape, sizeof out->shape);
+    out->shape = tp_shared_keep(&ckpt->shapes, from->shape, sizeof from->shape, err);
     out->file = (uint32_t)file;
     out->offset = header->data_start + from->begin; /* the parser checked the sum */
     out->bytes = from->end - from->begin;
+    return out->shape ? TP_OK : TP_E_MEMORY;
+}
+
+/* The tensors of one file, which its header then needs no more. */
+static enum tp_code take_tensors(struct tp_checkpoint *ckpt, size_t f, const uint32_t *place,
+                                 struct tp_err *err)
+{
+    struct tp_st_header *header = &ckpt->files[f].header;
+    enum tp_code code = TP_OK;
+    for (size_t i = 0; i < header->count && code == TP_OK; i++)
+        code = set_tensor(ckpt, f, i, &ckpt->tensors[place[i]], err);
+    free(header->tensors);
+    header->tensors = NULL;
+    header->count = 0;
+    return code;
 }
 
 static bool file_has(const struct tp_file *file, const char *name)
@@ -323,10 +338,12 @@ static enum tp_code make_tensors(struct tp_checkpoint *ckpt, const struct tp_ckp
         return code;
     ckpt->tensor_count = (size_t)count;
     const uint32_t *place = ckpt->by_data;
-    for (size_t f = 0; f < ckpt->file_count; f++)
-        for (size_t i = 0; i < ckpt->files[f].header.count; i++)
-            set_tensor(ckpt, f, i, &ckpt->tensors[*place++]);
-    return TP_OK;
+    for (size_t f = 0; f < ckpt->file_count && code == TP_OK; f++) {
+        size_t here = ckpt->files[f].header.count;
+        code = take_tensors(ckpt, f, place, err);
+        place += here;
+    }
+    return code;
 }
 
 static enum tp_code open_all(struct tp_checkpoint *ckpt, struct tp_ckpt_dir *dir,

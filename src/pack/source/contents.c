@@ -21,7 +21,7 @@ static bool has_padding(const struct tp_content *c)
 
 static bool is_group8(const struct tp_content *c)
 {
-    return c->weight->op.out[c->out].role == TP_ROLE_GROUP8;
+    return c->weight->form->op.out[c->out].role == TP_ROLE_GROUP8;
 }
 
 static int by_offset(const void *a, const void *b, void *tensors)
@@ -39,16 +39,16 @@ static int by_offset(const void *a, const void *b, void *tensors)
 static enum tp_code prepare(const struct tp_weight *weight, uint32_t i, bool finite,
                             struct tp_content *c, bool *wanted, struct tp_err *err)
 {
-    const struct tp_op_out *out = &weight->op.out[i];
+    const struct tp_op_out *out = &weight->form->op.out[i];
     *wanted = false;
     if (!out->layout || weight->tensor[i] == TP_NO_TENSOR)
         return TP_OK;
     *c = (struct tp_content){.tensor = weight->tensor[i], .weight = weight, .out = i,
                              .finite = finite && (out->role == TP_ROLE_SCALE ||
                                                   out->role == TP_ROLE_CHANNEL)};
-    enum tp_code code = tp_op_layout(&weight->op, i, weight->box, &c->layout, err);
-    c->n = out->per_n ? tp_ceil_div(weight->box.n, out->per_n) : 1;
-    c->k = out->per_k ? tp_ceil_div(weight->box.k, out->per_k) : 1;
+    enum tp_code code = tp_op_layout(&weight->form->op, i, weight->form->box, &c->layout, err);
+    c->n = out->per_n ? tp_ceil_div(weight->form->box.n, out->per_n) : 1;
+    c->k = out->per_k ? tp_ceil_div(weight->form->box.k, out->per_k) : 1;
     *wanted = code == TP_OK && (has_padding(c) || is_group8(c) || c->finite);
     return code;
 }
@@ -63,7 +63,7 @@ enum tp_code tp_contents_open(const struct tp_checkpoint *ckpt, const struct tp_
         tp_group8((uint8_t)scale, (uint8_t *)&contents->group8[scale]);
     for (size_t w = 0; w < weights->count; w++) {
         const struct tp_weight *weight = &weights->items[w];
-        for (uint32_t i = 0; weight->format && i < weight->op.outs; i++) {
+        for (uint32_t i = 0; weight->form->format && i < weight->form->op.outs; i++) {
             struct tp_content c;
             bool wanted;
             enum tp_code code = prepare(weight, i, finite, &c, &wanted, err);
@@ -180,7 +180,7 @@ static void check_elements(const struct tp_contents *contents, const struct tp_c
                            const uint8_t *data, uint64_t first, uint64_t count,
                            struct found *found)
 {
-    const struct tp_op_out *out = &c->weight->op.out[c->out];
+    const struct tp_op_out *out = &c->weight->form->op.out[c->out];
     unsigned bits = tp_element_bits(out->element);
     struct walk walk;
     if (is_group8(c))
@@ -221,7 +221,7 @@ static enum tp_code check_range(struct tp_contents *contents, struct tp_content 
                                 struct tp_err *err)
 {
     const struct tp_tensor *tensor = &contents->ckpt->tensors[c->tensor];
-    unsigned bits = tp_element_bits(c->weight->op.out[c->out].element);
+    unsigned bits = tp_element_bits(c->weight->form->op.out[c->out].element);
     uint64_t unit = bits < 8 ? 1 : bits / 8, per_unit = bits < 8 ? 2 : 1;
     uint64_t first = tp_round_up(from, unit), whole = to / unit * unit;
     struct found found = {0};
@@ -275,7 +275,7 @@ enum tp_code tp_contents_refuse(struct tp_contents *contents, struct tp_err *err
     if (!c)
         return TP_OK;
     const struct tp_tensor *tensor = &contents->ckpt->tensors[c->tensor];
-    unsigned bits = tp_element_bits(c->weight->op.out[c->out].element);
+    unsigned bits = tp_element_bits(c->weight->form->op.out[c->out].element);
     tp_err_path(err, contents->ckpt->files[tensor->file].path);
     tp_err_tensor(err, tensor->name);
     tp_err_hint(err, c->finite ? "--nonfinite keep copies it as it is, if it is a scale that is no "
@@ -320,7 +320,7 @@ enum tp_code tp_words_check(const struct tp_checkpoint *ckpt, const struct tp_we
     enum tp_code code = tp_checkpoint_read(ckpt, tensor->file, data, tensor->bytes,
                                            tensor->offset, err);
     if (code == TP_OK)
-        find_word(&weight->format->out[out], weight->box, data, tensor->bytes, what);
+        find_word(&weight->form->format->out[out], weight->form->box, data, tensor->bytes, what);
     free(data);
     return code;
 }

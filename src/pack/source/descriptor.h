@@ -7,7 +7,7 @@
 #ifndef TP_PACK_DESCRIPTOR_H
 #define TP_PACK_DESCRIPTOR_H
 
-#include "pack/source/weight.h"
+#include "pack/source/weights.h"
 
 #define TP_META_VERSION "tilepack"
 #define TP_META_DESCRIPTORS "tilepack.descriptors"
@@ -21,10 +21,9 @@ json_t *tp_descriptor_json(const struct tp_format *format, const struct tp_setti
                            const struct tp_search_choice *search, const struct tp_op *op,
                            struct tp_box3 box, int rank, struct tp_err *err);
 
-/* Weights (without tensor numbers) of one file's metadata, appended to *items. Text
+/* Weights (without tensor numbers) of one file's metadata, appended to the items. Text
  * that is not what a conversion writes is TP_E_INPUT. */
 enum tp_code tp_descriptors_parse(const char *descriptors, const char *units,
-                                  struct tp_weight **items, size_t *count, size_t *capacity,
-                                  struct tp_err *err);
+                                  struct tp_weights *weights, struct tp_err *err);
 
 #endif

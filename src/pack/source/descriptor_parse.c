@@ -35,24 +35,24 @@ static bool get_u64(const json_t *array, size_t i, uint64_t *value)
     return true;
 }
 
-static enum tp_code read_format(const json_t *json, struct tp_weight *weight, struct tp_err *err)
+static enum tp_code read_format(const json_t *json, struct tp_weight_form *form, struct tp_err *err)
 {
     const char *name = json_string_value(json_object_get(json, "format"));
     const json_t *box = json_object_get(json, "box");
-    weight->format = name ? tp_format_find(name) : NULL;
+    form->format = name ? tp_format_find(name) : NULL;
     if (!name)
         return bad(err, "\"format\" is missing");
-    if (!weight->format ||
-        json_integer_value(json_object_get(json, "version")) != weight->format->version) {
+    if (!form->format ||
+        json_integer_value(json_object_get(json, "version")) != form->format->version) {
         tp_err_hint(err, hint_newer);
         return tp_fail(err, TP_E_UNSUPPORTED,
                        "stored descriptor: format '%s', version %lld, is not known here", name,
                        (long long)json_integer_value(json_object_get(json, "version")));
     }
-    weight->rank = (int)json_integer_value(json_object_get(json, "rank"));
-    if (weight->rank < 2 || weight->rank > 3 || !get_u64(box, 0, &weight->box.e) ||
-        !get_u64(box, 1, &weight->box.n) || !get_u64(box, 2, &weight->box.k) || !weight->box.e ||
-        !weight->box.n || !weight->box.k)
+    form->rank = (int)json_integer_value(json_object_get(json, "rank"));
+    if (form->rank < 2 || form->rank > 3 || !get_u64(box, 0, &form->box.e) ||
+        !get_u64(box, 1, &form->box.n) || !get_u64(box, 2, &form->box.k) || !form->box.e ||
+        !form->box.n || !form->box.k)
         return bad(err, "\"box\" or \"rank\" is wrong");
     const char *key;
     json_t *value;
@@ -61,42 +61,42 @@ static enum tp_code read_format(const json_t *json, struct tp_weight *weight, st
         char text[128];
         if (!json_is_string(value) || strlen(key) + json_string_length(value) + 2 > sizeof text)
             return bad(err, "\"params\" is wrong");
-        if (tp_search_choice_read(key, json_string_value(value), &weight->search))
+        if (tp_search_choice_read(key, json_string_value(value), &form->search))
             continue;
         strcpy(text, key);
         strcat(text, "=");
         strcat(text, json_string_value(value));
-        if (tp_format_set(&weight->format, text, &weight->settings, NULL)) {
+        if (tp_format_set(&form->format, text, &form->settings, NULL)) {
             tp_err_hint(err, hint_damaged);
             return tp_fail(err, TP_E_INPUT, "stored descriptor: format %s has no parameter '%s'",
                            name, text);
         }
     }
-    tp_format_op(weight->format, &weight->settings, &weight->op);
-    return tp_search_choice_fits(&weight->search, &weight->op)
+    tp_format_op(form->format, &form->settings, &form->op);
+    return tp_search_choice_fits(&form->search, &form->op)
                ? TP_OK
                : bad(err, "\"params\" name a search that the format has not");
 }
 
 /* Parameters of a complete descriptor: all of its format's, and of a search all or none. */
-static size_t param_count(const struct tp_weight *weight)
+static size_t param_count(const struct tp_weight_form *form)
 {
-    return weight->format->params + (weight->search.search ? TP_SEARCH_PARAMS : 0);
+    return form->format->params + (form->search.search ? TP_SEARCH_PARAMS : 0);
 }
 
 /* The text must be exactly what this format gives for this box: parameters all there,
  * in whatever words of their choices read_format() took. */
-static enum tp_code check_text(const json_t *json, const struct tp_weight *weight,
+static enum tp_code check_text(const json_t *json, const struct tp_weight_form *form,
                                struct tp_err *err)
 {
-    json_t *expected = tp_descriptor_json(weight->format, &weight->settings, &weight->search,
-                                          &weight->op, weight->box, weight->rank, err);
+    json_t *expected = tp_descriptor_json(form->format, &form->settings, &form->search,
+                                          &form->op, form->box, form->rank, err);
     if (!expected) {
         tp_err_hint(err, hint_damaged);
         return err ? err->code : TP_E_INPUT;
     }
     json_t *params = json_object_get(json, "params");
-    if (json_is_object(params) && json_object_size(params) == param_count(weight))
+    if (json_is_object(params) && json_object_size(params) == param_count(form))
         json_object_set(expected, "params", params);
     bool equal = json_equal(expected, json);
     json_decref(expected);
@@ -106,21 +106,21 @@ static enum tp_code check_text(const json_t *json, const struct tp_weight *weigh
                  : tp_fail(err, TP_E_INPUT,
                            "stored descriptor of format %s contradicts the format (layout, element "
                            "or size differs)",
-                           weight->format->name);
+                           form->format->name);
 }
 
 /* The tensors of that rank hold what the layouts of that box reach. */
-static enum tp_code check_sizes(const struct tp_weight *weight, struct tp_err *err)
+static enum tp_code check_sizes(const struct tp_weight_form *form, struct tp_err *err)
 {
-    for (uint32_t i = 0; i < weight->op.outs; i++) {
+    for (uint32_t i = 0; i < form->op.outs; i++) {
         uint64_t shape[TP_MAX_RANK], bytes;
-        uint64_t size = tp_dtype_bits(tp_format_dtype(weight->format, &weight->op, i)) / 8;
+        uint64_t size = tp_dtype_bits(tp_format_dtype(form->format, &form->op, i)) / 8;
         uint32_t rank;
-        if (!weight->op.out[i].layout)
+        if (!form->op.out[i].layout)
             continue;
-        enum tp_code code = tp_format_shape(weight->format, i, weight->box, weight->rank, shape,
+        enum tp_code code = tp_format_shape(form->format, i, form->box, form->rank, shape,
                                             &rank, err);
-        if (code || (code = tp_op_bytes(&weight->op, i, weight->box, &bytes, err)))
+        if (code || (code = tp_op_bytes(&form->op, i, form->box, &bytes, err)))
             return code;
         for (uint32_t d = 0; d < rank; d++)
             if (!tp_mul_u64(&size, size, shape[d]))
@@ -151,11 +151,11 @@ struct stated {
     unsigned seen; /* keys, while scanning */
 };
 
-/* The descriptors of one file: names, and weights of which format, settings, op, box
- * and rank are set. */
+/* The descriptors of one file: names, and the forms of its weights, but for their
+ * dtype and joint. */
 struct known {
     struct tp_names ids;
-    struct tp_weight *weights; /* by number of the id */
+    struct tp_weight_form *forms; /* by number of the id */
     size_t room;
 };
 
@@ -182,24 +182,36 @@ static enum tp_code make_origin(const struct stated_origin *from, struct tp_orig
     return origin->name ? TP_OK : TP_E_MEMORY;
 }
 
-static enum tp_code make_weight(const struct stated *unit, const struct known *known,
-                                struct tp_weight *weight, struct tp_err *err)
+/* The weight's form: that of its descriptor, its own dtype and joint. */
+static enum tp_code make_form(const struct stated *unit, const struct tp_weight_form *known,
+                              struct tp_weights *weights, struct tp_weight *weight,
+                              struct tp_err *err)
 {
-    int64_t number = unit->id && known->weights
+    struct tp_weight_form form;
+    memcpy(&form, known, sizeof form); /* with what lies between the members */
+    form.dtype = tp_dtype_parse(unit->dtype, strlen(unit->dtype));
+    form.joint = unit->prefix[strlen(unit->prefix) - 1];
+    weight->form = tp_weights_form(weights, &form, err);
+    return weight->form ? TP_OK : TP_E_MEMORY;
+}
+
+static enum tp_code make_weight(const struct stated *unit, const struct known *known,
+                                struct tp_weights *weights, struct tp_weight *weight,
+                                struct tp_err *err)
+{
+    int64_t number = unit->id && known->forms
                          ? tp_names_find(&known->ids, unit->id, strlen(unit->id))
                          : -1;
     if (!unit->prefix || number < 0 || !unit->dtype || !*unit->prefix)
         return bad(err, "a unit lacks \"prefix\", \"dtype\" or a \"desc\" that exists");
-    size_t size = strlen(unit->prefix);
-    *weight = known->weights[number];
-    weight->dtype = tp_dtype_parse(unit->dtype, strlen(unit->dtype));
-    weight->prefix = tp_os_join(err, unit->prefix, size, "");
-    weight->name = tp_os_join(err, unit->prefix, size - 1, "");
+    if (make_form(unit, &known->forms[number], weights, weight, err))
+        return TP_E_MEMORY;
+    weight->name = tp_store_join(&weights->names, unit->prefix, strlen(unit->prefix) - 1, "", err);
     weight->origins = (uint32_t)unit->count;
     weight->origin = tp_os_zalloc(unit->count + 1, sizeof *weight->origin, err);
-    if (!weight->prefix || !weight->name || !weight->origin)
+    if (!weight->name || !weight->origin)
         return TP_E_MEMORY;
-    if (!tp_dtype_is_float(weight->dtype))
+    if (!tp_dtype_is_float(weight->form->dtype))
         return bad(err, "\"dtype\" of a unit is no float type");
     uint64_t rows = 0;
     for (size_t i = 0; i < unit->count; i++) {
@@ -209,7 +221,7 @@ static enum tp_code make_weight(const struct stated *unit, const struct known *k
         if (!tp_add_u64(&rows, rows, weight->origin[i].rows))
             return bad(err, "\"from\" has too many rows");
     }
-    return rows == weight->box.n ? TP_OK : bad(err, "\"from\" does not add up to N rows");
+    return rows == weight->form->box.n ? TP_OK : bad(err, "\"from\" does not add up to N rows");
 }
 
 /* ---- units as a JSON tree ------------------------------------------------ */
@@ -252,32 +264,31 @@ static enum tp_code state_unit(const json_t *json, struct stated *unit, struct t
 }
 
 static enum tp_code add_weight(const struct stated *unit, const struct known *known,
-                               struct tp_weight **items, size_t *count, size_t *capacity,
-                               struct tp_err *err)
+                               struct tp_weights *weights, struct tp_err *err)
 {
-    void *grown = *items;
-    enum tp_code code = tp_os_grow(&grown, capacity, *count + 1, sizeof **items, err);
-    *items = grown;
+    void *grown = weights->items;
+    enum tp_code code = tp_os_grow(&grown, &weights->capacity, weights->count + 1,
+                                   sizeof *weights->items, err);
+    weights->items = grown;
     if (code)
         return code;
-    struct tp_weight *weight = &(*items)[(*count)++];
+    struct tp_weight *weight = &weights->items[weights->count++];
     memset(weight, 0, sizeof *weight);
-    code = make_weight(unit, known, weight, err);
+    code = make_weight(unit, known, weights, weight, err);
     if (code)
         tp_err_tensor(err, unit->prefix);
     return code;
 }
 
 static enum tp_code read_units(const json_t *units, const struct known *known,
-                               struct tp_weight **items, size_t *count, size_t *capacity,
-                               struct tp_err *err)
+                               struct tp_weights *weights, struct tp_err *err)
 {
     struct stated unit = {0};
     enum tp_code code = TP_OK;
     for (size_t u = 0; u < json_array_size(units) && !code; u++) {
         code = state_unit(json_array_get(units, u), &unit, err);
         if (!code)
-            code = add_weight(&unit, known, items, count, capacity, err);
+            code = add_weight(&unit, known, weights, err);
     }
     free(unit.from);
     return code;
@@ -397,8 +408,7 @@ static bool scan_unit(struct tp_json *json, struct stated *unit)
 
 /* Fails, with whatever error, when the text is not such text, or a unit is wrong. */
 static enum tp_code scan_units(const char *text, const struct known *known,
-                               struct tp_weight **items, size_t *count, size_t *capacity,
-                               struct tp_err *err)
+                               struct tp_weights *weights, struct tp_err *err)
 {
     struct stated unit = {0};
     struct tp_json json = {.text = text, .size = strlen(text), .noun = "list of units",
@@ -414,7 +424,7 @@ static enum tp_code scan_units(const char *text, const struct known *known,
         code = tp_json_next(&json, ']', &begun, &more);
         if (!code && more)
             code = scan_unit(&json, &unit)
-                       ? add_weight(&unit, known, items, count, capacity, err)
+                       ? add_weight(&unit, known, weights, err)
                        : tp_fail(err, TP_E_INPUT, "no unit as it is written");
     }
     if (!code && tp_json_peek(&json) != -1)
@@ -426,10 +436,10 @@ static enum tp_code scan_units(const char *text, const struct known *known,
 
 /* ---- all ----------------------------------------------------------------- */
 
-static void drop_weights(struct tp_weight *items, size_t first, size_t *count)
+static void drop_weights(struct tp_weights *weights, size_t first)
 {
-    while (*count > first)
-        tp_weight_close(&items[--*count]);
+    while (weights->count > first)
+        tp_weight_close(&weights->items[--weights->count]);
 }
 
 /* Reads and checks the descriptors of a file. */
@@ -440,47 +450,46 @@ static enum tp_code read_known(const json_t *descriptors, struct known *known, s
     json_object_foreach((json_t *)descriptors, id, descriptor)
     {
         uint32_t number;
-        void *weights = known->weights;
-        enum tp_code code = tp_os_grow(&weights, &known->room, known->ids.count + 1,
-                                       sizeof *known->weights, err);
-        known->weights = weights;
+        void *forms = known->forms;
+        enum tp_code code = tp_os_grow(&forms, &known->room, known->ids.count + 1,
+                                       sizeof *known->forms, err);
+        known->forms = forms;
         if (!code)
             code = tp_names_add(&known->ids, id, strlen(id), &number, err);
         if (code)
             return code;
-        struct tp_weight *weight = &known->weights[number];
-        memset(weight, 0, sizeof *weight);
-        if ((code = read_format(descriptor, weight, err)) ||
-            (code = check_text(descriptor, weight, err)) || (code = check_sizes(weight, err)))
+        struct tp_weight_form *form = &known->forms[number];
+        memset(form, 0, sizeof *form);
+        if ((code = read_format(descriptor, form, err)) ||
+            (code = check_text(descriptor, form, err)) || (code = check_sizes(form, err)))
             return code;
     }
     return TP_OK;
 }
 
 enum tp_code tp_descriptors_parse(const char *descriptors_text, const char *units_text,
-                                  struct tp_weight **items, size_t *count, size_t *capacity,
-                                  struct tp_err *err)
+                                  struct tp_weights *weights, struct tp_err *err)
 {
     json_error_t where;
     struct tp_err aside = {0};
     struct known known = {0};
-    size_t first = *count;
+    size_t first = weights->count;
     json_t *units = NULL;
     json_t *descriptors = tp_json_load(descriptors_text, strlen(descriptors_text),
                                        JSON_REJECT_DUPLICATES, &where);
     enum tp_code code = TP_E_INPUT;
     if (json_is_object(descriptors) && read_known(descriptors, &known, &aside) == TP_OK)
-        code = scan_units(units_text, &known, items, count, capacity, &aside);
+        code = scan_units(units_text, &known, weights, &aside);
     if (code) { /* slowly, and with the message that belongs to it */
-        drop_weights(*items, first, count);
+        drop_weights(weights, first);
         units = tp_json_load(units_text, strlen(units_text), JSON_REJECT_DUPLICATES, &where);
         if (!json_is_object(descriptors) || !json_is_array(units))
             code = bad(err, "not valid JSON");
         else if ((code = read_known(descriptors, &known, err)) == TP_OK)
-            code = read_units(units, &known, items, count, capacity, err);
+            code = read_units(units, &known, weights, err);
     }
     tp_names_close(&known.ids);
-    free(known.weights);
+    free(known.forms);
     json_decref(descriptors);
     json_decref(units);
     return code;

@@ -74,7 +74,7 @@ static enum tp_code set_lossy(struct tp_weight *weight, char *text)
 
 static bool is_gptq(const struct tp_weight *weight)
 {
-    return strcmp(weight->format->name, "gptq") == 0;
+    return strcmp(weight->form->format->name, "gptq") == 0;
 }
 
 /* GPTQ version 1 stores zero points less one. Where the words do not tell, as for
@@ -107,10 +107,10 @@ static enum tp_code check_zeros(const struct tp_checkpoint *ckpt, struct tp_weig
     bool symmetric = eight || (is_gptq(weight) && all_words(words, count, 0x77777777u));
     free(words);
     if (symmetric) {
-        weight->op.out[i].role = TP_ROLE_WORDS;
+        weight->form->op.out[i].role = TP_ROLE_WORDS;
         return TP_OK;
     }
-    weight->op.zero_add = is_gptq(weight) && !config_says_v2(ckpt);
+    weight->form->op.zero_add = is_gptq(weight) && !config_says_v2(ckpt);
     return set_lossy(weight, tp_os_format(err, "it is asymmetric: %s holds other zero points "
                                           "than 8", ckpt->tensors[weight->tensor[i]].name));
 }
@@ -144,17 +144,17 @@ enum tp_code tp_source_order_check(const struct tp_op *op, struct tp_box3 box,
 static enum tp_code check_order(const struct tp_checkpoint *ckpt, struct tp_weight *weight, int i,
                                 struct tp_err *err)
 {
-    uint64_t groups, group = group_of(&weight->op, weight->box, &groups);
+    uint64_t groups, group = group_of(&weight->form->op, weight->form->box, &groups);
     uint64_t count = ckpt->tensors[weight->tensor[i]].bytes / 4;
     int32_t *index = slurp(ckpt, weight, i, err);
     const void *data[TP_MAX_OUT] = {NULL};
     if (!index)
         return err->code;
     data[i] = index;
-    enum tp_code code = tp_source_order_check(&weight->op, weight->box, data, err);
+    enum tp_code code = tp_source_order_check(&weight->form->op, weight->form->box, data, err);
     bool trivial = code == TP_OK;
     for (uint64_t at = 0; at < count && trivial; at++)
-        trivial = (uint64_t)index[at] == at % weight->box.k / group;
+        trivial = (uint64_t)index[at] == at % weight->form->box.k / group;
     free(index);
     if (code) {
         blame(ckpt, weight, i, err);
@@ -162,7 +162,7 @@ static enum tp_code check_order(const struct tp_checkpoint *ckpt, struct tp_weig
         return code;
     }
     if (trivial) {
-        weight->op.out[i].role = TP_ROLE_WORDS;
+        weight->form->op.out[i].role = TP_ROLE_WORDS;
         return TP_OK;
     }
     return set_lossy(weight, tp_os_format(err, "it is in act-order: %s is not k / %llu",
@@ -179,20 +179,20 @@ static enum tp_code check_words(const struct tp_checkpoint *ckpt, struct tp_weig
         return err->code;
     int64_t n = stored[0], k = stored[1];
     free(stored);
-    if (weight->rank == 3 || (n == (int64_t)weight->box.n && k == (int64_t)weight->box.k))
+    if (weight->form->rank == 3 || (n == (int64_t)weight->form->box.n && k == (int64_t)weight->form->box.k))
         return TP_OK;
     blame(ckpt, weight, i, err);
     tp_err_hint(err, "--exclude leaves the weight as it is");
     return tp_fail(err, TP_E_UNSUPPORTED,
                    "it says [%lld,%lld], but the packed codes are of [%llu,%llu]", (long long)n,
-                   (long long)k, (unsigned long long)weight->box.n,
-                   (unsigned long long)weight->box.k);
+                   (long long)k, (unsigned long long)weight->form->box.n,
+                   (unsigned long long)weight->form->box.k);
 }
 
 static enum tp_code check_global(const struct tp_checkpoint *ckpt, struct tp_weight *weight, int i,
                                  struct tp_err *err)
 {
-    enum tp_element element = weight->op.out[i].element;
+    enum tp_element element = weight->form->op.out[i].element;
     unsigned width = tp_element_bits(element) / 8;
     uint8_t *stored = slurp(ckpt, weight, i, err);
     if (!stored)
@@ -220,7 +220,7 @@ static enum tp_code check_output(const struct tp_checkpoint *ckpt, struct tp_wei
 {
     if (weight->tensor[i] == TP_NO_TENSOR)
         return TP_OK;
-    switch (weight->op.out[i].role) {
+    switch (weight->form->op.out[i].role) {
     case TP_ROLE_ZERO:
         return check_zeros(ckpt, weight, i, err);
     case TP_ROLE_ORDER:
@@ -228,7 +228,7 @@ static enum tp_code check_output(const struct tp_checkpoint *ckpt, struct tp_wei
     case TP_ROLE_GLOBAL:
         return check_global(ckpt, weight, i, err);
     case TP_ROLE_WORDS:
-        return weight->format->out[i].dtype == TP_I64 && !weight->origin
+        return weight->form->format->out[i].dtype == TP_I64 && !weight->origin
                    ? check_words(ckpt, weight, i, err)
                    : TP_OK;
     default:
@@ -236,20 +236,37 @@ static enum tp_code check_output(const struct tp_checkpoint *ckpt, struct tp_wei
     }
 }
 
-enum tp_code tp_source_check(const struct tp_checkpoint *ckpt, struct tp_weight *weight,
+/* Puts back what was found out of a copy. A form that other threads read stays where it is. */
+static enum tp_code put_back(const struct tp_weights *weights, size_t w, struct tp_weight *copy,
                              struct tp_err *err)
 {
+    struct tp_weight_form *before = weights->items[w].form, *after = before;
+    if (memcmp(before, copy->form, sizeof *before) != 0)
+        after = tp_shared_keep(weights->forms, copy->form, sizeof *before, err);
+    copy->form = after ? after : before;
+    weights->items[w] = *copy;
+    return after ? TP_OK : TP_E_MEMORY;
+}
+
+enum tp_code tp_source_check(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
+                             size_t w, struct tp_err *err)
+{
+    struct tp_weight weight = weights->items[w];
+    struct tp_weight_form form;
     enum tp_code code = TP_OK;
-    if (!weight->format || weight->checked)
+    if (!weight.form->format || weight.checked)
         return TP_OK;
-    for (uint32_t i = 0; i < weight->op.outs && code == TP_OK; i++)
-        code = check_output(ckpt, weight, (int)i, err);
-    uint64_t group = weight->format->group;
+    memcpy(&form, weight.form, sizeof form); /* with what lies between the members */
+    weight.form = &form;
+    for (uint32_t i = 0; i < form.op.outs && code == TP_OK; i++)
+        code = check_output(ckpt, &weight, (int)i, err);
+    uint64_t group = form.format->group;
     if (code == TP_OK && group % 128)
-        code = set_lossy(weight, tp_os_format(err, "its groups are %llu columns wide, which is no "
-                                              "multiple of 128", (unsigned long long)group));
-    weight->checked = code == TP_OK;
-    return code;
+        code = set_lossy(&weight, tp_os_format(err, "its groups are %llu columns wide, which is "
+                                               "no multiple of 128", (unsigned long long)group));
+    weight.checked = code == TP_OK;
+    enum tp_code kept = put_back(weights, w, &weight, err);
+    return code ? code : kept;
 }
 
 /* ---- what a take-over reads --------------------------------------------- */

@@ -9,13 +9,13 @@
 
 #include "pack/source/weights.h"
 
-/* Reads zero points, g_idx, stored shape and global scale of a weight and completes
- * the weight: outputs that say nothing new (all zero points 8, g_idx[k] = k/G) get
+/* Reads zero points, g_idx, stored shape and global scale of weight number w and
+ * completes it: outputs that say nothing new (all zero points 8, g_idx[k] = k/G) get
  * the role WORDS, so that the weight can be taken over; op.zero_add, global and
  * lossy are set. Does nothing for plain weights and the second time. TP_E_INPUT
  * when they contradict the weight. */
-enum tp_code tp_source_check(const struct tp_checkpoint *ckpt, struct tp_weight *weight,
-                             struct tp_err *err);
+enum tp_code tp_source_check(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
+                             size_t w, struct tp_err *err);
 
 /* Checks scales of a box that was read as input of a take-over: NaN, infinite or
  * negative ones are TP_E_INPUT, but `negative` allows finite ones below zero. `data`: as tp_args.in of the repack. */

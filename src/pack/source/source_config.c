@@ -88,10 +88,10 @@ static enum tp_code disagree_number(const struct claim *c, const char *key, json
 /* -1 in config.json: one group to a row. */
 static bool group_agrees(const struct tp_weight *weight, json_int_t group)
 {
-    uint64_t own = weight->format->group ? weight->format->group : weight->op.block_k;
+    uint64_t own = weight->form->format->group ? weight->form->format->group : weight->form->op.block_k;
     if (own == 0 || own == TP_GROUP_ROW)
-        own = weight->box.k;
-    return group < 0 ? own == weight->box.k : (uint64_t)group == own;
+        own = weight->form->box.k;
+    return group < 0 ? own == weight->form->box.k : (uint64_t)group == own;
 }
 
 /* gptq, awq: flat keys. With "dynamic" a module may have numbers of its own. */
@@ -102,14 +102,14 @@ static enum tp_code check_flat(const struct claim *c, const json_t *config)
     const json_t *block = json_object_get(config, "weight_block_size");
     if (json_object_size(json_object_get(config, "dynamic")))
         return TP_OK;
-    if (json_is_integer(bits) && json_integer_value(bits) != c->weight->format->bits)
+    if (json_is_integer(bits) && json_integer_value(bits) != c->weight->form->format->bits)
         return disagree_number(c, "\"bits\":", json_integer_value(bits));
-    if (json_is_integer(group) && c->weight->format->group &&
+    if (json_is_integer(group) && c->weight->form->format->group &&
         !group_agrees(c->weight, json_integer_value(group)))
         return disagree_number(c, "\"group_size\":", json_integer_value(group));
     if (json_array_size(block) == 2 &&
-        (json_integer_value(json_array_get(block, 0)) != c->weight->op.block_n ||
-         json_integer_value(json_array_get(block, 1)) != c->weight->op.block_k)) {
+        (json_integer_value(json_array_get(block, 0)) != c->weight->form->op.block_n ||
+         json_integer_value(json_array_get(block, 1)) != c->weight->form->op.block_k)) {
         char text[64];
         snprintf(text, sizeof text, "[%lld,%lld]",
                  (long long)json_integer_value(json_array_get(block, 0)),
@@ -127,7 +127,7 @@ static const char *group_differs(const struct claim *c, const json_t *group, con
     const json_t *bits = json_object_get(weights, "num_bits");
     const json_t *width = json_object_get(weights, "group_size");
     const char *own = json_string_value(json_object_get(group, "format"));
-    const struct tp_format *is = c->weight->format;
+    const struct tp_format *is = c->weight->form->format;
     if (own)
         format = own;
     if (format && strcmp(format, "mixed-precision") != 0 &&
@@ -139,7 +139,7 @@ static const char *group_differs(const struct claim *c, const json_t *group, con
         snprintf(value, size, "%lld", (long long)json_integer_value(bits));
         return "\"num_bits\":";
     }
-    if (json_is_integer(width) && c->weight->op.block_n == 1 &&
+    if (json_is_integer(width) && c->weight->form->op.block_n == 1 &&
         !group_agrees(c->weight, json_integer_value(width))) {
         snprintf(value, size, "%lld", (long long)json_integer_value(width));
         return "\"group_size\":";
@@ -165,7 +165,7 @@ static enum tp_code check_weight(const struct claim *c, const json_t *config)
     char quoted[128];
     if (strcmp(method, "tilepack") == 0) /* says nothing of weights that were left as they were */
         return TP_OK;
-    if (!listed(c->weight->format->method, TP_MAX_METHODS, method)) {
+    if (!listed(c->weight->form->format->method, TP_MAX_METHODS, method)) {
         snprintf(quoted, sizeof quoted, "\"%.100s\"", method);
         return disagree(c, "\"quant_method\":", quoted);
     }
@@ -200,11 +200,11 @@ enum tp_code tp_source_config_check(const struct tp_checkpoint *ckpt,
     for (size_t w = 0; method && w < weights->count && code == TP_OK; w++) {
         const struct tp_weight *weight = &weights->items[w];
         struct claim claim = {ckpt, weight, err};
-        packed += weight->format != NULL;
-        plain += weight->format == NULL;
-        if (!weight->format || weight->origin || weight->format == last)
+        packed += weight->form->format != NULL;
+        plain += weight->form->format == NULL;
+        if (!weight->form->format || weight->origin || weight->form->format == last)
             continue;
-        last = weight->format; /* one of each run is enough: they have the same facts */
+        last = weight->form->format; /* one of each run is enough: they have the same facts */
         code = check_weight(&claim, config);
     }
     if (code == TP_OK && must_find && method && strcmp(method, "tilepack") != 0 && !packed &&

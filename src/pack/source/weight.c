@@ -25,19 +25,33 @@ void tp_origins_free(struct tp_origin *origins, uint32_t count)
 
 void tp_weight_close(struct tp_weight *weight)
 {
-    free(weight->name);
-    free(weight->prefix);
     tp_origins_free(weight->origin, weight->origins);
     free(weight->lossy);
 }
 
+char *tp_weight_prefix(const struct tp_weight *weight, struct tp_err *err)
+{
+    return tp_os_join(err, weight->name, strlen(weight->name), (char[2]){weight->form->joint});
+}
+
+int tp_prefix_order(const char *name_a, char joint_a, const char *name_b, char joint_b)
+{
+    size_t a = strlen(name_a), b = strlen(name_b), both = a < b ? a : b;
+    int order = memcmp(name_a, name_b, both);
+    unsigned char x = (unsigned char)(a > both ? name_a[both] : joint_a);
+    unsigned char y = (unsigned char)(b > both ? name_b[both] : joint_b);
+    if (order || x != y)
+        return order ? order : x - y;
+    return a < b ? -1 : a > b;
+}
+
 const char *tp_weight_source(const struct tp_weight *weight, char *text, size_t size)
 {
-    if (weight->format && weight->format->group)
-        snprintf(text, size, "%s (groups of %llu)", weight->format->name,
-                 (unsigned long long)weight->format->group);
+    if (weight->form->format && weight->form->format->group)
+        snprintf(text, size, "%s (groups of %llu)", weight->form->format->name,
+                 (unsigned long long)weight->form->format->group);
     else
         snprintf(text, size, "%s",
-                 weight->format ? weight->format->name : tp_dtype_name(weight->dtype));
+                 weight->form->format ? weight->form->format->name : tp_dtype_name(weight->form->dtype));
     return text;
 }

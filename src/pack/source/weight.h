@@ -22,28 +22,39 @@ struct tp_origin {
 char *tp_origin_name(const struct tp_origin *origin, uint64_t expert, struct tp_err *err);
 void tp_origins_free(struct tp_origin *origins, uint32_t count);
 
-struct tp_weight {
-    char *name;    /* S: without ".weight" */
-    char *prefix;  /* what the output suffixes are appended to: "S." or "...w13_" */
+/* What many weights have in common: a model has a few forms, and may have 1,000,000 weights. */
+struct tp_weight_form {
     struct tp_box3 box;
-    int rank;      /* 2 or 3 */
-    enum tp_dtype dtype; /* plain: of the tensor; packed: of the original values */
     const struct tp_format *format; /* NULL: plain */
-    struct tp_settings settings;
-    struct tp_search_choice search; /* how its scales were found; `op` is without it */
     struct tp_op op;
-    uint32_t tensor[TP_MAX_OUT]; /* checkpoint tensor per output; plain: [0] */
-    struct tp_origin *origin;    /* packed by tilepack only */
-    uint32_t origins;
-    float global;                /* value of the GLOBAL output of one expert, once checked */
-    char *lossy;                 /* why no int4 format can take it over, or NULL; once checked */
-    bool checked;                /* by tp_source_check() */
+    struct tp_search_choice search; /* how its scales were found; `op` is without it */
+    struct tp_settings settings;
+    int rank;                    /* 2 or 3 */
+    enum tp_dtype dtype;         /* plain: of the tensor; packed: of the original values */
+    char joint;                  /* between the name and the output suffixes, mostly '.' */
     bool transposed;             /* plain: stored (E,in,out); box is (E,out,in) all the same */
     bool alternates;             /* of gpt-oss: rows of gate and up alternate, and stay so; its
                                     plain tensors are (E,in,out) */
     bool renamed;                /* an output goes by another name than the format's */
 };
-void tp_weight_close(struct tp_weight *weight); /* its memory; legal on {0} */
+
+struct tp_weight {
+    const char *name;            /* S: without ".weight"; of the list of weights */
+    struct tp_weight_form *form; /* shared, and not to be changed, once the weight is in a list */
+    uint32_t tensor[TP_MAX_OUT]; /* checkpoint tensor per output; plain: [0] */
+    struct tp_origin *origin;    /* packed by tilepack only */
+    char *lossy;                 /* why no int4 format can take it over, or NULL; once checked */
+    uint32_t origins;
+    float global;                /* value of the GLOBAL output of one expert, once checked */
+    bool checked;                /* by tp_source_check() */
+};
+void tp_weight_close(struct tp_weight *weight); /* its memory, but the list's; legal on {0} */
+
+/* The name and its joint: what the output suffixes are appended to, "S." or "...w13_". Fresh
+ * memory. */
+char *tp_weight_prefix(const struct tp_weight *weight, struct tp_err *err);
+/* What strcmp() says of two prefixes. */
+int tp_prefix_order(const char *name_a, char joint_a, const char *name_b, char joint_b);
 
 /* What the source of a weight is called: "BF16", "fp8-deepseek", "gptq (groups of
  * 256)". Returns text. */

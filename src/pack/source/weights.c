@@ -15,7 +15,6 @@
 struct finder {
     const struct tp_checkpoint *ckpt;
     struct tp_weights *weights;
-    size_t capacity;
     bool *used;   /* per checkpoint tensor */
     uint32_t last; /* the first tensor of the described weight before */
     struct tp_orientation orientation; /* of plain stacks of experts */
@@ -109,15 +108,15 @@ static uint8_t fp8_scale_rule(enum tp_element element)
  * of the row: a weight in blocks of 32 whose K is 32 looks alike. */
 static bool other_scale(struct tp_weight *weight, uint32_t i, enum tp_dtype dtype)
 {
-    struct tp_op_out *out = &weight->op.out[i];
-    enum tp_dtype own = weight->format->out[i].dtype;
-    bool fp8 = weight->op.codec == TP_CODEC_FP8, int4 = weight->op.codec == TP_CODEC_INT4;
-    if ((out->role != TP_ROLE_SCALE && !tp_op_per_tensor(&weight->op)) || (own == TP_U8 && dtype != TP_F8_E8M0) ||
+    struct tp_op_out *out = &weight->form->op.out[i];
+    enum tp_dtype own = weight->form->format->out[i].dtype;
+    bool fp8 = weight->form->op.codec == TP_CODEC_FP8, int4 = weight->form->op.codec == TP_CODEC_INT4;
+    if ((out->role != TP_ROLE_SCALE && !tp_op_per_tensor(&weight->form->op)) || (own == TP_U8 && dtype != TP_F8_E8M0) ||
         (own != TP_U8 && !fp8 && !int4) || !element_of(dtype, &out->element) ||
         ((int4 || out->per_k == 0) && out->element == TP_ELEM_E8M0))
         return false;
     if (fp8)
-        weight->op.scale_rule = fp8_scale_rule(out->element);
+        weight->form->op.scale_rule = fp8_scale_rule(out->element);
     return true;
 }
 
@@ -126,10 +125,10 @@ static bool other_scale(struct tp_weight *weight, uint32_t i, enum tp_dtype dtyp
 static bool match_output(const struct finder *f, struct tp_weight *weight, uint32_t i,
                          const struct tp_tensor *codes, size_t prefix_size)
 {
-    const struct tp_format *format = weight->format;
+    const struct tp_format *format = weight->form->format;
     const struct tp_tensor *tensor =
-        find_output(f, format, i, codes, prefix_size, &weight->renamed);
-    struct tp_op_out *out = &weight->op.out[i];
+        find_output(f, format, i, codes, prefix_size, &weight->form->renamed);
+    struct tp_op_out *out = &weight->form->op.out[i];
     uint64_t shape[TP_MAX_RANK];
     uint32_t rank;
     weight->tensor[i] = tensor_index(f, tensor);
@@ -138,7 +137,7 @@ static bool match_output(const struct finder *f, struct tp_weight *weight, uint3
     if (!tensor)
         return out->role == TP_ROLE_WORDS; /* nothing in them that the shape does not say */
     if (f->used[weight->tensor[i]] ||
-        tp_format_shape(format, i, weight->box, weight->rank, shape, &rank, NULL) ||
+        tp_format_shape(format, i, weight->form->box, weight->form->rank, shape, &rank, NULL) ||
         !same_shape(tensor, shape, rank))
         return false;
     return tensor->dtype == format->out[i].dtype || other_scale(weight, i, tensor->dtype);
@@ -194,10 +193,12 @@ static bool match_format(const struct finder *f, const struct tp_format *format,
             return false;
     if (!(format = with_group(f, format, codes, prefix_size)))
         return false;
-    memset(weight, 0, sizeof *weight);
-    weight->format = format;
-    weight->op = format->op;
-    if (!tp_format_box_of(format, codes->shape, codes->rank, &weight->box, &weight->rank))
+    struct tp_weight_form *form = weight->form;
+    memset(form, 0, sizeof *form);
+    *weight = (struct tp_weight){.form = form};
+    weight->form->format = format;
+    weight->form->op = format->op;
+    if (!tp_format_box_of(format, codes->shape, codes->rank, &weight->form->box, &weight->form->rank))
         return false;
     for (uint32_t i = 0; i < format->op.outs; i++)
         if (!match_output(f, weight, i, codes, prefix_size))
@@ -209,16 +210,13 @@ static enum tp_code add(struct finder *f, struct tp_weight *weight, const char *
                         size_t name_size)
 {
     struct tp_weights *weights = f->weights;
-    const char *joint = weight->format ? weight->format->joint : ".";
-    weight->name = tp_os_join(f->err, name, name_size, "");
-    weight->prefix = tp_os_join(f->err, name, name_size, joint);
-    if (!weight->name || !weight->prefix ||
-        tp_os_grow((void **)&weights->items, &f->capacity, weights->count + 1,
-                   sizeof *weights->items, f->err)) {
-        free(weight->name);
-        free(weight->prefix);
+    weight->form->joint = weight->form->format ? weight->form->format->joint[0] : '.';
+    weight->name = tp_store_join(&weights->names, name, name_size, "", f->err);
+    weight->form = tp_weights_form(weights, weight->form, f->err);
+    if (!weight->name || !weight->form ||
+        tp_os_grow((void **)&weights->items, &weights->capacity, weights->count + 1,
+                   sizeof *weights->items, f->err))
         return TP_E_MEMORY;
-    }
     weights->items[weights->count++] = *weight;
     for (uint32_t i = 0; i < TP_MAX_OUT; i++)
         if (weight->tensor[i] != TP_NO_TENSOR)
@@ -229,7 +227,7 @@ static enum tp_code add(struct finder *f, struct tp_weight *weight, const char *
 static void no_tensors(struct tp_weight *weight)
 {
     for (int i = 0; i < TP_MAX_OUT; i++)
-        if (!weight->format || (uint32_t)i >= weight->op.outs)
+        if (!weight->form->format || (uint32_t)i >= weight->form->op.outs)
             weight->tensor[i] = TP_NO_TENSOR;
 }
 
@@ -238,7 +236,8 @@ static enum tp_code try_interchange(struct finder *f, const struct tp_tensor *te
 {
     size_t count;
     const struct tp_format *formats = tp_formats(&count);
-    struct tp_weight weight;
+    struct tp_weight_form form;
+    struct tp_weight weight = {.form = &form};
     for (size_t i = 0; i < 2 * count; i++) {
         const struct tp_format *format = &formats[i < count ? i : i - count];
         /* Kernel-ready formats are known by their descriptors only. Formats that are
@@ -248,8 +247,8 @@ static enum tp_code try_interchange(struct finder *f, const struct tp_tensor *te
         if (!match_format(f, format, tensor, &weight))
             continue;
         no_tensors(&weight);
-        weight.dtype = TP_BF16;
-        weight.alternates = weight.rank == 3 && format->joint[0] != '.';
+        form.dtype = TP_BF16;
+        form.alternates = form.rank == 3 && format->joint[0] != '.';
         return add(f, &weight, tensor->name, stem_of(format, tensor->name));
     }
     return TP_OK;
@@ -258,17 +257,21 @@ static enum tp_code try_interchange(struct finder *f, const struct tp_tensor *te
 static enum tp_code add_plain(struct finder *f, uint32_t index)
 {
     const struct tp_tensor *tensor = &f->ckpt->tensors[index];
-    struct tp_weight weight = {.rank = (int)tensor->rank, .dtype = tensor->dtype};
+    struct tp_weight_form form;
+    struct tp_weight weight = {.form = &form};
     const uint64_t *shape = tensor->shape;
     struct tp_stack_name stack;
-    weight.box.e = tensor->rank == 3 ? *shape++ : 1;
-    weight.box.n = shape[0];
-    weight.box.k = shape[1];
+    memset(&form, 0, sizeof form); /* what lies between the members is compared, too */
+    form.rank = (int)tensor->rank;
+    form.dtype = tensor->dtype;
+    form.box.e = tensor->rank == 3 ? *shape++ : 1;
+    form.box.n = shape[0];
+    form.box.k = shape[1];
     if (tensor->rank == 3 && f->orientation.transposed && tp_name_stack(tensor->name, &stack)) {
-        weight.transposed = true;
-        weight.alternates = f->orientation.alternates;
-        weight.box.n = shape[1];
-        weight.box.k = shape[0];
+        form.transposed = true;
+        form.alternates = f->orientation.alternates;
+        form.box.n = shape[1];
+        form.box.k = shape[0];
     }
     no_tensors(&weight);
     weight.tensor[0] = index;
@@ -282,26 +285,26 @@ static bool is_plain(const struct tp_tensor *tensor)
 }
 
 /* Ties output i of a described unit to its tensor and checks dtype and shape. */
-static enum tp_code bind_output(struct finder *f, struct tp_weight *weight, uint32_t i)
+static enum tp_code bind_output(struct finder *f, struct tp_weight *weight, uint32_t i,
+                                const char *prefix)
 {
-    const struct tp_format_out *out = &weight->format->out[i];
-    size_t prefix_size = strlen(weight->prefix);
-    const struct tp_tensor *tensor =
-        find_near(f, i ? weight->tensor[0] : f->last, weight->prefix, prefix_size, out->suffix);
+    const struct tp_format_out *out = &weight->form->format->out[i];
+    const struct tp_tensor *tensor = find_near(f, i ? weight->tensor[0] : f->last, prefix,
+                                               strlen(prefix), out->suffix);
     uint64_t shape[TP_MAX_RANK];
     uint32_t rank;
     if (!tensor)
         return tp_fail(f->err, TP_E_INPUT, "its descriptor names the tensor %s%s, which is "
-                       "missing", weight->prefix, out->suffix);
+                       "missing", prefix, out->suffix);
     weight->tensor[i] = tensor_index(f, tensor);
     if (f->used[weight->tensor[i]])
         return tp_fail(f->err, TP_E_INPUT, "two descriptors claim the tensor %s", tensor->name);
     enum tp_code code =
-        tp_format_shape(weight->format, i, weight->box, weight->rank, shape, &rank, f->err);
+        tp_format_shape(weight->form->format, i, weight->form->box, weight->form->rank, shape, &rank, f->err);
     if (code)
         return code;
     if (!same_shape(tensor, shape, rank) ||
-        tensor->dtype != tp_format_dtype(weight->format, &weight->op, i))
+        tensor->dtype != tp_format_dtype(weight->form->format, &weight->form->op, i))
         return tp_fail(f->err, TP_E_INPUT,
                        "tensor %s has not the dtype and shape its descriptor gives", tensor->name);
     f->used[weight->tensor[i]] = true;
@@ -311,17 +314,20 @@ static enum tp_code bind_output(struct finder *f, struct tp_weight *weight, uint
 
 static enum tp_code bind(struct finder *f, struct tp_weight *weight)
 {
-    for (uint32_t i = 0; i < weight->op.outs; i++) {
-        enum tp_code code = bind_output(f, weight, i);
+    char *prefix = tp_weight_prefix(weight, f->err);
+    enum tp_code code = prefix ? TP_OK : TP_E_MEMORY;
+    for (uint32_t i = 0; i < weight->form->op.outs && code == TP_OK; i++) {
+        code = bind_output(f, weight, i, prefix);
         if (code) {
             tp_err_tensor(f->err, weight->name);
             tp_err_hint(f->err, "the file's tensors and its __metadata__ are not of one "
                                 "conversion: convert the source again");
-            return code;
         }
     }
-    no_tensors(weight);
-    return TP_OK;
+    free(prefix);
+    if (code == TP_OK)
+        no_tensors(weight);
+    return code;
 }
 
 static enum tp_code find_described(struct finder *f)
@@ -335,8 +341,7 @@ static enum tp_code find_described(struct finder *f)
         enum tp_code code = TP_OK;
         if (!descriptors || !units)
             continue;
-        code = tp_descriptors_parse(descriptors, units, &weights->items, &weights->count,
-                                    &f->capacity, f->err);
+        code = tp_descriptors_parse(descriptors, units, weights, f->err);
         for (size_t w = first; w < weights->count && code == TP_OK; w++)
             code = bind(f, &weights->items[w]);
         if (code) {
@@ -396,6 +401,9 @@ static enum tp_code find_weights(const struct tp_checkpoint *ckpt, bool plain,
     if (code == TP_OK && plain)
         code = find_plain(&f);
     free(f.used);
+    if (code == TP_OK)
+        code = tp_os_trim((void **)&weights->items, &weights->capacity, weights->count,
+                          sizeof *weights->items, err);
     code = tp_json_check(mark, code, err);
     if (code)
         tp_weights_close(weights);
@@ -414,11 +422,23 @@ enum tp_code tp_weights_find_packed(const struct tp_checkpoint *ckpt, struct tp_
     return find_weights(ckpt, false, weights, err);
 }
 
+struct tp_weight_form *tp_weights_form(struct tp_weights *weights,
+                                       const struct tp_weight_form *form, struct tp_err *err)
+{
+    if (!weights->forms)
+        weights->forms = tp_os_zalloc(1, sizeof *weights->forms, err);
+    return weights->forms ? tp_shared_keep(weights->forms, form, sizeof *form, err) : NULL;
+}
+
 void tp_weights_close(struct tp_weights *weights)
 {
     for (size_t i = 0; i < weights->count; i++)
         tp_weight_close(&weights->items[i]);
     free(weights->items);
     free(weights->other);
+    tp_store_close(&weights->names);
+    if (weights->forms)
+        tp_shared_close(weights->forms);
+    free(weights->forms);
     memset(weights, 0, sizeof *weights);
 }

@@ -95,6 +95,67 @@ void tp_names_close(struct tp_names *names)
     *names = (struct tp_names){0};
 }
 
+/* Bits by hash: of the names seen, and of those whose bit was set before they came. */
+struct marks {
+    uint64_t *seen, *again;
+    uint64_t mask; /* of a bit's number */
+    uint64_t seed;
+};
+
+static uint64_t bit_of(const struct marks *marks, const char *name)
+{
+    return XXH3_64bits_withSeed(name, strlen(name), marks->seed) & marks->mask;
+}
+
+static bool is_set(const uint64_t *bits, uint64_t bit) { return bits[bit / 64] >> bit % 64 & 1; }
+
+static void mark(struct marks *marks, const char *name)
+{
+    uint64_t bit = bit_of(marks, name);
+    uint64_t *bits = is_set(marks->seen, bit) ? marks->again : marks->seen;
+    bits[bit / 64] |= UINT64_C(1) << bit % 64;
+}
+
+/* Equal names have one bit, so only names whose bit was set twice are compared. */
+static enum tp_code find_repeated(const struct marks *marks,
+                                  const char *(*name_at)(const void *arg, size_t i),
+                                  const void *arg, size_t count, size_t *first, struct tp_err *err)
+{
+    struct tp_names names = {0};
+    enum tp_code code = TP_OK;
+    *first = count;
+    for (size_t i = 0; i < count && *first == count && code == TP_OK; i++) {
+        const char *name = name_at(arg, i);
+        size_t before = names.count;
+        uint32_t number = 0;
+        if (!is_set(marks->again, bit_of(marks, name)))
+            continue;
+        code = tp_names_add(&names, name, strlen(name), &number, err);
+        if (code == TP_OK && number < before)
+            *first = i;
+    }
+    tp_names_close(&names);
+    return code;
+}
+
+enum tp_code tp_names_repeated(const char *(*name_at)(const void *arg, size_t i), const void *arg,
+                               size_t count, size_t *first, struct tp_err *err)
+{
+    uint64_t bits = 64;
+    while (bits / 16 < count)
+        bits *= 2;
+    struct marks marks = {tp_os_zalloc(bits / 64, 8, err), tp_os_zalloc(bits / 64, 8, err),
+                          bits - 1, (uint64_t)(uintptr_t)arg};
+    enum tp_code code = marks.seen && marks.again ? TP_OK : TP_E_MEMORY;
+    for (size_t i = 0; i < count && code == TP_OK; i++)
+        mark(&marks, name_at(arg, i));
+    if (code == TP_OK)
+        code = find_repeated(&marks, name_at, arg, count, first, err);
+    free(marks.seen);
+    free(marks.again);
+    return code;
+}
+
 /* The next 8 bytes of a name as a number that compares like them; bytes from the
  * end of the name on are 0, so a chunk whose last byte is 0 is the last one. */
 static uint64_t chunk_of(const char *name)
