@@ -36,7 +36,8 @@ static void print_weight(const struct tp_weight *weight)
     else
         printf(", known by its tensors (no descriptor is stored)");
     printf("\n  codec %s, a scale for each block of %ux%u (n x k)",
-           tp_codec_name(weight->form->op.codec), weight->form->op.block_n, weight->form->op.block_k);
+           tp_codec_name(weight->form->op.codec), weight->form->op.block_n,
+           weight->form->op.block_k);
     for (uint32_t p = 0; p < weight->form->format->params && weight->origins; p++)
         printf("%s%s=%s", p ? " " : "\n  set with ", weight->form->format->param[p].key,
                weight->form->format->param[p].choices[weight->form->settings.choice[p]]);
@@ -170,20 +171,22 @@ static json_t *weight_json(const struct tp_source *source, const struct tp_weigh
                            struct tp_err *err)
 {
     json_t *tensors = json_array();
-    json_t *descriptor = tp_descriptor_json(weight->form->format, &weight->form->settings, &weight->form->search,
-                                            &weight->form->op, weight->form->box, weight->form->rank, err);
+    json_t *descriptor =
+        tp_descriptor_json(weight->form->format, &weight->form->settings, &weight->form->search,
+                           &weight->form->op, weight->form->box, weight->form->rank, err);
     for (uint32_t i = 0; i < weight->form->op.outs; i++)
         if (weight->tensor[i] != TP_NO_TENSOR) {
             json_t *json = tensor_json(source, weight->tensor[i]);
-            json_object_set_new(json, "role", json_string(tp_role_name(weight->form->op.out[i].role)));
+            json_object_set_new(json, "role",
+                                json_string(tp_role_name(weight->form->op.out[i].role)));
             json_array_append_new(tensors, json);
         }
     char *prefix = tp_weight_prefix(weight, err);
     json_t *json =
         json_pack("{s:s,s:s,s:b,s:s,s:o,s:o,s:o}", "name", weight->name, "prefix",
-                  prefix ? prefix : "", "described", weight->origins > 0, "dtype", tp_dtype_name(weight->form->dtype), "from",
-                  origins_json(weight), "tensors", tensors, "descriptor",
-                  descriptor ? descriptor : json_null());
+                  prefix ? prefix : "", "described", weight->origins > 0, "dtype",
+                  tp_dtype_name(weight->form->dtype), "from", origins_json(weight), "tensors",
+                  tensors, "descriptor", descriptor ? descriptor : json_null());
     free(prefix);
     return json;
 }

@@ -16,7 +16,8 @@
 static const char *box_text(char text[TP_SHAPE_TEXT], const struct tp_unit *unit)
 {
     uint64_t shape[3] = {unit->form->box.e, unit->form->box.n, unit->form->box.k};
-    return tp_shape_text(text, unit->form->rank == 3 ? shape : shape + 1, (uint32_t)unit->form->rank);
+    return tp_shape_text(text, unit->form->rank == 3 ? shape : shape + 1,
+                         (uint32_t)unit->form->rank);
 }
 
 static uint64_t unit_bytes(const struct tp_plan *plan, const struct tp_unit *unit)
@@ -135,7 +136,8 @@ static const char *unit_name(const struct tp_plan *plan, size_t u) { return plan
 
 static bool same_search(const struct tp_unit *a, const struct tp_unit *b)
 {
-    return a->form->op.search == b->form->op.search && a->form->op.search_signed == b->form->op.search_signed &&
+    return a->form->op.search == b->form->op.search &&
+           a->form->op.search_signed == b->form->op.search_signed &&
            a->form->op.importance == b->form->op.importance;
 }
 
@@ -144,9 +146,12 @@ static bool units_alike(const struct tp_plan *plan, size_t i, size_t j)
     const struct tp_unit *a = &plan->units[i], *b = &plan->units[j];
     const struct tp_weight *x = &plan->weights->items[a->views[0].weight];
     const struct tp_weight *y = &plan->weights->items[b->views[0].weight];
-    return a->form->box.e == b->form->box.e && a->form->box.n == b->form->box.n && a->form->box.k == b->form->box.k &&
-           a->form->rank == b->form->rank && a->form->format == b->form->format && (a->form->format || a->form->dtype == b->form->dtype) &&
-           x->form->format == y->form->format && (x->form->format || x->form->dtype == y->form->dtype) &&
+    return a->form->box.e == b->form->box.e && a->form->box.n == b->form->box.n &&
+           a->form->box.k == b->form->box.k && a->form->rank == b->form->rank &&
+           a->form->format == b->form->format &&
+           (a->form->format || a->form->dtype == b->form->dtype) &&
+           x->form->format == y->form->format &&
+           (x->form->format || x->form->dtype == y->form->dtype) &&
            a->form->unweighted == b->form->unweighted && same_search(a, b) &&
            unit_bytes(plan, a) == unit_bytes(plan, b);
 }

@@ -11,7 +11,8 @@ static void check(const struct tp_weight *weight)
 {
     uint64_t rows = 0;
     must(weight->name && weight->form->joint && weight->form->format);
-    must(weight->form->box.e && weight->form->box.n && weight->form->box.k && weight->form->rank >= 2 && weight->form->rank <= 3);
+    must(weight->form->box.e && weight->form->box.n && weight->form->box.k &&
+         weight->form->rank >= 2 && weight->form->rank <= 3);
     for (uint32_t i = 0; i < weight->origins; i++) {
         const struct tp_origin *origin = &weight->origin[i];
         must(origin->name && origin->rank >= 2 && origin->rank <= 3);
@@ -19,8 +20,9 @@ static void check(const struct tp_weight *weight)
         rows += origin->rows;
     }
     must(rows == weight->form->box.n);
-    json_t *json = tp_descriptor_json(weight->form->format, &weight->form->settings, &weight->form->search,
-                                      &weight->form->op, weight->form->box, weight->form->rank, NULL);
+    json_t *json =
+        tp_descriptor_json(weight->form->format, &weight->form->settings, &weight->form->search,
+                           &weight->form->op, weight->form->box, weight->form->rank, NULL);
     must(json != NULL);
     json_decref(json);
 }

@@ -33,7 +33,8 @@ static void write_file(const struct spec *specs, size_t count)
     uint64_t at = 0;
     for (size_t i = 0; i < count; i++) {
         uint64_t bytes = tp_dtype_bits(specs[i].dtype) / 8;
-        tensors[i] = (struct tp_st_tensor){specs[i].name, specs[i].dtype, specs[i].rank, {0}, at, 0};
+        tensors[i] =
+            (struct tp_st_tensor){specs[i].name, specs[i].dtype, specs[i].rank, {0}, at, 0};
         for (uint32_t d = 0; d < specs[i].rank; d++) {
             tensors[i].shape[d] = specs[i].shape[d];
             bytes *= specs[i].shape[d];
@@ -236,7 +237,8 @@ static void sizes_are_those_of_the_unit(void **state)
         const struct tp_unit *unit = &m.plan.units[output->unit];
         uint64_t shape[TP_MAX_RANK], bytes;
         uint32_t rank, i = output->source;
-        assert_int_equal(tp_format_shape(unit->form->format, i, unit->form->box, 2, shape, &rank, NULL), TP_OK);
+        assert_int_equal(
+            tp_format_shape(unit->form->format, i, unit->form->box, 2, shape, &rank, NULL), TP_OK);
         assert_int_equal(output->rank, rank);
         assert_memory_equal(output->shape, shape, rank * sizeof *shape);
         if (unit->form->op.out[i].role == TP_ROLE_WORDS) {
@@ -297,7 +299,8 @@ static void boxes_cover_units(void **state)
                 for (uint64_t e = 0; e < box.size.e; e++)
                     for (uint64_t n = 0; n < box.size.n; n++)
                         for (uint64_t k = 0; k < box.size.k; k++)
-                            seen[((box.e + e) * unit->form->box.n + box.n + n) * unit->form->box.k + box.k + k]++;
+                            seen[((box.e + e) * unit->form->box.n + box.n + n) * unit->form->box.k +
+                                 box.k + k]++;
             }
             for (uint64_t x = 0; x < unit->form->box.e * unit->form->box.n * unit->form->box.k; x++)
                 assert_int_equal(seen[x], 1);

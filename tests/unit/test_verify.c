@@ -300,8 +300,9 @@ static void test_padding_is_found(void **unused)
                 continue;
             int i = tp_op_find(&weight->form->op, TP_ROLE_SCALE);
             const struct tp_op_out *out = &weight->form->op.out[i];
-            assert_int_equal(tp_op_layout(&weight->form->op, (uint32_t)i, weight->form->box, &layout, NULL),
-                             TP_OK);
+            assert_int_equal(
+                tp_op_layout(&weight->form->op, (uint32_t)i, weight->form->box, &layout, NULL),
+                TP_OK);
             const char *name = o.ckpt.tensors[weight->tensor[i]].name;
             for (uint64_t b = 0; b < tp_layout_size(&layout); b++) {
                 tp_layout_coord(&layout, b, at);

@@ -230,8 +230,9 @@ void tilepack_packed_box(const tilepack_checkpoint *c, size_t w, uint64_t box[3]
 size_t tilepack_packed_tensor(const tilepack_checkpoint *c, size_t w, size_t i)
 {
     const struct tp_weight *weight = packed_of(c, w);
-    return weight && i < weight->form->op.outs && weight->tensor[i] != TP_NO_TENSOR ? weight->tensor[i]
-                                                                              : SIZE_MAX;
+    return weight && i < weight->form->op.outs && weight->tensor[i] != TP_NO_TENSOR
+               ? weight->tensor[i]
+               : SIZE_MAX;
 }
 
 /* The weight, completed by what its small tensors say: once, by whoever is first. */
@@ -259,8 +260,8 @@ int tilepack_packed_weight(const tilepack_checkpoint *c, size_t w, tilepack_weig
     for (uint32_t i = 0; found && i < found->form->op.outs; i++)
         dtypes[i] = found->tensor[i] == TP_NO_TENSOR ? found->form->format->out[i].dtype
                                                      : c->ckpt.tensors[found->tensor[i]].dtype;
-    if (found &&
-        tp_handle_weight(found->form->format, &found->form->op, found->form->box, dtypes, weight, &err) == TP_OK) {
+    if (found && tp_handle_weight(found->form->format, &found->form->op, found->form->box, dtypes,
+                                  weight, &err) == TP_OK) {
         (*weight)->negative_scales = found->form->search.is_signed;
         if (found->global > 0)
             (*weight)->global = found->global;

@@ -76,7 +76,8 @@ static enum tp_code pair_packed(struct diff *d)
         if (j == b_count)
             break;
         const struct tp_weight *y = &d->b.in->weights->items[b[j]];
-        if (strcmp(x->name, y->name) == 0 && memcmp(&x->form->box, &y->form->box, sizeof x->form->box) == 0 &&
+        if (strcmp(x->name, y->name) == 0 &&
+            memcmp(&x->form->box, &y->form->box, sizeof x->form->box) == 0 &&
             x->form->rank == y->form->rank)
             d->a.paired[a[i]] = d->b.paired[b[j]] = true;
     }
@@ -221,7 +222,8 @@ static enum tp_code equal_operands(const struct diff *d, const struct tp_unit *a
     const struct tp_weight *x = &d->a.in->weights->items[a->views[0].weight];
     const struct tp_weight *y = &d->b.in->weights->items[b->views[0].weight];
     enum tp_code code = TP_OK;
-    *equal = x->form->format == y->form->format && memcmp(&x->form->settings, &y->form->settings, sizeof x->form->settings) == 0;
+    *equal = x->form->format == y->form->format &&
+             memcmp(&x->form->settings, &y->form->settings, sizeof x->form->settings) == 0;
     for (uint32_t i = 0; *equal && i < x->form->op.outs && code == TP_OK; i++) {
         uint64_t differing, first;
         if (x->tensor[i] == TP_NO_TENSOR || y->tensor[i] == TP_NO_TENSOR)
@@ -335,7 +337,8 @@ static uint64_t bytes_of(const struct side *s, const struct entry *e)
     for (uint32_t i = 0; i < TP_MAX_OUT; i++)
         if (weight->tensor[i] != TP_NO_TENSOR)
             bytes += s->in->ckpt->tensors[weight->tensor[i]].bytes;
-    return tp_min_u64(bytes, e->unit->form->box.e * e->unit->form->box.n * e->unit->form->box.k * sizeof(float));
+    return tp_min_u64(bytes, e->unit->form->box.e * e->unit->form->box.n * e->unit->form->box.k *
+                                 sizeof(float));
 }
 
 static enum tp_code compare_all(struct diff *d)

@@ -61,8 +61,8 @@ static enum tp_code decode(const struct tp_weight *weight, const struct tp_box *
     struct tp_args args = {.box = cover->size, .dtype = TP_F32, .global = weight->global};
     enum tp_code code = tp_buffer_room(&reader->decoded,
                                        cover->size.n * cover->size.k * sizeof(float), err);
-    if (code ||
-        (code = tp_buffer_room(&reader->scratch, tp_encode_scratch(&weight->form->op, cover->size), err)))
+    if (code || (code = tp_buffer_room(&reader->scratch,
+                                       tp_encode_scratch(&weight->form->op, cover->size), err)))
         return code;
     for (uint32_t i = 0; i < weight->form->op.outs; i++)
         args.in[i] = weight->tensor[i] == TP_NO_TENSOR ? NULL : reader->source[i].data;

@@ -342,7 +342,8 @@ static enum tp_code open_manifest(struct verify *v)
 
 static bool same_layouts(const struct tp_weight *a, const struct tp_weight *b)
 {
-    return a->form->format == b->form->format && memcmp(&a->form->box, &b->form->box, sizeof a->form->box) == 0 &&
+    return a->form->format == b->form->format &&
+           memcmp(&a->form->box, &b->form->box, sizeof a->form->box) == 0 &&
            memcmp(&a->form->settings, &b->form->settings, sizeof a->form->settings) == 0;
 }
 

@@ -50,7 +50,8 @@ static enum tp_code check_importance(const struct against *a, const struct tp_re
     for (size_t u = 0; u < a->plan.unit_count && request->importance; u++) {
         const struct tp_unit *unit = &a->plan.units[u];
         const struct tp_weight *stored = unit->form->format ? stored_weight(a, unit) : NULL;
-        if (!stored || memcmp(&stored->form->search, &unit->form->search, sizeof unit->form->search) == 0)
+        if (!stored ||
+            memcmp(&stored->form->search, &unit->form->search, sizeof unit->form->search) == 0)
             continue;
         tp_err_path(a->c.err, a->c.options->importance);
         tp_err_tensor(a->c.err, unit->name);

@@ -28,7 +28,8 @@ struct tp_unit_result *tp_unit_results_new(const struct tp_plan *plan, struct tp
         units[u].box = unit->form->box;
         units[u].rank = unit->form->rank;
         units[u].format = unit->form->format;
-        units[u].search = unit->form->kind == TP_UNIT_ENCODE ? tp_op_search(&unit->form->op) : TP_SEARCH_NONE;
+        units[u].search =
+            unit->form->kind == TP_UNIT_ENCODE ? tp_op_search(&unit->form->op) : TP_SEARCH_NONE;
         units[u].loss = tp_unit_loss(plan, unit);
         units[u].weighted = unit->form->op.importance == TP_IMPORTANCE_FILE;
         if (!(units[u].name = tp_os_format(err, "%s", unit->name))) {
@@ -120,8 +121,8 @@ static enum tp_code measure_box(struct tp_value_observer *o, const struct tp_obs
 {
     struct tp_box_distances distances = {0};
     enum tp_code code =
-        tp_box_distances_of(o->plan, o->source, seen,
-                            o->units[seen->unit].search != TP_SEARCH_NONE, buffers, &distances, err);
+        tp_box_distances_of(o->plan, o->source, seen, o->units[seen->unit].search != TP_SEARCH_NONE,
+                            buffers, &distances, err);
     return code ? code : keep_part(o, seen->unit, seen->box_index, &distances, err);
 }
 

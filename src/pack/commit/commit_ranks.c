@@ -69,11 +69,12 @@ static json_t *cuts_json(const struct tp_ranks *ranks)
         json_t *rows = json_array();
         for (uint32_t p = 0; cut->along == TP_CUT_N && p < cut->pieces; p++)
             json_array_append_new(rows, json_integer((json_int_t)cut->piece_rows[p]));
-        json_array_append_new(
-            cuts, json_pack("{s:s+,s:s,s:[I,I,I],s:o}", "prefix", unit->name,
-                            (char[2]){unit->form->joint}, "along",
-                            cut->along == TP_CUT_K ? "K" : "N", "box", (json_int_t)unit->form->box.e,
-                            (json_int_t)unit->form->box.n, (json_int_t)unit->form->box.k, "rows", rows));
+        json_array_append_new(cuts, json_pack("{s:s+,s:s,s:[I,I,I],s:o}", "prefix", unit->name,
+                                              (char[2]){unit->form->joint}, "along",
+                                              cut->along == TP_CUT_K ? "K" : "N", "box",
+                                              (json_int_t)unit->form->box.e,
+                                              (json_int_t)unit->form->box.n,
+                                              (json_int_t)unit->form->box.k, "rows", rows));
     }
     return cuts;
 }

@@ -91,7 +91,8 @@ static double spot_value(const struct tp_weight *weight, uint32_t i, const uint8
     if (out->role == TP_ROLE_ZERO)
         return (int)code_of(&weight->form->op, out->element, raw) + weight->form->op.zero_add - 8;
     if (out->role == TP_ROLE_CODES)
-        return tp_codec_code_value(weight->form->op.codec, code_of(&weight->form->op, out->element, raw));
+        return tp_codec_code_value(weight->form->op.codec,
+                                   code_of(&weight->form->op, out->element, raw));
     double value = element_value(out->element, raw);
     if (out->role != TP_ROLE_SCALE || !tp_op_is_int(&weight->form->op))
         return value;
@@ -169,7 +170,8 @@ static enum tp_code packed_spots(const struct tp_checkpoint *ckpt, const struct 
         tp_inspect_per(weight, (uint32_t)scale, &per_n, &per_k);
         if ((code = packed_spot(ckpt, weight, (uint32_t)order, at, &spot, err)))
             return code;
-        if (!tp_mul_u64(&grouped[2], little(spot.raw, 4), per_k) || grouped[2] >= weight->form->box.k)
+        if (!tp_mul_u64(&grouped[2], little(spot.raw, 4), per_k) ||
+            grouped[2] >= weight->form->box.k)
             return tp_fail(err, TP_E_INPUT, "column %llu belongs to a group that does not exist",
                            (unsigned long long)info->k);
     }

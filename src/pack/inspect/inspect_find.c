@@ -206,7 +206,8 @@ static bool of_origin(const struct tp_weight *weight, const char *name, matches 
              name);
     for (uint32_t i = 0; i < weight->origins; i++)
         if ((is_origin(&weight->origin[i], name, match, &expert) ||
-             is_origin(&weight->origin[i], other, match, &expert)) && expert < weight->form->box.e) {
+             is_origin(&weight->origin[i], other, match, &expert)) &&
+            expert < weight->form->box.e) {
             place_origin(weight, i, expert, place);
             return true;
         }
@@ -217,7 +218,8 @@ static struct tp_subject subject_of(const struct tp_checkpoint *ckpt,
                                     const struct tp_weights *weights,
                                     const struct tp_weight *weight)
 {
-    uint32_t out = weight->form->format ? (uint32_t)tp_op_find(&weight->form->op, TP_ROLE_CODES) : 0;
+    uint32_t out =
+        weight->form->format ? (uint32_t)tp_op_find(&weight->form->op, TP_ROLE_CODES) : 0;
     return tp_inspect_tensor(ckpt, weights, weight->tensor[out]);
 }
 

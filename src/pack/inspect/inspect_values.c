@@ -55,7 +55,8 @@ static bool is_embedded(const struct tp_weight *weight, const struct tp_box *box
         struct tp_layout part, whole;
         uint64_t base;
         if (weight->form->op.out[i].layout &&
-            (tp_box_layouts(&weight->form->op, i, weight->form->box, box, &part, &whole, &base, NULL) ||
+            (tp_box_layouts(&weight->form->op, i, weight->form->box, box, &part, &whole, &base,
+                            NULL) ||
              !tp_layout_embeds(&part, &whole)))
             return false;
     }
@@ -79,7 +80,8 @@ static enum tp_code decode_strip(const struct tp_checkpoint *ckpt, const struct 
         code = tp_fail(err, TP_E_UNSUPPORTED, "a granule of this weight does not fit memory");
     if (code || (code = tp_packed_read(ckpt, weight, cover, s->source, err)) ||
         (code = tp_buffer_room(&s->values, bytes, err)) ||
-        (code = tp_buffer_room(&s->scratch, tp_encode_scratch(&weight->form->op, cover->size), err)))
+        (code =
+             tp_buffer_room(&s->scratch, tp_encode_scratch(&weight->form->op, cover->size), err)))
         return code;
     for (uint32_t i = 0; i < weight->form->op.outs; i++)
         args.in[i] = s->source[i].data;

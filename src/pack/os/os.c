@@ -581,7 +581,8 @@ void *tp_os_zalloc(size_t count, size_t size, struct tp_err *err)
 {
     uint64_t bytes;
     bool fits = tp_mul_u64(&bytes, count, size) && bytes <= PTRDIFF_MAX;
-    void *memory = fits && !above_ceiling(bytes) ? tp_os.calloc(count ? count : 1, size ? size : 1) : NULL;
+    void *memory =
+        fits && !above_ceiling(bytes) ? tp_os.calloc(count ? count : 1, size ? size : 1) : NULL;
     if (!memory)
         fail_memory(err, fits ? bytes : UINT64_MAX);
     return memory;

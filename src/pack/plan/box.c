@@ -102,14 +102,16 @@ static uint64_t box_score(const struct tp_plan *plan, const struct tp_unit *unit
                           struct tp_box3 size, uint64_t assembles)
 {
     const struct tp_weight *source = source_of(plan, unit);
-    uint64_t expert = unit->form->box.n * unit->form->box.k * tp_dtype_bits(unit->form->dtype) / 8, score = FULL;
+    uint64_t expert = unit->form->box.n * unit->form->box.k * tp_dtype_bits(unit->form->dtype) / 8,
+             score = FULL;
     if (source->form->format) {
         score = codes_score(&source->form->op, size, source->form->box, GOOD_CALL);
     } else {
         score = score_of(source_run(unit, source->form->transposed, size), GOOD_CALL);
     }
     if (!unit->form->format)
-        return tp_min_u64(score, score_of(source_run(unit, unit->form->transposed, size), GOOD_CALL));
+        return tp_min_u64(score,
+                          score_of(source_run(unit, unit->form->transposed, size), GOOD_CALL));
     /* Codes take at most half the bytes of the values. */
     uint64_t good = expert / 2 <= assembles ? GOOD_COPY : GOOD_CALL;
     return tp_min_u64(score, codes_score(&unit->form->op, size, unit->form->box, good));
@@ -177,7 +179,8 @@ static uint64_t box_memory(const struct tp_plan *plan, const struct tp_unit *uni
     if (unit->form->format) {
         more = op_bytes(&unit->form->op, size);
         total = tp_add_u64(&total, total, more) ? total : UINT64_MAX;
-        total = tp_add_u64(&total, total, scratch_bytes(&unit->form->op, size)) ? total : UINT64_MAX;
+        total =
+            tp_add_u64(&total, total, scratch_bytes(&unit->form->op, size)) ? total : UINT64_MAX;
     }
     return total;
 }
@@ -198,7 +201,8 @@ static bool has_pieces(const struct tp_plan *plan, const struct tp_unit *unit)
     uint64_t n, k;
     const struct tp_weight *source = source_of(plan, unit);
     bool rows = source->form->format && (tp_op_granule(&source->form->op, &n, &k, NULL) || k == 0);
-    return unit->form->kind == TP_UNIT_ENCODE && !rows && tp_op_search(&unit->form->op) == TP_SEARCH_NONE;
+    return unit->form->kind == TP_UNIT_ENCODE && !rows &&
+           tp_op_search(&unit->form->op) == TP_SEARCH_NONE;
 }
 
 /* The longest pieces of a box of whole rows that the memory allows. */
@@ -286,10 +290,12 @@ enum tp_code tp_unit_boxes(const struct tp_plan *plan, const struct tp_unit *uni
         grid->region_boxes[r] = tp_ceil_div(grid->region_rows[r], grid->n_step);
         grid->expert_boxes += grid->region_boxes[r] * grid->k_count;
     }
-    uint64_t expert_bytes = unit->form->box.n * unit->form->box.k * tp_dtype_bits(unit->form->dtype) / 8;
+    uint64_t expert_bytes =
+        unit->form->box.n * unit->form->box.k * tp_dtype_bits(unit->form->dtype) / 8;
     grid->e_step = 1;
     bool global = unit->form->format && tp_op_find(&unit->form->op, TP_ROLE_GLOBAL) >= 0;
-    if (grid->expert_boxes == 1 && !packed && !global && !grid->piece) /* a call has one global scale */
+    if (grid->expert_boxes == 1 && !packed && !global &&
+        !grid->piece) /* a call has one global scale */
         grid->e_step = tp_min_u64(tp_max_u64(wish->target / tp_max_u64(expert_bytes, 1), 1),
                                   unit->form->box.e);
     grid->count = tp_ceil_div(unit->form->box.e, grid->e_step) * grid->expert_boxes;
@@ -302,8 +308,10 @@ bool tp_same_boxes(const struct tp_plan *plan, const struct tp_unit *a, const st
     const struct tp_weight *y = &plan->weights->items[b->views[0].weight];
     if (a->form == b->form && x->form == y->form)
         return true;
-    return a->form->format == b->form->format && a->form->kind == b->form->kind && a->form->dtype == b->form->dtype &&
-           memcmp(&a->form->box, &b->form->box, sizeof a->form->box) == 0 && x->form->format == y->form->format &&
+    return a->form->format == b->form->format && a->form->kind == b->form->kind &&
+           a->form->dtype == b->form->dtype &&
+           memcmp(&a->form->box, &b->form->box, sizeof a->form->box) == 0 &&
+           x->form->format == y->form->format &&
            memcmp(&a->form->settings, &b->form->settings, sizeof a->form->settings) == 0 &&
            a->form->op.search == b->form->op.search &&
            memcmp(&x->form->box, &y->form->box, sizeof x->form->box) == 0 &&

@@ -160,8 +160,9 @@ static json_t *flat(const struct tp_plan *plan, const struct tp_unit *unit)
 static void add_gptq_version(const struct tp_plan *plan, json_t *config)
 {
     size_t u = 0;
-    while (u < plan->kept_unit_count && (!plan->kept_units[u].form->format ||
-                                         strcmp(plan->kept_units[u].form->format->name, "gptq") != 0))
+    while (u < plan->kept_unit_count &&
+           (!plan->kept_units[u].form->format ||
+            strcmp(plan->kept_units[u].form->format->name, "gptq") != 0))
         u++;
     if (u == plan->kept_unit_count)
         return;

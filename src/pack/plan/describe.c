@@ -81,15 +81,17 @@ struct seen {
 
 static bool same_descriptor(const struct tp_unit *a, const struct tp_unit *b)
 {
-    return a->form->format == b->form->format && a->form->rank == b->form->rank && a->form->box.e == b->form->box.e &&
-           a->form->box.n == b->form->box.n && a->form->box.k == b->form->box.k &&
+    return a->form->format == b->form->format && a->form->rank == b->form->rank &&
+           a->form->box.e == b->form->box.e && a->form->box.n == b->form->box.n &&
+           a->form->box.k == b->form->box.k &&
            memcmp(&a->form->settings, &b->form->settings, sizeof a->form->settings) == 0 &&
            memcmp(&a->form->search, &b->form->search, sizeof a->form->search) == 0;
 }
 
 static size_t seen_slot(const struct seen *seen, const struct tp_unit *unit)
 {
-    uint64_t key[4] = {unit->form->box.e, unit->form->box.n, unit->form->box.k, (uintptr_t)unit->form->format};
+    uint64_t key[4] = {unit->form->box.e, unit->form->box.n, unit->form->box.k,
+                       (uintptr_t)unit->form->format};
     size_t at = XXH3_64bits(key, sizeof key) & (seen->capacity - 1);
     while (seen->units[at] && !same_descriptor(seen->units[at], unit))
         at = (at + 1) & (seen->capacity - 1);
@@ -106,8 +108,9 @@ static enum tp_code add_unit(const struct tp_plan *plan, const struct tp_unit *u
         seen->units[slot] = unit;
         seen->ids[slot] = (uint32_t)seen->count++;
         snprintf(id, sizeof id, "d%u", seen->ids[slot]);
-        json_t *json = tp_descriptor_json(unit->form->format, &unit->form->settings, &unit->form->search, &unit->form->op,
-                                          unit->form->box, unit->form->rank, err);
+        json_t *json =
+            tp_descriptor_json(unit->form->format, &unit->form->settings, &unit->form->search,
+                               &unit->form->op, unit->form->box, unit->form->rank, err);
         if (!json)
             return err->code;
         if (json_object_set_new(descriptors, id, json))

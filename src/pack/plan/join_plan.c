@@ -184,11 +184,13 @@ static enum tp_code add_file(struct tp_join_plan *join, const json_t *json, size
     memcpy(prefix + 8, json_string_value(text), length);
     const char *found = memmem(prefix, file->header_size, mark, strlen(mark));
     file->hash_at = found ? (uint64_t)(found - prefix) + strlen(mark) : 0;
+    bool has_place = found && file->hash_at + TP_HASH_TEXT - 1 <= file->header_size;
     enum tp_code code = tp_squeeze(prefix, file->header_size, &file->header, err);
     free(prefix);
-    if (code == TP_OK && (!found || file->hash_at + TP_HASH_TEXT - 1 > file->header_size))
+    if (code == TP_OK && !has_place)
         code = bad_info(join, err, "a header has no place for its hash");
-    if (code == TP_OK && (code = tp_st_parse(json_string_value(text), length, file->size, &header, err)))
+    if (code == TP_OK &&
+        (code = tp_st_parse(json_string_value(text), length, file->size, &header, err)))
         bad_info(join, err, "");
     if (code == TP_OK && !has_hash_place(&header))
         code = bad_info(join, err, "a header has no place for its hash");
@@ -299,7 +301,8 @@ static bool same_weight(const struct tp_weight *a, const struct tp_weight *b)
     return a->form->format == b->form->format && a->form->rank == b->form->rank &&
            memcmp(&a->form->settings, &b->form->settings, sizeof a->form->settings) == 0 &&
            memcmp(&a->form->search, &b->form->search, sizeof a->form->search) == 0 &&
-           memcmp(&a->form->box, &b->form->box, sizeof a->form->box) == 0 && tp_op_same(&a->form->op, &b->form->op);
+           memcmp(&a->form->box, &b->form->box, sizeof a->form->box) == 0 &&
+           tp_op_same(&a->form->op, &b->form->op);
 }
 
 /* The weight in every rank, and as it was. */
@@ -357,7 +360,8 @@ static enum tp_code unit_output(struct tp_join_plan *join, struct tp_unit *unit,
     struct tp_output *output = &join->plan.outputs[found->index];
     const struct tp_weight *weight = &join->whole.items[join->whole.count - 1];
     enum tp_dtype dtype = join->ckpts[0].tensors[weight->tensor[i]].dtype;
-    enum tp_code code = tp_format_shape(unit->form->format, i, unit->form->box, unit->form->rank, shape, &rank, err);
+    enum tp_code code = tp_format_shape(unit->form->format, i, unit->form->box, unit->form->rank,
+                                        shape, &rank, err);
     if (code == TP_OK && unit->form->op.out[i].role != TP_ROLE_WORDS)
         code = tp_op_bytes(&unit->form->op, i, unit->form->box, &bytes, err);
     else

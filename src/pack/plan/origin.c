@@ -55,7 +55,8 @@ static enum tp_code own_origin(const struct tp_plan *plan, const struct tp_weigh
         *shape++ = weight->form->box.e;
     *shape++ = weight->form->box.n;
     *shape = weight->form->box.k;
-    if (weight->form->format && weight->form->alternates) /* gpt-oss: its plain stacks have no ".weight" */
+    if (weight->form->format &&
+        weight->form->alternates) /* gpt-oss: its plain stacks have no ".weight" */
         origin->name = tp_os_copy(err, weight->name);
     else if (weight->form->format)
         origin->name = tp_os_join(err, weight->name, strlen(weight->name), ".weight");
@@ -108,7 +109,8 @@ static enum tp_code part_origins(const struct tp_plan *plan, const struct tp_uni
     }
     uint64_t at = 0;
     for (uint32_t i = 0; i < weight->origins && code == TP_OK; i++) {
-        code = take_rows(unit, weight, view, unit->form->view_rows[p], &weight->origin[i], at, list);
+        code =
+            take_rows(unit, weight, view, unit->form->view_rows[p], &weight->origin[i], at, list);
         at += weight->origin[i].rows;
     }
     return code;

@@ -60,8 +60,8 @@ static enum tp_code find_all(struct tp_builder *b, struct tp_unit *unit, bool *f
         if (!name)
             return TP_E_MEMORY;
         code = tp_importance_find(b->request->importance, name, view->expert,
-                                  alone ? 1 : weight->form->box.e, unit->form->box.k, &unit->importance[e],
-                                  b->err);
+                                  alone ? 1 : weight->form->box.e, unit->form->box.k,
+                                  &unit->importance[e], b->err);
         *found |= unit->importance[e].entry != TP_NO_IMPORTANCE;
         free(name);
     }
@@ -105,7 +105,8 @@ static struct tp_search_choice common_choice(const struct tp_builder *b,
     for (uint64_t i = 0; i < unit->form->box.e * unit->form->views_per_expert; i++) {
         const struct tp_weight *weight = &items[unit->views[i].weight];
         bool other_hash = weight != first && weight->form->search.importance == TP_IMPORTANCE_FILE;
-        if (other_hash || memcmp(&weight->form->search, &first->form->search, sizeof first->form->search) != 0)
+        if (other_hash ||
+            memcmp(&weight->form->search, &first->form->search, sizeof first->form->search) != 0)
             return (struct tp_search_choice){0};
     }
     return first->form->search;

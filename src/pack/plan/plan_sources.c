@@ -147,5 +147,6 @@ enum tp_code tp_plan_refuse(const struct tp_builder *b, const struct tp_unit *un
     tp_err_path(b->err, b->plan->ckpt->files[b->plan->ckpt->tensors[codes].file].path);
     tp_err_hint(b->err, "--exclude leaves it as it is");
     return tp_fail(b->err, TP_E_UNSUPPORTED, "%s cannot be converted to %s: %s",
-                   tp_weight_source(weight, source, sizeof source), unit->form->format->name, reason);
+                   tp_weight_source(weight, source, sizeof source), unit->form->format->name,
+                   reason);
 }

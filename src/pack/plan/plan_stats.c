@@ -36,7 +36,8 @@ static bool same_set(const struct tp_plan *plan, const struct member *a, const s
 {
     const struct tp_unit *x = &plan->units[a->unit], *y = &plan->units[b->unit];
     return strcmp(a->key, b->key) == 0 && x->form->rank == 2 && y->form->rank == 2 &&
-           x->form->format == y->form->format && memcmp(&x->form->settings, &y->form->settings, sizeof x->form->settings) == 0;
+           x->form->format == y->form->format &&
+           memcmp(&x->form->settings, &y->form->settings, sizeof x->form->settings) == 0;
 }
 
 static enum tp_code collect(struct tp_builder *b, struct member *members, size_t *count,
@@ -50,7 +51,8 @@ static enum tp_code collect(struct tp_builder *b, struct member *members, size_t
         if (!needs_stats(unit))
             continue;
         *groups += unit->form->box.e;
-        bool fused = unit->form->rank == 2 && (unit->form->op.codec == TP_CODEC_NVFP4 || unit->form->op.fused_global) &&
+        bool fused = unit->form->rank == 2 &&
+                     (unit->form->op.codec == TP_CODEC_NVFP4 || unit->form->op.fused_global) &&
                      tp_name_fused(unit->name, key, sizeof key);
         members[*count].unit = u;
         if (!(members[*count].key = tp_os_format(b->err, "%s", fused ? key : unit->name)))

@@ -97,9 +97,10 @@ static const char *shape_reason(const struct tp_unit *unit, char *text, size_t s
         tp_format_broken_need(unit->form->format, &unit->form->settings, unit->form->box);
     if (!rule)
         return NULL;
-    snprintf(text, size, "%s needs %c in multiples of %llu, this is %llu: %s", unit->form->format->name,
-             rule->dim, (unsigned long long)rule->multiple,
-             (unsigned long long)(rule->dim == 'N' ? unit->form->box.n : unit->form->box.k), rule->why);
+    snprintf(text, size, "%s needs %c in multiples of %llu, this is %llu: %s",
+             unit->form->format->name, rule->dim, (unsigned long long)rule->multiple,
+             (unsigned long long)(rule->dim == 'N' ? unit->form->box.n : unit->form->box.k),
+             rule->why);
     return text;
 }
 
@@ -118,8 +119,10 @@ static const char *seam_reason(const struct tp_builder *b, const struct tp_unit 
         if (row % n) {
             tp_err_hint(b->err, "--no-stack leaves the experts apart; or unpack first, and convert "
                                 "the plain weights");
-            snprintf(text, size, "its packed parts of %llu rows do not end at the %llu-row tiles "
-                     "of %s", (unsigned long long)unit->form->view_rows[p - 1], (unsigned long long)n,
+            snprintf(text, size,
+                     "its packed parts of %llu rows do not end at the %llu-row tiles "
+                     "of %s",
+                     (unsigned long long)unit->form->view_rows[p - 1], (unsigned long long)n,
                      unit->form->format->name);
             return text;
         }
@@ -311,8 +314,10 @@ static bool complete(const struct tp_builder *b, const struct member *members, s
         if (members[i].parsed.expert != i / matrices ||
             members[i].parsed.matrix != matrix_at(i, matrices))
             return lacking(i, matrices, text, size);
-        if (weight->form->box.n != first->form->box.n || weight->form->box.k != first->form->box.k ||
-            weight->form->dtype != first->form->dtype || weight->form->format != first->form->format ||
+        if (weight->form->box.n != first->form->box.n ||
+            weight->form->box.k != first->form->box.k ||
+            weight->form->dtype != first->form->dtype ||
+            weight->form->format != first->form->format ||
             (weight->form->format && !tp_op_same(&weight->form->op, &first->form->op)) ||
             other != rule || weight->form->rank != 2) {
             snprintf(text, size, "the %s matrix of expert %llu differs in shape, dtype, format or "
@@ -469,8 +474,8 @@ static bool is_already(const struct tp_weight *weight, const struct tp_rule *rul
         return memcmp(&weight->form->settings, &rule->settings, sizeof rule->settings) == 0;
     tp_format_op(rule->format, &rule->settings, &op);
     for (uint32_t i = 0; i < op.outs; i++)
-        if (weight->tensor[i] == TP_NO_TENSOR || weight->form->op.out[i].element != op.out[i].element ||
-            weight->form->renamed)
+        if (weight->tensor[i] == TP_NO_TENSOR ||
+            weight->form->op.out[i].element != op.out[i].element || weight->form->renamed)
             return !tp_repack_possible(&weight->form->op, &op);
     return true;
 }
@@ -486,8 +491,8 @@ static enum tp_code remaining(struct tp_builder *b, uint32_t w)
         return b->err->code;
     if (is_already(weight, rule))
         return tp_choice_keep(b, w, false, TP_REASON_SAME);
-    if (weight->form->rank == 3 && rule->format->experts == TP_EXPERTS_SPLIT && !b->request->no_stack &&
-        tp_name_stack(full, &name) && !alternates(weight))
+    if (weight->form->rank == 3 && rule->format->experts == TP_EXPERTS_SPLIT &&
+        !b->request->no_stack && tp_name_stack(full, &name) && !alternates(weight))
         return split_stack(b, w, &name, full);
     return single(b, w, full);
 }

@@ -123,8 +123,8 @@ static bool cut_fits(const struct tp_unit *unit, const struct tp_parallel_name *
     for (uint32_t p = 0; cut->along == TP_CUT_N && p < cut->pieces; p++)
         if (!divides(unit, 'N', cut->piece_rows[p], n, ranks, why))
             return false;
-    const struct tp_shape_rule *rule =
-        tp_format_broken_need(unit->form->format, &unit->form->settings, tp_cut_box(cut, unit->form->box));
+    const struct tp_shape_rule *rule = tp_format_broken_need(
+        unit->form->format, &unit->form->settings, tp_cut_box(cut, unit->form->box));
     if (rule)
         return says(why, "a slice's %c would not be a multiple of %llu: %s", rule->dim,
                     (unsigned long long)rule->multiple, rule->why);

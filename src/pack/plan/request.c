@@ -71,7 +71,8 @@ static enum tp_code add_rule(struct tp_request *request, const char *pattern,
                              struct tp_pattern_origin origin, struct tp_rule **added,
                              struct tp_err *err)
 {
-    struct tp_rule *rules = tp_os.realloc(request->rules, (request->rule_count + 1) * sizeof *rules);
+    struct tp_rule *rules =
+        tp_os.realloc(request->rules, (request->rule_count + 1) * sizeof *rules);
     if (!rules)
         return tp_fail(err, TP_E_MEMORY, "out of memory");
     request->rules = rules;

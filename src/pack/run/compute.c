@@ -35,7 +35,8 @@ void *tp_arena_take(struct tp_arena *arena, uint64_t bytes)
 enum tp_code tp_compute_begin(struct tp_compute *c, uint64_t in_bytes, uint64_t out_bytes,
                               struct tp_err *err)
 {
-    bool device = c->cuda && in_bytes <= c->pinned_in.capacity && out_bytes <= c->pinned_out.capacity;
+    bool device =
+        c->cuda && in_bytes <= c->pinned_in.capacity && out_bytes <= c->pinned_out.capacity;
     c->in = device ? &c->pinned_in : &c->host_in;
     c->out = device ? &c->pinned_out : &c->host_out;
     c->in->used = c->out->used = 0;

@@ -84,7 +84,8 @@ static const struct tp_unit *sample_unit(const struct tp_plan *plan)
     for (size_t u = 0; u < plan->unit_count; u++) {
         const struct tp_unit *unit = &plan->units[u];
         if (unit->form->kind == TP_UNIT_ENCODE &&
-            (!best || unit->form->box.n * unit->form->box.k > best->form->box.n * best->form->box.k))
+            (!best ||
+             unit->form->box.n * unit->form->box.k > best->form->box.n * best->form->box.k))
             best = unit;
     }
     return best;

@@ -84,7 +84,8 @@ static enum tp_code read_source(struct tp_lane *lane, const struct source_box *s
     memcpy(args->in, buffers, sizeof buffers);
     if (code)
         return code;
-    code = tp_source_codes_check(&source->weight->form->op, source->cover.size, args->in, &lane->err);
+    code =
+        tp_source_codes_check(&source->weight->form->op, source->cover.size, args->in, &lane->err);
     return code ? blame_source(lane, source, code) : TP_OK;
 }
 
@@ -124,7 +125,8 @@ static enum tp_code load_values(struct tp_lane *lane, const struct tp_unit *unit
         (code = read_source(lane, &source, &args)))
         return code;
     args.box = source.cover.size;
-    args.out[0] = tp_arena_take(lane->compute.out, tp_value_bytes(source.cover.size, unit->form->dtype));
+    args.out[0] =
+        tp_arena_take(lane->compute.out, tp_value_bytes(source.cover.size, unit->form->dtype));
     if ((code = tp_compute_decode(&lane->compute, &source.weight->form->op, &args, &lane->err)))
         return code;
     *values = args.out[0];
@@ -201,8 +203,8 @@ static enum tp_code check_scales(struct tp_lane *lane, const struct source_box *
     const struct tp_op *op = &source->weight->form->op;
     enum tp_code code = TP_OK;
     if (!lane->options->keep_nonfinite)
-        code = tp_source_scales_check(op, source->weight->form->search.is_signed, source->cover.size,
-                                      args->in, &lane->err);
+        code = tp_source_scales_check(op, source->weight->form->search.is_signed,
+                                      source->cover.size, args->in, &lane->err);
     if (code == TP_OK)
         code = tp_source_scales_fit(op, to, source->cover.size, args->in, &lane->err);
     return code ? blame_source(lane, source, code) : TP_OK;
@@ -215,17 +217,20 @@ static enum tp_code convert_packed(struct tp_lane *lane, const struct tp_unit *u
 {
     uint64_t in_bytes, out_bytes;
     enum tp_code code;
-    if ((code = tp_op_total(&source->weight->form->op, source->cover.size, &in_bytes, &lane->err)) ||
+    if ((code =
+             tp_op_total(&source->weight->form->op, source->cover.size, &in_bytes, &lane->err)) ||
         (code = tp_op_total(&unit->form->op, args->box, &out_bytes, &lane->err)) ||
         (code = begin(lane, in_bytes, out_bytes)) || (code = read_source(lane, source, args)) ||
         (code = tp_op_take(&unit->form->op, args->box, lane->compute.out, args->out, &lane->err)))
         return code;
-    if (unit->form->kind == TP_UNIT_REPACK && (code = check_scales(lane, source, &unit->form->op, args)))
+    if (unit->form->kind == TP_UNIT_REPACK &&
+        (code = check_scales(lane, source, &unit->form->op, args)))
         return code;
     if (unit->form->kind == TP_UNIT_REPACK)
-        return tp_compute_repack(&lane->compute, &source->weight->form->op, &unit->form->op, args, &lane->err);
-    return tp_compute_requantize(&lane->compute, &source->weight->form->op, &unit->form->op, unit->form->dtype, args,
+        return tp_compute_repack(&lane->compute, &source->weight->form->op, &unit->form->op, args,
                                  &lane->err);
+    return tp_compute_requantize(&lane->compute, &source->weight->form->op, &unit->form->op,
+                                 unit->form->dtype, args, &lane->err);
 }
 
 /* The same format on both sides: what is read is what is written. */
@@ -233,7 +238,8 @@ static enum tp_code move_packed(struct tp_lane *lane, const struct source_box *s
                                 struct tp_args *args)
 {
     uint64_t bytes;
-    enum tp_code code = tp_op_total(&source->weight->form->op, source->cover.size, &bytes, &lane->err);
+    enum tp_code code =
+        tp_op_total(&source->weight->form->op, source->cover.size, &bytes, &lane->err);
     if (code || (code = begin(lane, bytes, 0)) || (code = read_source(lane, source, args)))
         return code;
     for (uint32_t i = 0; i < source->weight->form->op.outs; i++)
@@ -262,8 +268,8 @@ static enum tp_code convert_cut(struct tp_lane *lane, const struct tp_unit *unit
         (code = tp_op_take(&unit->form->op, whole.box, lane->compute.out, whole.out, &lane->err)) ||
         (code = tp_op_take(&unit->form->op, args->box, lane->compute.out, args->out, &lane->err)) ||
         (code = check_scales(lane, source, &unit->form->op, &whole)) ||
-        (code = tp_compute_repack(&lane->compute, &source->weight->form->op, &unit->form->op, &whole,
-                                  &lane->err)))
+        (code = tp_compute_repack(&lane->compute, &source->weight->form->op, &unit->form->op,
+                                  &whole, &lane->err)))
         return code;
     args->flags |= whole.flags;
     return tp_packed_cut(&unit->form->op, whole.box, &inside, whole.out, args->out, &lane->err);
@@ -354,8 +360,8 @@ static enum tp_code mark_rows(struct tp_lane *lane, const struct tp_unit *unit,
     for (uint64_t i = 0; code == TP_OK && tp_grid_piece(grid, box, i, &piece); i++) {
         const void *values;
         if ((code = load_values(lane, unit, &piece, &values)) == TP_OK)
-            tp_row_marks(unit->form->dtype, values, piece.size.n, piece.size.k, unit->form->op.block_k,
-                         lane->marks.data);
+            tp_row_marks(unit->form->dtype, values, piece.size.n, piece.size.k,
+                         unit->form->op.block_k, lane->marks.data);
     }
     return code;
 }

@@ -90,8 +90,11 @@ enum tp_code tp_packed_read_into(const struct tp_checkpoint *ckpt, const struct 
         if (weight->tensor[i] == TP_NO_TENSOR || weight->form->op.out[i].role == TP_ROLE_WORDS)
             continue;
         const struct tp_tensor *tensor = &ckpt->tensors[weight->tensor[i]];
-        struct transfer t = {.ckpt = ckpt, .file = tensor->file, .offset = tensor->offset,
-                             .bits = tp_element_bits(weight->form->op.out[i].element), .data = to[i],
+        struct transfer t = {.ckpt = ckpt,
+                             .file = tensor->file,
+                             .offset = tensor->offset,
+                             .bits = tp_element_bits(weight->form->op.out[i].element),
+                             .data = to[i],
                              .err = err};
         code = move(&weight->form->op, i, weight->form->box, cover, read_run, &t);
     }

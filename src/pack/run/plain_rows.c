@@ -73,7 +73,8 @@ static enum tp_code write_rectangle(const struct tp_unit *unit, uint64_t at, uin
 enum tp_code tp_plain_write(const struct tp_unit *unit, const struct tp_box *box,
                             const void *from, struct tp_sink *sink, struct tp_err *err)
 {
-    uint64_t width = tp_dtype_bits(unit->form->dtype) / 8, rows = box->size.n, columns = box->size.k;
+    uint64_t width = tp_dtype_bits(unit->form->dtype) / 8, rows = box->size.n,
+             columns = box->size.k;
     uint64_t base = box->e * unit->form->box.n * unit->form->box.k;
     if (!unit->form->transposed)
         return write_rectangle(unit, (base + box->n * unit->form->box.k + box->k) * width,
@@ -82,9 +83,9 @@ enum tp_code tp_plain_write(const struct tp_unit *unit, const struct tp_box *box
     if (!turned)
         return TP_E_MEMORY;
     transpose(from, turned, rows, columns, width);
-    enum tp_code code = write_rectangle(unit, (base + box->k * unit->form->box.n + box->n) * width,
-                                        unit->form->box.n * width, columns, rows * width, turned, sink,
-                                        err);
+    enum tp_code code =
+        write_rectangle(unit, (base + box->k * unit->form->box.n + box->n) * width,
+                        unit->form->box.n * width, columns, rows * width, turned, sink, err);
     free(turned);
     return code;
 }

@@ -179,7 +179,8 @@ static enum tp_code check_words(const struct tp_checkpoint *ckpt, struct tp_weig
         return err->code;
     int64_t n = stored[0], k = stored[1];
     free(stored);
-    if (weight->form->rank == 3 || (n == (int64_t)weight->form->box.n && k == (int64_t)weight->form->box.k))
+    if (weight->form->rank == 3 ||
+        (n == (int64_t)weight->form->box.n && k == (int64_t)weight->form->box.k))
         return TP_OK;
     blame(ckpt, weight, i, err);
     tp_err_hint(err, "--exclude leaves the weight as it is");

@@ -88,7 +88,8 @@ static enum tp_code disagree_number(const struct claim *c, const char *key, json
 /* -1 in config.json: one group to a row. */
 static bool group_agrees(const struct tp_weight *weight, json_int_t group)
 {
-    uint64_t own = weight->form->format->group ? weight->form->format->group : weight->form->op.block_k;
+    uint64_t own =
+        weight->form->format->group ? weight->form->format->group : weight->form->op.block_k;
     if (own == 0 || own == TP_GROUP_ROW)
         own = weight->form->box.k;
     return group < 0 ? own == weight->form->box.k : (uint64_t)group == own;

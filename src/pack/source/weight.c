@@ -52,6 +52,7 @@ const char *tp_weight_source(const struct tp_weight *weight, char *text, size_t 
                  (unsigned long long)weight->form->format->group);
     else
         snprintf(text, size, "%s",
-                 weight->form->format ? weight->form->format->name : tp_dtype_name(weight->form->dtype));
+                 weight->form->format ? weight->form->format->name
+                                      : tp_dtype_name(weight->form->dtype));
     return text;
 }

@@ -110,9 +110,11 @@ static bool other_scale(struct tp_weight *weight, uint32_t i, enum tp_dtype dtyp
 {
     struct tp_op_out *out = &weight->form->op.out[i];
     enum tp_dtype own = weight->form->format->out[i].dtype;
-    bool fp8 = weight->form->op.codec == TP_CODEC_FP8, int4 = weight->form->op.codec == TP_CODEC_INT4;
-    if ((out->role != TP_ROLE_SCALE && !tp_op_per_tensor(&weight->form->op)) || (own == TP_U8 && dtype != TP_F8_E8M0) ||
-        (own != TP_U8 && !fp8 && !int4) || !element_of(dtype, &out->element) ||
+    bool fp8 = weight->form->op.codec == TP_CODEC_FP8,
+         int4 = weight->form->op.codec == TP_CODEC_INT4;
+    if ((out->role != TP_ROLE_SCALE && !tp_op_per_tensor(&weight->form->op)) ||
+        (own == TP_U8 && dtype != TP_F8_E8M0) || (own != TP_U8 && !fp8 && !int4) ||
+        !element_of(dtype, &out->element) ||
         ((int4 || out->per_k == 0) && out->element == TP_ELEM_E8M0))
         return false;
     if (fp8)
@@ -198,7 +200,8 @@ static bool match_format(const struct finder *f, const struct tp_format *format,
     *weight = (struct tp_weight){.form = form};
     weight->form->format = format;
     weight->form->op = format->op;
-    if (!tp_format_box_of(format, codes->shape, codes->rank, &weight->form->box, &weight->form->rank))
+    if (!tp_format_box_of(format, codes->shape, codes->rank, &weight->form->box,
+                          &weight->form->rank))
         return false;
     for (uint32_t i = 0; i < format->op.outs; i++)
         if (!match_output(f, weight, i, codes, prefix_size))
@@ -299,8 +302,8 @@ static enum tp_code bind_output(struct finder *f, struct tp_weight *weight, uint
     weight->tensor[i] = tensor_index(f, tensor);
     if (f->used[weight->tensor[i]])
         return tp_fail(f->err, TP_E_INPUT, "two descriptors claim the tensor %s", tensor->name);
-    enum tp_code code =
-        tp_format_shape(weight->form->format, i, weight->form->box, weight->form->rank, shape, &rank, f->err);
+    enum tp_code code = tp_format_shape(weight->form->format, i, weight->form->box,
+                                        weight->form->rank, shape, &rank, f->err);
     if (code)
         return code;
     if (!same_shape(tensor, shape, rank) ||
