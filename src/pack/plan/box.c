@@ -152,9 +152,18 @@ static uint64_t op_bytes(const struct tp_op *op, struct tp_box3 size)
     return total;
 }
 
+/* A search for the W4A8 kernel takes 16 rows at a time, however many the box has: values and
+ * codes, of each group scales, magnitudes and what was tried. The reference needs as much. */
+static uint64_t strip_bytes(struct tp_box3 size)
+{
+    return (32 << 10) + 16 * size.n + 21 * size.k + 224 * tp_ceil_div(size.k, 128);
+}
+
 /* What rows of the kernels touch of tp_encode_scratch(), which is room for all of them. */
 static uint64_t scratch_bytes(const struct tp_op *op, struct tp_box3 size)
 {
+    if (tp_op_search(op) == TP_SEARCH_W4A8)
+        return strip_bytes(size) + tp_search_scratch(op, size);
     return 32 * (size.n + size.k) + tp_min_u64(size.n, 128) * (2 * size.k + 256) +
            tp_search_scratch(op, size);
 }

@@ -92,8 +92,10 @@ enum tp_code tp_budget_run(const struct tp_plan *plan, struct tp_run_options *ru
                        tp_budget_too_large(files);
     *budget = (struct tp_budget){.leaves = gpu ? rest / 2 : rest / 4, .drop = run->drop_source};
     enum tp_code code = gpu ? TP_OK : fit_jobs(plan, run, &needed, &worst, err);
+    if (worst && needed > run->memory) /* one worker with one large box: what leaves do not need */
+        run->memory = tp_min_u64(needed, rest - budget->leaves);
     if (code || !asked || !worst || needed <= run->memory)
         return code;
     tp_err_tensor(err, worst->name);
-    return refuse(&before, used + archives + lanes * needed, "the smallest piece of it", err);
+    return refuse(&before, used + archives + needed + needed / 3 + 1, "the smallest piece of it", err);
 }
