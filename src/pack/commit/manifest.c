@@ -3,6 +3,7 @@
 
 #include "pack/file/own_hash.h"
 #include "pack/plan/describe.h"
+#include "pack/text/json_indent.h"
 #include "pack/text/json_memory.h"
 #include "pack/os/os.h"
 
@@ -63,32 +64,46 @@ static json_t *files_json(const struct tp_manifest_file *files, size_t count)
     return json;
 }
 
+/* All of it but the units, as the text of an object whose last brace is missing. */
+static enum tp_code begin_text(const struct tp_plan *plan, const struct tp_request *request,
+                               const struct tp_manifest_file *files, size_t file_count,
+                               const char *descriptors, struct tp_text *text, struct tp_err *err)
+{
+    char id[TP_HASH_TEXT];
+    tp_manifest_plan_id(plan, id);
+    json_t *json = json_pack("{s:i,s:s,s:s,s:o,s:o,s:o,s:o,s:o}", "tilepack", 1, TP_OWN_KEY,
+                             TP_OWN_ZEROS, "plan", id,
+                             "request", tp_request_record(request), "source", source_json(plan),
+                             "files", files_json(files, file_count), "kept", kept_json(plan),
+                             "descriptors",
+                             tp_json_load(descriptors, strlen(descriptors), 0, NULL));
+    if (!json)
+        return tp_fail(err, TP_E_INPUT, "a file or tensor name is not valid UTF-8");
+    char *dump = json_dumps(json, JSON_INDENT(1));
+    json_decref(json);
+    if (!dump)
+        return tp_fail(err, TP_E_MEMORY, "out of memory for the manifest");
+    enum tp_code code = tp_text_add(text, dump, strlen(dump) - strlen("\n}"), err);
+    free(dump);
+    return code;
+}
+
 enum tp_code tp_manifest_text(const struct tp_plan *plan, const struct tp_request *request,
                               const struct tp_manifest_file *files, size_t file_count,
                               struct tp_text *text, struct tp_err *err)
 {
-    char id[TP_HASH_TEXT];
-    json_t *descriptors, *units;
-    enum tp_code code = tp_descriptors_json(plan, &descriptors, &units, err);
+    struct tp_text units = {0};
+    char *descriptors;
+    enum tp_code code = tp_descriptors_text(plan, UINT32_MAX, &descriptors, &units, err);
     if (code)
         return code;
-    tp_manifest_plan_id(plan, id);
-    json_t *json = json_pack("{s:i,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o}", "tilepack", 1, TP_OWN_KEY,
-                             TP_OWN_ZEROS, "plan", id,
-                             "request", tp_request_record(request), "source", source_json(plan),
-                             "files", files_json(files, file_count), "kept", kept_json(plan),
-                             "descriptors", descriptors, "units", units);
-    if (!json)
-        return tp_fail(err, TP_E_INPUT, "a file or tensor name is not valid UTF-8");
-    char *dump = json ? json_dumps(json, JSON_INDENT(1)) : NULL;
-    json_decref(json);
-    if (!dump)
-        return tp_fail(err, TP_E_MEMORY, "out of memory for the manifest");
-    if ((code = tp_text_add_word(text, dump, err)) == TP_OK)
-        code = tp_text_add_word(text, "\n", err);
-    if (code == TP_OK)
+    code = begin_text(plan, request, files, file_count, descriptors, text, err);
+    if (code == TP_OK && (code = tp_text_add_word(text, ",\n \"units\": ", err)) == TP_OK &&
+        (code = tp_json_indent(units.data, 1, text, err)) == TP_OK &&
+        (code = tp_text_add_word(text, "\n}\n", err)) == TP_OK)
         tp_own_hash_sign(text->data, text->size);
-    free(dump);
+    free(descriptors);
+    tp_text_free(&units);
     return code;
 }
 

@@ -7,7 +7,6 @@
 #include "pack/os/os.h"
 #include "pack/plan/origin.h"
 #include "pack/source/descriptor.h"
-#include "pack/text/json_memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -174,25 +173,6 @@ enum tp_code tp_descriptors_text(const struct tp_plan *plan, uint32_t file, char
     if (code)
         tp_text_free(units);
     return code;
-}
-
-enum tp_code tp_descriptors_json(const struct tp_plan *plan, json_t **descriptors, json_t **units,
-                                 struct tp_err *err)
-{
-    struct tp_text text = {0};
-    char *described;
-    enum tp_code code = tp_descriptors_text(plan, UINT32_MAX, &described, &text, err);
-    if (code)
-        return code;
-    *descriptors = tp_json_load(described, strlen(described), 0, NULL);
-    *units = tp_json_load(text.data, text.size, 0, NULL);
-    free(described);
-    tp_text_free(&text);
-    if (*descriptors && *units)
-        return TP_OK;
-    json_decref(*descriptors);
-    json_decref(*units);
-    return tp_fail(err, TP_E_MEMORY, "out of memory for the descriptors");
 }
 
 /* ---- the index -------------------------------------------------------------------- */

@@ -11,9 +11,6 @@
  * files (file = UINT32_MAX), as JSON text. Both are the caller's to free. */
 enum tp_code tp_descriptors_text(const struct tp_plan *plan, uint32_t file, char **descriptors,
                                  struct tp_text *units, struct tp_err *err);
-/* The same of all files, as trees: new references, set on success only. */
-enum tp_code tp_descriptors_json(const struct tp_plan *plan, json_t **descriptors, json_t **units,
-                                 struct tp_err *err);
 
 /* model.safetensors.index.json of the plan, names in order. */
 enum tp_code tp_index_text(const struct tp_plan *plan, struct tp_text *text, struct tp_err *err);
