@@ -5,6 +5,7 @@
 #include "cli/report.h"
 #include "cli/session.h"
 #include "pack/commit/join.h"
+#include "pack/os/os.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,15 +34,17 @@ static int join(const struct tp_options *o, const char *output)
     struct tp_err err = {0};
     struct tp_join *made = NULL;
     struct tp_convert_result result;
+    tp_os_limit_heap(o->max_memory - TP_OS_PROGRAM_BYTES, 0);
     if (tp_join_open(o->arg.item[0], tp_source_flags(o), &made, &err))
         return tp_report_error(&err);
+    tp_os_limit_heap(0, 0); /* the work is divided by pack/run/budget.c */
     if (tp_join_unchecked(made))
         tp_warn_unchecked(o->arg.item[0]);
     struct tp_progress *progress =
         tp_progress_start(o, "join", tp_join_plan(made)->bytes_out);
     struct tp_convert_options options = {
         .force = o->force,
-        .run = {.jobs = o->jobs, .stop = tp_catch_signals(), .keep_nonfinite = true,
+        .run = {.jobs = o->jobs, .memory = o->max_memory, .stop = tp_catch_signals(), .keep_nonfinite = true,
                 .progress = progress ? tp_progress_add : NULL, .progress_arg = progress},
     };
     enum tp_code code = tp_join_run(made, output, &options, &result, &err);

@@ -5,6 +5,7 @@
 #include "cli/report.h"
 #include "cli/session.h"
 #include "pack/commit/parts.h"
+#include "pack/os/os.h"
 #include "pack/plan/ranks.h"
 
 #include <errno.h>
@@ -58,12 +59,14 @@ static enum tp_code merge(const struct tp_options *o, const struct tp_parts *par
     enum tp_code code = tp_request_parse(parts->request, &request, err);
     if (code)
         return code;
+    tp_os_limit_heap(o->max_memory - TP_OS_PROGRAM_BYTES, 0);
     if ((code = tp_source_open(path, tp_source_flags(o), &source, err)) == TP_OK) {
         if (o->importance)
             code = tp_request_importance(&request, o->importance, err);
         if (code == TP_OK &&
             (code = tp_plan_convert(&source.ckpt, &source.weights, &request, NULL, &plan,
                                     err)) == TP_OK) {
+            tp_os_limit_heap(0, 0);
             code = merge_plan(&plan, &request, parts, output, options, result, err);
             if (result->unlocked)
                 tp_warn_unlocked(output);

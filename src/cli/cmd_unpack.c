@@ -9,6 +9,7 @@
 #include "cli/session.h"
 #include "pack/commit/commit.h"
 #include "pack/os/clock.h"
+#include "pack/os/os.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -42,10 +43,12 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
                               struct tp_measures *measures, struct tp_convert_result *result,
                               struct tp_err *err)
 {
+    tp_os_limit_heap(0, 0); /* the work is divided by pack/run/budget.c */
     struct tp_progress *progress = tp_progress_start(o, "unpack", plan->bytes_in);
     struct tp_convert_options options = {.force = o->force};
     options.run = (struct tp_run_options){
         .jobs = o->jobs,
+        .memory = o->max_memory,
         .keep_nonfinite = true, /* they were kept when the weights were packed */
         .stop = tp_catch_signals(),
         .progress = progress ? tp_progress_add : NULL,
@@ -134,6 +137,7 @@ int tp_cmd_unpack(const struct tp_options *o)
         return tp_report_usage("unpack", &err);
     }
     char *output = tp_output_path(o->output, &err);
+    tp_os_limit_heap(o->max_memory - TP_OS_PROGRAM_BYTES, 0);
     if (!output || tp_source_open(o->arg.item[0], tp_source_flags(o), &source, &err)) {
         free(output);
         return tp_report_error(&err);

@@ -369,7 +369,8 @@ const struct tp_option tp_option_rows[] = {
      .field = FIELD(device), .initial = "auto", .complete = TP_COMPLETE_WORDS,
      .words = "auto|cpu|cuda", .check = tp_check_device,
      .help = "what to measure: cpu, cuda or cuda:I; auto: a GPU if there is one"},
-    {.name = "max-memory", .value = "SIZE", .kind = TP_OPT_SIZE, .commands = MAKES,
+    {.name = "max-memory", .value = "SIZE", .kind = TP_OPT_SIZE,
+     .commands = MAKES | BIT(UNPACK) | BIT(JOIN) | BIT(MERGE),
      .field = FIELD(max_memory), .initial = "512MiB", .min = 32 << 20,
      .help = "most host memory to use in all, 32MiB or more",
      .more = "Headers, names and the plan count. What does not fit is refused before anything is "
