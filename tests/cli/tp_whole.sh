@@ -43,6 +43,12 @@ for rank in 0 1; do
     mv "$work/gone" "$work/cut/rank_$rank"
 done
 
+for name in rank_2 rank_01; do
+    cp -r "$work/cut/rank_0" "$work/cut/$name"
+    answers "a directory $name" 1 "$name: is not of the conversion" "$TILEPACK" verify "$work/cut"
+    rm -r "$work/cut/$name"
+done
+
 answers "verify --against: every rank" 0 "14 weights derived again, 14 tensors compared" \
     against "$work/model"
 check "in JSON each weight is listed once" sh -c "

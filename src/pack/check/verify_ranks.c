@@ -11,6 +11,7 @@
 #include "pack/plan/join_plan.h"
 #include "pack/plan/ranks.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -160,6 +161,17 @@ static enum tp_code verify_rank(const char *path, const char *name, const struct
     return code ? code : listed;
 }
 
+/* Whether a name is that of one of the ranks, as the conversion writes it. */
+static bool is_rank(const char *name, unsigned count)
+{
+    char written[32];
+    if (!tp_commit_is_rank(name))
+        return false;
+    unsigned long rank = strtoul(name + strlen(TP_RANK_PREFIX), NULL, 10);
+    snprintf(written, sizeof written, TP_RANK_PREFIX "%lu", rank);
+    return rank < count && strcmp(name, written) == 0;
+}
+
 enum tp_code tp_verify_ranks(const char *path, const struct tp_side *source,
                              const struct tp_verify_options *options,
                              struct tp_verify_report *report, bool *unchecked,
@@ -168,11 +180,18 @@ enum tp_code tp_verify_ranks(const char *path, const struct tp_side *source,
     struct tp_os_list list;
     struct tp_join *join = NULL;
     struct tp_err local = {0};
+    unsigned count;
     *report = (struct tp_verify_report){.by_tilepack = true};
     *unchecked = false;
-    enum tp_code code = tp_os_list(path, &list, err);
+    enum tp_code code = tp_verify_count_ranks(path, &count, &local);
+    if (code == TP_E_MEMORY)
+        return *err = local, code;
+    if (code) /* what is wrong with it is said at the end */
+        count = TP_MAX_RANKS;
+    local = (struct tp_err){0};
+    code = tp_os_list(path, &list, err);
     for (size_t i = 0; i < list.count && code == TP_OK; i++)
-        if (tp_commit_is_rank(list.names[i]))
+        if (is_rank(list.names[i], count))
             code = verify_rank(path, list.names[i], source, options, report, err);
         else if (list.names[i][0] != '.' && strcmp(list.names[i], TP_RANKS_NAME) != 0)
             code = tp_verify_problem(report, list.names[i], NULL, err, "is not of the conversion");
