@@ -30,10 +30,10 @@ static enum tp_code add_path(struct tree *tree, char *path, unsigned depth)
         code = tp_os_fail(tree->err, errno, path, "cannot look at it");
     } else if (S_ISDIR(st.st_mode)) {
         code = add_directory(tree, path, depth + 1);
-    } else if (strpbrk(path + tree->root, "\n\\")) {
+    } else if (strpbrk(path + tree->root, "\n\r\\")) {
         tp_err_path(tree->err, path);
         tp_err_hint(tree->err, "rename it");
-        code = tp_fail(tree->err, TP_E_INPUT, "a name with a newline or a backslash has no "
+        code = tp_fail(tree->err, TP_E_INPUT, "a name with an end of line or a backslash has no "
                        "unambiguous line");
     } else if ((code = tp_os_grow((void **)&tree->files, &tree->capacity, tree->count + 1,
                                   sizeof *tree->files, tree->err)) == TP_OK) {
