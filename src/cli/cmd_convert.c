@@ -57,7 +57,8 @@ static int print_part(const struct tp_options *o, const struct tp_plan *plan, co
         return tp_report_error(&err);
     if (o->json)
         return print_json(plan, measures, json_pack(
-            "{s:s,s:b,s:[I,I],s:I,s:I,s:I,s:I,s:I,s:f}", "output", output ? output : "",
+            "{s:o,s:b,s:[I,I],s:I,s:I,s:I,s:I,s:I,s:f}", "output",
+            tp_json_text(output ? output : ""),
             "already_done", result->already_done, "part", (json_int_t)o->part.index,
             (json_int_t)o->part.count, "shards", (json_int_t)work.shards, "shards_in_all",
             (json_int_t)plan->file_count, "shards_resumed", (json_int_t)result->resumed,
@@ -84,7 +85,7 @@ static int print_result(const struct tp_options *o, const struct tp_plan *plan, 
     char in[TP_HUMAN], out[TP_HUMAN], took[TP_HUMAN];
     if (o->json)
         return print_json(plan, measures, json_pack(
-            "{s:s,s:b,s:I,s:I,s:I,s:I,s:f,s:I}", "output", output, "already_done",
+            "{s:o,s:b,s:I,s:I,s:I,s:I,s:f,s:I}", "output", tp_json_text(output), "already_done",
             result->already_done, "bytes_in", (json_int_t)plan->bytes_in, "bytes_out",
             (json_int_t)plan->bytes_out, "converted", (json_int_t)plan->unit_count, "kept",
             (json_int_t)plan->kept_count, "seconds", seconds, "shards_resumed",

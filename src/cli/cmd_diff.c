@@ -90,8 +90,9 @@ static int print_json(const struct tp_options *o, const struct tp_diff *diff)
     for (size_t i = 0; i < diff->count; i++)
         if (o->verbose || diff->items[i].kind != TP_DIFF_SAME)
             json_array_append_new(items, item_json(&diff->items[i]));
-    return tp_json_print(json_pack("{s:s,s:s,s:b,s:I,s:I,s:o}", "a", o->arg.item[0], "b",
-                                   o->arg.item[1], "equal", !diff->differing, "tensors",
+    return tp_json_print(json_pack("{s:o,s:o,s:b,s:I,s:I,s:o}", "a",
+                                   tp_json_text(o->arg.item[0]), "b",
+                                   tp_json_text(o->arg.item[1]), "equal", !diff->differing, "tensors",
                                    (json_int_t)diff->count, "differing",
                                    (json_int_t)diff->differing, "items", items));
 }

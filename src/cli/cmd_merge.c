@@ -18,8 +18,8 @@ static int print_result(const struct tp_options *o, const char *output, bool alr
 {
     char out[TP_HUMAN];
     if (o->json)
-        return tp_json_print(json_pack("{s:s,s:b,s:I,s:I,s:I}", "output", output, "already_done",
-                                       already_done, "parts", (json_int_t)parts, "shards",
+        return tp_json_print(json_pack("{s:o,s:b,s:I,s:I,s:I}", "output",
+                                       tp_json_text(output), "already_done", already_done, "parts", (json_int_t)parts, "shards",
                                        (json_int_t)result->shards, "bytes_out",
                                        (json_int_t)result->bytes_out));
     if (tp_report_new(output, already_done, "its parts are gone, and it has a manifest"))

@@ -72,7 +72,7 @@ static int print_result(const struct tp_options *o, const struct tp_plan *plan, 
     size_t copied = plan->kept_count;
     if (o->json) {
         json_t *json = json_pack(
-            "{s:s,s:b,s:s,s:I,s:I,s:I,s:I,s:f}", "output", output, "already_done",
+            "{s:o,s:b,s:s,s:I,s:I,s:I,s:I,s:f}", "output", tp_json_text(output), "already_done",
             result->already_done, "to", o->to ? o->to : "plain", "weights",
             (json_int_t)plan->unit_count, "copied", (json_int_t)copied, "bytes_in",
             (json_int_t)plan->bytes_in, "bytes_out", (json_int_t)plan->bytes_out, "seconds",

@@ -17,12 +17,6 @@
 
 /* ---- JSON ------------------------------------------------------------------ */
 
-static json_t *text_or_null(const char *text)
-{
-    json_t *json = text ? json_string(text) : NULL;
-    return json ? json : json_null();
-}
-
 static json_t *problems_json(const struct tp_verify_report *report)
 {
     json_t *list = json_array();
@@ -30,10 +24,10 @@ static json_t *problems_json(const struct tp_verify_report *report)
         const struct tp_problem *problem = &report->problems[i];
         json_t *json = json_object();
         if (problem->file)
-            json_object_set_new(json, "file", text_or_null(problem->file));
+            json_object_set_new(json, "file", tp_json_text(problem->file));
         if (problem->tensor)
-            json_object_set_new(json, "tensor", text_or_null(problem->tensor));
-        json_object_set_new(json, "what", text_or_null(problem->what));
+            json_object_set_new(json, "tensor", tp_json_text(problem->tensor));
+        json_object_set_new(json, "what", tp_json_text(problem->what));
         json_array_append_new(list, json);
     }
     return list;
@@ -65,7 +59,7 @@ static int print_json(const struct tp_options *o, const struct tp_verify_report 
                       double seconds)
 {
     json_t *json = json_pack(
-        "{s:s,s:b,s:b,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:o}", "path", o->arg.item[0], "ok",
+        "{s:o,s:b,s:b,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:o}", "path", tp_json_text(o->arg.item[0]), "ok",
         !report->problem_count, "by_tilepack", report->by_tilepack, "shards",
         (json_int_t)report->shards, "tensors", (json_int_t)report->tensors, "packed",
         (json_int_t)report->packed, "hashed", (json_int_t)report->hashed, "padded",
@@ -74,7 +68,7 @@ static int print_json(const struct tp_options *o, const struct tp_verify_report 
     if (report->digests)
         json_object_set_new(json, "digests", json_integer((json_int_t)report->digests));
     if (o->against) {
-        json_object_set_new(json, "against", text_or_null(o->against));
+        json_object_set_new(json, "against", tp_json_text(o->against));
         json_object_set_new(json, "kept", json_integer((json_int_t)report->kept));
         json_object_set_new(json, "weights", weights_json(report));
     }

@@ -84,9 +84,9 @@ static json_t *spot_json(const struct tp_source *source, const struct tp_subject
 {
     const struct tp_tensor *tensor = &source->ckpt.tensors[spot->tensor];
     char stored[40];
-    json_t *json = json_pack("{s:s,s:s,s:s,s:I,s:I,s:i}", "role", role_of(subject, i), "tensor",
-                             tensor->name, "file", source->ckpt.files[tensor->file].name,
-                             "offset", (json_int_t)spot->offset, "byte",
+    json_t *json = json_pack("{s:s,s:s,s:o,s:I,s:I,s:i}", "role", role_of(subject, i), "tensor",
+                             tensor->name, "file",
+                             tp_json_text(source->ckpt.files[tensor->file].name), "offset", (json_int_t)spot->offset, "byte",
                              (json_int_t)spot->byte, "bits", (int)spot->bits);
     if (spot->bits == 4)
         json_object_set_new(json, "nibble", json_string(spot->nibble ? "high" : "low"));
@@ -245,8 +245,8 @@ static int byte_json(const struct tp_source *source, const struct tp_subject *su
     json_t *items = json_array();
     for (unsigned i = 0; i < info->count; i++)
         json_array_append_new(items, item_json(source, subject, &info->item[i]));
-    return tp_json_print(json_pack("{s:s,s:s,s:I,s:I,s:i,s:o}", "tensor", tensor->name, "file",
-                                   source->ckpt.files[tensor->file].name, "byte",
+    return tp_json_print(json_pack("{s:s,s:o,s:I,s:I,s:i,s:o}", "tensor", tensor->name, "file",
+                                   tp_json_text(source->ckpt.files[tensor->file].name), "byte",
                                    (json_int_t)info->byte, "offset", (json_int_t)info->offset,
                                    "stored", info->value, "items", items));
 }

@@ -143,11 +143,11 @@ static int print_text(const struct tp_source *source, const struct tp_subject *s
 static json_t *tensor_json(const struct tp_source *source, uint32_t t)
 {
     const struct tp_tensor *tensor = &source->ckpt.tensors[t];
-    return json_pack("{s:s,s:s,s:o,s:I,s:I,s:s}", "name", tensor->name, "dtype",
+    return json_pack("{s:s,s:s,s:o,s:I,s:I,s:o}", "name", tensor->name, "dtype",
                      tp_dtype_name(tensor->dtype), "shape",
                      tp_shape_json(tensor->shape, tensor->rank), "bytes",
                      (json_int_t)tensor->bytes, "offset", (json_int_t)tensor->offset, "file",
-                     source->ckpt.files[tensor->file].name);
+                     tp_json_text(source->ckpt.files[tensor->file].name));
 }
 
 static json_t *origins_json(const struct tp_weight *weight)

@@ -120,11 +120,9 @@ static const char *code_name(enum tp_code code)
     return "unknown";
 }
 
-/* Paths and messages may hold bytes that are not UTF-8, which JSON cannot carry:
- * such a byte becomes a question mark. */
 json_t *tp_json_text(const char *text)
 {
-    char copy[1100];
+    char copy[4200]; /* longer than a path */
     json_t *value = json_string(text);
     if (value)
         return value;

@@ -91,6 +91,33 @@ for name in . ./ .. ../here/. ../here/..; do
 done
 check "makes nothing" test -z "$(ls -A "$work/here")"
 
+# A name that is no UTF-8 is no lack of memory, which is what JSON knows it as.
+odd=$(printf 'odd\377')
+is_json() { # command ...
+    "$TILEPACK" "$@" --json >"$work/said" && "$PYTHON" -c 'import json, sys
+assert "odd?" in json.dumps(json.load(open(sys.argv[1])))' "$work/said"
+}
+cp -r "$work/model" "$work/$odd.model"
+cp "$shard" "$work/$odd.safetensors"
+to="--to fp8-ct --device cpu"
+# shellcheck disable=SC2086 # several words
+check "convert --json to a name that is no UTF-8" is_json convert "$work/model" -o "$work/$odd" $to
+# shellcheck disable=SC2086
+check "and a part" is_json convert "$work/model" -o "$work/$odd.part" $to --part 1/1
+check "merge" is_json merge "$work/$odd.part"
+"$TILEPACK" convert "$work/model" -o "$work/halves" --to mxfp8-ct --tp 2 -q || exit 1
+check "join" is_json join "$work/halves" -o "$work/$odd.joined"
+check "unpack" is_json unpack "$work/$odd" -o "$work/$odd.plain"
+check "verify" is_json verify "$work/$odd"
+check "verify --against" is_json verify "$work/$odd" --against "$work/$odd.model"
+check "digest" is_json digest "$work/$odd"
+check "diff" is_json diff "$work/$odd.model" "$work/model"
+tensor=$("$TILEPACK" dump "$shard" | sed -n '2s/ .*//p')
+check "dump" is_json dump "$work/$odd.safetensors" "$tensor"
+check "dump --at" is_json dump "$work/$odd.safetensors" "$tensor" --at 0,0
+check "dump --offset" is_json dump "$work/$odd.safetensors" "$tensor" --offset 2
+rm -rf "$work/$odd"* "$work/halves"
+
 # Without --force: what is finished is said to be, and how far that was looked at.
 finished() { convert again >"$work/said" && grep 'complete already' "$work/said"; }
 check "a conversion to come back to" convert again -q
