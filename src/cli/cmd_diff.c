@@ -92,8 +92,8 @@ static int print_json(const struct tp_options *o, const struct tp_diff *diff)
             json_array_append_new(items, item_json(&diff->items[i]));
     return tp_json_print(json_pack("{s:o,s:o,s:b,s:I,s:I,s:o}", "a",
                                    tp_json_text(o->arg.item[0]), "b",
-                                   tp_json_text(o->arg.item[1]), "equal", !diff->differing, "tensors",
-                                   (json_int_t)diff->count, "differing",
+                                   tp_json_text(o->arg.item[1]), "equal", !diff->differing,
+                                   "tensors", (json_int_t)diff->count, "differing",
                                    (json_int_t)diff->differing, "items", items));
 }
 

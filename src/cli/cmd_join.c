@@ -17,7 +17,8 @@ static int print_result(const struct tp_options *o, const struct tp_join *join,
     char bytes[TP_HUMAN];
     if (o->json)
         return tp_json_print(json_pack("{s:o,s:b,s:I,s:I,s:I,s:I,s:I}", "output",
-                                       tp_json_text(output), "already_done", result->already_done, "ranks",
+                                       tp_json_text(output), "already_done",
+                                       result->already_done, "ranks",
                                        (json_int_t)tp_join_ranks(join), "joined",
                                        (json_int_t)plan->unit_count, "bytes_out",
                                        (json_int_t)plan->bytes_out, "shards",
