@@ -20,7 +20,8 @@ static int print_result(const struct tp_options *o, const char *output, bool alr
     if (o->json)
         return tp_json_print(json_pack("{s:o,s:b,s:I,s:I,s:I}", "output",
                                        tp_json_text(output), "already_done", already_done,
-                                       "parts", (json_int_t)parts, "shards", (json_int_t)result->shards, "bytes_out",
+                                       "parts", (json_int_t)parts, "shards",
+                                       (json_int_t)result->shards, "bytes_out",
                                        (json_int_t)result->bytes_out));
     if (tp_report_new(output, already_done, "its parts are gone, and it has a manifest"))
         printf("%s: %u part%s, %zu shard%s, %s\n", output, parts, parts == 1 ? "" : "s",

@@ -87,7 +87,8 @@ static json_t *spot_json(const struct tp_source *source, const struct tp_subject
     json_t *json = json_pack("{s:s,s:s,s:o,s:I,s:I,s:i}", "role", role_of(subject, i), "tensor",
                              tensor->name, "file",
                              tp_json_text(source->ckpt.files[tensor->file].name), "offset",
-                             (json_int_t)spot->offset, "byte", (json_int_t)spot->byte, "bits", (int)spot->bits);
+                             (json_int_t)spot->offset, "byte", (json_int_t)spot->byte, "bits",
+                             (int)spot->bits);
     if (spot->bits == 4)
         json_object_set_new(json, "nibble", json_string(spot->nibble ? "high" : "low"));
     json_object_set_new(json, "stored",

@@ -39,7 +39,7 @@ static inline void fuzz_command_start(void)
 static inline bool fuzz_harmless(const char *line)
 {
     return !strchr(line, '/') && !strstr(line, "..") && !strstr(line, "bench") &&
-           !strstr(line, "-j") && !strstr(line, "--jobs") && !strstr(line, "--tp");
+           !strstr(line, " -j") && !strstr(line, "--jobs") && !strstr(line, "--tp");
 }
 
 /* Runs one line of words: the exit status. */

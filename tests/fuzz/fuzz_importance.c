@@ -66,7 +66,12 @@ static void read_all(struct tp_importance_file *file)
     static const char *const known[] = {"model.layers.0.mlp.down_proj",
                                         "model.layers.1.self_attn.k_proj",
                                         "model.layers.0.mlp.experts.1.up_proj",
-                                        "model.layers.0.mlp.experts"};
+                                        "model.layers.0.mlp.experts",
+                                        "lm_head",
+                                        "model.embed_tokens",
+                                        "model.layers.99999999999999999999.mlp.down_proj",
+                                        "model.layers.0.x",
+                                        "layers.x"};
     struct tp_err err = {0};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         tp_importance_claim(file, known[i]);

@@ -100,7 +100,7 @@ NVFP4 = [(P + "weight_packed", "U8", [128, 64], 8192),
 FORMATS = [
     "w4a8-ct", "w4a8-cutlass", "fp8-deepseek", "fp8-ct", "fp8-deepgemm-sm100", "fp8-1x128",
     "mxfp8-ct", "mxfp4-ct", "nvfp4-ct", "mxfp8-blocked", "mxfp4-blocked", "nvfp4-blocked",
-    "mxfp8-torchao3d"
+    "mxfp8-torchao3d", "w4a16-ct", "fp8-dynamic-ct"
 ]
 
 
@@ -111,6 +111,27 @@ def containers():
     seed("index", "two", json.dumps(index))
     seed("index", "escapes",
          '{"weight_map":{"\\u0061\\ud83d\\ude00":"x\\/y"},"n":[1.5e3,null,true]}')
+    wrong = [
+        '{"weight_map":{"a":"x.safetensors","a":"y.safetensors"}}', '{"weight_map":{"a":"x"}}',
+        '{"weight_map":{"a":"x\\u0001.safetensors"}}', '{"weight_map":{},"weight_map":{}}',
+        '{"weight_map":{"a":"' + "x" * 300 + '.safetensors"}}', '{"a":1}', '{"weight_map":{}} x',
+        '{"weight_map":{"b":"x.safetensors","a":"x.safetensors","b":"x.safetensors",'
+        '"a":"x.safetensors"}}'
+    ]
+    values = [
+        '"\\u12G4"', '"\\uABCD\\u20ac\\u00e9"', '"\\ud83d"', '"\\ude00"', '"\\ud83d\\u0041"',
+        '"\\x"', '"a',
+        '"\x01"', "01", "99999999999999999999", "1.", "1e", "[1 2]", '{"a" 1}', "-", "tru",
+        "[" * 200,
+        '"\u0800\ud7ff\ue000\uffff\U00010000\U000fffff\U00100000"', "[1,]", "1.5e+3", "-0.0", ""
+    ]
+    wrong += ['{"n":' + value + "}" for value in values]
+    for i, text in enumerate(wrong):
+        seed("index", f"wrong-{i:02}", text)
+    no_utf8 = [b"\xe0\x80\x80", b"\xed\xa0\x80", b"\xf0\x80\x80\x80", b"\xf5a", b"\xc3(",
+               b"\xf4\x90\x80\x80", b"\xc1\xbf"]
+    for i, data in enumerate(no_utf8):
+        seed("index", f"utf8-{i}", b'{"n":"' + data + b'"}')
     for name in ("../x.safetensors", "", "."):
         seed("index", "name-%d" % len(name), json.dumps({"weight_map": {"a": name}}))
     for name, tensors in (("plain", PLAIN[1:]), ("none", [])):
@@ -133,6 +154,25 @@ def containers():
                        ("class", "[[:odd:]]\0a"), ("behind", r"(?<=a)b(?<!c)\b$"
                                                    "\0ab"), ("brace", "glob:{a,b}**/c\0b/c")):
         seed("pattern", name, text)
+    patterns = [
+        r"\x4", r"\U00110000", r"\101\7", r"[\400]", r"\777", "a\\", r"\N{DASH}", r"\q", "[z-a]",
+        "(?i)é",
+        "(?i)[à-ö]", r"[\101-\x7a\n]", "[[.a.]]", "[[=a=]]", "(?i)[[:alpha:]]",
+        "[[:alpha:][:^digit:]]",
+        "[a", "[]a]", "[^]a]", "[a-]", r"[\w-\d]", r"\u00e9\t\f\v\a\r", "a{2,1}", "a{,3}",
+        "a{99999999}", "a**",
+        "(?P<n>a)(?P=n)", "(?P<n>a)(?P<n>b)", "(?P<1>a)", "(?#x)a", "(?#x", "(?-i:a)(?s-m:b)",
+        "(?L)a", "(?a)\\w",
+        "(?x)a b # c", "(?<n>a)", "(?>a)", "(a)(?(1)b|c)", "(?=a)*", "(?<=a+)b", "(?<=ab|c)d",
+        r"\1", r"(a)\1",
+        r"\A\Z\B\b", "^*", "a|*", "()", "(?:", ")", "a{1", "a++", "a*+", "(?iu)a", "(?t)", "(?",
+        "(?P", "(?P>"
+    ]
+    globs = ["[a", "[^a]", "[[:alpha:]]", "[!a]", "[]a]", "\\*", "[\\*]", "[z-a]", "[a-", "{a",
+            "a**b", "?" * 9]
+    for i, text in enumerate(patterns + ["glob:" + glob for glob in globs]):
+        seed("pattern", f"each-{i:02}", text + "\0ab")
+    seed("pattern", "bytes", b"a\xffb\0a")
     for level, size in ((1, 300), (3, 100000)):
         path = "data"
         write(path, bytes(i * i & 255 for i in range(size)))
@@ -298,6 +338,21 @@ def importances():
     gguf("dimensions", [(short[0] + ".in_sum2", [4, 1, 1, 1, 1], 0, floats[:16])])
     gguf("align", both, text_of("general.alignment") + struct.pack("<II", 4, 64), 1)
 
+    def plain(name, *tensors, data=floats):
+        text, _ = header(*tensors)
+        seed("importance", name, struct.pack("<Q", len(text)) + text.encode() + data)
+
+    seed("importance", "short", b"1234567")
+    plain("no-entry", data=b"")
+    plain("unclaimed", ("model.layers.9.mlp.other.weight", "F32", [4], 16), data=floats[:16])
+    for i, value in enumerate((float("nan"), float("inf"), -1.0)):
+        plain(f"number-{i}", tensors[0], data=floats[:12] + struct.pack("<f", value))
+    gguf("count", [sums[0], (short[0] + ".counts", [1, 1], 0, struct.pack("<f", float("nan")))])
+    gguf("outside", [(n + ".weight.in_sum2", [4, 1], 0, floats[:16])
+                     for n in ("output", "token_embd", "output_norm")])
+    seed("importance", "dat-outside", dat(["output.weight", "token_embd.weight", "blk.0.x",
+                                           "blk.99999999999999999999.ffn_down.weight"]))
+
 
 def layouts():
     texts = {}
@@ -407,6 +462,14 @@ def configs():
          {"ignored_layers": ["*down_proj"]}, {"ignore": ["re:(a|b)*c"],
                                               "exclude_modules": ["z.y"]})):
         one(f"lists-{i}", 0, {"quantization_config": own})
+    for choice in (0x10, 0x40, 0x50, 0x70):
+        one(f"text-{choice}", choice,
+            {"text_config": {"quantization_config": {}, "b": 1}, "dtype": "bfloat16"})
+    one("gptq-kept", 1,
+        {"quantization_config": dict(gptq, dynamic={}, modules_to_not_convert=["down_proj"],
+                                     checkpoint_format="gptq_v2")})
+    for i, value in enumerate(("[]", "5", '"x"', "null", '{"a": 1, "a": 2}', "{} x", "\ufeff{}")):
+        one(f"whole-{i}", 0x40, value.encode())
     one("broken", 0, b'{"quantization_config": {"quant_method": ')
     one("wild", 0x40,
         {"quantization_config": {"ignore": ["*.down*proj", "model*0.mlp", "a*", "lm_*d"]}})
@@ -529,6 +592,134 @@ def commands():
         seed("command", "w-" + line.replace(" ", "-")[:20], bundle(line, x="y"))
 
 
+def directories():
+    """What a directory may hold that is no checkpoint, or not all of one."""
+    a, b = shard(*PAIR[:1]), shard(*PAIR[1:])
+    place = "src/model.safetensors.index.json"
+
+    def one(name, line="dump src --json", weight_map=None, **files):
+        if weight_map is not None:
+            files[place] = json.dumps({"weight_map": weight_map})
+        files = {key.replace("__", "/", 1).replace("__", "."): data for key, data in files.items()}
+        seed("command", "dir-" + name, bundle(line, **files))
+
+    first, second = PAIR[0][0], PAIR[1][0]
+    one("none", src__config__json=CONFIG)
+    one("two", src__a__safetensors=a, src__b__safetensors=b)
+    one("one-of-many", **{"src__m-00001-of-00003__safetensors": a})
+    one("two-of-many", **{"src__m-00002-of-00003__safetensors": a})
+    one("both", src__a__safetensors=a, src__a__safetensors__zst="x")
+    one("model", src__a__safetensors=a, src__model__safetensors=b)
+    one("archive", src__model__safetensors__zst="x")
+    one("empty", src__model__safetensors="")
+    one("short", src__model__safetensors="x" * 12)
+    one("cut", src__model__safetensors=struct.pack("<Q", 99) + b"{}")
+    one("no-path", line="dump nothing")
+    one("slashes", line="dump src", src__a__safetensors=a)
+    one("map-none", weight_map={}, src__a__safetensors=a)
+    one("map-missing", weight_map={first: "a.safetensors"})
+    one("map-archive", weight_map={first: "a.safetensors", second: "a.safetensors.zst"},
+        src__a__safetensors=shard(*PAIR))
+    one("map-other", weight_map={first: "b.safetensors", second: "b.safetensors"},
+        src__a__safetensors=a, src__b__safetensors=b)
+    one("map-swapped", weight_map={first: "b.safetensors", second: "a.safetensors"},
+        src__a__safetensors=a, src__b__safetensors=b)
+    one("map-twice", weight_map={first: "a.safetensors", second: "b.safetensors"},
+        src__a__safetensors=a, src__b__safetensors=shard(*PAIR))
+    one("map-lacks", weight_map={first: "a.safetensors"}, src__a__safetensors=shard(*PAIR))
+    one("map-more", weight_map={first: "a.safetensors", "x": "a.safetensors"},
+        src__a__safetensors=a)
+    one("map-unread", weight_map={first: "a.safetensors"}, src__a__safetensors=a,
+        src__b__safetensors=b, src__c__safetensors__zst="x")
+    one("strict", line="convert src -o out --to w4a8-ct --strict", src__model__safetensors=a,
+        src__config__json=CONFIG, src__other__txt="x", src__hf_quant_config__json="{}")
+
+
+def stored():
+    """Packed weights in the forms of other tools, and what contradicts its own words."""
+    fp8, block = [128, 128], (P + "weight", "F8_E4M3", [128, 128], 16384)
+    scales = {
+        "f32": ("F32", [1, 1], 4), "bf16": ("BF16", [1, 1], 2), "f16": ("F16", [1, 1], 2),
+        "e8m0": ("F8_E8M0", [1, 1], 1), "u8": ("U8", [1, 1], 1), "i32": ("I32", [1, 1], 4),
+        "row": ("F32", [128, 1], 512), "row-bf16": ("BF16", [128, 1], 256),
+        "row-e8m0": ("F8_E8M0", [128, 1], 128), "tensor": ("F32", [], 4)
+    }
+    for name, (dtype, shape, size) in scales.items():
+        for suffix in ("weight_scale_inv", "weight_scale"):
+            files = {
+                "src/model.safetensors": shard(block, (P + suffix, dtype, shape, size)),
+                "src/config.json": json.dumps({"quantization_config": {
+                    "quant_method": "fp8", "weight_block_size": fp8}})
+            }
+            seed("command", f"fp8-{name}-{suffix[12:] or 'plain'}",
+                 bundle("unpack src -o out", **files))
+    blocks, sizes = ("model.layers.0.mlp.experts.down_proj_blocks", "U8", [2, 64, 4, 16], 8192), 512
+    seed("command", "gpt-oss", bundle(
+        "convert src -o out --to mxfp4-blocked", **{
+            "src/model.safetensors": shard(
+                blocks, ("model.layers.0.mlp.experts.down_proj_scales", "U8", [2, 64, 4], sizes)),
+            "src/config.json": '{"model_type": "gpt_oss"}'
+        }))
+    for kind in ("gpt_oss", "llama4", "dbrx", "qwen3_vl_moe"):
+        seed("command", "turned-" + kind, bundle(
+            "convert src -o out --to mxfp8-ct --json", **{
+                "src/model.safetensors": shard(
+                    ("model.layers.0.mlp.experts.down_proj", "BF16", [2, 64, 32], 8192),
+                    ("model.layers.0.mlp.experts.gate_up_proj", "BF16", [2, 32, 128], 16384)),
+                "src/config.json": json.dumps({"model_type": kind})
+            }))
+
+
+def contradictions():
+    """A packed file whose tensors are not those of its descriptors."""
+    write("src/model.safetensors", tensors_file(PLAIN))
+    run("convert", "src", "-o", "p", "--to", "w4a8-ct", "--quiet")
+    data = read("p/model.safetensors")
+    size = struct.unpack("<Q", data[:8])[0]
+    head = json.loads(data[8:8 + size])
+    scale = P + "weight_scale"
+    entry = head[scale]
+    for i, change in enumerate(({scale + "x": entry, scale: None}, {
+            scale: dict(entry, dtype="I16")
+    }, {scale: dict(entry, shape=entry["shape"][::-1])}, {
+            "__metadata__": dict(head["__metadata__"],
+                                 **{"tilepack.units": head["__metadata__"]["tilepack.units"]
+                                    .replace("[", "[" + "0,", 1)})
+    })):
+        text = json.dumps({k: v for k, v in (head | change).items() if v is not None},
+                          separators=(",", ":")).encode()
+        seed("command", f"contradiction-{i}", bundle(
+            "verify p", **{"p/model.safetensors":
+                           struct.pack("<Q", len(text)) + text + data[8 + size:]}))
+    shutil.rmtree("src")
+    shutil.rmtree("p")
+
+
+def wrong_descriptors(known, units):
+    """Descriptors and units with one thing changed, by the fast reader and by the slow one."""
+    key, first = next(iter(known.items()))
+    part = units[0]["from"][0]
+    changes = [({key: {**first, **c}}, units) for c in (
+        {"format": 5}, {"format": "odd"}, {"version": 99}, {"box": [1, 2]}, {"box": [1, 1 << 62,
+        8]},
+        {"rank": 7}, {"params": 5}, {"params": {"scale": "odd"}}, {"params": {"odd": "x"}},
+        {"tensors": {}}, {"search": {"kind": "odd"}})]
+    changes += [(known, [{**units[0], **c}]) for c in (
+        {"prefix": 5}, {"dtype": "I8"}, {"dtype": 5}, {"desc": "none"}, {"from": []}, {"from": 5},
+        {"from": [part] * 2}, *({"from": [{**part, **c}]} for c in (
+            {"name": 5}, {"shape": [1, 2, 3, 4]}, {"shape": [-1, 2]}, {"row": -1},
+            {"rows": 1 << 40},
+            {"expert": -5}, {"expert": 3}, {"transposed": True})))]
+    changes += [([], units), (known, {}), (known, [5]), ({key: 5}, units)]
+    for i, (a, b) in enumerate(changes):
+        fast = json.dumps(a, separators=(",", ":")) + "\0" + json.dumps(b, separators=(",", ":"))
+        seed("descriptor", f"wrong-{i:02}", fast)
+        seed("descriptor", f"wrong-{i:02}-slow",
+             json.dumps(a, indent=1) + "\0" + json.dumps(b, indent=1).replace("mlp", "ml\\u0070"))
+    seed("descriptor", "behind", json.dumps(known) + "\0" + json.dumps(units) + "x")
+    seed("descriptor", "broken", "{\0[")
+
+
 def conversions():
     """Descriptors, manifests, parts and ranks, as the program writes them."""
     write("src/model.safetensors", tensors_file(PLAIN))
@@ -547,6 +738,8 @@ def conversions():
             slow = json.dumps(json.loads(meta["tilepack.units"]),
                               indent=1).replace("mlp", "ml\\u0070")
             seed("descriptor", "slow", meta["tilepack.descriptors"] + "\0" + slow)
+            wrong_descriptors(json.loads(meta["tilepack.descriptors"]),
+                              json.loads(meta["tilepack.units"]))
             run("convert", "src", "-o", "z", "--to", name, "--quiet", "--zstd")
             seed("zst", "archive", read("z/model.safetensors.zst"))
             seed("command", "verify-zst", bundle("verify z", **tree("z")))
@@ -599,6 +792,8 @@ def hostile(files):
     """tilepack-tp.json with one thing changed, and ranks that are not what it says."""
     path = "cut/tilepack-tp.json"
     info = json.loads(files[path])
+    info["tilepack_tp"] = 1  # as 0.1.0 wrote it: no checksum keeps the changes from being read
+    info.pop("xxh3", None)
 
     def one(name, **change):
         seed("join", name, bundle("", **{**files, path: json.dumps(dict(info, **change),
@@ -704,5 +899,5 @@ def journals():
 with tempfile.TemporaryDirectory() as work:
     os.chdir(work)
     for make in (containers, headers, archives, importances, layouts, tables, configs, requests,
-                 commands, journals, conversions):
+                 commands, directories, stored, contradictions, journals, conversions):
         make()
