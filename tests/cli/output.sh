@@ -10,6 +10,9 @@ convert() { # output, options ...
     shift
     "$TILEPACK" convert "$work/model" -o "$work/$to" --to fp8-ct -j 2 --device cpu "$@"
 }
+ranks() { # options ...
+    "$TILEPACK" convert "$work/model" -o "$work/ranks" --to mxfp8-ct --tp 2 -q --device cpu "$@"
+}
 nothing_beside() { ! find "$work" -name '*.partial*' | grep .; }
 names() { # how many letters
     printf '%*s' "$1" '' | tr ' ' n
@@ -47,9 +50,9 @@ for name in merges.txt vocab.json tokenizer.model chat_template.jinja LICENSE .g
     echo x >"$work/mixed/$name"
 done
 check "a checkpoint of another tool is replaced" convert mixed -q --force
-check "ranks" convert ranks -q --to mxfp8-ct --tp 2
+check "ranks" ranks
 check "are replaced" convert ranks -q --force
-check "ranks again" convert ranks -q --force --to mxfp8-ct --tp 2
+check "ranks again" ranks --force
 echo data >"$work/ranks/rank_1/results.csv"
 fails "but not with an unknown file in one" 2 "'results.csv'" convert ranks -q --force
 mkdir "$work/gone.partial"
@@ -116,7 +119,7 @@ tensor=$("$TILEPACK" dump "$shard" | sed -n '2s/ .*//p')
 check "dump" is_json dump "$work/$odd.safetensors" "$tensor"
 check "dump --at" is_json dump "$work/$odd.safetensors" "$tensor" --at 0,0
 check "dump --offset" is_json dump "$work/$odd.safetensors" "$tensor" --offset 2
-rm -rf "$work/$odd"* "$work/halves"
+rm -rf "${work:?}/$odd"* "$work/halves"
 
 # Without --force: what is finished is said to be, and how far that was looked at.
 finished() { convert again >"$work/said" && grep 'complete already' "$work/said"; }
