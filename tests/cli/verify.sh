@@ -121,4 +121,16 @@ says "recorded options" 0 "no difference" set --against src
 
 check "flipped bits of a directory" "$PYTHON" "$TESTS/bytes/roundtrip.py" flips "$work/packed" \
     "${TILEPACK_TEST_FLIPS:-300}"
+
+# Folders that hold files of the manifest have no others; what else there is, is the user's.
+cp -r "$work/src" "$work/sub"
+mkdir -p "$work/sub/1_Pooling/more"
+echo '{}' >"$work/sub/1_Pooling/config.json"
+echo text >"$work/sub/1_Pooling/more/a.txt"
+"$TILEPACK" convert "$work/sub" -o "$work/folders" --to w4a8-cutlass -q || bad "convert with folders"
+mkdir "$work/folders/mine" "$work/folders/1_Pooling/mine"
+echo text | tee "$work/folders/mine/a" >"$work/folders/1_Pooling/mine/a"
+says "folders of the manifest and of mine" 0 "no difference" folders
+echo text >"$work/folders/1_Pooling/more/b.txt"
+says "a file too many in a folder" 1 "1_Pooling/more/b.txt: is not in the manifest" folders
 finish

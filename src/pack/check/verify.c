@@ -222,42 +222,74 @@ static enum tp_code check_other(struct verify *v, const struct tp_manifest_file 
 
 /* ---- the directory -------------------------------------------------------- */
 
-/* A name in the directory that the manifest does not know. Hidden files and
- * directories are the user's. */
-static enum tp_code check_name(struct verify *v, const char *name)
+static bool is_listed(const struct verify *v, const char *name)
 {
-    struct stat st;
     size_t size = strlen(name);
     bool zst = tp_ends_with(name, ".zst");
     for (size_t i = 0; i < v->manifest.file_count; i++) {
         const char *known = v->manifest.files[i].name;
         if (strcmp(name, known) == 0 ||
             (zst && strlen(known) == size - 4 && memcmp(known, name, size - 4) == 0))
-            return TP_OK;
+            return true;
     }
-    char *path = tp_os_format(v->err, "%s/%s", v->ckpt->path, name);
+    return false;
+}
+
+/* Whether files that the manifest lists lie in the folder. */
+static bool holds_listed(const struct verify *v, const char *folder)
+{
+    size_t size = strlen(folder);
+    for (size_t i = 0; i < v->manifest.file_count; i++)
+        if (strncmp(v->manifest.files[i].name, folder, size) == 0 &&
+            v->manifest.files[i].name[size] == '/')
+            return true;
+    return false;
+}
+
+static enum tp_code check_folder(struct verify *v, const char *folder);
+
+/* A name in the directory, or in a folder of it in which the manifest lists files. Hidden files
+ * and all other folders are the user's. */
+static enum tp_code check_name(struct verify *v, const char *name)
+{
+    struct stat st;
+    char *path = is_listed(v, name) ? NULL : tp_os_format(v->err, "%s/%s", v->ckpt->path, name);
     if (!path)
-        return TP_E_MEMORY;
-    bool file = tp_os.stat(path, &st) == 0 && S_ISREG(st.st_mode);
+        return v->err->code;
+    bool found = tp_os.stat(path, &st) == 0;
     free(path);
-    return file ? tp_verify_problem(v->report, name, NULL, v->err, "is not in the manifest")
-                : TP_OK;
+    if (found && S_ISREG(st.st_mode))
+        return tp_verify_problem(v->report, name, NULL, v->err, "is not in the manifest");
+    return found && S_ISDIR(st.st_mode) && holds_listed(v, name) ? check_folder(v, name) : TP_OK;
+}
+
+/* `folder` NULL: the directory itself. */
+static enum tp_code check_folder(struct verify *v, const char *folder)
+{
+    struct tp_os_list list = {0};
+    char *path = tp_os_format(v->err, "%s%s%s", v->ckpt->path, folder ? "/" : "",
+                              folder ? folder : "");
+    enum tp_code code = path ? tp_os_list(path, &list, v->err) : TP_E_MEMORY;
+    for (size_t i = 0; i < list.count && code == TP_OK; i++) {
+        const char *base = list.names[i];
+        if (base[0] == '.' || (!folder && strcmp(base, TP_MANIFEST_NAME) == 0))
+            continue;
+        char *name = tp_os_format(v->err, "%s%s%s", folder ? folder : "", folder ? "/" : "", base);
+        code = name ? check_name(v, name) : TP_E_MEMORY;
+        free(name);
+    }
+    tp_os_list_free(&list);
+    free(path);
+    return code;
 }
 
 static enum tp_code check_directory(struct verify *v)
 {
-    struct tp_os_list list = {0};
     enum tp_code code = TP_OK;
     for (size_t i = 0; i < v->manifest.file_count && code == TP_OK; i++)
         if (!v->matched[i])
             code = check_other(v, &v->manifest.files[i]);
-    if (code == TP_OK)
-        code = tp_os_list(v->ckpt->path, &list, v->err);
-    for (size_t i = 0; i < list.count && code == TP_OK; i++)
-        if (list.names[i][0] != '.' && strcmp(list.names[i], TP_MANIFEST_NAME) != 0)
-            code = check_name(v, list.names[i]);
-    tp_os_list_free(&list);
-    return code;
+    return code ? code : check_folder(v, NULL);
 }
 
 static enum tp_code compare_sha256(struct verify *v, const struct tp_manifest_file *entry,
