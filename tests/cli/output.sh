@@ -148,7 +148,14 @@ check "are both written" grep -q 'not' "$work/both/Config.json"
 check "and right" "$TILEPACK" verify "$work/both" -q
 fails "the plan warns, too" 0 "differ in case only" \
     "$TILEPACK" plan "$work/cased" --to fp8-ct
-rm -rf "$work/both"
+rm -rf "$work/both" "$work/foldered"
+cp -r "$work/model" "$work/foldered"
+mkdir "$work/foldered/names"
+for name in NAMES names-x names.x names/a names/b; do
+    echo text >"$work/foldered/$name"
+done
+fails "a file and a folder of one" 0 "'NAMES' and 'names/a' differ in case only" \
+    "$TILEPACK" plan "$work/foldered" --to fp8-ct
 cat >"$work/fold.c" <<'C'
 #define _GNU_SOURCE
 #include <ctype.h>

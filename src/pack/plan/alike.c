@@ -10,8 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A slash comes first, so that what is in a folder follows a file of the folder's name. */
 static int lower(char c)
 {
+    if (c == '/')
+        return 1;
     return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : (unsigned char)c;
 }
 
@@ -28,6 +31,14 @@ static int by_name(const void *a, const void *b)
 {
     int order = without_case(a, b);
     return order ? order : strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Whether a comes in the place of b, or of a folder in which b is. */
+static bool in_place_of(const char *a, const char *b)
+{
+    while (*a && lower(*a) == lower(*b))
+        a++, b++;
+    return !*a && (!*b || *b == '/');
 }
 
 enum tp_code tp_plan_alike(const struct tp_plan *plan, const char *pair[2], struct tp_err *err)
@@ -50,7 +61,7 @@ enum tp_code tp_plan_alike(const struct tp_plan *plan, const char *pair[2], stru
             names[count++] = plan->ckpt->others[i];
     qsort(names, count, sizeof *names, by_name);
     for (size_t i = 1; i < count && !pair[0]; i++)
-        if (without_case(&names[i - 1], &names[i]) == 0) {
+        if (in_place_of(names[i - 1], names[i])) {
             pair[0] = names[i - 1];
             pair[1] = names[i];
         }
