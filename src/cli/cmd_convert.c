@@ -113,11 +113,20 @@ static void note_stages(const struct tp_run_stats *stats, double seconds)
             seconds);
 }
 
-/* Bytes that this process is to read. */
+/* What an interrupted run has done already. */
+static void say_resumed(void *progress, size_t shards, size_t of, uint64_t bytes)
+{
+    char text[TP_HUMAN];
+    tp_progress_skip(progress, bytes);
+    tp_say("going on from an interrupted run: %zu of %zu shards are there (%s of the source)",
+           shards, of, tp_human_bytes(text, bytes));
+}
+
+/* Bytes that this process is to report as its progress. */
 static enum tp_code own_bytes(const struct tp_options *o, const struct tp_plan *plan,
                               uint64_t *bytes, struct tp_err *err)
 {
-    struct tp_share_work work = {.bytes_in = plan->bytes_in};
+    struct tp_share_work work = {.bytes_in = tp_files_work(plan, NULL)};
     enum tp_code code = o->part.count ? tp_share_work(plan, share_of(o), &work, err) : TP_OK;
     *bytes = work.bytes_in;
     return code;
@@ -146,7 +155,7 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
                               struct tp_convert_result *result, struct tp_err *err)
 {
     struct tp_convert_options options = {.force = o->force, .discard = o->discard,
-                                         .ranks = ranks};
+                                         .ranks = ranks, .resumed = say_resumed};
     if (output)
         options.zstd = tp_output_zstd(output, o->zstd);
     struct tp_devices devices;

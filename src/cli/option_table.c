@@ -392,6 +392,12 @@ const struct tp_option tp_option_rows[] = {
      .field = FIELD(quiet), .help = "no progress, no warnings"},
     {.name = "verbose", .letter = 'v', .kind = TP_OPT_FLAG, .commands = SHOWS,
      .field = FIELD(verbose), .help = "say what is done and why"},
+    {.name = "progress", .value = "HOW", .kind = TP_OPT_CHOICE,
+     .commands = WRITES | BIT(VERIFY) | BIT(DIFF) | BIT(JOIN), .field = FIELD(progress),
+     .initial = "auto", .complete = TP_COMPLETE_WORDS, .words = "auto|bar|plain|none",
+     .help = "how to show progress; auto: bar on a terminal",
+     .more = "'bar' redraws one line, 'plain' writes a line each ten seconds to standard error, "
+             "which is also what auto does where there is no terminal."},
     {.name = "color", .value = "WHEN", .kind = TP_OPT_CHOICE, .commands = SHOWS,
      .field = FIELD(color), .initial = "auto", .complete = TP_COMPLETE_WORDS,
      .words = "auto|always|never", .help = "colour the output; auto: on a terminal",

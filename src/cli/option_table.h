@@ -43,6 +43,7 @@ struct tp_options {
     bool help, json, quiet, verbose;
     const char *color; /* "auto", "always", "never" */
     unsigned progress_fd;  /* 0 = not given */
+    const char *progress; /* "auto", "bar", "plain", "none" */
 
     /* convert, plan, unpack, join, merge */
     const char *output, *to, *recipe, *dtype, *source;

@@ -1,6 +1,6 @@
-/* The progress line. Workers add to an atomic counter; one thread draws. Does
- * nothing at all unless stderr is a terminal that can clear a line, or another
- * program has asked for JSON on a descriptor.
+/* The progress line. Workers add to an atomic counter; one thread draws: a line that is redrawn
+ * on a terminal that can clear one, else whole lines, one in ten seconds, or JSON on a descriptor
+ * that another program has asked for.
  * Invariant: whoever holds `draw` owns the terminal's last line, and leaves it
  * empty or complete. */
 #include "cli/progress.h"
@@ -17,17 +17,22 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifndef TP_PLAIN_MS /* tests are in a hurry */
+#define TP_PLAIN_MS 10000
+#endif
+
 enum { ITEM = 200, PERIOD_MS = 100, WINDOW = 50 /* samples: the speed of the last 5 s */ };
 
 struct tp_progress {
     pthread_t thread;
     pthread_mutex_t lock; /* guards item and stop */
     pthread_cond_t wake;
-    bool stop;
+    bool stop, plain;
     char item[ITEM];
     char verb[32];
     int fd; /* of --progress-fd; 0: the line on stderr */
     _Atomic uint64_t done;
+    uint64_t skipped; /* of done: was there before */
     uint64_t total;
     double began;
     uint64_t sample[WINDOW];
@@ -86,7 +91,7 @@ static double speed(struct tp_progress *p, uint64_t done, double at)
 {
     size_t slot = p->samples % WINDOW;
     double begin = p->samples < WINDOW ? p->began : p->when[slot];
-    uint64_t first = p->samples < WINDOW ? 0 : p->sample[slot];
+    uint64_t first = p->samples < WINDOW ? p->skipped : p->sample[slot];
     p->sample[slot] = done;
     p->when[slot] = at;
     p->samples++;
@@ -165,6 +170,17 @@ static void write_object(struct tp_progress *p)
     put_to(p->fd, line, (size_t)length);
 }
 
+/* One whole line for a log. */
+static void write_line(struct tp_progress *p)
+{
+    char line[600] = "tilepack: ";
+    size_t head = strlen(line), length = head + compose(p, line + head, sizeof line - head - 2, 400);
+    line[length] = '\n';
+    pthread_mutex_lock(&draw);
+    put(line, length + 1);
+    pthread_mutex_unlock(&draw);
+}
+
 static void *draw_loop(void *arg)
 {
     struct tp_progress *p = arg;
@@ -172,7 +188,9 @@ static void *draw_loop(void *arg)
     bool stop = false;
     while (!stop) {
         clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += PERIOD_MS * 1000000L;
+        long period = p->plain ? TP_PLAIN_MS : PERIOD_MS;
+        until.tv_sec += period / 1000;
+        until.tv_nsec += period % 1000 * 1000000L;
         if (until.tv_nsec >= 1000000000L) {
             until.tv_nsec -= 1000000000L;
             until.tv_sec++;
@@ -184,6 +202,8 @@ static void *draw_loop(void *arg)
         pthread_mutex_unlock(&p->lock);
         if (p->fd)
             write_object(p); /* in this thread, where a reader that is gone is no signal */
+        else if (!stop && p->plain)
+            write_line(p);
         else if (!stop)
             redraw(p);
     }
@@ -207,21 +227,25 @@ static bool start_thread(struct tp_progress *p)
     return ok;
 }
 
-static bool can_draw(const struct tp_options *o)
+static bool can_draw(void)
 {
     const char *term = getenv("TERM");
-    return !o->quiet && isatty(STDERR_FILENO) && term && *term && strcmp(term, "dumb") != 0;
+    return isatty(STDERR_FILENO) && term && *term && strcmp(term, "dumb") != 0;
 }
 
 struct tp_progress *tp_progress_start(const struct tp_options *o, const char *verb,
                                       uint64_t total)
 {
-    if (!o->progress_fd && !can_draw(o))
+    bool bar = can_draw();
+    if (o->progress && strcmp(o->progress, "auto") != 0)
+        bar = !strcmp(o->progress, "bar");
+    if (!o->progress_fd && (o->quiet || (o->progress && !strcmp(o->progress, "none"))))
         return NULL;
     struct tp_progress *p = calloc(1, sizeof *p);
     if (!p)
         return NULL; /* the work matters more than the line */
     snprintf(p->verb, sizeof p->verb, "%s", verb);
+    p->plain = !bar && !o->progress_fd;
     p->total = total;
     p->fd = (int)o->progress_fd;
     p->began = tp_now();
@@ -246,6 +270,14 @@ void tp_progress_add(void *progress, uint64_t bytes, const char *item)
     }
     p->item[n] = 0;
     pthread_mutex_unlock(&p->lock);
+}
+
+void tp_progress_skip(struct tp_progress *p, uint64_t bytes)
+{
+    if (!p)
+        return;
+    p->skipped = bytes; /* before any work is counted, so that no sample has been taken of it */
+    atomic_fetch_add(&p->done, bytes);
 }
 
 void tp_progress_end(struct tp_progress *p)

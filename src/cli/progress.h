@@ -1,8 +1,9 @@
 /* The progress line: one line on stderr, redrawn in place at most ten times a
- * second by a thread of its own, cleared at the end.
+ * second by a thread of its own, cleared at the end; where there is no terminal that
+ * can clear a line, a whole one each ten seconds. --progress chooses.
  *
- * Only on a terminal that can clear a line, and not under --quiet; everywhere
- * else tp_progress_start() returns NULL, which every function here accepts.
+ * Under --quiet and --progress none tp_progress_start() returns NULL, which every
+ * function here accepts.
  *
  * With --progress-fd another program reads it, wherever stderr goes: in place of the line a
  * JSON object {"command","done","total","item"} and a newline, as often, and once at the end.
@@ -23,6 +24,10 @@ struct tp_progress *tp_progress_start(const struct tp_options *o, const char *ve
 /* Counts `bytes` done; `item` (copied, may be NULL) is what is worked on now.
  * From any thread; made to be handed out as a callback: void (*)(void *, ...). */
 void tp_progress_add(void *progress, uint64_t bytes, const char *item);
+
+/* Bytes that were done before: once, at the beginning of the work. They count as done, but not
+ * for the speed. */
+void tp_progress_skip(struct tp_progress *progress, uint64_t bytes);
 
 /* Clears the line, ends the thread, frees. */
 void tp_progress_end(struct tp_progress *progress);

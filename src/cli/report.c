@@ -104,6 +104,16 @@ void tp_note(const char *fmt, ...)
     va_end(args);
 }
 
+void tp_say(const char *fmt, ...)
+{
+    va_list args;
+    if (mode.quiet)
+        return;
+    va_start(args, fmt);
+    say_v("", "0", fmt, args);
+    va_end(args);
+}
+
 static const char *code_name(enum tp_code code)
 {
     switch (code) {

@@ -34,6 +34,8 @@ void tp_warn_unlocked(const char *output);
 /* The warning that ranks of 0.1.0 are not as well protected as others. */
 void tp_warn_unchecked(const char *ranks);
 /* "tilepack: ..." on stderr, only under --verbose. */
+/* On stderr, unless --quiet: what is worth knowing and no reason to worry. */
+void tp_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void tp_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Whether something is to be said of an output that a command made: not under --quiet,

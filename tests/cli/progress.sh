@@ -1,6 +1,6 @@
 #!/bin/bash
 # The progress line end to end: there on a terminal, gone at the end, and not a
-# byte of it on a pipe, under --quiet or on a dumb terminal. Usage: progress.sh [PROGRAM]
+# byte of it under --quiet; on a pipe or a dumb terminal one line in ten seconds. Usage: progress.sh [PROGRAM]
 set -u
 program=$(realpath "${1:-${TILEPACK:-build/tilepack}}")
 work=$(mktemp -d)
@@ -25,6 +25,68 @@ export TILEPACK_DISABLE=avx512,avx2,neon,cuda TERM=xterm
 
 "${command[@]}" >out 2>err </dev/null || fail "convert failed: $(cat err)"
 ! grep -q $'\r\|\033' out err || fail 'there is progress on a pipe'
+
+# On a pipe there is a line each ten seconds; a stopped process is as good as a slow one.
+slow() { # option ...
+    "${command[@]}" "$@" >out 2>err </dev/null &
+    sleep 0.3
+    kill -STOP $!
+    sleep 10.5
+    kill -CONT $!
+    wait $! || fail "convert failed: $(cat err)"
+}
+slow
+grep -qE '^tilepack: convert  .* / 134 MB +[0-9]+%  .*ETA .*down_proj' err ||
+    fail "no line after ten seconds: $(cat err)"
+[[ $(wc -l <err) == 1 ]] || fail "not one line: $(cat err)"
+"$program" convert slow.safetensors --to fp8-deepseek --discard --progress half >out 2>err
+grep -q "is not one of auto bar plain none" err || fail "--progress half: $(cat err)"
+
+# What an interrupted run did is said, and counts as done.
+mkdir two && mv slow.safetensors two/model-00001-of-00002.safetensors
+name() { sed "s/layers.0/layers.1/" two/model-00001-of-00002.safetensors; }
+name >two/model-00002-of-00002.safetensors
+printf '{"weight_map":{"layers.0.down_proj.weight":"model-00001-of-00002.safetensors",%s' \
+    '"layers.1.down_proj.weight":"model-00002-of-00002.safetensors"}}' \
+    >two/model.safetensors.index.json
+both=("$program" convert two -o made --to fp8-deepseek --device cpu --jobs 1 --shard-size 70M)
+"${both[@]}" >out 2>err &
+for _ in {1..600}; do
+    [[ $(grep -c . made.partial/.tilepack-journal 2>/dev/null) -ge 2 ]] && break
+    sleep 0.02
+done
+kill -KILL $! 2>/dev/null
+wait $! 2>/dev/null
+if [[ -e made ]]; then
+    echo 'skipped: the run was over before it could be killed'
+else
+    "${both[@]}" --progress bar >out 2>err || fail "the second run failed: $(cat err)"
+    grep -q 'going on from an interrupted run: 1 of 2 shards are there (134 MB of the source)' err ||
+        fail "nothing about what is reused: $(tr '\r' '\n' <err)"
+    grep -q $'\r.*%' err || fail '--progress bar draws no bar on a pipe'
+    first=$(tr '\r' '\n' <err | grep -oE '[0-9]+%' | head -1)
+    [[ ${first%\%} -ge 50 ]] || fail "the bar begins at $first"
+fi
+
+# Room is looked for before anything is written.
+rm -rf made made.partial
+big=$((1 << 42))
+header="{\"l.down_proj.weight\":{\"dtype\":\"BF16\",\"shape\":[2097152,1048576],\
+\"data_offsets\":[0,$big]}}"
+while ((${#header} % 8)); do header+=' '; done
+# shellcheck disable=SC2059
+printf "\\x$(printf %02x ${#header})\\0\\0\\0\\0\\0\\0\\0%s" "$header" >big.safetensors
+free=$(($(stat -f -c '%a * %S' .)))
+if truncate -s $((8 + ${#header} + big)) big.safetensors 2>/dev/null && ((free < big / 2)); then
+    "$program" convert big.safetensors -o made --to fp8-deepseek --device cpu >out 2>err
+    [[ $? == 5 ]] || fail "no room: status, $(cat err)"
+    grep -q 'the output takes 219[0-9]* MB, but only [0-9]* MB are free there' err ||
+        fail "no room: $(cat err)"
+else
+    echo 'skipped: no sparse file of 4 TB, or room for all of it'
+fi
+cd "$work" || exit 1
+mv two/model-00001-of-00002.safetensors slow.safetensors
 
 if command -v script >/dev/null && script -qec true /dev/null </dev/null >/dev/null 2>&1; then
     script -qec "stty cols 100; ${command[*]} >/dev/null" typescript >/dev/null </dev/null ||

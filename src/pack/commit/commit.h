@@ -19,6 +19,9 @@ struct tp_convert_options {
     bool force;    /* replace what is in the way */
     unsigned zstd; /* write .safetensors.zst at this level; 0 = plain */
     bool discard;  /* write nothing (benchmarks) */
+    /* Shards of an interrupted run are there: how many, of how many, and the bytes that the run
+     * will not report. With run.progress_arg; or NULL. */
+    void (*resumed)(void *arg, size_t shards, size_t of, uint64_t bytes);
 };
 
 struct tp_convert_result {

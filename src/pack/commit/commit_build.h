@@ -54,6 +54,8 @@ static inline bool tp_commit_has(const struct tp_commit *c, size_t f)
 /* commit_directory.c */
 char *tp_commit_parent(const char *path, struct tp_err *err); /* its directory; fresh memory */
 enum tp_code tp_commit_paths(struct tp_commit *c); /* sets partial and parent */
+/* Says, to whoever wants to know, that `count` shards (`of` so many) are there already. */
+void tp_commit_tell_resumed(const struct tp_commit *c, const bool *done, size_t count, size_t of);
 /* Runs the plan into shards of the partial directory, less those that `skip` names,
  * and enters each in the journal. */
 enum tp_code tp_commit_run_shards(struct tp_commit *c, const bool *skip);
@@ -77,6 +79,10 @@ enum tp_code tp_commit_in_the_way(const char *path, struct tp_err *err);
 /* Whether OUTPUT may be written; sets result->already_done. */
 enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_result *result);
 enum tp_code tp_commit_remove_file(const char *directory, const char *name, struct tp_err *err);
+/* Fails when the file system of the directory has no room for the files that are to come: all but
+ * those of `skip` (by file of c->plan, or NULL). */
+enum tp_code tp_commit_check_space(const struct tp_commit *c, const char *directory,
+                                   const bool *skip);
 /* A file or a link, or a folder or rank with all that is in it. */
 enum tp_code tp_commit_remove_entry(const char *directory, const char *name, struct tp_err *err);
 /* Removes what is in a directory, but not the file `keep` (NULL: all). */

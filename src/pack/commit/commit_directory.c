@@ -7,6 +7,7 @@
 #include "pack/commit/commit_build.h"
 
 #include "pack/commit/partial_name.h"
+#include "pack/commit/parts.h"
 #include "pack/os/below.h"
 #include "pack/run/budget.h"
 #include "pack/run/ranks_io.h"
@@ -202,6 +203,13 @@ static enum tp_code publish(struct tp_commit *c)
     return code;
 }
 
+void tp_commit_tell_resumed(const struct tp_commit *c, const bool *done, size_t count, size_t of)
+{
+    if (count && c->options->resumed)
+        c->options->resumed(c->options->run.progress_arg, count, of,
+                            tp_files_work(c->plan, done));
+}
+
 enum tp_code tp_commit_run_shards(struct tp_commit *c, const bool *skip)
 {
     const struct tp_ranks *ranks = c->options->ranks;
@@ -262,7 +270,10 @@ enum tp_code tp_commit_directory(struct tp_commit *c, struct tp_convert_result *
     result->resumed = c->journal.done_count;
     for (size_t f = 0; f < c->plan->file_count; f++)
         skip[f] = tp_commit_has(c, f);
-    code = tp_commit_run_shards(c, skip);
+    if ((code = tp_commit_check_space(c, c->partial, skip)) == TP_OK) {
+        tp_commit_tell_resumed(c, skip, result->resumed, c->plan->file_count);
+        code = tp_commit_run_shards(c, skip);
+    }
     free(skip);
     return code ? code : tp_commit_finish(c);
 }

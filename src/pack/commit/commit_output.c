@@ -187,3 +187,22 @@ enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_resul
         return TP_OK;
     return tp_commit_in_the_way(c->output, c->err);
 }
+
+/* Archives are left out: how large they become is not known. */
+enum tp_code tp_commit_check_space(const struct tp_commit *c, const char *directory,
+                                   const bool *skip)
+{
+    const struct tp_plan *plan = tp_commit_files(c);
+    unsigned group = tp_commit_group(c);
+    uint64_t need = 0, room;
+    for (size_t f = 0; f < plan->file_count; f++)
+        if (!skip || !skip[f / group])
+            need += plan->files[f].size;
+    if (c->options->zstd || tp_os.free_bytes(directory, &room) || room >= need)
+        return TP_OK;
+    tp_err_path(c->err, directory);
+    tp_err_hint(c->err, "make room, or choose an output on another file system with -o");
+    return tp_fail(c->err, TP_E_IO, "the output takes %llu MB, but only %llu MB are free there",
+                   (unsigned long long)(need / 1000000 + (need % 1000000 != 0)),
+                   (unsigned long long)(room / 1000000));
+}

@@ -164,17 +164,22 @@ static enum tp_code skip_others(struct work *work, struct tp_convert_result *res
     struct tp_commit *c = &work->c;
     size_t count = c->plan->file_count;
     unsigned *owner = tp_os_zalloc(count + 1, sizeof *owner, c->err);
+    bool *resumed = tp_os_zalloc(count + 1, sizeof *resumed, c->err);
     work->skip = tp_os_zalloc(count + 1, sizeof *work->skip, c->err);
-    enum tp_code code = owner && work->skip
+    enum tp_code code = owner && resumed && work->skip
                             ? tp_parts_assign(c->plan, work->share.count, owner, c->err)
                             : TP_E_MEMORY;
     for (size_t f = 0; f < count && code == TP_OK; f++) {
         bool mine = owner[f] == work->share.index;
         bool done = c->journal.done && tp_commit_has(c, f);
         work->skip[f] = !mine || done;
+        resumed[f] = mine && done;
         result->shards += mine;
-        result->resumed += mine && done;
+        result->resumed += resumed[f];
     }
+    if (code == TP_OK)
+        tp_commit_tell_resumed(c, resumed, result->resumed, result->shards);
+    free(resumed);
     free(owner);
     return code;
 }
@@ -194,6 +199,7 @@ static enum tp_code run_part(struct work *work, struct tp_convert_result *result
         return code;
     }
     if ((code = skip_others(work, result)) == TP_OK &&
+        (code = tp_commit_check_space(c, c->partial, work->skip)) == TP_OK &&
         (code = tp_commit_run_shards(c, work->skip)) == TP_OK &&
         (code = tp_checkpoint_unchanged(c->plan->ckpt, c->err)) == TP_OK)
         code = tp_os_fsync_dir(c->partial, c->err);

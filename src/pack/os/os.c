@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -76,6 +77,16 @@ static int real_lock(int fd, struct flock *lock) { return fcntl(fd, F_OFD_SETLK,
 static int real_getrlimit(int what, struct rlimit *limit) { return getrlimit(what, limit); }
 static int real_setrlimit(int what, const struct rlimit *limit) { return setrlimit(what, limit); }
 
+/* A file system that counts nothing, as some of networks do, says nothing. */
+static int real_free_bytes(const char *path, uint64_t *bytes)
+{
+    struct statvfs st;
+    if (statvfs(path, &st) || !st.f_blocks)
+        return -1;
+    *bytes = (uint64_t)st.f_bavail * st.f_frsize;
+    return 0;
+}
+
 struct tp_os tp_os = {
     .open = real_open,
     .openat = real_openat,
@@ -89,6 +100,7 @@ struct tp_os tp_os = {
     .fchmod = fchmod,
     .geteuid = geteuid,
     .fsync = fsync,
+    .free_bytes = real_free_bytes,
     .start_writeback = real_start_writeback,
     .drop_cache = real_drop_cache,
     .cached = real_cached,
