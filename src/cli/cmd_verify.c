@@ -17,11 +17,11 @@
 
 /* ---- JSON ------------------------------------------------------------------ */
 
-static json_t *problems_json(const struct tp_verify_report *report)
+static json_t *problems_json(const struct tp_problem *problems, size_t count)
 {
     json_t *list = json_array();
-    for (size_t i = 0; i < report->problem_count; i++) {
-        const struct tp_problem *problem = &report->problems[i];
+    for (size_t i = 0; i < count; i++) {
+        const struct tp_problem *problem = &problems[i];
         json_t *json = json_object();
         if (problem->file)
             json_object_set_new(json, "file", tp_json_text(problem->file));
@@ -64,7 +64,9 @@ static int print_json(const struct tp_options *o, const struct tp_verify_report 
         (json_int_t)report->shards, "tensors", (json_int_t)report->tensors, "packed",
         (json_int_t)report->packed, "hashed", (json_int_t)report->hashed, "padded",
         (json_int_t)report->padded, "bytes", (json_int_t)report->bytes, "seconds", seconds,
-        "problems", problems_json(report));
+        "problems", problems_json(report->problems, report->problem_count));
+    if (report->note_count)
+        json_object_set_new(json, "notes", problems_json(report->notes, report->note_count));
     if (report->digests)
         json_object_set_new(json, "digests", json_integer((json_int_t)report->digests));
     if (o->against) {
@@ -300,9 +302,16 @@ static enum tp_code against(const struct tp_options *o, const struct tp_source *
     return code;
 }
 
+static void warn_notes(const struct tp_verify_report *report)
+{
+    for (size_t i = 0; i < report->note_count; i++)
+        tp_warn("%s %s; --strict would refuse it", report->notes[i].file, report->notes[i].what);
+}
+
 static int print_report(const struct tp_options *o, const struct tp_verify_report *report,
                         double seconds)
 {
+    warn_notes(report);
     int status = o->json ? print_json(o, report, seconds) : print_text(o, report, seconds);
     return status == TP_OK && report->problem_count ? TP_E_DIFF : status;
 }
@@ -352,8 +361,8 @@ int tp_cmd_verify(const struct tp_options *o)
     struct tp_verify_report report = {0};
     struct tp_err err = {0};
     double start = tp_now();
-    struct tp_verify_options options = {.jobs = o->jobs, .importance = o->importance,
-                                        .stop = tp_catch_signals()};
+    struct tp_verify_options options = {.jobs = o->jobs, .strict = o->strict,
+                                        .importance = o->importance, .stop = tp_catch_signals()};
     if (tp_verify_is_ranks(o->arg.item[0]))
         return verify_ranks(o, &options, start);
     if (tp_checkpoint_open(o->arg.item[0], 0, &stored.ckpt, &err))

@@ -216,6 +216,10 @@ const struct tp_option tp_option_rows[] = {
      .help = "fail when a weight cannot be converted, instead of keeping it",
      .more = "Also refuses shards that are symbolic links to outside the directory, but for "
              "those of the Hub's cache."},
+    {.name = "strict", .kind = TP_OPT_FLAG, .commands = BIT(VERIFY), .field = FIELD(strict),
+     .help = "files that were added, and a changed README.md, are differences",
+     .more = "Without it they are named, as a user may add notes to a checkpoint. Weights that the "
+             "manifest does not know are a difference in any case."},
     {.name = "follow-links", .kind = TP_OPT_FLAG, .commands = WRITES | BIT(JOIN) | BIT(MERGE),
      .field = FIELD(follow_links),
      .help = "copy files that are links to outside the directory",

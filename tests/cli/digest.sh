@@ -39,7 +39,8 @@ fails 'there is only one' 2 "'md5'" convert -o other --digest md5
 cp -r packed forged
 echo 'b readme' >forged/README.md
 check 'README and its XXH3 are changed' oracle forge forged README.md
-answers 'SHA-256 finds it' 1 'README.md: its SHA-256 is ' "$TILEPACK" verify forged
+answers 'SHA-256 finds it' 1 'README.md: its SHA-256 is ' "$TILEPACK" verify forged --strict
+answers 'and names it' 0 'README.md has changed' "$TILEPACK" verify forged
 cp -r packed stripped
 check 'one file loses its SHA-256' oracle strip stripped README.md
 answers 'that is a difference' 1 'has no SHA-256 in the manifest, other files have' \

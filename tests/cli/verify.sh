@@ -79,7 +79,19 @@ rm "$work/d/tokenizer.json"
 says "a missing file" 1 "tokenizer.json: cannot" d
 fresh
 echo hello >"$work/d/notes.txt"
-says "a file too many" 1 "notes.txt: is not in the manifest" d
+says "a file that was added is named" 0 "notes.txt is not in the manifest; --strict would" d
+says "and refused with --strict" 1 "notes.txt: is not in the manifest" d --strict
+says "JSON names it" 0 '"file": "notes.txt"' d --json
+cp "$work/d/model-00001-of-00004.safetensors" "$work/d/extra.safetensors"
+says "weights that were added are a difference" 1 "extra.safetensors: is not in the manifest" d
+cp -r "$work/src" "$work/carded"
+printf '# A model\n' >"$work/carded/README.md"
+"$TILEPACK" convert "$work/carded" -o "$work/card" --to fp8-ct --digest sha256 -q || bad "a card"
+echo more >>"$work/card/README.md"
+says "a model card that was changed is named" 0 "README.md has changed since the conversion" card
+says "and refused with --strict" 1 "README.md: has " card --strict
+rm "$work/card/README.md"
+says "a missing one is a difference" 1 "README.md: cannot" card
 fresh
 echo hello >"$work/d/.hidden"
 mkdir "$work/d/logs"

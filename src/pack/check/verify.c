@@ -23,6 +23,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define TP_CHANGED_CARD "has changed since the conversion"
+
 struct verify {
     const struct tp_checkpoint *ckpt;
     const struct tp_weights *weights;
@@ -35,19 +37,14 @@ struct verify {
     struct tp_err *err;
 };
 
-enum tp_code tp_verify_problem(struct tp_verify_report *report, const char *file,
-                               const char *tensor, struct tp_err *err, const char *fmt, ...)
+/* Appends to one of the report's lists. */
+static enum tp_code add(struct tp_problem **list, size_t *count, size_t *capacity,
+                        const char *file, const char *tensor, const char *what, struct tp_err *err)
 {
-    char text[1200];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    if (tp_os_grow((void **)&report->problems, &report->problem_capacity,
-                   report->problem_count + 1, sizeof *report->problems, err))
+    if (tp_os_grow((void **)list, capacity, *count + 1, sizeof **list, err))
         return TP_E_MEMORY;
-    struct tp_problem *problem = &report->problems[report->problem_count++];
-    *problem = (struct tp_problem){.what = tp_os_format(err, "%s", text)};
+    struct tp_problem *problem = &(*list)[(*count)++];
+    *problem = (struct tp_problem){.what = tp_os_format(err, "%s", what)};
     if (file)
         problem->file = tp_os_format(err, "%s", file);
     if (tensor)
@@ -56,15 +53,41 @@ enum tp_code tp_verify_problem(struct tp_verify_report *report, const char *file
                                                                                       : TP_OK;
 }
 
+enum tp_code tp_verify_problem(struct tp_verify_report *report, const char *file,
+                               const char *tensor, struct tp_err *err, const char *fmt, ...)
+{
+    char text[1200];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return add(&report->problems, &report->problem_count, &report->problem_capacity, file, tensor,
+               text, err);
+}
+
+enum tp_code tp_verify_note(struct tp_verify_report *report, bool strict, const char *file,
+                            const char *what, struct tp_err *err)
+{
+    return strict ? tp_verify_problem(report, file, NULL, err, "%s", what)
+                  : add(&report->notes, &report->note_count, &report->note_capacity, file, NULL,
+                        what, err);
+}
+
+static void free_list(struct tp_problem *list, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        free(list[i].file);
+        free(list[i].tensor);
+        free(list[i].what);
+    }
+    free(list);
+}
+
 void tp_verify_report_close(struct tp_verify_report *report)
 {
-    for (size_t i = 0; i < report->problem_count; i++) {
-        free(report->problems[i].file);
-        free(report->problems[i].tensor);
-        free(report->problems[i].what);
-    }
+    free_list(report->problems, report->problem_count);
+    free_list(report->notes, report->note_count);
     tp_unit_results_free(report->units, report->unit_count);
-    free(report->problems);
     memset(report, 0, sizeof *report);
 }
 
@@ -189,6 +212,12 @@ static enum tp_code read_plain(void *arg, void *data, uint64_t size, uint64_t of
     return tp_os_read(file->fd, data, size, offset, file->path, err);
 }
 
+/* A model card is made to be edited, and says nothing to a loader. */
+static bool may_change(const struct verify *v, const struct tp_manifest_file *entry)
+{
+    return !v->options->strict && strcmp(entry->name, "README.md") == 0;
+}
+
 /* A file of the manifest that is no shard: config, index, tokenizer. */
 static enum tp_code check_other(struct verify *v, const struct tp_manifest_file *entry)
 {
@@ -201,7 +230,9 @@ static enum tp_code check_other(struct verify *v, const struct tp_manifest_file 
         return TP_E_MEMORY;
     file.path = path;
     enum tp_code code = tp_os_open_regular(path, 0, &file.fd, &st, &err);
-    if (code == TP_OK && (uint64_t)st.st_size != entry->size)
+    if (code == TP_OK && (uint64_t)st.st_size != entry->size && may_change(v, entry))
+        code = tp_verify_note(v->report, false, entry->name, TP_CHANGED_CARD, v->err);
+    else if (code == TP_OK && (uint64_t)st.st_size != entry->size)
         code = tp_verify_problem(v->report, entry->name, NULL, v->err,
                                  "has %llu bytes, the manifest says %llu",
                                  (unsigned long long)st.st_size, (unsigned long long)entry->size);
@@ -209,7 +240,9 @@ static enum tp_code check_other(struct verify *v, const struct tp_manifest_file 
              (code = tp_leafhash_file(entry->size, 1, read_plain, &file, actual, &err)) == TP_OK) {
         v->report->hashed++;
         v->report->bytes += entry->size;
-        code = compare_hash(v, entry->name, "the manifest", entry->hash, actual);
+        code = may_change(v, entry) && memcmp(entry->hash, actual, sizeof actual) != 0
+                   ? tp_verify_note(v->report, false, entry->name, TP_CHANGED_CARD, v->err)
+                   : compare_hash(v, entry->name, "the manifest", entry->hash, actual);
     }
     tp_err_memory(v->err, &err);
     if (err.code && err.code != TP_E_MEMORY)
@@ -249,7 +282,8 @@ static bool holds_listed(const struct verify *v, const char *folder)
 static enum tp_code check_folder(struct verify *v, const char *folder);
 
 /* A name in the directory, or in a folder of it in which the manifest lists files. Hidden files
- * and all other folders are the user's. */
+ * and all other folders are the user's, and so are other files, unless they are weights: engines
+ * load what is called so. */
 static enum tp_code check_name(struct verify *v, const char *name)
 {
     struct stat st;
@@ -258,8 +292,11 @@ static enum tp_code check_name(struct verify *v, const char *name)
         return v->err->code;
     bool found = tp_os.stat(path, &st) == 0;
     free(path);
+    bool weights = tp_ends_with(name, ".zst") || tp_ends_with(name, ".safetensors") ||
+                   tp_ends_with(name, ".safetensors.index.json");
     if (found && S_ISREG(st.st_mode))
-        return tp_verify_problem(v->report, name, NULL, v->err, "is not in the manifest");
+        return tp_verify_note(v->report, v->options->strict || weights, name,
+                              "is not in the manifest", v->err);
     return found && S_ISDIR(st.st_mode) && holds_listed(v, name) ? check_folder(v, name) : TP_OK;
 }
 
@@ -292,6 +329,14 @@ static enum tp_code check_directory(struct verify *v)
     return code ? code : check_folder(v, NULL);
 }
 
+static bool has_note(const struct tp_verify_report *report, const char *file)
+{
+    for (size_t i = 0; i < report->note_count; i++)
+        if (strcmp(report->notes[i].file, file) == 0)
+            return true;
+    return false;
+}
+
 static enum tp_code compare_sha256(struct verify *v, const struct tp_manifest_file *entry,
                                    const struct tp_sha256_file *file)
 {
@@ -305,6 +350,9 @@ static enum tp_code compare_sha256(struct verify *v, const struct tp_manifest_fi
     v->report->digests++;
     if (memcmp(entry->sha256, file->digest, TP_SHA256_BYTES) == 0)
         return TP_OK;
+    if (may_change(v, entry))
+        return has_note(v->report, entry->name)
+                   ? TP_OK : tp_verify_note(v->report, false, entry->name, TP_CHANGED_CARD, v->err);
     tp_sha256_print(entry->sha256, theirs);
     tp_sha256_print(file->digest, ours);
     return tp_verify_problem(v->report, entry->name, NULL, v->err,

@@ -22,6 +22,8 @@ struct tp_verify_report {
     uint64_t bytes;                 /* of all files that were read */
     struct tp_problem *problems;
     size_t problem_count, problem_capacity;
+    struct tp_problem *notes; /* what a user may do: files added, another README.md */
+    size_t note_count, note_capacity;
     struct tp_unit_result *units; /* --against, in the order of the plan */
     size_t unit_count;
     size_t kept;                  /* --against: tensors compared that were copied */
@@ -29,6 +31,7 @@ struct tp_verify_report {
 
 struct tp_verify_options {
     unsigned jobs;
+    bool strict; /* what would be a note is a problem */
     const char *importance; /* the file that the conversion was made with, or NULL */
     atomic_int *stop; /* as in tp_run_options; or NULL */
     void (*progress)(void *arg, uint64_t bytes, const char *item); /* or NULL */
@@ -50,6 +53,10 @@ enum tp_code tp_verify(const struct tp_checkpoint *ckpt, struct tp_weights *weig
 enum tp_code tp_verify_against(const struct tp_side *stored, const struct tp_side *source,
                                const struct tp_verify_options *options,
                                struct tp_verify_report *report, struct tp_err *err);
+
+/* Adds a note; with `strict` a problem. */
+enum tp_code tp_verify_note(struct tp_verify_report *report, bool strict, const char *file,
+                            const char *what, struct tp_err *err);
 
 void tp_verify_report_close(struct tp_verify_report *report); /* legal on {0} and twice */
 

@@ -105,6 +105,11 @@ static enum tp_code add_problems(struct tp_verify_report *to, const struct tp_ve
                     : TP_E_MEMORY;
         free(file);
     }
+    for (size_t i = 0; i < rank->note_count && code == TP_OK; i++) {
+        char *file = tp_os_format(err, "%s/%s", name, rank->notes[i].file);
+        code = file ? tp_verify_note(to, false, file, rank->notes[i].what, err) : TP_E_MEMORY;
+        free(file);
+    }
     return code;
 }
 
