@@ -3,7 +3,7 @@
  */
 #include "pack/plan/plan.h"
 
-/* Of the scales that a group of int4 codes has. */
+/* Of the scales that a group of integers has. */
 static enum tp_element scale_element(const struct tp_op *op)
 {
     int scale = tp_op_find(op, TP_ROLE_SCALE);
@@ -17,7 +17,7 @@ enum tp_loss tp_unit_loss(const struct tp_plan *plan, const struct tp_unit *unit
         return TP_LOSS_NONE;
     if (unit->form->kind == TP_UNIT_ENCODE)
         return TP_LOSS_VALUES;
-    if (unit->form->kind != TP_UNIT_REPACK || unit->form->op.codec != TP_CODEC_INT4)
+    if (unit->form->kind != TP_UNIT_REPACK || !tp_op_is_int(&unit->form->op))
         return TP_LOSS_NONE; /* of FP8, FP4 and MX only equal scales are taken over */
     return scale_element(&source->form->op) == scale_element(&unit->form->op) ? TP_LOSS_NONE
                                                                   : TP_LOSS_SCALES;

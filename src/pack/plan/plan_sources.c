@@ -79,7 +79,7 @@ static bool lies_within(uint32_t to, uint32_t from)
  * little, and it is measured. */
 static bool loses_little(const struct tp_op *from, const struct tp_op *to)
 {
-    return from->codec != TP_CODEC_INT4 &&
+    return !tp_op_is_int(from) &&
            (to->codec == TP_CODEC_FP8 || to->codec == TP_CODEC_MXFP8) &&
            lies_within(to->block_n, from->block_n) && lies_within(to->block_k, from->block_k);
 }
