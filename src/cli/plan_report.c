@@ -8,6 +8,7 @@
 #include "cli/report.h"
 #include "pack/plan/alike.h"
 #include "pack/plan/config.h"
+#include "pack/source/ckpt_dir.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -319,6 +320,20 @@ static void warn_unread(const struct tp_checkpoint *ckpt)
                 ckpt->path, ckpt->unread[0]);
 }
 
+/* One of several files was named, or what engines need to know has no place. */
+static void warn_source(const struct tp_plan *plan)
+{
+    const struct tp_checkpoint *ckpt = plan->ckpt;
+    const char *name = ckpt->files[0].name, *end = strstr(name, ".safetensors");
+    if (!ckpt->directory && tp_ckpt_is_part(name))
+        tp_warn("%s: this is part %lu of %lu of a checkpoint; name its directory to convert all",
+                ckpt->path, strtoul(end - 14, NULL, 10), strtoul(end - 5, NULL, 10));
+    if (ckpt->directory && !plan->single_file && !ckpt->config && plan->unit_count &&
+        !plan->restores)
+        tp_warn("%s: there is no config.json, so that the output has none: no engine finds out how "
+                "its weights are stored", ckpt->path);
+}
+
 /* Weights that the file of importance does not know. */
 static void warn_unweighted(const struct tp_plan *plan)
 {
@@ -350,6 +365,7 @@ void tp_plan_warn(const struct tp_plan *plan)
     const char *seen[32];
     size_t count = 0;
     warn_unread(plan->ckpt);
+    warn_source(plan);
     warn_alike(plan);
     if (!plan->unit_count)
         warn_same(plan);

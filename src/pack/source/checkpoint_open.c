@@ -9,6 +9,7 @@
 #include "pack/os/os.h"
 #include "pack/source/ckpt_dir.h"
 #include "pack/source/ckpt_links.h"
+#include "pack/source/hub.h"
 #include "pack/text/name_set.h"
 
 #include <errno.h>
@@ -373,20 +374,20 @@ enum tp_code tp_checkpoint_open(const char *path, unsigned flags, struct tp_chec
     struct stat st;
     struct tp_ckpt_dir dir = {0};
     *ckpt = (struct tp_checkpoint){0};
-    if (tp_os.stat(path, &st) != 0) {
-        enum tp_code code = tp_fail_sys(err, errno, "cannot open");
-        tp_err_path(err, path);
-        tp_err_hint(err, "check the path: a .safetensors file or a checkpoint's directory");
-        return code;
+    if (!(ckpt->path = tp_hub_find(path, err)))
+        return err->code;
+    if (tp_os.stat(ckpt->path, &st) != 0) {
+        enum tp_code failed = tp_os_fail(err, errno, ckpt->path, "cannot open");
+        tp_checkpoint_close(ckpt);
+        return failed;
     }
     ckpt->directory = S_ISDIR(st.st_mode);
-    ckpt->path = tp_os_format(err, "%s", path);
     ckpt->strict = flags & TP_CHECKPOINT_STRICT;
     ckpt->copies = flags & TP_CHECKPOINT_COPIES;
     ckpt->folders = flags & TP_CHECKPOINT_FOLDERS;
     ckpt->rights = TP_RIGHTS_ALL;
     ckpt->dir_mode = ckpt->directory ? st.st_mode & 0777 : 0777;
-    enum tp_code code = ckpt->path ? open_all(ckpt, &dir, err) : TP_E_MEMORY;
+    enum tp_code code = open_all(ckpt, &dir, err);
     tp_ckpt_dir_close(&dir);
     if (code)
         tp_checkpoint_close(ckpt);

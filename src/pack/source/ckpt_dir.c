@@ -5,6 +5,7 @@
 
 #include "pack/source/ckpt_links.h"
 #include "pack/source/ckpt_others.h"
+#include "pack/source/hub.h"
 
 #include "base/suffix.h"
 #include "pack/text/name_set.h"
@@ -102,7 +103,7 @@ static enum tp_code indexed_shards(const struct tp_checkpoint *ckpt, struct tp_c
 }
 
 /* "...-00001-of-00003.safetensors": one of several, which needs an index. */
-static bool is_part_of_many(const char *name)
+bool tp_ckpt_is_part(const char *name)
 {
     static const char pattern[] = "-00000-of-00000"; /* 0 stands for any digit */
     const size_t length = sizeof pattern - 1;
@@ -115,6 +116,40 @@ static bool is_part_of_many(const char *name)
             return false;
     }
     return strtoul(end - 5, NULL, 10) > 1;
+}
+
+/* The first file that is left out and ends so, or NULL. */
+static const char *left_with(const struct tp_checkpoint *ckpt, const char *const *endings)
+{
+    for (size_t i = 0; i < ckpt->left_count; i++)
+        for (size_t e = 0; endings[e]; e++)
+            if (tp_ends_with(ckpt->left[i], endings[e]))
+                return ckpt->left[i];
+    return NULL;
+}
+
+/* Says what is there instead, and how to get what is wanted. */
+static enum tp_code fail_no_weights(const struct tp_checkpoint *ckpt, struct tp_err *err)
+{
+    static const char *const pickles[] = {".bin", ".pt", ".pth", ".ckpt", NULL},
+                      *const ggufs[] = {".gguf", NULL};
+    const char *pickle = left_with(ckpt, pickles), *gguf = left_with(ckpt, ggufs);
+    char *name = tp_hub_name(ckpt->path, err);
+    tp_err_path(err, ckpt->path);
+    if (pickle)
+        tp_err_hint(err, "get a revision with safetensors, or make them in Python: "
+                         "AutoModel.from_pretrained(SRC).save_pretrained(DST)");
+    else if (gguf)
+        tp_err_hint(err, "GGUF is llama.cpp's own quantization: get the model that it was made of");
+    else if (name)
+        tp_err_hint(err, "complete the download: hf download %s", name);
+    else
+        tp_err_hint(err, "name a directory that holds a checkpoint in safetensors format");
+    free(name);
+    if (pickle || gguf)
+        return tp_fail(err, TP_E_INPUT, "no .safetensors file in the directory, but '%.200s': "
+                       "weights in a format that is not read", pickle ? pickle : gguf);
+    return tp_fail(err, TP_E_INPUT, "no .safetensors file in the directory");
 }
 
 /* Without an index: model.safetensors, or the only file there is. */
@@ -141,23 +176,22 @@ static enum tp_code lone_shard(const struct tp_checkpoint *ckpt, const struct tp
         }
     }
     enum tp_code code;
-    if (count == 1 && !is_part_of_many(found)) {
+    if (count == 1 && !tp_ckpt_is_part(found)) {
         code = alloc_shards(dir, 1, err);
         if (code)
             return code;
         return add_shard(ckpt, dir, found, tp_ckpt_plain_name(found, err), err);
     }
     if (count == 0)
-        code = tp_fail(err, TP_E_INPUT, "no .safetensors file in the directory");
-    else if (count == 1)
+        return fail_no_weights(ckpt, err);
+    if (count == 1)
         code = tp_fail(err, TP_E_INPUT, "'%.200s' is one of several shards, and there is no %s",
                        found, TP_INDEX_NAME);
     else
         code = tp_fail(err, TP_E_INPUT, "%zu .safetensors files and no %s to say which count",
                        count, TP_INDEX_NAME);
     tp_err_path(err, ckpt->path);
-    tp_err_hint(err, count ? "download the index, or name one of the files"
-                           : "name a directory that holds a checkpoint in safetensors format");
+    tp_err_hint(err, "download the index, or name one of the files");
     return code;
 }
 

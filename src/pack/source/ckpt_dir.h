@@ -25,6 +25,8 @@ struct tp_ckpt_dir {
  * any case, *ckpt by its owner. */
 enum tp_code tp_ckpt_dir_read(struct tp_checkpoint *ckpt, struct tp_ckpt_dir *dir,
                               struct tp_err *err);
+/* "...-00001-of-00003.safetensors": one of several, which needs an index. */
+bool tp_ckpt_is_part(const char *name);
 void tp_ckpt_dir_close(struct tp_ckpt_dir *dir); /* legal on {0} and twice */
 
 /* "x.safetensors.zst" -> "x.safetensors", other names as they are; fresh memory. */

@@ -302,6 +302,8 @@ def _(report):
         os.mkdir(work.at("src"))
         for name in ("model", "mtp", "adapter"):
             stfile.save(work.at("src", f"{name}.safetensors"), made)
+        with open(work.at("src", "config.json"), "w", encoding="utf-8") as f:
+            f.write("{}")
         for gone, told in (("adapter", "'adapter.safetensors' and 1 more are not shards of"),
                            ("mtp", "'mtp.safetensors' is no shard of the checkpoint"),
                            ("model", None)):
