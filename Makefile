@@ -39,6 +39,9 @@ LIB_OBJ  = $(patsubst %.c,$(BUILD)/%.o,$(BASE) $(KERNELS) $(PACK)) $(BUILD)/form
 BENCH_OBJ = $(patsubst %.c,$(BUILD)/%.o,$(BENCH))
 CLI_OBJ  = $(patsubst %.c,$(BUILD)/%.o,$(CLI))
 UNIT     = $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(sort $(wildcard tests/unit/test_*.c)))
+# What `make install` puts into share/tilepack and share/doc/tilepack.
+SAMPLES  = $(sort $(wildcard samples/*.* samples/Containerfile samples/*/*))
+DOCS     = LICENSE README.md CHANGELOG.md SECURITY.md
 MAN      = $(sort $(wildcard man/*.[15]))
 
 all: $(BUILD)/tilepack library
@@ -234,6 +237,11 @@ install: all install-library
 	install -m 755 $(BUILD)/tilepack $(DESTDIR)$(PREFIX)/bin/
 	for page in $(MAN); do install -m 644 $$page \
 	    $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/ || exit 1; done
+	ln -sf tilepack-convert.1 $(DESTDIR)$(PREFIX)/share/man/man1/tilepack-plan.1
+	for file in $(SAMPLES); do install -d $(DESTDIR)$(PREFIX)/share/tilepack/$${file%/*} && \
+	    install -m 644 $$file $(DESTDIR)$(PREFIX)/share/tilepack/$$file || exit 1; done
+	install -d $(DESTDIR)$(PREFIX)/share/doc/tilepack
+	install -m 644 $(DOCS) $(DESTDIR)$(PREFIX)/share/doc/tilepack/
 	$(BUILD)/tilepack completions bash > \
 	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/tilepack
 	$(BUILD)/tilepack completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_tilepack
@@ -244,6 +252,9 @@ install: all install-library
 uninstall: uninstall-library
 	rm -f $(DESTDIR)$(PREFIX)/bin/tilepack $(foreach page,$(MAN),\
 	    $(DESTDIR)$(PREFIX)/share/man/man$(subst .,,$(suffix $(page)))/$(notdir $(page))) \
+	    $(DESTDIR)$(PREFIX)/share/man/man1/tilepack-plan.1 \
+	    $(SAMPLES:%=$(DESTDIR)$(PREFIX)/share/tilepack/%) \
+	    $(DOCS:%=$(DESTDIR)$(PREFIX)/share/doc/tilepack/%) \
 	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/tilepack \
 	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_tilepack \
 	    $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/tilepack.fish

@@ -20,7 +20,8 @@ files() { (cd "$work/machine" && find . ! -type d | LC_ALL=C sort); }
 
 # Files of others stand in every folder that is used, and stay.
 for folder in bin include lib lib/pkgconfig share/man/man1 share/man/man3 share/man/man5 \
-    share/bash-completion/completions share/zsh/site-functions share/fish/vendor_completions.d; do
+    share/bash-completion/completions share/zsh/site-functions share/fish/vendor_completions.d \
+    share/tilepack/samples share/doc/tilepack; do
     mkdir -p "$there/$folder"
     echo mine >"$there/$folder/tilepack-other"
 done
@@ -68,6 +69,16 @@ done
 for shell in bash-completion/completions/tilepack zsh/site-functions/_tilepack \
     fish/vendor_completions.d/tilepack.fish; do
     check "share/$shell" test -s "$there/share/$shell"
+done
+
+check 'the page of plan is that of convert' grep -q 'tilepack-convert' \
+    "$there/share/man/man1/tilepack-plan.1"
+for file in LICENSE README.md CHANGELOG.md; do
+    check "$file is installed" cmp "$root/$file" "$there/share/doc/tilepack/$file"
+done
+for file in samples/load_packed.py samples/Containerfile samples/kubernetes/convert.yaml \
+    samples/slurm/convert.sbatch samples/recipes/searched-scales.json; do
+    check "$file is installed" cmp "$root/$file" "$there/share/tilepack/$file"
 done
 
 check 'make uninstall' here uninstall
