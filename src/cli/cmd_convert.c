@@ -2,6 +2,7 @@
 #include "cli/cmd.h"
 
 #include "base/num.h"
+#include "cli/escape.h"
 #include "cli/human.h"
 #include "cli/measures.h"
 #include "cli/plan_report.h"
@@ -78,25 +79,59 @@ static int print_part(const struct tp_options *o, const struct tp_plan *plan, co
     return TP_OK;
 }
 
+/* The command that serves the output: of the first engine that loads the format. */
+static const char *serving_line(const struct tp_plan *plan)
+{
+    const struct tp_format *format = plan->unit_count ? plan->units[0].format : NULL;
+    for (uint32_t i = 0; format && i < format->serves; i++)
+        if (format->serve[i].engine != TP_ENGINE_KERNELS)
+            return format->serve[i].line;
+    return NULL;
+}
+
+/* The same with the output's path in place of DST, in fresh memory; NULL: there is none. */
+static char *serving(const struct tp_options *o, const struct tp_plan *plan, const char *output)
+{
+    const char *line = serving_line(plan), *dst = line ? strstr(line, "DST") : NULL;
+    struct tp_err ignored = {0};
+    if (!dst || plan->single_file || o->discard || o->tp > 1)
+        return NULL;
+    return tp_os_format(&ignored, "%.*s%s%s", (int)(dst - line), line, output, dst + 3);
+}
+
 static int print_result(const struct tp_options *o, const struct tp_plan *plan, const char *output,
                         const struct tp_measures *measures,
                         const struct tp_convert_result *result, double seconds)
 {
     char in[TP_HUMAN], out[TP_HUMAN], took[TP_HUMAN];
-    if (o->json)
-        return print_json(plan, measures, json_pack(
+    char *serve = output ? serving(o, plan, output) : NULL;
+    if (o->json) {
+        json_t *json = json_pack(
             "{s:o,s:b,s:I,s:I,s:I,s:I,s:f,s:I}", "output", tp_json_text(output), "already_done",
             result->already_done, "bytes_in", (json_int_t)plan->bytes_in, "bytes_out",
             (json_int_t)plan->bytes_out, "converted", (json_int_t)plan->unit_count, "kept",
             (json_int_t)plan->kept_count, "seconds", seconds, "shards_resumed",
-            (json_int_t)result->resumed));
-    if (!tp_report_new(output, result->already_done, TP_LOOKED_AT))
+            (json_int_t)result->resumed);
+        if (json && serve)
+            json_object_set_new(json, "serve", tp_json_text(serve));
+        free(serve);
+        return print_json(plan, measures, json);
+    }
+    if (!tp_report_new(output, result->already_done, TP_LOOKED_AT)) {
+        free(serve);
         return TP_OK;
+    }
     printf("%s: %zu weights converted, %zu tensors kept, %s -> %s in %s\n",
            o->discard ? "discarded" : output, plan->unit_count, plan->kept_count,
            tp_human_bytes(in, plan->bytes_in), tp_human_bytes(out, plan->bytes_out),
            tp_human_seconds(took, seconds));
     print_measures(measures);
+    if (serve) {
+        printf("serve it: ");
+        tp_print_text(stdout, serve);
+        putchar('\n');
+    }
+    free(serve);
     return TP_OK;
 }
 

@@ -47,7 +47,7 @@ def join(work):
 
 
 def verify(work):
-    return tool.run("verify", work.at("ranks"), "--quiet", check=False)
+    return tool.run("verify", work.at("ranks"), "--quiet", "--strict", check=False)
 
 
 def flips(work, count, seed):

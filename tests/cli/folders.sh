@@ -8,7 +8,7 @@ set -u
 convert() { # output, options ...
     to=$1
     shift
-    "$TILEPACK" convert "$work/model" -o "$work/$to" --to fp8-ct -j 2 --device cpu "$@"
+    "$TILEPACK" convert "$work/model" -o "$work/$to" --to "${format:-fp8-ct}" -j 2 --device cpu "$@"
 }
 same() { # file ...: as in the source
     for name; do cmp "$work/model/$name" "$work/dst1/$name" || return 1; done
@@ -82,13 +82,16 @@ ln -s ../../model/onnx dst.partial/code/link
 check "an unfinished output is finished" convert dst -q
 check "and has the same files" diff -r dst1 dst
 check "what links led to is there" test -f model/onnx/model.onnx
-check "ranks" convert cut --to mxfp8-ct --tp 2 -q
+format=mxfp8-ct
+check "ranks" convert cut --tp 2 -q
 check "a rank has the folders" test -f cut/rank_1/code/layers/deep/model.py
 check "are joined" "$TILEPACK" join cut -o joined -q
-convert whole --to mxfp8-ct -q
+convert whole -q
 check "to the whole" diff -r joined whole
 check "parts" sh -c "'$TILEPACK' convert model -o parts --to mxfp8-ct --part 1/1 -q &&
     '$TILEPACK' merge parts -q && diff -r parts whole"
+
+unset format
 
 # An output inside of the source is not copied into itself.
 check "an output in the source" "$TILEPACK" convert model -o model/fp8 --to fp8-ct -q

@@ -18,7 +18,7 @@ fresh() { rm -rf "$work/d" && cp -r "$work/packed" "$work/d"; }
     --to mxfp8-blocked --no-stack -q || exit 1
 
 # Whole.
-says "a directory" 0 "packed: no difference; 9 files hashed" packed
+says "a directory" 0 "packed: no difference; 10 files hashed" packed
 says "a single file" 0 "one.safetensors: no difference; 1 file hashed" one.safetensors
 says "one shard of a directory" 0 "no difference" packed/model-00001-of-00004.safetensors
 says "a checkpoint of another tool" 0 "src: not written by tilepack: its structure is right" src

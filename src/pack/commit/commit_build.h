@@ -27,6 +27,7 @@ struct tp_commit {
     pthread_mutex_t lock; /* of the journal */
     struct tp_manifest_file *files;
     size_t file_count;
+    const struct tp_text *card; /* of the whole, in the commit of a rank; NULL: of the plan */
     enum tp_code (*texts)(struct tp_commit *c); /* NULL: tp_commit_write_texts() */
     struct tp_err *err;
 };
@@ -121,6 +122,8 @@ enum tp_code tp_commit_room(struct tp_commit *c);
 enum tp_code tp_commit_record_shard(struct tp_commit *c, uint32_t f);
 enum tp_code tp_commit_write_small(struct tp_commit *c, const char *name, const char *data,
                                    size_t size, bool listed);
+/* The model card; nothing where no weight is made. */
+enum tp_code tp_commit_card(const struct tp_commit *c, struct tp_text *text);
 /* Copies the source's other files, and makes their folders; those that the config makes stale
  * only with `all`. */
 enum tp_code tp_commit_copy_others(struct tp_commit *c, bool all);

@@ -6,6 +6,7 @@
 #include "pack/commit/commit_build.h"
 
 #include "pack/sink/compress.h"
+#include "pack/plan/card.h"
 #include "pack/plan/config.h"
 #include "pack/text/json_memory.h"
 #include "pack/os/below.h"
@@ -17,6 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#define CARD "README.md"
+enum { MAX_CARD = 4 << 20 };
 
 mode_t tp_commit_dir_mode(const struct tp_commit *c)
 {
@@ -171,21 +175,86 @@ static bool same_folder(const char *a, const char *b)
     return strncmp(a, b, size) == 0 && !strchr(b + size, '/');
 }
 
-enum tp_code tp_commit_copy_others(struct tp_commit *c, bool all)
+/* The text of the source's card in fresh memory; NULL: there is none. One that is too large to
+ * be a text is none. */
+static enum tp_code read_card(const struct tp_commit *c, char **text)
+{
+    const struct tp_checkpoint *ckpt = c->plan->ckpt;
+    enum tp_code code = TP_OK;
+    struct stat st;
+    size_t size;
+    *text = NULL;
+    for (size_t i = 0; i < ckpt->other_count && code == TP_OK; i++) {
+        if (strcmp(ckpt->others[i], CARD) != 0)
+            continue;
+        int fd = -1;
+        char *path = tp_os_format(c->err, "%s/%s", ckpt->path, ckpt->others[i]);
+        code = path ? open_other(ckpt, path, &fd, &st, c->err) : TP_E_MEMORY;
+        if (code == TP_OK && st.st_size <= MAX_CARD)
+            code = tp_os_slurp_fd(fd, &st, path, MAX_CARD, text, &size, c->err);
+        tp_os_close(&fd);
+        free(path);
+    }
+    return code;
+}
+
+enum tp_code tp_commit_card(const struct tp_commit *c, struct tp_text *text)
+{
+    char *source;
+    if (!c->plan->unit_count)
+        return TP_OK;
+    enum tp_code code = read_card(c, &source);
+    if (code == TP_OK)
+        code = tp_card_text(c->plan, c->request, source, text, c->err);
+    free(source);
+    return code;
+}
+
+/* One file of the source, in a folder of its own where its name has one. */
+static enum tp_code copy_in_folder(struct tp_commit *c, size_t i)
 {
     char *const *names = c->plan->ckpt->others;
     size_t count = c->plan->ckpt->other_count;
     enum tp_code code = TP_OK;
-    for (size_t i = 0; i < count && code == TP_OK; i++) {
-        if (!all && tp_config_leaves_out(c->plan, names[i]))
+    if (i == 0 || !same_folder(names[i], names[i - 1]))
+        code = each_folder(c, names[i], make_folder);
+    if (code == TP_OK)
+        code = copy_other(c, names[i]);
+    if (code == TP_OK && (i + 1 == count || !same_folder(names[i], names[i + 1])))
+        code = each_folder(c, names[i], sync_folder);
+    return code;
+}
+
+/* Whether a name stands behind the card in the order of a directory's names. */
+static bool is_behind_card(const char *name)
+{
+    size_t size = strcspn(name, "/");
+    int order = strncmp(name, CARD, size);
+    return order > 0 || (order == 0 && size >= strlen(CARD));
+}
+
+/* The card stands where one of the source would: a list of files is the same then whether it was
+ * made or, by join, copied. */
+enum tp_code tp_commit_copy_others(struct tp_commit *c, bool all)
+{
+    char *const *names = c->plan->ckpt->others;
+    bool card = !all && c->plan->unit_count > 0, made = card && !c->card;
+    struct tp_text own = {0};
+    enum tp_code code = made ? tp_commit_card(c, &own) : TP_OK;
+    const struct tp_text *text = made ? &own : c->card;
+    for (size_t i = 0; i < c->plan->ckpt->other_count && code == TP_OK; i++) {
+        if (card && is_behind_card(names[i])) {
+            code = tp_commit_write_small(c, CARD, text->data, text->size, true);
+            card = false;
+        }
+        if (code || (!all && (tp_config_leaves_out(c->plan, names[i]) ||
+                              (c->plan->unit_count && strcmp(names[i], CARD) == 0))))
             continue;
-        if (i == 0 || !same_folder(names[i], names[i - 1]))
-            code = each_folder(c, names[i], make_folder);
-        if (code == TP_OK)
-            code = copy_other(c, names[i]);
-        if (code == TP_OK && (i + 1 == count || !same_folder(names[i], names[i + 1])))
-            code = each_folder(c, names[i], sync_folder);
+        code = copy_in_folder(c, i);
     }
+    if (card && code == TP_OK)
+        code = tp_commit_write_small(c, CARD, text->data, text->size, true);
+    tp_text_free(&own);
     return code;
 }
 

@@ -35,13 +35,14 @@ enum tp_code tp_commit_rank_directories(struct tp_commit *c)
 }
 
 /* The commit of one rank, as far as its small files; *own is to be closed. */
-static enum tp_code write_rank(struct tp_commit *c, unsigned r, struct tp_commit *own)
+static enum tp_code write_rank(struct tp_commit *c, unsigned r, const struct tp_text *card,
+                               struct tp_commit *own)
 {
     const struct tp_ranks *ranks = c->options->ranks;
     size_t files = c->plan->file_count;
     *own = (struct tp_commit){.plan = &ranks->plans[r], .request = &ranks->requests[r],
                               .options = c->options, .output = c->output, .err = c->err,
-                              .dir = -1, .journal = {.fd = -1}};
+                              .card = card, .dir = -1, .journal = {.fd = -1}};
     pthread_mutex_init(&own->lock, NULL);
     own->partial = tp_os_format(c->err, "%s/" TP_RANK_PREFIX "%u", c->partial, r);
     own->journal.hash = tp_os_zalloc(files + 1, sizeof *own->journal.hash, c->err);
@@ -165,13 +166,15 @@ static enum tp_code write_join(struct tp_commit *c, const struct tp_commit *rank
 
 enum tp_code tp_commit_write_ranks(struct tp_commit *c)
 {
-    enum tp_code code = TP_OK;
+    struct tp_text card = {0};
+    enum tp_code code = tp_commit_card(c, &card);
     for (unsigned r = 0; r < c->options->ranks->count && code == TP_OK; r++) {
         struct tp_commit own;
-        code = write_rank(c, r, &own);
+        code = write_rank(c, r, &card, &own);
         if (code == TP_OK && r + 1 == c->options->ranks->count)
             code = write_join(c, &own);
         tp_commit_close(&own);
     }
+    tp_text_free(&card);
     return code;
 }

@@ -45,7 +45,8 @@ enum tp_code tp_plan_alike(const struct tp_plan *plan, const char *pair[2], stru
 {
     static const char *const made[] = {TP_INDEX_NAME, "config.json", "tilepack.json"};
     enum { MADE = sizeof made / sizeof *made };
-    size_t count = 0, most = plan->file_count + plan->ckpt->other_count + MADE;
+    size_t count = 0, most = plan->file_count + plan->ckpt->other_count + MADE + 1;
+    bool card = plan->unit_count > 0; /* is made, in place of that of the source */
     pair[0] = pair[1] = NULL;
     if (plan->single_file)
         return TP_OK;
@@ -57,8 +58,12 @@ enum tp_code tp_plan_alike(const struct tp_plan *plan, const char *pair[2], stru
     for (size_t f = 0; f < plan->file_count; f++)
         names[count++] = plan->files[f].name;
     for (size_t i = 0; i < plan->ckpt->other_count; i++)
-        if (!tp_config_leaves_out(plan, plan->ckpt->others[i]))
+        if (!tp_config_leaves_out(plan, plan->ckpt->others[i])) {
             names[count++] = plan->ckpt->others[i];
+            card = card && strcmp(plan->ckpt->others[i], "README.md") != 0;
+        }
+    if (card)
+        names[count++] = "README.md";
     qsort(names, count, sizeof *names, by_name);
     for (size_t i = 1; i < count && !pair[0]; i++)
         if (in_place_of(names[i - 1], names[i])) {

@@ -1,0 +1,199 @@
+/* Writing the card. Says nothing of the machine, the time, the ranks or the parts of a
+ * conversion, so that all ways to one output give one card.
+ *
+ * The metadata is YAML between two lines "---". It is taken over as text, line by line: only
+ * what stands at the beginning of a line is understood.
+ */
+#include "pack/plan/card.h"
+
+#include "pack/source/hub.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char heading[] = "## The card of the source\n\n";
+static const char mark[] = "<!-- made by tilepack -->\n";
+
+static const char *next_line(const char *line)
+{
+    const char *end = strchr(line, '\n');
+    return end ? end + 1 : line + strlen(line);
+}
+
+static bool is_fence(const char *line)
+{
+    return strncmp(line, "---", 3) == 0 && line[3 + strspn(line + 3, " \r")] == '\n';
+}
+
+/* The text behind the metadata, which is [*begin, *end). */
+static const char *body_of(const char *card, const char **begin, const char **end)
+{
+    *begin = *end = card;
+    if (!is_fence(card))
+        return card;
+    const char *first = next_line(card), *line = first;
+    while (*line && !is_fence(line))
+        line = next_line(line);
+    if (!*line)
+        return card;
+    *begin = first;
+    *end = line;
+    return next_line(line);
+}
+
+/* Lines of a key that is written anew, its list and what it folds included. */
+static bool replaces(const char *line, bool before)
+{
+    if (strncmp(line, "base_model:", 11) == 0 || strncmp(line, "base_model_relation:", 20) == 0)
+        return true;
+    return before && (*line == ' ' || *line == '-' || *line == '\t');
+}
+
+static enum tp_code add_metadata(const char *begin, const char *end, const char *base,
+                                 struct tp_text *text, struct tp_err *err)
+{
+    if (begin == end && !base)
+        return TP_OK;
+    enum tp_code code = tp_text_add_word(text, "---\n", err);
+    bool replaced = false;
+    for (const char *line = begin; line < end && code == TP_OK; line = next_line(line)) {
+        replaced = base && replaces(line, replaced);
+        if (!replaced)
+            code = tp_text_add(text, line, (size_t)(next_line(line) - line), err);
+    }
+    if (code == TP_OK && base)
+        code = tp_text_addf(text, err, "base_model: %s\nbase_model_relation: quantized\n", base);
+    return code ? code : tp_text_add_word(text, "---\n", err);
+}
+
+/* "--set scale=gpu --search mse": what is not said by the format. */
+static enum tp_code add_rule(const struct tp_rule *rule, struct tp_text *text, struct tp_err *err)
+{
+    enum tp_code code = TP_OK;
+    for (uint32_t p = 0; p < rule->format->params && code == TP_OK; p++)
+        code = tp_text_addf(text, err, " --set %s=%s", rule->format->param[p].key,
+                            rule->format->param[p].stored[rule->settings.choice[p]]);
+    if (code == TP_OK && rule->search.search != TP_SEARCH_NONE)
+        code = tp_text_addf(text, err, " --search %s%s --importance %s",
+                            tp_search_name(rule->search.search),
+                            rule->search.is_signed ? " --signed" : "",
+                            rule->search.importance == TP_IMPORTANCE_FILE
+                                ? "FILE" : tp_importance_word(rule->search.importance));
+    return code;
+}
+
+static enum tp_code add_patterns(const char *option, const struct tp_pattern *items, size_t count,
+                                 struct tp_text *text, struct tp_err *err)
+{
+    enum tp_code code = TP_OK;
+    for (size_t i = 0; i < count && code == TP_OK; i++)
+        code = tp_text_addf(text, err, " %s '%s'", option, items[i].text);
+    return code;
+}
+
+static enum tp_code add_command(const struct tp_request *r, struct tp_text *text,
+                                struct tp_err *err)
+{
+    const struct tp_rule *rule = r->rule_count == 1 && !r->rules[0].pattern.text ? r->rules : NULL;
+    bool unpacks = r->restore || r->repack_only;
+    enum tp_code code = tp_text_addf(text, err, "tilepack %s SRC -o DST",
+                                     unpacks ? "unpack" : "convert");
+    if (code == TP_OK && r->restore && r->dtype != TP_DTYPE_NONE)
+        code = tp_text_addf(text, err, " --dtype %s", r->dtype == TP_F32 ? "f32" : "bf16");
+    if (code == TP_OK && !r->restore)
+        code = rule && rule->format ? tp_text_addf(text, err, " --to %s", rule->format->name)
+                                    : tp_text_add_word(text, " --recipe FILE", err);
+    if (code == TP_OK && !unpacks && rule && rule->format)
+        code = add_rule(rule, text, err);
+    if (code == TP_OK)
+        code = add_patterns("--include", r->include, r->include_count, text, err);
+    if (code == TP_OK)
+        code = add_patterns("--exclude", r->exclude, r->exclude_count, text, err);
+    return code ? code : tp_text_addf(text, err, "%s%s%s\n", r->no_stack ? " --no-stack" : "",
+                                      r->requantize ? " --requantize" : "",
+                                      r->keep_nonfinite && !unpacks ? " --nonfinite keep" : "");
+}
+
+/* How often the format of unit u is used, or 0: an earlier unit has said it. */
+static size_t uses_from(const struct tp_plan *plan, size_t u)
+{
+    size_t count = 0;
+    for (size_t v = 0; v < plan->unit_count; v++)
+        if (plan->units[v].format == plan->units[u].format) {
+            if (v < u)
+                return 0;
+            count++;
+        }
+    return count;
+}
+
+static enum tp_code add_formats(const struct tp_plan *plan, struct tp_text *text,
+                                struct tp_err *err)
+{
+    enum tp_code code = TP_OK;
+    const struct tp_format *last = NULL;
+    for (size_t u = 0; u < plan->unit_count && code == TP_OK; u++) {
+        const struct tp_format *format = plan->units[u].format;
+        size_t count = u && format == last ? 0 : uses_from(plan, u);
+        last = format;
+        if (count && format)
+            code = tp_text_addf(text, err, "* %zu weights in `%s`: %s; loads in %s\n", count,
+                                format->name, format->title, format->loads_in);
+        else if (count)
+            code = tp_text_addf(text, err, "* %zu weights made plain\n", count);
+    }
+    return code ? code : tp_text_addf(text, err, "* %zu tensors kept\n* %llu bytes of weights, "
+                                      "from %llu\n", plan->kept_count,
+                                      (unsigned long long)plan->bytes_out,
+                                      (unsigned long long)plan->bytes_in);
+}
+
+static enum tp_code add_serving(const struct tp_format *format, struct tp_text *text,
+                                struct tp_err *err)
+{
+    enum tp_code code = TP_OK;
+    for (uint32_t i = 0; format && i < format->serves && code == TP_OK; i++) {
+        const struct tp_serve *row = &format->serve[i];
+        if (row->engine != TP_ENGINE_KERNELS)
+            code = tp_text_addf(text, err, "\nTo serve it with %s (%s):\n\n```\n%s\n```\n",
+                                tp_engine_title(row->engine), row->versions, row->line);
+    }
+    return code;
+}
+
+/* The source's own text; of a card of ours, that of the card that it kept. */
+static enum tp_code add_body(const char *body, struct tp_text *text, struct tp_err *err)
+{
+    const char *ours = strstr(body, mark), *kept = ours ? strstr(ours, heading) : NULL;
+    if (ours)
+        body = kept ? kept + strlen(heading) : "";
+    body += strspn(body, "\r\n");
+    if (!*body)
+        return TP_OK;
+    enum tp_code code = tp_text_addf(text, err, "\n%s", heading);
+    return code ? code : tp_text_add_word(text, body, err);
+}
+
+enum tp_code tp_card_text(const struct tp_plan *plan, const struct tp_request *request,
+                          const char *source, struct tp_text *text, struct tp_err *err)
+{
+    const char *begin = "", *end = begin, *body = source ? body_of(source, &begin, &end) : "";
+    char *base = tp_hub_name(plan->ckpt->path, err);
+    const char *made = request->restore ? "unpacked" : "quantized";
+    enum tp_code code = err->code ? err->code : add_metadata(begin, end, base, text, err);
+    if (code == TP_OK)
+        code = tp_text_addf(text, err, "\n%s# %s %s by tilepack\n\nThe weights were %s, the other "
+                            "files are those of the source.\n\n", mark, base ? base : "Weights",
+                            made, made);
+    if (code == TP_OK && (code = add_formats(plan, text, err)) == TP_OK)
+        code = tp_text_add_word(text, "\n```\n", err);
+    if (code == TP_OK && (code = add_command(request, text, err)) == TP_OK)
+        code = tp_text_add_word(text, "```\n\n`tilepack verify DST --against SRC` derives every "
+                                "byte again, and prints the error of each weight.\n", err);
+    if (code == TP_OK)
+        code = add_serving(plan->units[0].format, text, err);
+    if (code == TP_OK)
+        code = add_body(body, text, err);
+    free(base);
+    return code;
+}

@@ -1,0 +1,62 @@
+#!/bin/sh
+# What a conversion leaves beside the weights: a model card with metadata of the Hub, the line
+# that serves the output, and the licences of the source.
+set -u
+# shellcheck source=tests/lib/preamble.sh
+. "$(dirname "$0")/../lib/preamble.sh"
+unset HF_HOME XDG_CACHE_HOME
+HF_HUB_CACHE=$work/hub
+export HF_HUB_CACHE
+convert() { # output, options ...
+    to=$1
+    shift
+    "$TILEPACK" convert acme/tiny-llama -o "$to" -j 2 --device cpu "$@"
+}
+cd "$work" || exit 1
+model=hub/models--acme--tiny-llama/snapshots/1
+"$PYTHON" "$TESTS/../samples/gen_checkpoint.py" "$model" --preset tiny-llama --quiet \
+    >/dev/null || exit 1
+printf '%s\n' --- 'license: other' 'license_link: LICENSE' 'base_model:' '- acme/base' 'tags:' \
+    '- text' --- '# Tiny' '' 'About it.' >$model/README.md
+for name in LICENSE NOTICE USE_POLICY.md; do echo "$name" >$model/$name; done
+
+answers "the line that serves it" 0 "serve it: vllm serve $work/packed" \
+    convert "$work/packed" --to w4a8-ct --set quotient=bf16
+convert json --to w4a8-ct --json -q >result
+check "JSON has it" grep -q '"serve": "vllm serve json"' result
+answers "a format for kernels has none" 0 "weights converted" convert kernels --to fp8-1x128
+check "so that none is printed" sh -c "! grep -q 'serve it' '$work/out'"
+"$PYTHON" - packed/README.md <<'END' >metadata || bad "metadata"
+import sys
+text = open(sys.argv[1], encoding="utf-8").read()
+head, body = text.split("---\n", 2)[1:]
+assert head.splitlines() == ["license: other", "license_link: LICENSE", "tags:", "- text",
+                             "base_model: acme/tiny-llama", "base_model_relation: quantized"], head
+for words in ("14 weights in `w4a8-ct`", "--to w4a8-ct --set quotient=bf16", "vllm serve DST",
+              "## The card of the source\n\n# Tiny\n\nAbout it.\n", "1338080 bytes"):
+    assert words in body, words
+END
+check "the metadata and the card" test -f metadata
+for name in LICENSE NOTICE USE_POLICY.md; do
+    check "$name is copied" cmp $model/$name packed/$name
+done
+check "it is verified" "$TILEPACK" verify packed -q --strict
+
+# One card for all ways to an output, and one again of an output.
+convert whole --to mxfp8-ct --shard-size 500k -q
+convert cut --to mxfp8-ct --shard-size 500k --tp 2 -q
+check "ranks have the card of the whole" cmp whole/README.md cut/rank_1/README.md
+check "join" "$TILEPACK" join cut -o joined -q
+check "gives the whole" diff -r whole joined
+for i in 1 2; do convert parts --to mxfp8-ct --shard-size 500k --part $i/2 -q; done
+check "merge" "$TILEPACK" merge parts -q
+check "gives it, too" diff -r whole parts
+"$TILEPACK" convert packed -o again --to w4a8-cutlass -q
+check "the source's card is kept once" test "$(grep -c '^About it' again/README.md)" = 1
+check "and is not nested" test "$(grep -c 'made by tilepack' again/README.md)" = 1
+"$TILEPACK" convert packed -o same --to w4a8-ct --set quotient=bf16 -q
+check "where nothing is made the card stays" cmp packed/README.md same/README.md
+mkdir bare && cp $model/*.safetensors* $model/config.json bare
+"$TILEPACK" convert bare -o bare-out --to fp8-ct -q
+check "a source without a card gets one" grep -q '^# Weights quantized by tilepack' bare-out/README.md
+finish
