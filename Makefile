@@ -228,7 +228,9 @@ lint:
 deps:
 	sh scripts/deps.sh build test lint
 
-install: all install-library
+install: install-program install-library
+
+install-program: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1 \
 	    $(DESTDIR)$(PREFIX)/share/man/man5 \
 	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
@@ -248,6 +250,10 @@ install: all install-library
 	$(BUILD)/tilepack completions fish > \
 	    $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/tilepack.fish
 
+# A package for Debian and Ubuntu, of the program without the library.
+deb: all
+	sh scripts/deb.sh $(BUILD) $(VERSION)
+
 # What `install` with the same DESTDIR and PREFIX put there, and no folder.
 uninstall: uninstall-library
 	rm -f $(DESTDIR)$(PREFIX)/bin/tilepack $(foreach page,$(MAN),\
@@ -263,4 +269,4 @@ clean:
 	rm -rf $(BUILD)
 
 -include $(LIB_OBJ:.o=.d) $(BENCH_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(UNIT:=.d)
-.PHONY: FORCE all unit check say-missing demo test test-packaging test-gpu gpu-tests dist reproducible bench quality test-slurm test-arm asan tsan fuzz fuzz-build lint deps install uninstall clean
+.PHONY: FORCE all unit check say-missing demo test test-packaging test-gpu gpu-tests dist reproducible bench quality test-slurm test-arm asan tsan fuzz fuzz-build lint deps install install-program deb uninstall clean
