@@ -1,5 +1,5 @@
 #!/bin/sh
-# deps.sh [--print] [build] [test] [lint] [arm] [slurm]
+# deps.sh [--print] [build] [test] [lint] [arm] [slurm] [browser]
 #
 # Installs what this project needs from the distribution (Debian or Ubuntu, apt)
 # and is not there yet. A thing counts as there when it can be used (the command
@@ -48,8 +48,11 @@ packages() {
         echo "slurm-wlm command slurmctld"
         echo "munge command munged"
         ;;
+    browser)
+        echo "chromium command ${CHROMIUM:-chromium}"
+        ;;
     *)
-        echo "deps.sh: unknown group '$1'; the groups are build, test, lint, arm and slurm" >&2
+        echo "deps.sh: unknown group '$1'; the groups are build, test, lint, arm, slurm, browser" >&2
         exit 2
         ;;
     esac

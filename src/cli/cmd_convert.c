@@ -82,7 +82,7 @@ static int print_part(const struct tp_options *o, const struct tp_plan *plan, co
 /* The command that serves the output: of the first engine that loads the format. */
 static const char *serving_line(const struct tp_plan *plan)
 {
-    const struct tp_format *format = plan->unit_count ? plan->units[0].format : NULL;
+    const struct tp_format *format = plan->unit_count ? plan->units[0].form->format : NULL;
     for (uint32_t i = 0; format && i < format->serves; i++)
         if (format->serve[i].engine != TP_ENGINE_KERNELS)
             return format->serve[i].line;

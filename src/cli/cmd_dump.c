@@ -12,14 +12,21 @@
 static enum tp_code check_options(const struct tp_options *o, struct tp_err *err)
 {
     bool offset = o->offset != TP_UNSET, expert = o->expert != TP_UNSET;
+    bool picture = o->svg || o->html;
+    const char *asked = o->at.set       ? "--at"
+                        : offset        ? "--offset"
+                        : o->values.set ? "--values"
+                        : o->svg        ? "--svg"
+                                        : "--html";
     if (o->at.set + offset + o->values.set > 1) {
         tp_err_hint(err, "ask for one at a time");
         return tp_fail(err, TP_E_USAGE, "--at, --offset and --values exclude each other");
     }
-    if (o->arg.count < 2 && (o->at.set || offset || o->values.set)) {
+    if (picture && (o->at.set || offset || o->values.set))
+        return tp_fail(err, TP_E_USAGE, "%s and a picture exclude each other", asked);
+    if (o->arg.count < 2 && (o->at.set || offset || o->values.set || picture)) {
         tp_err_hint(err, "'tilepack dump PATH' lists the tensors");
-        return tp_fail(err, TP_E_USAGE, "%s needs a tensor",
-                       o->at.set ? "--at" : offset ? "--offset" : "--values");
+        return tp_fail(err, TP_E_USAGE, "%s needs a tensor", asked);
     }
     if (o->fold && o->tree)
         return tp_fail(err, TP_E_USAGE, "--fold and --tree exclude each other");
@@ -63,7 +70,7 @@ static int dump_listed(const struct tp_options *o, const struct tp_source *sourc
                        const char *pattern)
 {
     struct tp_err err = {0};
-    if (pattern && (o->at.set || o->values.set || o->offset != TP_UNSET)) {
+    if (pattern && (o->at.set || o->values.set || o->offset != TP_UNSET || o->svg || o->html)) {
         tp_err_hint(&err, "'tilepack dump PATH %.200s' lists what it matches", pattern);
         tp_fail(&err, TP_E_USAGE, "a pattern stands for several tensors; name one");
         return tp_report_usage("dump", &err);
@@ -85,6 +92,8 @@ static int dump(const struct tp_options *o, struct tp_source *source)
     }
     if (find(source, name, &subject, &err))
         return tp_report_error(&err);
+    if (o->svg || o->html)
+        return tp_dump_picture(o, source, &subject);
     if (o->at.set)
         return tp_dump_at(o, source, &subject);
     if (o->offset != TP_UNSET)

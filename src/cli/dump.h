@@ -52,6 +52,24 @@ int tp_dump_byte(const struct tp_options *o, const struct tp_source *source,
 int tp_dump_values(const struct tp_options *o, const struct tp_source *source,
                    const struct tp_subject *subject);
 
+/* --svg, --html: the layout of the subject's weight as a picture. */
+int tp_dump_picture(const struct tp_options *o, const struct tp_source *source,
+                    const struct tp_subject *subject);
+
+/* An element as stored: the number that its bytes are, most significant digit first; the
+ * eight multiples of a group scale are no number: in the order of the bytes. Returns text. */
+enum { TP_STORED_TEXT = 40 };
+const char *tp_stored_text(char text[TP_STORED_TEXT], const struct tp_spot *spot, bool is_group8);
+
+/* What of an output is drawn: elements in one run along one dimension, in the first tile, in
+ * all (padding included), and bits of each. The output has a layout. */
+struct tp_tile {
+    uint64_t run, elements, total;
+    unsigned bits;
+};
+enum tp_code tp_tile_of(const struct tp_weight *weight, uint32_t out, struct tp_tile *tile,
+                        struct tp_err *err);
+
 /* Draws the beginning of an output in memory order: what lies at which byte. */
 int tp_dump_tile(const struct tp_weight *weight, uint32_t out);
 

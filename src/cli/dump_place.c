@@ -31,8 +31,7 @@ static const char *hex_text(char text[24], const struct tp_spot *spot)
     return text;
 }
 
-/* The eight multiples of a group scale are no number: in the order of the bytes. */
-static const char *stored_text(char text[40], const struct tp_spot *spot, bool is_group8)
+const char *tp_stored_text(char text[TP_STORED_TEXT], const struct tp_spot *spot, bool is_group8)
 {
     char *at = text;
     if (!is_group8)
@@ -83,7 +82,7 @@ static json_t *spot_json(const struct tp_source *source, const struct tp_subject
                          uint32_t i, const struct tp_spot *spot)
 {
     const struct tp_tensor *tensor = &source->ckpt.tensors[spot->tensor];
-    char stored[40];
+    char stored[TP_STORED_TEXT];
     json_t *json = json_pack("{s:s,s:s,s:o,s:I,s:I,s:i}", "role", role_of(subject, i), "tensor",
                              tensor->name, "file",
                              tp_json_text(source->ckpt.files[tensor->file].name), "offset",
@@ -92,7 +91,7 @@ static json_t *spot_json(const struct tp_source *source, const struct tp_subject
     if (spot->bits == 4)
         json_object_set_new(json, "nibble", json_string(spot->nibble ? "high" : "low"));
     json_object_set_new(json, "stored",
-                        json_string(stored_text(stored, spot, is_group8(subject, i))));
+                        json_string(tp_stored_text(stored, spot, is_group8(subject, i))));
     return json;
 }
 
@@ -147,9 +146,9 @@ static void print_part(const struct tp_source *source, const struct tp_subject *
 {
     const struct tp_spot *spot = &info->spot[i];
     const struct tp_tensor *tensor = &source->ckpt.tensors[spot->tensor];
-    char stored[40], place[64];
+    char stored[TP_STORED_TEXT], place[64];
     printf("  %-14s%s in the %s of ", subject->weight ? noun(subject, i) : "stored",
-           stored_text(stored, spot, is_group8(subject, i)), place_text(place, spot));
+           tp_stored_text(stored, spot, is_group8(subject, i)), place_text(place, spot));
     tp_print_text(stdout, tensor->name);
     printf("\n  %14sat %llu of ", "", (unsigned long long)spot->offset);
     tp_print_text(stdout, source->ckpt.files[tensor->file].name);
@@ -276,13 +275,13 @@ static void print_item(const struct tp_source *source, const struct tp_subject *
 {
     struct tp_element_info info;
     bool group8 = is_group8(subject, subject->out);
-    char stored[40];
+    char stored[TP_STORED_TEXT];
     printf("  ");
     if (item->spot.bits == 4)
         printf("%s half ", item->spot.nibble ? "high" : "low");
     else if (item->spot.bits > 8)
         printf("byte %u of ", item->byte_of);
-    printf("%s: ", stored_text(stored, &item->spot, group8));
+    printf("%s: ", tp_stored_text(stored, &item->spot, group8));
     if (item->padding) {
         printf("padding");
         if (item->spot.bits <= 8 && item->spot.raw[0] != item->fill)

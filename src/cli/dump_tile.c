@@ -206,6 +206,18 @@ static void print_steps(const struct drawing *d, const struct tp_op_out *out)
     }
 }
 
+enum tp_code tp_tile_of(const struct tp_weight *weight, uint32_t i, struct tp_tile *tile,
+                        struct tp_err *err)
+{
+    struct drawing d = {.bits = tp_element_bits(weight->op.out[i].element)};
+    enum tp_code code = tp_op_layout(&weight->op, i, weight->box, &d.layout, err);
+    if (code)
+        return code;
+    collect_modes(&d);
+    *tile = (struct tp_tile){d.run, d.tile, tp_layout_size(&d.layout), d.bits};
+    return TP_OK;
+}
+
 int tp_dump_tile(const struct tp_weight *weight, uint32_t i)
 {
     const struct tp_op_out *out = &weight->form->op.out[i];

@@ -296,6 +296,16 @@ const struct tp_option tp_option_rows[] = {
              "differ have lines of their own."},
     {.name = "tree", .kind = TP_OPT_FLAG, .commands = BIT(DUMP), .field = FIELD(tree),
      .help = "the same as a tree of names"},
+    {.name = "svg", .value = "FILE", .kind = TP_OPT_STRING, .commands = BIT(DUMP),
+     .field = FIELD(svg), .complete = TP_COMPLETE_PATH,
+     .help = "draw the layout of a packed weight into FILE.svg",
+     .more = "Memory in the order of its bytes, coloured by the rows and columns of W, with the "
+             "scales beside the codes. A file of that name is replaced."},
+    {.name = "html", .value = "FILE", .kind = TP_OPT_STRING, .commands = BIT(DUMP),
+     .field = FIELD(html), .complete = TP_COMPLETE_PATH,
+     .help = "the same as a page, FILE.html, that explains the cell pointed at",
+     .more = "It says (n,k), byte and value, marks the scales of a code and the codes of a scale, "
+             "and needs nothing else."},
     {.name = "against", .value = "SRC", .kind = TP_OPT_STRING, .commands = BIT(VERIFY),
      .field = FIELD(against), .complete = TP_COMPLETE_PATH,
      .help = "derive every tensor again from the source and compare"},

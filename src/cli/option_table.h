@@ -84,7 +84,7 @@ struct tp_options {
     /* compare, dump */
     struct tp_strings compared; /* --to of compare */
     bool full, fold, tree;
-    const char *html;
+    const char *html, *svg;
 };
 
 enum tp_option_kind { /* and the field's type */

@@ -1,0 +1,110 @@
+/* `dump --svg` and `--html`: the picture of a weight's layout as a file, alone or in a page
+ * that says more of the cell under the pointer. */
+#include "cli/dump.h"
+#include "cli/page.h"
+#include "cli/picture.h"
+#include "cli/report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Has no character that markup takes for itself, so that the page is well-formed XML, too. */
+static const char script[] =
+    "(function () {\n"
+    "    var what = document.getElementById('what');\n"
+    "    var cells = Array.from(document.querySelectorAll('.cell'));\n"
+    "    function covers(a, b) {\n"
+    "        return ['e', 'n', 'k'].every(function (d) {\n"
+    "            return Number(b[d + '1']) > Number(a[d]) ? Number(a[d + '1']) > Number(b[d]) : "
+    "false;\n"
+    "        });\n"
+    "    }\n"
+    "    function range(name, from, to) {\n"
+    "        return ' ' + name + '=' + from + (to - from > 1 ? '..' + (to - 1) : '');\n"
+    "    }\n"
+    "    function show(cell) {\n"
+    "        var d = cell.dataset, text = d.role + ':';\n"
+    "        if (d.padding) text += ' padding';\n"
+    "        else text += range('e', d.e, d.e1) + range('n', d.n, d.n1) + range('k', d.k, d.k1);\n"
+    "        text += ', ' + (d.half ? d.half + ' half of ' : '') + 'byte ' + d.byte + ' (' +\n"
+    "            d.offset + ' of the file), stored ' + d.stored;\n"
+    "        if (d.value) text += ', value ' + d.value;\n"
+    "        what.textContent = text;\n"
+    "        cells.forEach(function (other) {\n"
+    "            other.classList.toggle('on', other === cell ? true : covers(d, other.dataset));\n"
+    "        });\n"
+    "    }\n"
+    "    document.addEventListener('mouseover', function (event) {\n"
+    "        var cell = event.target.closest('.cell');\n"
+    "        if (cell) show(cell);\n"
+    "    });\n"
+    "})();\n";
+
+static void put_lead(FILE *out, const struct tp_weight *weight)
+{
+    char box[TP_BOX_TEXT];
+    fprintf(out, "<p><code>%s</code>, %s. Memory is shown in the order of its bytes. A cell is a "
+            "stored element and names the n,k that it belongs to (of scales: the number of their "
+            "block); its hue is that of the row of W, darker further right.</p>\n"
+            "<p id=\"what\"><b>Point at a cell: what it holds, and which codes and scales belong "
+            "together.</b></p>\n", weight->format->name, tp_box_text(box, weight));
+}
+
+static enum tp_code write_svg(struct tp_picture *picture, const char *path, struct tp_err *err)
+{
+    struct tp_page page;
+    enum tp_code code = tp_page_open(&page, path, ".svg", err), closed;
+    if (code)
+        return code;
+    code = tp_picture_draw(picture, page.file, err);
+    closed = tp_page_close(&page, err);
+    return code ? code : closed;
+}
+
+static enum tp_code write_html(struct tp_picture *picture, const char *path, struct tp_err *err)
+{
+    struct tp_page page;
+    enum tp_code code = tp_page_open(&page, path, ".html", err), closed;
+    if (code)
+        return code;
+    tp_page_head(page.file, picture->weight->name);
+    put_lead(page.file, picture->weight);
+    fputs("<div class=\"wide\">", page.file);
+    code = tp_picture_draw(picture, page.file, err);
+    fprintf(page.file, "</div>\n<script>\n%s</script>\n", script);
+    tp_page_foot(page.file);
+    closed = tp_page_close(&page, err);
+    return code ? code : closed;
+}
+
+static int report(const struct tp_options *o, const struct tp_picture *picture)
+{
+    const char *paths[] = {o->svg, o->html};
+    if (o->json)
+        return tp_json_print(json_pack("{s:s,s:s,s:s?,s:s?,s:I}", "weight", picture->weight->name,
+                                       "format", picture->weight->format->name, "svg", o->svg,
+                                       "html", o->html, "cells", (json_int_t)picture->cells));
+    for (int i = 0; i < 2; i++)
+        if (paths[i])
+            printf("%s: %zu cells of %s\n", paths[i], picture->cells,
+                   picture->weight->format->name);
+    return TP_OK;
+}
+
+int tp_dump_picture(const struct tp_options *o, const struct tp_source *source,
+                    const struct tp_subject *subject)
+{
+    struct tp_picture picture;
+    struct tp_err err = {0};
+    if (!subject->weight) {
+        tp_err_tensor(&err, source->ckpt.tensors[subject->tensor].name);
+        tp_fail(&err, TP_E_USAGE, "it is not packed: rows in order are no picture");
+        return tp_report_error(&err);
+    }
+    enum tp_code code = tp_picture_open(&picture, source, subject->weight, &err);
+    if (code == TP_OK && o->svg)
+        code = write_svg(&picture, o->svg, &err);
+    if (code == TP_OK && o->html)
+        code = write_html(&picture, o->html, &err);
+    return code ? tp_report_error(&err) : report(o, &picture);
+}
