@@ -112,7 +112,7 @@ test:
 
 # Installing, the source archive: the ways in which this gets onto a machine.
 test-packaging:
-	sh scripts/deps.sh build test
+	sh scripts/deps.sh build test browser
 	$(MAKE) -j$(JOBS) all
 	BUILD=$(BUILD) sh tests/run.sh --packaging
 

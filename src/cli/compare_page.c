@@ -5,9 +5,10 @@
 #include "cli/page.h"
 
 #include <math.h>
+#include <stdlib.h>
 
-enum { WIDTH = 860, HEIGHT = 400, LEFT = 60, RIGHT = 160, TOP = 20, BOTTOM = 50 };
-enum { SHOWN = 50 };
+enum { WIDTH = 900, HEIGHT = 520, LEFT = 60, RIGHT = 200, TOP = 20, BOTTOM = 50 };
+enum { LINE = 15, MOST_MARKS = 64, SHOWN = 50 };
 
 /* The part of the plane that is drawn. */
 struct frame {
@@ -60,23 +61,55 @@ static void draw_axes(FILE *out, const struct frame *frame)
             (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10);
 }
 
-/* A dot at the mean, a line to the worst weight; labels of dots that lie together stand below
- * each other. */
+/* What is drawn of one format: its dot, and its label at the right. */
+struct mark {
+    const struct tp_candidate *candidate;
+    double x, y, worst_y, label_y;
+};
+
+static int by_height(const void *left, const void *right)
+{
+    const struct mark *a = left, *b = right;
+    return (a->y > b->y) - (a->y < b->y);
+}
+
+/* Labels in the order of their dots, none on another, and all inside. */
+static void place_labels(struct mark marks[], size_t count)
+{
+    double limit = HEIGHT - BOTTOM;
+    qsort(marks, count, sizeof *marks, by_height);
+    for (size_t i = 0; i < count; i++)
+        marks[i].label_y = i ? fmax(marks[i].y, marks[i - 1].label_y + LINE) : marks[i].y;
+    for (size_t i = count; i-- > 0; limit -= LINE)
+        marks[i].label_y = fmin(marks[i].label_y, limit);
+}
+
+/* A dot at the mean, a line to the worst weight, and one to the name. */
+static void draw_mark(FILE *out, const struct mark *mark)
+{
+    double end = WIDTH - RIGHT + 24;
+    fprintf(out, "<g><line class=\"rule\" stroke-width=\"3\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" "
+            "y2=\"%.1f\"/><line class=\"rule\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>"
+            "<circle class=\"dot\" r=\"4\" cx=\"%.1f\" cy=\"%.1f\"/><text x=\"%.1f\" y=\"%.1f\">"
+            "%s</text></g>\n", mark->x, mark->x, mark->y, mark->worst_y, mark->x, mark->y, end,
+            mark->label_y, mark->x, mark->y, end + 4, mark->label_y + 4,
+            mark->candidate->format->name);
+}
+
 static void draw_candidates(FILE *out, const struct tp_candidates *all, const struct frame *frame)
 {
-    double last_x = -1e9, label = 0;
-    for (size_t i = 0; i < all->count; i++) {
+    struct mark marks[MOST_MARKS];
+    size_t count = 0;
+    for (size_t i = 0; i < all->count && count < MOST_MARKS; i++) {
         const struct tp_candidate *c = &all->items[i];
-        if (c->refused || !c->sum.measured)
-            continue;
-        double x = x_of(frame, (double)c->bytes), y = y_of(frame, c->sum.mean_db);
-        label = x - last_x < 110 && fabs(label - y) < 60 ? label + 14 : y + 4;
-        last_x = x;
-        fprintf(out, "<g><line class=\"rule\" stroke-width=\"2\" x1=\"%.1f\" x2=\"%.1f\" "
-                "y1=\"%.1f\" y2=\"%.1f\"/><circle class=\"dot\" r=\"4\" cx=\"%.1f\" cy=\"%.1f\"/>"
-                "<text x=\"%.1f\" y=\"%.1f\">%s</text></g>\n", x, x, y,
-                y_of(frame, c->ranks[0].db), x, y, x + 9, label, c->format->name);
+        if (!c->refused && c->sum.measured)
+            marks[count++] = (struct mark){.candidate = c, .x = x_of(frame, (double)c->bytes),
+                                           .y = y_of(frame, c->sum.mean_db),
+                                           .worst_y = y_of(frame, c->ranks[0].db)};
     }
+    place_labels(marks, count);
+    for (size_t i = 0; i < count; i++)
+        draw_mark(out, &marks[i]);
 }
 
 static void draw(FILE *out, const struct tp_candidates *all)

@@ -69,7 +69,7 @@ static enum tp_code write_html(struct tp_picture *picture, const char *path, str
         return code;
     tp_page_head(page.file, picture->weight->name);
     put_lead(page.file, picture->weight);
-    fputs("<div class=\"wide\">", page.file);
+    fputs("<div class=\"wide full\">", page.file);
     code = tp_picture_draw(picture, page.file, err);
     fprintf(page.file, "</div>\n<script>\n%s</script>\n", script);
     tp_page_foot(page.file);

@@ -72,7 +72,8 @@ static const char style[] =
     "code,pre{font:13px/1.4 ui-monospace,monospace}p.dim,.dim{color:var(--dim)}\n"
     "svg text{fill:var(--ink);font:12px system-ui,sans-serif}svg .dim{fill:var(--dim)}\n"
     "svg .rule{stroke:var(--rule)}svg .dot{fill:var(--mark)}\n"
-    ".wide{overflow-x:auto}details{margin:.5rem 0}summary{cursor:pointer}\n";
+    ".wide{overflow-x:auto}.full{width:calc(100vw - 3rem);margin-left:calc(50% - 50vw + 1.5rem)}"
+    "details{margin:.5rem 0}summary{cursor:pointer}\n";
 
 void tp_page_head(FILE *out, const char *title)
 {

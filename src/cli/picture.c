@@ -11,8 +11,9 @@
 
 enum {
     CELL_W = 46, CELL_H = 22, ADDRESS = 56, HEAD = 44, GAP = 48, MARGIN = 16, FOOT = 24,
-    LINE_CELLS = 16, WIDE_LINE_CELLS = 8, /* of elements of at most, and more than, 8 bits */
+    LINE_CELLS = 16,
     MOST_CELLS = 1024, MOST_SCALES = 128, LEAST_CELLS = 64,
+    LETTER = 6, /* width of one, about */
     LONG_RUN = 64, LONG_LINES = 16,
 };
 
@@ -31,8 +32,7 @@ static enum tp_code choose_lines(const struct tp_weight *weight, struct tp_pictu
     uint64_t most = codes ? MOST_CELLS : MOST_SCALES;
     part->bits = tile.bits;
     part->elements = tile.total;
-    part->per_line = tile.bits > 8 ? WIDE_LINE_CELLS : LINE_CELLS;
-    part->per_line = tp_min_u64(part->per_line, tile.total);
+    part->per_line = tp_min_u64(LINE_CELLS, tile.total);
     part->line_step = part->per_line;
     if (tile.run > LONG_RUN) {
         part->line_step = tile.run;
@@ -49,11 +49,14 @@ static void place_part(struct tp_picture *picture, struct tp_picture_part *part,
 {
     bool codes = picture->weight->op.out[part->out].role == TP_ROLE_CODES;
     double width = ADDRESS + CELL_W * (double)part->per_line + 30; /* "..." behind a line */
+    const char *name = picture->source->ckpt.tensors[picture->weight->tensor[part->out]].name;
+    double title = LETTER * (double)tp_min_u64(strlen(name) + 30, 150);
     double height = HEAD + CELL_H * (double)part->lines + FOOT;
     part->x = codes ? MARGIN : MARGIN + ADDRESS + CELL_W * LINE_CELLS + 30 + GAP;
     part->y = codes ? MARGIN : *right_y;
     if (!codes)
         *right_y += height;
+    width = title > width ? title : width;
     if (part->x + width + MARGIN > picture->width)
         picture->width = part->x + width + MARGIN;
     if (part->y + height > picture->height)

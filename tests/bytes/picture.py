@@ -3,10 +3,13 @@
 
     picture.py PATH NAME     draws that weight, and asks for every seventh cell
     picture.py --probe FILE  prints FILE, a page, with a script behind it that points at every
-                             cell and puts what the page says of each into its <title>
+                             cell and leaves nothing in the page but what it said of each
+    picture.py --said FILE N what a browser made of that: every one of N cells is explained
 """
+import html
 import json
 import os
+import re
 import sys
 import xml.etree.ElementTree as tree
 
@@ -96,7 +99,33 @@ def compare(path, name):
     tally.check(not wrong, f"cells are what --at and --offset say {wrong[:2]}")
 
 
+def explained(text, on, marked, cell):
+    """What the page says of a cell has all its numbers, and the cell is marked, alone only
+    when it is padding (a code has its scales, and a scale its codes)."""
+    parts = [f"byte {cell['byte']} ", f"({cell['offset']} of the file)", f"stored {cell['stored']}"]
+    if "padding" in cell:
+        parts.append("padding")
+    else:
+        parts += [f" n={cell['n']}", f" k={cell['k']}", f"value {cell['value']}"]
+    if "half" in cell:
+        parts.append(f"{cell['half']} half of byte")
+    return on and all(part in text for part in parts) and (marked > 1 or "padding" in cell)
+
+
+def said(path, count):
+    with open(path, encoding="utf-8") as file:
+        text = html.unescape(re.search("<pre>(.*)</pre>", file.read(), re.S)[1])
+    cells = json.loads(text)
+    tally.check(len(cells) == count, f"{len(cells)} cells of {count}")
+    # Scales of what is not drawn have no codes beside them.
+    wrong = [c for c in cells if not explained(c[0], c[1], c[2] + (c[3]["role"] != "codes"), c[3])]
+    tally.check(not wrong, f"explained {wrong[:2]}")
+
+
 def main():
+    if sys.argv[1] == "--said":
+        said(sys.argv[2], int(sys.argv[3]))
+        return tally.finish()
     if sys.argv[1] == "--probe":
         with open(sys.argv[2], encoding="utf-8") as file:
             print(file.read().replace("</body>", PROBE + "</body>"))

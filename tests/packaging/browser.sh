@@ -1,0 +1,38 @@
+#!/bin/sh
+# The pages in a real browser, without a network: `compare --html` draws, and the page of
+# `dump --html` says of the cell under the pointer what the cell is, for every cell.
+# Chromium of the distribution, headless; CHROMIUM names another one.
+set -u
+# shellcheck source=tests/lib/preamble.sh
+. "${TESTS:-$(cd "$(dirname "$0")/.." && pwd)}/lib/preamble.sh"
+root=$(dirname "$TESTS")
+CHROMIUM=${CHROMIUM:-chromium}
+export CHROMIUM
+sh "$root/scripts/deps.sh" browser || exit 1
+"$PYTHON" "$root/samples/gen_checkpoint.py" "$work/tiny" --preset tiny-mixtral >/dev/null || exit 1
+cd "$work" || exit 1
+
+# The page as the browser has it when its scripts have run; what it complains of to stderr.
+shown() { # page
+    timeout 120 "$CHROMIUM" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage \
+        --host-resolver-rules='MAP * ~NOTFOUND' --user-data-dir="$work/profile" \
+        --enable-logging=stderr --virtual-time-budget=5000 --dump-dom "file://$work/$1"
+}
+quiet() { ! grep -E 'CONSOLE.*(Error|Refused|Failed)' "$1"; }
+
+check 'the page of compare' "$TILEPACK" compare tiny --html compare.html
+shown compare.html >compare.dom 2>compare.log
+check 'has a dot for each format' test "$(grep -o '<circle' compare.dom | wc -l)" = \
+    "$("$TILEPACK" compare tiny --json | jq '.formats | length')"
+check 'and no complaint' quiet compare.log
+
+for format in w4a8-cutlass nvfp4-blocked fp8-ct; do
+    "$TILEPACK" convert tiny -o $format --to $format --quiet || exit 1
+    check "$format is drawn" "$TILEPACK" dump $format layers.0.self_attn.k_proj --html $format.html
+    "$PYTHON" "$TESTS/bytes/picture.py" --probe $format.html >probe.html || exit 1
+    shown probe.html >dom 2>log
+    check 'without a complaint' quiet log
+    check "every cell of $format is explained" "$PYTHON" "$TESTS/bytes/picture.py" --said dom \
+        "$(grep -c 'class="cell"' $format.html)"
+done
+finish
