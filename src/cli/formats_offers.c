@@ -13,7 +13,7 @@
 static const char meaning[] =
     "\nbits of a weight in a large matrix; SNR: the typical ratio of signal to noise, without a\n"
     "search; 'tilepack compare SRC' measures both on your model. Speed: native multiplies in\n"
-    "FP8 or FP4, mixed in 16 bits after widening, decoded is made plain when it is loaded.\n";
+    "8 or 4 bits, mixed in 16 bits after widening, decoded is made plain when it is loaded.\n";
 
 /* "sm80 sm86", of a row. */
 static void gpus_text(const struct tp_serve *serve, char *text, size_t size)

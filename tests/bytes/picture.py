@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Pictures of `dump --svg` and `--html` against what `dump --at` and `--offset` say.
 
-    picture.py PATH NAME     draws that weight, and asks for every seventh cell
+    picture.py PATH NAME     draws that weight, and asks for every 17th cell
     picture.py --probe FILE  prints FILE, a page, with a script behind it that points at every
                              cell and leaves nothing in the page but what it said of each
     picture.py --said FILE N what a browser made of that: every one of N cells is explained
@@ -91,7 +91,7 @@ def compare(path, name):
     tensors = {t["role"]: t["name"] for t in weight["tensors"]}
     tally.check({c["role"] for c in cells} == set(tensors) - {"words"}, "codes and all scales")
     wrong = []
-    for cell in cells[::7] + [c for c in cells if c.get("padding")][:3]:
+    for cell in cells[::17] + [c for c in cells if c.get("padding")][:3]:
         pairs = [as_offset(path, cell, tensors[cell["role"]])]
         if not cell.get("padding"):
             pairs.append(as_at(path, name, cell))

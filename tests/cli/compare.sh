@@ -18,6 +18,7 @@ check 'the worst weights of both' test "$(sed -n '/the worst weights/,/^$/p' tex
 check 'it says that it is a sample' grep -q -- '--full measures all values' text
 "$TILEPACK" compare tiny --to fp8-ct --full >text
 check 'and when it is none' test "$(grep -c -- '--full' text)" = 0
+# shellcheck disable=SC2016 # expanded there
 check 'any number of jobs' sh -c '
     for j in 1 5; do
         "$TILEPACK" compare tiny --json -j $j | jq "del(.seconds)" >json.$j

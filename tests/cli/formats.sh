@@ -100,15 +100,16 @@ sed '1d; /^$/,$d; s/ .*//' out | cmp -s - <(grep '^fp8' files) || fail "FP8 list
 
 # What loads where. The order is by engine or not, speed, error and size.
 cat >wanted <<'TEXT'
-format          engine   bits  SNR dB  speed   GPUs   how
-fp8-ct          vllm    8.001    31.6  native  sm89+  vllm serve DST
-fp8-deepseek    vllm    8.002    31.6  native  sm89+  vllm serve DST
-fp8-dynamic-ct  vllm    8.004    31.7  native  sm89+  vllm serve DST
-w4a8-ct         vllm    4.125    18.4  native  sm90   vllm serve DST
+format engine bits SNR dB speed GPUs how
+fp8-ct vllm 8.001 31.6 native sm89+ vllm serve DST
+fp8-deepseek vllm 8.002 31.6 native sm89+ vllm serve DST
+fp8-dynamic-ct vllm 8.004 31.7 native sm89+ vllm serve DST
+w4a8-ct vllm 4.125 18.4 native sm90 vllm serve DST
 TEXT
 for gpu in h100 sm90 h20; do
     "$program" formats --gpu $gpu --engine vllm >out || fail "--gpu $gpu"
-    grep -E '^(format|fp8-(ct|deepseek|dynamic-ct)|w4a8-ct) ' out | diff -u wanted - ||
+    grep -E '^(format|fp8-(ct|deepseek|dynamic-ct)|w4a8-ct) ' out | tr -s ' ' |
+        diff -u wanted - ||
         fail "what vLLM loads on $gpu is another"
 done
 "$program" formats w4a8 --gpu l40s >out || fail '--gpu l40s'

@@ -40,7 +40,8 @@ static int order(double a, double b) { return (a > b) - (a < b); }
 static int better(const void *left, const void *right)
 {
     const struct tp_offer *a = left, *b = right;
-    bool own_a = a->serve->engine == TP_ENGINE_KERNELS, own_b = b->serve->engine == TP_ENGINE_KERNELS;
+    bool own_a = a->serve->engine == TP_ENGINE_KERNELS;
+    bool own_b = b->serve->engine == TP_ENGINE_KERNELS;
     int by = own_a - own_b;
     if (!by)
         by = (int)a->serve->speed - (int)b->serve->speed;

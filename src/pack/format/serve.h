@@ -12,7 +12,7 @@
 
 /* What the multiplication gains, the best first. */
 enum tp_speed {
-    TP_SPEED_NATIVE,  /* the tensor cores multiply in FP8 or FP4 */
+    TP_SPEED_NATIVE,  /* the tensor cores multiply in 8 or 4 bits */
     TP_SPEED_MIXED,   /* in 16 bits, the kernel widens the codes: less memory traffic only */
     TP_SPEED_DECODED, /* made plain when loaded: saves disk and transfer only */
 };
