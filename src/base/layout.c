@@ -19,6 +19,7 @@ struct parser {
     struct tp_box3 box;
     uint64_t align;    /* least common multiple of the align() units seen */
     unsigned depth;
+    const uint64_t *index; /* what I stands for, or NULL */
     struct tp_err *err;
 };
 
@@ -90,6 +91,11 @@ static enum tp_code parse_atom(struct parser *p, uint64_t *value)
     if (*p->at == 'E' || *p->at == 'N' || *p->at == 'K') {
         char name = *p->at++;
         *value = name == 'E' ? p->box.e : name == 'N' ? p->box.n : p->box.k;
+        return TP_OK;
+    }
+    if (*p->at == 'I' && p->index) {
+        p->at++;
+        *value = *p->index;
         return TP_OK;
     }
     if (strncmp(p->at, "ceil", 4) == 0 || strncmp(p->at, "align", 5) == 0) {
@@ -207,13 +213,26 @@ static enum tp_code check_range(struct parser *p, const struct tp_layout *layout
     return TP_OK;
 }
 
+static enum tp_code evaluate(struct parser *p, uint64_t *value)
+{
+    enum tp_code code = parse_sum(p, value);
+    skip_space(p);
+    return code ? code : *p->at ? bad(p, "text after the expression") : TP_OK;
+}
+
 enum tp_code tp_expr_eval(const char *text, struct tp_box3 box, uint64_t *value,
                           struct tp_err *err)
 {
     struct parser p = {.start = text, .at = text, .box = box, .align = 1, .err = err};
-    enum tp_code code = parse_sum(&p, value);
-    skip_space(&p);
-    return code ? code : *p.at ? bad(&p, "text after the expression") : TP_OK;
+    return evaluate(&p, value);
+}
+
+enum tp_code tp_expr_eval_at(const char *text, struct tp_box3 box, uint64_t index,
+                             uint64_t *value, struct tp_err *err)
+{
+    struct parser p = {.start = text, .at = text, .box = box, .align = 1, .index = &index,
+                       .err = err};
+    return evaluate(&p, value);
 }
 
 enum tp_code tp_layout_parse(const char *text, struct tp_box3 box, struct tp_layout *layout,

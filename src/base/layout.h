@@ -50,6 +50,10 @@ struct tp_layout {
 enum tp_code tp_expr_eval(const char *text, struct tp_box3 box, uint64_t *value,
                           struct tp_err *err);
 
+/* The same with one more name, I, which is `index`. */
+enum tp_code tp_expr_eval_at(const char *text, struct tp_box3 box, uint64_t index,
+                             uint64_t *value, struct tp_err *err);
+
 /* Parses `text` and evaluates it for `box`. Checks sizes >= 1, equal nesting
  * and that offsets fit 63 bits; does not check that it is a bijection. */
 enum tp_code tp_layout_parse(const char *text, struct tp_box3 box, struct tp_layout *layout,

@@ -119,11 +119,11 @@ static const char *per_text(char *text, size_t size, const struct tp_op_out *out
     return text;
 }
 
-static void print_words(const struct tp_format_out *out)
+static void print_words(const json_t *words)
 {
     printf("    words     ");
-    for (uint32_t w = 0; w < out->word_count; w++)
-        printf("%s%s", w ? ", " : "", out->words[w]);
+    for (size_t w = 0; w < json_array_size(words); w++)
+        printf("%s%s", w ? ", " : "", json_string_value(json_array_get(words, w)));
     putchar('\n');
 }
 
@@ -154,7 +154,7 @@ static void print_output(const struct tp_format *format, uint32_t i)
     else
         printf(": %s, %s\n", tp_element_name(op->element), per_text(per, sizeof per, op));
     if (out->word_count)
-        print_words(out);
+        print_words(json_object_get(output, "words"));
     if (layout)
         printf("    layout    %s\n    padding   0x%02X\n", layout, op->fill);
 }

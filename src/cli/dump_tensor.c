@@ -99,7 +99,8 @@ static int print_output(const struct tp_source *source, const struct tp_weight *
     printf("  %s: %s", tp_role_name(out->role), tp_element_name(out->element));
     if (out->role == TP_ROLE_GROUP8)
         printf(", the group scale g as the eight bytes -8g, -7g, ... -1g");
-    for (uint32_t w = 0; w < weight->form->format->out[i].word_count; w++) {
+    bool words = weight->form->format->op.out[i].role == TP_ROLE_WORDS;
+    for (uint32_t w = 0; words && w < weight->form->format->out[i].word_count; w++) {
         uint64_t word = 0;
         if (tp_expr_eval(weight->form->format->out[i].words[w], weight->form->box, &word, &err))
             return tp_report_error(&err);

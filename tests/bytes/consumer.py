@@ -55,6 +55,30 @@ def int8_packed(t, p, rank, _box):
     return q * rq.bf16_to_f32(fetch(t, p, "weight_scale", rank))
 
 
+def gptq(t, p, _rank, box):
+    """Word (k/8, n) holds eight columns; the zero point is one more than stored, the group g_idx's."""
+    bits = {key: t[p + key].bits for key in ("qweight", "scales", "qzeros", "g_idx")}
+    col, row = np.arange(box[2])[:, None], np.arange(box[1])[None]
+    word = bits["qweight"].view(np.uint32)[col // 8, row]
+    code = (word >> (4 * (col % 8)).astype(np.uint32)) & 15
+    group = bits["g_idx"][col]
+    zero = (bits["qzeros"].view(np.uint32)[group, row // 8]
+            >> (4 * (row % 8)).astype(np.uint32) & 15) + 1
+    value = (code.astype(np.float32) - zero) * bits["scales"].astype(np.float32)[group, row]
+    return value.T[None]
+
+
+def awq(t, p, _rank, box):
+    bits = {key: t[p + key].bits for key in ("qweight", "scales", "qzeros")}
+    col, row = np.arange(box[2])[:, None], np.arange(box[1])[None]
+    shift = (4 * np.array([0, 4, 1, 5, 2, 6, 3, 7])[row % 8]).astype(np.uint32)
+    code = bits["qweight"].view(np.uint32)[col, row // 8] >> shift & 15
+    group = col // (box[2] // bits["scales"].shape[0])
+    zero = bits["qzeros"].view(np.uint32)[group, row // 8] >> shift & 15
+    value = code.astype(np.float32) - zero.astype(np.float32)
+    return (value * bits["scales"].astype(np.float32)[group, row]).T[None]
+
+
 def int8_rows(t, p, rank, _box):
     q = fetch(t, p, "weight", rank).astype(np.float32)
     return q * rq.bf16_to_f32(fetch(t, p, "weight_scale", rank))
@@ -159,6 +183,8 @@ FORMATS = {
     "fp8-dynamic-ct": (fp8_dynamic_ct, 0.035),
     "fp8-tensor-ct": (fp8_tensor_ct, 0.035),
     "w4a16-ct": (int4_ct, 0.14),
+    "gptq": (gptq, 0.14),
+    "awq": (awq, 0.14),
     "w8a16-ct": (int8_packed, 0.012),
     "int8-ct": (int8_rows, 0.012),
     "mxfp8-ct": (mxfp8_ct, 0.035),

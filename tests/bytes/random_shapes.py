@@ -111,6 +111,42 @@ def w8a16_ct(x, sets):
     return packed_integers(x, sets, 8, sets.get("group", "channel"))
 
 
+def group_of(x, sets):
+    group = sets.get("group", "128")
+    return x.shape[-1] if group == "channel" else int(group)
+
+
+def grouped_int4(x, sets):
+    """Codes, scales as stored [K/G, N] and the values of gptq and awq."""
+    group = group_of(x, sets)
+    f16 = {"scales": sets.get("scales", "f16")}
+    codes, scale = rq.integers(x, 4, sets.get("quotient", "fp32"), group, f16["scales"])
+    stored, value = int_scale(np.ascontiguousarray(scale.T), f16)
+    values = (codes.astype(np.float32) - 8) * rq.spread(value.T, 1, group, *x.shape)
+    return codes, stored, values
+
+
+def gptq(x, sets):
+    n, k = x.shape
+    codes, scales, values = grouped_int4(x, sets)
+    group = group_of(x, sets)
+    return {"qweight": tensor("I32", np.ascontiguousarray(rq.pack_nibbles(codes).T)),
+            "scales": scales,
+            "qzeros": tensor("I32", np.full((k // group, n // 8), 0x77777777, np.int32)),
+            "g_idx": tensor("I32", (np.arange(k) // group).astype(np.int32))}, values
+
+
+def awq(x, sets):
+    n, k = x.shape
+    codes, scales, values = grouped_int4(x, sets)
+    words = np.zeros((k, n // 8), dtype=np.uint32)
+    for nibble, column in enumerate([0, 2, 4, 6, 1, 3, 5, 7]):
+        words |= codes[column::8].T.astype(np.uint32) << np.uint32(4 * nibble)
+    zeros = np.full((k // group_of(x, sets), n // 8), 0x88888888, np.uint32)
+    return {"qweight": tensor("I32", words.view(np.int32)), "scales": scales,
+            "qzeros": tensor("I32", zeros.view(np.int32))}, values
+
+
 def int8_ct(x, sets):
     codes, scale = rq.integers(x, 8, sets.get("quotient", "fp32"), x.shape[-1],
                                sets.get("scales", "bf16"))
@@ -212,6 +248,8 @@ FP8 = {"variant": ["v2", "seed", "div", "cuda"], "scale": ["fp32"]}
 FORMATS = {
     "w4a8-ct": ((1, 200), (128, 7), (2,), QUOTIENT, w4a16_ct),
     "w4a16-ct": ((1, 200), (128, 9), (2,), {**QUOTIENT, **GROUP, **SCALES}, w4a16_ct),
+    "gptq": ((8, 20), (128, 5), (2,), {**QUOTIENT, **GROUP, **SCALES}, gptq),
+    "awq": ((8, 20), (128, 5), (2,), {**QUOTIENT, **GROUP, **SCALES}, awq),
     "w8a16-ct": ((1, 100), (128, 5), (2,), {**QUOTIENT, **GROUP, **SCALES}, w8a16_ct),
     "int8-ct": ((1, 200), (1, 1000), (2,), {**QUOTIENT, **SCALES}, int8_ct),
     "w4a8-cutlass": ((16, 9), (128, 7), (2, 3), {**QUOTIENT, **W4A8}, w4a8_cutlass),
@@ -411,7 +449,7 @@ def make_round(rng, job):
         if rng.choice(job.ranks) == 3:
             shape = (int(rng.integers(1, 5)), n, k)
         content, dtype = rng.choice(CONTENTS), str(rng.choice(["BF16", "F16", "F32"]))
-        if content is any_bits and sets.get("scales") == "f16":
+        if content is any_bits and "scales" in job.params and sets.get("scales") != "bf16":
             dtype = "F16"  # others have blocks that no scale in F16 reaches
         x = content(rng, shape, dtype)
         if job.search:

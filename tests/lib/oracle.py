@@ -222,6 +222,10 @@ def decode(descriptor, data):
             if scale.out["divides"]:
                 raise Wrong("a divisor stands alone")
             factor = float_value(scale.element, scale.at_elements(box))
+        if "zero" in parts:
+            value = value - zero_points(parts.pop("zero"), box)
+        if "order" in parts:
+            check_order(parts.pop("order"), scale.per[1])
         if "global" in parts:
             whole = parts.pop("global")
             number = float_value(whole.element, whole.at_elements(box))
@@ -230,6 +234,18 @@ def decode(descriptor, data):
     if parts:
         raise Wrong(f"roles {sorted(parts)} are not described")
     return value
+
+
+def zero_points(zero, box):
+    """The number that each code is counted from."""
+    return np.array(zero.out["values"], dtype=np.float32)[zero.at_elements(box)]
+
+
+def check_order(order, group):
+    """What is written has its groups in order."""
+    columns = order.at_blocks()[0, 0]
+    if (columns != np.arange(columns.size) // group).any():
+        raise Wrong("the groups are in another order")
 
 
 def check_words(out, box, data):

@@ -155,7 +155,8 @@ static void check_description(const tilepack_weight *weight)
         assert_non_null(tilepack_weight_suffix(weight, i));
         bool words = strcmp(tilepack_weight_role(weight, i), "words") == 0;
         const char *text = tilepack_weight_layout(weight, i);
-        assert_true(words || shape[0] == E);
+        bool matrix = shape[0] == K / 8 || shape[0] == K / 128 || shape[0] == K; /* no experts */
+        assert_true(words || shape[0] == E || matrix);
         assert_int_equal(text == NULL, words);
         if (!words) {
             tilepack_layout *layout;
@@ -366,7 +367,6 @@ static void test_stacks(void **state)
             assert_int_equal(status, TILEPACK_E_UNSUPPORTED);
             assert_non_null(strstr(message, name));
             assert_non_null(strstr(message, "E=1"));
-            assert_false(tilepack_format_is_written(name));
             matrices++;
             continue;
         }

@@ -187,6 +187,8 @@ int tilepack_weight_new(const char *name, const char *parameters, uint64_t e, ui
     else if (apply(&format, parameters, &settings, &err) == TP_OK &&
              check_size(format, &settings, box, &err) == TP_OK) {
         tp_format_op(format, &settings, &op);
+        for (uint32_t i = 0; i < op.outs; i++) /* a caller's zero points and order may be any */
+            op.out[i].role = format->op.out[i].role;
         tp_handle_weight(format, &op, box, NULL, weight, &err);
     }
     return tp_handle_report(&err, message, size);

@@ -184,7 +184,7 @@ static void give_outputs(struct call *call, const tilepack_weight *weight, void 
         if (call->to[i])
             memcpy(call->to[i], call->args.out[i], call->bytes[i]);
     for (uint32_t i = 0; weight && i < weight->op.outs; i++)
-        if (weight->op.out[i].role == TP_ROLE_WORDS && tensors[i])
+        if (weight->format->out[i].word_count && tensors[i])
             tp_format_constant(weight->format, i, weight->box, tensors[i], weight->out[i].bytes,
                                &call->err);
 }
@@ -345,9 +345,10 @@ int tilepack_decode_cuda(const tilepack_weight *weight, const void *const tensor
                            .global = weight->global};
     int before = -1;
     if (check_decode(weight, dtype, values, &err) == TP_OK &&
-        check_kernels(weight, &err) == TP_OK &&
         check_inputs(weight, tensors, &err) == TP_OK && tp_op_needs_reference(&weight->op))
         tp_fail(&err, TP_E_UNSUPPORTED, "zero points and act-order are decoded on the host only");
+    if (err.code == TP_OK)
+        check_kernels(weight, &err);
     for (uint32_t i = 0; i < weight->op.outs; i++)
         args.in[i] = weight->op.out[i].role == TP_ROLE_WORDS ? NULL : tensors[i];
     if (enter(&args, device, &before, &err) == TP_OK) {

@@ -78,16 +78,16 @@ enum tp_code tp_format_constant(const struct tp_format *format, uint32_t i, stru
 {
     const struct tp_format_out *out = &format->out[i];
     size_t width = tp_dtype_bits(out->dtype) / 8;
-    uint64_t rows = bytes / (width * out->word_count);
-    for (uint32_t w = 0; w < out->word_count; w++) {
+    bool number = format->op.out[i].element == TP_ELEM_I32;
+    for (uint64_t at = 0; at < bytes / width; at++) {
         uint64_t value;
-        enum tp_code code = tp_expr_eval(out->words[w], box, &value, err);
+        const char *word = out->words[at % out->word_count];
+        enum tp_code code = tp_expr_eval_at(word, box, at, &value, err);
         if (code)
             return code;
-        if (width == 4 && value > INT32_MAX)
-            return tp_fail(err, TP_E_UNSUPPORTED, "%s does not fit its 32-bit word", out->words[w]);
-        for (uint64_t row = 0; row < rows; row++) /* little-endian hosts only, as is the format */
-            memcpy((uint8_t *)to + (row * out->word_count + w) * width, &value, width);
+        if (width == 4 && value > (number ? INT32_MAX : UINT32_MAX))
+            return tp_fail(err, TP_E_UNSUPPORTED, "%s does not fit its 32-bit word", word);
+        memcpy((uint8_t *)to + at * width, &value, width); /* little-endian, as is the format */
     }
     return TP_OK;
 }

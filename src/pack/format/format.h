@@ -45,7 +45,9 @@ struct tp_format_out {
     const char *also[TP_MAX_ALSO]; /* other suffixes that sources use, or NULL */
     bool optional;       /* sources: the tensor may be missing */
     int group_dim;       /* dimension of `shape` that is K/G, or -1 */
-    const char *words[TP_MAX_RANK]; /* TP_ROLE_WORDS: the row repeated over E */
+    char *words[TP_MAX_RANK]; /* what is written is this row again and again: expressions, in
+                                 which I is the number of the word. TP_ROLE_WORDS, and ZERO and
+                                 ORDER of formats that are written */
     uint32_t word_count;
 };
 

@@ -109,6 +109,8 @@ static enum tp_code apply_set(const json_t *set, struct tp_op *op, struct tp_err
                 op->channel_rule = (uint8_t)index;
         } else if (strcmp(key, "unit_global") == 0) {
             op->unit_global = json_is_true(value);
+        } else if (strcmp(key, "zero_add") == 0) {
+            op->zero_add = (uint8_t)json_integer_value(value);
         } else if (strcmp(key, "fused_global") == 0) {
             op->fused_global = json_is_true(value);
         } else if (strcmp(key, "skip_zero_groups") == 0) {
@@ -171,14 +173,19 @@ static enum tp_code parse_shape(const json_t *array, const json_t *let, struct t
     return TP_OK;
 }
 
-static enum tp_code parse_words(const json_t *array, struct tp_format_out *out, struct tp_err *err)
+static enum tp_code parse_words(const json_t *array, const json_t *let,
+                                struct tp_format_out *out, struct tp_err *err)
 {
     out->word_count = (uint32_t)json_array_size(array);
     if (out->word_count > TP_MAX_RANK)
         return tp_fail(err, TP_E_INPUT, "\"words\" has more than %d entries", TP_MAX_RANK);
-    for (uint32_t i = 0; i < out->word_count; i++)
-        if (!(out->words[i] = json_string_value(json_array_get(array, i))))
+    for (uint32_t i = 0; i < out->word_count; i++) {
+        const char *text = json_string_value(json_array_get(array, i));
+        if (!text)
             return tp_fail(err, TP_E_INPUT, "\"words\" holds something that is no string");
+        if (!(out->words[i] = expand(text, let, err)))
+            return TP_E_MEMORY;
+    }
     return TP_OK;
 }
 
@@ -222,7 +229,7 @@ static enum tp_code parse_output(const json_t *json, const json_t *let, uint64_t
         return code;
     if ((code = parse_strings(json, "also", out->also, TP_MAX_ALSO, err)) ||
         (code = parse_shape(json_object_get(json, "shape"), let, out, err)) ||
-        (code = parse_words(json_object_get(json, "words"), out, err)))
+        (code = parse_words(json_object_get(json, "words"), let, out, err)))
         return code;
     const char *layout = json_string_value(json_object_get(json, "layout"));
     if (!layout)
@@ -493,6 +500,8 @@ static void discard(struct tp_format *format)
     for (uint32_t i = 0; i < TP_MAX_OUT; i++) {
         for (uint32_t d = 0; d < TP_MAX_RANK; d++)
             free(format->out[i].shape[d]);
+        for (uint32_t w = 0; w < TP_MAX_RANK; w++)
+            free(format->out[i].words[w]);
         free((char *)(uintptr_t)format->op.out[i].layout);
     }
     json_decref((json_t *)(uintptr_t)format->json);
@@ -549,6 +558,9 @@ void tp_format_op(const struct tp_format *format, const struct tp_settings *sett
                   struct tp_op *op)
 {
     *op = format->op;
+    for (uint32_t i = 0; i < op->outs; i++)
+        if (format->out[i].word_count) /* zero points and order of what is written are constants */
+            op->out[i].role = TP_ROLE_WORDS;
     for (uint32_t p = 0; p < format->params; p++) /* checked when the file was parsed */
         apply_set(format->param[p].set[settings->choice[p]], op, NULL);
 }

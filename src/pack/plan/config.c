@@ -13,6 +13,7 @@
 #include "pack/os/os.h"
 #include "pack/source/source_config.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +22,17 @@ struct used {
     const struct tp_unit *unit[16]; /* one of each format and settings */
     size_t count;
 };
+
+/* What the format says to readers. Of zero points and order that another tool wrote it says
+ * nothing: they need not be those that are written here. */
+static const json_t *config_of(const struct tp_plan *plan, const struct tp_unit *unit)
+{
+    bool own = unit >= plan->units && unit < plan->units + plan->unit_count;
+    if (own || !tp_op_needs_reference(&unit->form->format->op) ||
+        plan->weights->items[unit->views[0].weight].origin)
+        return unit->form->format->config;
+    return NULL;
+}
 
 /* Whether both are described by the same words: settings that decide only how the
  * bytes came about do not show in the config. */
@@ -136,6 +148,28 @@ static json_t *compressed_tensors(const struct tp_plan *plan, const struct used 
     return config;
 }
 
+/* GPTQ's way to leave modules out: a pattern for each name. */
+static json_t *not_these(const json_t *names)
+{
+    json_t *dynamic = json_object(), *name;
+    size_t i;
+    json_array_foreach(names, i, name)
+    {
+        struct tp_text text = {0};
+        enum tp_code code = tp_text_add_word(&text, "-:^", NULL);
+        for (const char *at = json_string_value(name); *at && code == TP_OK; at++) {
+            bool plain = isalnum((unsigned char)*at) || *at == '_' || (unsigned char)*at >= 128;
+            code = tp_text_addf(&text, NULL, plain ? "%c" : "\\%c", *at);
+        }
+        if (code == TP_OK && tp_text_add_word(&text, "$", NULL) == TP_OK)
+            json_object_set_new(dynamic, text.data, json_object());
+        else
+            tp_json_no_memory();
+        tp_text_free(&text);
+    }
+    return dynamic;
+}
+
 /* One method with flat fields ("fp8"): the lists of kept modules by their keys. */
 static json_t *flat(const struct tp_plan *plan, const struct tp_unit *unit)
 {
@@ -151,7 +185,10 @@ static json_t *flat(const struct tp_plan *plan, const struct tp_unit *unit)
             json_object_update(config, (json_t *)extra);
     }
     json_array_foreach(json_object_get(facts, "kept"), i, key)
-        json_object_set(config, json_string_value(key), kept);
+        if (strcmp(json_string_value(key), "dynamic") == 0)
+            json_object_set_new(config, "dynamic", not_these(kept));
+        else
+            json_object_set(config, json_string_value(key), kept);
     json_decref(kept);
     return config;
 }
@@ -201,7 +238,7 @@ static json_t *quantization_of(const struct tp_plan *plan, struct tp_err *err)
     const char *method = NULL;
     size_t interchange = 0;
     for (size_t i = 0; i < used.count; i++) {
-        const json_t *config = used.unit[i]->form->format->config;
+        const json_t *config = config_of(plan, used.unit[i]);
         const char *own = json_string_value(json_object_get(config, "quant_method"));
         interchange += own != NULL;
         if (own && method && strcmp(own, method) != 0) {

@@ -95,6 +95,12 @@ static const char *shape_reason(const struct tp_unit *unit, char *text, size_t s
 {
     const struct tp_shape_rule *rule =
         tp_format_broken_need(unit->form->format, &unit->form->settings, unit->form->box);
+    const struct tp_format_out *codes =
+        &unit->form->format->out[tp_op_find(&unit->form->op, TP_ROLE_CODES)];
+    if (unit->form->rank == 3 && strcmp(codes->shape[0], "E") != 0) {
+        snprintf(text, size, "%s holds matrices, no stacks of them", unit->form->format->name);
+        return text;
+    }
     if (!rule)
         return NULL;
     snprintf(text, size, "%s needs %c in multiples of %llu, this is %llu: %s",
@@ -470,6 +476,8 @@ static bool is_already(const struct tp_weight *weight, const struct tp_rule *rul
         return false;
     if (searches(rule)) /* which settle() allows with --requantize only */
         return false;
+    if (!weight->origin && tp_op_needs_reference(&weight->form->format->op))
+        return false; /* zero points and order: written anew, in the one way that is ours */
     if (weight->origin)
         return memcmp(&weight->form->settings, &rule->settings, sizeof rule->settings) == 0;
     tp_format_op(rule->format, &rule->settings, &op);

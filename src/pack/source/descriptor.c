@@ -6,8 +6,9 @@
 #include "kernels/op/codec.h"
 #include "pack/format/format_parse.h"
 
-/* Value of every stored nibble, through the inverse of the code table. */
-static json_t *nibble_values(const struct tp_op *op, const struct tp_op_out *out)
+/* Value of every stored nibble, through the inverse of the code table; `add` more of a zero
+ * point. */
+static json_t *nibble_values(const struct tp_op *op, const struct tp_op_out *out, int add)
 {
     json_t *values = json_array();
     for (unsigned stored = 0; stored < 16; stored++) {
@@ -16,6 +17,7 @@ static json_t *nibble_values(const struct tp_op *op, const struct tp_op_out *out
             for (code = 0; op->table[code] != stored;)
                 code++;
         double value = tp_codec_code_value(op->codec, (uint8_t)code);
+        value = add ? value + add : value; /* minus zero stays what it is */
         json_array_append_new(values, value == (int)value && value != 0
                                           ? json_integer((json_int_t)value)
                                           : json_real(value));
@@ -41,11 +43,12 @@ static json_t *output_json(const struct tp_format *format, const struct tp_op *o
                            struct tp_box3 box, struct tp_err *err)
 {
     const struct tp_op_out *out = &op->out[i];
+    enum tp_role role = format->op.out[i].role; /* that of constants is WORDS in `op` */
     json_t *json = json_object();
     json_object_set_new(json, "suffix", json_string(format->out[i].suffix));
-    json_object_set_new(json, "role", json_string(tp_role_name(out->role)));
+    json_object_set_new(json, "role", json_string(tp_role_name(role)));
     json_object_set_new(json, "element", json_string(tp_element_name(out->element)));
-    if (out->role == TP_ROLE_WORDS) {
+    if (role == TP_ROLE_WORDS) {
         json_t *words = words_json(&format->out[i], box, err);
         if (words)
             json_object_set_new(json, "words", words);
@@ -65,7 +68,7 @@ static json_t *output_json(const struct tp_format *format, const struct tp_op *o
         json_object_set_new(json, "divides", json_boolean(op->codec == TP_CODEC_NVFP4 &&
                                                           op->rule == TP_NVFP4_CT));
     if (out->element == TP_ELEM_INT4 || out->element == TP_ELEM_E2M1)
-        json_object_set_new(json, "values", nibble_values(op, out));
+        json_object_set_new(json, "values", nibble_values(op, out, role == TP_ROLE_ZERO ? op->zero_add : 0));
     return json;
 }
 

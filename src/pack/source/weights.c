@@ -200,6 +200,8 @@ static bool match_format(const struct finder *f, const struct tp_format *format,
     *weight = (struct tp_weight){.form = form};
     weight->form->format = format;
     weight->form->op = format->op;
+    if (tp_op_is_int(&form->op)) /* engines round the scales when they load them */
+        form->op.scale_rule = TP_INT_SCALE_BF16;
     if (!tp_format_box_of(format, codes->shape, codes->rank, &weight->form->box,
                           &weight->form->rank))
         return false;
