@@ -11,38 +11,44 @@ convert, plan, verify and unpack are the commands of the program. open and load 
 files and hand out views. quantize packs one tensor in memory. Errors are exceptions, all of
 them Error, that carry the file, the tensor and what to do.
 
-Importing this loads neither torch nor the library; Linux only.
+Importing this loads nothing: neither numpy nor torch nor the library. Linux only.
 """
 
-from ._version import __version__
-from .checkpoint import Checkpoint, Weight, open
-from .commands import (
-    Plan,
-    Progress,
-    TilepackWarning,
-    Verification,
-    VerifyError,
-    Written,
-    convert,
-    plan,
-    unpack,
-    verify,
-)
-from .errors import (
-    Difference,
-    Error,
-    InputError,
-    Interrupted,
-    ResourceError,
-    SystemFailure,
-    UnsupportedError,
-    UsageError,
-)
-from .formats import format_facts, formats, library_version
-from .loading import load
-from .operands import problem_sizes
-from .quantizing import quantize
-from .tensor import Tensor
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ._version import __version__
+    from .checkpoint import Checkpoint, Weight, open
+    from .commands import (
+        Plan,
+        Progress,
+        TilepackWarning,
+        Verification,
+        VerifyError,
+        Written,
+        convert,
+        plan,
+        unpack,
+        verify,
+    )
+    from .errors import (
+        Difference,
+        Error,
+        InputError,
+        Interrupted,
+        ResourceError,
+        SystemFailure,
+        UnsupportedError,
+        UsageError,
+    )
+    from .formats import format_facts, formats, library_version
+    from .loading import load
+    from .operands import problem_sizes
+    from .quantizing import quantize
+    from .tensor import Tensor
 
 __all__ = [
     "Checkpoint",
@@ -75,3 +81,49 @@ __all__ = [
     "unpack",
     "verify",
 ]
+
+_HOMES = {
+    "_version": ["__version__"],
+    "checkpoint": ["Checkpoint", "Weight", "open"],
+    "commands": [
+        "Plan",
+        "Progress",
+        "TilepackWarning",
+        "Verification",
+        "VerifyError",
+        "Written",
+        "convert",
+        "plan",
+        "unpack",
+        "verify",
+    ],
+    "errors": [
+        "Difference",
+        "Error",
+        "InputError",
+        "Interrupted",
+        "ResourceError",
+        "SystemFailure",
+        "UnsupportedError",
+        "UsageError",
+    ],
+    "formats": ["format_facts", "formats", "library_version"],
+    "loading": ["load"],
+    "operands": ["problem_sizes"],
+    "quantizing": ["quantize"],
+    "tensor": ["Tensor"],
+}
+_MODULES = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    """The names of __all__ are imported when they are first used."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f".{_MODULES[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

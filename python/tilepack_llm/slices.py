@@ -1,0 +1,134 @@
+"""A packed weight as a merged or divided layer needs it: what its tensors are like for a size,
+and which tiles of the stored ones belong where.
+
+Engines hold q, k and v, or gate and up, as one matrix, and divide matrices among ranks by rows
+or by columns. Both are copies of whole tiles between two tensors of one format: the stored one,
+and one of the size that a rank holds. Knows neither numpy nor torch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from ._native import Described, call
+from .errors import UnsupportedError
+from .formats import format_facts
+from .tiles import Grid, grid
+
+Box = tuple[int, int, int]
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Output:
+    """One tensor of a packed weight of some size.
+
+    suffix  what it is called in a file behind the weight's name
+    dtype   as in a safetensors header
+    shape   as it is stored
+    grid    its tiles; None for constants
+    words   the elements of a constant, which follow from the size alone; else None
+    """
+
+    suffix: str
+    dtype: str
+    shape: tuple[int, ...]
+    grid: Grid | None
+    words: tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A weight of one format and size.
+
+    parameters  of the format, as its descriptor has them
+    box         (E, N, K)
+    stacked     it is stored with a leading E
+    per         {suffix: (rows, columns) of the weight for each element of a tensor}
+    """
+
+    format: str
+    parameters: Mapping[str, str]
+    box: Box
+    stacked: bool
+    per: Mapping[str, Span]
+
+    def of_size(self, box: Box) -> Packed:
+        """The same for another size. Nothing is checked before outputs are asked for."""
+        return Packed(self.format, self.parameters, box, self.stacked, self.per)
+
+    @cached_property
+    def outputs(self) -> dict[str, Output]:
+        """By suffix. UnsupportedError when the format cannot hold a weight of this size."""
+        words = ",".join(f"{key}={value}" for key, value in self.parameters.items())
+        described = Described.new(self.format, words or None, self.box)
+        made = (self._output(described, i) for i in range(described.tensors))
+        return {output.suffix: output for output in made}
+
+    def _output(self, described: Described, i: int) -> Output:
+        suffix, shape = described.suffix(i), described.shape(i)
+        facts = next(out for out in format_facts(self.format)["outputs"] if out["suffix"] == suffix)
+        if not self.stacked and facts["shape"][0] == "E" and not facts.get("keep_e"):
+            shape = shape[1:]
+        layout = described.layout(i)
+        tiles = layout and grid(layout, described.bytes(i), self.per.get(suffix, (1, 1)))
+        words = None if layout else _words(described, i)
+        return Output(suffix, described.dtype(i), shape, tiles or None, words)
+
+
+def _words(described: Described, i: int) -> tuple[int, ...]:
+    kind = {"I32": ctypes.c_int32, "I64": ctypes.c_int64}[described.dtype(i)]
+    values = (kind * (described.bytes(i) // ctypes.sizeof(kind)))()
+    call("weight_constant", described.handle, i, ctypes.addressof(values))
+    return tuple(values)
+
+
+def region(tiles: Grid, box: Box, rows: Span, columns: Span) -> tuple[slice, slice, slice]:
+    """Index of a view with the grid's shape, for rows and columns of a weight of that box.
+
+    UnsupportedError when they do not begin and end with tiles.
+    """
+    n = tiles.n.tiles(*rows, box[1])
+    k = tiles.k.tiles(*columns, box[2])
+    return slice(None), slice(*n), slice(*k)
+
+
+def rows_of_rank(stored: int, mine: int, rank: int, ranks: int) -> Span:
+    """Rows of a stored matrix that a rank holds.
+
+    stored  rows in the file
+    mine    rows of one rank: all of them where nothing is divided, stored / ranks where each
+            rank has its own, more where several ranks share theirs, as key and value heads are
+            with more ranks than heads
+    UnsupportedError when no such division gives `mine`.
+    """
+    if mine == stored:
+        return 0, stored
+    copies, rest = divmod(mine * ranks, stored) if stored else (0, 1)
+    if rest or not copies or ranks % copies:
+        raise UnsupportedError(f"{mine} rows for each of {ranks} ranks, the file has {stored}")
+    begin = rank // copies * mine
+    return begin, begin + mine
+
+
+def columns_of_rank(stored: int, mine: int, rank: int, ranks: int) -> Span:
+    """Columns of a stored matrix that a rank holds: all, or an equal share."""
+    if mine == stored:
+        return 0, stored
+    if mine * ranks != stored:
+        raise UnsupportedError(f"{mine} columns for each of {ranks} ranks, the file has {stored}")
+    return rank * mine, (rank + 1) * mine
+
+
+def runs(local: list[int]) -> list[tuple[int, int, int]]:
+    """Experts of the file, in the order of a rank's slots, as runs (first slot, first, count)."""
+    found: list[tuple[int, int, int]] = []
+    for slot, expert in enumerate(local):
+        if found and expert == found[-1][1] + found[-1][2]:
+            found[-1] = (found[-1][0], found[-1][1], found[-1][2] + 1)
+        else:
+            found.append((slot, expert, 1))
+    return found

@@ -1,0 +1,93 @@
+"""vLLM's quantization config for quant_method "tilepack": which layer is packed, and how."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+from vllm.model_executor.layers.fused_moe import RoutedExperts
+from vllm.model_executor.layers.fused_moe.unquantized_fused_moe_method import (
+    UnquantizedFusedMoEMethod,
+)
+from vllm.model_executor.layers.linear import LinearBase, UnquantizedLinearMethod
+from vllm.model_executor.layers.quantization.base_config import QuantizationConfig
+from vllm.platforms import current_platform
+
+from ..slices import Packed
+from . import manifest
+from .experts import experts_method
+from .linear import TilepackLinearMethod
+from .support import SUPPORTED, Refused, check_device
+
+
+class TilepackConfig(QuantizationConfig):  # type: ignore[misc]
+    """packed: {name: weight}, as manifest.units() names them, in vLLM's words once its mapper
+    was applied. Sent to the workers pickled."""
+
+    def __init__(self, formats: list[str]) -> None:
+        super().__init__()
+        self.formats = formats
+        self.packed: dict[str, Packed] = {}
+
+    def __repr__(self) -> str:
+        return f"TilepackConfig({', '.join(self.formats)}; {len(self.packed)} weights)"
+
+    @classmethod
+    def get_name(cls) -> str:
+        return "tilepack"
+
+    @classmethod
+    def get_supported_act_dtypes(cls) -> list[torch.dtype]:
+        return [torch.bfloat16]
+
+    @classmethod
+    def get_min_capability(cls) -> int:
+        return min(support.capability for support in SUPPORTED.values())
+
+    @staticmethod
+    def get_config_filenames() -> list[str]:
+        return []
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> TilepackConfig:
+        return cls(list(config.get("formats", [])))
+
+    def maybe_update_config(
+        self, model_name: str, *_: Any, revision: str | None = None, **__: Any
+    ) -> None:
+        """Called where the model's path is known, before anything is allocated."""
+        path = os.path.join(model_name, manifest.FILE)
+        if not os.path.isdir(model_name):
+            from huggingface_hub import hf_hub_download
+
+            path = hf_hub_download(model_name, manifest.FILE, revision=revision)
+        self.packed = manifest.read(path)
+        capability = current_platform.get_device_capability()
+        for name, weight in self.packed.items():
+            check_device(
+                name,
+                weight.format,
+                capability and capability.to_int(),
+                current_platform.get_device_name(),
+            )
+
+    def apply_vllm_mapper(self, hf_to_vllm_mapper: Any) -> None:
+        self.packed = hf_to_vllm_mapper.apply_dict(self.packed)
+
+    def get_quant_method(self, layer: torch.nn.Module, prefix: str) -> Any:
+        if isinstance(layer, LinearBase):
+            parts = manifest.parts_of(prefix, self.packed, self.packed_modules_mapping)
+            return TilepackLinearMethod(parts, prefix) if parts else UnquantizedLinearMethod()
+        if isinstance(layer, RoutedExperts):
+            experts = manifest.experts_of(prefix, self.packed)
+            if experts:
+                return experts_method(experts, layer.moe_config, prefix)
+            return UnquantizedFusedMoEMethod(layer.moe_config)
+        if prefix in self.packed:
+            raise Refused(
+                f"{prefix}: vLLM keeps {type(layer).__name__} unquantized, and the checkpoint has "
+                "it packed",
+                hint="convert with --exclude for this weight",
+            )
+        return None

@@ -1,0 +1,371 @@
+"""Fused experts: the stacks w13 (gate, then up) and w2 are the kernel's operands.
+
+Ranks of tensor parallelism take their rows of both halves of w13 and their columns of w2, those
+of expert parallelism their experts. After loading nothing moves: vLLM's own functions make the
+kernel from the parameters.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+from vllm.model_executor.layers.fused_moe.fused_moe_method_base import FusedMoEMethodBase
+from vllm.model_executor.utils import is_weights_pre_processed
+
+from ..errors import UnsupportedError
+from ..slices import Output, Packed, columns_of_rank, runs
+from .support import SUPPORTED, Refused, check_boxes
+from .tensors import Place, account, check, constant, copy_tiles, parameter, rename
+
+
+class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
+    """What the formats share. Subclasses choose vLLM's backend and make its kernel."""
+
+    supports_pre_processed_weights = True
+    requires_device_loading = False
+    names: Mapping[str, str] = {}  # suffix in the file -> behind "w13_" and "w2_" of the layer
+
+    def __init__(self, stored: dict[str, Packed], moe: Any, prefix: str) -> None:
+        super().__init__(moe)
+        self.stored, self.prefix = stored, prefix
+        if getattr(moe, "w13_num_shards", 2) != 2:
+            raise Refused(
+                f"{prefix}: its experts have no gate, which this plugin does not serve",
+                hint="convert with --exclude for the experts",
+            )
+        self.backend, self.experts_cls = self.select(moe)
+
+    def select(self, moe: Any) -> tuple[Any, Any]:
+        """vLLM's backend and class of experts; Refused when these bytes are not theirs."""
+        raise NotImplementedError
+
+    def view(self, suffix: str, data: torch.Tensor, box: tuple[int, int, int]) -> torch.Tensor:
+        """How the kernel sees a tensor."""
+        del suffix, box
+        return data
+
+    def other_backend(self, chosen: Any, wanted: str) -> Refused:
+        return Refused(
+            f"{self.prefix}: {self.stored['w13'].format} is for --moe-backend {wanted}, and vLLM "
+            f"has chosen {getattr(chosen, 'value', chosen)}",
+            hint=f"start it with --moe-backend {wanted}",
+        )
+
+    def create_weights(
+        self,
+        layer: torch.nn.Module,
+        num_experts: int,
+        hidden_size: int,
+        intermediate_size_per_partition: int,
+        params_dtype: torch.dtype,
+        **_: Any,
+    ) -> None:
+        del params_dtype
+        inter, ranks, experts = (
+            intermediate_size_per_partition,
+            self.moe.tp_size,
+            self.moe.num_logical_experts,
+        )
+        if num_experts * self.moe.ep_size != experts and self.moe.ep_size > 1:
+            raise Refused(
+                f"{self.prefix}: {experts} experts do not divide among {self.moe.ep_size} ranks",
+                hint="redundant experts are not served",
+            )
+        check_boxes(
+            self.prefix,
+            {part: packed.box for part, packed in self.stored.items()},
+            {
+                "w13": (experts, 2 * inter * ranks, hidden_size),
+                "w2": (experts, hidden_size, inter * ranks),
+            },
+        )
+        boxes = {
+            "w13": (num_experts, 2 * inter, hidden_size),
+            "w2": (num_experts, hidden_size, inter),
+        }
+        self.mine = {part: self.stored[part].of_size(box) for part, box in boxes.items()}
+        layer.w13_input_scale = layer.w2_input_scale = None
+        layer.weight_block_size = [128, 128]
+        self.todo: set[str] = set()
+        for part, packed in self.mine.items():
+            for output in self._outputs(packed).values():
+                self._register(layer, part, output)
+        # vLLM's own takes a stack for unquantized rows, and splits it by rows.
+        layer.load_weights = lambda weights: self._load(layer, weights)
+
+    def _outputs(self, packed: Packed) -> dict[str, Output]:
+        try:
+            return packed.outputs
+        except UnsupportedError as error:
+            raise Refused(
+                f"{self.prefix}: {error.message}",
+                hint=f"serve on another number of ranks than {self.moe.tp_size}",
+            ) from None
+
+    def _register(self, layer: torch.nn.Module, part: str, output: Output) -> None:
+        made = parameter(output)
+        if output.words is not None:
+            made.data.copy_(constant(output))
+        made.weight_loader = self._loader(layer, part, output)
+        name = f"{part}_{output.suffix}"
+        layer.register_parameter(name, made)
+        self.todo.add(name)
+
+    def _load(
+        self, layer: torch.nn.Module, weights: Iterable[tuple[str, torch.Tensor]]
+    ) -> Iterator[str]:
+        for full, tensor in weights:
+            name = full.removeprefix("routed_experts.")
+            found: Any = getattr(layer, name, None)
+            if found is None:
+                raise Refused(
+                    f"{self.prefix}: vLLM has no parameter for {name}",
+                    hint="biases and single experts beside stacks are not served",
+                )
+            found.weight_loader(found, tensor)
+            yield name
+
+    def _loader(self, layer: Any, part: str, output: Output) -> Callable[..., bool]:
+        packed, mine = self.stored[part], self.mine[part]
+
+        def load(param: Any, tensor: torch.Tensor, *_: Any, **__: Any) -> bool:
+            stored = packed.outputs[output.suffix]
+            check(f"{self.prefix}: {part}", stored, tensor)
+            if output.grid is not None:
+                local = [
+                    expert
+                    for expert in range(packed.box[0])
+                    if layer._map_global_expert_id_to_local_expert_id(expert) != -1
+                ]
+                for to, of in self._places(part, output, stored, packed, mine):
+                    copy_tiles(param.data, to, tensor, of, runs(local))
+            self.todo.discard(f"{part}_{output.suffix}")
+            return True
+
+        return load
+
+    def _places(
+        self, part: str, output: Output, stored: Output, packed: Packed, mine: Packed
+    ) -> Iterator[tuple[Place, Place]]:
+        """(where in the parameter, where in the file) of what this rank holds."""
+        rank, ranks = self.moe.tp_rank, self.moe.tp_size
+        (_, n, k), (_, full_n, full_k) = mine.box, packed.box
+        try:
+            if part == "w2":
+                columns = columns_of_rank(full_k, k, rank, ranks)
+                yield (
+                    Place(output, mine.box, (0, n), (0, k)),
+                    Place(stored, packed.box, (0, n), columns),
+                )
+                return
+            half, full_half = n // 2, full_n // 2
+            for i in range(2):  # gate, up
+                begin = i * full_half + rank * half
+                yield (
+                    Place(output, mine.box, (i * half, (i + 1) * half), (0, k)),
+                    Place(stored, packed.box, (begin, begin + half), (0, k)),
+                )
+        except UnsupportedError as error:
+            raise Refused(f"{self.prefix}: {part}: {error.message}") from None
+
+    def process_weights_after_loading(self, layer: torch.nn.Module) -> None:
+        """No byte moves."""
+        begin = time.monotonic()
+        if not is_weights_pre_processed():
+            if self.todo:
+                raise Refused(
+                    f"{self.prefix}: the checkpoint does not fill {', '.join(sorted(self.todo))}",
+                    hint="run `tilepack verify`",
+                )
+            for part, packed in self.mine.items():
+                for suffix in packed.outputs:
+                    old = f"{part}_{suffix}"
+                    data = self.view(suffix, layer._parameters[old].data, packed.box)
+                    rename(layer, old, f"{part}_{self.names.get(suffix, suffix)}", data)
+        self.moe_quant_config = self.get_fused_moe_quant_config(layer)
+        self.moe_kernel = self.make_kernel(layer)
+        account.tell(time.monotonic() - begin)
+
+    def make_kernel(self, layer: Any) -> Any:
+        raise NotImplementedError
+
+    def apply(
+        self,
+        layer: Any,
+        x: torch.Tensor,
+        topk_weights: torch.Tensor,
+        topk_ids: torch.Tensor,
+        shared_experts: Any,
+        shared_experts_input: torch.Tensor | None,
+    ) -> Any:
+        return self.moe_kernel.apply(
+            hidden_states=x,
+            w1=layer.w13_weight,
+            w2=layer.w2_weight,
+            topk_weights=topk_weights,
+            topk_ids=topk_ids,
+            activation=layer.activation,
+            global_num_experts=layer.global_num_experts,
+            expert_map=layer.expert_map,
+            apply_router_weight_on_input=layer.apply_router_weight_on_input,
+            shared_experts=shared_experts,
+            shared_experts_input=shared_experts_input,
+        )
+
+
+class W4A8CutlassMoE(TilepackMoEMethod):
+    names = {  # noqa: RUF012
+        "weight_packed": "weight",
+        "weight_group_scale": "weight_scale",
+        "weight_layout": "b_strides",
+    }
+
+    def select(self, moe: Any) -> tuple[Any, Any]:
+        from vllm.model_executor.layers.fused_moe.oracle import w4a8
+
+        backend, experts = w4a8.select_w4a8_moe_backend(config=moe)
+        if backend != w4a8.W4A8MoeBackend.CUTLASS:
+            raise self.other_backend(backend, "cutlass")
+        return backend, experts
+
+    def get_fused_moe_quant_config(self, layer: Any) -> Any:
+        from vllm.model_executor.layers.fused_moe.oracle import w4a8
+
+        return w4a8.make_w4a8_moe_quant_config(
+            backend=self.backend,
+            w1_scale=layer.w13_weight_scale.view(-1),
+            w2_scale=layer.w2_weight_scale.view(-1),
+            g1_alphas=layer.w13_weight_chan_scale,
+            g2_alphas=layer.w2_weight_chan_scale,
+            layer=layer,
+        )
+
+    def make_kernel(self, layer: Any) -> Any:
+        from vllm.model_executor.layers.fused_moe.oracle import w4a8
+
+        return w4a8.make_w4a8_moe_kernel(
+            backend=self.backend,
+            moe_quant_config=self.moe_quant_config,
+            moe_config=self.moe,
+            experts_cls=self.experts_cls,
+            b_strides1=layer.w13_b_strides.data,
+            b_strides2=layer.w2_b_strides.data,
+            group_size=128,
+            routing_tables=layer._expert_routing_tables(),
+        )
+
+
+class Mxfp4BlockedMoE(TilepackMoEMethod):
+    names = {"weight_packed": "weight"}  # noqa: RUF012
+
+    def select(self, moe: Any) -> tuple[Any, Any]:
+        from vllm.model_executor.layers.fused_moe.experts.cutlass_moe import CutlassExpertsMxfp4
+        from vllm.model_executor.layers.fused_moe.oracle.mxfp4 import Mxfp4MoeBackend
+
+        if moe.moe_backend not in ("auto", "cutlass"):
+            raise self.other_backend(moe.moe_backend, "cutlass")
+        if not CutlassExpertsMxfp4._supports_current_device():
+            raise Refused(f"{self.prefix}: vLLM's CUTLASS kernel for MXFP4 is not for this GPU")
+        # Stock compares with a backend of the W4A16 kernels only; it is what it passes here.
+        return Mxfp4MoeBackend.MARLIN, CutlassExpertsMxfp4
+
+    def view(self, suffix: str, data: torch.Tensor, box: tuple[int, int, int]) -> torch.Tensor:
+        if suffix != "weight_scale":
+            return data
+        e, n, k = box
+        if n % 128 or k % 128:
+            raise Refused(
+                f"{self.prefix}: vLLM's kernel takes N and K in multiples of 128, not {[n, k]}",
+                hint="serve on fewer ranks",
+            )
+        return data.view(e, n, k // 32)
+
+    def get_fused_moe_quant_config(self, layer: Any) -> Any:
+        from vllm.model_executor.layers.fused_moe.config import mxfp4_moe_quant_config
+
+        return mxfp4_moe_quant_config(
+            w1_scale=layer.w13_weight_scale, w2_scale=layer.w2_weight_scale
+        )
+
+    def make_kernel(self, layer: Any) -> Any:
+        from vllm.model_executor.layers.fused_moe.oracle import mxfp4
+
+        kernel = mxfp4.make_mxfp4_moe_kernel(
+            moe_quant_config=self.moe_quant_config,
+            moe_config=self.moe,
+            experts_cls=self.experts_cls,
+            mxfp4_backend=self.backend,
+            routing_tables=layer._expert_routing_tables(),
+        )
+        kernel.fused_experts.process_weights_after_loading(layer)
+        return kernel
+
+
+class DeepGemmMoE(TilepackMoEMethod):
+    names = {"weight_scale_packed": "weight_scale_inv"}  # noqa: RUF012
+
+    def select(self, moe: Any) -> tuple[Any, Any]:
+        from vllm.model_executor.layers.fused_moe.oracle import fp8
+        from vllm.model_executor.layers.quantization.utils.quant_utils import (
+            kFp8Dynamic128Sym,
+            kFp8Static128BlockSym,
+        )
+
+        backend, experts = fp8.select_fp8_moe_backend(moe, kFp8Static128BlockSym, kFp8Dynamic128Sym)
+        known = (fp8.Fp8MoeBackend.DEEPGEMM, fp8.Fp8MoeBackend.BATCHED_DEEPGEMM)
+        if backend not in known:
+            raise self.other_backend(backend, "deep_gemm")
+        return backend, experts
+
+    def view(self, suffix: str, data: torch.Tensor, box: tuple[int, int, int]) -> torch.Tensor:
+        if suffix != "weight_scale_packed":
+            return data
+        return data.transpose(-1, -2)[..., : box[1], :]
+
+    def get_fused_moe_quant_config(self, layer: Any) -> Any:
+        from vllm.model_executor.layers.fused_moe.oracle import fp8
+
+        return fp8.make_fp8_moe_quant_config(
+            fp8_backend=self.backend,
+            w1_scale=layer.w13_weight_scale_inv,
+            w2_scale=layer.w2_weight_scale_inv,
+            a1_scale=None,
+            a2_scale=None,
+            block_shape=[128, 128],
+            layer=layer,
+        )
+
+    def make_kernel(self, layer: Any) -> Any:
+        from vllm.model_executor.layers.fused_moe.oracle import fp8
+
+        return fp8.make_fp8_moe_kernel(
+            moe_quant_config=self.moe_quant_config,
+            moe_config=self.moe,
+            experts_cls=self.experts_cls,
+            fp8_backend=self.backend,
+            routing_tables=layer._expert_routing_tables(),
+        )
+
+
+_METHODS = {
+    "w4a8-cutlass": W4A8CutlassMoE,
+    "mxfp4-blocked": Mxfp4BlockedMoE,
+    "fp8-deepgemm-sm100": DeepGemmMoE,
+}
+
+
+def experts_method(stored: dict[str, Packed], moe: Any, prefix: str) -> TilepackMoEMethod:
+    """The method for a layer of packed experts; Refused where vLLM has no kernel for them."""
+    fmt = stored["w13"].format
+    if not SUPPORTED[fmt].experts:
+        raise Refused(
+            f"{prefix}: no kernel of vLLM for experts reads {fmt} as it lies",
+            hint="convert the experts to "
+            + " or ".join(
+                name for name in _METHODS if SUPPORTED[name].device == SUPPORTED[fmt].device
+            ),
+        )
+    return _METHODS[fmt](stored, moe, prefix)

@@ -1,0 +1,136 @@
+"""tilepack.json of a packed checkpoint: which weight has which format. No vllm.
+
+safetensors' metadata does not reach a model's loader in vLLM; the manifest has the same
+descriptors. What is kept here is small, because it travels to every worker.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..slices import Packed
+from .support import MANIFEST_VERSION, Refused, check_format
+
+FILE = "tilepack.json"
+
+
+def name_of(prefix: str) -> str:
+    """The name of a unit: its module, and for a stack ":w13" or ":w2" behind that of its experts.
+
+    prefix  of its tensors, as the manifest has it: "P.q_proj." or "P.experts.w13_"
+    """
+    if prefix.endswith("."):
+        return prefix[:-1]
+    module, _, part = prefix.rstrip("_").rpartition(".")
+    return f"{module}:{part}"
+
+
+def _packed(descriptor: Mapping[str, Any]) -> Packed:
+    e, n, k = descriptor["box"]
+    per = {
+        out["suffix"]: (int(out["per"][0]), int(out["per"][1]))
+        for out in descriptor["outputs"]
+        if "per" in out
+    }
+    return Packed(
+        descriptor["format"], dict(descriptor["params"]), (e, n, k), descriptor["rank"] == 3, per
+    )
+
+
+def units(manifest: Mapping[str, Any], where: str) -> dict[str, Packed]:
+    """{name: weight} of all packed weights.
+
+    where  the file, for the message of a refusal
+    Raises Refused for another version, a rank of `convert --tp`, and formats that vLLM has no
+    kernel for.
+    """
+    if manifest.get("tilepack") != MANIFEST_VERSION:
+        raise Refused(
+            f"{where}: a manifest of version {manifest.get('tilepack')!r}, this plugin reads "
+            f"{MANIFEST_VERSION}",
+            hint="update tilepack-llm",
+        )
+    try:
+        if manifest["request"].get("tp"):
+            raise Refused(
+                f"{where}: this is one rank of `convert --tp`",
+                hint="serve the whole, which `tilepack join` makes again: every rank of vLLM "
+                "takes its slices from it",
+            )
+        found: dict[str, Packed] = {}
+        for unit in manifest["units"]:
+            descriptor = manifest["descriptors"][unit["desc"]]
+            name = name_of(unit["prefix"])
+            check_format(name, descriptor["format"], descriptor["version"])
+            found[name] = _packed(descriptor)
+        return found
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise Refused(
+            f"{where}: it is no manifest of tilepack ({error!r})", hint="run `tilepack verify`"
+        ) from None
+
+
+def read(path: str) -> dict[str, Packed]:
+    """units() of the checkpoint in a directory."""
+    file = os.path.join(path, FILE) if os.path.isdir(path) else path
+    try:
+        with open(file, encoding="utf-8") as text:
+            manifest = json.load(text)
+    except OSError as error:
+        raise Refused(
+            f"{file}: {error.strerror}", hint="a packed checkpoint has this file beside its weights"
+        ) from None
+    except ValueError as error:
+        raise Refused(f"{file}: {error}", hint="run `tilepack verify`") from None
+    if not isinstance(manifest, dict):
+        raise Refused(f"{file}: it is no manifest of tilepack", hint="run `tilepack verify`")
+    return units(manifest, file)
+
+
+def parts_of(
+    prefix: str, packed: Mapping[str, Packed], merged: Mapping[str, Sequence[str]]
+) -> list[Packed]:
+    """The weights that a linear layer consists of: its own, or those merged into it; or none.
+
+    merged  {"qkv_proj": ["q_proj", "k_proj", "v_proj"], ...}: vLLM's packed_modules_mapping
+    """
+    if prefix in packed:
+        return [packed[prefix]]
+    head, dot, last = prefix.rpartition(".")
+    names = [f"{head}{dot}{part}" for part in merged.get(last, ())]
+    found = {name: packed[name] for name in names if name in packed}
+    if found and len(found) != len(names):
+        missing = ", ".join(name for name in names if name not in found)
+        raise Refused(
+            f"{prefix}: {missing} is not packed, and vLLM holds {', '.join(names)} as one",
+            hint="pack all of them or none",
+        )
+    if len({(p.format, tuple(sorted(p.parameters.items()))) for p in found.values()}) > 1:
+        raise Refused(
+            f"{prefix}: {', '.join(names)} have different formats or parameters, and vLLM holds "
+            "them as one",
+            hint="convert them to one format",
+        )
+    return list(found.values())
+
+
+def experts_of(prefix: str, packed: Mapping[str, Packed]) -> dict[str, Packed]:
+    """{"w13": weight, "w2": weight} of a layer of experts; empty when it is not packed."""
+    found = {
+        part: packed[f"{prefix}:{part}"] for part in ("w13", "w2") if f"{prefix}:{part}" in packed
+    }
+    if not found:
+        if any(name.startswith(prefix + ".") for name in packed):
+            raise Refused(
+                f"{prefix}: its experts are packed one by one", hint="convert without --no-stack"
+            )
+        return {}
+    if len(found) < 2 or found["w13"].format != found["w2"].format:
+        raise Refused(
+            f"{prefix}: w13 and w2 must be packed, and in one format",
+            hint="convert both to one format",
+        )
+    return found

@@ -1,0 +1,121 @@
+"""Parameters of the stored shape, and copies of tiles into them.
+
+Every load of the plugin goes through copy_tiles(): one strided copy for each part, output and
+run of experts. What was copied is counted, so that a parameter that nobody filled is found, and
+for the line in the log.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from vllm.logger import init_logger
+
+from ..slices import Output, Span, region
+from ..tensor import torch_dtype
+from ..tiles import Grid
+from .support import Refused
+
+logger = init_logger(__name__)
+
+
+@dataclass
+class Account:
+    """Bytes copied into parameters by this process, and the seconds of it."""
+
+    copied: int = 0
+    seconds: float = 0.0
+    told: int = 0
+
+    def tell(self, seconds: float) -> None:
+        """One line, once for what was copied since the last one."""
+        if self.copied > self.told:
+            logger.info(
+                "tilepack: %d bytes copied into parameters in %.2f s; processing took %.3f s and "
+                "replaced 0 bytes",
+                self.copied - self.told,
+                self.seconds,
+                seconds,
+            )
+            self.told, self.seconds = self.copied, 0.0
+
+
+account = Account()
+
+
+def parameter(output: Output) -> torch.nn.Parameter:
+    """Zeros of the stored shape: padding that no part fills is what the file has there."""
+    data = torch.zeros(output.shape, dtype=torch_dtype(output.dtype))
+    return torch.nn.Parameter(data, requires_grad=False)
+
+
+def constant(output: Output) -> torch.Tensor:
+    """The words of an output that follow from the size."""
+    return torch.tensor(output.words, dtype=torch_dtype(output.dtype)).reshape(output.shape)
+
+
+def check(where: str, output: Output, tensor: torch.Tensor) -> None:
+    """Refuses a tensor that is not of the stored dtype and shape, or other constants."""
+    if tensor.dtype != torch_dtype(output.dtype) or tuple(tensor.shape) != output.shape:
+        raise Refused(
+            f"{where}: {output.suffix} is {tensor.dtype} {list(tensor.shape)}, expected is "
+            f"{torch_dtype(output.dtype)} {list(output.shape)}",
+            hint="run `tilepack verify`",
+        )
+    if output.words is not None and not torch.equal(tensor.cpu(), constant(output)):
+        raise Refused(
+            f"{where}: {output.suffix} is {tensor.flatten().tolist()[:3]}, expected is "
+            f"{list(output.words[:3])}: its codes lie in another layout",
+            hint="convert again with this version",
+        )
+
+
+def tiles_of(tensor: torch.Tensor, grid: Grid) -> torch.Tensor:
+    """The tensor's bytes with axes for experts, tiles along n and k, and the bytes of a tile."""
+    flat = tensor.detach().view(-1).view(torch.uint8)
+    return torch.as_strided(flat, grid.shape(), grid.strides())
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where something lies in a tensor: rows and columns of a weight of that box."""
+
+    output: Output
+    box: tuple[int, int, int]
+    rows: Span
+    columns: Span
+
+    def view(self, tensor: torch.Tensor) -> torch.Tensor:
+        grid = self.output.grid
+        assert grid is not None
+        return tiles_of(tensor, grid)[region(grid, self.box, self.rows, self.columns)]
+
+
+def copy_tiles(
+    target: torch.Tensor,
+    to: Place,
+    source: torch.Tensor,
+    of: Place,
+    experts: list[tuple[int, int, int]] | None = None,
+) -> None:
+    """Copies whole tiles; the tensors are whole and contiguous.
+
+    experts  runs (first slot of the target, first expert of the source, count); None: all
+    """
+    begin = time.monotonic()
+    into, out = to.view(target), of.view(source)
+    for slot, first, count in experts or [(0, 0, out.shape[0])]:
+        part = into[slot : slot + count]
+        part.copy_(out[first : first + count])
+        account.copied += part.numel()
+    account.seconds += time.monotonic() - begin
+
+
+def rename(layer: torch.nn.Module, old: str, new: str, data: torch.Tensor) -> None:
+    """The parameter under the name that a kernel looks up, seen through a view of its data."""
+    found: Any = layer._parameters.pop(old)
+    found.data = data
+    layer.register_parameter(new, found)

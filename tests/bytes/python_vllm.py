@@ -1,0 +1,233 @@
+#!/usr/bin/env python3
+"""The parts of the plugin for vLLM that need no vLLM: the manifest, names, refusals, and slices
+of packed weights, made of whole tiles, against the program's own slices and conversions.
+
+Merging q, k and v, and cutting rows and columns for ranks, must give the bytes of a weight that
+was merged or cut before it was converted. Ends with `N passed, N failed`.
+"""
+import copy
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+
+import lib_path  # noqa: F401  pylint: disable=unused-import
+import tool
+
+import tilepack_llm as tp
+from tilepack_llm import slices
+from tilepack_llm.vllm import Refused, manifest, support
+
+FORMATS = ("w4a8-cutlass", "fp8-deepgemm-sm100", "mxfp8-blocked", "mxfp4-blocked")
+QKV = {"qkv_proj": ["q_proj", "k_proj", "v_proj"]}
+
+
+def refused(function, *args):
+    try:
+        function(*args)
+    except Refused as error:
+        return str(error)
+    return ""
+
+
+def packed_of(fmt, box, stacked):
+    per = {out["suffix"]: tuple(out["per"])
+           for out in tp.format_facts(fmt)["outputs"] if "per" in out}
+    return slices.Packed(fmt, {}, box, stacked, per)
+
+
+def view(output, array, box, rows, columns):
+    grid = output.grid
+    flat = array.reshape(-1).view(np.uint8)
+    tiles = np.lib.stride_tricks.as_strided(flat, grid.shape(), grid.strides())
+    return tiles[slices.region(grid, box, rows, columns)]
+
+
+def quantized(fmt, values):
+    return {suffix: t.array for suffix, t in tp.quantize(values, fmt).items()}
+
+
+def differing(fmt, mine, made, parts, skip=()):
+    """Suffixes whose bytes, put together from (tensors, packed, rows there, columns there,
+    rows here), are not those of `made`."""
+    wrong = []
+    for suffix, output in mine.outputs.items():
+        if output.words is not None:
+            if made[suffix].reshape(-1).tolist() != list(output.words):
+                wrong.append(suffix)
+            continue
+        target = np.zeros(output.shape, made[suffix].dtype)
+        for tensors, packed, rows, columns, at in parts:
+            source = view(packed.outputs[suffix], tensors[suffix], packed.box, rows, columns)
+            view(output, target, mine.box, at, (0, mine.box[2]))[...] = source
+        if suffix not in skip and target.tobytes() != made[suffix].tobytes():
+            wrong.append(suffix)
+    return wrong
+
+
+def merged_and_cut(t, fmt):
+    random = np.random.default_rng(5)
+    w = random.standard_normal((640, 2048), np.float32)
+    sizes = (384, 128, 128)
+    begins = np.cumsum((0,) + sizes)
+    mine = packed_of(fmt, (1, 640, 2048), False)
+    parts = []
+    for begin, size in zip(begins, sizes):
+        part = w[begin:begin + size]
+        parts.append((quantized(fmt, part), packed_of(fmt, (1, size, 2048), False), (0, size),
+                      (0, 2048), (int(begin), int(begin) + size)))
+    wrong = differing(fmt, mine, quantized(fmt, w), parts)
+    t.check(not wrong, f"{fmt}: q, k and v put together {wrong}")
+    whole, packed = quantized(fmt, w), mine
+    for rank in range(5):
+        rows = slices.rows_of_rank(640, 128, rank, 5)
+        part = packed.of_size((1, 128, 2048))
+        wrong = differing(fmt, part, quantized(fmt, w[rows[0]:rows[1]]),
+                          [(whole, packed, rows, (0, 2048), (0, 128))])
+        t.check(not wrong, f"{fmt}: rows of rank {rank} {wrong}")
+    # Scales of whole rows are those of the uncut weight: formats/README.md, cut for ranks.
+    skip = ("weight_group_scale", "weight_chan_scale") if fmt == "w4a8-cutlass" else ()
+    for rank in range(4):
+        columns = slices.columns_of_rank(2048, 512, rank, 4)
+        part = packed.of_size((1, 640, 512))
+        wrong = differing(fmt, part, quantized(fmt, w[:, columns[0]:columns[1]]),
+                          [(whole, packed, (0, 640), columns, (0, 640))], skip)
+        t.check(not wrong, f"{fmt}: columns of rank {rank} {wrong}")
+
+
+def stacks(t, work, fmt):
+    """Each rank's experts, from the whole, against those of `convert --tp`."""
+    whole, cut = work.at(fmt), work.at(fmt + "-tp")
+    some = () if fmt == "w4a8-cutlass" else ("--include", "experts")  # k_proj is one tile high
+    tool.run("convert", work.at("src"), "-o", whole, "--to", fmt, "--quiet", *some)
+    tool.run("convert", work.at("src"), "-o", cut, "--to", fmt, "--tp", "2", "--quiet", *some)
+    units = manifest.read(whole)
+    experts = manifest.experts_of("model.layers.0.block_sparse_moe.experts", units)
+    t.check(set(experts) == {"w13", "w2"} and all(p.stacked for p in experts.values()),
+            f"{fmt}: a layer of experts")
+    checkpoint = tp.open(whole)
+    for rank in range(2):
+        ranks = tp.open(os.path.join(cut, f"rank_{rank}"))
+        for part, packed in experts.items():
+            name = f"model.layers.0.block_sparse_moe.experts.{part}"
+            stored = {s: x.array for s, x in checkpoint.weights[name].stored.items()}
+            made = {s: x.array for s, x in ranks.weights[name].stored.items()}
+            mine = packed.of_size(ranks.weights[name].box)
+            (_, n, k), (_, full_n, full_k) = mine.box, packed.box
+            if part == "w2":
+                moves = [((0, n), slices.columns_of_rank(full_k, k, rank, 2), (0, n))]
+            else:
+                moves = [((i * full_n // 2 + rank * n // 2, i * full_n // 2 + (rank + 1) * n // 2),
+                          (0, k), (i * n // 2, (i + 1) * n // 2)) for i in range(2)]
+            wrong = differing(fmt, mine, made, [(stored, packed, rows, columns, at)
+                                                for rows, columns, at in moves])
+            t.check(not wrong, f"{fmt}: {part} of rank {rank} {wrong}")
+
+
+def divisions(t):
+    t.check([slices.rows_of_rank(512, 128, r, 4) for r in (0, 3)] == [(0, 128), (384, 512)],
+            "rows: each rank its own")
+    t.check([slices.rows_of_rank(256, 128, r, 4)[0] for r in range(4)] == [0, 0, 128, 128],
+            "rows: heads that two ranks share")
+    t.check(slices.rows_of_rank(256, 256, 3, 4) == (0, 256), "rows: all of them")
+    for stored, mine, ranks in ((256, 96, 4), (256, 32, 4), (256, 192, 4)):
+        error = None
+        try:
+            slices.rows_of_rank(stored, mine, 0, ranks)
+        except tp.UnsupportedError as e:
+            error = e
+        t.check(error is not None, f"rows: not {mine} of {stored} for {ranks}")
+    t.check(slices.runs([4, 5, 6]) == [(0, 4, 3)], "experts: one run")
+    t.check(slices.runs([0, 2, 3]) == [(0, 0, 1), (1, 2, 2)], "experts: several runs")
+    grid = packed_of("mxfp8-blocked", (1, 64, 256), False).outputs["weight_scale"].grid
+    error = ""
+    try:
+        slices.region(grid, (1, 320, 256), (64, 192), (0, 256))
+    except tp.UnsupportedError as e:
+        error = str(e)
+    t.check("64 to 192 of 320 are not whole tiles of 128" in error, "not from inside of a tile")
+
+
+def refusals(t, work):
+    path = os.path.join(work.at("w4a8-cutlass"), manifest.FILE)
+    with open(path, encoding="utf-8") as file:
+        good = json.load(file)
+
+    def changed(change):
+        other = copy.deepcopy(good)
+        change(other)
+        return refused(manifest.units, other, path)
+
+    t.check("version 2, this plugin reads 1; update" in
+            changed(lambda m: m.update(tilepack=2)), "refused: another manifest")
+    t.check("version 2, this plugin reads 1; update" in
+            changed(lambda m: m["descriptors"]["d0"].update(version=2)),
+            "refused: another version of a format")
+    t.check("no kernel of vLLM reads nvfp4-blocked" in
+            changed(lambda m: m["descriptors"]["d0"].update(format="nvfp4-blocked")),
+            "refused: a format without a kernel")
+    t.check("no manifest of tilepack" in changed(lambda m: m["descriptors"]["d0"].pop("box")),
+            "refused: what is no manifest")
+    rank = refused(manifest.read, os.path.join(work.at("w4a8-cutlass-tp"), "rank_0"))
+    t.check("one rank of `convert --tp`; serve the whole" in rank, "refused: a rank")
+    t.check("beside its weights" in refused(manifest.read, work.at("src")),
+            "refused: no manifest at all")
+    units = manifest.units(good, path)
+    layer = "model.layers.0.self_attn."
+    parts = manifest.parts_of(layer + "qkv_proj", units, QKV)
+    t.check([p.box[1] for p in parts] == [256, 128, 128], "parts of a merged layer")
+    t.check(len(manifest.parts_of(layer + "o_proj", units, QKV)) == 1 and
+            manifest.parts_of("model.layers.0.mlp.gate", units, QKV) == [],
+            "a layer of one part, and one that is not packed")
+    some = {name: p for name, p in units.items() if not name.endswith("0.self_attn.k_proj")}
+    t.check("self_attn.k_proj is not packed" in
+            refused(manifest.parts_of, layer + "qkv_proj", some, QKV), "refused: k is not packed")
+    mixed = dict(units)
+    mixed[layer + "k_proj"] = packed_of("mxfp8-blocked", (1, 128, 256), False)
+    t.check("different formats or parameters" in
+            refused(manifest.parts_of, layer + "qkv_proj", mixed, QKV), "refused: mixed formats")
+    experts = "model.layers.0.block_sparse_moe.experts"
+    half = {name: p for name, p in units.items() if name != experts + ":w2"}
+    t.check("w13 and w2 must be packed" in refused(manifest.experts_of, experts, half),
+            "refused: half of the experts")
+    single = {experts + ".0.w1": packed_of("w4a8-cutlass", (1, 512, 256), False)}
+    t.check("one by one; convert without --no-stack" in
+            refused(manifest.experts_of, experts, single), "refused: single experts")
+    t.check(manifest.experts_of("other.experts", units) == {}, "experts that are not packed")
+    for fmt, capability, good_here in (("w4a8-cutlass", 90, True), ("w4a8-cutlass", 100, False),
+                                       ("mxfp8-blocked", 103, True), ("mxfp8-blocked", 90, False),
+                                       ("mxfp4-blocked", 120, False)):
+        said = refused(support.check_device, "w", fmt, capability, "NVIDIA X")
+        t.check(good_here != ("is for" in said and "this is NVIDIA X" in said),
+                f"{fmt} on SM{capability}")
+    t.check("fp8" in refused(support.check_device, "w", "fp8-deepgemm-sm100", None, "no GPU"),
+            "refused: no GPU")
+    t.check(not refused(support.check_version, "0.33.2") and
+            "tested with 0.33" in refused(support.check_version, "0.34.0"),
+            "refused: another vLLM")
+    box = {"w13": (4, 1024, 256), "w2": (4, 256, 512)}
+    t.check("the model asks for [8, 1024, 256]" in
+            refused(support.check_boxes, "x", box, {"w13": (8, 1024, 256)}),
+            "refused: another model")
+    t.check(issubclass(Refused, ValueError) and issubclass(Refused, tp.Error),
+            "a refusal is an Error, and a ValueError as vLLM's own")
+
+
+def main():
+    t = tool.Tally()
+    for fmt in FORMATS:
+        merged_and_cut(t, fmt)
+    divisions(t)
+    with tool.Workdir() as work:
+        subprocess.run([sys.executable, os.path.join(tool.REPO, "samples", "gen_checkpoint.py"),
+                        work.at("src"), "--preset", "tiny-mixtral", "--quiet"], check=True)
+        for fmt in FORMATS[:1] + FORMATS[2:]:
+            stacks(t, work, fmt)
+        refusals(t, work)
+    return t.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
