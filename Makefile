@@ -216,6 +216,11 @@ dist:
 	sh scripts/sbom.sh $(ARCHIVE) $(VERSION) $(LIBS) > $(BUILD)/tilepack-$(VERSION).spdx.json.tmp
 	mv $(BUILD)/tilepack-$(VERSION).spdx.json.tmp $(BUILD)/tilepack-$(VERSION).spdx.json
 
+# The Python package with the program and the library inside; see scripts/wheel.sh.
+wheel:
+	sh scripts/deps.sh build test wheel
+	sh scripts/wheel.sh $(BUILD)
+
 # Two builds of the committed source must be the same bytes.
 reproducible:
 	sh scripts/deps.sh build
@@ -269,4 +274,4 @@ clean:
 	rm -rf $(BUILD)
 
 -include $(LIB_OBJ:.o=.d) $(BENCH_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(UNIT:=.d)
-.PHONY: FORCE all unit check say-missing demo test test-packaging test-gpu gpu-tests dist reproducible bench quality test-slurm test-arm asan tsan fuzz fuzz-build lint deps install install-program deb uninstall clean
+.PHONY: FORCE all unit check say-missing demo test test-packaging test-gpu gpu-tests dist wheel reproducible bench quality test-slurm test-arm asan tsan fuzz fuzz-build lint deps install install-program deb uninstall clean

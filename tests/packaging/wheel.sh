@@ -1,0 +1,65 @@
+#!/bin/sh
+# The wheel of `make wheel`, without CUDA, which takes long and adds nothing here: its tag is
+# true, it carries the licences of what it bundles, and installed from files alone into an empty
+# environment it converts, as a command and from Python, to the bytes of the program of the
+# checkout. The source distribution builds, too.
+set -u
+# shellcheck source=tests/lib/preamble.sh
+. "${TESTS:-$(cd "$(dirname "$0")/.." && pwd)}/lib/preamble.sh"
+root=$(dirname "$TESTS")
+BUILD=${BUILD:-$root/build}
+# What the tests of a checkout set would be found in place of what is installed.
+unset TILEPACK_PROGRAM TILEPACK_LIBRARY PYTHONPATH
+TILEPACK_MAKE=NVCC=
+export TILEPACK_MAKE
+
+check 'make wheel' env -u MAKEFLAGS -u MAKELEVEL PYTHON=python3 sh "$root/scripts/wheel.sh" "$BUILD"
+wheel=$(echo "$BUILD"/dist/*.whl)
+version=$("$TILEPACK" --version | cut -d' ' -f2)
+case $(basename "$wheel") in
+"tilepack_llm-$version-py3-none-manylinux_2_28_$(uname -m).whl") ok 'its name' ;;
+*) bad "its name: $wheel" ;;
+esac
+tools=$BUILD/venv-wheel/bin/python
+answers 'auditwheel finds the tag true' 0 'consistent' "$tools" -m auditwheel show "$wheel"
+check 'nothing of this machine is linked but the C library' "$tools" - "$wheel" <<'PYTHON'
+import io, sys, zipfile
+from elftools.elf.elffile import ELFFile
+known = {"libc.so.6", "libm.so.6", "libpthread.so.0", "ld-linux-x86-64.so.2",
+         "ld-linux-aarch64.so.1", "libdl.so.2", "librt.so.1"}
+with zipfile.ZipFile(sys.argv[1]) as wheel:
+    for name in ("tilepack", "libtilepack.so"):
+        elf = ELFFile(io.BytesIO(wheel.read(f"tilepack_llm/native/{name}")))
+        tags = elf.get_section_by_name(".dynamic").iter_tags("DT_NEEDED")
+        needed = {tag.needed for tag in tags}
+        assert needed and needed <= known, needed
+    licenses = [n for n in wheel.namelist() if "/licenses/" in n and not n.endswith("/")]
+    assert len(licenses) == 6, licenses
+PYTHON
+
+python3 -m venv "$work/venv"
+pip() { "$work/venv/bin/python" -m pip --quiet --disable-pip-version-check "$@"; }
+check 'it installs' pip install --only-binary :all: "$wheel"
+"$PYTHON" "$root/samples/gen_checkpoint.py" "$work/src" --preset tiny-llama --quiet
+"$TILEPACK" convert "$work/src" -o "$work/expected" --to w4a8-cutlass --quiet
+check 'tilepack converts' env PATH="$work/venv/bin:/usr/bin:/bin" \
+    tilepack convert "$work/src" -o "$work/made" --to w4a8-cutlass --quiet
+check 'to the same bytes' diff -r "$work/expected" "$work/made"
+cd "$work" || exit 1
+check 'and from Python' "$work/venv/bin/python" - <<'PYTHON'
+import tilepack_llm as tp
+assert tp.__version__ == tp.library_version(), (tp.__version__, tp.library_version())
+tp.convert("src", "again", to="w4a8-cutlass")
+assert tp.verify("again", against="src").ok
+assert tp.open("again").weights["model.layers.0.self_attn.q_proj"].operands()["b"].shape == (32, 256)
+PYTHON
+check 'to the same bytes as well' diff -r "$work/expected" "$work/again"
+"$work/venv/bin/tilepack" convert none -o x --to w4a8-ct >/dev/null 2>&1
+check 'the command has the exit status of the program' test $? -eq 5
+
+mkdir sdist
+tar -xzf "$BUILD"/dist/tilepack_llm-*.tar.gz -C sdist --strip-components=1
+check 'the source distribution builds' env -u MAKEFLAGS -u MAKELEVEL TILEPACK_BUILD="$work/sdist-build" \
+    sh -c "cd sdist && exec \"$tools\" -m hatchling build -t wheel -d ../sdist-wheel"
+cd "$root" || exit 1
+finish
