@@ -84,7 +84,7 @@ def merged_and_cut(t, fmt):
     for rank in range(5):
         rows = slices.rows_of_rank(640, 128, rank, 5)
         part = packed.of_size((1, 128, 2048))
-        wrong = differing(fmt, part, quantized(fmt, w[rows[0]:rows[1]]),
+        wrong = differing(fmt, part, quantized(fmt, w[rank * 128:(rank + 1) * 128]),
                           [(whole, packed, rows, (0, 2048), (0, 128))])
         t.check(not wrong, f"{fmt}: rows of rank {rank} {wrong}")
     # Scales of whole rows are those of the uncut weight: formats/README.md, cut for ranks.
@@ -92,7 +92,7 @@ def merged_and_cut(t, fmt):
     for rank in range(4):
         columns = slices.columns_of_rank(2048, 512, rank, 4)
         part = packed.of_size((1, 640, 512))
-        wrong = differing(fmt, part, quantized(fmt, w[:, columns[0]:columns[1]]),
+        wrong = differing(fmt, part, quantized(fmt, w[:, rank * 512:(rank + 1) * 512]),
                           [(whole, packed, (0, 640), columns, (0, 640))], skip)
         t.check(not wrong, f"{fmt}: columns of rank {rank} {wrong}")
 

@@ -7,7 +7,6 @@ kernel from the parameters.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -173,7 +172,6 @@ class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
 
     def process_weights_after_loading(self, layer: torch.nn.Module) -> None:
         """No byte moves."""
-        begin = time.monotonic()
         if not is_weights_pre_processed():
             if self.todo:
                 raise Refused(
@@ -187,7 +185,7 @@ class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
                     rename(layer, old, f"{part}_{self.names.get(suffix, suffix)}", data)
         self.moe_quant_config = self.get_fused_moe_quant_config(layer)
         self.moe_kernel = self.make_kernel(layer)
-        account.tell(time.monotonic() - begin)
+        account.tell()
 
     def make_kernel(self, layer: Any) -> Any:
         raise NotImplementedError

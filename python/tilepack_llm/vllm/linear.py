@@ -7,7 +7,6 @@ and the views that vLLM's kernel looks for.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -141,7 +140,6 @@ class TilepackLinearMethod(LinearMethodBase):  # type: ignore[misc]
         """No byte moves."""
         if is_weights_pre_processed():
             return
-        begin = time.monotonic()
         left = [suffix for suffix, rows in self.todo.items() if rows]
         if left:
             raise Refused(
@@ -156,7 +154,7 @@ class TilepackLinearMethod(LinearMethodBase):  # type: ignore[misc]
             data = support.view(suffix, layer._parameters[suffix].data, self.mine.box)
             rename(layer, suffix, support.names.get(suffix, suffix), data)
         support.ready(layer, self.kernel)
-        account.tell(time.monotonic() - begin)
+        account.tell()
 
     def apply(
         self, layer: torch.nn.Module, x: torch.Tensor, bias: torch.Tensor | None = None

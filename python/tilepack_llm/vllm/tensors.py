@@ -19,7 +19,7 @@ from ..tensor import torch_dtype
 from ..tiles import Grid
 from .support import Refused
 
-logger = init_logger(__name__)
+logger = init_logger("vllm.tilepack")  # below the logger that vLLM sets up
 
 
 @dataclass
@@ -30,15 +30,13 @@ class Account:
     seconds: float = 0.0
     told: int = 0
 
-    def tell(self, seconds: float) -> None:
-        """One line, once for what was copied since the last one."""
+    def tell(self) -> None:
+        """One line for what was copied since the last one."""
         if self.copied > self.told:
             logger.info(
-                "tilepack: %d bytes copied into parameters in %.2f s; processing took %.3f s and "
-                "replaced 0 bytes",
+                "tilepack: %d bytes copied into parameters in %.2f s, nothing is processed",
                 self.copied - self.told,
                 self.seconds,
-                seconds,
             )
             self.told, self.seconds = self.copied, 0.0
 
