@@ -191,6 +191,13 @@ test-slurm:
 	$(MAKE) -j$(JOBS) $(BUILD)/tilepack
 	BUILD=$(BUILD) PYTHON="$$(sh scripts/venv.sh $(BUILD))" sh tests/other/slurm.sh
 
+# vLLM itself, told that it has a GPU, loads packed checkpoints: 9 GB. Not a part of `test`.
+test-vllm:
+	sh scripts/deps.sh build test
+	$(MAKE) -j$(JOBS) $(BUILD)/tilepack library
+	BUILD=$(BUILD) PYTHON="$$(sh scripts/venv.sh $(BUILD))" TILEPACK=$(BUILD)/tilepack \
+	    sh tests/other/vllm.sh
+
 # Everything that needs a GPU: rows, sanitizers, goldens through --device cuda.
 GPU_TESTS = $(BUILD)/gpu/test_cuda $(BUILD)/gpu/test_device $(BUILD)/gpu/test_library_cuda
 CUDA_INC  = -isystem $(CUDA_HOME)/include
@@ -220,6 +227,9 @@ dist:
 wheel:
 	sh scripts/deps.sh build test wheel
 	sh scripts/wheel.sh $(BUILD)
+wheel-arm:
+	sh scripts/deps.sh build test wheel arm
+	sh scripts/wheel.sh $(BUILD) aarch64
 
 # Two builds of the committed source must be the same bytes.
 reproducible:
@@ -274,4 +284,4 @@ clean:
 	rm -rf $(BUILD)
 
 -include $(LIB_OBJ:.o=.d) $(BENCH_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(UNIT:=.d)
-.PHONY: FORCE all unit check say-missing demo test test-packaging test-gpu gpu-tests dist wheel reproducible bench quality test-slurm test-arm asan tsan fuzz fuzz-build lint deps install install-program deb uninstall clean
+.PHONY: FORCE all unit check say-missing demo test test-packaging test-gpu gpu-tests dist wheel reproducible bench quality test-slurm test-arm asan tsan fuzz fuzz-build lint deps install install-program deb uninstall wheel-arm test-vllm clean

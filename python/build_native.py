@@ -3,6 +3,7 @@
 TILEPACK_MAKE      further words for make: CC=..., LIBS=..., NVCC= (scripts/wheel.sh sets them)
 TILEPACK_BUILD     where make puts what it makes (build/wheel)
 TILEPACK_LICENSES  a folder of the licences of what is linked in statically
+TILEPACK_PLATFORM  of the wheel's tag, where the compiler is one for another machine
 
 An editable install builds nothing: it finds what `make` has put into build/.
 """
@@ -46,6 +47,6 @@ class NativeBuildHook(BuildHookInterface[Any]):  # type: ignore[misc]
         licenses = os.environ.get("TILEPACK_LICENSES")
         if licenses:
             include[licenses] = "tilepack_llm/native/licenses"
-        platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        platform = os.environ.get("TILEPACK_PLATFORM") or sysconfig.get_platform()
         build_data["pure_python"] = False
-        build_data["tag"] = f"py3-none-{platform}"
+        build_data["tag"] = "py3-none-" + platform.replace("-", "_").replace(".", "_")

@@ -40,7 +40,7 @@ packages() {
         echo "mandoc command mandoc"
         ;;
     wheel)
-        echo "binutils command objcopy"
+        echo "binutils command $(uname -m)-linux-gnu-objcopy"
         ;;
     arm)
         echo "gcc-aarch64-linux-gnu command ${ARM_CC:-aarch64-linux-gnu-gcc}"

@@ -14,7 +14,7 @@ TILEPACK_MAKE=NVCC=
 export TILEPACK_MAKE
 
 check 'make wheel' env -u MAKEFLAGS -u MAKELEVEL PYTHON=python3 sh "$root/scripts/wheel.sh" "$BUILD"
-wheel=$(echo "$BUILD"/dist/*.whl)
+wheel=$(echo "$BUILD"/dist/*_"$(uname -m)".whl)
 version=$("$TILEPACK" --version | cut -d' ' -f2)
 case $(basename "$wheel") in
 "tilepack_llm-$version-py3-none-manylinux_2_28_$(uname -m).whl") ok 'its name' ;;

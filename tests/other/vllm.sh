@@ -1,0 +1,121 @@
+#!/bin/sh
+# vLLM 0.33 itself loads packed checkpoints through the plugin, on a machine without a GPU: its own
+# configuration, choice of kernels, loader, processing and construction of kernels, under a
+# pretended H200 or B200 (vllm/pretend.py, which emulates the operators of loading that need a
+# GPU). Every operand that a kernel gets equals that of stock vLLM with the interchange
+# checkpoint, byte for byte; nothing is processed. Not a part of `make test`: the environment
+# takes 9 GB in BUILD/venv-vllm, and each start of vLLM half a minute.
+#
+# Environment: BUILD, TILEPACK; VLLM_PYTHON, a Python that has vLLM 0.33 (made when missing).
+set -u
+# shellcheck source=tests/lib/preamble.sh
+. "${TESTS:-$(cd "$(dirname "$0")/.." && pwd)}/lib/preamble.sh"
+root=$(dirname "$TESTS")
+build=${BUILD:-$root/build}
+case $build in /*) ;; *) build=$PWD/$build ;; esac
+here=$TESTS/other/vllm
+
+environment() { # makes it; vLLM 0.33.0 asks for a certifi that was never published
+    venv=$build/venv-vllm
+    [ -e "$venv/ready" ] || {
+        rm -rf "$venv" && python3 -m venv "$venv" &&
+            "$venv/bin/python" -m pip install -q --disable-pip-version-check uv &&
+            printf '%s\n' 'certifi>=2026.10.18' 'cuda-python>=13.4' >"$venv/overrides" &&
+            "$venv/bin/uv" pip install -q --python "$venv/bin/python" \
+                --override "$venv/overrides" vllm==0.33.0 && touch "$venv/ready"
+    } || exit 1
+    VLLM_PYTHON=$venv/bin/python
+}
+[ -n "${VLLM_PYTHON:-}" ] || environment
+cc -shared -fPIC -O2 -Wl,-soname,libcuda.so.1 -o "$work/libcuda.so.1" "$here/no_driver.c" || exit 1
+
+# vLLM finds the plugin by the entry point of an installed distribution.
+mkdir -p "$work/site/tilepack_llm-0.dist-info" "$work/home"
+printf 'Metadata-Version: 2.1\nName: tilepack-llm\nVersion: 0\n' \
+    >"$work/site/tilepack_llm-0.dist-info/METADATA"
+printf '[vllm.general_plugins]\ntilepack = tilepack_llm.vllm:register\n' \
+    >"$work/site/tilepack_llm-0.dist-info/entry_points.txt"
+export PYTHONPATH="$root/python:$work/site:$here" TILEPACK_LIBRARY="$build/libtilepack.so" \
+    TILEPACK_PROGRAM="$TILEPACK" HOME="$work/home" CUDA_VISIBLE_DEVICES='' HF_HUB_OFFLINE=1 \
+    VLLM_LOGGING_LEVEL=WARNING PYTHONDONTWRITEBYTECODE=1
+
+convert() { # source, name, arguments ...
+    source=$1 name=$2
+    shift 2
+    "$TILEPACK" convert "$work/$source" -o "$work/$name" "$@" --quiet || bad "$name"
+}
+for model in llama mixtral; do
+    "$PYTHON" "$root/samples/gen_checkpoint.py" "$work/$model" --preset "tiny-$model" --quiet
+    for format in w4a8-ct mxfp8-ct mxfp8-blocked mxfp4-ct mxfp4-blocked fp8-deepseek; do
+        convert $model "$model-$format" --to $format
+    done
+    convert $model $model-w4a8-cutlass --to w4a8-cutlass --set scale=cpu # as torch does it here
+    convert $model-fp8-deepseek $model-fp8-deepgemm-sm100 --to fp8-deepgemm-sm100 --requantize
+done
+convert llama rank --to w4a8-cutlass --tp 2
+cp -r "$work/llama-w4a8-cutlass" "$work/older"
+sed -i 's/^ "tilepack": 1,/ "tilepack": 2,/' "$work/older/tilepack.json"
+
+port=29500
+load() { # capability, ranks, NAME=DIR ...: all ranks at once
+    capability=$1 ranks=$2
+    shift 2
+    port=$((port + 1)) rank=0
+    while [ $rank -lt "$ranks" ]; do
+        (cd "$work" && "$VLLM_PYTHON" -W ignore "$here/load.py" "$work/libcuda.so.1" \
+            "$capability" "$ranks" $rank $port "$work" "$@") >"$work/load.$rank" 2>"$work/log.$rank" &
+        rank=$((rank + 1))
+    done
+    wait
+    cat "$work"/load.? | sed -n 's/^@//p' >>"$work/results"
+    rm -f "$work"/load.?
+}
+result() { # name, filter of jq that must be true
+    if jq -se --arg name "$1" "map(select(.name == \$name)) | length > 0 and all($2)" \
+        "$work/results" >"$work/out"; then
+        ok "$1: $2"
+    else
+        bad "$1: not $2"
+        jq -c --arg name "$1" 'select(.name == $name)' "$work/results"
+    fi
+}
+equal() { # stock, plugin, rank, [skip=...]
+    result "$2" '.ok and .calls == {} and .moved == 0'
+    check "$2 of rank $3 has stock's operands" "$VLLM_PYTHON" "$here/compare.py" \
+        "$work/$1.$3.pt" "$work/$2.$3.pt" "${4:-skip=:}"
+    cat "$work/out"
+}
+
+load 90 1 ws="$work/llama-w4a8-ct" wp="$work/llama-w4a8-cutlass" sm100="$work/llama-mxfp8-blocked" \
+    rank="$work/rank/rank_0" older="$work/older"
+equal ws wp 0
+result sm100 '.error | test("for data-centre Blackwell .*, and this is NVIDIA H200")'
+result rank '.error | test("one rank of .convert --tp.")'
+result older '.error | test("manifest of version 2")'
+load 90 1 xs="$work/mixtral-w4a8-ct" xp="$work/mixtral-w4a8-cutlass"
+equal xs xp 0
+load 100 1 8s="$work/llama-mxfp8-ct" 8p="$work/llama-mxfp8-blocked" 4s="$work/llama-mxfp4-ct" \
+    4p="$work/llama-mxfp4-blocked" ds="$work/llama-fp8-deepseek" \
+    dp="$work/llama-fp8-deepgemm-sm100" sm90="$work/llama-w4a8-cutlass"
+equal 8s 8p 0
+equal 4s 4p 0
+equal ds dp 0
+result sm90 '.error | test("for Hopper .*, and this is NVIDIA B200")'
+load 100 1 x4s="$work/mixtral-mxfp4-ct" x4p="$work/mixtral-mxfp4-blocked" \
+    x8="$work/mixtral-mxfp8-blocked" xd="$work/mixtral-fp8-deepgemm-sm100" \
+    xds="$work/mixtral-fp8-deepseek,moe_backend=deep_gemm" \
+    xdp="$work/mixtral-fp8-deepgemm-sm100,moe_backend=deep_gemm"
+equal x4s x4p 0
+equal xds xdp 0
+result x8 '.error | test("no kernel of vLLM for experts reads mxfp8-blocked")'
+result xd '.error | test("start it with --moe-backend deep_gemm")'
+# Row-parallel layers of W4A8 have the scales of whole rows: docs/serving.md.
+load 90 2 ts="$work/mixtral-w4a8-ct" tp="$work/mixtral-w4a8-cutlass" \
+    es="$work/mixtral-w4a8-ct,enable_expert_parallel=yes" \
+    ep="$work/mixtral-w4a8-cutlass,enable_expert_parallel=yes"
+rows=b_group_scales,b_channel_scales
+for rank in 0 1; do
+    equal ts tp $rank "skip=$rows,w2_scale,g2_alphas:o_proj,experts"
+    equal es ep $rank "skip=$rows:o_proj"
+done
+finish

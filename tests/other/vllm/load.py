@@ -1,0 +1,136 @@
+"""Loads checkpoints with the real loader of vLLM, as one rank of a pretended machine, and saves
+every operand that a kernel would get.
+
+    load.py DRIVER CAPABILITY RANKS RANK PORT OUT NAME=DIR[,KEY=VALUE]...
+
+KEY=VALUE are further arguments of the engine. Writes OUT/NAME.RANK.pt: {layer: {operand:
+tensor}}, and prints a line of JSON for each: calls of operators, bytes in new storage after
+processing, or the error. All checkpoints of one call are dense, or all have experts.
+"""
+import json
+import os
+import sys
+
+import pretend
+
+
+def engine(path, ranks, options):
+    from vllm.engine.arg_utils import EngineArgs
+
+    options = {key: value == "yes" if value in ("yes", "no") else value
+               for key, value in options.items()}
+    return EngineArgs(
+        model=path, skip_tokenizer_init=True, enforce_eager=True, max_model_len=64,
+        load_format="safetensors", tensor_parallel_size=ranks, attention_backend="TRITON_ATTN",
+        model_loader_extra_config={"enable_weights_track": True}, disable_custom_all_reduce=True,
+        distributed_executor_backend="mp" if ranks > 1 else None, **options).create_engine_config()
+
+
+def build(config, ranks, rank, port):
+    import torch
+    from vllm.config import set_current_vllm_config
+    from vllm.distributed import init_distributed_environment, initialize_model_parallel
+    from vllm.model_executor.model_loader.utils import initialize_model
+    from vllm.utils.torch_utils import set_default_torch_dtype
+
+    config.load_config.device = "cpu"
+    if not torch.distributed.is_initialized():
+        with set_current_vllm_config(config):
+            init_distributed_environment(ranks, rank, f"tcp://127.0.0.1:{port}", 0,
+                                         backend="gloo")
+            initialize_model_parallel(ranks, 1, backend="gloo")
+    with set_default_torch_dtype(config.model_config.dtype), torch.device("cpu"):
+        return initialize_model(config)
+
+
+def load(config, model):
+    """Bytes of parameters that processing has put into new storage."""
+    import torch
+    from vllm.config import set_current_vllm_config
+    from vllm.model_executor.model_loader import get_model_loader
+    from vllm.model_executor.model_loader.utils import process_weights_after_loading
+
+    with set_current_vllm_config(config):
+        get_model_loader(config.load_config).load_weights(model, config.model_config)
+        before = {p.data_ptr() for p in model.parameters()}
+        for module in model.modules():
+            method = getattr(module, "quant_method", None)
+            if hasattr(method, "moe"):
+                method.moe.device = torch.device("cpu")
+        process_weights_after_loading(model, config.model_config, torch.device("cpu"))
+    return sum(p.numel() * p.element_size() for p in model.parameters()
+               if p.numel() and p.data_ptr() not in before)
+
+
+EXPERTS = ("w1_scale", "w2_scale", "g1_alphas", "g2_alphas", "b_strides1", "b_strides2",
+           "a_strides1", "a_strides2", "c_strides1", "c_strides2", "s_strides1", "s_strides2",
+           "group_size", "per_act_token_quant", "per_out_ch_quant", "block_shape", "quant_dtype")
+
+
+def operands(module, method, capability, name):
+    """{operand: value} of one quantized layer; None for others."""
+    import torch
+
+    if getattr(method, "moe_kernel", None) is not None:
+        kernel = method.moe_kernel.fused_experts
+        found = {"w13": module.w13_weight, "w2": module.w2_weight, "kernel": type(kernel).__name__}
+        return {**found, **{key: getattr(kernel, key, None) for key in EXPERTS}}
+    kind = type(method).__name__
+    if kind in ("CompressedTensorsLinearMethod", "TilepackLinearMethod") and capability == 90:
+        seed = torch.Generator().manual_seed(len(name))
+        x = torch.randn(3, module.input_size_per_partition, dtype=torch.bfloat16, generator=seed)
+        method.apply(module, x, None)
+        return dict(pretend.kernel_arguments)
+    if method is not None and module._parameters:
+        return {key: p for key, p in module._parameters.items() if p is not None and p.numel()}
+    return None
+
+
+def plain(value):
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        return value
+    return value.detach().clone(memory_format=torch.preserve_format)
+
+
+def one(path, options, capability, ranks, rank, port, out):
+    import torch
+
+    pretend.calls.clear()
+    config = engine(path, ranks, options)
+    model = build(config, ranks, rank, port)
+    moved = load(config, model)
+    found = {}
+    for name, module in model.named_modules():
+        values = operands(module, getattr(module, "quant_method", None), capability, name)
+        if values:
+            found[name] = {key: plain(value) for key, value in values.items()}
+    torch.save(found, out)
+    return {"ok": True, "calls": dict(pretend.calls), "moved": moved}
+
+
+def main(driver, capability, ranks, rank, port, out, *jobs):
+    capability, ranks, rank = int(capability), int(ranks), int(rank)
+    pretend.platform(driver, capability, ranks)
+    import torch
+    from vllm.plugins import load_general_plugins
+
+    torch.set_num_threads(1)
+    load_general_plugins()
+    pretend.operators()
+    for job in jobs:
+        name, _, rest = job.partition("=")
+        path, *options = rest.split(",")
+        try:
+            result = one(path, dict(o.split("=", 1) for o in options), capability, ranks, rank,
+                         port, os.path.join(out, f"{name}.{rank}.pt"))
+        except Exception as error:  # pylint: disable=broad-except
+            result = {"ok": False, "error": f"{type(error).__name__}: {error}"}
+        print("@" + json.dumps({"name": name, **result}), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
+    sys.stdout.flush()
+    os._exit(0)  # vLLM's threads have nothing to finish

@@ -1,0 +1,136 @@
+"""vLLM believes that this machine has a GPU: a platform with a compute capability, properties of
+a device, and the operators of loading that need one, in torch and numpy.
+
+The operators are written from the text of what they do (formats/README.md for the layouts of
+w4a8-cutlass and DeepGEMM's scales); they share no code with tilepack. `calls` counts them.
+"""
+import ctypes
+import types
+
+calls = {}
+kernel_arguments = {}  # of the last call of cutlass_w4a8_mm
+
+NAMES = {9: ("NVIDIA H200", 132), 10: ("NVIDIA B200", 148)}
+
+
+def platform(driver, capability, ranks):
+    """Before anything asks vLLM for its platform."""
+    ctypes.CDLL(driver, mode=ctypes.RTLD_GLOBAL)
+    import torch
+    import vllm.platforms
+    from vllm.platforms.cuda import CudaPlatformBase
+    from vllm.platforms.interface import DeviceCapability
+
+    major, minor = divmod(capability, 10)
+    name, processors = NAMES[major]
+    answers = {
+        "get_device_capability": DeviceCapability(major, minor), "get_device_name": name,
+        "get_device_uuid": "GPU-0", "get_device_total_memory": 140 << 30,
+        "is_fully_connected": True, "device_count": ranks, "is_pin_memory_available": False,
+        "set_device": None, "num_compute_units": processors, "use_custom_allreduce": False,
+        "get_device_communicator_cls":
+            "vllm.distributed.device_communicators.base_device_communicator."
+            "DeviceCommunicatorBase",
+    }
+
+    def answering(value):
+        return classmethod(lambda cls, *args, **kwargs: value)
+    pretended = type("Pretended", (CudaPlatformBase,),
+                     {key: answering(value) for key, value in answers.items()})
+    vllm.platforms._current_platform = pretended()
+    properties = types.SimpleNamespace(
+        name=name, major=major, minor=minor, multi_processor_count=processors,
+        total_memory=140 << 30, warp_size=32, max_threads_per_multi_processor=2048,
+        shared_memory_per_block_optin=232448, shared_memory_per_multiprocessor=233472,
+        regs_per_multiprocessor=65536, L2_cache_size=50 << 20)
+    torch.cuda.get_device_properties = lambda device=None: properties
+    torch.cuda.get_device_capability = lambda device=None: (major, minor)
+    torch.cuda.get_device_name = lambda device=None: name
+    torch.cuda.current_device = lambda: 0
+
+
+def counted(name, function):
+    def call(*args, **kwargs):
+        calls[name] = calls.get(name, 0) + 1
+        return function(*args, **kwargs)
+    return call
+
+
+def encode_and_reorder(packed):
+    """int32 (E, N, K/8) of two's complement nibbles -> sign-index codes in the kernel's order:
+    blocks of 16 rows and 32 columns, in which a thread's 16 codes are 8 bytes."""
+    import numpy as np
+    import torch
+
+    e, n, words = packed.shape
+    raw = packed.contiguous().numpy().view(np.uint8)
+    nibbles = np.stack([raw & 15, raw >> 4], -1).reshape(e, n, words * 8)
+    codes = np.where((nibbles == 0) | (nibbles >= 8), nibbles, 8 - nibbles).astype(np.uint8)
+    blocks = codes.reshape(e, n // 16, 2, 8, words // 4, 2, 4, 4)  # n: 16 2 8, k: 32 2 4 4
+    ordered = blocks.transpose(0, 4, 1, 3, 6, 5, 2, 7)
+    pairs = np.ascontiguousarray(ordered).reshape(-1, 2)
+    data = (pairs[:, 0] | pairs[:, 1] << 4).astype(np.uint8)
+    return torch.from_numpy(data.view(np.int32).reshape(e, n, words).copy())
+
+
+def reorder_dense(packed):
+    """(K/8, N) with strides (1, K/8), as the dense operator takes and gives it."""
+    return encode_and_reorder(packed.t()[None])[0].t()
+
+
+def reorder_grouped(packed):
+    import torch
+
+    e, n, words = packed.shape
+    layout = torch.tensor([[n // 16, words // 4, 32 * n]] * e, dtype=torch.int32)
+    return encode_and_reorder(packed), layout
+
+
+def pack_scales(scales):
+    """Each e4m3 scale's multiples -8..-1, rounded to e4m3."""
+    import torch
+
+    multiples = scales.float().flatten()[:, None] * torch.arange(-8.0, 0.0)
+    return multiples.to(torch.float8_e4m3fn).flatten()
+
+
+def deepgemm_scales(scales, rows, columns, recipe, groups=None, is_sfa=False):
+    """fp32 powers of two, one for recipe[1] rows and 128 columns -> four exponents to a word,
+    column by column, columns padded to four rows."""
+    import torch
+
+    del columns, groups, is_sfa
+    exponents = (scales.contiguous().view(torch.int32) >> 23).to(torch.uint8)
+    exponents = exponents.repeat_interleave(recipe[1], dim=1)[:, :rows]
+    count, words, padded = exponents.shape[0], -(-exponents.shape[2] // 4), -(-rows // 4) * 4
+    out = torch.zeros(count, words, padded, 4, dtype=torch.uint8)
+    for i in range(exponents.shape[2]):
+        out[:, i // 4, :rows, i % 4] = exponents[:, :, i]
+    return out.view(torch.int32).squeeze(-1).transpose(1, 2)[:, :rows]
+
+
+def record_kernel(**arguments):
+    import torch
+
+    kernel_arguments.clear()
+    kernel_arguments.update(arguments)
+    return torch.zeros(arguments["a"].shape[0], arguments["b_q"].shape[1], dtype=torch.bfloat16)
+
+
+def operators():
+    """After vLLM was imported, before a model is built."""
+    import torch
+    import vllm._custom_ops as ops
+    from vllm.model_executor.layers.quantization.input_quant_fp8 import QuantFP8
+    from vllm.model_executor.layers.quantization.utils import fp8_utils
+
+    ops.cutlass_encode_and_reorder_int4b = counted("reorder", reorder_dense)
+    ops.cutlass_encode_and_reorder_int4b_grouped = counted("reorder", reorder_grouped)
+    ops.cutlass_pack_scale_fp8 = counted("pack_scales", pack_scales)
+    ops.cutlass_w4a8_mm = record_kernel
+    fp8_utils.transform_sf_into_required_layout = counted("transform", deepgemm_scales)
+    QuantFP8.forward_cuda = QuantFP8.forward_native
+    torch.Tensor.is_cuda = property(lambda self: True)
+    torch.Tensor.cuda = lambda self, *args, **kwargs: self
+    torch.accelerator.synchronize = lambda *args: None
+    torch.accelerator.empty_cache = lambda *args: None
