@@ -34,6 +34,7 @@
 #include "kernels/cpu/cpu_int4.inc"
 #include "kernels/cpu/cpu_fp4.inc"
 #include "kernels/cpu/cpu_search.inc"
+#include "kernels/cpu/cpu_search_e2m1.inc"
 #include "kernels/cpu/cpu_search_fp4.inc"
 #include "kernels/cpu/cpu_search_int4.inc"
 #include "kernels/cpu/cpu_search_w4a8.inc"

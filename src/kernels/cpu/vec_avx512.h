@@ -256,6 +256,21 @@ V vu v_load_part(const void *p, uint64_t bytes)
     return _mm512_maskz_loadu_epi8((UINT64_C(1) << bytes) - 1, p);
 }
 
+#define HAVE_B_E2M1
+V vu v_mul(vu a, vu b) { return _mm512_mullo_epi32(a, b); }
+/* Sums of two products each, of unsigned with signed bytes, as words. */
+V vu b_dot(vu a, vu b) { return _mm512_maddubs_epi16(a, b); }
+/* The e2m1 value, in half steps of 0 1 2 3 4 6 8 12, next to k half steps or a little more. */
+V vu b_e2m1(vu k)
+{
+    static const uint8_t nearest[64] = {
+        0,  1,  1,  2,  2,  3,  3,  4,  4,  4,  6,  6,  6,  6,  8,  8,  8,  8,  8,  8,  12, 12,
+        12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12,
+        12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12,
+    };
+    return _mm512_permutexvar_epi8(k, v_load(nearest));
+}
+
 #define HAVE_W_TABLE64
 /* (a * b) >> 16 of unsigned words; tables of 32 and 64 words, by the low bits of words. */
 V vu w_mul_high(vu a, vu b) { return _mm512_mulhi_epu16(a, b); }
