@@ -253,7 +253,7 @@ static __device__ __forceinline__ dev_divisor dev_divisor_of(float s)
     dev_divisor d;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(d.high) : "f"(s));
     d.low = __fmul_rn(__fmaf_rn(-s, d.high, 1.0f), d.high);
-    d.safe = s >= 8.271806e-25f && s <= 1.2089258e24f; /* 2^-80, 2^80 */
+    d.safe = fabsf(s) >= 8.271806e-25f && fabsf(s) <= 1.2089258e24f; /* 2^-80, 2^80 */
     return d;
 }
 
@@ -274,6 +274,33 @@ static __device__ __forceinline__ uint32_t dev_int4x8(const float (&q)[8])
         acc = acc * 16u +
               __float_as_uint(__fadd_rn(CLAMP ? fminf(q[i], 7.0f) : q[i], 12582920.0f));
     return acc - 0x3F400000u;
+}
+
+/* Eight codes of finite values as tp_codec_codes() has them, for any bf16 scale and rule. */
+template <int DT>
+static __device__ __forceinline__ uint32_t dev_int4x8_by_rule(const dev_raw8<DT> &r, float scale,
+                                                              uint32_t rule)
+{
+    const dev_divisor d = dev_divisor_of(scale);
+    float q[8];
+    if (d.safe) {
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            q[i] = dev_divide(dev_value<DT>(r, i), d.high, d.low);
+    } else {
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            q[i] = __fdiv_rn(dev_value<DT>(r, i), scale);
+    }
+    if (rule == TP_INT4_QUOTIENT_BF16) {
+#pragma unroll
+        for (int i = 0; i < 8; i += 2)
+            dev_round_bf16(q[i], q[i + 1]);
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        q[i] = fmaxf(q[i], -8.0f);
+    return dev_int4x8<true>(q);
 }
 
 /* A map of nibbles, made on the host by dev_map_of: encode = negate the low three

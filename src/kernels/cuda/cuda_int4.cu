@@ -110,30 +110,8 @@ static __device__ __forceinline__ void special_codes(const dev_raw8<DT> (&r)[GRO
     for (int u = 0; u < GROUPS; u++) {
         const uint32_t amax = dev_of_item<GROUPS>(s.amax, u, lane);
         const uint32_t bits = dev_of_item<GROUPS>(s.bits, u, lane);
-        word[u] = 0x88888888u;
-        if (amax >= TP_F32_INF_BITS)
-            continue;
         const float scale = __uint_as_float(bits << 16); /* drops bit 16 */
-        const dev_divisor d = dev_divisor_of(scale);
-        float q[8];
-        if (d.safe) {
-#pragma unroll
-            for (int i = 0; i < 8; i++)
-                q[i] = dev_divide(dev_value<DT>(r[u], i), d.high, d.low);
-        } else {
-#pragma unroll
-            for (int i = 0; i < 8; i++)
-                q[i] = __fdiv_rn(dev_value<DT>(r[u], i), scale);
-        }
-        if (rule == TP_INT4_QUOTIENT_BF16) {
-#pragma unroll
-            for (int i = 0; i < 8; i += 2)
-                dev_round_bf16(q[i], q[i + 1]);
-        }
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            q[i] = fmaxf(q[i], -8.0f);
-        word[u] = dev_int4x8<true>(q);
+        word[u] = amax < TP_F32_INF_BITS ? dev_int4x8_by_rule<DT>(r[u], scale, rule) : 0x88888888u;
     }
 }
 

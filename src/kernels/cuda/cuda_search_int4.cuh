@@ -180,30 +180,10 @@ static __device__ __forceinline__ void group_codes_by_rule(const dev_raw8<DT> (&
                                                            uint32_t rule, uint32_t (&words)[2])
 {
     const float s = __uint_as_float(scale << 16);
-    dev_divisor d = dev_divisor_of(s);
-    d.safe = fabsf(s) >= 8.271806e-25f && fabsf(s) <= 1.2089258e24f; /* 2^-80, 2^80 */
 #pragma unroll
-    for (int j = 0; j < 2; j++) {
-        float q[8];
-        if (d.safe) {
-#pragma unroll
-            for (int i = 0; i < 8; i++)
-                q[i] = dev_divide(dev_value<DT>(r[j], i), d.high, d.low);
-        } else {
-#pragma unroll
-            for (int i = 0; i < 8; i++)
-                q[i] = __fdiv_rn(dev_value<DT>(r[j], i), s);
-        }
-        if (rule == TP_INT4_QUOTIENT_BF16) {
-#pragma unroll
-            for (int i = 0; i < 8; i += 2)
-                dev_round_bf16(q[i], q[i + 1]);
-        }
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            q[i] = fmaxf(q[i], -8.0f);
-        words[j] = amax < TP_F32_INF_BITS ? dev_int4x8<true>(q) : 0x88888888u;
-    }
+    for (int j = 0; j < 2; j++)
+        words[j] =
+            amax < TP_F32_INF_BITS ? dev_int4x8_by_rule<DT>(r[j], s, rule) : 0x88888888u;
 }
 
 /* Row-major codes of a group (counted over the whole weight). */
