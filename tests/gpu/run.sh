@@ -53,7 +53,7 @@ same_bytes() { # options of both runs ... -- the second run's own
     return $status
 }
 
-searched_bytes() { # every search: the GPU's files are the CPU's
+searched_bytes() { # every search, and groups of other sizes: the GPU's files are the CPU's
     work=$(mktemp -d)
     "$PYTHON" samples/gen_checkpoint.py "$work/in" --preset tiny-mixtral || return 1
     status=0
@@ -78,6 +78,9 @@ nvfp4-blocked --search mse
 mxfp4-ct --search mse
 mxfp4-blocked --search mse --importance magnitude
 w4a16-ct --search mse --set group=64
+w4a16-ct --set group=64
+w4a16-ct --set group=32
+w4a16-ct --set group=channel
 EOF
     rm -rf "$work"
     return $status

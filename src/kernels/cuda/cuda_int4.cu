@@ -1,8 +1,8 @@
-/* int4 in groups of 128 along K from float weights: row-major with bf16 scales
- * (w4a8-ct), and in one pass encoded, reordered and with packed scales
+/* int4 in groups along K from float weights: row-major with bf16 scales (w4a8-ct, and w4a16-ct
+ * with groups of any size it has), and in one pass encoded, reordered and with packed scales
  * (w4a8-cutlass).
  *
- * 16 threads share a group, 8 values each, and work on several groups at a time: each
+ * 16 threads share a group of 128, 8 values each, and work on several groups at a time: each
  * computes the scale of one of them and hands it round. The row-major kernel needs
  * nothing but groups. In the reordered one a warp walks along two rows n and n + 8 of a tile of
  * 16, because their codes share 32-byte runs of the result; only the bf16 group
@@ -73,9 +73,26 @@ static __device__ __forceinline__ uint32_t min_bf16x2(uint32_t a, uint32_t b)
     return r;
 }
 
-/* Canonical codes of the lane's values of each group, where no group of the warp is
- * special and quotients stay fp32: |x / s| <= 7.53, so that only the upper end needs a
- * clamp. bf16 values are clamped two at a time, before they are divided. */
+/* Eight canonical codes of a group that is not special, whose quotients stay fp32: |x / s| <=
+ * 7.53, so that only the upper end needs a clamp. bf16 values are clamped two at a time, before
+ * they are divided. */
+template <int DT>
+static __device__ __forceinline__ uint32_t ordinary_word(dev_raw8<DT> x, float high, float low,
+                                                         uint32_t most)
+{
+    float q[8];
+    if (DT == TP_BF16) {
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            x.w[i] = min_bf16x2(x.w[i], most);
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        q[i] = dev_divide(dev_value<DT>(x, i), high, low);
+    return dev_int4x8<DT != TP_BF16>(q);
+}
+
+/* Codes of the lane's values of each group, where no group of the warp is special. */
 template <int DT, int GROUPS>
 static __device__ __forceinline__ void ordinary_codes(const dev_raw8<DT> (&r)[GROUPS],
                                                       const int4_scale &s, uint32_t lane,
@@ -85,18 +102,8 @@ static __device__ __forceinline__ void ordinary_codes(const dev_raw8<DT> (&r)[GR
     for (int u = 0; u < GROUPS; u++) {
         const float high = dev_of_item<GROUPS>(s.high, u, lane);
         const float low = dev_of_item<GROUPS>(s.low, u, lane);
-        dev_raw8<DT> x = r[u];
-        float q[8];
-        if (DT == TP_BF16) {
-            const uint32_t most = dev_of_item<GROUPS>(s.most, u, lane);
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                x.w[i] = min_bf16x2(x.w[i], most);
-        }
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            q[i] = dev_divide(dev_value<DT>(x, i), high, low);
-        word[u] = dev_int4x8<DT != TP_BF16>(q);
+        const uint32_t most = DT == TP_BF16 ? dev_of_item<GROUPS>(s.most, u, lane) : 0;
+        word[u] = ordinary_word<DT>(r[u], high, low, most);
     }
 }
 
@@ -161,6 +168,85 @@ static __global__ __launch_bounds__(INT4_THREADS) void encode_row(const struct i
     const uint64_t mine = first + 2 * dev_item<groups>(lane);
     if (lane % (16 / groups) == 0 && mine < a.groups)
         ((uint16_t *)a.scale)[mine] = (uint16_t)bits;
+}
+
+/* Eight codes of a group whose scale every lane has, after special_bits() where it is special. */
+template <int DT>
+static __device__ __forceinline__ uint32_t codes_of(const dev_raw8<DT> &r, const int4_scale &s,
+                                                    bool special, uint32_t rule)
+{
+    if (!special)
+        return ordinary_word<DT>(r, s.high, s.low, s.most);
+    return s.amax < TP_F32_INF_BITS
+               ? dev_int4x8_by_rule<DT>(r, __uint_as_float(s.bits << 16), rule)
+               : 0x88888888u;
+}
+
+/* Groups of 8 x LANES values: as encode_row, but each of a group's lanes computes its scale. */
+template <int DT, int LANES>
+static __global__ __launch_bounds__(INT4_THREADS) void encode_sized(const struct int4_args a)
+{
+    const int items = int4_shape<DT>::groups, apart = 32 / LANES, bytes = TP_IS32(DT) ? 4 : 2;
+    const uint32_t lane = threadIdx.x % 32;
+    const uint64_t warp = (uint64_t)blockIdx.x * (INT4_THREADS / 32) + threadIdx.x / 32;
+    const uint64_t first = warp * (items * apart) + lane / LANES;
+    dev_raw8<DT> r[items];
+#pragma unroll
+    for (int u = 0; u < items; u++)
+        r[u] = first + u * apart < a.groups
+                   ? dev_load_raw8<DT>(
+                         a.in + ((first + u * apart) * LANES + lane % LANES) * 8 * bytes)
+                   : dev_zero_raw8<DT>();
+#pragma unroll
+    for (int u = 0; u < items; u++) {
+        const uint64_t group = first + u * apart;
+        int4_scale s = scale_of<DT>(
+            dev_max_lanes<LANES>(dev_amax_bits<DT>(dev_amax8<DT>(0, r[u]))));
+        const bool special = s.special || a.rule == TP_INT4_QUOTIENT_BF16;
+        if (special) {
+            dev_flag(a.flags, s.amax);
+            s.bits = special_bits(s);
+        }
+        const uint32_t word = codes_of<DT>(r[u], s, special, a.rule);
+        if (group >= a.groups)
+            continue;
+        ((uint32_t *)a.codes)[group * LANES + lane % LANES] = dev_map_word(word, a.map);
+        if (lane % LANES == 0)
+            ((uint16_t *)a.scale)[group] = (uint16_t)s.bits;
+    }
+}
+
+/* One group to a row of any multiple of 8 values; a block of threads goes through it twice. */
+template <int DT>
+static __global__ __launch_bounds__(INT4_THREADS) void encode_channel(const struct int4_args a)
+{
+    const int bytes = TP_IS32(DT) ? 4 : 2, warps = INT4_THREADS / 32;
+    __shared__ uint32_t most[warps];
+    const uint64_t row = blockIdx.x, eights = a.k / 8;
+    const uint8_t *in = a.in + row * a.k * bytes;
+    uint32_t amax = 0;
+    for (uint64_t i = threadIdx.x; i < eights; i += INT4_THREADS)
+        amax = dev_amax8<DT>(amax, dev_load_raw8<DT>(in + i * 8 * bytes));
+    amax = dev_max_lanes<32>(dev_amax_bits<DT>(amax));
+    if (threadIdx.x % 32 == 0)
+        most[threadIdx.x / 32] = amax;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < warps; i++)
+        amax = max(amax, most[i]);
+    int4_scale s = scale_of<DT>(amax);
+    const bool special = s.special || a.rule == TP_INT4_QUOTIENT_BF16;
+    if (special)
+        s.bits = special_bits(s);
+    if (threadIdx.x == 0) {
+        dev_flag(a.flags, amax);
+        ((uint16_t *)a.scale)[row] = (uint16_t)s.bits;
+    }
+    for (uint64_t i = threadIdx.x; i < eights; i += INT4_THREADS) {
+        const dev_raw8<DT> r = dev_load_raw8<DT>(in + i * 8 * bytes);
+        ((uint32_t *)a.codes)[row * eights + i] =
+            dev_map_word(codes_of<DT>(r, s, special, a.rule), a.map);
+    }
 }
 
 /* Where a lane's word of a group goes inside the group's four k tiles. */
@@ -312,6 +398,33 @@ template <int DT> static void launch_row(const struct tp_op *op, struct tp_args 
         encode_row<DT><<<(uint32_t)grid, INT4_THREADS, 0, (cudaStream_t)args->stream>>>(a);
 }
 
+template <int DT, int LANES>
+static void launch_groups(const struct tp_op *op, struct tp_args *args)
+{
+    struct int4_args a = args_of(op, args);
+    a.groups = args->box.e * a.n * (a.k / (8 * LANES));
+    uint64_t grid =
+        dev_ceil(a.groups, int4_shape<DT>::groups * (32 / LANES) * (INT4_THREADS / 32));
+    if (a.k % (8 * LANES) != 0 || grid > 0x7FFFFFFFu)
+        tp_cuda_encode_any(op, args);
+    else
+        encode_sized<DT, LANES><<<(uint32_t)grid, INT4_THREADS, 0, (cudaStream_t)args->stream>>>(a);
+}
+
+template <int DT> static void launch_sized(const struct tp_op *op, struct tp_args *args)
+{
+    const uint64_t rows = args->box.e * args->box.n;
+    if (op->block_k == 32)
+        launch_groups<DT, 4>(op, args);
+    else if (op->block_k == 64)
+        launch_groups<DT, 8>(op, args);
+    else if (args->box.k % 8 != 0 || rows > 0x7FFFFFFFu)
+        tp_cuda_encode_any(op, args);
+    else
+        encode_channel<DT><<<(uint32_t)rows, INT4_THREADS, 0, (cudaStream_t)args->stream>>>(
+            args_of(op, args));
+}
+
 template <int DT> static void launch_w4a8(const struct tp_op *op, struct tp_args *args)
 {
     struct int4_args a = args_of(op, args);
@@ -330,6 +443,11 @@ template <int DT> static void launch_w4a8(const struct tp_op *op, struct tp_args
 extern "C" void tp_cuda_int4_row(const struct tp_op *op, struct tp_args *args)
 {
     DEV_BY_DTYPE(args->dtype, launch_row, op, args);
+}
+
+extern "C" void tp_cuda_int4_sized(const struct tp_op *op, struct tp_args *args)
+{
+    DEV_BY_DTYPE(args->dtype, launch_sized, op, args);
 }
 
 extern "C" void tp_cuda_int4_w4a8(const struct tp_op *op, struct tp_args *args)

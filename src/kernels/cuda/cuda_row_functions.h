@@ -26,6 +26,8 @@ void tp_cuda_mxfp8_kwise(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_fp4_kwise(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_mxfp8_nwise(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_int4_row(const struct tp_op *op, struct tp_args *args);
+/* Groups of 32 or 64, or one to a row (block_k = 0). */
+void tp_cuda_int4_sized(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_int4_w4a8(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_fp4_search(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_int4_search(const struct tp_op *op, struct tp_args *args);

@@ -39,6 +39,13 @@ static bool int4_row(const struct tp_op *op)
            is(out_of(op, TP_ROLE_SCALE), TP_ELEM_BF16, 1, 128);
 }
 
+static bool int4_sized(const struct tp_op *op)
+{
+    const uint32_t k = op->block_k;
+    return (k == 32 || k == 64 || k == 0) && block_is(op, 1, k) && codes_are(op, TP_ELEM_INT4) &&
+           is(out_of(op, TP_ROLE_SCALE), TP_ELEM_BF16, 1, k);
+}
+
 static bool int4_w4a8(const struct tp_op *op)
 {
     const struct tp_op_out *channel = out_of(op, TP_ROLE_CHANNEL);
@@ -102,6 +109,8 @@ static bool nvfp4_kwise(const struct tp_op *op)
 
 static const struct tp_encode_row encode_rows[] = {
     ENCODE(TP_CODEC_INT4, TP_PLACE_ROW, TP_PLACE_ROW, int4_row, tp_cuda_int4_row, "int4_row"),
+    ENCODE(TP_CODEC_INT4, TP_PLACE_ROW, TP_PLACE_ROW, int4_sized, tp_cuda_int4_sized,
+           "int4_row_sized"),
     ENCODE(TP_CODEC_INT4, TP_PLACE_W4A8, TP_PLACE_COL, int4_w4a8, tp_cuda_int4_w4a8, "int4_w4a8"),
     ENCODE(TP_CODEC_FP8, TP_PLACE_ROW, TP_PLACE_ROW, fp8_blocks, tp_cuda_fp8_128x128,
            "fp8_128x128_row"),
