@@ -7,6 +7,10 @@
 # first to docs/quality.md. Takes some 20 minutes on two idle cores, 4 GB of memory and of
 # room, and 6 GB more for torch, which some of the other quantizers need.
 #
+# BUILD/quality/rows.json keeps what was measured: a run that was interrupted goes on, and a new
+# format costs its own minutes alone. After a change of bytes, measure the rows of tilepack
+# again: `sh scripts/quality.sh build --again ^tilepack`.
+#
 # Environment: PEERS, `no` to leave the other quantizers and the check against transformers
 # out; ROUNDS, of each conversion that is timed.
 set -eu

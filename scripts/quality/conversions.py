@@ -37,7 +37,11 @@ SEARCHES = {"int4": INT4, "nvfp4": FP4, "mxfp4": FP4, "fp8": [NONE], "mxfp8": [N
 MORE = {"w4a8-ct": [search("w4a8", MAGNITUDE), search("w4a8", MAGNITUDE, "--signed"),
                     search("w4a8", FILE), search("w4a8", FILE, "--signed")]}
 
-Variant = namedtuple("Variant", "format codec search options")
+# Formats with a parameter that counts here: its settings, each with these searches.
+SET = {"w4a16-ct": [(f"group={group}",) for group in ("128", "64", "32", "channel")]}
+FEWER = [NONE, search("mse", PLAIN), search("mse", MAGNITUDE)]
+
+Variant = namedtuple("Variant", "format codec search options settings", defaults=((),))
 
 
 def variants(formats, help_text):
@@ -47,10 +51,17 @@ def variants(formats, help_text):
     written = [entry for entry in formats if not entry.get("input_only")]
     for entry in sorted(written, key=lambda e: (e["codec"], not e["name"].endswith("-ct"))):
         name, codec = entry["name"], entry["codec"]
-        for words, options in SEARCHES[codec] + MORE.get(name, []):
-            offered = all(o in help_text for o in options if o.startswith("--"))
-            (able if offered else unable).append(Variant(name, codec, words, options))
+        searches = FEWER if name in SET else SEARCHES[codec] + MORE.get(name, [])
+        for settings in SET.get(name, [()]):
+            for words, options in searches:
+                offered = all(o in help_text for o in options if o.startswith("--"))
+                (able if offered else unable).append(
+                    Variant(name, codec, words, options, settings))
     return able, unable
+
+
+def to_set(settings):
+    return [word for setting in settings for word in ("--set", setting)]
 
 
 class Program:
@@ -69,13 +80,14 @@ class Program:
         return variants(json.loads(self.ask("formats", "--json"))["formats"],
                         self.ask("convert", "--help"))
 
-    def bits(self, name):
+    def bits(self, name, settings=()):
         """Bits for each weight of a matrix of 4096 x 4096, scales included."""
         path = os.path.join(self.directory, "square.safetensors")
         if not os.path.exists(path):
             save_file({"model.layers.0.mlp.up_proj.weight":
                        np.zeros((4096, 4096), dtype=ml_dtypes.bfloat16)}, path)
-        unit, = json.loads(self.ask("plan", path, "--to", name, "--json", "--quiet"))["units"]
+        unit, = json.loads(self.ask("plan", path, "--to", name, *to_set(settings),
+                                    "--json", "--quiet"))["units"]
         return 8 * sum(output["bytes"] for output in unit["outputs"]) / 4096**2
 
     def values(self, variant, subject, importance_file):
@@ -86,7 +98,8 @@ class Program:
             shutil.rmtree(self.packed, ignore_errors=True)
             seconds.append(measure.run(
                 self.path, "convert", subject.checkpoint, "-o", self.packed, "--to",
-                variant.format, "--device", "cpu", "--quiet", *options).seconds)
+                variant.format, "--device", "cpu", "--quiet", *to_set(variant.settings),
+                *options).seconds)
         shutil.rmtree(self.plain, ignore_errors=True)
         self.ask("unpack", self.packed, "-o", self.plain, "--dtype", "f32", "--quiet")
         stored = {}

@@ -3,12 +3,15 @@
 
     main.py --program build/tilepack --dir build/quality --models build/models
             [--llama PYTHON] [--torch PYTHON] [--page docs/quality.md] [--only REGEX]
+            [--again REGEX]
 
 ../quality.sh makes the environments and runs this. Two models are quantized (subjects.py),
 and what is lost is measured on both. PYTHON are the interpreters of the environments that
 hold the other quantizers; what has none is left out, and the page says so. DIR gets
 quality.md (the page), choose.md (its shortest form, for the README) and quality.json; --page
-copies the page. --only: the methods whose name matches, for a quick look.
+copies the page. --only: the methods whose name matches, for a quick look. DIR/rows.json keeps
+what was measured: a later run measures only what is not in it, such as a new format, and the
+rows whose "program method search" --again matches ('' for all, '^tilepack' for those of tilepack).
 """
 import json
 import os
@@ -38,9 +41,10 @@ def convert_all(program, results, files, only):
     """Every variant of tilepack; returns those that it does not offer."""
     able, unable = program.variants()
     for v in able:
-        if re.search(only, f"{v.format} {v.search}"):
-            results.add({"program": "tilepack", "method": v.format, "search": v.search,
-                         "codec": v.codec, "bits": program.bits(v.format)},
+        if re.search(only, " ".join([v.format, *v.settings, v.search])):
+            results.add({"program": "tilepack", "method": " ".join([v.format, *v.settings]),
+                         "search": v.search,
+                         "codec": v.codec, "bits": program.bits(v.format, v.settings)},
                         lambda subject, v=v: program.values(v, subject, files[subject.label]))
     return unable
 
@@ -91,6 +95,7 @@ def main(argv):
     p.add_argument("--torch", help="interpreter of the environment with torch")
     p.add_argument("--page")
     p.add_argument("--only", default="")
+    p.add_argument("--again")
     opt = p.parse_args(argv)
     os.environ |= {"TQDM_DISABLE": "1", "TRANSFORMERS_VERBOSITY": "error"}  # of the others
     os.makedirs(opt.dir, exist_ok=True)
@@ -107,7 +112,8 @@ def main(argv):
     print(f"source: perplexity {result['perplexity']:.4f}", flush=True)
     if opt.torch:
         result["check"] = check(opt, language, sentence)
-    results = Results(models, lambda line: print(line, flush=True))
+    results = Results(models, lambda line: print(line, flush=True),
+                      os.path.join(opt.dir, "rows.json"), opt.again)
     program = conversions.Program(opt.program, opt.dir, opt.rounds)
     result["version"] = program.ask("--version").strip()
     result["not_offered"] = convert_all(program, results, files, opt.only)
@@ -117,7 +123,8 @@ def main(argv):
             quantize_elsewhere(getattr(opt, name), f"peer_{name}.py", results, files, opt)
         except peer.Ended as problem:
             result["left_out"].append(f"`{name}`: {problem}")
-    result |= {"rows": results.rows, "processors": len(measure.processors()), "seconds": time.monotonic() - start}
+    result |= {"rows": results.rows, "processors": len(measure.processors()),
+               "seconds": time.monotonic() - start + results.spared}
     measure.save(opt.dir, "quality", page.page(result), result)
     with open(os.path.join(opt.dir, "choose.md"), "w", encoding="utf-8") as f:
         f.write(page.choice(result))

@@ -196,7 +196,8 @@ def page(result):
     for left in result["left_out"]:
         parts.append(f"\nLeft out, with its rows: the environment {left}.\n")
     if result["not_offered"]:
-        words = ", ".join(f"`{v.format}` {v.search}" for v in result["not_offered"])
+        words = ", ".join(f"`{' '.join([v.format, *v.settings])}` {v.search}"
+                          for v in result["not_offered"])
         parts.append(f"\nThis version of tilepack does not offer: {words}.\n")
     parts += ["\n## SmolLM2\n\n", language_table(rows), "\n## MiniLM\n\n", sentence_table(rows),
               checks(result), COMMAND]

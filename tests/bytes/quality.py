@@ -177,7 +177,10 @@ def variants(check):
     formats = json.loads(tool.run("formats", "--json").stdout)["formats"]
     written = sorted(f["name"] for f in formats if not f.get("input_only"))
     able, unable = conversions.variants(formats, "")
-    check(sorted(v.format for v in able) == written, "without searches: each format once")
+    names = [" ".join([v.format, *v.settings]) for v in able]
+    groups = [f"w4a16-ct group={group}" for group in ("128", "64", "32", "channel")]
+    check(sorted(names) == sorted([n for n in written if n != "w4a16-ct"] + groups),
+          "without searches: each format once, w4a16-ct with each group")
     check(all(v.search == "none" and not v.options for v in able), "and as it is")
     check({v.codec for v in unable} == {"int4", "mxfp4", "nvfp4"}, "the searches are of 4 bits")
     everything, none = conversions.variants(formats, HELP)
@@ -186,7 +189,8 @@ def variants(check):
           "negative scales are int4's")
     check({v.format for v in everything if "w4a8" in v.options} == {"w4a8-ct"},
           "codes for a later kernel are w4a8-ct's")
-    check(len({(v.format, v.search) for v in everything}) == len(everything), "no name twice")
+    check(len({(v.format, v.settings, v.search) for v in everything}) == len(everything),
+          "no name twice")
     partly, _ = conversions.variants(formats, "--search WHAT --importance HOW")
     check(not any("--signed" in v.options for v in partly), "an option that is not offered")
 
@@ -216,13 +220,15 @@ def convert(check):
         program = conversions.Program(tool.binary(), work.path, 1)
         able, _ = program.variants()
         for name, bits, db in (("w4a8-ct", 4.125, 18), ("nvfp4-ct", 4.5, 20),
+                               ("w4a16-ct group=32", 4.5, 20), ("fp8-dynamic-ct", 8 + 1 / 256, 31),
                                ("mxfp8-blocked", 8.25, 31), ("w4a8-cutlass", 4.5 + 32 / 4096, 18)):
-            variant = next(v for v in able if v.format == name)
+            variant = next(v for v in able if " ".join([v.format, *v.settings]) == name)
             values, _ = program.values(variant, subject, None)
             (got,), (want,) = values.values(), subject.source.values()
             check(got.shape == want.shape and got.dtype == np.float32, f"{name}: shape")
             check(abs(figures.snr_db(want, got) - db) < 2, f"{name}: about {db} dB")
-            check(abs(program.bits(name) - bits) < 1e-4, f"{name}: {bits} bits")
+            check(abs(program.bits(variant.format, variant.settings) - bits) < 1e-4,
+                  f"{name}: {bits} bits")
         check(not os.path.exists(program.packed) and not os.path.exists(program.plain),
               "what was written is removed")
         kept = variant._replace(options=("--exclude", "."))
@@ -304,6 +310,27 @@ def collecting(check):
     check(refuses(lambda: add("broken", math.nan, 1), SystemExit), "NaN is an error")
 
 
+def remembering(check):
+    """A later run measures what is new, or asked for again."""
+    def run(path, again, *methods):
+        models = [Measured("one"), Measured("two")]
+        table = results.Results(models, lambda _: None, path, again)
+        for number, method in enumerate(methods):
+            table.add({"program": "p", "method": method, "search": ""},
+                      lambda subject, number=number: ({"w": np.float32([number])}, 1.0))
+        return models[0].count, [(r["method"], r["figures"], r["also"]) for r in table.rows]
+
+    with tool.Workdir() as work:
+        path = work.at("rows.json")
+        first = run(path, None, "a", "b")
+        check(first[0] == 2, "what is not known is measured")
+        check(run(path, None, "a", "b") == (0, first[1]), "and not a second time")
+        count, rows = run(path, None, "a", "b", "c")
+        check(count == 1 and rows[:2] == first[1] and len(rows) == 3, "a new one is")
+        check(run(path, "^p b", "a", "b", "c")[0] == 1, "one that is asked for again")
+        check(run(path, "", "a", "b", "c")[0] == 3, "all of them")
+
+
 def row(program, method, search, size, kl, also=()):
     language = {"snr": 18.5, "snr_least": 17.25, "snr_weighted": 19.0, "perplexity": 40 + kl,
                 "kl": kl, "kl_error": kl / 50, "positions": 2552}
@@ -355,7 +382,7 @@ def pages(check):
 
 
 PARTS = [padding, signal_to_noise, divergences, perplexities, texts, forward, rotations, variants,
-         convert, peers, collecting, pages]
+         convert, peers, collecting, remembering, pages]
 
 
 def main(names):
