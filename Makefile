@@ -34,7 +34,9 @@ BENCH    = $(sort $(wildcard src/pack/bench/*.c))
 PACK     = $(filter-out $(BENCH),$(sort $(wildcard src/pack/*/*.c)))
 CLI      = $(sort $(wildcard src/cli/*.c))
 FORMATS  = $(sort $(wildcard formats/*.json))
-LIB_OBJ  = $(patsubst %.c,$(BUILD)/%.o,$(BASE) $(KERNELS) $(PACK)) $(BUILD)/formats_embedded.o
+MODELS   = $(sort $(wildcard models/*.json))
+LIB_OBJ  = $(patsubst %.c,$(BUILD)/%.o,$(BASE) $(KERNELS) $(PACK)) $(BUILD)/formats_embedded.o \
+           $(BUILD)/models_embedded.o
 # Of the program alone: who links the library measures nothing.
 BENCH_OBJ = $(patsubst %.c,$(BUILD)/%.o,$(BENCH))
 CLI_OBJ  = $(patsubst %.c,$(BUILD)/%.o,$(CLI))
@@ -61,7 +63,7 @@ $(BUILD)/libtilepack.a: $(LIB_OBJ)
 	ar rcsD $@ $(LIB_OBJ)
 
 # Objects made with other flags (or with and without CUDA) do not mix.
-CONFIG = $(CC) $(CFLAGS) $(LDFLAGS) | $(NVCC) $(CUDA_ARCHS) | $(FORMATS)
+CONFIG = $(CC) $(CFLAGS) $(LDFLAGS) | $(NVCC) $(CUDA_ARCHS) | $(FORMATS) $(MODELS)
 $(BUILD)/config: FORCE
 	@mkdir -p $(@D)
 	@echo '$(subst ','"'"',$(CONFIG))' | cmp -s - $@ || echo '$(subst ','"'"',$(CONFIG))' > $@
@@ -75,9 +77,13 @@ $(BUILD)/src/cli/main.o: override CFLAGS += -DTP_COMMIT='"$(COMMIT)"'
 
 $(BUILD)/formats_embedded.c: $(FORMATS) scripts/embed.sh $(BUILD)/config
 	@mkdir -p $(@D)
-	sh scripts/embed.sh $(FORMATS) > $@.tmp && mv $@.tmp $@
+	sh scripts/embed.sh formats $(FORMATS) > $@.tmp && mv $@.tmp $@
 
-$(BUILD)/formats_embedded.o: $(BUILD)/formats_embedded.c
+$(BUILD)/models_embedded.c: $(MODELS) scripts/embed.sh $(BUILD)/config
+	@mkdir -p $(@D)
+	sh scripts/embed.sh models $(MODELS) > $@.tmp && mv $@.tmp $@
+
+$(BUILD)/%_embedded.o: $(BUILD)/%_embedded.c
 	$(CC) $(CFLAGS) -c -o $@ $<
 
 $(BUILD)/unit/%: tests/unit/%.c $(BUILD)/libtilepack.a

@@ -18,6 +18,7 @@ int tp_cmd_unpack(const struct tp_options *o);
 int tp_cmd_diff(const struct tp_options *o);
 int tp_cmd_formats(const struct tp_options *o);
 int tp_cmd_compare(const struct tp_options *o);
+int tp_cmd_models(const struct tp_options *o);
 int tp_cmd_schedule(const struct tp_options *o);
 int tp_cmd_bench(const struct tp_options *o);
 int tp_cmd_merge(const struct tp_options *o);

@@ -356,7 +356,7 @@ static enum tp_code open_limited(const struct tp_options *o, const struct tp_req
     if (code)
         return code;
     tp_os_limit_heap(most, enough_for_tensors(request, &source->ckpt));
-    if ((code = tp_weights_find(&source->ckpt, &source->weights, err)))
+    if ((code = tp_weights_find_as(&source->ckpt, &request->models, &source->weights, err)))
         tp_checkpoint_close(&source->ckpt);
     return code;
 }

@@ -1,5 +1,6 @@
 /* `tilepack formats`: the facts of the format files as this binary holds them. */
 #include "cli/cmd.h"
+#include "cli/facts.h"
 #include "cli/formats_offers.h"
 #include "cli/report.h"
 #include "pack/format/format.h"
@@ -8,34 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-
-enum { WIDTH = 80, INDENT = 14 };
-
-/* Words of `text` in lines of WIDTH columns; the first one begins at column `at`. */
-static void print_wrapped(const char *text, unsigned at, unsigned indent)
-{
-    for (bool first = true; *text; first = false) {
-        unsigned size = (unsigned)strcspn(text, " ");
-        if (!first && at + 1 + size > WIDTH) {
-            printf("\n%*s", (int)indent, "");
-            at = indent;
-        } else if (!first) {
-            putchar(' ');
-            at++;
-        }
-        printf("%.*s", (int)size, text);
-        at += size;
-        text += size;
-        text += strspn(text, " ");
-    }
-    putchar('\n');
-}
-
-static void print_fact(const char *name, const char *text)
-{
-    printf("%-*s", INDENT, name);
-    print_wrapped(text, INDENT, INDENT);
-}
 
 /* ---- text: the list ----------------------------------------------------- */
 
@@ -72,7 +45,7 @@ static void print_aliases(const struct tp_param *param)
 {
     for (uint32_t c = 0; c < param->count; c++)
         for (uint32_t a = 0; param->aliases[c][a]; a++)
-            printf("%*s%s is another name of %s\n", INDENT, "", param->aliases[c][a],
+            printf("%*s%s is another name of %s\n", TP_FACT_INDENT, "", param->aliases[c][a],
                    param->choices[c]);
 }
 
@@ -83,8 +56,8 @@ static void print_params(const struct tp_format *format)
         printf("%s  --set %s=", p ? "" : "\nparameters\n", param->key);
         for (uint32_t c = 0; c < param->count; c++)
             printf("%s%s", c ? "|" : "", param->choices[c]);
-        printf("   (default %s)\n%*s", param->choices[0], INDENT, "");
-        print_wrapped(param->help, INDENT, INDENT);
+        printf("   (default %s)\n%*s", param->choices[0], TP_FACT_INDENT, "");
+        tp_print_wrapped(param->help, TP_FACT_INDENT, TP_FACT_INDENT);
         print_aliases(param);
     }
 }
@@ -102,7 +75,7 @@ static void print_rules(const struct tp_format *format, const char *title,
                           format->param[rule->when_param].key,
                           format->param[rule->when_param].choices[rule->when_choice]);
         snprintf(text + n, sizeof text - (size_t)n, ": %s", rule->why);
-        print_fact(i ? "" : title, text);
+        tp_print_fact(i ? "" : title, text);
     }
 }
 
@@ -191,22 +164,22 @@ static int print_one(const struct tp_format *format)
 {
     char text[120];
     printf("%s%s%s: %s\n\n", tp_style("1"), format->name, tp_style("0"), format->title);
-    print_wrapped(format->about, 0, 0);
+    tp_print_wrapped(format->about, 0, 0);
     putchar('\n');
-    print_fact("loads in", format->loads_in);
-    print_fact("source", format->source);
+    tp_print_fact("loads in", format->loads_in);
+    tp_print_fact("source", format->source);
     snprintf(text, sizeof text, "%s, a scale for each block of %ux%u (n x k)",
              tp_codec_name(format->op.codec), format->op.block_n, format->op.block_k);
-    print_fact("codec", text);
+    tp_print_fact("codec", text);
     if (format->group)
-        print_fact("groups", "any size G that the tensors' shapes give; numbers below are for "
+        tp_print_fact("groups", "any size G that the tensors' shapes give; numbers below are for "
                              "the usual one");
     if (!format->input_only)
-        print_fact("experts", format->experts == TP_EXPERTS_STACK
+        tp_print_fact("experts", format->experts == TP_EXPERTS_STACK
                                   ? "stacked: w13_ = [gate; up] along N, and w2_ (--no-stack: "
                                     "apart)"
                                   : "one weight for each expert and projection");
-    print_fact("direction", format->input_only ? "read, not written" : "read and written");
+    tp_print_fact("direction", format->input_only ? "read, not written" : "read and written");
     print_rules(format, "needs", format->need, format->needs);
     print_rules(format, "wants", format->want, format->wants);
     print_params(format);

@@ -61,7 +61,8 @@ static enum tp_code merge(const struct tp_options *o, const struct tp_parts *par
     if (code)
         return code;
     tp_os_limit_heap(o->max_memory - TP_OS_PROGRAM_BYTES, 0);
-    if ((code = tp_source_open(path, tp_source_flags(o), &source, err)) == TP_OK) {
+    if ((code = tp_source_open_as(path, tp_source_flags(o), &request.models, &source, err)) ==
+        TP_OK) {
         if (o->importance)
             code = tp_request_importance(&request, o->importance, err);
         if (code == TP_OK &&

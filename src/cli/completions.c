@@ -4,6 +4,7 @@
 #include "cli/cmd.h"
 #include "cli/report.h"
 #include "pack/format/format.h"
+#include "pack/model/model.h"
 #include "pack/schedule/gpus.h"
 
 #include <stdio.h>
@@ -20,6 +21,14 @@ static void each_format(bool all, emit_fn emit)
     for (size_t i = 0; i < count; i++)
         if (all || !formats[i].input_only)
             emit(formats[i].name, strlen(formats[i].name), formats[i].title);
+}
+
+static void each_model(emit_fn emit)
+{
+    size_t count;
+    const struct tp_model *models = tp_models(&count);
+    for (size_t i = 0; i < count; i++)
+        emit(models[i].name, strlen(models[i].name), models[i].title);
 }
 
 /* True when an earlier format, or an earlier parameter, has that pair too. */
@@ -79,6 +88,8 @@ static void each_chip(emit_fn emit)
 
 static void each_word(enum tp_complete complete, const char *words, emit_fn emit)
 {
+    if (complete == TP_COMPLETE_MODEL)
+        each_model(emit);
     if (complete == TP_COMPLETE_FORMAT || complete == TP_COMPLETE_ANY_FORMAT)
         each_format(complete == TP_COMPLETE_ANY_FORMAT, emit);
     if (complete == TP_COMPLETE_SETTING)

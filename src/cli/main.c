@@ -52,6 +52,7 @@ static int (*const commands[TP_CMD_COUNT])(const struct tp_options *) = {
     [TP_CMD_DIFF] = tp_cmd_diff,
     [TP_CMD_FORMATS] = tp_cmd_formats,
     [TP_CMD_COMPARE] = tp_cmd_compare,
+    [TP_CMD_MODELS] = tp_cmd_models,
     [TP_CMD_SCHEDULE] = tp_cmd_schedule,
     [TP_CMD_BENCH] = tp_cmd_bench,
     [TP_CMD_MERGE] = tp_cmd_merge,

@@ -91,6 +91,15 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         "tilepack compare SRC --to fp8-ct --to w4a16-ct --full\n"
         "tilepack compare SRC --html formats.html\n",
         {{"SRC", TP_COMPLETE_PATH, NULL}}, 1, 1, false, NULL},
+    [TP_CMD_MODELS] = {
+        "models", "[NAME] [options]",
+        "list the models that are known, or show what is known of one",
+        "What of a model stays as it is, how its experts lie, what engines load as one matrix "
+        "and what they call otherwise. A model without a file of its own has the one named "
+        "'default'.",
+        "tilepack models\n"
+        "tilepack models qwen3_vl_moe\n",
+        {{"NAME", TP_COMPLETE_MODEL, NULL}}, 0, 1, false, NULL},
     [TP_CMD_SCHEDULE] = {
         "schedule", "[PATH] --m M[,M...] [options]",
         "print how the consumer's kernel will run on these weights",
@@ -212,6 +221,22 @@ const struct tp_option tp_option_rows[] = {
      .more = "It wins over --include."},
     {.name = "no-stack", .kind = TP_OPT_FLAG, .commands = MAKES, .field = FIELD(no_stack),
      .help = "leave the experts of a layer apart instead of stacking them"},
+    {.name = "model-file", .value = "FILE", .kind = TP_OPT_STRING, .commands = MAKES,
+     .field = FIELD(model_file), .complete = TP_COMPLETE_PATH,
+     .help = "take the facts of the model from FILE",
+     .more = "Instead of the file that 'tilepack models' has for the model_type. Its keys are "
+             "those of models/README.md."},
+    {.name = "stacks", .value = "LAYOUT", .kind = TP_OPT_CHOICE, .commands = MAKES,
+     .field = FIELD(stacks), .complete = TP_COMPLETE_WORDS, .words = "enk|ekn",
+     .help = "how stacks of experts lie in the source",
+     .more = "'enk': each expert as its features by its inputs, 'ekn': the other way round. It is "
+             "needed only where sizes, config.json and the model's file do not tell."},
+    {.name = "merged", .value = "WHAT", .kind = TP_OPT_CHOICE, .commands = MAKES,
+     .field = FIELD(merged), .initial = "keep", .complete = TP_COMPLETE_WORDS,
+     .words = "keep|convert", .help = "what to do about parts that the reader cannot merge",
+     .more = "vLLM puts q, k and v together, and gate and up, and takes scales of 128x128 blocks "
+             "only where each but the last has rows in multiples of 128. 'keep' leaves such sets "
+             "as they are, so that the model loads; 'convert' converts them, for other readers."},
     {.name = "strict", .kind = TP_OPT_FLAG, .commands = MAKES, .field = FIELD(strict),
      .help = "fail when a weight cannot be converted, instead of keeping it",
      .more = "Also refuses shards that are symbolic links to outside the directory, but for "

@@ -17,6 +17,7 @@ enum tp_command {
     TP_CMD_DIFF,
     TP_CMD_FORMATS,
     TP_CMD_COMPARE,
+    TP_CMD_MODELS,
     TP_CMD_SCHEDULE,
     TP_CMD_BENCH,
     TP_CMD_MERGE,
@@ -46,7 +47,9 @@ struct tp_options {
     const char *progress; /* "auto", "bar", "plain", "none" */
 
     /* convert, plan, unpack, join, merge */
-    const char *output, *to, *recipe, *dtype, *source;
+    const char *output, *to, *recipe, *dtype, *source, *model_file;
+    const char *stacks;     /* "enk", "ekn"; NULL: as sizes and names tell */
+    const char *merged;     /* "keep", "convert" */
     struct tp_strings set, include, exclude;
     bool no_stack, strict, follow_links, requantize, dry_run, force, discard;
     const char *digest;     /* "none", "sha256" */
@@ -106,6 +109,7 @@ enum tp_complete {
     TP_COMPLETE_PATH,    /* file or directory */
     TP_COMPLETE_FORMAT,  /* a format that can be written */
     TP_COMPLETE_ANY_FORMAT,
+    TP_COMPLETE_MODEL,   /* a file of models */
     TP_COMPLETE_SETTING, /* key=value of any format */
     TP_COMPLETE_COMMAND,
     TP_COMPLETE_GPU,

@@ -162,6 +162,19 @@ static void put_files(struct json *j, const struct tp_plan *plan)
     end(j, "]");
 }
 
+/* Which files say what is known of the model. */
+static void put_model(struct json *j, const struct tp_model_facts *facts)
+{
+    begin(j, "model", "{");
+    if (facts->type[0])
+        put_text(j, "model_type", facts->type);
+    begin(j, "files", "[");
+    for (size_t m = 0; m < facts->count; m++)
+        put_text(j, NULL, facts->model[m]->name);
+    end(j, "]");
+    end(j, "}");
+}
+
 static void put_ranks(struct json *j, const struct tp_ranks *ranks)
 {
     size_t cut[3];
@@ -203,6 +216,7 @@ int tp_plan_print_json(const struct tp_plan *plan, const struct tp_ranks *ranks)
     put_number(&j, "bytes_in", plan->bytes_in);
     put_number(&j, "bytes_out", plan->bytes_out);
     put_files(&j, plan);
+    put_model(&j, &plan->weights->facts);
     begin(&j, "units", "[");
     for (size_t u = 0; u < plan->unit_count; u++)
         put_unit(&j, plan, &plan->units[u], ranks ? &ranks->cuts[u] : NULL);

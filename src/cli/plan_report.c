@@ -360,6 +360,39 @@ static void warn_alike(const struct tp_plan *plan)
                 "macOS and Windows, cannot hold both", pair[0], pair[1]);
 }
 
+static bool concerns(const struct tp_model_limit *limit, const struct tp_unit *unit)
+{
+    bool named = limit->formats == 0;
+    for (size_t f = 0; f < limit->formats && unit->form->format; f++)
+        named |= strcmp(limit->format[f], unit->form->format->name) == 0;
+    return unit->form->format && named &&
+           (!limit->experts || unit->form->rank == 3 || strstr(unit->name, ".experts."));
+}
+
+/* What readers are known to refuse or to misread of what is written. */
+static void warn_limits(const struct tp_plan *plan)
+{
+    const struct tp_model_facts *facts = &plan->weights->facts;
+    for (size_t m = 0; m < facts->count && !plan->restores; m++)
+        for (size_t i = 0; i < facts->model[m]->limits; i++) {
+            const struct tp_model_limit *limit = &facts->model[m]->limit[i];
+            size_t u = 0;
+            while (u < plan->unit_count && !concerns(limit, &plan->units[u]))
+                u++;
+            if (u < plan->unit_count)
+                tp_warn("%s: %s", limit->reader, limit->says);
+        }
+}
+
+/* A guess that a reader would correct, where a file of the model would not be one. */
+static void warn_unknown(const struct tp_plan *plan)
+{
+    const struct tp_model_facts *facts = &plan->weights->facts;
+    if (facts->type[0] && !facts->known && plan->unit_count && !plan->restores)
+        tp_warn("nothing is known of the model_type '%s' but what most models have in common: "
+                "see what is kept, and 'tilepack models default'", facts->type);
+}
+
 void tp_plan_warn(const struct tp_plan *plan)
 {
     const char *seen[32];
@@ -370,6 +403,8 @@ void tp_plan_warn(const struct tp_plan *plan)
     if (!plan->unit_count)
         warn_same(plan);
     warn_unweighted(plan);
+    warn_unknown(plan);
+    warn_limits(plan);
     for (size_t u = 0; u < plan->unit_count; u++) {
         const char *warning = plan->units[u].form->warning;
         size_t i = 0, alike = 0;

@@ -8,14 +8,21 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum tp_code tp_source_open(const char *path, unsigned flags, struct tp_source *source,
-                            struct tp_err *err)
+enum tp_code tp_source_open_as(const char *path, unsigned flags,
+                               const struct tp_model_choice *choice, struct tp_source *source,
+                               struct tp_err *err)
 {
     memset(source, 0, sizeof *source);
     enum tp_code code = tp_checkpoint_open(path, flags, &source->ckpt, err);
-    if (code == TP_OK && (code = tp_weights_find(&source->ckpt, &source->weights, err)))
+    if (code == TP_OK && (code = tp_weights_find_as(&source->ckpt, choice, &source->weights, err)))
         tp_checkpoint_close(&source->ckpt);
     return code;
+}
+
+enum tp_code tp_source_open(const char *path, unsigned flags, struct tp_source *source,
+                            struct tp_err *err)
+{
+    return tp_source_open_as(path, flags, NULL, source, err);
 }
 
 unsigned tp_source_flags(const struct tp_options *o)
@@ -38,6 +45,7 @@ enum tp_code tp_request_from(const struct tp_options *o, struct tp_request *requ
     request->no_stack = o->no_stack;
     request->strict = o->strict;
     request->requantize = o->requantize;
+    request->merged = strcmp(o->merged, "convert") == 0;
     request->digests = strcmp(o->digest, "sha256") == 0;
     request->keep_nonfinite = strcmp(o->nonfinite, "keep") == 0;
     request->shard_size = o->shard_size == TP_UNSET ? 0 : o->shard_size;
@@ -46,6 +54,10 @@ enum tp_code tp_request_from(const struct tp_options *o, struct tp_request *requ
     struct tp_search_words words = {o->search, o->is_signed, o->importance};
     if (o->to && code == TP_OK)
         code = tp_request_search(request, &words, err);
+    if (code == TP_OK && o->model_file)
+        code = tp_request_model(request, o->model_file, err);
+    if (code == TP_OK)
+        code = tp_request_stacks(request, o->stacks, err);
     for (size_t i = 0; i < o->include.count && code == TP_OK; i++)
         code = tp_request_include(request, o->include.item[i], err);
     for (size_t i = 0; i < o->exclude.count && code == TP_OK; i++)

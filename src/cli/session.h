@@ -20,6 +20,10 @@ unsigned tp_source_flags(const struct tp_options *o);
 /* `flags`: as in tp_checkpoint_open(). */
 enum tp_code tp_source_open(const char *path, unsigned flags, struct tp_source *source,
                             struct tp_err *err);
+/* The same with what the user says of the model (NULL: nothing). */
+enum tp_code tp_source_open_as(const char *path, unsigned flags,
+                               const struct tp_model_choice *choice, struct tp_source *source,
+                               struct tp_err *err);
 void tp_source_close(struct tp_source *source);
 
 /* The request that --to or --recipe, --set, --include, ... make; options.c saw to it that

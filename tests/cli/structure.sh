@@ -25,8 +25,9 @@ pack/os       : base
 pack/text     : pack/os base
 pack/file     : pack/text pack/os base
 pack/format   : pack/text pack/os kernels/op base
-pack/source   : pack/format pack/file pack/text pack/os kernels/op base
-pack/plan     : pack/source pack/format pack/file pack/text pack/os kernels/op base
+pack/model    : pack/text pack/os base
+pack/source   : pack/model pack/format pack/file pack/text pack/os kernels/op base
+pack/plan     : pack/source pack/model pack/format pack/file pack/text pack/os kernels/op base
 pack/sink     : pack/plan pack/source pack/file pack/os base
 pack/run      : pack/sink pack/plan pack/source pack/file pack/os
                 kernels kernels/cuda kernels/op base
@@ -34,12 +35,12 @@ pack/commit   : pack/run pack/sink pack/plan pack/source pack/file pack/text pac
 pack/inspect  : pack/run pack/plan pack/source pack/os kernels kernels/op base
 pack/check    : pack/commit pack/run pack/sink pack/plan pack/source pack/file pack/os
                 kernels kernels/op base
-pack/schedule : pack/source pack/text pack/os base
+pack/schedule : pack/source pack/model pack/text pack/os base
 pack/bench    : pack/plan pack/format pack/os kernels kernels/cuda kernels/op base
 pack/api      : pack/inspect pack/source pack/format pack/os
                 kernels kernels/cuda kernels/op base
 cli           : pack/api pack/bench pack/schedule pack/check pack/inspect pack/commit pack/run
-                pack/plan pack/source pack/format pack/text pack/os kernels/op base
+                pack/plan pack/source pack/model pack/format pack/text pack/os kernels/op base
 '
 
 # Without findings: passed. Else they are shown.

@@ -20,6 +20,8 @@ struct against {
     struct tp_comparison c;
     struct tp_plan plan;
     struct tp_ranks ranks;      /* of the plan, when a rank is verified */
+    struct tp_side source;      /* with what the request says of its model */
+    struct tp_weights weights;
     struct tp_traces traces[2]; /* of stored and source */
     struct tp_value_observer observer;
 };
@@ -62,6 +64,18 @@ static enum tp_code check_importance(const struct against *a, const struct tp_re
     return TP_OK;
 }
 
+/* The source's weights as the request has them, where it says something of the model. */
+static enum tp_code apply_choice(struct against *a, const struct tp_request *request)
+{
+    if (!request->models.own && !request->models.layout)
+        return TP_OK;
+    enum tp_code code = tp_weights_find_as(a->c.source->ckpt, &request->models, &a->weights,
+                                           a->c.err);
+    a->source = (struct tp_side){a->c.source->ckpt, &a->weights};
+    a->c.source = &a->source;
+    return code;
+}
+
 static enum tp_code make_plan(struct against *a, struct tp_request *request)
 {
     const struct tp_checkpoint *stored = a->c.stored->ckpt;
@@ -79,6 +93,8 @@ static enum tp_code make_plan(struct against *a, struct tp_request *request)
     }
     if (a->c.options->importance &&
         (code = tp_request_importance(request, a->c.options->importance, a->c.err)))
+        return code;
+    if ((code = apply_choice(a, request)))
         return code;
     const char *file = stored->directory ? NULL : stored->files[0].name;
     const struct tp_checkpoint *source = a->c.source->ckpt;
@@ -193,6 +209,7 @@ enum tp_code tp_verify_against(const struct tp_side *stored, const struct tp_sid
         (code = tp_verify_differences(&a.c)) == TP_OK)
         code = tp_checkpoint_unchanged(source->ckpt, err);
     close_all(&a);
+    tp_weights_close(&a.weights);
     tp_request_close(&request);
     return code;
 }

@@ -66,6 +66,9 @@ struct tp_format {
     uint32_t serves;        /* rows of "serve"; none: nothing is known */
     struct tp_serve serve[TP_MAX_SERVES];
     double snr_db;          /* typical signal to noise of a weight, in dB; 0: not known */
+    uint64_t merged_rows;   /* of parts that its reader merges, but for the last: multiples of
+                               this, or 0 */
+    const char *merged_why; /* who says so */
     enum tp_experts experts;
     const json_t *config;   /* "config" of the file, or NULL */
     const char *joint;      /* between a weight's name and the suffixes: "." if not given */

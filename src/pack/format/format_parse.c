@@ -444,6 +444,17 @@ static enum tp_code parse_source(const json_t *json, struct tp_format *format, s
                : tp_fail(err, TP_E_INPUT, "\"read\" lacks \"quant_method\"");
 }
 
+static enum tp_code parse_merged(const json_t *json, struct tp_format *format, struct tp_err *err)
+{
+    const json_t *merged = json_object_get(json, "merged");
+    json_int_t rows = json_integer_value(json_object_get(merged, "multiple"));
+    format->merged_why = json_string_value(json_object_get(merged, "why"));
+    format->merged_rows = rows > 0 ? (uint64_t)rows : 0;
+    return !merged || (rows > 0 && format->merged_why)
+               ? TP_OK
+               : tp_fail(err, TP_E_INPUT, "\"merged\" lacks \"multiple\" or \"why\"");
+}
+
 static enum tp_code parse_group(json_t *json, uint64_t group, struct tp_format *format,
                                 struct tp_err *err)
 {
@@ -530,7 +541,8 @@ static enum tp_code parse_all(json_t *json, uint64_t group, struct tp_format *fo
                             err)) ||
         (code = parse_rules(json_object_get(json, "wants"), format, format->want, &format->wants,
                             err)) ||
-        (code = parse_choosing(json, format, err)))
+        (code = parse_choosing(json, format, err)) ||
+        (code = parse_merged(json, format, err)))
         return code;
     return tp_op_find(&format->op, TP_ROLE_CODES) >= 0
                ? TP_OK

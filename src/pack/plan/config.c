@@ -9,7 +9,8 @@
 
 #include "pack/text/json_edit.h"
 #include "pack/text/json_memory.h"
-#include "pack/source/model_names.h"
+#include "pack/model/model_names.h"
+#include "pack/plan/kept_list.h"
 #include "pack/os/os.h"
 #include "pack/source/source_config.h"
 
@@ -75,29 +76,6 @@ static enum tp_code collect(const struct tp_plan *plan, struct used *used, struc
     return code ? code : collect_from(plan->kept_units, plan->kept_unit_count, used, err);
 }
 
-/* Whether a weight that is kept for this is that of a linear layer all the same. */
-static bool is_linear(enum tp_kept_why why)
-{
-    return why == TP_KEPT_NOT || why == TP_KEPT_ROUTER || why == TP_KEPT_HEAD ||
-           why == TP_KEPT_BY_ENGINES;
-}
-
-/* Module names of kept linear layers: the weights of two and more dimensions
- * that are no embedding, norm or convolution. */
-static json_t *kept_modules(const struct tp_plan *plan)
-{
-    json_t *names = json_array();
-    for (size_t k = 0; k < plan->kept_count; k++) {
-        const struct tp_tensor *tensor = &plan->ckpt->tensors[plan->kept[k].tensor];
-        size_t stem = tp_name_stem(tensor->name);
-        if (!plan->kept[k].reason || plan->kept[k].unit != UINT32_MAX || tensor->rank != 2 ||
-            !is_linear(tp_name_kept(tensor->name)) || !tensor->name[stem])
-            continue;
-        json_array_append_new(names, json_stringn(tensor->name, stem));
-    }
-    return names;
-}
-
 /* One of config_groups: what the format says, and in it what the choices say otherwise. */
 static json_t *format_group(const struct tp_unit *unit)
 {
@@ -126,7 +104,8 @@ static json_t *module_names(const struct tp_plan *plan, const struct tp_unit *of
     return names;
 }
 
-static json_t *compressed_tensors(const struct tp_plan *plan, const struct used *used)
+static json_t *compressed_tensors(const struct tp_plan *plan, const struct used *used,
+                                  json_t *kept)
 {
     json_t *config = json_object(), *groups = json_object();
     json_object_set_new(config, "quant_method", json_string("compressed-tensors"));
@@ -134,7 +113,7 @@ static json_t *compressed_tensors(const struct tp_plan *plan, const struct used 
     json_object_set_new(config, "format", used->count == 1 ? json_incref(format)
                                                            : json_string("mixed-precision"));
     json_object_set_new(config, "quantization_status", json_string("compressed"));
-    json_object_set_new(config, "ignore", kept_modules(plan));
+    json_object_set(config, "ignore", kept);
     for (size_t i = 0; i < used->count; i++) {
         char name[32];
         json_t *group = format_group(used->unit[i]);
@@ -171,10 +150,10 @@ static json_t *not_these(const json_t *names)
 }
 
 /* One method with flat fields ("fp8"): the lists of kept modules by their keys. */
-static json_t *flat(const struct tp_plan *plan, const struct tp_unit *unit)
+static json_t *flat(const struct tp_unit *unit, json_t *kept)
 {
     const json_t *facts = unit->form->format->config;
-    json_t *config = json_object(), *kept = kept_modules(plan);
+    json_t *config = json_object();
     size_t i;
     json_t *key;
     json_object_set(config, "quant_method", json_object_get(facts, "quant_method"));
@@ -189,7 +168,6 @@ static json_t *flat(const struct tp_plan *plan, const struct tp_unit *unit)
             json_object_set_new(config, "dynamic", not_these(kept));
         else
             json_object_set(config, json_string_value(key), kept);
-    json_decref(kept);
     return config;
 }
 
@@ -210,7 +188,7 @@ static void add_gptq_version(const struct tp_plan *plan, json_t *config)
     json_decref(source);
 }
 
-static json_t *kernel_ready(const struct tp_plan *plan, const struct used *used)
+static json_t *kernel_ready(const struct tp_plan *plan, const struct used *used, json_t *kept)
 {
     json_t *config = json_object(), *formats = json_array();
     for (size_t i = 0; i < used->count; i++) {
@@ -223,7 +201,7 @@ static json_t *kernel_ready(const struct tp_plan *plan, const struct used *used)
     json_object_set_new(config, "quant_method", json_string("tilepack"));
     json_object_set_new(config, "formats", formats);
     json_object_set_new(config, "manifest", json_string("tilepack.json"));
-    json_object_set_new(config, "ignore", kept_modules(plan));
+    json_object_set(config, "ignore", kept);
     add_gptq_version(plan, config);
     return config;
 }
@@ -251,18 +229,24 @@ static json_t *quantization_of(const struct tp_plan *plan, struct tp_err *err)
         if (own)
             method = own;
     }
-    if (used.count == 0 || interchange < used.count)
-        return kernel_ready(plan, &used); /* one kernel-ready part keeps stock loaders out */
-    if (strcmp(method, "compressed-tensors") == 0)
-        return compressed_tensors(plan, &used);
-    if (used.count > 1) {
+    /* One kernel-ready part keeps stock loaders out. */
+    enum tp_kept_form form = used.count == 0 || interchange < used.count ? TP_KEPT_OWN
+                             : strcmp(method, "compressed-tensors") == 0 ? TP_KEPT_CT
+                                                                         : TP_KEPT_EXACT;
+    if (form == TP_KEPT_EXACT && used.count > 1) {
         tp_err_hint(err, "use one variant and scale for all layers");
         tp_fail(err, TP_E_UNSUPPORTED,
                 "a quantization_config of method \"%s\" describes all layers alike, but these "
                 "would be of %zu kinds", method, used.count);
         return NULL;
     }
-    return flat(plan, used.unit[0]);
+    json_t *kept = tp_kept_list(plan, form, err), *config = NULL;
+    if (kept)
+        config = form == TP_KEPT_OWN  ? kernel_ready(plan, &used, kept)
+                 : form == TP_KEPT_CT ? compressed_tensors(plan, &used, kept)
+                                      : flat(used.unit[0], kept);
+    json_decref(kept);
+    return config;
 }
 
 /* Kept tensors of a quantization that this program does not know: a matrix whose

@@ -8,7 +8,7 @@
 
 #include "base/num.h"
 #include "pack/os/os.h"
-#include "pack/source/model_names.h"
+#include "pack/model/model_names.h"
 
 #include <stdlib.h>
 #include <string.h>

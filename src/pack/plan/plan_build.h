@@ -1,6 +1,6 @@
 /* Inside of planning: shared by plan_convert.c and plan_unpack.c (the whole of it),
- * plan_select.c (which weights, to what), plan_sources.c, plan_units.c (parts and stacks),
- * plan_stats.c, plan_outputs.c, plan_files.c and plan_headers.c.
+ * plan_select.c (which weights, to what), plan_sources.c, plan_sets.c (all or none), plan_units.c
+ * (parts and stacks), plan_stats.c, plan_outputs.c, plan_files.c and plan_headers.c.
  */
 #ifndef TP_PACK_PLAN_BUILD_H
 #define TP_PACK_PLAN_BUILD_H
@@ -51,8 +51,12 @@ enum tp_code tp_choice_keep(struct tp_builder *b, uint32_t weight, bool refused,
 /* Fills choices from the request: patterns, defaults, orientation. */
 enum tp_code tp_plan_select(struct tp_builder *b);
 
+/* Keeps, with a reason, what engines load as one matrix or as one layer of experts with a
+ * weight that cannot be converted, and what the format's reader cannot merge. */
+enum tp_code tp_plan_keep_sets(struct tp_builder *b);
+
 /* Makes units of the chosen weights: stacks experts, splits stacks, checks
- * shapes, applies fused sets. Weights left over are kept. */
+ * shapes. Weights left over are kept. */
 enum tp_code tp_plan_units(struct tp_builder *b);
 
 /* Why a packed weight that has to be decoded needs --requantize, with the hint set, or

@@ -5,7 +5,7 @@
  */
 #include "pack/plan/plan_build.h"
 
-#include "pack/source/model_names.h"
+#include "pack/model/model_names.h"
 #include "pack/os/os.h"
 
 #include <stdarg.h>
@@ -90,7 +90,10 @@ static enum tp_code default_reason(struct tp_builder *b, uint32_t w, const char 
     const struct tp_weight *weight = &b->plan->weights->items[w];
     bool ignored = false;
     /* What is packed was meant to be, and a checkpoint of two kinds helps nobody. */
-    *reason = weight->form->format ? NULL : tp_kept_reason(tp_name_kept(name));
+    struct tp_kept_name kept;
+    *reason = NULL;
+    if (!weight->form->format && tp_name_kept(&b->plan->weights->facts, name, &kept))
+        *reason = kept.why;
     if (weight->form->format || *reason)
         return TP_OK;
     enum tp_code code = b->ignore.ckpt ? TP_OK
@@ -100,6 +103,24 @@ static enum tp_code default_reason(struct tp_builder *b, uint32_t w, const char 
     if (ignored)
         *reason = "not quantized in the source";
     return code;
+}
+
+/* A stack that may lie either way: to guess would give other weights. */
+static enum tp_code refuse_unclear(struct tp_builder *b, uint32_t w,
+                                   const struct tp_stack_name *stack)
+{
+    const struct tp_weight *weight = &b->plan->weights->items[w];
+    const struct tp_tensor *tensor = &b->plan->ckpt->tensors[weight->tensor[0]];
+    unsigned long long e = tensor->shape[0], x = tensor->shape[1], y = tensor->shape[2];
+    tp_err_tensor(b->err, tensor->name);
+    tp_err_path(b->err, b->plan->ckpt->files[tensor->file].path);
+    if (stack->is->alternates)
+        return tp_fail(b->err, TP_E_UNSUPPORTED, "its sizes say that it is no [E,K,N], as rows "
+                       "that alternate between gate and up have to be");
+    tp_err_hint(b->err, "--stacks enk or --stacks ekn says which; --exclude leaves it as it is");
+    return tp_fail(b->err, TP_E_UNSUPPORTED, "the stack [%llu,%llu,%llu] may be [E,N,K], each "
+                   "expert giving %llu features of %llu, or [E,K,N], %llu of %llu: sizes and "
+                   "config.json do not tell", e, x, y, x, y, y, x);
 }
 
 /* 3-D weights: expert stacks of known orientation, or what the user names. */
@@ -112,7 +133,10 @@ static enum tp_code check_stack(struct tp_builder *b, uint32_t w, const char *na
     if (weight->form->alternates && b->choices[w].rule->format->experts == TP_EXPERTS_SPLIT)
         return tp_choice_keep(b, w, true, "the experts of this architecture cannot be written one "
                               "by one: rows of gate and up alternate, and so do their biases");
-    if (tp_name_stack(name, &stack) || asked)
+    bool stacked = tp_name_stack(&b->plan->weights->facts, name, &stack);
+    if (stacked && weight->form->unclear)
+        return refuse_unclear(b, w, &stack);
+    if (stacked || asked)
         return TP_OK;
     return tp_choice_keep(b, w, false,
                           "3-D weight of unknown orientation (--include takes it as [E,N,K])");

@@ -9,7 +9,7 @@
 #include "pack/plan/plan_build.h"
 
 #include "pack/os/os.h"
-#include "pack/source/model_names.h"
+#include "pack/model/model_names.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,9 +51,10 @@ static enum tp_code collect(struct tp_builder *b, struct member *members, size_t
         if (!needs_stats(unit))
             continue;
         *groups += unit->form->box.e;
-        bool fused = unit->form->rank == 2 &&
-                     (unit->form->op.codec == TP_CODEC_NVFP4 || unit->form->op.fused_global) &&
-                     tp_name_fused(unit->name, key, sizeof key);
+        bool shares = unit->form->rank == 2 &&
+                      (unit->form->op.codec == TP_CODEC_NVFP4 || unit->form->op.fused_global);
+        bool fused = shares && tp_name_fused(&b->plan->weights->facts, unit->name, key, sizeof key,
+                                             NULL);
         members[*count].unit = u;
         if (!(members[*count].key = tp_os_format(b->err, "%s", fused ? key : unit->name)))
             return TP_E_MEMORY;

@@ -1,5 +1,4 @@
-/* Units of the chosen weights: experts stacked or split, shapes checked, fused
- * sets kept together.
+/* Units of the chosen weights: experts stacked or split, shapes checked.
  *
  * Every chosen weight ends in exactly one unit (or, when a stack is split, in
  * the units of its experts), or is kept with a reason.
@@ -7,8 +6,7 @@
 #include "pack/plan/plan_build.h"
 
 #include "base/suffix.h"
-#include "pack/source/model_names.h"
-#include "pack/text/name_set.h"
+#include "pack/model/model_names.h"
 #include "pack/os/os.h"
 
 #include <stdio.h>
@@ -192,7 +190,7 @@ static enum tp_code single(struct tp_builder *b, uint32_t w, const char *full)
     unit->form->rank = weight->form->rank;
     unit->form->box = weight->form->box;
     bool stacked = weight->form->rank == 3 && !weight->form->format && !b->request->no_stack &&
-                   tp_name_stack(full, &stack);
+                   tp_name_stack(&b->plan->weights->facts, full, &stack) && !stack.is->kept;
     unit->form->joint = stacked ? '_' : weight->form->joint;
     unit->name = weight->name;
     /* gate_up_proj that alternates is no w13: see alternates() */
@@ -392,71 +390,6 @@ static enum tp_code stack_experts(struct tp_builder *b)
     return code;
 }
 
-/* The fused sets with a member that cannot be converted for its shape. They take the
- * other members along: engines load the set as one matrix. */
-struct unsuited_set {
-    char *key;
-    uint32_t weight; /* the first such member */
-};
-struct unsuited {
-    struct unsuited_set *sets;
-    size_t count, capacity;
-    struct tp_names keys; /* numbered like the sets */
-};
-
-static bool is_unsuited(const struct tp_builder *b, uint32_t w)
-{
-    const struct tp_rule *rule = b->choices[w].rule;
-    return rule && tp_format_broken_need(rule->format, &rule->settings, weight_at(b, w)->form->box);
-}
-
-static bool fused_key(const struct tp_builder *b, uint32_t w, char key[TP_FULL_NAME])
-{
-    return b->choices[w].rule && weight_at(b, w)->form->rank == 2 &&
-           tp_name_fused(weight_at(b, w)->name, key, TP_FULL_NAME);
-}
-
-static enum tp_code add_unsuited(struct tp_builder *b, uint32_t w, const char *key,
-                                 struct unsuited *unsuited)
-{
-    uint32_t number;
-    enum tp_code code = tp_os_grow((void **)&unsuited->sets, &unsuited->capacity,
-                                   unsuited->count + 1, sizeof *unsuited->sets, b->err);
-    if (code)
-        return code;
-    struct unsuited_set set = {tp_os_copy(b->err, key), w};
-    if (!set.key)
-        return TP_E_MEMORY;
-    code = tp_names_add(&unsuited->keys, set.key, strlen(key), &number, b->err);
-    if (code || number < unsuited->count)
-        free(set.key);
-    else
-        unsuited->sets[unsuited->count++] = set;
-    return code;
-}
-
-static enum tp_code keep_fused_sets_together(struct tp_builder *b)
-{
-    struct unsuited unsuited = {0};
-    char key[TP_FULL_NAME];
-    enum tp_code code = TP_OK;
-    uint32_t total = (uint32_t)b->plan->weights->count;
-    for (uint32_t w = 0; w < total && code == TP_OK; w++)
-        if (is_unsuited(b, w) && fused_key(b, w, key))
-            code = add_unsuited(b, w, key, &unsuited);
-    for (uint32_t w = 0; w < total && unsuited.count && code == TP_OK; w++) {
-        int64_t set = fused_key(b, w, key) ? tp_names_find(&unsuited.keys, key, strlen(key)) : -1;
-        if (set >= 0 && !is_unsuited(b, w))
-            code = tp_choice_keep(b, w, true, "engines fuse it with %s, which cannot be converted",
-                                  weight_at(b, unsuited.sets[set].weight)->name);
-    }
-    for (size_t i = 0; i < unsuited.count; i++)
-        free(unsuited.sets[i].key);
-    free(unsuited.sets);
-    tp_names_close(&unsuited.keys);
-    return code;
-}
-
 /* Packed stacks of gpt-oss, whose rows alternate between gate and up (and the
  * down_proj beside them): known by "gate_up_proj_blocks" and what became of it. They
  * stay one stack in that order, to which the model's biases belong. */
@@ -500,14 +433,16 @@ static enum tp_code remaining(struct tp_builder *b, uint32_t w)
     if (is_already(weight, rule))
         return tp_choice_keep(b, w, false, TP_REASON_SAME);
     if (weight->form->rank == 3 && rule->format->experts == TP_EXPERTS_SPLIT &&
-        !b->request->no_stack && tp_name_stack(full, &name) && !alternates(weight))
+        !b->request->no_stack &&
+        tp_name_stack(&b->plan->weights->facts, full, &name) && !name.is->kept &&
+        !alternates(weight))
         return split_stack(b, w, &name, full);
     return single(b, w, full);
 }
 
 enum tp_code tp_plan_units(struct tp_builder *b)
 {
-    enum tp_code code = keep_fused_sets_together(b);
+    enum tp_code code = tp_plan_keep_sets(b);
     if (code == TP_OK && !b->request->no_stack)
         code = stack_experts(b);
     for (uint32_t w = 0; w < b->plan->weights->count && code == TP_OK; w++)

@@ -9,7 +9,7 @@
 #include "base/num.h"
 #include "pack/text/json_memory.h"
 #include "pack/file/leafhash.h"
-#include "pack/source/model_names.h"
+#include "pack/model/model_names.h"
 #include "pack/os/os.h"
 #include "pack/plan/plan_build.h"
 
@@ -32,18 +32,20 @@ static uint64_t positive(const json_t *json, const char *key)
     return value > 0 ? (uint64_t)value : 0;
 }
 
-static struct heads read_heads(const struct tp_checkpoint *ckpt)
+static struct heads read_heads(const struct tp_checkpoint *ckpt,
+                               const struct tp_model_facts *facts)
 {
     struct heads heads = {0};
     json_t *json = ckpt->config ? tp_json_load(ckpt->config, ckpt->config_size, 0, NULL) : NULL;
     const json_t *text = json_object_get(json, "text_config");
     const json_t *from = json_is_object(text) ? text : json;
-    const char *type = json_string_value(json_object_get(from, "model_type"));
     heads.query = positive(from, "num_attention_heads");
     heads.key_value = positive(from, "num_key_value_heads");
     if (!heads.key_value)
         heads.key_value = heads.query;
-    heads.interleaved = type && strcmp(type, "gpt_oss") == 0;
+    struct tp_stack_name stack;
+    heads.interleaved = tp_name_stack(facts, "experts.gate_up_proj", &stack) &&
+                        stack.is->alternates;
     json_decref(json);
     return heads;
 }
@@ -360,7 +362,7 @@ static enum tp_code make(struct tp_ranks *ranks, const struct tp_request *reques
                          struct tp_cut *cuts, struct tp_err *err)
 {
     const struct tp_plan *whole = ranks->whole;
-    struct heads heads = read_heads(whole->ckpt);
+    struct heads heads = read_heads(whole->ckpt, &whole->weights->facts);
     enum tp_code code = TP_OK;
     for (size_t u = 0; u < whole->unit_count && code == TP_OK; u++)
         code = find_cut(&whole->units[u], &heads, ranks->count, &cuts[u], err);

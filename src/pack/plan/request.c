@@ -357,6 +357,42 @@ static void search_json(const struct tp_search_choice *search, json_t *item)
                         json_string(tp_importance_word(search->importance)));
 }
 
+static const char *const layout_words[] = {
+    [TP_STACK_BY_SIZES] = "", [TP_STACK_ENK] = "enk", [TP_STACK_EKN] = "ekn"};
+
+enum tp_code tp_request_stacks(struct tp_request *request, const char *word, struct tp_err *err)
+{
+    for (int i = TP_STACK_ENK; word && i <= TP_STACK_EKN; i++)
+        if (strcmp(word, layout_words[i]) == 0) {
+            request->models.layout = (enum tp_stack_layout)i;
+            return TP_OK;
+        }
+    return word ? tp_fail(err, TP_E_INPUT, "'%s' is no layout of stacks: enk or ekn", word)
+                : TP_OK;
+}
+
+/* Room for a model of the request's own, which tp_request_close() frees. */
+static struct tp_model *own_model(struct tp_request *request, struct tp_err *err)
+{
+    struct tp_model *model = tp_os_zalloc(1, sizeof *model, err);
+    request->models.own = model;
+    return model;
+}
+
+enum tp_code tp_request_model(struct tp_request *request, const char *path, struct tp_err *err)
+{
+    struct tp_model *model = own_model(request, err);
+    return model ? tp_model_read(path, model, err) : TP_E_MEMORY;
+}
+
+static enum tp_code parse_model(struct tp_request *request, json_t *json, struct tp_err *err)
+{
+    struct tp_model *model = json ? own_model(request, err) : NULL;
+    if (!json)
+        return TP_OK;
+    return model ? tp_model_from(json_incref(json), model, err) : TP_E_MEMORY;
+}
+
 json_t *tp_request_json(const struct tp_request *request)
 {
     json_t *json = json_object(), *rules = json_array();
@@ -385,6 +421,12 @@ json_t *tp_request_json(const struct tp_request *request)
     json_object_set_new(json, "no_stack", json_boolean(request->no_stack));
     json_object_set_new(json, "keep_nonfinite", json_boolean(request->keep_nonfinite));
     json_object_set_new(json, "requantize", json_boolean(request->requantize));
+    if (request->merged)
+        json_object_set_new(json, "merged", json_true());
+    if (request->models.layout)
+        json_object_set_new(json, "stacks", json_string(layout_words[request->models.layout]));
+    if (request->models.own)
+        json_object_set(json, "model", request->models.own->json);
     if (request->repack_only)
         json_object_set_new(json, "repack_only", json_true());
     if (request->restore)
@@ -458,6 +500,11 @@ enum tp_code tp_request_parse(const char *text, struct tp_request *request, stru
     if (code == TP_OK)
         code = parse_patterns(request, json_object_get(json, "exclude"), &request->exclude,
                               &request->exclude_count, "the recorded request: \"exclude\"", err);
+    if (code == TP_OK)
+        code = parse_model(request, json_object_get(json, "model"), err);
+    if (code == TP_OK)
+        code = tp_request_stacks(request, json_string_value(json_object_get(json, "stacks")), err);
+    request->merged = json_is_true(json_object_get(json, "merged"));
     request->no_stack = json_is_true(json_object_get(json, "no_stack"));
     request->keep_nonfinite = json_is_true(json_object_get(json, "keep_nonfinite"));
     request->requantize = json_is_true(json_object_get(json, "requantize"));
@@ -498,6 +545,10 @@ void tp_request_close(struct tp_request *request)
         tp_pattern_free(&request->exclude[i]);
     tp_matcher_close(&request->matcher);
     tp_importance_close(request->importance);
+    if (request->models.own) {
+        tp_model_close((struct tp_model *)(uintptr_t)request->models.own);
+        free((void *)(uintptr_t)request->models.own);
+    }
     free(request->importance_path);
     free(request->rules);
     free(request->include);

@@ -7,6 +7,7 @@
 #define TP_PACK_REQUEST_H
 
 #include "pack/format/format.h"
+#include "pack/model/model_facts.h"
 #include "pack/source/search_choice.h"
 
 #include "pack/text/pattern.h"
@@ -34,6 +35,8 @@ struct tp_request {
     bool outline;          /* the plan is only printed: no headers, offsets or hash */
     bool requantize;       /* allow lossy inputs */
     bool recorded;         /* of a conversion that was begun, and so allowed: see requantize */
+    bool merged;           /* convert what the reader cannot merge (--merged convert) */
+    struct tp_model_choice models; /* what is said of the model; `own` belongs to the request */
     bool restore;          /* unpack: plain weights of `dtype`, TP_DTYPE_NONE: as they were */
     enum tp_dtype dtype;
     bool repack_only;      /* packed weights only, their codes taken over (unpack --to) */
@@ -64,6 +67,10 @@ enum tp_code tp_request_include(struct tp_request *request, const char *pattern,
                                 struct tp_err *err);
 enum tp_code tp_request_exclude(struct tp_request *request, const char *pattern,
                                 struct tp_err *err);
+/* The user's own file of the model, which all of its facts come from. */
+enum tp_code tp_request_model(struct tp_request *request, const char *path, struct tp_err *err);
+/* The layout of stacks: "enk" or "ekn"; NULL: not said. */
+enum tp_code tp_request_stacks(struct tp_request *request, const char *word, struct tp_err *err);
 /* Whether a pattern of --include or --exclude matches the name. TP_E_MEMORY, or the code of a
  * pattern that costs too much. */
 enum tp_code tp_request_includes(const struct tp_request *request, const char *name,

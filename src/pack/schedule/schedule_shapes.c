@@ -7,7 +7,7 @@
 #include "pack/schedule/schedule.h"
 
 #include "pack/source/checkpoint.h"
-#include "pack/source/model_names.h"
+#include "pack/model/model_names.h"
 #include "pack/os/os.h"
 #include "pack/source/weights.h"
 
@@ -98,13 +98,15 @@ static char *stack_key(const char *name, struct tp_err *err)
 
 /* A plain weight has the name of its tensor; one that is kept by default is not
  * a candidate for these kernels. */
-static bool wanted(const struct tp_checkpoint *ckpt, const struct tp_weight *weight)
+static bool wanted(const struct tp_checkpoint *ckpt, const struct tp_model_facts *facts,
+                   const struct tp_weight *weight)
 {
+    struct tp_kept_name kept;
     if (weight->form->format)
         return true;
     if (weight->tensor[0] == TP_NO_TENSOR)
         return false;
-    return tp_name_kept(ckpt->tensors[weight->tensor[0]].name) == TP_KEPT_NOT;
+    return !tp_name_kept(facts, ckpt->tensors[weight->tensor[0]].name, &kept);
 }
 
 static enum tp_code add(const struct tp_weight *weight, struct list *list, struct tp_err *err)
@@ -158,7 +160,7 @@ static enum tp_code collect(const struct tp_checkpoint *ckpt, struct list *list,
     struct tp_weights weights = {0};
     enum tp_code code = tp_weights_find(ckpt, &weights, err);
     for (size_t i = 0; !code && i < weights.count; i++)
-        if (wanted(ckpt, &weights.items[i]))
+        if (wanted(ckpt, &weights.facts, &weights.items[i]))
             code = add(&weights.items[i], list, err);
     tp_weights_close(&weights);
     return code;

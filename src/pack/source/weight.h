@@ -33,6 +33,8 @@ struct tp_weight_form {
     enum tp_dtype dtype;         /* plain: of the tensor; packed: of the original values */
     char joint;                  /* between the name and the output suffixes, mostly '.' */
     bool transposed;             /* plain: stored (E,in,out); box is (E,out,in) all the same */
+    bool unclear;                /* plain: a stack, by its name, whose layout cannot be told; box
+                                    takes it as [E,N,K] */
     bool alternates;             /* of gpt-oss: rows of gate and up alternate, and stay so; its
                                     plain tensors are (E,in,out) */
     bool renamed;                /* an output goes by another name than the format's */

@@ -5,7 +5,7 @@
 
 #include "pack/source/descriptor.h"
 #include "pack/text/json_memory.h"
-#include "pack/source/model_names.h"
+#include "pack/model/model_names.h"
 #include "pack/os/os.h"
 
 #include <stdio.h>
@@ -17,7 +17,6 @@ struct finder {
     struct tp_weights *weights;
     bool *used;   /* per checkpoint tensor */
     uint32_t last; /* the first tensor of the described weight before */
-    struct tp_orientation orientation; /* of plain stacks of experts */
     struct tp_err *err;
 };
 
@@ -259,25 +258,64 @@ static enum tp_code try_interchange(struct finder *f, const struct tp_tensor *te
     return TP_OK;
 }
 
+/* The sizes [N,K] or [K,N] of the other stack of the same experts; zeros without one. */
+static void find_partner(const struct finder *f, const struct tp_tensor *tensor,
+                         const struct tp_stack_name *stack, uint64_t sizes[2])
+{
+    const struct tp_model_facts *facts = &f->weights->facts;
+    const char *end = tensor->name + tp_name_stem(tensor->name);
+    char suffix[256];
+    sizes[0] = sizes[1] = 0;
+    for (size_t m = 0; m < facts->count; m++)
+        for (size_t s = 0; s < facts->model[m]->stacks; s++) {
+            const struct tp_model_stack *other = &facts->model[m]->stack[s];
+            if (other->gate_up == stack->gate_up ||
+                snprintf(suffix, sizeof suffix, "%s%s", other->name, end) >= (int)sizeof suffix)
+                continue;
+            const struct tp_tensor *found = find_near(f, tensor_index(f, tensor), tensor->name,
+                                                      stack->module, suffix);
+            if (!found || found->rank != 3 || found->shape[0] != tensor->shape[0])
+                continue;
+            sizes[0] = found->shape[1];
+            sizes[1] = found->shape[2];
+            return;
+        }
+}
+
+/* A plain stack of experts: which of its dimensions is N. */
+static void lay_out(const struct finder *f, const struct tp_tensor *tensor,
+                    struct tp_weight_form *form)
+{
+    struct tp_stack_name stack;
+    uint64_t other[2];
+    if (tensor->rank != 3 || !tp_name_stack(&f->weights->facts, tensor->name, &stack))
+        return;
+    find_partner(f, tensor, &stack, other);
+    enum tp_stack_layout layout =
+        tp_stack_layout_of(&f->weights->facts, stack.is, tensor->shape + 1, other);
+    form->unclear = layout == TP_STACK_BY_SIZES ||
+                    (layout == TP_STACK_ENK && stack.is->alternates);
+    if (layout != TP_STACK_EKN)
+        return;
+    form->transposed = true;
+    form->alternates = stack.is->alternates;
+    form->box.n = tensor->shape[2];
+    form->box.k = tensor->shape[1];
+}
+
 static enum tp_code add_plain(struct finder *f, uint32_t index)
 {
     const struct tp_tensor *tensor = &f->ckpt->tensors[index];
     struct tp_weight_form form;
     struct tp_weight weight = {.form = &form};
     const uint64_t *shape = tensor->shape;
-    struct tp_stack_name stack;
     memset(&form, 0, sizeof form); /* what lies between the members is compared, too */
     form.rank = (int)tensor->rank;
     form.dtype = tensor->dtype;
     form.box.e = tensor->rank == 3 ? *shape++ : 1;
     form.box.n = shape[0];
     form.box.k = shape[1];
-    if (tensor->rank == 3 && f->orientation.transposed && tp_name_stack(tensor->name, &stack)) {
-        form.transposed = true;
-        form.alternates = f->orientation.alternates;
-        form.box.n = shape[1];
-        form.box.k = shape[0];
-    }
+    lay_out(f, tensor, &form);
     no_tensors(&weight);
     weight.tensor[0] = index;
     return add(f, &weight, tensor->name, tp_name_stem(tensor->name));
@@ -390,14 +428,15 @@ static enum tp_code find_plain(struct finder *f)
     return code;
 }
 
-static enum tp_code find_weights(const struct tp_checkpoint *ckpt, bool plain,
+static enum tp_code find_weights(const struct tp_checkpoint *ckpt,
+                                 const struct tp_model_choice *choice, bool plain,
                                  struct tp_weights *weights, struct tp_err *err)
 {
-    struct finder f = {.ckpt = ckpt, .weights = weights, .err = err,
-                       .orientation = tp_orientation_of(ckpt->config)};
+    struct finder f = {.ckpt = ckpt, .weights = weights, .err = err};
     memset(weights, 0, sizeof *weights);
     uint64_t mark = tp_json_mark();
-    if (tp_formats_check(err)) /* with one missing, its tensors would pass for others */
+    if (tp_formats_check(err) || /* with one missing, its tensors would pass for others */
+        tp_model_facts_of(ckpt->config, ckpt->config_size, choice, &weights->facts, err))
         return tp_json_check(mark, err ? err->code : TP_E_MEMORY, err);
     f.used = tp_os_zalloc(ckpt->tensor_count + 1, sizeof *f.used, err);
     enum tp_code code = f.used ? find_described(&f) : TP_E_MEMORY;
@@ -418,13 +457,20 @@ static enum tp_code find_weights(const struct tp_checkpoint *ckpt, bool plain,
 enum tp_code tp_weights_find(const struct tp_checkpoint *ckpt, struct tp_weights *weights,
                              struct tp_err *err)
 {
-    return find_weights(ckpt, true, weights, err);
+    return find_weights(ckpt, NULL, true, weights, err);
+}
+
+enum tp_code tp_weights_find_as(const struct tp_checkpoint *ckpt,
+                                const struct tp_model_choice *choice, struct tp_weights *weights,
+                                struct tp_err *err)
+{
+    return find_weights(ckpt, choice, true, weights, err);
 }
 
 enum tp_code tp_weights_find_packed(const struct tp_checkpoint *ckpt, struct tp_weights *weights,
                                     struct tp_err *err)
 {
-    return find_weights(ckpt, false, weights, err);
+    return find_weights(ckpt, NULL, false, weights, err);
 }
 
 struct tp_weight_form *tp_weights_form(struct tp_weights *weights,

@@ -5,6 +5,7 @@
 #define TP_PACK_WEIGHTS_H
 
 #include "pack/os/store.h"
+#include "pack/model/model_facts.h"
 #include "pack/source/checkpoint.h"
 #include "pack/source/weight.h"
 
@@ -15,6 +16,7 @@ struct tp_weights {
     struct tp_shared *forms; /* struct tp_weight_form; NULL: no weight yet */
     uint32_t *other;         /* tensors that are no weight: 1-D, integers, ... */
     size_t other_count;
+    struct tp_model_facts facts; /* of the model that they are of */
 };
 
 /* Sorts a checkpoint's tensors into weights. Descriptors stored by tilepack are
@@ -23,6 +25,11 @@ struct tp_weights {
  * weights of other tools need tp_source_check() before they are decoded. */
 enum tp_code tp_weights_find(const struct tp_checkpoint *ckpt, struct tp_weights *weights,
                              struct tp_err *err);
+/* The same with what the user says of the model (NULL: nothing); what `choice` points to
+ * lives as long as the weights. */
+enum tp_code tp_weights_find_as(const struct tp_checkpoint *ckpt,
+                                const struct tp_model_choice *choice, struct tp_weights *weights,
+                                struct tp_err *err);
 /* The same for a reader who looks at packed weights only: plain ones are not among
  * the items, and `other` is empty. */
 enum tp_code tp_weights_find_packed(const struct tp_checkpoint *ckpt, struct tp_weights *weights,

@@ -1,12 +1,11 @@
-/* What names say: of tensors, which weights belong to linear layers, which are experts,
- * which are fused by the engines; of models, how they store their stacks. Pure string
- * functions.
+/* What names of tensors say: which weights belong to linear layers, which are experts, which
+ * are fused by the engines, by the facts of the checkpoint's model. Pure string functions.
  */
 #ifndef TP_PACK_MODEL_NAMES_H
 #define TP_PACK_MODEL_NAMES_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "pack/model/model_facts.h"
+
 #include <stdint.h>
 
 /* The length of a tensor's name without ".weight" at its end, which is that of its
@@ -14,21 +13,19 @@
 size_t tp_name_stem(const char *name);
 
 /* Why a weight of that name is not quantized by default. */
-enum tp_kept_why {
-    TP_KEPT_NOT, /* it is */
-    TP_KEPT_EMBEDDING,
-    TP_KEPT_HEAD,
-    TP_KEPT_NORM,
-    TP_KEPT_ROUTER,
-    TP_KEPT_BY_ENGINES,
-    TP_KEPT_CONVOLUTION,
-    TP_KEPT_POSITIONS,
-    TP_KEPT_NO_WEIGHT, /* the name does not end in ".weight" */
+struct tp_kept_name {
+    const char *why;
+    bool linear; /* engines have a linear layer there */
+    bool head;   /* it is the output head */
 };
-enum tp_kept_why tp_name_kept(const char *name);
+/* False where it is quantized: *out is then that of a linear layer. */
+bool tp_name_kept(const struct tp_model_facts *facts, const char *name, struct tp_kept_name *out);
 
-/* The same in words, NULL for TP_KEPT_NOT. */
-const char *tp_kept_reason(enum tp_kept_why why);
+/* Whether the module is the output head. */
+bool tp_name_head(const struct tp_model_facts *facts, const char *module);
+
+/* Whether the module's name has a run of segments that the pattern stands for. */
+bool tp_module_matches(const struct tp_module_pattern *pattern, const char *module, size_t size);
 
 enum tp_expert_matrix { TP_EXPERT_GATE, TP_EXPERT_UP, TP_EXPERT_DOWN };
 
@@ -43,17 +40,26 @@ struct tp_expert_name {
 bool tp_name_expert(const char *name, struct tp_expert_name *out);
 
 /* "X.experts.gate_up_proj" or "X.experts.down_proj" (3-D stacks); also the
- * already stacked "X.experts.w13" and ".w2". */
+ * already stacked "X.experts.w13" and ".w2", and what the model's file names. */
 struct tp_stack_name {
     size_t prefix; /* length of "X.experts" */
     bool gate_up;
+    size_t module; /* length of "X.", where the name of `is` begins */
+    const struct tp_model_stack *is;
 };
-bool tp_name_stack(const char *name, struct tp_stack_name *out);
+bool tp_name_stack(const struct tp_model_facts *facts, const char *name,
+                   struct tp_stack_name *out);
 
 /* Engines load these sets as one matrix, so they are quantized all or none:
  * q/k/v and gate/up of one module. Copies the set's key ("X.self_attn.qkv") and
- * returns true when the name belongs to one. */
-bool tp_name_fused(const char *name, char *key, size_t size);
+ * returns true when the name belongs to one; fills *out unless it is NULL. */
+struct tp_fused_name {
+    const struct tp_model_fused *set;
+    size_t part;   /* of the set */
+    size_t module; /* length of "X.self_attn.", where the part's name begins */
+};
+bool tp_name_fused(const struct tp_model_facts *facts, const char *name, char *key, size_t size,
+                   struct tp_fused_name *out);
 
 /* How tensor-parallel engines divide a linear layer, by the last word of its name:
  * by output features (columns of the product: q_proj, gate_proj, ...), by input
@@ -65,14 +71,5 @@ struct tp_parallel_name {
     enum { TP_HEADS_NONE, TP_HEADS_QUERY, TP_HEADS_KEY_VALUE } heads; /* must not be cut */
 };
 struct tp_parallel_name tp_name_parallel(const char *name);
-
-/* How an architecture stores its 3-D stacks of experts. */
-struct tp_orientation {
-    bool transposed; /* (E,in,out) instead of (E,out,in) */
-    bool alternates; /* rows of gate_up_proj alternate between gate and up */
-};
-
-/* By the "model_type" of a config.json (NULL: none). */
-struct tp_orientation tp_orientation_of(const char *config);
 
 #endif

@@ -1,0 +1,157 @@
+/* `tilepack models`: what the files of models say, as this binary holds them. */
+#include "cli/cmd.h"
+#include "cli/facts.h"
+#include "cli/report.h"
+#include "pack/model/model.h"
+#include "pack/text/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void add_words(struct tp_text *text, const char *const *words, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        tp_text_add_word(text, i ? ", " : "", NULL);
+        tp_text_add_word(text, words[i], NULL);
+    }
+}
+
+static int print_list(void)
+{
+    static const struct tp_column columns[] = {{"name", false, false}, {"what it is", false, true},
+                                               {"model_type", false, true}};
+    struct tp_table *table = tp_table_new(columns, 3);
+    size_t count;
+    const struct tp_model *models = tp_models(&count);
+    for (size_t i = 0; i < count; i++) {
+        struct tp_text types = {0};
+        add_words(&types, models[i].type, models[i].types);
+        const char *cells[] = {models[i].name, models[i].title, types.data ? types.data : "(any)"};
+        tp_table_row(table, cells);
+        tp_text_free(&types);
+    }
+    int status = tp_table_end(table);
+    if (status == TP_OK)
+        printf("\n'tilepack models NAME' shows what is known of one of them.\n");
+    return status;
+}
+
+static void print_words(const char *name, const char *const *words, size_t count)
+{
+    struct tp_text text = {0};
+    add_words(&text, words, count);
+    if (count && text.data)
+        tp_print_fact(name, text.data);
+    tp_text_free(&text);
+}
+
+static void print_keeps(const struct tp_model *model)
+{
+    for (size_t i = 0; i < model->keeps; i++) {
+        const struct tp_model_keep *keep = &model->keep[i];
+        struct tp_text text = {0};
+        for (size_t m = 0; m < keep->modules; m++)
+            tp_text_addf(&text, NULL, "%s%s", m ? ", " : "", keep->module[m].text);
+        tp_text_addf(&text, NULL, ": %s%s", keep->why, keep->linear ? "" : " (no linear layer)");
+        tp_print_fact(i ? "" : "keeps", text.data ? text.data : "");
+        tp_text_free(&text);
+    }
+}
+
+static void print_stacks(const struct tp_model *model)
+{
+    static const char *const layouts[] = {"laid out as sizes tell", "[E,N,K]", "[E,K,N]"};
+    for (size_t i = 0; i < model->stacks; i++) {
+        const struct tp_model_stack *stack = &model->stack[i];
+        struct tp_text text = {0};
+        tp_text_addf(&text, NULL, "%s: %s, %s%s", stack->name, stack->gate_up ? "gate and up"
+                     : "down", layouts[stack->layout],
+                     stack->alternates ? ", rows of gate and up alternate" : "");
+        if (stack->engines)
+            tp_text_addf(&text, NULL, "; engines call it %s", stack->engines);
+        if (stack->kept)
+            tp_text_addf(&text, NULL, "; kept: %s", stack->kept);
+        tp_print_fact(i ? "" : "stacks", text.data ? text.data : "");
+        tp_text_free(&text);
+    }
+}
+
+static void print_fused(const struct tp_model *model)
+{
+    static const char *const parts[] = {"gate and up", "q, k and v", "heads"};
+    for (size_t i = 0; i < model->fuseds; i++)
+        print_words(i ? "" : "fused", model->fused[i].part, model->fused[i].parts);
+    for (size_t i = 0; i < model->mergeds; i++) {
+        char text[400];
+        snprintf(text, sizeof text, "%s: %s in one", model->merged[i].module.text,
+                 parts[model->merged[i].parts]);
+        tp_print_fact(i ? "" : "merged", text);
+    }
+}
+
+static void print_readers(const struct tp_model *model)
+{
+    for (size_t i = 0; i < model->renames; i++) {
+        char text[400];
+        snprintf(text, sizeof text, "%s is %s, too", model->rename[i].from, model->rename[i].to);
+        tp_print_fact(i ? "" : "renamed", text);
+    }
+    for (size_t i = 0; i < model->limits; i++) {
+        const struct tp_model_limit *limit = &model->limit[i];
+        struct tp_text text = {0};
+        tp_text_addf(&text, NULL, "%s", limit->reader);
+        for (size_t f = 0; f < limit->formats; f++)
+            tp_text_addf(&text, NULL, "%s%s", f ? ", " : " (", limit->format[f]);
+        tp_text_addf(&text, NULL, "%s: %s", limit->formats ? ")" : "", limit->says);
+        tp_print_fact(i ? "" : "limits", text.data ? text.data : "");
+        tp_text_free(&text);
+    }
+}
+
+static int print_one(const struct tp_model *model)
+{
+    printf("%s%s%s: %s\n\n", tp_style("1"), model->name, tp_style("0"), model->title);
+    print_words("model_type", model->type, model->types);
+    print_words("architecture", model->architecture, model->architectures);
+    for (size_t i = 0; i < model->sources; i++)
+        tp_print_fact(i ? "" : "source", model->source[i]);
+    print_keeps(model);
+    print_stacks(model);
+    print_fused(model);
+    print_readers(model);
+    if (strcmp(model->name, TP_MODEL_DEFAULT) != 0)
+        printf("\nAll else is as 'tilepack models %s' says.\n", TP_MODEL_DEFAULT);
+    return TP_OK;
+}
+
+static int print_json(const struct tp_model *one)
+{
+    size_t count;
+    const struct tp_model *models = tp_models(&count);
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++)
+        if (!one || one == &models[i])
+            json_array_append(list, models[i].json);
+    return tp_json_print(json_pack("{s:o}", "models", list));
+}
+
+static int unknown(const char *name)
+{
+    struct tp_err err = {0};
+    tp_err_hint(&err, "'tilepack models' lists them");
+    tp_fail(&err, TP_E_USAGE, "there is no model '%s'", name);
+    return tp_report_usage("models", &err);
+}
+
+int tp_cmd_models(const struct tp_options *o)
+{
+    const struct tp_model *model = NULL;
+    struct tp_err err = {0};
+    if (tp_models_check(&err))
+        return tp_report_error(&err);
+    if (o->arg.count && !(model = tp_model_find(o->arg.item[0])))
+        return unknown(o->arg.item[0]);
+    if (o->json)
+        return print_json(model);
+    return model ? print_one(model) : print_list();
+}

@@ -1,0 +1,115 @@
+/* Models: the facts of the files of models/, parsed once from the copies embedded in the
+ * binary, and those of a user's own file. See models/README.md for the meaning of every
+ * key; this header is its shape in memory.
+ */
+#ifndef TP_PACK_MODEL_H
+#define TP_PACK_MODEL_H
+
+#include "base/error.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* A run of whole segments of a module's name: "self_attn.q_proj", "*norm*", "^visual",
+ * "gate$". A '*' stands for any characters but a dot. */
+struct tp_module_pattern {
+    const char *text; /* as written */
+};
+
+/* Modules that stay as they are by default. */
+struct tp_model_keep {
+    struct tp_module_pattern *module;
+    size_t modules;
+    const char *why;
+    bool linear; /* engines have a linear layer there, so that it belongs on their lists */
+    bool head;   /* the output head */
+};
+
+/* How a tensor of several experts lies in memory: [E,N,K], or [E,K,N]. */
+enum tp_stack_layout { TP_STACK_BY_SIZES, TP_STACK_ENK, TP_STACK_EKN };
+
+/* Several experts in one tensor, whose name ends in `name`. */
+struct tp_model_stack {
+    const char *name;
+    bool gate_up;    /* rows of gate and of up; else down */
+    bool alternates; /* its rows of gate and up alternate */
+    enum tp_stack_layout layout;
+    const char *kept;    /* why it stays as it is by default, or NULL */
+    const char *engines; /* what engines call the module of the experts, in place of `name` */
+};
+
+/* Modules that engines load as one matrix, in the order of its rows. */
+struct tp_model_fused {
+    const char *set;
+    const char **part; /* last segments of their names */
+    size_t parts;
+};
+
+/* A module that is one matrix in the file, too, of parts that engines divide by. */
+enum tp_merged_parts { TP_MERGED_HALVES, TP_MERGED_QKV, TP_MERGED_HEADS };
+struct tp_model_merged {
+    struct tp_module_pattern module;
+    enum tp_merged_parts parts;
+};
+
+/* A run of segments that some reader calls otherwise. */
+struct tp_model_rename {
+    const char *from, *to;
+};
+
+/* What a reader is known to refuse or to misread. */
+struct tp_model_limit {
+    const char *reader;
+    const char **format; /* names of formats; none: every one */
+    size_t formats;
+    bool experts;        /* only where experts are converted */
+    const char *says;
+};
+
+struct tp_model {
+    const char *name, *title;
+    const char **source; /* where its facts come from */
+    size_t sources;
+    const char **type;   /* values of model_type */
+    size_t types;
+    const char **architecture; /* values of architectures */
+    size_t architectures;
+    struct tp_model_keep *keep;
+    size_t keeps;
+    struct tp_model_stack *stack;
+    size_t stacks;
+    struct tp_model_fused *fused;
+    size_t fuseds;
+    struct tp_model_merged *merged;
+    size_t mergeds;
+    struct tp_model_rename *rename;
+    size_t renames;
+    struct tp_model_limit *limit;
+    size_t limits;
+    const char **hidden, **expert; /* keys of config.json: the hidden size, that of an expert */
+    size_t hiddens, experts;
+    json_t *json; /* the whole file, which owns all texts */
+};
+
+/* All models, sorted by name; parsed on first use (thread-safe), never freed. An embedded
+ * file that breaks the rules of models/README.md is left out and reported by
+ * tp_models_check(). */
+const struct tp_model *tp_models(size_t *count);
+enum tp_code tp_models_check(struct tp_err *err);
+
+#define TP_MODEL_DEFAULT "default"
+
+/* NULL when unknown. */
+const struct tp_model *tp_model_find(const char *name);
+
+/* A user's own file: as strictly checked. The caller closes the model. Messages name the file
+ * and the place in it. */
+enum tp_code tp_model_read(const char *path, struct tp_model *model, struct tp_err *err);
+/* The same from a text or a tree; `json` is taken over. */
+enum tp_code tp_model_parse(const char *text, size_t size, struct tp_model *model,
+                            struct tp_err *err);
+enum tp_code tp_model_from(json_t *json, struct tp_model *model, struct tp_err *err);
+void tp_model_close(struct tp_model *model); /* legal on {0} and twice */
+
+#endif

@@ -1,0 +1,215 @@
+/* From config.json to the files of models, and from sizes to the layout of a stack.
+ *
+ * config.json is read key by key, as Python writes things into it that are no JSON. A model of
+ * several parts keeps that of its text model in an object of its own.
+ */
+#include "pack/model/model_facts.h"
+
+#include "pack/text/json_edit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Where text models are described, from the outside. */
+static const char *const inner_keys[] = {"text_config", "llm_config", "language_config",
+                                         "thinker_config", NULL};
+
+static struct tp_json_span value_of(struct tp_json_span object, const char *key)
+{
+    struct tp_json_span value = {0};
+    if (object.data && tp_json_get_key(object.data, object.size, key, &value, NULL))
+        value = (struct tp_json_span){0};
+    return value;
+}
+
+static struct tp_json_span inner_of(struct tp_json_span object)
+{
+    struct tp_json_span inner = {0};
+    for (size_t i = 0; inner_keys[i] && !inner.data; i++) {
+        inner = value_of(object, inner_keys[i]);
+        if (inner.data && *inner.data != '{')
+            inner = (struct tp_json_span){0};
+    }
+    return inner;
+}
+
+/* Copies a string without escapes; names of models have none. */
+static void copy_string(struct tp_json_span value, char *text, size_t size)
+{
+    text[0] = '\0';
+    if (!value.data || value.size < 2 || *value.data != '"' || value.size - 2 >= size)
+        return;
+    memcpy(text, value.data + 1, value.size - 2);
+    text[value.size - 2] = '\0';
+}
+
+static uint64_t number_of(struct tp_json_span object, const char *key)
+{
+    struct tp_json_span value = value_of(object, key);
+    uint64_t number = 0;
+    if (!value.data || value.size > 12)
+        return 0;
+    for (size_t i = 0; i < value.size; i++) {
+        if (value.data[i] < '0' || value.data[i] > '9')
+            return 0;
+        number = number * 10 + (uint64_t)(value.data[i] - '0');
+    }
+    return number;
+}
+
+static bool among(const char *const *list, size_t count, const char *text)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(list[i], text) == 0)
+            return true;
+    return false;
+}
+
+static const struct tp_model *by_type(const char *type)
+{
+    size_t count;
+    const struct tp_model *all = tp_models(&count);
+    for (size_t i = 0; i < count && *type; i++)
+        if (among(all[i].type, all[i].types, type))
+            return &all[i];
+    return NULL;
+}
+
+/* By the first of "architectures". */
+static const struct tp_model *by_architecture(struct tp_json_span object)
+{
+    struct tp_json_span list = value_of(object, "architectures");
+    const char *quote = list.data ? memchr(list.data, '"', list.size) : NULL;
+    const char *stop = quote ? memchr(quote + 1, '"', (size_t)(list.data + list.size - quote - 1))
+                             : NULL;
+    char name[128];
+    size_t count;
+    if (!stop)
+        return NULL;
+    copy_string((struct tp_json_span){quote, (size_t)(stop - quote) + 1}, name, sizeof name);
+    const struct tp_model *all = tp_models(&count);
+    for (size_t i = 0; i < count && *name; i++)
+        if (among(all[i].architecture, all[i].architectures, name))
+            return &all[i];
+    return NULL;
+}
+
+static const struct tp_model *model_of(struct tp_json_span object, char type[TP_FACTS_TYPE])
+{
+    copy_string(value_of(object, "model_type"), type, TP_FACTS_TYPE);
+    const struct tp_model *model = by_type(type);
+    return model ? model : by_architecture(object);
+}
+
+static void add_model(struct tp_model_facts *facts, const struct tp_model *model)
+{
+    for (size_t m = 0; m < facts->count; m++)
+        if (facts->model[m] == model)
+            return;
+    if (model && facts->count < TP_FACTS_MODELS)
+        facts->model[facts->count++] = model;
+}
+
+/* The first of the keys that has a number, in the text model or beside it. */
+static uint64_t size_of(const struct tp_json_span objects[3], const char *const *keys,
+                        size_t count)
+{
+    for (size_t k = 0; k < count; k++)
+        for (size_t o = 3; o-- > 0;) {
+            uint64_t number = number_of(objects[o], keys[k]);
+            if (number)
+                return number;
+        }
+    return 0;
+}
+
+static void read_sizes(const struct tp_json_span objects[3], struct tp_model_facts *facts)
+{
+    static const char *const heads[] = {"num_attention_heads", "n_head", "n_heads"};
+    static const char *const kv_heads[] = {"num_key_value_heads", "num_kv_heads", "n_head_kv"};
+    for (size_t m = 0; m < facts->count; m++) {
+        const struct tp_model *model = facts->model[m];
+        if (!facts->hidden)
+            facts->hidden = size_of(objects, model->hidden, model->hiddens);
+        if (!facts->expert)
+            facts->expert = size_of(objects, model->expert, model->experts);
+    }
+    facts->heads = size_of(objects, heads, sizeof heads / sizeof *heads);
+    facts->kv_heads = size_of(objects, kv_heads, sizeof kv_heads / sizeof *kv_heads);
+    if (!facts->kv_heads)
+        facts->kv_heads = facts->heads;
+}
+
+enum tp_code tp_model_facts_of(const char *config, size_t size,
+                               const struct tp_model_choice *choice,
+                               struct tp_model_facts *facts, struct tp_err *err)
+{
+    struct tp_json_span objects[3] = {{config, size}};
+    char inner[TP_FACTS_TYPE];
+    *facts = (struct tp_model_facts){.layout = choice ? choice->layout : TP_STACK_BY_SIZES,
+                                      .described = config != NULL};
+    if (tp_models_check(err)) /* with one missing, another would stand in for it */
+        return err ? err->code : TP_E_MEMORY;
+    objects[1] = inner_of(objects[0]);
+    objects[2] = inner_of(objects[1]);
+    const struct tp_model *own = model_of(objects[0], facts->type);
+    add_model(facts, choice && choice->own ? choice->own : own);
+    facts->known = facts->count > 0;
+    for (size_t o = 2; o > 0 && !(choice && choice->own); o--)
+        if (objects[o].data)
+            add_model(facts, model_of(objects[o], inner));
+    add_model(facts, tp_model_find(TP_MODEL_DEFAULT));
+    read_sizes(objects, facts);
+    return TP_OK;
+}
+
+/* The layout that the two stacks of the same experts say together: gate_up has 2 I rows of H,
+ * down H rows of I. Of [E,N,K] and [E,K,N] it is at most one. */
+static enum tp_stack_layout by_pair(const uint64_t gate_up[2], const uint64_t down[2])
+{
+    if (gate_up[0] == 2 * down[1] && gate_up[1] == down[0])
+        return TP_STACK_ENK;
+    if (gate_up[1] == 2 * down[0] && gate_up[0] == down[1])
+        return TP_STACK_EKN;
+    return TP_STACK_BY_SIZES;
+}
+
+static bool fits(uint64_t n, uint64_t k, uint64_t want_n, uint64_t want_k)
+{
+    return (!want_n || n == want_n) && (!want_k || k == want_k);
+}
+
+static enum tp_stack_layout by_size(const uint64_t is[2], uint64_t n, uint64_t k)
+{
+    bool enk = fits(is[0], is[1], n, k), ekn = fits(is[1], is[0], n, k);
+    return enk == ekn ? TP_STACK_BY_SIZES : enk ? TP_STACK_ENK : TP_STACK_EKN;
+}
+
+/* With the size of an expert, and where that is not of these experts, without. */
+static enum tp_stack_layout by_config(const struct tp_model_facts *facts, bool gate_up,
+                                      const uint64_t is[2])
+{
+    uint64_t hidden = facts->hidden, expert = facts->expert;
+    enum tp_stack_layout layout = gate_up ? by_size(is, 2 * expert, hidden)
+                                          : by_size(is, hidden, expert);
+    if (layout == TP_STACK_BY_SIZES)
+        layout = gate_up ? by_size(is, 0, hidden) : by_size(is, hidden, 0);
+    return layout;
+}
+
+enum tp_stack_layout tp_stack_layout_of(const struct tp_model_facts *facts,
+                                        const struct tp_model_stack *stack, const uint64_t is[2],
+                                        const uint64_t other[2])
+{
+    if (facts->layout != TP_STACK_BY_SIZES)
+        return facts->layout;
+    enum tp_stack_layout found = TP_STACK_BY_SIZES;
+    if (other[0])
+        found = stack->gate_up ? by_pair(is, other) : by_pair(other, is);
+    if (found == TP_STACK_BY_SIZES)
+        found = by_config(facts, stack->gate_up, is);
+    if (found == TP_STACK_BY_SIZES)
+        return stack->layout || facts->described ? stack->layout : TP_STACK_ENK;
+    return stack->layout == TP_STACK_BY_SIZES || stack->layout == found ? found
+                                                                        : TP_STACK_BY_SIZES;
+}

@@ -1,0 +1,269 @@
+/* Names of tensors, by what the files of models say of them. The model's own file is asked
+ * first, then the default; in a file the first entry that fits counts.
+ *
+ * Nothing here decides bytes; it decides only which weights are taken by default
+ * and which belong together. --include and --exclude overrule the first.
+ */
+#include "pack/model/model_names.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A word and its length: names are compared with tables of these 100,000 times. */
+struct word {
+    const char *text;
+    size_t size;
+};
+#define WORD(text) {(text), sizeof(text) - 1}
+
+static bool is_word(const char *text, size_t size, struct word word)
+{
+    return size == word.size && memcmp(text, word.text, size) == 0;
+}
+
+static bool ends_in(const char *text, size_t size, struct word word)
+{
+    return size >= word.size && memcmp(text + size - word.size, word.text, word.size) == 0;
+}
+
+static const struct word weight_suffix = WORD(".weight");
+
+size_t tp_name_stem(const char *name)
+{
+    size_t size = strlen(name);
+    bool has = size > weight_suffix.size && ends_in(name, size, weight_suffix);
+    return has ? size - weight_suffix.size : size;
+}
+
+/* The last segment of a name, ".weight" taken away; *size is its length. */
+static const char *last_segment(const char *name, size_t *size)
+{
+    size_t end = tp_name_stem(name), start = end;
+    while (start > 0 && name[start - 1] != '.')
+        start--;
+    *size = end - start;
+    return name + start;
+}
+
+/* Whether the pattern stands for a run of whole segments that begins at `at`. When it goes
+ * wrong, the latest '*' takes one byte more: earlier ones need not. */
+static bool run_matches(const char *pattern, const char *at, const char *end)
+{
+    const char *star = NULL, *taken = NULL;
+    for (;;) {
+        bool over = at == end || *at == '.';
+        if (*pattern == '*') {
+            star = ++pattern;
+            taken = at;
+        } else if (over && (*pattern == '\0' || (*pattern == '$' && at == end))) {
+            return true;
+        } else if (at < end && *pattern == *at) {
+            pattern++;
+            if (*at++ == '.')
+                star = NULL; /* it stands for no dot */
+        } else if (star && taken < end && *taken != '.') {
+            pattern = star;
+            at = ++taken;
+        } else {
+            return false;
+        }
+    }
+}
+
+bool tp_module_matches(const struct tp_module_pattern *pattern, const char *module, size_t size)
+{
+    const char *text = pattern->text, *end = module + size;
+    if (*text == '^')
+        return run_matches(text + 1, module, end);
+    for (const char *at = module; at; at = memchr(at, '.', (size_t)(end - at))) {
+        at += at != module;
+        if (run_matches(text, at, end))
+            return true;
+    }
+    return false;
+}
+
+/* The entry of one file that keeps the module, or NULL: of the entries that match at the
+ * first segment, the first one. */
+static const struct tp_model_keep *find_keep(const struct tp_model *model, const char *module,
+                                             size_t size)
+{
+    const char *end = module + size;
+    for (const char *at = module; at; at = memchr(at, '.', (size_t)(end - at))) {
+        at += at != module;
+        for (size_t k = 0; k < model->keeps; k++)
+            for (size_t p = 0; p < model->keep[k].modules; p++) {
+                const char *text = model->keep[k].module[p].text;
+                if ((*text != '^' || at == module) && run_matches(text + (*text == '^'), at, end))
+                    return &model->keep[k];
+            }
+    }
+    return NULL;
+}
+
+bool tp_name_kept(const struct tp_model_facts *facts, const char *name, struct tp_kept_name *out)
+{
+    struct tp_stack_name stack;
+    size_t size = strlen(name);
+    *out = (struct tp_kept_name){.linear = true};
+    if (tp_name_stack(facts, name, &stack)) {
+        out->why = stack.is->kept;
+        return out->why != NULL;
+    }
+    if (!ends_in(name, size, weight_suffix)) {
+        out->why = "not a linear layer's weight (its name does not end in .weight)";
+        out->linear = false;
+        return true;
+    }
+    for (size_t m = 0; m < facts->count; m++) {
+        const struct tp_model_keep *keep =
+            find_keep(facts->model[m], name, size - weight_suffix.size);
+        if (!keep)
+            continue;
+        *out = (struct tp_kept_name){keep->why, keep->linear, keep->head};
+        return true;
+    }
+    return false;
+}
+
+bool tp_name_head(const struct tp_model_facts *facts, const char *module)
+{
+    const struct tp_model_keep *keep = NULL;
+    for (size_t m = 0; m < facts->count && !keep; m++)
+        keep = find_keep(facts->model[m], module, strlen(module));
+    return keep && keep->head;
+}
+
+static const struct {
+    struct word label;
+    enum tp_expert_matrix matrix;
+} expert_matrices[] = {
+    {WORD("gate_proj"), TP_EXPERT_GATE}, {WORD("up_proj"), TP_EXPERT_UP},
+    {WORD("down_proj"), TP_EXPERT_DOWN}, {WORD("w1"), TP_EXPERT_GATE},
+    {WORD("w3"), TP_EXPERT_UP},          {WORD("w2"), TP_EXPERT_DOWN},
+};
+
+bool tp_name_expert(const char *name, struct tp_expert_name *out)
+{
+    const char *at = NULL, *next = name;
+    while ((next = strstr(next, ".experts."))) /* the last one counts */
+        at = next++;
+    if (!at && strncmp(name, "experts.", 8) == 0)
+        at = name - 1;
+    if (!at || !isdigit((unsigned char)at[9]))
+        return false;
+    const char *digit = at + 9;
+    out->prefix = (size_t)(at + 8 - name);
+    out->expert = 0;
+    for (; isdigit((unsigned char)*digit); digit++) {
+        if (out->expert > 1000000)
+            return false;
+        out->expert = out->expert * 10 + (uint64_t)(*digit - '0');
+    }
+    if (*digit != '.' || (at[9] == '0' && digit != at + 10)) /* "07" is not how it is written */
+        return false;
+    out->label = digit + 1;
+    out->label_size = strcspn(out->label, ".");
+    const char *rest = out->label + out->label_size;
+    if (*rest && strcmp(rest, ".weight") != 0)
+        return false;
+    for (size_t i = 0; i < sizeof expert_matrices / sizeof *expert_matrices; i++)
+        if (is_word(out->label, out->label_size, expert_matrices[i].label)) {
+            out->matrix = expert_matrices[i].matrix;
+            return true;
+        }
+    return false;
+}
+
+static bool stack_of(const struct tp_model_stack *stack, const char *name, size_t size,
+                     struct tp_stack_name *out)
+{
+    size_t length = strlen(stack->name);
+    if (size < length || memcmp(name + size - length, stack->name, length) != 0 ||
+        (size > length && name[size - length - 1] != '.'))
+        return false;
+    out->module = size - length;
+    out->prefix = out->module + (size_t)(strrchr(stack->name, '.') - stack->name);
+    out->gate_up = stack->gate_up;
+    out->is = stack;
+    return true;
+}
+
+bool tp_name_stack(const struct tp_model_facts *facts, const char *name,
+                   struct tp_stack_name *out)
+{
+    size_t size = tp_name_stem(name);
+    for (size_t m = 0; m < facts->count; m++)
+        for (size_t s = 0; s < facts->model[m]->stacks; s++)
+            if (stack_of(&facts->model[m]->stack[s], name, size, out))
+                return true;
+    return false;
+}
+
+/* The set of one file that the segment is a part of, and which part, or NULL. */
+static const struct tp_model_fused *find_fused(const struct tp_model *model, const char *label,
+                                               size_t length, size_t *part)
+{
+    for (size_t f = 0; f < model->fuseds; f++)
+        for (*part = 0; *part < model->fused[f].parts; ++*part) {
+            const char *text = model->fused[f].part[*part];
+            if (strlen(text) == length && memcmp(text, label, length) == 0)
+                return &model->fused[f];
+        }
+    return NULL;
+}
+
+bool tp_name_fused(const struct tp_model_facts *facts, const char *name, char *key, size_t size,
+                   struct tp_fused_name *out)
+{
+    const struct tp_model_fused *fused = NULL;
+    size_t length, part = 0;
+    const char *label = last_segment(name, &length);
+    size_t start = (size_t)(label - name);
+    for (size_t m = 0; m < facts->count && !fused; m++)
+        fused = find_fused(facts->model[m], label, length, &part);
+    if (!fused || start + strlen(fused->set) >= size)
+        return false;
+    memcpy(key, name, start);
+    strcpy(key + start, fused->set);
+    if (out)
+        *out = (struct tp_fused_name){fused, part, start};
+    return true;
+}
+
+struct tp_parallel_name tp_name_parallel(const char *name)
+{
+    static const struct {
+        struct word label;
+        struct tp_parallel_name is;
+    } known[] = {
+        {WORD("q_proj"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_QUERY}},
+        {WORD("k_proj"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_KEY_VALUE}},
+        {WORD("v_proj"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_KEY_VALUE}},
+        {WORD("wq"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_QUERY}},
+        {WORD("wk"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_KEY_VALUE}},
+        {WORD("wv"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_KEY_VALUE}},
+        {WORD("qkv_proj"), {TP_PARALLEL_COLUMN, TP_FUSED_QKV, TP_HEADS_KEY_VALUE}},
+        {WORD("q_b_proj"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_QUERY}},
+        {WORD("kv_b_proj"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_QUERY}},
+        {WORD("o_proj"), {TP_PARALLEL_ROW, TP_FUSED_NONE, TP_HEADS_QUERY}},
+        {WORD("wo"), {TP_PARALLEL_ROW, TP_FUSED_NONE, TP_HEADS_QUERY}},
+        {WORD("gate_proj"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_NONE}},
+        {WORD("up_proj"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_NONE}},
+        {WORD("gate_up_proj"), {TP_PARALLEL_COLUMN, TP_FUSED_GATE_UP, TP_HEADS_NONE}},
+        {WORD("down_proj"), {TP_PARALLEL_ROW, TP_FUSED_NONE, TP_HEADS_NONE}},
+        {WORD("w1"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_NONE}},
+        {WORD("w3"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_NONE}},
+        {WORD("w13"), {TP_PARALLEL_COLUMN, TP_FUSED_GATE_UP, TP_HEADS_NONE}},
+        {WORD("w2"), {TP_PARALLEL_ROW, TP_FUSED_NONE, TP_HEADS_NONE}},
+        {WORD("fc1"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_NONE}},
+        {WORD("fc2"), {TP_PARALLEL_ROW, TP_FUSED_NONE, TP_HEADS_NONE}},
+    };
+    size_t length;
+    const char *label = last_segment(name, &length);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (is_word(label, length, known[i].label))
+            return known[i].is;
+    return (struct tp_parallel_name){TP_PARALLEL_NONE, TP_FUSED_NONE, TP_HEADS_NONE};
+}

@@ -1,0 +1,227 @@
+/* The list of modules that are not quantized.
+ *
+ * A reader builds a quantized layer wherever no list says otherwise, and copies a plain weight
+ * into it in silence or stops; so the list has every kept layer under every name that a reader
+ * may ask for. Invariant: no entry stands there twice, and none stands for a converted weight.
+ */
+#include "pack/plan/kept_list.h"
+
+#include "pack/model/model_names.h"
+#include "pack/os/os.h"
+#include "pack/text/name_set.h"
+#include "pack/text/text.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct lister {
+    const struct tp_plan *plan;
+    const struct tp_model_facts *facts;
+    enum tp_kept_form form;
+    json_t *list;
+    struct tp_names names; /* of the list */
+    struct tp_text text;   /* of the name that is being made */
+    struct tp_err *err;
+};
+
+static enum tp_code add(struct lister *l, const char *name, size_t size)
+{
+    uint32_t number;
+    if (tp_names_find(&l->names, name, size) >= 0)
+        return TP_OK;
+    json_t *text = json_stringn(name, size);
+    if (!text || json_array_append_new(l->list, text))
+        return tp_fail(l->err, TP_E_MEMORY, "out of memory for config.json");
+    return tp_names_add(&l->names, json_string_value(text), size, &number, l->err);
+}
+
+static enum tp_code add_text(struct lister *l)
+{
+    return add(l, l->text.data, l->text.size);
+}
+
+/* Where the run of whole segments begins in the name, or NULL. */
+static const char *find_run(const char *name, size_t size, const char *run)
+{
+    size_t length = strlen(run);
+    for (size_t i = 0; i + length <= size; i++)
+        if ((i == 0 || name[i - 1] == '.') && memcmp(name + i, run, length) == 0 &&
+            (i + length == size || name[i + length] == '.'))
+            return name + i;
+    return NULL;
+}
+
+static enum tp_code add_renamed(struct lister *l, const char *name, size_t size,
+                                const struct tp_model_rename *rename)
+{
+    const char *run = find_run(name, size, rename->from);
+    if (!run)
+        return TP_OK;
+    const char *rest = run + strlen(rename->from);
+    l->text.size = 0;
+    enum tp_code code;
+    if ((code = tp_text_add(&l->text, name, (size_t)(run - name), l->err)) ||
+        (code = tp_text_add_word(&l->text, rename->to, l->err)) ||
+        (code = tp_text_add(&l->text, rest, (size_t)(name + size - rest), l->err)))
+        return code;
+    return add_text(l);
+}
+
+/* The module under its own name and under those that readers give it. */
+static enum tp_code add_module(struct lister *l, const char *name, size_t size)
+{
+    enum tp_code code = add(l, name, size);
+    for (size_t m = 0; m < l->facts->count && l->form != TP_KEPT_OWN; m++)
+        for (size_t r = 0; r < l->facts->model[m]->renames && code == TP_OK; r++)
+            code = add_renamed(l, name, size, &l->facts->model[m]->rename[r]);
+    return code;
+}
+
+/* Whether the tensor is kept as a weight of its own: not a part of a packed one. */
+static const struct tp_tensor *kept_weight(const struct tp_plan *plan, size_t k)
+{
+    const struct tp_kept *kept = &plan->kept[k];
+    return kept->reason && kept->unit == UINT32_MAX ? &plan->ckpt->tensors[kept->tensor] : NULL;
+}
+
+static enum tp_code add_linears(struct lister *l)
+{
+    enum tp_code code = TP_OK;
+    for (size_t k = 0; k < l->plan->kept_count && code == TP_OK; k++) {
+        const struct tp_tensor *tensor = kept_weight(l->plan, k);
+        struct tp_stack_name stack;
+        struct tp_kept_name kept;
+        if (!tensor || tensor->rank != 2 || tp_name_stack(l->facts, tensor->name, &stack))
+            continue;
+        size_t stem = tp_name_stem(tensor->name);
+        tp_name_kept(l->facts, tensor->name, &kept);
+        if (kept.linear && tensor->name[stem])
+            code = add_module(l, tensor->name, stem);
+    }
+    return code;
+}
+
+/* What engines call the module of the experts, into `text`. */
+static enum tp_code experts_module(struct lister *l, const struct tp_tensor *tensor,
+                                   const struct tp_stack_name *stack)
+{
+    l->text.size = 0;
+    size_t own = stack->is->engines ? stack->module : stack->prefix;
+    enum tp_code code = tp_text_add(&l->text, tensor->name, own, l->err);
+    return code || !stack->is->engines ? code
+                                       : tp_text_add_word(&l->text, stack->is->engines, l->err);
+}
+
+/* The last two segments: "mlp.experts". */
+static const char *tail_of(const char *name, size_t size)
+{
+    size_t dots = 0, at = size;
+    while (at > 0 && (dots += name[at - 1] == '.') < 2)
+        at--;
+    return name + at;
+}
+
+/* Whether an expert of some such module is converted. */
+static bool converts_some(const struct tp_plan *plan, const char *tail, size_t size)
+{
+    for (size_t u = 0; u < plan->unit_count; u++) {
+        const char *name = plan->units[u].name;
+        for (const char *at = name; (at = strstr(at, tail)) != NULL; at++)
+            if ((at == name || at[-1] == '.') && (at[size] == '.' || at[size] == '\0'))
+                return true;
+    }
+    return false;
+}
+
+/* From the segment before the first number: what comes before it readers rename. */
+static const char *from_layer(const char *name, size_t size)
+{
+    const char *segment = name, *before = name;
+    for (const char *end = name + size; segment < end; before = segment, segment++) {
+        if (isdigit((unsigned char)*segment))
+            return before;
+        const char *last = segment;
+        segment = memchr(segment, '.', (size_t)(end - segment));
+        if (!segment)
+            break;
+        if (isdigit((unsigned char)segment[1]))
+            return last;
+    }
+    return name;
+}
+
+/* "re:.*mlp[.]experts[.].*": readers ask for PREFIX.experts.0.gate_proj and its like. */
+static enum tp_code add_expression(struct lister *l, const char *from, const char *end)
+{
+    char *module = tp_os_join(l->err, from, (size_t)(end - from), "");
+    enum tp_code code = module ? TP_OK : TP_E_MEMORY;
+    l->text.size = 0;
+    if (code == TP_OK)
+        code = tp_text_add_word(&l->text, "re:.*", l->err);
+    for (const char *at = module; code == TP_OK && *at; at++)
+        code = *at == '.' ? tp_text_add_word(&l->text, "[.]", l->err)
+                          : tp_text_add(&l->text, at, 1, l->err);
+    if (code == TP_OK && (code = tp_text_add_word(&l->text, "[.].*", l->err)) == TP_OK)
+        code = add_text(l);
+    free(module);
+    return code;
+}
+
+static enum tp_code add_stack(struct lister *l, const struct tp_tensor *tensor,
+                              const struct tp_stack_name *stack)
+{
+    enum tp_code code = experts_module(l, tensor, stack);
+    if (code || l->form != TP_KEPT_CT)
+        return code ? code : add_text(l);
+    const char *name = l->text.data, *end = name + l->text.size;
+    const char *tail = tail_of(name, l->text.size);
+    return add_expression(l, converts_some(l->plan, tail, (size_t)(end - tail))
+                                 ? from_layer(name, l->text.size) : tail, end);
+}
+
+static enum tp_code add_stacks(struct lister *l)
+{
+    enum tp_code code = TP_OK;
+    for (size_t k = 0; k < l->plan->kept_count && code == TP_OK; k++) {
+        const struct tp_tensor *tensor = kept_weight(l->plan, k);
+        struct tp_stack_name stack;
+        if (tensor && tensor->rank >= 2 && tp_name_stack(l->facts, tensor->name, &stack))
+            code = add_stack(l, tensor, &stack);
+    }
+    return code;
+}
+
+static bool has_head(const struct lister *l, const struct tp_unit *units, size_t count)
+{
+    for (size_t u = 0; u < count; u++)
+        if (units[u].form->format && tp_name_head(l->facts, units[u].name))
+            return true;
+    return false;
+}
+
+/* Whatever it is called in the file, readers call it lm_head. */
+static enum tp_code add_head(struct lister *l)
+{
+    static const char head[] = "lm_head";
+    if (l->form == TP_KEPT_OWN || has_head(l, l->plan->units, l->plan->unit_count) ||
+        has_head(l, l->plan->kept_units, l->plan->kept_unit_count))
+        return TP_OK;
+    return add(l, head, sizeof head - 1);
+}
+
+json_t *tp_kept_list(const struct tp_plan *plan, enum tp_kept_form form, struct tp_err *err)
+{
+    struct lister l = {.plan = plan, .facts = &plan->weights->facts, .form = form,
+                       .list = json_array(), .err = err};
+    enum tp_code code = add_linears(&l);
+    if (code == TP_OK && (code = add_stacks(&l)) == TP_OK)
+        code = add_head(&l);
+    tp_names_close(&l.names);
+    tp_text_free(&l.text);
+    if (code) {
+        json_decref(l.list);
+        l.list = NULL;
+    }
+    return l.list;
+}
