@@ -47,6 +47,8 @@ static void print_words(const char *name, const char *const *words, size_t count
 
 static void print_keeps(const struct tp_model *model)
 {
+    for (size_t i = 0; i < model->converts; i++)
+        tp_print_fact(i ? "" : "converts", model->convert[i].text);
     for (size_t i = 0; i < model->keeps; i++) {
         const struct tp_model_keep *keep = &model->keep[i];
         struct tp_text text = {0};
@@ -78,7 +80,7 @@ static void print_stacks(const struct tp_model *model)
 
 static void print_fused(const struct tp_model *model)
 {
-    static const char *const parts[] = {"gate and up", "q, k and v", "heads"};
+    static const char *const parts[] = {"gate and up", "three parts alike", "q, k and v", "heads"};
     for (size_t i = 0; i < model->fuseds; i++)
         print_words(i ? "" : "fused", model->fused[i].part, model->fused[i].parts);
     for (size_t i = 0; i < model->mergeds; i++) {
@@ -115,6 +117,7 @@ static int print_one(const struct tp_model *model)
     print_words("architecture", model->architecture, model->architectures);
     for (size_t i = 0; i < model->sources; i++)
         tp_print_fact(i ? "" : "source", model->source[i]);
+    tp_print_fact("checked", model->checked);
     print_keeps(model);
     print_stacks(model);
     print_fused(model);

@@ -176,14 +176,14 @@ static void strict(void **state)
         {"{\"name\": \"x\"}", "\"title\" is missing"},
         {"{\"name\": 1}", "\"name\" is no text"},
         {"{\"nam\": \"x\"}", "\"nam\" is an unknown key"},
-        {"{\"name\": \"x\", \"title\": \"x\", \"source\": [\"x\"]}", "\"model_type\" is missing"},
-        {"{\"name\": \"x\", \"title\": \"x\", \"source\": [\"x\"], \"model_type\": [\"x\"], "
+        {"{\"name\": \"x\", \"title\": \"x\", \"checked\": \"x\", \"source\": [\"x\"]}", "\"model_type\" is missing"},
+        {"{\"name\": \"x\", \"title\": \"x\", \"checked\": \"x\", \"source\": [\"x\"], \"model_type\": [\"x\"], "
          "\"keep\": [{\"modules\": [\"a\"], \"why\": \"x\"}, {\"modules\": [\"a..b\"], \"why\": \"x\"}]}",
          "keep[1]: \"modules\" holds something that is no module's name"},
-        {"{\"name\": \"x\", \"title\": \"x\", \"source\": [\"x\"], \"model_type\": [\"x\"], "
+        {"{\"name\": \"x\", \"title\": \"x\", \"checked\": \"x\", \"source\": [\"x\"], \"model_type\": [\"x\"], "
          "\"stacks\": [{\"name\": \"a.b\", \"holds\": \"up\"}]}",
          "stacks[0]: \"holds\" is no known word"},
-        {"{\"name\": \"x\", \"title\": \"x\", \"source\": [\"x\"], \"model_type\": [\"x\"], "
+        {"{\"name\": \"x\", \"title\": \"x\", \"checked\": \"x\", \"source\": [\"x\"], \"model_type\": [\"x\"], "
          "\"keep\": [{\"modules\": [\"a\"], \"why\": \"x\", \"linear\": 1}]}",
          "keep[0]: \"linear\" is neither true nor false"},
     };

@@ -47,7 +47,7 @@ struct tp_model_fused {
 };
 
 /* A module that is one matrix in the file, too, of parts that engines divide by. */
-enum tp_merged_parts { TP_MERGED_HALVES, TP_MERGED_QKV, TP_MERGED_HEADS };
+enum tp_merged_parts { TP_MERGED_HALVES, TP_MERGED_THIRDS, TP_MERGED_QKV, TP_MERGED_HEADS };
 struct tp_model_merged {
     struct tp_module_pattern module;
     enum tp_merged_parts parts;
@@ -69,12 +69,15 @@ struct tp_model_limit {
 
 struct tp_model {
     const char *name, *title;
+    const char *checked; /* what was done to see that this is right */
     const char **source; /* where its facts come from */
     size_t sources;
     const char **type;   /* values of model_type */
     size_t types;
     const char **architecture; /* values of architectures */
     size_t architectures;
+    struct tp_module_pattern *convert; /* what the default would keep, by its name only */
+    size_t converts;
     struct tp_model_keep *keep;
     size_t keeps;
     struct tp_model_stack *stack;

@@ -102,6 +102,14 @@ static const struct tp_model_keep *find_keep(const struct tp_model *model, const
     return NULL;
 }
 
+static bool is_converted(const struct tp_model *model, const char *module, size_t size)
+{
+    for (size_t c = 0; c < model->converts; c++)
+        if (tp_module_matches(&model->convert[c], module, size))
+            return true;
+    return false;
+}
+
 bool tp_name_kept(const struct tp_model_facts *facts, const char *name, struct tp_kept_name *out)
 {
     struct tp_stack_name stack;
@@ -116,9 +124,11 @@ bool tp_name_kept(const struct tp_model_facts *facts, const char *name, struct t
         out->linear = false;
         return true;
     }
+    size -= weight_suffix.size;
     for (size_t m = 0; m < facts->count; m++) {
-        const struct tp_model_keep *keep =
-            find_keep(facts->model[m], name, size - weight_suffix.size);
+        if (is_converted(facts->model[m], name, size))
+            return false;
+        const struct tp_model_keep *keep = find_keep(facts->model[m], name, size);
         if (!keep)
             continue;
         *out = (struct tp_kept_name){keep->why, keep->linear, keep->head};

@@ -132,24 +132,31 @@ static enum tp_code pattern(const struct place *at, const char *key, const char 
     return is_pattern(text) ? TP_OK : wrong(at, key, "holds something that is no module's name");
 }
 
+/* A list of modules. */
+static enum tp_code patterns(const struct place *at, const json_t *json, const char *key,
+                             bool needed, struct tp_module_pattern **out, size_t *count)
+{
+    const char **texts = NULL;
+    size_t all = 0;
+    enum tp_code code = strings(at, json, key, needed, &texts, &all);
+    if (code == TP_OK && all && !(*out = tp_os_zalloc(all, sizeof **out, at->err)))
+        code = TP_E_MEMORY;
+    for (; *count < all && code == TP_OK; ++*count)
+        code = pattern(at, key, texts[*count], &(*out)[*count]);
+    free(texts);
+    return code;
+}
+
 static enum tp_code parse_keep(const struct place *at, const json_t *json, void *out)
 {
     static const char *const known[] = {"modules", "why", "linear", "head", NULL};
     struct tp_model_keep *keep = out;
-    const char **texts = NULL;
-    size_t count = 0;
     enum tp_code code = only(at, json, known);
     if (code || (code = string(at, json, "why", true, &keep->why)) ||
         (code = boolean(at, json, "linear", true, &keep->linear)) ||
         (code = boolean(at, json, "head", false, &keep->head)))
         return code;
-    code = strings(at, json, "modules", true, &texts, &count);
-    if (code == TP_OK && !(keep->module = tp_os_zalloc(count, sizeof *keep->module, at->err)))
-        code = TP_E_MEMORY;
-    for (; keep->modules < count && code == TP_OK; keep->modules++)
-        code = pattern(at, "modules", texts[keep->modules], &keep->module[keep->modules]);
-    free(texts);
-    return code;
+    return patterns(at, json, "modules", true, &keep->module, &keep->modules);
 }
 
 static enum tp_code parse_stack(const struct place *at, const json_t *json, void *out)
@@ -191,7 +198,7 @@ static enum tp_code parse_fused(const struct place *at, const json_t *json, void
 static enum tp_code parse_merged(const struct place *at, const json_t *json, void *out)
 {
     static const char *const known[] = {"module", "parts", NULL};
-    static const char *const words[] = {"halves", "qkv", "heads", NULL};
+    static const char *const words[] = {"halves", "thirds", "qkv", "heads", NULL};
     struct tp_model_merged *merged = out;
     const char *text;
     int parts;
@@ -261,13 +268,14 @@ static enum tp_code parse_sizes(const json_t *json, struct tp_model *model, stru
 
 static enum tp_code parse_head(const json_t *json, struct tp_model *model, struct tp_err *err)
 {
-    static const char *const known[] = {"name", "title", "source", "model_type", "architectures",
-                                        "keep", "stacks", "fused", "merged", "renamed", "limits",
+    static const char *const known[] = {"name", "title", "checked", "source", "model_type", "architectures",
+                                        "convert", "keep", "stacks", "fused", "merged", "renamed", "limits",
                                         "sizes", NULL};
     struct place at = {NULL, 0, err};
     enum tp_code code = only(&at, json, known);
     if (code || (code = string(&at, json, "name", true, &model->name)) ||
-        (code = string(&at, json, "title", true, &model->title)))
+        (code = string(&at, json, "title", true, &model->title)) ||
+        (code = string(&at, json, "checked", true, &model->checked)))
         return code;
     bool named = strcmp(model->name, TP_MODEL_DEFAULT) != 0;
     if ((code = strings(&at, json, "source", true, &model->source, &model->sources)) ||
@@ -279,8 +287,10 @@ static enum tp_code parse_head(const json_t *json, struct tp_model *model, struc
 
 static enum tp_code parse_all(const json_t *json, struct tp_model *model, struct tp_err *err)
 {
+    struct place at = {NULL, 0, err};
     enum tp_code code;
     if ((code = parse_head(json, model, err)) ||
+        (code = patterns(&at, json, "convert", false, &model->convert, &model->converts)) ||
         (code = OBJECTS("keep", keep, keeps, parse_keep)) ||
         (code = OBJECTS("stacks", stack, stacks, parse_stack)) ||
         (code = OBJECTS("fused", fused, fuseds, parse_fused)) ||
@@ -342,6 +352,7 @@ void tp_model_close(struct tp_model *model)
         free(model->fused[i].part);
     for (size_t i = 0; i < model->limits; i++)
         free(model->limit[i].format);
+    free(model->convert);
     free(model->keep);
     free(model->stack);
     free(model->fused);

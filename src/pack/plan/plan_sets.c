@@ -69,9 +69,10 @@ static bool merged_rows(const struct tp_builder *b, enum tp_merged_parts parts, 
 {
     const struct tp_model_facts *facts = facts_of(b);
     uint64_t heads = facts->heads + 2 * facts->kv_heads;
-    if (parts == TP_MERGED_HALVES) {
-        rows[0] = rows[1] = n / 2;
-        return n % 2 == 0;
+    if (parts == TP_MERGED_HALVES || parts == TP_MERGED_THIRDS) {
+        uint64_t count = parts == TP_MERGED_HALVES ? 2 : 3;
+        rows[0] = rows[1] = n / count;
+        return n % count == 0;
     }
     if (!heads || facts->heads > n || facts->kv_heads > n || n % heads)
         return false;
