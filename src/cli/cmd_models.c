@@ -118,6 +118,7 @@ static int print_one(const struct tp_model *model)
     for (size_t i = 0; i < model->sources; i++)
         tp_print_fact(i ? "" : "source", model->source[i]);
     tp_print_fact("checked", model->checked);
+    print_words("ran", model->ran, model->rans);
     print_keeps(model);
     print_stacks(model);
     print_fused(model);

@@ -104,7 +104,7 @@ def compare_kept(config, before, after):
         if not linear <= set(names):
             raise Mismatch(f"kept, but not named: {sorted(linear - set(names))}")
         for name in names:
-            if name + ".weight" not in kept_tensors and name != "lm_head": # which may be tied
+            if name + ".weight" not in kept_tensors and name != "lm_head":  # may be tied
                 raise Mismatch(f"named as kept, but there is no kept {name}.weight")
 
 

@@ -72,6 +72,8 @@ struct tp_model {
     const char *checked; /* what was done to see that this is right */
     const char **source; /* where its facts come from */
     size_t sources;
+    const char **ran;    /* formats in which a reader was seen to load it */
+    size_t rans;
     const char **type;   /* values of model_type */
     size_t types;
     const char **architecture; /* values of architectures */

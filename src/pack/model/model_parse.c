@@ -268,7 +268,7 @@ static enum tp_code parse_sizes(const json_t *json, struct tp_model *model, stru
 
 static enum tp_code parse_head(const json_t *json, struct tp_model *model, struct tp_err *err)
 {
-    static const char *const known[] = {"name", "title", "checked", "source", "model_type", "architectures",
+    static const char *const known[] = {"name", "title", "checked", "ran", "source", "model_type", "architectures",
                                         "convert", "keep", "stacks", "fused", "merged", "renamed", "limits",
                                         "sizes", NULL};
     struct place at = {NULL, 0, err};
@@ -279,6 +279,7 @@ static enum tp_code parse_head(const json_t *json, struct tp_model *model, struc
         return code;
     bool named = strcmp(model->name, TP_MODEL_DEFAULT) != 0;
     if ((code = strings(&at, json, "source", true, &model->source, &model->sources)) ||
+        (code = strings(&at, json, "ran", false, &model->ran, &model->rans)) ||
         (code = strings(&at, json, "model_type", named, &model->type, &model->types)))
         return code;
     return strings(&at, json, "architectures", false, &model->architecture,
@@ -360,6 +361,7 @@ void tp_model_close(struct tp_model *model)
     free(model->rename);
     free(model->limit);
     free(model->source);
+    free(model->ran);
     free(model->type);
     free(model->architecture);
     free(model->hidden);

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""docs/models.md: the families of models by the formats that stock engines load, from what
+`tilepack models --json` says.
+
+usage: models_md.py PROGRAM [--check PAGE]
+
+Prints the page; with --check, prints how PAGE differs from it instead and ends with status
+1 if it does. Facts stand in models/*.json alone, so nothing is added here.
+"""
+import argparse
+import difflib
+import json
+import subprocess
+import sys
+
+FORMATS = ["w4a8-ct", "fp8-deepseek", "fp8-ct", "mxfp8-ct", "mxfp4-ct", "nvfp4-ct"]
+HEAD = """# The models, by the formats that engines load
+
+Made from the files of models by `python3 scripts/models_md.py build/tilepack > docs/models.md`; a test
+compares it. [models/README.md](../models/README.md) says what such a file holds, `tilepack models NAME`
+prints one.
+
+**ran**: vLLM 0.33 loaded the output on a CPU, strictly, and every parameter was compared with the
+source (SM90 pretended). The outputs were those of 0.1.0, their lists of kept modules corrected as the
+files say now. **limit**: a reader is known to refuse or misread it; see below the table.
+**-**: nothing was run; names and shapes were taken from the sources that the file names.
+"""
+
+
+def cell(model, fmt):
+    words = ["ran"] if fmt in model.get("ran", []) else []
+    if any(fmt in limit.get("formats", FORMATS) for limit in model.get("limits", [])):
+        words.append("limit")
+    return ", ".join(words) or "-"
+
+
+def facts(model):
+    """What the file says, as list items."""
+    yield f"model_type: {', '.join(f'`{t}`' for t in model.get('model_type', ['any']))}"
+    yield f"checked: {model['checked']}"
+    for source in model["source"]:
+        yield f"from: {source}"
+    if "convert" in model:
+        yield f"converted: {', '.join(f'`{m}`' for m in model['convert'])}"
+    for keep in model.get("keep", []):
+        names = ", ".join(f"`{m}`" for m in keep["modules"])
+        yield f"kept: {names}: {keep['why']}"
+    for stack in model.get("stacks", []):
+        if "kept" in stack:
+            yield f"kept: `{stack['name']}`: {stack['kept']}"
+        elif "layout" in stack:
+            rows = ", rows of gate and up alternate" if "rows" in stack else ""
+            yield f"stacks: `{stack['name']}` is [{','.join(stack['layout'].upper())}]{rows}"
+    for fused in model.get("fused", []):
+        yield f"one matrix in engines: {', '.join(f'`{p}`' for p in fused['parts'])}"
+    for rename in model.get("renamed", []):
+        yield f"listed under both names: `{rename['from']}`, `{rename['to']}`"
+    for limit in model.get("limits", []):
+        which = f" ({', '.join(limit['formats'])})" if "formats" in limit else ""
+        yield f"limit of {limit['reader']}{which}: {limit['says']}"
+
+
+def page(models):
+    lines = HEAD.splitlines() + ["", "| family | " + " | ".join(FORMATS) + " |",
+                                 "|---" * (len(FORMATS) + 1) + "|"]
+    own = [m for m in models if m["name"] != "default"]
+    for model in own:
+        cells = [cell(model, fmt) for fmt in FORMATS]
+        lines.append(f"| [{model['title']}](#{model['name']}) | " + " | ".join(cells) + " |")
+    for model in own + [m for m in models if m["name"] == "default"]:
+        lines += ["", f"## {model['name']}", "", model["title"] + ".", ""]
+        lines += [f"- {fact}" for fact in facts(model)]
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("program")
+    parser.add_argument("--check", metavar="PAGE")
+    args = parser.parse_args()
+    made = page(json.loads(subprocess.check_output([args.program, "models", "--json"]))["models"])
+    if not args.check:
+        sys.stdout.write(made)
+        return 0
+    with open(args.check, encoding="utf-8") as file:
+        there = file.read()
+    sys.stdout.writelines(difflib.unified_diff(there.splitlines(True), made.splitlines(True),
+                                               args.check, "the program"))
+    return int(there != made)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+#!/bin/sh
+# What is known of models: the families of tests/models (families.py), `tilepack models`, and a
+# user's own file, which is checked as strictly as those that there are.
+set -u
+# shellcheck source=tests/lib/preamble.sh
+. "$(dirname "$0")/../lib/preamble.sh"
+root=$TESTS/..
+
+# Every file is listed, in order, and printed as it is.
+for file in "$root"/models/*.json; do basename "$file" .json; done | LC_ALL=C sort >"$work/files"
+"$TILEPACK" models | sed '1d; /^$/,$d; s/ .*//' >"$work/listed"
+check 'the list has every file' cmp "$work/files" "$work/listed"
+while read -r name; do
+    "$TILEPACK" models "$name" >"$work/text" || bad "models $name"
+    grep -q "^$name: " "$work/text" || bad "$name is shown otherwise"
+done <"$work/files"
+"$TILEPACK" models --json >"$work/all.json"
+check 'their JSON is their files' "$PYTHON" -c '
+import glob, json, sys
+there = json.load(open(sys.argv[1]))["models"]
+files = [json.load(open(path)) for path in sorted(glob.glob(sys.argv[2] + "/models/*.json"))]
+sys.exit(there != sorted(files, key=lambda model: model["name"]))' "$work/all.json" "$root"
+fails 'an unknown name' 2 "there is no model 'nobody'" "$TILEPACK" models nobody
+check 'docs/models.md' "$PYTHON" "$root/scripts/models_md.py" "$TILEPACK" --check \
+    "$root/docs/models.md"
+
+# A file of the user's own: what it keeps is kept, also when the result is proved.
+"$PYTHON" "$root/samples/gen_checkpoint.py" "$work/src" --layers 1 --hidden 256 --inter 256 \
+    --heads 2 --kv-heads 2 --head-dim 128 --vocab 64 --quiet || exit 1
+cat >"$work/own.json" <<'TEXT'
+{"name": "own", "title": "mine", "checked": "by me", "source": ["me"], "model_type": ["mine"],
+ "keep": [{"modules": ["self_attn.*"], "why": "I say so"}]}
+TEXT
+answers 'its reason is given' 0 'I say so' \
+    "$TILEPACK" plan "$work/src" --to mxfp8-ct --model-file "$work/own.json"
+check 'it converts' "$TILEPACK" convert "$work/src" -o "$work/done" --to mxfp8-ct -q \
+    --model-file "$work/own.json"
+check 'its modules are listed' grep -q '"model.layers.0.self_attn.q_proj"' "$work/done/config.json"
+check 'it is proved by what was recorded' \
+    "$TILEPACK" verify "$work/done" --against "$work/src" -q
+check 'a part has it' "$TILEPACK" convert "$work/src" -o "$work/parts" --to mxfp8-ct -q \
+    --model-file "$work/own.json" --part 1/1
+check 'the parts are merged by what was recorded' "$TILEPACK" merge "$work/parts" -q
+check 'they are the same' cmp "$work/parts/config.json" "$work/done/config.json"
+refuse() { # what is wrong, sed command
+    sed "$2" "$work/own.json" >"$work/bad.json"
+    fails "$1" 3 "$1" "$TILEPACK" plan "$work/src" --to mxfp8-ct --model-file "$work/bad.json"
+    check 'it names the file' grep -q bad.json "$work/err"
+}
+refuse '"titel" is an unknown key' 's/title/titel/'
+refuse '"source" is missing' 's/"source": ."me".,//'
+refuse 'keep[0]: "why" is missing' 's/, "why": "I say so"//'
+refuse "keep[0]: \"modules\" holds something that is no module's name" 's/self_attn[.]/self_attn../'
+refuse 'line 2, column' 's/}$/]/'
+fails 'no file' 5 'nowhere.json' \
+    "$TILEPACK" plan "$work/src" --to mxfp8-ct --model-file "$work/nowhere.json"
+
+"$PYTHON" "$TESTS/models/families.py" >"$work/families" 2>&1
+grep -v '^ok ' "$work/families" | sed '$d'
+passed=$((passed + $(sed -n '$s/ passed.*//p' "$work/families")))
+failed=$((failed + $(sed -n '$s/.* passed, \([0-9]*\) failed$/\1/p' "$work/families")))
+finish
