@@ -18,6 +18,7 @@ import json
 import os
 import re
 import sys
+import threading
 
 import numpy as np
 
@@ -31,7 +32,17 @@ ALL_FORMATS = FORMATS + ("fp8-ct", "mxfp8-ct", "mxfp4-ct")
 BLOCKS = ("fp8-deepseek", "fp8-ct")
 RANGE = re.compile(r"\{(\d+)-(\d+)\}")
 
-tally = tool.Tally()
+class Tally(tool.Tally):
+    """Outcomes of several threads."""
+
+    lock = threading.Lock()
+
+    def check(self, good, text):
+        with self.lock:
+            super().check(good, text)
+
+
+tally = Tally()
 
 
 def names_of(pattern):
