@@ -201,8 +201,8 @@ def w4a8_from_ct(report, g):
 
 # ---- fp8 -----------------------------------------------------------------------
 
-VARIANTS = {"v2": {}, "seed": {"variant": "seed"}, "div": {"variant": "div"},
-            "cuda": {"variant": "cuda"}, "ue8m0": {"scale": "ue8m0"}}
+VARIANTS = {"v2": {"variant": "v2"}, "seed": {"variant": "seed"}, "div": {"variant": "div"},
+            "cuda": {}, "ue8m0": {"scale": "ue8m0", "variant": "v2"}}
 
 
 def fp8_inputs(g):
@@ -276,7 +276,7 @@ def fp8_cast(report, g):
         coded[:bits.size] = want[fits]
         block[:, 1:], codes[:, 1:] = inner.reshape(rows, 127), coded.reshape(rows, 127)
         for sets in VARIANTS.values():
-            if sets.get("variant") in ("seed", "cuda"):
+            if sets.get("variant", "cuda") in ("seed", "cuda"):
                 continue  # there 1/448 is rounded before it is used
             out, _ = tool.convert_tensors({"x.weight": tensor(x.dtype, block)}, "fp8-deepseek",
                                           sets)

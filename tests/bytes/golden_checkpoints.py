@@ -36,7 +36,7 @@ CASES = [
     ("ct4/ckpt_moe3d/before", "ct4/ckpt_moe3d/after_f32div/W4AFP8_packed", "w4a8-ct", {}),
     ("ct4/ckpt_moe3d/before", "ct4/ckpt_moe3d/after/W4AFP8_packed", "w4a8-ct",
      {"quotient": "bf16"}),
-    ("fp8/mini_ckpt/bf16", "fp8/mini_ckpt/fp8_expected", "fp8-deepseek", {}),
+    ("fp8/mini_ckpt/bf16", "fp8/mini_ckpt/fp8_expected", "fp8-deepseek", {"variant": "v2"}),
 ]
 
 

@@ -174,7 +174,7 @@ def w4a8_from_codes(codes, scale, sets):
 
 
 def fp8_deepseek(x, sets):
-    codes, s = rq.fp8_block(x, sets.get("variant", "v2"), sets.get("scale", "fp32"))
+    codes, s = rq.fp8_block(x, sets.get("variant", "cuda"), sets.get("scale", "fp32"))
     return {"weight": u8(codes), "weight_scale_inv": tensor("F32", s)}, rq.fp8_dequant(codes, s)
 
 
@@ -191,7 +191,7 @@ def fp8_dynamic_ct(x, sets):
 
 
 def fp8_1x128(x, sets):
-    codes, s = rq.fp8_block(x, sets.get("variant", "v2"), sets.get("scale", "fp32"), bn=1)
+    codes, s = rq.fp8_block(x, sets.get("variant", "cuda"), sets.get("scale", "fp32"), bn=1)
     return {"weight": u8(codes), "weight_scale": tensor("F32", rq.mn_aligned(s))}, \
         rq.fp8_dequant(codes, s, 1)
 
@@ -242,7 +242,7 @@ GROUP = {"group": ["128", "64", "32", "channel"]}
 SCALES = {"scales": ["bf16", "f16"]}
 RULES = {"scale": ["rceil", "floor", "ct"]}
 W4A8 = {"scale": ["gpu", "cpu", "div"], "zero-groups": ["keep", "skip"]}
-FP8 = {"variant": ["v2", "seed", "div", "cuda"], "scale": ["fp32"]}
+FP8 = {"variant": ["v2", "seed", "div", "cuda", "seed-cuda"], "scale": ["fp32"]}
 
 # step and largest multiple of N and of K, ranks, settings, expected outputs
 FORMATS = {
@@ -428,7 +428,7 @@ def pick_sets(rng, job):
     for key, choices in job.params.items():
         if rng.random() < 0.7:
             sets[key] = str(rng.choice(choices))
-    if job.to in ("fp8-deepseek", "fp8-1x128") and sets.get("variant", "v2") != "seed" \
+    if job.to in ("fp8-deepseek", "fp8-1x128") and not sets.get("variant", "cuda").startswith("seed") \
             and rng.random() < 0.4:
         sets["scale"] = "ue8m0"
     if job.to == "mxfp8-torchao3d" and rng.random() < 0.4:

@@ -244,16 +244,16 @@ def w4a8_values(codes, group_scale8, chan):
 # ---- fp8 -----------------------------------------------------------------------
 
 @quiet
-def fp8_block(values, variant="v2", scale="fp32", bn=128, bk=128, saturate=True):
+def fp8_block(values, variant="cuda", scale="fp32", bn=128, bk=128, saturate=True):
     """(codes [.., N, K], scale fp32 [.., N/bn, K/bk]) as DeepGEMM and DeepSeek define it."""
     n, k = values.shape[-2:]
     amax = np.maximum(block_amax(values, bn, bk), F32(1e-4))  # NaN stays NaN
-    s = amax * F32(1 / 448) if variant == "cuda" else amax / F32(448)
+    s = amax * F32(1 / 448) if variant in ("cuda", "seed-cuda") else amax / F32(448)
     if scale == "ue8m0":
         s = ue8m0_ceil(s)
     if variant == "div":
         y = values / spread(s, bn, bk, n, k)
-    elif variant == "seed":
+    elif variant in ("seed", "seed-cuda"):
         y = values * spread(F32(1) / amax * F32(448), bn, bk, n, k)
     else:
         y = values * spread(F32(1) / s, bn, bk, n, k)

@@ -101,7 +101,7 @@ static void make_searches(void)
 static int make_kinds(void **state)
 {
     (void)state;
-    for (int rule = TP_FP8_V2; rule <= TP_FP8_CUDA; rule++) {
+    for (int rule = TP_FP8_V2; rule <= TP_FP8_SEED_CUDA; rule++) {
         for (int scale = TP_FP8_SCALE_FP32; scale <= TP_FP8_SCALE_UE8M0; scale++) {
             add(ops_fp8_deepseek(rule, scale), 1, 1);
             add(ops_fp8_1x128(rule, scale), 1, 1);

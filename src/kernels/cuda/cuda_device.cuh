@@ -395,7 +395,9 @@ static __device__ __forceinline__ dev_fp8 dev_fp8_of(uint32_t rule, uint32_t sca
         return f;
     }
     float a = __uint_as_float(max(amax, 0x38D1B717u));
-    float s = tp_canonical(rule == TP_FP8_CUDA ? __fmul_rn(a, TP_RCP_448) : __fdiv_rn(a, 448.0f));
+    bool seed = rule == TP_FP8_SEED || rule == TP_FP8_SEED_CUDA;
+    bool gpu = rule == TP_FP8_CUDA || rule == TP_FP8_SEED_CUDA;
+    float s = tp_canonical(gpu ? __fmul_rn(a, TP_RCP_448) : __fdiv_rn(a, 448.0f));
     if (scale_rule == TP_FP8_SCALE_UE8M0)
         s = tp_ue8m0_ceil(s);
     else if (scale_rule == TP_FP8_SCALE_BF16)
@@ -403,7 +405,7 @@ static __device__ __forceinline__ dev_fp8 dev_fp8_of(uint32_t rule, uint32_t sca
     f.scale = s;
     if (rule == TP_FP8_DIV)
         f.factor = s;
-    else if (rule == TP_FP8_SEED && scale_rule == TP_FP8_SCALE_FP32)
+    else if (seed && scale_rule == TP_FP8_SCALE_FP32)
         f.factor = __fmul_rn(__fdiv_rn(1.0f, a), 448.0f);
     else
         f.factor = __fdiv_rn(1.0f, s);

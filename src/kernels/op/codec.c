@@ -95,14 +95,16 @@ float tp_fp8_block_scale(const struct tp_op *op, uint32_t amax, float *factor)
     float a = tp_bits_f32(amax < 0x38D1B717u ? 0x38D1B717u : amax), s;
     if (op->rule == TP_FP8_CT_FP32 || op->rule == TP_FP8_CT_BF16)
         return *factor = fp8_ct_scale(amax);
-    s = tp_canonical(op->rule == TP_FP8_CUDA ? a * TP_RCP_448 : a / 448.0f);
+    bool seed = op->rule == TP_FP8_SEED || op->rule == TP_FP8_SEED_CUDA;
+    bool gpu = op->rule == TP_FP8_CUDA || op->rule == TP_FP8_SEED_CUDA;
+    s = tp_canonical(gpu ? a * TP_RCP_448 : a / 448.0f);
     if (op->scale_rule == TP_FP8_SCALE_UE8M0)
         s = tp_ue8m0_ceil(s);
     else if (op->scale_rule == TP_FP8_SCALE_BF16)
         s = tp_bf16_to_f32(tp_f32_to_bf16(s));
     if (op->rule == TP_FP8_DIV)
         *factor = s;
-    else if (op->rule == TP_FP8_SEED && op->scale_rule == TP_FP8_SCALE_FP32)
+    else if (seed && op->scale_rule == TP_FP8_SCALE_FP32)
         *factor = (1.0f / a) * 448.0f;
     else
         *factor = 1.0f / s;

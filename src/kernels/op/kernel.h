@@ -42,10 +42,12 @@ enum tp_codec {
 /* The quotient in fp32, or rounded to the type of the scale. */
 enum tp_int4_rule { TP_INT4_QUOTIENT_FP32, TP_INT4_QUOTIENT_BF16 };
 enum tp_int_scale { TP_INT_SCALE_BF16, TP_INT_SCALE_F16 };
-/* v2, seed, div, cuda: DeepGEMM and DeepSeek; ct and ct-bf16: compressed-tensors
- * with the quotient in fp32 or rounded to bf16 (its scale is bf16). */
+/* v2 and seed: DeepGEMM of 2026 and of May 2025 on a CPU, cuda and seed_cuda on a GPU; div:
+ * DeepSeek; ct and ct-bf16: compressed-tensors with the quotient in fp32 or rounded to bf16
+ * (its scale is bf16). */
 enum tp_fp8_rule {
-    TP_FP8_V2, TP_FP8_SEED, TP_FP8_DIV, TP_FP8_CUDA, TP_FP8_CT_FP32, TP_FP8_CT_BF16
+    TP_FP8_V2, TP_FP8_SEED, TP_FP8_DIV, TP_FP8_CUDA, TP_FP8_SEED_CUDA, TP_FP8_CT_FP32,
+    TP_FP8_CT_BF16
 };
 enum tp_fp8_scale { TP_FP8_SCALE_FP32, TP_FP8_SCALE_UE8M0, TP_FP8_SCALE_BF16 };
 enum tp_mx_rule { TP_MX_RCEIL, TP_MX_FLOOR, TP_MX_CT, TP_MX_EVEN, TP_MX_CEIL };
