@@ -74,6 +74,7 @@ def _torchao3d(box: Box, stacked: bool, stored: Stored) -> Operands:
 _MAKERS: dict[str, Callable[[Box, bool, Stored], Operands]] = {
     "w4a8-cutlass": _w4a8_cutlass,
     "fp8-deepseek": _fp8_deepseek,
+    "fp8-deepgemm-sm90": _fp8_deepseek,
     "fp8-1x128": _column_scales("weight_scale"),
     "fp8-deepgemm-sm100": _column_scales("weight_scale_packed"),
     "mxfp8-torchao3d": _torchao3d,

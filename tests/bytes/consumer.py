@@ -175,6 +175,7 @@ FORMATS = {
     "w4a8-ct": (int4_ct, 0.14),
     "w4a8-cutlass": (w4a8_cutlass, 0.15),
     "fp8-deepseek": (fp8_deepseek, 0.035),
+    "fp8-deepgemm-sm90": (fp8_deepseek, 0.035),
     "mxfp8-blocked": (mxfp8_blocked, 0.035),
     "mxfp8-torchao3d": (mxfp8_torchao3d, 0.035),
     "fp8-ct": (fp8_ct, 0.035),

@@ -260,6 +260,7 @@ FORMATS = {
     "fp8-ct": ((1, 400), (1, 600), (2,), QUOTIENT, fp8_ct),
     "fp8-dynamic-ct": ((1, 400), (1, 2000), (2,), QUOTIENT, fp8_dynamic_ct),
     "fp8-tensor-ct": ((1, 300), (1, 1000), (2,), QUOTIENT, fp8_tensor_ct),
+    "fp8-deepgemm-sm90": ((1, 300), (1, 600), (2, 3), FP8, fp8_deepseek),
     "fp8-deepgemm-sm100": ((1, 300), (1, 1200), (2, 3), {}, fp8_sm100),
     "fp8-1x128": ((1, 100), (1, 1200), (2, 3), FP8, fp8_1x128),
     "mxfp8-ct": ((1, 300), (32, 20), (2,), RULES, mxfp8_ct),
@@ -428,7 +429,8 @@ def pick_sets(rng, job):
     for key, choices in job.params.items():
         if rng.random() < 0.7:
             sets[key] = str(rng.choice(choices))
-    if job.to in ("fp8-deepseek", "fp8-1x128") and not sets.get("variant", "cuda").startswith("seed") \
+    if job.to in ("fp8-deepseek", "fp8-1x128") \
+            and not sets.get("variant", "cuda").startswith("seed") \
             and rng.random() < 0.4:
         sets["scale"] = "ue8m0"
     if job.to == "mxfp8-torchao3d" and rng.random() < 0.4:

@@ -89,7 +89,7 @@ outcome 'quantize_torch.py' $?
 export PYTHONPATH="$root/python" TILEPACK_LIBRARY="$build/libtilepack.so" \
     TILEPACK_PROGRAM="$TILEPACK"
 "$PYTHON" "$root/samples/gen_checkpoint.py" "$work/moe" --preset tiny-mixtral --quiet
-for format in w4a8-cutlass fp8-1x128 fp8-deepgemm-sm100 mxfp8-torchao3d; do
+for format in w4a8-cutlass fp8-1x128 fp8-deepgemm-sm90 fp8-deepgemm-sm100 mxfp8-torchao3d; do
     "$TILEPACK" convert "$work/moe" -o "$work/$format" --to "$format" --quiet &&
         "$PYTHON" "$TESTS/bytes/packed_views.py" "$work/$format" >"$work/log" 2>&1 &&
         grep -q '[1-9][0-9]* views proven' "$work/log"

@@ -251,6 +251,7 @@ static const struct example examples[] = {
     {"fp8-deepseek", "scale=ue8m0", {3, 130}, 2},
     {"fp8-ct", NULL, {129, 20}, 2},
     {"fp8-1x128", NULL, {6, 300}, 2},
+    {"fp8-deepgemm-sm90", "variant=seed-cuda", {130, 300}, 2},
     {"fp8-deepgemm-sm100", NULL, {5, 700}, 2},
     {"fp8-deepgemm-sm100", NULL, {2, 9, 130}, 3},
     {"mxfp8-ct", NULL, {3, 96}, 2},
