@@ -7,7 +7,7 @@
 #ifndef TP_PACK_DESCRIPTOR_H
 #define TP_PACK_DESCRIPTOR_H
 
-#include "pack/source/weights.h"
+#include "pack/source/weight_list.h"
 
 #define TP_META_VERSION "tilepack"
 #define TP_META_DESCRIPTORS "tilepack.descriptors"

@@ -472,24 +472,3 @@ enum tp_code tp_weights_find_packed(const struct tp_checkpoint *ckpt, struct tp_
 {
     return find_weights(ckpt, NULL, false, weights, err);
 }
-
-struct tp_weight_form *tp_weights_form(struct tp_weights *weights,
-                                       const struct tp_weight_form *form, struct tp_err *err)
-{
-    if (!weights->forms)
-        weights->forms = tp_os_zalloc(1, sizeof *weights->forms, err);
-    return weights->forms ? tp_shared_keep(weights->forms, form, sizeof *form, err) : NULL;
-}
-
-void tp_weights_close(struct tp_weights *weights)
-{
-    for (size_t i = 0; i < weights->count; i++)
-        tp_weight_close(&weights->items[i]);
-    free(weights->items);
-    free(weights->other);
-    tp_store_close(&weights->names);
-    if (weights->forms)
-        tp_shared_close(weights->forms);
-    free(weights->forms);
-    memset(weights, 0, sizeof *weights);
-}

@@ -4,20 +4,8 @@
 #ifndef TP_PACK_WEIGHTS_H
 #define TP_PACK_WEIGHTS_H
 
-#include "pack/os/store.h"
-#include "pack/model/model_facts.h"
 #include "pack/source/checkpoint.h"
-#include "pack/source/weight.h"
-
-struct tp_weights {
-    struct tp_weight *items; /* in the order of the checkpoint's data */
-    size_t count, capacity;
-    struct tp_store names;
-    struct tp_shared *forms; /* struct tp_weight_form; NULL: no weight yet */
-    uint32_t *other;         /* tensors that are no weight: 1-D, integers, ... */
-    size_t other_count;
-    struct tp_model_facts facts; /* of the model that they are of */
-};
+#include "pack/source/weight_list.h"
 
 /* Sorts a checkpoint's tensors into weights. Descriptors stored by tilepack are
  * taken first; then the interchange formats are recognised by their tensors;
@@ -34,10 +22,5 @@ enum tp_code tp_weights_find_as(const struct tp_checkpoint *ckpt,
  * the items, and `other` is empty. */
 enum tp_code tp_weights_find_packed(const struct tp_checkpoint *ckpt, struct tp_weights *weights,
                                     struct tp_err *err);
-void tp_weights_close(struct tp_weights *weights);
-
-/* The form of the list that equals this one; NULL + TP_E_MEMORY. */
-struct tp_weight_form *tp_weights_form(struct tp_weights *weights,
-                                       const struct tp_weight_form *form, struct tp_err *err);
 
 #endif
