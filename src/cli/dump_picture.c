@@ -47,7 +47,7 @@ static void put_lead(FILE *out, const struct tp_weight *weight)
             "stored element and names the n,k that it belongs to (of scales: the number of their "
             "block); its hue is that of the row of W, darker further right.</p>\n"
             "<p id=\"what\"><b>Point at a cell: what it holds, and which codes and scales belong "
-            "together.</b></p>\n", weight->format->name, tp_box_text(box, weight));
+            "together.</b></p>\n", weight->form->format->name, tp_box_text(box, weight));
 }
 
 static enum tp_code write_svg(struct tp_picture *picture, const char *path, struct tp_err *err)
@@ -82,12 +82,12 @@ static int report(const struct tp_options *o, const struct tp_picture *picture)
     const char *paths[] = {o->svg, o->html};
     if (o->json)
         return tp_json_print(json_pack("{s:s,s:s,s:s?,s:s?,s:I}", "weight", picture->weight->name,
-                                       "format", picture->weight->format->name, "svg", o->svg,
+                                       "format", picture->weight->form->format->name, "svg", o->svg,
                                        "html", o->html, "cells", (json_int_t)picture->cells));
     for (int i = 0; i < 2; i++)
         if (paths[i])
             printf("%s: %zu cells of %s\n", paths[i], picture->cells,
-                   picture->weight->format->name);
+                   picture->weight->form->format->name);
     return TP_OK;
 }
 

@@ -209,8 +209,8 @@ static void print_steps(const struct drawing *d, const struct tp_op_out *out)
 enum tp_code tp_tile_of(const struct tp_weight *weight, uint32_t i, struct tp_tile *tile,
                         struct tp_err *err)
 {
-    struct drawing d = {.bits = tp_element_bits(weight->op.out[i].element)};
-    enum tp_code code = tp_op_layout(&weight->op, i, weight->box, &d.layout, err);
+    struct drawing d = {.bits = tp_element_bits(weight->form->op.out[i].element)};
+    enum tp_code code = tp_op_layout(&weight->form->op, i, weight->form->box, &d.layout, err);
     if (code)
         return code;
     collect_modes(&d);

@@ -22,10 +22,10 @@ enum {
 static enum tp_code choose_lines(const struct tp_weight *weight, struct tp_picture_part *part,
                                  struct tp_err *err)
 {
-    struct tp_tile tile = {.bits = tp_element_bits(weight->op.out[part->out].element),
+    struct tp_tile tile = {.bits = tp_element_bits(weight->form->op.out[part->out].element),
                            .run = 1, .elements = 1, .total = 1};
-    bool codes = weight->op.out[part->out].role == TP_ROLE_CODES;
-    enum tp_code code = weight->op.out[part->out].layout
+    bool codes = weight->form->op.out[part->out].role == TP_ROLE_CODES;
+    enum tp_code code = weight->form->op.out[part->out].layout
                             ? tp_tile_of(weight, part->out, &tile, err) : TP_OK;
     if (code)
         return code;
@@ -47,7 +47,7 @@ static enum tp_code choose_lines(const struct tp_weight *weight, struct tp_pictu
 /* Codes at the left, all others below each other at the right. */
 static void place_part(struct tp_picture *picture, struct tp_picture_part *part, double *right_y)
 {
-    bool codes = picture->weight->op.out[part->out].role == TP_ROLE_CODES;
+    bool codes = picture->weight->form->op.out[part->out].role == TP_ROLE_CODES;
     double width = ADDRESS + CELL_W * (double)part->per_line + 30; /* "..." behind a line */
     const char *name = picture->source->ckpt.tensors[picture->weight->tensor[part->out]].name;
     double title = LETTER * (double)tp_min_u64(strlen(name) + 30, 150);
@@ -68,9 +68,9 @@ enum tp_code tp_picture_open(struct tp_picture *picture, const struct tp_source 
 {
     double right_y = MARGIN;
     *picture = (struct tp_picture){.source = source, .weight = weight,
-                                   .columns = tp_min_u64(weight->box.k, 256)};
-    for (uint32_t i = 0; i < weight->op.outs; i++) {
-        if (weight->tensor[i] == TP_NO_TENSOR || weight->op.out[i].role == TP_ROLE_WORDS)
+                                   .columns = tp_min_u64(weight->form->box.k, 256)};
+    for (uint32_t i = 0; i < weight->form->op.outs; i++) {
+        if (weight->tensor[i] == TP_NO_TENSOR || weight->form->op.out[i].role == TP_ROLE_WORDS)
             continue;
         struct tp_picture_part *part = &picture->part[picture->parts++];
         part->out = i;
@@ -131,7 +131,7 @@ static enum tp_code draw_cell(struct tp_picture *picture, const struct tp_pictur
                               const struct tp_subject *subject, const struct tp_stored *item,
                               double x, double y, FILE *out, struct tp_err *err)
 {
-    const struct tp_op_out *op = &picture->weight->op.out[part->out];
+    const struct tp_op_out *op = &picture->weight->form->op.out[part->out];
     struct tp_element_info info = {.value = item->spot.value, .has_value = true};
     char fill[40], label[60];
     enum tp_code code = TP_OK;
@@ -188,7 +188,7 @@ static enum tp_code draw_line(struct tp_picture *picture, const struct tp_pictur
 static void draw_head(const struct tp_picture *picture, const struct tp_picture_part *part,
                       FILE *out)
 {
-    const struct tp_op_out *op = &picture->weight->op.out[part->out];
+    const struct tp_op_out *op = &picture->weight->form->op.out[part->out];
     const struct tp_tensor *tensor =
         &picture->source->ckpt.tensors[picture->weight->tensor[part->out]];
     fprintf(out, "<text x=\"%.0f\" y=\"%.0f\" font-weight=\"600\">%s</text>\n"
@@ -203,7 +203,7 @@ static enum tp_code draw_part(struct tp_picture *picture, const struct tp_pictur
 {
     struct tp_subject subject = {.tensor = picture->weight->tensor[part->out],
                                  .weight = picture->weight, .out = part->out,
-                                 .box = picture->weight->box};
+                                 .box = picture->weight->form->box};
     enum tp_code code = TP_OK;
     draw_head(picture, part, out);
     for (uint64_t line = 0; line < part->lines && code == TP_OK; line++)

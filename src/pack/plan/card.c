@@ -119,7 +119,7 @@ static size_t uses_from(const struct tp_plan *plan, size_t u)
 {
     size_t count = 0;
     for (size_t v = 0; v < plan->unit_count; v++)
-        if (plan->units[v].format == plan->units[u].format) {
+        if (plan->units[v].form->format == plan->units[u].form->format) {
             if (v < u)
                 return 0;
             count++;
@@ -133,7 +133,7 @@ static enum tp_code add_formats(const struct tp_plan *plan, struct tp_text *text
     enum tp_code code = TP_OK;
     const struct tp_format *last = NULL;
     for (size_t u = 0; u < plan->unit_count && code == TP_OK; u++) {
-        const struct tp_format *format = plan->units[u].format;
+        const struct tp_format *format = plan->units[u].form->format;
         size_t count = u && format == last ? 0 : uses_from(plan, u);
         last = format;
         if (count && format)
@@ -191,7 +191,7 @@ enum tp_code tp_card_text(const struct tp_plan *plan, const struct tp_request *r
         code = tp_text_add_word(text, "```\n\n`tilepack verify DST --against SRC` derives every "
                                 "byte again, and prints the error of each weight.\n", err);
     if (code == TP_OK)
-        code = add_serving(plan->units[0].format, text, err);
+        code = add_serving(plan->units[0].form->format, text, err);
     if (code == TP_OK)
         code = add_body(body, text, err);
     free(base);
