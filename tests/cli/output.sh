@@ -123,6 +123,16 @@ rm -rf "${work:?}/$odd"* "$work/halves"
 
 # Without --force: what is finished is said to be, and how far that was looked at.
 finished() { convert again >"$work/said" && grep 'complete already' "$work/said"; }
+cp -r "$work/model" "$work/named"
+mkdir "$work/named/rank_0"
+echo text >"$work/named/rank_0/notes.txt"
+for again in "" --force; do
+    # shellcheck disable=SC2086 # no word, or one
+    check "a folder of the source called rank_0 $again" "$TILEPACK" convert "$work/named" \
+        -o "$work/of-named" --to fp8-ct --device cpu -q --shard-size 1MB $again
+done
+fails "its other files stop --force" 2 "'rank_0/mine'" sh -c "echo x >'$work/of-named/rank_0/mine' &&
+    '$TILEPACK' convert '$work/named' -o '$work/of-named' --to fp8-ct --device cpu -q --force"
 check "a conversion to come back to" convert again -q
 check "is finished" finished
 check "with what was looked at" sh -c "grep -q 'plan.*sizes' '$work/said'"

@@ -171,7 +171,7 @@ static enum tp_code check_below(struct place *place, const char *name, struct tp
 static enum tp_code check_directory(struct place *place, const char *name, const char *path,
                                     struct tp_err *err)
 {
-    if (tp_commit_is_rank(name) && tp_below_is_dir(path))
+    if (tp_commit_is_rank(name) && tp_below_is_dir(path) && !has_folder(&place->manifest, name))
         return tp_commit_check_replace(place->plan, path, place->begun, err);
     return may_be_copied(place, name) && tp_below_is_dir(path)
                ? TP_OK : check_folder(place, name, path, err);
