@@ -149,7 +149,7 @@ int tp_compare_print_json(const struct tp_candidates *all)
     json_t *list = json_array();
     for (size_t i = 0; i < all->count; i++)
         json_array_append_new(list, format_json(&all->items[i]));
-    return tp_json_print(json_pack("{s:s,s:I,s:b,s:f,s:o}", "source", all->source, "bytes",
-                                   (json_int_t)all->bytes, "full", all->full, "seconds",
+    return tp_json_print(json_pack("{s:o,s:I,s:b,s:f,s:o}", "source", tp_json_text(all->source),
+                                   "bytes", (json_int_t)all->bytes, "full", all->full, "seconds",
                                    all->seconds, "formats", list));
 }

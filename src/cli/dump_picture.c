@@ -81,9 +81,11 @@ static int report(const struct tp_options *o, const struct tp_picture *picture)
 {
     const char *paths[] = {o->svg, o->html};
     if (o->json)
-        return tp_json_print(json_pack("{s:s,s:s,s:s?,s:s?,s:I}", "weight", picture->weight->name,
-                                       "format", picture->weight->form->format->name, "svg", o->svg,
-                                       "html", o->html, "cells", (json_int_t)picture->cells));
+        return tp_json_print(json_pack(
+            "{s:s,s:s,s:o,s:o,s:I}", "weight", picture->weight->name, "format",
+            picture->weight->form->format->name, "svg", o->svg ? tp_json_text(o->svg) : json_null(),
+            "html", o->html ? tp_json_text(o->html) : json_null(), "cells",
+            (json_int_t)picture->cells));
     for (int i = 0; i < 2; i++)
         if (paths[i])
             printf("%s: %zu cells of %s\n", paths[i], picture->cells,
