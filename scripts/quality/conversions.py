@@ -32,7 +32,8 @@ NONE = ("none", ())
 INT4 = [NONE, search("mse", PLAIN), search("mse", MAGNITUDE), search("mse", MAGNITUDE, "--signed"),
         search("mse", FILE), search("mse", FILE, "--signed")]
 FP4 = [NONE, search("mse", PLAIN), search("mse", MAGNITUDE), search("mse", FILE)]
-SEARCHES = {"int4": INT4, "nvfp4": FP4, "mxfp4": FP4, "fp8": [NONE], "mxfp8": [NONE]}
+SEARCHES = {"int4": INT4, "nvfp4": FP4, "mxfp4": FP4, "fp8": [NONE], "mxfp8": [NONE],
+            "int8": [NONE]}
 # Codes chosen for the kernel that the checkpoint is packed for later.
 MORE = {"w4a8-ct": [search("w4a8", MAGNITUDE), search("w4a8", MAGNITUDE, "--signed"),
                     search("w4a8", FILE), search("w4a8", FILE, "--signed")]}
