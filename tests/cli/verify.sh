@@ -144,5 +144,5 @@ mkdir "$work/folders/mine" "$work/folders/1_Pooling/mine"
 echo text | tee "$work/folders/mine/a" >"$work/folders/1_Pooling/mine/a"
 says "folders of the manifest and of mine" 0 "no difference" folders
 echo text >"$work/folders/1_Pooling/more/b.txt"
-says "a file too many in a folder" 1 "1_Pooling/more/b.txt: is not in the manifest" folders
+says "a file too many in a folder" 1 "1_Pooling/more/b.txt: is not in the manifest" --strict folders
 finish
