@@ -30,7 +30,7 @@ struct tp_err {
     char path[1024];    /* file concerned, or "" */
     char tensor[512];   /* tensor concerned, or "" */
     char what[1024];    /* what is wrong, and why */
-    char hint[512];     /* what to do about it, or "" */
+    char hint[1024];    /* what to do about it, or "" */
 };
 
 /* Records a failure unless one is already recorded. Returns the code recorded

@@ -208,7 +208,7 @@ static int print_json(const struct tp_format *one, const char *prefix)
 static int unknown(const char *name)
 {
     struct tp_err err = {0};
-    char names[400] = "";
+    char names[900] = "";
     size_t count;
     const struct tp_format *formats = tp_formats(&count);
     for (size_t i = 0, at = 0; i < count && at < sizeof names; i++)

@@ -165,7 +165,7 @@ static enum tp_code check_size(const struct tp_format *format, const struct tp_s
     if (!tp_mul_u64(&values, box.e, box.n) || !tp_mul_u64(&values, values, box.k) ||
         values > SIZE_MAX / 64)
         return tp_fail(err, TP_E_UNSUPPORTED, "the weight is too large");
-    const struct tp_shape_rule *rule = tp_format_broken_need(format, settings, box);
+    const struct tp_shape_rule *rule = tp_format_broken_need(format, settings, box, box.e > 1);
     if (rule)
         return tp_fail(err, TP_E_UNSUPPORTED, "%c=%llu is not a multiple of %llu: %s", rule->dim,
                        (unsigned long long)(rule->dim == 'N' ? box.n : box.k),

@@ -114,7 +114,7 @@ static enum tp_code add_shapes(struct lister *l, const struct chosen *chosen,
         count = 1;
     }
     for (size_t i = 0; i < count; i++) {
-        if (tp_format_broken_need(chosen->format, &chosen->settings, shapes[i]))
+        if (tp_format_broken_need(chosen->format, &chosen->settings, shapes[i], shapes[i].e > 1))
             continue;
         struct tp_bench *bench = l->bench;
         enum tp_code code = tp_os_grow((void **)&bench->cases, &bench->capacity, bench->count + 1,

@@ -29,8 +29,9 @@ static const struct tp_shape_rule *broken(const struct tp_shape_rule rules[], ui
         const struct tp_shape_rule *rule = &rules[i];
         bool chosen = rule->when_param < 0 ||
                       settings->choice[rule->when_param] == rule->when_choice;
+        uint64_t size = rule->dim == 'N' ? box.n : box.k;
         if (chosen && (expert || !rule->experts) &&
-            (rule->dim == 'N' ? box.n : box.k) % rule->multiple != 0)
+            (size % rule->multiple != 0 || size < rule->least))
             return rule;
     }
     return NULL;
@@ -38,9 +39,9 @@ static const struct tp_shape_rule *broken(const struct tp_shape_rule rules[], ui
 
 const struct tp_shape_rule *tp_format_broken_need(const struct tp_format *format,
                                                   const struct tp_settings *settings,
-                                                  struct tp_box3 box)
+                                                  struct tp_box3 box, bool stack)
 {
-    return broken(format->need, format->needs, settings, box, true);
+    return broken(format->need, format->needs, settings, box, stack);
 }
 
 const struct tp_shape_rule *tp_format_broken_want(const struct tp_format *format,

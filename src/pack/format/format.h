@@ -30,10 +30,10 @@ struct tp_param {
 /* "N % 16 == 0, because ..." */
 struct tp_shape_rule {
     char dim; /* 'N' or 'K' */
-    uint64_t multiple;
+    uint64_t multiple, least; /* of at least so much; 0: of any size */
     const char *why;
     int when_param, when_choice; /* applies with this choice only; when_param -1: always */
-    bool experts;                /* applies to weights of experts only */
+    bool experts;                /* applies to weights of experts only; of `need`, to stacks */
 };
 
 struct tp_format_out {
@@ -119,7 +119,7 @@ void tp_format_op(const struct tp_format *format, const struct tp_settings *sett
  * the weight is one of experts. */
 const struct tp_shape_rule *tp_format_broken_need(const struct tp_format *format,
                                                   const struct tp_settings *settings,
-                                                  struct tp_box3 box);
+                                                  struct tp_box3 box, bool stack);
 const struct tp_shape_rule *tp_format_broken_want(const struct tp_format *format,
                                                   const struct tp_settings *settings,
                                                   struct tp_box3 box, bool expert);

@@ -399,9 +399,8 @@ static enum tp_code parse_rules(const json_t *array, const struct tp_format *for
             return tp_fail(err, TP_E_INPUT, "a shape rule lacks \"dim\", \"multiple\" or \"why\"");
         rules[i].dim = *dim;
         rules[i].multiple = (uint64_t)multiple;
+        rules[i].least = (uint64_t)json_integer_value(json_object_get(json, "least"));
         rules[i].experts = json_is_true(json_object_get(json, "experts"));
-        if (rules[i].experts && rules != format->want)
-            return tp_fail(err, TP_E_INPUT, "\"experts\" limits only rules of \"wants\"");
         enum tp_code code = parse_when(json_object_get(json, "when"), format, &rules[i], err);
         if (code)
             return code;

@@ -59,7 +59,10 @@ static struct tp_box3 written_box(const struct tp_builder *b, uint32_t w)
 static bool breaks_need(const struct tp_builder *b, uint32_t w)
 {
     const struct tp_rule *rule = b->choices[w].rule;
-    return rule && tp_format_broken_need(rule->format, &rule->settings, written_box(b, w));
+    struct tp_stack_name stack;
+    bool stacked = rule && weight_at(b, w)->form->rank == 3 && !is_split(b, w, &stack);
+    return rule &&
+           tp_format_broken_need(rule->format, &rule->settings, written_box(b, w), stacked);
 }
 
 /* Rows of the parts but the last of a module that is merged in the file already: *rows are

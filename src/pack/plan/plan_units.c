@@ -26,6 +26,15 @@ static bool searches(const struct tp_rule *rule)
     return tp_op_search(&op) != TP_SEARCH_NONE;
 }
 
+/* A group that is as long as the row is the row, whatever the number. */
+static bool can_take_over(const struct tp_weight_form *weight, const struct tp_op *to)
+{
+    struct tp_op from = weight->op;
+    if (from.block_k >= weight->box.k)
+        from.block_k = 0;
+    return tp_repack_possible(&from, to);
+}
+
 /* How a source becomes the format: taken over, encoded, or not at all. */
 static const char *unit_kind(const struct tp_builder *b, const struct tp_weight *weight,
                              const struct tp_rule *rule, struct tp_unit *unit, char *text,
@@ -35,7 +44,7 @@ static const char *unit_kind(const struct tp_builder *b, const struct tp_weight 
     unit->form->dtype = weight->form->dtype;
     if (!weight->form->format)
         return NULL;
-    bool taken_over = tp_repack_possible(&weight->form->op, &unit->form->op);
+    bool taken_over = can_take_over(weight->form, &unit->form->op);
     if (taken_over && !searches(rule)) {
         unit->form->kind = TP_UNIT_REPACK;
         return NULL;
@@ -92,7 +101,8 @@ static enum tp_code unit_views(struct tp_builder *b, struct tp_unit *unit, uint3
 static const char *shape_reason(const struct tp_unit *unit, char *text, size_t size)
 {
     const struct tp_shape_rule *rule =
-        tp_format_broken_need(unit->form->format, &unit->form->settings, unit->form->box);
+        tp_format_broken_need(unit->form->format, &unit->form->settings, unit->form->box,
+                              unit->form->rank == 3);
     const struct tp_format_out *codes =
         &unit->form->format->out[tp_op_find(&unit->form->op, TP_ROLE_CODES)];
     if (unit->form->rank == 3 && strcmp(codes->shape[0], "E") != 0) {

@@ -126,7 +126,8 @@ static bool cut_fits(const struct tp_unit *unit, const struct tp_parallel_name *
         if (!divides(unit, 'N', cut->piece_rows[p], n, ranks, why))
             return false;
     const struct tp_shape_rule *rule = tp_format_broken_need(
-        unit->form->format, &unit->form->settings, tp_cut_box(cut, unit->form->box));
+        unit->form->format, &unit->form->settings, tp_cut_box(cut, unit->form->box),
+        unit->form->rank == 3);
     if (rule)
         return says(why, "a slice's %c would not be a multiple of %llu: %s", rule->dim,
                     (unsigned long long)rule->multiple, rule->why);
