@@ -94,19 +94,19 @@ def pack_scales(scales):
     return multiples.to(torch.float8_e4m3fn).flatten()
 
 
-def deepgemm_scales(scales, rows, columns, recipe, groups=None, is_sfa=False):
-    """fp32 powers of two, one for recipe[1] rows and 128 columns -> four exponents to a word,
-    column by column, columns padded to four rows."""
+def deepgemm_scales(sf, mn, k, recipe, num_groups=None, is_sfa=False):
+    """sf, fp32 powers of two, one for recipe[1] of mn rows and 128 columns -> four exponents to a
+    word, column by column, columns padded to four rows."""
     import torch
 
-    del columns, groups, is_sfa
-    exponents = (scales.contiguous().view(torch.int32) >> 23).to(torch.uint8)
-    exponents = exponents.repeat_interleave(recipe[1], dim=1)[:, :rows]
-    count, words, padded = exponents.shape[0], -(-exponents.shape[2] // 4), -(-rows // 4) * 4
+    del k, num_groups, is_sfa
+    exponents = (sf.contiguous().view(torch.int32) >> 23).to(torch.uint8)
+    exponents = exponents.repeat_interleave(recipe[1], dim=1)[:, :mn]
+    count, words, padded = exponents.shape[0], -(-exponents.shape[2] // 4), -(-mn // 4) * 4
     out = torch.zeros(count, words, padded, 4, dtype=torch.uint8)
     for i in range(exponents.shape[2]):
-        out[:, i // 4, :rows, i % 4] = exponents[:, :, i]
-    return out.view(torch.int32).squeeze(-1).transpose(1, 2)[:, :rows]
+        out[:, i // 4, :mn, i % 4] = exponents[:, :, i]
+    return out.view(torch.int32).squeeze(-1).transpose(1, 2)[:, :mn]
 
 
 def record_kernel(**arguments):
