@@ -55,8 +55,12 @@ refuse 'line 2, column' 's/}$/]/'
 fails 'no file' 5 'nowhere.json' \
     "$TILEPACK" plan "$work/src" --to mxfp8-ct --model-file "$work/nowhere.json"
 
-"$PYTHON" "$TESTS/models/families.py" >"$work/families" 2>&1
-grep -v '^ok ' "$work/families" | sed '$d'
-passed=$((passed + $(sed -n '$s/ passed.*//p' "$work/families")))
-failed=$((failed + $(sed -n '$s/.* passed, \([0-9]*\) failed$/\1/p' "$work/families")))
+for part in beside families; do
+    "$PYTHON" "$TESTS/models/$part.py" >"$work/$part" 2>&1
+    grep -v '^ok ' "$work/$part" | sed '$d'
+    more=$(sed -n '$s/ passed, [0-9]* failed$//p' "$work/$part")
+    less=$(sed -n '$s/.* passed, \([0-9]*\) failed$/\1/p' "$work/$part")
+    passed=$((passed + ${more:-0}))
+    failed=$((failed + ${less:-1}))
+done
 finish

@@ -109,6 +109,13 @@ static enum tp_code add_command(const struct tp_request *r, struct tp_text *text
         code = add_patterns("--include", r->include, r->include_count, text, err);
     if (code == TP_OK)
         code = add_patterns("--exclude", r->exclude, r->exclude_count, text, err);
+    if (code == TP_OK && r->models.own)
+        code = tp_text_add_word(text, " --model-file FILE", err);
+    if (code == TP_OK && r->models.layout)
+        code = tp_text_addf(text, err, " --stacks %s",
+                            r->models.layout == TP_STACK_ENK ? "enk" : "ekn");
+    if (code == TP_OK && r->merged)
+        code = tp_text_add_word(text, " --merged convert", err);
     return code ? code : tp_text_addf(text, err, "%s%s%s\n", r->no_stack ? " --no-stack" : "",
                                       r->requantize ? " --requantize" : "",
                                       r->keep_nonfinite && !unpacks ? " --nonfinite keep" : "");

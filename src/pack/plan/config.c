@@ -206,6 +206,16 @@ static json_t *kernel_ready(const struct tp_plan *plan, const struct used *used,
     return config;
 }
 
+/* The scales of the KV cache are copied with the source's other tensors; so is what they are. */
+static void keep_cache_scheme(const struct tp_plan *plan, json_t *config)
+{
+    static const char key[] = "kv_cache_scheme";
+    json_t *source = tp_source_config(plan->ckpt), *scheme = json_object_get(source, key);
+    if (json_is_object(scheme))
+        json_object_set(config, key, scheme);
+    json_decref(source);
+}
+
 /* The value of "quantization_config" for the plan (new reference), or NULL with
  * *err set where no reader could understand the mixture of formats. */
 static json_t *quantization_of(const struct tp_plan *plan, struct tp_err *err)
@@ -246,6 +256,8 @@ static json_t *quantization_of(const struct tp_plan *plan, struct tp_err *err)
                  : form == TP_KEPT_CT ? compressed_tensors(plan, &used, kept)
                                       : flat(used.unit[0], kept);
     json_decref(kept);
+    if (config && form != TP_KEPT_EXACT)
+        keep_cache_scheme(plan, config);
     return config;
 }
 
