@@ -67,10 +67,11 @@ def _(report):
     fields = {"gptq": {"quant_method": "gptq", "bits": 4, "group_size": 64, "desc_act": False,
                        "sym": True, "lm_head": False, "checkpoint_format": "gptq",
                        "pack_dtype": "int32",
-                       "dynamic": {r"-:^m\.0\.a\-b\.gate$": {}, r"-:^m\.0\.o_proj$": {}}},
+                       "dynamic": {r"-:^m\.0\.a\-b\.gate$": {}, r"-:^m\.0\.o_proj$": {},
+                                   r"-:^lm_head$": {}}},
               "awq": {"quant_method": "awq", "bits": 4, "group_size": 64, "zero_point": True,
                       "version": "gemm",
-                      "modules_to_not_convert": ["m.0.a-b.gate", "m.0.o_proj"]}}
+                      "modules_to_not_convert": ["m.0.a-b.gate", "m.0.o_proj", "lm_head"]}}
     for to, want in fields.items():
         with tool.Workdir() as work:
             os.mkdir(work.at("src"))
