@@ -45,7 +45,8 @@ static int join(const struct tp_options *o, const char *output)
         tp_progress_start(o, "join", tp_join_plan(made)->bytes_out);
     struct tp_convert_options options = {
         .force = o->force,
-        .run = {.jobs = o->jobs, .memory = o->max_memory, .stop = tp_catch_signals(), .keep_nonfinite = true,
+        .run = {.jobs = o->jobs, .memory = o->max_memory, .stop = tp_catch_signals(),
+                .keep_nonfinite = true,
                 .progress = progress ? tp_progress_add : NULL, .progress_arg = progress},
     };
     enum tp_code code = tp_join_run(made, output, &options, &result, &err);

@@ -147,7 +147,7 @@ static enum tp_code check_formats(struct work *w)
             continue;
         tp_err_path(&w->err, w->o->arg.item[0]);
         tp_err_tensor(&w->err, w->shapes[i].example);
-        tp_err_hint(&w->err, "--kernel NAME shows what a kernel that is planned says to the shapes");
+        tp_err_hint(&w->err, "--kernel NAME shows what a planned kernel says to the shapes");
         return tp_fail(&w->err, TP_E_UNSUPPORTED, "it is stored as %s; planned are kernels for "
                        "fp8-deepseek, fp8-ct, fp8-deepgemm-sm100 (DeepGEMM), w4a8-cutlass and "
                        "w4a8-ct (vLLM)", format);

@@ -174,7 +174,8 @@ static void write_object(struct tp_progress *p)
 static void write_line(struct tp_progress *p)
 {
     char line[600] = "tilepack: ";
-    size_t head = strlen(line), length = head + compose(p, line + head, sizeof line - head - 2, 400);
+    size_t head = strlen(line);
+    size_t length = head + compose(p, line + head, sizeof line - head - 2, 400);
     line[length] = '\n';
     pthread_mutex_lock(&draw);
     put(line, length + 1);

@@ -62,8 +62,8 @@ V __m512i w4a8_multiples(__m512i steps, __m512i codes, unsigned first)
 }
 
 /* See cpu_int4.inc; up to 16 groups, as many fours as there are. */
-V uint64_t w4a8_group8(const uint8_t steps[64], const uint8_t *codes, uint64_t padded, uint64_t groups,
-                       uint8_t *out, uint64_t stride)
+V uint64_t w4a8_group8(const uint8_t steps[64], const uint8_t *codes, uint64_t padded,
+                       uint64_t groups, uint8_t *out, uint64_t stride)
 {
     const __m512i table = v_load(steps);
     __m512i x[4];

@@ -2,8 +2,8 @@
  * the run (tp_run_options.observe), which has the bytes of a box in its hands anyway.
  *
  * All values of all weights, or, sampled, some rows of the weights whose scales are
- * searched, or that are made of packed ones and may lose something: one granule of rows (those that lie together, one in most formats) of 61, more
- * of a small weight, so that 64 rows are looked at. Their number is odd, so that they are not
+ * searched, or that are made of packed ones and may lose something: one granule of rows (those
+ * that lie together, one in most formats) of 61, more of a small weight, so that 64 are looked at. Their number is odd, so that they are not
  * always the same row of each attention head.
  *
  * Sums are kept per box (sampled: per granule) and added in that order, so that the figures do
@@ -26,7 +26,7 @@ struct tp_unit_result {
     const struct tp_format *format;
     struct tp_distance distance; /* a: the source's values, b: the stored operands'; of no
                                     values: it was not measured, or not whole */
-    enum tp_search search;       /* how its scales were searched, NONE: not at all; with a search: */
+    enum tp_search search;       /* of its scales, NONE: there was none; with a search: */
     struct tp_distance none;     /* as `distance`, of what would be stored without the search */
     bool weighted;               /* a file's importance was used: */
     struct tp_distance weighted_distance, weighted_none; /* errors and values times its root */

@@ -106,8 +106,8 @@ struct tp_settings {
 /* The choice of that name or alias, or -1. */
 int tp_param_find(const struct tp_param *param, const char *word);
 
-/* Applies "key=value" to the settings (format_set.c); a choice of a group size replaces *format by the one
- * of that size, with the same parameters. TP_E_USAGE names the legal ones. */
+/* Applies "key=value" to the settings (format_set.c); a choice of a group size replaces *format by
+ * the one of that size, with the same parameters. TP_E_USAGE names the legal ones. */
 enum tp_code tp_format_set(const struct tp_format **format, const char *key_value,
                            struct tp_settings *settings, struct tp_err *err);
 

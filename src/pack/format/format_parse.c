@@ -472,7 +472,8 @@ static enum tp_code parse_group(json_t *json, uint64_t group, struct tp_format *
     format->group = group;
     if (group == TP_GROUP_ROW)
         strcpy(text, "K");
-    return (group <= UINT32_MAX / 2 || group == TP_GROUP_ROW) && own && json_object_set_new(let, "G", json_string(text)) == 0
+    return (group <= UINT32_MAX / 2 || group == TP_GROUP_ROW) && own &&
+                   json_object_set_new(let, "G", json_string(text)) == 0
                ? TP_OK
                : tp_fail(err, TP_E_UNSUPPORTED, "groups of %s are not possible", text);
 }

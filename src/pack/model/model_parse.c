@@ -84,8 +84,8 @@ static enum tp_code list(const struct place *at, const json_t *object, const cha
     *array = json_object_get(object, key);
     if (!*array)
         return needed ? wrong(at, key, "is missing") : TP_OK;
-    return json_is_array(*array) && json_array_size(*array) ? TP_OK
-                                                            : wrong(at, key, "is no list of values");
+    bool some = json_is_array(*array) && json_array_size(*array);
+    return some ? TP_OK : wrong(at, key, "is no list of values");
 }
 
 static enum tp_code strings(const struct place *at, const json_t *object, const char *key,
@@ -268,9 +268,9 @@ static enum tp_code parse_sizes(const json_t *json, struct tp_model *model, stru
 
 static enum tp_code parse_head(const json_t *json, struct tp_model *model, struct tp_err *err)
 {
-    static const char *const known[] = {"name", "title", "checked", "ran", "source", "model_type", "architectures",
-                                        "convert", "keep", "stacks", "fused", "merged", "renamed", "limits",
-                                        "sizes", NULL};
+    static const char *const known[] = {
+        "name", "title",  "checked", "ran",    "source",  "model_type", "architectures", "convert",
+        "keep", "stacks", "fused",   "merged", "renamed", "limits",     "sizes",         NULL};
     struct place at = {NULL, 0, err};
     enum tp_code code = only(&at, json, known);
     if (code || (code = string(&at, json, "name", true, &model->name)) ||

@@ -97,5 +97,6 @@ enum tp_code tp_budget_run(const struct tp_plan *plan, struct tp_run_options *ru
     if (code || !asked || !worst || needed <= run->memory)
         return code;
     tp_err_tensor(err, worst->name);
-    return refuse(&before, used + archives + needed + needed / 3 + 1, "the smallest piece of it", err);
+    return refuse(&before, used + archives + needed + needed / 3 + 1, "the smallest piece of it",
+                  err);
 }

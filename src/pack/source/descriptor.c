@@ -68,7 +68,8 @@ static json_t *output_json(const struct tp_format *format, const struct tp_op *o
         json_object_set_new(json, "divides", json_boolean(op->codec == TP_CODEC_NVFP4 &&
                                                           op->rule == TP_NVFP4_CT));
     if (out->element == TP_ELEM_INT4 || out->element == TP_ELEM_E2M1)
-        json_object_set_new(json, "values", nibble_values(op, out, role == TP_ROLE_ZERO ? op->zero_add : 0));
+        json_object_set_new(json, "values",
+                            nibble_values(op, out, role == TP_ROLE_ZERO ? op->zero_add : 0));
     return json;
 }
 

@@ -183,8 +183,12 @@ static char *find_folder(const char *typed, struct tp_err *err)
 {
     size_t length;
     const char *base = base_of(typed, &length);
+    if (strncmp(base, model, strlen(model)) != 0)
+        return tp_os_copy(err, typed);
     char *snapshots = tp_os_format(err, "%s/snapshots", typed), *found = NULL;
-    bool cached = strncmp(base, model, strlen(model)) == 0 && is_directory(snapshots);
+    if (!snapshots)
+        return NULL;
+    bool cached = is_directory(snapshots);
     free(snapshots);
     if (!cached)
         return tp_os_copy(err, typed);

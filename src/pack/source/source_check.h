@@ -18,7 +18,8 @@ enum tp_code tp_source_check(const struct tp_checkpoint *ckpt, const struct tp_w
                              size_t w, struct tp_err *err);
 
 /* Checks scales of a box that was read as input of a take-over: NaN, infinite or
- * negative ones are TP_E_INPUT, but `negative` allows finite ones below zero. `data`: as tp_args.in of the repack. */
+ * negative ones are TP_E_INPUT, but `negative` allows finite ones below zero. `data`: as
+ * tp_args.in of the repack. */
 enum tp_code tp_source_scales_check(const struct tp_op *op, bool negative, struct tp_box3 box,
                                     const void *const data[], struct tp_err *err);
 
