@@ -22,6 +22,7 @@ except ImportError:
 
 # dtype of safetensors: numpy's (the raw bits where it has none), torch's
 DTYPES = {"F32": ("f4", "float32"), "BF16": ("u2", "bfloat16"),
+          "F16": ("f2", "float16"),
           "F8_E4M3": ("u1", "float8_e4m3fn"), "U8": ("u1", "uint8"), "I8": ("i1", "int8"),
           "I32": ("i4", "int32"), "I64": ("i8", "int64")}
 F32, BF16 = 1, 2  # enum tilepack_dtype

@@ -52,7 +52,7 @@ fails 'no fast row: says so' 2 --verbose \
 fails 'a malformed shape' 2 "'8'" bench --format fp8-ct --shape 8
 fails 'a shape that the format refuses' 2 'no fast kernel' \
     "$TILEPACK" bench --device cpu --format w4a8-cutlass --shape 1,17,128
-fails 'a format that is only read' 2 gptq bench --format gptq
+fails 'a format that is only read' 2 ct-int4 bench --format ct-int4
 fails 'a parameter of another format' 2 nothing=here bench --format fp8-ct --set nothing=here
 "$TILEPACK" bench --device cuda:0,1 >"$work/out" 2>&1
 status=$?

@@ -215,7 +215,8 @@ def block_cast(report, dtype, content, shape, opt):
     for variant, scale, value in (
             ("v2", divided, view * (1.0 / divided)), ("div", divided, view / divided),
             ("seed", divided, view * (448.0 / amax)),
-            ("cuda", by_scalar, view * (1.0 / by_scalar))):
+            ("cuda", by_scalar, view * (1.0 / by_scalar)),
+            ("seed-cuda", by_scalar, view * (448.0 / amax))):
         out = Converted(x, "fp8-deepseek", {"variant": variant})
         report.equal(variant + " scales", out["weight_scale_inv"], as_bytes(scale))
         report.equal(variant + " codes", out["weight"],

@@ -41,7 +41,8 @@ same_bytes() { # options of both runs ... -- the second run's own
     work=$(mktemp -d)
     "$PYTHON" samples/gen_checkpoint.py "$work/in" --preset tiny-mixtral || return 1
     status=0
-    for format in w4a16-ct w4a8-ct w4a8-cutlass fp8-deepseek fp8-ct fp8-dynamic-ct \
+    for format in w4a16-ct gptq awq w8a16-ct int8-ct fp8-tensor-ct fp8-deepgemm-sm90 w4a16-marlin \
+        w4a8-ct w4a8-cutlass fp8-deepseek fp8-ct fp8-dynamic-ct \
         fp8-deepgemm-sm100 fp8-1x128 \
         mxfp8-ct mxfp8-blocked mxfp8-torchao3d mxfp4-ct mxfp4-blocked nvfp4-ct nvfp4-blocked; do
         "$TILEPACK" convert "$work/in" -o "$work/cpu" --to "$format" --device cpu -q --force &&

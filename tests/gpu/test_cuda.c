@@ -528,7 +528,7 @@ static void add_ops(const struct tp_format *format)
                 length += (size_t)snprintf(op->name + length, sizeof op->name - length, " %s=%s",
                                            format->param[i].key,
                                            format->param[i].choices[settings.choice[i]]);
-        all.ops_count++;
+        all.ops_count += !tp_op_host_only(&op->op);
         while (p < format->params && ++settings.choice[p] == format->param[p].count)
             settings.choice[p++] = 0;
         if (p == format->params)

@@ -6,6 +6,7 @@
 #include "pack/model/model_facts.h"
 
 #include "pack/text/json_edit.h"
+#include "pack/text/json_memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,9 +18,12 @@ static const char *const inner_keys[] = {"text_config", "llm_config", "language_
 static struct tp_json_span value_of(struct tp_json_span object, const char *key)
 {
     struct tp_json_span value = {0};
-    if (object.data && tp_json_get_key(object.data, object.size, key, &value, NULL))
-        value = (struct tp_json_span){0};
-    return value;
+    enum tp_code code = object.data
+                            ? tp_json_get_key(object.data, object.size, key, &value, NULL)
+                            : TP_OK;
+    if (code == TP_E_MEMORY)
+        tp_json_no_memory(); /* who asks for the facts asks for it, too */
+    return code ? (struct tp_json_span){0} : value;
 }
 
 static struct tp_json_span inner_of(struct tp_json_span object)

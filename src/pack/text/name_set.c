@@ -95,7 +95,9 @@ void tp_names_close(struct tp_names *names)
     *names = (struct tp_names){0};
 }
 
-/* Bits by hash: of the names seen, and of those whose bit was set before they came. */
+/* Bits by hash: of the names seen, and of those whose bit was set before they came. The seed is
+ * no secret, so that a run allocates what the one before did: names made to share bits are only
+ * compared one by one, as all would be without marks. */
 struct marks {
     uint64_t *seen, *again;
     uint64_t mask; /* of a bit's number */
@@ -145,7 +147,7 @@ enum tp_code tp_names_repeated(const char *(*name_at)(const void *arg, size_t i)
     while (bits / 16 < count)
         bits *= 2;
     struct marks marks = {tp_os_zalloc(bits / 64, 8, err), tp_os_zalloc(bits / 64, 8, err),
-                          bits - 1, (uint64_t)(uintptr_t)arg};
+                          bits - 1, count};
     enum tp_code code = marks.seen && marks.again ? TP_OK : TP_E_MEMORY;
     for (size_t i = 0; i < count && code == TP_OK; i++)
         mark(&marks, name_at(arg, i));
