@@ -286,7 +286,7 @@ static void check_outputs(struct worker *w, enum work work, size_t index,
     run_lane(w, call, name);
     for (uint32_t i = 0; i < call->to->outs; i++) {
         uint64_t bytes = op_bytes(call->to, i, call->args.box);
-        if (bytes > 0)
+        if (bytes > 0 && call->to->out[i].role != TP_ROLE_WORDS) /* those are the plan's */
             compare_bytes(work, name, call->args.box, parts[call->to->out[i].role],
                           call->args.out[i], want->out[i], bytes);
         sum += bytes;

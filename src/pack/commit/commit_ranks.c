@@ -80,7 +80,7 @@ static json_t *cuts_json(const struct tp_ranks *ranks)
     return cuts;
 }
 
-/* NULL + TP_E_MEMORY where a header cannot be had. */
+/* NULL + TP_E_MEMORY where a header cannot be had; NULL alone without memory for JSON. */
 static json_t *headers_json(const struct tp_plan *plan, struct tp_err *err)
 {
     json_t *files = json_array();
@@ -140,7 +140,7 @@ static enum tp_code write_join(struct tp_commit *c, const struct tp_commit *rank
     if (code == TP_OK && (code = tp_config_text(c->plan, &config, c->err)) == TP_OK &&
         (code = whole_manifest(c, rank, &index, &manifest)) == TP_OK &&
         !(headers = headers_json(c->plan, c->err)))
-        code = TP_E_MEMORY;
+        code = c->err->code; /* or, without memory for JSON, what the mark tells below */
     if (code == TP_OK)
         json = json_pack("{s:i,s:s,s:i,s:s,s:o,s:o,s:o,s:s%,s:s%,s:s%}", "tilepack_tp",
                          TP_RANKS_VERSION, TP_OWN_KEY, TP_OWN_ZEROS, "ranks",
