@@ -98,7 +98,7 @@ static void draw_mark(FILE *out, const struct mark *mark)
 
 static void draw_candidates(FILE *out, const struct tp_candidates *all, const struct frame *frame)
 {
-    struct mark marks[MOST_MARKS];
+    struct mark marks[MOST_MARKS] = {0};
     size_t count = 0;
     for (size_t i = 0; i < all->count && count < MOST_MARKS; i++) {
         const struct tp_candidate *c = &all->items[i];

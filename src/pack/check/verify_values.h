@@ -3,8 +3,8 @@
  *
  * All values of all weights, or, sampled, some rows of the weights whose scales are
  * searched, or that are made of packed ones and may lose something: one granule of rows (those
- * that lie together, one in most formats) of 61, more of a small weight, so that 64 are looked at. Their number is odd, so that they are not
- * always the same row of each attention head.
+ * that lie together, one in most formats) of 61, more of a small weight, so that 64 are looked at.
+ * Their number is odd, so that they are not always the same row of each attention head.
  *
  * Sums are kept per box (sampled: per granule) and added in that order, so that the figures do
  * not depend on the threads, for boxes of the same size. Granules do not depend on boxes either,

@@ -18,12 +18,14 @@ static const char *const inner_keys[] = {"text_config", "llm_config", "language_
 static struct tp_json_span value_of(struct tp_json_span object, const char *key)
 {
     struct tp_json_span value = {0};
-    enum tp_code code = object.data
-                            ? tp_json_get_key(object.data, object.size, key, &value, NULL)
-                            : TP_OK;
+    enum tp_code code = TP_OK;
+    if (object.data)
+        code = tp_json_get_key(object.data, object.size, key, &value, NULL);
     if (code == TP_E_MEMORY)
         tp_json_no_memory(); /* who asks for the facts asks for it, too */
-    return code ? (struct tp_json_span){0} : value;
+    if (code)
+        value = (struct tp_json_span){0};
+    return value;
 }
 
 static struct tp_json_span inner_of(struct tp_json_span object)
