@@ -476,7 +476,7 @@ enum tp_code tp_options_parse(enum tp_command command, int argc, char *const *ar
 void tp_options_free(struct tp_options *o)
 {
     struct tp_strings *lists[] = {&o->arg, &o->set, &o->include, &o->exclude, &o->shape,
-                                  &o->format};
+                                  &o->format, &o->compared};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         free(lists[i]->item);
         *lists[i] = (struct tp_strings){0};
