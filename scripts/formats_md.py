@@ -6,11 +6,9 @@ usage: formats_md.py PROGRAM [--check PAGE]
 Prints the page; with --check compares it with PAGE, prints the differences and exits with
 1 if there are any. Facts stand in formats/*.json alone, so nothing is added here.
 """
-import argparse
-import difflib
-import json
-import subprocess
 import sys
+
+import generated_page
 
 HEAD = """# The formats, a table for each
 
@@ -90,21 +88,5 @@ def page(formats):
     return "\n".join(lines) + "\n"
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("program")
-    parser.add_argument("--check", metavar="PAGE")
-    args = parser.parse_args()
-    made = page(json.loads(subprocess.check_output([args.program, "formats", "--json"]))["formats"])
-    if not args.check:
-        sys.stdout.write(made)
-        return 0
-    with open(args.check, encoding="utf-8") as file:
-        there = file.read()
-    sys.stdout.writelines(difflib.unified_diff(there.splitlines(True), made.splitlines(True),
-                                               args.check, "the program"))
-    return int(there != made)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(generated_page.main(__doc__, "formats", page))

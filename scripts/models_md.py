@@ -7,11 +7,9 @@ usage: models_md.py PROGRAM [--check PAGE]
 Prints the page; with --check, prints how PAGE differs from it instead and ends with status
 1 if it does. Facts stand in models/*.json alone, so nothing is added here.
 """
-import argparse
-import difflib
-import json
-import subprocess
 import sys
+
+import generated_page
 
 FORMATS = ["w4a8-ct", "fp8-deepseek", "fp8-ct", "mxfp8-ct", "mxfp4-ct", "nvfp4-ct"]
 HEAD = """# The models, by the formats that engines load
@@ -73,21 +71,5 @@ def page(models):
     return "\n".join(lines) + "\n"
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("program")
-    parser.add_argument("--check", metavar="PAGE")
-    args = parser.parse_args()
-    made = page(json.loads(subprocess.check_output([args.program, "models", "--json"]))["models"])
-    if not args.check:
-        sys.stdout.write(made)
-        return 0
-    with open(args.check, encoding="utf-8") as file:
-        there = file.read()
-    sys.stdout.writelines(difflib.unified_diff(there.splitlines(True), made.splitlines(True),
-                                               args.check, "the program"))
-    return int(there != made)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(generated_page.main(__doc__, "models", page))

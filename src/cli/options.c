@@ -473,12 +473,16 @@ enum tp_code tp_options_parse(enum tp_command command, int argc, char *const *ar
     return code;
 }
 
+static void free_strings(struct tp_strings *list)
+{
+    free(list->item);
+    *list = (struct tp_strings){0};
+}
+
 void tp_options_free(struct tp_options *o)
 {
-    struct tp_strings *lists[] = {&o->arg, &o->set, &o->include, &o->exclude, &o->shape,
-                                  &o->format, &o->compared};
-    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
-        free(lists[i]->item);
-        *lists[i] = (struct tp_strings){0};
-    }
+    free_strings(&o->arg);
+    for (size_t i = 0; i < tp_option_count; i++)
+        if (tp_option_rows[i].kind == TP_OPT_LIST)
+            free_strings((struct tp_strings *)((char *)o + tp_option_rows[i].field));
 }
