@@ -1,5 +1,5 @@
 #!/bin/sh
-# run.sh [--quick | --check | --packaging] [NAME ...]
+# run.sh [--quick | --check | --packaging] [--jobs N] [NAME ...]
 # run.sh --list
 #
 # Runs the tests that are named: by the whole name, by how it begins (unit/, cli/t) or
@@ -14,6 +14,8 @@
 #   --check       what a minute is enough for, with what is there: tests that need the
 #                 environment of Python are left out, with a word, where it is missing
 #   --packaging   packaging/ in place of the others
+#   --jobs N      so many tests at once; each prints what it has to say when it ends (as many
+#                 as there are processors, at most 8; 1 with --packaging)
 #
 # Environment: BUILD (build), TILEPACK ($BUILD/tilepack), PYTHON (BUILD/venv, made
 # when missing), TILEPACK_TEST_SECONDS for random shapes (60; 15 with --quick),
@@ -21,10 +23,7 @@
 # forms of the tests of headers, kills, power cuts and size (not set),
 # TILEPACK_TEST_SLOWER by how many times a test may exceed its seconds (1).
 #
-# A part is a program whose last line is `N passed, N failed`. A script of cli/ or
-# packaging/ may end with such a line too; otherwise it is one test, passed if it exits
-# with 0. It gets TILEPACK, PYTHON, TESTS (this directory) and TMPDIR, a directory of its
-# own.
+# tests/lib/one.sh runs each of them, in a process of its own.
 set -u
 
 cd "$(dirname "$0")/.." || exit 1
@@ -44,11 +43,7 @@ TILEPACK=$(from_here "${TILEPACK:-$BUILD/tilepack}")
 PYTHON=$(from_here "${PYTHON:-}") # tests change their folder
 seconds=${TILEPACK_TEST_SECONDS:-60}
 formats=${TILEPACK_TEST_FORMATS:-}
-long=${TILEPACK_TEST_LONG:-}
 slower=${TILEPACK_TEST_SLOWER:-1}
-passed=0
-failed=0
-late=''
 
 give_up() { # message
     [ -z "$1" ] || echo "run.sh: $1" >&2
@@ -59,15 +54,28 @@ give_up() { # message
 # ------------------------------------------------------------------- which --
 all=$(all_names) || give_up ''
 mode=all
+jobs=''
+before=''
 for word; do
     shift
+    if [ "$before" = --jobs ]; then
+        jobs=$word before=''
+        continue
+    fi
     case $word in
     --list) echo "$all" && exit 0 ;;
     --quick | --check | --packaging) mode=${word#--} ;;
-    -*) give_up "unknown option $word; there are --list, --quick, --check and --packaging" ;;
+    --jobs) before=$word ;;
+    -*) give_up "unknown option $word; there are --list, --quick, --check, --packaging and --jobs" ;;
     *) set -- "$@" "$word" ;;
     esac
 done
+if [ -z "$jobs" ] && [ -z "$before" ]; then
+    jobs=$(nproc)
+    [ "$jobs" -le 8 ] || jobs=8
+    [ "$mode" != packaging ] || jobs=1 # they install and remove what they share
+fi
+case $jobs in '' | 0* | *[!0-9]*) give_up "--jobs takes a number of tests at once, from 1" ;; esac
 case $mode in # rounds of unit/kernels
 quick) seconds=15 TILEPACK_TEST_ROUNDS=${TILEPACK_TEST_ROUNDS:-2} && export TILEPACK_TEST_ROUNDS ;;
 check) TILEPACK_TEST_ROUNDS=${TILEPACK_TEST_ROUNDS:-1} && export TILEPACK_TEST_ROUNDS ;;
@@ -116,7 +124,8 @@ if [ -z "${PYTHON:-}" ] && [ "$names" != "$(without_python)" ]; then
     fi
 fi
 PYTHON=${PYTHON:-python3}
-export BUILD TESTS TILEPACK PYTHON
+TILEPACK_TEST_SECONDS=$seconds
+export BUILD TESTS TILEPACK PYTHON TILEPACK_TEST_SECONDS
 PYTHONDONTWRITEBYTECODE=1
 export PYTHONDONTWRITEBYTECODE
 
@@ -128,125 +137,29 @@ TMPDIR=$work
 export TMPDIR
 
 # ----------------------------------------------------------------- running --
-count() { # passed, failed, name
-    passed=$((passed + $1))
-    failed=$((failed + $2))
-    took=$(($(date +%s) - began))
-    printf '== %s: %s passed, %s failed, %s s\n' "$3" "$1" "$2" "$took"
-    may=$(budget "$3")
-    if [ -z "$long" ] && [ -n "$may" ] && [ "$took" -gt $((may * slower)) ]; then
-        late="${late}warning: $3 took $took s, its budget is $((may * slower)) s
-"
-    fi
-}
+# A test that ends between two others of the table is printed between them: under a lock, so
+# that no line of one stands within another's.
+# shellcheck disable=SC2016 # the script's own words
+echo "$names" | xargs -P "$jobs" -I NAME sh -c '
+    sh "$TESTS/lib/one.sh" "$2" >"$1/$(echo "$2" | tr / _).log" 2>&1
+    flock "$1" cat "$1/$(echo "$2" | tr / _).log"' one "$work" NAME
 
-# Adds up the last line of a part's output; a part without one has failed.
-tally() { # name, exit status, output file
-    line=$(tail -n 1 "$3")
-    set -- "$1" "$2" "$(echo "$line" | sed -n 's/^\([0-9]*\) passed, [0-9]* failed$/\1/p')" \
-        "$(echo "$line" | sed -n 's/^[0-9]* passed, \([0-9]*\) failed$/\1/p')"
-    if [ -z "$3" ] || [ -z "$4" ]; then
-        printf '%s: exit status %s without a result\n' "$1" "$2"
-        count 0 1 "$1"
-    elif [ "$2" -ne 0 ] && [ "$4" -eq 0 ]; then
-        printf '%s: exit status %s\n' "$1" "$2"
-        count "$3" 1 "$1"
-    else
-        count "$3" "$4" "$1"
-    fi
-}
-
-part() { # name, command ...
-    name=$1
-    shift
-    { "$@" 2>&1; echo $? >"$work/status"; } | tee "$work/output" |
-        grep -v -e '^ok ' -e '^[0-9]* passed, [0-9]* failed$'
-    tally "$name" "$(cat "$work/status")" "$work/output"
-}
-
-unit() { # name
-    program=$BUILD/unit/test_${1#unit/}
-    if [ ! -x "$program" ]; then
-        echo "$1: there is no $program; build it with: make $program"
-        count 0 1 "$1"
-        return
-    fi
-    CMOCKA_MESSAGE_OUTPUT=TAP "$program" >"$work/output" 2>&1
-    status=$?
-    good=$(grep -c '^ok ' "$work/output")
-    bad=$(grep '^not ok ' "$work/output" | grep -vc '# SKIP')
-    skipped=$(grep -c '# SKIP' "$work/output")
-    [ "$skipped" -eq 0 ] || echo "$1: $skipped skipped"
-    if [ "$status" -ne 0 ] || [ $((good + bad)) -eq 0 ]; then
-        cat "$work/output"
-        [ "$bad" -eq 0 ] && bad=1
-    fi
-    count "$good" "$bad" "$1"
-}
-
-script() { # name
-    file=$TESTS/$1.sh
-    mkdir "$work/script"
-    (
-        TMPDIR=$work/script
-        export TMPDIR
-        cd "$work/script" && if [ -x "$file" ]; then "$file"; else sh "$file"; fi
-    ) >"$work/output" 2>&1
-    status=$?
-    rm -rf "$work/script"
-    if tail -n 1 "$work/output" | grep -q '^[0-9]* passed, [0-9]* failed$'; then
-        grep -v '^ok ' "$work/output" | sed '$d'
-        tally "$1" "$status" "$work/output"
-    elif [ "$status" -eq 0 ]; then
-        count 1 0 "$1"
-    else
-        cat "$work/output"
-        printf '%s: exit status %s\n' "$1" "$status"
-        count 0 1 "$1"
-    fi
-}
-
-fault() { # name, arguments of the program ...
-    if [ -x "$BUILD/fault/fault" ]; then
-        mkdir -p "$work/fault"
-        name=$1
-        shift
-        part "$name" "$BUILD/fault/fault" "$work/fault" "$@"
-    else
-        echo "$1: there is no $BUILD/fault/fault; build it with: make $BUILD/fault/fault"
-        count 0 1 "$1"
-    fi
-}
-
-one() { # name
-    # shellcheck disable=SC2086 # the formats are a list of words
-    case $1 in
-    unit/*) unit "$1" ;;
-    cli/* | packaging/*) script "$1" ;;
-    oracle) part oracle "$PYTHON" tests/bytes/oracle_selfcheck.py ;;
-    golden) part golden "$PYTHON" tests/bytes/golden.py $formats ;;
-    checkpoints) part checkpoints "$PYTHON" tests/bytes/golden_checkpoints.py $formats ;;
-    search) part search "$PYTHON" tests/bytes/search.py ;;
-    consumer) part consumer "$PYTHON" tests/bytes/consumer.py $formats ;;
-    inputs) part inputs "$PYTHON" tests/bytes/inputs.py ;;
-    old) part old "$PYTHON" tests/bytes/old_files.py ;;
-    quality) part quality "$PYTHON" tests/bytes/quality.py ;;
-    random) part random "$PYTHON" tests/bytes/random_shapes.py --seconds "$seconds" $formats ;;
-    errors) part errors "$PYTHON" tests/errors/golden_errors.py ;;
-    headers) part headers "$PYTHON" tests/errors/fuzz_header.py ;;
-    faults) fault faults faults ${long:+1} ;;
-    reading) fault reading reading ;;
-    kills) fault kills kills ;;
-    power) if [ -n "$long" ]; then fault power power 1 10000; else fault power power 1 2000; fi ;;
-    kill) part kill "$PYTHON" tests/long/kill.py ${long:+--count 200 --megabytes 64} ;;
-    large) part large "$PYTHON" tests/long/large.py ;;
-    esac
-}
+# The lines `== NAME: N passed, N failed, S s` of all logs; a test whose line is missing has
+# failed.
+results=$(cat "$work"/*.log | sed -n 's/^== \([^ ]*\): \([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) s$/\1 \2 \3 \4/p')
+passed=0
+failed=0
 for name in $names; do
-    began=$(date +%s)
-    one "$name"
+    line=$(echo "$results" | grep -F -m 1 "$name ")
+    # shellcheck disable=SC2086 # four words
+    set -- ${line:-"$name" 0 1 0}
+    [ -n "$line" ] || echo "$name: ended without a result"
+    passed=$((passed + $2))
+    failed=$((failed + $3))
+    may=$(budget "$name")
+    if [ -z "${TILEPACK_TEST_LONG:-}" ] && [ -n "$may" ] && [ "$4" -gt $((may * slower)) ]; then
+        echo "warning: $name took $4 s, its budget is $((may * slower)) s"
+    fi
 done
-
-printf '%s' "$late"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

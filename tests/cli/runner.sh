@@ -12,6 +12,7 @@ tree=$work/tree
 mkdir -p "$tree/tests/unit" "$tree/tests/cli" "$tree/tests/packaging" "$tree/tests/bytes" \
     "$tree/tests/lib" "$tree/scripts" "$tree/build/unit" "$tree/.ci"
 cp "$root/tests/run.sh" "$tree/tests/"
+cp "$root/tests/lib/one.sh" "$tree/tests/lib/"
 sed "s/^bytes=.*/bytes='golden random'/; s/^broken=.*/broken='errors faults large'/" \
     "$root/tests/lib/names.sh" >"$tree/tests/lib/names.sh" # a few parts, whatever is added
 cp "$root/scripts/files.sh" "$root/scripts/venv.sh" "$tree/scripts/"
@@ -98,7 +99,7 @@ ends 'success claimed with another status' 1 '4 passed, 1 failed' cli/liar
 ends 'a script without a count' 0 '1 passed, 0 failed' cli/plain
 ends 'the beginning of names' 1 '3 passed, 1 failed' unit/
 ends 'a pattern' 1 '5 passed, 2 failed' 'cli/*i*'
-ends 'each once, in the order of the list' 0 '7 passed, 0 failed' golden unit/good golden
+ends 'each once, in the order of the list' 0 '7 passed, 0 failed' --jobs 1 golden unit/good golden
 check 'unit/good came first' test "$(grep '^== ' "$work/log" | head -n 1 | cut -c1-12)" = '== unit/good'
 ends 'packaging' 0 '7 passed, 0 failed' --packaging
 ends 'no tests named' 1 '16 passed, 8 failed'
@@ -113,6 +114,33 @@ ends 'a test beyond its seconds is no failure' 0 '1 passed, 0 failed' cli/slow
 said 'but named' 'warning: cli/slow took [12] s, its budget is 0 s'
 ends 'a test within them' 0 '1 passed, 0 failed' cli/plain
 check 'is not' test "$(grep -c warning "$work/log")" -eq 0
+
+# Two that wait for each other end only if they run at once, and neither's lines stand within
+# the other's.
+for name in left:right right:left; do
+    program "tests/cli/meets_${name%:*}.sh" <<SH
+#!/bin/sh
+echo '${name%:*} begins'
+: >'$work/${name%:*}'
+for turn in 1 2 3 4 5 6 7 8 9 10; do
+    [ ! -e '$work/${name#*:}' ] || { echo '${name%:*} ends'; echo '1 passed, 0 failed'; exit 0; }
+    sleep 0.2
+done
+exit 1
+SH
+done
+ends 'one after the other' 1 '1 passed, 1 failed' --jobs 1 cli/meets
+rm "$work/left" "$work/right"
+ends 'two at once' 0 '2 passed, 0 failed' --jobs 2 cli/meets
+check 'each speaks alone' test "$(cut -d ' ' -f 2 "$work/log" | tr '\n' ' ')" = \
+    'begins ends cli/meets_left: begins ends cli/meets_right: passed, ' -o \
+    "$(cut -d ' ' -f 2 "$work/log" | tr '\n' ' ')" = \
+    'begins ends cli/meets_right: begins ends cli/meets_left: passed, '
+rm "$tree"/tests/cli/meets_*
+for number in 0 two -1; do
+    ends "--jobs '$number'" 1 '0 passed, 1 failed' --jobs "$number" golden
+done
+ends '--jobs without a number' 1 '0 passed, 1 failed' golden --jobs
 
 # A test may change its folder: where Python lies must not be said from the old one.
 mkdir "$tree/own"
