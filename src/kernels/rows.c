@@ -28,11 +28,13 @@ static void add_set(const struct tp_row_set *set)
         all.decode[host.decodes++] = set->decode[i];
 }
 
+static const struct tp_row_set *const sets[] = {&tp_rows_avx512, &tp_rows_avx2, &tp_rows_neon};
+enum { SETS = sizeof sets / sizeof sets[0] };
+
 static void prepare(void)
 {
-    add_set(&tp_rows_avx512);
-    add_set(&tp_rows_avx2);
-    add_set(&tp_rows_neon);
+    for (size_t s = 0; s < SETS; s++)
+        add_set(sets[s]);
 }
 
 const struct tp_row_set *tp_host_rows(void)
@@ -54,4 +56,12 @@ tp_repack_fn tp_repack_find(const struct tp_op *from, const struct tp_op *to)
 tp_decode_fn tp_decode_find(const struct tp_op *op, enum tp_dtype dtype)
 {
     return tp_row_set_decode(tp_host_rows(), op, dtype);
+}
+
+tp_distance_fn tp_distance_find(void)
+{
+    tp_distance_fn distance = NULL;
+    for (size_t s = 0; s < SETS && !distance; s++)
+        distance = tp_row_set_distance(sets[s]);
+    return distance ? distance : tp_distance_ref;
 }

@@ -14,6 +14,7 @@
 
 #include "../tools/ops.h"
 #include "kernels/op/codec.h"
+#include "kernels/op/distance.h"
 #include "kernels/op/row_set.h"
 #include "kernels/op/scalar.h"
 
@@ -792,6 +793,44 @@ static void test_failed_layouts(void **state)
     assert_true(needed > 0 || !fast);
 }
 
+/* ---- distances ---------------------------------------------------------- */
+
+static void compare_distance(tp_distance_fn distance, enum tp_dtype dtype, uint64_t count)
+{
+    struct tp_block_distance expected, block;
+    float a[TP_DISTANCE_BLOCK], b[TP_DISTANCE_BLOCK];
+    fill_random(a, dtype, count);
+    if (below(4))
+        tp_widen(dtype, a, count, b); /* most pairs are equal */
+    else
+        fill_random(b, TP_F32, count);
+    for (uint64_t i = below(8); i < count; i += 1 + below(9))
+        b[i] *= 1.0625f;
+    tp_distance_ref(dtype, a, b, count, &expected);
+    memset(&block, 0xA5, sizeof block);
+    distance(dtype, a, b, count, &block);
+    for (int i = 0; i < TP_DISTANCE_LANES; i++) /* a NaN is a NaN, whatever its bits */
+        if (!isfinite(expected.error[i]) || !isfinite(expected.value[i])) {
+            assert_false(isfinite(block.error[i]) && isfinite(block.value[i]));
+            expected.error[i] = block.error[i];
+            expected.value[i] = block.value[i];
+            expected.most[i] = block.most[i];
+        }
+    assert_memory_equal(&block, &expected, sizeof block);
+}
+
+static void test_distance_rows(void **state)
+{
+    const struct tp_row_set *sets[] = {&tp_rows_avx512, &tp_rows_avx2, &tp_rows_neon};
+    (void)state;
+    for (size_t s = 0; s < 3; s++)
+        if (tp_row_set_distance(sets[s]))
+            for (int round = 0; round < 600; round++)
+                compare_distance(tp_row_set_distance(sets[s]), dtypes[round % DTYPES],
+                                 round < 60 ? (uint64_t)round : below(TP_DISTANCE_BLOCK + 1));
+    assert_non_null(tp_distance_find());
+}
+
 /* Nothing that a set of the host has is left out. */
 static void test_every_row_is_there(void **state)
 {
@@ -815,7 +854,7 @@ int main(void)
         cmocka_unit_test(test_encode_rows), cmocka_unit_test(test_all_patterns),
         cmocka_unit_test(test_decode_rows), cmocka_unit_test(test_repack_rows),
         cmocka_unit_test(test_round_trip),  cmocka_unit_test(test_failed_layouts),
-        cmocka_unit_test(test_every_row_is_there),
+        cmocka_unit_test(test_distance_rows), cmocka_unit_test(test_every_row_is_there),
     };
     return cmocka_run_group_tests(tests, make_kinds, NULL);
 }

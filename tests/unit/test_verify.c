@@ -425,12 +425,12 @@ static void test_distance(void **unused)
     (void)unused;
     float a[] = {1, -2, 0.5f, 0, 3}, b[] = {1.5f, -2, 0, -0.0f, 3};
     struct tp_distance d;
-    tp_distance_of(a, b, 5, &d);
+    tp_distance_of(TP_F32, a, b, 5, &d);
     assert_true(d.differing == 2 && d.first == 0 && d.max_abs == 0.5 && d.error == 0.5);
     assert_true(d.value == 1 + 4 + 0.25 + 9);
     float x[] = {1, 0.0f / 0.0f, 1.0f / 0.0f, 1.0f / 0.0f},
           y[] = {1, 0.0f / 0.0f, 1.0f / 0.0f, 2};
-    tp_distance_of(x, y, 4, &d);
+    tp_distance_of(TP_F32, x, y, 4, &d);
     assert_true(d.nonfinite == 3 && d.differing == 1 && d.first == 3 && d.error == 0);
     assert_true(tp_distance_relative(&d) == 0);
 }

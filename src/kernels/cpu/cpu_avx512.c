@@ -5,6 +5,7 @@
 
 #include "base/num.h"
 #include "kernels/op/codec.h"
+#include "kernels/op/distance.h"
 #include "kernels/op/plane.h"
 #include "kernels/op/scalar.h"
 #include "kernels/op/search.h"
@@ -40,6 +41,8 @@
 #include "kernels/cpu/cpu_search_w4a8.inc"
 #include "kernels/cpu/cpu_decode.inc"
 #include "kernels/cpu/cpu_repack.inc"
+#define DOUBLES 8
+#include "kernels/cpu/cpu_distance.inc"
 #include "kernels/cpu/cpu_rows.inc"
 
 #ifdef __clang__

@@ -69,3 +69,8 @@ tp_decode_fn tp_row_set_decode(const struct tp_row_set *set, const struct tp_op 
             return set->decode[i].decode;
     return set->any_decode;
 }
+
+tp_distance_fn tp_row_set_distance(const struct tp_row_set *set)
+{
+    return tp_isa_enabled(set->distance.isa) ? set->distance.distance : NULL;
+}

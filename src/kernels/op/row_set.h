@@ -4,6 +4,7 @@
 #ifndef TP_KERNELS_ROW_SET_H
 #define TP_KERNELS_ROW_SET_H
 
+#include "kernels/op/distance.h"
 #include "kernels/op/kernel.h"
 
 #ifdef __cplusplus
@@ -20,6 +21,7 @@ struct tp_row_set {
     tp_encode_fn any_encode;
     tp_repack_fn any_repack;
     tp_decode_fn any_decode;
+    struct tp_distance_row distance; /* of one instruction set; {0} in a set of several */
 };
 
 /* The most rows of each kind that one set of the host has: its tables assert it. */
@@ -38,6 +40,9 @@ tp_repack_fn tp_row_set_repack(const struct tp_row_set *set, const struct tp_op 
                                const struct tp_op *to);
 tp_decode_fn tp_row_set_decode(const struct tp_row_set *set, const struct tp_op *op,
                                enum tp_dtype dtype);
+
+/* The set's distances, NULL when it has none or they are not enabled on this machine. */
+tp_distance_fn tp_row_set_distance(const struct tp_row_set *set);
 
 /* Whether a row does this operation, and is enabled on this machine (tp_isa_enabled()). */
 bool tp_encode_row_fits(const struct tp_encode_row *row, const struct tp_op *op,

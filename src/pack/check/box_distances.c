@@ -3,6 +3,7 @@
 
 #include "base/num.h"
 #include "kernels/op/codec.h"
+#include "kernels/op/distance.h"
 #include "pack/run/packed_io.h"
 
 #include <math.h>
@@ -19,7 +20,12 @@ void tp_box_buffers_free(struct tp_box_buffers *buffers)
     tp_buffer_free(&buffers->cut);
 }
 
-/* The source's values of a box: those the run had in its hands, or read again. */
+static bool in_hands(const struct tp_observed *seen)
+{
+    return seen->dtype != TP_DTYPE_NONE && seen->values;
+}
+
+/* The source's values of a box as fp32: those the run had in its hands, or read again. */
 static enum tp_code source_values(const struct tp_plan *plan, const struct tp_side *source,
                                   const struct tp_observed *seen, struct tp_box_buffers *buffers,
                                   struct tp_err *err)
@@ -30,7 +36,7 @@ static enum tp_code source_values(const struct tp_plan *plan, const struct tp_si
     enum tp_code code = tp_buffer_room(&buffers->source, experts * per_expert * sizeof(float), err);
     if (code)
         return code;
-    if (seen->dtype != TP_DTYPE_NONE && seen->values) {
+    if (in_hands(seen)) {
         tp_widen(seen->dtype, seen->values, experts * per_expert, buffers->source.data);
         return TP_OK;
     }
@@ -118,8 +124,8 @@ static void measure(const struct tp_observed *seen, struct tp_box_buffers *buffe
                     struct tp_distance *distance)
 {
     const struct tp_box3 *size = &seen->box.size;
-    tp_distance_of(buffers->source.data, buffers->decoded.data, size->e * size->n * size->k,
-                   distance);
+    tp_distance_of(TP_F32, buffers->source.data, buffers->decoded.data,
+                   size->e * size->n * size->k, distance);
 }
 
 /* What a searched box would be without the search; and all with importance. */
@@ -151,9 +157,17 @@ enum tp_code tp_box_distances_of(const struct tp_plan *plan, const struct tp_sid
                                  struct tp_box_buffers *buffers,
                                  struct tp_box_distances *distances, struct tp_err *err)
 {
-    const struct tp_unit *unit = &plan->units[seen->unit];
-    enum tp_code code = source_values(plan, source, seen, buffers, err);
-    if (code || (code = decode(&unit->form->op, seen, seen->out, buffers, err)))
+    const struct tp_op *op = &plan->units[seen->unit].form->op;
+    const struct tp_box3 *size = &seen->box.size;
+    enum tp_code code = TP_OK;
+    if (in_hands(seen) && !search) { /* no fp32 copy of the source is needed */
+        if ((code = decode(op, seen, seen->out, buffers, err)) == TP_OK)
+            tp_distance_of(seen->dtype, seen->values, buffers->decoded.data,
+                           size->e * size->n * size->k, &distances->stored);
+        return code;
+    }
+    if ((code = source_values(plan, source, seen, buffers, err)) ||
+        (code = decode(op, seen, seen->out, buffers, err)))
         return code;
     measure(seen, buffers, &distances->stored);
     return search ? measure_search(plan, seen, buffers, distances, err) : TP_OK;

@@ -104,7 +104,7 @@ static enum tp_code one_box(struct job *job, uint64_t i, struct tp_value_reader 
         (code = tp_read_values(job->a, job->unit_a, &box, values[0].data, &readers[0], err)) ||
         (code = tp_read_values(job->b, job->unit_b, &box, values[1].data, &readers[1], err)))
         return code;
-    tp_distance_of(values[0].data, values[1].data, count, &job->parts[i]);
+    tp_distance_of(TP_F32, values[0].data, values[1].data, count, &job->parts[i]);
     job->parts[i].first = whole_index(job, &box, job->parts[i].first);
     return TP_OK;
 }

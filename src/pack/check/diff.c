@@ -7,6 +7,7 @@
 #include "pack/check/diff.h"
 
 #include "base/num.h"
+#include "kernels/op/distance.h"
 #include "pack/os/os.h"
 #include "pack/plan/plan_build.h"
 
@@ -205,7 +206,7 @@ static enum tp_code compare_vectors(const struct diff *d, const struct tp_tensor
         }
         struct tp_distance part;
         if (code == TP_OK) {
-            tp_distance_of(values[0].data, values[1].data, size, &part);
+            tp_distance_of(TP_F32, values[0].data, values[1].data, size, &part);
             tp_distance_add(distance, &part, at);
         }
     }

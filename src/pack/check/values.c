@@ -7,6 +7,7 @@
 #include "pack/check/values.h"
 
 #include "base/num.h"
+#include "kernels/op/distance.h"
 #include "kernels/op/kernel.h"
 #include "kernels/op/plane.h"
 #include "pack/run/packed_io.h"
@@ -21,21 +22,6 @@ void tp_value_reader_free(struct tp_value_reader *reader)
         tp_buffer_free(&reader->source[i]);
     tp_buffer_free(&reader->decoded);
     tp_buffer_free(&reader->scratch);
-}
-
-void tp_widen(enum tp_dtype dtype, const void *from, uint64_t count, float *to)
-{
-    const uint16_t *half = from;
-    if (dtype == TP_F32)
-        memcpy(to, from, count * sizeof *to);
-    else if (dtype == TP_BF16)
-        for (uint64_t i = 0; i < count; i++) {
-            uint32_t bits = (uint32_t)half[i] << 16;
-            memcpy(&to[i], &bits, sizeof bits);
-        }
-    else
-        for (uint64_t i = 0; i < count; i++)
-            to[i] = tp_load_value(from, dtype, i);
 }
 
 /* Rows [row, row + rows) of one plain part. */
@@ -107,35 +93,6 @@ enum tp_code tp_read_values(const struct tp_side *side, const struct tp_unit *un
     return code;
 }
 
-enum { LANES = 8, BLOCK = 4096 };
-
-/* Sums of one block, in lanes that do not wait for each other. */
-struct sums {
-    double error[LANES], value[LANES], most[LANES];
-    uint64_t differing[LANES];
-};
-
-static void add_block(const float *a, const float *b, uint64_t count, struct sums *sums)
-{
-    uint64_t whole = count / LANES * LANES;
-    for (uint64_t i = 0; i < whole; i += LANES)
-        for (int j = 0; j < LANES; j++) {
-            double x = a[i + (uint64_t)j], difference = (double)b[i + (uint64_t)j] - x;
-            double size = fabs(difference);
-            sums->error[j] += difference * difference;
-            sums->value[j] += x * x;
-            sums->most[j] = size > sums->most[j] ? size : sums->most[j];
-            sums->differing[j] += difference != 0;
-        }
-    for (uint64_t i = whole; i < count; i++) {
-        double x = a[i], difference = (double)b[i] - x;
-        sums->error[0] += difference * difference;
-        sums->value[0] += x * x;
-        sums->most[0] = fabs(difference) > sums->most[0] ? fabs(difference) : sums->most[0];
-        sums->differing[0] += difference != 0;
-    }
-}
-
 /* A block with a NaN or an infinity: pair by pair, those pairs left out. */
 static void add_pairs(const float *a, const float *b, uint64_t count, struct tp_distance *d)
 {
@@ -163,32 +120,48 @@ static void first_difference(const float *a, const float *b, uint64_t base, stru
     d->first_b = b[i];
 }
 
-void tp_distance_of(const float *a, const float *b, uint64_t count, struct tp_distance *d)
+static void add_lanes(const struct tp_block_distance *lanes, struct tp_distance *block)
 {
-    *d = (struct tp_distance){.count = count};
-    for (uint64_t at = 0; at < count; at += BLOCK) {
-        uint64_t size = tp_min_u64(BLOCK, count - at), before = d->differing;
-        struct sums sums = {0};
-        struct tp_distance block = {0};
-        add_block(a + at, b + at, size, &sums);
-        for (int j = 0; j < LANES; j++) {
-            block.error += sums.error[j];
-            block.value += sums.value[j];
-            block.max_abs = sums.most[j] > block.max_abs ? sums.most[j] : block.max_abs;
-            block.differing += sums.differing[j];
-        }
-        if (!isfinite(block.error) || !isfinite(block.value)) {
-            block = (struct tp_distance){0};
-            add_pairs(a + at, b + at, size, &block);
-        }
-        d->error += block.error;
-        d->value += block.value;
-        d->nonfinite += block.nonfinite;
-        d->differing += block.differing;
-        d->max_abs = block.max_abs > d->max_abs ? block.max_abs : d->max_abs;
-        if (!before && d->differing)
-            first_difference(a + at, b + at, at, d);
+    for (int j = 0; j < TP_DISTANCE_LANES; j++) {
+        block->error += lanes->error[j];
+        block->value += lanes->value[j];
+        block->max_abs = lanes->most[j] > block->max_abs ? lanes->most[j] : block->max_abs;
+        block->differing += lanes->differing[j];
     }
+}
+
+/* The slow way, for a block that has no number in a sum, or the first pair that differs. */
+static void look_closely(enum tp_dtype dtype, const void *a, const float *b, uint64_t count,
+                         uint64_t at, bool is_first, struct tp_distance *block)
+{
+    float wide[TP_DISTANCE_BLOCK];
+    tp_widen(dtype, a, count, wide);
+    if (!isfinite(block->error) || !isfinite(block->value)) {
+        *block = (struct tp_distance){0};
+        add_pairs(wide, b, count, block);
+    }
+    if (is_first && block->differing)
+        first_difference(wide, b, at, block);
+}
+
+void tp_distance_of(enum tp_dtype dtype, const void *a, const float *b, uint64_t count,
+                    struct tp_distance *d)
+{
+    tp_distance_fn distance = tp_distance_find();
+    *d = (struct tp_distance){0};
+    for (uint64_t at = 0; at < count; at += TP_DISTANCE_BLOCK) {
+        uint64_t size = tp_min_u64(TP_DISTANCE_BLOCK, count - at);
+        const void *from = (const uint8_t *)a + at * (tp_dtype_bits(dtype) / 8);
+        struct tp_block_distance lanes;
+        struct tp_distance block = {0};
+        distance(dtype, from, b + at, size, &lanes);
+        add_lanes(&lanes, &block);
+        bool finite = isfinite(block.error) && isfinite(block.value);
+        if (!finite || (block.differing && !d->differing))
+            look_closely(dtype, from, b + at, size, at, !d->differing, &block);
+        tp_distance_add(d, &block, 0);
+    }
+    d->count = count;
 }
 
 void tp_distance_add(struct tp_distance *sum, const struct tp_distance *next, uint64_t base)

@@ -29,9 +29,6 @@ enum tp_code tp_read_values(const struct tp_side *side, const struct tp_unit *un
                             const struct tp_box *box, float *to, struct tp_value_reader *reader,
                             struct tp_err *err);
 
-/* F32, BF16 or F16 to fp32. */
-void tp_widen(enum tp_dtype dtype, const void *from, uint64_t count, float *to);
-
 /* How far b is from a. Sums leave out pairs with a NaN or an infinity. */
 struct tp_distance {
     uint64_t count;      /* pairs seen */
@@ -42,8 +39,9 @@ struct tp_distance {
     float first_a, first_b;
 };
 
-/* Of `count` pairs; index 0 is the first. */
-void tp_distance_of(const float *a, const float *b, uint64_t count, struct tp_distance *d);
+/* Of `count` pairs, a as it is stored (F32, BF16 or F16); index 0 is the first. */
+void tp_distance_of(enum tp_dtype dtype, const void *a, const float *b, uint64_t count,
+                    struct tp_distance *d);
 
 /* Adds the next box's distance; `first` of `next` counts from its own begin and
  * becomes `base` + first. Sums depend on the order of these calls only. */

@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* Memory of one worker, whatever the number of workers: boxes depend on it. */
-#define WORKER_BYTES (UINT64_C(32) << 20)
+#define WORKER_BYTES (UINT64_C(8) << 20)
 
 struct against {
     struct tp_comparison c;
