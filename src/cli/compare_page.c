@@ -45,8 +45,9 @@ static double y_of(const struct frame *frame, double db)
 static void draw_axes(FILE *out, const struct frame *frame)
 {
     char text[TP_HUMAN];
-    for (double db = frame->least_db; db <= frame->most_db + 0.5; db += 10) {
-        double y = y_of(frame, db);
+    int steps = (int)((frame->most_db + 0.5 - frame->least_db) / 10);
+    for (int i = 0; i <= steps; i++) {
+        double db = frame->least_db + 10 * i, y = y_of(frame, db);
         fprintf(out, "<line class=\"rule\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>\n"
                 "<text class=\"dim\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.0f dB</text>\n",
                 LEFT, WIDTH - RIGHT, y, y, LEFT - 8, y + 4, db);

@@ -27,8 +27,8 @@ export TILEPACK_DISABLE=avx512,avx2,neon,cuda TERM=xterm
 ! grep -q $'\r\|\033' out err || fail 'there is progress on a pipe'
 
 # On a pipe there is a line each ten seconds; a stopped process is as good as a slow one.
-slow() { # option ...
-    "${command[@]}" "$@" >out 2>err </dev/null &
+slow() {
+    "${command[@]}" >out 2>err </dev/null &
     sleep 0.3
     kill -STOP $!
     sleep 10.5

@@ -29,6 +29,7 @@ make_model fused --moe-experts 2 --moe-fused --shard-mb 8
 # Formats that differ from one of the others in a layout or in names alone: of four one is tried.
 alike='awq fp8-tensor-ct w4a16-machete w8a16-machete w8a16-marlin w8a16-marlin-channel
        w4a16-marlin-channel mxfp8-marlin w8a16-ct'
+# shellcheck disable=SC2086 # a list of words
 formats=${TILEPACK_TEST_FORMATS:-$("$TILEPACK" formats --json |
     "$PYTHON" -c 'import json, sys
 print(*[f["name"] for f in json.load(sys.stdin)["formats"]

@@ -51,7 +51,7 @@ enum { NEAR = 3, TYPED_MAX = 255 };
  * the diagonal that can stay below the limit is looked at. */
 static unsigned edits(const char *a, const char *b, unsigned limit)
 {
-    unsigned row[TYPED_MAX + 1];
+    unsigned row[TYPED_MAX + 1] = {0};
     size_t n = strlen(a), m = strlen(b);
     if (n > TYPED_MAX || m > TYPED_MAX || n > m + limit || m > n + limit)
         return limit;

@@ -121,6 +121,8 @@ static bool make_sample(const struct tp_plan *plan, uint64_t most_memory, struct
     uint64_t width = tp_dtype_bits(sample->unit->form->dtype) / 8;
     gn = tp_min_u64(tp_max_u64(gn, 1), sample->unit->form->box.n);
     gk = gk ? gk : sample->unit->form->box.k; /* of a block that is a whole row */
+    if (!gn || !gk)
+        return false; /* nothing but empty weights */
     uint64_t most = tp_max_u64(SAMPLE_BYTES / (gn * width) / gk * gk, gk);
     sample->box = (struct tp_box3){1, gn, tp_min_u64(sample->unit->form->box.k, most)};
     while (sample->box.n * sample->box.k * width < SAMPLE_BYTES &&

@@ -242,7 +242,8 @@ static enum tp_code put_back(const struct tp_weights *weights, size_t w, struct 
                              struct tp_err *err)
 {
     struct tp_weight_form *before = weights->items[w].form, *after = before;
-    if (memcmp(before, copy->form, sizeof *before) != 0)
+    const void *was = before, *is = copy->form; /* copied with what lies between the members */
+    if (memcmp(was, is, sizeof *before) != 0)
         after = tp_shared_keep(weights->forms, copy->form, sizeof *before, err);
     copy->form = after ? after : before;
     weights->items[w] = *copy;
