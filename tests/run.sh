@@ -9,8 +9,8 @@
 # is always `N passed, N failed`; exit status 1 if anything failed.
 #
 #   --list        prints the names
-#   --quick       random shapes for 15 seconds, fewer rounds of unit/kernels, and without
-#                 `large`
+#   --quick       random shapes for 15 seconds, fewer rounds of unit/kernels, fewer calls
+#                 that fail in `faults`, and without `large`
 #   --check       what a minute is enough for, with what is there: tests that need the
 #                 environment of Python are left out, with a word, where it is missing
 #   --packaging   packaging/ in place of the others
@@ -44,6 +44,7 @@ PYTHON=$(from_here "${PYTHON:-}") # tests change their folder
 seconds=${TILEPACK_TEST_SECONDS:-60}
 formats=${TILEPACK_TEST_FORMATS:-}
 slower=${TILEPACK_TEST_SLOWER:-1}
+faults=${TILEPACK_TEST_LONG:+thorough}
 
 give_up() { # message
     [ -z "$1" ] || echo "run.sh: $1" >&2
@@ -77,7 +78,10 @@ if [ -z "$jobs" ] && [ -z "$before" ]; then
 fi
 case $jobs in '' | 0* | *[!0-9]*) give_up "--jobs takes a number of tests at once, from 1" ;; esac
 case $mode in # rounds of unit/kernels
-quick) seconds=15 TILEPACK_TEST_ROUNDS=${TILEPACK_TEST_ROUNDS:-2} && export TILEPACK_TEST_ROUNDS ;;
+quick)
+    seconds=15 faults=${faults:-quick}
+    TILEPACK_TEST_ROUNDS=${TILEPACK_TEST_ROUNDS:-2} && export TILEPACK_TEST_ROUNDS
+    ;;
 check) TILEPACK_TEST_ROUNDS=${TILEPACK_TEST_ROUNDS:-1} && export TILEPACK_TEST_ROUNDS ;;
 esac
 
@@ -125,7 +129,8 @@ if [ -z "${PYTHON:-}" ] && [ "$names" != "$(without_python)" ]; then
 fi
 PYTHON=${PYTHON:-python3}
 TILEPACK_TEST_SECONDS=$seconds
-export BUILD TESTS TILEPACK PYTHON TILEPACK_TEST_SECONDS
+TILEPACK_TEST_FAULTS=${faults:-faults} # how many calls fail: fault.c
+export BUILD TESTS TILEPACK PYTHON TILEPACK_TEST_SECONDS TILEPACK_TEST_FAULTS
 PYTHONDONTWRITEBYTECODE=1
 export PYTHONDONTWRITEBYTECODE
 

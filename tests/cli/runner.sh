@@ -57,6 +57,12 @@ program tests/packaging/box.sh <<'SH'
 #!/bin/sh
 echo '7 passed, 0 failed'
 SH
+mkdir "$tree/build/fault"
+program build/fault/fault <<'SH'
+#!/bin/sh
+echo "mode $2"
+echo '1 passed, 0 failed'
+SH
 echo 'print("5 passed, 0 failed")' >"$tree/tests/bytes/golden.py"
 cat >"$tree/tests/README.md" <<'MD'
 | name | what it proves | seconds | alone |
@@ -92,6 +98,14 @@ said 'what was skipped is said' 'unit/good: 1 skipped'
 ends 'a failed case' 1 '1 passed, 1 failed' unit/bad
 said 'its output is shown' 'not ok 2 - b'
 ends 'a part' 0 '5 passed, 0 failed' golden
+ends 'calls that fail' 0 '1 passed, 0 failed' faults
+said 'most of them' 'mode faults'
+ends 'in a hurry' 0 '1 passed, 0 failed' --quick faults
+said 'fewer of them' 'mode quick'
+TILEPACK_TEST_LONG=1 && export TILEPACK_TEST_LONG
+ends 'in the long form' 0 '1 passed, 0 failed' faults
+unset TILEPACK_TEST_LONG
+said 'all of them' 'mode thorough'
 ends 'a script that counts' 1 '2 passed, 1 failed' cli/counts
 ends 'a script that dies' 1 '0 passed, 1 failed' cli/dies
 said 'its output is shown, too' 'no last words'
@@ -102,9 +116,9 @@ ends 'a pattern' 1 '5 passed, 2 failed' 'cli/*i*'
 ends 'each once, in the order of the list' 0 '7 passed, 0 failed' --jobs 1 golden unit/good golden
 check 'unit/good came first' test "$(grep '^== ' "$work/log" | head -n 1 | cut -c1-12)" = '== unit/good'
 ends 'packaging' 0 '7 passed, 0 failed' --packaging
-ends 'no tests named' 1 '16 passed, 8 failed'
+ends 'no tests named' 1 '17 passed, 7 failed'
 check 'all but packaging' test "$(grep -c '^== ' "$work/log")" -eq 12
-ends '--quick is without large' 1 '16 passed, 7 failed' --quick
+ends '--quick is without large' 1 '17 passed, 6 failed' --quick
 ends 'an unknown name' 1 '0 passed, 1 failed' unit/good cli/plan
 said 'the nearest' "run.sh: there is no test 'cli/plan'; the nearest is cli/plain, and --list lists all"
 ends 'an unknown name without its folder' 1 '0 passed, 1 failed' sloow

@@ -1,7 +1,9 @@
 /* fault WORK MODE [SEED COUNT]
  *
- * MODE faults: each call of a conversion fails in each way that it can (with SEED
- *              even those allocations that are much like others).
+ * MODE faults: each call of a conversion fails in each way that it can, but for some
+ *              allocations that are much like others.
+ *      quick:  the same with every fifth call of the system and fewer allocations.
+ *      thorough: the same with each call there is.
  *      reading: the same with verify and diff, of a good and of a damaged file.
  *      kills:  the process is killed at each call that changes something.
  *      power:  COUNT states that a power cut may have left.
@@ -108,24 +110,47 @@ static void one_fault(uint64_t n, enum fault fault, bool sticky, unsigned jobs)
     run_again(n, fault);
 }
 
-/* In the later scenarios one of `every` allocations; most were tried before. */
-static void all_faults(uint64_t every)
+/* One of so many calls fails, always the same ones. No two of these numbers, nor 2 nor 3,
+ * have a divisor in common: nothing that happens every so often is never tried. */
+struct thinning {
+    const char *mode;
+    uint64_t system; /* calls of the system */
+    uint64_t first;  /* allocations */
+    uint64_t later;  /* allocations in the later scenarios; most were tried before */
+    uint64_t busy;   /* all calls, with three workers */
+};
+static const struct thinning thinnings[] = {
+    {"faults", 1, 1, 5, 7}, {"quick", 5, 7, 23, 29}, {"thorough", 1, 1, 1, 7}};
+
+/* Each way to fail takes other calls than the one before: what is left out of one is not
+ * left out of all. */
+static bool tried(const struct thinning *thin, uint64_t n, enum fault fault)
+{
+    bool later = scenario->zstd || scenario->parts || scenario->ranks;
+    uint64_t every = world_call(n) != CALL_ALLOC ? thin->system : later ? thin->later : thin->first;
+    return fault_applies(fault, world_call(n)) && (n + (uint64_t)fault) % every == 0;
+}
+
+static void all_faults(const struct thinning *thin)
 {
     uint64_t calls = count_calls();
+    long runs = 0;
     for (uint64_t n = 1; n <= calls; n++)
         for (int f = FAULT_ENOSPC; f <= FAULT_SHORT; f++) {
             enum call call = world_call(n);
-            bool rarely = call == CALL_ALLOC && n % every &&
-                          (scenario->zstd || scenario->parts || scenario->ranks);
-            if (!fault_applies((enum fault)f, call) || rarely)
+            if (!tried(thin, n, (enum fault)f))
                 continue;
             one_fault(n, (enum fault)f, false, 1);
-            if (f <= FAULT_EIO && (call == CALL_PWRITE || call == CALL_FSYNC || n % 16 == 0))
+            runs++;
+            if (f <= FAULT_EIO && (call == CALL_PWRITE || call == CALL_FSYNC || n % 16 == 0)) {
                 one_fault(n, (enum fault)f, true, 1);
+                runs++;
+            }
         }
-    for (uint64_t n = 1; n <= calls; n += 7) /* the order of calls now varies */
+    for (uint64_t n = 1; n <= calls; n += thin->busy, runs++) /* their order now varies */
         one_fault(n, n % 2 ? FAULT_EIO : FAULT_ENOSPC, n % 3 == 0, 3);
-    printf("%s: %llu calls\n", scenario->name, (unsigned long long)calls);
+    printf("%s: %llu calls, %ld times one failed\n", scenario->name, (unsigned long long)calls,
+           runs);
 }
 
 /* ------------------------------------------------------------------- kills -- */
@@ -260,7 +285,7 @@ static void all_readings(const char *work)
 int main(int argc, char **argv)
 {
     if (argc < 3) {
-        fprintf(stderr, "usage: fault WORK faults|reading|kills|power [SEED COUNT]\n");
+        fprintf(stderr, "usage: fault WORK faults|quick|thorough|reading|kills|power [SEED COUNT]\n");
         return 2;
     }
     uint64_t seed = argc > 3 ? strtoull(argv[3], NULL, 10) : 1;
@@ -270,9 +295,10 @@ int main(int argc, char **argv)
         scenario = &scenarios[i];
         world_arm(0, FAULT_NONE, false);
         job_prepare(argv[1], scenario, &places);
-        if (strcmp(argv[2], "faults") == 0)
-            all_faults(argc > 3 ? 1 : 5);
-        else if (strcmp(argv[2], "kills") == 0)
+        for (size_t t = 0; t < sizeof thinnings / sizeof *thinnings; t++)
+            if (strcmp(argv[2], thinnings[t].mode) == 0)
+                all_faults(&thinnings[t]);
+        if (strcmp(argv[2], "kills") == 0)
             all_kills();
         else if (strcmp(argv[2], "reading") == 0 && scenario->single && !scenario->zstd)
             all_readings(argv[1]);

@@ -117,7 +117,7 @@ one() { # name
         $formats ;;
     errors) part errors "$PYTHON" tests/errors/golden_errors.py ;;
     headers) part headers "$PYTHON" tests/errors/fuzz_header.py ;;
-    faults) fault faults faults ${long:+1} ;;
+    faults) fault faults "$TILEPACK_TEST_FAULTS" ;;
     reading) fault reading reading ;;
     kills) fault kills kills ;;
     power) if [ -n "$long" ]; then fault power power 1 10000; else fault power power 1 2000; fi ;;
