@@ -1,5 +1,6 @@
-/* Shell completion scripts, generated from the tables and the formats. What a
- * script knows is fixed when it is printed; it runs no program while completing.
+/* Shell completion scripts, generated from the tables and the formats. What a script
+ * knows is fixed when it is printed; only the tensors of a checkpoint that stands on the
+ * line are asked from the program, by `dump --json`.
  * Invariant: every visible command, option, choice and format is in all three. */
 #include "cli/cmd.h"
 #include "cli/report.h"
@@ -13,6 +14,12 @@
 /* ------------------------------------------------------- words to complete -- */
 
 typedef void (*emit_fn)(const char *word, size_t length, const char *about);
+
+static void emit_plain(const char *word, size_t length, const char *about)
+{
+    (void)about;
+    printf("%.*s ", (int)length, word);
+}
 
 static void each_format(bool all, emit_fn emit)
 {
@@ -43,23 +50,44 @@ static bool setting_seen(const struct tp_format *formats, size_t f, uint32_t p, 
     return false;
 }
 
+/* The settings of format f; less those that an earlier format has, too, where `once`. */
+static void settings_of(const struct tp_format *formats, size_t f, bool once, emit_fn emit)
+{
+    for (uint32_t p = 0; p < formats[f].params; p++)
+        for (uint32_t c = 0; c < formats[f].param[p].count; c++) {
+            const struct tp_param *param = &formats[f].param[p];
+            const char *const *alias = param->aliases[c];
+            for (const char *name = param->choices[c]; name; name = *alias++) {
+                char word[100];
+                if (once && setting_seen(formats, f, p, name))
+                    continue;
+                snprintf(word, sizeof word, "%s=%s", param->key, name);
+                emit(word, strlen(word), "");
+            }
+        }
+}
+
 static void each_setting(emit_fn emit)
 {
     size_t count;
     const struct tp_format *formats = tp_formats(&count);
     for (size_t f = 0; f < count; f++)
-        for (uint32_t p = 0; p < formats[f].params && !formats[f].input_only; p++)
-            for (uint32_t c = 0; c < formats[f].param[p].count; c++) {
-                const struct tp_param *param = &formats[f].param[p];
-                const char *const *alias = param->aliases[c];
-                for (const char *name = param->choices[c]; name; name = *alias++) {
-                    char word[100];
-                    if (setting_seen(formats, f, p, name))
-                        continue;
-                    snprintf(word, sizeof word, "%s=%s", param->key, name);
-                    emit(word, strlen(word), "");
-                }
-            }
+        if (!formats[f].input_only)
+            settings_of(formats, f, true, emit);
+}
+
+/* A branch for each format of a shell's `case` or `switch`: what stands before its name and
+ * behind it, its settings, and the end. */
+static void setting_cases(const char *before, const char *behind, const char *end)
+{
+    size_t count;
+    const struct tp_format *formats = tp_formats(&count);
+    for (size_t f = 0; f < count; f++)
+        if (!formats[f].input_only) {
+            printf("%s%s%s", before, formats[f].name, behind);
+            settings_of(formats, f, false, emit_plain);
+            fputs(end, stdout);
+        }
 }
 
 static void each_command(emit_fn emit)
@@ -112,12 +140,6 @@ static bool visible(const struct tp_option *row, enum tp_command command)
     return tp_option_applies(row, command) && !row->hidden;
 }
 
-static void emit_plain(const char *word, size_t length, const char *about)
-{
-    (void)about;
-    printf("%.*s ", (int)length, word);
-}
-
 /* Text inside single quotes of a shell. */
 static void quoted(const char *text, const char *special)
 {
@@ -135,8 +157,12 @@ static void quoted(const char *text, const char *special)
 
 static void bash_value(enum tp_complete complete, const char *words)
 {
-    if (complete == TP_COMPLETE_PATH) {
-        fputs("_tilepack_paths ;;\n", stdout);
+    const char *function = complete == TP_COMPLETE_PATH      ? "_tilepack_paths"
+                           : complete == TP_COMPLETE_TENSOR  ? "_tilepack_tensors"
+                           : complete == TP_COMPLETE_SETTING ? "_tilepack_settings"
+                                                             : NULL;
+    if (function) {
+        printf("%s ;;\n", function);
         return;
     }
     fputs("_tilepack_words '", stdout);
@@ -166,9 +192,17 @@ static void bash_command(enum tp_command command)
         if (visible(&tp_option_rows[i], command))
             printf("--%s ", tp_option_rows[i].name);
     fputs("' ;;\n                        *) ", stdout);
-    bash_value(row->operand[0].complete, row->operand[0].words);
+    const struct tp_operand *operand = &row->operand[0];
+    if (row->operand[1].complete == TP_COMPLETE_TENSOR) /* paths as long as there is none */
+        operand++;
+    bash_value(operand->complete, operand->words);
     fputs("                    esac ;;\n            esac ;;\n", stdout);
 }
+
+/* What `dump --json` prints, a tensor on a line, as names of weights and tensors. */
+#define TENSOR_NAMES                                                                        \
+    "sed -n 'h;s/.*\"weight\": \"\\([^\"]*\\)\".*/\\1/p;"                                      \
+    "g;s/^ *{\"name\": \"\\([^\"]*\\)\", \"dtype.*/\\1/p' | LC_ALL=C sort -u"
 
 /* bash cuts words at = and :, so the words are taken from the line instead, and
  * what bash thinks is already there is cut off the answers. */
@@ -192,6 +226,20 @@ static const char bash_head[] =
     "    done < <(compgen -f -- \"$cur\")\n"
     "    compopt -o filenames 2>/dev/null\n"
     "}\n"
+    "_tilepack_tensors() {\n"
+    "    local word path name\n"
+    "    for word in \"${words[@]:2:last-2}\"; do\n"
+    "        path=${word/#\\~\\//$HOME/}\n"
+    "        if [[ ! -e $path ]]; then continue; fi\n"
+    "        while IFS= read -r name; do\n"
+    "            if [[ $name == \"$cur\"* ]]; then COMPREPLY+=(\"$name\"); fi\n"
+    "        done < <(tilepack dump \"$path\" \"$cur*\" --json 2>/dev/null | " TENSOR_NAMES ")\n"
+    "        return\n"
+    "    done\n"
+    "    _tilepack_paths\n"
+    "}\n";
+
+static const char bash_main[] =
     "_tilepack() {\n"
     "    local cur prev line=${COMP_LINE:0:COMP_POINT}\n"
     "    local -a words\n"
@@ -208,9 +256,28 @@ static const char bash_head[] =
     "        prev=''\n"
     "    fi\n";
 
+static void bash_settings(void)
+{
+    fputs("_tilepack_settings() {\n"
+          "    local i to=''\n"
+          "    for ((i = 2; i <= last; i++)); do\n"
+          "        case ${words[i]} in\n"
+          "            --to) to=${words[i + 1]-} ;;\n"
+          "            --to=*) to=${words[i]#--to=} ;;\n"
+          "        esac\n"
+          "    done\n"
+          "    case $to in\n", stdout);
+    setting_cases("        ", ") _tilepack_words '", "' ;;\n");
+    fputs("        *) _tilepack_words '", stdout);
+    each_setting(emit_plain);
+    fputs("' ;;\n    esac\n}\n", stdout);
+}
+
 static void print_bash(void)
 {
     fputs(bash_head, stdout);
+    bash_settings();
+    fputs(bash_main, stdout);
     fputs("    if ((last == 1)); then\n        _tilepack_words '", stdout);
     each_command(emit_plain);
     fputs("--version --help'\n        return\n    fi\n    case ${words[1]} in\n", stdout);
@@ -236,6 +303,10 @@ static void zsh_action(enum tp_complete complete, const char *words)
 {
     if (complete == TP_COMPLETE_PATH) {
         fputs("_files", stdout);
+    } else if (complete == TP_COMPLETE_SETTING) {
+        fputs("_tilepack_settings", stdout);
+    } else if (complete == TP_COMPLETE_TENSOR) {
+        fputs("_tilepack_tensors", stdout);
     } else if (complete != TP_COMPLETE_NONE) {
         putchar('(');
         each_word(complete, words, zsh_word);
@@ -281,11 +352,42 @@ static void zsh_command(enum tp_command command)
     fputs("                && return 0 ;;\n", stdout);
 }
 
+/* In both, $words begins with the command. */
+static void zsh_functions(void)
+{
+    fputs("_tilepack_settings() {\n"
+          "    local i to\n"
+          "    for ((i = 2; i <= $#words; i++)); do\n"
+          "        case $words[i] in\n"
+          "            --to) to=$words[i+1] ;;\n"
+          "            --to=*) to=${words[i]#--to=} ;;\n"
+          "        esac\n"
+          "    done\n"
+          "    case $to in\n", stdout);
+    setting_cases("        ", ") compadd \"$@\" - ", ";;\n");
+    fputs("        *) compadd \"$@\" - ", stdout);
+    each_setting(emit_plain);
+    fputs(";;\n    esac\n}\n"
+          "_tilepack_tensors() {\n"
+          "    local word\n"
+          "    local -a names\n"
+          "    for word in ${words[2,CURRENT-1]}; do\n"
+          "        word=${(Q)word/#\\~\\//$HOME/}\n"
+          "        [[ -e $word ]] || continue\n"
+          "        names=(${(f)\"$(tilepack dump $word \"$PREFIX*\" --json 2>/dev/null | "
+          TENSOR_NAMES ")\"})\n"
+          "        compadd \"$@\" -a names\n"
+          "        return\n"
+          "    done\n"
+          "}\n", stdout);
+}
+
 static void print_zsh(void)
 {
     fputs("#compdef tilepack\n"
-          "# zsh completion for tilepack, generated by: tilepack completions zsh\n"
-          "_tilepack() {\n"
+          "# zsh completion for tilepack, generated by: tilepack completions zsh\n", stdout);
+    zsh_functions();
+    fputs("_tilepack() {\n"
           "    local curcontext=$curcontext state line ret=1\n"
           "    local -A opt_args\n"
           "    local -a commands\n"
@@ -340,6 +442,8 @@ static void fish_values(enum tp_complete complete, const char *words)
 {
     if (complete == TP_COMPLETE_PATH) {
         fputs(" -F", stdout);
+    } else if (complete == TP_COMPLETE_SETTING) {
+        fputs(" -a '(__tilepack_settings)'", stdout);
     } else if (complete != TP_COMPLETE_NONE) {
         fputs(" -a '", stdout);
         each_word(complete, words, fish_word);
@@ -370,9 +474,52 @@ static void fish_command(enum tp_command command)
     }
     if (row->operand[0].complete == TP_COMPLETE_NONE)
         return;
-    printf("complete -c tilepack -n '__fish_seen_subcommand_from %s'", row->name);
+    bool tensors = row->operand[1].complete == TP_COMPLETE_TENSOR;
+    printf("complete -c tilepack -n '__fish_seen_subcommand_from %s%s'", row->name,
+           tensors ? "; and not __tilepack_path >/dev/null" : "");
     fish_values(row->operand[0].complete, row->operand[0].words);
     putchar('\n');
+    if (tensors)
+        printf("complete -c tilepack -n '__fish_seen_subcommand_from %s' "
+               "-a '(__tilepack_tensors)'\n", row->name);
+}
+
+static void fish_functions(void)
+{
+    fputs("function __tilepack_settings\n"
+          "    set -l to\n"
+          "    set -l next 0\n"
+          "    for word in (commandline -opc)\n"
+          "        if test $next = 1\n"
+          "            set to $word\n"
+          "        end\n"
+          "        set next 0\n"
+          "        switch $word\n"
+          "            case --to\n"
+          "                set next 1\n"
+          "            case '--to=*'\n"
+          "                set to (string replace -- --to= '' $word)\n"
+          "        end\n"
+          "    end\n"
+          "    switch \"$to\"\n", stdout);
+    setting_cases("        case ", "\n            string split -n ' ' '", "'\n");
+    fputs("        case '*'\n            string split -n ' ' '", stdout);
+    each_setting(emit_plain);
+    fputs("'\n    end\nend\n"
+          "function __tilepack_path\n"
+          "    for word in (commandline -opc)[3..-1]\n"
+          "        set -l path (string replace -r '^~/' $HOME/ -- $word)\n"
+          "        if test -e \"$path\"\n"
+          "            echo $path\n"
+          "            return 0\n"
+          "        end\n"
+          "    end\n"
+          "    return 1\n"
+          "end\n"
+          "function __tilepack_tensors\n"
+          "    set -l path (__tilepack_path); or return\n"
+          "    tilepack dump $path (commandline -ct)'*' --json 2>/dev/null | " TENSOR_NAMES "\n"
+          "end\n", stdout);
 }
 
 static void print_fish(void)
@@ -382,6 +529,7 @@ static void print_fish(void)
           "complete -c tilepack -n __fish_use_subcommand -s V -l version "
           "-d 'print version and commit'\n"
           "complete -c tilepack -n __fish_use_subcommand -s h -l help -d 'show help'\n", stdout);
+    fish_functions();
     for (unsigned c = 0; c < TP_CMD_COUNT; c++)
         if (!tp_command_rows[c].hidden)
             fish_command((enum tp_command)c);

@@ -46,7 +46,8 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         "tilepack dump packed/ model.layers.0.mlp.down_proj\n"
         "tilepack dump packed/ model.layers.0.mlp.down_proj --at 17,300\n"
         "tilepack dump packed/ model.layers.0.mlp.down_proj --values 0:4,0:8\n",
-        {{"PATH", TP_COMPLETE_PATH, NULL}, {"TENSOR", TP_COMPLETE_NONE, NULL}}, 1, 2, false, NULL},
+        {{"PATH", TP_COMPLETE_PATH, NULL}, {"TENSOR", TP_COMPLETE_TENSOR, NULL}}, 1, 2,
+        false, NULL},
     [TP_CMD_VERIFY] = {
         "verify", "PATH [--against SRC] [options]",
         "prove that a converted checkpoint is whole and right",

@@ -110,7 +110,8 @@ enum tp_complete {
     TP_COMPLETE_FORMAT,  /* a format that can be written */
     TP_COMPLETE_ANY_FORMAT,
     TP_COMPLETE_MODEL,   /* a file of models */
-    TP_COMPLETE_SETTING, /* key=value of any format */
+    TP_COMPLETE_SETTING, /* key=value of the format that --to names */
+    TP_COMPLETE_TENSOR,  /* of the checkpoint that is the operand before */
     TP_COMPLETE_COMMAND,
     TP_COMPLETE_GPU,
     TP_COMPLETE_CHIP,    /* a GPU to serve on */

@@ -12,6 +12,16 @@ ln -s "$program" "$work/bin/tilepack"
 touch "$work/data/chair.safetensors" "$work/data/recipe.json" "$work/data/with space.json"
 PATH="$work/bin:$PATH"
 export PATH
+# Two weights and what is kept beside them, plain and packed.
+mkdir "$work/data/plain"
+header='{"l.0.q_proj.weight":{"dtype":"BF16","shape":[32,128],"data_offsets":[0,8192]},'
+header+='"l.0.up_proj.weight":{"dtype":"BF16","shape":[32,128],"data_offsets":[8192,16384]},'
+header+='"l.0.norm.weight":{"dtype":"BF16","shape":[128],"data_offsets":[16384,16640]}}'
+# shellcheck disable=SC2059 # the size in octal
+{ printf "\\$(printf %03o $((${#header} % 256)))\\$(printf %03o $((${#header} / 256)))"
+  printf '\0\0\0\0\0\0%s' "$header"
+  head -c 16640 /dev/zero; } >"$work/data/plain/model.safetensors"
+tilepack convert "$work/data/plain" -o "$work/data/packed" --to fp8-dynamic-ct --quiet || exit 1
 failed=0 checked=0
 
 # expect SHELL LINE WANTED GOT: lists of words, one per line, sorted
@@ -34,6 +44,10 @@ questions() { # ask COMMAND: called as: ask LINE WANTED
     "$1" 'tilepack convert --nonf' --nonfinite
     "$1" 'tilepack convert --nonfinite ' $'keep\nrefuse'
     "$1" 'tilepack convert SRC --set quot' $'quotient=bf16\nquotient=fp32'
+    "$1" 'tilepack convert SRC --to nvfp4-ct --set quot' ''
+    "$1" 'tilepack convert SRC --to w4a16-ct --set gr' \
+        $'group=128\ngroup=32\ngroup=64\ngroup=channel'
+    "$1" 'tilepack plan SRC --to=w4a16-marlin --set gr' $'group=128\ngroup=32\ngroup=64'
     "$1" 'tilepack convert SRC --to w4a8-c' $'w4a8-ct\nw4a8-cutlass'
     "$1" 'tilepack convert SRC --to=w4a8-cu' w4a8-cutlass
     "$1" 'tilepack formats mxfp8-t' mxfp8-torchao3d
@@ -42,6 +56,11 @@ questions() { # ask COMMAND: called as: ask LINE WANTED
     "$1" 'tilepack schedule data --gpu h2' $'h20\nh200'
     "$1" 'tilepack convert rec' recipe.json
     "$1" 'tilepack dump ch' $'chair.safetensors\ncheckpoints'
+    "$1" 'tilepack dump plain l.0.' $'l.0.norm.weight\nl.0.q_proj.weight\nl.0.up_proj.weight'
+    "$1" 'tilepack dump --json packed l.0.q' \
+        $'l.0.q_proj\nl.0.q_proj.weight\nl.0.q_proj.weight_scale'
+    "$1" 'tilepack dump packed recipe' ''
+    "$1" 'tilepack dump chair.safetensors l' ''
     "$1" 'tilepack verify checkpoints --against ch' $'chair.safetensors\ncheckpoints'
     "$1" 'tilepack bench --disc' ''
     "$1" 'tilepack convert --disc' ''
@@ -61,6 +80,7 @@ ask_bash 'tilepack convert --to ' "$(formats)"
 ask_bash 'tilepack convert --device=cuda:' 'all'
 ask_bash 'tilepack convert SRC --set scale=r' $'rceil\nrcp'
 ask_bash 'tilepack convert SRC --set scale=g' gpu
+ask_bash 'tilepack convert SRC --to w4a8-cutlass --set scale=' $'cpu\ndiv\ngpu\nrcp'
 ask_bash 'tilepack convert --recipe with' 'with space.json'
 if command -v shellcheck >/dev/null; then
     expect bash 'shellcheck' '' "$(tilepack completions bash | shellcheck -s bash - 2>&1)"
