@@ -7,6 +7,7 @@ import shutil
 import struct
 import subprocess
 
+import tool
 from errors.common import (CONVERT, CONVERT_DIR, Command, Skip, case, linear, one_shard, raw,
                            tensors, two_shards)
 
@@ -404,6 +405,42 @@ def disk_full_copy():
     one_shard()
     raw("src/tokenizer.json", b"x" * 100_000)
     return Command(("convert", "src", "-o", "disk/out", "--to", "w4a8-ct"), after=small_disk(64))
+
+
+def made(*argv):
+    """What an earlier command has left."""
+    subprocess.run([tool.binary(), *argv, "--quiet"], check=True)
+
+
+@case("disk-full-for-an-archive")
+def disk_full_archive():
+    one_shard(linear(n=1024, k=1024))
+    return Command(("convert", "src", "-o", "disk/out", "--to", "w4a8-ct", "--zstd"),
+                   after=small_disk(64))
+
+
+@case("disk-full-for-unpacked-weights")
+def disk_full_unpacked():
+    one_shard(linear(n=1024, k=1024), b"{}")
+    made(*CONVERT_DIR)
+    return Command(("unpack", "out", "-o", "disk/plain"), after=small_disk(64))
+
+
+@case("disk-full-for-joined-ranks")
+def disk_full_joined():
+    one_shard(linear("l.q_proj.weight", 1024, 1024))
+    made(*CONVERT_DIR, "--tp", "2")
+    return Command(("join", "out", "-o", "disk/whole"), after=small_disk(64))
+
+
+@case("disk-full-for-merged-parts")
+def disk_full_merged():
+    two_shards()
+    raw("src/tokenizer.json", b"x" * 100_000)
+    after = small_disk(96)
+    for part in ("1/2", "2/2"):
+        made("convert", "src", "-o", "disk/out", "--to", "w4a8-ct", "--part", part)
+    return Command(("merge", "disk/out"), after=after)
 
 
 @case("file-size-limit")

@@ -81,9 +81,9 @@ enum tp_code tp_commit_in_the_way(const char *path, struct tp_err *err);
 enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_result *result);
 enum tp_code tp_commit_remove_file(const char *directory, const char *name, struct tp_err *err);
 /* Fails when the file system of the directory has no room for the files that are to come: all but
- * those of `skip` (by file of c->plan, or NULL). */
+ * those of `skip` (by file of c->plan, or NULL) and of the journal; `copies`: and the copies. */
 enum tp_code tp_commit_check_space(const struct tp_commit *c, const char *directory,
-                                   const bool *skip);
+                                   const bool *skip, bool copies);
 /* A file or a link, or a folder or rank with all that is in it. */
 enum tp_code tp_commit_remove_entry(const char *directory, const char *name, struct tp_err *err);
 /* Removes what is in a directory, but not the file `keep` (NULL: all). */
@@ -127,6 +127,8 @@ enum tp_code tp_commit_card(const struct tp_commit *c, struct tp_text *text);
 /* Copies the source's other files, and makes their folders; those that the config makes stale
  * only with `all`. */
 enum tp_code tp_commit_copy_others(struct tp_commit *c, bool all);
+/* What those copies take, of all ranks together; a file that cannot be looked at counts nothing. */
+uint64_t tp_commit_copied_bytes(const struct tp_commit *c);
 enum tp_code tp_commit_write_texts(struct tp_commit *c);
 enum tp_code tp_commit_hash_text(const char *data, size_t size, uint8_t hash[TP_HASH_BYTES],
                                  struct tp_err *err);

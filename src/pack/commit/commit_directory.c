@@ -270,7 +270,7 @@ enum tp_code tp_commit_directory(struct tp_commit *c, struct tp_convert_result *
     result->resumed = c->journal.done_count;
     for (size_t f = 0; f < c->plan->file_count; f++)
         skip[f] = tp_commit_has(c, f);
-    if ((code = tp_commit_check_space(c, c->partial, skip)) == TP_OK) {
+    if ((code = tp_commit_check_space(c, c->partial, skip, true)) == TP_OK) {
         tp_commit_tell_resumed(c, skip, result->resumed, c->plan->file_count);
         code = tp_commit_run_shards(c, skip);
     }

@@ -233,6 +233,29 @@ static bool is_behind_card(const char *name)
     return order > 0 || (order == 0 && size >= strlen(CARD));
 }
 
+/* Whether the file is copied as it is: not where the output has one of its own, and not what the
+ * config makes stale. */
+static bool is_copied(const struct tp_commit *c, const char *name, bool all)
+{
+    return all || !(tp_config_leaves_out(c->plan, name) ||
+                    (c->plan->unit_count && strcmp(name, CARD) == 0));
+}
+
+uint64_t tp_commit_copied_bytes(const struct tp_commit *c)
+{
+    const struct tp_checkpoint *ckpt = c->plan->ckpt;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < ckpt->other_count; i++) {
+        struct stat st;
+        char *path = tp_os_format(c->err, "%s/%s", ckpt->path, ckpt->others[i]);
+        if (path && is_copied(c, ckpt->others[i], c->texts != NULL) &&
+            tp_os.stat(path, &st) == 0 && S_ISREG(st.st_mode))
+            bytes += (uint64_t)st.st_size * tp_commit_group(c);
+        free(path);
+    }
+    return bytes;
+}
+
 /* The card stands where one of the source would: a list of files is the same then whether it was
  * made or, by join, copied. */
 enum tp_code tp_commit_copy_others(struct tp_commit *c, bool all)
@@ -247,10 +270,8 @@ enum tp_code tp_commit_copy_others(struct tp_commit *c, bool all)
             code = tp_commit_write_small(c, CARD, text->data, text->size, true);
             card = false;
         }
-        if (code || (!all && (tp_config_leaves_out(c->plan, names[i]) ||
-                              (c->plan->unit_count && strcmp(names[i], CARD) == 0))))
-            continue;
-        code = copy_in_folder(c, i);
+        if (code == TP_OK && is_copied(c, names[i], all))
+            code = copy_in_folder(c, i);
     }
     if (card && code == TP_OK)
         code = tp_commit_write_small(c, CARD, text->data, text->size, true);

@@ -6,6 +6,7 @@
  */
 #include "pack/commit/commit_build.h"
 
+#include "base/num.h"
 #include "pack/os/below.h"
 
 #include <errno.h>
@@ -188,21 +189,34 @@ enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_resul
     return tp_commit_in_the_way(c->output, c->err);
 }
 
-/* Archives are left out: how large they become is not known. */
-enum tp_code tp_commit_check_space(const struct tp_commit *c, const char *directory,
-                                   const bool *skip)
+/* Bytes of weights that are to come. Of archives, whose sizes nobody knows, the largest file: it
+ * is written as it is before it is packed. */
+static uint64_t shard_bytes(const struct tp_commit *c, const bool *skip)
 {
     const struct tp_plan *plan = tp_commit_files(c);
     unsigned group = tp_commit_group(c);
-    uint64_t need = 0, room;
-    for (size_t f = 0; f < plan->file_count; f++)
-        if (!skip || !skip[f / group])
-            need += plan->files[f].size;
-    if (c->options->zstd || tp_os.free_bytes(directory, &room) || room >= need)
+    uint64_t sum = 0, largest = 0;
+    for (size_t f = 0; f < plan->file_count; f++) {
+        if ((skip && skip[f / group]) || (c->journal.done && tp_commit_has(c, f / group)))
+            continue;
+        sum += plan->files[f].size;
+        largest = tp_max_u64(largest, plan->files[f].size);
+    }
+    return c->options->zstd ? largest : sum;
+}
+
+enum tp_code tp_commit_check_space(const struct tp_commit *c, const char *directory,
+                                   const bool *skip, bool copies)
+{
+    uint64_t room, need = shard_bytes(c, skip) + (copies ? tp_commit_copied_bytes(c) : 0);
+    if (c->err->code)
+        return c->err->code;
+    if (tp_os.free_bytes(directory, &room) || room >= need)
         return TP_OK;
     tp_err_path(c->err, directory);
     tp_err_hint(c->err, "make room, or choose an output on another file system with -o");
-    return tp_fail(c->err, TP_E_IO, "the output takes %llu MB, but only %llu MB are free there",
+    return tp_fail(c->err, TP_E_IO, "the output takes %s%llu MB, but only %llu MB are free there",
+                   c->options->zstd ? "at least " : "",
                    (unsigned long long)(need / 1000000 + (need % 1000000 != 0)),
                    (unsigned long long)(room / 1000000));
 }

@@ -248,6 +248,16 @@ static enum tp_code prove(struct merge *m)
     return code;
 }
 
+/* For the copies: the shards are there. */
+static enum tp_code check_room(struct tp_commit *c)
+{
+    tp_err_hint(c->err, "make room on that file system and merge again");
+    enum tp_code code = tp_commit_check_space(c, c->partial, NULL, true);
+    if (code == TP_OK)
+        c->err->hint[0] = '\0';
+    return code;
+}
+
 static enum tp_code merge(struct merge *m)
 {
     struct tp_commit *c = &m->c;
@@ -262,7 +272,8 @@ static enum tp_code merge(struct merge *m)
                        "file's name, size, time or header differs");
     }
     if ((code = tp_below_open_dir(c->partial, &c->dir, c->err)) == TP_OK &&
-        (code = prove(m)) == TP_OK && (code = tp_commit_sweep(c)) == TP_OK)
+        (code = prove(m)) == TP_OK && (code = tp_commit_sweep(c)) == TP_OK &&
+        (code = check_room(c)) == TP_OK)
         code = tp_commit_finish(c);
     return code;
 }

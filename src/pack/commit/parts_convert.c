@@ -199,7 +199,7 @@ static enum tp_code run_part(struct work *work, struct tp_convert_result *result
         return code;
     }
     if ((code = skip_others(work, result)) == TP_OK &&
-        (code = tp_commit_check_space(c, c->partial, work->skip)) == TP_OK &&
+        (code = tp_commit_check_space(c, c->partial, work->skip, false)) == TP_OK &&
         (code = tp_commit_run_shards(c, work->skip)) == TP_OK &&
         (code = tp_checkpoint_unchanged(c->plan->ckpt, c->err)) == TP_OK)
         code = tp_os_fsync_dir(c->partial, c->err);
