@@ -1,6 +1,7 @@
 #!/bin/sh
 # The package that `make deb` makes: what it holds runs, lintian finds nothing, and the same
-# source gives the same bytes.
+# source gives the same bytes. apt installs it in a bare system with what it depends on, and takes
+# all of it away.
 set -u
 # shellcheck source=tests/lib/preamble.sh
 . "${TESTS:-$(cd "$(dirname "$0")/.." && pwd)}/lib/preamble.sh"
@@ -8,6 +9,8 @@ root=$(dirname "$TESTS")
 BUILD=${BUILD:-$root/build}
 # shellcheck source=tests/lib/plain_make.sh
 . "$TESTS/lib/plain_make.sh"
+# shellcheck source=tests/lib/bare.sh
+. "$TESTS/lib/bare.sh"
 if ! command -v dpkg-deb >/dev/null || ! command -v dpkg-shlibdeps >/dev/null; then
     ok "skipped: packages are made with dpkg-dev"
     finish
@@ -36,5 +39,23 @@ if command -v lintian >/dev/null; then
     cat "$work/lintian"
 else
     echo 'skipped: lintian is not installed'
+fi
+
+there=$work/bare
+if bare_root "$there"; then
+    "$PYTHON" "$root/samples/gen_checkpoint.py" "$there/tiny" --preset tiny-llama --quiet || exit 1
+    cp "$deb" "$there/tilepack.deb"
+    bare "$there" dpkg-query -W -f '${Package}\n' >"$work/before"
+    check 'apt installs it in a bare system' \
+        bare "$there" apt-get -q install -y --no-install-recommends /tilepack.deb
+    answers 'the program runs there' 0 "$("$TILEPACK" --version)" bare "$there" tilepack --version
+    check 'and converts' bare "$there" tilepack convert /tiny -o /made --to w4a8-cutlass --quiet
+    check 'and proves it' bare "$there" tilepack verify /made --against /tiny --strict
+    "$TILEPACK" convert "$there/tiny" -o "$work/made" --to w4a8-cutlass --quiet
+    check 'to the bytes of the program here' diff -r "$work/made" "$there/made"
+    check 'apt takes it away' bare "$there" apt-get -q purge -y --autoremove tilepack
+    bare "$there" dpkg-query -W -f '${Package}\n' >"$work/after"
+    check 'and what came with it' diff "$work/before" "$work/after"
+    check 'and leaves nothing' test -z "$(find "$there/usr" -name '*tilepack*')"
 fi
 finish
