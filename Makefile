@@ -116,9 +116,9 @@ test:
 	$(MAKE) -j$(JOBS) $(BUILD)/tilepack library $(UNIT) $(FAULT) $(REPLAY)
 	BUILD=$(BUILD) sh tests/run.sh
 
-# Installing, the source archive: the ways in which this gets onto a machine.
+# Installing, packages, archives, the image: the ways in which this gets onto a machine.
 test-packaging:
-	sh scripts/deps.sh build test browser
+	sh scripts/deps.sh build test browser packaging
 	$(MAKE) -j$(JOBS) all
 	BUILD=$(BUILD) sh tests/run.sh --packaging
 
@@ -237,6 +237,10 @@ wheel-arm:
 	sh scripts/deps.sh build test wheel arm
 	sh scripts/wheel.sh $(BUILD) aarch64
 
+# The program of the wheel alone, which runs on any Linux, as an archive.
+static: all wheel
+	sh scripts/static.sh $(BUILD) $(VERSION)
+
 # Two builds of the committed source must be the same bytes.
 reproducible:
 	sh scripts/deps.sh build
@@ -290,4 +294,4 @@ clean:
 	rm -rf $(BUILD)
 
 -include $(LIB_OBJ:.o=.d) $(BENCH_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(UNIT:=.d)
-.PHONY: FORCE all unit check say-missing demo test test-packaging test-gpu gpu-tests dist wheel reproducible bench quality test-slurm test-arm asan tsan fuzz fuzz-build lint deps install install-program deb uninstall wheel-arm test-vllm clean
+.PHONY: FORCE all unit check say-missing demo test test-packaging test-gpu gpu-tests dist wheel static reproducible bench quality test-slurm test-arm asan tsan fuzz fuzz-build lint deps install install-program deb uninstall wheel-arm test-vllm clean

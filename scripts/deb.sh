@@ -22,7 +22,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 root=$work/root
 
-${MAKE:-make} -s BUILD="$build" DESTDIR="$root" PREFIX=/usr install-program
+# What the make that runs this has built is taken as it is.
+${MAKE:-make} -s BUILD="$build" -o "$build/config" DESTDIR="$root" PREFIX=/usr install-program
 strip --strip-unneeded --remove-section=.comment --remove-section=.note "$root/usr/bin/tilepack"
 mkdir -p "$root/usr/share/zsh/vendor-completions" "$root/DEBIAN"
 mv "$root/usr/share/zsh/site-functions/_tilepack" "$root/usr/share/zsh/vendor-completions/"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# deps.sh [--print] [build] [test] [lint] [wheel] [arm] [slurm] [browser]
+# deps.sh [--print] [build] [test] [lint] [wheel] [arm] [slurm] [browser] [packaging]
 #
 # Installs what this project needs from the distribution (Debian or Ubuntu, apt)
 # and is not there yet. A thing counts as there when it can be used (the command
@@ -54,8 +54,15 @@ packages() {
     browser)
         echo "chromium command ${CHROMIUM:-chromium}"
         ;;
+    packaging)
+        echo "binutils command $(uname -m)-linux-gnu-objcopy"
+        echo "buildah command buildah"
+        echo "debootstrap file /usr/sbin/debootstrap"
+        echo "dpkg-dev command dpkg-shlibdeps"
+        echo "lintian command lintian"
+        ;;
     *)
-        echo "deps.sh: unknown group '$1'; the groups are build, test, lint, wheel, arm, slurm and browser" >&2
+        echo "deps.sh: unknown group '$1'; the groups are build, test, lint, wheel, arm, slurm, browser and packaging" >&2
         exit 2
         ;;
     esac

@@ -2,6 +2,7 @@
 # root with debootstrap and a network, and kept packed in $BUILD. Not a test itself; read after
 # preamble.sh.
 # shellcheck shell=sh
+# shellcheck disable=SC2154 # work is the folder of preamble.sh
 bare_release=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release 2>/dev/null)
 bare_kept=$BUILD/bare-$bare_release-$(uname -m).tar
 

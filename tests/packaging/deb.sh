@@ -45,7 +45,7 @@ there=$work/bare
 if bare_root "$there"; then
     "$PYTHON" "$root/samples/gen_checkpoint.py" "$there/tiny" --preset tiny-llama --quiet || exit 1
     cp "$deb" "$there/tilepack.deb"
-    bare "$there" dpkg-query -W -f '${Package}\n' >"$work/before"
+    bare "$there" dpkg --get-selections >"$work/before"
     check 'apt installs it in a bare system' \
         bare "$there" apt-get -q install -y --no-install-recommends /tilepack.deb
     answers 'the program runs there' 0 "$("$TILEPACK" --version)" bare "$there" tilepack --version
@@ -54,7 +54,7 @@ if bare_root "$there"; then
     "$TILEPACK" convert "$there/tiny" -o "$work/made" --to w4a8-cutlass --quiet
     check 'to the bytes of the program here' diff -r "$work/made" "$there/made"
     check 'apt takes it away' bare "$there" apt-get -q purge -y --autoremove tilepack
-    bare "$there" dpkg-query -W -f '${Package}\n' >"$work/after"
+    bare "$there" dpkg --get-selections >"$work/after"
     check 'and what came with it' diff "$work/before" "$work/after"
     check 'and leaves nothing' test -z "$(find "$there/usr" -name '*tilepack*')"
 fi

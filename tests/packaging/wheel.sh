@@ -2,12 +2,17 @@
 # The wheel of `make wheel`, without CUDA, which takes long and adds nothing here: its tag is
 # true, it carries the licences of what it bundles, and installed from files alone into an empty
 # environment it converts, as a command and from Python, to the bytes of the program of the
-# checkout. The source distribution builds, too.
+# checkout. The source distribution builds, too, with all that is embedded. The archive that `make
+# static` makes of the wheel's program runs in a bare system.
 set -u
 # shellcheck source=tests/lib/preamble.sh
 . "${TESTS:-$(cd "$(dirname "$0")/.." && pwd)}/lib/preamble.sh"
 root=$(dirname "$TESTS")
 BUILD=${BUILD:-$root/build}
+# shellcheck source=tests/lib/plain_make.sh
+. "$TESTS/lib/plain_make.sh"
+# shellcheck source=tests/lib/bare.sh
+. "$TESTS/lib/bare.sh"
 # What the tests of a checkout set would be found in place of what is installed.
 unset TILEPACK_PROGRAM TILEPACK_LIBRARY PYTHONPATH
 TILEPACK_MAKE=NVCC=
@@ -57,9 +62,38 @@ check 'to the same bytes as well' diff -r "$work/expected" "$work/again"
 "$work/venv/bin/tilepack" convert none -o x --to w4a8-ct >/dev/null 2>&1
 check 'the command has the exit status of the program' test $? -eq 5
 
-mkdir sdist
-tar -xzf "$BUILD"/dist/tilepack_llm-*.tar.gz -C sdist --strip-components=1
-check 'the source distribution builds' env -u MAKEFLAGS -u MAKELEVEL TILEPACK_BUILD="$work/sdist-build" \
-    sh -c "cd sdist && exec \"$tools\" -m hatchling build -t wheel -d ../sdist-wheel"
 cd "$root" || exit 1
+static() { plain_make -C "$root" BUILD="$BUILD" -o "$BUILD/config" -o wheel static; }
+archive=$BUILD/dist/tilepack-$version-linux-$(uname -m).tar.gz
+check 'make static' static
+check 'makes an archive' cp "$archive" "$work/first.tar.gz"
+check 'make static again' static
+check 'gives the same bytes' cmp "$archive" "$work/first.tar.gz"
+mkdir "$work/there"
+check 'it unpacks into one folder' tar -xzf "$archive" -C "$work/there" --strip-components=1
+for file in bin/tilepack share/man/man1/tilepack.1 share/bash-completion/completions/tilepack \
+    share/doc/tilepack/LICENSE share/doc/tilepack/licenses/libzstd-dev.txt \
+    share/tilepack/samples/load_packed.py; do
+    check "with $file" test -s "$work/there/$file"
+done
+check 'and the program of the wheel' cmp "$work/there/bin/tilepack" \
+    "$(find "$work/venv/lib" -path '*/native/tilepack')"
+if bare_root "$work/bare"; then
+    cp -r "$work/there" "$work/bare/tilepack"
+    cp -r "$work/src" "$work/bare/src"
+    check 'which converts in a bare system' bare "$work/bare" \
+        /tilepack/bin/tilepack convert /src -o /made --to w4a8-cutlass --quiet
+    check 'to the same bytes' diff -r "$work/expected" "$work/bare/made"
+fi
+
+# Compiled at once: what is looked at is whether all is there.
+mkdir "$work/sdist"
+tar -xzf "$BUILD"/dist/tilepack_llm-*.tar.gz -C "$work/sdist" --strip-components=1
+check 'the source distribution builds' env -u MAKEFLAGS -u MAKELEVEL CFLAGS=-O1 \
+    TILEPACK_BUILD="$work/sdist-build" \
+    sh -c "cd '$work/sdist' && exec '$tools' -m hatchling build -t wheel -d '$work/sdist-wheel'"
+"$TILEPACK" formats >"$work/formats"
+"$TILEPACK" models >"$work/models"
+check 'with all formats' sh -c "'$work/sdist-build/tilepack' formats | diff - '$work/formats'"
+check 'and all models' sh -c "'$work/sdist-build/tilepack' models | diff - '$work/models'"
 finish
