@@ -17,6 +17,8 @@ static enum tp_code make_request(const struct tp_options *o, const struct tp_for
     *request = (struct tp_request){.requantize = true, .keep_nonfinite = true,
                                    .outline = !o->full};
     enum tp_code code = tp_request_to(request, format->name, NULL, 0, err);
+    if (code == TP_OK)
+        code = tp_request_facts(o, request, err);
     for (size_t i = 0; i < o->include.count && code == TP_OK; i++)
         code = tp_request_include(request, o->include.item[i], err);
     for (size_t i = 0; i < o->exclude.count && code == TP_OK; i++)
@@ -149,8 +151,16 @@ static uint64_t tensor_bytes(const struct tp_checkpoint *ckpt)
     return bytes;
 }
 
+static enum tp_code open_source(const struct tp_options *o, struct tp_request *said,
+                                struct tp_source *source, struct tp_err *err)
+{
+    enum tp_code code = tp_request_facts(o, said, err);
+    return code ? code : tp_source_open_as(o->arg.item[0], 0, &said->models, source, err);
+}
+
 int tp_cmd_compare(const struct tp_options *o)
 {
+    struct tp_request said = {0}; /* of the model; its facts are in use until the source is closed */
     struct tp_candidates all = {.source = o->arg.item[0], .full = o->full};
     struct tp_source source = {0};
     struct tp_err err = {0};
@@ -161,7 +171,7 @@ int tp_cmd_compare(const struct tp_options *o)
         close_all(&all);
         return status;
     }
-    enum tp_code code = tp_source_open(o->arg.item[0], 0, &source, &err);
+    enum tp_code code = open_source(o, &said, &source, &err);
     all.bytes = code ? 0 : tensor_bytes(&source.ckpt);
     for (size_t i = 0; i < all.count && code == TP_OK; i++)
         code = one_format(o, &source, &all.items[i], &err);
@@ -170,5 +180,6 @@ int tp_cmd_compare(const struct tp_options *o)
     status = code ? tp_report_error(&err) : report(o, &all);
     close_all(&all);
     tp_source_close(&source);
+    tp_request_close(&said);
     return status;
 }

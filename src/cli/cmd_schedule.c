@@ -4,6 +4,7 @@
 #include "cli/cmd.h"
 #include "cli/report.h"
 #include "cli/schedule_report.h"
+#include "cli/session.h"
 #include "pack/os/os.h"
 
 #include <stdlib.h>
@@ -56,6 +57,17 @@ static enum tp_code add_shape(struct work *w, const char *text)
     return TP_OK;
 }
 
+static enum tp_code read_checkpoint(struct work *w)
+{
+    struct tp_request said = {0};
+    enum tp_code code = tp_request_facts(w->o, &said, &w->err);
+    if (!code)
+        code = tp_schedule_shapes(w->o->arg.item[0], &said.models, &w->shapes, &w->shape_count,
+                                  &w->err);
+    tp_request_close(&said);
+    return code;
+}
+
 static enum tp_code read_shapes(struct work *w)
 {
     const struct tp_options *o = w->o;
@@ -69,9 +81,14 @@ static enum tp_code read_shapes(struct work *w)
         tp_err_hint(&w->err, "run it twice");
         return TP_E_USAGE;
     }
+    if (o->shape.count && (o->model_file || o->stacks)) {
+        tp_fail(&w->err, TP_E_USAGE, "--model-file and --stacks speak of a checkpoint, not of "
+                "--shape");
+        tp_err_hint(&w->err, "name a checkpoint, or leave them out");
+        return TP_E_USAGE;
+    }
     if (o->arg.count) {
-        enum tp_code code =
-            tp_schedule_shapes(o->arg.item[0], &w->shapes, &w->shape_count, &w->err);
+        enum tp_code code = read_checkpoint(w);
         if (!code && !w->shape_count) {
             code = tp_fail(&w->err, TP_E_UNSUPPORTED, "holds no weight that a GEMM kernel takes");
             tp_err_path(&w->err, o->arg.item[0]);
@@ -265,7 +282,7 @@ static enum tp_code plan_table(const struct tp_options *o, struct tp_err *err)
     struct tp_text out = {0};
     enum tp_sched_table table = TP_SCHED_TABLE_2025;
     if (o->arg.count || o->shape.count || o->m || o->gpu || o->sms || o->groups ||
-        o->num_groups || o->json || o->why || o->tp > 1) {
+        o->num_groups || o->json || o->why || o->tp > 1 || o->model_file || o->stacks) {
         tp_fail(err, TP_E_USAGE, "--cases stands alone: the table says everything");
         tp_err_hint(err, "leave out the other options");
         return TP_E_USAGE;

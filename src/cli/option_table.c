@@ -5,6 +5,7 @@
 
 #define BIT(c) (1u << TP_CMD_##c)
 #define MAKES (BIT(CONVERT) | BIT(PLAN))
+#define MODEL (MAKES | BIT(COMPARE) | BIT(SCHEDULE)) /* commands that take facts of the model */
 #define WRITES (BIT(CONVERT) | BIT(PLAN) | BIT(UNPACK))
 #define SHOWS ((1u << TP_CMD_HELP) - 1) /* every command that is not a helper */
 #define ALL ((1u << TP_CMD_COUNT) - 1)
@@ -222,17 +223,17 @@ const struct tp_option tp_option_rows[] = {
      .more = "It wins over --include."},
     {.name = "no-stack", .kind = TP_OPT_FLAG, .commands = MAKES, .field = FIELD(no_stack),
      .help = "leave the experts of a layer apart instead of stacking them"},
-    {.name = "model-file", .value = "FILE", .kind = TP_OPT_STRING, .commands = MAKES,
+    {.name = "model-file", .value = "FILE", .kind = TP_OPT_STRING, .commands = MODEL,
      .field = FIELD(model_file), .complete = TP_COMPLETE_PATH,
      .help = "take the facts of the model from FILE",
      .more = "Instead of the file that 'tilepack models' has for the model_type. Its keys are "
              "those of models/README.md."},
-    {.name = "stacks", .value = "LAYOUT", .kind = TP_OPT_CHOICE, .commands = MAKES,
+    {.name = "stacks", .value = "LAYOUT", .kind = TP_OPT_CHOICE, .commands = MODEL,
      .field = FIELD(stacks), .complete = TP_COMPLETE_WORDS, .words = "enk|ekn",
      .help = "how stacks of experts lie in the source",
      .more = "'enk': each expert as its features by its inputs, 'ekn': the other way round. It is "
              "needed only where sizes, config.json and the model's file do not tell."},
-    {.name = "merged", .value = "WHAT", .kind = TP_OPT_CHOICE, .commands = MAKES,
+    {.name = "merged", .value = "WHAT", .kind = TP_OPT_CHOICE, .commands = MAKES | BIT(COMPARE),
      .field = FIELD(merged), .initial = "keep", .complete = TP_COMPLETE_WORDS,
      .words = "keep|convert", .help = "what to do about parts that the reader cannot merge",
      .more = "vLLM puts q, k and v together, and gate and up, and takes scales of 128x128 blocks "

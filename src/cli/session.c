@@ -37,6 +37,16 @@ void tp_source_close(struct tp_source *source)
     tp_checkpoint_close(&source->ckpt);
 }
 
+enum tp_code tp_request_facts(const struct tp_options *o, struct tp_request *request,
+                              struct tp_err *err)
+{
+    enum tp_code code = TP_OK;
+    request->merged = strcmp(o->merged, "convert") == 0;
+    if (o->model_file)
+        code = tp_request_model(request, o->model_file, err);
+    return code ? code : tp_request_stacks(request, o->stacks, err);
+}
+
 enum tp_code tp_request_from(const struct tp_options *o, struct tp_request *request,
                              struct tp_err *err)
 {
@@ -45,7 +55,6 @@ enum tp_code tp_request_from(const struct tp_options *o, struct tp_request *requ
     request->no_stack = o->no_stack;
     request->strict = o->strict;
     request->requantize = o->requantize;
-    request->merged = strcmp(o->merged, "convert") == 0;
     request->digests = strcmp(o->digest, "sha256") == 0;
     request->keep_nonfinite = strcmp(o->nonfinite, "keep") == 0;
     request->shard_size = o->shard_size == TP_UNSET ? 0 : o->shard_size;
@@ -54,10 +63,8 @@ enum tp_code tp_request_from(const struct tp_options *o, struct tp_request *requ
     struct tp_search_words words = {o->search, o->is_signed, o->importance};
     if (o->to && code == TP_OK)
         code = tp_request_search(request, &words, err);
-    if (code == TP_OK && o->model_file)
-        code = tp_request_model(request, o->model_file, err);
     if (code == TP_OK)
-        code = tp_request_stacks(request, o->stacks, err);
+        code = tp_request_facts(o, request, err);
     for (size_t i = 0; i < o->include.count && code == TP_OK; i++)
         code = tp_request_include(request, o->include.item[i], err);
     for (size_t i = 0; i < o->exclude.count && code == TP_OK; i++)

@@ -26,6 +26,11 @@ enum tp_code tp_source_open_as(const char *path, unsigned flags,
                                struct tp_err *err);
 void tp_source_close(struct tp_source *source);
 
+/* Into a zeroed request, or one that --to began: what --model-file, --stacks and --merged say
+ * of the model. The caller closes it in any case. */
+enum tp_code tp_request_facts(const struct tp_options *o, struct tp_request *request,
+                              struct tp_err *err);
+
 /* The request that --to or --recipe, --set, --include, ... make; options.c saw to it that
  * they go together. */
 enum tp_code tp_request_from(const struct tp_options *o, struct tp_request *request,

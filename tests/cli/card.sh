@@ -26,6 +26,15 @@ convert json --to w4a8-ct --json -q >result
 check "JSON has it" grep -q '"serve": "vllm serve json"' result
 answers "a format for kernels has none" 0 "weights converted" convert kernels --to fp8-1x128
 check "so that none is printed" sh -c "! grep -q 'serve it' '$work/out'"
+requires() { # directory, package
+    check "$1 requires $2" grep -q "^ *\"requires\": \"$2\"," "$1/config.json"
+}
+requires kernels tilepack-llm
+for format in w4a8-cutlass fp8-deepgemm-sm100 mxfp8-blocked mxfp4-blocked; do
+    convert kernels-$format --to $format -q
+    requires kernels-$format 'tilepack-llm\[vllm\]'
+done
+check "stock engines load the other without" sh -c '! grep -q requires packed/config.json'
 "$PYTHON" - packed/README.md <<'END' >metadata || bad "metadata"
 import sys
 text = open(sys.argv[1], encoding="utf-8").read()

@@ -42,6 +42,25 @@ check 'a part has it' "$TILEPACK" convert "$work/src" -o "$work/parts" --to mxfp
     --model-file "$work/own.json" --part 1/1
 check 'the parts are merged by what was recorded' "$TILEPACK" merge "$work/parts" -q
 check 'they are the same' cmp "$work/parts/config.json" "$work/done/config.json"
+# What else looks at models takes the same options. A stack of which nothing tells the layout is
+# refused until --stacks says it.
+"$TILEPACK" compare "$work/src" --to mxfp8-ct --json >"$work/without"
+"$TILEPACK" compare "$work/src" --to mxfp8-ct --json --model-file "$work/own.json" >"$work/with"
+check 'compare keeps what it keeps' "$PYTHON" -c '
+import json, sys
+more, less = (json.load(open(path))["formats"][0] for path in sys.argv[1:])
+sys.exit(not (less["kept"] == more["kept"] + 4 and less["weights"] == more["weights"] - 4))' \
+    "$work/without" "$work/with"
+"$TILEPACK" schedule "$work/src" --m 1 --json >"$work/without" 2>"$work/err"
+"$TILEPACK" schedule "$work/src" --m 1 --json --model-file "$work/own.json" >"$work/with" \
+    2>"$work/err"
+check 'schedule leaves that out' "$PYTHON" -c '
+import json, sys
+less, more = (sum(s["weights"] for s in json.load(open(path))["schedules"])
+              for path in sys.argv[1:])
+sys.exit((less, more) != (7, 3))' "$work/without" "$work/with"
+fails 'a shape has no model' 2 'speak of a checkpoint' \
+    "$TILEPACK" schedule --shape 128,128 --m 1 --model-file "$work/own.json"
 refuse() { # what is wrong, sed command
     sed "$2" "$work/own.json" >"$work/bad.json"
     fails "$1" 3 "$1" "$TILEPACK" plan "$work/src" --to mxfp8-ct --model-file "$work/bad.json"

@@ -167,6 +167,21 @@ def check_needed(name, family, work):
     tally.check(without != with_it, f"{name}: its file makes a difference")
 
 
+def check_looks(name, work, layout, size):
+    """compare and schedule take --stacks as plan does."""
+    done = tool.run("compare", work.at("refused"), "--to", "mxfp8-ct", "--json")
+    tally.check("may be [E,N,K]" in done.stdout, f"{name}: compare cannot tell either")
+    numbers = {tuple(shape[-2:]) for shape in size.values()}
+    done = tool.run("compare", work.at("refused"), "--to", "mxfp8-ct", "--json", "--stacks", layout)
+    made = json.loads(done.stdout)["formats"][0]
+    tally.check("refused" not in made or not made["refused"],
+                f"{name}: compare --stacks {layout}")
+    done = tool.run("schedule", work.at("refused"), "--m", "1", "--json", "--stacks", layout,
+                    check=False)
+    found = {(s["n"], s["k"]) for s in json.loads(done.stdout or "{}").get("schedules", [])}
+    tally.check(numbers <= found, f"{name}: schedule --stacks {layout} {found}")
+
+
 def check_refusal(name, family, work, case):
     """A change of the family, and the text that the refusal has to hold."""
     other = copy.deepcopy(family)
@@ -181,6 +196,7 @@ def check_refusal(name, family, work, case):
         found = boxes(made)
         tally.check(all(found.get(n) == s for n, s in expanded(size).items()),
                     f"{name}: --stacks {layout}")
+        check_looks(name, work, layout, size)
         tool.run("convert", work.at("refused"), "-o", work.at(layout), "--to", "mxfp8-ct",
                  "--stacks", layout, "--quiet")
         done = tool.run("verify", work.at(layout), "--against", work.at("refused"), "--quiet",

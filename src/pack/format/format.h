@@ -71,6 +71,8 @@ struct tp_format {
     const char *merged_why; /* who says so */
     enum tp_experts experts;
     const json_t *config;   /* "config" of the file, or NULL */
+    const char *package; /* "requires" of the file: the Python package with which an
+                               engine loads it, or NULL */
     const char *joint;      /* between a weight's name and the suffixes: "." if not given */
     const char *stem;       /* sources: the name must end like this, or NULL */
     const char *absent[TP_MAX_ABSENT];   /* sources: suffixes that must not be there, or NULL */

@@ -519,6 +519,17 @@ static void discard(struct tp_format *format)
     memset(format, 0, sizeof *format);
 }
 
+/* Stock engines load what has a config, so that nothing else is needed. */
+static enum tp_code parse_requires(const json_t *json, struct tp_format *format,
+                                   struct tp_err *err)
+{
+    const json_t *package = json_object_get(json, "requires");
+    format->package = json_string_value(package);
+    return !package || (format->package && !format->config && !format->input_only)
+               ? TP_OK
+               : tp_fail(err, TP_E_INPUT, "\"requires\" is no text, or stands beside \"config\"");
+}
+
 /* What helps to choose: where it is served, and how near it comes. */
 static enum tp_code parse_choosing(const json_t *json, struct tp_format *format,
                                    struct tp_err *err)
@@ -542,6 +553,7 @@ static enum tp_code parse_all(json_t *json, uint64_t group, struct tp_format *fo
         (code = parse_rules(json_object_get(json, "wants"), format, format->want, &format->wants,
                             err)) ||
         (code = parse_choosing(json, format, err)) ||
+        (code = parse_requires(json, format, err)) ||
         (code = parse_merged(json, format, err)))
         return code;
     return tp_op_find(&format->op, TP_ROLE_CODES) >= 0

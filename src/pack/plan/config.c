@@ -188,6 +188,19 @@ static void add_gptq_version(const struct tp_plan *plan, json_t *config)
     json_decref(source);
 }
 
+/* What loads it: what all its formats ask for, else the package that reads every format. */
+static const char *package_for(const struct used *used)
+{
+    const char *package = NULL;
+    for (size_t i = 0; i < used->count; i++) {
+        const char *own = used->unit[i]->form->format->package;
+        if (!own || (package && strcmp(own, package) != 0))
+            return "tilepack-llm";
+        package = own;
+    }
+    return package ? package : "tilepack-llm";
+}
+
 static json_t *kernel_ready(const struct tp_plan *plan, const struct used *used, json_t *kept)
 {
     json_t *config = json_object(), *formats = json_array();
@@ -201,6 +214,7 @@ static json_t *kernel_ready(const struct tp_plan *plan, const struct used *used,
     json_object_set_new(config, "quant_method", json_string("tilepack"));
     json_object_set_new(config, "formats", formats);
     json_object_set_new(config, "manifest", json_string("tilepack.json"));
+    json_object_set_new(config, "requires", json_string(package_for(used)));
     json_object_set(config, "ignore", kept);
     add_gptq_version(plan, config);
     return config;

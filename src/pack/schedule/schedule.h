@@ -12,6 +12,7 @@
 #ifndef TP_PACK_SCHEDULE_H
 #define TP_PACK_SCHEDULE_H
 
+#include "pack/model/model_facts.h"
 #include "pack/schedule/schedule_planners.h"
 #include "pack/text/text.h"
 
@@ -62,9 +63,11 @@ struct tp_schedule_shape {
 /* Distinct (e,n,k,cut,format) of the weights of a checkpoint, largest n*k first.
  * Weights that are kept unquantized by default (embeddings, norms, routers, output
  * head) are left out unless they are packed. Numbered experts of one layer count
- * as one stack. The caller frees with tp_schedule_shapes_free(). */
-enum tp_code tp_schedule_shapes(const char *path, struct tp_schedule_shape **shapes,
-                                size_t *count, struct tp_err *err);
+ * as one stack. `choice`: what the user says of the model (NULL: nothing). The caller frees
+ * with tp_schedule_shapes_free(). */
+enum tp_code tp_schedule_shapes(const char *path, const struct tp_model_choice *choice,
+                                struct tp_schedule_shape **shapes, size_t *count,
+                                struct tp_err *err);
 void tp_schedule_shapes_free(struct tp_schedule_shape *shapes, size_t count);
 
 /* How the weight called `name` is cut; its last part decides, ".weight" left out. */

@@ -154,11 +154,12 @@ static void join(struct list *list, bool stacks)
     list->count = kept;
 }
 
-static enum tp_code collect(const struct tp_checkpoint *ckpt, struct list *list,
+static enum tp_code collect(const struct tp_checkpoint *ckpt,
+                            const struct tp_model_choice *choice, struct list *list,
                             struct tp_err *err)
 {
     struct tp_weights weights = {0};
-    enum tp_code code = tp_weights_find(ckpt, &weights, err);
+    enum tp_code code = tp_weights_find_as(ckpt, choice, &weights, err);
     for (size_t i = 0; !code && i < weights.count; i++)
         if (wanted(ckpt, &weights.facts, &weights.items[i]))
             code = add(&weights.items[i], list, err);
@@ -166,8 +167,9 @@ static enum tp_code collect(const struct tp_checkpoint *ckpt, struct list *list,
     return code;
 }
 
-enum tp_code tp_schedule_shapes(const char *path, struct tp_schedule_shape **shapes,
-                                size_t *count, struct tp_err *err)
+enum tp_code tp_schedule_shapes(const char *path, const struct tp_model_choice *choice,
+                                struct tp_schedule_shape **shapes, size_t *count,
+                                struct tp_err *err)
 {
     struct tp_checkpoint ckpt = {0};
     struct list list = {0};
@@ -175,7 +177,7 @@ enum tp_code tp_schedule_shapes(const char *path, struct tp_schedule_shape **sha
     *count = 0;
     enum tp_code code = tp_checkpoint_open(path, 0, &ckpt, err);
     if (!code)
-        code = collect(&ckpt, &list, err);
+        code = collect(&ckpt, choice, &list, err);
     tp_checkpoint_close(&ckpt);
     if (code) {
         tp_schedule_shapes_free(list.shapes, list.count);
