@@ -204,6 +204,15 @@ test-vllm:
 	BUILD=$(BUILD) PYTHON="$$(sh scripts/venv.sh $(BUILD))" TILEPACK=$(BUILD)/tilepack \
 	    sh tests/other/vllm.sh
 
+# Small models of every family in transformers, with compressed-tensors, and in vLLM where there is
+# one: 6 GB for the first, or MODELS_PYTHON. Not a part of `test`.
+VLLM_PYTHON ?= $(wildcard $(BUILD)/venv-vllm/bin/python)
+test-models:
+	sh scripts/deps.sh build test
+	$(MAKE) -j$(JOBS) $(BUILD)/tilepack
+	BUILD=$(BUILD) PYTHON="$$(sh scripts/venv.sh $(BUILD))" TILEPACK=$(BUILD)/tilepack \
+	    VLLM_PYTHON="$(VLLM_PYTHON)" sh tests/other/models.sh
+
 # Everything that needs a GPU: rows, sanitizers, goldens through --device cuda.
 GPU_TESTS = $(BUILD)/gpu/test_cuda $(BUILD)/gpu/test_device $(BUILD)/gpu/test_library_cuda
 CUDA_INC  = -isystem $(CUDA_HOME)/include
@@ -294,4 +303,4 @@ clean:
 	rm -rf $(BUILD)
 
 -include $(LIB_OBJ:.o=.d) $(BENCH_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(UNIT:=.d)
-.PHONY: FORCE all unit check say-missing demo test test-packaging test-gpu gpu-tests dist wheel static reproducible bench quality test-slurm test-arm asan tsan fuzz fuzz-build lint deps install install-program deb uninstall wheel-arm test-vllm clean
+.PHONY: FORCE all unit check say-missing demo test test-packaging test-gpu gpu-tests dist wheel static reproducible bench quality test-slurm test-arm asan tsan fuzz fuzz-build lint deps install install-program deb uninstall wheel-arm test-vllm test-models clean

@@ -52,9 +52,40 @@ for model in llama mixtral; do
     convert $model $model-w4a8-cutlass --to w4a8-cutlass --set scale=cpu # as torch does it here
     convert $model-fp8-deepseek $model-fp8-deepgemm-sm100 --to fp8-deepgemm-sm100 --requantize
 done
+cp -r "$work/llama" "$work/tied"
+"$PYTHON" "$here/checkpoints.py" tied "$work/tied"
+"$PYTHON" "$here/checkpoints.py" deepseek "$work/deepseek"
+# One head of keys and values, which two ranks share.
+"$PYTHON" "$root/samples/gen_checkpoint.py" "$work/shared" --layers 1 --hidden 256 --inter 512 \
+    --heads 4 --kv-heads 1 --head-dim 128 --vocab 512 --quiet
+some='--exclude kv_a_proj' # its 576 rows are not for vLLM's W4A8 kernel
+for model in tied deepseek shared; do
+    # shellcheck disable=SC2086 # options
+    convert $model $model-w4a8-ct --to w4a8-ct $some
+    # shellcheck disable=SC2086
+    convert $model $model-w4a8-cutlass --to w4a8-cutlass --set scale=cpu $some
+done
+
+# What must be refused.
 convert llama rank --to w4a8-cutlass --tp 2
+convert llama part --to w4a8-cutlass --exclude k_proj
+printf '%s\n' '{"rules": [{"match": "k_proj", "to": "mxfp8-blocked"},' \
+    '{"match": "_proj", "to": "mxfp4-blocked"}]}' >"$work/mixed.json"
+convert llama mixed --recipe "$work/mixed.json"
+layer=model.layers.1.mlp.down_proj.
+damaged() { # name, how, suffix: llama with one tensor otherwise
+    cp -r "$work/llama-w4a8-cutlass" "$work/$1"
+    "$PYTHON" "$here/checkpoints.py" "$2" "$work/$1" "$layer$3"
+}
+damaged missing without weight_chan_scale
+damaged words flipped weight_layout
+damaged rows shorter weight_packed
 cp -r "$work/llama-w4a8-cutlass" "$work/older"
 sed -i 's/^ "tilepack": 1,/ "tilepack": 2,/' "$work/older/tilepack.json"
+cp -r "$work/llama-w4a8-cutlass" "$work/newer"
+sed -i '/"format": "w4a8-cutlass"/,/"version"/ s/"version": 1/"version": 2/' \
+    "$work/newer/tilepack.json"
+cp -r "$work/llama-w4a8-cutlass" "$work/bare" && rm "$work/bare/tilepack.json"
 
 port=29500
 load() { # capability, ranks, NAME=DIR ...: all ranks at once
@@ -79,6 +110,9 @@ result() { # name, filter of jq that must be true
         jq -c --arg name "$1" 'select(.name == $name)' "$work/results"
     fi
 }
+refused() { # name, text that the one sentence must hold
+    result "$1" '.error | test("^Refused: [^\\n]*'"$2"'[^\\n]*$")'
+}
 equal() { # stock, plugin, rank, [skip=...]
     result "$2" '.ok and .calls == {} and .moved == 0'
     check "$2 of rank $3 has stock's operands" "$VLLM_PYTHON" "$here/compare.py" \
@@ -86,36 +120,56 @@ equal() { # stock, plugin, rank, [skip=...]
     cat "$work/out"
 }
 
-load 90 1 ws="$work/llama-w4a8-ct" wp="$work/llama-w4a8-cutlass" sm100="$work/llama-mxfp8-blocked" \
-    rank="$work/rank/rank_0" older="$work/older"
-equal ws wp 0
-result sm100 '.error | test("for data-centre Blackwell .*, and this is NVIDIA H200")'
-result rank '.error | test("one rank of .convert --tp.")'
-result older '.error | test("manifest of version 2")'
-load 90 1 xs="$work/mixtral-w4a8-ct" xp="$work/mixtral-w4a8-cutlass"
+
+latent=attention_backend=TRITON_MLA
+# Models with experts come first: vLLM makes the groups of ranks for them with the first one.
+load 90 1 xs="$work/mixtral-w4a8-ct" xp="$work/mixtral-w4a8-cutlass" \
+    vs="$work/deepseek-w4a8-ct,$latent" vp="$work/deepseek-w4a8-cutlass,$latent" \
+    ws="$work/llama-w4a8-ct" wp="$work/llama-w4a8-cutlass" \
+    is="$work/tied-w4a8-ct" ip="$work/tied-w4a8-cutlass" \
+    sm100="$work/llama-mxfp8-blocked" rank="$work/rank/rank_0" part="$work/part" \
+    missing="$work/missing,strict=no" words="$work/words" rows="$work/rows" older="$work/older" \
+    newer="$work/newer" bare="$work/bare"
 equal xs xp 0
-load 100 1 8s="$work/llama-mxfp8-ct" 8p="$work/llama-mxfp8-blocked" 4s="$work/llama-mxfp4-ct" \
+equal vs vp 0
+equal ws wp 0
+equal is ip 0
+refused sm100 'for data-centre Blackwell .*, and this is NVIDIA H200; convert'
+refused rank 'one rank of .convert --tp.; serve the whole'
+refused part 'k_proj is not packed, and vLLM holds q_proj, k_proj, v_proj as one; pack all'
+refused missing 'down_proj: the checkpoint does not fill weight_chan_scale; run'
+refused words 'down_proj: weight_layout is .* its codes lie in another layout; convert again'
+refused rows 'down_proj: weight_packed is torch.int32 .*, expected is torch.int32 .*; run'
+refused older 'manifest of version 2, this plugin reads 1; update'
+refused newer 'w4a8-cutlass of version 2, this plugin reads 1; update'
+refused bare 'tilepack.json: No such file'
+load 100 1 x4s="$work/mixtral-mxfp4-ct" x4p="$work/mixtral-mxfp4-blocked" \
+    xds="$work/mixtral-fp8-deepseek,moe_backend=deep_gemm" \
+    xdp="$work/mixtral-fp8-deepgemm-sm100,moe_backend=deep_gemm" \
+    x8="$work/mixtral-mxfp8-blocked" xd="$work/mixtral-fp8-deepgemm-sm100" \
+    8s="$work/llama-mxfp8-ct" 8p="$work/llama-mxfp8-blocked" 4s="$work/llama-mxfp4-ct" \
     4p="$work/llama-mxfp4-blocked" ds="$work/llama-fp8-deepseek" \
-    dp="$work/llama-fp8-deepgemm-sm100" sm90="$work/llama-w4a8-cutlass"
+    dp="$work/llama-fp8-deepgemm-sm100" sm90="$work/llama-w4a8-cutlass" mixed="$work/mixed"
+equal x4s x4p 0
+equal xds xdp 0
 equal 8s 8p 0
 equal 4s 4p 0
 equal ds dp 0
-result sm90 '.error | test("for Hopper .*, and this is NVIDIA B200")'
-load 100 1 x4s="$work/mixtral-mxfp4-ct" x4p="$work/mixtral-mxfp4-blocked" \
-    x8="$work/mixtral-mxfp8-blocked" xd="$work/mixtral-fp8-deepgemm-sm100" \
-    xds="$work/mixtral-fp8-deepseek,moe_backend=deep_gemm" \
-    xdp="$work/mixtral-fp8-deepgemm-sm100,moe_backend=deep_gemm"
-equal x4s x4p 0
-equal xds xdp 0
-result x8 '.error | test("no kernel of vLLM for experts reads mxfp8-blocked")'
-result xd '.error | test("start it with --moe-backend deep_gemm")'
+refused x8 'no kernel of vLLM for experts reads mxfp8-blocked as it lies; convert'
+refused xd 'fp8-deepgemm-sm100 is for --moe-backend deep_gemm, .*; start it with --moe-backend'
+refused sm90 'for Hopper .*, and this is NVIDIA B200; convert'
+refused mixed 'q_proj, k_proj, v_proj have different formats or parameters, .*; convert'
 # Row-parallel layers of W4A8 have the scales of whole rows: docs/serving.md.
 load 90 2 ts="$work/mixtral-w4a8-ct" tp="$work/mixtral-w4a8-cutlass" \
     es="$work/mixtral-w4a8-ct,enable_expert_parallel=yes" \
-    ep="$work/mixtral-w4a8-cutlass,enable_expert_parallel=yes"
+    ep="$work/mixtral-w4a8-cutlass,enable_expert_parallel=yes" \
+    lts="$work/llama-w4a8-ct" ltp="$work/llama-w4a8-cutlass" \
+    kvs="$work/shared-w4a8-ct" kvp="$work/shared-w4a8-cutlass"
 rows=b_group_scales,b_channel_scales
 for rank in 0 1; do
     equal ts tp $rank "skip=$rows,w2_scale,g2_alphas:o_proj,experts"
     equal es ep $rank "skip=$rows:o_proj"
+    equal lts ltp $rank "skip=$rows:o_proj,down_proj"
+    equal kvs kvp $rank "skip=$rows:o_proj,down_proj"
 done
 finish

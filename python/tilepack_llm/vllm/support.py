@@ -10,8 +10,11 @@ VLLM = ("0.33",)  # minors that this was tested with
 MANIFEST_VERSION = 1
 
 
-class Refused(UnsupportedError, ValueError):
-    """This checkpoint cannot be served here; the text says why and what to do."""
+class Refused(UnsupportedError):
+    """This checkpoint cannot be served here; the text says why and what to do.
+
+    No ValueError: vLLM's configuration would bury its sentence in the report of a validation.
+    """
 
 
 @dataclass(frozen=True)

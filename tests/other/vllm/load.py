@@ -3,9 +3,10 @@ every operand that a kernel would get.
 
     load.py DRIVER CAPABILITY RANKS RANK PORT OUT NAME=DIR[,KEY=VALUE]...
 
-KEY=VALUE are further arguments of the engine. Writes OUT/NAME.RANK.pt: {layer: {operand:
+KEY=VALUE are further arguments of the engine, or strict=no: vLLM itself does not look whether all
+parameters were loaded, as it does not by default for quantized models. Writes OUT/NAME.RANK.pt: {layer: {operand:
 tensor}}, and prints a line of JSON for each: calls of operators, bytes in new storage after
-processing, or the error. All checkpoints of one call are dense, or all have experts.
+processing, or the error.
 """
 import json
 import os
@@ -14,16 +15,17 @@ import sys
 import pretend
 
 
-def engine(path, ranks, options):
+def engine(path, ranks, options, strict=True):
     from vllm.engine.arg_utils import EngineArgs
 
     options = {key: value == "yes" if value in ("yes", "no") else value
                for key, value in options.items()}
     return EngineArgs(
         model=path, skip_tokenizer_init=True, enforce_eager=True, max_model_len=64,
-        load_format="safetensors", tensor_parallel_size=ranks, attention_backend="TRITON_ATTN",
-        model_loader_extra_config={"enable_weights_track": True}, disable_custom_all_reduce=True,
-        distributed_executor_backend="mp" if ranks > 1 else None, **options).create_engine_config()
+        load_format="safetensors", tensor_parallel_size=ranks, disable_custom_all_reduce=True,
+        model_loader_extra_config={"enable_weights_track": True} if strict else {},
+        distributed_executor_backend="mp" if ranks > 1 else None,
+        **{"attention_backend": "TRITON_ATTN", **options}).create_engine_config()
 
 
 def build(config, ranks, rank, port):
@@ -98,7 +100,7 @@ def one(path, options, capability, ranks, rank, port, out):
     import torch
 
     pretend.calls.clear()
-    config = engine(path, ranks, options)
+    config = engine(path, ranks, options, options.pop("strict", "yes") == "yes")
     model = build(config, ranks, rank, port)
     moved = load(config, model)
     found = {}

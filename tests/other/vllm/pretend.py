@@ -13,6 +13,10 @@ kernel_arguments = {}  # of the last call of cutlass_w4a8_mm
 NAMES = {9: ("NVIDIA H200", 132), 10: ("NVIDIA B200", 148)}
 
 
+class Stream:
+    """Some models make one to run experts side by side."""
+
+
 def platform(driver, capability, ranks):
     """Before anything asks vLLM for its platform."""
     ctypes.CDLL(driver, mode=ctypes.RTLD_GLOBAL)
@@ -38,6 +42,9 @@ def platform(driver, capability, ranks):
     pretended = type("Pretended", (CudaPlatformBase,),
                      {key: answering(value) for key, value in answers.items()})
     vllm.platforms._current_platform = pretended()
+    # It would look at each class of models in a process of its own, to spare this one CUDA.
+    from vllm.model_executor.models import registry
+    registry._run_in_subprocess = lambda function: function()
     properties = types.SimpleNamespace(
         name=name, major=major, minor=minor, multi_processor_count=processors,
         total_memory=140 << 30, warp_size=32, max_threads_per_multi_processor=2048,
@@ -46,7 +53,8 @@ def platform(driver, capability, ranks):
     torch.cuda.get_device_properties = lambda device=None: properties
     torch.cuda.get_device_capability = lambda device=None: (major, minor)
     torch.cuda.get_device_name = lambda device=None: name
-    torch.cuda.current_device = lambda: 0
+    torch.cuda.current_device = lambda: torch.device("cpu")
+    torch.cuda.Stream = Stream
 
 
 def counted(name, function):

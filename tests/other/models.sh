@@ -1,0 +1,56 @@
+#!/bin/sh
+# The families of models in the readers themselves, on a CPU: small models that transformers makes
+# (models/zoo.py) are converted to six interchange formats and unpacked again. transformers computes
+# logits of the source, of what was unpacked, and of the output as compressed-tensors reads it; with
+# VLLM_PYTHON, vLLM's real loader takes each output, strictly, and every parameter is decoded and
+# compared with the source's. What a reader is known to refuse stands in models/zoo.py, and what it
+# loads in `ran` of models/*.json: both must be so. Not a part of `make test`.
+#
+# usage: models.sh [NAME ...]: all models of the zoo, or these
+# Environment: BUILD, TILEPACK; MODELS_PYTHON, a Python that has torch, transformers and
+# compressed-tensors (6 GB in BUILD/venv-torch when it is not given); VLLM_PYTHON, one that has
+# vLLM 0.33 (`make test-vllm` makes one in BUILD/venv-vllm); KEEP, a folder for all results.
+set -u
+# shellcheck source=tests/lib/preamble.sh
+. "${TESTS:-$(cd "$(dirname "$0")/.." && pwd)}/lib/preamble.sh"
+root=$(dirname "$TESTS")
+build=${BUILD:-$root/build}
+here=$TESTS/other/models
+[ -z "${KEEP:-}" ] || { mkdir -p "$KEEP" && work=$KEEP; }
+MODELS_PYTHON=${MODELS_PYTHON:-$(sh "$root/scripts/venv.sh" "$build" torch)} || exit 1
+export HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES=''
+FORMATS='w4a8-ct fp8-deepseek fp8-ct mxfp8-ct mxfp4-ct nvfp4-ct'
+
+"$MODELS_PYTHON" -W ignore "$here/make.py" "$work/zoo" "$@" 2>"$work/make.log" |
+    sed -n 's/^@//p' >"$work/made"
+[ -d "$work/zoo" ] || { bad 'models of transformers'; tail -n 5 "$work/make.log"; finish; exit; }
+for model in "$work"/zoo/*/; do
+    name=$(basename "$model")
+    for to in $FORMATS; do
+        "$TILEPACK" convert "$model" -o "$work/out/$name/$to" --to "$to" --quiet --force \
+            2>"$work/err" || { bad "$name to $to"; cat "$work/err"; continue; }
+        "$TILEPACK" unpack "$work/out/$name/$to" -o "$work/back/$name/$to" --quiet --force \
+            2>"$work/err" || { bad "$name from $to"; cat "$work/err"; }
+    done
+    "$TILEPACK" plan "$model" --to mxfp8-ct --json 2>"$work/err" |
+        jq -c --arg name "$name" '{name: $name, file: .model.files[0]}'
+done >"$work/families"
+judged() { # reader
+    "$PYTHON" "$here/judge.py" "$1" "$work" "$root/models" >"$work/judged.$1"
+    grep -v '^ok ' "$work/judged.$1"
+    passed=$((passed + $(grep -c '^ok ' "$work/judged.$1")))
+    failed=$((failed + $(grep -c '^not ok ' "$work/judged.$1")))
+}
+"$PYTHON" "$here/judge.py" jobs "$work" >"$work/jobs" || exit 1
+"$MODELS_PYTHON" -W ignore "$here/logits.py" <"$work/jobs" 2>"$work/transformers.log" |
+    sed -n 's/^@//p' >"$work/transformers"
+judged transformers
+if [ -n "${VLLM_PYTHON:-}" ]; then
+    mkdir -p "$work/home"
+    cc -shared -fPIC -O2 -Wl,-soname,libcuda.so.1 -o "$work/libcuda.so.1" \
+        "$TESTS/other/vllm/no_driver.c" || exit 1
+    HOME=$work/home VLLM_LOGGING_LEVEL=ERROR "$VLLM_PYTHON" -W ignore "$here/vllm_load.py" \
+        "$work/libcuda.so.1" 90 <"$work/jobs" 2>"$work/vllm.log" | sed -n 's/^@//p' >"$work/vllm"
+    judged vllm
+fi
+finish

@@ -1,0 +1,98 @@
+"""What models.sh starts its readers with, and whether they found what has to be found.
+
+    judge.py jobs WORK                 a line of JSON for each model that was made, to stdout
+    judge.py READER WORK MODELS        prints `ok` or `not ok` for each line of WORK/READER
+
+MODELS: the folder of files of models, whose `ran` must name just what vLLM loads.
+"""
+import collections
+import json
+import os
+import sys
+
+import zoo
+
+# Normal values with rows of different sizes; a wrong scale or a swapped nibble is far beyond.
+WORST = {"w4a8-ct": 0.125, "fp8-deepseek": 0.03, "fp8-ct": 0.03, "mxfp8-ct": 0.03,
+         "mxfp4-ct": 0.13, "nvfp4-ct": 0.105}
+NEAR = {"w4a8-ct": 0.9, "fp8-deepseek": 0.99, "fp8-ct": 0.99, "mxfp8-ct": 0.99, "mxfp4-ct": 0.88,
+        "nvfp4-ct": 0.9}
+SAME = 0.999  # the same weights, decoded by another program and multiplied in another order
+
+
+def jobs(work):
+    """First a model with experts: vLLM makes the groups of ranks for them with the first one."""
+    names = sorted(os.listdir(os.path.join(work, "zoo")), key=lambda n: (n != "mixtral", n))
+    for name in names:
+        job = {"name": name, "source": os.path.join(work, "zoo", name)}
+        for key, folder in (("outputs", "out"), ("unpacked", "back")):
+            at = os.path.join(work, folder, name)
+            job[key] = {fmt: os.path.join(at, fmt) for fmt in WORST
+                        if os.path.exists(os.path.join(at, fmt, "config.json"))}
+        print(json.dumps(job))
+
+
+def lines(*path):
+    with open(os.path.join(*path), encoding="utf-8") as f:
+        return [json.loads(line) for line in f]
+
+
+def wrong_of_vllm(found):
+    if found.get("error"):
+        return found["error"]
+    if "worst" in found and found["worst"] > WORST[found["format"]]:
+        return f"error {found['worst']}"
+    return None
+
+
+def wrong_of_transformers(found):
+    if found["format"] == "source":
+        return found["error"]
+    for key, least in (("unpacked", NEAR[found["format"]]), ("output", SAME)):
+        value = found[key]
+        if value is not None and not (isinstance(value, float) and value >= least):
+            return f"{key}: {value}"
+    return None
+
+
+def judge(reader, work):
+    """{name: formats that it loads}."""
+    wrong_of = wrong_of_vllm if reader == "vllm" else wrong_of_transformers
+    loads = collections.defaultdict(set)
+    for found in lines(work, reader):
+        name, fmt, wrong = found["name"], found["format"], wrong_of(found)
+        known = zoo.refused(reader, name, fmt)
+        good = wrong is None if known is None else wrong is not None and known in wrong
+        print(f"{'ok' if good else 'not ok'} {reader}: {name} {fmt}"
+              + (f": refuses: {known}" if known else "") + ("" if good else f": {wrong}"))
+        if wrong is None and fmt != "source":
+            loads[name].add(fmt)
+    return loads
+
+
+def check_ran(loads, work, models):
+    """`ran` of a family: what all of its models load that load at all."""
+    family = collections.defaultdict(list)
+    for found in lines(work, "families"):
+        if loads.get(found["name"]):
+            family[found["file"]].append(loads[found["name"]])
+    for name, formats in sorted(family.items()):
+        with open(os.path.join(models, name + ".json"), encoding="utf-8") as f:
+            said = set(json.load(f).get("ran", []))
+        both = set.intersection(*formats)
+        good = said == both
+        print(f"{'ok' if good else 'not ok'} {name}: `ran` says what vLLM loads"
+              + ("" if good else f": {sorted(said)}, and it loads {sorted(both)}"))
+
+
+def main(what, work, models=None):
+    if what == "jobs":
+        jobs(work)
+        return
+    loads = judge(what, work)
+    if what == "vllm":
+        check_ran(loads, work, models)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

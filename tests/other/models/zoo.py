@@ -1,0 +1,161 @@
+"""Small models of transformers' own classes, one or more for each family of models.
+
+MODELS: {name: (model_type, what its config says otherwise than COMMON)}. Sizes are such that every
+format converts something: inputs in multiples of 128, heads of 64. A dict is a part of the config.
+"""
+
+COMMON = {
+    "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 512,
+    "max_position_embeddings": 256, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+}
+MOE = {"num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2,
+       "moe_intermediate_size": 256}
+MLA = {"q_lora_rank": 256, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+       "v_head_dim": 128, "num_key_value_heads": 4, "head_dim": 64}
+DEEPSEEK = {**MLA, "n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2,
+            "moe_intermediate_size": 256, "first_k_dense_replace": 1, "n_group": 1,
+            "topk_group": 1}
+NOAUX = {"topk_method": "noaux_tc", "scoring_func": "sigmoid"}
+VISION = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2,
+          "num_attention_heads": 2, "image_size": 56, "patch_size": 14}
+QWEN_VISION = {"depth": 2, "hidden_size": 128, "intermediate_size": 256, "num_heads": 2,
+               "patch_size": 14, "out_hidden_size": 256}
+LINEAR_ATTENTION = {"linear_num_key_heads": 2, "linear_num_value_heads": 4,
+                    "linear_key_head_dim": 64, "linear_value_head_dim": 64,
+                    "layer_types": ["linear_attention", "full_attention"],
+                    "full_attention_interval": 2}
+MROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0,
+                             "mrope_section": [8, 12, 12]}}
+MAMBA2 = {"mamba_d_state": 128, "mamba_n_heads": 8, "mamba_d_head": 64, "mamba_n_groups": 1,
+          "mamba_expand": 2, "mamba_chunk_size": 16}
+
+
+def text(**changes):
+    return {"text_config": {**COMMON, **changes}}
+
+
+MODELS = {
+    "bamba": ("bamba", {**MAMBA2, "attn_layer_indices": [1]}),
+    "cohere": ("cohere", {}),
+    "cohere2": ("cohere2", {"layer_types": ["sliding_attention", "full_attention"]}),
+    "dbrx": ("dbrx", {"d_model": 256, "n_heads": 4, "n_layers": 2, "max_seq_len": 256,
+                      "ffn_config": {"ffn_hidden_size": 256, "moe_num_experts": 4,
+                                     "moe_top_k": 2, "hidden_size": 256},
+                      "attn_config": {"kv_n_heads": 2, "clip_qkv": 8, "rope_theta": 10000.0}}),
+    "deepseek_v2": ("deepseek_v2", {**DEEPSEEK, "topk_method": "greedy"}),
+    "deepseek_v3": ("deepseek_v3", {**DEEPSEEK, **NOAUX}),
+    "deepseek_v32": ("deepseek_v32", {**DEEPSEEK, **NOAUX, "index_n_heads": 4, "index_head_dim": 128,
+                                      "index_topk": 64}),
+    "deepseek_v4": ("deepseek_v4", {
+        "head_dim": 128, "num_key_value_heads": 1, "q_lora_rank": 256, "o_groups": 2,
+        "o_lora_rank": 128, "moe_intermediate_size": 256, "n_routed_experts": 4,
+        "num_experts_per_tok": 2, "index_n_heads": 4, "index_head_dim": 128, "index_topk": 64,
+        "num_nextn_predict_layers": 0, "num_hash_layers": 0}),
+    "ernie4_5": ("ernie4_5", {}),
+    "ernie4_5_moe": ("ernie4_5_moe", {**MOE, "moe_num_experts": 4, "moe_k": 2,
+                                      "moe_num_shared_experts": 1, "moe_layer_start_index": 1}),
+    "falcon_h1": ("falcon_h1", {**MAMBA2, "mamba_d_ssm": 512}),
+    "falcon": ("falcon", {"num_kv_heads": 2, "new_decoder_architecture": True,
+                          "ffn_hidden_size": 1024}),
+    "gemma": ("gemma", {}),
+    "gemma2": ("gemma2", {"query_pre_attn_scalar": 64}),
+    "gemma3": ("gemma3_text", {"query_pre_attn_scalar": 64}),
+    "gemma3_images": ("gemma3", {**text(query_pre_attn_scalar=64), "vision_config": VISION,
+                                 "mm_tokens_per_image": 4, "image_token_index": 500}),
+    "gemma3n": ("gemma3n_text", {
+        "vocab_size_per_layer_input": 512, "hidden_size_per_layer_input": 128, "laurel_rank": 64,
+        "num_kv_shared_layers": 0, "activation_sparsity_pattern": [0.0, 0.0],
+        "layer_types": ["sliding_attention", "full_attention"]}),
+    "glm4": ("glm4", {}),
+    "glm4_moe": ("glm4_moe", {**MOE, "n_routed_experts": 4, "n_shared_experts": 1, "n_group": 1,
+                              "topk_group": 1, "first_k_dense_replace": 1}),
+    "gpt2": ("gpt2", {"n_embd": 256, "n_layer": 2, "n_head": 4, "n_positions": 256}),
+    "gpt_neox": ("gpt_neox", {}),
+    "gpt_oss": ("gpt_oss", {**MOE, "intermediate_size": 256,
+                            "layer_types": ["sliding_attention", "full_attention"]}),
+    "granite": ("granite", {}),
+    "granitemoe": ("granitemoe", {**MOE, "intermediate_size": 256}),
+    "internvl": ("internvl", {"text_config": {**COMMON, "model_type": "qwen2"},
+                              "vision_config": {**VISION, "image_size": [56, 56],
+                                                "patch_size": [14, 14]},
+                              "image_token_id": 500}),
+    "jamba": ("jamba", {**MOE, "attn_layer_period": 2, "attn_layer_offset": 1,
+                        "expert_layer_period": 2, "expert_layer_offset": 1,
+                        "mamba_d_state": 16, "mamba_dt_rank": 128, "use_mamba_kernels": False}),
+    "lfm2": ("lfm2", {"conv_dim": 256, "block_dim": 256, "layer_types": ["conv", "full_attention"], "block_ff_dim": 512,
+                      "block_auto_adjust_ff_dim": False}),
+    "lfm2_moe": ("lfm2_moe", {**MOE, "layer_types": ["conv", "full_attention"],
+                              "num_dense_layers": 1}),
+    "llama": ("llama", {}),
+    "llama-tied": ("llama", {"tie_word_embeddings": True}),
+    "llama4": ("llama4_text", {**MOE, "intermediate_size": 256, "intermediate_size_mlp": 512,
+                               "layer_types": ["chunked_attention", "full_attention"]}),
+    "llava": ("llava", {**text(model_type="llama"), "image_token_index": 500,
+                        "vision_config": {**VISION, "model_type": "clip_vision_model",
+                                          "projection_dim": 128}}),
+    "minimax_m2": ("minimax_m2", {**MOE, "rotary_dim": 32, "scoring_func": "sigmoid", "intermediate_size": 256}),
+    "ministral": ("ministral", {"layer_types": ["sliding_attention", "full_attention"]}),
+    "mistral": ("mistral", {}),
+    "mistral3": ("mistral3", {**text(model_type="mistral"), "image_token_index": 500,
+                              "vision_config": {**VISION, "head_dim": 64,
+                                                "model_type": "pixtral"}}),
+    "mixtral": ("mixtral", MOE),
+    "nemotron": ("nemotron", {}),
+    "nemotron_h": ("nemotron_h", {
+        **MOE, "mamba_num_heads": 8, "mamba_head_dim": 64, "ssm_state_size": 128, "n_groups": 1,
+        "chunk_size": 16, "n_routed_experts": 4, "moe_shared_expert_intermediate_size": 256,
+        "layers_block_type": ["mamba", "attention", "moe"], "num_hidden_layers": 3,
+        "n_group": 1, "topk_group": 1}),
+    "olmo": ("olmo", {}),
+    "olmo2": ("olmo2", {}),
+    "olmo3": ("olmo3", {"layer_types": ["sliding_attention", "full_attention"]}),
+    "olmoe": ("olmoe", {**MOE, "intermediate_size": 256}),
+    "phi3": ("phi3", {"original_max_position_embeddings": 256}),
+    "phimoe": ("phimoe", {**MOE, "intermediate_size": 256}),
+    "qwen2": ("qwen2", {}),
+    "qwen2_5_vl": ("qwen2_5_vl", {**text(**MROPE), "vision_config": {
+        **QWEN_VISION, "fullatt_block_indexes": [1]}}),
+    "qwen2_moe": ("qwen2_moe", {**MOE, "shared_expert_intermediate_size": 512}),
+    "qwen3": ("qwen3", {}),
+    "qwen3_5": ("qwen3_5_text", LINEAR_ATTENTION),
+    "qwen3_5_moe": ("qwen3_5_moe_text", {**MOE, **LINEAR_ATTENTION,
+                                         "shared_expert_intermediate_size": 256}),
+    "qwen3_moe": ("qwen3_moe", MOE),
+    "qwen3_next": ("qwen3_next", {**MOE, **LINEAR_ATTENTION,
+                                  "shared_expert_intermediate_size": 256}),
+    "qwen3_vl": ("qwen3_vl", {**text(**MROPE), "vision_config": {
+        **QWEN_VISION, "deepstack_visual_indexes": [0], "num_position_embeddings": 16}}),
+    "qwen3_vl_moe": ("qwen3_vl_moe", {**text(**MOE, **MROPE, norm_topk_prob=True), "vision_config": {
+        **QWEN_VISION, "deepstack_visual_indexes": [0], "num_position_embeddings": 16}}),
+    "smollm3": ("smollm3", {}),
+    "starcoder2": ("starcoder2", {}),
+    "zamba2": ("zamba2", {"head_dim": 128, "mamba_d_state": 16, "mamba_ngroups": 1, "n_mamba_heads": 8,
+                          "chunk_size": 16, "num_hidden_layers": 3, "hybrid_layer_ids": [1],
+                          "num_mem_blocks": 1, "use_mamba_kernels": False, "num_key_value_heads": 4,
+                          "layers_block_type": ["mamba", "hybrid", "mamba"]}),
+}
+
+# Published checkpoints have stacks of experts the other way round than transformers 5 saves them,
+# and other names: (from, to).
+TRANSPOSED = ("qwen3_vl_moe",)
+RENAMED = {
+    "gemma3_images": ("vision_tower.", "vision_tower.vision_model."),
+    "llava": ("vision_tower.", "vision_tower.vision_model."),
+}
+
+EVERY = ("w4a8-ct", "fp8-deepseek", "fp8-ct", "mxfp8-ct", "mxfp4-ct", "nvfp4-ct")
+# What readers are known to refuse or misread: {(reader, name): ((formats, a part of what the
+# test says), ...)}; "source" stands for the model before it is converted.
+KNOWN = {
+    ("vllm", "bamba"): ((("source",), "does not dispatch through"),),
+    ("vllm", "gpt2"): ((EVERY, "nothing is converted"),),
+    ("vllm", "mistral3"): ((("fp8-deepseek",), "no module or parameter named"),),
+}
+
+
+def refused(reader, name, fmt):
+    for formats, text_of_it in KNOWN.get((reader, name), ()):
+        if fmt in formats:
+            return text_of_it
+    return None

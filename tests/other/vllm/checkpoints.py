@@ -1,0 +1,121 @@
+"""Checkpoints for vllm.sh that samples/gen_checkpoint.py does not make, and damaged ones.
+
+    checkpoints.py deepseek DIR     latent attention, a dense layer, then one with experts that vLLM's
+                                    model loads by hand, and shared ones
+    checkpoints.py tied DIR         makes a checkpoint one whose output head is its embedding
+    checkpoints.py without DIR NAME    takes a tensor out of its file
+    checkpoints.py flipped DIR NAME    changes the last bit of a tensor's first word
+    checkpoints.py shorter DIR NAME    drops the last row of a tensor
+"""
+import json
+import math
+import os
+import sys
+
+import numpy as np
+
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
+import stfile  # noqa: E402
+
+CONFIG = "config.json"
+DEEPSEEK = {
+    "architectures": ["DeepseekV2ForCausalLM"], "model_type": "deepseek_v2", "hidden_size": 256,
+    "intermediate_size": 512, "moe_intermediate_size": 256, "num_hidden_layers": 2,
+    "num_attention_heads": 2, "num_key_value_heads": 2, "n_routed_experts": 4,
+    "n_shared_experts": 1, "num_experts_per_tok": 2, "first_k_dense_replace": 1,
+    "moe_layer_freq": 1, "n_group": 1, "topk_group": 1, "topk_method": "greedy",
+    "norm_topk_prob": False, "scoring_func": "softmax", "routed_scaling_factor": 1.0,
+    "q_lora_rank": None, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+    "v_head_dim": 128, "vocab_size": 512, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
+    "max_position_embeddings": 1024, "hidden_act": "silu", "tie_word_embeddings": False,
+    "attention_bias": False, "torch_dtype": "bfloat16", "bos_token_id": 0, "eos_token_id": 1,
+}
+
+
+def mlp(prefix, inner):
+    yield prefix + "gate_proj.weight", (inner, 256)
+    yield prefix + "up_proj.weight", (inner, 256)
+    yield prefix + "down_proj.weight", (256, inner)
+
+
+def deepseek_tensors():
+    yield "model.embed_tokens.weight", (512, 256)
+    for layer in range(2):
+        prefix = f"model.layers.{layer}."
+        yield prefix + "self_attn.q_proj.weight", (384, 256)
+        yield prefix + "self_attn.kv_a_proj_with_mqa.weight", (576, 256)
+        yield prefix + "self_attn.kv_a_layernorm.weight", (512,)
+        yield prefix + "self_attn.kv_b_proj.weight", (512, 512)
+        yield prefix + "self_attn.o_proj.weight", (256, 256)
+        yield prefix + "input_layernorm.weight", (256,)
+        yield prefix + "post_attention_layernorm.weight", (256,)
+        if layer == 0:
+            yield from mlp(prefix + "mlp.", 512)
+            continue
+        yield prefix + "mlp.gate.weight", (4, 256)
+        yield from mlp(prefix + "mlp.shared_experts.", 256)
+        for expert in range(4):
+            yield from mlp(prefix + f"mlp.experts.{expert}.", 256)
+    yield "model.norm.weight", (256,)
+    yield "lm_head.weight", (512, 256)
+
+
+def deepseek(path):
+    dice = np.random.default_rng(16)
+    os.makedirs(path)
+    stfile.save(os.path.join(path, "model.safetensors"), {
+        name: stfile.from_f32("BF16", dice.standard_normal(math.prod(shape), dtype=np.float32)
+                              .reshape(shape) * np.float32(0.02))
+        for name, shape in deepseek_tensors()})
+    with open(os.path.join(path, CONFIG), "w", encoding="utf-8") as f:
+        json.dump(DEEPSEEK, f, indent=1)
+
+
+def change(path, name, how):
+    """how(tensor) -> a tensor, or None for none, in the file that has it."""
+    for file in sorted(os.listdir(path)):
+        if not file.endswith(".safetensors"):
+            continue
+        whole = os.path.join(path, file)
+        tensors, meta = stfile.load(whole)
+        if name not in tensors:
+            continue
+        changed = how(tensors.pop(name))
+        stfile.save(whole, {**tensors, **({name: changed} if changed else {})}, meta)
+        index = os.path.join(path, "model.safetensors.index.json")
+        if not changed and os.path.exists(index):
+            with open(index, encoding="utf-8") as f:
+                listed = json.load(f)
+            del listed["weight_map"][name]
+            with open(index, "w", encoding="utf-8") as f:
+                json.dump(listed, f)
+        return
+    sys.exit(f"{path} has no {name}")
+
+
+def tied(path):
+    change(path, "lm_head.weight", lambda tensor: None)
+    file = os.path.join(path, CONFIG)
+    with open(file, encoding="utf-8") as f:
+        config = json.load(f)
+    with open(file, "w", encoding="utf-8") as f:
+        json.dump({**config, "tie_word_embeddings": True}, f, indent=1)
+
+
+def without(path, name):
+    change(path, name, lambda tensor: None)
+
+
+def flipped(path, name):
+    change(path, name, lambda t: stfile.Tensor(t.dtype, t.shape,
+                                               bytes([t.data[0] ^ 1]) + t.data[1:]))
+
+
+def shorter(path, name):
+    change(path, name, lambda t: stfile.Tensor(
+        t.dtype, (t.shape[0] - 1,) + t.shape[1:], t.data[:len(t.data) // t.shape[0]
+                                                         * (t.shape[0] - 1)]))
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*sys.argv[2:])
