@@ -111,6 +111,30 @@ enum tp_code tp_cuda_call_bytes(const struct tp_cuda_call *call, uint64_t *input
 enum tp_code tp_cuda_enter(int device, int *before, struct tp_err *err);
 enum tp_code tp_cuda_leave(int before, struct tp_err *err);
 
+/* ---- copies to the caller's own memory ----------------------------------- */
+
+/* Slots of pinned host memory, and a stream that copies out of them. One thread at a time. */
+struct tp_cuda_copier;
+
+/* Copies begin after what is queued on `after`, a cudaStream_t of the device (NULL: the default
+ * one), now. The device is the thread's current one until the copier is closed, by the same
+ * thread. TP_E_MEMORY when pinned memory is short, or the device failed; *copier is NULL then. */
+enum tp_code tp_cuda_copier_open(int device, void *after, uint64_t slot_bytes, unsigned slots,
+                                 struct tp_cuda_copier **copier, struct tp_err *err);
+void *tp_cuda_copier_slot(struct tp_cuda_copier *copier, unsigned i);
+
+/* Begins a copy of bytes of a slot to device memory. */
+enum tp_code tp_cuda_copier_copy(struct tp_cuda_copier *copier, void *to, const void *from,
+                                 uint64_t bytes, struct tp_err *err);
+
+/* wait() returns when everything has ended that was begun before the last mark() of slot i; at
+ * once without one. */
+enum tp_code tp_cuda_copier_mark(struct tp_cuda_copier *copier, unsigned i, struct tp_err *err);
+enum tp_code tp_cuda_copier_wait(struct tp_cuda_copier *copier, unsigned i, struct tp_err *err);
+
+/* Waits for all copies. NULL is legal. */
+void tp_cuda_copier_close(struct tp_cuda_copier *copier);
+
 /* ---- comparison ---------------------------------------------------------- */
 
 /* Sums over pairs of values. Added up in a fixed tree (see cuda_compare.cu), so the

@@ -1,5 +1,5 @@
-/* Devices and lanes: the only file that asks the CUDA runtime for memory, streams
- * and devices.
+/* Devices and lanes: what asks the CUDA runtime for memory, streams and devices, but for
+ * cuda_copy.cu.
  *
  * The runtime is linked statically and looks for the driver on the first call, so
  * that the binary starts on machines without one. Invariant: a lane that could not

@@ -79,4 +79,39 @@ enum tp_code tp_cuda_leave(int before, struct tp_err *err)
     return none(err);
 }
 
+enum tp_code tp_cuda_copier_open(int device, void *after, uint64_t slot_bytes, unsigned slots,
+                                 struct tp_cuda_copier **copier, struct tp_err *err)
+{
+    (void)device, (void)after, (void)slot_bytes, (void)slots;
+    *copier = NULL;
+    return none(err);
+}
+
+void *tp_cuda_copier_slot(struct tp_cuda_copier *copier, unsigned i)
+{
+    (void)copier, (void)i;
+    return NULL;
+}
+
+enum tp_code tp_cuda_copier_copy(struct tp_cuda_copier *copier, void *to, const void *from,
+                                 uint64_t bytes, struct tp_err *err)
+{
+    (void)copier, (void)to, (void)from, (void)bytes;
+    return none(err);
+}
+
+enum tp_code tp_cuda_copier_mark(struct tp_cuda_copier *copier, unsigned i, struct tp_err *err)
+{
+    (void)copier, (void)i;
+    return none(err);
+}
+
+enum tp_code tp_cuda_copier_wait(struct tp_cuda_copier *copier, unsigned i, struct tp_err *err)
+{
+    (void)copier, (void)i;
+    return none(err);
+}
+
+void tp_cuda_copier_close(struct tp_cuda_copier *copier) { (void)copier; }
+
 #endif

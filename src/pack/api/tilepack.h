@@ -7,7 +7,8 @@
  *   weights   quantize, repack and decode one weight W[E,N,K] in memory, on the
  *             host or on a CUDA device
  *   layouts   where element (e,n,k) lies, and what lies at an offset
- *   files     read checkpoints, plain and packed, tensor by tensor or value by value
+ *   files     read checkpoints, plain and packed, tensor by tensor or value by value, or
+ *             load them to a CUDA device
  *
  * Conventions
  *   A weight is W[E,N,K]: E experts of N output features by K input features,
@@ -47,6 +48,7 @@ unsigned tilepack_version_number(void);
 /* Equal to the exit statuses of the program tilepack(1). */
 enum tilepack_status {
     TILEPACK_OK = 0,
+    TILEPACK_E_DIFFERENT = 1,   /* what is stored is not what its hash says */
     TILEPACK_E_USAGE = 2,       /* an argument is wrong */
     TILEPACK_E_INPUT = 3,       /* a file, or data, is not what it should be */
     TILEPACK_E_UNSUPPORTED = 4, /* right, but not to be done by this version */
@@ -272,6 +274,40 @@ int tilepack_packed_weight(const tilepack_checkpoint *checkpoint, size_t w,
 int tilepack_packed_values(const tilepack_checkpoint *checkpoint, size_t w, uint64_t e,
                            uint64_t n0, uint64_t n1, uint64_t k0, uint64_t k1, float *values,
                            char *message, size_t size);
+
+/* A box of a tensor, and where it goes. */
+typedef struct tilepack_part {
+    size_t tensor; /* below tilepack_tensors() */
+    /* Along each dimension of tilepack_tensor_shape() the first element, and the one behind
+     * the last. Further dimensions are not looked at. */
+    uint64_t begin[TILEPACK_MAX_RANK], end[TILEPACK_MAX_RANK];
+    /* Memory of the caller that receives the elements row-major, without gaps, as they are
+     * stored. NULL is right for an empty box alone. */
+    void *to;
+} tilepack_part;
+
+/* Loads parts of tensors into memory that the caller allocated: several threads read into a
+ * ring of host memory, out of which the bytes are copied while others are read. Nothing but the
+ * pages in which the parts lie is read, however the parts are ordered.
+ *
+ *   device   a CUDA device as its runtime numbers them, whose memory all `to` are and for which
+ *            the ring is pinned; -1: host memory
+ *   stream   a cudaStream_t of the device, NULL the default one: the memory is written when
+ *            what is queued there now has ended. The call itself waits for all copies.
+ *   verify   not 0: every file that holds a part is read whole, once, and hashed on the way;
+ *            with its own hash in the header, as tilepack writes files, or TILEPACK_E_UNSUPPORTED
+ *   threads  that read; 0: one for each processor, at most 16
+ *   ring     most bytes of the ring; at least 3 MiB for one thread. 0: 6 MiB for each thread
+ *
+ * Parts may lie anywhere in the checkpoint; their memory must not overlap. After a failure
+ * nothing is written any more, and the contents of all `to` are undefined: TILEPACK_E_USAGE for
+ * a box that is not inside of its tensor, TILEPACK_E_INPUT for a file that was truncated or
+ * changed since it was opened, TILEPACK_E_DIFFERENT for a wrong hash, TILEPACK_E_UNSUPPORTED for
+ * a box of elements below one byte that does not begin and end with a byte, TILEPACK_E_IO,
+ * TILEPACK_E_MEMORY also when the device fails. */
+int tilepack_load(const tilepack_checkpoint *checkpoint, const tilepack_part parts[],
+                  size_t count, int device, void *stream, int verify, unsigned threads,
+                  uint64_t ring, char *message, size_t size);
 
 #ifdef __cplusplus
 }

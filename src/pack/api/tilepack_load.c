@@ -1,0 +1,55 @@
+/* The C library: loading. A thin wrapper over load.h. */
+#include "pack/api/tilepack_handles.h"
+
+#include "base/num.h"
+#include "pack/load/load.h"
+#include "pack/os/os.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MOST_THREADS = 16 };
+#define RING_OF_THREAD (2 * TP_LOAD_LEAST)
+
+static unsigned threads_of(unsigned asked)
+{
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    if (asked > 0)
+        return asked;
+    return processors > 0 ? (unsigned)tp_min_u64((uint64_t)processors, MOST_THREADS) : 1;
+}
+
+static enum tp_code load(const tilepack_checkpoint *c, const tilepack_part parts[], size_t count,
+                         const struct tp_load_options *options, struct tp_err *err)
+{
+    struct tp_load_part *taken = tp_os_zalloc(count + 1, sizeof *taken, err);
+    if (!taken)
+        return TP_E_MEMORY;
+    for (size_t i = 0; i < count; i++) {
+        taken[i].tensor = parts[i].tensor;
+        memcpy(taken[i].begin, parts[i].begin, sizeof taken[i].begin);
+        memcpy(taken[i].end, parts[i].end, sizeof taken[i].end);
+        taken[i].to = parts[i].to;
+    }
+    enum tp_code code = tp_load(&c->ckpt, taken, count, options, err);
+    free(taken);
+    return code;
+}
+
+int tilepack_load(const tilepack_checkpoint *checkpoint, const tilepack_part parts[],
+                  size_t count, int device, void *stream, int verify, unsigned threads,
+                  uint64_t ring, char *message, size_t size)
+{
+    struct tp_err err = {0};
+    struct tp_load_target target = device == -1 ? tp_load_host() : tp_load_cuda(device, stream);
+    struct tp_load_options options = {.target = &target,
+                                      .threads = threads_of(threads),
+                                      .verify = verify != 0};
+    options.ring_bytes = ring ? ring : options.threads * RING_OF_THREAD;
+    if (!parts && count > 0)
+        tp_fail(&err, TP_E_USAGE, "no parts are given");
+    else
+        load(checkpoint, parts, count, &options, &err);
+    return tp_handle_report(&err, message, size);
+}
