@@ -19,6 +19,19 @@ NOT_FOUND = ctypes.c_size_t(-1).value
 _MESSAGE = 4096
 
 Handle = ctypes.c_void_p
+
+
+class Part(ctypes.Structure):
+    """struct tilepack_part."""
+
+    _fields_ = (
+        ("tensor", ctypes.c_size_t),
+        ("begin", ctypes.c_uint64 * MAX_RANK),
+        ("end", ctypes.c_uint64 * MAX_RANK),
+        ("to", ctypes.c_void_p),
+    )
+
+
 _text, _size, _word, _int = ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint64, ctypes.c_int
 _any, _words = ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64)
 
@@ -59,6 +72,7 @@ _FALLIBLE: dict[str, list[Any]] = {
     "decode": [_any, _any, _int, _any],
     "open": [_text, ctypes.POINTER(_any)],
     "tensor_read": [_any, _size, _word, _any, _word],
+    "load": [_any, ctypes.POINTER(Part), _size, _int, _any, _int, ctypes.c_uint, _word],
     "packed_weight": [_any, _size, ctypes.POINTER(_any)],
     "packed_values": [_any, _size, _word, _word, _word, _word, _word, _any],
 }

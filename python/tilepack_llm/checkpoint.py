@@ -23,10 +23,10 @@ import numpy.typing as npt
 from . import _native
 from .errors import InputError, UsageError
 from .operands import Operands, operands
+from .parts import Index, Part, part, span
 from .tensor import Tensor, stored
 
 Path = Union[str, "os.PathLike[str]"]
-Index = Union[int, slice]
 
 
 class _Opened:
@@ -66,6 +66,10 @@ class Tensors(Mapping[str, Tensor]):
         self._opened = opened
         self._index = {opened.ask("tensor_name", t): t for t in range(opened.ask("tensors"))}
 
+    @property
+    def handle(self) -> Any:
+        return self._opened.handle
+
     def __len__(self) -> int:
         return len(self._index)
 
@@ -81,8 +85,16 @@ class Tensors(Mapping[str, Tensor]):
         else:
             raw = np.empty(size, np.uint8)
             _native.call("tensor_read", opened.handle, t, 0, raw.ctypes.data, size, tensor=name)
-        shape = _native.shape("tensor_shape", opened.handle, t)
-        return stored(raw, str(opened.ask("tensor_dtype", t)), shape)
+        return stored(raw, *self._kind(t))
+
+    def _kind(self, t: int) -> tuple[str, tuple[int, ...]]:
+        shape = _native.shape("tensor_shape", self._opened.handle, t)
+        return str(self._opened.ask("tensor_dtype", t)), shape
+
+    def part(self, name: str, index: Index = ()) -> Part:
+        """A box of a tensor, of which nothing is read."""
+        t = self._index[name]
+        return part(t, *self._kind(t), index, name)
 
 
 class Weight:
@@ -152,7 +164,7 @@ class Weight:
         """The operands as torch tensors."""
         return {name: tensor.torch() for name, tensor in self.operands().items()}
 
-    def values(self, box: Index | tuple[Index, ...] = ()) -> npt.NDArray[np.float32]:
+    def values(self, box: Index = ()) -> npt.NDArray[np.float32]:
         """Decoded values, as the format's kernel computes them.
 
         box  an index as of an array (N, K), or (E, N, K) of a stack: numbers, and slices of
@@ -166,7 +178,9 @@ class Weight:
         if len(index) > 3:
             raise UsageError(f"an index of {len(box)} dimensions", tensor=self.name)
         index += (slice(None),) * (3 - len(index))
-        (e0, e1), (n0, n1), (k0, k1) = map(self._span, index, self.box)
+        (e0, e1), (n0, n1), (k0, k1) = (
+            span(at, size, self.name) for at, size in zip(index, self.box)
+        )
         out = np.empty((e1 - e0, n1 - n0, k1 - k0), np.float32)
         for e in range(e0, e1) if out.size else ():
             _native.call(
@@ -176,17 +190,6 @@ class Weight:
                 tensor=self.name,
             )
         return out[tuple(0 if isinstance(at, int) else slice(None) for at in index)]
-
-    def _span(self, at: Index, size: int) -> tuple[int, int]:
-        if isinstance(at, slice):
-            begin, end, step = at.indices(size)
-            if step != 1:
-                raise UsageError("a slice with a step", tensor=self.name)
-            return begin, max(begin, end)
-        at = at + size if at < 0 else at
-        if not 0 <= at < size:
-            raise UsageError(f"{at} is not below {size}", tensor=self.name)
-        return at, at + 1
 
 
 class Checkpoint:
@@ -210,13 +213,18 @@ class Checkpoint:
         packed = {name for w in self.weights.values() for name in w.tensor_names.values()}
         return {name: self.tensors[name] for name in self.tensors if name not in packed}
 
+    @property
+    def handle(self) -> Any:
+        """The library's own, which lives as long as the tensors."""
+        return self.tensors.handle
+
     def weight(self, name: str) -> Weight:
         """The packed weight of that name; UsageError when there is none."""
         if name not in self.weights:
             raise UsageError(f"no packed weight '{name}'", file=self.path)
         return self.weights[name]
 
-    def values(self, name: str, box: Index | tuple[Index, ...] = ()) -> npt.NDArray[np.float32]:
+    def values(self, name: str, box: Index = ()) -> npt.NDArray[np.float32]:
         """Decoded values of a packed weight; see Weight.values()."""
         return self.weight(name).values(box)
 

@@ -1,25 +1,29 @@
 """load(): the tensors of a checkpoint, whole or one rank's, for whoever builds a model.
 
-On the CPU nothing is copied: the arrays are views of the mapped files. Everything that can be
-wrong with the files is found before anything is handed out.
+On the CPU nothing is copied: the arrays are views of the mapped files. To a GPU the library
+copies them, with several threads. Everything that can be wrong with the files is found before
+anything is handed out.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Union
 
 from . import commands
-from .checkpoint import Checkpoint, Path
+from .checkpoint import Checkpoint, Path, Weight
 from .errors import InputError, UnsupportedError, UsageError
-from .tensor import Tensor
+from .parts import Index, Part, copy
+from .tensor import Tensor, torch_dtype
 
 if TYPE_CHECKING:
     import torch
 
     Loaded = Union[Tensor, torch.Tensor]
+
+Names = Union[Iterable[str], Mapping[str, Index]]
 
 _RANKS = "tilepack-tp.json"
 
@@ -45,28 +49,73 @@ def _rank_directory(path: str, rank: int | None) -> str:
     return os.path.join(path, f"rank_{rank}")
 
 
-def _chosen(checkpoint: Checkpoint, names: Iterable[str] | None) -> list[str]:
-    """Names of tensors; a packed weight stands for all of its own."""
+def _leading(weight: Weight, index: Index) -> Index:
+    """An index of experts, which all tensors of the weight must have first."""
+    stored = (tensor.shape for tensor in weight.stored.values())
+    if index != () and not (weight.stacked and all(s[:1] == weight.box[:1] for s in stored)):
+        raise UsageError(
+            "its tensors do not all begin with the experts: no index fits them all",
+            tensor=weight.name,
+            hint="name the tensors",
+        )
+    return index[:1] if isinstance(index, tuple) else index
+
+
+def _chosen(checkpoint: Checkpoint, names: Names | None) -> dict[str, Part]:
+    """Parts of tensors by name; a packed weight stands for all of its own."""
     if names is None:
-        return list(checkpoint.tensors)
+        return {name: checkpoint.tensors.part(name) for name in checkpoint.tensors}
     if isinstance(names, str):
         raise UsageError("names is one text; it is a list of names")
-    found: list[str] = []
-    for name in names:
+    wanted = names if isinstance(names, Mapping) else dict.fromkeys(names, ())
+    found: dict[str, Part] = {}
+    for name, index in wanted.items():
         if name in checkpoint.tensors:
-            found.append(name)
+            found[name] = checkpoint.tensors.part(name, index)
         elif name in checkpoint.weights:
-            found += checkpoint.weights[name].tensor_names.values()
+            weight = checkpoint.weights[name]
+            first = _leading(weight, index)
+            for tensor in weight.tensor_names.values():
+                found[tensor] = checkpoint.tensors.part(tensor, first)
         else:
             raise UsageError(f"no tensor and no packed weight '{name}'", file=checkpoint.path)
-    return list(dict.fromkeys(found))
+    return found
+
+
+def _view(tensor: Tensor, part: Part) -> Tensor:
+    box = tensor.array[tuple(slice(begin, end) for begin, end in part.spans)]
+    return Tensor(box.reshape(part.shape) if box.shape != part.shape else box, tensor.dtype)
+
+
+def _to_device(
+    checkpoint: Checkpoint, chosen: Mapping[str, Part], device: str, verify: bool
+) -> dict[str, Loaded]:
+    """Tensors that torch allocates, filled by the library."""
+    import torch
+
+    place = torch.device(device)
+    number = torch.cuda.current_device() if place.index is None else place.index
+    made = {
+        name: torch.empty(part.shape, dtype=torch_dtype(part.dtype), device=f"cuda:{number}")
+        for name, part in chosen.items()
+    }
+    copy(
+        checkpoint.handle,
+        list(chosen.values()),
+        [tensor.data_ptr() for tensor in made.values()],
+        device=number,
+        stream=torch.cuda.current_stream(number).cuda_stream,
+        verify=verify,
+        file=checkpoint.path,
+    )
+    return dict(made)
 
 
 def load(
     path: Path,
     device: str = "cpu",
     *,
-    names: Iterable[str] | None = None,
+    names: Names | None = None,
     rank: int | None = None,
     verify: bool = False,
 ) -> dict[str, Loaded]:
@@ -74,25 +123,28 @@ def load(
 
     path    a .safetensors file or a directory of them; with `rank` what `convert --tp` wrote
     device  "cpu": views of the mapped files, 0 bytes copied. "cuda" or "cuda:I": torch tensors
-            on that GPU, one pageable copy each.
-    names   only these tensors, or all tensors of these packed weights; nothing else is read
+            on that GPU, read by several threads through a ring of pinned memory (6 MiB for
+            each processor, at most 96 MiB).
+    names   only these tensors, or all tensors of these packed weights; nothing else is read. A
+            mapping takes parts: {"...w2_weight_packed": np.s_[0:4, :, 16:32]}, or of a stack
+            {"...experts.w2": np.s_[0:4]}, the same experts of all of its tensors
     rank    only the files of this rank
-    verify  the whole path (of the rank) is verified first, with the hashes of every leaf: a
-            flipped bit is a VerifyError
+    verify  on the CPU, the whole path (of the rank) is verified first, as verify() does; to a
+            GPU, each file that is read is read whole, and hashed on the way. A flipped bit is
+            a Difference (VerifyError on the CPU).
 
-    Returns {name: Tensor}, or {name: torch.Tensor} on a GPU. Kernels take the operands that
-    open(path).weights[name].operands() makes of them.
-    Raises Error for files that are missing, truncated or contradict their headers, before any
-    tensor is handed out.
+    Returns {name: Tensor}, or {name: torch.Tensor} on a GPU, ready for every stream. Kernels
+    take the operands that open(path).weights[name].operands() makes of them.
+    Raises Error for files that are missing, truncated, changed meanwhile or contradict their
+    headers, before any tensor is handed out; ResourceError where memory or the GPU fails.
     """
     place = _rank_directory(os.fspath(path), rank)
     checkpoint = Checkpoint(place)
     chosen = _chosen(checkpoint, names)
-    if verify:
-        commands.verify(place)
-    tensors = {name: checkpoint.tensors[name] for name in chosen}
     if device == "cpu":
-        return dict(tensors)
+        if verify:
+            commands.verify(place)
+        return {name: _view(checkpoint.tensors[name], part) for name, part in chosen.items()}
     if device != "cuda" and not device.startswith("cuda:"):
         raise UnsupportedError(f"device {device!r}", hint="there are cpu, cuda and cuda:I")
-    return {name: tensor.torch().to(device) for name, tensor in tensors.items()}
+    return _to_device(checkpoint, chosen, device, verify)

@@ -15,7 +15,8 @@ import oracle
 import tool
 
 import tilepack_llm as tp
-from tilepack_llm import tiles
+from tilepack_llm import loading, parts, tiles
+from tilepack_llm.tensor import numpy_dtype
 
 Q_PROJ = "model.layers.0.self_attn.q_proj"
 EXPERTS = "model.layers.0.block_sparse_moe.experts.w2"
@@ -155,7 +156,7 @@ def rules_of_reading(t, work):
             "a compressed file is read")
 
 
-def loading(t, work):
+def loading_views(t, work):
     path = work.at("w4a8-cutlass")
     loaded = tp.load(path, verify=True)
     t.check(set(loaded) == set(tp.open(path).tensors), "load: every tensor")
@@ -178,6 +179,73 @@ def loading(t, work):
     error = raised(tp.UsageError, tp.load, work.at("tp"))
     t.check(error and "2 ranks" in error.message, "load: ranks want a rank")
     t.check(raised(tp.UsageError, tp.load, work.at("tp"), rank=2) is not None, "load: not a rank")
+
+
+def copied(path, wanted, **options):
+    """The tensors that the loader copies to memory of this process: {name: array}."""
+    checkpoint = tp.open(path)
+    chosen = loading._chosen(checkpoint, wanted)
+    out = {name: np.full(part.shape, 0x5A, numpy_dtype(part.dtype))
+           for name, part in chosen.items()}
+    parts.copy(checkpoint.handle, list(chosen.values()), [a.ctypes.data for a in out.values()],
+               device=-1, file=path, **options)
+    return out
+
+
+def same(loaded, views):
+    return set(loaded) == set(views) and all(
+        loaded[name].shape == views[name].shape and
+        loaded[name].tobytes() == views[name].array.tobytes() for name in loaded)
+
+
+def copying(t, work):
+    """The loader that GPUs have, into memory of this process."""
+    path, packed = work.at("w4a8-cutlass"), f"{EXPERTS}_weight_packed"
+    for options in ({}, {"threads": 1, "ring": 1}, {"threads": 5, "verify": True}):
+        t.check(same(copied(path, None, **options), tp.load(path)), f"copy: every tensor {options}")
+    slices = {packed: np.s_[1:3, 4:9, -1], "lm_head.weight": np.s_[3:, 5:7], Q_PROJ: ()}
+    views = tp.load(path, names=slices)
+    whole = tp.open(path).tensors
+    t.check(np.array_equal(views[packed].array, whole[packed].array[1:3, 4:9, -1]) and
+            len(views) == 6, "load: slices are numpy's")
+    t.check(same(copied(path, slices), views), "copy: slices")
+    rows = tp.load(path, names={EXPERTS: np.s_[2:4]})
+    t.check(all(np.array_equal(tensor.array, whole[name].array[2:4])
+                for name, tensor in rows.items()) and len(rows) > 3, "load: experts of a rank")
+    t.check(same(copied(path, {EXPERTS: np.s_[2:4]}, verify=True), rows), "copy: experts of a rank")
+    t.check(same(copied(work.at("zst"), [Q_PROJ], verify=True), tp.load(work.at("zst"), names=[Q_PROJ])),
+            "copy: a compressed file")
+    rank = os.path.join(work.at("tp"), "rank_1")
+    t.check(same(copied(rank, None), tp.load(work.at("tp"), rank=1)), "copy: one rank")
+    for wrong in ({packed: np.s_[9]}, {packed: np.s_[::2]}, {packed: np.s_[0, 0, 0, 0]},
+                  {Q_PROJ: np.s_[0:1]}):
+        t.check(raised(tp.UsageError, tp.load, path, names=wrong) is not None, f"load: not {wrong}")
+    damaged = work.at("damaged")
+    shutil.rmtree(damaged)
+    shutil.copytree(path, damaged)
+    with open(os.path.join(damaged, "model.safetensors"), "r+b") as file:
+        file.seek(-100000, 2)
+        file.write(b"\xff\x00\xff")
+    error = raised(tp.Difference, copied, damaged, ["lm_head.weight"], verify=True)
+    t.check(error and error.code == 1 and "its contents have changed" in error.message,
+            "copy: verify finds a flipped byte of another tensor")
+    t.check(len(copied(damaged, ["lm_head.weight"])) == 1, "copy: which it does without")
+    error = raised(tp.UnsupportedError, copied, work.at("src"), None, verify=True)
+    t.check(error and "hash" in error.message, "copy: no hash, nothing to verify with")
+    checkpoint = tp.open(damaged)
+    os.truncate(os.path.join(damaged, "model.safetensors"), 100000)
+    some = checkpoint.tensors.part(packed)
+    out = np.empty(some.shape, numpy_dtype(some.dtype))
+    error = raised(tp.InputError, parts.copy, checkpoint.handle, [some], [out.ctypes.data], device=-1)
+    t.check(error and "truncated" in str(error), "copy: a file truncated since it was opened")
+    environment = dict(os.environ, TILEPACK_DISABLE="cuda")
+    script = ("import sys, tilepack_llm as tp; from tilepack_llm import parts\n"
+              "c = tp.open(sys.argv[1]); part = c.tensors.part(sys.argv[2])\n"
+              "try: parts.copy(c.handle, [part], [64], device=0)\n"
+              "except tp.ResourceError as error: print(error)")
+    done = subprocess.run([sys.executable, "-c", script, path, packed], env=environment, check=True,
+                          capture_output=True, text=True)
+    t.check("no GPU to load to: " in done.stdout, "copy: no GPU")
 
 
 def quantizing(t, work):
@@ -254,7 +322,8 @@ def main():
         for fmt in ("w4a8-cutlass", "fp8-deepseek", "mxfp4-blocked"):
             reading(t, work, fmt)
         rules_of_reading(t, work)
-        loading(t, work)
+        loading_views(t, work)
+        copying(t, work)
         quantizing(t, work)
         grids(t)
     return t.finish()

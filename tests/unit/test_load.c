@@ -438,6 +438,26 @@ static void test_copies(void **arg)
     close_parts(&p);
 }
 
+/* More slices of one tensor than there are slots. */
+static void test_slices(void **arg)
+{
+    static struct parts p;
+    struct tp_err err;
+    (void)arg;
+    open_parts(&p, "model.safetensors");
+    for (uint64_t i = 0; i < 6; i++) {
+        add_part(&p, tensor_of(&p, "rows"), true);
+        p.list[i].begin[2] = 50 * i;
+        p.list[i].end[2] = 50 * i + 50;
+        p.bytes[i] = 600000;
+        memset((char *)p.list[i].to + p.bytes[i], 0xA5, 64);
+    }
+    assert_int_equal(load(&p, &late, 2, 0, false, &err), TP_OK);
+    for (size_t i = 0; i < 6; i++)
+        expect(&whole, &p, i);
+    close_parts(&p);
+}
+
 static void test_nothing(void **arg)
 {
     static struct parts p;
@@ -680,7 +700,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
         TEST(test_whole),          TEST(test_boxes),         TEST(test_archive),
-        TEST(test_what_is_read),   TEST(test_copies),        TEST(test_nothing),
+        TEST(test_what_is_read),   TEST(test_copies),        TEST(test_slices),
+        TEST(test_nothing),
         TEST(test_wrong_parts),    TEST(test_truncated),     TEST(test_changed),
         TEST(test_flipped),        TEST(test_no_hash),       TEST(test_failing_read),
         TEST(test_failing_target), TEST(test_out_of_memory), TEST(test_no_threads),

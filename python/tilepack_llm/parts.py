@@ -1,0 +1,84 @@
+"""Boxes of stored tensors, and the library's loader, which brings them to memory of the caller.
+
+Indices are those of numpy: numbers, and slices of step 1. Knows neither where the memory comes
+from nor what it is called there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Union
+
+from . import _native
+from .errors import UsageError
+
+At = Union[int, slice]
+Index = Union[At, tuple[At, ...]]
+
+
+def span(at: At, size: int, tensor: str) -> tuple[int, int]:
+    """First element, and the one behind the last, along a dimension of that size."""
+    if isinstance(at, slice):
+        begin, end, step = at.indices(size)
+        if step != 1:
+            raise UsageError("a slice with a step", tensor=tensor)
+        return begin, max(begin, end)
+    at = at + size if at < 0 else at
+    if not 0 <= at < size:
+        raise UsageError(f"{at} is not below {size}", tensor=tensor)
+    return at, at + 1
+
+
+@dataclass(frozen=True)
+class Part:
+    """A box of a stored tensor.
+
+    number  of the tensor in its checkpoint
+    dtype   its name in safetensors
+    spans   along each of the tensor's dimensions
+    shape   of the result: dimensions that the index names by a number are gone
+    """
+
+    number: int
+    dtype: str
+    spans: tuple[tuple[int, int], ...]
+    shape: tuple[int, ...]
+
+
+def part(number: int, dtype: str, stored: tuple[int, ...], index: Index, name: str) -> Part:
+    """What `index` takes of a tensor of the shape `stored`; what it leaves out is taken whole."""
+    at = index if isinstance(index, tuple) else (index,)
+    if len(at) > len(stored):
+        raise UsageError(f"an index of {len(at)} dimensions", tensor=name)
+    at += (slice(None),) * (len(stored) - len(at))
+    spans = tuple(span(a, size, name) for a, size in zip(at, stored))
+    kept = [end - begin for a, (begin, end) in zip(at, spans) if isinstance(a, slice)]
+    return Part(number, dtype, spans, tuple(kept))
+
+
+def copy(
+    opened: Any,
+    parts: Sequence[Part],
+    addresses: Sequence[int],
+    *,
+    device: int,
+    stream: int | None = None,
+    verify: bool = False,
+    threads: int = 0,
+    ring: int = 0,
+    **where: Any,
+) -> None:
+    """Copies parts to memory of their sizes: tilepack_load() of tilepack.h.
+
+    opened     the library's handle of the checkpoint
+    addresses  of contiguous memory for each part, on `device`; -1 is the host
+    """
+    array = (_native.Part * len(parts))()
+    for entry, wanted, address in zip(array, parts, addresses):
+        entry.tensor, entry.to = wanted.number, address or None
+        for d, (begin, end) in enumerate(wanted.spans):
+            entry.begin[d], entry.end[d] = begin, end
+    call = (opened, array, len(parts), device, stream, int(verify), threads, ring)
+    _native.call("load", *call, **where)
