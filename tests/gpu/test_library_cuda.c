@@ -1,5 +1,6 @@
 /* The C library on a GPU against itself on the host, byte for byte: every format that is
- * written, quantize, decode and repack, on a stream that is not the default one.
+ * written, quantize, decode and repack, on a stream that is not the default one; and files
+ * that are loaded to the GPU.
  * Includes tilepack.h and the CUDA runtime, nothing of the project's own. Exit 0 equal,
  * 1 not, 77 no device. Ends with `N passed, N failed`.
  */
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { E = 1, N = 384, K = 1024, VALUES = E * N * K };
 
@@ -168,6 +170,72 @@ static void test_flags(void *device_values, uint32_t *device_flags)
     close_packed(&p);
 }
 
+/* ---- loading ------------------------------------------------------------- */
+
+enum { ROWS = 3000, COLUMNS = 1500, FEW = 200, FILE_BYTES = ROWS * COLUMNS + FEW * 10 };
+
+/* A file of one large tensor and many small ones; its data in *data. */
+static void write_file(const char *path, uint8_t *data)
+{
+    static char header[FEW * 80 + 200];
+    FILE *file = fopen(path, "wb");
+    uint64_t size = (uint64_t)sprintf(header, "{\"large\":{\"dtype\":\"U8\",\"shape\":[%d,%d],"
+                                      "\"data_offsets\":[0,%d]}", ROWS, COLUMNS, ROWS * COLUMNS);
+    for (int i = 0; i < FEW; i++)
+        size += (uint64_t)sprintf(header + size, ",\"s%03d\":{\"dtype\":\"U8\",\"shape\":[10],"
+                                  "\"data_offsets\":[%d,%d]}", i, ROWS * COLUMNS + 10 * i,
+                                  ROWS * COLUMNS + 10 * i + 10);
+    header[size++] = '}';
+    for (int i = 0; i < FILE_BYTES; i++)
+        data[i] = (uint8_t)(i * 2654435761u >> 13);
+    need(!file || fwrite(&size, 8, 1, file) != 1 || fwrite(header, 1, size, file) != size ||
+             fwrite(data, 1, FILE_BYTES, file) != FILE_BYTES || fclose(file), path);
+}
+
+static void take(tilepack_part *part, const tilepack_checkpoint *c, const char *name, uint8_t *to)
+{
+    *part = (tilepack_part){.tensor = tilepack_tensor_find(c, name), .to = to};
+    tilepack_tensor_shape(c, part->tensor, part->end);
+}
+
+/* Everything, with any ring; then a slice of columns; then a device that there is not. */
+static void test_load(void)
+{
+    static uint8_t data[FILE_BYTES], columns[ROWS * 100];
+    static tilepack_part parts[FEW + 1];
+    char path[] = "/tmp/tilepack-load-XXXXXX", name[16];
+    tilepack_checkpoint *c;
+    uint8_t *device;
+    int fd = mkstemp(path);
+    need(fd < 0, path);
+    write_file(path, data);
+    need(tilepack_open(path, &c, message, sizeof message), path);
+    need(cudaMalloc((void **)&device, FILE_BYTES), "cudaMalloc");
+    take(&parts[FEW], c, "large", device);
+    for (int i = 0; i < FEW; i++) {
+        sprintf(name, "s%03d", i);
+        take(&parts[i], c, name, device + ROWS * COLUMNS + 10 * i);
+    }
+    for (unsigned threads = 0; threads < 9; threads += 4) {
+        need(cudaMemsetAsync(device, 0xA5, FILE_BYTES, stream), "cudaMemset");
+        int status = tilepack_load(c, parts, FEW + 1, 0, stream, 0, threads, threads * 5000000,
+                                   message, sizeof message);
+        note(status == 0 && same(data, device, FILE_BYTES), "load", "to the device");
+    }
+    parts[FEW].begin[1] = 700;
+    parts[FEW].end[1] = 800;
+    for (int i = 0; i < ROWS; i++)
+        memcpy(columns + 100 * i, data + COLUMNS * i + 700, 100);
+    int status = tilepack_load(c, &parts[FEW], 1, 0, stream, 0, 3, 0, message, sizeof message);
+    note(status == 0 && same(columns, device, sizeof columns), "load", "columns to the device");
+    status = tilepack_load(c, parts, 1, 1000, NULL, 0, 0, 0, message, sizeof message);
+    note(status == TILEPACK_E_USAGE, "load", "to device 1000");
+    tilepack_close(c);
+    cudaFree(device);
+    close(fd);
+    remove(path);
+}
+
 int main(void)
 {
     const char *name;
@@ -190,6 +258,7 @@ int main(void)
     test_repack("mxfp8-ct", "mxfp8-blocked", device_values);
     test_repack("mxfp8-blocked", "mxfp8-ct", device_values);
     test_flags(device_values, device_flags);
+    test_load();
     printf("%d passed, %d failed\n", passed, failed);
     return failed > 0;
 }
