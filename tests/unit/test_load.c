@@ -154,9 +154,7 @@ static int tear_down(void **arg)
 
 enum { LATE_COPIES = 4096 };
 
-struct late {
-    uint8_t *memory;
-    uint64_t bytes;
+struct late_lane {
     struct {
         void *to;
         const void *from;
@@ -165,38 +163,52 @@ struct late {
     size_t count, done, marks[TP_LOAD_SLOTS];
 };
 
-static atomic_int lanes, opened, copied, failing; /* failing: copies until one fails */
-static enum tp_code open_code, wait_code;
+struct late {
+    uint8_t *memory;
+    struct tp_load_size size;
+    struct late_lane *lanes;
+};
 
-static enum tp_code late_open(const struct tp_load_target *target, uint64_t bytes, unsigned slots,
-                              void **lane, struct tp_err *err)
+static atomic_int rings, opened, copied, failing; /* failing: copies until one fails */
+static enum tp_code open_code, begin_code, wait_code;
+
+static enum tp_code late_open(const struct tp_load_target *target, struct tp_load_size size,
+                              void **ring, struct tp_err *err)
 {
     struct late *l;
     (void)target;
-    *lane = NULL;
+    *ring = NULL;
     if (open_code)
-        return tp_fail(err, open_code, "no lane");
-    assert_int_equal(slots, TP_LOAD_SLOTS);
-    assert_int_equal(bytes % MIB, 0);
+        return tp_fail(err, open_code, "no ring");
+    assert_int_equal(size.slots, TP_LOAD_SLOTS);
+    assert_int_equal(size.bytes % MIB, 0);
     l = calloc(1, sizeof *l);
-    l->memory = malloc(bytes * slots);
-    l->bytes = bytes;
-    atomic_fetch_add(&lanes, 1);
+    l->memory = malloc(size.bytes * size.slots * size.lanes);
+    l->lanes = calloc(size.lanes, sizeof *l->lanes);
+    l->size = size;
+    atomic_fetch_add(&rings, 1);
     atomic_fetch_add(&opened, 1);
-    *lane = l;
+    *ring = l;
     return TP_OK;
 }
 
-static void *late_slot(void *lane, unsigned i)
+static void *late_slot(void *ring, unsigned lane, unsigned i)
 {
-    struct late *l = lane;
-    return l->memory + i * l->bytes;
+    struct late *l = ring;
+    assert_true(lane < l->size.lanes && i < l->size.slots);
+    return l->memory + (lane * l->size.slots + i) * l->size.bytes;
 }
 
-static enum tp_code late_copy(void *lane, void *to, const void *from, uint64_t bytes,
-                              struct tp_err *err)
+static enum tp_code late_begin(void *ring, unsigned lane, struct tp_err *err)
 {
-    struct late *l = lane;
+    (void)ring;
+    return begin_code && lane == 0 ? tp_fail(err, begin_code, "no lane") : TP_OK;
+}
+
+static enum tp_code late_copy(void *ring, unsigned lane, void *to, const void *from,
+                              uint64_t bytes, struct tp_err *err)
+{
+    struct late_lane *l = &((struct late *)ring)->lanes[lane];
     if (atomic_fetch_sub(&failing, 1) == 1)
         return tp_fail(err, TP_E_MEMORY, "no copy");
     assert_true(l->count < LATE_COPIES);
@@ -206,38 +218,41 @@ static enum tp_code late_copy(void *lane, void *to, const void *from, uint64_t b
     return TP_OK;
 }
 
-static enum tp_code late_mark(void *lane, unsigned i, struct tp_err *err)
+static enum tp_code late_mark(void *ring, unsigned lane, unsigned i, struct tp_err *err)
 {
-    struct late *l = lane;
+    struct late_lane *l = &((struct late *)ring)->lanes[lane];
     (void)err;
     l->marks[i] = l->count;
     return TP_OK;
 }
 
-static enum tp_code late_wait(void *lane, unsigned i, struct tp_err *err)
+static enum tp_code late_wait(void *ring, unsigned lane, unsigned i, struct tp_err *err)
 {
-    struct late *l = lane;
+    struct late_lane *l = &((struct late *)ring)->lanes[lane];
     for (; l->done < l->marks[i]; l->done++) {
         memcpy(l->copies[l->done].to, l->copies[l->done].from, l->copies[l->done].bytes);
         atomic_fetch_add(&copied, 1);
     }
-    if (l->done == l->count)
-        l->done = l->count = 0, memset(l->marks, 0, sizeof l->marks);
+    if (l->done == l->count) {
+        l->done = l->count = 0;
+        memset(l->marks, 0, sizeof l->marks);
+    }
     return wait_code ? tp_fail(err, wait_code, "no wait") : TP_OK;
 }
 
-static void late_close(void *lane)
+static void late_close(void *ring)
 {
-    struct late *l = lane;
-    if (!l)
-        return;
+    struct late *l = ring;
     free(l->memory);
+    free(l->lanes);
     free(l);
-    atomic_fetch_sub(&lanes, 1);
+    atomic_fetch_sub(&rings, 1);
 }
 
-static const struct tp_load_target late = {late_open, late_slot,  late_copy, late_mark,
-                                           late_wait, late_close, 0,         NULL};
+static const struct tp_load_target late = {.open = late_open,   .slot = late_slot,
+                                           .begin = late_begin, .copy = late_copy,
+                                           .mark = late_mark,   .wait = late_wait,
+                                           .close = late_close};
 
 /* ---- parts --------------------------------------------------------------- */
 
@@ -318,7 +333,7 @@ static enum tp_code load(struct parts *p, const struct tp_load_target *target, u
     memset(err, 0, sizeof *err);
     enum tp_code code = tp_load(&p->ckpt, p->list, p->count, &options, err);
     assert_int_equal(code, err->code);
-    assert_int_equal(atomic_load(&lanes), 0);
+    assert_int_equal(atomic_load(&rings), 0);
     return code;
 }
 
@@ -625,8 +640,12 @@ static void test_failing_target(void **arg)
     wait_code = TP_OK;
     open_code = TP_E_MEMORY;
     assert_int_equal(load(&p, &late, 3, 0, false, &err), TP_E_MEMORY);
-    assert_string_equal(err.what, "no lane");
+    assert_string_equal(err.what, "no ring");
     open_code = TP_OK;
+    begin_code = TP_E_MEMORY;
+    assert_int_equal(load(&p, &late, 3, 0, false, &err), TP_E_MEMORY);
+    assert_string_equal(err.what, "no lane");
+    begin_code = TP_OK;
     close_parts(&p);
 }
 

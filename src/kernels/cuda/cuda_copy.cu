@@ -1,23 +1,32 @@
-/* Copiers: pinned slots, and a stream on which bytes of them go to memory that others
+/* Copiers: pinned slots, and streams on which bytes of them go to memory that others
  * allocated. No kernels.
  *
- * Invariant: a copier that could not be opened whole leaves nothing behind.
+ * All slots are one piece of memory, in huge pages where the system has them: pinning takes
+ * the longer the more pages there are. Invariant: a copier that could not be opened whole
+ * leaves nothing behind.
  */
 #include "kernels/cuda/cuda_fail.cuh"
 
 extern "C" {
+#include "base/num.h"
 #include "kernels/cuda/cuda.h"
 }
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
-enum { MAX_SLOTS = 8 };
+enum { MAX_LANES = 64, MAX_SLOTS = 4 };
+static const uint64_t HUGE_PAGE = 2097152;
 
 struct tp_cuda_copier {
-    int before; /* the thread's device until then; -1: not known */
-    cudaStream_t stream;
-    cudaEvent_t done[MAX_SLOTS];
+    int device, before; /* before: the thread's device until then; -1: not known */
+    struct {
+        cudaStream_t stream;
+        cudaEvent_t done[MAX_SLOTS];
+    } lane[MAX_LANES];
+    unsigned lanes, slots;
     uint8_t *memory;
+    bool pinned;
     uint64_t slot_bytes;
 };
 
@@ -26,62 +35,84 @@ static enum tp_code check(cudaError_t error, const char *what, struct tp_err *er
     return error == cudaSuccess ? TP_OK : tp_cuda_fail(err, error, what);
 }
 
-/* The stream waits for what is queued on `after`: the memory may still be in use there. */
-static cudaError_t follow(struct tp_cuda_copier *c, cudaStream_t after)
+/* Its stream waits for what is queued on `after`: the memory may still be in use there. */
+static cudaError_t open_lane(struct tp_cuda_copier *c, unsigned i, cudaStream_t after)
 {
-    cudaError_t error = cudaEventRecord(c->done[0], after);
-    return error == cudaSuccess ? cudaStreamWaitEvent(c->stream, c->done[0], 0) : error;
+    cudaError_t error = cudaStreamCreateWithFlags(&c->lane[i].stream, cudaStreamNonBlocking);
+    for (unsigned s = 0; s < c->slots && error == cudaSuccess; s++)
+        error = cudaEventCreateWithFlags(&c->lane[i].done[s],
+                                         cudaEventBlockingSync | cudaEventDisableTiming);
+    if (error == cudaSuccess)
+        error = cudaEventRecord(c->lane[i].done[0], after);
+    return error == cudaSuccess ? cudaStreamWaitEvent(c->lane[i].stream, c->lane[i].done[0], 0)
+                                : error;
 }
 
-static cudaError_t set_up(struct tp_cuda_copier *c, int device, cudaStream_t after,
-                          unsigned slots)
+static cudaError_t open_memory(struct tp_cuda_copier *c)
+{
+    const uint64_t bytes = tp_round_up(c->lanes * c->slots * c->slot_bytes, HUGE_PAGE);
+    c->memory = (uint8_t *)aligned_alloc(HUGE_PAGE, bytes);
+    if (c->memory == NULL)
+        return cudaErrorMemoryAllocation;
+    madvise(c->memory, bytes, MADV_HUGEPAGE);
+    cudaError_t error = cudaHostRegister(c->memory, bytes, cudaHostRegisterDefault);
+    c->pinned = error == cudaSuccess;
+    return error;
+}
+
+static cudaError_t set_up(struct tp_cuda_copier *c, cudaStream_t after)
 {
     cudaError_t error = cudaGetDevice(&c->before);
     if (error == cudaSuccess)
-        error = cudaSetDevice(device);
-    if (error == cudaSuccess)
-        error = cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking);
-    for (unsigned i = 0; i < slots && error == cudaSuccess; i++)
-        error = cudaEventCreateWithFlags(&c->done[i],
-                                         cudaEventBlockingSync | cudaEventDisableTiming);
-    if (error == cudaSuccess)
-        error = follow(c, after);
-    if (error == cudaSuccess)
-        error = cudaHostAlloc((void **)&c->memory, c->slot_bytes * slots, cudaHostAllocDefault);
-    return error;
+        error = cudaSetDevice(c->device);
+    for (unsigned i = 0; i < c->lanes && error == cudaSuccess; i++)
+        error = open_lane(c, i, after);
+    return error == cudaSuccess ? open_memory(c) : error;
+}
+
+static void close_lane(struct tp_cuda_copier *c, unsigned i)
+{
+    for (unsigned s = 0; s < c->slots; s++)
+        if (c->lane[i].done[s] != NULL)
+            cudaEventDestroy(c->lane[i].done[s]);
+    if (c->lane[i].stream != NULL)
+        cudaStreamDestroy(c->lane[i].stream);
 }
 
 extern "C" void tp_cuda_copier_close(struct tp_cuda_copier *c)
 {
     if (c == NULL)
         return;
-    if (c->stream != NULL)
-        cudaStreamSynchronize(c->stream);
-    cudaFreeHost(c->memory);
-    for (unsigned i = 0; i < MAX_SLOTS; i++)
-        if (c->done[i] != NULL)
-            cudaEventDestroy(c->done[i]);
-    if (c->stream != NULL)
-        cudaStreamDestroy(c->stream);
+    for (unsigned i = 0; i < c->lanes; i++)
+        if (c->lane[i].stream != NULL)
+            cudaStreamSynchronize(c->lane[i].stream);
+    if (c->pinned)
+        cudaHostUnregister(c->memory);
+    free(c->memory);
+    for (unsigned i = 0; i < c->lanes; i++)
+        close_lane(c, i);
     if (c->before >= 0)
         cudaSetDevice(c->before);
     cudaGetLastError();
     free(c);
 }
 
-extern "C" enum tp_code tp_cuda_copier_open(int device, void *after, uint64_t slot_bytes,
-                                            unsigned slots, struct tp_cuda_copier **copier,
-                                            struct tp_err *err)
+extern "C" enum tp_code tp_cuda_copier_open(int device, void *after, unsigned lanes,
+                                            unsigned slots, uint64_t slot_bytes,
+                                            struct tp_cuda_copier **copier, struct tp_err *err)
 {
     struct tp_cuda_copier *c = (struct tp_cuda_copier *)calloc(1, sizeof *c);
     *copier = NULL;
-    if (c == NULL || slots > MAX_SLOTS) {
+    if (c == NULL || lanes > MAX_LANES || slots > MAX_SLOTS) {
         free(c);
-        return tp_fail(err, TP_E_MEMORY, "out of memory for a ring of %u slots", slots);
+        return tp_fail(err, TP_E_MEMORY, "out of memory for a ring of %u lanes", lanes);
     }
+    c->device = device;
     c->before = -1;
+    c->lanes = lanes;
+    c->slots = slots;
     c->slot_bytes = slot_bytes;
-    cudaError_t error = set_up(c, device, (cudaStream_t)after, slots);
+    cudaError_t error = set_up(c, (cudaStream_t)after);
     if (error != cudaSuccess) {
         tp_cuda_copier_close(c);
         return check(error, "cannot set up copies to the GPU", err);
@@ -90,26 +121,33 @@ extern "C" enum tp_code tp_cuda_copier_open(int device, void *after, uint64_t sl
     return TP_OK;
 }
 
-extern "C" void *tp_cuda_copier_slot(struct tp_cuda_copier *copier, unsigned i)
+extern "C" void *tp_cuda_copier_slot(struct tp_cuda_copier *copier, unsigned lane, unsigned i)
 {
-    return copier->memory + i * copier->slot_bytes;
+    return copier->memory + (lane * copier->slots + i) * copier->slot_bytes;
 }
 
-extern "C" enum tp_code tp_cuda_copier_copy(struct tp_cuda_copier *copier, void *to,
+extern "C" enum tp_code tp_cuda_copier_begin(struct tp_cuda_copier *copier, struct tp_err *err)
+{
+    return check(cudaSetDevice(copier->device), "the GPU failed", err);
+}
+
+extern "C" enum tp_code tp_cuda_copier_copy(struct tp_cuda_copier *copier, unsigned lane, void *to,
                                             const void *from, uint64_t bytes, struct tp_err *err)
 {
-    return check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, copier->stream),
+    cudaError_t error = cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice,
+                                        copier->lane[lane].stream);
+    return check(error, "cannot copy to the GPU", err);
+}
+
+extern "C" enum tp_code tp_cuda_copier_mark(struct tp_cuda_copier *copier, unsigned lane,
+                                            unsigned i, struct tp_err *err)
+{
+    return check(cudaEventRecord(copier->lane[lane].done[i], copier->lane[lane].stream),
                  "cannot copy to the GPU", err);
 }
 
-extern "C" enum tp_code tp_cuda_copier_mark(struct tp_cuda_copier *copier, unsigned i,
-                                            struct tp_err *err)
+extern "C" enum tp_code tp_cuda_copier_wait(struct tp_cuda_copier *copier, unsigned lane,
+                                            unsigned i, struct tp_err *err)
 {
-    return check(cudaEventRecord(copier->done[i], copier->stream), "cannot copy to the GPU", err);
-}
-
-extern "C" enum tp_code tp_cuda_copier_wait(struct tp_cuda_copier *copier, unsigned i,
-                                            struct tp_err *err)
-{
-    return check(cudaEventSynchronize(copier->done[i]), "the GPU failed", err);
+    return check(cudaEventSynchronize(copier->lane[lane].done[i]), "the GPU failed", err);
 }

@@ -79,36 +79,45 @@ enum tp_code tp_cuda_leave(int before, struct tp_err *err)
     return none(err);
 }
 
-enum tp_code tp_cuda_copier_open(int device, void *after, uint64_t slot_bytes, unsigned slots,
-                                 struct tp_cuda_copier **copier, struct tp_err *err)
+enum tp_code tp_cuda_copier_open(int device, void *after, unsigned lanes, unsigned slots,
+                                 uint64_t slot_bytes, struct tp_cuda_copier **copier,
+                                 struct tp_err *err)
 {
-    (void)device, (void)after, (void)slot_bytes, (void)slots;
+    (void)device, (void)after, (void)lanes, (void)slots, (void)slot_bytes;
     *copier = NULL;
     return none(err);
 }
 
-void *tp_cuda_copier_slot(struct tp_cuda_copier *copier, unsigned i)
+void *tp_cuda_copier_slot(struct tp_cuda_copier *copier, unsigned lane, unsigned i)
 {
-    (void)copier, (void)i;
+    (void)copier, (void)lane, (void)i;
     return NULL;
 }
 
-enum tp_code tp_cuda_copier_copy(struct tp_cuda_copier *copier, void *to, const void *from,
-                                 uint64_t bytes, struct tp_err *err)
+enum tp_code tp_cuda_copier_begin(struct tp_cuda_copier *copier, struct tp_err *err)
 {
-    (void)copier, (void)to, (void)from, (void)bytes;
+    (void)copier;
     return none(err);
 }
 
-enum tp_code tp_cuda_copier_mark(struct tp_cuda_copier *copier, unsigned i, struct tp_err *err)
+enum tp_code tp_cuda_copier_copy(struct tp_cuda_copier *copier, unsigned lane, void *to,
+                                 const void *from, uint64_t bytes, struct tp_err *err)
 {
-    (void)copier, (void)i;
+    (void)copier, (void)lane, (void)to, (void)from, (void)bytes;
     return none(err);
 }
 
-enum tp_code tp_cuda_copier_wait(struct tp_cuda_copier *copier, unsigned i, struct tp_err *err)
+enum tp_code tp_cuda_copier_mark(struct tp_cuda_copier *copier, unsigned lane, unsigned i,
+                                 struct tp_err *err)
 {
-    (void)copier, (void)i;
+    (void)copier, (void)lane, (void)i;
+    return none(err);
+}
+
+enum tp_code tp_cuda_copier_wait(struct tp_cuda_copier *copier, unsigned lane, unsigned i,
+                                 struct tp_err *err)
+{
+    (void)copier, (void)lane, (void)i;
     return none(err);
 }
 

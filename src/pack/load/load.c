@@ -41,17 +41,19 @@ struct load {
     size_t count;
     struct tp_load_hash *hashes; /* of each file that has cuts, in order; NULL: none */
     size_t hash_count;
-    uint64_t slot;
+    struct tp_load_size size;
+    void *ring;
     pthread_mutex_t lock; /* of what follows */
     uint64_t at;         /* in the file that is being read */
     size_t first, group; /* its first cut that does not end before `at`; behind its last one */
     size_t files;        /* that were begun */
+    unsigned lanes;      /* that threads have */
     struct tp_err err;
 };
 
 struct lane {
     struct load *load;
-    void *slots;
+    unsigned number;
     unsigned next; /* slot to be taken */
 };
 
@@ -125,11 +127,11 @@ static bool next_in_file(struct load *l, struct window *w)
     if (!l->hashes && l->first == l->group)
         return false;
     if (!l->hashes)
-        l->at = tp_max_u64(l->at, l->cuts[l->first].tensor->offset / l->slot * l->slot);
+        l->at = tp_max_u64(l->at, l->cuts[l->first].tensor->offset / l->size.bytes * l->size.bytes);
     if (l->at >= file->size)
         return false;
     w->at = l->at;
-    w->end = l->at = tp_min_u64(l->at + l->slot, file->size);
+    w->end = l->at = tp_min_u64(l->at + l->size.bytes, file->size);
     for (w->first = w->last = l->first; w->last < l->group; w->last++)
         if (l->cuts[w->last].tensor->offset >= w->end)
             break;
@@ -204,7 +206,7 @@ static enum tp_code take_slot(struct lane *lane, unsigned busy, unsigned *slot,
         lane->next = (lane->next + 1) % TP_LOAD_SLOTS;
     *slot = lane->next;
     lane->next = (lane->next + 1) % TP_LOAD_SLOTS;
-    return lane->load->target->wait(lane->slots, *slot, err);
+    return lane->load->target->wait(lane->load->ring, lane->number, *slot, err);
 }
 
 /* Short runs of a cut: put together in another slot, which is copied as one. */
@@ -213,34 +215,35 @@ static enum tp_code copy_together(struct lane *lane, const struct window *w,
                                   unsigned from, struct tp_err *err)
 {
     const struct tp_load_target *target = lane->load->target;
-    const uint8_t *data = target->slot(lane->slots, from);
+    const uint8_t *data = target->slot(lane->load->ring, lane->number, from);
     unsigned slot;
     uint64_t size = 0, to = tp_load_cut_run(cut, i, w->at, w->end).to;
     enum tp_code code = take_slot(lane, from, &slot, err);
     if (code)
         return code;
-    uint8_t *together = target->slot(lane->slots, slot);
+    uint8_t *together = target->slot(lane->load->ring, lane->number, slot);
     for (uint64_t end = i + runs; i < end; i++) {
         struct tp_load_run run = tp_load_cut_run(cut, i, w->at, w->end);
         memcpy(together + size, data + (run.at - w->at), run.bytes);
         size += run.bytes;
     }
-    code = target->copy(lane->slots, cut->to + to, together, size, err);
-    return code ? code : target->mark(lane->slots, slot, err);
+    code = target->copy(lane->load->ring, lane->number, cut->to + to, together, size, err);
+    return code ? code : target->mark(lane->load->ring, lane->number, slot, err);
 }
 
 static enum tp_code copy_cut(struct lane *lane, const struct window *w,
                              const struct tp_load_cut *cut, unsigned slot, struct tp_err *err)
 {
     const struct tp_load_target *target = lane->load->target;
-    const uint8_t *data = target->slot(lane->slots, slot);
+    const uint8_t *data = target->slot(lane->load->ring, lane->number, slot);
     enum tp_code code = TP_OK;
     uint64_t i, runs = tp_load_cut_runs(cut, w->at, w->end, &i);
     if (runs > 1 && cut->run < SHORT_RUN)
         return copy_together(lane, w, cut, i, runs, slot, err);
     for (uint64_t end = i + runs; i < end && code == TP_OK; i++) {
         struct tp_load_run run = tp_load_cut_run(cut, i, w->at, w->end);
-        code = target->copy(lane->slots, cut->to + run.to, data + (run.at - w->at), run.bytes, err);
+        code = target->copy(lane->load->ring, lane->number, cut->to + run.to,
+                            data + (run.at - w->at), run.bytes, err);
     }
     return code;
 }
@@ -252,28 +255,30 @@ static enum tp_code carry(struct lane *lane, const struct window *w, struct tp_e
     enum tp_code code = take_slot(lane, NO_SLOT, &slot, err);
     if (code)
         return code;
-    uint8_t *data = l->target->slot(lane->slots, slot);
+    uint8_t *data = l->target->slot(lane->load->ring, lane->number, slot);
     code = w->hash ? tp_load_hash_read(l->ckpt, w->hash, data, w->end - w->at, w->at, err)
                    : read_pages(l, w, data, err);
     for (size_t c = w->first; c < w->last && code == TP_OK; c++)
         code = copy_cut(lane, w, &l->cuts[c], slot, err);
-    return code ? code : l->target->mark(lane->slots, slot, err);
+    return code ? code : l->target->mark(lane->load->ring, lane->number, slot, err);
 }
 
 /* ---- threads ------------------------------------------------------------- */
 
 static void *work(void *arg)
 {
-    struct lane lane = {.load = arg};
     struct load *l = arg;
+    struct lane lane = {.load = l};
     struct tp_err err = {0};
     struct window w;
-    enum tp_code code = l->target->open(l->target, l->slot, TP_LOAD_SLOTS, &lane.slots, &err);
+    pthread_mutex_lock(&l->lock);
+    lane.number = l->lanes++;
+    pthread_mutex_unlock(&l->lock);
+    enum tp_code code = l->target->begin(l->ring, lane.number, &err);
     while (code == TP_OK && take_window(l, &w))
         code = carry(&lane, &w, &err);
     for (unsigned i = 0; i < TP_LOAD_SLOTS && code == TP_OK; i++)
-        code = l->target->wait(lane.slots, i, &err);
-    l->target->close(lane.slots);
+        code = l->target->wait(l->ring, lane.number, i, &err);
     pthread_mutex_lock(&l->lock);
     if (code && l->err.code == TP_OK)
         l->err = err;
@@ -282,42 +287,44 @@ static void *work(void *arg)
 }
 
 /* The calling thread is one of them; fewer if the system has no more. */
-static void work_together(struct load *l, unsigned threads)
+static enum tp_code work_together(struct load *l, struct tp_err *err)
 {
     pthread_t others[TP_LOAD_THREADS];
     unsigned started = 0;
-    while (started + 1 < threads && tp_os.start_thread(&others[started], work, l) == 0)
+    if (l->target->open(l->target, l->size, &l->ring, err))
+        return err->code;
+    pthread_mutex_init(&l->lock, NULL);
+    while (started + 1 < l->size.lanes && tp_os.start_thread(&others[started], work, l) == 0)
         started++;
     work(l);
     for (unsigned i = 0; i < started; i++)
         pthread_join(others[i], NULL);
+    pthread_mutex_destroy(&l->lock);
+    l->target->close(l->ring);
+    if (l->err.code)
+        *err = l->err;
+    return err->code;
 }
 
 /* Slots are whole leaves: fewer threads rather than smaller slots. */
-static unsigned size_ring(struct load *l, const struct tp_load_options *options)
+static struct tp_load_size ring_size(const struct tp_load_options *options)
 {
     uint64_t ring = tp_max_u64(options->ring_bytes, TP_LOAD_LEAST);
     uint64_t threads = tp_min_u64(tp_max_u64(options->threads, 1), TP_LOAD_THREADS);
     threads = tp_min_u64(threads, ring / TP_LOAD_LEAST);
-    l->slot = tp_min_u64(ring / threads / TP_LOAD_LEAST * TP_LEAF_BYTES, SLOT_MOST);
-    return (unsigned)threads;
+    uint64_t bytes = ring / threads / TP_LOAD_LEAST * TP_LEAF_BYTES;
+    return (struct tp_load_size){(unsigned)threads, TP_LOAD_SLOTS, tp_min_u64(bytes, SLOT_MOST)};
 }
 
 enum tp_code tp_load(const struct tp_checkpoint *ckpt, const struct tp_load_part *parts,
                      size_t count, const struct tp_load_options *options, struct tp_err *err)
 {
-    struct load l = {.ckpt = ckpt, .target = options->target};
-    unsigned threads = size_ring(&l, options);
+    struct load l = {.ckpt = ckpt, .target = options->target, .size = ring_size(options)};
     enum tp_code code = list_cuts(&l, parts, count, err);
     if (code == TP_OK && options->verify)
         code = list_hashes(&l, err);
-    if (code == TP_OK && l.count > 0) {
-        pthread_mutex_init(&l.lock, NULL);
-        work_together(&l, threads);
-        pthread_mutex_destroy(&l.lock);
-        if ((code = l.err.code))
-            *err = l.err;
-    }
+    if (code == TP_OK && l.count > 0)
+        code = work_together(&l, err);
     for (size_t i = 0; i < l.hash_count; i++) {
         if (code == TP_OK)
             code = tp_load_hash_check(ckpt, &l.hashes[i], err);

@@ -1,10 +1,10 @@
-/* The target that is memory of a CUDA device: pinned slots and a stream for each lane. */
+/* The target that is memory of a CUDA device: pinned slots, and a stream for each lane. */
 #include "pack/load/load_target.h"
 
 #include "kernels/cuda/cuda.h"
 
-static enum tp_code open_lane(const struct tp_load_target *target, uint64_t bytes, unsigned slots,
-                              void **lane, struct tp_err *err)
+static enum tp_code open_ring(const struct tp_load_target *target, struct tp_load_size size,
+                              void **ring, struct tp_err *err)
 {
     struct tp_cuda_copier *copier = NULL;
     int count = tp_cuda_count();
@@ -14,33 +14,44 @@ static enum tp_code open_lane(const struct tp_load_target *target, uint64_t byte
     else if (target->device < 0 || target->device >= count)
         code = tp_fail(err, TP_E_USAGE, "there is no GPU %d; there are %d", target->device, count);
     else
-        code = tp_cuda_copier_open(target->device, target->stream, bytes, slots, &copier, err);
-    *lane = copier;
+        code = tp_cuda_copier_open(target->device, target->stream, size.lanes, size.slots,
+                                   size.bytes, &copier, err);
+    *ring = copier;
     return code;
 }
 
-static void *slot(void *lane, unsigned i) { return tp_cuda_copier_slot(lane, i); }
+static void *slot(void *ring, unsigned lane, unsigned i)
+{
+    return tp_cuda_copier_slot(ring, lane, i);
+}
 
-static enum tp_code copy(void *lane, void *to, const void *from, uint64_t bytes,
+static enum tp_code begin(void *ring, unsigned lane, struct tp_err *err)
+{
+    (void)lane;
+    return tp_cuda_copier_begin(ring, err);
+}
+
+static enum tp_code copy(void *ring, unsigned lane, void *to, const void *from, uint64_t bytes,
                          struct tp_err *err)
 {
-    return tp_cuda_copier_copy(lane, to, from, bytes, err);
+    return tp_cuda_copier_copy(ring, lane, to, from, bytes, err);
 }
 
-static enum tp_code mark(void *lane, unsigned i, struct tp_err *err)
+static enum tp_code mark(void *ring, unsigned lane, unsigned i, struct tp_err *err)
 {
-    return tp_cuda_copier_mark(lane, i, err);
+    return tp_cuda_copier_mark(ring, lane, i, err);
 }
 
-static enum tp_code wait_for(void *lane, unsigned i, struct tp_err *err)
+static enum tp_code wait_for(void *ring, unsigned lane, unsigned i, struct tp_err *err)
 {
-    return tp_cuda_copier_wait(lane, i, err);
+    return tp_cuda_copier_wait(ring, lane, i, err);
 }
 
-static void close_lane(void *lane) { tp_cuda_copier_close(lane); }
+static void close_ring(void *ring) { tp_cuda_copier_close(ring); }
 
 struct tp_load_target tp_load_cuda(int device, void *stream)
 {
-    return (struct tp_load_target){open_lane, slot,       copy,   mark,
-                                   wait_for,  close_lane, device, stream};
+    return (struct tp_load_target){.open = open_ring,   .slot = slot,     .begin = begin,
+                                   .copy = copy,        .mark = mark,     .wait = wait_for,
+                                   .close = close_ring, .device = device, .stream = stream};
 }

@@ -8,58 +8,67 @@
 
 enum { ALIGN = 4096 };
 
-struct lane {
+struct ring {
     uint8_t *memory;
-    uint64_t bytes;
+    struct tp_load_size size;
 };
 
-static enum tp_code open_lane(const struct tp_load_target *target, uint64_t bytes, unsigned slots,
-                              void **lane, struct tp_err *err)
+static void close_ring(void *ring)
 {
-    struct lane *l = tp_os_alloc(sizeof *l, err);
+    struct ring *r = ring;
+    if (r)
+        free(r->memory);
+    free(r);
+}
+
+static enum tp_code open_ring(const struct tp_load_target *target, struct tp_load_size size,
+                              void **ring, struct tp_err *err)
+{
+    struct ring *r = tp_os_zalloc(1, sizeof *r, err);
+    const uint64_t bytes = size.lanes * size.slots * size.bytes;
     (void)target;
-    *lane = NULL;
-    if (!l)
+    *ring = NULL;
+    if (!r)
         return TP_E_MEMORY;
-    *l = (struct lane){tp_os.aligned_alloc(ALIGN, bytes * slots), bytes};
-    if (!l->memory) {
-        free(l);
-        return tp_fail(err, TP_E_MEMORY, "out of memory for %llu bytes of a ring",
-                       (unsigned long long)(bytes * slots));
+    r->size = size;
+    if (!(r->memory = tp_os.aligned_alloc(ALIGN, bytes))) {
+        close_ring(r);
+        return tp_fail(err, TP_E_MEMORY, "out of memory for a ring of %llu bytes",
+                       (unsigned long long)bytes);
     }
-    *lane = l;
+    *ring = r;
     return TP_OK;
 }
 
-static void *slot(void *lane, unsigned i)
+static void *slot(void *ring, unsigned lane, unsigned i)
 {
-    struct lane *l = lane;
-    return l->memory + i * l->bytes;
+    struct ring *r = ring;
+    return r->memory + (lane * r->size.slots + i) * r->size.bytes;
 }
 
-static enum tp_code copy(void *lane, void *to, const void *from, uint64_t bytes,
+static enum tp_code begin(void *ring, unsigned lane, struct tp_err *err)
+{
+    (void)ring, (void)lane, (void)err;
+    return TP_OK;
+}
+
+static enum tp_code copy(void *ring, unsigned lane, void *to, const void *from, uint64_t bytes,
                          struct tp_err *err)
 {
-    (void)lane, (void)err;
+    (void)ring, (void)lane, (void)err;
     memcpy(to, from, bytes);
     return TP_OK;
 }
 
-static enum tp_code nothing(void *lane, unsigned i, struct tp_err *err)
+static enum tp_code nothing(void *ring, unsigned lane, unsigned i, struct tp_err *err)
 {
-    (void)lane, (void)i, (void)err;
+    (void)ring, (void)lane, (void)i, (void)err;
     return TP_OK;
-}
-
-static void close_lane(void *lane)
-{
-    struct lane *l = lane;
-    if (l)
-        free(l->memory);
-    free(l);
 }
 
 struct tp_load_target tp_load_host(void)
 {
-    return (struct tp_load_target){open_lane, slot, copy, nothing, nothing, close_lane, -1, NULL};
+    return (struct tp_load_target){.open = open_ring, .slot = slot,    .begin = begin,
+                                   .copy = copy,      .mark = nothing, .wait = nothing,
+                                   .close = close_ring, .device = -1};
 }
