@@ -21,6 +21,7 @@ int tp_cmd_compare(const struct tp_options *o);
 int tp_cmd_models(const struct tp_options *o);
 int tp_cmd_schedule(const struct tp_options *o);
 int tp_cmd_bench(const struct tp_options *o);
+int tp_cmd_prove(const struct tp_options *o);
 int tp_cmd_merge(const struct tp_options *o);
 int tp_cmd_join(const struct tp_options *o);
 int tp_cmd_digest(const struct tp_options *o);

@@ -55,6 +55,7 @@ static int (*const commands[TP_CMD_COUNT])(const struct tp_options *) = {
     [TP_CMD_MODELS] = tp_cmd_models,
     [TP_CMD_SCHEDULE] = tp_cmd_schedule,
     [TP_CMD_BENCH] = tp_cmd_bench,
+    [TP_CMD_PROVE] = tp_cmd_prove,
     [TP_CMD_MERGE] = tp_cmd_merge,
     [TP_CMD_JOIN] = tp_cmd_join,
     [TP_CMD_DIGEST] = tp_cmd_digest,

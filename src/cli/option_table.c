@@ -119,6 +119,18 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         "tilepack bench\n"
         "tilepack bench --format mxfp8-torchao3d --shape 8,7168,5120 --device cuda\n",
         {{NULL, TP_COMPLETE_NONE, NULL}}, 0, 0, false, NULL},
+    [TP_CMD_PROVE] = {
+        "prove", "PATH [NAME ...] [options]",
+        "run the consumer's kind of kernel over stored weights, on a GPU",
+        "Unit vectors bring every weight back by itself, random activations must be as near to "
+        "fp64 as the kernel's arithmetic allows; then the time of each schedule. For w4a8-cutlass "
+        "and FP8 in blocks of 128x128, on Hopper, with the plug-in of 'make prove'. Exit status 1 "
+        "on a wrong number.",
+        "tilepack prove packed/\n"
+        "tilepack prove packed/ layers.0.mlp.experts.w13 --m 16,4096\n"
+        "tilepack prove packed/ --tune --json\n",
+        {{"PATH", TP_COMPLETE_PATH, NULL}, {"NAME", TP_COMPLETE_NONE, NULL}}, 1, SIZE_MAX, false,
+        NULL},
     [TP_CMD_MERGE] = {
         "merge", "DST [options]",
         "finish a conversion done in parts by several machines",
@@ -367,6 +379,11 @@ const struct tp_option tp_option_rows[] = {
              "that takes the weights, and for plain weights deepgemm."},
     {.name = "m", .value = "M[,M...]", .kind = TP_OPT_STRING, .commands = BIT(SCHEDULE),
      .field = FIELD(m), .help = "numbers of activation rows, tokens (default: 1,64,4096)"},
+    {.name = "m", .value = "M[,M...]", .kind = TP_OPT_STRING, .commands = BIT(PROVE),
+     .field = FIELD(m), .help = "rows of activations, for each expert (default: 1,16,256,4096)"},
+    {.name = "tune", .kind = TP_OPT_FLAG, .commands = BIT(PROVE), .field = FIELD(tune),
+     .help = "prove and time every schedule that the plug-in has",
+     .more = "The table, as text or JSON, is what a server needs to pass the schedule by shape."},
     {.name = "shape", .value = "[E,]N,K", .kind = TP_OPT_LIST, .commands = BIT(SCHEDULE),
      .field = FIELD(shape), .help = "a weight shape, without a checkpoint; repeatable"},
     {.name = "shape", .value = "E,N,K", .kind = TP_OPT_LIST, .commands = BIT(BENCH),
@@ -395,7 +412,7 @@ const struct tp_option tp_option_rows[] = {
     /* resources */
     {.name = "jobs", .letter = 'j', .value = "N", .kind = TP_OPT_UNSIGNED,
      .commands = WRITES | BIT(VERIFY) | BIT(DIFF) | BIT(BENCH) | BIT(JOIN) | BIT(MERGE) |
-                 BIT(DIGEST) | BIT(COMPARE),
+                 BIT(DIGEST) | BIT(COMPARE) | BIT(PROVE),
      .field = FIELD(jobs), .min = 1, .max = 1024,
      .help = "worker threads (default: $TILEPACK_JOBS, else the usable CPUs)",
      .more = "Results are the same for any number; only the speed differs."},
@@ -410,6 +427,9 @@ const struct tp_option tp_option_rows[] = {
      .field = FIELD(device), .initial = "auto", .complete = TP_COMPLETE_WORDS,
      .words = "auto|cpu|cuda", .check = tp_check_device,
      .help = "what to measure: cpu, cuda or cuda:I; auto: a GPU if there is one"},
+    {.name = "device", .value = "WHICH", .kind = TP_OPT_STRING, .commands = BIT(PROVE),
+     .field = FIELD(device), .complete = TP_COMPLETE_WORDS, .words = "cuda",
+     .check = tp_check_device, .help = "the GPU to run on: cuda (the first one) or cuda:I"},
     {.name = "max-memory", .value = "SIZE", .kind = TP_OPT_SIZE,
      .commands = MAKES | BIT(UNPACK) | BIT(JOIN) | BIT(MERGE),
      .field = FIELD(max_memory), .initial = "512MiB", .min = 32 << 20,

@@ -20,6 +20,7 @@ enum tp_command {
     TP_CMD_MODELS,
     TP_CMD_SCHEDULE,
     TP_CMD_BENCH,
+    TP_CMD_PROVE,
     TP_CMD_MERGE,
     TP_CMD_JOIN,
     TP_CMD_DIGEST,
@@ -80,6 +81,9 @@ struct tp_options {
     const char *kernel, *m, *gpu, *groups, *cases;
     unsigned sms, num_groups; /* 0 = not given */
     bool why;
+
+    /* prove; m as above */
+    bool tune;
 
     /* formats; gpu as above */
     const char *engine; /* a name of pack/format/serve.h */

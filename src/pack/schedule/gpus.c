@@ -4,6 +4,7 @@
  */
 #include "pack/schedule/gpus.h"
 
+#include <ctype.h>
 #include <string.h>
 
 #define TB 1e12
@@ -53,6 +54,30 @@ const struct tp_gpu *tp_gpu_find(const char *name)
 {
     for (size_t i = 0; i < sizeof gpus / sizeof gpus[0]; i++)
         if (strcmp(gpus[i].name, name) == 0)
+            return &gpus[i];
+    return NULL;
+}
+
+/* Whether a word of `product` begins with the name up to a dash: "h100-pcie" is an H100. */
+static bool is_called(const char *product, const char *name)
+{
+    size_t size = strcspn(name, "-");
+    for (const char *word = product; *word; word++) {
+        size_t i = 0;
+        if (word != product && isalnum((unsigned char)word[-1]))
+            continue;
+        while (i < size && tolower((unsigned char)word[i]) == name[i])
+            i++;
+        if (i == size && !isalnum((unsigned char)word[size]))
+            return true;
+    }
+    return false;
+}
+
+const struct tp_gpu *tp_gpu_of_product(const char *product, uint32_t sms)
+{
+    for (size_t i = 0; i < sizeof gpus / sizeof gpus[0]; i++)
+        if (gpus[i].sms == sms && is_called(product, gpus[i].name))
             return &gpus[i];
     return NULL;
 }

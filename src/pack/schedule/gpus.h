@@ -23,4 +23,8 @@ bool tp_gpu_is_planned(const struct tp_gpu *gpu);
 /* NULL when unknown. */
 const struct tp_gpu *tp_gpu_find(const char *name);
 
+/* The GPU that a driver calls so ("NVIDIA H200", "NVIDIA H100 PCIe"), by its name and number of
+ * SMs; NULL when unknown. */
+const struct tp_gpu *tp_gpu_of_product(const char *product, uint32_t sms);
+
 #endif
