@@ -54,6 +54,7 @@ else
 $(info nvcc not found: building without the CUDA kernels)
 endif
 include library.mk
+include prove.mk
 
 $(BUILD)/tilepack: $(CLI_OBJ) $(BENCH_OBJ) $(BUILD)/libtilepack.a
 	$(CC) $(CFLAGS) -pie $(LDFLAGS) -o $@ $(CLI_OBJ) $(BENCH_OBJ) $(BUILD)/libtilepack.a $(LDLIBS)

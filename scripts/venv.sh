@@ -11,6 +11,7 @@
 #   quality  and a reader of GGUF and a tokenizer, for `make quality`
 #   llama    llama.cpp's quantizers, which `make quality` compares with
 #   torch    other quantizers that it compares with, and transformers: 6 GB
+#   cutlass  the headers of CUTLASS, for `make prove`; none of what its Python part needs
 # All but `test` lie in BUILD/venv-SET.
 set -eu
 
@@ -23,6 +24,7 @@ build=${1:-build}
 set=${2:-test}
 PYTHON=${PYTHON:-python3}
 venv=$build/venv-$set
+alone=
 numpy='numpy==2.2.6;python_version<"3.11"
 numpy==2.3.5;python_version>="3.11"'
 files="$numpy
@@ -52,8 +54,9 @@ torch==2.15.0
 transformers==5.23.0
 compressed-tensors==0.20.0
 auto-round==0.16.1" ;;
+cutlass) whose='make prove' alone=--no-deps pins='nvidia-cutlass==4.2.0.0' ;;
 *)
-    echo "venv.sh: unknown set '$set'; the sets are test, wheel, lint, quality, llama and torch" >&2
+    echo "venv.sh: unknown set '$set'; the sets are test, wheel, lint, quality, llama, torch and cutlass" >&2
     exit 2
     ;;
 esac
@@ -75,7 +78,7 @@ rm -rf "$venv"
 
 printf '%s\n' "$pins" >"$venv/requirements.txt"
 if ! "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: \
-    -r "$venv/requirements.txt" >"$venv/pip.log" 2>&1; then
+    $alone -r "$venv/requirements.txt" >"$venv/pip.log" 2>&1; then
     tail -n 5 "$venv/pip.log" >&2
     {
         echo "venv.sh: pip could not install the Python packages of $whose:"

@@ -37,10 +37,11 @@ pack/check    : pack/commit pack/run pack/sink pack/plan pack/source pack/file p
                 kernels kernels/op base
 pack/schedule : pack/source pack/model pack/text pack/os base
 pack/load     : pack/source pack/file pack/os kernels/cuda base
+pack/prove    : pack/inspect pack/schedule pack/run pack/source pack/os kernels/op base
 pack/bench    : pack/plan pack/format pack/os kernels kernels/cuda kernels/op base
 pack/api      : pack/load pack/inspect pack/source pack/format pack/os
                 kernels kernels/cuda kernels/op base
-cli           : pack/api pack/bench pack/schedule pack/check pack/inspect pack/commit pack/run
+cli           : pack/api pack/bench pack/prove pack/schedule pack/check pack/inspect pack/commit pack/run
                 pack/plan pack/source pack/model pack/format pack/text pack/os kernels/op base
 '
 

@@ -5,7 +5,7 @@
  * with unit vectors and with random rows, "lazy" leaves the last row out, "ampere" and "none" are
  * other GPUs, "abi" another version, "few" has one kernel of each kind, "memory" little of it.
  */
-#include "prove/tilepack_prove.h"
+#include "pack/prove/tilepack_prove.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -68,10 +68,11 @@ static double fp8_sum(const problem *p, const operands *o, uint64_t e, uint64_t 
     uint64_t blocks = (p->k + 127) / 128, lines = (p->n + 127) / 128;
     const uint8_t *code = (const uint8_t *)o->codes + (e * p->n + n) * p->k;
     const float *scale = (const float *)o->scales + (e * lines + n / 128) * blocks;
-    const float *row = (const float *)o->row_scales + (o->shared_rows ? 0 : e) * blocks * p->m;
+    uint64_t stride = (p->m + 3) / 4 * 4;
+    const float *row = (const float *)o->row_scales + (o->shared_rows ? 0 : e) * blocks * stride;
     double sum = 0;
     for (uint64_t k = 0; k < p->k; k++)
-        sum += row_code(p, o, e, m, k) * e4m3(code[k]) * (double)row[k / 128 * p->m + m] *
+        sum += row_code(p, o, e, m, k) * e4m3(code[k]) * (double)row[k / 128 * stride + m] *
                (double)scale[k / 128];
     return sum;
 }

@@ -56,6 +56,17 @@ static uint64_t scale_blocks(const struct work *w)
     return w->reference.blocks ? tp_ceil_div(w->result->box.k, 128) : 1;
 }
 
+/* Scales of one block of m rows; where there are several, each begins at 16 bytes. */
+static uint64_t scale_rows(const struct work *w, uint64_t m)
+{
+    return w->reference.blocks ? tp_round_up(m, 4) : m;
+}
+
+static uint64_t scale_bytes(const struct work *w, uint64_t experts, uint64_t m)
+{
+    return experts * scale_blocks(w) * scale_rows(w, m) * sizeof(float);
+}
+
 static enum tp_code stopped(const struct work *w, struct tp_err *err)
 {
     int signal = w->options->stop ? atomic_load(w->options->stop) : 0;
@@ -77,7 +88,7 @@ static void free_rows(struct work *w)
 static enum tp_code rows_room(struct work *w, uint64_t experts, uint64_t m, struct tp_err *err)
 {
     struct tp_box3 box = w->result->box;
-    uint64_t codes = experts * m * box.k, scales = experts * m * scale_blocks(w) * sizeof(float);
+    uint64_t codes = experts * m * box.k, scales = scale_bytes(w, experts, m);
     free_rows(w);
     if (!(w->rows = tp_prover_alloc(w->prover, codes, err)) ||
         !(w->row_scales = tp_prover_alloc(w->prover, scales, err)) ||
@@ -92,7 +103,7 @@ static enum tp_code rows_send(struct work *w, uint64_t experts, uint64_t m, stru
 {
     struct tp_box3 box = w->result->box;
     const struct tilepack_prove_plugin *p = w->prover->plugin;
-    uint64_t codes = experts * m * box.k, scales = experts * m * scale_blocks(w) * sizeof(float);
+    uint64_t codes = experts * m * box.k, scales = scale_bytes(w, experts, m);
     for (size_t i = 0; i < w->set_count; i++) {
         w->sets[i].rows = w->rows;
         w->sets[i].row_scales = w->row_scales;
@@ -168,7 +179,7 @@ static enum tp_code prove_units(struct work *w, const struct tilepack_prove_kern
         if ((code = stopped(w, err)) || (code = rows_room(w, 1, m, err)))
             return code;
         float *ones = w->scales.data;
-        for (uint64_t i = 0; i < m * scale_blocks(w); i++)
+        for (uint64_t i = 0; i < scale_bytes(w, 1, m) / sizeof *ones; i++)
             ones[i] = 1;
         tp_prove_units(first, m, k, w->host.data);
         code = rows_send(w, 1, m, err);
@@ -183,17 +194,18 @@ static enum tp_code prove_units(struct work *w, const struct tilepack_prove_kern
 static enum tp_code random_rows(struct work *w, uint64_t m, struct tp_err *err)
 {
     struct tp_box3 box = w->result->box;
-    uint64_t blocks = scale_blocks(w);
+    uint64_t blocks = scale_blocks(w), stride = scale_rows(w, m);
     enum tp_code code = rows_room(w, box.e, m, err);
     if (code)
         return code;
     uint8_t *codes = w->host.data;
     float *scales = w->scales.data;
+    memset(scales, 0, scale_bytes(w, box.e, m));
     for (uint64_t e = 0; e < box.e; e++)
         for (uint64_t row = 0; row < m; row++) {
             tp_prove_row(e, row, box.k, codes + (e * m + row) * box.k);
             for (uint64_t b = 0; b < blocks; b++)
-                scales[(e * blocks + b) * m + row] = tp_prove_row_scale(e, row, b);
+                scales[(e * blocks + b) * stride + row] = tp_prove_row_scale(e, row, b);
         }
     return rows_send(w, box.e, m, err);
 }

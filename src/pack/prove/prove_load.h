@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "pack/schedule/gpus.h"
-#include "prove/tilepack_prove.h"
+#include "pack/prove/tilepack_prove.h"
 
 /* {0} is closed. */
 struct tp_prover {

@@ -13,7 +13,7 @@
 #include "cutlass/gemm/group_array_problem_shape.hpp"
 #include "cutlass/gemm/kernel/gemm_universal.hpp"
 
-#include "prove/prove_launch.cuh"
+#include "prove_launch.cuh"
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include "cutlass/gemm/kernel/gemm_universal.hpp"
 #include "cutlass/util/packed_stride.hpp"
 
-#include "prove/prove_launch.cuh"
+#include "prove_launch.cuh"
 
 namespace {
 
@@ -59,7 +59,8 @@ Gemm::Arguments arguments(const tilepack_prove_problem &p, const tilepack_prove_
     a.mainloop.ptr_B = static_cast<const E4m3 *>(o.codes);
     a.mainloop.dB = cutlass::make_cute_packed_stride(Kernel::StrideB{}, make_shape(n, k, e));
     a.mainloop.ptr_SFA = static_cast<const float *>(o.row_scales);
-    a.mainloop.layout_SFA = Scales::tile_atom_to_shape_SFA(make_shape(m, n, k, e));
+    a.mainloop.layout_SFA =
+        Scales::tile_atom_to_shape_SFA(make_shape(cutlass::round_up(m, 4), n, k, e));
     a.mainloop.ptr_SFB = static_cast<const float *>(o.scales);
     a.mainloop.layout_SFB = Scales::tile_atom_to_shape_SFB(make_shape(m, n, k, e));
     if (o.shared_rows) {

@@ -46,7 +46,7 @@ struct tilepack_prove_operands {
     const void *groups;     /* W4A8: the eight multiples of each e4m3 scale, [k / 128][n][8] */
     const void *scales;     /* fp32. W4A8: channel [n]; FP8: [ceil(n / 128)][ceil(k / 128)] */
     const void *rows;       /* X: e4m3, [m][k] */
-    const void *row_scales; /* fp32. W4A8: [m]; FP8: [ceil(k / 128)][m] */
+    const void *row_scales; /* fp32. W4A8: [m]; FP8: [ceil(k / 128)][m rounded up to 4s] */
     int shared_rows;        /* one expert's rows and row_scales are those of all */
     void *out;              /* bf16, [m][n] */
 };

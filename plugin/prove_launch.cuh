@@ -1,7 +1,9 @@
 // What the kernels of the plug-in have in common: memory that goes with its owner, and launches
 // that are counted and timed. Knows no kernel. Invariant: nothing of it outlives a call.
 #pragma once
-#include "prove/tilepack_prove.h"
+#include "pack/prove/tilepack_prove.h"
+
+#include "cutlass/cutlass.h"
 
 #include <cuda_runtime.h>
 

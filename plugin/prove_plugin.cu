@@ -1,6 +1,6 @@
 // The plug-in's device: memory, copies and the comparison of results. The kernels are in a table
 // that the build makes of those it compiled (prove.mk). Knows no GEMM.
-#include "prove/prove_launch.cuh"
+#include "prove_launch.cuh"
 
 #include <cutlass/version.h>
 
