@@ -101,6 +101,7 @@ check inputs "$PYTHON" tests/bytes/inputs.py
 check random "$PYTHON" tests/bytes/random_shapes.py --seconds "${TILEPACK_TEST_SECONDS:-60}"
 check search "$PYTHON" tests/bytes/search.py
 check originals "$PYTHON" tests/gpu/originals.py # torch, torchao, compressed-tensors
+check consumers "$PYTHON" tests/gpu/consumers.py "$TILEPACK" # vLLM's kernels, DeepGEMM, torch
 check load "$PYTHON" tests/gpu/load.py "$TILEPACK" # torch
 check device_equals_cpu same_bytes --device cuda
 check search_equals_cpu searched_bytes
