@@ -11,6 +11,7 @@
 #include "pack/text/json_memory.h"
 #include "pack/os/below.h"
 #include "pack/source/ckpt_links.h"
+#include "pack/source/index.h"
 #include "pack/plan/describe.h"
 
 #include <errno.h>
@@ -29,8 +30,13 @@ mode_t tp_commit_dir_mode(const struct tp_commit *c)
 
 enum tp_code tp_commit_room(struct tp_commit *c)
 {
-    c->files = tp_os_zalloc(c->plan->file_count + c->plan->ckpt->other_count + 4,
-                            sizeof *c->files, c->err);
+    size_t count = c->plan->file_count + c->plan->ckpt->other_count + 4;
+    if (count > TP_MANIFEST_FILES) {
+        tp_err_hint(c->err, "choose a larger --shard-size");
+        return tp_fail(c->err, TP_E_UNSUPPORTED, "the output would have more than %u files",
+                       (unsigned)TP_MANIFEST_FILES);
+    }
+    c->files = tp_os_zalloc(count, sizeof *c->files, c->err);
     return c->files ? TP_OK : TP_E_MEMORY;
 }
 
@@ -279,29 +285,37 @@ enum tp_code tp_commit_copy_others(struct tp_commit *c, bool all)
     return code;
 }
 
+static enum tp_code make_index(struct tp_commit *c, struct tp_text *text)
+{
+    return tp_index_text(c->plan, text, c->err);
+}
+
+static enum tp_code make_manifest(struct tp_commit *c, struct tp_text *text)
+{
+    uint64_t mark = tp_json_mark();
+    enum tp_code code =
+        tp_manifest_text(c->plan, c->request, c->files, c->file_count, text, c->err);
+    return tp_json_check(mark, code, c->err);
+}
+
 enum tp_code tp_commit_write_texts(struct tp_commit *c)
 {
-    struct tp_text index = {0}, config = {0}, manifest = {0};
-    uint64_t mark = tp_json_mark();
-    enum tp_code code = tp_index_text(c->plan, &index, c->err);
+    struct tp_text config = {0};
+    uint8_t hash[TP_HASH_BYTES];
+    uint64_t mark = tp_json_mark(), size;
+    enum tp_code code = tp_commit_write_text(c, TP_INDEX_NAME, make_index, &size, hash);
     if (code == TP_OK)
-        code = tp_commit_write_small(c, "model.safetensors.index.json", index.data, index.size,
-                                     true);
+        code = record(c, TP_INDEX_NAME, size, hash);
     if (code == TP_OK && (code = tp_config_text(c->plan, &config, c->err)) == TP_OK && config.data)
         code = tp_commit_write_small(c, "config.json", config.data, config.size, true);
+    tp_text_free(&config);
     if (code == TP_OK)
         code = tp_commit_copy_others(c, false);
     if (code == TP_OK && c->request->digests)
         code = tp_manifest_digest(c->partial, c->files, c->file_count, c->options->run.jobs,
                                   c->options->run.stop, c->err);
-    if (code == TP_OK && (code = tp_checkpoint_unchanged(c->plan->ckpt, c->err)) == TP_OK &&
-        (code = tp_manifest_text(c->plan, c->request, c->files, c->file_count, &manifest,
-                                 c->err)) == TP_OK &&
-        (code = tp_json_check(mark, code, c->err)) == TP_OK)
-        code = tp_commit_write_small(c, TP_MANIFEST_NAME, manifest.data, manifest.size, false);
-    tp_text_free(&index);
-    tp_text_free(&config);
-    tp_text_free(&manifest);
+    if (code == TP_OK && (code = tp_checkpoint_unchanged(c->plan->ckpt, c->err)) == TP_OK)
+        code = tp_commit_write_text(c, TP_MANIFEST_NAME, make_manifest, &size, NULL);
     return tp_json_check(mark, code, c->err);
 }
 

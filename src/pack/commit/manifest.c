@@ -1,4 +1,4 @@
-/* The manifest: writing and reading. Same request and source, same text. */
+/* The manifest: writing. Same request and source, same text. manifest_read.c reads it. */
 #include "pack/commit/manifest.h"
 
 #include "pack/file/own_hash.h"
@@ -28,16 +28,6 @@ static json_t *source_json(const struct tp_plan *plan)
     return files;
 }
 
-static json_t *kept_json(const struct tp_plan *plan)
-{
-    json_t *kept = json_object();
-    for (size_t k = 0; k < plan->kept_count; k++)
-        if (plan->kept[k].reason)
-            json_object_set_new(kept, plan->ckpt->tensors[plan->kept[k].tensor].name,
-                                json_string(plan->kept[k].reason));
-    return kept;
-}
-
 static void set_sha256(json_t *json, const struct tp_manifest_file *file)
 {
     char digits[TP_SHA256_TEXT];
@@ -64,19 +54,27 @@ static json_t *files_json(const struct tp_manifest_file *files, size_t count)
     return json;
 }
 
-/* All of it but the units, as the text of an object whose last brace is missing. */
+/* A text of one member, indented, behind those before it. */
+static enum tp_code add_member(struct tp_text *text, const char *key, const char *value,
+                               struct tp_err *err)
+{
+    enum tp_code code = tp_text_addf(text, err, ",\n \"%s\": ", key);
+    if (code == TP_OK)
+        code = tp_json_indent(value, 1, text, err);
+    return code ? code : tp_text_part(text, err);
+}
+
+/* All of it before "kept", as the text of an object whose last brace is missing. */
 static enum tp_code begin_text(const struct tp_plan *plan, const struct tp_request *request,
                                const struct tp_manifest_file *files, size_t file_count,
-                               const char *descriptors, struct tp_text *text, struct tp_err *err)
+                               struct tp_text *text, struct tp_err *err)
 {
     char id[TP_HASH_TEXT];
     tp_manifest_plan_id(plan, id);
-    json_t *json = json_pack("{s:i,s:s,s:s,s:o,s:o,s:o,s:o,s:o}", "tilepack", 1, TP_OWN_KEY,
+    json_t *json = json_pack("{s:i,s:s,s:s,s:o,s:o,s:o}", "tilepack", 1, TP_OWN_KEY,
                              TP_OWN_ZEROS, "plan", id,
                              "request", tp_request_record(request), "source", source_json(plan),
-                             "files", files_json(files, file_count), "kept", kept_json(plan),
-                             "descriptors",
-                             tp_json_load(descriptors, strlen(descriptors), 0, NULL));
+                             "files", files_json(files, file_count));
     if (!json)
         return tp_fail(err, TP_E_INPUT, "a file or tensor name is not valid UTF-8");
     char *dump = json_dumps(json, JSON_INDENT(1));
@@ -88,22 +86,77 @@ static enum tp_code begin_text(const struct tp_plan *plan, const struct tp_reque
     return code;
 }
 
+/* A list or object whose items come one by one. */
+struct items {
+    struct tp_text *text;
+    size_t count;
+};
+
+static enum tp_code begin_item(struct items *items, char opening, struct tp_err *err)
+{
+    enum tp_code code = tp_text_part(items->text, err);
+    return code ? code : tp_text_add(items->text, (char[]){items->count++ ? ',' : opening, '\n',
+                                                           ' ', ' '}, 4, err);
+}
+
+static enum tp_code end_items(const struct items *items, const char *empty, struct tp_err *err)
+{
+    return items->count ? tp_text_add(items->text, (char[]){'\n', ' ', empty[1]}, 3, err)
+                        : tp_text_add_word(items->text, empty, err);
+}
+
+static enum tp_code add_kept(const struct tp_plan *plan, struct tp_text *text, struct tp_err *err)
+{
+    struct items items = {.text = text};
+    struct tp_text item = {0};
+    enum tp_code code = tp_text_add_word(text, ",\n \"kept\": ", err);
+    for (size_t k = 0; k < plan->kept_count && code == TP_OK; k++) {
+        const struct tp_kept *kept = &plan->kept[k];
+        if (!kept->reason)
+            continue;
+        item.size = 0;
+        if ((code = begin_item(&items, '{', err)) == TP_OK &&
+            (code = tp_text_add_json(&item, plan->ckpt->tensors[kept->tensor].name, err)) ==
+                TP_OK &&
+            (code = tp_text_add_word(&item, ":", err)) == TP_OK &&
+            (code = tp_text_add_json(&item, kept->reason, err)) == TP_OK)
+            code = tp_json_indent(item.data, 2, text, err);
+    }
+    tp_text_free(&item);
+    return code ? code : end_items(&items, "{}", err);
+}
+
+static enum tp_code add_unit(void *arg, const char *unit, struct tp_err *err)
+{
+    struct items *items = arg;
+    enum tp_code code = begin_item(items, '[', err);
+    return code ? code : tp_json_indent(unit, 2, items->text, err);
+}
+
+static enum tp_code add_units(const struct tp_plan *plan, struct tp_text *text,
+                              struct tp_err *err)
+{
+    struct items items = {.text = text};
+    enum tp_code code = tp_text_add_word(text, ",\n \"units\": ", err);
+    if (code == TP_OK)
+        code = tp_units_describe(plan, UINT32_MAX, NULL, add_unit, &items, err);
+    return code ? code : end_items(&items, "[]", err);
+}
+
 enum tp_code tp_manifest_text(const struct tp_plan *plan, const struct tp_request *request,
                               const struct tp_manifest_file *files, size_t file_count,
                               struct tp_text *text, struct tp_err *err)
 {
-    struct tp_text units = {0};
-    char *descriptors;
-    enum tp_code code = tp_descriptors_text(plan, UINT32_MAX, &descriptors, &units, err);
-    if (code)
-        return code;
-    code = begin_text(plan, request, files, file_count, descriptors, text, err);
-    if (code == TP_OK && (code = tp_text_add_word(text, ",\n \"units\": ", err)) == TP_OK &&
-        (code = tp_json_indent(units.data, 1, text, err)) == TP_OK &&
-        (code = tp_text_add_word(text, "\n}\n", err)) == TP_OK)
+    char *descriptors = NULL;
+    enum tp_code code = tp_units_describe(plan, UINT32_MAX, &descriptors, NULL, NULL, err);
+    if (code == TP_OK &&
+        (code = begin_text(plan, request, files, file_count, text, err)) == TP_OK &&
+        (code = add_kept(plan, text, err)) == TP_OK &&
+        (code = add_member(text, "descriptors", descriptors, err)) == TP_OK &&
+        (code = add_units(plan, text, err)) == TP_OK &&
+        (code = tp_text_add_word(text, "\n}\n", err)) == TP_OK && !text->drain)
         tp_own_hash_sign(text->data, text->size);
     free(descriptors);
-    tp_text_free(&units);
     return code;
 }
 
@@ -153,60 +206,6 @@ enum tp_code tp_manifest_has_digests(const char *stored, size_t size, bool *has,
     return tp_json_check(mark, TP_OK, err);
 }
 
-/* "name", or "folder/name": nothing that leads out of the directory. */
-static bool stays_below(const char *name)
-{
-    for (size_t size; ; name += size + 1) {
-        size = strcspn(name, "/");
-        if (!size || (size == 1 && name[0] == '.') ||
-            (size == 2 && name[0] == '.' && name[1] == '.'))
-            return false;
-        if (!name[size])
-            return true;
-    }
-}
-
-static enum tp_code read_file(const json_t *json, struct tp_manifest_file *file,
-                              struct tp_err *err)
-{
-    const char *name = json_string_value(json_object_get(json, "name"));
-    const char *hash = json_string_value(json_object_get(json, "xxh3"));
-    json_int_t size = json_integer_value(json_object_get(json, "size"));
-    if (!name || !stays_below(name) || !hash || size < 0 ||
-        !tp_hash_parse(hash, strlen(hash), file->hash))
-        return tp_fail(err, TP_E_INPUT, "an entry of \"files\" lacks a plain name, size or hash");
-    const json_t *sha256 = json_object_get(json, "sha256");
-    file->has_sha256 = sha256 != NULL;
-    if (sha256 && (!json_is_string(sha256) ||
-                   !tp_sha256_parse(json_string_value(sha256), file->sha256)))
-        return tp_fail(err, TP_E_INPUT, "a \"sha256\" of \"files\" is not 64 hexadecimal digits");
-    file->size = (uint64_t)size;
-    file->name = tp_os_format(err, "%s", name);
-    return file->name ? TP_OK : TP_E_MEMORY;
-}
-
-static enum tp_code read_manifest(const json_t *json, struct tp_manifest *manifest,
-                                  struct tp_err *err)
-{
-    const char *plan = json_string_value(json_object_get(json, "plan"));
-    const json_t *files = json_object_get(json, "files");
-    if (!json_is_object(json) || !plan || !json_is_array(files))
-        return tp_fail(err, TP_E_INPUT, "not a tilepack manifest");
-    if (json_integer_value(json_object_get(json, "tilepack")) != 1)
-        return tp_fail(err, TP_E_UNSUPPORTED, "manifest version is not 1");
-    manifest->plan = tp_os_format(err, "%s", plan);
-    manifest->files = tp_os_zalloc(json_array_size(files) + 1, sizeof *manifest->files, err);
-    if (!manifest->plan || !manifest->files)
-        return TP_E_MEMORY;
-    for (size_t i = 0; i < json_array_size(files); i++) {
-        enum tp_code code = read_file(json_array_get(files, i), &manifest->files[i], err);
-        if (code)
-            return code;
-        manifest->file_count++;
-    }
-    return TP_OK;
-}
-
 /* The file that is not what the list says, or NULL. The hash of a shard is not known when
  * the list is made for ranks: it is zero. */
 static const char *changed(const json_t *list, const struct tp_manifest_file *files, size_t count)
@@ -224,11 +223,11 @@ static const char *changed(const json_t *list, const struct tp_manifest_file *fi
 }
 
 /* The text of a stranger may list the right files and be none that tp_manifest_read() takes. */
-static enum tp_code check_readable(const json_t *json, struct tp_err *err)
+static enum tp_code check_readable(const struct tp_text *text, struct tp_err *err)
 {
-    struct tp_manifest manifest = {0};
+    struct tp_manifest manifest;
     struct tp_err why = {0};
-    enum tp_code code = read_manifest(json, &manifest, &why);
+    enum tp_code code = tp_manifest_parse(text->data, text->size, &manifest, &why);
     tp_manifest_close(&manifest);
     if (code == TP_OK || code == TP_E_MEMORY)
         return code ? tp_fail(err, code, "%s", why.what) : TP_OK;
@@ -261,46 +260,10 @@ enum tp_code tp_manifest_refill(const char *stored, size_t size,
                                           "list the files that were written");
     code = tp_json_check(mark, code, err);
     if (code == TP_OK)
-        code = check_readable(json, err);
+        code = check_readable(text, err);
     json_decref(json);
     if (code == TP_OK && !tp_own_hash_sign(text->data, text->size))
         code = tp_fail(err, TP_E_INPUT, "the manifest of the whole has no place for its hash");
     free(dump);
     return code;
-}
-
-enum tp_code tp_manifest_read(const char *directory, struct tp_manifest *manifest,
-                              struct tp_err *err)
-{
-    char *path = tp_os_format(err, "%s/%s", directory, TP_MANIFEST_NAME), *text = NULL;
-    size_t size;
-    json_error_t where;
-    uint64_t mark = tp_json_mark();
-    memset(manifest, 0, sizeof *manifest);
-    enum tp_code code = path ? tp_os_slurp(path, UINT64_C(256) << 20, &text, &size, err)
-                             : TP_E_MEMORY;
-    if (code == TP_OK) {
-        json_t *json = tp_json_load(text, size, JSON_REJECT_DUPLICATES, &where);
-        code = json ? read_manifest(json, manifest, err)
-                    : tp_fail(err, TP_E_INPUT, "line %d: %s", where.line, where.text);
-        json_decref(json);
-        manifest->intact = tp_own_hash_right(text, size);
-    }
-    code = tp_json_check(mark, code, err);
-    if (code)
-        tp_err_path(err, path);
-    free(text);
-    free(path);
-    if (code)
-        tp_manifest_close(manifest);
-    return code;
-}
-
-void tp_manifest_close(struct tp_manifest *manifest)
-{
-    for (size_t i = 0; i < manifest->file_count; i++)
-        free(manifest->files[i].name);
-    free(manifest->files);
-    free(manifest->plan);
-    memset(manifest, 0, sizeof *manifest);
 }

@@ -4,29 +4,12 @@
 #ifndef TP_PACK_MANIFEST_H
 #define TP_PACK_MANIFEST_H
 
-#include "pack/file/leafhash.h"
-#include "pack/file/sha256.h"
+#include "pack/commit/manifest_read.h"
 #include "pack/plan/plan.h"
 #include "pack/text/text.h"
 
-#define TP_MANIFEST_NAME "tilepack.json"
-
-struct tp_manifest_file {
-    char *name;
-    uint64_t size;
-    uint8_t hash[TP_HASH_BYTES];
-    bool has_sha256;
-    uint8_t sha256[TP_SHA256_BYTES]; /* of its bytes on the disk */
-};
-
-struct tp_manifest {
-    char *plan; /* hash of request and source, as text */
-    bool intact; /* the text is what was written: its own hash is right */
-    struct tp_manifest_file *files; /* shards first, then the others, as written */
-    size_t file_count;
-};
-
-/* The manifest's text for a finished plan; `files` as they lie in the directory. */
+/* The manifest's text for a finished plan; `files` as they lie in the directory. One that is
+ * drained (tp_text_part()) has zeros in place of its own hash, for whoever has the whole. */
 enum tp_code tp_manifest_text(const struct tp_plan *plan, const struct tp_request *request,
                               const struct tp_manifest_file *files, size_t file_count,
                               struct tp_text *text, struct tp_err *err);
@@ -46,11 +29,6 @@ enum tp_code tp_manifest_has_digests(const char *stored, size_t size, bool *has,
 enum tp_code tp_manifest_refill(const char *stored, size_t size,
                                 const struct tp_manifest_file *files, size_t file_count,
                                 struct tp_text *text, struct tp_err *err);
-
-/* Reads DIRECTORY/tilepack.json. TP_E_INPUT when it is not a manifest. */
-enum tp_code tp_manifest_read(const char *directory, struct tp_manifest *manifest,
-                              struct tp_err *err);
-void tp_manifest_close(struct tp_manifest *manifest);
 
 /* Identity of a conversion without times: request, source names, sizes and header
  * hashes, as 32 hex digits. */

@@ -7,6 +7,7 @@
 #include "pack/os/os.h"
 #include "pack/plan/origin.h"
 #include "pack/source/descriptor.h"
+#include "pack/text/json_memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,15 +44,15 @@ static enum tp_code add_prefix(const struct tp_unit *unit, struct tp_text *text,
 }
 
 /* Written as text at once: as a tree, 100,000 units would take half a second. */
-static enum tp_code unit_text(const struct tp_plan *plan, const struct tp_unit *unit,
-                              uint32_t id, struct tp_text *text, struct tp_err *err)
+static enum tp_code add_text(const struct tp_plan *plan, const struct tp_unit *unit,
+                             uint32_t id, struct tp_text *text, struct tp_err *err)
 {
     struct tp_origin *origins;
     uint32_t count;
     enum tp_code code = tp_unit_origins(plan, unit, &origins, &count, err);
     if (code)
         return code;
-    code = tp_text_add_word(text, text->size > 1 ? ",{\"prefix\":" : "{\"prefix\":", err);
+    code = tp_text_add_word(text, "{\"prefix\":", err);
     if (!code)
         code = add_prefix(unit, text, err);
     if (!code)
@@ -97,9 +98,9 @@ static size_t seen_slot(const struct seen *seen, const struct tp_unit *unit)
     return at;
 }
 
-static enum tp_code add_unit(const struct tp_plan *plan, const struct tp_unit *unit,
-                             struct seen *seen, json_t *descriptors, struct tp_text *units,
-                             struct tp_err *err)
+/* The number of the unit's descriptor, which is added if it is a new one. */
+static enum tp_code add_descriptor(const struct tp_unit *unit, struct seen *seen,
+                                   json_t *descriptors, uint32_t *number, struct tp_err *err)
 {
     size_t slot = seen_slot(seen, unit);
     if (!seen->units[slot]) {
@@ -115,7 +116,8 @@ static enum tp_code add_unit(const struct tp_plan *plan, const struct tp_unit *u
         if (json_object_set_new(descriptors, id, json))
             return tp_fail(err, TP_E_MEMORY, "out of memory for the descriptors");
     }
-    return unit_text(plan, unit, seen->ids[slot], units, err);
+    *number = seen->ids[slot];
+    return TP_OK;
 }
 
 /* A kept packed weight keeps the descriptor it came with; one of another tool's
@@ -137,41 +139,81 @@ static const struct tp_unit *nth_unit(const struct tp_plan *plan, uint32_t file,
                                            : NULL;
 }
 
-static enum tp_code add_units(const struct tp_plan *plan, uint32_t file, struct seen *seen,
-                              json_t *descriptors, struct tp_text *units, struct tp_err *err)
+static bool has_text(const struct tp_plan *plan, const struct tp_unit *unit)
 {
-    const struct tp_unit *unit;
-    enum tp_code code = tp_text_add_word(units, "[", err);
-    for (size_t i = 0; code == TP_OK && (unit = nth_unit(plan, file, i)); i++) {
-        bool kept = plan->kept_unit_count && unit >= plan->kept_units &&
-                    unit < plan->kept_units + plan->kept_unit_count;
-        if (kept ? is_described(plan, unit) : unit->form->format != NULL)
-            code = add_unit(plan, unit, seen, descriptors, units, err);
-    }
-    return code ? code : tp_text_add_word(units, "]", err);
+    bool kept = plan->kept_unit_count && unit >= plan->kept_units &&
+                unit < plan->kept_units + plan->kept_unit_count;
+    return kept ? is_described(plan, unit) : unit->form->format != NULL;
 }
 
-enum tp_code tp_descriptors_text(const struct tp_plan *plan, uint32_t file, char **descriptors,
-                                 struct tp_text *units, struct tp_err *err)
+/* Numbers of descriptors are those of the units' order, so that each call finds the same. */
+static enum tp_code each_unit(const struct tp_plan *plan, uint32_t file, json_t *descriptors,
+                              struct seen *seen, enum tp_code (*take)(void *arg, const char *text,
+                                                                      struct tp_err *err),
+                              void *arg, struct tp_err *err)
+{
+    const struct tp_unit *unit;
+    struct tp_text text = {0};
+    uint32_t number = 0;
+    enum tp_code code = TP_OK;
+    for (size_t i = 0; code == TP_OK && (unit = nth_unit(plan, file, i)); i++) {
+        if (!has_text(plan, unit))
+            continue;
+        code = add_descriptor(unit, seen, descriptors, &number, err);
+        text.size = 0;
+        if (code == TP_OK && take && (code = add_text(plan, unit, number, &text, err)) == TP_OK)
+            code = take(arg, text.data, err);
+    }
+    tp_text_free(&text);
+    return code;
+}
+
+enum tp_code tp_units_describe(const struct tp_plan *plan, uint32_t file, char **descriptors,
+                               enum tp_code (*take)(void *arg, const char *text,
+                                                    struct tp_err *err),
+                               void *arg, struct tp_err *err)
 {
     struct seen seen = {.capacity = 64};
     size_t here = file == UINT32_MAX ? plan->unit_count + plan->kept_unit_count
                                      : plan->files[file].unit_count;
-    *descriptors = NULL;
+    uint64_t mark = tp_json_mark();
     while (seen.capacity < 2 * here)
         seen.capacity *= 2;
     seen.units = tp_os_zalloc(seen.capacity, sizeof *seen.units, err);
     seen.ids = tp_os_zalloc(seen.capacity, sizeof *seen.ids, err);
     json_t *json = json_object();
     enum tp_code code = seen.units && seen.ids ? TP_OK : TP_E_MEMORY;
-    if (code == TP_OK && (code = add_units(plan, file, &seen, json, units, err)) == TP_OK &&
-        !(*descriptors = json_dumps(json, JSON_COMPACT)))
+    if (code == TP_OK)
+        code = each_unit(plan, file, json, &seen, take, arg, err);
+    if (code == TP_OK && descriptors && !(*descriptors = json_dumps(json, JSON_COMPACT)))
         code = tp_fail(err, TP_E_MEMORY, "out of memory for the descriptors");
     json_decref(json);
     free(seen.units);
     free(seen.ids);
-    if (code)
+    return tp_json_check(mark, code, err);
+}
+
+static enum tp_code append(void *arg, const char *text, struct tp_err *err)
+{
+    struct tp_text *units = arg;
+    enum tp_code code = units->size > 1 ? tp_text_add(units, ",", 1, err) : TP_OK;
+    return code ? code : tp_text_add_word(units, text, err);
+}
+
+enum tp_code tp_descriptors_text(const struct tp_plan *plan, uint32_t file, char **descriptors,
+                                 struct tp_text *units, struct tp_err *err)
+{
+    *descriptors = NULL;
+    enum tp_code code = tp_text_add_word(units, "[", err);
+    if (code == TP_OK)
+        code = tp_units_describe(plan, file, descriptors, append, units, err);
+    if (code == TP_OK)
+        code = tp_text_add_word(units, "]", err);
+    if (code) {
+        free(*descriptors);
+        *descriptors = NULL;
         tp_text_free(units);
+    }
     return code;
 }
 
@@ -201,6 +243,7 @@ enum tp_code tp_index_text(const struct tp_plan *plan, struct tp_text *text, str
         code = tp_text_addf(text, err, "%s\n    ", o ? "," : "");
         if (code == TP_OK && (code = tp_text_add_json(text, entries[o].name, err)) == TP_OK)
             code = tp_text_addf(text, err, ": \"%s\"", entries[o].file);
+        code = code ? code : tp_text_part(text, err);
     }
     free(entries);
     return code ? code : tp_text_addf(text, err, "\n  }\n}\n");

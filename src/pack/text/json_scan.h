@@ -1,5 +1,5 @@
-/* A strict JSON scanner for the two texts that are too large for a JSON tree:
- * safetensors headers and shard indexes. The caller walks the text; nothing is
+/* A strict JSON scanner for the texts that are too large for a JSON tree: safetensors
+ * headers, shard indexes and manifests. The caller walks the text; nothing is
  * kept but decoded strings. Subset of RFC 8259: text is UTF-8, escapes have to
  * form whole characters, U+0000 is refused (strings are C strings).
  *
@@ -19,12 +19,18 @@ struct tp_json {
     const char *text;
     uint64_t size, pos;
     uint64_t base;    /* offset of text[0] in its file */
-    const char *noun; /* what the text is, for messages: "header", "index" */
+    const char *noun; /* what the text is, for messages: "header", "index", "manifest" */
     char *arena;      /* `size` bytes for decoded strings: never too few, as an
                          encoded string is longer than the decoded one and NUL; may
                          be the text itself if it begins at least 8 bytes before it */
     uint64_t used;    /* of the arena; put it back to drop the latest strings */
     struct tp_err *err;
+    /* For a text that is read piece by piece: called between two items where fewer than `low`
+     * bytes are left of `text`, while there are more in the file. It moves what is left to the
+     * beginning, adds to it, sets base, pos and size, and becomes NULL with the last piece. An
+     * item that goes beyond the piece is an error. */
+    enum tp_code (*more)(struct tp_json *json);
+    uint64_t low;
 };
 
 /* A decoded string: NUL-terminated, in the arena. */

@@ -1,0 +1,301 @@
+/* The manifest: reading, a piece of the file at a time, without a JSON tree: a checkpoint of a
+ * million tensors has one of hundreds of megabytes, and what a stranger made may be larger.
+ * Looks at what it needs and checks the rest as JSON.
+ *
+ * Invariant: whatever the file holds, memory is that of its list of files and of one piece,
+ * which is as large as the longest name or value wants, and MOST_PIECE at most.
+ */
+#include "pack/commit/manifest_read.h"
+
+#include "base/num.h"
+#include "pack/file/own_hash.h"
+#include "pack/os/os.h"
+#include "pack/text/json_scan.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define FIRST_PIECE (UINT64_C(1) << 20)
+#define MOST_PIECE (UINT64_C(256) << 20)
+
+struct reader {
+    struct tp_json json; /* first: see read_on() */
+    int fd;              /* -1: the whole text is there */
+    const char *path;
+    char *piece;
+    uint64_t room, size, done; /* bytes of the piece, of the file, and read */
+    struct tp_own_hash own;
+    struct tp_manifest *manifest;
+    size_t capacity; /* of the list of files */
+    bool version, files;
+};
+
+static enum tp_code read_on(struct tp_json *json)
+{
+    struct reader *r = (struct reader *)json;
+    uint64_t left = json->size - json->pos, next = tp_min_u64(r->room - left, r->size - r->done);
+    memmove(r->piece, r->piece + json->pos, left);
+    enum tp_code code = tp_os_read(r->fd, r->piece + left, next, r->done, r->path, json->err);
+    if (code)
+        return code;
+    tp_own_hash_add(&r->own, r->piece + left, next);
+    json->base += json->pos;
+    json->pos = 0;
+    json->size = left + next;
+    r->done += next;
+    if (r->done == r->size)
+        json->more = NULL;
+    return TP_OK;
+}
+
+/* "name", or "folder/name": nothing that leads out of the directory. */
+static bool stays_below(const char *name)
+{
+    for (size_t size; ; name += size + 1) {
+        size = strcspn(name, "/");
+        if (!size || (size == 1 && name[0] == '.') ||
+            (size == 2 && name[0] == '.' && name[1] == '.'))
+            return false;
+        if (!name[size])
+            return true;
+    }
+}
+
+/* A key of the object that is being read. One that matters must not come twice: *seen. */
+static enum tp_code key_is_new(struct tp_json *json, const struct tp_json_string *key, bool *seen)
+{
+    if (*seen)
+        return tp_json_fail(json, key->pos, "the key \"%s\" comes twice", key->data);
+    *seen = true;
+    return TP_OK;
+}
+
+/* A string, or any other value with *text NULL. It lasts until `used` of the arena is put back. */
+static enum tp_code read_text(struct tp_json *json, const char **text)
+{
+    struct tp_json_string string = {0};
+    enum tp_code code = tp_json_peek(json) == '"' ? tp_json_string(json, &string)
+                                                  : tp_json_skip(json);
+    *text = string.data;
+    return code;
+}
+
+/* A number, or any other value with *right false. */
+static enum tp_code read_size(struct tp_json *json, uint64_t *value, bool *right)
+{
+    int byte = tp_json_peek(json);
+    *right = byte >= '0' && byte <= '9';
+    return *right ? tp_json_u64(json, value) : tp_json_skip(json);
+}
+
+/* What was read of one entry of "files". */
+struct entry {
+    const char *name, *xxh3, *sha256;
+    uint64_t size;
+    bool right, has_name, has_xxh3, has_size, has_sha256;
+};
+
+static enum tp_code read_member(struct tp_json *json, struct entry *entry)
+{
+    struct tp_json_string key;
+    enum tp_code code = tp_json_key(json, &key);
+    if (code)
+        return code;
+    if (strcmp(key.data, "name") == 0)
+        return (code = key_is_new(json, &key, &entry->has_name)) ? code
+                                                                 : read_text(json, &entry->name);
+    if (strcmp(key.data, "xxh3") == 0)
+        return (code = key_is_new(json, &key, &entry->has_xxh3)) ? code
+                                                                 : read_text(json, &entry->xxh3);
+    if (strcmp(key.data, "sha256") == 0)
+        return (code = key_is_new(json, &key, &entry->has_sha256))
+                   ? code : read_text(json, &entry->sha256);
+    if (strcmp(key.data, "size") == 0)
+        return (code = key_is_new(json, &key, &entry->has_size))
+                   ? code : read_size(json, &entry->size, &entry->right);
+    return tp_json_skip(json);
+}
+
+static enum tp_code take_entry(struct reader *r, const struct entry *entry)
+{
+    struct tp_manifest *manifest = r->manifest;
+    struct tp_manifest_file file = {.size = entry->size, .has_sha256 = entry->has_sha256};
+    if (!entry->name || !stays_below(entry->name) || !entry->xxh3 || !entry->right ||
+        entry->size > INT64_MAX || !tp_hash_parse(entry->xxh3, strlen(entry->xxh3), file.hash))
+        return tp_fail(r->json.err, TP_E_INPUT,
+                       "an entry of \"files\" lacks a plain name, size or hash");
+    if (entry->has_sha256 && (!entry->sha256 || !tp_sha256_parse(entry->sha256, file.sha256)))
+        return tp_fail(r->json.err, TP_E_INPUT,
+                       "a \"sha256\" of \"files\" is not 64 hexadecimal digits");
+    if (manifest->file_count == TP_MANIFEST_FILES)
+        return tp_fail(r->json.err, TP_E_UNSUPPORTED, "more than %u files",
+                       (unsigned)TP_MANIFEST_FILES);
+    void *files = manifest->files;
+    enum tp_code code = tp_os_grow(&files, &r->capacity, manifest->file_count + 1,
+                                   sizeof *manifest->files, r->json.err);
+    manifest->files = files;
+    if (code == TP_OK && !(file.name = tp_os_copy(r->json.err, entry->name)))
+        code = TP_E_MEMORY;
+    if (code == TP_OK)
+        manifest->files[manifest->file_count++] = file;
+    return code;
+}
+
+static enum tp_code read_files(struct reader *r)
+{
+    struct tp_json *json = &r->json;
+    uint64_t count = 0, mark = json->used;
+    bool more, member;
+    enum tp_code code = tp_json_expect(json, '[');
+    while (!code && !(code = tp_json_next(json, ']', &count, &more)) && more) {
+        struct entry entry = {.right = true};
+        uint64_t members = 0;
+        if (tp_json_peek(json) != '{')
+            return take_entry(r, &entry);
+        code = tp_json_expect(json, '{');
+        while (!code && !(code = tp_json_next(json, '}', &members, &member)) && member)
+            code = read_member(json, &entry);
+        code = code ? code : take_entry(r, &entry);
+        json->used = mark;
+    }
+    return code;
+}
+
+static enum tp_code read_version(struct reader *r)
+{
+    uint64_t version = 0;
+    bool number;
+    enum tp_code code = read_size(&r->json, &version, &number);
+    if (code == TP_OK && version != 1)
+        code = tp_fail(r->json.err, TP_E_UNSUPPORTED, "manifest version is not 1");
+    return code;
+}
+
+static enum tp_code read_plan(struct reader *r)
+{
+    const char *plan;
+    enum tp_code code = read_text(&r->json, &plan);
+    if (code == TP_OK && plan && !(r->manifest->plan = tp_os_copy(r->json.err, plan)))
+        code = TP_E_MEMORY;
+    return code;
+}
+
+static enum tp_code read_value(struct reader *r, const struct tp_json_string *key, bool *plan)
+{
+    enum tp_code code;
+    if (strcmp(key->data, "tilepack") == 0)
+        return (code = key_is_new(&r->json, key, &r->version)) ? code : read_version(r);
+    if (strcmp(key->data, "plan") == 0)
+        return (code = key_is_new(&r->json, key, plan)) ? code : read_plan(r);
+    if (strcmp(key->data, "files") == 0 && tp_json_peek(&r->json) == '[')
+        return (code = key_is_new(&r->json, key, &r->files)) ? code : read_files(r);
+    return tp_json_skip(&r->json);
+}
+
+/* Only white space may follow the object. */
+static enum tp_code read_end(struct tp_json *json)
+{
+    enum tp_code code = TP_OK;
+    int byte;
+    while ((byte = tp_json_peek(json)) < 0 && json->more && !code)
+        code = json->more(json);
+    return code || byte < 0 ? code : tp_json_fail(json, json->pos, "something follows the object");
+}
+
+static enum tp_code read_object(struct reader *r)
+{
+    struct tp_json *json = &r->json;
+    struct tp_json_string key;
+    uint64_t count = 0;
+    bool more, plan = false;
+    if (tp_json_peek(json) == '[')
+        return tp_fail(json->err, TP_E_INPUT, "not a tilepack manifest");
+    enum tp_code code = tp_json_expect(json, '{');
+    while (!code && !(code = tp_json_next(json, '}', &count, &more)) && more) {
+        json->used = 0;
+        code = tp_json_key(json, &key);
+        code = code ? code : read_value(r, &key, &plan);
+    }
+    code = code ? code : read_end(json);
+    if (!code && (!r->manifest->plan || !r->files))
+        code = tp_fail(json->err, TP_E_INPUT, "not a tilepack manifest");
+    if (!code && !r->version)
+        code = tp_fail(json->err, TP_E_UNSUPPORTED, "manifest version is not 1");
+    return code;
+}
+
+enum tp_code tp_manifest_parse(const char *text, size_t size, struct tp_manifest *manifest,
+                               struct tp_err *err)
+{
+    *manifest = (struct tp_manifest){0};
+    struct reader r = {.fd = -1, .manifest = manifest};
+    r.json = (struct tp_json){.text = text, .size = size, .noun = "manifest", .err = err,
+                              .arena = tp_os_alloc(size + 1, err)};
+    enum tp_code code = r.json.arena ? read_object(&r) : TP_E_MEMORY;
+    free(r.json.arena);
+    if (code)
+        tp_manifest_close(manifest);
+    return code;
+}
+
+/* *longer: a name or value goes beyond the piece. */
+static enum tp_code read_pieces(int fd, const char *path, uint64_t size, uint64_t room,
+                                struct tp_manifest *manifest, bool *longer, struct tp_err *err)
+{
+    struct reader r = {.fd = fd, .path = path, .room = room, .size = size, .manifest = manifest};
+    char digits[TP_HASH_TEXT];
+    enum tp_code code = tp_own_hash_begin(&r.own, err);
+    r.piece = tp_os_alloc(room, err);
+    r.json = (struct tp_json){.text = r.piece, .noun = "manifest", .err = err, .more = read_on,
+                              .low = room / 2, .arena = tp_os_alloc(room, err)};
+    if (code == TP_OK)
+        code = r.piece && r.json.arena ? read_on(&r.json) : TP_E_MEMORY;
+    if (code == TP_OK)
+        code = read_object(&r);
+    *longer = code == TP_E_INPUT && r.json.more && r.json.pos >= r.json.size;
+    if (code == TP_OK) {
+        tp_own_hash_digits(&r.own, digits);
+        manifest->intact = r.own.at && strcmp(digits, r.own.digits) == 0;
+    }
+    tp_own_hash_close(&r.own);
+    free(r.piece);
+    free(r.json.arena);
+    return code;
+}
+
+enum tp_code tp_manifest_read(const char *directory, struct tp_manifest *manifest,
+                              struct tp_err *err)
+{
+    char *path = tp_os_format(err, "%s/%s", directory, TP_MANIFEST_NAME);
+    int fd = -1;
+    struct stat st;
+    bool longer = true;
+    *manifest = (struct tp_manifest){0};
+    enum tp_code code = path ? tp_os_open_regular(path, 0, &fd, &st, err) : TP_E_MEMORY;
+    for (uint64_t room = FIRST_PIECE; !code && longer; room *= 4) {
+        struct tp_err why = {0};
+        tp_manifest_close(manifest);
+        code = read_pieces(fd, path, (uint64_t)st.st_size, room, manifest, &longer, &why);
+        if (longer && room < MOST_PIECE)
+            code = TP_OK;
+        else if (code)
+            *err = why;
+    }
+    if (code)
+        tp_err_path(err, path);
+    tp_os_close(&fd);
+    free(path);
+    if (code)
+        tp_manifest_close(manifest);
+    return code;
+}
+
+void tp_manifest_close(struct tp_manifest *manifest)
+{
+    for (size_t i = 0; i < manifest->file_count; i++)
+        free(manifest->files[i].name);
+    free(manifest->files);
+    free(manifest->plan);
+    memset(manifest, 0, sizeof *manifest);
+}
