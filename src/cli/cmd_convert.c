@@ -237,6 +237,7 @@ static int do_plan(const struct tp_options *o, const struct tp_plan *plan,
     struct tp_measures measures = {0};
     struct tp_ranks made = {0};
     const struct tp_ranks *ranks = o->tp > 1 ? &made : NULL;
+    const char *shown = tp_output_shown(o->output, output);
     int status = TP_OK;
     if (!is_dry(o))
         tp_plan_warn_left(plan);
@@ -249,9 +250,9 @@ static int do_plan(const struct tp_options *o, const struct tp_plan *plan,
     } else if (carry_out(o, plan, ranks, request, output, &measures, &result, &err)) {
         status = tp_report_error(&err);
     } else if (o->part.count) {
-        status = print_part(o, plan, output, &measures, &result, tp_now() - start);
+        status = print_part(o, plan, shown, &measures, &result, tp_now() - start);
     } else {
-        status = print_result(o, plan, output, &measures, &result, tp_now() - start);
+        status = print_result(o, plan, shown, &measures, &result, tp_now() - start);
     }
     tp_measures_close(&measures);
     if (ranks)

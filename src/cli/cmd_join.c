@@ -53,7 +53,8 @@ static int join(const struct tp_options *o, const char *output)
     tp_progress_end(progress);
     if (result.unlocked)
         tp_warn_unlocked(output);
-    int status = code ? tp_report_error(&err) : print_result(o, made, output, &result);
+    int status = code ? tp_report_error(&err)
+                      : print_result(o, made, tp_output_shown(o->output, output), &result);
     tp_join_close(made);
     return status;
 }

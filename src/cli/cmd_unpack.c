@@ -113,7 +113,8 @@ static int unpack(const struct tp_options *o, const struct tp_source *source, co
         struct tp_measures measures = {0};
         status = carry_out(o, &plan, &request, output, &measures, &result, &err)
                      ? tp_report_error(&err)
-                     : print_result(o, &plan, output, &measures, &result, tp_now() - start);
+                     : print_result(o, &plan, tp_output_shown(o->output, output), &measures,
+                                    &result, tp_now() - start);
         tp_measures_close(&measures);
     }
     tp_plan_close(&plan);

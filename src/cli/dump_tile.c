@@ -17,7 +17,7 @@ enum {
     LEAST_BYTES = 64, /* drawn at least, where there is so much */
     MOST_BYTES = 512,
     LONG_LINES = 4,
-    LINE = 92, /* columns */
+    LINE = 92, /* columns, or as many as the terminal has */
     CELL = 160, PART = 44,
 };
 
@@ -141,8 +141,8 @@ static void print_legend(const struct drawing *d, const struct tp_op_out *out, b
 /* How many equal lines of cells fit: cells per line, a power of two. */
 static uint64_t cells_per_line(const struct drawing *d, uint64_t cells, size_t width)
 {
-    uint64_t line = 1;
-    while (line * 2 <= cells && 8 + line * 2 * (width + 2) <= LINE && line < 16)
+    uint64_t line = 1, most = tp_min_u64(tp_terminal_width(), LINE);
+    while (line * 2 <= cells && 8 + line * 2 * (width + 2) <= most && line < 16)
         line *= 2;
     return line * d->run * d->bits % 8 ? 1 : line;
 }

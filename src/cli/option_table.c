@@ -31,7 +31,7 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         "plan", "SRC --to FORMAT [options]",
         "print what convert would write, without writing",
         "The same as convert --dry-run: sources, outputs, sizes, and every tensor that is "
-        "kept with the reason.",
+        "kept with the reason. Weights that are alike are one line, with --verbose one each.",
         "tilepack plan Mixtral-8x7B --to w4a8-cutlass\n"
         "tilepack plan SRC --to mxfp8-blocked --json | jq .\n",
         {{"SRC", TP_COMPLETE_PATH, NULL}}, 1, 1, false, NULL},

@@ -75,6 +75,7 @@ struct tp_column {
     enum tp_narrow narrow; /* false: whole, true: cut */
 };
 struct tp_table;
+size_t tp_terminal_width(void); /* in columns, of standard output; SIZE_MAX: it is no terminal */
 struct tp_table *tp_table_new(const struct tp_column *columns, size_t count);
 /* Adds one row; cells are copied, NULL is an empty one. */
 void tp_table_row(struct tp_table *table, const char *const *cells);

@@ -123,6 +123,11 @@ static char *follow_link(char *path, struct tp_err *err)
     return real;
 }
 
+const char *tp_output_shown(const char *typed, const char *path)
+{
+    return path && strncmp(typed, path, strlen(path)) != 0 ? typed : path;
+}
+
 /* "." and ".." are directories that are there, whatever is made: a finished output cannot be
  * renamed to them. */
 static char *refuse_dots(char *path, struct tp_err *err)

@@ -44,6 +44,9 @@ const char *tp_output_file(const char *output);
 /* The path to write: without trailing slashes, and of a link to a directory what it
  * leads to. Owned by the caller; NULL when there is none (TP_E_USAGE: it leads nowhere). */
 char *tp_output_path(const char *output, struct tp_err *err);
+/* How the output is named to the user: that path (NULL: there is none), or what was typed where
+ * it was a link. */
+const char *tp_output_shown(const char *typed, const char *path);
 
 /* Compression level: --zstd, or the default for a name that ends in .zst, else 0. */
 #define TP_DEFAULT_ZSTD_LEVEL 1

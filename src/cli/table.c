@@ -150,7 +150,7 @@ void tp_table_row(struct tp_table *table, const char *const *cells)
     table->rows++;
 }
 
-static size_t terminal_width(void)
+size_t tp_terminal_width(void)
 {
     struct winsize size;
     if (isatty(STDOUT_FILENO) && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_col)
@@ -161,7 +161,7 @@ static size_t terminal_width(void)
 /* Narrows the widest column that may be, again and again, until lines fit. */
 static void fit(struct tp_table *table)
 {
-    size_t limit = terminal_width(), total = 0;
+    size_t limit = tp_terminal_width(), total = 0;
     for (size_t i = 0; i < table->count; i++)
         total += table->width[i] + (i ? GAP : 0);
     while (total > limit) {

@@ -428,6 +428,25 @@ for what in '--at 3,100' '--offset 777' '--values 30:,0:3'; do
     checked=$((checked + 1))
 done
 
+# ---- on a terminal
+
+# Lines of cells are as long as the terminal, and at most 92 columns.
+widest() { # columns of the terminal
+    script -qec "stty cols $1; '$program' dump q.safetensors l.q_proj --color never" /dev/null \
+        </dev/null | tr -d '\r' | grep -E '^ +[0-9]+  [0-9]+,' | awk '
+        length > most {most = length} END {print most}'
+}
+if command -v script >/dev/null && script -qec true /dev/null </dev/null >/dev/null 2>&1; then
+    checked=$((checked + 1))
+    got=$(widest 80) wide=$(widest 200)
+    if ((got < 40 || got > 80 || wide <= 80)); then
+        failed=1
+        echo "FAIL cells take $got columns of 80, $wide of 200"
+    fi
+else
+    echo 'skipped: script makes no terminal here'
+fi
+
 # ---- refusals
 
 refuses 2 "tilepack: error: q.safetensors: there is no tensor or weight 'l.q_porj'" \

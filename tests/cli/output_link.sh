@@ -25,6 +25,8 @@ check "an empty directory by its link" convert to_empty
 check "is filled" leads_to to_empty empty
 fails "a full one is refused" 2 "exists already" convert to_full
 check "and replaced with --force" convert to_full --force
+answers "the output is named as it was typed" 0 "$work/to_full is complete" \
+    "$TILEPACK" convert "$work/model" -o "$work/to_full" --to fp8-ct
 check "behind its link" leads_to to_full full
 check "without what it held" test ! -e "$work/full/old.safetensors"
 fails "a link that leads nowhere is refused" 2 "leads nowhere" convert to_nothing
@@ -32,6 +34,18 @@ check "no unfinished output is left" nothing_beside
 check "parts by the link" convert to_full --part 1/1 --force
 check "are merged by the link" "$TILEPACK" merge "$work/to_full" --force -q
 check "behind it" leads_to to_full full
+rm -r "$work/empty"
+mkdir "$work/empty"
+answers "also where it is written" 0 "$work/to_empty/: 14 weights converted" \
+    "$TILEPACK" convert "$work/model" -o "$work/to_empty/" --to fp8-ct
+answers "and served" 0 "serve $work/to_empty/" \
+    "$TILEPACK" convert "$work/model" -o "$work/to_empty/" --to fp8-ct --force
+answers "in JSON" 0 "\"$work/to_empty\"" \
+    "$TILEPACK" convert "$work/model" -o "$work/to_empty" --to fp8-ct --json
+ln -s plain "$work/to_plain"
+mkdir "$work/plain"
+answers "unpacked" 0 "$work/to_plain: 14 weights" \
+    "$TILEPACK" unpack "$work/to_empty" -o "$work/to_plain"
 check "a file in place of a link" convert to_nothing.safetensors
 check "is a file" test -f "$work/to_nothing.safetensors" -a ! -L "$work/to_nothing.safetensors"
 finish

@@ -130,5 +130,12 @@ if [[ -w /dev/full ]]; then
         fail "/dev/full: status $status, $(cat err)"
 fi
 
+# Without a driver that is said, in words of our own; a build without CUDA says that instead.
+if [[ ! -e /proc/driver/nvidia ]]; then
+    run bench --device cuda
+    grep -qxE 'tilepack: error: .*(this build has no CUDA|no NVIDIA driver is installed).*' err ||
+        fail "--device cuda without a driver: $(cat err)"
+fi
+
 ((failed)) || echo "usage: $checked command lines right"
 exit "$failed"

@@ -45,13 +45,24 @@ static bool is_usable(int device)
            major >= 8;
 }
 
+/* The runtime calls a driver that is not there an old one, too. */
+static const char *why_not(cudaError_t error)
+{
+    int version = 0;
+    if (error != cudaErrorInsufficientDriver)
+        return cudaGetErrorString(error);
+    return cudaDriverGetVersion(&version) == cudaSuccess && version
+               ? "the NVIDIA driver is older than the CUDA of this build"
+               : "no NVIDIA driver is installed";
+}
+
 /* Number of devices, or 0 and the reason. */
 static int count_devices(const char **why)
 {
     int count = 0;
     cudaError_t error = cudaGetDeviceCount(&count);
     if (error != cudaSuccess) {
-        *why = cudaGetErrorString(error);
+        *why = why_not(error);
         cudaGetLastError();
         return 0;
     }
