@@ -187,6 +187,28 @@ def output_partial_of_another():
     return CONVERT_DIR
 
 
+@case("output-partial-says-its-command")
+def output_partial_says_its_command():
+    one_shard()
+    raw("out.partial/.tilepack-journal", b"tilepack-journal 1 " + b"0" * 32 + b"\n"
+        b"# tilepack convert src -o out --to fp8-ct --tp 2\nmodel.safetensors " + b"0" * 32 +
+        b"\n")
+    return CONVERT_DIR
+
+
+@case("output-partial-of-other-options")
+def output_partial_of_other_options():
+    one_shard({**linear("a.weight"), **linear("b.weight", 1024, 1024)})
+    limit = (200_000, 200_000)  # of a file: the second shard is not finished
+    unfinished = subprocess.run(
+        [tool.binary(), *CONVERT_DIR, "--set", "quotient=bf16", "--shard-size", "64K", "--include",
+         "[ab]", "-j", "1"], capture_output=True, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit))
+    if unfinished.returncode != 5:
+        raise RuntimeError(f"status {unfinished.returncode}: {unfinished.stderr.decode()}")
+    return CONVERT_DIR
+
+
 @case("output-partial-is-the-source")
 def output_partial_is_the_source():
     one_shard()

@@ -65,7 +65,8 @@ static void add_and_reopen(struct tp_journal *journal, bool zstd)
     if (!done)
         must(!tp_journal_add(journal, &plan, 1, hashes[1], &err));
     tp_journal_close(journal);
-    must(!tp_journal_open(AT_FDCWD, ".", TP_JOURNAL_NAME, &plan, zstd, journal, &foreign, &err));
+    must(!tp_journal_open(AT_FDCWD, ".", TP_JOURNAL_NAME, &plan, zstd, NULL, journal, &foreign,
+                          &err));
     must(!foreign && journal->done[1] && journal->names_shards);
 }
 
@@ -77,7 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!*fuzz_path)
         start();
     fuzz_write(TP_JOURNAL_NAME, data + (size > 0), size - (size > 0));
-    enum tp_code code = tp_journal_open(AT_FDCWD, ".", TP_JOURNAL_NAME, &plan, zstd, &journal,
+    enum tp_code code = tp_journal_open(AT_FDCWD, ".", TP_JOURNAL_NAME, &plan, zstd, NULL, &journal,
                                         &foreign, &err);
     must(code == err.code && code == TP_OK);
     size_t done = 0;
@@ -88,7 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     must(done == journal.done_count && (!foreign || !done));
     if (foreign)
-        must(!tp_journal_restart(&journal, &plan, zstd, &err));
+        must(!tp_journal_restart(&journal, &plan, zstd, "tilepack x", &err));
     add_and_reopen(&journal, zstd);
     tp_journal_close(&journal);
     return 0;

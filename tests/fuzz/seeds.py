@@ -887,6 +887,7 @@ def journals():
         head = ("z" if kind == "z" else "p") + f"tilepack-journal {kind} {plan}\n"
         seed("journal", "both-" + kind, head + "".join(lines))
         seed("journal", "one-" + kind, head + lines[0])
+        seed("journal", "command-" + kind, head + "# tilepack convert a -o b\n" + lines[0])
         seed("journal", "cut-" + kind, head + lines[0] + lines[1][:30])
         seed("journal", "wrong-" + kind, head + lines[0].replace("a.", "b."))
         seed("journal", "foreign-" + kind, head.replace("0" * 32, "1" * 32) + lines[0])

@@ -9,6 +9,7 @@
 #include "pack/commit/partial_name.h"
 #include "pack/commit/parts.h"
 #include "pack/os/below.h"
+#include "pack/plan/command.h"
 #include "pack/run/budget.h"
 #include "pack/run/ranks_io.h"
 #include "pack/run/run.h"
@@ -113,16 +114,39 @@ enum tp_code tp_commit_sweep(struct tp_commit *c)
     return sweep(c, c->partial, "");
 }
 
+/* What the journal says of this run, for one of another plan that finds it. A join has no
+ * request. */
+static enum tp_code own_command(const struct tp_commit *c, struct tp_text *text)
+{
+    const struct tp_request *request = c->request;
+    if (!request)
+        return TP_OK;
+    enum tp_code code = tp_command_text(request, c->plan->ckpt->path, c->output, text, c->err);
+    if (code == TP_OK && request->shard_size)
+        code = tp_text_addf(text, c->err, " --shard-size %llu",
+                            (unsigned long long)request->shard_size);
+    if (code == TP_OK && c->options->ranks)
+        code = tp_text_addf(text, c->err, " --tp %u", c->options->ranks->count);
+    if (code == TP_OK && c->options->zstd)
+        code = tp_text_addf(text, c->err, " --zstd=%u", c->options->zstd);
+    return code || !request->digests ? code
+                                     : tp_text_add_word(text, " --digest sha256", c->err);
+}
+
 /* The journal is of another plan. Shards that it names were work; what a run left that
  * finished none is in nobody's way. */
-static enum tp_code start_over(struct tp_commit *c)
+static enum tp_code start_over(struct tp_commit *c, const char *command)
 {
-    if (c->journal.names_shards && !c->options->force)
+    if (c->journal.names_shards && !c->options->force) {
+        if (c->journal.command)
+            tp_err_hint(c->err, "finish what is there (%.800s) or move it away; --force replaces "
+                                "it", c->journal.command);
         return partial_in_the_way(c, "an interrupted run is here, of another conversion, with "
                                   "other options or of a source that has changed since");
+    }
     enum tp_code code = clear_partial(c);
     return code ? code : tp_journal_restart(&c->journal, tp_commit_files(c), c->options->zstd > 0,
-                                            c->err);
+                                            command, c->err);
 }
 
 char *tp_commit_parent(const char *path, struct tp_err *err)
@@ -143,14 +167,17 @@ enum tp_code tp_commit_paths(struct tp_commit *c)
 
 static enum tp_code open_partial(struct tp_commit *c)
 {
-    bool foreign;
+    bool foreign = false;
+    struct tp_text command = {0};
     enum tp_code code = tp_commit_paths(c);
-    if (code || (code = make_partial(c)) ||
-        (code = tp_journal_open(c->dir, c->partial, TP_JOURNAL_NAME, tp_commit_files(c),
-                                c->options->zstd > 0, &c->journal, &foreign, c->err)) ||
-        (foreign && (code = start_over(c))))
-        return code;
-    return tp_commit_sweep(c);
+    if (code == TP_OK && (code = make_partial(c)) == TP_OK &&
+        (code = own_command(c, &command)) == TP_OK)
+        code = tp_journal_open(c->dir, c->partial, TP_JOURNAL_NAME, tp_commit_files(c),
+                               c->options->zstd > 0, command.data, &c->journal, &foreign, c->err);
+    if (code == TP_OK && foreign)
+        code = start_over(c, command.data);
+    tp_text_free(&command);
+    return code ? code : tp_commit_sweep(c);
 }
 
 static enum tp_code shard_done(void *arg, uint32_t file, const uint8_t hash[TP_HASH_BYTES],

@@ -1,4 +1,4 @@
-/* The journal: header line with the plan's hash, then one line per shard. */
+/* The journal: header line with the plan's hash, the command, then one line per shard. */
 #include "pack/commit/journal.h"
 
 #include "pack/sink/compress.h"
@@ -15,6 +15,7 @@
 /* Equally long; plain and compressed shards are different work. */
 #define MAGIC_SIZE strlen("tilepack-journal 1 ")
 #define MAGIC "tilepack-journal "
+#define COMMAND "# tilepack " /* no shard's line: that has a hash behind its first blank */
 static const char *const magics[2] = {"tilepack-journal 1 ", "tilepack-journal z "};
 
 struct shard_file {
@@ -103,16 +104,33 @@ static void read_line(const char *line, size_t size, int dir, const struct tp_pl
 }
 
 static enum tp_code start(struct tp_journal *journal, const struct tp_plan *plan, bool zstd,
-                          struct tp_err *err)
+                          const char *command, struct tp_err *err)
 {
-    char hash[TP_HASH_TEXT], line[80];
+    char hash[TP_HASH_TEXT];
     tp_hash_print(plan->hash, hash);
-    int size = snprintf(line, sizeof line, "%s%s\n", magics[zstd], hash);
-    journal->size = (uint64_t)size;
-    if (tp_os.ftruncate(journal->fd, 0))
-        return tp_os_fail(err, errno, journal->path, "cannot truncate the journal");
-    enum tp_code code = tp_os_write(journal->fd, line, (uint64_t)size, 0, journal->path, err);
+    bool says = command && !strchr(command, '\n');
+    char *text = tp_os_format(err, "%s%s\n%s%s%s", magics[zstd], hash, says ? "# " : "",
+                              says ? command : "", says ? "\n" : "");
+    if (!text)
+        return TP_E_MEMORY;
+    journal->size = strlen(text);
+    enum tp_code code = tp_os.ftruncate(journal->fd, 0)
+                            ? tp_os_fail(err, errno, journal->path, "cannot truncate the journal")
+                            : tp_os_write(journal->fd, text, journal->size, 0, journal->path, err);
+    free(text);
     return code ? code : tp_os_fsync(journal->fd, journal->path, err);
+}
+
+/* The line behind the header, if it is the command; returns where the shards' lines begin. */
+static const char *read_command(const char *line, const char *end, char **command,
+                                struct tp_err *err)
+{
+    const char *stop = memchr(line, '\n', (size_t)(end - line));
+    if (!stop || (size_t)(stop - line) < strlen(COMMAND) ||
+        memcmp(line, COMMAND, strlen(COMMAND)) != 0)
+        return line;
+    *command = tp_os_format(err, "%.*s", (int)(stop - line - 2), line + 2);
+    return stop + 1;
 }
 
 static enum tp_code read_back(const struct tp_journal *journal, char **text, size_t *size,
@@ -140,12 +158,15 @@ static enum tp_code resume(struct tp_journal *journal, int dir, const struct tp_
     bool begun = size >= head && text[head - 1] == '\n' && memcmp(text, MAGIC, strlen(MAGIC)) == 0;
     *foreign = begun && (memcmp(text, magics[zstd], MAGIC_SIZE) != 0 ||
                          memcmp(text + MAGIC_SIZE, hash, TP_HASH_TEXT - 1) != 0);
-    journal->names_shards = begun && memchr(text + head, '\n', size - head);
+    const char *end = text + size, *line = text + head, *stop;
+    if (begun)
+        line = read_command(line, end, &journal->command, &memory);
+    journal->names_shards = begun && memchr(line, '\n', (size_t)(end - line));
     if (*foreign || !begun) {
         free(text);
-        return TP_OK;
+        tp_err_memory(err, &memory);
+        return memory.code;
     }
-    const char *end = text + size, *line = text + head, *stop;
     for (; line < end && (stop = memchr(line, '\n', (size_t)(end - line))); line = stop + 1)
         read_line(line, (size_t)(stop - line), dir, plan, zstd, journal, &memory);
     journal->size = (uint64_t)(line - text); /* a line cut off is overwritten */
@@ -155,8 +176,8 @@ static enum tp_code resume(struct tp_journal *journal, int dir, const struct tp_
 }
 
 enum tp_code tp_journal_open(int dir, const char *directory, const char *name,
-                             const struct tp_plan *plan, bool zstd, struct tp_journal *journal,
-                             bool *foreign, struct tp_err *err)
+                             const struct tp_plan *plan, bool zstd, const char *command,
+                             struct tp_journal *journal, bool *foreign, struct tp_err *err)
 {
     memset(journal, 0, sizeof *journal);
     *foreign = false;
@@ -173,17 +194,17 @@ enum tp_code tp_journal_open(int dir, const char *directory, const char *name,
         (code = tp_os_lock(journal->fd, journal->path, &journal->unlocked, err)) ||
         (code = resume(journal, dir, plan, zstd, foreign, err)) || *foreign)
         return code;
-    return journal->size ? TP_OK : start(journal, plan, zstd, err);
+    return journal->size ? TP_OK : start(journal, plan, zstd, command, err);
 }
 
 /* No line of the old plan may outlive a crash behind the new plan's header. */
 enum tp_code tp_journal_restart(struct tp_journal *journal, const struct tp_plan *plan, bool zstd,
-                                struct tp_err *err)
+                                const char *command, struct tp_err *err)
 {
     if (tp_os.ftruncate(journal->fd, 0))
         return tp_os_fail(err, errno, journal->path, "cannot truncate the journal");
     enum tp_code code = tp_os_fsync(journal->fd, journal->path, err);
-    return code ? code : start(journal, plan, zstd, err);
+    return code ? code : start(journal, plan, zstd, command, err);
 }
 
 enum tp_code tp_journal_add(struct tp_journal *journal, const struct tp_plan *plan, uint32_t file,
@@ -207,6 +228,7 @@ void tp_journal_close(struct tp_journal *journal)
     if (journal->path && journal->fd >= 0)
         tp_os.close(journal->fd);
     free(journal->path);
+    free(journal->command);
     free(journal->done);
     free(journal->lost);
     free(journal->hash);

@@ -1,5 +1,6 @@
 /* The journal of a directory that is being written: which shards are finished.
- * Lines of text, fsynced one by one; a line cut off by a crash does not count.
+ * Lines of text, fsynced one by one; a line cut off by a crash does not count. The first says
+ * which plan, the second may be the command behind "# ", then comes one for each shard.
  */
 #ifndef TP_PACK_JOURNAL_H
 #define TP_PACK_JOURNAL_H
@@ -19,17 +20,19 @@ struct tp_journal {
     bool *lost; /* per plan file: named by the journal, but not what it says */
     size_t done_count;
     bool names_shards; /* one at least, be it of another plan */
+    char *command;     /* that began it; NULL: it does not say */
 };
 
 /* Opens or creates DIRECTORY/NAME, DIRECTORY open as `dir`, and locks it. A journal of the
  * same plan is read back and every shard it names is proven by its hash; *foreign is set when
- * it is of another plan. `zstd`: the shards are archives. */
+ * it is of another plan. `zstd`: the shards are archives. `command` is what a new one says of
+ * itself (NULL: nothing), one line. */
 enum tp_code tp_journal_open(int dir, const char *directory, const char *name,
-                             const struct tp_plan *plan, bool zstd, struct tp_journal *journal,
-                             bool *foreign, struct tp_err *err);
+                             const struct tp_plan *plan, bool zstd, const char *command,
+                             struct tp_journal *journal, bool *foreign, struct tp_err *err);
 /* A foreign journal becomes an empty one of this plan; the lock is held throughout. */
 enum tp_code tp_journal_restart(struct tp_journal *journal, const struct tp_plan *plan, bool zstd,
-                                struct tp_err *err);
+                                const char *command, struct tp_err *err);
 enum tp_code tp_journal_add(struct tp_journal *journal, const struct tp_plan *plan, uint32_t file,
                             const uint8_t hash[TP_HASH_BYTES], struct tp_err *err);
 void tp_journal_close(struct tp_journal *journal); /* releases the lock */

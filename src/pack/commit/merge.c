@@ -132,7 +132,8 @@ static enum tp_code open_part(struct merge *m, unsigned i)
     enum tp_code code = path ? TP_OK : TP_E_MEMORY;
     if (path && tp_os.stat(path, &st) == 0) {
         code = tp_journal_open(c->dir, c->partial, name, tp_commit_files(c),
-                               c->options->zstd > 0, &m->journals[i - 1], &foreign, &local);
+                               c->options->zstd > 0, NULL, &m->journals[i - 1], &foreign,
+                               &local);
         if (code == TP_E_USAGE) {
             tp_err_hint(c->err, "wait for it to end, then merge");
             code = tp_fail(c->err, code, "part %u/%u is still at work", i, share.count);

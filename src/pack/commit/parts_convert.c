@@ -124,7 +124,8 @@ static enum tp_code lock_part(struct work *work)
     bool foreign = false;
     char *name = tp_part_file(TP_JOURNAL_NAME, work->share, c->err);
     enum tp_code code = name ? tp_journal_open(c->dir, c->partial, name, tp_commit_files(c),
-                                               c->options->zstd > 0, &c->journal, &foreign, &local)
+                                               c->options->zstd > 0, NULL, &c->journal, &foreign,
+                                               &local)
                              : TP_E_MEMORY;
     free(name);
     if (code == TP_E_USAGE) {

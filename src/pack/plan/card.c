@@ -6,6 +6,7 @@
  */
 #include "pack/plan/card.h"
 
+#include "pack/plan/command.h"
 #include "pack/source/hub.h"
 
 #include <stdlib.h>
@@ -64,61 +65,6 @@ static enum tp_code add_metadata(const char *begin, const char *end, const char 
     if (code == TP_OK && base)
         code = tp_text_addf(text, err, "base_model: %s\nbase_model_relation: quantized\n", base);
     return code ? code : tp_text_add_word(text, "---\n", err);
-}
-
-/* "--set scale=gpu --search mse": what is not said by the format. */
-static enum tp_code add_rule(const struct tp_rule *rule, struct tp_text *text, struct tp_err *err)
-{
-    enum tp_code code = TP_OK;
-    for (uint32_t p = 0; p < rule->format->params && code == TP_OK; p++)
-        code = tp_text_addf(text, err, " --set %s=%s", rule->format->param[p].key,
-                            rule->format->param[p].stored[rule->settings.choice[p]]);
-    if (code == TP_OK && rule->search.search != TP_SEARCH_NONE)
-        code = tp_text_addf(text, err, " --search %s%s --importance %s",
-                            tp_search_name(rule->search.search),
-                            rule->search.is_signed ? " --signed" : "",
-                            rule->search.importance == TP_IMPORTANCE_FILE
-                                ? "FILE" : tp_importance_word(rule->search.importance));
-    return code;
-}
-
-static enum tp_code add_patterns(const char *option, const struct tp_pattern *items, size_t count,
-                                 struct tp_text *text, struct tp_err *err)
-{
-    enum tp_code code = TP_OK;
-    for (size_t i = 0; i < count && code == TP_OK; i++)
-        code = tp_text_addf(text, err, " %s '%s'", option, items[i].text);
-    return code;
-}
-
-static enum tp_code add_command(const struct tp_request *r, struct tp_text *text,
-                                struct tp_err *err)
-{
-    const struct tp_rule *rule = r->rule_count == 1 && !r->rules[0].pattern.text ? r->rules : NULL;
-    bool unpacks = r->restore || r->repack_only;
-    enum tp_code code = tp_text_addf(text, err, "tilepack %s SRC -o DST",
-                                     unpacks ? "unpack" : "convert");
-    if (code == TP_OK && r->restore && r->dtype != TP_DTYPE_NONE)
-        code = tp_text_addf(text, err, " --dtype %s", r->dtype == TP_F32 ? "f32" : "bf16");
-    if (code == TP_OK && !r->restore)
-        code = rule && rule->format ? tp_text_addf(text, err, " --to %s", rule->format->name)
-                                    : tp_text_add_word(text, " --recipe FILE", err);
-    if (code == TP_OK && !unpacks && rule && rule->format)
-        code = add_rule(rule, text, err);
-    if (code == TP_OK)
-        code = add_patterns("--include", r->include, r->include_count, text, err);
-    if (code == TP_OK)
-        code = add_patterns("--exclude", r->exclude, r->exclude_count, text, err);
-    if (code == TP_OK && r->models.own)
-        code = tp_text_add_word(text, " --model-file FILE", err);
-    if (code == TP_OK && r->models.layout)
-        code = tp_text_addf(text, err, " --stacks %s",
-                            r->models.layout == TP_STACK_ENK ? "enk" : "ekn");
-    if (code == TP_OK && r->merged)
-        code = tp_text_add_word(text, " --merged convert", err);
-    return code ? code : tp_text_addf(text, err, "%s%s%s\n", r->no_stack ? " --no-stack" : "",
-                                      r->requantize ? " --requantize" : "",
-                                      r->keep_nonfinite && !unpacks ? " --nonfinite keep" : "");
 }
 
 /* How often the format of unit u is used, or 0: an earlier unit has said it. */
@@ -194,8 +140,8 @@ enum tp_code tp_card_text(const struct tp_plan *plan, const struct tp_request *r
                             made, made);
     if (code == TP_OK && (code = add_formats(plan, text, err)) == TP_OK)
         code = tp_text_add_word(text, "\n```\n", err);
-    if (code == TP_OK && (code = add_command(request, text, err)) == TP_OK)
-        code = tp_text_add_word(text, "```\n\n`tilepack verify DST --against SRC` derives every "
+    if (code == TP_OK && (code = tp_command_text(request, "SRC", "DST", text, err)) == TP_OK)
+        code = tp_text_add_word(text, "\n```\n\n`tilepack verify DST --against SRC` derives every "
                                 "byte again, and prints the error of each weight.\n", err);
     if (code == TP_OK)
         code = add_serving(plan->units[0].form->format, text, err);
