@@ -50,6 +50,13 @@ for name in LICENSE NOTICE USE_POLICY.md; do
     check "$name is copied" cmp $model/$name packed/$name
 done
 check "it is verified" "$TILEPACK" verify packed -q --strict
+# The card's own lines, with the output in place of DST, give the errors and the output again.
+lines() { grep -o "tilepack $1 [^\`]*" packed/README.md | sed "s:^tilepack:\"$TILEPACK\":; s:DST:$2:"; }
+sh -c "$(lines verify packed)" >errors
+check "its line for the errors gives them" \
+    test "$(grep -c 'w4a8-ct  *0[.0-9]*  *0[.0-9]*  *1[89][.0-9]*  equal$' errors)" = 7
+check "its command" sh -c "$(lines convert remade) -q"
+check "makes the output again" diff -r packed remade
 
 # One card for all ways to an output, and one again of an output.
 convert whole --to mxfp8-ct --shard-size 500k -q

@@ -52,7 +52,7 @@ printf '{"weight_map":{"layers.0.down_proj.weight":"model-00001-of-00002.safeten
 both=("$program" convert two -o made --to fp8-deepseek --device cpu --jobs 1 --shard-size 70M)
 "${both[@]}" >out 2>err &
 for _ in {1..600}; do
-    [[ $(grep -c . made.partial/.tilepack-journal 2>/dev/null) -ge 2 ]] && break
+    grep -q '^model-' made.partial/.tilepack-journal 2>/dev/null && break
     sleep 0.02
 done
 kill -KILL $! 2>/dev/null

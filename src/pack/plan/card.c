@@ -132,7 +132,7 @@ enum tp_code tp_card_text(const struct tp_plan *plan, const struct tp_request *r
 {
     const char *begin = "", *end = begin, *body = source ? body_of(source, &begin, &end) : "";
     char *base = tp_hub_name(plan->ckpt->path, err);
-    const char *made = request->restore ? "unpacked" : "quantized";
+    const char *made = request->restore ? "unpacked" : "quantized", *from = base ? base : "SRC";
     enum tp_code code = err->code ? err->code : add_metadata(begin, end, base, text, err);
     if (code == TP_OK)
         code = tp_text_addf(text, err, "\n%s# %s %s by tilepack\n\nThe weights were %s, the other "
@@ -140,9 +140,9 @@ enum tp_code tp_card_text(const struct tp_plan *plan, const struct tp_request *r
                             made, made);
     if (code == TP_OK && (code = add_formats(plan, text, err)) == TP_OK)
         code = tp_text_add_word(text, "\n```\n", err);
-    if (code == TP_OK && (code = tp_command_text(request, "SRC", "DST", text, err)) == TP_OK)
-        code = tp_text_add_word(text, "\n```\n\n`tilepack verify DST --against SRC` derives every "
-                                "byte again, and prints the error of each weight.\n", err);
+    if (code == TP_OK && (code = tp_command_text(request, from, "DST", text, err)) == TP_OK)
+        code = tp_text_addf(text, err, "\n```\n\n`tilepack verify DST --against %s` derives every "
+                            "byte again, and prints the error of each weight.\n", from);
     if (code == TP_OK)
         code = add_serving(plan->units[0].form->format, text, err);
     if (code == TP_OK)
