@@ -18,9 +18,9 @@ Made from the files of models by `python3 scripts/models_md.py build/tilepack > 
 compares it. [models/README.md](../models/README.md) says what such a file holds, `tilepack models NAME`
 prints one.
 
-**ran**: vLLM 0.33 loaded the output on a CPU, strictly, and every parameter was compared with the
-source (SM90 pretended). The outputs were those of 0.1.0, their lists of kept modules corrected as the
-files say now. **limit**: a reader is known to refuse or misread it; see below the table.
+**ran**: vLLM 0.33.0 loaded the output on a CPU that it took for an H200, strictly, and every parameter was
+compared with the source (`make test-models`). **limit**: a reader is known to refuse or misread it; see
+below the table.
 **-**: nothing was run; names and shapes were taken from the sources that the file names.
 """
 

@@ -160,7 +160,7 @@ static enum tp_code open_source(const struct tp_options *o, struct tp_request *s
 
 int tp_cmd_compare(const struct tp_options *o)
 {
-    struct tp_request said = {0}; /* of the model; its facts are in use until the source is closed */
+    struct tp_request said = {0}; /* of the model; in use until the source is closed */
     struct tp_candidates all = {.source = o->arg.item[0], .full = o->full};
     struct tp_source source = {0};
     struct tp_err err = {0};

@@ -16,7 +16,11 @@ set -u
 root=$(dirname "$TESTS")
 build=${BUILD:-$root/build}
 here=$TESTS/other/models
-[ -z "${KEEP:-}" ] || { mkdir -p "$KEEP" && work=$KEEP; }
+if [ -n "${KEEP:-}" ]; then
+    trap - EXIT
+    rm -rf "$work"
+    mkdir -p "$KEEP" && work=$KEEP
+fi
 MODELS_PYTHON=${MODELS_PYTHON:-$(sh "$root/scripts/venv.sh" "$build" torch)} || exit 1
 export HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES=''
 FORMATS='w4a8-ct fp8-deepseek fp8-ct mxfp8-ct mxfp4-ct nvfp4-ct'
@@ -26,6 +30,7 @@ FORMATS='w4a8-ct fp8-deepseek fp8-ct mxfp8-ct mxfp4-ct nvfp4-ct'
 [ -d "$work/zoo" ] || { bad 'models of transformers'; tail -n 5 "$work/make.log"; finish; exit; }
 for model in "$work"/zoo/*/; do
     name=$(basename "$model")
+    mkdir -p "$work/out/$name" "$work/back/$name"
     for to in $FORMATS; do
         "$TILEPACK" convert "$model" -o "$work/out/$name/$to" --to "$to" --quiet --force \
             2>"$work/err" || { bad "$name to $to"; cat "$work/err"; continue; }
@@ -33,8 +38,9 @@ for model in "$work"/zoo/*/; do
             2>"$work/err" || { bad "$name from $to"; cat "$work/err"; }
     done
     "$TILEPACK" plan "$model" --to mxfp8-ct --json 2>"$work/err" |
-        jq -c --arg name "$name" '{name: $name, file: .model.files[0]}'
-done >"$work/families"
+        jq -c --arg name "$name" '{name: $name, file: .model.files[0],
+            experts: any(.units[].name; contains(".experts."))}' >>"$work/families"
+done
 judged() { # reader
     "$PYTHON" "$here/judge.py" "$1" "$work" "$root/models" >"$work/judged.$1"
     grep -v '^ok ' "$work/judged.$1"

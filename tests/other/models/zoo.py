@@ -45,8 +45,8 @@ MODELS = {
                       "attn_config": {"kv_n_heads": 2, "clip_qkv": 8, "rope_theta": 10000.0}}),
     "deepseek_v2": ("deepseek_v2", {**DEEPSEEK, "topk_method": "greedy"}),
     "deepseek_v3": ("deepseek_v3", {**DEEPSEEK, **NOAUX}),
-    "deepseek_v32": ("deepseek_v32", {**DEEPSEEK, **NOAUX, "index_n_heads": 4, "index_head_dim": 128,
-                                      "index_topk": 64}),
+    "deepseek_v32": ("deepseek_v32", {**DEEPSEEK, **NOAUX, "index_n_heads": 4,
+                                      "index_head_dim": 128, "index_topk": 64}),
     "deepseek_v4": ("deepseek_v4", {
         "head_dim": 128, "num_key_value_heads": 1, "q_lora_rank": 256, "o_groups": 2,
         "o_lora_rank": 128, "moe_intermediate_size": 256, "n_routed_experts": 4,
@@ -61,7 +61,8 @@ MODELS = {
     "gemma": ("gemma", {}),
     "gemma2": ("gemma2", {"query_pre_attn_scalar": 64}),
     "gemma3": ("gemma3_text", {"query_pre_attn_scalar": 64}),
-    "gemma3_images": ("gemma3", {**text(query_pre_attn_scalar=64), "vision_config": VISION,
+    "gemma3_images": ("gemma3", {**text(query_pre_attn_scalar=64),
+                                 "vision_config": {**VISION, "vision_use_head": False},
                                  "mm_tokens_per_image": 4, "image_token_index": 500}),
     "gemma3n": ("gemma3n_text", {
         "vocab_size_per_layer_input": 512, "hidden_size_per_layer_input": 128, "laurel_rank": 64,
@@ -83,7 +84,8 @@ MODELS = {
     "jamba": ("jamba", {**MOE, "attn_layer_period": 2, "attn_layer_offset": 1,
                         "expert_layer_period": 2, "expert_layer_offset": 1,
                         "mamba_d_state": 16, "mamba_dt_rank": 128, "use_mamba_kernels": False}),
-    "lfm2": ("lfm2", {"conv_dim": 256, "block_dim": 256, "layer_types": ["conv", "full_attention"], "block_ff_dim": 512,
+    "lfm2": ("lfm2", {"conv_dim": 256, "block_dim": 256, "block_ff_dim": 512,
+                      "layer_types": ["conv", "full_attention"],
                       "block_auto_adjust_ff_dim": False}),
     "lfm2_moe": ("lfm2_moe", {**MOE, "layer_types": ["conv", "full_attention"],
                               "num_dense_layers": 1}),
@@ -94,7 +96,8 @@ MODELS = {
     "llava": ("llava", {**text(model_type="llama"), "image_token_index": 500,
                         "vision_config": {**VISION, "model_type": "clip_vision_model",
                                           "projection_dim": 128}}),
-    "minimax_m2": ("minimax_m2", {**MOE, "rotary_dim": 32, "scoring_func": "sigmoid", "intermediate_size": 256}),
+    "minimax_m2": ("minimax_m2", {**MOE, "rotary_dim": 32, "scoring_func": "sigmoid",
+                                  "intermediate_size": 256}),
     "ministral": ("ministral", {"layer_types": ["sliding_attention", "full_attention"]}),
     "mistral": ("mistral", {}),
     "mistral3": ("mistral3", {**text(model_type="mistral"), "image_token_index": 500,
@@ -126,12 +129,14 @@ MODELS = {
                                   "shared_expert_intermediate_size": 256}),
     "qwen3_vl": ("qwen3_vl", {**text(**MROPE), "vision_config": {
         **QWEN_VISION, "deepstack_visual_indexes": [0], "num_position_embeddings": 16}}),
-    "qwen3_vl_moe": ("qwen3_vl_moe", {**text(**MOE, **MROPE, norm_topk_prob=True), "vision_config": {
-        **QWEN_VISION, "deepstack_visual_indexes": [0], "num_position_embeddings": 16}}),
+    "qwen3_vl_moe": ("qwen3_vl_moe", {
+        **text(**MOE, **MROPE, norm_topk_prob=True), "vision_config": {
+            **QWEN_VISION, "deepstack_visual_indexes": [0], "num_position_embeddings": 16}}),
     "smollm3": ("smollm3", {}),
     "starcoder2": ("starcoder2", {}),
-    "zamba2": ("zamba2", {"head_dim": 128, "mamba_d_state": 16, "mamba_ngroups": 1, "n_mamba_heads": 8,
-                          "chunk_size": 16, "num_hidden_layers": 3, "hybrid_layer_ids": [1],
+    "zamba2": ("zamba2", {"head_dim": 128, "mamba_d_state": 16, "mamba_ngroups": 1,
+                          "n_mamba_heads": 8, "chunk_size": 16, "num_hidden_layers": 3,
+                          "hybrid_layer_ids": [1],
                           "num_mem_blocks": 1, "use_mamba_kernels": False, "num_key_value_heads": 4,
                           "layers_block_type": ["mamba", "hybrid", "mamba"]}),
 }
@@ -150,12 +155,20 @@ EVERY = ("w4a8-ct", "fp8-deepseek", "fp8-ct", "mxfp8-ct", "mxfp4-ct", "nvfp4-ct"
 KNOWN = {
     ("vllm", "bamba"): ((("source",), "does not dispatch through"),),
     ("vllm", "gpt2"): ((EVERY, "nothing is converted"),),
+    ("vllm", "dbrx"): ((("source",), "KeyError"),),
+    ("vllm", "llama4"): ((("fp8-ct",), "is invalid for input of size"),),
     ("vllm", "mistral3"): ((("fp8-deepseek",), "no module or parameter named"),),
+    ("transformers", "falcon"): (
+        (("w4a8-ct", "mxfp4-ct", "nvfp4-ct"), "'FalconLinear' object has no attribute 'weight'"),),
+    ("transformers", "qwen3_vl_moe"): ((EVERY, "missing_keys"),),
+}
+# The same of each model whose experts are converted.
+OF_EXPERTS = {
+    "transformers": ((("fp8-ct", "mxfp8-ct"), "automatic conversion of the weights"),
+                     (("nvfp4-ct",), "output: 0.")),
 }
 
 
-def refused(reader, name, fmt):
-    for formats, text_of_it in KNOWN.get((reader, name), ()):
-        if fmt in formats:
-            return text_of_it
-    return None
+def refused(reader, name, fmt, experts):
+    rows = KNOWN.get((reader, name), ()) + (OF_EXPERTS.get(reader, ()) if experts else ())
+    return next((says for formats, says in rows if fmt in formats), None)

@@ -1,8 +1,8 @@
 """Checkpoints for vllm.sh that samples/gen_checkpoint.py does not make, and damaged ones.
 
-    checkpoints.py deepseek DIR     latent attention, a dense layer, then one with experts that vLLM's
-                                    model loads by hand, and shared ones
-    checkpoints.py tied DIR         makes a checkpoint one whose output head is its embedding
+    checkpoints.py deepseek DIR        latent attention, a dense layer, then one with experts that
+                                       vLLM's model loads by hand, and shared ones
+    checkpoints.py tied DIR            makes a checkpoint one whose output head is its embedding
     checkpoints.py without DIR NAME    takes a tensor out of its file
     checkpoints.py flipped DIR NAME    changes the last bit of a tensor's first word
     checkpoints.py shorter DIR NAME    drops the last row of a tensor

@@ -4,9 +4,9 @@ every operand that a kernel would get.
     load.py DRIVER CAPABILITY RANKS RANK PORT OUT NAME=DIR[,KEY=VALUE]...
 
 KEY=VALUE are further arguments of the engine, or strict=no: vLLM itself does not look whether all
-parameters were loaded, as it does not by default for quantized models. Writes OUT/NAME.RANK.pt: {layer: {operand:
-tensor}}, and prints a line of JSON for each: calls of operators, bytes in new storage after
-processing, or the error.
+parameters were loaded, as it does not by default for quantized models. Writes OUT/NAME.RANK.pt:
+{layer: {operand: tensor}}, and prints a line of JSON for each: calls of operators, bytes in new
+storage after processing, or the error.
 """
 import json
 import os
