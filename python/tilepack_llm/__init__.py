@@ -20,6 +20,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ._formats import format_facts, formats, library_version
     from ._version import __version__
     from .checkpoint import Checkpoint, Weight, open
     from .commands import (
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
         UnsupportedError,
         UsageError,
     )
-    from .formats import format_facts, formats, library_version
     from .loading import load
     from .operands import problem_sizes
     from .quantizing import quantize
@@ -83,6 +83,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "_formats": ["format_facts", "formats", "library_version"],
     "_version": ["__version__"],
     "checkpoint": ["Checkpoint", "Weight", "open"],
     "commands": [
@@ -107,12 +108,12 @@ _HOMES = {
         "UnsupportedError",
         "UsageError",
     ],
-    "formats": ["format_facts", "formats", "library_version"],
     "loading": ["load"],
     "operands": ["problem_sizes"],
     "quantizing": ["quantize"],
     "tensor": ["Tensor"],
 }
+# A module that is named as one of its functions would hide it once it is imported.
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 
 

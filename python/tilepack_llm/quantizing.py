@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _native
+from ._formats import format_facts
 from .errors import InputError, UsageError
-from .formats import format_facts
 from .tensor import Tensor, numpy_dtype, torch_dtype
 
 if TYPE_CHECKING:

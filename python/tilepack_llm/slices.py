@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from ._formats import format_facts
 from ._native import Described, call
 from .errors import UnsupportedError
-from .formats import format_facts
 from .tiles import Grid, grid
 
 Box = tuple[int, int, int]

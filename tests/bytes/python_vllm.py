@@ -211,6 +211,8 @@ def refusals(t, work):
     t.check("the model asks for [8, 1024, 256]" in
             refused(support.check_boxes, "x", box, {"w13": (8, 1024, 256)}),
             "refused: another model")
+    said = {fmt for fmt in tp.formats() if "requires" in tp.format_facts(fmt)}
+    t.check(said == set(support.SUPPORTED), f"formats that require the plugin: {said}")
     t.check(issubclass(Refused, tp.Error) and not issubclass(Refused, ValueError),
             "a refusal is an Error, and no ValueError, which vLLM would wrap")
 
