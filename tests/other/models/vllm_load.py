@@ -118,7 +118,7 @@ def parameters(path, strict):
     return {name: p.detach() for name, p in model.named_parameters()}
 
 
-def job(name, source, outputs):
+def job(name, source, outputs, **_):
     def tell(what, function):
         try:
             found = function()
