@@ -124,7 +124,7 @@ def load(
     path    a .safetensors file or a directory of them; with `rank` what `convert --tp` wrote
     device  "cpu": views of the mapped files, 0 bytes copied. "cuda" or "cuda:I": torch tensors
             on that GPU, read by several threads through a ring of pinned memory (6 MiB for
-            each processor, at most 96 MiB).
+            each processor, at most 72 MiB).
     names   only these tensors, or all tensors of these packed weights; nothing else is read. A
             mapping takes parts: {"...w2_weight_packed": np.s_[0:4, :, 16:32]}, or of a stack
             {"...experts.w2": np.s_[0:4]}, the same experts of all of its tensors

@@ -170,7 +170,7 @@ struct late {
 };
 
 static atomic_int rings, opened, copied, failing; /* failing: copies until one fails */
-static enum tp_code open_code, begin_code, wait_code;
+static enum tp_code open_code, begin_code, take_code, finish_code;
 
 static enum tp_code late_open(const struct tp_load_target *target, struct tp_load_size size,
                               void **ring, struct tp_err *err)
@@ -190,13 +190,6 @@ static enum tp_code late_open(const struct tp_load_target *target, struct tp_loa
     atomic_fetch_add(&opened, 1);
     *ring = l;
     return TP_OK;
-}
-
-static void *late_slot(void *ring, unsigned lane, unsigned i)
-{
-    struct late *l = ring;
-    assert_true(lane < l->size.lanes && i < l->size.slots);
-    return l->memory + (lane * l->size.slots + i) * l->size.bytes;
 }
 
 static enum tp_code late_begin(void *ring, unsigned lane, struct tp_err *err)
@@ -226,10 +219,9 @@ static enum tp_code late_mark(void *ring, unsigned lane, unsigned i, struct tp_e
     return TP_OK;
 }
 
-static enum tp_code late_wait(void *ring, unsigned lane, unsigned i, struct tp_err *err)
+static void end_copies(struct late_lane *l, size_t end)
 {
-    struct late_lane *l = &((struct late *)ring)->lanes[lane];
-    for (; l->done < l->marks[i]; l->done++) {
+    for (; l->done < end; l->done++) {
         memcpy(l->copies[l->done].to, l->copies[l->done].from, l->copies[l->done].bytes);
         atomic_fetch_add(&copied, 1);
     }
@@ -237,7 +229,23 @@ static enum tp_code late_wait(void *ring, unsigned lane, unsigned i, struct tp_e
         l->done = l->count = 0;
         memset(l->marks, 0, sizeof l->marks);
     }
-    return wait_code ? tp_fail(err, wait_code, "no wait") : TP_OK;
+}
+
+static enum tp_code late_take(void *ring, unsigned lane, unsigned i, void **slot,
+                              struct tp_err *err)
+{
+    struct late *l = ring;
+    assert_true(lane < l->size.lanes && i < l->size.slots);
+    *slot = l->memory + (lane * l->size.slots + i) * l->size.bytes;
+    end_copies(&l->lanes[lane], l->lanes[lane].marks[i]);
+    return take_code ? tp_fail(err, take_code, "no slot") : TP_OK;
+}
+
+static enum tp_code late_finish(void *ring, unsigned lane, struct tp_err *err)
+{
+    struct late_lane *l = &((struct late *)ring)->lanes[lane];
+    end_copies(l, l->count);
+    return finish_code ? tp_fail(err, finish_code, "no end") : TP_OK;
 }
 
 static void late_close(void *ring)
@@ -249,9 +257,9 @@ static void late_close(void *ring)
     atomic_fetch_sub(&rings, 1);
 }
 
-static const struct tp_load_target late = {.open = late_open,   .slot = late_slot,
-                                           .begin = late_begin, .copy = late_copy,
-                                           .mark = late_mark,   .wait = late_wait,
+static const struct tp_load_target late = {.open = late_open, .begin = late_begin,
+                                           .take = late_take, .copy = late_copy,
+                                           .mark = late_mark, .finish = late_finish,
                                            .close = late_close};
 
 /* ---- parts --------------------------------------------------------------- */
@@ -634,10 +642,14 @@ static void test_failing_target(void **arg)
         assert_string_equal(err.what, "no copy");
     }
     atomic_store(&failing, 0);
-    wait_code = TP_E_MEMORY;
+    take_code = TP_E_MEMORY;
     assert_int_equal(load(&p, &late, 3, 0, false, &err), TP_E_MEMORY);
-    assert_string_equal(err.what, "no wait");
-    wait_code = TP_OK;
+    assert_string_equal(err.what, "no slot");
+    take_code = TP_OK;
+    finish_code = TP_E_MEMORY;
+    assert_int_equal(load(&p, &late, 3, 0, false, &err), TP_E_MEMORY);
+    assert_string_equal(err.what, "no end");
+    finish_code = TP_OK;
     open_code = TP_E_MEMORY;
     assert_int_equal(load(&p, &late, 3, 0, false, &err), TP_E_MEMORY);
     assert_string_equal(err.what, "no ring");

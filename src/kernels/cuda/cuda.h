@@ -119,25 +119,28 @@ struct tp_cuda_copier;
 
 /* Copies begin after what is queued now on `after`, a cudaStream_t of the device (NULL: the
  * default one). The device is the thread's current one until the copier is closed, by the same
- * thread. TP_E_MEMORY when pinned memory is short, or the device failed; *copier is NULL then. */
+ * thread. TP_E_MEMORY when memory is short, or the device failed; *copier is NULL then. */
 enum tp_code tp_cuda_copier_open(int device, void *after, unsigned lanes, unsigned slots,
                                  uint64_t slot_bytes, struct tp_cuda_copier **copier,
                                  struct tp_err *err);
-void *tp_cuda_copier_slot(struct tp_cuda_copier *copier, unsigned lane, unsigned i);
-
 /* By each thread that uses a lane, before anything else. */
 enum tp_code tp_cuda_copier_begin(struct tp_cuda_copier *copier, struct tp_err *err);
+
+/* Slot i of a lane, when what was marked for it has ended. The first time it is pinned. */
+enum tp_code tp_cuda_copier_take(struct tp_cuda_copier *copier, unsigned lane, unsigned i,
+                                 void **slot, struct tp_err *err);
 
 /* Begins a copy of bytes of a slot to device memory. */
 enum tp_code tp_cuda_copier_copy(struct tp_cuda_copier *copier, unsigned lane, void *to,
                                  const void *from, uint64_t bytes, struct tp_err *err);
 
-/* wait() returns when everything has ended that the lane began before the last mark() of its
- * slot i; at once without one. */
+/* What the lane has begun so far is what a later take() of its slot i waits for. */
 enum tp_code tp_cuda_copier_mark(struct tp_cuda_copier *copier, unsigned lane, unsigned i,
                                  struct tp_err *err);
-enum tp_code tp_cuda_copier_wait(struct tp_cuda_copier *copier, unsigned lane, unsigned i,
-                                 struct tp_err *err);
+
+/* Returns when everything that the lane began has ended. */
+enum tp_code tp_cuda_copier_finish(struct tp_cuda_copier *copier, unsigned lane,
+                                   struct tp_err *err);
 
 /* Waits for all copies. NULL is legal. */
 void tp_cuda_copier_close(struct tp_cuda_copier *copier);

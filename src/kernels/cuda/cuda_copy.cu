@@ -2,8 +2,8 @@
  * allocated. No kernels.
  *
  * All slots are one piece of memory, in huge pages where the system has them: pinning takes
- * the longer the more pages there are. Invariant: a copier that could not be opened whole
- * leaves nothing behind.
+ * the longer the more pages there are. A slot is pinned when it is first taken, while others
+ * are copied already. Invariant: a copier that could not be opened whole leaves nothing behind.
  */
 #include "kernels/cuda/cuda_fail.cuh"
 
@@ -23,10 +23,10 @@ struct tp_cuda_copier {
     struct {
         cudaStream_t stream;
         cudaEvent_t done[MAX_SLOTS];
+        bool pinned[MAX_SLOTS];
     } lane[MAX_LANES];
     unsigned lanes, slots;
     uint8_t *memory;
-    bool pinned;
     uint64_t slot_bytes;
 };
 
@@ -40,12 +40,16 @@ static cudaError_t open_lane(struct tp_cuda_copier *c, unsigned i, cudaStream_t 
 {
     cudaError_t error = cudaStreamCreateWithFlags(&c->lane[i].stream, cudaStreamNonBlocking);
     for (unsigned s = 0; s < c->slots && error == cudaSuccess; s++)
-        error = cudaEventCreateWithFlags(&c->lane[i].done[s],
-                                         cudaEventBlockingSync | cudaEventDisableTiming);
+        error = cudaEventCreateWithFlags(&c->lane[i].done[s], cudaEventDisableTiming);
     if (error == cudaSuccess)
         error = cudaEventRecord(c->lane[i].done[0], after);
     return error == cudaSuccess ? cudaStreamWaitEvent(c->lane[i].stream, c->lane[i].done[0], 0)
                                 : error;
+}
+
+static uint8_t *slot_of(const struct tp_cuda_copier *c, unsigned lane, unsigned i)
+{
+    return c->memory + (lane * c->slots + i) * c->slot_bytes;
 }
 
 static cudaError_t open_memory(struct tp_cuda_copier *c)
@@ -54,10 +58,8 @@ static cudaError_t open_memory(struct tp_cuda_copier *c)
     c->memory = (uint8_t *)aligned_alloc(HUGE_PAGE, bytes);
     if (c->memory == NULL)
         return cudaErrorMemoryAllocation;
-    madvise(c->memory, bytes, MADV_HUGEPAGE);
-    cudaError_t error = cudaHostRegister(c->memory, bytes, cudaHostRegisterDefault);
-    c->pinned = error == cudaSuccess;
-    return error;
+    madvise(c->memory, bytes, MADV_HUGEPAGE); /* a wish */
+    return cudaSuccess;
 }
 
 static cudaError_t set_up(struct tp_cuda_copier *c, cudaStream_t after)
@@ -72,9 +74,12 @@ static cudaError_t set_up(struct tp_cuda_copier *c, cudaStream_t after)
 
 static void close_lane(struct tp_cuda_copier *c, unsigned i)
 {
-    for (unsigned s = 0; s < c->slots; s++)
+    for (unsigned s = 0; s < c->slots; s++) {
+        if (c->lane[i].pinned[s])
+            cudaHostUnregister(slot_of(c, i, s));
         if (c->lane[i].done[s] != NULL)
             cudaEventDestroy(c->lane[i].done[s]);
+    }
     if (c->lane[i].stream != NULL)
         cudaStreamDestroy(c->lane[i].stream);
 }
@@ -86,11 +91,9 @@ extern "C" void tp_cuda_copier_close(struct tp_cuda_copier *c)
     for (unsigned i = 0; i < c->lanes; i++)
         if (c->lane[i].stream != NULL)
             cudaStreamSynchronize(c->lane[i].stream);
-    if (c->pinned)
-        cudaHostUnregister(c->memory);
-    free(c->memory);
     for (unsigned i = 0; i < c->lanes; i++)
         close_lane(c, i);
+    free(c->memory);
     if (c->before >= 0)
         cudaSetDevice(c->before);
     cudaGetLastError();
@@ -121,14 +124,20 @@ extern "C" enum tp_code tp_cuda_copier_open(int device, void *after, unsigned la
     return TP_OK;
 }
 
-extern "C" void *tp_cuda_copier_slot(struct tp_cuda_copier *copier, unsigned lane, unsigned i)
-{
-    return copier->memory + (lane * copier->slots + i) * copier->slot_bytes;
-}
-
 extern "C" enum tp_code tp_cuda_copier_begin(struct tp_cuda_copier *copier, struct tp_err *err)
 {
     return check(cudaSetDevice(copier->device), "the GPU failed", err);
+}
+
+extern "C" enum tp_code tp_cuda_copier_take(struct tp_cuda_copier *copier, unsigned lane,
+                                            unsigned i, void **slot, struct tp_err *err)
+{
+    *slot = slot_of(copier, lane, i);
+    if (copier->lane[lane].pinned[i])
+        return check(cudaEventSynchronize(copier->lane[lane].done[i]), "the GPU failed", err);
+    cudaError_t error = cudaHostRegister(*slot, copier->slot_bytes, cudaHostRegisterDefault);
+    copier->lane[lane].pinned[i] = error == cudaSuccess;
+    return check(error, "cannot pin memory for copies to the GPU", err);
 }
 
 extern "C" enum tp_code tp_cuda_copier_copy(struct tp_cuda_copier *copier, unsigned lane, void *to,
@@ -146,8 +155,8 @@ extern "C" enum tp_code tp_cuda_copier_mark(struct tp_cuda_copier *copier, unsig
                  "cannot copy to the GPU", err);
 }
 
-extern "C" enum tp_code tp_cuda_copier_wait(struct tp_cuda_copier *copier, unsigned lane,
-                                            unsigned i, struct tp_err *err)
+extern "C" enum tp_code tp_cuda_copier_finish(struct tp_cuda_copier *copier, unsigned lane,
+                                              struct tp_err *err)
 {
-    return check(cudaEventSynchronize(copier->lane[lane].done[i]), "the GPU failed", err);
+    return check(cudaStreamSynchronize(copier->lane[lane].stream), "the GPU failed", err);
 }

@@ -88,15 +88,16 @@ enum tp_code tp_cuda_copier_open(int device, void *after, unsigned lanes, unsign
     return none(err);
 }
 
-void *tp_cuda_copier_slot(struct tp_cuda_copier *copier, unsigned lane, unsigned i)
-{
-    (void)copier, (void)lane, (void)i;
-    return NULL;
-}
-
 enum tp_code tp_cuda_copier_begin(struct tp_cuda_copier *copier, struct tp_err *err)
 {
     (void)copier;
+    return none(err);
+}
+
+enum tp_code tp_cuda_copier_take(struct tp_cuda_copier *copier, unsigned lane, unsigned i,
+                                 void **slot, struct tp_err *err)
+{
+    (void)copier, (void)lane, (void)i, (void)slot;
     return none(err);
 }
 
@@ -114,10 +115,10 @@ enum tp_code tp_cuda_copier_mark(struct tp_cuda_copier *copier, unsigned lane, u
     return none(err);
 }
 
-enum tp_code tp_cuda_copier_wait(struct tp_cuda_copier *copier, unsigned lane, unsigned i,
-                                 struct tp_err *err)
+enum tp_code tp_cuda_copier_finish(struct tp_cuda_copier *copier, unsigned lane,
+                                   struct tp_err *err)
 {
-    (void)copier, (void)lane, (void)i;
+    (void)copier, (void)lane;
     return none(err);
 }
 

@@ -296,7 +296,7 @@ typedef struct tilepack_part {
  *            what is queued there now has ended. The call itself waits for all copies.
  *   verify   not 0: every file that holds a part is read whole, once, and hashed on the way;
  *            with its own hash in the header, as tilepack writes files, or TILEPACK_E_UNSUPPORTED
- *   threads  that read; 0: one for each processor, at most 16
+ *   threads  that read; 0: one for each processor, at most 12
  *   ring     most bytes of the ring; at least 3 MiB for one thread. 0: 6 MiB for each thread
  *
  * Parts may lie anywhere in the checkpoint; their memory must not overlap. After a failure

@@ -54,7 +54,7 @@ struct load {
 struct lane {
     struct load *load;
     unsigned number;
-    unsigned next; /* slot to be taken */
+    unsigned slot; /* that was taken last */
 };
 
 /* ---- what is to be done -------------------------------------------------- */
@@ -198,52 +198,71 @@ static enum tp_code read_pages(const struct load *l, const struct window *w, uin
     return code;
 }
 
-/* A slot that may be written, other than `busy`. */
-static enum tp_code take_slot(struct lane *lane, unsigned busy, unsigned *slot,
+/* A slot that may be written, other than `busy`; its number is the lane's last one. */
+static enum tp_code take_slot(struct lane *lane, unsigned busy, uint8_t **data,
                               struct tp_err *err)
 {
-    if (lane->next == busy)
-        lane->next = (lane->next + 1) % TP_LOAD_SLOTS;
-    *slot = lane->next;
-    lane->next = (lane->next + 1) % TP_LOAD_SLOTS;
-    return lane->load->target->wait(lane->load->ring, lane->number, *slot, err);
+    const struct load *l = lane->load;
+    void *slot = NULL;
+    do
+        lane->slot = (lane->slot + 1) % TP_LOAD_SLOTS;
+    while (lane->slot == busy);
+    enum tp_code code = l->target->take(l->ring, lane->number, lane->slot, &slot, err);
+    *data = slot;
+    return code;
 }
+
+static enum tp_code copy_out(const struct lane *lane, uint8_t *to, const uint8_t *from,
+                             uint64_t bytes, struct tp_err *err)
+{
+    const struct load *l = lane->load;
+    return l->target->copy(l->ring, lane->number, to, from, bytes, err);
+}
+
+static enum tp_code mark_slot(const struct lane *lane, unsigned slot, struct tp_err *err)
+{
+    const struct load *l = lane->load;
+    return l->target->mark(l->ring, lane->number, slot, err);
+}
+
+/* A window in a slot. */
+struct filled {
+    const struct window *window;
+    const uint8_t *data;
+    unsigned slot;
+};
 
 /* Short runs of a cut: put together in another slot, which is copied as one. */
-static enum tp_code copy_together(struct lane *lane, const struct window *w,
+static enum tp_code copy_together(struct lane *lane, const struct filled *f,
                                   const struct tp_load_cut *cut, uint64_t i, uint64_t runs,
-                                  unsigned from, struct tp_err *err)
+                                  struct tp_err *err)
 {
-    const struct tp_load_target *target = lane->load->target;
-    const uint8_t *data = target->slot(lane->load->ring, lane->number, from);
-    unsigned slot;
+    const struct window *w = f->window;
     uint64_t size = 0, to = tp_load_cut_run(cut, i, w->at, w->end).to;
-    enum tp_code code = take_slot(lane, from, &slot, err);
+    uint8_t *together;
+    enum tp_code code = take_slot(lane, f->slot, &together, err);
     if (code)
         return code;
-    uint8_t *together = target->slot(lane->load->ring, lane->number, slot);
     for (uint64_t end = i + runs; i < end; i++) {
         struct tp_load_run run = tp_load_cut_run(cut, i, w->at, w->end);
-        memcpy(together + size, data + (run.at - w->at), run.bytes);
+        memcpy(together + size, f->data + (run.at - w->at), run.bytes);
         size += run.bytes;
     }
-    code = target->copy(lane->load->ring, lane->number, cut->to + to, together, size, err);
-    return code ? code : target->mark(lane->load->ring, lane->number, slot, err);
+    code = copy_out(lane, cut->to + to, together, size, err);
+    return code ? code : mark_slot(lane, lane->slot, err);
 }
 
-static enum tp_code copy_cut(struct lane *lane, const struct window *w,
-                             const struct tp_load_cut *cut, unsigned slot, struct tp_err *err)
+static enum tp_code copy_cut(struct lane *lane, const struct filled *f,
+                             const struct tp_load_cut *cut, struct tp_err *err)
 {
-    const struct tp_load_target *target = lane->load->target;
-    const uint8_t *data = target->slot(lane->load->ring, lane->number, slot);
+    const struct window *w = f->window;
     enum tp_code code = TP_OK;
     uint64_t i, runs = tp_load_cut_runs(cut, w->at, w->end, &i);
     if (runs > 1 && cut->run < SHORT_RUN)
-        return copy_together(lane, w, cut, i, runs, slot, err);
+        return copy_together(lane, f, cut, i, runs, err);
     for (uint64_t end = i + runs; i < end && code == TP_OK; i++) {
         struct tp_load_run run = tp_load_cut_run(cut, i, w->at, w->end);
-        code = target->copy(lane->load->ring, lane->number, cut->to + run.to,
-                            data + (run.at - w->at), run.bytes, err);
+        code = copy_out(lane, cut->to + run.to, f->data + (run.at - w->at), run.bytes, err);
     }
     return code;
 }
@@ -251,16 +270,16 @@ static enum tp_code copy_cut(struct lane *lane, const struct window *w,
 static enum tp_code carry(struct lane *lane, const struct window *w, struct tp_err *err)
 {
     const struct load *l = lane->load;
-    unsigned slot;
-    enum tp_code code = take_slot(lane, NO_SLOT, &slot, err);
+    uint8_t *data;
+    enum tp_code code = take_slot(lane, NO_SLOT, &data, err);
+    const struct filled filled = {w, data, lane->slot};
     if (code)
         return code;
-    uint8_t *data = l->target->slot(lane->load->ring, lane->number, slot);
     code = w->hash ? tp_load_hash_read(l->ckpt, w->hash, data, w->end - w->at, w->at, err)
                    : read_pages(l, w, data, err);
     for (size_t c = w->first; c < w->last && code == TP_OK; c++)
-        code = copy_cut(lane, w, &l->cuts[c], slot, err);
-    return code ? code : l->target->mark(lane->load->ring, lane->number, slot, err);
+        code = copy_cut(lane, &filled, &l->cuts[c], err);
+    return code ? code : mark_slot(lane, filled.slot, err);
 }
 
 /* ---- threads ------------------------------------------------------------- */
@@ -277,8 +296,8 @@ static void *work(void *arg)
     enum tp_code code = l->target->begin(l->ring, lane.number, &err);
     while (code == TP_OK && take_window(l, &w))
         code = carry(&lane, &w, &err);
-    for (unsigned i = 0; i < TP_LOAD_SLOTS && code == TP_OK; i++)
-        code = l->target->wait(l->ring, lane.number, i, &err);
+    if (code == TP_OK)
+        code = l->target->finish(l->ring, lane.number, &err);
     pthread_mutex_lock(&l->lock);
     if (code && l->err.code == TP_OK)
         l->err = err;

@@ -20,15 +20,15 @@ static enum tp_code open_ring(const struct tp_load_target *target, struct tp_loa
     return code;
 }
 
-static void *slot(void *ring, unsigned lane, unsigned i)
-{
-    return tp_cuda_copier_slot(ring, lane, i);
-}
-
 static enum tp_code begin(void *ring, unsigned lane, struct tp_err *err)
 {
     (void)lane;
     return tp_cuda_copier_begin(ring, err);
+}
+
+static enum tp_code take(void *ring, unsigned lane, unsigned i, void **slot, struct tp_err *err)
+{
+    return tp_cuda_copier_take(ring, lane, i, slot, err);
 }
 
 static enum tp_code copy(void *ring, unsigned lane, void *to, const void *from, uint64_t bytes,
@@ -42,16 +42,16 @@ static enum tp_code mark(void *ring, unsigned lane, unsigned i, struct tp_err *e
     return tp_cuda_copier_mark(ring, lane, i, err);
 }
 
-static enum tp_code wait_for(void *ring, unsigned lane, unsigned i, struct tp_err *err)
+static enum tp_code finish(void *ring, unsigned lane, struct tp_err *err)
 {
-    return tp_cuda_copier_wait(ring, lane, i, err);
+    return tp_cuda_copier_finish(ring, lane, err);
 }
 
 static void close_ring(void *ring) { tp_cuda_copier_close(ring); }
 
 struct tp_load_target tp_load_cuda(int device, void *stream)
 {
-    return (struct tp_load_target){.open = open_ring,   .slot = slot,     .begin = begin,
-                                   .copy = copy,        .mark = mark,     .wait = wait_for,
+    return (struct tp_load_target){.open = open_ring,   .begin = begin,   .take = take,
+                                   .copy = copy,        .mark = mark,     .finish = finish,
                                    .close = close_ring, .device = device, .stream = stream};
 }

@@ -16,8 +16,7 @@ struct ring {
 static void close_ring(void *ring)
 {
     struct ring *r = ring;
-    if (r)
-        free(r->memory);
+    free(r->memory);
     free(r);
 }
 
@@ -40,15 +39,11 @@ static enum tp_code open_ring(const struct tp_load_target *target, struct tp_loa
     return TP_OK;
 }
 
-static void *slot(void *ring, unsigned lane, unsigned i)
+static enum tp_code take(void *ring, unsigned lane, unsigned i, void **slot, struct tp_err *err)
 {
-    struct ring *r = ring;
-    return r->memory + (lane * r->size.slots + i) * r->size.bytes;
-}
-
-static enum tp_code begin(void *ring, unsigned lane, struct tp_err *err)
-{
-    (void)ring, (void)lane, (void)err;
+    const struct ring *r = ring;
+    (void)err;
+    *slot = r->memory + (lane * r->size.slots + i) * r->size.bytes;
     return TP_OK;
 }
 
@@ -60,15 +55,21 @@ static enum tp_code copy(void *ring, unsigned lane, void *to, const void *from, 
     return TP_OK;
 }
 
-static enum tp_code nothing(void *ring, unsigned lane, unsigned i, struct tp_err *err)
+static enum tp_code mark(void *ring, unsigned lane, unsigned i, struct tp_err *err)
 {
     (void)ring, (void)lane, (void)i, (void)err;
     return TP_OK;
 }
 
+static enum tp_code nothing(void *ring, unsigned lane, struct tp_err *err)
+{
+    (void)ring, (void)lane, (void)err;
+    return TP_OK;
+}
+
 struct tp_load_target tp_load_host(void)
 {
-    return (struct tp_load_target){.open = open_ring, .slot = slot,    .begin = begin,
-                                   .copy = copy,      .mark = nothing, .wait = nothing,
+    return (struct tp_load_target){.open = open_ring, .begin = nothing, .take = take,
+                                   .copy = copy,      .mark = mark,     .finish = nothing,
                                    .close = close_ring, .device = -1};
 }

@@ -2,7 +2,7 @@
  * the rest of loading runs, and is tested, without a device.
  *
  * A ring has lanes, one for each thread, and each lane slots of host memory, out of which
- * copies are begun. They may end later than copy() does; wait() tells when those of a slot have.
+ * copies are begun. They may end later than copy() does; a slot is taken when those have.
  */
 #ifndef TP_PACK_LOAD_TARGET_H
 #define TP_PACK_LOAD_TARGET_H
@@ -20,18 +20,19 @@ struct tp_load_target {
     /* On failure *ring is NULL. */
     enum tp_code (*open)(const struct tp_load_target *target, struct tp_load_size size,
                          void **ring, struct tp_err *err);
-    /* Slot i of a lane: bytes that its thread alone writes. */
-    void *(*slot)(void *ring, unsigned lane, unsigned i);
     /* The thread that calls this is the lane's from now on. */
     enum tp_code (*begin)(void *ring, unsigned lane, struct tp_err *err);
+    /* Returns slot i of the lane when what was marked for it has ended: its thread may write
+     * it now. */
+    enum tp_code (*take)(void *ring, unsigned lane, unsigned i, void **slot, struct tp_err *err);
     /* Begins a copy of bytes of a slot to the caller's memory. */
     enum tp_code (*copy)(void *ring, unsigned lane, void *to, const void *from, uint64_t bytes,
                          struct tp_err *err);
-    /* What the lane has begun so far is what a later wait() for its slot i waits for. */
+    /* What the lane has begun so far is what a later take() of its slot i waits for. */
     enum tp_code (*mark)(void *ring, unsigned lane, unsigned i, struct tp_err *err);
-    /* Returns when it has ended, at once for a slot that was never marked. */
-    enum tp_code (*wait)(void *ring, unsigned lane, unsigned i, struct tp_err *err);
-    /* Waits for all copies; by the thread that opened it. NULL is legal. */
+    /* Returns when everything that the lane began has ended. */
+    enum tp_code (*finish)(void *ring, unsigned lane, struct tp_err *err);
+    /* Waits for all copies; by the thread that opened it. */
     void (*close)(void *ring);
     int device;   /* of CUDA's targets */
     void *stream; /* copies begin after what is queued on it */
