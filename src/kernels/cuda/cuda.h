@@ -119,14 +119,14 @@ struct tp_cuda_copier;
 
 /* Copies begin after what is queued now on `after`, a cudaStream_t of the device (NULL: the
  * default one). The device is the thread's current one until the copier is closed, by the same
- * thread. TP_E_MEMORY when memory is short, or the device failed; *copier is NULL then. */
+ * thread. TP_E_MEMORY when memory that can be pinned is short, or the device failed; *copier is NULL then. */
 enum tp_code tp_cuda_copier_open(int device, void *after, unsigned lanes, unsigned slots,
                                  uint64_t slot_bytes, struct tp_cuda_copier **copier,
                                  struct tp_err *err);
 /* By each thread that uses a lane, before anything else. */
 enum tp_code tp_cuda_copier_begin(struct tp_cuda_copier *copier, struct tp_err *err);
 
-/* Slot i of a lane, when what was marked for it has ended. The first time it is pinned. */
+/* Slot i of a lane, when what was marked for it has ended; at once where nothing was. */
 enum tp_code tp_cuda_copier_take(struct tp_cuda_copier *copier, unsigned lane, unsigned i,
                                  void **slot, struct tp_err *err);
 

@@ -2,8 +2,9 @@
  * allocated. No kernels.
  *
  * All slots are one piece of memory, in huge pages where the system has them: pinning takes
- * the longer the more pages there are. A slot is pinned when it is first taken, while others
- * are copied already. Invariant: a copier that could not be opened whole leaves nothing behind.
+ * the longer the more pages there are. It is pinned at once, as pinning slots while others are
+ * copied slows the copies more than it saves. Invariant: a copier that could not be opened whole
+ * leaves nothing behind.
  */
 #include "kernels/cuda/cuda_fail.cuh"
 
@@ -23,10 +24,10 @@ struct tp_cuda_copier {
     struct {
         cudaStream_t stream;
         cudaEvent_t done[MAX_SLOTS];
-        bool pinned[MAX_SLOTS];
     } lane[MAX_LANES];
     unsigned lanes, slots;
     uint8_t *memory;
+    bool pinned;
     uint64_t slot_bytes;
 };
 
@@ -47,11 +48,6 @@ static cudaError_t open_lane(struct tp_cuda_copier *c, unsigned i, cudaStream_t 
                                 : error;
 }
 
-static uint8_t *slot_of(const struct tp_cuda_copier *c, unsigned lane, unsigned i)
-{
-    return c->memory + (lane * c->slots + i) * c->slot_bytes;
-}
-
 static cudaError_t open_memory(struct tp_cuda_copier *c)
 {
     const uint64_t bytes = tp_round_up(c->lanes * c->slots * c->slot_bytes, HUGE_PAGE);
@@ -59,7 +55,9 @@ static cudaError_t open_memory(struct tp_cuda_copier *c)
     if (c->memory == NULL)
         return cudaErrorMemoryAllocation;
     madvise(c->memory, bytes, MADV_HUGEPAGE); /* a wish */
-    return cudaSuccess;
+    cudaError_t error = cudaHostRegister(c->memory, bytes, cudaHostRegisterDefault);
+    c->pinned = error == cudaSuccess;
+    return error;
 }
 
 static cudaError_t set_up(struct tp_cuda_copier *c, cudaStream_t after)
@@ -74,12 +72,9 @@ static cudaError_t set_up(struct tp_cuda_copier *c, cudaStream_t after)
 
 static void close_lane(struct tp_cuda_copier *c, unsigned i)
 {
-    for (unsigned s = 0; s < c->slots; s++) {
-        if (c->lane[i].pinned[s])
-            cudaHostUnregister(slot_of(c, i, s));
+    for (unsigned s = 0; s < c->slots; s++)
         if (c->lane[i].done[s] != NULL)
             cudaEventDestroy(c->lane[i].done[s]);
-    }
     if (c->lane[i].stream != NULL)
         cudaStreamDestroy(c->lane[i].stream);
 }
@@ -93,6 +88,8 @@ extern "C" void tp_cuda_copier_close(struct tp_cuda_copier *c)
             cudaStreamSynchronize(c->lane[i].stream);
     for (unsigned i = 0; i < c->lanes; i++)
         close_lane(c, i);
+    if (c->pinned)
+        cudaHostUnregister(c->memory);
     free(c->memory);
     if (c->before >= 0)
         cudaSetDevice(c->before);
@@ -132,12 +129,8 @@ extern "C" enum tp_code tp_cuda_copier_begin(struct tp_cuda_copier *copier, stru
 extern "C" enum tp_code tp_cuda_copier_take(struct tp_cuda_copier *copier, unsigned lane,
                                             unsigned i, void **slot, struct tp_err *err)
 {
-    *slot = slot_of(copier, lane, i);
-    if (copier->lane[lane].pinned[i])
-        return check(cudaEventSynchronize(copier->lane[lane].done[i]), "the GPU failed", err);
-    cudaError_t error = cudaHostRegister(*slot, copier->slot_bytes, cudaHostRegisterDefault);
-    copier->lane[lane].pinned[i] = error == cudaSuccess;
-    return check(error, "cannot pin memory for copies to the GPU", err);
+    *slot = copier->memory + (lane * copier->slots + i) * copier->slot_bytes;
+    return check(cudaEventSynchronize(copier->lane[lane].done[i]), "the GPU failed", err);
 }
 
 extern "C" enum tp_code tp_cuda_copier_copy(struct tp_cuda_copier *copier, unsigned lane, void *to,

@@ -297,7 +297,8 @@ typedef struct tilepack_part {
  *   verify   not 0: every file that holds a part is read whole, once, and hashed on the way;
  *            with its own hash in the header, as tilepack writes files, or TILEPACK_E_UNSUPPORTED
  *   threads  that read; 0: one for each processor, at most 12
- *   ring     most bytes of the ring; at least 3 MiB for one thread. 0: 6 MiB for each thread
+ *   ring     most bytes of the ring; 2 MiB for each thread at least, or fewer threads. 0: 6 MiB for
+ *            each thread
  *
  * Parts may lie anywhere in the checkpoint; their memory must not overlap. After a failure
  * nothing is written any more, and the contents of all `to` are undefined: TILEPACK_E_USAGE for

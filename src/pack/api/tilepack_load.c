@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 enum { MOST_THREADS = 12 };
-#define RING_OF_THREAD (2 * TP_LOAD_LEAST)
+#define RING_OF_THREAD (3 * TP_LOAD_LEAST)
 
 static unsigned threads_of(unsigned asked)
 {

@@ -325,23 +325,37 @@ static enum tp_code work_together(struct load *l, struct tp_err *err)
     return err->code;
 }
 
-/* Slots are whole leaves: fewer threads rather than smaller slots. */
-static struct tp_load_size ring_size(const struct tp_load_options *options)
+/* What the parts take of the files, gaps between their runs included. */
+static uint64_t bytes_between(const struct load *l)
+{
+    uint64_t bytes = 0; /* what wraps around is no file */
+    for (size_t i = 0; i < l->count; i++)
+        bytes += tp_load_cut_at(&l->cuts[i], l->cuts[i].runs - 1) + l->cuts[i].run -
+                 l->cuts[i].first;
+    for (size_t i = 0; i < l->hash_count; i++)
+        bytes += l->hashes[i].leaves.file_size;
+    return bytes;
+}
+
+/* Slots are whole leaves: fewer threads rather than smaller slots, and none without work. */
+static struct tp_load_size ring_size(const struct load *l, const struct tp_load_options *options)
 {
     uint64_t ring = tp_max_u64(options->ring_bytes, TP_LOAD_LEAST);
     uint64_t threads = tp_min_u64(tp_max_u64(options->threads, 1), TP_LOAD_THREADS);
     threads = tp_min_u64(threads, ring / TP_LOAD_LEAST);
-    uint64_t bytes = ring / threads / TP_LOAD_LEAST * TP_LEAF_BYTES;
-    return (struct tp_load_size){(unsigned)threads, TP_LOAD_SLOTS, tp_min_u64(bytes, SLOT_MOST)};
+    uint64_t bytes = tp_min_u64(ring / threads / TP_LOAD_LEAST * TP_LEAF_BYTES, SLOT_MOST);
+    threads = tp_min_u64(threads, tp_max_u64(tp_ceil_div(bytes_between(l), bytes), 1));
+    return (struct tp_load_size){(unsigned)threads, TP_LOAD_SLOTS, bytes};
 }
 
 enum tp_code tp_load(const struct tp_checkpoint *ckpt, const struct tp_load_part *parts,
                      size_t count, const struct tp_load_options *options, struct tp_err *err)
 {
-    struct load l = {.ckpt = ckpt, .target = options->target, .size = ring_size(options)};
+    struct load l = {.ckpt = ckpt, .target = options->target};
     enum tp_code code = list_cuts(&l, parts, count, err);
     if (code == TP_OK && options->verify)
         code = list_hashes(&l, err);
+    l.size = ring_size(&l, options);
     if (code == TP_OK && l.count > 0)
         code = work_together(&l, err);
     for (size_t i = 0; i < l.hash_count; i++) {

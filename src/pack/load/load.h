@@ -17,7 +17,7 @@ struct tp_load_options {
     bool verify;         /* files are hashed, and compared with the hash of their header */
 };
 
-enum { TP_LOAD_THREADS = 64, TP_LOAD_SLOTS = 3 };
+enum { TP_LOAD_THREADS = 64, TP_LOAD_SLOTS = 2 };
 #define TP_LOAD_LEAST (TP_LOAD_SLOTS * UINT64_C(1048576)) /* of one thread */
 
 /* Returns when every part is in its place, or with the first failure, when nothing is written
