@@ -6,7 +6,6 @@ from nor what it is called there.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Union
