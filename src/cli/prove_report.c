@@ -91,7 +91,17 @@ static void add_run(struct tp_table *table, const struct tp_prove_result *r,
     tp_table_row(table, row);
 }
 
-/* What was measured: a run without a time came after a wrong number. */
+/* A run without a time came after a wrong number. */
+static bool any_time(const struct tp_proofs *proofs)
+{
+    for (size_t i = 0; i < proofs->count; i++)
+        for (size_t j = 0; j < proofs->items[i].case_count; j++)
+            for (size_t k = 0; k < proofs->items[i].cases[j].count; k++)
+                if (proofs->items[i].cases[j].runs[k].microseconds > 0)
+                    return true;
+    return false;
+}
+
 static int print_runs(const struct tp_proofs *proofs)
 {
     static const struct tp_column columns[] = {
@@ -150,7 +160,7 @@ static void print_summary(const struct tp_proofs *proofs)
 
 int tp_prove_print_text(const struct tp_proofs *proofs)
 {
-    int status = print_runs(proofs);
+    int status = any_time(proofs) ? print_runs(proofs) : TP_OK;
     for (size_t i = 0; i < proofs->count; i++)
         if (proofs->items[i].wrong.kernel)
             print_wrong(&proofs->items[i]);
