@@ -8,7 +8,9 @@
 #include "cli/report.h"
 #include "cli/session.h"
 #include "pack/check/verify.h"
+#include "pack/commit/manifest_note.h"
 #include "pack/inspect/inspect.h"
+#include "pack/os/below.h"
 #include "pack/os/clock.h"
 #include "pack/os/os.h"
 #include "pack/prove/prove_weight.h"
@@ -149,18 +151,42 @@ static enum tp_code prove_all(struct work *w)
     return code;
 }
 
+/* What --tune found, into the manifest; not from wrong numbers. */
+static enum tp_code keep(struct work *w)
+{
+    if (!w->o->write || tp_proofs_wrong(&w->proofs))
+        return TP_OK;
+    json_t *schedules = tp_prove_schedules(&w->proofs);
+    char *text = schedules ? json_dumps(schedules, JSON_COMPACT) : NULL;
+    enum tp_code code =
+        text ? tp_manifest_note(w->o->arg.item[0], "schedules", text, &w->err)
+             : tp_fail(&w->err, TP_E_MEMORY, "out of memory for the table of schedules");
+    json_decref(schedules);
+    free(text);
+    return code;
+}
+
+static enum tp_code check_write(struct work *w)
+{
+    if (!w->o->write || tp_below_is_dir(w->o->arg.item[0]))
+        return TP_OK;
+    tp_err_hint(&w->err, "print the table with --json");
+    return tp_fail(&w->err, TP_E_USAGE, "--write: '%s' is no directory, and has no manifest",
+                   w->o->arg.item[0]);
+}
+
 /* The plug-in comes first: without it nothing else matters. */
 static enum tp_code work(struct work *w)
 {
     enum tp_code code = read_m(w);
-    if (code || (code = read_device(w)) ||
+    if (code || (code = read_device(w)) || (code = check_write(w)) ||
         (code = tp_prover_open(w->device, &w->prover, &w->err)) ||
         (code = w->o->arg.count > 1
                     ? tp_source_open(w->o->arg.item[0], 0, &w->source, &w->err)
                     : open_verified(w)) ||
-        (code = choose(w)))
+        (code = choose(w)) || (code = prove_all(w)))
         return code;
-    return prove_all(w);
+    return keep(w);
 }
 
 static void close_all(struct work *w)

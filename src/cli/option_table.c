@@ -128,7 +128,7 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         "on a wrong number.",
         "tilepack prove packed/\n"
         "tilepack prove packed/ layers.0.mlp.experts.w13 --m 16,4096\n"
-        "tilepack prove packed/ --tune --json\n",
+        "tilepack prove packed/ --tune --write\n",
         {{"PATH", TP_COMPLETE_PATH, NULL}, {"NAME", TP_COMPLETE_NONE, NULL}}, 1, SIZE_MAX, false,
         NULL},
     [TP_CMD_MERGE] = {
@@ -384,6 +384,10 @@ const struct tp_option tp_option_rows[] = {
     {.name = "tune", .kind = TP_OPT_FLAG, .commands = BIT(PROVE), .field = FIELD(tune),
      .help = "prove and time every schedule that the plug-in has",
      .more = "The table, as text or JSON, is what a server needs to pass the schedule by shape."},
+    {.name = "write", .kind = TP_OPT_FLAG, .commands = BIT(PROVE), .field = FIELD(write),
+     .help = "keep the best schedules in the manifest, tilepack.json",
+     .more = "With --tune. The member \"schedules\" is replaced: device, plug-in, and for each "
+             "shape and number of rows the best and the predicted schedule with their times."},
     {.name = "shape", .value = "[E,]N,K", .kind = TP_OPT_LIST, .commands = BIT(SCHEDULE),
      .field = FIELD(shape), .help = "a weight shape, without a checkpoint; repeatable"},
     {.name = "shape", .value = "E,N,K", .kind = TP_OPT_LIST, .commands = BIT(BENCH),

@@ -83,7 +83,7 @@ struct tp_options {
     bool why;
 
     /* prove; m as above */
-    bool tune;
+    bool tune, write;
 
     /* formats; gpu as above */
     const char *engine; /* a name of pack/format/serve.h */

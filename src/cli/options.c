@@ -443,6 +443,8 @@ static enum tp_code check_together(struct parser *p)
     if (o->command == TP_CMD_VERIFY && o->importance && !o->against)
         return need(p, "--importance goes with --against",
                     "--against SRC derives the weights again, and needs it");
+    if (o->write && !o->tune)
+        return need(p, "--write goes with --tune", "--tune times the schedules that it keeps");
     if (o->output && !strcmp(o->output, "-"))
         return need(p, "'-' would be standard output, but an output is not written in the order "
                     "of its bytes", "name a file or directory; one that is called '-' is ./-");

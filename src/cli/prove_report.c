@@ -238,3 +238,37 @@ int tp_prove_print_json(const struct tp_proofs *proofs)
         (json_int_t)proofs->left, "seconds", proofs->seconds, "weights", weights));
     return status ? status : wrong ? TP_E_DIFF : TP_OK;
 }
+
+/* ---- the table of the manifest ------------------------------------------------------ */
+
+/* A shape that an earlier weight has is the same to a kernel. */
+static bool is_new_shape(const struct tp_proofs *proofs, size_t at)
+{
+    const struct tp_prove_result *r = &proofs->items[at];
+    for (size_t i = 0; i < at; i++)
+        if (proofs->items[i].kind == r->kind &&
+            memcmp(&proofs->items[i].box, &r->box, sizeof r->box) == 0)
+            return false;
+    return true;
+}
+
+static json_t *tuned_json(const struct tp_prove_result *r, const struct tp_prove_case *c)
+{
+    const struct tp_prove_run *best = &c->runs[c->best];
+    return json_pack("{s:s,s:I,s:I,s:I,s:I,s:s,s:f,s:s,s:f}", "format", r->format, "e",
+                     (json_int_t)r->box.e, "n", (json_int_t)r->box.n, "k", (json_int_t)r->box.k,
+                     "m", (json_int_t)c->m, "best", best->kernel->name, "microseconds",
+                     best->microseconds, "predicted", c->prediction.name, "predicted_microseconds",
+                     c->runs[0].microseconds);
+}
+
+json_t *tp_prove_schedules(const struct tp_proofs *proofs)
+{
+    json_t *shapes = json_array();
+    for (size_t i = 0; i < proofs->count; i++)
+        for (size_t j = 0; j < proofs->items[i].case_count && is_new_shape(proofs, i); j++)
+            json_array_append_new(shapes,
+                                  tuned_json(&proofs->items[i], &proofs->items[i].cases[j]));
+    return json_pack("{s:o,s:s,s:o}", "device", tp_json_text(proofs->prover->device.name),
+                     "plugin", proofs->prover->plugin->built, "shapes", shapes);
+}

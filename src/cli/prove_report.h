@@ -4,6 +4,8 @@
 
 #include "pack/prove/prove.h"
 
+#include <jansson.h>
+
 struct tp_proofs {
     const char *path;
     const struct tp_prover *prover;
@@ -16,6 +18,10 @@ struct tp_proofs {
 
 /* Weights among them with a wrong number. */
 size_t tp_proofs_wrong(const struct tp_proofs *proofs);
+
+/* The best schedules by shape and number of rows, as they stand in the manifest; NULL when
+ * memory is short. */
+json_t *tp_prove_schedules(const struct tp_proofs *proofs);
 
 /* A table, a line for each wrong weight, and a summary. Returns the exit status, TP_E_DIFF when
  * a number is wrong. */

@@ -96,6 +96,26 @@ says "times every schedule and knows the best" '.weights[0] | .kernels == 3 and 
     .predicted == "Kernel_128x16_2x1x1_Coop" and .best == "Kernel_256x16_1x1x1_Coop" and
     (.schedules | length) == 3 and .schedules[0].schedule == .predicted)'
 answers "--tune in text" 0 "best" fake "" "$work/w4" w13 --m 16 --tune
+check "--write" report "" "$work/w4" --m 16,17 --tune --write
+cp "$work/w4/tilepack.json" "$work/report.json"
+says "keeps the best in the manifest" '.schedules | .device == "NVIDIA H200" and
+    (.shapes | length) == 4 and ([.shapes[] | select(.e == 3 and .m == 16)][0] |
+    .best == "Kernel_256x16_1x1x1_Coop" and .predicted == "Kernel_128x16_2x1x1_Coop" and
+    .microseconds < .predicted_microseconds)'
+check "which is as good as it was" "$TILEPACK" verify "$work/w4" --strict
+check "and again" report "" "$work/w4" o_proj --m 16 --tune --write
+cp "$work/w4/tilepack.json" "$work/report.json"
+says "in place of the other" '(.schedules.shapes | length) == 1 and ([keys[] |
+    select(. == "schedules")] | length) == 1'
+check "and nothing beside it" test ! -e "$work/w4/tilepack.json.new"
+sed 's/"plan"/"Plan"/' "$work/w4/tilepack.json" >"$work/other.json"
+cp -r "$work/w4" "$work/edited"
+cp "$work/other.json" "$work/edited/tilepack.json"
+fails "--write over a manifest that was edited" 3 "is not as it was written" \
+    fake "" "$work/edited" o_proj --m 16 --tune --write
+fails "--write without --tune" 2 "--write goes with --tune" prove "$work/w4" --write
+fails "--write of one file" 2 "is no directory, and has no manifest" \
+    fake "" "$work/sm90.safetensors" --tune --write
 answers "a schedule that was not built" 0 "Kernel_128x16_2x1x1_Coop (for Kernel_128x256_2x1x1_Coop)" \
     fake few "$work/w4" w13 --m 300
 

@@ -1,0 +1,75 @@
+/* The manifest with one key more: read, checked, written beside itself, renamed. */
+#include "pack/commit/manifest_note.h"
+
+#include "pack/commit/manifest.h"
+#include "pack/file/own_hash.h"
+#include "pack/os/below.h"
+#include "pack/text/json_edit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define NEW_NAME TP_MANIFEST_NAME ".new"
+
+enum { MOST = 256 << 20 };
+
+static enum tp_code read_signed(int dir, const char *path, char **text, size_t *size,
+                                struct tp_rights *rights, struct tp_err *err)
+{
+    struct stat st;
+    int fd = -1;
+    enum tp_code code = tp_below_open(dir, TP_MANIFEST_NAME, O_RDONLY, path, &fd, err);
+    if (code == TP_OK && tp_os.fstat(fd, &st) != 0)
+        code = tp_os_fail(err, errno, path, "cannot look at the manifest");
+    if (code == TP_OK) {
+        tp_rights_meet(rights, &st);
+        code = tp_os_slurp_fd(fd, &st, path, MOST, text, size, err);
+    }
+    tp_os_close(&fd);
+    if (code == TP_OK && !tp_own_hash_right(*text, *size)) {
+        tp_err_hint(err, "'tilepack verify' says what has changed");
+        code = tp_fail(err, TP_E_INPUT, "the manifest is not as it was written");
+    }
+    return code;
+}
+
+static enum tp_code write_new(int dir, const char *path, const struct tp_text *text,
+                              struct tp_rights rights, struct tp_err *err)
+{
+    int fd = -1;
+    enum tp_code code = tp_below_create(dir, NEW_NAME, rights, path, &fd, err);
+    if (code == TP_OK && (code = tp_os_write(fd, text->data, text->size, 0, path, err)) == TP_OK)
+        code = tp_os_fsync(fd, path, err);
+    if (fd >= 0 && tp_os.close(fd) && code == TP_OK)
+        code = tp_os_fail(err, errno, path, "cannot close the manifest");
+    return code;
+}
+
+enum tp_code tp_manifest_note(const char *directory, const char *key, const char *value,
+                              struct tp_err *err)
+{
+    int dir = -1;
+    char *text = NULL;
+    size_t size = 0;
+    struct tp_text out = {0};
+    struct tp_rights rights = TP_RIGHTS_ALL;
+    char *path = tp_os_format(err, "%s/%s", directory, TP_MANIFEST_NAME);
+    char *fresh = tp_os_format(err, "%s/%s", directory, NEW_NAME);
+    enum tp_code code = path && fresh ? tp_below_open_dir(directory, &dir, err) : TP_E_MEMORY;
+    if (code == TP_OK &&
+        (code = read_signed(dir, path, &text, &size, &rights, err)) == TP_OK &&
+        (code = tp_json_set_key(text, size, key, value, &out, err)) == TP_OK) {
+        tp_own_hash_sign(out.data, out.size);
+        if ((code = write_new(dir, fresh, &out, rights, err)) == TP_OK &&
+            (code = tp_os_rename(fresh, path, err)) == TP_OK)
+            code = tp_os_fsync_dir(directory, err);
+    }
+    if (code)
+        tp_err_path(err, path);
+    tp_os_close(&dir);
+    tp_text_free(&out);
+    free(text);
+    free(path);
+    free(fresh);
+    return code;
+}
