@@ -17,6 +17,7 @@ enum { MAX_DEPTH = 32 }; /* of expressions in one another: the parser's stack is
 struct parser {
     const char *start, *at;
     struct tp_box3 box;
+    uint64_t stretches; /* what S stands for */
     uint64_t align;    /* least common multiple of the align() units seen */
     unsigned depth;
     const uint64_t *index; /* what I stands for, or NULL */
@@ -93,6 +94,11 @@ static enum tp_code parse_atom(struct parser *p, uint64_t *value)
         *value = name == 'E' ? p->box.e : name == 'N' ? p->box.n : p->box.k;
         return TP_OK;
     }
+    if (*p->at == 'S') {
+        p->at++;
+        *value = p->stretches;
+        return TP_OK;
+    }
     if (*p->at == 'I' && p->index) {
         p->at++;
         *value = *p->index;
@@ -104,7 +110,7 @@ static enum tp_code parse_atom(struct parser *p, uint64_t *value)
         return parse_call(p, is_align, value);
     }
     if (!accept(p, '('))
-        return bad(p, "expected a number, E, N, K, ceil, align or '('");
+        return bad(p, "expected a number, E, N, K, S, ceil, align or '('");
     enum tp_code code = parse_sum(p, value);
     return code ? code : expect(p, ')');
 }
@@ -223,22 +229,36 @@ static enum tp_code evaluate(struct parser *p, uint64_t *value)
 enum tp_code tp_expr_eval(const char *text, struct tp_box3 box, uint64_t *value,
                           struct tp_err *err)
 {
-    struct parser p = {.start = text, .at = text, .box = box, .align = 1, .err = err};
+    return tp_expr_eval_of(text, box, 1, value, err);
+}
+
+enum tp_code tp_expr_eval_of(const char *text, struct tp_box3 box, uint64_t stretches,
+                             uint64_t *value, struct tp_err *err)
+{
+    struct parser p = {.start = text, .at = text, .box = box, .stretches = stretches, .align = 1,
+                       .err = err};
     return evaluate(&p, value);
 }
 
 enum tp_code tp_expr_eval_at(const char *text, struct tp_box3 box, uint64_t index,
                              uint64_t *value, struct tp_err *err)
 {
-    struct parser p = {.start = text, .at = text, .box = box, .align = 1, .index = &index,
-                       .err = err};
+    struct parser p = {.start = text, .at = text, .box = box, .stretches = 1, .align = 1,
+                       .index = &index, .err = err};
     return evaluate(&p, value);
 }
 
 enum tp_code tp_layout_parse(const char *text, struct tp_box3 box, struct tp_layout *layout,
                              struct tp_err *err)
 {
-    struct parser p = {.start = text, .at = text, .box = box, .align = 1, .err = err};
+    return tp_layout_parse_of(text, box, 1, layout, err);
+}
+
+enum tp_code tp_layout_parse_of(const char *text, struct tp_box3 box, uint64_t stretches,
+                                struct tp_layout *layout, struct tp_err *err)
+{
+    struct parser p = {.start = text, .at = text, .box = box, .stretches = stretches, .align = 1,
+                       .err = err};
     uint64_t sizes[TP_DIMS][TP_LAYOUT_MODES], strides[TP_DIMS][TP_LAYOUT_MODES];
     uint32_t size_count[TP_DIMS], stride_count[TP_DIMS];
     enum tp_code code;
@@ -263,7 +283,8 @@ enum tp_code tp_layout_granule(const char *text, int dim, uint64_t *granule, str
     /* Any box serves to walk the text; this one divides by every power of two
      * and small factor that a format uses. */
     static const struct tp_box3 probe = {1, 1u << 20, 1u << 20};
-    struct parser p = {.start = text, .at = text, .box = probe, .align = 1, .err = err};
+    struct parser p = {.start = text, .at = text, .box = probe, .stretches = 1, .align = 1,
+                       .err = err};
     enum tp_code code = expect(&p, '(');
     *granule = 1;
     for (int d = 0; d <= dim && code == TP_OK; d++) {

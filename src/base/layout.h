@@ -4,8 +4,9 @@
  *     (E,(8,2,N/16),(4,4,2,K/32)):(N*K,(64,4,512),(1,16,8,32*N))
  * with exactly three top-level modes, for e, n and k. A mode is one size or a
  * list of sizes, fastest first; the strides have the same nesting. Sizes and
- * strides are expressions over E N K, integers, + - *, exact /, ceil(a,b) and
- * align(a,b). Evaluated for given E,N,K it becomes a `struct tp_layout`, whose
+ * strides are expressions over E N K S, integers, + - *, exact /, ceil(a,b) and
+ * align(a,b); S is how many stretches of rows the weight is made of, 1 unless it
+ * is said (tp_layout_parse_of). Evaluated for given E,N,K it becomes a `struct tp_layout`, whose
  * printed form holds only numbers and parses to itself.
  *
  * Offsets are in the layout's unit (nibble, byte, element), which the owner of
@@ -50,7 +51,11 @@ struct tp_layout {
 enum tp_code tp_expr_eval(const char *text, struct tp_box3 box, uint64_t *value,
                           struct tp_err *err);
 
-/* The same with one more name, I, which is `index`. */
+/* The same of a weight of so many stretches. */
+enum tp_code tp_expr_eval_of(const char *text, struct tp_box3 box, uint64_t stretches,
+                             uint64_t *value, struct tp_err *err);
+
+/* tp_expr_eval() with one more name, I, which is `index`. */
 enum tp_code tp_expr_eval_at(const char *text, struct tp_box3 box, uint64_t index,
                              uint64_t *value, struct tp_err *err);
 
@@ -58,6 +63,10 @@ enum tp_code tp_expr_eval_at(const char *text, struct tp_box3 box, uint64_t inde
  * and that offsets fit 63 bits; does not check that it is a bijection. */
 enum tp_code tp_layout_parse(const char *text, struct tp_box3 box, struct tp_layout *layout,
                              struct tp_err *err);
+
+/* The same of a weight of so many stretches. */
+enum tp_code tp_layout_parse_of(const char *text, struct tp_box3 box, uint64_t stretches,
+                                struct tp_layout *layout, struct tp_err *err);
 
 /* Fails unless the layout is a bijection from its box onto [0,size). */
 enum tp_code tp_layout_check(const struct tp_layout *layout, struct tp_err *err);

@@ -160,6 +160,22 @@ static void print_let(const struct tp_format *format)
         putchar('\n');
 }
 
+static void print_outputs(const struct tp_format *format)
+{
+    print_let(format);
+    for (uint32_t i = 0; i < format->op.outs; i++)
+        print_output(format, i);
+}
+
+static const char *experts_text(const struct tp_format *format)
+{
+    if (format->experts != TP_EXPERTS_STACK)
+        return "one weight for each expert and projection";
+    return format->rows == TP_ROWS_UP_GATE
+               ? "stacked: w13_ = [up; gate] along N, and w2_ (--no-stack: apart)"
+               : "stacked: w13_ = [gate; up] along N, and w2_ (--no-stack: apart)";
+}
+
 static int print_one(const struct tp_format *format)
 {
     char text[120];
@@ -175,19 +191,19 @@ static int print_one(const struct tp_format *format)
         tp_print_fact("groups", "any size G that the tensors' shapes give; numbers below are for "
                              "the usual one");
     if (!format->input_only)
-        tp_print_fact("experts", format->experts == TP_EXPERTS_STACK
-                                  ? "stacked: w13_ = [gate; up] along N, and w2_ (--no-stack: "
-                                    "apart)"
-                                  : "one weight for each expert and projection");
+        tp_print_fact("experts", experts_text(format));
     tp_print_fact("direction", format->input_only ? "read, not written" : "read and written");
     print_rules(format, "needs", format->need, format->needs);
     print_rules(format, "wants", format->want, format->wants);
     print_params(format);
     printf("\noutputs, for W[E,N,K]; a 2-D weight has E = 1 and shapes without E;\n"
            "S is the weight's name without .weight\n");
-    print_let(format);
-    for (uint32_t i = 0; i < format->op.outs; i++)
-        print_output(format, i);
+    print_outputs(format);
+    if (format->gated) {
+        printf("\nof weights that hold gate and up, each laid out as an expert; S = 2 is their "
+               "number:\n");
+        print_outputs(format->gated);
+    }
     print_table(format);
     return TP_OK;
 }

@@ -110,7 +110,7 @@ static int print_output(const struct tp_source *source, const struct tp_weight *
     print_values_of_nibbles(weight, out);
     if (!out->layout)
         return TP_OK;
-    if (tp_op_layout(&weight->form->op, i, weight->form->box, &layout, &err))
+    if (tp_op_whole_layout(&weight->form->op, i, weight->form->box, &layout, &err))
         return tp_report_error(&err);
     tp_layout_print(&layout, text, sizeof text);
     printf("  layout %s in %s, padding 0x%02X\n", text,

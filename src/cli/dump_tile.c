@@ -35,6 +35,8 @@ struct drawing {
     uint64_t run;               /* elements of a cell */
     uint64_t tile;              /* elements of the first tile */
     unsigned bits;
+    const struct tp_op *op;     /* the tile is that of its output i */
+    uint32_t i;
 };
 
 static void collect_modes(struct drawing *d)
@@ -77,6 +79,8 @@ static void cell_text(const struct drawing *d, uint64_t offset, char text[CELL],
         return;
     }
     tp_layout_coord(&d->layout, offset, first);
+    tp_op_unfold(d->op, d->i, d->count_of[1] * tp_max_u64(d->op->stretches, 1), &first[0],
+                 &first[1]);
     for (int i = 0; i < TP_DIMS; i++)
         if (i == dim && real > 1)
             snprintf(part[i], sizeof part[i], "%llu-%llu", (unsigned long long)first[i],
@@ -201,6 +205,8 @@ static void print_steps(const struct drawing *d, const struct tp_op_out *out)
         for (uint32_t m = 0; m + 1 < d->layout.dim[mode->dim].modes; m++)
             inner *= d->layout.dim[mode->dim].size[m];
         inner *= mode->dim == TP_DIM_E ? 1 : per;
+        if (mode->dim == TP_DIM_E && d->op->out[d->i].per_n)
+            inner /= tp_max_u64(d->op->stretches, 1);
         printf("  %c + %llu is %llu bytes further\n", names[mode->dim], (unsigned long long)inner,
                (unsigned long long)(mode->stride * d->bits / 8));
     }
@@ -209,8 +215,9 @@ static void print_steps(const struct drawing *d, const struct tp_op_out *out)
 enum tp_code tp_tile_of(const struct tp_weight *weight, uint32_t i, struct tp_tile *tile,
                         struct tp_err *err)
 {
-    struct drawing d = {.bits = tp_element_bits(weight->form->op.out[i].element)};
-    enum tp_code code = tp_op_layout(&weight->form->op, i, weight->form->box, &d.layout, err);
+    struct drawing d = {.bits = tp_element_bits(weight->form->op.out[i].element),
+                        .op = &weight->form->op, .i = i};
+    enum tp_code code = tp_op_whole_layout(&weight->form->op, i, weight->form->box, &d.layout, err);
     if (code)
         return code;
     collect_modes(&d);
@@ -221,16 +228,17 @@ enum tp_code tp_tile_of(const struct tp_weight *weight, uint32_t i, struct tp_ti
 int tp_dump_tile(const struct tp_weight *weight, uint32_t i)
 {
     const struct tp_op_out *out = &weight->form->op.out[i];
-    struct drawing d = {.bits = tp_element_bits(out->element)};
+    struct drawing d = {.bits = tp_element_bits(out->element), .op = &weight->form->op, .i = i};
     struct tp_err err = {0};
     uint64_t per_n, per_k;
     if (!out->layout)
         return TP_OK;
-    if (tp_op_layout(&weight->form->op, i, weight->form->box, &d.layout, &err))
+    if (tp_op_whole_layout(&weight->form->op, i, weight->form->box, &d.layout, &err))
         return tp_report_error(&err);
     tp_inspect_per(weight, i, &per_n, &per_k);
-    d.count_of[0] = weight->form->box.e;
-    d.count_of[1] = tp_ceil_div(weight->form->box.n, per_n);
+    uint64_t stretches = out->per_n ? tp_max_u64(d.op->stretches, 1) : 1;
+    d.count_of[0] = weight->form->box.e * stretches;
+    d.count_of[1] = tp_ceil_div(weight->form->box.n / stretches, per_n);
     d.count_of[2] = tp_ceil_div(weight->form->box.k, per_k);
     collect_modes(&d);
     bool cells = d.run <= SHORT_RUN;

@@ -114,6 +114,17 @@ def elements(data, bits):
     return raw.view({8: np.uint8, 16: np.uint16, 32: np.uint32}[bits])
 
 
+def unmoved(data, bits):
+    """Words of 32 bits as their layout fills them: bit i of a stored word is bit bits[i] of it."""
+    if bits is None:
+        return data
+    stored = np.frombuffer(data, dtype="<u4")
+    words = np.zeros_like(stored)
+    for i, bit in enumerate(bits):
+        words |= (stored >> np.uint32(i) & np.uint32(1)) << np.uint32(bit)
+    return words.tobytes()
+
+
 def float_value(element, stored):
     """Value of scale and e4m3 elements."""
     if element == "e4m3":
@@ -137,8 +148,10 @@ def float_value(element, stored):
 class Stored:
     """One output of a unit: its elements at the logical coordinates."""
 
-    def __init__(self, out, box, data):
+    def __init__(self, out, box, data, stretches=1):
         self.out, self.role, self.element = out, out["role"], out["element"]
+        self.stretches = stretches if out["per"][0] else 1
+        box = [box[0] * self.stretches, box[1] // self.stretches, box[2]]
         bits = ELEMENT_BITS[self.element]
         self.layout = Layout(out["layout"])
         self.layout.check()
@@ -152,7 +165,7 @@ class Stored:
             if self.counts[dim] > self.layout.extent(dim):
                 raise Wrong(f"{out['suffix']}: the layout is smaller than the weight")
         self.per = (per_n, per_k)
-        self.all = elements(data, bits)
+        self.all = elements(unmoved(data, out.get("word_bits")), bits)
         self.index = self.layout.offsets()
         self.check_padding(bits)
 
@@ -170,7 +183,7 @@ class Stored:
             raise Wrong(f"{self.out['suffix']}: padding does not hold {fill}")
 
     def at_blocks(self):
-        """Stored integers by (e, n / per_n, k / per_k)."""
+        """Stored integers by (e, n / per_n, k / per_k); stretches count as experts."""
         e, n, k = self.counts
         return self.all[self.index[:e, :n, :k]]
 
@@ -178,7 +191,8 @@ class Stored:
         """Stored integers by (e, n, k): each block's at every one of its elements."""
         wide = self.at_blocks()
         wide = np.repeat(np.repeat(wide, self.per[0], axis=1), self.per[1], axis=2)
-        return wide[:, :box[1], :box[2]]
+        wide = wide[:, :box[1] // self.stretches, :box[2]]
+        return wide.reshape(box[0], box[1], box[2], *wide.shape[3:])
 
 
 # ---- units ---------------------------------------------------------------------
@@ -200,7 +214,8 @@ def decode(descriptor, data):
         if out["role"] == "words":
             check_words(out, box, data[out["suffix"]])
         else:
-            parts[out["role"]] = Stored(out, box, data[out["suffix"]])
+            parts[out["role"]] = Stored(out, box, data[out["suffix"]],
+                                        descriptor.get("stretches", 1))
     codes = parts.pop("codes")
     stored = codes.at_elements(box)
     if "group8" in parts:

@@ -116,8 +116,10 @@ struct tp_op_out {
                                per_n 0 = whole weight */
     enum tp_place place;
     uint8_t fill;           /* byte held by padding (a nibble pair for 4 bits) */
+    float least;            /* of an f32 SCALE: a smaller one is stored as this; 0: as it is */
     const char *layout;     /* symbolic text, see layout.h; NULL for WORDS (and for a GLOBAL
                                that all experts share) */
+    const uint8_t *word_bits; /* of CODES: how bits are moved (word_bits.h), or NULL */
 };
 
 /* A complete description of the bytes of one packed weight. */
@@ -134,6 +136,8 @@ struct tp_op {
     bool search_signed; /* INT4 with a search: scales may be negative */
     uint8_t importance; /* enum tp_importance; only a search reads it */
     uint32_t block_n, block_k; /* block over which one scale is computed */
+    uint8_t stretches;  /* of a whole weight: 2 where gate and up are laid out apart, else 0 or 1.
+                           Boxes that rows of the kernels see have one stretch */
     uint8_t table[16];  /* TP_ELEM_INT4: canonical code q + 8 -> stored nibble */
     uint32_t outs;
     struct tp_op_out out[TP_MAX_OUT]; /* in the order of the format file */
@@ -159,6 +163,22 @@ enum tp_code tp_op_layout(const struct tp_op *op, uint32_t i, struct tp_box3 box
 /* Bytes of output `i` including padding (whole bytes; 4-bit sizes are even). */
 enum tp_code tp_op_bytes(const struct tp_op *op, uint32_t i, struct tp_box3 box, uint64_t *bytes,
                          struct tp_err *err);
+
+/* Both of a whole weight, with all of its stretches; the two above are those of a box of one
+ * stretch, and the same where op->stretches is not above 1. */
+enum tp_code tp_op_whole_layout(const struct tp_op *op, uint32_t i, struct tp_box3 box,
+                                struct tp_layout *layout, struct tp_err *err);
+enum tp_code tp_op_whole_bytes(const struct tp_op *op, uint32_t i, struct tp_box3 box,
+                               uint64_t *bytes, struct tp_err *err);
+
+/* Rows of one stretch of a weight of `rows` rows. */
+uint64_t tp_op_stretch_rows(const struct tp_op *op, uint64_t rows);
+
+/* From (e,n) of a weight of `rows` rows to what the layout of output i counts: stretch h of
+ * expert e is expert e * stretches + h, whose rows begin at 0. An output that has one element for
+ * all rows of an expert counts experts. And back. */
+void tp_op_fold(const struct tp_op *op, uint32_t i, uint64_t rows, uint64_t *e, uint64_t *n);
+void tp_op_unfold(const struct tp_op *op, uint32_t i, uint64_t rows, uint64_t *e, uint64_t *n);
 
 /* The smallest weight (n,k) of this operation: larger ones are multiples of it, up to what
  * is missing at the ends. */

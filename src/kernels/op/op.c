@@ -4,6 +4,7 @@
  */
 #include "base/num.h"
 #include "kernels/op/kernel.h"
+#include "kernels/op/word_bits.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -37,10 +38,16 @@ static bool same_text(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
+static bool same_bits(const uint8_t *a, const uint8_t *b)
+{
+    return a == b || (a && b && memcmp(a, b, TP_WORD_BITS) == 0);
+}
+
 static bool same_out(const struct tp_op_out *a, const struct tp_op_out *b)
 {
     return a->role == b->role && a->element == b->element && a->per_n == b->per_n &&
            a->per_k == b->per_k && a->place == b->place && a->fill == b->fill &&
+           !(a->least < b->least || a->least > b->least) && same_bits(a->word_bits, b->word_bits) &&
            same_text(a->layout, b->layout);
 }
 
@@ -50,6 +57,7 @@ bool tp_op_same(const struct tp_op *a, const struct tp_op *b)
                 a->channel_rule == b->channel_rule &&
                 a->skip_zero_groups == b->skip_zero_groups &&
                 a->unit_global == b->unit_global && a->zero_add == b->zero_add &&
+                a->stretches == b->stretches &&
                 a->block_n == b->block_n && a->block_k == b->block_k && a->outs == b->outs &&
                 memcmp(a->table, b->table, sizeof a->table) == 0;
     for (uint32_t i = 0; same && i < a->outs; i++)
@@ -65,16 +73,36 @@ int tp_op_find(const struct tp_op *op, enum tp_role role)
     return -1;
 }
 
-enum tp_code tp_op_layout(const struct tp_op *op, uint32_t i, struct tp_box3 box,
-                          struct tp_layout *layout, struct tp_err *err)
+static enum tp_code layout_of(const struct tp_op *op, uint32_t i, struct tp_box3 box,
+                              uint64_t stretches, struct tp_layout *layout, struct tp_err *err)
 {
     if (i >= op->outs || op->out[i].layout == NULL)
         return tp_fail(err, TP_E_INPUT, "output %u has no layout", i);
-    return tp_layout_parse(op->out[i].layout, box, layout, err);
+    return tp_layout_parse_of(op->out[i].layout, box, stretches, layout, err);
 }
 
-enum tp_code tp_op_bytes(const struct tp_op *op, uint32_t i, struct tp_box3 box, uint64_t *bytes,
-                         struct tp_err *err)
+static uint64_t stretches_of(const struct tp_op *op)
+{
+    return op->stretches > 1 ? op->stretches : 1;
+}
+
+enum tp_code tp_op_layout(const struct tp_op *op, uint32_t i, struct tp_box3 box,
+                          struct tp_layout *layout, struct tp_err *err)
+{
+    return layout_of(op, i, box, 1, layout, err);
+}
+
+enum tp_code tp_op_whole_layout(const struct tp_op *op, uint32_t i, struct tp_box3 box,
+                                struct tp_layout *layout, struct tp_err *err)
+{
+    if (box.n % stretches_of(op))
+        return tp_fail(err, TP_E_INPUT, "%llu rows do not divide into gate and up",
+                       (unsigned long long)box.n);
+    return layout_of(op, i, box, stretches_of(op), layout, err);
+}
+
+static enum tp_code bytes_of(const struct tp_op *op, uint32_t i, struct tp_box3 box,
+                             uint64_t stretches, uint64_t *bytes, struct tp_err *err)
 {
     struct tp_layout layout;
     uint64_t bits;
@@ -83,7 +111,7 @@ enum tp_code tp_op_bytes(const struct tp_op *op, uint32_t i, struct tp_box3 box,
         *bytes = op->out[i].role == TP_ROLE_GLOBAL ? tp_element_bits(op->out[i].element) / 8 : 0;
         return TP_OK;
     }
-    code = tp_op_layout(op, i, box, &layout, err);
+    code = layout_of(op, i, box, stretches, &layout, err);
     if (code != TP_OK)
         return code;
     if (!tp_mul_u64(&bits, tp_layout_size(&layout), tp_element_bits(op->out[i].element)))
@@ -92,6 +120,45 @@ enum tp_code tp_op_bytes(const struct tp_op *op, uint32_t i, struct tp_box3 box,
                        (unsigned long long)box.k);
     *bytes = tp_ceil_div(bits, 8);
     return TP_OK;
+}
+
+enum tp_code tp_op_bytes(const struct tp_op *op, uint32_t i, struct tp_box3 box, uint64_t *bytes,
+                         struct tp_err *err)
+{
+    return bytes_of(op, i, box, 1, bytes, err);
+}
+
+enum tp_code tp_op_whole_bytes(const struct tp_op *op, uint32_t i, struct tp_box3 box,
+                               uint64_t *bytes, struct tp_err *err)
+{
+    return bytes_of(op, i, box, stretches_of(op), bytes, err);
+}
+
+uint64_t tp_op_stretch_rows(const struct tp_op *op, uint64_t rows)
+{
+    return rows / stretches_of(op);
+}
+
+static bool is_folded(const struct tp_op *op, uint32_t i)
+{
+    return op->stretches > 1 && op->out[i].per_n != 0;
+}
+
+void tp_op_fold(const struct tp_op *op, uint32_t i, uint64_t rows, uint64_t *e, uint64_t *n)
+{
+    uint64_t stretch = tp_op_stretch_rows(op, rows);
+    if (!is_folded(op, i) || stretch == 0)
+        return;
+    *e = *e * op->stretches + *n / stretch;
+    *n %= stretch;
+}
+
+void tp_op_unfold(const struct tp_op *op, uint32_t i, uint64_t rows, uint64_t *e, uint64_t *n)
+{
+    if (!is_folded(op, i))
+        return;
+    *n += *e % op->stretches * tp_op_stretch_rows(op, rows);
+    *e /= op->stretches;
 }
 
 enum tp_code tp_args_check(const struct tp_args *args, struct tp_err *err)
@@ -284,9 +351,18 @@ bool tp_op_per_tensor(const struct tp_op *op)
     return op->codec == TP_CODEC_FP8 && tp_op_find(op, TP_ROLE_SCALE) < 0;
 }
 
+/* What only the reference does: moved bits, and scales that are not below a number. */
+static bool is_odd(const struct tp_op *op)
+{
+    bool odd = false;
+    for (uint32_t i = 0; i < op->outs; i++)
+        odd |= op->out[i].word_bits != NULL || op->out[i].least > 0;
+    return odd;
+}
+
 bool tp_op_host_only(const struct tp_op *op)
 {
-    return op->codec == TP_CODEC_INT8 || has_half_scales(op) || tp_op_per_tensor(op) ||
+    return is_odd(op) || op->codec == TP_CODEC_INT8 || has_half_scales(op) || tp_op_per_tensor(op) ||
            tp_op_needs_reference(op);
 }
 

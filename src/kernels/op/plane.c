@@ -6,6 +6,7 @@
 
 #include "kernels/op/codec.h"
 #include "kernels/op/scalar.h"
+#include "kernels/op/word_bits.h"
 
 static bool is_power_of_two(uint64_t x) { return x && (x & (x - 1)) == 0; }
 
@@ -60,6 +61,8 @@ struct tp_plane tp_plane_open_every(const struct tp_op *op, enum tp_role role,
     p.middle = op->codec == TP_CODEC_INT8 ? 128 : 8;
     p.half = tp_op_is_int(op) && op->scale_rule == TP_INT_SCALE_F16;
     p.fill = op->out[i].fill;
+    p.least = op->out[i].least;
+    p.word_bits = op->out[i].word_bits;
     if (op->out[i].layout != NULL) {
         if (tp_op_layout(op, (uint32_t)i, box, &layout, &err) != TP_OK) {
             args->flags |= TP_FAILED;
@@ -97,6 +100,11 @@ void tp_plane_enter(struct tp_plane *plane, uint64_t e)
 void tp_store_code(const struct tp_plane *p, uint64_t at, uint8_t code)
 {
     uint8_t stored = p->to_stored[code & 15];
+    if (p->word_bits) {
+        bool nibble = tp_element_bits(p->element) == 4;
+        tp_bits_store(p->word_bits, p->data, at, nibble ? 4 : 8, nibble ? stored : code);
+        return;
+    }
     switch (p->element) {
     case TP_ELEM_INT4:
     case TP_ELEM_E2M1:
@@ -116,6 +124,11 @@ void tp_store_code(const struct tp_plane *p, uint64_t at, uint8_t code)
 
 uint8_t tp_load_code(const struct tp_plane *p, uint64_t at)
 {
+    if (p->word_bits) {
+        bool nibble = tp_element_bits(p->element) == 4;
+        uint8_t stored = tp_bits_load(p->word_bits, p->data, at, nibble ? 4 : 8);
+        return nibble ? p->to_code[stored] : stored;
+    }
     switch (p->element) {
     case TP_ELEM_INT4:
     case TP_ELEM_E2M1:
@@ -143,7 +156,7 @@ static float scale_value(const struct tp_plane *p, enum tp_codec codec, uint32_t
 void tp_store_scale(const struct tp_plane *p, enum tp_codec codec, uint64_t at, uint32_t bits)
 {
     float value = scale_value(p, codec, bits);
-    uint32_t word = tp_f32_bits(value);
+    uint32_t word = tp_f32_bits(value < p->least ? p->least : value);
     uint16_t half;
     switch (p->element) {
     case TP_ELEM_BF16:

@@ -15,11 +15,13 @@ struct tp_plane {
     uint64_t per_n, per_k; /* elements of W per stored element */
     struct tp_layout_dim e;
     uint64_t base;               /* offset of the expert being worked on */
+    const uint8_t *word_bits; /* see struct tp_op_out */
     const uint64_t *at_n, *at_k; /* by element of W, without its last so many bits */
     unsigned shift_n, shift_k;
     uint8_t to_stored[16], to_code[16];
     uint8_t middle;   /* canonical code of an integer zero: 8, or 128 with INT8 */
     bool half;        /* scales of integers are F16 numbers, else bf16 */
+    float least;      /* of F32 scales, see struct tp_op_out */
     uint64_t bytes;
     uint8_t fill;
 };

@@ -15,10 +15,11 @@ static void place_of(const struct tp_unit *unit, uint32_t i, uint64_t byte, char
     uint64_t at[TP_DIMS];
     const struct tp_op_out *out = &unit->form->op.out[i];
     text[0] = '\0';
-    if (!out->layout || tp_op_layout(&unit->form->op, i, unit->form->box, &layout, NULL))
+    if (!out->layout || tp_op_whole_layout(&unit->form->op, i, unit->form->box, &layout, NULL))
         return;
     tp_layout_coord(&layout, byte * 8 / tp_element_bits(out->element), at);
     uint64_t n = at[TP_DIM_N] * out->per_n, k = at[TP_DIM_K] * out->per_k;
+    tp_op_unfold(&unit->form->op, i, unit->form->box.n, &at[TP_DIM_E], &n);
     int used = snprintf(text, size, ", element e=%llu n=%llu", (unsigned long long)at[TP_DIM_E],
                         (unsigned long long)n);
     if (used > 0 && (size_t)used < size && out->per_k)
@@ -125,7 +126,7 @@ static enum tp_code measure_stored(const struct tp_comparison *c, struct stored 
     if (!(unit.views = tp_os_zalloc(weight->form->box.e, sizeof *unit.views, c->err)))
         return TP_E_MEMORY;
     for (uint64_t e = 0; e < weight->form->box.e; e++)
-        unit.views[e] = (struct tp_view){w, e, 0};
+        unit.views[e] = (struct tp_view){w, e, 0, 1};
     code = tp_compare_units(c->source, &c->plan->units[u], c->stored, &unit, c->options->jobs,
                             c->options->stop, &c->report->units[u].distance, c->err);
     free(unit.views);

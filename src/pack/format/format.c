@@ -7,6 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+const struct tp_format *tp_format_for(const struct tp_format *format, bool gated)
+{
+    return gated && format->gated ? format->gated : format;
+}
+
 int tp_param_find(const struct tp_param *param, const char *word)
 {
     for (uint32_t c = 0; c < param->count; c++) {
@@ -67,7 +72,9 @@ enum tp_code tp_format_shape(const struct tp_format *format, uint32_t i, struct 
     for (uint32_t d = 0; d < out->rank; d++) {
         if (d == 0 && weight_rank == 2 && !out->keep_e && strcmp(out->shape[0], "E") == 0)
             continue;
-        enum tp_code code = tp_expr_eval(out->shape[d], box, &shape[(*rank)++], err);
+        enum tp_code code = tp_expr_eval_of(out->shape[d], box,
+                                            tp_max_u64(format->op.stretches, 1),
+                                            &shape[(*rank)++], err);
         if (code)
             return code;
     }

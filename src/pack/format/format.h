@@ -6,6 +6,7 @@
 #define TP_PACK_FORMAT_H
 
 #include "kernels/op/kernel.h"
+#include "kernels/op/word_bits.h"
 #include "pack/format/serve.h"
 
 #include <jansson.h>
@@ -49,9 +50,12 @@ struct tp_format_out {
                                  which I is the number of the word. TP_ROLE_WORDS, and ZERO and
                                  ORDER of formats that are written */
     uint32_t word_count;
+    uint8_t word_bits[TP_WORD_BITS]; /* what the operation's `word_bits` points to, if it does */
 };
 
 enum tp_experts { TP_EXPERTS_STACK, TP_EXPERTS_SPLIT };
+/* In which order the rows of gate and up of an expert stand. */
+enum tp_rows { TP_ROWS_GATE_UP, TP_ROWS_UP_GATE };
 
 struct tp_format {
     const char *name, *title, *about, *loads_in, *source;
@@ -70,6 +74,8 @@ struct tp_format {
                                this, or 0 */
     const char *merged_why; /* who says so */
     enum tp_experts experts;
+    enum tp_rows rows;      /* of weights that hold gate and up */
+    const struct tp_format *gated; /* what it is for such weights where they differ, else NULL */
     const json_t *config;   /* "config" of the file, or NULL */
     const char *package; /* "requires" of the file: the Python package with which an
                                engine loads it, or NULL */
@@ -99,6 +105,9 @@ const struct tp_format *tp_format_find(const char *name);
  * file, which must have G; never freed. NULL + TP_E_MEMORY when memory is short. */
 const struct tp_format *tp_format_grouped(const struct tp_format *format, uint64_t group,
                                           struct tp_err *err);
+
+/* The format as it is for a weight that holds gate and up (`gated`), or for any other. */
+const struct tp_format *tp_format_for(const struct tp_format *format, bool gated);
 
 /* Chosen values, index by format->param. {0} is all defaults. */
 struct tp_settings {

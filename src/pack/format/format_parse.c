@@ -127,7 +127,7 @@ static enum tp_code apply_set(const json_t *set, struct tp_op *op, struct tp_err
 }
 
 /* Replaces every "let" name of the format in an expression. Names are single
- * capital letters other than E, N and K. */
+ * capital letters other than E, N, K and S. */
 static char *expand(const char *text, const json_t *let, struct tp_err *err)
 {
     size_t size = strlen(text) + 1;
@@ -204,6 +204,39 @@ static enum tp_code parse_strings(const json_t *json, const char *key, const cha
     return TP_OK;
 }
 
+/* A list of 32 different numbers below 32, or of 8 below 8 for each byte. */
+static enum tp_code parse_word_bits(const json_t *json, struct tp_op_out *op,
+                                    struct tp_format_out *out, struct tp_err *err)
+{
+    const json_t *list = json_object_get(json, "word_bits");
+    size_t count = json_array_size(list);
+    uint32_t seen = 0;
+    if (!list)
+        return TP_OK;
+    for (size_t i = 0; i < TP_WORD_BITS && (count == 8 || count == TP_WORD_BITS); i++) {
+        json_int_t bit = json_integer_value(json_array_get(list, i % count));
+        out->word_bits[i] = (uint8_t)((uint64_t)bit % count + i / count * count);
+        seen |= bit >= 0 && (size_t)bit < count ? UINT32_C(1) << out->word_bits[i] : 0;
+    }
+    op->word_bits = out->word_bits;
+    return seen == UINT32_MAX && op->role == TP_ROLE_CODES && tp_element_bits(op->element) <= 8
+               ? TP_OK
+               : tp_fail(err, TP_E_INPUT, "\"word_bits\" of codes is 8 or 32 different numbers");
+}
+
+/* A bijection of a weight, and of one that is made of two stretches. */
+static enum tp_code check_layout(const char *text, uint64_t group, struct tp_err *err)
+{
+    struct tp_box3 box = {3, 1024, group && group != TP_GROUP_ROW ? 16 * group : 2048};
+    enum tp_code code = TP_OK;
+    for (uint64_t stretches = 1; stretches <= 2 && !code; stretches++) {
+        struct tp_layout probe;
+        if ((code = tp_layout_parse_of(text, box, stretches, &probe, err)) == TP_OK)
+            code = tp_layout_check(&probe, err);
+    }
+    return code;
+}
+
 static enum tp_code parse_output(const json_t *json, const json_t *let, uint64_t group,
                                  struct tp_op_out *op, struct tp_format_out *out,
                                  struct tp_err *err)
@@ -217,6 +250,7 @@ static enum tp_code parse_output(const json_t *json, const json_t *let, uint64_t
     op->element = (enum tp_element)element;
     op->per_n = op->per_k = 1;
     op->fill = (uint8_t)json_integer_value(json_object_get(json, "fill"));
+    op->least = (float)json_number_value(json_object_get(json, "least"));
     const char *dtype = json_string_value(json_object_get(json, "dtype"));
     out->dtype = dtype ? tp_dtype_parse(dtype, strlen(dtype)) : TP_DTYPE_NONE;
     out->suffix = json_string_value(json_object_get(json, "suffix"));
@@ -238,12 +272,10 @@ static enum tp_code parse_output(const json_t *json, const json_t *let, uint64_t
                    : tp_fail(err, TP_E_INPUT, "output \"%s\" lacks \"layout\"", out->suffix);
     if (!(op->layout = expand(layout, let, err)))
         return TP_E_MEMORY;
-    op->place = tp_place_of(op->layout);
-    struct tp_layout probe;
-    struct tp_box3 box = {3, 1024, group && group != TP_GROUP_ROW ? 16 * group : 2048};
-    if ((code = tp_layout_parse(op->layout, box, &probe, err)) == 0)
-        code = tp_layout_check(&probe, err);
-    return code;
+    if ((code = parse_word_bits(json, op, out, err)))
+        return code;
+    op->place = op->word_bits || op->least > 0 ? TP_PLACE_ANY : tp_place_of(op->layout);
+    return check_layout(op->layout, group, err);
 }
 
 static enum tp_code parse_outputs(const json_t *json, struct tp_format *format, struct tp_err *err)
@@ -478,6 +510,16 @@ static enum tp_code parse_group(json_t *json, uint64_t group, struct tp_format *
                : tp_fail(err, TP_E_UNSUPPORTED, "groups of %s are not possible", text);
 }
 
+static enum tp_code parse_rows(const json_t *json, struct tp_format *format, struct tp_err *err)
+{
+    static const char *const names[] = {"gate,up", "up,gate", NULL};
+    int rows = TP_ROWS_GATE_UP;
+    enum tp_code code = json_object_get(json, "rows") ? word(json, "rows", names, &rows, err)
+                                                      : TP_OK;
+    format->rows = (enum tp_rows)rows;
+    return code;
+}
+
 static enum tp_code parse_facts(const json_t *json, struct tp_format *format, struct tp_err *err)
 {
     int codec;
@@ -499,7 +541,7 @@ static enum tp_code parse_facts(const json_t *json, struct tp_format *format, st
     format->op.codec = (enum tp_codec)codec;
     if (code || (code = pair(json_object_get(json, "block"), format->group, &format->op.block_n,
                              &format->op.block_k, err)) ||
-        (code = parse_source(json, format, err)) ||
+        (code = parse_source(json, format, err)) || (code = parse_rows(json, format, err)) ||
         (code = parse_table(json_object_get(json, "table"), &format->op, err)))
         return code;
     return apply_set(json_object_get(json, "set"), &format->op, err);
@@ -516,6 +558,9 @@ static void discard(struct tp_format *format)
         free((char *)(uintptr_t)format->op.out[i].layout);
     }
     json_decref((json_t *)(uintptr_t)format->json);
+    if (format->gated)
+        discard((struct tp_format *)(uintptr_t)format->gated);
+    free((struct tp_format *)(uintptr_t)format->gated);
     memset(format, 0, sizeof *format);
 }
 
@@ -561,6 +606,26 @@ static enum tp_code parse_all(json_t *json, uint64_t group, struct tp_format *fo
                : tp_fail(err, TP_E_INPUT, "no output has the role \"codes\"");
 }
 
+/* The format as it is for weights that hold gate and up: the same file, in which the members
+ * of "gated" stand in the place of its own, and each half of the rows is a stretch. */
+static enum tp_code parse_gated(const char *text, uint64_t group, struct tp_format *format,
+                                struct tp_err *err)
+{
+    json_error_t where;
+    struct tp_format *gated = tp_os_zalloc(1, sizeof *gated, err);
+    json_t *json = tp_json_load(text, strlen(text), JSON_REJECT_DUPLICATES, &where);
+    const json_t *changes = json_object_get(json, "gated");
+    format->gated = gated;
+    if (!gated || !json || json_object_update_recursive(json, (json_t *)changes)) {
+        json_decref(json);
+        return tp_fail(err, gated ? TP_E_INPUT : TP_E_MEMORY, "\"gated\" is no object");
+    }
+    gated->json = json;
+    gated->text = text;
+    gated->op.stretches = 2;
+    return parse_all(json, group, gated, err);
+}
+
 enum tp_code tp_format_parse(const char *text, uint64_t group, struct tp_format *format,
                              struct tp_err *err)
 {
@@ -572,6 +637,8 @@ enum tp_code tp_format_parse(const char *text, uint64_t group, struct tp_format 
     format->text = text;
     enum tp_code code = json ? parse_all(json, group, format, err)
                              : tp_fail(err, TP_E_INPUT, "line %d: %s", where.line, where.text);
+    if (code == TP_OK && json_object_get(json, "gated"))
+        code = parse_gated(text, group, format, err);
     code = tp_json_check(mark, code, err);
     if (code)
         discard(format);

@@ -11,6 +11,7 @@
 #include "base/num.h"
 #include "kernels/op/codec.h"
 #include "kernels/op/scalar.h"
+#include "kernels/op/word_bits.h"
 #include "pack/os/os.h"
 
 #include <math.h>
@@ -110,6 +111,24 @@ void tp_inspect_per(const struct tp_weight *weight, uint32_t i, uint64_t *per_n,
     *per_k = out->per_k ? out->per_k : weight->form->box.k;
 }
 
+/* A code whose bits are moved: where its lowest one lies is its place. */
+static enum tp_code read_moved(const struct tp_checkpoint *ckpt, const struct tp_tensor *tensor,
+                               struct tp_spot *spot, struct tp_err *err)
+{
+    uint8_t word[TP_WORD_BITS / 8];
+    uint64_t per = TP_WORD_BITS / spot->bits, half = tp_bits_half(spot->word_bits, spot->index);
+    enum tp_code code =
+        tp_checkpoint_read(ckpt, tensor->file, word, sizeof word,
+                           tensor->offset + spot->index / per * sizeof word, err);
+    if (spot->bits < 8) {
+        spot->nibble = half % 2;
+        spot->byte = half / 2;
+        spot->offset = tensor->offset + spot->byte;
+    }
+    spot->raw[0] = tp_bits_load(spot->word_bits, word, spot->index % per, spot->bits);
+    return code;
+}
+
 /* Fills in the rest of a spot whose tensor, index and bits are set, and reads it. */
 static enum tp_code read_spot(const struct tp_checkpoint *ckpt, struct tp_spot *spot,
                               struct tp_err *err)
@@ -122,6 +141,8 @@ static enum tp_code read_spot(const struct tp_checkpoint *ckpt, struct tp_spot *
     spot->offset = tensor->offset + spot->byte;
     if (spot->byte + bytes > tensor->bytes)
         return tp_fail(err, TP_E_INPUT, "the tensor is shorter than its layout");
+    if (spot->word_bits)
+        return read_moved(ckpt, tensor, spot, err);
     enum tp_code code = tp_checkpoint_read(ckpt, tensor->file, spot->raw, bytes, spot->offset, err);
     if (spot->bits < 8)
         spot->raw[0] = spot->raw[0] >> 4 * spot->nibble & 15;
@@ -142,11 +163,14 @@ static enum tp_code packed_spot(const struct tp_checkpoint *ckpt, const struct t
         return TP_OK;
     spot->tensor = weight->tensor[i];
     spot->bits = tp_element_bits(out->element);
+    spot->word_bits = out->word_bits;
     tp_inspect_per(weight, i, &per_n, &per_k);
     if (out->layout) {
-        if ((code = tp_op_layout(&weight->form->op, i, weight->form->box, &layout, err)))
+        if ((code = tp_op_whole_layout(&weight->form->op, i, weight->form->box, &layout, err)))
             return code;
-        spot->index = tp_layout_at(&layout, at[0], at[1] / per_n, at[2] / per_k);
+        uint64_t e = at[0], n = at[1];
+        tp_op_fold(&weight->form->op, i, weight->form->box.n, &e, &n);
+        spot->index = tp_layout_at(&layout, e, n / per_n, at[2] / per_k);
     }
     code = read_spot(ckpt, spot, err);
     spot->value = spot_value(weight, i, spot->raw);
@@ -199,6 +223,7 @@ static enum tp_code decode_one(const struct tp_weight *weight, struct tp_element
         bool absent = info->spot[i].tensor == TP_NO_TENSOR || op.out[i].role == TP_ROLE_ORDER;
         args.in[i] = absent ? NULL : raw[i]; /* the order was followed when reading */
         op.out[i].per_n = op.out[i].per_k = 1;
+        op.out[i].word_bits = NULL; /* moved back when it was read */
         if (op.out[i].layout)
             op.out[i].layout = "(1,1,1):(1,1,1)";
     }
@@ -295,13 +320,19 @@ static enum tp_code stored_in_layout(const struct tp_weight *weight, uint32_t i,
 {
     struct tp_layout layout;
     uint64_t coord[TP_DIMS], per_n, per_k;
-    enum tp_code code = tp_op_layout(&weight->form->op, i, weight->form->box, &layout, err);
+    enum tp_code code = tp_op_whole_layout(&weight->form->op, i, weight->form->box, &layout, err);
     if (code)
         return code;
     tp_inspect_per(weight, i, &per_n, &per_k);
     tp_layout_coord(&layout, item->spot.index, coord);
+    uint64_t first_row = 0, rows = weight->form->box.n;
+    tp_op_unfold(&weight->form->op, i, rows, &coord[0], &first_row);
+    if (weight->form->op.out[i].per_n) /* one element for all rows knows no stretches */
+        rows = tp_op_stretch_rows(&weight->form->op, rows);
     item->padding = !span(coord[0], 1, weight->form->box.e, &item->e0, &item->e1);
-    item->padding |= !span(coord[1], per_n, weight->form->box.n, &item->n0, &item->n1);
+    item->padding |= !span(coord[1], per_n, rows, &item->n0, &item->n1);
+    item->n0 += first_row;
+    item->n1 += first_row;
     item->padding |= !span(coord[2], per_k, weight->form->box.k, &item->k0, &item->k1);
     item->fill = weight->form->op.out[i].fill;
     if (item->spot.bits == 4)
@@ -381,6 +412,12 @@ enum tp_code tp_inspect_byte(const struct tp_checkpoint *ckpt, const struct tp_s
         return tp_fail(err, TP_E_USAGE, "byte %llu is outside of the tensor, which has %llu bytes",
                        (unsigned long long)byte, (unsigned long long)tensor->bytes);
     }
+    if (subject->weight &&
+        !tp_bits_within_bytes(subject->weight->form->op.out[subject->out].word_bits)) {
+        tp_err_hint(err, "--at shows an element and where it begins");
+        return tp_fail(err, TP_E_UNSUPPORTED, "the bits of its codes are moved inside of words of "
+                       "4 bytes, so that a byte holds parts of several");
+    }
     if (bits % 4 || bits == 12)
         return tp_fail(err, TP_E_UNSUPPORTED, "elements of %s lie across bytes",
                        tp_dtype_name(tensor->dtype));
@@ -390,6 +427,10 @@ enum tp_code tp_inspect_byte(const struct tp_checkpoint *ckpt, const struct tp_s
         *item = (struct tp_stored){.word = -1};
         item->spot = (struct tp_spot){.tensor = subject->tensor, .bits = bits, .value = NAN};
         item->spot.index = bits == 4 ? 2 * byte + info->count : byte / (bits / 8);
+        item->spot.word_bits = subject->weight
+                                   ? subject->weight->form->op.out[subject->out].word_bits : NULL;
+        if (bits == 4 && item->spot.word_bits) /* a half byte in the other one's place */
+            item->spot.index = tp_bits_half(item->spot.word_bits, item->spot.index);
         item->spot.nibble = bits == 4 ? info->count : 0;
         item->byte_of = bits == 4 ? 0 : (unsigned)(byte % (bits / 8));
         code = subject->weight ? stored_packed(ckpt, subject, item, err)

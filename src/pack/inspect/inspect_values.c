@@ -48,6 +48,13 @@ static void strip_free(struct strip *s)
     free(s->row.data);
 }
 
+/* All rows and columns of the stretch of an expert that row n lies in. */
+static struct tp_box whole_stretch(const struct tp_weight *weight, uint64_t e, uint64_t n)
+{
+    uint64_t rows = tp_op_stretch_rows(&weight->form->op, weight->form->box.n);
+    return (struct tp_box){e, n / rows * rows, 0, {1, rows, weight->form->box.k}};
+}
+
 /* Whether the box is stored like a small weight inside of every output. */
 static bool is_embedded(const struct tp_weight *weight, const struct tp_box *box)
 {
@@ -72,7 +79,7 @@ static enum tp_code decode_strip(const struct tp_checkpoint *ckpt, const struct 
     enum tp_code code =
         tp_weight_cover(weight, n, 1, region->k0, region->k1 - region->k0, cover, err);
     if (code == TP_OK && !is_embedded(weight, cover))
-        *cover = (struct tp_box){region->e, 0, 0, {1, weight->form->box.n, weight->form->box.k}};
+        *cover = whole_stretch(weight, region->e, n);
     struct tp_args args = {.box = cover->size, .dtype = TP_F32, .global = weight->global};
     uint64_t bytes = 0;
     if (code == TP_OK && (!tp_mul_u64(&bytes, cover->size.n, cover->size.k) ||

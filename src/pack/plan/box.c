@@ -55,9 +55,11 @@ enum tp_code tp_box_layouts(const struct tp_op *op, uint32_t i, struct tp_box3 w
 {
     const struct tp_op_out *out = &op->out[i];
     enum tp_code code = tp_op_layout(op, i, box->size, part, err);
-    if (code || (code = tp_op_layout(op, i, whole_size, whole, err)))
+    uint64_t e = box->e, n = box->n;
+    if (code || (code = tp_op_whole_layout(op, i, whole_size, whole, err)))
         return code;
-    *base = tp_layout_at(whole, box->e, out->per_n ? box->n / out->per_n : 0,
+    tp_op_fold(op, i, whole_size.n, &e, &n);
+    *base = tp_layout_at(whole, e, out->per_n ? n / out->per_n : 0,
                          out->per_k ? box->k / out->per_k : 0);
     return TP_OK;
 }
@@ -88,7 +90,7 @@ static uint64_t codes_score(const struct tp_op *op, struct tp_box3 size, struct 
         if (!op->out[i].layout)
             continue;
         if (tp_op_layout(op, i, size, &part, NULL) ||
-            tp_op_layout(op, i, whole_size, &whole, NULL) || !tp_layout_embeds(&part, &whole))
+            tp_op_whole_layout(op, i, whole_size, &whole, NULL) || !tp_layout_embeds(&part, &whole))
             return 0;
         uint64_t run = tp_layout_run_length(&part, &whole) * tp_element_bits(op->out[i].element);
         if (op->out[i].role == TP_ROLE_CODES)
@@ -181,7 +183,7 @@ static uint64_t box_memory(const struct tp_plan *plan, const struct tp_unit *uni
         uint64_t n, k;
         if (tp_op_granule(&source->form->op, &n, &k, NULL) == TP_OK && k == 0)
             cover.k = source->form->box.k;
-        more = op_bytes(&source->form->op, cover) + scratch_bytes(&source->form->op, cover) +
+        more = op_bytes(&source->form->op, cover) * (unit->form->gathers ? 2 : 1) + scratch_bytes(&source->form->op, cover) +
                tp_value_bytes(cover, unit->form->dtype);
         total = tp_add_u64(&total, total, more) ? total : UINT64_MAX;
     }
@@ -274,6 +276,22 @@ static struct tp_box3 choose(const struct tp_plan *plan, const struct tp_unit *u
     return best.size;
 }
 
+/* A view of a packed source, or else all rows; each stretch that is laid out apart by itself.
+ * Views end where stretches do. Returns the rows of the longest. */
+static uint64_t find_regions(const struct tp_unit *unit, bool packed, struct tp_grid *grid)
+{
+    uint64_t stretch = tp_op_stretch_rows(&unit->form->op, unit->form->box.n), longest = 0;
+    uint32_t views = packed ? unit->form->views_per_expert : 1;
+    for (uint32_t v = 0; v < views; v++) {
+        uint64_t rows = packed ? unit->form->view_rows[v] : unit->form->box.n;
+        for (uint64_t row = 0; row < rows && grid->regions < TP_MAX_VIEWS; row += stretch) {
+            grid->region_rows[grid->regions] = tp_min_u64(stretch, rows - row);
+            longest = tp_max_u64(longest, grid->region_rows[grid->regions++]);
+        }
+    }
+    return longest;
+}
+
 enum tp_code tp_unit_boxes(const struct tp_plan *plan, const struct tp_unit *unit,
                            const struct tp_box_wish *wish, struct tp_grid *grid,
                            struct tp_err *err)
@@ -283,12 +301,8 @@ enum tp_code tp_unit_boxes(const struct tp_plan *plan, const struct tp_unit *uni
     if (code)
         return code;
     memset(grid, 0, sizeof *grid);
-    bool packed = source_of(plan, unit)->form->format != NULL;
-    grid->regions = packed ? unit->form->views_per_expert : 1;
-    for (uint32_t r = 0; r < grid->regions; r++) {
-        grid->region_rows[r] = packed ? unit->form->view_rows[r] : unit->form->box.n;
-        rows = tp_max_u64(rows, grid->region_rows[r]);
-    }
+    bool packed = source_of(plan, unit)->form->format != NULL && !unit->form->gathers;
+    rows = find_regions(unit, packed, grid);
     struct tp_box3 step = choose(plan, unit, gn, gk, rows, wish);
     if (gk == 0)
         cut_rows(plan, unit, wish, &step, grid);
@@ -303,7 +317,7 @@ enum tp_code tp_unit_boxes(const struct tp_plan *plan, const struct tp_unit *uni
         unit->form->box.n * unit->form->box.k * tp_dtype_bits(unit->form->dtype) / 8;
     grid->e_step = 1;
     bool global = unit->form->format && tp_op_find(&unit->form->op, TP_ROLE_GLOBAL) >= 0;
-    if (grid->expert_boxes == 1 && !packed && !global &&
+    if (grid->expert_boxes == 1 && !packed && !global && !unit->form->gathers &&
         !grid->piece) /* a call has one global scale */
         grid->e_step = tp_min_u64(tp_max_u64(wish->target / tp_max_u64(expert_bytes, 1), 1),
                                   unit->form->box.e);
@@ -375,10 +389,13 @@ enum tp_code tp_weight_cover(const struct tp_weight *weight, uint64_t row, uint6
         return code;
     if (gk == 0)
         gk = weight->form->box.k;
-    cover->n = row / gn * gn;
+    uint64_t stretch = tp_op_stretch_rows(&weight->form->op, weight->form->box.n);
+    uint64_t first = row / stretch * stretch; /* tiles begin with each stretch */
+    cover->n = first + (row - first) / gn * gn;
     cover->k = k / gk * gk;
     cover->size.e = 1;
-    cover->size.n = tp_min_u64(tp_round_up(row + rows, gn), weight->form->box.n) - cover->n;
+    cover->size.n =
+        tp_min_u64(first + tp_round_up(row + rows - first, gn), first + stretch) - cover->n;
     cover->size.k = tp_min_u64(tp_round_up(k + columns, gk), weight->form->box.k) - cover->k;
     return TP_OK;
 }

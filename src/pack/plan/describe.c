@@ -24,6 +24,8 @@ static enum tp_code origin_text(const struct tp_origin *origin, struct tp_text *
         code = tp_text_add_number(text, ",\"rows\":", origin->rows, err);
     if (!code && origin->row)
         code = tp_text_add_number(text, ",\"row\":", origin->row, err);
+    if (!code && origin->step > 1)
+        code = tp_text_add_number(text, ",\"step\":", origin->step, err);
     if (!code && origin->expert >= 0)
         code = tp_text_add_number(text, ",\"expert\":", (uint64_t)origin->expert, err);
     if (!code && origin->transposed)

@@ -363,7 +363,7 @@ static enum tp_code unit_output(struct tp_join_plan *join, struct tp_unit *unit,
     enum tp_code code = tp_format_shape(unit->form->format, i, unit->form->box, unit->form->rank,
                                         shape, &rank, err);
     if (code == TP_OK && unit->form->op.out[i].role != TP_ROLE_WORDS)
-        code = tp_op_bytes(&unit->form->op, i, unit->form->box, &bytes, err);
+        code = tp_op_whole_bytes(&unit->form->op, i, unit->form->box, &bytes, err);
     else
         bytes = output->bytes;
     if (code)

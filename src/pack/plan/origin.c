@@ -71,14 +71,18 @@ static enum tp_code take_rows(const struct tp_unit *unit, const struct tp_weight
                               const struct tp_view *view, uint64_t rows,
                               const struct tp_origin *origin, uint64_t at, struct list *list)
 {
-    uint64_t first = tp_max_u64(at, view->row);
+    uint64_t first = tp_max_u64(at, view->row), step = tp_max_u64(origin->step, 1);
     uint64_t end = tp_min_u64(at + origin->rows, view->row + rows);
     struct tp_origin mine = *origin;
     char *name;
+    if (view->step > 1) { /* of a weight that is all of one tensor, in its order */
+        end = at + origin->rows;
+        mine.step = view->step;
+    }
     if (first >= end)
         return TP_OK;
-    mine.row += first - at;
-    mine.rows = end - first;
+    mine.row += (first - at) * step;
+    mine.rows = view->step > 1 ? rows : end - first;
     bool template = strstr(origin->name, "{e}") != NULL;
     if (unit->form->rank == 3 && weight->form->rank == 2) { /* becomes one of a stack */
         mine.expert = -1;
@@ -127,13 +131,14 @@ static enum tp_code slice_origins(const struct tp_unit *unit, struct list *list)
             *columns /= ranks;
             continue;
         }
-        if (origin->row % ranks || origin->rows % ranks || *rows % ranks) {
+        bool apart = origin->step > 1; /* `row` then says which of them, and stays */
+        if ((!apart && origin->row % ranks) || origin->rows % ranks || *rows % ranks) {
             tp_err_tensor(list->err, unit->name);
             return tp_fail(list->err, TP_E_UNSUPPORTED, "the tensor that it was made from, %.200s, "
                            "cannot be cut for %llu ranks", origin->name,
                            (unsigned long long)ranks);
         }
-        origin->row /= ranks;
+        origin->row /= apart ? 1 : ranks;
         origin->rows /= ranks;
         *rows /= ranks;
     }

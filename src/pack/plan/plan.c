@@ -10,11 +10,18 @@ const struct tp_view *tp_unit_view(const struct tp_unit *unit, uint64_t e, uint6
                                    uint64_t *row, uint64_t *rows_left)
 {
     uint32_t p = 0;
+    if (unit->form->dealt) {
+        p = (uint32_t)(n % unit->form->views_per_expert);
+        *row = unit->views[e * unit->form->views_per_expert + p].row +
+               n / unit->form->views_per_expert;
+        *rows_left = 1;
+        return &unit->views[e * unit->form->views_per_expert + p];
+    }
     while (p + 1 < unit->form->views_per_expert && n >= unit->form->view_rows[p])
         n -= unit->form->view_rows[p++];
     const struct tp_view *view = &unit->views[e * unit->form->views_per_expert + p];
-    *row = view->row + n;
-    *rows_left = unit->form->view_rows[p] - n;
+    *row = view->row + n * (view->step > 1 ? view->step : 1);
+    *rows_left = view->step > 1 ? 1 : unit->form->view_rows[p] - n;
     return view;
 }
 

@@ -20,6 +20,7 @@
 struct tp_view {
     uint32_t weight;
     uint64_t expert, row;
+    uint64_t step; /* rows from one to the next: 2 where gate and up alternate; 0 is 1 */
 };
 
 enum tp_unit_kind {
@@ -46,6 +47,9 @@ struct tp_unit_form {
     struct tp_cut cut;      /* in the plan of a rank: how the whole was cut */
     const char *warning;    /* what the consumer's kernel wants in addition, or NULL */
     char joint;             /* between its name and the output suffixes; '\0': none */
+    bool dealt;             /* its rows come from the views in turn, not one view after the other */
+    bool gathers;           /* its rows do not lie side by side in the packed source: they are put
+                               together first (run/gather_rows.h) */
     bool transposed;        /* plain units: written as [E,K,N] */
     bool unweighted;        /* searched without: the file has no numbers for it */
     bool needless_search;   /* a search was asked for, but its scales are the best already */

@@ -67,7 +67,7 @@ static enum tp_code evaluate(struct tp_builder *b, const struct tp_unit *unit, u
     if (code == TP_OK && form->op.out[i].role == TP_ROLE_WORDS)
         return tp_output_constant(&b->plan->store, form, i, output, b->err);
     if (code == TP_OK) {
-        code = tp_op_bytes(&form->op, i, form->box, &expected, b->err);
+        code = tp_op_whole_bytes(&form->op, i, form->box, &expected, b->err);
         if (code == TP_OK && expected != output->bytes)
             code = tp_fail(b->err, TP_E_UNSUPPORTED, "format %s: shape and layout of %s disagree",
                            form->format->name, form->format->out[i].suffix);

@@ -89,6 +89,15 @@ static struct tp_unit *unit_start(const struct tp_builder *b, uint32_t w, struct
     return &draft->unit;
 }
 
+/* The unit holds gate and up, which its format may lay out in another way. */
+static void unit_gated(struct tp_unit *unit)
+{
+    struct tp_unit_form *form = unit->form;
+    form->format = tp_format_for(form->format, true);
+    tp_format_op(form->format, &form->settings, &form->op);
+    form->outs = form->op.outs;
+}
+
 static enum tp_code unit_views(struct tp_builder *b, struct tp_unit *unit, uint32_t per_expert)
 {
     unit->form->views_per_expert = per_expert;
@@ -118,19 +127,47 @@ static const char *shape_reason(const struct tp_unit *unit, char *text, size_t s
     return text;
 }
 
-/* Packed views are taken over tile by tile, so each must begin and end at a tile
- * border of the format, and lie in its source where the tiles of both agree. */
+/* Whether rows of the source that begin at `row` may be taken apart from those before: no scale
+ * is that of both. */
+static bool comes_apart(const struct tp_op *source, uint64_t row, uint64_t step)
+{
+    bool apart = true;
+    for (uint32_t i = 0; i < source->outs; i++)
+        apart &= source->out[i].per_n == 0 ||
+                 (row % source->out[i].per_n == 0 && (step < 2 || source->out[i].per_n == 1));
+    return apart;
+}
+
+/* Packed views are taken over tile by tile where each begins and ends at a tile border of the
+ * format, and lies in its source where the tiles of both agree. Others are gathered row by row,
+ * unless a scale of the source is that of several rows: then this is the reason against it. */
 static const char *seam_reason(const struct tp_builder *b, const struct tp_unit *unit, char *text,
                                size_t size)
 {
     uint64_t n, k, source_n, source_k, row = 0;
     const struct tp_weight *source = weight_at(b, unit->views[0].weight);
+    bool apart = true;
     if (!source->form->format || tp_op_granule(&unit->form->op, &n, &k, NULL) ||
         tp_op_granule(&source->form->op, &source_n, &source_k, NULL))
         return NULL;
     for (uint32_t p = 0; p < unit->form->views_per_expert; p++) {
-        uint64_t begin = unit->views[p].row;
-        if (row % n) {
+        const struct tp_view *view = &unit->views[p];
+        apart &= comes_apart(&source->form->op, view->row, view->step);
+        unit->form->gathers |= view->step > 1;
+    }
+    if (unit->form->gathers && apart)
+        return NULL;
+    uint64_t stretch = tp_op_stretch_rows(&unit->form->op, unit->form->box.n);
+    uint64_t source_stretch = tp_op_stretch_rows(&source->form->op, source->form->box.n);
+    for (uint32_t p = 0; p < unit->form->views_per_expert; p++) {
+        uint64_t begin = unit->views[p].row % source_stretch;
+        bool seam = row % stretch % n != 0 ||
+                    (unit->form->kind == TP_UNIT_REPACK && begin % source_n % n != 0);
+        if (seam && apart) {
+            unit->form->gathers = true;
+            return NULL;
+        }
+        if (row % stretch % n) {
             tp_err_hint(b->err, "--no-stack leaves the experts apart; or unpack first, and convert "
                                 "the plain weights");
             snprintf(text, size,
@@ -142,7 +179,8 @@ static const char *seam_reason(const struct tp_builder *b, const struct tp_unit 
         }
         if (unit->form->kind == TP_UNIT_REPACK && begin % source_n % n) {
             snprintf(text, size, "row %llu of %s, where it begins, is inside a block of %s",
-                     (unsigned long long)begin, source->name, unit->form->format->name);
+                     (unsigned long long)unit->views[p].row, source->name,
+                     unit->form->format->name);
             return text;
         }
         row += unit->form->view_rows[p];
@@ -190,6 +228,42 @@ static enum tp_code settle(struct tp_builder *b, struct tp_unit *unit)
     return tp_plan_add_unit(b, unit);
 }
 
+/* Packed stacks of gpt-oss, whose rows alternate between gate and up (and the
+ * down_proj beside them): known by "gate_up_proj_blocks" and what became of it. They
+ * stay one stack in that order, to which the model's biases belong. */
+static bool alternates(const struct tp_weight *weight)
+{
+    return weight->form->format && weight->form->joint == '_' &&
+           tp_ends_with(weight->name, "_proj");
+}
+
+/* Whether the rows of up stand before those of gate in a weight that holds both. */
+static bool up_first(const struct tp_format *format)
+{
+    return format && format->rows == TP_ROWS_UP_GATE;
+}
+
+/* The views of a unit that is one weight: of all its rows, or of gate and of up where these change
+ * places or are laid out apart on either side. */
+static enum tp_code whole_views(struct tp_builder *b, struct tp_unit *unit, uint32_t w, bool gated)
+{
+    const struct tp_weight_form *source = weight_at(b, w)->form;
+    uint64_t half = source->box.n / 2;
+    bool swapped = gated && up_first(source->format) != up_first(unit->form->format);
+    bool in_turn = gated && up_first(unit->form->format) &&
+                   (source->alternates || alternates(weight_at(b, w)));
+    uint32_t parts = swapped || unit->form->op.stretches > 1 || source->op.stretches > 1 ? 2 : 1;
+    if (unit_views(b, unit, parts))
+        return TP_E_MEMORY;
+    for (uint32_t p = 0; p < parts; p++)
+        unit->form->view_rows[p] = source->box.n / parts;
+    for (uint64_t i = 0; in_turn && i < unit->form->box.e * parts; i++)
+        unit->views[i] = (struct tp_view){w, i / parts, i % parts != swapped, 2};
+    for (uint64_t i = 0; !in_turn && i < unit->form->box.e * parts; i++)
+        unit->views[i] = (struct tp_view){w, i / parts, i % parts != swapped ? half : 0, 1};
+    return TP_OK;
+}
+
 /* One weight, one unit of the same rank. */
 static enum tp_code single(struct tp_builder *b, uint32_t w, const char *full)
 {
@@ -199,19 +273,22 @@ static enum tp_code single(struct tp_builder *b, uint32_t w, const char *full)
     struct tp_unit *unit = unit_start(b, w, &draft);
     unit->form->rank = weight->form->rank;
     unit->form->box = weight->form->box;
-    bool stacked = weight->form->rank == 3 && !weight->form->format && !b->request->no_stack &&
+    bool ordered = up_first(b->choices[w].rule->format);
+    bool stacked = weight->form->rank == 3 && !b->request->no_stack &&
+                   (!weight->form->format || (ordered && alternates(weight))) &&
                    tp_name_stack(&b->plan->weights->facts, full, &stack) && !stack.is->kept;
     unit->form->joint = stacked ? '_' : weight->form->joint;
     unit->name = weight->name;
-    /* gate_up_proj that alternates is no w13: see alternates() */
-    if (stacked && !weight->form->alternates)
+    /* gate_up_proj that alternates is no w13 as long as it does: see alternates() */
+    if (stacked && (ordered || !weight->form->alternates))
         unit->name = tp_store_join(&b->plan->store, full, stack.prefix,
                                    stack.gate_up ? ".w13" : ".w2", b->err);
-    if (!unit->name || unit_views(b, unit, 1))
+    bool gated = weight->form->rank == 3 && weight->form->box.n % 2 == 0 &&
+                 tp_name_stack(&b->plan->weights->facts, full, &stack) && stack.gate_up;
+    if (gated)
+        unit_gated(unit);
+    if (!unit->name || whole_views(b, unit, w, gated))
         return TP_E_MEMORY;
-    unit->form->view_rows[0] = weight->form->box.n;
-    for (uint64_t e = 0; e < unit->form->box.e; e++)
-        unit->views[e] = (struct tp_view){w, e, 0};
     return settle(b, unit);
 }
 
@@ -226,7 +303,7 @@ static enum tp_code split_one(struct tp_builder *b, uint32_t w, uint64_t expert,
     if (!unit->name || unit_views(b, unit, 1))
         return TP_E_MEMORY;
     unit->form->view_rows[0] = rows;
-    unit->views[0] = (struct tp_view){w, expert, row};
+    unit->views[0] = (struct tp_view){w, expert, row, 1};
     return settle(b, unit);
 }
 
@@ -236,9 +313,10 @@ static char *split_name(struct tp_builder *b, const struct tp_weight *weight, ui
                         uint32_t p, const struct tp_stack_name *stack, const char *full)
 {
     static const char *const labels[] = {"gate_proj", "up_proj", "down_proj"};
+    uint32_t label = up_first(weight->form->format) ? 1 - p : p;
     if (p >= weight->origins || !strstr(weight->origin[p].name, "{e}"))
         return tp_os_format(b->err, "%.*s.%llu.%s", (int)stack->prefix, full,
-                            (unsigned long long)e, labels[stack->gate_up ? p : 2]);
+                            (unsigned long long)e, labels[stack->gate_up ? label : 2]);
     char *name = tp_origin_name(&weight->origin[p], e, b->err);
     if (name)
         name[tp_name_stem(name)] = '\0';
@@ -361,14 +439,17 @@ static enum tp_code stack(struct tp_builder *b, const struct member *members, si
     unit->form->box.e = count / matrices;
     unit->form->box.n = rows * matrices;
     unit->form->joint = '_';
+    if (!down)
+        unit_gated(unit);
     unit->name = tp_store_join(&b->plan->store, first->name, first->parsed.prefix,
                                down ? ".w2" : ".w13", b->err);
     if (!unit->name || unit_views(b, unit, matrices))
         return TP_E_MEMORY;
     for (uint32_t p = 0; p < matrices; p++)
         unit->form->view_rows[p] = rows;
+    bool swapped = !down && up_first(unit->form->format);
     for (size_t i = 0; i < count; i++)
-        unit->views[i] = (struct tp_view){members[i].weight, 0, 0};
+        unit->views[i ^ swapped] = (struct tp_view){members[i].weight, 0, 0, 1};
     return settle(b, unit);
 }
 
@@ -400,22 +481,13 @@ static enum tp_code stack_experts(struct tp_builder *b)
     return code;
 }
 
-/* Packed stacks of gpt-oss, whose rows alternate between gate and up (and the
- * down_proj beside them): known by "gate_up_proj_blocks" and what became of it. They
- * stay one stack in that order, to which the model's biases belong. */
-static bool alternates(const struct tp_weight *weight)
-{
-    return weight->form->format && weight->form->joint == '_' &&
-           tp_ends_with(weight->name, "_proj");
-}
-
 /* Whether nothing is to be done. Of another tool's weight the settings are not known;
  * its scales may be of another type than the format's, which is mended where it
  * costs nothing. */
 static bool is_already(const struct tp_weight *weight, const struct tp_rule *rule)
 {
     struct tp_op op;
-    if (weight->form->format != rule->format)
+    if (weight->form->format != tp_format_for(rule->format, weight->form->op.stretches > 1))
         return false;
     if (searches(rule)) /* which settle() allows with --requantize only */
         return false;
@@ -431,6 +503,17 @@ static bool is_already(const struct tp_weight *weight, const struct tp_rule *rul
     return true;
 }
 
+/* Rows that alternated in the model stay apart: no format of another order takes them. */
+static enum tp_code refuse_dealt(const struct tp_builder *b, uint32_t w)
+{
+    const struct tp_weight *weight = weight_at(b, w);
+    tp_err_tensor(b->err, weight->name);
+    tp_err_hint(b->err, "unpack, or convert the checkpoint that it was made of");
+    return tp_fail(b->err, TP_E_UNSUPPORTED, "the rows of gate and up, which alternate in the "
+                   "model, are put apart here: %s would have them alternate",
+                   b->choices[w].rule->format->name);
+}
+
 static enum tp_code remaining(struct tp_builder *b, uint32_t w)
 {
     const struct tp_weight *weight = weight_at(b, w);
@@ -440,6 +523,8 @@ static enum tp_code remaining(struct tp_builder *b, uint32_t w)
     const char *full = tp_weight_full_name(b->plan, w, buffer, b->err);
     if (!full)
         return b->err->code;
+    if (weight->origins && weight->origin->step > 1 && !up_first(rule->format))
+        return refuse_dealt(b, w);
     if (is_already(weight, rule))
         return tp_choice_keep(b, w, false, TP_REASON_SAME);
     if (weight->form->rank == 3 && rule->format->experts == TP_EXPERTS_SPLIT &&

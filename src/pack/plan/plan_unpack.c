@@ -17,7 +17,7 @@
 /* Rows of one expert of a plain tensor, and where they lie now. */
 struct piece {
     char *name;
-    uint64_t e, row, rows;
+    uint64_t e, row, rows, step;
     uint64_t shape[3];
     uint32_t rank;
     bool transposed; /* the tensor was stored [E,K,N] */
@@ -48,9 +48,10 @@ static enum tp_code add_piece(struct tp_builder *b, struct pieces *pieces,
     bool stack = origin->rank == 3 && origin->expert < 0;
     struct piece *piece = &pieces->items[pieces->count];
     *piece = (struct piece){.e = stack ? e : origin->expert > 0 ? (uint64_t)origin->expert : 0,
-                            .row = origin->row, .rows = origin->rows, .rank = origin->rank,
+                            .row = origin->row, .rows = origin->rows,
+                            .step = tp_max_u64(origin->step, 1), .rank = origin->rank,
                             .transposed = origin->transposed,
-                            .view = {w, e, row}, .dtype = weight->form->dtype};
+                            .view = {w, e, row, 1}, .dtype = weight->form->dtype};
     memcpy(piece->shape, origin->shape, sizeof piece->shape);
     if (!(piece->name = tp_origin_name(origin, e, b->err)))
         return TP_E_MEMORY;
@@ -78,7 +79,7 @@ static enum tp_code add_weight(struct tp_builder *b, struct pieces *pieces, uint
     const struct tp_weight *weight = &b->plan->weights->items[w];
     struct tp_unit_form form = {.rank = weight->form->rank, .box = weight->form->box,
                                 .views_per_expert = 1, .view_rows = {weight->form->box.n}};
-    struct tp_unit whole = {.form = &form, .views = &(struct tp_view){w, 0, 0}};
+    struct tp_unit whole = {.form = &form, .views = &(struct tp_view){w, 0, 0, 1}};
     struct tp_origin *origins;
     uint32_t count;
     uint64_t row = 0;
@@ -117,11 +118,27 @@ static enum tp_code not_covered(struct tp_builder *b, const struct piece *piece,
                    (unsigned long long)row);
 }
 
+/* Rows that were taken in turn are dealt out again: as many pieces as a step is long. */
+static enum tp_code first_deal(struct tp_builder *b, const struct piece *pieces, size_t count,
+                               struct tp_unit *unit)
+{
+    uint64_t step = pieces->step, n = unit->form->box.n;
+    for (uint64_t i = 0; i < step; i++) {
+        if (i >= count || pieces[i].e || pieces[i].row != i || pieces[i].rows * step != n)
+            return not_covered(b, pieces, i);
+        unit->form->view_rows[unit->form->views_per_expert++] = pieces[i].rows;
+    }
+    unit->form->dealt = unit->form->gathers = true;
+    return TP_OK;
+}
+
 /* The cut of the first expert; false if it does not cover all rows. */
 static enum tp_code first_cut(struct tp_builder *b, const struct piece *pieces, size_t count,
                               struct tp_unit *unit)
 {
     uint64_t row = 0;
+    if (pieces->step > 1)
+        return first_deal(b, pieces, count, unit);
     for (size_t i = 0; i < count && row < unit->form->box.n; i++) {
         if (unit->form->views_per_expert == TP_MAX_VIEWS) {
             tp_err_tensor(b->err, pieces->name);
@@ -146,13 +163,13 @@ static enum tp_code fill_parts(struct tp_builder *b, const struct piece *pieces,
         for (uint64_t p = 0, row = 0; p < per; p++) {
             const struct piece *piece = &pieces[e * per + p];
             if (piece->e != e || piece->row != row || piece->rows != unit->form->view_rows[p] ||
-                piece->rank != pieces->rank || piece->transposed != pieces->transposed ||
+                piece->rank != pieces->rank || piece->step != pieces->step || piece->transposed != pieces->transposed ||
                 memcmp(piece->shape, pieces->shape, sizeof piece->shape) != 0)
                 return not_covered(b, piece, row);
             unit->views[e * per + p] = piece->view;
             if (piece->dtype != TP_BF16)
                 unit->form->original = TP_F32;
-            row += piece->rows;
+            row += unit->form->dealt ? 1 : piece->rows;
         }
     return TP_OK;
 }

@@ -58,7 +58,8 @@ static bool find_pieces(const struct tp_unit *unit, const struct tp_parallel_nam
     bool fits = heads->query <= n && heads->key_value <= n; /* or products would wrap */
     cut->pieces = 1;
     cut->piece_rows[0] = n;
-    if (name->fused == TP_FUSED_GATE_UP && !heads->interleaved) {
+    bool apart = unit->form->format->rows == TP_ROWS_UP_GATE || unit->form->op.stretches > 1;
+    if (name->fused == TP_FUSED_GATE_UP && (apart || !heads->interleaved)) {
         cut->pieces = 2;
         cut->piece_rows[0] = cut->piece_rows[1] = n / 2;
         return n % 2 == 0;

@@ -6,6 +6,7 @@
 #include "pack/run/lane.h"
 
 #include "base/num.h"
+#include "pack/run/gather_rows.h"
 #include "pack/run/ranks_io.h"
 #include "pack/run/row_marks.h"
 #include "pack/source/contents.h"
@@ -104,6 +105,37 @@ static enum tp_code crop(struct tp_lane *lane, const struct source_box *source, 
     return code;
 }
 
+/* The source of a box whose rows do not lie side by side there, put together: args->in. `more`
+ * bytes of output are needed beside it. */
+static enum tp_code gather(struct tp_lane *lane, const struct tp_unit *unit,
+                           const struct tp_box *box, uint64_t more, struct tp_dense_op *dense,
+                           struct tp_args *args)
+{
+    void *buffers[TP_MAX_OUT] = {0};
+    uint64_t bytes;
+    enum tp_code code;
+    tp_dense_op(&lane->plan->weights->items[unit->views[0].weight].form->op, dense);
+    if ((code = tp_op_total(&dense->op, box->size, &bytes, &lane->err)) ||
+        (code = begin(lane, bytes, more)) ||
+        (code = tp_op_take(&dense->op, box->size, lane->compute.in, buffers, &lane->err)))
+        return code;
+    memcpy(args->in, buffers, sizeof buffers);
+    return tp_rows_gather(lane->plan, unit, box, &dense->op, buffers, &lane->err);
+}
+
+static enum tp_code load_gathered(struct tp_lane *lane, const struct tp_unit *unit,
+                                  const struct tp_box *box, const void **values)
+{
+    struct tp_dense_op dense;
+    struct tp_args args = {.dtype = unit->form->dtype, .box = box->size};
+    uint64_t bytes = tp_value_bytes(box->size, unit->form->dtype);
+    enum tp_code code = gather(lane, unit, box, bytes, &dense, &args);
+    if (code)
+        return code;
+    *values = args.out[0] = tp_arena_take(lane->compute.out, bytes);
+    return tp_compute_decode(&lane->compute, &dense.op, &args, &lane->err);
+}
+
 /* The values of a box, wherever they come from: plain, or decoded and cut. */
 static enum tp_code load_values(struct tp_lane *lane, const struct tp_unit *unit,
                                 const struct tp_box *box, const void **values)
@@ -119,6 +151,8 @@ static enum tp_code load_values(struct tp_lane *lane, const struct tp_unit *unit
         *values = to;
         return tp_values_read(lane->plan, unit, box, to, &lane->err);
     }
+    if (unit->form->gathers)
+        return load_gathered(lane, unit, box, values);
     if ((code = source_of(lane, unit, box, &source)) ||
         (code = tp_op_total(&source.weight->form->op, source.cover.size, &in_bytes, &lane->err)) ||
         (code = begin(lane, in_bytes, tp_value_bytes(source.cover.size, unit->form->dtype))) ||
@@ -198,9 +232,9 @@ static enum tp_code refuse_nonfinite(struct tp_lane *lane, const struct tp_unit 
 }
 
 static enum tp_code check_scales(struct tp_lane *lane, const struct source_box *source,
-                                 const struct tp_op *to, const struct tp_args *args)
+                                 const struct tp_op *op, const struct tp_op *to,
+                                 const struct tp_args *args)
 {
-    const struct tp_op *op = &source->weight->form->op;
     enum tp_code code = TP_OK;
     if (!lane->options->keep_nonfinite)
         code = tp_source_scales_check(op, source->weight->form->search.is_signed,
@@ -224,7 +258,8 @@ static enum tp_code convert_packed(struct tp_lane *lane, const struct tp_unit *u
         (code = tp_op_take(&unit->form->op, args->box, lane->compute.out, args->out, &lane->err)))
         return code;
     if (unit->form->kind == TP_UNIT_REPACK &&
-        (code = check_scales(lane, source, &unit->form->op, args)))
+        (code = check_scales(lane, source, &source->weight->form->op, &unit->form->op,
+                             args)))
         return code;
     if (unit->form->kind == TP_UNIT_REPACK)
         return tp_compute_repack(&lane->compute, &source->weight->form->op, &unit->form->op, args,
@@ -267,7 +302,7 @@ static enum tp_code convert_cut(struct tp_lane *lane, const struct tp_unit *unit
         (code = read_source(lane, source, &whole)) ||
         (code = tp_op_take(&unit->form->op, whole.box, lane->compute.out, whole.out, &lane->err)) ||
         (code = tp_op_take(&unit->form->op, args->box, lane->compute.out, args->out, &lane->err)) ||
-        (code = check_scales(lane, source, &unit->form->op, &whole)) ||
+        (code = check_scales(lane, source, &source->weight->form->op, &unit->form->op, &whole)) ||
         (code = tp_compute_repack(&lane->compute, &source->weight->form->op, &unit->form->op,
                                   &whole, &lane->err)))
         return code;
@@ -300,11 +335,34 @@ static enum tp_code convert_values(struct tp_lane *lane, const struct tp_unit *u
     return tp_compute_encode(&lane->compute, &unit->form->op, args, &lane->err);
 }
 
+/* Rows that do not lie side by side in their source. */
+static enum tp_code convert_gathered(struct tp_lane *lane, const struct tp_unit *unit,
+                                     const struct tp_box *box, struct tp_args *args)
+{
+    struct source_box source = {.cover = {.size = box->size},
+        .weight = &lane->plan->weights->items[unit->views[0].weight]};
+    struct tp_dense_op dense;
+    uint64_t out_bytes;
+    enum tp_code code;
+    if ((code = tp_op_total(&unit->form->op, box->size, &out_bytes, &lane->err)) ||
+        (code = gather(lane, unit, box, out_bytes, &dense, args)) ||
+        (code = tp_op_take(&unit->form->op, box->size, lane->compute.out, args->out, &lane->err)))
+        return code;
+    if (unit->form->kind != TP_UNIT_REPACK)
+        return tp_compute_requantize(&lane->compute, &dense.op, &unit->form->op, unit->form->dtype,
+                                     args, &lane->err);
+    if ((code = check_scales(lane, &source, &dense.op, &unit->form->op, args)))
+        return code;
+    return tp_compute_repack(&lane->compute, &dense.op, &unit->form->op, args, &lane->err);
+}
+
 /* From a packed source, by the shortest way that the box allows. */
 static enum tp_code convert_from_packed(struct tp_lane *lane, const struct tp_unit *unit,
                                         const struct tp_box *box, struct tp_args *args)
 {
     struct source_box source;
+    if (unit->form->gathers)
+        return convert_gathered(lane, unit, box, args);
     enum tp_code code = source_of(lane, unit, box, &source);
     if (code)
         return code;

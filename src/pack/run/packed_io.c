@@ -134,12 +134,14 @@ static enum tp_code copy_box(const struct tp_op *op, struct tp_box3 size, const 
                              void *const from[], void *const to[], tp_run_visit visit,
                              struct tp_err *err)
 {
+    struct tp_op part = *op; /* what is cut is a box, too: of one stretch */
     enum tp_code code = TP_OK;
+    part.stretches = 1;
     for (uint32_t i = 0; i < op->outs && code == TP_OK; i++) {
         struct transfer t = {.bits = tp_element_bits(op->out[i].element), .from = from[i],
                              .data = to[i], .err = err};
         if (op->out[i].role != TP_ROLE_WORDS)
-            code = move(op, i, size, box, visit, &t);
+            code = move(&part, i, size, box, visit, &t);
     }
     return code;
 }

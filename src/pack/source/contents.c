@@ -15,6 +15,8 @@
 
 static bool has_padding(const struct tp_content *c)
 {
+    if (c->weight->form->op.out[c->out].word_bits) /* elements lie across bytes, or change places */
+        return false;
     return c->n < tp_layout_extent(&c->layout, TP_DIM_N) ||
            c->k < tp_layout_extent(&c->layout, TP_DIM_K);
 }
@@ -46,8 +48,9 @@ static enum tp_code prepare(const struct tp_weight *weight, uint32_t i, bool fin
     *c = (struct tp_content){.tensor = weight->tensor[i], .weight = weight, .out = i,
                              .finite = finite && (out->role == TP_ROLE_SCALE ||
                                                   out->role == TP_ROLE_CHANNEL)};
-    enum tp_code code = tp_op_layout(&weight->form->op, i, weight->form->box, &c->layout, err);
-    c->n = out->per_n ? tp_ceil_div(weight->form->box.n, out->per_n) : 1;
+    enum tp_code code = tp_op_whole_layout(&weight->form->op, i, weight->form->box, &c->layout, err);
+    uint64_t rows = tp_op_stretch_rows(&weight->form->op, weight->form->box.n);
+    c->n = out->per_n ? tp_ceil_div(rows, out->per_n) : 1;
     c->k = out->per_k ? tp_ceil_div(weight->form->box.k, out->per_k) : 1;
     *wanted = code == TP_OK && (has_padding(c) || is_group8(c) || c->finite);
     return code;

@@ -56,13 +56,19 @@ static json_t *output_json(const struct tp_format *format, const struct tp_op *o
     if (out->layout) {
         struct tp_layout layout;
         char text[512];
-        if (tp_op_layout(op, i, box, &layout, err) == TP_OK)
+        if (tp_op_whole_layout(op, i, box, &layout, err) == TP_OK)
             tp_layout_print(&layout, text, sizeof text);
         else
             text[0] = '\0';
         json_object_set_new(json, "per", json_pack("[i,i]", (int)out->per_n, (int)out->per_k));
         json_object_set_new(json, "layout", json_string(text));
         json_object_set_new(json, "fill", json_integer(out->fill));
+    }
+    if (out->word_bits) {
+        json_t *bits = json_array();
+        for (int b = 0; b < TP_WORD_BITS; b++)
+            json_array_append_new(bits, json_integer(out->word_bits[b]));
+        json_object_set_new(json, "word_bits", bits);
     }
     if (out->role == TP_ROLE_GLOBAL)
         json_object_set_new(json, "divides", json_boolean(op->codec == TP_CODEC_NVFP4 &&
@@ -92,6 +98,8 @@ json_t *tp_descriptor_json(const struct tp_format *format, const struct tp_setti
     json_object_set_new(json, "params", params);
     json_object_set_new(json, "codec", json_string(tp_codec_name(op->codec)));
     json_object_set_new(json, "block", json_pack("[i,i]", (int)op->block_n, (int)op->block_k));
+    if (op->stretches > 1)
+        json_object_set_new(json, "stretches", json_integer(op->stretches));
     json_object_set_new(json, "outputs", outputs);
     if (err && err->code != TP_OK) {
         json_decref(json);

@@ -72,6 +72,7 @@ static enum tp_code read_format(const json_t *json, struct tp_weight_form *form,
                            name, text);
         }
     }
+    form->format = tp_format_for(form->format, json_object_get(json, "stretches") != NULL);
     tp_format_op(form->format, &form->settings, &form->op);
     return tp_search_choice_fits(&form->search, &form->op)
                ? TP_OK
@@ -120,7 +121,7 @@ static enum tp_code check_sizes(const struct tp_weight_form *form, struct tp_err
             continue;
         enum tp_code code = tp_format_shape(form->format, i, form->box, form->rank, shape,
                                             &rank, err);
-        if (code || (code = tp_op_bytes(&form->op, i, form->box, &bytes, err)))
+        if (code || (code = tp_op_whole_bytes(&form->op, i, form->box, &bytes, err)))
             return code;
         for (uint32_t d = 0; d < rank; d++)
             if (!tp_mul_u64(&size, size, shape[d]))
@@ -137,7 +138,8 @@ static enum tp_code check_sizes(const struct tp_weight_form *form, struct tp_err
  * the number that no check lets pass. */
 struct stated_origin {
     const char *name;
-    int64_t row, rows, expert; /* expert: -1 without one, -2 for a wrong one */
+    int64_t row, rows, step; /* step: 0 without one */
+    int64_t expert; /* expert: -1 without one, -2 for a wrong one */
     int64_t shape[3];
     size_t rank;
     bool transposed;
@@ -163,20 +165,22 @@ static enum tp_code make_origin(const struct stated_origin *from, struct tp_orig
                                 struct tp_err *err)
 {
     if (!from->name || from->rows < 1 || from->row < 0 || from->rank < 2 || from->rank > 3 ||
-        from->expert < -1)
+        from->expert < -1 || from->step < 0 || from->step > 2)
         return bad(err, "\"from\" is wrong");
     origin->rank = (uint32_t)from->rank;
     origin->expert = from->expert;
     origin->transposed = from->transposed;
     origin->row = (uint64_t)from->row;
     origin->rows = (uint64_t)from->rows;
+    origin->step = (uint64_t)from->step;
     for (uint32_t d = 0; d < origin->rank; d++) {
         if (from->shape[d] < 0)
             return bad(err, "\"from\" has a wrong shape");
         origin->shape[d] = (uint64_t)from->shape[d];
     }
     uint64_t end;
-    if (!tp_add_u64(&end, origin->row, origin->rows) || end > origin->shape[origin->rank - 2])
+    if (!tp_mul_u64(&end, origin->rows - 1, origin->step ? origin->step : 1) ||
+        !tp_add_u64(&end, end, origin->row) || !tp_add_u64(&end, end, 1) || end > origin->shape[origin->rank - 2])
         return bad(err, "\"from\" names rows outside its tensor");
     origin->name = tp_os_join(err, from->name, strlen(from->name), "");
     return origin->name ? TP_OK : TP_E_MEMORY;
@@ -251,6 +255,7 @@ static enum tp_code state_unit(const json_t *json, struct stated *unit, struct t
             .name = json_string_value(json_object_get(part, "name")),
             .row = json_integer_value(json_object_get(part, "row")),
             .rows = json_integer_value(json_object_get(part, "rows")),
+            .step = json_integer_value(json_object_get(part, "step")),
             .expert = !expert ? -1 : number < 0 ? -2 : number,
             .rank = json_array_size(shape),
             .transposed = json_is_true(json_object_get(part, "transposed")),
@@ -364,7 +369,7 @@ static bool scan_true(struct tp_json *json, bool *value)
 static bool scan_origin_key(struct tp_json *json, void *into)
 {
     static const char *const keys[] = {"name", "row", "rows", "shape", "expert", "transposed",
-                                       NULL};
+                                       "step", NULL};
     struct stated_origin *origin = into;
     switch (scan_key(json, keys, &origin->seen)) {
     case 0: return scan_string(json, &origin->name);
@@ -373,6 +378,7 @@ static bool scan_origin_key(struct tp_json *json, void *into)
     case 3: return scan_all(json, "[]", scan_size, origin);
     case 4: return scan_number(json, &origin->expert);
     case 5: return scan_true(json, &origin->transposed);
+    case 6: return scan_number(json, &origin->step);
     default: return false;
     }
 }

@@ -13,6 +13,7 @@
 struct tp_origin {
     char *name;         /* tensor name; "{e}" stands for the expert's number */
     uint64_t row, rows; /* rows of that tensor (of each expert) */
+    uint64_t step;      /* from one of them to the next: 2 where gate and up alternate; 0 is 1 */
     int64_t expert;     /* the expert of a 3-D tensor that was split, or -1 */
     uint64_t shape[3];
     uint32_t rank;

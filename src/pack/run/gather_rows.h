@@ -1,0 +1,26 @@
+/* Rows of a box that do not lie side by side in their packed source: rows that alternate, or parts
+ * that end inside of a tile. What belongs to them is read and put together as a small weight of the
+ * same format whose rows and columns lie in order.
+ */
+#ifndef TP_PACK_GATHER_ROWS_H
+#define TP_PACK_GATHER_ROWS_H
+
+#include "pack/plan/plan.h"
+
+enum { TP_DENSE_TEXT = 96 };
+
+/* An operation with the elements of another one, in order. */
+struct tp_dense_op {
+    struct tp_op op;
+    char layout[TP_MAX_OUT][TP_DENSE_TEXT];
+};
+void tp_dense_op(const struct tp_op *op, struct tp_dense_op *dense);
+
+/* Fills to[], which has room for `dense` at box->size, with the codes, scales and so on of the
+ * box, which is of one expert of the unit. TP_E_INPUT, with tensor and file, for codes that are
+ * none. */
+enum tp_code tp_rows_gather(const struct tp_plan *plan, const struct tp_unit *unit,
+                            const struct tp_box *box, const struct tp_op *dense,
+                            void *const to[], struct tp_err *err);
+
+#endif

@@ -1,0 +1,268 @@
+"""Kernel-ready experts: rows put in another order, gate and up padded apart, bits moved
+(golden/engines), and the ways from such files to others."""
+import json
+import os
+
+import numpy as np
+
+import oracle
+import stfile
+import tool
+from input_cases.common import ROOT, case
+from golden import Mismatch
+from stfile import Tensor, tensor
+
+KEEP = ("--nonfinite", "keep")  # random bytes are also scales that are no numbers
+AT = "m.mlp.experts."
+
+
+def load(family):
+    """{case: {name: tensor}}"""
+    cases = {}
+    for key, t in stfile.load(os.path.join(ROOT, "engines", family + ".safetensors"))[0].items():
+        _, name, rest = key.split(".", 2)
+        cases.setdefault(name, {})[rest] = t
+    return cases
+
+
+def rows_of(t, e, rows=slice(None)):
+    return tensor(t.dtype, np.ascontiguousarray(t.bits[e][rows]))
+
+
+def experts(t, names):
+    """A checkpoint with a matrix for each expert. `names`: of the golden's -> of the source's."""
+    source = {}
+    for name, to in names.items():
+        w13, w2 = t["in_w13_" + name], t["in_w2_" + name]
+        half = w13.shape[1] // 2
+        for e in range(w13.shape[0]):
+            source[f"{AT}{e}.gate_proj.{to}"] = rows_of(w13, e, slice(0, half))
+            source[f"{AT}{e}.up_proj.{to}"] = rows_of(w13, e, slice(half, None))
+            source[f"{AT}{e}.down_proj.{to}"] = rows_of(w2, e)
+    return source
+
+
+def each(source, name, number):
+    """One number beside every matrix, a scalar or [1]."""
+    for key in [k for k in source if k.endswith(".weight")]:
+        source[key[:-6] + name] = number(int(key.split(".")[3]), "down" in key)
+
+
+def modelopt(t):
+    source = experts(t, {"weight": "weight", "weight_scale": "weight_scale"})
+    each(source, "weight_scale_2",
+         lambda e, down: Tensor("F32", (), np.float32((e + 1) / 1024).tobytes()))
+    return source
+
+
+def gptoss(t):
+    """The stacks that gpt-oss publishes: rows of gate and up alternate."""
+    source = {}
+    for part, name in (("w13", "gate_up_proj"), ("w2", "down_proj")):
+        w, scale = t[f"in_{part}_weight"], t[f"in_{part}_weight_scale"]
+        shape = (w.shape[0], w.shape[1], w.shape[2] // 16, 16)
+        source[f"{AT}{name}_blocks"] = Tensor("U8", shape, w.data)
+        source[f"{AT}{name}_scales"] = Tensor("U8", scale.shape, scale.data)
+    return source
+
+
+def compressed(t):
+    return experts(t, {"weight": "weight_packed", "weight_scale": "weight_scale"})
+
+
+def equal_files(report, what, a, b):
+    """Tensors of two converted files."""
+    x, y = tool.load(a)[0], tool.load(b)[0]
+    if set(x) != set(y):
+        raise Mismatch(f"{what}: {sorted(x)} and {sorted(y)}")
+    for name in x:
+        report.equal(f"{what} {name}", x[name].bytes, y[name].bytes)
+
+
+def check_values(report, work, out):
+    """What unpack restores, against the oracle, and single elements as dump has them."""
+    tool.run("unpack", work.at("out.safetensors"), "-o", work.at("plain.safetensors"), "--dtype", "f32", "--quiet")
+    plain = tool.load(work.at("plain.safetensors"))[0]
+    for unit in oracle.Checkpoint([work.at("out.safetensors")]).units:
+        values, row = unit.values(), 0
+        for origin in unit.sources:
+            mine = values[:, row:row + origin["rows"]]
+            row += origin["rows"]
+            first, step = origin.get("row", 0), origin.get("step", 1)
+            for e in range(values.shape[0]):
+                theirs = plain[origin["name"].replace("{e}", str(e))].f32()
+                theirs = theirs if theirs.ndim == 2 else theirs[e]
+                theirs = theirs.T if origin.get("transposed") else theirs
+                theirs = theirs[first:first + (origin["rows"] - 1) * step + 1:step]
+                if not np.array_equal(theirs, mine[e], equal_nan=True):
+                    raise Mismatch(f"{unit.prefix}: other values are unpacked of {origin['name']}")
+                report.bytes += theirs.nbytes
+        check_elements(work, unit, values)
+    return out
+
+
+def check_elements(work, unit, values):
+    rng = np.random.default_rng(18)
+    for _ in range(3):
+        e, n, k = (int(rng.integers(size)) for size in values.shape)
+        done = tool.run("dump", work.at("out.safetensors"), unit.prefix + "weight", "--at",
+                        f"{e},{n},{k}", "--json")
+        got = np.float32(json.loads(done.stdout)["value"])
+        want = values[e, n, k]
+        if not np.array_equal(got, want, equal_nan=True):
+            raise Mismatch(f"element {e},{n},{k} of {unit.prefix} is {got}, not {want}")
+
+
+def check(report, source, to, want, others=()):
+    """`want`: name behind the experts -> tensor. `others`: formats that the result is taken over
+    into, which must give what the source gives."""
+    with tool.Workdir() as work:
+        stfile.save(work.at("in.safetensors"), source)
+        out, _ = tool.convert(work.at("in.safetensors"), work.at("out.safetensors"), to, None, KEEP)
+        for name, t in want.items():
+            got = out[AT + name]
+            if got.shape != t.shape:
+                raise Mismatch(f"{to} {name} is {got.shape}, not {t.shape}")
+            report.equal(f"{to} {name}", got.bytes, t.bytes)
+        tool.run("verify", work.at("out.safetensors"), "--against", work.at("in.safetensors"), "--quiet")
+        check_values(report, work, out)
+        for other in others:
+            tool.convert(work.at("in.safetensors"), work.at("straight.safetensors"), other, None, KEEP)
+            tool.convert(work.at("out.safetensors"), work.at("around.safetensors"), other, None, KEEP)
+            equal_files(report, f"{to} to {other}", work.at("straight.safetensors"), work.at("around.safetensors"))
+            tool.convert(work.at("around.safetensors"), work.at("back.safetensors"), to, None, KEEP)
+            equal_files(report, f"{other} to {to}", work.at("out.safetensors"), work.at("back.safetensors"))
+            for name in ("straight.safetensors", "around.safetensors", "back.safetensors"):
+                os.remove(work.at(name))
+
+
+def both(t, *suffixes):
+    return {f"{part}_{s}": t[f"out_{part}_{s}"] for part in ("w13", "w2") for s in suffixes}
+
+
+WEIGHTS = ("weight", "weight_scale")
+
+
+@case("engines: TRTLLM-gen and CUTLASS experts, NVFP4")
+def _(report):
+    cases = load("trtllm")
+    for name in ("nvfp4_gated", "nvfp4_gated_pad"):
+        check(report, modelopt(cases[name]), "nvfp4-trtllm", both(cases[name], *WEIGHTS),
+              ("nvfp4-cutlass-moe", "nvfp4-cutedsl"))
+    cases = load("nvfp4moe")
+    check(report, modelopt(cases["fi_cutlass"]), "nvfp4-cutlass-moe",
+          both(cases["fi_cutlass"], *WEIGHTS))
+    for name in ("cutedsl", "cutedsl_pad"):
+        check(report, modelopt(cases[name]), "nvfp4-cutedsl", both(cases[name], *WEIGHTS))
+
+
+@case("engines: TRTLLM-gen experts, MXFP4 and MXFP8")
+def _(report):
+    cases = load("trtllm")
+    t = cases["mxfp4_gateup_pad"]
+    check(report, compressed(t), "mxfp4-trtllm", both(t, *WEIGHTS), ("mxfp4-flashinfer-sm90",))
+    for name in ("mxfp4_gptoss", "mxfp4_gptoss_pad"):
+        check(report, gptoss(cases[name]), "mxfp4-trtllm", both(cases[name], *WEIGHTS),
+              ("mxfp4-flashinfer-sm90",))
+    t = cases["mxfp8_gated_pad"]
+    source = experts(t, {"weight": "weight", "weight_scale": "weight_scale"})
+    check(report, source, "mxfp8-trtllm", both(t, *WEIGHTS))
+
+
+@case("engines: TRTLLM-gen experts, FP8 and int4")
+def _(report):
+    cases = load("trtllm")
+    t = cases["fp8block"]
+    names = {"weight": "weight", "weight_scale_inv": "weight_scale_inv"}
+    check(report, experts(t, names), "fp8-trtllm", both(t, *names))
+    for name in ("fp8tensor_gated", "fp8tensor_gated_pad"):
+        t = cases[name]
+        source = experts(t, {"weight": "weight"})
+        each(source, "weight_scale", lambda e, down, t=t: Tensor(
+            "F32", (1,), t[f"in_{'w2' if down else 'w13'}_weight_scale"].bits[e:e + 1].tobytes()))
+        check(report, source, "fp8-tensor-trtllm", both(t, *WEIGHTS))
+    t = cases["mxint4"]
+    source = experts(t, {"weight_packed": "weight_packed", "weight_scale": "weight_scale"})
+    for key in [k for k in source if k.endswith("weight_packed")]:
+        n, words = source[key].shape
+        source[key[:-6] + "shape"] = tensor("I64", np.array([n, words * 8], dtype=np.int64))
+    check(report, source, "mxint4-trtllm", both(t, *WEIGHTS))
+
+
+@case("engines: MXFP4 experts for Hopper")
+def _(report):
+    cases = load("mxfp4")
+    t = cases["fi_sm90_pad"]
+    check(report, gptoss(t), "mxfp4-flashinfer-sm90", both(t, *WEIGHTS), ("mxfp4-trtllm",))
+    rng = np.random.default_rng(19)
+    for name in ("value_a", "value_b", "scale_a", "scale_b"):
+        t = cases["hopper_" + name]
+        if name[0] == "v":
+            codes = t["in_weight"].bits
+            scale = rng.integers(90, 150, codes.shape[:2] + (codes.shape[2] // 16,), dtype=np.uint8)
+        else:
+            scale = t["in_scale"].bits
+            codes = rng.integers(0, 256, scale.shape[:2] + (scale.shape[2] * 16,), dtype=np.uint8)
+        source = {}
+        for e in range(codes.shape[0]):
+            at = f"{AT}{e}.down_proj.weight_"
+            source[at + "packed"] = tensor("U8", codes[e])
+            source[at + "scale"] = tensor("U8", scale[e])
+        want = {"w2_weight": t["out_weight"]} if name[0] == "v" else {
+            "w2_weight_scale": t["out_scale"]}
+        check(report, source, "mxfp4-triton-hopper", want)
+
+
+@case("engines: comfy-kitchen, the high nibble first")
+def _(report):
+    for name in ("nvfp4", "nvfp4_pad"):
+        t = load("comfy")[name]
+        source = {"x.weight": t["in_codes"], "x.weight_scale": t["in_scale"],
+                  "x.weight_scale_2": Tensor("F32", (), t["in_per_tensor_scale"].data)}
+        with tool.Workdir() as work:
+            stfile.save(work.at("in.safetensors"), source)
+            out, _ = tool.convert(work.at("in.safetensors"), work.at("out.safetensors"), "nvfp4-comfy", None, KEEP)
+            report.exact("codes", out["x.weight"], t["out_codes"], t["out_codes"].shape)
+            report.exact("scale", out["x.weight_scale"], t["out_scale"], t["out_scale"].shape)
+            tool.run("verify", work.at("out.safetensors"), "--against", work.at("in.safetensors"), "--quiet")
+            check_values(report, work, out)
+
+
+@case("engines: plain stacks, ranks and back, a single expert's matrix")
+def _(report):
+    rng = np.random.default_rng(20)
+    stack = stfile.from_f32("BF16", rng.standard_normal((2, 256, 256)).astype(np.float32))
+    down = stfile.from_f32("BF16", rng.standard_normal((2, 256, 128)).astype(np.float32))
+    split = {}
+    for e in range(2):
+        split[f"{AT}{e}.gate_proj.weight"] = rows_of(stack, e, slice(0, 128))
+        split[f"{AT}{e}.up_proj.weight"] = rows_of(stack, e, slice(128, None))
+        split[f"{AT}{e}.down_proj.weight"] = rows_of(down, e)
+    whole = {AT + "gate_up_proj": stack, AT + "down_proj": down}
+    for to in ("nvfp4-trtllm", "fp8-trtllm", "mxfp4-trtllm", "nvfp4-cutlass-moe"):
+        with tool.Workdir() as work:
+            stfile.save(work.at("split.safetensors"), split)
+            stfile.save(work.at("whole.safetensors"), whole)
+            tool.convert(work.at("split.safetensors"), work.at("a.safetensors"), to)
+            tool.convert(work.at("whole.safetensors"), work.at("b.safetensors"), to)
+            equal_files(report, to, work.at("a.safetensors"), work.at("b.safetensors"))
+            for name, back in (("a.safetensors", split), ("b.safetensors", whole)):
+                tool.run("unpack", work.at(name), "-o", work.at("back.safetensors"), "--quiet", "--force")
+                if set(tool.load(work.at("back.safetensors"))[0]) != set(back):
+                    raise Mismatch(f"{to}: unpack restores other tensors")
+            check_ranks(report, work, to)
+
+
+def check_ranks(report, work, to):
+    os.makedirs(work.at("src"))
+    os.rename(work.at("split.safetensors"), work.at("src", "model.safetensors"))
+    with open(work.at("src", "config.json"), "w", encoding="utf-8") as f:
+        json.dump({"model_type": "mixtral", "num_attention_heads": 2}, f)
+    run = ("convert", work.at("src"), "--to", to, "--quiet", "-o")
+    tool.run(*run, work.at("one"))
+    done = tool.run(*run, work.at("ranks"), "--tp", "2", check=False)
+    if done.returncode == 4:  # tiles of this format are larger than a half
+        return
+    tool.run("join", work.at("ranks"), "-o", work.at("joined"), "--quiet")
+    equal_files(report, to + " joined", work.at("one"), work.at("joined"))
+    tool.run("verify", work.at("ranks"), "--against", work.at("src"), "--quiet")
