@@ -77,6 +77,73 @@ static inline struct tp_op ops_w4a16_ct(int rule, uint32_t group)
     return op;
 }
 
+/* The same with F16 scales. */
+static inline struct tp_op ops_w4a16_f16(int rule, uint32_t group)
+{
+    struct tp_op op = ops_w4a16_ct(rule, group);
+    op.scale_rule = TP_INT_SCALE_F16;
+    op.out[1].element = TP_ELEM_F16;
+    return op;
+}
+
+/* Codes and scales of int4 or int8 in groups, laid out as engines have them; group 0: a row. */
+enum ops_placed { OPS_GPTQ, OPS_AWQ, OPS_MARLIN, OPS_MARLIN_ROW, OPS_MACHETE };
+
+static inline struct tp_op ops_placed_int(enum tp_codec codec, enum ops_placed how, int rule,
+                                          uint32_t group, bool f16)
+{
+    static const char *const codes[][2] = {
+        [OPS_GPTQ] = {"(E,N,(8,K/8)):(N*K,8,(1,8*N))", "(E,N,(4,K/4)):(N*K,4,(1,4*N))"},
+        [OPS_AWQ] = {"(E,(2,4,N/8),K):(N*K,(4,1,8),N)", "(E,(2,2,N/4),K):(N*K,(2,1,4),N)"},
+        [OPS_MARLIN] = {"(E,(8,2,4,N/64),(2,4,2,K/16)):(N*K,(128,2,8,1024),(4,32,1,16*N))",
+                        "(E,(8,2,4,N/64),(2,4,2,K/16)):(N*K,(128,4,8,1024),(2,32,1,16*N))"},
+        [OPS_MARLIN_ROW] = {"(E,(8,2,4,N/64),(2,4,2,K/16)):(N*K,(128,2,8,1024),(4,32,1,16*N))",
+                            "(E,(8,2,4,N/64),(2,4,2,K/16)):(N*K,(128,4,8,1024),(2,32,1,16*N))"},
+        [OPS_MACHETE] = {"(E,(8,2,8,N/128),(2,4,2,4,K/64)):"
+                         "(N*K,(128,1,1024,8192),(4,32,2,8,64*N))",
+                         "(E,(8,2,8,N/128),(2,4,2,4,K/64)):"
+                         "(N*K,(128,2,1024,8192),(1,32,4,8,64*N))"},
+    };
+    const char *columns = group == 32   ? "(E,N,ceil(K,32)):(N*ceil(K,32),1,N)"
+                          : group == 64 ? "(E,N,ceil(K,64)):(N*ceil(K,64),1,N)"
+                          : group       ? "(E,N,ceil(K,128)):(N*ceil(K,128),1,N)"
+                                        : "(E,N,1):(N,1,N)";
+    const char *scales = how == OPS_MARLIN && group == 32
+                             ? "(E,(8,8,N/64),K/32):(N*(K/32),(8,1,64),N)"
+                         : how == OPS_MARLIN && group == 128
+                             ? "(E,(8,8,N/64),K/128):(N*(K/128),(8,1,64),N)"
+                         : how == OPS_MARLIN_ROW ? "(E,(2,4,4,N/32),1):(N,(1,8,2,32),N)"
+                                                 : columns;
+    const bool int8 = codec == TP_CODEC_INT8;
+    struct tp_op op = ops_begin(codec, rule, 1, group);
+    op.scale_rule = f16 ? TP_INT_SCALE_F16 : TP_INT_SCALE_BF16;
+    ops_out(&op, TP_ROLE_CODES, int8 ? TP_ELEM_UINT8B128 : TP_ELEM_INT4, 1, 1, codes[how][int8]);
+    ops_out(&op, TP_ROLE_SCALE, f16 ? TP_ELEM_F16 : TP_ELEM_BF16, 1, group, scales);
+    return op;
+}
+
+/* With signed codes (int8-ct), or plus 128 and perhaps in groups (w8a16-ct). */
+static inline struct tp_op ops_int8(int rule, bool is_signed, uint32_t group, bool f16)
+{
+    struct tp_op op = ops_begin(TP_CODEC_INT8, rule, 1, group);
+    op.scale_rule = f16 ? TP_INT_SCALE_F16 : TP_INT_SCALE_BF16;
+    ops_out(&op, TP_ROLE_CODES, is_signed ? TP_ELEM_INT8 : TP_ELEM_UINT8B128, 1, 1, OPS_ROW);
+    ops_out(&op, TP_ROLE_SCALE, f16 ? TP_ELEM_F16 : TP_ELEM_BF16, 1, group,
+            group == 32    ? OPS_GRID(1, 32)
+            : group == 128 ? OPS_GRID(1, 128)
+                           : "(E,N,1):(N,1,1)");
+    return op;
+}
+
+static inline struct tp_op ops_fp8_tensor(int rule, const char *codes)
+{
+    struct tp_op op = ops_begin(TP_CODEC_FP8, rule, 0, 0);
+    op.scale_rule = TP_FP8_SCALE_BF16;
+    ops_out(&op, TP_ROLE_CODES, TP_ELEM_E4M3, 1, 1, codes);
+    ops_out(&op, TP_ROLE_GLOBAL, TP_ELEM_BF16, 0, 0, NULL);
+    return op;
+}
+
 static inline struct tp_op ops_w4a8_cutlass(int rule, int channel_rule, bool skip_zero)
 {
     static const uint8_t encode[16] = {0, 7, 6, 5, 4, 3, 2, 1, 8, 9, 10, 11, 12, 13, 14, 15};
@@ -195,5 +262,16 @@ static inline struct tp_op ops_nvfp4_ct(int rule)
     ops_out(&op, TP_ROLE_GLOBAL, TP_ELEM_F32, 0, 0, NULL);
     return op;
 }
+
+/* Codes of 8 or 4 bits by an engine's order, scales in columns: no row has this place. */
+static inline struct tp_op ops_placed_of(struct tp_op op, const char *codes, const char *scales)
+{
+    op.out[0].layout = codes;
+    op.out[0].place = tp_place_of(codes);
+    op.out[1].layout = scales;
+    op.out[1].place = tp_place_of(scales);
+    return op;
+}
+#define OPS_BLOCKS_OF_64 "(E,(8,8,N/64),(2,32,K/64)):(N*K,(2,512,64*K),(1,16,4096))"
 
 #endif

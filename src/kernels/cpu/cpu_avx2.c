@@ -6,6 +6,7 @@
 #include "base/num.h"
 #include "kernels/op/codec.h"
 #include "kernels/op/distance.h"
+#include "kernels/op/place.h"
 #include "kernels/op/plane.h"
 #include "kernels/op/scalar.h"
 #include "kernels/op/search.h"
@@ -32,6 +33,7 @@
 #include "kernels/cpu/cpu_mx.inc"
 #include "kernels/cpu/cpu_nwise.inc"
 #include "kernels/cpu/cpu_int4.inc"
+#include "kernels/cpu/cpu_int.inc"
 #include "kernels/cpu/cpu_fp4.inc"
 #include "kernels/cpu/cpu_search.inc"
 #include "kernels/cpu/cpu_search_e2m1.inc"
@@ -42,6 +44,7 @@
 #include "kernels/cpu/cpu_repack.inc"
 #define DOUBLES 4
 #include "kernels/cpu/cpu_distance.inc"
+#include "kernels/cpu/cpu_place.inc"
 #include "kernels/cpu/cpu_rows.inc"
 
 #ifdef __clang__

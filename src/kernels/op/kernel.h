@@ -105,6 +105,7 @@ enum tp_place {
     TP_PLACE_TILE_K,     /* 128x4 scale tiles, rows = k, columns = n blocks */
     TP_PLACE_MN_ALIGNED, /* n fastest, columns of align(N,4) elements */
     TP_PLACE_MN_PACKED4, /* four k blocks in one 4-byte word, words as MN_ALIGNED */
+    TP_PLACE_EVERY,      /* of rows only: whatever the layout is, see place.h */
 };
 
 enum { TP_MAX_OUT = 6 };

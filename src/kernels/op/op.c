@@ -375,20 +375,6 @@ size_t tp_search_scratch(const struct tp_op *op, struct tp_box3 box)
     return (size_t)(8 * block_k + 8 * box.k + 64 * tp_ceil_div(box.k, block_k) + 256);
 }
 
-size_t tp_encode_scratch(const struct tp_op *op, struct tp_box3 box)
-{
-    uint64_t block_n = op->block_n && op->block_n < box.n ? op->block_n : box.n;
-    uint64_t block_k = op->block_k && op->block_k < box.k ? op->block_k : box.k;
-    if (tp_op_per_tensor(op))
-        block_n = 1;
-    /* The reference: offsets of every coordinate for the planes of two
-     * operations, one block of values and codes, the scales of one row. Fast
-     * rows: codes and scales of a strip of at most 128 rows. */
-    return (size_t)(4096 + 14 * 8 * (box.n + box.k + 64) + block_n * block_k * 5 + 8 * box.k +
-                    128 * (2 * box.k + 256)) +
-           tp_search_scratch(op, box);
-}
-
 /* Nibbles are read and written by the byte: the dimension along which two of them
  * share one advances in pairs. */
 static enum tp_code whole_bytes(const struct tp_op_out *out, uint64_t *n, uint64_t *k,

@@ -17,11 +17,17 @@ enum tp_place tp_scale_place(const struct tp_op *op)
     return place_of(op, scale < 0 ? tp_op_find(op, TP_ROLE_GROUP8) : scale);
 }
 
+static bool place_fits(enum tp_place row, enum tp_place place)
+{
+    return row == place || row == TP_PLACE_EVERY;
+}
+
 bool tp_encode_row_fits(const struct tp_encode_row *row, const struct tp_op *op,
                         enum tp_dtype dtype)
 {
     return row->codec == op->codec && row->dtype == dtype &&
-           row->code_place == tp_code_place(op) && row->scale_place == tp_scale_place(op) &&
+           place_fits(row->code_place, tp_code_place(op)) &&
+           place_fits(row->scale_place, tp_scale_place(op)) &&
            row->search == tp_op_search(op) && tp_isa_enabled(row->isa) &&
            (row->accepts == NULL || row->accepts(op));
 }
@@ -29,9 +35,10 @@ bool tp_encode_row_fits(const struct tp_encode_row *row, const struct tp_op *op,
 bool tp_repack_row_fits(const struct tp_repack_row *row, const struct tp_op *from,
                         const struct tp_op *to)
 {
-    return row->codec == to->codec && row->from_code == tp_code_place(from) &&
-           row->to_code == tp_code_place(to) && row->from_scale == tp_scale_place(from) &&
-           row->to_scale == tp_scale_place(to) && tp_isa_enabled(row->isa) &&
+    return row->codec == to->codec && place_fits(row->from_code, tp_code_place(from)) &&
+           place_fits(row->to_code, tp_code_place(to)) &&
+           place_fits(row->from_scale, tp_scale_place(from)) &&
+           place_fits(row->to_scale, tp_scale_place(to)) && tp_isa_enabled(row->isa) &&
            (row->accepts == NULL || row->accepts(from, to));
 }
 
@@ -39,7 +46,8 @@ bool tp_decode_row_fits(const struct tp_decode_row *row, const struct tp_op *op,
                         enum tp_dtype dtype)
 {
     return row->codec == op->codec && row->dtype == dtype && !tp_op_needs_reference(op) &&
-           row->code_place == tp_code_place(op) && row->scale_place == tp_scale_place(op) &&
+           place_fits(row->code_place, tp_code_place(op)) &&
+           place_fits(row->scale_place, tp_scale_place(op)) &&
            tp_isa_enabled(row->isa) && (row->accepts == NULL || row->accepts(op));
 }
 

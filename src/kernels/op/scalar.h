@@ -28,6 +28,7 @@ enum {
 };
 #define TP_F32_NAN_BITS 0x7FC00000u
 #define TP_F32_INF_BITS 0x7F800000u
+#define TP_F32_LEAST_NORMAL 0x00800000u
 
 TP_HD uint32_t tp_f32_bits(float x)
 {
