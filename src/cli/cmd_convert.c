@@ -5,6 +5,7 @@
 #include "cli/escape.h"
 #include "cli/human.h"
 #include "cli/measures.h"
+#include "cli/plan_memory.h"
 #include "cli/plan_report.h"
 #include "cli/progress.h"
 #include "cli/report.h"
@@ -279,89 +280,6 @@ static int plan_and_do(const struct tp_options *o, struct tp_source *source,
     return status;
 }
 
-/* What decides how much memory a plan takes. */
-struct plan_size {
-    uint64_t tensors, names; /* bytes of all names */
-    unsigned outputs;        /* of a weight, in the format that has the most */
-    bool shares;             /* one of them has the name of its source */
-};
-
-/* What the plan takes while it is made, and the program: what is known of each tensor, its weight
- * and unit, and of each output; names; the texts of the shard whose header is being made. */
-static uint64_t enough_for(const struct plan_size *size)
-{
-    uint64_t outputs = size->tensors * size->outputs, own = size->outputs + !size->shares;
-    uint64_t shard = tp_min_u64(outputs, 100000);
-    return TP_OS_PROGRAM_BYTES + (UINT64_C(12) << 20) + 230 * size->tensors + 88 * outputs +
-           (1 + own) * size->names + shard * 300 +
-           4 * shard * (size->names / tp_max_u64(size->tensors, 1));
-}
-
-static struct plan_size size_of(const struct tp_request *request)
-{
-    struct plan_size size = {.outputs = 1, .shares = true};
-    for (size_t r = 0; r < request->rule_count; r++) {
-        const struct tp_format *format = request->rules[r].format;
-        for (uint32_t i = 0; format && i < format->op.outs; i++)
-            size.shares &= format->op.out[i].role != TP_ROLE_CODES ||
-                           strcmp(format->out[i].suffix, "weight") == 0;
-        if (format && format->op.outs > size.outputs)
-            size.outputs = format->op.outs;
-    }
-    return size;
-}
-
-/* Of a header that is not read yet: as if its entries had the length that most have, and a
- * little more. */
-static uint64_t enough_for_header(const struct tp_request *request, uint64_t bytes)
-{
-    struct plan_size size = size_of(request);
-    size.tensors = bytes / 110;
-    size.names = 35 * size.tensors;
-    uint64_t enough = enough_for(&size);
-    return enough + enough / 16;
-}
-
-static uint64_t enough_for_tensors(const struct tp_request *request,
-                                   const struct tp_checkpoint *ckpt)
-{
-    struct plan_size size = size_of(request);
-    size.tensors = ckpt->tensor_count;
-    for (size_t t = 0; t < ckpt->tensor_count; t++)
-        size.names += strlen(ckpt->tensors[t].name) + 1;
-    return enough_for(&size);
-}
-
-/* The header length of a file that is not opened yet; 0: not known (a directory, an archive). */
-static uint64_t peek_header(const char *path)
-{
-    uint64_t size; /* little-endian hosts only, as is the format */
-    struct stat st;
-    FILE *file = stat(path, &st) == 0 && S_ISREG(st.st_mode) ? fopen(path, "rb") : NULL;
-    bool whole = file && fread(&size, sizeof size, 1, file) == 1;
-    if (file)
-        fclose(file);
-    return whole && size < TP_ST_MAX_HEADER && size < (uint64_t)st.st_size ? size : 0;
-}
-
-/* Until the work begins, headers, names and the plan are what --max-memory limits; the work
- * itself is divided by pack/run/budget.c. */
-static enum tp_code open_limited(const struct tp_options *o, const struct tp_request *request,
-                                 struct tp_source *source, struct tp_err *err)
-{
-    const char *path = o->arg.item[0];
-    uint64_t most = o->max_memory - TP_OS_PROGRAM_BYTES, header = peek_header(path);
-    *source = (struct tp_source){0};
-    tp_os_limit_heap(most, header ? enough_for_header(request, header) : 0);
-    enum tp_code code = tp_checkpoint_open(path, tp_source_flags(o), &source->ckpt, err);
-    if (code)
-        return code;
-    tp_os_limit_heap(most, enough_for_tensors(request, &source->ckpt));
-    if ((code = tp_weights_find_as(&source->ckpt, &request->models, &source->weights, err)))
-        tp_checkpoint_close(&source->ckpt);
-    return code;
-}
-
 static int with_request(const struct tp_options *o, struct tp_request *request)
 {
     struct tp_err err = {0};
@@ -370,7 +288,7 @@ static int with_request(const struct tp_options *o, struct tp_request *request)
     if (o->output && !output)
         return tp_report_error(&err);
     int status;
-    if (open_limited(o, request, &source, &err)) {
+    if (tp_source_open_limited(o, o->arg.item[0], request, &source, &err)) {
         status = tp_report_error(&err);
     } else {
         status = plan_and_do(o, &source, request, output);

@@ -1,6 +1,7 @@
 /* `tilepack join`: the slices of all ranks become one checkpoint again. */
 #include "cli/cmd.h"
 #include "cli/human.h"
+#include "cli/plan_memory.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/session.h"
@@ -35,7 +36,7 @@ static int join(const struct tp_options *o, const char *output)
     struct tp_err err = {0};
     struct tp_join *made = NULL;
     struct tp_convert_result result;
-    tp_os_limit_heap(o->max_memory - TP_OS_PROGRAM_BYTES, 0);
+    tp_limit_join(o, o->arg.item[0]);
     if (tp_join_open(o->arg.item[0], tp_source_flags(o), &made, &err))
         return tp_report_error(&err);
     tp_os_limit_heap(0, 0); /* the work is divided by pack/run/budget.c */

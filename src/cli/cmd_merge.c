@@ -2,6 +2,7 @@
 #include "base/suffix.h"
 #include "cli/cmd.h"
 #include "cli/human.h"
+#include "cli/plan_memory.h"
 #include "cli/report.h"
 #include "cli/session.h"
 #include "pack/commit/parts.h"
@@ -60,9 +61,7 @@ static enum tp_code merge(const struct tp_options *o, const struct tp_parts *par
     enum tp_code code = tp_request_parse(parts->request, &request, err);
     if (code)
         return code;
-    tp_os_limit_heap(o->max_memory - TP_OS_PROGRAM_BYTES, 0);
-    if ((code = tp_source_open_as(path, tp_source_flags(o), &request.models, &source, err)) ==
-        TP_OK) {
+    if ((code = tp_source_open_limited(o, path, &request, &source, err)) == TP_OK) {
         if (o->importance)
             code = tp_request_importance(&request, o->importance, err);
         if (code == TP_OK &&

@@ -3,6 +3,7 @@
 #include "cli/cmd.h"
 #include "cli/human.h"
 #include "cli/measures.h"
+#include "cli/plan_memory.h"
 #include "cli/plan_report.h"
 #include "cli/progress.h"
 #include "cli/report.h"
@@ -138,7 +139,7 @@ int tp_cmd_unpack(const struct tp_options *o)
         return tp_report_usage("unpack", &err);
     }
     char *output = tp_output_path(o->output, &err);
-    tp_os_limit_heap(o->max_memory - TP_OS_PROGRAM_BYTES, 0);
+    tp_limit_unpack(o, o->arg.item[0]);
     if (!output || tp_source_open(o->arg.item[0], tp_source_flags(o), &source, &err)) {
         free(output);
         return tp_report_error(&err);

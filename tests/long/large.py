@@ -273,6 +273,28 @@ def hostile_manifest(work, megabytes):
     shutil.rmtree(out)
 
 
+def opened_within(work):
+    """What opens packed weights or ranks is refused with a figure that is enough, and text that is
+    made to fill the memory does not."""
+    source = many_tensors(os.path.join(work, "opened.safetensors"), 30_000, 20)
+    packed_, ranks, out = (os.path.join(work, n) for n in ("whole", "ranks", "opened"))
+    to = ("--to", "mxfp8-ct", "--include", ".", "--quiet")
+    measure("convert", source, "-o", packed_, *to)
+    measure("convert", source, "-o", ranks, *to, "--tp", "2")
+    for argv in (("unpack", packed_, "-o", out, "-q"), ("join", ranks, "-o", out, "-q")):
+        figure = refused(argv[1], 32, argv[0], *argv[2:])
+        status, errors, _, peak = measure(*argv, "--max-memory", f"{figure}MiB")
+        check(status == 0 and within(peak, figure), f"{argv[0]} in {figure} MiB: "
+              f"{peak / 2**20:.0f} MiB {errors}")
+        shutil.rmtree(out, ignore_errors=True)
+    with open(os.path.join(ranks, "tilepack-tp.json"), "r+b") as f:
+        f.seek(-len("\n}"), os.SEEK_END)
+        f.write(b',"x":[' + b"[0,0]," * (10 << 20) + b"0]}")
+    status, errors, _, peak = measure("join", ranks, "-o", out, "-q")
+    check(status == 6 and within(peak, 512) and "tilepack-tp.json" in errors,
+          f"join of ranks with 60 MB of small values: {peak / 2**20:.0f} MiB {errors}")
+
+
 def any_shape(work, long):
     """Memory has nothing to do with the shape, or the conversion is refused at once."""
     row = one_weight(os.path.join(work, "row.safetensors"), [1, 1 << (29 if long else 26)])
@@ -339,6 +361,8 @@ def main():
                          ("nvfp4-blocked", 3)):
             keeps_within(wide, work, 128, to, jobs)
         any_shape(work, long)
+        opened_within(work)
+        hostile_manifest(work, 60)
         if long:
             too_many(work)
             for megabytes in (250, 500, 1000, 2000, 4000):

@@ -151,6 +151,9 @@ static enum tp_code write_join(struct tp_commit *c, const struct tp_commit *rank
     char *text = json ? json_dumps(json, JSON_INDENT(1)) : NULL;
     if (code == TP_OK && !text)
         code = tp_fail(c->err, TP_E_INPUT, "config.json is not UTF-8");
+    if (code == TP_OK && strlen(text) > TP_RANKS_MOST)
+        code = tp_fail(c->err, TP_E_UNSUPPORTED, "there are too many tensors for ranks: "
+                       TP_RANKS_NAME " would be larger than %llu bytes", TP_RANKS_MOST + 0ULL);
     if ((code = tp_json_check(mark, code, c->err)) == TP_OK && text) {
         tp_own_hash_sign(text, strlen(text));
         code = tp_commit_write_small(c, TP_RANKS_NAME, text, strlen(text), false);

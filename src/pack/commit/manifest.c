@@ -160,16 +160,6 @@ enum tp_code tp_manifest_text(const struct tp_plan *plan, const struct tp_reques
     return code;
 }
 
-static bool lists(const json_t *list, const struct tp_manifest_file *files, size_t count)
-{
-    bool same = json_array_size(list) == count;
-    for (size_t i = 0; i < count && same; i++) {
-        const char *name = json_string_value(json_object_get(json_array_get(list, i), "name"));
-        same = name && strcmp(name, files[i].name) == 0;
-    }
-    return same;
-}
-
 enum tp_code tp_manifest_digest(const char *directory, struct tp_manifest_file *files,
                                 size_t file_count, unsigned jobs, atomic_int *stop,
                                 struct tp_err *err)
@@ -198,72 +188,96 @@ enum tp_code tp_manifest_digest(const char *directory, struct tp_manifest_file *
 enum tp_code tp_manifest_has_digests(const char *stored, size_t size, bool *has,
                                      struct tp_err *err)
 {
-    uint64_t mark = tp_json_mark();
-    json_t *json = tp_json_load(stored, size, JSON_REJECT_DUPLICATES, NULL);
-    const json_t *first = json_array_get(json_object_get(json, "files"), 0);
-    *has = json_object_get(first, "sha256") != NULL;
-    json_decref(json);
-    return tp_json_check(mark, TP_OK, err);
+    struct tp_manifest manifest;
+    struct tp_err why = {0};
+    enum tp_code code = tp_manifest_parse(stored, size, &manifest, &why);
+    *has = manifest.file_count && manifest.files[0].has_sha256;
+    tp_manifest_close(&manifest);
+    return code == TP_E_MEMORY ? tp_fail(err, code, "%s", why.what) : TP_OK;
 }
 
-/* The file that is not what the list says, or NULL. The hash of a shard is not known when
- * the list is made for ranks: it is zero. */
-static const char *changed(const json_t *list, const struct tp_manifest_file *files, size_t count)
+static bool lists(const struct tp_manifest *manifest, const struct tp_manifest_file *files,
+                  size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        const json_t *entry = json_array_get(list, i);
-        const char *stored = json_string_value(json_object_get(entry, "xxh3"));
-        char hash[TP_HASH_TEXT];
-        tp_hash_print(files[i].hash, hash);
-        if ((uint64_t)json_integer_value(json_object_get(entry, "size")) != files[i].size ||
-            !stored || (strcmp(stored, hash) != 0 && strcmp(stored, TP_OWN_ZEROS) != 0))
+    bool same = manifest->file_count == count;
+    for (size_t i = 0; i < count && same; i++)
+        same = strcmp(manifest->files[i].name, files[i].name) == 0;
+    return same;
+}
+
+/* The file that is not what the manifest says, or NULL. The hash of a shard is not known when
+ * the list is made for ranks: it is zero. */
+static const char *changed(const struct tp_manifest *manifest,
+                           const struct tp_manifest_file *files)
+{
+    static const uint8_t zeros[TP_HASH_BYTES];
+    for (size_t i = 0; i < manifest->file_count; i++) {
+        const struct tp_manifest_file *stored = &manifest->files[i];
+        if (stored->size != files[i].size ||
+            (memcmp(stored->hash, files[i].hash, TP_HASH_BYTES) != 0 &&
+             memcmp(stored->hash, zeros, TP_HASH_BYTES) != 0))
             return files[i].name;
     }
     return NULL;
 }
 
-/* The text of a stranger may list the right files and be none that tp_manifest_read() takes. */
-static enum tp_code check_readable(const struct tp_text *text, struct tp_err *err)
+/* Digits in the place of as many; false where something else stands there. */
+static bool put_digits(struct tp_text *text, uint64_t at, const char *digits)
 {
-    struct tp_manifest manifest;
-    struct tp_err why = {0};
-    enum tp_code code = tp_manifest_parse(text->data, text->size, &manifest, &why);
-    tp_manifest_close(&manifest);
-    if (code == TP_OK || code == TP_E_MEMORY)
-        return code ? tp_fail(err, code, "%s", why.what) : TP_OK;
-    return tp_fail(err, TP_E_INPUT, "the manifest of the whole cannot be read: %s", why.what);
+    size_t size = strlen(digits);
+    bool fits = at && at + size < text->size && text->data[at + size] == '"';
+    if (fits)
+        memcpy(text->data + at, digits, size);
+    return fits;
+}
+
+static bool put_hashes(struct tp_text *text, const struct tp_manifest *manifest,
+                       const struct tp_manifest_file *files)
+{
+    bool done = true;
+    for (size_t i = 0; i < manifest->file_count && done; i++) {
+        const struct tp_manifest_file *stored = &manifest->files[i];
+        char hash[TP_HASH_TEXT], sha256[TP_SHA256_TEXT];
+        tp_hash_print(files[i].hash, hash);
+        done = put_digits(text, stored->hash_at, hash);
+        tp_sha256_print(files[i].sha256, sha256);
+        if (files[i].has_sha256)
+            done = done && put_digits(text, stored->sha256_at, sha256);
+    }
+    return done;
+}
+
+/* The text of a stranger may list the right files in a way that nobody writes. */
+static enum tp_code refill(struct tp_text *text, const struct tp_manifest *manifest,
+                           const struct tp_manifest_file *files, size_t count, struct tp_err *err)
+{
+    const char *other;
+    if (!lists(manifest, files, count))
+        return tp_fail(err, TP_E_INPUT,
+                       "the manifest of the whole does not list the files that were written");
+    if ((other = changed(manifest, files)))
+        return tp_fail(err, TP_E_INPUT, "'%s' is not what the manifest of the whole says: a file "
+                       "was changed since", other);
+    tp_own_hash_right(text->data, text->size);
+    if (!put_hashes(text, manifest, files) || !tp_own_hash_sign(text->data, text->size))
+        return tp_fail(err, TP_E_INPUT, "the manifest of the whole has no place for its hash");
+    return TP_OK;
 }
 
 enum tp_code tp_manifest_refill(const char *stored, size_t size,
                                 const struct tp_manifest_file *files, size_t file_count,
                                 struct tp_text *text, struct tp_err *err)
 {
-    uint64_t mark = tp_json_mark();
-    json_t *json = tp_json_load(stored, size, JSON_REJECT_DUPLICATES, NULL);
-    json_t *list = json_object_get(json, "files");
-    char *dump = NULL;
-    const char *other = NULL;
-    if (lists(list, files, file_count) && !(other = changed(list, files, file_count))) {
-        for (size_t i = 0; i < file_count; i++) {
-            char hash[TP_HASH_TEXT];
-            tp_hash_print(files[i].hash, hash);
-            json_object_set_new(json_array_get(list, i), "xxh3", json_string(hash));
-            set_sha256(json_array_get(list, i), &files[i]);
-        }
-        json_object_set_new(json, "xxh3", json_string(TP_OWN_ZEROS));
-        dump = json_dumps(json, JSON_INDENT(1));
-    }
-    enum tp_code code = dump    ? tp_text_addf(text, err, "%s\n", dump)
-                        : other ? tp_fail(err, TP_E_INPUT, "'%s' is not what the manifest of the "
-                                          "whole says: a file was changed since", other)
-                                : tp_fail(err, TP_E_INPUT, "the manifest of the whole does not "
-                                          "list the files that were written");
-    code = tp_json_check(mark, code, err);
-    if (code == TP_OK)
-        code = check_readable(text, err);
-    json_decref(json);
-    if (code == TP_OK && !tp_own_hash_sign(text->data, text->size))
-        code = tp_fail(err, TP_E_INPUT, "the manifest of the whole has no place for its hash");
-    free(dump);
+    struct tp_manifest manifest;
+    struct tp_err why = {0};
+    enum tp_code code = tp_manifest_parse(stored, size, &manifest, &why);
+    if (code)
+        return code == TP_E_MEMORY
+                   ? tp_fail(err, code, "%s", why.what)
+                   : tp_fail(err, TP_E_INPUT, "the manifest of the whole cannot be read: %s",
+                             why.what);
+    if ((code = tp_text_add(text, stored, size, err)) == TP_OK)
+        code = refill(text, &manifest, files, file_count, err);
+    tp_manifest_close(&manifest);
     return code;
 }

@@ -14,6 +14,7 @@ struct tp_manifest_file {
     uint8_t hash[TP_HASH_BYTES];
     bool has_sha256;
     uint8_t sha256[TP_SHA256_BYTES]; /* of its bytes on the disk */
+    uint64_t hash_at, sha256_at;     /* where the text that was read has the digits, or 0 */
 };
 
 struct tp_manifest {

@@ -554,6 +554,12 @@ void tp_os_limit_heap(uint64_t most, uint64_t enough)
 #endif
 }
 
+uint64_t tp_os_heap_left(void)
+{
+    uint64_t used = ceiling.most ? tp_os_heap_bytes() : 0;
+    return !ceiling.most ? UINT64_MAX : used < ceiling.most ? ceiling.most - used : 0;
+}
+
 /* Asking what the heap holds takes a while: only where much is asked for. */
 static bool above_ceiling(uint64_t more)
 {
@@ -561,7 +567,7 @@ static bool above_ceiling(uint64_t more)
     return ceiling.most && more >= MUCH && tp_os_heap_bytes() + more > ceiling.most;
 }
 
-static enum tp_code fail_ceiling(struct tp_err *err)
+enum tp_code tp_os_fail_limit(struct tp_err *err)
 {
     if (ceiling.enough)
         tp_err_hint(err, "--max-memory %lluMiB is enough for it",
@@ -574,7 +580,7 @@ static enum tp_code fail_ceiling(struct tp_err *err)
 static enum tp_code fail_memory(struct tp_err *err, uint64_t size)
 {
     if (above_ceiling(size))
-        return fail_ceiling(err);
+        return tp_os_fail_limit(err);
     enum tp_code code =
         tp_fail(err, TP_E_MEMORY, "out of memory (%llu bytes asked for)", (unsigned long long)size);
     tp_err_hint(err, "free memory or give the process more");

@@ -141,6 +141,10 @@ uint64_t tp_os_heap_bytes(void);
  * what is large goes back to the system when it is freed.
  * The hint then names `enough`, a --max-memory that would do (0: not known). Not thread-safe. */
 void tp_os_limit_heap(uint64_t most, uint64_t enough);
+/* What the heap may still grow by; UINT64_MAX without a limit. */
+uint64_t tp_os_heap_left(void);
+/* TP_E_MEMORY, and what would be enough. */
+enum tp_code tp_os_fail_limit(struct tp_err *err);
 
 /* Makes room in a growing array for `need` items of `size` bytes; *capacity is updated. */
 enum tp_code tp_os_grow(void **items, size_t *capacity, size_t need, size_t size,

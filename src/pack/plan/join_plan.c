@@ -46,12 +46,19 @@ static enum tp_code read_info(struct tp_join_plan *join, struct tp_err *err)
         free(path);
         return tp_fail(err, TP_E_USAGE, "there are no ranks here (no %s)", TP_RANKS_NAME);
     }
-    enum tp_code code = tp_os_slurp(path, UINT64_C(1) << 31, &text, &size, err);
+    uint64_t mark = tp_json_mark();
+    enum tp_code code = tp_os_slurp(path, TP_RANKS_MOST, &text, &size, err);
+    if (code == TP_OK) {
+        tp_hash(text, size, join->info_hash);
+        join->info = tp_json_load(text, size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &where);
+        if ((code = tp_json_check(mark, TP_OK, err)))
+            tp_err_path(err, path);
+    }
     free(path);
-    if (code)
+    if (code) {
+        free(text);
         return code;
-    tp_hash(text, size, join->info_hash);
-    join->info = tp_json_load(text, size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &where);
+    }
     json_int_t version = json_integer_value(json_object_get(join->info, "tilepack_tp"));
     bool right = tp_own_hash_right(text, size);
     free(text);

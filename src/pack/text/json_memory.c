@@ -2,25 +2,30 @@
  *
  * While a text is read its allocations are listed, so that all of them can be freed
  * when the reader is left by longjmp(). jansson holds no lock and no state besides
- * that memory. Invariant: outside of tp_json_load() the list is empty.
+ * that memory. What is listed is limited: of a text of small values a tree takes twenty-five
+ * times as much. Invariant: outside of tp_json_load() the list is empty.
  */
 #include "pack/text/json_memory.h"
 
+#include "base/num.h"
 #include "pack/os/os.h"
 
+#include <malloc.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
 struct loading {
-    bool on;
+    bool on, beyond;
     jmp_buf out;
+    uint64_t bytes, most; /* of the tree so far, and of any */
     void **items;
     size_t count, capacity;
 };
 
 static _Thread_local uint64_t failures;
+static _Thread_local uint64_t beyond; /* the limit that the latest failure was about, or 0 */
 static _Thread_local struct loading loading;
 
 static _Noreturn void leave(void)
@@ -45,14 +50,25 @@ static void list(void *memory)
     loading.items[loading.count++] = memory;
 }
 
+/* With its place in the list, and what the heap has around it. */
+static uint64_t size_of(void *memory)
+{
+    return malloc_usable_size(memory) + sizeof memory + sizeof(size_t);
+}
+
 static void *allocate(size_t size)
 {
     void *memory = tp_os.malloc(size);
     failures += !memory;
     if (loading.on && !memory)
         leave();
-    if (loading.on)
+    if (loading.on) {
         list(memory);
+        loading.bytes += size_of(memory);
+        loading.beyond = loading.bytes > loading.most;
+        if (loading.beyond)
+            leave();
+    }
     return memory;
 }
 
@@ -62,8 +78,10 @@ static void release(void *memory)
         size_t i = loading.count;
         while (i > 0 && loading.items[i - 1] != memory)
             i--;
-        if (i > 0)
+        if (i > 0) {
             loading.items[i - 1] = loading.items[--loading.count];
+            loading.bytes -= size_of(memory);
+        }
     }
     free(memory);
 }
@@ -85,6 +103,15 @@ enum tp_code tp_json_check(uint64_t mark, enum tp_code code, struct tp_err *err)
         return code;
     if (err)
         *err = (struct tp_err){0};
+    uint64_t most = beyond;
+    beyond = 0;
+    if (most && most < TP_JSON_MOST)
+        return tp_os_fail_limit(err);
+    if (most) {
+        tp_err_hint(err, "this is not what its name says, or was made to fill the memory");
+        return tp_fail(err, TP_E_MEMORY, "the values of this JSON take more than %llu MiB of "
+                       "memory", (unsigned long long)(most >> 20));
+    }
     tp_err_hint(err, "free memory or give the process more");
     return tp_fail(err, TP_E_MEMORY, "out of memory for JSON");
 }
@@ -96,6 +123,9 @@ json_t *tp_json_load(const char *text, size_t size, size_t flags, json_error_t *
     json = NULL;
     tp_json_mark();
     loading.count = 0;
+    loading.bytes = 0;
+    loading.beyond = false;
+    loading.most = tp_min_u64(TP_JSON_MOST + size, tp_os_heap_left());
     loading.on = true;
     if (setjmp(loading.out) == 0) {
         json = json_loadb(text, size, flags, where ? where : &ignored);
@@ -104,6 +134,10 @@ json_t *tp_json_load(const char *text, size_t size, size_t flags, json_error_t *
             free(loading.items[i]);
         if (where)
             *where = (json_error_t){.line = 1, .text = "out of memory"};
+        if (loading.beyond) {
+            beyond = loading.most;
+            failures++;
+        }
     }
     loading.on = false;
     free(loading.items);

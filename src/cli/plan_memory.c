@@ -1,0 +1,146 @@
+/* Estimates of what plans take. A figure that is named must be enough; that it is not much more
+ * is what tests/long/large.py sees to.
+ */
+#include "cli/plan_memory.h"
+
+#include "base/num.h"
+#include "base/suffix.h"
+#include "pack/os/os.h"
+#include "pack/plan/ranks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* The program, and what a plan of nothing takes. */
+#define LEAST (TP_OS_PROGRAM_BYTES + (UINT64_C(12) << 20))
+
+/* What decides how much memory a plan takes. */
+struct plan_size {
+    uint64_t tensors, names; /* bytes of all names */
+    unsigned outputs;        /* of a weight, in the format that has the most */
+    bool shares;             /* one of them has the name of its source */
+};
+
+/* What the plan takes while it is made, and the program: what is known of each tensor, its weight
+ * and unit, and of each output; names; the texts of the shard whose header is being made. */
+static uint64_t enough_for(const struct plan_size *size)
+{
+    uint64_t outputs = size->tensors * size->outputs, own = size->outputs + !size->shares;
+    uint64_t shard = tp_min_u64(outputs, 100000);
+    return LEAST + 230 * size->tensors + 88 * outputs +
+           (1 + own) * size->names + shard * 300 +
+           4 * shard * (size->names / tp_max_u64(size->tensors, 1));
+}
+
+static struct plan_size size_of(const struct tp_request *request)
+{
+    struct plan_size size = {.outputs = 1, .shares = true};
+    for (size_t r = 0; r < request->rule_count; r++) {
+        const struct tp_format *format = request->rules[r].format;
+        for (uint32_t i = 0; format && i < format->op.outs; i++)
+            size.shares &= format->op.out[i].role != TP_ROLE_CODES ||
+                           strcmp(format->out[i].suffix, "weight") == 0;
+        if (format && format->op.outs > size.outputs)
+            size.outputs = format->op.outs;
+    }
+    return size;
+}
+
+/* Of a header that is not read yet: as if its entries had the length that most have, and a
+ * little more. */
+static uint64_t enough_for_header(const struct tp_request *request, uint64_t bytes)
+{
+    struct plan_size size = size_of(request);
+    size.tensors = bytes / 110;
+    size.names = 35 * size.tensors;
+    uint64_t enough = enough_for(&size);
+    return enough + enough / 16;
+}
+
+static uint64_t enough_for_tensors(const struct tp_request *request,
+                                   const struct tp_checkpoint *ckpt)
+{
+    struct plan_size size = size_of(request);
+    size.tensors = ckpt->tensor_count;
+    for (size_t t = 0; t < ckpt->tensor_count; t++)
+        size.names += strlen(ckpt->tensors[t].name) + 1;
+    return enough_for(&size);
+}
+
+/* The header length of a file that is not opened yet; 0: not known (an archive). */
+static uint64_t peek_header(const char *path)
+{
+    uint64_t size; /* little-endian hosts only, as is the format */
+    struct stat st;
+    FILE *file = stat(path, &st) == 0 && S_ISREG(st.st_mode) ? fopen(path, "rb") : NULL;
+    bool whole = file && fread(&size, sizeof size, 1, file) == 1;
+    if (file)
+        fclose(file);
+    return whole && size < TP_ST_MAX_HEADER && size < (uint64_t)st.st_size ? size : 0;
+}
+
+uint64_t tp_header_bytes(const char *path)
+{
+    struct tp_os_list list = {0};
+    struct tp_err ignored = {0};
+    struct stat st;
+    uint64_t sum = 0;
+    if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
+        return peek_header(path);
+    if (tp_os_list(path, &list, &ignored))
+        list.count = 0;
+    for (size_t i = 0; i < list.count; i++) {
+        char *file = tp_ends_with(list.names[i], ".safetensors")
+                         ? tp_os_format(&ignored, "%s/%s", path, list.names[i]) : NULL;
+        sum += file ? peek_header(file) : 0;
+        free(file);
+    }
+    tp_os_list_free(&list);
+    return sum;
+}
+
+enum tp_code tp_source_open_limited(const struct tp_options *o, const char *path,
+                                    const struct tp_request *request, struct tp_source *source,
+                                    struct tp_err *err)
+{
+    uint64_t most = o->max_memory - TP_OS_PROGRAM_BYTES, header = tp_header_bytes(path);
+    *source = (struct tp_source){0};
+    tp_os_limit_heap(most, header ? enough_for_header(request, header) : 0);
+    enum tp_code code = tp_checkpoint_open(path, tp_source_flags(o), &source->ckpt, err);
+    if (code)
+        return code;
+    tp_os_limit_heap(most, enough_for_tensors(request, &source->ckpt));
+    if ((code = tp_weights_find_as(&source->ckpt, &request->models, &source->weights, err)))
+        tp_checkpoint_close(&source->ckpt);
+    return code;
+}
+
+/* A packed tensor takes 200 bytes of a header, a plain one 100, and what is known of either
+ * at most four times as much. */
+void tp_limit_unpack(const struct tp_options *o, const char *path)
+{
+    uint64_t header = tp_header_bytes(path);
+    tp_os_limit_heap(o->max_memory - TP_OS_PROGRAM_BYTES, header ? LEAST + 4 * header : 0);
+}
+
+/* The text beside the ranks is a tree of mostly long texts, and all ranks are open at once. */
+void tp_limit_join(const struct tp_options *o, const char *path)
+{
+    struct tp_err ignored = {0};
+    struct tp_os_list list = {0};
+    struct stat st;
+    char *info = tp_os_format(&ignored, "%s/%s", path, TP_RANKS_NAME);
+    uint64_t enough = info && stat(info, &st) == 0 ? LEAST + 2 * (uint64_t)st.st_size : 0;
+    if (!enough || tp_os_list(path, &list, &ignored))
+        list.count = 0;
+    for (size_t i = 0; i < list.count; i++) {
+        char *rank = tp_os_format(&ignored, "%s/%s", path, list.names[i]);
+        enough += rank ? 3 * tp_header_bytes(rank) : 0;
+        free(rank);
+    }
+    tp_os_list_free(&list);
+    free(info);
+    tp_os_limit_heap(o->max_memory - TP_OS_PROGRAM_BYTES, enough);
+}

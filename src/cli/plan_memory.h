@@ -1,0 +1,22 @@
+/* --max-memory before the work begins: headers, names and the plan are what it limits, and what
+ * does not fit is refused with a figure that is enough. The work itself is divided by
+ * pack/run/budget.c.
+ */
+#ifndef TP_CLI_PLAN_MEMORY_H
+#define TP_CLI_PLAN_MEMORY_H
+
+#include "cli/session.h"
+
+/* Opens the source of a conversion with the heap limited, and leaves it so. */
+enum tp_code tp_source_open_limited(const struct tp_options *o, const char *path,
+                                    const struct tp_request *request, struct tp_source *source,
+                                    struct tp_err *err);
+
+/* Limits the heap until ranks, or packed weights, are open and planned. */
+void tp_limit_unpack(const struct tp_options *o, const char *path);
+void tp_limit_join(const struct tp_options *o, const char *path);
+
+/* Bytes of the headers of a checkpoint that is not opened yet; 0: not known (archives). */
+uint64_t tp_header_bytes(const char *path);
+
+#endif
