@@ -3,6 +3,8 @@
  * Invariant: a name, and a letter, mean one thing within a command (tested). */
 #include "cli/option_table.h"
 
+#include "pack/plan/cut.h"
+
 #define BIT(c) (1u << TP_CMD_##c)
 #define MAKES (BIT(CONVERT) | BIT(PLAN))
 #define MODEL (MAKES | BIT(COMPARE) | BIT(SCHEDULE)) /* commands that take facts of the model */
@@ -294,11 +296,11 @@ const struct tp_option tp_option_rows[] = {
      .more = "Each output is read once more when it is complete; 'verify' compares. 'merge' and "
              "'join' take it over. Against attackers, sign what 'tilepack digest' prints."},
     {.name = "tp", .value = "N", .kind = TP_OPT_UNSIGNED, .commands = MAKES,
-     .field = FIELD(tp), .initial = "1", .min = 1, .max = 1024,
+     .field = FIELD(tp), .initial = "1", .min = 1, .max = TP_MAX_RANKS,
      .help = "cut packed tensors for N tensor-parallel ranks",
      .more = "DST/rank_0 ... are complete checkpoints; 'join' puts them together again."},
     {.name = "tp", .value = "N", .kind = TP_OPT_UNSIGNED, .commands = BIT(SCHEDULE),
-     .field = FIELD(tp), .initial = "1", .min = 1, .max = 1024,
+     .field = FIELD(tp), .initial = "1", .min = 1, .max = TP_MAX_RANKS,
      .help = "cut packed tensors for N tensor-parallel ranks"},
     {.name = "part", .value = "I/P", .kind = TP_OPT_PART, .commands = MAKES,
      .field = FIELD(part), .help = "do share I of P (1/4 ... 4/4); 'merge' finishes",

@@ -33,6 +33,13 @@ fails "--force stops where there is no checkpoint" 2 "no checkpoint" convert not
 check "and nothing is gone" grep -q text "$work/notes/README.md"
 check "nothing is left beside them" nothing_beside
 
+# A finished checkpoint may have the name of another's unfinished output.
+check "a checkpoint of that name" convert first.partial -q
+fails "--force does not take it for an unfinished output" 2 "a finished checkpoint has the name" \
+    convert first -q --force
+check "it is still there" "$TILEPACK" verify "$work/first.partial" -q
+rm -rf "$work/first.partial"
+
 # What is one goes: of this program, with the files that its manifest names; of others.
 check "a conversion" convert whole -q
 check "is replaced, its copied files included" convert whole -q --force --shard-size 1MB

@@ -310,6 +310,23 @@ static void boxes_cover_units(void **state)
     }
 }
 
+/* Numbers that would be small ones if their upper half were cut off are none. */
+static void recorded_ranks_are_in_range(void **state)
+{
+    static const char *const wrong[] = {"4294967296,\"ranks\":2", "1,\"ranks\":4294967298",
+                                        "2,\"ranks\":2", "-1,\"ranks\":2", "0,\"ranks\":1025"};
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct tp_err err = {0};
+        struct tp_request request;
+        char text[128];
+        snprintf(text, sizeof text, "{\"rules\":[],\"tp\":{\"rank\":%s}}", wrong[i]);
+        assert_int_equal(tp_request_parse(text, &request, &err), TP_E_INPUT);
+        assert_non_null(strstr(err.what, "the recorded request is of rank"));
+        tp_request_close(&request);
+    }
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -337,6 +354,7 @@ int main(void)
         cmocka_unit_test(sizes_are_those_of_the_unit),
         cmocka_unit_test(outputs_are_sorted),
         cmocka_unit_test(boxes_cover_units),
+        cmocka_unit_test(recorded_ranks_are_in_range),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -117,11 +117,6 @@ static enum tp_code make_expected(struct against *a, const struct tp_request *re
     a->c.expected = &a->plan;
     if (!request->ranks)
         return TP_OK;
-    if (request->ranks > TP_MAX_RANKS || request->rank >= request->ranks) {
-        tp_err_path(a->c.err, a->c.stored->ckpt->path);
-        return tp_fail(a->c.err, TP_E_INPUT, "the recorded request is of rank %u of %u",
-                       request->rank, request->ranks);
-    }
     enum tp_code code = tp_ranks_make(&a->plan, request, request->ranks, &a->ranks, a->c.err);
     if (code == TP_OK)
         a->c.expected = &a->ranks.plans[request->rank];

@@ -44,6 +44,32 @@ static const char *stranger(const char *partial, struct tp_err *err)
                  "unfinished output would be written";
 }
 
+/* A finished checkpoint that somebody gave this name. Where there is an output it may be what that
+ * one replaced, which an interrupted run left here. */
+static bool is_finished(const struct tp_commit *c)
+{
+    struct stat st;
+    char *manifest = tp_os_format(c->err, "%s/%s", c->partial, TP_MANIFEST_NAME);
+    bool finished = manifest && tp_os.lstat(manifest, &st) == 0 &&
+                    tp_os.lstat(c->output, &st) != 0;
+    free(manifest);
+    return finished;
+}
+
+/* The partial directory holds something, and no journal. */
+static enum tp_code make_room(struct tp_commit *c)
+{
+    if (!c->options->force)
+        return partial_in_the_way(c, stranger(c->partial, c->err));
+    if (is_finished(c)) {
+        tp_err_path(c->err, c->partial);
+        tp_err_hint(c->err, "move it away, or choose another output with -o");
+        return tp_fail(c->err, TP_E_USAGE, "a finished checkpoint has the name under which the "
+                       "unfinished output would be written");
+    }
+    return c->err->code ? c->err->code : clear_partial(c);
+}
+
 /* A directory that is not of this program has no journal, but other files. */
 static enum tp_code make_partial(struct tp_commit *c)
 {
@@ -65,8 +91,7 @@ static enum tp_code make_partial(struct tp_commit *c)
         code = TP_E_MEMORY;
     if (code == TP_OK && tp_os.lstat(journal, &st) != 0 && errno == ENOENT &&
         !tp_commit_is_empty(c->partial, c->err))
-        code = c->options->force ? clear_partial(c)
-                                 : partial_in_the_way(c, stranger(c->partial, c->err));
+        code = make_room(c);
     free(journal);
     return code;
 }

@@ -67,34 +67,47 @@ static enum tp_code add_metadata(const char *begin, const char *end, const char 
     return code ? code : tp_text_add_word(text, "---\n", err);
 }
 
-/* How often the format of unit u is used, or 0: an earlier unit has said it. */
-static size_t uses_from(const struct tp_plan *plan, size_t u)
+/* The formats of a plan, in the order of the first unit of each. */
+struct use {
+    const struct tp_format *format; /* NULL: made plain */
+    size_t count;
+};
+
+static enum tp_code count_uses(const struct tp_plan *plan, struct use **uses, size_t *count,
+                               struct tp_err *err)
 {
-    size_t count = 0;
-    for (size_t v = 0; v < plan->unit_count; v++)
-        if (plan->units[v].form->format == plan->units[u].form->format) {
-            if (v < u)
-                return 0;
-            count++;
+    size_t capacity = 0, at = 0;
+    for (size_t u = 0; u < plan->unit_count; u++) {
+        const struct tp_format *format = plan->units[u].form->format;
+        if (at >= *count || (*uses)[at].format != format) /* mostly that of the unit before it */
+            for (at = 0; at < *count && (*uses)[at].format != format; at++)
+                continue;
+        if (at == *count) {
+            enum tp_code code = tp_os_grow((void **)uses, &capacity, at + 1, sizeof **uses, err);
+            if (code)
+                return code;
+            (*uses)[(*count)++] = (struct use){format, 0};
         }
-    return count;
+        (*uses)[at].count++;
+    }
+    return TP_OK;
 }
 
 static enum tp_code add_formats(const struct tp_plan *plan, struct tp_text *text,
                                 struct tp_err *err)
 {
-    enum tp_code code = TP_OK;
-    const struct tp_format *last = NULL;
-    for (size_t u = 0; u < plan->unit_count && code == TP_OK; u++) {
-        const struct tp_format *format = plan->units[u].form->format;
-        size_t count = u && format == last ? 0 : uses_from(plan, u);
-        last = format;
-        if (count && format)
-            code = tp_text_addf(text, err, "* %zu weights in `%s`: %s; loads in %s\n", count,
-                                format->name, format->title, format->loads_in);
-        else if (count)
-            code = tp_text_addf(text, err, "* %zu weights made plain\n", count);
+    struct use *uses = NULL;
+    size_t count = 0;
+    enum tp_code code = count_uses(plan, &uses, &count, err);
+    for (size_t i = 0; i < count && code == TP_OK; i++) {
+        const struct tp_format *format = uses[i].format;
+        if (format)
+            code = tp_text_addf(text, err, "* %zu weights in `%s`: %s; loads in %s\n",
+                                uses[i].count, format->name, format->title, format->loads_in);
+        else
+            code = tp_text_addf(text, err, "* %zu weights made plain\n", uses[i].count);
     }
+    free(uses);
     return code ? code : tp_text_addf(text, err, "* %zu tensors kept\n* %llu bytes of weights, "
                                       "from %llu\n", plan->kept_count,
                                       (unsigned long long)plan->bytes_out,

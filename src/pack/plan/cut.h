@@ -9,6 +9,8 @@
 
 enum { TP_MAX_VIEWS = 4 }; /* of a weight's rows: gate and up, or q, k and v */
 
+enum { TP_MAX_RANKS = 1024 };
+
 /* How a weight is divided among tensor-parallel ranks. Each of `pieces` stretches of
  * rows (gate and up; q, k and v) is cut by itself: a rank has its share of each. */
 enum tp_cut_along { TP_CUT_NONE, TP_CUT_N, TP_CUT_K };

@@ -19,7 +19,6 @@
 #define TP_RANKS_MOST (UINT64_C(1) << 31) /* bytes of that file */
 #define TP_RANKS_VERSION 2 /* of that file; 1, of 0.1.0, had no hash of its own */
 #define TP_RANK_PREFIX "rank_"
-enum { TP_MAX_RANKS = 1024 };
 
 struct tp_ranks {
     unsigned count;

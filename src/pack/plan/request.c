@@ -3,6 +3,7 @@
 
 #include "base/similar.h"
 #include "pack/format/offers.h"
+#include "pack/plan/cut.h"
 #include "pack/source/importance.h"
 #include "pack/text/json_memory.h"
 #include "pack/os/os.h"
@@ -515,8 +516,13 @@ enum tp_code tp_request_parse(const char *text, struct tp_request *request, stru
     request->shard_size = (uint64_t)json_integer_value(json_object_get(json, "shard_size"));
     request->digests = json_object_get(json, "digest") != NULL;
     const json_t *cut = json_object_get(json, "tp");
-    request->rank = (unsigned)json_integer_value(json_object_get(cut, "rank"));
-    request->ranks = (unsigned)json_integer_value(json_object_get(cut, "ranks"));
+    json_int_t rank = json_integer_value(json_object_get(cut, "rank"));
+    json_int_t ranks = json_integer_value(json_object_get(cut, "ranks"));
+    if (code == TP_OK && cut && (ranks < 1 || ranks > TP_MAX_RANKS || rank < 0 || rank >= ranks))
+        code = tp_fail(err, TP_E_INPUT, "the recorded request is of rank %lld of %lld",
+                       (long long)rank, (long long)ranks);
+    request->rank = code ? 0 : (unsigned)rank;
+    request->ranks = code ? 0 : (unsigned)ranks;
     json_decref(json);
     code = tp_json_check(mark, code, err);
     if (code)
