@@ -8,6 +8,10 @@ replay=${BUILD:-$(dirname "$TESTS")/build}/replay/replay
 FUZZ_TMPDIR=$work/fuzz
 export FUZZ_TMPDIR
 mkdir "$FUZZ_TMPDIR"
+if [ ! -x "$replay" ]; then
+    echo "fuzz_corpus: there is no $replay; build it with: make $replay"
+    exit 1
+fi
 "$replay" >"$work/targets" || exit 1
 
 while read -r target; do
