@@ -5,11 +5,6 @@
 set -u
 # shellcheck source=tests/lib/preamble.sh
 . "$(dirname "$0")/../lib/preamble.sh"
-convert() { # output, options ...
-    to=$1
-    shift
-    "$TILEPACK" convert "$work/model" -o "$work/$to" --to "${format:-fp8-ct}" -j 2 --device cpu "$@"
-}
 same() { # file ...: as in the source
     for name; do cmp "$work/model/$name" "$work/dst1/$name" || return 1; done
 }

@@ -41,6 +41,12 @@ judge() { # status, file that must hold the text
         cat "$work/out" "$work/err" 2>/dev/null
     fi
 }
+# $work/model, in $format or fp8-ct; scripts that need more have a convert() of their own.
+convert() { # output, options ...
+    to=$1
+    shift
+    "$TILEPACK" convert "$work/model" -o "$work/$to" --to "${format:-fp8-ct}" -j 2 --device cpu "$@"
+}
 in_work() { (cd "$work" && "$TILEPACK" "$@"); }
 finish() {
     echo "$passed passed, $failed failed"

@@ -4,71 +4,45 @@
 #include "pack/format/format_parse.h"
 
 #include "pack/os/os.h"
+#include "pack/text/embedded.h"
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
-/* Written by scripts/embed.sh: rows ended by {NULL, NULL}. */
-struct tp_embedded {
-    const char *name, *text;
-};
 extern const struct tp_embedded tp_embedded_formats[];
 
-static struct tp_format *formats;
-static size_t format_count;
-static struct tp_err formats_err;
+static struct tp_embedded_list formats;
 static pthread_once_t formats_once = PTHREAD_ONCE_INIT;
 
-static int by_name(const void *a, const void *b)
+static enum tp_code parse(const char *text, void *item, struct tp_err *err)
 {
-    return strcmp(((const struct tp_format *)a)->name, ((const struct tp_format *)b)->name);
+    return tp_format_parse(text, 0, item, err);
 }
 
 static void load_formats(void)
 {
-    size_t total = 0;
-    while (tp_embedded_formats[total].name)
-        total++;
-    formats = tp_os_zalloc(total, sizeof *formats, &formats_err);
-    for (size_t i = 0; formats && i < total; i++) {
-        struct tp_err err = {0};
-        const char *text = tp_embedded_formats[i].text;
-        if (tp_format_parse(text, 0, &formats[format_count], &err) == TP_OK) {
-            format_count++;
-            continue;
-        }
-        tp_err_path(&err, tp_embedded_formats[i].name);
-        if (formats_err.code == TP_OK)
-            formats_err = err;
-    }
-    if (formats)
-        qsort(formats, format_count, sizeof *formats, by_name);
+    tp_embedded_parse(tp_embedded_formats, sizeof(struct tp_format), parse, &formats);
 }
 
 const struct tp_format *tp_formats(size_t *count)
 {
     pthread_once(&formats_once, load_formats);
-    *count = format_count;
-    return formats;
+    *count = formats.count;
+    return formats.items;
 }
 
 enum tp_code tp_formats_check(struct tp_err *err)
 {
     pthread_once(&formats_once, load_formats);
     if (err && err->code == TP_OK)
-        *err = formats_err;
-    return formats_err.code;
+        *err = formats.err;
+    return formats.err.code;
 }
 
 const struct tp_format *tp_format_find(const char *name)
 {
-    size_t count;
-    const struct tp_format *all = tp_formats(&count);
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(all[i].name, name) == 0)
-            return &all[i];
-    return NULL;
+    pthread_once(&formats_once, load_formats);
+    return tp_embedded_find(&formats, sizeof(struct tp_format), name);
 }
 
 /* Formats with other group sizes than their files', made when a source has one or a
