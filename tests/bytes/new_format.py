@@ -11,6 +11,52 @@ import stfile
 import tool
 
 
+MOVED = [31, 30, 29, 28, 27, 26, 25, 24, 0, 1, 2, 3, 4, 5, 6, 7,
+         9, 8, 11, 10, 13, 12, 15, 14, 23, 16, 22, 17, 21, 18, 20, 19]
+
+
+def place_moved(codes, scales, stretches):
+    """The bytes of mxfp4-moved, step by step."""
+    e, n, k = codes.shape
+    rows, padded, columns = n // stretches, -(-n // stretches // 24) * 24, -(-k // 64) * 64
+    nibbles = np.zeros((e, padded // 8, stretches, 8, columns), dtype=np.uint8)
+    tile = np.full((e, stretches, padded, columns // 32), 127, dtype=np.uint8)
+    for h in range(stretches):
+        for r in range(rows):
+            nibbles[:, r // 8, h, r % 8, :k] = codes[:, h * rows + r]
+            tile[:, h, r, :k // 32] = scales[:, h * rows + r]
+    flat = nibbles.reshape(-1, 2)
+    words = (flat[:, 0] | flat[:, 1] << 4).view(np.uint32)
+    stored = np.zeros_like(words)
+    for i, bit in enumerate(MOVED):
+        stored |= (words >> np.uint32(bit) & np.uint32(1)) << np.uint32(i)
+    return [stored.tobytes(), tile.tobytes()]
+
+
+def moved(rng):
+    """Rows [up; gate], each padded, every bit moved; there and back, from codes and from values."""
+    x = stfile.from_f32("BF16", rng.standard_normal((2, 40, 96)).astype(np.float32))
+    codes, scale = rq.mxfp4(x.f32(), "even")
+    order = np.r_[20:40, 0:20]
+    checks = {}
+    with tool.Workdir() as work:
+        src, ct, dst = (work.at(name + ".safetensors") for name in ("in", "ct", "out"))
+        stfile.save(src, {"m.experts.gate_up_proj": x, "m.experts.down_proj": x})
+        tool.convert(src, ct, "mxfp4-ct")
+        for name, source in (("values", src), ("codes", ct)):
+            out, _ = tool.convert(source, dst, "mxfp4-moved", None, ("--force",))
+            for part, rows, stretches in (("w13", order, 2), ("w2", slice(None), 1)):
+                want = place_moved(codes[:, rows], scale[:, rows], stretches)
+                got = [out[f"m.experts.{part}_{s}"].data for s in ("weight", "weight_scale")]
+                checks[f"{part} moved, from {name}"] = want == got
+            tool.run("verify", dst, "--against", source, "--quiet")
+        back, _ = tool.convert(dst, work.at("back.safetensors"), "mxfp4-ct")
+        straight, _ = tool.load(ct)
+        checks["and back again"] = {k: t.data for k, t in back.items()} == {
+            k: t.data for k, t in straight.items()}
+    return checks
+
+
 def main():
     rng = np.random.default_rng(11)
     x = stfile.from_f32("BF16", rng.standard_normal((3, 48, 384)).astype(np.float32))
@@ -33,6 +79,7 @@ def main():
     checks["scales n-major"] = np.array_equal(
         np.frombuffer(unit.data["weight_scale"], np.uint16).reshape(3, 3, 48),
         scale.transpose(0, 2, 1))
+    checks |= moved(rng)
     for name, good in checks.items():
         print(f"{'ok  ' if good else 'FAIL'} {name}")
     bad = sum(not good for good in checks.values())

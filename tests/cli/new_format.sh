@@ -1,7 +1,8 @@
 #!/bin/sh
 # A format that differs only in its layout is one JSON file and no C: int4 for
 # CUTLASS' bf16 kernels (atom of 16x16 nibbles) is added to a copy of the build,
-# converted to, verified, and decoded by the oracle from the stored descriptor.
+# converted to, verified, and decoded by the oracle from the stored descriptor. A second one
+# puts up before gate, pads each of them, moves the bits of codes and fills padding with 127.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 BUILD=${BUILD:-$root/build}
@@ -35,6 +36,34 @@ cat >"$work/w4a16-cutlass.json" <<'EOF'
 }
 EOF
 
+cat >"$work/mxfp4-moved.json" <<'EOF'
+{
+  "name": "mxfp4-moved",
+  "version": 1,
+  "title": "MXFP4 with everything moved that a format file can move",
+  "about": "A test.",
+  "loads_in": "a test",
+  "source": "a test",
+  "codec": "mxfp4",
+  "block": [1, 32],
+  "set": {"rule": "even"},
+  "rows": "up,gate",
+  "let": {"P": "align(N,24)", "B": "align(K,64)", "J": "align(ceil(K,32),2)"},
+  "gated": {"let": {"P": "align(N/S,24)"}},
+  "experts": "stack",
+  "outputs": [
+    {"role": "codes", "suffix": "weight", "dtype": "U8", "shape": ["E", "S*P", "B/2"],
+     "element": "e2m1",
+     "word_bits": [31, 30, 29, 28, 27, 26, 25, 24, 0, 1, 2, 3, 4, 5, 6, 7,
+                   9, 8, 11, 10, 13, 12, 15, 14, 23, 16, 22, 17, 21, 18, 20, 19],
+     "layout": "((S,E),(8,P/8),(8,B/8)):((8*B,S*P*B),(B,8*S*B),(1,8))"},
+    {"role": "scale", "suffix": "weight_scale", "dtype": "U8", "shape": ["E", "S*P", "J"],
+     "element": "e8m0", "per": [1, 32], "fill": 127,
+     "layout": "((S,E),P,J):((P*J,S*P*J),J,1)"}
+  ]
+}
+EOF
+
 # Objects are taken from the build, whatever flags they were made with (-o); only the
 # embedded formats and the link are new, so the link must know those flags.
 flags=
@@ -44,7 +73,8 @@ cp -Rp "$BUILD/src" "$work/build/"
 cd "$root"
 formats=$(sh scripts/files.sh 'formats/*.json')
 plain_make BUILD="$work/build" -o "$work/build/config" LDFLAGS="$flags" \
-    FORMATS="$(echo "$formats" | tr '\n' ' ') $work/w4a16-cutlass.json" "$work/build/tilepack" \
+    FORMATS="$(echo "$formats" | tr '\n' ' ') $work/w4a16-cutlass.json $work/mxfp4-moved.json" \
+    "$work/build/tilepack" \
     >"$work/make.log" 2>&1 || {
     cat "$work/make.log"
     exit 1

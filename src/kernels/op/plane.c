@@ -156,7 +156,8 @@ static float scale_value(const struct tp_plane *p, enum tp_codec codec, uint32_t
 void tp_store_scale(const struct tp_plane *p, enum tp_codec codec, uint64_t at, uint32_t bits)
 {
     float value = scale_value(p, codec, bits);
-    uint32_t word = tp_f32_bits(value < p->least ? p->least : value);
+    bool raised = p->least > 0 && value < p->least;
+    uint32_t word = tp_f32_bits(raised ? p->least : value);
     uint16_t half;
     switch (p->element) {
     case TP_ELEM_BF16:

@@ -6,7 +6,6 @@
 #define TP_PACK_FORMAT_H
 
 #include "kernels/op/kernel.h"
-#include "kernels/op/word_bits.h"
 #include "pack/format/serve.h"
 
 #include <jansson.h>
@@ -50,7 +49,6 @@ struct tp_format_out {
                                  which I is the number of the word. TP_ROLE_WORDS, and ZERO and
                                  ORDER of formats that are written */
     uint32_t word_count;
-    uint8_t word_bits[TP_WORD_BITS]; /* what the operation's `word_bits` points to, if it does */
 };
 
 enum tp_experts { TP_EXPERTS_STACK, TP_EXPERTS_SPLIT };

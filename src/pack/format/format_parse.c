@@ -7,6 +7,7 @@
 #include "pack/format/format_parse.h"
 
 #include "base/num.h"
+#include "kernels/op/word_bits.h"
 #include "pack/text/json_memory.h"
 #include "pack/os/os.h"
 
@@ -205,20 +206,22 @@ static enum tp_code parse_strings(const json_t *json, const char *key, const cha
 }
 
 /* A list of 32 different numbers below 32, or of 8 below 8 for each byte. */
-static enum tp_code parse_word_bits(const json_t *json, struct tp_op_out *op,
-                                    struct tp_format_out *out, struct tp_err *err)
+static enum tp_code parse_word_bits(const json_t *json, struct tp_op_out *op, struct tp_err *err)
 {
     const json_t *list = json_object_get(json, "word_bits");
     size_t count = json_array_size(list);
     uint32_t seen = 0;
     if (!list)
         return TP_OK;
+    uint8_t *bits = tp_os_zalloc(TP_WORD_BITS, 1, err);
+    op->word_bits = bits;
+    if (!bits)
+        return TP_E_MEMORY;
     for (size_t i = 0; i < TP_WORD_BITS && (count == 8 || count == TP_WORD_BITS); i++) {
         json_int_t bit = json_integer_value(json_array_get(list, i % count));
-        out->word_bits[i] = (uint8_t)((uint64_t)bit % count + i / count * count);
-        seen |= bit >= 0 && (size_t)bit < count ? UINT32_C(1) << out->word_bits[i] : 0;
+        bits[i] = (uint8_t)((uint64_t)bit % count + i / count * count);
+        seen |= bit >= 0 && (size_t)bit < count ? UINT32_C(1) << bits[i] : 0;
     }
-    op->word_bits = out->word_bits;
     return seen == UINT32_MAX && op->role == TP_ROLE_CODES && tp_element_bits(op->element) <= 8
                ? TP_OK
                : tp_fail(err, TP_E_INPUT, "\"word_bits\" of codes is 8 or 32 different numbers");
@@ -272,7 +275,7 @@ static enum tp_code parse_output(const json_t *json, const json_t *let, uint64_t
                    : tp_fail(err, TP_E_INPUT, "output \"%s\" lacks \"layout\"", out->suffix);
     if (!(op->layout = expand(layout, let, err)))
         return TP_E_MEMORY;
-    if ((code = parse_word_bits(json, op, out, err)))
+    if ((code = parse_word_bits(json, op, err)))
         return code;
     op->place = op->word_bits || op->least > 0 ? TP_PLACE_ANY : tp_place_of(op->layout);
     return check_layout(op->layout, group, err);
@@ -556,6 +559,7 @@ static void discard(struct tp_format *format)
         for (uint32_t w = 0; w < TP_MAX_RANK; w++)
             free(format->out[i].words[w]);
         free((char *)(uintptr_t)format->op.out[i].layout);
+        free((uint8_t *)(uintptr_t)format->op.out[i].word_bits);
     }
     json_decref((json_t *)(uintptr_t)format->json);
     if (format->gated)

@@ -5,6 +5,7 @@
  */
 #include "pack/plan/plan_build.h"
 
+#include "base/num.h"
 #include "base/suffix.h"
 #include "pack/model/model_names.h"
 #include "pack/os/os.h"
@@ -127,14 +128,15 @@ static const char *shape_reason(const struct tp_unit *unit, char *text, size_t s
     return text;
 }
 
-/* Whether rows of the source that begin at `row` may be taken apart from those before: no scale
- * is that of both. */
-static bool comes_apart(const struct tp_op *source, uint64_t row, uint64_t step)
+/* Whether rows of the source that begin at view->row may become rows from `to` on one by one: no
+ * scale is that of rows on both sides of a seam. */
+static bool comes_apart(const struct tp_op *source, const struct tp_view *view, uint64_t to)
 {
     bool apart = true;
-    for (uint32_t i = 0; i < source->outs; i++)
-        apart &= source->out[i].per_n == 0 ||
-                 (row % source->out[i].per_n == 0 && (step < 2 || source->out[i].per_n == 1));
+    for (uint32_t i = 0; i < source->outs; i++) {
+        uint64_t per = tp_max_u64(source->out[i].per_n, 1);
+        apart &= view->row % per == 0 && to % per == 0 && (view->step < 2 || per == 1);
+    }
     return apart;
 }
 
@@ -152,9 +154,11 @@ static const char *seam_reason(const struct tp_builder *b, const struct tp_unit 
         return NULL;
     for (uint32_t p = 0; p < unit->form->views_per_expert; p++) {
         const struct tp_view *view = &unit->views[p];
-        apart &= comes_apart(&source->form->op, view->row, view->step);
+        apart &= comes_apart(&source->form->op, view, row);
         unit->form->gathers |= view->step > 1;
+        row += unit->form->view_rows[p];
     }
+    row = 0;
     if (unit->form->gathers && apart)
         return NULL;
     uint64_t stretch = tp_op_stretch_rows(&unit->form->op, unit->form->box.n);

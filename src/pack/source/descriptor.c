@@ -4,6 +4,7 @@
 #include "pack/source/descriptor.h"
 
 #include "kernels/op/codec.h"
+#include "kernels/op/word_bits.h"
 #include "pack/format/format_parse.h"
 
 /* Value of every stored nibble, through the inverse of the code table; `add` more of a zero
