@@ -274,6 +274,9 @@ bool tp_repack_possible(const struct tp_op *from, const struct tp_op *to);
 /* True for sources that only the reference decodes: with zero points or act-order. */
 bool tp_op_needs_reference(const struct tp_op *op);
 
+/* True where the bits of codes are moved (word_bits.h), which only the reference does. */
+bool tp_op_moves_bits(const struct tp_op *op);
+
 /* True where only the host has kernels: a GPU is not asked then, whatever --device says. */
 bool tp_op_host_only(const struct tp_op *op);
 

@@ -351,18 +351,25 @@ bool tp_op_per_tensor(const struct tp_op *op)
     return op->codec == TP_CODEC_FP8 && tp_op_find(op, TP_ROLE_SCALE) < 0;
 }
 
-/* What only the reference does: moved bits, and scales that are not below a number. */
-static bool is_odd(const struct tp_op *op)
+bool tp_op_moves_bits(const struct tp_op *op)
 {
-    bool odd = false;
+    bool moves = false;
     for (uint32_t i = 0; i < op->outs; i++)
-        odd |= op->out[i].word_bits != NULL || op->out[i].least > 0;
-    return odd;
+        moves |= op->out[i].word_bits != NULL;
+    return moves;
+}
+
+static bool has_least(const struct tp_op *op)
+{
+    bool has = false;
+    for (uint32_t i = 0; i < op->outs; i++)
+        has |= op->out[i].least > 0;
+    return has;
 }
 
 bool tp_op_host_only(const struct tp_op *op)
 {
-    return is_odd(op) || op->codec == TP_CODEC_INT8 || has_half_scales(op) || tp_op_per_tensor(op) ||
+    return tp_op_moves_bits(op) || has_least(op) || op->codec == TP_CODEC_INT8 || has_half_scales(op) || tp_op_per_tensor(op) ||
            tp_op_needs_reference(op);
 }
 

@@ -25,7 +25,7 @@ static bool place_fits(enum tp_place row, enum tp_place place)
 bool tp_encode_row_fits(const struct tp_encode_row *row, const struct tp_op *op,
                         enum tp_dtype dtype)
 {
-    return row->codec == op->codec && row->dtype == dtype &&
+    return row->codec == op->codec && row->dtype == dtype && !tp_op_moves_bits(op) &&
            place_fits(row->code_place, tp_code_place(op)) &&
            place_fits(row->scale_place, tp_scale_place(op)) &&
            row->search == tp_op_search(op) && tp_isa_enabled(row->isa) &&
@@ -35,7 +35,8 @@ bool tp_encode_row_fits(const struct tp_encode_row *row, const struct tp_op *op,
 bool tp_repack_row_fits(const struct tp_repack_row *row, const struct tp_op *from,
                         const struct tp_op *to)
 {
-    return row->codec == to->codec && place_fits(row->from_code, tp_code_place(from)) &&
+    return row->codec == to->codec && !tp_op_moves_bits(from) && !tp_op_moves_bits(to) &&
+           place_fits(row->from_code, tp_code_place(from)) &&
            place_fits(row->to_code, tp_code_place(to)) &&
            place_fits(row->from_scale, tp_scale_place(from)) &&
            place_fits(row->to_scale, tp_scale_place(to)) && tp_isa_enabled(row->isa) &&
@@ -46,6 +47,7 @@ bool tp_decode_row_fits(const struct tp_decode_row *row, const struct tp_op *op,
                         enum tp_dtype dtype)
 {
     return row->codec == op->codec && row->dtype == dtype && !tp_op_needs_reference(op) &&
+           !tp_op_moves_bits(op) &&
            place_fits(row->code_place, tp_code_place(op)) &&
            place_fits(row->scale_place, tp_scale_place(op)) &&
            tp_isa_enabled(row->isa) && (row->accepts == NULL || row->accepts(op));
