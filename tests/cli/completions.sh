@@ -50,7 +50,7 @@ questions() { # ask COMMAND: called as: ask LINE WANTED
     "$1" 'tilepack plan SRC --to=w4a16-marlin --set gr' $'group=128\ngroup=32\ngroup=64'
     "$1" 'tilepack convert SRC --to w4a8-c' $'w4a8-ct\nw4a8-cutlass'
     "$1" 'tilepack convert SRC --to=w4a8-cu' w4a8-cutlass
-    "$1" 'tilepack formats mxfp8-t' mxfp8-torchao3d
+    "$1" 'tilepack formats mxfp8-to' mxfp8-torchao3d
     "$1" 'tilepack unpack data --dtype ' $'bf16\nf32'
     "$1" 'tilepack schedule data --kernel deepgemm-' deepgemm-2025
     "$1" 'tilepack schedule data --gpu h2' $'h20\nh200'

@@ -247,6 +247,13 @@ static bool up_first(const struct tp_format *format)
     return format && format->rows == TP_ROWS_UP_GATE;
 }
 
+/* Whether the rows of gate and up lie in an order of the format's own, and so never alternate as
+ * they may in the source. */
+static bool sets_order(const struct tp_format *format)
+{
+    return up_first(format) || format->gated || format->op.stretches > 1;
+}
+
 /* The views of a unit that is one weight: of all its rows, or of gate and of up where these change
  * places or are laid out apart on either side. */
 static enum tp_code whole_views(struct tp_builder *b, struct tp_unit *unit, uint32_t w, bool gated)
@@ -254,7 +261,7 @@ static enum tp_code whole_views(struct tp_builder *b, struct tp_unit *unit, uint
     const struct tp_weight_form *source = weight_at(b, w)->form;
     uint64_t half = source->box.n / 2;
     bool swapped = gated && up_first(source->format) != up_first(unit->form->format);
-    bool in_turn = gated && up_first(unit->form->format) &&
+    bool in_turn = gated && sets_order(unit->form->format) &&
                    (source->alternates || alternates(weight_at(b, w)));
     uint32_t parts = swapped || unit->form->op.stretches > 1 || source->op.stretches > 1 ? 2 : 1;
     if (unit_views(b, unit, parts))
@@ -277,7 +284,7 @@ static enum tp_code single(struct tp_builder *b, uint32_t w, const char *full)
     struct tp_unit *unit = unit_start(b, w, &draft);
     unit->form->rank = weight->form->rank;
     unit->form->box = weight->form->box;
-    bool ordered = up_first(b->choices[w].rule->format);
+    bool ordered = sets_order(b->choices[w].rule->format);
     bool stacked = weight->form->rank == 3 && !b->request->no_stack &&
                    (!weight->form->format || (ordered && alternates(weight))) &&
                    tp_name_stack(&b->plan->weights->facts, full, &stack) && !stack.is->kept;
@@ -527,7 +534,7 @@ static enum tp_code remaining(struct tp_builder *b, uint32_t w)
     const char *full = tp_weight_full_name(b->plan, w, buffer, b->err);
     if (!full)
         return b->err->code;
-    if (weight->origins && weight->origin->step > 1 && !up_first(rule->format))
+    if (weight->origins && weight->origin->step > 1 && !sets_order(rule->format))
         return refuse_dealt(b, w);
     if (is_already(weight, rule))
         return tp_choice_keep(b, w, false, TP_REASON_SAME);

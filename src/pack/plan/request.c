@@ -105,7 +105,7 @@ static const char *nearest_format(const char *typed)
 /* One format that was meant, or all that it may have been, those that engines load first. */
 static enum tp_code no_format(const char *name, struct tp_err *err)
 {
-    char names[480];
+    char names[900];
     const struct tp_format *one;
     size_t found = tp_format_candidates(name, &one, names, sizeof names);
     const char *near = found == 1 ? one->name : nearest_format(name);

@@ -152,6 +152,8 @@ def _(report):
     cases = load("nvfp4moe")
     check(report, modelopt(cases["fi_cutlass"]), "nvfp4-cutlass-moe",
           both(cases["fi_cutlass"], *WEIGHTS))
+    check(report, modelopt(cases["vllm_cutlass"]), "nvfp4-vllm-cutlass",
+          both(cases["vllm_cutlass"], *WEIGHTS), ("nvfp4-trtllm", "nvfp4-cutedsl"))
     for name in ("cutedsl", "cutedsl_pad"):
         check(report, modelopt(cases[name]), "nvfp4-cutedsl", both(cases[name], *WEIGHTS))
 
@@ -163,7 +165,7 @@ def _(report):
     check(report, compressed(t), "mxfp4-trtllm", both(t, *WEIGHTS), ("mxfp4-flashinfer-sm90",))
     for name in ("mxfp4_gptoss", "mxfp4_gptoss_pad"):
         check(report, gptoss(cases[name]), "mxfp4-trtllm", both(cases[name], *WEIGHTS),
-              ("mxfp4-flashinfer-sm90",))
+              ("mxfp4-flashinfer-sm90",) + (() if "pad" in name else ("mxfp4-megamoe",)))
     t = cases["mxfp8_gated_pad"]
     source = experts(t, {"weight": "weight", "weight_scale": "weight_scale"})
     check(report, source, "mxfp8-trtllm", both(t, *WEIGHTS))
@@ -194,23 +196,41 @@ def _(report):
     cases = load("mxfp4")
     t = cases["fi_sm90_pad"]
     check(report, gptoss(t), "mxfp4-flashinfer-sm90", both(t, *WEIGHTS), ("mxfp4-trtllm",))
-    rng = np.random.default_rng(19)
     for name in ("value_a", "value_b", "scale_a", "scale_b"):
-        t = cases["hopper_" + name]
-        if name[0] == "v":
-            codes = t["in_weight"].bits
-            scale = rng.integers(90, 150, codes.shape[:2] + (codes.shape[2] // 16,), dtype=np.uint8)
-        else:
-            scale = t["in_scale"].bits
-            codes = rng.integers(0, 256, scale.shape[:2] + (scale.shape[2] * 16,), dtype=np.uint8)
-        source = {}
-        for e in range(codes.shape[0]):
-            at = f"{AT}{e}.down_proj.weight_"
-            source[at + "packed"] = tensor("U8", codes[e])
-            source[at + "scale"] = tensor("U8", scale[e])
-        want = {"w2_weight": t["out_weight"]} if name[0] == "v" else {
-            "w2_weight_scale": t["out_scale"]}
-        check(report, source, "mxfp4-triton-hopper", want)
+        check_triton(report, cases["hopper_" + name], "mxfp4-triton-hopper")
+
+
+def check_triton(report, t, to):
+    """A golden of codes or of scales alone; the others are random."""
+    rng = np.random.default_rng(19)
+    if "in_weight" in t:
+        codes = t["in_weight"].bits
+        scale = rng.integers(90, 150, codes.shape[:2] + (codes.shape[2] // 16,), dtype=np.uint8)
+        want = {"w2_weight": t["out_weight"]}
+    else:
+        scale = t["in_scale"].bits
+        codes = rng.integers(0, 256, scale.shape[:2] + (scale.shape[2] * 16,), dtype=np.uint8)
+        want = {"w2_weight_scale": t["out_scale"]}
+    source = {}
+    for e in range(codes.shape[0]):
+        at = f"{AT}{e}.down_proj.weight_"
+        source[at + "packed"] = tensor("U8", codes[e])
+        source[at + "scale"] = tensor("U8", scale[e])
+    check(report, source, to, want)
+
+
+@case("engines: MXFP4 experts for Blackwell, DeepGEMM's and Triton's")
+def _(report):
+    t = load("megamoe")["b"]
+    check(report, compressed(t), "mxfp4-megamoe", {
+        "w13_weight": t["out_w13_weight"], "w2_weight": t["out_w2_weight"],
+        "w13_weight_scale": t["out_w13_weight_scale"],
+        "w2_weight_scale": t["out_w2_weight_scale"]}, ("mxfp4-trtllm",))
+    cases = load("mxfp4")
+    t = cases["fi_cutlass_mxfp8_a"]
+    check(report, gptoss(t), "mxfp4-cutlass-moe", both(t, *WEIGHTS), ("mxfp4-trtllm",))
+    for name in ("value_a", "value_b", "scale_a", "scale_b"):
+        check_triton(report, cases["blackwell_" + name], "mxfp4-triton-blackwell")
 
 
 @case("engines: comfy-kitchen, the high nibble first")
