@@ -5,6 +5,7 @@
 #define TP_TESTS_OPS_H
 
 #include "kernels/op/kernel.h"
+#include "kernels/op/word_bits.h"
 
 #include <string.h>
 
@@ -119,6 +120,17 @@ static inline struct tp_op ops_placed_int(enum tp_codec codec, enum ops_placed h
     op.scale_rule = f16 ? TP_INT_SCALE_F16 : TP_INT_SCALE_BF16;
     ops_out(&op, TP_ROLE_CODES, int8 ? TP_ELEM_UINT8B128 : TP_ELEM_INT4, 1, 1, codes[how][int8]);
     ops_out(&op, TP_ROLE_SCALE, f16 ? TP_ELEM_F16 : TP_ELEM_BF16, 1, group, scales);
+    return op;
+}
+
+/* Codes whose bits change places within bytes. */
+static inline struct tp_op ops_moved_bits(int rule)
+{
+    static const uint8_t order[TP_WORD_BITS] = {
+        4,  5,  6,  7,  0,  1,  2,  3,  12, 13, 14, 15, 8,  9,  10, 11,
+        20, 21, 22, 23, 16, 17, 18, 19, 28, 29, 30, 31, 24, 25, 26, 27};
+    struct tp_op op = ops_placed_int(TP_CODEC_INT4, OPS_MARLIN, rule, 128, false);
+    op.out[0].word_bits = order;
     return op;
 }
 

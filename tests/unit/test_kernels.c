@@ -126,6 +126,7 @@ static void make_placed(int rule)
             add(ops_placed_int(codec, OPS_MARLIN_ROW, rule, 0, f16), 64, 64);
             add(ops_placed_int(codec, OPS_MACHETE, rule, 0, f16), 128, 64);
         }
+    add(ops_moved_bits(rule), 64, 128); /* no row may take it */
     for (int f16 = 0; f16 < 2; f16++) {
         add(ops_int8(rule, true, 0, f16), 1, 1);
         add(ops_int8(rule, false, 0, f16), 1, 4);

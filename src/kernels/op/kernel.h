@@ -274,8 +274,8 @@ bool tp_repack_possible(const struct tp_op *from, const struct tp_op *to);
 /* True for sources that only the reference decodes: with zero points or act-order. */
 bool tp_op_needs_reference(const struct tp_op *op);
 
-/* True where the bits of codes are moved (word_bits.h), which only the reference does. */
-bool tp_op_moves_bits(const struct tp_op *op);
+/* True for what only the reference does: moved bits, and scales that are not below a number. */
+bool tp_op_is_odd(const struct tp_op *op);
 
 /* True where only the host has kernels: a GPU is not asked then, whatever --device says. */
 bool tp_op_host_only(const struct tp_op *op);

@@ -351,26 +351,18 @@ bool tp_op_per_tensor(const struct tp_op *op)
     return op->codec == TP_CODEC_FP8 && tp_op_find(op, TP_ROLE_SCALE) < 0;
 }
 
-bool tp_op_moves_bits(const struct tp_op *op)
+bool tp_op_is_odd(const struct tp_op *op)
 {
-    bool moves = false;
+    bool odd = false;
     for (uint32_t i = 0; i < op->outs; i++)
-        moves |= op->out[i].word_bits != NULL;
-    return moves;
-}
-
-static bool has_least(const struct tp_op *op)
-{
-    bool has = false;
-    for (uint32_t i = 0; i < op->outs; i++)
-        has |= op->out[i].least > 0;
-    return has;
+        odd |= op->out[i].word_bits != NULL || op->out[i].least > 0;
+    return odd;
 }
 
 bool tp_op_host_only(const struct tp_op *op)
 {
-    return tp_op_moves_bits(op) || has_least(op) || op->codec == TP_CODEC_INT8 || has_half_scales(op) || tp_op_per_tensor(op) ||
-           tp_op_needs_reference(op);
+    return tp_op_is_odd(op) || op->codec == TP_CODEC_INT8 || has_half_scales(op) ||
+           tp_op_per_tensor(op) || tp_op_needs_reference(op);
 }
 
 size_t tp_search_scratch(const struct tp_op *op, struct tp_box3 box)

@@ -129,7 +129,7 @@ bool tp_place_block_open(const struct tp_layout *layout, unsigned bits,
 bool tp_flat_possible(const struct tp_op *op)
 {
     int codes = tp_op_find(op, TP_ROLE_CODES), scale = tp_op_find(op, TP_ROLE_SCALE);
-    if (codes < 0 || tp_op_find(op, TP_ROLE_GROUP8) >= 0)
+    if (codes < 0 || tp_op_find(op, TP_ROLE_GROUP8) >= 0 || tp_op_is_odd(op))
         return false;
     if (tp_op_per_tensor(op))
         return true;

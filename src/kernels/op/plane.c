@@ -156,8 +156,7 @@ static float scale_value(const struct tp_plane *p, enum tp_codec codec, uint32_t
 void tp_store_scale(const struct tp_plane *p, enum tp_codec codec, uint64_t at, uint32_t bits)
 {
     float value = scale_value(p, codec, bits);
-    bool raised = p->least > 0 && value < p->least;
-    uint32_t word = tp_f32_bits(raised ? p->least : value);
+    uint32_t word = tp_f32_bits(p->least > 0 && value < p->least ? p->least : value);
     uint16_t half;
     switch (p->element) {
     case TP_ELEM_BF16:
