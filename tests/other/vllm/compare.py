@@ -1,9 +1,9 @@
 """Operands that load.py saved, of stock vLLM and of the plugin.
 
-    compare.py STOCK PLUGIN [skip=OPERAND,...:LAYER,...]
+    compare.py NAME:STOCK:PLUGIN:OPERAND,...:LAYER,... ...
 
-Every operand must have the same dtype, shape, strides and bytes. Prints the numbers; exit status
-1 on a difference. `skip` leaves out these operands in layers whose name ends so.
+Every operand must have the same dtype, shape, strides and bytes, but for these operands in layers
+whose name ends so. Prints `ok` or `not ok` with the numbers for each pair.
 """
 import sys
 
@@ -28,14 +28,15 @@ def difference(a, b):
     return f"{wrong} of {raw(a).numel()} bytes" if wrong else None
 
 
-def main(stock, plugin, skip="skip=:"):
+def compare(stock, plugin, operands, layers):
+    """(differences, operands compared, bytes); what is left out is named as in main()."""
     a, b = (torch.load(path, weights_only=False) for path in (stock, plugin))
-    names, layers = (tuple(filter(None, part.split(","))) for part in skip[5:].split(":"))
+    skipped, of_layers = (tuple(filter(None, names.split(","))) for names in (operands, layers))
     wrong = [f"layer {name}" for name in set(a) ^ set(b)]
     count = size = 0
     for layer in sorted(set(a) & set(b)):
         for key in sorted(set(a[layer]) | set(b[layer])):
-            if key in names and layer.endswith(layers):
+            if key in skipped and layer.endswith(of_layers):
                 continue
             x, y = a[layer].get(key), b[layer].get(key)
             why = difference(x, y)
@@ -43,9 +44,20 @@ def main(stock, plugin, skip="skip=:"):
             size += x.numel() * x.element_size() if isinstance(x, torch.Tensor) else 0
             if why:
                 wrong.append(f"{layer} {key}: {why}")
-    print("\n".join(wrong + [f"{count} operands, {size} bytes, {len(wrong)} differences"]))
-    return 1 if wrong or not count else 0
+    return wrong, count, size
+
+
+def main(*pairs):
+    for pair in pairs:
+        name, stock, plugin, operands, layers = pair.split(":")
+        try:
+            wrong, count, size = compare(stock, plugin, operands, layers)
+        except OSError as error:
+            wrong, count, size = [str(error)], 0, 0
+        good = count and not wrong
+        print("\n".join(wrong + [f"{'ok' if good else 'not ok'} {name}: {count} operands, "
+                                 f"{size} bytes, {len(wrong)} differences from stock's"]))
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    main(*sys.argv[1:])

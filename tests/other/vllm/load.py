@@ -46,7 +46,8 @@ def build(config, ranks, rank, port):
 
 
 def load(config, model):
-    """Bytes of parameters that processing has put into new storage."""
+    """Bytes of parameters that processing has put into new storage, but for W_UV and W_UK_T, which
+    latent attention makes of kv_b_proj whatever it is stored in."""
     import torch
     from vllm.config import set_current_vllm_config
     from vllm.model_executor.model_loader import get_model_loader
@@ -60,8 +61,8 @@ def load(config, model):
             if hasattr(method, "moe"):
                 method.moe.device = torch.device("cpu")
         process_weights_after_loading(model, config.model_config, torch.device("cpu"))
-    return sum(p.numel() * p.element_size() for p in model.parameters()
-               if p.numel() and p.data_ptr() not in before)
+    return sum(p.numel() * p.element_size() for name, p in model.named_parameters()
+               if p.numel() and p.data_ptr() not in before and ".W_U" not in name)
 
 
 EXPERTS = ("w1_scale", "w2_scale", "g1_alphas", "g2_alphas", "b_strides1", "b_strides2",
