@@ -143,7 +143,7 @@ equal ws wp 0
 equal is ip 0
 refused sm100 'for data-centre Blackwell .*, and this is NVIDIA H200; convert'
 refused rank 'one rank of .convert --tp.; serve the whole'
-refused part 'k_proj is not packed, and vLLM holds q_proj, k_proj, v_proj as one; pack all'
+refused part 'k_proj is not packed, and vLLM holds .*q_proj, .*k_proj, .*v_proj as one; pack all'
 refused missing 'down_proj: the checkpoint does not fill weight_chan_scale; run'
 refused words 'down_proj: weight_layout is .* its codes lie in another layout; convert again'
 refused rows 'down_proj: weight_packed is torch.int32 .*, expected is torch.int32 .*; run'
@@ -165,7 +165,7 @@ equal ds dp 0
 refused x8 'no kernel of vLLM for experts reads mxfp8-blocked as it lies; convert'
 refused xd 'fp8-deepgemm-sm100 is for --moe-backend deep_gemm, .*; start it with --moe-backend'
 refused sm90 'for Hopper .*, and this is NVIDIA B200; convert'
-refused mixed 'q_proj, k_proj, v_proj have different formats or parameters, .*; convert'
+refused mixed 'q_proj, .*k_proj, .*v_proj have different formats or parameters, .*; convert'
 # Row-parallel layers of W4A8 have the scales of whole rows: docs/serving.md.
 load 90 2 ts="$work/mixtral-w4a8-ct" tp="$work/mixtral-w4a8-cutlass" \
     es="$work/mixtral-w4a8-ct,enable_expert_parallel=yes" \
