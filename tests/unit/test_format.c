@@ -274,6 +274,15 @@ static void bad_rows_of_serve_are_refused(void **state)
         refused("w4a8-ct", edits[i][0], edits[i][1], edits[i][2]);
 }
 
+/* Only a kernel-ready format requires a package, by name. */
+static void bad_packages_are_refused(void **state)
+{
+    (void)state;
+    refused("w4a8-cutlass", "\"requires\": \"tilepack-llm[vllm]\"", "\"requires\": true",
+            "\"requires\" is no text");
+    refused("w4a8-ct", "\"snr_db\"", "\"requires\": \"x\", \"snr_db\"", "stands beside \"config\"");
+}
+
 /* Who plans a kernel for a GPU can ask what is served on it. */
 static void gpus_of_schedules_are_known(void **state)
 {
@@ -292,7 +301,7 @@ int main(void)
         cmocka_unit_test(embedded_formats_are_valid), cmocka_unit_test(settings_change_the_operation),
         cmocka_unit_test(granules_embed),             cmocka_unit_test(shapes_invert),
         cmocka_unit_test(shapes_hold_their_layouts),
-        cmocka_unit_test(bad_rows_of_serve_are_refused),
+        cmocka_unit_test(bad_rows_of_serve_are_refused), cmocka_unit_test(bad_packages_are_refused),
         cmocka_unit_test(gpus_of_schedules_are_known),
         cmocka_unit_test(bad_files_are_refused),      cmocka_unit_test(bad_words_are_refused),
         cmocka_unit_test(group_sizes_are_chosen),
