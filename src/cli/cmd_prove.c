@@ -20,7 +20,7 @@
 
 struct work {
     const struct tp_options *o;
-    struct tp_source source;
+    struct tp_source source, other;
     struct tp_prover prover;
     struct tp_prove_options options;
     uint32_t device;
@@ -69,6 +69,17 @@ static enum tp_code damaged(struct work *w, const struct tp_verify_report *repor
     tp_err_hint(&w->err, "'tilepack verify %s' lists all, and with --against SRC the elements; "
                 "convert it again", w->o->arg.item[0]);
     return tp_fail(&w->err, TP_E_DIFF, "the stored weights are damaged: %s", first->what);
+}
+
+/* --against: what must come out. */
+static enum tp_code open_other(struct work *w)
+{
+    if (!w->o->against)
+        return TP_OK;
+    enum tp_code code = tp_source_open(w->o->against, 0, &w->other, &w->err);
+    w->options.other = &w->other.ckpt;
+    w->options.others = &w->other.weights;
+    return code;
 }
 
 /* Checksums of all files; then the weights are known, too. */
@@ -181,7 +192,8 @@ static enum tp_code work(struct work *w)
     enum tp_code code = read_m(w);
     if (code || (code = read_device(w)) || (code = check_write(w)) ||
         (code = tp_prover_open(w->device, &w->prover, &w->err)) ||
-        (code = w->o->arg.count > 1
+        (code = open_other(w)) ||
+        (code = w->o->arg.count > 1 || w->o->against
                     ? tp_source_open(w->o->arg.item[0], 0, &w->source, &w->err)
                     : open_verified(w)) ||
         (code = choose(w)) || (code = prove_all(w)))
@@ -196,6 +208,7 @@ static void close_all(struct work *w)
     free(w->proofs.items);
     free(w->chosen);
     tp_source_close(&w->source);
+    tp_source_close(&w->other);
     tp_prover_close(&w->prover);
 }
 

@@ -383,6 +383,13 @@ const struct tp_option tp_option_rows[] = {
      .field = FIELD(m), .help = "numbers of activation rows, tokens (default: 1,64,4096)"},
     {.name = "m", .value = "M[,M...]", .kind = TP_OPT_STRING, .commands = BIT(PROVE),
      .field = FIELD(m), .help = "rows of activations, for each expert (default: 1,16,256,4096)"},
+    {.name = "against", .value = "OTHER", .kind = TP_OPT_STRING, .commands = BIT(PROVE),
+     .field = FIELD(against), .complete = TP_COMPLETE_PATH,
+     .help = "the numbers of this checkpoint must come out",
+     .more = "It holds the weights under the same names and in any form that gives the same "
+             "numbers: packed by another run, or decoded by unpack --dtype f32. Checksums are not "
+             "compared then: a nibble or a scale that is not the other's is named by its "
+             "coordinate."},
     {.name = "tune", .kind = TP_OPT_FLAG, .commands = BIT(PROVE), .field = FIELD(tune),
      .help = "prove and time every schedule that the plug-in has",
      .more = "The table, as text or JSON, is what a server needs to pass the schedule by shape."},

@@ -89,6 +89,16 @@ for file in sm90 deepseek ct sm100; do
 done
 check "one weight by the end of its name" report "" "$work/w4" o_proj --m 16
 says "and no other" '[.weights[].name] == ["layers.0.o_proj"]'
+check "--against another packing" report "" "$work/w4" --against "$work/w4" --m 1
+"$TILEPACK" unpack "$work/sm90.safetensors" -o "$work/f32.safetensors" --dtype f32 -q || exit 1
+check "--against decoded weights" report "" "$work/sm90.safetensors" --against \
+    "$work/f32.safetensors" --m 1
+says "are exact" '.ok and (.weights | length) > 0'
+answers "--against other numbers" 1 "weights give wrong numbers" \
+    fake "" "$work/sm90.safetensors" --against "$work/plain.safetensors" --m 1
+fails "--against others" 3 "tensor 'o_proj': it is [1,80,384] there, and [1,200,272] here" \
+    fake "" "$work/deepseek.safetensors" --against "$work/mx.safetensors" --m 1
+fails "--against nothing" 5 "nowhere" fake "" "$work/w4" --against "$work/nowhere"
 answers "text" 0 "2 weights proven, each of 67584 numbers exactly; NVIDIA H200" \
     fake "" "$work/w4" --m 16
 check "--tune" report "" "$work/w4" w13 --m 16 --tune
@@ -158,7 +168,13 @@ END
 damage weight_packed nibble
 fails "a flipped nibble" 1 "the stored weights are damaged: its contents have changed" \
     fake "" "$work/bad" --m 1
+answers "is a wrong number where the right ones are known" 1 "element (0,3,17): expected " \
+    fake "" "$work/bad" --against "$work/w4" --m 1
+answers "and nothing else is" 1 "; 1 wrong in this result" \
+    fake "" "$work/bad" --against "$work/w4" --m 1
 damage weight_group_scale swap
+answers "a swapped scale is, too" 1 "element (0," \
+    fake "" "$work/bad" --against "$work/w4" --m 1
 fails "two scales swapped" 1 "the stored weights are damaged: its contents have changed" \
     fake "" "$work/bad" --m 1
 damage weight_chan_scale nan

@@ -408,20 +408,49 @@ static enum tp_code all_units(struct work *w, struct tp_err *err)
     return code;
 }
 
+/* The weight itself, or the one of that name and size in the other checkpoint. */
+static enum tp_code find_truth(const struct work *w, const struct tp_checkpoint *ckpt,
+                               const struct tp_weights *weights, size_t number,
+                               struct tp_prove_truth *truth, struct tp_err *err)
+{
+    const struct tp_prove_options *o = w->options;
+    const struct tp_weight *weight = &weights->items[number];
+    int codes = tp_op_find(&weight->form->op, TP_ROLE_CODES);
+    struct tp_box3 box = weight->form->box;
+    truth->ckpt = o->other ? o->other : ckpt;
+    truth->subject = tp_inspect_tensor(ckpt, weights, weight->tensor[codes]);
+    if (!o->other)
+        return TP_OK;
+    enum tp_code code =
+        tp_inspect_find(o->other, o->others, weight->name, &truth->subject, err);
+    const struct tp_subject *found = &truth->subject;
+    if (code == TP_OK && found->weight)
+        code = tp_source_check(o->other, o->others, (size_t)(found->weight - o->others->items),
+                               err);
+    if (code == TP_OK && (memcmp(&found->box, &box, sizeof box) != 0 || found->from_rows)) {
+        tp_err_path(err, o->other->path);
+        code = tp_fail(err, TP_E_INPUT, "it is [%llu,%llu,%llu] there, and [%llu,%llu,%llu] here",
+                       (ull)found->box.e, (ull)found->box.n, (ull)found->box.k, (ull)box.e,
+                       (ull)box.n, (ull)box.k);
+    }
+    return code;
+}
+
 static enum tp_code prove_weight(struct work *w, const struct tp_checkpoint *ckpt,
                                  const struct tp_weights *weights, size_t number,
                                  struct tp_err *err)
 {
     struct tp_prove_result *r = w->result;
-    enum tp_code code = TP_OK;
+    struct tp_prove_truth truth;
+    enum tp_code code = find_truth(w, ckpt, weights, number, &truth, err);
     for (size_t i = 0; i < w->options->m_count && code == TP_OK; i++) {
         r->cases[r->case_count].m = w->options->m[i];
         code = choose(w, &r->cases[r->case_count++], err);
     }
     choose_rows(w);
     if (code || (code = tp_prove_reference_open(&w->reference, err)) ||
-        (code = tp_prove_weight_open(ckpt, weights, number, w->prover, &w->reference, &w->weight,
-                                     err)) ||
+        (code = tp_prove_weight_open(ckpt, weights, number, &truth, w->prover, &w->reference,
+                                     &w->weight, err)) ||
         (code = make_sets(w, err)))
         return code;
     code = all_units(w, err);

@@ -55,11 +55,16 @@ struct tp_prove_options {
     uint64_t m[TP_PROVE_M];
     size_t m_count;
     bool all;         /* every schedule that the plug-in has, not the predicted ones alone */
+    /* What must come out is what the weight of that name holds there, in any form; NULL: what
+     * the proven one decodes to. */
+    const struct tp_checkpoint *other;
+    const struct tp_weights *others;
     atomic_int *stop; /* ends the run when it is no longer 0; or NULL */
 };
 
 /* Proves weight number w of the list. A wrong number is no error: result->wrong says which, and
- * what was not done yet is left out. TP_E_UNSUPPORTED when no kernel reads the weight. */
+ * what was not done yet is left out. TP_E_UNSUPPORTED when no kernel of the plug-in takes the
+ * weight; TP_E_USAGE or TP_E_INPUT when the other checkpoint has none such. */
 enum tp_code tp_prove(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
                       size_t w, const struct tp_prover *prover,
                       const struct tp_prove_options *options, struct tp_prove_result *result,

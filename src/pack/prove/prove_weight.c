@@ -5,7 +5,6 @@
 
 #include "base/num.h"
 #include "kernels/op/scalar.h"
-#include "pack/inspect/inspect.h"
 #include "pack/os/buffer.h"
 #include "pack/os/os.h"
 #include "pack/run/packed_io.h"
@@ -37,7 +36,7 @@ uint32_t tp_prove_kind(const struct tp_weight *weight)
 struct loader {
     const struct tp_checkpoint *ckpt;
     const struct tp_weight *weight;
-    struct tp_subject subject;
+    const struct tp_prove_truth *truth;
     struct tp_prove_reference *reference;
     struct tp_prove_weight *w;
     uint64_t e, n, k; /* of the box */
@@ -174,23 +173,23 @@ static enum tp_code expect(struct loader *l, struct tp_err *err)
     struct tp_region all = {l->expert, 0, l->n, 0, l->k};
     uint64_t bytes;
     tp_prove_reference_enter(l->reference, l->expert);
-    enum tp_code code = tp_inspect_values(l->ckpt, &l->subject, &all, take_row, l, err);
+    enum tp_code code = tp_inspect_values(l->truth->ckpt, &l->truth->subject, &all,
+                                          take_row, l, err);
     return code ? code
                 : put(l, &l->w->expected, &bytes, l->columns, l->n * l->k * sizeof(uint16_t), err);
 }
 
 enum tp_code tp_prove_weight_open(const struct tp_checkpoint *ckpt,
                                   const struct tp_weights *weights, size_t number,
+                                  const struct tp_prove_truth *truth,
                                   const struct tp_prover *prover,
                                   struct tp_prove_reference *reference,
                                   struct tp_prove_weight *w, struct tp_err *err)
 {
     const struct tp_weight *weight = &weights->items[number];
-    int codes = tp_op_find(&weight->form->op, TP_ROLE_CODES);
     struct tp_box3 box = weight->form->box;
-    struct loader l = {.ckpt = ckpt, .weight = weight, .reference = reference, .w = w,
-                       .e = box.e, .n = box.n, .k = box.k,
-                       .subject = tp_inspect_tensor(ckpt, weights, weight->tensor[codes])};
+    struct loader l = {.ckpt = ckpt, .weight = weight, .truth = truth, .reference = reference,
+                       .w = w, .e = box.e, .n = box.n, .k = box.k};
     *w = (struct tp_prove_weight){.prover = prover};
     l.band = tp_os_alloc((size_t)(BAND * box.k) * sizeof(float), err);
     l.columns = tp_os_alloc((size_t)(box.n * box.k) * sizeof(uint16_t), err);

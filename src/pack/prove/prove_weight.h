@@ -4,6 +4,7 @@
 #ifndef TP_PACK_PROVE_WEIGHT_H
 #define TP_PACK_PROVE_WEIGHT_H
 
+#include "pack/inspect/inspect.h"
 #include "pack/prove/prove_load.h"
 #include "pack/prove/prove_reference.h"
 #include "pack/source/weights.h"
@@ -20,11 +21,19 @@ struct tp_prove_weight {
     void *expected; /* bf16, [e][k][n] */
 };
 
-/* Reads the weight's bytes expert by expert, puts them on the device, and decodes them: for
- * `expected`, and row by row for the reference. A NaN or an infinity among the values is
+/* Where the values are taken from that must come out: the weight itself, decoded, or the same
+ * one of another checkpoint. */
+struct tp_prove_truth {
+    const struct tp_checkpoint *ckpt;
+    struct tp_subject subject;
+};
+
+/* Reads the weight's bytes expert by expert and puts them on the device; reads the true values
+ * for `expected`, and row by row for the reference. A NaN or an infinity among these is
  * TP_E_INPUT: such a weight has no right result. */
 enum tp_code tp_prove_weight_open(const struct tp_checkpoint *ckpt,
                                   const struct tp_weights *weights, size_t number,
+                                  const struct tp_prove_truth *truth,
                                   const struct tp_prover *prover,
                                   struct tp_prove_reference *reference,
                                   struct tp_prove_weight *w, struct tp_err *err);
