@@ -273,6 +273,21 @@ def hostile_manifest(work, megabytes):
     shutil.rmtree(out)
 
 
+def encoders_within(work):
+    """Compressing is a part of --max-memory, whatever the level and the number of shards."""
+    rows = np.random.default_rng(5).integers(0, 65536, (8192, 2048), dtype=np.uint16) & 0xBFFF
+    path = one_weight(os.path.join(work, "dense.safetensors"), rows.shape, rows)
+    out = os.path.join(work, "archives")
+    for level, megabytes in ((3, 96), (12, 160)):
+        status, errors, _, peak = measure("convert", path, "-o", out, "--to", "fp8-ct", "-q",
+                                          "--include", ".", f"--zstd={level}", "--jobs", 8,
+                                          "--max-memory", f"{megabytes}MiB", "--device", "cpu")
+        check(status == 0 and within(peak, megabytes), f"--zstd={level} in {megabytes} MiB: "
+              f"{peak / 2**20:.0f} MiB {errors}")
+        shutil.rmtree(out, ignore_errors=True)
+    refused(path, 64, "convert", "-o", out, "--to", "fp8-ct", "--include", ".", "--zstd=19")
+
+
 def opened_within(work):
     """What opens packed weights or ranks is refused with a figure that is enough, and text that is
     made to fill the memory does not."""
@@ -361,6 +376,7 @@ def main():
                          ("nvfp4-blocked", 3)):
             keeps_within(wide, work, 128, to, jobs)
         any_shape(work, long)
+        encoders_within(work)
         opened_within(work)
         hostile_manifest(work, 60)
         if long:

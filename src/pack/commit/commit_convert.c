@@ -35,6 +35,7 @@ static enum tp_code run_file(struct tp_commit *c, struct tp_convert_result *resu
     struct tp_convert_result ignored;
     struct tp_run_options run = c->options->run;
     struct tp_budget budget;
+    run.zstd = c->options->zstd;
     enum tp_code code = tp_budget_run(c->plan, &run, &budget, c->err);
     if (code)
         return code;
@@ -58,7 +59,7 @@ static enum tp_code run_file(struct tp_commit *c, struct tp_convert_result *resu
                 : TP_E_MEMORY;
     sink.rights = c->plan->ckpt->rights;
     sink.zstd = c->options->zstd;
-    sink.threads = run.jobs;
+    sink.threads = budget.encoders;
     if (code == TP_OK)
         code = tp_commit_run(c, c->plan, &sink.sink, &run);
     tp_file_sink_close(&sink);

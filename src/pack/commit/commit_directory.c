@@ -269,6 +269,7 @@ enum tp_code tp_commit_run_shards(struct tp_commit *c, const bool *skip)
     struct tp_scatter scatter;
     struct tp_run_options run = c->options->run;
     struct tp_budget budget;
+    run.zstd = c->options->zstd;
     enum tp_code code = tp_budget_run(c->plan, &run, &budget, c->err);
     run.skip_file = skip;
     if (code == TP_OK && (code = tp_commit_rank_directories(c)) == TP_OK)
@@ -279,7 +280,7 @@ enum tp_code tp_commit_run_shards(struct tp_commit *c, const bool *skip)
     sink.done = shard_done;
     sink.done_arg = c;
     sink.zstd = c->options->zstd;
-    sink.threads = run.jobs;
+    sink.threads = budget.encoders;
     if (code == TP_OK && ranks) {
         tp_scatter_open(&scatter, ranks, TP_ALL_RANKS, &sink.sink);
         code = tp_commit_run(c, &ranks->run, &scatter.sink, &run);

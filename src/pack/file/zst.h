@@ -54,9 +54,11 @@ void tp_zst_cache_limit(uint64_t bytes);
  * The same bytes for any number of threads (and one version of libzstd).
  * add, cut and finish belong to one thread at a time; the first failure stays and
  * is returned by every later call; nothing may be added after finish().
- * `level` is 1 to 22, `threads` 1 to 32 (more are cut down to that; memory is about
- * 8 MiB for each and 16 MiB more, and the encoders' own). */
+ * `level` is 1 to 22, `threads` 1 to 32 (more are cut down to that; memory is
+ * tp_zst_memory()). */
 struct tp_zst_writer;
+/* Bytes that a writer takes at this level with so many threads, its encoders included. */
+uint64_t tp_zst_memory(int level, unsigned threads);
 enum tp_code tp_zst_create(int fd, const char *path, int level, unsigned threads,
                            struct tp_zst_writer **writer, struct tp_err *err);
 enum tp_code tp_zst_add(struct tp_zst_writer *writer, const void *data, uint64_t size,

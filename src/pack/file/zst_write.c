@@ -16,9 +16,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#define ZSTD_STATIC_LINKING_ONLY /* what an encoder takes is asked nowhere else */
 #include <zstd.h>
 
 enum { MAX_THREADS = 32 }; /* each may hold two buffers of 4 MiB and an encoder */
+enum { MORE_SLOTS = 2 };   /* one is filled, one is written */
 
 struct slot {
     uint8_t *plain, *packed;
@@ -156,6 +158,14 @@ static enum tp_code start_threads(struct tp_zst_writer *w, unsigned threads, str
     return TP_OK;
 }
 
+uint64_t tp_zst_memory(int level, unsigned threads)
+{
+    uint64_t count = tp_min_u64(threads ? threads : 1, MAX_THREADS);
+    ZSTD_compressionParameters params = ZSTD_getCParams(level, TP_ZST_FRAME, 0);
+    uint64_t slot = TP_ZST_FRAME + ZSTD_compressBound(TP_ZST_FRAME);
+    return count * ZSTD_estimateCCtxSize_usingCParams(params) + (count + MORE_SLOTS) * slot;
+}
+
 enum tp_code tp_zst_create(int fd, const char *path, int level, unsigned threads,
                            struct tp_zst_writer **writer, struct tp_err *err)
 {
@@ -173,7 +183,7 @@ enum tp_code tp_zst_create(int fd, const char *path, int level, unsigned threads
     pthread_cond_init(&w->change, NULL);
     w->fd = fd;
     w->level = level;
-    w->slot_count = threads + 2;
+    w->slot_count = threads + MORE_SLOTS;
     enum tp_code code = TP_E_MEMORY;
     w->path = tp_os_format(err, "%s", path);
     w->slots = w->path ? tp_os_zalloc(w->slot_count, sizeof *w->slots, err) : NULL;

@@ -74,6 +74,17 @@ static uint64_t archive_memory(const struct tp_plan *plan, uint64_t rest)
     return largest ? tp_max_u64(largest, tp_min_u64(rest / 4, ARCHIVES)) : 0;
 }
 
+/* What compressing takes, one shard at a time; *threads of it. */
+static uint64_t encoder_memory(const struct tp_run_options *run, uint64_t rest, unsigned *threads)
+{
+    *threads = run->jobs ? run->jobs : 1;
+    if (!run->zstd)
+        return 0;
+    while (*threads > 1 && tp_zst_memory((int)run->zstd, *threads) > rest / 2)
+        --*threads;
+    return tp_zst_memory((int)run->zstd, *threads);
+}
+
 enum tp_code tp_budget_run(const struct tp_plan *plan, struct tp_run_options *run,
                            struct tp_budget *budget, struct tp_err *err)
 {
@@ -81,22 +92,27 @@ enum tp_code tp_budget_run(const struct tp_plan *plan, struct tp_run_options *ru
     const struct tp_run_options before = *run;
     uint64_t most = asked ? run->memory : DEFAULT_MEMORY, files, needed;
     uint64_t used = tp_os_heap_bytes() + PROGRAM, rest = most > used ? most - used : 0;
+    unsigned encoders;
     uint64_t archives = archive_memory(plan, rest), lanes = gpu ? 4 : 2;
+    uint64_t beside = archives + encoder_memory(run, rest, &encoders);
     const struct tp_unit *worst = NULL;
-    if (asked && rest < archives + LEAST)
-        return refuse(&before, used + archives + LEAST, "the plan, with headers and names,", err);
-    rest = tp_max_u64(rest > archives ? rest - archives : 0, LEAST);
+    if (asked && rest < beside + LEAST)
+        return refuse(&before, used + beside + LEAST,
+                      run->zstd ? "the plan, with headers, names and the encoder of zstd,"
+                                : "the plan, with headers and names,", err);
+    rest = tp_max_u64(rest > beside ? rest - beside : 0, LEAST);
     tp_zst_cache_limit(archives);
     run->memory = rest / lanes;
     run->drop_source = !tp_add_u64(&files, plan->bytes_in, plan->bytes_out) ||
                        tp_budget_too_large(files);
-    *budget = (struct tp_budget){.leaves = gpu ? rest / 2 : rest / 4, .drop = run->drop_source};
+    *budget = (struct tp_budget){.leaves = gpu ? rest / 2 : rest / 4, .encoders = encoders,
+                                  .drop = run->drop_source};
     enum tp_code code = gpu ? TP_OK : fit_jobs(plan, run, &needed, &worst, err);
     if (worst && needed > run->memory) /* one worker with one large box: what leaves do not need */
         run->memory = tp_min_u64(needed, rest - budget->leaves);
     if (code || !asked || !worst || needed <= run->memory)
         return code;
     tp_err_tensor(err, worst->name);
-    return refuse(&before, used + archives + needed + needed / 3 + 1, "the smallest piece of it",
+    return refuse(&before, used + beside + needed + needed / 3 + 1, "the smallest piece of it",
                   err);
 }

@@ -66,6 +66,7 @@ struct tp_file_sink {
     struct tp_rights rights; /* of the files that are made */
     unsigned zstd;         /* compress finished files at this level; 0 = leave them plain */
     unsigned threads;      /* for that */
+    pthread_mutex_t compressing; /* one file at a time: encoders are large */
     struct tp_open_file *files;
     struct tp_leaf_pool pool;
     struct tp_writeback writeback;

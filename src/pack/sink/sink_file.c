@@ -128,8 +128,12 @@ static enum tp_code finish_file(struct tp_file_sink *sink, uint32_t f, struct tp
         return tp_os_fail(err, errno, file->path, "cannot close the output");
     tp_leafhash_close(&file->hash);
     tp_assembly_close(&file->assembly);
-    if (sink->zstd &&
-        (code = tp_compress_shard(sink, f, name_of(sink, f), file->path, err)))
+    if (sink->zstd) {
+        pthread_mutex_lock(&sink->compressing);
+        code = tp_compress_shard(sink, f, name_of(sink, f), file->path, err);
+        pthread_mutex_unlock(&sink->compressing);
+    }
+    if (code)
         return code;
     return sink->done ? sink->done(sink->done_arg, f, root, err) : TP_OK;
 }
@@ -317,6 +321,7 @@ enum tp_code tp_file_sink_open(struct tp_file_sink *sink, const struct tp_plan *
     sink->files = tp_os_zalloc(plan->file_count + 1, sizeof *sink->files, err);
     if (!sink->files)
         return TP_E_MEMORY;
+    pthread_mutex_init(&sink->compressing, NULL);
     tp_leaf_pool_open(&sink->pool, memory);
     tp_writeback_open(&sink->writeback, drop);
     for (size_t f = 0; f < plan->file_count; f++) {
@@ -338,6 +343,7 @@ void tp_file_sink_close(struct tp_file_sink *sink)
     if (sink->files) {
         tp_writeback_close(&sink->writeback);
         tp_leaf_pool_close(&sink->pool);
+        pthread_mutex_destroy(&sink->compressing);
     }
     for (size_t f = 0; sink->files && f < sink->plan->file_count; f++) {
         struct tp_open_file *file = &sink->files[f];
