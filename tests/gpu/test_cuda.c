@@ -26,7 +26,7 @@
 #include <string.h>
 
 enum {
-    MAX_OPS = 256,
+    MAX_OPS = 1024,
     MAX_VALUES = 3 << 17,
     LANE_BYTES = 4 << 20,
     SCRATCH_BYTES = 8 << 20,

@@ -25,7 +25,7 @@ static __device__ uint8_t load_code(const any_side &s, uint64_t at)
     if (s.codes.element == TP_ELEM_E2M1)
         return s.codes.data[at / 2] >> (at & 1 ? 4 : 0) & 15;
     if (s.codes.element == TP_ELEM_INT8)
-        return (uint8_t)((s.codes.data[at] + 8) & 15);
+        return (uint8_t)((s.codes.data[at] + s.codes.middle) & (2 * s.codes.middle - 1));
     return s.codes.data[at];
 }
 
@@ -34,11 +34,13 @@ static __device__ uint32_t load_scale(const any_plane &p, uint32_t codec, uint64
     float value;
     switch (p.element) {
     case TP_ELEM_BF16:
-        if (codec == TP_CODEC_INT4)
+        if (any_is_int(codec) && !p.f16)
             return ((const uint16_t *)p.data)[at];
         value = tp_bf16_to_f32(((const uint16_t *)p.data)[at]);
         break;
     case TP_ELEM_F16:
+        if (any_is_int(codec) && p.f16)
+            return ((const uint16_t *)p.data)[at];
         value = tp_f16_to_f32(((const uint16_t *)p.data)[at]);
         break;
     case TP_ELEM_F32:
@@ -50,8 +52,8 @@ static __device__ uint32_t load_scale(const any_plane &p, uint32_t codec, uint64
     default:
         return p.data[at];
     }
-    if (codec == TP_CODEC_INT4)
-        return tp_f32_to_bf16(value);
+    if (any_is_int(codec))
+        return p.f16 ? tp_f32_to_f16(value) : tp_f32_to_bf16(value);
     return codec == TP_CODEC_FP8 ? tp_f32_bits(value) : p.data[at];
 }
 
@@ -62,8 +64,8 @@ static __global__ __launch_bounds__(ANY_THREADS) void encode_any(const struct an
     const uint64_t blocks = any_blocks(a);
     const uint32_t lane = threadIdx.x % 32;
     uint64_t w = ((uint64_t)blockIdx.x * ANY_THREADS + threadIdx.x) / 32;
-    if (a.side.global != NULL && blockIdx.x == 0 && threadIdx.x == 0)
-        *a.side.global = a.global;
+    if (a.side.global.data != NULL && blockIdx.x == 0 && threadIdx.x == 0)
+        store_global(a.side, a.global);
     for (; w < blocks; w += (uint64_t)gridDim.x * ANY_THREADS / 32) {
         const any_block b = any_block_of(a, w);
         const struct any_scale s = scale_of(a, any_amax(a, b, lane));
@@ -85,11 +87,14 @@ struct any_pair {
 static __device__ uint32_t source_scale(const any_args &a, const any_side &from, uint64_t e,
                                         uint64_t n, uint64_t k)
 {
+    if (a.codec == TP_CODEC_FP8 && from.scale.data == NULL)
+        return tp_f32_bits(load_global(from, 1.0f));
     if (from.scale.data != NULL)
         return load_scale(from.scale, a.codec, at_of(from.scale, e, n, k));
     float group = -tp_e4m3_value(from.group8.data[8 * at_of(from.group8, e, n, k) + 7]);
     float channel = ((const float *)from.channel.data)[at_of(from.channel, e, n, 0)];
-    return tp_f32_to_bf16(__fmul_rn(group, channel));
+    const uint16_t scale = tp_f32_to_bf16(__fmul_rn(group, channel));
+    return from.scale.f16 ? tp_f32_to_f16(tp_bf16_to_f32(scale)) : scale;
 }
 
 static __global__ __launch_bounds__(ANY_THREADS) void
@@ -121,8 +126,8 @@ repack_scales(const __grid_constant__ struct any_pair a)
     const any_plane &p = g.data != NULL ? g : s;
     const uint64_t rows = dev_ceil(a.to.box.n, p.per_n), columns = dev_ceil(a.to.box.k, p.per_k);
     uint64_t i = (uint64_t)blockIdx.x * ANY_THREADS + threadIdx.x;
-    if (a.to.side.global != NULL && i == 0)
-        *a.to.side.global = a.from.global != NULL ? *a.from.global : a.to.global;
+    if (a.to.side.global.data != NULL && i == 0)
+        store_global(a.to.side, load_global(a.from, a.to.global));
     for (; i < a.to.box.e * rows * columns; i += (uint64_t)gridDim.x * ANY_THREADS) {
         uint64_t row = i / columns, k = (i - row * columns) * p.per_k;
         uint64_t e = row / rows, n = (row - e * rows) * p.per_n;
@@ -138,6 +143,12 @@ repack_scales(const __grid_constant__ struct any_pair a)
     }
 }
 
+/* Of a weight that has no other scale. */
+static __global__ void repack_global(const __grid_constant__ struct any_pair a)
+{
+    store_global(a.to.side, load_global(a.from, a.to.global));
+}
+
 static __device__ float decoded(const any_args &a, uint64_t e, uint64_t n, uint64_t k)
 {
     const any_side &f = a.side;
@@ -150,13 +161,16 @@ static __device__ float decoded(const any_args &a, uint64_t e, uint64_t n, uint6
         s = ((const float *)f.channel.data)[at_of(f.channel, e, n, 0)];
         return __fmul_rn(v, s);
     }
-    s = scale_value(a.codec, load_scale(f.scale, a.codec, at_of(f.scale, e, n, k)));
+    if (a.per_tensor)
+        s = load_global(f, a.global);
+    else
+        s = scale_value(a.codec, a.f16, load_scale(f.scale, a.codec, at_of(f.scale, e, n, k)));
     if (a.codec == TP_CODEC_NVFP4) {
-        float g = f.global != NULL ? *f.global : a.global;
+        const float g = load_global(f, a.global);
         s = a.rule == TP_NVFP4_CT ? __fdiv_rn(s, g) : __fmul_rn(s, g);
     }
-    if (a.codec == TP_CODEC_INT4)
-        v = (float)((int)code - 8);
+    if (any_is_int(a.codec))
+        v = (float)((int)code - (int)f.codes.middle);
     else
         v = a.codec == TP_CODEC_FP8 || a.codec == TP_CODEC_MXFP8 ? tp_e4m3_value(code)
                                                                  : tp_e2m1_value(code);
@@ -201,11 +215,15 @@ extern "C" void tp_cuda_repack_any(const struct tp_op *from, const struct tp_op 
     if (args->flags & TP_FAILED)
         return;
     tp_cuda_any_fill(to, a.to, stream);
+    a.from.scale.f16 = a.to.side.scale.f16; /* a scale is rounded once, to what the result has */
     uint64_t count = a.to.box.e * a.to.box.n * a.to.box.k;
     for (a.to.half = 0; a.to.half < halves_of(a.to.side.codes); a.to.half++)
         repack_codes<<<grid_for(count), ANY_THREADS, 0, stream>>>(a);
-    if (a.to.side.group8.data == NULL && a.to.side.scale.data == NULL)
+    if (a.to.side.group8.data == NULL && a.to.side.scale.data == NULL) {
+        if (a.to.side.global.data != NULL)
+            repack_global<<<1, 1, 0, stream>>>(a);
         return;
+    }
     repack_scales<<<grid_for(count / 32), ANY_THREADS, 0, stream>>>(a);
     tp_cuda_any_finish(a.to, stream);
 }

@@ -11,13 +11,14 @@ enum { ANY_THREADS = 256, ANY_GRID = 4096 };
 struct any_plane {
     uint8_t *data; /* NULL: absent */
     uint32_t element;
+    uint32_t middle; /* canonical code of an integer zero: 8, or 128 with INT8 */
+    bool f16;        /* scales of integers are F16 numbers, else bf16 */
     uint64_t per_n, per_k, bytes;
     struct tp_layout layout;
 };
 
 struct any_side {
-    struct any_plane codes, scale, group8, channel;
-    float *global;
+    struct any_plane codes, scale, group8, channel, global;
     uint8_t to_code[16];
 };
 
@@ -32,6 +33,8 @@ struct any_args {
     uint8_t table[16];
     uint32_t dtype, codec, rule, scale_rule, channel_rule, half; /* half: 0, 1, or 2 = bytes */
     bool skip_zero;
+    bool f16;        /* as in any_plane */
+    bool per_tensor; /* FP8: `global` is the scale of every block */
     struct dev_search how; /* how scales are searched, if they are */
 };
 
@@ -50,6 +53,24 @@ static inline uint32_t grid_for(uint64_t threads)
 {
     uint64_t blocks = dev_ceil(threads, ANY_THREADS);
     return (uint32_t)(blocks > (uint64_t)ANY_GRID ? (uint64_t)ANY_GRID : blocks ? blocks : 1);
+}
+
+/* The global scale as it is stored: fp32, of FP8 also bf16. */
+static __device__ inline void store_global(const any_side &s, float value)
+{
+    if (s.global.element == TP_ELEM_BF16)
+        *(uint16_t *)s.global.data = tp_f32_to_bf16(value);
+    else
+        *(float *)s.global.data = value;
+}
+
+/* The stored global scale, or `given` where there is none. */
+static __device__ inline float load_global(const any_side &s, float given)
+{
+    if (s.global.data == NULL)
+        return given;
+    return s.global.element == TP_ELEM_BF16 ? tp_bf16_to_f32(*(const uint16_t *)s.global.data)
+                                            : *(const float *)s.global.data;
 }
 
 /* Launches that it takes to store codes: one for each half of a byte. */
@@ -88,7 +109,7 @@ static __device__ inline void store_code(const any_plane &p, const uint8_t *tabl
 {
     if (p.element != TP_ELEM_INT4 && p.element != TP_ELEM_E2M1) {
         if (half == 0)
-            p.data[at] = p.element == TP_ELEM_INT8 ? (uint8_t)(code - 8) : code;
+            p.data[at] = p.element == TP_ELEM_INT8 ? (uint8_t)(code - p.middle) : code;
         return;
     }
     if ((at & 1) != half)
@@ -98,11 +119,16 @@ static __device__ inline void store_code(const any_plane &p, const uint8_t *tabl
     *byte = half ? (uint8_t)((*byte & 0x0F) | stored << 4) : (uint8_t)((*byte & 0xF0) | stored);
 }
 
-/* Scales travel in the codec's own form, see tp_codec_encode(). */
-static __device__ inline float scale_value(uint32_t codec, uint32_t bits)
+static __device__ inline bool any_is_int(uint32_t codec)
 {
-    if (codec == TP_CODEC_INT4)
-        return tp_bf16_to_f32((uint16_t)bits);
+    return codec == TP_CODEC_INT4 || codec == TP_CODEC_INT8;
+}
+
+/* Scales travel in the codec's own form, see tp_codec_encode(). `f16`: as in any_plane. */
+static __device__ inline float scale_value(uint32_t codec, bool f16, uint32_t bits)
+{
+    if (any_is_int(codec))
+        return f16 ? tp_f16_to_f32((uint16_t)bits) : tp_bf16_to_f32((uint16_t)bits);
     if (codec == TP_CODEC_FP8)
         return tp_bits_f32(bits);
     return codec == TP_CODEC_NVFP4 ? tp_e4m3_value((uint8_t)bits) : tp_e8m0_value((uint8_t)bits);
@@ -111,14 +137,14 @@ static __device__ inline float scale_value(uint32_t codec, uint32_t bits)
 static __device__ inline void store_scale(const any_plane &p, uint32_t codec, uint64_t at,
                                           uint32_t bits)
 {
-    float value = scale_value(codec, bits);
+    float value = scale_value(codec, p.f16, bits);
+    const bool same = any_is_int(codec) && p.f16 == (p.element == TP_ELEM_F16);
     switch (p.element) {
     case TP_ELEM_BF16:
-        ((uint16_t *)p.data)[at] =
-            codec == TP_CODEC_INT4 ? (uint16_t)bits : tp_f32_to_bf16(value);
+        ((uint16_t *)p.data)[at] = same ? (uint16_t)bits : tp_f32_to_bf16(value);
         break;
     case TP_ELEM_F16:
-        ((uint16_t *)p.data)[at] = tp_f32_to_f16(value);
+        ((uint16_t *)p.data)[at] = same ? (uint16_t)bits : tp_f32_to_f16(value);
         break;
     case TP_ELEM_F32:
         ((float *)p.data)[at] = value;
@@ -141,6 +167,15 @@ struct any_scale {
     bool bad; /* counts as non-finite */
 };
 
+/* int_scale() of codec.c. */
+static __device__ inline uint32_t any_int_scale(const any_args &a, uint32_t amax)
+{
+    const float reach = a.codec == TP_CODEC_INT8 ? 127.5f : 7.5f;
+    const float scale = __fdiv_rn(__uint_as_float(amax), reach);
+    const uint16_t bits = a.f16 ? tp_f32_to_f16(scale) : tp_f32_to_bf16(scale);
+    return bits ? bits : a.f16 ? 0x1400 : 0x3C00;
+}
+
 static __device__ inline struct any_scale scale_of(const any_args &a, uint32_t amax)
 {
     struct any_scale s;
@@ -149,11 +184,15 @@ static __device__ inline struct any_scale scale_of(const any_args &a, uint32_t a
     s.fp8.divide = s.fp8.round_bf16 = false;
     switch (a.codec) {
     case TP_CODEC_INT4:
-        s.bits = dev_int4_scale(amax);
-        s.fp8.factor = tp_bf16_to_f32((uint16_t)s.bits);
+    case TP_CODEC_INT8:
+        s.bits = any_int_scale(a, amax);
+        s.fp8.factor = scale_value(a.codec, a.f16, s.bits);
+        s.bad = s.bad || (a.f16 && (s.bits & 0x7C00) == 0x7C00); /* beyond what F16 holds */
         break;
     case TP_CODEC_FP8:
         s.fp8 = dev_fp8_of(a.rule, a.scale_rule, amax);
+        if (a.per_tensor)
+            s.fp8.scale = s.fp8.factor = a.global;
         s.bits = tp_f32_bits(s.fp8.scale);
         break;
     case TP_CODEC_NVFP4:
@@ -178,13 +217,15 @@ static __device__ inline struct any_scale scale_of(const any_args &a, uint32_t a
 static __device__ inline uint8_t code_of(const any_args &a, const struct any_scale &s, float x)
 {
     float q;
-    if (a.codec == TP_CODEC_INT4) {
+    if (any_is_int(a.codec)) {
+        const int middle = a.codec == TP_CODEC_INT8 ? 128 : 8;
         if (s.amax >= TP_F32_INF_BITS)
-            return 8;
+            return (uint8_t)middle;
         q = __fdiv_rn(x, s.fp8.factor);
         if (a.rule == TP_INT4_QUOTIENT_BF16)
-            q = tp_bf16_to_f32(tp_f32_to_bf16(q));
-        return (uint8_t)((int)rintf(fminf(fmaxf(q, -8.0f), 7.0f)) + 8);
+            q = a.f16 ? tp_f16_to_f32(tp_f32_to_f16(q)) : tp_bf16_to_f32(tp_f32_to_bf16(q));
+        q = fminf(fmaxf(q, (float)-middle), (float)(middle - 1));
+        return (uint8_t)((int)rintf(q) + middle);
     }
     q = s.fp8.divide ? __fdiv_rn(x, s.fp8.factor) : __fmul_rn(x, s.fp8.factor);
     if (s.fp8.round_bf16)

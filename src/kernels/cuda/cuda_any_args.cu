@@ -14,12 +14,15 @@ static struct any_plane plane_of(const struct tp_op *op, enum tp_role role, stru
     memset(&p, 0, sizeof p);
     if (i < 0 || data[i] == NULL)
         return p;
-    if (tp_op_layout(op, (uint32_t)i, box, &p.layout, &err) != TP_OK ||
+    if ((op->out[i].layout != NULL &&
+         tp_op_layout(op, (uint32_t)i, box, &p.layout, &err) != TP_OK) ||
         tp_op_bytes(op, (uint32_t)i, box, &p.bytes, &err) != TP_OK) {
         args->flags |= TP_FAILED;
         return p;
     }
     p.element = op->out[i].element;
+    p.middle = op->codec == TP_CODEC_INT8 ? 128 : 8;
+    p.f16 = tp_op_is_int(op) && op->scale_rule == TP_INT_SCALE_F16;
     p.per_n = op->out[i].per_n ? op->out[i].per_n : box.n;
     p.per_k = op->out[i].per_k ? op->out[i].per_k : box.k;
     p.data = (uint8_t *)data[i];
@@ -29,12 +32,11 @@ static struct any_plane plane_of(const struct tp_op *op, enum tp_role role, stru
 struct any_side tp_cuda_any_side(const struct tp_op *op, struct tp_args *args, void *const *data)
 {
     struct any_side s;
-    int global = tp_op_find(op, TP_ROLE_GLOBAL);
     s.codes = plane_of(op, TP_ROLE_CODES, args, data);
     s.scale = plane_of(op, TP_ROLE_SCALE, args, data);
     s.group8 = plane_of(op, TP_ROLE_GROUP8, args, data);
     s.channel = plane_of(op, TP_ROLE_CHANNEL, args, data);
-    s.global = global < 0 ? NULL : (float *)data[global];
+    s.global = plane_of(op, TP_ROLE_GLOBAL, args, data);
     for (int c = 0; c < 16; c++)
         s.to_code[op->table[c] & 15] = (uint8_t)c;
     return s;
@@ -49,7 +51,9 @@ struct any_args tp_cuda_any_args(const struct tp_op *op, struct tp_args *args, v
     a.in = (const uint8_t *)args->in[0];
     a.flags = args->device_flags;
     a.global = args->global;
-    a.block_n = op->block_n ? op->block_n : args->box.n;
+    a.per_tensor = tp_op_per_tensor(op);
+    a.f16 = tp_op_is_int(op) && op->scale_rule == TP_INT_SCALE_F16;
+    a.block_n = a.per_tensor ? 1 : op->block_n ? op->block_n : args->box.n;
     a.block_k = op->block_k ? op->block_k : args->box.k;
     memcpy(a.table, op->table, sizeof a.table);
     a.dtype = args->dtype;

@@ -361,8 +361,7 @@ bool tp_op_is_odd(const struct tp_op *op)
 
 bool tp_op_host_only(const struct tp_op *op)
 {
-    return tp_op_is_odd(op) || op->codec == TP_CODEC_INT8 || has_half_scales(op) ||
-           tp_op_per_tensor(op) || tp_op_needs_reference(op);
+    return tp_op_is_odd(op) || tp_op_needs_reference(op);
 }
 
 size_t tp_search_scratch(const struct tp_op *op, struct tp_box3 box)

@@ -269,6 +269,12 @@ static bool find_source(const struct lister *l, const struct chosen *source,
     return false;
 }
 
+/* Rows for every layout fit all pairs of formats of a codec: listed of formats that were named. */
+static bool is_one_of_many(const struct lister *l, const struct tp_repack_row *row)
+{
+    return row->to_code == TP_PLACE_EVERY && l->options->format_count == 0;
+}
+
 static enum tp_code list_repack(struct lister *l, const struct chosen *source,
                                 const struct chosen *target)
 {
@@ -283,7 +289,7 @@ static enum tp_code list_repack(struct lister *l, const struct chosen *source,
     for (size_t i = 0; i < r.set->repacks && code == TP_OK && (!any || l->options->all_rows);
          i++) {
         const struct tp_repack_row *row = &r.set->repack[i];
-        if (!tp_repack_row_fits(row, &c.from, &c.op))
+        if (!tp_repack_row_fits(row, &c.from, &c.op) || is_one_of_many(l, row))
             continue;
         any = true;
         c.isa = row->isa;
