@@ -28,6 +28,10 @@ void tp_cuda_mxfp8_nwise(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_int4_row(const struct tp_op *op, struct tp_args *args);
 /* Groups of 32 or 64, or one to a row (block_k = 0). */
 void tp_cuda_int4_sized(const struct tp_op *op, struct tp_args *args);
+/* Groups of 32, 64 or 128, or one to a row (block_k = 0). */
+void tp_cuda_int8(const struct tp_op *op, struct tp_args *args);
+/* FP8 by a scale that is known before, for the rules that divide. */
+void tp_cuda_fp8_tensor(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_int4_w4a8(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_fp4_search(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_int4_search(const struct tp_op *op, struct tp_args *args);

@@ -1,0 +1,195 @@
+/* int8 in groups of 32, 64 or 128 along K, or with one scale to a row, from float weights; codes
+ * and scales in rows (int8-ct, w8a16-ct), scales bf16 or F16.
+ *
+ * A lane has 8 values at a time. Lanes of a group exchange its largest magnitude; a row of its
+ * own has a block of threads that goes through it twice. Other shapes go to cuda_any.cu.
+ * Invariant: bytes equal tp_encode_ref.
+ */
+#include "kernels/cuda/cuda_rows.cuh"
+
+enum { INT8_THREADS = 256 };
+
+/* Groups that a group's lanes work on at a time. */
+template <int DT> struct int8_shape {
+    static const int items = TP_IS32(DT) ? 2 : 4;
+};
+
+struct int8_args {
+    const uint8_t *in;
+    uint2 *codes;
+    uint16_t *scale;
+    uint32_t *flags;
+    uint64_t k, groups; /* groups: of the whole weight */
+    uint32_t flip;      /* of codes plus 128: 0x80808080, else 0 */
+    bool f16, round_bf16;
+};
+
+struct int8_scale {
+    uint32_t bits;
+    float value;
+    bool finite; /* the magnitudes are: else all codes are zero */
+};
+
+/* int_scale() of codec.c. */
+static __device__ __forceinline__ int8_scale int8_scale_of(const struct int8_args &a,
+                                                           uint32_t amax)
+{
+    const float q = __fdiv_rn(__uint_as_float(amax), 127.5f);
+    int8_scale s;
+    if (a.f16) {
+        s.bits = tp_f32_to_f16(q);
+        s.bits = s.bits ? s.bits : 0x1400;
+        s.value = tp_f16_to_f32((uint16_t)s.bits);
+    } else {
+        s.bits = tp_f32_to_bf16(q);
+        s.bits = s.bits ? s.bits : 0x3C00;
+        s.value = tp_bf16_to_f32((uint16_t)s.bits);
+    }
+    s.finite = amax < TP_F32_INF_BITS;
+    return s;
+}
+
+static __device__ __forceinline__ void int8_flag(const struct int8_args &a, const int8_scale &s)
+{
+    dev_flag_bad(a.flags, !s.finite || (a.f16 && (s.bits & 0x7C00) == 0x7C00));
+}
+
+/* The byte of a quotient: rounded to even and clamped, which is the same in either order. */
+static __device__ __forceinline__ uint32_t int8_code(float q)
+{
+    return (uint32_t)__float2int_rn(fminf(fmaxf(q, -128.0f), 127.0f)) & 0xFFu;
+}
+
+static __device__ __forceinline__ uint32_t int8_word(const float *q)
+{
+    return int8_code(q[0]) | int8_code(q[1]) << 8 | int8_code(q[2]) << 16 | int8_code(q[3]) << 24;
+}
+
+/* Eight codes. Only a bf16 scale has so few bits that the short division is exact. */
+template <int DT>
+static __device__ __forceinline__ uint2 int8_codes(const struct int8_args &a,
+                                                   const dev_raw8<DT> &r, const int8_scale &s)
+{
+    const dev_divisor d = dev_divisor_of(s.value);
+    const bool quick = !a.f16 && d.safe;
+    float q[8];
+    if (!s.finite)
+        return make_uint2(a.flip, a.flip);
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        q[i] = quick ? dev_divide(dev_value<DT>(r, i), d.high, d.low)
+                     : __fdiv_rn(dev_value<DT>(r, i), s.value);
+    if (a.round_bf16) {
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            q[i] = tp_bf16_to_f32(tp_f32_to_bf16(q[i]));
+    }
+    return make_uint2(int8_word(q) ^ a.flip, int8_word(q + 4) ^ a.flip);
+}
+
+/* Groups of 8 x LANES values; a warp takes several groups at a time. */
+template <int DT, int LANES>
+static __global__ __launch_bounds__(INT8_THREADS) void int8_groups(const struct int8_args a)
+{
+    const int items = int8_shape<DT>::items, apart = 32 / LANES, bytes = TP_IS32(DT) ? 4 : 2;
+    const uint32_t lane = threadIdx.x % 32;
+    const uint64_t warp = (uint64_t)blockIdx.x * (INT8_THREADS / 32) + threadIdx.x / 32;
+    const uint64_t first = warp * (items * apart) + lane / LANES;
+    dev_raw8<DT> r[items];
+#pragma unroll
+    for (int u = 0; u < items; u++)
+        r[u] = first + u * apart < a.groups
+                   ? dev_load_raw8<DT>(
+                         a.in + ((first + u * apart) * LANES + lane % LANES) * 8 * bytes)
+                   : dev_zero_raw8<DT>();
+#pragma unroll
+    for (int u = 0; u < items; u++) {
+        const uint64_t group = first + u * apart;
+        const int8_scale s = int8_scale_of(
+            a, dev_max_lanes<LANES>(dev_amax_bits<DT>(dev_amax8<DT>(0, r[u]))));
+        if (group >= a.groups)
+            continue;
+        a.codes[group * LANES + lane % LANES] = int8_codes<DT>(a, r[u], s);
+        if (lane % LANES == 0) {
+            int8_flag(a, s);
+            a.scale[group] = (uint16_t)s.bits;
+        }
+    }
+}
+
+/* One group to a row of any multiple of 8 values; a block of threads goes through it twice. */
+template <int DT>
+static __global__ __launch_bounds__(INT8_THREADS) void int8_rows(const struct int8_args a)
+{
+    const int bytes = TP_IS32(DT) ? 4 : 2, warps = INT8_THREADS / 32;
+    __shared__ uint32_t most[warps];
+    const uint64_t row = blockIdx.x, eights = a.k / 8;
+    const uint8_t *in = a.in + row * a.k * bytes;
+    uint32_t amax = 0;
+    for (uint64_t i = threadIdx.x; i < eights; i += INT8_THREADS)
+        amax = dev_amax8<DT>(amax, dev_load_raw8<DT>(in + i * 8 * bytes));
+    amax = dev_max_lanes<32>(dev_amax_bits<DT>(amax));
+    if (threadIdx.x % 32 == 0)
+        most[threadIdx.x / 32] = amax;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < warps; i++)
+        amax = max(amax, most[i]);
+    const int8_scale s = int8_scale_of(a, amax);
+    if (threadIdx.x == 0) {
+        int8_flag(a, s);
+        a.scale[row] = (uint16_t)s.bits;
+    }
+    for (uint64_t i = threadIdx.x; i < eights; i += INT8_THREADS)
+        a.codes[row * eights + i] = int8_codes<DT>(a, dev_load_raw8<DT>(in + i * 8 * bytes), s);
+}
+
+static struct int8_args args_of(const struct tp_op *op, struct tp_args *args)
+{
+    const int codes = tp_op_find(op, TP_ROLE_CODES);
+    struct int8_args a;
+    a.in = (const uint8_t *)args->in[0];
+    a.codes = (uint2 *)args->out[codes];
+    a.scale = (uint16_t *)args->out[tp_op_find(op, TP_ROLE_SCALE)];
+    a.flags = args->device_flags;
+    a.k = args->box.k;
+    a.groups = args->box.e * args->box.n * (op->block_k ? args->box.k / op->block_k : 1);
+    a.flip = op->out[codes].element == TP_ELEM_UINT8B128 ? 0x80808080u : 0;
+    a.f16 = op->scale_rule == TP_INT_SCALE_F16;
+    a.round_bf16 = op->rule == TP_INT4_QUOTIENT_BF16;
+    return a;
+}
+
+template <int DT, int LANES>
+static void launch_groups(const struct tp_op *op, struct tp_args *args)
+{
+    const struct int8_args a = args_of(op, args);
+    const uint64_t grid =
+        dev_ceil(a.groups, int8_shape<DT>::items * (32 / LANES) * (INT8_THREADS / 32));
+    if (a.k % (8 * LANES) != 0 || grid > 0x7FFFFFFFu)
+        tp_cuda_encode_any(op, args);
+    else
+        int8_groups<DT, LANES>
+            <<<(uint32_t)grid, INT8_THREADS, 0, (cudaStream_t)args->stream>>>(a);
+}
+
+template <int DT> static void launch_int8(const struct tp_op *op, struct tp_args *args)
+{
+    const uint64_t rows = args->box.e * args->box.n;
+    if (op->block_k == 32)
+        launch_groups<DT, 4>(op, args);
+    else if (op->block_k == 64)
+        launch_groups<DT, 8>(op, args);
+    else if (op->block_k == 128)
+        launch_groups<DT, 16>(op, args);
+    else if (args->box.k % 8 != 0 || rows > 0x7FFFFFFFu)
+        tp_cuda_encode_any(op, args);
+    else
+        int8_rows<DT><<<(uint32_t)rows, INT8_THREADS, 0, (cudaStream_t)args->stream>>>(
+            args_of(op, args));
+}
+
+extern "C" void tp_cuda_int8(const struct tp_op *op, struct tp_args *args)
+{
+    DEV_BY_DTYPE(args->dtype, launch_int8, op, args);
+}
