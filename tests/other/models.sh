@@ -25,6 +25,8 @@ MODELS_PYTHON=${MODELS_PYTHON:-$(sh "$root/scripts/venv.sh" "$build" torch)} || 
 export HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES=''
 FORMATS='w4a8-ct fp8-deepseek fp8-ct mxfp8-ct mxfp4-ct nvfp4-ct'
 
+files=$root/models
+[ $# -eq 0 ] || files=
 "$MODELS_PYTHON" -W ignore "$here/make.py" "$work/zoo" "$@" 2>"$work/make.log" |
     sed -n 's/^@//p' >"$work/made"
 [ -d "$work/zoo" ] || { bad 'models of transformers'; tail -n 5 "$work/make.log"; finish; exit; }
@@ -42,7 +44,7 @@ for model in "$work"/zoo/*/; do
             experts: any(.units[].name; contains(".experts."))}' >>"$work/families"
 done
 judged() { # reader
-    "$PYTHON" "$here/judge.py" "$1" "$work" "$root/models" >"$work/judged.$1"
+    "$PYTHON" "$here/judge.py" "$1" "$work" ${files:+"$files"} >"$work/judged.$1"
     grep -v '^ok ' "$work/judged.$1"
     passed=$((passed + $(grep -c '^ok ' "$work/judged.$1")))
     failed=$((failed + $(grep -c '^not ok ' "$work/judged.$1")))

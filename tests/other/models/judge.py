@@ -1,9 +1,10 @@
 """What models.sh starts its readers with, and whether they found what has to be found.
 
     judge.py jobs WORK                 a line of JSON for each model that was made, to stdout
-    judge.py READER WORK MODELS        prints `ok` or `not ok` for each line of WORK/READER
+    judge.py READER WORK [MODELS]      prints `ok` or `not ok` for each line of WORK/READER
 
-MODELS: the folder of files of models, whose `ran` must name just what vLLM loads.
+MODELS: the folder of files of models, whose `ran` must name just what vLLM loads; given when all
+models were made.
 """
 import collections
 import json
@@ -94,7 +95,7 @@ def main(what, work, models=None):
         jobs(work)
         return
     loads = judge(what, work)
-    if what == "vllm":
+    if what == "vllm" and models:
         check_ran(loads, work, models)
 
 
