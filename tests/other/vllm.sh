@@ -128,7 +128,7 @@ compared() { # all pairs at once, as torch takes long to start
 pairs=
 
 
-latent=attention_backend=TRITON_MLA
+latent=attention_backend=TRITON_MLA stages=pipeline_parallel_size=2
 # Models with experts come first: vLLM makes the groups of ranks for them with the first one.
 load 90 1 xs="$work/mixtral-w4a8-ct" xp="$work/mixtral-w4a8-cutlass" \
     vs="$work/deepseek-w4a8-ct,$latent" vp="$work/deepseek-w4a8-cutlass,$latent" \
@@ -172,12 +172,15 @@ load 90 2 ts="$work/mixtral-w4a8-ct" tp="$work/mixtral-w4a8-cutlass" \
     ep="$work/mixtral-w4a8-cutlass,enable_expert_parallel=yes" \
     lts="$work/llama-w4a8-ct" ltp="$work/llama-w4a8-cutlass" \
     kvs="$work/shared-w4a8-ct" kvp="$work/shared-w4a8-cutlass"
+# Each rank one of the two layers.
+load 90 2 ps="$work/mixtral-w4a8-ct,$stages" pp="$work/mixtral-w4a8-cutlass,$stages"
 rows=b_group_scales,b_channel_scales
 for rank in 0 1; do
     equal ts tp $rank "$rows,w2_scale,g2_alphas" o_proj,experts
     equal es ep $rank "$rows" o_proj
     equal lts ltp $rank "$rows" o_proj,down_proj
     equal kvs kvp $rank "$rows" o_proj,down_proj
+    equal ps pp $rank
 done
 compared
 finish

@@ -18,11 +18,13 @@ import pretend
 def engine(path, ranks, options, strict=True):
     from vllm.engine.arg_utils import EngineArgs
 
-    options = {key: value == "yes" if value in ("yes", "no") else value
-               for key, value in options.items()}
+    options = {key: value == "yes" if value in ("yes", "no")
+               else int(value) if value.isdigit() else value for key, value in options.items()}
+    stages = options.get("pipeline_parallel_size", 1)
     return EngineArgs(
         model=path, skip_tokenizer_init=True, enforce_eager=True, max_model_len=64,
-        load_format="safetensors", tensor_parallel_size=ranks, disable_custom_all_reduce=True,
+        load_format="safetensors", tensor_parallel_size=ranks // stages,
+        disable_custom_all_reduce=True,
         model_loader_extra_config={"enable_weights_track": True} if strict else {},
         distributed_executor_backend="mp" if ranks > 1 else None,
         **{"attention_backend": "TRITON_ATTN", **options}).create_engine_config()
@@ -40,7 +42,8 @@ def build(config, ranks, rank, port):
         with set_current_vllm_config(config):
             init_distributed_environment(ranks, rank, f"tcp://127.0.0.1:{port}", 0,
                                          backend="gloo")
-            initialize_model_parallel(ranks, 1, backend="gloo")
+            stages = config.parallel_config.pipeline_parallel_size
+            initialize_model_parallel(ranks // stages, stages, backend="gloo")
     with set_default_torch_dtype(config.model_config.dtype), torch.device("cpu"):
         return initialize_model(config)
 
