@@ -248,6 +248,7 @@ enum tp_code tp_manifest_parse(const char *text, size_t size, struct tp_manifest
 static enum tp_code read_pieces(int fd, const char *path, uint64_t size, uint64_t room,
                                 struct tp_manifest *manifest, bool *longer, struct tp_err *err)
 {
+    room = tp_min_u64(room, size + 1);
     struct reader r = {.fd = fd, .path = path, .room = room, .size = size, .manifest = manifest};
     char digits[TP_HASH_TEXT];
     enum tp_code code = tp_own_hash_begin(&r.own, err);
