@@ -12,8 +12,8 @@ bin=$(dirname "$TILEPACK")
 run() { # path of commands, input=value ...
     path=$1
     shift
-    env -u MAKEFLAGS -u MAKELEVEL PATH="$path" CFLAGS="-O1 -w" "$PYTHON" "$TESTS/packaging/action.py" \
-        "$root/action.yml" "$work/runner" "$@"
+    env -u MAKEFLAGS -u MAKELEVEL PATH="$path" CFLAGS="-O1 -w" \
+        "$PYTHON" "$TESTS/packaging/action.py" "$root/action.yml" "$work/runner" "$@"
 }
 clean=$(printf '%s' "$PATH" | tr : '\n' | while read -r folder; do
     [ -x "$folder/tilepack" ] || printf '%s:' "$folder"

@@ -15,6 +15,7 @@ if ! git -C "$root" rev-parse HEAD >/dev/null 2>&1; then
     echo "0 passed, 0 failed"
     exit 0
 fi
+cd "$root" || exit 1 # the bill of materials asks git
 
 check 'make dist' plain_make -C "$root" BUILD="$work/made" NVCC= dist
 archive=$(echo "$work"/made/tilepack-*.tar.gz)
