@@ -114,7 +114,7 @@ static void make_placed(int rule)
 {
     const char *const columns =
         "(E,ceil(N,128),ceil(K,128)):(ceil(N,128)*ceil(K,128),1,ceil(N,128))";
-    for (int f16 = 0; f16 < 2 - rule; f16++)
+    for (int f16 = 0; f16 < 2 && rule == 0; f16++) /* rules are those of plain rows */
         for (int c = 0; c < 2; c++) {
             enum tp_codec codec = c ? TP_CODEC_INT8 : TP_CODEC_INT4;
             add(ops_placed_int(codec, OPS_GPTQ, rule, 128, f16), 1, 128);
