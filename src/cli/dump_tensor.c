@@ -1,4 +1,5 @@
 /* One tensor, or one packed weight: header facts, descriptor, tile. */
+#include "base/num.h"
 #include "cli/dump.h"
 #include "cli/escape.h"
 #include "cli/report.h"
@@ -49,8 +50,10 @@ static void print_weight(const struct tp_weight *weight)
         tp_print_text(stdout, origin->name);
         printf(" %s", tp_shape_text(text, origin->shape, origin->rank));
         if (origin->rows != origin->shape[origin->rank - 2])
-            printf(", rows %llu to %llu", (unsigned long long)origin->row,
-                   (unsigned long long)(origin->row + origin->rows - 1));
+            printf(", rows %llu to %llu%s", (unsigned long long)origin->row,
+                   (unsigned long long)(origin->row + (origin->rows - 1) *
+                                                          tp_max_u64(origin->step, 1)),
+                   origin->step > 1 ? ", every second" : "");
         if (origin->expert >= 0)
             printf(", expert %lld", (long long)origin->expert);
         if (origin->transposed)
@@ -159,6 +162,8 @@ static json_t *origins_json(const struct tp_weight *weight)
         json_t *json = json_pack("{s:s,s:I,s:I,s:o}", "name", origin->name, "row",
                                  (json_int_t)origin->row, "rows", (json_int_t)origin->rows,
                                  "shape", tp_shape_json(origin->shape, origin->rank));
+        if (origin->step > 1)
+            json_object_set_new(json, "step", json_integer((json_int_t)origin->step));
         if (origin->expert >= 0)
             json_object_set_new(json, "expert", json_integer(origin->expert));
         if (origin->transposed)

@@ -23,6 +23,7 @@ struct tp_subject {
      * element (n,k) is the weight's (from_e, from_n + n, k); from_rows 0: it is all of it. */
     uint64_t from_e, from_rows;
     int64_t from_n;
+    bool apart; /* named by a tensor of the source whose rows lie in several places here */
 };
 
 /* Finds a tensor by its name, or a weight by its name or prefix, or by that of a tensor of the

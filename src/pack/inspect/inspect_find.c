@@ -187,8 +187,11 @@ static void place_origin(const struct tp_weight *weight, uint32_t i, uint64_t ex
     subject->from_e = expert;
     subject->from_rows = weight->origin[i].rows;
     subject->from_n = -(int64_t)weight->origin[i].row;
+    subject->apart = weight->origin[i].step > 1;
     for (uint32_t j = 0; j < i; j++)
         subject->from_n += (int64_t)weight->origin[j].rows;
+    for (uint32_t j = 0; j < weight->origins; j++)
+        subject->apart |= j != i && strcmp(weight->origin[j].name, weight->origin[i].name) == 0;
 }
 
 /* By a tensor of the source that it was made from, with ".weight" or without. Where no
@@ -240,6 +243,7 @@ static size_t find_weights(const struct tp_checkpoint *ckpt, const struct tp_wei
         subject->from_e = place.from_e;
         subject->from_n = place.from_n;
         subject->from_rows = place.from_rows;
+        subject->apart = place.apart;
     }
     return found;
 }
@@ -266,6 +270,17 @@ static bool find_end(const struct tp_checkpoint *ckpt, const struct tp_weights *
     return found == 1;
 }
 
+/* Rows that changed places, or alternated, have no number of their own here. */
+static enum tp_code lies_apart(const struct tp_checkpoint *ckpt, const char *name,
+                               const struct tp_subject *subject, struct tp_err *err)
+{
+    tp_err_path(err, ckpt->path);
+    tp_err_hint(err, "name the weight itself, %.200s; its rows count from its own first one",
+                subject->weight->name);
+    return tp_fail(err, TP_E_USAGE, "the rows of '%.300s' lie in several places of the weight "
+                   "that was made of it", name);
+}
+
 enum tp_code tp_inspect_find(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
                              const char *name, struct tp_subject *subject, struct tp_err *err)
 {
@@ -277,7 +292,7 @@ enum tp_code tp_inspect_find(const struct tp_checkpoint *ckpt, const struct tp_w
     if (find_weights(ckpt, weights, name, false, is_same, subject) ||
         find_weights(ckpt, weights, name, true, is_same, subject) ||
         find_end(ckpt, weights, name, subject))
-        return TP_OK;
+        return subject->apart ? lies_apart(ckpt, name, subject, err) : TP_OK;
     enum tp_code code = unknown(ckpt, weights, name, err);
     tp_err_path(err, ckpt->path);
     return code;

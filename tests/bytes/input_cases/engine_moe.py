@@ -248,6 +248,29 @@ def _(report):
             check_values(report, work, out)
 
 
+@case("engines: rows of gpt-oss that were put apart are told apart")
+def _(report):
+    t = load("trtllm")["mxfp4_gptoss"]
+    with tool.Workdir() as work:
+        stfile.save(work.at("in.safetensors"), gptoss(t))
+        tool.convert(work.at("in.safetensors"), work.at("out.safetensors"), "mxfp4-trtllm", None,
+                     KEEP)
+        shown = tool.run("dump", work.at("out.safetensors"), AT + "w13").stdout
+        if "rows 1 to 255, every second" not in shown:
+            raise Mismatch(shown[:400])
+        for name, words in ((AT + "gate_up_proj", "lie in several places of the weight"),
+                            (AT + "down_proj", "")):
+            done = tool.run("dump", work.at("out.safetensors"), name, "--at", "0,1,2", check=False)
+            if words not in done.stderr or done.returncode != (2 if words else 0):
+                raise Mismatch(f"{name}: {done.returncode} {done.stderr}")
+        for to in ("mxfp4-ct", "mxfp4-marlin"):
+            done = tool.run("convert", work.at("out.safetensors"), "-o", work.at("o.safetensors"),
+                            "--to", to, "--quiet", check=False)
+            if done.returncode != 4 or "would have them alternate" not in done.stderr:
+                raise Mismatch(f"{to}: {done.returncode} {done.stderr}")
+            report.bytes += 1
+
+
 @case("engines: plain stacks, ranks and back, a single expert's matrix")
 def _(report):
     rng = np.random.default_rng(20)
