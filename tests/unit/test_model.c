@@ -118,6 +118,8 @@ static void patterns(void **state)
     assert_false(matches("*norm*", "a.nor.m") || matches("a*b", "ax.xb") || matches("a.*", "a"));
     assert_true(matches("a.*.b", "x.a.7.b.y") && matches("*a.b*", "xa.bx") && matches("*aab", "aaab"));
     assert_true(matches("^visual", "visual.x") && matches("a.b$", "x.a.b"));
+    assert_true(matches("gate", ".gate") && matches("gate", "..a..gate.") && matches("^*", ".a"));
+    assert_false(matches("gate", ".") || matches("gate", "") || matches("gate", "..gates"));
     assert_false(matches("^visual", "model.visual.x") || matches("a.b$", "x.a.bc"));
 }
 

@@ -21,7 +21,7 @@ struct int8_args {
     uint32_t *flags;
     uint64_t k, groups; /* groups: of the whole weight */
     uint32_t flip;      /* of codes plus 128: 0x80808080, else 0 */
-    bool f16, round_bf16;
+    bool f16, round; /* the scales; quotients, to the type of the scale */
 };
 
 struct int8_scale {
@@ -79,10 +79,10 @@ static __device__ __forceinline__ uint2 int8_codes(const struct int8_args &a,
     for (int i = 0; i < 8; i++)
         q[i] = quick ? dev_divide(dev_value<DT>(r, i), d.high, d.low)
                      : __fdiv_rn(dev_value<DT>(r, i), s.value);
-    if (a.round_bf16) {
+    if (a.round) {
 #pragma unroll
         for (int i = 0; i < 8; i++)
-            q[i] = tp_bf16_to_f32(tp_f32_to_bf16(q[i]));
+            q[i] = a.f16 ? tp_f16_to_f32(tp_f32_to_f16(q[i])) : tp_bf16_to_f32(tp_f32_to_bf16(q[i]));
     }
     return make_uint2(int8_word(q) ^ a.flip, int8_word(q + 4) ^ a.flip);
 }
@@ -156,7 +156,7 @@ static struct int8_args args_of(const struct tp_op *op, struct tp_args *args)
     a.groups = args->box.e * args->box.n * (op->block_k ? args->box.k / op->block_k : 1);
     a.flip = op->out[codes].element == TP_ELEM_UINT8B128 ? 0x80808080u : 0;
     a.f16 = op->scale_rule == TP_INT_SCALE_F16;
-    a.round_bf16 = op->rule == TP_INT4_QUOTIENT_BF16;
+    a.round = op->rule == TP_INT4_QUOTIENT_BF16;
     return a;
 }
 

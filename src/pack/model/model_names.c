@@ -71,16 +71,21 @@ static bool run_matches(const char *pattern, const char *at, const char *end)
     }
 }
 
+/* Behind the next dot, or NULL: the last segment was seen. Segments may be empty. */
+static const char *next_segment(const char *at, const char *end)
+{
+    const char *dot = memchr(at, '.', (size_t)(end - at));
+    return dot ? dot + 1 : NULL;
+}
+
 bool tp_module_matches(const struct tp_module_pattern *pattern, const char *module, size_t size)
 {
     const char *text = pattern->text, *end = module + size;
     if (*text == '^')
         return run_matches(text + 1, module, end);
-    for (const char *at = module; at; at = memchr(at, '.', (size_t)(end - at))) {
-        at += at != module;
+    for (const char *at = module; at; at = next_segment(at, end))
         if (run_matches(text, at, end))
             return true;
-    }
     return false;
 }
 
@@ -90,15 +95,13 @@ static const struct tp_model_keep *find_keep(const struct tp_model *model, const
                                              size_t size)
 {
     const char *end = module + size;
-    for (const char *at = module; at; at = memchr(at, '.', (size_t)(end - at))) {
-        at += at != module;
+    for (const char *at = module; at; at = next_segment(at, end))
         for (size_t k = 0; k < model->keeps; k++)
             for (size_t p = 0; p < model->keep[k].modules; p++) {
                 const char *text = model->keep[k].module[p].text;
                 if ((*text != '^' || at == module) && run_matches(text + (*text == '^'), at, end))
                     return &model->keep[k];
             }
-    }
     return NULL;
 }
 
