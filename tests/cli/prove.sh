@@ -78,6 +78,7 @@ says "the schedules are those that schedule predicts" '[.weights[] | select(.box
 says "errors are within the bound, and not nothing" '[.weights[].cases[].schedules[] |
     .bound_share > 0.01 and .bound_share < 0.5 and .relative_error > 1e-4 and
     .relative_error < 5e-3] | all'
+# shellcheck disable=SC2016 # the variables are of jq
 says "rates follow from the times, and shares from the GPU's figures" '[.weights[] |
     (.box[0] * .box[1] * .box[2]) as $size | .cases[] | .m as $m | .roofline_us as $roof |
     .schedules[] | (.tflops * .microseconds / (2e-6 * $size * $m) - 1 | fabs) < 1e-9 and
