@@ -119,7 +119,8 @@ struct tp_cuda_copier;
 
 /* Copies begin after what is queued now on `after`, a cudaStream_t of the device (NULL: the
  * default one). The device is the thread's current one until the copier is closed, by the same
- * thread. TP_E_MEMORY when memory that can be pinned is short, or the device failed; *copier is NULL then. */
+ * thread. TP_E_MEMORY when memory that can be pinned is short, or the device failed; *copier is
+ * NULL then. */
 enum tp_code tp_cuda_copier_open(int device, void *after, unsigned lanes, unsigned slots,
                                  uint64_t slot_bytes, struct tp_cuda_copier **copier,
                                  struct tp_err *err);

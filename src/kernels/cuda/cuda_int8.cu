@@ -82,7 +82,8 @@ static __device__ __forceinline__ uint2 int8_codes(const struct int8_args &a,
     if (a.round) {
 #pragma unroll
         for (int i = 0; i < 8; i++)
-            q[i] = a.f16 ? tp_f16_to_f32(tp_f32_to_f16(q[i])) : tp_bf16_to_f32(tp_f32_to_bf16(q[i]));
+            q[i] = a.f16 ? tp_f16_to_f32(tp_f32_to_f16(q[i]))
+                         : tp_bf16_to_f32(tp_f32_to_bf16(q[i]));
     }
     return make_uint2(int8_word(q) ^ a.flip, int8_word(q + 4) ^ a.flip);
 }

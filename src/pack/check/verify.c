@@ -436,7 +436,8 @@ static enum tp_code check_layouts(struct verify *v, const struct tp_weight *weig
         if (!weight->form->op.out[i].layout || weight->tensor[i] == TP_NO_TENSOR)
             continue;
         const struct tp_tensor *tensor = &v->ckpt->tensors[weight->tensor[i]];
-        enum tp_code code = tp_op_whole_layout(&weight->form->op, i, weight->form->box, &layout, &err);
+        enum tp_code code = tp_op_whole_layout(&weight->form->op, i, weight->form->box, &layout,
+                                                &err);
         if (code == TP_OK && (code = tp_layout_check(&layout, &err)) == TP_OK)
             code = tp_op_whole_bytes(&weight->form->op, i, weight->form->box, &bytes, &err);
         if (code == TP_OK && bytes != tensor->bytes)

@@ -183,7 +183,8 @@ static uint64_t box_memory(const struct tp_plan *plan, const struct tp_unit *uni
         uint64_t n, k;
         if (tp_op_granule(&source->form->op, &n, &k, NULL) == TP_OK && k == 0)
             cover.k = source->form->box.k;
-        more = op_bytes(&source->form->op, cover) * (unit->form->gathers ? 2 : 1) + scratch_bytes(&source->form->op, cover) +
+        more = op_bytes(&source->form->op, cover) * (unit->form->gathers ? 2 : 1) +
+               scratch_bytes(&source->form->op, cover) +
                tp_value_bytes(cover, unit->form->dtype);
         total = tp_add_u64(&total, total, more) ? total : UINT64_MAX;
     }

@@ -163,7 +163,8 @@ static enum tp_code fill_parts(struct tp_builder *b, const struct piece *pieces,
         for (uint64_t p = 0, row = 0; p < per; p++) {
             const struct piece *piece = &pieces[e * per + p];
             if (piece->e != e || piece->row != row || piece->rows != unit->form->view_rows[p] ||
-                piece->rank != pieces->rank || piece->step != pieces->step || piece->transposed != pieces->transposed ||
+                piece->rank != pieces->rank || piece->step != pieces->step ||
+                piece->transposed != pieces->transposed ||
                 memcmp(piece->shape, pieces->shape, sizeof piece->shape) != 0)
                 return not_covered(b, piece, row);
             unit->views[e * per + p] = piece->view;

@@ -31,7 +31,8 @@ void tp_dense_op(const struct tp_op *op, struct tp_dense_op *dense)
             continue;
         if (out->per_k)
             snprintf(k, sizeof k, "ceil(K,%u)", out->per_k);
-        snprintf(dense->layout[i], sizeof dense->layout[i], "(E,ceil(N,%u),%s):(ceil(N,%u)*%s,%s,1)",
+        snprintf(dense->layout[i], sizeof dense->layout[i],
+                 "(E,ceil(N,%u),%s):(ceil(N,%u)*%s,%s,1)",
                  out->per_n, k, out->per_n, k, k);
         out->layout = dense->layout[i];
         out->place = tp_place_of(out->layout);
@@ -48,7 +49,8 @@ static struct share share_of(const struct tp_unit *unit, const struct tp_box *bo
 {
     const struct tp_unit_form *form = unit->form;
     const struct tp_view *view = &unit->views[box->e * form->views_per_expert + v];
-    uint64_t begin = 0, end = box->n + box->size.n, pitch = form->dealt ? form->views_per_expert : 1;
+    uint64_t begin = 0, end = box->n + box->size.n;
+    uint64_t pitch = form->dealt ? form->views_per_expert : 1;
     if (form->dealt)
         begin = v;
     for (uint32_t i = 0; i < v && !form->dealt; i++)

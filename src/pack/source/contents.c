@@ -48,7 +48,8 @@ static enum tp_code prepare(const struct tp_weight *weight, uint32_t i, bool fin
     *c = (struct tp_content){.tensor = weight->tensor[i], .weight = weight, .out = i,
                              .finite = finite && (out->role == TP_ROLE_SCALE ||
                                                   out->role == TP_ROLE_CHANNEL)};
-    enum tp_code code = tp_op_whole_layout(&weight->form->op, i, weight->form->box, &c->layout, err);
+    enum tp_code code = tp_op_whole_layout(&weight->form->op, i, weight->form->box, &c->layout,
+                                            err);
     uint64_t rows = tp_op_stretch_rows(&weight->form->op, weight->form->box.n);
     c->n = out->per_n ? tp_ceil_div(rows, out->per_n) : 1;
     c->k = out->per_k ? tp_ceil_div(weight->form->box.k, out->per_k) : 1;

@@ -180,7 +180,8 @@ static enum tp_code make_origin(const struct stated_origin *from, struct tp_orig
     }
     uint64_t end;
     if (!tp_mul_u64(&end, origin->rows - 1, origin->step ? origin->step : 1) ||
-        !tp_add_u64(&end, end, origin->row) || !tp_add_u64(&end, end, 1) || end > origin->shape[origin->rank - 2])
+        !tp_add_u64(&end, end, origin->row) || !tp_add_u64(&end, end, 1) ||
+        end > origin->shape[origin->rank - 2])
         return bad(err, "\"from\" names rows outside its tensor");
     origin->name = tp_os_join(err, from->name, strlen(from->name), "");
     return origin->name ? TP_OK : TP_E_MEMORY;
