@@ -25,7 +25,7 @@ void tp_dense_op(const struct tp_op *op, struct tp_dense_op *dense)
     dense->op.stretches = 1;
     for (uint32_t i = 0; i < op->outs; i++) {
         struct tp_op_out *out = &dense->op.out[i];
-        char k[32] = "1";
+        char k[20] = "1"; /* "ceil(K,4294967295)" */
         out->word_bits = NULL;
         if (!has_rows(out))
             continue;

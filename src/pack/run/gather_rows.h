@@ -7,7 +7,7 @@
 
 #include "pack/plan/plan.h"
 
-enum { TP_DENSE_TEXT = 96 };
+enum { TP_DENSE_TEXT = 128 };
 
 /* An operation with the elements of another one, in order. */
 struct tp_dense_op {
