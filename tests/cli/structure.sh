@@ -284,7 +284,7 @@ echo '#include <regex.h>' | grep -qE "$regex" || found="the pattern finds nothin
 verdict "glibc's regex, which a stranger's pattern can crash" "$found"
 
 fast='^[^#]*(fast-math|use_fast_math)'
-found=$(grep -nE "$fast" Makefile cuda.mk library.mk 2>&1)
+found=$(grep -nE "$fast" Makefile ./*.mk 2>&1)
 echo 'CFLAGS = -ffast-math' | grep -qE "$fast" || found="the pattern finds nothing"
 verdict 'fast-math in the build' "$found"
 
