@@ -79,7 +79,7 @@ static void add_tensor(struct tp_st_tensor *tensor, const char *name, enum tp_dt
  * elements, and many small ones. */
 static struct tp_text make_file(bool hashed)
 {
-    static char names[SMALL][16];
+    static char names[SMALL][24];
     struct tp_st_tensor tensors[TENSORS];
     struct tp_st_meta meta = {(char *)TP_META_HASH, (char *)"00000000000000000000000000000000"};
     struct tp_text out = {0};
