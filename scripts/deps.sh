@@ -38,6 +38,8 @@ packages() {
         echo "cppcheck command cppcheck"
         echo "shellcheck command shellcheck"
         echo "mandoc command mandoc"
+        echo "python3 command $PYTHON"
+        echo "python3-venv venv $PYTHON"
         ;;
     wheel)
         echo "binutils command $(uname -m)-linux-gnu-objcopy"
