@@ -896,7 +896,7 @@ static void test_distance_rows(void **state)
         if (tp_row_set_distance(sets[s]))
             for (int round = 0; round < 600; round++)
                 compare_distance(tp_row_set_distance(sets[s]), dtypes[round % DTYPES],
-                                 round < 60 ? (uint64_t)round : below(TP_DISTANCE_BLOCK + 1));
+                                 round < 60 ? (uint64_t)round + 1 : 1 + below(TP_DISTANCE_BLOCK));
     assert_non_null(tp_distance_find());
 }
 
