@@ -146,8 +146,9 @@ export TMPDIR
 # that no line of one stands within another's.
 # shellcheck disable=SC2016 # the script's own words
 echo "$names" | xargs -P "$jobs" -I NAME sh -c '
-    sh "$TESTS/lib/one.sh" "$2" >"$1/$(echo "$2" | tr / _).log" 2>&1
-    flock "$1" cat "$1/$(echo "$2" | tr / _).log"' one "$work" NAME
+    log=$1/$(echo "$2" | tr / _).log
+    sh "$TESTS/lib/one.sh" "$2" >"$log" 2>&1
+    flock "$1" cat "$log"' one "$work" NAME
 
 # The lines `== NAME: N passed, N failed, S s` of all logs; a test whose line is missing has
 # failed.

@@ -265,10 +265,12 @@ static json_t *tuned_json(const struct tp_prove_result *r, const struct tp_prove
 json_t *tp_prove_schedules(const struct tp_proofs *proofs)
 {
     json_t *shapes = json_array();
-    for (size_t i = 0; i < proofs->count; i++)
-        for (size_t j = 0; j < proofs->items[i].case_count && is_new_shape(proofs, i); j++)
-            json_array_append_new(shapes,
-                                  tuned_json(&proofs->items[i], &proofs->items[i].cases[j]));
+    for (size_t i = 0; i < proofs->count; i++) {
+        const struct tp_prove_result *r = &proofs->items[i];
+        size_t cases = is_new_shape(proofs, i) ? r->case_count : 0;
+        for (size_t j = 0; j < cases; j++)
+            json_array_append_new(shapes, tuned_json(r, &r->cases[j]));
+    }
     return json_pack("{s:o,s:s,s:o}", "device", tp_json_text(proofs->prover->device.name),
                      "plugin", proofs->prover->plugin->built, "shapes", shapes);
 }

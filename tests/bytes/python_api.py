@@ -13,6 +13,7 @@ import numpy as np
 import lib_path  # noqa: F401  pylint: disable=unused-import
 import oracle
 import tool
+from tool import raised
 
 import tilepack_llm as tp
 from tilepack_llm import loading, parts, tiles
@@ -20,15 +21,6 @@ from tilepack_llm.tensor import numpy_dtype
 
 Q_PROJ = "model.layers.0.self_attn.q_proj"
 EXPERTS = "model.layers.0.block_sparse_moe.experts.w2"
-
-
-def raised(kind, function, *args, **options):
-    """The exception of that kind, or None."""
-    try:
-        function(*args, **options)
-    except kind as error:
-        return error
-    return None
 
 
 def same_files(a, b):

@@ -26,6 +26,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [os.path.join(HERE, "..", "lib"), os.path.join(ROOT, "python")]
 os.environ["TILEPACK_PROGRAM"] = os.path.abspath(sys.argv[1])
 import stfile  # noqa: E402  (tests/lib)
+from tool import raised  # noqa: E402
 
 import tilepack_llm as tp  # noqa: E402
 from tilepack_llm import loading, parts  # noqa: E402
@@ -54,14 +55,6 @@ def same(loaded, views):
         loaded[n].dtype == torch_dtype(views[n].dtype) and
         loaded[n].cpu().contiguous().view(torch.uint8).numpy().tobytes()
         == views[n].array.tobytes() for n in loaded)
-
-
-def raised(kind, function, *args, **options):
-    try:
-        function(*args, **options)
-    except kind as error:
-        return error
-    return None
 
 
 def right():

@@ -33,6 +33,15 @@ class Tally:
         return 1 if self.failed else 0
 
 
+def raised(kind, function, *args, **options):
+    """The exception of that kind, or None."""
+    try:
+        function(*args, **options)
+    except kind as error:
+        return error
+    return None
+
+
 class ToolError(Exception):
     """The command ended with another status than 0."""
 
