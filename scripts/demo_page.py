@@ -27,7 +27,7 @@ def row(model, name, weights, before, after, mean, largest, layout):
              f'<td class="n">{share:.3f}</td>',
              f'<td><span class="bar" style="width:{120 * share:.0f}px"></span></td>',
              f'<td class="n">{float(mean):.3f} %</td>', f'<td class="n">{float(largest):.3f} %</td>',
-             f'<td><a href="{layout}">layout</a></td>']
+             f'<td><a href="{layout}">layout</a></td>' if layout else "<td></td>"]
     return "<tr>" + "".join(cells) + "</tr>"
 
 
@@ -39,8 +39,9 @@ def section(folder, model, lines):
            '<th class="n">share</th><th></th><th class="n">mean error</th>'
            '<th class="n">largest</th><th></th></tr>')
     for _, name, weights, before, after, mean, largest in lines:
-        yield row(model, name, weights, before, after, mean, largest,
-                  f"layouts/{model}-{name}.html")
+        layout = f"layouts/{model}-{name}.html"  # some cannot be drawn
+        drawn = os.path.exists(os.path.join(folder, layout))
+        yield row(model, name, weights, before, after, mean, largest, layout if drawn else None)
     yield "</table>"
 
 
