@@ -33,7 +33,27 @@ check "a checkpoint of that name" convert first.partial -q
 fails "--force does not take it for an unfinished output" 2 "a finished checkpoint has the name" \
     convert first -q --force
 check "it is still there" "$TILEPACK" verify "$work/first.partial" -q
+check "an output beside it" mv "$work/first.partial" "$work/kept"
+check "of the first name" convert first -q
+mv "$work/kept" "$work/first.partial"
+fails "--force replaces that one, not both" 2 "a finished checkpoint has the name" \
+    convert first -q --force --shard-size 1MB
+check "both are still there" "$TILEPACK" verify "$work/first.partial" -q
+check "as they were" "$TILEPACK" verify "$work/first" -q
 rm -rf "$work/first.partial"
+check "all ranks" ranks
+mv "$work/ranks" "$work/first.partial"
+fails "--force does not replace them in that name either" 2 "a finished checkpoint has the name" \
+    convert first -q --force --shard-size 1MB
+check "which are still there" "$TILEPACK" verify "$work/first.partial" -q
+rm -rf "$work/first.partial"
+
+# What an interrupted run replaced is there, too, as long as the output has its journal.
+check "what was replaced" convert first.partial -q
+: >"$work/first/.tilepack-journal"
+check "an interrupted run is finished" convert first -q --force --shard-size 1MB
+check "nothing is beside the output" test ! -e "$work/first.partial"
+check "nor in it" test ! -e "$work/first/.tilepack-journal"
 
 # What is one goes: of this program, with the files that its manifest names; of others.
 check "a conversion" convert whole -q

@@ -44,15 +44,18 @@ static const char *stranger(const char *partial, struct tp_err *err)
                  "unfinished output would be written";
 }
 
-/* A finished checkpoint that somebody gave this name. Where there is an output it may be what that
- * one replaced, which an interrupted run left here. */
+/* A finished checkpoint that somebody gave this name. What the output replaced comes to lie here,
+ * too, but then the output has its journal until that is gone: publish(). */
 static bool is_finished(const struct tp_commit *c)
 {
     struct stat st;
     char *manifest = tp_os_format(c->err, "%s/%s", c->partial, TP_MANIFEST_NAME);
-    bool finished = manifest && tp_os.lstat(manifest, &st) == 0 &&
-                    tp_os.lstat(c->output, &st) != 0;
+    char *ranks = tp_os_format(c->err, "%s/%s", c->partial, TP_RANKS_NAME);
+    bool finished = manifest && ranks &&
+                    (tp_os.lstat(manifest, &st) == 0 || tp_os.lstat(ranks, &st) == 0) &&
+                    !tp_commit_holds_own(c->output, c->err);
     free(manifest);
+    free(ranks);
     return finished;
 }
 
@@ -215,11 +218,23 @@ static enum tp_code shard_done(void *arg, uint32_t file, const uint8_t hash[TP_H
     return code;
 }
 
-/* After the rename: the commit is made durable, and only then the journal goes, as
- * without it the directory under its old name would be a stranger's. */
-static enum tp_code end_journal(struct tp_commit *c)
+/* The old content, which has changed places with the new one. */
+static enum tp_code remove_old(struct tp_commit *c)
+{
+    enum tp_code code = tp_commit_remove_directory(c->partial, c->err);
+    if (code)
+        tp_err_hint(c->err, "the new output is complete; remove the rest of the old one yourself");
+    return code;
+}
+
+/* After the rename: the commit is made durable, and only then the journal goes, as without it the
+ * directory under its old name would be a stranger's. For the same reason it goes after the old
+ * content: an output that has its journal says whose the directory beside it is. */
+static enum tp_code end_journal(struct tp_commit *c, bool replaced)
 {
     enum tp_code code = tp_os_fsync_dir(c->parent, c->err);
+    if (code == TP_OK && replaced)
+        code = remove_old(c);
     if (code == TP_OK && (code = tp_commit_end_journals(c->output, c->err)) == TP_OK)
         code = tp_os_fsync_dir(c->output, c->err);
     return code;
@@ -238,21 +253,13 @@ static enum tp_code publish(struct tp_commit *c)
     if (c->err->code)
         return c->err->code;
     if (!exists) {
-        if ((code = tp_os_rename(c->partial, c->output, c->err)))
-            return code;
-        return end_journal(c);
-    }
-    if (tp_os.exchange(c->partial, c->output)) {
+        code = tp_os_rename(c->partial, c->output, c->err);
+    } else if (tp_os.exchange(c->partial, c->output)) {
         int sys = errno;
         tp_err_hint(c->err, "the new output is complete in %s: move it yourself", c->partial);
         return tp_os_fail(c->err, sys, c->output, "cannot exchange the old output for the new");
     }
-    if ((code = end_journal(c)))
-        return code;
-    code = tp_commit_remove_directory(c->partial, c->err); /* now the old content */
-    if (code)
-        tp_err_hint(c->err, "the new output is complete; remove the rest of the old one yourself");
-    return code;
+    return code ? code : end_journal(c, exists);
 }
 
 void tp_commit_tell_resumed(const struct tp_commit *c, const bool *done, size_t count, size_t of)
