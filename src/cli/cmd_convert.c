@@ -11,6 +11,7 @@
 #include "cli/report.h"
 #include "cli/search_report.h"
 #include "cli/session.h"
+#include "pack/check/estimate_card.h"
 #include "pack/commit/commit.h"
 #include "pack/os/clock.h"
 #include "pack/os/os.h"
@@ -191,7 +192,8 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
                               struct tp_convert_result *result, struct tp_err *err)
 {
     struct tp_convert_options options = {.force = o->force, .discard = o->discard,
-                                         .ranks = ranks, .resumed = say_resumed};
+                                         .ranks = ranks, .resumed = say_resumed,
+                                         .errors = tp_estimate_card};
     if (output)
         options.zstd = tp_output_zstd(output, o->zstd);
     struct tp_devices devices;

@@ -5,6 +5,7 @@
 #include "cli/plan_memory.h"
 #include "cli/report.h"
 #include "cli/session.h"
+#include "pack/check/estimate_card.h"
 #include "pack/commit/parts.h"
 #include "pack/os/os.h"
 #include "pack/plan/ranks.h"
@@ -53,7 +54,8 @@ static enum tp_code merge(const struct tp_options *o, const struct tp_parts *par
                           const char *output, struct tp_convert_result *result,
                           struct tp_err *err)
 {
-    struct tp_convert_options options = {.force = o->force, .run = {.jobs = o->jobs}};
+    struct tp_convert_options options = {.force = o->force, .run = {.jobs = o->jobs},
+                                         .errors = tp_estimate_card};
     struct tp_request request;
     struct tp_source source;
     struct tp_plan plan;

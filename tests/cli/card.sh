@@ -58,6 +58,36 @@ check "its line for the errors gives them" \
 check "its command" sh -c "$(lines convert remade) -q"
 check "makes the output again" diff -r packed remade
 
+# Its errors are those of all values, where the weights are small; and the same by any way.
+cat >errors.py <<'END'
+import json
+import re
+import sys
+card, found = sys.argv[1], json.load(sys.stdin)["weights"]
+row = re.search(r"^\| `(.*)` \| (\d+) of (\d+) \| (.*) \| (.*) dB \| (.*) dB in `(.*)` \|$",
+                open(card, encoding="utf-8").read(), re.MULTILINE).groups()
+ratios = [w["sqnr_db"] for w in found]
+mean = sum(ratios) / len(ratios)
+worst = min(found, key=lambda w: w["sqnr_db"])
+squares = sum(10 ** (-r / 10) for r in ratios) / len(ratios)
+assert row[1] == row[2] == str(len(found)), row
+assert abs(float(row[3]) - squares ** 0.5) < 1e-4, (row, squares)
+assert abs(float(row[4]) - mean) < 0.006 and abs(float(row[5]) - worst["sqnr_db"]) < 0.006, row
+assert row[6] == worst["name"], row
+END
+measured() { # output, options: the errors of the card are those of verify
+    convert "$@" -q && "$TILEPACK" verify "$1" --against acme/tiny-llama --json |
+        "$PYTHON" errors.py "$1/README.md"
+}
+for format in fp8-ct w4a8-cutlass nvfp4-trtllm mxfp8-ct; do
+    check "errors of $format" measured errors-$format --to $format
+done
+check "errors of a search" measured searched --to nvfp4-ct --search mse
+"$TILEPACK" convert acme/tiny-llama -o one --to fp8-ct -q -j 1 --device cpu
+TILEPACK_DISABLE=avx512,avx2 "$TILEPACK" convert acme/tiny-llama -o plain --to fp8-ct -q --device cpu
+check "one thread has the same card" cmp errors-fp8-ct/README.md one/README.md
+check "and another instruction set" cmp errors-fp8-ct/README.md plain/README.md
+
 # One card for all ways to an output, and one again of an output.
 convert whole --to mxfp8-ct --shard-size 500k -q
 convert cut --to mxfp8-ct --shard-size 500k --tp 2 -q
@@ -70,6 +100,13 @@ check "gives it, too" diff -r whole parts
 "$TILEPACK" convert packed -o again --to w4a8-cutlass -q
 check "the source's card is kept once" test "$(grep -c '^About it' again/README.md)" = 1
 check "and is not nested" test "$(grep -c 'made by tilepack' again/README.md)" = 1
+check "what is taken over is not measured" \
+    grep -q "^14 weights have the source's codes, and its scales rounded" again/README.md
+check "so that there is no table" sh -c '! grep -q "signal to noise" again/README.md'
+"$TILEPACK" convert errors-mxfp8-ct -o order --to mxfp8-blocked -q
+check "or loses nothing" grep -q "^14 weights have the source's codes and scales" order/README.md
+"$TILEPACK" convert packed -o coarse --to fp8-ct --requantize -q
+check "what is quantized again is measured" grep -q '^| `fp8-ct` | 14 of 14 |' coarse/README.md
 "$TILEPACK" convert packed -o same --to w4a8-ct --set quotient=bf16 -q
 check "where nothing is made the card stays" cmp packed/README.md same/README.md
 mkdir bare && cp $model/*.safetensors* $model/config.json bare

@@ -2,6 +2,7 @@
 
 #include "tree.h"
 
+#include "pack/check/estimate_card.h"
 #include "pack/commit/commit.h"
 #include "pack/commit/parts.h"
 #include "pack/check/verify_values.h"
@@ -242,7 +243,8 @@ static enum tp_code carry_out(const struct scenario *scenario, const struct tp_p
     struct tp_convert_result result;
     struct tp_convert_options options = {.run = {.jobs = jobs, .box_target = 16384},
                                          .force = scenario->replace,
-                                         .zstd = scenario->zstd};
+                                         .zstd = scenario->zstd,
+                                         .errors = tp_estimate_card};
     if (scenario->parts)
         return run_parts(plan, request, output, &options, err);
     if (scenario->ranks)

@@ -88,13 +88,15 @@ static enum tp_code take_outputs(const struct tp_op *op, struct tp_box3 size,
 /* Encodes the source's values, and decodes that. The values are those that the run encodes,
  * so that fp32 copies of them give the same scales. */
 static enum tp_code encode_and_decode(const struct tp_op *op, const struct tp_observed *seen,
-                                      struct tp_box_buffers *buffers, struct tp_err *err)
+                                      const float *importance, struct tp_box_buffers *buffers,
+                                      struct tp_err *err)
 {
     struct tp_args args = {.box = seen->box.size, .dtype = TP_F32, .in = {buffers->source.data}};
     enum tp_code code = take_outputs(op, args.box, &buffers->plain, args.out, err);
     if (code || (code = tp_buffer_room(&buffers->scratch, tp_encode_scratch(op, args.box), err)))
         return code;
     args.global = seen->global;
+    args.importance = importance;
     args.scratch = buffers->scratch.data;
     tp_encode_find(op, TP_F32)(op, &args);
     code = tp_args_check(&args, err);
@@ -107,7 +109,7 @@ static enum tp_code decode_unsearched(const struct tp_unit *unit, const struct t
 {
     struct tp_op op = unit->form->op;
     op.search = TP_SEARCH_NONE;
-    return encode_and_decode(&op, seen, buffers, err);
+    return encode_and_decode(&op, seen, NULL, buffers, err);
 }
 
 /* Rows times the square roots of the importance of their columns. */
@@ -189,11 +191,13 @@ enum tp_code tp_box_trial(const struct tp_plan *plan, const struct tp_side *sour
 {
     const struct tp_unit *unit = &plan->units[u];
     struct tp_observed seen = {.unit = u, .box = *box, .dtype = TP_DTYPE_NONE};
+    const float *importance;
     enum tp_code code = source_values(plan, source, &seen, buffers, err);
-    if (code)
+    if (code ||
+        (code = tp_box_importance(plan, unit, box, &buffers->importance, &importance, err)))
         return code;
     seen.global = global_of(unit, &box->size, buffers);
-    if ((code = encode_and_decode(&unit->form->op, &seen, buffers, err)))
+    if ((code = encode_and_decode(&unit->form->op, &seen, importance, buffers, err)))
         return code;
     measure(&seen, buffers, distance);
     return TP_OK;

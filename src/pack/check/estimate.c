@@ -27,8 +27,12 @@ struct estimate {
     const struct tp_plan *plan;
     const struct tp_side *source;
     const struct tp_estimate_options *options;
-    struct tp_unit_result *units;
-    uint64_t share; /* values of a weight that the budget allows */
+    struct tp_unit_result *results; /* of all units, or: */
+    const uint32_t *units;          /* of these */
+    struct tp_distance *distances;
+    size_t count;     /* of what is to be measured */
+    uint64_t thinned;
+    uint64_t share;   /* values of a weight that the budget allows */
     atomic_size_t next;
     pthread_mutex_t lock; /* of err */
     struct tp_err err;
@@ -39,28 +43,40 @@ static bool is_encoded(const struct tp_unit *unit)
     return unit->form->format && unit->form->kind == TP_UNIT_ENCODE;
 }
 
-static uint64_t share_of_weights(const struct tp_plan *plan)
+/* The i-th of what is to be measured, and where its distance goes. */
+static uint32_t unit_at(const struct estimate *e, size_t i)
 {
-    uint64_t count = 0;
-    for (size_t u = 0; u < plan->unit_count; u++)
-        count += is_encoded(&plan->units[u]);
-    return TP_ESTIMATE_VALUES / tp_max_u64(count, 1);
+    return e->units ? e->units[i] : (uint32_t)i;
 }
 
-static enum tp_code make_sample(const struct tp_unit *unit, uint64_t share, struct sample *s,
-                                struct tp_err *err)
+static struct tp_distance *distance_at(const struct estimate *e, size_t i)
+{
+    return e->units ? &e->distances[i] : &e->results[i].distance;
+}
+
+static uint64_t share_of_weights(const struct estimate *e)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < e->count; i++)
+        count += is_encoded(&e->plan->units[unit_at(e, i)]);
+    return TP_ESTIMATE_VALUES / e->thinned / tp_max_u64(count, 1);
+}
+
+static enum tp_code make_sample(const struct estimate *e, const struct tp_unit *unit,
+                                struct sample *s, struct tp_err *err)
 {
     const struct tp_box3 *all = &unit->form->box;
     uint64_t n, k, values = all->e * all->n * all->k;
-    uint64_t target = tp_min_u64(share, tp_max_u64(values / PART_OF, TP_ESTIMATE_MOST));
-    target = tp_max_u64(target, TP_ESTIMATE_LEAST);
+    uint64_t target = tp_min_u64(e->share, tp_max_u64(values / PART_OF, TP_ESTIMATE_MOST));
+    target = tp_max_u64(target, TP_ESTIMATE_LEAST / e->thinned);
     *s = (struct sample){0};
     enum tp_code code = tp_op_granule(&unit->form->op, &n, &k, err);
     if (code || !values)
         return code;
-    s->rows = n ? tp_min_u64(n, all->n) : all->n;
+    bool whole = values <= target;
+    s->rows = n && !whole ? tp_min_u64(n, all->n) : all->n;
     s->columns = all->k;
-    if (k)
+    if (k && !whole)
         s->columns = tp_round_up(tp_min_u64(COLUMNS, tp_max_u64(target / s->rows, 1)), k);
     s->columns = tp_min_u64(s->columns, all->k);
     s->n_count = tp_ceil_div(all->n, s->rows);
@@ -92,17 +108,18 @@ static bool stopped(const struct estimate *e)
     return e->options->stop && atomic_load(e->options->stop);
 }
 
-static enum tp_code one_unit(struct estimate *e, uint32_t u, struct tp_box_buffers *buffers,
+static enum tp_code one_unit(struct estimate *e, size_t at, struct tp_box_buffers *buffers,
                              struct tp_err *err)
 {
+    uint32_t u = unit_at(e, at);
     const struct tp_unit *unit = &e->plan->units[u];
     struct sample sample;
-    enum tp_code code = make_sample(unit, e->share, &sample, err);
+    enum tp_code code = make_sample(e, unit, &sample, err);
     for (uint64_t i = 0; i < sample.wanted && code == TP_OK && !stopped(e); i++) {
         struct tp_box box = sample_box(unit, &sample, i);
         struct tp_distance distance = {0};
         code = tp_box_trial(e->plan, e->source, u, &box, buffers, &distance, err);
-        tp_distance_add(&e->units[u].distance, &distance, 0);
+        tp_distance_add(distance_at(e, at), &distance, 0);
     }
     if (e->options->progress)
         e->options->progress(e->options->progress_arg,
@@ -117,10 +134,10 @@ static void *work(void *arg)
     struct estimate *e = arg;
     struct tp_box_buffers buffers = {0};
     struct tp_err err = {0};
-    size_t u;
-    while (!stopped(e) && (u = atomic_fetch_add(&e->next, 1)) < e->plan->unit_count)
-        if (is_encoded(&e->plan->units[u]) && one_unit(e, (uint32_t)u, &buffers, &err)) {
-            atomic_store(&e->next, e->plan->unit_count); /* the others end too */
+    size_t at;
+    while (!stopped(e) && (at = atomic_fetch_add(&e->next, 1)) < e->count)
+        if (is_encoded(&e->plan->units[unit_at(e, at)]) && one_unit(e, at, &buffers, &err)) {
+            atomic_store(&e->next, e->count); /* the others end too */
             pthread_mutex_lock(&e->lock);
             if (e->err.code == TP_OK)
                 e->err = err;
@@ -137,7 +154,8 @@ static enum tp_code run_sample(struct estimate *e, struct tp_err *err)
     unsigned started = 0;
     uint64_t want = tp_min_u64(e->options->jobs, MAX_THREADS);
     pthread_mutex_init(&e->lock, NULL);
-    e->share = share_of_weights(e->plan);
+    e->thinned = tp_max_u64(e->options->thinned, 1);
+    e->share = share_of_weights(e);
     while (started + 1 < want && tp_os.start_thread(&threads[started], work, e) == 0)
         started++;
     work(e);
@@ -166,7 +184,7 @@ static enum tp_code run_full(struct estimate *e, struct tp_err *err)
         .observe_arg = &observer,
     };
     enum tp_code code =
-        tp_value_observer_open(&observer, e->plan, e->source, false, e->units, err);
+        tp_value_observer_open(&observer, e->plan, e->source, false, e->results, err);
     if (code == TP_OK)
         code = tp_run(e->plan, &tp_discard_sink, &options, err);
     tp_value_observer_close(&observer);
@@ -177,8 +195,18 @@ enum tp_code tp_estimate(const struct tp_plan *plan, const struct tp_side *sourc
                          const struct tp_estimate_options *options,
                          struct tp_unit_result *units, struct tp_err *err)
 {
-    struct estimate e = {.plan = plan, .source = source, .options = options, .units = units};
+    struct estimate e = {.plan = plan, .source = source, .options = options, .results = units,
+                         .count = plan->unit_count};
     return options->full ? run_full(&e, err) : run_sample(&e, err);
+}
+
+enum tp_code tp_estimate_some(const struct tp_plan *plan, const struct tp_side *source,
+                              const struct tp_estimate_options *options, const uint32_t *units,
+                              size_t count, struct tp_distance *distances, struct tp_err *err)
+{
+    struct estimate e = {.plan = plan, .source = source, .options = options, .units = units,
+                         .count = count, .distances = distances};
+    return run_sample(&e, err);
 }
 
 static bool has_error(const struct tp_unit_result *unit)

@@ -7,7 +7,7 @@
  * and columns of the weight. Only they are read, so that the time does not grow with the
  * model: TP_ESTIMATE_VALUES values in all, each weight a share of them that is a 61st of it or
  * TP_ESTIMATE_MOST if that is more, and at least TP_ESTIMATE_LEAST. So small weights are read
- * whole.
+ * whole, then expert by expert.
  *
  * A scale of a whole weight is taken from the box alone. Weights that are taken over from a
  * packed source are not measured by a sample.
@@ -23,6 +23,7 @@
 
 struct tp_estimate_options {
     bool full;         /* all values: the whole run of a conversion, its bytes thrown away */
+    unsigned thinned;  /* TP_ESTIMATE_VALUES and _LEAST are so many times smaller; 0 as 1 */
     unsigned jobs;
     atomic_int *stop;  /* as in tp_run_options, or NULL */
     void (*progress)(void *arg, uint64_t bytes, const char *tensor); /* or NULL; of values read */
@@ -35,6 +36,12 @@ struct tp_estimate_options {
 enum tp_code tp_estimate(const struct tp_plan *plan, const struct tp_side *source,
                          const struct tp_estimate_options *options,
                          struct tp_unit_result *units, struct tp_err *err);
+
+/* The same by the sample, of some units of the plan; those that are not encoded stay without
+ * values. distances[i] is of units[i]. */
+enum tp_code tp_estimate_some(const struct tp_plan *plan, const struct tp_side *source,
+                              const struct tp_estimate_options *options, const uint32_t *units,
+                              size_t count, struct tp_distance *distances, struct tp_err *err);
 
 /* What the errors of all weights come to. Means are those of decibels: each weight counts
  * alike, however large its values are. */

@@ -12,6 +12,7 @@
 #include "pack/run/run_options.h"
 
 struct tp_ranks;
+struct tp_card_use;
 
 struct tp_convert_options {
     struct tp_run_options run;
@@ -22,6 +23,10 @@ struct tp_convert_options {
     /* Shards of an interrupted run are there: how many, of how many, and the bytes that the run
      * will not report. With run.progress_arg; or NULL. */
     void (*resumed)(void *arg, size_t shards, size_t of, uint64_t bytes);
+    /* Fills what the uses of the plan's formats lose (plan/card.h), for the card: what follows from
+     * the plan alone (tp_estimate_card()); or NULL, and the card says nothing of it. */
+    enum tp_code (*errors)(const struct tp_plan *plan, const struct tp_run_options *run,
+                           struct tp_card_use *uses, size_t count, struct tp_err *err);
 };
 
 struct tp_convert_result {

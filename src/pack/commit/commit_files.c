@@ -206,13 +206,18 @@ static enum tp_code read_card(const struct tp_commit *c, char **text)
 
 enum tp_code tp_commit_card(const struct tp_commit *c, struct tp_text *text)
 {
-    char *source;
+    char *source = NULL;
+    struct tp_card_use *uses = NULL;
+    size_t count = 0;
     if (!c->plan->unit_count)
         return TP_OK;
-    enum tp_code code = read_card(c, &source);
-    if (code == TP_OK)
-        code = tp_card_text(c->plan, c->request, source, text, c->err);
+    enum tp_code code = tp_card_uses(c->plan, &uses, &count, c->err);
+    if (code == TP_OK && c->options->errors)
+        code = c->options->errors(c->plan, &c->options->run, uses, count, c->err);
+    if (code == TP_OK && (code = read_card(c, &source)) == TP_OK)
+        code = tp_card_text(c->plan, c->request, uses, count, source, text, c->err);
     free(source);
+    free(uses);
     return code;
 }
 

@@ -67,38 +67,38 @@ static enum tp_code add_metadata(const char *begin, const char *end, const char 
     return code ? code : tp_text_add_word(text, "---\n", err);
 }
 
-/* The formats of a plan, in the order of the first unit of each. */
-struct use {
-    const struct tp_format *format; /* NULL: made plain */
-    size_t count;
-};
+bool tp_card_is_of(const struct tp_card_use *use, const struct tp_format *format)
+{
+    return use->format == format ||
+           (use->format && format && strcmp(use->format->name, format->name) == 0);
+}
 
-static enum tp_code count_uses(const struct tp_plan *plan, struct use **uses, size_t *count,
-                               struct tp_err *err)
+enum tp_code tp_card_uses(const struct tp_plan *plan, struct tp_card_use **uses, size_t *count,
+                          struct tp_err *err)
 {
     size_t capacity = 0, at = 0;
+    *uses = NULL;
+    *count = 0;
     for (size_t u = 0; u < plan->unit_count; u++) {
         const struct tp_format *format = plan->units[u].form->format;
-        if (at >= *count || (*uses)[at].format != format) /* mostly that of the unit before it */
-            for (at = 0; at < *count && (*uses)[at].format != format; at++)
+        if (at >= *count || !tp_card_is_of(&(*uses)[at], format)) /* mostly as the one before */
+            for (at = 0; at < *count && !tp_card_is_of(&(*uses)[at], format); at++)
                 continue;
         if (at == *count) {
             enum tp_code code = tp_os_grow((void **)uses, &capacity, at + 1, sizeof **uses, err);
             if (code)
                 return code;
-            (*uses)[(*count)++] = (struct use){format, 0};
+            (*uses)[(*count)++] = (struct tp_card_use){.format = format};
         }
         (*uses)[at].count++;
     }
     return TP_OK;
 }
 
-static enum tp_code add_formats(const struct tp_plan *plan, struct tp_text *text,
-                                struct tp_err *err)
+static enum tp_code add_formats(const struct tp_plan *plan, const struct tp_card_use *uses,
+                                size_t count, struct tp_text *text, struct tp_err *err)
 {
-    struct use *uses = NULL;
-    size_t count = 0;
-    enum tp_code code = count_uses(plan, &uses, &count, err);
+    enum tp_code code = TP_OK;
     for (size_t i = 0; i < count && code == TP_OK; i++) {
         const struct tp_format *format = uses[i].format;
         if (format)
@@ -107,11 +107,71 @@ static enum tp_code add_formats(const struct tp_plan *plan, struct tp_text *text
         else
             code = tp_text_addf(text, err, "* %zu weights made plain\n", uses[i].count);
     }
-    free(uses);
     return code ? code : tp_text_addf(text, err, "* %zu tensors kept\n* %llu bytes of weights, "
                                       "from %llu\n", plan->kept_count,
                                       (unsigned long long)plan->bytes_out,
                                       (unsigned long long)plan->bytes_in);
+}
+
+/* Names come from files: one that might mean something in Markdown is not shown. */
+static bool is_plain(const char *name)
+{
+    return !name[strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+                              "_.-")];
+}
+
+static enum tp_code add_error(const struct tp_card_use *use, struct tp_text *text,
+                              struct tp_err *err)
+{
+    enum tp_code code =
+        tp_text_addf(text, err, "| `%s` | %zu of %zu | %.4f | %.2f dB | %.2f dB", use->format->name,
+                     use->measured, use->count, use->relative, use->mean_db, use->worst_db);
+    if (code == TP_OK && is_plain(use->worst))
+        code = tp_text_addf(text, err, " in `%s`", use->worst);
+    return code ? code : tp_text_add_word(text, " |\n", err);
+}
+
+/* Weights that are taken over, by what that loses. */
+static enum tp_code add_taken_over(const struct tp_plan *plan, struct tp_text *text,
+                                   struct tp_err *err)
+{
+    size_t rounded = 0, exact = 0;
+    enum tp_code code = TP_OK;
+    for (size_t u = 0; u < plan->unit_count; u++) {
+        bool taken = plan->units[u].form->kind == TP_UNIT_REPACK;
+        bool loses = tp_unit_loss(plan, &plan->units[u]) != TP_LOSS_NONE;
+        rounded += taken && loses;
+        exact += taken && !loses;
+    }
+    if (exact)
+        code = tp_text_addf(text, err, "\n%zu weights have the source's codes and scales: they lose "
+                            "nothing.\n", exact);
+    if (rounded && code == TP_OK)
+        code = tp_text_addf(text, err, "\n%zu weights have the source's codes, and its scales "
+                            "rounded to another type; that is not in the table.\n", rounded);
+    return code;
+}
+
+static enum tp_code add_errors(const struct tp_plan *plan, const struct tp_card_use *uses,
+                               size_t count, struct tp_text *text, struct tp_err *err)
+{
+    bool head = false;
+    enum tp_code code = TP_OK;
+    for (size_t i = 0; i < count && code == TP_OK; i++) {
+        if (!uses[i].measured)
+            continue;
+        if (!head)
+            code = tp_text_add_word(text, "\nErrors against the source, of a sample of each weight "
+                                    "(rows and columns spread over it, quantized on their own). "
+                                    "The ratio of signal to noise is the mean over the weights; "
+                                    "the relative error is the root of the mean of squares:\n\n"
+                                    "| format | weights | relative error | signal to noise | the "
+                                    "worst weight |\n|---|--:|--:|--:|---|\n", err);
+        head = true;
+        if (code == TP_OK)
+            code = add_error(&uses[i], text, err);
+    }
+    return code ? code : add_taken_over(plan, text, err);
 }
 
 static enum tp_code add_serving(const struct tp_format *format, struct tp_text *text,
@@ -141,7 +201,8 @@ static enum tp_code add_body(const char *body, struct tp_text *text, struct tp_e
 }
 
 enum tp_code tp_card_text(const struct tp_plan *plan, const struct tp_request *request,
-                          const char *source, struct tp_text *text, struct tp_err *err)
+                          const struct tp_card_use *uses, size_t count, const char *source,
+                          struct tp_text *text, struct tp_err *err)
 {
     const char *begin = "", *end = begin, *body = source ? body_of(source, &begin, &end) : "";
     char *base = tp_hub_name(plan->ckpt->path, err);
@@ -151,11 +212,12 @@ enum tp_code tp_card_text(const struct tp_plan *plan, const struct tp_request *r
         code = tp_text_addf(text, err, "\n%s# %s %s by tilepack\n\nThe weights were %s, the other "
                             "files are those of the source.\n\n", mark, base ? base : "Weights",
                             made, made);
-    if (code == TP_OK && (code = add_formats(plan, text, err)) == TP_OK)
+    if (code == TP_OK && (code = add_formats(plan, uses, count, text, err)) == TP_OK &&
+        (code = add_errors(plan, uses, count, text, err)) == TP_OK)
         code = tp_text_add_word(text, "\n```\n", err);
     if (code == TP_OK && (code = tp_command_text(request, from, "DST", text, err)) == TP_OK)
         code = tp_text_addf(text, err, "\n```\n\n`tilepack verify DST --against %s` derives every "
-                            "byte again, and prints the error of each weight.\n", from);
+                            "byte again, and prints the error of all values of each weight.\n", from);
     if (code == TP_OK)
         code = add_serving(plan->units[0].form->format, text, err);
     if (code == TP_OK)
