@@ -33,6 +33,22 @@ finds "a name of the Hub" acme/tiny-llama
 finds "hf://" hf://acme/tiny-llama
 finds "an address" https://hub.example/acme/tiny-llama
 finds "an address of one of its pages" https://hub.example/acme/tiny-llama/tree/main
+finds "with what a browser adds" "https://hub.example/acme/tiny-llama?library=x#files"
+finds "and a slash" https://hub.example/acme/tiny-llama/
+download="hint: download the model first: hf download acme/other"
+for page in '' / /tree/main /tree/main/folder '?library=x'; do
+    fails "the address of one that is not there: '$page'" 5 "$download; or correct the path" \
+        plan "https://hub.example/acme/other$page"
+done
+for page in resolve blob; do
+    fails "the address of a file: $page" 5 "$download; then name it acme/other" \
+        plan "https://hub.example/acme/other/$page/main/model.safetensors"
+done
+for address in https://files.example/model.safetensors https://files.example/a/b/c \
+    https://files.example/a/model.safetensors https://files.example http://files.example/a s3://a; do
+    fails "it does no network: $address" 5 "and does no network" plan "$address"
+    check "and knows no model of the Hub" grep -q "hint: download it first" err
+done
 finds "a folder of the cache" "$hub/models--acme--tiny-llama"
 finds "with a slash behind it" "$hub/models--acme--tiny-llama/"
 finds "its snapshot" "$hub/models--acme--tiny-llama/snapshots/0123abc"

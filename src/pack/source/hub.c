@@ -43,7 +43,26 @@ static size_t plain_length(const char *text)
     return strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.");
 }
 
-/* "ORG/NAME" of what was typed, with its length; NULL: it is no name of the Hub. */
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* Whether what follows ORG/NAME in an address leads to a page of one of the model's files. */
+static bool is_file_page(const char *rest)
+{
+    return begins(rest, "/blob/") || begins(rest, "/resolve/");
+}
+
+/* Whether it leads to a page of the model: others are not the Hub's. */
+static bool is_page(const char *rest)
+{
+    return !*rest || strchr("?#", *rest) || strcmp(rest, "/") == 0 || begins(rest, "/tree/") ||
+           is_file_page(rest);
+}
+
+/* "ORG/NAME" of what was typed, with its length; NULL: it is no name of the Hub. Of an address
+ * the machine does not matter: there are mirrors. */
 static const char *hub_name(const char *typed, size_t *length)
 {
     const char *address = strstr(typed, "://");
@@ -57,11 +76,11 @@ static const char *hub_name(const char *typed, size_t *length)
     if (!org || typed[org] != '/' || typed[0] == '.')
         return NULL;
     size_t name = plain_length(typed + org + 1);
-    char end = typed[org + 1 + name];
-    if (!name || typed[org + 1] == '.' || (end && !(address && end == '/')))
+    const char *rest = typed + org + 1 + name;
+    if (!name || typed[org + 1] == '.' || !(address ? is_page(rest) : !*rest))
         return NULL;
     *length = org + 1 + name;
-    return strstr(typed, ".safetensors") ? NULL : typed; /* a file in a folder */
+    return memmem(typed, *length, ".safetensors", 12) ? NULL : typed; /* a file in a folder */
 }
 
 /* The first line of refs/main, in fresh memory; NULL: there is none. */
@@ -163,17 +182,28 @@ static char *nearest(const char *typed, struct tp_err *err)
 static char *fail_missing(const char *typed, int sys, struct tp_err *err)
 {
     size_t length;
+    bool address = strstr(typed, "://") != NULL;
     const char *name = hub_name(typed, &length);
-    char *near = nearest(typed, err);
+    char *near = address ? NULL : nearest(typed, err);
     tp_err_path(err, typed);
     if (near)
         tp_err_hint(err, "did you mean '%s'?", near);
+    else if (name && is_file_page(name + length))
+        tp_err_hint(err, "download the model first: hf download %.*s; then name it %.*s, or the "
+                    "path of its file", (int)length, name, (int)length, name);
     else if (name)
         tp_err_hint(err, "download the model first: hf download %.*s; or correct the path",
                     (int)length, name);
+    else if (address)
+        tp_err_hint(err, "download it first, and name the .safetensors file or the checkpoint's "
+                    "directory");
     else
         tp_err_hint(err, "check the path: a .safetensors file or a checkpoint's directory");
-    tp_fail_sys(err, sys, "cannot open");
+    if (address)
+        tp_fail(err, TP_E_IO, "this is an address: tilepack reads files of this machine, and does "
+                "no network");
+    else
+        tp_fail_sys(err, sys, "cannot open");
     free(near);
     return NULL;
 }
@@ -209,7 +239,8 @@ char *tp_hub_find(const char *typed, struct tp_err *err)
         return S_ISDIR(st.st_mode) ? find_folder(typed, err) : tp_os_copy(err, typed);
     int sys = errno;
     const char *name = hub_name(typed, &length);
-    char *cache = name ? cache_folder(err) : NULL, *found = NULL;
+    bool model_itself = name && !is_file_page(name + length);
+    char *cache = model_itself ? cache_folder(err) : NULL, *found = NULL;
     if (cache) {
         size_t org = strcspn(name, "/");
         char *folder = tp_os_format(err, "%s/%s%.*s--%.*s", cache, model, (int)org, name,
