@@ -1,6 +1,7 @@
 /* Inside of planning: shared by plan_convert.c and plan_unpack.c (the whole of it),
- * plan_select.c (which weights, to what), plan_sources.c, plan_sets.c (all or none), plan_units.c
- * (parts and stacks), plan_stats.c, plan_outputs.c, plan_files.c and plan_headers.c.
+ * plan_select.c (which weights, to what), plan_sources.c, plan_loss.c (taken over or not),
+ * plan_sets.c (all or none), plan_units.c (parts and stacks), plan_stats.c, plan_outputs.c,
+ * plan_files.c and plan_headers.c.
  */
 #ifndef TP_PACK_PLAN_BUILD_H
 #define TP_PACK_PLAN_BUILD_H
@@ -59,14 +60,15 @@ enum tp_code tp_plan_keep_sets(struct tp_builder *b);
  * shapes. Weights left over are kept. */
 enum tp_code tp_plan_units(struct tp_builder *b);
 
-/* Why a packed weight that has to be decoded needs --requantize, with the hint set, or
- * NULL: where 8-bit floats of blocks within its own blocks are made of floats. */
-const char *tp_plan_lossy_reason(const struct tp_builder *b, const struct tp_weight *weight,
-                                 const struct tp_unit *unit, char *text, size_t size);
+/* Sets how the unit comes of its source (kind, dtype): encoded, or taken over. Returns why it
+ * does not (with the hint set), as when packed weights would be quantized again without
+ * --requantize; that needs none where 8-bit floats of blocks within its own blocks are made of
+ * floats. NULL: it does. (plan_loss.c) */
+const char *tp_plan_unit_kind(const struct tp_builder *b, struct tp_unit *unit,
+                              const struct tp_rule *rule, char *text, size_t size);
 
-/* Why parts that are taken over cannot share one global scale, or NULL. */
-const char *tp_plan_global_reason(const struct tp_builder *b, const struct tp_unit *unit,
-                                  char *text, size_t size);
+/* Whether there is a choice of scales in the rule's format, and it is asked for. */
+bool tp_rule_searches(const struct tp_rule *rule);
 
 /* Fails when the request's file of importance has entries that fit no weight. */
 enum tp_code tp_plan_check_importance(struct tp_builder *b);

@@ -1,7 +1,10 @@
-/* What becomes of packed weights that are made from packed ones: nothing is lost, scales
- * are rounded, or values are. Knows no bytes: how much is lost is measured (pack/check).
+/* What becomes of packed weights: whether they are taken over or quantized again, what that needs
+ * leave for (--requantize), and what it loses: nothing, scales are rounded, or values are. All that
+ * is judged of that is judged here. Knows no bytes: how much is lost is measured (pack/check).
  */
-#include "pack/plan/plan.h"
+#include "pack/plan/plan_build.h"
+
+#include <stdio.h>
 
 /* Of the scales that a group of integers has. */
 static enum tp_element scale_element(const struct tp_op *op)
@@ -21,4 +24,125 @@ enum tp_loss tp_unit_loss(const struct tp_plan *plan, const struct tp_unit *unit
         return TP_LOSS_NONE; /* of FP8, FP4 and MX only equal scales are taken over */
     return scale_element(&source->form->op) == scale_element(&unit->form->op) ? TP_LOSS_NONE
                                                                   : TP_LOSS_SCALES;
+}
+
+bool tp_rule_searches(const struct tp_rule *rule)
+{
+    struct tp_op op = rule->format->op;
+    tp_search_choice_op(&rule->search, &op);
+    return tp_op_search(&op) != TP_SEARCH_NONE;
+}
+
+/* A group that is as long as the row is the row, whatever the number. */
+static bool can_take_over(const struct tp_weight_form *weight, const struct tp_op *to)
+{
+    struct tp_op from = weight->op;
+    if (from.block_k >= weight->box.k)
+        from.block_k = 0;
+    return tp_repack_possible(&from, to);
+}
+
+/* Which way round the global scale is. */
+static const char *global_kind(const struct tp_op *op)
+{
+    return op->rule == TP_NVFP4_CT ? "a divisor" : "a multiplier";
+}
+
+/* Whether each block of `to` lies in one block of `from`; 0 is a block as long as the weight. */
+static bool lies_within(uint32_t to, uint32_t from)
+{
+    return from == 0 || (to != 0 && from % to == 0);
+}
+
+/* FP8 and MXFP8 made of floats of no more bits, in blocks that are no coarser: what is lost is
+ * little, and it is measured. */
+static bool loses_little(const struct tp_op *from, const struct tp_op *to)
+{
+    return !tp_op_is_int(from) &&
+           (to->codec == TP_CODEC_FP8 || to->codec == TP_CODEC_MXFP8) &&
+           lies_within(to->block_n, from->block_n) && lies_within(to->block_k, from->block_k);
+}
+
+/* What NVFP4 lacks to be taken over as NVFP4. */
+static const char *other_global(const struct tp_builder *b, const struct tp_weight *weight,
+                                const struct tp_op *to, char *text, size_t size)
+{
+    tp_err_hint(b->err, "--set scale=%s takes it over as it is; --requantize quantizes again",
+                weight->form->op.rule == TP_NVFP4_CT ? "ct" : "modelopt");
+    snprintf(text, size, "its global scale is %s, that of the result %s",
+             global_kind(&weight->form->op), global_kind(to));
+    return text;
+}
+
+/* Why a packed weight that has to be decoded needs --requantize, with the hint set, or NULL. */
+static const char *lossy_reason(const struct tp_builder *b, const struct tp_weight *weight,
+                                const struct tp_unit *unit, char *text, size_t size)
+{
+    const struct tp_op *from = &weight->form->op, *to = &unit->form->op;
+    if (from->codec == TP_CODEC_NVFP4 && to->codec == TP_CODEC_NVFP4)
+        return other_global(b, weight, to, text, size);
+    if (loses_little(from, to) || (b->request->recorded && from->codec != TP_CODEC_INT4))
+        return NULL; /* recorded: 0.1.0 asked for --requantize with int4 only */
+    tp_err_hint(b->err, "--requantize decodes it and quantizes again, and prints the error that "
+                        "costs; --exclude leaves it as it is");
+    if (from->codec != TP_CODEC_INT4)
+        snprintf(text, size, "it is quantized already, and has to be decoded and quantized again "
+                 "for that");
+    else if (to->codec != TP_CODEC_INT4 || !weight->lossy)
+        snprintf(text, size, "an int4 weight has to be decoded and quantized again for that");
+    else
+        snprintf(text, size, "%s", weight->lossy);
+    return text;
+}
+
+/* Why parts that are taken over cannot share one global scale, or NULL. */
+static const char *global_reason(const struct tp_builder *b, const struct tp_unit *unit,
+                                 char *text, size_t size)
+{
+    const struct tp_weight *items = b->plan->weights->items;
+    uint64_t views = unit->form->box.e * unit->form->views_per_expert;
+    if (unit->form->views_per_expert == 1 ||
+        tp_op_find(&unit->form->op, TP_ROLE_GLOBAL) < 0)
+        return NULL;
+    for (uint64_t i = 0; i < views; i++) {
+        uint64_t first = i / unit->form->views_per_expert * unit->form->views_per_expert;
+        const struct tp_weight *x = &items[unit->views[first].weight];
+        const struct tp_weight *y = &items[unit->views[i].weight];
+        if (x->global == y->global)
+            continue;
+        snprintf(text, size, "the global scales of %s and %s differ (%.9g and %.9g), and the "
+                 "result has one for both", x->name, y->name, (double)x->global,
+                 (double)y->global);
+        return text;
+    }
+    return NULL;
+}
+
+const char *tp_plan_unit_kind(const struct tp_builder *b, struct tp_unit *unit,
+                              const struct tp_rule *rule, char *text, size_t size)
+{
+    const struct tp_weight *weight = &b->plan->weights->items[unit->views[0].weight];
+    struct tp_unit_form *form = unit->form;
+    form->kind = TP_UNIT_ENCODE;
+    form->dtype = weight->form->dtype;
+    if (!weight->form->format)
+        return NULL;
+    bool taken_over = can_take_over(weight->form, &form->op);
+    if (taken_over && !tp_rule_searches(rule)) {
+        const char *reason = global_reason(b, unit, text, size);
+        if (!reason)
+            form->kind = TP_UNIT_REPACK;
+        if (!reason || !b->request->requantize)
+            return reason;
+    } else if (taken_over && !b->request->requantize) {
+        tp_err_hint(b->err, "without --search they are taken over as they are; --requantize "
+                            "decodes and searches again");
+        return "its codes and scales are taken over, so that there is nothing to search";
+    } else if (b->request->repack_only) {
+        tp_err_hint(b->err, "unpack to plain weights, and convert those to %s",
+                    rule->format->name);
+        return "the two formats do not hold the same numbers";
+    }
+    form->dtype = tp_format_via(rule->format, &rule->settings, weight->form->dtype);
+    return b->request->requantize ? NULL : lossy_reason(b, weight, unit, text, size);
 }

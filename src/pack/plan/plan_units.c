@@ -19,52 +19,6 @@ static const struct tp_weight *weight_at(const struct tp_builder *b, uint32_t w)
     return &b->plan->weights->items[w];
 }
 
-/* Whether there is a choice of scales in the rule's format, and it is asked for. */
-static bool searches(const struct tp_rule *rule)
-{
-    struct tp_op op = rule->format->op;
-    tp_search_choice_op(&rule->search, &op);
-    return tp_op_search(&op) != TP_SEARCH_NONE;
-}
-
-/* A group that is as long as the row is the row, whatever the number. */
-static bool can_take_over(const struct tp_weight_form *weight, const struct tp_op *to)
-{
-    struct tp_op from = weight->op;
-    if (from.block_k >= weight->box.k)
-        from.block_k = 0;
-    return tp_repack_possible(&from, to);
-}
-
-/* How a source becomes the format: taken over, encoded, or not at all. */
-static const char *unit_kind(const struct tp_builder *b, const struct tp_weight *weight,
-                             const struct tp_rule *rule, struct tp_unit *unit, char *text,
-                             size_t size)
-{
-    unit->form->kind = TP_UNIT_ENCODE;
-    unit->form->dtype = weight->form->dtype;
-    if (!weight->form->format)
-        return NULL;
-    bool taken_over = can_take_over(weight->form, &unit->form->op);
-    if (taken_over && !searches(rule)) {
-        unit->form->kind = TP_UNIT_REPACK;
-        return NULL;
-    }
-    if (taken_over && !b->request->requantize) {
-        tp_err_hint(b->err, "without --search they are taken over as they are; --requantize "
-                            "decodes and searches again");
-        return "its codes and scales are taken over, so that there is nothing to search";
-    }
-    if (b->request->repack_only) {
-        tp_err_hint(b->err, "unpack to plain weights, and convert those to %s",
-                    rule->format->name);
-        return "the two formats do not hold the same numbers";
-    }
-    unit->form->dtype = tp_format_via(rule->format, &rule->settings, weight->form->dtype);
-    return b->request->requantize ? NULL
-                                  : tp_plan_lossy_reason(b, weight, unit, text, size);
-}
-
 /* A unit and its form, which settle() makes a shared one. */
 struct draft {
     struct tp_unit unit;
@@ -198,13 +152,7 @@ static enum tp_code settle(struct tp_builder *b, struct tp_unit *unit)
     char text[400];
     const struct tp_weight *source = weight_at(b, unit->views[0].weight);
     const struct tp_rule *rule = b->choices[unit->views[0].weight].rule;
-    const char *reason = unit_kind(b, source, rule, unit, text, sizeof text);
-    if (!reason && (reason = tp_plan_global_reason(b, unit, text, sizeof text)) != NULL &&
-        b->request->requantize) {
-        unit->form->kind = TP_UNIT_ENCODE;
-        unit->form->dtype = tp_format_via(rule->format, &rule->settings, source->form->dtype);
-        reason = NULL;
-    }
+    const char *reason = tp_plan_unit_kind(b, unit, rule, text, sizeof text);
     if (!reason)
         reason = shape_reason(unit, text, sizeof text);
     if (!reason)
@@ -500,7 +448,7 @@ static bool is_already(const struct tp_weight *weight, const struct tp_rule *rul
     struct tp_op op;
     if (weight->form->format != tp_format_for(rule->format, weight->form->op.stretches > 1))
         return false;
-    if (searches(rule)) /* which settle() allows with --requantize only */
+    if (tp_rule_searches(rule)) /* which settle() allows with --requantize only */
         return false;
     if (!weight->origin && tp_op_needs_reference(&weight->form->format->op))
         return false; /* zero points and order: written anew, in the one way that is ours */
