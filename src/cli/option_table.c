@@ -276,7 +276,8 @@ const struct tp_option tp_option_rows[] = {
      .help = "allow lossy conversion of weights that are already quantized",
      .more = "The error that it costs is printed, with --verbose for each weight. FP8 and MXFP8 "
              "are made of FP8, MXFP8 and FP4 without it where their blocks are no coarser, and "
-             "the error, from a sample of rows, is printed as well."},
+             "the error, from a sample of rows, is printed as well. MXFP4 becomes NVFP4 without "
+             "it, and without loss, unless its scales lie too far apart."},
     {.name = "dtype", .value = "TYPE", .kind = TP_OPT_CHOICE, .commands = BIT(UNPACK),
      .field = FIELD(dtype), .complete = TP_COMPLETE_WORDS, .words = "bf16|f32",
      .help = "element type of the plain weights (default: as in the source)"},

@@ -41,7 +41,6 @@ mxfp8-ct nvfp4-ct
 mxfp8-ct w4a8-cutlass
 mxfp8-ct mxfp4-ct
 mxfp4-ct w4a8-ct
-mxfp4-ct nvfp4-ct
 mxfp4-ct fp8-deepseek
 nvfp4-ct w4a8-ct
 nvfp4-ct mxfp4-ct
@@ -70,6 +69,7 @@ assert said["weights"] > 0 and 0.001 < said["relative"] < 0.05, said' "$work/jso
 check "fp8-dynamic-ct to fp8-1x128 loses nothing" silent fp8-dynamic-ct fp8-1x128
 check "mxfp8-ct to mxfp8-blocked loses nothing" silent mxfp8-ct mxfp8-blocked
 check "w4a8-ct to w4a16-ct loses nothing" silent w4a8-ct w4a16-ct
+check "mxfp4-ct to nvfp4-ct loses nothing" silent mxfp4-ct nvfp4-ct
 
 # The scales of W4A8 are rounded to e4m3.
 answers "w4a8-cutlass says what its scales lose" 0 "codes taken over, scales rounded: " \

@@ -108,6 +108,7 @@ struct tp_plan_file {
  * units, or one expert of a stacked one. */
 struct tp_stats_group {
     uint32_t first_unit, unit_count; /* into plan.stats_units */
+    float given;                     /* the global scale, where the plan knows it; else 0 */
 };
 
 struct tp_plan {

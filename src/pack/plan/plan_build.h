@@ -1,7 +1,7 @@
 /* Inside of planning: shared by plan_convert.c and plan_unpack.c (the whole of it),
  * plan_select.c (which weights, to what), plan_sources.c, plan_loss.c (taken over or not),
- * plan_sets.c (all or none), plan_units.c (parts and stacks), plan_stats.c, plan_outputs.c,
- * plan_files.c and plan_headers.c.
+ * plan_sets.c (all or none), plan_units.c (parts and stacks), plan_stats.c, plan_recast.c,
+ * plan_outputs.c, plan_files.c and plan_headers.c.
  */
 #ifndef TP_PACK_PLAN_BUILD_H
 #define TP_PACK_PLAN_BUILD_H
@@ -89,6 +89,10 @@ enum tp_code tp_plan_check_sources(struct tp_builder *b);
 
 /* Groups of units that share a global scale: plan.groups and the units' `stats`. */
 enum tp_code tp_plan_stats(struct tp_builder *b);
+
+/* The global scales of MXFP4 that is taken over as NVFP4, one for each of their groups; with
+ * --requantize sets that cannot be are encoded. */
+enum tp_code tp_plan_recast(struct tp_builder *b);
 
 /* Appends a unit (moved), with a shared form that equals its own; frees it on failure. */
 enum tp_code tp_plan_add_unit(struct tp_builder *b, struct tp_unit *unit);

@@ -40,7 +40,8 @@ enum tp_code tp_plan_convert(const struct tp_checkpoint *ckpt, const struct tp_w
     if (code == TP_OK && (code = tp_plan_select(&b)) == TP_OK &&
         (code = tp_plan_check_sources(&b)) == TP_OK &&
         (code = tp_plan_check_importance(&b)) == TP_OK && (code = tp_plan_units(&b)) == TP_OK &&
-        (code = tp_plan_stats(&b)) == TP_OK && (code = keep_the_rest(&b)) == TP_OK) {
+        (code = tp_plan_stats(&b)) == TP_OK && (code = tp_plan_recast(&b)) == TP_OK &&
+        (code = keep_the_rest(&b)) == TP_OK) {
         tp_builder_close(&b); /* what comes now needs the memory */
         code = tp_os_trim((void **)&plan->units, &b.unit_capacity, plan->unit_count,
                           sizeof *plan->units, err);

@@ -4,6 +4,8 @@
  */
 #include "pack/plan/plan_build.h"
 
+#include "kernels/op/recast.h"
+
 #include <stdio.h>
 
 /* Of the scales that a group of integers has. */
@@ -39,7 +41,7 @@ static bool can_take_over(const struct tp_weight_form *weight, const struct tp_o
     struct tp_op from = weight->op;
     if (from.block_k >= weight->box.k)
         from.block_k = 0;
-    return tp_repack_possible(&from, to);
+    return tp_repack_possible(&from, to) || tp_recast_possible(&from, to);
 }
 
 /* Which way round the global scale is. */

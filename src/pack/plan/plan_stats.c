@@ -3,11 +3,13 @@
  *
  * Matrices that engines load as one (q/k/v, gate/up) share it, because the engine
  * keeps one scale for the whole (with FP8 per tensor if that is asked for); every expert of a
- * stack has its own. Only units
- * that are encoded take part: what is taken over brings its scale along.
+ * stack has its own. Units
+ * that are encoded take part, and those that take over what has no global scale of its own
+ * (plan_recast.c): all else brings its scale along.
  */
 #include "pack/plan/plan_build.h"
 
+#include "kernels/op/recast.h"
 #include "pack/os/os.h"
 #include "pack/model/model_names.h"
 
@@ -26,17 +28,18 @@ static int by_key(const void *a, const void *b)
     return order ? order : x->unit < y->unit ? -1 : x->unit > y->unit;
 }
 
-static bool needs_stats(const struct tp_unit *unit)
+static bool needs_stats(const struct tp_plan *plan, const struct tp_unit *unit)
 {
-    return unit->form->format && unit->form->kind == TP_UNIT_ENCODE &&
-           tp_op_find(&unit->form->op, TP_ROLE_GLOBAL) >= 0;
+    const struct tp_op *from = &plan->weights->items[unit->views[0].weight].form->op;
+    return unit->form->format && tp_op_find(&unit->form->op, TP_ROLE_GLOBAL) >= 0 &&
+           (unit->form->kind == TP_UNIT_ENCODE || tp_recast_possible(from, &unit->form->op));
 }
 
 static bool same_set(const struct tp_plan *plan, const struct member *a, const struct member *b)
 {
     const struct tp_unit *x = &plan->units[a->unit], *y = &plan->units[b->unit];
     return strcmp(a->key, b->key) == 0 && x->form->rank == 2 && y->form->rank == 2 &&
-           x->form->format == y->form->format &&
+           x->form->format == y->form->format && x->form->kind == y->form->kind &&
            memcmp(&x->form->settings, &y->form->settings, sizeof x->form->settings) == 0;
 }
 
@@ -48,7 +51,7 @@ static enum tp_code collect(struct tp_builder *b, struct member *members, size_t
     for (uint32_t u = 0; u < b->plan->unit_count; u++) {
         struct tp_unit *unit = &b->plan->units[u];
         char key[2048];
-        if (!needs_stats(unit))
+        if (!needs_stats(b->plan, unit))
             continue;
         *groups += unit->form->box.e;
         bool shares = unit->form->rank == 2 &&
@@ -73,7 +76,7 @@ static void make_groups(struct tp_plan *plan, const struct member *members, size
             end++;
         for (uint64_t e = 0; e < first->form->box.e; e++)
             plan->groups[plan->group_count + e] =
-                (struct tp_stats_group){used, (uint32_t)(end - i)};
+                (struct tp_stats_group){used, (uint32_t)(end - i), 0};
         for (size_t j = i; j < end; j++) {
             plan->units[members[j].unit].stats = (uint32_t)plan->group_count;
             plan->stats_units[used++] = members[j].unit;

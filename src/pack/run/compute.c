@@ -3,6 +3,7 @@
 
 #include "base/num.h"
 #include "kernels/cuda/cuda.h"
+#include "kernels/op/recast.h"
 #include "pack/os/buffer.h"
 #include "pack/os/stage.h"
 
@@ -123,9 +124,37 @@ enum tp_code tp_compute_encode(struct tp_compute *c, const struct tp_op *op, str
     return code ? code : tp_args_check(args, err);
 }
 
+/* MXFP4 as NVFP4: its scales are made anew, then the codes are taken over as those of NVFP4. */
+static enum tp_code recast(struct tp_compute *c, const struct tp_op *from, const struct tp_op *to,
+                           struct tp_args *args, struct tp_err *err)
+{
+    const struct tp_op as = tp_recast_op(from, to);
+    uint8_t *scales = room(&c->values, tp_recast_bytes(args->box), err);
+    enum tp_code code = scales ? take_scratch(c, to, args, err) : TP_E_MEMORY;
+    if (code)
+        return code;
+    tp_recast_scales(from, to, args, scales);
+    args->in[tp_op_find(from, TP_ROLE_SCALE)] = scales;
+    if ((code = tp_args_check(args, err)) == TP_OK)
+        tp_repack_find(&as, to)(&as, to, args);
+    return code ? code : tp_args_check(args, err);
+}
+
+static enum tp_code recast_on_host(struct tp_compute *c, const struct tp_op *from,
+                                   const struct tp_op *to, struct tp_args *args,
+                                   struct tp_err *err)
+{
+    enum tp_stage before = tp_stage_set(TP_STAGE_KERNEL);
+    enum tp_code code = recast(c, from, to, args, err);
+    tp_stage_set(before);
+    return code;
+}
+
 enum tp_code tp_compute_repack(struct tp_compute *c, const struct tp_op *from,
                                const struct tp_op *to, struct tp_args *args, struct tp_err *err)
 {
+    if (from->codec != to->codec)
+        return recast_on_host(c, from, to, args, err);
     if (device_has(c, from) && device_has(c, to))
         return run_device(c, TP_CUDA_REPACK, from, to, TP_DTYPE_NONE, args, err);
     enum tp_stage before = tp_stage_set(TP_STAGE_KERNEL);

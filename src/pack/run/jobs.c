@@ -31,7 +31,7 @@ static bool next_stats(struct tp_jobs *jobs, uint32_t g, struct tp_job *job)
 {
     const struct tp_stats_group *group = &jobs->plan->groups[g];
     struct tp_issue *issue = &jobs->issues[g];
-    if (issue->unit == group->unit_count)
+    if (issue->unit == group->unit_count || group->given > 0)
         return false;
     uint32_t unit = jobs->plan->stats_units[group->first_unit + issue->unit];
     uint64_t boxes = jobs->grids[unit]->expert_boxes;

@@ -86,6 +86,9 @@ static bool wait_for_stats(struct run *run, const struct tp_job *job, float *glo
     if (unit->stats == UINT32_MAX)
         return true;
     uint32_t g = tp_jobs_group(&run->jobs, job->unit, job->index);
+    *global = run->plan->groups[g].given;
+    if (*global > 0)
+        return true;
     const struct group_state *group = &run->groups[g];
     pthread_mutex_lock(&run->lock);
     while (group->pending > 0 && run->err.code == TP_OK)

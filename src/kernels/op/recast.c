@@ -1,0 +1,87 @@
+/* Scales of MXFP4 as those of NVFP4; see recast.h. */
+#include "kernels/op/recast.h"
+
+#include "base/num.h"
+#include "kernels/op/plane.h"
+#include "kernels/op/scalar.h"
+
+enum { PER_K = 16, BIAS = 127, LEAST_GLOBAL = -126 };
+
+bool tp_recast_possible(const struct tp_op *from, const struct tp_op *to)
+{
+    if (from->codec != TP_CODEC_MXFP4 || to->codec != TP_CODEC_NVFP4 ||
+        tp_op_find(from, TP_ROLE_SCALE) < 0)
+        return false;
+    struct tp_op as = tp_recast_op(from, to);
+    return tp_repack_possible(&as, to);
+}
+
+/* Two to the power of `exponent`, which is that of a normal number. */
+static float power(int exponent) { return tp_bits_f32((uint32_t)(exponent + BIAS) << 23); }
+
+/* Divisors are 2^-g, multipliers 2^g. */
+static int sign_of(const struct tp_op *to) { return to->rule == TP_NVFP4_CT ? -1 : 1; }
+
+float tp_recast_global(const struct tp_op *to, struct tp_exponents exponents)
+{
+    int g = exponents.most - TP_RECAST_MOST;
+    if (exponents.least > exponents.most)
+        return 1.0f;
+    if (g < LEAST_GLOBAL)
+        g = LEAST_GLOBAL;
+    if (to->unit_global)
+        g = 0;
+    if (exponents.most - g > TP_RECAST_MOST || exponents.least - g < TP_RECAST_LEAST)
+        return 0.0f;
+    return power(sign_of(to) * g);
+}
+
+struct tp_op tp_recast_op(const struct tp_op *from, const struct tp_op *to)
+{
+    struct tp_op as = *from;
+    struct tp_op_out *scale = &as.out[tp_op_find(from, TP_ROLE_SCALE)];
+    as.codec = TP_CODEC_NVFP4;
+    as.rule = to->rule;
+    as.block_n = 1;
+    as.block_k = PER_K;
+    *scale = (struct tp_op_out){.role = TP_ROLE_SCALE, .element = TP_ELEM_E4M3, .per_n = 1,
+                                .per_k = PER_K, .place = TP_PLACE_ROW,
+                                .layout = "(E,N,ceil(K,16)):(N*ceil(K,16),ceil(K,16),1)"};
+    return as;
+}
+
+uint64_t tp_recast_bytes(struct tp_box3 box)
+{
+    return box.e * box.n * tp_ceil_div(box.k, PER_K);
+}
+
+/* The e4m3 byte of each e8m0 byte. */
+static void make_map(const struct tp_op *to, float global, uint8_t map[256])
+{
+    int g = sign_of(to) * ((int)(tp_f32_bits(global) >> 23) - BIAS);
+    for (int b = 0; b < TP_E8M0_NAN; b++) {
+        int exponent = b - BIAS - g;
+        exponent = exponent < TP_RECAST_LEAST ? TP_RECAST_LEAST : exponent;
+        exponent = exponent > TP_RECAST_MOST ? TP_RECAST_MOST : exponent;
+        map[b] = tp_e4m3_of(power(exponent));
+    }
+    map[TP_E8M0_NAN] = TP_E4M3_NAN;
+}
+
+void tp_recast_scales(const struct tp_op *from, const struct tp_op *to, struct tp_args *args,
+                      uint8_t *scales)
+{
+    const struct tp_box3 box = args->box;
+    void *scratch = args->scratch;
+    struct tp_plane p = tp_plane_open(from, TP_ROLE_SCALE, args, (void *const *)args->in, &scratch);
+    uint8_t map[256];
+    if (args->flags & TP_FAILED)
+        return;
+    make_map(to, args->global, map);
+    for (uint64_t e = 0; e < box.e; e++) {
+        tp_plane_enter(&p, e);
+        for (uint64_t n = 0; n < box.n; n++)
+            for (uint64_t k = 0; k < box.k; k += PER_K)
+                *scales++ = map[p.data[tp_plane_at(&p, n, k)]];
+    }
+}
