@@ -199,6 +199,25 @@ def rows_in_pieces(work):
               f"{' '.join(to)}: rows in pieces have the same bytes, {peak / 2**20:.0f} MiB")
 
 
+def stored_rows_in_pieces(work):
+    """Stored rows with one scale each are decoded and taken over in pieces, too."""
+    rows = np.random.default_rng(7).standard_normal((2, (1 << 22) + 128)).astype(np.float32)
+    source = one_weight(os.path.join(work, "long.safetensors"), rows.shape,
+                        (rows.view(np.uint32) >> 16).astype(np.uint16))
+    stored = os.path.join(work, "stored.safetensors")
+    for name in ("fp8-dynamic-ct", "int8-ct"):
+        measure("convert", source, "-o", stored, "--to", name, "--include", ".", "--force", "-q")
+        for argv in (("unpack",), ("convert", "--to", "mxfp8-ct", "--requantize", "--include", ".")):
+            digests = []
+            for memory in ("2GiB", "32MiB"):
+                out = os.path.join(work, f"decoded-{memory}.safetensors")
+                status, errors, _, peak = measure(argv[0], stored, "-o", out, *argv[1:], "--force",
+                                                  "-q", "--max-memory", memory)
+                digests.append(digest(out) if status == 0 else errors)
+            check(digests[0] == digests[1] and status == 0 and within(peak, 32),
+                  f"{' '.join(argv[:3])} of {name} in pieces: {peak / 2**20:.0f} MiB {errors}")
+
+
 def archive_of_zeros(path, columns):
     """A seekable archive whose frames are 64 MiB of zeros each."""
     plain = one_weight(path + ".plain", [1, columns])
@@ -329,6 +348,7 @@ def any_shape(work, long):
     bounded(zeros, 128, "fp8-deepseek")
     refused(zeros, 64, "convert", "--discard", "--to", "fp8-deepseek", "--include", ".")
     rows_in_pieces(work)
+    stored_rows_in_pieces(work)
     argv = ("convert", "--discard", "--to", "mxfp8-ct", "--include", ".")
     for count, letters in ((300_000, 20), (300_000, 230), (1_000_000, 5))[:3 if long else 1]:
         path = many_tensors(os.path.join(work, "tensors.safetensors"), count, letters)

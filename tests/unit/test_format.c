@@ -103,18 +103,20 @@ static void aliases_mean_their_choice(void **state)
     assert_int_equal(tp_param_find(scale, "rc"), -1);
 }
 
+typedef enum tp_code (*find_granule)(const struct tp_op *op, uint64_t *n, uint64_t *k,
+                                     struct tp_err *err);
+
 /* The granule times any factor must give boxes that embed in the whole, for every
  * output of every format: what the run loop relies on. */
-static void granules_embed(void **state)
+static void embed(find_granule find)
 {
-    (void)state;
     size_t count;
     const struct tp_format *formats = tp_formats(&count);
     for (size_t f = 0; f < count; f++) {
         const struct tp_op *op = &formats[f].op;
         uint64_t n, k;
         struct tp_err err = {0};
-        assert_int_equal(tp_op_granule(op, &n, &k, &err), TP_OK);
+        assert_int_equal(find(op, &n, &k, &err), TP_OK);
         struct tp_box3 whole = {3, 6 * n, k ? 6 * k : 1536}, box = {1, 2 * n, k ? 3 * k : 1536};
         for (uint32_t i = 0; i < op->outs; i++) {
             struct tp_layout part, all;
@@ -126,6 +128,13 @@ static void granules_embed(void **state)
             assert_true(tp_layout_embeds(&part, &all));
         }
     }
+}
+
+static void granules_embed(void **state)
+{
+    (void)state;
+    embed(tp_op_granule);
+    embed(tp_op_stored_granule);
 }
 
 /* Stored shape of the codes -> weight -> the same shape, for 2-D and 3-D. */

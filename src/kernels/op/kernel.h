@@ -189,6 +189,11 @@ enum tp_code tp_op_tile(const struct tp_op *op, uint64_t *n, uint64_t *k, struct
  * n = 0: whole columns. */
 enum tp_code tp_op_granule(const struct tp_op *op, uint64_t *n, uint64_t *k, struct tp_err *err);
 
+/* The smallest box (n,k) that may be decoded or copied on its own, with the scales of whole rows
+ * again in each part of them; k = 0: whole rows, as an order of columns has them. */
+enum tp_code tp_op_stored_granule(const struct tp_op *op, uint64_t *n, uint64_t *k,
+                                  struct tp_err *err);
+
 enum tp_place tp_place_of(const char *layout_text);
 
 /* Set in tp_args.flags: by an encode that met NaN or infinity; by any row that was given a

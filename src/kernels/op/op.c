@@ -428,3 +428,12 @@ enum tp_code tp_op_granule(const struct tp_op *op, uint64_t *n, uint64_t *k, str
         *k = 0;
     return code;
 }
+
+enum tp_code tp_op_stored_granule(const struct tp_op *op, uint64_t *n, uint64_t *k,
+                                  struct tp_err *err)
+{
+    enum tp_code code = tp_op_tile(op, n, k, err);
+    if (tp_op_find(op, TP_ROLE_ORDER) >= 0)
+        *k = 0;
+    return code;
+}

@@ -37,7 +37,7 @@ static enum tp_code granule(const struct job *job, uint64_t *n, uint64_t *k, str
             const struct tp_weight *weight = &sides[s]->weights->items[units[s]->views[p].weight];
             if (!weight->form->format)
                 continue;
-            enum tp_code code = tp_op_granule(&weight->form->op, &gn, &gk, err);
+            enum tp_code code = tp_op_stored_granule(&weight->form->op, &gn, &gk, err);
             if (code)
                 return code;
             gk = gk ? gk : weight->form->box.k;

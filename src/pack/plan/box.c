@@ -21,10 +21,11 @@ static const struct tp_weight *source_of(const struct tp_plan *plan, const struc
     return &plan->weights->items[unit->views[0].weight];
 }
 
-static enum tp_code merge(uint64_t *n, uint64_t *k, const struct tp_op *op, struct tp_err *err)
+static enum tp_code merge(uint64_t *n, uint64_t *k, const struct tp_op *op, bool stored,
+                          struct tp_err *err)
 {
     uint64_t gn, gk;
-    enum tp_code code = tp_op_granule(op, &gn, &gk, err);
+    enum tp_code code = (stored ? tp_op_stored_granule : tp_op_granule)(op, &gn, &gk, err);
     if (code)
         return code;
     if (!tp_lcm_u64(n, *n, gn))
@@ -36,6 +37,13 @@ static enum tp_code merge(uint64_t *n, uint64_t *k, const struct tp_op *op, stru
     return TP_OK;
 }
 
+/* Whether scales of whole rows are taken over as they are, and not found in all of a row. */
+static bool keeps_scales(const struct tp_unit_form *form)
+{
+    bool numbers = form->op.codec == TP_CODEC_FP8 || form->op.codec == TP_CODEC_INT8;
+    return form->kind == TP_UNIT_MOVE || (form->kind == TP_UNIT_REPACK && numbers);
+}
+
 enum tp_code tp_unit_granule(const struct tp_plan *plan, const struct tp_unit *unit, uint64_t *n,
                              uint64_t *k, struct tp_err *err)
 {
@@ -43,9 +51,9 @@ enum tp_code tp_unit_granule(const struct tp_plan *plan, const struct tp_unit *u
     enum tp_code code = TP_OK;
     *n = *k = 1;
     if (unit->form->format)
-        code = merge(n, k, &unit->form->op, err);
+        code = merge(n, k, &unit->form->op, keeps_scales(unit->form), err);
     if (code == TP_OK && source->form->format)
-        code = merge(n, k, &source->form->op, err);
+        code = merge(n, k, &source->form->op, true, err);
     return code;
 }
 
@@ -181,7 +189,7 @@ static uint64_t box_memory(const struct tp_plan *plan, const struct tp_unit *uni
         total += values; /* turned in a copy */
     if (source->form->format) {
         uint64_t n, k;
-        if (tp_op_granule(&source->form->op, &n, &k, NULL) == TP_OK && k == 0)
+        if (tp_op_stored_granule(&source->form->op, &n, &k, NULL) == TP_OK && k == 0)
             cover.k = source->form->box.k;
         more = op_bytes(&source->form->op, cover) * (unit->form->gathers ? 2 : 1) +
                scratch_bytes(&source->form->op, cover) +
@@ -212,7 +220,8 @@ static bool has_pieces(const struct tp_plan *plan, const struct tp_unit *unit)
 {
     uint64_t n, k;
     const struct tp_weight *source = source_of(plan, unit);
-    bool rows = source->form->format && (tp_op_granule(&source->form->op, &n, &k, NULL) || k == 0);
+    bool rows = source->form->format &&
+                (tp_op_stored_granule(&source->form->op, &n, &k, NULL) || k == 0);
     return unit->form->kind == TP_UNIT_ENCODE && !rows &&
            tp_op_search(&unit->form->op) == TP_SEARCH_NONE;
 }
@@ -385,7 +394,7 @@ enum tp_code tp_weight_cover(const struct tp_weight *weight, uint64_t row, uint6
                              struct tp_err *err)
 {
     uint64_t gn, gk;
-    enum tp_code code = tp_op_granule(&weight->form->op, &gn, &gk, err);
+    enum tp_code code = tp_op_stored_granule(&weight->form->op, &gn, &gk, err);
     if (code)
         return code;
     if (gk == 0)

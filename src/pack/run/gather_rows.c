@@ -100,7 +100,8 @@ static void copy_rows(const struct plane *from, const struct plane *to, const st
 {
     uint64_t per_n = from->out->per_n, per_k = from->out->per_k ? from->out->per_k : box->size.k;
     unsigned bits = tp_element_bits(from->out->element);
-    uint64_t count = tp_ceil_div(box->size.k, per_k), k0 = (box->k - cover->k) / per_k;
+    uint64_t count = tp_ceil_div(box->size.k, per_k);
+    uint64_t k0 = from->out->per_k ? (box->k - cover->k) / per_k : 0;
     uint64_t bytes = k0 == 0 ? straight(from, count) : 0;
     for (uint64_t j = 0; j < share->count; j += share->step > 1 ? 1 : per_n) {
         uint64_t n = (share->first + j * share->step - cover->n) / per_n;

@@ -47,12 +47,14 @@ int tp_prefix_order(const char *name_a, char joint_a, const char *name_b, char j
 
 const char *tp_weight_source(const struct tp_weight *weight, char *text, size_t size)
 {
-    if (weight->form->format && weight->form->format->group)
-        snprintf(text, size, "%s (groups of %llu)", weight->form->format->name,
-                 (unsigned long long)weight->form->format->group);
+    const struct tp_format *format = weight->form->format;
+    if (format && format->group == TP_GROUP_ROW)
+        snprintf(text, size, "%s (one group to a row)", format->name);
+    else if (format && format->group)
+        snprintf(text, size, "%s (groups of %llu)", format->name,
+                 (unsigned long long)format->group);
     else
         snprintf(text, size, "%s",
-                 weight->form->format ? weight->form->format->name
-                                      : tp_dtype_name(weight->form->dtype));
+                 format ? format->name : tp_dtype_name(weight->form->dtype));
     return text;
 }
