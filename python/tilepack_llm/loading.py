@@ -8,8 +8,9 @@ anything is handed out.
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Union
 
 from . import commands
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 Names = Union[Iterable[str], Mapping[str, Index]]
 
 _RANKS = "tilepack-tp.json"
+_ALIGN = 512  # bytes: torch's own allocations on a GPU begin at multiples of it
+_PIECE = 512 << 20
 
 
 def _rank_directory(path: str, rank: int | None) -> str:
@@ -87,6 +90,42 @@ def _view(tensor: Tensor, part: Part) -> Tensor:
     return Tensor(box.reshape(part.shape) if box.shape != part.shape else box, tensor.dtype)
 
 
+def _pieces(sizes: Mapping[str, int]) -> Iterator[list[tuple[str, int]]]:
+    """Names and offsets of the tensors that share an allocation, in order.
+
+    An allocation for each of thousands takes longer than their bytes do; one for all of them
+    would keep all of the memory as long as one of them lives.
+    """
+    piece: list[tuple[str, int]] = []
+    at = 0
+    for name, size in sizes.items():
+        if piece and at + size > _PIECE:
+            yield piece
+            piece, at = [], 0
+        piece.append((name, at))
+        at += -(-size // _ALIGN) * _ALIGN
+    if piece:
+        yield piece
+
+
+def _allocate(chosen: Mapping[str, Part], device: str) -> dict[str, torch.Tensor]:
+    """A tensor for each part, contiguous, not filled."""
+    import torch
+
+    kinds = {name: torch_dtype(part.dtype) for name, part in chosen.items()}
+    counts = {name: math.prod(part.shape) for name, part in chosen.items()}
+    sizes = {name: count * kinds[name].itemsize for name, count in counts.items()}
+    made: dict[str, torch.Tensor] = {}
+    for piece in _pieces(sizes):
+        last, at = piece[-1]
+        size = -(-(at + sizes[last]) // _ALIGN) * _ALIGN
+        memory = torch.empty(size, dtype=torch.uint8, device=device)
+        for name, begin in piece:
+            raw = memory[begin : begin + sizes[name]]
+            made[name] = raw.view(kinds[name]).view(chosen[name].shape)
+    return made
+
+
 def _to_device(
     checkpoint: Checkpoint, chosen: Mapping[str, Part], device: str, verify: bool
 ) -> dict[str, Loaded]:
@@ -95,10 +134,7 @@ def _to_device(
 
     place = torch.device(device)
     number = torch.cuda.current_device() if place.index is None else place.index
-    made = {
-        name: torch.empty(part.shape, dtype=torch_dtype(part.dtype), device=f"cuda:{number}")
-        for name, part in chosen.items()
-    }
+    made = _allocate(chosen, f"cuda:{number}")
     copy(
         checkpoint.handle,
         list(chosen.values()),
@@ -124,7 +160,8 @@ def load(
     path    a .safetensors file or a directory of them; with `rank` what `convert --tp` wrote
     device  "cpu": views of the mapped files, 0 bytes copied. "cuda" or "cuda:I": torch tensors
             on that GPU, read by several threads through a ring of pinned memory (6 MiB for
-            each processor, at most 72 MiB).
+            each processor, at most 84 MiB). Tensors that follow each other share allocations
+            of at most 512 MiB, which are given back when the last of them is gone.
     names   only these tensors, or all tensors of these packed weights; nothing else is read. A
             mapping takes parts: {"...w2_weight_packed": np.s_[0:4, :, 16:32]}, or of a stack
             {"...experts.w2": np.s_[0:4]}, the same experts of all of its tensors

@@ -94,9 +94,10 @@ def right():
     check(raised(tp.InputError, tp.load, packed, "cuda"), "a truncated file")
 
 
-def make_experts(gigabytes):
-    """Packed experts of about that size: layers of one Mixtral, all of the same random bits."""
-    src, packed = f"{BASE}/src", f"{BASE}/experts"
+def make_source(gigabytes):
+    """Experts that are of about that size when packed: layers of one Mixtral, all of the same
+    random bits."""
+    src = f"{BASE}/src"
     layers = max(1, round(gigabytes * 1e9 / (3 * E * HIDDEN * INTER * 0.56)))
     os.makedirs(src)
     block = torch.randn(HIDDEN * INTER, device="cuda").mul_(0.02).to(torch.bfloat16)
@@ -118,6 +119,11 @@ def make_experts(gigabytes):
                                                   for k in s}}, out)
     with open(f"{src}/config.json", "w", encoding="utf-8") as out:
         out.write('{"model_type": "mixtral"}')
+    return src
+
+
+def make_experts(gigabytes):
+    src, packed = make_source(gigabytes), f"{BASE}/experts"
     tp.convert(src, packed, to="w4a8-cutlass")
     shutil.rmtree(src)
     return packed

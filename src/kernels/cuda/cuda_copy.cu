@@ -2,9 +2,11 @@
  * allocated. No kernels.
  *
  * All slots are one piece of memory, in huge pages where the system has them: pinning takes
- * the longer the more pages there are. It is pinned at once, as pinning slots while others are
- * copied slows the copies more than it saves. Invariant: a copier that could not be opened whole
- * leaves nothing behind.
+ * the longer the more pages there are. Most of pinning is to get the pages, which the system
+ * clears; the driver does that one by one, and nothing is copied meanwhile. So each lane touches
+ * the pages of a slot when it first takes it, all lanes side by side, and pins it then: the first
+ * copies begin when the first slots are there. Invariant: a copier that could not be opened
+ * whole leaves nothing behind.
  */
 #include "kernels/cuda/cuda_fail.cuh"
 
@@ -16,7 +18,7 @@ extern "C" {
 #include <stdlib.h>
 #include <sys/mman.h>
 
-enum { MAX_LANES = 64, MAX_SLOTS = 4 };
+enum { MAX_LANES = 64, MAX_SLOTS = 4, PAGE = 4096 };
 static const uint64_t HUGE_PAGE = 2097152;
 
 struct tp_cuda_copier {
@@ -24,10 +26,10 @@ struct tp_cuda_copier {
     struct {
         cudaStream_t stream;
         cudaEvent_t done[MAX_SLOTS];
+        bool pinned[MAX_SLOTS];
     } lane[MAX_LANES];
     unsigned lanes, slots;
     uint8_t *memory;
-    bool pinned;
     uint64_t slot_bytes;
 };
 
@@ -55,8 +57,21 @@ static cudaError_t open_memory(struct tp_cuda_copier *c)
     if (c->memory == NULL)
         return cudaErrorMemoryAllocation;
     madvise(c->memory, bytes, MADV_HUGEPAGE); /* a wish */
-    cudaError_t error = cudaHostRegister(c->memory, bytes, cudaHostRegisterDefault);
-    c->pinned = error == cudaSuccess;
+    return cudaSuccess;
+}
+
+static uint8_t *slot_at(const struct tp_cuda_copier *c, unsigned lane, unsigned i)
+{
+    return c->memory + (lane * c->slots + i) * c->slot_bytes;
+}
+
+static cudaError_t pin_slot(struct tp_cuda_copier *c, unsigned lane, unsigned i)
+{
+    uint8_t *slot = slot_at(c, lane, i);
+    for (uint64_t at = 0; at < c->slot_bytes; at += PAGE)
+        *(volatile uint8_t *)(slot + at) = 0;
+    cudaError_t error = cudaHostRegister(slot, c->slot_bytes, cudaHostRegisterDefault);
+    c->lane[lane].pinned[i] = error == cudaSuccess;
     return error;
 }
 
@@ -72,9 +87,12 @@ static cudaError_t set_up(struct tp_cuda_copier *c, cudaStream_t after)
 
 static void close_lane(struct tp_cuda_copier *c, unsigned i)
 {
-    for (unsigned s = 0; s < c->slots; s++)
+    for (unsigned s = 0; s < c->slots; s++) {
         if (c->lane[i].done[s] != NULL)
             cudaEventDestroy(c->lane[i].done[s]);
+        if (c->lane[i].pinned[s])
+            cudaHostUnregister(slot_at(c, i, s));
+    }
     if (c->lane[i].stream != NULL)
         cudaStreamDestroy(c->lane[i].stream);
 }
@@ -88,8 +106,6 @@ extern "C" void tp_cuda_copier_close(struct tp_cuda_copier *c)
             cudaStreamSynchronize(c->lane[i].stream);
     for (unsigned i = 0; i < c->lanes; i++)
         close_lane(c, i);
-    if (c->pinned)
-        cudaHostUnregister(c->memory);
     free(c->memory);
     if (c->before >= 0)
         cudaSetDevice(c->before);
@@ -129,7 +145,9 @@ extern "C" enum tp_code tp_cuda_copier_begin(struct tp_cuda_copier *copier, stru
 extern "C" enum tp_code tp_cuda_copier_take(struct tp_cuda_copier *copier, unsigned lane,
                                             unsigned i, void **slot, struct tp_err *err)
 {
-    *slot = copier->memory + (lane * copier->slots + i) * copier->slot_bytes;
+    *slot = slot_at(copier, lane, i);
+    if (!copier->lane[lane].pinned[i])
+        return check(pin_slot(copier, lane, i), "cannot set up copies to the GPU", err);
     return check(cudaEventSynchronize(copier->lane[lane].done[i]), "the GPU failed", err);
 }
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_THREADS = 12 };
+enum { MOST_THREADS = 14 };
 #define RING_OF_THREAD (3 * TP_LOAD_LEAST)
 
 static unsigned threads_of(unsigned asked)
