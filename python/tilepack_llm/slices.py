@@ -87,11 +87,12 @@ def _words(described: Described, i: int) -> tuple[int, ...]:
 
 
 def region(tiles: Grid, box: Box, rows: Span, columns: Span) -> tuple[slice, slice, slice]:
-    """Index of a view with the grid's shape, for rows and columns of a weight of that box.
+    """Index of a view with the grid's shape, for rows and columns of a weight of that box; of
+    stretches of rows, the same of each.
 
     UnsupportedError when they do not begin and end with tiles.
     """
-    n = tiles.n.tiles(*rows, box[1])
+    n = tiles.n.tiles(*rows, box[1] // tiles.stretches)
     k = tiles.k.tiles(*columns, box[2])
     return slice(None), slice(*n), slice(*k)
 

@@ -1,12 +1,16 @@
-"""Which bytes of a stored tensor are whole tiles, and how to cut and place them.
+"""How a stored tensor is cut and placed in whole tiles.
 
 A layout of tilepack is a map of (e, n, k) to an offset: for each of the three, modes of sizes
 and strides, fastest first. The last mode counts tiles and the others are what happens inside
-one. Tiles are contiguous and lie in a grid, so that slices of a weight, for a rank or of a
-merged matrix, are strided views of whole tiles: no byte inside of a tile is ever moved.
+one. A tile need not be contiguous: a tensor is seen as a strided view with an axis for each
+open mode, and behind them those of the tile's inside. Slices of a weight, for a rank or of a
+merged matrix, are then slices of the first three: no byte inside of a tile is ever moved.
 
-Knows numbers only, neither numpy nor torch. Invariant: tile * the three counts is the
-tensor's size.
+Modes of e before its last are stretches of rows: of gate and up, which such a layout keeps side
+by side, n counts the rows of each.
+
+Knows numbers only, neither numpy nor torch. Invariant: the sizes of the view multiply to the
+bytes of the layout.
 """
 
 from __future__ import annotations
@@ -49,20 +53,25 @@ class Axis:
 
 @dataclass(frozen=True)
 class Grid:
-    """Tiles of `tile` bytes in a grid of experts, rows and columns."""
+    """Tiles in a grid of experts, rows and columns.
+
+    inside     (size, stride in bytes) of the view's axes behind the first three
+    stretches  of rows in an expert, of which `n` counts one
+    """
 
     e: Axis
     n: Axis
     k: Axis
-    tile: int
+    inside: tuple[tuple[int, int], ...]
+    stretches: int = 1
 
-    def shape(self) -> tuple[int, int, int, int]:
-        """Of the view as bytes: (experts, tiles along n, tiles along k, bytes of a tile)."""
-        return self.e.count, self.n.count, self.k.count, self.tile
+    def shape(self) -> tuple[int, ...]:
+        """Of the view as bytes: (experts, tiles along n, tiles along k, inside of a tile ...)."""
+        return self.e.count, self.n.count, self.k.count, *(size for size, _ in self.inside)
 
-    def strides(self) -> tuple[int, int, int, int]:
+    def strides(self) -> tuple[int, ...]:
         """Of that view, in bytes."""
-        return self.e.stride, self.n.stride, self.k.stride, 1
+        return self.e.stride, self.n.stride, self.k.stride, *(step for _, step in self.inside)
 
 
 def _modes(text: str) -> list[list[int]]:
@@ -70,19 +79,29 @@ def _modes(text: str) -> list[list[int]]:
     return [part if isinstance(part, list) else [part] for part in values]
 
 
-def _open_modes(shapes: list[list[int]], strides: list[list[int]]) -> list[list[int]]:
-    """[tiles, stride of one, coordinates inside one] of each axis, in elements of the layout."""
-    return [[sizes[-1], steps[-1], math.prod(sizes[:-1])] for sizes, steps in zip(shapes, strides)]
+def _inside(modes: list[list[int]], item: int) -> tuple[tuple[int, int], ...]:
+    """Modes (size, stride in bytes) and the bytes of an element, with fewest axes, widest first."""
+    found: list[tuple[int, int]] = [(item, 1)]
+    for size, step in sorted(modes, key=lambda mode: mode[1]):
+        last, before = found[-1]
+        if step == last * before:
+            found[-1] = last * size, before
+        elif size > 1:
+            found.append((size, step))
+    return tuple(reversed(found))
 
 
-def _extent(shapes: list[list[int]], strides: list[list[int]]) -> int:
-    """Elements from the first of a tile to its last."""
-    inside = (
-        (size - 1) * step
-        for sizes, steps in zip(shapes, strides)
-        for size, step in zip(sizes[:-1], steps[:-1])
-    )
-    return 1 + sum(inside)
+def _join_nibbles(modes: list[list[int]], opened: list[list[int]], layout: str) -> None:
+    """Elements of half a byte: the two of a byte become one, in the mode that counts them."""
+    near = next((mode for mode in (*modes, *opened) if mode[1] == 1 and mode[0] % 2 == 0), None)
+    others = [mode for mode in (*modes, *opened) if mode is not near and mode[0] > 1]
+    if near is None or any(mode[1] % 2 for mode in others):
+        raise UnsupportedError(f"the tiles of the layout {layout} are not whole bytes")
+    near[0] //= 2
+    if len(near) == 3:
+        near[2] *= 2
+    for mode in (*modes, *opened):
+        mode[1] = 1 if mode is near else mode[1] // 2
 
 
 def grid(layout: str, nbytes: int, per: tuple[int, int]) -> Grid:
@@ -91,22 +110,28 @@ def grid(layout: str, nbytes: int, per: tuple[int, int]) -> Grid:
     layout  as text with numbers only, as descriptors have it
     nbytes  of the tensor; what it divides among the layout's coordinates is one element
     per     (rows, columns) of the weight for which one element stands; 0: all of them
-    Raises UnsupportedError for a layout whose tiles are not contiguous.
+    Raises UnsupportedError for a layout whose tiles are not whole bytes.
     """
     shapes, strides = (_modes(part) for part in layout.split(":"))
-    bits = nbytes * 8 // math.prod(math.prod(sizes) for sizes in shapes)
-    axes = _open_modes(shapes, strides)
-    tile = math.prod(axis[2] for axis in axes)
-    if _extent(shapes, strides) != tile:
-        raise UnsupportedError(f"the tiles of the layout {layout} are not contiguous")
-    while tile * bits % 8:  # elements smaller than a byte: the next ones join the tile
-        near = next((a for a in axes if a[1] == tile and a[0] % 2 == 0), None)
-        if near is None:
-            raise UnsupportedError(f"the tiles of the layout {layout} are not whole bytes")
-        near[:] = near[0] // 2, near[1] * 2, near[2] * 2
-        tile *= 2
+    elements = math.prod(math.prod(sizes) for sizes in shapes)
+    if nbytes * 8 % elements or nbytes * 8 // elements not in (4, 8, 16, 32, 64):
+        raise UnsupportedError(f"the layout {layout} has gaps, in {nbytes} bytes")
+    bits = nbytes * 8 // elements
+    inner = [
+        [size, step]
+        for sizes, steps in zip(shapes, strides)
+        for size, step in zip(sizes[:-1], steps[:-1])
+    ]
+    opened = [
+        [sizes[-1], steps[-1], math.prod(sizes[:-1])] for sizes, steps in zip(shapes, strides)
+    ]
+    stretches = opened[0][2]
+    if bits == 4:
+        _join_nibbles(inner, opened, layout)
+    item = max(bits // 8, 1)
     e, n, k = (
-        Axis(count, stride * bits // 8, within * step)
-        for (count, stride, within), step in zip(axes, (1, *per))
+        Axis(count, stride * item, within * step)
+        for (count, stride, within), step in zip(opened, (1, *per))
     )
-    return Grid(e, n, k, tile * bits // 8)
+    inside = _inside([[size, step * item] for size, step in inner], item)
+    return Grid(e, n, k, inside, stretches)

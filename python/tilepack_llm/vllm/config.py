@@ -39,11 +39,11 @@ class TilepackConfig(QuantizationConfig):  # type: ignore[misc]
 
     @classmethod
     def get_supported_act_dtypes(cls) -> list[torch.dtype]:
-        return [torch.bfloat16]
+        return [torch.bfloat16, torch.float16]  # the layers look whether it is theirs
 
     @classmethod
     def get_min_capability(cls) -> int:
-        return min(support.capability for support in SUPPORTED.values())
+        return min(support.first for support in SUPPORTED.values())
 
     @staticmethod
     def get_config_filenames() -> list[str]:

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from ..slices import Packed
+from ..tensor import torch_dtype
 from .support import Refused
 
 Box = tuple[int, int, int]
@@ -42,25 +44,51 @@ def _tile_rows(data: torch.Tensor, box: Box) -> torch.Tensor:
     return data.view(-(-box[1] // 128) * 128, -1)
 
 
+def _exponents(data: torch.Tensor, box: Box) -> torch.Tensor:
+    """Bytes that are e8m0."""
+    del box
+    return data.view(torch.float8_e8m0fnu)
+
+
 @dataclass(frozen=True)
-class LinearSupport:
-    """make   (prefix, n, k, full n, full k, dtype) -> the kernel's object
-    names  {suffix in the file: attribute that the kernel looks up}
-    views  {suffix: how the kernel sees it}
-    warm   DeepGEMM's warm-up asks the layer for the kernel
+class Asked:
+    """A linear layer as vLLM asks for it.
+
+    mine   what this rank holds of it
+    full   (N, K) of all ranks
+    dtype  of the activations
     """
 
-    make: Callable[[str, int, int, int, int, torch.dtype], Any]
+    prefix: str
+    mine: Packed
+    full: tuple[int, int]
+    dtype: torch.dtype
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(N, K) of this rank."""
+        return self.mine.box[1], self.mine.box[2]
+
+
+def _nothing(layer: torch.nn.Module, kernel: Any) -> None:
+    del layer, kernel
+
+
+@dataclass(frozen=True)
+class LinearSupport:
+    """make   what vLLM asks for -> the kernel's object
+    names  {suffix in the file: attribute that the kernel looks up}
+    views  {suffix: how the kernel sees it}
+    ready  (layer, kernel): what the kernel finds there beside the weight
+    """
+
+    make: Callable[[Asked], Any]
     names: Mapping[str, str] = field(default_factory=dict)
     views: Mapping[str, Callable[[torch.Tensor, Box], torch.Tensor]] = field(default_factory=dict)
-    warm: bool = False
+    ready: Callable[[torch.nn.Module, Any], None] = _nothing
 
     def view(self, suffix: str, data: torch.Tensor, box: Box) -> torch.Tensor:
         return self.views.get(suffix, _as_stored)(data, box)
-
-    def ready(self, layer: torch.nn.Module, kernel: Any) -> None:
-        if self.warm:
-            layer.deep_gemm_warmup_provider = kernel
 
 
 def _demand(prefix: str, answers: list[tuple[bool, str | None]]) -> None:
@@ -72,27 +100,27 @@ def _demand(prefix: str, answers: list[tuple[bool, str | None]]) -> None:
             )
 
 
-def _w4a8(prefix: str, n: int, k: int, full_n: int, full_k: int, dtype: torch.dtype) -> Any:
+def _w4a8(asked: Asked) -> Any:
     from vllm.model_executor.kernels.linear import MPLinearLayerConfig
     from vllm.model_executor.kernels.linear.mixed_precision.cutlass import CutlassW4A8LinearKernel
     from vllm.scalar_type import scalar_types
 
     config = MPLinearLayerConfig(
-        full_weight_shape=(full_k, full_n),
-        partition_weight_shape=(k, n),
+        full_weight_shape=asked.full[::-1],
+        partition_weight_shape=asked.shape[::-1],
         weight_type=scalar_types.int4,
         act_type=torch.float8_e4m3fn,
         group_size=128,
         zero_points=False,
-        out_type=dtype,
+        out_type=asked.dtype,
     )
-    _demand(prefix, [CutlassW4A8LinearKernel.can_implement(config)])
+    _demand(asked.prefix, [CutlassW4A8LinearKernel.can_implement(config)])
     return CutlassW4A8LinearKernel(
         config, w_q_param_name="weight_packed", w_s_param_name="weight_scale"
     )
 
 
-def _deepgemm(prefix: str, n: int, k: int, full_n: int, full_k: int, dtype: torch.dtype) -> Any:
+def _deepgemm(asked: Asked) -> Any:
     from vllm.model_executor.kernels.linear.scaled_mm import deep_gemm
     from vllm.model_executor.kernels.linear.scaled_mm.ScaledMMLinearKernel import (
         FP8ScaledMMLinearLayerConfig,
@@ -102,48 +130,174 @@ def _deepgemm(prefix: str, n: int, k: int, full_n: int, full_k: int, dtype: torc
         kFp8Static128BlockSym,
     )
 
-    del full_n, full_k
     config = FP8ScaledMMLinearLayerConfig(
         weight_quant_key=kFp8Static128BlockSym,
         activation_quant_key=kFp8Dynamic128Sym,
-        input_dtype=dtype,
-        out_dtype=dtype,
-        weight_shape=(n, k),
+        input_dtype=asked.dtype,
+        out_dtype=asked.dtype,
+        weight_shape=asked.shape,
     )
     kind = deep_gemm.DeepGemmFp8BlockScaledMMKernel
-    _demand(prefix, [kind.is_supported(), kind.can_implement(config)])
+    _demand(asked.prefix, [kind.is_supported(), kind.can_implement(config)])
     kernel = kind(config)
     if not kernel.use_deep_gemm_e8m0:
         raise Refused(
-            f"{prefix}: its scales are powers of two, and vLLM would quantize activations with "
+            f"{asked.prefix}: its scales are powers of two, and vLLM would quantize activations with "
             "others",
             hint="set VLLM_USE_DEEP_GEMM_E8M0=1",
         )
     return kernel
 
 
-def _mxfp8(prefix: str, n: int, k: int, full_n: int, full_k: int, dtype: torch.dtype) -> Any:
+def _mxfp8(asked: Asked) -> Any:
     from vllm.model_executor.kernels.linear.mxfp8.flashinfer import (
         FlashInferCutedslMxfp8LinearKernel,
     )
     from vllm.model_executor.kernels.linear.mxfp8.Mxfp8LinearKernel import Mxfp8LinearLayerConfig
 
-    del full_n, full_k, dtype
-    config = Mxfp8LinearLayerConfig(weight_shape=(n, k))
+    config = Mxfp8LinearLayerConfig(weight_shape=asked.shape)
     kind = FlashInferCutedslMxfp8LinearKernel
-    _demand(prefix, [kind.is_supported(), kind.can_implement(config)])
+    _demand(asked.prefix, [kind.is_supported(), kind.can_implement(config)])
     return kind(config)
 
 
-def _mxfp4(prefix: str, n: int, k: int, full_n: int, full_k: int, dtype: torch.dtype) -> Any:
+def _mxfp4(asked: Asked) -> Any:
     from vllm.model_executor.kernels.linear.mxfp4.base import MxFp4LinearLayerConfig
     from vllm.model_executor.kernels.linear.mxfp4.flashinfer import FlashInferMxFp4LinearKernel
     from vllm.model_executor.layers.quantization.utils.quant_utils import kMxfp4Dynamic
 
-    del n, k, full_n, full_k, dtype
-    _demand(prefix, [FlashInferMxFp4LinearKernel.is_supported()])
+    _demand(asked.prefix, [FlashInferMxFp4LinearKernel.is_supported()])
     return FlashInferMxFp4LinearKernel(MxFp4LinearLayerConfig(activation_quant_key=kMxfp4Dynamic))
 
+
+def _group(packed: Packed) -> int:
+    """Input features that share a scale; -1: all of a row."""
+    return packed.per["weight_scale"][1] or -1
+
+
+def mixed_type(fmt: str) -> Any:
+    """vLLM's name for the codes of a format with 16-bit activations."""
+    from vllm.scalar_type import scalar_types
+
+    return scalar_types.uint4b8 if fmt.startswith("w4") else scalar_types.uint8b128
+
+
+def check_scales(prefix: str, packed: Packed, dtype: torch.dtype) -> None:
+    """Kernels with 16-bit activations take scales of the same type."""
+    stored = torch_dtype(packed.outputs["weight_scale"].dtype)
+    if stored != dtype:
+        name = str(stored).removeprefix("torch.")
+        raise Refused(
+            f"{prefix}: its scales are {name}, and the model runs in "
+            f"{str(dtype).removeprefix('torch.')}",
+            hint=f"start it with --dtype {name}",
+        )
+
+
+def _mixed(asked: Asked, kind: Any) -> Any:
+    """A kernel for integers and 16-bit activations."""
+    from vllm.model_executor.kernels.linear import MPLinearLayerConfig
+
+    check_scales(asked.prefix, asked.mine, asked.dtype)
+    config = MPLinearLayerConfig(
+        full_weight_shape=asked.full[::-1],
+        partition_weight_shape=asked.shape[::-1],
+        weight_type=mixed_type(asked.mine.format),
+        act_type=asked.dtype,
+        group_size=_group(asked.mine),
+        zero_points=False,
+    )
+    _demand(asked.prefix, [kind.can_implement(config)])
+    return kind(config, w_q_param_name="weight_packed", w_s_param_name="weight_scale")
+
+
+def _machete(asked: Asked) -> Any:
+    from vllm.model_executor.kernels.linear.mixed_precision.machete import MacheteLinearKernel
+
+    return _mixed(asked, MacheteLinearKernel)
+
+
+def _check_marlin(asked: Asked, suffix: str, bits: int) -> None:
+    """The padding of the file must be the kernel's: it takes its sizes from the codes."""
+    from vllm.model_executor.layers.quantization.utils.marlin_utils import (
+        get_marlin_input_dtype,
+        marlin_padded_nk,
+    )
+
+    if get_marlin_input_dtype(prefix=asked.prefix) is not None:
+        raise Refused(
+            f"{asked.prefix}: {asked.mine.format} is for 16-bit activations",
+            hint="unset VLLM_MARLIN_INPUT_DTYPE",
+        )
+    blocks, words = asked.mine.outputs[suffix].shape
+    stored = (words * 2 // bits, blocks * 16)
+    wanted = marlin_padded_nk(*asked.shape, _group(asked.mine))
+    if stored != wanted:
+        raise Refused(
+            f"{asked.prefix}: Marlin takes {list(asked.shape)} padded to {list(wanted)}, and the "
+            f"checkpoint has {list(stored)}",
+            hint="convert with --exclude for this weight, or serve on another number of ranks",
+        )
+
+
+def _marlin_integers(asked: Asked) -> Any:
+    from vllm.model_executor.kernels.linear.mixed_precision.marlin import MarlinLinearKernel
+
+    _check_marlin(asked, "weight_packed", mixed_type(asked.mine.format).size_bits)
+    return _mixed(asked, MarlinLinearKernel)
+
+
+def _marlin_bias(layer: Any, kernel: Any) -> None:
+    """A bias is stored as the model has it; Marlin reads it in the order of its threads."""
+    from vllm.model_executor.layers.quantization.utils.marlin_utils import (
+        marlin_pad_dim,
+        marlin_permute_bias,
+    )
+
+    del kernel
+    if getattr(layer, "bias", None) is not None:
+        n = layer.output_size_per_partition
+        layer.bias.data = marlin_permute_bias(marlin_pad_dim(layer.bias, n, -(-n // 64) * 64))
+
+
+def _marlin_ready(layer: Any, kernel: Any) -> None:
+    """What the kernel looks up beside the weight: there are no zero points."""
+    from vllm.model_executor.layers.quantization.utils.marlin_utils import marlin_make_empty
+
+    _marlin_bias(layer, kernel)
+    kernel.w_zp_name = "w_zp"
+    layer.w_zp = marlin_make_empty(layer.weight_packed.device)
+    layer.input_global_scale = None
+
+
+def _marlin_mxfp4(asked: Asked) -> Any:
+    from vllm.model_executor.kernels.linear.mxfp4.base import MxFp4LinearLayerConfig
+    from vllm.model_executor.kernels.linear.mxfp4.marlin import MarlinMxFp4LinearKernel
+
+    _check_marlin(asked, "weight", 4)
+    config = MxFp4LinearLayerConfig(activation_quant_key=None)
+    kind = MarlinMxFp4LinearKernel
+    _demand(asked.prefix, [kind.is_supported(), kind.can_implement(config)])
+    return kind(config)
+
+
+def _marlin_mxfp8(asked: Asked) -> Any:
+    from vllm.model_executor.kernels.linear.mxfp8.marlin import MarlinMxfp8LinearKernel
+    from vllm.model_executor.kernels.linear.mxfp8.Mxfp8LinearKernel import Mxfp8LinearLayerConfig
+
+    _check_marlin(asked, "weight", 8)
+    config = Mxfp8LinearLayerConfig(weight_shape=asked.shape)
+    kind = MarlinMxfp8LinearKernel
+    _demand(asked.prefix, [kind.is_supported(), kind.can_implement(config)])
+    return kind(config)
+
+
+def _warm(layer: torch.nn.Module, kernel: Any) -> None:
+    """DeepGEMM's warm-up asks the layer for the kernel."""
+    layer.deep_gemm_warmup_provider = kernel
+
+
+_MARLIN = LinearSupport(_marlin_integers, ready=_marlin_ready)
 
 LINEAR = {
     "w4a8-cutlass": LinearSupport(
@@ -151,14 +305,26 @@ LINEAR = {
         names={"weight_group_scale": "weight_scale"},
         views={"weight_packed": _transposed, "weight_group_scale": _flat},
     ),
+    "w4a16-machete": LinearSupport(_machete),
+    "w8a16-machete": LinearSupport(_machete),
     "fp8-deepgemm-sm100": LinearSupport(
         _deepgemm,
         names={"weight_scale_packed": "weight_scale_inv"},
         views={"weight_scale_packed": _columns},
-        warm=True,
+        ready=_warm,
     ),
     "mxfp8-blocked": LinearSupport(_mxfp8, views={"weight": _transposed}),
     "mxfp4-blocked": LinearSupport(
         _mxfp4, names={"weight_packed": "weight"}, views={"weight_scale": _tile_rows}
+    ),
+    "w4a16-marlin": _MARLIN,
+    "w4a16-marlin-channel": _MARLIN,
+    "w8a16-marlin": _MARLIN,
+    "w8a16-marlin-channel": _MARLIN,
+    "mxfp4-marlin": LinearSupport(
+        _marlin_mxfp4, views={"weight_scale": _exponents}, ready=_marlin_bias
+    ),
+    "mxfp8-marlin": LinearSupport(
+        _marlin_mxfp8, views={"weight_scale": _exponents}, ready=_marlin_bias
     ),
 }

@@ -16,8 +16,8 @@ from vllm.model_executor.utils import is_weights_pre_processed
 
 from ..errors import UnsupportedError
 from ..slices import Output, Packed, columns_of_rank, rows_of_rank
-from .kernels import LINEAR
-from .support import Refused
+from .kernels import LINEAR, Asked
+from .support import Refused, check_linear
 from .tensors import Place, account, check, copy_tiles, parameter, rename
 
 _SHARDS = {"q": 0, "k": 1, "v": 2}
@@ -43,15 +43,19 @@ class TilepackLinearMethod(LinearMethodBase):  # type: ignore[misc]
         **_: Any,
     ) -> None:
         fmt = self.parts[0].format
+        check_linear(self.prefix, fmt)
         self.sizes, self.rank, self.ranks = output_partition_sizes, layer.tp_rank, layer.tp_size
         n, k = sum(output_partition_sizes), input_size_per_partition
         layer.output_size_per_partition, layer.input_size_per_partition = n, k
         layer.weight_block_size = [128, 128]  # what vLLM's kernels for block FP8 look up
         self._refuse_unless(self._checked, input_size)
-        self.kernel = LINEAR[fmt].make(self.prefix, n, k, output_size, input_size, params_dtype)
         self.mine = self.parts[0].of_size((1, n, k))
+        outputs = self._refuse_unless(lambda: self.mine.outputs)
+        self.kernel = LINEAR[fmt].make(
+            Asked(self.prefix, self.mine, (output_size, input_size), params_dtype)
+        )
         self.todo = {}
-        for output in self._refuse_unless(lambda: self.mine.outputs).values():
+        for output in outputs.values():
             made = parameter(output)
             made.weight_loader = self._loader(output)
             layer.register_parameter(output.suffix, made)

@@ -22,33 +22,39 @@ class Support:
     """A format that vLLM's kernels read.
 
     version   of the format, as descriptors have it
-    device    the GPU that it is for
-    capability, family   its compute capability times ten: exactly, or every one of that family
-    experts   its stacks of experts can be served too
+    device    the GPUs that it is for
+    first, last   their compute capabilities times ten
+    linear, experts   which layers of it can be served
     """
 
     version: int
     device: str
-    capability: int
-    family: bool
-    experts: bool
+    first: int
+    last: int
+    linear: bool = True
+    experts: bool = False
 
     def runs_on(self, capability: int) -> bool:
-        return (
-            capability // 10 == self.capability // 10
-            if self.family
-            else (capability == self.capability)
-        )
+        return self.first <= capability <= self.last
 
 
-_HOPPER = ("Hopper (SM90: H100, H200)", 90, False)
-_BLACKWELL = ("data-centre Blackwell (SM100: B200, GB200)", 100, True)
+_AMPERE = ("A100 and later (SM80: A100, L40S, RTX 30 to RTX 50, H100, B200)", 80, 129)
+_HOPPER = ("Hopper (SM90: H100, H200)", 90, 90)
+_BLACKWELL = ("data-centre Blackwell (SM100: B200, GB200)", 100, 109)
 
 SUPPORTED = {
-    "w4a8-cutlass": Support(1, *_HOPPER, True),
-    "fp8-deepgemm-sm100": Support(1, *_BLACKWELL, True),
-    "mxfp8-blocked": Support(1, *_BLACKWELL, False),
-    "mxfp4-blocked": Support(1, *_BLACKWELL, True),
+    "w4a8-cutlass": Support(1, *_HOPPER, experts=True),
+    "w4a16-machete": Support(1, *_HOPPER),
+    "w8a16-machete": Support(1, *_HOPPER),
+    "fp8-deepgemm-sm100": Support(1, *_BLACKWELL, experts=True),
+    "mxfp8-blocked": Support(1, *_BLACKWELL),
+    "mxfp4-blocked": Support(1, *_BLACKWELL, experts=True),
+    "w4a16-marlin": Support(1, *_AMPERE, experts=True),
+    "w4a16-marlin-channel": Support(1, *_AMPERE, experts=True),
+    "w8a16-marlin": Support(1, *_AMPERE, experts=True),
+    "w8a16-marlin-channel": Support(1, *_AMPERE, experts=True),
+    "mxfp4-marlin": Support(1, *_AMPERE, experts=True),
+    "mxfp8-marlin": Support(1, *_AMPERE, experts=True),
 }
 
 
@@ -85,6 +91,16 @@ def check_device(name: str, fmt: str, capability: int | None, device: str) -> No
         raise Refused(
             f"{name}: {fmt} is for {support.device}, and this is {device}",
             hint="convert the source to a format for this GPU",
+        )
+
+
+def check_linear(name: str, fmt: str) -> None:
+    """Refuses a format whose kernels are for experts only."""
+    if not SUPPORTED[fmt].linear:
+        raise Refused(
+            f"{name}: no kernel of vLLM for linear layers reads {fmt} as it lies",
+            hint="convert with --include for the experts alone, or in a recipe that gives this "
+            "weight another format",
         )
 
 

@@ -72,7 +72,7 @@ def check(where: str, output: Output, tensor: torch.Tensor) -> None:
 
 
 def tiles_of(tensor: torch.Tensor, grid: Grid) -> torch.Tensor:
-    """The tensor's bytes with axes for experts, tiles along n and k, and the bytes of a tile."""
+    """The tensor's bytes with axes for experts, tiles along n and k, and the inside of a tile."""
     flat = tensor.detach().view(-1).view(torch.uint8)
     return torch.as_strided(flat, grid.shape(), grid.strides())
 

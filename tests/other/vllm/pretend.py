@@ -10,7 +10,7 @@ import types
 calls = {}
 kernel_arguments = {}  # of the last call of cutlass_w4a8_mm
 
-NAMES = {9: ("NVIDIA H200", 132), 10: ("NVIDIA B200", 148)}
+NAMES = {8: ("NVIDIA A100-SXM4-80GB", 108), 9: ("NVIDIA H200", 132), 10: ("NVIDIA B200", 148)}
 
 
 class Stream:
@@ -117,12 +117,83 @@ def deepgemm_scales(sf, mn, k, recipe, num_groups=None, is_sfa=False):
     return out.view(torch.int32).squeeze(-1).transpose(1, 2)[:, :mn]
 
 
-def record_kernel(**arguments):
+def codes_of(words, bits):
+    """int32 (.., K/n, N) with n codes of consecutive k in a word -> uint8 (.., K, N)."""
+    import numpy as np
+
+    count = 32 // bits
+    words = words.contiguous().numpy().view(np.uint32)
+    codes = np.stack([words >> (bits * i) & (1 << bits) - 1 for i in range(count)], axis=-2)
+    shape = words.shape[:-2] + (words.shape[-2] * count, words.shape[-1])
+    return codes.reshape(shape).astype(np.uint8)
+
+
+def marlin_repack(b_q_weight, size_k, size_n, num_bits, is_a_8bit=False):
+    """(K/n, N) -> (K/16, 16 N/n), by vLLM's own reference for its tests."""
+    import torch
+    from vllm.model_executor.layers.quantization.utils import marlin_utils_test
+
+    codes = codes_of(b_q_weight, num_bits)
+    assert codes.shape == (size_k, size_n) and not is_a_8bit
+    order = marlin_utils_test.get_weight_perm(num_bits)
+    return marlin_utils_test.marlin_weights(torch.from_numpy(codes), size_k, size_n, num_bits,
+                                            order)
+
+
+def marlin_moe_repack(b_q_weight, size_k, size_n, num_bits, is_a_8bit=False):
+    import torch
+
+    return torch.stack([marlin_repack(one, size_k, size_n, num_bits, is_a_8bit)
+                        for one in b_q_weight])
+
+
+def machete_prepack(b_q_weight, a_type, b_type, group_scales_type):
+    """(K/n, N) -> the same shape: blocks of 64 rows of k and 128 columns, columns first. In a
+    block, 16 columns in turn, a column's own 128 codes hold those of the column 8 further, too;
+    of bytes, k goes in pairs, of nibbles the two columns do."""
+    import numpy as np
+    import torch
+
+    del a_type, group_scales_type
+    bits = b_type.size_bits
+    codes = codes_of(b_q_weight, bits)  # K N
+    k, n = codes.shape
+    parts = codes.reshape(k // 64, 4, 2, 4, 2, n // 128, 8, 2, 8)  # K k3 k2 k1 k0 N n2 n1 n0
+    inner = (1, 4, 2, 7) if bits == 4 else (1, 2, 7, 4)
+    placed = np.ascontiguousarray(parts.transpose(0, 5, 6, 8, 3, *inner)).reshape(-1)
+    if bits == 4:
+        placed = placed[::2] | placed[1::2] << 4
+    return torch.from_numpy(placed.view(np.int32).reshape(b_q_weight.shape).copy())
+
+
+def record(name, arguments, rows, columns, dtype):
     import torch
 
     kernel_arguments.clear()
-    kernel_arguments.update(arguments)
-    return torch.zeros(arguments["a"].shape[0], arguments["b_q"].shape[1], dtype=torch.bfloat16)
+    kernel_arguments.update({"kernel": name, **arguments})
+    return torch.zeros(rows, columns, dtype=dtype)
+
+
+def record_kernel(**arguments):
+    import torch
+
+    return record("w4a8", arguments, arguments["a"].shape[0], arguments["b_q"].shape[1],
+                  torch.bfloat16)
+
+
+GEMM = ("a", "b_q_weight", "b_bias", "b_scales", "a_scales", "global_scale", "b_zeros",
+        "workspace", "b_q_type_id")
+
+
+def record_marlin(*args, **arguments):
+    arguments = {**dict(zip(GEMM, args)), **arguments}
+    return record("marlin", arguments, arguments["size_m"], arguments["size_n"],
+                  arguments["a"].dtype)
+
+
+def record_machete(**arguments):
+    return record("machete", arguments, arguments["a"].shape[0], arguments["b_q"].shape[1],
+                  arguments["a"].dtype)
 
 
 def operators():
@@ -130,12 +201,18 @@ def operators():
     import torch
     import vllm._custom_ops as ops
     from vllm.model_executor.layers.quantization.input_quant_fp8 import QuantFP8
-    from vllm.model_executor.layers.quantization.utils import fp8_utils
+    from vllm.model_executor.layers.quantization.utils import fp8_utils, marlin_utils
 
     ops.cutlass_encode_and_reorder_int4b = counted("reorder", reorder_dense)
     ops.cutlass_encode_and_reorder_int4b_grouped = counted("reorder", reorder_grouped)
     ops.cutlass_pack_scale_fp8 = counted("pack_scales", pack_scales)
     ops.cutlass_w4a8_mm = record_kernel
+    ops.gptq_marlin_repack = counted("repack", marlin_repack)
+    ops.gptq_marlin_moe_repack = counted("repack", marlin_moe_repack)
+    ops.machete_prepack_B = counted("prepack", machete_prepack)
+    ops.machete_mm = record_machete
+    assert marlin_utils._marlin_gemm  # it has registered the operator
+    torch.ops.vllm.marlin_gemm = record_marlin
     fp8_utils.transform_sf_into_required_layout = counted("transform", deepgemm_scales)
     QuantFP8.forward_cuda = QuantFP8.forward_native
     torch.Tensor.is_cuda = property(lambda self: True)
