@@ -57,7 +57,8 @@ static const char *noun(const struct tp_subject *subject, uint32_t i)
     if (!subject->weight)
         return "value";
     switch (subject->weight->form->op.out[i].role) {
-    case TP_ROLE_CODES: return "code";
+    case TP_ROLE_CODES:
+        return subject->weight->form->op.codec == TP_CODEC_FLOAT ? "number" : "code";
     case TP_ROLE_GROUP8: return "group scale";
     case TP_ROLE_CHANNEL: return "channel scale";
     case TP_ROLE_GLOBAL: return "global scale";
@@ -111,7 +112,8 @@ static int at_json(const struct tp_source *source, const struct tp_subject *subj
         else
             json_object_set_new(json, "value", tp_number_json(spot->value));
         if (subject->weight && subject->weight->form->op.out[i].role == TP_ROLE_CODES)
-            json_object_set_new(json, "code", json_integer(info->code));
+            json_object_set_new(json, "code",
+                                info->code < 0 ? json_null() : json_integer(info->code));
         if (is_group8(subject, i))
             json_object_set_new(json, "multiple",
                                 info->multiple < 0 ? json_null() : json_integer(info->multiple));
@@ -138,7 +140,7 @@ static const char *formula(const struct tp_weight *weight)
                                               : "code * (scale * global scale)";
     if (tp_op_find(&weight->form->op, TP_ROLE_ZERO) >= 0)
         return "(code - zero) * scale";
-    return "code * scale";
+    return weight->form->op.codec == TP_CODEC_FLOAT ? "number" : "code * scale";
 }
 
 static void print_part(const struct tp_source *source, const struct tp_subject *subject,
@@ -159,7 +161,7 @@ static void print_part(const struct tp_source *source, const struct tp_subject *
                    spot->raw[info->multiple]);
     } else if (subject->weight) {
         printf(": %.9g", spot->value);
-        if (subject->weight->form->op.out[i].role == TP_ROLE_CODES)
+        if (subject->weight->form->op.out[i].role == TP_ROLE_CODES && info->code >= 0)
             printf(" (canonical code %d)", info->code);
     }
     putchar('\n');

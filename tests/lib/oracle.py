@@ -228,6 +228,10 @@ def decode(descriptor, data):
         value = stored.astype(np.float32) - np.float32(128)
     else:
         value = float_value(codes.element, stored)
+    if descriptor["codec"] == "float":
+        if parts:
+            raise Wrong(f"numbers have {sorted(parts)} beside them")
+        return value
     with np.errstate(all="ignore"):
         if "scale" in parts:
             scale = parts.pop("scale")

@@ -36,6 +36,7 @@ enum tp_codec {
     TP_CODEC_MXFP4, /* e2m1, scale e8m0: rule = enum tp_mx_rule */
     TP_CODEC_NVFP4, /* e2m1, scale e4m3, one global fp32 scale: rule = enum tp_nvfp4_rule */
     TP_CODEC_INT8,  /* int8 symmetric, scale as of INT4: rule = enum tp_int4_rule */
+    TP_CODEC_FLOAT, /* no quantization: CODES are BF16, F16 or F32 numbers, in another order */
     TP_CODEC_COUNT,
 };
 

@@ -294,7 +294,8 @@ static bool has_half_scales(const struct tp_op *op)
 enum tp_search tp_op_search(const struct tp_op *op)
 {
     if (op->search == TP_SEARCH_NONE || op->codec == TP_CODEC_FP8 ||
-        op->codec == TP_CODEC_MXFP8 || op->codec == TP_CODEC_INT8 || has_half_scales(op))
+        op->codec == TP_CODEC_MXFP8 || op->codec == TP_CODEC_INT8 ||
+        op->codec == TP_CODEC_FLOAT || has_half_scales(op))
         return TP_SEARCH_NONE;
     if (op->codec == TP_CODEC_INT4 &&
         (op->search == TP_SEARCH_W4A8 || tp_op_find(op, TP_ROLE_GROUP8) >= 0))
@@ -326,10 +327,19 @@ static bool fp8_scale_fits(const struct tp_op *from, const struct tp_op *to)
     return from->scale_rule == TP_FP8_SCALE_UE8M0;
 }
 
+/* Numbers of the same type, or of one that holds all of the other's. */
+static bool floats_fit(const struct tp_op *from, const struct tp_op *to)
+{
+    enum tp_element element = to->out[tp_op_find(to, TP_ROLE_CODES)].element;
+    return element == TP_ELEM_F32 || element == from->out[tp_op_find(from, TP_ROLE_CODES)].element;
+}
+
 bool tp_repack_possible(const struct tp_op *from, const struct tp_op *to)
 {
     if (tp_op_needs_reference(from))
         return false;
+    if (from->codec == TP_CODEC_FLOAT && to->codec == TP_CODEC_FLOAT)
+        return floats_fit(from, to);
     if (from->codec != to->codec || !divides(from->block_n, to->block_n) ||
         !divides(from->block_k, to->block_k) || !has_scales(from) || !has_scales(to) ||
         tp_op_find(from, TP_ROLE_CODES) < 0 || tp_op_find(to, TP_ROLE_CODES) < 0)
@@ -361,7 +371,7 @@ bool tp_op_is_odd(const struct tp_op *op)
 
 bool tp_op_host_only(const struct tp_op *op)
 {
-    return tp_op_is_odd(op) || tp_op_needs_reference(op);
+    return op->codec == TP_CODEC_FLOAT || tp_op_is_odd(op) || tp_op_needs_reference(op);
 }
 
 size_t tp_search_scratch(const struct tp_op *op, struct tp_box3 box)

@@ -9,6 +9,7 @@
  */
 #include "base/num.h"
 #include "kernels/op/codec.h"
+#include "kernels/op/floats.h"
 #include "kernels/op/plane.h"
 #include "kernels/op/scalar.h"
 #include "kernels/op/search.h"
@@ -236,6 +237,10 @@ static void encode_rows(const struct tp_op *op, struct tp_args *args, struct pla
 void tp_encode_ref(const struct tp_op *op, struct tp_args *args)
 {
     void *scratch = args->scratch;
+    if (op->codec == TP_CODEC_FLOAT) {
+        tp_floats_encode(op, args);
+        return;
+    }
     struct planes p = open_planes(op, args, args->out, &scratch);
     if (args->flags & TP_FAILED)
         return;
@@ -305,6 +310,10 @@ void tp_repack_ref(const struct tp_op *from, const struct tp_op *to, struct tp_a
 {
     const struct tp_box3 box = args->box;
     void *scratch = args->scratch;
+    if (to->codec == TP_CODEC_FLOAT) {
+        tp_floats_repack(from, to, args);
+        return;
+    }
     struct planes p = open_planes(from, args, (void *const *)args->in, &scratch);
     struct planes q = open_planes(to, args, args->out, &scratch);
     if (args->flags & TP_FAILED)
@@ -375,6 +384,10 @@ void tp_decode_ref(const struct tp_op *op, struct tp_args *args)
 {
     const struct tp_box3 box = args->box;
     void *scratch = args->scratch;
+    if (op->codec == TP_CODEC_FLOAT) {
+        tp_floats_decode(op, args);
+        return;
+    }
     struct planes p = open_planes(op, args, (void *const *)args->in, &scratch);
     if (args->flags & TP_FAILED)
         return;

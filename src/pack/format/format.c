@@ -2,6 +2,7 @@
 #include "pack/format/format.h"
 
 #include "base/num.h"
+#include "kernels/op/floats.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,6 +59,8 @@ const struct tp_shape_rule *tp_format_broken_want(const struct tp_format *format
 
 enum tp_dtype tp_format_dtype(const struct tp_format *format, const struct tp_op *op, uint32_t i)
 {
+    if (op->codec == TP_CODEC_FLOAT)
+        return tp_floats_dtype(op->out[i].element);
     if (op->out[i].role != TP_ROLE_SCALE || !tp_op_is_int(op))
         return format->out[i].dtype;
     return op->out[i].element == TP_ELEM_F16 ? TP_F16 : TP_BF16;

@@ -74,6 +74,9 @@ struct tp_format {
     enum tp_experts experts;
     enum tp_rows rows;      /* of weights that hold gate and up */
     const struct tp_format *gated; /* what it is for such weights where they differ, else NULL */
+    const struct tp_format *bias;  /* what it is for the bias of a weight: W[E,N,1]; NULL: a bias is
+                                      copied as it is */
+    bool is_bias;           /* it is the `bias` of another one */
     const json_t *config;   /* "config" of the file, or NULL */
     const char *package; /* "requires" of the file: the Python package with which an
                                engine loads it, or NULL */
@@ -106,6 +109,9 @@ const struct tp_format *tp_format_grouped(const struct tp_format *format, uint64
 
 /* The format as it is for a weight that holds gate and up (`gated`), or for any other. */
 const struct tp_format *tp_format_for(const struct tp_format *format, bool gated);
+
+/* What the format, of whatever group size, is for the bias of a weight, or NULL. */
+const struct tp_format *tp_format_bias(const struct tp_format *format);
 
 /* Chosen values, index by format->param. {0} is all defaults. */
 struct tp_settings {

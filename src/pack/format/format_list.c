@@ -45,6 +45,11 @@ const struct tp_format *tp_format_find(const char *name)
     return tp_embedded_find(&formats, sizeof(struct tp_format), name);
 }
 
+const struct tp_format *tp_format_bias(const struct tp_format *format)
+{
+    return tp_format_find(format->name)->bias;
+}
+
 /* Formats with other group sizes than their files', made when a source has one or a
  * parameter asks for it. */
 static struct grouped {

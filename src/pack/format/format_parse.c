@@ -17,7 +17,7 @@
 #include <string.h>
 
 static const char *const codec_names[] = {"int4", "fp8", "mxfp8", "mxfp4", "nvfp4", "int8",
-                                          NULL};
+                                          "float", NULL};
 static const char *const role_names[] = {"codes", "scale", "group8", "channel", "global",
                                          "words", "zero", "order", NULL};
 static const char *const element_names[] = {"int4", "e2m1", "e4m3", "e4m3x8", "e8m0", "bf16",
@@ -90,6 +90,19 @@ static void set_scale_rule(struct tp_op *op, int rule)
         op->out[s].element = rule == TP_INT_SCALE_F16 ? TP_ELEM_F16 : TP_ELEM_BF16;
 }
 
+/* Which type of numbers codes are that are numbers themselves. */
+static enum tp_code set_element(const json_t *set, struct tp_op *op, struct tp_err *err)
+{
+    static const enum tp_element elements[] = {TP_ELEM_BF16, TP_ELEM_F16, TP_ELEM_F32};
+    static const char *const names[] = {"bf16", "f16", "f32", NULL};
+    int codes = tp_op_find(op, TP_ROLE_CODES), index;
+    enum tp_code code = word(set, "element", names, &index, err);
+    if (code || op->codec != TP_CODEC_FLOAT || codes < 0)
+        return code ? code : tp_fail(err, TP_E_INPUT, "\"element\" is of codec \"float\" only");
+    op->out[codes].element = elements[index];
+    return TP_OK;
+}
+
 /* Applies a "set" object to the operation; unknown keys and values are errors. */
 static enum tp_code apply_set(const json_t *set, struct tp_op *op, struct tp_err *err)
 {
@@ -105,6 +118,8 @@ static enum tp_code apply_set(const json_t *set, struct tp_op *op, struct tp_err
         } else if (strcmp(key, "scale_rule") == 0) {
             if ((code = word(set, key, scale_rule_names[op->codec], &index, err)) == TP_OK)
                 set_scale_rule(op, index);
+        } else if (strcmp(key, "element") == 0) {
+            code = set_element(set, op, err);
         } else if (strcmp(key, "channel_rule") == 0) {
             if ((code = word(set, key, channel_rule_names, &index, err)) == TP_OK)
                 op->channel_rule = (uint8_t)index;
@@ -564,7 +579,10 @@ static void discard(struct tp_format *format)
     json_decref((json_t *)(uintptr_t)format->json);
     if (format->gated)
         discard((struct tp_format *)(uintptr_t)format->gated);
+    if (format->bias)
+        discard((struct tp_format *)(uintptr_t)format->bias);
     free((struct tp_format *)(uintptr_t)format->gated);
+    free((struct tp_format *)(uintptr_t)format->bias);
     memset(format, 0, sizeof *format);
 }
 
@@ -612,22 +630,57 @@ static enum tp_code parse_all(json_t *json, uint64_t group, struct tp_format *fo
 
 /* The format as it is for weights that hold gate and up: the same file, in which the members
  * of "gated" stand in the place of its own, and each half of the rows is a stretch. */
-static enum tp_code parse_gated(const char *text, uint64_t group, struct tp_format *format,
-                                struct tp_err *err)
+static enum tp_code parse_gated(uint64_t group, struct tp_format *format, struct tp_err *err)
 {
-    json_error_t where;
+    const json_t *changes = json_object_get(format->json, "gated");
+    if (!changes)
+        return TP_OK;
     struct tp_format *gated = tp_os_zalloc(1, sizeof *gated, err);
-    json_t *json = tp_json_load(text, strlen(text), JSON_REJECT_DUPLICATES, &where);
-    const json_t *changes = json_object_get(json, "gated");
+    json_t *json = json_deep_copy(format->json);
     format->gated = gated;
-    if (!gated || !json || json_object_update_recursive(json, (json_t *)changes)) {
+    if (!gated || !json || json_object_update_recursive(json, (json_t *)(uintptr_t)changes)) {
         json_decref(json);
         return tp_fail(err, gated ? TP_E_INPUT : TP_E_MEMORY, "\"gated\" is no object");
     }
     gated->json = json;
-    gated->text = text;
+    gated->text = format->text;
+    gated->is_bias = format->is_bias;
     gated->op.stretches = 2;
     return parse_all(json, group, gated, err);
+}
+
+/* What a bias has of its weight's format; all else is in "bias". */
+static json_t *bias_json(const json_t *json)
+{
+    static const char *const common[] = {"name", "version", "title", "about", "loads_in", "source",
+                                         "experts", "rows"};
+    json_t *bias = json_pack("{s:s,s:[i,i]}", "codec", "float", "block", 1, 1);
+    for (size_t i = 0; i < sizeof common / sizeof *common; i++)
+        if (json_object_get(json, common[i]))
+            json_object_set(bias, common[i], json_object_get(json, common[i]));
+    if (json_object_update(bias, json_object_get(json, "bias"))) {
+        json_decref(bias);
+        return NULL;
+    }
+    return bias;
+}
+
+/* The format as it is for the bias of a weight, which is W[E,N,1] of numbers. */
+static enum tp_code parse_bias(struct tp_format *format, struct tp_err *err)
+{
+    if (!json_object_get(format->json, "bias"))
+        return TP_OK;
+    struct tp_format *bias = tp_os_zalloc(1, sizeof *bias, err);
+    format->bias = bias;
+    if (!bias)
+        return TP_E_MEMORY;
+    bias->is_bias = true;
+    bias->text = format->text;
+    bias->json = bias_json(format->json);
+    if (!bias->json)
+        return tp_fail(err, TP_E_INPUT, "\"bias\" is no object");
+    enum tp_code code = parse_all((json_t *)(uintptr_t)bias->json, 0, bias, err);
+    return code ? code : parse_gated(0, bias, err);
 }
 
 enum tp_code tp_format_parse(const char *text, uint64_t group, struct tp_format *format,
@@ -641,8 +694,8 @@ enum tp_code tp_format_parse(const char *text, uint64_t group, struct tp_format 
     format->text = text;
     enum tp_code code = json ? parse_all(json, group, format, err)
                              : tp_fail(err, TP_E_INPUT, "line %d: %s", where.line, where.text);
-    if (code == TP_OK && json_object_get(json, "gated"))
-        code = parse_gated(text, group, format, err);
+    if (code == TP_OK && (code = parse_gated(group, format, err)) == TP_OK)
+        code = parse_bias(format, err);
     code = tp_json_check(mark, code, err);
     if (code)
         discard(format);

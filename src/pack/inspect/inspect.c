@@ -91,7 +91,7 @@ static double spot_value(const struct tp_weight *weight, uint32_t i, const uint8
     const struct tp_op_out *out = &weight->form->op.out[i];
     if (out->role == TP_ROLE_ZERO)
         return (int)code_of(&weight->form->op, out->element, raw) + weight->form->op.zero_add - 8;
-    if (out->role == TP_ROLE_CODES)
+    if (out->role == TP_ROLE_CODES && weight->form->op.codec != TP_CODEC_FLOAT)
         return tp_codec_code_value(weight->form->op.codec,
                                    code_of(&weight->form->op, out->element, raw));
     double value = element_value(out->element, raw);
@@ -293,7 +293,10 @@ enum tp_code tp_inspect_at(const struct tp_checkpoint *ckpt, const struct tp_sub
     if ((code = packed_spots(ckpt, weight, info, err)))
         return code;
     uint32_t c = (uint32_t)tp_op_find(&weight->form->op, TP_ROLE_CODES);
-    info->code = code_of(&weight->form->op, weight->form->op.out[c].element, info->spot[c].raw);
+    info->code = -1; /* numbers have none */
+    if (weight->form->op.codec != TP_CODEC_FLOAT)
+        info->code = code_of(&weight->form->op, weight->form->op.out[c].element,
+                             info->spot[c].raw);
     info->multiple = -1;
     if (tp_op_find(&weight->form->op, TP_ROLE_GROUP8) >= 0 && info->code != 8)
         info->multiple = info->code < 8 ? info->code : 16 - info->code;

@@ -36,6 +36,12 @@ size_t tp_name_stem(const char *name)
     return has ? size - weight_suffix.size : size;
 }
 
+size_t tp_name_bias_stem(const char *name)
+{
+    size_t size = strlen(name), end = strlen(".bias");
+    return size > end && ends_in(name, size, (struct word)WORD("bias")) ? size - end : size;
+}
+
 /* The last segment of a name, ".weight" taken away; *size is its length. */
 static const char *last_segment(const char *name, size_t *size)
 {
@@ -179,7 +185,7 @@ bool tp_name_expert(const char *name, struct tp_expert_name *out)
     out->label = digit + 1;
     out->label_size = strcspn(out->label, ".");
     const char *rest = out->label + out->label_size;
-    if (*rest && strcmp(rest, ".weight") != 0)
+    if (*rest && strcmp(rest, ".weight") != 0 && strcmp(rest, ".bias") != 0)
         return false;
     for (size_t i = 0; i < sizeof expert_matrices / sizeof *expert_matrices; i++)
         if (is_word(out->label, out->label_size, expert_matrices[i].label)) {

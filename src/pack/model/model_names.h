@@ -12,6 +12,9 @@
  * module: name[tp_name_stem(name)] is NUL where there is no such end. */
 size_t tp_name_stem(const char *name);
 
+/* The length of a bias's name without ".bias" or "_bias" at its end. */
+size_t tp_name_bias_stem(const char *name);
+
 /* Why a weight of that name is not quantized by default. */
 struct tp_kept_name {
     const char *why;

@@ -30,7 +30,7 @@ static enum tp_code origin_text(const struct tp_origin *origin, struct tp_text *
         code = tp_text_add_number(text, ",\"expert\":", (uint64_t)origin->expert, err);
     if (!code && origin->transposed)
         code = tp_text_add_word(text, ",\"transposed\":true", err);
-    for (uint32_t d = 0; d < origin->rank && !code; d++)
+    for (uint32_t d = 0; d + origin->flat < origin->rank && !code; d++)
         code = tp_text_add_number(text, d ? "," : ",\"shape\":[", origin->shape[d], err);
     return code ? code : tp_text_add_word(text, "]}", err);
 }

@@ -355,7 +355,7 @@ static enum tp_code unit_output(struct tp_join_plan *join, struct tp_unit *unit,
 {
     uint64_t shape[TP_MAX_RANK], bytes;
     uint32_t rank;
-    char *name = tp_os_format(err, "%s%c%s", unit->name, unit->form->joint,
+    char *name = tp_os_format(err, "%s%s%s", unit->name, (char[2]){unit->form->joint},
                               unit->form->format->out[i].suffix);
     if (!name)
         return TP_E_MEMORY;

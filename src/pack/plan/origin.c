@@ -32,7 +32,7 @@ static enum tp_code append(struct list *list, const struct tp_origin *origin, ch
     return TP_OK;
 }
 
-/* "X.experts.3.gate_proj.weight" -> "X.experts.{e}.gate_proj.weight". */
+/* "X.experts.3.gate_proj.weight" -> "X.experts.{e}.gate_proj.weight", and so with a bias. */
 static char *expert_template(const char *name, struct tp_err *err)
 {
     struct tp_expert_name expert;
@@ -47,6 +47,7 @@ static enum tp_code own_origin(const struct tp_plan *plan, const struct tp_weigh
                                struct tp_origin *origin, struct tp_err *err)
 {
     *origin = (struct tp_origin){.rows = weight->form->box.n, .expert = -1,
+                                 .flat = weight->form->flat,
                                  .rank = (uint32_t)weight->form->rank,
                                  .transposed = weight->form->transposed ||
                                                (weight->form->format && weight->form->alternates)};

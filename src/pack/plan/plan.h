@@ -51,6 +51,7 @@ struct tp_unit_form {
     bool gathers;           /* its rows do not lie side by side in the packed source: they are put
                                together first (run/gather_rows.h) */
     bool transposed;        /* plain units: written as [E,K,N] */
+    bool flat;              /* plain units: a bias, written as [N] or [E,N] */
     bool unweighted;        /* searched without: the file has no numbers for it */
     bool needless_search;   /* a search was asked for, but its scales are the best already */
 };

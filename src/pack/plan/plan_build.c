@@ -12,6 +12,8 @@ void tp_builder_close(struct tp_builder *b)
 {
     free(b->choices);
     b->choices = NULL;
+    free(b->taken);
+    b->taken = NULL;
 }
 
 enum tp_code tp_plan_add_unit(struct tp_builder *b, struct tp_unit *unit)

@@ -29,6 +29,8 @@ struct tp_builder {
     struct tp_plan *plan;
     struct tp_request *request;
     struct tp_choice *choices; /* per weight; freed when the units are made */
+    bool *taken;               /* per tensor of the checkpoint: a bias that is part of a unit;
+                                  the same */
     const char *last_reason;   /* many weights are kept for the same one */
     struct tp_source_ignore ignore; /* what the source lists as not quantized */
     const struct tp_plan *follow; /* files hold the same units as there, or NULL */
@@ -93,6 +95,21 @@ enum tp_code tp_plan_stats(struct tp_builder *b);
 /* The global scales of MXFP4 that is taken over as NVFP4, one for each of their groups; with
  * --requantize sets that cannot be are encoded. */
 enum tp_code tp_plan_recast(struct tp_builder *b);
+
+/* Biases (plan_biases.c). Why a weight cannot be converted because of the bias beside it, or
+ * NULL. */
+const char *tp_plan_bias_reason(const struct tp_builder *b, const struct tp_unit *unit, char *text,
+                                size_t size);
+/* Adds the unit of the plain bias beside the weight, if it has one and its format says what
+ * becomes of it. `gated`: the weight holds gate and up. */
+enum tp_code tp_plan_add_bias(struct tp_builder *b, const struct tp_unit *of, bool gated);
+/* Format, settings and operation for a bias of that dtype. */
+enum tp_code tp_plan_bias_form(const struct tp_format *format, bool gated, enum tp_dtype dtype,
+                               struct tp_unit_form *form, struct tp_err *err);
+/* Whether a packed weight is a bias. */
+bool tp_plan_is_bias(const struct tp_weight *weight);
+/* Packed biases become plain ones again where the format copies a bias as it is. */
+enum tp_code tp_plan_restore_biases(struct tp_builder *b);
 
 /* Appends a unit (moved), with a shared form that equals its own; frees it on failure. */
 enum tp_code tp_plan_add_unit(struct tp_builder *b, struct tp_unit *unit);

@@ -12,10 +12,11 @@ static enum tp_code keep_the_rest(struct tp_builder *b)
     const struct tp_weights *weights = b->plan->weights;
     enum tp_code code = TP_OK;
     for (uint32_t w = 0; w < weights->count && code == TP_OK; w++)
-        if (!b->choices[w].rule)
+        if (!b->choices[w].rule && !b->taken[weights->items[w].tensor[0]])
             code = tp_plan_keep_weight(b, w, b->choices[w].reason);
     for (size_t i = 0; i < weights->other_count && code == TP_OK; i++)
-        code = tp_plan_add_kept(b, weights->other[i], UINT32_MAX, NULL);
+        if (!b->taken[weights->other[i]])
+            code = tp_plan_add_kept(b, weights->other[i], UINT32_MAX, NULL);
     return code;
 }
 
@@ -36,7 +37,8 @@ enum tp_code tp_plan_convert(const struct tp_checkpoint *ckpt, const struct tp_w
     uint64_t mark = tp_json_mark();
     *plan = (struct tp_plan){.ckpt = ckpt, .weights = weights};
     b.choices = tp_os_zalloc(weights->count + 1, sizeof *b.choices, err);
-    enum tp_code code = b.choices ? TP_OK : TP_E_MEMORY;
+    b.taken = tp_os_zalloc(ckpt->tensor_count + 1, sizeof *b.taken, err);
+    enum tp_code code = b.choices && b.taken ? TP_OK : TP_E_MEMORY;
     if (code == TP_OK && (code = tp_plan_select(&b)) == TP_OK &&
         (code = tp_plan_check_sources(&b)) == TP_OK &&
         (code = tp_plan_check_importance(&b)) == TP_OK && (code = tp_plan_units(&b)) == TP_OK &&

@@ -18,7 +18,8 @@ static enum tp_element scale_element(const struct tp_op *op)
 enum tp_loss tp_unit_loss(const struct tp_plan *plan, const struct tp_unit *unit)
 {
     const struct tp_weight *source = &plan->weights->items[unit->views[0].weight];
-    if (!unit->form->format || !source->form->format)
+    if (!unit->form->format || !source->form->format ||
+        source->form->op.codec == TP_CODEC_FLOAT)
         return TP_LOSS_NONE;
     if (unit->form->kind == TP_UNIT_ENCODE)
         return TP_LOSS_VALUES;
@@ -83,6 +84,8 @@ static const char *lossy_reason(const struct tp_builder *b, const struct tp_weig
     const struct tp_op *from = &weight->form->op, *to = &unit->form->op;
     if (from->codec == TP_CODEC_NVFP4 && to->codec == TP_CODEC_NVFP4)
         return other_global(b, weight, to, text, size);
+    if (from->codec == TP_CODEC_FLOAT)
+        return NULL; /* nothing was quantized yet */
     if (loses_little(from, to) || (b->request->recorded && from->codec != TP_CODEC_INT4))
         return NULL; /* recorded: 0.1.0 asked for --requantize with int4 only */
     tp_err_hint(b->err, "--requantize decodes it and quantizes again, and prints the error that "
@@ -130,6 +133,11 @@ const char *tp_plan_unit_kind(const struct tp_builder *b, struct tp_unit *unit,
     if (!weight->form->format)
         return NULL;
     bool taken_over = can_take_over(weight->form, &form->op);
+    if (form->format->is_bias) { /* the type that it had is no smaller than its numbers */
+        form->kind = taken_over ? TP_UNIT_REPACK : TP_UNIT_ENCODE;
+        form->dtype = weight->form->dtype == TP_BF16 ? TP_BF16 : TP_F32;
+        return NULL;
+    }
     if (taken_over && !tp_rule_searches(rule)) {
         const char *reason = global_reason(b, unit, text, size);
         if (!reason)

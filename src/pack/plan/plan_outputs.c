@@ -114,7 +114,7 @@ static const char *output_name(struct tp_builder *b, const struct tp_unit *unit,
     const char *source = b->plan->ckpt->tensors[weight->tensor[0]].name;
     size_t name = strlen(unit->name), more = strlen(suffix) + 1;
     if (strncmp(source, unit->name, name) == 0 && source[name] == unit->form->joint &&
-        strcmp(source + name + 1, suffix) == 0)
+        source[name] && strcmp(source + name + 1, suffix) == 0)
         return source;
     char *text = tp_store_text(&b->plan->store, name + 1 + more, b->err);
     if (text) {
@@ -155,7 +155,8 @@ static enum tp_code plain_output(struct tp_builder *b, uint32_t u)
     if (form->rank == 3)
         shape[output->rank++] = form->box.e;
     shape[output->rank++] = form->transposed ? form->box.k : form->box.n;
-    shape[output->rank++] = form->transposed ? form->box.n : form->box.k;
+    if (!form->flat)
+        shape[output->rank++] = form->transposed ? form->box.n : form->box.k;
     output->shape = tp_store_copy(&b->plan->store, shape, output->rank * sizeof *shape, b->err);
     return output->shape ? shape_bytes(output, b->err) : TP_E_MEMORY;
 }

@@ -26,6 +26,8 @@ const char *tp_weight_full_name(const struct tp_plan *plan, uint32_t weight,
         tp_fail(err, TP_E_UNSUPPORTED, "tensor name is longer than %d bytes", TP_FULL_NAME - 1);
         return NULL;
     }
+    if (tp_plan_is_bias(w)) /* what happens to a weight happens to its bias */
+        length = tp_name_bias_stem(w->name);
     memcpy(buffer, w->name, length);
     memcpy(buffer + length, end, sizeof end);
     return buffer;

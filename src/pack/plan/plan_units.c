@@ -157,8 +157,10 @@ static enum tp_code settle(struct tp_builder *b, struct tp_unit *unit)
         reason = shape_reason(unit, text, sizeof text);
     if (!reason)
         reason = seam_reason(b, unit, text, sizeof text);
-    enum tp_code code = TP_OK;
     if (!reason)
+        reason = tp_plan_bias_reason(b, unit, text, sizeof text);
+    enum tp_code code = TP_OK;
+    if (!reason && !unit->form->format->is_bias)
         code = tp_plan_search(b, unit, &rule->search);
     uint64_t views = unit->form->box.e * unit->form->views_per_expert;
     if (reason && source->form->format)
@@ -177,7 +179,10 @@ static enum tp_code settle(struct tp_builder *b, struct tp_unit *unit)
         tp_format_broken_want(unit->form->format, &unit->form->settings, unit->form->box,
                               unit->form->rank == 3 || strstr(unit->name, ".experts."));
     unit->form->warning = want ? want->why : NULL;
-    return tp_plan_add_unit(b, unit);
+    bool gated = rule->format->gated && unit->form->format == rule->format->gated;
+    if ((code = tp_plan_add_bias(b, unit, gated)))
+        tp_unit_close(unit);
+    return code ? code : tp_plan_add_unit(b, unit);
 }
 
 /* Packed stacks of gpt-oss, whose rows alternate between gate and up (and the
@@ -185,8 +190,10 @@ static enum tp_code settle(struct tp_builder *b, struct tp_unit *unit)
  * stay one stack in that order, to which the model's biases belong. */
 static bool alternates(const struct tp_weight *weight)
 {
-    return weight->form->format && weight->form->joint == '_' &&
-           tp_ends_with(weight->name, "_proj");
+    return tp_plan_is_bias(weight)
+               ? tp_ends_with(weight->name, "_proj_bias")
+               : weight->form->format && weight->form->joint == '_' &&
+                     tp_ends_with(weight->name, "_proj");
 }
 
 /* Whether the rows of up stand before those of gate in a weight that holds both. */
@@ -248,6 +255,32 @@ static enum tp_code single(struct tp_builder *b, uint32_t w, const char *full)
         unit_gated(unit);
     if (!unit->name || whole_views(b, unit, w, gated))
         return TP_E_MEMORY;
+    return settle(b, unit);
+}
+
+/* A bias that is packed already, by the order that it has here. */
+static enum tp_code packed_bias(struct tp_builder *b, uint32_t w, const char *full)
+{
+    const struct tp_weight *weight = weight_at(b, w);
+    const struct tp_format *format = tp_format_bias(b->choices[w].rule->format);
+    struct draft draft;
+    struct tp_stack_name stack;
+    if (weight->form->format == tp_format_for(format, weight->form->op.stretches > 1))
+        return tp_choice_keep(b, w, false, TP_REASON_SAME);
+    struct tp_unit *unit = unit_start(b, w, &draft);
+    unit->form->rank = weight->form->rank;
+    unit->form->box = weight->form->box;
+    unit->form->joint = '\0';
+    unit->name = weight->name;
+    bool stacked = weight->form->rank == 3 &&
+                   tp_name_stack(&b->plan->weights->facts, full, &stack);
+    if (stacked && (sets_order(format) || !alternates(weight)))
+        unit->name = tp_store_join(&b->plan->store, full, stack.prefix,
+                                   stack.gate_up ? ".w13_bias" : ".w2_bias", b->err);
+    bool gated = stacked && stack.gate_up && weight->form->box.n % 2 == 0;
+    enum tp_code code = tp_plan_bias_form(format, gated, weight->form->dtype, unit->form, b->err);
+    if (code || !unit->name || whole_views(b, unit, w, gated))
+        return code ? code : TP_E_MEMORY;
     return settle(b, unit);
 }
 
@@ -482,8 +515,12 @@ static enum tp_code remaining(struct tp_builder *b, uint32_t w)
     const char *full = tp_weight_full_name(b->plan, w, buffer, b->err);
     if (!full)
         return b->err->code;
+    if (tp_plan_is_bias(weight) && !rule->format->bias)
+        return TP_OK; /* tp_plan_restore_biases() */
     if (weight->origins && weight->origin->step > 1 && !sets_order(rule->format))
         return refuse_dealt(b, w);
+    if (tp_plan_is_bias(weight))
+        return packed_bias(b, w, full);
     if (is_already(weight, rule))
         return tp_choice_keep(b, w, false, TP_REASON_SAME);
     if (weight->form->rank == 3 && rule->format->experts == TP_EXPERTS_SPLIT &&
@@ -502,5 +539,5 @@ enum tp_code tp_plan_units(struct tp_builder *b)
     for (uint32_t w = 0; w < b->plan->weights->count && code == TP_OK; w++)
         if (b->choices[w].rule && !b->choices[w].done)
             code = remaining(b, w);
-    return code;
+    return code ? code : tp_plan_restore_biases(b);
 }

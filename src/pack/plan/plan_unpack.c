@@ -21,6 +21,7 @@ struct piece {
     uint64_t shape[3];
     uint32_t rank;
     bool transposed; /* the tensor was stored [E,K,N] */
+    bool flat;       /* it is a bias */
     struct tp_view view;
     enum tp_dtype dtype; /* of the original values */
 };
@@ -50,7 +51,7 @@ static enum tp_code add_piece(struct tp_builder *b, struct pieces *pieces,
     *piece = (struct piece){.e = stack ? e : origin->expert > 0 ? (uint64_t)origin->expert : 0,
                             .row = origin->row, .rows = origin->rows,
                             .step = tp_max_u64(origin->step, 1), .rank = origin->rank,
-                            .transposed = origin->transposed,
+                            .transposed = origin->transposed, .flat = origin->flat,
                             .view = {w, e, row, 1}, .dtype = weight->form->dtype};
     memcpy(piece->shape, origin->shape, sizeof piece->shape);
     if (!(piece->name = tp_origin_name(origin, e, b->err)))
@@ -164,7 +165,7 @@ static enum tp_code fill_parts(struct tp_builder *b, const struct piece *pieces,
             const struct piece *piece = &pieces[e * per + p];
             if (piece->e != e || piece->row != row || piece->rows != unit->form->view_rows[p] ||
                 piece->rank != pieces->rank || piece->step != pieces->step ||
-                piece->transposed != pieces->transposed ||
+                piece->transposed != pieces->transposed || piece->flat != pieces->flat ||
                 memcmp(piece->shape, pieces->shape, sizeof piece->shape) != 0)
                 return not_covered(b, piece, row);
             unit->views[e * per + p] = piece->view;
@@ -186,6 +187,7 @@ static enum tp_code add_tensor(struct tp_builder *b, const struct piece *pieces,
     form.original = TP_BF16;
     form.outs = 1;
     form.transposed = pieces->transposed;
+    form.flat = pieces->flat;
     form.box = (struct tp_box3){rank == 3 ? pieces->shape[0] : 1, pieces->shape[rank - 2],
                                 pieces->shape[rank - 1]};
     struct tp_unit unit = {.form = &form, .stats = UINT32_MAX};

@@ -153,10 +153,24 @@ static enum tp_code refuse(const struct tp_unit *unit, const struct tp_parallel_
     return tp_fail(err, TP_E_UNSUPPORTED, "%s", why->text);
 }
 
+/* A bias is cut as the rows of its weight are; one of a weight that is cut along K is added
+ * once, to the sum. */
+static struct tp_parallel_name parallel_of(const struct tp_unit *unit)
+{
+    char name[TP_FULL_NAME];
+    if (!unit->form->format || !unit->form->format->is_bias)
+        return tp_name_parallel(unit->name);
+    snprintf(name, sizeof name, "%.*s", (int)tp_name_bias_stem(unit->name), unit->name);
+    struct tp_parallel_name is = tp_name_parallel(name);
+    if (is.how == TP_PARALLEL_ROW)
+        is.how = TP_PARALLEL_NONE;
+    return is;
+}
+
 static enum tp_code find_cut(const struct tp_unit *unit, const struct heads *heads, unsigned ranks,
                              struct tp_cut *cut, struct tp_err *err)
 {
-    struct tp_parallel_name name = tp_name_parallel(unit->name);
+    struct tp_parallel_name name = parallel_of(unit);
     struct why why = {""};
     *cut = (struct tp_cut){.along = TP_CUT_NONE};
     if (!unit->form->format || name.how == TP_PARALLEL_NONE)

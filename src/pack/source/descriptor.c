@@ -96,6 +96,8 @@ json_t *tp_descriptor_json(const struct tp_format *format, const struct tp_setti
     json_object_set_new(json, "box", json_pack("[I,I,I]", (json_int_t)box.e, (json_int_t)box.n,
                                                (json_int_t)box.k));
     json_object_set_new(json, "rank", json_integer(rank));
+    if (format->is_bias)
+        json_object_set_new(json, "part", json_string("bias"));
     json_object_set_new(json, "params", params);
     json_object_set_new(json, "codec", json_string(tp_codec_name(op->codec)));
     json_object_set_new(json, "block", json_pack("[i,i]", (int)op->block_n, (int)op->block_k));

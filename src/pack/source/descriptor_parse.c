@@ -49,6 +49,8 @@ static enum tp_code read_format(const json_t *json, struct tp_weight_form *form,
                        "stored descriptor: format '%s', version %lld, is not known here", name,
                        (long long)json_integer_value(json_object_get(json, "version")));
     }
+    if (json_object_get(json, "part") && !(form->format = form->format->bias))
+        return bad(err, "\"part\" is none that the format has");
     form->rank = (int)json_integer_value(json_object_get(json, "rank"));
     if (form->rank < 2 || form->rank > 3 || !get_u64(box, 0, &form->box.e) ||
         !get_u64(box, 1, &form->box.n) || !get_u64(box, 2, &form->box.k) || !form->box.e ||
@@ -161,19 +163,22 @@ struct known {
     size_t room;
 };
 
-static enum tp_code make_origin(const struct stated_origin *from, struct tp_origin *origin,
-                                struct tp_err *err)
+static enum tp_code make_origin(const struct stated_origin *from, bool flat,
+                                struct tp_origin *origin, struct tp_err *err)
 {
-    if (!from->name || from->rows < 1 || from->row < 0 || from->rank < 2 || from->rank > 3 ||
+    size_t rank = from->rank + flat;
+    if (!from->name || from->rows < 1 || from->row < 0 || rank < 2 || rank > 3 ||
         from->expert < -1 || from->step < 0 || from->step > 2)
         return bad(err, "\"from\" is wrong");
-    origin->rank = (uint32_t)from->rank;
+    origin->rank = (uint32_t)rank;
+    origin->flat = flat;
     origin->expert = from->expert;
     origin->transposed = from->transposed;
     origin->row = (uint64_t)from->row;
     origin->rows = (uint64_t)from->rows;
     origin->step = (uint64_t)from->step;
-    for (uint32_t d = 0; d < origin->rank; d++) {
+    origin->shape[rank - 1] = 1; /* of a bias, which does not state it */
+    for (uint32_t d = 0; d < from->rank; d++) {
         if (from->shape[d] < 0)
             return bad(err, "\"from\" has a wrong shape");
         origin->shape[d] = (uint64_t)from->shape[d];
@@ -195,7 +200,7 @@ static enum tp_code make_form(const struct stated *unit, const struct tp_weight_
     struct tp_weight_form form;
     memcpy(&form, known, sizeof form); /* with what lies between the members */
     form.dtype = tp_dtype_parse(unit->dtype, strlen(unit->dtype));
-    form.joint = unit->prefix[strlen(unit->prefix) - 1];
+    form.joint = form.format->is_bias ? '\0' : unit->prefix[strlen(unit->prefix) - 1];
     weight->form = tp_weights_form(weights, &form, err);
     return weight->form ? TP_OK : TP_E_MEMORY;
 }
@@ -211,7 +216,9 @@ static enum tp_code make_weight(const struct stated *unit, const struct known *k
         return bad(err, "a unit lacks \"prefix\", \"dtype\" or a \"desc\" that exists");
     if (make_form(unit, &known->forms[number], weights, weight, err))
         return TP_E_MEMORY;
-    weight->name = tp_store_join(&weights->names, unit->prefix, strlen(unit->prefix) - 1, "", err);
+    size_t joint = weight->form->joint ? 1 : 0;
+    weight->name =
+        tp_store_join(&weights->names, unit->prefix, strlen(unit->prefix) - joint, "", err);
     weight->origins = (uint32_t)unit->count;
     weight->origin = tp_os_zalloc(unit->count + 1, sizeof *weight->origin, err);
     if (!weight->name || !weight->origin)
@@ -220,7 +227,8 @@ static enum tp_code make_weight(const struct stated *unit, const struct known *k
         return bad(err, "\"dtype\" of a unit is no float type");
     uint64_t rows = 0;
     for (size_t i = 0; i < unit->count; i++) {
-        enum tp_code code = make_origin(&unit->from[i], &weight->origin[i], err);
+        enum tp_code code = make_origin(&unit->from[i], weight->form->format->is_bias,
+                                        &weight->origin[i], err);
         if (code)
             return code;
         if (!tp_add_u64(&rows, rows, weight->origin[i].rows))

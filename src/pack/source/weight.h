@@ -18,6 +18,7 @@ struct tp_origin {
     uint64_t shape[3];
     uint32_t rank;
     bool transposed; /* the tensor is stored [E,K,N]; shape and rows are of [E,N,K] */
+    bool flat;       /* a bias, stored [E,N] or [N]; shape has a K of 1 all the same */
 };
 /* The tensor of that expert: the name with "{e}" replaced. Fresh memory. */
 char *tp_origin_name(const struct tp_origin *origin, uint64_t expert, struct tp_err *err);
@@ -38,6 +39,7 @@ struct tp_weight_form {
                                     takes it as [E,N,K] */
     bool alternates;             /* of gpt-oss: rows of gate and up alternate, and stay so; its
                                     plain tensors are (E,in,out) */
+    bool flat;                   /* plain: a bias, [N] or [E,N]; box has a K of 1, rank counts it */
     bool renamed;                /* an output goes by another name than the format's */
 };
 

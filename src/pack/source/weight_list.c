@@ -16,7 +16,7 @@ struct tp_weight_form *tp_weights_form(struct tp_weights *weights,
 
 void tp_weights_close(struct tp_weights *weights)
 {
-    for (size_t i = 0; i < weights->count; i++)
+    for (size_t i = 0; i < weights->count + weights->biases; i++)
         tp_weight_close(&weights->items[i]);
     free(weights->items);
     free(weights->other);

@@ -10,6 +10,8 @@
 struct tp_weights {
     struct tp_weight *items; /* in the order of the checkpoint's data */
     size_t count, capacity;
+    size_t biases; /* that many more behind them, by name: plain tensors that are biases by their
+                      names and shapes. They are among the others, too */
     struct tp_store names;
     struct tp_shared *forms; /* struct tp_weight_form; NULL: no weight yet */
     uint32_t *other;         /* tensors that are no weight: 1-D, integers, ... */

@@ -3,6 +3,7 @@
  */
 #include "pack/source/weights.h"
 
+#include "base/suffix.h"
 #include "pack/source/descriptor.h"
 #include "pack/text/json_memory.h"
 #include "pack/model/model_names.h"
@@ -420,11 +421,59 @@ static enum tp_code find_plain(struct finder *f)
         uint32_t index = f->ckpt->by_data[i];
         if (f->used[index])
             continue;
-        if (is_plain(&f->ckpt->tensors[index]))
+        if (is_plain(&f->ckpt->tensors[index])) {
             code = add_plain(f, index);
-        else
+            f->used[index] = false; /* packed weights alone claim theirs */
+        } else {
             weights->other[weights->other_count++] = index;
+        }
     }
+    return code;
+}
+
+/* A bias by its name and shape: [N] of a matrix, [E,N] of a stack. */
+static bool is_bias(const struct tp_tensor *tensor)
+{
+    return tp_dtype_is_float(tensor->dtype) && tensor->bytes > 0 &&
+           ((tensor->rank == 1 && tp_ends_with(tensor->name, ".bias")) ||
+            (tensor->rank == 2 && (tp_ends_with(tensor->name, "_bias") ||
+                                   tp_ends_with(tensor->name, ".bias"))));
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct tp_weight *)a)->name, ((const struct tp_weight *)b)->name);
+}
+
+static enum tp_code add_bias(struct finder *f, uint32_t index)
+{
+    const struct tp_tensor *tensor = &f->ckpt->tensors[index];
+    bool stack = tensor->rank == 2;
+    struct tp_weight_form form;
+    struct tp_weight weight = {.form = &form};
+    memset(&form, 0, sizeof form); /* what lies between the members is compared, too */
+    form.rank = stack ? 3 : 2;
+    form.dtype = tensor->dtype;
+    form.flat = true;
+    form.box = (struct tp_box3){stack ? tensor->shape[0] : 1, tensor->shape[stack], 1};
+    no_tensors(&weight);
+    weight.tensor[0] = index;
+    return add(f, &weight, tensor->name, strlen(tensor->name));
+}
+
+/* Behind all weights: the biases, which a format may want in another order. */
+static enum tp_code find_biases(struct finder *f)
+{
+    struct tp_weights *weights = f->weights;
+    size_t count = weights->count;
+    enum tp_code code = TP_OK;
+    for (uint32_t t = 0; t < f->ckpt->tensor_count && code == TP_OK; t++)
+        if (!f->used[t] && is_bias(&f->ckpt->tensors[t]))
+            code = add_bias(f, t);
+    weights->biases = weights->count - count;
+    weights->count = count;
+    if (weights->biases)
+        qsort(weights->items + count, weights->biases, sizeof *weights->items, by_name);
     return code;
 }
 
@@ -444,10 +493,12 @@ static enum tp_code find_weights(const struct tp_checkpoint *ckpt,
         code = find_recognised(&f); /* before the plain ones: they own their scales */
     if (code == TP_OK && plain)
         code = find_plain(&f);
+    if (code == TP_OK && plain)
+        code = find_biases(&f);
     free(f.used);
     if (code == TP_OK)
-        code = tp_os_trim((void **)&weights->items, &weights->capacity, weights->count,
-                          sizeof *weights->items, err);
+        code = tp_os_trim((void **)&weights->items, &weights->capacity,
+                          weights->count + weights->biases, sizeof *weights->items, err);
     code = tp_json_check(mark, code, err);
     if (code)
         tp_weights_close(weights);

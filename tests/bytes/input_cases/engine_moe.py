@@ -32,7 +32,8 @@ def rows_of(t, e, rows=slice(None)):
 def experts(t, names):
     """A checkpoint with a matrix for each expert. `names`: of the golden's -> of the source's."""
     source = {}
-    for name, to in names.items():
+    biases = {"bias": "bias"} if "in_w13_bias" in t else {}
+    for name, to in (names | biases).items():
         w13, w2 = t["in_w13_" + name], t["in_w2_" + name]
         half = w13.shape[1] // 2
         for e in range(w13.shape[0]):
@@ -63,6 +64,8 @@ def gptoss(t):
         shape = (w.shape[0], w.shape[1], w.shape[2] // 16, 16)
         source[f"{AT}{name}_blocks"] = Tensor("U8", shape, w.data)
         source[f"{AT}{name}_scales"] = Tensor("U8", scale.shape, scale.data)
+        if f"in_{part}_bias" in t:
+            source[f"{AT}{name}_bias"] = t[f"in_{part}_bias"]
     return source
 
 
@@ -91,6 +94,8 @@ def check_values(report, work, out):
             first, step = origin.get("row", 0), origin.get("step", 1)
             for e in range(values.shape[0]):
                 theirs = plain[origin["name"].replace("{e}", str(e))].f32()
+                if unit.descriptor.get("part") == "bias":
+                    theirs = theirs[..., None]
                 theirs = theirs if theirs.ndim == 2 else theirs[e]
                 theirs = theirs.T if origin.get("transposed") else theirs
                 theirs = theirs[first:first + (origin["rows"] - 1) * step + 1:step]
@@ -105,8 +110,8 @@ def check_elements(work, unit, values):
     rng = np.random.default_rng(18)
     for _ in range(3):
         e, n, k = (int(rng.integers(size)) for size in values.shape)
-        done = tool.run("dump", work.at("out.safetensors"), unit.prefix + "weight", "--at",
-                        f"{e},{n},{k}", "--json")
+        name = unit.prefix + ("" if unit.descriptor.get("part") else "weight")
+        done = tool.run("dump", work.at("out.safetensors"), name, "--at", f"{e},{n},{k}", "--json")
         got = np.float32(json.loads(done.stdout)["value"])
         want = values[e, n, k]
         if not np.array_equal(got, want, equal_nan=True):
@@ -137,6 +142,8 @@ def check(report, source, to, want, others=()):
 
 
 def both(t, *suffixes):
+    if "out_w13_bias" in t:
+        suffixes += ("bias",)
     return {f"{part}_{s}": t[f"out_{part}_{s}"] for part in ("w13", "w2") for s in suffixes}
 
 
@@ -165,7 +172,9 @@ def _(report):
     check(report, compressed(t), "mxfp4-trtllm", both(t, *WEIGHTS), ("mxfp4-flashinfer-sm90",))
     for name in ("mxfp4_gptoss", "mxfp4_gptoss_pad"):
         check(report, gptoss(cases[name]), "mxfp4-trtllm", both(cases[name], *WEIGHTS),
-              ("mxfp4-flashinfer-sm90",) + (() if "pad" in name else ("mxfp4-megamoe",)))
+              ("mxfp4-flashinfer-sm90",))
+    without = {k: v for k, v in cases["mxfp4_gptoss"].items() if "bias" not in k}
+    check(report, gptoss(without), "mxfp4-trtllm", both(without, *WEIGHTS), ("mxfp4-megamoe",))
     t = cases["mxfp8_gated_pad"]
     source = experts(t, {"weight": "weight", "weight_scale": "weight_scale"})
     check(report, source, "mxfp8-trtllm", both(t, *WEIGHTS))
@@ -189,6 +198,13 @@ def _(report):
         n, words = source[key].shape
         source[key[:-6] + "shape"] = tensor("I64", np.array([n, words * 8], dtype=np.int64))
     check(report, source, "mxint4-trtllm", both(t, *WEIGHTS))
+
+
+@case("engines: TRTLLM-gen experts, BF16")
+def _(report):
+    t = load("trtllm")["bf16_gated"]
+    names = {"weight": "weight"}
+    check(report, experts(t, names), "bf16-trtllm", both(t, *names))
 
 
 @case("engines: MXFP4 experts for Hopper")
@@ -271,6 +287,33 @@ def _(report):
             report.bytes += 1
 
 
+@case("engines: a bias goes where the rows of its weight go, or the weight is refused")
+def _(report):
+    t = load("trtllm")["mxfp4_gptoss"]
+    with tool.Workdir() as work:
+        stfile.save(work.at("in.safetensors"), gptoss(t))
+        done = tool.run("convert", work.at("in.safetensors"), "-o", work.at("o.safetensors"),
+                        "--to", "mxfp4-megamoe", "--quiet", check=False)
+        if done.returncode != 4 or "it has a bias, and mxfp4-megamoe does not say" not in done.stderr:
+            raise Mismatch(f"{done.returncode} {done.stderr}")
+        out, _ = tool.convert(work.at("in.safetensors"), work.at("a.safetensors"), "mxfp4-trtllm",
+                              None, KEEP)
+        if AT + "gate_up_proj_bias" in out:
+            raise Mismatch("the bias is there in both orders")
+        again, _ = tool.convert(work.at("a.safetensors"), work.at("b.safetensors"), "mxfp4-trtllm",
+                                None, KEEP)
+        report.equal("again", again[AT + "w13_bias"].bytes, out[AT + "w13_bias"].bytes)
+    half = dict(experts(load("trtllm")["mxfp4_gateup_pad"],
+                        {"weight": "weight_packed", "weight_scale": "weight_scale"}))
+    del half[AT + "0.up_proj.bias"]
+    with tool.Workdir() as work:
+        stfile.save(work.at("in.safetensors"), half)
+        done = tool.run("convert", work.at("in.safetensors"), "-o", work.at("o.safetensors"),
+                        "--to", "mxfp4-trtllm", "--quiet", check=False)
+        if done.returncode != 4 or "some have a bias and others have none" not in done.stderr:
+            raise Mismatch(f"{done.returncode} {done.stderr}")
+
+
 @case("engines: plain stacks, ranks and back, a single expert's matrix")
 def _(report):
     rng = np.random.default_rng(20)
@@ -282,7 +325,21 @@ def _(report):
         split[f"{AT}{e}.up_proj.weight"] = rows_of(stack, e, slice(128, None))
         split[f"{AT}{e}.down_proj.weight"] = rows_of(down, e)
     whole = {AT + "gate_up_proj": stack, AT + "down_proj": down}
-    for to in ("nvfp4-trtllm", "fp8-trtllm", "mxfp4-trtllm", "nvfp4-cutlass-moe"):
+    for e in range(2):  # of which only some formats say what becomes of them
+        for part, n in (("gate", 128), ("up", 128), ("down", 256)):
+            split[f"{AT}{e}.{part}_proj.bias"] = stfile.from_f32(
+                "F16", rng.standard_normal(n).astype(np.float32))
+    whole[AT + "gate_up_proj_bias"] = stfile.from_f32("F16", np.concatenate([np.stack(
+        [split[f"{AT}{e}.{part}_proj.bias"].f32() for e in range(2)]) for part in ("gate", "up")],
+        axis=1))
+    whole[AT + "down_proj_bias"] = stfile.from_f32("F16", np.stack(
+        [split[f"{AT}{e}.down_proj.bias"].f32() for e in range(2)]))
+    for to in ("mxfp4-trtllm", "mxfp4-flashinfer-sm90", "mxfp4-cutlass-moe", "nvfp4-trtllm",
+               "fp8-trtllm", "nvfp4-cutlass-moe", "bf16-trtllm"):
+        biased = to.startswith("mxfp4")
+        if not biased:
+            split = {k: v for k, v in split.items() if not k.endswith("bias")}
+            whole = {k: v for k, v in whole.items() if not k.endswith("bias")}
         with tool.Workdir() as work:
             stfile.save(work.at("split.safetensors"), split)
             stfile.save(work.at("whole.safetensors"), whole)
@@ -291,8 +348,12 @@ def _(report):
             equal_files(report, to, work.at("a.safetensors"), work.at("b.safetensors"))
             for name, back in (("a.safetensors", split), ("b.safetensors", whole)):
                 tool.run("unpack", work.at(name), "-o", work.at("back.safetensors"), "--quiet", "--force")
-                if set(tool.load(work.at("back.safetensors"))[0]) != set(back):
+                plain = tool.load(work.at("back.safetensors"))[0]
+                if set(plain) != set(back):
                     raise Mismatch(f"{to}: unpack restores other tensors")
+                for key in plain:
+                    if key.endswith("bias") and not np.array_equal(plain[key].f32(), back[key].f32()):
+                        raise Mismatch(f"{to}: unpack restores another {key}")
             check_ranks(report, work, to)
 
 

@@ -19,7 +19,8 @@ def engine(path, ranks, options, strict=True):
     from vllm.engine.arg_utils import EngineArgs
 
     options = {key: value == "yes" if value in ("yes", "no")
-               else int(value) if value.isdigit() else value for key, value in options.items()}
+               else int(value) if (value or "").isdigit() else value
+               for key, value in options.items()}
     stages = options.get("pipeline_parallel_size", 1)
     return EngineArgs(
         model=path, skip_tokenizer_init=True, enforce_eager=True, max_model_len=64,

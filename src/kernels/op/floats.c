@@ -1,0 +1,84 @@
+/* Numbers that are put in another order, one by one; see floats.h. Invariant: bits are kept where
+ * the type is, so that NaNs of any payload go there and back. */
+#include "kernels/op/floats.h"
+
+#include "kernels/op/plane.h"
+#include "kernels/op/scalar.h"
+
+#include <string.h>
+
+enum tp_dtype tp_floats_dtype(enum tp_element element)
+{
+    return element == TP_ELEM_BF16 ? TP_BF16 : element == TP_ELEM_F16 ? TP_F16 : TP_F32;
+}
+
+/* Element `from` of values of one type becomes element `to` of values of another. */
+static void copy(enum tp_dtype type, const void *values, uint64_t from, enum tp_dtype target,
+                 void *out, uint64_t to)
+{
+    size_t width = tp_dtype_bits(target) / 8;
+    uint8_t *at = (uint8_t *)out + to * width;
+    if (type == target) {
+        memcpy(at, (const uint8_t *)values + from * width, width);
+        return;
+    }
+    float value = tp_load_value(values, type, from);
+    uint32_t word = tp_f32_bits(value);
+    uint16_t half = target == TP_BF16 ? tp_f32_to_bf16(value) : tp_f32_to_f16(value);
+    memcpy(at, target == TP_F32 ? (void *)&word : (void *)&half, width);
+}
+
+void tp_floats_encode(const struct tp_op *op, struct tp_args *args)
+{
+    const struct tp_box3 box = args->box;
+    void *scratch = args->scratch;
+    struct tp_plane p = tp_plane_open(op, TP_ROLE_CODES, args, args->out, &scratch);
+    uint64_t i = 0;
+    if (args->flags & TP_FAILED)
+        return;
+    tp_plane_fill(&p);
+    for (uint64_t e = 0; e < box.e; e++) {
+        tp_plane_enter(&p, e);
+        for (uint64_t n = 0; n < box.n; n++)
+            for (uint64_t k = 0; k < box.k; k++)
+                copy(args->dtype, args->in[0], i++, tp_floats_dtype(p.element), p.data,
+                     tp_plane_at(&p, n, k));
+    }
+}
+
+void tp_floats_repack(const struct tp_op *from, const struct tp_op *to, struct tp_args *args)
+{
+    const struct tp_box3 box = args->box;
+    void *scratch = args->scratch;
+    struct tp_plane p =
+        tp_plane_open(from, TP_ROLE_CODES, args, (void *const *)args->in, &scratch);
+    struct tp_plane q = tp_plane_open(to, TP_ROLE_CODES, args, args->out, &scratch);
+    if (args->flags & TP_FAILED)
+        return;
+    tp_plane_fill(&q);
+    for (uint64_t e = 0; e < box.e; e++) {
+        tp_plane_enter(&p, e);
+        tp_plane_enter(&q, e);
+        for (uint64_t n = 0; n < box.n && q.data; n++)
+            for (uint64_t k = 0; k < box.k; k++)
+                copy(tp_floats_dtype(p.element), p.data, tp_plane_at(&p, n, k),
+                     tp_floats_dtype(q.element), q.data, tp_plane_at(&q, n, k));
+    }
+}
+
+void tp_floats_decode(const struct tp_op *op, struct tp_args *args)
+{
+    const struct tp_box3 box = args->box;
+    void *scratch = args->scratch;
+    struct tp_plane p = tp_plane_open(op, TP_ROLE_CODES, args, (void *const *)args->in, &scratch);
+    uint64_t i = 0;
+    if (args->flags & TP_FAILED)
+        return;
+    for (uint64_t e = 0; e < box.e; e++) {
+        tp_plane_enter(&p, e);
+        for (uint64_t n = 0; n < box.n; n++)
+            for (uint64_t k = 0; k < box.k; k++)
+                copy(tp_floats_dtype(p.element), p.data, tp_plane_at(&p, n, k), args->dtype,
+                     args->out[0], i++);
+    }
+}
