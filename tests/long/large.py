@@ -273,6 +273,16 @@ def writes_all(path, work, megabytes):
     shutil.rmtree(out, ignore_errors=True)
 
 
+def writes_ranks(work):
+    """Of ranks headers, index and manifest of the whole are written as they are made, too."""
+    path = many_tensors(os.path.join(work, "ranks.safetensors"), 20_000, 20)
+    status, errors, _, peak = measure("convert", path, "-o", os.path.join(work, "ranks"), "--to",
+                                      "mxfp8-ct", "--include", ".", "--quiet", "--tp", "2",
+                                      "--max-memory", "64MiB")
+    check(status == 0 and within(peak, 64), "20000 tensors to two ranks in 64 MiB: "
+          f"{peak / 2**20:.0f} MiB {errors}")
+
+
 def hostile_manifest(work, megabytes):
     """A manifest of so many small values: neither `verify` nor a second run takes memory for them."""
     source, out = os.path.join(work, "few"), os.path.join(work, "manifest")
@@ -398,6 +408,7 @@ def main():
         any_shape(work, long)
         encoders_within(work)
         opened_within(work)
+        writes_ranks(work)
         hostile_manifest(work, 60)
         if long:
             too_many(work)

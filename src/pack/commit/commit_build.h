@@ -107,6 +107,7 @@ enum tp_code tp_commit_check_case(const struct tp_commit *c);
  * unfinished output, which this program alone writes to, so that any file is its own. */
 enum tp_code tp_commit_check_replace(const struct tp_plan *plan, const char *path, bool begun,
                                      struct tp_err *err);
+bool tp_commit_is_rank(const char *name); /* "rank_3" */
 bool tp_commit_is_source(const struct tp_plan *plan, const struct stat *st);
 /* Journals and what belongs to parts: names that a finished output does not keep. */
 #define TP_PART_NAME ".tilepack-plan"
@@ -139,8 +140,15 @@ enum tp_code tp_commit_write_text(struct tp_commit *c, const char *name,
                                   enum tp_code (*make)(struct tp_commit *c, struct tp_text *text),
                                   uint64_t *size, uint8_t hash[TP_HASH_BYTES]);
 
+/* commit_files.c: what tp_commit_write_text() makes of them. */
+enum tp_code tp_commit_make_index(struct tp_commit *c, struct tp_text *text);
+enum tp_code tp_commit_make_manifest(struct tp_commit *c, struct tp_text *text);
+
+/* ranks_text.c: tilepack-tp.json, what join needs of the whole beside its tensors. `rank` is one
+ * of its ranks, complete. */
+enum tp_code tp_commit_write_join(struct tp_commit *c, const struct tp_commit *rank);
+
 /* commit_ranks.c. These do nothing where there are no ranks. */
-bool tp_commit_is_rank(const char *name); /* "rank_3" */
 enum tp_code tp_commit_rank_directories(struct tp_commit *c);
 /* Small files and manifest of each rank, then what joins them. */
 enum tp_code tp_commit_write_ranks(struct tp_commit *c);

@@ -290,12 +290,12 @@ enum tp_code tp_commit_copy_others(struct tp_commit *c, bool all)
     return code;
 }
 
-static enum tp_code make_index(struct tp_commit *c, struct tp_text *text)
+enum tp_code tp_commit_make_index(struct tp_commit *c, struct tp_text *text)
 {
     return tp_index_text(c->plan, text, c->err);
 }
 
-static enum tp_code make_manifest(struct tp_commit *c, struct tp_text *text)
+enum tp_code tp_commit_make_manifest(struct tp_commit *c, struct tp_text *text)
 {
     uint64_t mark = tp_json_mark();
     enum tp_code code =
@@ -308,7 +308,7 @@ enum tp_code tp_commit_write_texts(struct tp_commit *c)
     struct tp_text config = {0};
     uint8_t hash[TP_HASH_BYTES];
     uint64_t mark = tp_json_mark(), size;
-    enum tp_code code = tp_commit_write_text(c, TP_INDEX_NAME, make_index, &size, hash);
+    enum tp_code code = tp_commit_write_text(c, TP_INDEX_NAME, tp_commit_make_index, &size, hash);
     if (code == TP_OK)
         code = record(c, TP_INDEX_NAME, size, hash);
     if (code == TP_OK && (code = tp_config_text(c->plan, &config, c->err)) == TP_OK && config.data)
@@ -320,7 +320,7 @@ enum tp_code tp_commit_write_texts(struct tp_commit *c)
         code = tp_manifest_digest(c->partial, c->files, c->file_count, c->options->run.jobs,
                                   c->options->run.stop, c->err);
     if (code == TP_OK && (code = tp_checkpoint_unchanged(c->plan->ckpt, c->err)) == TP_OK)
-        code = tp_commit_write_text(c, TP_MANIFEST_NAME, make_manifest, &size, NULL);
+        code = tp_commit_write_text(c, TP_MANIFEST_NAME, tp_commit_make_manifest, &size, NULL);
     return tp_json_check(mark, code, c->err);
 }
 

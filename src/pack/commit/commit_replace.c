@@ -74,6 +74,13 @@ bool tp_commit_is_own(const char *name)
            strncmp(name, TP_PART_NAME, strlen(TP_PART_NAME)) == 0;
 }
 
+bool tp_commit_is_rank(const char *name)
+{
+    size_t size = strlen(TP_RANK_PREFIX);
+    return strncmp(name, TP_RANK_PREFIX, size) == 0 && name[size] &&
+           name[size + strspn(name + size, "0123456789")] == '\0';
+}
+
 bool tp_commit_is_mark(const char *name)
 {
     return tp_ends_with(name, ".safetensors") || tp_ends_with(name, ".safetensors.zst") ||

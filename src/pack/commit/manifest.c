@@ -4,6 +4,7 @@
 #include "pack/file/own_hash.h"
 #include "pack/plan/describe.h"
 #include "pack/text/json_indent.h"
+#include "pack/text/json_items.h"
 #include "pack/text/json_memory.h"
 #include "pack/os/os.h"
 
@@ -86,28 +87,9 @@ static enum tp_code begin_text(const struct tp_plan *plan, const struct tp_reque
     return code;
 }
 
-/* A list or object whose items come one by one. */
-struct items {
-    struct tp_text *text;
-    size_t count;
-};
-
-static enum tp_code begin_item(struct items *items, char opening, struct tp_err *err)
-{
-    enum tp_code code = tp_text_part(items->text, err);
-    return code ? code : tp_text_add(items->text, (char[]){items->count++ ? ',' : opening, '\n',
-                                                           ' ', ' '}, 4, err);
-}
-
-static enum tp_code end_items(const struct items *items, const char *empty, struct tp_err *err)
-{
-    return items->count ? tp_text_add(items->text, (char[]){'\n', ' ', empty[1]}, 3, err)
-                        : tp_text_add_word(items->text, empty, err);
-}
-
 static enum tp_code add_kept(const struct tp_plan *plan, struct tp_text *text, struct tp_err *err)
 {
-    struct items items = {.text = text};
+    struct tp_items items = {.text = text};
     struct tp_text item = {0};
     enum tp_code code = tp_text_add_word(text, ",\n \"kept\": ", err);
     for (size_t k = 0; k < plan->kept_count && code == TP_OK; k++) {
@@ -115,7 +97,7 @@ static enum tp_code add_kept(const struct tp_plan *plan, struct tp_text *text, s
         if (!kept->reason)
             continue;
         item.size = 0;
-        if ((code = begin_item(&items, '{', err)) == TP_OK &&
+        if ((code = tp_items_next(&items, '{', err)) == TP_OK &&
             (code = tp_text_add_json(&item, plan->ckpt->tensors[kept->tensor].name, err)) ==
                 TP_OK &&
             (code = tp_text_add_word(&item, ":", err)) == TP_OK &&
@@ -123,24 +105,24 @@ static enum tp_code add_kept(const struct tp_plan *plan, struct tp_text *text, s
             code = tp_json_indent(item.data, 2, text, err);
     }
     tp_text_free(&item);
-    return code ? code : end_items(&items, "{}", err);
+    return code ? code : tp_items_end(&items, "{}", err);
 }
 
 static enum tp_code add_unit(void *arg, const char *unit, struct tp_err *err)
 {
-    struct items *items = arg;
-    enum tp_code code = begin_item(items, '[', err);
+    struct tp_items *items = arg;
+    enum tp_code code = tp_items_next(items, '[', err);
     return code ? code : tp_json_indent(unit, 2, items->text, err);
 }
 
 static enum tp_code add_units(const struct tp_plan *plan, struct tp_text *text,
                               struct tp_err *err)
 {
-    struct items items = {.text = text};
+    struct tp_items items = {.text = text};
     enum tp_code code = tp_text_add_word(text, ",\n \"units\": ", err);
     if (code == TP_OK)
         code = tp_units_describe(plan, UINT32_MAX, NULL, add_unit, &items, err);
-    return code ? code : end_items(&items, "[]", err);
+    return code ? code : tp_items_end(&items, "[]", err);
 }
 
 enum tp_code tp_manifest_text(const struct tp_plan *plan, const struct tp_request *request,

@@ -1,0 +1,210 @@
+/* tilepack-tp.json: all of the whole but its tensors. It is written as it is made, as it holds
+ * headers, index and manifest of the whole: of a million tensors a gigabyte.
+ *
+ * Index and manifest stand in files of their own while it is written, because their hashes are
+ * needed before their texts. Invariant: what is in memory is one part (tp_text_part()), and the
+ * text is that of json_dumps() with JSON_INDENT(1).
+ */
+#include "pack/commit/commit_build.h"
+
+#include "base/num.h"
+#include "pack/file/own_hash.h"
+#include "pack/plan/config.h"
+#include "pack/text/json_indent.h"
+#include "pack/text/json_items.h"
+#include "pack/text/json_memory.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define INDEX TP_RANKS_NAME ".index"
+#define MANIFEST TP_RANKS_NAME ".manifest"
+
+/* Members up to "rank_plans", as the text of an object whose last brace is missing. */
+static enum tp_code begin_text(const struct tp_commit *c, struct tp_text *text)
+{
+    const struct tp_ranks *ranks = c->options->ranks;
+    char id[TP_HASH_TEXT];
+    json_t *ids = json_array();
+    for (unsigned r = 0; r < ranks->count; r++) {
+        tp_manifest_plan_id(&ranks->plans[r], id);
+        json_array_append_new(ids, json_string(id));
+    }
+    tp_manifest_plan_id(c->plan, id);
+    json_t *json = json_pack("{s:i,s:s,s:i,s:s,s:o}", "tilepack_tp", TP_RANKS_VERSION, TP_OWN_KEY,
+                             TP_OWN_ZEROS, "ranks", (int)ranks->count, "plan", id, "rank_plans",
+                             ids);
+    char *dump = json ? json_dumps(json, JSON_INDENT(1)) : NULL;
+    json_decref(json);
+    if (!dump)
+        return tp_fail(c->err, TP_E_MEMORY, "out of memory for the list of ranks");
+    enum tp_code code = tp_text_add(text, dump, strlen(dump) - strlen("\n}"), c->err);
+    free(dump);
+    return code;
+}
+
+static json_t *cut_json(const struct tp_unit *unit, const struct tp_cut *cut)
+{
+    json_t *rows = json_array();
+    for (uint32_t p = 0; cut->along == TP_CUT_N && p < cut->pieces; p++)
+        json_array_append_new(rows, json_integer((json_int_t)cut->piece_rows[p]));
+    return json_pack("{s:s+,s:s,s:[I,I,I],s:o}", "prefix", unit->name,
+                     (char[2]){unit->form->joint}, "along", cut->along == TP_CUT_K ? "K" : "N",
+                     "box", (json_int_t)unit->form->box.e, (json_int_t)unit->form->box.n,
+                     (json_int_t)unit->form->box.k, "rows", rows);
+}
+
+static enum tp_code add_cuts(const struct tp_commit *c, struct tp_text *text)
+{
+    const struct tp_ranks *ranks = c->options->ranks;
+    struct tp_items items = {.text = text};
+    enum tp_code code = tp_text_add_word(text, ",\n \"cuts\": ", c->err);
+    for (size_t u = 0; u < ranks->run.unit_count && code == TP_OK; u++) {
+        if (ranks->cuts[u].along == TP_CUT_NONE)
+            continue;
+        json_t *json = cut_json(&ranks->run.units[u], &ranks->cuts[u]);
+        char *cut = json ? json_dumps(json, JSON_COMPACT) : NULL;
+        json_decref(json);
+        if (!cut)
+            code = tp_fail(c->err, TP_E_MEMORY, "out of memory for the list of ranks");
+        else if ((code = tp_items_next(&items, '[', c->err)) == TP_OK)
+            code = tp_json_indent(cut, 2, text, c->err);
+        free(cut);
+    }
+    return code ? code : tp_items_end(&items, "[]", c->err);
+}
+
+/* A header without the eight bytes of its length. */
+static enum tp_code add_header(void *arg, const char *piece, size_t size, uint64_t offset,
+                               struct tp_err *err)
+{
+    struct tp_text *text = arg;
+    size_t skipped = offset < 8 ? (size_t)tp_min_u64(8 - offset, size) : 0;
+    enum tp_code code = tp_text_add_quoted(text, piece + skipped, size - skipped, err);
+    return code ? code : tp_text_part(text, err);
+}
+
+static enum tp_code add_files(const struct tp_commit *c, struct tp_text *text)
+{
+    struct tp_items items = {.text = text};
+    enum tp_code code = tp_text_add_word(text, ",\n \"files\": ", c->err);
+    for (size_t f = 0; f < c->plan->file_count && code == TP_OK; f++) {
+        const struct tp_plan_file *file = &c->plan->files[f];
+        if ((code = tp_items_next(&items, '[', c->err)) == TP_OK &&
+            (code = tp_text_add_word(text, "{\n   \"name\": ", c->err)) == TP_OK &&
+            (code = tp_text_add_json(text, file->name, c->err)) == TP_OK &&
+            (code = tp_text_add_number(text, ",\n   \"size\": ", file->size, c->err)) == TP_OK &&
+            (code = tp_text_add_word(text, ",\n   \"header\": \"", c->err)) == TP_OK &&
+            (code = tp_squeezed_each(&file->header, add_header, text, c->err)) == TP_OK)
+            code = tp_text_add_word(text, "\"\n  }", c->err);
+    }
+    return code ? code : tp_items_end(&items, "[]", c->err);
+}
+
+/* The text of a file of the partial directory, as the value of a key. */
+static enum tp_code add_file(const struct tp_commit *c, const char *key, const char *name,
+                             struct tp_text *text)
+{
+    enum { PART = 1 << 16 };
+    int fd = -1;
+    struct stat st;
+    char *path = tp_os_format(c->err, "%s/%s", c->partial, name), *part = tp_os_alloc(PART, c->err);
+    enum tp_code code = path && part ? tp_os_open_regular(path, O_NOFOLLOW, &fd, &st, c->err)
+                                     : TP_E_MEMORY;
+    if (code == TP_OK)
+        code = tp_text_addf(text, c->err, ",\n \"%s\": \"", key);
+    for (uint64_t at = 0, size; code == TP_OK && at < (uint64_t)st.st_size; at += size) {
+        size = tp_min_u64((uint64_t)st.st_size - at, PART);
+        if ((code = tp_os_read(fd, part, size, at, path, c->err)) == TP_OK &&
+            (code = tp_text_add_quoted(text, part, size, c->err)) == TP_OK)
+            code = tp_text_part(text, c->err);
+    }
+    tp_os_close(&fd);
+    free(part);
+    free(path);
+    return code ? code : tp_text_add_word(text, "\"", c->err);
+}
+
+static enum tp_code add_config(const struct tp_commit *c, struct tp_text *text)
+{
+    struct tp_text config = {0};
+    struct tp_err local = {0};
+    enum tp_code code = tp_config_text(c->plan, &config, c->err);
+    if (code == TP_OK)
+        code = tp_text_add_word(text, ",\n \"config\": ", c->err);
+    if (code == TP_OK && tp_text_add_json(text, config.data ? config.data : "", &local))
+        code = local.code == TP_E_INPUT ? tp_fail(c->err, TP_E_INPUT, "config.json is not UTF-8")
+                                        : tp_fail(c->err, local.code, "%s", local.what);
+    tp_text_free(&config);
+    return code;
+}
+
+static enum tp_code make_text(struct tp_commit *c, struct tp_text *text)
+{
+    uint64_t mark = tp_json_mark();
+    enum tp_code code = begin_text(c, text);
+    if (code == TP_OK && (code = add_cuts(c, text)) == TP_OK &&
+        (code = add_files(c, text)) == TP_OK &&
+        (code = add_file(c, "index", INDEX, text)) == TP_OK &&
+        (code = add_config(c, text)) == TP_OK &&
+        (code = add_file(c, "manifest", MANIFEST, text)) == TP_OK)
+        code = tp_text_add_word(text, "\n}", c->err);
+    return tp_json_check(mark, code, c->err);
+}
+
+/* The files of the whole for its manifest, hashes and digests of shards zero; what follows them in
+ * a rank's own list is the same but for the index. */
+static enum tp_code whole_files(const struct tp_commit *c, const struct tp_commit *rank,
+                                const struct tp_manifest_file *index,
+                                struct tp_manifest_file **files)
+{
+    size_t shards = c->plan->file_count;
+    *files = tp_os_zalloc(rank->file_count + 1, sizeof **files, c->err);
+    if (!*files)
+        return TP_E_MEMORY;
+    memcpy(*files, rank->files, rank->file_count * sizeof **files);
+    for (size_t f = 0; f < shards; f++)
+        (*files)[f] = (struct tp_manifest_file){.name = c->plan->files[f].name,
+                                                .size = c->plan->files[f].size,
+                                                .has_sha256 = c->request->digests};
+    struct tp_manifest_file *own = &(*files)[shards];
+    own->size = index->size;
+    memcpy(own->hash, index->hash, sizeof own->hash);
+    memcpy(own->sha256, index->sha256, sizeof own->sha256);
+    return TP_OK;
+}
+
+/* Index and manifest of the whole, in files of their own. */
+static enum tp_code write_whole(struct tp_commit *c, const struct tp_commit *rank)
+{
+    char name[] = INDEX;
+    struct tp_manifest_file index = {.name = name}, *files = NULL;
+    uint64_t ignored;
+    enum tp_code code =
+        tp_commit_write_text(c, INDEX, tp_commit_make_index, &index.size, index.hash);
+    if (code == TP_OK && c->request->digests)
+        code = tp_manifest_digest(c->partial, &index, 1, 1, c->options->run.stop, c->err);
+    if (code == TP_OK && (code = whole_files(c, rank, &index, &files)) == TP_OK) {
+        struct tp_commit whole = {.plan = c->plan, .request = c->request, .options = c->options,
+                                  .partial = c->partial, .dir = c->dir, .err = c->err,
+                                  .files = files, .file_count = rank->file_count};
+        code = tp_commit_write_text(&whole, MANIFEST, tp_commit_make_manifest, &ignored, NULL);
+    }
+    free(files);
+    return code;
+}
+
+enum tp_code tp_commit_write_join(struct tp_commit *c, const struct tp_commit *rank)
+{
+    uint64_t size;
+    enum tp_code code = write_whole(c, rank);
+    if (code == TP_OK)
+        code = tp_commit_write_text(c, TP_RANKS_NAME, make_text, &size, NULL);
+    if (code == TP_OK && size > TP_RANKS_MOST)
+        code = tp_fail(c->err, TP_E_UNSUPPORTED, "there are too many tensors for ranks: "
+                       TP_RANKS_NAME " would be larger than %llu bytes", TP_RANKS_MOST + 0ULL);
+    if (code == TP_OK && (code = tp_commit_remove_file(c->partial, INDEX, c->err)) == TP_OK)
+        code = tp_commit_remove_file(c->partial, MANIFEST, c->err);
+    return code;
+}
