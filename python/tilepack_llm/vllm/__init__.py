@@ -6,7 +6,7 @@ once or more, before it reads a model. Neither torch nor vllm is imported until 
     manifest, support   what is in the checkpoint, and whether it can be served here: no vllm
     config              vLLM's quantization config
     linear, experts     its methods: parameters of the stored shape, filled by copies of tiles
-    kernels             vLLM's own kernels, chosen and built
+    kernels, expert_kernels   vLLM's own kernels, chosen and built
 """
 
 from __future__ import annotations

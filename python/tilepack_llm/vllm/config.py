@@ -16,7 +16,7 @@ from vllm.platforms import current_platform
 
 from ..slices import Packed
 from . import manifest
-from .experts import experts_method
+from .expert_kernels import experts_method
 from .linear import TilepackLinearMethod
 from .support import SUPPORTED, Refused, check_device
 

@@ -1,4 +1,4 @@
-"""Fused experts: the stacks w13 (gate, then up) and w2 are the kernel's operands.
+"""Fused experts: the stacks w13 and w2 are the kernel's operands.
 
 Ranks of tensor parallelism take their rows of both halves of w13 and their columns of w2, those
 of expert parallelism their experts. After loading nothing moves: vLLM's own functions make the
@@ -16,8 +16,17 @@ from vllm.model_executor.utils import is_weights_pre_processed
 
 from ..errors import UnsupportedError
 from ..slices import Output, Packed, columns_of_rank, runs
-from .support import SUPPORTED, Refused, check_boxes
-from .tensors import Place, account, check, constant, copy_tiles, parameter, rename
+from .support import Refused, check_boxes
+from .tensors import (
+    Place,
+    account,
+    check,
+    check_dtype,
+    constant,
+    copy_tiles,
+    parameter,
+    rename,
+)
 
 
 class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
@@ -62,7 +71,8 @@ class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
         params_dtype: torch.dtype,
         **_: Any,
     ) -> None:
-        del params_dtype
+        for packed in self.stored.values():
+            check_dtype(self.prefix, packed, params_dtype)
         inter, ranks, experts = (
             intermediate_size_per_partition,
             self.moe.tp_size,
@@ -161,7 +171,8 @@ class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
                 )
                 return
             half, full_half = n // 2, full_n // 2
-            for i in range(2):  # gate, up
+            side_by_side = output.grid is not None and output.grid.stretches == 2
+            for i in range(1 if side_by_side else 2):  # gate, up
                 begin = i * full_half + rank * half
                 yield (
                     Place(output, mine.box, (i * half, (i + 1) * half), (0, k)),
@@ -213,157 +224,27 @@ class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
             shared_experts_input=shared_experts_input,
         )
 
-
-class W4A8CutlassMoE(TilepackMoEMethod):
-    names = {  # noqa: RUF012
-        "weight_packed": "weight",
-        "weight_group_scale": "weight_scale",
-        "weight_layout": "b_strides",
-    }
-
-    def select(self, moe: Any) -> tuple[Any, Any]:
-        from vllm.model_executor.layers.fused_moe.oracle import w4a8
-
-        backend, experts = w4a8.select_w4a8_moe_backend(config=moe)
-        if backend != w4a8.W4A8MoeBackend.CUTLASS:
-            raise self.other_backend(backend, "cutlass")
-        return backend, experts
-
-    def get_fused_moe_quant_config(self, layer: Any) -> Any:
-        from vllm.model_executor.layers.fused_moe.oracle import w4a8
-
-        return w4a8.make_w4a8_moe_quant_config(
-            backend=self.backend,
-            w1_scale=layer.w13_weight_scale.view(-1),
-            w2_scale=layer.w2_weight_scale.view(-1),
-            g1_alphas=layer.w13_weight_chan_scale,
-            g2_alphas=layer.w2_weight_chan_scale,
-            layer=layer,
+    def apply_monolithic(
+        self,
+        layer: Any,
+        x: torch.Tensor,
+        router_logits: torch.Tensor,
+        input_ids: torch.Tensor | None = None,
+    ) -> Any:
+        """Kernels that route tokens themselves."""
+        del input_ids
+        return self.moe_kernel.apply_monolithic(
+            x,
+            layer.w13_weight,
+            layer.w2_weight,
+            router_logits,
+            activation=layer.activation,
+            global_num_experts=layer.global_num_experts,
+            expert_map=layer.expert_map,
+            apply_router_weight_on_input=layer.apply_router_weight_on_input,
+            num_expert_group=layer.num_expert_group,
+            topk_group=layer.topk_group,
+            e_score_correction_bias=layer.e_score_correction_bias,
+            routed_scaling_factor=layer.routed_scaling_factor,
+            routing_sink=layer.routing_sink,
         )
-
-    def make_kernel(self, layer: Any) -> Any:
-        from vllm.model_executor.layers.fused_moe.oracle import w4a8
-
-        return w4a8.make_w4a8_moe_kernel(
-            backend=self.backend,
-            moe_quant_config=self.moe_quant_config,
-            moe_config=self.moe,
-            experts_cls=self.experts_cls,
-            b_strides1=layer.w13_b_strides.data,
-            b_strides2=layer.w2_b_strides.data,
-            group_size=128,
-            routing_tables=layer._expert_routing_tables(),
-        )
-
-
-class Mxfp4BlockedMoE(TilepackMoEMethod):
-    names = {"weight_packed": "weight"}  # noqa: RUF012
-
-    def select(self, moe: Any) -> tuple[Any, Any]:
-        from vllm.model_executor.layers.fused_moe.experts.cutlass_moe import CutlassExpertsMxfp4
-        from vllm.model_executor.layers.fused_moe.oracle.mxfp4 import Mxfp4MoeBackend
-
-        if moe.moe_backend not in ("auto", "cutlass"):
-            raise self.other_backend(moe.moe_backend, "cutlass")
-        if not CutlassExpertsMxfp4._supports_current_device():
-            raise Refused(f"{self.prefix}: vLLM's CUTLASS kernel for MXFP4 is not for this GPU")
-        # Stock compares with a backend of the W4A16 kernels only; it is what it passes here.
-        return Mxfp4MoeBackend.MARLIN, CutlassExpertsMxfp4
-
-    def view(self, suffix: str, data: torch.Tensor, box: tuple[int, int, int]) -> torch.Tensor:
-        if suffix != "weight_scale":
-            return data
-        e, n, k = box
-        if n % 128 or k % 128:
-            raise Refused(
-                f"{self.prefix}: vLLM's kernel takes N and K in multiples of 128, not {[n, k]}",
-                hint="serve on fewer ranks",
-            )
-        return data.view(e, n, k // 32)
-
-    def get_fused_moe_quant_config(self, layer: Any) -> Any:
-        from vllm.model_executor.layers.fused_moe.config import mxfp4_moe_quant_config
-
-        return mxfp4_moe_quant_config(
-            w1_scale=layer.w13_weight_scale, w2_scale=layer.w2_weight_scale
-        )
-
-    def make_kernel(self, layer: Any) -> Any:
-        from vllm.model_executor.layers.fused_moe.oracle import mxfp4
-
-        kernel = mxfp4.make_mxfp4_moe_kernel(
-            moe_quant_config=self.moe_quant_config,
-            moe_config=self.moe,
-            experts_cls=self.experts_cls,
-            mxfp4_backend=self.backend,
-            routing_tables=layer._expert_routing_tables(),
-        )
-        kernel.fused_experts.process_weights_after_loading(layer)
-        return kernel
-
-
-class DeepGemmMoE(TilepackMoEMethod):
-    names = {"weight_scale_packed": "weight_scale_inv"}  # noqa: RUF012
-
-    def select(self, moe: Any) -> tuple[Any, Any]:
-        from vllm.model_executor.layers.fused_moe.oracle import fp8
-        from vllm.model_executor.layers.quantization.utils.quant_utils import (
-            kFp8Dynamic128Sym,
-            kFp8Static128BlockSym,
-        )
-
-        backend, experts = fp8.select_fp8_moe_backend(moe, kFp8Static128BlockSym, kFp8Dynamic128Sym)
-        known = (fp8.Fp8MoeBackend.DEEPGEMM, fp8.Fp8MoeBackend.BATCHED_DEEPGEMM)
-        if backend not in known:
-            raise self.other_backend(backend, "deep_gemm")
-        return backend, experts
-
-    def view(self, suffix: str, data: torch.Tensor, box: tuple[int, int, int]) -> torch.Tensor:
-        if suffix != "weight_scale_packed":
-            return data
-        return data.transpose(-1, -2)[..., : box[1], :]
-
-    def get_fused_moe_quant_config(self, layer: Any) -> Any:
-        from vllm.model_executor.layers.fused_moe.oracle import fp8
-
-        return fp8.make_fp8_moe_quant_config(
-            fp8_backend=self.backend,
-            w1_scale=layer.w13_weight_scale_inv,
-            w2_scale=layer.w2_weight_scale_inv,
-            a1_scale=None,
-            a2_scale=None,
-            block_shape=[128, 128],
-            layer=layer,
-        )
-
-    def make_kernel(self, layer: Any) -> Any:
-        from vllm.model_executor.layers.fused_moe.oracle import fp8
-
-        return fp8.make_fp8_moe_kernel(
-            moe_quant_config=self.moe_quant_config,
-            moe_config=self.moe,
-            experts_cls=self.experts_cls,
-            fp8_backend=self.backend,
-            routing_tables=layer._expert_routing_tables(),
-        )
-
-
-_METHODS = {
-    "w4a8-cutlass": W4A8CutlassMoE,
-    "mxfp4-blocked": Mxfp4BlockedMoE,
-    "fp8-deepgemm-sm100": DeepGemmMoE,
-}
-
-
-def experts_method(stored: dict[str, Packed], moe: Any, prefix: str) -> TilepackMoEMethod:
-    """The method for a layer of packed experts; Refused where vLLM has no kernel for them."""
-    fmt = stored["w13"].format
-    if not SUPPORTED[fmt].experts:
-        raise Refused(
-            f"{prefix}: no kernel of vLLM for experts reads {fmt} as it lies",
-            hint="convert the experts to "
-            + " or ".join(
-                name for name in _METHODS if SUPPORTED[name].device == SUPPORTED[fmt].device
-            ),
-        )
-    return _METHODS[fmt](stored, moe, prefix)

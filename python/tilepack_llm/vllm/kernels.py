@@ -13,7 +13,6 @@ from typing import Any
 import torch
 
 from ..slices import Packed
-from ..tensor import torch_dtype
 from .support import Refused
 
 Box = tuple[int, int, int]
@@ -170,7 +169,7 @@ def _mxfp4(asked: Asked) -> Any:
     return FlashInferMxFp4LinearKernel(MxFp4LinearLayerConfig(activation_quant_key=kMxfp4Dynamic))
 
 
-def _group(packed: Packed) -> int:
+def group_of(packed: Packed) -> int:
     """Input features that share a scale; -1: all of a row."""
     return packed.per["weight_scale"][1] or -1
 
@@ -182,29 +181,16 @@ def mixed_type(fmt: str) -> Any:
     return scalar_types.uint4b8 if fmt.startswith("w4") else scalar_types.uint8b128
 
 
-def check_scales(prefix: str, packed: Packed, dtype: torch.dtype) -> None:
-    """Kernels with 16-bit activations take scales of the same type."""
-    stored = torch_dtype(packed.outputs["weight_scale"].dtype)
-    if stored != dtype:
-        name = str(stored).removeprefix("torch.")
-        raise Refused(
-            f"{prefix}: its scales are {name}, and the model runs in "
-            f"{str(dtype).removeprefix('torch.')}",
-            hint=f"start it with --dtype {name}",
-        )
-
-
 def _mixed(asked: Asked, kind: Any) -> Any:
     """A kernel for integers and 16-bit activations."""
     from vllm.model_executor.kernels.linear import MPLinearLayerConfig
 
-    check_scales(asked.prefix, asked.mine, asked.dtype)
     config = MPLinearLayerConfig(
         full_weight_shape=asked.full[::-1],
         partition_weight_shape=asked.shape[::-1],
         weight_type=mixed_type(asked.mine.format),
         act_type=asked.dtype,
-        group_size=_group(asked.mine),
+        group_size=group_of(asked.mine),
         zero_points=False,
     )
     _demand(asked.prefix, [kind.can_implement(config)])
@@ -231,7 +217,7 @@ def _check_marlin(asked: Asked, suffix: str, bits: int) -> None:
         )
     blocks, words = asked.mine.outputs[suffix].shape
     stored = (words * 2 // bits, blocks * 16)
-    wanted = marlin_padded_nk(*asked.shape, _group(asked.mine))
+    wanted = marlin_padded_nk(*asked.shape, group_of(asked.mine))
     if stored != wanted:
         raise Refused(
             f"{asked.prefix}: Marlin takes {list(asked.shape)} padded to {list(wanted)}, and the "

@@ -18,7 +18,7 @@ from ..errors import UnsupportedError
 from ..slices import Output, Packed, columns_of_rank, rows_of_rank
 from .kernels import LINEAR, Asked
 from .support import Refused, check_linear
-from .tensors import Place, account, check, copy_tiles, parameter, rename
+from .tensors import Place, account, check, check_dtype, copy_tiles, parameter, rename
 
 _SHARDS = {"q": 0, "k": 1, "v": 2}
 
@@ -51,6 +51,7 @@ class TilepackLinearMethod(LinearMethodBase):  # type: ignore[misc]
         self._refuse_unless(self._checked, input_size)
         self.mine = self.parts[0].of_size((1, n, k))
         outputs = self._refuse_unless(lambda: self.mine.outputs)
+        check_dtype(self.prefix, self.mine, params_dtype)
         self.kernel = LINEAR[fmt].make(
             Asked(self.prefix, self.mine, (output_size, input_size), params_dtype)
         )

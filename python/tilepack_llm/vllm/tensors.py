@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from vllm.logger import init_logger
 
-from ..slices import Output, Span, region
+from ..slices import Output, Packed, Span, region
 from ..tensor import torch_dtype
 from ..tiles import Grid
 from .support import Refused
@@ -68,6 +68,20 @@ def check(where: str, output: Output, tensor: torch.Tensor) -> None:
             f"{where}: {output.suffix} is {tensor.flatten().tolist()[:3]}, expected is "
             f"{list(output.words[:3])}: its codes lie in another layout",
             hint="convert again with this version",
+        )
+
+
+def check_dtype(where: str, packed: Packed, dtype: torch.dtype) -> None:
+    """Refuses a model in another dtype than its weights are for: that of 16-bit scales, which
+    kernels take of the activations' type, and else bfloat16."""
+    scales = (output.dtype for output in packed.outputs.values() if output.suffix == "weight_scale")
+    wanted = torch.float16 if "F16" in scales else torch.bfloat16
+    if dtype != wanted:
+        names = [str(kind).removeprefix("torch.") for kind in (wanted, dtype)]
+        raise Refused(
+            f"{where}: its {packed.format} is for models in {names[0]}, and this one runs in "
+            f"{names[1]}",
+            hint=f"start it with --dtype {names[0]}",
         )
 
 

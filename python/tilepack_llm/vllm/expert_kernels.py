@@ -1,0 +1,340 @@
+"""vLLM's kernels for packed experts: which of its backends reads a format, and what it is made of.
+
+Nothing is computed here. The backend is chosen by vLLM's own functions, told which one the bytes
+are for.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+
+from ..slices import Packed
+from .experts import TilepackMoEMethod
+from .kernels import group_of, mixed_type
+from .support import SUPPORTED, Refused
+
+
+class W4A8CutlassMoE(TilepackMoEMethod):
+    names = {  # noqa: RUF012
+        "weight_packed": "weight",
+        "weight_group_scale": "weight_scale",
+        "weight_layout": "b_strides",
+    }
+
+    def select(self, moe: Any) -> tuple[Any, Any]:
+        from vllm.model_executor.layers.fused_moe.oracle import w4a8
+
+        backend, experts = w4a8.select_w4a8_moe_backend(config=moe)
+        if backend != w4a8.W4A8MoeBackend.CUTLASS:
+            raise self.other_backend(backend, "cutlass")
+        return backend, experts
+
+    def get_fused_moe_quant_config(self, layer: Any) -> Any:
+        from vllm.model_executor.layers.fused_moe.oracle import w4a8
+
+        return w4a8.make_w4a8_moe_quant_config(
+            backend=self.backend,
+            w1_scale=layer.w13_weight_scale.view(-1),
+            w2_scale=layer.w2_weight_scale.view(-1),
+            g1_alphas=layer.w13_weight_chan_scale,
+            g2_alphas=layer.w2_weight_chan_scale,
+            layer=layer,
+        )
+
+    def make_kernel(self, layer: Any) -> Any:
+        from vllm.model_executor.layers.fused_moe.oracle import w4a8
+
+        return w4a8.make_w4a8_moe_kernel(
+            backend=self.backend,
+            moe_quant_config=self.moe_quant_config,
+            moe_config=self.moe,
+            experts_cls=self.experts_cls,
+            b_strides1=layer.w13_b_strides.data,
+            b_strides2=layer.w2_b_strides.data,
+            group_size=128,
+            routing_tables=layer._expert_routing_tables(),
+        )
+
+
+class Mxfp4BlockedMoE(TilepackMoEMethod):
+    names = {"weight_packed": "weight"}  # noqa: RUF012
+
+    def select(self, moe: Any) -> tuple[Any, Any]:
+        from vllm.model_executor.layers.fused_moe.experts.cutlass_moe import CutlassExpertsMxfp4
+        from vllm.model_executor.layers.fused_moe.oracle.mxfp4 import Mxfp4MoeBackend
+
+        if moe.moe_backend not in ("auto", "cutlass"):
+            raise self.other_backend(moe.moe_backend, "cutlass")
+        if not CutlassExpertsMxfp4._supports_current_device():
+            raise Refused(f"{self.prefix}: vLLM's CUTLASS kernel for MXFP4 is not for this GPU")
+        # Stock compares with a backend of the W4A16 kernels only; it is what it passes here.
+        return Mxfp4MoeBackend.MARLIN, CutlassExpertsMxfp4
+
+    def view(self, suffix: str, data: torch.Tensor, box: tuple[int, int, int]) -> torch.Tensor:
+        if suffix != "weight_scale":
+            return data
+        e, n, k = box
+        if n % 128 or k % 128:
+            raise Refused(
+                f"{self.prefix}: vLLM's kernel takes N and K in multiples of 128, not {[n, k]}",
+                hint="serve on fewer ranks",
+            )
+        return data.view(e, n, k // 32)
+
+    def get_fused_moe_quant_config(self, layer: Any) -> Any:
+        from vllm.model_executor.layers.fused_moe.config import mxfp4_moe_quant_config
+
+        return mxfp4_moe_quant_config(
+            w1_scale=layer.w13_weight_scale, w2_scale=layer.w2_weight_scale
+        )
+
+    def make_kernel(self, layer: Any) -> Any:
+        from vllm.model_executor.layers.fused_moe.oracle import mxfp4
+
+        kernel = mxfp4.make_mxfp4_moe_kernel(
+            moe_quant_config=self.moe_quant_config,
+            moe_config=self.moe,
+            experts_cls=self.experts_cls,
+            mxfp4_backend=self.backend,
+            routing_tables=layer._expert_routing_tables(),
+        )
+        kernel.fused_experts.process_weights_after_loading(layer)
+        return kernel
+
+
+class DeepGemmMoE(TilepackMoEMethod):
+    names = {"weight_scale_packed": "weight_scale_inv"}  # noqa: RUF012
+
+    def select(self, moe: Any) -> tuple[Any, Any]:
+        from vllm.model_executor.layers.fused_moe.oracle import fp8
+        from vllm.model_executor.layers.quantization.utils.quant_utils import (
+            kFp8Dynamic128Sym,
+            kFp8Static128BlockSym,
+        )
+
+        backend, experts = fp8.select_fp8_moe_backend(moe, kFp8Static128BlockSym, kFp8Dynamic128Sym)
+        known = (fp8.Fp8MoeBackend.DEEPGEMM, fp8.Fp8MoeBackend.BATCHED_DEEPGEMM)
+        if backend not in known:
+            raise self.other_backend(backend, "deep_gemm")
+        return backend, experts
+
+    def view(self, suffix: str, data: torch.Tensor, box: tuple[int, int, int]) -> torch.Tensor:
+        if suffix != "weight_scale_packed":
+            return data
+        return data.transpose(-1, -2)[..., : box[1], :]
+
+    def get_fused_moe_quant_config(self, layer: Any) -> Any:
+        from vllm.model_executor.layers.fused_moe.oracle import fp8
+
+        return fp8.make_fp8_moe_quant_config(
+            fp8_backend=self.backend,
+            w1_scale=layer.w13_weight_scale_inv,
+            w2_scale=layer.w2_weight_scale_inv,
+            a1_scale=None,
+            a2_scale=None,
+            block_shape=[128, 128],
+            layer=layer,
+        )
+
+    def make_kernel(self, layer: Any) -> Any:
+        from vllm.model_executor.layers.fused_moe.oracle import fp8
+
+        return fp8.make_fp8_moe_kernel(
+            moe_quant_config=self.moe_quant_config,
+            moe_config=self.moe,
+            experts_cls=self.experts_cls,
+            fp8_backend=self.backend,
+            routing_tables=layer._expert_routing_tables(),
+        )
+
+
+class ForcedMoE(TilepackMoEMethod):
+    """Formats that are for one backend, whatever vLLM would choose by itself.
+
+    backend_name  as --moe-backend has it
+    """
+
+    backend_name = "marlin"
+
+    def choose(self, moe: Any) -> tuple[Any, Any]:
+        """vLLM's function of choice, of whose argument `moe` names the backend."""
+        raise NotImplementedError
+
+    def select(self, moe: Any) -> tuple[Any, Any]:
+        if moe.moe_backend not in ("auto", self.backend_name):
+            raise self.other_backend(moe.moe_backend, self.backend_name)
+        told = copy.copy(moe)
+        told.moe_backend = self.backend_name
+        try:
+            found: tuple[Any, Any] = self.choose(told)
+        except (ValueError, NotImplementedError) as error:
+            raise Refused(
+                f"{self.prefix}: {error}", hint="convert the experts to another format"
+            ) from None
+        return found
+
+    def activation(self, layer: Any) -> dict[str, Any]:
+        """What the activation of a layer has beside its kind."""
+        return {
+            "gemm1_alpha": getattr(layer, "swiglu_alpha", None),
+            "gemm1_beta": getattr(layer, "swiglu_beta", None),
+        }
+
+
+class MarlinIntegersMoE(ForcedMoE):
+    """int4 and int8 with 16-bit activations."""
+
+    names = {"weight_packed": "weight"}  # noqa: RUF012
+
+    def choose(self, moe: Any) -> tuple[Any, Any]:
+        from compressed_tensors.quantization import QuantizationArgs
+        from vllm.model_executor.layers.fused_moe.oracle import int_wna16
+        from vllm.model_executor.layers.quantization.utils import quant_utils as keys
+
+        group = group_of(self.stored["w13"])
+        bits = mixed_type(self.stored["w13"].format).size_bits
+        key = keys.kInt8Static
+        if bits == 4:
+            key = keys.kInt4Static32 if group == 32 else keys.kInt4Static
+        args = {"group_size": group, "strategy": "group"} if group > 0 else {"strategy": "channel"}
+        return int_wna16.select_wna16_moe_backend(
+            config=moe,
+            weight_key=key,
+            quant_config=QuantizationArgs(num_bits=bits, type="int", **args),
+            may_have_zp=False,
+            may_have_bias=False,
+        )
+
+    def get_fused_moe_quant_config(self, layer: Any) -> Any:
+        from vllm.model_executor.layers.fused_moe.oracle import int_wna16
+
+        return int_wna16.make_wna16_moe_quant_config(
+            w1_scale=layer.w13_weight_scale,
+            w2_scale=layer.w2_weight_scale,
+            group_size=group_of(self.stored["w13"]),
+            num_bits=mixed_type(self.stored["w13"].format).size_bits,
+            gemm1_clamp_limit=getattr(layer, "swiglu_limit", None),
+            **self.activation(layer),
+        )
+
+    def make_kernel(self, layer: Any) -> Any:
+        from vllm.model_executor.layers.fused_moe.oracle import int_wna16
+
+        return int_wna16.make_wna16_moe_kernel(
+            moe_quant_config=self.moe_quant_config,
+            moe_config=self.moe,
+            experts_cls=self.experts_cls,
+            backend=self.backend,
+            routing_tables=layer._expert_routing_tables(),
+        )
+
+
+class Mxfp4MarlinMoE(ForcedMoE):
+    def choose(self, moe: Any) -> tuple[Any, Any]:
+        from vllm.model_executor.layers.fused_moe.oracle import mxfp4
+
+        return mxfp4.select_mxfp4_moe_backend(moe)
+
+    def view(self, suffix: str, data: torch.Tensor, box: tuple[int, int, int]) -> torch.Tensor:
+        del box
+        return data.view(torch.float8_e8m0fnu) if suffix == "weight_scale" else data
+
+    def get_fused_moe_quant_config(self, layer: Any) -> Any:
+        from vllm.model_executor.layers.fused_moe.oracle import mxfp4
+
+        return mxfp4.make_mxfp4_moe_quant_config(
+            mxfp4_backend=self.backend,
+            w1_scale=layer.w13_weight_scale,
+            w2_scale=layer.w2_weight_scale,
+            layer=layer,
+        )
+
+    def make_kernel(self, layer: Any) -> Any:
+        from vllm.model_executor.layers.fused_moe.oracle import mxfp4
+
+        kernel = mxfp4.make_mxfp4_moe_kernel(
+            moe_quant_config=self.moe_quant_config,
+            moe_config=self.moe,
+            experts_cls=self.experts_cls,
+            mxfp4_backend=self.backend,
+            routing_tables=layer._expert_routing_tables(),
+        )
+        kernel.fused_experts.process_weights_after_loading(layer)
+        return kernel
+
+
+class Fp8MoE(ForcedMoE):
+    """What vLLM makes the kernels of FP8 and MXFP8 of.
+
+    block  rows and columns of a scale
+    """
+
+    block = (1, 32)
+
+    def choose(self, moe: Any) -> tuple[Any, Any]:
+        from vllm.model_executor.layers.fused_moe.oracle import mxfp8
+
+        return mxfp8.select_mxfp8_moe_backend(moe)
+
+    def get_fused_moe_quant_config(self, layer: Any) -> Any:
+        from vllm.model_executor.layers.fused_moe.oracle import fp8
+
+        layer.weight_block_size = list(self.block)
+        return fp8.make_fp8_moe_quant_config(
+            fp8_backend=self.backend,
+            w1_scale=layer.w13_weight_scale,
+            w2_scale=layer.w2_weight_scale,
+            a1_scale=None,
+            a2_scale=None,
+            block_shape=list(self.block),
+            swiglu_limit=getattr(layer, "swiglu_limit", None),
+            layer=layer,
+            **self.activation(layer),
+        )
+
+    def make_kernel(self, layer: Any) -> Any:
+        from vllm.model_executor.layers.fused_moe.oracle import fp8
+
+        return fp8.make_fp8_moe_kernel(
+            moe_quant_config=self.moe_quant_config,
+            moe_config=self.moe,
+            experts_cls=self.experts_cls,
+            fp8_backend=self.backend,
+            routing_tables=layer._expert_routing_tables(),
+        )
+
+
+class Mxfp8MarlinMoE(Fp8MoE):
+    def view(self, suffix: str, data: torch.Tensor, box: tuple[int, int, int]) -> torch.Tensor:
+        del box
+        return data.view(torch.float8_e8m0fnu) if suffix == "weight_scale" else data
+
+
+_METHODS: dict[str, type[TilepackMoEMethod]] = {
+    "w4a8-cutlass": W4A8CutlassMoE,
+    "mxfp4-blocked": Mxfp4BlockedMoE,
+    "fp8-deepgemm-sm100": DeepGemmMoE,
+    "w4a16-marlin": MarlinIntegersMoE,
+    "w4a16-marlin-channel": MarlinIntegersMoE,
+    "w8a16-marlin": MarlinIntegersMoE,
+    "w8a16-marlin-channel": MarlinIntegersMoE,
+    "mxfp4-marlin": Mxfp4MarlinMoE,
+    "mxfp8-marlin": Mxfp8MarlinMoE,
+}
+
+
+def experts_method(stored: dict[str, Packed], moe: Any, prefix: str) -> TilepackMoEMethod:
+    """The method for a layer of packed experts; Refused where vLLM has no kernel for them."""
+    fmt = stored["w13"].format
+    if not SUPPORTED[fmt].experts:
+        raise Refused(
+            f"{prefix}: no kernel of vLLM for experts reads {fmt} as it lies",
+            hint="convert the experts to "
+            + " or ".join(
+                name for name in _METHODS if SUPPORTED[name].device == SUPPORTED[fmt].device
+            ),
+        )
+    return _METHODS[fmt](stored, moe, prefix)
