@@ -14,7 +14,7 @@ import numpy as np
 
 import stfile
 
-ELEMENT_BITS = {"int4": 4, "e2m1": 4, "e4m3": 8, "e5m2": 8, "int8": 8,
+ELEMENT_BITS = {"int4": 4, "e2m1": 4, "e4m3": 8, "e5m2": 8, "e5m3": 8, "int8": 8,
                 "uint8b128": 8, "e8m0": 8, "bf16": 16,
                 "f16": 16, "f32": 32, "i32": 32, "i64": 64, "e4m3x8": 64}
 
@@ -136,6 +136,10 @@ def float_value(element, stored):
     if element == "e8m0":
         size = np.ldexp(1.0, stored.astype(np.int32) - 127)
         return np.where(stored == 255, np.nan, size).astype(np.float32)
+    if element == "e5m3":
+        size = np.ldexp(8 + (stored & 7).astype(np.float64), (stored >> 3).astype(np.int32) - 25)
+        size = np.where(stored < 0x80, 0, np.where(stored > 0xF6, np.nan, size))
+        return size.astype(np.float32)
     if element == "bf16":
         return stfile.bf16_to_f32(stored)
     if element == "f16":
@@ -194,6 +198,12 @@ class Stored:
         wide = wide[:, :box[1] // self.stretches, :box[2]]
         return wide.reshape(box[0], box[1], box[2], *wide.shape[3:])
 
+    def numbers(self, box):
+        """The values of a scale's elements by (e, n, k), without the factor that they are
+        stored times."""
+        stored = float_value(self.element, self.at_elements(box))
+        return np.ldexp(stored, -self.out.get("factor", 0))
+
 
 # ---- units ---------------------------------------------------------------------
 
@@ -235,19 +245,19 @@ def decode(descriptor, data):
     with np.errstate(all="ignore"):
         if "scale" in parts:
             scale = parts.pop("scale")
-            factor = float_value(scale.element, scale.at_elements(box))
+            factor = scale.numbers(box)
         else:
             scale = parts.pop("global")
             if scale.out["divides"]:
                 raise Wrong("a divisor stands alone")
-            factor = float_value(scale.element, scale.at_elements(box))
+            factor = scale.numbers(box)
         if "zero" in parts:
             value = value - zero_points(parts.pop("zero"), box)
         if "order" in parts:
             check_order(parts.pop("order"), scale.per[1])
         if "global" in parts:
             whole = parts.pop("global")
-            number = float_value(whole.element, whole.at_elements(box))
+            number = whole.numbers(box)
             factor = factor / number if whole.out["divides"] else factor * number
         value = value * factor
     if parts:

@@ -91,6 +91,7 @@ enum tp_element {
     TP_ELEM_I64,
     TP_ELEM_INT8, /* a signed byte: an int4 value, or that of an INT8 code */
     TP_ELEM_UINT8B128, /* a byte that is the INT8 value plus 128 */
+    TP_ELEM_E5M3, /* a scale byte without a sign: see tp_e5m3_of() in scalar.h */
 };
 unsigned tp_element_bits(enum tp_element element);
 
@@ -119,6 +120,7 @@ struct tp_op_out {
     enum tp_place place;
     uint8_t fill;           /* byte held by padding (a nibble pair for 4 bits) */
     float least;            /* of an f32 SCALE: a smaller one is stored as this; 0: as it is */
+    int factor;             /* of a float SCALE or GLOBAL: stored as 2^factor times the number */
     const char *layout;     /* symbolic text, see layout.h; NULL for WORDS (and for a GLOBAL
                                that all experts share) */
     const uint8_t *word_bits; /* of CODES: how bits are moved (word_bits.h), or NULL */
@@ -132,6 +134,7 @@ struct tp_op {
     uint8_t channel_rule; /* enum tp_channel_rule, or 0 */
     bool skip_zero_groups; /* W4A8 channel scale: all-zero groups do not take part in the amax */
     bool unit_global;   /* NVFP4: the global scale is 1, whatever the amax (single-level scales) */
+    bool lifts;         /* NVFP4 with E5M3 scales: see tp_args.lift */
     bool fused_global;  /* FP8 per tensor: matrices that engines load as one share the scale */
     uint8_t zero_add;   /* added to every ZERO element (GPTQ v1 stores zero - 1) */
     uint8_t search;     /* enum tp_search as asked for; tp_op_search() is what is carried out */
@@ -215,6 +218,8 @@ struct tp_args {
                                    amax), which GLOBAL receives; repack, decode: used only when
                                    the source's GLOBAL is not given. A call has one global
                                    scale, so such weights come one expert at a time */
+    uint8_t lift;               /* repack to E5M3: scales are stored 2^lift as large, GLOBAL as
+                                   small; of the host's rows only */
     void *scratch;              /* tp_encode_scratch() bytes */
     uint32_t flags;             /* out: TP_FAILED; of host backends TP_SAW_NONFINITE */
     void *stream;               /* cudaStream_t of CUDA rows, else NULL */
@@ -280,7 +285,8 @@ bool tp_repack_possible(const struct tp_op *from, const struct tp_op *to);
 /* True for sources that only the reference decodes: with zero points or act-order. */
 bool tp_op_needs_reference(const struct tp_op *op);
 
-/* True for what only the reference does: moved bits, and scales that are not below a number. */
+/* True for what only the reference does: moved bits, scales that are not below a number, that are
+ * stored times a factor, or as E5M3. */
 bool tp_op_is_odd(const struct tp_op *op);
 
 /* True where only the host has kernels: a GPU is not asked then, whatever --device says. */

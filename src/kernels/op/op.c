@@ -19,6 +19,7 @@ unsigned tp_element_bits(enum tp_element element)
     case TP_ELEM_E8M0:
     case TP_ELEM_INT8:
     case TP_ELEM_UINT8B128:
+    case TP_ELEM_E5M3:
         return 8;
     case TP_ELEM_BF16:
     case TP_ELEM_F16:
@@ -47,8 +48,8 @@ static bool same_out(const struct tp_op_out *a, const struct tp_op_out *b)
 {
     return a->role == b->role && a->element == b->element && a->per_n == b->per_n &&
            a->per_k == b->per_k && a->place == b->place && a->fill == b->fill &&
-           !(a->least < b->least || a->least > b->least) && same_bits(a->word_bits, b->word_bits) &&
-           same_text(a->layout, b->layout);
+           !(a->least < b->least || a->least > b->least) && a->factor == b->factor &&
+           same_bits(a->word_bits, b->word_bits) && same_text(a->layout, b->layout);
 }
 
 bool tp_op_same(const struct tp_op *a, const struct tp_op *b)
@@ -57,6 +58,7 @@ bool tp_op_same(const struct tp_op *a, const struct tp_op *b)
                 a->channel_rule == b->channel_rule &&
                 a->skip_zero_groups == b->skip_zero_groups &&
                 a->unit_global == b->unit_global && a->zero_add == b->zero_add &&
+                a->lifts == b->lifts &&
                 a->stretches == b->stretches &&
                 a->block_n == b->block_n && a->block_k == b->block_k && a->outs == b->outs &&
                 memcmp(a->table, b->table, sizeof a->table) == 0;
@@ -317,9 +319,12 @@ static bool has_scales(const struct tp_op *op)
            (tp_op_find(op, TP_ROLE_GROUP8) >= 0 && tp_op_find(op, TP_ROLE_CHANNEL) >= 0);
 }
 
-/* FP8 scales are numbers: they may be widened, never rounded. */
+/* FP8 scales are numbers: they may be widened, never rounded, but where the engine rounds them. */
 static bool fp8_scale_fits(const struct tp_op *from, const struct tp_op *to)
 {
+    int scale = tp_op_find(to, TP_ROLE_SCALE);
+    if (scale >= 0 && to->out[scale].factor)
+        return true;
     if (to->scale_rule == TP_FP8_SCALE_FP32)
         return true;
     if (to->scale_rule == TP_FP8_SCALE_BF16)
@@ -365,7 +370,8 @@ bool tp_op_is_odd(const struct tp_op *op)
 {
     bool odd = false;
     for (uint32_t i = 0; i < op->outs; i++)
-        odd |= op->out[i].word_bits != NULL || op->out[i].least > 0;
+        odd |= op->out[i].word_bits != NULL || op->out[i].least > 0 || op->out[i].factor != 0 ||
+               op->out[i].element == TP_ELEM_E5M3;
     return odd;
 }
 

@@ -8,6 +8,8 @@
 #include "kernels/op/scalar.h"
 #include "kernels/op/word_bits.h"
 
+#include <math.h>
+
 static bool is_power_of_two(uint64_t x) { return x && (x & (x - 1)) == 0; }
 
 /* How many bits of a coordinate need not be told apart, when `per` elements share a
@@ -62,6 +64,7 @@ struct tp_plane tp_plane_open_every(const struct tp_op *op, enum tp_role role,
     p.half = tp_op_is_int(op) && op->scale_rule == TP_INT_SCALE_F16;
     p.fill = op->out[i].fill;
     p.least = op->out[i].least;
+    p.factor = op->out[i].factor;
     p.word_bits = op->out[i].word_bits;
     if (op->out[i].layout != NULL) {
         if (tp_op_layout(op, (uint32_t)i, box, &layout, &err) != TP_OK) {
@@ -152,20 +155,48 @@ static float scale_value(const struct tp_plane *p, enum tp_codec codec, uint32_t
     return tp_codec_scale_value(&op, bits);
 }
 
+/* The number is rounded before it is multiplied: that is what engines do, and the product is
+ * exact then, or infinite. */
+static uint16_t times_bf16(const struct tp_plane *p, uint16_t half)
+{
+    return p->factor ? tp_f32_to_bf16(ldexpf(tp_bf16_to_f32(half), p->factor)) : half;
+}
+
+static uint16_t times_f16(const struct tp_plane *p, uint16_t half)
+{
+    return p->factor ? tp_f32_to_f16(ldexpf(tp_f16_to_f32(half), p->factor)) : half;
+}
+
+bool tp_factor_fits(const struct tp_op_out *out, float value)
+{
+    if (!out->factor || !isfinite(value))
+        return true;
+    if (out->element == TP_ELEM_F16)
+        value = tp_f16_to_f32(tp_f32_to_f16(value));
+    else if (out->element == TP_ELEM_BF16)
+        value = tp_bf16_to_f32(tp_f32_to_bf16(value));
+    value = ldexpf(value, out->factor);
+    return isfinite(out->element == TP_ELEM_F16 ? tp_f16_to_f32(tp_f32_to_f16(value)) : value);
+}
+
 /* `bits` in the codec's own form, see tp_codec_encode(). */
 void tp_store_scale(const struct tp_plane *p, enum tp_codec codec, uint64_t at, uint32_t bits)
 {
     float value = scale_value(p, codec, bits);
-    uint32_t word = tp_f32_bits(p->least > 0 && value < p->least ? p->least : value);
+    float most = p->least > 0 && value < p->least ? p->least : value;
+    uint32_t word = tp_f32_bits(p->factor ? tp_canonical(ldexpf(most, p->factor)) : most);
     uint16_t half;
     switch (p->element) {
     case TP_ELEM_BF16:
-        half = is_int(codec) && !p->half ? (uint16_t)bits : tp_f32_to_bf16(value);
+        half = is_int(codec) && !p->half ? (uint16_t)bits : times_bf16(p, tp_f32_to_bf16(value));
         memcpy(p->data + 2 * at, &half, 2);
         break;
     case TP_ELEM_F16:
-        half = is_int(codec) && p->half ? (uint16_t)bits : tp_f32_to_f16(value);
+        half = is_int(codec) && p->half ? (uint16_t)bits : times_f16(p, tp_f32_to_f16(value));
         memcpy(p->data + 2 * at, &half, 2);
+        break;
+    case TP_ELEM_E5M3:
+        p->data[at] = tp_e5m3_of((uint8_t)bits, p->lift);
         break;
     case TP_ELEM_F32:
         memcpy(p->data + 4 * at, &word, 4);
@@ -193,6 +224,11 @@ static uint16_t load_u16(const struct tp_plane *p, uint64_t at)
     return half;
 }
 
+static float divided(const struct tp_plane *p, float value)
+{
+    return p->factor ? ldexpf(value, -p->factor) : value;
+}
+
 /* The inverse of tp_store_scale(); for integers any float is rounded to their scale's type. */
 uint32_t tp_load_scale(const struct tp_plane *p, enum tp_codec codec, uint64_t at)
 {
@@ -201,16 +237,18 @@ uint32_t tp_load_scale(const struct tp_plane *p, enum tp_codec codec, uint64_t a
     case TP_ELEM_BF16:
         if (is_int(codec) && !p->half)
             return load_u16(p, at);
-        value = tp_bf16_to_f32(load_u16(p, at));
+        value = divided(p, tp_bf16_to_f32(load_u16(p, at)));
         break;
     case TP_ELEM_F16:
         if (is_int(codec) && p->half)
             return load_u16(p, at);
-        value = tp_f16_to_f32(load_u16(p, at));
+        value = divided(p, tp_f16_to_f32(load_u16(p, at)));
         break;
     case TP_ELEM_F32:
-        value = tp_load_f32(p, at);
+        value = divided(p, tp_load_f32(p, at));
         break;
+    case TP_ELEM_E5M3:
+        return tp_e5m3_to_e4m3(p->data[at]);
     case TP_ELEM_E8M0:
         value = tp_e8m0_value(p->data[at]);
         break;

@@ -22,6 +22,8 @@ struct tp_plane {
     uint8_t middle;   /* canonical code of an integer zero: 8, or 128 with INT8 */
     bool half;        /* scales of integers are F16 numbers, else bf16 */
     float least;      /* of F32 scales, see struct tp_op_out */
+    int factor;       /* the same, of any float */
+    unsigned lift;    /* of E5M3: see struct tp_args */
     uint64_t bytes;
     uint8_t fill;
 };
@@ -56,6 +58,8 @@ void tp_store_code(const struct tp_plane *plane, uint64_t at, uint8_t code);
 uint8_t tp_load_code(const struct tp_plane *plane, uint64_t at);
 void tp_store_scale(const struct tp_plane *plane, enum tp_codec codec, uint64_t at,
                     uint32_t bits);
+/* Whether a finite number is stored as one by an output whose numbers are multiplied. */
+bool tp_factor_fits(const struct tp_op_out *out, float value);
 uint32_t tp_load_scale(const struct tp_plane *plane, enum tp_codec codec, uint64_t at);
 float tp_load_f32(const struct tp_plane *plane, uint64_t at);
 

@@ -7,6 +7,12 @@
 
 enum { PER_K = 16, BIAS = 127, LEAST_GLOBAL = -126 };
 
+int tp_recast_least(const struct tp_op *to)
+{
+    int scale = tp_op_find(to, TP_ROLE_SCALE);
+    return scale >= 0 && to->out[scale].element == TP_ELEM_E5M3 ? -6 : -9;
+}
+
 bool tp_recast_possible(const struct tp_op *from, const struct tp_op *to)
 {
     if (from->codec != TP_CODEC_MXFP4 || to->codec != TP_CODEC_NVFP4 ||
@@ -31,7 +37,7 @@ float tp_recast_global(const struct tp_op *to, struct tp_exponents exponents)
         g = LEAST_GLOBAL;
     if (to->unit_global)
         g = 0;
-    if (exponents.most - g > TP_RECAST_MOST || exponents.least - g < TP_RECAST_LEAST)
+    if (exponents.most - g > TP_RECAST_MOST || exponents.least - g < tp_recast_least(to))
         return 0.0f;
     return power(sign_of(to) * g);
 }
@@ -58,10 +64,10 @@ uint64_t tp_recast_bytes(struct tp_box3 box)
 /* The e4m3 byte of each e8m0 byte. */
 static void make_map(const struct tp_op *to, float global, uint8_t map[256])
 {
-    int g = sign_of(to) * ((int)(tp_f32_bits(global) >> 23) - BIAS);
+    int g = sign_of(to) * ((int)(tp_f32_bits(global) >> 23) - BIAS), least = tp_recast_least(to);
     for (int b = 0; b < TP_E8M0_NAN; b++) {
         int exponent = b - BIAS - g;
-        exponent = exponent < TP_RECAST_LEAST ? TP_RECAST_LEAST : exponent;
+        exponent = exponent < least ? least : exponent;
         exponent = exponent > TP_RECAST_MOST ? TP_RECAST_MOST : exponent;
         map[b] = tp_e4m3_of(power(exponent));
     }

@@ -9,8 +9,9 @@
 
 #include "kernels/op/kernel.h"
 
-/* What e4m3 holds of powers of two: 2^TP_RECAST_LEAST to 2^TP_RECAST_MOST. */
-enum { TP_RECAST_LEAST = -9, TP_RECAST_MOST = 8 };
+/* What scales of `to` hold of powers of two: from 2^tp_recast_least() to 2^TP_RECAST_MOST. */
+enum { TP_RECAST_MOST = 8 };
+int tp_recast_least(const struct tp_op *to);
 
 /* True when weights of `from` may be taken over into `to` so, if their scales are close enough
  * to each other. */
@@ -20,7 +21,6 @@ bool tp_recast_possible(const struct tp_op *from, const struct tp_op *to);
 struct tp_exponents {
     int least, most; /* none: least > most */
 };
-#define TP_NO_EXPONENTS ((struct tp_exponents){INT32_MAX, INT32_MIN})
 
 /* The global scale, as `to` stores it, of blocks of such exponents; 0 where e4m3 scales and one
  * global scale cannot hold all of them. 1 of none. */

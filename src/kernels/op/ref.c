@@ -32,6 +32,13 @@ static struct planes open_planes(const struct tp_op *op, struct tp_args *args,
     return p;
 }
 
+/* Scales are stored 2^lift as large as they are, the global scale as small. */
+static void lift_outputs(struct planes *p, unsigned lift)
+{
+    p->scale.lift = lift;
+    p->global.factor -= (int)lift;
+}
+
 /* Writes the padding of every output, and the global scale. */
 static void begin_outputs(const struct planes *p, float global)
 {
@@ -126,6 +133,13 @@ static bool encode_values(const struct tp_op *op, const struct tp_args *args, st
                            b->search, b->codes, &b->scale);
 }
 
+/* A scale that its output multiplies, and that is too large for that. */
+static bool is_too_large(const struct tp_op *op, enum tp_role role, float value)
+{
+    int i = tp_op_find(op, role);
+    return i >= 0 && !tp_factor_fits(&op->out[i], value);
+}
+
 static void encode_block(const struct tp_op *op, struct tp_args *args, struct block *b)
 {
     const struct tp_box3 box = args->box;
@@ -134,7 +148,8 @@ static void encode_block(const struct tp_op *op, struct tp_args *args, struct bl
         for (uint64_t k = b->k0; k < b->k1; k++)
             b->values[count++] =
                 tp_load_value(args->in[0], args->dtype, (b->e * box.n + n) * box.k + k);
-    if (encode_values(op, args, b, count))
+    if (encode_values(op, args, b, count) ||
+        is_too_large(op, TP_ROLE_SCALE, tp_codec_scale_value(op, b->scale)))
         args->flags |= TP_SAW_NONFINITE;
 }
 
@@ -245,6 +260,8 @@ void tp_encode_ref(const struct tp_op *op, struct tp_args *args)
     if (args->flags & TP_FAILED)
         return;
     begin_outputs(&p, args->global);
+    if (is_too_large(op, TP_ROLE_GLOBAL, args->global))
+        args->flags |= TP_SAW_NONFINITE;
     if (tp_op_search(op) == TP_SEARCH_W4A8)
         encode_rows(op, args, &p, scratch);
     else
@@ -319,6 +336,7 @@ void tp_repack_ref(const struct tp_op *from, const struct tp_op *to, struct tp_a
     if (args->flags & TP_FAILED)
         return;
     struct row_scales row = take_row_scales(&scratch, box.k);
+    lift_outputs(&q, args->lift);
     p.scale.half = q.scale.half; /* a scale is rounded once, to what the result has */
     begin_outputs(&q, load_global(&p, args->global));
     for (uint64_t e = 0; e < box.e; e++) {

@@ -59,10 +59,13 @@ const struct tp_shape_rule *tp_format_broken_want(const struct tp_format *format
 
 enum tp_dtype tp_format_dtype(const struct tp_format *format, const struct tp_op *op, uint32_t i)
 {
+    enum tp_dtype dtype = format->out[i].dtype;
+    bool half = op->out[i].element == TP_ELEM_F16 || op->out[i].element == TP_ELEM_BF16;
     if (op->codec == TP_CODEC_FLOAT)
         return tp_floats_dtype(op->out[i].element);
-    if (op->out[i].role != TP_ROLE_SCALE || !tp_op_is_int(op))
-        return format->out[i].dtype;
+    if (op->out[i].role != TP_ROLE_SCALE ||
+        !(tp_op_is_int(op) || (half && (dtype == TP_BF16 || dtype == TP_F16))))
+        return dtype;
     return op->out[i].element == TP_ELEM_F16 ? TP_F16 : TP_BF16;
 }
 

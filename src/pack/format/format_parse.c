@@ -22,7 +22,7 @@ static const char *const role_names[] = {"codes", "scale", "group8", "channel", 
                                          "words", "zero", "order", NULL};
 static const char *const element_names[] = {"int4", "e2m1", "e4m3", "e4m3x8", "e8m0", "bf16",
                                             "f16",  "f32",  "i32",  "i64",    "int8", "uint8b128",
-                                            NULL};
+                                            "e5m3", NULL};
 static const char *const scale_rule_names[TP_CODEC_COUNT][4] = {
     [TP_CODEC_INT4] = {"bf16", "f16"},
     [TP_CODEC_FP8] = {"fp32", "ue8m0", "bf16"},
@@ -103,6 +103,45 @@ static enum tp_code set_element(const json_t *set, struct tp_op *op, struct tp_e
     return TP_OK;
 }
 
+/* The float that all else is multiplied by: the global scale, or else those of blocks. */
+static struct tp_op_out *last_scale(struct tp_op *op)
+{
+    int i = tp_op_find(op, TP_ROLE_GLOBAL);
+    i = i < 0 ? tp_op_find(op, TP_ROLE_SCALE) : i;
+    return i < 0 ? NULL : &op->out[i];
+}
+
+static bool is_float(enum tp_element element)
+{
+    return element == TP_ELEM_F32 || element == TP_ELEM_BF16 || element == TP_ELEM_F16;
+}
+
+/* The power of two that this float is stored times. */
+static enum tp_code set_factor(const json_t *value, struct tp_op_out *out, struct tp_err *err)
+{
+    json_int_t factor = json_integer_value(value);
+    if (!out || !is_float(out->element) || !json_is_integer(value) || factor < -126 ||
+        factor > 126 || (out->role != TP_ROLE_SCALE && out->role != TP_ROLE_GLOBAL))
+        return tp_fail(err, TP_E_INPUT, "\"factor\" is no exponent from -126 to 126, or not that "
+                       "of a float scale");
+    out->factor = (int)factor;
+    return TP_OK;
+}
+
+/* FP8 scales of 16 bits, bf16 or f16. */
+static enum tp_code set_scale_element(const json_t *set, struct tp_op *op, struct tp_err *err)
+{
+    static const char *const names[] = {"bf16", "f16", NULL};
+    int index, scale = tp_op_find(op, TP_ROLE_SCALE);
+    enum tp_code code = word(set, "scale_element", names, &index, err);
+    if (code)
+        return code;
+    if (op->codec != TP_CODEC_FP8 || scale < 0 || op->out[scale].element == TP_ELEM_F32)
+        return tp_fail(err, TP_E_INPUT, "\"scale_element\" is for FP8 scales of 16 bits");
+    op->out[scale].element = index ? TP_ELEM_F16 : TP_ELEM_BF16;
+    return TP_OK;
+}
+
 /* Applies a "set" object to the operation; unknown keys and values are errors. */
 static enum tp_code apply_set(const json_t *set, struct tp_op *op, struct tp_err *err)
 {
@@ -125,6 +164,12 @@ static enum tp_code apply_set(const json_t *set, struct tp_op *op, struct tp_err
                 op->channel_rule = (uint8_t)index;
         } else if (strcmp(key, "unit_global") == 0) {
             op->unit_global = json_is_true(value);
+        } else if (strcmp(key, "lift") == 0) {
+            op->lifts = json_is_true(value);
+        } else if (strcmp(key, "factor") == 0) {
+            code = set_factor(value, last_scale(op), err);
+        } else if (strcmp(key, "scale_element") == 0) {
+            code = set_scale_element(set, op, err);
         } else if (strcmp(key, "zero_add") == 0) {
             op->zero_add = (uint8_t)json_integer_value(value);
         } else if (strcmp(key, "fused_global") == 0) {
@@ -276,7 +321,11 @@ static enum tp_code parse_output(const json_t *json, const json_t *let, uint64_t
     out->optional = json_is_true(json_object_get(json, "optional"));
     if (out->dtype == TP_DTYPE_NONE || !out->suffix)
         return tp_fail(err, TP_E_INPUT, "an output lacks \"dtype\" or \"suffix\"");
-    const json_t *per = json_object_get(json, "per");
+    if (op->element == TP_ELEM_E5M3 && op->role != TP_ROLE_SCALE)
+        return tp_fail(err, TP_E_INPUT, "only scales are \"e5m3\"");
+    const json_t *factor = json_object_get(json, "factor"), *per = json_object_get(json, "per");
+    if (factor && (code = set_factor(factor, op, err)))
+        return code;
     if (per && (code = pair(per, group, &op->per_n, &op->per_k, err)))
         return code;
     if ((code = parse_strings(json, "also", out->also, TP_MAX_ALSO, err)) ||
@@ -292,7 +341,7 @@ static enum tp_code parse_output(const json_t *json, const json_t *let, uint64_t
         return TP_E_MEMORY;
     if ((code = parse_word_bits(json, op, err)))
         return code;
-    op->place = op->word_bits || op->least > 0 ? TP_PLACE_ANY : tp_place_of(op->layout);
+    op->place = op->word_bits || op->least > 0 || op->element == TP_ELEM_E5M3 ? TP_PLACE_ANY : tp_place_of(op->layout);
     return check_layout(op->layout, group, err);
 }
 
@@ -623,6 +672,10 @@ static enum tp_code parse_all(json_t *json, uint64_t group, struct tp_format *fo
         (code = parse_requires(json, format, err)) ||
         (code = parse_merged(json, format, err)))
         return code;
+    int scale = tp_op_find(&format->op, TP_ROLE_SCALE);
+    bool e5m3 = scale >= 0 && format->op.out[scale].element == TP_ELEM_E5M3;
+    if ((e5m3 && format->op.codec != TP_CODEC_NVFP4) || (format->op.lifts && !e5m3))
+        return tp_fail(err, TP_E_INPUT, "\"e5m3\" is for scales of nvfp4, \"lift\" for such ones");
     return tp_op_find(&format->op, TP_ROLE_CODES) >= 0
                ? TP_OK
                : tp_fail(err, TP_E_INPUT, "no output has the role \"codes\"");

@@ -69,6 +69,8 @@ static double element_value(enum tp_element element, const uint8_t raw[8])
     double value = NAN;
     if (element == TP_ELEM_E4M3X8) /* the last of the eight is -1 times the scale, exactly */
         return -(double)tp_e4m3_value(raw[7]);
+    if (element == TP_ELEM_E5M3)
+        return tp_e4m3_value(tp_e5m3_to_e4m3(raw[0]));
     tp_raw_number(dtypes[element], raw, &value);
     return value;
 }
@@ -95,6 +97,7 @@ static double spot_value(const struct tp_weight *weight, uint32_t i, const uint8
         return tp_codec_code_value(weight->form->op.codec,
                                    code_of(&weight->form->op, out->element, raw));
     double value = element_value(out->element, raw);
+    value = out->factor ? ldexp(value, -out->factor) : value;
     if (out->role != TP_ROLE_SCALE || !tp_op_is_int(&weight->form->op))
         return value;
     return weight->form->op.scale_rule == TP_INT_SCALE_F16 /* as the kernels do */

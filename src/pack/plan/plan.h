@@ -63,6 +63,7 @@ struct tp_unit {
     struct tp_importance_ref *importance; /* of each expert, when a file's numbers are used */
     uint32_t output[TP_MAX_OUT]; /* index into plan.outputs */
     uint32_t file;
+    uint8_t lift;              /* of E5M3 scales that are taken over: tp_args.lift */
     uint32_t stats;            /* group that shares a global scale, or UINT32_MAX; of a stack
                                   that of expert 0, the others follow */
 };

@@ -15,6 +15,13 @@ static enum tp_element scale_element(const struct tp_op *op)
     return scale < 0 ? TP_ELEM_E4M3X8 : op->out[scale].element;
 }
 
+/* FP8 with scales times a factor, and NVFP4 as E5M3: rounded as the engine does. */
+static bool stores_otherwise(const struct tp_op *op)
+{
+    int scale = tp_op_find(op, TP_ROLE_SCALE);
+    return scale >= 0 && (op->out[scale].factor || op->out[scale].element == TP_ELEM_E5M3);
+}
+
 enum tp_loss tp_unit_loss(const struct tp_plan *plan, const struct tp_unit *unit)
 {
     const struct tp_weight *source = &plan->weights->items[unit->views[0].weight];
@@ -23,7 +30,8 @@ enum tp_loss tp_unit_loss(const struct tp_plan *plan, const struct tp_unit *unit
         return TP_LOSS_NONE;
     if (unit->form->kind == TP_UNIT_ENCODE)
         return TP_LOSS_VALUES;
-    if (unit->form->kind != TP_UNIT_REPACK || !tp_op_is_int(&unit->form->op))
+    bool rounds = tp_op_is_int(&unit->form->op) || stores_otherwise(&unit->form->op);
+    if (unit->form->kind != TP_UNIT_REPACK || !rounds)
         return TP_LOSS_NONE; /* of FP8, FP4 and MX only equal scales are taken over */
     return scale_element(&source->form->op) == scale_element(&unit->form->op) ? TP_LOSS_NONE
                                                                   : TP_LOSS_SCALES;

@@ -32,7 +32,8 @@ static bool needs_stats(const struct tp_plan *plan, const struct tp_unit *unit)
 {
     const struct tp_op *from = &plan->weights->items[unit->views[0].weight].form->op;
     return unit->form->format && tp_op_find(&unit->form->op, TP_ROLE_GLOBAL) >= 0 &&
-           (unit->form->kind == TP_UNIT_ENCODE || tp_recast_possible(from, &unit->form->op));
+           (unit->form->kind == TP_UNIT_ENCODE || unit->form->op.lifts ||
+            tp_recast_possible(from, &unit->form->op));
 }
 
 static bool same_set(const struct tp_plan *plan, const struct member *a, const struct member *b)

@@ -216,6 +216,11 @@ static enum tp_code refuse_nonfinite(struct tp_lane *lane, const struct tp_unit 
         return tp_fail(&lane->err, TP_E_INPUT, "some of its values are so large that F16 has no "
                        "scale for them");
     }
+    if (!count && tp_op_is_odd(&unit->form->op)) {
+        tp_err_hint(&lane->err, "--exclude leaves it as it is");
+        return tp_fail(&lane->err, TP_E_INPUT, "some of its values are so large that a scale, "
+                       "times the power of two that this format multiplies it by, is infinite");
+    }
     if (!count) { /* tp_mx_ct(): the only other rule that refuses finite values */
         tp_err_hint(&lane->err, "--set scale=rceil and scale=floor have one");
         return tp_fail(&lane->err, TP_E_INPUT, "some of its finite values are 1.75 * 2^127 or "
@@ -481,7 +486,7 @@ enum tp_code tp_lane_box(struct tp_lane *lane, uint32_t u, const struct tp_grid 
 {
     const struct tp_unit *unit = &lane->plan->units[u];
     struct tp_box box = tp_grid_box(unit, grid, index);
-    struct tp_args args = {.box = box.size, .global = global};
+    struct tp_args args = {.box = box.size, .global = global, .lift = unit->lift};
     const void *values;
     enum tp_code code;
     if (grid->piece) {

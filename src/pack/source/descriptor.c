@@ -71,6 +71,8 @@ static json_t *output_json(const struct tp_format *format, const struct tp_op *o
             json_array_append_new(bits, json_integer(out->word_bits[b]));
         json_object_set_new(json, "word_bits", bits);
     }
+    if (out->factor)
+        json_object_set_new(json, "factor", json_integer(out->factor));
     if (out->role == TP_ROLE_GLOBAL)
         json_object_set_new(json, "divides", json_boolean(op->codec == TP_CODEC_NVFP4 &&
                                                           op->rule == TP_NVFP4_CT));

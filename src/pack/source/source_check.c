@@ -47,6 +47,8 @@ static float scale_at(enum tp_element element, const uint8_t *at)
         return tp_bits_f32(word);
     case TP_ELEM_E4M3:
         return tp_e4m3_value(*at);
+    case TP_ELEM_E5M3:
+        return tp_e4m3_value(tp_e5m3_to_e4m3(*at));
     default:
         return tp_e8m0_value(*at);
     }
@@ -202,7 +204,7 @@ static enum tp_code check_global(const struct tp_checkpoint *ckpt, struct tp_wei
     float value = 0;
     bool good = true;
     for (uint64_t e = 0; e < count && good; e++) {
-        float at = scale_at(element, stored + e * width);
+        float at = ldexpf(scale_at(element, stored + e * width), -weight->form->op.out[i].factor);
         good = at > 0 && tp_f32_bits(at) < TP_F32_INF_BITS;
         value = e && good ? value : at;
     }
@@ -311,27 +313,58 @@ enum tp_code tp_source_scales_check(const struct tp_op *op, bool negative, struc
     return TP_OK;
 }
 
-enum tp_code tp_source_scales_fit(const struct tp_op *op, const struct tp_op *to,
-                                  struct tp_box3 box, const void *const data[],
-                                  struct tp_err *err)
+/* Why a scale cannot be stored in output `i` of `to`, or NULL; what to do instead in *hint. */
+static const char *unfit(const struct tp_op *to, int i, float value, const char **hint)
 {
-    int s = tp_op_find(op, TP_ROLE_SCALE);
+    bool f16 = tp_op_is_int(to) && to->scale_rule == TP_INT_SCALE_F16;
+    *hint = f16 ? "--set scales=bf16 keeps it; --exclude leaves the weight out"
+                : "--exclude leaves the weight out";
+    if (!isfinite(value))
+        return NULL;
+    if (f16 && tp_f16_to_f32(tp_f32_to_f16(value)) != value)
+        return "which is no number of F16";
+    return tp_factor_fits(&to->out[i], value)
+               ? NULL
+               : "which is infinite times the power of two that this format multiplies it by";
+}
+
+/* Scales of that role, which become what `to` has of the role `as`. */
+static enum tp_code scales_fit(const struct tp_op *op, enum tp_role role, const struct tp_op *to,
+                               enum tp_role as, struct tp_box3 box, const void *const data[],
+                               struct tp_err *err)
+{
+    int s = tp_op_find(op, role), t = tp_op_find(to, as);
     uint64_t bytes;
-    if (s < 0 || !tp_op_is_int(to) || to->scale_rule != TP_INT_SCALE_F16 ||
-        op->out[s].element == TP_ELEM_F16)
+    if (s < 0 || t < 0 || !data[s])
         return TP_OK;
     enum tp_code code = tp_op_bytes(op, (uint32_t)s, box, &bytes, err);
     unsigned width = tp_element_bits(op->out[s].element) / 8;
     const uint8_t *at = data[s];
     for (uint64_t i = 0; code == TP_OK && i < bytes; i += width) {
-        float value = scale_at(op->out[s].element, at + i);
-        if (isfinite(value) && tp_f16_to_f32(tp_f32_to_f16(value)) != value) {
-            tp_err_hint(err, "--set scales=bf16 keeps it; --exclude leaves the weight out");
-            code = tp_fail(err, TP_E_INPUT, "one of its scales is %.9g, which is no number of "
-                           "F16", (double)value);
+        const char *hint;
+        float value = ldexpf(scale_at(op->out[s].element, at + i), -op->out[s].factor);
+        const char *why = unfit(to, t, value, &hint);
+        if (why) {
+            tp_err_hint(err, "%s", hint);
+            code = tp_fail(err, TP_E_INPUT, "one of its scales is %.9g, %s", (double)value, why);
         }
     }
     return code;
+}
+
+enum tp_code tp_source_scales_fit(const struct tp_op *op, const struct tp_op *to,
+                                  struct tp_box3 box, const void *const data[],
+                                  struct tp_err *err)
+{
+    int s = tp_op_find(op, TP_ROLE_SCALE), t = tp_op_find(to, TP_ROLE_SCALE);
+    bool f16 = tp_op_is_int(to) && to->scale_rule == TP_INT_SCALE_F16 && s >= 0 &&
+               op->out[s].element != TP_ELEM_F16;
+    enum tp_code code = TP_OK;
+    if (f16 || (t >= 0 && to->out[t].factor))
+        code = scales_fit(op, s < 0 ? TP_ROLE_GLOBAL : TP_ROLE_SCALE, to, TP_ROLE_SCALE, box, data,
+                          err);
+    return code ? code
+                : scales_fit(op, TP_ROLE_GLOBAL, to, TP_ROLE_GLOBAL, box, data, err);
 }
 
 enum tp_code tp_source_codes_check(const struct tp_op *op, struct tp_box3 box,

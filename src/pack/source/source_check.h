@@ -23,8 +23,8 @@ enum tp_code tp_source_check(const struct tp_checkpoint *ckpt, const struct tp_w
 enum tp_code tp_source_scales_check(const struct tp_op *op, bool negative, struct tp_box3 box,
                                     const void *const data[], struct tp_err *err);
 
-/* Checks that the scales of such a box are numbers of F16 where `to` stores them so; same
- * arguments. */
+/* Checks that the scales of such a box are numbers of F16 where `to` stores them so, and finite
+ * where it multiplies them; same arguments. */
 enum tp_code tp_source_scales_fit(const struct tp_op *op, const struct tp_op *to,
                                   struct tp_box3 box, const void *const data[],
                                   struct tp_err *err);

@@ -8,7 +8,7 @@ import stfile
 import tool
 from input_cases.common import ROOT, case, gptq_file, same
 from golden import Mismatch
-from stfile import tensor
+from stfile import Tensor, tensor
 
 KEEP = ("--nonfinite", "keep")  # random bits are also scales that are no numbers
 
@@ -106,6 +106,64 @@ def _(report):
     source = {"x.weight": t["in_weight"], "x.weight_scale": t["in_weight_scale"]}
     check(report, source, "mxfp8-marlin", {}, {"x.weight": t["out_weight"],
                                                "x.weight_scale": t["out_weight_scale"]})
+
+
+def nvfp4_source(t, part="", at="x.", expert=None, rows=slice(None)):
+    """ModelOpt's tensors of one matrix."""
+    codes, scale = t[f"in_{part}weight"].bits, t[f"in_{part}weight_scale"].bits
+    whole = t["in_weight_global_scale" if expert is None else f"in_{part}weight_scale_2"].bits
+    if expert is not None:
+        codes, scale, whole = codes[expert][rows], scale[expert][rows], whole[expert:expert + 1]
+    return {at + "weight": tensor("U8", np.ascontiguousarray(codes)),
+            at + "weight_scale": tensor("F8_E4M3", np.ascontiguousarray(scale)),
+            at + "weight_scale_2": Tensor("F32", (), whole.tobytes())}
+
+
+@case("engines: Marlin, NVFP4, scales of five exponent bits")
+def _(report):
+    cases = load("marlin_scales")
+    for name in ("nvfp4_bf16", "nvfp4_bf16_low", "nvfp4_fp16"):
+        t = cases[name]
+        check(report, nvfp4_source(t), "nvfp4-marlin",
+              {"scales": "f16" if name.endswith("fp16") else "bf16"},
+              {"x.weight": t["out_weight"], "x.weight_scale": t["out_weight_scale"],
+               "x.weight_scale_2": t["out_weight_global_scale"]})
+    t, source = cases["nvfp4_moe"], {}
+    for e in range(2):
+        at = f"m.mlp.experts.{e}."
+        for part, name, rows in (("w13_", "gate_proj.", slice(0, 64)),
+                                 ("w13_", "up_proj.", slice(64, 128)),
+                                 ("w2_", "down_proj.", slice(None))):
+            source |= nvfp4_source(t, part, at + name, e, rows)
+    check(report, source, "nvfp4-marlin", {},
+          {f"m.mlp.experts.{part}{s}": t[f"out_{part}{s}"] for part in ("w13_", "w2_")
+           for s in ("weight", "weight_scale", "weight_scale_2")})
+
+
+@case("engines: Marlin, FP8, scales times a power of two")
+def _(report):
+    cases = load("marlin_scales")
+    for name in ("fp8block_bf16", "fp8block_fp16", "fp8channel"):
+        t = cases[name]
+        scale = "weight_scale" if name == "fp8channel" else "weight_scale_inv"
+        check(report, {"x.weight": t["in_weight"], "x." + scale: t["in_" + scale]},
+              "fp8-marlin-channel", {"scales": "f16" if name.endswith("fp16") else "bf16"},
+              {"x.weight": t["out_weight"], "x.weight_scale": t["out_" + scale]})
+    for name, suffix in (("fp8block_moe", "weight_scale_inv"), ("fp8tensor_moe", "weight_scale")):
+        t, source = cases[name], {}
+        for part, proj in (("w13_", "gate_proj."), ("w13_", "up_proj."), ("w2_", "down_proj.")):
+            codes, scale = t[f"in_{part}weight"].bits[0], t[f"in_{part}weight_scale"].bits[0]
+            half, second = codes.shape[0] // 2, proj[0] == "u"
+            if part == "w13_":
+                codes = codes[half:] if second else codes[:half]
+                scale = scale[second:][:1] if scale.ndim else scale
+            at = "m.mlp.experts.0." + proj
+            source[at + "weight"] = tensor("F8_E4M3", np.ascontiguousarray(codes))
+            source[at + suffix] = tensor("F32", np.ascontiguousarray(scale))
+        check(report, source, "fp8-marlin-channel",
+              {"scales": "f16" if name == "fp8tensor_moe" else "bf16"},
+              {f"m.mlp.experts.{part}{s}": t[f"out_{part}{s}"] for part in ("w13_", "w2_")
+               for s in ("weight", "weight_scale")})
 
 
 @case("engines: Marlin, int4 experts, rows [gate; up]")

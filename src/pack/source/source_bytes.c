@@ -1,12 +1,12 @@
-/* Scales of MXFP4 weights, read expert by expert; see source_exponents.h. Padding is not looked
+/* Scale bytes of packed weights, read expert by expert; see source_bytes.h. Padding is not looked
  * at: what lies where is asked of the layouts.
  */
-#include "pack/source/source_exponents.h"
+#include "pack/source/source_bytes.h"
 
 #include "base/num.h"
-#include "kernels/op/scalar.h"
 #include "kernels/op/word_bits.h"
 #include "pack/os/os.h"
+#include "pack/source/source_check.h"
 
 #include <stdlib.h>
 
@@ -92,6 +92,7 @@ struct reader {
     const struct tp_checkpoint *ckpt;
     const struct tp_weight *weight;
     bool held;
+    bool counts[256]; /* bytes that are numbers */
     uint64_t entered; /* the expert of the slabs, plus 1 */
     struct slab scales, codes;
 };
@@ -113,34 +114,46 @@ static enum tp_code enter(struct reader *r, uint64_t e, struct tp_err *err)
 }
 
 /* Row n of what the layouts count as expert e. */
-static void add_row(const struct reader *r, uint64_t e, uint64_t n, struct tp_exponents *all)
+static void add_row(const struct reader *r, uint64_t e, uint64_t n, struct tp_byte_range *range)
 {
     uint64_t row = slab_row(&r->scales, e, n / tp_max_u64(r->scales.out->per_n, 1));
     uint64_t codes = r->held ? slab_row(&r->codes, e, n) : 0;
     uint64_t per_k = r->scales.out->per_k, k = r->weight->form->box.k;
     for (uint64_t c = 0; c < r->scales.columns; c++) {
-        int b = r->scales.data[row + r->scales.at_k[c]], exponent = b - 127;
-        bool outside = exponent < all->least || exponent > all->most;
-        if (!outside || b == TP_E8M0_NAN ||
+        int byte = r->scales.data[row + r->scales.at_k[c]];
+        bool outside = byte < range->least || byte > range->most;
+        if (!outside || !r->counts[byte] ||
             (r->held && !holds_any(&r->codes, codes, c * per_k, tp_min_u64((c + 1) * per_k, k))))
             continue;
-        all->least = exponent < all->least ? exponent : all->least;
-        all->most = exponent > all->most ? exponent : all->most;
+        range->least = byte < range->least ? byte : range->least;
+        range->most = byte > range->most ? byte : range->most;
     }
 }
 
-enum tp_code tp_source_exponents(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
-                                 const struct tp_expert_rows *rows, bool held,
-                                 struct tp_exponents *exponents, struct tp_err *err)
+static void find_numbers(struct reader *r)
+{
+    const struct tp_op *op = &r->weight->form->op;
+    enum tp_element element = op->out[tp_op_find(op, TP_ROLE_SCALE)].element;
+    for (unsigned b = 0; b < 256; b++) {
+        uint8_t byte = (uint8_t)b;
+        r->counts[b] = tp_source_scale_finite(element, &byte) &&
+                       !(element == TP_ELEM_E4M3 && byte >= 0x80);
+    }
+}
+
+enum tp_code tp_source_bytes(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
+                             const struct tp_expert_rows *rows, bool held,
+                             struct tp_byte_range *range, struct tp_err *err)
 {
     const struct tp_op *op = &weight->form->op;
     struct reader r = {.ckpt = ckpt, .weight = weight, .held = held};
     enum tp_code code = TP_OK;
+    find_numbers(&r);
     for (uint64_t i = 0; i < rows->rows && code == TP_OK; i++) {
         uint64_t e = rows->expert, n = rows->row + i * tp_max_u64(rows->step, 1);
         tp_op_fold(op, (uint32_t)tp_op_find(op, TP_ROLE_CODES), weight->form->box.n, &e, &n);
         if ((code = enter(&r, e, err)) == TP_OK)
-            add_row(&r, e, n, exponents);
+            add_row(&r, e, n, range);
     }
     slab_close(&r.scales);
     slab_close(&r.codes);
