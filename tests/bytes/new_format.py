@@ -57,6 +57,28 @@ def moved(rng):
     return checks
 
 
+def lifted(rng):
+    """Scales as e5m3 bytes, twice as large as often as e4m3 has room, and the global scale."""
+    scales = rng.integers(0x08, 0x61, (24, 6), dtype=np.uint8)  # up to 32, so times 8
+    scales[3, 2], scales[7, 5] = 0x60, 0
+    source = {"x.weight": stfile.tensor("U8", rng.integers(0, 256, (24, 48), dtype=np.uint8)),
+              "x.weight_scale": stfile.tensor("F8_E4M3", scales),
+              "x.weight_scale_2": stfile.Tensor("F32", (), np.float32(0.3).tobytes())}
+    with tool.Workdir() as work:
+        src, dst, back = (work.at(name + ".safetensors") for name in ("in", "out", "back"))
+        stfile.save(src, source)
+        out, _ = tool.convert(src, dst, "nvfp4-lifted")
+        tool.run("verify", dst, "--against", src, "--quiet")
+        tool.run("unpack", dst, "-o", back, "--dtype", "f32", "--quiet")
+        plain, values = tool.load(back)[0]["x.weight"], oracle.Checkpoint([dst]).unit("x.").values()
+    want = np.where(scales == 0, 0, scales + (15 << 3) + (3 << 3)).astype(np.uint8).T
+    return {"scales of five exponent bits": np.array_equal(out["x.weight_scale"].bits, want),
+            "a global scale times a power of two":
+                np.frombuffer(out["x.weight_scale_2"].data, np.float32)[0]
+                == np.float32(0.3) * np.float32(2.0 ** -6),
+            "the values that it stands for": np.array_equal(plain.f32(), values[0])}
+
+
 def main():
     rng = np.random.default_rng(11)
     x = stfile.from_f32("BF16", rng.standard_normal((3, 48, 384)).astype(np.float32))
@@ -80,6 +102,7 @@ def main():
         np.frombuffer(unit.data["weight_scale"], np.uint16).reshape(3, 3, 48),
         scale.transpose(0, 2, 1))
     checks |= moved(rng)
+    checks |= lifted(rng)
     for name, good in checks.items():
         print(f"{'ok  ' if good else 'FAIL'} {name}")
     bad = sum(not good for good in checks.values())

@@ -2,7 +2,8 @@
 # A format that differs only in its layout is one JSON file and no C: int4 for
 # CUTLASS' bf16 kernels (atom of 16x16 nibbles) is added to a copy of the build,
 # converted to, verified, and decoded by the oracle from the stored descriptor. A second one
-# puts up before gate, pads each of them, moves the bits of codes and fills padding with 127.
+# puts up before gate, pads each of them, moves the bits of codes and fills padding with 127; a third
+# one stores its scales as e5m3 bytes, lifted, and the global scale times a power of two.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 BUILD=${BUILD:-$root/build}
@@ -64,6 +65,29 @@ cat >"$work/mxfp4-moved.json" <<'EOF'
 }
 EOF
 
+cat >"$work/nvfp4-lifted.json" <<'EOF'
+{
+  "name": "nvfp4-lifted",
+  "version": 1,
+  "title": "NVFP4 with scales stored otherwise",
+  "about": "A test.",
+  "loads_in": "a test",
+  "source": "a test",
+  "codec": "nvfp4",
+  "block": [1, 16],
+  "set": {"rule": "modelopt", "lift": true},
+  "experts": "stack",
+  "outputs": [
+    {"role": "codes", "suffix": "weight", "dtype": "U8", "shape": ["E", "N", "K/2"],
+     "element": "e2m1", "layout": "(E,N,K):(N*K,K,1)"},
+    {"role": "scale", "suffix": "weight_scale", "dtype": "U8", "shape": ["E", "K/16", "N"],
+     "element": "e5m3", "per": [1, 16], "layout": "(E,N,K/16):(N*(K/16),1,N)"},
+    {"role": "global", "suffix": "weight_scale_2", "dtype": "F32", "shape": ["E"], "keep_e": true,
+     "element": "f32", "factor": -3, "per": [0, 0], "layout": "(E,1,1):(1,1,1)"}
+  ]
+}
+EOF
+
 # Objects are taken from the build, whatever flags they were made with (-o); only the
 # embedded formats and the link are new, so the link must know those flags.
 flags=
@@ -73,7 +97,8 @@ cp -Rp "$BUILD/src" "$work/build/"
 cd "$root"
 formats=$(sh scripts/files.sh 'formats/*.json')
 plain_make BUILD="$work/build" -o "$work/build/config" LDFLAGS="$flags" \
-    FORMATS="$(echo "$formats" | tr '\n' ' ') $work/w4a16-cutlass.json $work/mxfp4-moved.json" \
+    FORMATS="$(echo "$formats" | tr '\n' ' ') $work/w4a16-cutlass.json $work/mxfp4-moved.json \
+        $work/nvfp4-lifted.json" \
     "$work/build/tilepack" \
     >"$work/make.log" 2>&1 || {
     cat "$work/make.log"

@@ -37,7 +37,7 @@ import json, sys
 listing = json.load(sys.stdin)
 rows = listing["formats"] if isinstance(listing, dict) else listing
 alike = ["awq", "w4a16-machete", "w8a16-machete", "w8a16-marlin", "w8a16-marlin-channel",
-         "w4a16-marlin-channel", "mxfp8-marlin", "w8a16-ct"]  # another layout of one that is tried
+         "w4a16-marlin-channel", "mxfp8-marlin", "w8a16-ct", "fp8-marlin-channel"]  # another layout of one that is tried
 print(*[row["name"] for row in rows if not row.get("input_only") and row["name"] not in alike])'); do
     rm -rf "$work/packed" "$work/plain" "$work/odd-packed" "$work/wide"
     convert experts packed "$format" 2>/dev/null

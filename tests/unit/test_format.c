@@ -238,6 +238,24 @@ static void bad_files_are_refused(void **state)
     refused("w4a16-ct", "\"let\": {\"G\": \"128\"},", "", "");
 }
 
+/* A factor is that of a float scale, five exponent bits those of NVFP4's scales. */
+static void bad_factors_are_refused(void **state)
+{
+    (void)state;
+    static const char factor[] = "is no exponent from -126 to 126";
+    refused("nvfp4-marlin", "\"factor\": 119", "\"factor\": 127", factor);
+    refused("nvfp4-marlin", "\"factor\": 119", "\"factor\": -127", factor);
+    refused("nvfp4-marlin", "\"factor\": 119", "\"factor\": \"119\"", factor);
+    refused("mxfp4-marlin", "{\"rule\": \"even\"}", "{\"factor\": 1}", factor);
+    refused("nvfp4-marlin", "\"element\": \"e2m1\"", "\"element\": \"e5m3\"", "only scales are");
+    refused("nvfp4-marlin", "\"element\": \"e5m3\"", "\"element\": \"e4m3\"", "\"lift\" for such");
+    refused("mxfp4-marlin", "\"element\": \"e8m0\"", "\"element\": \"e5m3\"", "scales of nvfp4");
+    refused("fp8-marlin", "\"scale_element\": \"f16\"", "\"scale_element\": \"f32\"",
+            "no known word");
+    refused("fp8-deepseek", "{\"rule\": \"cuda\"}", "{\"scale_element\": \"f16\"}",
+            "for FP8 scales of 16 bits");
+}
+
 static void bad_words_are_refused(void **state)
 {
     (void)state;
@@ -312,7 +330,8 @@ int main(void)
         cmocka_unit_test(shapes_hold_their_layouts),
         cmocka_unit_test(bad_rows_of_serve_are_refused), cmocka_unit_test(bad_packages_are_refused),
         cmocka_unit_test(gpus_of_schedules_are_known),
-        cmocka_unit_test(bad_files_are_refused),      cmocka_unit_test(bad_words_are_refused),
+        cmocka_unit_test(bad_files_are_refused),      cmocka_unit_test(bad_factors_are_refused),
+        cmocka_unit_test(bad_words_are_refused),
         cmocka_unit_test(group_sizes_are_chosen),
         cmocka_unit_test(aliases_mean_their_choice),
     };
