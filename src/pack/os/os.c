@@ -549,7 +549,7 @@ void tp_os_limit_heap(uint64_t most, uint64_t enough)
     ceiling.most = most;
     ceiling.enough = enough;
 #ifdef M_MMAP_THRESHOLD
-    enum { LARGE = 1 << 20 }; /* set by hand, it does not rise */
+    enum { LARGE = 256 << 10 }; /* set by hand, it does not rise */
     mallopt(M_MMAP_THRESHOLD, LARGE);
 #endif
 }

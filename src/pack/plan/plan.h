@@ -19,8 +19,8 @@
 /* Rows of a source weight's expert that become rows of the unit. */
 struct tp_view {
     uint32_t weight;
+    uint32_t step; /* rows from one to the next: 2 where gate and up alternate; 0 is 1 */
     uint64_t expert, row;
-    uint64_t step; /* rows from one to the next: 2 where gate and up alternate; 0 is 1 */
 };
 
 enum tp_unit_kind {

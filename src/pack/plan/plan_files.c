@@ -17,21 +17,22 @@
  * the format allows, whatever the names are like. */
 #define MAX_OUTPUTS 100000
 
-/* Units and kept tensors in the order of the source's data. */
+/* A unit or a kept tensor: there may be a million of them. */
 struct item {
-    uint32_t file;
-    uint64_t offset;
-    bool kept;
-    uint32_t index;
+    uint32_t tensor; /* of the source: its data decide on the order */
+    uint32_t index : 31, kept : 1;
 };
+_Static_assert(TP_ST_MAX_TENSORS < 1u << 31, "an index has 31 bits");
 
-static int by_source(const void *a, const void *b)
+static int by_source(const void *a, const void *b, void *ckpt)
 {
     const struct item *x = a, *y = b;
-    if (x->file != y->file)
-        return x->file < y->file ? -1 : 1;
-    if (x->offset != y->offset)
-        return x->offset < y->offset ? -1 : 1;
+    const struct tp_tensor *tensors = ((const struct tp_checkpoint *)ckpt)->tensors;
+    const struct tp_tensor *s = &tensors[x->tensor], *t = &tensors[y->tensor];
+    if (s->file != t->file)
+        return s->file < t->file ? -1 : 1;
+    if (s->offset != t->offset)
+        return s->offset < t->offset ? -1 : 1;
     if (x->kept != y->kept)
         return x->kept ? 1 : -1;
     return x->index < y->index ? -1 : x->index > y->index;
@@ -41,7 +42,7 @@ static struct item item_of(const struct tp_plan *plan, bool kept, uint32_t index
 {
     uint32_t t = kept ? plan->kept[index].tensor
                       : plan->weights->items[plan->units[index].views[0].weight].tensor[0];
-    return (struct item){plan->ckpt->tensors[t].file, plan->ckpt->tensors[t].offset, kept, index};
+    return (struct item){.tensor = t, .index = index, .kept = kept};
 }
 
 static enum tp_code add_file(struct tp_builder *b)
@@ -106,21 +107,34 @@ static enum tp_code place_item(struct tp_builder *b, const struct item *item, ui
     return TP_OK;
 }
 
+/* Room for all outputs, and no more. */
+static enum tp_code reserve_outputs(struct tp_builder *b)
+{
+    struct tp_plan *plan = b->plan;
+    size_t count = plan->kept_count;
+    for (size_t u = 0; u < plan->unit_count; u++)
+        count += plan->units[u].form->format ? plan->units[u].form->op.outs : 1;
+    return tp_os_grow((void **)&plan->outputs, &b->output_capacity, count, sizeof *plan->outputs,
+                      b->err);
+}
+
 static enum tp_code place_all(struct tp_builder *b, uint64_t shard_size)
 {
     struct tp_plan *plan = b->plan;
     size_t count = 0, total = plan->unit_count + plan->kept_count;
     struct item *items = tp_os_zalloc(total + 1, sizeof *items, b->err);
-    if (!items)
-        return TP_E_MEMORY;
+    enum tp_code code = items ? reserve_outputs(b) : TP_E_MEMORY;
+    if (code) {
+        free(items);
+        return code;
+    }
     for (uint32_t u = 0; u < plan->unit_count; u++)
         items[count++] = item_of(plan, false, u);
     for (uint32_t k = 0; k < plan->kept_count; k++)
         if (!follows(plan, k))
             items[count++] = item_of(plan, true, k);
-    qsort(items, count, sizeof *items, by_source);
+    qsort_r(items, count, sizeof *items, by_source, (void *)(uintptr_t)plan->ckpt);
     uint64_t fill = 0;
-    enum tp_code code = TP_OK;
     for (size_t i = 0; i < count && code == TP_OK; i++)
         code = place_item(b, &items[i], shard_size, &fill);
     if (code == TP_OK && plan->file_count == 0)

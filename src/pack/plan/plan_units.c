@@ -224,9 +224,9 @@ static enum tp_code whole_views(struct tp_builder *b, struct tp_unit *unit, uint
     for (uint32_t p = 0; p < parts; p++)
         unit->form->view_rows[p] = source->box.n / parts;
     for (uint64_t i = 0; in_turn && i < unit->form->box.e * parts; i++)
-        unit->views[i] = (struct tp_view){w, i / parts, i % parts != swapped, 2};
+        unit->views[i] = (struct tp_view){w, 2, i / parts, i % parts != swapped};
     for (uint64_t i = 0; !in_turn && i < unit->form->box.e * parts; i++)
-        unit->views[i] = (struct tp_view){w, i / parts, i % parts != swapped ? half : 0, 1};
+        unit->views[i] = (struct tp_view){w, 1, i / parts, i % parts != swapped ? half : 0};
     return TP_OK;
 }
 
@@ -295,7 +295,7 @@ static enum tp_code split_one(struct tp_builder *b, uint32_t w, uint64_t expert,
     if (!unit->name || unit_views(b, unit, 1))
         return TP_E_MEMORY;
     unit->form->view_rows[0] = rows;
-    unit->views[0] = (struct tp_view){w, expert, row, 1};
+    unit->views[0] = (struct tp_view){w, 1, expert, row};
     return settle(b, unit);
 }
 
@@ -441,7 +441,7 @@ static enum tp_code stack(struct tp_builder *b, const struct member *members, si
         unit->form->view_rows[p] = rows;
     bool swapped = !down && up_first(unit->form->format);
     for (size_t i = 0; i < count; i++)
-        unit->views[i ^ swapped] = (struct tp_view){members[i].weight, 0, 0, 1};
+        unit->views[i ^ swapped] = (struct tp_view){members[i].weight, 1, 0, 0};
     return settle(b, unit);
 }
 

@@ -80,7 +80,7 @@ static enum tp_code add_weight(struct tp_builder *b, struct pieces *pieces, uint
     const struct tp_weight *weight = &b->plan->weights->items[w];
     struct tp_unit_form form = {.rank = weight->form->rank, .box = weight->form->box,
                                 .views_per_expert = 1, .view_rows = {weight->form->box.n}};
-    struct tp_unit whole = {.form = &form, .views = &(struct tp_view){w, 0, 0, 1}};
+    struct tp_unit whole = {.form = &form, .views = &(struct tp_view){w, 1, 0, 0}};
     struct tp_origin *origins;
     uint32_t count;
     uint64_t row = 0;

@@ -49,9 +49,9 @@ struct tp_weight {
     uint32_t tensor[TP_MAX_OUT]; /* checkpoint tensor per output; plain: [0] */
     struct tp_origin *origin;    /* packed by tilepack only */
     char *lossy;                 /* why no int4 format can take it over, or NULL; once checked */
-    uint32_t origins;
+    uint32_t origins : 31;
+    uint32_t checked : 1;        /* by tp_source_check() */
     float global;                /* value of the GLOBAL output of one expert, once checked */
-    bool checked;                /* by tp_source_check() */
 };
 void tp_weight_close(struct tp_weight *weight); /* its memory, but the list's; legal on {0} */
 
