@@ -51,6 +51,12 @@ def facts(model):
             yield f"stacks: `{stack['name']}` is [{','.join(stack['layout'].upper())}]{rows}"
     for fused in model.get("fused", []):
         yield f"one matrix in engines: {', '.join(f'`{p}`' for p in fused['parts'])}"
+    for cut in model.get("parallel", []):
+        names = ", ".join(f"`{m}`" for m in cut["modules"])
+        along = "not cut" if cut["cut"] == "none" else f"cut along {cut['cut']}"
+        yield f"tensor parallel: {names}: {along}" + ("" if cut.get("tp", True) else ", not by --tp")
+    for labels in model.get("experts", []):
+        yield f"experts: gate, up and down are {', '.join(f'`{m}`' for m in labels.values())}"
     for rename in model.get("renamed", []):
         yield f"listed under both names: `{rename['from']}`, `{rename['to']}`"
     for limit in model.get("limits", []):

@@ -91,6 +91,25 @@ static void print_fused(const struct tp_model *model)
     }
 }
 
+static void print_parallel(const struct tp_model *model)
+{
+    static const char *const cuts[] = {"not cut", "cut along N", "cut along K"};
+    static const char *const rows[] = {"", ", gate and up apart", ", q, k and v apart"};
+    static const char *const heads[] = {"", ", between query heads", ", between key-value heads"};
+    for (size_t i = 0; i < model->parallels; i++) {
+        const struct tp_model_parallel *is = &model->parallel[i];
+        struct tp_text text = {0};
+        for (size_t m = 0; m < is->modules; m++)
+            tp_text_addf(&text, NULL, "%s%s", m ? ", " : "", is->module[m].text);
+        tp_text_addf(&text, NULL, ": %s%s%s%s", cuts[is->cut], rows[is->rows], heads[is->heads],
+                     is->tp ? "" : " (not by --tp)");
+        tp_print_fact(i ? "" : "parallel", text.data ? text.data : "");
+        tp_text_free(&text);
+    }
+    for (size_t i = 0; i < model->label_sets; i++)
+        print_words(i ? "" : "experts", model->labels[i].matrix, TP_EXPERT_MATRICES);
+}
+
 static void print_readers(const struct tp_model *model)
 {
     for (size_t i = 0; i < model->renames; i++) {
@@ -122,6 +141,7 @@ static int print_one(const struct tp_model *model)
     print_keeps(model);
     print_stacks(model);
     print_fused(model);
+    print_parallel(model);
     print_readers(model);
     if (strcmp(model->name, TP_MODEL_DEFAULT) != 0)
         printf("\nAll else is as 'tilepack models %s' says.\n", TP_MODEL_DEFAULT);

@@ -74,7 +74,7 @@ refuse 'line 2, column' 's/}$/]/'
 fails 'no file' 5 'nowhere.json' \
     "$TILEPACK" plan "$work/src" --to mxfp8-ct --model-file "$work/nowhere.json"
 
-for part in beside families; do
+for part in beside own_names families; do
     "$PYTHON" "$TESTS/models/$part.py" >"$work/$part" 2>&1
     grep -v '^ok ' "$work/$part" | sed '$d'
     more=$(sed -n '$s/ passed, [0-9]* failed$//p' "$work/$part")

@@ -61,21 +61,21 @@ static void experts(void **state)
 {
     (void)state;
     struct tp_expert_name e;
-    assert_true(tp_name_expert("model.layers.0.mlp.experts.17.up_proj.weight", &e));
+    assert_true(tp_name_expert(&facts, "model.layers.0.mlp.experts.17.up_proj.weight", &e));
     assert_int_equal(e.expert, 17);
     assert_int_equal(e.matrix, TP_EXPERT_UP);
     assert_int_equal(e.prefix, strlen("model.layers.0.mlp.experts"));
-    assert_true(tp_name_expert("experts.0.w2", &e));
+    assert_true(tp_name_expert(&facts, "experts.0.w2", &e));
     assert_int_equal(e.matrix, TP_EXPERT_DOWN);
     assert_int_equal(e.prefix, strlen("experts"));
-    assert_true(tp_name_expert("a.experts.3.b.experts.5.w1.weight", &e));
+    assert_true(tp_name_expert(&facts, "a.experts.3.b.experts.5.w1.weight", &e));
     assert_int_equal(e.expert, 5);
-    assert_false(tp_name_expert("a.experts.07.w1.weight", &e)); /* not how a 7 is written */
-    assert_false(tp_name_expert("a.experts.7.w4.weight", &e));
-    assert_false(tp_name_expert("a.experts.7.w1.bias", &e));
-    assert_false(tp_name_expert("a.experts.x.w1.weight", &e));
-    assert_false(tp_name_expert("a.experts.99999999999999999999.w1", &e));
-    assert_false(tp_name_expert("a.my_experts.1.w1.weight", &e));
+    assert_false(tp_name_expert(&facts, "a.experts.07.w1.weight", &e)); /* not how a 7 is written */
+    assert_false(tp_name_expert(&facts, "a.experts.7.w4.weight", &e));
+    assert_false(tp_name_expert(&facts, "a.experts.7.w1.bias", &e));
+    assert_false(tp_name_expert(&facts, "a.experts.x.w1.weight", &e));
+    assert_false(tp_name_expert(&facts, "a.experts.99999999999999999999.w1", &e));
+    assert_false(tp_name_expert(&facts, "a.my_experts.1.w1.weight", &e));
 }
 
 static void stacks(void **state)
@@ -185,6 +185,18 @@ static void strict(void **state)
         {"{\"name\": \"x\", \"title\": \"x\", \"checked\": \"x\", \"source\": [\"x\"], \"model_type\": [\"x\"], "
          "\"stacks\": [{\"name\": \"a.b\", \"holds\": \"up\"}]}",
          "stacks[0]: \"holds\" is no known word"},
+        {"{\"name\": \"x\", \"title\": \"x\", \"checked\": \"x\", \"source\": [\"x\"], \"model_type\": [\"x\"], "
+         "\"parallel\": [{\"modules\": [\"a$\"], \"cut\": \"n\"}]}",
+         "parallel[0]: \"cut\" is no known word"},
+        {"{\"name\": \"x\", \"title\": \"x\", \"checked\": \"x\", \"source\": [\"x\"], \"model_type\": [\"x\"], "
+         "\"parallel\": [{\"modules\": [\"a$\"], \"cut\": \"K\", \"rows\": \"qkv\"}]}",
+         "parallel[0]: \"rows\" is for what is cut along N"},
+        {"{\"name\": \"x\", \"title\": \"x\", \"checked\": \"x\", \"source\": [\"x\"], \"model_type\": [\"x\"], "
+         "\"experts\": [{\"gate\": \"a\", \"up\": \"b.c\", \"down\": \"d\"}]}",
+         "experts[0]: \"up\" is no segment of a name"},
+        {"{\"name\": \"x\", \"title\": \"x\", \"checked\": \"x\", \"source\": [\"x\"], \"model_type\": [\"x\"], "
+         "\"experts\": [{\"gate\": \"a\", \"up\": \"b\", \"down\": \"a\"}]}",
+         "experts[0]: \"down\" is called as another of the matrices"},
         {"{\"name\": \"x\", \"title\": \"x\", \"checked\": \"x\", \"source\": [\"x\"], \"model_type\": [\"x\"], "
          "\"keep\": [{\"modules\": [\"a\"], \"why\": \"x\", \"linear\": 1}]}",
          "keep[0]: \"linear\" is neither true nor false"},

@@ -58,6 +58,26 @@ struct tp_model_rename {
     const char *from, *to;
 };
 
+/* How tensor-parallel engines divide linear layers: by output features (rows of the weight:
+ * q_proj, gate_proj, ...), by input features (its columns: o_proj, down_proj, ...), or not. */
+enum tp_parallel { TP_PARALLEL_NONE, TP_PARALLEL_N, TP_PARALLEL_K };
+enum tp_stretches { TP_FUSED_NONE, TP_FUSED_GATE_UP, TP_FUSED_QKV };   /* that are cut apart */
+enum tp_whole_heads { TP_HEADS_NONE, TP_HEADS_QUERY, TP_HEADS_KEY_VALUE }; /* are not cut */
+struct tp_model_parallel {
+    struct tp_module_pattern *module;
+    size_t modules;
+    enum tp_parallel cut;
+    enum tp_stretches rows;
+    enum tp_whole_heads heads;
+    bool tp; /* `convert --tp` cuts them, too */
+};
+
+/* What the three matrices of one expert are called, behind "experts.NUMBER.". */
+enum tp_expert_matrix { TP_EXPERT_GATE, TP_EXPERT_UP, TP_EXPERT_DOWN, TP_EXPERT_MATRICES };
+struct tp_model_expert {
+    const char *matrix[TP_EXPERT_MATRICES];
+};
+
 /* What a reader is known to refuse or to misread. */
 struct tp_model_limit {
     const char *reader;
@@ -88,6 +108,10 @@ struct tp_model {
     size_t fuseds;
     struct tp_model_merged *merged;
     size_t mergeds;
+    struct tp_model_parallel *parallel;
+    size_t parallels;
+    struct tp_model_expert *labels; /* of the matrices of experts */
+    size_t label_sets;
     struct tp_model_rename *rename;
     size_t renames;
     struct tp_model_limit *limit;

@@ -10,36 +10,21 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A word and its length: names are compared with tables of these 100,000 times. */
-struct word {
-    const char *text;
-    size_t size;
-};
-#define WORD(text) {(text), sizeof(text) - 1}
-
-static bool is_word(const char *text, size_t size, struct word word)
+/* How long the name is without that end; nothing is left of it: the whole name. */
+static size_t stem(const char *name, const char *end)
 {
-    return size == word.size && memcmp(text, word.text, size) == 0;
+    size_t size = strlen(name), cut = strlen(end);
+    return size > cut && strcmp(name + size - cut, end) == 0 ? size - cut : size;
 }
-
-static bool ends_in(const char *text, size_t size, struct word word)
-{
-    return size >= word.size && memcmp(text + size - word.size, word.text, word.size) == 0;
-}
-
-static const struct word weight_suffix = WORD(".weight");
 
 size_t tp_name_stem(const char *name)
 {
-    size_t size = strlen(name);
-    bool has = size > weight_suffix.size && ends_in(name, size, weight_suffix);
-    return has ? size - weight_suffix.size : size;
+    return stem(name, ".weight");
 }
 
 size_t tp_name_bias_stem(const char *name)
 {
-    size_t size = strlen(name), end = strlen(".bias");
-    return size > end && ends_in(name, size, (struct word)WORD("bias")) ? size - end : size;
+    return stem(name, ".bias");
 }
 
 /* The last segment of a name, ".weight" taken away; *size is its length. */
@@ -122,18 +107,17 @@ static bool is_converted(const struct tp_model *model, const char *module, size_
 bool tp_name_kept(const struct tp_model_facts *facts, const char *name, struct tp_kept_name *out)
 {
     struct tp_stack_name stack;
-    size_t size = strlen(name);
+    size_t size = tp_name_stem(name);
     *out = (struct tp_kept_name){.linear = true};
     if (tp_name_stack(facts, name, &stack)) {
         out->why = stack.is->kept;
         return out->why != NULL;
     }
-    if (!ends_in(name, size, weight_suffix)) {
+    if (!name[size]) {
         out->why = "not a linear layer's weight (its name does not end in .weight)";
         out->linear = false;
         return true;
     }
-    size -= weight_suffix.size;
     for (size_t m = 0; m < facts->count; m++) {
         if (is_converted(facts->model[m], name, size))
             return false;
@@ -154,16 +138,23 @@ bool tp_name_head(const struct tp_model_facts *facts, const char *module)
     return keep && keep->head;
 }
 
-static const struct {
-    struct word label;
-    enum tp_expert_matrix matrix;
-} expert_matrices[] = {
-    {WORD("gate_proj"), TP_EXPERT_GATE}, {WORD("up_proj"), TP_EXPERT_UP},
-    {WORD("down_proj"), TP_EXPERT_DOWN}, {WORD("w1"), TP_EXPERT_GATE},
-    {WORD("w3"), TP_EXPERT_UP},          {WORD("w2"), TP_EXPERT_DOWN},
-};
+/* Which matrix of an expert is called so; false: none. */
+static bool find_matrix(const struct tp_model_facts *facts, const char *label, size_t size,
+                        enum tp_expert_matrix *matrix)
+{
+    for (size_t m = 0; m < facts->count; m++)
+        for (size_t set = 0; set < facts->model[m]->label_sets; set++)
+            for (int i = 0; i < TP_EXPERT_MATRICES; i++) {
+                const char *text = facts->model[m]->labels[set].matrix[i];
+                *matrix = (enum tp_expert_matrix)i;
+                if (strncmp(text, label, size) == 0 && !text[size])
+                    return true;
+            }
+    return false;
+}
 
-bool tp_name_expert(const char *name, struct tp_expert_name *out)
+bool tp_name_expert(const struct tp_model_facts *facts, const char *name,
+                    struct tp_expert_name *out)
 {
     const char *at = NULL, *next = name;
     while ((next = strstr(next, ".experts."))) /* the last one counts */
@@ -185,14 +176,8 @@ bool tp_name_expert(const char *name, struct tp_expert_name *out)
     out->label = digit + 1;
     out->label_size = strcspn(out->label, ".");
     const char *rest = out->label + out->label_size;
-    if (*rest && strcmp(rest, ".weight") != 0 && strcmp(rest, ".bias") != 0)
-        return false;
-    for (size_t i = 0; i < sizeof expert_matrices / sizeof *expert_matrices; i++)
-        if (is_word(out->label, out->label_size, expert_matrices[i].label)) {
-            out->matrix = expert_matrices[i].matrix;
-            return true;
-        }
-    return false;
+    return (!*rest || strcmp(rest, ".weight") == 0 || strcmp(rest, ".bias") == 0) &&
+           find_matrix(facts, out->label, out->label_size, &out->matrix);
 }
 
 static bool stack_of(const struct tp_model_stack *stack, const char *name, size_t size,
@@ -251,38 +236,16 @@ bool tp_name_fused(const struct tp_model_facts *facts, const char *name, char *k
     return true;
 }
 
-struct tp_parallel_name tp_name_parallel(const char *name)
+const struct tp_model_parallel *tp_name_parallel(const struct tp_model_facts *facts,
+                                                 const char *name)
 {
-    static const struct {
-        struct word label;
-        struct tp_parallel_name is;
-    } known[] = {
-        {WORD("q_proj"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_QUERY}},
-        {WORD("k_proj"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_KEY_VALUE}},
-        {WORD("v_proj"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_KEY_VALUE}},
-        {WORD("wq"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_QUERY}},
-        {WORD("wk"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_KEY_VALUE}},
-        {WORD("wv"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_KEY_VALUE}},
-        {WORD("qkv_proj"), {TP_PARALLEL_COLUMN, TP_FUSED_QKV, TP_HEADS_KEY_VALUE}},
-        {WORD("q_b_proj"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_QUERY}},
-        {WORD("kv_b_proj"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_QUERY}},
-        {WORD("o_proj"), {TP_PARALLEL_ROW, TP_FUSED_NONE, TP_HEADS_QUERY}},
-        {WORD("wo"), {TP_PARALLEL_ROW, TP_FUSED_NONE, TP_HEADS_QUERY}},
-        {WORD("gate_proj"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_NONE}},
-        {WORD("up_proj"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_NONE}},
-        {WORD("gate_up_proj"), {TP_PARALLEL_COLUMN, TP_FUSED_GATE_UP, TP_HEADS_NONE}},
-        {WORD("down_proj"), {TP_PARALLEL_ROW, TP_FUSED_NONE, TP_HEADS_NONE}},
-        {WORD("w1"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_NONE}},
-        {WORD("w3"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_NONE}},
-        {WORD("w13"), {TP_PARALLEL_COLUMN, TP_FUSED_GATE_UP, TP_HEADS_NONE}},
-        {WORD("w2"), {TP_PARALLEL_ROW, TP_FUSED_NONE, TP_HEADS_NONE}},
-        {WORD("fc1"), {TP_PARALLEL_COLUMN, TP_FUSED_NONE, TP_HEADS_NONE}},
-        {WORD("fc2"), {TP_PARALLEL_ROW, TP_FUSED_NONE, TP_HEADS_NONE}},
-    };
-    size_t length;
-    const char *label = last_segment(name, &length);
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (is_word(label, length, known[i].label))
-            return known[i].is;
-    return (struct tp_parallel_name){TP_PARALLEL_NONE, TP_FUSED_NONE, TP_HEADS_NONE};
+    size_t size = tp_name_stem(name);
+    for (size_t m = 0; m < facts->count; m++)
+        for (size_t i = 0; i < facts->model[m]->parallels; i++) {
+            const struct tp_model_parallel *parallel = &facts->model[m]->parallel[i];
+            for (size_t p = 0; p < parallel->modules; p++)
+                if (tp_module_matches(&parallel->module[p], name, size))
+                    return parallel;
+        }
+    return NULL;
 }

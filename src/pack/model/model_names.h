@@ -30,8 +30,6 @@ bool tp_name_head(const struct tp_model_facts *facts, const char *module);
 /* Whether the module's name has a run of segments that the pattern stands for. */
 bool tp_module_matches(const struct tp_module_pattern *pattern, const char *module, size_t size);
 
-enum tp_expert_matrix { TP_EXPERT_GATE, TP_EXPERT_UP, TP_EXPERT_DOWN };
-
 /* "X.experts.7.gate_proj.weight" and its like. */
 struct tp_expert_name {
     size_t prefix;     /* length of "X.experts" */
@@ -40,7 +38,8 @@ struct tp_expert_name {
     const char *label; /* "gate_proj", "w1", ...: points into `name` */
     size_t label_size;
 };
-bool tp_name_expert(const char *name, struct tp_expert_name *out);
+bool tp_name_expert(const struct tp_model_facts *facts, const char *name,
+                    struct tp_expert_name *out);
 
 /* "X.experts.gate_up_proj" or "X.experts.down_proj" (3-D stacks); also the
  * already stacked "X.experts.w13" and ".w2", and what the model's file names. */
@@ -64,15 +63,8 @@ struct tp_fused_name {
 bool tp_name_fused(const struct tp_model_facts *facts, const char *name, char *key, size_t size,
                    struct tp_fused_name *out);
 
-/* How tensor-parallel engines divide a linear layer, by the last word of its name:
- * by output features (columns of the product: q_proj, gate_proj, ...), by input
- * features (rows: o_proj, down_proj, ...), or not at all. */
-enum tp_parallel { TP_PARALLEL_NONE, TP_PARALLEL_COLUMN, TP_PARALLEL_ROW };
-struct tp_parallel_name {
-    enum tp_parallel how;
-    enum { TP_FUSED_NONE, TP_FUSED_GATE_UP, TP_FUSED_QKV } fused; /* stretches of rows */
-    enum { TP_HEADS_NONE, TP_HEADS_QUERY, TP_HEADS_KEY_VALUE } heads; /* must not be cut */
-};
-struct tp_parallel_name tp_name_parallel(const char *name);
+/* How tensor-parallel engines divide a linear layer; NULL: that is not known. */
+const struct tp_model_parallel *tp_name_parallel(const struct tp_model_facts *facts,
+                                                 const char *name);
 
 #endif

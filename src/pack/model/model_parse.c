@@ -210,6 +210,50 @@ static enum tp_code parse_merged(const struct place *at, const json_t *json, voi
     return pattern(at, "module", text, &merged->module);
 }
 
+static enum tp_code parse_parallel(const struct place *at, const json_t *json, void *out)
+{
+    static const char *const known[] = {"modules", "cut", "rows", "heads", "tp", NULL};
+    static const char *const cuts[] = {"none", "N", "K", NULL};
+    static const char *const rows[] = {"alike", "gate_up", "qkv", NULL};
+    static const char *const heads[] = {"none", "query", "key_value", NULL};
+    struct tp_model_parallel *parallel = out;
+    int cut, stretches, whole;
+    enum tp_code code = only(at, json, known);
+    if (code || (code = word(at, json, "cut", true, cuts, &cut)) ||
+        (code = word(at, json, "rows", false, rows, &stretches)) ||
+        (code = word(at, json, "heads", false, heads, &whole)) ||
+        (code = boolean(at, json, "tp", true, &parallel->tp)))
+        return code;
+    parallel->cut = (enum tp_parallel)cut;
+    parallel->rows = (enum tp_stretches)stretches;
+    parallel->heads = (enum tp_whole_heads)whole;
+    if (stretches && parallel->cut != TP_PARALLEL_N)
+        return wrong(at, "rows", "is for what is cut along N");
+    return patterns(at, json, "modules", true, &parallel->module, &parallel->modules);
+}
+
+/* One segment of a name. */
+static enum tp_code segment(const struct place *at, const json_t *json, const char *key,
+                            const char **text)
+{
+    enum tp_code code = string(at, json, key, true, text);
+    return code || !strpbrk(*text, ".*^$") ? code : wrong(at, key, "is no segment of a name");
+}
+
+static enum tp_code parse_expert(const struct place *at, const json_t *json, void *out)
+{
+    static const char *const known[] = {"gate", "up", "down", NULL}; /* as the enum has them */
+    struct tp_model_expert *expert = out;
+    enum tp_code code = only(at, json, known);
+    for (int m = 0; known[m] && code == TP_OK; m++) {
+        code = segment(at, json, known[m], &expert->matrix[m]);
+        for (int before = 0; before < m && code == TP_OK; before++)
+            if (strcmp(expert->matrix[before], expert->matrix[m]) == 0)
+                code = wrong(at, known[m], "is called as another of the matrices");
+    }
+    return code;
+}
+
 static enum tp_code parse_rename(const struct place *at, const json_t *json, void *out)
 {
     static const char *const known[] = {"from", "to", NULL};
@@ -269,8 +313,9 @@ static enum tp_code parse_sizes(const json_t *json, struct tp_model *model, stru
 static enum tp_code parse_head(const json_t *json, struct tp_model *model, struct tp_err *err)
 {
     static const char *const known[] = {
-        "name", "title",  "checked", "ran",    "source",  "model_type", "architectures", "convert",
-        "keep", "stacks", "fused",   "merged", "renamed", "limits",     "sizes",         NULL};
+        "name",          "title",   "checked", "ran",    "source", "model_type",
+        "architectures", "convert", "keep",    "stacks", "fused",  "merged",
+        "parallel",      "experts", "renamed", "limits", "sizes",  NULL};
     struct place at = {NULL, 0, err};
     enum tp_code code = only(&at, json, known);
     if (code || (code = string(&at, json, "name", true, &model->name)) ||
@@ -296,6 +341,8 @@ static enum tp_code parse_all(const json_t *json, struct tp_model *model, struct
         (code = OBJECTS("stacks", stack, stacks, parse_stack)) ||
         (code = OBJECTS("fused", fused, fuseds, parse_fused)) ||
         (code = OBJECTS("merged", merged, mergeds, parse_merged)) ||
+        (code = OBJECTS("parallel", parallel, parallels, parse_parallel)) ||
+        (code = OBJECTS("experts", labels, label_sets, parse_expert)) ||
         (code = OBJECTS("renamed", rename, renames, parse_rename)) ||
         (code = OBJECTS("limits", limit, limits, parse_limit)))
         return code;
@@ -351,6 +398,8 @@ void tp_model_close(struct tp_model *model)
         free(model->keep[i].module);
     for (size_t i = 0; i < model->fuseds; i++)
         free(model->fused[i].part);
+    for (size_t i = 0; i < model->parallels; i++)
+        free(model->parallel[i].module);
     for (size_t i = 0; i < model->limits; i++)
         free(model->limit[i].format);
     free(model->convert);
@@ -358,6 +407,8 @@ void tp_model_close(struct tp_model *model)
     free(model->stack);
     free(model->fused);
     free(model->merged);
+    free(model->parallel);
+    free(model->labels);
     free(model->rename);
     free(model->limit);
     free(model->source);

@@ -16,6 +16,7 @@
 struct list {
     struct tp_origin *items;
     size_t count, capacity;
+    const struct tp_model_facts *facts;
     struct tp_err *err;
 };
 
@@ -33,10 +34,11 @@ static enum tp_code append(struct list *list, const struct tp_origin *origin, ch
 }
 
 /* "X.experts.3.gate_proj.weight" -> "X.experts.{e}.gate_proj.weight", and so with a bias. */
-static char *expert_template(const char *name, struct tp_err *err)
+static char *expert_template(const struct tp_model_facts *facts, const char *name,
+                             struct tp_err *err)
 {
     struct tp_expert_name expert;
-    if (!tp_name_expert(name, &expert))
+    if (!tp_name_expert(facts, name, &expert))
         return tp_os_copy(err, name);
     return tp_os_format(err, "%.*s.{e}.%s", (int)expert.prefix, name, expert.label);
 }
@@ -88,7 +90,7 @@ static enum tp_code take_rows(const struct tp_unit *unit, const struct tp_weight
     if (unit->form->rank == 3 && weight->form->rank == 2) { /* becomes one of a stack */
         mine.expert = -1;
         name = origin->rank == 3 ? tp_os_copy(list->err, origin->name)
-                                 : expert_template(origin->name, list->err);
+                                 : expert_template(list->facts, origin->name, list->err);
     } else if (unit->form->rank == 2 && weight->form->rank == 3) { /* taken out of a stack */
         if (origin->rank == 3 && !template)
             mine.expert = (int64_t)view->expert;
@@ -151,7 +153,7 @@ static enum tp_code slice_origins(const struct tp_unit *unit, struct list *list)
 enum tp_code tp_unit_origins(const struct tp_plan *plan, const struct tp_unit *unit,
                              struct tp_origin **origins, uint32_t *count, struct tp_err *err)
 {
-    struct list list = {.err = err};
+    struct list list = {.facts = &plan->weights->facts, .err = err};
     enum tp_code code = TP_OK;
     for (uint32_t p = 0; p < unit->form->views_per_expert && code == TP_OK; p++)
         code = part_origins(plan, unit, p, &list);

@@ -147,7 +147,7 @@ static bool set_key(const struct tp_builder *b, uint32_t w, char key[TP_FULL_NAM
     if (is_split(b, w, &stack))
         prefix = stack.prefix;
     else if (weight->form->rank == 2 && b->choices[w].rule->format->experts == TP_EXPERTS_SPLIT &&
-             tp_name_expert(weight->name, &expert))
+             tp_name_expert(facts_of(b), weight->name, &expert))
         prefix = expert.prefix;
     else
         return weight->form->rank == 2 &&

@@ -460,7 +460,7 @@ static enum tp_code stack_experts(struct tp_builder *b)
             continue;
         members[count].weight = w;
         members[count].name = weight->name;
-        if (tp_name_expert(weight->name, &members[count].parsed))
+        if (tp_name_expert(&b->plan->weights->facts, weight->name, &members[count].parsed))
             count++;
     }
     qsort(members, count, sizeof *members, by_stack);

@@ -51,7 +51,7 @@ static struct heads read_heads(const struct tp_checkpoint *ckpt,
 }
 
 /* Rows of the stretches that are cut one by one. */
-static bool find_pieces(const struct tp_unit *unit, const struct tp_parallel_name *name,
+static bool find_pieces(const struct tp_unit *unit, const struct tp_model_parallel *name,
                         const struct heads *heads, struct tp_cut *cut)
 {
     uint64_t n = unit->form->box.n;
@@ -59,12 +59,12 @@ static bool find_pieces(const struct tp_unit *unit, const struct tp_parallel_nam
     cut->pieces = 1;
     cut->piece_rows[0] = n;
     bool apart = unit->form->format->rows == TP_ROWS_UP_GATE || unit->form->op.stretches > 1;
-    if (name->fused == TP_FUSED_GATE_UP && (apart || !heads->interleaved)) {
+    if (name->rows == TP_FUSED_GATE_UP && (apart || !heads->interleaved)) {
         cut->pieces = 2;
         cut->piece_rows[0] = cut->piece_rows[1] = n / 2;
         return n % 2 == 0;
     }
-    if (name->fused == TP_FUSED_QKV) {
+    if (name->rows == TP_FUSED_QKV) {
         uint64_t all = heads->query + 2 * heads->key_value;
         if (!fits || !all || n % all)
             return false;
@@ -102,7 +102,7 @@ static bool divides(const struct tp_unit *unit, char dim, uint64_t extent, uint6
                 unit->form->format->name);
 }
 
-static bool cut_fits(const struct tp_unit *unit, const struct tp_parallel_name *name,
+static bool cut_fits(const struct tp_unit *unit, const struct tp_model_parallel *name,
                      const struct heads *heads, unsigned ranks, struct tp_cut *cut,
                      struct why *why)
 {
@@ -111,7 +111,7 @@ static bool cut_fits(const struct tp_unit *unit, const struct tp_parallel_name *
                      : name->heads == TP_HEADS_KEY_VALUE ? heads->key_value
                                                          : 0;
     tp_cut_granules(&unit->form->op, &n, &k);
-    *cut = (struct tp_cut){.along = name->how == TP_PARALLEL_ROW ? TP_CUT_K : TP_CUT_N,
+    *cut = (struct tp_cut){.along = name->cut == TP_PARALLEL_K ? TP_CUT_K : TP_CUT_N,
                            .ranks = ranks, .pieces = 1, .piece_rows = {unit->form->box.n}};
     if (count % ranks)
         return says(why, "%llu %sheads cannot be divided among %u ranks",
@@ -136,7 +136,7 @@ static bool cut_fits(const struct tp_unit *unit, const struct tp_parallel_name *
 }
 
 /* Fails with the numbers of ranks that this weight could be cut for. */
-static enum tp_code refuse(const struct tp_unit *unit, const struct tp_parallel_name *name,
+static enum tp_code refuse(const struct tp_unit *unit, const struct tp_model_parallel *name,
                            const struct heads *heads, const struct why *why, struct tp_err *err)
 {
     char legal[120] = "1";
@@ -155,28 +155,28 @@ static enum tp_code refuse(const struct tp_unit *unit, const struct tp_parallel_
 
 /* A bias is cut as the rows of its weight are; one of a weight that is cut along K is added
  * once, to the sum. */
-static struct tp_parallel_name parallel_of(const struct tp_unit *unit)
+static const struct tp_model_parallel *parallel_of(const struct tp_plan *whole,
+                                                   const struct tp_unit *unit)
 {
     char name[TP_FULL_NAME];
     if (!unit->form->format || !unit->form->format->is_bias)
-        return tp_name_parallel(unit->name);
+        return tp_name_parallel(&whole->weights->facts, unit->name);
     snprintf(name, sizeof name, "%.*s", (int)tp_name_bias_stem(unit->name), unit->name);
-    struct tp_parallel_name is = tp_name_parallel(name);
-    if (is.how == TP_PARALLEL_ROW)
-        is.how = TP_PARALLEL_NONE;
-    return is;
+    const struct tp_model_parallel *is = tp_name_parallel(&whole->weights->facts, name);
+    return is && is->cut == TP_PARALLEL_K ? NULL : is;
 }
 
-static enum tp_code find_cut(const struct tp_unit *unit, const struct heads *heads, unsigned ranks,
-                             struct tp_cut *cut, struct tp_err *err)
+static enum tp_code find_cut(const struct tp_plan *whole, const struct tp_unit *unit,
+                             const struct heads *heads, unsigned ranks, struct tp_cut *cut,
+                             struct tp_err *err)
 {
-    struct tp_parallel_name name = parallel_of(unit);
+    const struct tp_model_parallel *name = parallel_of(whole, unit);
     struct why why = {""};
     *cut = (struct tp_cut){.along = TP_CUT_NONE};
-    if (!unit->form->format || name.how == TP_PARALLEL_NONE)
+    if (!unit->form->format || !name || !name->tp || name->cut == TP_PARALLEL_NONE)
         return TP_OK;
-    return cut_fits(unit, &name, heads, ranks, cut, &why) ? TP_OK
-                                                          : refuse(unit, &name, heads, &why, err);
+    return cut_fits(unit, name, heads, ranks, cut, &why) ? TP_OK
+                                                         : refuse(unit, name, heads, &why, err);
 }
 
 /* ---- plan of one rank ------------------------------------------------------ */
@@ -381,9 +381,9 @@ static enum tp_code make(struct tp_ranks *ranks, const struct tp_request *reques
     struct heads heads = read_heads(whole->ckpt, &whole->weights->facts);
     enum tp_code code = TP_OK;
     for (size_t u = 0; u < whole->unit_count && code == TP_OK; u++)
-        code = find_cut(&whole->units[u], &heads, ranks->count, &cuts[u], err);
+        code = find_cut(whole, &whole->units[u], &heads, ranks->count, &cuts[u], err);
     for (size_t u = 0; u < whole->kept_unit_count && code == TP_OK; u++)
-        code = find_cut(&whole->kept_units[u], &heads, ranks->count, &cuts[whole->unit_count + u],
+        code = find_cut(whole, &whole->kept_units[u], &heads, ranks->count, &cuts[whole->unit_count + u],
                         err);
     ranks->plans = tp_os_zalloc(ranks->count, sizeof *ranks->plans, err);
     ranks->requests = tp_os_zalloc(ranks->count, sizeof *ranks->requests, err);

@@ -70,8 +70,8 @@ enum tp_code tp_schedule_shapes(const char *path, const struct tp_model_choice *
                                 struct tp_err *err);
 void tp_schedule_shapes_free(struct tp_schedule_shape *shapes, size_t count);
 
-/* How the weight called `name` is cut; its last part decides, ".weight" left out. */
-enum tp_sched_cut tp_sched_cut_of(const char *name);
+/* How the weight called `name` is cut. */
+enum tp_sched_cut tp_sched_cut_of(const struct tp_model_facts *facts, const char *name);
 
 /* Adds the check that weights stored in `format` (NULL: plain, nothing to check)
  * are what the problem's kernel reads. */

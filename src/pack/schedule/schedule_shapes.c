@@ -14,37 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum tp_sched_cut tp_sched_cut_of(const char *name)
+enum tp_sched_cut tp_sched_cut_of(const struct tp_model_facts *facts, const char *name)
 {
-    static const struct {
-        const char *module;
-        enum tp_sched_cut cut;
-    } modules[] = {
-        {"q_proj", TP_SCHED_CUT_N},       {"k_proj", TP_SCHED_CUT_N},
-        {"v_proj", TP_SCHED_CUT_N},       {"qkv_proj", TP_SCHED_CUT_N},
-        {"qkv", TP_SCHED_CUT_N},          {"query_key_value", TP_SCHED_CUT_N},
-        {"q_b_proj", TP_SCHED_CUT_N},     {"kv_b_proj", TP_SCHED_CUT_N},
-        {"gate_proj", TP_SCHED_CUT_N},    {"up_proj", TP_SCHED_CUT_N},
-        {"gate_up_proj", TP_SCHED_CUT_N}, {"w1", TP_SCHED_CUT_N},
-        {"w3", TP_SCHED_CUT_N},           {"w13", TP_SCHED_CUT_N},
-        {"wq", TP_SCHED_CUT_N},           {"wk", TP_SCHED_CUT_N},
-        {"wv", TP_SCHED_CUT_N},           {"fc1", TP_SCHED_CUT_N},
-        {"dense_h_to_4h", TP_SCHED_CUT_N}, {"c_attn", TP_SCHED_CUT_N},
-        {"c_fc", TP_SCHED_CUT_N},         {"o_proj", TP_SCHED_CUT_K},
-        {"out_proj", TP_SCHED_CUT_K},     {"down_proj", TP_SCHED_CUT_K},
-        {"w2", TP_SCHED_CUT_K},           {"wo", TP_SCHED_CUT_K},
-        {"fc2", TP_SCHED_CUT_K},          {"dense_4h_to_h", TP_SCHED_CUT_K},
-        {"c_proj", TP_SCHED_CUT_K},       {"q_a_proj", TP_SCHED_CUT_NONE},
-        {"kv_a_proj_with_mqa", TP_SCHED_CUT_NONE}, {"gate", TP_SCHED_CUT_NONE},
-    };
-    size_t size = tp_name_stem(name), start = size;
-    while (start > 0 && name[start - 1] != '.')
-        start--;
-    for (size_t i = 0; i < sizeof modules / sizeof modules[0]; i++)
-        if (strlen(modules[i].module) == size - start &&
-            memcmp(name + start, modules[i].module, size - start) == 0)
-            return modules[i].cut;
-    return TP_SCHED_CUT_ANY;
+    static const enum tp_sched_cut cuts[] = {[TP_PARALLEL_NONE] = TP_SCHED_CUT_NONE,
+                                             [TP_PARALLEL_N] = TP_SCHED_CUT_N,
+                                             [TP_PARALLEL_K] = TP_SCHED_CUT_K};
+    const struct tp_model_parallel *parallel = tp_name_parallel(facts, name);
+    return parallel ? cuts[parallel->cut] : TP_SCHED_CUT_ANY;
 }
 
 struct list {
@@ -87,10 +63,10 @@ static int by_shape(const void *a, const void *b)
 }
 
 /* "model.layers.3.mlp.experts.7.up_proj" -> "model.layers.3.mlp.experts.{e}.up_proj" */
-static char *stack_key(const char *name, struct tp_err *err)
+static char *stack_key(const struct tp_model_facts *facts, const char *name, struct tp_err *err)
 {
     struct tp_expert_name expert;
-    if (!tp_name_expert(name, &expert))
+    if (!tp_name_expert(facts, name, &expert))
         return tp_os_format(err, "%s", name);
     return tp_os_format(err, "%.*s.{e}.%.*s", (int)expert.prefix, name, (int)expert.label_size,
                         expert.label);
@@ -109,13 +85,14 @@ static bool wanted(const struct tp_checkpoint *ckpt, const struct tp_model_facts
     return !tp_name_kept(facts, ckpt->tensors[weight->tensor[0]].name, &kept);
 }
 
-static enum tp_code add(const struct tp_weight *weight, struct list *list, struct tp_err *err)
+static enum tp_code add(const struct tp_model_facts *facts, const struct tp_weight *weight,
+                        struct list *list, struct tp_err *err)
 {
     enum tp_code code = tp_os_grow((void **)&list->shapes, &list->capacity, list->count + 1,
                                    sizeof *list->shapes, err);
     if (code)
         return code;
-    char *key = stack_key(weight->name, err);
+    char *key = stack_key(facts, weight->name, err);
     if (!key)
         return TP_E_MEMORY;
     list->shapes[list->count++] = (struct tp_schedule_shape){
@@ -123,7 +100,7 @@ static enum tp_code add(const struct tp_weight *weight, struct list *list, struc
         .n = weight->form->box.n,
         .k = weight->form->box.k,
         .count = 1,
-        .cut = tp_sched_cut_of(weight->name),
+        .cut = tp_sched_cut_of(facts, weight->name),
         .format = weight->form->format ? weight->form->format->name : NULL,
         .example = key,
     };
@@ -162,7 +139,7 @@ static enum tp_code collect(const struct tp_checkpoint *ckpt,
     enum tp_code code = tp_weights_find_as(ckpt, choice, &weights, err);
     for (size_t i = 0; !code && i < weights.count; i++)
         if (wanted(ckpt, &weights.facts, &weights.items[i]))
-            code = add(&weights.items[i], list, err);
+            code = add(&weights.facts, &weights.items[i], list, err);
     tp_weights_close(&weights);
     return code;
 }
