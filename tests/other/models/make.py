@@ -54,13 +54,24 @@ def as_published(path, name):
     from safetensors import torch as files
 
     file = os.path.join(path, "model.safetensors")
-    old, new = zoo.RENAMED.get(name, ("", ""))
     tensors = {}
     for key, values in files.load_file(file).items():
         if name in zoo.TRANSPOSED and ".experts." in key and values.dim() == 3:
             values = values.transpose(1, 2).contiguous()
-        tensors[key if not old or new in key else key.replace(old, new)] = values
+        for old, new in zoo.RENAMED.get(name, ()):
+            there = old in new and new in key
+            key = key if there else key.replace(old, new)
+        tensors[key] = values
     files.save_file(tensors, file, {"format": "pt"})
+
+
+def retype(path, kind):
+    file = os.path.join(path, "config.json")
+    with open(file, encoding="utf-8") as f:
+        config = json.load(f)
+    config["model_type"] = kind
+    with open(file, "w", encoding="utf-8") as f:
+        json.dump(config, f)
 
 
 def main(out, *names):
@@ -77,6 +88,8 @@ def main(out, *names):
             model.save_pretrained(os.path.join(out, name))
             if name in zoo.RENAMED or name in zoo.TRANSPOSED:
                 as_published(os.path.join(out, name), name)
+            if name in zoo.RETYPED:
+                retype(os.path.join(out, name), zoo.RETYPED[name])
         except Exception as error:  # pylint: disable=broad-except
             text = f"{type(error).__name__}: {error}".split("\n", maxsplit=1)[0]
             print("@" + json.dumps({"name": name, "error": text}), flush=True)

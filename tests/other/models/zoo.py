@@ -71,6 +71,12 @@ MODELS = {
     "glm4": ("glm4", {}),
     "glm4_moe": ("glm4_moe", {**MOE, "n_routed_experts": 4, "n_shared_experts": 1, "n_group": 1,
                               "topk_group": 1, "first_k_dense_replace": 1}),
+    "glm4v": ("glm4v", {**text(rope_parameters={
+        "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5,
+        "mrope_section": [4, 6, 6]}), "vision_config": {
+        **QWEN_VISION, "out_hidden_size": 256}}),
+    "glm5": ("glm_moe_dsa", {**DEEPSEEK, **NOAUX, "index_n_heads": 4, "index_head_dim": 128,
+                             "index_topk": 64}),
     "gpt2": ("gpt2", {"n_embd": 256, "n_layer": 2, "n_head": 4, "n_positions": 256}),
     "gpt_neox": ("gpt_neox", {}),
     "gpt_oss": ("gpt_oss", {**MOE, "intermediate_size": 256,
@@ -84,6 +90,11 @@ MODELS = {
     "jamba": ("jamba", {**MOE, "attn_layer_period": 2, "attn_layer_offset": 1,
                         "expert_layer_period": 2, "expert_layer_offset": 1,
                         "mamba_d_state": 16, "mamba_dt_rank": 128, "use_mamba_kernels": False}),
+    "kimi_k2": ("deepseek_v3", {**DEEPSEEK, **NOAUX}),
+    "kimi_k25": ("kimi_k25", {
+        **text(model_type="deepseek_v3", **DEEPSEEK, **NOAUX), "image_token_id": 500,
+        "vision_config": {**VISION, "pos_emb_height": 4, "pos_emb_width": 4},
+        "projection_hidden_size": 128, "tie_word_embeddings": False}),
     "lfm2": ("lfm2", {"conv_dim": 256, "block_dim": 256, "block_ff_dim": 512,
                       "layer_types": ["conv", "full_attention"],
                       "block_auto_adjust_ff_dim": False}),
@@ -93,6 +104,12 @@ MODELS = {
     "llama-tied": ("llama", {"tie_word_embeddings": True}),
     "llama4": ("llama4_text", {**MOE, "intermediate_size": 256, "intermediate_size_mlp": 512,
                                "layer_types": ["chunked_attention", "full_attention"]}),
+    "llama4_images": ("llama4", {
+        **text(**MOE, model_type="llama4_text", intermediate_size_mlp=512,
+               layer_types=["chunked_attention", "full_attention"]),
+        "image_token_index": 500,
+        "vision_config": {**VISION, "vision_output_dim": 256, "projector_input_dim": 256,
+                          "projector_output_dim": 256}}),
     "llava": ("llava", {**text(model_type="llama"), "image_token_index": 500,
                         "vision_config": {**VISION, "model_type": "clip_vision_model",
                                           "projection_dim": 128}}),
@@ -124,6 +141,13 @@ MODELS = {
     "qwen3_5": ("qwen3_5_text", LINEAR_ATTENTION),
     "qwen3_5_moe": ("qwen3_5_moe_text", {**MOE, **LINEAR_ATTENTION,
                                          "shared_expert_intermediate_size": 256}),
+    "qwen3_5_images": ("qwen3_5", {
+        **text(model_type="qwen3_5_text", **LINEAR_ATTENTION),
+        "vision_config": {**QWEN_VISION, "num_position_embeddings": 16}}),
+    "qwen3_5_moe_images": ("qwen3_5_moe", {
+        **text(model_type="qwen3_5_moe_text", **MOE, **LINEAR_ATTENTION,
+               shared_expert_intermediate_size=256),
+        "vision_config": {**QWEN_VISION, "num_position_embeddings": 16}}),
     "qwen3_moe": ("qwen3_moe", MOE),
     "qwen3_next": ("qwen3_next", {**MOE, **LINEAR_ATTENTION,
                                   "shared_expert_intermediate_size": 256}),
@@ -142,30 +166,40 @@ MODELS = {
 }
 
 # Published checkpoints have stacks of experts the other way round than transformers 5 saves them,
-# and other names: (from, to).
+# and other names: (from, to), ...
 TRANSPOSED = ("qwen3_vl_moe",)
 RENAMED = {
-    "gemma3_images": ("vision_tower.", "vision_tower.vision_model."),
-    "llava": ("vision_tower.", "vision_tower.vision_model."),
+    "gemma3_images": (("vision_tower.", "vision_tower.vision_model."),),
+    "kimi_k25": (("language_model.model.blocks.", "language_model.model.layers."),
+                 ("model.mm_projector.", "mm_projector.")),
+    "llava": (("vision_tower.", "vision_tower.vision_model."),),
 }
+
+# Published checkpoints of these have another model_type in config.json than transformers has.
+RETYPED = {"kimi_k2": "kimi_k2"}
 
 EVERY = ("w4a8-ct", "fp8-deepseek", "fp8-ct", "mxfp8-ct", "mxfp4-ct", "nvfp4-ct")
 # What readers are known to refuse or misread: {(reader, name): ((formats, a part of what the
 # test says), ...)}, None where it loads after all; "source" stands for the model before it is
 # converted.
 KNOWN = {
-    ("vllm", "bamba"): ((("source",), "does not dispatch through"),),
+    ("vllm", "bamba"): ((("source",), "does not dispatch through"),),  # removed in vLLM 0.23
     ("vllm", "gpt2"): ((EVERY, "nothing is converted"),),
     ("vllm", "dbrx"): ((("source",), "KeyError"),),
     ("vllm", "deepseek_v4"): ((("source",), "KeyError"),),  # it wants other names than are saved
-    ("vllm", "llama4"): ((("fp8-ct",), "is invalid for input of size"),),
+    **{("vllm", name): ((("fp8-ct",), "is invalid for input of size"),)
+       for name in ("llama4", "llama4_images")},
     ("vllm", "mistral3"): ((("fp8-deepseek",), "no module or parameter named"),),
     # Rows that are no multiple of 128: it derives another size of blocks.
     **{("transformers", name): ((("fp8-deepseek",), "automatic conversion of the weights"),)
-       for name in ("bamba", "deepseek_v2", "deepseek_v3", "deepseek_v32", "falcon_h1",
+       for name in ("bamba", "deepseek_v2", "deepseek_v3", "deepseek_v32", "falcon_h1", "glm5",
                     "nemotron_h", "zamba2")},
-    ("transformers", "llama4"): ((("fp8-deepseek",), "missing_keys"),
-                                 (("fp8-ct", "mxfp8-ct", "nvfp4-ct"), None)),
+    ("transformers", "kimi_k2"): ((("source",), "does not recognize this architecture"),),
+    # It calls the modules of the tower and the projector otherwise than files do.
+    ("transformers", "kimi_k25"): ((("w4a8-ct", "mxfp4-ct", "nvfp4-ct"), "missing_keys"),),
+    **{("transformers", name): ((("fp8-deepseek",), "missing_keys"),
+                                (("fp8-ct", "mxfp8-ct", "nvfp4-ct"), None))
+       for name in ("llama4", "llama4_images")},
     ("transformers", "gemma3_images"): (
         (("w4a8-ct", "mxfp4-ct", "nvfp4-ct"), "'Linear' object has no attribute 'weight'"),),
     ("transformers", "falcon"): (
