@@ -1,7 +1,7 @@
 #!/bin/sh
 # vLLM 0.33 itself loads packed checkpoints through the plugin, on a machine without a GPU: its own
 # configuration, choice of kernels, loader, processing and construction of kernels, under a
-# pretended H200 or B200 (vllm/pretend.py, which emulates the operators of loading that need a
+# pretended A100, H200 or B200 (vllm/pretend.py, which emulates the operators of loading that need a
 # GPU). Every operand that a kernel gets equals that of stock vLLM with the interchange
 # checkpoint, byte for byte; nothing is processed. Not a part of `make test`: the environment
 # takes 9 GB in BUILD/venv-vllm, and each start of vLLM half a minute.
@@ -52,6 +52,30 @@ for model in llama mixtral; do
     convert $model $model-w4a8-cutlass --to w4a8-cutlass --set scale=cpu # as torch does it here
     convert $model-fp8-deepseek $model-fp8-deepgemm-sm100 --to fp8-deepgemm-sm100 --requantize
 done
+# Two names of formats: what stock vLLM takes, and what the plugin takes. Groups of 64, so that
+# two ranks have more than one of them in a row.
+both() { # model, suffix, stock's format, ours, [options]
+    from=$1 name=$1$2 stock=$3 ours=$4
+    shift 4
+    convert "$from" "$name-$stock" --to "$stock" "$@"
+    convert "$from" "$name-$ours" --to "$ours" "$@"
+}
+both mixtral '' w4a16-ct w4a16-marlin --set group=64
+both mixtral '' w8a16-ct w8a16-marlin --set group=128
+convert mixtral mixtral-mxfp4-marlin --to mxfp4-marlin
+convert mixtral mixtral-mxfp8-marlin --to mxfp8-marlin
+for bits in 4 8; do
+    convert llama llama-w${bits}a16-ct --to w${bits}a16-ct --set group=channel
+    convert llama llama-w${bits}a16-marlin-channel --to w${bits}a16-marlin-channel
+    both llama -groups w${bits}a16-ct w${bits}a16-machete --set group=128
+done
+convert mixtral mixtral-w8a16-ct-channel --to w8a16-ct --set group=channel
+convert mixtral mixtral-w8a16-marlin-channel --to w8a16-marlin-channel
+cp -r "$work/llama" "$work/biased"
+"$PYTHON" "$here/checkpoints.py" biased "$work/biased"
+both biased '' w4a16-ct w4a16-marlin --set group=64
+convert biased biased-mxfp8-ct --to mxfp8-ct
+convert biased biased-mxfp8-marlin --to mxfp8-marlin
 cp -r "$work/llama" "$work/tied"
 "$PYTHON" "$here/checkpoints.py" tied "$work/tied"
 "$PYTHON" "$here/checkpoints.py" deepseek "$work/deepseek"
@@ -128,12 +152,48 @@ compared() { # all pairs at once, as torch takes long to start
 pairs=
 
 
+load 80 1 i4s="$work/mixtral-w4a16-ct" i4p="$work/mixtral-w4a16-marlin" \
+    i8s="$work/mixtral-w8a16-ct" i8p="$work/mixtral-w8a16-marlin" \
+    j8s="$work/mixtral-w8a16-ct-channel" j8p="$work/mixtral-w8a16-marlin-channel" \
+    m4s="$work/mixtral-mxfp4-ct" m4p="$work/mixtral-mxfp4-marlin" \
+    m8s="$work/mixtral-mxfp8-ct" m8p="$work/mixtral-mxfp8-marlin" \
+    c4s="$work/llama-w4a16-ct" c4p="$work/llama-w4a16-marlin-channel" \
+    c8s="$work/llama-w8a16-ct" c8p="$work/llama-w8a16-marlin-channel" \
+    b4s="$work/biased-w4a16-ct" b4p="$work/biased-w4a16-marlin" \
+    b8s="$work/biased-mxfp8-ct" b8p="$work/biased-mxfp8-marlin" \
+    f16="$work/mixtral-w4a16-marlin,dtype=float16" \
+    triton="$work/mixtral-w4a16-marlin,moe_backend=triton" \
+    machete="$work/llama-groups-w4a16-machete"
+for pair in i4 i8 j8 m4 m8 c4 c8; do
+    equal ${pair}s ${pair}p 0
+done
+for pair in b4 b8; do # a bias is stored as the model has it, and put in Marlin's order
+    result ${pair}p '.ok and .calls == {}'
+    pairs="$pairs ${pair}p.0:$work/${pair}s.0.pt:$work/${pair}p.0.pt::"
+done
+refused f16 'w4a16-marlin is for models in bfloat16, and this one runs in float16; start it with'
+refused triton 'w4a16-marlin is for --moe-backend marlin, and vLLM has chosen triton; start it'
+refused machete 'for Hopper .*, and this is NVIDIA A100.*; convert'
+load 80 2 its="$work/mixtral-w4a16-ct" itp="$work/mixtral-w4a16-marlin" \
+    ies="$work/mixtral-w4a16-ct,enable_expert_parallel=yes" \
+    iep="$work/mixtral-w4a16-marlin,enable_expert_parallel=yes" \
+    mts="$work/mixtral-mxfp8-ct" mtp="$work/mixtral-mxfp8-marlin" \
+    its2="$work/mixtral-w8a16-ct-channel" itp2="$work/mixtral-w8a16-marlin-channel"
+for rank in 0 1; do
+    equal its itp $rank
+    equal ies iep $rank
+    equal mts mtp $rank
+    equal its2 itp2 $rank
+done
+
 latent=attention_backend=TRITON_MLA stages=pipeline_parallel_size=2
 # Models with experts come first: vLLM makes the groups of ranks for them with the first one.
 load 90 1 xs="$work/mixtral-w4a8-ct" xp="$work/mixtral-w4a8-cutlass" \
     vs="$work/deepseek-w4a8-ct,$latent" vp="$work/deepseek-w4a8-cutlass,$latent" \
     ws="$work/llama-w4a8-ct" wp="$work/llama-w4a8-cutlass" \
     is="$work/tied-w4a8-ct" ip="$work/tied-w4a8-cutlass" \
+    w4s="$work/llama-groups-w4a16-ct" w4p="$work/llama-groups-w4a16-machete" \
+    w8s="$work/llama-groups-w8a16-ct" w8p="$work/llama-groups-w8a16-machete" \
     sm100="$work/llama-mxfp8-blocked" rank="$work/rank/rank_0" part="$work/part" \
     missing="$work/missing,strict=no" words="$work/words" rows="$work/rows" older="$work/older" \
     newer="$work/newer" bare="$work/bare"
@@ -141,6 +201,8 @@ equal xs xp 0
 equal vs vp 0
 equal ws wp 0
 equal is ip 0
+equal w4s w4p 0
+equal w8s w8p 0
 refused sm100 'for data-centre Blackwell .*, and this is NVIDIA H200; convert'
 refused rank 'one rank of .convert --tp.; serve the whole'
 refused part 'k_proj is not packed, and vLLM holds .*q_proj, .*k_proj, .*v_proj as one; pack all'

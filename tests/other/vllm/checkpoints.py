@@ -3,6 +3,7 @@
     checkpoints.py deepseek DIR        latent attention, a dense layer, then one with experts that
                                        vLLM's model loads by hand, and shared ones
     checkpoints.py tied DIR            makes a checkpoint one whose output head is its embedding
+    checkpoints.py biased DIR          gives the attention of a Llama biases
     checkpoints.py without DIR NAME    takes a tensor out of its file
     checkpoints.py flipped DIR NAME    changes the last bit of a tensor's first word
     checkpoints.py shorter DIR NAME    drops the last row of a tensor
@@ -93,13 +94,36 @@ def change(path, name, how):
     sys.exit(f"{path} has no {name}")
 
 
-def tied(path):
-    change(path, "lm_head.weight", lambda tensor: None)
+def configure(path, **words):
     file = os.path.join(path, CONFIG)
     with open(file, encoding="utf-8") as f:
         config = json.load(f)
     with open(file, "w", encoding="utf-8") as f:
-        json.dump({**config, "tie_word_embeddings": True}, f, indent=1)
+        json.dump({**config, **words}, f, indent=1)
+
+
+def tied(path):
+    change(path, "lm_head.weight", lambda tensor: None)
+    configure(path, tie_word_embeddings=True)
+
+
+def biased(path):
+    dice = np.random.default_rng(17)
+    listing = os.path.join(path, "model.safetensors.index.json")
+    with open(listing, encoding="utf-8") as f:
+        index = json.load(f)
+    for file in sorted(set(index["weight_map"].values())):
+        whole = os.path.join(path, file)
+        tensors, meta = stfile.load(whole)
+        for name in [name for name in tensors if ".self_attn." in name]:
+            values = dice.standard_normal(tensors[name].shape[0], dtype=np.float32)
+            bias = name.replace(".weight", ".bias")
+            tensors[bias] = stfile.from_f32("BF16", values)
+            index["weight_map"][bias] = file
+        stfile.save(whole, tensors, meta)
+    with open(listing, "w", encoding="utf-8") as f:
+        json.dump(index, f)
+    configure(path, attention_bias=True)
 
 
 def without(path, name):
