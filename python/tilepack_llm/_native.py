@@ -66,6 +66,7 @@ _PLAIN: dict[str, tuple[Any, list[Any]]] = {
 }
 _FALLIBLE: dict[str, list[Any]] = {
     "weight_new": [_text, _text, _word, _word, _word, ctypes.POINTER(_any)],
+    "weight_new_gated": [_text, _text, _word, _word, _word, ctypes.POINTER(_any)],
     "weight_constant": [_any, _size, _any],
     "quantize": [_any, _int, _any, _any, ctypes.POINTER(_int)],
     "quantize_cuda": [_any, _int, _any, _any, ctypes.c_float, _any, _int, _any],
@@ -142,10 +143,13 @@ class Described:
         self.tensors: int = ask("weight_tensors", handle)
 
     @classmethod
-    def new(cls, fmt: str, parameters: str | None, box: tuple[int, int, int]) -> Described:
+    def new(
+        cls, fmt: str, parameters: str | None, box: tuple[int, int, int], gated: bool = False
+    ) -> Described:
         handle = Handle()
         words = None if parameters is None else parameters.encode()
-        call("weight_new", fmt.encode(), words, *box, ctypes.byref(handle))
+        name = "weight_new_gated" if gated else "weight_new"
+        call(name, fmt.encode(), words, *box, ctypes.byref(handle))
         return cls(handle)
 
     def __del__(self) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ._formats import format_facts
@@ -48,6 +48,7 @@ class Packed:
     box         (E, N, K)
     stacked     it is stored with a leading E
     per         {suffix: (rows, columns) of the weight for each element of a tensor}
+    gated       its rows are those of gate and up, of a stack
     """
 
     format: str
@@ -55,16 +56,17 @@ class Packed:
     box: Box
     stacked: bool
     per: Mapping[str, Span]
+    gated: bool = False
 
     def of_size(self, box: Box) -> Packed:
         """The same for another size. Nothing is checked before outputs are asked for."""
-        return Packed(self.format, self.parameters, box, self.stacked, self.per)
+        return replace(self, box=box)
 
     @cached_property
     def outputs(self) -> dict[str, Output]:
         """By suffix. UnsupportedError when the format cannot hold a weight of this size."""
         words = ",".join(f"{key}={value}" for key, value in self.parameters.items())
-        described = Described.new(self.format, words or None, self.box)
+        described = Described.new(self.format, words or None, self.box, self.gated)
         made = (self._output(described, i) for i in range(described.tensors))
         return {output.suffix: output for output in made}
 

@@ -313,10 +313,30 @@ class Mxfp8MarlinMoE(Fp8MoE):
         return data.view(torch.float8_e8m0fnu) if suffix == "weight_scale" else data
 
 
+class Mxfp8TrtllmMoE(Fp8MoE):
+    backend_name = "flashinfer_trtllm"
+
+
+class Fp8TrtllmMoE(Fp8MoE):
+    backend_name = "flashinfer_trtllm"
+    block = (128, 128)
+    names = {"weight_scale_inv": "weight_scale"}  # noqa: RUF012
+
+    def choose(self, moe: Any) -> tuple[Any, Any]:
+        from vllm.model_executor.layers.fused_moe.oracle import fp8
+        from vllm.model_executor.layers.quantization.utils import quant_utils as keys
+
+        return fp8.select_fp8_moe_backend(
+            moe, keys.kFp8Static128BlockSym, keys.kFp8Dynamic128Sym
+        )
+
+
 _METHODS: dict[str, type[TilepackMoEMethod]] = {
     "w4a8-cutlass": W4A8CutlassMoE,
     "mxfp4-blocked": Mxfp4BlockedMoE,
     "fp8-deepgemm-sm100": DeepGemmMoE,
+    "mxfp8-trtllm": Mxfp8TrtllmMoE,
+    "fp8-trtllm": Fp8TrtllmMoE,
     "w4a16-marlin": MarlinIntegersMoE,
     "w4a16-marlin-channel": MarlinIntegersMoE,
     "w8a16-marlin": MarlinIntegersMoE,

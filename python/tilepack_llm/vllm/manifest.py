@@ -28,15 +28,17 @@ def name_of(prefix: str) -> str:
     return f"{module}:{part}"
 
 
-def _packed(descriptor: Mapping[str, Any]) -> Packed:
+def _packed(descriptor: Mapping[str, Any], name: str) -> Packed:
     e, n, k = descriptor["box"]
     per = {
         out["suffix"]: (int(out["per"][0]), int(out["per"][1]))
         for out in descriptor["outputs"]
         if "per" in out
     }
+    stacked = descriptor["rank"] == 3
+    gated = stacked and name.endswith(":w13")
     return Packed(
-        descriptor["format"], dict(descriptor["params"]), (e, n, k), descriptor["rank"] == 3, per
+        descriptor["format"], dict(descriptor["params"]), (e, n, k), stacked, per, gated
     )
 
 
@@ -65,7 +67,7 @@ def units(manifest: Mapping[str, Any], where: str) -> dict[str, Packed]:
             descriptor = manifest["descriptors"][unit["desc"]]
             name = name_of(unit["prefix"])
             check_format(name, descriptor["format"], descriptor["version"])
-            found[name] = _packed(descriptor)
+            found[name] = _packed(descriptor, name)
         return found
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise Refused(

@@ -173,12 +173,11 @@ static enum tp_code check_size(const struct tp_format *format, const struct tp_s
     return TP_OK;
 }
 
-int tilepack_weight_new(const char *name, const char *parameters, uint64_t e, uint64_t n,
-                        uint64_t k, tilepack_weight **weight, char *message, size_t size)
+static int new_weight(const char *name, const char *parameters, struct tp_box3 box, bool gated,
+                      tilepack_weight **weight, char *message, size_t size)
 {
     struct tp_err err = {0};
     struct tp_settings settings = {{0}};
-    struct tp_box3 box = {e, n, k};
     struct tp_op op;
     const struct tp_format *format = find(name);
     *weight = NULL;
@@ -186,12 +185,27 @@ int tilepack_weight_new(const char *name, const char *parameters, uint64_t e, ui
         tp_fail(&err, TP_E_USAGE, "there is no format '%s'", name ? name : "");
     else if (apply(&format, parameters, &settings, &err) == TP_OK &&
              check_size(format, &settings, box, &err) == TP_OK) {
+        format = tp_format_for(format, gated);
         tp_format_op(format, &settings, &op);
         for (uint32_t i = 0; i < op.outs; i++) /* a caller's zero points and order may be any */
             op.out[i].role = format->op.out[i].role;
         tp_handle_weight(format, &op, box, NULL, weight, &err);
     }
     return tp_handle_report(&err, message, size);
+}
+
+int tilepack_weight_new(const char *name, const char *parameters, uint64_t e, uint64_t n,
+                        uint64_t k, tilepack_weight **weight, char *message, size_t size)
+{
+    struct tp_box3 box = {e, n, k};
+    return new_weight(name, parameters, box, false, weight, message, size);
+}
+
+int tilepack_weight_new_gated(const char *name, const char *parameters, uint64_t e, uint64_t n,
+                              uint64_t k, tilepack_weight **weight, char *message, size_t size)
+{
+    struct tp_box3 box = {e, n, k};
+    return new_weight(name, parameters, box, true, weight, message, size);
 }
 
 size_t tilepack_weight_tensors(const tilepack_weight *weight) { return weight->op.outs; }

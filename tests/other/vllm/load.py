@@ -11,6 +11,7 @@ storage after processing, or the error.
 import json
 import os
 import sys
+import traceback
 
 import pretend
 
@@ -133,6 +134,7 @@ def main(driver, capability, ranks, rank, port, out, *jobs):
             result = one(path, dict(o.split("=", 1) for o in options), capability, ranks, rank,
                          port, os.path.join(out, f"{name}.{rank}.pt"))
         except Exception as error:  # pylint: disable=broad-except
+            traceback.print_exc()
             result = {"ok": False, "error": f"{type(error).__name__}: {error}"}
         print("@" + json.dumps({"name": name, **result}), flush=True)
 

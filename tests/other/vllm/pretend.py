@@ -166,6 +166,17 @@ def machete_prepack(b_q_weight, a_type, b_type, group_scales_type):
     return torch.from_numpy(placed.view(np.int32).reshape(b_q_weight.shape).copy())
 
 
+def block_interleave(scales):
+    """uint8 (E, R, C) or (R, C) -> flat: 128 x 4 tiles, in which rows 32 apart lie side by side;
+    zeros where R and C are no multiples."""
+    import torch
+
+    rows, columns = scales.shape[-2:]
+    padded = torch.nn.functional.pad(scales, (0, -columns % 4, 0, -rows % 128))
+    tiles = padded.reshape(-1, padded.shape[-2] // 128, 4, 32, padded.shape[-1] // 4, 4)
+    return tiles.permute(0, 1, 4, 3, 2, 5).reshape(-1)
+
+
 def record(name, arguments, rows, columns, dtype):
     import torch
 
@@ -200,6 +211,7 @@ def operators():
     """After vLLM was imported, before a model is built."""
     import torch
     import vllm._custom_ops as ops
+    from flashinfer.quantization import fp4_quantization
     from vllm.model_executor.layers.quantization.input_quant_fp8 import QuantFP8
     from vllm.model_executor.layers.quantization.utils import fp8_utils, marlin_utils
 
@@ -211,11 +223,16 @@ def operators():
     ops.gptq_marlin_moe_repack = counted("repack", marlin_moe_repack)
     ops.machete_prepack_B = counted("prepack", machete_prepack)
     ops.machete_mm = record_machete
+    fp4_quantization.get_compute_capability = lambda device: (10, 0)
+    module = types.SimpleNamespace(
+        block_scale_interleave_sm100=counted("interleave", block_interleave))
+    fp4_quantization.get_fp4_quantization_module = lambda architecture: module
     assert marlin_utils._marlin_gemm  # it has registered the operator
     torch.ops.vllm.marlin_gemm = record_marlin
     fp8_utils.transform_sf_into_required_layout = counted("transform", deepgemm_scales)
     QuantFP8.forward_cuda = QuantFP8.forward_native
     torch.Tensor.is_cuda = property(lambda self: True)
     torch.Tensor.cuda = lambda self, *args, **kwargs: self
+    torch.accelerator.current_device_index = lambda: torch.device("cpu")
     torch.accelerator.synchronize = lambda *args: None
     torch.accelerator.empty_cache = lambda *args: None
