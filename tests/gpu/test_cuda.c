@@ -177,7 +177,8 @@ static void obey(const struct named_op *op, struct tp_box3 *box)
     }
 }
 
-/* Small shapes around the tiles' borders, sometimes larger ones. */
+/* Small shapes around the tiles' borders, sometimes larger ones; now and then long rows whose
+ * scales are whole pieces of 16 bytes. */
 static struct tp_box3 random_box(struct worker *w, const struct named_op *a,
                                  const struct named_op *b)
 {
@@ -189,6 +190,8 @@ static struct tp_box3 random_box(struct worker *w, const struct named_op *a,
         box.k = 1 + below(w, most);
         if (below(w, 2))
             box.k = tp_round_up(box.k, UINT64_C(1) << below(w, 8));
+        if (below(w, 8) == 0)
+            box.k = 512 * (1 + below(w, 5));
         if (below(w, 2))
             box.n = tp_round_up(box.n, UINT64_C(1) << below(w, 8));
         obey(a, &box);

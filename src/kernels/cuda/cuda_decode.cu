@@ -239,10 +239,29 @@ decode_w4a8(const __grid_constant__ struct decode_args a)
     }
 }
 
+/* Values of row `i` of four, by 8 columns: codes of a column in a word, a scale for each. */
+static __device__ __forceinline__ void scaled_row(const uint32_t (&codes)[8], uint32_t i,
+                                                  const float *scales, float *v)
+{
+#pragma unroll
+    for (int j = 0; j < 8; j += 2) {
+        const uint32_t pair = __byte_perm(codes[j], codes[j + 1], i | (i + 4) << 4);
+#if __CUDA_ARCH__ >= 890
+        const uint32_t halves = dev_f16x2_of((uint16_t)pair);
+        v[j] = __fmul_rn(dev_widen<TP_F16>(halves, 0), scales[j]);
+        v[j + 1] = __fmul_rn(dev_widen<TP_F16>(halves, 1), scales[j + 1]);
+#else
+        v[j] = __fmul_rn(tp_e4m3_value((uint8_t)pair), scales[j]);
+        v[j + 1] = __fmul_rn(tp_e4m3_value((uint8_t)(pair >> 8)), scales[j + 1]);
+#endif
+    }
+}
+
 /* Column-major codes: a tile of 128 rows by 64 columns. A thread takes 4 rows of 8
  * columns, 4 bytes a column; its values become 16-byte pieces of rows in shared
- * memory, exclusive-ored with the thread's number against bank conflicts. */
-enum { COL_ROWS = 128, COL_COLUMNS = 64 };
+ * memory, exclusive-ored with the thread's number against bank conflicts. With more or fewer
+ * than six thread blocks on a multiprocessor, or with wider tiles, it is slower. */
+enum { COL_ROWS = 128, COL_COLUMNS = 64, COL_BLOCKS = 6 };
 static_assert(COL_ROWS / 32 * COL_COLUMNS == DECODE_THREADS, "a scale for each thread");
 
 /* The scale that a thread fetches for its tile: of a column in 32 rows. */
@@ -255,7 +274,7 @@ static __device__ __forceinline__ float tile_scale(const struct decode_args &a, 
 }
 
 template <bool BF16>
-static __global__ __launch_bounds__(DECODE_THREADS) void
+static __global__ __launch_bounds__(DECODE_THREADS, COL_BLOCKS) void
 decode_columns(const __grid_constant__ struct decode_args a)
 {
     const int pieces = COL_COLUMNS / decode_unit<BF16>::values; /* of a row */
@@ -268,20 +287,17 @@ decode_columns(const __grid_constant__ struct decode_args a)
     const uint32_t n0 = (rest - (uint32_t)e * tiles_n) * COL_ROWS, k0 = kt * COL_COLUMNS;
     const uint32_t quad = threadIdx.x % 32, oct = threadIdx.x / 32;
     const uint32_t n = n0 + quad * 4, k = k0 + oct * 8;
+    const float *scale = scales + quad / 8 * COL_COLUMNS + oct * 8;
     uint32_t codes[8];
-    float v[8][4];
 #pragma unroll
     for (int j = 0; j < 8; j++)
         codes[j] = n < a.n && k + j < a.k ? dev_load4(a.codes + (e * a.k + k + j) * a.n + n) : 0;
     scales[threadIdx.x] = tile_scale(a, e, n0, k0);
     __syncthreads();
 #pragma unroll
-    for (int j = 0; j < 8; j++)
-        scaled4(codes[j], scales[quad / 8 * COL_COLUMNS + oct * 8 + j], v[j]);
-#pragma unroll
     for (int i = 0; i < 4; i++) {
-        const float row[8] = {v[0][i], v[1][i], v[2][i], v[3][i],
-                              v[4][i], v[5][i], v[6][i], v[7][i]};
+        float row[8];
+        scaled_row(codes, i, scale, row);
         uint4 *out = tile + (quad * 4 + i) * pieces;
         if (BF16) {
             out[oct ^ (quad & 7)] = bf16x8(row);
@@ -390,6 +406,31 @@ extern "C" void tp_cuda_decode_col(const struct tp_op *op, struct tp_args *args)
 
 /* ---- scales under unchanged codes ----------------------------------------- */
 
+/* The codes that are copied along, by thread blocks of their own; none where they stay. More
+ * than 16 bytes a thread are slower. */
+enum { COPY_BYTES = 16 * DECODE_THREADS /* of a thread block */ };
+
+struct code_copy {
+    const uint8_t *in;
+    uint8_t *out;
+    uint64_t bytes;
+    uint32_t first; /* thread block */
+};
+
+/* True: the thread block is one that copies, and has. */
+static __device__ __forceinline__ bool copied_codes(const struct code_copy &c)
+{
+    if (blockIdx.x < c.first)
+        return false;
+    const uint64_t at = (uint64_t)(blockIdx.x - c.first) * COPY_BYTES + threadIdx.x * 16;
+    if (at + 16 <= c.bytes)
+        *(uint4 *)(c.out + at) = dev_load16(c.in + at);
+    else
+        for (uint64_t i = at; i < c.bytes; i++)
+            c.out[i] = c.in[i];
+    return true;
+}
+
 /* The biased exponent of a power of two. */
 static __device__ __forceinline__ uint32_t exponent_of(float scale)
 {
@@ -400,8 +441,10 @@ static __device__ __forceinline__ uint32_t exponent_of(float scale)
  * `quads`: fours of rows in a column. */
 static __global__ __launch_bounds__(DECODE_THREADS) void
 pack_words(const __grid_constant__ struct decode_args a, uint4 *out, uint32_t quads,
-           uint32_t count)
+           uint32_t count, const __grid_constant__ struct code_copy codes)
 {
+    if (copied_codes(codes))
+        return;
     const uint32_t i = blockIdx.x * DECODE_THREADS + threadIdx.x, words = (a.columns + 3) / 4;
     if (i >= count)
         return;
@@ -432,10 +475,60 @@ pack_words(const __grid_constant__ struct decode_args a, uint4 *out, uint32_t qu
     out[i] = make_uint4(w[0], w[1], w[2], w[3]);
 }
 
-/* Four e8m0 bytes of one row, between rows and 128x4 tiles. `tiles`: into tiles. */
-static __global__ __launch_bounds__(DECODE_THREADS) void
-retile(const struct decode_args a, uint8_t *out, uint64_t count, bool tiles)
+/* e8m0 bytes between rows and 128x4 tiles (TILES: into them), 64 a thread: 16 columns, a
+ * multiple of which there are, of four rows that are 32 apart. In each of four tiles their
+ * words lie side by side. Two neighbouring threads have the same rows. */
+enum { RETILE_COLUMNS = 16, RETILE_ROWS = 32 };
+
+/* Thread blocks of a multiprocessor: those that copy are as many as have room beside. */
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 890 || __CUDA_ARCH__ / 100 == 12)
+enum { RETILE_BLOCKS = 1536 / DECODE_THREADS };
+#else
+enum { RETILE_BLOCKS = 2048 / DECODE_THREADS };
+#endif
+
+template <bool TILES>
+static __global__ __launch_bounds__(DECODE_THREADS, RETILE_BLOCKS) void
+retile(const __grid_constant__ struct decode_args a, uint8_t *out, uint32_t panels,
+       const __grid_constant__ struct code_copy codes)
 {
+    if (copied_codes(codes))
+        return;
+    const uint32_t i = blockIdx.x * DECODE_THREADS + threadIdx.x;
+    const uint32_t pieces = a.columns / RETILE_COLUMNS;
+    const uint32_t threads = (pieces + 1) / 2 * 2 * RETILE_ROWS, panel = i / threads;
+    const uint32_t rest = i - panel * threads, piece = rest / (2 * RETILE_ROWS) * 2 + rest % 2;
+    const uint32_t n = rest / 2 % RETILE_ROWS, panels_n = (a.rows + 127) / 128;
+    if (panel >= panels || piece >= pieces)
+        return;
+    const uint32_t e = panel / panels_n, row = (panel - e * panels_n) * 128 + n;
+    const uint64_t rows_at = ((uint64_t)e * a.rows + row) * a.columns + piece * RETILE_COLUMNS;
+    const uint64_t tiles_at = ((uint64_t)panel * pieces + piece) * (4 * 512) + n * 16;
+    const uint32_t row_step = RETILE_ROWS * a.columns, left = (a.rows - row - 1) / RETILE_ROWS + 1;
+    const uint32_t there = row < a.rows ? min(left, 4u) : 0; /* of the four rows */
+    const uint8_t *in = a.scale + (TILES ? rows_at : tiles_at);
+    uint4 v[4];
+#pragma unroll
+    for (uint32_t j = 0; j < 4; j++, in += TILES ? row_step : 512)
+        v[j] = !TILES || j < there ? dev_load16(in) : make_uint4(0, 0, 0, 0);
+    const uint4 w[4] = {make_uint4(v[0].x, v[1].x, v[2].x, v[3].x),
+                        make_uint4(v[0].y, v[1].y, v[2].y, v[3].y),
+                        make_uint4(v[0].z, v[1].z, v[2].z, v[3].z),
+                        make_uint4(v[0].w, v[1].w, v[2].w, v[3].w)};
+    out += TILES ? tiles_at : rows_at;
+#pragma unroll
+    for (uint32_t j = 0; j < 4; j++, out += TILES ? 512 : row_step)
+        if (TILES || j < there)
+            *(uint4 *)out = w[j];
+}
+
+/* The same for any number of columns: four bytes of one row a thread. */
+static __global__ __launch_bounds__(DECODE_THREADS) void
+retile_any(const struct decode_args a, uint8_t *out, uint64_t count, bool tiles,
+           const __grid_constant__ struct code_copy codes)
+{
+    if (copied_codes(codes))
+        return;
     const uint32_t quads = (a.columns + 3) / 4;
     const uint32_t rows = tiles ? (a.rows + 127) / 128 * 128 : a.rows;
     uint64_t i = (uint64_t)blockIdx.x * DECODE_THREADS + threadIdx.x;
@@ -467,13 +560,17 @@ retile(const struct decode_args a, uint8_t *out, uint64_t count, bool tiles)
         out[(e * a.rows + row) * a.columns + j + b] = (uint8_t)(word >> 8 * b);
 }
 
-static void copy_codes(const struct tp_op *from, const struct tp_op *to, struct tp_args *args)
+/* `scales`: thread blocks before those that copy. *grid: all of them. */
+static struct code_copy codes_of(const struct tp_op *from, const struct tp_op *to,
+                                 const struct tp_args *args, uint64_t scales, uint32_t *grid)
 {
-    const void *in = args->in[tp_op_find(from, TP_ROLE_CODES)];
-    void *out = args->out[tp_op_find(to, TP_ROLE_CODES)];
-    if (in != out)
-        cudaMemcpyAsync(out, in, args->box.e * args->box.n * args->box.k,
-                        cudaMemcpyDeviceToDevice, (cudaStream_t)args->stream);
+    struct code_copy c;
+    c.in = (const uint8_t *)args->in[tp_op_find(from, TP_ROLE_CODES)];
+    c.out = (uint8_t *)args->out[tp_op_find(to, TP_ROLE_CODES)];
+    c.bytes = c.in == c.out ? 0 : args->box.e * args->box.n * args->box.k;
+    c.first = (uint32_t)scales;
+    *grid = (uint32_t)(scales + dev_ceil(c.bytes, COPY_BYTES));
+    return c;
 }
 
 extern "C" void tp_cuda_fp8_rescale(const struct tp_op *from, const struct tp_op *to,
@@ -481,6 +578,7 @@ extern "C" void tp_cuda_fp8_rescale(const struct tp_op *from, const struct tp_op
 {
     const struct tp_box3 box = args->box;
     struct decode_args a;
+    uint32_t grid;
     a.n = box.n;
     scale_facts(&a, from, box, args->in);
     uint64_t quads = dev_ceil(box.n, 4), count = box.e * dev_ceil(a.columns, 4) * quads;
@@ -488,27 +586,38 @@ extern "C" void tp_cuda_fp8_rescale(const struct tp_op *from, const struct tp_op
         tp_cuda_repack_any(from, to, args);
         return;
     }
-    copy_codes(from, to, args);
-    pack_words<<<(uint32_t)dev_ceil(count, DECODE_THREADS), DECODE_THREADS, 0,
-                 (cudaStream_t)args->stream>>>(
-        a, (uint4 *)args->out[tp_op_find(to, TP_ROLE_SCALE)], (uint32_t)quads, (uint32_t)count);
+    const struct code_copy codes =
+        codes_of(from, to, args, dev_ceil(count, DECODE_THREADS), &grid);
+    pack_words<<<grid, DECODE_THREADS, 0, (cudaStream_t)args->stream>>>(
+        a, (uint4 *)args->out[tp_op_find(to, TP_ROLE_SCALE)], (uint32_t)quads, (uint32_t)count,
+        codes);
 }
 
 extern "C" void tp_cuda_mxfp8_retile(const struct tp_op *from, const struct tp_op *to,
                                      struct tp_args *args)
 {
     const struct tp_box3 box = args->box;
-    int scale = tp_op_find(to, TP_ROLE_SCALE);
+    const int scale = tp_op_find(to, TP_ROLE_SCALE);
     const bool tiles = to->out[scale].place == TP_PLACE_TILE_N;
+    uint8_t *out = (uint8_t *)args->out[scale];
+    cudaStream_t stream = (cudaStream_t)args->stream;
     struct decode_args a;
+    uint32_t grid;
     scale_facts(&a, from, box, args->in);
-    uint64_t quads = dev_ceil(a.columns, 4);
-    uint64_t count = box.e * quads * (tiles ? dev_up(a.rows, 128) : a.rows);
-    if (dev_ceil(count, DECODE_THREADS) > 0x7FFFFFFFu) {
+    const uint64_t panels = box.e * dev_ceil(a.rows, 128);
+    const uint64_t wide = panels * dev_up(a.columns / RETILE_COLUMNS, 2) * RETILE_ROWS;
+    const uint64_t count = box.e * dev_ceil(a.columns, 4) * (tiles ? dev_up(a.rows, 128) : a.rows);
+    const bool whole = a.columns % RETILE_COLUMNS == 0;
+    if (count > 0x7FFFFFFFu) {
         tp_cuda_repack_any(from, to, args);
         return;
     }
-    copy_codes(from, to, args);
-    retile<<<(uint32_t)dev_ceil(count, DECODE_THREADS), DECODE_THREADS, 0,
-             (cudaStream_t)args->stream>>>(a, (uint8_t *)args->out[scale], count, tiles);
+    const struct code_copy codes =
+        codes_of(from, to, args, dev_ceil(whole ? wide : count, DECODE_THREADS), &grid);
+    if (!whole)
+        retile_any<<<grid, DECODE_THREADS, 0, stream>>>(a, out, count, tiles, codes);
+    else if (tiles)
+        retile<true><<<grid, DECODE_THREADS, 0, stream>>>(a, out, (uint32_t)panels, codes);
+    else
+        retile<false><<<grid, DECODE_THREADS, 0, stream>>>(a, out, (uint32_t)panels, codes);
 }

@@ -15,6 +15,8 @@ struct fp4_args {
     uint32_t count; /* of threads */
     uint32_t rows, columns; /* scales of an expert */
     dev_reciprocal by_rows, by_columns;
+    uint32_t units, steps, panels; /* cuda_fp4.cu */
+    dev_reciprocal by_steps, by_panels;
     uint32_t rule;
     bool tiles;
     float global, reciprocal;
@@ -64,52 +66,108 @@ template <int DT> static __device__ __forceinline__ uint32_t signs_of(const dev_
 
 /* The code of a magnitude q is the lowest of the lines 2 q, q + 2 and q / 2 + 4, each
  * rounded to an even integer: e2m1's steps are a half below 2, one below 4, and two
- * above, and rounding is monotonic. Added to 2^23 (bf16: 128) the sum of a line is
- * rounded once, to that integer in the low bits. CLAMP: q may be 7 and above, or NaN. */
+ * above, and rounding is monotonic. Added to 2^23 (f16: 1024, bf16: 128) the sum of a line is
+ * rounded once, to that integer in the low bits. Sums compare as their bits do, and a NaN is
+ * the greatest. CLAMP: q may be 7 and above, or NaN. */
 template <bool CLAMP> static __device__ __forceinline__ uint32_t magnitudes(const float (&q)[8])
 {
     const float zero = 8388608.0f;
     uint32_t acc = 0;
 #pragma unroll
     for (int i = 7; i >= 0; i--) {
-        float code = fminf(__fmaf_rn(q[i], 2.0f, zero),
-                           fminf(__fadd_rn(q[i], zero + 2), __fmaf_rn(q[i], 0.5f, zero + 4)));
-        acc = acc * 16u + __float_as_uint(CLAMP ? fminf(code, zero + 7) : code);
+        const uint32_t code = min(__float_as_uint(__fmaf_rn(q[i], 2.0f, zero)),
+                                  min(__float_as_uint(__fadd_rn(q[i], zero + 2)),
+                                      __float_as_uint(__fmaf_rn(q[i], 0.5f, zero + 4))));
+        acc = acc * 16u + (CLAMP ? min(code, __float_as_uint(zero + 7)) : code);
     }
     return acc - 0xFB000000u; /* the bits of `zero` in every nibble's sum */
 }
 
-static __device__ __forceinline__ uint32_t fma_bf16x2(uint32_t a, uint32_t b, uint32_t c)
-{
-    uint32_t r;
-    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
-    return r;
-}
+/* Pairs of bf16 or f16, and what the lines of magnitudes() need of them. */
+template <int DT> struct fp4_pair;
 
-static __device__ __forceinline__ uint32_t min_bf16x2(uint32_t a, uint32_t b)
-{
-    uint32_t r;
-    asm("min.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
-    return r;
-}
+template <> struct fp4_pair<TP_BF16> {
+    static const uint32_t two = 0x40004000u, one = 0x3F803F80u, half = 0x3F003F00u;
+    static const uint32_t zero = 0x43004300u, zeros = 0x77347730u; /* 128; in all nibbles' sum */
 
-/* The same for four pairs of bf16 times a power of two, `factor`, which is exact or far
- * below a half. */
-static __device__ __forceinline__ uint32_t bf16_magnitudes(const uint32_t *w, float factor)
+    static __device__ __forceinline__ uint32_t fma(uint32_t a, uint32_t b, uint32_t c)
+    {
+        uint32_t r;
+        asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+        return r;
+    }
+
+    static __device__ __forceinline__ uint32_t min(uint32_t a, uint32_t b)
+    {
+        uint32_t r;
+        asm("min.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+        return r;
+    }
+};
+
+template <> struct fp4_pair<TP_F16> {
+    static const uint32_t two = 0x40004000u, one = 0x3C003C00u, half = 0x38003800u;
+    static const uint32_t zero = 0x64006400u, zeros = 0xAA46AA40u; /* 1024 */
+
+    static __device__ __forceinline__ uint32_t fma(uint32_t a, uint32_t b, uint32_t c)
+    {
+        uint32_t r;
+        asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+        return r;
+    }
+
+    static __device__ __forceinline__ uint32_t min(uint32_t a, uint32_t b)
+    {
+        uint32_t r;
+        asm("min.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+        return r;
+    }
+};
+
+/* magnitudes<true>() of four pairs q. */
+template <int DT> static __device__ __forceinline__ uint32_t pair_magnitudes(const uint32_t (&q)[4])
 {
-    const uint32_t pair = __byte_perm(__float_as_uint(factor), 0, 0x3232);
+    typedef fp4_pair<DT> pair;
     uint32_t code[4];
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const uint32_t q = fma_bf16x2(w[i] & 0x7FFF7FFFu, pair, 0);
-        code[i] = min_bf16x2(
-            min_bf16x2(fma_bf16x2(q, 0x40004000u, 0x43004300u),  /* 2 q + 128 */
-                       fma_bf16x2(q, 0x3F803F80u, 0x43024302u)), /* q + 130 */
-            min_bf16x2(fma_bf16x2(q, 0x3F003F00u, 0x43044304u),  /* q / 2 + 132 */
-                       0x43074307u));
-    }
+    for (int i = 0; i < 4; i++)
+        code[i] = pair::min(
+            pair::min(pair::fma(q[i], pair::two, pair::zero),
+                      pair::fma(q[i], pair::one, pair::zero + 0x00020002u)),
+            pair::min(pair::fma(q[i], pair::half, pair::zero + 0x00040004u),
+                      pair::zero + 0x00070007u));
     const uint32_t low = code[1] * 256u + code[0], high = code[3] * 256u + code[2];
-    return __byte_perm(low, high, 0x7632) * 16u + __byte_perm(low, high, 0x5410) - 0x77347730u;
+    return __byte_perm(low, high, 0x7632) * 16u + __byte_perm(low, high, 0x5410) - pair::zeros;
+}
+
+/* x twice, as f16. */
+static __device__ __forceinline__ uint32_t f16_pair(float x)
+{
+    uint32_t pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %1;" : "=r"(pair) : "f"(x));
+    return pair;
+}
+
+/* Four pairs' magnitudes times a power of two, exact or far below a half. F16 has too few
+ * exponents for some: 2^14 of them are then in a factor of their own. */
+template <int DT>
+static __device__ __forceinline__ void pair_quotients(const uint32_t *w, float factor,
+                                                      uint32_t (&q)[4])
+{
+    typedef fp4_pair<DT> pair;
+    if constexpr (DT == TP_BF16) {
+        const uint32_t by = __byte_perm(__float_as_uint(factor), 0, 0x3232);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            q[i] = pair::fma(w[i] & 0x7FFF7FFFu, by, 0);
+    } else {
+        const bool split = factor > 16384.0f; /* not NaN */
+        const float most = fminf(__fmul_rn(factor, 1.0f / 16384), 32768.0f);
+        const uint32_t by = f16_pair(split ? 16384.0f : factor), rest = f16_pair(split ? most : 1);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            q[i] = pair::fma(pair::fma(w[i] & 0x7FFF7FFFu, by, 0), rest, 0);
+    }
 }
 
 /* MXFP4 codes of eight values. */
@@ -117,8 +175,10 @@ template <int DT>
 static __device__ __forceinline__ uint32_t mx_codes(const dev_raw8<DT> &r, float factor)
 {
     const uint32_t signs = factor == factor ? signs_of<DT>(r) : 0; /* NaN is 7 */
-    if constexpr (DT == TP_BF16) {
-        return bf16_magnitudes(r.w, factor) | signs;
+    if constexpr (!TP_IS32(DT)) {
+        uint32_t q[4];
+        pair_quotients<DT>(r.w, factor, q);
+        return pair_magnitudes<DT>(q) | signs;
     } else {
         float q[8];
 #pragma unroll
@@ -128,14 +188,22 @@ static __device__ __forceinline__ uint32_t mx_codes(const dev_raw8<DT> &r, float
     }
 }
 
+/* A quotient from one that is next to it, and the reciprocal of the divisor, to within a unit in
+ * the last place: what is left over is exact, and its share of the quotient settles the rounding.
+ */
+static __device__ __forceinline__ float corrected(float near, float x, float divisor,
+                                                  float reciprocal)
+{
+    return __fmaf_rn(__fmaf_rn(-near, divisor, x), reciprocal, near);
+}
+
 /* dev_nvfp4_factor() of rule CT without its division: a product with the reciprocal of the
  * global scale, corrected by the remainder: right for every significand of e4m3 and f32 where
  * the factor is not near the ends of the range. */
 static __device__ __forceinline__ float ct_factor(const struct fp4_args &a, uint32_t scale)
 {
     const float value = dev_e4m3_value(scale);
-    const float near = __fmul_rn(value, a.reciprocal);
-    return __fmaf_rn(__fmaf_rn(-near, a.global, value), a.reciprocal, near);
+    return corrected(__fmul_rn(value, a.reciprocal), value, a.global, a.reciprocal);
 }
 
 /* dev_nvfp4_scale() of rule CT without its divisions. Every bf16 and f16 number times 1/6
@@ -151,6 +219,26 @@ static __device__ __forceinline__ uint8_t ct_scale(const struct fp4_args &a, uin
     uint8_t scale = dev_e4m3_of(__fmul_rn(__uint_as_float(pair), a.global));
     scale = scale ? scale : 0x20;
     *factor = ct_factor(a, scale);
+    return scale;
+}
+
+/* dev_nvfp4_scale() of rule TORCHAO without its divisions. A product with the reciprocal may
+ * be two numbers away from the quotient of any two floats: it is corrected twice. Right for a
+ * sixth of every bf16 and f16 number, for every float by every e4m3 number, and wherever
+ * nv_block_of() does not find the factor special. */
+template <int DT>
+static __device__ __forceinline__ uint8_t torchao_scale(const struct fp4_args &a,
+                                                        uint32_t amax_bits, float *factor)
+{
+    const float amax = __uint_as_float(amax_bits), g = a.global, per_g = a.reciprocal;
+    const float sixth = TP_IS32(DT) ? __fdiv_rn(amax, 6.0f)
+                                    : corrected(__fmul_rn(amax, TP_RCP_6), amax, 6.0f, TP_RCP_6);
+    float q = corrected(__fmul_rn(sixth, per_g), sixth, g, per_g), inverse;
+    q = corrected(q, sixth, g, per_g);
+    const uint8_t scale = dev_e4m3_of(q < 0.015625f ? 0.015625f : q); /* NaN stays */
+    const float value = dev_e4m3_value(scale);
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(value));
+    *factor = corrected(__fmul_rn(per_g, inverse), per_g, value, inverse);
     return scale;
 }
 
@@ -184,12 +272,13 @@ static __device__ __forceinline__ nv_block nv_block_of(uint32_t rule, float fact
     b.low = rule == TP_NVFP4_TORCHAO ? 0 : d.low;
     b.special = !(__fmul_rn(__uint_as_float(amax), b.high) <= most) |
                 (bits - 0x17800000u > 0x50000000u) | /* outside 2^-80..2^80 */
-                ((bits & 0x7FFFE0u) == 0x7FFFE0u);
+                (rule != TP_NVFP4_TORCHAO && (bits & 0x7FFFE0u) == 0x7FFFE0u);
     return b;
 }
 
-/* NVFP4 codes of eight values of a block that is not special; CLAMP as for magnitudes(). */
-template <int DT, bool CLAMP>
+/* NVFP4 codes of eight values of a block that is not special; CLAMP as for magnitudes().
+ * PRODUCT: the rule is known to be TORCHAO. */
+template <int DT, bool CLAMP, bool PRODUCT = false>
 static __device__ __forceinline__ uint32_t nv_codes(const dev_raw8<DT> &r, const nv_block &b,
                                                     uint32_t rule)
 {
@@ -197,14 +286,17 @@ static __device__ __forceinline__ uint32_t nv_codes(const dev_raw8<DT> &r, const
 #pragma unroll
     for (int i = 0; i < 8; i++) {
         const float x = fabsf(dev_value<DT>(r, i));
-        q[i] = TP_IS32(DT) && rule != TP_NVFP4_TORCHAO ? __fdiv_rn(x, b.factor)
-                                                       : dev_divide(x, b.high, b.low);
+        if (PRODUCT)
+            q[i] = __fmul_rn(x, b.factor);
+        else
+            q[i] = TP_IS32(DT) && rule != TP_NVFP4_TORCHAO ? __fdiv_rn(x, b.factor)
+                                                           : dev_divide(x, b.high, b.low);
     }
     return magnitudes<CLAMP>(q) | signs_of<DT>(r);
 }
 
-/* The arguments of a kernel, and zeros enqueued where no scale is written. False: the shape
- * is not for these kernels, and the general ones are enqueued. */
+/* The arguments of a kernel. False: the shape is not for these kernels, and the general ones
+ * are enqueued. */
 static inline bool fp4_begin(const struct tp_op *op, struct tp_args *args, struct fp4_args &a)
 {
     const struct tp_box3 box = args->box;
@@ -229,10 +321,14 @@ static inline bool fp4_begin(const struct tp_op *op, struct tp_args *args, struc
     a.tiles = scale->place == TP_PLACE_TILE_N;
     a.global = args->global;
     a.reciprocal = 1.0f / a.global;
-    if (a.tiles && (a.rows % 128 != 0 || a.columns % 4 != 0))
-        cudaMemsetAsync(a.scale, 0, box.e * dev_up(a.rows, 128) * dev_up(a.columns, 4),
-                        (cudaStream_t)args->stream);
     return true;
+}
+
+/* Zeros enqueued where tiles have no scale. */
+static inline void fp4_clear(const struct fp4_args &a, uint64_t experts, cudaStream_t stream)
+{
+    if (a.tiles && (a.rows % 128 != 0 || a.columns % 4 != 0))
+        cudaMemsetAsync(a.scale, 0, experts * dev_up(a.rows, 128) * dev_up(a.columns, 4), stream);
 }
 
 #endif

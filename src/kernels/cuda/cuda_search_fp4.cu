@@ -394,7 +394,8 @@ extern "C" void tp_cuda_fp4_search(const struct tp_op *op, struct tp_args *args)
     a.how = dev_search_of(op, args);
     a.unknown.four = 4;
     a.unknown.twice = 0x03020100u;
-    if (fp4_begin(op, args, a.fp4))
-        DEV_BY_DTYPE(args->dtype, launch, a, op->codec == TP_CODEC_NVFP4,
-                     (cudaStream_t)args->stream);
+    if (!fp4_begin(op, args, a.fp4))
+        return;
+    fp4_clear(a.fp4, args->box.e, (cudaStream_t)args->stream);
+    DEV_BY_DTYPE(args->dtype, launch, a, op->codec == TP_CODEC_NVFP4, (cudaStream_t)args->stream);
 }
