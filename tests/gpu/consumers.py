@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The consumers' own kernels on the bytes that `tilepack convert` writes.
 
-    consumers.py TILEPACK [--only TEXT] [--model PATH] [--small] [--speed]
+    consumers.py TILEPACK [--only TEXT] [--model PATH] [--small] [--speed [--graph]]
 
 Consumers: vLLM's W4A8 operators, dense and grouped, with all their schedules, and its block FP8
 GEMM (VLLM_LIBRARY names its _C_stable_libtorch.abi3.so, as shipped or made small by
@@ -12,10 +12,12 @@ is skipped by name. Operands are those that the Python package hands out.
 Two proofs for each weight. Unit vectors as activations: what comes out must be the weight as
 `tilepack unpack --dtype f32` has it, rounded to bf16, for every weight. Random activations: the
 result of fp64 on the unpacked weights, with a relative error of at most MOST_ERROR. --speed adds
-microseconds and TFLOPS. --model: each weight of a checkpoint, beside the shapes here.
+microseconds and TFLOPS; --graph takes them of launches replayed as a graph, as `tilepack prove`
+does. --model: each weight of a checkpoint, beside the shapes here.
 Ends with `N passed, N failed`; TILEPACK_LIBRARY names the library where it is not built here.
 """
 import argparse
+import functools
 import glob
 import importlib
 import importlib.util
@@ -367,7 +369,7 @@ def uneven(experts, m):
     return [m] if experts == 0 else [(0, 1, m, 7, m + 5)[e % 5] for e in range(experts - 1)] + [m]
 
 
-def microseconds(consumer, packed, m, schedule):
+def microseconds(consumer, packed, m, schedule, graph):
     """The median of 9 rounds; copies of the weight take turns so that none stays in the L2."""
     experts = max(packed.shape[0], 1)
     rows = fp8_rows(m * experts, packed.k, 100000)
@@ -382,18 +384,27 @@ def microseconds(consumer, packed, m, schedule):
         copy.operands = {key: value.clone() for key, value in packed.operands.items()}
         copies.append(copy)
 
-    def round_of(count):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
+    def launch(count):
         for i in range(count):
             consumer(copies[i % len(copies)], rows, [m] * experts, scale, schedule)
+
+    def round_of(count, work):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        work()
         end.record()
         end.synchronize()
         return begin.elapsed_time(end) * 1e3 / count
 
-    round_of(4)
-    count = int(max(4, min(200, 2000 / round_of(4))))
-    return statistics.median(round_of(count) for _ in range(9))
+    launch(4)
+    count = int(max(4, min(200, 2000 / round_of(4, lambda: launch(4)))))
+    work = functools.partial(launch, count)
+    if graph:
+        recorded = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(recorded):
+            work()
+        work = recorded.replay
+    return statistics.median(round_of(count, work) for _ in range(9))
 
 
 def prove(consumer, packed, counts, opt, title):
@@ -410,7 +421,7 @@ def prove(consumer, packed, counts, opt, title):
     if opt.speed:
         experts, n, k = max(packed.shape[0], 1), packed.n, packed.k
         for m in (16, 64, 256, 4096):
-            us = microseconds(consumer, packed, m, None)
+            us = microseconds(consumer, packed, m, None, opt.graph)
             print(f"     {title} m={m}: {us:.1f} us, {2e-6 * experts * m * n * k / us:.0f} TFLOPS",
                   flush=True)
 
@@ -449,6 +460,7 @@ def main(argv):
     p.add_argument("--model", help="a checkpoint, each weight of which goes through")
     p.add_argument("--small", action="store_true", help="the last shape of each, two schedules")
     p.add_argument("--speed", action="store_true", help="microseconds, too")
+    p.add_argument("--graph", action="store_true", help="of launches replayed as a graph")
     opt = p.parse_args(argv)
     if not torch.cuda.is_available():
         print("skipped: torch sees no GPU")
