@@ -285,6 +285,30 @@ def archives():
     table("none")
     seed("zst", "cut", made[0][0][:-3])
 
+    def foot(name, body, rows, count=None, flag=0, size=None):
+        """A seek table of any numbers behind any bytes."""
+        entries = b"".join(struct.pack("<II", *row) for row in rows)
+        end = struct.pack("<IBI", len(rows) if count is None else count, flag, 0x8F92EAB1)
+        seed("zst", name, body + struct.pack("<II", 0x184D2A5E, len(entries) + len(end)
+                                             if size is None else size) + entries + end)
+
+    data = made[0][0]
+    foot("table-reserved", data, [(len(data), 1000)], flag=4)
+    foot("table-long", data, [(len(data), 1000)], count=1 << 30)
+    foot("table-head", data, [(len(data), 1000)], size=9)
+    foot("table-outside", data, [(1 << 30, 1000)])
+    foot("table-large", data, [(len(data), 1 << 30)])
+    foot("table-skip", skip, [(len(skip) - 1, 0), (9, 0)])
+    foot("table-garbage", made[0][0] + b"x" * 20, [(len(data), 1000), (20, 0)])
+    foot("table-not-empty", data, [(len(data), 0)])
+    foot("table-many", data, [(len(data), 1000)] + [(len(skip), 0)] * 600)
+    cut = struct.pack("<IB", 0xFD2FB528, 0xC3) + b"\1\2"
+    foot("table-cut-head", cut, [(len(cut), 0)])
+    foot("table-dictionary",
+         struct.pack("<IB", 0xFD2FB528, 0x23) + b"\1\0\0\0\0\1\0\0", [(13, 0)])
+    seed("zst", "tiny", data[:10])
+    seed("zst", "nothing", b"")
+
 
 def importances():
     names = ["model.layers.0.mlp.down_proj", "model.layers.1.self_attn.k_proj"]
@@ -350,6 +374,25 @@ def importances():
     gguf("count", [sums[0], (short[0] + ".counts", [1, 1], 0, struct.pack("<f", float("nan")))])
     gguf("outside", [(n + ".weight.in_sum2", [4, 1], 0, floats[:16])
                      for n in ("output", "token_embd", "output_norm")])
+    gguf("name", [("x" * 3000 + ".in_sum2", [4, 1], 0, floats[:16])])
+    gguf("stray-counts", counts[:1])
+    gguf("outside-counts", [sums[0], (short[0] + ".counts", [1 << 40, 1], 0, floats[:4])])
+    gguf("large", [(short[0] + ".in_sum2", [1 << 40, 1 << 40], 0, floats[:16])])
+    gguf("many", [(short[0] + ".in_sum2", [4, 1 << 40, 1 << 40], 0, floats[:16])])
+    gguf("align-0", both, text_of("general.alignment") + struct.pack("<II", 4, 0), 1)
+    gguf("type", both, text_of("x") + struct.pack("<I", 99), 1)
+    gguf("list-type", both, text_of("x") + struct.pack("<IIQ", 9, 99, 1), 1)
+    gguf("list-long", both, text_of("x") + struct.pack("<IIQ", 9, 10, 1 << 62), 1)
+    gguf("pairs", both, count=5)
+    whole = b"GGUF" + struct.pack("<IQQ", 3, 1, 0) + text_of("a.in_sum2") + struct.pack("<I", 2)
+    for size in (6, 20, 30, len(whole), len(whole) + 10):
+        seed("importance", f"gguf-cut-{size}", (whole + bytes(40))[:size])
+    seed("importance", "gguf-counts", b"GGUF" + struct.pack("<IQQ", 3, 1 << 60, 0) + bytes(40))
+    seed("importance", "dat-trailer", dat(short, tail=struct.pack("<ii", 7, 9) + b"text"))
+    seed("importance", "dat-tail", dat(short, tail=b"12345"))
+    seed("importance", "dat-end", dat(short, tail=b"12"))
+    seed("importance", "dat-name", struct.pack("<ii", 1, 1 << 20) + bytes(40))
+    seed("importance", "header", struct.pack("<Q", 1 << 40) + b"{}" + bytes(40))
     seed("importance", "dat-outside", dat(["output.weight", "token_embd.weight", "blk.0.x",
                                            "blk.99999999999999999999.ffn_down.weight"]))
 
@@ -720,6 +763,104 @@ def wrong_descriptors(known, units):
     seed("descriptor", "broken", "{\0[")
 
 
+def raw(*tensors, **meta):
+    """A file of tensors (name, dtype, shape, data)."""
+    text, _ = header(*((name, dtype, shape, len(data)) for name, dtype, shape, data in tensors),
+                     **meta)
+    return struct.pack("<Q", len(text)) + text.encode() + b"".join(t[3] for t in tensors)
+
+
+def sources():
+    """Packed weights of others: what headers do not say of them."""
+
+    def one(name, to, method, *tensors, line="--requantize"):
+        seed("command", "source-" + name, bundle(
+            f"convert src -o out --to {to} {line}", **{
+                "src/model.safetensors": raw(*tensors),
+                "src/config.json": json.dumps({"quantization_config": method})}))
+
+    def gptq(name, to="w4a16-ct", zero=0x77777777, order=None, scale=0x3800, **more):
+        order = [k // 128 for k in range(256)] if order is None else order
+        one("gptq-" + name, to, {"quant_method": "gptq", "bits": 4, "group_size": 128, **more},
+            (P + "qweight", "I32", [32, 64], bytes(range(256)) * 32),
+            (P + "qzeros", "I32", [2, 8], struct.pack("<I", zero) * 16),
+            (P + "scales", "F16", [2, 64], struct.pack("<H", scale) * 128),
+            (P + "g_idx", "I32", [256], struct.pack("<256i", *order)), line="")
+
+    gptq("plain")
+    gptq("order", order=[k % 2 for k in range(256)])
+    gptq("both", zero=0x12345678, order=[k % 2 for k in range(256)], checkpoint_format="gptq_v2")
+    gptq("beyond", order=[9] * 256)
+    gptq("nan", scale=0x7e00)
+    gptq("negative", scale=0xb800)
+    gptq("marlin", to="w4a16-marlin")
+    ct = {"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {
+        "group_0": {"weights": {"num_bits": 4, "group_size": 128, "strategy": "group",
+                                "symmetric": True, "type": "int"}}}}
+    for name, to, shape, scale in (("plain", "w4a8-ct", (64, 256), 0x3f00), ("shape", "w4a8-ct",
+                                   (64, 250), 0x3f00), ("f16", "gptq", (64, 256), 0x3f00),
+                                   ("tiny", "gptq", (64, 256), 0x0001), ("fits-not", "awq",
+                                   (64, 256), 0x7f00), ("inf", "w4a16-ct", (64, 256), 0x7f80),
+                                   ("machete", "w4a16-machete", (64, 256), 0x3f00)):
+        one("ct-" + name, to, ct, (P + "weight_packed", "I32", [64, 32], bytes(range(256)) * 32),
+            (P + "weight_scale", "BF16", [64, 2], struct.pack("<H", scale) * 128),
+            (P + "weight_shape", "I64", [2], struct.pack("<qq", *shape)), line="")
+    bytes4 = json.loads(json.dumps(ct).replace("pack-quantized", "int-quantized"))
+    for name, code in (("good", 7), ("large", 100), ("low", 200)):
+        one("int8-" + name, "w4a8-ct", bytes4, (P + "weight", "I8", [64, 256],
+                                                bytes([code]) * (64 * 256)),
+            (P + "weight_scale", "BF16", [64, 2], struct.pack("<H", 0x3f00) * 128), line="")
+    fp4 = {"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized"}
+    for name, value, scale in (("good", 2.0, 0x38), ("zero", 0.0, 0x38), ("nan", float("nan"),
+                               0x38), ("less", -1.0, 0x38), ("scale", 1.0, 0x7f)):
+        one("global-" + name, "nvfp4-ct", fp4, (P + "weight_packed", "U8", [128, 64],
+                                                bytes(range(256)) * 32),
+            (P + "weight_scale", "F8_E4M3", [128, 8], bytes([scale]) * 1024),
+            (P + "weight_global_scale", "F32", [1], struct.pack("<f", value)), line="")
+
+
+def changed(path, tensor, change):
+    """Changes the bytes of one tensor in a file."""
+    data = bytearray(read(path))
+    begin = 8 + struct.unpack("<Q", data[:8])[0]
+    offsets = json.loads(data[8:begin])[tensor]["data_offsets"]
+    at, end = (begin + offset for offset in offsets)
+    data[at:end] = change(bytes(data[at:end]))
+    write(path, bytes(data))
+
+
+def copies():
+    """Packed weights that are copied: as they are, and with what cannot be."""
+    write("src/model.safetensors", tensors_file([(P + "weight", "BF16", [48, 128], 12288)]))
+    write("src/config.json", CONFIG)
+    for name, suffix, changes in (
+        ("w4a8-cutlass", "weight_group_scale", {"eight": bytes(range(8)), "nan": b"\x7f"}),
+        ("w4a8-cutlass", "weight_layout", {"words": b"\5\0\0\0"}),
+        ("w4a8-cutlass", "weight_chan_scale", {"nan": b"\0\0\xc0\x7f"}), ("fp8-dynamic-ct", "weight_scale", {"nan": b"\xff\x7f"}),
+        ("mxfp8-blocked", "weight_scale", {"pad": b"\1"}),
+        ("nvfp4-blocked", "weight_scale", {"pad": b"\1", "nan": b"\x7f"}),
+        ("fp8-deepgemm-sm90", "weight_scale_inv", {"nan": b"\0\0\xc0\x7f"}),
+        ("fp8-deepgemm-sm100", "weight_scale_packed", {"pad": b"\1"}),
+        ("w4a16-ct", "weight_scale", {"nan": b"\xff\x7f"}), ("mxfp4-blocked", None, {}),
+        ("w4a16-ct", "weight_shape", {"words": struct.pack("<q", 5)})):
+        done = subprocess.run([PROGRAM, "convert", "src", "-o", "p", "--to", name, "-q"],
+                              capture_output=True, check=False)
+        if done.returncode:
+            continue
+        whole = read("p/model.safetensors")
+        lines = {"copy": f"convert p -o out --to {name}", "verify": "verify p"}
+        for kind, line in lines.items():
+            seed("command", f"copy-{name}-{kind}", bundle(line, **tree("p")))
+        for what, fill in changes.items():
+            changed("p/model.safetensors", P + suffix,
+                    lambda data, fill=fill: (fill * len(data))[:len(data)])
+            for kind, line in lines.items():
+                seed("command", f"copy-{name}-{suffix}-{what}-{kind}", bundle(line, **tree("p")))
+            write("p/model.safetensors", whole)
+        shutil.rmtree("p")
+    shutil.rmtree("src")
+
+
 def conversions():
     """Descriptors, manifests, parts and ranks, as the program writes them."""
     write("src/model.safetensors", tensors_file(PLAIN))
@@ -900,5 +1041,6 @@ def journals():
 with tempfile.TemporaryDirectory() as work:
     os.chdir(work)
     for make in (containers, headers, archives, importances, layouts, tables, configs, requests,
-                 commands, directories, stored, contradictions, journals, conversions):
+                 commands, directories, stored, contradictions, journals, sources, copies,
+                 conversions):
         make()
