@@ -836,7 +836,8 @@ def copies():
     for name, suffix, changes in (
         ("w4a8-cutlass", "weight_group_scale", {"eight": bytes(range(8)), "nan": b"\x7f"}),
         ("w4a8-cutlass", "weight_layout", {"words": b"\5\0\0\0"}),
-        ("w4a8-cutlass", "weight_chan_scale", {"nan": b"\0\0\xc0\x7f"}), ("fp8-dynamic-ct", "weight_scale", {"nan": b"\xff\x7f"}),
+        ("w4a8-cutlass", "weight_chan_scale", {"nan": b"\0\0\xc0\x7f"}),
+        ("fp8-dynamic-ct", "weight_scale", {"nan": b"\xff\x7f"}),
         ("mxfp8-blocked", "weight_scale", {"pad": b"\1"}),
         ("nvfp4-blocked", "weight_scale", {"pad": b"\1", "nan": b"\x7f"}),
         ("fp8-deepgemm-sm90", "weight_scale_inv", {"nan": b"\0\0\xc0\x7f"}),

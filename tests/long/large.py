@@ -207,7 +207,8 @@ def stored_rows_in_pieces(work):
     stored = os.path.join(work, "stored.safetensors")
     for name in ("fp8-dynamic-ct", "int8-ct"):
         measure("convert", source, "-o", stored, "--to", name, "--include", ".", "--force", "-q")
-        for argv in (("unpack",), ("convert", "--to", "mxfp8-ct", "--requantize", "--include", ".")):
+        for argv in (("unpack",),
+                     ("convert", "--to", "mxfp8-ct", "--requantize", "--include", ".")):
             digests = []
             for memory in ("2GiB", "32MiB"):
                 out = os.path.join(work, f"decoded-{memory}.safetensors")
