@@ -126,7 +126,7 @@ static enum tp_code measure_stored(const struct tp_comparison *c, struct stored 
     if (!(unit.views = tp_os_zalloc(weight->form->box.e, sizeof *unit.views, c->err)))
         return TP_E_MEMORY;
     for (uint64_t e = 0; e < weight->form->box.e; e++)
-        unit.views[e] = (struct tp_view){w, 1, e, 0};
+        unit.views[e] = (struct tp_view){.weight = w, .step = 1, .expert = e};
     code = tp_compare_units(c->source, &c->plan->units[u], c->stored, &unit, c->options->jobs,
                             c->options->stop, &c->report->units[u].distance, c->err);
     free(unit.views);

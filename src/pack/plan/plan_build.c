@@ -72,7 +72,7 @@ enum tp_code tp_unit_of_weight(struct tp_plan *plan, struct tp_unit *unit, enum 
     if (!unit->form || !unit->views)
         return TP_E_MEMORY;
     for (uint64_t e = 0; e < from->box.e; e++)
-        unit->views[e] = (struct tp_view){w, 1, e, 0};
+        unit->views[e] = (struct tp_view){.weight = w, .step = 1, .expert = e};
     return TP_OK;
 }
 

@@ -224,9 +224,11 @@ static enum tp_code whole_views(struct tp_builder *b, struct tp_unit *unit, uint
     for (uint32_t p = 0; p < parts; p++)
         unit->form->view_rows[p] = source->box.n / parts;
     for (uint64_t i = 0; in_turn && i < unit->form->box.e * parts; i++)
-        unit->views[i] = (struct tp_view){w, 2, i / parts, i % parts != swapped};
+        unit->views[i] = (struct tp_view){.weight = w, .step = 2, .expert = i / parts,
+                                            .row = i % parts != swapped};
     for (uint64_t i = 0; !in_turn && i < unit->form->box.e * parts; i++)
-        unit->views[i] = (struct tp_view){w, 1, i / parts, i % parts != swapped ? half : 0};
+        unit->views[i] = (struct tp_view){.weight = w, .step = 1, .expert = i / parts,
+                                            .row = i % parts != swapped ? half : 0};
     return TP_OK;
 }
 
@@ -295,7 +297,7 @@ static enum tp_code split_one(struct tp_builder *b, uint32_t w, uint64_t expert,
     if (!unit->name || unit_views(b, unit, 1))
         return TP_E_MEMORY;
     unit->form->view_rows[0] = rows;
-    unit->views[0] = (struct tp_view){w, 1, expert, row};
+    unit->views[0] = (struct tp_view){.weight = w, .step = 1, .expert = expert, .row = row};
     return settle(b, unit);
 }
 
@@ -441,7 +443,7 @@ static enum tp_code stack(struct tp_builder *b, const struct member *members, si
         unit->form->view_rows[p] = rows;
     bool swapped = !down && up_first(unit->form->format);
     for (size_t i = 0; i < count; i++)
-        unit->views[i ^ swapped] = (struct tp_view){members[i].weight, 1, 0, 0};
+        unit->views[i ^ swapped] = (struct tp_view){.weight = members[i].weight, .step = 1};
     return settle(b, unit);
 }
 

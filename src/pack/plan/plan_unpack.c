@@ -52,7 +52,8 @@ static enum tp_code add_piece(struct tp_builder *b, struct pieces *pieces,
                             .row = origin->row, .rows = origin->rows,
                             .step = tp_max_u64(origin->step, 1), .rank = origin->rank,
                             .transposed = origin->transposed, .flat = origin->flat,
-                            .view = {w, e, row, 1}, .dtype = weight->form->dtype};
+                            .view = {.weight = w, .step = 1, .expert = e, .row = row},
+                            .dtype = weight->form->dtype};
     memcpy(piece->shape, origin->shape, sizeof piece->shape);
     if (!(piece->name = tp_origin_name(origin, e, b->err)))
         return TP_E_MEMORY;
@@ -80,7 +81,7 @@ static enum tp_code add_weight(struct tp_builder *b, struct pieces *pieces, uint
     const struct tp_weight *weight = &b->plan->weights->items[w];
     struct tp_unit_form form = {.rank = weight->form->rank, .box = weight->form->box,
                                 .views_per_expert = 1, .view_rows = {weight->form->box.n}};
-    struct tp_unit whole = {.form = &form, .views = &(struct tp_view){w, 1, 0, 0}};
+    struct tp_unit whole = {.form = &form, .views = &(struct tp_view){.weight = w, .step = 1}};
     struct tp_origin *origins;
     uint32_t count;
     uint64_t row = 0;
