@@ -369,6 +369,27 @@ static void test_stats(void **state)
     assert_true(stats.amax == 0.0f && stats.nonfinite == 0);
 }
 
+/* Five exponent bits: every scale byte, lifted as far as e4m3 has room, is the number that it
+ * stands for, or 0 where that is too small; what is no scale is NaN. */
+static void e5m3_holds_lifted_scales(void **state)
+{
+    (void)state;
+    for (unsigned lift = 0; lift < 18; lift++)
+        for (unsigned code = 0; code < 256; code++) {
+            float want = tp_e4m3_value((uint8_t)code & 0x7F) * (float)(1 << lift);
+            uint8_t byte = tp_e5m3_of((uint8_t)code, lift), back = tp_e5m3_to_e4m3(byte);
+            if ((code & 0x7F) == 0)
+                assert_int_equal(byte, 0);
+            else if (code >= 0x7F || want > 448.0f)
+                assert_int_equal(byte, 0xF7);
+            else
+                assert_true(tp_e4m3_value(back) == (want < 0.015625f ? 0.0f : want));
+        }
+    for (unsigned byte = 0; byte < 256; byte++)
+        assert_int_equal(tp_e5m3_to_e4m3((uint8_t)byte),
+                         byte < 0x80 ? 0 : byte > 0xF6 ? 0x7F : byte - 0x78);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -379,6 +400,7 @@ int main(void)
         cmocka_unit_test(test_w4a8_scales),  cmocka_unit_test(test_channel_rules),
         cmocka_unit_test(test_skip_zero_groups), cmocka_unit_test(test_places),
         cmocka_unit_test(test_sizes),        cmocka_unit_test(test_repack_possible),
+        cmocka_unit_test(e5m3_holds_lifted_scales),
         cmocka_unit_test(test_stats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -159,7 +159,8 @@ int tilepack_can_repack(const tilepack_weight *from, const tilepack_weight *to);
 /* Takes them over. Both have one size; what decoding says of tensors holds here, too.
  * Scales that are NaN, infinite or negative are TILEPACK_E_INPUT, but negative ones are
  * taken over when `from` is one of tilepack_packed_weight() and its file says that they were
- * searched so (`convert --signed`). On a device scales are not looked at. */
+ * searched so (`convert --signed`). On a device scales are not looked at. Scales of a format
+ * with "lift" are stored as they are: how far a weight's are lifted only `convert` finds out. */
 int tilepack_repack(const tilepack_weight *from, const void *const from_tensors[],
                     const tilepack_weight *to, void *const to_tensors[], char *message,
                     size_t size);
