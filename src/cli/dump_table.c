@@ -124,7 +124,8 @@ static size_t weights_of(const struct tp_listing *listing, const struct tp_forma
     size_t weights = 0;
     for (size_t i = 0; i < listing->count; i++) {
         const struct tp_owner *owner = &listing->owners[listing->tensors[i]];
-        weights += owner->weight && owner->weight->form->format == format &&
+        const struct tp_format *own = owner->weight ? owner->weight->form->format : NULL;
+        weights += own && !own->is_bias && strcmp(own->name, format->name) == 0 &&
                    owner->weight->form->op.out[owner->out].role == TP_ROLE_CODES;
     }
     return weights;

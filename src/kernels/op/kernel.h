@@ -73,7 +73,7 @@ enum tp_role {
     TP_ROLE_CHANNEL, /* W4A8: fp32 scale of an output row */
     TP_ROLE_GLOBAL,  /* one scale of the whole weight (of each expert): fp32, of FP8 also bf16 */
     TP_ROLE_WORDS,   /* constants computed from E,N,K; written by the plan, not by kernels */
-    TP_ROLE_ZERO,    /* sources only: zero point of a group, a code of the code's own kind */
+    TP_ROLE_ZERO,    /* zero point of a group, a code of the code's own kind */
     TP_ROLE_ORDER,   /* sources only: the group that column k belongs to (act-order) */
 };
 
@@ -136,6 +136,7 @@ struct tp_op {
     bool unit_global;   /* NVFP4: the global scale is 1, whatever the amax (single-level scales) */
     bool lifts;         /* NVFP4 with E5M3 scales: see tp_args.lift */
     bool fused_global;  /* FP8 per tensor: matrices that engines load as one share the scale */
+    bool zeros;         /* INT4, of what is written: ZERO is stored; else constant, or not there */
     uint8_t zero_add;   /* added to every ZERO element (GPTQ v1 stores zero - 1) */
     uint8_t search;     /* enum tp_search as asked for; tp_op_search() is what is carried out */
     bool search_signed; /* INT4 with a search: scales may be negative */

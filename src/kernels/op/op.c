@@ -341,7 +341,8 @@ static bool floats_fit(const struct tp_op *from, const struct tp_op *to)
 
 bool tp_repack_possible(const struct tp_op *from, const struct tp_op *to)
 {
-    if (tp_op_needs_reference(from))
+    if (tp_op_find(from, TP_ROLE_ORDER) >= 0 ||
+        (tp_op_find(from, TP_ROLE_ZERO) >= 0 && tp_op_find(to, TP_ROLE_ZERO) < 0))
         return false;
     if (from->codec == TP_CODEC_FLOAT && to->codec == TP_CODEC_FLOAT)
         return floats_fit(from, to);

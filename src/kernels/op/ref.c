@@ -46,6 +46,7 @@ static void begin_outputs(const struct planes *p, float global)
     tp_plane_fill(&p->scale);
     tp_plane_fill(&p->group8);
     tp_plane_fill(&p->channel);
+    tp_plane_fill(&p->zero);
     if (p->global.data != NULL)
         tp_store_scale(&p->global, TP_CODEC_FP8, 0, tp_f32_bits(global));
 }
@@ -153,9 +154,20 @@ static void encode_block(const struct tp_op *op, struct tp_args *args, struct bl
         args->flags |= TP_SAW_NONFINITE;
 }
 
+/* The zero point of the group that element (n,k) begins: the code of the number 0, unless it is
+ * taken over. It fits what GPTQ leaves of a code (tp_source_zeros_fit()). */
+static void store_zero(const struct tp_op *op, const struct planes *p, uint64_t n, uint64_t k,
+                       int zero)
+{
+    if (n % p->zero.per_n == 0 && k % p->zero.per_k == 0)
+        tp_store_code(&p->zero, tp_plane_at(&p->zero, n, k), (uint8_t)(zero - op->zero_add));
+}
+
 static void store_block(const struct tp_op *op, const struct planes *p, const struct block *b)
 {
     uint64_t i = 0;
+    if (p->zero.data != NULL)
+        store_zero(op, p, b->n0, b->k0, p->zero.middle);
     for (uint64_t n = b->n0; n < b->n1; n++)
         for (uint64_t k = b->k0; k < b->k1; k++)
             tp_store_code(&p->codes, tp_plane_at(&p->codes, n, k), b->codes[i++]);
@@ -294,6 +306,18 @@ static bool source_group_is_zero(const struct planes *from, uint64_t n, uint64_t
     return true;
 }
 
+static void repack_row_zeros(const struct tp_op *from_op, const struct tp_op *op,
+                             const struct planes *from, const struct planes *to,
+                             struct tp_box3 box, uint64_t n)
+{
+    for (uint64_t k = 0; k < box.k && to->zero.data != NULL; k += to->zero.per_k) {
+        int zero = to->zero.middle;
+        if (from->zero.data != NULL)
+            zero = tp_load_code(&from->zero, tp_plane_at(&from->zero, n, k)) + from_op->zero_add;
+        store_zero(op, to, n, k, zero);
+    }
+}
+
 static void repack_row_scales(const struct tp_op *op, const struct planes *from,
                               const struct planes *to, struct tp_box3 box, uint64_t n,
                               const struct row_scales *row)
@@ -342,8 +366,10 @@ void tp_repack_ref(const struct tp_op *from, const struct tp_op *to, struct tp_a
     for (uint64_t e = 0; e < box.e; e++) {
         enter_expert(&p, e);
         enter_expert(&q, e);
-        for (uint64_t n = 0; n < box.n; n++)
+        for (uint64_t n = 0; n < box.n; n++) {
             repack_row(to, &p, &q, box, n, &row);
+            repack_row_zeros(from, to, &p, &q, box, n);
+        }
     }
 }
 

@@ -25,7 +25,8 @@ static bool place_fits(enum tp_place row, enum tp_place place)
 bool tp_encode_row_fits(const struct tp_encode_row *row, const struct tp_op *op,
                         enum tp_dtype dtype)
 {
-    return row->codec == op->codec && row->dtype == dtype && !tp_op_is_odd(op) &&
+    return row->codec == op->codec && row->dtype == dtype && !tp_op_needs_reference(op) &&
+           !tp_op_is_odd(op) &&
            place_fits(row->code_place, tp_code_place(op)) &&
            place_fits(row->scale_place, tp_scale_place(op)) &&
            row->search == tp_op_search(op) && tp_isa_enabled(row->isa) &&
@@ -35,7 +36,8 @@ bool tp_encode_row_fits(const struct tp_encode_row *row, const struct tp_op *op,
 bool tp_repack_row_fits(const struct tp_repack_row *row, const struct tp_op *from,
                         const struct tp_op *to)
 {
-    return row->codec == to->codec && !tp_op_is_odd(from) && !tp_op_is_odd(to) &&
+    return row->codec == to->codec && !tp_op_needs_reference(from) &&
+           !tp_op_needs_reference(to) && !tp_op_is_odd(from) && !tp_op_is_odd(to) &&
            place_fits(row->from_code, tp_code_place(from)) &&
            place_fits(row->to_code, tp_code_place(to)) &&
            place_fits(row->from_scale, tp_scale_place(from)) &&

@@ -126,6 +126,9 @@ int tp_param_find(const struct tp_param *param, const char *word);
 enum tp_code tp_format_set(const struct tp_format **format, const char *key_value,
                            struct tp_settings *settings, struct tp_err *err);
 
+/* Chooses that zero points are stored, where the format has that choice. */
+void tp_format_keep_zeros(const struct tp_format *format, struct tp_settings *settings);
+
 /* The operation for these settings. */
 void tp_format_op(const struct tp_format *format, const struct tp_settings *settings,
                   struct tp_op *op);

@@ -170,6 +170,8 @@ static enum tp_code apply_set(const json_t *set, struct tp_op *op, struct tp_err
             code = set_factor(value, last_scale(op), err);
         } else if (strcmp(key, "scale_element") == 0) {
             code = set_scale_element(set, op, err);
+        } else if (strcmp(key, "zeros") == 0) {
+            op->zeros = json_is_true(value);
         } else if (strcmp(key, "zero_add") == 0) {
             op->zero_add = (uint8_t)json_integer_value(value);
         } else if (strcmp(key, "fused_global") == 0) {
@@ -759,11 +761,15 @@ void tp_format_op(const struct tp_format *format, const struct tp_settings *sett
                   struct tp_op *op)
 {
     *op = format->op;
-    for (uint32_t i = 0; i < op->outs; i++)
-        if (format->out[i].word_count) /* zero points and order of what is written are constants */
-            op->out[i].role = TP_ROLE_WORDS;
     for (uint32_t p = 0; p < format->params; p++) /* checked when the file was parsed */
         apply_set(format->param[p].set[settings->choice[p]], op, NULL);
+    for (uint32_t i = 0; i < op->outs; i++) {
+        bool zero = op->out[i].role == TP_ROLE_ZERO;
+        if (format->out[i].word_count && !(zero && op->zeros)) /* of what is written, constants */
+            op->out[i].role = TP_ROLE_WORDS;
+        else if (zero && !op->zeros && !format->input_only) /* the last one, and not there */
+            op->outs = i;
+    }
 }
 
 enum tp_dtype tp_format_via(const struct tp_format *format, const struct tp_settings *settings,

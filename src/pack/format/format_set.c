@@ -54,3 +54,11 @@ enum tp_code tp_format_set(const struct tp_format **chosen, const char *key_valu
     return tp_fail(err, TP_E_USAGE, "--set '%s' means nothing to format %s", key_value,
                    format->name);
 }
+
+void tp_format_keep_zeros(const struct tp_format *format, struct tp_settings *settings)
+{
+    for (uint32_t p = 0; p < format->params; p++)
+        for (uint32_t c = 0; c < format->param[p].count; c++)
+            if (json_is_true(json_object_get(format->param[p].set[c], "zeros")))
+                settings->choice[p] = (uint8_t)c;
+}

@@ -57,9 +57,11 @@ static enum tp_code collect_from(const struct tp_unit *units, size_t count, stru
     for (size_t u = 0; u < count; u++) {
         const struct tp_unit *unit = &units[u];
         size_t i = 0;
-        while (unit->form->format && i < used->count && !same(used->unit[i], unit))
+        if (!unit->form->format || unit->form->format->is_bias)
+            continue;
+        while (i < used->count && !same(used->unit[i], unit))
             i++;
-        if (!unit->form->format || i < used->count)
+        if (i < used->count)
             continue;
         if (used->count == sizeof used->unit / sizeof *used->unit)
             return tp_fail(err, TP_E_UNSUPPORTED, "more than %zu formats in one checkpoint",
@@ -206,7 +208,7 @@ static json_t *kernel_ready(const struct tp_plan *plan, const struct used *used,
     json_t *config = json_object(), *formats = json_array();
     for (size_t i = 0; i < used->count; i++) {
         size_t j = 0;
-        while (used->unit[j]->form->format != used->unit[i]->form->format)
+        while (strcmp(used->unit[j]->form->format->name, used->unit[i]->form->format->name) != 0)
             j++;
         if (j == i)
             json_array_append_new(formats, json_string(used->unit[i]->form->format->name));

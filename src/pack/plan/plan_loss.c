@@ -140,6 +140,11 @@ const char *tp_plan_unit_kind(const struct tp_builder *b, struct tp_unit *unit,
     form->dtype = weight->form->dtype;
     if (!weight->form->format)
         return NULL;
+    if (tp_op_find(&weight->form->op, TP_ROLE_ZERO) >= 0) {
+        tp_format_keep_zeros(form->format, &form->settings);
+        tp_format_op(form->format, &form->settings, &form->op);
+        form->outs = form->op.outs;
+    }
     bool taken_over = can_take_over(weight->form, &form->op);
     if (form->format->is_bias) { /* the type that it had is no smaller than its numbers */
         form->kind = taken_over ? TP_UNIT_REPACK : TP_UNIT_ENCODE;

@@ -481,6 +481,9 @@ static enum tp_code stack_experts(struct tp_builder *b)
 static bool is_already(const struct tp_weight *weight, const struct tp_rule *rule)
 {
     struct tp_op op;
+    struct tp_settings settings = rule->settings;
+    if (tp_op_find(&weight->form->op, TP_ROLE_ZERO) >= 0)
+        tp_format_keep_zeros(rule->format, &settings);
     if (weight->form->format != tp_format_for(rule->format, weight->form->op.stretches > 1))
         return false;
     if (tp_rule_searches(rule)) /* which settle() allows with --requantize only */
@@ -488,7 +491,7 @@ static bool is_already(const struct tp_weight *weight, const struct tp_rule *rul
     if (!weight->origin && tp_op_needs_reference(&weight->form->format->op))
         return false; /* zero points and order: written anew, in the one way that is ours */
     if (weight->origin)
-        return memcmp(&weight->form->settings, &rule->settings, sizeof rule->settings) == 0;
+        return memcmp(&weight->form->settings, &settings, sizeof settings) == 0;
     tp_format_op(rule->format, &rule->settings, &op);
     for (uint32_t i = 0; i < op.outs; i++)
         if (weight->tensor[i] == TP_NO_TENSOR ||

@@ -246,6 +246,8 @@ static enum tp_code check_scales(struct tp_lane *lane, const struct source_box *
                                       source->cover.size, args->in, &lane->err);
     if (code == TP_OK)
         code = tp_source_scales_fit(op, to, source->cover.size, args->in, &lane->err);
+    if (code == TP_OK)
+        code = tp_source_zeros_fit(op, to, source->cover.size, args->in, &lane->err);
     return code ? blame_source(lane, source, code) : TP_OK;
 }
 

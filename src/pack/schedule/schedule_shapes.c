@@ -79,7 +79,7 @@ static bool wanted(const struct tp_checkpoint *ckpt, const struct tp_model_facts
 {
     struct tp_kept_name kept;
     if (weight->form->format)
-        return true;
+        return !weight->form->format->is_bias;
     if (weight->tensor[0] == TP_NO_TENSOR)
         return false;
     return !tp_name_kept(facts, ckpt->tensors[weight->tensor[0]].name, &kept);

@@ -367,6 +367,34 @@ enum tp_code tp_source_scales_fit(const struct tp_op *op, const struct tp_op *to
                 : scales_fit(op, TP_ROLE_GLOBAL, to, TP_ROLE_GLOBAL, box, data, err);
 }
 
+enum tp_code tp_source_zeros_fit(const struct tp_op *op, const struct tp_op *to,
+                                 struct tp_box3 box, const void *const data[],
+                                 struct tp_err *err)
+{
+    int z = tp_op_find(op, TP_ROLE_ZERO);
+    if (z < 0 || !data[z] || to->zero_add <= op->zero_add)
+        return TP_OK;
+    struct tp_args args = {.box = box};
+    void *scratch = tp_os_alloc(tp_encode_scratch(op, box), err), *tables = scratch;
+    if (!scratch)
+        return TP_E_MEMORY;
+    struct tp_plane p =
+        tp_plane_open(op, TP_ROLE_ZERO, &args, (void *const *)(uintptr_t)data, &tables);
+    bool fits = true;
+    for (uint64_t e = 0; e < box.e && !(args.flags & TP_FAILED); e++) {
+        tp_plane_enter(&p, e);
+        for (uint64_t n = 0; n < box.n; n++)
+            for (uint64_t k = 0; k < box.k; k += p.per_k)
+                fits &= tp_load_code(&p, tp_plane_at(&p, n, k)) + op->zero_add >= to->zero_add;
+    }
+    free(scratch);
+    if (fits)
+        return tp_args_check(&args, err);
+    tp_err_hint(err, "--to awq has a place for it; --exclude leaves the weight out");
+    return tp_fail(err, TP_E_INPUT, "one of its zero points is 0: GPTQ stores them less 1, and so "
+                   "has no code for that");
+}
+
 enum tp_code tp_source_codes_check(const struct tp_op *op, struct tp_box3 box,
                                    const void *const data[], struct tp_err *err)
 {

@@ -33,6 +33,10 @@ enum tp_code tp_source_scales_fit(const struct tp_op *op, const struct tp_op *to
 bool tp_source_scale_finite(enum tp_element element, const uint8_t *at);
 
 /* Checks that every byte of int8-stored int4 codes is -8..7; same arguments. */
+/* Fails for a zero point that `to` has no code for: GPTQ's first version stores them less one. */
+enum tp_code tp_source_zeros_fit(const struct tp_op *op, const struct tp_op *to,
+                                 struct tp_box3 box, const void *const data[],
+                                 struct tp_err *err);
 enum tp_code tp_source_codes_check(const struct tp_op *op, struct tp_box3 box,
                                    const void *const data[], struct tp_err *err);
 
