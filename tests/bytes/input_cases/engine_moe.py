@@ -82,7 +82,7 @@ def equal_files(report, what, a, b):
         report.equal(f"{what} {name}", x[name].bytes, y[name].bytes)
 
 
-def check_values(report, work, out):
+def check_values(report, work, out, codes="weight"):
     """What unpack restores, against the oracle, and single elements as dump has them."""
     tool.run("unpack", work.at("out.safetensors"), "-o", work.at("plain.safetensors"), "--dtype", "f32", "--quiet")
     plain = tool.load(work.at("plain.safetensors"))[0]
@@ -102,15 +102,15 @@ def check_values(report, work, out):
                 if not np.array_equal(theirs, mine[e], equal_nan=True):
                     raise Mismatch(f"{unit.prefix}: other values are unpacked of {origin['name']}")
                 report.bytes += theirs.nbytes
-        check_elements(work, unit, values)
+        check_elements(work, unit, values, codes)
     return out
 
 
-def check_elements(work, unit, values):
+def check_elements(work, unit, values, codes="weight"):
     rng = np.random.default_rng(18)
     for _ in range(3):
         e, n, k = (int(rng.integers(size)) for size in values.shape)
-        name = unit.prefix + ("" if unit.descriptor.get("part") else "weight")
+        name = unit.prefix + ("" if unit.descriptor.get("part") else codes)
         done = tool.run("dump", work.at("out.safetensors"), name, "--at", f"{e},{n},{k}", "--json")
         got = np.float32(json.loads(done.stdout)["value"])
         want = values[e, n, k]
