@@ -176,6 +176,22 @@ static const char *experts_text(const struct tp_format *format)
                : "stacked: w13_ = [gate; up] along N, and w2_ (--no-stack: apart)";
 }
 
+/* What the format is for some weights. `of`: begins what they are. */
+static void print_variants(const struct tp_format *format, const char *of)
+{
+    static const char *const whose[TP_PARTS] = {
+        [TP_PART_GATED] = "of weights that hold gate and up, each laid out as an expert; S = 2 is "
+                          "their number",
+        [TP_PART_UP] = "of the first matrix of experts that have no gate, or whose rows alternate",
+        [TP_PART_DOWN] = "of the last matrix of experts (w2)",
+        [TP_PART_WIDE] = "of a matrix, where it then takes less room"};
+    for (int part = TP_PART_GATED; part < TP_PARTS; part++)
+        if (format->variant[part]) {
+            printf("\n%s%s:\n", of, whose[part]);
+            print_outputs(format->variant[part]);
+        }
+}
+
 static int print_one(const struct tp_format *format)
 {
     char text[120];
@@ -199,10 +215,11 @@ static int print_one(const struct tp_format *format)
     printf("\noutputs, for W[E,N,K]; a 2-D weight has E = 1 and shapes without E;\n"
            "S is the weight's name without .weight\n");
     print_outputs(format);
-    if (format->gated) {
-        printf("\nof weights that hold gate and up, each laid out as an expert; S = 2 is their "
-               "number:\n");
-        print_outputs(format->gated);
+    print_variants(format, "");
+    if (format->bias) {
+        printf("\nof a bias, which is W[E,N,1]:\n");
+        print_outputs(format->bias);
+        print_variants(format->bias, "of a bias, ");
     }
     print_table(format);
     return TP_OK;

@@ -106,8 +106,11 @@ static void print_parallel(const struct tp_model *model)
         tp_print_fact(i ? "" : "parallel", text.data ? text.data : "");
         tp_text_free(&text);
     }
-    for (size_t i = 0; i < model->label_sets; i++)
-        print_words(i ? "" : "experts", model->labels[i].matrix, TP_EXPERT_MATRICES);
+    for (size_t i = 0; i < model->label_sets; i++) {
+        size_t first = model->labels[i].matrix[TP_EXPERT_GATE] ? TP_EXPERT_GATE : TP_EXPERT_UP;
+        print_words(i ? "" : "experts", model->labels[i].matrix + first,
+                    TP_EXPERT_MATRICES - first);
+    }
 }
 
 static void print_readers(const struct tp_model *model)

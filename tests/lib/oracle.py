@@ -238,7 +238,7 @@ def decode(descriptor, data):
         value = stored.astype(np.float32) - np.float32(128)
     else:
         value = float_value(codes.element, stored)
-    if descriptor["codec"] == "float":
+    if descriptor.get("codec") == "float":
         if parts:
             raise Wrong(f"numbers have {sorted(parts)} beside them")
         return value

@@ -8,9 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct tp_format *tp_format_for(const struct tp_format *format, bool gated)
+const struct tp_format *tp_format_for(const struct tp_format *format, enum tp_part part)
 {
-    return gated && format->gated ? format->gated : format;
+    return format->variant[part] ? format->variant[part] : format;
+}
+
+const char *tp_part_name(enum tp_part part)
+{
+    static const char *const names[TP_PARTS] = {NULL, "gated", "up", "down", "wide"};
+    return names[part];
 }
 
 int tp_param_find(const struct tp_param *param, const char *word)

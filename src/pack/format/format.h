@@ -55,6 +55,11 @@ enum tp_experts { TP_EXPERTS_STACK, TP_EXPERTS_SPLIT };
 /* In which order the rows of gate and up of an expert stand. */
 enum tp_rows { TP_ROWS_GATE_UP, TP_ROWS_UP_GATE };
 
+/* Weights for which a format may be another one: gate and up of experts in two stretches, the
+ * first matrix of experts in one (without a gate, or with rows that alternate), the last one, and
+ * matrices that are no experts, where it then takes less room. */
+enum tp_part { TP_PART_ANY, TP_PART_GATED, TP_PART_UP, TP_PART_DOWN, TP_PART_WIDE, TP_PARTS };
+
 struct tp_format {
     const char *name, *title, *about, *loads_in, *source;
     int version;
@@ -73,7 +78,9 @@ struct tp_format {
     const char *merged_why; /* who says so */
     enum tp_experts experts;
     enum tp_rows rows;      /* of weights that hold gate and up */
-    const struct tp_format *gated; /* what it is for such weights where they differ, else NULL */
+    bool in_turn;           /* where rows of gate and up alternate in the source, they stay so */
+    const struct tp_format *variant[TP_PARTS]; /* what it is for such weights, or NULL: the same */
+    enum tp_part part;      /* it is that variant of another one */
     const struct tp_format *bias;  /* what it is for the bias of a weight: W[E,N,1]; NULL: a bias is
                                       copied as it is */
     bool is_bias;           /* it is the `bias` of another one */
@@ -107,8 +114,10 @@ const struct tp_format *tp_format_find(const char *name);
 const struct tp_format *tp_format_grouped(const struct tp_format *format, uint64_t group,
                                           struct tp_err *err);
 
-/* The format as it is for a weight that holds gate and up (`gated`), or for any other. */
-const struct tp_format *tp_format_for(const struct tp_format *format, bool gated);
+/* The format as it is for such a weight. */
+const struct tp_format *tp_format_for(const struct tp_format *format, enum tp_part part);
+/* The word of a part in format files and descriptors: "gated", "up", ...; NULL of ANY. */
+const char *tp_part_name(enum tp_part part);
 
 /* What the format, of whatever group size, is for the bias of a weight, or NULL. */
 const struct tp_format *tp_format_bias(const struct tp_format *format);

@@ -586,6 +586,7 @@ static enum tp_code parse_rows(const json_t *json, struct tp_format *format, str
     enum tp_code code = json_object_get(json, "rows") ? word(json, "rows", names, &rows, err)
                                                       : TP_OK;
     format->rows = (enum tp_rows)rows;
+    format->in_turn = json_is_true(json_object_get(json, "in_turn"));
     return code;
 }
 
@@ -616,6 +617,16 @@ static enum tp_code parse_facts(const json_t *json, struct tp_format *format, st
     return apply_set(json_object_get(json, "set"), &format->op, err);
 }
 
+static void discard(struct tp_format *format);
+
+static void drop(const struct tp_format *format)
+{
+    struct tp_format *own = (struct tp_format *)(uintptr_t)format;
+    if (own)
+        discard(own);
+    free(own);
+}
+
 /* Of a format that turned out wrong; a good one lasts as long as the process. */
 static void discard(struct tp_format *format)
 {
@@ -628,12 +639,9 @@ static void discard(struct tp_format *format)
         free((uint8_t *)(uintptr_t)format->op.out[i].word_bits);
     }
     json_decref((json_t *)(uintptr_t)format->json);
-    if (format->gated)
-        discard((struct tp_format *)(uintptr_t)format->gated);
-    if (format->bias)
-        discard((struct tp_format *)(uintptr_t)format->bias);
-    free((struct tp_format *)(uintptr_t)format->gated);
-    free((struct tp_format *)(uintptr_t)format->bias);
+    for (int part = 0; part < TP_PARTS; part++)
+        drop(format->variant[part]);
+    drop(format->bias);
     memset(format, 0, sizeof *format);
 }
 
@@ -683,32 +691,43 @@ static enum tp_code parse_all(json_t *json, uint64_t group, struct tp_format *fo
                : tp_fail(err, TP_E_INPUT, "no output has the role \"codes\"");
 }
 
-/* The format as it is for weights that hold gate and up: the same file, in which the members
- * of "gated" stand in the place of its own, and each half of the rows is a stretch. */
-static enum tp_code parse_gated(uint64_t group, struct tp_format *format, struct tp_err *err)
+/* The format as it is for some weights: the same file, in which the members of "gated" (or "up",
+ * ...) stand in the place of its own. Gate and up are two stretches. */
+static enum tp_code parse_variant(uint64_t group, enum tp_part part, struct tp_format *format,
+                                  struct tp_err *err)
 {
-    const json_t *changes = json_object_get(format->json, "gated");
+    const char *name = tp_part_name(part);
+    const json_t *changes = json_object_get(format->json, name);
     if (!changes)
         return TP_OK;
-    struct tp_format *gated = tp_os_zalloc(1, sizeof *gated, err);
+    struct tp_format *variant = tp_os_zalloc(1, sizeof *variant, err);
     json_t *json = json_deep_copy(format->json);
-    format->gated = gated;
-    if (!gated || !json || json_object_update_recursive(json, (json_t *)(uintptr_t)changes)) {
+    format->variant[part] = variant;
+    if (!variant || !json || json_object_update_recursive(json, (json_t *)(uintptr_t)changes)) {
         json_decref(json);
-        return tp_fail(err, gated ? TP_E_INPUT : TP_E_MEMORY, "\"gated\" is no object");
+        return tp_fail(err, variant ? TP_E_INPUT : TP_E_MEMORY, "\"%s\" is no object", name);
     }
-    gated->json = json;
-    gated->text = format->text;
-    gated->is_bias = format->is_bias;
-    gated->op.stretches = 2;
-    return parse_all(json, group, gated, err);
+    variant->json = json;
+    variant->text = format->text;
+    variant->is_bias = format->is_bias;
+    variant->part = part;
+    variant->op.stretches = part == TP_PART_GATED ? 2 : 0;
+    return parse_all(json, group, variant, err);
+}
+
+static enum tp_code parse_variants(uint64_t group, struct tp_format *format, struct tp_err *err)
+{
+    enum tp_code code = TP_OK;
+    for (int part = TP_PART_GATED; part < TP_PARTS && code == TP_OK; part++)
+        code = parse_variant(group, (enum tp_part)part, format, err);
+    return code;
 }
 
 /* What a bias has of its weight's format; all else is in "bias". */
 static json_t *bias_json(const json_t *json)
 {
     static const char *const common[] = {"name", "version", "title", "about", "loads_in", "source",
-                                         "experts", "rows"};
+                                         "experts", "rows", "in_turn"};
     json_t *bias = json_pack("{s:s,s:[i,i]}", "codec", "float", "block", 1, 1);
     for (size_t i = 0; i < sizeof common / sizeof *common; i++)
         if (json_object_get(json, common[i]))
@@ -735,7 +754,7 @@ static enum tp_code parse_bias(struct tp_format *format, struct tp_err *err)
     if (!bias->json)
         return tp_fail(err, TP_E_INPUT, "\"bias\" is no object");
     enum tp_code code = parse_all((json_t *)(uintptr_t)bias->json, 0, bias, err);
-    return code ? code : parse_gated(0, bias, err);
+    return code ? code : parse_variants(0, bias, err);
 }
 
 enum tp_code tp_format_parse(const char *text, uint64_t group, struct tp_format *format,
@@ -749,7 +768,7 @@ enum tp_code tp_format_parse(const char *text, uint64_t group, struct tp_format 
     format->text = text;
     enum tp_code code = json ? parse_all(json, group, format, err)
                              : tp_fail(err, TP_E_INPUT, "line %d: %s", where.line, where.text);
-    if (code == TP_OK && (code = parse_gated(group, format, err)) == TP_OK)
+    if (code == TP_OK && (code = parse_variants(group, format, err)) == TP_OK)
         code = parse_bias(format, err);
     code = tp_json_check(mark, code, err);
     if (code)

@@ -75,7 +75,7 @@ struct tp_model_parallel {
 /* What the three matrices of one expert are called, behind "experts.NUMBER.". */
 enum tp_expert_matrix { TP_EXPERT_GATE, TP_EXPERT_UP, TP_EXPERT_DOWN, TP_EXPERT_MATRICES };
 struct tp_model_expert {
-    const char *matrix[TP_EXPERT_MATRICES];
+    const char *matrix[TP_EXPERT_MATRICES]; /* the gate may be NULL: there is none */
 };
 
 /* What a reader is known to refuse or to misread. */

@@ -147,7 +147,7 @@ static bool find_matrix(const struct tp_model_facts *facts, const char *label, s
             for (int i = 0; i < TP_EXPERT_MATRICES; i++) {
                 const char *text = facts->model[m]->labels[set].matrix[i];
                 *matrix = (enum tp_expert_matrix)i;
-                if (strncmp(text, label, size) == 0 && !text[size])
+                if (text && strncmp(text, label, size) == 0 && !text[size])
                     return true;
             }
     return false;

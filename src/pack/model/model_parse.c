@@ -234,10 +234,11 @@ static enum tp_code parse_parallel(const struct place *at, const json_t *json, v
 
 /* One segment of a name. */
 static enum tp_code segment(const struct place *at, const json_t *json, const char *key,
-                            const char **text)
+                            bool needed, const char **text)
 {
-    enum tp_code code = string(at, json, key, true, text);
-    return code || !strpbrk(*text, ".*^$") ? code : wrong(at, key, "is no segment of a name");
+    enum tp_code code = string(at, json, key, needed, text);
+    return code || !*text || !strpbrk(*text, ".*^$") ? code
+                                                     : wrong(at, key, "is no segment of a name");
 }
 
 static enum tp_code parse_expert(const struct place *at, const json_t *json, void *out)
@@ -246,9 +247,10 @@ static enum tp_code parse_expert(const struct place *at, const json_t *json, voi
     struct tp_model_expert *expert = out;
     enum tp_code code = only(at, json, known);
     for (int m = 0; known[m] && code == TP_OK; m++) {
-        code = segment(at, json, known[m], &expert->matrix[m]);
+        code = segment(at, json, known[m], m != TP_EXPERT_GATE, &expert->matrix[m]);
         for (int before = 0; before < m && code == TP_OK; before++)
-            if (strcmp(expert->matrix[before], expert->matrix[m]) == 0)
+            if (expert->matrix[before] &&
+                strcmp(expert->matrix[before], expert->matrix[m]) == 0)
                 code = wrong(at, known[m], "is called as another of the matrices");
     }
     return code;

@@ -40,7 +40,7 @@ static uint32_t find_bias(const struct tp_builder *b, const struct tp_weight *we
 /* Whether the format has rows of gate and up in an order of its own. */
 static bool moves_rows(const struct tp_format *format)
 {
-    return format->rows == TP_ROWS_UP_GATE || format->gated;
+    return format->rows == TP_ROWS_UP_GATE || format->part == TP_PART_GATED;
 }
 
 static bool same_size(const struct tp_weight_form *bias, const struct tp_weight_form *weight)
@@ -83,10 +83,11 @@ const char *tp_plan_bias_reason(const struct tp_builder *b, const struct tp_unit
     return text;
 }
 
-enum tp_code tp_plan_bias_form(const struct tp_format *format, bool gated, enum tp_dtype dtype,
-                               struct tp_unit_form *form, struct tp_err *err)
+enum tp_code tp_plan_bias_form(const struct tp_format *format, enum tp_part part,
+                               enum tp_dtype dtype, struct tp_unit_form *form,
+                               struct tp_err *err)
 {
-    form->format = tp_format_for(format, gated);
+    form->format = tp_format_for(format, part);
     memset(&form->settings, 0, sizeof form->settings);
     tp_format_op(form->format, &form->settings, &form->op);
     uint32_t codes = (uint32_t)tp_op_find(&form->op, TP_ROLE_CODES);
@@ -110,7 +111,7 @@ static const char *name_of(struct tp_builder *b, const struct tp_unit *unit)
     return tp_store_join(&b->plan->store, unit->name, strlen(unit->name), end, b->err);
 }
 
-enum tp_code tp_plan_add_bias(struct tp_builder *b, const struct tp_unit *of, bool gated)
+enum tp_code tp_plan_add_bias(struct tp_builder *b, const struct tp_unit *of)
 {
     const struct tp_format *format = tp_format_bias(of->form->format);
     uint64_t views = of->form->box.e * of->form->views_per_expert;
@@ -125,7 +126,8 @@ enum tp_code tp_plan_add_bias(struct tp_builder *b, const struct tp_unit *of, bo
     form.dtype = form.original = weight_at(b, first)->form->dtype;
     form.views_per_expert = of->form->views_per_expert;
     memcpy(form.view_rows, of->form->view_rows, sizeof form.view_rows);
-    enum tp_code code = tp_plan_bias_form(format, gated, form.dtype, &form, b->err);
+    enum tp_code code = tp_plan_bias_form(format, of->form->format->part, form.dtype, &form,
+                                          b->err);
     struct tp_unit unit = {.form = &form, .stats = UINT32_MAX, .name = name_of(b, of)};
     unit.views = tp_store_copy(&b->plan->store, of->views, views * sizeof *of->views, b->err);
     if (code || !unit.name || !unit.views)

@@ -101,11 +101,12 @@ enum tp_code tp_plan_recast(struct tp_builder *b);
 const char *tp_plan_bias_reason(const struct tp_builder *b, const struct tp_unit *unit, char *text,
                                 size_t size);
 /* Adds the unit of the plain bias beside the weight, if it has one and its format says what
- * becomes of it. `gated`: the weight holds gate and up. */
-enum tp_code tp_plan_add_bias(struct tp_builder *b, const struct tp_unit *of, bool gated);
+ * becomes of it. */
+enum tp_code tp_plan_add_bias(struct tp_builder *b, const struct tp_unit *of);
 /* Format, settings and operation for a bias of that dtype. */
-enum tp_code tp_plan_bias_form(const struct tp_format *format, bool gated, enum tp_dtype dtype,
-                               struct tp_unit_form *form, struct tp_err *err);
+enum tp_code tp_plan_bias_form(const struct tp_format *format, enum tp_part part,
+                               enum tp_dtype dtype, struct tp_unit_form *form,
+                               struct tp_err *err);
 /* Whether a packed weight is a bias. */
 bool tp_plan_is_bias(const struct tp_weight *weight);
 /* Packed biases become plain ones again where the format copies a bias as it is. */

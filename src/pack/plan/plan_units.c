@@ -44,13 +44,19 @@ static struct tp_unit *unit_start(const struct tp_builder *b, uint32_t w, struct
     return &draft->unit;
 }
 
+static void unit_part(struct tp_unit *unit, const struct tp_format *format, enum tp_part part)
+{
+    struct tp_unit_form *form = unit->form;
+    form->format = tp_format_for(format, part);
+    tp_format_op(form->format, &form->settings, &form->op);
+    form->outs = form->op.outs;
+}
+
 /* The unit holds gate and up, which its format may lay out in another way. */
 static void unit_gated(struct tp_unit *unit)
 {
     struct tp_unit_form *form = unit->form;
-    form->format = tp_format_for(form->format, true);
-    tp_format_op(form->format, &form->settings, &form->op);
-    form->outs = form->op.outs;
+    unit_part(unit, form->format, TP_PART_GATED);
 }
 
 static enum tp_code unit_views(struct tp_builder *b, struct tp_unit *unit, uint32_t per_expert)
@@ -146,12 +152,53 @@ static const char *seam_reason(const struct tp_builder *b, const struct tp_unit 
     return NULL;
 }
 
+/* Elements of codes, with padding, and the sum of the two sides; 0: it has no such layout. */
+static uint64_t area_of(const struct tp_unit *unit, const struct tp_format *format, uint64_t *sides)
+{
+    struct tp_layout layout;
+    struct tp_op op;
+    tp_format_op(format, &unit->form->settings, &op);
+    if (tp_op_whole_layout(&op, (uint32_t)tp_op_find(&op, TP_ROLE_CODES), unit->form->box, &layout,
+                           NULL))
+        return 0;
+    *sides = tp_layout_extent(&layout, TP_DIM_N) + tp_layout_extent(&layout, TP_DIM_K);
+    return tp_layout_size(&layout);
+}
+
+/* Of the two ways to pad a matrix, whether the second takes less room. */
+static bool is_wide(const struct tp_unit *unit, const struct tp_format *format)
+{
+    uint64_t sides = 0, wide_sides = 0;
+    const struct tp_format *wide = tp_format_for(format, TP_PART_WIDE);
+    uint64_t area = area_of(unit, format, &sides), wide_area = area_of(unit, wide, &wide_sides);
+    return wide_area && (wide_area < area || (wide_area == area && wide_sides < sides));
+}
+
+/* What of the format the unit is, if it is not gate and up. */
+static void choose_part(const struct tp_builder *b, struct tp_unit *unit)
+{
+    const struct tp_format *format = b->choices[unit->views[0].weight].rule->format;
+    enum tp_part part = TP_PART_ANY;
+    if (unit->form->format->is_bias)
+        format = tp_format_bias(format);
+    if (unit->form->format->part != TP_PART_ANY)
+        return;
+    if (unit->form->rank == 2)
+        part = is_wide(unit, format) ? TP_PART_WIDE : TP_PART_ANY;
+    else if (tp_ends_with(unit->name, ".w13") || tp_ends_with(unit->name, ".w13_bias"))
+        part = TP_PART_UP;
+    else if (tp_ends_with(unit->name, ".w2") || tp_ends_with(unit->name, ".w2_bias"))
+        part = TP_PART_DOWN;
+    unit_part(unit, format, part);
+}
+
 /* Either adds the unit or keeps all weights of it. Takes over the unit. */
 static enum tp_code settle(struct tp_builder *b, struct tp_unit *unit)
 {
     char text[400];
     const struct tp_weight *source = weight_at(b, unit->views[0].weight);
     const struct tp_rule *rule = b->choices[unit->views[0].weight].rule;
+    choose_part(b, unit);
     const char *reason = tp_plan_unit_kind(b, unit, rule, text, sizeof text);
     if (!reason)
         reason = shape_reason(unit, text, sizeof text);
@@ -179,8 +226,7 @@ static enum tp_code settle(struct tp_builder *b, struct tp_unit *unit)
         tp_format_broken_want(unit->form->format, &unit->form->settings, unit->form->box,
                               unit->form->rank == 3 || strstr(unit->name, ".experts."));
     unit->form->warning = want ? want->why : NULL;
-    bool gated = rule->format->gated && unit->form->format == rule->format->gated;
-    if ((code = tp_plan_add_bias(b, unit, gated)))
+    if ((code = tp_plan_add_bias(b, unit)))
         tp_unit_close(unit);
     return code ? code : tp_plan_add_unit(b, unit);
 }
@@ -190,6 +236,9 @@ static enum tp_code settle(struct tp_builder *b, struct tp_unit *unit)
  * stay one stack in that order, to which the model's biases belong. */
 static bool alternates(const struct tp_weight *weight)
 {
+    const struct tp_format *format = weight->form->format;
+    if (format && format->in_turn && format->part == TP_PART_UP) /* of one stack, as it was */
+        return weight->origins == 1 && weight->origin[0].rank == 3;
     return tp_plan_is_bias(weight)
                ? tp_ends_with(weight->name, "_proj_bias")
                : weight->form->format && weight->form->joint == '_' &&
@@ -206,7 +255,19 @@ static bool up_first(const struct tp_format *format)
  * they may in the source. */
 static bool sets_order(const struct tp_format *format)
 {
-    return up_first(format) || format->gated || format->op.stretches > 1;
+    return up_first(format) || format->variant[TP_PART_GATED] || format->op.stretches > 1;
+}
+
+/* Whether its rows alternate, and stay so. */
+static bool stays_in_turn(const struct tp_format *format, const struct tp_weight *weight)
+{
+    return format->in_turn && (weight->form->alternates || alternates(weight));
+}
+
+/* Whether experts have no gate: all rows of the stack are of one matrix of each. */
+static bool is_ungated(const struct tp_weight *weight)
+{
+    return weight->origins == 1 && strstr(weight->origin[0].name, "{e}");
 }
 
 /* The views of a unit that is one weight: of all its rows, or of gate and of up where these change
@@ -216,7 +277,7 @@ static enum tp_code whole_views(struct tp_builder *b, struct tp_unit *unit, uint
     const struct tp_weight_form *source = weight_at(b, w)->form;
     uint64_t half = source->box.n / 2;
     bool swapped = gated && up_first(source->format) != up_first(unit->form->format);
-    bool in_turn = gated && sets_order(unit->form->format) &&
+    bool in_turn = gated && sets_order(b->choices[w].rule->format) &&
                    (source->alternates || alternates(weight_at(b, w)));
     uint32_t parts = swapped || unit->form->op.stretches > 1 || source->op.stretches > 1 ? 2 : 1;
     if (unit_views(b, unit, parts))
@@ -241,7 +302,8 @@ static enum tp_code single(struct tp_builder *b, uint32_t w, const char *full)
     struct tp_unit *unit = unit_start(b, w, &draft);
     unit->form->rank = weight->form->rank;
     unit->form->box = weight->form->box;
-    bool ordered = sets_order(b->choices[w].rule->format);
+    const struct tp_format *format = b->choices[w].rule->format;
+    bool ordered = sets_order(format);
     bool stacked = weight->form->rank == 3 && !b->request->no_stack &&
                    (!weight->form->format || (ordered && alternates(weight))) &&
                    tp_name_stack(&b->plan->weights->facts, full, &stack) && !stack.is->kept;
@@ -252,6 +314,7 @@ static enum tp_code single(struct tp_builder *b, uint32_t w, const char *full)
         unit->name = tp_store_join(&b->plan->store, full, stack.prefix,
                                    stack.gate_up ? ".w13" : ".w2", b->err);
     bool gated = weight->form->rank == 3 && weight->form->box.n % 2 == 0 &&
+                 !is_ungated(weight) && !stays_in_turn(format, weight) &&
                  tp_name_stack(&b->plan->weights->facts, full, &stack) && stack.gate_up;
     if (gated)
         unit_gated(unit);
@@ -267,7 +330,7 @@ static enum tp_code packed_bias(struct tp_builder *b, uint32_t w, const char *fu
     const struct tp_format *format = tp_format_bias(b->choices[w].rule->format);
     struct draft draft;
     struct tp_stack_name stack;
-    if (weight->form->format == tp_format_for(format, weight->form->op.stretches > 1))
+    if (weight->form->format == tp_format_for(format, weight->form->format->part))
         return tp_choice_keep(b, w, false, TP_REASON_SAME);
     struct tp_unit *unit = unit_start(b, w, &draft);
     unit->form->rank = weight->form->rank;
@@ -279,8 +342,10 @@ static enum tp_code packed_bias(struct tp_builder *b, uint32_t w, const char *fu
     if (stacked && (sets_order(format) || !alternates(weight)))
         unit->name = tp_store_join(&b->plan->store, full, stack.prefix,
                                    stack.gate_up ? ".w13_bias" : ".w2_bias", b->err);
-    bool gated = stacked && stack.gate_up && weight->form->box.n % 2 == 0;
-    enum tp_code code = tp_plan_bias_form(format, gated, weight->form->dtype, unit->form, b->err);
+    bool gated = stacked && stack.gate_up && weight->form->box.n % 2 == 0 &&
+                 !is_ungated(weight) && !stays_in_turn(format, weight);
+    enum tp_part part = gated ? TP_PART_GATED : TP_PART_ANY;
+    enum tp_code code = tp_plan_bias_form(format, part, weight->form->dtype, unit->form, b->err);
     if (code || !unit->name || whole_views(b, unit, w, gated))
         return code ? code : TP_E_MEMORY;
     return settle(b, unit);
@@ -370,9 +435,18 @@ static bool same_stack(const struct member *a, const struct member *b)
            (a->parsed.matrix == TP_EXPERT_DOWN) == (b->parsed.matrix == TP_EXPERT_DOWN);
 }
 
-static enum tp_expert_matrix matrix_at(size_t i, uint32_t matrices)
+/* One matrix of each expert: the last, or the first of experts without a gate. */
+static bool is_one_matrix(const struct member *members, size_t count)
 {
-    return matrices == 1 ? TP_EXPERT_DOWN : i % 2 ? TP_EXPERT_UP : TP_EXPERT_GATE;
+    for (size_t i = 1; i < count; i++)
+        if (members[i].parsed.matrix != members[0].parsed.matrix)
+            return false;
+    return true;
+}
+
+static enum tp_expert_matrix matrix_at(const struct member *members, size_t i, uint32_t matrices)
+{
+    return matrices == 1 ? members[0].parsed.matrix : i % 2 ? TP_EXPERT_UP : TP_EXPERT_GATE;
 }
 
 static const char *matrix_label(int part)
@@ -380,10 +454,11 @@ static const char *matrix_label(int part)
     return part == TP_EXPERT_DOWN ? "down" : part == TP_EXPERT_UP ? "up" : "gate";
 }
 
-static bool lacking(size_t i, uint32_t matrices, char *text, size_t size)
+static bool lacking(const struct member *members, size_t i, uint32_t matrices, char *text,
+                    size_t size)
 {
     snprintf(text, size, "expert %zu has no %s matrix", i / matrices,
-             matrix_label(matrix_at(i, matrices)));
+             matrix_label(matrix_at(members, i, matrices)));
     return false;
 }
 
@@ -398,8 +473,8 @@ static bool complete(const struct tp_builder *b, const struct member *members, s
         const struct tp_weight *weight = weight_at(b, members[i].weight);
         const struct tp_rule *other = b->choices[members[i].weight].rule;
         if (members[i].parsed.expert != i / matrices ||
-            members[i].parsed.matrix != matrix_at(i, matrices))
-            return lacking(i, matrices, text, size);
+            members[i].parsed.matrix != matrix_at(members, i, matrices))
+            return lacking(members, i, matrices, text, size);
         if (weight->form->box.n != first->form->box.n ||
             weight->form->box.k != first->form->box.k ||
             weight->form->dtype != first->form->dtype ||
@@ -407,19 +482,19 @@ static bool complete(const struct tp_builder *b, const struct member *members, s
             (weight->form->format && !tp_op_same(&weight->form->op, &first->form->op)) ||
             other != rule || weight->form->rank != 2) {
             snprintf(text, size, "the %s matrix of expert %llu differs in shape, dtype, format or "
-                     "rule from that of expert 0", matrix_label(matrix_at(i, matrices)),
+                     "rule from that of expert 0", matrix_label(members[i].parsed.matrix),
                      (unsigned long long)(i / matrices));
             return false;
         }
     }
-    return count % matrices == 0 || lacking(count, matrices, text, size);
+    return count % matrices == 0 || lacking(members, count, matrices, text, size);
 }
 
 static enum tp_code stack(struct tp_builder *b, const struct member *members, size_t count)
 {
     const struct member *first = &members[0];
     bool down = first->parsed.matrix == TP_EXPERT_DOWN;
-    uint32_t matrices = down ? 1 : 2;
+    uint32_t matrices = is_one_matrix(members, count) ? 1 : 2;
     struct draft draft;
     char text[300];
     if (!complete(b, members, count, matrices, text, sizeof text)) {
@@ -433,7 +508,7 @@ static enum tp_code stack(struct tp_builder *b, const struct member *members, si
     unit->form->box.e = count / matrices;
     unit->form->box.n = rows * matrices;
     unit->form->joint = '_';
-    if (!down)
+    if (matrices == 2)
         unit_gated(unit);
     unit->name = tp_store_join(&b->plan->store, first->name, first->parsed.prefix,
                                down ? ".w2" : ".w13", b->err);
@@ -441,7 +516,7 @@ static enum tp_code stack(struct tp_builder *b, const struct member *members, si
         return TP_E_MEMORY;
     for (uint32_t p = 0; p < matrices; p++)
         unit->form->view_rows[p] = rows;
-    bool swapped = !down && up_first(unit->form->format);
+    bool swapped = matrices == 2 && up_first(unit->form->format);
     for (size_t i = 0; i < count; i++)
         unit->views[i ^ swapped] = (struct tp_view){.weight = members[i].weight, .step = 1};
     return settle(b, unit);
@@ -484,7 +559,9 @@ static bool is_already(const struct tp_weight *weight, const struct tp_rule *rul
     struct tp_settings settings = rule->settings;
     if (tp_op_find(&weight->form->op, TP_ROLE_ZERO) >= 0)
         tp_format_keep_zeros(rule->format, &settings);
-    if (weight->form->format != tp_format_for(rule->format, weight->form->op.stretches > 1))
+    if (weight->form->format != tp_format_for(rule->format, weight->form->format
+                                                                ? weight->form->format->part
+                                                                : TP_PART_ANY))
         return false;
     if (tp_rule_searches(rule)) /* which settle() allows with --requantize only */
         return false;
@@ -522,7 +599,8 @@ static enum tp_code remaining(struct tp_builder *b, uint32_t w)
         return b->err->code;
     if (tp_plan_is_bias(weight) && !rule->format->bias)
         return TP_OK; /* tp_plan_restore_biases() */
-    if (weight->origins && weight->origin->step > 1 && !sets_order(rule->format))
+    if (weight->origins && weight->origin->step > 1 &&
+        (!sets_order(rule->format) || rule->format->in_turn))
         return refuse_dealt(b, w);
     if (tp_plan_is_bias(weight))
         return packed_bias(b, w, full);

@@ -170,7 +170,9 @@ static enum tp_code fill_parts(struct tp_builder *b, const struct piece *pieces,
                 memcmp(piece->shape, pieces->shape, sizeof piece->shape) != 0)
                 return not_covered(b, piece, row);
             unit->views[e * per + p] = piece->view;
-            if (piece->dtype != TP_BF16)
+            if (piece->flat) /* numbers as they were, where all are of one type */
+                unit->form->original = piece->dtype == pieces->dtype ? piece->dtype : TP_F32;
+            else if (piece->dtype != TP_BF16)
                 unit->form->original = TP_F32;
             row += unit->form->dealt ? 1 : piece->rows;
         }

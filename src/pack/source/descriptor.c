@@ -99,7 +99,9 @@ json_t *tp_descriptor_json(const struct tp_format *format, const struct tp_setti
                                                (json_int_t)box.k));
     json_object_set_new(json, "rank", json_integer(rank));
     if (format->is_bias)
-        json_object_set_new(json, "part", json_string("bias"));
+        json_object_set_new(json, "bias", json_true());
+    if (format->part > TP_PART_GATED) /* of gate and up, the stretches say so */
+        json_object_set_new(json, "part", json_string(tp_part_name(format->part)));
     json_object_set_new(json, "params", params);
     json_object_set_new(json, "codec", json_string(tp_codec_name(op->codec)));
     json_object_set_new(json, "block", json_pack("[i,i]", (int)op->block_n, (int)op->block_k));

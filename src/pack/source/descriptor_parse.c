@@ -35,6 +35,16 @@ static bool get_u64(const json_t *array, size_t i, uint64_t *value)
     return true;
 }
 
+/* check_text() finds a part that the format has not. */
+static enum tp_part part_of(const json_t *json)
+{
+    const char *name = json_string_value(json_object_get(json, "part"));
+    for (int part = TP_PART_UP; name && part < TP_PARTS; part++)
+        if (strcmp(name, tp_part_name((enum tp_part)part)) == 0)
+            return (enum tp_part)part;
+    return json_object_get(json, "stretches") ? TP_PART_GATED : TP_PART_ANY;
+}
+
 static enum tp_code read_format(const json_t *json, struct tp_weight_form *form, struct tp_err *err)
 {
     const char *name = json_string_value(json_object_get(json, "format"));
@@ -49,8 +59,8 @@ static enum tp_code read_format(const json_t *json, struct tp_weight_form *form,
                        "stored descriptor: format '%s', version %lld, is not known here", name,
                        (long long)json_integer_value(json_object_get(json, "version")));
     }
-    if (json_object_get(json, "part") && !(form->format = form->format->bias))
-        return bad(err, "\"part\" is none that the format has");
+    if (json_object_get(json, "bias") && !(form->format = form->format->bias))
+        return bad(err, "\"bias\" is of a format that has none");
     form->rank = (int)json_integer_value(json_object_get(json, "rank"));
     if (form->rank < 2 || form->rank > 3 || !get_u64(box, 0, &form->box.e) ||
         !get_u64(box, 1, &form->box.n) || !get_u64(box, 2, &form->box.k) || !form->box.e ||
@@ -74,7 +84,7 @@ static enum tp_code read_format(const json_t *json, struct tp_weight_form *form,
                            name, text);
         }
     }
-    form->format = tp_format_for(form->format, json_object_get(json, "stretches") != NULL);
+    form->format = tp_format_for(form->format, part_of(json));
     tp_format_op(form->format, &form->settings, &form->op);
     return tp_search_choice_fits(&form->search, &form->op)
                ? TP_OK

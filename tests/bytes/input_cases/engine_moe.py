@@ -94,7 +94,7 @@ def check_values(report, work, out, codes="weight"):
             first, step = origin.get("row", 0), origin.get("step", 1)
             for e in range(values.shape[0]):
                 theirs = plain[origin["name"].replace("{e}", str(e))].f32()
-                if unit.descriptor.get("part") == "bias":
+                if unit.descriptor.get("bias"):
                     theirs = theirs[..., None]
                 theirs = theirs if theirs.ndim == 2 else theirs[e]
                 theirs = theirs.T if origin.get("transposed") else theirs
@@ -110,7 +110,7 @@ def check_elements(work, unit, values, codes="weight"):
     rng = np.random.default_rng(18)
     for _ in range(3):
         e, n, k = (int(rng.integers(size)) for size in values.shape)
-        name = unit.prefix + ("" if unit.descriptor.get("part") else codes)
+        name = unit.prefix + ("" if unit.descriptor.get("bias") else codes)
         done = tool.run("dump", work.at("out.safetensors"), name, "--at", f"{e},{n},{k}", "--json")
         got = np.float32(json.loads(done.stdout)["value"])
         want = values[e, n, k]

@@ -1,10 +1,12 @@
-"""Zero points of asymmetric int4 weights: to Marlin (golden/engines), to AWQ and GPTQ, and back."""
+"""Marlin's zero points, biases and padding (golden/engines), and asymmetric int4 to AWQ and GPTQ."""
 import numpy as np
 
 import refquant as rq
 import tool
 from input_cases.common import case
-from input_cases.engine_moe import AT, KEEP, check_values, load, rows_of
+from input_cases.engine_moe import (AT, KEEP, WEIGHTS, both, check_values, compressed, equal_files, experts,
+                                    gptoss, load, rows_of)
+from input_cases.engine_moe import check as check_experts
 from golden import Mismatch
 from stfile import tensor
 import stfile
@@ -66,7 +68,7 @@ def check(report, source, sets, want, others):
 @case("engines: Marlin, zero points of AWQ and compressed-tensors")
 def _(report):
     cases = load("marlin_moved")
-    for name in ("awq_g64", "awq_g128", "ct4_zp"):
+    for name in ("awq_g64", "awq_g128", "ct4_zp", "awq_pad", "ct4_zp_pad"):
         t = cases[name]
         awq = name.startswith("awq")
         codes, scale, zero = (("qweight", "scales", "qzeros") if awq else
@@ -77,10 +79,24 @@ def _(report):
                 "x.weight_zero_point": t["out_" + zero]}
         check(report, awq_source(t) if awq else ct_source(t), settings(t["in_" + scale], k, groups),
               want, ("awq",))
-    t = cases["int4_moe_zp"]
-    k, groups = t["in_w13_weight_packed"].shape[2] * 8, t["in_w13_weight_scale"].shape[2]
-    want = {AT + key[4:]: t[key] for key in t if key.startswith("out_")}
-    check(report, ct_experts(t), settings(t["in_w13_weight_scale"], k, groups), want, ("awq",))
+    for name in ("int4_moe_zp", "int4_moe_pad"):
+        t = cases[name]
+        k, groups = t["in_w13_weight_packed"].shape[2] * 8, t["in_w13_weight_scale"].shape[2]
+        want = {AT + key[4:]: t[key] for key in t if key.startswith("out_")}
+        check(report, ct_experts(t), settings(t["in_w13_weight_scale"], k, groups), want, ("awq",))
+    t = cases["awq_moe_pad"]
+    source = {}
+    for part, label, half in (("w13", "gate", 0), ("w13", "up", 1), ("w2", "down", None)):
+        for suffix in ("qweight", "scales", "qzeros"):
+            bits = t[f"in_{part}_{suffix}"].bits[0]
+            if half is not None:
+                bits = np.split(bits, 2, axis=1)[half]
+            source[f"{AT}0.{label}_proj.{suffix}"] = tensor(t[f"in_{part}_{suffix}"].dtype,
+                                                            np.ascontiguousarray(bits))
+    names = {"weight_packed": "qweight", "weight_scale": "scales", "weight_zero_point": "qzeros"}
+    want = {f"{AT}{part}_{to}": t[f"out_{part}_{name}"] for part in ("w13", "w2")
+            for to, name in names.items()}
+    check(report, source, {"scales": "bf16", "group": "32"}, want, ("awq",))
 
 
 @case("engines: Marlin, the bias of a matrix and of experts")
@@ -91,9 +107,66 @@ def _(report):
     check(report, source, {"group": "32"},
           {"x.weight_packed": t["out_qweight"], "x.weight_scale": t["out_scales"],
            "x.bias": t["out_bias"]}, ("w4a16-ct",))
+    t = cases["gptq4_pad"]
+    source = {"x.qweight": t["in_qweight"], "x.scales": t["in_scales"], "x.bias": t["in_bias"]}
+    check(report, source, {"group": "32"},
+          {"x.weight_packed": t["out_qweight"], "x.weight_scale": t["out_scales"],
+           "x.bias": t["out_bias"]}, ("gptq",))
     t = cases["int4_moe"]
     want = {AT + key[4:]: t[key] for key in t if key.startswith("out_")}
     check(report, ct_experts(t), {"group": "32"}, want, ("w4a16-ct",))
+
+
+def alternating(report, source):
+    """Rows that stay in turn can be put apart later, and not the other way round."""
+    with tool.Workdir() as work:
+        a, b, c, d = (work.at(name + ".safetensors") for name in "abcd")
+        stfile.save(a, source)
+        tool.convert(a, b, "mxfp4-marlin", None, KEEP)
+        tool.convert(b, c, "mxfp4-trtllm", None, KEEP)
+        tool.convert(a, d, "mxfp4-trtllm", None, KEEP)
+        equal_files(report, "in turn to apart", c, d)
+        again, _ = tool.convert(b, work.at("again.safetensors"), "mxfp4-marlin", None, KEEP)
+        report.equal("again", again[AT + "w13_weight"].bytes, tool.load(b)[0][AT + "w13_weight"].bytes)
+        done = tool.run("convert", c, "-o", work.at("o.safetensors"), "--to", "mxfp4-marlin",
+                        "--quiet", check=False)
+        if done.returncode != 4 or "would have them alternate" not in done.stderr:
+            raise Mismatch(f"{done.returncode} {done.stderr}")
+
+
+@case("engines: Marlin, MXFP4 and MXFP8 that are padded")
+def _(report):
+    cases = load("marlin_moved")
+    for name, codes in (("mxfp4_pad", "weight_packed"), ("mxfp8_pad", "weight")):
+        t = cases[name]
+        source = {"x." + codes: t["in_weight"], "x.weight_scale": t["in_weight_scale"],
+                  "x.bias": t["in_bias"]}
+        with tool.Workdir() as work:
+            stfile.save(work.at("in.safetensors"), source)
+            out, _ = tool.convert(work.at("in.safetensors"), work.at("out.safetensors"),
+                                  name[:5] + "-marlin", None, KEEP)
+            for key in ("weight", "weight_scale", "bias"):
+                report.equal(f"{name} {key}", out["x." + key].bytes, t["out_" + key].bytes)
+            check_values(report, work, out)
+    t = cases["mxfp4_moe_gateup_pad"]
+    check_experts(report, compressed(t), "mxfp4-marlin", both(t, *WEIGHTS), ("mxfp4-trtllm",))
+    t = cases["mxfp4_moe_gptoss_pad"]
+    check_experts(report, gptoss(t), "mxfp4-marlin", both(t, *WEIGHTS))
+    alternating(report, gptoss(t))
+    t = cases["mxfp8_moe_pad"]
+    check_experts(report, experts(t, {name: name for name in WEIGHTS}), "mxfp8-marlin",
+                  both(t, *WEIGHTS), ("mxfp8-trtllm",))
+
+
+@case("engines: Marlin, of two ways to pad a matrix the one that takes less room")
+def _(report):
+    for n, k, padded in ((192, 192, (192, 256)), (320, 192, (384, 192)), (64, 64, (64, 128)),
+                         (192, 320, (192, 384)), (128, 64, (128, 64))):
+        x = stfile.from_f32("BF16", np.ones((n, k), dtype=np.float32))
+        out, _ = tool.convert_tensors({"x.weight": x}, "w4a16-marlin-channel")
+        if out["x.weight_packed"].shape != (padded[1] // 16, 2 * padded[0]):
+            raise Mismatch(f"{n},{k}: {out['x.weight_packed'].shape}")
+        report.bytes += 1
 
 
 @case("int4: asymmetric AWQ to GPTQ and back, and a zero point that GPTQ cannot hold")
