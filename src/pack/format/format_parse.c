@@ -189,9 +189,9 @@ static enum tp_code apply_set(const json_t *set, struct tp_op *op, struct tp_err
     return TP_OK;
 }
 
-/* Replaces every "let" name of the format in an expression. Names are single
+/* Replaces every "let" name of the format in an expression once. Names are single
  * capital letters other than E, N, K and S. */
-static char *expand(const char *text, const json_t *let, struct tp_err *err)
+static char *expand_once(const char *text, const json_t *let, struct tp_err *err)
 {
     size_t size = strlen(text) + 1;
     for (const char *at = text; *at; at++) {
@@ -214,6 +214,15 @@ static char *expand(const char *text, const json_t *let, struct tp_err *err)
     }
     if (out)
         *to = '\0';
+    return out;
+}
+
+/* The same, and the names in what they stand for, which hold no further ones. */
+static char *expand(const char *text, const json_t *let, struct tp_err *err)
+{
+    char *once = expand_once(text, let, err);
+    char *out = once ? expand_once(once, let, err) : NULL;
+    free(once);
     return out;
 }
 
