@@ -174,14 +174,14 @@ static bool is_wide(const struct tp_unit *unit, const struct tp_format *format)
     return wide_area && (wide_area < area || (wide_area == area && wide_sides < sides));
 }
 
-/* What of the format the unit is, if it is not gate and up. */
-static void choose_part(const struct tp_builder *b, struct tp_unit *unit)
+/* What of the format the unit is, if it is not gate and up, of which unit_gated() was told. */
+static void choose_part(const struct tp_builder *b, struct tp_unit *unit, bool gated)
 {
     const struct tp_format *format = b->choices[unit->views[0].weight].rule->format;
     enum tp_part part = TP_PART_ANY;
     if (unit->form->format->is_bias)
         format = tp_format_bias(format);
-    if (unit->form->format->part != TP_PART_ANY)
+    if (gated)
         return;
     if (unit->form->rank == 2)
         part = is_wide(unit, format) ? TP_PART_WIDE : TP_PART_ANY;
@@ -192,13 +192,14 @@ static void choose_part(const struct tp_builder *b, struct tp_unit *unit)
     unit_part(unit, format, part);
 }
 
-/* Either adds the unit or keeps all weights of it. Takes over the unit. */
-static enum tp_code settle(struct tp_builder *b, struct tp_unit *unit)
+/* Either adds the unit or keeps all weights of it. Takes over the unit. `gated`: it holds gate and
+ * up, each in rows of its own. */
+static enum tp_code settle(struct tp_builder *b, struct tp_unit *unit, bool gated)
 {
     char text[400];
     const struct tp_weight *source = weight_at(b, unit->views[0].weight);
     const struct tp_rule *rule = b->choices[unit->views[0].weight].rule;
-    choose_part(b, unit);
+    choose_part(b, unit, gated);
     const char *reason = tp_plan_unit_kind(b, unit, rule, text, sizeof text);
     if (!reason)
         reason = shape_reason(unit, text, sizeof text);
@@ -320,7 +321,7 @@ static enum tp_code single(struct tp_builder *b, uint32_t w, const char *full)
         unit_gated(unit);
     if (!unit->name || whole_views(b, unit, w, gated))
         return TP_E_MEMORY;
-    return settle(b, unit);
+    return settle(b, unit, gated);
 }
 
 /* A bias that is packed already, by the order that it has here. */
@@ -348,7 +349,7 @@ static enum tp_code packed_bias(struct tp_builder *b, uint32_t w, const char *fu
     enum tp_code code = tp_plan_bias_form(format, part, weight->form->dtype, unit->form, b->err);
     if (code || !unit->name || whole_views(b, unit, w, gated))
         return code ? code : TP_E_MEMORY;
-    return settle(b, unit);
+    return settle(b, unit, gated);
 }
 
 /* Rows [row, row + rows) of one expert of a 3-D weight, as a 2-D unit. */
@@ -363,7 +364,7 @@ static enum tp_code split_one(struct tp_builder *b, uint32_t w, uint64_t expert,
         return TP_E_MEMORY;
     unit->form->view_rows[0] = rows;
     unit->views[0] = (struct tp_view){.weight = w, .step = 1, .expert = expert, .row = row};
-    return settle(b, unit);
+    return settle(b, unit, false);
 }
 
 /* Name of a part of a stack as llm-compressor writes it; of a packed stack that
@@ -519,7 +520,7 @@ static enum tp_code stack(struct tp_builder *b, const struct member *members, si
     bool swapped = matrices == 2 && up_first(unit->form->format);
     for (size_t i = 0; i < count; i++)
         unit->views[i ^ swapped] = (struct tp_view){.weight = members[i].weight, .step = 1};
-    return settle(b, unit);
+    return settle(b, unit, matrices == 2);
 }
 
 /* Collects the expert matrices that go to stacked formats, and stacks them. */

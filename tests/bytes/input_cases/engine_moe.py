@@ -207,6 +207,43 @@ def _(report):
     check(report, experts(t, names), "bf16-trtllm", both(t, *names))
 
 
+def ungated(t, names, labels=("up_proj", "down_proj")):
+    """A checkpoint of experts that have two matrices each."""
+    source = {}
+    for name, to in names.items():
+        for part, label in zip(("w13", "w2"), labels):
+            for e in range(t[f"in_{part}_{name}"].shape[0]):
+                source[f"{AT}{e}.{label}.{to}"] = rows_of(t[f"in_{part}_{name}"], e)
+    return source
+
+
+@case("engines: experts without a gate")
+def _(report):
+    cases = load("trtllm")
+    one = {"weight": "weight"}
+    for labels in (("up_proj", "down_proj"), ("fc1", "fc2"), ("w1", "w2")):
+        t = cases["bf16_nongated"]
+        check(report, ungated(t, one, labels), "bf16-trtllm", both(t, *one))
+    t = cases["mxfp8_nongated_pad"]
+    names = {name: name for name in WEIGHTS}
+    check(report, ungated(t, names), "mxfp8-trtllm", both(t, *WEIGHTS))
+    t = load("nvfp4moe")["fi_cutlass_nongated"]
+    source = ungated(t, names)
+    each(source, "weight_scale_2",
+         lambda e, down: Tensor("F32", (), np.float32((e + 1) / 1024).tobytes()))
+    check(report, source, "nvfp4-cutlass-moe", both(t, *WEIGHTS), ("nvfp4-vllm-cutlass", "nvfp4-trtllm"))
+    t = load("nvfp4moe")["vllm_cutlass_nongated_pad"]
+    source = ungated(t, names)
+    each(source, "weight_scale_2",
+         lambda e, down: Tensor("F32", (), np.float32((e + 1) / 1024).tobytes()))
+    with tool.Workdir() as work:
+        stfile.save(work.at("in.safetensors"), source)
+        done = tool.run("convert", work.at("in.safetensors"), "-o", work.at("o.safetensors"),
+                        "--to", "nvfp4-vllm-cutlass", "--quiet", check=False)
+        if done.returncode != 4 or "of experts without a gate to 128" not in done.stderr:
+            raise Mismatch(f"{done.returncode} {done.stderr}")
+
+
 @case("engines: MXFP4 experts for Hopper")
 def _(report):
     cases = load("mxfp4")
