@@ -30,7 +30,8 @@ make_model fused --moe-experts 2 --moe-fused --shard-mb 8
 alike='awq fp8-tensor-ct w4a16-machete w8a16-machete w8a16-marlin w8a16-marlin-channel
        w4a16-marlin-channel mxfp8-marlin w8a16-ct fp8-tensor-trtllm fp8-trtllm mxfp8-trtllm
        mxfp4-trtllm mxfp4-cutlass-moe mxfp4-megamoe mxfp4-triton-blackwell nvfp4-comfy
-       nvfp4-cutedsl nvfp4-cutlass-moe nvfp4-vllm-cutlass nvfp4-marlin fp8-marlin fp8-marlin-channel'
+       nvfp4-cutedsl nvfp4-cutlass-moe nvfp4-vllm-cutlass nvfp4-marlin fp8-marlin fp8-marlin-channel
+       bf16-trtllm'
 # shellcheck disable=SC2086 # a list of words
 formats=${TILEPACK_TEST_FORMATS:-$("$TILEPACK" formats --json |
     "$PYTHON" -c 'import json, sys

@@ -234,16 +234,13 @@ def _marlin_integers(asked: Asked) -> Any:
 
 
 def _marlin_bias(layer: Any, kernel: Any) -> None:
-    """A bias is stored as the model has it; Marlin reads it in the order of its threads."""
-    from vllm.model_executor.layers.quantization.utils.marlin_utils import (
-        marlin_pad_dim,
-        marlin_permute_bias,
-    )
-
+    """A bias is stored in the order of Marlin's threads; fused parts end at its blocks of 64."""
     del kernel
-    if getattr(layer, "bias", None) is not None:
-        n = layer.output_size_per_partition
-        layer.bias.data = marlin_permute_bias(marlin_pad_dim(layer.bias, n, -(-n // 64) * 64))
+    if getattr(layer, "bias", None) is not None and layer.output_size_per_partition % 64:
+        raise Refused(
+            f"a bias of {layer.output_size_per_partition} numbers: Marlin's has a multiple of 64",
+            hint="convert with --exclude for this weight",
+        )
 
 
 def _marlin_ready(layer: Any, kernel: Any) -> None:

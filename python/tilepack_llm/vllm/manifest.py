@@ -42,6 +42,17 @@ def _packed(descriptor: Mapping[str, Any], name: str) -> Packed:
     )
 
 
+def _check_parts(prefix: str, descriptor: Mapping[str, Any]) -> None:
+    """What is stored, and handed to no kernel here yet."""
+    if descriptor["params"].get("zeros") == "stored":
+        raise Refused(
+            f"{prefix}: it has zero points, which this plugin hands to no kernel",
+            hint="--to awq keeps them, and vLLM loads that without the plugin",
+        )
+    if descriptor.get("bias") and descriptor["rank"] == 3:
+        raise Refused(f"{prefix}: this plugin hands biases of experts to no kernel")
+
+
 def units(manifest: Mapping[str, Any], where: str) -> dict[str, Packed]:
     """{name: weight} of all packed weights.
 
@@ -67,6 +78,9 @@ def units(manifest: Mapping[str, Any], where: str) -> dict[str, Packed]:
             descriptor = manifest["descriptors"][unit["desc"]]
             name = name_of(unit["prefix"])
             check_format(name, descriptor["format"], descriptor["version"])
+            _check_parts(unit["prefix"], descriptor)
+            if descriptor.get("bias"):
+                continue  # vLLM loads it as the parameter that it is
             found[name] = _packed(descriptor, name)
         return found
     except (KeyError, TypeError, AttributeError, IndexError) as error:

@@ -55,8 +55,8 @@ def _(report):
     scales = np.full((16, 2), 1e-3, dtype=np.float16)
     asymmetric = gptq_file("x", random_codes(np.random.default_rng(1), 16, 256), scales,
                            np.full((16, 2), 3))
-    refused(report, asymmetric, "gptq", f"{FILE}: tensor 'x': gptq (groups of 128) cannot be "
-            "converted to gptq: it is asymmetric: x.qzeros holds other zero points than 8")
+    refused(report, asymmetric, "w4a16-ct", f"{FILE}: tensor 'x': gptq (groups of 128) cannot be "
+            "converted to w4a16-ct: it is asymmetric: x.qzeros holds other zero points than 8")
 
 
 @case("gptq and awq: what config.json says, kept layers by name")
