@@ -4,7 +4,8 @@
 usage: formats_md.py PROGRAM [--check PAGE]
 
 Prints the page; with --check compares it with PAGE, prints the differences and exits with
-1 if there are any. Facts stand in formats/*.json alone, so nothing is added here.
+1 if there are any. Facts stand in formats/*.json alone; what the default kernels of GPUs read
+stands in a table here.
 """
 import sys
 
@@ -68,11 +69,65 @@ def table(head, rows):
     return lines + ["| " + " | ".join(str(c).replace("|", "\\|") for c in row) + " |" for row in rows]
 
 
+PARTS = {"gated": "Of gate and up, S = 2 stretches",
+         "up": "Of the first matrix of experts without a gate, or with rows in turn",
+         "down": "Of the last matrix of experts",
+         "wide": "Of a matrix, where it then takes less room",
+         "bias": "Of a bias"}
+
+# What vLLM 0.33's default kernels read, from A100 to RTX 50; the first that there is, "=" as loaded.
+GPUS = ["A100 (sm80)", "L40S, RTX 4090 (sm89)", "H100, H200 (sm90)", "B200 (sm100)", "RTX 50 (sm120)"]
+MARLIN = ["w4a16-marlin"]
+DEFAULTS = [
+    ("int4, linear", [MARLIN, MARLIN, ["w4a16-machete"], MARLIN, MARLIN]),
+    ("int4, experts", [MARLIN] * 5),
+    ("FP8 by rows", [["fp8-marlin-channel"]] + [["fp8-dynamic-ct"]] * 4),
+    ("FP8 128x128, linear", [["fp8-marlin"], ["fp8-deepseek"], ["fp8-deepgemm-sm90"],
+                             ["fp8-deepgemm-sm100"], ["fp8-deepseek"]]),
+    ("FP8 128x128, experts", [["fp8-marlin"], ["fp8-marlin"], ["fp8-deepseek"], ["fp8-trtllm"],
+                              ["fp8-deepseek"]]),
+    ("MXFP4, gpt-oss", [["mxfp4-marlin"], ["mxfp4-marlin"], ["mxfp4-triton-hopper"],
+                        ["mxfp4-trtllm"], ["mxfp4-marlin"]]),
+    ("NVFP4, linear", [["nvfp4-marlin"]] * 3 + [["nvfp4-blocked"]] * 2),
+    ("NVFP4, experts", [["nvfp4-marlin"]] * 3 + [["nvfp4-trtllm"], ["nvfp4-cutlass-moe"]]),
+    ("BF16, experts", [["as they are"]] * 3 + [["bf16-trtllm"], ["as they are"]]),
+]
+
+
+def defaults(formats):
+    """Which format the default kernel of a GPU reads; a name that there is not is not shown."""
+    names = {f["name"] for f in formats} | {"as they are"}
+
+    def cell(wanted):
+        name = next((w for w in wanted if w in names), None)
+        return "-" if name is None else name if name == "as they are" else f"[{name}](#{name})"
+
+    return ["", "What the default kernels of vLLM 0.33 read (for Humming on H100, Marlin's bytes):", ""] + \
+        table(["weights"] + GPUS, [[what] + [cell(w) for w in row] for what, row in DEFAULTS])
+
+
+def variants(fmt, of=""):
+    """What the format is for some weights only."""
+    lines = []
+    for key, words in PARTS.items():
+        part = fmt.get(key)
+        if not part:
+            continue
+        lines += ["", f"{words}{of}:" + (" with " + "; ".join(abbreviations(part))
+                                         if part.get("let") else "")]
+        if "outputs" in part:
+            lines += [""] + table(["tensor", "stored as", "holds", "layout"],
+                                  map(output_row, part["outputs"]))
+        if key == "bias":
+            lines += variants(part, " of such weights, its bias")
+    return lines
+
+
 def section(fmt):
     lines = ["", f"## {fmt['name']}", "", fmt["title"] + ".", "", fmt["about"], ""]
     lines += table(["", ""], facts(fmt))
     lines += [""] + table(["tensor", "stored as", "holds", "layout"], map(output_row, fmt["outputs"]))
-    return lines
+    return lines + variants(fmt)
 
 
 def page(formats):
@@ -82,7 +137,7 @@ def page(formats):
                   [[f"[{f['name']}](#{f['name']})", f["title"],
                     "(read, not written) " * bool(f.get("input_only")) + f["loads_in"]]
                    for f in written + read])
-    lines = HEAD.splitlines() + [""] + index
+    lines = HEAD.splitlines() + [""] + index + defaults(formats)
     for fmt in written + read:
         lines += section(fmt)
     return "\n".join(lines) + "\n"
