@@ -18,7 +18,8 @@ MOVED = [31, 30, 29, 28, 27, 26, 25, 24, 0, 1, 2, 3, 4, 5, 6, 7,
 def place_moved(codes, scales, stretches):
     """The bytes of mxfp4-moved, step by step."""
     e, n, k = codes.shape
-    rows, padded, columns = n // stretches, -(-n // stretches // 24) * 24, -(-k // 64) * 64
+    most = 24 if stretches == 2 else 32
+    rows, padded, columns = n // stretches, -(-n // stretches // most) * most, -(-k // 64) * 64
     nibbles = np.zeros((e, padded // 8, stretches, 8, columns), dtype=np.uint8)
     tile = np.full((e, stretches, padded, columns // 32), 127, dtype=np.uint8)
     for h in range(stretches):
@@ -38,17 +39,27 @@ def moved(rng):
     x = stfile.from_f32("BF16", rng.standard_normal((2, 40, 96)).astype(np.float32))
     codes, scale = rq.mxfp4(x.f32(), "even")
     order = np.r_[20:40, 0:20]
+    bias = stfile.from_f32("BF16", rng.standard_normal((2, 40)).astype(np.float32))
+    biases = {"w13": np.zeros((2, 48), dtype=np.float32), "w2": np.zeros((2, 64), dtype=np.float32)}
+    biases["w13"][:, :20], biases["w13"][:, 24:44] = bias.f32()[:, 20:], bias.f32()[:, :20]
+    biases["w2"][:, :40] = bias.f32()
     checks = {}
     with tool.Workdir() as work:
         src, ct, dst = (work.at(name + ".safetensors") for name in ("in", "ct", "out"))
-        stfile.save(src, {"m.experts.gate_up_proj": x, "m.experts.down_proj": x})
+        stacks = {"m.experts.gate_up_proj": x, "m.experts.down_proj": x}
+        stfile.save(src, stacks)
         tool.convert(src, ct, "mxfp4-ct")
+        stfile.save(src, stacks | {"m.experts.gate_up_proj_bias": bias,
+                                   "m.experts.down_proj_bias": bias})
         for name, source in (("values", src), ("codes", ct)):
             out, _ = tool.convert(source, dst, "mxfp4-moved", None, ("--force",))
             for part, rows, stretches in (("w13", order, 2), ("w2", slice(None), 1)):
                 want = place_moved(codes[:, rows], scale[:, rows], stretches)
                 got = [out[f"m.experts.{part}_{s}"].data for s in ("weight", "weight_scale")]
                 checks[f"{part} moved, from {name}"] = want == got
+                if source == src:
+                    checks[f"the bias of {part}"] = (
+                        out[f"m.experts.{part}_bias"].data == biases[part].tobytes())
             tool.run("verify", dst, "--against", source, "--quiet")
         back, _ = tool.convert(dst, work.at("back.safetensors"), "mxfp4-ct")
         straight, _ = tool.load(ct)

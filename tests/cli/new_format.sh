@@ -2,7 +2,8 @@
 # A format that differs only in its layout is one JSON file and no C: int4 for
 # CUTLASS' bf16 kernels (atom of 16x16 nibbles) is added to a copy of the build,
 # converted to, verified, and decoded by the oracle from the stored descriptor. A second one
-# puts up before gate, pads each of them, moves the bits of codes and fills padding with 127; a third
+# puts up before gate, pads each of them and w2, moves the bits of codes, fills padding with 127 and has a
+# bias in the order and with the padding of its rows; a third
 # one stores its scales as e5m3 bytes, lifted, and the global scale times a power of two.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -51,6 +52,15 @@ cat >"$work/mxfp4-moved.json" <<'EOF'
   "rows": "up,gate",
   "let": {"P": "align(N,24)", "B": "align(K,64)", "J": "align(ceil(K,32),2)"},
   "gated": {"let": {"P": "align(N/S,24)"}},
+  "down": {"let": {"P": "align(N,32)"}},
+  "bias": {
+    "let": {"P": "align(N,32)"},
+    "gated": {"let": {"P": "align(N/S,24)"}},
+    "outputs": [
+      {"role": "codes", "suffix": "", "dtype": "F32", "shape": ["E", "S*P"], "element": "f32",
+       "layout": "((S,E),P,1):((P,S*P),1,1)"}
+    ]
+  },
   "experts": "stack",
   "outputs": [
     {"role": "codes", "suffix": "weight", "dtype": "U8", "shape": ["E", "S*P", "B/2"],

@@ -37,6 +37,21 @@ static uint32_t find_bias(const struct tp_builder *b, const struct tp_weight *we
     return found ? (uint32_t)(found - weights->items) : TP_NO_TENSOR;
 }
 
+/* A bias of the stack that the weight was made of, which lies beside its experts now. */
+static const struct tp_weight *stack_bias(const struct tp_builder *b, const struct tp_weight *weight)
+{
+    const struct tp_weights *weights = b->plan->weights;
+    const struct tp_weight *biases = weights->items + weights->count, *found = NULL;
+    char name[TP_FULL_NAME];
+    for (uint32_t i = 0; i < weight->origins && !found && weights->biases; i++) {
+        const char *origin = weight->origin[i].name;
+        if (snprintf(name, sizeof name, "%.*s_bias", (int)tp_name_stem(origin), origin) <
+            (int)sizeof name)
+            found = bsearch(name, biases, weights->biases, sizeof *biases, by_name);
+    }
+    return found;
+}
+
 /* Whether the format has rows of gate and up in an order of its own. */
 static bool moves_rows(const struct tp_format *format)
 {
@@ -75,6 +90,13 @@ const char *tp_plan_bias_reason(const struct tp_builder *b, const struct tp_unit
                      "another part", weight_at(b, w)->name);
             return text;
         }
+    }
+    const struct tp_weight *stack =
+        form ? NULL : stack_bias(b, weight_at(b, unit->views[0].weight));
+    if (stack) {
+        tp_err_hint(b->err, "convert the checkpoint that it was made of");
+        snprintf(text, size, "its bias is a part of %s, whose experts are apart here", stack->name);
+        return text;
     }
     if (!form || tp_format_bias(format))
         return NULL;
