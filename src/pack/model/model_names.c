@@ -24,7 +24,8 @@ size_t tp_name_stem(const char *name)
 
 size_t tp_name_bias_stem(const char *name)
 {
-    return stem(name, ".bias");
+    size_t size = stem(name, ".bias");
+    return name[size] ? size : stem(name, "_bias");
 }
 
 /* The last segment of a name, ".weight" taken away; *size is its length. */
