@@ -40,6 +40,7 @@
 #include "kernels/cpu/cpu_search_e2m1.inc"
 #include "kernels/cpu/cpu_search_fp4.inc"
 #include "kernels/cpu/cpu_search_int4.inc"
+#include "kernels/cpu/cpu_search_group.inc"
 #include "kernels/cpu/cpu_search_w4a8.inc"
 #include "kernels/cpu/cpu_decode.inc"
 #include "kernels/cpu/cpu_repack.inc"

@@ -19,6 +19,7 @@ V vf v_floats(vu a) { return _mm256_castsi256_ps(a); }
 V vu v_bits(vf a) { return _mm256_castps_si256(a); }
 V vu v_and(vu a, vu b) { return _mm256_and_si256(a, b); }
 V vu v_or(vu a, vu b) { return _mm256_or_si256(a, b); }
+V vu v_xor(vu a, vu b) { return _mm256_xor_si256(a, b); }
 V vu v_or_and(vu a, vu b, vu c) { return v_or(a, v_and(b, c)); }
 V vu v_add(vu a, vu b) { return _mm256_add_epi32(a, b); }
 V vu v_sub(vu a, vu b) { return _mm256_sub_epi32(a, b); }
@@ -116,6 +117,11 @@ V w_ones w_any(vu a, vu b) { return w_min(v_and(a, b), _mm256_set1_epi16(1)); }
 V vu w_add_ones(vu a, w_ones ones) { return w_add(a, ones); }
 V vu w_high(vu even, vu odd) { return _mm256_blend_epi16(v_srl(even, 16), odd, 0xAA); }
 V vu w_low(vu even, vu odd) { return _mm256_blend_epi16(even, v_sll(odd, 16), 0xAA); }
+V void v_store_sums(uint32_t sum[4], vu a)
+{
+    __m128i b = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    _mm_storeu_si128((__m128i *)sum, b);
+}
 V vu w_load_u8(const uint8_t *p)
 {
     return _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)p));
@@ -162,6 +168,8 @@ V bool b_any_gt(vu a, vu b)
     return _mm256_movemask_epi8(at_most) != -1;
 }
 V vu b_min(vu a, vu b) { return _mm256_min_epu8(a, b); }
+V vu b_sub(vu a, vu b) { return _mm256_sub_epi8(a, b); }
+V vu b_count(vu n, vu a, vu b) { return b_sub(n, _mm256_cmpgt_epi8(a, b)); }
 V vu b_pack_unsigned(vu a, vu b) { return _mm256_packus_epi16(a, b); }
 V vu b_pack_signed(vu a, vu b) { return _mm256_packs_epi16(a, b); }
 V bool b_any_below8(vu a, vu b)

@@ -123,6 +123,13 @@ V vu w_low(vu even, vu odd)
 {
     return _mm512_mask_blend_epi16(0xAAAAAAAAu, even, _mm512_shrdi_epi32(even, odd, 16));
 }
+/* The sums of every fourth lane. */
+V void v_store_sums(uint32_t sum[4], vu a)
+{
+    __m256i b = _mm256_add_epi32(_mm512_castsi512_si256(a), _mm512_extracti64x4_epi64(a, 1));
+    __m128i c = _mm_add_epi32(_mm256_castsi256_si128(b), _mm256_extracti128_si256(b, 1));
+    _mm_storeu_si128((__m128i *)sum, c);
+}
 /* VBYTES / 2 bytes as words. */
 V vu w_load_u8(const uint8_t *p)
 {
@@ -180,6 +187,12 @@ V void v_transpose_lanes(vu x[LANES])
     x[3] = _mm512_shuffle_i32x4(ef, gh, 0xDD);
 }
 V vu b_min(vu a, vu b) { return _mm512_min_epu8(a, b); }
+V vu b_sub(vu a, vu b) { return _mm512_sub_epi8(a, b); }
+/* n, and one more for the bytes where a > b (signed) */
+V vu b_count(vu n, vu a, vu b)
+{
+    return _mm512_mask_add_epi8(n, _mm512_cmpgt_epi8_mask(a, b), n, _mm512_set1_epi8(1));
+}
 /* Words to bytes with saturation, those of a and b as b_in_order() expects them. */
 V vu b_pack_unsigned(vu a, vu b) { return _mm512_packus_epi16(a, b); }
 V vu b_pack_signed(vu a, vu b) { return _mm512_packs_epi16(a, b); }
@@ -274,7 +287,6 @@ V vu b_e2m1(vu k)
 #define HAVE_W_TABLE64
 /* (a * b) >> 16 of unsigned words; tables of 32 and 64 words, by the low bits of words. */
 V vu w_mul_high(vu a, vu b) { return _mm512_mulhi_epu16(a, b); }
-V vu w_sll_by(vu a, vu c) { return _mm512_sllv_epi16(a, c); }
 V vu w_lookup32(vu table, vu index) { return _mm512_permutexvar_epi16(index, table); }
 V vu w_lookup64(const vu table[2], vu index)
 {

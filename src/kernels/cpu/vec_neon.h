@@ -20,6 +20,7 @@ V vu v_bits(vf a) { return vreinterpretq_u32_f32(a); }
 V int32x4_t v_signed(vu a) { return vreinterpretq_s32_u32(a); }
 V vu v_and(vu a, vu b) { return vandq_u32(a, b); }
 V vu v_or(vu a, vu b) { return vorrq_u32(a, b); }
+V vu v_xor(vu a, vu b) { return veorq_u32(a, b); }
 V vu v_or_and(vu a, vu b, vu c) { return v_or(a, v_and(b, c)); }
 V vu v_add(vu a, vu b) { return vaddq_u32(a, b); }
 V vu v_sub(vu a, vu b) { return vsubq_u32(a, b); }
@@ -110,6 +111,7 @@ V w_ones w_any(vu a, vu b) { return vtstq_u16(v_halves(a), v_halves(b)); }
 V vu w_add_ones(vu a, w_ones ones) { return v_of_halves(vsubq_u16(v_halves(a), ones)); }
 V vu w_high(vu even, vu odd) { return v_of_halves(vtrn2q_u16(v_halves(even), v_halves(odd))); }
 V vu w_low(vu even, vu odd) { return v_of_halves(vtrn1q_u16(v_halves(even), v_halves(odd))); }
+V void v_store_sums(uint32_t sum[4], vu a) { vst1q_u32(sum, a); }
 V vu w_load_u8(const uint8_t *p) { return v_of_halves(vmovl_u8(vld1_u8(p))); }
 V vf f_of_lower_f16(vu a)
 {
@@ -159,6 +161,12 @@ V void v_transpose_lanes(vu x[LANES]) { (void)x; }
 V vu v_of_bytes(uint8x16_t a) { return vreinterpretq_u32_u8(a); }
 V vu b_add(vu a, vu b) { return v_of_bytes(vaddq_u8(v_bytes(a), v_bytes(b))); }
 V bool b_any_gt(vu a, vu b) { return vmaxvq_u8(vcgtq_u8(v_bytes(a), v_bytes(b))) != 0; }
+V vu b_sub(vu a, vu b) { return v_of_bytes(vsubq_u8(v_bytes(a), v_bytes(b))); }
+V vu b_count(vu n, vu a, vu b)
+{
+    uint8x16_t more = vcgtq_s8(vreinterpretq_s8_u32(a), vreinterpretq_s8_u32(b));
+    return v_of_bytes(vsubq_u8(v_bytes(n), more));
+}
 V vu b_min(vu a, vu b) { return v_of_bytes(vminq_u8(v_bytes(a), v_bytes(b))); }
 V vu b_pack_unsigned(vu a, vu b)
 {
