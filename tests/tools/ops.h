@@ -284,6 +284,13 @@ static inline struct tp_op ops_placed_of(struct tp_op op, const char *codes, con
     op.out[1].place = tp_place_of(scales);
     return op;
 }
+
+/* Scales are stored that are not below `least`. */
+static inline struct tp_op ops_least_of(struct tp_op op, float least)
+{
+    op.out[1].least = least;
+    return op;
+}
 #define OPS_BLOCKS_OF_64 "(E,(8,8,N/64),(2,32,K/64)):(N*K,(2,512,64*K),(1,16,4096))"
 
 #endif

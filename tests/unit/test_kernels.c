@@ -127,6 +127,9 @@ static void make_placed(int rule)
             add(ops_placed_int(codec, OPS_MACHETE, rule, 0, f16), 128, 64);
         }
     add(ops_moved_bits(rule), 64, 128); /* no row may take it */
+    add(ops_least_of(ops_fp8_deepseek(TP_FP8_V2, TP_FP8_SCALE_FP32), 0.01f), 1, 1);
+    add(ops_least_of(ops_placed_of(ops_fp8_deepseek(TP_FP8_V2, TP_FP8_SCALE_FP32),
+                                   OPS_BLOCKS_OF_64, columns), 0.01f), 64, 64);
     for (int f16 = 0; f16 < 2; f16++) {
         add(ops_int8(rule, true, 0, f16), 1, 1);
         add(ops_int8(rule, false, 0, f16), 1, 4);

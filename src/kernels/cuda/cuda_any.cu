@@ -65,7 +65,7 @@ static __global__ __launch_bounds__(ANY_THREADS) void encode_any(const struct an
     const uint32_t lane = threadIdx.x % 32;
     uint64_t w = ((uint64_t)blockIdx.x * ANY_THREADS + threadIdx.x) / 32;
     if (a.side.global.data != NULL && blockIdx.x == 0 && threadIdx.x == 0)
-        store_global(a.side, a.global);
+        store_global(a.side.global, a.global);
     for (; w < blocks; w += (uint64_t)gridDim.x * ANY_THREADS / 32) {
         const any_block b = any_block_of(a, w);
         const struct any_scale s = scale_of(a, any_amax(a, b, lane));
@@ -127,7 +127,7 @@ repack_scales(const __grid_constant__ struct any_pair a)
     const uint64_t rows = dev_ceil(a.to.box.n, p.per_n), columns = dev_ceil(a.to.box.k, p.per_k);
     uint64_t i = (uint64_t)blockIdx.x * ANY_THREADS + threadIdx.x;
     if (a.to.side.global.data != NULL && i == 0)
-        store_global(a.to.side, load_global(a.from, a.to.global));
+        store_global(a.to.side.global, load_global(a.from, a.to.global));
     for (; i < a.to.box.e * rows * columns; i += (uint64_t)gridDim.x * ANY_THREADS) {
         uint64_t row = i / columns, k = (i - row * columns) * p.per_k;
         uint64_t e = row / rows, n = (row - e * rows) * p.per_n;
@@ -146,7 +146,7 @@ repack_scales(const __grid_constant__ struct any_pair a)
 /* Of a weight that has no other scale. */
 static __global__ void repack_global(const __grid_constant__ struct any_pair a)
 {
-    store_global(a.to.side, load_global(a.from, a.to.global));
+    store_global(a.to.side.global, load_global(a.from, a.to.global));
 }
 
 static __device__ float decoded(const any_args &a, uint64_t e, uint64_t n, uint64_t k)
@@ -205,27 +205,55 @@ extern "C" void tp_cuda_encode_any(const struct tp_op *op, struct tp_args *args)
     tp_cuda_any_finish(a, stream);
 }
 
-extern "C" void tp_cuda_repack_any(const struct tp_op *from, const struct tp_op *to,
-                                   struct tp_args *args)
+static struct any_pair pair_of(const struct tp_op *from, const struct tp_op *to,
+                               struct tp_args *args)
 {
-    cudaStream_t stream = (cudaStream_t)args->stream;
     struct any_pair a;
     a.to = tp_cuda_any_args(to, args, args->out);
     a.from = tp_cuda_any_side(from, args, (void *const *)args->in);
-    if (args->flags & TP_FAILED)
-        return;
-    tp_cuda_any_fill(to, a.to, stream);
     a.from.scale.f16 = a.to.side.scale.f16; /* a scale is rounded once, to what the result has */
-    uint64_t count = a.to.box.e * a.to.box.n * a.to.box.k;
-    for (a.to.half = 0; a.to.half < halves_of(a.to.side.codes); a.to.half++)
-        repack_codes<<<grid_for(count), ANY_THREADS, 0, stream>>>(a);
+    return a;
+}
+
+/* Everything but the codes. */
+static void repack_others(const struct any_pair &a, cudaStream_t stream)
+{
     if (a.to.side.group8.data == NULL && a.to.side.scale.data == NULL) {
         if (a.to.side.global.data != NULL)
             repack_global<<<1, 1, 0, stream>>>(a);
         return;
     }
-    repack_scales<<<grid_for(count / 32), ANY_THREADS, 0, stream>>>(a);
+    repack_scales<<<grid_for(a.to.box.e * a.to.box.n * a.to.box.k / 32), ANY_THREADS, 0,
+                    stream>>>(a);
     tp_cuda_any_finish(a.to, stream);
+}
+
+extern "C" void tp_cuda_repack_any(const struct tp_op *from, const struct tp_op *to,
+                                   struct tp_args *args)
+{
+    cudaStream_t stream = (cudaStream_t)args->stream;
+    struct any_pair a = pair_of(from, to, args);
+    if (args->flags & TP_FAILED)
+        return;
+    tp_cuda_any_fill(to, a.to, stream);
+    uint64_t count = a.to.box.e * a.to.box.n * a.to.box.k;
+    for (a.to.half = 0; a.to.half < halves_of(a.to.side.codes); a.to.half++)
+        repack_codes<<<grid_for(count), ANY_THREADS, 0, stream>>>(a);
+    repack_others(a, stream);
+}
+
+extern "C" void tp_cuda_repack_any_scales(const struct tp_op *from, const struct tp_op *to,
+                                          struct tp_args *args, bool global_only)
+{
+    cudaStream_t stream = (cudaStream_t)args->stream;
+    struct any_pair a = pair_of(from, to, args);
+    if (args->flags & TP_FAILED)
+        return;
+    a.to.side.codes.data = NULL;
+    if (global_only)
+        a.to.side.scale.data = NULL;
+    tp_cuda_any_fill(to, a.to, stream);
+    repack_others(a, stream);
 }
 
 extern "C" void tp_cuda_decode_any(const struct tp_op *op, struct tp_args *args)

@@ -13,6 +13,7 @@ struct any_plane {
     uint32_t element;
     uint32_t middle; /* canonical code of an integer zero: 8, or 128 with INT8 */
     bool f16;        /* scales of integers are F16 numbers, else bf16 */
+    float least;     /* of F32 scales: a smaller one is stored as this; 0: as it is */
     uint64_t per_n, per_k, bytes;
     struct tp_layout layout;
 };
@@ -22,29 +23,39 @@ struct any_side {
     uint8_t to_code[16];
 };
 
-struct any_args {
+/* What of an operation says how a block becomes codes and a scale. */
+struct any_codec {
+    uint32_t codec, rule, scale_rule;
+    float global;
+    bool f16;        /* as in any_plane */
+    bool per_tensor; /* FP8: `global` is the scale of every block */
+};
+
+struct any_args : any_codec {
     struct tp_box3 box;
     struct any_side side; /* encode: what is written; decode: what is read */
     const uint8_t *in;
     uint8_t *values;
     uint32_t *flags;
-    float global;
     uint64_t block_n, block_k;
     uint8_t table[16];
-    uint32_t dtype, codec, rule, scale_rule, channel_rule, half; /* half: 0, 1, or 2 = bytes */
+    uint32_t dtype, channel_rule, half; /* half: 0, 1, or 2 = bytes */
     bool skip_zero;
-    bool f16;        /* as in any_plane */
-    bool per_tensor; /* FP8: `global` is the scale of every block */
     struct dev_search how; /* how scales are searched, if they are */
 };
 
 /* For a weight's operation (cuda_any_args.cu); a layout that cannot be evaluated sets
  * TP_FAILED. */
+struct any_codec tp_cuda_any_codec(const struct tp_op *op, const struct tp_args *args);
 struct any_side tp_cuda_any_side(const struct tp_op *op, struct tp_args *args, void *const *data);
 struct any_args tp_cuda_any_args(const struct tp_op *op, struct tp_args *args, void *const *data);
 
 /* Enqueues the padding of every output. */
 void tp_cuda_any_fill(const struct tp_op *op, const struct any_args &a, cudaStream_t stream);
+
+/* The same of one output that has so many elements, where it has padding. */
+void tp_cuda_any_pad(const struct tp_op *op, enum tp_role role, const any_plane &p,
+                     uint64_t elements, cudaStream_t stream);
 
 /* Enqueues what follows group scales that wait in the place of the packed ones. */
 void tp_cuda_any_finish(const struct any_args &a, cudaStream_t stream);
@@ -56,12 +67,12 @@ static inline uint32_t grid_for(uint64_t threads)
 }
 
 /* The global scale as it is stored: fp32, of FP8 also bf16. */
-static __device__ inline void store_global(const any_side &s, float value)
+static __device__ inline void store_global(const any_plane &global, float value)
 {
-    if (s.global.element == TP_ELEM_BF16)
-        *(uint16_t *)s.global.data = tp_f32_to_bf16(value);
+    if (global.element == TP_ELEM_BF16)
+        *(uint16_t *)global.data = tp_f32_to_bf16(value);
     else
-        *(float *)s.global.data = value;
+        *(float *)global.data = value;
 }
 
 /* The stored global scale, or `given` where there is none. */
@@ -77,6 +88,12 @@ static __device__ inline float load_global(const any_side &s, float given)
 static inline uint32_t halves_of(const any_plane &codes)
 {
     return codes.element == TP_ELEM_INT4 || codes.element == TP_ELEM_E2M1 ? 2 : 1;
+}
+
+/* Elements that are stored for a box, without padding. */
+static inline uint64_t any_elements(const any_plane &p, struct tp_box3 box)
+{
+    return p.data == NULL ? 0 : box.e * dev_ceil(box.n, p.per_n) * dev_ceil(box.k, p.per_k);
 }
 
 static __device__ inline uint64_t dim_at(const struct tp_layout_dim &d, uint64_t x)
@@ -147,7 +164,7 @@ static __device__ inline void store_scale(const any_plane &p, uint32_t codec, ui
         ((uint16_t *)p.data)[at] = same ? (uint16_t)bits : tp_f32_to_f16(value);
         break;
     case TP_ELEM_F32:
-        ((float *)p.data)[at] = value;
+        ((float *)p.data)[at] = p.least > 0 && value < p.least ? p.least : value;
         break;
     case TP_ELEM_E8M0:
         p.data[at] = (uint8_t)(codec == TP_CODEC_FP8 ? bits >> 23 : bits);
@@ -168,7 +185,7 @@ struct any_scale {
 };
 
 /* int_scale() of codec.c. */
-static __device__ inline uint32_t any_int_scale(const any_args &a, uint32_t amax)
+static __device__ inline uint32_t any_int_scale(const any_codec &a, uint32_t amax)
 {
     const float reach = a.codec == TP_CODEC_INT8 ? 127.5f : 7.5f;
     const float scale = __fdiv_rn(__uint_as_float(amax), reach);
@@ -176,7 +193,7 @@ static __device__ inline uint32_t any_int_scale(const any_args &a, uint32_t amax
     return bits ? bits : a.f16 ? 0x1400 : 0x3C00;
 }
 
-static __device__ inline struct any_scale scale_of(const any_args &a, uint32_t amax)
+static __device__ inline struct any_scale scale_of(const any_codec &a, uint32_t amax)
 {
     struct any_scale s;
     s.amax = amax;
@@ -214,7 +231,7 @@ static __device__ inline struct any_scale scale_of(const any_args &a, uint32_t a
     return s;
 }
 
-static __device__ inline uint8_t code_of(const any_args &a, const struct any_scale &s, float x)
+static __device__ inline uint8_t code_of(const any_codec &a, const struct any_scale &s, float x)
 {
     float q;
     if (any_is_int(a.codec)) {

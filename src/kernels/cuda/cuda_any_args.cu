@@ -23,6 +23,7 @@ static struct any_plane plane_of(const struct tp_op *op, enum tp_role role, stru
     p.element = op->out[i].element;
     p.middle = op->codec == TP_CODEC_INT8 ? 128 : 8;
     p.f16 = tp_op_is_int(op) && op->scale_rule == TP_INT_SCALE_F16;
+    p.least = op->out[i].least;
     p.per_n = op->out[i].per_n ? op->out[i].per_n : box.n;
     p.per_k = op->out[i].per_k ? op->out[i].per_k : box.k;
     p.data = (uint8_t *)data[i];
@@ -42,28 +43,42 @@ struct any_side tp_cuda_any_side(const struct tp_op *op, struct tp_args *args, v
     return s;
 }
 
+struct any_codec tp_cuda_any_codec(const struct tp_op *op, const struct tp_args *args)
+{
+    struct any_codec c;
+    c.codec = op->codec;
+    c.rule = op->rule;
+    c.scale_rule = op->scale_rule;
+    c.global = args->global;
+    c.f16 = tp_op_is_int(op) && op->scale_rule == TP_INT_SCALE_F16;
+    c.per_tensor = tp_op_per_tensor(op);
+    return c;
+}
+
 struct any_args tp_cuda_any_args(const struct tp_op *op, struct tp_args *args, void *const *data)
 {
     struct any_args a;
     memset(&a, 0, sizeof a);
+    (struct any_codec &)a = tp_cuda_any_codec(op, args);
     a.box = args->box;
     a.side = tp_cuda_any_side(op, args, data);
     a.in = (const uint8_t *)args->in[0];
     a.flags = args->device_flags;
-    a.global = args->global;
-    a.per_tensor = tp_op_per_tensor(op);
-    a.f16 = tp_op_is_int(op) && op->scale_rule == TP_INT_SCALE_F16;
     a.block_n = a.per_tensor ? 1 : op->block_n ? op->block_n : args->box.n;
     a.block_k = op->block_k ? op->block_k : args->box.k;
     memcpy(a.table, op->table, sizeof a.table);
     a.dtype = args->dtype;
-    a.codec = op->codec;
-    a.rule = op->rule;
-    a.scale_rule = op->scale_rule;
     a.channel_rule = op->channel_rule;
     a.skip_zero = op->skip_zero_groups;
     a.how = dev_search_of(op, args);
     return a;
+}
+
+void tp_cuda_any_pad(const struct tp_op *op, enum tp_role role, const any_plane &p,
+                     uint64_t elements, cudaStream_t stream)
+{
+    if (p.data != NULL && p.bytes * 8 > elements * tp_element_bits((enum tp_element)p.element))
+        cudaMemsetAsync(p.data, op->out[tp_op_find(op, role)].fill, p.bytes, stream);
 }
 
 static void fill(const struct tp_op *op, enum tp_role role, const any_plane &p,

@@ -235,11 +235,11 @@ static __device__ __forceinline__ void dev_round_bf16(float &a, float &b)
     b = __uint_as_float(w & 0xFFFF0000u);
 }
 
-/* x / s for many x and one s of at most 8 significant bits (a bf16 number): 1/s as
- * the sum of two floats, exact to 2^-45.
+/* x / s for many x and one s of at most 11 significant bits (a bf16 or f16 number): 1/s
+ * as the sum of two floats, exact to 2^-45.
  *
  * x / s is then found before its last rounding to 2^-44, relative. A quotient of 24
- * by 8 bits is no nearer than 2^-34 to any number where fp32 rounding changes, and
+ * by 11 bits is no nearer than 2^-37 to any number where fp32 rounding changes, and
  * never on one, so that rounding is right. Where s is near the ends of the range
  * (`safe` false) the caller divides; where x is so small that the lower product
  * loses bits, |x / s| < 2^-20, which every codec rounds to zero of either sign. */
@@ -276,7 +276,8 @@ static __device__ __forceinline__ uint32_t dev_int4x8(const float (&q)[8])
     return acc - 0x3F400000u;
 }
 
-/* Eight codes of finite values as tp_codec_codes() has them, for any bf16 scale and rule. */
+/* Eight codes of finite values as tp_codec_codes() has them, for any bf16 scale and rule, and for
+ * f16 scales where the quotient stays fp32. */
 template <int DT>
 static __device__ __forceinline__ uint32_t dev_int4x8_by_rule(const dev_raw8<DT> &r, float scale,
                                                               uint32_t rule)

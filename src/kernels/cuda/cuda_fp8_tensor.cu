@@ -30,8 +30,11 @@ static __device__ __forceinline__ uint2 tensor_codes(const struct tensor_args &a
         const float x = dev_value<DT>(r, i);
         v[i] = a.quick && finite ? copysignf(dev_divide(x, d.high, d.low), x)
                                  : __fdiv_rn(x, a.scale);
-        if (a.round_bf16)
-            v[i] = tp_bf16_to_f32(tp_f32_to_bf16(v[i]));
+    }
+    if (a.round_bf16) {
+#pragma unroll
+        for (int i = 0; i < 8; i += 2)
+            dev_round_bf16(v[i], v[i + 1]);
     }
     return make_uint2(dev_e4m3x4(v[0], v[1], v[2], v[3]), dev_e4m3x4(v[4], v[5], v[6], v[7]));
 }

@@ -9,7 +9,7 @@
  * scales wait, in shared memory, for the row's channel scale. Invariant: bytes
  * equal tp_encode_ref.
  */
-#include "kernels/cuda/cuda_rows.cuh"
+#include "kernels/cuda/cuda_int4.cuh"
 
 enum { INT4_THREADS = 256, W4A8_MAX_SHARED = 48 * 1024 };
 
@@ -65,33 +65,6 @@ static __device__ __forceinline__ uint32_t special_bits(const int4_scale &s)
     return s.bits ? s.bits : 0x13C00u;
 }
 
-/* The smaller of two bf16 pairs, pair by pair. */
-static __device__ __forceinline__ uint32_t min_bf16x2(uint32_t a, uint32_t b)
-{
-    uint32_t r;
-    asm("min.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
-    return r;
-}
-
-/* Eight canonical codes of a group that is not special, whose quotients stay fp32: |x / s| <=
- * 7.53, so that only the upper end needs a clamp. bf16 values are clamped two at a time, before
- * they are divided. */
-template <int DT>
-static __device__ __forceinline__ uint32_t ordinary_word(dev_raw8<DT> x, float high, float low,
-                                                         uint32_t most)
-{
-    float q[8];
-    if (DT == TP_BF16) {
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            x.w[i] = min_bf16x2(x.w[i], most);
-    }
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-        q[i] = dev_divide(dev_value<DT>(x, i), high, low);
-    return dev_int4x8<DT != TP_BF16>(q);
-}
-
 /* Codes of the lane's values of each group, where no group of the warp is special. */
 template <int DT, int GROUPS>
 static __device__ __forceinline__ void ordinary_codes(const dev_raw8<DT> (&r)[GROUPS],
@@ -103,7 +76,7 @@ static __device__ __forceinline__ void ordinary_codes(const dev_raw8<DT> (&r)[GR
         const float high = dev_of_item<GROUPS>(s.high, u, lane);
         const float low = dev_of_item<GROUPS>(s.low, u, lane);
         const uint32_t most = DT == TP_BF16 ? dev_of_item<GROUPS>(s.most, u, lane) : 0;
-        word[u] = ordinary_word<DT>(r[u], high, low, most);
+        word[u] = dev_int4_ordinary<DT>(r[u], high, low, most);
     }
 }
 
@@ -176,7 +149,7 @@ static __device__ __forceinline__ uint32_t codes_of(const dev_raw8<DT> &r, const
                                                     bool special, uint32_t rule)
 {
     if (!special)
-        return ordinary_word<DT>(r, s.high, s.low, s.most);
+        return dev_int4_ordinary<DT>(r, s.high, s.low, s.most);
     return s.amax < TP_F32_INF_BITS
                ? dev_int4x8_by_rule<DT>(r, __uint_as_float(s.bits << 16), rule)
                : 0x88888888u;

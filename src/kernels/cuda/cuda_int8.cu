@@ -5,7 +5,7 @@
  * own has a block of threads that goes through it twice. Other shapes go to cuda_any.cu.
  * Invariant: bytes equal tp_encode_ref.
  */
-#include "kernels/cuda/cuda_rows.cuh"
+#include "kernels/cuda/cuda_int8.cuh"
 
 enum { INT8_THREADS = 256 };
 
@@ -54,38 +54,17 @@ static __device__ __forceinline__ void int8_flag(const struct int8_args &a, cons
     dev_flag_bad(a.flags, !s.finite || (a.f16 && (s.bits & 0x7C00) == 0x7C00));
 }
 
-/* The byte of a quotient: rounded to even and clamped, which is the same in either order. */
-static __device__ __forceinline__ uint32_t int8_code(float q)
+static __device__ __forceinline__ uint2 flipped(const struct int8_args &a, uint2 codes)
 {
-    return (uint32_t)__float2int_rn(fminf(fmaxf(q, -128.0f), 127.0f)) & 0xFFu;
+    return make_uint2(codes.x ^ a.flip, codes.y ^ a.flip);
 }
 
-static __device__ __forceinline__ uint32_t int8_word(const float *q)
-{
-    return int8_code(q[0]) | int8_code(q[1]) << 8 | int8_code(q[2]) << 16 | int8_code(q[3]) << 24;
-}
-
-/* Eight codes. Only a bf16 scale has so few bits that the short division is exact. */
+/* Eight codes. */
 template <int DT>
 static __device__ __forceinline__ uint2 int8_codes(const struct int8_args &a,
                                                    const dev_raw8<DT> &r, const int8_scale &s)
 {
-    const dev_divisor d = dev_divisor_of(s.value);
-    const bool quick = !a.f16 && d.safe;
-    float q[8];
-    if (!s.finite)
-        return make_uint2(a.flip, a.flip);
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-        q[i] = quick ? dev_divide(dev_value<DT>(r, i), d.high, d.low)
-                     : __fdiv_rn(dev_value<DT>(r, i), s.value);
-    if (a.round) {
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            q[i] = a.f16 ? tp_f16_to_f32(tp_f32_to_f16(q[i]))
-                         : tp_bf16_to_f32(tp_f32_to_bf16(q[i]));
-    }
-    return make_uint2(int8_word(q) ^ a.flip, int8_word(q + 4) ^ a.flip);
+    return flipped(a, s.finite ? dev_int8x8<DT>(r, s.value, a.f16, a.round) : make_uint2(0, 0));
 }
 
 /* Groups of 8 x LANES values; a warp takes several groups at a time. */

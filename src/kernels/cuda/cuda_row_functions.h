@@ -16,9 +16,19 @@ void tp_cuda_encode_any(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_repack_any(const struct tp_op *from, const struct tp_op *to, struct tp_args *args);
 void tp_cuda_decode_any(const struct tp_op *op, struct tp_args *args);
 
+/* Of a repack without packed group scales, all outputs but the codes, or the global scale alone. */
+void tp_cuda_repack_any_scales(const struct tp_op *from, const struct tp_op *to,
+                               struct tp_args *args, bool global_only);
+
 /* The same for encodes with a search of scales (tp_op_search()); tp_cuda_encode_any() calls it.
  * See cuda_search_any.cu. */
 void tp_cuda_search_any(const struct tp_op *op, struct tp_args *args);
+
+/* Any layout that has tables of bits; see cuda_place.cuh. */
+void tp_cuda_encode_placed(const struct tp_op *op, struct tp_args *args);
+void tp_cuda_repack_placed(const struct tp_op *from, const struct tp_op *to,
+                           struct tp_args *args);
+void tp_cuda_decode_placed(const struct tp_op *op, struct tp_args *args);
 
 void tp_cuda_fp8_128x128(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_fp8_1x128(const struct tp_op *op, struct tp_args *args);

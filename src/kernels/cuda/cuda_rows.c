@@ -114,6 +114,12 @@ static bool nvfp4_kwise(const struct tp_op *op)
            is(out_of(op, TP_ROLE_SCALE), TP_ELEM_E4M3, 1, 16);
 }
 
+/* Whatever the layout is; the functions send what has no tables to the general kernels. */
+static bool placed(const struct tp_op *op)
+{
+    return tp_op_find(op, TP_ROLE_CODES) >= 0 && tp_op_find(op, TP_ROLE_GROUP8) < 0;
+}
+
 /* One row for each type that weights come in. */
 #define SEARCH(codec, codes, scales, accepts, fn, name, search)                           \
     {codec, TP_BF16, codes, scales, accepts, TP_ISA_CUDA, fn, name "_bf16_cuda", search}, \
@@ -121,6 +127,8 @@ static bool nvfp4_kwise(const struct tp_op *op)
     {codec, TP_F32, codes, scales, accepts, TP_ISA_CUDA, fn, name "_f32_cuda", search}
 #define ENCODE(codec, codes, scales, accepts, fn, name) \
     SEARCH(codec, codes, scales, accepts, fn, name, TP_SEARCH_NONE)
+#define PLACED(codec, name) \
+    ENCODE(codec, TP_PLACE_EVERY, TP_PLACE_EVERY, placed, tp_cuda_encode_placed, name)
 
 static const struct tp_encode_row encode_rows[] = {
     ENCODE(TP_CODEC_INT4, TP_PLACE_ROW, TP_PLACE_ROW, int4_row, tp_cuda_int4_row, "int4_row"),
@@ -164,6 +172,12 @@ static const struct tp_encode_row encode_rows[] = {
            "nvfp4_1x16_row_mse", TP_SEARCH_MSE),
     SEARCH(TP_CODEC_NVFP4, TP_PLACE_ROW, TP_PLACE_TILE_N, nvfp4_kwise, tp_cuda_fp4_search,
            "nvfp4_1x16_tiles_mse", TP_SEARCH_MSE),
+    PLACED(TP_CODEC_INT4, "int4_placed"),
+    PLACED(TP_CODEC_INT8, "int8_placed"),
+    PLACED(TP_CODEC_FP8, "fp8_placed"),
+    PLACED(TP_CODEC_MXFP8, "mxfp8_placed"),
+    PLACED(TP_CODEC_MXFP4, "mxfp4_placed"),
+    PLACED(TP_CODEC_NVFP4, "nvfp4_placed"),
 };
 
 static bool to_w4a8(const struct tp_op *from, const struct tp_op *to)
@@ -190,6 +204,15 @@ static bool mx_tiles(const struct tp_op *from, const struct tp_op *to)
     return mx_kwise(from) && mx_kwise(to);
 }
 
+static bool both_placed(const struct tp_op *from, const struct tp_op *to)
+{
+    return placed(from) && placed(to);
+}
+
+#define REPLACED(codec, name)                                                             \
+    {codec, TP_PLACE_EVERY, TP_PLACE_EVERY, TP_PLACE_EVERY, TP_PLACE_EVERY, both_placed, \
+     TP_ISA_CUDA, tp_cuda_repack_placed, name}
+
 static const struct tp_repack_row repack_rows[] = {
     {TP_CODEC_INT4, TP_PLACE_ROW, TP_PLACE_W4A8, TP_PLACE_ROW, TP_PLACE_COL, to_w4a8, TP_ISA_CUDA,
      tp_cuda_int4_reorder, "int4_row_to_w4a8_cuda"},
@@ -203,6 +226,12 @@ static const struct tp_repack_row repack_rows[] = {
      TP_ISA_CUDA, tp_cuda_mxfp8_retile, "mxfp8_row_to_tiles_cuda"},
     {TP_CODEC_MXFP8, TP_PLACE_ROW, TP_PLACE_ROW, TP_PLACE_TILE_N, TP_PLACE_ROW, mx_tiles,
      TP_ISA_CUDA, tp_cuda_mxfp8_retile, "mxfp8_tiles_to_row_cuda"},
+    REPLACED(TP_CODEC_INT4, "int4_placed_cuda"),
+    REPLACED(TP_CODEC_INT8, "int8_placed_cuda"),
+    REPLACED(TP_CODEC_FP8, "fp8_placed_cuda"),
+    REPLACED(TP_CODEC_MXFP8, "mxfp8_placed_cuda"),
+    REPLACED(TP_CODEC_MXFP4, "mxfp4_placed_cuda"),
+    REPLACED(TP_CODEC_NVFP4, "nvfp4_placed_cuda"),
 };
 
 
@@ -214,6 +243,8 @@ static bool decodes_fp8(const struct tp_op *op)
 #define DECODE(codec, codes, scales, accepts, fn, name)                                           \
     {codec, TP_F32, codes, scales, accepts, TP_ISA_CUDA, fn, name "_f32_cuda"},                   \
     {codec, TP_BF16, codes, scales, accepts, TP_ISA_CUDA, fn, name "_bf16_cuda"}
+#define DECODE_PLACED(codec, name) \
+    DECODE(codec, TP_PLACE_EVERY, TP_PLACE_EVERY, placed, tp_cuda_decode_placed, name)
 
 static const struct tp_decode_row decode_rows[] = {
     DECODE(TP_CODEC_INT4, TP_PLACE_ROW, TP_PLACE_ROW, int4_row, tp_cuda_decode_row,
@@ -232,6 +263,12 @@ static const struct tp_decode_row decode_rows[] = {
            "mxfp8_1x32_tiles"),
     DECODE(TP_CODEC_MXFP8, TP_PLACE_COL, TP_PLACE_TILE_K, mx_nwise, tp_cuda_decode_col,
            "mxfp8_32xn_col_tiles"),
+    DECODE_PLACED(TP_CODEC_INT4, "int4_placed"),
+    DECODE_PLACED(TP_CODEC_INT8, "int8_placed"),
+    DECODE_PLACED(TP_CODEC_FP8, "fp8_placed"),
+    DECODE_PLACED(TP_CODEC_MXFP8, "mxfp8_placed"),
+    DECODE_PLACED(TP_CODEC_MXFP4, "mxfp4_placed"),
+    DECODE_PLACED(TP_CODEC_NVFP4, "nvfp4_placed"),
 };
 
 #define COUNT(rows) (sizeof(rows) / sizeof(rows)[0])

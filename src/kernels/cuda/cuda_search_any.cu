@@ -248,7 +248,7 @@ search_blocks(const __grid_constant__ struct any_args a)
     const uint32_t lane = threadIdx.x % 32;
     uint64_t w = ((uint64_t)blockIdx.x * ANY_THREADS + threadIdx.x) / 32;
     if (a.side.global.data != NULL && blockIdx.x == 0 && threadIdx.x == 0)
-        store_global(a.side, a.global);
+        store_global(a.side.global, a.global);
     for (; w < blocks; w += (uint64_t)gridDim.x * ANY_THREADS / 32) {
         const any_block b = any_block_of(a, w);
         const any_scale s = search_scale(a, run_of(a, b), any_amax(a, b, lane), lane);

@@ -286,9 +286,12 @@ bool tp_repack_possible(const struct tp_op *from, const struct tp_op *to);
 /* True for sources that only the reference decodes: with zero points or act-order. */
 bool tp_op_needs_reference(const struct tp_op *op);
 
-/* True for what only the reference does: moved bits, scales that are not below a number, that are
- * stored times a factor, or as E5M3. */
+/* True for what only the reference does: moved bits, scales that are stored times a factor, or as
+ * E5M3. */
 bool tp_op_is_odd(const struct tp_op *op);
+
+/* True where scales are stored that are not below a number: rows for every layout heed that. */
+bool tp_op_has_least(const struct tp_op *op);
 
 /* True where only the host has kernels: a GPU is not asked then, whatever --device says. */
 bool tp_op_host_only(const struct tp_op *op);

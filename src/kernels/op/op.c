@@ -371,9 +371,17 @@ bool tp_op_is_odd(const struct tp_op *op)
 {
     bool odd = false;
     for (uint32_t i = 0; i < op->outs; i++)
-        odd |= op->out[i].word_bits != NULL || op->out[i].least > 0 || op->out[i].factor != 0 ||
+        odd |= op->out[i].word_bits != NULL || op->out[i].factor != 0 ||
                op->out[i].element == TP_ELEM_E5M3;
     return odd;
+}
+
+bool tp_op_has_least(const struct tp_op *op)
+{
+    bool has = false;
+    for (uint32_t i = 0; i < op->outs; i++)
+        has |= op->out[i].least > 0;
+    return has;
 }
 
 bool tp_op_host_only(const struct tp_op *op)

@@ -169,4 +169,5 @@ void tp_flat_of(const struct tp_op *op, struct tp_flat *flat)
         snprintf(flat->layout, sizeof flat->layout, "(E,ceil(N,%u),1):(ceil(N,%u),1,1)", n, n);
     flat->op.out[scale].layout = flat->layout;
     flat->op.out[scale].place = TP_PLACE_ROW;
+    flat->op.out[scale].least = 0;
 }

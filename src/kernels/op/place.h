@@ -52,7 +52,7 @@ bool tp_place_block_open(const struct tp_layout *layout, unsigned bits,
                          void **scratch);
 
 /* The operation with the same codes and scales in rows: codes (E,N,K), scales by blocks, the
- * nibbles of int4 not mapped. Layouts point into *flat. */
+ * nibbles of int4 not mapped, no scale raised to a least one. Layouts point into *flat. */
 struct tp_flat {
     struct tp_op op;
     char layout[96];

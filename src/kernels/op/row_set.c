@@ -22,6 +22,12 @@ static bool place_fits(enum tp_place row, enum tp_place place)
     return row == place || row == TP_PLACE_EVERY;
 }
 
+/* Whether a row that writes codes at `place` heeds what `op` says of its scales. */
+static bool heeds_least(enum tp_place place, const struct tp_op *op)
+{
+    return place == TP_PLACE_EVERY || !tp_op_has_least(op);
+}
+
 bool tp_encode_row_fits(const struct tp_encode_row *row, const struct tp_op *op,
                         enum tp_dtype dtype)
 {
@@ -29,7 +35,8 @@ bool tp_encode_row_fits(const struct tp_encode_row *row, const struct tp_op *op,
            !tp_op_is_odd(op) &&
            place_fits(row->code_place, tp_code_place(op)) &&
            place_fits(row->scale_place, tp_scale_place(op)) &&
-           row->search == tp_op_search(op) && tp_isa_enabled(row->isa) &&
+           row->search == tp_op_search(op) && heeds_least(row->code_place, op) &&
+           tp_isa_enabled(row->isa) &&
            (row->accepts == NULL || row->accepts(op));
 }
 
@@ -41,7 +48,8 @@ bool tp_repack_row_fits(const struct tp_repack_row *row, const struct tp_op *fro
            place_fits(row->from_code, tp_code_place(from)) &&
            place_fits(row->to_code, tp_code_place(to)) &&
            place_fits(row->from_scale, tp_scale_place(from)) &&
-           place_fits(row->to_scale, tp_scale_place(to)) && tp_isa_enabled(row->isa) &&
+           place_fits(row->to_scale, tp_scale_place(to)) && heeds_least(row->to_code, to) &&
+           tp_isa_enabled(row->isa) &&
            (row->accepts == NULL || row->accepts(from, to));
 }
 
