@@ -554,7 +554,7 @@ static void add_shuffled(const char *name)
     all.ops_count++;
 }
 
-/* A format again with codes along N, which only the general kernels write. */
+/* A format again with codes along N, for which no kernel is made. */
 static void add_columns(const char *name)
 {
     const struct tp_format *format = tp_format_find(name);
