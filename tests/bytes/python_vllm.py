@@ -20,7 +20,10 @@ import tilepack_llm as tp
 from tilepack_llm import slices
 from tilepack_llm.vllm import Refused, manifest, support
 
-FORMATS = ("w4a8-cutlass", "fp8-deepgemm-sm100", "mxfp8-blocked", "mxfp4-blocked")
+FORMATS = ("w4a8-cutlass", "fp8-deepgemm-sm100", "mxfp8-blocked", "mxfp4-blocked",
+           "w4a16-marlin", "mxfp8-marlin", "w8a16-machete")
+STACKS = ("w4a8-cutlass", "mxfp8-blocked", "mxfp4-blocked", "w4a16-marlin", "mxfp4-marlin",
+          "mxfp8-trtllm")
 QKV = {"qkv_proj": ["q_proj", "k_proj", "v_proj"]}
 
 
@@ -33,7 +36,7 @@ def refused(function, *args):
 
 
 def packed_of(fmt, box, stacked):
-    per = {out["suffix"]: tuple(out["per"])
+    per = {out["suffix"]: tuple(128 if one == "G" else one for one in out["per"])
            for out in tp.format_facts(fmt)["outputs"] if "per" in out}
     return slices.Packed(fmt, {}, box, stacked, per)
 
@@ -118,6 +121,8 @@ def stacks(t, work, fmt):
             (_, n, k), (_, full_n, full_k) = mine.box, packed.box
             if part == "w2":
                 moves = [((0, n), slices.columns_of_rank(full_k, k, rank, 2), (0, n))]
+            elif any(out.grid and out.grid.stretches == 2 for out in mine.outputs.values()):
+                moves = [((rank * n // 2, (rank + 1) * n // 2), (0, k), (0, n // 2))]
             else:
                 moves = [((i * full_n // 2 + rank * n // 2, i * full_n // 2 + (rank + 1) * n // 2),
                           (0, k), (i * n // 2, (i + 1) * n // 2)) for i in range(2)]
@@ -198,12 +203,16 @@ def refusals(t, work):
     t.check(manifest.experts_of("other.experts", units) == {}, "experts that are not packed")
     for fmt, capability, good_here in (("w4a8-cutlass", 90, True), ("w4a8-cutlass", 100, False),
                                        ("mxfp8-blocked", 103, True), ("mxfp8-blocked", 90, False),
-                                       ("mxfp4-blocked", 120, False)):
+                                       ("mxfp4-blocked", 120, False),
+                                       ("w4a16-marlin", 80, True), ("w4a16-marlin", 75, False),
+                                       ("mxfp4-marlin", 120, True), ("w4a16-machete", 89, False)):
         said = refused(support.check_device, "w", fmt, capability, "NVIDIA X")
         t.check(good_here != ("is for" in said and "this is NVIDIA X" in said),
                 f"{fmt} on SM{capability}")
     t.check("fp8" in refused(support.check_device, "w", "fp8-deepgemm-sm100", None, "no GPU"),
             "refused: no GPU")
+    t.check("for linear layers reads mxfp8-trtllm" in
+            refused(support.check_linear, "w", "mxfp8-trtllm"), "refused: a format of experts")
     t.check(not refused(support.check_version, "0.33.2") and
             "tested with 0.33" in refused(support.check_version, "0.34.0"),
             "refused: another vLLM")
@@ -225,7 +234,7 @@ def main():
     with tool.Workdir() as work:
         subprocess.run([sys.executable, os.path.join(tool.REPO, "samples", "gen_checkpoint.py"),
                         work.at("src"), "--preset", "tiny-mixtral", "--quiet"], check=True)
-        for fmt in FORMATS[:1] + FORMATS[2:]:
+        for fmt in STACKS:
             stacks(t, work, fmt)
         refusals(t, work)
     return t.finish()

@@ -76,6 +76,21 @@ cp -r "$work/llama" "$work/biased"
 both biased '' w4a16-ct w4a16-marlin --set group=64
 convert biased biased-mxfp8-ct --to mxfp8-ct
 convert biased biased-mxfp8-marlin --to mxfp8-marlin
+# Experts in the order of TRTLLM-gen, beside linear layers for the same GPU.
+for bits in mxfp8 fp8; do
+    linear=mxfp8-blocked
+    [ $bits = mxfp8 ] || linear=fp8-deepgemm-sm100
+    printf '{"rules": [{"match": "experts", "to": "%s"}, {"match": "_proj", "to": "%s"}]}' \
+        $bits-trtllm $linear >"$work/$bits.json"
+done
+convert mixtral mixtral-mxfp8-trtllm --recipe "$work/mxfp8.json"
+convert mixtral-fp8-deepseek mixtral-fp8-trtllm --recipe "$work/fp8.json" --requantize
+for format in mxfp4-ct mxfp4-trtllm mxfp4-cutlass-moe; do
+    convert mixtral experts-$format --to $format --include experts
+done
+"$PYTHON" "$here/checkpoints.py" activations "$work/experts-mxfp4-ct"
+convert mixtral experts-mxfp8-ct --to mxfp8-ct --include experts
+convert mixtral experts-mxfp8-trtllm --to mxfp8-trtllm --include experts
 cp -r "$work/llama" "$work/tied"
 "$PYTHON" "$here/checkpoints.py" tied "$work/tied"
 "$PYTHON" "$here/checkpoints.py" deepseek "$work/deepseek"
@@ -157,14 +172,14 @@ load 80 1 i4s="$work/mixtral-w4a16-ct" i4p="$work/mixtral-w4a16-marlin" \
     j8s="$work/mixtral-w8a16-ct-channel" j8p="$work/mixtral-w8a16-marlin-channel" \
     m4s="$work/mixtral-mxfp4-ct" m4p="$work/mixtral-mxfp4-marlin" \
     m8s="$work/mixtral-mxfp8-ct" m8p="$work/mixtral-mxfp8-marlin" \
-    c4s="$work/llama-w4a16-ct" c4p="$work/llama-w4a16-marlin-channel" \
-    c8s="$work/llama-w8a16-ct" c8p="$work/llama-w8a16-marlin-channel" \
+    g4s="$work/llama-w4a16-ct" g4p="$work/llama-w4a16-marlin-channel" \
+    g8s="$work/llama-w8a16-ct" g8p="$work/llama-w8a16-marlin-channel" \
     b4s="$work/biased-w4a16-ct" b4p="$work/biased-w4a16-marlin" \
     b8s="$work/biased-mxfp8-ct" b8p="$work/biased-mxfp8-marlin" \
     f16="$work/mixtral-w4a16-marlin,dtype=float16" \
     triton="$work/mixtral-w4a16-marlin,moe_backend=triton" \
     machete="$work/llama-groups-w4a16-machete"
-for pair in i4 i8 j8 m4 m8 c4 c8; do
+for pair in i4 i8 j8 m4 m8 g4 g8; do
     equal ${pair}s ${pair}p 0
 done
 for pair in b4 b8; do # a bias is stored as the model has it, and put in Marlin's order
@@ -186,6 +201,7 @@ for rank in 0 1; do
     equal its2 itp2 $rank
 done
 
+cutlass=moe_backend=flashinfer_cutlass_afp8
 latent=attention_backend=TRITON_MLA stages=pipeline_parallel_size=2
 # Models with experts come first: vLLM makes the groups of ranks for them with the first one.
 load 90 1 xs="$work/mixtral-w4a8-ct" xp="$work/mixtral-w4a8-cutlass" \
@@ -215,12 +231,19 @@ refused bare 'tilepack.json: No such file'
 load 100 1 x4s="$work/mixtral-mxfp4-ct" x4p="$work/mixtral-mxfp4-blocked" \
     xds="$work/mixtral-fp8-deepseek,moe_backend=deep_gemm" \
     xdp="$work/mixtral-fp8-deepgemm-sm100,moe_backend=deep_gemm" \
+    t8s="$work/mixtral-mxfp8-ct" t8p="$work/mixtral-mxfp8-trtllm" \
+    tfs="$work/mixtral-fp8-deepseek" tfp="$work/mixtral-fp8-trtllm" \
+    t4s="$work/experts-mxfp4-ct" t4p="$work/experts-mxfp4-trtllm" \
+    c4s="$work/experts-mxfp4-ct,$cutlass" c4p="$work/experts-mxfp4-cutlass-moe" \
     x8="$work/mixtral-mxfp8-blocked" xd="$work/mixtral-fp8-deepgemm-sm100" \
     8s="$work/llama-mxfp8-ct" 8p="$work/llama-mxfp8-blocked" 4s="$work/llama-mxfp4-ct" \
     4p="$work/llama-mxfp4-blocked" ds="$work/llama-fp8-deepseek" \
     dp="$work/llama-fp8-deepgemm-sm100" sm90="$work/llama-w4a8-cutlass" mixed="$work/mixed"
 equal x4s x4p 0
 equal xds xdp 0
+for pair in t8 tf t4 c4; do
+    equal ${pair}s ${pair}p 0
+done
 equal 8s 8p 0
 equal 4s 4p 0
 equal ds dp 0
@@ -228,6 +251,13 @@ refused x8 'no kernel of vLLM for experts reads mxfp8-blocked as it lies; conver
 refused xd 'fp8-deepgemm-sm100 is for --moe-backend deep_gemm, .*; start it with --moe-backend'
 refused sm90 'for Hopper .*, and this is NVIDIA B200; convert'
 refused mixed 'q_proj, .*k_proj, .*v_proj have different formats or parameters, .*; convert'
+load 100 2 tts="$work/experts-mxfp8-ct" ttp="$work/experts-mxfp8-trtllm" \
+    tes="$work/experts-mxfp8-ct,enable_expert_parallel=yes" \
+    tep="$work/experts-mxfp8-trtllm,enable_expert_parallel=yes"
+for rank in 0 1; do
+    equal tts ttp $rank
+    equal tes tep $rank
+done
 # Row-parallel layers of W4A8 have the scales of whole rows: docs/serving.md.
 load 90 2 ts="$work/mixtral-w4a8-ct" tp="$work/mixtral-w4a8-cutlass" \
     es="$work/mixtral-w4a8-ct,enable_expert_parallel=yes" \

@@ -232,15 +232,14 @@ class MarlinIntegersMoE(ForcedMoE):
         )
 
 
-class Mxfp4MarlinMoE(ForcedMoE):
+class Mxfp4MoE(ForcedMoE):
+    """What vLLM makes the kernels of MXFP4 of."""
+
     def choose(self, moe: Any) -> tuple[Any, Any]:
         from vllm.model_executor.layers.fused_moe.oracle import mxfp4
 
-        return mxfp4.select_mxfp4_moe_backend(moe)
-
-    def view(self, suffix: str, data: torch.Tensor, box: tuple[int, int, int]) -> torch.Tensor:
-        del box
-        return data.view(torch.float8_e8m0fnu) if suffix == "weight_scale" else data
+        found: tuple[Any, Any] = mxfp4.select_mxfp4_moe_backend(moe)
+        return found
 
     def get_fused_moe_quant_config(self, layer: Any) -> Any:
         from vllm.model_executor.layers.fused_moe.oracle import mxfp4
@@ -313,6 +312,20 @@ class Mxfp8MarlinMoE(Fp8MoE):
         return data.view(torch.float8_e8m0fnu) if suffix == "weight_scale" else data
 
 
+class Mxfp4MarlinMoE(Mxfp4MoE):
+    def view(self, suffix: str, data: torch.Tensor, box: tuple[int, int, int]) -> torch.Tensor:
+        del box
+        return data.view(torch.float8_e8m0fnu) if suffix == "weight_scale" else data
+
+
+class Mxfp4TrtllmMoE(Mxfp4MoE):
+    backend_name = "flashinfer_trtllm_afp8"
+
+
+class Mxfp4CutlassMoE(Mxfp4MoE):
+    backend_name = "flashinfer_cutlass_afp8"
+
+
 class Mxfp8TrtllmMoE(Fp8MoE):
     backend_name = "flashinfer_trtllm"
 
@@ -335,6 +348,8 @@ _METHODS: dict[str, type[TilepackMoEMethod]] = {
     "w4a8-cutlass": W4A8CutlassMoE,
     "mxfp4-blocked": Mxfp4BlockedMoE,
     "fp8-deepgemm-sm100": DeepGemmMoE,
+    "mxfp4-trtllm": Mxfp4TrtllmMoE,
+    "mxfp4-cutlass-moe": Mxfp4CutlassMoE,
     "mxfp8-trtllm": Mxfp8TrtllmMoE,
     "fp8-trtllm": Fp8TrtllmMoE,
     "w4a16-marlin": MarlinIntegersMoE,

@@ -49,6 +49,8 @@ SUPPORTED = {
     "fp8-deepgemm-sm100": Support(1, *_BLACKWELL, experts=True),
     "mxfp8-blocked": Support(1, *_BLACKWELL),
     "mxfp4-blocked": Support(1, *_BLACKWELL, experts=True),
+    "mxfp4-trtllm": Support(1, *_BLACKWELL, linear=False, experts=True),
+    "mxfp4-cutlass-moe": Support(1, *_BLACKWELL, linear=False, experts=True),
     "mxfp8-trtllm": Support(1, *_BLACKWELL, linear=False, experts=True),
     "fp8-trtllm": Support(1, *_BLACKWELL, linear=False, experts=True),
     "w4a16-marlin": Support(1, *_AMPERE, experts=True),

@@ -103,7 +103,7 @@ int tilepack_weight_new(const char *format, const char *parameters, uint64_t e, 
                         uint64_t k, tilepack_weight **weight, char *message, size_t size);
 
 /* The same for experts whose rows are those of gate and up, each n/2: some formats lay them
- * out in another way than one matrix. */
+ * out in another way than one matrix. For the sizes and layouts of its tensors. */
 int tilepack_weight_new_gated(const char *format, const char *parameters, uint64_t e, uint64_t n,
                               uint64_t k, tilepack_weight **weight, char *message, size_t size);
 void tilepack_weight_free(tilepack_weight *weight);

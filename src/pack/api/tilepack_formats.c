@@ -96,8 +96,8 @@ static enum tp_code describe_out(tilepack_weight *weight, uint32_t i, struct tp_
     weight->out[i].bytes = bits / 8;
     if (code || weight->op.out[i].role == TP_ROLE_WORDS || !weight->op.out[i].layout)
         return code;
-    if ((code = tp_op_layout(&weight->op, i, weight->box, &layout, err)) ||
-        (code = tp_op_bytes(&weight->op, i, weight->box, &reached, err)))
+    if ((code = tp_op_whole_layout(&weight->op, i, weight->box, &layout, err)) ||
+        (code = tp_op_whole_bytes(&weight->op, i, weight->box, &reached, err)))
         return code;
     if (reached != bits / 8)
         return tp_fail(err, TP_E_UNSUPPORTED, "%s of %s does not hold %llu experts: describe them "

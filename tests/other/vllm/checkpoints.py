@@ -4,6 +4,7 @@
                                        vLLM's model loads by hand, and shared ones
     checkpoints.py tied DIR            makes a checkpoint one whose output head is its embedding
     checkpoints.py biased DIR          gives the attention of a Llama biases
+    checkpoints.py activations DIR     declares MXFP8 activations for packed MXFP4 weights
     checkpoints.py without DIR NAME    takes a tensor out of its file
     checkpoints.py flipped DIR NAME    changes the last bit of a tensor's first word
     checkpoints.py shorter DIR NAME    drops the last row of a tensor
@@ -124,6 +125,15 @@ def biased(path):
     with open(listing, "w", encoding="utf-8") as f:
         json.dump(index, f)
     configure(path, attention_bias=True)
+
+
+def activations(path):
+    with open(os.path.join(path, CONFIG), encoding="utf-8") as f:
+        quantization = json.load(f)["quantization_config"]
+    quantization["config_groups"]["group_0"]["input_activations"] = {
+        "num_bits": 8, "type": "float", "strategy": "group", "group_size": 32,
+        "symmetric": True, "dynamic": True}
+    configure(path, quantization_config=quantization)
 
 
 def without(path, name):
