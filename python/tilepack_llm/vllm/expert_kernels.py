@@ -13,7 +13,7 @@ import torch
 
 from ..slices import Packed
 from .experts import TilepackMoEMethod
-from .kernels import group_of, mixed_type
+from .kernels import group_of, mixed_type, refuse_zero_points
 from .support import SUPPORTED, Refused
 
 
@@ -194,6 +194,7 @@ class MarlinIntegersMoE(ForcedMoE):
         from vllm.model_executor.layers.fused_moe.oracle import int_wna16
         from vllm.model_executor.layers.quantization.utils import quant_utils as keys
 
+        refuse_zero_points(self.prefix, self.stored["w13"])
         group = group_of(self.stored["w13"])
         bits = mixed_type(self.stored["w13"].format).size_bits
         key = keys.kInt8Static

@@ -174,6 +174,15 @@ def group_of(packed: Packed) -> int:
     return packed.per["weight_scale"][1] or -1
 
 
+def refuse_zero_points(prefix: str, packed: Packed) -> None:
+    """Codes with zero points are other codes, which this plugin does not hand to kernels yet."""
+    if "weight_zero_point" in packed.outputs:
+        raise Refused(
+            f"{prefix}: its {packed.format} has zero points, which this plugin does not serve",
+            hint="convert to w4a16-ct, which stock vLLM loads, or without zero points",
+        )
+
+
 def mixed_type(fmt: str) -> Any:
     """vLLM's name for the codes of a format with 16-bit activations."""
     from vllm.scalar_type import scalar_types
@@ -185,6 +194,7 @@ def _mixed(asked: Asked, kind: Any) -> Any:
     """A kernel for integers and 16-bit activations."""
     from vllm.model_executor.kernels.linear import MPLinearLayerConfig
 
+    refuse_zero_points(asked.prefix, asked.mine)
     config = MPLinearLayerConfig(
         full_weight_shape=asked.full[::-1],
         partition_weight_shape=asked.shape[::-1],
