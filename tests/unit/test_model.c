@@ -72,7 +72,8 @@ static void experts(void **state)
     assert_int_equal(e.expert, 5);
     assert_false(tp_name_expert(&facts, "a.experts.07.w1.weight", &e)); /* not how a 7 is written */
     assert_false(tp_name_expert(&facts, "a.experts.7.w4.weight", &e));
-    assert_false(tp_name_expert(&facts, "a.experts.7.w1.bias", &e));
+    assert_true(tp_name_expert(&facts, "a.experts.7.w1.bias", &e));
+    assert_int_equal(e.matrix, TP_EXPERT_GATE);
     assert_false(tp_name_expert(&facts, "a.experts.x.w1.weight", &e));
     assert_false(tp_name_expert(&facts, "a.experts.99999999999999999999.w1", &e));
     assert_false(tp_name_expert(&facts, "a.my_experts.1.w1.weight", &e));

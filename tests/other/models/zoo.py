@@ -169,6 +169,8 @@ MODELS = {
 # and other names: (from, to), ...
 TRANSPOSED = ("qwen3_vl_moe",)
 RENAMED = {
+    "deepseek_v4": (("model.layers.", "layers."), ("model.embed_tokens.", "embed."),
+                    ("model.norm.", "norm."), ("model.hc_head.hc_", "hc_head_")),
     "gemma3_images": (("vision_tower.", "vision_tower.vision_model."),),
     "kimi_k25": (("language_model.model.blocks.", "language_model.model.layers."),
                  ("model.mm_projector.", "mm_projector.")),
@@ -194,6 +196,8 @@ KNOWN = {
     **{("transformers", name): ((("fp8-deepseek",), "automatic conversion of the weights"),)
        for name in ("bamba", "deepseek_v2", "deepseek_v3", "deepseek_v32", "falcon_h1", "glm5",
                     "nemotron_h", "zamba2")},
+    # Its image processor and tokenizer are code that a published checkpoint brings.
+    ("vllm", "kimi_k25"): ((("source",), "Can't load image processor"),),
     ("transformers", "kimi_k2"): ((("source",), "does not recognize this architecture"),),
     # It calls the modules of the tower and the projector otherwise than files do.
     ("transformers", "kimi_k25"): ((("w4a8-ct", "mxfp4-ct", "nvfp4-ct"), "missing_keys"),),
