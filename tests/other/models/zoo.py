@@ -51,7 +51,7 @@ MODELS = {
         "head_dim": 128, "num_key_value_heads": 1, "q_lora_rank": 256, "o_groups": 2,
         "o_lora_rank": 128, "moe_intermediate_size": 256, "n_routed_experts": 4,
         "num_experts_per_tok": 2, "index_n_heads": 4, "index_head_dim": 128, "index_topk": 64,
-        "num_nextn_predict_layers": 0, "num_hash_layers": 0}),
+        "num_nextn_predict_layers": 0, "num_hash_layers": 0, "topk_method": "noaux_tc"}),
     "ernie4_5": ("ernie4_5", {}),
     "ernie4_5_moe": ("ernie4_5_moe", {**MOE, "moe_num_experts": 4, "moe_k": 2,
                                       "moe_num_shared_experts": 1, "moe_layer_start_index": 1}),
@@ -170,7 +170,8 @@ MODELS = {
 TRANSPOSED = ("qwen3_vl_moe",)
 RENAMED = {
     "deepseek_v4": (("model.layers.", "layers."), ("model.embed_tokens.", "embed."),
-                    ("model.norm.", "norm."), ("model.hc_head.hc_", "hc_head_")),
+                    ("model.norm.", "norm."), ("model.hc_head.hc_", "hc_head_"),
+                    (".attn.norm.", ".attn.kv_norm.")),
     "gemma3_images": (("vision_tower.", "vision_tower.vision_model."),),
     "kimi_k25": (("language_model.model.blocks.", "language_model.model.layers."),
                  ("model.mm_projector.", "mm_projector.")),
