@@ -189,7 +189,7 @@ KNOWN = {
     ("vllm", "bamba"): ((("source",), "does not dispatch through"),),  # removed in vLLM 0.23
     ("vllm", "gpt2"): ((EVERY, "nothing is converted"),),
     ("vllm", "dbrx"): ((("source",), "KeyError"),),
-    ("vllm", "deepseek_v4"): ((("source",), "KeyError"),),  # it wants other names than are saved
+    ("vllm", "deepseek_v4"): ((("fp8-deepseek",), "must match the size of tensor"),),
     **{("vllm", name): ((("fp8-ct",), "is invalid for input of size"),)
        for name in ("llama4", "llama4_images")},
     ("vllm", "mistral3"): ((("fp8-deepseek",), "no module or parameter named"),),
