@@ -56,7 +56,8 @@ def facts(model):
         along = "not cut" if cut["cut"] == "none" else f"cut along {cut['cut']}"
         yield f"tensor parallel: {names}: {along}" + ("" if cut.get("tp", True) else ", not by --tp")
     for labels in model.get("experts", []):
-        yield f"experts: gate, up and down are {', '.join(f'`{m}`' for m in labels.values())}"
+        parts = "gate, up and down" if "gate" in labels else "up and down"
+        yield f"experts: {parts} are {', '.join(f'`{m}`' for m in labels.values())}"
     for rename in model.get("renamed", []):
         yield f"listed under both names: `{rename['from']}`, `{rename['to']}`"
     for limit in model.get("limits", []):

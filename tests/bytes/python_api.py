@@ -2,6 +2,7 @@
 """The package tilepack_llm against the program: convert, plan, verify, unpack, open, load,
 quantize, and what its exceptions carry. Ends with `N passed, N failed`.
 """
+import math
 import os
 import shutil
 import subprocess
@@ -289,8 +290,9 @@ def grids(t):
         described = Described.new(fmt, None, (1, 256, 1024))
         i = next(i for i in range(described.tensors) if described.suffix(i) == suffix)
         g = tiles.grid(described.layout(i), described.bytes(i), per)
-        t.check((g.n.step, g.k.step, g.tile) == want and
-                g.e.count * g.n.count * g.k.count * g.tile == described.bytes(i),
+        tile = math.prod(size for size, _ in g.inside)
+        t.check((g.n.step, g.k.step, tile) == want and
+                g.e.count * g.n.count * g.k.count * tile == described.bytes(i),
                 f"tiles of {fmt} {suffix}")
     g = tiles.grid("(1,256,1024):(262144,1024,1)", 262144, (1, 1))
     t.check(g.n.tiles(16, 32, 256) == (16, 32), "tiles: a slice")
