@@ -167,9 +167,11 @@ checked=$((checked + 10))
 sed -n 's/^  hint: there are //p' err | tr -d ' ' | tr , '\n' >hinted
 "$program" formats --json | jq -r '.formats[] | select(.input_only | not) | .name' >written
 LC_ALL=C sort hinted | cmp -s - written || fail "--to zzz names others: $(cat err)"
-"$program" formats --engine kernels --json | jq -r '.offers[].format' >own
-[[ $(tail -n 1 hinted) == w8a16-marlin-channel ]] || fail "the last is $(tail -n 1 hinted)"
-grep -qx "$(head -n 1 hinted)" own && fail "the first is $(head -n 1 hinted)"
+for engine in vllm sglang trtllm transformers; do
+    "$program" formats --engine $engine --json | jq -r '.offers[].format'
+done | LC_ALL=C sort -u >loaded
+[[ $(head -n "$(grep -c . loaded)" hinted | LC_ALL=C sort) == "$(cat loaded)" ]] ||
+    fail "--to zzz does not name first what engines load: $(cat hinted)"
 checked=$((checked + 1))
 
 # On a terminal of 80 columns nothing is cut: long cells go on in the next line.
