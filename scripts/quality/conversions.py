@@ -47,9 +47,11 @@ Variant = namedtuple("Variant", "format codec search options settings", defaults
 
 def variants(formats, help_text):
     """(those that can be run, those that the program does not offer), by codec, the form of
-    compressed-tensors first; `formats` as in `tilepack formats --json`."""
+    compressed-tensors first; `formats` as in `tilepack formats --json`. Not those that only move
+    the source's numbers: nothing is lost in them."""
     able, unable = [], []
-    written = [entry for entry in formats if not entry.get("input_only")]
+    written = [entry for entry in formats
+               if not entry.get("input_only") and entry["codec"] != "float"]
     for entry in sorted(written, key=lambda e: (e["codec"], not e["name"].endswith("-ct"))):
         name, codec = entry["name"], entry["codec"]
         searches = FEWER if name in SET else SEARCHES[codec] + MORE.get(name, [])

@@ -276,8 +276,8 @@ def writes_all(path, work, megabytes):
 
 def writes_ranks(work):
     """Of ranks headers, index and manifest of the whole are written as they are made, too."""
-    path = many_tensors(os.path.join(work, "ranks.safetensors"), 20_000, 20)
-    status, errors, _, peak = measure("convert", path, "-o", os.path.join(work, "ranks"), "--to",
+    path = many_tensors(os.path.join(work, "two.safetensors"), 20_000, 20)
+    status, errors, _, peak = measure("convert", path, "-o", os.path.join(work, "two"), "--to",
                                       "mxfp8-ct", "--include", ".", "--quiet", "--tp", "2",
                                       "--max-memory", "64MiB")
     check(status == 0 and within(peak, 64), "20000 tensors to two ranks in 64 MiB: "

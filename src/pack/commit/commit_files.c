@@ -214,6 +214,8 @@ enum tp_code tp_commit_card(const struct tp_commit *c, struct tp_text *text)
     enum tp_code code = tp_card_uses(c->plan, &uses, &count, c->err);
     if (code == TP_OK && c->options->errors)
         code = c->options->errors(c->plan, &c->options->run, uses, count, c->err);
+    if (code == TP_E_INTERRUPT || code == TP_E_TERMINATE)
+        tp_err_hint(c->err, "run the same command again to go on from here");
     if (code == TP_OK && (code = read_card(c, &source)) == TP_OK)
         code = tp_card_text(c->plan, c->request, uses, count, source, text, c->err);
     free(source);
