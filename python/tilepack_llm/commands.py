@@ -93,6 +93,7 @@ class VerifyOptions(TypedDict, total=False):
 
     importance: Path
     jobs: int
+    device: str
 
 
 @dataclass(frozen=True)

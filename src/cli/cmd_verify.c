@@ -312,6 +312,8 @@ static int print_report(const struct tp_options *o, const struct tp_verify_repor
                         double seconds)
 {
     warn_notes(report);
+    if (report->device[0])
+        tp_note("device: %s", report->device);
     int status = o->json ? print_json(o, report, seconds) : print_text(o, report, seconds);
     return status == TP_OK && report->problem_count ? TP_E_DIFF : status;
 }
@@ -362,7 +364,10 @@ int tp_cmd_verify(const struct tp_options *o)
     struct tp_err err = {0};
     double start = tp_now();
     struct tp_verify_options options = {.jobs = o->jobs, .strict = o->strict,
-                                        .importance = o->importance, .stop = tp_catch_signals()};
+                                        .importance = o->importance, .device = o->device,
+                                        .stop = tp_catch_signals()};
+    if (o->against && tp_devices_check(o->device, &err))
+        return tp_report_error(&err);
     if (tp_verify_is_ranks(o->arg.item[0]))
         return verify_ranks(o, &options, start);
     if (tp_checkpoint_open(o->arg.item[0], 0, &stored.ckpt, &err))

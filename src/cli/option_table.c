@@ -437,6 +437,13 @@ const struct tp_option tp_option_rows[] = {
      .more = "The default is $TILEPACK_DEVICE, else auto. "
              "'auto' takes the faster one for the job; --verbose says which and why. "
              "Results are the same on any device; only the speed differs."},
+    {.name = "device", .value = "WHICH", .kind = TP_OPT_STRING, .commands = BIT(VERIFY),
+     .field = FIELD(device), .initial = "auto", .complete = TP_COMPLETE_WORDS,
+     .words = "auto|cpu|cuda|cuda:all", .check = tp_check_device,
+     .help = "with --against: where to derive: auto, cpu, cuda, cuda:all or cuda:I[,I...]",
+     .more = "The default is $TILEPACK_DEVICE, else auto. "
+             "'auto' takes the faster one for the job; --verbose says which and why. "
+             "The report is the same on any device; only the speed differs."},
     {.name = "device", .value = "WHICH", .kind = TP_OPT_STRING, .commands = BIT(BENCH),
      .field = FIELD(device), .initial = "auto", .complete = TP_COMPLETE_WORDS,
      .words = "auto|cpu|cuda", .check = tp_check_device,

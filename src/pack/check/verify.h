@@ -7,6 +7,7 @@
 #define TP_PACK_VERIFY_H
 
 #include "pack/check/verify_values.h"
+#include "pack/run/device.h"
 #include "pack/run/run.h"
 
 /* One thing that is not as it should be. `file` and `tensor` may be NULL. */
@@ -27,12 +28,14 @@ struct tp_verify_report {
     struct tp_unit_result *units; /* --against, in the order of the plan */
     size_t unit_count;
     size_t kept;                  /* --against: tensors compared that were copied */
+    char device[TP_DEVICES_WHY];  /* --against: where it was derived, and why; or "" */
 };
 
 struct tp_verify_options {
     unsigned jobs;
     bool strict; /* what would be a note is a problem */
     const char *importance; /* the file that the conversion was made with, or NULL */
+    const char *device; /* where weights are derived, as tp_devices_choose() takes it; NULL: CPU */
     atomic_int *stop; /* as in tp_run_options; or NULL */
     void (*progress)(void *arg, uint64_t bytes, const char *item); /* or NULL */
     void *progress_arg;
@@ -49,7 +52,9 @@ enum tp_code tp_verify(const struct tp_checkpoint *ckpt, struct tp_weights *weig
                        struct tp_err *err);
 
 /* Makes the recorded plan again on `source`, compares every byte it gives with the
- * stored tensors, and the values of every packed weight with the source's. */
+ * stored tensors, and the values of every packed weight with the source's. A device makes the
+ * bytes; they are compared and decoded by the CPU, in the same boxes, so that the report does
+ * not depend on it. */
 enum tp_code tp_verify_against(const struct tp_side *stored, const struct tp_side *source,
                                const struct tp_verify_options *options,
                                struct tp_verify_report *report, struct tp_err *err);

@@ -1,9 +1,11 @@
 /* Verifying against the source: the recorded request is planned again on it, run,
  * and every byte compared; on the way the stored values are compared with the
- * source's.
+ * source's. GPUs make bytes, nothing else, and in the boxes of the CPU: what is
+ * found does not depend on them.
  */
 #include "pack/check/verify.h"
 
+#include "base/num.h"
 #include "pack/check/verify_build.h"
 #include "pack/os/os.h"
 #include "pack/run/budget.h"
@@ -24,6 +26,7 @@ struct against {
     struct tp_weights weights;
     struct tp_traces traces[2]; /* of stored and source */
     struct tp_value_observer observer;
+    struct tp_devices devices;
 };
 
 static const char *recorded_request(const struct tp_checkpoint *ckpt)
@@ -154,10 +157,28 @@ static void progress(void *arg, uint64_t bytes, const char *tensor)
         a->c.options->progress(a->c.options->progress_arg, bytes, tensor);
 }
 
+/* A lane for each worker, who has more to do than the GPU, and slots for boxes of the CPU. */
+static enum tp_code choose_devices(struct against *a)
+{
+    const struct tp_verify_options *options = a->c.options;
+    struct tp_devices *devices = &a->devices;
+    if (!options->device)
+        return TP_OK;
+    enum tp_code code = tp_devices_choose(options->device, &a->plan, options->jobs, 0, 0, devices,
+                                          a->c.err);
+    if (code || !devices->count)
+        return code;
+    devices->lanes_per_device = (unsigned)tp_ceil_div(options->jobs, devices->count);
+    devices->slot = tp_min_u64(devices->slot, WORKER_BYTES / 4);
+    return TP_OK;
+}
+
 static enum tp_code run(struct against *a, const struct tp_request *request)
 {
     struct tp_run_options options = {
         .jobs = a->c.options->jobs,
+        .devices = a->devices.count ? &a->devices : NULL,
+        .same_boxes = true,
         .memory = WORKER_BYTES * a->c.options->jobs,
         .keep_nonfinite = request->keep_nonfinite,
         .stop = a->c.options->stop,
@@ -200,9 +221,11 @@ enum tp_code tp_verify_against(const struct tp_side *stored, const struct tp_sid
     if (code == TP_OK && (code = make_expected(&a, &request)) == TP_OK &&
         (code = tp_verify_outputs(&a.c)) == TP_OK &&
         (code = start_results(&a)) == TP_OK && (code = open_traces(&a)) == TP_OK &&
+        (code = choose_devices(&a)) == TP_OK &&
         (code = run(&a, &request)) == TP_OK &&
         (code = tp_verify_differences(&a.c)) == TP_OK)
         code = tp_checkpoint_unchanged(source->ckpt, err);
+    memcpy(report->device, a.devices.why, sizeof report->device);
     close_all(&a);
     tp_weights_close(&a.weights);
     tp_request_close(&request);

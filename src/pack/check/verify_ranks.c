@@ -56,6 +56,7 @@ static void add_counts(struct tp_verify_report *to, const struct tp_verify_repor
     to->bytes += rank->bytes;
     to->digests += rank->digests;
     to->kept += rank->kept;
+    memcpy(to->device, rank->device, sizeof to->device);
 }
 
 static bool same_weights(const struct tp_verify_report *a, const struct tp_verify_report *b)

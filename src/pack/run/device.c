@@ -243,41 +243,53 @@ static void choose_auto(const struct tp_plan *plan, unsigned jobs, uint64_t memo
              "cuda:0: %.1f GB/s, the CPU %.1f GB/s with %u threads", gpu / 1e9, cpu / 1e9, jobs);
 }
 
-enum tp_code tp_devices_choose(const char *spec, const struct tp_plan *plan, unsigned jobs,
-                               uint64_t memory, uint64_t gpu_memory,
-                               struct tp_devices *devices, struct tp_err *err)
+/* The GPUs that were named, or the CPU. */
+static enum tp_code take_named(const char *spec, struct tp_devices *devices, struct tp_err *err)
 {
-    memset(devices, 0, sizeof *devices);
-    devices->memory = gpu_memory;
+    enum tp_code code = TP_OK;
     if (strcmp(spec, "cpu") == 0) {
         use_cpu(devices, "as asked");
         return TP_OK;
     }
-    if (strcmp(spec, "auto") == 0) {
-        choose_auto(plan, jobs, memory, devices);
+    int count = tp_cuda_count();
+    if (count == 0)
+        return no_device(err, spec, tp_cuda_why_none());
+    if (strcmp(spec, "cuda") == 0 || strcmp(spec, "cuda:all") == 0) {
+        devices->count = spec[4] ? (unsigned)tp_min_u64((uint64_t)count, TP_MAX_DEVICES) : 1;
+        for (unsigned i = 0; i < devices->count; i++)
+            devices->id[i] = (int)i;
+    } else if (strncmp(spec, "cuda:", 5) == 0) {
+        code = parse_list(spec, devices, count, err);
     } else {
-        int count = tp_cuda_count();
-        enum tp_code code = TP_OK;
-        if (count == 0)
-            return no_device(err, spec, tp_cuda_why_none());
-        if (strcmp(spec, "cuda") == 0 || strcmp(spec, "cuda:all") == 0) {
-            devices->count = spec[4] ? (unsigned)tp_min_u64((uint64_t)count, TP_MAX_DEVICES) : 1;
-            for (unsigned i = 0; i < devices->count; i++)
-                devices->id[i] = (int)i;
-        } else if (strncmp(spec, "cuda:", 5) == 0) {
-            code = parse_list(spec, devices, count, err);
-        } else {
-            tp_err_hint(err, "auto, cpu, cuda, cuda:all or cuda:I,J,...");
-            code = tp_fail(err, TP_E_USAGE, "--device '%s' is not understood", spec);
-        }
-        if (code)
-            return code;
+        tp_err_hint(err, "auto, cpu, cuda, cuda:all or cuda:I,J,...");
+        code = tp_fail(err, TP_E_USAGE, "--device '%s' is not understood", spec);
+    }
+    if (code == TP_OK)
         snprintf(devices->why, sizeof devices->why, "%u GPU%s, as asked", devices->count,
                  devices->count == 1 ? "" : "s");
-    }
-    if (devices->count)
+    return code;
+}
+
+enum tp_code tp_devices_check(const char *spec, struct tp_err *err)
+{
+    struct tp_devices devices = {0};
+    return strcmp(spec, "auto") == 0 ? TP_OK : take_named(spec, &devices, err);
+}
+
+enum tp_code tp_devices_choose(const char *spec, const struct tp_plan *plan, unsigned jobs,
+                               uint64_t memory, uint64_t gpu_memory,
+                               struct tp_devices *devices, struct tp_err *err)
+{
+    enum tp_code code = TP_OK;
+    memset(devices, 0, sizeof *devices);
+    devices->memory = gpu_memory;
+    if (strcmp(spec, "auto") == 0)
+        choose_auto(plan, jobs, memory, devices);
+    else
+        code = take_named(spec, devices, err);
+    if (code == TP_OK && devices->count)
         size_slot(plan, devices);
-    return TP_OK;
+    return code;
 }
 
 static void close_all(struct tp_compute *computes, unsigned count)

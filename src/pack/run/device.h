@@ -7,6 +7,8 @@
 
 enum { TP_MAX_DEVICES = 64 };
 
+#define TP_DEVICES_WHY 320 /* bytes of tp_devices.why */
+
 /* count 0: the CPU does everything. */
 struct tp_devices {
     int id[TP_MAX_DEVICES];
@@ -14,7 +16,7 @@ struct tp_devices {
     unsigned lanes_per_device;
     uint64_t memory; /* bytes of each GPU that may be taken; 0 = half of what is free */
     uint64_t slot; /* bytes of each of a lane's two buffers; halved when memory is short */
-    char why[320]; /* what was chosen, and the reason, in words */
+    char why[TP_DEVICES_WHY]; /* what was chosen, and the reason, in words */
 };
 
 /* Understands "auto", "cpu", "cuda", "cuda:all", "cuda:0,2". auto measures one box
@@ -24,6 +26,10 @@ struct tp_devices {
 enum tp_code tp_devices_choose(const char *spec, const struct tp_plan *plan, unsigned jobs,
                                uint64_t memory, uint64_t gpu_memory,
                                struct tp_devices *devices, struct tp_err *err);
+
+/* Fails as tp_devices_choose() would where what is asked for is not there, before there is a
+ * plan. */
+enum tp_code tp_devices_check(const char *spec, struct tp_err *err);
 
 /* Opens the lanes of all devices into computes[count * lanes_per_device], device by
  * device in turn. Halves the slot while memory is short. */

@@ -223,7 +223,7 @@ struct tp_box_wish tp_run_wish(const struct tp_run_options *options, unsigned jo
     uint64_t memory = options->memory ? options->memory : DEFAULT_MEMORY;
     struct tp_box_wish wish = {.target = DEFAULT_TARGET, .memory = memory / jobs};
     wish.limit = tp_max_u64(wish.memory / 4, LEAST_LIMIT);
-    if (options->devices && options->devices->count) {
+    if (options->devices && options->devices->count && !options->same_boxes) {
         wish.limit = options->devices->slot; /* few, large boxes hide the latency of a GPU */
         wish.target = wish.limit / 2;
         wish.memory = 4 * wish.limit; /* most of it pinned, or on the device */

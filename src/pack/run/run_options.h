@@ -32,6 +32,9 @@ struct tp_run_options {
     unsigned zstd;             /* level at which the sink compresses; 0: not at all */
     bool drop_source;          /* what was read leaves the page cache, unless it was there */
     uint64_t box_target;       /* preferred bytes per box; 0 = default (tests vary it) */
+    bool same_boxes;           /* with devices the boxes that jobs and memory give without them,
+                                  so that what is summed by box is the same; those that do not
+                                  fit into a slot are the CPU's */
     bool keep_nonfinite;
     struct tp_contents *contents; /* what is known of tensors that are copied; or NULL */
     const bool *skip_file;     /* per plan file: already done; or NULL */
