@@ -39,6 +39,31 @@ check "nor do those of --json" cmp "$work/json1" "$work/json3"
 check "--verbose has a line for every weight" test "$(grep -c ' equal$' "$work/table1")" = 12
 says "equal layers are one line" 0 "model.layers.*.self_attn.q_proj" packed --against src
 
+# Nor on the device. Where there is no GPU, one that is asked for is missed as convert misses it.
+"$TILEPACK" verify "$work/packed" --against "$work/src" --json --device cpu |
+    sed 's/"seconds": *[0-9.e-]*/"seconds": 0/' >"$work/json-cpu"
+check "figures with --device cpu" cmp "$work/json1" "$work/json-cpu"
+says "--verbose says which device and why" 0 "device: cpu: as asked" packed --against src -v \
+    --device cpu
+TILEPACK_DISABLE=${TILEPACK_DISABLE:+$TILEPACK_DISABLE,}cuda
+export TILEPACK_DISABLE
+for device in cuda cuda:0; do
+    in_work convert src -o none --to w4a8-cutlass --device $device >"$work/missed" 2>&1
+    check "convert --device $device without a GPU" test $? = 6
+    says "verify --device $device without a GPU" 6 "--device $device: " packed --against src \
+        --device $device
+    cp "$work/out" "$work/said"
+    check "says the same" cmp "$work/missed" "$work/said"
+done
+says "it is missed before anything is read" 6 "--device cuda: " nothing-there --against src \
+    --device cuda
+TILEPACK_DEVICE=cuda
+export TILEPACK_DEVICE
+says "the environment has the default" 6 "--device cuda: " packed --against src
+says "without a source there is nothing to derive" 0 "no difference" packed
+unset TILEPACK_DEVICE
+says "another word for a device" 2 "--device 'gpu': it is not one of" packed --device gpu
+
 # --json is one object, and says what the exit status says.
 cat >"$work/look.py" <<'EOF'
 import json, sys

@@ -3,9 +3,10 @@
 #
 # What needs a GPU: every CUDA row against the reference (TEST_CUDA is
 # tests/gpu/test_cuda.c built with CUDA), the same under compute-sanitizer, every
-# golden file, every search of scales and random shapes through --device cuda, boxes cut in
-# awkward places, one against several GPUs, and the original libraries on the same GPU where
-# they are installed. Python needs numpy, ml_dtypes and safetensors.
+# golden file, every search of scales and random shapes through --device cuda, what verify
+# says with --device cuda, boxes cut in awkward places, one against several GPUs, and the
+# original libraries on the same GPU where they are installed. Python needs numpy,
+# ml_dtypes and safetensors.
 # Ends with `N passed, N failed`. TILEPACK_GPU_ONLY names the checks to run (all);
 # TILEPACK_GPU_CASES: random cases of each format; TILEPACK_SANITIZER_CASES: rounds of each
 # operation under each sanitizer; TILEPACK_TEST_SECONDS: of random shapes.
@@ -87,6 +88,50 @@ EOF
     return $status
 }
 
+verified() { # checkpoint, source: what verify says on the GPU and on the CPU
+    for device in cpu cuda; do
+        "$TILEPACK" verify "$1" --against "$2" --json -v --device $device 2>"$work/err" |
+            sed 's/"seconds": *[0-9.e-]*/"seconds": 0/' >"$work/$device.json"
+    done
+    if grep -q '"ok": true' "$work/cpu.json" && grep -q 'device: 1 GPU, as asked' "$work/err" &&
+        cmp "$work/cpu.json" "$work/cuda.json"; then
+        echo "$(basename "$1"): the same"
+    else
+        echo "$(basename "$1"): verify says other things on the GPU"
+        status=1
+    fi
+}
+
+verify_equals_cpu() { # weights of several boxes, plain and packed sources, restored ones, ranks
+    work=$(mktemp -d)
+    status=0
+    "$PYTHON" samples/gen_checkpoint.py "$work/in" --layers 1 --hidden 1024 --inter 4096 --heads 8 \
+        --vocab 512 --quiet || return 1
+    while read -r made from line; do
+        # shellcheck disable=SC2086  # options of one line
+        "$TILEPACK" convert "$work/$from" -o "$work/$made" --device cpu -q $line || status=1
+        verified "$work/$made" "$work/$from"
+    done <<EOF
+ct in --to w4a8-ct
+cutlass ct --to w4a8-cutlass
+searched in --to w4a8-cutlass --search mse
+nvfp4 in --to nvfp4-ct
+nvfp4-searched in --to nvfp4-blocked --search mse --importance magnitude
+deepseek in --to fp8-deepseek
+rows in --to fp8-dynamic-ct
+mxfp8 in --to mxfp8-ct
+again mxfp8 --to mxfp8-blocked
+requantized mxfp8 --to mxfp4-ct --requantize
+marlin in --to w4a16-marlin
+gptq in --to gptq
+ranks in --to w4a8-cutlass --tp 2
+EOF
+    "$TILEPACK" unpack "$work/nvfp4" -o "$work/plain" -q || status=1
+    verified "$work/plain" "$work/nvfp4"
+    rm -rf "$work"
+    return $status
+}
+
 check rows "$test_cuda" --cases 20 --per-format "${TILEPACK_GPU_CASES:-10000}" --threads "$(nproc)"
 library=$(dirname "$test_cuda")/test_library_cuda # tilepack.h on device pointers
 [ -x "$library" ] && check library "$library"
@@ -105,6 +150,7 @@ check consumers "$PYTHON" tests/gpu/consumers.py "$TILEPACK" # vLLM's kernels, D
 check load "$PYTHON" tests/gpu/load.py "$TILEPACK" # torch
 check device_equals_cpu same_bytes --device cuda
 check search_equals_cpu searched_bytes
+check verify_equals_cpu verify_equals_cpu
 check small_slots same_bytes --device cuda --gpu-memory 16MiB
 if [ "$(nvidia-smi -L | wc -l)" -gt 1 ]; then
     check several_gpus same_bytes --device cuda:all

@@ -75,6 +75,22 @@ static void all_files(void **state)
     run_with(skip, 1);
 }
 
+/* What is summed by box is the same on a GPU, whatever its slots, if that is asked for. */
+static void boxes_of_devices(void **state)
+{
+    (void)state;
+    for (uint64_t slot = UINT64_C(1) << 20; slot <= UINT64_C(16) << 20; slot *= 2) {
+        struct tp_devices one = {.count = 1, .lanes_per_device = 3, .slot = slot};
+        struct tp_run_options cpu = {.jobs = 3, .memory = UINT64_C(24) << 20}, gpu = cpu;
+        gpu.devices = &one;
+        struct tp_box_wish without = tp_run_wish(&cpu, 3), with = tp_run_wish(&gpu, 3);
+        assert_int_equal(with.limit, slot);
+        gpu.same_boxes = true;
+        with = tp_run_wish(&gpu, 3);
+        assert_memory_equal(&with, &without, sizeof with);
+    }
+}
+
 static void one_file_is_left(void **state)
 {
     const bool skip[FILES] = {true, true, true, true, false, true};
@@ -131,6 +147,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_files),
+        cmocka_unit_test(boxes_of_devices),
         cmocka_unit_test(one_file_is_left),
         cmocka_unit_test(no_file_is_left),
         cmocka_unit_test(a_row_that_failed_is_an_error),
