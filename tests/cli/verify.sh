@@ -30,7 +30,8 @@ check "--quiet says nothing of a good one" test "$? $(wc -c <"$work/quiet")" = "
 
 # The figures, folded and not, are the same for any number of threads.
 for jobs in 1 3; do
-    "$TILEPACK" verify "$work/packed" --against "$work/src" -v -j $jobs | sed '$d' >"$work/table$jobs"
+    "$TILEPACK" verify "$work/packed" --against "$work/src" -v -j $jobs 2>"$work/note$jobs" |
+        sed '$d' >"$work/table$jobs"
     "$TILEPACK" verify "$work/packed" --against "$work/src" --json -j $jobs |
         sed 's/"seconds": *[0-9.e-]*/"seconds": 0/' >"$work/json$jobs"
 done
