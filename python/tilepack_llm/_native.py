@@ -19,6 +19,7 @@ NOT_FOUND = ctypes.c_size_t(-1).value
 _MESSAGE = 4096
 
 Handle = ctypes.c_void_p
+_Shape = ctypes.c_uint64 * MAX_RANK
 
 
 class Part(ctypes.Structure):
@@ -26,8 +27,8 @@ class Part(ctypes.Structure):
 
     _fields_ = (
         ("tensor", ctypes.c_size_t),
-        ("begin", ctypes.c_uint64 * MAX_RANK),
-        ("end", ctypes.c_uint64 * MAX_RANK),
+        ("begin", _Shape),
+        ("end", _Shape),
         ("to", ctypes.c_void_p),
     )
 
@@ -100,9 +101,14 @@ def library() -> Any:
     return loaded
 
 
+@cache
+def _function(name: str) -> Any:
+    return getattr(library(), f"tilepack_{name}")
+
+
 def ask(name: str, *arguments: Any) -> Any:
     """A function that cannot fail; texts are str, or None."""
-    result = getattr(library(), f"tilepack_{name}")(*arguments)
+    result = _function(name)(*arguments)
     return result.decode() if isinstance(result, bytes) else result
 
 
@@ -114,14 +120,14 @@ def _without(message: str, where: dict[str, Any]) -> str:
 def call(name: str, *arguments: Any, **where: Any) -> None:
     """A function that can fail: raises the Error with the library's message."""
     message = ctypes.create_string_buffer(_MESSAGE)
-    status = getattr(library(), f"tilepack_{name}")(*arguments, message, _MESSAGE)
+    status = _function(name)(*arguments, message, _MESSAGE)
     if status:
         raise of_code(status, _without(message.value.decode(errors="replace"), where), **where)
 
 
 def shape(name: str, *arguments: Any) -> tuple[int, ...]:
     """A function that fills a shape and returns its rank."""
-    sizes = (ctypes.c_uint64 * MAX_RANK)()
+    sizes = _Shape()
     rank = ask(name, *arguments, sizes)
     return tuple(sizes[:rank])
 

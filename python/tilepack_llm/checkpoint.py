@@ -205,8 +205,13 @@ class Checkpoint:
         self.path = os.fspath(path)
         opened = _Opened(self.path)
         self.tensors = Tensors(opened)
-        weights = (Weight(opened, self.tensors, w) for w in range(opened.ask("packed")))
-        self.weights = {weight.name: weight for weight in weights}
+        self._opened = opened
+
+    @cached_property
+    def weights(self) -> dict[str, Weight]:
+        opened, tensors = self._opened, self.tensors
+        weights = (Weight(opened, tensors, w) for w in range(opened.ask("packed")))
+        return {weight.name: weight for weight in weights}
 
     @cached_property
     def others(self) -> dict[str, Tensor]:

@@ -48,6 +48,8 @@ class Part:
 
 def part(number: int, dtype: str, stored: tuple[int, ...], index: Index, name: str) -> Part:
     """What `index` takes of a tensor of the shape `stored`; what it leaves out is taken whole."""
+    if index == ():  # most tensors, of thousands: no dimension is looked at
+        return Part(number, dtype, tuple((0, size) for size in stored), stored)
     at = index if isinstance(index, tuple) else (index,)
     if len(at) > len(stored):
         raise UsageError(f"an index of {len(at)} dimensions", tensor=name)
