@@ -77,7 +77,8 @@ static enum tp_code one_format(const struct tp_options *o, const struct tp_sourc
     return code;
 }
 
-/* --to, or every format that is written. A format named twice is compared once. */
+/* --to, or every format that is written and loses something. A format named twice is compared
+ * once. */
 static enum tp_code choose(const struct tp_options *o, struct tp_candidates *all,
                            struct tp_err *err)
 {
@@ -93,7 +94,7 @@ static enum tp_code choose(const struct tp_options *o, struct tp_candidates *all
     if (code || !all->items)
         return tp_fail(err, TP_E_MEMORY, "out of memory");
     for (size_t f = 0; f < count; f++) {
-        bool named = !o->compared.count;
+        bool named = !o->compared.count && formats[f].op.codec != TP_CODEC_FLOAT;
         for (size_t i = 0; i < o->compared.count; i++)
             named |= !strcmp(formats[f].name, o->compared.item[i]);
         if (named && !formats[f].input_only)

@@ -89,8 +89,8 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
     [TP_CMD_COMPARE] = {
         "compare", "SRC [--to FORMAT ...] [options]",
         "sizes and errors of formats on a checkpoint, without writing",
-        "Without --to, all formats. Errors are measured on a sample of each weight, so that the "
-        "time does not grow with the model; the worst weights come first.",
+        "Without --to, all formats that lose something. Errors are measured on a sample of each "
+        "weight, so that the time does not grow with the model; the worst weights come first.",
         "tilepack compare Mixtral-8x7B\n"
         "tilepack compare SRC --to fp8-ct --to w4a16-ct --full\n"
         "tilepack compare SRC --html formats.html\n",

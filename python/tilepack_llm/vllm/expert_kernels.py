@@ -201,13 +201,14 @@ class MarlinIntegersMoE(ForcedMoE):
         if bits == 4:
             key = keys.kInt4Static32 if group == 32 else keys.kInt4Static
         args = {"group_size": group, "strategy": "group"} if group > 0 else {"strategy": "channel"}
-        return int_wna16.select_wna16_moe_backend(
+        chosen: tuple[Any, Any] = int_wna16.select_wna16_moe_backend(
             config=moe,
             weight_key=key,
             quant_config=QuantizationArgs(num_bits=bits, type="int", **args),
             may_have_zp=False,
             may_have_bias=False,
         )
+        return chosen
 
     def get_fused_moe_quant_config(self, layer: Any) -> Any:
         from vllm.model_executor.layers.fused_moe.oracle import int_wna16
@@ -277,7 +278,8 @@ class Fp8MoE(ForcedMoE):
     def choose(self, moe: Any) -> tuple[Any, Any]:
         from vllm.model_executor.layers.fused_moe.oracle import mxfp8
 
-        return mxfp8.select_mxfp8_moe_backend(moe)
+        chosen: tuple[Any, Any] = mxfp8.select_mxfp8_moe_backend(moe)
+        return chosen
 
     def get_fused_moe_quant_config(self, layer: Any) -> Any:
         from vllm.model_executor.layers.fused_moe.oracle import fp8
@@ -340,9 +342,10 @@ class Fp8TrtllmMoE(Fp8MoE):
         from vllm.model_executor.layers.fused_moe.oracle import fp8
         from vllm.model_executor.layers.quantization.utils import quant_utils as keys
 
-        return fp8.select_fp8_moe_backend(
+        chosen: tuple[Any, Any] = fp8.select_fp8_moe_backend(
             moe, keys.kFp8Static128BlockSym, keys.kFp8Dynamic128Sym
         )
+        return chosen
 
 
 _METHODS: dict[str, type[TilepackMoEMethod]] = {

@@ -141,8 +141,8 @@ def _deepgemm(asked: Asked) -> Any:
     kernel = kind(config)
     if not kernel.use_deep_gemm_e8m0:
         raise Refused(
-            f"{asked.prefix}: its scales are powers of two, and vLLM would quantize activations with "
-            "others",
+            f"{asked.prefix}: its scales are powers of two, and vLLM would quantize activations "
+            "with others",
             hint="set VLLM_USE_DEEP_GEMM_E8M0=1",
         )
     return kernel

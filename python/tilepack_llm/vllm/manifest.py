@@ -37,9 +37,7 @@ def _packed(descriptor: Mapping[str, Any], name: str) -> Packed:
     }
     stacked = descriptor["rank"] == 3
     gated = stacked and name.endswith(":w13")
-    return Packed(
-        descriptor["format"], dict(descriptor["params"]), (e, n, k), stacked, per, gated
-    )
+    return Packed(descriptor["format"], dict(descriptor["params"]), (e, n, k), stacked, per, gated)
 
 
 def _check_parts(prefix: str, descriptor: Mapping[str, Any]) -> None:
