@@ -24,7 +24,7 @@ static const struct tp_weight *source_of(const struct tp_plan *plan, const struc
 static enum tp_code merge(uint64_t *n, uint64_t *k, const struct tp_op *op, bool stored,
                           struct tp_err *err)
 {
-    uint64_t gn, gk;
+    uint64_t gn = 1, gk = 1;
     enum tp_code code = (stored ? tp_op_stored_granule : tp_op_granule)(op, &gn, &gk, err);
     if (code)
         return code;

@@ -201,7 +201,8 @@ KNOWN = {
     ("vllm", "kimi_k25"): ((("source",), "Can't load image processor"),),
     ("transformers", "kimi_k2"): ((("source",), "does not recognize this architecture"),),
     # It calls the modules of the tower and the projector otherwise than files do.
-    ("transformers", "kimi_k25"): ((("w4a8-ct", "mxfp4-ct", "nvfp4-ct"), "missing_keys"),),
+    ("transformers", "kimi_k25"): ((("w4a8-ct", "mxfp4-ct", "nvfp4-ct"), "missing_keys"),
+                                   (("fp8-deepseek",), "automatic conversion of the weights")),
     **{("transformers", name): ((("fp8-deepseek",), "missing_keys"),
                                 (("fp8-ct", "mxfp8-ct", "nvfp4-ct"), None))
        for name in ("llama4", "llama4_images")},
