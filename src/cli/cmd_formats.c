@@ -180,8 +180,7 @@ static const char *experts_text(const struct tp_format *format)
 static void print_variants(const struct tp_format *format, const char *of)
 {
     static const char *const whose[TP_PARTS] = {
-        [TP_PART_GATED] = "of weights that hold gate and up, each laid out as an expert; S = 2 is "
-                          "their number",
+        [TP_PART_GATED] = "of weights that hold gate and up, each laid out as an expert; S = 2",
         [TP_PART_UP] = "of the first matrix of experts that have no gate, or whose rows alternate",
         [TP_PART_DOWN] = "of the last matrix of experts (w2)",
         [TP_PART_WIDE] = "of a matrix, where it then takes less room"};

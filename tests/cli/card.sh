@@ -106,7 +106,7 @@ check "so that there is no table" sh -c '! grep -q "signal to noise" again/READM
 "$TILEPACK" convert errors-mxfp8-ct -o order --to mxfp8-blocked -q
 check "or loses nothing" grep -q "^14 weights have the source's codes and scales" order/README.md
 "$TILEPACK" convert packed -o coarse --to fp8-ct --requantize -q
-check "what is quantized again is measured" grep -q '^| `fp8-ct` | 14 of 14 |' coarse/README.md
+check "what is quantized again is measured" grep -q '^| .fp8-ct. | 14 of 14 |' coarse/README.md
 "$TILEPACK" convert packed -o same --to w4a8-ct --set quotient=bf16 -q
 check "where nothing is made the card stays" cmp packed/README.md same/README.md
 mkdir bare && cp $model/*.safetensors* $model/config.json bare

@@ -55,10 +55,10 @@ done
 # Two names of formats: what stock vLLM takes, and what the plugin takes. Groups of 64, so that
 # two ranks have more than one of them in a row.
 both() { # model, suffix, stock's format, ours, [options]
-    from=$1 name=$1$2 stock=$3 ours=$4
+    from=$1 both=$1$2 stock=$3 ours=$4 # `convert` has a name of its own
     shift 4
-    convert "$from" "$name-$stock" --to "$stock" "$@"
-    convert "$from" "$name-$ours" --to "$ours" "$@"
+    convert "$from" "$both-$stock" --to "$stock" "$@"
+    convert "$from" "$both-$ours" --to "$ours" "$@"
 }
 both mixtral '' w4a16-ct w4a16-marlin --set group=64
 both mixtral '' w8a16-ct w8a16-marlin --set group=128

@@ -114,8 +114,8 @@ enum tp_code tp_plan_bias_form(const struct tp_format *format, enum tp_part part
     tp_format_op(form->format, &form->settings, &form->op);
     uint32_t codes = (uint32_t)tp_op_find(&form->op, TP_ROLE_CODES);
     uint32_t choices = form->format->params ? form->format->param[0].count : 1;
-    for (uint8_t c = 0; c < choices; c++) { /* in the type that it has, if there is a choice */
-        form->settings.choice[0] = c;
+    for (uint32_t c = 0; c < choices; c++) { /* in the type that it has, if there is a choice */
+        form->settings.choice[0] = (uint8_t)c;
         tp_format_op(form->format, &form->settings, &form->op);
         if (choices == 1 || tp_floats_dtype(form->op.out[codes].element) == dtype) {
             form->outs = form->op.outs;
