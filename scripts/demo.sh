@@ -76,7 +76,7 @@ one() { # model, format, a weight to draw
         <<'EOF' >>"$table" || return 1
 import json, sys
 path, model, to, before, after = sys.argv[1:]
-weights = json.load(open(path))["weights"]
+weights = [w for w in json.load(open(path))["weights"] if not w["name"].endswith("bias")]
 error = [100 * w["relative"] for w in weights if "relative" in w]
 print(model, to, len(weights), before, after, sum(error) / len(error), max(error))
 EOF
