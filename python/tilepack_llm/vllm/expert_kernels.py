@@ -17,6 +17,34 @@ from .kernels import group_of, mixed_type, refuse_zero_points
 from .support import SUPPORTED, Refused
 
 
+def mxfp4_kernel(method: TilepackMoEMethod, layer: Any) -> Any:
+    """What vLLM runs MXFP4 experts with."""
+    from vllm.model_executor.layers.fused_moe.oracle import mxfp4
+
+    kernel = mxfp4.make_mxfp4_moe_kernel(
+        moe_quant_config=method.moe_quant_config,
+        moe_config=method.moe,
+        experts_cls=method.experts_cls,
+        mxfp4_backend=method.backend,
+        routing_tables=layer._expert_routing_tables(),
+    )
+    kernel.fused_experts.process_weights_after_loading(layer)
+    return kernel
+
+
+def fp8_kernel(method: TilepackMoEMethod, layer: Any) -> Any:
+    """What vLLM runs FP8 and MXFP8 experts with."""
+    from vllm.model_executor.layers.fused_moe.oracle import fp8
+
+    return fp8.make_fp8_moe_kernel(
+        moe_quant_config=method.moe_quant_config,
+        moe_config=method.moe,
+        experts_cls=method.experts_cls,
+        fp8_backend=method.backend,
+        routing_tables=layer._expert_routing_tables(),
+    )
+
+
 class W4A8CutlassMoE(TilepackMoEMethod):
     names = {  # noqa: RUF012
         "weight_packed": "weight",
@@ -92,17 +120,7 @@ class Mxfp4BlockedMoE(TilepackMoEMethod):
         )
 
     def make_kernel(self, layer: Any) -> Any:
-        from vllm.model_executor.layers.fused_moe.oracle import mxfp4
-
-        kernel = mxfp4.make_mxfp4_moe_kernel(
-            moe_quant_config=self.moe_quant_config,
-            moe_config=self.moe,
-            experts_cls=self.experts_cls,
-            mxfp4_backend=self.backend,
-            routing_tables=layer._expert_routing_tables(),
-        )
-        kernel.fused_experts.process_weights_after_loading(layer)
-        return kernel
+        return mxfp4_kernel(self, layer)
 
 
 class DeepGemmMoE(TilepackMoEMethod):
@@ -140,15 +158,7 @@ class DeepGemmMoE(TilepackMoEMethod):
         )
 
     def make_kernel(self, layer: Any) -> Any:
-        from vllm.model_executor.layers.fused_moe.oracle import fp8
-
-        return fp8.make_fp8_moe_kernel(
-            moe_quant_config=self.moe_quant_config,
-            moe_config=self.moe,
-            experts_cls=self.experts_cls,
-            fp8_backend=self.backend,
-            routing_tables=layer._expert_routing_tables(),
-        )
+        return fp8_kernel(self, layer)
 
 
 class ForcedMoE(TilepackMoEMethod):
@@ -254,17 +264,7 @@ class Mxfp4MoE(ForcedMoE):
         )
 
     def make_kernel(self, layer: Any) -> Any:
-        from vllm.model_executor.layers.fused_moe.oracle import mxfp4
-
-        kernel = mxfp4.make_mxfp4_moe_kernel(
-            moe_quant_config=self.moe_quant_config,
-            moe_config=self.moe,
-            experts_cls=self.experts_cls,
-            mxfp4_backend=self.backend,
-            routing_tables=layer._expert_routing_tables(),
-        )
-        kernel.fused_experts.process_weights_after_loading(layer)
-        return kernel
+        return mxfp4_kernel(self, layer)
 
 
 class Fp8MoE(ForcedMoE):
@@ -298,15 +298,7 @@ class Fp8MoE(ForcedMoE):
         )
 
     def make_kernel(self, layer: Any) -> Any:
-        from vllm.model_executor.layers.fused_moe.oracle import fp8
-
-        return fp8.make_fp8_moe_kernel(
-            moe_quant_config=self.moe_quant_config,
-            moe_config=self.moe,
-            experts_cls=self.experts_cls,
-            fp8_backend=self.backend,
-            routing_tables=layer._expert_routing_tables(),
-        )
+        return fp8_kernel(self, layer)
 
 
 class Mxfp8MarlinMoE(Fp8MoE):

@@ -150,6 +150,16 @@ def both(t, *suffixes):
 WEIGHTS = ("weight", "weight_scale")
 
 
+def refused(source, to, says):
+    """Raises Mismatch unless the conversion ends with status 4 and says so."""
+    with tool.Workdir() as work:
+        stfile.save(work.at("in.safetensors"), source)
+        done = tool.run("convert", work.at("in.safetensors"), "-o", work.at("o.safetensors"),
+                        "--to", to, "--quiet", check=False)
+        if done.returncode != 4 or says not in done.stderr:
+            raise Mismatch(f"{done.returncode} {done.stderr}")
+
+
 @case("engines: TRTLLM-gen and CUTLASS experts, NVFP4")
 def _(report):
     cases = load("trtllm")
@@ -236,12 +246,7 @@ def _(report):
     source = ungated(t, names)
     each(source, "weight_scale_2",
          lambda e, down: Tensor("F32", (), np.float32((e + 1) / 1024).tobytes()))
-    with tool.Workdir() as work:
-        stfile.save(work.at("in.safetensors"), source)
-        done = tool.run("convert", work.at("in.safetensors"), "-o", work.at("o.safetensors"),
-                        "--to", "nvfp4-vllm-cutlass", "--quiet", check=False)
-        if done.returncode != 4 or "of experts without a gate to 128" not in done.stderr:
-            raise Mismatch(f"{done.returncode} {done.stderr}")
+    refused(source, "nvfp4-vllm-cutlass", "of experts without a gate to 128")
 
 
 @case("engines: MXFP4 experts for Hopper")
@@ -343,12 +348,7 @@ def _(report):
     half = dict(experts(load("trtllm")["mxfp4_gateup_pad"],
                         {"weight": "weight_packed", "weight_scale": "weight_scale"}))
     del half[AT + "0.up_proj.bias"]
-    with tool.Workdir() as work:
-        stfile.save(work.at("in.safetensors"), half)
-        done = tool.run("convert", work.at("in.safetensors"), "-o", work.at("o.safetensors"),
-                        "--to", "mxfp4-trtllm", "--quiet", check=False)
-        if done.returncode != 4 or "some have a bias and others have none" not in done.stderr:
-            raise Mismatch(f"{done.returncode} {done.stderr}")
+    refused(half, "mxfp4-trtllm", "some have a bias and others have none")
 
 
 @case("engines: plain stacks, ranks and back, a single expert's matrix")
