@@ -134,7 +134,7 @@ quality: $(BUILD)/tilepack
 # Everything again under the address and undefined-behaviour sanitizers.
 asan:
 	sh scripts/deps.sh build test
-	$(MAKE) -j$(JOBS) BUILD=$(BUILD)/asan NVCC= CFLAGS="-O1 -g -fno-omit-frame-pointer \
+	$(MAKE) -j$(JOBS) BUILD=$(BUILD)/asan NVCC= CFLAGS="-O1 -g -fno-var-tracking -fno-omit-frame-pointer \
 	    -fsanitize=address,undefined -fno-sanitize-recover=all" $(BUILD)/asan/tilepack \
 	    $(UNIT:$(BUILD)/%=$(BUILD)/asan/%) $(BUILD)/asan/fault/fault \
 	    $(BUILD)/asan/replay/replay
@@ -182,7 +182,7 @@ REPLAY   = $(BUILD)/replay/replay
 REPLAY_OBJ = $(patsubst tests/fuzz/%.c,$(BUILD)/replay/%.o,$(FUZZ_SRC))
 $(BUILD)/replay/%.o: tests/fuzz/%.c $(wildcard tests/fuzz/*.h) $(BUILD)/config
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -DLLVMFuzzerTestOneInput=$*_input -c -o $@ $<
+	$(CC) $(CFLAGS) -MMD -MP -DLLVMFuzzerTestOneInput=$*_input -c -o $@ $<
 $(REPLAY): tests/fuzz/replay.c $(REPLAY_OBJ) $(FUZZ_LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -DTARGETS="$(patsubst tests/fuzz/fuzz_%.c,X(%),$(FUZZ_SRC))" \
 	    -o $@ $< $(REPLAY_OBJ) $(FUZZ_LIB) $(LDLIBS)
@@ -303,5 +303,6 @@ uninstall: uninstall-library
 clean:
 	rm -rf $(BUILD)
 
--include $(LIB_OBJ:.o=.d) $(BENCH_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(UNIT:=.d)
+-include $(LIB_OBJ:.o=.d) $(BENCH_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(UNIT:=.d) \
+    $(REPLAY_OBJ:.o=.d)
 .PHONY: FORCE all unit check say-missing demo test test-packaging test-gpu gpu-tests dist wheel static reproducible bench quality test-slurm test-arm asan tsan fuzz fuzz-build lint deps install install-program deb uninstall wheel-arm test-vllm test-models clean

@@ -44,6 +44,11 @@ def facts(fmt):
     yield "taken from", fmt["source"]
     yield "codec", f"{code(fmt['codec'])}, a scale for each block of {listing(fmt['block'])} (n, k)"
     yield "experts", {"stack": "stacked", "split": "one weight each"}[fmt["experts"]]
+    inputs = fmt.get("inputs")
+    if inputs:
+        whose = "of all experts" if inputs["over"] == "experts" else "of an expert's parts"
+        needed = f"; needed (or {code('--weights-only')}): {inputs['why']}" if "why" in inputs else ""
+        yield "activations", f"a source's scales become {code(inputs['suffix'])}, the largest {whose}{needed}"
     yield "direction", "read only" if fmt.get("input_only") else "read and written"
     for entry in fmt.get("needs", []):
         yield "needs", rule(entry)
@@ -72,6 +77,7 @@ def table(head, rows):
 PARTS = {"gated": "Of gate and up, S = 2 stretches",
          "up": "Of the first matrix of experts without a gate, or with rows in turn",
          "down": "Of the last matrix of experts",
+         "down_ungated": "Of the last matrix of experts without a gate",
          "wide": "Of a matrix, where it then takes less room",
          "bias": "Of a bias"}
 

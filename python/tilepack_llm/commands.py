@@ -65,6 +65,7 @@ class ConvertOptions(TypedDict, total=False):
     follow_links: bool
     nonfinite: str
     requantize: bool
+    weights_only: bool
     shard_size: int | str
     zstd: bool | int
     digest: str

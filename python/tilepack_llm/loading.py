@@ -43,7 +43,7 @@ def _rank_directory(path: str, rank: int | None) -> str:
     with open(listing, encoding="utf-8") as file:
         try:
             ranks = int(json.load(file)["ranks"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             raise InputError("it does not say how many ranks there are", file=listing) from None
     if rank is None:
         raise UsageError(f"it holds {ranks} ranks", file=path, hint="rank= takes one of them")

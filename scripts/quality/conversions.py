@@ -38,9 +38,8 @@ SEARCHES = {"int4": INT4, "nvfp4": FP4, "mxfp4": FP4, "fp8": [NONE], "mxfp8": [N
 MORE = {"w4a8-ct": [search("w4a8", MAGNITUDE), search("w4a8", MAGNITUDE, "--signed"),
                     search("w4a8", FILE), search("w4a8", FILE, "--signed")]}
 
-# Formats with a parameter that counts here: its settings, each with these searches.
+# Formats with a parameter that counts here: its settings, each with every search.
 SET = {"w4a16-ct": [(f"group={group}",) for group in ("128", "64", "32", "channel")]}
-FEWER = [NONE, search("mse", PLAIN), search("mse", MAGNITUDE)]
 
 Variant = namedtuple("Variant", "format codec search options settings", defaults=((),))
 
@@ -54,7 +53,7 @@ def variants(formats, help_text):
                if not entry.get("input_only") and entry["codec"] != "float"]
     for entry in sorted(written, key=lambda e: (e["codec"], not e["name"].endswith("-ct"))):
         name, codec = entry["name"], entry["codec"]
-        searches = FEWER if name in SET else SEARCHES[codec] + MORE.get(name, [])
+        searches = SEARCHES[codec] + MORE.get(name, [])
         for settings in SET.get(name, [()]):
             for words, options in searches:
                 offered = all(o in help_text for o in options if o.startswith("--"))
@@ -89,7 +88,7 @@ class Program:
         if not os.path.exists(path):
             save_file({"model.layers.0.mlp.up_proj.weight":
                        np.zeros((4096, 4096), dtype=ml_dtypes.bfloat16)}, path)
-        unit, = json.loads(self.ask("plan", path, "--to", name, *to_set(settings),
+        unit, = json.loads(self.ask("plan", path, "--to", name, *to_set(settings), "--weights-only",
                                     "--json", "--quiet"))["units"]
         return 8 * sum(output["bytes"] for output in unit["outputs"]) / 4096**2
 
@@ -101,8 +100,8 @@ class Program:
             shutil.rmtree(self.packed, ignore_errors=True)
             seconds.append(measure.run(
                 self.path, "convert", subject.checkpoint, "-o", self.packed, "--to",
-                variant.format, "--device", "cpu", "--quiet", *to_set(variant.settings),
-                *options).seconds)
+                variant.format, "--device", "cpu", "--quiet", "--weights-only",
+                *to_set(variant.settings), *options).seconds)
         shutil.rmtree(self.plain, ignore_errors=True)
         self.ask("unpack", self.packed, "-o", self.plain, "--dtype", "f32", "--quiet")
         stored = {}
@@ -111,8 +110,15 @@ class Program:
         self.check_converted(subject)
         for directory in (self.packed, self.plain):
             shutil.rmtree(directory)
-        return ({name: figures.crop_columns(stored[name], like)
+        return ({name: figures.crop(stored[name], like)
                  for name, like in subject.source.items()}, statistics.median(seconds))
+
+    def takes(self, variant, subject):
+        """Whether every matrix of the subject would be converted: some formats hold experts
+        alone, or certain shapes."""
+        plan = json.loads(self.ask("plan", subject.checkpoint, "--to", variant.format, "--json",
+                                   "--quiet", "--weights-only", *to_set(variant.settings)))
+        return not subject.source.keys() & {kept["name"] for kept in plan["kept"]}
 
     def check_converted(self, subject):
         """A matrix that was kept as it is would be measured without an error."""
@@ -128,5 +134,5 @@ class Program:
 
 def save_importance(path, subject, multiple):
     """The file that --importance takes: one F32 [K] for each matrix, K as in the checkpoint."""
-    save_file({name: figures.pad_columns(h, multiple) for name, h in subject.importance.items()},
+    save_file({name: figures.pad(h, multiple) for name, h in subject.importance.items()},
               path)

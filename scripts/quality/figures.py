@@ -18,11 +18,17 @@ def pad_columns(values, multiple):
     return np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, missing)])
 
 
-def crop_columns(values, like):
-    """What pad_columns made of an array of the shape of `like`, without the padding."""
-    if values.shape[:-1] != like.shape[:-1] or values.shape[-1] < like.shape[-1]:
+def pad(values, multiple):
+    """Every dimension filled with zeros up to a multiple; the array itself if all are."""
+    missing = [-size % multiple for size in values.shape]
+    return np.pad(values, [(0, more) for more in missing]) if any(missing) else values
+
+
+def crop(values, like):
+    """What was made of an array of the shape of `like`, without the padding."""
+    if values.ndim != like.ndim or any(n < m for n, m in zip(values.shape, like.shape)):
         raise ValueError(f"{values.shape} is no padded form of {like.shape}")
-    return values[..., :like.shape[-1]]
+    return values[tuple(slice(size) for size in like.shape)]
 
 
 # ---- weights ----------------------------------------------------------------------------

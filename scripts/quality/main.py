@@ -38,15 +38,19 @@ from results import Results
 
 
 def convert_all(program, results, files, only):
-    """Every variant of tilepack; returns those that it does not offer."""
+    """Every variant of tilepack; returns those that it does not offer, and the formats that do
+    not take every matrix of every model."""
     able, unable = program.variants()
+    partial = {v.format for v in able if v.search == "none"
+               and not all(program.takes(v, subject) for subject in results.models)}
     for v in able:
-        if re.search(only, " ".join([v.format, *v.settings, v.search])):
+        if v.format not in partial and re.search(only, " ".join([v.format, *v.settings,
+                                                                 v.search])):
             results.add({"program": "tilepack", "method": " ".join([v.format, *v.settings]),
                          "search": v.search,
                          "codec": v.codec, "bits": program.bits(v.format, v.settings)},
                         lambda subject, v=v: program.values(v, subject, files[subject.label]))
-    return unable
+    return unable, sorted(partial)
 
 
 def quantize_elsewhere(python, script, results, files, opt):
@@ -60,7 +64,7 @@ def quantize_elsewhere(python, script, results, files, opt):
             seconds = child.quantize(method, subject.checkpoint, files[subject.label], out)
             values = load_file(out)
             os.unlink(out)
-            return {name: figures.crop_columns(values[name], like)
+            return {name: figures.crop(values[name], like)
                     for name, like in subject.source.items()}, seconds
         return run
 
@@ -116,7 +120,7 @@ def main(argv):
                       os.path.join(opt.dir, "rows.json"), opt.again)
     program = conversions.Program(opt.program, opt.dir, opt.rounds)
     result["version"] = program.ask("--version").strip()
-    result["not_offered"] = convert_all(program, results, files, opt.only)
+    result["not_offered"], result["partial"] = convert_all(program, results, files, opt.only)
     result["left_out"] = []
     for name in ("llama", "torch"):
         try:

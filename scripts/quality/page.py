@@ -36,9 +36,10 @@ of other models. Both models are small, and small models lose more than large on
 * Only weights are quantized. What a kernel does to activations (FP8 in W4A8, NVFP4 in W4A4) comes on
   top and is the same for every search. Values are those of `tilepack unpack`: for `w4a8-cutlass`
   what the kernel computes, the rounding of its tables included.
-* K of SmolLM2 is 576 in most matrices and no multiple of 128: zero columns are appended up to 640
-  before a conversion and dropped after `unpack`. So every fifth int4 group of such a row is half
-  empty. Q4_K and IQ4_XS get rows of 768, where llama.cpp would choose another type.
+* K of SmolLM2 is 576 in most matrices and no multiple of 128, and N is 192 or 576: zero columns and
+  rows are appended, up to 640 and 256, before a conversion and dropped after `unpack`. So every
+  fifth int4 group of such a row is half empty. Q4_K and IQ4_XS get rows of 768, where llama.cpp
+  would choose another type.
 * *Bits* for each weight are those of a 4096x4096 matrix, scales included. *Seconds* are the wall
   time of a whole `tilepack convert` of SmolLM2, fsync included (the median of {rounds}); for the
   others the time of quantizing alone, from memory to memory, called from Python. Methods that
@@ -199,6 +200,10 @@ def page(result):
         words = ", ".join(f"`{' '.join([v.format, *v.settings])}` {v.search}"
                           for v in result["not_offered"])
         parts.append(f"\nThis version of tilepack does not offer: {words}.\n")
+    if result["partial"]:
+        parts.append("\nNot here, as they hold experts alone or take certain shapes only: "
+                     + ", ".join(f"`{name}`" for name in result["partial"])
+                     + ". The codes are those of the other formats with the same codec.\n")
     parts += ["\n## SmolLM2\n\n", language_table(rows), "\n## MiniLM\n\n", sentence_table(rows),
               checks(result), COMMAND]
     return "".join(parts)

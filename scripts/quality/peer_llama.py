@@ -27,7 +27,7 @@ def method(kind, imatrix=False):
         weights = figures.pad_columns(importance, block) if imatrix else None
         codes = libgguf.quantize_rows(rows, TYPES[kind], weights)
         values = libgguf.dequantize_rows(codes, TYPES[kind])
-        return np.ascontiguousarray(figures.crop_columns(values.reshape(rows.shape), matrix))
+        return np.ascontiguousarray(figures.crop(values.reshape(rows.shape), matrix))
 
     return PROGRAM, 8 * size / block, quantize
 

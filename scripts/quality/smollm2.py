@@ -82,7 +82,7 @@ def write_checkpoint(directory, config, tensors):
 
 def prepare(path, source, padded, multiple):
     """Writes the checkpoint `source` with its tokenizer, and `padded`, whose matrices have
-    zero columns up to a multiple; returns (config, {name: float32}, tokenizer)."""
+    zero rows and columns up to a multiple; returns (config, {name: float32}, tokenizer)."""
     reader = gguf.GGUFReader(path)
     config = config_of(reader)
     tensors = tensors_of(reader, config)
@@ -93,6 +93,6 @@ def prepare(path, source, padded, multiple):
         json.dump({"tokenizer_class": "PreTrainedTokenizerFast"}, out)
     linear = set(llama.linear_names(config))
     write_checkpoint(padded, config, {
-        name: figures.pad_columns(values, multiple) if name in linear else values
+        name: figures.pad(values, multiple) if name in linear else values
         for name, values in tensors.items()})
     return config, {name: t.astype(np.float32) for name, t in tensors.items()}, tokenizer

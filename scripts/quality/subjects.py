@@ -1,7 +1,7 @@
 """The two models that are quantized, each with the task that shows what it lost.
 
 A Subject has
-    label, checkpoint    the directory that is converted; its matrices have padded columns
+    label, checkpoint    the directory that is converted; its matrices are padded
     config, source       config.json, and {name: float32[N,K]} of the matrices, not padded
     importance           {name: E[x_k^2]} of their inputs over the calibration text
     measure(values)      figures of the same matrices with other values
@@ -21,7 +21,7 @@ import figures
 import llama
 import smollm2
 
-MULTIPLE = 128  # of K, which every format takes
+MULTIPLE = 128  # of N and K, which every format of linear layers takes
 WINDOW = 320    # tokens; eight of them in 2,560
 HERE = os.path.dirname(os.path.abspath(__file__))
 

@@ -1,6 +1,7 @@
 /* Error values: recording only. The invariant is that the first failure wins. */
 #include "base/error.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -42,6 +43,14 @@ void tp_err_memory(struct tp_err *err, const struct tp_err *seen)
 {
     if (err && err->code == TP_OK && seen->code == TP_E_MEMORY)
         *err = *seen;
+}
+
+bool tp_err_unread(const struct tp_err *seen)
+{
+    if (seen->code == TP_E_IO)
+        return seen->sys != ENOENT && seen->sys != ENOTDIR && seen->sys != ELOOP;
+    return seen->code == TP_E_MEMORY || seen->code == TP_E_INTERRUPT ||
+           seen->code == TP_E_TERMINATE;
 }
 
 static void set_once(char *dst, size_t size, const char *src)

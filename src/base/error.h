@@ -7,6 +7,7 @@
 #ifndef TP_BASE_ERROR_H
 #define TP_BASE_ERROR_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Also the process exit codes; the table stands in tilepack(1). */
@@ -51,6 +52,10 @@ enum tp_code tp_fail_sys(struct tp_err *err, int sys, const char *fmt, ...)
 /* Takes over a lack of memory from an error that is otherwise of no interest: it says
  * nothing of what was looked at. */
 void tp_err_memory(struct tp_err *err, const struct tp_err *seen);
+
+/* Whether an error says nothing of the file that was looked at: memory was short, the run was
+ * stopped, or the system could not open or read it though it is there. */
+bool tp_err_unread(const struct tp_err *seen);
 
 /* Add what is not yet known; each does nothing if the field is already set. */
 void tp_err_path(struct tp_err *err, const char *path);

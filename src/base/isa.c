@@ -42,7 +42,7 @@ static bool machine_has(enum tp_isa isa)
     if (isa == TP_ISA_AVX512)
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&
-               __builtin_cpu_supports("avx512vbmi2");
+               __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("avx512vnni");
 #elif defined(__aarch64__)
     if (isa == TP_ISA_NEON)
         return true;

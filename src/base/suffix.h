@@ -1,4 +1,4 @@
-/* How names end. */
+/* How names begin and end. */
 #ifndef TP_BASE_SUFFIX_H
 #define TP_BASE_SUFFIX_H
 
@@ -10,6 +10,11 @@ static inline bool tp_ends_with(const char *text, const char *end)
 {
     size_t size = strlen(text), end_size = strlen(end);
     return size > end_size && memcmp(text + size - end_size, end, end_size) == 0;
+}
+
+static inline bool tp_begins_with(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
 }
 
 #endif

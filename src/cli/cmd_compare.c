@@ -14,7 +14,7 @@
 static enum tp_code make_request(const struct tp_options *o, const struct tp_format *format,
                                  struct tp_request *request, struct tp_err *err)
 {
-    *request = (struct tp_request){.requantize = true, .keep_nonfinite = true,
+    *request = (struct tp_request){.requantize = true, .keep_nonfinite = true, .bare = true,
                                    .outline = !o->full};
     enum tp_code code = tp_request_to(request, format->name, NULL, 0, err);
     if (code == TP_OK)
@@ -133,7 +133,7 @@ static enum tp_code write_page(const struct tp_options *o, const struct tp_candi
     if (code)
         return code;
     tp_compare_page(all, page.file);
-    return tp_page_close(&page, err);
+    return tp_page_close(&page, TP_OK, err);
 }
 
 static int report(const struct tp_options *o, const struct tp_candidates *all)

@@ -18,6 +18,7 @@
 #include "pack/run/device.h"
 #include "pack/commit/parts.h"
 #include "pack/plan/ranks.h"
+#include "pack/text/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,14 +92,35 @@ static const char *serving_line(const struct tp_plan *plan)
     return NULL;
 }
 
+/* The path as one word of a shell's command, and no option there: as it is where nothing in it is
+ * special. What others may have in UTF-8 is not. */
+static enum tp_code add_word(struct tp_text *text, const char *path)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_@%+:,./-";
+    const char *at = path;
+    while (*at && ((unsigned char)*at >= 0x80 || strchr(plain, *at)))
+        at++;
+    enum tp_code code = *path == '-' ? tp_text_add_word(text, "./", NULL) : TP_OK;
+    if (code || !*at)
+        return code ? code : tp_text_add_word(text, path, NULL);
+    code = tp_text_add(text, "'", 1, NULL);
+    for (at = path; *at && code == TP_OK; at++)
+        code = *at == '\'' ? tp_text_add_word(text, "'\\''", NULL) : tp_text_add(text, at, 1, NULL);
+    return code ? code : tp_text_add(text, "'", 1, NULL);
+}
+
 /* The same with the output's path in place of DST, in fresh memory; NULL: there is none. */
 static char *serving(const struct tp_options *o, const struct tp_plan *plan, const char *output)
 {
     const char *line = serving_line(plan), *dst = line ? strstr(line, "DST") : NULL;
-    struct tp_err ignored = {0};
+    struct tp_text text = {0};
     if (!dst || plan->single_file || o->discard || o->tp > 1)
         return NULL;
-    return tp_os_format(&ignored, "%.*s%s%s", (int)(dst - line), line, output, dst + 3);
+    if (tp_text_add(&text, line, (size_t)(dst - line), NULL) || add_word(&text, output) ||
+        tp_text_add_word(&text, dst + 3, NULL))
+        tp_text_free(&text);
+    return text.data;
 }
 
 static int print_result(const struct tp_options *o, const struct tp_plan *plan, const char *output,
@@ -123,8 +145,9 @@ static int print_result(const struct tp_options *o, const struct tp_plan *plan, 
         free(serve);
         return TP_OK;
     }
-    printf("%s: %zu weights converted, %zu tensors kept, %s -> %s in %s\n",
-           o->discard ? "discarded" : output, plan->unit_count, plan->kept_count,
+    tp_print_text(stdout, o->discard ? "discarded" : output);
+    printf(": %zu weights converted, %zu tensors kept, %s -> %s in %s\n",
+           plan->unit_count, plan->kept_count,
            tp_human_bytes(in, plan->bytes_in), tp_human_bytes(out, plan->bytes_out),
            tp_human_seconds(took, seconds));
     print_measures(measures);
@@ -315,6 +338,7 @@ int tp_cmd_convert(const struct tp_options *o)
         tp_fail(&err, TP_E_USAGE, "a single file has no manifest to hold --digest");
         return tp_report_usage(tp_command_rows[o->command].name, &err);
     }
+    tp_limit_request(o);
     if (tp_request_from(o, &request, &err))
         return err.path[0] ? tp_report_error(&err)
                            : tp_report_usage(tp_command_rows[o->command].name, &err);

@@ -4,7 +4,8 @@
 #include "cli/formats_offers.h"
 #include "cli/report.h"
 #include "pack/format/format.h"
-#include "pack/format/format_parse.h"
+#include "pack/format/format_words.h"
+#include "pack/format/offers.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -183,7 +184,8 @@ static void print_variants(const struct tp_format *format, const char *of)
         [TP_PART_GATED] = "of weights that hold gate and up, each laid out as an expert; S = 2",
         [TP_PART_UP] = "of the first matrix of experts that have no gate, or whose rows alternate",
         [TP_PART_DOWN] = "of the last matrix of experts (w2)",
-        [TP_PART_WIDE] = "of a matrix, where it then takes less room"};
+        [TP_PART_WIDE] = "of a matrix, where it then takes less room",
+        [TP_PART_DOWN_UNGATED] = "of the last matrix of experts that have no gate"};
     for (int part = TP_PART_GATED; part < TP_PARTS; part++)
         if (format->variant[part]) {
             printf("\n%s%s:\n", of, whose[part]);
@@ -191,9 +193,19 @@ static void print_variants(const struct tp_format *format, const char *of)
         }
 }
 
+/* What becomes of the activation scales of a source. */
+static const char *inputs_text(const struct tp_format *format, char *text, size_t size)
+{
+    const struct tp_format_inputs *inputs = &format->inputs;
+    snprintf(text, size, "a source's scales become %s, %s%s%s", inputs->suffix,
+             inputs->largest ? "the largest of all experts" : "the largest of an expert's parts",
+             inputs->why ? "; needed (or --weights-only): " : "", inputs->why ? inputs->why : "");
+    return text;
+}
+
 static int print_one(const struct tp_format *format)
 {
-    char text[120];
+    char text[400];
     printf("%s%s%s: %s\n\n", tp_style("1"), format->name, tp_style("0"), format->title);
     tp_print_wrapped(format->about, 0, 0);
     putchar('\n');
@@ -207,6 +219,8 @@ static int print_one(const struct tp_format *format)
                              "the usual one");
     if (!format->input_only)
         tp_print_fact("experts", experts_text(format));
+    if (format->inputs.suffix)
+        tp_print_fact("activations", inputs_text(format, text, sizeof text));
     tp_print_fact("direction", format->input_only ? "read, not written" : "read and written");
     print_rules(format, "needs", format->need, format->needs);
     print_rules(format, "wants", format->want, format->wants);
@@ -240,14 +254,12 @@ static int print_json(const struct tp_format *one, const char *prefix)
 static int unknown(const char *name)
 {
     struct tp_err err = {0};
-    char names[900] = "";
-    size_t count;
-    const struct tp_format *formats = tp_formats(&count);
-    for (size_t i = 0, at = 0; i < count && at < sizeof names; i++)
-        at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "",
-                               formats[i].name);
-    tp_err_hint(&err, "the formats are %s", names);
-    tp_fail(&err, TP_E_USAGE, "there is no format '%s'", name);
+    const char *near = tp_format_nearest(name, false);
+    tp_err_hint(&err, "'tilepack formats' lists them");
+    if (near)
+        tp_fail(&err, TP_E_USAGE, "there is no format '%s' (did you mean '%s'?)", name, near);
+    else
+        tp_fail(&err, TP_E_USAGE, "there is no format '%s'", name);
     return tp_report_usage("formats", &err);
 }
 

@@ -1,5 +1,6 @@
 /* `tilepack join`: the slices of all ranks become one checkpoint again. */
 #include "cli/cmd.h"
+#include "cli/escape.h"
 #include "cli/human.h"
 #include "cli/plan_memory.h"
 #include "cli/progress.h"
@@ -25,9 +26,11 @@ static int print_result(const struct tp_options *o, const struct tp_join *join,
                                        (json_int_t)plan->bytes_out, "shards",
                                        (json_int_t)plan->file_count, "shards_resumed",
                                        (json_int_t)result->resumed));
-    if (tp_report_new(output, result->already_done, TP_LOOKED_AT))
-        printf("%s: %zu weights joined from %u ranks, %s\n", output, plan->unit_count,
-               tp_join_ranks(join), tp_human_bytes(bytes, plan->bytes_out));
+    if (!tp_report_new(output, result->already_done, TP_LOOKED_AT))
+        return TP_OK;
+    tp_print_text(stdout, output);
+    printf(": %zu weights joined from %u ranks, %s\n", plan->unit_count, tp_join_ranks(join),
+           tp_human_bytes(bytes, plan->bytes_out));
     return TP_OK;
 }
 

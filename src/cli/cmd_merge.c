@@ -1,6 +1,7 @@
 /* `tilepack merge`: the parts of a conversion become one output. */
 #include "base/suffix.h"
 #include "cli/cmd.h"
+#include "cli/escape.h"
 #include "cli/human.h"
 #include "cli/plan_memory.h"
 #include "cli/report.h"
@@ -25,10 +26,11 @@ static int print_result(const struct tp_options *o, const char *output, bool alr
                                        "parts", (json_int_t)parts, "shards",
                                        (json_int_t)result->shards, "bytes_out",
                                        (json_int_t)result->bytes_out));
-    if (tp_report_new(output, already_done, "its parts are gone, and it has a manifest"))
-        printf("%s: %u part%s, %zu shard%s, %s\n", output, parts, parts == 1 ? "" : "s",
-               result->shards, result->shards == 1 ? "" : "s",
-               tp_human_bytes(out, result->bytes_out));
+    if (!tp_report_new(output, already_done, "its parts are gone, and it has a manifest"))
+        return TP_OK;
+    tp_print_text(stdout, output);
+    printf(": %u part%s, %zu shard%s, %s\n", parts, parts == 1 ? "" : "s", result->shards,
+           result->shards == 1 ? "" : "s", tp_human_bytes(out, result->bytes_out));
     return TP_OK;
 }
 

@@ -1,6 +1,7 @@
 /* `tilepack unpack`: plain weights back, or with --to the same codes in the order of
  * another format. Planning and writing are those of convert. */
 #include "cli/cmd.h"
+#include "cli/escape.h"
 #include "cli/human.h"
 #include "cli/measures.h"
 #include "cli/plan_memory.h"
@@ -39,6 +40,18 @@ static enum tp_code make_plan(const struct tp_options *o, const struct tp_source
     return code ? code : tp_plan_convert(&source->ckpt, &source->weights, request, file, plan, err);
 }
 
+/* They are what the stored bytes mean, and nobody who reads a weight expects them. */
+static void warn_nonfinite(const struct tp_plan *plan, const atomic_uint_fast64_t *nonfinite)
+{
+    for (size_t u = 0; u < plan->unit_count; u++) {
+        const struct tp_box3 *box = &plan->units[u].form->box;
+        uint64_t count = atomic_load(&nonfinite[u]);
+        if (count)
+            tp_warn("%s: %llu of %llu values are NaN or infinite", plan->units[u].name,
+                    (unsigned long long)count, (unsigned long long)(box->e * box->n * box->k));
+    }
+}
+
 static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *plan,
                               const struct tp_request *request, const char *output,
                               struct tp_measures *measures, struct tp_convert_result *result,
@@ -55,11 +68,17 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
         .progress = progress ? tp_progress_add : NULL,
         .progress_arg = progress,
     };
+    options.run.nonfinite = tp_os_zalloc(plan->unit_count + 1, sizeof *options.run.nonfinite, err);
     enum tp_code code =
-        tp_measures_open(measures, plan, false, o->json || !o->quiet, &options.run, err);
+        !options.run.nonfinite
+            ? TP_E_MEMORY
+            : tp_measures_open(measures, plan, false, o->json || !o->quiet, &options.run, err);
     if (code == TP_OK)
         code = tp_convert(plan, request, output, &options, result, err);
     tp_progress_end(progress);
+    if (code == TP_OK)
+        warn_nonfinite(plan, options.run.nonfinite);
+    free(options.run.nonfinite);
     if (result->unlocked)
         tp_warn_unlocked(output);
     return code;
@@ -86,7 +105,8 @@ static int print_result(const struct tp_options *o, const struct tp_plan *plan, 
     }
     if (!tp_report_new(output, result->already_done, TP_LOOKED_AT))
         return TP_OK;
-    printf("%s: %zu weights %s%s, %zu tensors copied, %s -> %s in %s\n", output,
+    tp_print_text(stdout, output);
+    printf(": %zu weights %s%s, %zu tensors copied, %s -> %s in %s\n",
            plan->unit_count, o->to ? "taken over to " : "restored", o->to ? o->to : "", copied,
            tp_human_bytes(in, plan->bytes_in), tp_human_bytes(out, plan->bytes_out),
            tp_human_seconds(took, seconds));

@@ -229,13 +229,14 @@ static void print_counts(const struct tp_options *o, const struct tp_verify_repo
                          double seconds)
 {
     char bytes[TP_HUMAN], took[TP_HUMAN];
+    tp_print_text(stdout, o->arg.item[0]);
+    fputs(": ", stdout);
     if (!report->by_tilepack) {
-        printf("%s: not written by tilepack: its structure is right (%zu tensors, %zu of them "
-               "packed weights), nothing else can be checked\n", o->arg.item[0], report->tensors,
+        printf("not written by tilepack: its structure is right (%zu tensors, %zu of them "
+               "packed weights), nothing else can be checked\n", report->tensors,
                report->packed);
         return;
     }
-    printf("%s: ", o->arg.item[0]);
     if (report->problem_count)
         printf("%s%zu difference%s%s", tp_style("31"), report->problem_count,
                report->problem_count == 1 ? "" : "s", tp_style("0"));

@@ -82,6 +82,25 @@ static int print_worst(const struct tp_candidates *all, bool verbose)
     return tp_table_end(table);
 }
 
+static uint64_t nonfinite(const struct tp_candidate *c)
+{
+    uint64_t count = 0;
+    for (size_t u = 0; u < c->unit_count; u++)
+        count += c->units[u].distance.nonfinite;
+    return count;
+}
+
+/* Figures leave these values out, and may look as if there were none. */
+static void print_nonfinite(const struct tp_candidates *all)
+{
+    for (size_t i = 0; i < all->count; i++) {
+        uint64_t count = nonfinite(&all->items[i]);
+        if (count)
+            printf("%s: %llu values are NaN or infinite, in the source or as stored, and in no "
+                   "figure\n", all->items[i].format->name, (unsigned long long)count);
+    }
+}
+
 int tp_compare_print(const struct tp_candidates *all, bool verbose)
 {
     char size[TP_HUMAN], took[TP_HUMAN];
@@ -106,6 +125,7 @@ int tp_compare_print(const struct tp_candidates *all, bool verbose)
     if (unmeasured)
         printf("without a figure: %zu weights that are exact%s\n", unmeasured,
                all->full ? "" : ", or taken over from a packed source");
+    print_nonfinite(all);
     return TP_OK;
 }
 
@@ -117,12 +137,13 @@ static json_t *weights_json(const struct tp_candidate *c)
     for (size_t r = 0; r < c->rank_count; r++) {
         const struct tp_unit_result *unit = &c->units[c->ranks[r].unit];
         json_array_append_new(list, json_pack(
-            "{s:s,s:[I,I,I],s:i,s:f,s:o,s:o,s:I}", "name", unit->name, "box",
+            "{s:s,s:[I,I,I],s:i,s:f,s:o,s:o,s:I,s:I}", "name", unit->name, "box",
             (json_int_t)unit->box.e, (json_int_t)unit->box.n, (json_int_t)unit->box.k, "rank",
             unit->rank, "snr_db", c->ranks[r].db, "relative",
             tp_json_figure(tp_distance_relative(&unit->distance)), "max_abs",
             tp_json_figure(unit->distance.max_abs), "values",
-            (json_int_t)unit->distance.count));
+            (json_int_t)unit->distance.count, "nonfinite",
+            (json_int_t)unit->distance.nonfinite));
     }
     return list;
 }
@@ -131,10 +152,11 @@ static json_t *format_json(const struct tp_candidate *c)
 {
     if (c->refused)
         return json_pack("{s:s,s:s}", "format", c->format->name, "refused", c->refused);
-    json_t *json = json_pack("{s:s,s:I,s:I,s:I,s:I,s:f}", "format", c->format->name, "bytes",
+    json_t *json = json_pack("{s:s,s:I,s:I,s:I,s:I,s:f,s:I}", "format", c->format->name, "bytes",
                              (json_int_t)c->bytes, "weights", (json_int_t)c->sum.weights,
                              "measured", (json_int_t)c->sum.measured, "kept",
-                             (json_int_t)c->kept, "bits", c->sum.bits);
+                             (json_int_t)c->kept, "bits", c->sum.bits, "nonfinite",
+                             (json_int_t)nonfinite(c));
     if (c->sum.measured) {
         json_object_set_new(json, "snr_db", json_real(c->sum.mean_db));
         json_object_set_new(json, "worst_db", json_real(c->ranks[0].db));

@@ -4,7 +4,7 @@
  */
 #include "cli/dump.h"
 #include "cli/fold.h"
-#include "pack/format/format_parse.h"
+#include "pack/format/format_words.h"
 
 #include <ctype.h>
 #include <stdlib.h>

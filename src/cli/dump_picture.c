@@ -1,6 +1,7 @@
 /* `dump --svg` and `--html`: the picture of a weight's layout as a file, alone or in a page
  * that says more of the cell under the pointer. */
 #include "cli/dump.h"
+#include "cli/escape.h"
 #include "cli/page.h"
 #include "cli/picture.h"
 #include "cli/report.h"
@@ -53,18 +54,16 @@ static void put_lead(FILE *out, const struct tp_weight *weight)
 static enum tp_code write_svg(struct tp_picture *picture, const char *path, struct tp_err *err)
 {
     struct tp_page page;
-    enum tp_code code = tp_page_open(&page, path, ".svg", err), closed;
+    enum tp_code code = tp_page_open(&page, path, ".svg", err);
     if (code)
         return code;
-    code = tp_picture_draw(picture, page.file, err);
-    closed = tp_page_close(&page, err);
-    return code ? code : closed;
+    return tp_page_close(&page, tp_picture_draw(picture, page.file, err), err);
 }
 
 static enum tp_code write_html(struct tp_picture *picture, const char *path, struct tp_err *err)
 {
     struct tp_page page;
-    enum tp_code code = tp_page_open(&page, path, ".html", err), closed;
+    enum tp_code code = tp_page_open(&page, path, ".html", err);
     if (code)
         return code;
     tp_page_head(page.file, picture->weight->name);
@@ -73,8 +72,7 @@ static enum tp_code write_html(struct tp_picture *picture, const char *path, str
     code = tp_picture_draw(picture, page.file, err);
     fprintf(page.file, "</div>\n<script>\n%s</script>\n", script);
     tp_page_foot(page.file);
-    closed = tp_page_close(&page, err);
-    return code ? code : closed;
+    return tp_page_close(&page, code, err);
 }
 
 static int report(const struct tp_options *o, const struct tp_picture *picture)
@@ -87,9 +85,10 @@ static int report(const struct tp_options *o, const struct tp_picture *picture)
             "html", o->html ? tp_json_text(o->html) : json_null(), "cells",
             (json_int_t)picture->cells));
     for (int i = 0; i < 2; i++)
-        if (paths[i])
-            printf("%s: %zu cells of %s\n", paths[i], picture->cells,
-                   picture->weight->form->format->name);
+        if (paths[i]) {
+            tp_print_text(stdout, paths[i]);
+            printf(": %zu cells of %s\n", picture->cells, picture->weight->form->format->name);
+        }
     return TP_OK;
 }
 

@@ -3,7 +3,7 @@
 #include "cli/dump.h"
 #include "cli/escape.h"
 #include "cli/report.h"
-#include "pack/format/format_parse.h"
+#include "pack/format/format_words.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -139,7 +139,8 @@ static const char *formula(const struct tp_weight *weight)
         return weight->form->op.rule == TP_NVFP4_CT ? "code * (scale / global scale)"
                                               : "code * (scale * global scale)";
     if (tp_op_find(&weight->form->op, TP_ROLE_ZERO) >= 0)
-        return "(code - zero) * scale";
+        return tp_op_zero_is_product(&weight->form->op) ? "canonical code * scale + zero"
+                                                        : "(code - zero) * scale";
     return weight->form->op.codec == TP_CODEC_FLOAT ? "number" : "code * scale";
 }
 
@@ -326,6 +327,7 @@ int tp_dump_byte(const struct tp_options *o, const struct tp_source *source,
 
 struct printing {
     const struct tp_region *region;
+    struct tp_text name; /* as JSON; the head is printed with the first row, when all is read */
     bool json, first;
     int digits;
 };
@@ -338,11 +340,24 @@ static void number_json(double value, int digits)
         printf("\"%s\"", isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity");
 }
 
+static void head_json(const struct printing *p)
+{
+    const struct tp_region *r = p->region;
+    printf("{\n  \"version\": 1,\n  \"weight\": ");
+    tp_print_json(stdout, p->name.data, p->name.size);
+    printf(",\n  \"expert\": %llu,\n"
+           "  \"n\": [%llu, %llu],\n  \"k\": [%llu, %llu],\n  \"values\": [",
+           (unsigned long long)r->e, (unsigned long long)r->n0, (unsigned long long)r->n1,
+           (unsigned long long)r->k0, (unsigned long long)r->k1);
+}
+
 static enum tp_code print_row(void *arg, uint64_t n, const double *values, uint64_t count,
                               struct tp_err *err)
 {
     struct printing *p = arg;
     (void)err;
+    if (p->json && p->first)
+        head_json(p);
     if (p->json)
         printf("%s\n    [", p->first ? "" : ",");
     else
@@ -357,22 +372,6 @@ static enum tp_code print_row(void *arg, uint64_t n, const double *values, uint6
     printf(p->json ? "]" : "\n");
     p->first = false;
     return TP_OK;
-}
-
-static enum tp_code head_json(const char *name, const struct tp_region *r, struct tp_err *err)
-{
-    struct tp_text text = {0};
-    enum tp_code code = tp_text_add_json(&text, name, err);
-    if (code == TP_OK) {
-        printf("{\n  \"version\": 1,\n  \"weight\": ");
-        tp_print_json(stdout, text.data, text.size);
-        printf(",\n  \"expert\": %llu,\n"
-               "  \"n\": [%llu, %llu],\n  \"k\": [%llu, %llu],\n  \"values\": [",
-               (unsigned long long)r->e, (unsigned long long)r->n0, (unsigned long long)r->n1,
-               (unsigned long long)r->k0, (unsigned long long)r->k1);
-    }
-    tp_text_free(&text);
-    return code;
 }
 
 static void head_text(const char *name, const struct tp_region *r)
@@ -401,7 +400,8 @@ int tp_dump_values(const struct tp_options *o, const struct tp_source *source,
                    const struct tp_subject *subject)
 {
     struct tp_region region = region_of(o, subject);
-    struct printing p = {&region, o->json, true, digits_of(source, subject)};
+    struct printing p = {.region = &region, .json = o->json, .first = true,
+                         .digits = digits_of(source, subject)};
     const char *name = subject->weight ? subject->weight->name
                                        : source->ckpt.tensors[subject->tensor].name;
     struct tp_err err = {0};
@@ -409,9 +409,10 @@ int tp_dump_values(const struct tp_options *o, const struct tp_source *source,
     if (code == TP_OK && !o->json)
         head_text(name, &region);
     if (code == TP_OK && o->json)
-        code = head_json(name, &region, &err);
+        code = tp_text_add_json(&p.name, name, &err);
     if (code == TP_OK)
         code = tp_inspect_values(&source->ckpt, subject, &region, print_row, &p, &err);
+    tp_text_free(&p.name);
     if (code) {
         tp_err_tensor(&err, o->arg.item[1]);
         return tp_report_error(&err);

@@ -3,7 +3,7 @@
 #include "cli/dump.h"
 #include "cli/escape.h"
 #include "cli/report.h"
-#include "pack/format/format_parse.h"
+#include "pack/format/format_words.h"
 #include "pack/text/pattern.h"
 #include "pack/text/text.h"
 
@@ -231,17 +231,14 @@ static enum tp_code add_tensor(struct tp_text *text, const struct tp_listing *li
     return err->code;
 }
 
-/* Files first, so that one with a name that JSON cannot hold is reported alone. */
+/* Printed as a whole: where memory ends, or a name is none that JSON can hold, nothing is. */
 static int print_json(const struct tp_listing *listing)
 {
     struct tp_text text = {0};
     struct tp_err err = {0};
     enum tp_code code = add_files(listing->source, &text, &err);
-    for (size_t i = 0; i < listing->count && code == TP_OK; i++) {
-        tp_print_json(stdout, text.data, text.size);
-        text.size = 0;
+    for (size_t i = 0; i < listing->count && code == TP_OK; i++)
         code = add_tensor(&text, listing, i, &err);
-    }
     if (code == TP_OK) {
         tp_print_json(stdout, text.data, text.size);
         printf("\n  ]\n}\n");

@@ -4,7 +4,7 @@
 #include "cli/escape.h"
 #include "cli/report.h"
 #include "kernels/op/codec.h"
-#include "pack/format/format_parse.h"
+#include "pack/format/format_words.h"
 #include "pack/source/descriptor.h"
 
 #include <stdio.h>

@@ -99,8 +99,7 @@ char *tp_escape(char *to, const char *text, size_t size, bool json)
     return to;
 }
 
-/* In parts that end where a character does. */
-static bool print(FILE *out, const char *text, size_t size, bool json)
+bool tp_escape_parts(const char *text, size_t size, bool json, tp_escaped_part *put, FILE *out)
 {
     enum { PART = 1024 };
     char escaped[TP_ESCAPED * PART];
@@ -108,8 +107,7 @@ static bool print(FILE *out, const char *text, size_t size, bool json)
         size_t part = size < PART ? size : PART;
         for (int back = 0; part < size && back < 3 && (text[part] & 0xC0) == 0x80; back++)
             part--;
-        size_t made = (size_t)(tp_escape(escaped, text, part, json) - escaped);
-        if (fwrite(escaped, 1, made, out) != made)
+        if (!put(escaped, (size_t)(tp_escape(escaped, text, part, json) - escaped), out))
             return false;
         text += part;
         size -= part;
@@ -117,12 +115,17 @@ static bool print(FILE *out, const char *text, size_t size, bool json)
     return true;
 }
 
+static bool put_part(const char *text, size_t size, FILE *out)
+{
+    return fwrite(text, 1, size, out) == size;
+}
+
 void tp_print_text(FILE *out, const char *text)
 {
-    print(out, text, strlen(text), false);
+    tp_escape_parts(text, strlen(text), false, put_part, out);
 }
 
 bool tp_print_json(FILE *out, const char *text, size_t size)
 {
-    return print(out, text, size, true);
+    return tp_escape_parts(text, size, true, put_part, out);
 }

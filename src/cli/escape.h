@@ -14,6 +14,11 @@
 enum { TP_ESCAPED = 4 };
 char *tp_escape(char *to, const char *text, size_t size, bool json);
 
+/* The same in parts that end where a character does, each handed to `put`, so that text of any
+ * length takes no memory. False as soon as `put` says so. */
+typedef bool tp_escaped_part(const char *text, size_t size, FILE *out);
+bool tp_escape_parts(const char *text, size_t size, bool json, tp_escaped_part *put, FILE *out);
+
 /* Prints text so. */
 void tp_print_text(FILE *out, const char *text);
 /* Prints JSON so, which stays the same JSON. False when it could not be written. */

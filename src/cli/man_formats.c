@@ -1,7 +1,7 @@
 /* The format tables of tilepack-formats(5), in mdoc, from the embedded formats. */
 #include "cli/help.h"
 #include "pack/format/format.h"
-#include "pack/format/format_parse.h"
+#include "pack/format/format_words.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -73,7 +73,7 @@ static void put_outputs(FILE *out, const struct tp_format *format)
         fprintf(out, ".It Va %s\n%s [", output->suffix, tp_dtype_name(output->dtype));
         for (uint32_t d = 0; d < output->rank; d++)
             fprintf(out, "%s%s", d ? ", " : "", output->shape[d]);
-        fprintf(out, "]: %s, element %s\n", tp_role_name(format->op.out[i].role),
+        fprintf(out, "]:\n%s, element %s\n", tp_role_name(format->op.out[i].role),
                 tp_element_name(format->op.out[i].element));
         if (format->op.out[i].layout)
             fprintf(out, ".br\nlayout\n.Li %s\n", format->op.out[i].layout);

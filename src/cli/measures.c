@@ -113,6 +113,7 @@ static void print_loss(const struct tp_measures *m, enum tp_loss loss, const cha
 
 void tp_measures_print(const struct tp_measures *m)
 {
+    print_loss(m, TP_LOSS_GLOBAL, "codes and scales taken over, global scales inverted");
     print_loss(m, TP_LOSS_SCALES, "codes taken over, scales rounded");
     print_loss(m, TP_LOSS_VALUES, "decoded and quantized again");
 }
@@ -128,6 +129,7 @@ static void loss_json(const struct tp_measures *m, enum tp_loss loss, const char
 
 void tp_measures_json(const struct tp_measures *m, json_t *json)
 {
+    loss_json(m, TP_LOSS_GLOBAL, "globals_inverted", json);
     loss_json(m, TP_LOSS_SCALES, "scales_rounded", json);
     loss_json(m, TP_LOSS_VALUES, "quantized_again", json);
 }

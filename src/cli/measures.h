@@ -31,8 +31,8 @@ void tp_measures_warn(const struct tp_measures *m);
 /* Whether searches are in the sample. */
 bool tp_measures_searched(const struct tp_measures *m);
 
-/* What the sample says of losses: lines on stdout, or "scales_rounded" and "quantized_again"
- * of a JSON object. */
+/* What the sample says of losses: lines on stdout, or "globals_inverted", "scales_rounded" and
+ * "quantized_again" of a JSON object. */
 void tp_measures_print(const struct tp_measures *m);
 void tp_measures_json(const struct tp_measures *m, json_t *json);
 

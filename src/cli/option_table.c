@@ -230,7 +230,7 @@ const struct tp_option tp_option_rows[] = {
      .help = "convert only tensors whose name matches; repeatable",
      .more = "A regular expression as in Python, found anywhere in the name, or 'glob:' and a "
              "glob for the whole name, such as 'glob:*.mlp.*_proj.weight'. It also takes in "
-             "weights that are kept by default, such as embeddings."},
+             "weights that are kept by default, such as embeddings; biases and scales are none."},
     {.name = "exclude", .value = "REGEX", .kind = TP_OPT_LIST, .commands = MAKES | BIT(COMPARE),
      .field = FIELD(exclude), .check = tp_check_pattern,
      .help = "keep tensors whose name matches as they are; repeatable",
@@ -277,7 +277,15 @@ const struct tp_option tp_option_rows[] = {
      .more = "The error that it costs is printed, with --verbose for each weight. FP8 and MXFP8 "
              "are made of FP8, MXFP8 and FP4 without it where their blocks are no coarser, and "
              "the error, from a sample of rows, is printed as well. MXFP4 becomes NVFP4 without "
-             "it, and without loss, unless its scales lie too far apart."},
+             "it, and without loss, unless its scales lie too far apart. NVFP4 becomes NVFP4 with "
+             "the other kind of global scale, a divisor or a multiplier, without it: that scale is "
+             "inverted, and all else stays."},
+    {.name = "weights-only", .kind = TP_OPT_FLAG, .commands = MAKES, .field = FIELD(weights_only),
+     .help = "write no activation scales",
+     .more = "Those of a source that was calibrated are carried over without it, and formats "
+             "for kernels that need them (NVFP4 experts with 4-bit activations) are refused where "
+             "there are none. With it they are neither needed nor written: nvfp4-ct is NVFP4A16 "
+             "then, and a loader of kernel-ready experts has to bring the numbers."},
     {.name = "dtype", .value = "TYPE", .kind = TP_OPT_CHOICE, .commands = BIT(UNPACK),
      .field = FIELD(dtype), .complete = TP_COMPLETE_WORDS, .words = "bf16|f32",
      .help = "element type of the plain weights (default: as in the source)"},

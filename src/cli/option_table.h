@@ -52,7 +52,7 @@ struct tp_options {
     const char *stacks;     /* "enk", "ekn"; NULL: as sizes and names tell */
     const char *merged;     /* "keep", "convert" */
     struct tp_strings set, include, exclude;
-    bool no_stack, strict, follow_links, requantize, dry_run, force, discard;
+    bool no_stack, strict, follow_links, requantize, weights_only, dry_run, force, discard;
     const char *digest;     /* "none", "sha256" */
     const char *search;     /* "none", "mse", "w4a8" */
     bool is_signed;

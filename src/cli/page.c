@@ -3,50 +3,81 @@
 
 #include "base/suffix.h"
 #include "cli/escape.h"
+#include "pack/commit/partial_name.h"
+#include "pack/os/below.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+static enum tp_code fail_write(const struct tp_page *page, int sys, struct tp_err *err)
+{
+    tp_err_path(err, page->path);
+    if (sys == ENOMEM)
+        return tp_fail(err, TP_E_MEMORY, "out of memory for this page");
+    return tp_fail_sys(err, sys, "cannot be written");
+}
+
+/* An empty file of this process alone; what a killed one left is taken. */
+static enum tp_code open_own(struct tp_page *page, int *fd, struct tp_err *err)
+{
+    struct tp_err local = {0};
+    bool unlocked;
+    enum tp_code code = tp_below_open_own(AT_FDCWD, page->unfinished, TP_RIGHTS_ALL,
+                                          page->unfinished, fd, &local);
+    if (code == TP_OK)
+        code = tp_os_lock(*fd, page->unfinished, &unlocked, &local);
+    if (code && local.sys)
+        return fail_write(page, local.sys, err);
+    if (code)
+        *err = local;
+    return code ? code : tp_os.ftruncate(*fd, 0) ? fail_write(page, errno, err) : TP_OK;
+}
+
 enum tp_code tp_page_open(struct tp_page *page, const char *path, const char *suffix,
                           struct tp_err *err)
 {
+    int fd = -1;
     *page = (struct tp_page){.path = path};
     if (!tp_ends_with(path, suffix)) {
         tp_err_hint(err, "name it PICTURE%s", suffix);
         return tp_fail(err, TP_E_USAGE, "'%.200s' does not end in %s", path, suffix);
     }
-    page->file = fopen(path, "w");
-    if (page->file)
-        return TP_OK;
-    tp_err_path(err, path);
-    return tp_fail_sys(err, errno, "cannot be written");
+    if (!(page->unfinished = tp_partial_name(path, true, err)))
+        return TP_E_MEMORY;
+    enum tp_code code = open_own(page, &fd, err);
+    if (code == TP_OK && !(page->file = fdopen(fd, "w")))
+        code = fail_write(page, errno, err);
+    if (code) {
+        tp_os_close(&fd);
+        free(page->unfinished);
+    }
+    return code;
 }
 
-enum tp_code tp_page_close(struct tp_page *page, struct tp_err *err)
+/* Gives it its name while it is locked still. */
+static enum tp_code publish(const struct tp_page *page, struct tp_err *err)
 {
-    int failed = ferror(page->file), sys = errno;
-    if (fclose(page->file) && !failed) {
-        failed = 1;
-        sys = errno;
-    }
+    if (ferror(page->file) || fflush(page->file) || tp_os.fsync(fileno(page->file)) ||
+        tp_os.rename(page->unfinished, page->path))
+        return fail_write(page, errno, err);
+    return TP_OK;
+}
+
+enum tp_code tp_page_close(struct tp_page *page, enum tp_code made, struct tp_err *err)
+{
+    enum tp_code code = made ? made : publish(page, err);
+    if (code)
+        tp_os.unlink(page->unfinished);
+    fclose(page->file);
     page->file = NULL;
-    if (!failed)
-        return TP_OK;
-    tp_err_path(err, page->path);
-    return tp_fail_sys(err, sys, "cannot be written");
+    free(page->unfinished);
+    return code;
 }
 
-void tp_page_text(FILE *out, const char *text)
+static bool put_entities(const char *text, size_t size, FILE *out)
 {
-    size_t size = strlen(text);
-    char *safe = malloc(TP_ESCAPED * size + 1);
-    if (!safe) {
-        fputs("(no memory)", out);
-        return;
-    }
-    *tp_escape(safe, text, size, false) = '\0';
-    for (const char *at = safe; *at; at++)
+    for (const char *at = text; at < text + size; at++)
         switch (*at) {
         case '&': fputs("&amp;", out); break;
         case '<': fputs("&lt;", out); break;
@@ -55,7 +86,12 @@ void tp_page_text(FILE *out, const char *text)
         case '\'': fputs("&#39;", out); break;
         default: fputc(*at, out);
         }
-    free(safe);
+    return !ferror(out);
+}
+
+void tp_page_text(FILE *out, const char *text)
+{
+    tp_escape_parts(text, strlen(text), false, put_entities, out);
 }
 
 static const char style[] =

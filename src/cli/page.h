@@ -11,14 +11,18 @@
 struct tp_page {
     FILE *file;
     const char *path;
+    char *unfinished; /* where it is written */
 };
 
-/* Opens `path`, whose name must end in `suffix` (".html"), so that a mistyped one replaces no
- * file of another kind; what is there is replaced. */
+/* Begins the file `path`, whose name must end in `suffix` (".html"), so that a mistyped one
+ * replaces no file of another kind. It is written beside that name, as all outputs are; a link
+ * there is TP_E_USAGE. With TP_OK, it has to be closed. */
 enum tp_code tp_page_open(struct tp_page *page, const char *path, const char *suffix,
                           struct tp_err *err);
-/* Closes it; TP_E_IO when something could not be written. */
-enum tp_code tp_page_close(struct tp_page *page, struct tp_err *err);
+/* Closes it. If all of it was made, which `made` says, it gets its name, and what had that is
+ * replaced, a link itself and not what it leads to; else nothing is left. Returns `made`, or what
+ * failed: TP_E_IO when something could not be written. */
+enum tp_code tp_page_close(struct tp_page *page, enum tp_code made, struct tp_err *err);
 
 /* The page until its first heading, which is the title; the style that all pages have. */
 void tp_page_head(FILE *out, const char *title);

@@ -5,7 +5,7 @@
 #include "base/num.h"
 #include "cli/dump.h"
 #include "cli/page.h"
-#include "pack/format/format_parse.h"
+#include "pack/format/format_words.h"
 
 #include <string.h>
 

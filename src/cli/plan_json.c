@@ -1,14 +1,15 @@
-/* The plan as one JSON object. Written as it goes: of a checkpoint of 100,000 tensors
- * a tree of it would take a gigabyte. */
+/* The plan as one JSON object. Its text is made directly, for of a checkpoint of 100,000 tensors
+ * a tree of it would take a gigabyte; and as a whole, for where memory ends nothing is printed. */
 #include "cli/plan_report.h"
 #include "cli/report.h"
 #include "cli/escape.h"
 #include "pack/plan/config.h"
+#include "pack/plan/output_name.h"
 #include "pack/text/text.h"
 
-/* The object on its way to stdout. The first failure stays in `err`. */
+/* The object in the making. The first failure stays in `err`. */
 struct json {
-    struct tp_text text; /* what is not yet printed */
+    struct tp_text text;
     struct tp_err err;
     size_t depth;
     bool empty; /* nothing yet in the innermost object or list */
@@ -17,12 +18,6 @@ struct json {
 static void put_word(struct json *j, const char *word)
 {
     tp_text_add_word(&j->text, word, &j->err);
-}
-
-static void print(struct json *j)
-{
-    tp_print_json(stdout, j->text.data, j->text.size);
-    j->text.size = 0;
 }
 
 static void put_line(struct json *j)
@@ -86,8 +81,9 @@ static void put_numbers(struct json *j, const char *key, const uint64_t *numbers
 
 static void put_output(struct json *j, const struct tp_plan *plan, const struct tp_output *output)
 {
+    char name[TP_OUTPUT_NAME];
     begin(j, NULL, "{");
-    put_text(j, "name", output->name);
+    put_text(j, "name", tp_output_name(plan, output, name));
     put_text(j, "dtype", tp_dtype_name(output->dtype));
     put_numbers(j, "shape", output->shape, output->rank);
     put_number(j, "bytes", output->bytes);
@@ -137,17 +133,16 @@ static void put_unit(struct json *j, const struct tp_plan *plan, const struct tp
     if (cut)
         put_text(j, "cut", cut_names[cut->along]);
     end(j, "}");
-    print(j);
 }
 
 static void put_kept(struct json *j, const struct tp_plan *plan, const struct tp_kept *kept)
 {
     begin(j, NULL, "{");
-    put_text(j, "name", plan->ckpt->tensors[kept->tensor].name);
+    put_text(j, "name",
+             kept->made ? kept->made->name : plan->ckpt->tensors[kept->tensor].name);
     if (kept->reason)
         put_text(j, "reason", kept->reason);
     end(j, "}");
-    print(j);
 }
 
 static void put_files(struct json *j, const struct tp_plan *plan)
@@ -239,7 +234,8 @@ int tp_plan_print_json(const struct tp_plan *plan, const struct tp_ranks *ranks)
         put_ranks(&j, ranks);
     end(&j, "}");
     put_word(&j, "\n");
-    print(&j);
+    if (j.err.code == TP_OK)
+        tp_print_json(stdout, j.text.data, j.text.size);
     tp_text_free(&j.text);
     return j.err.code ? tp_report_error(&j.err) : TP_OK;
 }

@@ -16,32 +16,34 @@
 /* The program, and what a plan of nothing takes. */
 #define LEAST (TP_OS_PROGRAM_BYTES + (UINT64_C(12) << 20))
 
+/* What a tree of small values takes, at most, for each byte of its text. */
+enum { TREE = 25 };
+
 /* What decides how much memory a plan takes. */
 struct plan_size {
     uint64_t tensors, names; /* bytes of all names */
     unsigned outputs;        /* of a weight, in the format that has the most */
-    bool shares;             /* one of them has the name of its source */
+    bool single_file;        /* not in shards */
 };
 
 /* What the plan takes while it is made, and the program: what is known of each tensor, its weight
- * and unit, and of each output; names; the texts of the shard whose header is being made. */
+ * and unit, and of each output; names of tensors and weights; the names and texts of the shard
+ * whose header is being made. */
 static uint64_t enough_for(const struct plan_size *size)
 {
-    uint64_t outputs = size->tensors * size->outputs, own = size->outputs + !size->shares;
-    uint64_t shard = tp_min_u64(outputs, 100000);
+    uint64_t outputs = size->tensors * size->outputs;
+    uint64_t shard = size->single_file ? outputs : tp_min_u64(outputs, 100000);
     return LEAST + 230 * size->tensors + 88 * outputs +
-           (1 + own) * size->names + shard * 300 +
+           2 * size->names + shard * 300 +
            4 * shard * (size->names / tp_max_u64(size->tensors, 1));
 }
 
-static struct plan_size size_of(const struct tp_request *request)
+static struct plan_size size_of(const struct tp_options *o, const struct tp_request *request)
 {
-    struct plan_size size = {.outputs = 1, .shares = true};
+    struct plan_size size = {.outputs = 1,
+                             .single_file = o->output && tp_output_file(o->output)};
     for (size_t r = 0; r < request->rule_count; r++) {
         const struct tp_format *format = request->rules[r].format;
-        for (uint32_t i = 0; format && i < format->op.outs; i++)
-            size.shares &= format->op.out[i].role != TP_ROLE_CODES ||
-                           strcmp(format->out[i].suffix, "weight") == 0;
         if (format && format->op.outs > size.outputs)
             size.outputs = format->op.outs;
     }
@@ -50,19 +52,20 @@ static struct plan_size size_of(const struct tp_request *request)
 
 /* Of a header that is not read yet: as if its entries had the length that most have, and a
  * little more. */
-static uint64_t enough_for_header(const struct tp_request *request, uint64_t bytes)
+static uint64_t enough_for_header(const struct tp_options *o, const struct tp_request *request,
+                                  uint64_t bytes)
 {
-    struct plan_size size = size_of(request);
+    struct plan_size size = size_of(o, request);
     size.tensors = bytes / 110;
     size.names = 35 * size.tensors;
     uint64_t enough = enough_for(&size);
     return enough + enough / 16;
 }
 
-static uint64_t enough_for_tensors(const struct tp_request *request,
+static uint64_t enough_for_tensors(const struct tp_options *o, const struct tp_request *request,
                                    const struct tp_checkpoint *ckpt)
 {
-    struct plan_size size = size_of(request);
+    struct plan_size size = size_of(o, request);
     size.tensors = ckpt->tensor_count;
     for (size_t t = 0; t < ckpt->tensor_count; t++)
         size.names += strlen(ckpt->tensors[t].name) + 1;
@@ -101,17 +104,55 @@ uint64_t tp_header_bytes(const char *path)
     return sum;
 }
 
+/* What a recipe takes: a rule is an object of the file, and of what the plan records. */
+static uint64_t enough_for_recipe(const struct tp_options *o)
+{
+    enum { RULE = 900, WORD = 100 };
+    struct tp_err ignored = {0};
+    char *text = NULL;
+    size_t size = 0, objects = 0, quotes = 0;
+    if (!o->recipe || tp_os_slurp(o->recipe, TP_RECIPE_MAX_BYTES, &text, &size, &ignored))
+        return 0;
+    for (size_t i = 0; i < size; i++) {
+        objects += text[i] == '{';
+        quotes += text[i] == '"';
+    }
+    free(text);
+    return 2 * (uint64_t)size + RULE * (uint64_t)objects + WORD * (uint64_t)(quotes / 2);
+}
+
+/* What config.json takes; 0: there is none. */
+static uint64_t enough_for_config(const char *path)
+{
+    struct tp_err ignored = {0};
+    struct stat st;
+    char *config = tp_os_format(&ignored, "%s/config.json", path);
+    uint64_t size = config && stat(config, &st) == 0 ? (uint64_t)st.st_size : 0;
+    free(config);
+    return TREE * size;
+}
+
+void tp_limit_request(const struct tp_options *o)
+{
+    uint64_t recipe = enough_for_recipe(o);
+    struct tp_request none = {0};
+    if (recipe)
+        tp_os_limit_heap(o->max_memory - TP_OS_PROGRAM_BYTES,
+                         recipe + enough_for_header(o, &none, tp_header_bytes(o->arg.item[0])));
+}
+
 enum tp_code tp_source_open_limited(const struct tp_options *o, const char *path,
                                     const struct tp_request *request, struct tp_source *source,
                                     struct tp_err *err)
 {
     uint64_t most = o->max_memory - TP_OS_PROGRAM_BYTES, header = tp_header_bytes(path);
+    uint64_t texts = enough_for_recipe(o) + enough_for_config(path);
     *source = (struct tp_source){0};
-    tp_os_limit_heap(most, header ? enough_for_header(request, header) : 0);
+    tp_os_limit_heap(most, header ? texts + enough_for_header(o, request, header) : 0);
     enum tp_code code = tp_checkpoint_open(path, tp_source_flags(o), &source->ckpt, err);
     if (code)
         return code;
-    tp_os_limit_heap(most, enough_for_tensors(request, &source->ckpt));
+    tp_os_limit_heap(most, texts + enough_for_tensors(o, request, &source->ckpt));
     if ((code = tp_weights_find_as(&source->ckpt, &request->models, &source->weights, err)))
         tp_checkpoint_close(&source->ckpt);
     return code;

@@ -6,6 +6,8 @@
 #include "cli/fold.h"
 #include "cli/human.h"
 #include "cli/report.h"
+#include "base/suffix.h"
+#include "pack/os/os.h"
 #include "pack/plan/alike.h"
 #include "pack/plan/config.h"
 #include "pack/source/ckpt_dir.h"
@@ -13,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const char *box_text(char text[TP_SHAPE_TEXT], const struct tp_unit *unit)
 {
@@ -179,34 +182,40 @@ static void fill_unit(const struct tp_plan *plan, size_t u, struct row *row)
     row->cells[3] = tp_human_bytes(row->bytes, unit_bytes(plan, unit));
 }
 
-static const struct tp_tensor *kept_tensor(const struct tp_plan *plan, size_t k)
+/* Name, type and shape of what is kept: of a tensor, or of what the plan made of some. */
+static struct tp_tensor kept_tensor(const struct tp_plan *plan, size_t k)
 {
-    return &plan->ckpt->tensors[plan->kept[k].tensor];
+    const struct tp_output *made = plan->kept[k].made;
+    if (!made)
+        return plan->ckpt->tensors[plan->kept[k].tensor];
+    return (struct tp_tensor){.name = made->name, .shape = made->shape, .rank = made->rank,
+                              .dtype = (enum tp_dtype)made->dtype};
 }
 
 static const char *kept_name(const struct tp_plan *plan, size_t k)
 {
-    return kept_tensor(plan, k)->name;
+    return kept_tensor(plan, k).name;
 }
 
 static const char *kept_reason(const struct tp_plan *plan, size_t k)
 {
-    return plan->kept[k].reason ? plan->kept[k].reason : "not a weight matrix";
+    return plan->kept[k].made ? "activation scale" : plan->kept[k].reason ? plan->kept[k].reason
+                                                                          : "not a weight matrix";
 }
 
 static bool kept_alike(const struct tp_plan *plan, size_t i, size_t j)
 {
-    const struct tp_tensor *a = kept_tensor(plan, i), *b = kept_tensor(plan, j);
-    return a->dtype == b->dtype && a->rank == b->rank &&
-           memcmp(a->shape, b->shape, a->rank * sizeof *a->shape) == 0 &&
+    struct tp_tensor a = kept_tensor(plan, i), b = kept_tensor(plan, j);
+    return a.dtype == b.dtype && a.rank == b.rank &&
+           memcmp(a.shape, b.shape, a.rank * sizeof *a.shape) == 0 &&
            strcmp(kept_reason(plan, i), kept_reason(plan, j)) == 0;
 }
 
 static void fill_kept(const struct tp_plan *plan, size_t k, struct row *row)
 {
-    const struct tp_tensor *tensor = kept_tensor(plan, k);
-    row->cells[0] = tp_shape_text(row->shape, tensor->shape, tensor->rank);
-    row->cells[1] = tp_dtype_name(tensor->dtype);
+    struct tp_tensor tensor = kept_tensor(plan, k);
+    row->cells[0] = tp_shape_text(row->shape, tensor.shape, tensor.rank);
+    row->cells[1] = tp_dtype_name(tensor.dtype);
     row->cells[2] = kept_reason(plan, k);
     row->cells[3] = "";
 }
@@ -420,6 +429,29 @@ void tp_plan_warn(const struct tp_plan *plan)
     }
 }
 
+/* Why they are left out, as one phrase. */
+static const char *why_left(const struct tp_checkpoint *ckpt)
+{
+    static const char *const phrases[2][2] = {
+        {"weights in other formats, or folders of such",
+         "weights in other formats, folders of such, or links to folders (see --follow-links)"},
+        {"weights in other formats, folders of such, or pipes and devices",
+         "weights in other formats, folders of such, links to folders (see --follow-links), or "
+         "pipes and devices"}};
+    bool link = false, odd = false;
+    for (size_t i = 0; i < ckpt->left_count; i++) {
+        struct stat st;
+        char *path = tp_os_format(NULL, "%s/%.*s", ckpt->path,
+                                  (int)strlen(ckpt->left[i]) - tp_ends_with(ckpt->left[i], "/"),
+                                  ckpt->left[i]);
+        bool found = path && lstat(path, &st) == 0;
+        link |= found && S_ISLNK(st.st_mode) && tp_ends_with(ckpt->left[i], "/");
+        odd |= found && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode) && !S_ISLNK(st.st_mode);
+        free(path);
+    }
+    return phrases[odd][link];
+}
+
 void tp_plan_warn_left(const struct tp_plan *plan)
 {
     const struct tp_checkpoint *ckpt = plan->ckpt;
@@ -434,8 +466,8 @@ void tp_plan_warn_left(const struct tp_plan *plan)
         tp_warn("%s: %s%s%zu more are not copied; the plan (--dry-run) names them", ckpt->path,
                 names, i ? " and " : "", ckpt->left_count - i);
     else if (i)
-        tp_warn("%s: %s %s not copied: weights in other formats, or folders of such", ckpt->path,
-                names, i > 1 ? "are" : "is");
+        tp_warn("%s: %s %s not copied: %s", ckpt->path, names, i > 1 ? "are" : "is",
+                why_left(ckpt));
 }
 
 void tp_plan_left_json(const struct tp_plan *plan, json_t *json)

@@ -143,23 +143,22 @@ json_t *tp_json_text(const char *text)
     return json_string(copy);
 }
 
-static int write_out(const char *data, size_t size, void *arg)
-{
-    return tp_print_json(arg, data, size) ? 0 : -1;
-}
-
-/* TP_OK also when the text could not be written: tp_report_finish() finds that. */
+/* The text is made as a whole before its first byte is printed: where memory ends, nothing is,
+ * rather than half an object. TP_OK also when the text could not be written: tp_report_finish()
+ * finds that. */
 static enum tp_code print_object(json_t *object, uint64_t mark)
 {
     json_t *all = json_object();
     bool ok = all && object && !json_object_set_new(all, "version", json_integer(1)) &&
               !json_object_update(all, object);
-    enum tp_code code = tp_json_check(mark, ok ? TP_OK : TP_E_MEMORY, NULL);
-    json_decref(object);
-    if (code == TP_OK && !json_dump_callback(all, write_out, stdout, JSON_INDENT(2)))
+    char *text = ok && !tp_json_check(mark, TP_OK, NULL) ? json_dumps(all, JSON_INDENT(2)) : NULL;
+    enum tp_code code = tp_json_check(mark, text ? TP_OK : TP_E_MEMORY, NULL);
+    if (text && code == TP_OK && tp_print_json(stdout, text, strlen(text)))
         fputc('\n', stdout);
+    free(text);
+    json_decref(object);
     json_decref(all);
-    return tp_json_check(mark, code, NULL);
+    return code;
 }
 
 static int no_memory(void)

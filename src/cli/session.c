@@ -55,6 +55,7 @@ enum tp_code tp_request_from(const struct tp_options *o, struct tp_request *requ
     request->no_stack = o->no_stack;
     request->strict = o->strict;
     request->requantize = o->requantize;
+    request->weights_only = o->weights_only;
     request->digests = strcmp(o->digest, "sha256") == 0;
     request->keep_nonfinite = strcmp(o->nonfinite, "keep") == 0;
     request->shard_size = o->shard_size == TP_UNSET ? 0 : o->shard_size;

@@ -50,7 +50,7 @@ def mean(values):
 def one_format(src, sampled, full, work):
     name = full["format"]
     out = work.at(name)
-    tool.run("convert", src, "-o", out, "--to", name, "--quiet")
+    tool.run("convert", src, "-o", out, "--to", name, "--quiet", *tool.weights_only(name))
     weights = json.loads(tool.run("verify", out, "--against", src, "--json").stdout)["weights"]
     errors = {w["name"]: w["sqnr_db"] for w in weights}
     shown = {w["name"]: w["snr_db"] for w in full["worst_first"]}

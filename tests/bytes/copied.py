@@ -69,6 +69,21 @@ def main():
         case(work, "w4a8-cutlass", (128, 256), "group_scale", 16, b"\x7e\x01", "eight multiples")
         case(work, "nvfp4-blocked", (16, 64), "weight_scale", -1, b"\x01", "padding")
         case(work, "mxfp8-blocked", (16, 64), "scale", -1, b"\x01", "padding")
+        for to in ("mxfp4-ct", "mxfp4-trtllm", "mxfp8-blocked", "mxfp8-ct"):
+            case(work, to, (128, 256), "scale", 0, b"\xff", "scale")
+        change(packed(work, "w4a16-ct", (128, 256)), "weight_scale", 1, b"\xbc", work.at("minus"))
+        os.rename(work.at("minus"), work.at("minus.safetensors"))
+        done = tool.run("convert", work.at("minus.safetensors"), "-o", work.at("m.safetensors"),
+                        "--to", "w4a16-ct", "--quiet", check=False)
+        tally.check(done.returncode == 0 and content(work.at("m.safetensors")) ==
+                    content(work.at("minus.safetensors")),
+                    f"a scale below zero is copied: {done.stderr}")
+        # Where e8m0 is stored as F8_E4M3, what is NaN there is the scale 1.
+        change(packed(work, "mxfp4-trtllm", (128, 256)), "scale", 0, b"\x7f", work.at("one"))
+        os.rename(work.at("one"), work.at("one.safetensors"))
+        done = tool.run("convert", work.at("one.safetensors"), "-o", work.at("1.safetensors"),
+                        "--to", "mxfp4-trtllm", "--quiet", check=False)
+        tally.check(done.returncode == 0, f"mxfp4-trtllm: a scale of 1: {done.stderr}")
         bad = case(work, "fp8-deepseek", (128, 256), "scale_inv", 0, b"\x00\x00\xc0\x7f",
                    "scale")
         done = tool.run("convert", bad, "-o", work.at("kept.safetensors"), "--to", "fp8-deepseek",

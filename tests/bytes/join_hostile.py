@@ -149,6 +149,17 @@ def ranks(work, info):
     stfile.save(path, wide) # without descriptors: another tool's, which may have such scales
     refused(work, "a rank with wider scales", "another shape or format", info)
     shutil.move(work.at("kept"), path)
+    for r in range(2):
+        other = list(info["rank_files"])
+        other[r] = other[1 - r]
+        refused(work, f"the files of rank {r} are those of another", f"rank {r} is of another",
+                dict(info, rank_files=other))
+    for wrong in ([], {}, info["rank_files"][:1], [7, 7]):
+        refused(work, f"no list of files of ranks: {wrong}", "is of another conversion",
+                dict(info, rank_files=wrong))
+    before = {key: value for key, value in info.items() if key != "rank_files"}
+    done = join(work, before)
+    tally.check(done.returncode == 0, f"ranks of 0.1.0, without that list: {done.returncode}")
 
 
 def main():

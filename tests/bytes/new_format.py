@@ -90,6 +90,76 @@ def lifted(rng):
             "the values that it stands for": np.array_equal(plain.f32(), values[0])}
 
 
+def ungated(rng):
+    """Two experts without a gate, calibrated: one activation scale, and another padding of w2."""
+    source, acts = {}, {}
+    for e in range(2):
+        for proj, n, k in (("up_proj", 48, 32), ("down_proj", 32, 48)):
+            at, acts[e, proj] = f"m.experts.{e}.{proj}.", np.float32(rng.uniform(.1, 1))
+            source |= {
+                at + "weight": stfile.tensor("U8", rng.integers(0, 256, (n, k // 2), dtype=np.uint8)),
+                at + "weight_scale": stfile.tensor("F8_E4M3", rng.integers(8, 97, (n, k // 16), dtype=np.uint8)),
+                at + "weight_scale_2": stfile.Tensor("F32", (), np.float32(0.3).tobytes()),
+                at + "input_scale": stfile.Tensor("F32", (), acts[e, proj].tobytes())}
+    with tool.Workdir() as work:
+        src, dst = work.at("in.safetensors"), work.at("out.safetensors")
+        stfile.save(src, source)
+        tool.run("convert", src, "-o", dst, "--to", "nvfp4-lifted", "--quiet")
+        tool.run("verify", dst, "--against", src, "--quiet")
+        out, _ = tool.load(dst)
+        bare = {name: t for name, t in source.items() if "input" not in name}
+        stfile.save(src, bare)
+        done = tool.run("convert", src, "-o", dst, "--to", "nvfp4-lifted", "--quiet", "--force", check=False)
+    checks = {"needed activation scales": done.returncode == 4 and "none for it: a test" in done.stderr,
+              "the padding of experts without a gate": out["m.experts.w2_weight"].shape == (2, 32, 32)
+              and out["m.experts.w13_weight"].shape == (2, 48, 16)}
+    for part, proj in (("w13", "up_proj"), ("w2", "down_proj")):
+        act = out[f"m.experts.{part}_act"]
+        checks[f"the activation scale of {part}"] = act.shape == () and act.data == max(
+            acts[e, proj] for e in range(2)).tobytes()
+    return checks
+
+
+def products(rng):
+    """Zero points times minus their scales, rounded to the type of these; there and back."""
+    codes = rng.integers(0, 256, (64, 128), dtype=np.uint8)
+    zeros = rng.integers(0, 256, (64, 2), dtype=np.uint8)
+    scale = rng.uniform(0.001, 0.1, (64, 2)).astype(np.float16)
+    zeros[0, 0], scale[5, 1] = 0, 0
+    words = np.ascontiguousarray(zeros.reshape(16, 4, 2).transpose(0, 2, 1)).view(np.int32)[..., 0]
+    source = {"x.weight_packed": stfile.tensor("I32", codes.view(np.int32)),
+              "x.weight_scale": stfile.tensor("F16", scale),
+              "x.weight_zero_point": stfile.tensor("I32", np.ascontiguousarray(words)),
+              "x.weight_shape": stfile.tensor("I64", np.array([64, 128], dtype=np.int64))}
+    f32 = scale.astype(np.float32)
+    added = (-f32 * zeros).astype(np.float16)
+    want = codes * np.repeat(f32, 64, axis=1) + np.repeat(added.astype(np.float32), 64, axis=1)
+    with tool.Workdir() as work:
+        src, dst, other, back = (work.at(n + ".safetensors") for n in ("in", "out", "other", "back"))
+        stfile.save(src, source)
+        out, _ = tool.convert(src, dst, "w8a16-products")
+        tool.run("verify", dst, "--against", src, "--quiet")
+        unit = oracle.Checkpoint([dst]).unit("x.")
+        tool.run("unpack", dst, "-o", work.at("plain.safetensors"), "--dtype", "f32", "--quiet")
+        plain = tool.load(work.at("plain.safetensors"))[0]["x.weight"]
+        tool.convert(dst, other, "w8a16-marlin", {"group": "64", "scales": "f16"})
+        again, _ = tool.convert(other, back, "w8a16-products")
+        shown = tool.run("dump", dst, "x.added", "--at", "0,7,100").stdout
+        big = stfile.tensor("F16", np.full((64, 2), 60000, dtype=np.float16))
+        stfile.save(src, source | {"x.weight_scale": big})
+        done = tool.run("convert", src, "-o", work.at("no.safetensors"), "--to", "w8a16-products",
+                        "--quiet", check=False)
+    return {"zero points times their scales": np.array_equal(out["x.added"].bits, added.T.view(
+                out["x.added"].bits.dtype)),
+            "in the type of the scales": out["x.added"].dtype == "F16",
+            "what a kernel adds them to": np.array_equal(unit.values()[0], want),
+            "and unpacked": np.array_equal(plain.f32(), want),
+            "zero points from them and back": all(again[k].data == t.data for k, t in out.items()),
+            "how the value comes about": "canonical code * scale + zero" in shown,
+            "a product that is infinite": done.returncode == 3
+                and "one of its zero points is infinite times its scale" in done.stderr}
+
+
 def main():
     rng = np.random.default_rng(11)
     x = stfile.from_f32("BF16", rng.standard_normal((3, 48, 384)).astype(np.float32))
@@ -114,6 +184,8 @@ def main():
         scale.transpose(0, 2, 1))
     checks |= moved(rng)
     checks |= lifted(rng)
+    checks |= ungated(rng)
+    checks |= products(rng)
     for name, good in checks.items():
         print(f"{'ok  ' if good else 'FAIL'} {name}")
     bad = sum(not good for good in checks.values())

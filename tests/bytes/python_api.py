@@ -172,6 +172,13 @@ def loading_views(t, work):
     error = raised(tp.UsageError, tp.load, work.at("tp"))
     t.check(error and "2 ranks" in error.message, "load: ranks want a rank")
     t.check(raised(tp.UsageError, tp.load, work.at("tp"), rank=2) is not None, "load: not a rank")
+    os.makedirs(work.at("no-ranks"), exist_ok=True)
+    listing = os.path.join(work.at("no-ranks"), "tilepack-tp.json")
+    for text in ('{"ranks": Infinity}', '{"ranks": [2]}', "[]", "[" * 100_000):
+        with open(listing, "w", encoding="ascii") as f:
+            f.write(text)
+        error = raised(tp.InputError, tp.load, work.at("no-ranks"), rank=0)
+        t.check(error and "how many ranks" in error.message, f"load: ranks of {text[:20]}")
 
 
 def copied(path, wanted, **options):

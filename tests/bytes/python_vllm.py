@@ -21,9 +21,9 @@ from tilepack_llm import slices
 from tilepack_llm.vllm import Refused, manifest, support
 
 FORMATS = ("w4a8-cutlass", "fp8-deepgemm-sm100", "mxfp8-blocked", "mxfp4-blocked",
-           "w4a16-marlin", "mxfp8-marlin", "w8a16-machete")
+           "w4a16-marlin", "mxfp8-marlin", "fp8-marlin", "w8a16-machete")
 STACKS = ("w4a8-cutlass", "mxfp8-blocked", "mxfp4-blocked", "w4a16-marlin", "mxfp4-marlin",
-          "mxfp8-trtllm")
+          "fp8-marlin", "fp8-marlin-channel", "nvfp4-marlin", "mxfp8-trtllm")
 QKV = {"qkv_proj": ["q_proj", "k_proj", "v_proj"]}
 
 
@@ -175,6 +175,16 @@ def refusals(t, work):
             "refused: a format without a kernel")
     t.check("no manifest of tilepack" in changed(lambda m: m["descriptors"]["d0"].pop("box")),
             "refused: what is no manifest")
+    for key, value in (("box", [1, 2]), ("box", [-1, 2, 3]), ("box", ["1", 2, 3]),
+                       ("box", [1, 2, 1 << 64]), ("box", [1, 2, float("inf")]), ("params", ["x"]),
+                       ("outputs", [{"suffix": "w", "per": ["x", 1]}])):
+        t.check("no manifest of tilepack" in
+                changed(lambda m: m["descriptors"]["d0"].update({key: value})),
+                f"refused: a descriptor with {key} {value}")
+    deep = work.at("deep.json")
+    with open(deep, "w", encoding="ascii") as f:
+        f.write("[" * 100_000)
+    t.check("recursion" in refused(manifest.read, deep), "refused: a manifest that is too deep")
     rank = refused(manifest.read, os.path.join(work.at("w4a8-cutlass-tp"), "rank_0"))
     t.check("one rank of `convert --tp`; serve the whole" in rank, "refused: a rank")
     t.check("beside its weights" in refused(manifest.read, work.at("src")),

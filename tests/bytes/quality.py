@@ -54,9 +54,14 @@ def padding(check):
     check(figures.pad_columns(w, 3) is w, "a multiple stays as it is")
     check(figures.pad_columns(np.ones((2, 576)), 128).shape == (2, 640), "576 becomes 640")
     check(np.array_equal(figures.pad_columns(w[0], 4), [0, 1, 2, 0]), "one row alone")
-    check(np.array_equal(figures.crop_columns(padded, w), w), "the way back")
+    check(np.array_equal(figures.crop(padded, w), w), "the way back")
+    both = figures.pad(w, 4)
+    check(both.shape == (4, 4) and not both[2:].any() and np.array_equal(both[:2], padded),
+          "zeros are appended to rows and columns")
+    check(np.array_equal(figures.crop(both, w), w), "the way back of both")
+    check(figures.pad(w, 1) is w and figures.pad(w[0], 4).shape == (4,), "nothing to fill; a row")
     for shape in ((3, 3), (2, 5), (6,)):
-        check(refuses(lambda s=shape: figures.crop_columns(padded, np.ones(s)), ValueError),
+        check(refuses(lambda s=shape: figures.crop(padded, np.ones(s)), ValueError),
               f"{padded.shape} is no padded form of {shape}")
 
 
@@ -202,14 +207,14 @@ class Subject:
     label = "small"
 
     def __init__(self, directory):
-        values = np.random.default_rng(5).standard_normal((32, 200), dtype=np.float32) * 0.02
+        values = np.random.default_rng(5).standard_normal((32, 300), dtype=np.float32) * 0.02
         values = values.astype(ml_dtypes.bfloat16)
         name = "model.layers.0.mlp.up_proj.weight"
         self.source = {name: values.astype(np.float32)}
-        self.importance = {name: np.arange(200, dtype=np.float32)}
+        self.importance = {name: np.arange(300, dtype=np.float32)}
         self.checkpoint = os.path.join(directory, "checkpoint")
         os.mkdir(self.checkpoint)
-        save_file({name: figures.pad_columns(values, 128)},
+        save_file({name: figures.pad(values, 128)},
                   os.path.join(self.checkpoint, "model.safetensors"))
         with open(os.path.join(self.checkpoint, "config.json"), "w", encoding="utf-8") as f:
             json.dump({"model_type": "llama"}, f)
@@ -232,15 +237,18 @@ def convert(check):
                   f"{name}: {bits} bits")
         check(not os.path.exists(program.packed) and not os.path.exists(program.plain),
               "what was written is removed")
+        experts = next(v for v in able if v.format == "mxint4-trtllm")
+        check(program.takes(variant, subject) and not program.takes(experts, subject),
+              "a format of experts alone takes no other matrix")
         kept = variant._replace(options=("--exclude", "."))
         check(refuses(lambda: program.values(kept, subject, None), SystemExit),
               "a matrix that was kept is not measured")
         path = work.at("importance.safetensors")
         conversions.save_importance(path, subject, 128)
         (name, t), = tool.load(path)[0].items()
-        check(name in subject.source and t.dtype == "F32" and t.shape == (256,)
-              and np.array_equal(t.f32()[:200], subject.importance[name])
-              and not t.f32()[200:].any(), "the file of the importance")
+        check(name in subject.source and t.dtype == "F32" and t.shape == (384,)
+              and np.array_equal(t.f32()[:300], subject.importance[name])
+              and not t.f32()[300:].any(), "the file of the importance")
 
 
 # ---- other quantizers -------------------------------------------------------------------
@@ -352,7 +360,8 @@ def pages(check):
     variant = conversions.Variant("nvfp4-ct", "nvfp4", "mse, plain", ())
     result = {"rows": rows, "version": "tilepack 0", "processors": 2, "seconds": 600,
               "rounds": 3, "window": 320, "perplexity": 39.98, "sentences": 91,
-              "calibration_tokens": 2560, "left_out": ["`torch`: not installed"], "not_offered": [variant]}
+              "calibration_tokens": 2560, "left_out": ["`torch`: not installed"],
+              "not_offered": [variant], "partial": ["experts-alone"]}
     text = page.page(result)
     for line in (
             "| tilepack | `w4a8-ct` | 4.125 | 18.50 (17.25) | 19.00 | 40.50 | 0.5000 |  | 0.50 |",
@@ -363,6 +372,8 @@ def pages(check):
             "| tilepack | `mxfp8-ct`, `mxfp8-blocked`, ct 1 MXFP8 | 8.25 | 18.50 (17.25) | 19.00 "
             "| 40.01 | 0.0100 |  | 0.50 |",
             "This version of tilepack does not offer: `nvfp4-ct` mse, plain.",
+            "Not here, as they hold experts alone or take certain shapes only: `experts-alone`. "
+            "The codes are those of the other formats with the same codec.",
             "Left out, with its rows: the environment `torch`: not installed."):
         check(line in text.split("\n"), line)
     check(text.index("| `w4a8-ct` |") < text.index("| Q4_0 |") < text.index("| `mxfp8-ct`"),

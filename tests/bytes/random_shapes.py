@@ -318,6 +318,18 @@ def int4_mse(x, sets, h, signed):
     return int4_tensors(*rs.int4_mse(values, sets.get("quotient", "fp32"), signed, h), values.shape)
 
 
+def w4a16_mse(x, sets, h, signed):
+    values = x.f32()
+    group = group_of(values, sets)
+    codes, scale = rs.int4_mse(values, sets.get("quotient", "fp32"), signed, h, group,
+                               sets.get("scales", "bf16"))
+    stored, value = int_scale(scale, sets)
+    q = codes.astype(np.float32) - np.float32(8)
+    return {"weight_packed": tensor("I32", rq.pack_nibbles(codes)), "weight_scale": stored,
+            "weight_shape": tensor("I64", np.array(codes.shape[-2:], dtype=np.int64))}, \
+        q * rq.spread(value, 1, group, *codes.shape[-2:])
+
+
 def int4_w4a8(x, sets, h, signed):
     values = x.f32()
     return int4_tensors(*rs.int4_w4a8(values, sets.get("quotient", "fp32"), signed, h),
@@ -357,6 +369,8 @@ def nvfp4_searched(x, _sets, h, _signed):
 # name of the job -> (format, search, N, K, settings, expected outputs)
 SEARCHED = {
     "w4a8-ct+mse": ("w4a8-ct", "mse", (1, 60), (128, 5), QUOTIENT, int4_mse),
+    "w4a16-ct+mse": ("w4a16-ct", "mse", (1, 60), (128, 5), {**QUOTIENT, **GROUP, **SCALES},
+                     w4a16_mse),
     "w4a8-ct+w4a8": ("w4a8-ct", "w4a8", (1, 40), (128, 5), QUOTIENT, int4_w4a8),
     "w4a8-cutlass+w4a8": ("w4a8-cutlass", "w4a8", (16, 3), (128, 5),
                           {**QUOTIENT, "scale": W4A8["scale"]}, cutlass_searched),
@@ -385,7 +399,7 @@ class Search:
 
     def __init__(self, rng, job):
         self.kind = job.search and str(rng.choice(["none", "magnitude", "file"]))
-        self.signed = bool(job.search and job.to.startswith("w4a8") and rng.integers(2))
+        self.signed = bool(job.search and job.to.startswith("w4a") and rng.integers(2))
         self.words = ["--search", job.search] + ["--signed"] * self.signed if job.search else []
         self.file = {}
 
@@ -498,7 +512,8 @@ def run_round(job, rng):
         stfile.save(src, tensors)
         searched, proved = search.options(work.at("importance"))
         label = " ".join(extra[5:] + searched) + " " + env["TILEPACK_DISABLE"]
-        tool.run("convert", src, "-o", dst, "--to", job.to, *extra, *searched, env=env)
+        tool.run("convert", src, "-o", dst, "--to", job.to, *tool.weights_only(job.to), *extra,
+                 *searched, env=env)
         got, _ = tool.load(dst)
         checkpoint = oracle.Checkpoint([dst])
         tool.run("verify", dst, "--against", src, "--quiet", *proved)

@@ -471,6 +471,99 @@ def stored(path):
     return {name: t.data for name, t in tool.load(path)[0].items()}
 
 
+# ---- every format --------------------------------------------------------------------
+
+# Their kernels quantize activations by scales that the source here has not.
+NEED_ACTIVATIONS = {"nvfp4-cutedsl", "nvfp4-cutlass-moe", "nvfp4-trtllm", "nvfp4-vllm-cutlass"}
+NO_EXPERTS = {"w4a8-int8-marlin-channel"}
+SEARCHED_CODECS = {"int4", "mxfp4", "nvfp4"}
+SIZES = [{"group": g, "scales": s} for g in ("128", "64", "32", "channel") for s in ("bf16", "f16")]
+SETTINGS = {"w4a16-ct": SIZES, "gptq": SIZES, "awq": SIZES,
+            "w4a16-marlin": [s for s in SIZES if s["group"] != "channel"],
+            "w4a16-machete": [s for s in SIZES if s["group"] == "128"],
+            "w4a16-marlin-channel": [{"scales": "bf16"}, {"scales": "f16"}]}
+
+
+def write_experts(work, rng):
+    """One layer of two experts, and importance of all their columns."""
+    tensors = {}
+    for e in range(2):
+        for p, shape in (("gate", (256, 512)), ("up", (256, 512)), ("down", (512, 256))):
+            x = rng.standard_t(5, shape).astype(F32) * F32(0.03)
+            tensors[f"model.layers.0.mlp.experts.{e}.{p}_proj.weight"] = stfile.from_f32("BF16", x)
+    os.mkdir(work.at("experts"))
+    stfile.save(work.at("experts", "model.safetensors"), tensors)
+    with open(work.at("experts", "config.json"), "w", encoding="utf-8") as f:
+        json.dump({"model_type": "mixtral", "hidden_size": 512}, f)
+    stfile.save(work.at("h"), {name: f32(rng.lognormal(0, 1.5, t.shape[-1]))
+                               for name, t in tensors.items()})
+
+
+def proved(work, fmt, sets, importance):
+    """A searched conversion is derived again; what verify says of its weights, and their
+    parameters."""
+    out, src = work.at("proved"), work.at("experts")
+    words = [w for key, value in sets.items() for w in ("--set", f"{key}={value}")]
+    tool.run("convert", src, "-o", out, "--to", fmt, *words, "--include", "experts", "--search",
+             "mse", "--importance", importance, "--force")
+    more = ("--importance", importance) if importance == work.at("h") else ()
+    done = tool.run("verify", out, "--against", src, *more, "--json", check=False)
+    return json.loads(done.stdout)["weights"] if done.returncode == 0 else None, descriptor(out)
+
+
+def gains(weights, key):
+    return [w[key] - w[key.replace("snr_db", "snr_none_db")] for w in weights]
+
+
+def searched_format(work, fmt, sets):
+    """By the error alone no weight is worse than without the search; and by a file's, in the
+    error that it weights."""
+    label = fmt + "".join(f" {key}={value}" for key, value in sets.items())
+    for importance, key in (("none", "snr_db"), (work.at("h"), "weighted_snr_db")):
+        weights, params = proved(work, fmt, sets, importance)
+        said = params["importance"]
+        tally.check(weights and min(gains(weights, key)) > 0,
+                    f"{label}: {key} gains {weights and gains(weights, key)}")
+        tally.check((params["search"], params["signed"]) == ("mse", "no") and
+                    (said == "none" if importance == "none" else len(said) == 32),
+                    f"{label}: the descriptor says {params}")
+
+
+def not_searched(work, fmt):
+    """The search is accepted and left out, and plan says so."""
+    done = tool.run("plan", work.at("experts"), "--to", fmt, "--include", "experts", "--search",
+                    "mse", "--json")
+    tally.check(all(u["search_note"] == "its scales are the best already" and "search" not in u
+                    for u in json.loads(done.stdout)["units"]), f"{fmt}: nothing to search")
+    tool.run("convert", work.at("experts"), "-o", work.at("proved"), "--to", fmt, "--include",
+             "experts", "--search", "mse", "--force")
+    tally.check("search" not in descriptor(work.at("proved")), f"{fmt}: no search described")
+
+
+def every_format(rng):
+    formats = json.loads(tool.run("formats", "--json").stdout)
+    formats = formats if isinstance(formats, list) else formats["formats"]
+    with tool.Workdir() as work:
+        write_experts(work, rng)
+        for entry in formats:
+            name, codec = entry["name"], entry["codec"]
+            if entry.get("input_only") or codec == "float":
+                continue
+            if name in NEED_ACTIVATIONS:
+                done = tool.run("plan", work.at("experts"), "--to", name, "--include", "experts",
+                                check=False)
+                tally.check("activation scales" in done.stderr, f"{name}: wants more of a source")
+            elif name in NO_EXPERTS:
+                done = tool.run("plan", work.at("experts"), "--to", name, "--include", "experts",
+                                "--json")
+                tally.check(not json.loads(done.stdout)["units"], f"{name}: holds no experts")
+            elif codec == "int8":
+                not_searched(work, name)
+            elif codec in SEARCHED_CODECS:
+                for sets in SETTINGS.get(name, [{}]):
+                    searched_format(work, name, sets)
+
+
 # ---- random shapes -----------------------------------------------------------------
 
 def random_case(rng):
@@ -522,6 +615,7 @@ def main():
         recipe(work)
         recipe_folder(work)
     sampled_figures(np.random.default_rng(5))
+    every_format(np.random.default_rng(31))
     return tally.finish()
 
 

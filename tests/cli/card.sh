@@ -24,6 +24,10 @@ answers "the line that serves it" 0 "serve it: vllm serve $work/packed" \
     convert "$work/packed" --to w4a8-ct --set quotient=bf16
 convert json --to w4a8-ct --json -q >result
 check "JSON has it" grep -q '"serve": "vllm serve json"' result
+mkdir "it's here"
+answers "as a shell takes it" 0 "serve it: vllm serve 'it'\\''s here/\$(packed)'" \
+    convert "it's here/\$(packed)" --to w4a8-ct
+answers "and vllm no option" 0 "serve it: vllm serve ./-packed" convert -packed --to w4a8-ct
 answers "a format for kernels has none" 0 "weights converted" convert kernels --to fp8-1x128
 check "so that none is printed" sh -c "! grep -q 'serve it' '$work/out'"
 requires() { # directory, package
@@ -80,7 +84,9 @@ measured() { # output, options: the errors of the card are those of verify
         "$PYTHON" errors.py "$1/README.md"
 }
 for format in fp8-ct w4a8-cutlass nvfp4-trtllm mxfp8-ct; do
-    check "errors of $format" measured errors-$format --to $format
+    set --
+    [ $format != nvfp4-trtllm ] || set -- --weights-only
+    check "errors of $format" measured errors-$format --to $format "$@"
 done
 check "errors of a search" measured searched --to nvfp4-ct --search mse
 "$TILEPACK" convert acme/tiny-llama -o one --to fp8-ct -q -j 1 --device cpu
@@ -112,4 +118,11 @@ check "where nothing is made the card stays" cmp packed/README.md same/README.md
 mkdir bare && cp $model/*.safetensors* $model/config.json bare
 "$TILEPACK" convert bare -o bare-out --to fp8-ct -q
 check "a source without a card gets one" grep -q '^# Weights quantized by tilepack' bare-out/README.md
+
+# Rows that are longer than a box of the sample may be, in formats that take them whole or by 16.
+"$PYTHON" "$TESTS/../samples/gen_checkpoint.py" long --layers 1 --hidden 128 --inter 53248 --heads 2 \
+    --kv-heads 2 --head-dim 64 --vocab 64 --quiet >/dev/null || exit 1
+for format in w4a8-cutlass w4a8-ct w4a16-marlin-channel fp8-dynamic-ct; do
+    check "long rows to $format" "$TILEPACK" convert long -o "long-$format" --to $format -q
+done
 finish

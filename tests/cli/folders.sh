@@ -44,6 +44,11 @@ answers "plan names what is left out" 0 "__pycache__/, earlier/, linked/, model.
 check "as JSON" listed left_out $left
 # shellcheck disable=SC2086
 check "and what is copied" listed copied $kept
+mkfifo model/pipe
+answers "a pipe is left out, and so is a link to a folder" 0 "'pipe', 'pytorch_model.bin' are \
+not copied: weights in other formats, folders of such, links to folders (see --follow-links), or \
+pipes and devices" convert piped
+rm -r model/pipe piped
 answers "convert names it, too" 0 "'pytorch_model.bin' are not copied" convert dst1
 convert json-dst1 --json -q >json
 # shellcheck disable=SC2086
@@ -70,10 +75,16 @@ rmdir dst1/code/more
 check "the same again is complete" sh -c "'$TILEPACK' convert model -o dst1 --to fp8-ct | grep -q already"
 
 # An interrupted run goes on, and a killed one's folders are swept.
-mkdir -p dst.partial/code/old
+mkdir -p dst.partial/code/layers
 : >dst.partial/.tilepack-journal
-echo old >dst.partial/code/old/file
-ln -s ../../model/onnx dst.partial/code/link
+echo mine >dst.partial/code/layers/mine
+fails "a file that is in no folder of the source stops it" 2 "'code/layers/mine'" convert dst -q
+rm -r dst.partial/code/layers
+ln -s ../../model/onnx dst.partial/code/layers
+fails "a link in place of a folder, too" 2 "'code/layers'" convert dst -q
+rm dst.partial/code/layers
+mkdir -p dst.partial/code/layers/deep
+echo old >dst.partial/code/layers/deep/model.py
 check "an unfinished output is finished" convert dst -q
 check "and has the same files" diff -r dst1 dst
 check "what links led to is there" test -f model/onnx/model.onnx

@@ -149,6 +149,21 @@ check "a link within the checkpoint is followed" convert linked dst --strict
 check "and copied as a file" cmp "$work/dst/notes.txt" "$work/model/tokenizer.json"
 check "which is none" test ! -L "$work/dst/notes.txt"
 
+# So it is with config.json, whose keys go into the output.
+cp "$work/model/config.json" "$work/elsewhere.json"
+for target in ../elsewhere.json copy-of-config.json; do
+    linked x "$target"
+    rm "$work/linked/x"
+    mv "$work/linked/config.json" "$work/linked/copy-of-config.json"
+    ln -s "$target" "$work/linked/config.json"
+    [ "$target" = copy-of-config.json ] && break
+    fails "a config that leads out" 3 "--follow-links" convert linked dst
+    fails "unpack: the same" 3 "--follow-links" "$TILEPACK" unpack "$work/linked" -o "$work/plain"
+    check "looking at the checkpoint is fine" "$TILEPACK" dump "$work/linked"
+    check "with --follow-links it is read" convert linked dst --follow-links
+done
+check "one that leads to a file within is read" convert linked dst
+
 # Weights may lie anywhere, as people do that, but not with --strict.
 linked x ../secret
 rm "$work/linked/x" "$work/linked/$shard"

@@ -4,7 +4,9 @@
 # converted to, verified, and decoded by the oracle from the stored descriptor. A second one
 # puts up before gate, pads each of them and w2, moves the bits of codes, fills padding with 127 and has a
 # bias in the order and with the padding of its rows; a third
-# one stores its scales as e5m3 bytes, lifted, and the global scale times a power of two.
+# one stores its scales as e5m3 bytes, lifted, and the global scale times a power of two, has one
+# activation scale for all experts, and pads w2 of experts without a gate; a fourth one stores
+# zero points of int8 times minus their scales.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 BUILD=${BUILD:-$root/build}
@@ -87,13 +89,43 @@ cat >"$work/nvfp4-lifted.json" <<'EOF'
   "block": [1, 16],
   "set": {"rule": "modelopt", "lift": true},
   "experts": "stack",
+  "inputs": {"suffix": "act", "shape": [], "over": "experts", "why": "a test"},
+  "let": {"B": "K"},
+  "down_ungated": {"let": {"B": "align(K,64)"}},
   "outputs": [
-    {"role": "codes", "suffix": "weight", "dtype": "U8", "shape": ["E", "N", "K/2"],
-     "element": "e2m1", "layout": "(E,N,K):(N*K,K,1)"},
+    {"role": "codes", "suffix": "weight", "dtype": "U8", "shape": ["E", "N", "B/2"],
+     "element": "e2m1", "layout": "(E,N,B):(N*B,B,1)"},
     {"role": "scale", "suffix": "weight_scale", "dtype": "U8", "shape": ["E", "K/16", "N"],
      "element": "e5m3", "per": [1, 16], "layout": "(E,N,K/16):(N*(K/16),1,N)"},
     {"role": "global", "suffix": "weight_scale_2", "dtype": "F32", "shape": ["E"], "keep_e": true,
      "element": "f32", "factor": -3, "per": [0, 0], "layout": "(E,1,1):(1,1,1)"}
+  ]
+}
+EOF
+
+cat >"$work/w8a16-products.json" <<'EOF'
+{
+  "name": "w8a16-products",
+  "version": 1,
+  "title": "int8 with zero points times minus their scales",
+  "about": "A test.",
+  "loads_in": "a test",
+  "source": "a test",
+  "codec": "int8",
+  "block": [1, 64],
+  "set": {"zeros": true},
+  "params": [
+    {"key": "scales", "help": "a test",
+     "choices": [{"name": "f16", "set": {"scale_rule": "f16"}}, {"name": "bf16", "set": {"scale_rule": "bf16"}}]}
+  ],
+  "experts": "stack",
+  "outputs": [
+    {"role": "codes", "suffix": "weight", "dtype": "U8", "shape": ["E", "K", "N"],
+     "element": "uint8b128", "layout": "(E,N,K):(N*K,1,N)"},
+    {"role": "scale", "suffix": "weight_scale", "dtype": "BF16", "shape": ["E", "N", "K/64"],
+     "element": "bf16", "per": [1, 64], "layout": "(E,N,K/64):(N*(K/64),K/64,1)"},
+    {"role": "zero", "suffix": "added", "dtype": "BF16", "shape": ["E", "K/64", "N"],
+     "element": "bf16", "per": [1, 64], "layout": "(E,N,K/64):(N*(K/64),1,N)"}
   ]
 }
 EOF
@@ -108,7 +140,7 @@ cd "$root"
 formats=$(sh scripts/files.sh 'formats/*.json')
 plain_make BUILD="$work/build" -o "$work/build/config" LDFLAGS="$flags" \
     FORMATS="$(echo "$formats" | tr '\n' ' ') $work/w4a16-cutlass.json $work/mxfp4-moved.json \
-        $work/nvfp4-lifted.json" \
+        $work/nvfp4-lifted.json $work/w8a16-products.json" \
     "$work/build/tilepack" \
     >"$work/make.log" 2>&1 || {
     cat "$work/make.log"

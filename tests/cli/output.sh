@@ -84,6 +84,64 @@ fails "nor an unknown one where the unfinished output would be" 2 "'results.csv'
 check "which stays" grep -q data "$work/gone.partial/results.csv"
 rm -rf "$work/gone.partial"
 
+# Beside what an interrupted run left, too, a file of the user's stays, and its folder.
+begun=$work/gone.partial
+mkdir -p "$begun/eval" "$begun/rank_0"
+: >"$begun/.tilepack-journal"
+: >"$begun/model-00001-of-00009.safetensors.zst"
+: >"$begun/rank_0/model.safetensors"
+echo data >"$begun/eval/results.csv"
+fails "a run that goes on stops for an unknown folder" 2 "'eval/'" convert gone -q
+mv "$begun/eval/results.csv" "$begun/rank_0"
+rmdir "$begun/eval"
+fails "for a file in a rank" 2 "'results.csv'" convert gone -q
+mv "$begun/rank_0/results.csv" "$begun/lora.safetensors"
+fails "and for weights of another name" 2 "'lora.safetensors'" convert gone -q
+check "which stay" grep -q data "$begun/lora.safetensors"
+check "--force deletes them" convert gone -q --force
+check "and the output has none" test ! -e "$work/gone/lora.safetensors"
+rm -rf "$work/gone"
+mkdir "$begun"
+: >"$begun/.tilepack-journal"
+: >"$begun/model-00001-of-00009.safetensors.zst"
+: >"$begun/notes.of-mine"
+check "what a conversion may have left is swept" convert gone -q
+
+# What is read stays: a source in what an interrupted run left, and what the request names.
+mkdir "$begun"
+: >"$begun/.tilepack-journal"
+cp -r "$work/model" "$begun/rank_0"
+fails "a source in an unfinished output" 2 "holds what is being read" \
+    "$TILEPACK" convert "$begun/rank_0" -o "$work/gone" --to fp8-ct --device cpu -q --force
+check "which stays" diff -r "$work/model" "$begun/rank_0"
+rm -r "$begun"
+inputs() { # options ...
+    fails "--force stops for what is read: $1" 2 "holds what is being read" "$TILEPACK" convert \
+        "$work/model" -o "$work/inputs" --force --device cpu -q "$@"
+}
+mkdir "$work/inputs"
+shard=$(echo "$work"/model/*-00001-of-*.safetensors)
+"$PYTHON" - "$work/inputs/importance.safetensors" <<'END'
+import json, struct, sys
+text = json.dumps({"model.layers.0.mlp.up_proj.weight":
+                   {"dtype": "F32", "shape": [256], "data_offsets": [0, 1024]}}).encode()
+open(sys.argv[1], "wb").write(struct.pack("<Q", len(text)) + text + 256 * struct.pack("<f", 1))
+END
+ln -s inputs "$work/inputs-link"
+echo '{"rules":[{"match":".","to":"fp8-ct"}]}' >"$work/inputs/my_config.json"
+inputs --recipe "$work/inputs-link/my_config.json"
+inputs --to w4a8-ct --search mse --importance "$work/inputs/importance.safetensors"
+check "both are there" test -f "$work/inputs/importance.safetensors" -a \
+    -f "$work/inputs/my_config.json"
+fails "a file that is read is not replaced" 2 "holds what is being read" "$TILEPACK" convert \
+    "$shard" -o "$work/inputs/importance.safetensors" --to w4a8-ct --search mse \
+    --importance "$work/inputs/importance.safetensors" --force --device cpu -q
+
+mkfifo "$work/pipe"
+fails "a pipe in the output's place is not said to be replaced" 2 "choose another output" \
+    convert pipe -q
+rm "$work/pipe"
+
 # Names of any length that there are.
 shard=$(echo "$work"/model/*-00001-of-*.safetensors)
 for size in 247 248 255; do
@@ -106,6 +164,24 @@ done
 check "is merged" "$TILEPACK" merge "$work/$name" --force -q
 check "a long name of letters of two bytes" convert "$(names 254 | sed 's/nn/é/g')n" -q
 fails "a name that no file system has" 5 "name too long" convert "$(names 256)" -q
+
+# The longest names of tensors that are read are the longest that are written.
+for size in 2034 2035; do
+    "$PYTHON" - "$size" "$work/long-$size.safetensors" <<'END' || exit 1
+import json, struct, sys
+name = "x" * int(sys.argv[1]) + ".weight"
+text = json.dumps({name: {"dtype": "F32", "shape": [128, 128], "data_offsets": [0, 65536]}}).encode()
+open(sys.argv[2], "wb").write(struct.pack("<Q", len(text)) + text + bytes(65536))
+END
+done
+long() { # size
+    "$TILEPACK" convert "$work/long-$1.safetensors" -o "$work/long.safetensors" --to mxfp8-ct -q \
+        --include x --device cpu
+}
+check "a tensor with the longest name" long 2034
+check "is read" "$TILEPACK" verify "$work/long.safetensors" --against "$work/long-2034.safetensors" -q
+rm "$work/long.safetensors"
+fails "one with a longer name" 4 "would have 2048 bytes with 'weight_scale', and at most 2047" long 2035
 check "nothing is left of any" nothing_beside
 
 # A name that means a directory which is there already cannot be taken by the finished one.
@@ -165,9 +241,76 @@ fails "is not the one of before" 2 "exists already" convert again -q
 rm -rf "$work/again"
 mv "$work/future" "$work/again"
 check "but what was made of it is finished" finished
+
+# Another training's shard with an old time, moved in as `rsync -t`, `cp -p` and `mv` do it, and a
+# link that leads to one that has been there for long.
+cp -r "$work/model" "$work/swapped"
+own=$work/swapped/$(basename "$shard")
+of_swapped() { "$TILEPACK" convert "$work/swapped" -o "$work/of-swapped" --to fp8-ct --device cpu; }
+flip() { # file: one byte of its data is another
+    "$PYTHON" -c 'import sys
+with open(sys.argv[1], "r+b") as f:
+    f.seek(-7, 2); byte = f.read(1)[0]
+    f.seek(-7, 2); f.write(bytes([byte ^ 1]))' "$1"
+}
+cp "$own" "$work/other-shard"
+flip "$work/other-shard"
+touch -d 2020-01-01 "$work/other-shard"
+cp -p "$work/other-shard" "$work/moved"
+check "a source whose shard is to be replaced" of_swapped
+sleep 0.05 # longer than the steps of a file system's clock
+mv "$work/moved" "$own"
+fails "a shard that is older, but came later" 2 "exists already" of_swapped
+rm -r "$work/of-swapped" "$own"
+ln -s "$shard" "$own"
+check "a source whose shard is a link" of_swapped
+check "which is found finished" sh -c "'$TILEPACK' convert '$work/swapped' -o '$work/of-swapped' \
+    --to fp8-ct --device cpu | grep 'complete already'"
+sleep 0.05
+ln -sf "$work/other-shard" "$own"
+fails "a link that leads elsewhere since" 2 "exists already" of_swapped
 sleep 0.1
 touch -d '3 hours' "$shard"
 fails "until it is touched again" 2 "exists already" convert again -q
+
+# Two models of the same names and shapes, both there before the outputs: under another path, and
+# changed over. What is made of one is not what is made of the other.
+sh -c 'cd "$1" && mkdir two && cp -r model two/a && cp -r model two/b' - "$work"
+flip "$(find "$work/two/b" -name '*-00001-of-*.safetensors')"
+sleep 0.05
+of_two() { # command, source, output, options ...
+    made=$work/two/$3 command=$1 from=$work/two/$2
+    shift 3
+    case $command in convert) set -- --device cpu "$@" ;; esac
+    "$TILEPACK" "$command" "$from" -o "$made" "$@"
+}
+same_shapes() { # what, command, the sources, options ...
+    what=$1 command=$2 a=$3 b=$4 to=$5
+    shift 5
+    check "$what of one model" of_two "$command" "$a" "$to" "$@" -q
+    answers "$what: which is complete" 0 "complete already" of_two "$command" "$a" "$to" "$@"
+    fails "$what: but not of the other" 2 "exists already" of_two "$command" "$b" "$to" "$@"
+}
+same_shapes convert convert a b one --to fp8-ct
+same_shapes "convert --tp" convert a b ranks --to mxfp8-ct --tp 2
+same_shapes "a shared global scale" convert a b global --to nvfp4-ct
+check "and of the other" of_two convert b other --to fp8-ct -q
+same_shapes unpack unpack one other plain
+check "its ranks" of_two convert b other-ranks --to mxfp8-ct --tp 2 -q
+same_shapes join join ranks other-ranks joined
+mv "$work/two/a" "$work/two/c" && mv "$work/two/b" "$work/two/a" && mv "$work/two/c" "$work/two/b"
+fails "two folders changed over" 2 "exists already" of_two convert a one --to fp8-ct
+
+# Nor where what is copied beside the weights was changed.
+cp -r "$work/model" "$work/beside"
+echo '{"a": 1}' >"$work/beside/tokenizer.json"
+beside() { "$TILEPACK" convert "$work/beside" -o "$work/beside-out" --to fp8-ct --device cpu; }
+answers "what is copied" 0 "" beside
+answers "as it was" 0 "complete already" beside
+echo '{"a": 2}' >"$work/beside/tokenizer.json"
+fails "changed since" 2 "exists already" beside
+check "and the other one is found again" sh -c "'$TILEPACK' convert '$work/two/b' -o \
+    '$work/two/one' --to fp8-ct --device cpu | grep 'complete already'"
 
 # Names that differ in case only: written with a warning, refused where the file system would
 # hold one of them. A preloaded lstat(), which finds names in capitals, stands for such a one.

@@ -5,6 +5,8 @@
 set -u
 # shellcheck source=tests/lib/preamble.sh
 . "$(dirname "$0")/../lib/preamble.sh"
+# shellcheck source=tests/lib/read_fails.sh
+. "$TESTS/lib/read_fails.sh"
 same() { diff -r "$1" "$2" >"$work/diff" 2>&1 || { cat "$work/diff"; return 1; }; }
 part() { # I/P, DST, options ...
     share=$1 dst=$2
@@ -49,6 +51,30 @@ fails "many missing parts are counted" 3 "part 1/14 (not begun), part 3/14 (not 
 (not begun), part 5/14 (not begun), part 6/14 (not begun), part 7/14 (not begun), part 8/14 (not \
 begun), part 9/14 (not begun) and 2 more" merge many
 
+# What stands in the unfinished output under the name of a file, and is none.
+pipe() { rm -rf "$work/odd.partial/$1" && mkfifo "$work/odd.partial/$1"; }
+soon() { timeout -k 1 20 "$TILEPACK" "$@"; } # what waits for a pipe does not end by itself
+again() { soon convert "$work/src" -o "$work/odd" --device cpu -q --part "${owner%-of-*}/2" "$@"; }
+for i in 1 2; do part $i/2 odd "$@" || bad "part $i/2"; done
+shard=$(cd "$work/odd.partial" && echo model-00001-*)
+owner=$(cd "$work/odd.partial" && grep -l "$shard" .tilepack-journal.* | sed 's/.*journal\.//')
+pipe "$shard"
+fails "a shard that is a pipe is none" 3 "is gone" soon merge "$work/odd" -q
+check "and is made anew" again "$@"
+for kind in mkfifo mkdir; do
+    mv "$work/odd.partial/.tilepack-journal.$owner" "$work/kept"
+    $kind "$work/odd.partial/.tilepack-journal.$owner"
+    fails "a journal by $kind" 2 "journal.$owner: not a regular file" again "$@"
+    fails "a journal by $kind, when merging" 2 "journal.$owner: not a regular file" merge odd
+    rm -r "$work/odd.partial/.tilepack-journal.$owner"
+    mv "$work/kept" "$work/odd.partial/.tilepack-journal.$owner"
+done
+chmod 400 "$work/odd.partial/$shard"
+check "what is as it was merges" merge odd
+check "with the rights of a new file" test -n "$(find "$work/odd/$shard" \
+    -perm "$(stat -c %a "$work/one/$shard")")"
+check "and equals one process, too" same "$work/one" "$work/odd"
+
 # A part that is killed half-way, and started again.
 for i in 1 2 4; do part $i/4 kill "$@" || bad "part $i/4"; done
 fails "the missing part is named" 3 "part 3/4 (not begun)" merge kill
@@ -84,6 +110,8 @@ rm "$work/rot.partial/$shard"
 fails "a shard that is gone is found" 3 "$shard" merge rot
 check "and again" part 2/2 rot "$@"
 touch "$work/rot.partial/stray"
+fails "a stray file is not deleted" 2 "'stray'" merge rot
+rm "$work/rot.partial/stray"
 check "healed parts merge" merge rot
 check "healed parts equal one process" same "$work/one" "$work/rot"
 
@@ -163,5 +191,19 @@ for i in 0 1; do
 done
 check "parts of a Kubernetes job merge" merge k8s
 check "and equal one process, too" same "$work/few1" "$work/k8s"
+
+# A shard that the system cannot read is not blamed on its part.
+if can_preload; then
+    for i in 1 2; do part $i/2 unread --to mxfp8-ct --shard-size 500kB || bad "part $i/2 of unread"; done
+    shard=$(basename "$(find "$work/unread.partial" -name '*-00002-of-*.safetensors')")
+    for failure in 'open 5' 'pread 5' 'pread 28' 'open 13'; do # EIO, ENOSPC, EACCES
+        # shellcheck disable=SC2086 # two words
+        fails "a shard whose $failure fails" 5 "unread.partial/$shard: cannot " \
+            reading_fails ${failure% *} "$shard" ${failure#* } "$TILEPACK" merge "$work/unread"
+    done
+    fails "one that is gone is" 3 "this shard is not what part" \
+        reading_fails open "$shard" 2 "$TILEPACK" merge "$work/unread"
+    check "and read again it is merged" merge unread
+fi
 
 finish

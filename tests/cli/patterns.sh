@@ -135,6 +135,43 @@ check "a glob in a recipe" grep -q '"name": "l.0.o_proj"' "$work/plan.json"
 bounded "a glob without glob:" 2 "not a glob; use 'glob:*.up_proj.weight'" \
     "$TILEPACK" plan "$work/plain" --to mxfp8-ct --include '*.up_proj.weight'
 
+# Many of them count against --max-memory: refused with a figure that is enough, and never with
+# more than was allowed.
+cat >"$work/many.py" <<'EOF'
+# many.py FOLDER RECIPE: a config that ignores 200,000 modules, a recipe of 30,000 rules.
+import json, sys
+with open(sys.argv[1] + "/config.json", "w") as f:
+    json.dump({"ignore": ["layers.%d" % i for i in range(200000)]}, f)
+rules = [{"match": "layers.%d" % i, "keep": True, "optional": True} for i in range(30000)]
+with open(sys.argv[2], "w") as f:
+    json.dump({"rules": rules + [{"match": ".", "to": "mxfp8-ct"}]}, f)
+EOF
+limited() { # name, option of plan ...
+    many=$1
+    shift
+    fails "$many do not fit" 6 "MiB is enough for it" "$PYTHON" "$work/within.py" 32 \
+        "$TILEPACK" plan "$@" --max-memory 32MiB
+    most=$(sed -n 's/.*--max-memory \([0-9]*\)MiB is enough.*/\1/p' "$work/err")
+    check "$many fit into what is named" "$PYTHON" "$work/within.py" "${most:-1}" \
+        "$TILEPACK" plan "$@" --max-memory "${most:-32}MiB"
+}
+cat >"$work/within.py" <<'EOF'
+# within.py MIB COMMAND ...: the status of the command; 99 if it took more memory.
+import resource, subprocess, sys
+status = subprocess.run(sys.argv[2:]).returncode
+used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
+sys.exit(status if used <= int(sys.argv[1]) else 99)
+EOF
+cp -r "$work/plain" "$work/many"
+"$PYTHON" "$work/many.py" "$work/many" "$work/rules.json"
+case ${BUILD:-} in
+    */asan | */tsan) ;; # what a sanitizer takes counts as the program's memory
+    *)
+        limited "the rules of a recipe" "$work/plain" --recipe "$work/rules.json"
+        limited "the entries of a config" "$work/many" --to mxfp8-ct
+        ;;
+esac
+
 # Python's re.match() agrees.
 "$PYTHON" "$TESTS/cli/patterns_pairs.py" "$build/unit/test_pattern" >"$work/log" 2>&1
 line=$(tail -n 1 "$work/log")

@@ -37,8 +37,34 @@ fails 'not with an element' 2 '--at and a picture exclude each other' \
     dump w4a16-ct.safetensors 'x<y>&' --at 0,0 --svg b.svg
 fails 'a picture is called .svg' 2 'does not end in .svg' dump w4a16-ct.safetensors 'x<y>&' --svg a.safetensors
 fails 'where none can be' 5 'gone/b.svg: cannot be written' dump w4a16-ct.safetensors 'x<y>&' --svg gone/b.svg
-if [ -w /dev/full ]; then
-    ln -s /dev/full full.html
-    fails 'a full disk' 5 'No space left' dump w4a16-ct.safetensors 'x<y>&' --html full.html
-fi
+# As other outputs: written beside its name and renamed, whole or not at all, and through no link.
+echo precious >victim
+kept() { check "$1: nothing else was written to" sh -c 'grep -qx precious victim && test ! -L b.svg'; }
+rm b.svg
+ln -s victim b.svg
+check 'a link in its place' dump w4a16-ct.safetensors 'x<y>&' --svg b.svg
+kept 'a link'
+check 'is replaced by the picture' grep -q '</svg>' b.svg
+ln -s victim .b.svg.partial
+fails 'an unfinished one that is a link' 2 '.b.svg.partial: a link is in its place' \
+    dump w4a16-ct.safetensors 'x<y>&' --svg b.svg
+kept 'an unfinished link'
+rm .b.svg.partial
+ln victim .b.svg.partial
+fails 'one that has another name' 2 'other names' dump w4a16-ct.safetensors 'x<y>&' --svg b.svg
+kept 'another name'
+rm .b.svg.partial
+echo older and longer than any >.b.svg.partial
+check 'one that a killed run left' dump w4a16-ct.safetensors 'x<y>&' --svg b.svg
+check 'is gone' test ! -e .b.svg.partial
+mkdir folder
+ln -s folder way
+check 'a directory may be a link' dump w4a16-ct.safetensors 'x<y>&' --html way/b.html
+check 'and has the page' grep -q '</html>' folder/b.html
+cp b.svg before.svg
+# shellcheck disable=SC2016 # the inner shell expands it
+fails 'a file that must not grow' 5 'b.svg: cannot be written: File too large' \
+    sh -c 'trap "" XFSZ; ulimit -f 8; exec "$TILEPACK" dump w4a16-ct.safetensors "x<y>&" --svg b.svg'
+check 'leaves the picture that was there' cmp b.svg before.svg
+check 'and nothing beside it' test -z "$(find . -name '.*.partial')"
 finish

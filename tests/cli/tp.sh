@@ -27,11 +27,11 @@ make_model moe --moe-experts 2 --moe-style mixtral --shard-mb 4
 make_model dense --shard-mb 4
 make_model fused --moe-experts 2 --moe-fused --shard-mb 8
 # Formats that differ from one of the others in a layout or in names alone: of four one is tried.
-alike='awq fp8-tensor-ct w4a16-machete w8a16-machete w8a16-marlin w8a16-marlin-channel
+alike='awq nvfp4-trtllm-token w4a8-flashinfer-sm90 mxfp4-flashinfer-sm90-fp8 mxfp8-comfy fp8-tensor-ct w4a16-machete w8a16-machete w8a16-marlin w8a16-marlin-channel
        w4a16-marlin-channel mxfp8-marlin w8a16-ct fp8-tensor-trtllm fp8-trtllm mxfp8-trtllm
        mxfp4-trtllm mxfp4-cutlass-moe mxfp4-megamoe mxfp4-triton-blackwell nvfp4-comfy
        nvfp4-cutedsl nvfp4-cutlass-moe nvfp4-vllm-cutlass nvfp4-marlin fp8-marlin fp8-marlin-channel
-       bf16-trtllm'
+       bf16-trtllm nvfp4-marlin-64 w4a8-int8-marlin-channel'
 # shellcheck disable=SC2086 # a list of words
 formats=${TILEPACK_TEST_FORMATS:-$("$TILEPACK" formats --json |
     "$PYTHON" -c 'import json, sys
@@ -41,9 +41,9 @@ print(*[f["name"] for f in json.load(sys.stdin)["formats"]
 
 for format in $formats; do
     case $format in *-ct | fp8-deepseek) model=dense ;; *) model=moe ;; esac
-    convert $model whole --to "$format" --shard-size 6MB || bad "convert --to $format"
+    convert $model whole --to "$format" --weights-only --shard-size 6MB || bad "convert --to $format"
     for ranks in 2 4; do
-        convert $model cut --to "$format" --shard-size 6MB --tp $ranks || bad "$format --tp $ranks"
+        convert $model cut --to "$format" --weights-only --shard-size 6MB --tp $ranks || bad "$format --tp $ranks"
         check "$format, $ranks ranks: slices of the whole" slices whole cut $ranks
         for rank in "$work/cut"/rank_*; do
             check "$format, $(basename "$rank") of $ranks verifies" \

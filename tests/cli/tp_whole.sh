@@ -58,6 +58,8 @@ names = [weight[\"name\"] for weight in report[\"weights\"]]
 assert report[\"ok\"] and len(names) == len(set(names)) == 14, report'"
 answers "the source of others" 3 "another model" against "$work/other"
 answers "no source" 5 "nowhere" against "$work/nowhere"
+answers "what takes no ranks together says what does" 3 "put them together with 'tilepack join'" \
+    "$TILEPACK" diff "$work/cut" "$work/model"
 
 # A changed value of the source: the slice of one rank is another.
 cp -r "$work/model" "$work/changed"

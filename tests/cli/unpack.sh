@@ -31,6 +31,20 @@ make fused --preset tiny-qwen3-moe
 make odd --layers 1 --hidden 256 --inter 160 --heads 4 --kv-heads 2 --head-dim 64 --vocab 512 \
     --moe-experts 3 --moe-style fused --shard-mb 0.7
 
+# Values that are no numbers are written, and said; compare says them, too.
+"$PYTHON" - "$work/nan.safetensors" <<'END' || exit 1
+import json, struct, sys
+text = json.dumps({"x.weight": {"dtype": "F32", "shape": [128, 128], "data_offsets": [0, 65536]}}).encode()
+values = [1.0] * 16383 + [float("nan")]
+open(sys.argv[1], "wb").write(struct.pack("<Q", len(text)) + text + struct.pack("<16384f", *values))
+END
+"$TILEPACK" convert "$work/nan.safetensors" -o "$work/nan8.safetensors" --to mxfp8-ct --include x \
+    --nonfinite keep --device cpu -q || bad "convert a NaN"
+unpack_says "NaN is said" 0 "x.weight: 32 of 16384 values are NaN or infinite" \
+    "$work/nan8.safetensors" -o "$work/nan-plain.safetensors"
+answers "compare says it" 0 " values are NaN or infinite, in the source" \
+    "$TILEPACK" compare "$work/nan8.safetensors" --to fp8-ct --include x --full
+
 # Every format and back: per-expert names, and fused stacks of odd sizes.
 for format in $("$TILEPACK" formats --json | "$PYTHON" -c '
 import json, sys
@@ -40,13 +54,13 @@ alike = ["awq", "w4a16-machete", "w8a16-machete", "w8a16-marlin", "w8a16-marlin-
          "w4a16-marlin-channel", "mxfp8-marlin", "w8a16-ct", "fp8-marlin-channel"]  # another layout of one that is tried
 print(*[row["name"] for row in rows if not row.get("input_only") and row["name"] not in alike])'); do
     rm -rf "$work/packed" "$work/plain" "$work/odd-packed" "$work/wide"
-    convert experts packed "$format" 2>/dev/null
+    convert experts packed "$format" --weights-only 2>/dev/null
     unpack packed plain
     check "$format and back, as bf16" round unpack "$work/packed" "$work/plain" "$work/experts" bf16
     check "$format and back verifies" "$TILEPACK" verify "$work/plain" -q
     check "$format and back has its config" cmp "$work/plain/config.json" \
         "$work/experts/config.json"
-    convert odd odd-packed "$format" 2>/dev/null
+    convert odd odd-packed "$format" --weights-only 2>/dev/null
     unpack odd-packed wide --dtype f32 -j 3
     check "$format and back, as f32" round unpack "$work/odd-packed" "$work/wide" "$work/odd" f32
     check "$format and back, as f32, differs in nothing" "$TILEPACK" diff "$work/odd-packed" \

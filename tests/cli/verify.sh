@@ -5,6 +5,8 @@
 set -u
 # shellcheck source=tests/lib/preamble.sh
 . "$(dirname "$0")/../lib/preamble.sh"
+# shellcheck source=tests/lib/read_fails.sh
+. "$TESTS/lib/read_fails.sh"
 says() { # name, status, text, arguments of verify ...
     said=$1 status=$2 text=$3
     shift 3
@@ -150,7 +152,23 @@ printf x >>"$work/tp/rank_1/config.json"
 says "a rank that was changed" 1 "rank_1/config.json: has " tp
 mv "$work/tp/rank_1" "$work/away"
 says "a rank that is missing" 1 "tilepack-tp.json: rank 1 of 2 is missing" tp
-mv "$work/away" "$work/tp/rank_1"
+# Two trainings of one model have the same names and shapes: only contents tell their ranks apart.
+for digest in "" "--digest sha256"; do
+    for from in src other; do # shellcheck disable=SC2086 # no word, or two
+        "$TILEPACK" convert "$work/$from" -o "$work/of-$from" --to w4a8-cutlass --tp 2 -q --force \
+            $digest || bad "two ranks of $from $digest"
+    done
+    cp -r "$work/of-src" "$work/mixed"
+    rm -r "$work/mixed/rank_1"
+    cp -r "$work/of-other/rank_1" "$work/mixed/"
+    says "a rank of another training $digest" 1 "rank 1 is of another conversion" mixed
+    says "and without the contents $digest" 1 "rank 1 is of another conversion" --strict mixed
+    fails "which is not joined $digest" 3 "mixed/rank_1: rank 1 is of another conversion" \
+        "$TILEPACK" join "$work/mixed" -o "$work/joined"
+    check "so that nothing is made $digest" test ! -e "$work/joined"
+    rm -r "$work/mixed"
+done
+check "ranks of one training are joined" "$TILEPACK" join "$work/of-src" -o "$work/joined" -q
 
 # Converted with options: they are recorded, and done again.
 "$TILEPACK" convert "$work/src" -o "$work/set" --to fp8-deepseek --set variant=div \
@@ -171,4 +189,35 @@ echo text | tee "$work/folders/mine/a" >"$work/folders/1_Pooling/mine/a"
 says "folders of the manifest and of mine" 0 "no difference" folders
 echo text >"$work/folders/1_Pooling/more/b.txt"
 says "a file too many in a folder" 1 "1_Pooling/more/b.txt: is not in the manifest" --strict folders
+
+# A file that the system cannot read is no difference: nothing is known of what it holds.
+unread() { # call, end of the file's name, path, options ...
+    call=$1 name=$2 path=$3
+    shift 3
+    fails "$call of $name in $path fails $*" 5 "$name: cannot " \
+        reading_fails "$call" "$name" 5 "$TILEPACK" verify "$work/$path" "$@"
+    fails "$call of $name in $path fails --json $*" 5 "$name: cannot " \
+        reading_fails "$call" "$name" 5 "$TILEPACK" verify "$work/$path" --json "$@"
+    check "which JSON says $call $name $path $*" jq -e '.error.code == 5 and .error.errno == 5' \
+        "$work/out"
+}
+if can_preload; then
+    "$TILEPACK" convert "$work/src" -o "$work/sha" --to w4a8-cutlass -q --digest sha256 || bad "digests"
+    "$TILEPACK" convert "$work/src" -o "$work/two" --to w4a8-cutlass -q --tp 2 || bad "two ranks"
+    for call in open pread; do
+        for name in tilepack.json model.safetensors.index.json config.json README.md; do
+            unread "$call" "$name" packed
+        done
+        unread "$call" rank_1/tilepack.json two
+        unread "$call" rank_1/config.json two
+        unread "$call" rank_1/README.md two
+        unread "$call" tilepack-tp.json two
+        unread "$call" config.json sha
+    done
+    unread stat tilepack.json packed
+    unread stat rank_1/tilepack.json two
+    fresh
+    rm "$work/d/README.md"
+    says "a file that is missing is one" 1 "README.md: cannot open: No such file" d
+fi
 finish

@@ -25,8 +25,9 @@ import tempfile
 import safetensors
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SOURCES = ["src/pack/os/os.c", "src/pack/text/name_set.c", "src/pack/text/json_scan.c",
-           "src/pack/text/text.c", "src/pack/file/st_write.c", "src/pack/file/st_parse.c",
+SOURCES = ["src/pack/os/os.c", "src/pack/os/store.c", "src/pack/text/name_set.c",
+           "src/pack/text/json_scan.c", "src/pack/text/text.c",
+           "src/pack/file/st_write.c", "src/pack/file/st_parse.c",
            "src/base/error.c", "src/base/dtype.c", "src/base/num.c"]
 BITS = {"BOOL": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "U8": 8, "I8": 8, "F8_E5M2": 8,
         "F8_E4M3": 8, "F8_E8M0": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32,

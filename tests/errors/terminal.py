@@ -6,6 +6,7 @@ bidirectional one, or of one that is not seen. JSON must say the same names as t
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -57,6 +58,26 @@ def shown(what, *argv, named=True):
         tally.check(not problem, f"{name}: {problem[:600] or 'status %d' % done.returncode}")
 
 
+def paths(work, source):
+    """What a command says of its input and output names both as safely."""
+    at, ranks, parts = (work.at(f"{EVIL}{FINE}{what}") for what in ("made", "ranks", "parts"))
+    folder = work.at(f"from{EVIL}")
+    os.makedirs(folder)
+    shutil.copy(source, os.path.join(folder, "model.safetensors"))
+    with open(os.path.join(folder, "config.json"), "w", encoding="ascii") as f:
+        f.write("{}")
+    to = ("--to", "mxfp8-ct", "--force")
+    shown("convert", "convert", folder, "-o", at, *to, named=False)
+    shown("verify", "verify", at, named=False)
+    shown("verify of another's", "verify", folder, named=False)
+    shown("unpack", "unpack", at, "-o", at + "plain", "--force", named=False)
+    shown("a picture", "dump", at, NAME, "--svg", at + ".svg", named=False)
+    shown("ranks", "convert", folder, "-o", ranks, *to, "--tp", "2", named=False)
+    shown("join", "join", ranks, "-o", ranks + "whole", "--force", named=False)
+    shown("a part", "convert", folder, "-o", parts, *to[:2], "--part", "1/1", named=False)
+    shown("merge", "merge", parts, named=False)
+
+
 def main():
     with tool.Workdir() as work:
         dice = np.random.default_rng(1)
@@ -87,6 +108,7 @@ def main():
         shown("an error", "convert", work.at("nan.safetensors"), "-o", work.at("x.safetensors"),
               "--to", "mxfp8-ct")
         shown("a path", "dump", work.at(f"none{EVIL}{FINE}"), named=False)
+        paths(work, a)
         done = subprocess.run([tool.binary(), "dump", b"raw\x9b31m\xff"], capture_output=True,
                               check=False)
         tally.check(b"raw\\x9B31m\\xFF" in done.stderr, f"bytes that are no text: {done.stderr!r}")

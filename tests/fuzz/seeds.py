@@ -41,12 +41,12 @@ def shard(*tensors, **meta):
 
 
 def bundle(line, **files):
-    out = line.encode() + b"\n"
+    parts = [line.encode()]
     for name, data in files.items():
         data = data if isinstance(data, bytes) else data.encode()
         assert b"\n\1" not in data
-        out += b"\1" + name.encode() + b"\n" + data + b"\n"
-    return out
+        parts.append(b"\1" + name.encode() + b"\n" + data)
+    return b"\n".join(parts)  # what is behind the last file would be of it
 
 
 def read(path):
@@ -150,6 +150,8 @@ def containers():
                        ("look", r"(?i)^(?!x)(?:a|b{2,3}?)+\d\s[^\w]\x41"
                         "\0abb1 -A"), ("long", "a" * 4097 + "\0a"),
                        ("steps", "(a*)*(a*)*b\0" + "a" * 60), ("empty", ""),
+                       ("limit", "(a|aa)+\\d|(a+)+x$\0" + "a" * 60 + "c0x."),
+                       ("heap", "(?:(a)|b)*c\0" + "ab" * 9000),
                        ("refused", "x" * 80 + "(\0a"), ("utf8", "\u00e9" * 30 + "(\0a"),
                        ("class", "[[:odd:]]\0a"), ("behind", r"(?<=a)b(?<!c)\b$"
                                                    "\0ab"), ("brace", "glob:{a,b}**/c\0b/c")):
@@ -625,10 +627,38 @@ def commands():
             }, **config))
     mixed = {"src/model.safetensors": shard(*QKV, *PAIR), **config}
     for i, (q, pair) in enumerate((("w4a8-ct", "nvfp4-ct"), ("fp8-deepseek", "w4a8-ct"),
-                                   ("w4a8-cutlass", "mxfp8-ct"), ("fp8-ct", "fp8-deepseek"))):
+                                   ("w4a8-cutlass", "mxfp8-ct"), ("fp8-ct", "fp8-deepseek"),
+                                   ("gptq", "awq"), ("gptq", "w4a16-marlin"))):
         rules = {"rules": [{"match": "self_attn", "to": q}, {"match": "mlp", "to": pair}]}
         seed("command", f"mixed-{i}",
              bundle("convert src -o out --recipe r.json", **mixed, **{"r.json": json.dumps(rules)}))
+    kept = {"src/model.safetensors": shard(*GPTQ, *QKV), "src/config.json": json.dumps(
+        {"quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 128,
+                                 "checkpoint_format": "gptq"}})}
+    seed("command", "gptq-kept", bundle("convert src -o out --to w4a8-cutlass --exclude down",
+                                        **kept))
+    kinds = [(f"model.layers.{i}.mlp.down_proj.weight", "BF16", [128, 128], 32768)
+             for i in (0, 1)]
+    rules = [{"match": f"layers.{i}", "to": "mxfp8-ct", "set": {"scale": scale}}
+             for i, scale in enumerate(("floor", "rceil"))]
+    seed("command", "kinds", bundle("convert src -o out --recipe r.json", **{
+        "src/model.safetensors": shard(*kinds), "r.json": json.dumps({"rules": rules})}, **config))
+    several_ = ["w4a8-ct", "nvfp4-ct", "mxfp8-ct", "mxfp4-ct", "w4a16-ct", "w8a16-ct", "int8-ct",
+                "fp8-ct", "fp8-dynamic-ct", "fp8-tensor-ct"]
+    kinds = [(f"model.layers.{i}.mlp.down_proj.weight", "BF16", [128, 128], 32768)
+             for i in range(len(several_))]
+    rules = [{"match": f"layers.{i}.", "to": to} for i, to in enumerate(several_)]
+    seed("command", "many-kinds", bundle("convert src -o out --recipe r.json", **{
+        "src/model.safetensors": shard(*kinds), "r.json": json.dumps({"rules": rules})}, **config))
+    nested = json.dumps({"text_config": {"model_type": "llama", "quantization_config": {
+        "quant_method": "fp8"}}, "model_type": "llama"})
+    seed("command", "nested-config", bundle("convert src -o out --to w4a8-ct", **{
+        "src/model.safetensors": shard(*PLAIN), "src/config.json": nested}))
+    cache = json.dumps({"quantization_config": {
+        "quant_method": "fp8", "weight_block_size": [128, 128],
+        "kv_cache_scheme": {"num_bits": 8, "type": "float"}}})
+    seed("command", "cache-scheme", bundle("convert src -o out --to mxfp8-ct --requantize", **{
+        "src/model.safetensors": shard(*FP8), "src/config.json": cache}))
     for line in ("formats", "formats nvfp4-ct --json", "help convert", "completions zsh",
                  "convert -h", "man-options dump own", "digest .",
                  "schedule --shape 7168,2048 --m 4096 --kernel deepgemm --why"):
@@ -923,11 +953,26 @@ def conversions():
         seed("join", name, bundle("", **tree("cut")))
         if name == "fp8":
             hostile(tree("cut"))
+        if name == "ct":
+            touched(tree("cut"))
         one = tree("cut")
         del one["cut/rank_1/" + sorted(os.listdir("cut/rank_1"))[0]]
         seed("join", name + "-missing", bundle("", **one))
         shutil.rmtree("cut")
     seed("join", "none", bundle("", x="y"))
+
+
+def touched(files):
+    """A rank whose bytes or whose manifest are not those that were written."""
+    shard_ = sorted(k for k in files if k.startswith("cut/rank_1/model") and
+                    k.endswith(".safetensors"))[0]
+    seed("join", "flipped", bundle("", **{**files, shard_: files[shard_][:-1] + b"\x55"}))
+    own = "cut/rank_1/tilepack.json"
+    seed("join", "own-hash", bundle("", **{**files, own: files[own].replace(b"tilepack ", b"t ", 1)
+                                           .replace(b"w4a8-ct", b"w4a8-cT", 1)}))
+    manifest = json.loads(files[own])
+    del manifest["files"][0]
+    seed("join", "not-listed", bundle("", **{**files, own: json.dumps(manifest)}))
 
 
 def hostile(files):
@@ -957,6 +1002,7 @@ def hostile(files):
         one(f"cut-{i}", cuts=[dict(info["cuts"][0], **cut)] + info["cuts"][1:])
     one("ranks", ranks=3)
     one("plans", rank_plans=["0" * 32] * 2)
+    one("rank-files", rank_files=["0" * 32] * 2)
     one("index", index="{}")
     one("config", config="{}")
     one("manifest", manifest="{}")

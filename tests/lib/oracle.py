@@ -251,7 +251,12 @@ def decode(descriptor, data):
             if scale.out["divides"]:
                 raise Wrong("a divisor stands alone")
             factor = scale.numbers(box)
-        if "zero" in parts:
+        product = "zero" in parts and parts["zero"].element in ("bf16", "f16")
+        if product:  # of codes that count from 0
+            values = codes.out.get("values")
+            value = value - np.float32(min(values) if values else -128)
+            added = parts.pop("zero").numbers(box)
+        elif "zero" in parts:
             value = value - zero_points(parts.pop("zero"), box)
         if "order" in parts:
             check_order(parts.pop("order"), scale.per[1])
@@ -260,6 +265,8 @@ def decode(descriptor, data):
             number = whole.numbers(box)
             factor = factor / number if whole.out["divides"] else factor * number
         value = value * factor
+        if product:
+            value = value + added
     if parts:
         raise Wrong(f"roles {sorted(parts)} are not described")
     return value
@@ -267,6 +274,8 @@ def decode(descriptor, data):
 
 def zero_points(zero, box):
     """The number that each code is counted from."""
+    if zero.element == "uint8b128":
+        return zero.at_elements(box).astype(np.float32) - np.float32(128)
     return np.array(zero.out["values"], dtype=np.float32)[zero.at_elements(box)]
 
 

@@ -104,38 +104,42 @@ class Best:
 
 # ---- int4 ------------------------------------------------------------------------
 
-def shrunk(amax, signed, thousandths):
-    """bf16 bits of am / d, or of am * (c / (1000 d))."""
+def shrunk(amax, signed, thousandths, scales="bf16"):
+    """Bits of am / d, or of am * (c / (1000 d)), as a number of the type of the scales."""
     d = F32(8 if signed else 7.5)
+    to_bits = rq.INT_SCALES[scales][0]
     if thousandths is None:
-        return f32_to_bf16(from_bits(amax) / d)
-    return f32_to_bf16(from_bits(amax) * (F32(thousandths) / (F32(1000) * d)))
+        return to_bits(from_bits(amax) / d)
+    return to_bits(from_bits(amax) * (F32(thousandths) / (F32(1000) * d)))
 
 
 @quiet
-def int4_mse(values, quotient="fp32", signed=False, importance=None):
-    """(codes q+8 uint8, scale bits bf16 [.., K/128])."""
-    x = blocks_of(values, 128)
+def int4_mse(values, quotient="fp32", signed=False, importance=None, group=128, scales="bf16"):
+    """(codes q+8 uint8, scale bits [.., K/group])."""
+    x = blocks_of(values, group)
     amax = amax_of(x)
     live = live_blocks(amax)
+    if scales == "f16":
+        live &= (amax >= 0x38800000) & (amax < 0x48800000)
+    _, value_of, _ = rq.INT_SCALES[scales]
     safe = np.where(live, amax, np.uint32(0x3F800000))
     e = exponent(safe)
     flip = flipped(x, signed, live)
     ints = integers(x, e, live) * np.where(flip, -1, 1)[..., None]
-    weight = roots(ints, importance, 128)
-    plain_codes, plain_scale = rq.int4(values, quotient)
+    weight = roots(ints, importance, group)
+    plain_codes, plain_scale = rq.integers(values, 4, quotient, group, scales)
     best = Best(plain_scale)
     for thousandths in [None, 1030] + list(range(970, 579, -30)):
-        scale = shrunk(safe, signed, thousandths)
-        step = whole(times_power(bf16_to_f32(scale), 11 - e))
+        scale = shrunk(safe, signed, thousandths, scales)
+        step = whole(np.rint(times_power(value_of(scale), 11 - e)))
         best.offer(scale, errors(ints, weight, step[..., None] * np.arange(-8, 8)), live)
     scale = np.where(flip, best.scale | 0x8000, best.scale).astype(np.uint16)
-    q = x / bf16_to_f32(scale)[..., None]
+    q = x / value_of(scale)[..., None]
     if quotient == "bf16":
-        q = rq.round_bf16(q)
+        q = value_of(rq.INT_SCALES[scales][0](q))
     q = np.rint(np.minimum(np.maximum(q, F32(-8)), F32(7)))
     codes = np.where(live[..., None], q + 8, 8).astype(np.uint8).reshape(values.shape)
-    return np.where(np.repeat(live, 128, axis=-1), codes, plain_codes), scale
+    return np.where(np.repeat(live, group, axis=-1), codes, plain_codes), scale
 
 
 def multiples(t, e):

@@ -167,6 +167,78 @@ def bounded(path, megabytes, to, *extra):
     return peak / 2**20
 
 
+def act_order(folder, kind, columns, rows=8, group=128):
+    """A weight of few long rows whose columns belong to groups in no order, all of holes: as GPTQ
+    stores it, along K, or compressed-tensors, row by row."""
+    os.makedirs(folder)
+    groups = columns // group
+    if kind == "gptq":
+        config = {"quant_method": "gptq", "bits": 4, "group_size": group, "desc_act": True,
+                  "sym": True}
+        tensors = {"qweight": ("I32", [columns // 8, rows]), "scales": ("F16", [groups, rows]),
+                   "qzeros": ("I32", [groups, rows // 8]), "g_idx": ("I32", [columns])}
+    else:
+        weights = {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "group",
+                   "group_size": group, "actorder": "group"}
+        config = {"quant_method": "compressed-tensors", "format": "pack-quantized",
+                  "config_groups": {"g": {"targets": ["Linear"], "weights": weights}}}
+        tensors = {"weight_packed": ("I32", [rows, columns // 8]),
+                   "weight_scale": ("F16", [rows, groups]), "weight_g_idx": ("I32", [columns])}
+    header, size = {}, 0
+    for name, (dtype, shape) in tensors.items():
+        more = (4 if dtype == "I32" else 2) * int(np.prod(shape))
+        header["l." + name] = {"dtype": dtype, "shape": shape, "data_offsets": [size, size + more]}
+        size += more
+    text = json.dumps(header).encode()
+    with open(os.path.join(folder, "model.safetensors"), "wb") as f:
+        f.write(len(text).to_bytes(8, "little") + text)
+        f.truncate(8 + len(text) + size)
+    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
+        json.dump({"model_type": "llama", "quantization_config": config}, f)
+    return folder
+
+
+def act_order_once(work):
+    """Of rows in act-order every part needs the whole row: it is decoded once for all of them. All
+    that is done with these takes about the time of decoding them."""
+    for kind in ("gptq", "ct"):
+        source = act_order(os.path.join(work, f"order-{kind}"), kind, 1 << 18)
+        plain, out = os.path.join(work, "order-plain"), os.path.join(work, "order-out")
+        status, errors, once, _ = measure("unpack", source, "-o", plain, "-q")
+        check(status == 0, f"unpack of act-order of {kind} {errors}")
+        for argv in (("compare", source, "--to", "w4a16-ct"), ("compare", source, "--to", "mxfp8-ct"),
+                     ("convert", source, "--to", "mxfp8-ct", "-o", out, "--requantize", "-q"),
+                     ("verify", out, "--against", source), ("diff", source, plain)):
+            status, errors, seconds, _ = measure(*argv)
+            check(status == 0 and seconds <= 12 * once + 0.2, f"{argv[0]} of act-order of {kind}: "
+                  f"{seconds:.2f} s of CPU, decoded once {once:.2f} {errors}")
+        argv = ("compare", source, "--to", "mxfp8-ct", "--jobs", 1)
+        status, errors, _, _ = measure(*argv, memory=160 << 20)
+        check(status == 0, f"compare of act-order of {kind} in 160 MiB of addresses {errors}")
+        for path in (source, plain, out):
+            shutil.rmtree(path)
+
+
+def act_order_figure(work):
+    """What a long row in act-order wants is named, and is enough; to plan it wants nothing of it."""
+    source, out = os.path.join(work, "order-long"), os.path.join(work, "order-out")
+    act_order(source, "gptq", 1 << 24)
+    for argv in (("plan", source, "--to", "mxfp8-ct", "--requantize"), ("dump", source)):
+        status, errors, _, peak = measure(*argv)
+        check(status == 0 and within(peak, 32), f"{argv[0]} of 2^24 columns in act-order: "
+              f"{peak / 2**20:.0f} MiB {errors}")
+    shutil.rmtree(source)
+    act_order(source, "gptq", 1 << 20)
+    argv = (("unpack", "-o", out), ("convert", "--to", "mxfp8-ct", "--requantize", "-o", out))
+    for name, *rest in argv:
+        figure = refused(source, 32, name, *rest)
+        status, errors, _, peak = measure(name, source, *rest, "--max-memory", f"{figure}MiB")
+        check(status == 0 and within(peak, figure), f"{name} of 2^20 columns in act-order in "
+              f"{figure} MiB: {peak / 2**20:.0f} MiB {errors}")
+        shutil.rmtree(out, ignore_errors=True)
+    shutil.rmtree(source)
+
+
 def hostile_rows():
     """Rows with all that decides a scale, at either end: zeros and groups of zeros, tiny and
     large values, NaN and infinity."""
@@ -252,15 +324,46 @@ def refused(path, megabytes, *argv):
     return int(hint.group(1)) if hint else 0
 
 
-def many_tensors(path, count, letters):
-    """One file of so many small weights with long names."""
-    parts = [f'"m.layers.{i:07}.{"x" * letters}.weight":{{"dtype":"BF16","shape":[1,32],'
-             f'"data_offsets":[{64 * i},{64 * i + 64}]}}' for i in range(count)]
+def many_tensors(path, count, letters, first=0):
+    """One file of so many small weights with long names: 24 characters more than these letters."""
+    parts = [f'"m.layers.{first + i:07}.{"x" * letters}.weight":{{"dtype":"BF16",'
+             f'"shape":[1,32],"data_offsets":[{64 * i},{64 * i + 64}]}}' for i in range(count)]
     text = ("{" + ",".join(parts) + "}").encode()
     with open(path, "wb") as f:
         f.write(len(text).to_bytes(8, "little") + text)
         f.truncate(8 + len(text) + 64 * count)
     return path
+
+
+def many_in_shards(folder, count, letters, shards):
+    """The same in so many files, for headers that one must not have."""
+    os.makedirs(folder)
+    weight_map, each = {}, count // shards
+    for s in range(shards):
+        name = f"model-{s + 1:05}-of-{shards:05}.safetensors"
+        many_tensors(os.path.join(folder, name), each, letters, s * each)
+        weight_map.update((f"m.layers.{i:07}.{'x' * letters}.weight", name)
+                          for i in range(s * each, (s + 1) * each))
+    with open(os.path.join(folder, "model.safetensors.index.json"), "w", encoding="utf-8") as f:
+        json.dump({"metadata": {}, "weight_map": weight_map}, f)
+    return folder
+
+
+def names_within(work, long):
+    """What README.md says of the lengths of names; beside a plan there are two copies of each."""
+    path = many_tensors(os.path.join(work, "names.safetensors"), 300_000, 20)
+    bounded(path, 200, "mxfp4-ct")
+    single = many_tensors(os.path.join(work, "single.safetensors"), 100_000, 20)
+    out = os.path.join(work, "names-out.safetensors")
+    argv = ("convert", "-o", out, "--to", "mxfp4-ct", "--include", ".", "-q")
+    figure = refused(single, 64, *argv)
+    status, errors, _, peak = measure(argv[0], single, *argv[1:], "--max-memory", f"{figure}MiB")
+    check(status == 0 and within(peak, figure),
+          f"a single file in {figure} MiB: {peak / 2**20:.0f} MiB {errors}")
+    for count, letters in ((1_000_000, 36), (300_000, 231))[:2 if long else 0]:
+        folder = many_in_shards(os.path.join(work, f"names-{count}"), count, letters, 4)
+        bounded(folder, 512, "mxfp4-ct")
+        shutil.rmtree(folder)
 
 
 def writes_all(path, work, megabytes):
@@ -282,6 +385,36 @@ def writes_ranks(work):
                                       "--max-memory", "64MiB")
     check(status == 0 and within(peak, 64), "20000 tensors to two ranks in 64 MiB: "
           f"{peak / 2**20:.0f} MiB {errors}")
+
+
+def one_header(work):
+    """Of one file the header of what is made is one, too, and counts in the figure of the hint:
+    it is enough to see that this one would be larger than a header may be."""
+    source = many_tensors(os.path.join(work, "names.safetensors"), 85_000, 230)
+    out = os.path.join(work, "named.safetensors")
+    to = ("-o", out, "--to", "mxfp8-ct", "--include", ".", "--quiet")
+    figure = refused(source, 190, "convert", *to)
+    status, errors, _, peak = measure("convert", source, *to, "--max-memory", f"{figure}MiB")
+    check(status == 4 and "header would be larger" in errors and within(peak, figure),
+          f"one header in {figure} MiB: {peak / 2**20:.0f} MiB {errors}")
+    os.unlink(source)
+
+
+def cards_within(work):
+    """The sample for the model card of a directory keeps within --max-memory, whatever the shape."""
+    out = os.path.join(work, "carded")
+    for shape in ([1, 1 << 25], [16, 1 << 21]):
+        source = os.path.join(work, "rows")
+        os.makedirs(source)
+        one_weight(os.path.join(source, "model.safetensors"), shape)
+        for to in ("fp8-dynamic-ct", "int8-ct", "w8a16-marlin-channel", "w4a8-cutlass"):
+            status, errors, _, peak = measure("convert", source, "-o", out, "--to", to, "-q",
+                                              "--include", ".", "--max-memory", "32MiB",
+                                              "--device", "cpu")
+            check(status == 0 and within(peak, 32),
+                  f"{shape} to {to}, with a card: {peak / 2**20:.0f} MiB {errors}")
+            shutil.rmtree(out, ignore_errors=True)
+        shutil.rmtree(source)
 
 
 def hostile_manifest(work, megabytes):
@@ -378,7 +511,7 @@ def main():
         many = os.path.join(work, "many")
         sparse.make(many, tensors=100_000, shards=163)
         for name in written_formats():
-            fast(many, "plan", "--to", name)
+            fast(many, "plan", "--to", name, "--weights-only")
         fast(many, "plan", "--to", "w4a8-ct", "--shard-size", "10MB")
         fast(many, "plan", "--to", "w4a8-ct", "--json", limit=3 * LIMIT)
         fast(many, "dump", limit=LIMIT / 2)
@@ -409,7 +542,12 @@ def main():
         any_shape(work, long)
         encoders_within(work)
         opened_within(work)
+        act_order_once(work)
+        act_order_figure(work)
         writes_ranks(work)
+        names_within(work, long)
+        cards_within(work)
+        one_header(work)
         hostile_manifest(work, 60)
         if long:
             too_many(work)

@@ -32,7 +32,7 @@ done
 for format in $("$TILEPACK" formats --json | "$PYTHON" -c 'import json, sys
 print(*[f["name"] for f in json.load(sys.stdin)["formats"]
         if not f.get("input_only", f.get("written") is False)])'); do
-    clean "$format: convert" 0 convert model -o "$format" --to "$format" --shard-size 1MB
+    clean "$format: convert" 0 convert model -o "$format" --to "$format" --weights-only --shard-size 1MB
     clean "$format: verify" 0 verify "$format" --against model
     clean "$format: unpack" 0 unpack "$format" -o plain --force --shard-size 1MB
 done

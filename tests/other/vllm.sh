@@ -64,6 +64,16 @@ both mixtral '' w4a16-ct w4a16-marlin --set group=64
 both mixtral '' w8a16-ct w8a16-marlin --set group=128
 convert mixtral mixtral-mxfp4-marlin --to mxfp4-marlin
 convert mixtral mixtral-mxfp8-marlin --to mxfp8-marlin
+convert mixtral mixtral-nvfp4-ct --to nvfp4-ct
+convert mixtral-nvfp4-ct mixtral-nvfp4-marlin --to nvfp4-marlin
+"$PYTHON" "$root/samples/gen_checkpoint.py" "$work/odd" --layers 1 --hidden 320 --inter 192 \
+    --heads 4 --kv-heads 2 --head-dim 64 --vocab 512 --moe-experts 4 --moe-style mixtral --quiet
+convert odd odd-nvfp4-ct --to nvfp4-ct --include experts
+convert odd-nvfp4-ct odd-nvfp4-marlin-64 --to nvfp4-marlin-64
+convert mixtral mixtral-nvfp4-f16 --to nvfp4-marlin --set scales=f16
+convert mixtral mixtral-fp8-marlin --to fp8-marlin
+convert mixtral mixtral-fp8-dynamic-ct --to fp8-dynamic-ct
+convert mixtral mixtral-fp8-marlin-channel --to fp8-marlin-channel
 for bits in 4 8; do
     convert llama llama-w${bits}a16-ct --to w${bits}a16-ct --set group=channel
     convert llama llama-w${bits}a16-marlin-channel --to w${bits}a16-marlin-channel
@@ -76,6 +86,19 @@ cp -r "$work/llama" "$work/biased"
 both biased '' w4a16-ct w4a16-marlin --set group=64
 convert biased biased-mxfp8-ct --to mxfp8-ct
 convert biased biased-mxfp8-marlin --to mxfp8-marlin
+convert biased biased-nvfp4-ct --to nvfp4-ct
+convert biased-nvfp4-ct biased-nvfp4-marlin --to nvfp4-marlin
+convert biased biased-fp8-dynamic-ct --to fp8-dynamic-ct
+convert biased biased-fp8-marlin-channel --to fp8-marlin-channel
+# Zero points, which AWQ has, and our own formats take over.
+for model in mixtral llama; do
+    format=w4a16-marlin group=64
+    [ $model = mixtral ] || { format=w4a16-machete && group=128; }
+    convert $model $model-awq --to awq --set zeros=stored --set scales=bf16 --set group=$group
+    "$PYTHON" "$here/checkpoints.py" asymmetric "$work/$model-awq"
+    convert $model-awq $model-zeros --to $format --set group=$group
+done
+convert llama-awq llama-zeros-marlin --to w4a16-marlin --set group=128
 # Experts in the order of TRTLLM-gen, beside linear layers for the same GPU.
 for bits in mxfp8 fp8; do
     linear=mxfp8-blocked
@@ -119,6 +142,9 @@ damaged() { # name, how, suffix: llama with one tensor otherwise
 damaged missing without weight_chan_scale
 damaged words flipped weight_layout
 damaged rows shorter weight_packed
+cp -r "$work/mixtral-nvfp4-marlin" "$work/apart"
+"$PYTHON" "$here/checkpoints.py" flipped "$work/apart" \
+    model.layers.1.self_attn.k_proj.weight_scale_2
 cp -r "$work/llama-w4a8-cutlass" "$work/older"
 sed -i 's/^ "tilepack": 1,/ "tilepack": 2,/' "$work/older/tilepack.json"
 cp -r "$work/llama-w4a8-cutlass" "$work/newer"
@@ -167,37 +193,59 @@ compared() { # all pairs at once, as torch takes long to start
 pairs=
 
 
+marlin=linear_backend=marlin,moe_backend=marlin # where vLLM prefers Humming's kernels
+weights_only=$marlin,strict=no # vLLM has scales of activations, which it does not read then
 load 80 1 i4s="$work/mixtral-w4a16-ct" i4p="$work/mixtral-w4a16-marlin" \
     i8s="$work/mixtral-w8a16-ct" i8p="$work/mixtral-w8a16-marlin" \
     j8s="$work/mixtral-w8a16-ct-channel" j8p="$work/mixtral-w8a16-marlin-channel" \
     m4s="$work/mixtral-mxfp4-ct" m4p="$work/mixtral-mxfp4-marlin" \
     m8s="$work/mixtral-mxfp8-ct" m8p="$work/mixtral-mxfp8-marlin" \
+    n4s="$work/mixtral-nvfp4-ct,$weights_only" n4p="$work/mixtral-nvfp4-marlin" \
+    o4s="$work/odd-nvfp4-ct,$weights_only" o4p="$work/odd-nvfp4-marlin-64" \
+    f8s="$work/mixtral-fp8-deepseek" f8p="$work/mixtral-fp8-marlin" \
+    fcs="$work/mixtral-fp8-dynamic-ct,$marlin" fcp="$work/mixtral-fp8-marlin-channel" \
     g4s="$work/llama-w4a16-ct" g4p="$work/llama-w4a16-marlin-channel" \
     g8s="$work/llama-w8a16-ct" g8p="$work/llama-w8a16-marlin-channel" \
+    z4s="$work/mixtral-awq" z4p="$work/mixtral-zeros" \
+    zls="$work/llama-awq" zlp="$work/llama-zeros-marlin" \
     b4s="$work/biased-w4a16-ct" b4p="$work/biased-w4a16-marlin" \
     b8s="$work/biased-mxfp8-ct" b8p="$work/biased-mxfp8-marlin" \
+    bns="$work/biased-nvfp4-ct,$weights_only" bnp="$work/biased-nvfp4-marlin" apart="$work/apart" \
+    bfs="$work/biased-fp8-dynamic-ct,$marlin" bfp="$work/biased-fp8-marlin-channel" \
+    n16="$work/mixtral-nvfp4-f16" \
     f16="$work/mixtral-w4a16-marlin,dtype=float16" \
     triton="$work/mixtral-w4a16-marlin,moe_backend=triton" \
     machete="$work/llama-groups-w4a16-machete"
-for pair in i4 i8 j8 m4 m8 g4 g8; do
+for pair in i4 i8 j8 m4 m8 n4 o4 f8 fc g4 g8 z4 zl; do
     equal ${pair}s ${pair}p 0
 done
-for pair in b4 b8; do # a bias is stored as the model has it, and put in Marlin's order
+for pair in b4 b8 bn bf; do # a bias is stored as the model has it, and put in Marlin's order
     result ${pair}p '.ok and .calls == {}'
     pairs="$pairs ${pair}p.0:$work/${pair}s.0.pt:$work/${pair}p.0.pt::"
 done
 refused f16 'w4a16-marlin is for models in bfloat16, and this one runs in float16; start it with'
+refused n16 'nvfp4-marlin is for models in float16, and this one runs in bfloat16; start it with'
+refused apart 'its parts have other numbers in weight_scale_2, and vLLM holds .* one; convert'
 refused triton 'w4a16-marlin is for --moe-backend marlin, and vLLM has chosen triton; start it'
 refused machete 'for Hopper .*, and this is NVIDIA A100.*; convert'
+parallel=enable_expert_parallel=yes
 load 80 2 its="$work/mixtral-w4a16-ct" itp="$work/mixtral-w4a16-marlin" \
-    ies="$work/mixtral-w4a16-ct,enable_expert_parallel=yes" \
-    iep="$work/mixtral-w4a16-marlin,enable_expert_parallel=yes" \
+    ies="$work/mixtral-w4a16-ct,$parallel" iep="$work/mixtral-w4a16-marlin,$parallel" \
     mts="$work/mixtral-mxfp8-ct" mtp="$work/mixtral-mxfp8-marlin" \
-    its2="$work/mixtral-w8a16-ct-channel" itp2="$work/mixtral-w8a16-marlin-channel"
+    nts="$work/mixtral-nvfp4-ct,$weights_only" ntp="$work/mixtral-nvfp4-marlin" \
+    nes="$work/mixtral-nvfp4-ct,$weights_only,$parallel" \
+    nep="$work/mixtral-nvfp4-marlin,$parallel" \
+    fts="$work/mixtral-fp8-dynamic-ct,$marlin" ftp="$work/mixtral-fp8-marlin-channel" \
+    its2="$work/mixtral-w8a16-ct-channel" itp2="$work/mixtral-w8a16-marlin-channel" \
+    zts="$work/mixtral-awq" ztp="$work/mixtral-zeros"
 for rank in 0 1; do
+    equal zts ztp $rank
     equal its itp $rank
     equal ies iep $rank
     equal mts mtp $rank
+    equal nts ntp $rank
+    equal nes nep $rank
+    equal fts ftp $rank
     equal its2 itp2 $rank
 done
 
@@ -210,6 +258,7 @@ load 90 1 xs="$work/mixtral-w4a8-ct" xp="$work/mixtral-w4a8-cutlass" \
     is="$work/tied-w4a8-ct" ip="$work/tied-w4a8-cutlass" \
     w4s="$work/llama-groups-w4a16-ct" w4p="$work/llama-groups-w4a16-machete" \
     w8s="$work/llama-groups-w8a16-ct" w8p="$work/llama-groups-w8a16-machete" \
+    zms="$work/llama-awq" zmp="$work/llama-zeros" \
     sm100="$work/llama-mxfp8-blocked" rank="$work/rank/rank_0" part="$work/part" \
     missing="$work/missing,strict=no" words="$work/words" rows="$work/rows" older="$work/older" \
     newer="$work/newer" bare="$work/bare"
@@ -219,6 +268,7 @@ equal ws wp 0
 equal is ip 0
 equal w4s w4p 0
 equal w8s w8p 0
+equal zms zmp 0
 refused sm100 'for data-centre Blackwell .*, and this is NVIDIA H200; convert'
 refused rank 'one rank of .convert --tp.; serve the whole'
 refused part 'k_proj is not packed, and vLLM holds .*q_proj, .*k_proj, .*v_proj as one; pack all'

@@ -30,7 +30,11 @@ answers 'verify=false leaves that out' 0 'skipped: Verify' want again verify=fal
 check 'and converts' diff -r expected/model.safetensors again/model.safetensors
 cp -r made damaged
 printf x | dd of=damaged/model.safetensors bs=1 seek=99999 conv=notrunc 2>/dev/null
-fails 'an output that is damaged is found' 1 'failed: Verify' want damaged verify=true
+fails 'an output whose weights are damaged is not converted over' 1 'failed: Convert' \
+    want damaged verify=true
+cp -r made edited
+sed -i 's/llama/lamma/' edited/config.json
+fails 'one whose config.json is another is found' 1 'failed: Verify' want edited verify=true
 mkdir taken && echo mine >taken/notes.txt
 fails 'one that is in the way is an error' 1 'failed: Convert' want taken verify=true
 fails 'without the input that it needs nothing begins' 1 'to: is required' \

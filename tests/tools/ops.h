@@ -70,6 +70,7 @@ static inline struct tp_op ops_w4a16_ct(int rule, uint32_t group)
 {
     const char *const layout = group == 32   ? OPS_GRID(1, 32)
                                : group == 64 ? OPS_GRID(1, 64)
+                               : group       ? OPS_GRID(1, 128)
                                              : "(E,N,K/(K)):(N*(K/(K)),K/(K),1)";
     struct tp_op op = ops_begin(TP_CODEC_INT4, rule, 1, group);
     ops_out(&op, TP_ROLE_CODES, TP_ELEM_INT4, 1, 1, OPS_ROW);
@@ -123,13 +124,12 @@ static inline struct tp_op ops_placed_int(enum tp_codec codec, enum ops_placed h
     return op;
 }
 
-/* Codes whose bits change places within bytes. */
-static inline struct tp_op ops_moved_bits(int rule)
+/* The operation with codes whose bits change places within words: bit i is bit 5 i + 3. */
+static inline struct tp_op ops_moved_bits(struct tp_op op)
 {
     static const uint8_t order[TP_WORD_BITS] = {
-        4,  5,  6,  7,  0,  1,  2,  3,  12, 13, 14, 15, 8,  9,  10, 11,
-        20, 21, 22, 23, 16, 17, 18, 19, 28, 29, 30, 31, 24, 25, 26, 27};
-    struct tp_op op = ops_placed_int(TP_CODEC_INT4, OPS_MARLIN, rule, 128, false);
+        3,  8,  13, 18, 23, 28, 1,  6,  11, 16, 21, 26, 31, 4,  9,  14,
+        19, 24, 29, 2,  7,  12, 17, 22, 27, 0,  5,  10, 15, 20, 25, 30};
     op.out[0].word_bits = order;
     return op;
 }
@@ -285,10 +285,67 @@ static inline struct tp_op ops_placed_of(struct tp_op op, const char *codes, con
     return op;
 }
 
+/* Two's complement nibbles in groups of 32, in blocks of 256 columns (mxint4-trtllm). */
+static inline struct tp_op ops_mxint4(int rule)
+{
+    struct tp_op op = ops_placed_of(ops_w4a16_ct(rule, 32),
+                                    "(E,(4,8,N/32),(256,K/256)):(N*K,(2048,256,8192),(1,256*N))",
+                                    "(E,(4,8,4,N/128),(4,K/128)):"
+                                    "(N*(K/32),(128,16,4,4*K),(1,512))");
+    for (uint8_t i = 0; i < 16; i++)
+        op.table[i] = i ^ 8;
+    return op;
+}
+
 /* Scales are stored that are not below `least`. */
 static inline struct tp_op ops_least_of(struct tp_op op, float least)
 {
     op.out[1].least = least;
+    return op;
+}
+/* Blocks of 128x128 in blocks of 128 columns (fp8-trtllm). */
+static inline struct tp_op ops_fp8_trtllm(int rule, int scale_rule)
+{
+    return ops_least_of(ops_placed_of(ops_fp8_deepseek(rule, scale_rule),
+                                      "(E,(2,8,N/16),(128,K/128)):(N*K,(1024,128,2048),(1,128*N))",
+                                      OPS_GRID(128, 128)), 1e-10f);
+}
+
+/* Scales for each row and 128 columns, or for each row, times 2^120 or 2^8 (fp8-marlin); rows of
+ * scales may be missing to the next 64, and columns of codes. */
+static inline struct tp_op ops_fp8_marlin(int rule, bool channel, bool f16)
+{
+    struct tp_op op = ops_begin(TP_CODEC_FP8, rule, channel ? 1 : 128, channel ? 0 : 128);
+    ops_out(&op, TP_ROLE_CODES, TP_ELEM_E4M3, 1, 1,
+            "(E,(8,2,4,align(N,64)/64),(2,4,2,align(K,64)/16)):"
+            "(align(N,64)*align(K,64),(128,4,8,1024),(2,32,1,16*align(N,64)))");
+    ops_out(&op, TP_ROLE_SCALE, f16 ? TP_ELEM_F16 : TP_ELEM_BF16, 1, channel ? 0 : 128,
+            channel ? "(E,(2,4,4,align(N,64)/32),1):(align(N,64),(1,8,2,32),align(N,64))"
+                    : "(E,(8,8,align(N,64)/64),ceil(K,128)):"
+                      "(align(N,64)*ceil(K,128),(8,1,64),align(N,64))");
+    op.out[1].factor = f16 ? 8 : 120;
+    return op;
+}
+
+/* Scales of E5M3, and a global one times a power of two (nvfp4-marlin). */
+static inline struct tp_op ops_nvfp4_marlin(int rule, int factor)
+{
+    struct tp_op op =
+        ops_placed_of(ops_nvfp4_ct(rule),
+                      "(E,(8,2,4,align(N,64)/64),(2,4,2,K/16)):"
+                      "(align(N,64)*K,(128,2,8,1024),(4,32,1,16*align(N,64)))",
+                      "(E,(8,2,2,2,align(N,64)/64),ceil(K,16)):"
+                      "(align(N,64)*ceil(K,16),(8,2,1,4,64),align(N,64))");
+    op.out[1].element = TP_ELEM_E5M3;
+    op.out[2].factor = factor;
+    return op;
+}
+
+/* Numbers in another order. */
+static inline struct tp_op ops_floats(enum tp_element element, const char *layout)
+{
+    struct tp_op op = ops_begin(TP_CODEC_FLOAT, 0, 1, 1);
+    ops_out(&op, TP_ROLE_CODES, element, 1, 1, layout);
     return op;
 }
 #define OPS_BLOCKS_OF_64 "(E,(8,8,N/64),(2,32,K/64)):(N*K,(2,512,64*K),(1,16,4096))"

@@ -340,7 +340,11 @@ static void test_repack_possible(void **state)
     assert_false(tp_repack_possible(&fp32, &sm100));
     assert_true(tp_repack_possible(&ue8m0, &sm100) && tp_repack_possible(&sm100, &ue8m0));
     assert_true(tp_repack_possible(&sm100, &fp32));
-    assert_false(tp_repack_possible(&nv, &modelopt));
+    assert_true(tp_repack_possible(&nv, &modelopt) && tp_repack_possible(&modelopt, &nv));
+    assert_true(tp_repack_inverts(&nv, &modelopt) && tp_repack_inverts(&modelopt, &nv));
+    assert_false(tp_repack_inverts(&nv, &nv) || tp_repack_inverts(&linear, &nv));
+    assert_true(tp_repack_global(&nv, &modelopt, 3.0f) == 1.0f / 3.0f);
+    assert_true(tp_repack_global(&nv, &nv, 3.0f) == 3.0f);
     assert_false(tp_repack_possible(&ct, &linear));
 }
 

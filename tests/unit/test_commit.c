@@ -182,6 +182,25 @@ static void a_file_that_came_at_the_last_moment_stays(void **state)
     end_world();
 }
 
+static int beside_a_directory(const char *from, const char *to)
+{
+    snprintf(world.note, sizeof world.note, "%s/note.txt", world.output);
+    assert_true(mkdir(world.output, 0755) == 0);
+    write_text(world.note, "theirs", 6);
+    return real_os.rename(from, to);
+}
+
+static void a_directory_that_came_at_the_last_moment_stays(void **state)
+{
+    struct tp_convert_result result;
+    (void)state;
+    make_world("out");
+    tp_os.rename = beside_a_directory;
+    assert_int_equal(convert(false, &result), TP_E_USAGE);
+    assert_true(is_theirs());
+    end_world();
+}
+
 static int unknown_flag(const char *from, const char *to)
 {
     (void)from, (void)to;
@@ -250,11 +269,41 @@ static void a_pipe_among_the_small_files_does_not_block(void **state)
     end_world();
 }
 
+static const char *in_output(const char *name)
+{
+    static char path[256];
+    snprintf(path, sizeof path, "%s/%s", world.output, name);
+    return path;
+}
+
+static int add_and_exchange(const char *a, const char *b)
+{
+    write_text(in_output("results.csv"), "data", 4);
+    return real_os.exchange(a, b);
+}
+
 static const char *in_partial(const char *name)
 {
     static char path[256];
     snprintf(path, sizeof path, "%s.partial%s%s", world.output, *name ? "/" : "", name);
     return path;
+}
+
+/* What is written into the old content just before it makes way is not deleted with it. */
+static void a_file_in_the_old_content_stays(void **state)
+{
+    struct tp_convert_result result;
+    (void)state;
+    make_world("out");
+    assert_int_equal(convert(false, &result), TP_OK);
+    tp_os.exchange = add_and_exchange;
+    assert_int_equal(convert(true, &result), TP_E_USAGE);
+    tp_os = real_os;
+    assert_int_equal(access(in_partial("results.csv"), F_OK), 0);
+    assert_int_equal(access(in_output("tilepack.json"), F_OK), 0);
+    assert_int_not_equal(access(in_output(".tilepack-journal"), F_OK), 0);
+    assert_int_not_equal(access(in_output("results.csv"), F_OK), 0);
+    end_world();
 }
 
 /* "--nonfinite keep" is the hint of the first error, and must not lead into a second. */
@@ -377,9 +426,11 @@ int main(void)
         cmocka_unit_test(a_directory_that_came_meanwhile_stays),
         cmocka_unit_test(a_file_that_came_meanwhile_stays),
         cmocka_unit_test(a_file_that_came_at_the_last_moment_stays),
+        cmocka_unit_test(a_directory_that_came_at_the_last_moment_stays),
         cmocka_unit_test(a_file_system_without_the_promise_renames),
         cmocka_unit_test(a_shard_with_other_digits_is_made_anew),
         cmocka_unit_test(a_pipe_among_the_small_files_does_not_block),
+        cmocka_unit_test(a_file_in_the_old_content_stays),
         cmocka_unit_test(a_hint_can_be_followed),
         cmocka_unit_test(without_a_finished_shard_only_own_files_go),
         cmocka_unit_test(a_finished_shard_of_another_plan_stays),

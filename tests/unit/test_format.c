@@ -256,6 +256,19 @@ static void bad_factors_are_refused(void **state)
             "for FP8 scales of 16 bits");
 }
 
+/* A zero point is a code of the integers, or a product with a scale of the same block. */
+static void bad_zero_points_are_refused(void **state)
+{
+    (void)state;
+    static const char what[] = "a zero point is \"int4\"";
+    static const char product[] = "\"shape\": [\"E\", \"K/G\", \"N\"], \"element\": \"bf16\", "
+                                  "\"per\": [1, \"G\"], \"layout\": \"(E,N,K/G):(N*(K/G),1,N)\"}]";
+    static const char wider[] = "\"shape\": [\"E\", \"1\", \"N\"], \"element\": \"bf16\", "
+                                "\"per\": [1, 0], \"layout\": \"(E,N,1):(N,1,1)\"}]";
+    refused("w8a16-machete", product, wider, what);
+    refused("nvfp4-modelopt", "\"role\": \"global\"", "\"role\": \"zero\"", what);
+}
+
 static void bad_words_are_refused(void **state)
 {
     (void)state;
@@ -331,6 +344,7 @@ int main(void)
         cmocka_unit_test(bad_rows_of_serve_are_refused), cmocka_unit_test(bad_packages_are_refused),
         cmocka_unit_test(gpus_of_schedules_are_known),
         cmocka_unit_test(bad_files_are_refused),      cmocka_unit_test(bad_factors_are_refused),
+        cmocka_unit_test(bad_zero_points_are_refused),
         cmocka_unit_test(bad_words_are_refused),
         cmocka_unit_test(group_sizes_are_chosen),
         cmocka_unit_test(aliases_mean_their_choice),

@@ -15,6 +15,7 @@
 #include "../tools/ops.h"
 #include "kernels/op/codec.h"
 #include "kernels/op/distance.h"
+#include "kernels/op/place.h"
 #include "kernels/op/row_set.h"
 #include "kernels/op/scalar.h"
 
@@ -22,7 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MAX_OPS = 320, MAX_ROWS = 3 * TP_SET_ROWS, DTYPES = 3 };
+enum { MAX_OPS = 512, MAX_ROWS = 3 * TP_SET_ROWS, DTYPES = 3 };
 
 static const enum tp_dtype dtypes[DTYPES] = {TP_BF16, TP_F16, TP_F32};
 
@@ -79,10 +80,52 @@ static void add_search(const char *name, struct tp_op op, enum tp_search search,
     }
 }
 
+/* The form with the error of code * scale, for one importance: of layouts, which are the same
+ * search. */
+static void add_placed_search(const char *name, struct tp_op op, bool is_signed, int importance,
+                              uint64_t unit_n, uint64_t unit_k)
+{
+    op.search = TP_SEARCH_MSE;
+    op.search_signed = is_signed;
+    op.importance = (uint8_t)importance;
+    add_named(name, op, unit_n, unit_k);
+}
+
+/* Groups of every size with scales of both types, in rows and in layouts of kernels. */
+static void make_int4_searches(void)
+{
+    static const uint32_t sizes[] = {32, 64, 128, 0};
+    for (int i = 0; i < 4; i++) {
+        const uint32_t size = sizes[i], unit = size ? size : 8;
+        const enum ops_placed marlin = size ? OPS_MARLIN : OPS_MARLIN_ROW;
+        if (size != 128)
+            add_search("w4a16_ct mse", ops_w4a16_ct(i % 2, size), TP_SEARCH_MSE, i / 2, 1, unit);
+        add_search("w4a16_f16 mse", ops_w4a16_f16(TP_INT4_QUOTIENT_FP32, size), TP_SEARCH_MSE,
+                   i % 2, 1, unit);
+        for (int f16 = 0; f16 < 2; f16++) {
+            add_placed_search("placed_int mse",
+                              ops_placed_int(TP_CODEC_INT4, OPS_GPTQ, 0, size, f16), f16, i % 3, 1,
+                              unit);
+            add_placed_search("placed_int mse",
+                              ops_placed_int(TP_CODEC_INT4, marlin, 0, size, f16), !f16,
+                              (i + 1) % 3, 64, size < 64 ? 64 : size);
+        }
+    }
+    add_placed_search("moved mse",
+                      ops_moved_bits(ops_placed_int(TP_CODEC_INT4, OPS_MARLIN, 0, 32, true)), true,
+                      TP_IMPORTANCE_FILE, 64, 64);
+    add_placed_search("moved mse", ops_moved_bits(ops_mxfp4_blocked(TP_MX_EVEN)), false,
+                      TP_IMPORTANCE_MAGNITUDE, 1, 32);
+    add_placed_search("moved mse", ops_moved_bits(ops_nvfp4_blocked(TP_NVFP4_CT)), false,
+                      TP_IMPORTANCE_NONE, 1, 32);
+    add_placed_search("mxint4 mse", ops_mxint4(0), false, TP_IMPORTANCE_MAGNITUDE, 128, 256);
+}
+
 static void make_searches(void)
 {
-    add_search("placed_int mse", ops_placed_int(TP_CODEC_INT4, OPS_MARLIN, 0, 128, false),
-               TP_SEARCH_MSE, true, 64, 128);
+    make_int4_searches();
+    add_placed_search("nvfp4_marlin mse", ops_nvfp4_marlin(TP_NVFP4_MODELOPT, 119), false,
+                      TP_IMPORTANCE_MAGNITUDE, 64, 32);
     add_search("placed_int w4a8", ops_placed_int(TP_CODEC_INT4, OPS_GPTQ, 0, 128, false),
                TP_SEARCH_W4A8, false, 1, 128);
     add_search("mxfp4 placed mse",
@@ -126,11 +169,17 @@ static void make_placed(int rule)
             add(ops_placed_int(codec, OPS_MARLIN_ROW, rule, 0, f16), 64, 64);
             add(ops_placed_int(codec, OPS_MACHETE, rule, 0, f16), 128, 64);
         }
-    add(ops_moved_bits(rule), 64, 128); /* no row may take it */
+    add(ops_moved_bits(ops_placed_int(TP_CODEC_INT4, OPS_MARLIN, rule, 128, false)), 64, 128);
+    add(ops_moved_bits(ops_mxfp4_blocked(rule ? TP_MX_EVEN : TP_MX_RCEIL)), 1, 32);
+    add(ops_moved_bits(ops_nvfp4_blocked(rule)), 1, 32);
+    add(ops_mxint4(rule), 128, 256);
     add(ops_least_of(ops_fp8_deepseek(TP_FP8_V2, TP_FP8_SCALE_FP32), 0.01f), 1, 1);
     add(ops_least_of(ops_placed_of(ops_fp8_deepseek(TP_FP8_V2, TP_FP8_SCALE_FP32),
                                    OPS_BLOCKS_OF_64, columns), 0.01f), 64, 64);
+    add(ops_fp8_trtllm(rule ? TP_FP8_CUDA : TP_FP8_DIV, rule), 16, 128);
     for (int f16 = 0; f16 < 2; f16++) {
+        add(ops_fp8_marlin(rule ? TP_FP8_CUDA : TP_FP8_DIV, false, f16), 64, 16);
+        add(ops_fp8_marlin(rule ? TP_FP8_CT_BF16 : TP_FP8_CT_FP32, true, f16), 64, 16);
         add(ops_int8(rule, true, 0, f16), 1, 1);
         add(ops_int8(rule, false, 0, f16), 1, 4);
         add(ops_int8(rule, false, 32, f16), 1, 32);
@@ -147,9 +196,26 @@ static void make_placed(int rule)
                       "(E,N,K/32):(N*(K/32),1,N)"), 64, 64);
     add(ops_placed_of(ops_mxfp4_ct(rule ? TP_MX_EVEN : TP_MX_RCEIL), OPS_BLOCKS_OF_64,
                       "(E,N,K/32):(N*(K/32),1,N)"), 64, 64);
+    for (int nvfp4 = TP_NVFP4_TORCHAO; nvfp4 <= TP_NVFP4_MODELOPT; nvfp4++) {
+        add(ops_nvfp4_marlin(nvfp4, 119), 64, 32);
+        add(ops_nvfp4_marlin(nvfp4, 7), 64, 16);
+    }
     for (int nvfp4 = TP_NVFP4_CT; nvfp4 <= TP_NVFP4_MODELOPT; nvfp4++)
         add(ops_placed_of(ops_nvfp4_ct(nvfp4), OPS_BLOCKS_OF_64, "(E,N,K/16):(N*(K/16),1,N)"), 64,
             64);
+}
+
+/* Numbers of every type, in runs of a row and one by one. */
+static void make_floats(void)
+{
+    const enum tp_element elements[] = {TP_ELEM_BF16, TP_ELEM_F16, TP_ELEM_F32};
+    for (int i = 0; i < 3; i++) {
+        add(ops_floats(elements[i],
+                       "(E,(4,8,N/32),(64,K/64)):(N*K,(512,64,2048),(1,64*N))"), 32, 64);
+        add(ops_floats(elements[i],
+                       "(E,(2,4,4,align(N,64)/32),K):(align(N,64)*K,(1,8,2,32),align(N,64))"), 32,
+            1);
+    }
 }
 
 static int make_kinds(void **state)
@@ -190,6 +256,7 @@ static int make_kinds(void **state)
     }
     plain_count = kind_count;
     make_searches();
+    make_floats();
     return 0;
 }
 
@@ -903,6 +970,21 @@ static void test_distance_rows(void **state)
     assert_non_null(tp_distance_find());
 }
 
+/* Blocks of codes that fit a table stay at a size that does: a row that takes a layout does not
+ * leave it to the reference then. */
+static void test_place_grids(void **state)
+{
+    const struct tp_box3 box = {1, 512, 1024};
+    (void)state;
+    for (uint64_t rows = 1; rows <= TP_PLACE_ROWS; rows *= 2)
+        for (uint64_t columns = 1; rows * columns <= TP_PLACE_CODES; columns *= 2) {
+            struct tp_place_grid grid = {rows, columns};
+            assert_true(tp_place_grid_grow(&grid, box));
+            assert_true(grid.rows % rows == 0 && grid.columns % columns == 0);
+            assert_true(grid.rows <= TP_PLACE_ROWS && grid.rows * grid.columns <= TP_PLACE_CODES);
+        }
+}
+
 /* Nothing that a set of the host has is left out. */
 static void test_every_row_is_there(void **state)
 {
@@ -926,7 +1008,8 @@ int main(void)
         cmocka_unit_test(test_encode_rows), cmocka_unit_test(test_all_patterns),
         cmocka_unit_test(test_decode_rows), cmocka_unit_test(test_repack_rows),
         cmocka_unit_test(test_round_trip),  cmocka_unit_test(test_failed_layouts),
-        cmocka_unit_test(test_distance_rows), cmocka_unit_test(test_every_row_is_there),
+        cmocka_unit_test(test_distance_rows), cmocka_unit_test(test_place_grids),
+        cmocka_unit_test(test_every_row_is_there),
     };
     return cmocka_run_group_tests(tests, make_kinds, NULL);
 }

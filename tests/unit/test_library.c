@@ -155,7 +155,8 @@ static void check_description(const tilepack_weight *weight)
         assert_non_null(tilepack_weight_suffix(weight, i));
         bool words = strcmp(tilepack_weight_role(weight, i), "words") == 0;
         const char *text = tilepack_weight_layout(weight, i);
-        bool matrix = shape[0] == K / 8 || shape[0] == K / 128 || shape[0] == K; /* no experts */
+        bool matrix = shape[0] == K / 8 || shape[0] == K / 16 || shape[0] == K / 128 ||
+                      shape[0] == K; /* no experts */
         assert_true(words || shape[0] == E || matrix);
         assert_int_equal(text == NULL, words);
         if (!words) {

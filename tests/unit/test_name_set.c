@@ -47,7 +47,12 @@ static void test_set(void **state)
     tp_names_close(&names);
 }
 
-static const char *text_at(const void *texts, size_t i) { return ((char *const *)texts)[i]; }
+/* As one that is put together when it is asked for: gone with the next call. */
+static const char *text_at(void *texts, size_t i)
+{
+    static char text[24];
+    return strcpy(text, ((char *const *)texts)[i]);
+}
 
 /* The first name that comes twice, wherever it and its twin are; none among names that differ. */
 static void test_repeated(void **state)

@@ -156,12 +156,14 @@ static void test_candidates(void **state)
     static const int tops[TP_SEARCH_TOPS] = {0, 920, 840, 760};
     const uint32_t one = 0x3F800000;
     (void)state;
-    assert_int_equal(tp_search_int4_scale(one, false, 0), tp_f32_to_bf16(1.0f / 7.5f));
-    assert_int_equal(tp_search_int4_scale(one, true, 0), tp_f32_to_bf16(0.125f));
-    assert_int_equal(tp_search_int4_scale(one, true, 1), tp_f32_to_bf16(1030.0f / 8000.0f));
+    assert_int_equal(tp_search_int4_scale(one, false, false, 0), tp_f32_to_bf16(1.0f / 7.5f));
+    assert_int_equal(tp_search_int4_scale(one, false, true, 0), tp_f32_to_bf16(0.125f));
+    assert_int_equal(tp_search_int4_scale(one, false, true, 1), tp_f32_to_bf16(1030.0f / 8000.0f));
     for (int i = 2; i < TP_SEARCH_INT4; i++)
-        assert_int_equal(tp_search_int4_scale(one, false, i),
-                         tp_f32_to_bf16((float)(970 - 30 * (i - 2)) / 7500.0f));
+        for (int half = 0; half < 2; half++)
+            assert_int_equal(tp_search_int4_scale(one, half, false, i),
+                             (half ? tp_f32_to_f16 : tp_f32_to_bf16)(
+                                 (float)(970 - 30 * (i - 2)) / 7500.0f));
     for (int r = 1; r < TP_SEARCH_TOPS; r++)
         assert_int_equal(tp_search_w4a8_top(one, false, r),
                          tp_f32_to_bf16((float)tops[r] / 7500.0f));
@@ -182,9 +184,9 @@ static void test_steps_are_integers(void **state)
     for (uint32_t i = 0; i < 100000; i++) {
         uint32_t amax = TP_SEARCH_LEAST + (uint32_t)(next() % (TP_F32_INF_BITS - TP_SEARCH_LEAST));
         int e = tp_search_exponent(amax), c = (int)(next() % TP_SEARCH_INT4);
-        uint16_t s = tp_search_int4_scale(amax, i & 1, c);
+        uint16_t s = tp_search_int4_scale(amax, false, i & 1, c);
         float step = tp_bf16_to_f32(s) * tp_search_pow2(11 - e);
-        assert_true(step == (float)tp_search_int4_step(s, e) && step >= 1.0f);
+        assert_true(step == (float)tp_search_int4_step(s, false, e) && step >= 1.0f);
         assert_true(tp_search_int(tp_bits_f32(amax), e) <= 4096);
     }
     for (int t = 1; t <= TP_SEARCH_TOP_G; t++) /* the largest a that has t or t + 3 next to it */
@@ -194,6 +196,30 @@ static void test_steps_are_integers(void **state)
             assert_true(v * tp_search_pow2(11 - e) ==
                         (float)tp_search_w4a8_multiple((uint8_t)t, m, e));
         }
+}
+
+/* Candidates of type F16 are finite and no zero wherever they are searched, smaller one by one
+ * but for the second; and no value is so far from all of a candidate's that a root weight times
+ * the distance leaves a signed word. */
+static void test_half_candidates(void **state)
+{
+    (void)state;
+    for (uint32_t amax = TP_SEARCH_HALF_LEAST; amax < TP_SEARCH_HALF_END; amax += 4099)
+        for (int is_signed = 0; is_signed < 2; is_signed++) {
+            int e = tp_search_exponent(amax);
+            uint16_t before = 0x7C00;
+            for (int i = 1; i < TP_SEARCH_INT4; i++) {
+                uint16_t s = tp_search_int4_scale(amax, true, is_signed, i);
+                int32_t step = tp_search_int4_step(s, true, e);
+                assert_true(s > 0 && s < before);
+                assert_true((tp_search_int(tp_bits_f32(amax), e) - 7 * step) *
+                                TP_SEARCH_MOST_ROOT <= INT16_MAX);
+                before = s;
+            }
+        }
+    assert_true(tp_search_half_live(TP_SEARCH_HALF_LEAST));
+    assert_false(tp_search_half_live(TP_SEARCH_HALF_LEAST - 1));
+    assert_false(tp_search_half_live(TP_SEARCH_HALF_END));
 }
 
 /* ---- blocks that are not searched ------------------------------------------ */
@@ -475,7 +501,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_searches),        cmocka_unit_test(test_rows_refuse),
         cmocka_unit_test(test_granule),         cmocka_unit_test(test_candidates),
-        cmocka_unit_test(test_steps_are_integers), cmocka_unit_test(test_not_searched),
+        cmocka_unit_test(test_steps_are_integers),
+        cmocka_unit_test(test_half_candidates), cmocka_unit_test(test_not_searched),
         cmocka_unit_test(test_nvfp4_borders),   cmocka_unit_test(test_exact_blocks),
         cmocka_unit_test(test_first_of_equals), cmocka_unit_test(test_dead_rows),
         cmocka_unit_test(test_channel_rules),

@@ -112,7 +112,7 @@ static void close_it(struct opened *o)
 static void convert(const char *from, const char *to, const char *format)
 {
     struct opened o = open_it(from);
-    struct tp_request request = {0};
+    struct tp_request request = {.weights_only = true};
     struct tp_plan plan;
     struct tp_convert_result result;
     struct tp_convert_options options = {.run = {.jobs = 2}, .force = true};

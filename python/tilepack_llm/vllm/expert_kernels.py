@@ -13,8 +13,18 @@ import torch
 
 from ..slices import Packed
 from .experts import TilepackMoEMethod
-from .kernels import group_of, mixed_type, refuse_zero_points
+from .kernels import ZERO_POINTS, group_of, has_zero_points, mixed_type
 from .support import SUPPORTED, Refused
+
+
+def kernel_parts(method: TilepackMoEMethod, layer: Any) -> dict[str, Any]:
+    """What vLLM makes kernels of experts of, beside the backend."""
+    return {
+        "moe_quant_config": method.moe_quant_config,
+        "moe_config": method.moe,
+        "experts_cls": method.experts_cls,
+        "routing_tables": layer._expert_routing_tables(),
+    }
 
 
 def mxfp4_kernel(method: TilepackMoEMethod, layer: Any) -> Any:
@@ -22,11 +32,7 @@ def mxfp4_kernel(method: TilepackMoEMethod, layer: Any) -> Any:
     from vllm.model_executor.layers.fused_moe.oracle import mxfp4
 
     kernel = mxfp4.make_mxfp4_moe_kernel(
-        moe_quant_config=method.moe_quant_config,
-        moe_config=method.moe,
-        experts_cls=method.experts_cls,
-        mxfp4_backend=method.backend,
-        routing_tables=layer._expert_routing_tables(),
+        mxfp4_backend=method.backend, **kernel_parts(method, layer)
     )
     kernel.fused_experts.process_weights_after_loading(layer)
     return kernel
@@ -36,13 +42,7 @@ def fp8_kernel(method: TilepackMoEMethod, layer: Any) -> Any:
     """What vLLM runs FP8 and MXFP8 experts with."""
     from vllm.model_executor.layers.fused_moe.oracle import fp8
 
-    return fp8.make_fp8_moe_kernel(
-        moe_quant_config=method.moe_quant_config,
-        moe_config=method.moe,
-        experts_cls=method.experts_cls,
-        fp8_backend=method.backend,
-        routing_tables=layer._expert_routing_tables(),
-    )
+    return fp8.make_fp8_moe_kernel(fp8_backend=method.backend, **kernel_parts(method, layer))
 
 
 class W4A8CutlassMoE(TilepackMoEMethod):
@@ -77,13 +77,10 @@ class W4A8CutlassMoE(TilepackMoEMethod):
 
         return w4a8.make_w4a8_moe_kernel(
             backend=self.backend,
-            moe_quant_config=self.moe_quant_config,
-            moe_config=self.moe,
-            experts_cls=self.experts_cls,
             b_strides1=layer.w13_b_strides.data,
             b_strides2=layer.w2_b_strides.data,
             group_size=128,
-            routing_tables=layer._expert_routing_tables(),
+            **kernel_parts(self, layer),
         )
 
 
@@ -204,9 +201,14 @@ class MarlinIntegersMoE(ForcedMoE):
         from vllm.model_executor.layers.fused_moe.oracle import int_wna16
         from vllm.model_executor.layers.quantization.utils import quant_utils as keys
 
-        refuse_zero_points(self.prefix, self.stored["w13"])
+        zeros = {has_zero_points(packed) for packed in self.stored.values()}
+        bits = mixed_type(self.stored["w13"]).size_bits
+        if len(zeros) > 1 or (zeros == {True} and bits == 8):
+            raise Refused(
+                f"{self.prefix}: vLLM's experts take zero points of int4, of w13 and w2 both",
+                hint="convert with --exclude for the experts",
+            )
         group = group_of(self.stored["w13"])
-        bits = mixed_type(self.stored["w13"].format).size_bits
         key = keys.kInt8Static
         if bits == 4:
             key = keys.kInt4Static32 if group == 32 else keys.kInt4Static
@@ -215,7 +217,7 @@ class MarlinIntegersMoE(ForcedMoE):
             config=moe,
             weight_key=key,
             quant_config=QuantizationArgs(num_bits=bits, type="int", **args),
-            may_have_zp=False,
+            may_have_zp=zeros == {True},
             may_have_bias=False,
         )
         return chosen
@@ -227,7 +229,9 @@ class MarlinIntegersMoE(ForcedMoE):
             w1_scale=layer.w13_weight_scale,
             w2_scale=layer.w2_weight_scale,
             group_size=group_of(self.stored["w13"]),
-            num_bits=mixed_type(self.stored["w13"].format).size_bits,
+            num_bits=mixed_type(self.stored["w13"]).size_bits,
+            w1_zp=getattr(layer, f"w13_{ZERO_POINTS}", None),
+            w2_zp=getattr(layer, f"w2_{ZERO_POINTS}", None),
             gemm1_clamp_limit=getattr(layer, "swiglu_limit", None),
             **self.activation(layer),
         )
@@ -235,13 +239,7 @@ class MarlinIntegersMoE(ForcedMoE):
     def make_kernel(self, layer: Any) -> Any:
         from vllm.model_executor.layers.fused_moe.oracle import int_wna16
 
-        return int_wna16.make_wna16_moe_kernel(
-            moe_quant_config=self.moe_quant_config,
-            moe_config=self.moe,
-            experts_cls=self.experts_cls,
-            backend=self.backend,
-            routing_tables=layer._expert_routing_tables(),
-        )
+        return int_wna16.make_wna16_moe_kernel(backend=self.backend, **kernel_parts(self, layer))
 
 
 class Mxfp4MoE(ForcedMoE):
@@ -270,10 +268,10 @@ class Mxfp4MoE(ForcedMoE):
 class Fp8MoE(ForcedMoE):
     """What vLLM makes the kernels of FP8 and MXFP8 of.
 
-    block  rows and columns of a scale
+    block  rows and columns of a scale; None: all of a row
     """
 
-    block = (1, 32)
+    block: tuple[int, int] | None = (1, 32)
 
     def choose(self, moe: Any) -> tuple[Any, Any]:
         from vllm.model_executor.layers.fused_moe.oracle import mxfp8
@@ -284,14 +282,17 @@ class Fp8MoE(ForcedMoE):
     def get_fused_moe_quant_config(self, layer: Any) -> Any:
         from vllm.model_executor.layers.fused_moe.oracle import fp8
 
-        layer.weight_block_size = list(self.block)
+        block = list(self.block) if self.block else None
+        layer.weight_block_size = block
         return fp8.make_fp8_moe_quant_config(
             fp8_backend=self.backend,
             w1_scale=layer.w13_weight_scale,
             w2_scale=layer.w2_weight_scale,
             a1_scale=None,
             a2_scale=None,
-            block_shape=list(self.block),
+            block_shape=block,
+            per_act_token_quant=block is None,
+            per_out_ch_quant=block is None,
             swiglu_limit=getattr(layer, "swiglu_limit", None),
             layer=layer,
             **self.activation(layer),
@@ -313,6 +314,42 @@ class Mxfp4MarlinMoE(Mxfp4MoE):
         return data.view(torch.float8_e8m0fnu) if suffix == "weight_scale" else data
 
 
+class Nvfp4MarlinMoE(ForcedMoE):
+    """Activations of 16 bits: their scales are none."""
+
+    def choose(self, moe: Any) -> tuple[Any, Any]:
+        from vllm.model_executor.layers.fused_moe.oracle import nvfp4
+        from vllm.model_executor.layers.quantization.utils import quant_utils as keys
+
+        found: tuple[Any, Any] = nvfp4.select_nvfp4_moe_backend(moe, keys.kNvfp4Static, None)
+        return found
+
+    def get_fused_moe_quant_config(self, layer: Any) -> Any:
+        from vllm.model_executor.layers.fused_moe.oracle import nvfp4
+
+        return nvfp4.make_nvfp4_moe_quant_config(
+            backend=self.backend,
+            w13_scale=layer.w13_weight_scale,
+            w2_scale=layer.w2_weight_scale,
+            w13_scale_2=layer.w13_weight_scale_2,
+            w2_scale_2=layer.w2_weight_scale_2,
+            a13_scale=None,
+            a2_scale=None,
+            swiglu_limit=getattr(layer, "swiglu_limit", None),
+            swiglu_alpha=getattr(layer, "swiglu_alpha", None),
+            swiglu_beta=getattr(layer, "swiglu_beta", None),
+            layer=layer,
+            use_a16=True,
+        )
+
+    def make_kernel(self, layer: Any) -> Any:
+        from vllm.model_executor.layers.fused_moe.oracle import nvfp4
+
+        kernel = nvfp4.make_nvfp4_moe_kernel(backend=self.backend, **kernel_parts(self, layer))
+        kernel.fused_experts.process_weights_after_loading(layer)
+        return kernel
+
+
 class Mxfp4TrtllmMoE(Mxfp4MoE):
     backend_name = "flashinfer_trtllm_afp8"
 
@@ -325,8 +362,9 @@ class Mxfp8TrtllmMoE(Fp8MoE):
     backend_name = "flashinfer_trtllm"
 
 
-class Fp8TrtllmMoE(Fp8MoE):
-    backend_name = "flashinfer_trtllm"
+class Fp8BlocksMoE(Fp8MoE):
+    """Scales of blocks of 128x128."""
+
     block = (128, 128)
     names = {"weight_scale_inv": "weight_scale"}  # noqa: RUF012
 
@@ -336,6 +374,25 @@ class Fp8TrtllmMoE(Fp8MoE):
 
         chosen: tuple[Any, Any] = fp8.select_fp8_moe_backend(
             moe, keys.kFp8Static128BlockSym, keys.kFp8Dynamic128Sym
+        )
+        return chosen
+
+
+class Fp8TrtllmMoE(Fp8BlocksMoE):
+    backend_name = "flashinfer_trtllm"
+
+
+class Fp8RowsMarlinMoE(Fp8MoE):
+    """Scales of rows."""
+
+    block = None
+
+    def choose(self, moe: Any) -> tuple[Any, Any]:
+        from vllm.model_executor.layers.fused_moe.oracle import fp8
+        from vllm.model_executor.layers.quantization.utils import quant_utils as keys
+
+        chosen: tuple[Any, Any] = fp8.select_fp8_moe_backend(
+            moe, keys.kFp8StaticChannelSym, keys.kFp8DynamicTokenSym
         )
         return chosen
 
@@ -352,6 +409,10 @@ _METHODS: dict[str, type[TilepackMoEMethod]] = {
     "w4a16-marlin-channel": MarlinIntegersMoE,
     "w8a16-marlin": MarlinIntegersMoE,
     "w8a16-marlin-channel": MarlinIntegersMoE,
+    "fp8-marlin": Fp8BlocksMoE,
+    "fp8-marlin-channel": Fp8RowsMarlinMoE,
+    "nvfp4-marlin": Nvfp4MarlinMoE,
+    "nvfp4-marlin-64": Nvfp4MarlinMoE,
     "mxfp4-marlin": Mxfp4MarlinMoE,
     "mxfp8-marlin": Mxfp8MarlinMoE,
 }

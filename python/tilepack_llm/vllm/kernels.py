@@ -43,6 +43,12 @@ def _tile_rows(data: torch.Tensor, box: Box) -> torch.Tensor:
     return data.view(-(-box[1] // 128) * 128, -1)
 
 
+def _scalar(data: torch.Tensor, box: Box) -> torch.Tensor:
+    """One number of a whole matrix."""
+    del box
+    return data.view(())
+
+
 def _exponents(data: torch.Tensor, box: Box) -> torch.Tensor:
     """Bytes that are e8m0."""
     del box
@@ -171,40 +177,46 @@ def _mxfp4(asked: Asked) -> Any:
 
 def group_of(packed: Packed) -> int:
     """Input features that share a scale; -1: all of a row."""
-    return packed.per["weight_scale"][1] or -1
+    suffix = "weight_scale" if "weight_scale" in packed.per else "weight_scale_inv"
+    return packed.per[suffix][1] or -1
 
 
-def refuse_zero_points(prefix: str, packed: Packed) -> None:
-    """Codes with zero points are other codes, which this plugin does not hand to kernels yet."""
-    if "weight_zero_point" in packed.outputs:
-        raise Refused(
-            f"{prefix}: its {packed.format} has zero points, which this plugin does not serve",
-            hint="convert to w4a16-ct, which stock vLLM loads, or without zero points",
-        )
+ZERO_POINTS = "weight_zero_point"
 
 
-def mixed_type(fmt: str) -> Any:
-    """vLLM's name for the codes of a format with 16-bit activations."""
+def has_zero_points(packed: Packed) -> bool:
+    return ZERO_POINTS in packed.outputs
+
+
+def mixed_type(packed: Packed) -> Any:
+    """vLLM's name for codes with 16-bit activations; those with zero points count from 0."""
     from vllm.scalar_type import scalar_types
 
-    return scalar_types.uint4b8 if fmt.startswith("w4") else scalar_types.uint8b128
+    if packed.format.startswith("w4"):
+        return scalar_types.uint4 if has_zero_points(packed) else scalar_types.uint4b8
+    return scalar_types.uint8 if has_zero_points(packed) else scalar_types.uint8b128
 
 
 def _mixed(asked: Asked, kind: Any) -> Any:
     """A kernel for integers and 16-bit activations."""
     from vllm.model_executor.kernels.linear import MPLinearLayerConfig
 
-    refuse_zero_points(asked.prefix, asked.mine)
+    zeros = has_zero_points(asked.mine)
     config = MPLinearLayerConfig(
         full_weight_shape=asked.full[::-1],
         partition_weight_shape=asked.shape[::-1],
-        weight_type=mixed_type(asked.mine.format),
+        weight_type=mixed_type(asked.mine),
         act_type=asked.dtype,
         group_size=group_of(asked.mine),
-        zero_points=False,
+        zero_points=zeros,
     )
     _demand(asked.prefix, [kind.can_implement(config)])
-    return kind(config, w_q_param_name="weight_packed", w_s_param_name="weight_scale")
+    return kind(
+        config,
+        w_q_param_name="weight_packed",
+        w_s_param_name="weight_scale",
+        w_zp_param_name=ZERO_POINTS if zeros else None,
+    )
 
 
 def _machete(asked: Asked) -> Any:
@@ -239,7 +251,7 @@ def _check_marlin(asked: Asked, suffix: str, bits: int) -> None:
 def _marlin_integers(asked: Asked) -> Any:
     from vllm.model_executor.kernels.linear.mixed_precision.marlin import MarlinLinearKernel
 
-    _check_marlin(asked, "weight_packed", mixed_type(asked.mine.format).size_bits)
+    _check_marlin(asked, "weight_packed", mixed_type(asked.mine).size_bits)
     return _mixed(asked, MarlinLinearKernel)
 
 
@@ -254,12 +266,13 @@ def _marlin_bias(layer: Any, kernel: Any) -> None:
 
 
 def _marlin_ready(layer: Any, kernel: Any) -> None:
-    """What the kernel looks up beside the weight: there are no zero points."""
+    """What the kernel looks up beside the weight: zero points, too, where there are none."""
     from vllm.model_executor.layers.quantization.utils.marlin_utils import marlin_make_empty
 
     _marlin_bias(layer, kernel)
-    kernel.w_zp_name = "w_zp"
-    layer.w_zp = marlin_make_empty(layer.weight_packed.device)
+    if kernel.w_zp_name is None:
+        kernel.w_zp_name = "w_zp"
+        layer.w_zp = marlin_make_empty(layer.weight_packed.device)
     layer.input_global_scale = None
 
 
@@ -285,12 +298,52 @@ def _marlin_mxfp8(asked: Asked) -> Any:
     return kind(config)
 
 
+def _marlin_fp8(asked: Asked) -> Any:
+    """Blocks of 128x128 and scales of rows are two orders of scales, and two keys of vLLM."""
+    from vllm.model_executor.kernels.linear.scaled_mm.marlin import MarlinFP8ScaledMMLinearKernel
+    from vllm.model_executor.kernels.linear.scaled_mm.ScaledMMLinearKernel import (
+        FP8ScaledMMLinearLayerConfig,
+    )
+    from vllm.model_executor.layers.quantization.utils import quant_utils as keys
+
+    _check_marlin(asked, "weight", 8)
+    rows = group_of(asked.mine) < 0
+    config = FP8ScaledMMLinearLayerConfig(
+        weight_quant_key=keys.kFp8StaticChannelSym if rows else keys.kFp8Static128BlockSym,
+        activation_quant_key=keys.kFp8DynamicTokenSym if rows else keys.kFp8Dynamic128Sym,
+        input_dtype=asked.dtype,
+        out_dtype=asked.dtype,
+        weight_shape=asked.shape,
+    )
+    kind = MarlinFP8ScaledMMLinearKernel
+    _demand(asked.prefix, [kind.is_supported(), kind.can_implement(config)])
+    return kind(config, layer_param_names=["weight", "weight_scale", "input_scale"])
+
+
+def _marlin_nvfp4(asked: Asked) -> Any:
+    from vllm.model_executor.kernels.linear.nvfp4.base import NvFp4LinearLayerConfig
+    from vllm.model_executor.kernels.linear.nvfp4.marlin import MarlinNvFp4LinearKernel
+
+    _check_marlin(asked, "weight", 4)
+    config = NvFp4LinearLayerConfig()
+    kind = MarlinNvFp4LinearKernel
+    _demand(asked.prefix, [kind.is_supported(), kind.can_implement(config)])
+    return kind(config)
+
+
 def _warm(layer: torch.nn.Module, kernel: Any) -> None:
     """DeepGEMM's warm-up asks the layer for the kernel."""
     layer.deep_gemm_warmup_provider = kernel
 
 
 _MARLIN = LinearSupport(_marlin_integers, ready=_marlin_ready)
+_MARLIN_FP8 = LinearSupport(_marlin_fp8, ready=_marlin_bias)
+_MARLIN_NVFP4 = LinearSupport(
+    _marlin_nvfp4,
+    names={"weight_scale_2": "weight_global_scale"},
+    views={"weight_scale_2": _scalar},
+    ready=_marlin_bias,
+)
 
 LINEAR = {
     "w4a8-cutlass": LinearSupport(
@@ -314,6 +367,9 @@ LINEAR = {
     "w4a16-marlin-channel": _MARLIN,
     "w8a16-marlin": _MARLIN,
     "w8a16-marlin-channel": _MARLIN,
+    "fp8-marlin": _MARLIN_FP8,
+    "fp8-marlin-channel": _MARLIN_FP8,
+    "nvfp4-marlin": _MARLIN_NVFP4,
     "mxfp4-marlin": LinearSupport(
         _marlin_mxfp4, views={"weight_scale": _exponents}, ready=_marlin_bias
     ),

@@ -127,6 +127,8 @@ class TilepackLinearMethod(LinearMethodBase):  # type: ignore[misc]
         """The part that lies in `rows` rows of the file's weight from `begin` on."""
         mine, at = self.sizes[part], sum(self.sizes[:part])
         k = self.mine.box[2]
+        if self.mine.per.get(output.suffix) == (0, 0):
+            self._check_same(output, target, tensor)
         self.todo[output.suffix] -= mine
         stored = packed.outputs[output.suffix]
         if output.grid is None:
@@ -140,6 +142,16 @@ class TilepackLinearMethod(LinearMethodBase):  # type: ignore[misc]
             tensor,
             Place(stored, packed.box, (begin + first, begin + last), columns),
         )
+
+    def _check_same(self, output: Output, target: torch.Tensor, tensor: torch.Tensor) -> None:
+        """The kernel takes one number for all parts: a later one must have that of the first."""
+        begun = self.todo[output.suffix] != sum(self.sizes)
+        if begun and not torch.equal(target, tensor.to(target.device)):
+            raise Refused(
+                f"{self.prefix}: its parts have other numbers in {output.suffix}, and vLLM holds "
+                "them as one",
+                hint="convert them together, from a source whose global scales they share",
+            )
 
     def process_weights_after_loading(self, layer: torch.nn.Module) -> None:
         """No byte moves."""

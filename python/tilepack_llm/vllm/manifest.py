@@ -28,10 +28,17 @@ def name_of(prefix: str) -> str:
     return f"{module}:{part}"
 
 
+def _size(value: Any) -> int:
+    """A size as the library takes it; TypeError for what is none."""
+    if not isinstance(value, int) or not 0 <= value < 1 << 63:
+        raise TypeError(f"{str(value)[:40]!r} is no size")
+    return value
+
+
 def _packed(descriptor: Mapping[str, Any], name: str) -> Packed:
-    e, n, k = descriptor["box"]
+    e, n, k = map(_size, descriptor["box"])
     per = {
-        out["suffix"]: (int(out["per"][0]), int(out["per"][1]))
+        out["suffix"]: (_size(out["per"][0]), _size(out["per"][1]))
         for out in descriptor["outputs"]
         if "per" in out
     }
@@ -42,11 +49,6 @@ def _packed(descriptor: Mapping[str, Any], name: str) -> Packed:
 
 def _check_parts(prefix: str, descriptor: Mapping[str, Any]) -> None:
     """What is stored, and handed to no kernel here yet."""
-    if descriptor["params"].get("zeros") == "stored":
-        raise Refused(
-            f"{prefix}: it has zero points, which this plugin hands to no kernel",
-            hint="--to awq keeps them, and vLLM loads that without the plugin",
-        )
     if descriptor.get("bias") and descriptor["rank"] == 3:
         raise Refused(f"{prefix}: this plugin hands biases of experts to no kernel")
 
@@ -81,7 +83,7 @@ def units(manifest: Mapping[str, Any], where: str) -> dict[str, Packed]:
                 continue  # vLLM loads it as the parameter that it is
             found[name] = _packed(descriptor, name)
         return found
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
         raise Refused(
             f"{where}: it is no manifest of tilepack ({error!r})", hint="run `tilepack verify`"
         ) from None
@@ -97,7 +99,7 @@ def read(path: str) -> dict[str, Packed]:
         raise Refused(
             f"{file}: {error.strerror}", hint="a packed checkpoint has this file beside its weights"
         ) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Refused(f"{file}: {error}", hint="run `tilepack verify`") from None
     if not isinstance(manifest, dict):
         raise Refused(f"{file}: it is no manifest of tilepack", hint="run `tilepack verify`")

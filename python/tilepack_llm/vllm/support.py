@@ -57,6 +57,10 @@ SUPPORTED = {
     "w4a16-marlin-channel": Support(1, *_AMPERE, experts=True),
     "w8a16-marlin": Support(1, *_AMPERE, experts=True),
     "w8a16-marlin-channel": Support(1, *_AMPERE, experts=True),
+    "fp8-marlin": Support(1, *_AMPERE, experts=True),
+    "fp8-marlin-channel": Support(1, *_AMPERE, experts=True),
+    "nvfp4-marlin": Support(1, *_AMPERE, experts=True),
+    "nvfp4-marlin-64": Support(1, *_AMPERE, linear=False, experts=True),
     "mxfp4-marlin": Support(1, *_AMPERE, experts=True),
     "mxfp8-marlin": Support(1, *_AMPERE, experts=True),
 }

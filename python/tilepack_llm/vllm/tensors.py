@@ -71,11 +71,15 @@ def check(where: str, output: Output, tensor: torch.Tensor) -> None:
         )
 
 
+_SCALES = ("weight_scale", "weight_scale_inv")
+
+
 def check_dtype(where: str, packed: Packed, dtype: torch.dtype) -> None:
     """Refuses a model in another dtype than its weights are for: that of 16-bit scales, which
-    kernels take of the activations' type, and else bfloat16."""
-    scales = (output.dtype for output in packed.outputs.values() if output.suffix == "weight_scale")
-    wanted = torch.float16 if "F16" in scales else torch.bfloat16
+    kernels take of the activations' type, or for which others were made, and else bfloat16."""
+    scales = (out.dtype for out in packed.outputs.values() if out.suffix in _SCALES)
+    half = "F16" in scales or packed.parameters.get("scales") == "f16"
+    wanted = torch.float16 if half else torch.bfloat16
     if dtype != wanted:
         names = [str(kind).removeprefix("torch.") for kind in (wanted, dtype)]
         raise Refused(

@@ -1,4 +1,4 @@
-/* Rows for AVX-512 (F, BW, VL, VBMI, VBMI2); chosen at run time, see rows.c. */
+/* Rows for AVX-512 (F, BW, VL, VBMI, VBMI2, VNNI); chosen at run time, see rows.c. */
 #include "kernels/op/row_set.h"
 
 #if defined(__x86_64__)
@@ -11,16 +11,18 @@
 #include "kernels/op/scalar.h"
 #include "kernels/op/search.h"
 #include "kernels/op/search_scalar.h"
+#include "kernels/op/word_bits.h"
 
 #include <immintrin.h>
 #include <math.h>
 
 #ifdef __clang__
 #pragma clang attribute push(                                                                 \
-    __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2"))), \
+    __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,"   \
+                          "avx512vnni"))),                                                    \
     apply_to = function)
 #else
-#pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2")
+#pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,avx512vnni")
 #endif
 
 #include "kernels/cpu/vec_avx512.h"
@@ -41,7 +43,9 @@
 #include "kernels/cpu/cpu_search_fp4.inc"
 #include "kernels/cpu/cpu_search_int4.inc"
 #include "kernels/cpu/cpu_search_group.inc"
+#include "kernels/cpu/cpu_search_w4a8_error.inc"
 #include "kernels/cpu/cpu_search_w4a8.inc"
+#include "kernels/cpu/cpu_search_w4a8_codes.inc"
 #include "kernels/cpu/cpu_decode.inc"
 #include "kernels/cpu/cpu_repack.inc"
 #define DOUBLES 8

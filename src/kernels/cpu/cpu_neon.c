@@ -11,6 +11,7 @@
 #include "kernels/op/scalar.h"
 #include "kernels/op/search.h"
 #include "kernels/op/search_scalar.h"
+#include "kernels/op/word_bits.h"
 
 #include <math.h>
 
@@ -31,7 +32,9 @@
 #include "kernels/cpu/cpu_search_fp4.inc"
 #include "kernels/cpu/cpu_search_int4.inc"
 #include "kernels/cpu/cpu_search_group.inc"
+#include "kernels/cpu/cpu_search_w4a8_error.inc"
 #include "kernels/cpu/cpu_search_w4a8.inc"
+#include "kernels/cpu/cpu_search_w4a8_codes.inc"
 #include "kernels/cpu/cpu_decode.inc"
 #include "kernels/cpu/cpu_repack.inc"
 #define DOUBLES 2

@@ -103,10 +103,12 @@ V vu w_srl_by(vu a, vu c)
 {
     return _mm256_mulhi_epu16(a, w_power(_mm256_sub_epi16(_mm256_set1_epi16(16), c)));
 }
+V vu w_pack_signed(vu a, vu b) { return _mm256_packs_epi32(a, b); }
 V vu w_abs(vu a) { return _mm256_abs_epi16(a); }
 V vu w_most(vu a, vu b) { return _mm256_max_epi16(a, b); }
 V vu w_mul(vu a, vu b) { return _mm256_mullo_epi16(a, b); }
 V vu w_dot(vu a, vu b) { return _mm256_madd_epi16(a, b); }
+V vu w_dot_more(vu sum, vu a, vu b) { return v_add(sum, w_dot(a, b)); }
 V vu w_pick(vu a, vu b, vu x, vu y)
 {
     return _mm256_blendv_epi8(y, x, _mm256_cmpgt_epi16(a, b));
@@ -121,6 +123,17 @@ V void v_store_sums(uint32_t sum[4], vu a)
 {
     __m128i b = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
     _mm_storeu_si128((__m128i *)sum, b);
+}
+V vu d_pairs(vu a)
+{
+    return _mm256_add_epi64(_mm256_srli_epi64(a, 32),
+                            _mm256_blend_epi32(a, _mm256_setzero_si256(), 0xAA));
+}
+V vu d_add(vu a, vu b) { return _mm256_add_epi64(a, b); }
+V void d_store_sums(uint64_t sum[4], vu a, vu b)
+{
+    vu c = d_add(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31));
+    _mm256_storeu_si256((__m256i *)sum, c);
 }
 V vu w_load_u8(const uint8_t *p)
 {
@@ -137,11 +150,21 @@ V vu b_table(const uint8_t table[16])
 {
     return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)table));
 }
+V void b_split_lanes(const vu x[16 / VL], vu *low, vu *high)
+{
+    vu w = _mm256_packus_epi32(v_and(x[0], v_set(0xFFFF)), v_and(x[1], v_set(0xFFFF)));
+    w = _mm256_packus_epi16(v_and(w, v_set(0x00FF00FF)), _mm256_srli_epi16(w, 8));
+    *low = _mm256_permutevar8x32_epi32(w, _mm256_setr_epi32(0, 4, 1, 5, 0, 4, 1, 5));
+    *high = _mm256_permutevar8x32_epi32(w, _mm256_setr_epi32(2, 6, 3, 7, 2, 6, 3, 7));
+}
+V vu b_sum_lanes(vu a) { return _mm256_add_epi8(a, _mm256_permute2x128_si256(a, a, 1)); }
 V vu b_lookup(vu table, vu index) { return _mm256_shuffle_epi8(table, index); }
 V vu b_unpack_lo(vu a, vu b) { return _mm256_unpacklo_epi8(a, b); }
 V vu b_unpack_hi(vu a, vu b) { return _mm256_unpackhi_epi8(a, b); }
 V vu w_unpack_lo(vu a, vu b) { return _mm256_unpacklo_epi16(a, b); }
 V vu w_unpack_hi(vu a, vu b) { return _mm256_unpackhi_epi16(a, b); }
+V vu d_unpack_lo(vu a, vu b) { return _mm256_unpacklo_epi64(a, b); }
+V vu d_unpack_hi(vu a, vu b) { return _mm256_unpackhi_epi64(a, b); }
 V vu v_unpack_lo(vu a, vu b) { return _mm256_unpacklo_epi32(a, b); }
 V vu v_unpack_hi(vu a, vu b) { return _mm256_unpackhi_epi32(a, b); }
 V void v_store_lanes(uint8_t *p, uint64_t stride, vu a)
@@ -274,7 +297,11 @@ V vu v_srl_by(vu a, vu c) { return _mm256_srlv_epi32(a, c); }
 V vu v_sll_by(vu a, vu c) { return _mm256_sllv_epi32(a, c); }
 /* A table of eight lanes, by the lowest three bits of lanes. */
 V vu v_lookup8(vu table, vu index) { return _mm256_permutevar8x32_epi32(table, index); }
-V vu b_dot(vu a, vu b) { return _mm256_maddubs_epi16(a, b); }
+V vu b_dot(vu sum, vu a, vu b) { return _mm256_add_epi16(sum, _mm256_maddubs_epi16(a, b)); }
+V vu b_dot_lanes(vu sum, unsigned power)
+{
+    return _mm256_madd_epi16(sum, _mm256_set1_epi16((short)(1 << power)));
+}
 /* Bounds are 1 3 5 7 10 14 and 20; from 10 on every second number will do. */
 V vu b_e2m1(vu k)
 {

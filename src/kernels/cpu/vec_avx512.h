@@ -1,4 +1,4 @@
-/* AVX-512 (F, BW, VL, VBMI, VBMI2): the vector operations that cpu_*.inc are written in.
+/* AVX-512 (F, BW, VL, VBMI, VBMI2, VNNI): the vector operations that cpu_*.inc are written in.
  *
  * A `vu` is one register of 32-bit lanes (or of words or bytes where a name says
  * w_ or b_), a `vf` the same of floats. What is faster here than in terms of the
@@ -49,6 +49,8 @@ V vf f_min(vf a, vf b) { return _mm512_min_ps(a, b); }
 V vf f_max(vf a, vf b) { return _mm512_max_ps(a, b); }
 
 V vf f_sqrt(vf a) { return _mm512_sqrt_ps(a); }
+/* About 1 / sqrt(a), wrong by 2^-14 of it; of 0, what is not finite. */
+V vf f_inverse_root(vf a) { return _mm512_rsqrt14_ps(a); }
 V vf f_of_ints(vu a) { return _mm512_cvtepi32_ps(a); }
 V vu v_rint(vf a) { return _mm512_cvtps_epi32(a); } /* ties to even */
 
@@ -93,11 +95,15 @@ V vu w_srl(vu a, unsigned n) { return _mm512_srli_epi16(a, n); }
 V vu w_sll(vu a, unsigned n) { return _mm512_slli_epi16(a, n); }
 V vu w_power(vu c) { return _mm512_sllv_epi16(_mm512_set1_epi16(1), c); } /* 2^c, c < 16 */
 V vu w_srl_by(vu a, vu c) { return _mm512_srlv_epi16(a, c); } /* 0 < c < 16 */
+/* Lanes to words with saturation: in every quarter of 128 bits those of a first. */
+V vu w_pack_signed(vu a, vu b) { return _mm512_packs_epi32(a, b); }
 V vu w_abs(vu a) { return _mm512_abs_epi16(a); }
 V vu w_most(vu a, vu b) { return _mm512_max_epi16(a, b); } /* signed */
 V vu w_mul(vu a, vu b) { return _mm512_mullo_epi16(a, b); }
 /* a0 b0 + a1 b1 of the two signed words of each lane. */
 V vu w_dot(vu a, vu b) { return _mm512_madd_epi16(a, b); }
+/* `sum` and w_dot(a, b). */
+V vu w_dot_more(vu sum, vu a, vu b) { return _mm512_dpwssd_epi32(sum, a, b); }
 V vu w_pick(vu a, vu b, vu x, vu y)
 {
     return _mm512_mask_blend_epi16(_mm512_cmpgt_epi16_mask(a, b), y, x);
@@ -130,6 +136,21 @@ V void v_store_sums(uint32_t sum[4], vu a)
     __m128i c = _mm_add_epi32(_mm256_castsi256_si128(b), _mm256_extracti128_si256(b, 1));
     _mm_storeu_si128((__m128i *)sum, c);
 }
+/* Sums of 64 bits: of the two lanes of each, and of two registers. */
+V vu d_pairs(vu a)
+{
+    return _mm512_add_epi64(_mm512_srli_epi64(a, 32),
+                            _mm512_maskz_mov_epi32(0x5555, a));
+}
+V vu d_add(vu a, vu b) { return _mm512_add_epi64(a, b); }
+/* The sums of a's even and odd places of 64 bits, then of b's. */
+V void d_store_sums(uint64_t sum[4], vu a, vu b)
+{
+    __m512i c = d_add(_mm512_shuffle_i64x2(a, b, 0x44), _mm512_shuffle_i64x2(a, b, 0xEE));
+    c = d_add(c, _mm512_shuffle_i64x2(c, c, 0xB1));
+    c = _mm512_shuffle_i64x2(c, c, 0x08);
+    _mm256_storeu_si256((__m256i *)sum, _mm512_castsi512_si256(c));
+}
 /* VBYTES / 2 bytes as words. */
 V vu w_load_u8(const uint8_t *p)
 {
@@ -153,11 +174,25 @@ V vu b_table(const uint8_t table[16])
 {
     return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)table));
 }
+/* The lowest bytes of 16 lanes, and the second ones, as such tables. */
+V void b_split_lanes(const vu x[16 / VL], vu *low, vu *high)
+{
+    *low = _mm512_broadcast_i32x4(_mm512_cvtepi32_epi8(x[0]));
+    *high = _mm512_broadcast_i32x4(_mm512_cvtepi32_epi8(v_srl(x[0], 8)));
+}
+/* The sum of the lanes of 128 bits, in each of them. */
+V vu b_sum_lanes(vu a)
+{
+    a = _mm512_add_epi8(a, _mm512_shuffle_i32x4(a, a, 0x4E));
+    return _mm512_add_epi8(a, _mm512_shuffle_i32x4(a, a, 0xB1));
+}
 V vu b_lookup(vu table, vu index) { return _mm512_shuffle_epi8(table, index); }
 V vu b_unpack_lo(vu a, vu b) { return _mm512_unpacklo_epi8(a, b); }
 V vu b_unpack_hi(vu a, vu b) { return _mm512_unpackhi_epi8(a, b); }
 V vu w_unpack_lo(vu a, vu b) { return _mm512_unpacklo_epi16(a, b); }
 V vu w_unpack_hi(vu a, vu b) { return _mm512_unpackhi_epi16(a, b); }
+V vu d_unpack_lo(vu a, vu b) { return _mm512_unpacklo_epi64(a, b); }
+V vu d_unpack_hi(vu a, vu b) { return _mm512_unpackhi_epi64(a, b); }
 V vu v_unpack_lo(vu a, vu b) { return _mm512_unpacklo_epi32(a, b); }
 V vu v_unpack_hi(vu a, vu b) { return _mm512_unpackhi_epi32(a, b); }
 /* Lane i goes to p + i * stride. */
@@ -271,8 +306,10 @@ V vu v_load_part(const void *p, uint64_t bytes)
 
 #define HAVE_B_E2M1
 V vu v_mul(vu a, vu b) { return _mm512_mullo_epi32(a, b); }
-/* Sums of two products each, of unsigned with signed bytes, as words. */
-V vu b_dot(vu a, vu b) { return _mm512_maddubs_epi16(a, b); }
+/* `sum` and the products of unsigned with signed bytes; what each lane has of that, times a
+ * power of two. */
+V vu b_dot(vu sum, vu a, vu b) { return _mm512_dpbusd_epi32(sum, a, b); }
+V vu b_dot_lanes(vu sum, unsigned power) { return v_sll(sum, power); }
 /* The e2m1 value, in half steps of 0 1 2 3 4 6 8 12, next to k half steps or a little more. */
 V vu b_e2m1(vu k)
 {
@@ -300,6 +337,14 @@ V vu b_in_turns(vu a, vu b)
 /* (a * b) >> 16 of unsigned words; tables of 32 and 64 words, by the low bits of words. */
 V vu w_mul_high(vu a, vu b) { return _mm512_mulhi_epu16(a, b); }
 V vu w_lookup32(vu table, vu index) { return _mm512_permutexvar_epi16(index, table); }
+/* The low words of 16 lanes, in the lower half of the places. */
+V vu w_of_lanes(vu a) { return _mm512_castsi256_si512(_mm512_cvtepi32_epi16(a)); }
+V vu w_of_two(vu a, vu b)
+{
+    return _mm512_inserti64x4(w_of_lanes(a), _mm512_cvtepi32_epi16(b), 1);
+}
+/* The high words of products of signed words. */
+V vu w_mul_high_signed(vu a, vu b) { return _mm512_mulhi_epi16(a, b); }
 V vu w_lookup64(const vu table[2], vu index)
 {
     return _mm512_permutex2var_epi16(table[0], index, table[1]);

@@ -88,6 +88,12 @@ V vu w_power(vu c) { return w_shift(v_set(0x10001u), vreinterpretq_s16_u32(c)); 
 V vu w_srl_by(vu a, vu c) { return w_shift(a, vnegq_s16(vreinterpretq_s16_u32(c))); }
 V int16x8_t v_words(vu a) { return vreinterpretq_s16_u32(a); }
 V vu v_of_words(int16x8_t a) { return vreinterpretq_u32_s16(a); }
+/* Lanes to words with saturation, those of a first. */
+V vu w_pack_signed(vu a, vu b)
+{
+    int16x4_t low = vqmovn_s32(vreinterpretq_s32_u32(a));
+    return v_of_words(vqmovn_high_s32(low, vreinterpretq_s32_u32(b)));
+}
 V vu w_abs(vu a) { return v_of_words(vabsq_s16(v_words(a))); }
 V vu w_most(vu a, vu b) { return v_of_words(vmaxq_s16(v_words(a), v_words(b))); }
 V vu w_mul(vu a, vu b) { return v_of_words(vmulq_s16(v_words(a), v_words(b))); }
@@ -96,6 +102,7 @@ V vu w_dot(vu a, vu b)
     int32x4_t low = vmull_s16(vget_low_s16(v_words(a)), vget_low_s16(v_words(b)));
     return vreinterpretq_u32_s32(vpaddq_s32(low, vmull_high_s16(v_words(a), v_words(b))));
 }
+V vu w_dot_more(vu sum, vu a, vu b) { return v_add(sum, w_dot(a, b)); }
 V vu w_pick(vu a, vu b, vu x, vu y)
 {
     uint16x8_t more = vcgtq_s16(vreinterpretq_s16_u32(a), vreinterpretq_s16_u32(b));
@@ -112,6 +119,16 @@ V vu w_add_ones(vu a, w_ones ones) { return v_of_halves(vsubq_u16(v_halves(a), o
 V vu w_high(vu even, vu odd) { return v_of_halves(vtrn2q_u16(v_halves(even), v_halves(odd))); }
 V vu w_low(vu even, vu odd) { return v_of_halves(vtrn1q_u16(v_halves(even), v_halves(odd))); }
 V void v_store_sums(uint32_t sum[4], vu a) { vst1q_u32(sum, a); }
+V vu d_pairs(vu a) { return vreinterpretq_u32_u64(vpaddlq_u32(a)); }
+V vu d_add(vu a, vu b)
+{
+    return vreinterpretq_u32_u64(vaddq_u64(vreinterpretq_u64_u32(a), vreinterpretq_u64_u32(b)));
+}
+V void d_store_sums(uint64_t sum[4], vu a, vu b)
+{
+    v_store(sum, a);
+    v_store(sum + 2, b);
+}
 V vu w_load_u8(const uint8_t *p) { return v_of_halves(vmovl_u8(vld1_u8(p))); }
 V vf f_of_lower_f16(vu a)
 {
@@ -124,6 +141,14 @@ V vf f_of_upper_f16(vu a)
 V vu w_of_high(vu a, vu b) { return v_of_halves(vuzp2q_u16(v_halves(a), v_halves(b))); }
 
 V vu b_table(const uint8_t table[16]) { return v_load(table); }
+V void b_split_lanes(const vu x[16 / VL], vu *low, vu *high)
+{
+    uint8x16_t a = v_bytes(v_of_halves(vuzp1q_u16(v_halves(x[0]), v_halves(x[1]))));
+    uint8x16_t b = v_bytes(v_of_halves(vuzp1q_u16(v_halves(x[2]), v_halves(x[3]))));
+    *low = vreinterpretq_u32_u8(vuzp1q_u8(a, b));
+    *high = vreinterpretq_u32_u8(vuzp2q_u8(a, b));
+}
+V vu b_sum_lanes(vu a) { return a; }
 V vu b_lookup(vu table, vu index)
 {
     return vreinterpretq_u32_u8(vqtbl1q_u8(v_bytes(table), v_bytes(index)));
@@ -143,6 +168,16 @@ V vu w_unpack_lo(vu a, vu b)
 V vu w_unpack_hi(vu a, vu b)
 {
     return vreinterpretq_u32_u16(vzip2q_u16(v_halves(a), v_halves(b)));
+}
+V vu d_unpack_lo(vu a, vu b)
+{
+    return vreinterpretq_u32_u64(
+        vzip1q_u64(vreinterpretq_u64_u32(a), vreinterpretq_u64_u32(b)));
+}
+V vu d_unpack_hi(vu a, vu b)
+{
+    return vreinterpretq_u32_u64(
+        vzip2q_u64(vreinterpretq_u64_u32(a), vreinterpretq_u64_u32(b)));
 }
 V vu v_unpack_lo(vu a, vu b) { return vzip1q_u32(a, b); }
 V vu v_unpack_hi(vu a, vu b) { return vzip2q_u32(a, b); }

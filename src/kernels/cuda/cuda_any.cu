@@ -82,13 +82,21 @@ static __global__ __launch_bounds__(ANY_THREADS) void encode_any(const struct an
 struct any_pair {
     struct any_args to;
     struct any_side from;
+    bool inverts; /* the global scale, as tp_repack_inverts() says */
 };
+
+/* The global scale as it is taken over: tp_repack_global(). */
+static __device__ float taken_global(const any_pair &a)
+{
+    const float global = load_global(a.from.global, a.to.global);
+    return a.inverts ? __fdiv_rn(1.0f, global) : global;
+}
 
 static __device__ uint32_t source_scale(const any_args &a, const any_side &from, uint64_t e,
                                         uint64_t n, uint64_t k)
 {
     if (a.codec == TP_CODEC_FP8 && from.scale.data == NULL)
-        return tp_f32_bits(load_global(from, 1.0f));
+        return tp_f32_bits(load_global(from.global, 1.0f));
     if (from.scale.data != NULL)
         return load_scale(from.scale, a.codec, at_of(from.scale, e, n, k));
     float group = -tp_e4m3_value(from.group8.data[8 * at_of(from.group8, e, n, k) + 7]);
@@ -127,7 +135,7 @@ repack_scales(const __grid_constant__ struct any_pair a)
     const uint64_t rows = dev_ceil(a.to.box.n, p.per_n), columns = dev_ceil(a.to.box.k, p.per_k);
     uint64_t i = (uint64_t)blockIdx.x * ANY_THREADS + threadIdx.x;
     if (a.to.side.global.data != NULL && i == 0)
-        store_global(a.to.side.global, load_global(a.from, a.to.global));
+        store_global(a.to.side.global, taken_global(a));
     for (; i < a.to.box.e * rows * columns; i += (uint64_t)gridDim.x * ANY_THREADS) {
         uint64_t row = i / columns, k = (i - row * columns) * p.per_k;
         uint64_t e = row / rows, n = (row - e * rows) * p.per_n;
@@ -146,7 +154,7 @@ repack_scales(const __grid_constant__ struct any_pair a)
 /* Of a weight that has no other scale. */
 static __global__ void repack_global(const __grid_constant__ struct any_pair a)
 {
-    store_global(a.to.side.global, load_global(a.from, a.to.global));
+    store_global(a.to.side.global, taken_global(a));
 }
 
 static __device__ float decoded(const any_args &a, uint64_t e, uint64_t n, uint64_t k)
@@ -162,11 +170,11 @@ static __device__ float decoded(const any_args &a, uint64_t e, uint64_t n, uint6
         return __fmul_rn(v, s);
     }
     if (a.per_tensor)
-        s = load_global(f, a.global);
+        s = load_global(f.global, a.global);
     else
         s = scale_value(a.codec, a.f16, load_scale(f.scale, a.codec, at_of(f.scale, e, n, k)));
     if (a.codec == TP_CODEC_NVFP4) {
-        const float g = load_global(f, a.global);
+        const float g = load_global(f.global, a.global);
         s = a.rule == TP_NVFP4_CT ? __fdiv_rn(s, g) : __fmul_rn(s, g);
     }
     if (any_is_int(a.codec))
@@ -211,6 +219,7 @@ static struct any_pair pair_of(const struct tp_op *from, const struct tp_op *to,
     struct any_pair a;
     a.to = tp_cuda_any_args(to, args, args->out);
     a.from = tp_cuda_any_side(from, args, (void *const *)args->in);
+    a.inverts = tp_repack_inverts(from, to);
     a.from.scale.f16 = a.to.side.scale.f16; /* a scale is rounded once, to what the result has */
     return a;
 }

@@ -50,6 +50,11 @@ struct any_codec tp_cuda_any_codec(const struct tp_op *op, const struct tp_args 
 struct any_side tp_cuda_any_side(const struct tp_op *op, struct tp_args *args, void *const *data);
 struct any_args tp_cuda_any_args(const struct tp_op *op, struct tp_args *args, void *const *data);
 
+/* Enqueues the search of an int4 weight's scales (search MSE), which go to their places; codes are
+ * not made (cuda_search_scales.cu). False: its groups are not 32, 64 or 128 columns. */
+bool tp_cuda_search_scales(const struct tp_op *op, struct tp_args *args,
+                           const struct any_plane &scale);
+
 /* Enqueues the padding of every output. */
 void tp_cuda_any_fill(const struct tp_op *op, const struct any_args &a, cudaStream_t stream);
 
@@ -76,12 +81,12 @@ static __device__ inline void store_global(const any_plane &global, float value)
 }
 
 /* The stored global scale, or `given` where there is none. */
-static __device__ inline float load_global(const any_side &s, float given)
+static __device__ inline float load_global(const any_plane &global, float given)
 {
-    if (s.global.data == NULL)
+    if (global.data == NULL)
         return given;
-    return s.global.element == TP_ELEM_BF16 ? tp_bf16_to_f32(*(const uint16_t *)s.global.data)
-                                            : *(const float *)s.global.data;
+    return global.element == TP_ELEM_BF16 ? tp_bf16_to_f32(*(const uint16_t *)global.data)
+                                          : *(const float *)global.data;
 }
 
 /* Launches that it takes to store codes: one for each half of a byte. */

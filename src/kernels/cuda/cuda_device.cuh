@@ -262,17 +262,31 @@ static __device__ __forceinline__ float dev_divide(float x, float high, float lo
     return __fmaf_rn(x, high, __fmul_rn(x, low)); /* the sign of a zero may be lost */
 }
 
+/* x / s by y = 1 / s as it is rounded, for any fp32 numbers: correctly rounded, if s is in
+ * 2^-60..2^60 and |x / s| in 2^-11..2^20. The second quotient is wrong by less than the last place,
+ * from which on a remainder is exact and one more step rounds rightly (Markstein's theorem).
+ * Smaller quotients are not rounded rightly, but stay as small. */
+static __device__ __forceinline__ float dev_divide_long(float x, float s, float y)
+{
+    float q = __fmul_rn(x, y);
+    q = __fmaf_rn(__fmaf_rn(-s, q, x), y, q);
+    q = __fmaf_rn(__fmaf_rn(-s, q, x), y, q);
+    return copysignf(q, x);
+}
+
 /* Eight int4 codes q + 8 of quotients in -8.5..7.5 (CLAMP: or above), the first in the
  * lowest nibble. Adding 1.5 * 2^23 + 8 rounds to even and leaves the code in the low
- * bits, and the constant above it falls out of the weighted sum. */
+ * bits, and the constant above it falls out of the weighted sum. `base`: what quotients hold
+ * already, see dev_ordinary(). */
 template <bool CLAMP>
-static __device__ __forceinline__ uint32_t dev_int4x8(const float (&q)[8])
+static __device__ __forceinline__ uint32_t dev_int4x8(const float (&q)[8], float base = 0.0f)
 {
     uint32_t acc = 0;
 #pragma unroll
     for (int i = 7; i >= 0; i--)
         acc = acc * 16u +
-              __float_as_uint(__fadd_rn(CLAMP ? fminf(q[i], 7.0f) : q[i], 12582920.0f));
+              __float_as_uint(
+                  __fadd_rn(CLAMP ? fminf(q[i], base + 7.0f) : q[i], 12582920.0f - base));
     return acc - 0x3F400000u;
 }
 

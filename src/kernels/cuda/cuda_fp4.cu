@@ -15,9 +15,7 @@ static __device__ __forceinline__ uint8_t encode_nv(const struct fp4_args &a, de
 {
     const bool product = RULE == TP_NVFP4_TORCHAO;
     float factor;
-    uint8_t scale = RULE == TP_NVFP4_CT ? ct_scale<DT>(a, amax, &factor)
-                    : product           ? torchao_scale<DT>(a, amax, &factor)
-                                        : dev_nvfp4_scale(RULE, amax, a.global, &factor);
+    uint8_t scale = nv_scale<DT, RULE>(a, amax, &factor);
     const nv_block b = nv_block_of(RULE, factor, amax, 6.9f);
     if (RULE == TP_NVFP4_MODELOPT)
         plain_zeros<DT>(r);

@@ -7,7 +7,12 @@
 
 enum { FP4_THREADS = 256, UNIT = 16 /* values of a thread */ };
 
-struct fp4_args {
+/* The global scale of NVFP4. */
+struct fp4_global {
+    float global, reciprocal;
+};
+
+struct fp4_args : fp4_global {
     const uint8_t *in;
     uint8_t *codes, *scale;
     float *global_out; /* NULL: the format has none */
@@ -19,7 +24,6 @@ struct fp4_args {
     dev_reciprocal by_steps, by_panels;
     uint32_t rule;
     bool tiles;
-    float global, reciprocal;
 };
 
 /* Byte of the scale of a block (of all experts) in 128x4 tiles. */
@@ -200,7 +204,7 @@ static __device__ __forceinline__ float corrected(float near, float x, float div
 /* dev_nvfp4_factor() of rule CT without its division: a product with the reciprocal of the
  * global scale, corrected by the remainder: right for every significand of e4m3 and f32 where
  * the factor is not near the ends of the range. */
-static __device__ __forceinline__ float ct_factor(const struct fp4_args &a, uint32_t scale)
+static __device__ __forceinline__ float ct_factor(const struct fp4_global &a, uint32_t scale)
 {
     const float value = dev_e4m3_value(scale);
     return corrected(__fmul_rn(value, a.reciprocal), value, a.global, a.reciprocal);
@@ -209,7 +213,7 @@ static __device__ __forceinline__ float ct_factor(const struct fp4_args &a, uint
 /* dev_nvfp4_scale() of rule CT without its divisions. Every bf16 and f16 number times 1/6
  * rounds to the same bf16 number as a sixth of it. */
 template <int DT>
-static __device__ __forceinline__ uint8_t ct_scale(const struct fp4_args &a, uint32_t amax_bits,
+static __device__ __forceinline__ uint8_t ct_scale(const struct fp4_global &a, uint32_t amax_bits,
                                                    float *factor)
 {
     const float amax = __uint_as_float(amax_bits);
@@ -227,7 +231,7 @@ static __device__ __forceinline__ uint8_t ct_scale(const struct fp4_args &a, uin
  * sixth of every bf16 and f16 number, for every float by every e4m3 number, and wherever
  * nv_block_of() does not find the factor special. */
 template <int DT>
-static __device__ __forceinline__ uint8_t torchao_scale(const struct fp4_args &a,
+static __device__ __forceinline__ uint8_t torchao_scale(const struct fp4_global &a,
                                                         uint32_t amax_bits, float *factor)
 {
     const float amax = __uint_as_float(amax_bits), g = a.global, per_g = a.reciprocal;
@@ -240,6 +244,17 @@ static __device__ __forceinline__ uint8_t torchao_scale(const struct fp4_args &a
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(value));
     *factor = corrected(__fmul_rn(per_g, inverse), per_g, value, inverse);
     return scale;
+}
+
+/* dev_nvfp4_scale() of a rule that the compiler knows, by the short ways: right wherever
+ * nv_block_of() does not find the factor special. */
+template <int DT, uint32_t RULE>
+static __device__ __forceinline__ uint8_t nv_scale(const struct fp4_global &a, uint32_t amax,
+                                                   float *factor)
+{
+    return RULE == TP_NVFP4_CT        ? ct_scale<DT>(a, amax, factor)
+           : RULE == TP_NVFP4_TORCHAO ? torchao_scale<DT>(a, amax, factor)
+                                      : dev_nvfp4_scale(RULE, amax, a.global, factor);
 }
 
 /* Zeros of either sign made positive, as rule MODELOPT has them. */

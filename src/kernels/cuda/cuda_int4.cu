@@ -9,9 +9,10 @@
  * scales wait, in shared memory, for the row's channel scale. Invariant: bytes
  * equal tp_encode_ref.
  */
+#include "kernels/cuda/cuda_groups.cuh"
 #include "kernels/cuda/cuda_int4.cuh"
 
-enum { INT4_THREADS = 256, W4A8_MAX_SHARED = 48 * 1024 };
+enum { W4A8_MAX_SHARED = 48 * 1024 };
 
 /* Groups that 16 lanes work on at a time. */
 template <int DT> struct int4_shape {
@@ -120,25 +121,19 @@ static __device__ __forceinline__ uint32_t encode_groups(const struct int4_args 
 
 /* A warp takes 2 x GROUPS consecutive groups, its half-warps in turn. */
 template <int DT>
-static __global__ __launch_bounds__(INT4_THREADS) void encode_row(const struct int4_args a)
+static __global__ __launch_bounds__(GROUPS_THREADS) void encode_row(const struct int4_args a)
 {
-    const int groups = int4_shape<DT>::groups, bytes = TP_IS32(DT) ? 4 : 2;
-    const uint32_t lane = threadIdx.x % 32, half = lane / 16;
-    const uint64_t warp = (uint64_t)blockIdx.x * (INT4_THREADS / 32) + threadIdx.x / 32;
-    const uint64_t first = warp * (2 * groups) + half;
-    dev_raw8<DT> r[groups];
+    const int groups = int4_shape<DT>::groups;
+    const uint32_t lane = threadIdx.x % 32;
+    const dev_groups<DT, 16, groups> g = dev_load_groups<DT, 16, groups>(a.in, a.groups);
     uint32_t word[groups];
+    const uint32_t bits = encode_groups<DT, groups>(a, g.r, lane, word);
 #pragma unroll
     for (int u = 0; u < groups; u++)
-        r[u] = first + 2 * u < a.groups
-                   ? dev_load_raw8<DT>(a.in + ((first + 2 * u) * 128 + lane % 16 * 8) * bytes)
-                   : dev_zero_raw8<DT>();
-    const uint32_t bits = encode_groups<DT, groups>(a, r, lane, word);
-#pragma unroll
-    for (int u = 0; u < groups; u++)
-        if (first + 2 * u < a.groups)
-            ((uint32_t *)a.codes)[(first + 2 * u) * 16 + lane % 16] = dev_map_word(word[u], a.map);
-    const uint64_t mine = first + 2 * dev_item<groups>(lane);
+        if (g.first + 2 * u < a.groups)
+            ((uint32_t *)a.codes)[(g.first + 2 * u) * 16 + lane % 16] =
+                dev_map_word(word[u], a.map);
+    const uint64_t mine = g.first + 2 * dev_item<groups>(lane);
     if (lane % (16 / groups) == 0 && mine < a.groups)
         ((uint16_t *)a.scale)[mine] = (uint16_t)bits;
 }
@@ -157,30 +152,22 @@ static __device__ __forceinline__ uint32_t codes_of(const dev_raw8<DT> &r, const
 
 /* Groups of 8 x LANES values: as encode_row, but each of a group's lanes computes its scale. */
 template <int DT, int LANES>
-static __global__ __launch_bounds__(INT4_THREADS) void encode_sized(const struct int4_args a)
+static __global__ __launch_bounds__(GROUPS_THREADS) void encode_sized(const struct int4_args a)
 {
-    const int items = int4_shape<DT>::groups, apart = 32 / LANES, bytes = TP_IS32(DT) ? 4 : 2;
+    const int items = int4_shape<DT>::groups;
     const uint32_t lane = threadIdx.x % 32;
-    const uint64_t warp = (uint64_t)blockIdx.x * (INT4_THREADS / 32) + threadIdx.x / 32;
-    const uint64_t first = warp * (items * apart) + lane / LANES;
-    dev_raw8<DT> r[items];
-#pragma unroll
-    for (int u = 0; u < items; u++)
-        r[u] = first + u * apart < a.groups
-                   ? dev_load_raw8<DT>(
-                         a.in + ((first + u * apart) * LANES + lane % LANES) * 8 * bytes)
-                   : dev_zero_raw8<DT>();
+    const dev_groups<DT, LANES, items> g = dev_load_groups<DT, LANES, items>(a.in, a.groups);
 #pragma unroll
     for (int u = 0; u < items; u++) {
-        const uint64_t group = first + u * apart;
+        const uint64_t group = g.first + u * g.apart;
         int4_scale s = scale_of<DT>(
-            dev_max_lanes<LANES>(dev_amax_bits<DT>(dev_amax8<DT>(0, r[u]))));
+            dev_max_lanes<LANES>(dev_amax_bits<DT>(dev_amax8<DT>(0, g.r[u]))));
         const bool special = s.special || a.rule == TP_INT4_QUOTIENT_BF16;
         if (special) {
             dev_flag(a.flags, s.amax);
             s.bits = special_bits(s);
         }
-        const uint32_t word = codes_of<DT>(r[u], s, special, a.rule);
+        const uint32_t word = codes_of<DT>(g.r[u], s, special, a.rule);
         if (group >= a.groups)
             continue;
         ((uint32_t *)a.codes)[group * LANES + lane % LANES] = dev_map_word(word, a.map);
@@ -189,37 +176,26 @@ static __global__ __launch_bounds__(INT4_THREADS) void encode_sized(const struct
     }
 }
 
-/* One group to a row of any multiple of 8 values; a block of threads goes through it twice. */
-template <int DT>
-static __global__ __launch_bounds__(INT4_THREADS) void encode_channel(const struct int4_args a)
+/* One group to a row of any multiple of 8 values. */
+template <int DT, int ITEMS>
+static __global__ __launch_bounds__(GROUPS_THREADS) void encode_channel(const struct int4_args a)
 {
-    const int bytes = TP_IS32(DT) ? 4 : 2, warps = INT4_THREADS / 32;
-    __shared__ uint32_t most[warps];
-    const uint64_t row = blockIdx.x, eights = a.k / 8;
-    const uint8_t *in = a.in + row * a.k * bytes;
-    uint32_t amax = 0;
-    for (uint64_t i = threadIdx.x; i < eights; i += INT4_THREADS)
-        amax = dev_amax8<DT>(amax, dev_load_raw8<DT>(in + i * 8 * bytes));
-    amax = dev_max_lanes<32>(dev_amax_bits<DT>(amax));
-    if (threadIdx.x % 32 == 0)
-        most[threadIdx.x / 32] = amax;
-    __syncthreads();
-#pragma unroll
-    for (int i = 0; i < warps; i++)
-        amax = max(amax, most[i]);
+    dev_row<DT, ITEMS> row;
+    row.in = a.in + blockIdx.x * a.k * (TP_IS32(DT) ? 4 : 2);
+    row.eights = (uint32_t)(a.k / 8);
+    uint32_t *codes = (uint32_t *)a.codes + (uint64_t)blockIdx.x * row.eights;
+    const uint32_t amax = dev_row_amax(&row);
     int4_scale s = scale_of<DT>(amax);
     const bool special = s.special || a.rule == TP_INT4_QUOTIENT_BF16;
     if (special)
         s.bits = special_bits(s);
     if (threadIdx.x == 0) {
         dev_flag(a.flags, amax);
-        ((uint16_t *)a.scale)[row] = (uint16_t)s.bits;
+        ((uint16_t *)a.scale)[blockIdx.x] = (uint16_t)s.bits;
     }
-    for (uint64_t i = threadIdx.x; i < eights; i += INT4_THREADS) {
-        const dev_raw8<DT> r = dev_load_raw8<DT>(in + i * 8 * bytes);
-        ((uint32_t *)a.codes)[row * eights + i] =
-            dev_map_word(codes_of<DT>(r, s, special, a.rule), a.map);
-    }
+    dev_row_each(row, [&](uint32_t i, const dev_raw8<DT> &r) {
+        codes[i] = dev_map_word(codes_of<DT>(r, s, special, a.rule), a.map);
+    });
 }
 
 /* Where a lane's word of a group goes inside the group's four k tiles. */
@@ -254,7 +230,7 @@ static __device__ void finish_rows(const struct int4_args &a, const uint32_t *sc
 {
     __shared__ dev_channel channel[16];
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    for (uint32_t row = warp; row < 16; row += INT4_THREADS / 32) {
+    for (uint32_t row = warp; row < 16; row += GROUPS_THREADS / 32) {
         uint32_t amax = 0;
         for (uint32_t g = lane; g < a.groups; g += 32) {
             uint32_t s = scales[row * pitch + g];
@@ -269,7 +245,7 @@ static __device__ void finish_rows(const struct int4_args &a, const uint32_t *sc
     }
     __syncthreads();
     const uint32_t row = threadIdx.x % 16;
-    for (uint32_t g = threadIdx.x / 16; g < a.groups; g += INT4_THREADS / 16)
+    for (uint32_t g = threadIdx.x / 16; g < a.groups; g += GROUPS_THREADS / 16)
         *(uint2 *)(a.scale + ((e * a.groups + g) * a.n + n0 + row) * 8) =
             dev_group8(scales[row * pitch + g], channel[row]);
 }
@@ -313,7 +289,7 @@ static __device__ __forceinline__ void encode_step(const struct int4_args &a, w4
 }
 
 template <int DT, bool ENCODE>
-static __global__ __launch_bounds__(INT4_THREADS, 4) void
+static __global__ __launch_bounds__(GROUPS_THREADS, 4) void
 encode_w4a8(const __grid_constant__ struct int4_args a)
 {
     const int step = int4_shape<DT>::groups, bytes = TP_IS32(DT) ? 4 : 2;
@@ -364,11 +340,11 @@ template <int DT> static void launch_row(const struct tp_op *op, struct tp_args 
 {
     struct int4_args a = args_of(op, args);
     a.groups *= a.n * args->box.e;
-    uint64_t grid = dev_ceil(a.groups, 2 * int4_shape<DT>::groups * (INT4_THREADS / 32));
+    uint64_t grid = dev_ceil(a.groups, 2 * int4_shape<DT>::groups * (GROUPS_THREADS / 32));
     if (args->box.k % 128 != 0 || grid > 0x7FFFFFFFu)
         tp_cuda_encode_any(op, args);
     else
-        encode_row<DT><<<(uint32_t)grid, INT4_THREADS, 0, (cudaStream_t)args->stream>>>(a);
+        encode_row<DT><<<(uint32_t)grid, GROUPS_THREADS, 0, (cudaStream_t)args->stream>>>(a);
 }
 
 template <int DT, int LANES>
@@ -377,25 +353,32 @@ static void launch_groups(const struct tp_op *op, struct tp_args *args)
     struct int4_args a = args_of(op, args);
     a.groups = args->box.e * a.n * (a.k / (8 * LANES));
     uint64_t grid =
-        dev_ceil(a.groups, int4_shape<DT>::groups * (32 / LANES) * (INT4_THREADS / 32));
+        dev_ceil(a.groups, int4_shape<DT>::groups * (32 / LANES) * (GROUPS_THREADS / 32));
     if (a.k % (8 * LANES) != 0 || grid > 0x7FFFFFFFu)
         tp_cuda_encode_any(op, args);
     else
-        encode_sized<DT, LANES><<<(uint32_t)grid, INT4_THREADS, 0, (cudaStream_t)args->stream>>>(a);
+        encode_sized<DT, LANES>
+            <<<(uint32_t)grid, GROUPS_THREADS, 0, (cudaStream_t)args->stream>>>(a);
+}
+
+template <int DT, int ITEMS>
+static void launch_channel(const struct tp_op *op, struct tp_args *args)
+{
+    const uint32_t rows = (uint32_t)(args->box.e * args->box.n);
+    encode_channel<DT, ITEMS>
+        <<<rows, GROUPS_THREADS, 0, (cudaStream_t)args->stream>>>(args_of(op, args));
 }
 
 template <int DT> static void launch_sized(const struct tp_op *op, struct tp_args *args)
 {
-    const uint64_t rows = args->box.e * args->box.n;
     if (op->block_k == 32)
         launch_groups<DT, 4>(op, args);
     else if (op->block_k == 64)
         launch_groups<DT, 8>(op, args);
-    else if (args->box.k % 8 != 0 || rows > 0x7FFFFFFFu)
+    else if (!dev_row_fits(args->box))
         tp_cuda_encode_any(op, args);
     else
-        encode_channel<DT><<<(uint32_t)rows, INT4_THREADS, 0, (cudaStream_t)args->stream>>>(
-            args_of(op, args));
+        DEV_BY_ROW(DT, args->box.k, launch_channel, op, args);
 }
 
 template <int DT> static void launch_w4a8(const struct tp_op *op, struct tp_args *args)
@@ -407,10 +390,10 @@ template <int DT> static void launch_w4a8(const struct tp_op *op, struct tp_args
         tp_cuda_encode_any(op, args);
     else if (a.map.kind == 1 && a.map.before == 0x88888888u && a.map.after == 0)
         encode_w4a8<DT, true>
-            <<<(uint32_t)grid, INT4_THREADS, shared, (cudaStream_t)args->stream>>>(a);
+            <<<(uint32_t)grid, GROUPS_THREADS, shared, (cudaStream_t)args->stream>>>(a);
     else
         encode_w4a8<DT, false>
-            <<<(uint32_t)grid, INT4_THREADS, shared, (cudaStream_t)args->stream>>>(a);
+            <<<(uint32_t)grid, GROUPS_THREADS, shared, (cudaStream_t)args->stream>>>(a);
 }
 
 extern "C" void tp_cuda_int4_row(const struct tp_op *op, struct tp_args *args)

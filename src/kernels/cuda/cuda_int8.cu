@@ -2,12 +2,11 @@
  * and scales in rows (int8-ct, w8a16-ct), scales bf16 or F16.
  *
  * A lane has 8 values at a time. Lanes of a group exchange its largest magnitude; a row of its
- * own has a block of threads that goes through it twice. Other shapes go to cuda_any.cu.
+ * own has a block of threads. Other shapes go to cuda_any.cu.
  * Invariant: bytes equal tp_encode_ref.
  */
+#include "kernels/cuda/cuda_groups.cuh"
 #include "kernels/cuda/cuda_int8.cuh"
-
-enum { INT8_THREADS = 256 };
 
 /* Groups that a group's lanes work on at a time. */
 template <int DT> struct int8_shape {
@@ -69,27 +68,19 @@ static __device__ __forceinline__ uint2 int8_codes(const struct int8_args &a,
 
 /* Groups of 8 x LANES values; a warp takes several groups at a time. */
 template <int DT, int LANES>
-static __global__ __launch_bounds__(INT8_THREADS) void int8_groups(const struct int8_args a)
+static __global__ __launch_bounds__(GROUPS_THREADS) void int8_groups(const struct int8_args a)
 {
-    const int items = int8_shape<DT>::items, apart = 32 / LANES, bytes = TP_IS32(DT) ? 4 : 2;
+    const int items = int8_shape<DT>::items;
     const uint32_t lane = threadIdx.x % 32;
-    const uint64_t warp = (uint64_t)blockIdx.x * (INT8_THREADS / 32) + threadIdx.x / 32;
-    const uint64_t first = warp * (items * apart) + lane / LANES;
-    dev_raw8<DT> r[items];
-#pragma unroll
-    for (int u = 0; u < items; u++)
-        r[u] = first + u * apart < a.groups
-                   ? dev_load_raw8<DT>(
-                         a.in + ((first + u * apart) * LANES + lane % LANES) * 8 * bytes)
-                   : dev_zero_raw8<DT>();
+    const dev_groups<DT, LANES, items> g = dev_load_groups<DT, LANES, items>(a.in, a.groups);
 #pragma unroll
     for (int u = 0; u < items; u++) {
-        const uint64_t group = first + u * apart;
+        const uint64_t group = g.first + u * g.apart;
         const int8_scale s = int8_scale_of(
-            a, dev_max_lanes<LANES>(dev_amax_bits<DT>(dev_amax8<DT>(0, r[u]))));
+            a, dev_max_lanes<LANES>(dev_amax_bits<DT>(dev_amax8<DT>(0, g.r[u]))));
         if (group >= a.groups)
             continue;
-        a.codes[group * LANES + lane % LANES] = int8_codes<DT>(a, r[u], s);
+        a.codes[group * LANES + lane % LANES] = int8_codes<DT>(a, g.r[u], s);
         if (lane % LANES == 0) {
             int8_flag(a, s);
             a.scale[group] = (uint16_t)s.bits;
@@ -97,31 +88,22 @@ static __global__ __launch_bounds__(INT8_THREADS) void int8_groups(const struct 
     }
 }
 
-/* One group to a row of any multiple of 8 values; a block of threads goes through it twice. */
-template <int DT>
-static __global__ __launch_bounds__(INT8_THREADS) void int8_rows(const struct int8_args a)
+/* One group to a row of any multiple of 8 values. */
+template <int DT, int ITEMS>
+static __global__ __launch_bounds__(GROUPS_THREADS) void int8_rows(const struct int8_args a)
 {
-    const int bytes = TP_IS32(DT) ? 4 : 2, warps = INT8_THREADS / 32;
-    __shared__ uint32_t most[warps];
-    const uint64_t row = blockIdx.x, eights = a.k / 8;
-    const uint8_t *in = a.in + row * a.k * bytes;
-    uint32_t amax = 0;
-    for (uint64_t i = threadIdx.x; i < eights; i += INT8_THREADS)
-        amax = dev_amax8<DT>(amax, dev_load_raw8<DT>(in + i * 8 * bytes));
-    amax = dev_max_lanes<32>(dev_amax_bits<DT>(amax));
-    if (threadIdx.x % 32 == 0)
-        most[threadIdx.x / 32] = amax;
-    __syncthreads();
-#pragma unroll
-    for (int i = 0; i < warps; i++)
-        amax = max(amax, most[i]);
-    const int8_scale s = int8_scale_of(a, amax);
+    dev_row<DT, ITEMS> row;
+    row.in = a.in + blockIdx.x * a.k * (TP_IS32(DT) ? 4 : 2);
+    row.eights = (uint32_t)(a.k / 8);
+    const int8_scale s = int8_scale_of(a, dev_row_amax(&row));
+    uint2 *codes = a.codes + (uint64_t)blockIdx.x * row.eights;
     if (threadIdx.x == 0) {
         int8_flag(a, s);
-        a.scale[row] = (uint16_t)s.bits;
+        a.scale[blockIdx.x] = (uint16_t)s.bits;
     }
-    for (uint64_t i = threadIdx.x; i < eights; i += INT8_THREADS)
-        a.codes[row * eights + i] = int8_codes<DT>(a, dev_load_raw8<DT>(in + i * 8 * bytes), s);
+    dev_row_each(row, [&](uint32_t i, const dev_raw8<DT> &r) {
+        codes[i] = int8_codes<DT>(a, r, s);
+    });
 }
 
 static struct int8_args args_of(const struct tp_op *op, struct tp_args *args)
@@ -145,28 +127,34 @@ static void launch_groups(const struct tp_op *op, struct tp_args *args)
 {
     const struct int8_args a = args_of(op, args);
     const uint64_t grid =
-        dev_ceil(a.groups, int8_shape<DT>::items * (32 / LANES) * (INT8_THREADS / 32));
+        dev_ceil(a.groups, int8_shape<DT>::items * (32 / LANES) * (GROUPS_THREADS / 32));
     if (a.k % (8 * LANES) != 0 || grid > 0x7FFFFFFFu)
         tp_cuda_encode_any(op, args);
     else
         int8_groups<DT, LANES>
-            <<<(uint32_t)grid, INT8_THREADS, 0, (cudaStream_t)args->stream>>>(a);
+            <<<(uint32_t)grid, GROUPS_THREADS, 0, (cudaStream_t)args->stream>>>(a);
+}
+
+template <int DT, int ITEMS>
+static void launch_rows(const struct tp_op *op, struct tp_args *args)
+{
+    const uint32_t rows = (uint32_t)(args->box.e * args->box.n);
+    int8_rows<DT, ITEMS>
+        <<<rows, GROUPS_THREADS, 0, (cudaStream_t)args->stream>>>(args_of(op, args));
 }
 
 template <int DT> static void launch_int8(const struct tp_op *op, struct tp_args *args)
 {
-    const uint64_t rows = args->box.e * args->box.n;
     if (op->block_k == 32)
         launch_groups<DT, 4>(op, args);
     else if (op->block_k == 64)
         launch_groups<DT, 8>(op, args);
     else if (op->block_k == 128)
         launch_groups<DT, 16>(op, args);
-    else if (args->box.k % 8 != 0 || rows > 0x7FFFFFFFu)
+    else if (!dev_row_fits(args->box))
         tp_cuda_encode_any(op, args);
     else
-        int8_rows<DT><<<(uint32_t)rows, INT8_THREADS, 0, (cudaStream_t)args->stream>>>(
-            args_of(op, args));
+        DEV_BY_ROW(DT, args->box.k, launch_rows, op, args);
 }
 
 extern "C" void tp_cuda_int8(const struct tp_op *op, struct tp_args *args)

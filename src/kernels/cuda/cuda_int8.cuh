@@ -7,15 +7,32 @@
 
 /* Four signed codes of quotients, the first in the lowest byte. Clamping before rounding to even is
  * the same as after it. Adding 1.5 * 2^23 + 128 rounds and leaves the code plus 128 in the low
- * bits, and the constant above it falls out of the weighted sum. */
-static __device__ __forceinline__ uint32_t dev_int8x4(const float *q)
+ * bits, and the constant above it falls out of the weighted sum. WITHIN: no quotient is outside.
+ * `base`: what quotients hold already, see dev_ordinary(). */
+template <bool WITHIN = false>
+static __device__ __forceinline__ uint32_t dev_int8x4(const float *q, float base = 0.0f)
 {
     uint32_t sum = 0;
 #pragma unroll
     for (int i = 3; i >= 0; i--)
         sum = sum * 256u +
-              __float_as_uint(__fadd_rn(fminf(fmaxf(q[i], -128.0f), 127.0f), 12583040.0f));
+              __float_as_uint(
+                  __fadd_rn(WITHIN ? q[i] : fminf(fmaxf(q[i], base - 128.0f), base + 127.0f),
+                            12583040.0f - base));
     return (sum - 0x8B400000u) ^ 0x80808080u;
+}
+
+/* Eight signed codes of a group whose quotients are in -127.6..127.6, by the reciprocal of its
+ * scale; only the upper end needs a clamp. bf16 values are clamped two at a time, to the number
+ * next to 127 scales, whose quotient rounds to 127. */
+template <int DT>
+static __device__ __forceinline__ uint2 dev_int8_ordinary(dev_raw8<DT> x, float high, float low,
+                                                          uint32_t most)
+{
+    const float base = TP_IS32(DT) ? 0.0f : 768.0f;
+    float q[8];
+    dev_ordinary<DT>(x, high, low, most, base, q);
+    return make_uint2(dev_int8x4<DT == TP_BF16>(q, base), dev_int8x4<DT == TP_BF16>(q + 4, base));
 }
 
 /* Eight signed codes of finite values. A scale of 16 bits has so few that the short division is

@@ -1,10 +1,14 @@
 /* What the kernels for every layout share (cuda_place.cu, cuda_place_move.cu): tiles of 128 rows
- * by 128 columns, which are staged in shared memory in rows and go to their places, or come from
- * them, as whole words in the order of storage.
+ * by 128 columns of codes, which threads hold in words of registers, exchange within themselves
+ * until each word holds codes that are neighbours where they are to be stored, and pass through
+ * shared memory in the order of storage. Knows no codec.
  *
- * The places are tables of bits (kernels/op/place_bits.h): a thread's number gives the lower bits
- * of a word's number, its turn the upper ones, so that neighbouring threads have neighbouring
- * words. The tables travel as a kernel argument. Knows no codec.
+ * The places are tables of bits (kernels/op/place_bits.h): each bit of a code's row or column is a
+ * bit of its place in a word, of a register, or of a thread's number, and moves the code by a
+ * distance of its own in memory. Sums (in shared memory exclusive ors, so that the bits of a bank
+ * can be mixed) of the bits that a thread's number has are found once, those of registers are
+ * tables. The tables travel as a kernel argument; cuda_place_args.cu and cuda_place_hand.cu make
+ * them.
  */
 #ifndef TP_KERNELS_CUDA_PLACE_CUH
 #define TP_KERNELS_CUDA_PLACE_CUH
@@ -14,29 +18,30 @@
 enum {
     PLACE_SIDE_LOG2 = 7,
     PLACE_SIDE = 1 << PLACE_SIDE_LOG2, /* rows and columns of a tile */
+    PLACE_BITS = 2 * PLACE_SIDE_LOG2,
     PLACE_THREADS = 256,
     PLACE_THREAD_BITS = 8,
-    PLACE_TURNS = 16,           /* most words of a thread in a tile */
-    PLACE_MODES = 4,            /* most modes that tiles go through */
-    PLACE_PITCH = PLACE_SIDE + 4, /* bytes of a staged row: neighbouring rows, other banks */
-    PLACE_PACKED_PITCH = PLACE_SIDE / 2 + 4, /* the same of codes that are staged as stored */
-    PLACE_STAGE = PLACE_SIDE * PLACE_PITCH / 4, /* words of a staged tile */
+    PLACE_TURNS = 16, /* most items of a thread in a tile */
+    PLACE_MODES = 4,  /* most modes that tiles go through */
+    PLACE_WORDS = 8,  /* registers of codes that are exchanged with each other */
+    PLACE_STEPS = 6,  /* most exchanges */
     PLACE_SCALES = PLACE_SIDE * PLACE_SIDE / 16, /* most scales of a tile */
+    PLACE_SCALE_TURNS = PLACE_SCALES / PLACE_THREADS,
+    PLACE_PLANES = 4,
+    PLACE_AHEAD = 32 / PLACE_PLANES, /* tiles whose places a warp finds at a time */
+    PLACE_EIGHT = 8, /* values of an item */
 };
 
 /* Where tiles begin along one dimension. */
 struct place_dim {
     uint32_t modes, size[PLACE_MODES];
+    struct dev_reciprocal by[PLACE_MODES];
     uint64_t stride[PLACE_MODES];
 };
 
-/* How the codes of a tile are staged: words as they are stored (nibbles of neighbours in a row), a
- * byte each where words hold neighbours in a row, and a byte each. */
-enum place_stage { PLACE_PACKED, PLACE_RUN, PLACE_BYTES };
-
-/* One output or input. Its items: words of 32 bits of codes, four of them where those are
- * neighbours in a row, too (`wide`), or single scales. Their coordinates are packed:
- * row * 65536 + column, of a scale counted in scales. */
+/* One output or input. Its items: words of 32 bits of codes, four of them where those lie side by
+ * side (`wide`), eight values, or single scales. Their coordinates are packed: row * 65536 +
+ * column, of a scale counted in scales. */
 struct place_plane {
     uint8_t *data; /* NULL: absent */
     uint32_t width;         /* bits of an element: 4, 8; of a scale 8, 16, 32 */
@@ -45,13 +50,25 @@ struct place_plane {
     uint32_t log2_rows, log2_columns; /* of a tile */
     uint32_t low_at[PLACE_THREAD_BITS], low_rc[PLACE_THREAD_BITS];
     uint32_t high_at[PLACE_TURNS], high_rc[PLACE_TURNS];
-    uint32_t high_in[PLACE_TURNS]; /* codes: as high_rc, in bytes of the stage */
-    uint32_t in[8]; /* codes of a word: bytes of the stage from the first one's */
-    uint32_t pitch; /* bytes of a staged row */
-    uint32_t stage; /* enum place_stage */
+    uint32_t low_in[PLACE_THREAD_BITS], high_in[PLACE_TURNS]; /* bytes of the stage */
     bool wide;
-    uint64_t expert;
-    struct place_dim n, k;
+    struct place_dim e, n, k;
+};
+
+/* The codes of registers whose numbers differ in bit `bit` change places: those whose place in a
+ * word has one bit set in the first with those that have it not in the second. */
+struct alignas(8) place_step {
+    uint16_t low, high; /* bytes of both words, as __byte_perm() takes them, for either */
+    uint16_t bit;
+    bool nibbles; /* neighbouring nibbles instead */
+};
+
+/* From words in the order of a source to words as they are stored, and where those go in the
+ * stage: words of registers by their number, of codes of a byte eight and eight. */
+struct place_hand {
+    uint32_t steps;
+    struct place_step step[PLACE_STEPS];
+    uint32_t low_in[PLACE_THREAD_BITS], high_in[PLACE_TURNS]; /* bytes of the stage */
 };
 
 /* An item of a thread: its place in a tile, in items, and its coordinates. */
@@ -64,23 +81,100 @@ struct place_tile {
     uint32_t e, n, k;
 };
 
-/* Tiles of some rows of tiles, counted through all experts; those along N first where that is how
- * they are stored. */
+/* Tiles in rows of tiles, counted through all experts; those along N first where that is how they
+ * are stored. */
 struct place_grid {
-    uint32_t count;       /* of tiles: rows * k */
-    uint32_t first, rows; /* rows of tiles */
-    uint32_t n, k;        /* tiles of an expert */
+    uint32_t count; /* of tiles: rows * k */
+    uint32_t rows;  /* of tiles */
+    uint32_t n, k;  /* tiles of an expert */
     bool n_first;
+    struct dev_reciprocal by_n, by_inner; /* by n; by rows or k, whichever comes first */
 };
 
-/* Tables for an output of codes or scales that was evaluated before (tp_cuda_any_side()). False:
- * its layout, or the weight's size, is not for these kernels. `packed`: codes may be staged so. */
-bool tp_cuda_place_codes(const struct any_plane &from, struct tp_box3 box, bool packed,
-                         place_plane *plane);
-bool tp_cuda_place_scales(const struct any_plane &from, struct tp_box3 box, place_plane *plane);
+/* Codes, or values that they become; their scales; what they come from; its scales. */
+enum place_plane_name { PLACE_TO, PLACE_TO_SCALE, PLACE_FROM, PLACE_FROM_SCALE };
 
-/* All tiles of a box, in the order of `plane`; count is 0 if there are too many. */
-struct place_grid tp_cuda_place_grid(struct tp_box3 box, const place_plane &plane);
+struct place_job {
+    struct place_plane plane[PLACE_PLANES];
+    struct place_hand hand;
+    struct place_grid grid;
+    uint32_t high_scale[PLACE_TURNS]; /* of eights of values: the scale of an item of a turn */
+    uint32_t n, k; /* of an expert */
+    dev_map map;   /* of codes as they come to codes as they go */
+};
+
+/* A tile, and where it begins in every plane, in items. */
+struct place_spot {
+    uint64_t base[PLACE_PLANES];
+    uint32_t n, k; /* its first row and column */
+    bool full;     /* all of it lies within the weight */
+};
+
+/* Words of codes that a thread exchanges among themselves: its share of a tile, or (codes of a
+ * byte) half of it, a round. */
+struct place_words {
+    uint32_t w[PLACE_WORDS];
+};
+
+/* What a block of threads shares of a tile; two of each, so that one tile is written while the
+ * next one comes. The stages are one behind the other: `other` is the bit between them. */
+template <int BITS> struct place_shared {
+    static const uint32_t other = PLACE_SIDE * PLACE_SIDE * BITS / 8;
+    alignas(16) uint8_t stage[2 * other];
+    uint32_t scales[2][PLACE_SCALES * 4 / BITS]; /* with codes of a byte blocks are of 32 */
+    place_spot spots[2 * PLACE_AHEAD];
+};
+
+/* What a thread knows of itself for all tiles, in shared memory: registers are for the tile that
+ * comes, and what a compiler would move out of them is read again from far away. Each thread reads
+ * its own alone. */
+template <int ITEMS, int OTHERS> struct place_kept {
+    uint32_t at[ITEMS][PLACE_THREADS], rc[ITEMS][PLACE_THREADS], other[OTHERS][PLACE_THREADS];
+
+    __device__ __forceinline__ void keep(int i, place_item item)
+    {
+        at[i][threadIdx.x] = item.at;
+        rc[i][threadIdx.x] = item.rc;
+    }
+
+    __device__ __forceinline__ place_item item(int i) const
+    {
+        return place_item{at[i][threadIdx.x], rc[i][threadIdx.x]};
+    }
+};
+
+/* What is written and read, for the host. Values lie in rows, codes as their layout says. */
+enum place_way { PLACE_ENCODE, PLACE_REPACK, PLACE_DECODE };
+
+/* Tables for codes (or values in rows) from one plane to another, in `job`: `from` and `to` where
+ * codes are, `values` at the other side. False: a layout, or the weight's size, is not for these
+ * kernels. `block`: columns that share a scale. *join, *lanes: see place_encode. */
+struct place_ends {
+    enum place_way way;
+    const struct any_plane *from, *to; /* of codes; NULL: values */
+    uint8_t *values;
+    struct tp_box3 box;
+    uint64_t block;
+};
+bool tp_cuda_place_codes(const struct place_ends &ends, place_job *job, uint32_t *join,
+                         uint32_t *lanes);
+/* The scales of codes of so many bits: 48 KB of shared memory have room for one for each 16 codes
+ * of four bits, or 32 of eight. False: more, or a layout that is not for these kernels. */
+bool tp_cuda_place_scales(const struct any_plane &from, uint32_t code_bits, struct tp_box3 box,
+                          place_plane *plane);
+
+/* Fills high_scale, when all else is known. */
+void tp_cuda_place_high_scales(const place_plane &values, const place_plane &scale,
+                               place_job *job);
+
+/* All tiles of a box; count is 0 if there are too many. `n_first`: those along N first. */
+struct place_grid tp_cuda_place_grid(struct tp_box3 box, bool n_first);
+
+/* Whether tiles that follow each other along N lie nearer in a plane than those along K. */
+static inline bool place_n_first(const place_plane &p)
+{
+    return p.n.stride[0] <= p.k.stride[0];
+}
 
 /* Blocks of threads that keep the current device busy with tiles, each with so many on a
  * multiprocessor. */
@@ -88,11 +182,11 @@ uint32_t tp_cuda_place_blocks(const void *kernel, const place_grid &grid);
 
 static __device__ __forceinline__ place_tile place_tile_of(const place_grid &g, uint32_t i)
 {
-    const uint32_t by = g.n_first ? g.rows : g.k, rest = i / by;
-    const uint32_t row = g.first + (g.n_first ? i - rest * by : rest);
+    const uint32_t by = g.n_first ? g.rows : g.k, rest = dev_quotient(i, g.by_inner);
+    const uint32_t row = g.n_first ? i - rest * by : rest;
     place_tile t;
     t.k = g.n_first ? rest : i - rest * by;
-    t.e = row / g.n;
+    t.e = dev_quotient(row, g.by_n);
     t.n = row - t.e * g.n;
     return t;
 }
@@ -102,17 +196,57 @@ static __device__ __forceinline__ uint64_t place_dim_at(const place_dim &d, uint
     uint64_t at = 0;
 #pragma unroll 1
     for (uint32_t m = 0; m + 1 < d.modes; m++) {
-        const uint32_t rest = x / d.size[m];
+        const uint32_t rest = dev_quotient(x, d.by[m]);
         at += (x - rest * d.size[m]) * d.stride[m];
         x = rest;
     }
     return at + x * d.stride[d.modes - 1];
 }
 
-/* Where a tile begins, in items. */
-static __device__ __forceinline__ uint64_t place_base(const place_plane &p, const place_tile &t)
+/* Finds out where a block's next tiles lie, from tile `first` on: one plane of one tile a lane, so
+ * that a warp's divisions are for many tiles. Known to all after the next barrier. */
+static __device__ __forceinline__ void place_look(const place_job &a, uint32_t first,
+                                                  place_spot *spots)
 {
-    return t.e * p.expert + place_dim_at(p.n, t.n) + place_dim_at(p.k, t.k);
+    const uint32_t j = threadIdx.x % PLACE_PLANES, ahead = threadIdx.x / PLACE_PLANES;
+    const uint32_t i = first + ahead * gridDim.x;
+    if (ahead >= PLACE_AHEAD || i >= a.grid.count)
+        return;
+    const place_tile t = place_tile_of(a.grid, i);
+    const place_plane &p = a.plane[j];
+    place_spot *spot = spots + ahead;
+    if (p.data != NULL)
+        spot->base[j] =
+            place_dim_at(p.e, t.e) + place_dim_at(p.n, t.n) + place_dim_at(p.k, t.k);
+    if (j != 0)
+        return;
+    spot->n = t.n << PLACE_SIDE_LOG2;
+    spot->k = t.k << PLACE_SIDE_LOG2;
+    spot->full = (t.n + 1) << PLACE_SIDE_LOG2 <= a.n && (t.k + 1) << PLACE_SIDE_LOG2 <= a.k;
+}
+
+/* The tile of a turn of the block. */
+static __device__ __forceinline__ const place_spot &place_spot_of(const place_spot *spots,
+                                                                  uint32_t turn)
+{
+    return spots[turn % (2 * PLACE_AHEAD)];
+}
+
+/* Before the barrier of every turn, whose tile is i: the places of those that come after the ones
+ * known. The last user of what is overwritten is behind the barrier of the turn before. */
+static __device__ __forceinline__ void place_look_ahead(const place_job &a, uint32_t i,
+                                                        uint32_t turn, place_spot *spots)
+{
+    if (turn % PLACE_AHEAD == 1)
+        place_look(a, i + (PLACE_AHEAD - 1) * gridDim.x,
+                   spots + (turn / PLACE_AHEAD + 1) % 2 * PLACE_AHEAD);
+}
+
+/* A number that is found once: the compiler would find the sums below anew for every tile. */
+static __device__ __forceinline__ uint32_t place_once(uint32_t x)
+{
+    asm volatile("" : "+r"(x));
+    return x;
 }
 
 /* A thread's first item. */
@@ -125,195 +259,280 @@ static __device__ __forceinline__ place_item place_first(const place_plane &p)
             item.at += p.low_at[b];
             item.rc += p.low_rc[b];
         }
+    item.at = place_once(item.at);
+    item.rc = place_once(item.rc);
     return item;
 }
 
-/* The item of a turn; false: there is none, or it lies beyond the weight. */
-static __device__ __forceinline__ bool place_turn(const place_plane &p, const place_item &first,
-                                                  const place_tile &t, uint32_t turn,
-                                                  place_item *item)
+/* A thread's first byte of the stage. */
+static __device__ __forceinline__ uint32_t place_first_in(const uint32_t (&low)[PLACE_THREAD_BITS])
 {
-    item->at = first.at + p.high_at[turn];
-    item->rc = first.rc + p.high_rc[turn];
-    return turn * PLACE_THREADS + threadIdx.x < p.count &&
-           (t.n << p.log2_rows) + (item->rc >> 16) < p.rows &&
-           (t.k << p.log2_columns) + (item->rc & 0xFFFFu) < p.columns;
-}
-
-/* Turns of a tile. */
-static __device__ __forceinline__ uint32_t place_turns(const place_plane &p)
-{
-    return (p.count + PLACE_THREADS - 1) / PLACE_THREADS;
-}
-
-/* Four nibbles to a byte each, and back. */
-static __device__ __forceinline__ uint32_t place_spread(uint32_t nibbles)
-{
-    uint32_t x = nibbles & 0xFFFFu;
-    x = (x | x << 8) & 0x00FF00FFu;
-    return (x | x << 4) & 0x0F0F0F0Fu;
-}
-
-static __device__ __forceinline__ uint32_t place_join(uint32_t low, uint32_t high)
-{
-    return __byte_perm(low | low >> 4, high | high >> 4, 0x6420);
-}
-
-/* The staged word that holds byte (row, column), of a stage with a byte for each code. */
-static __device__ __forceinline__ uint32_t place_staged(uint32_t row, uint32_t column)
-{
-    return row * (PLACE_PITCH / 4) + column / 4;
-}
-
-/* The byte of the stage where an item begins. */
-static __device__ __forceinline__ uint32_t place_in(const place_plane &p, uint32_t rc)
-{
-    return (rc >> 16) * p.pitch + (rc & 0xFFFFu) / (p.stage == PLACE_PACKED ? 2 : 1);
-}
-
-/* A word of codes as it is stored, from the stage. */
-template <int BITS, int STAGE>
-static __device__ __forceinline__ uint32_t place_gather(const place_plane &p, const uint8_t *b)
-{
-    const uint32_t *w = (const uint32_t *)b;
-    if constexpr (STAGE == PLACE_PACKED || (STAGE == PLACE_RUN && BITS == 8)) {
-        return w[0];
-    } else if constexpr (STAGE == PLACE_RUN) {
-        return place_join(w[0], w[1]);
-    } else {
-        uint32_t word = 0;
+    uint32_t in = 0;
 #pragma unroll
-        for (int i = 32 / BITS - 1; i >= 0; i--)
-            word = word * (1u << BITS) + b[p.in[i]];
-        return word;
-    }
+    for (int b = 0; b < PLACE_THREAD_BITS; b++)
+        if (threadIdx.x >> b & 1)
+            in ^= low[b];
+    return place_once(in);
 }
 
-/* The inverse: a stored word to the stage. */
-template <int BITS>
-static __device__ __forceinline__ void place_scatter(const place_plane &p, uint8_t *b,
-                                                     uint32_t word)
+/* Whether an item of a tile of codes or values lies within the weight. FULL: the tile does. */
+template <bool FULL>
+static __device__ __forceinline__ bool place_inside(const place_job &a, const place_spot &s,
+                                                    uint32_t rc)
 {
-    if (p.stage == PLACE_PACKED || (p.stage == PLACE_RUN && BITS == 8)) {
-        *(uint32_t *)b = word;
-        return;
-    }
-    if (BITS == 4 && p.stage == PLACE_RUN) {
-        ((uint32_t *)b)[0] = place_spread(word);
-        ((uint32_t *)b)[1] = place_spread(word >> 16);
-        return;
-    }
+    return FULL || (s.n + (rc >> 16) < a.n && s.k + (rc & 0xFFFFu) < a.k);
+}
+
+template <bool FULL>
+static __device__ __forceinline__ void place_load_as(const place_job &a, const place_item &first,
+                                                     const place_spot &s, uint32_t round,
+                                                     place_words *words)
+{
+    const place_plane &p = a.plane[PLACE_FROM];
+    const uint32_t bytes = p.wide ? 16 : 4;
+    const uint8_t *in = p.data + (s.base[PLACE_FROM] + first.at) * bytes;
+    const uint32_t *high_at = p.high_at + round * PLACE_WORDS;
+    const uint32_t *high_rc = p.high_rc + round * PLACE_WORDS;
+    if (p.wide) {
 #pragma unroll
-    for (int i = 0; i < 32 / BITS; i++)
-        b[p.in[i]] = (uint8_t)(word >> BITS * i & ((1u << BITS) - 1));
-}
-
-/* Whether all items of a tile lie within the weight, and every thread has one in every turn. */
-static __device__ __forceinline__ bool place_full(const place_plane &p, const place_tile &t)
-{
-    return (t.n + 1) << p.log2_rows <= p.rows && (t.k + 1) << p.log2_columns <= p.columns &&
-           p.count % PLACE_THREADS == 0;
-}
-
-/* QUICK: the tile is full, and codes change by an exclusive or alone. */
-template <bool QUICK>
-static __device__ __forceinline__ uint32_t place_map(const dev_map &map, uint32_t word)
-{
-    return QUICK ? word ^ (map.before ^ map.after) : dev_map_word(word, map);
-}
-
-template <int BITS, int STAGE, bool QUICK>
-static __device__ __forceinline__ void place_put_as(const place_plane &p, const place_item &first,
-                                                    const place_tile &t, const uint8_t *stage,
-                                                    const dev_map &map)
-{
-    const uint64_t base = place_base(p, t);
-    const uint32_t in = place_in(p, first.rc), turns = place_turns(p);
-    const int step = STAGE == PLACE_PACKED ? 4 : 32 / BITS; /* bytes of a staged word */
-#pragma unroll(QUICK ? 4 : 1)
-    for (uint32_t i = 0; i < turns; i++) {
-        place_item item = {first.at + p.high_at[i], 0};
-        if (!QUICK && !place_turn(p, first, t, i, &item))
-            continue;
-        const uint8_t *b = stage + in + p.high_in[i];
-        if (STAGE != PLACE_BYTES && p.wide) {
-            uint32_t w[4];
-#pragma unroll
-            for (int j = 0; j < 4; j++)
-                w[j] = place_map<QUICK>(map, place_gather<BITS, STAGE>(p, b + j * step));
-            ((uint4 *)p.data)[base + item.at] = make_uint4(w[0], w[1], w[2], w[3]);
-        } else {
-            ((uint32_t *)p.data)[base + item.at] =
-                place_map<QUICK>(map, place_gather<BITS, STAGE>(p, b));
+        for (int i = 0; i < PLACE_WORDS; i += 4) {
+            const uint4 v = place_inside<FULL>(a, s, first.rc + high_rc[i])
+                                ? dev_load16(in + high_at[i] * 16ull)
+                                : make_uint4(0, 0, 0, 0);
+            words->w[i] = v.x;
+            words->w[i + 1] = v.y;
+            words->w[i + 2] = v.z;
+            words->w[i + 3] = v.w;
         }
+    } else {
+#pragma unroll
+        for (int i = 0; i < PLACE_WORDS; i++)
+            words->w[i] = place_inside<FULL>(a, s, first.rc + high_rc[i])
+                              ? dev_load4(in + high_at[i] * 4ull)
+                              : 0;
     }
 }
 
-/* All words of a tile from the stage to memory, through the map. */
-template <int BITS, int STAGE>
-static __device__ __forceinline__ void place_put(const place_plane &p, const place_item &first,
-                                                 const place_tile &t, const uint32_t *stage,
-                                                 const dev_map &map)
+/* A round's words of a tile from memory; of those beyond the weight nothing is read. */
+static __device__ __forceinline__ void place_load(const place_job &a, const place_item &first,
+                                                  const place_spot &s, uint32_t round,
+                                                  place_words *words)
 {
-    if (place_full(p, t) && map.kind == 0)
-        place_put_as<BITS, STAGE, true>(p, first, t, (const uint8_t *)stage, map);
+    if (s.full)
+        place_load_as<true>(a, first, s, round, words);
     else
-        place_put_as<BITS, STAGE, false>(p, first, t, (const uint8_t *)stage, map);
+        place_load_as<false>(a, first, s, round, words);
 }
 
-/* Asks for bytes that will be read soon. */
-static __device__ __forceinline__ void place_ask(const void *at)
+/* __byte_perm() by a selector that has no other bits. */
+static __device__ __forceinline__ uint32_t place_bytes(uint32_t a, uint32_t b, uint32_t selector)
 {
-    asm volatile("prefetch.global.L2 [%0];" : : "l"(at));
+    uint32_t r;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(selector));
+    return r;
+}
+
+/* An exchange between all registers whose numbers differ in a bit. */
+template <int BIT>
+static __device__ __forceinline__ void place_exchange_bytes(uint32_t low, uint32_t high,
+                                                            place_words *words)
+{
+#pragma unroll
+    for (int i = 0; i < PLACE_WORDS; i++) {
+        const uint32_t a = words->w[i & ~BIT], b = words->w[i | BIT];
+        if (i & BIT)
+            continue;
+        words->w[i] = place_bytes(a, b, low);
+        words->w[i | BIT] = place_bytes(a, b, high);
+    }
+}
+
+template <int BIT> static __device__ __forceinline__ void place_exchange_nibbles(place_words *words)
+{
+    const uint32_t even = 0x0F0F0F0Fu;
+#pragma unroll
+    for (int i = 0; i < PLACE_WORDS; i++) {
+        const uint32_t a = words->w[i & ~BIT], b = words->w[i | BIT];
+        if (i & BIT)
+            continue;
+        words->w[i] = (a & even) | (b << 4 & ~even);
+        words->w[i | BIT] = (a >> 4 & even) | (b & ~even);
+    }
+}
+
+template <int BITS, int BIT>
+static __device__ __forceinline__ void place_exchange(const place_step &step, place_words *words)
+{
+    if (BITS == 4 && step.nibbles)
+        place_exchange_nibbles<BIT>(words);
+    else
+        place_exchange_bytes<BIT>(step.low, step.high, words);
+}
+
+/* A round's words to the stage, each as it is to be stored. */
+template <int BITS>
+static __device__ __forceinline__ void place_stage(const place_job &a, uint32_t in, uint32_t round,
+                                                   place_words *words, uint8_t *stage)
+{
+    const uint32_t *high_in = a.hand.high_in + round * PLACE_WORDS;
+#pragma unroll 1
+    for (uint32_t i = 0; i < a.hand.steps; i++) {
+        const place_step step = a.hand.step[i];
+        if (step.bit == 0)
+            place_exchange<BITS, 1>(step, words);
+        else if (step.bit == 1)
+            place_exchange<BITS, 2>(step, words);
+        else
+            place_exchange<BITS, 4>(step, words);
+    }
+    if (a.map.kind == 0) {
+#pragma unroll
+        for (int i = 0; i < PLACE_WORDS; i++)
+            *(uint32_t *)(stage + (in ^ high_in[i])) = words->w[i] ^ (a.map.before ^ a.map.after);
+    } else {
+#pragma unroll
+        for (int i = 0; i < PLACE_WORDS; i++)
+            *(uint32_t *)(stage + (in ^ high_in[i])) = dev_map_word(words->w[i], a.map);
+    }
+}
+
+template <int BITS, bool FULL>
+static __device__ __forceinline__ void place_put_as(const place_job &a, const place_item &first,
+                                                    uint32_t in, const place_spot &s,
+                                                    const uint8_t *stage)
+{
+    const place_plane &p = a.plane[PLACE_TO];
+    const uint32_t bytes = p.wide ? 16 : 4;
+    uint8_t *out = p.data + (s.base[PLACE_TO] + first.at) * bytes;
+    if (p.wide) {
+#pragma unroll
+        for (uint32_t i = 0; i < BITS / 2; i++)
+            if (place_inside<FULL>(a, s, first.rc + p.high_rc[i]))
+                *(uint4 *)(out + p.high_at[i] * 16ull) =
+                    *(const uint4 *)(stage + (in ^ p.high_in[i]));
+    } else {
+#pragma unroll
+        for (uint32_t i = 0; i < BITS * 2; i++)
+            if (place_inside<FULL>(a, s, first.rc + p.high_rc[i]))
+                *(uint32_t *)(out + p.high_at[i] * 4ull) =
+                    *(const uint32_t *)(stage + (in ^ p.high_in[i]));
+    }
+}
+
+/* All words of a tile from the stage to memory. */
+template <int BITS>
+static __device__ __forceinline__ void place_put(const place_job &a, const place_item &first,
+                                                 uint32_t in, const place_spot &s,
+                                                 const uint8_t *stage)
+{
+    if (s.full)
+        place_put_as<BITS, true>(a, first, in, s, stage);
+    else
+        place_put_as<BITS, false>(a, first, in, s, stage);
 }
 
 /* The place of a scale in the shared memory that holds those of a tile. */
-static __device__ __forceinline__ uint32_t place_scale(const place_plane &p, uint32_t rc)
+static __host__ __device__ __forceinline__ uint32_t place_scale(const place_plane &p, uint32_t rc)
 {
     return (rc >> 16) << p.log2_columns | (rc & 0xFFFFu);
 }
 
-static __device__ __forceinline__ uint32_t place_bits_at(const place_plane &p, uint64_t at)
+/* The same of the block of a code in row and column `rc`. */
+static __host__ __device__ __forceinline__ uint32_t place_scale_of(const place_plane &p,
+                                                                   uint32_t rc)
+{
+    return rc >> 16 >> (PLACE_SIDE_LOG2 - p.log2_rows) << p.log2_columns |
+           (rc & 0xFFFFu) >> (PLACE_SIDE_LOG2 - p.log2_columns);
+}
+
+/* Whether a thread has a scale in a turn: all have one where a tile has more than the first. */
+static __device__ __forceinline__ bool place_has(const place_plane &p, uint32_t turn)
+{
+    return turn * PLACE_THREADS < p.count && (turn > 0 || threadIdx.x < p.count);
+}
+
+/* And whether it lies within the weight. */
+template <bool FULL>
+static __device__ __forceinline__ bool place_has_inside(const place_plane &p,
+                                                        const place_item &first,
+                                                        const place_spot &s, uint32_t turn)
+{
+    const uint32_t rc = first.rc + p.high_rc[turn];
+    return place_has(p, turn) &&
+           (FULL || ((s.n >> (PLACE_SIDE_LOG2 - p.log2_rows)) + (rc >> 16) < p.rows &&
+                     (s.k >> (PLACE_SIDE_LOG2 - p.log2_columns)) + (rc & 0xFFFFu) < p.columns));
+}
+
+/* A thread's scales of a tile: between memory and registers, or shared memory and memory. */
+struct place_get_scales {
+    uint32_t (&bits)[PLACE_SCALE_TURNS];
+
+    template <typename T>
+    __device__ __forceinline__ void operator()(const place_plane &, uint32_t turn, T *at) const
+    {
+        bits[turn] = *at;
+    }
+};
+
+struct place_put_scales {
+    const uint8_t *scales;
+    uint32_t in; /* of the thread's first */
+
+    template <typename T>
+    __device__ __forceinline__ void operator()(const place_plane &p, uint32_t turn, T *at) const
+    {
+        *at = (T) * (const uint32_t *)(scales + (in ^ p.high_in[turn]));
+    }
+};
+
+template <typename T, bool FULL, typename DO>
+static __device__ __forceinline__ void place_each_scale(const place_plane &p,
+                                                        const place_item &first,
+                                                        const place_spot &s, uint64_t base,
+                                                        const DO &act)
+{
+    T *data = (T *)p.data + (base + first.at);
+#pragma unroll
+    for (uint32_t i = 0; i < PLACE_SCALE_TURNS; i++)
+        if (place_has_inside<FULL>(p, first, s, i))
+            act(p, i, data + p.high_at[i]);
+}
+
+template <typename T, typename DO>
+static __device__ __forceinline__ void place_scales_as(const place_plane &p,
+                                                       const place_item &first,
+                                                       const place_spot &s, uint64_t base,
+                                                       const DO &act)
+{
+    if (s.full)
+        place_each_scale<T, true>(p, first, s, base, act);
+    else
+        place_each_scale<T, false>(p, first, s, base, act);
+}
+
+/* What is done with each scale of a thread, by its width. */
+template <typename DO>
+static __device__ __forceinline__ void place_scales(const place_plane &p, const place_item &first,
+                                                    const place_spot &s, uint64_t base,
+                                                    const DO &act)
 {
     if (p.width == 8)
-        return p.data[at];
-    return p.width == 16 ? ((const uint16_t *)p.data)[at] : ((const uint32_t *)p.data)[at];
+        place_scales_as<uint8_t>(p, first, s, base, act);
+    else if (p.width == 16)
+        place_scales_as<uint16_t>(p, first, s, base, act);
+    else
+        place_scales_as<uint32_t>(p, first, s, base, act);
 }
 
-/* All scales of a tile from memory. */
-static __device__ __forceinline__ void place_take_scales(const place_plane &p,
-                                                         const place_item &first,
-                                                         const place_tile &t, uint32_t *scales)
+/* Scales wait in shared memory; `in`: the thread's first byte there. */
+static __device__ __forceinline__ void place_keep_scales(
+    const place_plane &p, uint32_t in, const uint32_t (&bits)[PLACE_SCALE_TURNS],
+    uint32_t *scales)
 {
-    const uint64_t base = place_base(p, t);
-#pragma unroll 1
-    for (uint32_t i = 0; i < place_turns(p); i++) {
-        place_item item;
-        if (place_turn(p, first, t, i, &item))
-            scales[place_scale(p, item.rc)] = place_bits_at(p, base + item.at);
-    }
-}
-
-/* And to memory. */
-static __device__ __forceinline__ void place_put_scales(const place_plane &p,
-                                                        const place_item &first,
-                                                        const place_tile &t,
-                                                        const uint32_t *scales)
-{
-    const uint64_t base = place_base(p, t);
-#pragma unroll 1
-    for (uint32_t i = 0; i < place_turns(p); i++) {
-        place_item item;
-        if (!place_turn(p, first, t, i, &item))
-            continue;
-        const uint32_t bits = scales[place_scale(p, item.rc)];
-        if (p.width == 8)
-            p.data[base + item.at] = (uint8_t)bits;
-        else if (p.width == 16)
-            ((uint16_t *)p.data)[base + item.at] = (uint16_t)bits;
-        else
-            ((uint32_t *)p.data)[base + item.at] = bits;
-    }
+#pragma unroll
+    for (uint32_t i = 0; i < PLACE_SCALE_TURNS; i++)
+        if (place_has(p, i))
+            *(uint32_t *)((uint8_t *)scales + (in ^ p.high_in[i])) = bits[i];
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* The arguments of the kernels for every layout: tables of bits for the kernels' tiles, and how
  * many blocks of threads a device takes. Host code alone. See cuda_place.cuh.
  */
-#include "kernels/cuda/cuda_place.cuh"
+#include "kernels/cuda/cuda_place_hand.h"
 
 extern "C" {
 #include "kernels/op/place_bits.h"
@@ -27,12 +27,13 @@ static bool dim_of(const struct tp_layout_dim &from, uint64_t per, place_dim *d)
         if (from.size[m] > 0xFFFFFFFFu || from.stride[m] % per != 0)
             return false;
         d->size[m] = (uint32_t)from.size[m];
+        d->by[m] = dev_reciprocal_of(d->size[m]);
         d->stride[m] = from.stride[m] / per;
     }
     return true;
 }
 
-/* Bit b of an item's number: of the thread's, or of the turn's. */
+/* A bit of a thread's number, or (from PLACE_THREAD_BITS on) of a turn's. */
 static bool add_bit(const struct tp_tile_bit &bit, uint32_t b, uint64_t per, place_plane *p)
 {
     const uint64_t at = bit.at / per;
@@ -52,92 +53,187 @@ static bool add_bit(const struct tp_tile_bit &bit, uint32_t b, uint64_t per, pla
     return true;
 }
 
-/* Tables for tiles of so many stored elements, `per` to an item. */
+/* A plane without its tables: tiles of so many stored elements, `per` to an item. */
 static bool plane_of(const struct any_plane &from, unsigned n, unsigned k, uint64_t per,
                      struct tp_tile_bits *bits, place_plane *p)
 {
-    const struct tp_layout_dim &e = from.layout.dim[TP_DIM_E];
     const unsigned inner = log2_of(per);
     memset(p, 0, sizeof *p);
-    if (e.modes != 1 || e.stride[0] % per != 0 || !tp_tile_bits_of(&from.layout, n, k, bits) ||
-        bits->bits < inner || bits->bits - inner > PLACE_THREAD_BITS + log2_of(PLACE_TURNS))
+    if (!tp_tile_bits_of(&from.layout, n, k, bits) || bits->bits < inner ||
+        bits->bits - inner > PLACE_THREAD_BITS + log2_of(PLACE_TURNS))
         return false;
     p->data = from.data;
     p->width = tp_element_bits((enum tp_element)from.element);
     p->count = 1u << (bits->bits - inner);
     p->log2_rows = n;
     p->log2_columns = k;
-    p->expert = e.stride[0] / per;
-    for (uint32_t b = inner; b < bits->bits; b++)
-        if (!add_bit(bits->bit[b], b - inner, per, p))
+    return dim_of(from.layout.dim[TP_DIM_E], per, &p->e) && dim_of(bits->rows, per, &p->n) &&
+           dim_of(bits->columns, per, &p->k);
+}
+
+/* Tables for items that are counted as they are stored. */
+static bool add_stored(const struct tp_tile_bits &bits, uint64_t per, place_plane *p)
+{
+    const unsigned inner = log2_of(per);
+    for (uint32_t b = inner; b < bits.bits; b++)
+        if (!add_bit(bits.bit[b], b - inner, per, p))
             return false;
-    return dim_of(bits->rows, per, &p->n) && dim_of(bits->columns, per, &p->k);
+    return true;
 }
 
-/* The codes of an item are neighbours in a row. */
-static bool is_run(const struct tp_tile_bits &bits, unsigned inner)
+/* ---- codes and values ------------------------------------------------------ */
+
+/* The bit of a tile as cuda_place_hand.cu counts them. */
+static uint8_t number_of(const struct tp_tile_bit &bit)
 {
-    bool run = true;
-    for (uint32_t b = 0; b < inner; b++)
-        run = run && bits.bit[b].at == (uint64_t)1 << b && bits.bit[b].column == 1u << b;
-    return run;
+    return (uint8_t)(bit.row ? PLACE_SIDE_LOG2 + log2_of(bit.row) : log2_of(bit.column));
 }
 
-/* The codes of a word, which hold no code beyond the weight. */
-static bool word_of(const struct tp_tile_bits &bits, unsigned inner, struct tp_box3 box,
-                    place_plane *p)
+/* One end of the way of the codes of a tile. */
+struct end {
+    struct tp_tile_bits bits;
+    uint8_t order[PLACE_BITS];
+    uint64_t per; /* elements of an item */
+    struct place_plane *plane;
+};
+
+/* Items of so many codes lie side by side, and none holds codes beyond the weight. */
+static bool are_items(const struct tp_tile_bits &bits, uint64_t per, struct tp_box3 box)
 {
-    for (uint32_t b = 0; b < inner; b++) {
+    for (uint32_t b = 0; b < log2_of(per); b++) {
         const struct tp_tile_bit &bit = bits.bit[b];
         if (bit.at != (uint64_t)1 << b || box.n % (2 * bit.row + (bit.row == 0)) != 0 ||
             box.k % (2 * bit.column + (bit.column == 0)) != 0)
             return false;
-        for (uint32_t i = 0; i < 8; i++)
-            if (i >> b & 1)
-                p->in[i] += bit.row * PLACE_PITCH + bit.column;
     }
     return true;
 }
 
-/* Items of four words, which are neighbours in a row. */
-static bool wide_of(const struct any_plane &from, uint64_t per, struct tp_box3 box,
-                    place_plane *p)
+static bool end_of(const struct any_plane &from, uint64_t per, struct tp_box3 box, end *e)
 {
-    struct tp_tile_bits bits;
-    p->wide = box.k % (4 * per) == 0 &&
-              plane_of(from, PLACE_SIDE_LOG2, PLACE_SIDE_LOG2, 4 * per, &bits, p) &&
-              is_run(bits, log2_of(4 * per));
-    return p->wide;
-}
-
-/* Where the items of a turn lie in the stage. */
-static void stage_of(bool run, bool packed, place_plane *p)
-{
-    p->stage = !run ? PLACE_BYTES : p->width == 4 && packed ? PLACE_PACKED : PLACE_RUN;
-    p->pitch = p->stage == PLACE_PACKED ? PLACE_PACKED_PITCH : PLACE_PITCH;
-    for (uint32_t turn = 0; turn < PLACE_TURNS; turn++)
-        p->high_in[turn] = (p->high_rc[turn] >> 16) * p->pitch +
-                           (p->high_rc[turn] & 0xFFFFu) / (p->stage == PLACE_PACKED ? 2 : 1);
-}
-
-bool tp_cuda_place_codes(const struct any_plane &from, struct tp_box3 box, bool packed,
-                         place_plane *plane)
-{
-    const unsigned width = tp_element_bits((enum tp_element)from.element);
-    struct tp_tile_bits bits;
-    bool run = true;
-    if (from.data == NULL || (width != 4 && width != 8) || box.n > 0x3FFFFFFFu ||
-        box.k > 0x3FFFFFFFu)
+    const uint32_t side = PLACE_SIDE_LOG2;
+    if (!plane_of(from, side, side, per, &e->bits, e->plane) || !are_items(e->bits, per, box))
         return false;
-    if (!wide_of(from, 32 / width, box, plane)) {
-        if (!plane_of(from, PLACE_SIDE_LOG2, PLACE_SIDE_LOG2, 32 / width, &bits, plane) ||
-            !word_of(bits, log2_of(32 / width), box, plane))
+    for (uint32_t b = 0; b < PLACE_BITS; b++)
+        e->order[b] = number_of(e->bits.bit[b]);
+    for (uint32_t b = log2_of(per); b < PLACE_BITS; b++) /* whole items behind each other */
+        if (e->bits.bit[b].at % per != 0)
             return false;
-        run = is_run(bits, log2_of(32 / width));
+    e->per = per;
+    return true;
+}
+
+/* Codes in items of four words, or else of one. */
+static bool codes_of(const struct any_plane &from, struct tp_box3 box, bool wide, end *e)
+{
+    const uint64_t word = 32 / tp_element_bits((enum tp_element)from.element);
+    const bool done = wide && end_of(from, 4 * word, box, e);
+    if (!done && !end_of(from, word, box, e))
+        return false;
+    e->plane->wide = done;
+    return true;
+}
+
+/* Values lie in rows. */
+static bool values_of(uint8_t *data, struct tp_box3 box, end *e)
+{
+    struct any_plane rows;
+    memset(&rows, 0, sizeof rows);
+    rows.data = data;
+    rows.element = TP_ELEM_F32;
+    const uint64_t size[3] = {box.e, box.n, box.k}, stride[3] = {box.n * box.k, box.k, 1};
+    for (int d = 0; d < 3; d++) {
+        rows.layout.dim[d].modes = 1;
+        rows.layout.dim[d].size[0] = size[d];
+        rows.layout.dim[d].stride[0] = stride[d];
     }
-    stage_of(run, packed, plane);
-    plane->rows = (uint32_t)box.n;
-    plane->columns = (uint32_t)box.k;
+    return end_of(rows, PLACE_EIGHT, box, e);
+}
+
+/* Tables for what is stored: items in their order, and where they wait in the stage. */
+static bool add_to(const end &to, uint32_t inner, const uint32_t *bank)
+{
+    const uint32_t skip = log2_of(to.per) - inner; /* words of an item */
+    place_plane *p = to.plane;
+    for (uint32_t b = 0; b < PLACE_THREAD_BITS; b++)
+        p->low_in[b] = bank[b + skip];
+    for (uint32_t turn = 0; turn < PLACE_TURNS; turn++)
+        for (uint32_t b = PLACE_THREAD_BITS; b + skip + inner < PLACE_BITS; b++)
+            if (turn >> (b - PLACE_THREAD_BITS) & 1)
+                p->high_in[turn] ^= bank[b + skip];
+    return add_stored(to.bits, to.per, p);
+}
+
+static const struct tp_tile_bit &bit_of(const end &e, uint8_t number)
+{
+    uint32_t b = 0;
+    while (e.order[b] != number)
+        b++;
+    return e.bits.bit[b];
+}
+
+/* Tables for what comes, as it is spread: items of a register, or of several. */
+static bool add_from(const end &from, const struct place_spread &s, bool values)
+{
+    const uint32_t skip = values ? 3 - s.inner : 0; /* registers of an eight are one item */
+    for (uint32_t b = 0; b < PLACE_THREAD_BITS; b++)
+        if (!add_bit(bit_of(from, s.thread[b]), b, from.per, from.plane))
+            return false;
+    for (uint32_t r = skip; r < s.regs; r++) {
+        const bool within = !values && from.plane->wide && r < 2;
+        if (!within && !add_bit(bit_of(from, s.reg[r]), PLACE_THREAD_BITS + r - skip, from.per,
+                                from.plane))
+            return false;
+    }
+    return true;
+}
+
+static bool spread_of(const end &from, const end &to, const struct place_ends &ends,
+                      uint32_t inner, struct place_spread *s)
+{
+    const bool values = ends.way == PLACE_ENCODE;
+    return tp_cuda_place_spread(from.order, to.order, inner, values, !values && from.plane->wide,
+                                log2_of(ends.block), s);
+}
+
+bool tp_cuda_place_codes(const struct place_ends &ends, place_job *job, uint32_t *join,
+                         uint32_t *lanes)
+{
+    const struct any_plane &codes = ends.from != NULL ? *ends.from : *ends.to;
+    const unsigned width = tp_element_bits((enum tp_element)codes.element);
+    const uint32_t inner = width == 4 ? 3 : 2;
+    const struct tp_box3 box = ends.box;
+    struct end from, to;
+    struct place_spread s;
+    uint32_t bank[PLACE_BITS];
+    from.plane = &job->plane[PLACE_FROM];
+    to.plane = &job->plane[PLACE_TO];
+    if ((width != 4 && width != 8) || box.n > 0x3FFFFFFFu || box.k > 0x3FFFFFFFu ||
+        !(ends.from != NULL ? codes_of(*ends.from, box, true, &from)
+                            : values_of(ends.values, box, &from)) ||
+        !(ends.to != NULL ? codes_of(*ends.to, box, true, &to) : values_of(ends.values, box, &to)))
+        return false;
+    if (!spread_of(from, to, ends, inner, &s) &&
+        (ends.way == PLACE_ENCODE || !codes_of(*ends.from, box, false, &from) ||
+         !spread_of(from, to, ends, inner, &s)))
+        return false;
+    job->n = (uint32_t)box.n;
+    job->k = (uint32_t)box.k;
+    *join = s.join;
+    *lanes = s.lanes;
+    return tp_cuda_place_hand(s, to.order, &job->hand, bank) && add_to(to, inner, bank) &&
+           add_from(from, s, ends.way == PLACE_ENCODE);
+}
+
+/* ---- scales ----------------------------------------------------------------- */
+
+/* Where scales wait in shared memory. */
+static bool add_waiting(place_plane *p)
+{
+    for (uint32_t b = 0; b < PLACE_THREAD_BITS; b++)
+        p->low_in[b] = 4 * place_scale(*p, p->low_rc[b]);
+    for (uint32_t turn = 0; turn < PLACE_TURNS; turn++)
+        p->high_in[turn] = 4 * place_scale(*p, p->high_rc[turn]);
     return true;
 }
 
@@ -145,41 +241,51 @@ bool tp_cuda_place_codes(const struct any_plane &from, struct tp_box3 box, bool 
 static bool whole_rows(const struct any_plane &from, struct tp_box3 box, place_plane *p)
 {
     struct tp_tile_bits bits;
-    if (!plane_of(from, PLACE_SIDE_LOG2, 0, 1, &bits, p))
+    if (!plane_of(from, PLACE_SIDE_LOG2, 0, 1, &bits, p) || !add_stored(bits, 1, p))
         return false;
     p->k.modes = 1;
     p->k.stride[0] = 0;
     p->rows = (uint32_t)box.n;
     p->columns = 0x7FFFFFFFu;
-    return true;
+    return add_waiting(p);
 }
 
-bool tp_cuda_place_scales(const struct any_plane &from, struct tp_box3 box, place_plane *plane)
+bool tp_cuda_place_scales(const struct any_plane &from, uint32_t code_bits, struct tp_box3 box,
+                          place_plane *plane)
 {
     struct tp_tile_bits bits;
     const uint64_t per_n = from.per_n, per_k = from.per_k;
     if (from.data != NULL && per_n == 1 && per_k > PLACE_SIDE && per_k >= box.k)
         return whole_rows(from, box, plane);
     if (from.data == NULL || !is_power_of_two(per_n) || !is_power_of_two(per_k) ||
-        per_n > PLACE_SIDE || per_k > PLACE_SIDE || per_n * per_k < 16 ||
+        per_n > PLACE_SIDE || per_k > PLACE_SIDE || per_n * per_k < 4 * code_bits ||
         !plane_of(from, PLACE_SIDE_LOG2 - log2_of(per_n), PLACE_SIDE_LOG2 - log2_of(per_k), 1,
-                  &bits, plane))
+                  &bits, plane) ||
+        !add_stored(bits, 1, plane))
         return false;
     plane->rows = (uint32_t)dev_ceil(box.n, per_n);
     plane->columns = (uint32_t)dev_ceil(box.k, per_k);
-    return true;
+    return add_waiting(plane);
 }
 
-struct place_grid tp_cuda_place_grid(struct tp_box3 box, const place_plane &plane)
+struct place_grid tp_cuda_place_grid(struct tp_box3 box, bool n_first)
 {
     const uint64_t n = dev_ceil(box.n, PLACE_SIDE), k = dev_ceil(box.k, PLACE_SIDE);
-    struct place_grid g = {0, 0, 0, (uint32_t)n, (uint32_t)k,
-                           plane.n.stride[0] <= plane.k.stride[0]};
+    struct place_grid g = {0, 0, (uint32_t)n, (uint32_t)k, n_first, {0, 0}, {0, 0}};
     if (n * k != 0 && box.e <= 0x7FFFFFFFu / (n * k)) {
         g.rows = (uint32_t)(box.e * n);
-        g.count = (uint32_t)(box.e * n * k);
+        g.count = g.rows * g.k;
+        g.by_n = dev_reciprocal_of(g.n);
+        g.by_inner = dev_reciprocal_of(n_first ? g.rows : g.k);
     }
     return g;
+}
+
+void tp_cuda_place_high_scales(const place_plane &values, const place_plane &scale,
+                               place_job *job)
+{
+    for (uint32_t turn = 0; turn < PLACE_TURNS; turn++)
+        job->high_scale[turn] = place_scale_of(scale, values.high_rc[turn]);
 }
 
 uint32_t tp_cuda_place_blocks(const void *kernel, const place_grid &grid)

@@ -1,141 +1,104 @@
 /* Codes from one layout to another, and back to values, where both have tables of bits
- * (cuda_place.cuh): whole words are read in the order in which they are stored, put in rows in
- * shared memory, and leave it in the other order or as values.
+ * (cuda_place.cuh): whole words are read in the order in which they are stored, exchanged in
+ * registers, and leave shared memory in the other order or as values. The words of the next tile
+ * are on their way while a tile is written.
  *
  * Scales that are stored alike in both go the same way; others are made by cuda_any.cu, which also
  * takes other shapes. Invariant: bytes equal tp_repack_ref and tp_decode_ref.
  */
 #include "kernels/cuda/cuda_place.cuh"
+#include "kernels/cuda/cuda_values.cuh"
 
-enum { MOVE_TURNS = 8 /* words of a thread that are on their way */ };
-
-struct place_repack {
-    struct place_plane codes, scale;           /* what is written */
-    struct place_plane from_codes, from_scale; /* what is read */
-    struct place_grid grid;
-    dev_map map; /* from stored to stored */
+/* What a block of threads knows of itself for all its tiles. */
+struct place_self {
+    place_item from, to, from_scale, to_scale; /* a thread's first items */
+    uint32_t in, out;                          /* its first bytes of the stage */
+    uint32_t from_scale_in, to_scale_in;       /* its first scales in shared memory */
 };
 
-/* Words of a tile to the stage. */
-template <int BITS>
-static __device__ __forceinline__ void take_words(const place_plane &p, const place_item &first,
-                                                  const place_tile &t, uint8_t *stage,
-                                                  const dev_map &map)
+static __device__ __forceinline__ place_self self_of(const place_job &a)
 {
-    const uint8_t *in = p.data + place_base(p, t) * 4;
-    const uint32_t at = place_in(p, first.rc);
-    for (uint32_t i = 0; i < BITS * 2; i += MOVE_TURNS) {
-        uint32_t word[MOVE_TURNS];
-        place_item item;
+    const place_plane *p = a.plane;
+    return place_self{place_first(p[PLACE_FROM]),
+                      place_first(p[PLACE_TO]),
+                      place_first(p[PLACE_FROM_SCALE]),
+                      place_first(p[PLACE_TO_SCALE]),
+                      place_first_in(a.hand.low_in),
+                      place_first_in(p[PLACE_TO].low_in),
+                      place_first_in(p[PLACE_FROM_SCALE].low_in),
+                      place_first_in(p[PLACE_TO_SCALE].low_in)};
+}
+
+/* A thread's codes and scales of a tile as loaded. */
+template <int BITS> struct place_taken {
+    place_words words[BITS / 4];
+    uint32_t scales[PLACE_SCALE_TURNS];
+};
+
+template <int BITS>
+static __device__ __forceinline__ void take(const place_job &a, const place_self &self,
+                                            const place_spot &s, place_taken<BITS> *taken)
+{
+    const place_plane &scale = a.plane[PLACE_FROM_SCALE];
 #pragma unroll
-        for (uint32_t j = 0; j < MOVE_TURNS; j++)
-            word[j] = place_turn(p, first, t, i + j, &item) ? dev_load4(in + item.at * 4ull) : 0;
+    for (uint32_t round = 0; round < BITS / 4; round++)
+        place_load(a, self.from, s, round, &taken->words[round]);
+    place_scales(scale, self.from_scale, s, s.base[PLACE_FROM_SCALE],
+                 place_get_scales{taken->scales});
+}
+
+/* The tiles of a block of threads, one after the other: put(spot, stage, out, scales) writes
+ * what waits in shared memory, scale(bits) is what waits of a scale. */
+template <int BITS, typename SCALE, typename PUT>
+static __device__ __forceinline__ void move_tiles(const place_job &a, const place_self &self,
+                                                  SCALE scale, PUT put)
+{
+    __shared__ place_shared<BITS> shared;
+    const place_plane &scales = a.plane[PLACE_FROM_SCALE];
+    place_taken<BITS> taken = {};
+    place_look(a, blockIdx.x, shared.spots);
+    __syncthreads();
+    take<BITS>(a, self, shared.spots[0], &taken);
+    for (uint32_t i = blockIdx.x, turn = 0; i < a.grid.count; i += gridDim.x, turn++) {
+        const uint32_t other = turn % 2 * shared.other;
+        uint32_t *waiting = shared.scales[turn % 2];
 #pragma unroll
-        for (uint32_t j = 0; j < MOVE_TURNS; j++)
-            if (place_turn(p, first, t, i + j, &item))
-                place_scatter<BITS>(p, stage + at + p.high_in[i + j], dev_map_word(word[j], map));
-    }
-}
-
-/* The same of items of four words. */
-template <int BITS>
-static __device__ __forceinline__ void take_wide(const place_plane &p, const place_item &first,
-                                                 const place_tile &t, uint8_t *stage,
-                                                 const dev_map &map)
-{
-    const uint8_t *in = p.data + place_base(p, t) * 16;
-    const uint32_t at = place_in(p, first.rc), step = p.stage == PLACE_PACKED ? 4 : 32 / BITS;
-    uint4 w[BITS / 2];
-    place_item item;
+        for (uint32_t round = 0; round < BITS / 4; round++)
+            place_stage<BITS>(a, self.in ^ other, round, &taken.words[round], shared.stage);
 #pragma unroll
-    for (uint32_t i = 0; i < BITS / 2; i++)
-        w[i] = place_turn(p, first, t, i, &item) ? dev_load16(in + item.at * 16ull)
-                                                 : make_uint4(0, 0, 0, 0);
-#pragma unroll
-    for (uint32_t i = 0; i < BITS / 2; i++) {
-        uint8_t *b = stage + at + p.high_in[i];
-        if (!place_turn(p, first, t, i, &item))
-            continue;
-        place_scatter<BITS>(p, b, dev_map_word(w[i].x, map));
-        place_scatter<BITS>(p, b + step, dev_map_word(w[i].y, map));
-        place_scatter<BITS>(p, b + 2 * step, dev_map_word(w[i].z, map));
-        place_scatter<BITS>(p, b + 3 * step, dev_map_word(w[i].w, map));
-    }
-}
-
-template <int BITS>
-static __device__ __forceinline__ void take(const place_plane &p, const place_item &first,
-                                            const place_tile &t, uint32_t *stage,
-                                            const dev_map &map)
-{
-    if (p.wide)
-        take_wide<BITS>(p, first, t, (uint8_t *)stage, map);
-    else
-        take_words<BITS>(p, first, t, (uint8_t *)stage, map);
-}
-
-/* Asks for the words of a tile that comes later. */
-static __device__ __forceinline__ void ask(const place_plane &p, const place_item &first,
-                                           const place_grid &grid, uint32_t i)
-{
-    if (i >= grid.count || threadIdx.x % (p.wide ? 4 : 16) != 0)
-        return;
-    const place_tile t = place_tile_of(grid, i);
-    const uint8_t *in = p.data + place_base(p, t) * (p.wide ? 16 : 4);
-#pragma unroll 1
-    for (uint32_t j = 0; j < place_turns(p); j++) {
-        place_item item;
-        if (place_turn(p, first, t, j, &item))
-            place_ask(in + item.at * (p.wide ? 16ull : 4ull));
-    }
-}
-
-/* From the stage in the way that the plane says. */
-template <int BITS>
-static __device__ __forceinline__ void put(const place_plane &p, const place_item &first,
-                                           const place_tile &t, const uint32_t *stage)
-{
-    const dev_map same = {0, 0, 0, {0, 0}, {0, 0}};
-    if (p.stage == PLACE_BYTES)
-        place_put<BITS, PLACE_BYTES>(p, first, t, stage, same);
-    else if (BITS == 4 && p.stage == PLACE_PACKED)
-        place_put<BITS, PLACE_PACKED>(p, first, t, stage, same);
-    else
-        place_put<BITS, PLACE_RUN>(p, first, t, stage, same);
-}
-
-template <int BITS>
-static __global__ __launch_bounds__(PLACE_THREADS, 4) void
-repack_placed(const __grid_constant__ struct place_repack a)
-{
-    __shared__ __align__(16) uint32_t stage[PLACE_STAGE];
-    __shared__ uint32_t scales[PLACE_SCALES];
-    const place_item to = place_first(a.codes), from = place_first(a.from_codes);
-    const place_item to_scale = place_first(a.scale), from_scale = place_first(a.from_scale);
-    for (uint32_t i = blockIdx.x; i < a.grid.count; i += gridDim.x) {
-        const place_tile t = place_tile_of(a.grid, i);
-        ask(a.from_codes, from, a.grid, i + gridDim.x);
-        take<BITS>(a.from_codes, from, t, stage, a.map);
-        if (a.scale.data != NULL)
-            place_take_scales(a.from_scale, from_scale, t, scales);
+        for (uint32_t j = 0; j < PLACE_SCALE_TURNS; j++)
+            if (j * PLACE_THREADS < scales.count)
+                taken.scales[j] = scale(taken.scales[j]);
+        place_keep_scales(scales, self.from_scale_in, taken.scales, waiting);
+        place_look_ahead(a, i, turn, shared.spots);
+        if (i + gridDim.x < a.grid.count)
+            take<BITS>(a, self, place_spot_of(shared.spots, turn + 1), &taken);
         __syncthreads();
-        put<BITS>(a.codes, to, t, stage);
-        if (a.scale.data != NULL)
-            place_put_scales(a.scale, to_scale, t, scales);
-        __syncthreads();
+        put(place_spot_of(shared.spots, turn), shared.stage, self.out ^ other, waiting);
     }
+}
+
+template <int BITS>
+static __global__ __launch_bounds__(PLACE_THREADS, BITS == 4 ? 4 : 3) void
+repack_placed(const __grid_constant__ struct place_job a)
+{
+    const place_self self = self_of(a);
+    const auto same = [](uint32_t bits) { return bits; };
+    move_tiles<BITS>(
+        a, self, same,
+        [&](const place_spot &s, const uint8_t *stage, uint32_t out, const uint32_t *scales) {
+            place_put<BITS>(a, self.to, out, s, stage);
+            place_scales(a.plane[PLACE_TO_SCALE], self.to_scale, s, s.base[PLACE_TO_SCALE],
+                         place_put_scales{(const uint8_t *)scales, self.to_scale_in});
+        });
 }
 
 /* ---- decode -------------------------------------------------------------- */
 
-struct place_decode {
+struct place_decode : place_job {
     struct any_codec codec;
-    struct place_plane codes, scale;
-    struct place_grid grid;
-    struct any_side side; /* its global scale */
-    uint8_t *out;
-    uint32_t n, k;
-    dev_map map; /* to canonical codes */
+    struct any_plane global;
+    uint32_t element; /* of the scales */
 };
 
 /* What codes are multiplied by, from a stored scale. */
@@ -143,7 +106,7 @@ static __device__ __forceinline__ float factor_of(const place_decode &a, uint32_
                                                   float global)
 {
     float s;
-    switch (a.side.scale.element) {
+    switch (a.element) {
     case TP_ELEM_BF16:
         s = tp_bf16_to_f32((uint16_t)bits);
         break;
@@ -165,86 +128,82 @@ static __device__ __forceinline__ float factor_of(const place_decode &a, uint32_
     return s;
 }
 
-static __device__ __forceinline__ float code_value(uint32_t codec, uint32_t code)
+/* A code that is not e4m3, of a byte or in the lowest four bits. */
+template <int CODEC> static __device__ __forceinline__ float value_of(uint32_t code)
 {
-    switch (codec) {
-    case TP_CODEC_INT4:
-        return (float)((int)code - 8);
-    case TP_CODEC_INT8:
+    if (CODEC == TP_CODEC_INT8)
         return (float)(int8_t)code;
-    case TP_CODEC_FP8:
-    case TP_CODEC_MXFP8:
-        return dev_e4m3_value(code);
-    default:
-        return tp_e2m1_value((uint8_t)code);
-    }
+    code &= 15u;
+    if (CODEC == TP_CODEC_INT4) /* 2^23 and the code, less 2^23 and the code of zero */
+        return __fsub_rn(__uint_as_float(0x4B000000u | code), 8388616.0f);
+    /* e2m1 has the exponents of the smallest numbers of fp32 */
+    return __fmul_rn(__uint_as_float((code & 7u) << 22 | code >> 3 << 31), 0x1p126f);
 }
 
-/* Four values to their place. */
-template <bool BF16>
-static __device__ __forceinline__ void put_values(const place_decode &a, uint64_t at,
-                                                  uint32_t codes, float factor)
+/* Eight values of words of the stage: nibbles of one, or bytes of two. */
+template <int CODEC>
+static __device__ __forceinline__ void values_of(uint32_t low, uint32_t high, float factor,
+                                                 float (&v)[PLACE_EIGHT])
 {
-    uint32_t w[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        w[i] = __float_as_uint(tp_canonical(
-            __fmul_rn(code_value(a.codec.codec, codes >> 8 * i & 0xFFu), factor)));
-    if constexpr (BF16) {
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            w[i] = tp_f32_to_bf16(__uint_as_float(w[i]));
-        *(uint2 *)(a.out + at * 2) = make_uint2(w[0] | w[1] << 16, w[2] | w[3] << 16);
+    if constexpr (CODEC == TP_CODEC_FP8) {
+        scaled4(low, factor, v);
+        scaled4(high, factor, v + 4);
     } else {
-        *(uint4 *)(a.out + at * 4) = make_uint4(w[0], w[1], w[2], w[3]);
+        const bool bytes = CODEC == TP_CODEC_INT8;
+#pragma unroll
+        for (int i = 0; i < PLACE_EIGHT; i++)
+            v[i] = __fmul_rn(value_of<CODEC>(!bytes  ? low >> 4 * i
+                                             : i < 4 ? low >> 8 * i
+                                                     : high >> 8 * (i - 4)),
+                             factor);
     }
 }
 
-/* A warp writes the rows of a tile, four columns a lane. */
-template <bool BF16>
-static __device__ __forceinline__ void put_rows(const place_decode &a, const place_tile &t,
-                                                const uint32_t *stage, const uint32_t *scales,
-                                                float global)
+template <int CODEC, bool BF16, bool FULL>
+static __device__ __forceinline__ void put_values(const place_decode &a, const place_item &first,
+                                                  const place_spot &s, const uint8_t *stage,
+                                                  uint32_t in, const uint32_t *scales,
+                                                  float global)
 {
-    const uint32_t column = threadIdx.x % 32 * 4, k = t.k * PLACE_SIDE + column;
-    const uint32_t left = min(a.n - t.n * PLACE_SIDE, (uint32_t)PLACE_SIDE);
-    const uint32_t shift_n = PLACE_SIDE_LOG2 - a.scale.log2_rows;
-    const uint32_t shift_k = PLACE_SIDE_LOG2 - a.scale.log2_columns;
-    float factor = global;
-    if (k >= a.k)
-        return;
+    const bool bytes = CODEC == TP_CODEC_FP8 || CODEC == TP_CODEC_INT8;
+    const place_plane &p = a.plane[PLACE_TO], &scale = a.plane[PLACE_FROM_SCALE];
+    const uint64_t size = PLACE_EIGHT * (BF16 ? 2 : 4);
+    const uint32_t at = place_scale_of(scale, first.rc);
+    uint8_t *out = p.data + (s.base[PLACE_TO] + first.at) * size;
 #pragma unroll 4
-    for (uint32_t row = threadIdx.x / 32; row < left; row += PLACE_THREADS / 32) {
-        const uint64_t at = ((uint64_t)t.e * a.n + t.n * PLACE_SIDE + row) * a.k + k;
-        if (a.scale.data != NULL)
-            factor = __uint_as_float(
-                scales[row >> shift_n << a.scale.log2_columns | column >> shift_k]);
-        put_values<BF16>(a, at, stage[place_staged(row, column)], factor);
+    for (int i = 0; i < PLACE_SIDE * PLACE_SIDE / PLACE_EIGHT / PLACE_THREADS; i++) {
+        if (!place_inside<FULL>(a, s, first.rc + p.high_rc[i]))
+            continue;
+        const uint32_t *codes = (const uint32_t *)(stage + (in ^ p.high_in[i]));
+        const uint2 w = bytes ? *(const uint2 *)codes : make_uint2(codes[0], 0);
+        float v[PLACE_EIGHT], factor = global;
+        if (scale.data != NULL)
+            factor = __uint_as_float(scales[at + a.high_scale[i]]);
+        values_of<CODEC>(w.x, w.y, factor, v);
+        uint4 *to = (uint4 *)(out + p.high_at[i] * size);
+        to[0] = BF16 ? bf16x8(v) : f32x4(v);
+        if (!BF16)
+            to[1] = f32x4(v + 4);
     }
 }
 
-template <int BITS, bool BF16>
-static __global__ __launch_bounds__(PLACE_THREADS, 4) void
+#define IS_NIBBLES(codec) ((codec) == TP_CODEC_INT4 || (codec) == TP_CODEC_MXFP4)
+
+template <int CODEC, bool BF16>
+static __global__ __launch_bounds__(PLACE_THREADS, IS_NIBBLES(CODEC) ? 4 : 3) void
 decode_placed(const __grid_constant__ struct place_decode a)
 {
-    __shared__ __align__(16) uint32_t stage[PLACE_STAGE];
-    __shared__ uint32_t scales[PLACE_SCALES];
-    const place_item word = place_first(a.codes), scale = place_first(a.scale);
-    const float global = load_global(a.side, a.codec.global);
-    for (uint32_t i = blockIdx.x; i < a.grid.count; i += gridDim.x) {
-        const place_tile t = place_tile_of(a.grid, i);
-        ask(a.codes, word, a.grid, i + gridDim.x);
-        take<BITS>(a.codes, word, t, stage, a.map);
-        if (a.scale.data != NULL)
-            place_take_scales(a.scale, scale, t, scales);
-        __syncthreads();
-        for (uint32_t j = threadIdx.x; a.scale.data != NULL && j < a.scale.count;
-             j += PLACE_THREADS)
-            scales[j] = __float_as_uint(factor_of(a, scales[j], global));
-        __syncthreads();
-        put_rows<BF16>(a, t, stage, scales, global);
-        __syncthreads();
-    }
+    const place_self self = self_of(a);
+    const float global = load_global(a.global, a.codec.global);
+    move_tiles<IS_NIBBLES(CODEC) ? 4 : 8>(
+        a, self,
+        [&](uint32_t bits) { return __float_as_uint(factor_of(a, bits, global)); },
+        [&](const place_spot &s, const uint8_t *stage, uint32_t out, const uint32_t *scales) {
+            if (s.full)
+                put_values<CODEC, BF16, true>(a, self.to, s, stage, out, scales, global);
+            else
+                put_values<CODEC, BF16, false>(a, self.to, s, stage, out, scales, global);
+        });
 }
 
 /* ---- host ---------------------------------------------------------------- */
@@ -280,37 +239,29 @@ static bool scales_alike(const any_plane &a, const any_plane &b)
            b.least <= a.least && a.per_n == b.per_n && a.per_k == b.per_k;
 }
 
-/* Codes of 4 bits are staged as they are stored where both sides have neighbours in a word. */
-static bool places_of(const any_plane &source, const any_plane &target, struct tp_box3 box,
-                      place_repack *a)
-{
-    if (!tp_cuda_place_codes(source, box, true, &a->from_codes) ||
-        !tp_cuda_place_codes(target, box, true, &a->codes) ||
-        a->codes.width != a->from_codes.width)
-        return false;
-    return (a->codes.stage == PLACE_PACKED) == (a->from_codes.stage == PLACE_PACKED) ||
-           (tp_cuda_place_codes(source, box, false, &a->from_codes) &&
-            tp_cuda_place_codes(target, box, false, &a->codes));
-}
-
 static bool repack_arguments(const struct tp_op *from, const struct tp_op *to, struct tp_box3 box,
-                             const any_side &source, const any_side &target, place_repack *a)
+                             const any_side &source, const any_side &target, place_job *a)
 {
+    const struct place_ends ends = {PLACE_REPACK, &source.codes, &target.codes, NULL, box, 1};
+    const uint32_t code_bits = tp_element_bits((enum tp_element)source.codes.element);
+    uint32_t join, lanes;
     memset(a, 0, sizeof *a);
     if (source.group8.data != NULL || target.group8.data != NULL || !is_plain(from, source) ||
         !is_plain(to, target) || source.codes.data == target.codes.data ||
-        !places_of(source.codes, target.codes, box, a))
+        code_bits != tp_element_bits((enum tp_element)target.codes.element) ||
+        !tp_cuda_place_codes(ends, a, &join, &lanes))
         return false;
     if (!scales_alike(source.scale, target.scale) ||
-        !tp_cuda_place_scales(source.scale, box, &a->from_scale) ||
-        !tp_cuda_place_scales(target.scale, box, &a->scale))
-        a->scale.data = NULL;
-    a->grid = tp_cuda_place_grid(box, a->codes);
+        !tp_cuda_place_scales(source.scale, code_bits, box, &a->plane[PLACE_FROM_SCALE]) ||
+        !tp_cuda_place_scales(target.scale, code_bits, box, &a->plane[PLACE_TO_SCALE]))
+        a->plane[PLACE_TO_SCALE] = a->plane[PLACE_FROM_SCALE] = place_plane{};
+    a->grid = tp_cuda_place_grid(box, place_n_first(a->plane[PLACE_FROM]) &&
+                                          place_n_first(a->plane[PLACE_TO]));
     a->map = map_between(from, source, to, &target);
     return a->grid.count != 0;
 }
 
-template <int BITS> static void launch_repack(const place_repack &a, cudaStream_t stream)
+template <int BITS> static void launch_repack(const place_job &a, cudaStream_t stream)
 {
     const uint32_t blocks = tp_cuda_place_blocks((const void *)repack_placed<BITS>, a.grid);
     repack_placed<BITS><<<blocks, PLACE_THREADS, 0, stream>>>(a);
@@ -323,55 +274,84 @@ extern "C" void tp_cuda_repack_placed(const struct tp_op *from, const struct tp_
     const uint64_t count = args->box.e * args->box.n * args->box.k;
     const struct any_side source = tp_cuda_any_side(from, args, (void *const *)args->in);
     const struct any_side target = tp_cuda_any_side(to, args, args->out);
-    struct place_repack a;
+    struct place_job a;
     if (args->flags & TP_FAILED)
         return;
     if (!repack_arguments(from, to, args->box, source, target, &a)) {
         tp_cuda_repack_any(from, to, args);
         return;
     }
+    const bool scales = a.plane[PLACE_TO_SCALE].data != NULL;
     tp_cuda_any_pad(to, TP_ROLE_CODES, target.codes, count, stream);
-    if (a.scale.data != NULL)
+    if (scales)
         tp_cuda_any_pad(to, TP_ROLE_SCALE, target.scale, any_elements(target.scale, args->box),
                         stream);
-    if (a.codes.width == 4)
+    if (a.plane[PLACE_TO].width == 4)
         launch_repack<4>(a, stream);
     else
         launch_repack<8>(a, stream);
-    tp_cuda_repack_any_scales(from, to, args, a.scale.data != NULL);
+    tp_cuda_repack_any_scales(from, to, args, scales);
 }
 
-/* Integers' scales have the type that they were rounded to. */
+/* Integers' scales have the type that they were rounded to; eight values of a row have one. */
 static bool factors_known(const struct tp_op *op, const any_side &side)
 {
-    return !tp_op_is_int(op) || side.scale.element == (side.scale.f16 ? TP_ELEM_F16 : TP_ELEM_BF16);
+    return side.scale.data == NULL ||
+           (side.scale.per_k >= PLACE_EIGHT &&
+            (!tp_op_is_int(op) ||
+             side.scale.element == (side.scale.f16 ? TP_ELEM_F16 : TP_ELEM_BF16)));
 }
 
 static bool decode_arguments(const struct tp_op *op, struct tp_args *args, place_decode *a)
 {
     const struct tp_box3 box = args->box;
+    uint32_t join, lanes;
     memset(a, 0, sizeof *a);
-    a->side = tp_cuda_any_side(op, args, (void *const *)args->in);
+    const struct any_side side = tp_cuda_any_side(op, args, (void *const *)args->in);
     a->codec = tp_cuda_any_codec(op, args);
     if (args->flags & TP_FAILED)
         return true;
-    if (a->side.group8.data != NULL || !is_plain(op, a->side) || box.k % 8 != 0 ||
-        !factors_known(op, a->side) ||
-        !tp_cuda_place_codes(a->side.codes, box, false, &a->codes) ||
-        (!a->codec.per_tensor && !tp_cuda_place_scales(a->side.scale, box, &a->scale)))
+    const struct place_ends ends = {PLACE_DECODE, &side.codes, NULL, (uint8_t *)args->out[0],
+                                    box, 1};
+    if (side.group8.data != NULL || !is_plain(op, side) || box.k % PLACE_EIGHT != 0 ||
+        !factors_known(op, side) || !tp_cuda_place_codes(ends, a, &join, &lanes) ||
+        (!a->codec.per_tensor &&
+         !tp_cuda_place_scales(side.scale,
+                               tp_element_bits((enum tp_element)side.codes.element), box,
+                               &a->plane[PLACE_FROM_SCALE])))
         return false;
-    a->grid = tp_cuda_place_grid(box, a->codes);
-    a->out = (uint8_t *)args->out[0];
-    a->n = (uint32_t)box.n;
-    a->k = (uint32_t)box.k;
-    a->map = map_between(op, a->side, NULL, NULL);
+    tp_cuda_place_high_scales(a->plane[PLACE_TO], a->plane[PLACE_FROM_SCALE], a);
+    a->global = side.global;
+    a->element = side.scale.element;
+    a->grid = tp_cuda_place_grid(box, place_n_first(a->plane[PLACE_TO]));
+    a->map = map_between(op, side, NULL, NULL);
     return a->grid.count != 0;
 }
 
-template <int BITS, bool BF16> static void launch_decode(const place_decode &a, void *stream)
+template <int CODEC, bool BF16> static void launch_decode(const place_decode &a, void *stream)
 {
-    const uint32_t blocks = tp_cuda_place_blocks((const void *)decode_placed<BITS, BF16>, a.grid);
-    decode_placed<BITS, BF16><<<blocks, PLACE_THREADS, 0, (cudaStream_t)stream>>>(a);
+    const uint32_t blocks = tp_cuda_place_blocks((const void *)decode_placed<CODEC, BF16>, a.grid);
+    decode_placed<CODEC, BF16><<<blocks, PLACE_THREADS, 0, (cudaStream_t)stream>>>(a);
+}
+
+/* MXFP8's codes are FP8's, NVFP4's MXFP4's. */
+template <bool BF16> static void launch_codec(const place_decode &a, void *stream)
+{
+    switch (a.codec.codec) {
+    case TP_CODEC_INT4:
+        launch_decode<TP_CODEC_INT4, BF16>(a, stream);
+        break;
+    case TP_CODEC_INT8:
+        launch_decode<TP_CODEC_INT8, BF16>(a, stream);
+        break;
+    case TP_CODEC_FP8:
+    case TP_CODEC_MXFP8:
+        launch_decode<TP_CODEC_FP8, BF16>(a, stream);
+        break;
+    default:
+        launch_decode<TP_CODEC_MXFP4, BF16>(a, stream);
+        break;
+    }
 }
 
 extern "C" void tp_cuda_decode_placed(const struct tp_op *op, struct tp_args *args)
@@ -383,13 +363,8 @@ extern "C" void tp_cuda_decode_placed(const struct tp_op *op, struct tp_args *ar
     }
     if (args->flags & TP_FAILED)
         return;
-    const bool bf16 = args->dtype == TP_BF16;
-    if (a.codes.width == 4 && bf16)
-        launch_decode<4, true>(a, args->stream);
-    else if (a.codes.width == 4)
-        launch_decode<4, false>(a, args->stream);
-    else if (bf16)
-        launch_decode<8, true>(a, args->stream);
+    if (args->dtype == TP_BF16)
+        launch_codec<true>(a, args->stream);
     else
-        launch_decode<8, false>(a, args->stream);
+        launch_codec<false>(a, args->stream);
 }

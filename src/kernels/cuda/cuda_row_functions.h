@@ -42,8 +42,12 @@ void tp_cuda_int4_sized(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_int8(const struct tp_op *op, struct tp_args *args);
 /* FP8 by a scale that is known before, for the rules that divide. */
 void tp_cuda_fp8_tensor(const struct tp_op *op, struct tp_args *args);
+/* FP8 with one bf16 scale to a row, stored as bf16 or fp32. */
+void tp_cuda_fp8_rows(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_int4_w4a8(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_fp4_search(const struct tp_op *op, struct tp_args *args);
+/* int4, any layout, search MSE. */
+void tp_cuda_int4_search_placed(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_int4_search(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_w4a8_search(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_int4_reorder(const struct tp_op *from, const struct tp_op *to,

@@ -70,6 +70,14 @@ static bool fp8_tensor(const struct tp_op *op)
            (op->rule == TP_FP8_DIV || op->rule == TP_FP8_CT_FP32 || op->rule == TP_FP8_CT_BF16);
 }
 
+static bool fp8_channel(const struct tp_op *op)
+{
+    const struct tp_op_out *scale = out_of(op, TP_ROLE_SCALE);
+    return block_is(op, 1, 0) && codes_are(op, TP_ELEM_E4M3) && op->rule >= TP_FP8_CT_FP32 &&
+           (is(scale, TP_ELEM_BF16, 1, 0) ||
+            (is(scale, TP_ELEM_F32, 1, 0) && !(scale->least > 0)));
+}
+
 static bool fp8_blocks(const struct tp_op *op)
 {
     const struct tp_op_out *scale = out_of(op, TP_ROLE_SCALE);
@@ -156,6 +164,8 @@ static const struct tp_encode_row encode_rows[] = {
     ENCODE(TP_CODEC_NVFP4, TP_PLACE_ROW, TP_PLACE_TILE_N, nvfp4_kwise, tp_cuda_fp4_kwise,
            "nvfp4_1x16_tiles"),
     ENCODE(TP_CODEC_INT8, TP_PLACE_ROW, TP_PLACE_ROW, int8_row, tp_cuda_int8, "int8_row"),
+    ENCODE(TP_CODEC_FP8, TP_PLACE_ROW, TP_PLACE_ROW, fp8_channel, tp_cuda_fp8_rows,
+           "fp8_row_channel"),
     ENCODE(TP_CODEC_FP8, TP_PLACE_ROW, TP_PLACE_ANY, fp8_tensor, tp_cuda_fp8_tensor,
            "fp8_row_tensor"),
     SEARCH(TP_CODEC_INT4, TP_PLACE_ROW, TP_PLACE_ROW, int4_row, tp_cuda_int4_search,
@@ -173,6 +183,8 @@ static const struct tp_encode_row encode_rows[] = {
     SEARCH(TP_CODEC_NVFP4, TP_PLACE_ROW, TP_PLACE_TILE_N, nvfp4_kwise, tp_cuda_fp4_search,
            "nvfp4_1x16_tiles_mse", TP_SEARCH_MSE),
     PLACED(TP_CODEC_INT4, "int4_placed"),
+    SEARCH(TP_CODEC_INT4, TP_PLACE_EVERY, TP_PLACE_EVERY, placed, tp_cuda_int4_search_placed,
+           "int4_placed_mse", TP_SEARCH_MSE),
     PLACED(TP_CODEC_INT8, "int8_placed"),
     PLACED(TP_CODEC_FP8, "fp8_placed"),
     PLACED(TP_CODEC_MXFP8, "mxfp8_placed"),

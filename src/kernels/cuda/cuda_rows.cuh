@@ -17,6 +17,38 @@
             launch<TP_F32>(__VA_ARGS__);                        \
     } while (0)
 
+/* The smaller of two bf16 pairs, pair by pair. */
+static __device__ __forceinline__ uint32_t dev_min_bf16x2(uint32_t a, uint32_t b)
+{
+    uint32_t r;
+    asm("min.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+    return r;
+}
+
+/* Quotients of eight values by a scale's reciprocal plus `base`, for integer codes whose lower end
+ * needs no clamp. bf16 values are clamped to `most`, two at a time, before they are divided;
+ * others are not.
+ *
+ * base is 1.5 * 2^b, so that the sum is a multiple of 2^(b - 23): 2^-16 or 2^-14. Where x / s lies
+ * in the middle of two integers the sum is exact, as the product is wrong by less than half of
+ * that. Elsewhere a quotient of numbers of 11 bits or fewer is 2^-13 or more away from every
+ * middle (a multiple of 2^-4 by 2^9, or of 2^-1 by 2^12), and stays on its side. fp32 values have
+ * too many bits for this: their quotients are rounded as dev_divide() does, and have no base. */
+template <int DT>
+static __device__ __forceinline__ void dev_ordinary(dev_raw8<DT> x, float high, float low,
+                                                    uint32_t most, float base, float (&q)[8])
+{
+    if (DT == TP_BF16) {
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            x.w[i] = dev_min_bf16x2(x.w[i], most);
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        q[i] = TP_IS32(DT) ? dev_divide(dev_value<DT>(x, i), high, low)
+                           : __fmaf_rn(dev_value<DT>(x, i), high, base);
+}
+
 /* Value of an e4m3 code, by the chip's conversion where it has one. */
 static __device__ __forceinline__ float dev_e4m3_value(uint32_t code)
 {

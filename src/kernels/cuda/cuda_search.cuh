@@ -143,6 +143,18 @@ static __device__ __forceinline__ void dev_roots_of_file(const float (&w)[N], fl
     }
 }
 
+/* The largest magnitudes of positive and of negative values, of those before and eight more. */
+template <int DT>
+static __device__ __forceinline__ void dev_search_ends(const dev_raw8<DT> &r, float *positive,
+                                                       float *negative)
+{
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        *positive = fmaxf(*positive, dev_value<DT>(r, i));
+        *negative = fmaxf(*negative, -dev_value<DT>(r, i));
+    }
+}
+
 /* The largest magnitudes of positive and of negative values, as floats, among LANES lanes. */
 template <int LANES>
 static __device__ __forceinline__ bool dev_search_flips(float positive, float negative)

@@ -172,8 +172,8 @@ static __device__ uint32_t search_int4(const any_args &a, const any_run &run, ui
     const any_ints ints = take(a, run, 1.0f, tp_search_exponent(amax), lane);
     any_best best = {UINT64_MAX, 0};
     for (int i = 0; i < TP_SEARCH_INT4; i++) {
-        const uint16_t scale = tp_search_int4_scale(amax, a.how.is_signed, i);
-        const any_values v = int4_values(tp_search_int4_step(scale, ints.e));
+        const uint16_t scale = tp_search_int4_scale(amax, a.f16, a.how.is_signed, i);
+        const any_values v = int4_values(tp_search_int4_step(scale, a.f16, ints.e));
         offer(best, error_of(a, run, ints, v, lane), scale);
     }
     return ints.flip ? best.scale | 0x8000u : best.scale;
@@ -216,11 +216,11 @@ static __device__ any_scale search_scale(const any_args &a, const any_run &run, 
                                          uint32_t lane)
 {
     any_scale s = scale_of(a, amax);
-    if (!tp_search_live(amax))
+    if (!tp_search_live(amax) || (a.f16 && !tp_search_half_live(amax)))
         return s;
     if (a.codec == TP_CODEC_INT4) {
         s.bits = search_int4(a, run, amax, lane);
-        s.fp8.factor = tp_bf16_to_f32((uint16_t)s.bits);
+        s.fp8.factor = scale_value(a.codec, a.f16, s.bits);
     } else if (a.codec == TP_CODEC_NVFP4) {
         s.bits = search_nvfp4(a, run, amax, s.bits, lane);
         s.fp8.factor = dev_nvfp4_factor(a.rule, s.bits, a.global);

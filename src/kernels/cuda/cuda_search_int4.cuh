@@ -76,11 +76,8 @@ static __device__ __forceinline__ uint32_t group_amax(const dev_raw8<DT> (&r)[2]
 template <int DT> static __device__ __forceinline__ bool group_flips(const dev_raw8<DT> (&r)[2])
 {
     float positive = 0, negative = 0;
-#pragma unroll
-    for (int i = 0; i < LANE_VALUES; i++) {
-        positive = fmaxf(positive, group_value<DT>(r, i));
-        negative = fmaxf(negative, -group_value<DT>(r, i));
-    }
+    dev_search_ends<DT>(r[0], &positive, &negative);
+    dev_search_ends<DT>(r[1], &positive, &negative);
     return dev_search_flips<GROUP_LANES>(positive, negative);
 }
 

@@ -73,7 +73,8 @@ enum tp_role {
     TP_ROLE_CHANNEL, /* W4A8: fp32 scale of an output row */
     TP_ROLE_GLOBAL,  /* one scale of the whole weight (of each expert): fp32, of FP8 also bf16 */
     TP_ROLE_WORDS,   /* constants computed from E,N,K; written by the plan, not by kernels */
-    TP_ROLE_ZERO,    /* zero point of a group, a code of the code's own kind */
+    TP_ROLE_ZERO,    /* zero point of a group: a code of the code's own kind, or, of a float
+                        element, minus its product with the scale */
     TP_ROLE_ORDER,   /* sources only: the group that column k belongs to (act-order) */
 };
 
@@ -108,6 +109,7 @@ enum tp_place {
     TP_PLACE_MN_ALIGNED, /* n fastest, columns of align(N,4) elements */
     TP_PLACE_MN_PACKED4, /* four k blocks in one 4-byte word, words as MN_ALIGNED */
     TP_PLACE_EVERY,      /* of rows only: whatever the layout is, see place.h */
+    TP_PLACE_MOVED,      /* of rows only: the same, of codes whose bits are moved and no others */
 };
 
 enum { TP_MAX_OUT = 6 };
@@ -136,7 +138,8 @@ struct tp_op {
     bool unit_global;   /* NVFP4: the global scale is 1, whatever the amax (single-level scales) */
     bool lifts;         /* NVFP4 with E5M3 scales: see tp_args.lift */
     bool fused_global;  /* FP8 per tensor: matrices that engines load as one share the scale */
-    bool zeros;         /* INT4, of what is written: ZERO is stored; else constant, or not there */
+    bool zeros;         /* of integers that are written: ZERO is stored; else constant, or not
+                           there */
     uint8_t zero_add;   /* added to every ZERO element (GPTQ v1 stores zero - 1) */
     uint8_t search;     /* enum tp_search as asked for; tp_op_search() is what is carried out */
     bool search_signed; /* INT4 with a search: scales may be negative */
@@ -280,15 +283,37 @@ void tp_encode_ref(const struct tp_op *op, struct tp_args *args);
 void tp_repack_ref(const struct tp_op *from, const struct tp_op *to, struct tp_args *args);
 void tp_decode_ref(const struct tp_op *op, struct tp_args *args);
 
-/* True when codes and scales of `from` can be taken over into `to` unchanged. */
+/* True when codes and scales of `from` can be taken over into `to` unchanged, but for a global
+ * scale that becomes its reciprocal (tp_repack_inverts). */
 bool tp_repack_possible(const struct tp_op *from, const struct tp_op *to);
+
+/* True where the global scale is a divisor: NVFP4 with the rule CT. */
+bool tp_op_divides(const struct tp_op *op);
+
+/* True of a repack whose global scale is a divisor on one side and a multiplier on the other. */
+bool tp_repack_inverts(const struct tp_op *from, const struct tp_op *to);
+
+/* The global scale of `from` as a repack stores it in `to`: 1 / global, rounded once to fp32,
+ * where tp_repack_inverts(). Infinite for one below 2^-128. */
+float tp_repack_global(const struct tp_op *from, const struct tp_op *to, float global);
 
 /* True for sources that only the reference decodes: with zero points or act-order. */
 bool tp_op_needs_reference(const struct tp_op *op);
 
 /* True for what only the reference does: moved bits, scales that are stored times a factor, or as
- * E5M3. */
+ * E5M3, zero points that are stored times a scale. */
 bool tp_op_is_odd(const struct tp_op *op);
+
+/* True where a zero point is stored as minus its product with the scale, rounded to the type of
+ * the scale: what a kernel adds to code * scale. */
+bool tp_op_zero_is_product(const struct tp_op *op);
+
+/* True for what is odd by nothing but moved bits, with padding that is the same moved or not. */
+bool tp_op_only_moves(const struct tp_op *op);
+
+/* True for FP8 and NVFP4 that are odd by nothing but how a scale is stored: times a factor, or as
+ * E5M3. */
+bool tp_op_only_scales(const struct tp_op *op);
 
 /* True where scales are stored that are not below a number: rows for every layout heed that. */
 bool tp_op_has_least(const struct tp_op *op);
@@ -310,8 +335,10 @@ static inline bool tp_op_is_int(const struct tp_op *op)
  * has none. A part of tp_encode_scratch(). */
 size_t tp_search_scratch(const struct tp_op *op, struct tp_box3 box);
 
-/* Scratch that any host row may need for this box. */
+/* Scratch that any host row may need for this box; and what one that decodes it may need, which is
+ * far less where only the reference decodes: rows in act-order are long. */
 size_t tp_encode_scratch(const struct tp_op *op, struct tp_box3 box);
+size_t tp_decode_scratch(const struct tp_op *op, struct tp_box3 box);
 
 /* Largest absolute finite value, and how many values are NaN or infinite, of
  * `count` values. The stats phase of global scales, and the report of bad input. */

@@ -297,12 +297,12 @@ enum tp_search tp_op_search(const struct tp_op *op)
 {
     if (op->search == TP_SEARCH_NONE || op->codec == TP_CODEC_FP8 ||
         op->codec == TP_CODEC_MXFP8 || op->codec == TP_CODEC_INT8 ||
-        op->codec == TP_CODEC_FLOAT || has_half_scales(op))
+        op->codec == TP_CODEC_FLOAT)
         return TP_SEARCH_NONE;
-    if (op->codec == TP_CODEC_INT4 &&
-        (op->search == TP_SEARCH_W4A8 || tp_op_find(op, TP_ROLE_GROUP8) >= 0))
-        return TP_SEARCH_W4A8;
-    return TP_SEARCH_MSE;
+    if (op->codec != TP_CODEC_INT4 ||
+        (op->search == TP_SEARCH_MSE && tp_op_find(op, TP_ROLE_GROUP8) < 0))
+        return TP_SEARCH_MSE;
+    return has_half_scales(op) ? TP_SEARCH_NONE : TP_SEARCH_W4A8;
 }
 
 /* ---- repacking ---------------------------------------------------------- */
@@ -350,11 +350,22 @@ bool tp_repack_possible(const struct tp_op *from, const struct tp_op *to)
         !divides(from->block_k, to->block_k) || !has_scales(from) || !has_scales(to) ||
         tp_op_find(from, TP_ROLE_CODES) < 0 || tp_op_find(to, TP_ROLE_CODES) < 0)
         return false;
-    if (from->codec == TP_CODEC_FP8)
-        return fp8_scale_fits(from, to);
-    if (from->codec == TP_CODEC_NVFP4) /* a divisor in one, a multiplier in the others */
-        return (from->rule == TP_NVFP4_CT) == (to->rule == TP_NVFP4_CT);
-    return true;
+    return from->codec != TP_CODEC_FP8 || fp8_scale_fits(from, to);
+}
+
+bool tp_op_divides(const struct tp_op *op)
+{
+    return op->codec == TP_CODEC_NVFP4 && op->rule == TP_NVFP4_CT;
+}
+
+bool tp_repack_inverts(const struct tp_op *from, const struct tp_op *to)
+{
+    return from->codec == to->codec && tp_op_divides(from) != tp_op_divides(to);
+}
+
+float tp_repack_global(const struct tp_op *from, const struct tp_op *to, float global)
+{
+    return tp_repack_inverts(from, to) ? 1.0f / global : global;
 }
 
 bool tp_op_needs_reference(const struct tp_op *op)
@@ -373,7 +384,32 @@ bool tp_op_is_odd(const struct tp_op *op)
     for (uint32_t i = 0; i < op->outs; i++)
         odd |= op->out[i].word_bits != NULL || op->out[i].factor != 0 ||
                op->out[i].element == TP_ELEM_E5M3;
-    return odd;
+    return odd || tp_op_zero_is_product(op);
+}
+
+bool tp_op_zero_is_product(const struct tp_op *op)
+{
+    int zero = tp_op_find(op, TP_ROLE_ZERO);
+    return zero >= 0 && tp_element_bits(op->out[zero].element) > 8;
+}
+
+bool tp_op_only_moves(const struct tp_op *op)
+{
+    struct tp_op straight = *op;
+    int codes = tp_op_find(op, TP_ROLE_CODES);
+    if (codes < 0 || op->out[codes].word_bits == NULL || op->out[codes].fill != 0)
+        return false;
+    straight.out[codes].word_bits = NULL;
+    return !tp_op_is_odd(&straight);
+}
+
+bool tp_op_only_scales(const struct tp_op *op)
+{
+    bool moved = false;
+    for (uint32_t i = 0; i < op->outs; i++)
+        moved |= op->out[i].word_bits != NULL;
+    return (op->codec == TP_CODEC_FP8 || op->codec == TP_CODEC_NVFP4) && tp_op_is_odd(op) &&
+           !moved && !tp_op_zero_is_product(op);
 }
 
 bool tp_op_has_least(const struct tp_op *op)

@@ -33,7 +33,8 @@ bool tp_place_grid_grow(struct tp_place_grid *grid, struct tp_box3 box)
 {
     if (grid->rows > TP_PLACE_ROWS || grid->columns > TP_PLACE_CODES)
         return false;
-    grid->rows = enlarge(grid->rows, LEAST_ROWS, box.n);
+    const uint64_t most = TP_PLACE_CODES / grid->columns;
+    grid->rows = enlarge(grid->rows, tp_min_u64(LEAST_ROWS, most), box.n);
     if (grid->columns < LEAST_COLUMNS && grid->rows * LEAST_COLUMNS <= TP_PLACE_CODES)
         grid->columns = enlarge(grid->columns, LEAST_COLUMNS, box.k);
     return grid->rows * grid->columns <= TP_PLACE_CODES;
@@ -100,6 +101,15 @@ static bool whole_bytes(const struct mode *outer, uint32_t modes, uint64_t lengt
     return even;
 }
 
+/* How many codes follow each other in a run as in a row of so many columns. */
+static uint32_t span_of(const struct mode *mode, uint32_t modes, uint64_t columns)
+{
+    uint64_t span = 1;
+    for (uint32_t m = 0; m < modes && mode[m].step == span && span < columns; m++)
+        span *= mode[m].size;
+    return (uint32_t)span;
+}
+
 bool tp_place_block_open(const struct tp_layout *layout, unsigned bits,
                          struct tp_place_grid size, struct tp_place_block *block,
                          void **scratch)
@@ -122,14 +132,16 @@ bool tp_place_block_open(const struct tp_layout *layout, unsigned bits,
         from[i] = (uint16_t)coordinate(mode, inner, i, &at);
     for (uint64_t i = 0; i < count / length; i++)
         run[i].from = coordinate(mode + inner, modes - inner, i, &run[i].at);
-    *block = (struct tp_place_block){(uint32_t)length, (uint32_t)(count / length), from, run};
+    *block = (struct tp_place_block){(uint32_t)length, (uint32_t)(count / length),
+                                     span_of(mode, inner, size.columns), from, run};
     return true;
 }
 
 bool tp_flat_possible(const struct tp_op *op)
 {
     int codes = tp_op_find(op, TP_ROLE_CODES), scale = tp_op_find(op, TP_ROLE_SCALE);
-    if (codes < 0 || tp_op_find(op, TP_ROLE_GROUP8) >= 0 || tp_op_is_odd(op))
+    if (codes < 0 || tp_op_find(op, TP_ROLE_GROUP8) >= 0 ||
+        (tp_op_is_odd(op) && !tp_op_only_moves(op) && !tp_op_only_scales(op)))
         return false;
     if (tp_op_per_tensor(op))
         return true;
@@ -141,7 +153,7 @@ bool tp_flat_possible(const struct tp_op *op)
 bool tp_flat_differs(const struct tp_op *op)
 {
     enum tp_place codes = tp_code_place(op), scale = tp_scale_place(op);
-    if (codes == TP_PLACE_ANY || codes == TP_PLACE_COL)
+    if (codes == TP_PLACE_ANY || codes == TP_PLACE_COL || tp_op_only_scales(op))
         return true;
     return !tp_op_per_tensor(op) && (scale == TP_PLACE_ANY || scale == TP_PLACE_COL);
 }
@@ -151,10 +163,25 @@ size_t tp_flat_bytes(struct tp_box3 box)
     return (size_t)(TP_PLACE_ROWS * (box.k + 4 * (box.k / TP_PLACE_LEAST_GROUP + 1)) + 4 * 64);
 }
 
+/* Numbers as the codec makes them. */
+static void plain_scales(struct tp_op *op)
+{
+    for (uint32_t i = 0; i < op->outs; i++) {
+        struct tp_op_out *out = &op->out[i];
+        if (out->element == TP_ELEM_E5M3)
+            out->element = TP_ELEM_E4M3;
+        else if (out->role == TP_ROLE_SCALE && out->factor != 0)
+            out->element = TP_ELEM_F32;
+        out->factor = 0;
+    }
+}
+
 void tp_flat_of(const struct tp_op *op, struct tp_flat *flat)
 {
     int codes = tp_op_find(op, TP_ROLE_CODES), scale = tp_op_find(op, TP_ROLE_SCALE);
     flat->op = *op;
+    if (tp_op_only_scales(op))
+        plain_scales(&flat->op);
     flat->op.out[codes].layout = "(E,N,K):(N*K,K,1)";
     flat->op.out[codes].place = TP_PLACE_ROW;
     for (uint8_t i = 0; i < 16; i++)

@@ -31,6 +31,7 @@ struct tp_place_run {
 
 struct tp_place_block {
     uint32_t length, runs;          /* all runs are as long */
+    uint32_t span;                  /* of a run: so many codes are neighbours in a row, too */
     const uint16_t *from;           /* by place in a run: row * columns + column, from the first */
     const struct tp_place_run *run;
 };
@@ -52,7 +53,8 @@ bool tp_place_block_open(const struct tp_layout *layout, unsigned bits,
                          void **scratch);
 
 /* The operation with the same codes and scales in rows: codes (E,N,K), scales by blocks, the
- * nibbles of int4 not mapped, no scale raised to a least one. Layouts point into *flat. */
+ * nibbles of int4 not mapped, no scale raised to a least one; those that are stored times a
+ * factor are F32 without it, those of E5M3 are E4M3. Layouts point into *flat. */
 struct tp_flat {
     struct tp_op op;
     char layout[96];

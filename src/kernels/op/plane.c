@@ -229,6 +229,50 @@ static float divided(const struct tp_plane *p, float value)
     return p->factor ? ldexpf(value, -p->factor) : value;
 }
 
+static bool is_product(const struct tp_plane *zero)
+{
+    return zero->element == TP_ELEM_BF16 || zero->element == TP_ELEM_F16;
+}
+
+/* Minus the product of a zero point and its scale, as its type has it. */
+static uint16_t product_of(const struct tp_plane *p, int zero, float scale)
+{
+    float product = -scale * (float)zero;
+    return p->element == TP_ELEM_F16 ? tp_f32_to_f16(product) : tp_f32_to_bf16(product);
+}
+
+static float product_value(const struct tp_plane *p, uint16_t half)
+{
+    return p->element == TP_ELEM_F16 ? tp_f16_to_f32(half) : tp_bf16_to_f32(half);
+}
+
+void tp_store_zero(const struct tp_plane *p, uint64_t at, int zero, float scale)
+{
+    if (!is_product(p)) {
+        tp_store_code(p, at, (uint8_t)zero);
+        return;
+    }
+    uint16_t half = product_of(p, zero, scale);
+    memcpy(p->data + 2 * at, &half, 2);
+}
+
+int tp_load_zero(const struct tp_plane *p, uint64_t at, float scale)
+{
+    if (!is_product(p))
+        return tp_load_code(p, at);
+    float stored = product_value(p, load_u16(p, at));
+    float zero = rintf(-stored / scale), most = (float)(2 * p->middle - 1);
+    if (!(zero >= 0.0f)) /* below, or no number: 0 / 0 */
+        return zero < 0.0f ? 0 : p->middle;
+    return (int)(zero < most ? zero : most);
+}
+
+bool tp_zero_is_whole(const struct tp_plane *p, uint64_t at, float scale)
+{
+    float nearest = product_value(p, product_of(p, tp_load_zero(p, at, scale), scale));
+    return !is_product(p) || product_value(p, load_u16(p, at)) == nearest;
+}
+
 /* The inverse of tp_store_scale(); for integers any float is rounded to their scale's type. */
 uint32_t tp_load_scale(const struct tp_plane *p, enum tp_codec codec, uint64_t at)
 {

@@ -63,6 +63,15 @@ bool tp_factor_fits(const struct tp_op_out *out, float value);
 uint32_t tp_load_scale(const struct tp_plane *plane, enum tp_codec codec, uint64_t at);
 float tp_load_f32(const struct tp_plane *plane, uint64_t at);
 
+/* A zero point, counted as canonical codes are. Where it is stored as minus its product with the
+ * scale, `scale` is that number; what is read back is the nearest integer, or the middle where
+ * the scale is 0 or no number. */
+void tp_store_zero(const struct tp_plane *plane, uint64_t at, int zero, float scale);
+int tp_load_zero(const struct tp_plane *plane, uint64_t at, float scale);
+/* Whether tp_store_zero() would store the same number for what tp_load_zero() makes of it: files of
+ * others may hold anything. */
+bool tp_zero_is_whole(const struct tp_plane *plane, uint64_t at, float scale);
+
 /* One weight of dtype F32, BF16 or F16. */
 float tp_load_value(const void *values, enum tp_dtype dtype, uint64_t i);
 

@@ -16,6 +16,7 @@
 
 struct planes {
     struct tp_plane codes, scale, group8, channel, global, zero, order;
+    struct tp_plane zero_scale; /* scales as they are stored, by which zero points are multiplied */
 };
 
 static struct planes open_planes(const struct tp_op *op, struct tp_args *args,
@@ -23,7 +24,7 @@ static struct planes open_planes(const struct tp_op *op, struct tp_args *args,
 {
     struct planes p;
     p.codes = tp_plane_open(op, TP_ROLE_CODES, args, data, scratch);
-    p.scale = tp_plane_open(op, TP_ROLE_SCALE, args, data, scratch);
+    p.scale = p.zero_scale = tp_plane_open(op, TP_ROLE_SCALE, args, data, scratch);
     p.group8 = tp_plane_open(op, TP_ROLE_GROUP8, args, data, scratch);
     p.channel = tp_plane_open(op, TP_ROLE_CHANNEL, args, data, scratch);
     p.global = tp_plane_open(op, TP_ROLE_GLOBAL, args, data, scratch);
@@ -61,6 +62,7 @@ static void enter_expert(struct planes *p, uint64_t e)
 {
     tp_plane_enter(&p->codes, e);
     tp_plane_enter(&p->scale, e);
+    tp_plane_enter(&p->zero_scale, e);
     tp_plane_enter(&p->group8, e);
     tp_plane_enter(&p->channel, e);
     tp_plane_enter(&p->zero, e);
@@ -154,20 +156,34 @@ static void encode_block(const struct tp_op *op, struct tp_args *args, struct bl
         args->flags |= TP_SAW_NONFINITE;
 }
 
+/* The scale that the zero point of element (n,k) is stored times, where it is. */
+static float zero_scale(const struct tp_op *op, const struct planes *p, uint64_t n, uint64_t k)
+{
+    if (!tp_op_zero_is_product(op))
+        return 1.0f;
+    return tp_codec_scale_value(
+        op, tp_load_scale(&p->zero_scale, op->codec, tp_plane_at(&p->zero_scale, n, k)));
+}
+
 /* The zero point of the group that element (n,k) begins: the code of the number 0, unless it is
- * taken over. It fits what GPTQ leaves of a code (tp_source_zeros_fit()). */
+ * taken over. It fits what GPTQ leaves of a code (tp_source_zeros_fit()). The scale is there. */
 static void store_zero(const struct tp_op *op, const struct planes *p, uint64_t n, uint64_t k,
                        int zero)
 {
     if (n % p->zero.per_n == 0 && k % p->zero.per_k == 0)
-        tp_store_code(&p->zero, tp_plane_at(&p->zero, n, k), (uint8_t)(zero - op->zero_add));
+        tp_store_zero(&p->zero, tp_plane_at(&p->zero, n, k), zero - op->zero_add,
+                      zero_scale(op, p, n, k));
+}
+
+static int load_zero(const struct tp_op *op, const struct planes *p, uint64_t n, uint64_t k)
+{
+    return tp_load_zero(&p->zero, tp_plane_at(&p->zero, n, k), zero_scale(op, p, n, k)) +
+           op->zero_add;
 }
 
 static void store_block(const struct tp_op *op, const struct planes *p, const struct block *b)
 {
     uint64_t i = 0;
-    if (p->zero.data != NULL)
-        store_zero(op, p, b->n0, b->k0, p->zero.middle);
     for (uint64_t n = b->n0; n < b->n1; n++)
         for (uint64_t k = b->k0; k < b->k1; k++)
             tp_store_code(&p->codes, tp_plane_at(&p->codes, n, k), b->codes[i++]);
@@ -176,6 +192,8 @@ static void store_block(const struct tp_op *op, const struct planes *p, const st
     for (uint64_t n = b->n0; n < b->n1; n += p->scale.per_n)
         for (uint64_t k = b->k0; k < b->k1; k += p->scale.per_k)
             tp_store_scale(&p->scale, op->codec, tp_plane_at(&p->scale, n, k), b->scale);
+    if (p->zero.data != NULL)
+        store_zero(op, p, b->n0, b->k0, p->zero.middle);
 }
 
 static bool all_zero_codes(const uint8_t *codes, uint64_t count)
@@ -313,7 +331,7 @@ static void repack_row_zeros(const struct tp_op *from_op, const struct tp_op *op
     for (uint64_t k = 0; k < box.k && to->zero.data != NULL; k += to->zero.per_k) {
         int zero = to->zero.middle;
         if (from->zero.data != NULL)
-            zero = tp_load_code(&from->zero, tp_plane_at(&from->zero, n, k)) + from_op->zero_add;
+            zero = load_zero(from_op, from, n, k);
         store_zero(op, to, n, k, zero);
     }
 }
@@ -362,7 +380,7 @@ void tp_repack_ref(const struct tp_op *from, const struct tp_op *to, struct tp_a
     struct row_scales row = take_row_scales(&scratch, box.k);
     lift_outputs(&q, args->lift);
     p.scale.half = q.scale.half; /* a scale is rounded once, to what the result has */
-    begin_outputs(&q, load_global(&p, args->global));
+    begin_outputs(&q, tp_repack_global(from, to, load_global(&p, args->global)));
     for (uint64_t e = 0; e < box.e; e++) {
         enter_expert(&p, e);
         enter_expert(&q, e);
@@ -397,17 +415,23 @@ static uint64_t group_column(const struct planes *p, uint64_t k)
 }
 
 struct group {
-    float scale, zero;
+    float scale, zero, sum; /* (code - zero) * scale, or what is added to code * scale */
 };
 
 static struct group decode_group(const struct tp_op *op, const struct planes *p, float global,
                                  uint64_t n, uint64_t k)
 {
     uint64_t column = group_column(p, k);
-    struct group g = {decode_scale(op, p, global, n, column), 0.0f};
-    if (p->zero.data != NULL)
-        g.zero = (float)((int)tp_load_code(&p->zero, tp_plane_at(&p->zero, n, column)) +
-                         op->zero_add - p->zero.middle);
+    struct group g = {decode_scale(op, p, global, n, column), 0.0f, 0.0f};
+    if (p->zero.data == NULL)
+        return g;
+    if (tp_op_zero_is_product(op)) {
+        g.zero = -(float)p->zero.middle; /* codes count from 0 here */
+        g.sum = tp_load_value(p->zero.data, p->zero.element == TP_ELEM_F16 ? TP_F16 : TP_BF16,
+                              tp_plane_at(&p->zero, n, column));
+    } else {
+        g.zero = (float)(load_zero(op, p, n, column) - p->zero.middle);
+    }
     return g;
 }
 
@@ -436,12 +460,12 @@ void tp_decode_ref(const struct tp_op *op, struct tp_args *args)
     if (args->flags & TP_FAILED)
         return;
     float global = load_global(&p, args->global);
-    bool per_tensor = tp_op_per_tensor(op);
+    bool per_tensor = tp_op_per_tensor(op), product = tp_op_zero_is_product(op);
     uint64_t i = 0;
     for (uint64_t e = 0; e < box.e; e++) {
         enter_expert(&p, e);
         for (uint64_t n = 0; n < box.n; n++) {
-            struct group g = {global, 0.0f};
+            struct group g = {global, 0.0f, 0.0f};
             for (uint64_t k = 0; k < box.k; k++) {
                 uint8_t code = tp_load_code(&p.codes, tp_plane_at(&p.codes, n, k));
                 float value;
@@ -451,6 +475,7 @@ void tp_decode_ref(const struct tp_op *op, struct tp_args *args)
                     if (!per_tensor && (k % p.scale.per_k == 0 || p.order.data != NULL))
                         g = decode_group(op, &p, global, n, k);
                     value = (tp_codec_code_value(op->codec, code) - g.zero) * g.scale;
+                    value = product ? value + g.sum : value;
                 }
                 store_value(args->out[0], args->dtype, i++, value);
             }

@@ -19,7 +19,7 @@ enum tp_place tp_scale_place(const struct tp_op *op)
 
 static bool place_fits(enum tp_place row, enum tp_place place)
 {
-    return row == place || row == TP_PLACE_EVERY;
+    return row == place || row == TP_PLACE_EVERY || row == TP_PLACE_MOVED;
 }
 
 /* Whether a row that writes codes at `place` heeds what `op` says of its scales. */
@@ -28,11 +28,20 @@ static bool heeds_least(enum tp_place place, const struct tp_op *op)
     return place == TP_PLACE_EVERY || !tp_op_has_least(op);
 }
 
+/* Whether a row does what is odd of an operation, where something is: none of a GPU does. */
+static bool oddity_fits(const struct tp_encode_row *row, const struct tp_op *op)
+{
+    if (row->code_place == TP_PLACE_MOVED)
+        return tp_op_only_moves(op);
+    return !tp_op_is_odd(op) || (row->code_place == TP_PLACE_EVERY &&
+                                 row->isa != TP_ISA_CUDA && tp_op_only_scales(op));
+}
+
 bool tp_encode_row_fits(const struct tp_encode_row *row, const struct tp_op *op,
                         enum tp_dtype dtype)
 {
     return row->codec == op->codec && row->dtype == dtype && !tp_op_needs_reference(op) &&
-           !tp_op_is_odd(op) &&
+           oddity_fits(row, op) &&
            place_fits(row->code_place, tp_code_place(op)) &&
            place_fits(row->scale_place, tp_scale_place(op)) &&
            row->search == tp_op_search(op) && heeds_least(row->code_place, op) &&
@@ -57,7 +66,8 @@ bool tp_decode_row_fits(const struct tp_decode_row *row, const struct tp_op *op,
                         enum tp_dtype dtype)
 {
     return row->codec == op->codec && row->dtype == dtype && !tp_op_needs_reference(op) &&
-           !tp_op_is_odd(op) &&
+           (!tp_op_is_odd(op) ||
+            (row->code_place == TP_PLACE_EVERY && row->isa != TP_ISA_CUDA)) &&
            place_fits(row->code_place, tp_code_place(op)) &&
            place_fits(row->scale_place, tp_scale_place(op)) &&
            tp_isa_enabled(row->isa) && (row->accepts == NULL || row->accepts(op));

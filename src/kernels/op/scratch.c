@@ -27,3 +27,11 @@ size_t tp_encode_scratch(const struct tp_op *op, struct tp_box3 box)
     tp_flat_of(op, &flat);
     return plain_scratch(op, box) + tp_flat_bytes(box) + plain_scratch(&flat.op, strip);
 }
+
+size_t tp_decode_scratch(const struct tp_op *op, struct tp_box3 box)
+{
+    if (!tp_op_needs_reference(op))
+        return tp_encode_scratch(op, box);
+    /* Offsets of every coordinate for the planes of one operation. */
+    return (size_t)(4096 + 7 * 8 * (box.n + box.k + 64));
+}

@@ -9,13 +9,19 @@
 #include "kernels/op/search_codec.h"
 #include "kernels/op/search_scalar.h"
 
+static bool is_live(const struct tp_op *op, uint32_t amax)
+{
+    bool half = tp_op_is_int(op) && op->scale_rule == TP_INT_SCALE_F16;
+    return tp_search_live(amax) && (!half || tp_search_half_live(amax));
+}
+
 bool tp_search_block(const struct tp_op *op, const float *values, uint64_t count, float global,
                      const float *importance, void *scratch, uint8_t *codes, uint32_t *scale)
 {
     struct tp_search_ints ints = {.count = count, .x = scratch, .root = (int32_t *)scratch + count};
     uint32_t amax = tp_amax_bits(values, count);
     bool nonfinite = tp_codec_encode(op, values, count, global, codes, scale);
-    if (!tp_search_live(amax))
+    if (!is_live(op, amax))
         return nonfinite;
     if (op->codec == TP_CODEC_INT4)
         *scale = tp_search_int4(op, values, amax, importance, &ints);

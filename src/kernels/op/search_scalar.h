@@ -30,6 +30,16 @@ TP_HD bool tp_search_live(uint32_t amax)
     return amax >= TP_SEARCH_LEAST && amax < TP_F32_INF_BITS;
 }
 
+/* Integer codes with scales of type F16: from 2^-14 to 2^18 every candidate is finite, and a
+ * step of the type is less than a step from one candidate to the next. */
+#define TP_SEARCH_HALF_LEAST 0x38800000u
+#define TP_SEARCH_HALF_END 0x48800000u
+
+TP_HD bool tp_search_half_live(uint32_t amax)
+{
+    return amax >= TP_SEARCH_HALF_LEAST && amax < TP_SEARCH_HALF_END;
+}
+
 /* Of a normal number, from its bits. */
 TP_HD int tp_search_exponent(uint32_t bits) { return (int)(bits >> 23) - 127; }
 
@@ -60,27 +70,30 @@ TP_HD float tp_search_int4_factor(bool is_signed, int thousandths)
     return (float)thousandths / (tp_search_int4_range(is_signed) * 1000.0f);
 }
 
-/* am * (thousandths / 1000) / range, as a bf16 scale; 0 stands for am / range itself. */
-TP_HD uint16_t tp_search_int4_shrunk(uint32_t amax, bool is_signed, int thousandths)
+/* am * (thousandths / 1000) / range; 0 stands for am / range itself. */
+TP_HD float tp_search_int4_shrunk(uint32_t amax, bool is_signed, int thousandths)
 {
     float a = tp_bits_f32(amax);
     if (thousandths == 0)
-        return tp_f32_to_bf16(a / tp_search_int4_range(is_signed));
-    return tp_f32_to_bf16(a * tp_search_int4_factor(is_signed, thousandths));
+        return a / tp_search_int4_range(is_signed);
+    return a * tp_search_int4_factor(is_signed, thousandths);
 }
 
 /* Candidate i's thousandths: the plain scale, then 1.03, 0.97, 0.94 ... 0.58 of it. */
 TP_HD int tp_search_int4_thousandths(int i) { return i == 0 ? 0 : i == 1 ? 1030 : 1030 - 30 * i; }
 
-TP_HD uint16_t tp_search_int4_scale(uint32_t amax, bool is_signed, int i)
+/* A scale's bits; `half`: of type F16, else bf16. */
+TP_HD uint16_t tp_search_int4_scale(uint32_t amax, bool half, bool is_signed, int i)
 {
-    return tp_search_int4_shrunk(amax, is_signed, tp_search_int4_thousandths(i));
+    float s = tp_search_int4_shrunk(amax, is_signed, tp_search_int4_thousandths(i));
+    return half ? tp_f32_to_f16(s) : tp_f32_to_bf16(s);
 }
 
-/* One step of the code: an integer, because the scale is above 2^(e-4) and has 8 bits. */
-TP_HD int32_t tp_search_int4_step(uint16_t scale, int e)
+/* One step of the code. A bf16 scale is above 2^(e-4) and has 8 bits, so that its step is an
+ * integer before it is rounded. */
+TP_HD int32_t tp_search_int4_step(uint16_t scale, bool half, int e)
 {
-    return (int32_t)(tp_bf16_to_f32(scale) * tp_search_pow2(11 - e));
+    return tp_search_int(half ? tp_f16_to_f32(scale) : tp_bf16_to_f32(scale), e);
 }
 
 /* ---- W4A8 ---------------------------------------------------------------- */
@@ -88,7 +101,7 @@ TP_HD int32_t tp_search_int4_step(uint16_t scale, int e)
 /* Scale r of a row's largest group: the plain one, then 0.92, 0.84, 0.76 of it. */
 TP_HD uint16_t tp_search_w4a8_top(uint32_t amax, bool is_signed, int r)
 {
-    return tp_search_int4_shrunk(amax, is_signed, r == 0 ? 0 : 1000 - 80 * r);
+    return tp_f32_to_bf16(tp_search_int4_shrunk(amax, is_signed, r == 0 ? 0 : 1000 - 80 * r));
 }
 
 /* The group scale next to plain for a largest magnitude `a` in units of the channel scale.

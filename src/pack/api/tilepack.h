@@ -153,7 +153,8 @@ int tilepack_quantize(const tilepack_weight *weight, enum tilepack_dtype dtype,
 int tilepack_decode(const tilepack_weight *weight, const void *const tensors[],
                     enum tilepack_dtype dtype, void *values, char *message, size_t size);
 
-/* 1 when codes and scales of `from` can be taken over into `to` unchanged. */
+/* 1 when codes and scales of `from` can be taken over into `to` unchanged, but for a global scale
+ * that divides in one and multiplies in the other: its reciprocal is stored. */
 int tilepack_can_repack(const tilepack_weight *from, const tilepack_weight *to);
 
 /* Takes them over. Both have one size; what decoding says of tensors holds here, too.

@@ -4,7 +4,7 @@
 #include "pack/api/tilepack_handles.h"
 
 #include "base/num.h"
-#include "pack/format/format_parse.h"
+#include "pack/format/format_words.h"
 #include "pack/os/os.h"
 
 #include <stdio.h>

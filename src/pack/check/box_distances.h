@@ -1,6 +1,6 @@
 /* How far the values of one box are from those of its source: of what the run made of it,
  * and, where scales were searched, of what it would have made without. Knows nothing of
- * units' sums or of threads; inside of verify_values.c.
+ * units' sums or of threads; inside of verify_values.c, estimate.c and requant_error.c.
  */
 #ifndef TP_PACK_BOX_DISTANCES_H
 #define TP_PACK_BOX_DISTANCES_H

@@ -62,6 +62,51 @@ static uint64_t share_of_weights(const struct estimate *e)
     return TP_ESTIMATE_VALUES / e->thinned / tp_max_u64(count, 1);
 }
 
+/* The values of a box when its tiles of n x k are filled up; k = 0: whole rows of `all`. */
+static uint64_t tiles_of(const struct sample *s, uint64_t n, uint64_t k, uint64_t all)
+{
+    return tp_round_up(s->rows, tp_max_u64(n, 1)) * (k ? tp_round_up(s->columns, k) : all);
+}
+
+/* As many as work on a box of the sample takes the memory of: what is made of it is codes, a
+ * quarter of a value and its copies; what is read for it is decoded whole. */
+static uint64_t box_values(const struct estimate *e, const struct tp_unit *unit,
+                           const struct sample *s)
+{
+    const struct tp_weight_form *source = e->plan->weights->items[unit->views[0].weight].form;
+    uint64_t n, k, most = s->rows * s->columns;
+    if (tp_op_tile(&unit->form->op, &n, &k, NULL) == TP_OK)
+        most = tp_max_u64(most, tiles_of(s, n, k, s->columns) / 4);
+    if (source->format && tp_op_stored_granule(&source->op, &n, &k, NULL) == TP_OK)
+        most = tp_max_u64(most, tiles_of(s, n, k, source->box.k));
+    return most;
+}
+
+/* Whether the format can lay out so many rows and columns alone: a layout may take rows by 16. */
+static bool can_stand_alone(const struct tp_unit *unit, uint64_t rows, uint64_t columns)
+{
+    const struct tp_op *op = &unit->form->op;
+    struct tp_layout layout;
+    struct tp_err ignored = {0};
+    uint32_t i = 0;
+    while (i < op->outs && (!op->out[i].layout ||
+                            tp_op_layout(op, i, (struct tp_box3){1, rows, columns}, &layout,
+                                         &ignored) == TP_OK))
+        i++;
+    return i == op->outs;
+}
+
+/* Makes boxes of whole rows lower; where a row is too long, none is wanted. */
+static void keep_small(const struct estimate *e, const struct tp_unit *unit, bool whole_rows,
+                       struct sample *s)
+{
+    while (whole_rows && s->rows > 1 && s->rows * s->columns > e->options->most &&
+           can_stand_alone(unit, tp_ceil_div(s->rows, 2), s->columns))
+        s->rows = tp_ceil_div(s->rows, 2);
+    if (box_values(e, unit, s) > e->options->most)
+        *s = (struct sample){0};
+}
+
 static enum tp_code make_sample(const struct estimate *e, const struct tp_unit *unit,
                                 struct sample *s, struct tp_err *err)
 {
@@ -79,6 +124,10 @@ static enum tp_code make_sample(const struct estimate *e, const struct tp_unit *
     if (k && !whole)
         s->columns = tp_round_up(tp_min_u64(COLUMNS, tp_max_u64(target / s->rows, 1)), k);
     s->columns = tp_min_u64(s->columns, all->k);
+    if (e->options->most)
+        keep_small(e, unit, n && !k, s);
+    if (!s->rows)
+        return TP_OK;
     s->n_count = tp_ceil_div(all->n, s->rows);
     s->k_count = tp_ceil_div(all->k, s->columns);
     s->total = all->e * s->n_count * s->k_count;

@@ -10,7 +10,8 @@
  * whole, then expert by expert.
  *
  * A scale of a whole weight is taken from the box alone. Weights that are taken over from a
- * packed source are not measured by a sample.
+ * packed source are not measured by a sample. Where boxes are limited, those of whole rows have
+ * fewer rows than a tile, and weights with rows that are too long for that are not measured.
  */
 #ifndef TP_PACK_ESTIMATE_H
 #define TP_PACK_ESTIMATE_H
@@ -24,6 +25,7 @@
 struct tp_estimate_options {
     bool full;         /* all values: the whole run of a conversion, its bytes thrown away */
     unsigned thinned;  /* TP_ESTIMATE_VALUES and _LEAST are so many times smaller; 0 as 1 */
+    uint64_t most;     /* values of a box, with those that only fill its tiles up; 0: any number */
     unsigned jobs;
     atomic_int *stop;  /* as in tp_run_options, or NULL */
     void (*progress)(void *arg, uint64_t bytes, const char *tensor); /* or NULL; of values read */

@@ -12,6 +12,17 @@
 /* Of the sample of `compare`. */
 enum { THINNED = 16 };
 
+/* What a box may have, so that a worker fits into the least memory that a run is allowed, and
+ * what one takes then. The first decides what is measured, so it is the same for every run. */
+#define BOX_VALUES (UINT64_C(1) << 19)
+#define WORKER_BYTES (UINT64_C(16) << 20)
+
+static unsigned workers(const struct tp_run_options *run)
+{
+    uint64_t fit = tp_max_u64(run->memory / WORKER_BYTES, 2) - 1; /* the program is one more */
+    return run->memory ? (unsigned)tp_min_u64(run->jobs, fit) : run->jobs;
+}
+
 /* All units, or of each so many one, never at the same place of them twice: the units of a layer
  * follow each other in the same order. */
 static void pick(size_t units, uint32_t *picked, size_t count)
@@ -57,8 +68,8 @@ enum tp_code tp_estimate_card(const struct tp_plan *plan, const struct tp_run_op
                               struct tp_card_use *uses, size_t count, struct tp_err *err)
 {
     struct tp_side source = {plan->ckpt, plan->weights};
-    struct tp_estimate_options options = {.thinned = THINNED, .jobs = run->jobs,
-                                          .stop = run->stop};
+    struct tp_estimate_options options = {.thinned = THINNED, .most = BOX_VALUES,
+                                          .jobs = workers(run), .stop = run->stop};
     size_t picks = plan->unit_count < TP_CARD_WEIGHTS ? plan->unit_count : TP_CARD_WEIGHTS;
     uint32_t *picked = tp_os_zalloc(picks + 1, sizeof *picked, err);
     struct tp_distance *distances =

@@ -8,8 +8,10 @@
 #include "pack/plan/card.h"
 #include "pack/run/run_options.h"
 
-/* For tp_convert_options.errors. Of `run`: jobs and stop. At most TP_CARD_WEIGHTS weights are
- * looked at, spread over the plan, so that memory and time do not grow with their number. */
+/* For tp_convert_options.errors. Of `run`: jobs, memory and stop. Weights with rows so long that
+ * a box of them (estimate.h) takes more than the least memory of a run are not measured. At most
+ * TP_CARD_WEIGHTS weights are looked at, spread over the plan, so that memory and time do not grow
+ * with their number. */
 #define TP_CARD_WEIGHTS 8192
 enum tp_code tp_estimate_card(const struct tp_plan *plan, const struct tp_run_options *run,
                               struct tp_card_use *uses, size_t count, struct tp_err *err);

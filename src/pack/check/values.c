@@ -32,6 +32,7 @@ static enum tp_code read_plain(const struct tp_side *side, const struct tp_view 
     const struct tp_weight *weight = &side->weights->items[view->weight];
     enum tp_dtype dtype = side->ckpt->tensors[weight->tensor[0]].dtype;
     uint64_t count = rows * box->size.k;
+    reader->weight = NULL;
     enum tp_code code =
         tp_buffer_room(&reader->decoded, count * tp_dtype_bits(dtype) / 8, err);
     if (code == TP_OK &&
@@ -48,7 +49,7 @@ static enum tp_code decode(const struct tp_weight *weight, const struct tp_box *
     enum tp_code code = tp_buffer_room(&reader->decoded,
                                        cover->size.n * cover->size.k * sizeof(float), err);
     if (code || (code = tp_buffer_room(&reader->scratch,
-                                       tp_encode_scratch(&weight->form->op, cover->size), err)))
+                                       tp_decode_scratch(&weight->form->op, cover->size), err)))
         return code;
     for (uint32_t i = 0; i < weight->form->op.outs; i++)
         args.in[i] = weight->tensor[i] == TP_NO_TENSOR ? NULL : reader->source[i].data;
@@ -58,6 +59,28 @@ static enum tp_code decode(const struct tp_weight *weight, const struct tp_box *
     return tp_args_check(&args, err);
 }
 
+static bool same_box(const struct tp_box *a, const struct tp_box *b)
+{
+    return a->e == b->e && a->n == b->n && a->k == b->k && a->size.e == b->size.e &&
+           a->size.n == b->size.n && a->size.k == b->size.k;
+}
+
+/* The values of `cover` are in reader->decoded, if it ends well. */
+static enum tp_code read_cover(const struct tp_side *side, const struct tp_weight *weight,
+                               const struct tp_box *cover, struct tp_value_reader *reader,
+                               struct tp_err *err)
+{
+    if (reader->weight == weight && same_box(&reader->cover, cover))
+        return TP_OK;
+    reader->weight = NULL;
+    enum tp_code code = tp_packed_read(side->ckpt, weight, cover, reader->source, err);
+    if (code || (code = decode(weight, cover, reader, err)))
+        return code;
+    reader->weight = weight;
+    reader->cover = *cover;
+    return TP_OK;
+}
+
 static enum tp_code read_packed(const struct tp_side *side, const struct tp_view *view,
                                 const struct tp_box *box, uint64_t row, uint64_t rows, float *to,
                                 struct tp_value_reader *reader, struct tp_err *err)
@@ -65,8 +88,7 @@ static enum tp_code read_packed(const struct tp_side *side, const struct tp_view
     const struct tp_weight *weight = &side->weights->items[view->weight];
     struct tp_box cover = {.e = view->expert};
     enum tp_code code = tp_weight_cover(weight, row, rows, box->k, box->size.k, &cover, err);
-    if (code || (code = tp_packed_read(side->ckpt, weight, &cover, reader->source, err)) ||
-        (code = decode(weight, &cover, reader, err)))
+    if (code || (code = read_cover(side, weight, &cover, reader, err)))
         return code;
     const float *from = reader->decoded.data;
     for (uint64_t n = 0; n < rows; n++)

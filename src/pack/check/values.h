@@ -16,9 +16,13 @@ struct tp_side {
     const struct tp_weights *weights;
 };
 
-/* Buffers of one reading thread; {0} is empty. */
+/* Buffers of one reading thread; {0} is empty. What was decoded last stays: weights in act-order
+ * are decoded in whole rows, and boxes that follow each other in these cost no second reading.
+ * The weights that it reads outlive it. */
 struct tp_value_reader {
     struct tp_buffer source[TP_MAX_OUT], decoded, scratch;
+    const struct tp_weight *weight; /* whose values of `cover` are in `decoded`; or NULL */
+    struct tp_box cover;
 };
 void tp_value_reader_free(struct tp_value_reader *reader);
 

@@ -17,6 +17,7 @@
 #include "pack/source/file_hash.h"
 #include "pack/source/traces.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -244,8 +245,9 @@ static enum tp_code check_other(struct verify *v, const struct tp_manifest_file 
                    ? tp_verify_note(v->report, false, entry->name, TP_CHANGED_CARD, v->err)
                    : compare_hash(v, entry->name, "the manifest", entry->hash, actual);
     }
-    tp_err_memory(v->err, &err);
-    if (err.code && err.code != TP_E_MEMORY)
+    if (err.code && tp_err_unread(&err))
+        *v->err = err;
+    else if (err.code)
         code = tp_verify_problem(v->report, entry->name, NULL, v->err, "%s", err.what);
     v->report->others++;
     tp_os_close(&file.fd);
@@ -341,8 +343,7 @@ static enum tp_code compare_sha256(struct verify *v, const struct tp_manifest_fi
                                    const struct tp_sha256_file *file)
 {
     char theirs[TP_SHA256_TEXT], ours[TP_SHA256_TEXT];
-    if (file->err.code == TP_E_INTERRUPT || file->err.code == TP_E_TERMINATE ||
-        file->err.code == TP_E_MEMORY)
+    if (tp_err_unread(&file->err))
         return *v->err = file->err, file->err.code;
     if (file->err.code)
         return tp_verify_problem(v->report, entry->name, NULL, v->err,
@@ -398,7 +399,12 @@ static enum tp_code open_manifest(struct verify *v)
     if (!path)
         return TP_E_MEMORY;
     bool exists = tp_os.stat(path, &st) == 0;
+    if (!exists)
+        tp_os_fail(&err, errno, path, "cannot be looked at");
     free(path);
+    if (tp_err_unread(&err))
+        return *v->err = err, err.code;
+    err = (struct tp_err){0};
     for (size_t f = 0; f < v->ckpt->file_count; f++)
         ours |= is_ours(&v->ckpt->files[f]);
     if (!exists)
@@ -407,8 +413,8 @@ static enum tp_code open_manifest(struct verify *v)
                     : TP_OK;
     v->report->by_tilepack = true;
     if (tp_manifest_read(v->ckpt->path, &v->manifest, &err))
-        return err.code == TP_E_MEMORY
-                   ? tp_fail(v->err, TP_E_MEMORY, "out of memory for the manifest")
+        return tp_err_unread(&err)
+                   ? (*v->err = err, err.code)
                    : tp_verify_problem(v->report, TP_MANIFEST_NAME, NULL, v->err, "%s", err.what);
     v->matched = tp_os_zalloc(v->manifest.file_count + 1, sizeof *v->matched, v->err);
     if (!v->matched)
@@ -528,7 +534,7 @@ enum tp_code tp_verify(const struct tp_checkpoint *ckpt, struct tp_weights *weig
         code = tp_traces_open(&v.traces, ckpt, err);
     if (code == TP_OK)
         code = check_files(&v);
-    if (code == TP_OK && unclear && report->problem_count)
+    if (code == TP_OK && unclear && report->problem_count && !tp_err_unread(&meaning))
         code = tp_verify_problem(report, NULL, meaning.tensor[0] ? meaning.tensor : NULL, err, "%s",
                                  meaning.what);
     else if (code == TP_OK && unclear) {

@@ -3,6 +3,7 @@
 
 #include "base/layout.h"
 #include "pack/os/os.h"
+#include "pack/plan/output_name.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +43,7 @@ static enum tp_code report_output(const struct tp_comparison *c, size_t o)
     const struct tp_tensor *tensor = c->sink.tensors[o];
     const struct tp_unit *unit =
         output->unit == UINT32_MAX ? NULL : &c->expected->units[output->unit];
-    char place[120] = "";
+    char place[120] = "", name[TP_OUTPUT_NAME];
     uint32_t i = 0;
     if (unit && (d->bytes || !tensor))
         c->report->units[output->unit].differs = true;
@@ -54,8 +55,9 @@ static enum tp_code report_output(const struct tp_comparison *c, size_t o)
         place_of(unit, i, d->first_offset, place, sizeof place);
     else
         place_in_plain(output, d->first_offset, place, sizeof place);
-    return tp_verify_problem(c->report, c->stored->ckpt->files[tensor->file].name, output->name,
-                             c->err, "%llu of its %llu bytes are not those that the source gives, "
+    return tp_verify_problem(c->report, c->stored->ckpt->files[tensor->file].name,
+                             tp_output_name(c->expected, output, name), c->err,
+                             "%llu of its %llu bytes are not those that the source gives, "
                              "the first at byte %llu: 0x%02x instead of 0x%02x%s",
                              (unsigned long long)d->bytes, (unsigned long long)output->bytes,
                              (unsigned long long)d->first_offset, d->theirs, d->ours, place);

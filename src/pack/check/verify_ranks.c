@@ -190,7 +190,7 @@ enum tp_code tp_verify_ranks(const char *path, const struct tp_side *source,
     *report = (struct tp_verify_report){.by_tilepack = true};
     *unchecked = false;
     enum tp_code code = tp_verify_count_ranks(path, &count, &local);
-    if (code == TP_E_MEMORY)
+    if (tp_err_unread(&local))
         return *err = local, code;
     if (code) /* what is wrong with it is said at the end */
         count = TP_MAX_RANKS;

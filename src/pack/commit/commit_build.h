@@ -1,5 +1,6 @@
 /* Inside of committing: shared by commit_convert.c (one process, one output),
- * commit_directory.c, commit_output.c (its place), commit_replace.c (what --force may replace),
+ * commit_directory.c, commit_output.c (its place), commit_done.c (whether it is complete),
+ * commit_inputs.c (what is read), commit_replace.c (what --force may replace),
  * commit_case.c (names that differ in case only),
  * commit_ranks.c (a directory for each rank), parts_convert.c and merge.c (shares of one
  * plan) and join.c.
@@ -27,6 +28,7 @@ struct tp_commit {
     pthread_mutex_t lock; /* of the journal */
     struct tp_manifest_file *files;
     size_t file_count;
+    char (*rank_files)[TP_HASH_TEXT]; /* of each rank that is written: tp_manifest_files_id() */
     const struct tp_text *card; /* of the whole, in the commit of a rank; NULL: of the plan */
     enum tp_code (*texts)(struct tp_commit *c); /* NULL: tp_commit_write_texts() */
     struct tp_err *err;
@@ -61,7 +63,7 @@ void tp_commit_tell_resumed(const struct tp_commit *c, const bool *done, size_t 
  * and enters each in the journal. */
 enum tp_code tp_commit_run_shards(struct tp_commit *c, const bool *skip);
 /* Removes from the partial directory what is neither a journal nor a shard that
- * c->journal.done names. */
+ * c->journal.done names; tp_commit_check_begun() comes before it. */
 enum tp_code tp_commit_sweep(struct tp_commit *c);
 /* The whole of it for a directory: partial directory, journal, shards, finish. */
 enum tp_code tp_commit_directory(struct tp_commit *c, struct tp_convert_result *result);
@@ -71,10 +73,7 @@ enum tp_code tp_commit_finish(struct tp_commit *c);
 /* commit_output.c */
 enum tp_code tp_commit_check_not_source(const struct tp_plan *plan, const char *path,
                                         struct tp_err *err);
-/* The output is complete and of this very plan (and ranks), and no source is newer. Here and
- * in the next one a lack of memory is false, and becomes the error: it wins over whatever the
- * caller says then. */
-bool tp_commit_is_done(const struct tp_commit *c);
+/* A lack of memory is false, and becomes the error: it wins over whatever the caller says then. */
 bool tp_commit_is_empty(const char *path, struct tp_err *err);
 enum tp_code tp_commit_in_the_way(const char *path, struct tp_err *err);
 /* Whether OUTPUT may be written; sets result->already_done. */
@@ -101,12 +100,25 @@ enum tp_code tp_commit_run(const struct tp_commit *c, const struct tp_plan *plan
  * directory must be there. */
 enum tp_code tp_commit_check_case(const struct tp_commit *c);
 
+/* commit_inputs.c: TP_E_USAGE when the place, a file or a directory, is or holds something that
+ * is being read, at any depth. */
+enum tp_code tp_commit_check_inputs(const struct tp_commit *c, const char *path);
+
+/* commit_done.c: the output is complete and of this very plan (and ranks), no source is newer, and
+ * a sample of the source gives the bytes that are stored. A lack of memory and an interruption are
+ * false, and become the error, as above. */
+bool tp_commit_is_done(const struct tp_commit *c);
+
 /* commit_replace.c */
 /* Whether --force may replace the directory: a checkpoint, or ranks of one, with no file that
  * is none of a checkpoint's, no directory, and no shard that is being read. `begun`: it is an
  * unfinished output, which this program alone writes to, so that any file is its own. */
 enum tp_code tp_commit_check_replace(const struct tp_plan *plan, const char *path, bool begun,
                                      struct tp_err *err);
+/* Whether every file in the directory of an unfinished output is one that a conversion of this
+ * source writes, under any options; TP_E_USAGE names the first other one. */
+enum tp_code tp_commit_check_begun(const struct tp_plan *plan, const char *path,
+                                   struct tp_err *err);
 bool tp_commit_is_rank(const char *name); /* "rank_3" */
 bool tp_commit_is_source(const struct tp_plan *plan, const struct stat *st);
 /* Journals and what belongs to parts: names that a finished output does not keep. */

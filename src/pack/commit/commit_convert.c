@@ -44,6 +44,7 @@ static enum tp_code run_file(struct tp_commit *c, struct tp_convert_result *resu
         return TP_E_MEMORY;
     int lock = -1;
     if ((code = tp_commit_check_not_source(c->plan, c->partial, c->err)) ||
+        (code = tp_commit_check_inputs(c, c->partial)) ||
         (code = tp_commit_check_space(c, c->parent, NULL, false)))
         return code;
     code = tp_below_open_own(AT_FDCWD, c->partial, c->plan->ckpt->rights, c->partial, &lock,

@@ -87,6 +87,7 @@ static enum tp_code make_partial(struct tp_commit *c)
         return tp_fail(c->err, TP_E_USAGE, "a file is where the unfinished output would be");
     }
     if ((code = tp_commit_check_not_source(c->plan, c->partial, c->err)) ||
+        (code = tp_commit_check_inputs(c, c->partial)) ||
         (code = tp_below_open_dir(c->partial, &c->dir, c->err)))
         return code;
     char *journal = tp_os_format(c->err, "%s/%s", c->partial, TP_JOURNAL_NAME);
@@ -202,6 +203,8 @@ static enum tp_code open_partial(struct tp_commit *c)
         (code = own_command(c, &command)) == TP_OK)
         code = tp_journal_open(c->dir, c->partial, TP_JOURNAL_NAME, tp_commit_files(c),
                                c->options->zstd > 0, command.data, &c->journal, &foreign, c->err);
+    if (code == TP_OK && !c->options->force)
+        code = tp_commit_check_begun(c->plan, c->partial, c->err);
     if (code == TP_OK && foreign)
         code = start_over(c, command.data);
     tp_text_free(&command);
@@ -218,9 +221,23 @@ static enum tp_code shard_done(void *arg, uint32_t file, const uint8_t hash[TP_H
     return code;
 }
 
+/* Something came into the old content after the last look at it: all of it stays. The output is
+ * complete, and needs no journal. */
+static enum tp_code keep_old(struct tp_commit *c, const struct tp_err *why)
+{
+    struct tp_err ignored = {0};
+    tp_commit_end_journals(c->output, &ignored);
+    tp_err_path(c->err, c->partial);
+    tp_err_hint(c->err, "the new output is complete; remove this one, which it replaced, yourself");
+    return tp_fail(c->err, TP_E_USAGE, "%s", why->what);
+}
+
 /* The old content, which has changed places with the new one. */
 static enum tp_code remove_old(struct tp_commit *c)
 {
+    struct tp_err why = {0};
+    if (tp_commit_check_replace(c->plan, c->partial, false, &why))
+        return keep_old(c, &why);
     enum tp_code code = tp_commit_remove_directory(c->partial, c->err);
     if (code)
         tp_err_hint(c->err, "the new output is complete; remove the rest of the old one yourself");
@@ -240,6 +257,20 @@ static enum tp_code end_journal(struct tp_commit *c, bool replaced)
     return code;
 }
 
+/* What came to the output's name since the last look at it stays. */
+static enum tp_code publish_new(struct tp_commit *c)
+{
+    struct stat st;
+    struct tp_err local = {0};
+    enum tp_code code = tp_os_rename(c->partial, c->output, &local);
+    bool taken = local.sys == ENOTEMPTY || local.sys == EEXIST || local.sys == ENOTDIR;
+    if (code && taken && tp_os.stat(c->output, &st) == 0)
+        return tp_commit_in_the_way(c->output, c->err);
+    if (code)
+        *c->err = local;
+    return code;
+}
+
 /* The moment of commit. Existing content is exchanged, then removed; it is looked at
  * once more, as it may have come while the new one was written. */
 static enum tp_code publish(struct tp_commit *c)
@@ -253,7 +284,7 @@ static enum tp_code publish(struct tp_commit *c)
     if (c->err->code)
         return c->err->code;
     if (!exists) {
-        code = tp_os_rename(c->partial, c->output, c->err);
+        code = publish_new(c);
     } else if (tp_os.exchange(c->partial, c->output)) {
         int sys = errno;
         tp_err_hint(c->err, "the new output is complete in %s: move it yourself", c->partial);

@@ -1,5 +1,5 @@
 /* The output's place: whether it may be written, and how what is replaced goes. What --force
- * may replace is in commit_replace.c.
+ * may replace is in commit_replace.c, whether it is complete in commit_done.c.
  *
  * Writes nothing. Invariant: what is removed is a directory of plain files, folders and
  * ranks, as this program writes them, in which no file is being read.
@@ -31,59 +31,6 @@ enum tp_code tp_commit_check_not_source(const struct tp_plan *plan, const char *
     return tp_fail(err, TP_E_USAGE, "output and source are the same");
 }
 
-static bool has_digests(const struct tp_manifest *manifest)
-{
-    size_t i = 0;
-    while (i < manifest->file_count && manifest->files[i].has_sha256)
-        i++;
-    return i == manifest->file_count;
-}
-
-/* The output is complete and from this very plan, with the digests that are asked for, and
- * no source is newer. */
-static bool is_done(const struct tp_plan *plan, const struct tp_request *request,
-                    const char *output, struct tp_err *err)
-{
-    struct tp_manifest manifest;
-    struct tp_err ignored = {0};
-    struct stat st;
-    char id[TP_HASH_TEXT];
-    char *path = tp_os_format(&ignored, "%s/%s", output, TP_MANIFEST_NAME);
-    bool done = path && tp_os.stat(path, &st) == 0 &&
-                tp_manifest_read(output, &manifest, &ignored) == TP_OK;
-    free(path);
-    tp_err_memory(err, &ignored);
-    if (!done)
-        return false;
-    tp_manifest_plan_id(plan, id);
-    done = strcmp(manifest.plan, id) == 0 &&
-           (!request || !request->digests || has_digests(&manifest));
-    int64_t made = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
-    for (size_t i = 0; i < plan->ckpt->file_count; i++) /* a time of the future says nothing */
-        done = done && (plan->ckpt->files[i].mtime_ns <= made ||
-                        plan->ckpt->files[i].ctime_ns <= made);
-    for (size_t i = 0; i < manifest.file_count && done; i++) {
-        path = tp_os_format(&ignored, "%s/%s", output, manifest.files[i].name);
-        done = path && tp_os.stat(path, &st) == 0 && (uint64_t)st.st_size == manifest.files[i].size;
-        free(path);
-    }
-    tp_err_memory(err, &ignored);
-    tp_manifest_close(&manifest);
-    return done;
-}
-
-bool tp_commit_is_done(const struct tp_commit *c)
-{
-    const struct tp_ranks *ranks = c->options->ranks;
-    bool done = true;
-    for (unsigned r = 0; ranks && r < ranks->count && done; r++) {
-        char *path = tp_os_format(c->err, "%s/" TP_RANK_PREFIX "%u", c->output, r);
-        done = path && is_done(&ranks->plans[r], c->request, path, c->err);
-        free(path);
-    }
-    return ranks ? done : is_done(c->plan, c->request, c->output, c->err);
-}
-
 /* An empty directory is not in the way; one that cannot be read is. */
 bool tp_commit_is_empty(const char *path, struct tp_err *err)
 {
@@ -97,7 +44,10 @@ bool tp_commit_is_empty(const char *path, struct tp_err *err)
 
 enum tp_code tp_commit_in_the_way(const char *path, struct tp_err *err)
 {
+    struct stat st;
     tp_err_path(err, path);
+    if (tp_os.stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+        tp_err_hint(err, "it is a device or pipe: choose another output with -o");
     tp_err_hint(err, "--force replaces it once the new output is complete");
     return tp_fail(err, TP_E_USAGE, "the output exists already");
 }
@@ -160,8 +110,11 @@ enum tp_code tp_commit_end_journals(const char *output, struct tp_err *err)
 static enum tp_code check_replaceable(struct tp_commit *c, const struct stat *output)
 {
     bool directory = S_ISDIR(output->st_mode);
-    if (c->plan->single_file == !directory && (directory || S_ISREG(output->st_mode)))
-        return directory ? tp_commit_check_replace(c->plan, c->output, false, c->err) : TP_OK;
+    if (c->plan->single_file == !directory && (directory || S_ISREG(output->st_mode))) {
+        enum tp_code code =
+            directory ? tp_commit_check_replace(c->plan, c->output, false, c->err) : TP_OK;
+        return code ? code : tp_commit_check_inputs(c, c->output);
+    }
     tp_err_path(c->err, c->output);
     tp_err_hint(c->err, "choose another output with -o");
     return tp_fail(c->err, TP_E_USAGE, "the output is a %s already and would become a %s",

@@ -51,14 +51,20 @@ static enum tp_code write_rank(struct tp_commit *c, unsigned r, const struct tp_
 enum tp_code tp_commit_write_ranks(struct tp_commit *c)
 {
     struct tp_text card = {0};
-    enum tp_code code = tp_commit_card(c, &card);
-    for (unsigned r = 0; r < c->options->ranks->count && code == TP_OK; r++) {
+    unsigned count = c->options->ranks->count;
+    c->rank_files = tp_os_zalloc(count, sizeof *c->rank_files, c->err);
+    enum tp_code code = c->rank_files ? tp_commit_card(c, &card) : TP_E_MEMORY;
+    for (unsigned r = 0; r < count && code == TP_OK; r++) {
         struct tp_commit own;
         code = write_rank(c, r, &card, &own);
-        if (code == TP_OK && r + 1 == c->options->ranks->count)
+        if (code == TP_OK)
+            code = tp_manifest_files_id(own.files, own.file_count, c->rank_files[r], c->err);
+        if (code == TP_OK && r + 1 == count)
             code = tp_commit_write_join(c, &own);
         tp_commit_close(&own);
     }
     tp_text_free(&card);
+    free(c->rank_files);
+    c->rank_files = NULL;
     return code;
 }

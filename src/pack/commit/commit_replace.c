@@ -251,3 +251,73 @@ enum tp_code tp_commit_check_replace(const struct tp_plan *plan, const char *pat
     tp_os_list_free(&list);
     return code;
 }
+
+static bool is_copy(const struct place *place, const char *name)
+{
+    const struct tp_checkpoint *ckpt = place->plan->ckpt;
+    for (size_t i = 0; i < ckpt->other_count; i++)
+        if (strcmp(ckpt->others[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* Whether an unfinished output may have a file of that name. Shards of other options count, too,
+ * and what the source, which may have changed since, is likely to have had. */
+static bool is_of_begun(const struct place *place, const char *name)
+{
+    if (is_copy(place, name) || is_listed(&place->manifest, name))
+        return true;
+    return !strchr(name, '/') &&
+           (tp_begins_with(name, ".tilepack-") || tp_begins_with(name, TP_RANKS_NAME) ||
+            tp_commit_is_rank(name) || strcmp(name, TP_MANIFEST_NAME) == 0 || is_usual(name) ||
+            (tp_begins_with(name, "model") && tp_commit_is_mark(name)));
+}
+
+static enum tp_code check_begun(const struct place *place, const char *folder,
+                                struct tp_err *err);
+
+static enum tp_code check_begun_entry(const struct place *place, const char *name,
+                                      const char *path, struct tp_err *err)
+{
+    bool directory = tp_below_is_dir(path);
+    if (directory && tp_commit_is_rank(name))
+        return tp_commit_check_begun(place->plan, path, err);
+    if (directory ? may_be_copied(place, name) || has_folder(&place->manifest, name)
+                  : is_of_begun(place, name))
+        return directory ? check_begun(place, name, err) : TP_OK;
+    tp_err_path(err, place->path);
+    tp_err_hint(err, "move it away; --force deletes it");
+    return tp_fail(err, TP_E_USAGE, "the unfinished output is here, and with it '%.200s%s', which "
+                   "is none of its files", name, directory ? "/" : "");
+}
+
+/* What is in a folder of the place; NULL: in the place itself. */
+static enum tp_code check_begun(const struct place *place, const char *folder, struct tp_err *err)
+{
+    struct tp_os_list list = {0};
+    char *at = folder ? tp_os_format(err, "%s/%s", place->path, folder) : NULL;
+    enum tp_code code = folder && !at ? TP_E_MEMORY : tp_os_list(at ? at : place->path, &list, err);
+    for (size_t i = 0; i < list.count && code == TP_OK; i++) {
+        char *name = tp_os_format(err, "%s%s%s", folder ? folder : "", folder ? "/" : "",
+                                  list.names[i]);
+        char *path = tp_os_format(err, "%s/%s", at ? at : place->path, list.names[i]);
+        code = name && path ? check_begun_entry(place, name, path, err) : TP_E_MEMORY;
+        free(name);
+        free(path);
+    }
+    tp_os_list_free(&list);
+    free(at);
+    return code;
+}
+
+enum tp_code tp_commit_check_begun(const struct tp_plan *plan, const char *path,
+                                   struct tp_err *err)
+{
+    struct place place = {.plan = plan, .path = path, .begun = true};
+    struct tp_err ignored = {0};
+    tp_manifest_read(path, &place.manifest, &ignored);
+    tp_err_memory(err, &ignored);
+    enum tp_code code = err->code ? err->code : check_begun(&place, NULL, err);
+    tp_manifest_close(&place.manifest);
+    return code;
+}

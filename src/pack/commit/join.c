@@ -18,6 +18,25 @@ struct tp_join {
     struct tp_join_plan ranks;
 };
 
+/* The plan knows names and shapes, which another model may have, too: contents tell them apart. A
+ * manifest that is not as it was written says nothing of them; tp_join_check_rank() refuses it. */
+static enum tp_code check_files(const struct tp_join_plan *join, const char *path, unsigned r,
+                                const struct tp_manifest *manifest, struct tp_err *err)
+{
+    char id[TP_HASH_TEXT];
+    const json_t *known = json_object_get(join->info, "rank_files"); /* 0.1.0 wrote none */
+    const char *stored = json_string_value(json_array_get(known, r));
+    if (!known || !manifest->intact)
+        return TP_OK;
+    enum tp_code code = tp_manifest_files_id(manifest->files, manifest->file_count, id, err);
+    if (code || (stored && strcmp(stored, id) == 0))
+        return code;
+    tp_err_path(err, path);
+    tp_err_hint(err, "put the ranks of one conversion together, or convert again");
+    return tp_fail(err, TP_E_INPUT, "rank %u is of another conversion: its files are not those "
+                   "that were written with the other ranks", r);
+}
+
 static enum tp_code check_rank(const struct tp_join_plan *join, const char *path, unsigned r,
                                struct tp_err *err)
 {
@@ -28,9 +47,11 @@ static enum tp_code check_rank(const struct tp_join_plan *join, const char *path
     if (code)
         return code;
     bool same = plan && strcmp(plan, manifest.plan) == 0;
+    if (same)
+        code = check_files(join, path, r, &manifest, err);
     tp_manifest_close(&manifest);
     if (same)
-        return TP_OK;
+        return code;
     tp_err_path(err, path);
     tp_err_hint(err, "put the ranks of one conversion together, under their own numbers");
     return tp_fail(err, TP_E_INPUT, "this is not rank %u of this conversion", r);

@@ -44,40 +44,52 @@ static enum tp_code read_shard(void *arg, void *data, uint64_t size, uint64_t of
 }
 
 /* The digits themselves, which no hash covers. */
-static bool has_digits(const struct shard_file *shard, const uint8_t hash[TP_HASH_BYTES])
+static bool has_digits(const struct shard_file *shard, const uint8_t hash[TP_HASH_BYTES],
+                       struct tp_err *err)
 {
     char digits[TP_HASH_TEXT], stored[TP_HASH_TEXT - 1];
-    struct tp_err ignored = {0};
     tp_hash_print(hash, digits);
-    return read_plain(shard, stored, sizeof stored, shard->hash_at, &ignored) == TP_OK &&
+    return read_plain(shard, stored, sizeof stored, shard->hash_at, err) == TP_OK &&
            memcmp(stored, digits, sizeof stored) == 0;
 }
 
-/* Whether the shard on disk is what the journal says; anything else is redone. Only a lack
- * of memory, which says nothing of it, is recorded. */
-static bool proven(int dir, const struct tp_plan_file *file, bool zstd,
-                   const uint8_t hash[TP_HASH_BYTES], struct tp_err *err)
+/* A shard that its owner cannot read and write gets the rights of a new one, which are the
+ * journal's. */
+static bool give_rights(int fd, mode_t mode, int journal)
+{
+    struct stat like;
+    return (mode & 0600) == 0600 || (tp_os.fstat(journal, &like) == 0 &&
+                                     tp_os.fchmod(fd, (like.st_mode & 0666) | 0600) == 0);
+}
+
+/* Whether the shard on disk is what the journal says; anything else is redone. What says
+ * nothing of it, a lack of memory or that it cannot be read, is recorded. */
+static bool proven(int dir, int journal, const struct tp_plan_file *file, bool zstd,
+                   const uint8_t hash[TP_HASH_BYTES], struct tp_err *unread, struct tp_err *err)
 {
     uint8_t actual[TP_HASH_BYTES];
     struct stat st;
-    struct tp_err ignored = {0};
-    char *path = tp_os_format(&ignored, "%s%s", file->name, zstd ? TP_ZST_SUFFIX : "");
+    struct tp_err seen = {0};
+    char *path = tp_os_format(&seen, "%s%s", file->name, zstd ? TP_ZST_SUFFIX : "");
     struct shard_file shard = {-1, NULL, path, file->hash_at};
-    bool good = path && tp_below_open(dir, path, O_RDONLY, path, &shard.fd, &ignored) == TP_OK &&
-                tp_os.fstat(shard.fd, &st) == 0;
+    bool good = path &&
+                tp_below_open_regular(dir, path, path, &shard.fd, &st, &seen) == TP_OK;
     uint64_t size = good ? (uint64_t)st.st_size : 0;
     if (good && zstd) {
-        good = tp_zst_open(shard.fd, size, path, &shard.zst, &ignored) == TP_OK;
+        good = tp_zst_open(shard.fd, size, path, &shard.zst, &seen) == TP_OK;
         size = good ? tp_zst_size(shard.zst) : 0;
     }
     good = good && size == file->size &&
-           tp_leafhash_file(size, 2, read_shard, &shard, actual, &ignored) == TP_OK &&
-           memcmp(actual, hash, TP_HASH_BYTES) == 0 && has_digits(&shard, hash);
+           tp_leafhash_file(size, 2, read_shard, &shard, actual, &seen) == TP_OK &&
+           memcmp(actual, hash, TP_HASH_BYTES) == 0 && has_digits(&shard, hash, &seen) &&
+           give_rights(shard.fd, st.st_mode, journal);
     tp_zst_close(shard.zst);
     if (shard.fd >= 0)
         tp_os.close(shard.fd);
     free(path);
-    tp_err_memory(err, &ignored);
+    tp_err_memory(err, &seen);
+    if (tp_err_unread(&seen) && !unread->code)
+        *unread = seen;
     return good;
 }
 
@@ -94,7 +106,8 @@ static void read_line(const char *line, size_t size, int dir, const struct tp_pl
         if (journal->done[f] || strlen(file->name) != name_size ||
             memcmp(file->name, line, name_size) != 0)
             continue;
-        journal->lost[f] = !proven(dir, file, zstd, hash, err);
+        journal->lost[f] = !proven(dir, journal->fd, file, zstd, hash, &journal->unread,
+                                   err);
         if (journal->lost[f])
             continue;
         journal->done[f] = true;

@@ -18,6 +18,7 @@ struct tp_journal {
     bool *done;                      /* per plan file */
     uint8_t (*hash)[TP_HASH_BYTES];  /* per plan file, valid when done */
     bool *lost; /* per plan file: named by the journal, but not what it says */
+    struct tp_err unread; /* why one of these could not be read; path: the shard's name */
     size_t done_count;
     bool names_shards; /* one at least, be it of another plan */
     char *command;     /* that began it; NULL: it does not say */

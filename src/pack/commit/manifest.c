@@ -16,6 +16,25 @@ void tp_manifest_plan_id(const struct tp_plan *plan, char text[TP_HASH_TEXT])
     tp_hash_print(plan->id, text);
 }
 
+enum tp_code tp_manifest_files_id(const struct tp_manifest_file *files, size_t count,
+                                  char id[TP_HASH_TEXT], struct tp_err *err)
+{
+    struct tp_text text = {0};
+    uint8_t hash[TP_HASH_BYTES];
+    enum tp_code code = TP_OK;
+    for (size_t i = 0; i < count && code == TP_OK; i++) {
+        char digits[TP_HASH_TEXT];
+        tp_hash_print(files[i].hash, digits);
+        code = tp_text_addf(&text, err, "%s %s\n", files[i].name, digits);
+    }
+    if (code == TP_OK) {
+        tp_hash(text.data, text.size, hash);
+        tp_hash_print(hash, id);
+    }
+    tp_text_free(&text);
+    return code;
+}
+
 static json_t *source_json(const struct tp_plan *plan)
 {
     json_t *files = json_array();

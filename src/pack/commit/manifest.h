@@ -34,4 +34,9 @@ enum tp_code tp_manifest_refill(const char *stored, size_t size,
  * hashes, as 32 hex digits. */
 void tp_manifest_plan_id(const struct tp_plan *plan, char text[TP_HASH_TEXT]);
 
+/* Identity of the files that a manifest lists: the hash of their names and hashes, in its order,
+ * as 32 hex digits. Unlike the plan's it is of contents; digests and notes do not change it. */
+enum tp_code tp_manifest_files_id(const struct tp_manifest_file *files, size_t count,
+                                  char id[TP_HASH_TEXT], struct tp_err *err);
+
 #endif

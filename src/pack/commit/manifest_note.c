@@ -18,9 +18,7 @@ static enum tp_code read_signed(int dir, const char *path, char **text, size_t *
 {
     struct stat st;
     int fd = -1;
-    enum tp_code code = tp_below_open(dir, TP_MANIFEST_NAME, O_RDONLY, path, &fd, err);
-    if (code == TP_OK && tp_os.fstat(fd, &st) != 0)
-        code = tp_os_fail(err, errno, path, "cannot look at the manifest");
+    enum tp_code code = tp_below_open_regular(dir, TP_MANIFEST_NAME, path, &fd, &st, err);
     if (code == TP_OK) {
         tp_rights_meet(rights, &st);
         code = tp_os_slurp_fd(fd, &st, path, MOST, text, size, err);

@@ -134,7 +134,7 @@ static enum tp_code open_part(struct merge *m, unsigned i)
         code = tp_journal_open(c->dir, c->partial, name, tp_commit_files(c),
                                c->options->zstd > 0, NULL, &m->journals[i - 1], &foreign,
                                &local);
-        if (code == TP_E_USAGE) {
+        if (code == TP_E_USAGE && m->journals[i - 1].fd >= 0) { /* open, and somebody else's */
             tp_err_hint(c->err, "wait for it to end, then merge");
             code = tp_fail(c->err, code, "part %u/%u is still at work", i, share.count);
         } else if (code) {
@@ -151,6 +151,19 @@ static enum tp_code open_part(struct merge *m, unsigned i)
     free(path);
     free(name);
     return code;
+}
+
+/* Nothing is known of what the part wrote. */
+static enum tp_code fail_unread(struct merge *m, const struct tp_err *unread)
+{
+    char *path = tp_os_format(m->c.err, "%s/%s", m->c.partial, unread->path);
+    if (!path)
+        return TP_E_MEMORY;
+    *m->c.err = *unread;
+    m->c.err->path[0] = '\0';
+    tp_err_path(m->c.err, path);
+    free(path);
+    return unread->code;
 }
 
 static enum tp_code fail_lost(struct merge *m, uint32_t f)
@@ -180,7 +193,7 @@ static enum tp_code collect(struct merge *m)
             c->journal.done[f] = true;
             memcpy(c->journal.hash[f], journal->hash[f], TP_HASH_BYTES);
         } else if (journal->path && journal->lost[f]) {
-            return fail_lost(m, f);
+            return journal->unread.code ? fail_unread(m, &journal->unread) : fail_lost(m, f);
         } else {
             m->missing[part]++;
         }
@@ -272,9 +285,12 @@ static enum tp_code merge(struct merge *m)
         return tp_fail(c->err, TP_E_INPUT, "the source is not the one that the parts converted: a "
                        "file's name, size, time or header differs");
     }
-    if ((code = tp_below_open_dir(c->partial, &c->dir, c->err)) == TP_OK &&
-        (code = prove(m)) == TP_OK && (code = tp_commit_sweep(c)) == TP_OK &&
-        (code = check_room(c)) == TP_OK)
+    if ((code = tp_commit_check_inputs(c, c->partial)) == TP_OK &&
+        (code = tp_below_open_dir(c->partial, &c->dir, c->err)) == TP_OK &&
+        (code = prove(m)) == TP_OK &&
+        (c->options->force ||
+         (code = tp_commit_check_begun(c->plan, c->partial, c->err)) == TP_OK) &&
+        (code = tp_commit_sweep(c)) == TP_OK && (code = check_room(c)) == TP_OK)
         code = tp_commit_finish(c);
     return code;
 }

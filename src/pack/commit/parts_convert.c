@@ -128,7 +128,7 @@ static enum tp_code lock_part(struct work *work)
                                                &local)
                              : TP_E_MEMORY;
     free(name);
-    if (code == TP_E_USAGE) {
+    if (code == TP_E_USAGE && c->journal.fd >= 0) { /* open, and somebody else's */
         tp_err_path(c->err, c->partial);
         tp_err_hint(c->err, "wait for it to end, or give this one another number");
         return tp_fail(c->err, code, "part %u/%u is at work in another process", work->share.index,

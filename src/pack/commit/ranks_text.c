@@ -21,20 +21,21 @@
 #define INDEX TP_RANKS_NAME ".index"
 #define MANIFEST TP_RANKS_NAME ".manifest"
 
-/* Members up to "rank_plans", as the text of an object whose last brace is missing. */
+/* Members up to "rank_files", as the text of an object whose last brace is missing. */
 static enum tp_code begin_text(const struct tp_commit *c, struct tp_text *text)
 {
     const struct tp_ranks *ranks = c->options->ranks;
     char id[TP_HASH_TEXT];
-    json_t *ids = json_array();
+    json_t *ids = json_array(), *files = json_array();
     for (unsigned r = 0; r < ranks->count; r++) {
         tp_manifest_plan_id(&ranks->plans[r], id);
         json_array_append_new(ids, json_string(id));
+        json_array_append_new(files, json_string(c->rank_files[r]));
     }
     tp_manifest_plan_id(c->plan, id);
-    json_t *json = json_pack("{s:i,s:s,s:i,s:s,s:o}", "tilepack_tp", TP_RANKS_VERSION, TP_OWN_KEY,
-                             TP_OWN_ZEROS, "ranks", (int)ranks->count, "plan", id, "rank_plans",
-                             ids);
+    json_t *json = json_pack("{s:i,s:s,s:i,s:s,s:o,s:o}", "tilepack_tp", TP_RANKS_VERSION,
+                             TP_OWN_KEY, TP_OWN_ZEROS, "ranks", (int)ranks->count, "plan", id,
+                             "rank_plans", ids, "rank_files", files);
     char *dump = json ? json_dumps(json, JSON_INDENT(1)) : NULL;
     json_decref(json);
     if (!dump)

@@ -150,7 +150,8 @@ static enum tp_code start_threads(struct tp_zst_writer *w, unsigned threads, str
     for (unsigned i = 0; i < threads; i++) {
         int sys = tp_os.start_thread(&w->threads[i], work, w);
         if (sys && i == 0)
-            return tp_fail(err, TP_E_MEMORY, "cannot start a thread: error %d", sys);
+            return tp_fail(err, TP_E_MEMORY, "out of memory or of threads: zstd's first one does "
+                           "not start (error %d)", sys);
         if (sys)
             break; /* fewer threads give the same bytes */
         w->thread_count++;

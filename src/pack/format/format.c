@@ -10,12 +10,15 @@
 
 const struct tp_format *tp_format_for(const struct tp_format *format, enum tp_part part)
 {
+    if (part == TP_PART_DOWN_UNGATED && !format->variant[part])
+        part = TP_PART_DOWN;
     return format->variant[part] ? format->variant[part] : format;
 }
 
 const char *tp_part_name(enum tp_part part)
 {
-    static const char *const names[TP_PARTS] = {NULL, "gated", "up", "down", "wide"};
+    static const char *const names[TP_PARTS] = {NULL, "gated", "up", "down", "wide",
+                                                "down_ungated"};
     return names[part];
 }
 
@@ -69,7 +72,8 @@ enum tp_dtype tp_format_dtype(const struct tp_format *format, const struct tp_op
     bool half = op->out[i].element == TP_ELEM_F16 || op->out[i].element == TP_ELEM_BF16;
     if (op->codec == TP_CODEC_FLOAT)
         return tp_floats_dtype(op->out[i].element);
-    if (op->out[i].role != TP_ROLE_SCALE ||
+    bool product = op->out[i].role == TP_ROLE_ZERO && half;
+    if ((op->out[i].role != TP_ROLE_SCALE && !product) ||
         !(tp_op_is_int(op) || (half && (dtype == TP_BF16 || dtype == TP_F16))))
         return dtype;
     return op->out[i].element == TP_ELEM_F16 ? TP_F16 : TP_BF16;

@@ -51,14 +51,32 @@ struct tp_format_out {
     uint32_t word_count;
 };
 
+enum { TP_MAX_INPUT_SUFFIX = 40 };
+/* Activation scales, where the format's kernels take some. */
+struct tp_format_inputs {
+    const char *suffix; /* of the tensor, as of an output; NULL: there are none */
+    bool single;        /* one number, otherwise one for each expert */
+    bool largest;       /* of all experts, otherwise each expert has its own */
+    const char *why;    /* without them a weight is refused: the reason; NULL: it is not */
+};
+
 enum tp_experts { TP_EXPERTS_STACK, TP_EXPERTS_SPLIT };
 /* In which order the rows of gate and up of an expert stand. */
 enum tp_rows { TP_ROWS_GATE_UP, TP_ROWS_UP_GATE };
 
 /* Weights for which a format may be another one: gate and up of experts in two stretches, the
- * first matrix of experts in one (without a gate, or with rows that alternate), the last one, and
- * matrices that are no experts, where it then takes less room. */
-enum tp_part { TP_PART_ANY, TP_PART_GATED, TP_PART_UP, TP_PART_DOWN, TP_PART_WIDE, TP_PARTS };
+ * first matrix of experts in one (without a gate, or with rows that alternate), the last one (of
+ * experts without a gate: that of the others, unless it is told apart), and matrices that are no
+ * experts, where it then takes less room. */
+enum tp_part {
+    TP_PART_ANY,
+    TP_PART_GATED,
+    TP_PART_UP,
+    TP_PART_DOWN,
+    TP_PART_WIDE,
+    TP_PART_DOWN_UNGATED,
+    TP_PARTS
+};
 
 struct tp_format {
     const char *name, *title, *about, *loads_in, *source;
@@ -84,6 +102,7 @@ struct tp_format {
     const struct tp_format *bias;  /* what it is for the bias of a weight: W[E,N,1]; NULL: a bias is
                                       copied as it is */
     bool is_bias;           /* it is the `bias` of another one */
+    struct tp_format_inputs inputs;
     const json_t *config;   /* "config" of the file, or NULL */
     const char *package; /* "requires" of the file: the Python package with which an
                                engine loads it, or NULL */

@@ -1,4 +1,5 @@
-/* Format files: JSON text to struct tp_format, and what a choice of parameters sets.
+/* Format files: JSON text to struct tp_format. Words are format_words.c's, what a choice sets is
+ * format_rule.c's, outputs are format_outputs.c's.
  *
  * Strict: an unknown word, a missing key or a layout that is no bijection on a
  * probe size is an error, so that a mistake in a format file is found by the
@@ -6,370 +7,15 @@
  */
 #include "pack/format/format_parse.h"
 
-#include "base/num.h"
-#include "kernels/op/word_bits.h"
+#include "pack/format/format_outputs.h"
+#include "pack/format/format_rule.h"
+#include "pack/format/format_words.h"
 #include "pack/text/json_memory.h"
 #include "pack/os/os.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const char *const codec_names[] = {"int4", "fp8", "mxfp8", "mxfp4", "nvfp4", "int8",
-                                          "float", NULL};
-static const char *const role_names[] = {"codes", "scale", "group8", "channel", "global",
-                                         "words", "zero", "order", NULL};
-static const char *const element_names[] = {"int4", "e2m1", "e4m3", "e4m3x8", "e8m0", "bf16",
-                                            "f16",  "f32",  "i32",  "i64",    "int8", "uint8b128",
-                                            "e5m3", NULL};
-static const char *const scale_rule_names[TP_CODEC_COUNT][4] = {
-    [TP_CODEC_INT4] = {"bf16", "f16"},
-    [TP_CODEC_FP8] = {"fp32", "ue8m0", "bf16"},
-    [TP_CODEC_INT8] = {"bf16", "f16"},
-};
-static const char *const channel_rule_names[] = {"gpu", "cpu", "div", NULL};
-static const char *const rule_names[TP_CODEC_COUNT][8] = {
-    [TP_CODEC_INT4] = {"fp32", "bf16"},
-    [TP_CODEC_FP8] = {"v2", "seed", "div", "cuda", "seed-cuda", "ct-fp32", "ct-bf16"},
-    [TP_CODEC_MXFP8] = {"rceil", "floor", "ct", "even", "ceil"},
-    [TP_CODEC_MXFP4] = {"rceil", "floor", "ct", "even", "ceil"},
-    [TP_CODEC_NVFP4] = {"ct", "torchao", "modelopt"},
-    [TP_CODEC_INT8] = {"fp32", "bf16"},
-};
-
-const char *tp_codec_name(enum tp_codec codec) { return codec_names[codec]; }
-const char *tp_role_name(enum tp_role role) { return role_names[role]; }
-const char *tp_element_name(enum tp_element element) { return element_names[element]; }
-
-static int word_index(const char *const names[], const char *word)
-{
-    for (int i = 0; word && names[i]; i++)
-        if (strcmp(names[i], word) == 0)
-            return i;
-    return -1;
-}
-
-static enum tp_code word(const json_t *object, const char *key, const char *const names[], int *out,
-                         struct tp_err *err)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-    *out = word_index(names, text);
-    return *out >= 0 ? TP_OK
-                     : tp_fail(err, TP_E_INPUT, "\"%s\" is '%s', which is no known word", key,
-                               text ? text : "(missing)");
-}
-
-/* A number, or "G": the group size, 0 if that is all of K. -1 if neither. */
-static int64_t small(const json_t *number, uint64_t group)
-{
-    json_int_t value = json_integer_value(number);
-    if (json_is_string(number) && strcmp(json_string_value(number), "G") == 0 && group)
-        return group == TP_GROUP_ROW ? 0 : (int64_t)group;
-    return json_is_integer(number) && value <= 65536 ? value : -1;
-}
-
-static enum tp_code pair(const json_t *array, uint64_t group, uint32_t *first, uint32_t *second,
-                         struct tp_err *err)
-{
-    int64_t a = small(json_array_get(array, 0), group);
-    int64_t b = small(json_array_get(array, 1), group);
-    if (json_array_size(array) != 2 || a < 0 || b < 0)
-        return tp_fail(err, TP_E_INPUT, "expected two small numbers [n,k]");
-    *first = (uint32_t)a;
-    *second = (uint32_t)b;
-    return TP_OK;
-}
-
-/* The scales of integers are stored as what they are. */
-static void set_scale_rule(struct tp_op *op, int rule)
-{
-    int s = tp_op_find(op, TP_ROLE_SCALE);
-    op->scale_rule = (uint8_t)rule;
-    if (s >= 0 && tp_op_is_int(op))
-        op->out[s].element = rule == TP_INT_SCALE_F16 ? TP_ELEM_F16 : TP_ELEM_BF16;
-}
-
-/* Which type of numbers codes are that are numbers themselves. */
-static enum tp_code set_element(const json_t *set, struct tp_op *op, struct tp_err *err)
-{
-    static const enum tp_element elements[] = {TP_ELEM_BF16, TP_ELEM_F16, TP_ELEM_F32};
-    static const char *const names[] = {"bf16", "f16", "f32", NULL};
-    int codes = tp_op_find(op, TP_ROLE_CODES), index;
-    enum tp_code code = word(set, "element", names, &index, err);
-    if (code || op->codec != TP_CODEC_FLOAT || codes < 0)
-        return code ? code : tp_fail(err, TP_E_INPUT, "\"element\" is of codec \"float\" only");
-    op->out[codes].element = elements[index];
-    return TP_OK;
-}
-
-/* The float that all else is multiplied by: the global scale, or else those of blocks. */
-static struct tp_op_out *last_scale(struct tp_op *op)
-{
-    int i = tp_op_find(op, TP_ROLE_GLOBAL);
-    i = i < 0 ? tp_op_find(op, TP_ROLE_SCALE) : i;
-    return i < 0 ? NULL : &op->out[i];
-}
-
-static bool is_float(enum tp_element element)
-{
-    return element == TP_ELEM_F32 || element == TP_ELEM_BF16 || element == TP_ELEM_F16;
-}
-
-/* The power of two that this float is stored times. */
-static enum tp_code set_factor(const json_t *value, struct tp_op_out *out, struct tp_err *err)
-{
-    json_int_t factor = json_integer_value(value);
-    if (!out || !is_float(out->element) || !json_is_integer(value) || factor < -126 ||
-        factor > 126 || (out->role != TP_ROLE_SCALE && out->role != TP_ROLE_GLOBAL))
-        return tp_fail(err, TP_E_INPUT, "\"factor\" is no exponent from -126 to 126, or not that "
-                       "of a float scale");
-    out->factor = (int)factor;
-    return TP_OK;
-}
-
-/* FP8 scales of 16 bits, bf16 or f16. */
-static enum tp_code set_scale_element(const json_t *set, struct tp_op *op, struct tp_err *err)
-{
-    static const char *const names[] = {"bf16", "f16", NULL};
-    int index, scale = tp_op_find(op, TP_ROLE_SCALE);
-    enum tp_code code = word(set, "scale_element", names, &index, err);
-    if (code)
-        return code;
-    if (op->codec != TP_CODEC_FP8 || scale < 0 || op->out[scale].element == TP_ELEM_F32)
-        return tp_fail(err, TP_E_INPUT, "\"scale_element\" is for FP8 scales of 16 bits");
-    op->out[scale].element = index ? TP_ELEM_F16 : TP_ELEM_BF16;
-    return TP_OK;
-}
-
-/* Applies a "set" object to the operation; unknown keys and values are errors. */
-static enum tp_code apply_set(const json_t *set, struct tp_op *op, struct tp_err *err)
-{
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)set, key, value)
-    {
-        int index;
-        enum tp_code code = TP_OK;
-        if (strcmp(key, "rule") == 0) {
-            if ((code = word(set, key, rule_names[op->codec], &index, err)) == TP_OK)
-                op->rule = (uint8_t)index;
-        } else if (strcmp(key, "scale_rule") == 0) {
-            if ((code = word(set, key, scale_rule_names[op->codec], &index, err)) == TP_OK)
-                set_scale_rule(op, index);
-        } else if (strcmp(key, "element") == 0) {
-            code = set_element(set, op, err);
-        } else if (strcmp(key, "channel_rule") == 0) {
-            if ((code = word(set, key, channel_rule_names, &index, err)) == TP_OK)
-                op->channel_rule = (uint8_t)index;
-        } else if (strcmp(key, "unit_global") == 0) {
-            op->unit_global = json_is_true(value);
-        } else if (strcmp(key, "lift") == 0) {
-            op->lifts = json_is_true(value);
-        } else if (strcmp(key, "factor") == 0) {
-            code = set_factor(value, last_scale(op), err);
-        } else if (strcmp(key, "scale_element") == 0) {
-            code = set_scale_element(set, op, err);
-        } else if (strcmp(key, "zeros") == 0) {
-            op->zeros = json_is_true(value);
-        } else if (strcmp(key, "zero_add") == 0) {
-            op->zero_add = (uint8_t)json_integer_value(value);
-        } else if (strcmp(key, "fused_global") == 0) {
-            op->fused_global = json_is_true(value);
-        } else if (strcmp(key, "skip_zero_groups") == 0) {
-            op->skip_zero_groups = json_is_true(value);
-        } else if (strcmp(key, "block") == 0) {
-            code = pair(value, 0, &op->block_n, &op->block_k, err);
-        } else if (strcmp(key, "via") != 0 && strcmp(key, "group") != 0) {
-            code = tp_fail(err, TP_E_INPUT, "\"set\" has the unknown key \"%s\"", key);
-        }
-        if (code)
-            return code;
-    }
-    return TP_OK;
-}
-
-/* Replaces every "let" name of the format in an expression once. Names are single
- * capital letters other than E, N, K and S. */
-static char *expand_once(const char *text, const json_t *let, struct tp_err *err)
-{
-    size_t size = strlen(text) + 1;
-    for (const char *at = text; *at; at++) {
-        char name[2] = {*at, 0};
-        const char *body = json_string_value(json_object_get(let, name));
-        if (body)
-            size += strlen(body) + 2;
-    }
-    char *out = tp_os_alloc(size, err), *to = out;
-    for (const char *at = text; out && *at; at++) {
-        char name[2] = {*at, 0};
-        const char *body = json_string_value(json_object_get(let, name));
-        if (!body) {
-            *to++ = *at;
-            continue;
-        }
-        *to++ = '(';
-        to = stpcpy(to, body);
-        *to++ = ')';
-    }
-    if (out)
-        *to = '\0';
-    return out;
-}
-
-/* The same, and the names in what they stand for, which hold no further ones. */
-static char *expand(const char *text, const json_t *let, struct tp_err *err)
-{
-    char *once = expand_once(text, let, err);
-    char *out = once ? expand_once(once, let, err) : NULL;
-    free(once);
-    return out;
-}
-
-static enum tp_code parse_shape(const json_t *array, const json_t *let, struct tp_format_out *out,
-                                struct tp_err *err)
-{
-    out->rank = (uint32_t)json_array_size(array);
-    if (out->rank > TP_MAX_RANK)
-        return tp_fail(err, TP_E_INPUT, "\"shape\" has more than %d dimensions", TP_MAX_RANK);
-    out->group_dim = -1;
-    for (uint32_t i = 0; i < out->rank; i++) {
-        const char *text = json_string_value(json_array_get(array, i));
-        if (!text)
-            return tp_fail(err, TP_E_INPUT, "\"shape\" holds something that is no string");
-        if (strcmp(text, "K/G") == 0)
-            out->group_dim = (int)i;
-        if (!(out->shape[i] = expand(text, let, err)))
-            return TP_E_MEMORY;
-    }
-    return TP_OK;
-}
-
-static enum tp_code parse_words(const json_t *array, const json_t *let,
-                                struct tp_format_out *out, struct tp_err *err)
-{
-    out->word_count = (uint32_t)json_array_size(array);
-    if (out->word_count > TP_MAX_RANK)
-        return tp_fail(err, TP_E_INPUT, "\"words\" has more than %d entries", TP_MAX_RANK);
-    for (uint32_t i = 0; i < out->word_count; i++) {
-        const char *text = json_string_value(json_array_get(array, i));
-        if (!text)
-            return tp_fail(err, TP_E_INPUT, "\"words\" holds something that is no string");
-        if (!(out->words[i] = expand(text, let, err)))
-            return TP_E_MEMORY;
-    }
-    return TP_OK;
-}
-
-/* Up to `most` strings; the rest of the list stays NULL. */
-static enum tp_code parse_strings(const json_t *json, const char *key, const char *list[],
-                                  size_t most, struct tp_err *err)
-{
-    const json_t *array = json_object_get(json, key);
-    if (array && !json_is_array(array))
-        return tp_fail(err, TP_E_INPUT, "\"%s\" is no list", key);
-    if (json_array_size(array) > most)
-        return tp_fail(err, TP_E_INPUT, "\"%s\" has more than %zu entries", key, most);
-    for (size_t i = 0; i < json_array_size(array); i++)
-        if (!(list[i] = json_string_value(json_array_get(array, i))))
-            return tp_fail(err, TP_E_INPUT, "\"%s\" holds something that is no string", key);
-    return TP_OK;
-}
-
-/* A list of 32 different numbers below 32, or of 8 below 8 for each byte. */
-static enum tp_code parse_word_bits(const json_t *json, struct tp_op_out *op, struct tp_err *err)
-{
-    const json_t *list = json_object_get(json, "word_bits");
-    size_t count = json_array_size(list);
-    uint32_t seen = 0;
-    if (!list)
-        return TP_OK;
-    uint8_t *bits = tp_os_zalloc(TP_WORD_BITS, 1, err);
-    op->word_bits = bits;
-    if (!bits)
-        return TP_E_MEMORY;
-    for (size_t i = 0; i < TP_WORD_BITS && (count == 8 || count == TP_WORD_BITS); i++) {
-        json_int_t bit = json_integer_value(json_array_get(list, i % count));
-        bits[i] = (uint8_t)((uint64_t)bit % count + i / count * count);
-        seen |= bit >= 0 && (size_t)bit < count ? UINT32_C(1) << bits[i] : 0;
-    }
-    return seen == UINT32_MAX && op->role == TP_ROLE_CODES && tp_element_bits(op->element) <= 8
-               ? TP_OK
-               : tp_fail(err, TP_E_INPUT, "\"word_bits\" of codes is 8 or 32 different numbers");
-}
-
-/* A bijection of a weight, and of one that is made of two stretches. */
-static enum tp_code check_layout(const char *text, uint64_t group, struct tp_err *err)
-{
-    struct tp_box3 box = {3, 1024, group && group != TP_GROUP_ROW ? 16 * group : 2048};
-    enum tp_code code = TP_OK;
-    for (uint64_t stretches = 1; stretches <= 2 && !code; stretches++) {
-        struct tp_layout probe;
-        if ((code = tp_layout_parse_of(text, box, stretches, &probe, err)) == TP_OK)
-            code = tp_layout_check(&probe, err);
-    }
-    return code;
-}
-
-static enum tp_code parse_output(const json_t *json, const json_t *let, uint64_t group,
-                                 struct tp_op_out *op, struct tp_format_out *out,
-                                 struct tp_err *err)
-{
-    int role, element;
-    enum tp_code code;
-    if ((code = word(json, "role", role_names, &role, err)) ||
-        (code = word(json, "element", element_names, &element, err)))
-        return code;
-    op->role = (enum tp_role)role;
-    op->element = (enum tp_element)element;
-    op->per_n = op->per_k = 1;
-    op->fill = (uint8_t)json_integer_value(json_object_get(json, "fill"));
-    op->least = (float)json_number_value(json_object_get(json, "least"));
-    const char *dtype = json_string_value(json_object_get(json, "dtype"));
-    out->dtype = dtype ? tp_dtype_parse(dtype, strlen(dtype)) : TP_DTYPE_NONE;
-    out->suffix = json_string_value(json_object_get(json, "suffix"));
-    out->keep_e = json_is_true(json_object_get(json, "keep_e"));
-    out->optional = json_is_true(json_object_get(json, "optional"));
-    if (out->dtype == TP_DTYPE_NONE || !out->suffix)
-        return tp_fail(err, TP_E_INPUT, "an output lacks \"dtype\" or \"suffix\"");
-    if (op->element == TP_ELEM_E5M3 && op->role != TP_ROLE_SCALE)
-        return tp_fail(err, TP_E_INPUT, "only scales are \"e5m3\"");
-    const json_t *factor = json_object_get(json, "factor"), *per = json_object_get(json, "per");
-    if (factor && (code = set_factor(factor, op, err)))
-        return code;
-    if (per && (code = pair(per, group, &op->per_n, &op->per_k, err)))
-        return code;
-    if ((code = parse_strings(json, "also", out->also, TP_MAX_ALSO, err)) ||
-        (code = parse_shape(json_object_get(json, "shape"), let, out, err)) ||
-        (code = parse_words(json_object_get(json, "words"), let, out, err)))
-        return code;
-    const char *layout = json_string_value(json_object_get(json, "layout"));
-    if (!layout)
-        return op->role == TP_ROLE_WORDS || op->role == TP_ROLE_GLOBAL
-                   ? TP_OK
-                   : tp_fail(err, TP_E_INPUT, "output \"%s\" lacks \"layout\"", out->suffix);
-    if (!(op->layout = expand(layout, let, err)))
-        return TP_E_MEMORY;
-    if ((code = parse_word_bits(json, op, err)))
-        return code;
-    op->place = op->word_bits || op->least > 0 || op->element == TP_ELEM_E5M3 ? TP_PLACE_ANY : tp_place_of(op->layout);
-    return check_layout(op->layout, group, err);
-}
-
-static enum tp_code parse_outputs(const json_t *json, struct tp_format *format, struct tp_err *err)
-{
-    const json_t *outputs = json_object_get(json, "outputs");
-    format->op.outs = (uint32_t)json_array_size(outputs);
-    if (format->op.outs == 0 || format->op.outs > TP_MAX_OUT)
-        return tp_fail(err, TP_E_INPUT, "\"outputs\" must hold 1 to %d entries", TP_MAX_OUT);
-    for (uint32_t i = 0; i < format->op.outs; i++) {
-        enum tp_code code = parse_output(json_array_get(outputs, i), json_object_get(json, "let"),
-                                         format->group, &format->op.out[i], &format->out[i], err);
-        if (code)
-            return code;
-    }
-    return TP_OK;
-}
 
 /* How many choices, and aliases of choices, are that word. */
 static unsigned uses(const struct tp_param *param, const char *word)
@@ -413,7 +59,7 @@ static enum tp_code parse_choice(const json_t *json, struct tp_param *param, uin
     if (!param->stored[c])
         return tp_fail(err, TP_E_INPUT, "\"stored\" of choice \"%s\" is no string",
                        param->choices[c]);
-    return parse_strings(json, "aliases", param->aliases[c], TP_MAX_ALIASES, err);
+    return tp_format_strings(json, "aliases", param->aliases[c], TP_MAX_ALIASES, err);
 }
 
 static enum tp_code parse_param(const json_t *json, struct tp_param *param, struct tp_err *err)
@@ -464,10 +110,10 @@ static enum tp_code parse_params(const json_t *json, struct tp_format *format, s
         enum tp_code code = parse_param(json_array_get(params, i), param, err);
         struct tp_op scratch = format->op;
         for (uint32_t c = 0; code == TP_OK && c < param->count; c++)
-            code = apply_set(param->set[c], &scratch, err);
+            code = tp_format_apply(param->set[c], &scratch, err);
         if (code == TP_OK)
             code = check_groups(param, format->group, err);
-        if (code || (code = apply_set(param->set[0], &format->op, err)))
+        if (code || (code = tp_format_apply(param->set[0], &format->op, err)))
             return code;
     }
     return TP_OK;
@@ -544,9 +190,9 @@ static enum tp_code parse_source(const json_t *json, struct tp_format *format, s
     format->stem = json_string_value(json_object_get(source, "stem"));
     format->bits = (uint32_t)json_integer_value(json_object_get(source, "bits"));
     format->described_only = json_is_true(json_object_get(source, "described_only"));
-    if ((code = parse_strings(source, "absent", format->absent, TP_MAX_ABSENT, err)) ||
-        (code = parse_strings(source, "format", format->method_format, TP_MAX_ALSO, err)) ||
-        (code = parse_strings(source, "quant_method", format->method, TP_MAX_METHODS, err)))
+    if ((code = tp_format_strings(source, "absent", format->absent, TP_MAX_ABSENT, err)) ||
+        (code = tp_format_strings(source, "format", format->method_format, TP_MAX_ALSO, err)) ||
+        (code = tp_format_strings(source, "quant_method", format->method, TP_MAX_METHODS, err)))
         return code;
     return format->method[0] || !(format->config || format->input_only)
                ? TP_OK
@@ -592,11 +238,35 @@ static enum tp_code parse_rows(const json_t *json, struct tp_format *format, str
 {
     static const char *const names[] = {"gate,up", "up,gate", NULL};
     int rows = TP_ROWS_GATE_UP;
-    enum tp_code code = json_object_get(json, "rows") ? word(json, "rows", names, &rows, err)
-                                                      : TP_OK;
+    enum tp_code code = TP_OK;
+    if (json_object_get(json, "rows"))
+        code = tp_format_word(json, "rows", names, &rows, err);
     format->rows = (enum tp_rows)rows;
     format->in_turn = json_is_true(json_object_get(json, "in_turn"));
     return code;
+}
+
+/* Activation scales: one number for each expert, or one alone, which is the largest then. */
+static enum tp_code parse_inputs(const json_t *json, struct tp_format *format, struct tp_err *err)
+{
+    static const char *const over[] = {"expert", "experts", NULL};
+    struct tp_format_inputs *inputs = &format->inputs;
+    const json_t *all = json_object_get(json, "inputs"), *shape = json_object_get(all, "shape");
+    int largest = 0;
+    if (!all)
+        return TP_OK;
+    inputs->suffix = json_string_value(json_object_get(all, "suffix"));
+    inputs->why = json_string_value(json_object_get(all, "why"));
+    inputs->single = json_array_size(shape) == 0;
+    enum tp_code code = tp_format_word(all, "over", over, &largest, err);
+    inputs->largest = largest;
+    const char *first = json_string_value(json_array_get(shape, 0));
+    bool per_expert = json_array_size(shape) == 1 && first && strcmp(first, "E") == 0;
+    if (code || (inputs->suffix && strlen(inputs->suffix) <= TP_MAX_INPUT_SUFFIX &&
+                 (per_expert || (json_is_array(shape) && inputs->single && largest))))
+        return code;
+    return tp_fail(err, TP_E_INPUT, "\"inputs\" lacks \"suffix\", or its \"shape\" is neither "
+                   "[\"E\"] nor, over all experts, []");
 }
 
 static enum tp_code parse_facts(const json_t *json, struct tp_format *format, struct tp_err *err)
@@ -616,14 +286,15 @@ static enum tp_code parse_facts(const json_t *json, struct tp_format *format, st
         return tp_fail(err, TP_E_INPUT, "name, title, about, loads_in, source, version or experts "
                                         "is missing");
     format->experts = strcmp(experts, "stack") == 0 ? TP_EXPERTS_STACK : TP_EXPERTS_SPLIT;
-    enum tp_code code = word(json, "codec", codec_names, &codec, err);
+    enum tp_code code = tp_format_word(json, "codec", tp_codec_names, &codec, err);
     format->op.codec = (enum tp_codec)codec;
-    if (code || (code = pair(json_object_get(json, "block"), format->group, &format->op.block_n,
-                             &format->op.block_k, err)) ||
+    if (code ||
+        (code = tp_format_pair(json_object_get(json, "block"), format->group, &format->op.block_n,
+                               &format->op.block_k, err)) ||
         (code = parse_source(json, format, err)) || (code = parse_rows(json, format, err)) ||
         (code = parse_table(json_object_get(json, "table"), &format->op, err)))
         return code;
-    return apply_set(json_object_get(json, "set"), &format->op, err);
+    return tp_format_apply(json_object_get(json, "set"), &format->op, err);
 }
 
 static void discard(struct tp_format *format);
@@ -676,12 +347,30 @@ static enum tp_code parse_choosing(const json_t *json, struct tp_format *format,
     return tp_serve_parse(json_object_get(json, "serve"), format->serve, &format->serves, err);
 }
 
+/* Of integers only, and where it is a product with a scale, for the same block. */
+static enum tp_code check_zero(const struct tp_op *op, int scale, struct tp_err *err)
+{
+    int zero = tp_op_find(op, TP_ROLE_ZERO);
+    if (zero < 0)
+        return TP_OK;
+    const struct tp_op_out *out = &op->out[zero];
+    bool element = out->element == TP_ELEM_INT4 || out->element == TP_ELEM_UINT8B128 ||
+                   (out->element == (op->scale_rule == TP_INT_SCALE_F16 ? TP_ELEM_F16
+                                                                        : TP_ELEM_BF16) &&
+                    scale >= 0 && op->out[scale].per_n == out->per_n &&
+                    op->out[scale].per_k == out->per_k);
+    return tp_op_is_int(op) && element
+               ? TP_OK
+               : tp_fail(err, TP_E_INPUT, "a zero point is \"int4\", \"uint8b128\", or a number "
+                         "of the type, and for the block, of a scale");
+}
+
 static enum tp_code parse_all(json_t *json, uint64_t group, struct tp_format *format,
                               struct tp_err *err)
 {
     enum tp_code code;
     if ((code = parse_group(json, group, format, err)) ||
-        (code = parse_facts(json, format, err)) || (code = parse_outputs(json, format, err)) ||
+        (code = parse_facts(json, format, err)) || (code = tp_format_outputs(json, format, err)) ||
         (code = parse_params(json, format, err)) ||
         (code = parse_rules(json_object_get(json, "needs"), format, format->need, &format->needs,
                             err)) ||
@@ -689,10 +378,12 @@ static enum tp_code parse_all(json_t *json, uint64_t group, struct tp_format *fo
                             err)) ||
         (code = parse_choosing(json, format, err)) ||
         (code = parse_requires(json, format, err)) ||
-        (code = parse_merged(json, format, err)))
+        (code = parse_merged(json, format, err)) || (code = parse_inputs(json, format, err)))
         return code;
     int scale = tp_op_find(&format->op, TP_ROLE_SCALE);
     bool e5m3 = scale >= 0 && format->op.out[scale].element == TP_ELEM_E5M3;
+    if ((code = check_zero(&format->op, scale, err)))
+        return code;
     if ((e5m3 && format->op.codec != TP_CODEC_NVFP4) || (format->op.lifts && !e5m3))
         return tp_fail(err, TP_E_INPUT, "\"e5m3\" is for scales of nvfp4, \"lift\" for such ones");
     return tp_op_find(&format->op, TP_ROLE_CODES) >= 0
@@ -790,7 +481,7 @@ void tp_format_op(const struct tp_format *format, const struct tp_settings *sett
 {
     *op = format->op;
     for (uint32_t p = 0; p < format->params; p++) /* checked when the file was parsed */
-        apply_set(format->param[p].set[settings->choice[p]], op, NULL);
+        tp_format_apply(format->param[p].set[settings->choice[p]], op, NULL);
     for (uint32_t i = 0; i < op->outs; i++) {
         bool zero = op->out[i].role == TP_ROLE_ZERO;
         if (format->out[i].word_count && !(zero && op->zeros)) /* of what is written, constants */

@@ -12,9 +12,4 @@ enum tp_code tp_format_parse(const char *text, uint64_t group, struct tp_format 
 /* The group size that the "set" of a choice asks for, TP_GROUP_ROW for "row"; 0: none. */
 uint64_t tp_format_choice_group(const json_t *set);
 
-/* Names of the words of format files. */
-const char *tp_codec_name(enum tp_codec codec);
-const char *tp_role_name(enum tp_role role);
-const char *tp_element_name(enum tp_element element);
-
 #endif

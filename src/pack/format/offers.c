@@ -1,6 +1,7 @@
 /* What loads where, the best first, from the facts of the format files alone. */
 #include "pack/format/offers.h"
 
+#include "base/similar.h"
 #include "pack/os/os.h"
 
 #include <math.h>
@@ -13,7 +14,9 @@ double tp_format_bits(const struct tp_format *format)
 {
     struct tp_box3 box = {1, 4096, 4096};
     double bits = 0;
-    for (uint32_t i = 0; i < format->op.outs; i++) {
+    struct tp_op op;
+    tp_format_op(format, &(struct tp_settings){{0}}, &op);
+    for (uint32_t i = 0; i < op.outs; i++) {
         uint64_t shape[TP_MAX_RANK];
         uint32_t rank;
         struct tp_err err = {0};
@@ -102,6 +105,17 @@ static size_t add_engines(const struct tp_format *format, char *text, size_t siz
     return used;
 }
 
+const char *tp_format_nearest(const char *typed, bool written)
+{
+    size_t count;
+    const struct tp_format *formats = tp_formats(&count);
+    struct tp_nearest nearest = {.typed = typed};
+    for (size_t i = 0; i < count; i++)
+        if (!written || !formats[i].input_only)
+            tp_nearest_try(&nearest, formats[i].name);
+    return nearest.name;
+}
+
 size_t tp_format_candidates(const char *typed, const struct tp_format **one, char *text,
                             size_t size)
 {
@@ -118,7 +132,7 @@ size_t tp_format_candidates(const char *typed, const struct tp_format **one, cha
             if (used < size)
                 used += (size_t)snprintf(text + used, size - used, "%s%s",
                                          found > 1 ? ", " : "", all[f].name);
-            if (used < size && *typed)
+            if (used < size)
                 used += add_engines(&all[f], text + used, size - used);
         }
     return found;

@@ -28,9 +28,13 @@ double tp_format_bits(const struct tp_format *format);
 bool tp_format_loads(const struct tp_format *format);
 
 /* Writes the names of the formats that are written and begin with `typed`, in letters of
- * any case, into `text`: those that engines load first, with the engines. With "" the names of
- * all, without engines. Returns how many there are; *one is the first of them. */
+ * any case, into `text`: those that engines load first, with the engines. Returns how many there
+ * are; *one is the first of them. */
 size_t tp_format_candidates(const char *typed, const struct tp_format **one, char *text,
                             size_t size);
+
+/* The name of the format, of those that are written or of all, that is most like what was typed;
+ * NULL when a suggestion would be a guess. */
+const char *tp_format_nearest(const char *typed, bool written);
 
 #endif

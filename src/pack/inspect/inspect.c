@@ -91,8 +91,9 @@ static uint8_t code_of(const struct tp_op *op, enum tp_element element, const ui
 static double spot_value(const struct tp_weight *weight, uint32_t i, const uint8_t raw[8])
 {
     const struct tp_op_out *out = &weight->form->op.out[i];
-    if (out->role == TP_ROLE_ZERO)
-        return (int)code_of(&weight->form->op, out->element, raw) + weight->form->op.zero_add - 8;
+    if (out->role == TP_ROLE_ZERO && !tp_op_zero_is_product(&weight->form->op))
+        return (int)code_of(&weight->form->op, out->element, raw) + weight->form->op.zero_add -
+               (weight->form->op.codec == TP_CODEC_INT8 ? 128 : 8);
     if (out->role == TP_ROLE_CODES && weight->form->op.codec != TP_CODEC_FLOAT)
         return tp_codec_code_value(weight->form->op.codec,
                                    code_of(&weight->form->op, out->element, raw));

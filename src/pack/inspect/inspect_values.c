@@ -88,7 +88,7 @@ static enum tp_code decode_strip(const struct tp_checkpoint *ckpt, const struct 
     if (code || (code = tp_packed_read(ckpt, weight, cover, s->source, err)) ||
         (code = tp_buffer_room(&s->values, bytes, err)) ||
         (code =
-             tp_buffer_room(&s->scratch, tp_encode_scratch(&weight->form->op, cover->size), err)))
+             tp_buffer_room(&s->scratch, tp_decode_scratch(&weight->form->op, cover->size), err)))
         return code;
     for (uint32_t i = 0; i < weight->form->op.outs; i++)
         args.in[i] = s->source[i].data;

@@ -183,6 +183,13 @@ enum tp_code tp_below_create(int dir, const char *name, struct tp_rights rights,
     return code;
 }
 
+static enum tp_code fail_kind(struct tp_err *err, const char *path, const char *what)
+{
+    tp_err_path(err, path);
+    tp_err_hint(err, "remove it: tilepack makes it anew");
+    return tp_fail(err, TP_E_USAGE, "%s", what);
+}
+
 static enum tp_code check_own(int fd, const char *path, struct tp_err *err)
 {
     struct stat st;
@@ -190,12 +197,11 @@ static enum tp_code check_own(int fd, const char *path, struct tp_err *err)
         return tp_os_fail(err, errno, path, "cannot look at the file");
     if (st.st_uid != tp_os.geteuid())
         return fail_owner(err, path);
-    if (S_ISREG(st.st_mode) && st.st_nlink <= 1)
-        return TP_OK;
-    tp_err_path(err, path);
-    tp_err_hint(err, "remove it: tilepack makes it anew");
-    return tp_fail(err, TP_E_USAGE, S_ISREG(st.st_mode) ? "the file has other names, too, under "
-                   "which it would be overwritten" : "not a regular file");
+    if (!S_ISREG(st.st_mode))
+        return fail_kind(err, path, "not a regular file");
+    return st.st_nlink <= 1 ? TP_OK
+                            : fail_kind(err, path, "the file has other names, too, under which it "
+                                                   "would be overwritten");
 }
 
 enum tp_code tp_below_open_own(int dir, const char *name, struct tp_rights rights,
@@ -208,9 +214,28 @@ enum tp_code tp_below_open_own(int dir, const char *name, struct tp_rights right
             *err = local;
         return code;
     }
+    if (tp_below_is_dir(path)) /* which does not open for writing */
+        return fail_kind(err, path, "not a regular file");
     code = open_name(dir, name, O_RDWR | O_NONBLOCK, 0, path, fd, err);
     if (code == TP_OK && (code = check_own(*fd, path, err)))
         tp_os_close(fd);
+    return code;
+}
+
+enum tp_code tp_below_open_regular(int dir, const char *name, const char *path, int *fd,
+                                   struct stat *st, struct tp_err *err)
+{
+    enum tp_code code = tp_below_open(dir, name, O_RDONLY | O_NONBLOCK, path, fd, err);
+    if (code)
+        return code;
+    if (tp_os.fstat(*fd, st) != 0)
+        code = tp_os_fail(err, errno, path, "cannot read the file's size");
+    else if (!S_ISREG(st->st_mode))
+        code = tp_fail(err, TP_E_INPUT, "not a regular file");
+    if (code) {
+        tp_err_path(err, path);
+        tp_os_close(fd);
+    }
     return code;
 }
 
@@ -221,16 +246,8 @@ enum tp_code tp_below_slurp(int dir, const char *name, const char *path, uint64_
     struct stat st;
     *data = NULL;
     *size = 0;
-    enum tp_code code = tp_below_open(dir, name, O_RDONLY | O_NONBLOCK, path, &fd, err);
-    if (code)
-        return code;
-    if (tp_os.fstat(fd, &st) != 0)
-        code = tp_os_fail(err, errno, path, "cannot read the file's size");
-    else if (!S_ISREG(st.st_mode))
-        code = tp_fail(err, TP_E_INPUT, "not a regular file");
-    else
-        code = tp_os_slurp_fd(fd, &st, path, limit, data, size, err);
-    if (code)
+    enum tp_code code = tp_below_open_regular(dir, name, path, &fd, &st, err);
+    if (code == TP_OK && (code = tp_os_slurp_fd(fd, &st, path, limit, data, size, err)))
         tp_err_path(err, path);
     tp_os_close(&fd);
     return code;

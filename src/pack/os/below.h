@@ -33,6 +33,11 @@ enum tp_code tp_below_mkdir(int dir, const char *name, mode_t mode, const char *
 enum tp_code tp_below_open(int dir, const char *name, int flags, const char *path, int *fd,
                            struct tp_err *err);
 
+/* Opens a plain file that is there for reading. Anything else, at which an open may wait for ever
+ * (a pipe), is TP_E_INPUT, a link TP_E_USAGE. *fd is -1 on failure. */
+enum tp_code tp_below_open_regular(int dir, const char *name, const char *path, int *fd,
+                                   struct stat *st, struct tp_err *err);
+
 /* Makes a new file for reading and writing, with these rights less the umask; what had its name
  * is removed first. */
 enum tp_code tp_below_create(int dir, const char *name, struct tp_rights rights,

@@ -569,7 +569,7 @@ static bool above_ceiling(uint64_t more)
 
 enum tp_code tp_os_fail_limit(struct tp_err *err)
 {
-    if (ceiling.enough)
+    if (ceiling.enough > ceiling.most + TP_OS_PROGRAM_BYTES) /* else the estimate was too low */
         tp_err_hint(err, "--max-memory %lluMiB is enough for it",
                     (unsigned long long)(ceiling.enough >> 20) + 1);
     tp_err_hint(err, "allow it more with --max-memory");

@@ -135,20 +135,21 @@ static enum tp_code add_error(const struct tp_card_use *use, struct tp_text *tex
 static enum tp_code add_taken_over(const struct tp_plan *plan, struct tp_text *text,
                                    struct tp_err *err)
 {
-    size_t rounded = 0, exact = 0;
+    static const char *const what[] = {
+        [TP_LOSS_NONE] = "codes and scales: they lose nothing.",
+        [TP_LOSS_GLOBAL] = "codes and scales, and the reciprocals of its global scales, rounded to "
+                           "fp32; that is not in the table.",
+        [TP_LOSS_SCALES] = "codes, and its scales rounded to another type; that is not in the "
+                           "table."};
+    size_t count[TP_LOSS_VALUES + 1] = {0};
     enum tp_code code = TP_OK;
-    for (size_t u = 0; u < plan->unit_count; u++) {
-        bool taken = plan->units[u].form->kind == TP_UNIT_REPACK;
-        bool loses = tp_unit_loss(plan, &plan->units[u]) != TP_LOSS_NONE;
-        rounded += taken && loses;
-        exact += taken && !loses;
-    }
-    if (exact)
-        code = tp_text_addf(text, err, "\n%zu weights have the source's codes and scales: they lose "
-                            "nothing.\n", exact);
-    if (rounded && code == TP_OK)
-        code = tp_text_addf(text, err, "\n%zu weights have the source's codes, and its scales "
-                            "rounded to another type; that is not in the table.\n", rounded);
+    for (size_t u = 0; u < plan->unit_count; u++)
+        if (plan->units[u].form->kind == TP_UNIT_REPACK)
+            count[tp_unit_loss(plan, &plan->units[u])]++;
+    for (size_t loss = 0; loss < TP_LOSS_VALUES && code == TP_OK; loss++)
+        if (count[loss])
+            code = tp_text_addf(text, err, "\n%zu weights have the source's %s\n", count[loss],
+                                what[loss]);
     return code;
 }
 

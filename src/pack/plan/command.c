@@ -53,6 +53,8 @@ enum tp_code tp_command_text(const struct tp_request *r, const char *src, const 
                             r->models.layout == TP_STACK_ENK ? "enk" : "ekn");
     if (code == TP_OK && r->merged)
         code = tp_text_add_word(text, " --merged convert", err);
+    if (code == TP_OK && r->weights_only)
+        code = tp_text_add_word(text, " --weights-only", err);
     return code ? code : tp_text_addf(text, err, "%s%s%s", r->no_stack ? " --no-stack" : "",
                                       r->requantize ? " --requantize" : "",
                                       r->keep_nonfinite && !unpacks ? " --nonfinite keep" : "");

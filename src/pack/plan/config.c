@@ -35,11 +35,17 @@ static const json_t *config_of(const struct tp_plan *plan, const struct tp_unit 
     return NULL;
 }
 
+/* Whether the format has words for activation scales, and the weight has some. */
+static bool names_inputs(const struct tp_unit *unit)
+{
+    return unit->form->inputs && json_object_get(unit->form->format->config, "inputs");
+}
+
 /* Whether both are described by the same words: settings that decide only how the
  * bytes came about do not show in the config. */
 static bool same(const struct tp_unit *a, const struct tp_unit *b)
 {
-    if (a->form->format != b->form->format)
+    if (a->form->format != b->form->format || names_inputs(a) != names_inputs(b))
         return false;
     for (uint32_t p = 0; p < a->form->format->params; p++) {
         const struct tp_param *param = &a->form->format->param[p];
@@ -86,6 +92,8 @@ static json_t *format_group(const struct tp_unit *unit)
     json_t *own = json_deep_copy(json_object_get(unit->form->format->config, "group"));
     json_object_update(group, own);
     json_decref(own);
+    if (names_inputs(unit))
+        json_object_update(group, json_object_get(unit->form->format->config, "inputs"));
     for (uint32_t p = 0; p < unit->form->format->params; p++) {
         const json_t *extra = unit->form->format->param[p].config[unit->form->settings.choice[p]];
         json_object_update_recursive(group, json_object_get(extra, "group"));
@@ -330,7 +338,7 @@ static json_t *restored_config(const struct tp_plan *plan)
 
 static bool changes(const struct tp_plan *plan)
 {
-    return plan->restores || plan->unit_count;
+    return plan->restores || plan->unit_count || plan->drops;
 }
 
 bool tp_config_leaves_out(const struct tp_plan *plan, const char *name)

@@ -6,6 +6,7 @@
 #include "base/num.h"
 #include "pack/os/os.h"
 #include "pack/plan/origin.h"
+#include "pack/plan/output_name.h"
 #include "pack/source/descriptor.h"
 #include "pack/text/json_memory.h"
 
@@ -221,32 +222,37 @@ enum tp_code tp_descriptors_text(const struct tp_plan *plan, uint32_t file, char
 
 /* ---- the index -------------------------------------------------------------------- */
 
-struct entry {
-    const char *name, *file;
-};
-
-static int by_name(const void *a, const void *b)
+static int by_name(const void *a, const void *b, void *arg)
 {
-    return strcmp(((const struct entry *)a)->name, ((const struct entry *)b)->name);
+    const struct tp_plan *plan = arg;
+    const uint32_t *x = a, *y = b;
+    return tp_output_name_order(plan, &plan->outputs[*x], &plan->outputs[*y]);
+}
+
+static enum tp_code index_entry(const struct tp_plan *plan, const struct tp_output *output,
+                                struct tp_text *text, struct tp_err *err)
+{
+    char name[TP_OUTPUT_NAME];
+    enum tp_code code = tp_text_add_json(text, tp_output_name(plan, output, name), err);
+    return code ? code : tp_text_addf(text, err, ": \"%s\"", plan->files[output->file].name);
 }
 
 enum tp_code tp_index_text(const struct tp_plan *plan, struct tp_text *text, struct tp_err *err)
 {
-    struct entry *entries = tp_os_zalloc(plan->output_count + 1, sizeof *entries, err);
-    if (!entries)
+    uint32_t *order = tp_os_zalloc(plan->output_count + 1, sizeof *order, err);
+    if (!order)
         return TP_E_MEMORY;
-    for (size_t o = 0; o < plan->output_count; o++)
-        entries[o] = (struct entry){plan->outputs[o].name, plan->files[plan->outputs[o].file].name};
-    qsort(entries, plan->output_count, sizeof *entries, by_name);
+    for (uint32_t o = 0; o < plan->output_count; o++)
+        order[o] = o;
+    qsort_r(order, plan->output_count, sizeof *order, by_name, (void *)(uintptr_t)plan);
     enum tp_code code =
         tp_text_addf(text, err, "{\n  \"metadata\": {\n    \"total_size\": %llu\n  },\n"
                                 "  \"weight_map\": {", (unsigned long long)plan->bytes_out);
     for (size_t o = 0; o < plan->output_count && code == TP_OK; o++) {
         code = tp_text_addf(text, err, "%s\n    ", o ? "," : "");
-        if (code == TP_OK && (code = tp_text_add_json(text, entries[o].name, err)) == TP_OK)
-            code = tp_text_addf(text, err, ": \"%s\"", entries[o].file);
+        code = code ? code : index_entry(plan, &plan->outputs[order[o]], text, err);
         code = code ? code : tp_text_part(text, err);
     }
-    free(entries);
+    free(order);
     return code ? code : tp_text_addf(text, err, "\n  }\n}\n");
 }

@@ -54,6 +54,7 @@ struct tp_unit_form {
     bool flat;              /* plain units: a bias, written as [N] or [E,N] */
     bool unweighted;        /* searched without: the file has no numbers for it */
     bool needless_search;   /* a search was asked for, but its scales are the best already */
+    bool inputs;            /* activation scales lie beside it (plan_inputs.c) */
 };
 
 struct tp_unit {
@@ -71,19 +72,22 @@ struct tp_unit {
 /* What a unit that is made of a packed weight may lose. */
 enum tp_loss {
     TP_LOSS_NONE,
+    TP_LOSS_GLOBAL, /* all is taken over, but the global scale is the source's reciprocal */
     TP_LOSS_SCALES, /* codes are taken over, scales are rounded to another type */
     TP_LOSS_VALUES, /* decoded and quantized again */
 };
 
 struct tp_output {
-    const char *name;        /* of the plan, or the checkpoint's */
+    const char *name;        /* of the plan, or the checkpoint's; NULL: that of its unit with a
+                                suffix (output_name.h), never of a kept tensor */
     const uint64_t *shape;   /* the same */
     const uint8_t *constant; /* bytes computed from E,N,K (layout words), or NULL; the same */
     uint64_t bytes;
     uint64_t offset;    /* from the beginning of the file */
     uint32_t file;
     uint32_t unit;      /* UINT32_MAX: a kept tensor */
-    uint32_t source;    /* kept: the checkpoint's tensor */
+    uint32_t source;    /* kept: the checkpoint's tensor, or of those that the plan made
+                           ckpt->tensor_count and their number; else which output of the unit */
     uint8_t rank, dtype; /* enum tp_dtype */
 };
 
@@ -93,6 +97,8 @@ struct tp_kept {
     uint32_t tensor;
     uint32_t unit; /* into plan.kept_units when it belongs to a packed weight, else UINT32_MAX */
     const char *reason; /* of the plan; NULL: not a weight at all */
+    const struct tp_output *made; /* a tensor that the plan made of that one and others, with its
+                                     bytes as its constant; NULL: copied. Of the plan */
 };
 
 struct tp_plan_file {
@@ -123,6 +129,7 @@ struct tp_plan {
     size_t output_count;
     struct tp_kept *kept; /* tensors of one packed weight stand together */
     size_t kept_count;
+    size_t made_count; /* tensors that the plan made */
     struct tp_unit *kept_units; /* packed weights that are copied: for descriptors and config */
     size_t kept_unit_count;
     struct tp_plan_file *files;
@@ -130,6 +137,7 @@ struct tp_plan {
     struct tp_store store;   /* names, views, shapes, constants */
     struct tp_shared forms;  /* struct tp_unit_form */
     bool restores;    /* packed weights become plain ones (tp_plan_unpack) */
+    bool drops;       /* activation scales of the source are left out */
     bool single_file; /* one file of the user's name instead of a directory */
     struct tp_stats_group *groups;
     uint32_t *stats_units;

@@ -14,6 +14,9 @@ void tp_builder_close(struct tp_builder *b)
     b->choices = NULL;
     free(b->taken);
     b->taken = NULL;
+    tp_names_close(&b->with_gate);
+    tp_names_close(&b->with_up);
+    tp_names_close(&b->in_turn);
 }
 
 enum tp_code tp_plan_add_unit(struct tp_builder *b, struct tp_unit *unit)
@@ -44,6 +47,7 @@ enum tp_code tp_plan_add_kept(struct tp_builder *b, uint32_t tensor, uint32_t un
     kept->tensor = tensor;
     kept->unit = unit;
     kept->reason = reason;
+    kept->made = NULL;
     return TP_OK;
 }
 

@@ -1,6 +1,7 @@
 /* Inside of planning: shared by plan_convert.c and plan_unpack.c (the whole of it),
  * plan_select.c (which weights, to what), plan_sources.c, plan_loss.c (taken over or not),
- * plan_sets.c (all or none), plan_units.c (parts and stacks), plan_stats.c, plan_recast.c,
+ * plan_sets.c (all or none), plan_units.c (parts and stacks), plan_experts.c, plan_biases.c,
+ * plan_inputs.c, plan_stats.c, plan_recast.c, plan_takers.c (nothing twice),
  * plan_outputs.c, plan_files.c and plan_headers.c.
  */
 #ifndef TP_PACK_PLAN_BUILD_H
@@ -8,6 +9,7 @@
 
 #include "pack/plan/plan.h"
 #include "pack/source/source_ignore.h"
+#include "pack/text/name_set.h"
 
 /* What happens to one source weight. */
 struct tp_choice {
@@ -29,8 +31,10 @@ struct tp_builder {
     struct tp_plan *plan;
     struct tp_request *request;
     struct tp_choice *choices; /* per weight; freed when the units are made */
-    bool *taken;               /* per tensor of the checkpoint: a bias that is part of a unit;
-                                  the same */
+    bool *taken;               /* per tensor of the checkpoint: a bias that is part of a unit, or
+                                  an activation scale of one; the same */
+    struct tp_names with_gate, with_up, in_turn; /* experts, by their prefix: what their first
+                                                    matrix holds (plan_experts.c) */
     const char *last_reason;   /* many weights are kept for the same one */
     struct tp_source_ignore ignore; /* what the source lists as not quantized */
     const struct tp_plan *follow; /* files hold the same units as there, or NULL */
@@ -89,12 +93,29 @@ enum tp_code tp_plan_refuse(const struct tp_builder *b, const struct tp_unit *un
  * refuses tensors that look packed but are of no format that is read. */
 enum tp_code tp_plan_check_sources(struct tp_builder *b);
 
+/* "64,128" for a message about a tensor. Returns `text`. */
+enum { TP_PLAN_SHAPE = TP_ST_MAX_RANK * 24 };
+const char *tp_plan_shape_text(const struct tp_tensor *tensor, char text[TP_PLAN_SHAPE]);
+
 /* Groups of units that share a global scale: plan.groups and the units' `stats`. */
 enum tp_code tp_plan_stats(struct tp_builder *b);
 
 /* The global scales of MXFP4 that is taken over as NVFP4, one for each of their groups; with
  * --requantize sets that cannot be are encoded. */
 enum tp_code tp_plan_recast(struct tp_builder *b);
+
+/* Finds out of experts what the last matrix of them does not tell (plan_experts.c). */
+enum tp_code tp_plan_find_experts(struct tp_builder *b);
+/* Packed stacks of gpt-oss, whose rows alternate between gate and up (and the down_proj beside
+ * them): known by "gate_up_proj_blocks" and what became of it, or by the model's file. They stay
+ * one stack in that order, to which the model's biases belong. */
+bool tp_plan_alternates(const struct tp_weight *weight);
+/* Whether "P.w2" is the last matrix of experts whose rows alternate, in a format that says so. */
+bool tp_plan_is_last_in_turn(const struct tp_builder *b, const char *name);
+/* Whether "P.w2" is the last matrix of experts that have no gate. */
+bool tp_plan_is_last_ungated(const struct tp_builder *b, const char *name);
+/* Whether a packed stack has rows of one matrix of each expert only. */
+bool tp_plan_is_ungated(const struct tp_weight *weight);
 
 /* Biases (plan_biases.c). Why a weight cannot be converted because of the bias beside it, or
  * NULL. */
@@ -111,6 +132,14 @@ enum tp_code tp_plan_bias_form(const struct tp_format *format, enum tp_part part
 bool tp_plan_is_bias(const struct tp_weight *weight);
 /* Packed biases become plain ones again where the format copies a bias as it is. */
 enum tp_code tp_plan_restore_biases(struct tp_builder *b);
+
+/* Activation scales (plan_inputs.c). Adds the tensor of those of the unit's parts, where its format
+ * has one, and sets form->inputs; fails where the format wants them and the source has none. */
+enum tp_code tp_plan_add_inputs(struct tp_builder *b, struct tp_unit *unit);
+/* Sets form->inputs of packed weights that are copied with theirs. */
+enum tp_code tp_plan_note_inputs(struct tp_builder *b);
+/* They are not copied. */
+void tp_plan_leave_inputs(struct tp_builder *b, uint32_t weight);
 
 /* Appends a unit (moved), with a shared form that equals its own; frees it on failure. */
 enum tp_code tp_plan_add_unit(struct tp_builder *b, struct tp_unit *unit);
@@ -134,6 +163,11 @@ enum tp_code tp_plan_plain_units(struct tp_builder *b, enum tp_dtype dtype, bool
  * are not set. */
 enum tp_code tp_plan_unit_outputs(struct tp_builder *b, uint32_t unit);
 enum tp_code tp_plan_kept_output(struct tp_builder *b, const struct tp_kept *kept);
+
+/* Fails when a tensor of the source belongs to two weights of the units, or is copied besides: a
+ * mistake of the plan (TP_E_UNSUPPORTED). Units and kept are complete. Time and memory (4 bytes
+ * each) are linear in the tensors. */
+enum tp_code tp_plan_check_takers(const struct tp_plan *plan, struct tp_err *err);
 
 /* Outputs, files, headers and hash of a plan whose units and kept are complete. */
 enum tp_code tp_plan_files(struct tp_builder *b, const char *file_name);

@@ -7,17 +7,22 @@
 #include "pack/plan/config.h"
 #include "pack/text/json_memory.h"
 
+#include <string.h>
+
 static enum tp_code keep_the_rest(struct tp_builder *b)
 {
     const struct tp_weights *weights = b->plan->weights;
     enum tp_code code = TP_OK;
+    for (uint32_t w = 0; w < weights->count && b->request->weights_only; w++)
+        if (b->choices[w].reason && strcmp(b->choices[w].reason, TP_REASON_SAME) == 0)
+            tp_plan_leave_inputs(b, w);
     for (uint32_t w = 0; w < weights->count && code == TP_OK; w++)
         if (!b->choices[w].rule && !b->taken[weights->items[w].tensor[0]])
             code = tp_plan_keep_weight(b, w, b->choices[w].reason);
     for (size_t i = 0; i < weights->other_count && code == TP_OK; i++)
         if (!b->taken[weights->other[i]])
             code = tp_plan_add_kept(b, weights->other[i], UINT32_MAX, NULL);
-    return code;
+    return code ? code : tp_plan_note_inputs(b);
 }
 
 /* A config.json that cannot be edited is found now, not after hours of writing. */
@@ -47,6 +52,8 @@ enum tp_code tp_plan_convert(const struct tp_checkpoint *ckpt, const struct tp_w
         tp_builder_close(&b); /* what comes now needs the memory */
         code = tp_os_trim((void **)&plan->units, &b.unit_capacity, plan->unit_count,
                           sizeof *plan->units, err);
+        if (code == TP_OK)
+            code = tp_plan_check_takers(plan, err);
         if (code == TP_OK)
             code = tp_plan_files(&b, file_name);
     }

@@ -8,6 +8,7 @@
 
 #include "base/num.h"
 #include "pack/os/os.h"
+#include "pack/plan/output_name.h"
 #include "pack/text/name_set.h"
 
 #include <stdlib.h>
@@ -147,7 +148,8 @@ static enum tp_code place_all(struct tp_builder *b, uint64_t shard_size)
 static enum tp_code place_like(struct tp_builder *b, const struct tp_plan *other)
 {
     struct tp_plan *plan = b->plan;
-    uint32_t *file_of = tp_os_zalloc(plan->ckpt->tensor_count + 1, sizeof *file_of, b->err);
+    size_t kept = plan->ckpt->tensor_count + other->made_count;
+    uint32_t *file_of = tp_os_zalloc(kept + 1, sizeof *file_of, b->err);
     enum tp_code code = file_of ? TP_OK : TP_E_MEMORY;
     for (size_t o = 0; o < other->output_count && code == TP_OK; o++)
         if (other->outputs[o].unit == UINT32_MAX)
@@ -162,8 +164,9 @@ static enum tp_code place_like(struct tp_builder *b, const struct tp_plan *other
     }
     for (size_t k = 0; k < plan->kept_count && code == TP_OK; k++) {
         code = tp_plan_kept_output(b, &plan->kept[k]);
-        if (code == TP_OK)
-            plan->outputs[plan->output_count - 1].file = file_of[plan->kept[k].tensor];
+        struct tp_output *output = &plan->outputs[plan->output_count - 1];
+        if (code == TP_OK) /* that of a kept slice is its tensor, too */
+            output->file = file_of[output->source];
     }
     free(file_of);
     return code;
@@ -187,35 +190,45 @@ static int by_order(const void *a, const void *b)
     return x->bytes > y->bytes ? -1 : x->bytes < y->bytes;
 }
 
-/* The outputs as they are ordered, equal ones by name. */
-static void copy_sorted(const struct order *orders, size_t count, struct tp_name_key *keys,
-                        struct tp_output *to)
-{
-    for (size_t first = 0, end; first < count; first = end) {
-        for (end = first; end < count && by_order(&orders[first], &orders[end]) == 0; end++)
-            keys[end] = (struct tp_name_key){.name = orders[end].output->name, .index = end};
-        tp_names_sort(keys + first, end - first);
-        for (size_t i = first; i < end; i++)
-            to[i] = *orders[keys[i].index].output;
-    }
-}
-
 /* What sorting needs, for the most outputs that are sorted at once. */
 struct sorter {
     struct order *orders;
     struct tp_name_key *keys;
     struct tp_output *sorted;
+    struct tp_store names; /* of the outputs that are being sorted */
 };
 
-static void sort_some(const struct sorter *s, struct tp_output *outputs, size_t count)
+/* The outputs as they are ordered, equal ones by name. */
+static enum tp_code copy_sorted(const struct tp_builder *b, struct sorter *s, size_t count)
+{
+    for (size_t first = 0, end; first < count; first = end) {
+        for (end = first; end < count && by_order(&s->orders[first], &s->orders[end]) == 0; end++) {
+            s->keys[end] = (struct tp_name_key){.index = end};
+            s->keys[end].name =
+                tp_output_name_in(b->plan, s->orders[end].output, &s->names, b->err);
+            if (!s->keys[end].name)
+                return TP_E_MEMORY;
+        }
+        tp_names_sort(s->keys + first, end - first);
+        for (size_t i = first; i < end; i++)
+            s->sorted[i] = *s->orders[s->keys[i].index].output;
+    }
+    return TP_OK;
+}
+
+static enum tp_code sort_some(const struct tp_builder *b, struct sorter *s,
+                              struct tp_output *outputs, size_t count)
 {
     for (size_t o = 0; o < count; o++)
         s->orders[o] = (struct order){outputs[o].file,
                                       tp_dtype_bits((enum tp_dtype)outputs[o].dtype),
                                       outputs[o].bytes, &outputs[o]};
     qsort(s->orders, count, sizeof *s->orders, by_order);
-    copy_sorted(s->orders, count, s->keys, s->sorted);
-    memcpy(outputs, s->sorted, count * sizeof *outputs);
+    enum tp_code code = copy_sorted(b, s, count);
+    tp_store_close(&s->names);
+    if (code == TP_OK)
+        memcpy(outputs, s->sorted, count * sizeof *outputs);
+    return code;
 }
 
 /* How many outputs are sorted at once: those of a file from number `first` on, or all where the
@@ -242,31 +255,38 @@ static enum tp_code sort_outputs(struct tp_builder *b)
     }
     struct sorter s = {tp_os_zalloc(most + 1, sizeof *s.orders, b->err),
                        tp_os_zalloc(most + 1, sizeof *s.keys, b->err),
-                       tp_os_zalloc(most + 1, sizeof *s.sorted, b->err)};
-    bool fits = s.orders && s.keys && s.sorted;
-    for (size_t o = 0, count; o < plan->output_count && fits; o += count) {
+                       tp_os_zalloc(most + 1, sizeof *s.sorted, b->err), {0}};
+    enum tp_code code = s.orders && s.keys && s.sorted ? TP_OK : TP_E_MEMORY;
+    for (size_t o = 0, count; o < plan->output_count && code == TP_OK; o += count) {
         count = stretch(plan, o, in_files);
-        sort_some(&s, plan->outputs + o, count);
+        code = sort_some(b, &s, plan->outputs + o, count);
     }
     free(s.orders);
     free(s.keys);
     free(s.sorted);
-    return fits ? TP_OK : TP_E_MEMORY;
+    return code;
 }
 
-static const char *name_at(const void *plan, size_t o)
+struct namer {
+    const struct tp_plan *plan;
+    char name[TP_OUTPUT_NAME];
+};
+
+static const char *name_at(void *arg, size_t o)
 {
-    return ((const struct tp_plan *)plan)->outputs[o].name;
+    struct namer *namer = arg;
+    return tp_output_name(namer->plan, &namer->plan->outputs[o], namer->name);
 }
 
 static enum tp_code check_names(struct tp_builder *b)
 {
     const struct tp_plan *plan = b->plan;
+    struct namer namer = {.plan = plan};
     size_t twice;
-    enum tp_code code = tp_names_repeated(name_at, plan, plan->output_count, &twice, b->err);
+    enum tp_code code = tp_names_repeated(name_at, &namer, plan->output_count, &twice, b->err);
     if (code || twice == plan->output_count)
         return code;
-    tp_err_tensor(b->err, plan->outputs[twice].name);
+    tp_err_tensor(b->err, name_at(&namer, twice));
     tp_err_hint(b->err, "leave one of the two weights out with --exclude");
     return tp_fail(b->err, TP_E_UNSUPPORTED, "two outputs would have this name");
 }

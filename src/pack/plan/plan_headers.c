@@ -9,6 +9,7 @@
 #include "pack/file/leafhash.h"
 #include "pack/os/os.h"
 #include "pack/plan/describe.h"
+#include "pack/plan/output_name.h"
 #include "pack/source/descriptor.h"
 
 #include <stdlib.h>
@@ -30,23 +31,35 @@ static enum tp_code file_meta(struct tp_builder *b, uint32_t file, char *texts[3
     return texts[2] ? TP_OK : tp_fail(b->err, TP_E_MEMORY, "out of memory for the descriptors");
 }
 
-/* Sets offsets relative to the data and writes the header. */
-static enum tp_code write_header(struct tp_builder *b, uint32_t f, struct tp_st_tensor *tensors)
+/* Sets offsets relative to the data and lists the tensors; *size: bytes of data. */
+static enum tp_code list_tensors(struct tp_builder *b, const struct tp_plan_file *file,
+                                 struct tp_st_tensor *tensors, struct tp_store *names,
+                                 uint64_t *size)
 {
     struct tp_plan *plan = b->plan;
-    struct tp_plan_file *file = &plan->files[f];
-    char *texts[3] = {0};
-    struct tp_text text = {0};
     uint64_t at = 0;
     for (uint32_t i = 0; i < file->output_count; i++) {
         struct tp_output *output = &plan->outputs[file->first_output + i];
         output->offset = at;
-        tensors[i] = (struct tp_st_tensor){output->name, output->dtype, output->rank, {0}, at, at};
+        tensors[i] = (struct tp_st_tensor){tp_output_name_in(plan, output, names, b->err),
+                                           output->dtype, output->rank, {0}, at, at};
+        if (!tensors[i].name)
+            return TP_E_MEMORY;
         memcpy(tensors[i].shape, output->shape, output->rank * sizeof *output->shape);
         if (!tp_add_u64(&at, at, output->bytes))
             return tp_fail(b->err, TP_E_UNSUPPORTED, "the output file is too large");
         tensors[i].end = at;
     }
+    *size = at;
+    return TP_OK;
+}
+
+/* The header with its tensors and what it says of them. */
+static enum tp_code header_text(struct tp_builder *b, uint32_t f,
+                                const struct tp_st_tensor *tensors, struct tp_text *text)
+{
+    const struct tp_plan *plan = b->plan;
+    char *texts[3] = {0};
     enum tp_code code = file_meta(b, f, texts);
     struct tp_st_meta meta[] = {{"format", "pt"},
                                 {TP_META_VERSION, TP_DESCRIPTOR_VERSION},
@@ -55,10 +68,25 @@ static enum tp_code write_header(struct tp_builder *b, uint32_t f, struct tp_st_
                                 {TP_META_DESCRIPTORS, texts[0]},
                                 {TP_META_UNITS, texts[1]}};
     if (code == TP_OK)
-        code = tp_st_write_header(tensors, file->output_count, meta,
-                                  plan->restores ? 4 : 6, DATA_ALIGN, &text, b->err);
+        code = tp_st_write_header(tensors, plan->files[f].output_count, meta,
+                                  plan->restores ? 4 : 6, DATA_ALIGN, text, b->err);
     for (int i = 0; i < 3; i++)
         free(texts[i]);
+    return code;
+}
+
+/* Sets the offsets and writes the header. */
+static enum tp_code write_header(struct tp_builder *b, uint32_t f, struct tp_st_tensor *tensors)
+{
+    struct tp_plan *plan = b->plan;
+    struct tp_plan_file *file = &plan->files[f];
+    struct tp_store names = {0};
+    struct tp_text text = {0};
+    uint64_t at = 0;
+    enum tp_code code = list_tensors(b, file, tensors, &names, &at);
+    if (code == TP_OK)
+        code = header_text(b, f, tensors, &text);
+    tp_store_close(&names);
     if (code) {
         tp_text_free(&text);
         return code;

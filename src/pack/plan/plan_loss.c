@@ -1,6 +1,7 @@
 /* What becomes of packed weights: whether they are taken over or quantized again, what that needs
- * leave for (--requantize), and what it loses: nothing, scales are rounded, or values are. All that
- * is judged of that is judged here. Knows no bytes: how much is lost is measured (pack/check).
+ * leave for (--requantize), and what it loses: nothing, scales are rounded (the global one, or those
+ * of blocks), or values are. All that is judged of that is judged here. Knows no bytes: how much is
+ * lost is measured (pack/check).
  */
 #include "pack/plan/plan_build.h"
 
@@ -30,11 +31,12 @@ enum tp_loss tp_unit_loss(const struct tp_plan *plan, const struct tp_unit *unit
         return TP_LOSS_NONE;
     if (unit->form->kind == TP_UNIT_ENCODE)
         return TP_LOSS_VALUES;
+    if (unit->form->kind != TP_UNIT_REPACK)
+        return TP_LOSS_NONE;
     bool rounds = tp_op_is_int(&unit->form->op) || stores_otherwise(&unit->form->op);
-    if (unit->form->kind != TP_UNIT_REPACK || !rounds)
-        return TP_LOSS_NONE; /* of FP8, FP4 and MX only equal scales are taken over */
-    return scale_element(&source->form->op) == scale_element(&unit->form->op) ? TP_LOSS_NONE
-                                                                  : TP_LOSS_SCALES;
+    if (rounds && scale_element(&source->form->op) != scale_element(&unit->form->op))
+        return TP_LOSS_SCALES; /* of FP8, FP4 and MX only equal scales are taken over */
+    return tp_repack_inverts(&source->form->op, &unit->form->op) ? TP_LOSS_GLOBAL : TP_LOSS_NONE;
 }
 
 bool tp_rule_searches(const struct tp_rule *rule)
@@ -44,19 +46,50 @@ bool tp_rule_searches(const struct tp_rule *rule)
     return tp_op_search(&op) != TP_SEARCH_NONE;
 }
 
+/* A choice of the format with which the global scale stays as it is, that of the source's own rule
+ * before others; NULL: there is none. */
+static const char *keeping_choice(const struct tp_format *format, const struct tp_op *from,
+                                  const char **key)
+{
+    const char *found = NULL;
+    uint8_t rule = 0;
+    for (uint32_t p = 0; p < format->params; p++)
+        for (uint32_t c = 0; c < format->param[p].count; c++) {
+            struct tp_settings settings = {0};
+            struct tp_op op;
+            settings.choice[p] = (uint8_t)c;
+            tp_format_op(format, &settings, &op);
+            if (tp_repack_inverts(from, &op) ||
+                (found && (rule == from->rule || op.rule != from->rule)))
+                continue;
+            found = format->param[p].choices[c];
+            *key = format->param[p].key;
+            rule = op.rule;
+        }
+    return found;
+}
+
+/* Whether the global scale would become its reciprocal where it need not: a choice keeps it. */
+static bool inverts_for_nothing(const struct tp_op *from, const struct tp_unit_form *to)
+{
+    const char *key;
+    return tp_repack_inverts(from, &to->op) && keeping_choice(to->format, from, &key);
+}
+
 /* A group that is as long as the row is the row, whatever the number. */
-static bool can_take_over(const struct tp_weight_form *weight, const struct tp_op *to)
+static bool can_take_over(const struct tp_weight_form *weight, const struct tp_unit_form *to)
 {
     struct tp_op from = weight->op;
     if (from.block_k >= weight->box.k)
         from.block_k = 0;
-    return tp_repack_possible(&from, to) || tp_recast_possible(&from, to);
+    return (tp_repack_possible(&from, &to->op) && !inverts_for_nothing(&from, to)) ||
+           tp_recast_possible(&from, &to->op);
 }
 
 /* Which way round the global scale is. */
 static const char *global_kind(const struct tp_op *op)
 {
-    return op->rule == TP_NVFP4_CT ? "a divisor" : "a multiplier";
+    return tp_op_divides(op) ? "a divisor" : "a multiplier";
 }
 
 /* Whether each block of `to` lies in one block of `from`; 0 is a block as long as the weight. */
@@ -75,13 +108,17 @@ static bool loses_little(const struct tp_op *from, const struct tp_op *to)
 }
 
 /* What NVFP4 lacks to be taken over as NVFP4. */
-static const char *other_global(const struct tp_builder *b, const struct tp_weight *weight,
-                                const struct tp_op *to, char *text, size_t size)
+static const char *other_global(const struct tp_builder *b, const struct tp_op *from,
+                                const struct tp_unit_form *to, char *text, size_t size)
 {
-    tp_err_hint(b->err, "--set scale=%s takes it over as it is; --requantize quantizes again",
-                weight->form->op.rule == TP_NVFP4_CT ? "ct" : "modelopt");
-    snprintf(text, size, "its global scale is %s, that of the result %s",
-             global_kind(&weight->form->op), global_kind(to));
+    const char *key = "", *choice = keeping_choice(to->format, from, &key);
+    if (choice)
+        tp_err_hint(b->err, "--set %s=%s takes it over as it is; --requantize quantizes again",
+                    key, choice);
+    else
+        tp_err_hint(b->err, "--requantize quantizes again");
+    snprintf(text, size, "its global scale is %s, that of the result %s", global_kind(from),
+             global_kind(&to->op));
     return text;
 }
 
@@ -90,8 +127,8 @@ static const char *lossy_reason(const struct tp_builder *b, const struct tp_weig
                                 const struct tp_unit *unit, char *text, size_t size)
 {
     const struct tp_op *from = &weight->form->op, *to = &unit->form->op;
-    if (from->codec == TP_CODEC_NVFP4 && to->codec == TP_CODEC_NVFP4)
-        return other_global(b, weight, to, text, size);
+    if (inverts_for_nothing(from, unit->form))
+        return other_global(b, from, unit->form, text, size);
     if (from->codec == TP_CODEC_FLOAT)
         return NULL; /* nothing was quantized yet */
     if (loses_little(from, to) || (b->request->recorded && from->codec != TP_CODEC_INT4))
@@ -145,7 +182,7 @@ const char *tp_plan_unit_kind(const struct tp_builder *b, struct tp_unit *unit,
         tp_format_op(form->format, &form->settings, &form->op);
         form->outs = form->op.outs;
     }
-    bool taken_over = can_take_over(weight->form, &form->op);
+    bool taken_over = can_take_over(weight->form, form);
     if (form->format->is_bias) { /* the type that it had is no smaller than its numbers */
         form->kind = taken_over ? TP_UNIT_REPACK : TP_UNIT_ENCODE;
         form->dtype = weight->form->dtype == TP_BF16 ? TP_BF16 : TP_F32;

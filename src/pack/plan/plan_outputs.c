@@ -8,6 +8,7 @@
 
 #include "base/num.h"
 #include "pack/os/os.h"
+#include "pack/plan/output_name.h"
 
 #include <string.h>
 
@@ -23,12 +24,14 @@ static enum tp_code new_output(struct tp_builder *b, struct tp_output **output)
     return TP_OK;
 }
 
-static enum tp_code shape_bytes(struct tp_output *output, struct tp_err *err)
+static enum tp_code shape_bytes(const struct tp_builder *b, struct tp_output *output)
 {
     uint64_t bits = tp_dtype_bits((enum tp_dtype)output->dtype);
+    char name[TP_OUTPUT_NAME];
     for (uint32_t d = 0; d < output->rank; d++)
         if (!tp_mul_u64(&bits, bits, output->shape[d]))
-            return tp_fail(err, TP_E_UNSUPPORTED, "output %s is too large", output->name);
+            return tp_fail(b->err, TP_E_UNSUPPORTED, "output %s is too large",
+                           tp_output_name(b->plan, output, name));
     output->bytes = bits / 8;
     return TP_OK;
 }
@@ -54,7 +57,7 @@ static enum tp_code format_shape(struct tp_builder *b, const struct tp_unit_form
         return code;
     output->rank = (uint8_t)rank;
     output->shape = tp_store_copy(&b->plan->store, shape, rank * sizeof *shape, b->err);
-    return output->shape ? shape_bytes(output, b->err) : TP_E_MEMORY;
+    return output->shape ? shape_bytes(b, output) : TP_E_MEMORY;
 }
 
 /* The same, and the constant; the layout must take as many bytes. */
@@ -106,25 +109,6 @@ static enum tp_code find_size(struct tp_builder *b, const struct tp_unit *unit, 
     return TP_OK;
 }
 
-/* The name of an output: where it is that of the source's tensor, the same text. */
-static const char *output_name(struct tp_builder *b, const struct tp_unit *unit,
-                               const char *suffix)
-{
-    const struct tp_weight *weight = &b->plan->weights->items[unit->views[0].weight];
-    const char *source = b->plan->ckpt->tensors[weight->tensor[0]].name;
-    size_t name = strlen(unit->name), more = strlen(suffix) + 1;
-    if (strncmp(source, unit->name, name) == 0 && source[name] == unit->form->joint &&
-        source[name] && strcmp(source + name + 1, suffix) == 0)
-        return source;
-    char *text = tp_store_text(&b->plan->store, name + 1 + more, b->err);
-    if (text) {
-        memcpy(text, unit->name, name);
-        text[name] = unit->form->joint;
-        memcpy(text + name + 1, suffix, more);
-    }
-    return text;
-}
-
 static enum tp_code packed_output(struct tp_builder *b, uint32_t u, uint32_t i)
 {
     struct tp_output *output;
@@ -132,12 +116,11 @@ static enum tp_code packed_output(struct tp_builder *b, uint32_t u, uint32_t i)
     const struct tp_unit *unit = &b->plan->units[u];
     if (code)
         return code;
-    const struct tp_format_out *out = &unit->form->format->out[i];
     output->unit = u;
-    output->source = i; /* which output of the unit */
+    output->source = i;
     output->dtype = (uint8_t)tp_format_dtype(unit->form->format, &unit->form->op, i);
-    output->name = output_name(b, unit, out->suffix);
-    return output->name ? find_size(b, unit, i, output) : TP_E_MEMORY;
+    code = tp_output_set_name(b->plan, output, b->err);
+    return code ? code : find_size(b, unit, i, output);
 }
 
 static enum tp_code plain_output(struct tp_builder *b, uint32_t u)
@@ -158,7 +141,7 @@ static enum tp_code plain_output(struct tp_builder *b, uint32_t u)
     if (!form->flat)
         shape[output->rank++] = form->transposed ? form->box.n : form->box.k;
     output->shape = tp_store_copy(&b->plan->store, shape, output->rank * sizeof *shape, b->err);
-    return output->shape ? shape_bytes(output, b->err) : TP_E_MEMORY;
+    return output->shape ? shape_bytes(b, output) : TP_E_MEMORY;
 }
 
 enum tp_code tp_plan_unit_outputs(struct tp_builder *b, uint32_t u)
@@ -193,6 +176,10 @@ enum tp_code tp_plan_kept_output(struct tp_builder *b, const struct tp_kept *kep
     if (code)
         return code;
     const struct tp_tensor *tensor = &b->plan->ckpt->tensors[kept->tensor];
+    if (kept->made) {
+        *output = *kept->made;
+        return TP_OK;
+    }
     output->unit = UINT32_MAX;
     output->source = kept->tensor;
     output->dtype = (uint8_t)tensor->dtype;

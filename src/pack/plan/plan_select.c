@@ -5,6 +5,7 @@
  */
 #include "pack/plan/plan_build.h"
 
+#include "base/suffix.h"
 #include "pack/model/model_names.h"
 #include "pack/os/os.h"
 
@@ -144,6 +145,19 @@ static enum tp_code check_stack(struct tp_builder *b, uint32_t w, const char *na
                           "3-D weight of unknown orientation (--include takes it as [E,N,K])");
 }
 
+/* Plain tensors of two dimensions or three that are no weight by their names: no request makes
+ * one of them. A bias, above all, goes where the rows of its weight go, and would be there
+ * twice. */
+static bool is_no_weight(const struct tp_weight *weight, const char *name)
+{
+    static const char *const ends[] = {".bias",      "_bias", "_scale", "_scales", "_scale_inv",
+                                       "zero_point", "zeros", "A_log",  "sink",    "sinks"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends && !weight->form->format; i++)
+        if (tp_ends_with(name, ends[i]))
+            return true;
+    return false;
+}
+
 static enum tp_code choose(struct tp_builder *b, uint32_t w)
 {
     struct tp_request *request = b->request;
@@ -174,6 +188,8 @@ static enum tp_code choose(struct tp_builder *b, uint32_t w)
         code = default_reason(b, w, name, &reason);
     if (code)
         return code;
+    if (!reason && rule && rule->format && is_no_weight(&b->plan->weights->items[w], name))
+        reason = "no weight by its name, but a bias, a scale or another parameter of its own";
     if (reason)
         return tp_choice_keep(b, w, false, "%s", reason);
     if (!rule)
@@ -228,6 +244,8 @@ static enum tp_code include_matches_any(struct tp_builder *b, size_t i, bool *ma
     *matches = false;
     for (uint32_t w = 0; w < b->plan->weights->count && !*matches && code == TP_OK; w++) {
         const char *name = tp_weight_full_name(b->plan, w, buffer, b->err);
+        if (name && !b->plan->weights->items[w].form->format && name[tp_name_bias_stem(name)])
+            continue; /* a bias; scales may be those of codes that are refused later */
         code = name ? tp_request_include_matches(b->request, i, name, matches, b->err)
                     : b->err->code;
     }

@@ -27,24 +27,31 @@ static bool looks_packed(const struct tp_tensor *tensor)
            tensor->dtype != TP_BOOL && tp_dtype_bits(tensor->dtype) <= 32;
 }
 
+const char *tp_plan_shape_text(const struct tp_tensor *tensor, char text[TP_PLAN_SHAPE])
+{
+    size_t size = 0;
+    *text = '\0';
+    for (uint32_t d = 0; d < tensor->rank; d++)
+        size += (size_t)snprintf(text + size, TP_PLAN_SHAPE - size, "%s%llu", d ? "," : "",
+                                 (unsigned long long)tensor->shape[d]);
+    return text;
+}
+
 /* Codes of no format that is read: an error, unless they are excluded. */
 static enum tp_code refuse_unknown(const struct tp_builder *b, const struct tp_tensor *tensor)
 {
-    char shape[TP_ST_MAX_RANK * 24] = "";
+    char shape[TP_PLAN_SHAPE];
     bool excluded;
     enum tp_code code = tp_request_excludes(b->request, tensor->name, &excluded, b->err);
     if (code || excluded)
         return code;
-    for (uint32_t d = 0; d < tensor->rank; d++)
-        snprintf(shape + strlen(shape), sizeof shape - strlen(shape), "%s%llu", d ? "," : "",
-                 (unsigned long long)tensor->shape[d]);
     tp_err_tensor(b->err, tensor->name);
     tp_err_path(b->err, b->plan->ckpt->files[tensor->file].path);
     tp_err_hint(b->err, "`tilepack formats` lists what is read (of GPTQ and AWQ: 4 bits); "
                         "--exclude leaves the tensor as it is");
     return tp_fail(b->err, TP_E_UNSUPPORTED, "%s [%s] looks like the codes of a quantized weight, "
                    "but with the tensors beside it it is of no format that is read here",
-                   tp_dtype_name(tensor->dtype), shape);
+                   tp_dtype_name(tensor->dtype), tp_plan_shape_text(tensor, shape));
 }
 
 enum tp_code tp_plan_check_sources(struct tp_builder *b)

@@ -187,6 +187,8 @@ static void choose_part(const struct tp_builder *b, struct tp_unit *unit, bool g
         part = is_wide(unit, format) ? TP_PART_WIDE : TP_PART_ANY;
     else if (tp_ends_with(unit->name, ".w13") || tp_ends_with(unit->name, ".w13_bias"))
         part = TP_PART_UP;
+    else if (tp_plan_is_last_ungated(b, unit->name))
+        part = TP_PART_DOWN_UNGATED;
     else if (tp_ends_with(unit->name, ".w2") || tp_ends_with(unit->name, ".w2_bias"))
         part = TP_PART_DOWN;
     unit_part(unit, format, part);
@@ -227,23 +229,9 @@ static enum tp_code settle(struct tp_builder *b, struct tp_unit *unit, bool gate
         tp_format_broken_want(unit->form->format, &unit->form->settings, unit->form->box,
                               unit->form->rank == 3 || strstr(unit->name, ".experts."));
     unit->form->warning = want ? want->why : NULL;
-    if ((code = tp_plan_add_bias(b, unit)))
+    if ((code = tp_plan_add_inputs(b, unit)) || (code = tp_plan_add_bias(b, unit)))
         tp_unit_close(unit);
     return code ? code : tp_plan_add_unit(b, unit);
-}
-
-/* Packed stacks of gpt-oss, whose rows alternate between gate and up (and the
- * down_proj beside them): known by "gate_up_proj_blocks" and what became of it. They
- * stay one stack in that order, to which the model's biases belong. */
-static bool alternates(const struct tp_weight *weight)
-{
-    const struct tp_format *format = weight->form->format;
-    if (format && format->in_turn && format->part == TP_PART_UP) /* of one stack, as it was */
-        return weight->origins == 1 && weight->origin[0].rank == 3;
-    return tp_plan_is_bias(weight)
-               ? tp_ends_with(weight->name, "_proj_bias")
-               : weight->form->format && weight->form->joint == '_' &&
-                     tp_ends_with(weight->name, "_proj");
 }
 
 /* Whether the rows of up stand before those of gate in a weight that holds both. */
@@ -259,16 +247,25 @@ static bool sets_order(const struct tp_format *format)
     return up_first(format) || format->variant[TP_PART_GATED] || format->op.stretches > 1;
 }
 
+/* Whether the format's stacks are w13 and w2 also where the rows of gate and up alternate. */
+static bool names_stacks(const struct tp_format *format)
+{
+    return sets_order(format) || format->in_turn;
+}
+
+/* Whether a packed stack goes by its own name again: its rows alternate, and the format has no
+ * other word for that. */
+static bool loses_name(const struct tp_builder *b, const struct tp_weight *weight,
+                       const struct tp_format *format)
+{
+    return weight->form->format && weight->origins == 1 && !names_stacks(format) &&
+           (tp_plan_alternates(weight) || tp_plan_is_last_in_turn(b, weight->name));
+}
+
 /* Whether its rows alternate, and stay so. */
 static bool stays_in_turn(const struct tp_format *format, const struct tp_weight *weight)
 {
-    return format->in_turn && (weight->form->alternates || alternates(weight));
-}
-
-/* Whether experts have no gate: all rows of the stack are of one matrix of each. */
-static bool is_ungated(const struct tp_weight *weight)
-{
-    return weight->origins == 1 && strstr(weight->origin[0].name, "{e}");
+    return format->in_turn && (weight->form->alternates || tp_plan_alternates(weight));
 }
 
 /* The views of a unit that is one weight: of all its rows, or of gate and of up where these change
@@ -279,7 +276,7 @@ static enum tp_code whole_views(struct tp_builder *b, struct tp_unit *unit, uint
     uint64_t half = source->box.n / 2;
     bool swapped = gated && up_first(source->format) != up_first(unit->form->format);
     bool in_turn = gated && sets_order(b->choices[w].rule->format) &&
-                   (source->alternates || alternates(weight_at(b, w)));
+                   (source->alternates || tp_plan_alternates(weight_at(b, w)));
     uint32_t parts = swapped || unit->form->op.stretches > 1 || source->op.stretches > 1 ? 2 : 1;
     if (unit_views(b, unit, parts))
         return TP_E_MEMORY;
@@ -304,9 +301,9 @@ static enum tp_code single(struct tp_builder *b, uint32_t w, const char *full)
     unit->form->rank = weight->form->rank;
     unit->form->box = weight->form->box;
     const struct tp_format *format = b->choices[w].rule->format;
-    bool ordered = sets_order(format);
+    bool ordered = names_stacks(format);
     bool stacked = weight->form->rank == 3 && !b->request->no_stack &&
-                   (!weight->form->format || (ordered && alternates(weight))) &&
+                   (!weight->form->format || (ordered && tp_plan_alternates(weight))) &&
                    tp_name_stack(&b->plan->weights->facts, full, &stack) && !stack.is->kept;
     unit->form->joint = stacked ? '_' : weight->form->joint;
     unit->name = weight->name;
@@ -314,8 +311,11 @@ static enum tp_code single(struct tp_builder *b, uint32_t w, const char *full)
     if (stacked && (ordered || !weight->form->alternates))
         unit->name = tp_store_join(&b->plan->store, full, stack.prefix,
                                    stack.gate_up ? ".w13" : ".w2", b->err);
+    else if (loses_name(b, weight, format))
+        unit->name = tp_store_join(&b->plan->store, weight->origin[0].name,
+                                   tp_name_stem(weight->origin[0].name), "", b->err);
     bool gated = weight->form->rank == 3 && weight->form->box.n % 2 == 0 &&
-                 !is_ungated(weight) && !stays_in_turn(format, weight) &&
+                 !tp_plan_is_ungated(weight) && !stays_in_turn(format, weight) &&
                  tp_name_stack(&b->plan->weights->facts, full, &stack) && stack.gate_up;
     if (gated)
         unit_gated(unit);
@@ -340,11 +340,11 @@ static enum tp_code packed_bias(struct tp_builder *b, uint32_t w, const char *fu
     unit->name = weight->name;
     bool stacked = weight->form->rank == 3 &&
                    tp_name_stack(&b->plan->weights->facts, full, &stack);
-    if (stacked && (sets_order(format) || !alternates(weight)))
+    if (stacked && (names_stacks(format) || !tp_plan_alternates(weight)))
         unit->name = tp_store_join(&b->plan->store, full, stack.prefix,
                                    stack.gate_up ? ".w13_bias" : ".w2_bias", b->err);
     bool gated = stacked && stack.gate_up && weight->form->box.n % 2 == 0 &&
-                 !is_ungated(weight) && !stays_in_turn(format, weight);
+                 !tp_plan_is_ungated(weight) && !stays_in_turn(format, weight);
     enum tp_part part = gated ? TP_PART_GATED : TP_PART_ANY;
     enum tp_code code = tp_plan_bias_form(format, part, weight->form->dtype, unit->form, b->err);
     if (code || !unit->name || whole_views(b, unit, w, gated))
@@ -610,7 +610,7 @@ static enum tp_code remaining(struct tp_builder *b, uint32_t w)
     if (weight->form->rank == 3 && rule->format->experts == TP_EXPERTS_SPLIT &&
         !b->request->no_stack &&
         tp_name_stack(&b->plan->weights->facts, full, &name) && !name.is->kept &&
-        !alternates(weight))
+        !tp_plan_alternates(weight))
         return split_stack(b, w, &name, full);
     return single(b, w, full);
 }
@@ -618,6 +618,8 @@ static enum tp_code remaining(struct tp_builder *b, uint32_t w)
 enum tp_code tp_plan_units(struct tp_builder *b)
 {
     enum tp_code code = tp_plan_keep_sets(b);
+    if (code == TP_OK)
+        code = tp_plan_find_experts(b);
     if (code == TP_OK && !b->request->no_stack)
         code = stack_experts(b);
     for (uint32_t w = 0; w < b->plan->weights->count && code == TP_OK; w++)

@@ -285,7 +285,8 @@ static const uint8_t *id_of(const struct tp_plan *plan) { return plan->id; }
 static enum tp_code map_outputs(struct tp_ranks *ranks, struct tp_err *err)
 {
     const struct tp_plan *whole = ranks->whole;
-    uint32_t *kept = tp_os_zalloc(whole->ckpt->tensor_count + 1, sizeof *kept, err);
+    uint32_t *kept = tp_os_zalloc(whole->ckpt->tensor_count + whole->made_count + 1, sizeof *kept,
+                                  err);
     ranks->output = tp_os_zalloc((whole->output_count + 1) * ranks->count, sizeof *ranks->output,
                                  err);
     if (!kept || !ranks->output) {
@@ -346,7 +347,8 @@ static enum tp_code make_run(struct tp_ranks *ranks, const struct tp_cut *cuts,
     size_t units = whole->unit_count + whole->kept_unit_count;
     enum tp_code code = TP_OK;
     *run = *whole;
-    uint32_t *output_of = tp_os_zalloc(whole->ckpt->tensor_count + 1, sizeof *output_of, err);
+    uint32_t *output_of = tp_os_zalloc(whole->ckpt->tensor_count + whole->made_count + 1,
+                                       sizeof *output_of, err);
     run->units = tp_os_zalloc(units + 1, sizeof *run->units, err);
     run->outputs = tp_os_zalloc(whole->output_count + 1, sizeof *run->outputs, err);
     ranks->cuts = tp_os_zalloc(units + 1, sizeof *ranks->cuts, err);

@@ -15,7 +15,6 @@
 
 #include "pack/plan/plan.h"
 
-#define TP_RANKS_NAME "tilepack-tp.json" /* beside the ranks: what `join` needs */
 #define TP_RANKS_MOST (UINT64_C(1) << 31) /* bytes of that file */
 #define TP_RANKS_VERSION 2 /* of that file; 1, of 0.1.0, had no hash of its own */
 #define TP_RANK_PREFIX "rank_"

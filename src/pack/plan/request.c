@@ -1,7 +1,6 @@
 /* Requests: building, recipes, and their JSON form. */
 #include "pack/plan/request.h"
 
-#include "base/similar.h"
 #include "pack/format/offers.h"
 #include "pack/plan/cut.h"
 #include "pack/source/importance.h"
@@ -10,6 +9,18 @@
 
 #include <stdlib.h>
 #include <string.h>
+
+/* A file that the request needs: no output may take its place. */
+static enum tp_code add_input(struct tp_request *request, const char *path, struct tp_err *err)
+{
+    char **inputs =
+        tp_os.realloc(request->inputs, (request->input_count + 1) * sizeof *inputs);
+    if (!inputs)
+        return tp_fail(err, TP_E_MEMORY, "out of memory");
+    request->inputs = inputs;
+    inputs[request->input_count] = tp_os_copy(err, path);
+    return inputs[request->input_count] ? (request->input_count++, TP_OK) : TP_E_MEMORY;
+}
 
 static enum tp_code add_pattern(struct tp_request *request, struct tp_pattern **list,
                                 size_t *count, const char *text, struct tp_pattern_origin origin,
@@ -90,36 +101,21 @@ static enum tp_code add_rule(struct tp_request *request, const char *pattern,
     return TP_OK;
 }
 
-/* The format that is written and most like the name, or NULL. */
-static const char *nearest_format(const char *typed)
-{
-    size_t count;
-    const struct tp_format *formats = tp_formats(&count);
-    struct tp_nearest nearest = {.typed = typed};
-    for (size_t i = 0; i < count; i++)
-        if (!formats[i].input_only)
-            tp_nearest_try(&nearest, formats[i].name);
-    return nearest.name;
-}
-
-/* One format that was meant, or all that it may have been, those that engines load first. */
+/* One format that was meant, or those that it may have been, first those that engines load. */
 static enum tp_code no_format(const char *name, struct tp_err *err)
 {
     char names[900];
     const struct tp_format *one;
     size_t found = tp_format_candidates(name, &one, names, sizeof names);
-    const char *near = found == 1 ? one->name : nearest_format(name);
+    const char *near = found == 1 ? one->name : tp_format_nearest(name, true);
     if (found > 1) {
         tp_err_hint(err, "there are %s", names);
         return tp_fail(err, TP_E_USAGE, "there is no format '%s' to convert to", name);
     }
-    if (near) {
-        tp_err_hint(err, "`tilepack formats` lists them");
+    tp_err_hint(err, "`tilepack formats` lists them");
+    if (near)
         return tp_fail(err, TP_E_USAGE, "there is no format '%s' to convert to (did you mean "
                        "'%s'?)", name, near);
-    }
-    tp_format_candidates("", &one, names, sizeof names);
-    tp_err_hint(err, "there are %s", names);
     return tp_fail(err, TP_E_USAGE, "there is no format '%s' to convert to", name);
 }
 
@@ -281,6 +277,9 @@ static enum tp_code read_rules(struct tp_request *request, const json_t *rules, 
         return tp_fail(err, TP_E_USAGE, "\"rules\" is not a list of at least one rule");
     request->recipe = true;
     for (size_t i = 0; i < json_array_size(rules); i++) {
+        enum { OFTEN = 512 }; /* what the heap holds is not known at once */
+        if (i % OFTEN == 0 && !tp_os_heap_left())
+            return tp_os_fail_limit(err);
         enum tp_code code = read_rule(request, json_array_get(rules, i), err);
         if (code) {
             char what[sizeof err->what];
@@ -311,7 +310,7 @@ enum tp_code tp_request_recipe(struct tp_request *request, const char *path, str
     size_t size;
     json_error_t where;
     uint64_t mark = tp_json_mark();
-    enum tp_code code = tp_os_slurp(path, 16 << 20, &text, &size, err);
+    enum tp_code code = tp_os_slurp(path, TP_RECIPE_MAX_BYTES, &text, &size, err);
     if (code)
         return code;
     json_t *json = tp_json_load(text, size, JSON_REJECT_DUPLICATES, &where);
@@ -329,8 +328,8 @@ enum tp_code tp_request_recipe(struct tp_request *request, const char *path, str
         code = read_rules(request, json_object_get(json, "rules"), err);
     json_decref(json);
     code = tp_json_check(mark, code, err);
-    if (code == TP_OK)
-        code = place_importance(request, path, err);
+    if (code == TP_OK && (code = place_importance(request, path, err)) == TP_OK)
+        code = add_input(request, path, err);
     tp_err_path(code ? err : NULL, path);
     if (code == TP_E_USAGE)
         tp_err_hint(err, recipe_form);
@@ -383,7 +382,8 @@ static struct tp_model *own_model(struct tp_request *request, struct tp_err *err
 enum tp_code tp_request_model(struct tp_request *request, const char *path, struct tp_err *err)
 {
     struct tp_model *model = own_model(request, err);
-    return model ? tp_model_read(path, model, err) : TP_E_MEMORY;
+    enum tp_code code = model ? tp_model_read(path, model, err) : TP_E_MEMORY;
+    return code ? code : add_input(request, path, err);
 }
 
 static enum tp_code parse_model(struct tp_request *request, json_t *json, struct tp_err *err)
@@ -422,6 +422,8 @@ json_t *tp_request_json(const struct tp_request *request)
     json_object_set_new(json, "no_stack", json_boolean(request->no_stack));
     json_object_set_new(json, "keep_nonfinite", json_boolean(request->keep_nonfinite));
     json_object_set_new(json, "requantize", json_boolean(request->requantize));
+    if (request->weights_only)
+        json_object_set_new(json, "weights_only", json_true());
     if (request->merged)
         json_object_set_new(json, "merged", json_true());
     if (request->models.layout)
@@ -509,6 +511,7 @@ enum tp_code tp_request_parse(const char *text, struct tp_request *request, stru
     request->no_stack = json_is_true(json_object_get(json, "no_stack"));
     request->keep_nonfinite = json_is_true(json_object_get(json, "keep_nonfinite"));
     request->requantize = json_is_true(json_object_get(json, "requantize"));
+    request->weights_only = json_is_true(json_object_get(json, "weights_only"));
     request->repack_only = json_is_true(json_object_get(json, "repack_only"));
     const char *restore = json_string_value(json_object_get(json, "restore"));
     request->restore = restore != NULL;
@@ -538,7 +541,9 @@ enum tp_code tp_request_importance(struct tp_request *request, const char *path,
         wanted |= request->rules[i].search.importance == TP_IMPORTANCE_FILE;
     if (!wanted)
         return TP_OK;
-    return tp_importance_open(path ? path : request->importance_path, &request->importance, err);
+    const char *opened = path ? path : request->importance_path;
+    enum tp_code code = tp_importance_open(opened, &request->importance, err);
+    return code ? code : add_input(request, opened, err);
 }
 
 void tp_request_close(struct tp_request *request)
@@ -555,6 +560,9 @@ void tp_request_close(struct tp_request *request)
         tp_model_close((struct tp_model *)(uintptr_t)request->models.own);
         free((void *)(uintptr_t)request->models.own);
     }
+    for (size_t i = 0; i < request->input_count; i++)
+        free(request->inputs[i]);
+    free(request->inputs);
     free(request->importance_path);
     free(request->rules);
     free(request->include);

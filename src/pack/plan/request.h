@@ -34,6 +34,8 @@ struct tp_request {
     bool keep_nonfinite;
     bool outline;          /* the plan is only printed: no headers, offsets or hash */
     bool requantize;       /* allow lossy inputs */
+    bool weights_only;     /* activation scales are neither needed nor carried over */
+    bool bare;             /* they are carried over, but a format may lack them (compare) */
     bool recorded;         /* of a conversion that was begun, and so allowed: see requantize */
     bool merged;           /* convert what the reader cannot merge (--merged convert) */
     struct tp_model_choice models; /* what is said of the model; `own` belongs to the request */
@@ -44,6 +46,8 @@ struct tp_request {
     bool digests;          /* the manifest has the SHA-256 of every file */
     char *importance_path;      /* of the rules whose search.importance is FILE, or NULL */
     struct tp_importance_file *importance; /* that file, once opened */
+    char **inputs; /* paths of the files that it was read from: a recipe, a model, importance */
+    size_t input_count;
     unsigned ranks, rank; /* the slice of one of several ranks; 0 ranks: the whole */
 };
 #define TP_DEFAULT_SHARD_SIZE UINT64_C(5000000000)
@@ -61,6 +65,7 @@ enum tp_code tp_request_search(struct tp_request *request, const struct tp_searc
  * one. */
 enum tp_code tp_request_importance(struct tp_request *request, const char *path,
                                    struct tp_err *err);
+#define TP_RECIPE_MAX_BYTES (UINT64_C(16) << 20)
 /* The rules of a recipe; a relative path of a file of importance begins in its folder. */
 enum tp_code tp_request_recipe(struct tp_request *request, const char *path, struct tp_err *err);
 enum tp_code tp_request_include(struct tp_request *request, const char *pattern,

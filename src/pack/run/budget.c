@@ -4,6 +4,7 @@
 #include "base/num.h"
 #include "pack/file/zst.h"
 #include "pack/os/os.h"
+#include "pack/run/device.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -91,7 +92,9 @@ enum tp_code tp_budget_run(const struct tp_plan *plan, struct tp_run_options *ru
     bool gpu = run->devices != NULL, asked = run->memory != 0;
     const struct tp_run_options before = *run;
     uint64_t most = asked ? run->memory : DEFAULT_MEMORY, files, needed;
-    uint64_t used = tp_os_heap_bytes() + PROGRAM, rest = most > used ? most - used : 0;
+    uint64_t heap = tp_os_heap_bytes();
+    uint64_t used = heap + PROGRAM - (gpu ? tp_min_u64(heap, run->devices->driver) : 0);
+    uint64_t rest = most > used ? most - used : 0;
     unsigned encoders;
     uint64_t archives = archive_memory(plan, rest), lanes = gpu ? 4 : 2;
     uint64_t beside = archives + encoder_memory(run, rest, &encoders);

@@ -97,11 +97,17 @@ static enum tp_code run_device(struct tp_compute *c, enum tp_cuda_kind kind,
     return code ? code : tp_args_check(args, err);
 }
 
+static enum tp_code take_bytes(struct tp_compute *c, size_t bytes, struct tp_args *args,
+                               struct tp_err *err)
+{
+    args->scratch = room(&c->scratch, bytes, err);
+    return args->scratch ? TP_OK : TP_E_MEMORY;
+}
+
 static enum tp_code take_scratch(struct tp_compute *c, const struct tp_op *op,
                                  struct tp_args *args, struct tp_err *err)
 {
-    args->scratch = room(&c->scratch, tp_encode_scratch(op, args->box), err);
-    return args->scratch ? TP_OK : TP_E_MEMORY;
+    return take_bytes(c, tp_encode_scratch(op, args->box), args, err);
 }
 
 /* Values that the CPU decoded are not in the lane, and stay with the CPU. */
@@ -169,7 +175,7 @@ static enum tp_code decode_on_host(struct tp_compute *c, const struct tp_op *op,
                                    struct tp_args *args, struct tp_err *err)
 {
     enum tp_stage before = tp_stage_set(TP_STAGE_KERNEL);
-    enum tp_code code = take_scratch(c, op, args, err);
+    enum tp_code code = take_bytes(c, tp_decode_scratch(op, args->box), args, err);
     if (code == TP_OK)
         tp_decode_find(op, args->dtype)(op, args);
     tp_stage_set(before);

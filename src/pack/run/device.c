@@ -281,6 +281,7 @@ enum tp_code tp_devices_choose(const char *spec, const struct tp_plan *plan, uns
                                struct tp_devices *devices, struct tp_err *err)
 {
     enum tp_code code = TP_OK;
+    uint64_t before = tp_os_heap_bytes();
     memset(devices, 0, sizeof *devices);
     devices->memory = gpu_memory;
     if (strcmp(spec, "auto") == 0)
@@ -289,6 +290,8 @@ enum tp_code tp_devices_choose(const char *spec, const struct tp_plan *plan, uns
         code = take_named(spec, devices, err);
     if (code == TP_OK && devices->count)
         size_slot(plan, devices);
+    uint64_t after = tp_os_heap_bytes();
+    devices->driver = after > before ? after - before : 0;
     return code;
 }
 

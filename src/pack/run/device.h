@@ -16,6 +16,7 @@ struct tp_devices {
     unsigned lanes_per_device;
     uint64_t memory; /* bytes of each GPU that may be taken; 0 = half of what is free */
     uint64_t slot; /* bytes of each of a lane's two buffers; halved when memory is short */
+    uint64_t driver; /* bytes of the heap that starting the driver took, no part of any limit */
     char why[TP_DEVICES_WHY]; /* what was chosen, and the reason, in words */
 };
 

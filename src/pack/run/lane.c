@@ -483,6 +483,18 @@ static enum tp_code convert_pieces(struct tp_lane *lane, uint32_t u, const struc
     return code;
 }
 
+/* A packed weight has them where a scale is one, or so large that a value is. */
+static void note_nonfinite(const struct tp_lane *lane, uint32_t u, const struct tp_box *box,
+                           const void *values)
+{
+    struct tp_value_stats stats;
+    if (!lane->options->nonfinite)
+        return;
+    tp_value_stats(lane->plan->units[u].form->dtype, values,
+                   box->size.e * box->size.n * box->size.k, &stats);
+    atomic_fetch_add(&lane->options->nonfinite[u], stats.nonfinite);
+}
+
 enum tp_code tp_lane_box(struct tp_lane *lane, uint32_t u, const struct tp_grid *grid,
                          uint64_t index, float global)
 {
@@ -495,6 +507,8 @@ enum tp_code tp_lane_box(struct tp_lane *lane, uint32_t u, const struct tp_grid 
         code = convert_pieces(lane, u, grid, index, &box);
     } else if (unit->form->kind == TP_UNIT_PLAIN) {
         if ((code = load_values(lane, unit, &box, &values)) == TP_OK)
+            note_nonfinite(lane, u, &box, values);
+        if (code == TP_OK)
             code = tp_values_write(unit, &box, values, lane->sink, &lane->err);
     } else if ((code = convert(lane, unit, &box, &args)) == TP_OK) {
         code = tp_packed_write(unit, &box, index == 0, args.out, lane->sink, &lane->err);

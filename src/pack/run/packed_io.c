@@ -12,11 +12,21 @@
 
 enum { BATCH = 128 };
 
+/* Short runs that follow each other closely, as the columns of a few rows that are stored along K,
+ * are taken out of one reading. `near`: how many have done so. */
+enum { WINDOW = 16384, SHORT = 1024, CLOSE = WINDOW / 8, NEAR = 4 };
+struct window {
+    uint64_t at, have, last;
+    unsigned near;
+    uint8_t bytes[WINDOW];
+};
+
 struct transfer {
     const struct tp_checkpoint *ckpt; /* reading */
     struct tp_sink *sink;             /* writing */
     uint32_t file, output;
-    uint64_t offset; /* of the tensor, when reading */
+    uint64_t offset, bytes; /* of the tensor, when reading */
+    struct window *window;
     const uint8_t *from; /* copying */
     unsigned bits;
     uint8_t *data;
@@ -25,11 +35,38 @@ struct transfer {
     size_t batched;
 };
 
+static enum tp_code read_at(struct transfer *t, uint64_t at, uint64_t size, uint8_t *to)
+{
+    return tp_checkpoint_read(t->ckpt, t->file, to, size, t->offset + at, t->err);
+}
+
+static enum tp_code read_short(struct transfer *t, uint64_t at, uint64_t size, uint8_t *to)
+{
+    struct window *w = t->window;
+    bool close = at > w->last && at - w->last <= CLOSE;
+    w->near = close ? w->near + 1 : 0;
+    w->last = at;
+    if (w->near < NEAR || at + size > t->bytes)
+        return read_at(t, at, size, to);
+    if (at < w->at || at + size > w->at + w->have) {
+        uint64_t have = tp_min_u64(WINDOW, t->bytes - at);
+        w->have = 0;
+        enum tp_code code = read_at(t, at, have, w->bytes);
+        if (code)
+            return code;
+        w->at = at;
+        w->have = have;
+    }
+    memcpy(to, w->bytes + (at - w->at), size);
+    return TP_OK;
+}
+
 static int read_run(void *arg, uint64_t whole, uint64_t part, uint64_t length)
 {
     struct transfer *t = arg;
-    return (int)tp_checkpoint_read(t->ckpt, t->file, t->data + part * t->bits / 8,
-                                   length * t->bits / 8, t->offset + whole * t->bits / 8, t->err);
+    uint64_t at = whole * t->bits / 8, size = length * t->bits / 8;
+    uint8_t *to = t->data + part * t->bits / 8;
+    return (int)(size < SHORT ? read_short : read_at)(t, at, size, to);
 }
 
 static enum tp_code hand_over(struct transfer *t)
@@ -86,13 +123,17 @@ enum tp_code tp_packed_read_into(const struct tp_checkpoint *ckpt, const struct 
                             const struct tp_box *cover, void *const to[], struct tp_err *err)
 {
     enum tp_code code = TP_OK;
+    struct window window; /* of which the first members alone are set: the bytes are many */
     for (uint32_t i = 0; i < weight->form->op.outs && code == TP_OK; i++) {
         if (weight->tensor[i] == TP_NO_TENSOR || weight->form->op.out[i].role == TP_ROLE_WORDS)
             continue;
         const struct tp_tensor *tensor = &ckpt->tensors[weight->tensor[i]];
+        window.at = window.have = window.last = window.near = 0;
         struct transfer t = {.ckpt = ckpt,
                              .file = tensor->file,
                              .offset = tensor->offset,
+                             .bytes = tensor->bytes,
+                             .window = &window,
                              .bits = tp_element_bits(weight->form->op.out[i].element),
                              .data = to[i],
                              .err = err};

@@ -48,8 +48,9 @@ static enum tp_code open_both(const struct tp_file_sink *sink, const char *name,
                               const char *plain, const char *path, int *from, int *to,
                               struct tp_err *err)
 {
+    struct stat st;
     char *made = tp_os_format(err, "%s" TP_ZST_SUFFIX, name);
-    enum tp_code code = made ? tp_below_open(sink->dir, name, O_RDONLY, plain, from, err)
+    enum tp_code code = made ? tp_below_open_regular(sink->dir, name, plain, from, &st, err)
                              : TP_E_MEMORY;
     if (code == TP_OK)
         code = tp_below_create(sink->dir, made, sink->rights, path, to, err);

@@ -11,6 +11,8 @@
 
 #include <stdbool.h>
 
+#define TP_RANKS_NAME "tilepack-tp.json" /* beside the ranks of --tp: what `join` needs */
+
 struct tp_zst; /* an open seekable archive, see zst.h */
 
 struct tp_file {
@@ -61,8 +63,9 @@ struct tp_checkpoint {
                            in folders ("1_Pooling/config.json"), sorted folder by folder; not
                            shards, index, config.json or tilepack.json */
     size_t other_count;
-    char **left;        /* files that are not to be copied: weights in other formats, and folders,
-                           with a slash at their end, of which nothing is; hidden ones apart */
+    char **left;        /* what is not to be copied: weights in other formats, pipes, devices, and
+                           folders, with a slash at their end, of which nothing is; hidden ones
+                           apart */
     size_t left_count;
     char **unread;      /* names of the shards (plain: without .zst) that are there but not
                            part of the checkpoint: the index does not name them; sorted */

@@ -12,6 +12,7 @@
 #include "pack/os/os.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -128,6 +129,16 @@ static const char *left_with(const struct tp_checkpoint *ckpt, const char *const
     return NULL;
 }
 
+static bool holds_ranks(const char *path)
+{
+    struct stat st;
+    struct tp_err ignored = {0};
+    char *name = tp_os_format(&ignored, "%s/%s", path, TP_RANKS_NAME);
+    bool holds = name && tp_os.stat(name, &st) == 0;
+    free(name);
+    return holds;
+}
+
 /* Says what is there instead, and how to get what is wanted. */
 static enum tp_code fail_no_weights(const struct tp_checkpoint *ckpt, struct tp_err *err)
 {
@@ -141,6 +152,9 @@ static enum tp_code fail_no_weights(const struct tp_checkpoint *ckpt, struct tp_
                          "AutoModel.from_pretrained(SRC).save_pretrained(DST)");
     else if (gguf)
         tp_err_hint(err, "GGUF is llama.cpp's own quantization: get the model that it was made of");
+    else if (holds_ranks(ckpt->path))
+        tp_err_hint(err, "these are the ranks of --tp: put them together with 'tilepack join', or "
+                         "name one of them");
     else if (name)
         tp_err_hint(err, "complete the download: hf download %s", name);
     else
@@ -195,17 +209,16 @@ static enum tp_code lone_shard(const struct tp_checkpoint *ckpt, const struct tp
     return code;
 }
 
-/* Whole file of the directory, which in strict mode must lie in it. */
-static enum tp_code slurp(struct tp_checkpoint *ckpt, const char *path, uint64_t limit,
-                          char **data, size_t *size, struct tp_err *err)
+/* Whole file of the directory, which in strict mode must lie in it; `real` is where it does then,
+ * or NULL, and is freed. */
+static enum tp_code slurp(struct tp_checkpoint *ckpt, const char *path, char *real,
+                          uint64_t limit, char **data, size_t *size, struct tp_err *err)
 {
-    char *real = NULL;
     int fd = -1;
     struct stat st;
-    enum tp_code code = TP_OK;
-    if (ckpt->strict)
-        code = tp_ckpt_inside(ckpt->path, path, TP_STRICT_LINK_HINT, &real, err);
-    if (!code && (code = tp_os_open_regular(real ? real : path, 0, &fd, &st, err)) == TP_OK) {
+    enum tp_code code =
+        tp_os_open_regular(real ? real : path, real ? O_NOFOLLOW : 0, &fd, &st, err);
+    if (!code) {
         tp_rights_meet(&ckpt->rights, &st);
         code = tp_os_slurp_fd(fd, &st, real ? real : path, limit, data, size, err);
     }
@@ -219,13 +232,28 @@ static enum tp_code read_index(struct tp_checkpoint *ckpt, struct tp_ckpt_dir *d
 {
     char *text;
     size_t size;
-    enum tp_code code = slurp(ckpt, dir->index_path, TP_INDEX_MAX_BYTES, &text, &size, err);
-    if (code)
+    char *real = NULL;
+    enum tp_code code = TP_OK;
+    if (ckpt->strict)
+        code = tp_ckpt_inside(ckpt->path, dir->index_path, TP_STRICT_LINK_HINT, &real, err);
+    if (code || (code = slurp(ckpt, dir->index_path, real, TP_INDEX_MAX_BYTES, &text, &size, err)))
         return code;
     code = tp_index_parse(text, size, &dir->index, err);
     tp_err_path(code ? err : NULL, dir->index_path);
     free(text);
     return code;
+}
+
+/* It goes into the output, as the files do that are copied, and its links lead no further. */
+static enum tp_code read_config(struct tp_checkpoint *ckpt, const char *path, struct tp_err *err)
+{
+    char *real = NULL;
+    struct stat st;
+    if (!ckpt->strict && tp_os.stat(path, &st) != 0) /* a link that leads nowhere */
+        return tp_os_fail(err, errno, path, "cannot open");
+    enum tp_code code = tp_ckpt_other(ckpt, path, &real, err);
+    return code ? code : slurp(ckpt, path, real, max_config, &ckpt->config, &ckpt->config_size,
+                               err);
 }
 
 /* Finds index, config and others among the names of the directory. */
@@ -240,8 +268,7 @@ static enum tp_code read_names(struct tp_checkpoint *ckpt, const struct tp_os_li
             code = dir->index_path ? read_index(ckpt, dir, err) : TP_E_MEMORY;
         } else if (strcmp(name, "config.json") == 0) {
             char *path = tp_ckpt_path(ckpt, name, err);
-            code = path ? slurp(ckpt, path, max_config, &ckpt->config, &ckpt->config_size, err)
-                        : TP_E_MEMORY;
+            code = path ? read_config(ckpt, path, err) : TP_E_MEMORY;
             free(path);
         }
     }

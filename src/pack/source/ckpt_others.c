@@ -169,6 +169,8 @@ static enum tp_code take(struct walk *w, const char *name, unsigned depth)
         code = take_file(w, name, path);
     } else if (path && S_ISDIR(st.st_mode) && w->ckpt->folders) {
         code = take_folder(w, name, path, depth);
+    } else if (path && !S_ISDIR(st.st_mode)) { /* a pipe, a device: nothing that can be copied */
+        code = leave_out(w, name, "");
     }
     free(path);
     return code;

@@ -26,6 +26,13 @@ static bool is_group8(const struct tp_content *c)
     return c->weight->form->op.out[c->out].role == TP_ROLE_GROUP8;
 }
 
+/* Whether elements are scales, or multiples of them. */
+static bool is_scale(const struct tp_op *op, const struct tp_op_out *out)
+{
+    return out->role == TP_ROLE_SCALE || out->role == TP_ROLE_CHANNEL ||
+           (out->role == TP_ROLE_ZERO && tp_op_zero_is_product(op));
+}
+
 static int by_offset(const void *a, const void *b, void *tensors)
 {
     const struct tp_tensor *x = (const struct tp_tensor *)tensors +
@@ -46,8 +53,7 @@ static enum tp_code prepare(const struct tp_weight *weight, uint32_t i, bool fin
     if (!out->layout || weight->tensor[i] == TP_NO_TENSOR)
         return TP_OK;
     *c = (struct tp_content){.tensor = weight->tensor[i], .weight = weight, .out = i,
-                             .finite = finite && (out->role == TP_ROLE_SCALE ||
-                                                  out->role == TP_ROLE_CHANNEL)};
+                             .finite = finite && is_scale(&weight->form->op, out)};
     enum tp_code code = tp_op_whole_layout(&weight->form->op, i, weight->form->box, &c->layout,
                                             err);
     uint64_t rows = tp_op_stretch_rows(&weight->form->op, weight->form->box.n);

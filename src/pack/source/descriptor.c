@@ -5,7 +5,7 @@
 
 #include "kernels/op/codec.h"
 #include "kernels/op/word_bits.h"
-#include "pack/format/format_parse.h"
+#include "pack/format/format_words.h"
 
 /* Value of every stored nibble, through the inverse of the code table; `add` more of a zero
  * point. */
@@ -74,8 +74,7 @@ static json_t *output_json(const struct tp_format *format, const struct tp_op *o
     if (out->factor)
         json_object_set_new(json, "factor", json_integer(out->factor));
     if (out->role == TP_ROLE_GLOBAL)
-        json_object_set_new(json, "divides", json_boolean(op->codec == TP_CODEC_NVFP4 &&
-                                                          op->rule == TP_NVFP4_CT));
+        json_object_set_new(json, "divides", json_boolean(tp_op_divides(op)));
     if (out->element == TP_ELEM_INT4 || out->element == TP_ELEM_E2M1)
         json_object_set_new(json, "values",
                             nibble_values(op, out, role == TP_ROLE_ZERO ? op->zero_add : 0));

@@ -5,6 +5,7 @@
 #include "pack/source/hub.h"
 
 #include "base/similar.h"
+#include "base/suffix.h"
 #include "pack/os/os.h"
 
 #include <errno.h>
@@ -43,22 +44,17 @@ static size_t plain_length(const char *text)
     return strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.");
 }
 
-static bool begins(const char *text, const char *with)
-{
-    return strncmp(text, with, strlen(with)) == 0;
-}
-
 /* Whether what follows ORG/NAME in an address leads to a page of one of the model's files. */
 static bool is_file_page(const char *rest)
 {
-    return begins(rest, "/blob/") || begins(rest, "/resolve/");
+    return tp_begins_with(rest, "/blob/") || tp_begins_with(rest, "/resolve/");
 }
 
 /* Whether it leads to a page of the model: others are not the Hub's. */
 static bool is_page(const char *rest)
 {
-    return !*rest || strchr("?#", *rest) || strcmp(rest, "/") == 0 || begins(rest, "/tree/") ||
-           is_file_page(rest);
+    return !*rest || strchr("?#", *rest) || strcmp(rest, "/") == 0 ||
+           tp_begins_with(rest, "/tree/") || is_file_page(rest);
 }
 
 /* "ORG/NAME" of what was typed, with its length; NULL: it is no name of the Hub. Of an address

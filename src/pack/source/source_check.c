@@ -7,11 +7,13 @@
 #include "pack/source/source_check.h"
 
 #include "base/num.h"
+#include "kernels/op/codec.h"
 #include "kernels/op/plane.h"
 #include "kernels/op/scalar.h"
 #include "pack/os/os.h"
 #include "pack/source/source_config.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,9 +76,10 @@ static enum tp_code set_lossy(struct tp_weight *weight, char *text)
     return TP_OK;
 }
 
+/* Whether the format is one that stores zero points less one. */
 static bool is_gptq(const struct tp_weight *weight)
 {
-    return strcmp(weight->form->format->name, "gptq") == 0;
+    return weight->form->format->op.zero_add > 0;
 }
 
 /* GPTQ version 1 stores zero points less one. Where the words do not tell, as for
@@ -90,31 +93,74 @@ static bool config_says_v2(const struct tp_checkpoint *ckpt)
     return v2;
 }
 
-static bool all_words(const uint32_t *words, uint64_t count, uint32_t value)
+/* A tensor of 32-bit words, piece by piece: one as long as a row may be takes no memory to speak
+ * of. Zeroed but for the first two, next_words() reads the first piece. */
+enum { PIECE = 4096 };
+struct words {
+    const struct tp_checkpoint *ckpt;
+    const struct tp_tensor *tensor;
+    uint64_t first, count; /* of the piece; 0 words: there are no more */
+    uint32_t word[PIECE];
+};
+
+static enum tp_code next_words(struct words *w, struct tp_err *err)
 {
-    for (uint64_t i = 0; i < count; i++)
-        if (words[i] != value)
+    w->first += w->count;
+    w->count = tp_min_u64(PIECE, w->tensor->bytes / 4 - w->first);
+    if (!w->count)
+        return TP_OK;
+    enum tp_code code = tp_checkpoint_read(w->ckpt, w->tensor->file, w->word, 4 * w->count,
+                                           w->tensor->offset + 4 * w->first, err);
+    if (code)
+        tp_err_tensor(err, w->tensor->name);
+    return code;
+}
+
+static bool all_words(const struct words *w, uint32_t value)
+{
+    for (uint64_t i = 0; i < w->count; i++)
+        if (w->word[i] != value)
             return false;
     return true;
+}
+
+/* Whether each word is `value`, or each is `other`. */
+static enum tp_code words_are(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
+                              int i, uint32_t value, uint32_t other, bool *are,
+                              struct tp_err *err)
+{
+    struct words w = {.ckpt = ckpt, .tensor = &ckpt->tensors[weight->tensor[i]]};
+    bool first = true, second = true;
+    enum tp_code code;
+    do {
+        if ((code = next_words(&w, err)))
+            return code;
+        first = first && all_words(&w, value);
+        second = second && all_words(&w, other);
+    } while (w.count && (first || second));
+    *are = first || second;
+    return TP_OK;
 }
 
 static enum tp_code check_zeros(const struct tp_checkpoint *ckpt, struct tp_weight *weight, int i,
                                 struct tp_err *err)
 {
-    uint64_t count = ckpt->tensors[weight->tensor[i]].bytes / 4;
-    uint32_t *words = slurp(ckpt, weight, i, err);
-    if (!words)
-        return err->code;
-    bool eight = all_words(words, count, 0x88888888u);
-    bool symmetric = eight || (is_gptq(weight) && all_words(words, count, 0x77777777u));
-    free(words);
+    bool byte = weight->form->op.codec == TP_CODEC_INT8, symmetric = false;
+    uint32_t middle = byte ? 0x80808080u : 0x88888888u, less = byte ? 0x01010101u : 0x11111111u;
+    enum tp_code code = TP_OK;
+    if (!tp_op_zero_is_product(&weight->form->op))
+        code = words_are(ckpt, weight, i, middle, is_gptq(weight) ? middle - less : middle,
+                         &symmetric, err);
+    if (code)
+        return code;
     if (symmetric) {
         weight->form->op.out[i].role = TP_ROLE_WORDS;
         return TP_OK;
     }
     weight->form->op.zero_add = is_gptq(weight) && !config_says_v2(ckpt);
     return set_lossy(weight, tp_os_format(err, "it is asymmetric: %s holds other zero points "
-                                          "than 8", ckpt->tensors[weight->tensor[i]].name));
+                                          "than %d", ckpt->tensors[weight->tensor[i]].name,
+                                          byte ? 128 : 8));
 }
 
 /* Columns that share a scale, and how many such groups there are. */
@@ -126,6 +172,18 @@ static uint64_t group_of(const struct tp_op *op, struct tp_box3 box, uint64_t *g
     return group;
 }
 
+/* `count` groups of columns, the first of them of column `first`, counted over all experts. */
+static enum tp_code check_groups(const uint32_t *index, uint64_t first, uint64_t count,
+                                 uint64_t columns, uint64_t groups, struct tp_err *err)
+{
+    for (uint64_t i = 0; i < count; i++)
+        if (index[i] > INT32_MAX || index[i] >= groups)
+            return tp_fail(err, TP_E_INPUT, "g_idx[%llu] is %d, but there are only %llu groups",
+                           (unsigned long long)((first + i) % columns), (int32_t)index[i],
+                           (unsigned long long)groups);
+    return TP_OK;
+}
+
 enum tp_code tp_source_order_check(const struct tp_op *op, struct tp_box3 box,
                                    const void *const data[], struct tp_err *err)
 {
@@ -134,35 +192,41 @@ enum tp_code tp_source_order_check(const struct tp_op *op, struct tp_box3 box,
     if (o < 0 || !data[o])
         return TP_OK;
     enum tp_code code = tp_op_bytes(op, (uint32_t)o, box, &bytes, err);
-    const int32_t *index = data[o];
     group_of(op, box, &groups);
-    for (uint64_t i = 0; i < bytes / sizeof *index && code == TP_OK; i++)
-        if (index[i] < 0 || (uint64_t)index[i] >= groups)
-            code = tp_fail(err, TP_E_INPUT, "g_idx[%llu] is %d, but there are only %llu groups",
-                           (unsigned long long)(i % box.k), index[i], (unsigned long long)groups);
-    return code;
+    return code ? code : check_groups(data[o], 0, bytes / 4, box.k, groups, err);
+}
+
+/* Whether the group of each column is that of its place, too. */
+static enum tp_code order_is_trivial(const struct tp_checkpoint *ckpt, struct tp_weight *weight,
+                                     int i, bool *trivial, struct tp_err *err)
+{
+    struct words w = {.ckpt = ckpt, .tensor = &ckpt->tensors[weight->tensor[i]]};
+    uint64_t columns = weight->form->box.k, groups;
+    uint64_t group = group_of(&weight->form->op, weight->form->box, &groups);
+    enum tp_code code;
+    *trivial = true;
+    do {
+        if ((code = next_words(&w, err)))
+            return code;
+        if ((code = check_groups(w.word, w.first, w.count, columns, groups, err))) {
+            blame(ckpt, weight, i, err);
+            tp_err_hint(err, "get the file again: it is damaged");
+            return code;
+        }
+        for (uint64_t at = 0; at < w.count && *trivial; at++)
+            *trivial = w.word[at] == (w.first + at) % columns / group;
+    } while (w.count);
+    return TP_OK;
 }
 
 static enum tp_code check_order(const struct tp_checkpoint *ckpt, struct tp_weight *weight, int i,
                                 struct tp_err *err)
 {
     uint64_t groups, group = group_of(&weight->form->op, weight->form->box, &groups);
-    uint64_t count = ckpt->tensors[weight->tensor[i]].bytes / 4;
-    int32_t *index = slurp(ckpt, weight, i, err);
-    const void *data[TP_MAX_OUT] = {NULL};
-    if (!index)
-        return err->code;
-    data[i] = index;
-    enum tp_code code = tp_source_order_check(&weight->form->op, weight->form->box, data, err);
-    bool trivial = code == TP_OK;
-    for (uint64_t at = 0; at < count && trivial; at++)
-        trivial = (uint64_t)index[at] == at % weight->form->box.k / group;
-    free(index);
-    if (code) {
-        blame(ckpt, weight, i, err);
-        tp_err_hint(err, "get the file again: it is damaged");
+    bool trivial;
+    enum tp_code code = order_is_trivial(ckpt, weight, i, &trivial, err);
+    if (code)
         return code;
-    }
     if (trivial) {
         weight->form->op.out[i].role = TP_ROLE_WORDS;
         return TP_OK;
@@ -328,6 +392,12 @@ static const char *unfit(const struct tp_op *to, int i, float value, const char 
                : "which is infinite times the power of two that this format multiplies it by";
 }
 
+/* The scale of that role as `to` is given it; a reciprocal may be infinite. */
+static float taken(const struct tp_op *op, enum tp_role role, const struct tp_op *to, float value)
+{
+    return role == TP_ROLE_GLOBAL ? tp_repack_global(op, to, value) : value;
+}
+
 /* Scales of that role, which become what `to` has of the role `as`. */
 static enum tp_code scales_fit(const struct tp_op *op, enum tp_role role, const struct tp_op *to,
                                enum tp_role as, struct tp_box3 box, const void *const data[],
@@ -343,7 +413,12 @@ static enum tp_code scales_fit(const struct tp_op *op, enum tp_role role, const 
     for (uint64_t i = 0; code == TP_OK && i < bytes; i += width) {
         const char *hint;
         float value = ldexpf(scale_at(op->out[s].element, at + i), -op->out[s].factor);
-        const char *why = unfit(to, t, value, &hint);
+        float becomes = taken(op, role, to, value);
+        const char *why = unfit(to, t, becomes, &hint);
+        if (isinf(becomes) && isfinite(value))
+            why = "whose reciprocal, which this format stores, is infinite";
+        else
+            value = becomes;
         if (why) {
             tp_err_hint(err, "%s", hint);
             code = tp_fail(err, TP_E_INPUT, "one of its scales is %.9g, %s", (double)value, why);
@@ -367,28 +442,77 @@ enum tp_code tp_source_scales_fit(const struct tp_op *op, const struct tp_op *to
                 : scales_fit(op, TP_ROLE_GLOBAL, to, TP_ROLE_GLOBAL, box, data, err);
 }
 
+/* Whether the zero point of a group, whose scale is that number, is infinite in `to`. */
+static bool overflows(const struct tp_op *to, int zero, float scale)
+{
+    float product = scale * (float)zero;
+    if (!tp_op_zero_is_product(to) || !isfinite(scale))
+        return false;
+    return !isfinite(to->scale_rule == TP_INT_SCALE_F16 ? tp_f16_to_f32(tp_f32_to_f16(product))
+                                                        : tp_bf16_to_f32(tp_f32_to_bf16(product)));
+}
+
+/* What is known of the zero points of a box. */
+struct zero_range {
+    int least, most;
+    bool overflow, broken; /* infinite in `to`; none at all */
+};
+
+static struct zero_range range_of(const struct tp_op *op, const struct tp_op *to,
+                                  struct tp_args *args, const void *const data[], void *scratch)
+{
+    void *const *in = (void *const *)(uintptr_t)data;
+    struct tp_plane z = tp_plane_open(op, TP_ROLE_ZERO, args, in, &scratch);
+    struct tp_plane s = tp_plane_open(op, TP_ROLE_SCALE, args, in, &scratch);
+    struct zero_range range = {INT_MAX, INT_MIN, false, false};
+    for (uint64_t e = 0; e < args->box.e && !(args->flags & TP_FAILED); e++) {
+        tp_plane_enter(&z, e);
+        tp_plane_enter(&s, e);
+        for (uint64_t n = 0; n < args->box.n; n++)
+            for (uint64_t k = 0; k < args->box.k; k += z.per_k) {
+                float scale = tp_codec_scale_value(
+                    op, tp_load_scale(&s, op->codec, tp_plane_at(&s, n, k)));
+                uint64_t at = tp_plane_at(&z, n, k);
+                int zero = tp_load_zero(&z, at, scale) + op->zero_add;
+                range.least = zero < range.least ? zero : range.least;
+                range.most = zero > range.most ? zero : range.most;
+                range.overflow |= overflows(to, zero, scale);
+                range.broken |= isfinite(scale) && !tp_zero_is_whole(&z, at, scale);
+            }
+    }
+    return range;
+}
+
 enum tp_code tp_source_zeros_fit(const struct tp_op *op, const struct tp_op *to,
                                  struct tp_box3 box, const void *const data[],
                                  struct tp_err *err)
 {
-    int z = tp_op_find(op, TP_ROLE_ZERO);
-    if (z < 0 || !data[z] || to->zero_add <= op->zero_add)
+    int z = tp_op_find(op, TP_ROLE_ZERO), most = op->codec == TP_CODEC_INT8 ? 255 : 15;
+    bool product = tp_op_zero_is_product(op) || tp_op_zero_is_product(to);
+    if (z < 0 || !data[z] || (to->zero_add == op->zero_add && !product))
         return TP_OK;
     struct tp_args args = {.box = box};
-    void *scratch = tp_os_alloc(tp_encode_scratch(op, box), err), *tables = scratch;
+    void *scratch = tp_os_alloc(tp_encode_scratch(op, box), err);
     if (!scratch)
         return TP_E_MEMORY;
-    struct tp_plane p =
-        tp_plane_open(op, TP_ROLE_ZERO, &args, (void *const *)(uintptr_t)data, &tables);
-    bool fits = true;
-    for (uint64_t e = 0; e < box.e && !(args.flags & TP_FAILED); e++) {
-        tp_plane_enter(&p, e);
-        for (uint64_t n = 0; n < box.n; n++)
-            for (uint64_t k = 0; k < box.k; k += p.per_k)
-                fits &= tp_load_code(&p, tp_plane_at(&p, n, k)) + op->zero_add >= to->zero_add;
-    }
+    struct zero_range range = range_of(op, to, &args, data, scratch);
     free(scratch);
-    if (fits)
+    if (range.broken) {
+        tp_err_hint(err, "unpack it, and convert the plain weight; --exclude leaves it as it is");
+        return tp_fail(err, TP_E_INPUT, "one of its zero points is not minus a whole number from 0 "
+                       "to %d times its scale", most);
+    }
+    if (range.most > most + to->zero_add) {
+        tp_err_hint(err, "unpack it, and convert the plain weight; --exclude leaves it as it is");
+        return tp_fail(err, TP_E_INPUT, "one of its zero points is %d, and the largest that this "
+                       "format stores is %d", range.most, most + to->zero_add);
+    }
+    if (range.overflow) {
+        tp_err_hint(err, "--set scales=bf16 has larger numbers; --exclude leaves the weight out");
+        return tp_fail(err, TP_E_INPUT, "one of its zero points is infinite times its scale, and "
+                       "this format stores that product");
+    }
+    if (range.least >= to->zero_add)
         return tp_args_check(&args, err);
     tp_err_hint(err, "--to awq has a place for it; --exclude leaves the weight out");
     return tp_fail(err, TP_E_INPUT, "one of its zero points is 0: GPTQ stores them less 1, and so "

@@ -24,19 +24,21 @@ enum tp_code tp_source_scales_check(const struct tp_op *op, bool negative, struc
                                     const void *const data[], struct tp_err *err);
 
 /* Checks that the scales of such a box are numbers of F16 where `to` stores them so, and finite
- * where it multiplies them; same arguments. */
+ * where it multiplies them or stores the reciprocal; same arguments. */
 enum tp_code tp_source_scales_fit(const struct tp_op *op, const struct tp_op *to,
                                   struct tp_box3 box, const void *const data[],
                                   struct tp_err *err);
 
-/* Whether a stored scale is a number: neither NaN nor infinite. */
+/* Whether a stored scale is a number: neither NaN nor infinite. One below zero is a scale as any
+ * other: kernels multiply by it, and quantizers that use all 16 codes of a sign write such. */
 bool tp_source_scale_finite(enum tp_element element, const uint8_t *at);
 
-/* Checks that every byte of int8-stored int4 codes is -8..7; same arguments. */
-/* Fails for a zero point that `to` has no code for: GPTQ's first version stores them less one. */
+/* Fails for a zero point that `to` has no code for: GPTQ's first version stores them less one; and
+ * for what is stored as one times its scale and is none. Same arguments. */
 enum tp_code tp_source_zeros_fit(const struct tp_op *op, const struct tp_op *to,
                                  struct tp_box3 box, const void *const data[],
                                  struct tp_err *err);
+/* Checks that every byte of int8-stored int4 codes is -8..7; same arguments. */
 enum tp_code tp_source_codes_check(const struct tp_op *op, struct tp_box3 box,
                                    const void *const data[], struct tp_err *err);
 

@@ -5,6 +5,7 @@
 
 #include "base/suffix.h"
 #include "pack/source/descriptor.h"
+#include "pack/source/source_quant.h"
 #include "pack/text/json_memory.h"
 #include "pack/model/model_names.h"
 #include "pack/os/os.h"
@@ -18,6 +19,7 @@ struct finder {
     struct tp_weights *weights;
     bool *used;   /* per checkpoint tensor */
     uint32_t last; /* the first tensor of the described weight before */
+    uint64_t bits; /* tp_source_config_bits() */
     struct tp_err *err;
 };
 
@@ -82,6 +84,14 @@ static bool same_shape(const struct tp_tensor *tensor, const uint64_t *shape, ui
     return tensor->rank == rank && memcmp(tensor->shape, shape, rank * sizeof *shape) == 0;
 }
 
+/* A global scale of one number is a scalar, or [1]. Not in FP8, where that tells formats apart. */
+static bool is_scalar_global(const struct tp_tensor *tensor, const struct tp_op *op, uint32_t i,
+                             uint32_t rank)
+{
+    return rank == 0 && op->out[i].role == TP_ROLE_GLOBAL && op->codec != TP_CODEC_FP8 &&
+           tensor->rank == 1 && tensor->shape[0] == 1;
+}
+
 /* Output i of the format under one of the names that it goes by, or NULL. */
 static const struct tp_tensor *find_output(const struct finder *f, const struct tp_format *format,
                                            uint32_t i, const struct tp_tensor *codes,
@@ -110,12 +120,11 @@ static bool other_scale(struct tp_weight *weight, uint32_t i, enum tp_dtype dtyp
 {
     struct tp_op_out *out = &weight->form->op.out[i];
     enum tp_dtype own = weight->form->format->out[i].dtype;
-    bool fp8 = weight->form->op.codec == TP_CODEC_FP8,
-         int4 = weight->form->op.codec == TP_CODEC_INT4;
+    bool fp8 = weight->form->op.codec == TP_CODEC_FP8, integer = tp_op_is_int(&weight->form->op);
     if ((out->role != TP_ROLE_SCALE && !tp_op_per_tensor(&weight->form->op)) ||
-        (own == TP_U8 && dtype != TP_F8_E8M0) || (own != TP_U8 && !fp8 && !int4) ||
+        (own == TP_U8 && dtype != TP_F8_E8M0) || (own != TP_U8 && !fp8 && !integer) ||
         !element_of(dtype, &out->element) ||
-        ((int4 || out->per_k == 0) && out->element == TP_ELEM_E8M0))
+        ((integer || out->per_k == 0) && out->element == TP_ELEM_E8M0))
         return false;
     if (fp8)
         weight->form->op.scale_rule = fp8_scale_rule(out->element);
@@ -140,7 +149,8 @@ static bool match_output(const struct finder *f, struct tp_weight *weight, uint3
         return out->role == TP_ROLE_WORDS; /* nothing in them that the shape does not say */
     if (f->used[weight->tensor[i]] ||
         tp_format_shape(format, i, weight->form->box, weight->form->rank, shape, &rank, NULL) ||
-        !same_shape(tensor, shape, rank))
+        (!same_shape(tensor, shape, rank) &&
+         !is_scalar_global(tensor, &weight->form->op, i, rank)))
         return false;
     return tensor->dtype == format->out[i].dtype || other_scale(weight, i, tensor->dtype);
 }
@@ -236,24 +246,38 @@ static void no_tensors(struct tp_weight *weight)
             weight->tensor[i] = TP_NO_TENSOR;
 }
 
+/* Whether it is of the formats that are tried in this turn. Kernel-ready formats are known by
+ * their descriptors only. Those with codes of as many bits as config.json says come first, and of
+ * them those that are written too: they are special cases of those that are not. */
+static bool has_turn(const struct finder *f, const struct tp_format *format, int turn)
+{
+    bool agrees = f->bits >> format->bits & 1;
+    return (turn % 2 ? format->input_only : format->config != NULL) && agrees == (turn < 2) &&
+           !format->described_only;
+}
+
+/* Whether the rows of gate and up alternate in a stack of that name. */
+static bool stands_in_turn(const struct finder *f, const char *name)
+{
+    struct tp_stack_name stack;
+    return tp_name_stack(&f->weights->facts, name, &stack) && stack.is->alternates;
+}
+
 /* A packed weight of an interchange format whose codes are in this tensor. */
 static enum tp_code try_interchange(struct finder *f, const struct tp_tensor *tensor)
 {
     size_t count;
     const struct tp_format *formats = tp_formats(&count);
-    struct tp_weight_form form;
+    struct tp_weight_form form = {0};
     struct tp_weight weight = {.form = &form};
-    for (size_t i = 0; i < 2 * count; i++) {
-        const struct tp_format *format = &formats[i < count ? i : i - count];
-        /* Kernel-ready formats are known by their descriptors only. Formats that are
-         * written too come first: they are special cases of those that are not. */
-        if ((i < count ? !format->config : !format->input_only) || format->described_only)
-            continue;
-        if (!match_format(f, format, tensor, &weight))
+    for (size_t i = 0; i < 4 * count; i++) {
+        const struct tp_format *format = &formats[i % count];
+        if (!has_turn(f, format, (int)(i / count)) || !match_format(f, format, tensor, &weight))
             continue;
         no_tensors(&weight);
         form.dtype = TP_BF16;
-        form.alternates = form.rank == 3 && format->joint[0] != '.';
+        form.alternates = form.rank == 3 &&
+                          (format->joint[0] != '.' || stands_in_turn(f, tensor->name));
         return add(f, &weight, tensor->name, stem_of(format, tensor->name));
     }
     return TP_OK;
@@ -487,6 +511,7 @@ static enum tp_code find_weights(const struct tp_checkpoint *ckpt,
     if (tp_formats_check(err) || /* with one missing, its tensors would pass for others */
         tp_model_facts_of(ckpt->config, ckpt->config_size, choice, &weights->facts, err))
         return tp_json_check(mark, err ? err->code : TP_E_MEMORY, err);
+    f.bits = tp_source_config_bits(ckpt);
     f.used = tp_os_zalloc(ckpt->tensor_count + 1, sizeof *f.used, err);
     enum tp_code code = f.used ? find_described(&f) : TP_E_MEMORY;
     if (code == TP_OK)

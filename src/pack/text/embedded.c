@@ -24,7 +24,7 @@ void tp_embedded_parse(const struct tp_embedded *files, size_t size,
             list->count++;
             continue;
         }
-        tp_err_path(&err, files[i].name);
+        tp_err_path(err.code == TP_E_MEMORY ? NULL : &err, files[i].name); /* it is right */
         if (list->err.code == TP_OK)
             list->err = err;
     }

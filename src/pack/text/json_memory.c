@@ -135,7 +135,7 @@ json_t *tp_json_load(const char *text, size_t size, size_t flags, json_error_t *
         if (where)
             *where = (json_error_t){.line = 1, .text = "out of memory"};
         if (loading.beyond) {
-            beyond = loading.most;
+            beyond = tp_max_u64(loading.most, 1);
             failures++;
         }
     }

@@ -7,6 +7,7 @@
 #include "pack/text/name_set.h"
 
 #include "pack/os/os.h"
+#include "pack/os/store.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -120,10 +121,11 @@ static void mark(struct marks *marks, const char *name)
 
 /* Equal names have one bit, so only names whose bit was set twice are compared. */
 static enum tp_code find_repeated(const struct marks *marks,
-                                  const char *(*name_at)(const void *arg, size_t i),
-                                  const void *arg, size_t count, size_t *first, struct tp_err *err)
+                                  const char *(*name_at)(void *arg, size_t i), void *arg,
+                                  size_t count, size_t *first, struct tp_err *err)
 {
     struct tp_names names = {0};
+    struct tp_store texts = {0};
     enum tp_code code = TP_OK;
     *first = count;
     for (size_t i = 0; i < count && *first == count && code == TP_OK; i++) {
@@ -132,15 +134,18 @@ static enum tp_code find_repeated(const struct marks *marks,
         uint32_t number = 0;
         if (!is_set(marks->again, bit_of(marks, name)))
             continue;
-        code = tp_names_add(&names, name, strlen(name), &number, err);
+        size_t length = strlen(name);
+        const char *text = tp_store_join(&texts, name, length, "", err);
+        code = text ? tp_names_add(&names, text, length, &number, err) : TP_E_MEMORY;
         if (code == TP_OK && number < before)
             *first = i;
     }
     tp_names_close(&names);
+    tp_store_close(&texts);
     return code;
 }
 
-enum tp_code tp_names_repeated(const char *(*name_at)(const void *arg, size_t i), const void *arg,
+enum tp_code tp_names_repeated(const char *(*name_at)(void *arg, size_t i), void *arg,
                                size_t count, size_t *first, struct tp_err *err)
 {
     uint64_t bits = 64;

@@ -34,8 +34,9 @@ int64_t tp_names_find(const struct tp_names *names, const char *name, size_t len
 void tp_names_close(struct tp_names *names); /* legal on {0} and twice */
 
 /* *first: the lowest number of a name that an earlier one equals, `count` when all differ. Takes
- * about 6 bytes for each name, a tenth of what a set would. */
-enum tp_code tp_names_repeated(const char *(*name_at)(const void *arg, size_t i), const void *arg,
+ * about 8 bytes for each name, a tenth of what a set would. name_at() is asked for each at most
+ * twice; what it returns need not live longer than until it is called again. */
+enum tp_code tp_names_repeated(const char *(*name_at)(void *arg, size_t i), void *arg,
                                size_t count, size_t *first, struct tp_err *err);
 
 struct tp_name_key {

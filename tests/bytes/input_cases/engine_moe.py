@@ -1,5 +1,6 @@
 """Kernel-ready experts: rows put in another order, gate and up padded apart, bits moved
 (golden/engines), and the ways from such files to others."""
+import functools
 import json
 import os
 
@@ -16,6 +17,7 @@ KEEP = ("--nonfinite", "keep")  # random bytes are also scales that are no numbe
 AT = "m.mlp.experts."
 
 
+@functools.cache
 def load(family):
     """{case: {name: tensor}}"""
     cases = {}
@@ -23,6 +25,17 @@ def load(family):
         _, name, rest = key.split(".", 2)
         cases.setdefault(name, {})[rest] = t
     return cases
+
+
+REPRODUCED = set()  # ids of golden tensors that a conversion gave
+
+
+def reproduced(report, name, got, want):
+    """A tensor of a result against the golden one: shape and bytes."""
+    if got.shape != want.shape:
+        raise Mismatch(f"{name} is {got.shape}, not {want.shape}")
+    report.equal(name, got.bytes, want.bytes)
+    REPRODUCED.add(id(want))
 
 
 def rows_of(t, e, rows=slice(None)):
@@ -125,10 +138,7 @@ def check(report, source, to, want, others=()):
         stfile.save(work.at("in.safetensors"), source)
         out, _ = tool.convert(work.at("in.safetensors"), work.at("out.safetensors"), to, None, KEEP)
         for name, t in want.items():
-            got = out[AT + name]
-            if got.shape != t.shape:
-                raise Mismatch(f"{to} {name} is {got.shape}, not {t.shape}")
-            report.equal(f"{to} {name}", got.bytes, t.bytes)
+            reproduced(report, f"{to} {name}", out[AT + name], t)
         tool.run("verify", work.at("out.safetensors"), "--against", work.at("in.safetensors"), "--quiet")
         check_values(report, work, out)
         for other in others:
@@ -215,6 +225,8 @@ def _(report):
     t = load("trtllm")["bf16_gated"]
     names = {"weight": "weight"}
     check(report, experts(t, names), "bf16-trtllm", both(t, *names))
+    check(report, {AT + "gate_up_proj": t["in_w13_weight"], AT + "down_proj": t["in_w2_weight"]},
+          "bf16-trtllm", both(t, *names))
 
 
 def ungated(t, names, labels=("up_proj", "down_proj")):
@@ -242,11 +254,58 @@ def _(report):
     each(source, "weight_scale_2",
          lambda e, down: Tensor("F32", (), np.float32((e + 1) / 1024).tobytes()))
     check(report, source, "nvfp4-cutlass-moe", both(t, *WEIGHTS), ("nvfp4-vllm-cutlass", "nvfp4-trtllm"))
-    t = load("nvfp4moe")["vllm_cutlass_nongated_pad"]
+
+
+def numbered(t, names):
+    """Experts without a gate, with a global scale for each matrix."""
     source = ungated(t, names)
     each(source, "weight_scale_2",
          lambda e, down: Tensor("F32", (), np.float32((e + 1) / 1024).tobytes()))
-    refused(source, "nvfp4-vllm-cutlass", "of experts without a gate to 128")
+    return source
+
+
+@case("engines: experts without a gate are padded otherwise, the last matrix, too")
+def _(report):
+    names = {name: name for name in WEIGHTS}
+    others = ("nvfp4-vllm-cutlass", "nvfp4-trtllm", "nvfp4-cutlass-moe", "nvfp4-cutedsl")
+    cases = load("nvfp4moe")
+    for name, to in (("vllm_cutlass_nongated_pad", "nvfp4-vllm-cutlass"),
+                     ("cutedsl_nongated_pad", "nvfp4-cutedsl")):
+        check(report, numbered(cases[name], names), to, both(cases[name], *WEIGHTS),
+              [other for other in others if other != to])
+    cases = load("trtllm")
+    t = cases["nvfp4_nongated_pad"]
+    check(report, numbered(t, names), "nvfp4-trtllm-token", both(t, *WEIGHTS), others[:1])
+    t = cases["fp8tensor_nongated_pad"]
+    source = ungated(t, {"weight": "weight"})
+    each(source, "weight_scale", lambda e, down: Tensor(
+        "F32", (1,), t[f"in_{'w2' if down else 'w13'}_weight_scale"].bits[e:e + 1].tobytes()))
+    check(report, source, "fp8-tensor-trtllm", both(t, *WEIGHTS))
+
+
+@case("engines: stacks of NVFP4 whose rows alternate, as the model's file says")
+def _(report):
+    t = load("nvfp4moe")["cutedsl_oai"]
+    source = {}
+    for part, name in (("w13", "gate_up_proj"), ("w2", "down_proj")):
+        for suffix in WEIGHTS:
+            source[f"{AT}{name}.{suffix}"] = t[f"in_{part}_{suffix}"]
+        source[f"{AT}{name}.weight_scale_2"] = tensor("F32", np.array([.5], dtype=np.float32))
+    with tool.Workdir() as work:
+        os.makedirs(work.at("src"))
+        stfile.save(work.at("src", "model.safetensors"), source)
+        with open(work.at("src", "config.json"), "w", encoding="utf-8") as f:
+            json.dump({"model_type": "gpt_oss"}, f)
+        for to in ("nvfp4-cutedsl", "nvfp4-trtllm", "nvfp4-cutlass-moe"):
+            tool.run("convert", work.at("src"), "-o", work.at(to), "--to", to, "--quiet", *KEEP,
+                     *tool.weights_only(to))
+            tool.run("verify", work.at(to), "--against", work.at("src"), "--quiet")
+        out = tool.load(work.at("nvfp4-cutedsl"))[0]
+        for name, want in both(t, *WEIGHTS).items():
+            reproduced(report, name, out[AT + name], want)
+        tool.run("convert", work.at("nvfp4-cutedsl"), "-o", work.at("around"), "--to", "nvfp4-trtllm",
+                 "--quiet", "--weights-only", *KEEP)
+        equal_files(report, "around", work.at("around"), work.at("nvfp4-trtllm"))
 
 
 @case("engines: MXFP4 experts for Hopper")
@@ -277,6 +336,52 @@ def check_triton(report, t, to):
     check(report, source, to, want)
 
 
+def sm90_codes(t, to, suffixes, source_of):
+    """A golden of codes alone, in the last matrix of experts."""
+    source = {}
+    for e, codes in enumerate(t["in_weight"].bits):
+        source |= {f"{AT}{e}.down_proj.{s}": v for s, v in zip(suffixes, source_of(codes))}
+    return source, to, {"w2_weight": t["out_weight"]}
+
+
+@case("engines: FlashInfer's SM90 kernels for FP8 activations")
+def _(report):
+    rng, cases = np.random.default_rng(21), load("mxfp4")
+    source, to, want = sm90_codes(
+        cases["fi_sm90_int4"], "w4a8-flashinfer-sm90", ("weight_packed", "weight_scale", "weight_shape"),
+        lambda codes: (tensor("I32", (codes ^ 0x88).view(np.int32)),
+                       stfile.from_f32("BF16", rng.uniform(.5, 1, (len(codes), 1)).astype(np.float32)),
+                       tensor("I64", np.array([len(codes), 2 * codes.shape[1]], dtype=np.int64))))
+    check(report, source, to, want)
+    t = cases["fi_sm90_fp4_fp8"]
+    n, k = t["in_weight"].shape[1:]
+    source, to, want = sm90_codes(
+        t, "mxfp4-flashinfer-sm90-fp8", ("weight_packed", "weight_scale"),
+        lambda codes: (tensor("U8", codes),
+                       tensor("U8", rng.integers(90, 150, (n, k // 16), dtype=np.uint8))))
+    check(report, source, to, want, ("mxfp4-flashinfer-sm90",))
+
+
+@case("engines: comfy-kitchen, MXFP8 and tiles alone")
+def _(report):
+    cases, rng = load("comfy"), np.random.default_rng(22)
+    for name in ("mxfp8", "mxfp8_pad"):
+        t = cases[name]
+        with tool.Workdir() as work:
+            stfile.save(work.at("in.safetensors"), {"x.weight": t["in_x"]})
+            out, _ = tool.convert(work.at("in.safetensors"), work.at("out.safetensors"), "mxfp8-comfy", None, KEEP)
+            reproduced(report, "codes", out["x.weight"], t["out_codes"])
+            reproduced(report, "scale", out["x.weight_scale"], t["out_scale"])
+            tool.run("verify", work.at("out.safetensors"), "--against", work.at("in.safetensors"), "--quiet")
+            check_values(report, work, out)
+    t = cases["tiles"]
+    n, j = t["in_scale"].shape
+    source = {"x.weight": tensor("F8_E4M3", rng.integers(0, 0x70, (n, 32 * j), dtype=np.uint8)),
+              "x.weight_scale": t["in_scale"]}
+    reproduced(report, "tiles", tool.convert_tensors(source, "mxfp8-comfy", None, KEEP)[0]["x.weight_scale"],
+               t["out_scale"])
+
+
 @case("engines: MXFP4 experts for Blackwell, DeepGEMM's and Triton's")
 def _(report):
     t = load("megamoe")["b"]
@@ -300,8 +405,8 @@ def _(report):
         with tool.Workdir() as work:
             stfile.save(work.at("in.safetensors"), source)
             out, _ = tool.convert(work.at("in.safetensors"), work.at("out.safetensors"), "nvfp4-comfy", None, KEEP)
-            report.exact("codes", out["x.weight"], t["out_codes"], t["out_codes"].shape)
-            report.exact("scale", out["x.weight_scale"], t["out_scale"], t["out_scale"].shape)
+            reproduced(report, "codes", out["x.weight"], t["out_codes"])
+            reproduced(report, "scale", out["x.weight_scale"], t["out_scale"])
             tool.run("verify", work.at("out.safetensors"), "--against", work.at("in.safetensors"), "--quiet")
             check_values(report, work, out)
 
@@ -329,6 +434,34 @@ def _(report):
             report.bytes += 1
 
 
+@case("engines: rows that alternate stay so from format to format, or are put apart once")
+def _(report):
+    t = load("trtllm")["mxfp4_gptoss"]
+    bare = {k: v for k, v in t.items() if "bias" not in k}
+    for of, to in ((t, "mxfp4-trtllm"), (bare, "mxfp4-megamoe")):
+        stays = ("mxfp4-marlin", "mxfp4-triton-hopper", "mxfp4-triton-blackwell", "mxfp4-blocked")
+        with tool.Workdir() as work:
+            def convert(a, b, fmt, work=work):
+                tool.convert(work.at(a + ".safetensors"), work.at(b + ".safetensors"), fmt, None,
+                             (*KEEP, "--force"))
+                return work.at(b + ".safetensors")
+            stfile.save(work.at("src.safetensors"), gptoss(of))
+            straight = convert("src", "straight", to)
+            for first in stays:
+                convert("src", first, first)
+                for second in stays:
+                    equal_files(report, f"{first} to {second}", convert("src", "own", second),
+                                convert(first, "second", second))
+                    equal_files(report, f"{first} to {second} to {to}", straight,
+                                convert("second", "around", to))
+            for fmt in stays[1:3]:
+                names = set(tool.load(work.at(fmt + ".safetensors"))[0])
+                want = {f"{AT}{part}_{s}" for part in ("w13", "w2")
+                        for s in WEIGHTS + (("bias",) if of is t else ())}
+                if names != want:
+                    raise Mismatch(f"{fmt} holds {sorted(names)}")
+
+
 @case("engines: a bias goes where the rows of its weight go, or the weight is refused")
 def _(report):
     t = load("trtllm")["mxfp4_gptoss"]
@@ -349,6 +482,59 @@ def _(report):
                         {"weight": "weight_packed", "weight_scale": "weight_scale"}))
     del half[AT + "0.up_proj.bias"]
     refused(half, "mxfp4-trtllm", "some have a bias and others have none")
+
+
+@case("engines: a bias is no weight, whatever --include or a recipe says")
+def _(report):
+    rng = np.random.default_rng(23)
+    plain = {AT + "gate_up_proj": (2, 256, 256), AT + "down_proj": (2, 256, 128),
+             AT + "gate_up_proj_bias": (2, 256), AT + "down_proj_bias": (2, 256)}
+    plain = {name: stfile.from_f32("BF16", rng.standard_normal(shape).astype(np.float32))
+             for name, shape in plain.items()}
+    recipe = {"rules": [{"match": "experts", "to": "mxfp4-trtllm"}]}
+    for source in (gptoss(load("trtllm")["mxfp4_gptoss"]), plain):
+        for to in ("mxfp4-trtllm", "mxfp4-flashinfer-sm90", "mxfp4-marlin", "mxfp4-cutlass-moe",
+                   "mxfp4-triton-hopper"):
+            with tool.Workdir() as work:
+                stfile.save(work.at("in.safetensors"), source)
+                with open(work.at("recipe.json"), "w", encoding="utf-8") as f:
+                    json.dump(recipe, f)
+                tool.convert(work.at("in.safetensors"), work.at("straight.safetensors"), to, None, KEEP)
+                ways = [("experts.safetensors", ("--to", to, "--include", "experts")),
+                        ("all.safetensors", ("--to", to, "--include", "."))]
+                if to == "mxfp4-trtllm":
+                    ways.append(("recipe.safetensors", ("--recipe", work.at("recipe.json"))))
+                for name, options in ways:
+                    tool.run("convert", work.at("in.safetensors"), "-o", work.at(name), "--quiet",
+                             *KEEP, *options)
+                    equal_files(report, f"{to} {name}", work.at("straight.safetensors"), work.at(name))
+                    tool.run("verify", work.at(name), "--against", work.at("in.safetensors"), "--quiet")
+                    tool.run("unpack", work.at(name), "-o", work.at("back.safetensors"), "--quiet", "--force")
+                    back = tool.load(work.at("back.safetensors"))[0]
+                    for bias in [key for key in source if key.endswith("bias")]:
+                        report.equal(bias, back[bias].bytes, source[bias].bytes)
+
+
+@case("engines: what is no weight by its name stays as it is")
+def _(report):
+    rng = np.random.default_rng(24)
+    names = ("a.bias", "a.in_proj_bias", "b.weight_scale", "b.weight_scale_inv", "b.zero_point",
+             "b.weight_zero_point", "c.A_log", "c.sinks", "c.attn_sink")
+    source = {name: stfile.from_f32("BF16", rng.standard_normal((64, 128)).astype(np.float32))
+              for name in ("a.weight", "a.in_proj", *names)}
+    with tool.Workdir() as work:
+        stfile.save(work.at("in.safetensors"), source)
+        out, _ = tool.convert(work.at("in.safetensors"), work.at("out.safetensors"), "mxfp8-ct", None,
+                              ("--include", ".", "--strict"))
+        want = sorted([*names, "a.weight", "a.weight_scale", "a.in_proj.weight", "a.in_proj.weight_scale"])
+        if sorted(out) != want:
+            raise Mismatch(f"{sorted(out)}, not {want}")
+        for name in names:
+            report.equal(name, out[name].bytes, source[name].bytes)
+        done = tool.run("convert", work.at("in.safetensors"), "-o", work.at("o.safetensors"), "--to",
+                        "mxfp8-ct", "--include", "bias$", "--quiet", check=False)
+        if done.returncode != 2 or "--include 'bias$' matches no weight" not in done.stderr:
+            raise Mismatch(f"{done.returncode} {done.stderr}")
 
 
 @case("engines: plain stacks, ranks and back, a single expert's matrix")
@@ -399,7 +585,7 @@ def check_ranks(report, work, to):
     os.rename(work.at("split.safetensors"), work.at("src", "model.safetensors"))
     with open(work.at("src", "config.json"), "w", encoding="utf-8") as f:
         json.dump({"model_type": "mixtral", "num_attention_heads": 2}, f)
-    run = ("convert", work.at("src"), "--to", to, "--quiet", "-o")
+    run = ("convert", work.at("src"), "--to", to, "--quiet", *tool.weights_only(to), "-o")
     tool.run(*run, work.at("one"))
     done = tool.run(*run, work.at("ranks"), "--tp", "2", check=False)
     if done.returncode == 4:  # tiles of this format are larger than a half
@@ -407,3 +593,15 @@ def check_ranks(report, work, to):
     tool.run("join", work.at("ranks"), "-o", work.at("joined"), "--quiet")
     equal_files(report, to + " joined", work.at("one"), work.at("joined"))
     tool.run("verify", work.at("ranks"), "--against", work.at("src"), "--quiet")
+
+
+@case("engines: every golden tensor of experts is reproduced")
+def _(report):
+    """Comes after all cases above, and says nothing without them."""
+    families = ("trtllm", "nvfp4moe", "mxfp4", "megamoe", "comfy")
+    missing = [f"{family}.{name}.{key}" for family in families
+               for name, tensors in load(family).items() for key, t in tensors.items()
+               if key.startswith("out_") and id(t) not in REPRODUCED]
+    if missing:
+        raise Mismatch("not reproduced: " + ", ".join(missing))
+    report.bytes += len(REPRODUCED)

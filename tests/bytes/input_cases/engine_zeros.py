@@ -23,7 +23,7 @@ def ct_source(t):
             "x.weight_shape": tensor("I64", np.array([n, words * 8], dtype=np.int64))}
 
 
-def ct_experts(t):
+def ct_experts(t, bits=4):
     source = {}
     for e in range(t["in_w13_weight_packed"].shape[0]):
         for key in [k for k in t if k.startswith("in_w")]:
@@ -34,7 +34,17 @@ def ct_experts(t):
                 source[f"{AT}{e}.{label}_proj.{name}"] = rows_of(t[key], e, rows)
     for key in [k for k in source if k.endswith("weight_packed")]:
         n, words = source[key].shape
-        source[key[:-6] + "shape"] = tensor("I64", np.array([n, words * 8], dtype=np.int64))
+        source[key[:-6] + "shape"] = tensor("I64", np.array([n, words * 32 // bits], dtype=np.int64))
+    return source
+
+
+def awq_experts(t):
+    source = {}
+    for part, label, half in (("w13", "gate", 0), ("w13", "up", 1), ("w2", "down", None)):
+        for suffix in ("qweight", "scales", "qzeros"):
+            own = t[f"in_{part}_{suffix}"]
+            bits = own.bits[0] if half is None else np.split(own.bits[0], 2, axis=1)[half]
+            source[f"{AT}0.{label}_proj.{suffix}"] = tensor(own.dtype, np.ascontiguousarray(bits))
     return source
 
 
@@ -85,18 +95,10 @@ def _(report):
         want = {AT + key[4:]: t[key] for key in t if key.startswith("out_")}
         check(report, ct_experts(t), settings(t["in_w13_weight_scale"], k, groups), want, ("awq",))
     t = cases["awq_moe_pad"]
-    source = {}
-    for part, label, half in (("w13", "gate", 0), ("w13", "up", 1), ("w2", "down", None)):
-        for suffix in ("qweight", "scales", "qzeros"):
-            bits = t[f"in_{part}_{suffix}"].bits[0]
-            if half is not None:
-                bits = np.split(bits, 2, axis=1)[half]
-            source[f"{AT}0.{label}_proj.{suffix}"] = tensor(t[f"in_{part}_{suffix}"].dtype,
-                                                            np.ascontiguousarray(bits))
     names = {"weight_packed": "qweight", "weight_scale": "scales", "weight_zero_point": "qzeros"}
     want = {f"{AT}{part}_{to}": t[f"out_{part}_{name}"] for part in ("w13", "w2")
             for to, name in names.items()}
-    check(report, source, {"scales": "bf16", "group": "32"}, want, ("awq",))
+    check(report, awq_experts(t), {"scales": "bf16", "group": "32"}, want, ("awq",))
 
 
 @case("engines: Marlin, the bias of a matrix and of experts")

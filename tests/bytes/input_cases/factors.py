@@ -19,11 +19,13 @@ FACTOR = {"nvfp4": {"bf16": 119, "f16": 7}, "fp8": {"bf16": 120, "f16": 8}}
 
 
 def parts(path, prefix="x."):
-    """Stored elements of each output, in the order of their coordinates."""
+    """Stored elements of each output, in the order of their coordinates, rows of all stretches."""
     unit = oracle.Checkpoint([path]).unit(prefix)
     box, out = unit.descriptor["box"], {}
     for o in unit.descriptor["outputs"]:
-        out[o["role"]] = oracle.Stored(o, box, unit.data[o["suffix"]]).at_blocks()
+        stretches = unit.descriptor.get("stretches", 1)
+        stored = oracle.Stored(o, box, unit.data[o["suffix"]], stretches).at_blocks()
+        out[o["role"]] = stored.reshape(box[0], -1, *stored.shape[2:])
     return unit, out
 
 

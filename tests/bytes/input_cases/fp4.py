@@ -44,10 +44,11 @@ def fp4_modelopt_golden(report, g):
     same(report, "taken global", out["x.weight_global_scale"], ws2, "F32")
     same(report, "taken scale", out["x.weight_scale"], rq.tiles_128x4(g["nvfp4.weight_scale"].bits))
     same(report, "taken codes", out["x.weight_packed"], g["nvfp4.weight"].bits)
-    for to, hint in (("nvfp4-ct", "modelopt"), ("nvfp4-blocked", "modelopt")):
-        refused(report, source, to, f"{FILE}: tensor 'x': nvfp4-modelopt cannot be converted to "
-                f"{to}: its global scale is a multiplier, that of the result a divisor",
-                f"--set scale={hint} takes it over as it is; --requantize quantizes again")
+    refused(report, source, "nvfp4-blocked", f"{FILE}: tensor 'x': nvfp4-modelopt cannot be "
+            "converted to nvfp4-blocked: its global scale is a multiplier, that of the result a "
+            "divisor", "--set scale=modelopt takes it over as it is; --requantize quantizes again")
+    out, _ = tool.convert_tensors(source, "nvfp4-ct")
+    same(report, "divisor", out["x.weight_global_scale"], np.float32(1) / ws2, "F32")
     source = {"x." + k.partition(".")[2]: t for k, t in g.items() if k.startswith("mxfp4.")}
     out, _ = tool.convert_tensors(source, "mxfp4-ct")
     same(report, "mxfp4", out["x.weight_packed"], g["mxfp4.weight"].bits, "U8")

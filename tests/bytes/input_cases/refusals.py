@@ -157,8 +157,9 @@ def _(report):
          "gptq (groups of 128)"),
         (ct, ct_config("pack-quantized", group["weights"]), '"group_size": 128',
          "ct-int4 (groups of 256)"),
-        (ct, ct_config("pack-quantized", {"num_bits": 8, "group_size": 256}), '"num_bits": 8',
-         "ct-int4 (groups of 256)"),
+        # as codes of 8 bits, which the shapes allow, they would be half as many
+        (ct, ct_config("pack-quantized", {"num_bits": 8, "group_size": 256}),
+         '"group_size": 256', "ct-int8-packed (groups of 128)"),
         (ct, ct_config("int-quantized", {"num_bits": 4, "group_size": 256}),
          '"format": "int-quantized"', "ct-int4 (groups of 256)"),
         (fp8, {"quant_method": "fp8", "weight_block_size": [64, 128]},

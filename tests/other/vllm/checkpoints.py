@@ -4,6 +4,7 @@
                                        vLLM's model loads by hand, and shared ones
     checkpoints.py tied DIR            makes a checkpoint one whose output head is its embedding
     checkpoints.py biased DIR          gives the attention of a Llama biases
+    checkpoints.py asymmetric DIR      gives AWQ weights other zero points than 8
     checkpoints.py activations DIR     declares MXFP8 activations for packed MXFP4 weights
     checkpoints.py without DIR NAME    takes a tensor out of its file
     checkpoints.py flipped DIR NAME    changes the last bit of a tensor's first word
@@ -125,6 +126,19 @@ def biased(path):
     with open(listing, "w", encoding="utf-8") as f:
         json.dump(index, f)
     configure(path, attention_bias=True)
+
+
+def asymmetric(path):
+    dice = np.random.default_rng(18)
+    for file in sorted(os.listdir(path)):
+        if not file.endswith(".safetensors"):
+            continue
+        whole = os.path.join(path, file)
+        tensors = stfile.load(whole)[0]
+        for name in [name for name in tensors if name.endswith(".qzeros")]:
+            shape = tensors[name].shape
+            tensors[name] = stfile.tensor("I32", dice.integers(-2**31, 2**31, shape, np.int32))
+        stfile.save(whole, tensors)  # whose descriptors would say that they are 8
 
 
 def activations(path):

@@ -72,7 +72,7 @@ def load(config, model):
 
 EXPERTS = ("w1_scale", "w2_scale", "g1_alphas", "g2_alphas", "b_strides1", "b_strides2",
            "a_strides1", "a_strides2", "c_strides1", "c_strides2", "s_strides1", "s_strides2",
-           "group_size", "per_act_token_quant", "per_out_ch_quant", "block_shape", "quant_dtype")
+           "group_size", "w1_zp", "w2_zp", "per_act_token_quant", "per_out_ch_quant", "block_shape", "quant_dtype")
 
 
 def operands(module, method, capability, name):
@@ -84,7 +84,8 @@ def operands(module, method, capability, name):
         found = {"w13": module.w13_weight, "w2": module.w2_weight, "kernel": type(kernel).__name__}
         return {**found, **{key: getattr(kernel, key, None) for key in EXPERTS}}
     kind = type(method).__name__
-    if kind in ("CompressedTensorsLinearMethod", "TilepackLinearMethod") and capability < 100:
+    if capability < 100 and kind in ("CompressedTensorsLinearMethod", "TilepackLinearMethod",
+                                     "AutoAWQMarlinLinearMethod", "Fp8LinearMethod"):
         seed = torch.Generator().manual_seed(len(name))
         x = torch.randn(3, module.input_size_per_partition, dtype=torch.bfloat16, generator=seed)
         method.apply(module, x, None)

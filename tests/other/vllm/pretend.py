@@ -147,6 +147,21 @@ def marlin_moe_repack(b_q_weight, size_k, size_n, num_bits, is_a_8bit=False):
                         for one in b_q_weight])
 
 
+def awq_moe_repack(b_q_weight, size_k, size_n, num_bits, is_a_8bit=False):
+    """int32 (E, K, N/8), eight n to a word in AWQ's order: what marlin_moe_repack makes."""
+    import numpy as np
+    import torch
+    from vllm.model_executor.layers.quantization.utils import marlin_utils_test
+
+    assert num_bits == 4 and not is_a_8bit
+    words = b_q_weight.contiguous().numpy().view(np.uint32)
+    codes = np.stack([words >> (4 * place) & 15 for place in (0, 4, 1, 5, 2, 6, 3, 7)], axis=-1)
+    codes = codes.reshape(-1, size_k, size_n).astype(np.uint8)
+    order = marlin_utils_test.get_weight_perm(4)
+    return torch.stack([marlin_utils_test.marlin_weights(torch.from_numpy(one), size_k, size_n, 4,
+                                                         order) for one in codes])
+
+
 def machete_prepack(b_q_weight, a_type, b_type, group_scales_type):
     """(K/n, N) -> the same shape: blocks of 64 rows of k and 128 columns, columns first. In a
     block, 16 columns in turn, a column's own 128 codes hold those of the column 8 further, too;
@@ -221,6 +236,7 @@ def operators():
     ops.cutlass_w4a8_mm = record_kernel
     ops.gptq_marlin_repack = counted("repack", marlin_repack)
     ops.gptq_marlin_moe_repack = counted("repack", marlin_moe_repack)
+    ops.awq_marlin_moe_repack = counted("repack", awq_moe_repack)
     ops.machete_prepack_B = counted("prepack", machete_prepack)
     ops.machete_mm = record_machete
     fp4_quantization.get_compute_capability = lambda device: (10, 0)

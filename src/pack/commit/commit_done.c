@@ -1,0 +1,183 @@
+/* Whether an output is complete: made by this very plan, of this very source, and none of it gone.
+ *
+ * Writes nothing, and reads little: the manifest, the headers, and a sample of the source, which is
+ * converted again and compared with what is stored. Invariant: what cannot be looked at is not
+ * complete.
+ */
+#include "pack/commit/commit_build.h"
+
+#include "pack/run/ranks_io.h"
+#include "pack/run/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Boxes and pieces of copies, of about 1 MiB each: a source with fewer is compared whole. */
+#define SAMPLE 256
+/* Memory of one worker: what is compared needs small boxes only. */
+#define WORKER_BYTES (UINT64_C(8) << 20)
+
+/* An output that may be complete: the directory of a checkpoint, of one rank where there are
+ * some. */
+struct candidate {
+    const struct tp_commit *c;
+    const struct tp_plan *plan;
+    const char *path;
+    unsigned rank;
+};
+
+static bool has_digests(const struct tp_manifest *manifest)
+{
+    size_t i = 0;
+    while (i < manifest->file_count && manifest->files[i].has_sha256)
+        i++;
+    return i == manifest->file_count;
+}
+
+static int64_t nanoseconds(struct timespec time)
+{
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+/* Neither the file nor a link to it came to its place or was written to since then. That is the
+ * time of its inode: the other one stays what it was when a file is moved or copied, and anybody
+ * can set it to any time. */
+static bool came_before(const char *path, int64_t made)
+{
+    struct stat file, link;
+    return tp_os.lstat(path, &link) == 0 && nanoseconds(link.st_ctim) <= made &&
+           tp_os.stat(path, &file) == 0 && nanoseconds(file.st_ctim) <= made;
+}
+
+static bool is_older(const struct tp_checkpoint *ckpt, int64_t made)
+{
+    size_t i = 0;
+    while (i < ckpt->file_count && ckpt->files[i].ctime_ns <= made &&
+           came_before(ckpt->files[i].path, made))
+        i++;
+    return i == ckpt->file_count;
+}
+
+/* What is copied beside the weights, tokenizer and licence. */
+static bool are_others_older(const struct tp_checkpoint *ckpt, int64_t made, struct tp_err *err)
+{
+    bool older = true;
+    for (size_t i = 0; i < ckpt->other_count && older; i++) {
+        char *path = tp_os_format(err, "%s/%s", ckpt->path, ckpt->others[i]);
+        older = path && came_before(path, made);
+        free(path);
+    }
+    return older;
+}
+
+/* All that is read: what is joined lies in several checkpoints. */
+static bool are_older(const struct candidate *output, int64_t made, struct tp_err *err)
+{
+    const struct tp_gather *gather = output->c->options->run.gather;
+    const struct tp_checkpoint *ckpt = output->plan->ckpt;
+    bool older = is_older(ckpt, made) && are_others_older(ckpt, made, err);
+    for (unsigned r = 0; gather && r < gather->count && older; r++)
+        older = is_older(&gather->ckpts[r], made);
+    return older;
+}
+
+static bool has_sizes(const struct tp_manifest *manifest, const char *output, struct tp_err *err)
+{
+    struct stat st;
+    bool same = true;
+    for (size_t i = 0; i < manifest->file_count && same; i++) {
+        char *path = tp_os_format(err, "%s/%s", output, manifest->files[i].name);
+        same = path && tp_os.stat(path, &st) == 0 &&
+               (uint64_t)st.st_size == manifest->files[i].size;
+        free(path);
+    }
+    return same;
+}
+
+static bool fits_manifest(const struct candidate *output, struct tp_err *err)
+{
+    const struct tp_request *request = output->c->request;
+    struct tp_manifest manifest;
+    struct stat st;
+    char id[TP_HASH_TEXT];
+    char *path = tp_os_format(err, "%s/%s", output->path, TP_MANIFEST_NAME);
+    bool fits = path && tp_os.stat(path, &st) == 0 &&
+                tp_manifest_read(output->path, &manifest, err) == TP_OK;
+    free(path);
+    if (!fits)
+        return false;
+    tp_manifest_plan_id(output->plan, id);
+    fits = strcmp(manifest.plan, id) == 0 &&
+           (!request || !request->digests || has_digests(&manifest)) &&
+           are_older(output, nanoseconds(st.st_mtim), err) &&
+           has_sizes(&manifest, output->path, err);
+    tp_manifest_close(&manifest);
+    return fits;
+}
+
+/* Every tensor is stored, and nothing that was compared differs. */
+static bool found_same(const struct tp_compare_sink *sink)
+{
+    size_t o = 0;
+    while (o < sink->plan->output_count && sink->tensors[o] && !sink->differences[o].bytes)
+        o++;
+    return o == sink->plan->output_count;
+}
+
+/* Converts some of the source again: names, sizes and times are the same for the contents of
+ * another model of the same shapes, too. */
+static enum tp_code compare(const struct candidate *output, struct tp_compare_sink *sink,
+                            struct tp_err *err)
+{
+    const struct tp_ranks *ranks = output->c->options->ranks;
+    struct tp_run_options run = output->c->options->run;
+    struct tp_scatter scatter;
+    run.devices = NULL;
+    run.memory = WORKER_BYTES * run.jobs;
+    run.sample = SAMPLE;
+    run.nonfinite = NULL;
+    run.contents = NULL;
+    run.progress = NULL;
+    run.observe = NULL;
+    run.stats = NULL;
+    if (!ranks)
+        return tp_run(output->plan, &sink->sink, &run, err);
+    tp_scatter_open(&scatter, ranks, output->rank, &sink->sink);
+    return tp_run(&ranks->run, &scatter.sink, &run, err);
+}
+
+static bool fits_source(const struct candidate *output, struct tp_err *err)
+{
+    struct tp_checkpoint stored;
+    struct tp_compare_sink sink = {0};
+    if (tp_checkpoint_open(output->path, 0, &stored, err))
+        return false;
+    bool fits = tp_compare_sink_open(&sink, output->plan, &stored, err) == TP_OK &&
+                compare(output, &sink, err) == TP_OK && found_same(&sink);
+    tp_compare_sink_close(&sink);
+    tp_checkpoint_close(&stored);
+    return fits;
+}
+
+static bool is_done(const struct candidate *output)
+{
+    struct tp_err why = {0};
+    bool done = fits_manifest(output, &why) && fits_source(output, &why);
+    tp_err_memory(output->c->err, &why);
+    if (output->c->err->code == TP_OK &&
+        (why.code == TP_E_INTERRUPT || why.code == TP_E_TERMINATE))
+        *output->c->err = why;
+    return done;
+}
+
+bool tp_commit_is_done(const struct tp_commit *c)
+{
+    const struct tp_ranks *ranks = c->options->ranks;
+    bool done = true;
+    for (unsigned r = 0; ranks && r < ranks->count && done; r++) {
+        char *path = tp_os_format(c->err, "%s/" TP_RANK_PREFIX "%u", c->output, r);
+        done = path && is_done(&(struct candidate){c, &ranks->plans[r], path, r});
+        free(path);
+    }
+    return ranks ? done : is_done(&(struct candidate){c, c->plan, c->output, 0});
+}

@@ -1,0 +1,181 @@
+/* "outputs" of a format file: tensors, their shapes, layouts and elements.
+ *
+ * Strict: a missing key or a layout that is no bijection on a probe size is an error.
+ */
+#include "pack/format/format_outputs.h"
+
+#include "kernels/op/word_bits.h"
+#include "pack/format/format_rule.h"
+#include "pack/format/format_words.h"
+#include "pack/os/os.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Replaces every "let" name of the format in an expression once. Names are single
+ * capital letters other than E, N, K and S. */
+static char *expand_once(const char *text, const json_t *let, struct tp_err *err)
+{
+    size_t size = strlen(text) + 1;
+    for (const char *at = text; *at; at++) {
+        char name[2] = {*at, 0};
+        const char *body = json_string_value(json_object_get(let, name));
+        if (body)
+            size += strlen(body) + 2;
+    }
+    char *out = tp_os_alloc(size, err), *to = out;
+    for (const char *at = text; out && *at; at++) {
+        char name[2] = {*at, 0};
+        const char *body = json_string_value(json_object_get(let, name));
+        if (!body) {
+            *to++ = *at;
+            continue;
+        }
+        *to++ = '(';
+        to = stpcpy(to, body);
+        *to++ = ')';
+    }
+    if (out)
+        *to = '\0';
+    return out;
+}
+
+/* The same, and the names in what they stand for, which hold no further ones. */
+static char *expand(const char *text, const json_t *let, struct tp_err *err)
+{
+    char *once = expand_once(text, let, err);
+    char *out = once ? expand_once(once, let, err) : NULL;
+    free(once);
+    return out;
+}
+
+static enum tp_code parse_shape(const json_t *array, const json_t *let, struct tp_format_out *out,
+                                struct tp_err *err)
+{
+    out->rank = (uint32_t)json_array_size(array);
+    if (out->rank > TP_MAX_RANK)
+        return tp_fail(err, TP_E_INPUT, "\"shape\" has more than %d dimensions", TP_MAX_RANK);
+    out->group_dim = -1;
+    for (uint32_t i = 0; i < out->rank; i++) {
+        const char *text = json_string_value(json_array_get(array, i));
+        if (!text)
+            return tp_fail(err, TP_E_INPUT, "\"shape\" holds something that is no string");
+        if (strcmp(text, "K/G") == 0)
+            out->group_dim = (int)i;
+        if (!(out->shape[i] = expand(text, let, err)))
+            return TP_E_MEMORY;
+    }
+    return TP_OK;
+}
+
+static enum tp_code parse_words(const json_t *array, const json_t *let,
+                                struct tp_format_out *out, struct tp_err *err)
+{
+    out->word_count = (uint32_t)json_array_size(array);
+    if (out->word_count > TP_MAX_RANK)
+        return tp_fail(err, TP_E_INPUT, "\"words\" has more than %d entries", TP_MAX_RANK);
+    for (uint32_t i = 0; i < out->word_count; i++) {
+        const char *text = json_string_value(json_array_get(array, i));
+        if (!text)
+            return tp_fail(err, TP_E_INPUT, "\"words\" holds something that is no string");
+        if (!(out->words[i] = expand(text, let, err)))
+            return TP_E_MEMORY;
+    }
+    return TP_OK;
+}
+
+/* A list of 32 different numbers below 32, or of 8 below 8 for each byte. */
+static enum tp_code parse_word_bits(const json_t *json, struct tp_op_out *op, struct tp_err *err)
+{
+    const json_t *list = json_object_get(json, "word_bits");
+    size_t count = json_array_size(list);
+    uint32_t seen = 0;
+    if (!list)
+        return TP_OK;
+    uint8_t *bits = tp_os_zalloc(TP_WORD_BITS, 1, err);
+    op->word_bits = bits;
+    if (!bits)
+        return TP_E_MEMORY;
+    for (size_t i = 0; i < TP_WORD_BITS && (count == 8 || count == TP_WORD_BITS); i++) {
+        json_int_t bit = json_integer_value(json_array_get(list, i % count));
+        bits[i] = (uint8_t)((uint64_t)bit % count + i / count * count);
+        seen |= bit >= 0 && (size_t)bit < count ? UINT32_C(1) << bits[i] : 0;
+    }
+    return seen == UINT32_MAX && op->role == TP_ROLE_CODES && tp_element_bits(op->element) <= 8
+               ? TP_OK
+               : tp_fail(err, TP_E_INPUT, "\"word_bits\" of codes is 8 or 32 different numbers");
+}
+
+/* A bijection of a weight, and of one that is made of two stretches. */
+static enum tp_code check_layout(const char *text, uint64_t group, struct tp_err *err)
+{
+    struct tp_box3 box = {3, 1024, group && group != TP_GROUP_ROW ? 16 * group : 2048};
+    enum tp_code code = TP_OK;
+    for (uint64_t stretches = 1; stretches <= 2 && !code; stretches++) {
+        struct tp_layout probe;
+        if ((code = tp_layout_parse_of(text, box, stretches, &probe, err)) == TP_OK)
+            code = tp_layout_check(&probe, err);
+    }
+    return code;
+}
+
+static enum tp_code parse_output(const json_t *json, const json_t *let, uint64_t group,
+                                 struct tp_op_out *op, struct tp_format_out *out,
+                                 struct tp_err *err)
+{
+    int role, element;
+    enum tp_code code;
+    if ((code = tp_format_word(json, "role", tp_role_names, &role, err)) ||
+        (code = tp_format_word(json, "element", tp_element_names, &element, err)))
+        return code;
+    op->role = (enum tp_role)role;
+    op->element = (enum tp_element)element;
+    op->per_n = op->per_k = 1;
+    op->fill = (uint8_t)json_integer_value(json_object_get(json, "fill"));
+    op->least = (float)json_number_value(json_object_get(json, "least"));
+    const char *dtype = json_string_value(json_object_get(json, "dtype"));
+    out->dtype = dtype ? tp_dtype_parse(dtype, strlen(dtype)) : TP_DTYPE_NONE;
+    out->suffix = json_string_value(json_object_get(json, "suffix"));
+    out->keep_e = json_is_true(json_object_get(json, "keep_e"));
+    out->optional = json_is_true(json_object_get(json, "optional"));
+    if (out->dtype == TP_DTYPE_NONE || !out->suffix)
+        return tp_fail(err, TP_E_INPUT, "an output lacks \"dtype\" or \"suffix\"");
+    if (op->element == TP_ELEM_E5M3 && op->role != TP_ROLE_SCALE)
+        return tp_fail(err, TP_E_INPUT, "only scales are \"e5m3\"");
+    const json_t *factor = json_object_get(json, "factor"), *per = json_object_get(json, "per");
+    if (factor && (code = tp_format_factor(factor, op, err)))
+        return code;
+    if (per && (code = tp_format_pair(per, group, &op->per_n, &op->per_k, err)))
+        return code;
+    if ((code = tp_format_strings(json, "also", out->also, TP_MAX_ALSO, err)) ||
+        (code = parse_shape(json_object_get(json, "shape"), let, out, err)) ||
+        (code = parse_words(json_object_get(json, "words"), let, out, err)))
+        return code;
+    const char *layout = json_string_value(json_object_get(json, "layout"));
+    if (!layout)
+        return op->role == TP_ROLE_WORDS || op->role == TP_ROLE_GLOBAL
+                   ? TP_OK
+                   : tp_fail(err, TP_E_INPUT, "output \"%s\" lacks \"layout\"", out->suffix);
+    if (!(op->layout = expand(layout, let, err)))
+        return TP_E_MEMORY;
+    if ((code = parse_word_bits(json, op, err)))
+        return code;
+    bool any = op->word_bits || op->least > 0 || op->element == TP_ELEM_E5M3;
+    op->place = any ? TP_PLACE_ANY : tp_place_of(op->layout);
+    return check_layout(op->layout, group, err);
+}
+
+enum tp_code tp_format_outputs(const json_t *json, struct tp_format *format, struct tp_err *err)
+{
+    const json_t *outputs = json_object_get(json, "outputs");
+    format->op.outs = (uint32_t)json_array_size(outputs);
+    if (format->op.outs == 0 || format->op.outs > TP_MAX_OUT)
+        return tp_fail(err, TP_E_INPUT, "\"outputs\" must hold 1 to %d entries", TP_MAX_OUT);
+    for (uint32_t i = 0; i < format->op.outs; i++) {
+        enum tp_code code = parse_output(json_array_get(outputs, i), json_object_get(json, "let"),
+                                         format->group, &format->op.out[i], &format->out[i], err);
+        if (code)
+            return code;
+    }
+    return TP_OK;
+}

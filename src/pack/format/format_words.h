@@ -1,0 +1,29 @@
+/* Words, lists and pairs of numbers of format files; inside of reading them, but for the names of
+ * codecs, roles and elements.
+ */
+#ifndef TP_PACK_FORMAT_WORDS_H
+#define TP_PACK_FORMAT_WORDS_H
+
+#include "pack/format/format.h"
+
+#include <stddef.h>
+
+const char *tp_codec_name(enum tp_codec codec);
+const char *tp_role_name(enum tp_role role);
+const char *tp_element_name(enum tp_element element);
+/* All of them, in the order of their enums, NULL at the end. */
+extern const char *const tp_codec_names[], *const tp_role_names[], *const tp_element_names[];
+
+/* *out: which of the names object[key] is. */
+enum tp_code tp_format_word(const json_t *object, const char *key, const char *const names[],
+                            int *out, struct tp_err *err);
+
+/* [n,k], each a small number, or "G": `group`, and 0 where that is TP_GROUP_ROW. */
+enum tp_code tp_format_pair(const json_t *array, uint64_t group, uint32_t *first,
+                            uint32_t *second, struct tp_err *err);
+
+/* json[key]: up to `most` strings; the rest of the list stays NULL. */
+enum tp_code tp_format_strings(const json_t *json, const char *key, const char *list[],
+                               size_t most, struct tp_err *err);
+
+#endif

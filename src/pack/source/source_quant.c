@@ -1,0 +1,63 @@
+/* quantization_config: where a source's config.json has it, and what it says of all weights.
+ * Whether the tensors agree with it is source_config.c's.
+ */
+#include "pack/source/source_quant.h"
+
+#include "pack/text/json_memory.h"
+
+enum tp_code tp_source_nested_config(const struct tp_checkpoint *ckpt, struct tp_json_span *text,
+                                     struct tp_json_span *value)
+{
+    *value = (struct tp_json_span){0};
+    enum tp_code code = tp_json_get_key(ckpt->config, ckpt->config_size, "text_config", text, NULL);
+    if (!code && text->data && *text->data == '{')
+        code = tp_json_get_key(text->data, text->size, "quantization_config", value, NULL);
+    return code;
+}
+
+/* Where engines look, in their order; data is NULL when there is none. */
+static enum tp_code find_config(const struct tp_checkpoint *ckpt, struct tp_json_span *value)
+{
+    struct tp_json_span text;
+    enum tp_code code = tp_json_get_key(ckpt->config, ckpt->config_size, "quantization_config",
+                                        value, NULL);
+    if (!code && !value->data)
+        code = tp_source_nested_config(ckpt, &text, value);
+    if (!code && !value->data)
+        code = tp_json_get_key(ckpt->config, ckpt->config_size, TP_LEGACY_CONFIG, value, NULL);
+    return code;
+}
+
+json_t *tp_source_config(const struct tp_checkpoint *ckpt)
+{
+    struct tp_json_span span;
+    enum tp_code code = ckpt->config ? find_config(ckpt, &span) : TP_E_INPUT;
+    if (code == TP_E_MEMORY)
+        tp_json_no_memory();
+    if (code || !span.data)
+        return NULL;
+    json_t *config = tp_json_load(span.data, span.size, JSON_DECODE_ANY, NULL);
+    if (json_is_object(config))
+        return config;
+    json_decref(config);
+    return NULL;
+}
+
+static uint64_t bit_of(const json_t *bits)
+{
+    json_int_t value = json_integer_value(bits);
+    return value > 0 && value < 64 ? UINT64_C(1) << value : 0;
+}
+
+uint64_t tp_source_config_bits(const struct tp_checkpoint *ckpt)
+{
+    json_t *config = tp_source_config(ckpt), *group;
+    const char *name;
+    uint64_t set = 0;
+    if (!json_object_size(json_object_get(config, "dynamic")))
+        set = bit_of(json_object_get(config, "bits"));
+    json_object_foreach(json_object_get(config, "config_groups"), name, group)
+        set |= bit_of(json_object_get(json_object_get(group, "weights"), "num_bits"));
+    json_decref(config);
+    return set;
+}

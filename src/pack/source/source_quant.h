@@ -1,0 +1,28 @@
+/* quantization_config of a source's config.json: where it stands.
+ */
+#ifndef TP_PACK_SOURCE_QUANT_H
+#define TP_PACK_SOURCE_QUANT_H
+
+#include "pack/source/checkpoint.h"
+#include "pack/text/json_edit.h"
+
+#include <jansson.h>
+
+/* The key by which older checkpoints have their quantization_config. */
+#define TP_LEGACY_CONFIG "compression_config"
+
+/* The value of quantization_config, which multimodal models may have inside of
+ * text_config and old ones as TP_LEGACY_CONFIG (new reference), or NULL. A lack of memory
+ * is told by tp_json_check() alone. */
+json_t *tp_source_config(const struct tp_checkpoint *ckpt);
+
+/* How many bits codes have, as quantization_config says: a set of 1 << bits, of all of its groups.
+ * 0 where it does not say, or says that modules differ. */
+uint64_t tp_source_config_bits(const struct tp_checkpoint *ckpt);
+
+/* The value of text_config in config.json, which must be there, and that of
+ * quantization_config in it; data is NULL where there is none. */
+enum tp_code tp_source_nested_config(const struct tp_checkpoint *ckpt, struct tp_json_span *text,
+                                     struct tp_json_span *value);
+
+#endif
