@@ -125,23 +125,24 @@ static void close_all(struct tp_candidates *all)
     free(all->items);
 }
 
-static enum tp_code write_page(const struct tp_options *o, const struct tp_candidates *all,
-                               struct tp_err *err)
+static int print(const struct tp_options *o, const struct tp_candidates *all)
 {
-    struct tp_page page;
-    enum tp_code code = tp_page_open(&page, o->html, ".html", err);
-    if (code)
-        return code;
-    tp_compare_page(all, page.file);
-    return tp_page_close(&page, TP_OK, err);
+    return o->json ? tp_compare_print_json(all) : tp_compare_print(all, o->verbose);
 }
 
+/* The page gets its name only when the figures were printed, too. */
 static int report(const struct tp_options *o, const struct tp_candidates *all)
 {
+    struct tp_page page;
     struct tp_err err = {0};
-    if (o->html && write_page(o, all, &err))
+    if (!o->html)
+        return print(o, all);
+    if (tp_page_open(&page, o->html, ".html", &err))
         return err.path[0] ? tp_report_error(&err) : tp_report_usage("compare", &err);
-    return o->json ? tp_compare_print_json(all) : tp_compare_print(all, o->verbose);
+    tp_compare_page(all, page.file);
+    int status = print(o, all);
+    enum tp_code code = tp_page_close(&page, status ? TP_E_IO : TP_OK, &err);
+    return status || !code ? status : tp_report_error(&err);
 }
 
 static uint64_t tensor_bytes(const struct tp_checkpoint *ckpt)

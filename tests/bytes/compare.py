@@ -4,8 +4,10 @@
     compare.py SRC              sizes, bits and errors, of a sample and of all values
     compare.py SRC --page FILE  the page of SRC holds them, and nothing from elsewhere
     compare.py --markup         names of tensors that look like markup
+    compare.py --nonfinite      values that are no numbers are counted
     compare.py --large          a sparse model of 137 GB
 """
+import glob
 import json
 import os
 import struct
@@ -118,6 +120,25 @@ def markup():
         tally.check(not list(root.iter("script")), "and no script")
 
 
+def nonfinite():
+    values = np.random.default_rng(4).standard_normal((256, 256), dtype=np.float32)
+    values[3, 5], values[90, 200] = np.nan, -np.inf
+    with tool.Workdir() as work:
+        src = work.at("a.safetensors")
+        stfile.save(src, {"a.weight": stfile.tensor("F32", values)})
+        found = compared(src, "--to", "fp8-ct")["formats"][0]
+        # One such value can spoil its whole block of 128x128.
+        stored = work.at("stored")
+        tool.run("convert", src, "-o", stored, "--to", "fp8-ct", "--nonfinite", "keep", "--quiet")
+        tool.run("unpack", stored, "-o", work.at("back"), "--dtype", "f32", "--quiet")
+        back = np.fromfile(glob.glob(work.at("back/*.safetensors"))[0], "<f4")[-values.size:]
+        wanted = int((~np.isfinite(values) | ~np.isfinite(back.reshape(values.shape))).sum())
+        tally.check(found["nonfinite"] == wanted >= 2, f"{found['nonfinite']} of {wanted}")
+        tally.check(found["worst_first"][0]["nonfinite"] == wanted, "of the weight, too")
+        text = tool.run("compare", src, "--to", "fp8-ct").stdout
+        tally.check(f"fp8-ct: {wanted} values are NaN or infinite" in text, text)
+
+
 def large():
     shapes = {"self_attn.q_proj": (8192, 8192), "self_attn.k_proj": (1024, 8192),
               "self_attn.v_proj": (1024, 8192), "self_attn.o_proj": (8192, 8192),
@@ -141,6 +162,8 @@ def large():
 def main():
     if sys.argv[1] == "--markup":
         markup()
+    elif sys.argv[1] == "--nonfinite":
+        nonfinite()
     elif sys.argv[1] == "--large":
         large()
     elif "--page" in sys.argv:

@@ -254,6 +254,9 @@ static enum tp_code end_journal(struct tp_commit *c, bool replaced)
         code = remove_old(c);
     if (code == TP_OK && (code = tp_commit_end_journals(c->output, c->err)) == TP_OK)
         code = tp_os_fsync_dir(c->output, c->err);
+    if (code && !c->err->hint[0])
+        tp_err_hint(c->err, "the output is complete and in its place; the same command again ends "
+                            "what is left to do");
     return code;
 }
 

@@ -10,6 +10,7 @@
 #include "pack/run/ranks_io.h"
 #include "pack/text/json_memory.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,16 +58,23 @@ static enum tp_code check_rank(const struct tp_join_plan *join, const char *path
     return tp_fail(err, TP_E_INPUT, "this is not rank %u of this conversion", r);
 }
 
+static enum tp_code fail_absent(const struct tp_join_plan *join, const char *path, unsigned r,
+                                struct tp_err *err)
+{
+    if (errno != ENOENT && errno != ENOTDIR)
+        return tp_os_fail(err, errno, path, "cannot look at this rank");
+    tp_err_path(err, path);
+    tp_err_hint(err, "bring all %u ranks together first", join->count);
+    return tp_fail(err, TP_E_INPUT, "rank %u of %u is missing", r, join->count);
+}
+
 static enum tp_code open_rank(struct tp_join_plan *join, unsigned r, struct tp_err *err)
 {
     struct stat st;
     char *path = tp_os_format(err, "%s/" TP_RANK_PREFIX "%u", join->path, r);
     enum tp_code code = path ? TP_OK : TP_E_MEMORY;
-    if (path && tp_os.stat(path, &st) != 0) {
-        tp_err_path(err, path);
-        tp_err_hint(err, "bring all %u ranks together first", join->count);
-        code = tp_fail(err, TP_E_INPUT, "rank %u of %u is missing", r, join->count);
-    }
+    if (path && tp_os.stat(path, &st) != 0)
+        code = fail_absent(join, path, r, err);
     if (code == TP_OK && (code = check_rank(join, path, r, err)) == TP_OK)
         code = tp_join_plan_rank(join, r, path, err);
     free(path);
