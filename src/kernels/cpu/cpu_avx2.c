@@ -48,7 +48,9 @@
 #include "kernels/cpu/cpu_repack.inc"
 #define DOUBLES 4
 #include "kernels/cpu/cpu_distance.inc"
+#include "kernels/cpu/cpu_place_blocks.inc"
 #include "kernels/cpu/cpu_place.inc"
+#include "kernels/cpu/cpu_place_move.inc"
 #include "kernels/cpu/cpu_rows.inc"
 
 #ifdef __clang__

@@ -39,7 +39,9 @@
 #include "kernels/cpu/cpu_repack.inc"
 #define DOUBLES 2
 #include "kernels/cpu/cpu_distance.inc"
+#include "kernels/cpu/cpu_place_blocks.inc"
 #include "kernels/cpu/cpu_place.inc"
+#include "kernels/cpu/cpu_place_move.inc"
 #include "kernels/cpu/cpu_rows.inc"
 
 const struct tp_row_set tp_rows_neon = ROW_SET;
