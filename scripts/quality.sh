@@ -4,8 +4,8 @@
 # The benchmark of `make quality`: what each format and each search costs in signal to
 # noise, perplexity and divergence, on two small models that PyPI packages hold, beside other
 # quantizers. Leaves quality.md, choose.md and quality.json under BUILD/quality and copies the
-# first to docs/quality.md. Takes some 20 minutes on two idle cores, 4 GB of memory and of
-# room, and 6 GB more for torch, which some of the other quantizers need.
+# first to docs/quality.md. Takes an hour or two on two cores, 4 GB of memory and of room, and
+# 6 GB more for torch, which some of the other quantizers need.
 #
 # BUILD/quality/rows.json keeps what was measured: a run that was interrupted goes on, and a new
 # format costs its own minutes alone. After a change of bytes, measure the rows of tilepack
