@@ -102,6 +102,7 @@ int tp_cmd_merge(const struct tp_options *o)
     struct tp_convert_result result = {0};
     int status;
     char *output = destination(o->arg.item[0], &err);
+    tp_os_limit_heap(o->max_memory - TP_OS_PROGRAM_BYTES, 0); /* notes are not trusted */
     if (!output || tp_parts_read(output, &parts, &err))
         status = tp_report_error(&err);
     else if (!parts.already_done && merge(o, &parts, output, &result, &err))

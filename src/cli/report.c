@@ -234,8 +234,10 @@ int tp_report_usage(const char *command, const struct tp_err *err)
 
 bool tp_report_new(const char *output, bool already_done, const char *means)
 {
-    if (already_done && !mode.quiet)
-        printf("%s is complete already: %s\n", output, means);
+    if (already_done && !mode.quiet) {
+        tp_print_text(stdout, output);
+        printf(" is complete already: %s\n", means);
+    }
     return !already_done && !mode.quiet;
 }
 

@@ -125,6 +125,13 @@ fails "one process does not take it over" 2 "parts of a conversion" \
 part 2/2 mix2 --to mxfp8-ct
 cp "$work/mix2.partial/.tilepack-plan.2-of-2" "$work/mix.partial/"
 fails "mixed notes are found by merge" 3 "part 1/2 and part 2/2 are of different plans" merge mix
+"$PYTHON" -c '
+import sys
+with open(sys.argv[1], "w") as note:
+    note.write("{\"request\": {" + ",".join(f"\"{i}\": 0" for i in range(1_000_000)) + "}}")
+' "$work/mix2.partial/.tilepack-plan.2-of-2"
+fails "a large note is not read beyond the limit" 6 "do not fit into the memory" \
+    "$TILEPACK" merge "$work/mix2" --max-memory 64MiB
 fails "no parts" 2 "there are no parts" merge nothing
 "$TILEPACK" convert "$work/src" -o "$work/mix2.safetensors" --part 1/2 "$@" 2>"$work/err"
 check "a single file has no parts" test $? = 2

@@ -68,6 +68,7 @@ def paths(work, source):
         f.write("{}")
     to = ("--to", "mxfp8-ct", "--force")
     shown("convert", "convert", folder, "-o", at, *to, named=False)
+    shown("convert again", "convert", folder, "-o", at, *to[:2], named=False)
     shown("verify", "verify", at, named=False)
     shown("verify of another's", "verify", folder, named=False)
     shown("unpack", "unpack", at, "-o", at + "plain", "--force", named=False)
