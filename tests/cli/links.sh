@@ -1,6 +1,7 @@
 #!/bin/sh
 # Links that somebody planted. Below an output nothing is written or deleted through a link, be
-# it in the unfinished directory, in its place, or beside a single file; a directory of another
+# it in the unfinished directory, in its place, or beside a single file, or come while the program
+# works; a directory of another
 # user is refused. In a source, files that are merely copied may be links within the checkpoint
 # or into the Hub's cache, others only with --follow-links. An output is readable by nobody who
 # cannot read its source.
@@ -91,6 +92,56 @@ ln -s ../victim "$work/dst.partial/.tilepack-plan.1-of-2"
 fails "a part's note that is a link" 2 "a link is in its place" convert model dst --part 2/2
 unharmed "note"
 
+# ---- a link that comes while the program works
+
+# Somebody who may write below the output swaps a folder for a link before each call that names it.
+swapping() { # title, folder below the output, reset, convert's arguments ...
+    title=$1 folder=$2 reset=$3
+    shift 3
+    n=0 harmed='' met=yes
+    while [ -n "$met" ] && [ $n -lt 60 ] && [ -z "$harmed" ]; do
+        n=$((n + 1))
+        victim
+        rm -rf "$work/away"
+        mkdir "$work/folder/code"
+        cp "$work/victim" "$work/folder/code/model.py"
+        $reset
+        (
+            export SWAPS_FOLDER="$work/$folder" SWAPS_AWAY="$work/away" SWAPS_TO="$work/folder"
+            export SWAPS_N=$n LD_PRELOAD="$work/swaps.so"
+            convert "$@"
+        ) >"$work/out" 2>&1
+        met=$(grep -F "[call $n]" "$work/out")
+        [ "$(cat "$work/victim" "$work/folder"/*.* "$work/folder/code"/* | sort | uniq -c | tr -d ' ')" = \
+            4precious ] && [ "$(find "$work/folder" | wc -l)" = 5 ] || harmed="at call $n"
+    done
+    check "$title: nothing was harmed ($n calls)" test -z "$harmed" -a $n -gt 2 -a $n -lt 60
+}
+begun() {
+    mkdir -p "$work/$folder"
+    : >"$work/dst.partial/.tilepack-journal"
+    cp "$work/folder/config.json" "$work/$folder"
+}
+complete() { # and begun again
+    cp -r "$work/whole" "$work/dst"
+    begun
+}
+case ${BUILD:-} in
+*/asan | */tsan) ;; # their runtime has to be the first library of a process
+*)
+    ${CC:-cc} -std=c11 -O1 -Wall -Wextra -Werror -shared -fPIC -o "$work/swaps.so" \
+        "$TESTS/tools/swaps_folder.c" || exit 1
+    cp -r "$work/model" "$work/folders"
+    mkdir -p "$work/folders/sub/code"
+    cp "$work/model/config.json" "$work/folders/sub"
+    cp "$work/model/config.json" "$work/folders/sub/code/model.py"
+    check "a source with folders" convert folders whole
+    swapping "folders that are swept, written, replaced" dst.partial/sub complete folders dst --force
+    swapping "ranks that are swept and written" dst.partial/rank_0 begun model dst --tp 2 --zstd
+    rm -rf "$work/away"
+    ;;
+esac
+
 # ---- beside a single file
 
 set -- convert "model/$shard" dst.safetensors
@@ -108,6 +159,11 @@ ln -s victim "$work/.dst.safetensors.zst.partial.zst"
 check "an archive's unfinished file that is a link" convert "model/$shard" dst.safetensors.zst
 unharmed "archive"
 check "the archive is a file" test -f "$work/dst.safetensors.zst" -a ! -L "$work/dst.safetensors.zst"
+
+ln -s folder "$work/way"
+check "an archive in a folder that is a link" convert "model/$shard" way/new.safetensors.zst
+check "is where that leads" test -f "$work/folder/new.safetensors.zst"
+rm "$work/way"
 
 # ---- what is another user's
 

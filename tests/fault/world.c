@@ -145,9 +145,12 @@ static const char *whole(int directory, const char *name, char path[4096])
 {
     char link[40], folder[2048];
     snprintf(link, sizeof link, "/proc/self/fd/%d", directory);
+    if (directory == AT_FDCWD)
+        return name;
     ssize_t size = readlink(link, folder, sizeof folder - 1);
     folder[size > 0 ? size : 0] = '\0';
-    snprintf(path, 4096, "%s/%.2000s", folder, name);
+    snprintf(path, 4096, "%s%s%.2000s", folder, strcmp(name, ".") ? "/" : "",
+             strcmp(name, ".") ? name : "");
     return path;
 }
 
@@ -314,7 +317,7 @@ static int my_mkdirat(int directory, const char *name, mode_t mode)
 static int my_unlinkat(int directory, const char *name, int flags)
 {
     char path[4096];
-    enum fault fault = next(CALL_UNLINK);
+    enum fault fault = next(flags & AT_REMOVEDIR ? CALL_RMDIR : CALL_UNLINK);
     if (fails(fault))
         return failed(fault);
     int result = real.unlinkat(directory, name, flags);
@@ -334,28 +337,17 @@ static int my_unlink(const char *path)
     return done(fault, result);
 }
 
-static int my_rmdir(const char *path)
-{
-    enum fault fault = next(CALL_RMDIR);
-    if (fails(fault))
-        return failed(fault);
-    int result = real.rmdir(path);
-    if (!result)
-        LOG(power_remove(path));
-    return done(fault, result);
-}
-
 static int my_lock(int fd, struct flock *lock)
 {
     enum fault fault = next(CALL_LOCK);
     return fails(fault) ? failed(fault) : done(fault, real.fcntl_lock(fd, lock));
 }
 
-static DIR *my_opendir(const char *path)
+static DIR *my_fdopendir(int fd)
 {
     enum fault fault = next(CALL_OPENDIR);
     if (!fails(fault))
-        return real.opendir(path);
+        return real.fdopendir(fd);
     errno = errno_of(fault);
     return NULL;
 }
@@ -429,9 +421,8 @@ void world_install(void)
     tp_os.mkdirat = my_mkdirat;
     tp_os.unlink = my_unlink;
     tp_os.unlinkat = my_unlinkat;
-    tp_os.rmdir = my_rmdir;
     tp_os.fcntl_lock = my_lock;
-    tp_os.opendir = my_opendir;
+    tp_os.fdopendir = my_fdopendir;
     tp_os.readdir = my_readdir;
     tp_os.closedir = my_closedir;
     tp_os.realpath = my_realpath;

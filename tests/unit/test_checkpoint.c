@@ -736,7 +736,7 @@ static void *f_realloc(void *memory, size_t size)
     return fails(TP_E_MEMORY) ? NULL : saved.realloc(memory, size);
 }
 
-static DIR *f_opendir(const char *path) { return fails(TP_E_IO) ? NULL : saved.opendir(path); }
+static DIR *f_fdopendir(int fd) { return fails(TP_E_IO) ? NULL : saved.fdopendir(fd); }
 
 static struct dirent *f_readdir(DIR *open) { return fails(TP_E_IO) ? NULL : saved.readdir(open); }
 
@@ -767,7 +767,7 @@ static void test_failing_calls(void **state)
         tp_os.malloc = f_malloc;
         tp_os.calloc = f_calloc;
         tp_os.realloc = f_realloc;
-        tp_os.opendir = f_opendir;
+        tp_os.fdopendir = f_fdopendir;
         tp_os.readdir = f_readdir;
         tp_os.realpath = f_realpath;
         code = tp_checkpoint_open(dir, TP_CHECKPOINT_STRICT, &ckpt, &err);

@@ -188,10 +188,10 @@ static int picky_open(const char *path, int flags, mode_t mode)
     return errno ? -1 : open(path, flags, mode);
 }
 
-static DIR *picky_opendir(const char *path)
+static int full_once(const char *path, int flags, mode_t mode)
 {
     errno = EMFILE;
-    return opens++ ? opendir(path) : NULL;
+    return opens++ ? open(path, flags, mode) : -1;
 }
 
 static void test_names(void **state)
@@ -350,7 +350,7 @@ static void test_descriptors(void **state)
     /* A directory, too. */
     setrlimit(RLIMIT_NOFILE, &low);
     struct tp_os_list list;
-    tp_os.opendir = picky_opendir;
+    tp_os.open = full_once;
     opens = 0;
     assert_int_equal(tp_os_list(folder, &list, &err), TP_OK);
     tp_os_list_free(&list);

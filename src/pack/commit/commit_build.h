@@ -78,16 +78,22 @@ bool tp_commit_is_empty(const char *path, struct tp_err *err);
 enum tp_code tp_commit_in_the_way(const char *path, struct tp_err *err);
 /* Whether OUTPUT may be written; sets result->already_done. */
 enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_result *result);
-enum tp_code tp_commit_remove_file(const char *directory, const char *name, struct tp_err *err);
 /* Fails when the file system of the directory has no room for the files that are to come: all but
  * those of `skip` (by file of c->plan, or NULL) and of the journal; `copies`: and the copies. */
 enum tp_code tp_commit_check_space(const struct tp_commit *c, const char *directory,
                                    const bool *skip, bool copies);
-/* A file or a link, or a folder or rank with all that is in it. */
-enum tp_code tp_commit_remove_entry(const char *directory, const char *name, struct tp_err *err);
-/* Removes what is in a directory, but not the file `keep` (NULL: all). */
-enum tp_code tp_commit_empty(const char *path, const char *keep, struct tp_err *err);
-enum tp_code tp_commit_remove_directory(const char *path, struct tp_err *err);
+/* Of the open directory `dir`, called `path`: no link is followed, whenever it came there. */
+/* Removes a file or a link. */
+enum tp_code tp_commit_remove_file(int dir, const char *path, const char *name,
+                                   struct tp_err *err);
+/* The same, or a folder or rank with all that is in it. */
+enum tp_code tp_commit_remove_entry(int dir, const char *path, const char *name,
+                                    struct tp_err *err);
+/* Removes all that is in it, but not the file `keep` (NULL: all). */
+enum tp_code tp_commit_empty(int dir, const char *path, const char *keep, struct tp_err *err);
+/* Removes the directory NAME of `dir` (AT_FDCWD: of any path). */
+enum tp_code tp_commit_remove_directory(int dir, const char *name, const char *path,
+                                        struct tp_err *err);
 enum tp_code tp_commit_end_journals(const char *output, struct tp_err *err);
 
 /* commit_copies.c */

@@ -25,7 +25,7 @@ static enum tp_code clear_partial(struct tp_commit *c)
 {
     enum tp_code code = tp_commit_check_replace(c->plan, c->partial,
                                                 tp_commit_holds_own(c->partial, c->err), c->err);
-    return code ? code : tp_commit_empty(c->partial, TP_JOURNAL_NAME, c->err);
+    return code ? code : tp_commit_empty(c->dir, c->partial, TP_JOURNAL_NAME, c->err);
 }
 
 static enum tp_code partial_in_the_way(struct tp_commit *c, const char *what)
@@ -113,24 +113,39 @@ static bool is_shard(const struct tp_commit *c, const char *name)
     return false;
 }
 
-static enum tp_code sweep(struct tp_commit *c, const char *directory, const char *prefix)
+static enum tp_code sweep(struct tp_commit *c, int dir, const char *directory,
+                          const char *prefix);
+
+static enum tp_code sweep_rank(struct tp_commit *c, const char *name, const char *path)
+{
+    int dir = -1;
+    char *prefix = tp_os_format(c->err, "%s/", name);
+    enum tp_code code = prefix ? tp_below_open(c->dir, name, O_RDONLY | O_DIRECTORY, path, &dir,
+                                               c->err)
+                               : TP_E_MEMORY;
+    if (code == TP_OK)
+        code = sweep(c, dir, path, prefix);
+    tp_os_close(&dir);
+    free(prefix);
+    return code;
+}
+
+static enum tp_code sweep(struct tp_commit *c, int dir, const char *directory, const char *prefix)
 {
     struct tp_os_list list;
-    enum tp_code code = tp_os_list(directory, &list, c->err);
+    enum tp_code code = tp_below_list(dir, directory, &list, c->err);
     for (size_t i = 0; i < list.count && code == TP_OK; i++) {
         char *name = tp_os_format(c->err, "%s%s", prefix, list.names[i]);
         char *path = tp_os_format(c->err, "%s/%s", directory, list.names[i]);
-        char *below = tp_os_format(c->err, "%s/", list.names[i]);
         bool rank = !*prefix && c->options->ranks && tp_commit_is_rank(list.names[i]);
-        if (!name || !path || !below)
+        if (!name || !path)
             code = TP_E_MEMORY;
         else if (rank && tp_below_is_dir(path))
-            code = sweep(c, path, below);
+            code = sweep_rank(c, name, path);
         else if ((*prefix || !tp_commit_is_own(name)) && !is_shard(c, name))
-            code = tp_commit_remove_entry(directory, list.names[i], c->err);
+            code = tp_commit_remove_entry(dir, directory, list.names[i], c->err);
         free(name);
         free(path);
-        free(below);
     }
     tp_os_list_free(&list);
     return code;
@@ -140,7 +155,7 @@ static enum tp_code sweep(struct tp_commit *c, const char *directory, const char
  * have other small files by now. */
 enum tp_code tp_commit_sweep(struct tp_commit *c)
 {
-    return sweep(c, c->partial, "");
+    return sweep(c, c->dir, c->partial, "");
 }
 
 /* What the journal says of this run, for one of another plan that finds it. A join has no
@@ -238,7 +253,7 @@ static enum tp_code remove_old(struct tp_commit *c)
     struct tp_err why = {0};
     if (tp_commit_check_replace(c->plan, c->partial, false, &why))
         return keep_old(c, &why);
-    enum tp_code code = tp_commit_remove_directory(c->partial, c->err);
+    enum tp_code code = tp_commit_remove_directory(AT_FDCWD, c->partial, c->partial, c->err);
     if (code)
         tp_err_hint(c->err, "the new output is complete; remove the rest of the old one yourself");
     return code;
@@ -355,7 +370,7 @@ enum tp_code tp_commit_directory(struct tp_commit *c, struct tp_convert_result *
     if ((code = tp_commit_check_case(c))) {
         struct tp_err ignored = {0};
         if (!c->journal.done_count) /* nothing was begun */
-            tp_commit_remove_directory(c->partial, &ignored);
+            tp_commit_remove_directory(AT_FDCWD, c->partial, c->partial, &ignored);
         return code;
     }
     bool *skip = tp_os_zalloc(c->plan->file_count + 1, sizeof *skip, c->err);

@@ -52,57 +52,69 @@ enum tp_code tp_commit_in_the_way(const char *path, struct tp_err *err)
     return tp_fail(err, TP_E_USAGE, "the output exists already");
 }
 
-enum tp_code tp_commit_remove_file(const char *directory, const char *name, struct tp_err *err)
+enum tp_code tp_commit_remove_file(int dir, const char *path, const char *name,
+                                   struct tp_err *err)
 {
-    char *path = tp_os_format(err, "%s/%s", directory, name);
-    enum tp_code code = path ? TP_OK : TP_E_MEMORY;
-    if (path && tp_os.unlink(path) && errno != ENOENT)
-        code = tp_os_fail(err, errno, path, "cannot remove it");
-    free(path);
+    char *whole = tp_os_format(err, "%s/%s", path, name);
+    enum tp_code code = whole ? tp_below_remove(dir, name, whole, NULL, err) : TP_E_MEMORY;
+    free(whole);
     return code;
 }
 
-enum tp_code tp_commit_remove_entry(const char *directory, const char *name, struct tp_err *err)
+enum tp_code tp_commit_remove_entry(int dir, const char *path, const char *name,
+                                    struct tp_err *err)
 {
-    char *path = tp_os_format(err, "%s/%s", directory, name);
-    enum tp_code code = !path ? TP_E_MEMORY
-                        : tp_below_is_dir(path) ? tp_commit_remove_directory(path, err)
-                                                : tp_commit_remove_file(directory, name, err);
-    free(path);
+    bool directory = false;
+    char *whole = tp_os_format(err, "%s/%s", path, name);
+    enum tp_code code = whole ? tp_below_remove(dir, name, whole, &directory, err) : TP_E_MEMORY;
+    if (directory)
+        code = tp_commit_remove_directory(dir, name, whole, err);
+    free(whole);
     return code;
 }
 
 /* What shows that a directory is a checkpoint goes last, so that what an interrupted removal
  * leaves is still one that --force may replace. */
-enum tp_code tp_commit_empty(const char *path, const char *keep, struct tp_err *err)
+enum tp_code tp_commit_empty(int dir, const char *path, const char *keep, struct tp_err *err)
 {
     struct tp_os_list list;
-    enum tp_code code = tp_os_list(path, &list, err);
+    enum tp_code code = tp_below_list(dir, path, &list, err);
     for (int last = 0; last < 2; last++)
         for (size_t i = 0; i < list.count && code == TP_OK; i++)
             if (tp_commit_is_mark(list.names[i]) == last &&
                 (!keep || strcmp(list.names[i], keep) != 0))
-                code = tp_commit_remove_entry(path, list.names[i], err);
+                code = tp_commit_remove_entry(dir, path, list.names[i], err);
     tp_os_list_free(&list);
     return code;
 }
 
-enum tp_code tp_commit_remove_directory(const char *path, struct tp_err *err)
+enum tp_code tp_commit_remove_directory(int dir, const char *name, const char *path,
+                                        struct tp_err *err)
 {
-    enum tp_code code = tp_commit_empty(path, NULL, err);
-    if (code == TP_OK && tp_os.rmdir(path))
+    int fd;
+    enum tp_code code = tp_below_open(dir, name, O_RDONLY | O_DIRECTORY, path, &fd, err);
+    if (code)
+        return code;
+    code = tp_commit_empty(fd, path, NULL, err);
+    tp_os_close(&fd);
+    if (code == TP_OK && tp_os.unlinkat(dir, name, AT_REMOVEDIR))
         code = tp_os_fail(err, errno, path, "cannot remove it");
     return code;
 }
 
+/* The output itself is where its name leads. */
 enum tp_code tp_commit_end_journals(const char *output, struct tp_err *err)
 {
-    struct tp_os_list list;
-    enum tp_code code = tp_os_list(output, &list, err);
+    struct tp_os_list list = {0};
+    int dir;
+    enum tp_code code = tp_os_open(output, O_RDONLY | O_DIRECTORY, 0, &dir, err);
+    if (code == TP_OK)
+        code = tp_below_list(dir, output, &list, err);
     for (size_t i = 0; i < list.count && code == TP_OK; i++)
         if (tp_commit_is_own(list.names[i]))
-            code = tp_commit_remove_file(output, list.names[i], err);
+            code = tp_commit_remove_file(dir, output, list.names[i], err);
     tp_os_list_free(&list);
+    tp_os_close(&dir);
     return code;
 }
 

@@ -155,7 +155,7 @@ static void withdraw(struct work *work)
         struct tp_err ignored = {0};
         char *name = tp_part_file(kinds[i], work->share, &ignored);
         if (name)
-            tp_commit_remove_file(work->c.partial, name, &ignored);
+            tp_commit_remove_file(work->c.dir, work->c.partial, name, &ignored);
         free(name);
     }
 }

@@ -205,7 +205,9 @@ enum tp_code tp_commit_write_join(struct tp_commit *c, const struct tp_commit *r
     if (code == TP_OK && size > TP_RANKS_MOST)
         code = tp_fail(c->err, TP_E_UNSUPPORTED, "there are too many tensors for ranks: "
                        TP_RANKS_NAME " would be larger than %llu bytes", TP_RANKS_MOST + 0ULL);
-    if (code == TP_OK && (code = tp_commit_remove_file(c->partial, INDEX, c->err)) == TP_OK)
-        code = tp_commit_remove_file(c->partial, MANIFEST, c->err);
+    if (code == TP_OK)
+        code = tp_commit_remove_file(c->dir, c->partial, INDEX, c->err);
+    if (code == TP_OK)
+        code = tp_commit_remove_file(c->dir, c->partial, MANIFEST, c->err);
     return code;
 }

@@ -60,26 +60,38 @@ static enum tp_code open_name(int dir, const char *name, int flags, mode_t mode,
     return code;
 }
 
-/* The directory that holds a name, and what it is called there. */
-static enum tp_code enter(int dir, const char *name, const char *path, int *parent,
-                          const char **base, struct tp_err *err)
-{
-    const char *slash = strrchr(name, '/');
-    *parent = dir;
-    *base = slash ? slash + 1 : name;
-    if (!slash)
-        return TP_OK;
-    char *above = tp_os_join(err, name, (size_t)(slash - name), slash == name ? "/" : "");
-    enum tp_code code = above ? open_name(dir, above, O_PATH | O_DIRECTORY, 0, path, parent, err)
-                              : TP_E_MEMORY;
-    free(above);
-    return code;
-}
-
 static void leave(int dir, int parent)
 {
     if (parent != dir)
         tp_os_close(&parent);
+}
+
+/* Goes from *parent into the folder with which the name begins. */
+static enum tp_code go_down(int dir, const char *name, const char *slash, const char *path,
+                            int *parent, struct tp_err *err)
+{
+    int above = *parent, below = -1;
+    char *at = tp_os_join(err, path, strlen(path) - strlen(slash), "");
+    enum tp_code code = at ? open_name(above, at + strlen(at) - (slash - name),
+                                       O_PATH | O_DIRECTORY, 0, at, &below, err)
+                           : TP_E_MEMORY;
+    free(at);
+    leave(dir, above);
+    *parent = below;
+    return code;
+}
+
+/* The directory that holds a name, and what it is called there. */
+static enum tp_code enter(int dir, const char *name, const char *path, int *parent,
+                          const char **base, struct tp_err *err)
+{
+    enum tp_code code = TP_OK;
+    *parent = dir;
+    *base = name;
+    for (const char *slash; dir != AT_FDCWD && code == TP_OK && (slash = strchr(*base, '/'));
+         *base = slash + 1)
+        code = go_down(dir, *base, slash, path, parent, err);
+    return code;
 }
 
 /* Whose a new file in the directory would be: a file system may give all to one user. */
@@ -114,12 +126,44 @@ enum tp_code tp_below_open_dir(const char *path, int *fd, struct tp_err *err)
 enum tp_code tp_below_mkdir(int dir, const char *name, mode_t mode, const char *path,
                             struct tp_err *err)
 {
-    if (tp_os.mkdirat(dir, name, mode) == 0 || (errno == EEXIST && tp_below_is_dir(path)))
-        return TP_OK;
-    if (errno == EEXIST && tp_os.unlinkat(dir, name, 0) == 0 &&
-        tp_os.mkdirat(dir, name, mode) == 0)
-        return TP_OK;
-    return tp_os_fail(err, errno, path, "cannot make the directory");
+    int parent;
+    const char *base;
+    enum tp_code code = enter(dir, name, path, &parent, &base, err);
+    if (code)
+        return code;
+    int sys = tp_os.mkdirat(parent, base, mode) ? errno : 0;
+    if (sys == EEXIST) {
+        if (tp_os.unlinkat(parent, base, 0) == 0)
+            sys = tp_os.mkdirat(parent, base, mode) ? errno : 0;
+        else
+            sys = errno == EISDIR ? 0 : errno;
+    }
+    leave(dir, parent);
+    return sys ? tp_os_fail(err, sys, path, "cannot make the directory") : TP_OK;
+}
+
+enum tp_code tp_below_list(int dir, const char *path, struct tp_os_list *list, struct tp_err *err)
+{
+    return tp_os_list_at(dir, ".", 0, path, list, err);
+}
+
+enum tp_code tp_below_remove(int dir, const char *name, const char *path, bool *directory,
+                             struct tp_err *err)
+{
+    int parent;
+    const char *base;
+    if (directory)
+        *directory = false;
+    enum tp_code code = enter(dir, name, path, &parent, &base, err);
+    if (code)
+        return code;
+    int sys = tp_os.unlinkat(parent, base, 0) && errno != ENOENT ? errno : 0;
+    leave(dir, parent);
+    if (sys == EISDIR && directory)
+        *directory = true;
+    else if (sys)
+        code = tp_os_fail(err, sys, path, "cannot remove it");
+    return code;
 }
 
 enum tp_code tp_below_open(int dir, const char *name, int flags, const char *path, int *fd,

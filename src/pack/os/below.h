@@ -1,8 +1,9 @@
 /* Files below a directory in which this process writes. Somebody else may have put links there,
  * or the directory itself: nothing is followed, and what is not this user's is refused.
  *
- * Directories are descriptors, or AT_FDCWD; `path` is the whole path, for messages. In a name
- * with slashes the last directory and the file are not followed.
+ * Directories are descriptors; `path` is the whole path, which ends in the name, for messages. In
+ * a name with slashes no folder is followed, and not the file. With AT_FDCWD the name is a path, of
+ * which those above the file are whoever's choice it is, and followed.
  */
 #ifndef TP_PACK_BELOW_H
 #define TP_PACK_BELOW_H
@@ -24,7 +25,8 @@ void tp_rights_meet(struct tp_rights *rights, const struct stat *st);
  * made there and removed again. *fd is -1 on failure. */
 enum tp_code tp_below_open_dir(const char *path, int *fd, struct tp_err *err);
 
-/* Makes the directory NAME unless it is there; anything else of that name is replaced. */
+/* Makes the directory NAME unless it is there; anything else of that name is replaced. The folders
+ * above it are there. */
 enum tp_code tp_below_mkdir(int dir, const char *name, mode_t mode, const char *path,
                             struct tp_err *err);
 
@@ -51,6 +53,14 @@ enum tp_code tp_below_open_own(int dir, const char *name, struct tp_rights right
 /* Whole small file, as tp_os_slurp(). */
 enum tp_code tp_below_slurp(int dir, const char *name, const char *path, uint64_t limit,
                             char **data, size_t *size, struct tp_err *err);
+
+/* Names in the directory that is open. */
+enum tp_code tp_below_list(int dir, const char *path, struct tp_os_list *list, struct tp_err *err);
+
+/* Removes a file or a link; one that is gone is fine. Nothing is done to a directory: *directory
+ * is set, or, where that is NULL, it is an error. */
+enum tp_code tp_below_remove(int dir, const char *name, const char *path, bool *directory,
+                             struct tp_err *err);
 
 /* True for a directory, and no link to one. */
 bool tp_below_is_dir(const char *path);

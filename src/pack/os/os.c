@@ -113,14 +113,13 @@ struct tp_os tp_os = {
     .mkdirat = mkdirat,
     .unlink = unlink,
     .unlinkat = unlinkat,
-    .rmdir = rmdir,
     .fcntl_lock = real_lock,
     .start_thread = real_start_thread,
     .malloc = malloc,
     .calloc = calloc,
     .realloc = realloc,
     .aligned_alloc = aligned_alloc,
-    .opendir = opendir,
+    .fdopendir = fdopendir,
     .readdir = readdir,
     .closedir = closedir,
     .realpath = realpath,
@@ -264,26 +263,35 @@ enum tp_code tp_os_open(const char *path, int flags, mode_t mode, int *fd, struc
     return tp_os_openat(AT_FDCWD, path, flags, mode, path, fd, err);
 }
 
-enum tp_code tp_os_openat(int directory, const char *name, int flags, mode_t mode,
-                          const char *path, int *fd, struct tp_err *err)
+/* The descriptor, or -1 and errno. */
+static int open_name(int directory, const char *name, int flags, mode_t mode)
 {
     bool raised = false;
     for (;;) {
-        *fd = directory == AT_FDCWD ? tp_os.open(name, flags | O_CLOEXEC, mode)
-                                    : tp_os.openat(directory, name, flags | O_CLOEXEC, mode);
-        if (*fd >= 0)
-            return TP_OK;
+        int fd = directory == AT_FDCWD ? tp_os.open(name, flags | O_CLOEXEC, mode)
+                                       : tp_os.openat(directory, name, flags | O_CLOEXEC, mode);
         int sys = errno;
-        if (sys == EINTR)
+        if (fd < 0 && sys == EINTR)
             continue;
-        if (sys == EMFILE && !raised && raise_descriptor_limit()) {
+        if (fd < 0 && sys == EMFILE && !raised && raise_descriptor_limit()) {
             raised = true;
             continue;
         }
-        if (sys == ENOENT && (flags & O_CREAT))
-            tp_err_hint(err, "make the directory above it first, or choose another output");
-        return tp_os_fail(err, sys, path, "cannot open");
+        errno = sys;
+        return fd;
     }
+}
+
+enum tp_code tp_os_openat(int directory, const char *name, int flags, mode_t mode,
+                          const char *path, int *fd, struct tp_err *err)
+{
+    *fd = open_name(directory, name, flags, mode);
+    if (*fd >= 0)
+        return TP_OK;
+    int sys = errno;
+    if (sys == ENOENT && (flags & O_CREAT))
+        tp_err_hint(err, "make the directory above it first, or choose another output");
+    return tp_os_fail(err, sys, path, "cannot open");
 }
 
 enum tp_code tp_os_open_regular(const char *path, int flags, int *fd, struct stat *st,
@@ -478,12 +486,20 @@ static enum tp_code list_entries(DIR *dir, const char *path, struct tp_os_list *
 
 enum tp_code tp_os_list(const char *path, struct tp_os_list *list, struct tp_err *err)
 {
+    return tp_os_list_at(AT_FDCWD, path, 0, path, list, err);
+}
+
+enum tp_code tp_os_list_at(int directory, const char *name, int flags, const char *path,
+                           struct tp_os_list *list, struct tp_err *err)
+{
     *list = (struct tp_os_list){0};
-    DIR *dir = tp_os.opendir(path);
-    if (!dir && errno == EMFILE && raise_descriptor_limit())
-        dir = tp_os.opendir(path);
-    if (!dir)
-        return tp_os_fail(err, errno, path, "cannot open the directory");
+    int fd = open_name(directory, name, O_RDONLY | O_DIRECTORY | flags, 0);
+    DIR *dir = fd < 0 ? NULL : tp_os.fdopendir(fd);
+    if (!dir) {
+        int sys = errno;
+        tp_os_close(&fd);
+        return tp_os_fail(err, sys, path, "cannot open the directory");
+    }
     enum tp_code code = list_entries(dir, path, list, err);
     tp_os.closedir(dir);
     if (code)

@@ -49,14 +49,13 @@ struct tp_os {
     int (*mkdirat)(int directory, const char *name, mode_t mode);
     int (*unlink)(const char *path);
     int (*unlinkat)(int directory, const char *name, int flags);
-    int (*rmdir)(const char *path);
     int (*fcntl_lock)(int fd, struct flock *lock); /* F_OFD_SETLK */
     void *(*malloc)(size_t size);
     void *(*calloc)(size_t count, size_t size);
     void *(*realloc)(void *memory, size_t size);
     void *(*aligned_alloc)(size_t alignment, size_t size);
     int (*start_thread)(pthread_t *thread, void *(*work)(void *), void *arg); /* returns errno */
-    DIR *(*opendir)(const char *path);
+    DIR *(*fdopendir)(int fd);
     struct dirent *(*readdir)(DIR *dir);
     int (*closedir)(DIR *dir);
     char *(*realpath)(const char *path, char *resolved); /* resolved = NULL: fresh memory */
@@ -122,6 +121,10 @@ struct tp_os_list {
     size_t count, capacity;
 };
 enum tp_code tp_os_list(const char *path, struct tp_os_list *list, struct tp_err *err);
+/* The same for the directory NAME in an open one (AT_FDCWD: that of the process), opened with
+ * these flags more; `path` is for messages. */
+enum tp_code tp_os_list_at(int directory, const char *name, int flags, const char *path,
+                           struct tp_os_list *list, struct tp_err *err);
 void tp_os_list_free(struct tp_os_list *list);
 
 /* Fails with TP_E_INPUT (and no hint) if `path`, all links resolved, does not lie inside the

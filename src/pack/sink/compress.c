@@ -74,14 +74,10 @@ enum tp_code tp_compress_shard(const struct tp_file_sink *sink, uint32_t f, cons
     tp_zst_abandon(writer);
     if (from >= 0)
         tp_os.close(from);
-    if (to >= 0 && tp_os.close(to) && code == TP_OK) {
-        tp_err_path(err, path);
-        code = tp_fail_sys(err, errno, "cannot close the output");
-    }
-    if (code == TP_OK && tp_os.unlink(plain)) {
-        tp_err_path(err, plain);
-        code = tp_fail_sys(err, errno, "cannot remove the uncompressed file");
-    }
+    if (to >= 0 && tp_os.close(to) && code == TP_OK)
+        code = tp_os_fail(err, errno, path, "cannot close the output");
+    if (code == TP_OK)
+        code = tp_below_remove(sink->dir, name, plain, NULL, err);
     free(path);
     return code;
 }
