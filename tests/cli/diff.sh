@@ -126,4 +126,62 @@ for item in diff["items"]:
 EOF
 check "--json" "$PYTHON" "$work/look.py" "$work/json1"
 
+# Equal bytes of other meaning, and other bytes of the same.
+cat >"$work/meaning.py" <<'EOF'
+import json
+import os
+import sys
+
+sys.path[:0] = [sys.argv[1] + "/lib", sys.argv[1] + "/bytes"]
+import numpy as np
+import stfile
+from input_cases import common
+
+out, *files = sys.argv[2:]
+rng = np.random.default_rng(1)
+codes, scales = common.random_codes(rng, 16, 256), common.f16_scales(rng, 16, 2)
+zeros = rng.integers(0, 16, (16, 2), dtype=np.uint8)
+name = "model.layers.0.mlp.down_proj"
+
+
+def gptq(folder, lacks=(), zeros=0x77777777, order=None, **more):
+    os.makedirs(f"{out}/{folder}")
+    tensors = common.gptq_file(name, codes, scales, zeros, order)
+    stfile.save(f"{out}/{folder}/model.safetensors",
+                {x: t for x, t in tensors.items() if not x.endswith(lacks or "-")})
+    config = {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False,
+              "sym": False, **more}
+    json.dump({"quantization_config": config}, open(f"{out}/{folder}/config.json", "w"))
+
+
+gptq("v1", zeros=zeros)
+gptq("v2", zeros=zeros, checkpoint_format="gptq_v2")
+gptq("no-zeros", "qzeros", zeros=zeros)
+gptq("eight")
+gptq("act-order", order=rng.permutation(256) // 128)
+gptq("no-order", "g_idx")
+swap = {".w1.weight": ".w3.weight", ".w3.weight": ".w1.weight"}
+stfile.save(out + "/swapped.safetensors",
+            {x[:-10] + swap.get(x[-10:], x[-10:]): t for path in files
+             for x, t in stfile.load(path)[0].items()})
+EOF
+"$PYTHON" "$work/meaning.py" "$TESTS" "$work" "$work/src/"*.safetensors || exit 1
+differs() { says "$1" 1 "1 of 1 tensors differ" "$2" "$3"; }
+differs "the same words, GPTQ's second version" v1 v2
+differs "no zero points here" v1 no-zeros
+differs "no act-order here" no-order act-order
+says "no zero points here, and none there that differ from 8" 0 "no difference" no-zeros eight
+says "the order of the columns there, no order here" 0 "no difference" no-order eight
+for x in v1 v2 act-order; do
+    "$TILEPACK" unpack "$work/$x" -o "$work/$x-plain" --dtype f32 -q || exit 1
+    says "and each against its unpacked form: $x" 0 "no difference" $x $x-plain
+done
+"$TILEPACK" convert "$work/src" -o "$work/gate-up" --to mxfp4-blocked -q || exit 1
+"$TILEPACK" convert "$work/src" -o "$work/up-gate" --to mxfp4-cutlass-moe -q || exit 1
+"$TILEPACK" convert "$work/swapped.safetensors" -o "$work/swapped" --to mxfp4-cutlass-moe \
+    --weights-only -q || exit 1
+says "up before gate is another order of the same" 0 "no difference in 41 tensors" gate-up up-gate
+says "gate and up exchanged, in the order of each" 1 \
+    "model.layers.0.block_sparse_moe.experts.0.w1.weight" gate-up swapped
+
 finish

@@ -9,6 +9,7 @@
 #include "base/num.h"
 #include "kernels/op/distance.h"
 #include "pack/os/os.h"
+#include "pack/plan/origin.h"
 #include "pack/plan/plan_build.h"
 
 #include <stdlib.h>
@@ -40,6 +41,18 @@ struct diff {
     struct tp_err *err;
 };
 
+/* Zero points, act-order and config.json say what the codes mean: without them a weight of
+ * another tool would be decoded as what it is not. */
+static enum tp_code check_sources(struct side *s, struct tp_err *err)
+{
+    struct tp_request request = {0};
+    struct tp_builder builder = {.plan = &s->plain, .request = &request, .err = err};
+    enum tp_code code = tp_plan_check_sources(&builder);
+    if (code)
+        tp_err_path(err, s->in->ckpt->path);
+    return code;
+}
+
 /* ---- pairing packed weights -------------------------------------------------- */
 
 static int by_weight_name(const void *x, const void *y, void *items)
@@ -62,15 +75,47 @@ static enum tp_code packed_by_name(const struct side *s, uint32_t **list, size_t
     return TP_OK;
 }
 
-/* Marks weights that are packed on both sides under one name and of one shape. */
+static bool same_origin(const struct tp_origin *a, const struct tp_origin *b)
+{
+    return strcmp(a->name, b->name) == 0 && a->row == b->row && a->rows == b->rows &&
+           tp_max_u64(a->step, 1) == tp_max_u64(b->step, 1) && a->expert == b->expert &&
+           a->rank == b->rank && memcmp(a->shape, b->shape, a->rank * sizeof *a->shape) == 0;
+}
+
+/* Whether row n of one is row n of the other: some formats store up before gate. */
+static enum tp_code same_rows(const struct diff *d, uint32_t a, uint32_t b, bool *same)
+{
+    struct tp_origin *lists[2] = {NULL, NULL};
+    uint32_t counts[2] = {0, 0};
+    enum tp_code code = tp_weight_origins(&d->a.plain, a, &lists[0], &counts[0], d->err);
+    if (code == TP_OK)
+        code = tp_weight_origins(&d->b.plain, b, &lists[1], &counts[1], d->err);
+    *same = code == TP_OK && counts[0] == counts[1];
+    for (uint32_t i = 0; *same && i < counts[0]; i++)
+        *same = same_origin(&lists[0][i], &lists[1][i]);
+    for (int s = 0; s < 2; s++)
+        tp_origins_free(lists[s], counts[s]);
+    return code;
+}
+
+static void pair_none(struct diff *d)
+{
+    memset(d->a.paired, 0, d->a.in->weights->count * sizeof *d->a.paired);
+    memset(d->b.paired, 0, d->b.in->weights->count * sizeof *d->b.paired);
+}
+
+/* Marks weights that are packed on both sides under one name and of one shape. None, where the
+ * rows of one are others on the other side: a plain tensor may have become several weights, and
+ * is there only if none of them is compared as it is packed. */
 static enum tp_code pair_packed(struct diff *d)
 {
     uint32_t *a = NULL, *b = NULL;
     size_t a_count = 0, b_count = 0, j = 0;
+    bool same = true;
     enum tp_code code = packed_by_name(&d->a, &a, &a_count, d->err);
     if (code == TP_OK)
         code = packed_by_name(&d->b, &b, &b_count, d->err);
-    for (size_t i = 0; i < a_count && code == TP_OK; i++) {
+    for (size_t i = 0; i < a_count && code == TP_OK && same; i++) {
         const struct tp_weight *x = &d->a.in->weights->items[a[i]];
         while (j < b_count && strcmp(d->b.in->weights->items[b[j]].name, x->name) < 0)
             j++;
@@ -79,9 +124,13 @@ static enum tp_code pair_packed(struct diff *d)
         const struct tp_weight *y = &d->b.in->weights->items[b[j]];
         if (strcmp(x->name, y->name) == 0 &&
             memcmp(&x->form->box, &y->form->box, sizeof x->form->box) == 0 &&
-            x->form->rank == y->form->rank)
+            x->form->rank == y->form->rank) {
             d->a.paired[a[i]] = d->b.paired[b[j]] = true;
+            code = same_rows(d, a[i], b[j], &same);
+        }
     }
+    if (!same)
+        pair_none(d);
     free(a);
     free(b);
     return code;
@@ -116,7 +165,6 @@ static enum tp_code list_side(struct diff *d, struct side *s)
     struct tp_request request = {0};
     struct tp_builder builder = {.plan = &s->plain, .request = &request, .err = d->err};
     const struct tp_weights *weights = s->in->weights;
-    s->plain = (struct tp_plan){.ckpt = s->in->ckpt, .weights = weights};
     enum tp_code code = tp_plan_plain_units(&builder, TP_F32, true, s->paired);
     for (uint32_t w = 0; w < weights->count && code == TP_OK; w++)
         if (s->paired[w])
@@ -216,19 +264,20 @@ static enum tp_code compare_vectors(const struct diff *d, const struct tp_tensor
     return code;
 }
 
-/* Packed alike: equal bytes need no decoding. */
+/* Packed alike, all the same tensors with equal bytes: no need to decode them. */
 static enum tp_code equal_operands(const struct diff *d, const struct tp_unit *a,
                                    const struct tp_unit *b, bool *equal)
 {
     const struct tp_weight *x = &d->a.in->weights->items[a->views[0].weight];
     const struct tp_weight *y = &d->b.in->weights->items[b->views[0].weight];
     enum tp_code code = TP_OK;
-    *equal = x->form->format == y->form->format &&
-             memcmp(&x->form->settings, &y->form->settings, sizeof x->form->settings) == 0;
+    *equal = tp_op_same(&x->form->op, &y->form->op);
     for (uint32_t i = 0; *equal && i < x->form->op.outs && code == TP_OK; i++) {
         uint64_t differing, first;
-        if (x->tensor[i] == TP_NO_TENSOR || y->tensor[i] == TP_NO_TENSOR)
+        if (x->tensor[i] == TP_NO_TENSOR || y->tensor[i] == TP_NO_TENSOR) {
+            *equal = x->tensor[i] == y->tensor[i]; /* what is optional says something, too */
             continue;
+        }
         const struct tp_tensor *p = &d->a.in->ckpt->tensors[x->tensor[i]];
         const struct tp_tensor *q = &d->b.in->ckpt->tensors[y->tensor[i]];
         *equal = p->bytes == q->bytes && p->dtype == q->dtype;
@@ -374,11 +423,15 @@ enum tp_code tp_diff(const struct tp_side *a, const struct tp_side *b,
                      const struct tp_diff_options *options, struct tp_diff *diff,
                      struct tp_err *err)
 {
-    struct diff d = {.a.in = a, .b.in = b, .options = options, .out = diff, .err = err};
+    struct diff d = {.a = {.in = a, .plain = {.ckpt = a->ckpt, .weights = a->weights}},
+                     .b = {.in = b, .plain = {.ckpt = b->ckpt, .weights = b->weights}},
+                     .options = options, .out = diff, .err = err};
     *diff = (struct tp_diff){0};
     d.a.paired = tp_os_zalloc(a->weights->count + 1, sizeof *d.a.paired, err);
     d.b.paired = tp_os_zalloc(b->weights->count + 1, sizeof *d.b.paired, err);
-    enum tp_code code = d.a.paired && d.b.paired ? pair_packed(&d) : TP_E_MEMORY;
+    enum tp_code code = d.a.paired && d.b.paired ? check_sources(&d.a, err) : TP_E_MEMORY;
+    if (code == TP_OK && (code = check_sources(&d.b, err)) == TP_OK)
+        code = pair_packed(&d);
     if (code == TP_OK && (code = list_side(&d, &d.a)))
         tp_err_path(err, a->ckpt->path);
     if (code == TP_OK && (code = list_side(&d, &d.b)))

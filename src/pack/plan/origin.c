@@ -168,3 +168,13 @@ enum tp_code tp_unit_origins(const struct tp_plan *plan, const struct tp_unit *u
     }
     return code;
 }
+
+enum tp_code tp_weight_origins(const struct tp_plan *plan, uint32_t w, struct tp_origin **origins,
+                               uint32_t *count, struct tp_err *err)
+{
+    const struct tp_weight_form *form = plan->weights->items[w].form;
+    struct tp_unit_form whole = {.rank = form->rank, .box = form->box, .views_per_expert = 1,
+                                 .view_rows = {form->box.n}};
+    struct tp_unit unit = {.form = &whole, .views = &(struct tp_view){.weight = w, .step = 1}};
+    return tp_unit_origins(plan, &unit, origins, count, err);
+}

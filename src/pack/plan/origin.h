@@ -9,4 +9,9 @@
 enum tp_code tp_unit_origins(const struct tp_plan *plan, const struct tp_unit *unit,
                              struct tp_origin **origins, uint32_t *count, struct tp_err *err);
 
+/* The same of weight `w` of plan->weights, which need be in no unit; plan->ckpt holds its tensors.
+ * Without recorded origins it is S.weight. */
+enum tp_code tp_weight_origins(const struct tp_plan *plan, uint32_t w, struct tp_origin **origins,
+                               uint32_t *count, struct tp_err *err);
+
 #endif

@@ -10,6 +10,7 @@
 #include "pack/os/os.h"
 #include "pack/source/source_check.h"
 #include "pack/source/source_config.h"
+#include "pack/text/json_memory.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -57,6 +58,7 @@ static enum tp_code refuse_unknown(const struct tp_builder *b, const struct tp_t
 enum tp_code tp_plan_check_sources(struct tp_builder *b)
 {
     const struct tp_weights *weights = b->plan->weights;
+    uint64_t mark = tp_json_mark();
     enum tp_code code =
         tp_source_config_check(b->plan->ckpt, weights, b->choices != NULL, b->err);
     for (uint32_t w = 0; w < weights->count && code == TP_OK; w++)
@@ -67,7 +69,7 @@ enum tp_code tp_plan_check_sources(struct tp_builder *b)
         if (looks_packed(tensor))
             code = refuse_unknown(b, tensor);
     }
-    return code;
+    return tp_json_check(mark, code, b->err);
 }
 
 enum tp_code tp_plan_refuse(const struct tp_builder *b, const struct tp_unit *unit,

@@ -79,13 +79,10 @@ static bool origin_fits(const struct tp_weight *weight, const struct tp_origin *
 static enum tp_code add_weight(struct tp_builder *b, struct pieces *pieces, uint32_t w)
 {
     const struct tp_weight *weight = &b->plan->weights->items[w];
-    struct tp_unit_form form = {.rank = weight->form->rank, .box = weight->form->box,
-                                .views_per_expert = 1, .view_rows = {weight->form->box.n}};
-    struct tp_unit whole = {.form = &form, .views = &(struct tp_view){.weight = w, .step = 1}};
     struct tp_origin *origins;
     uint32_t count;
     uint64_t row = 0;
-    enum tp_code code = tp_unit_origins(b->plan, &whole, &origins, &count, b->err);
+    enum tp_code code = tp_weight_origins(b->plan, w, &origins, &count, b->err);
     for (uint32_t i = 0; i < count && code == TP_OK; i++) {
         if (!origin_fits(weight, &origins[i])) {
             tp_err_tensor(b->err, weight->name);
