@@ -136,6 +136,26 @@ def keeps_within(path, work, megabytes, to, jobs):
     check(out[None] == out[megabytes] and out[None], f"{to}: the same bytes in {megabytes} MiB")
 
 
+def crowd(work):
+    """More workers than the memory is enough for: fewer work, most of them on copies."""
+    path = os.path.join(work, "crowd.safetensors")
+    text = json.dumps({
+        "l.weight": {"dtype": "BF16", "shape": [4096, 4096], "data_offsets": [0, 1 << 25]},
+        "kept": {"dtype": "F32", "shape": [1 << 26], "data_offsets": [1 << 25, 9 << 25]}}).encode()
+    with open(path, "wb") as f:
+        f.write(len(text).to_bytes(8, "little") + text)
+        f.truncate(8 + len(text) + (9 << 25))
+    out, ranks = (os.path.join(work, n) for n in ("crowd-out", "crowd-ranks"))
+    to = ("convert", path, "--to", "w4a8-ct", "--include", ".", "-q", "-o")
+    for argv in ((*to, out), ("unpack", out, "-q", "-o", out + "-plain"), (*to, ranks, "--tp", 2),
+                 ("join", ranks, "-q", "-o", out + "-joined")):
+        status, errors, _, peak = measure(*argv, "--max-memory", "32MiB", "--jobs", 64)
+        check(status == 0 and within(peak, 32),
+              f"{argv[0]} with 64 workers in 32 MiB: {peak / 2**20:.0f} MiB {errors}")
+    for name in (out, ranks, out + "-plain", out + "-joined"):
+        shutil.rmtree(name, ignore_errors=True)
+
+
 def one_weight(path, shape, fill_with=None):
     """A file of one BF16 weight, of holes or of these values."""
     size = 2 * shape[0] * shape[1]
@@ -540,6 +560,7 @@ def main():
                          ("nvfp4-blocked", 3)):
             keeps_within(wide, work, 128, to, jobs)
         any_shape(work, long)
+        crowd(work)
         encoders_within(work)
         opened_within(work)
         act_order_once(work)

@@ -2,6 +2,7 @@
 #include "pack/run/budget.h"
 
 #include "base/num.h"
+#include "pack/file/leafhash.h"
 #include "pack/file/zst.h"
 #include "pack/os/os.h"
 #include "pack/run/device.h"
@@ -13,6 +14,8 @@
 #define PROGRAM TP_OS_PROGRAM_BYTES
 #define LEAST (UINT64_C(8) << 20)
 #define ARCHIVES (UINT64_C(64) << 20)
+/* What a worker takes however small its boxes are: for copies, and its stack and heap. */
+#define WORKER (TP_LEAF_BYTES + (UINT64_C(128) << 10))
 
 static uint64_t cache_limit(void)
 {
@@ -37,12 +40,13 @@ static enum tp_code refuse(const struct tp_run_options *run, uint64_t needed, co
                    (unsigned long long)(run->memory >> 20));
 }
 
-/* Lowers run->jobs until their smallest boxes fit into the lanes' memory together. *needed:
+/* Lowers run->jobs until they, and their smallest boxes, fit into the lanes' memory. *needed:
  * what one worker needs for the largest of them, in unit *worst. */
 static enum tp_code fit_jobs(const struct tp_plan *plan, struct tp_run_options *run,
                              uint64_t *needed, const struct tp_unit **worst, struct tp_err *err)
 {
     *needed = 0;
+    run->jobs = (unsigned)tp_min_u64(run->jobs, tp_max_u64(run->memory / WORKER, 1));
     for (size_t u = 0; u < plan->unit_count; u++) {
         const struct tp_unit *unit = &plan->units[u];
         if (u > 0 && tp_same_boxes(plan, unit, unit - 1))

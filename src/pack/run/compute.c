@@ -47,6 +47,11 @@ enum tp_code tp_compute_begin(struct tp_compute *c, uint64_t in_bytes, uint64_t 
     return code ? code : grow(c->out, tp_max_u64(out_bytes, ALIGN), err);
 }
 
+void *tp_compute_bytes(struct tp_compute *c, uint64_t bytes, struct tp_err *err)
+{
+    return room(&c->host_in, bytes, err);
+}
+
 enum tp_code tp_op_total(const struct tp_op *op, struct tp_box3 box, uint64_t *total,
                          struct tp_err *err)
 {

@@ -28,6 +28,10 @@ struct tp_compute {
 enum tp_code tp_compute_begin(struct tp_compute *c, uint64_t in_bytes, uint64_t out_bytes,
                               struct tp_err *err);
 
+/* Memory of the host for what no kernel touches, until the next box; NULL + TP_E_MEMORY. It is that
+ * of boxes, so that a worker needs no more for copies. */
+void *tp_compute_bytes(struct tp_compute *c, uint64_t bytes, struct tp_err *err);
+
 /* The next `bytes` of an arena that begin() made room for. */
 void *tp_arena_take(struct tp_arena *arena, uint64_t bytes);
 

@@ -17,7 +17,7 @@
 void tp_lane_close(struct tp_lane *lane)
 {
     tp_compute_close(&lane->compute);
-    tp_buffer_free(&lane->copy);
+    tp_buffer_free(&lane->piece);
     tp_buffer_free(&lane->cropped);
     tp_buffer_free(&lane->importance);
     tp_buffer_free(&lane->marks);
@@ -444,15 +444,15 @@ static enum tp_code convert_piece(struct tp_lane *lane, const struct tp_unit *un
     const void *values;
     enum tp_code code;
     if ((code = load_values(lane, unit, piece, &values)) ||
-        (code = tp_buffer_room(&lane->copy, bytes, &lane->err)))
+        (code = tp_buffer_room(&lane->piece, bytes, &lane->err)))
         return code;
-    memcpy(lane->copy.data, values, bytes); /* where they are is needed now */
+    memcpy(lane->piece.data, values, bytes); /* where they are is needed now */
     if ((code = tp_op_total(op, wide, &wide_bytes, &lane->err)) ||
         (code = tp_op_total(op, piece->size, &cut_bytes, &lane->err)) ||
         (code = begin(lane, tp_value_bytes(wide, unit->form->dtype), wide_bytes + cut_bytes)))
         return code;
     void *to = tp_arena_take(lane->compute.in, tp_value_bytes(wide, unit->form->dtype));
-    tp_row_widen(unit->form->dtype, lane->copy.data, piece->size.n, piece->size.k, lane->marks.data,
+    tp_row_widen(unit->form->dtype, lane->piece.data, piece->size.n, piece->size.k, lane->marks.data,
                  extra, to);
     whole.in[0] = to;
     if ((code = tp_op_take(op, wide, lane->compute.out, whole.out, &lane->err)) ||
@@ -462,7 +462,7 @@ static enum tp_code convert_piece(struct tp_lane *lane, const struct tp_unit *un
     if ((whole.flags & TP_SAW_NONFINITE) && !lane->options->keep_nonfinite)
         return refuse_nonfinite(lane, unit);
     args->box = piece->size;
-    args->in[0] = lane->copy.data;
+    args->in[0] = lane->piece.data;
     return tp_packed_cut(op, wide, &inside, whole.out, args->out, &lane->err);
 }
 
@@ -539,12 +539,12 @@ enum tp_code tp_lane_stats(struct tp_lane *lane, uint32_t u, const struct tp_gri
 
 /* A packed weight that is copied gets a fresh hash: what is known of it must be so. */
 static enum tp_code check_copied(struct tp_lane *lane, const struct tp_tensor *tensor,
-                                 uint64_t offset, uint64_t size)
+                                 const void *data, uint64_t offset, uint64_t size)
 {
     struct tp_contents *contents = lane->options->contents;
     if (!contents)
         return TP_OK;
-    enum tp_code code = tp_contents_check(contents, tensor->file, lane->copy.data, size,
+    enum tp_code code = tp_contents_check(contents, tensor->file, data, size,
                                           tensor->offset + offset, &lane->err);
     return code ? code : tp_contents_refuse(contents, &lane->err);
 }
@@ -553,13 +553,13 @@ enum tp_code tp_lane_copy(struct tp_lane *lane, uint32_t o, uint64_t offset, uin
 {
     const struct tp_output *output = &lane->plan->outputs[o];
     const struct tp_tensor *tensor = &lane->plan->ckpt->tensors[output->source];
-    enum tp_code code = tp_buffer_room(&lane->copy, size, &lane->err);
+    void *data = tp_compute_bytes(&lane->compute, size, &lane->err);
+    enum tp_code code = data ? TP_OK : TP_E_MEMORY;
     if (code == TP_OK &&
-        (code = tp_checkpoint_read(lane->plan->ckpt, tensor->file, lane->copy.data, size,
+        (code = tp_checkpoint_read(lane->plan->ckpt, tensor->file, data, size,
                                    tensor->offset + offset, &lane->err)) == TP_OK &&
-        (code = check_copied(lane, tensor, offset, size)) == TP_OK)
-        code = lane->sink->write(lane->sink, output->file, o, offset, lane->copy.data, size,
-                                 &lane->err);
+        (code = check_copied(lane, tensor, data, offset, size)) == TP_OK)
+        code = lane->sink->write(lane->sink, output->file, o, offset, data, size, &lane->err);
     if (code)
         tp_err_tensor(&lane->err, output->name);
     return code;

@@ -11,7 +11,7 @@ struct tp_lane {
     struct tp_sink *sink;
     const struct tp_run_options *options;
     struct tp_compute compute;
-    struct tp_buffer copy, cropped, importance, marks;
+    struct tp_buffer piece, cropped, importance, marks;
     struct tp_err err;
 };
 
