@@ -23,13 +23,14 @@ enum { TREE = 25 };
 struct plan_size {
     uint64_t tensors, names; /* bytes of all names */
     unsigned outputs;        /* of a weight, in the format that has the most */
+    unsigned ranks;          /* 1: the whole */
     bool single_file;        /* not in shards */
 };
 
 /* What the plan takes while it is made, and the program: what is known of each tensor, its weight
  * and unit, and of each output; names of tensors and weights; the names and texts of the shard
  * whose header is being made. */
-static uint64_t enough_for(const struct plan_size *size)
+static uint64_t enough_for_whole(const struct plan_size *size)
 {
     uint64_t outputs = size->tensors * size->outputs;
     uint64_t shard = size->single_file ? outputs : tp_min_u64(outputs, 100000);
@@ -38,9 +39,26 @@ static uint64_t enough_for(const struct plan_size *size)
            4 * shard * (size->names / tp_max_u64(size->tensors, 1));
 }
 
+/* Beside the whole there is a plan of each rank, with shapes of its own, one of all their files with
+ * the way to it, and the one that is run (struct tp_ranks). */
+static uint64_t enough_for_ranks(const struct plan_size *size)
+{
+    enum { UNIT = sizeof(struct tp_unit), OUTPUT = sizeof(struct tp_output), SHAPE = 16 };
+    uint64_t outputs = size->tensors * size->outputs;
+    uint64_t rank = size->tensors * (UNIT + sizeof(struct tp_unit *)) +
+                    outputs * (2 * OUTPUT + SHAPE + sizeof(uint32_t));
+    return size->ranks * rank + size->tensors * (UNIT + 2 * sizeof(struct tp_cut)) +
+           outputs * OUTPUT;
+}
+
+static uint64_t enough_for(const struct plan_size *size)
+{
+    return enough_for_whole(size) + (size->ranks > 1 ? enough_for_ranks(size) : 0);
+}
+
 static struct plan_size size_of(const struct tp_options *o, const struct tp_request *request)
 {
-    struct plan_size size = {.outputs = 1,
+    struct plan_size size = {.outputs = 1, .ranks = o->tp,
                              .single_file = o->output && tp_output_file(o->output)};
     for (size_t r = 0; r < request->rule_count; r++) {
         const struct tp_format *format = request->rules[r].format;

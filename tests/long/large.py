@@ -407,6 +407,16 @@ def writes_ranks(work):
           f"{peak / 2**20:.0f} MiB {errors}")
 
 
+def ranks_figure(work):
+    """Ranks count in the figure of the hint, each."""
+    path = many_tensors(os.path.join(work, "ranked.safetensors"), 60_000, 20)
+    more = ("--no-stack", "--tp", "4", "--device", "cpu")
+    figure = refused(path, 64, "convert", "--discard", "--to", "nvfp4-ct", "--include", ".", *more)
+    peak = bounded(path, figure, "nvfp4-ct", *more)
+    check(figure <= 1.7 * peak, f"4 ranks of 60,000 tensors: {figure} MiB is enough, the peak "
+          f"{peak:.0f} MiB")
+
+
 def one_header(work):
     """Of one file the header of what is made is one, too, and counts in the figure of the hint:
     it is enough to see that this one would be larger than a header may be."""
@@ -566,6 +576,7 @@ def main():
         act_order_once(work)
         act_order_figure(work)
         writes_ranks(work)
+        ranks_figure(work)
         names_within(work, long)
         cards_within(work)
         one_header(work)
