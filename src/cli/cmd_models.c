@@ -8,12 +8,21 @@
 #include <stdio.h>
 #include <string.h>
 
-static void add_words(struct tp_text *text, const char *const *words, size_t count)
+static void add_words(struct tp_text *text, const char *const *words, size_t count,
+                      struct tp_err *err)
 {
     for (size_t i = 0; i < count; i++) {
-        tp_text_add_word(text, i ? ", " : "", NULL);
-        tp_text_add_word(text, words[i], NULL);
+        tp_text_add_word(text, i ? ", " : "", err);
+        tp_text_add_word(text, words[i], err);
     }
+}
+
+/* One fact, unless some of its words, or of those before it, found no memory. Frees the text. */
+static void print_text(const char *name, struct tp_text *text, const struct tp_err *err)
+{
+    if (text->data && err->code == TP_OK)
+        tp_print_fact(name, text->data);
+    tp_text_free(text);
 }
 
 static int print_list(void)
@@ -21,31 +30,33 @@ static int print_list(void)
     static const struct tp_column columns[] = {{"name", false, false}, {"what it is", false, true},
                                                {"model_type", false, true}};
     struct tp_table *table = tp_table_new(columns, 3);
+    struct tp_err err = {0};
     size_t count;
     const struct tp_model *models = tp_models(&count);
     for (size_t i = 0; i < count; i++) {
         struct tp_text types = {0};
-        add_words(&types, models[i].type, models[i].types);
+        add_words(&types, models[i].type, models[i].types, &err);
         const char *cells[] = {models[i].name, models[i].title, types.data ? types.data : "(any)"};
         tp_table_row(table, cells);
         tp_text_free(&types);
     }
     int status = tp_table_end(table);
+    if (status == TP_OK && err.code)
+        return tp_report_error(&err);
     if (status == TP_OK)
         printf("\n'tilepack models NAME' shows what is known of one of them.\n");
     return status;
 }
 
-static void print_words(const char *name, const char *const *words, size_t count)
+static void print_words(const char *name, const char *const *words, size_t count,
+                        struct tp_err *err)
 {
     struct tp_text text = {0};
-    add_words(&text, words, count);
-    if (count && text.data)
-        tp_print_fact(name, text.data);
-    tp_text_free(&text);
+    add_words(&text, words, count, err);
+    print_text(name, &text, err);
 }
 
-static void print_keeps(const struct tp_model *model)
+static void print_keeps(const struct tp_model *model, struct tp_err *err)
 {
     for (size_t i = 0; i < model->converts; i++)
         tp_print_fact(i ? "" : "converts", model->convert[i].text);
@@ -53,36 +64,34 @@ static void print_keeps(const struct tp_model *model)
         const struct tp_model_keep *keep = &model->keep[i];
         struct tp_text text = {0};
         for (size_t m = 0; m < keep->modules; m++)
-            tp_text_addf(&text, NULL, "%s%s", m ? ", " : "", keep->module[m].text);
-        tp_text_addf(&text, NULL, ": %s%s", keep->why, keep->linear ? "" : " (no linear layer)");
-        tp_print_fact(i ? "" : "keeps", text.data ? text.data : "");
-        tp_text_free(&text);
+            tp_text_addf(&text, err, "%s%s", m ? ", " : "", keep->module[m].text);
+        tp_text_addf(&text, err, ": %s%s", keep->why, keep->linear ? "" : " (no linear layer)");
+        print_text(i ? "" : "keeps", &text, err);
     }
 }
 
-static void print_stacks(const struct tp_model *model)
+static void print_stacks(const struct tp_model *model, struct tp_err *err)
 {
     static const char *const layouts[] = {"laid out as sizes tell", "[E,N,K]", "[E,K,N]"};
     for (size_t i = 0; i < model->stacks; i++) {
         const struct tp_model_stack *stack = &model->stack[i];
         struct tp_text text = {0};
-        tp_text_addf(&text, NULL, "%s: %s, %s%s", stack->name, stack->gate_up ? "gate and up"
+        tp_text_addf(&text, err, "%s: %s, %s%s", stack->name, stack->gate_up ? "gate and up"
                      : "down", layouts[stack->layout],
                      stack->alternates ? ", rows of gate and up alternate" : "");
         if (stack->engines)
-            tp_text_addf(&text, NULL, "; engines call it %s", stack->engines);
+            tp_text_addf(&text, err, "; engines call it %s", stack->engines);
         if (stack->kept)
-            tp_text_addf(&text, NULL, "; kept: %s", stack->kept);
-        tp_print_fact(i ? "" : "stacks", text.data ? text.data : "");
-        tp_text_free(&text);
+            tp_text_addf(&text, err, "; kept: %s", stack->kept);
+        print_text(i ? "" : "stacks", &text, err);
     }
 }
 
-static void print_fused(const struct tp_model *model)
+static void print_fused(const struct tp_model *model, struct tp_err *err)
 {
     static const char *const parts[] = {"gate and up", "three parts alike", "q, k and v", "heads"};
     for (size_t i = 0; i < model->fuseds; i++)
-        print_words(i ? "" : "fused", model->fused[i].part, model->fused[i].parts);
+        print_words(i ? "" : "fused", model->fused[i].part, model->fused[i].parts, err);
     for (size_t i = 0; i < model->mergeds; i++) {
         char text[400];
         snprintf(text, sizeof text, "%s: %s in one", model->merged[i].module.text,
@@ -91,7 +100,7 @@ static void print_fused(const struct tp_model *model)
     }
 }
 
-static void print_parallel(const struct tp_model *model)
+static void print_parallel(const struct tp_model *model, struct tp_err *err)
 {
     static const char *const cuts[] = {"not cut", "cut along N", "cut along K"};
     static const char *const rows[] = {"", ", gate and up apart", ", q, k and v apart"};
@@ -100,20 +109,19 @@ static void print_parallel(const struct tp_model *model)
         const struct tp_model_parallel *is = &model->parallel[i];
         struct tp_text text = {0};
         for (size_t m = 0; m < is->modules; m++)
-            tp_text_addf(&text, NULL, "%s%s", m ? ", " : "", is->module[m].text);
-        tp_text_addf(&text, NULL, ": %s%s%s%s", cuts[is->cut], rows[is->rows], heads[is->heads],
+            tp_text_addf(&text, err, "%s%s", m ? ", " : "", is->module[m].text);
+        tp_text_addf(&text, err, ": %s%s%s%s", cuts[is->cut], rows[is->rows], heads[is->heads],
                      is->tp ? "" : " (not by --tp)");
-        tp_print_fact(i ? "" : "parallel", text.data ? text.data : "");
-        tp_text_free(&text);
+        print_text(i ? "" : "parallel", &text, err);
     }
     for (size_t i = 0; i < model->label_sets; i++) {
         size_t first = model->labels[i].matrix[TP_EXPERT_GATE] ? TP_EXPERT_GATE : TP_EXPERT_UP;
         print_words(i ? "" : "experts", model->labels[i].matrix + first,
-                    TP_EXPERT_MATRICES - first);
+                    TP_EXPERT_MATRICES - first, err);
     }
 }
 
-static void print_readers(const struct tp_model *model)
+static void print_readers(const struct tp_model *model, struct tp_err *err)
 {
     for (size_t i = 0; i < model->renames; i++) {
         char text[400];
@@ -123,29 +131,31 @@ static void print_readers(const struct tp_model *model)
     for (size_t i = 0; i < model->limits; i++) {
         const struct tp_model_limit *limit = &model->limit[i];
         struct tp_text text = {0};
-        tp_text_addf(&text, NULL, "%s", limit->reader);
+        tp_text_addf(&text, err, "%s", limit->reader);
         for (size_t f = 0; f < limit->formats; f++)
-            tp_text_addf(&text, NULL, "%s%s", f ? ", " : " (", limit->format[f]);
-        tp_text_addf(&text, NULL, "%s: %s", limit->formats ? ")" : "", limit->says);
-        tp_print_fact(i ? "" : "limits", text.data ? text.data : "");
-        tp_text_free(&text);
+            tp_text_addf(&text, err, "%s%s", f ? ", " : " (", limit->format[f]);
+        tp_text_addf(&text, err, "%s: %s", limit->formats ? ")" : "", limit->says);
+        print_text(i ? "" : "limits", &text, err);
     }
 }
 
 static int print_one(const struct tp_model *model)
 {
+    struct tp_err err = {0};
     printf("%s%s%s: %s\n\n", tp_style("1"), model->name, tp_style("0"), model->title);
-    print_words("model_type", model->type, model->types);
-    print_words("architecture", model->architecture, model->architectures);
+    print_words("model_type", model->type, model->types, &err);
+    print_words("architecture", model->architecture, model->architectures, &err);
     for (size_t i = 0; i < model->sources; i++)
         tp_print_fact(i ? "" : "source", model->source[i]);
     tp_print_fact("checked", model->checked);
-    print_words("ran", model->ran, model->rans);
-    print_keeps(model);
-    print_stacks(model);
-    print_fused(model);
-    print_parallel(model);
-    print_readers(model);
+    print_words("ran", model->ran, model->rans, &err);
+    print_keeps(model, &err);
+    print_stacks(model, &err);
+    print_fused(model, &err);
+    print_parallel(model, &err);
+    print_readers(model, &err);
+    if (err.code)
+        return tp_report_error(&err);
     if (strcmp(model->name, TP_MODEL_DEFAULT) != 0)
         printf("\nAll else is as 'tilepack models %s' says.\n", TP_MODEL_DEFAULT);
     return TP_OK;

@@ -545,6 +545,8 @@ int tp_cmd_completions(const struct tp_options *o)
         void (*print)(void);
     } shells[] = {{"bash", print_bash}, {"zsh", print_zsh}, {"fish", print_fish}};
     struct tp_err err = {0};
+    if (tp_formats_check(&err) || tp_models_check(&err)) /* words would be missing */
+        return tp_report_error(&err);
     for (size_t i = 0; i < sizeof shells / sizeof shells[0]; i++)
         if (!strcmp(o->arg.item[0], shells[i].shell)) {
             shells[i].print();

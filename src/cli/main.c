@@ -3,6 +3,7 @@
 #include "cli/cmd.h"
 #include "cli/help.h"
 #include "cli/report.h"
+#include "pack/format/format.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -32,6 +33,8 @@ static int man_options(const struct tp_options *o)
     enum tp_help_which which = TP_HELP_ALL;
     struct tp_err err = {0};
     if (!strcmp(o->arg.item[0], "all-formats")) { /* no command: for tilepack-formats(5) */
+        if (tp_formats_check(&err))
+            return tp_report_error(&err);
         tp_man_formats(stdout);
         return TP_OK;
     }

@@ -161,11 +161,16 @@ static enum tp_code print_object(json_t *object, uint64_t mark)
     return code;
 }
 
+/* In place of an object for which there is no memory one that needs none: whoever prints a list of
+ * objects has one in each place. */
 static int no_memory(void)
 {
+    static const char what[] = "no memory for the JSON result";
     struct tp_err err = {0};
     mode.json = false;
-    tp_fail(&err, TP_E_MEMORY, "no memory for the JSON result");
+    printf("{\n  \"version\": 1,\n  \"error\": {\n    \"code\": %d,\n    \"kind\": \"%s\",\n"
+           "    \"message\": \"%s\"\n  }\n}\n", TP_E_MEMORY, code_name(TP_E_MEMORY), what);
+    tp_fail(&err, TP_E_MEMORY, "%s", what);
     return tp_report_error(&err);
 }
 

@@ -2,10 +2,11 @@
 """out_of_memory.py [--jobs N] [--seconds S] [--report FILE] SHIM WORK [COMMAND ...]
 
 Every allocation of the whole process fails once, whoever makes it: the C library, jansson,
-PCRE2, zstd or the program (tests/tools/malloc_fails.c, preloaded). Each run of each command
-either says "out of memory" and ends with status 6, or does and says exactly what it does with
-enough memory. Nothing else: no other sentence, no JSON without some members, no other bytes. With status 6,
-too, stdout of --json is empty or a whole object, and a page or picture is not there or whole.
+PCRE2, zstd or the program (tests/tools/malloc_fails.c, preloaded), some with all that follow. Each
+run of each command either says "out of memory" and ends with status 6, or does and says exactly
+what it does with enough memory. Nothing else: no other sentence, no JSON without some members, no
+other bytes. With status 6, too, stdout of --json is a whole object, and a page or picture is not
+there or whole.
 
 TILEPACK_TEST_POINTS: how many calls of each command fail in turn, spread evenly (default 30);
 TILEPACK_TEST_LONG: all of them, which takes six processor hours. Then first come each command's
@@ -34,6 +35,7 @@ import tool  # noqa: E402
 LONG = bool(os.environ.get("TILEPACK_TEST_LONG"))
 POINTS = int(os.environ.get("TILEPACK_TEST_POINTS", "30"))
 LAST = 3  # of these that come right before the last call
+ONWARD = 4  # of so many calls one fails with all that follow
 CHUNK = 50  # calls that fail in one piece of work
 EARLY = 200  # calls of a command that may come before the formats are parsed
 WEIGHT = "model.layers.0.self_attn.q_proj"
@@ -44,12 +46,16 @@ COMMANDS = [
     "formats",
     "formats nvfp4-blocked --json",
     "formats --gpu h100 --json",
+    "models",
+    "models llama",
+    "completions bash",
     "plan {src} --to w4a8-cutlass",
     "plan {src} --to nvfp4-ct --json --verbose",
     "plan {src} --recipe {recipe} --json",
     "plan {src} --to mxfp8-ct --include mlp --exclude glob:*.0.* --tp 2",
     "dump {src}",
     "dump {packed} --json",
+    "dump {cut} --json",
     "dump {packed} {weight}",
     "dump {packed} {weight} --at 3,5",
     "dump {packed} {weight} --at 3,5 --json",
@@ -110,8 +116,8 @@ class Command:
         if "{done}" in text and not os.path.isdir(self.done):  # a process has it for itself
             shutil.copytree(os.path.join(work, "done"), self.done)
 
-    def run(self, point=None, count=None):
-        """(exit status, stdout, stderr, what was written)"""
+    def run(self, point=None, count=None, onward=False):
+        """(exit status, stdout, stderr, what was written); `onward`: all calls from there fail"""
         partial = self.out + ".partial"
         for name in (self.out, partial):
             shutil.rmtree(name, ignore_errors=True)
@@ -123,6 +129,8 @@ class Command:
         env = {**os.environ, "LD_PRELOAD": self.shim, "TILEPACK_JOBS": "1"}
         if point:
             env["MALLOC_FAILS_AT"] = str(point)
+        if onward:
+            env["MALLOC_FAILS_ON"] = "1"
         if count:
             env["MALLOC_FAILS_COUNT"] = count
         done = subprocess.run([tool.binary()] + self.argv, env=env, capture_output=True,
@@ -146,9 +154,9 @@ class Command:
 
 
 def whole_json(text):
-    """Whether it is nothing, or a JSON value as a whole."""
+    """Whether it is a JSON value as a whole."""
     try:
-        return not text or json.loads(text) is not None
+        return json.loads(text) is not None
     except ValueError:
         return False
 
@@ -157,7 +165,7 @@ def judge(command, whole, got):
     """None, or what is wrong with it."""
     if got[0] == 6:
         if "--json" in command.argv and not whole_json(got[1]):
-            return f"status 6 and a part of a JSON value, {len(got[1])} bytes: {got[1][-300:]!r}"
+            return f"status 6 and no JSON value as a whole, {len(got[1])} bytes: {got[1][-300:]!r}"
         if any(digest(page) not in (None, right)
                for page, right in zip(command.pages, whole[3][2:])):
             return "status 6 and another page"
@@ -248,13 +256,14 @@ def sweep(unit):
     job, number, stage, points = unit
     command, whole, count = with_enough(*job)
     wrong = []
-    for point in points:
-        try:
-            complaint = judge(command, whole, command.run(point))
-        except subprocess.TimeoutExpired:
-            complaint = "it does not end"
-        if complaint:
-            wrong.append(f"call {point} of {count}: {complaint}")
+    for i, point in enumerate(points):
+        for onward in (False, True) if LONG else (i % ONWARD == 0,):
+            try:
+                complaint = judge(command, whole, command.run(point, onward=onward))
+            except subprocess.TimeoutExpired:
+                complaint = "it does not end"
+            if complaint:
+                wrong.append(f"call {point}{' and on' if onward else ''} of {count}: {complaint}")
     return number, stage, len(points), wrong
 
 

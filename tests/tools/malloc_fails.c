@@ -1,8 +1,9 @@
 /* A library to be preloaded: makes the N-th allocation of the process fail, whoever asks.
  *
- * MALLOC_FAILS_AT=N fails the N-th call. MALLOC_FAILS_COUNT=FILE: how many calls there were is
- * written there. What is allocated before main() does not count: that is the dynamic linker's
- * and, in a program with CUDA, the runtime's, which dies of a failure.
+ * MALLOC_FAILS_AT=N fails the N-th call, and with MALLOC_FAILS_ON all that follow. With
+ * MALLOC_FAILS_COUNT=FILE the number of calls that there were is written there. What is allocated
+ * before main() does not count: that is the dynamic linker's and, in a program with CUDA, the
+ * runtime's, which dies of a failure.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -23,13 +24,14 @@ extern void *__libc_memalign(size_t alignment, size_t size);
 static atomic_ulong calls;
 static unsigned long chosen;
 static const char *count_file;
-static int counting;
+static int counting, on;
 
 static int fails(void)
 {
     if (!counting)
         return 0;
-    if (atomic_fetch_add(&calls, 1) + 1 != chosen)
+    unsigned long call = atomic_fetch_add(&calls, 1) + 1;
+    if (!chosen || call < chosen || (call > chosen && !on))
         return 0;
     errno = ENOMEM;
     return 1;
@@ -56,6 +58,7 @@ int posix_memalign(void **memory, size_t alignment, size_t size)
 __attribute__((constructor)) static void start(void)
 {
     const char *at = getenv("MALLOC_FAILS_AT");
+    on = getenv("MALLOC_FAILS_ON") != NULL;
     chosen = at ? strtoul(at, NULL, 10) : 0;
     count_file = getenv("MALLOC_FAILS_COUNT");
 }
