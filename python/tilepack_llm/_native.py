@@ -7,12 +7,13 @@ call runs, so that threads may quantize several weights at a time.
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 from . import _files
-from .errors import SystemFailure, of_code
+from .errors import SystemFailure, UsageError, of_code
 
 MAX_RANK = 8
 NOT_FOUND = ctypes.c_size_t(-1).value
@@ -20,6 +21,10 @@ _MESSAGE = 4096
 
 Handle = ctypes.c_void_p
 _Shape = ctypes.c_uint64 * MAX_RANK
+
+
+class FileName(ctypes.c_char_p):
+    """A text that need not be UTF-8."""
 
 
 class Part(ctypes.Structure):
@@ -58,7 +63,7 @@ _PLAIN: dict[str, tuple[Any, list[Any]]] = {
     "tensor_dtype": (_text, [_any, _size]),
     "tensor_shape": (_size, [_any, _size, _words]),
     "tensor_bytes": (_word, [_any, _size]),
-    "tensor_file": (_text, [_any, _size, _words]),
+    "tensor_file": (FileName, [_any, _size, _words]),
     "packed": (_size, [_any]),
     "packed_name": (_text, [_any, _size]),
     "packed_format": (_text, [_any, _size]),
@@ -106,9 +111,27 @@ def _function(name: str) -> Any:
     return getattr(library(), f"tilepack_{name}")
 
 
+def file_name(path: str) -> bytes:
+    """A path as the library takes it."""
+    try:
+        return os.fsencode(path)
+    except UnicodeEncodeError as error:
+        raise UsageError(f"no name of a file: {error}", file=ascii(path)) from None
+
+
+def _run(name: str, arguments: tuple[Any, ...]) -> Any:
+    """The function, unless a text would end for it before its end."""
+    for text in arguments:
+        if isinstance(text, bytes) and b"\0" in text:
+            raise UsageError(f"a zero byte in {os.fsdecode(text)!r}")
+    return _function(name)(*arguments)
+
+
 def ask(name: str, *arguments: Any) -> Any:
     """A function that cannot fail; texts are str, or None."""
-    result = _function(name)(*arguments)
+    result = _run(name, arguments)
+    if isinstance(result, FileName):
+        return None if result.value is None else os.fsdecode(result.value)
     return result.decode() if isinstance(result, bytes) else result
 
 
@@ -120,7 +143,7 @@ def _without(message: str, where: dict[str, Any]) -> str:
 def call(name: str, *arguments: Any, **where: Any) -> None:
     """A function that can fail: raises the Error with the library's message."""
     message = ctypes.create_string_buffer(_MESSAGE)
-    status = _function(name)(*arguments, message, _MESSAGE)
+    status = _run(name, (*arguments, message, _MESSAGE))
     if status:
         raise of_code(status, _without(message.value.decode(errors="replace"), where), **where)
 

@@ -35,7 +35,7 @@ class _Opened:
     def __init__(self, path: str) -> None:
         self.handle = _native.Handle()
         self._files: dict[str, npt.NDArray[np.uint8]] = {}
-        _native.call("open", os.fsencode(path), ctypes.byref(self.handle), file=path)
+        _native.call("open", _native.file_name(path), ctypes.byref(self.handle), file=path)
 
     def __del__(self) -> None:
         if self.handle:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, TypedDict, Union
 
 from . import _files
-from .errors import Difference, SystemFailure, of_code, of_report
+from .errors import Difference, SystemFailure, UsageError, of_code, of_report
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -61,6 +61,9 @@ class ConvertOptions(TypedDict, total=False):
     include: Sequence[str]
     exclude: Sequence[str]
     no_stack: bool
+    model_file: Path
+    stacks: str
+    merged: str
     strict: bool
     follow_links: bool
     nonfinite: str
@@ -87,12 +90,14 @@ class UnpackOptions(TypedDict, total=False):
     shard_size: int | str
     force: bool
     jobs: int
+    max_memory: int | str
 
 
 class VerifyOptions(TypedDict, total=False):
     """The options of `tilepack verify`, '-' written as '_'; see tilepack(1)."""
 
     importance: Path
+    strict: bool
     jobs: int
     device: str
 
@@ -188,8 +193,10 @@ def _finish(words: list[str], read: int, write: int, progress: ProgressCallback 
             process = subprocess.Popen(
                 words, stdin=subprocess.DEVNULL, stdout=out, stderr=err, pass_fds=(write,)
             )
-        except OSError as error:
+        except (OSError, ValueError) as error:
             os.close(read)
+            if isinstance(error, ValueError):  # a zero byte, or no characters of a file's name
+                raise UsageError(f"an argument that no program can get: {error}") from None
             raise SystemFailure(f"cannot be run: {error.strerror}", file=words[0]) from None
         finally:
             os.close(write)
@@ -209,8 +216,8 @@ def _finish(words: list[str], read: int, write: int, progress: ProgressCallback 
 
 def _run(command: str, words: list[str], progress: ProgressCallback | None) -> dict[str, Any]:
     """The object that a command prints under --json; raises the error that it reports."""
-    read, write = os.pipe()
     argv = [_files.program(), command, "--json", *words]
+    read, write = os.pipe()
     if progress:
         argv.insert(2, f"--progress-fd={write}")
     status, output, messages = _finish(argv, read, write, progress)

@@ -4,6 +4,7 @@ quantize, and what its exceptions carry. Ends with `N passed, N failed`.
 """
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -53,6 +54,35 @@ def commands(t, work):
     tool.run("unpack", work.at("shell"), "-o", work.at("plain-shell"), "--dtype",
              "bf16", "--quiet")
     t.check(same_files(work.at("plain"), work.at("plain-shell")), "unpack: the program's bytes")
+
+
+def options(t):
+    """All options of the commands, but those that are arguments here or are about printing."""
+    mine = {"output", "against", "dry-run", "json", "quiet", "verbose", "progress", "progress-fd",
+            "color", "help"}
+    for command, known in (("convert", tp.commands.ConvertOptions),
+                           ("unpack", tp.commands.UnpackOptions),
+                           ("verify", tp.commands.VerifyOptions)):
+        text = tool.run("help", command).stdout
+        there = set(re.findall(r"^ *(?:-\w, )?--([a-z-]+)", text, re.M)) - mine
+        here = {name.replace("_", "-") for name in known.__annotations__}
+        t.check(there == here and there, f"{command}: every option {sorted(there ^ here)}")
+
+
+def names_of_files(t, work):
+    """A name need not be UTF-8, and ends nowhere before its end."""
+    odd = work.at(os.fsdecode(b"b\xff"))
+    shutil.copytree(work.at("python"), odd)
+    tensors = tp.open(odd).tensors
+    t.check(all(tensors[name].array.size for name in tensors), "open: a name that is no UTF-8")
+    zero = work.at("src") + "\0x"
+    for function, *more in ((tp.open,), (tp.load,), (tp.plan,), (tp.convert, work.at("x"))):
+        for name in (zero, "\ud800"):
+            error = raised(tp.UsageError, function, name, *more,
+                           **({"to": "w4a8-ct"} if function in (tp.plan, tp.convert) else {}))
+            t.check(error is not None, f"{function.__name__}: {ascii(name)[-8:]} is no name")
+    error = raised(tp.UsageError, tp.quantize, np.ones((128, 256), np.float32), "w4a8-ct\0x")
+    t.check(error and "zero byte" in error.message, "quantize: nor one of a format")
 
 
 def failures(t, work):
@@ -326,6 +356,8 @@ def main():
         subprocess.run([sys.executable, os.path.join(tool.REPO, "samples", "gen_checkpoint.py"),
                         work.at("src"), "--preset", "tiny-mixtral", "--quiet"], check=True)
         commands(t, work)
+        options(t)
+        names_of_files(t, work)
         failures(t, work)
         for fmt in ("w4a8-cutlass", "fp8-deepseek", "mxfp4-blocked"):
             reading(t, work, fmt)

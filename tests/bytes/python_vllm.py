@@ -177,6 +177,7 @@ def refusals(t, work):
             "refused: what is no manifest")
     for key, value in (("box", [1, 2]), ("box", [-1, 2, 3]), ("box", ["1", 2, 3]),
                        ("box", [1, 2, 1 << 64]), ("box", [1, 2, float("inf")]), ("params", ["x"]),
+                       ("params", {"scale": {}}),
                        ("outputs", [{"suffix": "w", "per": ["x", 1]}])):
         t.check("no manifest of tilepack" in
                 changed(lambda m: m["descriptors"]["d0"].update({key: value})),

@@ -35,6 +35,13 @@ def _size(value: Any) -> int:
     return value
 
 
+def _word(value: Any) -> str:
+    """A name or the value of a parameter; TypeError for what is none."""
+    if not isinstance(value, str):
+        raise TypeError(f"{str(value)[:40]!r} is no text")
+    return value
+
+
 def _packed(descriptor: Mapping[str, Any], name: str) -> Packed:
     e, n, k = map(_size, descriptor["box"])
     per = {
@@ -44,7 +51,8 @@ def _packed(descriptor: Mapping[str, Any], name: str) -> Packed:
     }
     stacked = descriptor["rank"] == 3
     gated = stacked and name.endswith(":w13")
-    return Packed(descriptor["format"], dict(descriptor["params"]), (e, n, k), stacked, per, gated)
+    params = {_word(key): _word(value) for key, value in descriptor["params"].items()}
+    return Packed(descriptor["format"], params, (e, n, k), stacked, per, gated)
 
 
 def _check_parts(prefix: str, descriptor: Mapping[str, Any]) -> None:
