@@ -7,13 +7,14 @@
 #include <string.h>
 
 /* Ranges of code points that pass nowhere: Unicode's controls, its bidirectional formatting, and
- * other characters without a shape, of which names could be made that look alike. */
+ * other characters without a shape, of which names could be made that look alike; and those that
+ * are no characters, which XML does not take. */
 static const struct {
     uint32_t first, last;
 } unsafe[] = {
     {0x00, 0x1F},     {0x7F, 0x9F},     {0x61C, 0x61C},   {0x200B, 0x200F},
-    {0x2028, 0x202E}, {0x2060, 0x206F}, {0xFEFF, 0xFEFF}, {0xFFF9, 0xFFFB},
-    {0xE0000, 0xE007F},
+    {0x2028, 0x202E}, {0x2060, 0x206F}, {0xFDD0, 0xFDEF}, {0xFEFF, 0xFEFF},
+    {0xFFF9, 0xFFFB}, {0xFFFE, 0xFFFF}, {0xE0000, 0xE007F},
 };
 
 static bool is_unsafe(uint32_t point)

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from xml.etree import ElementTree
 
 import numpy as np
 
@@ -17,10 +18,10 @@ import stfile  # noqa: E402
 import tool  # noqa: E402
 
 tally = tool.Tally()
-EVIL = "\x7f\x9b31m\x85\u202eabc\u2066\u200f\u2028\u200b\ufeff\U000e0041\u061c"
+EVIL = "\x7f\x9b31m\x85\u202eabc\u2066\u200f\u2028\u200b\ufeff\U000e0041\u061c\ufffe\uffff\ufdd0"
 FINE = "\u00e9\u20ac\U0001f600\u05d0"
 UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f"
-                    "\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]")
+                    "\ufdd0-\ufdef\ufeff\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e007f]")
 NAME = f"l{EVIL}{FINE}.weight"
 
 
@@ -73,6 +74,11 @@ def paths(work, source):
     shown("verify of another's", "verify", folder, named=False)
     shown("unpack", "unpack", at, "-o", at + "plain", "--force", named=False)
     shown("a picture", "dump", at, NAME, "--svg", at + ".svg", named=False)
+    try:
+        problem = ElementTree.parse(at + ".svg") and ""
+    except ElementTree.ParseError as error:
+        problem = str(error)
+    tally.check(not problem, f"a picture is XML: {problem}")
     shown("ranks", "convert", folder, "-o", ranks, *to, "--tp", "2", named=False)
     shown("join", "join", ranks, "-o", ranks + "whole", "--force", named=False)
     shown("a part", "convert", folder, "-o", parts, *to[:2], "--part", "1/1", named=False)
