@@ -70,8 +70,9 @@ static json_t *item_json(const struct tp_diff_item *item)
         return json;
     const struct tp_distance *d = &item->distance;
     json_object_set_new(json, "elements", json_integer((json_int_t)d->differing));
-    json_object_set_new(json, "max_abs", figure(d->max_abs));
-    json_object_set_new(json, "relative", figure(tp_distance_relative(d)));
+    double relative = tp_distance_relative(d);
+    json_object_set_new(json, "max_abs", figure(isnan(relative) ? relative : d->max_abs));
+    json_object_set_new(json, "relative", figure(relative));
     json_object_set_new(json, "sqnr_db", figure(tp_distance_sqnr(d)));
     if (d->differing) {
         uint64_t at[TP_ST_MAX_RANK];
@@ -104,6 +105,7 @@ struct line {
     char *key;
     size_t count;
     double max_abs, relative;
+    bool unknown; /* of one of them there is no figure */
 };
 
 static bool same_text(const char *a, const char *b)
@@ -141,6 +143,7 @@ static bool add_line(struct line *lines, size_t *count, const struct tp_diff_ite
     if (item->numeric) {
         line->max_abs = fmax(line->max_abs, item->distance.max_abs);
         line->relative = fmax(line->relative, tp_distance_relative(&item->distance));
+        line->unknown |= isnan(tp_distance_relative(&item->distance));
     }
     return true;
 }
@@ -159,7 +162,10 @@ static void print_line(struct tp_table *table, const struct line *line)
         strcat(shape, " ");
         strcat(shape, tp_shape_text(other, item->shape_b, item->rank_b));
     }
-    if (item->numeric) {
+    if (item->numeric && line->unknown && !(line->relative > 0)) {
+        strcpy(max_abs, "-");
+        strcpy(relative, "-");
+    } else if (item->numeric) {
         snprintf(max_abs, sizeof max_abs, "%.3g", line->max_abs);
         snprintf(relative, sizeof relative, "%.5f", line->relative);
     }

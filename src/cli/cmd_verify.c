@@ -40,12 +40,13 @@ static json_t *weights_json(const struct tp_verify_report *report)
         const struct tp_unit_result *unit = &report->units[i];
         if (!unit->format) /* restored by unpack: nothing is measured */
             continue;
+        double relative = tp_distance_relative(&unit->distance);
         json_t *json = json_pack(
             "{s:s,s:[I,I,I],s:i,s:s,s:b,s:o,s:o,s:o,s:I}", "name", unit->name, "box",
             (json_int_t)unit->box.e, (json_int_t)unit->box.n, (json_int_t)unit->box.k, "rank",
             unit->rank, "format", unit->format->name, "equal", !unit->differs,
-            "max_abs", tp_json_figure(unit->distance.max_abs), "relative",
-            tp_json_figure(tp_distance_relative(&unit->distance)), "sqnr_db",
+            "max_abs", tp_json_figure(isnan(relative) ? relative : unit->distance.max_abs),
+            "relative", tp_json_figure(relative), "sqnr_db",
             tp_json_figure(tp_distance_sqnr(&unit->distance)), "nonfinite",
             (json_int_t)unit->distance.nonfinite);
         if (unit->search != TP_SEARCH_NONE)
@@ -112,6 +113,7 @@ struct line {
     double max_abs, relative, sqnr;
     double gain, weighted_gain; /* of a search, in dB: the least; NAN without one */
     bool differs;
+    bool unknown; /* of one of them there is no figure */
 };
 
 static bool same_line(const struct line *line, const struct tp_unit_result *unit, const char *key)
@@ -128,6 +130,7 @@ static void add_to(struct line *line, const struct tp_unit_result *unit)
     line->max_abs = fmax(line->max_abs, unit->distance.max_abs);
     line->relative = fmax(line->relative, tp_distance_relative(&unit->distance));
     line->sqnr = fmin(line->sqnr, tp_distance_sqnr(&unit->distance));
+    line->unknown |= isnan(tp_distance_relative(&unit->distance));
     if (unit->search != TP_SEARCH_NONE) /* fmin() of NAN and a number is the number */
         line->gain = fmin(line->gain, tp_search_gain(&unit->distance, &unit->none));
     if (unit->weighted)
@@ -204,15 +207,18 @@ static int print_table(const struct tp_verify_report *report, bool all)
     struct tp_table *table = tp_table_new(columns, width);
     for (size_t i = 0; lines && i < count; i++) {
         const struct line *line = &lines[i];
-        char number[24], shape[80], max_abs[32], relative[32], sqnr[32],
+        bool exact = line->relative == 0 && !line->unknown;
+        char number[24], shape[80], max_abs[32] = "-", relative[32] = "-", sqnr[32] = "-",
              gain[64];
         snprintf(number, sizeof number, "%zu", line->count);
-        snprintf(max_abs, sizeof max_abs, "%.3g", line->max_abs);
-        snprintf(relative, sizeof relative, "%.5f", line->relative);
+        if (exact || line->relative > 0) {
+            snprintf(max_abs, sizeof max_abs, "%.3g", line->max_abs);
+            snprintf(relative, sizeof relative, "%.5f", line->relative);
+        }
         if (isfinite(line->sqnr))
             snprintf(sqnr, sizeof sqnr, "%.2f", line->sqnr);
-        else
-            snprintf(sqnr, sizeof sqnr, "%s", line->sqnr > 0 ? "exact" : "-");
+        else if (exact)
+            snprintf(sqnr, sizeof sqnr, "exact");
         const char *cells[] = {line->count > 1 ? line->key : line->unit->name, number,
                                shape_text(shape, line->unit), line->unit->format->name, max_abs,
                                relative, sqnr, line->differs ? "differ" : "equal",
@@ -223,6 +229,17 @@ static int print_table(const struct tp_verify_report *report, bool all)
         free(lines[i].key);
     free(lines);
     return tp_table_end(table);
+}
+
+/* Figures leave these values out, and may look as if there were none. */
+static void print_nonfinite(const struct tp_verify_report *report)
+{
+    uint64_t count = 0;
+    for (size_t u = 0; u < report->unit_count; u++)
+        count += report->units[u].distance.nonfinite;
+    if (count)
+        printf("%llu values are NaN or infinite, in the source or as stored, and in no figure\n",
+               (unsigned long long)count);
 }
 
 static void print_counts(const struct tp_options *o, const struct tp_verify_report *report,
@@ -260,6 +277,7 @@ static int print_text(const struct tp_options *o, const struct tp_verify_report 
     int status = TP_OK;
     if (report->unit_count && report->units[0].format && !o->quiet) {
         status = print_table(report, o->verbose);
+        print_nonfinite(report);
         printf("\n");
     }
     print_problems(report, o->verbose);

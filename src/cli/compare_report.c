@@ -105,9 +105,11 @@ int tp_compare_print(const struct tp_candidates *all, bool verbose)
 {
     char size[TP_HUMAN], took[TP_HUMAN];
     size_t unmeasured = 0, ranked = 0;
+    uint64_t left_out = 0;
     for (size_t i = 0; i < all->count; i++) {
         unmeasured += all->items[i].sum.weights - all->items[i].sum.measured;
         ranked += all->items[i].rank_count;
+        left_out += nonfinite(&all->items[i]);
     }
     int status = print_formats(all);
     if (status == TP_OK && ranked && (verbose || all->count <= FEW)) {
@@ -123,8 +125,9 @@ int tp_compare_print(const struct tp_candidates *all, bool verbose)
            all->full ? "" : ", of a sample of each (--full measures all values)",
            tp_human_seconds(took, all->seconds));
     if (unmeasured)
-        printf("without a figure: %zu weights that are exact%s\n", unmeasured,
-               all->full ? "" : ", or taken over from a packed source");
+        printf("without a figure: %zu weights that are exact%s%s\n", unmeasured,
+               all->full ? "" : ", or taken over from a packed source",
+               left_out ? ", or hold values that are NaN or infinite" : "");
     print_nonfinite(all);
     return TP_OK;
 }

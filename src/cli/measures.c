@@ -2,6 +2,7 @@
 #include "cli/measures.h"
 
 #include "cli/report.h"
+#include "cli/search_report.h"
 
 /* What --requantize cost, on stderr: stdout is for the result. */
 void tp_measures_warn(const struct tp_measures *m)
@@ -102,9 +103,12 @@ static void print_loss(const struct tp_measures *m, enum tp_loss loss, const cha
                     100 * tp_distance_relative(&m->units[u].distance));
     if (!count)
         return;
-    if (!total.error) /* not even in the sample: nothing to warn of */
+    if (!total.differing) /* not even in the sample: nothing to warn of */
         printf("%s: %zu weight%s, no error (a sample of rows)\n", what, count,
                count == 1 ? "" : "s");
+    else if (!total.error)
+        printf("%s: %zu weight%s, no figure: what differs is NaN or infinite (a sample of rows)\n",
+               what, count, count == 1 ? "" : "s");
     else
         printf("%s: %zu weight%s, root mean square error %.3g %% of the source's values, %.1f dB "
                "(a sample of rows)\n", what, count, count == 1 ? "" : "s",
@@ -123,8 +127,9 @@ static void loss_json(const struct tp_measures *m, enum tp_loss loss, const char
     size_t count;
     struct tp_distance total = total_loss(m, loss, &count);
     if (count)
-        json_object_set_new(json, key, json_pack("{s:I,s:f}", "weights", (json_int_t)count,
-                                                 "relative", tp_distance_relative(&total)));
+        json_object_set_new(json, key, json_pack("{s:I,s:o}", "weights", (json_int_t)count,
+                                                 "relative",
+                                                 tp_json_figure(tp_distance_relative(&total))));
 }
 
 void tp_measures_json(const struct tp_measures *m, json_t *json)

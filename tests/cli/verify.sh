@@ -42,6 +42,42 @@ check "nor do those of --json" cmp "$work/json1" "$work/json3"
 check "--verbose has a line for every weight" test "$(grep -c ' equal$' "$work/table1")" = 12
 says "equal layers are one line" 0 "model.layers.*.self_attn.q_proj" packed --against src
 
+# Values that no figure can have: mxfp4-ct stores the largest as infinite.
+"$PYTHON" - "$TESTS/lib" "$work" <<'EOF' || exit 1
+import sys
+
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+import stfile
+
+for name, most in (("huge", 3.38e38), ("partly", 1)):
+    values = np.full((128, 256), most, np.float32)
+    values[:, :32] = 3.38e38
+    stfile.save(f"{sys.argv[2]}/{name}.safetensors", {"b.weight": stfile.from_f32("F32", values)})
+EOF
+for name in huge partly; do
+    in_work convert $name.safetensors -o $name-out.safetensors --to mxfp4-ct --include . -q || exit 1
+done
+no_figure() { in_work verify $1-out.safetensors --against $1.safetensors | sed -n '2s/  */ /gp;3p'; }
+check "infinite values are not exact" test "$(no_figure huge)" = \
+"b 1 [128,256] mxfp4-ct - - - equal
+32768 values are NaN or infinite, in the source or as stored, and in no figure"
+check "nor where all others are" test "$(no_figure partly)" = \
+"b 1 [128,256] mxfp4-ct - - - equal
+4096 values are NaN or infinite, in the source or as stored, and in no figure"
+figures='{w["max_abs"], w["relative"], w["sqnr_db"]} == {None}'
+in_work verify huge-out.safetensors --against huge.safetensors --json >"$work/none"
+check "null with --json" "$PYTHON" -c "import json, sys
+[w] = json.load(open(sys.argv[1]))['weights']; assert $figures" "$work/none"
+in_work diff huge.safetensors huge-out.safetensors --json >"$work/none"
+check "and of diff" "$PYTHON" -c "import json, sys
+[w] = json.load(open(sys.argv[1]))['items']; assert $figures" "$work/none"
+in_work diff huge.safetensors huge-out.safetensors >"$work/none"
+check "a dash in its table" grep -q "F32  *mxfp4-ct  values  *-  *-$" "$work/none"
+in_work compare huge.safetensors --to mxfp4-ct --include . --full >"$work/none"
+check "and compare does not call them exact" grep -q "exact, or hold values that are NaN or inf" \
+    "$work/none"
+
 # Nor on the device. Where there is no GPU, one that is asked for is missed as convert misses it.
 "$TILEPACK" verify "$work/packed" --against "$work/src" --json --device cpu |
     sed 's/"seconds": *[0-9.e-]*/"seconds": 0/' >"$work/json-cpu"

@@ -207,13 +207,13 @@ void tp_distance_add(struct tp_distance *sum, const struct tp_distance *next, ui
 double tp_distance_relative(const struct tp_distance *d)
 {
     if (d->error == 0)
-        return 0;
+        return d->differing ? NAN : 0;
     return d->value > 0 ? sqrt(d->error / d->value) : INFINITY;
 }
 
 double tp_distance_sqnr(const struct tp_distance *d)
 {
     if (d->error == 0)
-        return INFINITY;
+        return d->differing ? NAN : INFINITY;
     return d->value > 0 ? 10 * log10(d->value / d->error) : -INFINITY;
 }

@@ -52,7 +52,8 @@ void tp_distance_of(enum tp_dtype dtype, const void *a, const float *b, uint64_t
 void tp_distance_add(struct tp_distance *sum, const struct tp_distance *next, uint64_t base);
 
 /* ||b - a|| / ||a|| (0 when nothing differs), and the same as decibels, 10 log10 of
- * the quotient of the squares; infinite when nothing differs. */
+ * the quotient of the squares; infinite when nothing differs. Both are NAN where there is no
+ * figure: pairs differ, and all that do were left out of the sums. */
 double tp_distance_relative(const struct tp_distance *d);
 double tp_distance_sqnr(const struct tp_distance *d);
 
