@@ -63,6 +63,21 @@ def case(work, to, shape, suffix, at, value, text):
     return bad
 
 
+def taken_over(work, good, suffix, at, value, then):
+    """What is no number is refused on its way into another format, too."""
+    bad, out = work.at("bad.safetensors"), work.at("taken.safetensors")
+    change(good, suffix, at, value, bad)
+    convert = ("convert", bad, "-o", out, "--to", then, "--quiet", "--force")
+    done = tool.run(*convert, check=False)
+    said = "one of its scales is nan" if "scale" in suffix else "1 of 32768 values are NaN"
+    tally.check(done.returncode == 3 and said in done.stderr and
+                "--nonfinite keep takes it over as it is" in done.stderr and
+                not os.path.exists(out), f"{suffix} to {then}: {done.returncode} {done.stderr}")
+    done = tool.run(*convert, "--nonfinite", "keep", check=False)
+    tally.check(done.returncode == 0, f"{suffix} to {then}, kept: {done.stderr}")
+    os.remove(out)
+
+
 def main():
     with tool.Workdir() as work:
         case(work, "w4a8-cutlass", (128, 256), "layout", 0, b"\x07", "word 0 is 7")
@@ -84,6 +99,16 @@ def main():
         done = tool.run("convert", work.at("one.safetensors"), "-o", work.at("1.safetensors"),
                         "--to", "mxfp4-trtllm", "--quiet", check=False)
         tally.check(done.returncode == 0, f"mxfp4-trtllm: a scale of 1: {done.stderr}")
+        case(work, "w4a8-cutlass", (128, 256), "group_scale", 0, b"\x7f" * 8, "NaN")
+        for to, suffix in (("mxfp8-ct", "weight"), ("fp8-deepseek", "weight")):
+            case(work, to, (128, 256), suffix, 5, b"\xff", "a code is NaN")
+        for to, suffix, at, value, then in (
+                ("fp8-deepseek", "weight", 5, b"\x7f", "fp8-marlin"),
+                ("fp8-deepseek", "weight", 100, b"\xff", "fp8-trtllm"),
+                ("mxfp8-ct", "weight", -1, b"\x7f", "mxfp8-marlin"),
+                ("w4a8-cutlass", "chan_scale", 0, b"\0\0\xc0\x7f", "w4a8-ct"),
+                ("w4a8-cutlass", "group_scale", 0, b"\x7f" * 8, "w4a16-ct")):
+            taken_over(work, packed(work, to, (128, 256)), suffix, at, value, then)
         bad = case(work, "fp8-deepseek", (128, 256), "scale_inv", 0, b"\x00\x00\xc0\x7f",
                    "scale")
         done = tool.run("convert", bad, "-o", work.at("kept.safetensors"), "--to", "fp8-deepseek",

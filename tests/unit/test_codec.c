@@ -373,6 +373,19 @@ static void test_stats(void **state)
     assert_true(stats.amax == 0.0f && stats.nonfinite == 0);
 }
 
+/* Each byte at each place of two strides and what is left. */
+static void nan_codes_are_found(void **state)
+{
+    (void)state;
+    for (size_t at = 0; at < 133; at++)
+        for (unsigned code = 0; code < 256; code++) {
+            uint8_t codes[133] = {0};
+            codes[at] = (uint8_t)code;
+            assert_int_equal(tp_e4m3_any_nan(codes, sizeof codes), (code & 127) == 127);
+            assert_false(tp_e4m3_any_nan(codes, at));
+        }
+}
+
 /* Five exponent bits: every scale byte, lifted as far as e4m3 has room, is the number that it
  * stands for, or 0 where that is too small; what is no scale is NaN. */
 static void e5m3_holds_lifted_scales(void **state)
@@ -406,6 +419,7 @@ int main(void)
         cmocka_unit_test(test_sizes),        cmocka_unit_test(test_repack_possible),
         cmocka_unit_test(e5m3_holds_lifted_scales),
         cmocka_unit_test(test_stats),
+        cmocka_unit_test(nan_codes_are_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

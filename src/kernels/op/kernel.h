@@ -350,4 +350,7 @@ struct tp_value_stats {
 void tp_value_stats(enum tp_dtype dtype, const void *values, uint64_t count,
                     struct tp_value_stats *stats);
 
+/* Whether one of so many e4m3 bytes is NaN: 0x7F or 0xFF. */
+bool tp_e4m3_any_nan(const uint8_t *codes, uint64_t count);
+
 #endif

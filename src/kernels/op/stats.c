@@ -75,3 +75,17 @@ void tp_value_stats(enum tp_dtype dtype, const void *values, uint64_t count,
                   : dtype == TP_BF16 ? tp_bf16_to_f32((uint16_t)amax)
                                      : tp_f16_to_f32((uint16_t)amax);
 }
+
+bool tp_e4m3_any_nan(const uint8_t *codes, uint64_t count)
+{
+    uint8_t side[SIDE] = {0}, any = 0;
+    uint64_t i = 0;
+    for (; i + SIDE <= count; i += SIDE)
+        for (int j = 0; j < SIDE; j++) /* NaN alone carries into the highest bit */
+            side[j] |= (uint8_t)((codes[i + (uint64_t)j] & 0x7F) + 1);
+    for (int j = 0; j < SIDE; j++)
+        any |= side[j];
+    for (; i < count; i++)
+        any |= (uint8_t)((codes[i] & 0x7F) + 1);
+    return any >> 7;
+}

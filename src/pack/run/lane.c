@@ -47,6 +47,16 @@ static enum tp_code source_of(struct tp_lane *lane, const struct tp_unit *unit,
     return code;
 }
 
+/* What is wanted, counted from the begin of what is read. */
+static struct tp_box part_of(const struct source_box *source)
+{
+    struct tp_box part = source->want;
+    part.e = 0;
+    part.n -= source->cover.n;
+    part.k -= source->cover.k;
+    return part;
+}
+
 static bool is_plain(const struct tp_lane *lane, const struct tp_unit *unit)
 {
     return !lane->plan->weights->items[unit->views[0].weight].form->format;
@@ -226,8 +236,12 @@ static enum tp_code refuse_nonfinite(struct tp_lane *lane, const struct tp_unit 
         return tp_fail(&lane->err, TP_E_INPUT, "some of its finite values are 1.75 * 2^127 or "
                        "more, for which scale=ct has no scale");
     }
-    tp_err_hint(&lane->err, "--nonfinite keep converts it as the format's library would; "
-                            "--exclude leaves it as it is");
+    tp_err_hint(&lane->err, unit->form->kind == TP_UNIT_REPACK
+                                ? "--nonfinite keep takes it over as it is"
+                            : weight->form->format
+                                ? "--nonfinite keep converts it as the format's library would"
+                                : "--nonfinite keep converts it as the format's library would; "
+                                  "--exclude leaves it as it is");
     return tp_fail(&lane->err, TP_E_INPUT,
                    "%llu of %llu values are NaN or infinite, the first at e=%llu n=%llu k=%llu, "
                    "from row %llu of '%.300s'",
@@ -251,6 +265,20 @@ static enum tp_code check_scales(struct tp_lane *lane, const struct source_box *
     return code ? blame_source(lane, source, code) : TP_OK;
 }
 
+/* What is taken over is met by no encode, which would tell of its codes. */
+static enum tp_code check_taken(struct tp_lane *lane, const struct tp_unit *unit,
+                                const struct source_box *source, const struct tp_op *op,
+                                const struct tp_args *args)
+{
+    struct tp_box part = part_of(source);
+    bool finite = true;
+    enum tp_code code = check_scales(lane, source, op, &unit->form->op, args);
+    if (code == TP_OK && !lane->options->keep_nonfinite)
+        code = tp_source_codes_finite(op, source->cover.size, &part, args->in, &finite,
+                                      &lane->err);
+    return code || finite ? code : refuse_nonfinite(lane, unit);
+}
+
 /* Packed source, nothing to cut: from packed to packed in one call, so that on a
  * GPU the values never leave it. */
 static enum tp_code convert_packed(struct tp_lane *lane, const struct tp_unit *unit,
@@ -265,8 +293,7 @@ static enum tp_code convert_packed(struct tp_lane *lane, const struct tp_unit *u
         (code = tp_op_take(&unit->form->op, args->box, lane->compute.out, args->out, &lane->err)))
         return code;
     if (unit->form->kind == TP_UNIT_REPACK &&
-        (code = check_scales(lane, source, &source->weight->form->op, &unit->form->op,
-                             args)))
+        (code = check_taken(lane, unit, source, &source->weight->form->op, args)))
         return code;
     if (unit->form->kind == TP_UNIT_REPACK)
         return tp_compute_repack(&lane->compute, &source->weight->form->op, &unit->form->op, args,
@@ -294,14 +321,11 @@ static enum tp_code move_packed(struct tp_lane *lane, const struct source_box *s
 static enum tp_code convert_cut(struct tp_lane *lane, const struct tp_unit *unit,
                                 const struct source_box *source, struct tp_args *args)
 {
-    struct tp_box inside = source->want;
+    struct tp_box inside = part_of(source);
     struct tp_args whole = *args;
     uint64_t in_bytes, out_bytes, cut_bytes;
     enum tp_code code;
     whole.box = source->cover.size;
-    inside.e = 0;
-    inside.n -= source->cover.n;
-    inside.k -= source->cover.k;
     if ((code = tp_op_total(&source->weight->form->op, whole.box, &in_bytes, &lane->err)) ||
         (code = tp_op_total(&unit->form->op, whole.box, &out_bytes, &lane->err)) ||
         (code = tp_op_total(&unit->form->op, args->box, &cut_bytes, &lane->err)) ||
@@ -309,7 +333,7 @@ static enum tp_code convert_cut(struct tp_lane *lane, const struct tp_unit *unit
         (code = read_source(lane, source, &whole)) ||
         (code = tp_op_take(&unit->form->op, whole.box, lane->compute.out, whole.out, &lane->err)) ||
         (code = tp_op_take(&unit->form->op, args->box, lane->compute.out, args->out, &lane->err)) ||
-        (code = check_scales(lane, source, &source->weight->form->op, &unit->form->op, &whole)) ||
+        (code = check_taken(lane, unit, source, &source->weight->form->op, &whole)) ||
         (code = tp_compute_repack(&lane->compute, &source->weight->form->op, &unit->form->op,
                                   &whole, &lane->err)))
         return code;
@@ -346,7 +370,7 @@ static enum tp_code convert_values(struct tp_lane *lane, const struct tp_unit *u
 static enum tp_code convert_gathered(struct tp_lane *lane, const struct tp_unit *unit,
                                      const struct tp_box *box, struct tp_args *args)
 {
-    struct source_box source = {.cover = {.size = box->size},
+    struct source_box source = {.want = {.size = box->size}, .cover = {.size = box->size},
         .weight = &lane->plan->weights->items[unit->views[0].weight]};
     struct tp_dense_op dense;
     uint64_t out_bytes;
@@ -358,7 +382,7 @@ static enum tp_code convert_gathered(struct tp_lane *lane, const struct tp_unit 
     if (unit->form->kind != TP_UNIT_REPACK)
         return tp_compute_requantize(&lane->compute, &dense.op, &unit->form->op, unit->form->dtype,
                                      args, &lane->err);
-    if ((code = check_scales(lane, &source, &dense.op, &unit->form->op, args)))
+    if ((code = check_taken(lane, unit, &source, &dense.op, args)))
         return code;
     return tp_compute_repack(&lane->compute, &dense.op, &unit->form->op, args, &lane->err);
 }

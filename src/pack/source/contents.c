@@ -26,11 +26,18 @@ static bool is_group8(const struct tp_content *c)
     return c->weight->form->op.out[c->out].role == TP_ROLE_GROUP8;
 }
 
-/* Whether elements are scales, or multiples of them. */
-static bool is_scale(const struct tp_op *op, const struct tp_op_out *out)
+/* Codes of FP8 and MXFP8, of which two are NaN. */
+static bool is_e4m3_code(const struct tp_op_out *out)
+{
+    return out->role == TP_ROLE_CODES && out->element == TP_ELEM_E4M3 && !out->word_bits;
+}
+
+/* Whether elements are scales, or multiples of them, or other numbers that may be none. */
+static bool is_number(const struct tp_op *op, const struct tp_op_out *out)
 {
     return out->role == TP_ROLE_SCALE || out->role == TP_ROLE_CHANNEL ||
-           (out->role == TP_ROLE_ZERO && tp_op_zero_is_product(op));
+           (out->role == TP_ROLE_ZERO && tp_op_zero_is_product(op)) ||
+           out->role == TP_ROLE_GROUP8 || is_e4m3_code(out);
 }
 
 static int by_offset(const void *a, const void *b, void *tensors)
@@ -53,7 +60,7 @@ static enum tp_code prepare(const struct tp_weight *weight, uint32_t i, bool fin
     if (!out->layout || weight->tensor[i] == TP_NO_TENSOR)
         return TP_OK;
     *c = (struct tp_content){.tensor = weight->tensor[i], .weight = weight, .out = i,
-                             .finite = finite && is_scale(&weight->form->op, out)};
+                             .finite = finite && is_number(&weight->form->op, out)};
     enum tp_code code = tp_op_whole_layout(&weight->form->op, i, weight->form->box, &c->layout,
                                             err);
     uint64_t rows = tp_op_stretch_rows(&weight->form->op, weight->form->box.n);
@@ -192,14 +199,17 @@ static void check_elements(const struct tp_contents *contents, const struct tp_c
 {
     const struct tp_op_out *out = &c->weight->form->op.out[c->out];
     unsigned bits = tp_element_bits(out->element);
+    bool suspect = c->finite && !is_group8(c) &&
+                   (!is_e4m3_code(out) || tp_e4m3_any_nan(data, count));
     struct walk walk;
     if (is_group8(c))
         for (uint64_t i = 0; i < count; i++) { /* the last of the multiples is -1 times it */
             uint8_t scale = data[8 * i + 7] ^ 0x80;
-            if (memcmp(data + 8 * i, &contents->group8[scale], 8) != 0)
+            if (memcmp(data + 8 * i, &contents->group8[scale], 8) != 0 ||
+                (c->finite && tp_e4m3_any_nan(&scale, 1)))
                 note(found, first + i);
         }
-    for (uint64_t i = 0; c->finite && i < count; i++)
+    for (uint64_t i = 0; suspect && i < count; i++)
         if (!tp_source_scale_finite(out->element, data + i * (bits / 8)))
             note(found, first + i);
     if (!has_padding(c))
@@ -288,12 +298,15 @@ enum tp_code tp_contents_refuse(struct tp_contents *contents, struct tp_err *err
     unsigned bits = tp_element_bits(c->weight->form->op.out[c->out].element);
     tp_err_path(err, contents->ckpt->files[tensor->file].path);
     tp_err_tensor(err, tensor->name);
-    tp_err_hint(err, c->finite ? "--nonfinite keep copies it as it is, if it is a scale that is no "
-                                 "number; 'tilepack verify' looks at the whole file"
+    bool code = is_e4m3_code(&c->weight->form->op.out[c->out]);
+    tp_err_hint(err, c->finite ? "--nonfinite keep copies it as it is, if it is no number; "
+                                 "'tilepack verify' looks at the whole file"
                                : "'tilepack verify' looks at the whole file; convert it again from "
                                  "its source");
     return tp_fail(err, TP_E_INPUT, "%s (at byte %llu of the tensor): it is not copied",
-                   is_group8(c) ? "scales are not the eight multiples of one number"
+                   is_group8(c) ? "scales are not the eight multiples of one number, or NaN"
+                   : c->finite && code
+                       ? "a code is NaN, or padding does not hold the fill value"
                    : c->finite  ? "a scale is NaN or infinite, or padding does not hold the fill "
                                   "value"
                                 : "padding does not hold the fill value",

@@ -1,6 +1,6 @@
 /* Contents that are known without a source: padding, the eight multiples of a W4A8 group
- * scale, that scales are numbers. Checked on bytes that pass by, in any order, by any thread;
- * layout words are read.
+ * scale, that scales and FP8 codes are numbers. Checked on bytes that pass by, in any order,
+ * by any thread; layout words are read.
  */
 #ifndef TP_PACK_CONTENTS_H
 #define TP_PACK_CONTENTS_H
@@ -15,7 +15,7 @@ struct tp_content { /* one tensor that is checked */
     uint32_t out;
     struct tp_layout layout;
     uint64_t n, k;       /* stored elements that are no padding, along n and k */
-    bool finite;         /* its elements are scales, which must be finite */
+    bool finite;         /* its elements are numbers, which must be finite */
     uint64_t bad;        /* elements that are wrong */
     uint64_t first;      /* the lowest of them, valid when bad > 0 */
 };
@@ -29,7 +29,7 @@ struct tp_contents {
     const struct tp_content *wrong; /* the first one found, or NULL */
 };
 
-/* Finds the tensors of `weights` that have something to check; `finite`: scales, too. */
+/* Finds the tensors of `weights` that have something to check; `finite`: scales and codes, too. */
 enum tp_code tp_contents_open(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
                               bool finite, struct tp_contents *contents, struct tp_err *err);
 void tp_contents_close(struct tp_contents *contents); /* legal on {0} */

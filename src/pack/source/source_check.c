@@ -353,21 +353,24 @@ bool tp_source_scale_finite(enum tp_element element, const uint8_t *at)
     return !bad_scale(element, at, &value) || isfinite(value);
 }
 
-enum tp_code tp_source_scales_check(const struct tp_op *op, bool negative, struct tp_box3 box,
-                                    const void *const data[], struct tp_err *err)
+/* The scales of one role. */
+static enum tp_code role_check(const struct tp_op *op, enum tp_role role, bool negative,
+                               struct tp_box3 box, const void *const data[], struct tp_err *err)
 {
-    int s = tp_op_find(op, TP_ROLE_SCALE);
+    int s = tp_op_find(op, role);
     uint64_t bytes;
     if (s < 0 || !data[s])
         return TP_OK;
     enum tp_code code = tp_op_bytes(op, (uint32_t)s, box, &bytes, err);
     if (code)
         return code;
-    unsigned width = tp_element_bits(op->out[s].element) / 8;
+    bool eight = op->out[s].element == TP_ELEM_E4M3X8; /* multiples of one number */
+    enum tp_element element = eight ? TP_ELEM_E4M3 : op->out[s].element;
+    unsigned width = tp_element_bits(element) / 8;
     const uint8_t *at = data[s];
     for (uint64_t i = 0; i < bytes; i += width) {
         float value;
-        if (!bad_scale(op->out[s].element, at + i, &value) || (negative && isfinite(value)))
+        if (!bad_scale(element, at + i, &value) || (negative && isfinite(value)))
             continue;
         tp_err_hint(err, "--nonfinite keep takes it over as it is; --exclude leaves the weight "
                          "out");
@@ -375,6 +378,15 @@ enum tp_code tp_source_scales_check(const struct tp_op *op, bool negative, struc
                        "are no scales", (double)value);
     }
     return TP_OK;
+}
+
+enum tp_code tp_source_scales_check(const struct tp_op *op, bool negative, struct tp_box3 box,
+                                    const void *const data[], struct tp_err *err)
+{
+    enum tp_code code = role_check(op, TP_ROLE_SCALE, negative, box, data, err);
+    if (code == TP_OK) /* their multiples have either sign */
+        code = role_check(op, TP_ROLE_GROUP8, true, box, data, err);
+    return code ? code : role_check(op, TP_ROLE_CHANNEL, true, box, data, err);
 }
 
 /* Why a scale cannot be stored in output `i` of `to`, or NULL; what to do instead in *hint. */
@@ -534,4 +546,43 @@ enum tp_code tp_source_codes_check(const struct tp_op *op, struct tp_box3 box,
                            "not int4 ones stored as bytes", codes[i]);
         }
     return TP_OK;
+}
+
+/* Element by element: the slow way, for a box that has a NaN somewhere. */
+static bool part_is_finite(const struct tp_op *op, struct tp_args *args, const struct tp_box *part,
+                           const void *const data[], void *scratch)
+{
+    struct tp_plane codes = tp_plane_open(op, TP_ROLE_CODES, args,
+                                          (void *const *)(uintptr_t)data, &scratch);
+    for (uint64_t e = 0; e < part->size.e && !(args->flags & TP_FAILED); e++) {
+        tp_plane_enter(&codes, part->e + e);
+        for (uint64_t n = part->n; n < part->n + part->size.n; n++)
+            for (uint64_t k = part->k; k < part->k + part->size.k; k++) {
+                uint8_t code = tp_load_code(&codes, tp_plane_at(&codes, n, k));
+                if (tp_e4m3_any_nan(&code, 1))
+                    return false;
+            }
+    }
+    return true;
+}
+
+enum tp_code tp_source_codes_finite(const struct tp_op *op, struct tp_box3 box,
+                                    const struct tp_box *part, const void *const data[],
+                                    bool *finite, struct tp_err *err)
+{
+    uint32_t c = (uint32_t)tp_op_find(op, TP_ROLE_CODES);
+    struct tp_args args = {.box = box};
+    uint64_t bytes;
+    *finite = true;
+    if (op->out[c].element != TP_ELEM_E4M3)
+        return TP_OK;
+    enum tp_code code = tp_op_bytes(op, c, box, &bytes, err);
+    if (code || (!op->out[c].word_bits && !tp_e4m3_any_nan(data[c], bytes)))
+        return code;
+    void *scratch = tp_os_alloc(tp_encode_scratch(op, box), err);
+    if (!scratch)
+        return TP_E_MEMORY;
+    *finite = part_is_finite(op, &args, part, data, scratch);
+    free(scratch);
+    return tp_args_check(&args, err);
 }

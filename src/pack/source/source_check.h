@@ -17,7 +17,7 @@
 enum tp_code tp_source_check(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
                              size_t w, struct tp_err *err);
 
-/* Checks scales of a box that was read as input of a take-over: NaN, infinite or
+/* Checks all scales of a box that was read as input of a take-over: NaN, infinite or
  * negative ones are TP_E_INPUT, but `negative` allows finite ones below zero. `data`: as
  * tp_args.in of the repack. */
 enum tp_code tp_source_scales_check(const struct tp_op *op, bool negative, struct tp_box3 box,
@@ -41,6 +41,12 @@ enum tp_code tp_source_zeros_fit(const struct tp_op *op, const struct tp_op *to,
 /* Checks that every byte of int8-stored int4 codes is -8..7; same arguments. */
 enum tp_code tp_source_codes_check(const struct tp_op *op, struct tp_box3 box,
                                    const void *const data[], struct tp_err *err);
+
+/* Whether no code of `part` of such a box, counted from its begin, is NaN, as FP8's and MXFP8's may
+ * be. What padding holds does not count. Fails when memory is short. */
+enum tp_code tp_source_codes_finite(const struct tp_op *op, struct tp_box3 box,
+                                    const struct tp_box *part, const void *const data[],
+                                    bool *finite, struct tp_err *err);
 
 /* Checks that act-order names only groups that there are, as the decoder follows it
  * without looking: an entry that is no group is TP_E_INPUT. Same arguments; the data
