@@ -1,4 +1,5 @@
 """Searches that mean nothing, and files of importance that are damaged or of another model."""
+import json
 import struct
 
 import numpy as np
@@ -73,6 +74,9 @@ file_case("importance-empty", b"")
 file_case("importance-text", b"this is no such file at all\n" * 4)
 file_case("importance-of-no-weight", dat(entry(DOWN, GOOD), entry(b"blk.7.ffn_down.weight", GOOD)))
 file_case("importance-too-short", dat(entry(DOWN, np.ones(128))))
+for case_name, sizes in (("importance-transposed", (256, 1)), ("importance-folded", (2, 128))):
+    header = json.dumps({NAME: {"dtype": "F32", "shape": sizes, "data_offsets": [0, 1024]}}).encode()
+    file_case(case_name, struct.pack("<Q", len(header)) + header + np.ones(256, "<f4").tobytes())
 file_case("importance-too-long", dat(entry(DOWN, np.ones(512))))
 file_case("importance-nan", dat(entry(DOWN, np.where(np.arange(256) == 9, np.nan, 1))))
 file_case("importance-infinite", dat(entry(DOWN, np.where(np.arange(256) == 9, np.inf, 1))))

@@ -120,15 +120,20 @@ enum tp_code tp_importance_find(const struct tp_importance_file *file, const cha
     if (entry < 0)
         return TP_OK;
     uint64_t count = file->entries[entry].count, row = expert;
+    uint64_t columns = file->entries[entry].columns;
     bool one_weight = experts == 1 && name.expert >= 0; /* of the experts that an entry stacks */
     if (one_weight)
         row = (uint64_t)name.expert;
     *ref = (struct tp_importance_ref){(uint32_t)entry, count == k ? 0 : row};
-    if (count == k || (count % k == 0 && (one_weight ? row < count / k : count / k == experts)))
+    bool other = columns && columns != k; /* the same count in another shape means others */
+    if (!other && (count == k || (count % k == 0 && (one_weight ? row < count / k : count / k == experts))))
         return TP_OK;
     tp_err_path(err, file->path);
     tp_err_tensor(err, file->entries[entry].name);
     tp_err_hint(err, "make the file of importance with this model");
+    if (other)
+        return tp_fail(err, TP_E_INPUT, "its rows are %llu long, and %.200s has %llu "
+                       "columns", (unsigned long long)columns, weight, (unsigned long long)k);
     return tp_fail(err, TP_E_INPUT, "it has %llu numbers, which do not fit the %llu columns of "
                    "%.200s%s", (unsigned long long)count, (unsigned long long)k, weight,
                    experts > 1 || one_weight ? " and its experts" : "");

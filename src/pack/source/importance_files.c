@@ -21,6 +21,8 @@ static enum tp_code add_tensor(struct tp_importance_file *file, const struct tp_
     struct tp_importance_entry entry = {.offset = header->data_start + tensor->begin,
                                         .count = (tensor->end - tensor->begin) / sizeof(float),
                                         .divisor = 1};
+    if (tensor->rank == 1 || tensor->rank == 2)
+        entry.columns = tensor->shape[tensor->rank - 1];
     if (tensor->dtype == TP_F32 && (tensor->rank == 1 || tensor->rank == 2))
         return tp_importance_add(file, tensor->name, strlen(tensor->name), &entry, err);
     tp_err_tensor(err, tensor->name);
@@ -250,7 +252,7 @@ static size_t stem_of(const char *name, const char *end)
 static enum tp_code add_sums(struct tp_importance_file *file, const struct gguf_tensor *tensor,
                              size_t stem, uint64_t data, struct tp_err *err)
 {
-    struct tp_importance_entry entry = {.divisor = 1};
+    struct tp_importance_entry entry = {.columns = tensor->columns, .divisor = 1};
     if (!tp_mul_u64(&entry.count, tensor->columns, tensor->rows) ||
         !tp_add_u64(&entry.offset, data, tensor->offset))
         entry.count = 0; /* not in the file, as add() will say */
