@@ -109,7 +109,8 @@ static enum tp_code convert(bool force, struct tp_convert_result *result)
 {
     struct tp_convert_options options = {.run = {.jobs = 1, .keep_nonfinite =
                                                      world.request.keep_nonfinite},
-                                           .force = force};
+                                         .force = force,
+                                         .zstd = strstr(world.output, ".zst") != NULL};
     struct tp_err err = {0};
     return tp_convert(&world.plan, &world.request, world.output, &options, result, &err);
 }
@@ -379,6 +380,61 @@ static void starting_over_keeps_the_lock(void **state)
     end_world();
 }
 
+/* A second process that comes just before and just after each step of the first. */
+static int refused;
+
+static void second_process(void)
+{
+    struct tp_convert_result result;
+    struct tp_os watched = tp_os;
+    tp_os = real_os;
+    assert_int_equal(convert(true, &result), TP_E_USAGE);
+    tp_os = watched;
+    refused++;
+}
+
+static int rename_before_others(const char *from, const char *to)
+{
+    second_process();
+    int result = real_os.rename(from, to);
+    if (strcmp(to, world.output) != 0)
+        second_process();
+    return result;
+}
+
+static int rename_new_before_others(const char *from, const char *to)
+{
+    second_process();
+    return real_os.rename_new(from, to);
+}
+
+static int unlink_before_others(int directory, const char *name, int flags)
+{
+    second_process();
+    int result = real_os.unlinkat(directory, name, flags);
+    second_process();
+    return result;
+}
+
+static void a_file_is_locked_until_it_has_its_name(void **state)
+{
+    static const char *const outputs[] = {"out.safetensors", "out.safetensors.zst"};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct tp_convert_result result;
+        make_world(outputs[i / 2]);
+        tp_os.rename = rename_before_others;
+        tp_os.rename_new = rename_new_before_others;
+        tp_os.unlinkat = unlink_before_others;
+        refused = 0;
+        assert_int_equal(convert(i % 2, &result), TP_OK);
+        assert_true(refused > 0);
+        tp_os = real_os;
+        assert_int_equal(convert(false, &result), TP_E_USAGE); /* it is there */
+        end_world();
+    }
+}
+
 static int no_locks(int fd, struct flock *lock)
 {
     (void)fd, (void)lock;
@@ -435,6 +491,7 @@ int main(void)
         cmocka_unit_test(without_a_finished_shard_only_own_files_go),
         cmocka_unit_test(a_finished_shard_of_another_plan_stays),
         cmocka_unit_test(starting_over_keeps_the_lock),
+        cmocka_unit_test(a_file_is_locked_until_it_has_its_name),
         cmocka_unit_test(a_file_system_without_locks_is_told_of),
     };
     real_os = tp_os;

@@ -1,5 +1,8 @@
 /* One conversion by one process: a directory (commit_directory.c), or a single file, which
  * is written beside its name and renamed. A single file is not resumed.
+ *
+ * Invariant: the file under the unfinished name is locked from before its first byte until after
+ * it has the output's name; so no second process writes what is published.
  */
 #include "pack/commit/commit_build.h"
 
@@ -16,25 +19,76 @@
 
 /* A file that came since the last look at the output's name stays; a link that leads
  * nowhere is no content, and makes way. */
-static enum tp_code publish_file(struct tp_commit *c, const char *made)
+static enum tp_code publish_file(struct tp_commit *c)
 {
     struct stat st;
     bool taken = false;
     enum tp_code code = TP_OK;
     if (!c->options->force &&
-        ((code = tp_os_rename_new(made, c->output, &taken, c->err)) || !taken))
+        ((code = tp_os_rename_new(c->partial, c->output, &taken, c->err)) || !taken))
         return code;
     if (taken && tp_os.stat(c->output, &st) == 0)
         return tp_commit_in_the_way(c->output, c->err);
-    return tp_os_rename(made, c->output, c->err);
+    return tp_os_rename(c->partial, c->output, c->err);
+}
+
+/* The archive takes the place, and *lock, of the plain file that it was made of. */
+static enum tp_code take_archive(struct tp_commit *c, const char *archive, int *lock)
+{
+    int fd = -1;
+    bool unlocked;
+    enum tp_code code = tp_below_open(AT_FDCWD, archive, O_RDWR, archive, &fd, c->err);
+    if (code == TP_OK && (code = tp_os_lock(fd, archive, &unlocked, c->err)) == TP_OK &&
+        (code = tp_os_rename(archive, c->partial, c->err)) == TP_OK) {
+        int plain = *lock;
+        *lock = fd;
+        fd = plain;
+    }
+    tp_os_close(&fd);
+    return code;
+}
+
+static enum tp_code write_file(struct tp_commit *c, struct tp_run_options *run,
+                               const struct tp_budget *budget)
+{
+    struct tp_file_sink sink = {0};
+    enum tp_code code = tp_file_sink_open(&sink, c->plan, c->parent, c->partial, budget->leaves,
+                                          budget->drop, c->err);
+    sink.rights = c->plan->ckpt->rights;
+    sink.zstd = c->options->zstd;
+    sink.threads = budget->encoders;
+    if (code == TP_OK)
+        code = tp_commit_run(c, c->plan, &sink.sink, run);
+    tp_file_sink_close(&sink);
+    return code ? code : tp_checkpoint_unchanged(c->plan->ckpt, c->err);
+}
+
+/* With the unfinished file locked. A single file is not resumed: what fails leaves none. */
+static enum tp_code make_file(struct tp_commit *c, struct tp_run_options *run,
+                              const struct tp_budget *budget, int *lock)
+{
+    struct tp_convert_result ignored;
+    char *archive = tp_os_format(c->err, "%s" TP_ZST_SUFFIX, c->partial);
+    enum tp_code code = archive ? write_file(c, run, budget) : TP_E_MEMORY;
+    if (code == TP_OK && run->zstd)
+        code = take_archive(c, archive, lock);
+    if (code == TP_OK)
+        code = tp_commit_check_output(c, &ignored); /* it may have come meanwhile */
+    if (code == TP_OK)
+        code = publish_file(c);
+    if (code && archive && run->zstd)
+        tp_os.unlink(archive);
+    if (code)
+        tp_os.unlink(c->partial);
+    free(archive);
+    return code;
 }
 
 static enum tp_code run_file(struct tp_commit *c, struct tp_convert_result *result)
 {
-    struct tp_file_sink sink = {0};
-    struct tp_convert_result ignored;
     struct tp_run_options run = c->options->run;
     struct tp_budget budget;
+    int lock = -1;
     run.zstd = c->options->zstd;
     enum tp_code code = tp_budget_run(c->plan, &run, &budget, c->err);
     if (code)
@@ -42,41 +96,15 @@ static enum tp_code run_file(struct tp_commit *c, struct tp_convert_result *resu
     if (!(c->parent = tp_commit_parent(c->output, c->err)) ||
         !(c->partial = tp_partial_name(c->output, true, c->err)))
         return TP_E_MEMORY;
-    int lock = -1;
     if ((code = tp_commit_check_not_source(c->plan, c->partial, c->err)) ||
         (code = tp_commit_check_inputs(c, c->partial)) ||
         (code = tp_commit_check_space(c, c->parent, NULL, false)))
         return code;
     code = tp_below_open_own(AT_FDCWD, c->partial, c->plan->ckpt->rights, c->partial, &lock,
                              c->err);
-    if (code || (code = tp_os_lock(lock, c->partial, &result->unlocked, c->err))) {
-        if (lock >= 0)
-            tp_os.close(lock);
-        return code;
-    }
-    char *made = tp_os_format(c->err, "%s%s", c->partial, c->options->zstd ? TP_ZST_SUFFIX : "");
-    code = made ? tp_file_sink_open(&sink, c->plan, c->parent, c->partial, budget.leaves,
-                                    budget.drop, c->err)
-                : TP_E_MEMORY;
-    sink.rights = c->plan->ckpt->rights;
-    sink.zstd = c->options->zstd;
-    sink.threads = budget.encoders;
-    if (code == TP_OK)
-        code = tp_commit_run(c, c->plan, &sink.sink, &run);
-    tp_file_sink_close(&sink);
-    if (code == TP_OK)
-        code = tp_checkpoint_unchanged(c->plan->ckpt, c->err);
-    if (code == TP_OK)
-        code = tp_commit_check_output(c, &ignored); /* it may have come meanwhile */
-    if (code == TP_OK)
-        code = publish_file(c, made);
-    if (code) { /* a single file is not resumed */
-        tp_os.unlink(c->partial);
-        if (made)
-            tp_os.unlink(made);
-    }
-    free(made);
-    tp_os.close(lock);
+    if (code == TP_OK && (code = tp_os_lock(lock, c->partial, &result->unlocked, c->err)) == TP_OK)
+        code = make_file(c, &run, &budget, &lock);
+    tp_os_close(&lock);
     return code ? code : tp_os_fsync_dir(c->parent, c->err);
 }
 

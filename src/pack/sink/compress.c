@@ -76,7 +76,7 @@ enum tp_code tp_compress_shard(const struct tp_file_sink *sink, uint32_t f, cons
         tp_os.close(from);
     if (to >= 0 && tp_os.close(to) && code == TP_OK)
         code = tp_os_fail(err, errno, path, "cannot close the output");
-    if (code == TP_OK)
+    if (code == TP_OK && !sink->only_path) /* whose file is locked, until the archive is */
         code = tp_below_remove(sink->dir, name, plain, NULL, err);
     free(path);
     return code;

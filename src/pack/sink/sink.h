@@ -61,7 +61,8 @@ struct tp_file_sink {
     struct tp_sink sink;
     const struct tp_plan *plan;
     const char *directory;
-    const char *only_path; /* single-file output: the temporary path, else NULL */
+    const char *only_path; /* single-file output: the temporary path, else NULL; an archive lies
+                            * beside it, under one more suffix */
     int dir;               /* `directory`, open, and to be kept so; AT_FDCWD: by path */
     struct tp_rights rights; /* of the files that are made */
     unsigned zstd;         /* compress finished files at this level; 0 = leave them plain */
