@@ -147,15 +147,15 @@ esac
 set -- convert "model/$shard" dst.safetensors
 rm -f "$work/dst.safetensors"
 victim
-ln -s victim "$work/.dst.safetensors.partial"
+ln -s victim "$work/.dst.safetensors.tilepack.partial"
 fails "an unfinished file that is a link" 2 "a link is in its place" "$@"
 unharmed "unfinished file"
 victim
-ln "$work/victim" "$work/.dst.safetensors.partial"
+ln "$work/victim" "$work/.dst.safetensors.tilepack.partial"
 fails "an unfinished file with a second name" 2 "other names" "$@"
 unharmed "second name"
 victim
-ln -s victim "$work/.dst.safetensors.zst.partial.zst"
+ln -s victim "$work/.dst.safetensors.zst.tilepack.partial.zst"
 check "an archive's unfinished file that is a link" convert "model/$shard" dst.safetensors.zst
 unharmed "archive"
 check "the archive is a file" test -f "$work/dst.safetensors.zst" -a ! -L "$work/dst.safetensors.zst"
@@ -174,8 +174,8 @@ if [ "$(id -u)" = 0 ]; then
     fails "an unfinished directory of another user" 2 "belongs to another user" convert model dst
     fails "also with --force" 2 "belongs to another user" convert model dst --force
     fails "also for a part" 2 "belongs to another user" convert model dst --part 1/2
-    : >"$work/.dst.safetensors.partial"
-    chown 65534 "$work/.dst.safetensors.partial"
+    : >"$work/.dst.safetensors.tilepack.partial"
+    chown 65534 "$work/.dst.safetensors.tilepack.partial"
     fails "an unfinished file of another user" 2 "belongs to another user" "$@"
     victim
 fi

@@ -165,6 +165,25 @@ check "is merged" "$TILEPACK" merge "$work/$name" --force -q
 check "a long name of letters of two bytes" convert "$(names 254 | sed 's/nn/é/g')n" -q
 fails "a name that no file system has" 5 "name too long" convert "$(names 256)" -q
 
+# Files beside a single file, under names that anybody may give.
+others=".own.safetensors.partial own.safetensors.partial .own.safetensors.zst.partial
+    .own.safetensors.zst.partial.zst own.safetensors.zst.partial"
+for name in $others; do echo precious >"$work/$name"; done
+for name in own.safetensors own.safetensors.zst; do
+    check "a file beside those of others: $name" "$TILEPACK" convert "$shard" -o "$work/$name" \
+        --to fp8-ct --device cpu -q
+    fails "one that fails beside them: $name" 2 "exists already" "$TILEPACK" convert "$shard" \
+        -o "$work/$name" --to fp8-ct --device cpu -q
+done
+# shellcheck disable=SC2086 # a list of names
+check "they stay" test "$(cd "$work" && cat $others | sort | uniq -c | tr -d ' ')" = 5precious
+# shellcheck disable=SC2086
+(cd "$work" && rm -f $others)
+: >"$work/.again.safetensors.zst.tilepack.partial"
+echo cut off >"$work/.again.safetensors.zst.tilepack.partial.zst"
+check "what a killed run left is begun anew" "$TILEPACK" convert "$shard" \
+    -o "$work/again.safetensors.zst" --to fp8-ct --device cpu -q
+
 # The longest names of tensors that are read are the longest that are written.
 for size in 2034 2035; do
     "$PYTHON" - "$size" "$work/long-$size.safetensors" <<'END' || exit 1

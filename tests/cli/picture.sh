@@ -45,18 +45,18 @@ ln -s victim b.svg
 check 'a link in its place' dump w4a16-ct.safetensors 'x<y>&' --svg b.svg
 kept 'a link'
 check 'is replaced by the picture' grep -q '</svg>' b.svg
-ln -s victim .b.svg.partial
-fails 'an unfinished one that is a link' 2 '.b.svg.partial: a link is in its place' \
+ln -s victim .b.svg.tilepack.partial
+fails 'an unfinished one that is a link' 2 '.b.svg.tilepack.partial: a link is in its place' \
     dump w4a16-ct.safetensors 'x<y>&' --svg b.svg
 kept 'an unfinished link'
-rm .b.svg.partial
-ln victim .b.svg.partial
+rm .b.svg.tilepack.partial
+ln victim .b.svg.tilepack.partial
 fails 'one that has another name' 2 'other names' dump w4a16-ct.safetensors 'x<y>&' --svg b.svg
 kept 'another name'
-rm .b.svg.partial
-echo older and longer than any >.b.svg.partial
+rm .b.svg.tilepack.partial
+echo older and longer than any >.b.svg.tilepack.partial
 check 'one that a killed run left' dump w4a16-ct.safetensors 'x<y>&' --svg b.svg
-check 'is gone' test ! -e .b.svg.partial
+check 'is gone' test ! -e .b.svg.tilepack.partial
 mkdir folder
 ln -s folder way
 check 'a directory may be a link' dump w4a16-ct.safetensors 'x<y>&' --html way/b.html

@@ -218,8 +218,8 @@ def output_partial_is_the_source():
 
 @case("output-partial-file-is-the-source")
 def output_partial_file_is_the_source():
-    tensors(linear(), ".out.safetensors.partial")
-    return "convert", ".out.safetensors.partial", "-o", "out.safetensors", "--to", "w4a8-ct"
+    tensors(linear(), ".out.safetensors.tilepack.partial")
+    return "convert", ".out.safetensors.tilepack.partial", "-o", "out.safetensors", "--to", "w4a8-ct"
 
 
 @case("output-partial-holds-directories")
@@ -249,7 +249,7 @@ def output_directory_is_locked():
 @case("output-file-is-being-written")
 def output_file_is_locked():
     tensors(linear())
-    return Command(CONVERT, after=hold_lock(".out.safetensors.partial"))
+    return Command(CONVERT, after=hold_lock(".out.safetensors.tilepack.partial"))
 
 
 # ----------------------------------------------------- the system refuses -- #
@@ -317,7 +317,7 @@ def output_partial_has_a_linked_journal():
 def output_partial_file_is_a_link():
     tensors(linear())
     raw("precious", b"precious")
-    os.symlink("precious", ".out.safetensors.partial")
+    os.symlink("precious", ".out.safetensors.tilepack.partial")
     return CONVERT
 
 
@@ -325,7 +325,7 @@ def output_partial_file_is_a_link():
 def output_partial_file_has_another_name():
     tensors(linear())
     raw("precious", b"precious")
-    os.link("precious", ".out.safetensors.partial")
+    os.link("precious", ".out.safetensors.tilepack.partial")
     return CONVERT
 
 

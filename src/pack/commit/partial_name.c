@@ -11,6 +11,7 @@
 
 enum { NAME_BYTES = 255, DIGITS = 16 };
 #define END ".partial"
+#define FILE_END ".tilepack" END /* by the program's name nobody else's file has it */
 
 /* At most `room` bytes of the name, and no half character of UTF-8. */
 static int cut_at(const char *name, size_t room)
@@ -23,17 +24,17 @@ static int cut_at(const char *name, size_t room)
 char *tp_partial_name(const char *output, bool file, struct tp_err *err)
 {
     const char *slash = strrchr(output, '/'), *base = slash ? slash + 1 : output;
-    const char *dot = !file ? "" : slash ? "." : "./.";
+    const char *dot = !file ? "" : slash ? "." : "./.", *end = file ? FILE_END : END;
     int above = (int)(base - output);
     size_t size = strlen(base);
     /* an archive of a single file lies beside its plain one, under one more suffix */
-    size_t room = NAME_BYTES - strlen(END) - (file ? strlen("." TP_ZST_SUFFIX) : 0);
+    size_t room = NAME_BYTES - strlen(end) - (file ? strlen("." TP_ZST_SUFFIX) : 0);
     uint8_t hash[TP_HASH_BYTES];
     char digits[TP_HASH_TEXT];
     if (size <= room)
-        return tp_os_format(err, "%.*s%s%s" END, above, output, dot, base);
+        return tp_os_format(err, "%.*s%s%s%s", above, output, dot, base, end);
     tp_hash(base, size, hash);
     tp_hash_print(hash, digits);
-    return tp_os_format(err, "%.*s%s%.*s-%.*s" END, above, output, dot,
-                        cut_at(base, room - DIGITS - 1), base, DIGITS, digits);
+    return tp_os_format(err, "%.*s%s%.*s-%.*s%s", above, output, dot,
+                        cut_at(base, room - DIGITS - 1), base, DIGITS, digits, end);
 }

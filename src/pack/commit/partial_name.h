@@ -6,10 +6,11 @@
 
 #include <stdbool.h>
 
-/* The unfinished output beside `output`: NAME.partial for a directory, .NAME.partial for a
- * file. A name that would not leave room for that within the 255 bytes of a file name is cut
- * at a character, and a hash of all of it stands for the rest: the same output has the same
- * unfinished one in every run. Fresh memory, or NULL. */
+/* The unfinished output beside `output`: NAME.partial for a directory, in which a journal says
+ * that it is this program's; .NAME.tilepack.partial for a file, of which its name alone says so.
+ * A name that would not leave room for that within the 255 bytes of a file name is cut at a
+ * character, and a hash of all of it stands for the rest: the same output has the same unfinished
+ * one in every run. Fresh memory, or NULL. */
 char *tp_partial_name(const char *output, bool file, struct tp_err *err);
 
 #endif
