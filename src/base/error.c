@@ -6,18 +6,23 @@
 #include <stdio.h>
 #include <string.h>
 
+/* `sys`: its text stands behind the message. Where the system lacks memory, that is what is told. */
 static enum tp_code fail_v(struct tp_err *err, enum tp_code code, int sys, const char *fmt,
                            va_list args)
 {
+    bool memory = sys == ENOMEM;
+    if (memory)
+        code = TP_E_MEMORY;
     if (!err)
         return code;
     if (err->code != TP_OK)
         return err->code;
     err->code = code;
-    err->sys = sys;
+    err->sys = memory ? 0 : sys;
     int n = vsnprintf(err->what, sizeof err->what, fmt, args);
     if (sys && n >= 0 && (size_t)n < sizeof err->what)
-        snprintf(err->what + n, sizeof err->what - (size_t)n, ": %s", strerror(sys));
+        snprintf(err->what + n, sizeof err->what - (size_t)n, ": %s",
+                 memory ? "out of memory" : strerror(sys));
     return code;
 }
 

@@ -39,7 +39,8 @@ struct tp_err {
 enum tp_code tp_fail(struct tp_err *err, enum tp_code code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The same for a failed system call: stores errno's text behind the message. */
+/* The same for a failed system call, TP_E_IO: stores errno's text behind the message. ENOMEM is a
+ * lack of memory as any other, TP_E_MEMORY. */
 enum tp_code tp_fail_sys(struct tp_err *err, int sys, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 

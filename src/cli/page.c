@@ -13,8 +13,6 @@
 static enum tp_code fail_write(const struct tp_page *page, int sys, struct tp_err *err)
 {
     tp_err_path(err, page->path);
-    if (sys == ENOMEM)
-        return tp_fail(err, TP_E_MEMORY, "out of memory for this page");
     return tp_fail_sys(err, sys, "cannot be written");
 }
 

@@ -194,6 +194,26 @@ static int full_once(const char *path, int flags, mode_t mode)
     return opens++ ? open(path, flags, mode) : -1;
 }
 
+static int no_room(const char *from, const char *to)
+{
+    (void)from, (void)to;
+    errno = ENOMEM;
+    return -1;
+}
+
+static void test_system_out_of_memory(void **state)
+{
+    (void)state;
+    struct tp_err err = {0}, bare = {0};
+    tp_os.rename = no_room;
+    assert_int_equal(tp_os_rename("a", "b", &err), TP_E_MEMORY);
+    tp_os = saved;
+    assert_string_equal(err.what, "cannot rename to 'b': out of memory");
+    assert_int_equal(tp_fail_sys(&bare, ENOMEM, "cannot look"), TP_E_MEMORY);
+    assert_int_equal(tp_fail_sys(NULL, ENOMEM, "cannot look"), TP_E_MEMORY);
+    assert_int_equal(tp_fail_sys(NULL, EIO, "cannot look"), TP_E_IO);
+}
+
 static void test_names(void **state)
 {
     (void)state;
@@ -432,7 +452,7 @@ int main(void)
         TEST(test_transfers), TEST(test_failures),    TEST(test_names),
         TEST(test_regular),   TEST(test_slurp),       TEST(test_list),
         TEST(test_inside),    TEST(test_descriptors), TEST(test_descriptors_end),
-        TEST(test_memory),
+        TEST(test_memory),    TEST(test_system_out_of_memory),
     };
     return cmocka_run_group_tests_name("os", tests, NULL, NULL);
 }

@@ -176,8 +176,7 @@ static void hint_sys(struct tp_err *err, int sys)
 
 enum tp_code tp_os_fail(struct tp_err *err, int sys, const char *path, const char *what)
 {
-    enum tp_code code = sys == ENOMEM ? tp_fail(err, TP_E_MEMORY, "%s: out of memory", what)
-                                      : tp_fail_sys(err, sys, "%s", what);
+    enum tp_code code = tp_fail_sys(err, sys, "%s", what);
     tp_err_path(err, path);
     hint_sys(err, sys);
     return code;

@@ -64,7 +64,7 @@ struct tp_os {
 };
 extern struct tp_os tp_os;
 
-/* TP_E_IO with errno's text, the path and a hint that suits the errno. */
+/* tp_fail_sys() with the path and a hint that suits the errno. */
 enum tp_code tp_os_fail(struct tp_err *err, int sys, const char *path, const char *what);
 
 /* Reads exactly `size` bytes; a file that ends early is TP_E_INPUT ("truncated"). */
