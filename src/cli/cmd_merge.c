@@ -1,5 +1,4 @@
 /* `tilepack merge`: the parts of a conversion become one output. */
-#include "base/suffix.h"
 #include "cli/cmd.h"
 #include "cli/escape.h"
 #include "cli/human.h"
@@ -86,24 +85,15 @@ static enum tp_code merge(const struct tp_options *o, const struct tp_parts *par
     return code;
 }
 
-/* DST as the parts were given it; the name that it has until then will do, too. */
-static char *destination(const char *argument, struct tp_err *err)
-{
-    char *output = tp_output_path(argument, err);
-    if (output && tp_ends_with(output, ".partial"))
-        output[strlen(output) - strlen(".partial")] = '\0';
-    return output;
-}
-
 int tp_cmd_merge(const struct tp_options *o)
 {
     struct tp_err err = {0};
     struct tp_parts parts = {0};
     struct tp_convert_result result = {0};
     int status;
-    char *output = destination(o->arg.item[0], &err);
+    char *output = tp_output_path(o->arg.item[0], &err);
     tp_os_limit_heap(o->max_memory - TP_OS_PROGRAM_BYTES, 0); /* notes are not trusted */
-    if (!output || tp_parts_read(output, &parts, &err))
+    if (!output || tp_parts_read(output, o->force, &parts, &err))
         status = tp_report_error(&err);
     else if (!parts.already_done && merge(o, &parts, output, &result, &err))
         status = tp_report_error(&err);

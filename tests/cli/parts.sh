@@ -171,8 +171,37 @@ cp -r "$work/one" "$work/old"
 for i in 1 2; do part $i/2 old --to mxfp8-ct --force || bad "part $i/2 --force"; done
 check "parts do not touch the old output" same "$work/one" "$work/old"
 fails "merge does not replace by itself" 2 "--force" merge old
+mkdir "$work/notes" && cp "$work/old.partial"/.tilepack-* "$work/notes"
 check "merge --force" "$TILEPACK" merge "$work/old" --force -q
 check "--force replaces by the same bytes" same "$work/few1" "$work/old"
+
+# A merge --force that ended just behind the exchange: what was replaced lies under the unfinished
+# name, half removed, and the output has its notes still.
+cp "$work/notes"/.tilepack-* "$work/old"
+cp -r "$work/one" "$work/old.partial"
+rm "$work/old.partial/config.json"
+mv "$work/src" "$work/elsewhere"
+fails "nothing is deleted unasked" 2 "what the output has replaced is still here" merge old
+touch "$work/old.partial/stray"
+fails "what came into the old content stays" 2 "'stray'" "$TILEPACK" merge "$work/old" --force
+check "in it" test -e "$work/old.partial/stray"
+cp "$work/notes"/.tilepack-* "$work/old"
+rm "$work/old.partial/stray"
+answers "a merge that was interrupted behind the exchange is ended" 0 "complete already" \
+    "$TILEPACK" merge "$work/old" --force
+check "the old content is gone" test ! -e "$work/old.partial"
+check "the notes, too" same "$work/few1" "$work/old"
+mv "$work/elsewhere" "$work/src"
+
+# An output may have any name, also that of an unfinished one.
+long=$(printf '%0250d' 7)
+for name in x.partial "$long"; do
+    part 1/1 "$name" --to mxfp8-ct || bad "part 1/1 of $name"
+    check "an output called ${name#"${name%????????}"} merges" merge "$name"
+    check "under its name" same "$work/few1" "$work/$name"
+done
+part 1/1 named --to mxfp8-ct || bad "part 1/1"
+fails "the unfinished name is not the output's" 2 "as the parts were given it" merge named.partial
 
 # Compressed shards, a recipe, and the numbers from a job's environment.
 cat >"$work/recipe.json" <<'JSON'

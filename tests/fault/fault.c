@@ -296,7 +296,7 @@ int main(int argc, char **argv)
         world_arm(0, FAULT_NONE, false);
         job_prepare(argv[1], scenario, &places);
         for (size_t t = 0; t < sizeof thinnings / sizeof *thinnings; t++)
-            if (strcmp(argv[2], thinnings[t].mode) == 0)
+            if (strcmp(argv[2], thinnings[t].mode) == 0 && !scenario->ends)
                 all_faults(&thinnings[t]);
         if (strcmp(argv[2], "kills") == 0)
             all_kills();

@@ -24,6 +24,7 @@ const struct scenario scenarios[] = {
     {.name = "archives", .format = "fp8-deepseek", .zstd = 1},
     {.name = "archive", .format = "w4a8-cutlass", .single = true, .zstd = 1},
     {.name = "parts", .format = "w4a8-ct", .parts = true},
+    {.name = "replaced parts", .format = "w4a8-ct", .parts = true, .replace = true, .ends = true},
     {.name = "ranks", .format = "mxfp4-ct", .ranks = 2},
     {.name = "search", .format = "w4a8-ct", .search = true},
 };
@@ -194,7 +195,7 @@ static enum tp_code run_parts(const struct tp_plan *plan, const struct tp_reques
     for (unsigned part = 1; part <= 2 && code == TP_OK; part++)
         code = tp_convert_part(plan, request, output, (struct tp_share){part, 2}, options, &result,
                                err);
-    if (code == TP_OK && (code = tp_parts_read(output, &parts, err)) == TP_OK &&
+    if (code == TP_OK && (code = tp_parts_read(output, options->force, &parts, err)) == TP_OK &&
         !parts.already_done)
         code = tp_merge(plan, request, &parts, output, options, &result, err);
     tp_parts_close(&parts);

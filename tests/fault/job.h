@@ -17,6 +17,7 @@ struct scenario {
     bool parts;   /* done as two parts that are merged */
     unsigned ranks; /* slices of so many tensor-parallel ranks, 0: the whole */
     bool search;    /* scales are searched with a file of importance, and measured */
+    bool ends;      /* only killed and cut off: its failing calls are those of others */
 };
 extern const struct scenario scenarios[];
 extern const int scenario_count;

@@ -40,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         fuzz_write(path, note, strlen(note));
         at = note + strlen(note) + 1;
     }
-    enum tp_code code = tp_parts_read("out", &parts, &err);
+    enum tp_code code = tp_parts_read("out", true, &parts, &err);
     must(code == err.code && (!code || (err.what[0] && err.path[0])));
     if (!code) {
         must(parts.source && parts.request && parts.count >= 1);

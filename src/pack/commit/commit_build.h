@@ -69,6 +69,9 @@ enum tp_code tp_commit_sweep(struct tp_commit *c);
 enum tp_code tp_commit_directory(struct tp_commit *c, struct tp_convert_result *result);
 /* With all shards there and c->journal.hash filled in: small files, manifest, rename. */
 enum tp_code tp_commit_finish(struct tp_commit *c);
+/* What comes after the rename: removes the old content, if one was `replaced`, and the journals.
+ * Wants the paths, and the plan as tp_commit_check_replace() does. */
+enum tp_code tp_commit_end(struct tp_commit *c, bool replaced);
 
 /* commit_output.c */
 enum tp_code tp_commit_check_not_source(const struct tp_plan *plan, const char *path,
@@ -117,8 +120,9 @@ bool tp_commit_is_done(const struct tp_commit *c);
 
 /* commit_replace.c */
 /* Whether --force may replace the directory: a checkpoint, or ranks of one, with no file that
- * is none of a checkpoint's, no directory, and no shard that is being read. `begun`: it is an
- * unfinished output, which this program alone writes to, so that any file is its own. */
+ * is none of a checkpoint's, no directory, and no shard that is being read (by `plan`; NULL: no
+ * source is open). `begun`: it is an unfinished output, which this program alone writes to, so that
+ * any file is its own; never without a plan. */
 enum tp_code tp_commit_check_replace(const struct tp_plan *plan, const char *path, bool begun,
                                      struct tp_err *err);
 /* Whether every file in the directory of an unfinished output is one that a conversion of this

@@ -262,11 +262,11 @@ static enum tp_code remove_old(struct tp_commit *c)
 /* After the rename: the commit is made durable, and only then the journal goes, as without it the
  * directory under its old name would be a stranger's. For the same reason it goes after the old
  * content: an output that has its journal says whose the directory beside it is. */
-static enum tp_code end_journal(struct tp_commit *c, bool replaced)
+enum tp_code tp_commit_end(struct tp_commit *c, bool replaced)
 {
     enum tp_code code = tp_os_fsync_dir(c->parent, c->err);
-    if (code == TP_OK && replaced)
-        code = remove_old(c);
+    if (code == TP_OK && replaced && (code = remove_old(c)) == TP_OK)
+        code = tp_os_fsync_dir(c->parent, c->err); /* no power cut may take the journal alone */
     if (code == TP_OK && (code = tp_commit_end_journals(c->output, c->err)) == TP_OK)
         code = tp_os_fsync_dir(c->output, c->err);
     if (code && !c->err->hint[0])
@@ -308,7 +308,7 @@ static enum tp_code publish(struct tp_commit *c)
         tp_err_hint(c->err, "the new output is complete in %s: move it yourself", c->partial);
         return tp_os_fail(c->err, sys, c->output, "cannot exchange the old output for the new");
     }
-    return code ? code : end_journal(c, exists);
+    return code ? code : tp_commit_end(c, exists);
 }
 
 void tp_commit_tell_resumed(const struct tp_commit *c, const bool *done, size_t count, size_t of)

@@ -61,7 +61,7 @@ static bool is_usual(const char *name)
 
 bool tp_commit_is_source(const struct tp_plan *plan, const struct stat *st)
 {
-    for (size_t i = 0; i < plan->ckpt->file_count; i++)
+    for (size_t i = 0; plan && i < plan->ckpt->file_count; i++)
         if (plan->ckpt->files[i].device == (uint64_t)st->st_dev &&
             plan->ckpt->files[i].inode == (uint64_t)st->st_ino)
             return true;

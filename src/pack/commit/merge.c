@@ -5,6 +5,8 @@
  * proven unchanged at the moment of commit, as it is there.
  */
 #include "pack/commit/commit_build.h"
+
+#include "base/suffix.h"
 #include "pack/commit/partial_name.h"
 #include "pack/os/below.h"
 #include "pack/commit/parts_notes.h"
@@ -12,34 +14,75 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* There is no partial directory: was the output made already? */
-static enum tp_code without_partial(const char *output, struct tp_parts *parts,
-                                    struct tp_err *err)
+static bool has_manifest(const char *output, struct tp_err *err)
 {
     struct tp_manifest manifest;
     struct tp_err ignored = {0};
     char *rank = tp_os_format(err, "%s/" TP_RANK_PREFIX "0", output);
-    if (!rank)
-        return TP_E_MEMORY;
-    bool done = tp_manifest_read(output, &manifest, &ignored) == TP_OK ||
-                tp_manifest_read(rank, &manifest, &ignored) == TP_OK;
+    bool found = rank && (tp_manifest_read(output, &manifest, &ignored) == TP_OK ||
+                          tp_manifest_read(rank, &manifest, &ignored) == TP_OK);
     free(rank);
     tp_err_memory(err, &ignored);
-    if (done) {
+    if (found)
         tp_manifest_close(&manifest);
+    return found;
+}
+
+/* There is no partial directory: was the output made already? */
+static enum tp_code without_partial(const char *output, struct tp_parts *parts,
+                                    struct tp_err *err)
+{
+    if (has_manifest(output, err)) {
         parts->already_done = true;
         return tp_commit_end_journals(output, err);
     }
     tp_err_path(err, output);
+    if (tp_ends_with(output, ".partial"))
+        tp_err_hint(err, "name the output as the parts were given it, and not as it is called "
+                         "until it is complete");
     tp_err_hint(err, "run 'tilepack convert SRC -o DST --to FORMAT --part I/P' for every part "
                      "first");
     return tp_fail(err, TP_E_USAGE, "there are no parts of this output");
 }
 
-static enum tp_code no_notes(const char *partial, const struct tp_os_list *list,
+/* A merge was interrupted behind the exchange, before the old content was gone: the complete
+ * output has its notes still, and what lies under the unfinished name has none. */
+static bool is_exchanged(const char *output, const struct tp_os_list *partial, struct tp_err *err)
+{
+    bool own = false;
+    for (size_t i = 0; i < partial->count; i++)
+        own = own || tp_commit_is_own(partial->names[i]);
+    return !own && tp_commit_holds_own(output, err) && has_manifest(output, err);
+}
+
+/* Nothing is deleted unasked. */
+static enum tp_code end_exchanged(const char *output, const char *partial, bool force,
+                                  struct tp_err *err)
+{
+    struct tp_commit c = {.output = output, .err = err, .dir = -1, .journal = {.fd = -1}};
+    if (!force) {
+        tp_err_path(err, partial);
+        tp_err_hint(err, "the output is complete; --force deletes what is here, or do it yourself");
+        return tp_fail(err, TP_E_USAGE, "what the output has replaced is still here: the merge was "
+                       "interrupted before it was deleted");
+    }
+    pthread_mutex_init(&c.lock, NULL);
+    enum tp_code code = tp_commit_paths(&c);
+    if (code == TP_OK)
+        code = tp_commit_end(&c, true);
+    tp_commit_close(&c);
+    return code;
+}
+
+static enum tp_code no_notes(const char *output, const char *partial,
+                             const struct tp_os_list *list, bool force, struct tp_parts *parts,
                              struct tp_err *err)
 {
     bool whole = false;
+    if (is_exchanged(output, list, err)) {
+        parts->already_done = true;
+        return end_exchanged(output, partial, force, err);
+    }
     for (size_t i = 0; i < list->count; i++)
         whole = whole || strcmp(list->names[i], TP_JOURNAL_NAME) == 0;
     tp_err_path(err, partial);
@@ -81,7 +124,8 @@ static enum tp_code add_note(int dir, const char *partial, const char *name, str
                    first->index, first->count, share.index, share.count, differs);
 }
 
-enum tp_code tp_parts_read(const char *output, struct tp_parts *parts, struct tp_err *err)
+enum tp_code tp_parts_read(const char *output, bool force, struct tp_parts *parts,
+                           struct tp_err *err)
 {
     struct tp_os_list list = {0};
     struct tp_share share, first = {0, 0};
@@ -101,7 +145,7 @@ enum tp_code tp_parts_read(const char *output, struct tp_parts *parts, struct tp
         if (tp_part_of_name(list.names[i], &share))
             code = add_note(dir, partial, list.names[i], share, &first, parts, err);
     if (code == TP_OK && !parts->source)
-        code = no_notes(partial, &list, err);
+        code = no_notes(output, partial, &list, force, parts, err);
     tp_os_list_free(&list);
     tp_os_close(&dir);
     free(partial);

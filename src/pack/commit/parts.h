@@ -42,7 +42,7 @@ enum tp_code tp_convert_part(const struct tp_plan *plan, const struct tp_request
 
 /* What the parts noted in OUTPUT.partial. */
 struct tp_parts {
-    bool already_done;  /* there is no OUTPUT.partial, but a complete OUTPUT */
+    bool already_done;  /* there are no parts, but a complete OUTPUT */
     unsigned count;
     unsigned zstd;      /* level, 0 = plain */
     unsigned ranks;     /* of --tp, 0 = not cut */
@@ -53,8 +53,9 @@ struct tp_parts {
 
 /* Reads and compares all notes. TP_E_USAGE when there are none, TP_E_INPUT when they
  * are of different plans. An OUTPUT that was complete before loses what an earlier
- * merge had no time to remove. */
-enum tp_code tp_parts_read(const char *output, struct tp_parts *parts, struct tp_err *err);
+ * merge had no time to remove; what that replaced goes only with `force`. */
+enum tp_code tp_parts_read(const char *output, bool force, struct tp_parts *parts,
+                           struct tp_err *err);
 void tp_parts_close(struct tp_parts *parts); /* legal on {0} and twice */
 
 /* Proves every shard by its hash and commits. `plan` was made again from the source
