@@ -314,20 +314,52 @@ same_shapes convert convert a b one --to fp8-ct
 same_shapes "convert --tp" convert a b ranks --to mxfp8-ct --tp 2
 same_shapes "a shared global scale" convert a b global --to nvfp4-ct
 check "and of the other" of_two convert b other --to fp8-ct -q
+fails "plain files are no archives" 2 "exists already" of_two convert b other --to fp8-ct --zstd
+check "archives" of_two convert b archives --to fp8-ct --zstd -q
+answers "are complete at any level" 0 "complete already" of_two convert b archives --to fp8-ct \
+    --zstd=5
+fails "and no plain files" 2 "exists already" of_two convert b archives --to fp8-ct
+list=$work/two/ranks/tilepack-tp.json
+cp "$list" "$work/list"
+sed -i 's/"cuts"/"Cuts"/' "$list"
+fails "a changed byte in what joins ranks" 2 "exists already" of_two convert a ranks --to mxfp8-ct \
+    --tp 2
+rm "$list"
+fails "ranks that nothing joins" 2 "exists already" of_two convert a ranks --to mxfp8-ct --tp 2
+mv "$work/list" "$list"
+answers "are complete with it" 0 "complete already" of_two convert a ranks --to mxfp8-ct --tp 2
 same_shapes unpack unpack one other plain
 check "its ranks" of_two convert b other-ranks --to mxfp8-ct --tp 2 -q
 same_shapes join join ranks other-ranks joined
 mv "$work/two/a" "$work/two/c" && mv "$work/two/b" "$work/two/a" && mv "$work/two/c" "$work/two/b"
 fails "two folders changed over" 2 "exists already" of_two convert a one --to fp8-ct
 
-# Nor where what is copied beside the weights was changed.
+# Nor where what is copied beside the weights is another, whatever its times say.
 cp -r "$work/model" "$work/beside"
 echo '{"a": 1}' >"$work/beside/tokenizer.json"
-beside() { "$TILEPACK" convert "$work/beside" -o "$work/beside-out" --to fp8-ct --device cpu; }
-answers "what is copied" 0 "" beside
-answers "as it was" 0 "complete already" beside
-echo '{"a": 2}' >"$work/beside/tokenizer.json"
-fails "changed since" 2 "exists already" beside
+echo text >"$work/beside/README.md"
+for other in LICENSE tokenizer.json README.md; do
+    cp -r "$work/beside" "$work/beside-$other"
+    echo '{"a": 2}' >"$work/beside-$other/$other"
+done
+sleep 0.05
+beside() { "$TILEPACK" convert "$work/beside$1" -o "$work/beside-out" --to fp8-ct --device cpu; }
+answers "what is copied" 0 "" beside ""
+answers "as it was" 0 "complete already" beside ""
+for other in LICENSE tokenizer.json README.md; do
+    fails "an older folder with another $other" 2 "exists already" beside "-$other"
+done
+mv "$work/beside/tokenizer.json" "$work/kept.json"
+fails "one that is gone" 2 "exists already" beside ""
+echo '{"a": 1}' >"$work/beside/tokenizer.json"
+answers "the same text in a new file" 0 "complete already" beside ""
+for own in tokenizer.json config.json model.safetensors.index.json README.md; do
+    cp "$work/beside-out/$own" "$work/kept.json"
+    flip "$work/beside-out/$own"
+    fails "a changed byte in the output's own $own" 2 "exists already" beside ""
+    mv "$work/kept.json" "$work/beside-out/$own"
+done
+answers "all as it was" 0 "complete already" beside ""
 check "and the other one is found again" sh -c "'$TILEPACK' convert '$work/two/b' -o \
     '$work/two/one' --to fp8-ct --device cpu | grep 'complete already'"
 

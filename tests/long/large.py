@@ -387,24 +387,27 @@ def names_within(work, long):
 
 
 def writes_all(path, work, megabytes):
-    """Index, manifest and journal are within the limit, too, and so is who reads them."""
+    """Index, manifest and journal are within the limit, too, and so is who reads them: a second run
+    looks at what is there, and finds it complete."""
     out = os.path.join(work, "tensors")
-    status, errors, seconds, peak = measure("convert", path, "-o", out, "--to", "mxfp8-ct",
-                                            "--include", ".", "--quiet", "--max-memory",
-                                            f"{megabytes}MiB")
-    check(status == 0 and within(peak, megabytes), f"to a directory in {megabytes} MiB: "
-          f"{peak / 2**20:.0f} MiB, {seconds:.1f} s of CPU {errors}")
+    for times in ("once", "again"):
+        status, errors, seconds, peak = measure("convert", path, "-o", out, "--to", "mxfp8-ct",
+                                                "--include", ".", "--quiet", "--max-memory",
+                                                f"{megabytes}MiB")
+        check(status == 0 and within(peak, megabytes), f"to a directory in {megabytes} MiB, "
+              f"{times}: {peak / 2**20:.0f} MiB, {seconds:.1f} s of CPU {errors}")
     shutil.rmtree(out, ignore_errors=True)
 
 
 def writes_ranks(work):
     """Of ranks headers, index and manifest of the whole are written as they are made, too."""
     path = many_tensors(os.path.join(work, "two.safetensors"), 20_000, 20)
-    status, errors, _, peak = measure("convert", path, "-o", os.path.join(work, "two"), "--to",
-                                      "mxfp8-ct", "--include", ".", "--quiet", "--tp", "2",
-                                      "--max-memory", "64MiB")
-    check(status == 0 and within(peak, 64), "20000 tensors to two ranks in 64 MiB: "
-          f"{peak / 2**20:.0f} MiB {errors}")
+    for times in ("once", "again"):
+        status, errors, _, peak = measure("convert", path, "-o", os.path.join(work, "two"), "--to",
+                                          "mxfp8-ct", "--include", ".", "--quiet", "--tp", "2",
+                                          "--max-memory", "64MiB")
+        check(status == 0 and within(peak, 64), f"20000 tensors to two ranks in 64 MiB, {times}: "
+              f"{peak / 2**20:.0f} MiB {errors}")
 
 
 def ranks_figure(work):

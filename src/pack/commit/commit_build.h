@@ -1,5 +1,6 @@
 /* Inside of committing: shared by commit_convert.c (one process, one output),
- * commit_directory.c, commit_output.c (its place), commit_done.c (whether it is complete),
+ * commit_directory.c, commit_output.c (its place), commit_remove.c, commit_done.c and
+ * commit_same.c (whether it is complete),
  * commit_inputs.c (what is read), commit_replace.c (what --force may replace),
  * commit_case.c (names that differ in case only),
  * commit_ranks.c (a directory for each rank), parts_convert.c and merge.c (shares of one
@@ -85,6 +86,8 @@ enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_resul
  * those of `skip` (by file of c->plan, or NULL) and of the journal; `copies`: and the copies. */
 enum tp_code tp_commit_check_space(const struct tp_commit *c, const char *directory,
                                    const bool *skip, bool copies);
+
+/* commit_remove.c */
 /* Of the open directory `dir`, called `path`: no link is followed, whenever it came there. */
 /* Removes a file or a link. */
 enum tp_code tp_commit_remove_file(int dir, const char *path, const char *name,
@@ -113,10 +116,23 @@ enum tp_code tp_commit_check_case(const struct tp_commit *c);
  * is being read, at any depth. */
 enum tp_code tp_commit_check_inputs(const struct tp_commit *c, const char *path);
 
-/* commit_done.c: the output is complete and of this very plan (and ranks), no source is newer, and
- * a sample of the source gives the bytes that are stored. A lack of memory and an interruption are
- * false, and become the error, as above. */
+/* commit_done.c: the output is complete and of this very plan (and ranks), no shard of the source
+ * is newer, a sample of them gives the bytes that are stored, and the other files are those that
+ * would be written. A lack of memory and an interruption are false, and become the error, as
+ * above; it takes no more memory than the run. */
 bool tp_commit_is_done(const struct tp_commit *c);
+
+/* commit_same.c */
+struct tp_same_card { /* {0}: not made yet; the caller frees the text */
+    struct tp_text text;
+    bool made;
+};
+/* Whether the manifest of an output lists what `plan` writes there (of the whole, or of a rank) and
+ * nothing else, and each file that holds no weights has the bytes that it says, which are those of
+ * the source where it is a copy, and of the card. */
+bool tp_commit_same_files(const struct tp_commit *c, const struct tp_plan *plan,
+                          const char *output, const struct tp_manifest *manifest,
+                          struct tp_same_card *card, struct tp_err *err);
 
 /* commit_replace.c */
 /* Whether --force may replace the directory: a checkpoint, or ranks of one, with no file that
@@ -147,6 +163,14 @@ enum tp_code tp_commit_write_small(struct tp_commit *c, const char *name, const 
                                    size_t size, bool listed);
 /* The model card; nothing where no weight is made. */
 enum tp_code tp_commit_card(const struct tp_commit *c, struct tp_text *text);
+#define TP_CARD_NAME "README.md"
+/* Whether a file of the source is copied as it is: not where the output has one of its own, and
+ * not what the config makes stale; with `all` each is. */
+bool tp_commit_copies(const struct tp_plan *plan, const char *name, bool all);
+/* Opens one for reading. It may be another file than when the source was opened: a pipe must not
+ * block, a link not lead outside. */
+enum tp_code tp_commit_open_other(const struct tp_checkpoint *ckpt, const char *path, int *fd,
+                                  struct stat *st, struct tp_err *err);
 /* Copies the source's other files, and makes their folders; those that the config makes stale
  * only with `all`. */
 enum tp_code tp_commit_copy_others(struct tp_commit *c, bool all);
@@ -169,6 +193,9 @@ enum tp_code tp_commit_make_manifest(struct tp_commit *c, struct tp_text *text);
 /* ranks_text.c: tilepack-tp.json, what join needs of the whole beside its tensors. `rank` is one
  * of its ranks, complete. */
 enum tp_code tp_commit_write_join(struct tp_commit *c, const struct tp_commit *rank);
+/* Whether the output has one of these ranks, as it was written; `rank_files` as in tp_commit. */
+bool tp_commit_same_join(const struct tp_commit *c, char (*rank_files)[TP_HASH_TEXT],
+                         struct tp_err *err);
 
 /* commit_ranks.c. These do nothing where there are no ranks. */
 enum tp_code tp_commit_rank_directories(struct tp_commit *c);

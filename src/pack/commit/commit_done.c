@@ -1,13 +1,17 @@
 /* Whether an output is complete: made by this very plan, of this very source, and none of it gone.
  *
- * Writes nothing, and reads little: the manifest, the headers, and a sample of the source, which is
- * converted again and compared with what is stored. Invariant: what cannot be looked at is not
- * complete.
+ * Writes nothing, and reads little of the weights: their headers, and a sample of the source, which
+ * is converted again and compared with what is stored; of all else every byte (commit_same.c).
+ * Invariant: what cannot be looked at is not complete.
  */
 #include "pack/commit/commit_build.h"
 
+#include "base/num.h"
+#include "pack/file/zst.h"
+#include "pack/run/budget.h"
 #include "pack/run/ranks_io.h"
 #include "pack/run/run.h"
+#include "pack/sink/same.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +20,8 @@
 #define SAMPLE 256
 /* Memory of one worker: what is compared needs small boxes only. */
 #define WORKER_BYTES (UINT64_C(8) << 20)
+/* Frames of archives that are kept for the next piece. */
+#define ARCHIVES (UINT64_C(64) << 20)
 
 /* An output that may be complete: the directory of a checkpoint, of one rank where there are
  * some. */
@@ -58,24 +64,12 @@ static bool is_older(const struct tp_checkpoint *ckpt, int64_t made)
     return i == ckpt->file_count;
 }
 
-/* What is copied beside the weights, tokenizer and licence. */
-static bool are_others_older(const struct tp_checkpoint *ckpt, int64_t made, struct tp_err *err)
-{
-    bool older = true;
-    for (size_t i = 0; i < ckpt->other_count && older; i++) {
-        char *path = tp_os_format(err, "%s/%s", ckpt->path, ckpt->others[i]);
-        older = path && came_before(path, made);
-        free(path);
-    }
-    return older;
-}
-
-/* All that is read: what is joined lies in several checkpoints. */
-static bool are_older(const struct candidate *output, int64_t made, struct tp_err *err)
+/* All weights that are read: what is joined lies in several checkpoints. */
+static bool are_older(const struct candidate *output, int64_t made)
 {
     const struct tp_gather *gather = output->c->options->run.gather;
     const struct tp_checkpoint *ckpt = output->plan->ckpt;
-    bool older = is_older(ckpt, made) && are_others_older(ckpt, made, err);
+    bool older = is_older(ckpt, made);
     for (unsigned r = 0; gather && r < gather->count && older; r++)
         older = is_older(&gather->ckpts[r], made);
     return older;
@@ -94,7 +88,9 @@ static bool has_sizes(const struct tp_manifest *manifest, const char *output, st
     return same;
 }
 
-static bool fits_manifest(const struct candidate *output, struct tp_err *err)
+/* *files: the identity of what the manifest lists. */
+static bool fits_manifest(const struct candidate *output, struct tp_same_card *card,
+                          char files[TP_HASH_TEXT], struct tp_err *err)
 {
     const struct tp_request *request = output->c->request;
     struct tp_manifest manifest;
@@ -109,31 +105,30 @@ static bool fits_manifest(const struct candidate *output, struct tp_err *err)
     tp_manifest_plan_id(output->plan, id);
     fits = strcmp(manifest.plan, id) == 0 &&
            (!request || !request->digests || has_digests(&manifest)) &&
-           are_older(output, nanoseconds(st.st_mtim), err) &&
-           has_sizes(&manifest, output->path, err);
+           are_older(output, nanoseconds(st.st_mtim)) &&
+           has_sizes(&manifest, output->path, err) &&
+           tp_commit_same_files(output->c, output->plan, output->path, &manifest, card, err) &&
+           tp_manifest_files_id(manifest.files, manifest.file_count, files, err) == TP_OK;
     tp_manifest_close(&manifest);
     return fits;
 }
 
-/* Every tensor is stored, and nothing that was compared differs. */
-static bool found_same(const struct tp_compare_sink *sink)
-{
-    size_t o = 0;
-    while (o < sink->plan->output_count && sink->tensors[o] && !sink->differences[o].bytes)
-        o++;
-    return o == sink->plan->output_count;
-}
-
 /* Converts some of the source again: names, sizes and times are the same for the contents of
  * another model of the same shapes, too. */
-static enum tp_code compare(const struct candidate *output, struct tp_compare_sink *sink,
+static enum tp_code compare(const struct candidate *output, struct tp_same_sink *sink,
                             struct tp_err *err)
 {
     const struct tp_ranks *ranks = output->c->options->ranks;
     struct tp_run_options run = output->c->options->run;
     struct tp_scatter scatter;
+    struct tp_budget budget;
+    enum tp_code code = tp_budget_run(output->c->plan, &run, &budget, err);
+    if (code)
+        return code;
+    if (output->c->options->zstd)
+        tp_zst_cache_limit(tp_min_u64(budget.leaves, ARCHIVES));
     run.devices = NULL;
-    run.memory = WORKER_BYTES * run.jobs;
+    run.memory = tp_min_u64(run.memory, WORKER_BYTES * run.jobs);
     run.sample = SAMPLE;
     run.nonfinite = NULL;
     run.contents = NULL;
@@ -146,23 +141,23 @@ static enum tp_code compare(const struct candidate *output, struct tp_compare_si
     return tp_run(&ranks->run, &scatter.sink, &run, err);
 }
 
+/* No checkpoint is opened, which would take the memory of its tensors: the plan says where each of
+ * them stands. */
 static bool fits_source(const struct candidate *output, struct tp_err *err)
 {
-    struct tp_checkpoint stored;
-    struct tp_compare_sink sink = {0};
-    if (tp_checkpoint_open(output->path, 0, &stored, err))
-        return false;
-    bool fits = tp_compare_sink_open(&sink, output->plan, &stored, err) == TP_OK &&
-                compare(output, &sink, err) == TP_OK && found_same(&sink);
-    tp_compare_sink_close(&sink);
-    tp_checkpoint_close(&stored);
+    struct tp_same_sink sink;
+    bool fits = tp_same_sink_open(&sink, output->plan, output->path,
+                                  output->c->options->zstd > 0, err) == TP_OK &&
+                compare(output, &sink, err) == TP_OK && !sink.differs;
+    tp_same_sink_close(&sink);
     return fits;
 }
 
-static bool is_done(const struct candidate *output)
+static bool is_done(const struct candidate *output, struct tp_same_card *card,
+                    char files[TP_HASH_TEXT])
 {
     struct tp_err why = {0};
-    bool done = fits_manifest(output, &why) && fits_source(output, &why);
+    bool done = fits_manifest(output, card, files, &why) && fits_source(output, &why);
     tp_err_memory(output->c->err, &why);
     if (output->c->err->code == TP_OK &&
         (why.code == TP_E_INTERRUPT || why.code == TP_E_TERMINATE))
@@ -170,14 +165,31 @@ static bool is_done(const struct candidate *output)
     return done;
 }
 
-bool tp_commit_is_done(const struct tp_commit *c)
+/* All ranks, and what joins them. */
+static bool are_done(const struct tp_commit *c, struct tp_same_card *card)
 {
     const struct tp_ranks *ranks = c->options->ranks;
-    bool done = true;
-    for (unsigned r = 0; ranks && r < ranks->count && done; r++) {
+    struct tp_err why = {0};
+    char(*files)[TP_HASH_TEXT] = tp_os_zalloc(ranks->count, sizeof *files, c->err);
+    bool done = files != NULL;
+    for (unsigned r = 0; r < ranks->count && done; r++) {
         char *path = tp_os_format(c->err, "%s/" TP_RANK_PREFIX "%u", c->output, r);
-        done = path && is_done(&(struct candidate){c, &ranks->plans[r], path, r});
+        done = path && is_done(&(struct candidate){c, &ranks->plans[r], path, r}, card, files[r]);
         free(path);
     }
-    return ranks ? done : is_done(&(struct candidate){c, c->plan, c->output, 0});
+    done = done && tp_commit_same_join(c, files, &why);
+    tp_err_memory(c->err, &why);
+    free(files);
+    return done;
+}
+
+bool tp_commit_is_done(const struct tp_commit *c)
+{
+    struct tp_same_card card = {0};
+    char files[TP_HASH_TEXT];
+    bool done = c->options->ranks
+                    ? are_done(c, &card)
+                    : is_done(&(struct candidate){c, c->plan, c->output, 0}, &card, files);
+    tp_text_free(&card.text);
+    return done;
 }

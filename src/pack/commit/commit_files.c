@@ -20,7 +20,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define CARD "README.md"
 enum { MAX_CARD = 4 << 20 };
 
 mode_t tp_commit_dir_mode(const struct tp_commit *c)
@@ -105,9 +104,8 @@ static enum tp_code copy_through(void *arg, void *data, uint64_t size, uint64_t 
     return code ? code : tp_os_write(copy->to, data, size, offset, copy->to_path, err);
 }
 
-/* It may be another file by now: a pipe must not block, a link not lead outside. */
-static enum tp_code open_other(const struct tp_checkpoint *ckpt, const char *path, int *fd,
-                               struct stat *st, struct tp_err *err)
+enum tp_code tp_commit_open_other(const struct tp_checkpoint *ckpt, const char *path, int *fd,
+                                  struct stat *st, struct tp_err *err)
 {
     char *real = NULL;
     enum tp_code code = tp_ckpt_other(ckpt, path, &real, err);
@@ -127,7 +125,7 @@ static enum tp_code copy_other(struct tp_commit *c, const char *name)
     struct copied copy = {-1, -1, from, to};
     enum tp_code code = from && to ? TP_OK : TP_E_MEMORY;
     if (code == TP_OK &&
-        (code = open_other(c->plan->ckpt, from, &copy.from, &st, c->err)) == TP_OK) {
+        (code = tp_commit_open_other(c->plan->ckpt, from, &copy.from, &st, c->err)) == TP_OK) {
         struct tp_rights rights = TP_RIGHTS_ALL;
         tp_rights_meet(&rights, &st);
         code = tp_below_create(c->dir, name, rights, to, &copy.to, c->err);
@@ -191,11 +189,11 @@ static enum tp_code read_card(const struct tp_commit *c, char **text)
     size_t size;
     *text = NULL;
     for (size_t i = 0; i < ckpt->other_count && code == TP_OK; i++) {
-        if (strcmp(ckpt->others[i], CARD) != 0)
+        if (strcmp(ckpt->others[i], TP_CARD_NAME) != 0)
             continue;
         int fd = -1;
         char *path = tp_os_format(c->err, "%s/%s", ckpt->path, ckpt->others[i]);
-        code = path ? open_other(ckpt, path, &fd, &st, c->err) : TP_E_MEMORY;
+        code = path ? tp_commit_open_other(ckpt, path, &fd, &st, c->err) : TP_E_MEMORY;
         if (code == TP_OK && st.st_size <= MAX_CARD)
             code = tp_os_slurp_fd(fd, &st, path, MAX_CARD, text, &size, c->err);
         tp_os_close(&fd);
@@ -242,16 +240,14 @@ static enum tp_code copy_in_folder(struct tp_commit *c, size_t i)
 static bool is_behind_card(const char *name)
 {
     size_t size = strcspn(name, "/");
-    int order = strncmp(name, CARD, size);
-    return order > 0 || (order == 0 && size >= strlen(CARD));
+    int order = strncmp(name, TP_CARD_NAME, size);
+    return order > 0 || (order == 0 && size >= strlen(TP_CARD_NAME));
 }
 
-/* Whether the file is copied as it is: not where the output has one of its own, and not what the
- * config makes stale. */
-static bool is_copied(const struct tp_commit *c, const char *name, bool all)
+bool tp_commit_copies(const struct tp_plan *plan, const char *name, bool all)
 {
-    return all || !(tp_config_leaves_out(c->plan, name) ||
-                    (c->plan->unit_count && strcmp(name, CARD) == 0));
+    return all || !(tp_config_leaves_out(plan, name) ||
+                    (plan->unit_count && strcmp(name, TP_CARD_NAME) == 0));
 }
 
 uint64_t tp_commit_copied_bytes(const struct tp_commit *c)
@@ -261,7 +257,7 @@ uint64_t tp_commit_copied_bytes(const struct tp_commit *c)
     for (size_t i = 0; i < ckpt->other_count; i++) {
         struct stat st;
         char *path = tp_os_format(c->err, "%s/%s", ckpt->path, ckpt->others[i]);
-        if (path && is_copied(c, ckpt->others[i], c->texts != NULL) &&
+        if (path && tp_commit_copies(c->plan, ckpt->others[i], c->texts != NULL) &&
             tp_os.stat(path, &st) == 0 && S_ISREG(st.st_mode))
             bytes += (uint64_t)st.st_size * tp_commit_group(c);
         free(path);
@@ -280,14 +276,14 @@ enum tp_code tp_commit_copy_others(struct tp_commit *c, bool all)
     const struct tp_text *text = made ? &own : c->card;
     for (size_t i = 0; i < c->plan->ckpt->other_count && code == TP_OK; i++) {
         if (card && is_behind_card(names[i])) {
-            code = tp_commit_write_small(c, CARD, text->data, text->size, true);
+            code = tp_commit_write_small(c, TP_CARD_NAME, text->data, text->size, true);
             card = false;
         }
-        if (code == TP_OK && is_copied(c, names[i], all))
+        if (code == TP_OK && tp_commit_copies(c->plan, names[i], all))
             code = copy_in_folder(c, i);
     }
     if (card && code == TP_OK)
-        code = tp_commit_write_small(c, CARD, text->data, text->size, true);
+        code = tp_commit_write_small(c, TP_CARD_NAME, text->data, text->size, true);
     tp_text_free(&own);
     return code;
 }

@@ -1,13 +1,11 @@
-/* The output's place: whether it may be written, and how what is replaced goes. What --force
- * may replace is in commit_replace.c, whether it is complete in commit_done.c.
+/* The output's place: whether it may be written. What --force may replace is in
+ * commit_replace.c, whether it is complete in commit_done.c.
  *
- * Writes nothing. Invariant: what is removed is a directory of plain files, folders and
- * ranks, as this program writes them, in which no file is being read.
+ * Writes nothing, and removes nothing but what an output that is complete does not need.
  */
 #include "pack/commit/commit_build.h"
 
 #include "base/num.h"
-#include "pack/os/below.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -50,72 +48,6 @@ enum tp_code tp_commit_in_the_way(const char *path, struct tp_err *err)
         tp_err_hint(err, "it is a device or pipe: choose another output with -o");
     tp_err_hint(err, "--force replaces it once the new output is complete");
     return tp_fail(err, TP_E_USAGE, "the output exists already");
-}
-
-enum tp_code tp_commit_remove_file(int dir, const char *path, const char *name,
-                                   struct tp_err *err)
-{
-    char *whole = tp_os_format(err, "%s/%s", path, name);
-    enum tp_code code = whole ? tp_below_remove(dir, name, whole, NULL, err) : TP_E_MEMORY;
-    free(whole);
-    return code;
-}
-
-enum tp_code tp_commit_remove_entry(int dir, const char *path, const char *name,
-                                    struct tp_err *err)
-{
-    bool directory = false;
-    char *whole = tp_os_format(err, "%s/%s", path, name);
-    enum tp_code code = whole ? tp_below_remove(dir, name, whole, &directory, err) : TP_E_MEMORY;
-    if (directory)
-        code = tp_commit_remove_directory(dir, name, whole, err);
-    free(whole);
-    return code;
-}
-
-/* What shows that a directory is a checkpoint goes last, so that what an interrupted removal
- * leaves is still one that --force may replace. */
-enum tp_code tp_commit_empty(int dir, const char *path, const char *keep, struct tp_err *err)
-{
-    struct tp_os_list list;
-    enum tp_code code = tp_below_list(dir, path, &list, err);
-    for (int last = 0; last < 2; last++)
-        for (size_t i = 0; i < list.count && code == TP_OK; i++)
-            if (tp_commit_is_mark(list.names[i]) == last &&
-                (!keep || strcmp(list.names[i], keep) != 0))
-                code = tp_commit_remove_entry(dir, path, list.names[i], err);
-    tp_os_list_free(&list);
-    return code;
-}
-
-enum tp_code tp_commit_remove_directory(int dir, const char *name, const char *path,
-                                        struct tp_err *err)
-{
-    int fd;
-    enum tp_code code = tp_below_open(dir, name, O_RDONLY | O_DIRECTORY, path, &fd, err);
-    if (code)
-        return code;
-    code = tp_commit_empty(fd, path, NULL, err);
-    tp_os_close(&fd);
-    if (code == TP_OK && tp_os.unlinkat(dir, name, AT_REMOVEDIR))
-        code = tp_os_fail(err, errno, path, "cannot remove it");
-    return code;
-}
-
-/* The output itself is where its name leads. */
-enum tp_code tp_commit_end_journals(const char *output, struct tp_err *err)
-{
-    struct tp_os_list list = {0};
-    int dir;
-    enum tp_code code = tp_os_open(output, O_RDONLY | O_DIRECTORY, 0, &dir, err);
-    if (code == TP_OK)
-        code = tp_below_list(dir, output, &list, err);
-    for (size_t i = 0; i < list.count && code == TP_OK; i++)
-        if (tp_commit_is_own(list.names[i]))
-            code = tp_commit_remove_file(dir, output, list.names[i], err);
-    tp_os_list_free(&list);
-    tp_os_close(&dir);
-    return code;
 }
 
 /* --force replaces a file by a file, or a directory by a directory. */

@@ -22,7 +22,8 @@
 #define MANIFEST TP_RANKS_NAME ".manifest"
 
 /* Members up to "rank_files", as the text of an object whose last brace is missing. */
-static enum tp_code begin_text(const struct tp_commit *c, struct tp_text *text)
+static enum tp_code begin_text(const struct tp_commit *c, char (*rank_files)[TP_HASH_TEXT],
+                               struct tp_text *text, struct tp_err *err)
 {
     const struct tp_ranks *ranks = c->options->ranks;
     char id[TP_HASH_TEXT];
@@ -30,7 +31,7 @@ static enum tp_code begin_text(const struct tp_commit *c, struct tp_text *text)
     for (unsigned r = 0; r < ranks->count; r++) {
         tp_manifest_plan_id(&ranks->plans[r], id);
         json_array_append_new(ids, json_string(id));
-        json_array_append_new(files, json_string(c->rank_files[r]));
+        json_array_append_new(files, json_string(rank_files[r]));
     }
     tp_manifest_plan_id(c->plan, id);
     json_t *json = json_pack("{s:i,s:s,s:i,s:s,s:o,s:o}", "tilepack_tp", TP_RANKS_VERSION,
@@ -39,8 +40,8 @@ static enum tp_code begin_text(const struct tp_commit *c, struct tp_text *text)
     char *dump = json ? json_dumps(json, JSON_INDENT(1)) : NULL;
     json_decref(json);
     if (!dump)
-        return tp_fail(c->err, TP_E_MEMORY, "out of memory for the list of ranks");
-    enum tp_code code = tp_text_add(text, dump, strlen(dump) - strlen("\n}"), c->err);
+        return tp_fail(err, TP_E_MEMORY, "out of memory for the list of ranks");
+    enum tp_code code = tp_text_add(text, dump, strlen(dump) - strlen("\n}"), err);
     free(dump);
     return code;
 }
@@ -144,7 +145,7 @@ static enum tp_code add_config(const struct tp_commit *c, struct tp_text *text)
 static enum tp_code make_text(struct tp_commit *c, struct tp_text *text)
 {
     uint64_t mark = tp_json_mark();
-    enum tp_code code = begin_text(c, text);
+    enum tp_code code = begin_text(c, c->rank_files, text, c->err);
     if (code == TP_OK && (code = add_cuts(c, text)) == TP_OK &&
         (code = add_files(c, text)) == TP_OK &&
         (code = add_file(c, "index", INDEX, text)) == TP_OK &&
@@ -210,4 +211,46 @@ enum tp_code tp_commit_write_join(struct tp_commit *c, const struct tp_commit *r
     if (code == TP_OK)
         code = tp_commit_remove_file(c->dir, c->partial, MANIFEST, c->err);
     return code;
+}
+
+/* Whether the file begins with `begin`, in which its own hash is zeros, and that hash is right. */
+static bool is_signed(int fd, const char *path, uint64_t size, const struct tp_text *begin,
+                      struct tp_err *err)
+{
+    struct tp_own_hash own = {0};
+    char digits[TP_HASH_TEXT];
+    size_t room = tp_max_u64(begin->size, 1 << 16);
+    char *part = tp_os_alloc(room, err);
+    bool same = part && begin->size <= size && tp_own_hash_begin(&own, err) == TP_OK;
+    for (uint64_t at = 0, bytes; same && at < size; at += bytes) {
+        bytes = tp_min_u64(size - at, room);
+        if ((same = tp_os_read(fd, part, bytes, at, path, err) == TP_OK)) {
+            tp_own_hash_add(&own, part, bytes);
+            same = at || memcmp(part, begin->data, begin->size) == 0;
+        }
+    }
+    if (same)
+        tp_own_hash_digits(&own, digits);
+    same = same && strncmp(digits, own.digits, TP_HASH_TEXT - 1) == 0;
+    tp_own_hash_close(&own);
+    free(part);
+    return same;
+}
+
+bool tp_commit_same_join(const struct tp_commit *c, char (*rank_files)[TP_HASH_TEXT],
+                         struct tp_err *err)
+{
+    struct tp_text begin = {0};
+    struct stat st;
+    int fd = -1;
+    uint64_t mark = tp_json_mark();
+    char *path = tp_os_format(err, "%s/%s", c->output, TP_RANKS_NAME);
+    bool same = path &&
+                tp_json_check(mark, begin_text(c, rank_files, &begin, err), err) == TP_OK &&
+                tp_os_open_regular(path, 0, &fd, &st, err) == TP_OK &&
+                is_signed(fd, path, (uint64_t)st.st_size, &begin, err);
+    tp_os_close(&fd);
+    tp_text_free(&begin);
+    free(path);
+    return same;
 }

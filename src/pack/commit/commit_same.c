@@ -1,0 +1,134 @@
+/* Whether the small files of an output are those that would be written now: index, config, card,
+ * and copies of the source's.
+ *
+ * Writes nothing, and compares by contents alone. Index and config follow from the plan, whose
+ * identity the manifest has. Invariant: the files of the manifest come in the order in which
+ * commit_files.c records them.
+ */
+#include "pack/commit/commit_build.h"
+
+#include "pack/sink/compress.h"
+#include "pack/source/index.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The files of a manifest behind its shards, one after the other. */
+struct listing {
+    const struct tp_commit *c;
+    const struct tp_plan *plan;
+    const char *output;
+    const struct tp_manifest *manifest;
+    size_t next; /* the file that comes now */
+    struct tp_err *err;
+};
+
+struct open_file {
+    int fd;
+    const char *path;
+};
+
+static enum tp_code read_file(void *arg, void *data, uint64_t size, uint64_t offset,
+                              struct tp_err *err)
+{
+    const struct open_file *file = arg;
+    return tp_os_read(file->fd, data, size, offset, file->path, err);
+}
+
+/* Whether the open file is the one that the manifest lists; closes it. */
+static bool is_listed(int fd, const struct stat *st, const char *path,
+                      const struct tp_manifest_file *file, struct tp_err *err)
+{
+    uint8_t hash[TP_HASH_BYTES];
+    struct open_file open = {fd, path};
+    bool same = (uint64_t)st->st_size == file->size &&
+                tp_leafhash_file(file->size, 1, read_file, &open, hash, err) == TP_OK &&
+                memcmp(hash, file->hash, sizeof hash) == 0;
+    tp_os_close(&fd);
+    return same;
+}
+
+/* The next file of the list, if it has that name; the output has it as the list says. */
+static const struct tp_manifest_file *take(struct listing *list, const char *name)
+{
+    const struct tp_manifest *manifest = list->manifest;
+    const struct tp_manifest_file *file =
+        list->next < manifest->file_count ? &manifest->files[list->next] : NULL;
+    struct stat st;
+    int fd;
+    if (!file || strcmp(file->name, name) != 0)
+        return NULL;
+    char *path = tp_os_format(list->err, "%s/%s", list->output, name);
+    bool same = path && tp_os_open_regular(path, 0, &fd, &st, list->err) == TP_OK &&
+                is_listed(fd, &st, path, file, list->err);
+    free(path);
+    list->next += same;
+    return same ? file : NULL;
+}
+
+static bool take_shards(struct listing *list)
+{
+    const struct tp_manifest *manifest = list->manifest;
+    bool same = manifest->file_count >= list->plan->file_count;
+    for (; same && list->next < list->plan->file_count; list->next++) {
+        const char *name = list->plan->files[list->next].name;
+        const char *listed = manifest->files[list->next].name;
+        size_t size = strlen(name);
+        same = strncmp(listed, name, size) == 0 &&
+               strcmp(listed + size, list->c->options->zstd ? TP_ZST_SUFFIX : "") == 0;
+    }
+    return same;
+}
+
+static bool take_copy(struct listing *list, const char *name)
+{
+    const struct tp_checkpoint *ckpt = list->plan->ckpt;
+    const struct tp_manifest_file *file = take(list, name);
+    struct stat st;
+    int fd = -1;
+    char *path = file ? tp_os_format(list->err, "%s/%s", ckpt->path, name) : NULL;
+    bool same = path && tp_commit_open_other(ckpt, path, &fd, &st, list->err) == TP_OK &&
+                is_listed(fd, &st, path, file, list->err);
+    free(path);
+    return same;
+}
+
+static bool take_card(struct listing *list, struct tp_same_card *card)
+{
+    uint8_t hash[TP_HASH_BYTES];
+    const struct tp_manifest_file *file = take(list, TP_CARD_NAME);
+    if (!file)
+        return false;
+    if (!card->made && tp_commit_card(list->c, &card->text))
+        return false;
+    card->made = true;
+    return card->text.size == file->size &&
+           tp_commit_hash_text(card->text.data, card->text.size, hash, list->err) == TP_OK &&
+           memcmp(hash, file->hash, sizeof hash) == 0;
+}
+
+static bool is_next(const struct listing *list, const char *name)
+{
+    return list->next < list->manifest->file_count &&
+           strcmp(list->manifest->files[list->next].name, name) == 0;
+}
+
+bool tp_commit_same_files(const struct tp_commit *c, const struct tp_plan *plan,
+                          const char *output, const struct tp_manifest *manifest,
+                          struct tp_same_card *card, struct tp_err *err)
+{
+    struct listing list = {c, plan, output, manifest, 0, err};
+    bool all = c->texts != NULL, made = !all && plan->unit_count > 0;
+    bool same = take_shards(&list) && take(&list, TP_INDEX_NAME) &&
+                (!is_next(&list, "config.json") || take(&list, "config.json"));
+    for (size_t i = 0; i <= plan->ckpt->other_count && same; i++) {
+        const char *name = i < plan->ckpt->other_count ? plan->ckpt->others[i] : NULL;
+        if (made && is_next(&list, TP_CARD_NAME)) {
+            same = take_card(&list, card);
+            made = false;
+        }
+        if (same && name && tp_commit_copies(plan, name, all))
+            same = take_copy(&list, name);
+    }
+    return same && !made && list.next == manifest->file_count;
+}
