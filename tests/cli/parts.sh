@@ -228,6 +228,23 @@ done
 check "parts of a Kubernetes job merge" merge k8s
 check "and equal one process, too" same "$work/few1" "$work/k8s"
 
+# A part that goes on when the source has become another one of the same times begins anew.
+cp -r "$work/src" "$work/kept"
+touch -d 2020-01-01 "$work/src"/*
+check "a part" part 1/2 swapped --to mxfp8-ct --shard-size 500kB
+for file in "$work/src"/*.safetensors; do
+    "$PYTHON" -c 'import sys
+with open(sys.argv[1], "r+b") as f:
+    f.seek(-2, 2)
+    f.write(b"\0\0")' "$file"
+done
+touch -d 2020-01-01 "$work/src"/*
+for i in 1 2; do part $i/2 swapped --to mxfp8-ct --shard-size 500kB || bad "part $i/2 again"; done
+check "its parts are merged" merge swapped
+check "and are of one source" "$TILEPACK" verify "$work/swapped" --against "$work/src" -q
+rm -r "$work/src"
+mv "$work/kept" "$work/src"
+
 # A shard that the system cannot read is not blamed on its part.
 if can_preload; then
     for i in 1 2; do part $i/2 unread --to mxfp8-ct --shard-size 500kB || bad "part $i/2 of unread"; done

@@ -60,13 +60,13 @@ static void start(void)
 static void add_and_reopen(struct tp_journal *journal, bool zstd)
 {
     struct tp_err err = {0};
+    const struct tp_journal_work work = {.plan = &plan, .zstd = zstd};
     bool foreign;
     bool done = journal->done[1];
     if (!done)
         must(!tp_journal_add(journal, &plan, 1, hashes[1], &err));
     tp_journal_close(journal);
-    must(!tp_journal_open(AT_FDCWD, ".", TP_JOURNAL_NAME, &plan, zstd, NULL, journal, &foreign,
-                          &err));
+    must(!tp_journal_open(AT_FDCWD, ".", TP_JOURNAL_NAME, &work, journal, &foreign, &err));
     must(!foreign && journal->done[1] && journal->names_shards);
 }
 
@@ -78,8 +78,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!*fuzz_path)
         start();
     fuzz_write(TP_JOURNAL_NAME, data + (size > 0), size - (size > 0));
-    enum tp_code code = tp_journal_open(AT_FDCWD, ".", TP_JOURNAL_NAME, &plan, zstd, NULL, &journal,
-                                        &foreign, &err);
+    const struct tp_journal_work work = {&plan, NULL, "tilepack x", zstd};
+    enum tp_code code = tp_journal_open(AT_FDCWD, ".", TP_JOURNAL_NAME, &work, &journal, &foreign,
+                                        &err);
     must(code == err.code && code == TP_OK);
     size_t done = 0;
     for (int f = 0; f < 2; f++) {
@@ -89,7 +90,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     must(done == journal.done_count && (!foreign || !done));
     if (foreign)
-        must(!tp_journal_restart(&journal, &plan, zstd, "tilepack x", &err));
+        must(!tp_journal_restart(&journal, &work, &err));
     add_and_reopen(&journal, zstd);
     tp_journal_close(&journal);
     return 0;

@@ -12,6 +12,7 @@
 #include "pack/os/os.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -247,6 +248,73 @@ static void a_shard_with_other_digits_is_made_anew(void **state)
     assert_int_equal(convert(false, &result), TP_E_IO);
     assert_int_equal(result.resumed, 0);
     end_world();
+}
+
+/* Another byte in a file, at its end, with the time of before, as `rsync -t` and `cp -p` leave it. */
+static void change(const char *path)
+{
+    struct stat st;
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    assert_int_equal(fstat(fileno(file), &st), 0);
+    usleep(20000); /* longer than the steps of a file system's clock */
+    assert_int_equal(fseek(file, -1, SEEK_END), 0);
+    assert_true(fputc(' ', file) != EOF);
+    assert_int_equal(fclose(file), 0);
+    struct timespec times[2] = {st.st_atim, st.st_mtim};
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+static void another_source_of_the_same_times_is_not_gone_on_with(void **state)
+{
+    struct tp_convert_result result;
+    (void)state;
+    make_world("out");
+    tp_os.rename = no_rename;
+    assert_int_equal(convert(false, &result), TP_E_IO);
+    assert_int_equal(convert(false, &result), TP_E_IO);
+    assert_int_equal(result.resumed, 1);
+    close_world();
+    change(world.source);
+    open_world();
+    tp_os = real_os;
+    assert_int_equal(convert(false, &result), TP_E_USAGE);
+    assert_int_equal(convert(true, &result), TP_OK);
+    assert_int_equal(result.resumed, 0);
+    end_world();
+}
+
+static char changing[160]; /* the file of the source that is */
+
+static int change_then_sync(int fd)
+{
+    tp_os = real_os;
+    change(changing);
+    return tp_os.fsync(fd);
+}
+
+/* Of any of its files, by any means: one that is written over and one that takes its place. */
+static void a_source_that_changes_meanwhile_is_noticed(void **state)
+{
+    static const char *const names[] = {"model.safetensors", "config.json", "tokenizer.json"};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct tp_convert_result result;
+        make_world("out");
+        for (int n = 0; n < 3; n++) {
+            snprintf(changing, sizeof changing, "%s/%s", world.root, names[n]);
+            if (n)
+                write_text(changing, "{} ", 3);
+        }
+        close_world();
+        strcpy(world.source, world.root);
+        open_world();
+        snprintf(changing, sizeof changing, "%s/%s", world.root, names[i]);
+        tp_os.fsync = change_then_sync;
+        assert_int_equal(convert(false, &result), TP_E_INPUT);
+        assert_int_not_equal(access(world.output, F_OK), 0);
+        end_world();
+    }
 }
 
 /* A small file of the source that has become a pipe is refused, not waited for. */
@@ -485,6 +553,8 @@ int main(void)
         cmocka_unit_test(a_directory_that_came_at_the_last_moment_stays),
         cmocka_unit_test(a_file_system_without_the_promise_renames),
         cmocka_unit_test(a_shard_with_other_digits_is_made_anew),
+        cmocka_unit_test(another_source_of_the_same_times_is_not_gone_on_with),
+        cmocka_unit_test(a_source_that_changes_meanwhile_is_noticed),
         cmocka_unit_test(a_pipe_among_the_small_files_does_not_block),
         cmocka_unit_test(a_file_in_the_old_content_stays),
         cmocka_unit_test(a_hint_can_be_followed),

@@ -112,9 +112,13 @@ enum tp_code tp_commit_run(const struct tp_commit *c, const struct tp_plan *plan
  * directory must be there. */
 enum tp_code tp_commit_check_case(const struct tp_commit *c);
 
-/* commit_inputs.c: TP_E_USAGE when the place, a file or a directory, is or holds something that
- * is being read, at any depth. */
+/* commit_inputs.c */
+/* TP_E_USAGE when the place, a file or a directory, is or holds something that is being read, at
+ * any depth. */
 enum tp_code tp_commit_check_inputs(const struct tp_commit *c, const char *path);
+/* Identity of the shards that are read, in addition to the plan's: the times at which their inodes
+ * were changed last. Of copies it differs. */
+enum tp_code tp_commit_source_id(const struct tp_commit *c, uint8_t hash[TP_HASH_BYTES]);
 
 /* commit_done.c: the output is complete and of this very plan (and ranks), no shard of the source
  * is newer, a sample of them gives the bytes that are stored, and the other files are those that
@@ -171,7 +175,8 @@ bool tp_commit_copies(const struct tp_plan *plan, const char *name, bool all);
  * block, a link not lead outside. */
 enum tp_code tp_commit_open_other(const struct tp_checkpoint *ckpt, const char *path, int *fd,
                                   struct stat *st, struct tp_err *err);
-/* Copies the source's other files, and makes their folders; those that the config makes stale
+/* Copies the source's other files, which have to be those of when it was opened, as its config is;
+ * makes their folders; those that the config makes stale
  * only with `all`. */
 enum tp_code tp_commit_copy_others(struct tp_commit *c, bool all);
 /* What those copies take, of all ranks together; a file that cannot be looked at counts nothing. */

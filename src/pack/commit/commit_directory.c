@@ -179,7 +179,7 @@ static enum tp_code own_command(const struct tp_commit *c, struct tp_text *text)
 
 /* The journal is of another plan. Shards that it names were work; what a run left that
  * finished none is in nobody's way. */
-static enum tp_code start_over(struct tp_commit *c, const char *command)
+static enum tp_code start_over(struct tp_commit *c, const struct tp_journal_work *work)
 {
     if (c->journal.names_shards && !c->options->force) {
         if (c->journal.command)
@@ -189,8 +189,7 @@ static enum tp_code start_over(struct tp_commit *c, const char *command)
                                   "other options or of a source that has changed since");
     }
     enum tp_code code = clear_partial(c);
-    return code ? code : tp_journal_restart(&c->journal, tp_commit_files(c), c->options->zstd > 0,
-                                            command, c->err);
+    return code ? code : tp_journal_restart(&c->journal, work, c->err);
 }
 
 char *tp_commit_parent(const char *path, struct tp_err *err)
@@ -213,15 +212,20 @@ static enum tp_code open_partial(struct tp_commit *c)
 {
     bool foreign = false;
     struct tp_text command = {0};
+    uint8_t source[TP_HASH_BYTES];
+    struct tp_journal_work work = {tp_commit_files(c), source, NULL, c->options->zstd > 0};
     enum tp_code code = tp_commit_paths(c);
     if (code == TP_OK && (code = make_partial(c)) == TP_OK &&
-        (code = own_command(c, &command)) == TP_OK)
-        code = tp_journal_open(c->dir, c->partial, TP_JOURNAL_NAME, tp_commit_files(c),
-                               c->options->zstd > 0, command.data, &c->journal, &foreign, c->err);
+        (code = own_command(c, &command)) == TP_OK &&
+        (code = tp_commit_source_id(c, source)) == TP_OK) {
+        work.command = command.data;
+        code = tp_journal_open(c->dir, c->partial, TP_JOURNAL_NAME, &work, &c->journal, &foreign,
+                               c->err);
+    }
     if (code == TP_OK && !c->options->force)
         code = tp_commit_check_begun(c->plan, c->partial, c->err);
     if (code == TP_OK && foreign)
-        code = start_over(c, command.data);
+        code = start_over(c, &work);
     tp_text_free(&command);
     return code ? code : tp_commit_sweep(c);
 }

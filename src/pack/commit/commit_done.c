@@ -58,7 +58,7 @@ static bool came_before(const char *path, int64_t made)
 static bool is_older(const struct tp_checkpoint *ckpt, int64_t made)
 {
     size_t i = 0;
-    while (i < ckpt->file_count && ckpt->files[i].ctime_ns <= made &&
+    while (i < ckpt->file_count && ckpt->files[i].stamp.ctime_ns <= made &&
            came_before(ckpt->files[i].path, made))
         i++;
     return i == ckpt->file_count;

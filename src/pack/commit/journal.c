@@ -1,9 +1,10 @@
-/* The journal: header line with the plan's hash, the command, then one line per shard. */
+/* The journal: header line with the plan's hash, source, command, then one line per shard. */
 #include "pack/commit/journal.h"
 
 #include "pack/sink/compress.h"
 #include "pack/os/below.h"
 #include "pack/file/zst.h"
+#include "pack/text/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +16,9 @@
 /* Equally long; plain and compressed shards are different work. */
 #define MAGIC_SIZE strlen("tilepack-journal 1 ")
 #define MAGIC "tilepack-journal "
-#define COMMAND "# tilepack " /* no shard's line: that has a hash behind its first blank */
+/* No shard's lines: those have a hash behind their first blank. */
+#define COMMAND "# tilepack "
+#define SOURCE "# source "
 static const char *const magics[2] = {"tilepack-journal 1 ", "tilepack-journal z "};
 
 struct shard_file {
@@ -116,25 +119,49 @@ static void read_line(const char *line, size_t size, int dir, const struct tp_pl
     }
 }
 
-static enum tp_code start(struct tp_journal *journal, const struct tp_plan *plan, bool zstd,
-                          const char *command, struct tp_err *err)
+/* All that stands before the lines of shards. */
+static enum tp_code head_text(const struct tp_journal_work *work, struct tp_text *text,
+                              struct tp_err *err)
 {
     char hash[TP_HASH_TEXT];
-    tp_hash_print(plan->hash, hash);
-    bool says = command && !strchr(command, '\n');
-    char *text = tp_os_format(err, "%s%s\n%s%s%s", magics[zstd], hash, says ? "# " : "",
-                              says ? command : "", says ? "\n" : "");
-    if (!text)
-        return TP_E_MEMORY;
-    journal->size = strlen(text);
-    enum tp_code code = tp_os.ftruncate(journal->fd, 0)
-                            ? tp_os_fail(err, errno, journal->path, "cannot truncate the journal")
-                            : tp_os_write(journal->fd, text, journal->size, 0, journal->path, err);
-    free(text);
+    tp_hash_print(work->plan->hash, hash);
+    enum tp_code code = tp_text_addf(text, err, "%s%s\n", magics[work->zstd], hash);
+    if (code == TP_OK && work->source) {
+        tp_hash_print(work->source, hash);
+        code = tp_text_addf(text, err, SOURCE "%s\n", hash);
+    }
+    if (code == TP_OK && work->command && !strchr(work->command, '\n'))
+        code = tp_text_addf(text, err, "# %s\n", work->command);
+    return code;
+}
+
+static enum tp_code start(struct tp_journal *journal, const struct tp_journal_work *work,
+                          struct tp_err *err)
+{
+    struct tp_text text = {0};
+    enum tp_code code = head_text(work, &text, err);
+    if (code == TP_OK && tp_os.ftruncate(journal->fd, 0))
+        code = tp_os_fail(err, errno, journal->path, "cannot truncate the journal");
+    if (code == TP_OK)
+        code = tp_os_write(journal->fd, text.data, text.size, 0, journal->path, err);
+    journal->size = text.size;
+    tp_text_free(&text);
     return code ? code : tp_os_fsync(journal->fd, journal->path, err);
 }
 
-/* The line behind the header, if it is the command; returns where the shards' lines begin. */
+/* The line behind the header, if it says which source; returns where the next one begins. */
+static const char *read_source(const char *line, const char *end, const uint8_t *source,
+                               bool *same)
+{
+    const size_t begin = strlen(SOURCE), size = begin + TP_HASH_TEXT;
+    uint8_t stored[TP_HASH_BYTES];
+    bool says = (size_t)(end - line) >= size && memcmp(line, SOURCE, begin) == 0 &&
+                line[size - 1] == '\n' && tp_hash_parse(line + begin, TP_HASH_TEXT - 1, stored);
+    *same = !source || (says && memcmp(stored, source, sizeof stored) == 0);
+    return says ? line + size : line;
+}
+
+/* The line behind these, if it is the command; returns where the shards' lines begin. */
 static const char *read_command(const char *line, const char *end, char **command,
                                 struct tp_err *err)
 {
@@ -156,24 +183,29 @@ static enum tp_code read_back(const struct tp_journal *journal, char **text, siz
     return tp_os_slurp_fd(journal->fd, &st, journal->path, 64 << 20, text, size, err);
 }
 
-static enum tp_code resume(struct tp_journal *journal, int dir, const struct tp_plan *plan,
-                           bool zstd, bool *foreign, struct tp_err *err)
+static enum tp_code resume(struct tp_journal *journal, int dir,
+                           const struct tp_journal_work *work, bool *foreign, struct tp_err *err)
 {
+    bool same = true;
     struct tp_err memory = {0};
     char hash[TP_HASH_TEXT], *text;
     size_t size = 0, head = MAGIC_SIZE + TP_HASH_TEXT;
     enum tp_code code = read_back(journal, &text, &size, err);
     if (code)
         return code;
-    tp_hash_print(plan->hash, hash);
+    tp_hash_print(work->plan->hash, hash);
     /* A first line that a crash cut off or garbled: no shard was entered before it
      * was safe, so there is nothing to lose. */
     bool begun = size >= head && text[head - 1] == '\n' && memcmp(text, MAGIC, strlen(MAGIC)) == 0;
-    *foreign = begun && (memcmp(text, magics[zstd], MAGIC_SIZE) != 0 ||
+    *foreign = begun && (memcmp(text, magics[work->zstd], MAGIC_SIZE) != 0 ||
                          memcmp(text + MAGIC_SIZE, hash, TP_HASH_TEXT - 1) != 0);
     const char *end = text + size, *line = text + head, *stop;
-    if (begun)
+    if (begun) {
+        line = read_source(line, end, work->source, &same);
         line = read_command(line, end, &journal->command, &memory);
+    }
+    journal->other_source = begun && !*foreign && !same;
+    *foreign = *foreign || journal->other_source;
     journal->names_shards = begun && memchr(line, '\n', (size_t)(end - line));
     if (*foreign || !begun) {
         free(text);
@@ -181,7 +213,7 @@ static enum tp_code resume(struct tp_journal *journal, int dir, const struct tp_
         return memory.code;
     }
     for (; line < end && (stop = memchr(line, '\n', (size_t)(end - line))); line = stop + 1)
-        read_line(line, (size_t)(stop - line), dir, plan, zstd, journal, &memory);
+        read_line(line, (size_t)(stop - line), dir, work->plan, work->zstd, journal, &memory);
     journal->size = (uint64_t)(line - text); /* a line cut off is overwritten */
     free(text);
     tp_err_memory(err, &memory);
@@ -189,9 +221,10 @@ static enum tp_code resume(struct tp_journal *journal, int dir, const struct tp_
 }
 
 enum tp_code tp_journal_open(int dir, const char *directory, const char *name,
-                             const struct tp_plan *plan, bool zstd, const char *command,
-                             struct tp_journal *journal, bool *foreign, struct tp_err *err)
+                             const struct tp_journal_work *work, struct tp_journal *journal,
+                             bool *foreign, struct tp_err *err)
 {
+    const struct tp_plan *plan = work->plan;
     memset(journal, 0, sizeof *journal);
     *foreign = false;
     journal->fd = -1;
@@ -205,19 +238,19 @@ enum tp_code tp_journal_open(int dir, const char *directory, const char *name,
                                           &journal->fd, err);
     if (code ||
         (code = tp_os_lock(journal->fd, journal->path, &journal->unlocked, err)) ||
-        (code = resume(journal, dir, plan, zstd, foreign, err)) || *foreign)
+        (code = resume(journal, dir, work, foreign, err)) || *foreign)
         return code;
-    return journal->size ? TP_OK : start(journal, plan, zstd, command, err);
+    return journal->size ? TP_OK : start(journal, work, err);
 }
 
 /* No line of the old plan may outlive a crash behind the new plan's header. */
-enum tp_code tp_journal_restart(struct tp_journal *journal, const struct tp_plan *plan, bool zstd,
-                                const char *command, struct tp_err *err)
+enum tp_code tp_journal_restart(struct tp_journal *journal, const struct tp_journal_work *work,
+                                struct tp_err *err)
 {
     if (tp_os.ftruncate(journal->fd, 0))
         return tp_os_fail(err, errno, journal->path, "cannot truncate the journal");
     enum tp_code code = tp_os_fsync(journal->fd, journal->path, err);
-    return code ? code : start(journal, plan, zstd, command, err);
+    return code ? code : start(journal, work, err);
 }
 
 enum tp_code tp_journal_add(struct tp_journal *journal, const struct tp_plan *plan, uint32_t file,

@@ -1,6 +1,7 @@
 /* The journal of a directory that is being written: which shards are finished.
  * Lines of text, fsynced one by one; a line cut off by a crash does not count. The first says
- * which plan, the second may be the command behind "# ", then comes one for each shard.
+ * which plan; then may come the source, behind "# source ", and the command, behind "# "; then one
+ * for each shard.
  */
 #ifndef TP_PACK_JOURNAL_H
 #define TP_PACK_JOURNAL_H
@@ -9,6 +10,15 @@
 #include "pack/plan/plan.h"
 
 #define TP_JOURNAL_NAME ".tilepack-journal"
+
+/* What the shards of a journal are made of. */
+struct tp_journal_work {
+    const struct tp_plan *plan;
+    const uint8_t *source; /* identity of its files, tp_commit_source_id(); NULL: not looked at,
+                              and not written down */
+    const char *command;   /* what a new journal says of itself, one line; NULL: nothing */
+    bool zstd;             /* they are archives */
+};
 
 struct tp_journal {
     char *path;
@@ -21,19 +31,19 @@ struct tp_journal {
     struct tp_err unread; /* why one of these could not be read; path: the shard's name */
     size_t done_count;
     bool names_shards; /* one at least, be it of another plan */
+    bool other_source; /* of this plan, but its files were changed or replaced since */
     char *command;     /* that began it; NULL: it does not say */
 };
 
 /* Opens or creates DIRECTORY/NAME, DIRECTORY open as `dir`, and locks it. A journal of the
- * same plan is read back and every shard it names is proven by its hash; *foreign is set when
- * it is of another plan. `zstd`: the shards are archives. `command` is what a new one says of
- * itself (NULL: nothing), one line. */
+ * same work is read back and every shard it names is proven by its hash; *foreign is set when
+ * it is of another plan or source. */
 enum tp_code tp_journal_open(int dir, const char *directory, const char *name,
-                             const struct tp_plan *plan, bool zstd, const char *command,
-                             struct tp_journal *journal, bool *foreign, struct tp_err *err);
-/* A foreign journal becomes an empty one of this plan; the lock is held throughout. */
-enum tp_code tp_journal_restart(struct tp_journal *journal, const struct tp_plan *plan, bool zstd,
-                                const char *command, struct tp_err *err);
+                             const struct tp_journal_work *work, struct tp_journal *journal,
+                             bool *foreign, struct tp_err *err);
+/* A foreign journal becomes an empty one of this work; the lock is held throughout. */
+enum tp_code tp_journal_restart(struct tp_journal *journal, const struct tp_journal_work *work,
+                                struct tp_err *err);
 enum tp_code tp_journal_add(struct tp_journal *journal, const struct tp_plan *plan, uint32_t file,
                             const uint8_t hash[TP_HASH_BYTES], struct tp_err *err);
 void tp_journal_close(struct tp_journal *journal); /* releases the lock */

@@ -175,8 +175,9 @@ static enum tp_code open_part(struct merge *m, unsigned i)
     char *path = name ? tp_os_format(c->err, "%s/%s", c->partial, name) : NULL;
     enum tp_code code = path ? TP_OK : TP_E_MEMORY;
     if (path && tp_os.stat(path, &st) == 0) {
-        code = tp_journal_open(c->dir, c->partial, name, tp_commit_files(c),
-                               c->options->zstd > 0, NULL, &m->journals[i - 1], &foreign,
+        /* the part may have read another copy of the source, on another machine */
+        struct tp_journal_work work = {tp_commit_files(c), NULL, NULL, c->options->zstd > 0};
+        code = tp_journal_open(c->dir, c->partial, name, &work, &m->journals[i - 1], &foreign,
                                &local);
         if (code == TP_E_USAGE && m->journals[i - 1].fd >= 0) { /* open, and somebody else's */
             tp_err_hint(c->err, "wait for it to end, then merge");

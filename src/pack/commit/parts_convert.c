@@ -122,11 +122,12 @@ static enum tp_code lock_part(struct work *work)
     struct tp_commit *c = &work->c;
     struct tp_err local = {0};
     bool foreign = false;
+    uint8_t source[TP_HASH_BYTES];
+    struct tp_journal_work made = {tp_commit_files(c), source, NULL, c->options->zstd > 0};
     char *name = tp_part_file(TP_JOURNAL_NAME, work->share, c->err);
-    enum tp_code code = name ? tp_journal_open(c->dir, c->partial, name, tp_commit_files(c),
-                                               c->options->zstd > 0, NULL, &c->journal, &foreign,
-                                               &local)
-                             : TP_E_MEMORY;
+    enum tp_code code = name ? tp_commit_source_id(c, source) : TP_E_MEMORY;
+    if (code == TP_OK)
+        code = tp_journal_open(c->dir, c->partial, name, &made, &c->journal, &foreign, &local);
     free(name);
     if (code == TP_E_USAGE && c->journal.fd >= 0) { /* open, and somebody else's */
         tp_err_path(c->err, c->partial);
@@ -139,6 +140,8 @@ static enum tp_code lock_part(struct work *work)
             *c->err = local;
         return code;
     }
+    if (foreign && c->journal.other_source) /* its own shards alone have to be made anew */
+        return tp_journal_restart(&c->journal, &made, c->err);
     if (foreign) {
         tp_err_path(c->err, c->partial);
         tp_err_hint(c->err, "stop all parts and remove this directory to start over");

@@ -465,7 +465,7 @@ static enum tp_code hash_plan(struct tp_join_plan *join, struct tp_err *err)
         for (size_t f = 0; f < join->ckpts[r].file_count && code == TP_OK; f++) {
             const struct tp_file *file = &join->ckpts[r].files[f];
             code = tp_text_addf(&text, err, "%s %llu %lld\n", file->name,
-                                (unsigned long long)file->size, (long long)file->mtime_ns);
+                                (unsigned long long)file->size, (long long)file->stamp.mtime_ns);
             if (code == TP_OK)
                 code = tp_text_add(&text, (const char *)file->header_hash, 16, err);
         }

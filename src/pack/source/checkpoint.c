@@ -41,6 +41,7 @@ void tp_checkpoint_close(struct tp_checkpoint *ckpt)
     tp_shared_close(&ckpt->shapes);
     free(ckpt->config);
     free(ckpt->others);
+    free(ckpt->other_stamps);
     for (size_t i = 0; i < ckpt->unread_count; i++)
         free(ckpt->unread[i]);
     free(ckpt->unread);
@@ -88,25 +89,64 @@ uint64_t tp_checkpoint_bytes(const struct tp_checkpoint *ckpt)
     return bytes;
 }
 
+struct tp_stamp tp_stamp_of(const struct stat *st)
+{
+    return (struct tp_stamp){
+        (uint64_t)st->st_size, (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
+        (int64_t)st->st_ctim.tv_sec * 1000000000 + st->st_ctim.tv_nsec};
+}
+
+/* `failed`: it could not be looked at, errno says why. */
+static enum tp_code check_stamp(const char *path, const struct tp_stamp *stamp, bool failed,
+                                const struct stat *st, struct tp_err *err)
+{
+    enum tp_code code;
+    if (failed) {
+        code = tp_fail_sys(err, errno, "cannot look at the file");
+    } else {
+        struct tp_stamp now = tp_stamp_of(st);
+        if (now.size == stamp->size && now.mtime_ns == stamp->mtime_ns &&
+            now.ctime_ns == stamp->ctime_ns)
+            return TP_OK;
+        code = tp_fail(err, TP_E_INPUT, "the file changed while it was read");
+        tp_err_hint(err, "wait until nothing writes to the checkpoint, then run the command "
+                         "again");
+    }
+    tp_err_path(err, path);
+    return code;
+}
+
 enum tp_code tp_checkpoint_unchanged(const struct tp_checkpoint *ckpt, struct tp_err *err)
 {
-    for (size_t i = 0; i < ckpt->file_count; i++) {
+    enum tp_code code = TP_OK;
+    for (size_t i = 0; i < ckpt->file_count && code == TP_OK; i++) {
         const struct tp_file *file = &ckpt->files[i];
         struct stat st;
-        enum tp_code code = TP_OK;
-        if (tp_os.fstat(file->fd, &st) != 0) {
-            code = tp_fail_sys(err, errno, "cannot read the file's size");
-        } else if ((uint64_t)st.st_size != file->disk_size ||
-                   (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec !=
-                       file->mtime_ns) {
-            code = tp_fail(err, TP_E_INPUT, "the file changed while it was read");
-            tp_err_hint(err, "wait until nothing writes to the checkpoint, then run the command "
-                             "again");
-        }
-        if (code) {
-            tp_err_path(err, file->path);
-            return code;
-        }
+        bool failed = tp_os.fstat(file->fd, &st) != 0;
+        code = check_stamp(file->path, &file->stamp, failed, &st, err);
     }
-    return TP_OK;
+    return code;
+}
+
+static enum tp_code check_other(const struct tp_checkpoint *ckpt, const char *name,
+                                const struct tp_stamp *stamp, struct tp_err *err)
+{
+    struct stat st;
+    char *path = tp_os_format(err, "%s/%s", ckpt->path, name);
+    enum tp_code code = TP_E_MEMORY;
+    if (path) {
+        bool failed = tp_os.stat(path, &st) != 0;
+        code = check_stamp(path, stamp, failed, &st, err);
+    }
+    free(path);
+    return code;
+}
+
+enum tp_code tp_checkpoint_others_unchanged(const struct tp_checkpoint *ckpt, struct tp_err *err)
+{
+    enum tp_code code =
+        ckpt->config ? check_other(ckpt, "config.json", &ckpt->config_stamp, err) : TP_OK;
+    for (size_t i = 0; i < ckpt->other_count && code == TP_OK; i++)
+        code = check_other(ckpt, ckpt->others[i], &ckpt->other_stamps[i], err);
+    return code;
 }

@@ -15,6 +15,14 @@
 
 struct tp_zst; /* an open seekable archive, see zst.h */
 
+/* By what a file is known to be the one that it was. Anybody can set the first time to any time;
+ * the second one is that of the last change to its inode, which nobody can set. */
+struct tp_stamp {
+    uint64_t size;
+    int64_t mtime_ns, ctime_ns;
+};
+struct tp_stamp tp_stamp_of(const struct stat *st);
+
 struct tp_file {
     char *path;       /* as opened */
     char *name;       /* its name in the checkpoint, without .zst:
@@ -23,7 +31,7 @@ struct tp_file {
     struct tp_zst *zst; /* not NULL: compressed; sizes below are of the plain file */
     uint64_t size;
     uint64_t disk_size; /* as stored: differs from size when compressed */
-    int64_t mtime_ns, ctime_ns; /* anybody can set the first one to any time */
+    struct tp_stamp stamp; /* when it was opened */
     uint64_t device, inode;
     uint8_t header_hash[16]; /* XXH3-128 (canonical bytes) of the 8 + n header bytes */
     struct tp_st_header header; /* without tensors: they are the checkpoint's */
@@ -59,9 +67,11 @@ struct tp_checkpoint {
                                   then offset */
     char *config;       /* text of config.json, or NULL */
     size_t config_size;
+    struct tp_stamp config_stamp; /* when it was read */
     char **others;      /* names of the other regular files to be copied (tokenizer, ...), also
                            in folders ("1_Pooling/config.json"), sorted folder by folder; not
                            shards, index, config.json or tilepack.json */
+    struct tp_stamp *other_stamps; /* when they were found */
     size_t other_count;
     char **left;        /* what is not to be copied: weights in other formats, pipes, devices, and
                            folders, with a slash at their end, of which nothing is; hidden ones
@@ -105,7 +115,9 @@ enum tp_code tp_checkpoint_read(const struct tp_checkpoint *ckpt, uint32_t file,
 /* Bytes of all files as they are on the disk. */
 uint64_t tp_checkpoint_bytes(const struct tp_checkpoint *ckpt);
 
-/* Fails with TP_E_INPUT if a file changed (size, mtime) since it was opened. */
+/* Fails with TP_E_INPUT if a shard changed since it was opened, by its stamp. */
 enum tp_code tp_checkpoint_unchanged(const struct tp_checkpoint *ckpt, struct tp_err *err);
+/* The same of config.json and `others`, and where another file has the name by now. */
+enum tp_code tp_checkpoint_others_unchanged(const struct tp_checkpoint *ckpt, struct tp_err *err);
 
 #endif

@@ -87,8 +87,7 @@ static enum tp_code open_file(struct tp_checkpoint *ckpt, const char *path, cons
     if (!code) {
         tp_rights_meet(&ckpt->rights, &st);
         file->disk_size = (uint64_t)st.st_size;
-        file->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
-        file->ctime_ns = (int64_t)st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec;
+        file->stamp = tp_stamp_of(&st);
         file->device = st.st_dev;
         file->inode = st.st_ino;
         code = open_plain_or_zst(file, err);

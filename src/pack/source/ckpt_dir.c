@@ -210,9 +210,10 @@ static enum tp_code lone_shard(const struct tp_checkpoint *ckpt, const struct tp
 }
 
 /* Whole file of the directory, which in strict mode must lie in it; `real` is where it does then,
- * or NULL, and is freed. */
+ * or NULL, and is freed. `stamp` may be NULL. */
 static enum tp_code slurp(struct tp_checkpoint *ckpt, const char *path, char *real,
-                          uint64_t limit, char **data, size_t *size, struct tp_err *err)
+                          uint64_t limit, char **data, size_t *size, struct tp_stamp *stamp,
+                          struct tp_err *err)
 {
     int fd = -1;
     struct stat st;
@@ -220,6 +221,8 @@ static enum tp_code slurp(struct tp_checkpoint *ckpt, const char *path, char *re
         tp_os_open_regular(real ? real : path, real ? O_NOFOLLOW : 0, &fd, &st, err);
     if (!code) {
         tp_rights_meet(&ckpt->rights, &st);
+        if (stamp)
+            *stamp = tp_stamp_of(&st);
         code = tp_os_slurp_fd(fd, &st, real ? real : path, limit, data, size, err);
     }
     tp_os_close(&fd);
@@ -236,7 +239,8 @@ static enum tp_code read_index(struct tp_checkpoint *ckpt, struct tp_ckpt_dir *d
     enum tp_code code = TP_OK;
     if (ckpt->strict)
         code = tp_ckpt_inside(ckpt->path, dir->index_path, TP_STRICT_LINK_HINT, &real, err);
-    if (code || (code = slurp(ckpt, dir->index_path, real, TP_INDEX_MAX_BYTES, &text, &size, err)))
+    if (code || (code = slurp(ckpt, dir->index_path, real, TP_INDEX_MAX_BYTES, &text, &size, NULL,
+                              err)))
         return code;
     code = tp_index_parse(text, size, &dir->index, err);
     tp_err_path(code ? err : NULL, dir->index_path);
@@ -253,7 +257,7 @@ static enum tp_code read_config(struct tp_checkpoint *ckpt, const char *path, st
         return tp_os_fail(err, errno, path, "cannot open");
     enum tp_code code = tp_ckpt_other(ckpt, path, &real, err);
     return code ? code : slurp(ckpt, path, real, max_config, &ckpt->config, &ckpt->config_size,
-                               err);
+                               &ckpt->config_stamp, err);
 }
 
 /* Finds index, config and others among the names of the directory. */

@@ -24,7 +24,7 @@ static const char *const weight_endings[] = {
 
 struct walk {
     struct tp_checkpoint *ckpt;
-    size_t other_room, left_room;
+    size_t other_room, stamp_room, left_room;
     struct tp_err *err;
 };
 
@@ -85,13 +85,21 @@ static enum tp_code leave_out(struct walk *w, const char *name, const char *mark
                tp_os_format(w->err, "%s%s", name, mark), w->err);
 }
 
-static enum tp_code take_file(struct walk *w, const char *name, const char *path)
+static enum tp_code take_file(struct walk *w, const char *name, const char *path,
+                              const struct stat *st)
 {
     char *real = NULL;
+    void *stamps = w->ckpt->other_stamps;
     if (is_weight(name) && !is_of_module(name))
         return leave_out(w, name, "");
     enum tp_code code = tp_ckpt_other(w->ckpt, path, &real, w->err);
     free(real);
+    if (code == TP_OK)
+        code = tp_os_grow(&stamps, &w->stamp_room, w->ckpt->other_count + 1,
+                          sizeof *w->ckpt->other_stamps, w->err);
+    w->ckpt->other_stamps = stamps;
+    if (code == TP_OK)
+        w->ckpt->other_stamps[w->ckpt->other_count] = tp_stamp_of(st);
     return code ? code : add(&w->ckpt->others, &w->ckpt->other_count, &w->other_room,
                              tp_os_format(w->err, "%s", name), w->err);
 }
@@ -166,7 +174,7 @@ static enum tp_code take(struct walk *w, const char *name, unsigned depth)
         if (sys == ENOENT)
             tp_err_hint(w->err, "a link leads nowhere: complete the download, or remove the link");
     } else if (path && S_ISREG(st.st_mode)) {
-        code = take_file(w, name, path);
+        code = take_file(w, name, path, &st);
     } else if (path && S_ISDIR(st.st_mode) && w->ckpt->folders) {
         code = take_folder(w, name, path, depth);
     } else if (path && !S_ISDIR(st.st_mode)) { /* a pipe, a device: nothing that can be copied */
