@@ -51,6 +51,14 @@ rm -rf "$work/first.partial"
 # What an interrupted run replaced is there, too, as long as the output has its journal.
 check "what was replaced" convert first.partial -q
 : >"$work/first/.tilepack-journal"
+for again in 1 2; do
+    fails "which nobody deletes unasked" 2 "the output has replaced is still here" convert first -q
+    check "$again: it is still there" "$TILEPACK" verify "$work/first.partial" -q
+done
+check "--force does" convert first -q --force
+check "and no more than that" test ! -e "$work/first.partial" -a ! -e "$work/first/.tilepack-journal"
+check "what was replaced, again" convert first.partial -q
+: >"$work/first/.tilepack-journal"
 check "an interrupted run is finished" convert first -q --force --shard-size 1MB
 check "nothing is beside the output" test ! -e "$work/first.partial"
 check "nor in it" test ! -e "$work/first/.tilepack-journal"

@@ -56,8 +56,6 @@ static inline bool tp_commit_has(const struct tp_commit *c, size_t f)
 }
 
 /* commit_directory.c */
-char *tp_commit_parent(const char *path, struct tp_err *err); /* its directory; fresh memory */
-enum tp_code tp_commit_paths(struct tp_commit *c); /* sets partial and parent */
 /* Says, to whoever wants to know, that `count` shards (`of` so many) are there already. */
 void tp_commit_tell_resumed(const struct tp_commit *c, const bool *done, size_t count, size_t of);
 /* Runs the plan into shards of the partial directory, less those that `skip` names,
@@ -70,17 +68,17 @@ enum tp_code tp_commit_sweep(struct tp_commit *c);
 enum tp_code tp_commit_directory(struct tp_commit *c, struct tp_convert_result *result);
 /* With all shards there and c->journal.hash filled in: small files, manifest, rename. */
 enum tp_code tp_commit_finish(struct tp_commit *c);
-/* What comes after the rename: removes the old content, if one was `replaced`, and the journals.
- * Wants the paths, and the plan as tp_commit_check_replace() does. */
-enum tp_code tp_commit_end(struct tp_commit *c, bool replaced);
 
 /* commit_output.c */
+char *tp_commit_parent(const char *path, struct tp_err *err); /* its directory; fresh memory */
+enum tp_code tp_commit_paths(struct tp_commit *c); /* sets partial and parent, once */
 enum tp_code tp_commit_check_not_source(const struct tp_plan *plan, const char *path,
                                         struct tp_err *err);
 /* A lack of memory is false, and becomes the error: it wins over whatever the caller says then. */
 bool tp_commit_is_empty(const char *path, struct tp_err *err);
 enum tp_code tp_commit_in_the_way(const char *path, struct tp_err *err);
-/* Whether OUTPUT may be written; sets result->already_done. */
+/* Whether OUTPUT may be written; sets result->already_done, and ends then what an interrupted run
+ * left to do: TP_E_USAGE where that is to delete, and nobody said --force. */
 enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_result *result);
 /* Fails when the file system of the directory has no room for the files that are to come: all but
  * those of `skip` (by file of c->plan, or NULL) and of the journal; `copies`: and the copies. */
@@ -101,6 +99,11 @@ enum tp_code tp_commit_empty(int dir, const char *path, const char *keep, struct
 enum tp_code tp_commit_remove_directory(int dir, const char *name, const char *path,
                                         struct tp_err *err);
 enum tp_code tp_commit_end_journals(const char *output, struct tp_err *err);
+/* After the rename: the commit is made durable, and only then the journal goes, as without it the
+ * directory under its old name would be a stranger's. For the same reason it goes after the old
+ * content, if one was `replaced`: an output that has its journal says whose the directory beside
+ * it is. Wants the paths, and the plan as tp_commit_check_replace() does. */
+enum tp_code tp_commit_end(struct tp_commit *c, bool replaced);
 
 /* commit_copies.c */
 /* tp_run() of `plan`, that of c->plan or of its ranks; packed weights that are copied are looked

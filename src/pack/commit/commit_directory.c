@@ -6,7 +6,6 @@
  */
 #include "pack/commit/commit_build.h"
 
-#include "pack/commit/partial_name.h"
 #include "pack/commit/parts.h"
 #include "pack/os/below.h"
 #include "pack/plan/command.h"
@@ -192,22 +191,6 @@ static enum tp_code start_over(struct tp_commit *c, const struct tp_journal_work
     return code ? code : tp_journal_restart(&c->journal, work, c->err);
 }
 
-char *tp_commit_parent(const char *path, struct tp_err *err)
-{
-    const char *slash = strrchr(path, '/');
-    if (!slash)
-        return tp_os_format(err, ".");
-    return slash == path ? tp_os_format(err, "/")
-                         : tp_os_format(err, "%.*s", (int)(slash - path), path);
-}
-
-enum tp_code tp_commit_paths(struct tp_commit *c)
-{
-    c->partial = tp_partial_name(c->output, false, c->err);
-    c->parent = tp_commit_parent(c->output, c->err);
-    return c->partial && c->parent ? TP_OK : TP_E_MEMORY;
-}
-
 static enum tp_code open_partial(struct tp_commit *c)
 {
     bool foreign = false;
@@ -237,45 +220,6 @@ static enum tp_code shard_done(void *arg, uint32_t file, const uint8_t hash[TP_H
     pthread_mutex_lock(&c->lock);
     enum tp_code code = tp_journal_add(&c->journal, tp_commit_files(c), file, hash, err);
     pthread_mutex_unlock(&c->lock);
-    return code;
-}
-
-/* Something came into the old content after the last look at it: all of it stays. The output is
- * complete, and needs no journal. */
-static enum tp_code keep_old(struct tp_commit *c, const struct tp_err *why)
-{
-    struct tp_err ignored = {0};
-    tp_commit_end_journals(c->output, &ignored);
-    tp_err_path(c->err, c->partial);
-    tp_err_hint(c->err, "the new output is complete; remove this one, which it replaced, yourself");
-    return tp_fail(c->err, TP_E_USAGE, "%s", why->what);
-}
-
-/* The old content, which has changed places with the new one. */
-static enum tp_code remove_old(struct tp_commit *c)
-{
-    struct tp_err why = {0};
-    if (tp_commit_check_replace(c->plan, c->partial, false, &why))
-        return keep_old(c, &why);
-    enum tp_code code = tp_commit_remove_directory(AT_FDCWD, c->partial, c->partial, c->err);
-    if (code)
-        tp_err_hint(c->err, "the new output is complete; remove the rest of the old one yourself");
-    return code;
-}
-
-/* After the rename: the commit is made durable, and only then the journal goes, as without it the
- * directory under its old name would be a stranger's. For the same reason it goes after the old
- * content: an output that has its journal says whose the directory beside it is. */
-enum tp_code tp_commit_end(struct tp_commit *c, bool replaced)
-{
-    enum tp_code code = tp_os_fsync_dir(c->parent, c->err);
-    if (code == TP_OK && replaced && (code = remove_old(c)) == TP_OK)
-        code = tp_os_fsync_dir(c->parent, c->err); /* no power cut may take the journal alone */
-    if (code == TP_OK && (code = tp_commit_end_journals(c->output, c->err)) == TP_OK)
-        code = tp_os_fsync_dir(c->output, c->err);
-    if (code && !c->err->hint[0])
-        tp_err_hint(c->err, "the output is complete and in its place; the same command again ends "
-                            "what is left to do");
     return code;
 }
 

@@ -6,6 +6,8 @@
 #include "pack/commit/commit_build.h"
 
 #include "base/num.h"
+#include "pack/commit/partial_name.h"
+#include "pack/os/below.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -50,6 +52,24 @@ enum tp_code tp_commit_in_the_way(const char *path, struct tp_err *err)
     return tp_fail(err, TP_E_USAGE, "the output exists already");
 }
 
+char *tp_commit_parent(const char *path, struct tp_err *err)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        return tp_os_format(err, ".");
+    return slash == path ? tp_os_format(err, "/")
+                         : tp_os_format(err, "%.*s", (int)(slash - path), path);
+}
+
+enum tp_code tp_commit_paths(struct tp_commit *c)
+{
+    if (c->partial)
+        return TP_OK;
+    c->partial = tp_partial_name(c->output, false, c->err);
+    c->parent = tp_commit_parent(c->output, c->err);
+    return c->partial && c->parent ? TP_OK : TP_E_MEMORY;
+}
+
 /* --force replaces a file by a file, or a directory by a directory. */
 static enum tp_code check_replaceable(struct tp_commit *c, const struct stat *output)
 {
@@ -66,6 +86,36 @@ static enum tp_code check_replaceable(struct tp_commit *c, const struct stat *ou
                    c->plan->single_file ? "file" : "directory");
 }
 
+/* Whether what the output replaced lies beside it. That is known by the journals: the output keeps
+ * its own until the old content is gone, and no other directory of that name is without one. */
+static bool has_old_beside(const struct tp_commit *c)
+{
+    struct tp_err memory = {0};
+    bool beside = tp_below_is_dir(c->partial) && tp_commit_holds_own(c->output, &memory) &&
+                  !tp_commit_holds_own(c->partial, &memory) &&
+                  !tp_commit_is_empty(c->partial, &memory);
+    tp_err_memory(c->err, &memory);
+    return beside && !c->err->code;
+}
+
+/* The output is complete, and all that is left to do is what an interrupted run had no time for.
+ * Nothing is deleted unasked. */
+static enum tp_code end_interrupted(struct tp_commit *c, bool left)
+{
+    enum tp_code code;
+    if (!left)
+        return tp_commit_end_journals(c->output, c->err);
+    if (!c->options->force) {
+        tp_err_path(c->err, c->partial);
+        tp_err_hint(c->err, "the output is complete; --force deletes what is here, or do it "
+                            "yourself");
+        return tp_fail(c->err, TP_E_USAGE, "what the output has replaced is still here: the run "
+                       "was interrupted before it was deleted");
+    }
+    code = tp_commit_check_inputs(c, c->partial);
+    return code ? code : tp_commit_end(c, true);
+}
+
 enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_result *result)
 {
     struct stat st;
@@ -75,12 +125,18 @@ enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_resul
     if (tp_os.stat(c->output, &st) != 0)
         return errno == ENOENT || errno == ENOTDIR
                    ? TP_OK : tp_os_fail(c->err, errno, c->output, "cannot look at the output");
-    if (c->options->force)
-        return check_replaceable(c, &st);
-    if (S_ISDIR(st.st_mode) && tp_commit_is_done(c)) {
-        result->already_done = true; /* it may have ended just before its journal went */
-        return tp_commit_end_journals(c->output, c->err);
+    if (c->options->force && (code = check_replaceable(c, &st)))
+        return code;
+    bool directory = S_ISDIR(st.st_mode) && !c->plan->single_file;
+    if (directory && (code = tp_commit_paths(c)))
+        return code;
+    bool left = directory && has_old_beside(c);
+    if (directory && (!c->options->force || left) && tp_commit_is_done(c)) {
+        result->already_done = true;
+        return end_interrupted(c, left);
     }
+    if (c->options->force)
+        return c->err->code;
     if (S_ISDIR(st.st_mode) && tp_commit_is_empty(c->output, c->err))
         return TP_OK;
     return tp_commit_in_the_way(c->output, c->err);

@@ -1,7 +1,7 @@
 /* How what is replaced goes, and what an interrupted run left.
  *
- * Asks nobody: what may be removed is in commit_replace.c. Invariant: what is removed is a
- * directory of plain files, folders and ranks, as this program writes them; no link is followed.
+ * What may be removed is in commit_replace.c. Invariant: what is removed is a directory of plain
+ * files, folders and ranks, as this program writes them; no link is followed.
  */
 #include "pack/commit/commit_build.h"
 
@@ -75,5 +75,41 @@ enum tp_code tp_commit_end_journals(const char *output, struct tp_err *err)
             code = tp_commit_remove_file(dir, output, list.names[i], err);
     tp_os_list_free(&list);
     tp_os_close(&dir);
+    return code;
+}
+
+/* Something came into the old content after the last look at it: all of it stays. The output is
+ * complete, and needs no journal. */
+static enum tp_code keep_old(struct tp_commit *c, const struct tp_err *why)
+{
+    struct tp_err ignored = {0};
+    tp_commit_end_journals(c->output, &ignored);
+    tp_err_path(c->err, c->partial);
+    tp_err_hint(c->err, "the new output is complete; remove this one, which it replaced, yourself");
+    return tp_fail(c->err, TP_E_USAGE, "%s", why->what);
+}
+
+/* The old content, which has changed places with the new one. */
+static enum tp_code remove_old(struct tp_commit *c)
+{
+    struct tp_err why = {0};
+    if (tp_commit_check_replace(c->plan, c->partial, false, &why))
+        return keep_old(c, &why);
+    enum tp_code code = tp_commit_remove_directory(AT_FDCWD, c->partial, c->partial, c->err);
+    if (code)
+        tp_err_hint(c->err, "the new output is complete; remove the rest of the old one yourself");
+    return code;
+}
+
+enum tp_code tp_commit_end(struct tp_commit *c, bool replaced)
+{
+    enum tp_code code = tp_os_fsync_dir(c->parent, c->err);
+    if (code == TP_OK && replaced && (code = remove_old(c)) == TP_OK)
+        code = tp_os_fsync_dir(c->parent, c->err); /* no power cut may take the journal alone */
+    if (code == TP_OK && (code = tp_commit_end_journals(c->output, c->err)) == TP_OK)
+        code = tp_os_fsync_dir(c->output, c->err);
+    if (code && !c->err->hint[0])
+        tp_err_hint(c->err, "the output is complete and in its place; the same command again ends "
+                            "what is left to do");
     return code;
 }
