@@ -5,6 +5,8 @@
 set -u
 # shellcheck source=tests/lib/preamble.sh
 . "$(dirname "$0")/../lib/preamble.sh"
+# shellcheck source=tests/lib/read_fails.sh
+. "$TESTS/lib/read_fails.sh"
 ranks() { # options ...
     "$TILEPACK" convert "$work/model" -o "$work/ranks" --to mxfp8-ct --tp 2 -q --device cpu "$@"
 }
@@ -368,6 +370,13 @@ for own in tokenizer.json config.json model.safetensors.index.json README.md; do
     mv "$work/kept.json" "$work/beside-out/$own"
 done
 answers "all as it was" 0 "complete already" beside ""
+if can_preload; then
+    for unread in tokenizer.json tilepack.json model.safetensors; do
+        fails "an output whose $unread cannot be read" 5 "beside-out/$unread: cannot read" \
+            reading_fails pread "beside-out/$unread" 5 "$TILEPACK" convert "$work/beside" \
+            -o "$work/beside-out" --to fp8-ct --device cpu
+    done
+fi
 check "and the other one is found again" sh -c "'$TILEPACK' convert '$work/two/b' -o \
     '$work/two/one' --to fp8-ct --device cpu | grep 'complete already'"
 

@@ -125,7 +125,7 @@ enum tp_code tp_commit_source_id(const struct tp_commit *c, uint8_t hash[TP_HASH
 
 /* commit_done.c: the output is complete and of this very plan (and ranks), no shard of the source
  * is newer, a sample of them gives the bytes that are stored, and the other files are those that
- * would be written. A lack of memory and an interruption are false, and become the error, as
+ * would be written. What cannot be looked at (tp_err_unread()) is false, and becomes the error, as
  * above; it takes no more memory than the run. */
 bool tp_commit_is_done(const struct tp_commit *c);
 

@@ -153,15 +153,19 @@ static bool fits_source(const struct candidate *output, struct tp_err *err)
     return fits;
 }
 
+/* What says nothing of the output, but that it could not be looked at, is the error. */
+static void tell(const struct tp_commit *c, const struct tp_err *why)
+{
+    if (tp_err_unread(why) && c->err->code == TP_OK)
+        *c->err = *why;
+}
+
 static bool is_done(const struct candidate *output, struct tp_same_card *card,
                     char files[TP_HASH_TEXT])
 {
     struct tp_err why = {0};
     bool done = fits_manifest(output, card, files, &why) && fits_source(output, &why);
-    tp_err_memory(output->c->err, &why);
-    if (output->c->err->code == TP_OK &&
-        (why.code == TP_E_INTERRUPT || why.code == TP_E_TERMINATE))
-        *output->c->err = why;
+    tell(output->c, &why);
     return done;
 }
 
@@ -178,7 +182,7 @@ static bool are_done(const struct tp_commit *c, struct tp_same_card *card)
         free(path);
     }
     done = done && tp_commit_same_join(c, files, &why);
-    tp_err_memory(c->err, &why);
+    tell(c, &why);
     free(files);
     return done;
 }
