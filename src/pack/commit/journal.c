@@ -149,7 +149,8 @@ static enum tp_code start(struct tp_journal *journal, const struct tp_journal_wo
     return code ? code : tp_os_fsync(journal->fd, journal->path, err);
 }
 
-/* The line behind the header, if it says which source; returns where the next one begins. */
+/* The line behind the header, if it says which source, as it does since 0.2.0; returns where the
+ * next one begins. */
 static const char *read_source(const char *line, const char *end, const uint8_t *source,
                                bool *same)
 {
@@ -157,7 +158,7 @@ static const char *read_source(const char *line, const char *end, const uint8_t 
     uint8_t stored[TP_HASH_BYTES];
     bool says = (size_t)(end - line) >= size && memcmp(line, SOURCE, begin) == 0 &&
                 line[size - 1] == '\n' && tp_hash_parse(line + begin, TP_HASH_TEXT - 1, stored);
-    *same = !source || (says && memcmp(stored, source, sizeof stored) == 0);
+    *same = !source || !says || memcmp(stored, source, sizeof stored) == 0;
     return says ? line + size : line;
 }
 
