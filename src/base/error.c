@@ -50,6 +50,12 @@ void tp_err_memory(struct tp_err *err, const struct tp_err *seen)
         *err = *seen;
 }
 
+void tp_err_take_unread(struct tp_err *err, const struct tp_err *seen)
+{
+    if (err && err->code == TP_OK && tp_err_unread(seen))
+        *err = *seen;
+}
+
 bool tp_err_unread(const struct tp_err *seen)
 {
     if (seen->code == TP_E_IO)

@@ -256,6 +256,14 @@ if can_preload; then
     done
     fails "one that is gone is" 3 "this shard is not what part" \
         reading_fails open "$shard" 2 "$TILEPACK" merge "$work/unread"
+    own=.tilepack-journal.1-of-2
+    fails "a journal that cannot be looked at is not missing" 5 "$own: cannot look at" \
+        reading_fails stat "$own" 5 "$TILEPACK" merge "$work/unread"
+    fails "nor is its lock another's" 5 "$own: cannot look at" reading_fails stat "$own" 5 \
+        "$TILEPACK" convert "$work/src" -o "$work/unread" --to mxfp8-ct --shard-size 500kB --part 1/2
+    fails "nor is a checkpoint none whose manifest cannot be read" 5 "one/tilepack.json: cannot open" \
+        reading_fails open one/tilepack.json 5 "$TILEPACK" convert "$work/src" -o "$work/one" \
+        --to mxfp4-ct --force
     check "and read again it is merged" merge unread
 fi
 

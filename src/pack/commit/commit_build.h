@@ -74,7 +74,8 @@ char *tp_commit_parent(const char *path, struct tp_err *err); /* its directory; 
 enum tp_code tp_commit_paths(struct tp_commit *c); /* sets partial and parent, once */
 enum tp_code tp_commit_check_not_source(const struct tp_plan *plan, const char *path,
                                         struct tp_err *err);
-/* A lack of memory is false, and becomes the error: it wins over whatever the caller says then. */
+/* What cannot be read, for whatever reason, is not, and that becomes the error: it wins over
+ * whatever the caller says then. */
 bool tp_commit_is_empty(const char *path, struct tp_err *err);
 enum tp_code tp_commit_in_the_way(const char *path, struct tp_err *err);
 /* Whether OUTPUT may be written; sets result->already_done, and ends then what an interrupted run
@@ -158,7 +159,7 @@ bool tp_commit_is_source(const struct tp_plan *plan, const struct stat *st);
 #define TP_PART_NAME ".tilepack-plan"
 bool tp_commit_is_own(const char *name);
 bool tp_commit_is_mark(const char *name); /* a file by which a checkpoint is known */
-/* Whether journals lie there, or what belongs to parts. *err: only if memory was short. */
+/* Whether journals lie there, or what belongs to parts. *err: as tp_commit_is_empty(). */
 bool tp_commit_holds_own(const char *path, struct tp_err *err);
 
 /* commit_files.c. The list of files has room for all that these add. */

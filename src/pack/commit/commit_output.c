@@ -31,13 +31,13 @@ enum tp_code tp_commit_check_not_source(const struct tp_plan *plan, const char *
     return tp_fail(err, TP_E_USAGE, "output and source are the same");
 }
 
-/* An empty directory is not in the way; one that cannot be read is. */
+/* An empty directory is not in the way. */
 bool tp_commit_is_empty(const char *path, struct tp_err *err)
 {
     struct tp_os_list list;
     struct tp_err ignored = {0};
     bool empty = tp_os_list(path, &list, &ignored) == TP_OK && list.count == 0;
-    tp_err_memory(err, &ignored);
+    tp_err_take_unread(err, &ignored);
     tp_os_list_free(&list);
     return empty;
 }

@@ -227,7 +227,7 @@ bool tp_commit_holds_own(const char *path, struct tp_err *err)
     if (tp_os_list(path, &list, &ignored) == TP_OK)
         for (size_t i = 0; i < list.count; i++)
             own = own || tp_commit_is_own(list.names[i]);
-    tp_err_memory(err, &ignored);
+    tp_err_take_unread(err, &ignored);
     tp_os_list_free(&list);
     return own;
 }
@@ -239,8 +239,11 @@ enum tp_code tp_commit_check_replace(const struct tp_plan *plan, const char *pat
     struct tp_os_list list;
     struct tp_err ignored = {0};
     enum tp_code code = tp_os_list(path, &list, err);
-    if (code == TP_OK)
-        tp_manifest_read(path, &place.manifest, &ignored);
+    if (code == TP_OK && tp_manifest_read(path, &place.manifest, &ignored) &&
+        tp_err_unread(&ignored)) {
+        *err = ignored;
+        code = err->code;
+    }
     for (size_t i = 0; i < list.count && code == TP_OK; i++)
         code = check_entry(&place, list.names[i], err);
     if (code == TP_OK)
@@ -316,7 +319,7 @@ enum tp_code tp_commit_check_begun(const struct tp_plan *plan, const char *path,
     struct place place = {.plan = plan, .path = path, .begun = true};
     struct tp_err ignored = {0};
     tp_manifest_read(path, &place.manifest, &ignored);
-    tp_err_memory(err, &ignored);
+    tp_err_take_unread(err, &ignored);
     enum tp_code code = err->code ? err->code : check_begun(&place, NULL, err);
     tp_manifest_close(&place.manifest);
     return code;

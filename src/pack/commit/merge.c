@@ -11,28 +11,35 @@
 #include "pack/os/below.h"
 #include "pack/commit/parts_notes.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-static bool has_manifest(const char *output, struct tp_err *err)
+/* One that cannot be read is none, and that becomes the error. */
+static bool has_manifest(const char *directory, struct tp_err *err)
 {
     struct tp_manifest manifest;
-    struct tp_err ignored = {0};
-    char *rank = tp_os_format(err, "%s/" TP_RANK_PREFIX "0", output);
-    bool found = rank && (tp_manifest_read(output, &manifest, &ignored) == TP_OK ||
-                          tp_manifest_read(rank, &manifest, &ignored) == TP_OK);
-    free(rank);
-    tp_err_memory(err, &ignored);
-    if (found)
-        tp_manifest_close(&manifest);
+    struct tp_err seen = {0};
+    bool found = tp_manifest_read(directory, &manifest, &seen) == TP_OK;
+    tp_err_take_unread(err, &seen);
+    tp_manifest_close(&manifest);
     return found;
+}
+
+/* Of the whole, or of its ranks. */
+static bool is_complete(const char *output, struct tp_err *err)
+{
+    char *rank = tp_os_format(err, "%s/" TP_RANK_PREFIX "0", output);
+    bool complete = rank && (has_manifest(output, err) || has_manifest(rank, err));
+    free(rank);
+    return complete;
 }
 
 /* There is no partial directory: was the output made already? */
 static enum tp_code without_partial(const char *output, struct tp_parts *parts,
                                     struct tp_err *err)
 {
-    if (has_manifest(output, err)) {
+    if (is_complete(output, err)) {
         parts->already_done = true;
         return tp_commit_end_journals(output, err);
     }
@@ -52,7 +59,7 @@ static bool is_exchanged(const char *output, const struct tp_os_list *partial, s
     bool own = false;
     for (size_t i = 0; i < partial->count; i++)
         own = own || tp_commit_is_own(partial->names[i]);
-    return !own && tp_commit_holds_own(output, err) && has_manifest(output, err);
+    return !own && tp_commit_holds_own(output, err) && is_complete(output, err);
 }
 
 /* Nothing is deleted unasked. */
@@ -135,7 +142,10 @@ enum tp_code tp_parts_read(const char *output, bool force, struct tp_parts *part
     int dir = -1;
     enum tp_code code = partial ? TP_OK : TP_E_MEMORY;
     if (code == TP_OK && tp_os.lstat(partial, &st) != 0) {
-        code = without_partial(output, parts, err);
+        int sys = errno;
+        code = sys == ENOENT || sys == ENOTDIR
+                   ? without_partial(output, parts, err)
+                   : tp_os_fail(err, sys, partial, "cannot look at the parts");
         free(partial);
         return code;
     }
@@ -174,7 +184,10 @@ static enum tp_code open_part(struct merge *m, unsigned i)
     char *name = tp_part_file(TP_JOURNAL_NAME, share, c->err);
     char *path = name ? tp_os_format(c->err, "%s/%s", c->partial, name) : NULL;
     enum tp_code code = path ? TP_OK : TP_E_MEMORY;
-    if (path && tp_os.stat(path, &st) == 0) {
+    bool begun = path && tp_os.stat(path, &st) == 0;
+    if (path && !begun && errno != ENOENT) {
+        code = tp_os_fail(c->err, errno, path, "cannot look at the journal");
+    } else if (begun) {
         /* the part may have read another copy of the source, on another machine */
         struct tp_journal_work work = {tp_commit_files(c), NULL, NULL, c->options->zstd > 0};
         code = tp_journal_open(c->dir, c->partial, name, &work, &m->journals[i - 1], &foreign,

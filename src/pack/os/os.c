@@ -393,8 +393,11 @@ enum tp_code tp_os_lock(int fd, const char *path, bool *unlocked, struct tp_err 
         return tp_fail(err, TP_E_USAGE, "another tilepack is writing this output");
     }
     /* Its last holder may have renamed or removed the file since it was opened. */
-    if (tp_os.fstat(fd, &here) != 0 || tp_os.stat(path, &there) != 0 ||
-        here.st_dev != there.st_dev || here.st_ino != there.st_ino) {
+    bool gone = false;
+    if (tp_os.fstat(fd, &here) != 0 ||
+        (tp_os.stat(path, &there) != 0 && !(gone = errno == ENOENT || errno == ENOTDIR)))
+        return tp_os_fail(err, errno, path, "cannot look at the file");
+    if (gone || here.st_dev != there.st_dev || here.st_ino != there.st_ino) {
         tp_err_hint(err, "run the command again");
         return tp_fail(err, TP_E_USAGE, "another tilepack has just finished writing this output");
     }
