@@ -108,7 +108,9 @@ static enum tp_code check_stamp(const char *path, const struct tp_stamp *stamp, 
         if (now.size == stamp->size && now.mtime_ns == stamp->mtime_ns &&
             now.ctime_ns == stamp->ctime_ns)
             return TP_OK;
-        code = tp_fail(err, TP_E_INPUT, "the file changed while it was read");
+        bool rewritten = now.size != stamp->size || now.mtime_ns != stamp->mtime_ns;
+        code = tp_fail(err, TP_E_INPUT, "the file changed while it was read%s",
+                       rewritten ? "" : ", or its permissions or links did");
         tp_err_hint(err, "wait until nothing writes to the checkpoint, then run the command "
                          "again");
     }
