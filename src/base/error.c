@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* `sys`: its text stands behind the message. Where the system lacks memory, that is what is told. */
+/* `sys`: its text stands behind the message; a lack of memory is told as such. */
 static enum tp_code fail_v(struct tp_err *err, enum tp_code code, int sys, const char *fmt,
                            va_list args)
 {
