@@ -218,7 +218,7 @@ static bool is_signed(int fd, const char *path, uint64_t size, const struct tp_t
                       struct tp_err *err)
 {
     struct tp_own_hash own = {0};
-    char digits[TP_HASH_TEXT];
+    char digits[TP_HASH_TEXT] = "";
     size_t room = tp_max_u64(begin->size, 1 << 16);
     char *part = tp_os_alloc(room, err);
     bool same = part && begin->size <= size && tp_own_hash_begin(&own, err) == TP_OK;
