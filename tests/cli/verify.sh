@@ -58,7 +58,7 @@ EOF
 for name in huge partly; do
     in_work convert $name.safetensors -o $name-out.safetensors --to mxfp4-ct --include . -q || exit 1
 done
-no_figure() { in_work verify $1-out.safetensors --against $1.safetensors | sed -n '2s/  */ /gp;3p'; }
+no_figure() { in_work verify "$1-out.safetensors" --against "$1.safetensors" | sed -n '2s/  */ /gp;3p'; }
 check "infinite values are not exact" test "$(no_figure huge)" = \
 "b 1 [128,256] mxfp4-ct - - - equal
 32768 values are NaN or infinite, in the source or as stored, and in no figure"

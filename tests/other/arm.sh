@@ -30,5 +30,5 @@ for test in test_codec test_search test_kernels; do
 done
 [ -n "${TILEPACK_TEST_SHAPES:-}" ] || exit 0
 build "${CC:-cc}" test_kernels "$out/test_kernels.here"
-TILEPACK_TEST_STREAM=write "$out/test_kernels.here" |
-    TILEPACK_TEST_STREAM=read "$emulator" "$out/test_kernels"
+TILEPACK_TEST_STREAM='write' "$out/test_kernels.here" |
+    TILEPACK_TEST_STREAM='read' "$emulator" "$out/test_kernels"
