@@ -302,6 +302,11 @@ sleep 0.1
 touch -d '3 hours' "$shard"
 fails "until it is touched again" 2 "exists already" convert again -q
 
+# What is written to a file beside the weights while they are converted is no change of the source.
+sh -c 'cd "$1" && cp -r model logged && cd logged && "$2" convert . -o ../of-logged --to fp8-ct \
+    --device cpu -v >convert.log 2>&1' - "$work" "$TILEPACK"
+check "a log in the source's directory" "$TILEPACK" verify "$work/of-logged" -q
+
 # Two models of the same names and shapes, both there before the outputs: under another path, and
 # changed over. What is made of one is not what is made of the other.
 sh -c 'cd "$1" && mkdir two && cp -r model two/a && cp -r model two/b' - "$work"

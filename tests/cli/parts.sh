@@ -18,6 +18,7 @@ merge() { "$TILEPACK" merge "$work/$1" -q; }
 "$PYTHON" "$TESTS/../samples/gen_checkpoint.py" "$work/src" --preset tiny-mixtral >/dev/null ||
     exit 1
 echo '{"a": 1}' >"$work/src/tokenizer.json"
+mkdir "$work/src/1_Pooling" && echo '{}' >"$work/src/1_Pooling/config.json"
 
 # The four parts in an order of their own, small shards: more than one each.
 set -- --to w4a8-cutlass --shard-size 500kB
@@ -187,6 +188,8 @@ fails "what came into the old content stays" 2 "'stray'" "$TILEPACK" merge "$wor
 check "in it" test -e "$work/old.partial/stray"
 cp "$work/notes"/.tilepack-* "$work/old"
 rm "$work/old.partial/stray"
+can_preload && fails "what cannot be read is not said to be a stranger's" 5 "Input/output error" \
+    reading_fails open old.partial/tilepack.json 5 "$TILEPACK" merge "$work/old" --force
 answers "a merge that was interrupted behind the exchange is ended" 0 "complete already" \
     "$TILEPACK" merge "$work/old" --force
 check "the old content is gone" test ! -e "$work/old.partial"

@@ -149,6 +149,8 @@ bool tp_commit_same_files(const struct tp_commit *c, const struct tp_plan *plan,
  * any file is its own; never without a plan. */
 enum tp_code tp_commit_check_replace(const struct tp_plan *plan, const char *path, bool begun,
                                      struct tp_err *err);
+/* A name that files of published checkpoints have, and logs or notes beside them have not. */
+bool tp_commit_is_usual(const char *name);
 /* Whether every file in the directory of an unfinished output is one that a conversion of this
  * source writes, under any options; TP_E_USAGE names the first other one. */
 enum tp_code tp_commit_check_begun(const struct tp_plan *plan, const char *path,

@@ -180,6 +180,12 @@ static enum tp_code own_command(const struct tp_commit *c, struct tp_text *text)
  * finished none is in nobody's way. */
 static enum tp_code start_over(struct tp_commit *c, const struct tp_journal_work *work)
 {
+    if (c->journal.names_shards && !c->options->force && c->journal.other_source) {
+        tp_err_path(c->err, c->partial);
+        tp_err_hint(c->err, "--force starts over; or move this directory away to keep it");
+        return tp_fail(c->err, TP_E_USAGE, "an interrupted run is here, and shards of the source "
+                       "have changed since, or their permissions or links");
+    }
     if (c->journal.names_shards && !c->options->force) {
         if (c->journal.command)
             tp_err_hint(c->err, "finish what is there (%.800s) or move it away; --force replaces "

@@ -285,7 +285,7 @@ enum tp_code tp_commit_copy_others(struct tp_commit *c, bool all)
     if (card && code == TP_OK)
         code = tp_commit_write_small(c, TP_CARD_NAME, text->data, text->size, true);
     tp_text_free(&own);
-    return code ? code : tp_checkpoint_others_unchanged(c->plan->ckpt, c->err);
+    return code ? code : tp_checkpoint_others_unchanged(c->plan->ckpt, tp_commit_is_usual, c->err);
 }
 
 enum tp_code tp_commit_make_index(struct tp_commit *c, struct tp_text *text)

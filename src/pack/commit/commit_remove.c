@@ -93,8 +93,12 @@ static enum tp_code keep_old(struct tp_commit *c, const struct tp_err *why)
 static enum tp_code remove_old(struct tp_commit *c)
 {
     struct tp_err why = {0};
-    if (tp_commit_check_replace(c->plan, c->partial, false, &why))
-        return keep_old(c, &why);
+    if (tp_commit_check_replace(c->plan, c->partial, false, &why)) {
+        if (!tp_err_unread(&why))
+            return keep_old(c, &why);
+        *c->err = why; /* the journal stays: the same command with --force ends it */
+        return why.code;
+    }
     enum tp_code code = tp_commit_remove_directory(AT_FDCWD, c->partial, c->partial, c->err);
     if (code)
         tp_err_hint(c->err, "the new output is complete; remove the rest of the old one yourself");

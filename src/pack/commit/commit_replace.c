@@ -46,7 +46,7 @@ static const struct {
     {".gitattributes", NULL},
 };
 
-static bool is_usual(const char *name)
+bool tp_commit_is_usual(const char *name)
 {
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
         size_t begin = strlen(usual[i].begin), end = usual[i].end ? strlen(usual[i].end) : 0;
@@ -132,8 +132,8 @@ static bool has_folder(const struct tp_manifest *manifest, const char *folder)
 /* Whether it is a folder of the source, and so one that an unfinished output may have. */
 static bool may_be_copied(const struct place *place, const char *folder)
 {
-    const struct tp_checkpoint *ckpt = place->plan->ckpt;
-    for (size_t i = 0; i < ckpt->other_count && place->begun; i++)
+    const struct tp_checkpoint *ckpt = place->begun ? place->plan->ckpt : NULL;
+    for (size_t i = 0; ckpt && i < ckpt->other_count; i++)
         if (is_in(ckpt->others[i], folder))
             return true;
     return false;
@@ -200,7 +200,7 @@ static enum tp_code check_entry(struct place *place, const char *name, struct tp
     free(path);
     place->mark |= directory || tp_commit_is_mark(name);
     if (!directory && !place->unknown && !tp_commit_is_mark(name) && !tp_commit_is_own(name) &&
-        !is_usual(name) && !is_listed(&place->manifest, name))
+        !tp_commit_is_usual(name) && !is_listed(&place->manifest, name))
         place->unknown = name;
     return code;
 }
@@ -272,7 +272,8 @@ static bool is_of_begun(const struct place *place, const char *name)
         return true;
     return !strchr(name, '/') &&
            (tp_begins_with(name, ".tilepack-") || tp_begins_with(name, TP_RANKS_NAME) ||
-            tp_commit_is_rank(name) || strcmp(name, TP_MANIFEST_NAME) == 0 || is_usual(name) ||
+            tp_commit_is_rank(name) || strcmp(name, TP_MANIFEST_NAME) == 0 ||
+            tp_commit_is_usual(name) ||
             (tp_begins_with(name, "model") && tp_commit_is_mark(name)));
 }
 

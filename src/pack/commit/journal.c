@@ -96,8 +96,9 @@ static bool proven(int dir, int journal, const struct tp_plan_file *file, bool z
     return good;
 }
 
-static void read_line(const char *line, size_t size, int dir, const struct tp_plan *plan,
-                      bool zstd, struct tp_journal *journal, struct tp_err *err)
+/* The last line of a shard counts; until they are proven, those that are named are lost. */
+static void read_line(const char *line, size_t size, const struct tp_plan *plan,
+                      struct tp_journal *journal)
 {
     uint8_t hash[TP_HASH_BYTES];
     const char *space = memchr(line, ' ', size);
@@ -106,16 +107,24 @@ static void read_line(const char *line, size_t size, int dir, const struct tp_pl
         return;
     for (size_t f = 0; f < plan->file_count; f++) {
         const struct tp_plan_file *file = &plan->files[f];
-        if (journal->done[f] || strlen(file->name) != name_size ||
-            memcmp(file->name, line, name_size) != 0)
+        if (strlen(file->name) != name_size || memcmp(file->name, line, name_size) != 0)
             continue;
-        journal->lost[f] = !proven(dir, journal->fd, file, zstd, hash, &journal->unread,
-                                   err);
-        if (journal->lost[f])
-            continue;
-        journal->done[f] = true;
-        journal->done_count++;
+        journal->lost[f] = true;
         memcpy(journal->hash[f], hash, sizeof hash);
+        return;
+    }
+}
+
+static void prove_all(struct tp_journal *journal, int dir, const struct tp_plan *plan, bool zstd,
+                      struct tp_err *err)
+{
+    for (size_t f = 0; f < plan->file_count; f++) {
+        if (!journal->lost[f])
+            continue;
+        journal->done[f] = proven(dir, journal->fd, &plan->files[f], zstd, journal->hash[f],
+                                  &journal->unread, err);
+        journal->lost[f] = !journal->done[f];
+        journal->done_count += journal->done[f];
     }
 }
 
@@ -214,7 +223,8 @@ static enum tp_code resume(struct tp_journal *journal, int dir,
         return memory.code;
     }
     for (; line < end && (stop = memchr(line, '\n', (size_t)(end - line))); line = stop + 1)
-        read_line(line, (size_t)(stop - line), dir, work->plan, work->zstd, journal, &memory);
+        read_line(line, (size_t)(stop - line), work->plan, journal);
+    prove_all(journal, dir, work->plan, work->zstd, &memory);
     journal->size = (uint64_t)(line - text); /* a line cut off is overwritten */
     free(text);
     tp_err_memory(err, &memory);
@@ -241,7 +251,9 @@ enum tp_code tp_journal_open(int dir, const char *directory, const char *name,
         (code = tp_os_lock(journal->fd, journal->path, &journal->unlocked, err)) ||
         (code = resume(journal, dir, work, foreign, err)) || *foreign)
         return code;
-    return journal->size ? TP_OK : start(journal, work, err);
+    /* What names no shard may have been cut off in its head; who says no source only reads. */
+    return journal->names_shards || (journal->size && !work->source)
+               ? TP_OK : start(journal, work, err);
 }
 
 /* No line of the old plan may outlive a crash behind the new plan's header. */

@@ -88,7 +88,7 @@ static enum tp_code no_notes(const char *output, const char *partial,
     bool whole = false;
     if (is_exchanged(output, list, err)) {
         parts->already_done = true;
-        return end_exchanged(output, partial, force, err);
+        return end_exchanged(output, partial, force || !list->count, err);
     }
     for (size_t i = 0; i < list->count; i++)
         whole = whole || strcmp(list->names[i], TP_JOURNAL_NAME) == 0;

@@ -223,7 +223,7 @@ static enum tp_code check_output(struct work *work, struct tp_convert_result *re
         return TP_OK;
     }
     if (c->options->force || tp_commit_is_empty(c->output, c->err))
-        return TP_OK;
+        return c->err->code;
     tp_err_hint(c->err, "give --force to the parts and to 'tilepack merge' to replace it");
     return tp_commit_in_the_way(c->output, c->err);
 }

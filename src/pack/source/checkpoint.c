@@ -144,11 +144,13 @@ static enum tp_code check_other(const struct tp_checkpoint *ckpt, const char *na
     return code;
 }
 
-enum tp_code tp_checkpoint_others_unchanged(const struct tp_checkpoint *ckpt, struct tp_err *err)
+enum tp_code tp_checkpoint_others_unchanged(const struct tp_checkpoint *ckpt,
+                                            bool (*counts)(const char *name), struct tp_err *err)
 {
     enum tp_code code =
         ckpt->config ? check_other(ckpt, "config.json", &ckpt->config_stamp, err) : TP_OK;
     for (size_t i = 0; i < ckpt->other_count && code == TP_OK; i++)
-        code = check_other(ckpt, ckpt->others[i], &ckpt->other_stamps[i], err);
+        if (counts(ckpt->others[i]))
+            code = check_other(ckpt, ckpt->others[i], &ckpt->other_stamps[i], err);
     return code;
 }

@@ -117,7 +117,9 @@ uint64_t tp_checkpoint_bytes(const struct tp_checkpoint *ckpt);
 
 /* Fails with TP_E_INPUT if a shard changed since it was opened, by its stamp. */
 enum tp_code tp_checkpoint_unchanged(const struct tp_checkpoint *ckpt, struct tp_err *err);
-/* The same of config.json and `others`, and where another file has the name by now. */
-enum tp_code tp_checkpoint_others_unchanged(const struct tp_checkpoint *ckpt, struct tp_err *err);
+/* The same of config.json and of those of `others` that count, and where another file has the name
+ * by now. */
+enum tp_code tp_checkpoint_others_unchanged(const struct tp_checkpoint *ckpt,
+                                            bool (*counts)(const char *name), struct tp_err *err);
 
 #endif
