@@ -87,8 +87,8 @@ ended() { # target ...
     while ls "$folder/logs/"*.pid >/dev/null 2>&1; do
         [ "$(date +%s)" -lt $((end + 15)) ] || cat "$folder/logs/"*.pid | xargs -r kill -9
         sleep 2
-        for target; do
-            report "$target"
+        for each_target; do # `target` is the caller's, who goes on with the next
+            report "$each_target"
         done >"$folder/report.new" && mv "$folder/report.new" "$folder/report"
     done 2>/dev/null
     wait
