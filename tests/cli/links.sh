@@ -271,6 +271,9 @@ check "a single file" convert "private/$shard" private.safetensors
 check "is private, too" test "$(stat -c %a "$work/private.safetensors")" = 640
 check "an archive" convert "private/$shard" private.safetensors.zst
 check "as well" test "$(stat -c %a "$work/private.safetensors.zst")" = 640
+echo left >"$work/.left.safetensors.tilepack.partial" # by a run before the source was private
+check "what a killed run left" convert "private/$shard" left.safetensors
+check "is no more readable" test "$(stat -c %a "$work/left.safetensors")" = 640
 check "ranks" convert private dst --force --tp 2
 check "are private" sh -c "test -z \"\$(find '$work/dst' -type f -perm /007 ! -name 'token*' ! -name 'gen*')\""
 check "what is joined" "$TILEPACK" join "$work/dst" -o "$work/joined" -q

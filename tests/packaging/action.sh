@@ -32,9 +32,15 @@ cp -r made damaged
 printf x | dd of=damaged/model.safetensors bs=1 seek=99999 conv=notrunc 2>/dev/null
 fails 'an output whose weights are damaged is not converted over' 1 'failed: Convert' \
     want damaged verify=true
-cp -r made edited
-sed -i 's/llama/lamma/' edited/config.json
-fails 'one whose config.json is another is found' 1 'failed: Verify' want edited verify=true
+mkdir wrapped # a tilepack after whose conversion a disk loses a byte
+cat >wrapped/tilepack <<EOF
+#!/bin/sh
+"$TILEPACK" "\$@" || exit
+[ "\$1" != convert ] || printf x | dd of=lost/model.safetensors bs=1 seek=99999 conv=notrunc 2>&1
+EOF
+chmod +x wrapped/tilepack
+fails 'an output that is damaged is found' 1 'failed: Verify' run "$PWD/wrapped:$clean" \
+    source=src output=lost to=fp8-ct verify=true
 mkdir taken && echo mine >taken/notes.txt
 fails 'one that is in the way is an error' 1 'failed: Convert' want taken verify=true
 fails 'without the input that it needs nothing begins' 1 'to: is required' \

@@ -1,4 +1,5 @@
 /* The wrappers of pack/os.h: short transfers, interruptions, failures, limits. */
+#include "pack/os/below.h"
 #include "pack/os/os.h"
 
 #include <errno.h>
@@ -404,6 +405,30 @@ static void test_descriptors_end(void **state)
     assert_non_null(strstr(err.hint, "ulimit -n"));
 }
 
+static uid_t another(void) { return geteuid() + 4242; }
+
+/* Network and FAT file systems may give all files to one user, who is not the process's. */
+static void test_given_away(void **state)
+{
+    const struct tp_rights all = TP_RIGHTS_ALL;
+    const struct tp_os real = tp_os;
+    struct tp_err err = {0};
+    char path[160];
+    int dir, fd;
+    (void)state;
+    snprintf(path, sizeof path, "%s/own", folder);
+    tp_os.geteuid = another;
+    assert_int_equal(tp_below_open_dir(folder, &dir, &err), TP_OK);
+    for (int i = 0; i < 2; i++) { /* a new one, and what an earlier run made */
+        assert_int_equal(tp_below_open_own(dir, "own", all, path, &fd, &err), TP_OK);
+        close(fd);
+    }
+    assert_int_equal(tp_below_open_own(AT_FDCWD, path, all, path, &fd, &err), TP_E_USAGE);
+    tp_os = real;
+    close(dir);
+    assert_int_equal(unlink(path), 0);
+}
+
 static void *no_malloc(size_t size)
 {
     (void)size;
@@ -452,7 +477,7 @@ int main(void)
         TEST(test_transfers), TEST(test_failures),    TEST(test_names),
         TEST(test_regular),   TEST(test_slurp),       TEST(test_list),
         TEST(test_inside),    TEST(test_descriptors), TEST(test_descriptors_end),
-        TEST(test_memory),    TEST(test_system_out_of_memory),
+        TEST(test_memory),    TEST(test_system_out_of_memory), TEST(test_given_away),
     };
     return cmocka_run_group_tests_name("os", tests, NULL, NULL);
 }

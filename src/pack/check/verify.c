@@ -294,7 +294,7 @@ static enum tp_code check_name(struct verify *v, const char *name)
         return v->err->code;
     bool found = tp_os.stat(path, &st) == 0;
     free(path);
-    bool weights = tp_ends_with(name, ".zst") || tp_ends_with(name, ".safetensors") ||
+    bool weights = tp_ends_with(name, ".safetensors.zst") || tp_ends_with(name, ".safetensors") ||
                    tp_ends_with(name, ".safetensors.index.json");
     if (found && S_ISREG(st.st_mode))
         return tp_verify_note(v->report, v->options->strict || weights, name,

@@ -31,9 +31,20 @@ struct reader {
     bool version, files;
 };
 
+/* What is kept of the pieces before: an entry has names and hashes of some hundred bytes. */
+static enum tp_code check_kept(struct tp_json *json)
+{
+    return json->used <= json->low
+               ? TP_OK : tp_json_fail(json, json->pos, "the names and hashes of an entry have more "
+                                      "than %llu bytes", (unsigned long long)json->low);
+}
+
 static enum tp_code read_on(struct tp_json *json)
 {
     struct reader *r = (struct reader *)json;
+    enum tp_code kept = check_kept(json);
+    if (kept)
+        return kept;
     uint64_t left = json->size - json->pos, next = tp_min_u64(r->room - left, r->size - r->done);
     memmove(r->piece, r->piece + json->pos, left);
     enum tp_code code = tp_os_read(r->fd, r->piece + left, next, r->done, r->path, json->err);
@@ -254,7 +265,7 @@ static enum tp_code read_pieces(int fd, const char *path, uint64_t size, uint64_
     enum tp_code code = tp_own_hash_begin(&r.own, err);
     r.piece = tp_os_alloc(room, err);
     r.json = (struct tp_json){.text = r.piece, .noun = "manifest", .err = err, .more = read_on,
-                              .low = room / 2, .arena = tp_os_alloc(room, err)};
+                              .low = room / 2, .arena = tp_os_alloc(room + room / 2 + 8, err)};
     if (code == TP_OK)
         code = r.piece && r.json.arena ? read_on(&r.json) : TP_E_MEMORY;
     if (code == TP_OK)

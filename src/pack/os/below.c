@@ -234,18 +234,38 @@ static enum tp_code fail_kind(struct tp_err *err, const char *path, const char *
     return tp_fail(err, TP_E_USAGE, "%s", what);
 }
 
-static enum tp_code check_own(int fd, const char *path, struct tp_err *err)
+/* Whether the open directory gives all new files to that owner, as tp_below_open_dir() has found of
+ * one that is another's. */
+static bool is_given_away(int dir, uid_t owner)
+{
+    struct stat st;
+    return dir != AT_FDCWD && tp_os.fstat(dir, &st) == 0 && st.st_uid == owner;
+}
+
+static enum tp_code check_own(int dir, int fd, const char *path, struct tp_err *err)
 {
     struct stat st;
     if (tp_os.fstat(fd, &st) != 0)
         return tp_os_fail(err, errno, path, "cannot look at the file");
-    if (st.st_uid != tp_os.geteuid())
+    if (st.st_uid != tp_os.geteuid() && !is_given_away(dir, st.st_uid))
         return fail_owner(err, path);
     if (!S_ISREG(st.st_mode))
         return fail_kind(err, path, "not a regular file");
     return st.st_nlink <= 1 ? TP_OK
                             : fail_kind(err, path, "the file has other names, too, under which it "
                                                    "would be overwritten");
+}
+
+/* What an earlier run made may be more readable than the source is by now. */
+static enum tp_code narrow(int fd, struct tp_rights rights, const char *path, struct tp_err *err)
+{
+    struct stat st;
+    if (tp_os.fstat(fd, &st) != 0)
+        return tp_os_fail(err, errno, path, "cannot look at the file");
+    const mode_t allowed = (rights.mode & 0666) | 0600;
+    if ((st.st_mode & 0777 & ~allowed) && tp_os.fchmod(fd, st.st_mode & allowed))
+        return tp_os_fail(err, errno, path, "cannot set the permissions");
+    return limit_group(fd, rights, path, err);
 }
 
 enum tp_code tp_below_open_own(int dir, const char *name, struct tp_rights rights,
@@ -261,7 +281,8 @@ enum tp_code tp_below_open_own(int dir, const char *name, struct tp_rights right
     if (tp_below_is_dir(path)) /* which does not open for writing */
         return fail_kind(err, path, "not a regular file");
     code = open_name(dir, name, O_RDWR | O_NONBLOCK, 0, path, fd, err);
-    if (code == TP_OK && (code = check_own(*fd, path, err)))
+    if (code == TP_OK && ((code = check_own(dir, *fd, path, err)) ||
+                          (code = narrow(*fd, rights, path, err))))
         tp_os_close(fd);
     return code;
 }

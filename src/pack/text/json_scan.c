@@ -1,7 +1,7 @@
 /* The JSON scanner: one pass, one byte of look-ahead, no tree.
  *
- * Does not check for duplicate keys (the caller knows its keys). Invariant:
- * pos <= size and used <= pos, so neither text nor arena is overrun.
+ * Does not check for duplicate keys (the caller knows its keys). Invariant: pos <= size, and
+ * `used` grows by what pos does at most, so neither text nor arena is overrun.
  */
 #include "pack/text/json_scan.h"
 
