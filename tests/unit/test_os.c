@@ -413,7 +413,7 @@ static void test_given_away(void **state)
     const struct tp_rights all = TP_RIGHTS_ALL;
     const struct tp_os real = tp_os;
     struct tp_err err = {0};
-    char path[160];
+    char path[4200];
     int dir, fd;
     (void)state;
     snprintf(path, sizeof path, "%s/own", folder);
