@@ -4,21 +4,14 @@
  * READ_FAILS_CALL: "open", "stat" or "pread"; READ_FAILS_NAME: the end of the file's name;
  * READ_FAILS_ERRNO: the number of the error.
  */
-#define _GNU_SOURCE
-#include <dlfcn.h>
+#include "preload.h"
+
 #include <errno.h>
-#include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define REAL(name)                                    \
-    static __typeof__(name) *real;                    \
-    if (!real)                                        \
-        *(void **)&real = dlsym(RTLD_NEXT, #name)
 
 static int fails(const char *call, const char *path)
 {
@@ -41,8 +34,6 @@ static int fails_reading(int fd)
     path[size] = '\0';
     return fails("pread", path);
 }
-
-static int mode_of(va_list args, int flags) { return flags & O_CREAT ? va_arg(args, int) : 0; }
 
 int open(const char *path, int flags, ...)
 {

@@ -3,22 +3,15 @@
  *
  * SWAPS_FOLDER: its path; SWAPS_AWAY: where it goes; SWAPS_TO: what the link leads to; SWAPS_N.
  */
-#define _GNU_SOURCE
+#include "preload.h"
+
 #include <dirent.h>
-#include <dlfcn.h>
-#include <fcntl.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define REAL(name)                                    \
-    static __typeof__(name) *real;                    \
-    if (!real)                                        \
-        *(void **)&real = dlsym(RTLD_NEXT, #name)
 
 /* Whether the folder's name is one of the path's. */
 static int names(const char *path, const char *folder)
@@ -41,8 +34,6 @@ static void meet(const char *path)
     if (rename(folder, getenv("SWAPS_AWAY")) == 0 && symlink(getenv("SWAPS_TO"), folder) != 0)
         abort();
 }
-
-static int mode_of(va_list args, int flags) { return flags & O_CREAT ? va_arg(args, int) : 0; }
 
 int open(const char *path, int flags, ...)
 {

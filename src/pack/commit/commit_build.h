@@ -78,6 +78,8 @@ enum tp_code tp_commit_check_not_source(const struct tp_plan *plan, const char *
  * whatever the caller says then. */
 bool tp_commit_is_empty(const char *path, struct tp_err *err);
 enum tp_code tp_commit_in_the_way(const char *path, struct tp_err *err);
+/* TP_E_USAGE: nothing is deleted unasked, and what an interrupted `what` replaced is there. */
+enum tp_code tp_commit_refuse_left(const char *partial, const char *what, struct tp_err *err);
 /* Whether OUTPUT may be written; sets result->already_done, and ends then what an interrupted run
  * left to do: TP_E_USAGE where that is to delete, and nobody said --force. */
 enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_result *result);

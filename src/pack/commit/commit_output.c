@@ -98,20 +98,22 @@ static bool has_old_beside(const struct tp_commit *c)
     return beside && !c->err->code;
 }
 
-/* The output is complete, and all that is left to do is what an interrupted run had no time for.
- * Nothing is deleted unasked. */
+enum tp_code tp_commit_refuse_left(const char *partial, const char *what, struct tp_err *err)
+{
+    tp_err_path(err, partial);
+    tp_err_hint(err, "the output is complete; --force deletes what is here, or do it yourself");
+    return tp_fail(err, TP_E_USAGE, "what the output has replaced is still here: the %s was "
+                   "interrupted before it was deleted", what);
+}
+
+/* The output is complete, and all that is left to do is what an interrupted run had no time for. */
 static enum tp_code end_interrupted(struct tp_commit *c, bool left)
 {
     enum tp_code code;
     if (!left)
         return tp_commit_end_journals(c->output, c->err);
-    if (!c->options->force) {
-        tp_err_path(c->err, c->partial);
-        tp_err_hint(c->err, "the output is complete; --force deletes what is here, or do it "
-                            "yourself");
-        return tp_fail(c->err, TP_E_USAGE, "what the output has replaced is still here: the run "
-                       "was interrupted before it was deleted");
-    }
+    if (!c->options->force)
+        return tp_commit_refuse_left(c->partial, "run", c->err);
     code = tp_commit_check_inputs(c, c->partial);
     return code ? code : tp_commit_end(c, true);
 }

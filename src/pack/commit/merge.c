@@ -62,17 +62,12 @@ static bool is_exchanged(const char *output, const struct tp_os_list *partial, s
     return !own && tp_commit_holds_own(output, err) && is_complete(output, err);
 }
 
-/* Nothing is deleted unasked. */
 static enum tp_code end_exchanged(const char *output, const char *partial, bool force,
                                   struct tp_err *err)
 {
     struct tp_commit c = {.output = output, .err = err, .dir = -1, .journal = {.fd = -1}};
-    if (!force) {
-        tp_err_path(err, partial);
-        tp_err_hint(err, "the output is complete; --force deletes what is here, or do it yourself");
-        return tp_fail(err, TP_E_USAGE, "what the output has replaced is still here: the merge was "
-                       "interrupted before it was deleted");
-    }
+    if (!force)
+        return tp_commit_refuse_left(partial, "merge", err);
     pthread_mutex_init(&c.lock, NULL);
     enum tp_code code = tp_commit_paths(&c);
     if (code == TP_OK)
