@@ -274,6 +274,50 @@ static __device__ __forceinline__ float dev_divide_long(float x, float s, float 
     return copysignf(q, x);
 }
 
+/* 1 / s of a number that the host knows as the sum of two floats, the first rounded down, so that
+ * dev_divide() by them keeps the sign of zeros. `exact`: quotients of all finite numbers of a type
+ * are correctly rounded, or so small that every codec rounds them to zero. Of divisors with more
+ * bits than dev_divisor has, all significands of types of 16 bits are tried: powers of two change
+ * no rounding. */
+struct dev_known_divisor {
+    float high, low;
+    bool exact;
+};
+
+static inline dev_known_divisor dev_known_divisor_of(float s, uint32_t dtype)
+{
+    const bool few = (tp_f32_bits(s) & 0x1FFFu) == 0;
+    const int count = few || dtype == TP_F32 ? 0 : dtype == TP_BF16 ? 1 << 7 : 1 << 10;
+    const double y = 1.0 / s;
+    dev_known_divisor d = {(float)y, 0, false};
+    if (d.high > y)
+        d.high = nextafterf(d.high, 0.0f);
+    d.low = (float)(y - d.high);
+    d.exact = (few || dtype != TP_F32) && s >= 8.271806e-25f && s <= 1.2089258e24f; /* 2^-+80 */
+    for (int i = 0; i < count && d.exact; i++) {
+        const float x = (float)(count + i);
+        d.exact = fmaf(x, d.high, x * d.low) == x / s;
+    }
+    return d;
+}
+
+/* Eight e4m3 codes of finite values, by a divisor that is exact for them. */
+template <int DT>
+static __device__ __forceinline__ uint2 dev_e4m3_known(const dev_raw8<DT> &r,
+                                                       const dev_known_divisor &d, bool round_bf16)
+{
+    float v[8];
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        v[i] = dev_divide(dev_value<DT>(r, i), d.high, d.low);
+    if (round_bf16) {
+#pragma unroll
+        for (int i = 0; i < 8; i += 2)
+            dev_round_bf16(v[i], v[i + 1]);
+    }
+    return make_uint2(dev_e4m3x4(v[0], v[1], v[2], v[3]), dev_e4m3x4(v[4], v[5], v[6], v[7]));
+}
+
 /* Eight int4 codes q + 8 of quotients in -8.5..7.5 (CLAMP: or above), the first in the
  * lowest nibble. Adding 1.5 * 2^23 + 8 rounds to even and leaves the code in the low
  * bits, and the constant above it falls out of the weighted sum. `base`: what quotients hold
@@ -398,12 +442,17 @@ struct dev_fp8 {
     bool divide, round_bf16;
 };
 
+static __device__ __forceinline__ bool dev_fp8_divides(uint32_t rule)
+{
+    return rule == TP_FP8_DIV || rule >= TP_FP8_CT_FP32;
+}
+
 static __device__ __forceinline__ dev_fp8 dev_fp8_of(uint32_t rule, uint32_t scale_rule,
                                                      uint32_t amax)
 {
     dev_fp8 f;
     f.round_bf16 = rule == TP_FP8_CT_BF16;
-    f.divide = rule == TP_FP8_DIV || rule >= TP_FP8_CT_FP32;
+    f.divide = dev_fp8_divides(rule);
     if (rule >= TP_FP8_CT_FP32) {
         uint16_t sb = tp_f32_to_bf16(__fdiv_rn(__uint_as_float(amax), 448.0f));
         f.scale = f.factor = tp_bf16_to_f32(sb ? sb : 0x3C00);

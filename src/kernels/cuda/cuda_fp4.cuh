@@ -7,10 +7,17 @@
 
 enum { FP4_THREADS = 256, UNIT = 16 /* values of a thread */ };
 
-/* The global scale of NVFP4. */
+/* The global scale of NVFP4, and six of it (rule MODELOPT). */
 struct fp4_global {
     float global, reciprocal;
+    float six, per_six;
 };
+
+static inline struct fp4_global fp4_global_of(float global)
+{
+    const float six = 6.0f * global;
+    return fp4_global{global, 1.0f / global, six, 1.0f / six};
+}
 
 struct fp4_args : fp4_global {
     const uint8_t *in;
@@ -246,6 +253,21 @@ static __device__ __forceinline__ uint8_t torchao_scale(const struct fp4_global 
     return scale;
 }
 
+/* dev_nvfp4_scale() of rule MODELOPT without its division, which is corrected twice as above. A
+ * quotient so small that it may have become zero on the way has no factor, which is special. */
+static __device__ __forceinline__ uint8_t modelopt_scale(const struct fp4_global &a,
+                                                         uint32_t amax_bits, float *factor)
+{
+    const float amax = __uint_as_float(amax_bits);
+    float q = corrected(__fmul_rn(amax, a.per_six), amax, a.six, a.per_six);
+    q = corrected(q, amax, a.six, a.per_six);
+    const bool lost = amax_bits != 0 && q < 0x1p-100f;
+    q = amax_bits == 0 ? 1.0f : q;
+    const uint8_t scale = dev_e4m3_of(q < 0.001953125f ? 0.001953125f : q);
+    *factor = lost ? 0.0f : dev_nvfp4_factor(TP_NVFP4_MODELOPT, scale, a.global);
+    return scale;
+}
+
 /* dev_nvfp4_scale() of a rule that the compiler knows, by the short ways: right wherever
  * nv_block_of() does not find the factor special. */
 template <int DT, uint32_t RULE>
@@ -254,7 +276,7 @@ static __device__ __forceinline__ uint8_t nv_scale(const struct fp4_global &a, u
 {
     return RULE == TP_NVFP4_CT        ? ct_scale<DT>(a, amax, factor)
            : RULE == TP_NVFP4_TORCHAO ? torchao_scale<DT>(a, amax, factor)
-                                      : dev_nvfp4_scale(RULE, amax, a.global, factor);
+                                      : modelopt_scale(a, amax, factor);
 }
 
 /* Zeros of either sign made positive, as rule MODELOPT has them. */
@@ -334,8 +356,7 @@ static inline bool fp4_begin(const struct tp_op *op, struct tp_args *args, struc
     a.by_columns = dev_reciprocal_of(a.columns);
     a.rule = op->rule;
     a.tiles = scale->place == TP_PLACE_TILE_N;
-    a.global = args->global;
-    a.reciprocal = 1.0f / a.global;
+    *(struct fp4_global *)&a = fp4_global_of(args->global);
     return true;
 }
 

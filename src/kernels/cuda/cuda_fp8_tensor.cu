@@ -14,23 +14,20 @@ struct tensor_args {
     uint64_t eights;
     float scale;
     bool half;       /* the stored scale is bf16 */
-    bool quick;      /* it has so few bits that the short division is exact */
+    dev_known_divisor divisor;
     bool round_bf16; /* the quotient is */
 };
 
-/* Infinities are divided the long way: the short one makes NaN of them. */
 template <int DT>
 static __device__ __forceinline__ uint2 tensor_codes(const struct tensor_args &a,
-                                                     const dev_raw8<DT> &r, const dev_divisor &d,
-                                                     bool finite)
+                                                     const dev_raw8<DT> &r, bool finite)
 {
+    if (a.divisor.exact && finite)
+        return dev_e4m3_known<DT>(r, a.divisor, a.round_bf16);
     float v[8];
 #pragma unroll
-    for (int i = 0; i < 8; i++) {
-        const float x = dev_value<DT>(r, i);
-        v[i] = a.quick && finite ? copysignf(dev_divide(x, d.high, d.low), x)
-                                 : __fdiv_rn(x, a.scale);
-    }
+    for (int i = 0; i < 8; i++)
+        v[i] = __fdiv_rn(dev_value<DT>(r, i), a.scale);
     if (a.round_bf16) {
 #pragma unroll
         for (int i = 0; i < 8; i += 2)
@@ -44,7 +41,6 @@ static __global__ __launch_bounds__(TENSOR_THREADS) void encode_tensor(const str
 {
     const int bytes = TP_IS32(DT) ? 4 : 2;
     const uint64_t first = (uint64_t)blockIdx.x * (TENSOR_THREADS * TENSOR_ITEMS) + threadIdx.x;
-    const dev_divisor d = dev_divisor_of(a.scale);
     dev_raw8<DT> r[TENSOR_ITEMS];
     if (first == 0 && a.global != NULL && a.half)
         *(uint16_t *)a.global = tp_f32_to_bf16(a.scale);
@@ -62,7 +58,7 @@ static __global__ __launch_bounds__(TENSOR_THREADS) void encode_tensor(const str
             continue;
         dev_flag(a.flags, amax);
         a.codes[first + u * TENSOR_THREADS] =
-            tensor_codes<DT>(a, r[u], d, amax < TP_F32_INF_BITS);
+            tensor_codes<DT>(a, r[u], amax < TP_F32_INF_BITS);
     }
 }
 
@@ -85,9 +81,7 @@ template <int DT> static void launch_tensor(const struct tp_op *op, struct tp_ar
     a.flags = args->device_flags;
     a.eights = values / 8;
     a.scale = args->global;
-    /* 2^-80 to 2^80, above zero, and no more than 8 significant bits: see dev_divisor. */
-    a.quick = tp_f32_bits(args->global) == bits && (bits & 0xFFFFu) == 0 &&
-              bits >= 0x17800000u && bits <= 0x67800000u;
+    a.divisor = dev_known_divisor_of(args->global, args->dtype);
     a.round_bf16 = op->rule == TP_FP8_CT_BF16;
     encode_tensor<DT>
         <<<(uint32_t)grid, TENSOR_THREADS, 0, (cudaStream_t)args->stream>>>(a);

@@ -17,14 +17,25 @@ enum { PLACE_LOADS = 8 }; /* eights of a row that a lane has on their way */
     (TP_IS32(dt) ? 2 : !IS_NIBBLES(codec) || (codec) == TP_CODEC_NVFP4 ? 3 : 4)
 
 /* A scale where the others of the tile wait. */
+static __device__ __forceinline__ void put_scale(const place_encode &a, uint32_t at, uint32_t bits,
+                                                 uint8_t *scales)
+{
+    if (a.scale_bytes == 4)
+        *(uint32_t *)(scales + at) = bits;
+    else if (a.scale_bytes == 2)
+        *(uint16_t *)(scales + at) = (uint16_t)bits;
+    else
+        scales[at] = (uint8_t)bits;
+}
+
 template <int CODEC>
 static __device__ __forceinline__ void keep_scale(const place_encode &a, uint32_t at,
-                                                  const any_scale &s, uint32_t *scales)
+                                                  const any_scale &s, uint8_t *scales)
 {
     const bool fp8 = CODEC == TP_CODEC_FP8;
     dev_flag_bad(a.flags, s.bad);
     if (fp8 && a.square ? threadIdx.x == 0 : (threadIdx.x & (a.lanes - 1)) == 0)
-        scales[at] = fp8 ? max(s.bits, a.least) >> a.scale_shift : s.bits;
+        put_scale(a, at, fp8 ? max(s.bits, a.least) >> a.scale_shift : s.bits, scales);
 }
 
 /* The first eight of the block whose scale a lane finds where neighbours share them out, or that
@@ -40,14 +51,14 @@ static __device__ __forceinline__ uint32_t own_eight(const place_encode &a)
 template <int CODEC, int DT>
 static __device__ __forceinline__ bool own_block(const place_encode &a,
                                                  const place_most<DT> &most, uint32_t at,
-                                                 uint32_t *scales, place_block *own)
+                                                 uint8_t *scales, place_block *own)
 {
     own->quick = quick_of<CODEC>(a.codec, amax_at<DT>(most, own_eight(a)));
     set_quick<CODEC>(a.codec, own);
     if (!__all_sync(0xFFFFFFFFu, own->quick.ordinary))
         return false;
     if ((threadIdx.x & (a.lanes - 1)) << a.joined < PLACE_EIGHTS)
-        scales[at] = own->quick.bits;
+        put_scale(a, at, own->quick.bits, scales);
     return true;
 }
 
@@ -73,7 +84,7 @@ static __device__ __forceinline__ bool quantize_shared(const place_encode &a,
                                                        const place_values<DT> &v,
                                                        const place_most<DT> &most, uint32_t at,
                                                        uint32_t in, uint8_t *stage,
-                                                       uint32_t *scales)
+                                                       uint8_t *scales)
 {
     const int rounds = CODE_BITS(CODEC) / 4, eights = PLACE_EIGHTS / rounds;
     place_block own;
@@ -95,20 +106,63 @@ static __device__ __forceinline__ bool quantize_shared(const place_encode &a,
     return true;
 }
 
+/* quantize() of NVFP4 where neighbouring eights of a thread are a block and no block of its warp is
+ * rare: without branches. False: nothing is done. */
+template <int DT, uint32_t RULE>
+static __device__ __forceinline__ bool quantize_pairs(const place_encode &a,
+                                                      const place_values<DT> &v, uint32_t at,
+                                                      uint32_t in, uint8_t *stage,
+                                                      uint8_t *scales)
+{
+    const int pairs = PLACE_EIGHTS / 2;
+    uint32_t bits[pairs];
+    nv_block b[pairs];
+    bool special = false;
+    place_words words;
+#pragma unroll
+    for (int j = 0; j < pairs; j++) {
+        const uint32_t amax = dev_amax_bits<DT>(
+            dev_amax8<DT>(dev_amax8<DT>(0, v.r[2 * j]), v.r[2 * j + 1]));
+        float factor;
+        bits[j] = nv_scale<DT, RULE>(a.nv, amax, &factor);
+        b[j] = nv_block_of(RULE, factor, amax, 6.9f);
+        special = special || b[j].special;
+    }
+    if (__any_sync(0xFFFFFFFFu, special))
+        return false;
+#pragma unroll
+    for (int j = 0; j < pairs; j++)
+        put_scale(a, at ^ a.high_scale[2 * j], bits[j], scales);
+#pragma unroll
+    for (int i = 0; i < PLACE_EIGHTS; i++)
+        words.w[i] = nv_ordinary<DT, RULE>(b[i / 2], v.r[i]);
+    place_stage<4>(a, in, 0, &words, stage);
+    return true;
+}
+
 /* A thread's values to codes in the stage; `at`: its first scale, `own`: that of own_eight(). */
 template <int CODEC, int DT, uint32_t RULE>
 static __device__ __forceinline__ void quantize(const place_encode &a, const place_values<DT> &v,
                                                 uint32_t at, uint32_t own, uint32_t in,
-                                                uint8_t *stage, uint32_t *scales)
+                                                uint8_t *stage, uint8_t *scales)
 {
     const int rounds = CODE_BITS(CODEC) / 4, eights = PLACE_EIGHTS / rounds;
-    const bool given = TAKES_GIVEN(CODEC) && RULE == GIVEN;
-    const bool square = CODEC == TP_CODEC_FP8 && a.square;
-    const uint32_t amax = square ? tile_amax<DT>(v) : 0;
+    const bool given = TAKES_GIVEN(CODEC) && RULE == GIVEN, tensor = IS_TENSOR(CODEC, RULE);
+    const bool square = CODEC == TP_CODEC_FP8 && !tensor && a.square;
+    const uint32_t amax = square ? tile_amax<DT>(v) : tensor ? own_amax<DT>(v) : 0;
     place_most<DT> most;
     place_block b;
-    if (!square && !given)
+    if constexpr (CODEC == TP_CODEC_NVFP4)
+        if (a.join == 1 && a.lanes == 1 &&
+            quantize_pairs<DT, RULE>(a, v, at, in, stage, scales))
+            return;
+    if (tensor) {
+        b = tensor_block(a, amax);
+        dev_flag_bad(a.flags, b.s.bad);
+    } else if (!square && !given) {
         most = blocks_amax<DT>(a, v);
+    }
+    const bool known = tensor && a.tensor.exact && b.s.fp8.divide && !b.s.bad;
     if constexpr (IS_INT(CODEC) && !given)
         if (a.shared && quantize_shared<CODEC, DT>(a, v, most, own, in, stage, scales))
             return;
@@ -118,14 +172,15 @@ static __device__ __forceinline__ void quantize(const place_encode &a, const pla
 #pragma unroll
         for (int j = 0; j < eights; j++) {
             const int i = round * eights + j;
-            if (i == 0 || !(i & a.join)) {
-                const uint32_t scale_at = at + a.high_scale[i];
-                b = given ? given_block<CODEC>(a, scales[scale_at])
+            if (!tensor && (i == 0 || !(i & a.join))) {
+                const uint32_t scale_at = at ^ a.high_scale[i];
+                b = given ? given_block<CODEC>(a, *(const uint32_t *)(scales + scale_at))
                           : block_of<CODEC, DT, RULE>(a, square ? amax : amax_of<DT>(most, i));
                 if (!given)
                     keep_scale<CODEC>(a, scale_at, b.s, scales);
             }
-            const uint2 codes = codes_of<CODEC, DT, RULE>(a, b, v.r[i]);
+            const uint2 codes = known ? dev_e4m3_known<DT>(v.r[i], a.tensor, b.s.fp8.round_bf16)
+                                      : codes_of<CODEC, DT, RULE>(a, b, v.r[i]);
             words.w[j * rounds] = codes.x;
             if (rounds == 2)
                 words.w[j * rounds + 1] = codes.y;
@@ -148,9 +203,9 @@ static __device__ __forceinline__ void keep_self(const place_encode &a, encode_k
     kept->keep(KEPT_FROM, from);
     kept->keep(KEPT_TO, place_first(p[PLACE_TO]));
     kept->keep(KEPT_SCALE, place_first(p[PLACE_TO_SCALE]));
-    kept->other[KEPT_AT][threadIdx.x] = place_scale_of(p[PLACE_TO_SCALE], from.rc);
+    kept->other[KEPT_AT][threadIdx.x] = place_first_in(a.low_scale);
     kept->other[KEPT_OWN][threadIdx.x] =
-        kept->other[KEPT_AT][threadIdx.x] + a.high_scale[own_eight(a)];
+        kept->other[KEPT_AT][threadIdx.x] ^ a.high_scale[own_eight(a)];
     kept->other[KEPT_IN][threadIdx.x] = place_first_in(a.hand.low_in);
     kept->other[KEPT_OUT][threadIdx.x] = place_first_in(p[PLACE_TO].low_in);
     kept->other[KEPT_SCALE_IN][threadIdx.x] = place_first_in(p[PLACE_TO_SCALE].low_in);
@@ -176,7 +231,8 @@ encode_placed(const __grid_constant__ struct place_encode a)
     if (given) {
         place_scales(to_scale, kept.item(KEPT_SCALE), shared.spots[0],
                      shared.spots[0].base[PLACE_TO_SCALE], place_get_scales{next});
-        place_keep_scales(to_scale, kept.other[KEPT_SCALE_IN][me], next, shared.scales[0]);
+        place_keep_scales(to_scale, kept.other[KEPT_SCALE_IN][me], next,
+                          (uint8_t *)shared.scales[0]);
         __syncthreads();
     }
     load_values<DT>(a, kept.item(KEPT_FROM), shared.spots[0], &v);
@@ -185,7 +241,7 @@ encode_placed(const __grid_constant__ struct place_encode a)
         const place_spot &after = place_spot_of(shared.spots, turn + 1);
         const bool more = i + gridDim.x < a.grid.count;
         const uint32_t other = turn % 2 * shared.other;
-        uint32_t *scales = shared.scales[turn % 2];
+        uint8_t *scales = (uint8_t *)shared.scales[turn % 2];
         if (given && more)
             place_scales(to_scale, kept.item(KEPT_SCALE), after, after.base[PLACE_TO_SCALE],
                          place_get_scales{next});
@@ -193,16 +249,16 @@ encode_placed(const __grid_constant__ struct place_encode a)
                                   kept.other[KEPT_IN][me] ^ other, shared.stage, scales);
         if (given && more)
             place_keep_scales(to_scale, kept.other[KEPT_SCALE_IN][me], next,
-                              shared.scales[(turn + 1) % 2]);
+                              (uint8_t *)shared.scales[(turn + 1) % 2]);
         place_look_ahead(a, i, turn, shared.spots);
         if (more)
             load_values<DT>(a, kept.item(KEPT_FROM), after, &v);
         __syncthreads();
-        place_put<bits>(a, kept.item(KEPT_TO), kept.other[KEPT_OUT][me] ^ other, s, shared.stage);
+        place_put<bits, true>(a, kept.item(KEPT_TO), kept.other[KEPT_OUT][me] ^ other, s,
+                              shared.stage);
         if (to_scale.data != NULL && !given)
             place_scales(to_scale, kept.item(KEPT_SCALE), s, s.base[PLACE_TO_SCALE],
-                         place_put_scales{(const uint8_t *)scales,
-                                          kept.other[KEPT_SCALE_IN][me]});
+                         place_put_scales{scales, kept.other[KEPT_SCALE_IN][me]});
     }
 }
 
@@ -273,7 +329,8 @@ static bool rows_of(const struct tp_op *op, const any_plane &from, struct tp_box
     return op->block_n == 1 && from.per_n == 1 && from.per_k == box.k && !(from.least > 0) &&
            (tp_op_is_int(op) || (op->codec == TP_CODEC_FP8 && op->rule >= TP_FP8_CT_FP32)) &&
            (tp_op_is_int(op) || from.element == TP_ELEM_F32 || from.element == TP_ELEM_BF16) &&
-           tp_cuda_place_scales(from, CODE_BITS(op->codec), box, &a->plane[PLACE_TO_SCALE]);
+           tp_cuda_place_scales(from, CODE_BITS(op->codec), false, box,
+                                &a->plane[PLACE_TO_SCALE]);
 }
 
 /* Blocks whose amax these kernels find, each with a scale of its own. */
@@ -281,11 +338,13 @@ static bool scales_of(const struct tp_op *op, const any_plane &from, struct tp_b
                       place_encode *a)
 {
     const uint64_t n = op->block_n, k = op->block_k;
+    place_plane *to = &a->plane[PLACE_TO_SCALE];
     a->least = op->codec == TP_CODEC_FP8 ? tp_f32_bits(from.least) : 0;
     a->square = n == PLACE_SIDE && k == PLACE_SIDE && op->codec == TP_CODEC_FP8;
     return (a->square || (n == 1 && k >= UNIT && k <= PLACE_SIDE)) && from.per_n == n &&
            from.per_k == k &&
-           tp_cuda_place_scales(from, CODE_BITS(op->codec), box, &a->plane[PLACE_TO_SCALE]) &&
+           ((!a->given && tp_cuda_place_scales(from, CODE_BITS(op->codec), true, box, to)) ||
+            tp_cuda_place_scales(from, CODE_BITS(op->codec), false, box, to)) &&
            scale_shift(op, from, &a->scale_shift);
 }
 
@@ -316,7 +375,7 @@ static bool codes_of(const struct tp_op *op, struct tp_args *args, const any_pla
                                     wide ? (uint64_t)PLACE_SIDE : op->block_k};
     if (codes.data == NULL || !tp_cuda_place_codes(ends, a, &a->join, &a->lanes))
         return false;
-    if (a->square || a->codec.per_tensor) {
+    if (a->square) {
         a->join = PLACE_EIGHTS - 1;
         a->lanes = 32;
     }
@@ -341,10 +400,12 @@ static bool arguments(const struct tp_op *op, struct tp_args *args, const any_si
         return false;
     if (!codes_of(op, args, side.codes, a))
         return false;
-    tp_cuda_place_high_scales(a->plane[PLACE_FROM], a->plane[PLACE_TO_SCALE], a);
+    tp_cuda_place_wait(&a->plane[PLACE_FROM], a);
     a->grid = tp_cuda_place_grid(box, place_n_first(a->plane[PLACE_TO]));
     a->global = side.global;
-    a->nv = fp4_global{args->global, 1.0f / args->global};
+    a->nv = fp4_global_of(args->global);
+    if (a->codec.per_tensor)
+        a->tensor = dev_known_divisor_of(args->global, args->dtype);
     a->flags = args->device_flags;
     a->map = dev_map{0, 0, side.codes.element == TP_ELEM_UINT8B128 ? 0x80808080u : 0, {0, 0},
                      {0, 0}};
@@ -356,8 +417,8 @@ static bool arguments(const struct tp_op *op, struct tp_args *args, const any_si
 template <int CODEC, int DT, uint32_t RULE = 0>
 static void launch(const place_encode &a, cudaStream_t stream)
 {
-    const uint32_t blocks =
-        tp_cuda_place_blocks((const void *)encode_placed<CODEC, DT, RULE>, a.grid);
+    const uint32_t blocks = tp_cuda_place_blocks((const void *)encode_placed<CODEC, DT, RULE>,
+                                                 a.grid, IS_TENSOR(CODEC, RULE));
     encode_placed<CODEC, DT, RULE><<<blocks, PLACE_THREADS, 0, stream>>>(a);
 }
 
@@ -392,7 +453,10 @@ template <int DT> static void launch_codec(const place_encode &a, cudaStream_t s
         launch<TP_CODEC_INT8, DT>(a, stream);
         break;
     case TP_CODEC_FP8:
-        launch<TP_CODEC_FP8, DT>(a, stream);
+        if (a.codec.per_tensor)
+            launch<TP_CODEC_FP8, DT, TENSOR>(a, stream);
+        else
+            launch<TP_CODEC_FP8, DT>(a, stream);
         break;
     case TP_CODEC_MXFP8:
         launch<TP_CODEC_MXFP8, DT>(a, stream);

@@ -41,10 +41,11 @@ struct place_dim {
 
 /* One output or input. Its items: words of 32 bits of codes, four of them where those lie side by
  * side (`wide`), eight values, or single scales. Their coordinates are packed: row * 65536 +
- * column, of a scale counted in scales. */
+ * column, of a scale counted in scales. Scales are items of 32 bits where so many neighbours of a
+ * row lie side by side in all planes. */
 struct place_plane {
     uint8_t *data; /* NULL: absent */
-    uint32_t width;         /* bits of an element: 4, 8; of a scale 8, 16, 32 */
+    uint32_t width;         /* bits of an element: 4, 8; of an item of scales 8, 16, 32 */
     uint32_t rows, columns; /* of an expert; of a scale counted in scales */
     uint32_t count;         /* items of a tile */
     uint32_t log2_rows, log2_columns; /* of a tile */
@@ -67,6 +68,7 @@ struct alignas(8) place_step {
  * stage: words of registers by their number, of codes of a byte eight and eight. */
 struct place_hand {
     uint32_t steps;
+    uint32_t wide; /* words of neighbouring registers that lie side by side in the stage: 1, 2, 4 */
     struct place_step step[PLACE_STEPS];
     uint32_t low_in[PLACE_THREAD_BITS], high_in[PLACE_TURNS]; /* bytes of the stage */
 };
@@ -98,7 +100,9 @@ struct place_job {
     struct place_plane plane[PLACE_PLANES];
     struct place_hand hand;
     struct place_grid grid;
-    uint32_t high_scale[PLACE_TURNS]; /* of eights of values: the scale of an item of a turn */
+    uint32_t low_scale[PLACE_THREAD_BITS], high_scale[PLACE_TURNS]; /* of eights of values: bytes
+                                                                       of shared scales */
+    uint32_t scale_bytes; /* of a scale there */
     uint32_t n, k; /* of an expert */
     dev_map map;   /* of codes as they come to codes as they go */
 };
@@ -159,13 +163,14 @@ struct place_ends {
 bool tp_cuda_place_codes(const struct place_ends &ends, place_job *job, uint32_t *join,
                          uint32_t *lanes);
 /* The scales of codes of so many bits: 48 KB of shared memory have room for one for each 16 codes
- * of four bits, or 32 of eight. False: more, or a layout that is not for these kernels. */
-bool tp_cuda_place_scales(const struct any_plane &from, uint32_t code_bits, struct tp_box3 box,
-                          place_plane *plane);
+ * of four bits, or 32 of eight. `joined`: in items of 32 bits. False: more, or a layout that is not
+ * for these kernels. */
+bool tp_cuda_place_scales(const struct any_plane &from, uint32_t code_bits, bool joined,
+                          struct tp_box3 box, place_plane *plane);
 
-/* Fills high_scale, when all else is known. */
-void tp_cuda_place_high_scales(const place_plane &values, const place_plane &scale,
-                               place_job *job);
+/* Where scales wait in shared memory, when all else is known; both planes have items of one size.
+ * `values`: the plane of eights of values that need single scales, or NULL. */
+void tp_cuda_place_wait(const place_plane *values, place_job *job);
 
 /* All tiles of a box; count is 0 if there are too many. `n_first`: those along N first. */
 struct place_grid tp_cuda_place_grid(struct tp_box3 box, bool n_first);
@@ -176,9 +181,10 @@ static inline bool place_n_first(const place_plane &p)
     return p.n.stride[0] <= p.k.stride[0];
 }
 
-/* Blocks of threads that keep the current device busy with tiles, each with so many on a
- * multiprocessor. */
-uint32_t tp_cuda_place_blocks(const void *kernel, const place_grid &grid);
+/* Blocks of threads that keep the current device busy with tiles: as many as its multiprocessors
+ * hold, or `fewer`: one less on each, which is faster where more reads at a time only wait for each
+ * other (found by measuring). */
+uint32_t tp_cuda_place_blocks(const void *kernel, const place_grid &grid, bool fewer);
 
 static __device__ __forceinline__ place_tile place_tile_of(const place_grid &g, uint32_t i)
 {
@@ -283,6 +289,16 @@ static __device__ __forceinline__ bool place_inside(const place_job &a, const pl
     return FULL || (s.n + (rc >> 16) < a.n && s.k + (rc & 0xFFFFu) < a.k);
 }
 
+/* Codes of a row of a tile are 64 or 128 bytes: those of the next tiles come with them. */
+static __device__ __forceinline__ uint4 place_load16(const void *p)
+{
+    uint4 v;
+    asm volatile("ld.global.nc.L2::256B.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p));
+    return v;
+}
+
 template <bool FULL>
 static __device__ __forceinline__ void place_load_as(const place_job &a, const place_item &first,
                                                      const place_spot &s, uint32_t round,
@@ -297,7 +313,7 @@ static __device__ __forceinline__ void place_load_as(const place_job &a, const p
 #pragma unroll
         for (int i = 0; i < PLACE_WORDS; i += 4) {
             const uint4 v = place_inside<FULL>(a, s, first.rc + high_rc[i])
-                                ? dev_load16(in + high_at[i] * 16ull)
+                                ? place_load16(in + high_at[i] * 16ull)
                                 : make_uint4(0, 0, 0, 0);
             words->w[i] = v.x;
             words->w[i + 1] = v.y;
@@ -385,18 +401,45 @@ static __device__ __forceinline__ void place_stage(const place_job &a, uint32_t 
         else
             place_exchange<BITS, 4>(step, words);
     }
+    uint32_t(&w)[PLACE_WORDS] = words->w;
     if (a.map.kind == 0) {
 #pragma unroll
         for (int i = 0; i < PLACE_WORDS; i++)
-            *(uint32_t *)(stage + (in ^ high_in[i])) = words->w[i] ^ (a.map.before ^ a.map.after);
+            w[i] ^= a.map.before ^ a.map.after;
     } else {
 #pragma unroll
         for (int i = 0; i < PLACE_WORDS; i++)
-            *(uint32_t *)(stage + (in ^ high_in[i])) = dev_map_word(words->w[i], a.map);
+            w[i] = dev_map_word(w[i], a.map);
+    }
+    if (a.hand.wide == 4) {
+#pragma unroll
+        for (int i = 0; i < PLACE_WORDS; i += 4)
+            *(uint4 *)(stage + (in ^ high_in[i])) =
+                make_uint4(w[i], w[i + 1], w[i + 2], w[i + 3]);
+    } else if (a.hand.wide == 2) {
+#pragma unroll
+        for (int i = 0; i < PLACE_WORDS; i += 2)
+            *(uint2 *)(stage + (in ^ high_in[i])) = make_uint2(w[i], w[i + 1]);
+    } else {
+#pragma unroll
+        for (int i = 0; i < PLACE_WORDS; i++)
+            *(uint32_t *)(stage + (in ^ high_in[i])) = w[i];
     }
 }
 
-template <int BITS, bool FULL>
+/* Items of four words; STREAM: their lines of the cache are the first to go. Where values become
+ * codes that leaves more room for what is read, of codes of four bits alone it does not. */
+template <bool STREAM>
+static __device__ __forceinline__ void place_put16(uint8_t *out, const uint8_t *from)
+{
+    const uint4 v = *(const uint4 *)from;
+    if (STREAM)
+        __stcs((uint4 *)out, v);
+    else
+        *(uint4 *)out = v;
+}
+
+template <int BITS, bool STREAM, bool FULL>
 static __device__ __forceinline__ void place_put_as(const place_job &a, const place_item &first,
                                                     uint32_t in, const place_spot &s,
                                                     const uint8_t *stage)
@@ -408,8 +451,7 @@ static __device__ __forceinline__ void place_put_as(const place_job &a, const pl
 #pragma unroll
         for (uint32_t i = 0; i < BITS / 2; i++)
             if (place_inside<FULL>(a, s, first.rc + p.high_rc[i]))
-                *(uint4 *)(out + p.high_at[i] * 16ull) =
-                    *(const uint4 *)(stage + (in ^ p.high_in[i]));
+                place_put16<STREAM>(out + p.high_at[i] * 16ull, stage + (in ^ p.high_in[i]));
     } else {
 #pragma unroll
         for (uint32_t i = 0; i < BITS * 2; i++)
@@ -420,29 +462,15 @@ static __device__ __forceinline__ void place_put_as(const place_job &a, const pl
 }
 
 /* All words of a tile from the stage to memory. */
-template <int BITS>
+template <int BITS, bool STREAM>
 static __device__ __forceinline__ void place_put(const place_job &a, const place_item &first,
                                                  uint32_t in, const place_spot &s,
                                                  const uint8_t *stage)
 {
     if (s.full)
-        place_put_as<BITS, true>(a, first, in, s, stage);
+        place_put_as<BITS, STREAM, true>(a, first, in, s, stage);
     else
-        place_put_as<BITS, false>(a, first, in, s, stage);
-}
-
-/* The place of a scale in the shared memory that holds those of a tile. */
-static __host__ __device__ __forceinline__ uint32_t place_scale(const place_plane &p, uint32_t rc)
-{
-    return (rc >> 16) << p.log2_columns | (rc & 0xFFFFu);
-}
-
-/* The same of the block of a code in row and column `rc`. */
-static __host__ __device__ __forceinline__ uint32_t place_scale_of(const place_plane &p,
-                                                                   uint32_t rc)
-{
-    return rc >> 16 >> (PLACE_SIDE_LOG2 - p.log2_rows) << p.log2_columns |
-           (rc & 0xFFFFu) >> (PLACE_SIDE_LOG2 - p.log2_columns);
+        place_put_as<BITS, STREAM, false>(a, first, in, s, stage);
 }
 
 /* Whether a thread has a scale in a turn: all have one where a tile has more than the first. */
@@ -527,12 +555,12 @@ static __device__ __forceinline__ void place_scales(const place_plane &p, const 
 /* Scales wait in shared memory; `in`: the thread's first byte there. */
 static __device__ __forceinline__ void place_keep_scales(
     const place_plane &p, uint32_t in, const uint32_t (&bits)[PLACE_SCALE_TURNS],
-    uint32_t *scales)
+    uint8_t *scales)
 {
 #pragma unroll
     for (uint32_t i = 0; i < PLACE_SCALE_TURNS; i++)
         if (place_has(p, i))
-            *(uint32_t *)((uint8_t *)scales + (in ^ p.high_in[i])) = bits[i];
+            *(uint32_t *)(scales + (in ^ p.high_in[i])) = bits[i];
 }
 
 #endif

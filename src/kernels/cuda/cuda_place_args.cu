@@ -227,16 +227,6 @@ bool tp_cuda_place_codes(const struct place_ends &ends, place_job *job, uint32_t
 
 /* ---- scales ----------------------------------------------------------------- */
 
-/* Where scales wait in shared memory. */
-static bool add_waiting(place_plane *p)
-{
-    for (uint32_t b = 0; b < PLACE_THREAD_BITS; b++)
-        p->low_in[b] = 4 * place_scale(*p, p->low_rc[b]);
-    for (uint32_t turn = 0; turn < PLACE_TURNS; turn++)
-        p->high_in[turn] = 4 * place_scale(*p, p->high_rc[turn]);
-    return true;
-}
-
 /* Scales of whole rows: every tile along K has the same ones. */
 static bool whole_rows(const struct any_plane &from, struct tp_box3 box, place_plane *p)
 {
@@ -247,25 +237,154 @@ static bool whole_rows(const struct any_plane &from, struct tp_box3 box, place_p
     p->k.stride[0] = 0;
     p->rows = (uint32_t)box.n;
     p->columns = 0x7FFFFFFFu;
-    return add_waiting(p);
+    return true;
 }
 
-bool tp_cuda_place_scales(const struct any_plane &from, uint32_t code_bits, struct tp_box3 box,
-                          place_plane *plane)
+/* So many neighbours of a row lie side by side, and none of them beyond the weight. */
+static bool are_joined(const struct tp_tile_bits &bits, uint64_t per, uint64_t columns)
+{
+    for (uint32_t b = 0; b < log2_of(per); b++)
+        if (bits.bit[b].column != 1u << b || bits.bit[b].at != (uint64_t)1 << b)
+            return false;
+    for (uint32_t b = log2_of(per); b < bits.bits; b++)
+        if (bits.bit[b].at % per != 0)
+            return false;
+    return columns % per == 0;
+}
+
+bool tp_cuda_place_scales(const struct any_plane &from, uint32_t code_bits, bool joined,
+                          struct tp_box3 box, place_plane *plane)
 {
     struct tp_tile_bits bits;
     const uint64_t per_n = from.per_n, per_k = from.per_k;
+    const uint64_t per = joined ? 32 / tp_element_bits((enum tp_element)from.element) : 1;
     if (from.data != NULL && per_n == 1 && per_k > PLACE_SIDE && per_k >= box.k)
-        return whole_rows(from, box, plane);
+        return per == 1 && whole_rows(from, box, plane);
     if (from.data == NULL || !is_power_of_two(per_n) || !is_power_of_two(per_k) ||
         per_n > PLACE_SIDE || per_k > PLACE_SIDE || per_n * per_k < 4 * code_bits ||
-        !plane_of(from, PLACE_SIDE_LOG2 - log2_of(per_n), PLACE_SIDE_LOG2 - log2_of(per_k), 1,
+        !plane_of(from, PLACE_SIDE_LOG2 - log2_of(per_n), PLACE_SIDE_LOG2 - log2_of(per_k), per,
                   &bits, plane) ||
-        !add_stored(bits, 1, plane))
+        !are_joined(bits, per, dev_ceil(box.k, per_k)) || !add_stored(bits, per, plane))
         return false;
+    plane->width *= (uint32_t)per;
     plane->rows = (uint32_t)dev_ceil(box.n, per_n);
     plane->columns = (uint32_t)dev_ceil(box.k, per_k);
-    return add_waiting(plane);
+    return true;
+}
+
+/* Bytes of a tile's scales in shared memory: each bit of a scale's row or column moves it by a
+ * number of its own, and all are joined by exclusive ors. The bits of a scale's number (columns
+ * first) count bytes of a word, words of a row of 32 banks, and such rows; those beyond the banks
+ * are mixed into them, so that lanes whose scales lie far apart meet in no bank. */
+struct waiting {
+    uint32_t columns, bits;            /* log2 of them; of a number */
+    uint32_t at[PLACE_SIDE_LOG2 + 3];
+    uint32_t lanes[PLACE_PLANES];      /* which bits of a number the lanes of a warp differ in */
+    uint32_t users;
+};
+
+/* The scale's number of coordinates that are counted in scales. */
+static uint32_t number_at(const waiting &w, uint32_t rc)
+{
+    return (rc >> 16) << w.columns | (rc & 0xFFFFu);
+}
+
+static uint32_t byte_at(const waiting &w, uint32_t number)
+{
+    uint32_t byte = 0;
+    for (uint32_t b = 0; b < w.bits; b++)
+        if (number >> b & 1)
+            byte ^= w.at[b];
+    return byte;
+}
+
+/* How many of the banks that lanes differ in are independent. */
+static uint32_t rank_of(const waiting &w, uint32_t lanes)
+{
+    uint32_t base[5] = {0}, rank = 0;
+    for (uint32_t b = 0; b < w.bits; b++) {
+        uint32_t bank = lanes >> b & 1 ? w.at[b] / 4 % 32 : 0;
+        for (uint32_t i = 5; i-- > 0 && bank != 0;)
+            if (bank >> i & 1 && base[i] == 0) {
+                base[i] = bank;
+                rank++;
+                bank = 0;
+            } else if (bank >> i & 1) {
+                bank ^= base[i];
+            }
+    }
+    return rank;
+}
+
+static void mix_banks(waiting *w)
+{
+    for (uint32_t b = 0; b < w->bits; b++) {
+        const uint32_t own = w->at[b];
+        uint32_t most = 0, best = own;
+        for (uint32_t bank = 0; own >= 4 * 32 && bank < 32; bank++) {
+            uint32_t sum = 0;
+            w->at[b] = own | bank * 4;
+            for (uint32_t i = 0; i < w->users; i++)
+                sum += rank_of(*w, w->lanes[i]);
+            if (sum > most) {
+                most = sum;
+                best = w->at[b];
+            }
+        }
+        w->at[b] = best;
+    }
+}
+
+/* The number of the scale of an eight of values. */
+static uint32_t number_of_eight(const waiting &w, const place_plane &scale, uint32_t rc)
+{
+    const uint32_t row = rc >> 16 >> (PLACE_SIDE_LOG2 - scale.log2_rows);
+    return row << w.columns | (rc & 0xFFFFu) >> (PLACE_SIDE_LOG2 - scale.log2_columns);
+}
+
+static void add_user(waiting *w, const uint32_t *numbers)
+{
+    for (uint32_t b = 0; b < 5; b++)
+        w->lanes[w->users] |= numbers[b];
+    w->users++;
+}
+
+static void wait_for(const waiting &w, place_plane *p)
+{
+    for (uint32_t b = 0; b < PLACE_THREAD_BITS; b++)
+        p->low_in[b] = byte_at(w, number_at(w, p->low_rc[b]));
+    for (uint32_t turn = 0; turn < PLACE_TURNS; turn++)
+        p->high_in[turn] = byte_at(w, number_at(w, p->high_rc[turn]));
+}
+
+void tp_cuda_place_wait(const place_plane *values, place_job *job)
+{
+    place_plane *planes[2] = {&job->plane[PLACE_FROM_SCALE], &job->plane[PLACE_TO_SCALE]};
+    const place_plane &scale = *planes[planes[0]->data == NULL];
+    uint32_t numbers[PLACE_THREAD_BITS];
+    waiting w = {};
+    w.columns = scale.log2_columns;
+    w.bits = scale.log2_rows + scale.log2_columns;
+    const uint32_t joined = w.bits - log2_of(scale.count > 0 ? scale.count : 1);
+    job->scale_bytes = 4u >> joined;
+    for (uint32_t b = 0; b < w.bits; b++)
+        w.at[b] = job->scale_bytes << b;
+    for (uint32_t i = 0; i < 2; i++) {
+        for (uint32_t b = 0; b < PLACE_THREAD_BITS; b++)
+            numbers[b] = number_at(w, planes[i]->low_rc[b]);
+        add_user(&w, numbers);
+    }
+    for (uint32_t b = 0; values != NULL && b < PLACE_THREAD_BITS; b++)
+        numbers[b] = number_of_eight(w, scale, values->low_rc[b]);
+    if (values != NULL)
+        add_user(&w, numbers);
+    mix_banks(&w);
+    wait_for(w, planes[0]);
+    wait_for(w, planes[1]);
+    for (uint32_t b = 0; values != NULL && b < PLACE_THREAD_BITS; b++)
+        job->low_scale[b] = byte_at(w, numbers[b]);
+    for (uint32_t turn = 0; values != NULL && turn < PLACE_TURNS; turn++)
+        job->high_scale[turn] = byte_at(w, number_of_eight(w, scale, values->high_rc[turn]));
 }
 
 struct place_grid tp_cuda_place_grid(struct tp_box3 box, bool n_first)
@@ -281,19 +400,13 @@ struct place_grid tp_cuda_place_grid(struct tp_box3 box, bool n_first)
     return g;
 }
 
-void tp_cuda_place_high_scales(const place_plane &values, const place_plane &scale,
-                               place_job *job)
-{
-    for (uint32_t turn = 0; turn < PLACE_TURNS; turn++)
-        job->high_scale[turn] = place_scale_of(scale, values.high_rc[turn]);
-}
-
-uint32_t tp_cuda_place_blocks(const void *kernel, const place_grid &grid)
+uint32_t tp_cuda_place_blocks(const void *kernel, const place_grid &grid, bool fewer)
 {
     int device = 0, processors = 1, blocks = 1;
     cudaGetDevice(&device);
     cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
     cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, PLACE_THREADS, 0);
+    blocks -= fewer;
     const uint32_t most = (uint32_t)(processors * (blocks > 0 ? blocks : 1));
     return grid.count < most ? grid.count : most;
 }

@@ -10,9 +10,10 @@
 #include "kernels/cuda/cuda_int8.cuh"
 #include "kernels/cuda/cuda_place_values.cuh"
 
-/* Codecs whose scales may have been found before: RULE is GIVEN then, and of NVFP4 a
- * rule. */
-enum { GIVEN = 255 };
+/* Codecs whose scales may have been found before: RULE is GIVEN then, of FP8 with one scale to a
+ * weight TENSOR, and of NVFP4 a rule. */
+enum { TENSOR = 254, GIVEN = 255 };
+#define IS_TENSOR(codec, rule) ((codec) == TP_CODEC_FP8 && (rule) == TENSOR)
 #define TAKES_GIVEN(codec) \
     ((codec) == TP_CODEC_INT4 || (codec) == TP_CODEC_INT8 || (codec) == TP_CODEC_FP8)
 
@@ -188,6 +189,18 @@ static __device__ __forceinline__ place_block block_of(const place_encode &a, ui
     return b;
 }
 
+/* What all codes of FP8 with one scale to a weight are made by. */
+static __device__ __forceinline__ place_block tensor_block(const place_encode &a, uint32_t amax)
+{
+    place_block b;
+    b.s.fp8.factor = b.s.fp8.scale = a.codec.global;
+    b.s.fp8.divide = dev_fp8_divides(a.codec.rule);
+    b.s.fp8.round_bf16 = a.codec.rule == TP_FP8_CT_BF16;
+    b.s.amax = amax;
+    b.s.bad = amax >= TP_F32_INF_BITS;
+    return b;
+}
+
 /* Codes of rare blocks; not a part of the loops that have no place for them. */
 template <int CODEC, int DT>
 static __device__ __noinline__ uint2 rare_codes(dev_raw8<DT> r, float factor, uint32_t amax,
@@ -205,17 +218,22 @@ static __device__ __noinline__ uint2 rare_codes(dev_raw8<DT> r, float factor, ui
                    : dev_int8x8<DT>(r, factor, f16, rule == TP_INT4_QUOTIENT_BF16);
 }
 
-template <int CODEC, int DT, uint32_t RULE>
-static __device__ __forceinline__ uint32_t nv_eight(const place_block &b, dev_raw8<DT> r)
+template <int DT, uint32_t RULE>
+static __device__ __forceinline__ uint32_t nv_ordinary(const nv_block &b, dev_raw8<DT> r)
 {
-    if (b.nv.special)
-        return rare_codes<CODEC, DT>(r, b.s.fp8.factor, 0, RULE, false).x;
     if (RULE == TP_NVFP4_MODELOPT) {
 #pragma unroll
         for (int i = 0; i < (TP_IS32(DT) ? 8 : 4); i++)
             r.w[i] = dev_plain_zero<DT>(r.w[i]);
     }
-    return nv_codes<DT, false, RULE == TP_NVFP4_TORCHAO>(r, b.nv, RULE);
+    return nv_codes<DT, false, RULE == TP_NVFP4_TORCHAO>(r, b, RULE);
+}
+
+template <int CODEC, int DT, uint32_t RULE>
+static __device__ __forceinline__ uint32_t nv_eight(const place_block &b, const dev_raw8<DT> &r)
+{
+    return b.nv.special ? rare_codes<CODEC, DT>(r, b.s.fp8.factor, 0, RULE, false).x
+                        : nv_ordinary<DT, RULE>(b.nv, r);
 }
 
 /* Eight codes: nibbles in x, or bytes. */

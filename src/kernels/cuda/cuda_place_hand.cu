@@ -190,6 +190,14 @@ static void banks_of(const struct place_spread &s, const uint8_t *to, uint32_t *
     }
 }
 
+/* Registers whose numbers differ in the lowest bits alone are neighbours in the stage. */
+static uint32_t wide_of(const uint32_t *high_in)
+{
+    if (high_in[1] != 4)
+        return 1;
+    return high_in[2] == 8 ? 4 : 2;
+}
+
 bool tp_cuda_place_hand(struct place_spread s, const uint8_t *to, place_hand *hand,
                         uint32_t *bank)
 {
@@ -203,5 +211,6 @@ bool tp_cuda_place_hand(struct place_spread s, const uint8_t *to, place_hand *ha
         for (uint32_t r = 0; r < s.regs; r++)
             if (i >> r & 1)
                 hand->high_in[i] ^= bank[place_of(to, s.reg[r]) - s.inner];
+    hand->wide = wide_of(hand->high_in);
     return true;
 }

@@ -61,7 +61,7 @@ static __device__ __forceinline__ void move_tiles(const place_job &a, const plac
     take<BITS>(a, self, shared.spots[0], &taken);
     for (uint32_t i = blockIdx.x, turn = 0; i < a.grid.count; i += gridDim.x, turn++) {
         const uint32_t other = turn % 2 * shared.other;
-        uint32_t *waiting = shared.scales[turn % 2];
+        uint8_t *waiting = (uint8_t *)shared.scales[turn % 2];
 #pragma unroll
         for (uint32_t round = 0; round < BITS / 4; round++)
             place_stage<BITS>(a, self.in ^ other, round, &taken.words[round], shared.stage);
@@ -86,10 +86,10 @@ repack_placed(const __grid_constant__ struct place_job a)
     const auto same = [](uint32_t bits) { return bits; };
     move_tiles<BITS>(
         a, self, same,
-        [&](const place_spot &s, const uint8_t *stage, uint32_t out, const uint32_t *scales) {
-            place_put<BITS>(a, self.to, out, s, stage);
+        [&](const place_spot &s, const uint8_t *stage, uint32_t out, const uint8_t *scales) {
+            place_put<BITS, BITS == 8>(a, self.to, out, s, stage);
             place_scales(a.plane[PLACE_TO_SCALE], self.to_scale, s, s.base[PLACE_TO_SCALE],
-                         place_put_scales{(const uint8_t *)scales, self.to_scale_in});
+                         place_put_scales{scales, self.to_scale_in});
         });
 }
 
@@ -162,13 +162,12 @@ static __device__ __forceinline__ void values_of(uint32_t low, uint32_t high, fl
 template <int CODEC, bool BF16, bool FULL>
 static __device__ __forceinline__ void put_values(const place_decode &a, const place_item &first,
                                                   const place_spot &s, const uint8_t *stage,
-                                                  uint32_t in, const uint32_t *scales,
-                                                  float global)
+                                                  uint32_t in, const uint8_t *scales,
+                                                  uint32_t at, float global)
 {
     const bool bytes = CODEC == TP_CODEC_FP8 || CODEC == TP_CODEC_INT8;
-    const place_plane &p = a.plane[PLACE_TO], &scale = a.plane[PLACE_FROM_SCALE];
+    const place_plane &p = a.plane[PLACE_TO];
     const uint64_t size = PLACE_EIGHT * (BF16 ? 2 : 4);
-    const uint32_t at = place_scale_of(scale, first.rc);
     uint8_t *out = p.data + (s.base[PLACE_TO] + first.at) * size;
 #pragma unroll 4
     for (int i = 0; i < PLACE_SIDE * PLACE_SIDE / PLACE_EIGHT / PLACE_THREADS; i++) {
@@ -177,8 +176,8 @@ static __device__ __forceinline__ void put_values(const place_decode &a, const p
         const uint32_t *codes = (const uint32_t *)(stage + (in ^ p.high_in[i]));
         const uint2 w = bytes ? *(const uint2 *)codes : make_uint2(codes[0], 0);
         float v[PLACE_EIGHT], factor = global;
-        if (scale.data != NULL)
-            factor = __uint_as_float(scales[at + a.high_scale[i]]);
+        if (a.plane[PLACE_FROM_SCALE].data != NULL)
+            factor = *(const float *)(scales + (at ^ a.high_scale[i]));
         values_of<CODEC>(w.x, w.y, factor, v);
         uint4 *to = (uint4 *)(out + p.high_at[i] * size);
         to[0] = BF16 ? bf16x8(v) : f32x4(v);
@@ -195,14 +194,15 @@ decode_placed(const __grid_constant__ struct place_decode a)
 {
     const place_self self = self_of(a);
     const float global = load_global(a.global, a.codec.global);
+    const uint32_t at = place_first_in(a.low_scale);
     move_tiles<IS_NIBBLES(CODEC) ? 4 : 8>(
         a, self,
         [&](uint32_t bits) { return __float_as_uint(factor_of(a, bits, global)); },
-        [&](const place_spot &s, const uint8_t *stage, uint32_t out, const uint32_t *scales) {
+        [&](const place_spot &s, const uint8_t *stage, uint32_t out, const uint8_t *scales) {
             if (s.full)
-                put_values<CODEC, BF16, true>(a, self.to, s, stage, out, scales, global);
+                put_values<CODEC, BF16, true>(a, self.to, s, stage, out, scales, at, global);
             else
-                put_values<CODEC, BF16, false>(a, self.to, s, stage, out, scales, global);
+                put_values<CODEC, BF16, false>(a, self.to, s, stage, out, scales, at, global);
         });
 }
 
@@ -239,6 +239,13 @@ static bool scales_alike(const any_plane &a, const any_plane &b)
            b.least <= a.least && a.per_n == b.per_n && a.per_k == b.per_k;
 }
 
+static bool both_scales(const any_plane &from, const any_plane &to, uint32_t code_bits,
+                        bool joined, struct tp_box3 box, place_job *a)
+{
+    return tp_cuda_place_scales(from, code_bits, joined, box, &a->plane[PLACE_FROM_SCALE]) &&
+           tp_cuda_place_scales(to, code_bits, joined, box, &a->plane[PLACE_TO_SCALE]);
+}
+
 static bool repack_arguments(const struct tp_op *from, const struct tp_op *to, struct tp_box3 box,
                              const any_side &source, const any_side &target, place_job *a)
 {
@@ -252,9 +259,10 @@ static bool repack_arguments(const struct tp_op *from, const struct tp_op *to, s
         !tp_cuda_place_codes(ends, a, &join, &lanes))
         return false;
     if (!scales_alike(source.scale, target.scale) ||
-        !tp_cuda_place_scales(source.scale, code_bits, box, &a->plane[PLACE_FROM_SCALE]) ||
-        !tp_cuda_place_scales(target.scale, code_bits, box, &a->plane[PLACE_TO_SCALE]))
+        (!both_scales(source.scale, target.scale, code_bits, true, box, a) &&
+         !both_scales(source.scale, target.scale, code_bits, false, box, a)))
         a->plane[PLACE_TO_SCALE] = a->plane[PLACE_FROM_SCALE] = place_plane{};
+    tp_cuda_place_wait(NULL, a);
     a->grid = tp_cuda_place_grid(box, place_n_first(a->plane[PLACE_FROM]) &&
                                           place_n_first(a->plane[PLACE_TO]));
     a->map = map_between(from, source, to, &target);
@@ -263,7 +271,7 @@ static bool repack_arguments(const struct tp_op *from, const struct tp_op *to, s
 
 template <int BITS> static void launch_repack(const place_job &a, cudaStream_t stream)
 {
-    const uint32_t blocks = tp_cuda_place_blocks((const void *)repack_placed<BITS>, a.grid);
+    const uint32_t blocks = tp_cuda_place_blocks((const void *)repack_placed<BITS>, a.grid, false);
     repack_placed<BITS><<<blocks, PLACE_THREADS, 0, stream>>>(a);
 }
 
@@ -317,10 +325,10 @@ static bool decode_arguments(const struct tp_op *op, struct tp_args *args, place
         !factors_known(op, side) || !tp_cuda_place_codes(ends, a, &join, &lanes) ||
         (!a->codec.per_tensor &&
          !tp_cuda_place_scales(side.scale,
-                               tp_element_bits((enum tp_element)side.codes.element), box,
+                               tp_element_bits((enum tp_element)side.codes.element), false, box,
                                &a->plane[PLACE_FROM_SCALE])))
         return false;
-    tp_cuda_place_high_scales(a->plane[PLACE_TO], a->plane[PLACE_FROM_SCALE], a);
+    tp_cuda_place_wait(&a->plane[PLACE_TO], a);
     a->global = side.global;
     a->element = side.scale.element;
     a->grid = tp_cuda_place_grid(box, place_n_first(a->plane[PLACE_TO]));
@@ -330,7 +338,8 @@ static bool decode_arguments(const struct tp_op *op, struct tp_args *args, place
 
 template <int CODEC, bool BF16> static void launch_decode(const place_decode &a, void *stream)
 {
-    const uint32_t blocks = tp_cuda_place_blocks((const void *)decode_placed<CODEC, BF16>, a.grid);
+    const uint32_t blocks =
+        tp_cuda_place_blocks((const void *)decode_placed<CODEC, BF16>, a.grid, true);
     decode_placed<CODEC, BF16><<<blocks, PLACE_THREADS, 0, (cudaStream_t)stream>>>(a);
 }
 

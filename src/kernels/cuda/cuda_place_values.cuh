@@ -15,6 +15,7 @@ struct place_encode : place_job {
     struct any_codec codec;
     struct any_plane global;
     struct fp4_global nv;
+    dev_known_divisor tensor; /* FP8 with one scale */
     uint32_t *flags;
     uint32_t join;        /* bits of an eight's number that do not change its block */
     uint32_t lanes;       /* neighbours that share a block: 1 to 32 */
@@ -37,7 +38,7 @@ template <int DT, bool FULL>
 static __device__ __forceinline__ void load_as(const place_encode &a, const place_item &first,
                                                const place_spot &s, place_values<DT> *v)
 {
-    const uint32_t bytes = place_once(PLACE_EIGHT * (TP_IS32(DT) ? 4 : 2));
+    const uint32_t bytes = PLACE_EIGHT * (TP_IS32(DT) ? 4 : 2);
     const place_plane &p = a.plane[PLACE_FROM];
     const uint8_t *in = p.data + (s.base[PLACE_FROM] + first.at) * bytes;
 #pragma unroll
@@ -59,16 +60,23 @@ static __device__ __forceinline__ void load_values(const place_encode &a, const 
 
 /* ---- largest magnitudes ---------------------------------------------------- */
 
+/* Of the thread's own values, as fp32 bits. */
+template <int DT>
+static __device__ __forceinline__ uint32_t own_amax(const place_values<DT> &v)
+{
+    uint32_t amax = 0;
+#pragma unroll
+    for (int i = 0; i < PLACE_EIGHTS; i++)
+        amax = dev_amax8<DT>(amax, v.r[i]);
+    return dev_amax_bits<DT>(amax);
+}
+
 /* Of the whole tile, in every thread. */
 template <int DT>
 static __device__ __forceinline__ uint32_t tile_amax(const place_values<DT> &v)
 {
     __shared__ uint32_t most[PLACE_THREADS / 32];
-    uint32_t amax = 0;
-#pragma unroll
-    for (int i = 0; i < PLACE_EIGHTS; i++)
-        amax = dev_amax8<DT>(amax, v.r[i]);
-    amax = dev_max_lanes<32>(dev_amax_bits<DT>(amax));
+    uint32_t amax = dev_max_lanes<32>(own_amax<DT>(v));
     __syncthreads(); /* the last tile's are read */
     if (threadIdx.x % 32 == 0)
         most[threadIdx.x / 32] = amax;
