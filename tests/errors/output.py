@@ -375,14 +375,14 @@ def tokenizer_unreadable():
     return obeying(CONVERT_DIR)
 
 
-def small_disk(kilobytes):
-    """Mounts a file system of that size on ./disk; returns what takes it away."""
-    os.mkdir("disk")
+def small_disk(kilobytes, where="disk"):
+    """Mounts a file system of that size there; returns what takes it away."""
+    os.mkdir(where)
     done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tilepack-test",
-                           "disk"], capture_output=True, check=False)
+                           where], capture_output=True, check=False)
     if done.returncode:
         raise Skip("no right to mount a small file system")
-    return lambda: subprocess.run(["umount", "disk"], check=True)
+    return lambda: subprocess.run(["umount", where], check=True)
 
 
 def reserving_disk():
@@ -399,6 +399,31 @@ def reserving_disk():
             raise Skip(f"{words[0]} of a small file system fails")
     shutil.rmtree("disk/lost+found")
     return lambda: subprocess.run(["umount", "disk"], check=True)
+
+
+@case("output-is-a-mount-point")
+def output_is_a_mount_point():
+    one_shard()
+    return Command(("convert", "src", "-o", "disk", "--to", "w4a8-ct"), after=small_disk(4096))
+
+
+@case("output-is-mounted-from-the-same-disk")
+def output_is_mounted_from_the_same_disk():
+    tensors(linear())
+    raw("image", b"")
+    raw("out.safetensors", b"")
+    done = subprocess.run(["mount", "--bind", "image", "out.safetensors"], capture_output=True,
+                          check=False)
+    if done.returncode:
+        raise Skip("no right to mount a file")
+    return Command((*CONVERT, "--force"),
+                   after=lambda: subprocess.run(["umount", "out.safetensors"], check=True))
+
+
+@case("output-partial-is-a-mount-point")
+def output_partial_is_a_mount_point():
+    one_shard()
+    return Command((*CONVERT_DIR, "--part", "1/1"), after=small_disk(4096, "out.partial"))
 
 
 @case("disk-full-for-a-file")

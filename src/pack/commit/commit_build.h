@@ -74,6 +74,8 @@ char *tp_commit_parent(const char *path, struct tp_err *err); /* its directory; 
 enum tp_code tp_commit_paths(struct tp_commit *c); /* sets partial and parent, once */
 enum tp_code tp_commit_check_not_source(const struct tp_plan *plan, const char *path,
                                         struct tp_err *err);
+/* TP_E_USAGE where a file system is mounted on the path: no rename gives or takes its name. */
+enum tp_code tp_commit_check_mount(const char *path, struct tp_err *err);
 /* What cannot be read, for whatever reason, is not, and that becomes the error: it wins over
  * whatever the caller says then. */
 bool tp_commit_is_empty(const char *path, struct tp_err *err);

@@ -87,6 +87,7 @@ static enum tp_code make_partial(struct tp_commit *c)
     }
     if ((code = tp_commit_check_not_source(c->plan, c->partial, c->err)) ||
         (code = tp_commit_check_inputs(c, c->partial)) ||
+        (code = tp_commit_check_mount(c->partial, c->err)) ||
         (code = tp_below_open_dir(c->partial, &c->dir, c->err)))
         return code;
     char *journal = tp_os_format(c->err, "%s/%s", c->partial, TP_JOURNAL_NAME);

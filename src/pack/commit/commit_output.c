@@ -31,6 +31,17 @@ enum tp_code tp_commit_check_not_source(const struct tp_plan *plan, const char *
     return tp_fail(err, TP_E_USAGE, "output and source are the same");
 }
 
+enum tp_code tp_commit_check_mount(const char *path, struct tp_err *err)
+{
+    if (!tp_os.is_mount(path))
+        return TP_OK;
+    tp_err_path(err, path);
+    tp_err_hint(err, "choose an output in the file system that is mounted there, or beside it, "
+                     "with -o");
+    return tp_fail(err, TP_E_USAGE, "it is a mount point: the finished output cannot take its "
+                   "place");
+}
+
 /* An empty directory is not in the way. */
 bool tp_commit_is_empty(const char *path, struct tp_err *err)
 {
@@ -137,8 +148,10 @@ enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_resul
         result->already_done = true;
         return end_interrupted(c, left);
     }
-    if (c->options->force)
+    if (c->err->code || (code = tp_commit_check_mount(c->output, c->err)))
         return c->err->code;
+    if (c->options->force)
+        return TP_OK;
     if (S_ISDIR(st.st_mode) && tp_commit_is_empty(c->output, c->err))
         return TP_OK;
     return tp_commit_in_the_way(c->output, c->err);

@@ -95,7 +95,8 @@ static enum tp_code enter_partial(struct work *work)
     if (tp_os.mkdir(c->partial, tp_commit_dir_mode(c)) != 0 && errno != EEXIST)
         return tp_os_fail(c->err, errno, c->partial, "cannot make the directory");
     enum tp_code code = tp_commit_check_not_source(c->plan, c->partial, c->err);
-    if (code || (code = tp_below_open_dir(c->partial, &c->dir, c->err)) ||
+    if (code || (code = tp_commit_check_mount(c->partial, c->err)) ||
+        (code = tp_below_open_dir(c->partial, &c->dir, c->err)) ||
         (code = tp_os_list(c->partial, &list, c->err)))
         return code;
     for (size_t i = 0; i < list.count && code == TP_OK; i++) {
@@ -222,6 +223,8 @@ static enum tp_code check_output(struct work *work, struct tp_convert_result *re
         result->already_done = true;
         return TP_OK;
     }
+    if (c->err->code || (code = tp_commit_check_mount(c->output, c->err)))
+        return c->err->code;
     if (c->options->force || tp_commit_is_empty(c->output, c->err))
         return c->err->code;
     tp_err_hint(c->err, "give --force to the parts and to 'tilepack merge' to replace it");

@@ -77,6 +77,17 @@ static int real_lock(int fd, struct flock *lock) { return fcntl(fd, F_OFD_SETLK,
 static int real_getrlimit(int what, struct rlimit *limit) { return getrlimit(what, limit); }
 static int real_setrlimit(int what, const struct rlimit *limit) { return setrlimit(what, limit); }
 
+#ifndef STATX_ATTR_MOUNT_ROOT /* of older C libraries */
+#define STATX_ATTR_MOUNT_ROOT 0x2000
+#endif
+/* Of two mounts of one file system the device is the same: the kernel says it (Linux 5.8). */
+static bool real_is_mount(const char *path)
+{
+    struct statx st;
+    return statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, 0, &st) == 0 &&
+           (st.stx_attributes & STATX_ATTR_MOUNT_ROOT);
+}
+
 /* A file system that counts nothing, as some of networks do, says nothing. */
 static int real_free_bytes(const char *path, uint64_t *bytes)
 {
@@ -100,6 +111,7 @@ struct tp_os tp_os = {
     .fchmod = fchmod,
     .geteuid = geteuid,
     .fsync = fsync,
+    .is_mount = real_is_mount,
     .free_bytes = real_free_bytes,
     .start_writeback = real_start_writeback,
     .drop_cache = real_drop_cache,

@@ -34,6 +34,7 @@ struct tp_os {
     int (*fchmod)(int fd, mode_t mode);
     uid_t (*geteuid)(void);
     int (*fsync)(int fd);
+    bool (*is_mount)(const char *path); /* itself, not what a link leads to; false: unknown, too */
     int (*free_bytes)(const char *path, uint64_t *bytes); /* that this user may write there */
     int (*start_writeback)(int fd); /* of all dirty pages, without waiting; may do nothing */
     int (*drop_cache)(int fd, off_t offset, off_t size); /* clean pages; size 0: to the end */
