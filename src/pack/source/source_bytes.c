@@ -1,5 +1,8 @@
-/* Scale bytes of packed weights, read expert by expert; see source_bytes.h. Padding is not looked
- * at: what lies where is asked of the layouts.
+/* Scale bytes of packed weights, and whether their blocks hold anything; see source_bytes.h. Padding
+ * is not looked at: what lies where is asked of the layouts.
+ *
+ * Invariant: whatever the size of the weight, PAGES pages of each output are in memory, and of each
+ * column an offset.
  */
 #include "pack/source/source_bytes.h"
 
@@ -10,20 +13,25 @@
 
 #include <stdlib.h>
 
-/* One output of one expert (or of one of its stretches) in memory. */
-struct slab {
+enum { PAGES = 64, PAGE_BYTES = 1 << 16, NO_PAGE = 0 };
+
+/* One output, of which the pages that were looked at last are in memory. */
+struct stored {
     const struct tp_op_out *out;
+    const struct tp_tensor *tensor;
     struct tp_layout layout;
-    uint8_t *data;
-    uint64_t first; /* element of the tensor with which `data` begins */
+    unsigned bits;
     uint64_t *at_k; /* offset of each stored column */
     uint64_t columns;
+    unsigned page_bits; /* 2^page_bits elements are a page, of whole words: bits may be moved */
+    uint8_t *data;
+    uint64_t page[PAGES]; /* the number of the page that lies there, plus 1; or NO_PAGE */
 };
 
-static void slab_close(struct slab *slab)
+static void stored_close(struct stored *stored)
 {
-    free(slab->data);
-    free(slab->at_k);
+    free(stored->data);
+    free(stored->at_k);
 }
 
 /* The elements from the first to the last coordinate of n and k. */
@@ -36,56 +44,69 @@ static uint64_t span(const struct tp_layout *layout)
     return elements;
 }
 
-static enum tp_code slab_columns(struct slab *slab, uint64_t k, struct tp_err *err)
-{
-    slab->columns = tp_ceil_div(k, slab->out->per_k);
-    slab->at_k = tp_os_zalloc(slab->columns, sizeof *slab->at_k, err);
-    for (uint64_t c = 0; slab->at_k && c < slab->columns; c++)
-        slab->at_k[c] = tp_layout_dim_at(&slab->layout.dim[TP_DIM_K], c);
-    return slab->at_k ? TP_OK : TP_E_MEMORY;
-}
-
-/* Reads output i of what the layout counts as expert e. Bits may be moved in words: it begins
- * and ends with whole ones. */
-static enum tp_code slab_read(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
-                              int i, uint64_t e, struct slab *slab, struct tp_err *err)
+static enum tp_code stored_open(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
+                                int i, struct stored *stored, struct tp_err *err)
 {
     const struct tp_op *op = &weight->form->op;
-    const struct tp_tensor *tensor = &ckpt->tensors[weight->tensor[i]];
-    unsigned bits = tp_element_bits(op->out[i].element), word = TP_WORD_BITS / bits;
-    *slab = (struct slab){.out = &op->out[i]};
+    stored->out = &op->out[i];
+    stored->tensor = &ckpt->tensors[weight->tensor[i]];
+    stored->bits = tp_element_bits(op->out[i].element);
     enum tp_code code =
-        tp_op_whole_layout(op, (uint32_t)i, weight->form->box, &slab->layout, err);
-    if (code || (code = slab_columns(slab, weight->form->box.k, err)))
-        return code;
-    uint64_t from = tp_layout_dim_at(&slab->layout.dim[TP_DIM_E], e);
-    slab->first = from / word * word;
-    uint64_t begin = slab->first * bits / 8;
-    uint64_t end = tp_ceil_div(from + span(&slab->layout), word) * word * bits / 8;
-    end = tp_min_u64(end, tensor->bytes);
-    if (!(slab->data = tp_os_alloc(end - begin, err)))
-        return TP_E_MEMORY;
-    code = tp_checkpoint_read(ckpt, tensor->file, slab->data, end - begin, tensor->offset + begin,
-                              err);
+        tp_op_whole_layout(op, (uint32_t)i, weight->form->box, &stored->layout, err);
     if (code)
-        tp_err_tensor(err, tensor->name);
+        return code;
+    /* of a small expert no more than that is read */
+    uint64_t bytes = TP_WORD_BITS / 8, wanted = span(&stored->layout) * stored->bits / 8;
+    while (bytes < wanted && bytes < PAGE_BYTES)
+        bytes *= 2;
+    while (stored->bits << stored->page_bits < bytes * 8)
+        stored->page_bits++;
+    stored->columns = tp_ceil_div(weight->form->box.k, stored->out->per_k);
+    stored->at_k = tp_os_zalloc(stored->columns, sizeof *stored->at_k, err);
+    stored->data = tp_os_alloc(PAGES * bytes, err);
+    for (uint64_t c = 0; stored->at_k && c < stored->columns; c++)
+        stored->at_k[c] = tp_layout_dim_at(&stored->layout.dim[TP_DIM_K], c);
+    return stored->at_k && stored->data ? TP_OK : TP_E_MEMORY;
+}
+
+/* Brings the page to its place. */
+static enum tp_code read_page(const struct tp_checkpoint *ckpt, struct stored *stored,
+                              uint64_t page, struct tp_err *err)
+{
+    uint64_t place = page % PAGES, bytes = ((uint64_t)stored->bits << stored->page_bits) / 8;
+    uint64_t begin = page * bytes;
+    stored->page[place] = NO_PAGE;
+    enum tp_code code = tp_checkpoint_read(ckpt, stored->tensor->file,
+                                           stored->data + place * bytes,
+                                           tp_min_u64(bytes, stored->tensor->bytes - begin),
+                                           stored->tensor->offset + begin, err);
+    if (code)
+        tp_err_tensor(err, stored->tensor->name);
+    else
+        stored->page[place] = page + 1;
     return code;
 }
 
-/* Offset in the slab of stored row n, that of its first column. */
-static uint64_t slab_row(const struct slab *slab, uint64_t e, uint64_t n)
+/* Element `at`, of 4 or 8 bits. */
+static inline enum tp_code load(const struct tp_checkpoint *ckpt, struct stored *stored,
+                                uint64_t at, uint8_t *value, struct tp_err *err)
 {
-    return tp_layout_dim_at(&slab->layout.dim[TP_DIM_E], e) +
-           tp_layout_dim_at(&slab->layout.dim[TP_DIM_N], n) - slab->first;
+    uint64_t page = at >> stored->page_bits, place = page % PAGES;
+    enum tp_code code = TP_OK;
+    if (stored->page[place] != page + 1)
+        code = read_page(ckpt, stored, page, err);
+    if (code == TP_OK)
+        *value = tp_bits_load(stored->out->word_bits, stored->data,
+                              (place << stored->page_bits) +
+                                  (at & ((UINT64_C(1) << stored->page_bits) - 1)), stored->bits);
+    return code;
 }
 
-/* Whether any of the codes [k0, k1) of a row is not zero; the sign does not count. */
-static bool holds_any(const struct slab *codes, uint64_t row, uint64_t k0, uint64_t k1)
+/* Offset of row n of what the layouts count as expert e, that of its first column. */
+static uint64_t row_at(const struct stored *stored, uint64_t e, uint64_t n)
 {
-    for (uint64_t k = k0; k < k1; k++)
-        if (tp_bits_load(codes->out->word_bits, codes->data, row + codes->at_k[k], 4) & 7)
-            return true;
-    return false;
+    return tp_layout_dim_at(&stored->layout.dim[TP_DIM_E], e) +
+           tp_layout_dim_at(&stored->layout.dim[TP_DIM_N], n / tp_max_u64(stored->out->per_n, 1));
 }
 
 struct reader {
@@ -93,41 +114,41 @@ struct reader {
     const struct tp_weight *weight;
     bool held;
     bool counts[256]; /* bytes that are numbers */
-    uint64_t entered; /* the expert of the slabs, plus 1 */
-    struct slab scales, codes;
+    struct stored scales, codes;
 };
 
-static enum tp_code enter(struct reader *r, uint64_t e, struct tp_err *err)
+/* Whether any of the codes [k0, k1) of a row is not zero; the sign does not count. */
+static enum tp_code holds_any(struct reader *r, uint64_t row, uint64_t k0, uint64_t k1, bool *any,
+                              struct tp_err *err)
 {
-    const struct tp_op *op = &r->weight->form->op;
-    if (r->entered == e + 1)
-        return TP_OK;
-    slab_close(&r->scales);
-    slab_close(&r->codes);
-    r->scales = r->codes = (struct slab){0};
-    r->entered = e + 1;
-    enum tp_code code =
-        slab_read(r->ckpt, r->weight, tp_op_find(op, TP_ROLE_SCALE), e, &r->scales, err);
-    if (code == TP_OK && r->held)
-        code = slab_read(r->ckpt, r->weight, tp_op_find(op, TP_ROLE_CODES), e, &r->codes, err);
+    enum tp_code code = TP_OK;
+    uint8_t value = 0;
+    for (uint64_t k = k0; k < k1 && !(value & 7) && code == TP_OK; k++)
+        code = load(r->ckpt, &r->codes, row + r->codes.at_k[k], &value, err);
+    *any = value & 7;
     return code;
 }
 
-/* Row n of what the layouts count as expert e. */
-static void add_row(const struct reader *r, uint64_t e, uint64_t n, struct tp_byte_range *range)
+/* The scales [c0, c1) of row n of what the layouts count as expert e. */
+static enum tp_code add_row(struct reader *r, uint64_t e, uint64_t n, uint64_t c0, uint64_t c1,
+                            struct tp_byte_range *range, struct tp_err *err)
 {
-    uint64_t row = slab_row(&r->scales, e, n / tp_max_u64(r->scales.out->per_n, 1));
-    uint64_t codes = r->held ? slab_row(&r->codes, e, n) : 0;
+    uint64_t row = row_at(&r->scales, e, n), codes = r->held ? row_at(&r->codes, e, n) : 0;
     uint64_t per_k = r->scales.out->per_k, k = r->weight->form->box.k;
-    for (uint64_t c = 0; c < r->scales.columns; c++) {
-        int byte = r->scales.data[row + r->scales.at_k[c]];
-        bool outside = byte < range->least || byte > range->most;
-        if (!outside || !r->counts[byte] ||
-            (r->held && !holds_any(&r->codes, codes, c * per_k, tp_min_u64((c + 1) * per_k, k))))
+    enum tp_code code = TP_OK;
+    for (uint64_t c = c0; c < c1 && code == TP_OK; c++) {
+        uint8_t byte = 0;
+        if ((code = load(r->ckpt, &r->scales, row + r->scales.at_k[c], &byte, err)))
+            return code;
+        bool any = r->counts[byte] && (byte < range->least || byte > range->most);
+        if (any && r->held)
+            code = holds_any(r, codes, c * per_k, tp_min_u64((c + 1) * per_k, k), &any, err);
+        if (code || !any)
             continue;
         range->least = byte < range->least ? byte : range->least;
         range->most = byte > range->most ? byte : range->most;
     }
+    return code;
 }
 
 static void find_numbers(struct reader *r)
@@ -141,21 +162,50 @@ static void find_numbers(struct reader *r)
     }
 }
 
+/* Scales of a row that are looked at before those of the next row. Where columns lie farther apart
+ * than rows it is as many as are in memory with those of all rows, so that no page is read again
+ * for each row. */
+static uint64_t columns_at_once(const struct reader *r, uint64_t rows)
+{
+    const struct stored *stored = r->held ? &r->codes : &r->scales;
+    const struct tp_layout_dim *n = &stored->layout.dim[TP_DIM_N];
+    const struct tp_layout_dim *k = &stored->layout.dim[TP_DIM_K];
+    uint64_t each = r->held ? r->scales.out->per_k : 1; /* elements of a row to a scale */
+    uint64_t elements = (uint64_t)PAGES << stored->page_bits;
+    return k->stride[k->modes - 1] <= n->stride[n->modes - 1]
+               ? r->scales.columns : tp_max_u64(elements / each / tp_max_u64(rows, 1), 1);
+}
+
+static enum tp_code add_rows(struct reader *r, const struct tp_expert_rows *rows,
+                             struct tp_byte_range *range, struct tp_err *err)
+{
+    const struct tp_op *op = &r->weight->form->op;
+    uint32_t codes = (uint32_t)tp_op_find(op, TP_ROLE_CODES);
+    uint64_t columns = r->scales.columns, most = columns_at_once(r, rows->rows);
+    enum tp_code code = TP_OK;
+    for (uint64_t c = 0; c < columns && code == TP_OK; c += most)
+        for (uint64_t i = 0; i < rows->rows && code == TP_OK; i++) {
+            uint64_t e = rows->expert, n = rows->row + i * tp_max_u64(rows->step, 1);
+            tp_op_fold(op, codes, r->weight->form->box.n, &e, &n);
+            code = add_row(r, e, n, c, c + tp_min_u64(most, columns - c), range, err);
+        }
+    return code;
+}
+
 enum tp_code tp_source_bytes(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
                              const struct tp_expert_rows *rows, bool held,
                              struct tp_byte_range *range, struct tp_err *err)
 {
     const struct tp_op *op = &weight->form->op;
     struct reader r = {.ckpt = ckpt, .weight = weight, .held = held};
-    enum tp_code code = TP_OK;
     find_numbers(&r);
-    for (uint64_t i = 0; i < rows->rows && code == TP_OK; i++) {
-        uint64_t e = rows->expert, n = rows->row + i * tp_max_u64(rows->step, 1);
-        tp_op_fold(op, (uint32_t)tp_op_find(op, TP_ROLE_CODES), weight->form->box.n, &e, &n);
-        if ((code = enter(&r, e, err)) == TP_OK)
-            add_row(&r, e, n, range);
-    }
-    slab_close(&r.scales);
-    slab_close(&r.codes);
+    enum tp_code code =
+        stored_open(ckpt, weight, tp_op_find(op, TP_ROLE_SCALE), &r.scales, err);
+    if (code == TP_OK && held)
+        code = stored_open(ckpt, weight, tp_op_find(op, TP_ROLE_CODES), &r.codes, err);
+    if (code == TP_OK)
+        code = add_rows(&r, rows, range, err);
+    stored_close(&r.scales);
+    stored_close(&r.codes);
     return code;
 }
