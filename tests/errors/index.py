@@ -239,6 +239,30 @@ config("config-not-utf8", b'{"model_type": "\xff"}')
 config("config-text-behind-the-end", b'{}{}')
 
 
+@case("copied-file-not-utf8")
+def copied_file_not_utf8():
+    one_shard(config={})
+    os.mkdir("src/assets")
+    raw(b"src/assets/a\xff\x1b.txt", b"")
+    return CONVERT_DIR
+
+
+@case("shard-name-not-utf8")
+def shard_name_not_utf8():
+    one_shard()
+    os.rename("src/model.safetensors", b"src/model-\xff.safetensors")
+    return (*CONVERT_DIR, "--dry-run")
+
+
+@case("source-path-not-utf8")
+def source_path_not_utf8():
+    one_shard()
+    os.mkdir(b"\xff")
+    os.rename("src", b"\xff/src")
+    os.symlink(b"\xff/src", "src")
+    return (*CONVERT_DIR, "--part", "1/2")
+
+
 @case("config-over-64-mib")
 def config_too_large():
     one_shard()

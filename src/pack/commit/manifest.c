@@ -96,7 +96,7 @@ static enum tp_code begin_text(const struct tp_plan *plan, const struct tp_reque
                              "request", tp_request_record(request), "source", source_json(plan),
                              "files", files_json(files, file_count));
     if (!json)
-        return tp_fail(err, TP_E_INPUT, "a file or tensor name is not valid UTF-8");
+        return tp_fail(err, TP_E_MEMORY, "out of memory for the manifest");
     char *dump = json_dumps(json, JSON_INDENT(1));
     json_decref(json);
     if (!dump)

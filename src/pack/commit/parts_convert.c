@@ -10,6 +10,7 @@
 #include "pack/os/below.h"
 #include "pack/run/budget.h"
 #include "pack/text/json_memory.h"
+#include "pack/text/json_scan.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -73,7 +74,7 @@ static enum tp_code write_note(struct work *work)
     if (!from || !to)
         code = TP_E_MEMORY;
     else if (!text)
-        code = tp_fail(c->err, TP_E_INPUT, "the path of the source is not UTF-8");
+        code = TP_E_MEMORY;
     if ((code = tp_json_check(mark, code, c->err)) == TP_OK)
         code = tp_commit_write_small(c, made, text, strlen(text), false);
     if (code == TP_OK && (code = tp_os_rename(from, to, c->err)) == TP_OK)
@@ -244,6 +245,12 @@ static enum tp_code make_note(struct work *work)
     work->note.source = tp_os.realpath(c->plan->ckpt->path, NULL);
     if (!work->note.source)
         return tp_os_fail(c->err, errno, c->plan->ckpt->path, "cannot resolve the path");
+    if (tp_utf8_valid(work->note.source, strlen(work->note.source)) < strlen(work->note.source)) {
+        tp_err_path(c->err, work->note.source);
+        tp_err_hint(c->err, "rename the folder, or convert without --part");
+        return tp_fail(c->err, TP_E_UNSUPPORTED, "the path of the source is not UTF-8: parts "
+                       "cannot name it to each other");
+    }
     return tp_json_check(mark, TP_OK, c->err);
 }
 

@@ -8,7 +8,9 @@
 
 #include "base/num.h"
 #include "pack/os/os.h"
+#include "pack/plan/config.h"
 #include "pack/plan/output_name.h"
+#include "pack/text/json_scan.h"
 #include "pack/text/name_set.h"
 
 #include <stdlib.h>
@@ -347,6 +349,29 @@ static void number_outputs(struct tp_plan *plan)
     }
 }
 
+static enum tp_code check_utf8(const struct tp_builder *b, const char *name)
+{
+    if (tp_utf8_valid(name, strlen(name)) == strlen(name))
+        return TP_OK;
+    tp_err_path(b->err, b->plan->ckpt->path);
+    tp_err_hint(b->err, "rename it, or convert from a folder without it");
+    return tp_fail(b->err, TP_E_UNSUPPORTED, "the name of the file '%.200s' is not UTF-8: the "
+                   "manifest of the output cannot hold it", name);
+}
+
+/* A manifest names the files that are read and those that are copied. */
+static enum tp_code check_file_names(const struct tp_builder *b)
+{
+    const struct tp_checkpoint *ckpt = b->plan->ckpt;
+    enum tp_code code = TP_OK;
+    for (size_t i = 0; i < ckpt->file_count && code == TP_OK; i++)
+        code = check_utf8(b, ckpt->files[i].name);
+    for (size_t i = 0; i < ckpt->other_count && code == TP_OK; i++)
+        if (!tp_config_leaves_out(b->plan, ckpt->others[i]))
+            code = check_utf8(b, ckpt->others[i]);
+    return code;
+}
+
 enum tp_code tp_plan_files(struct tp_builder *b, const char *file_name)
 {
     struct tp_plan *plan = b->plan;
@@ -360,6 +385,8 @@ enum tp_code tp_plan_files(struct tp_builder *b, const char *file_name)
     }
     enum tp_code code = b->follow ? place_like(b, b->follow)
                                   : place_all(b, file_name ? UINT64_MAX : shard_size);
+    if (code == TP_OK && !file_name)
+        code = check_file_names(b);
     if (code || (code = tp_os_trim((void **)&plan->outputs, &b->output_capacity,
                                    plan->output_count, sizeof *plan->outputs, b->err)) ||
         (code = check_names(b)) || (code = sort_units(b)) ||

@@ -102,6 +102,14 @@ unsigned tp_utf8_length(const char *data, uint64_t size)
     return length;
 }
 
+size_t tp_utf8_valid(const char *text, size_t size)
+{
+    size_t at = 0;
+    for (unsigned length = 1; at < size && length; at += length)
+        length = tp_utf8_length(text + at, size - at);
+    return at;
+}
+
 /* Copies the run of bytes that stand for themselves (ASCII from 0x20 on, but not
  * '"' and '\\') and returns its length. Up to 7 bytes behind the run may be
  * copied as well: there is room, as `to` is never nearer to its end than `from`, and

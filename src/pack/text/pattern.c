@@ -136,13 +136,9 @@ static struct tp_pattern_refusal check_text(const char *text)
     size_t size = strnlen(text, TP_PATTERN_LENGTH + 1);
     if (size > TP_PATTERN_LENGTH)
         return (struct tp_pattern_refusal){"it is longer than 4096 bytes", TP_PATTERN_LENGTH};
-    for (size_t at = 0; at < size;) {
-        unsigned length = tp_utf8_length(text + at, size - at);
-        if (length == 0)
-            return (struct tp_pattern_refusal){"it is not UTF-8", at};
-        at += length;
-    }
-    return (struct tp_pattern_refusal){0};
+    size_t valid = tp_utf8_valid(text, size);
+    return valid < size ? (struct tp_pattern_refusal){"it is not UTF-8", valid}
+                        : (struct tp_pattern_refusal){0};
 }
 
 /* The pattern in the words of PCRE2. */
