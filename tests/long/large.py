@@ -80,10 +80,23 @@ def packed(work):
 def too_many(work):
     """One tensor above the limit: refused in a few words, however large the rest is."""
     path = os.path.join(work, "too-many")
-    sparse.make(path, tensors=1_000_001, shards=163)
+    sparse.make(path, tensors=2_000_001, shards=163)
     status, errors, seconds, peak = measure("dump", path)
-    check(status == 4 and "more than 1000000 tensors" in errors and peak <= RSS_LIMIT,
-          f"1,000,001 tensors: exit status {status}, {seconds:.2f} s of CPU, {peak / 1e6:.0f} MB")
+    check(status == 4 and "more than 2000000 tensors" in errors and peak <= RSS_LIMIT,
+          f"2,000,001 tensors: exit status {status}, {seconds:.2f} s of CPU, {peak / 1e6:.0f} MB")
+
+
+def too_many_outputs(work):
+    """More than may be read again, in all or in one file, is refused before the first byte."""
+    path = many_tensors(os.path.join(work, "third.safetensors"), 666_667, 5)
+    for to, name, count in (("w4a16-ct --set group=32", "thrice", 2_000_001),
+                            ("mxfp8-ct", "twice.safetensors", 1_333_334)):
+        out = os.path.join(work, name)
+        status, errors, _, _ = measure("convert", path, "-o", out, "--to", *to.split(),
+                                       "--include", ".", "--quiet")
+        check(status == 4 and f"would have {count} tensors" in errors
+              and not os.path.exists(out + ".partial"), f"666,667 weights, {to}: {errors}")
+    os.unlink(path)
 
 
 def short_of_memory(path, megabytes, *argv):
@@ -605,6 +618,7 @@ def main():
         cards_within(work)
         one_header(work)
         hostile_manifest(work, 60)
+        too_many_outputs(work)
         if long:
             too_many(work)
             for megabytes in (250, 500, 1000, 2000, 4000):

@@ -672,15 +672,15 @@ static void test_too_many(void **state)
     struct tp_index index;
     struct tp_err err = {0};
     tp_text_addf(&text, NULL, "{\"weight_map\":{\"\":\"1.safetensors\"");
-    for (unsigned i = 1; i <= TP_ST_MAX_TENSORS; i++)
+    for (unsigned i = 1; i <= TP_INDEX_MAX_TENSORS; i++)
         tp_text_addf(&text, NULL, ",\"%x\":\"1.safetensors\"", i);
     tp_text_addf(&text, NULL, "}}");
     assert_int_equal(tp_index_parse(text.data, text.size, &index, &err), TP_E_UNSUPPORTED);
-    assert_non_null(strstr(err.what, "more than 1000000 tensors"));
+    assert_non_null(strstr(err.what, "more than 2000000 tensors"));
     tp_text_free(&text);
 
     tp_text_add(&text, "\0\0\0\0\0\0\0\0{", 9, NULL);
-    for (unsigned i = 0; i < TP_ST_MAX_TENSORS / 2 + 1; i++)
+    for (unsigned i = 0; i < TP_INDEX_MAX_TENSORS / 3 + 1; i++)
         tp_text_addf(&text, NULL, "%s\"%x\":{\"dtype\":\"U8\",\"shape\":[0],"
                      "\"data_offsets\":[0,0]}", i ? "," : "", i);
     tp_text_add(&text, "}", 1, NULL);
@@ -689,8 +689,9 @@ static void test_too_many(void **state)
     put(dir, "1.safetensors", text.data, text.size);
     tp_text_free(&text);
     assert_int_equal(symlink("1.safetensors", at(dir, "2.safetensors")), 0);
-    put_index("a=1.safetensors b=2.safetensors");
-    must_fail(dir, 0, TP_E_UNSUPPORTED, "ckpt", "", "1000002 tensors, more than the limit");
+    assert_int_equal(symlink("1.safetensors", at(dir, "3.safetensors")), 0);
+    put_index("a=1.safetensors b=2.safetensors c=3.safetensors");
+    must_fail(dir, 0, TP_E_UNSUPPORTED, "ckpt", "", "2000001 tensors, more than the limit");
 }
 
 /* The n-th call of the table fails, for every n: never a crash, a leak or a wrong

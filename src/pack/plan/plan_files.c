@@ -10,6 +10,7 @@
 #include "pack/os/os.h"
 #include "pack/plan/config.h"
 #include "pack/plan/output_name.h"
+#include "pack/source/index.h"
 #include "pack/text/json_scan.h"
 #include "pack/text/name_set.h"
 
@@ -25,7 +26,7 @@ struct item {
     uint32_t tensor; /* of the source: its data decide on the order */
     uint32_t index : 31, kept : 1;
 };
-_Static_assert(TP_ST_MAX_TENSORS < 1u << 31, "an index has 31 bits");
+_Static_assert(TP_INDEX_MAX_TENSORS < 1u << 31, "an index has 31 bits");
 
 static int by_source(const void *a, const void *b, void *ckpt)
 {
@@ -110,15 +111,21 @@ static enum tp_code place_item(struct tp_builder *b, const struct item *item, ui
     return TP_OK;
 }
 
-/* Room for all outputs, and no more. */
-static enum tp_code reserve_outputs(struct tp_builder *b)
+/* Room for all outputs, and no more; of no more than can be read again. */
+static enum tp_code reserve_outputs(struct tp_builder *b, bool one_file)
 {
+    uint64_t most = one_file ? TP_ST_MAX_TENSORS : TP_INDEX_MAX_TENSORS;
     struct tp_plan *plan = b->plan;
     size_t count = plan->kept_count;
     for (size_t u = 0; u < plan->unit_count; u++)
         count += plan->units[u].form->format ? plan->units[u].form->op.outs : 1;
-    return tp_os_grow((void **)&plan->outputs, &b->output_capacity, count, sizeof *plan->outputs,
-                      b->err);
+    if (count <= most)
+        return tp_os_grow((void **)&plan->outputs, &b->output_capacity, count,
+                          sizeof *plan->outputs, b->err);
+    tp_err_hint(b->err, one_file ? "choose a directory as the output"
+                                 : "convert the checkpoint in parts, one shard at a time");
+    return tp_fail(b->err, TP_E_UNSUPPORTED, "the output would have %zu tensors, more than the "
+                   "limit of %llu", count, (unsigned long long)most);
 }
 
 static enum tp_code place_all(struct tp_builder *b, uint64_t shard_size)
@@ -126,7 +133,7 @@ static enum tp_code place_all(struct tp_builder *b, uint64_t shard_size)
     struct tp_plan *plan = b->plan;
     size_t count = 0, total = plan->unit_count + plan->kept_count;
     struct item *items = tp_os_zalloc(total + 1, sizeof *items, b->err);
-    enum tp_code code = items ? reserve_outputs(b) : TP_E_MEMORY;
+    enum tp_code code = items ? reserve_outputs(b, shard_size == UINT64_MAX) : TP_E_MEMORY;
     if (code) {
         free(items);
         return code;

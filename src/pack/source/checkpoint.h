@@ -97,7 +97,7 @@ enum {
  * shards that are symlinks (the HF cache), and shards stored as NAME.safetensors.zst
  * whether the index says so or not. Weights that the index does not name are
  * neither opened nor among `others`; nor are weights in other formats and hidden
- * files. At most TP_ST_MAX_TENSORS tensors in all.
+ * files. At most TP_INDEX_MAX_TENSORS tensors in all.
  *
  * Errors name the file, and the tensor and byte where there is one; what the
  * files say wrongly is TP_E_INPUT. On failure *ckpt is closed. */

@@ -321,10 +321,10 @@ static enum tp_code make_tensors(struct tp_checkpoint *ckpt, const struct tp_ckp
     uint64_t count = 0; /* at most 1,000,000 per file: cannot overflow */
     for (size_t f = 0; f < ckpt->file_count; f++)
         count += ckpt->files[f].header.count;
-    if (count > TP_ST_MAX_TENSORS) {
+    if (count > TP_INDEX_MAX_TENSORS) {
         enum tp_code code =
             tp_fail(err, TP_E_UNSUPPORTED, "%llu tensors, more than the limit of %llu",
-                    (unsigned long long)count, (unsigned long long)TP_ST_MAX_TENSORS);
+                    (unsigned long long)count, (unsigned long long)TP_INDEX_MAX_TENSORS);
         tp_err_path(err, ckpt->path);
         tp_err_hint(err, "convert the checkpoint in parts, one shard at a time");
         return code;

@@ -73,9 +73,9 @@ static enum tp_code find_shard(struct parser *p, const struct tp_json_string *na
 static enum tp_code add_name(struct parser *p, const struct tp_json_string *name)
 {
     struct tp_index *index = p->index;
-    if (index->count == TP_ST_MAX_TENSORS) {
+    if (index->count == TP_INDEX_MAX_TENSORS) {
         enum tp_code many = tp_fail(p->json.err, TP_E_UNSUPPORTED, "more than %llu tensors",
-                                    (unsigned long long)TP_ST_MAX_TENSORS);
+                                    (unsigned long long)TP_INDEX_MAX_TENSORS);
         tp_err_hint(p->json.err, "convert the checkpoint in parts, one shard at a time");
         return many;
     }

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #define TP_INDEX_NAME "model.safetensors.index.json"
+#define TP_INDEX_MAX_TENSORS UINT64_C(2000000) /* of a checkpoint: those of a weight are several */
 #define TP_INDEX_MAX_BYTES (UINT64_C(256) << 20)
 
 struct tp_index_entry {
@@ -28,7 +29,7 @@ struct tp_index {
 
 /* Parses the text of an index. Top-level keys other than weight_map are checked
  * as JSON and ignored; no key of weight_map or of the top level may come twice.
- * Every shard name passes tp_index_shard_name(). More than TP_ST_MAX_TENSORS
+ * Every shard name passes tp_index_shard_name(). More than TP_INDEX_MAX_TENSORS
  * tensors are TP_E_UNSUPPORTED, all other failures TP_E_INPUT with tensor and
  * file offset. On failure *index is closed. `text` may be freed afterwards. */
 enum tp_code tp_index_parse(const char *text, uint64_t size, struct tp_index *index,
