@@ -10,6 +10,7 @@ take (default 1.0: for machines slower than those it was set on); a dump of plai
 may take half.
 """
 import json
+import math
 import hashlib
 import os
 import re
@@ -171,7 +172,7 @@ def crowd(work):
 
 def one_weight(path, shape, fill_with=None):
     """A file of one BF16 weight, of holes or of these values."""
-    size = 2 * shape[0] * shape[1]
+    size = 2 * math.prod(shape)
     text = json.dumps({"model.layers.0.mlp.down_proj.weight": {
         "dtype": "BF16", "shape": shape, "data_offsets": [0, size]}}).encode()
     text += b" " * (-len(text) % 8)
@@ -322,6 +323,14 @@ def stored_rows_in_pieces(work):
                 digests.append(digest(out) if status == 0 else errors)
             check(digests[0] == digests[1] and status == 0 and within(peak, 32),
                   f"{' '.join(argv[:3])} of {name} in pieces: {peak / 2**20:.0f} MiB {errors}")
+
+
+def many_experts(work):
+    """What is compared takes no memory for each expert of a stack."""
+    path = one_weight(os.path.join(work, "experts.safetensors"), [1 << 24, 1, 1])
+    status, errors, _, peak = measure("diff", path, path)
+    check(status == 0 and within(peak, 64), f"diff of 2^24 experts: {peak / 2**20:.0f} MiB {errors}")
+    os.unlink(path)
 
 
 def recast_in_pieces(work):
@@ -557,6 +566,7 @@ def any_shape(work, long):
     zeros = archive_of_zeros(os.path.join(work, "zeros.safetensors.zst"), 1 << 27)
     bounded(zeros, 128, "fp8-deepseek")
     refused(zeros, 64, "convert", "--discard", "--to", "fp8-deepseek", "--include", ".")
+    many_experts(work)
     recast_in_pieces(work)
     rows_in_pieces(work)
     stored_rows_in_pieces(work)

@@ -120,8 +120,8 @@ static void experts_are_stacked(void **state)
     assert_int_equal(w13->form->box.n, 256);
     assert_int_equal(w13->form->views_per_expert, 2);
     uint64_t row, left; /* row 130 of expert 1 is row 2 of its up projection */
-    const struct tp_view *view = tp_unit_view(w13, 1, 130, &row, &left);
-    assert_string_equal(m.weights.items[view->weight].name, "m.mlp.experts.1.up_proj");
+    struct tp_view view = tp_unit_view_at(w13, 1, 130, &row, &left);
+    assert_string_equal(m.weights.items[view.weight].name, "m.mlp.experts.1.up_proj");
     assert_int_equal(row, 2);
     assert_int_equal(left, 126);
     char name[TP_OUTPUT_NAME];

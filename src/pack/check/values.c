@@ -104,12 +104,12 @@ enum tp_code tp_read_values(const struct tp_side *side, const struct tp_unit *un
 {
     enum tp_code code = TP_OK;
     for (uint64_t n = 0, row, rows; n < box->size.n && code == TP_OK; n += rows) {
-        const struct tp_view *view = tp_unit_view(unit, box->e, box->n + n, &row, &rows);
-        bool packed = side->weights->items[view->weight].form->format != NULL;
-        const struct tp_weight_form *source = side->weights->items[view->weight].form;
+        struct tp_view view = tp_unit_view_at(unit, box->e, box->n + n, &row, &rows);
+        bool packed = side->weights->items[view.weight].form->format != NULL;
+        const struct tp_weight_form *source = side->weights->items[view.weight].form;
         uint64_t stretch = tp_op_stretch_rows(&source->op, source->box.n);
         rows = tp_min_u64(tp_min_u64(rows, stretch - row % stretch), box->size.n - n);
-        code = (packed ? read_packed : read_plain)(side, view, box, row, rows,
+        code = (packed ? read_packed : read_plain)(side, &view, box, row, rows,
                                                    to + n * box->size.k, reader, err);
     }
     if (code)

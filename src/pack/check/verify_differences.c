@@ -121,18 +121,14 @@ static enum tp_code measure_stored(const struct tp_comparison *c, struct stored 
         return code;
     const struct tp_weight *weight = &c->stored->weights->items[w];
     struct tp_unit_form form = {.box = weight->form->box, .rank = weight->form->rank,
-                                .views_per_expert = 1, .view_rows = {weight->form->box.n}};
-    struct tp_unit unit = {.name = weight->name, .form = &form};
+                                .views_per_expert = 1, .view_rows = {weight->form->box.n},
+                                .repeats = true};
+    struct tp_unit unit = {.name = weight->name, .form = &form,
+                           .views = &(struct tp_view){.weight = w, .step = 1}};
     if (memcmp(&weight->form->box, &c->plan->units[u].form->box, sizeof weight->form->box) != 0)
         return TP_OK;
-    if (!(unit.views = tp_os_zalloc(weight->form->box.e, sizeof *unit.views, c->err)))
-        return TP_E_MEMORY;
-    for (uint64_t e = 0; e < weight->form->box.e; e++)
-        unit.views[e] = (struct tp_view){.weight = w, .step = 1, .expert = e};
-    code = tp_compare_units(c->source, &c->plan->units[u], c->stored, &unit, c->options->jobs,
+    return tp_compare_units(c->source, &c->plan->units[u], c->stored, &unit, c->options->jobs,
                             c->options->stop, &c->report->units[u].distance, c->err);
-    free(unit.views);
-    return code;
 }
 
 enum tp_code tp_verify_differences(const struct tp_comparison *c)

@@ -6,22 +6,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct tp_view *tp_unit_view(const struct tp_unit *unit, uint64_t e, uint64_t n,
-                                   uint64_t *row, uint64_t *rows_left)
+uint64_t tp_unit_views(const struct tp_unit *unit)
 {
-    uint32_t p = 0;
+    return (unit->form->repeats ? 1 : unit->form->box.e) * unit->form->views_per_expert;
+}
+
+struct tp_view tp_unit_view(const struct tp_unit *unit, uint64_t e, uint32_t p)
+{
+    if (!unit->form->repeats)
+        return unit->views[e * unit->form->views_per_expert + p];
+    struct tp_view view = unit->views[p];
+    view.expert += e;
+    return view;
+}
+
+struct tp_view tp_unit_view_at(const struct tp_unit *unit, uint64_t e, uint64_t n, uint64_t *row,
+                               uint64_t *rows_left)
+{
+    uint32_t p = 0, per = unit->form->views_per_expert;
     if (unit->form->dealt) {
-        p = (uint32_t)(n % unit->form->views_per_expert);
-        *row = unit->views[e * unit->form->views_per_expert + p].row +
-               n / unit->form->views_per_expert;
+        struct tp_view view = tp_unit_view(unit, e, (uint32_t)(n % per));
+        *row = view.row + n / per;
         *rows_left = 1;
-        return &unit->views[e * unit->form->views_per_expert + p];
+        return view;
     }
-    while (p + 1 < unit->form->views_per_expert && n >= unit->form->view_rows[p])
+    while (p + 1 < per && n >= unit->form->view_rows[p])
         n -= unit->form->view_rows[p++];
-    const struct tp_view *view = &unit->views[e * unit->form->views_per_expert + p];
-    *row = view->row + n * (view->step > 1 ? view->step : 1);
-    *rows_left = view->step > 1 ? 1 : unit->form->view_rows[p] - n;
+    struct tp_view view = tp_unit_view(unit, e, p);
+    *row = view.row + n * (view.step > 1 ? view.step : 1);
+    *rows_left = view.step > 1 ? 1 : unit->form->view_rows[p] - n;
     return view;
 }
 

@@ -47,6 +47,8 @@ struct tp_unit_form {
     struct tp_cut cut;      /* in the plan of a rank: how the whole was cut */
     const char *warning;    /* what the consumer's kernel wants in addition, or NULL */
     char joint;             /* between its name and the output suffixes; '\0': none */
+    bool repeats;           /* only the views of expert 0 are there: those of the others are of the
+                               same weights and rows, so many experts on */
     bool dealt;             /* its rows come from the views in turn, not one view after the other */
     bool gathers;           /* its rows do not lie side by side in the packed source: they are put
                                together first (run/gather_rows.h) */
@@ -60,7 +62,7 @@ struct tp_unit_form {
 struct tp_unit {
     const char *name;          /* for messages and rules; of the plan, or the weight's */
     struct tp_unit_form *form; /* shared, and not to be changed, once the unit is in a plan */
-    struct tp_view *views;     /* box.e x views_per_expert; of the plan */
+    struct tp_view *views;     /* tp_unit_views() of them: see tp_unit_view(); of the plan */
     struct tp_importance_ref *importance; /* of each expert, when a file's numbers are used */
     uint32_t output[TP_MAX_OUT]; /* index into plan.outputs */
     uint32_t file;
@@ -172,8 +174,12 @@ void tp_plan_close(struct tp_plan *plan); /* legal on {0} and twice */
 enum tp_loss tp_unit_loss(const struct tp_plan *plan, const struct tp_unit *unit);
 void tp_unit_close(struct tp_unit *unit); /* its memory, but the plan's; legal on {0} */
 
+/* Views that the unit has in memory: of all weights that it is made of. */
+uint64_t tp_unit_views(const struct tp_unit *unit);
+/* View p of expert e. */
+struct tp_view tp_unit_view(const struct tp_unit *unit, uint64_t e, uint32_t p);
 /* The part that row n of expert e comes from, and its row there. */
-const struct tp_view *tp_unit_view(const struct tp_unit *unit, uint64_t e, uint64_t n,
-                                   uint64_t *row, uint64_t *rows_left);
+struct tp_view tp_unit_view_at(const struct tp_unit *unit, uint64_t e, uint64_t n, uint64_t *row,
+                               uint64_t *rows_left);
 
 #endif

@@ -67,7 +67,7 @@ static bool same_size(const struct tp_weight_form *bias, const struct tp_weight_
 const char *tp_plan_bias_reason(const struct tp_builder *b, const struct tp_unit *unit, char *text,
                                 size_t size)
 {
-    uint64_t views = unit->form->box.e * unit->form->views_per_expert;
+    uint64_t views = tp_unit_views(unit);
     const struct tp_format *format = unit->form->format;
     const struct tp_weight_form *form = NULL;
     if (format->is_bias || (!tp_format_bias(format) && !moves_rows(format)))
@@ -136,7 +136,7 @@ static const char *name_of(struct tp_builder *b, const struct tp_unit *unit)
 enum tp_code tp_plan_add_bias(struct tp_builder *b, const struct tp_unit *of)
 {
     const struct tp_format *format = tp_format_bias(of->form->format);
-    uint64_t views = of->form->box.e * of->form->views_per_expert;
+    uint64_t views = tp_unit_views(of);
     uint32_t first = find_bias(b, weight_at(b, of->views[0].weight));
     struct tp_unit_form form;
     if (!format || of->form->format->is_bias || first == TP_NO_TENSOR)
@@ -147,6 +147,7 @@ enum tp_code tp_plan_add_bias(struct tp_builder *b, const struct tp_unit *of)
     form.rank = of->form->rank;
     form.dtype = form.original = weight_at(b, first)->form->dtype;
     form.views_per_expert = of->form->views_per_expert;
+    form.repeats = of->form->repeats;
     memcpy(form.view_rows, of->form->view_rows, sizeof form.view_rows);
     enum tp_code code = tp_plan_bias_form(format, of->form->format->part, form.dtype, &form,
                                           b->err);

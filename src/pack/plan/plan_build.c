@@ -69,14 +69,14 @@ enum tp_code tp_unit_of_weight(struct tp_plan *plan, struct tp_unit *unit, enum 
     form.dtype = form.original = from->dtype;
     form.joint = from->joint;
     form.views_per_expert = 1;
+    form.repeats = true;
     form.view_rows[0] = from->box.n;
     *unit = (struct tp_unit){.name = weight->name, .stats = UINT32_MAX};
     unit->form = tp_shared_keep(&plan->forms, &form, sizeof form, err);
-    unit->views = tp_store_zalloc(&plan->store, from->box.e, sizeof *unit->views, err);
+    unit->views = tp_store_zalloc(&plan->store, 1, sizeof *unit->views, err);
     if (!unit->form || !unit->views)
         return TP_E_MEMORY;
-    for (uint64_t e = 0; e < from->box.e; e++)
-        unit->views[e] = (struct tp_view){.weight = w, .step = 1, .expert = e};
+    unit->views[0] = (struct tp_view){.weight = w, .step = 1};
     return TP_OK;
 }
 

@@ -63,17 +63,12 @@ static struct scales scales_of(const struct tp_plan *plan, const struct tp_weigh
     return find_scales(plan, weight, NULL);
 }
 
-static uint64_t views_of(const struct tp_unit *unit)
-{
-    return unit->form->box.e * unit->form->views_per_expert;
-}
-
 /* Whether all parts have scales for activations of the unit's kind, of one kind. */
 static bool have_scales(const struct tp_builder *b, const struct tp_unit *unit)
 {
     struct scales first = scales_of(b->plan, weight_at(b->plan, unit->views[0].weight));
     bool all = first.tensor != NULL;
-    for (uint64_t i = 0; i < views_of(unit) && all; i++) {
+    for (uint64_t i = 0; i < tp_unit_views(unit) && all; i++) {
         const struct tp_weight *weight = weight_at(b->plan, unit->views[i].weight);
         struct scales scales = scales_of(b->plan, weight);
         all = scales.tensor && scales.divides == first.divides &&
@@ -179,10 +174,10 @@ static enum tp_code fused_scale(const struct tp_builder *b, const struct tp_unit
     bool divides = own.divides;
     enum tp_code code = TP_OK;
     for (uint64_t i = first * parts; i < end * parts && code == TP_OK; i++) {
-        const struct tp_view *view = &unit->views[i];
+        struct tp_view view = tp_unit_view(unit, i / parts, (uint32_t)(i % parts));
         float number = 0;
-        code = read_scale(b, scales_of(b->plan, weight_at(b->plan, view->weight)).tensor,
-                          view->expert, &number);
+        code = read_scale(b, scales_of(b->plan, weight_at(b->plan, view.weight)).tensor,
+                          view.expert, &number);
         *fused = i == first * parts ? number : wider(*fused, number, divides);
     }
     if (code == TP_OK && unit->form->rank == 2)
@@ -259,7 +254,7 @@ static enum tp_code refuse_misfit(const struct tp_builder *b, const struct tp_te
 static enum tp_code refuse(const struct tp_builder *b, const struct tp_unit *unit)
 {
     const struct tp_tensor *misfit = NULL;
-    for (uint64_t i = 0; i < views_of(unit); i++) {
+    for (uint64_t i = 0; i < tp_unit_views(unit); i++) {
         const struct tp_weight *weight = weight_at(b->plan, unit->views[i].weight);
         if (!find_scales(b->plan, weight, &misfit).tensor && misfit)
             return refuse_misfit(b, misfit);
@@ -285,7 +280,7 @@ enum tp_code tp_plan_add_inputs(struct tp_builder *b, struct tp_unit *unit)
     if (carried)
         code = add(b, unit);
     unit->form->inputs = carried;
-    for (uint64_t i = 0; i < views_of(unit) && code == TP_OK; i++)
+    for (uint64_t i = 0; i < tp_unit_views(unit) && code == TP_OK; i++)
         tp_plan_leave_inputs(b, unit->views[i].weight);
     return code;
 }

@@ -150,7 +150,7 @@ static const char *global_reason(const struct tp_builder *b, const struct tp_uni
                                  char *text, size_t size)
 {
     const struct tp_weight *items = b->plan->weights->items;
-    uint64_t views = unit->form->box.e * unit->form->views_per_expert;
+    uint64_t views = tp_unit_views(unit);
     if (unit->form->views_per_expert == 1 ||
         tp_op_find(&unit->form->op, TP_ROLE_GLOBAL) < 0)
         return NULL;

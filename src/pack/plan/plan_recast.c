@@ -20,10 +20,10 @@ static enum tp_code add_unit(const struct tp_builder *b, const struct tp_unit *u
 {
     enum tp_code code = TP_OK;
     for (uint32_t p = 0; p < unit->form->views_per_expert && code == TP_OK; p++) {
-        const struct tp_view *view = &unit->views[e * unit->form->views_per_expert + p];
-        struct tp_expert_rows rows = {view->expert, view->row, unit->form->view_rows[p],
-                                      view->step};
-        code = tp_source_bytes(b->plan->ckpt, &b->plan->weights->items[view->weight], &rows, held,
+        struct tp_view view = tp_unit_view(unit, e, p);
+        struct tp_expert_rows rows = {view.expert, view.row, unit->form->view_rows[p],
+                                      view.step};
+        code = tp_source_bytes(b->plan->ckpt, &b->plan->weights->items[view.weight], &rows, held,
                                range, b->err);
     }
     return code;

@@ -53,13 +53,13 @@ static enum tp_code find_all(struct tp_builder *b, struct tp_unit *unit, bool *f
     enum tp_code code = unit->importance ? TP_OK : TP_E_MEMORY;
     *found = false;
     for (uint64_t e = 0; e < unit->form->box.e && code == TP_OK; e++) {
-        const struct tp_view *view = &unit->views[e * unit->form->views_per_expert];
-        const struct tp_weight *weight = &b->plan->weights->items[view->weight];
-        char *name = name_of(weight, view->expert, view->row, b->err);
+        struct tp_view view = tp_unit_view(unit, e, 0);
+        const struct tp_weight *weight = &b->plan->weights->items[view.weight];
+        char *name = name_of(weight, view.expert, view.row, b->err);
         bool alone = weight->origins && weight->origin[0].rank == 2;
         if (!name)
             return TP_E_MEMORY;
-        code = tp_importance_find(b->request->importance, name, view->expert,
+        code = tp_importance_find(b->request->importance, name, view.expert,
                                   alone ? 1 : weight->form->box.e, unit->form->box.k,
                                   &unit->importance[e], b->err);
         *found |= unit->importance[e].entry != TP_NO_IMPORTANCE;
@@ -102,7 +102,7 @@ static struct tp_search_choice common_choice(const struct tp_builder *b,
 {
     const struct tp_weight *items = b->plan->weights->items;
     const struct tp_weight *first = &items[unit->views[0].weight];
-    for (uint64_t i = 0; i < unit->form->box.e * unit->form->views_per_expert; i++) {
+    for (uint64_t i = 0; i < tp_unit_views(unit); i++) {
         const struct tp_weight *weight = &items[unit->views[i].weight];
         bool other_hash = weight != first && weight->form->search.importance == TP_IMPORTANCE_FILE;
         if (other_hash ||

@@ -29,7 +29,7 @@ static enum tp_code take(const struct tp_plan *plan, uint32_t *takers, uint32_t 
 static enum tp_code take_unit(const struct tp_plan *plan, uint32_t *takers,
                               const struct tp_unit *unit, struct tp_err *err)
 {
-    uint64_t views = unit->form->box.e * unit->form->views_per_expert;
+    uint64_t views = tp_unit_views(unit);
     enum tp_code code = TP_OK;
     for (uint64_t v = 0; v < views && code == TP_OK; v++) {
         uint32_t w = unit->views[v].weight;

@@ -62,8 +62,8 @@ static void unit_gated(struct tp_unit *unit)
 static enum tp_code unit_views(struct tp_builder *b, struct tp_unit *unit, uint32_t per_expert)
 {
     unit->form->views_per_expert = per_expert;
-    unit->views = tp_store_zalloc(&b->plan->store, unit->form->box.e * per_expert,
-                                  sizeof *unit->views, b->err);
+    unit->views = tp_store_zalloc(&b->plan->store, tp_unit_views(unit), sizeof *unit->views,
+                                  b->err);
     return unit->views ? TP_OK : TP_E_MEMORY;
 }
 
@@ -212,7 +212,7 @@ static enum tp_code settle(struct tp_builder *b, struct tp_unit *unit, bool gate
     enum tp_code code = TP_OK;
     if (!reason && !unit->form->format->is_bias)
         code = tp_plan_search(b, unit, &rule->search);
-    uint64_t views = unit->form->box.e * unit->form->views_per_expert;
+    uint64_t views = tp_unit_views(unit);
     if (reason && source->form->format)
         code = tp_plan_refuse(b, unit, reason);
     for (uint64_t i = 0; i < views && code == TP_OK; i++) {
@@ -278,16 +278,15 @@ static enum tp_code whole_views(struct tp_builder *b, struct tp_unit *unit, uint
     bool in_turn = gated && sets_order(b->choices[w].rule->format) &&
                    (source->alternates || tp_plan_alternates(weight_at(b, w)));
     uint32_t parts = swapped || unit->form->op.stretches > 1 || source->op.stretches > 1 ? 2 : 1;
+    unit->form->repeats = true;
     if (unit_views(b, unit, parts))
         return TP_E_MEMORY;
-    for (uint32_t p = 0; p < parts; p++)
+    for (uint32_t p = 0; p < parts; p++) {
+        bool second = p != swapped;
         unit->form->view_rows[p] = source->box.n / parts;
-    for (uint64_t i = 0; in_turn && i < unit->form->box.e * parts; i++)
-        unit->views[i] = (struct tp_view){.weight = w, .step = 2, .expert = i / parts,
-                                            .row = i % parts != swapped};
-    for (uint64_t i = 0; !in_turn && i < unit->form->box.e * parts; i++)
-        unit->views[i] = (struct tp_view){.weight = w, .step = 1, .expert = i / parts,
-                                            .row = i % parts != swapped ? half : 0};
+        unit->views[p] = (struct tp_view){.weight = w, .step = in_turn ? 2 : 1,
+                                          .row = second ? in_turn ? 1 : half : 0};
+    }
     return TP_OK;
 }
 

@@ -9,7 +9,7 @@
 static void each_tensor(const struct tp_plan *plan, const struct tp_unit *unit,
                         void (*visit)(struct tp_dropbehind *, uint32_t), struct tp_dropbehind *d)
 {
-    uint64_t views = unit->form->box.e * unit->form->views_per_expert;
+    uint64_t views = tp_unit_views(unit);
     for (uint64_t p = 0; p < views; p++) {
         uint32_t w = unit->views[p].weight;
         bool seen = false; /* experts of a stack lie in the same tensors */

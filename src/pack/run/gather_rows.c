@@ -48,7 +48,7 @@ struct share {
 static struct share share_of(const struct tp_unit *unit, const struct tp_box *box, uint32_t v)
 {
     const struct tp_unit_form *form = unit->form;
-    const struct tp_view *view = &unit->views[box->e * form->views_per_expert + v];
+    struct tp_view view = tp_unit_view(unit, box->e, v);
     uint64_t begin = 0, end = box->n + box->size.n;
     uint64_t pitch = form->dealt ? form->views_per_expert : 1;
     if (form->dealt)
@@ -58,9 +58,9 @@ static struct share share_of(const struct tp_unit *unit, const struct tp_box *bo
     uint64_t skipped = box->n > begin ? tp_ceil_div(box->n - begin, pitch) : 0;
     uint64_t last = end > begin ? tp_ceil_div(end - begin, pitch) : 0;
     last = tp_min_u64(last, form->view_rows[v]);
-    struct share share = {.step = tp_max_u64(view->step, 1), .pitch = pitch,
+    struct share share = {.step = tp_max_u64(view.step, 1), .pitch = pitch,
                           .count = last > skipped ? last - skipped : 0};
-    share.first = view->row + skipped * share.step;
+    share.first = view.row + skipped * share.step;
     share.to = begin + skipped * pitch - box->n;
     return share;
 }
@@ -173,9 +173,9 @@ enum tp_code tp_rows_gather(const struct tp_plan *plan, const struct tp_unit *un
     enum tp_code code = TP_OK;
     for (uint32_t v = 0; v < unit->form->views_per_expert && code == TP_OK; v++) {
         struct share share = share_of(unit, box, v);
-        const struct tp_view *view = &unit->views[box->e * unit->form->views_per_expert + v];
+        struct tp_view view = tp_unit_view(unit, box->e, v);
         if (share.count)
-            code = gather_view(plan, view, box, &share, dense, buffers, to, err);
+            code = gather_view(plan, &view, box, &share, dense, buffers, to, err);
     }
     for (int i = 0; i < TP_MAX_OUT; i++)
         tp_buffer_free(&buffers[i]);

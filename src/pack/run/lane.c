@@ -35,10 +35,10 @@ static enum tp_code source_of(struct tp_lane *lane, const struct tp_unit *unit,
                               const struct tp_box *box, struct source_box *source)
 {
     uint64_t row, rows;
-    const struct tp_view *view = tp_unit_view(unit, box->e, box->n, &row, &rows);
-    source->weight = &lane->plan->weights->items[view->weight];
+    struct tp_view view = tp_unit_view_at(unit, box->e, box->n, &row, &rows);
+    source->weight = &lane->plan->weights->items[view.weight];
     source->want = *box;
-    source->want.e = view->expert;
+    source->want.e = view.expert;
     source->want.n = row;
     source->cover = source->want;
     enum tp_code code = tp_weight_cover(source->weight, row, box->size.n, box->k, box->size.k,
@@ -217,8 +217,8 @@ static enum tp_code refuse_nonfinite(struct tp_lane *lane, const struct tp_unit 
     if (code)
         return code;
     uint64_t row, rows;
-    const struct tp_view *view = tp_unit_view(unit, first[TP_DIM_E], first[TP_DIM_N], &row, &rows);
-    const struct tp_weight *weight = &lane->plan->weights->items[view->weight];
+    struct tp_view view = tp_unit_view_at(unit, first[TP_DIM_E], first[TP_DIM_N], &row, &rows);
+    const struct tp_weight *weight = &lane->plan->weights->items[view.weight];
     const struct tp_tensor *tensor = &lane->plan->ckpt->tensors[weight->tensor[0]];
     tp_err_path(&lane->err, lane->plan->ckpt->files[tensor->file].path);
     if (!count && tp_op_is_int(&unit->form->op)) {

@@ -235,9 +235,9 @@ enum tp_code tp_values_read(const struct tp_plan *plan, const struct tp_unit *un
     for (uint64_t e = 0; e < box->size.e && code == TP_OK; e++)
         for (uint64_t n = 0, rows; n < box->size.n && code == TP_OK; n += rows) {
             uint64_t row;
-            const struct tp_view *view = tp_unit_view(unit, box->e + e, box->n + n, &row, &rows);
+            struct tp_view view = tp_unit_view_at(unit, box->e + e, box->n + n, &row, &rows);
             rows = tp_min_u64(rows, box->size.n - n);
-            code = tp_plain_read(plan->ckpt, &plan->weights->items[view->weight], view->expert,
+            code = tp_plain_read(plan->ckpt, &plan->weights->items[view.weight], view.expert,
                                  row, rows, box->k, box->size.k, at, err);
             at += rows * row_bytes;
         }
