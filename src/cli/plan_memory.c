@@ -4,11 +4,10 @@
 #include "cli/plan_memory.h"
 
 #include "base/num.h"
-#include "base/suffix.h"
 #include "pack/os/os.h"
 #include "pack/plan/ranks.h"
+#include "pack/source/header_bytes.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -80,46 +79,34 @@ static uint64_t enough_for_header(const struct tp_options *o, const struct tp_re
     return enough + enough / 16;
 }
 
-static uint64_t enough_for_tensors(const struct tp_options *o, const struct tp_request *request,
-                                   const struct tp_checkpoint *ckpt)
+/* Whether a format of the request has experts apart. */
+static bool splits(const struct tp_request *request)
 {
+    bool apart = false;
+    for (size_t r = 0; r < request->rule_count; r++)
+        apart |= request->rules[r].format &&
+                 request->rules[r].format->experts == TP_EXPERTS_SPLIT;
+    return apart;
+}
+
+/* `weights`: what is known of them, where a stack may become the matrices of its experts, each of
+ * gate and of up. */
+static uint64_t enough_for_tensors(const struct tp_options *o, const struct tp_request *request,
+                                   const struct tp_checkpoint *ckpt,
+                                   const struct tp_weights *weights)
+{
+    enum { MATRICES = 2, LABEL = 24 /* the number and what the matrix is */ };
     struct plan_size size = size_of(o, request);
     size.tensors = ckpt->tensor_count;
     for (size_t t = 0; t < ckpt->tensor_count; t++)
         size.names += strlen(ckpt->tensors[t].name) + 1;
-    return enough_for(&size);
-}
-
-/* The header length of a file that is not opened yet; 0: not known (an archive). */
-static uint64_t peek_header(const char *path)
-{
-    uint64_t size; /* little-endian hosts only, as is the format */
-    struct stat st;
-    FILE *file = stat(path, &st) == 0 && S_ISREG(st.st_mode) ? fopen(path, "rb") : NULL;
-    bool whole = file && fread(&size, sizeof size, 1, file) == 1;
-    if (file)
-        fclose(file);
-    return whole && size < TP_ST_MAX_HEADER && size < (uint64_t)st.st_size ? size : 0;
-}
-
-uint64_t tp_header_bytes(const char *path)
-{
-    struct tp_os_list list = {0};
-    struct tp_err ignored = {0};
-    struct stat st;
-    uint64_t sum = 0;
-    if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
-        return peek_header(path);
-    if (tp_os_list(path, &list, &ignored))
-        list.count = 0;
-    for (size_t i = 0; i < list.count; i++) {
-        char *file = tp_ends_with(list.names[i], ".safetensors")
-                         ? tp_os_format(&ignored, "%s/%s", path, list.names[i]) : NULL;
-        sum += file ? peek_header(file) : 0;
-        free(file);
+    for (uint32_t w = 0; w < weights->count && splits(request); w++) {
+        const struct tp_weight *weight = &weights->items[w];
+        uint64_t parts = weight->form->rank == 3 ? MATRICES * weight->form->box.e : 0;
+        size.tensors += parts;
+        size.names += parts * (strlen(weight->name) + LABEL);
     }
-    tp_os_list_free(&list);
-    return sum;
+    return enough_for(&size);
 }
 
 /* What a recipe takes: a rule is an object of the file, and of what the plan records. */
@@ -170,9 +157,13 @@ enum tp_code tp_source_open_limited(const struct tp_options *o, const char *path
     enum tp_code code = tp_checkpoint_open(path, tp_source_flags(o), &source->ckpt, err);
     if (code)
         return code;
-    tp_os_limit_heap(most, texts + enough_for_tensors(o, request, &source->ckpt));
+    const struct tp_weights none = {0};
+    tp_os_limit_heap(most, texts + enough_for_tensors(o, request, &source->ckpt, &none));
     if ((code = tp_weights_find_as(&source->ckpt, &request->models, &source->weights, err)))
         tp_checkpoint_close(&source->ckpt);
+    else
+        tp_os_limit_heap(most,
+                         texts + enough_for_tensors(o, request, &source->ckpt, &source->weights));
     return code;
 }
 

@@ -19,7 +19,4 @@ enum tp_code tp_source_open_limited(const struct tp_options *o, const char *path
 void tp_limit_unpack(const struct tp_options *o, const char *path);
 void tp_limit_join(const struct tp_options *o, const char *path);
 
-/* Bytes of the headers of a checkpoint that is not opened yet; 0: not known (archives). */
-uint64_t tp_header_bytes(const char *path);
-
 #endif

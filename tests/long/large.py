@@ -170,10 +170,10 @@ def crowd(work):
         shutil.rmtree(name, ignore_errors=True)
 
 
-def one_weight(path, shape, fill_with=None):
+def one_weight(path, shape, fill_with=None, name="model.layers.0.mlp.down_proj.weight"):
     """A file of one BF16 weight, of holes or of these values."""
     size = 2 * math.prod(shape)
-    text = json.dumps({"model.layers.0.mlp.down_proj.weight": {
+    text = json.dumps({name: {
         "dtype": "BF16", "shape": shape, "data_offsets": [0, size]}}).encode()
     text += b" " * (-len(text) % 8)
     with open(path, "wb") as f:
@@ -548,6 +548,23 @@ def opened_within(work):
           f"join of ranks with 60 MB of small values: {peak / 2**20:.0f} MiB {errors}")
 
 
+def figures_of_the_unseen(work):
+    """Of an archive, whose header is packed, and of a stack whose experts come apart."""
+    plain = many_tensors(os.path.join(work, "unseen.safetensors"), 60_000, 20)
+    archive = os.path.join(work, "unseen-z.safetensors.zst")
+    measure("convert", plain, "-o", archive, "--to", "mxfp8-ct", "--exclude", ".", "-q")
+    experts = one_weight(os.path.join(work, "apart.safetensors"), [1 << 16, 16, 16],
+                         name="model.layers.0.mlp.experts.gate_up_proj")
+    for path, to in ((archive, "mxfp8-ct"), (experts, "int8-ct")):
+        argv = ("plan", "--to", to, "--include", ".", "-q")
+        figure = refused(path, 32, *argv)
+        status, errors, _, peak = measure(argv[0], path, *argv[1:], "--max-memory",
+                                          f"{figure}MiB")
+        check(status == 0 and within(peak, figure),
+              f"{os.path.basename(path)} in {figure} MiB: {peak / 2**20:.0f} MiB {errors}")
+        os.unlink(path)
+
+
 def any_shape(work, long):
     """Memory has nothing to do with the shape, or the conversion is refused at once."""
     row = one_weight(os.path.join(work, "row.safetensors"), [1, 1 << (29 if long else 26)])
@@ -620,6 +637,7 @@ def main():
         crowd(work)
         encoders_within(work)
         opened_within(work)
+        figures_of_the_unseen(work)
         act_order_once(work)
         act_order_figure(work)
         writes_ranks(work)

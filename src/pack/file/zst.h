@@ -40,6 +40,10 @@ enum tp_code tp_zst_read(struct tp_zst *zst, void *data, uint64_t size, uint64_t
  * the frames they are in. */
 void tp_zst_stored(const struct tp_zst *zst, uint64_t *begin, uint64_t *end);
 
+/* The first `size` plain bytes of the file, of which no index is known: from the first 256 KiB of
+ * it, or not at all. */
+bool tp_zst_peek(int fd, uint64_t file_size, void *data, size_t size);
+
 /* Bytes that reading its largest frame takes: as stored, and plain. */
 uint64_t tp_zst_largest(const struct tp_zst *zst);
 
