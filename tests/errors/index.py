@@ -263,6 +263,12 @@ def source_path_not_utf8():
     return (*CONVERT_DIR, "--part", "1/2")
 
 
+@case("values-without-a-global-scale")
+def values_without_a_global_scale():
+    one_shard({"l.weight": ("F32", (32, 32), (1).to_bytes(4, "little"))}, config={})
+    return "convert", "src", "-o", "out", "--to", "nvfp4-comfy", "--include", "."
+
+
 @case("config-over-64-mib")
 def config_too_large():
     one_shard()

@@ -65,14 +65,30 @@ static enum tp_code do_header(struct tp_lane *lane, const struct tp_job *job)
     return tp_sink_header(lane->sink, job->file, &lane->plan->files[job->file], &lane->err);
 }
 
+/* A global scale that underflows to 0 would be divided by, and be none when it is read again. */
+static enum tp_code check_global(const struct tp_plan *plan, uint32_t g, float amax,
+                                 struct tp_err *err)
+{
+    const struct tp_unit *unit = &plan->units[plan->stats_units[plan->groups[g].first_unit]];
+    if (!(amax > 0) || tp_codec_global(&unit->form->op, unit->form->dtype, amax) > 0)
+        return TP_OK;
+    tp_err_tensor(err, unit->name);
+    tp_err_hint(err, "--exclude leaves it as it is");
+    return tp_fail(err, TP_E_INPUT, "its largest value is %g: so small that F32 has no global "
+                   "scale for it", (double)amax);
+}
+
 static enum tp_code do_stats(struct run *run, struct tp_lane *lane, const struct tp_job *job)
 {
-    struct group_state *group = &run->groups[tp_jobs_group(&run->jobs, job->unit, job->index)];
+    uint32_t g = tp_jobs_group(&run->jobs, job->unit, job->index);
+    struct group_state *group = &run->groups[g];
     float amax = 0;
     enum tp_code code = tp_lane_stats(lane, job->unit, run->grids[job->unit], job->index, &amax);
     pthread_mutex_lock(&run->lock);
     if (amax > group->amax)
         group->amax = amax; /* a maximum is the same in any order */
+    if (code == TP_OK && group->pending == 1)
+        code = check_global(run->plan, g, group->amax, &lane->err);
     if (code == TP_OK && --group->pending == 0) /* a failed one is never done: see work() */
         pthread_cond_broadcast(&run->changed);
     pthread_mutex_unlock(&run->lock);
