@@ -234,12 +234,27 @@ static enum tp_code fail_kind(struct tp_err *err, const char *path, const char *
     return tp_fail(err, TP_E_USAGE, "%s", what);
 }
 
+/* The same of the directory that holds the path. */
+static bool makes_beside(const char *path, uid_t owner, struct tp_err *err)
+{
+    int fd = -1;
+    const char *slash = strrchr(path, '/');
+    char *parent = slash ? tp_os_join(err, path, (size_t)(slash - path) + 1, "")
+                         : tp_os_copy(err, ".");
+    bool same = parent && tp_os_open(parent, O_RDONLY | O_DIRECTORY, 0, &fd, err) == TP_OK &&
+                makes_files_of(fd, owner);
+    tp_os_close(&fd);
+    free(parent);
+    return same;
+}
+
 /* Whether the open directory gives all new files to that owner, as tp_below_open_dir() has found of
- * one that is another's. */
-static bool is_given_away(int dir, uid_t owner)
+ * one that is another's; of AT_FDCWD the one that holds the path. */
+static bool is_given_away(int dir, const char *path, uid_t owner, struct tp_err *err)
 {
     struct stat st;
-    return dir != AT_FDCWD && tp_os.fstat(dir, &st) == 0 && st.st_uid == owner;
+    return dir == AT_FDCWD ? makes_beside(path, owner, err)
+                           : tp_os.fstat(dir, &st) == 0 && st.st_uid == owner;
 }
 
 static enum tp_code check_own(int dir, int fd, const char *path, struct tp_err *err)
@@ -247,7 +262,7 @@ static enum tp_code check_own(int dir, int fd, const char *path, struct tp_err *
     struct stat st;
     if (tp_os.fstat(fd, &st) != 0)
         return tp_os_fail(err, errno, path, "cannot look at the file");
-    if (st.st_uid != tp_os.geteuid() && !is_given_away(dir, st.st_uid))
+    if (st.st_uid != tp_os.geteuid() && !is_given_away(dir, path, st.st_uid, err))
         return fail_owner(err, path);
     if (!S_ISREG(st.st_mode))
         return fail_kind(err, path, "not a regular file");
