@@ -375,6 +375,75 @@ static void a_file_in_the_old_content_stays(void **state)
     end_world();
 }
 
+static int no_unlinkat(int directory, const char *name, int flags)
+{
+    (void)directory;
+    (void)name;
+    (void)flags;
+    errno = EIO;
+    return -1;
+}
+
+static int exchange_and_end(const char *a, const char *b)
+{
+    tp_os.unlinkat = no_unlinkat;
+    return real_os.exchange(a, b);
+}
+
+/* A run that replaces the output, and is interrupted behind the exchange. */
+static void replace_half(bool keep)
+{
+    struct tp_convert_result result;
+    close_world();
+    world.request.keep_nonfinite = keep;
+    open_world();
+    tp_os.exchange = exchange_and_end;
+    assert_int_equal(convert(true, &result), TP_E_IO);
+    tp_os = real_os;
+    assert_int_equal(access(in_output(".tilepack-journal"), F_OK), 0);
+    assert_int_equal(access(in_partial("model.safetensors"), F_OK), 0);
+}
+
+static void check_ended(void)
+{
+    assert_int_not_equal(access(in_partial(""), F_OK), 0);
+    assert_int_not_equal(access(in_output(".tilepack-journal"), F_OK), 0);
+    assert_int_equal(access(in_output("tilepack.json"), F_OK), 0);
+}
+
+/* The second of them replaced what still had the journal of the first. */
+static void what_two_runs_replaced_is_named(void **state)
+{
+    struct tp_convert_result result;
+    (void)state;
+    make_world("out");
+    assert_int_equal(convert(false, &result), TP_OK);
+    replace_half(true);
+    replace_half(false);
+    assert_int_equal(convert(false, &result), TP_E_USAGE);
+    assert_int_equal(convert(true, &result), TP_OK);
+    assert_true(result.already_done);
+    check_ended();
+    end_world();
+}
+
+/* Of the old content nothing is left but its folder. */
+static void an_emptied_folder_goes_unasked(void **state)
+{
+    struct tp_convert_result result;
+    char command[600];
+    (void)state;
+    make_world("out");
+    assert_int_equal(convert(false, &result), TP_OK);
+    replace_half(true);
+    snprintf(command, sizeof command, "rm -r '%s' && mkdir '%s'", in_partial(""), in_partial(""));
+    assert_int_equal(system(command), 0);
+    assert_int_equal(convert(false, &result), TP_OK);
+    assert_true(result.already_done);
+    check_ended();
+    end_world();
+}
+
 /* "--nonfinite keep" is the hint of the first error, and must not lead into a second. */
 static void a_hint_can_be_followed(void **state)
 {
@@ -557,6 +626,8 @@ int main(void)
         cmocka_unit_test(a_source_that_changes_meanwhile_is_noticed),
         cmocka_unit_test(a_pipe_among_the_small_files_does_not_block),
         cmocka_unit_test(a_file_in_the_old_content_stays),
+        cmocka_unit_test(what_two_runs_replaced_is_named),
+        cmocka_unit_test(an_emptied_folder_goes_unasked),
         cmocka_unit_test(a_hint_can_be_followed),
         cmocka_unit_test(without_a_finished_shard_only_own_files_go),
         cmocka_unit_test(a_finished_shard_of_another_plan_stays),

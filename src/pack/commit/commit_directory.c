@@ -244,6 +244,16 @@ static enum tp_code publish_new(struct tp_commit *c)
     return code;
 }
 
+/* The output that is replaced may have its journal still, by which what lay beside it was known.
+ * That made room for this run; with a journal the output would not be known for what it is now. */
+static enum tp_code end_former(struct tp_commit *c)
+{
+    if (!tp_commit_holds_own(c->output, c->err))
+        return c->err->code;
+    enum tp_code code = tp_commit_end_journals(c->output, c->err);
+    return code ? code : tp_os_fsync_dir(c->output, c->err);
+}
+
 /* The moment of commit. Existing content is exchanged, then removed; it is looked at
  * once more, as it may have come while the new one was written. */
 static enum tp_code publish(struct tp_commit *c)
@@ -258,6 +268,8 @@ static enum tp_code publish(struct tp_commit *c)
         return c->err->code;
     if (!exists) {
         code = publish_new(c);
+    } else if ((code = end_former(c))) {
+        return code;
     } else if (tp_os.exchange(c->partial, c->output)) {
         int sys = errno;
         tp_err_hint(c->err, "the new output is complete in %s: move it yourself", c->partial);

@@ -97,14 +97,17 @@ static enum tp_code check_replaceable(struct tp_commit *c, const struct stat *ou
                    c->plan->single_file ? "file" : "directory");
 }
 
-/* Whether what the output replaced lies beside it. That is known by the journals: the output keeps
- * its own until the old content is gone, and no other directory of that name is without one. */
+bool tp_commit_has_old(const char *output, const char *partial, struct tp_err *err)
+{
+    return tp_below_is_dir(partial) && tp_commit_holds_own(output, err) &&
+           !tp_commit_holds_own(partial, err) && !err->code;
+}
+
+/* What cannot be looked at is met again, by whoever needs it. */
 static bool has_old_beside(const struct tp_commit *c)
 {
     struct tp_err memory = {0};
-    bool beside = tp_below_is_dir(c->partial) && tp_commit_holds_own(c->output, &memory) &&
-                  !tp_commit_holds_own(c->partial, &memory) &&
-                  !tp_commit_is_empty(c->partial, &memory);
+    bool beside = tp_commit_has_old(c->output, c->partial, &memory);
     tp_err_memory(c->err, &memory);
     return beside && !c->err->code;
 }
@@ -123,8 +126,8 @@ static enum tp_code end_interrupted(struct tp_commit *c, bool left)
     enum tp_code code;
     if (!left)
         return tp_commit_end_journals(c->output, c->err);
-    if (!c->options->force)
-        return tp_commit_refuse_left(c->partial, "run", c->err);
+    if (!c->options->force && !tp_commit_is_empty(c->partial, c->err))
+        return c->err->code ? c->err->code : tp_commit_refuse_left(c->partial, "run", c->err);
     code = tp_commit_check_inputs(c, c->partial);
     return code ? code : tp_commit_end(c, true);
 }

@@ -52,16 +52,6 @@ static enum tp_code without_partial(const char *output, struct tp_parts *parts,
     return tp_fail(err, TP_E_USAGE, "there are no parts of this output");
 }
 
-/* A merge was interrupted behind the exchange, before the old content was gone: the complete
- * output has its notes still, and what lies under the unfinished name has none. */
-static bool is_exchanged(const char *output, const struct tp_os_list *partial, struct tp_err *err)
-{
-    bool own = false;
-    for (size_t i = 0; i < partial->count; i++)
-        own = own || tp_commit_is_own(partial->names[i]);
-    return !own && tp_commit_holds_own(output, err) && is_complete(output, err);
-}
-
 static enum tp_code end_exchanged(const char *output, const char *partial, bool force,
                                   struct tp_err *err)
 {
@@ -81,7 +71,9 @@ static enum tp_code no_notes(const char *output, const char *partial,
                              struct tp_err *err)
 {
     bool whole = false;
-    if (is_exchanged(output, list, err)) {
+    /* A merge was interrupted behind the exchange, before the old content was gone: the complete
+     * output has its notes still. */
+    if (tp_commit_has_old(output, partial, err) && is_complete(output, err)) {
         parts->already_done = true;
         return end_exchanged(output, partial, force || !list->count, err);
     }
