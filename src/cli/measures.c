@@ -4,24 +4,34 @@
 #include "cli/report.h"
 #include "cli/search_report.h"
 
+enum { FIGURE = 128 };
+
+/* What the errors of a weight, or of all of them, come to. */
+static const char *figure(char text[FIGURE], const struct tp_distance *d)
+{
+    if (d->differing && !d->error)
+        snprintf(text, FIGURE, "no figure, as all that differs is NaN or infinite,");
+    else
+        snprintf(text, FIGURE, "root mean square error %.3g %% of the source's values, largest "
+                 "difference %.3g", 100 * tp_distance_relative(d), d->max_abs);
+    return text;
+}
+
 /* What --requantize cost, on stderr: stdout is for the result. */
 void tp_measures_warn(const struct tp_measures *m)
 {
     const struct tp_requant_error *e = &m->requant;
+    char text[FIGURE];
     size_t units, worst;
     if (!m->requantizes)
         return;
-    struct tp_requant_sum total = tp_requant_total(e, &units, &worst);
+    struct tp_distance total = tp_requant_total(e, &units, &worst);
     for (size_t u = 0; u < e->plan->unit_count; u++)
-        if (e->units[u].values)
-            tp_note("%s: root mean square error %.3g %%, largest difference %.3g",
-                    e->plan->units[u].name, 100 * tp_requant_share(&e->units[u]),
-                    e->units[u].largest);
+        if (e->units[u].count)
+            tp_note("%s: %s", e->plan->units[u].name, figure(text, &e->units[u]));
     if (units)
-        tp_warn("%zu weight%s decoded and quantized again: root mean square error %.3g %% of the "
-                "source's values, largest difference %.3g in %s", units,
-                units == 1 ? " was" : "s were", 100 * tp_requant_share(&total), total.largest,
-                e->plan->units[worst].name);
+        tp_warn("%zu weight%s decoded and quantized again: %s in %s", units,
+                units == 1 ? " was" : "s were", figure(text, &total), e->plan->units[worst].name);
 }
 
 static enum tp_code observe(void *arg, const struct tp_observed *seen, struct tp_err *err)

@@ -133,4 +133,23 @@ answers "and the way back says it" 0 "codes taken over, scales rounded: " \
     "$TILEPACK" unpack "$work/cutlass" -o "$work/back" --to w4a8-ct
 check "--quiet says nothing" sh -c "test -z \"\$('$TILEPACK' convert '$work/w4a8-ct' -o \
     '$work/quiet' --to w4a8-cutlass -q 2>&1)\""
+# A value that is infinite is in no sum: that of nothing is no error of 0.
+PYTHONPATH=$TESTS/lib "$PYTHON" - "$work/infinite" <<'END'
+import json, os, sys
+import numpy as np
+import stfile
+codes = np.zeros((128, 128), dtype=np.uint8)
+codes[0, 0] = 0x38
+os.mkdir(sys.argv[1])
+name = "model.layers.0.self_attn.q_proj.weight"
+stfile.save(os.path.join(sys.argv[1], "model.safetensors"), {
+    name: stfile.tensor("F8_E4M3", codes),
+    name + "_scale_inv": stfile.tensor("F32", np.full((1, 1), np.inf, dtype=np.float32))})
+with open(os.path.join(sys.argv[1], "config.json"), "w") as f:
+    json.dump({"model_type": "llama", "quantization_config": {
+        "quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]}}, f)
+END
+answers "an infinite value has no figure" 0 \
+    "no figure, as all that differs is NaN or infinite, in model.layers.0.self_attn.q_proj" \
+    convert infinite mxfp8-ct --requantize --nonfinite keep
 finish

@@ -9,7 +9,6 @@
 #include "pack/check/box_distances.h"
 #include "pack/os/os.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 enum tp_code tp_requant_error_open(const struct tp_plan *plan, struct tp_requant_error *e,
@@ -35,27 +34,16 @@ void tp_requant_error_close(struct tp_requant_error *e)
     free(e->units);
 }
 
-double tp_requant_share(const struct tp_requant_sum *sum)
+struct tp_distance tp_requant_total(const struct tp_requant_error *e, size_t *units, size_t *worst)
 {
-    return sum->value2 > 0 ? sqrt(sum->error2 / sum->value2) : 0;
-}
-
-struct tp_requant_sum tp_requant_total(const struct tp_requant_error *e, size_t *units,
-                                       size_t *worst)
-{
-    struct tp_requant_sum total = {0};
+    struct tp_distance total = {0};
     *units = *worst = 0;
     for (size_t u = 0; u < e->plan->unit_count; u++) {
-        const struct tp_requant_sum *sum = &e->units[u];
-        if (!sum->values)
+        if (!e->units[u].count)
             continue;
-        if (++*units == 1 || sum->largest > total.largest) {
-            total.largest = sum->largest;
+        if (++*units == 1 || e->units[u].max_abs > total.max_abs)
             *worst = u;
-        }
-        total.values += sum->values;
-        total.error2 += sum->error2;
-        total.value2 += sum->value2;
+        tp_distance_add(&total, &e->units[u], 0);
     }
     return total;
 }
@@ -63,11 +51,7 @@ struct tp_requant_sum tp_requant_total(const struct tp_requant_error *e, size_t 
 static void add(struct tp_requant_error *e, size_t unit, const struct tp_distance *distance)
 {
     pthread_mutex_lock(&e->lock);
-    struct tp_requant_sum *sum = &e->units[unit];
-    sum->values += distance->count;
-    sum->error2 += distance->error;
-    sum->value2 += distance->value;
-    sum->largest = distance->max_abs > sum->largest ? distance->max_abs : sum->largest;
+    tp_distance_add(&e->units[unit], distance, 0);
     pthread_mutex_unlock(&e->lock);
 }
 

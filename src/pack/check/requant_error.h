@@ -5,20 +5,14 @@
 #ifndef TP_PACK_REQUANT_ERROR_H
 #define TP_PACK_REQUANT_ERROR_H
 
+#include "pack/check/values.h"
 #include "pack/run/run.h"
 
 #include <pthread.h>
 
-/* Of one unit, or of all of them. */
-struct tp_requant_sum {
-    uint64_t values;
-    double error2, value2; /* sums of squares of the differences and of the values */
-    double largest;        /* difference */
-};
-
 struct tp_requant_error {
     const struct tp_plan *plan;
-    struct tp_requant_sum *units; /* as in the plan; values = 0: not decoded, or not run */
+    struct tp_distance *units; /* as in the plan; count = 0: not decoded, or not run */
     pthread_mutex_t lock;
 };
 
@@ -27,11 +21,9 @@ enum tp_code tp_requant_error_open(const struct tp_plan *plan, struct tp_requant
                                    bool *measures, struct tp_err *err);
 void tp_requant_error_close(struct tp_requant_error *e);
 
-/* Root mean square error as a share of the values' own root mean square. */
-double tp_requant_share(const struct tp_requant_sum *sum);
-/* The sum over all units; *units is how many there are, *worst where `largest` is. */
-struct tp_requant_sum tp_requant_total(const struct tp_requant_error *e, size_t *units,
-                                       size_t *worst);
+/* That of all units; *units is how many there are, *worst where `max_abs` is. */
+struct tp_distance tp_requant_total(const struct tp_requant_error *e, size_t *units,
+                                    size_t *worst);
 
 /* The observer for tp_run_options; `arg` is the struct. Units that are taken over
  * or come from plain weights are passed by. */
