@@ -181,13 +181,15 @@ def shards_exchanged():
     return PLAN_DIR
 
 
-@case("tensors-over-a-million-in-all")
+@case("tensors-over-two-million-in-all")
 def too_many_in_all():
-    for s, name in enumerate((FIRST, SECOND)):
-        part = ",".join(f'"{s}.{i}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}'
-                        for i in range(500_001))
-        st("{" + part + "}", path="src/" + name)
-    index({"0.0": FIRST, "1.0": SECOND})
+    part = ",".join(f'"{i}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}'
+                    for i in range(666_667))
+    names = [f"model-{s}-of-3.safetensors" for s in (1, 2, 3)]
+    st("{" + part + "}", path="src/" + names[0])
+    for name in names[1:]:
+        os.link("src/" + names[0], "src/" + name)
+    index(dict(zip("abc", names)))
     return PLAN_DIR
 
 

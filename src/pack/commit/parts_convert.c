@@ -74,7 +74,7 @@ static enum tp_code write_note(struct work *work)
     if (!from || !to)
         code = TP_E_MEMORY;
     else if (!text)
-        code = TP_E_MEMORY;
+        code = tp_fail(c->err, TP_E_MEMORY, "out of memory for the note of the part");
     if ((code = tp_json_check(mark, code, c->err)) == TP_OK)
         code = tp_commit_write_small(c, made, text, strlen(text), false);
     if (code == TP_OK && (code = tp_os_rename(from, to, c->err)) == TP_OK)
