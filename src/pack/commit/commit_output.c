@@ -151,7 +151,7 @@ enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_resul
         result->already_done = true;
         return end_interrupted(c, left);
     }
-    if (c->err->code || (code = tp_commit_check_mount(c->output, c->err)))
+    if (c->err->code || tp_commit_check_mount(c->output, c->err))
         return c->err->code;
     if (c->options->force)
         return TP_OK;

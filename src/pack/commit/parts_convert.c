@@ -224,7 +224,7 @@ static enum tp_code check_output(struct work *work, struct tp_convert_result *re
         result->already_done = true;
         return TP_OK;
     }
-    if (c->err->code || (code = tp_commit_check_mount(c->output, c->err)))
+    if (c->err->code || tp_commit_check_mount(c->output, c->err))
         return c->err->code;
     if (c->options->force || tp_commit_is_empty(c->output, c->err))
         return c->err->code;

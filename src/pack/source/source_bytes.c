@@ -140,7 +140,8 @@ static enum tp_code add_row(struct reader *r, uint64_t e, uint64_t n, uint64_t c
         uint8_t byte = 0;
         if ((code = load(r->ckpt, &r->scales, row + r->scales.at_k[c], &byte, err)))
             return code;
-        bool any = r->counts[byte] && (byte < range->least || byte > range->most);
+        bool outside = byte < range->least || byte > range->most;
+        bool any = outside && r->counts[byte];
         if (any && r->held)
             code = holds_any(r, codes, c * per_k, tp_min_u64((c + 1) * per_k, k), &any, err);
         if (code || !any)
