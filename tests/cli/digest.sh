@@ -73,7 +73,8 @@ check 'its archives are hashed as they lie there' oracle manifest zst
 answers 'and verified' 0 '; SHA-256 of 7 files compared; ' "$TILEPACK" verify zst
 # Bit 4 of byte 4 is of no meaning to zstd: the file inside is the same.
 printf '\164' | dd of=zst/model.safetensors.zst bs=1 seek=4 conv=notrunc status=none
-check 'the archive unpacks to the same bytes' sh -c 'zstd -dc zst/*.zst | cmp - packed/*.safetensors'
+check 'the archive unpacks to the same bytes' \
+    sh -c 'zstd -dc zst/*.zst | cmp - packed/*.safetensors'
 answers 'and is not as it was written' 1 'SHA-256' "$TILEPACK" verify zst
 
 # ----------------------------------------------------------------------- digest --

@@ -329,7 +329,8 @@ def many_experts(work):
     """What is compared takes no memory for each expert of a stack."""
     path = one_weight(os.path.join(work, "experts.safetensors"), [1 << 24, 1, 1])
     status, errors, _, peak = measure("diff", path, path)
-    check(status == 0 and within(peak, 64), f"diff of 2^24 experts: {peak / 2**20:.0f} MiB {errors}")
+    check(status == 0 and within(peak, 64),
+          f"diff of 2^24 experts: {peak / 2**20:.0f} MiB {errors}")
     os.unlink(path)
 
 

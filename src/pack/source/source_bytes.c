@@ -1,5 +1,5 @@
-/* Scale bytes of packed weights, and whether their blocks hold anything; see source_bytes.h. Padding
- * is not looked at: what lies where is asked of the layouts.
+/* Scale bytes of packed weights, and whether their blocks hold anything; see source_bytes.h.
+ * Padding is not looked at: what lies where is asked of the layouts.
  *
  * Invariant: whatever the size of the weight, PAGES pages of each output are in memory, and of each
  * column an offset.
