@@ -343,6 +343,65 @@ V vu w_of_two(vu a, vu b)
 {
     return _mm512_inserti64x4(w_of_lanes(a), _mm512_cvtepi32_epi16(b), 1);
 }
+V vu w_least(vu a, vu b) { return _mm512_min_epi16(a, b); } /* signed */
+V vf f_abs(vf a) { return _mm512_abs_ps(a); }
+/* a b + c, a b - c and c - a b, rounded once. */
+V vf f_mul_add(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
+V vf f_mul_sub(vf a, vf b, vf c) { return _mm512_fmsub_ps(a, b, c); }
+V vf f_sub_mul(vf c, vf a, vf b) { return _mm512_fnmadd_ps(a, b, c); }
+V vu v_lower(vu a, vu b) { return _mm512_min_epu32(a, b); } /* unsigned */
+/* x where a is b, else y. */
+V vu v_pick_same(vu a, vu b, vu x, vu y)
+{
+    return _mm512_mask_blend_epi32(_mm512_cmpeq_epi32_mask(a, b), y, x);
+}
+V vu v_truncate(vf a) { return _mm512_cvttps_epi32(a); }
+V vu v_srl_by(vu a, vu c) { return _mm512_srlv_epi32(a, c); } /* 0 where c > 31 */
+/* `sum` and w_dot(a, b), at most 2^31 - 1. */
+V vu w_dot_most(vu sum, vu a, vu b) { return _mm512_dpwssds_epi32(sum, a, b); }
+/* Of four registers the sums of their lanes: half of them, each in two lanes of every quarter;
+ * then parts of them in each quarter, and of four such, the sums, those of each in a quarter. */
+V vu v_halves(vu a, vu b)
+{
+    return v_add(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+}
+V vu v_quarters(vu a, vu b)
+{
+    return v_add(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+}
+V vu v_quarter_sums(const vu x[4])
+{
+    vu a = v_add(_mm512_shuffle_i64x2(x[0], x[1], 0x44), _mm512_shuffle_i64x2(x[0], x[1], 0xEE));
+    vu b = v_add(_mm512_shuffle_i64x2(x[2], x[3], 0x44), _mm512_shuffle_i64x2(x[2], x[3], 0xEE));
+    return v_add(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xDD));
+}
+V vu v_sum_quarters(vu a) /* in each of them */
+{
+    a = v_add(a, _mm512_shuffle_i32x4(a, a, 0x4E));
+    return v_add(a, _mm512_shuffle_i32x4(a, a, 0xB1));
+}
+/* The least number of each quarter, and one of each in lanes 0 .. 3. */
+V vu v_quarter_least(vu a)
+{
+    a = _mm512_min_epu32(a, _mm512_shuffle_epi32(a, 0x4E));
+    return _mm512_min_epu32(a, _mm512_shuffle_epi32(a, 0xB1));
+}
+V vu v_of_quarters(vu a)
+{
+    return _mm512_permutexvar_epi32(
+        _mm512_setr_epi32(0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12), a);
+}
+/* Four bytes as lanes 0 .. 3, and back. */
+V vu v_of_four(uint32_t bytes)
+{
+    return _mm512_castsi128_si512(_mm_cvtepu8_epi32(_mm_cvtsi32_si128((int)bytes)));
+}
+V uint32_t v_to_four(vu a)
+{
+    return (uint32_t)_mm_cvtsi128_si32(_mm_cvtepi32_epi8(_mm512_castsi512_si128(a)));
+}
+/* Lanes 0 .. 7 as numbers of 64 bits. */
+V vu d_of_lanes(vu a) { return _mm512_cvtepu32_epi64(_mm512_castsi512_si256(a)); }
 /* The high words of products of signed words. */
 V vu w_mul_high_signed(vu a, vu b) { return _mm512_mulhi_epi16(a, b); }
 V vu w_lookup64(const vu table[2], vu index)
