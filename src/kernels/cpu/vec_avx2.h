@@ -295,8 +295,6 @@ V vu w_mul_high(vu a, vu b) { return _mm256_mulhi_epu16(a, b); }
 V vu v_mul(vu a, vu b) { return _mm256_mullo_epi32(a, b); }
 V vu v_srl_by(vu a, vu c) { return _mm256_srlv_epi32(a, c); }
 V vu v_sll_by(vu a, vu c) { return _mm256_sllv_epi32(a, c); }
-/* A table of eight lanes, by the lowest three bits of lanes. */
-V vu v_lookup8(vu table, vu index) { return _mm256_permutevar8x32_epi32(table, index); }
 V vu b_dot(vu sum, vu a, vu b) { return _mm256_add_epi16(sum, _mm256_maddubs_epi16(a, b)); }
 V vu b_dot_lanes(vu sum, unsigned power)
 {
@@ -317,10 +315,6 @@ V vu b_e2m1_of_twice(vu k)
     const __m256i nearest = _mm256_broadcastsi128_si256(
         _mm_setr_epi8(6, 6, 6, 8, 8, 0, 1, 1, 2, 2, 3, 3, 4, 4, 4, 6));
     return _mm256_shuffle_epi8(nearest, _mm256_avg_epu8(k, _mm256_set1_epi8(9)));
-}
-V vu b_in_turns(vu a, vu b)
-{
-    return _mm256_blendv_epi8(a, b, _mm256_set1_epi16((short)0xFF00));
 }
 
 #define HAVE_AMAX_BLOCKS

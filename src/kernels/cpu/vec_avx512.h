@@ -327,11 +327,6 @@ V vu b_e2m1_of_twice(vu k)
                                         4, 4, 4, 4, 6, 6, 6, 6, 6, 6, 6, 6, 8, 8, 8, 8};
     return b_lookup32(nearest, k);
 }
-/* The bytes of a in even places, those of b in odd ones. */
-V vu b_in_turns(vu a, vu b)
-{
-    return _mm512_ternarylogic_epi32(a, b, _mm512_set1_epi16(0xFF), 0xE4);
-}
 
 #define HAVE_W_TABLE64
 /* (a * b) >> 16 of unsigned words; tables of 32 and 64 words, by the low bits of words. */
