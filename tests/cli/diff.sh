@@ -160,6 +160,13 @@ gptq("no-zeros", "qzeros", zeros=zeros)
 gptq("eight")
 gptq("act-order", order=rng.permutation(256) // 128)
 gptq("no-order", "g_idx")
+for folder, byte in (("wide", 65), ("wider", 113)):
+    wide = common.int8_file(name, codes, common.to_bf16(scales))
+    bytes_ = wide[name + ".weight"].bits.copy()
+    bytes_.reshape(-1)[2] = byte
+    wide[name + ".weight"] = stfile.tensor("I8", bytes_)
+    os.makedirs(f"{out}/{folder}")
+    stfile.save(f"{out}/{folder}/model.safetensors", wide)
 swap = {".w1.weight": ".w3.weight", ".w3.weight": ".w1.weight"}
 stfile.save(out + "/swapped.safetensors",
             {x[:-10] + swap.get(x[-10:], x[-10:]): t for path in files
@@ -172,6 +179,14 @@ differs "no zero points here" v1 no-zeros
 differs "no act-order here" no-order act-order
 says "no zero points here, and none there that differ from 8" 0 "no difference" no-zeros eight
 says "the order of the columns there, no order here" 0 "no difference" no-order eight
+eight="these are 8-bit weights, not int4 ones stored as bytes"
+refuses_wide() { fails "8-bit weights: $*" 4 "it holds the code 65: $eight" in_work "$@"; }
+refuses_wide diff wide wider
+refuses_wide unpack wide -o wide-plain
+for look in --at=0,2 --offset=2 --values=0:1,0:4; do
+    refuses_wide dump wide model.layers.0.mlp.down_proj.weight $look
+done
+says "8-bit weights of equal bytes" 0 "no difference" wide wide
 for x in v1 v2 act-order; do
     "$TILEPACK" unpack "$work/$x" -o "$work/$x-plain" --dtype f32 -q || exit 1
     says "and each against its unpacked form: $x" 0 "no difference" $x $x-plain

@@ -13,6 +13,7 @@
 #include "kernels/op/scalar.h"
 #include "kernels/op/word_bits.h"
 #include "pack/os/os.h"
+#include "pack/source/source_check.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -153,6 +154,21 @@ static enum tp_code read_spot(const struct tp_checkpoint *ckpt, struct tp_spot *
     return code;
 }
 
+/* The same of output i of a packed weight; what is shown as int4 is such. */
+static enum tp_code read_output(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
+                                uint32_t i, struct tp_spot *spot, struct tp_err *err)
+{
+    const void *data[TP_MAX_OUT] = {0};
+    enum tp_code code = read_spot(ckpt, spot, err);
+    data[i] = spot->raw;
+    if (code || weight->form->op.out[i].role != TP_ROLE_CODES)
+        return code;
+    code = tp_source_codes_check(&weight->form->op, (struct tp_box3){1, 1, 1}, data, err);
+    if (code)
+        tp_err_path(err, ckpt->files[ckpt->tensors[spot->tensor].file].path);
+    return code;
+}
+
 /* Output i of a packed weight at the element (e,n,k). */
 static enum tp_code packed_spot(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
                                 uint32_t i, const uint64_t at[TP_DIMS], struct tp_spot *spot,
@@ -176,8 +192,8 @@ static enum tp_code packed_spot(const struct tp_checkpoint *ckpt, const struct t
         tp_op_fold(&weight->form->op, i, weight->form->box.n, &e, &n);
         spot->index = tp_layout_at(&layout, e, n / per_n, at[2] / per_k);
     }
-    code = read_spot(ckpt, spot, err);
-    spot->value = spot_value(weight, i, spot->raw);
+    if ((code = read_output(ckpt, weight, i, spot, err)) == TP_OK)
+        spot->value = spot_value(weight, i, spot->raw);
     return code;
 }
 
@@ -379,7 +395,7 @@ static enum tp_code stored_packed(const struct tp_checkpoint *ckpt,
         item->n1 = subject->box.n;
         item->k1 = subject->box.k;
     }
-    enum tp_code code = read_spot(ckpt, &item->spot, err);
+    enum tp_code code = read_output(ckpt, subject->weight, subject->out, &item->spot, err);
     item->spot.value = item->padding ? NAN
                        : out->role == TP_ROLE_WORDS
                            ? element_value(out->element, item->spot.raw)

@@ -8,7 +8,6 @@
 #include "pack/os/buffer.h"
 #include "pack/plan/box.h"
 #include "pack/run/packed_io.h"
-#include "pack/source/source_check.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -145,21 +144,12 @@ static enum tp_code gather_view(const struct tp_plan *plan, const struct tp_view
 {
     const struct tp_weight *weight = &plan->weights->items[view->weight];
     const struct tp_op *op = &weight->form->op;
-    const void *data[TP_MAX_OUT] = {0};
     struct tp_box cover = {.e = view->expert};
     uint64_t rows = (share->count - 1) * share->step + 1;
     enum tp_code code =
         tp_weight_cover(weight, share->first, rows, box->k, box->size.k, &cover, err);
     if (code || (code = tp_packed_read(plan->ckpt, weight, &cover, buffers, err)))
         return code;
-    for (uint32_t i = 0; i < op->outs; i++)
-        data[i] = buffers[i].data;
-    if ((code = tp_source_codes_check(op, cover.size, data, err))) {
-        uint32_t codes = weight->tensor[tp_op_find(op, TP_ROLE_CODES)];
-        tp_err_path(err, plan->ckpt->files[plan->ckpt->tensors[codes].file].path);
-        tp_err_tensor(err, weight->name);
-        return code;
-    }
     for (uint32_t i = 0; i < op->outs && code == TP_OK; i++)
         code = copy_output(op, dense, i, share, &cover, box, buffers[i].data, to[i], err);
     return code;

@@ -103,6 +103,20 @@ static enum tp_code move(const struct tp_op *op, uint32_t i, struct tp_box3 whol
     return code ? code : (enum tp_code)tp_layout_runs(&part, &whole, base, visit, t);
 }
 
+/* Bytes that hold int4 say so themselves alone: 8-bit codes look alike in a header. */
+static enum tp_code check_codes(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
+                                struct tp_box3 size, void *const data[], struct tp_err *err)
+{
+    enum tp_code code =
+        tp_source_codes_check(&weight->form->op, size, (const void *const *)data, err);
+    if (code) {
+        uint32_t codes = weight->tensor[tp_op_find(&weight->form->op, TP_ROLE_CODES)];
+        tp_err_path(err, ckpt->files[ckpt->tensors[codes].file].path);
+        tp_err_tensor(err, weight->name);
+    }
+    return code;
+}
+
 /* The file may have changed since tp_source_check() looked at its act-order. */
 static enum tp_code check_order(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
                                 struct tp_box3 size, void *const data[], struct tp_err *err)
@@ -139,7 +153,9 @@ enum tp_code tp_packed_read_into(const struct tp_checkpoint *ckpt, const struct 
                              .err = err};
         code = move(&weight->form->op, i, weight->form->box, cover, read_run, &t);
     }
-    return code ? code : check_order(ckpt, weight, cover->size, to, err);
+    if (code || (code = check_codes(ckpt, weight, cover->size, to, err)))
+        return code;
+    return check_order(ckpt, weight, cover->size, to, err);
 }
 
 enum tp_code tp_packed_read(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,

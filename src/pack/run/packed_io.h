@@ -11,7 +11,7 @@
 /* Reads every output of a packed weight for the box `cover` (granule-aligned, one
  * expert) into to[i], which holds tp_op_bytes() of that box. Outputs without a
  * tensor, and layout words, are left alone. What is read can be decoded: act-order
- * that names a group there is not is TP_E_INPUT. */
+ * that names a group there is not is TP_E_INPUT, bytes that are no int4 TP_E_UNSUPPORTED. */
 enum tp_code tp_packed_read_into(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
                             const struct tp_box *cover, void *const to[], struct tp_err *err);
 

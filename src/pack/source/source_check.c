@@ -540,8 +540,8 @@ enum tp_code tp_source_codes_check(const struct tp_op *op, struct tp_box3 box,
         return TP_OK;
     for (uint64_t i = 0, count = box.e * box.n * box.k; i < count; i++)
         if (codes[i] < -8 || codes[i] > 7) {
-            tp_err_hint(err, "only int8-stored int4 (W4AFP8) is read; --exclude leaves the weight "
-                             "out");
+            tp_err_hint(err, "serve W8A8 as it is, or convert the plain model; convert --exclude "
+                             "leaves a weight as it is");
             return tp_fail(err, TP_E_UNSUPPORTED, "it holds the code %d: these are 8-bit weights, "
                            "not int4 ones stored as bytes", codes[i]);
         }

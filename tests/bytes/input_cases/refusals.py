@@ -16,6 +16,7 @@ from stfile import tensor
 
 OPTION = ("--requantize decodes it and quantizes again, and prints the error that costs; "
           "--exclude leaves it as it is")
+EIGHT_BITS = "serve W8A8 as it is, or convert the plain model"
 
 
 @case("refused: asymmetric, act-order, narrow groups")
@@ -84,7 +85,7 @@ def _(report):
     wide["x.weight"] = tensor("I8", np.where(codes == 3, 100, codes).astype(np.int8) - np.int8(8))
     refused(report, wide, "w4a8-ct", f"{FILE}: tensor 'x': it holds the code 92: these are 8-bit "
             "weights, not int4 ones stored as bytes",
-            "only int8-stored int4 (W4AFP8) is read; --exclude leaves the weight out")
+            EIGHT_BITS + "; convert --exclude leaves a weight as it is")
     eight_bit = gptq_file("x", codes, scales, 0x77777777)  # 8 bits: K/4 rows
     eight_bit["x.qweight"] = tensor("I32", np.repeat(eight_bit["x.qweight"].bits, 2, axis=0))
     refused(report, eight_bit, "w4a8-ct", f"{FILE}: tensor 'x.qweight': I32 [128,64] looks like "
