@@ -27,13 +27,18 @@ struct claim {
     struct tp_err *err;
 };
 
-static enum tp_code disagree(const struct claim *c, const char *key, const char *value)
+static void name_weight(const struct claim *c)
 {
-    char source[128];
     char *path = tp_os_format(NULL, "%s/config.json", c->ckpt->path);
     tp_err_path(c->err, path);
     free(path);
     tp_err_tensor(c->err, c->weight->name);
+}
+
+static enum tp_code disagree(const struct claim *c, const char *key, const char *value)
+{
+    char source[128];
+    name_weight(c);
     tp_err_hint(c->err, "correct \"quantization_config\" or take it out, then convert again");
     return tp_fail(c->err, TP_E_INPUT, "config.json says %s %s, but the tensors are %s", key,
                    value, tp_weight_source(c->weight, source, sizeof source));
@@ -81,6 +86,23 @@ static enum tp_code check_flat(const struct claim *c, const json_t *config)
     return TP_OK;
 }
 
+/* int4 and 8-bit weights lie in bytes alike: config.json alone tells them apart. */
+static bool is_of_eight_bits(const struct tp_weight *weight, const char *key, const char *value)
+{
+    const struct tp_op *op = &weight->form->op;
+    return op->codec != TP_CODEC_INT8 && strcmp(key, "\"num_bits\":") == 0 &&
+           strcmp(value, "8") == 0 &&
+           op->out[tp_op_find(op, TP_ROLE_CODES)].element == TP_ELEM_INT8;
+}
+
+static enum tp_code eight_bits(const struct claim *c)
+{
+    name_weight(c);
+    tp_err_hint(c->err, "serve W8A8 as it is, or convert the plain model");
+    return tp_fail(c->err, TP_E_UNSUPPORTED, "config.json says \"num_bits\": 8: weights of 8 bits "
+                   "stored as bytes (compressed-tensors int-quantized, such as W8A8) are not read");
+}
+
 /* Which fact of one group differs, or NULL. */
 static const char *group_differs(const struct claim *c, const json_t *group, const char *format,
                                  char *value, size_t size)
@@ -118,6 +140,8 @@ static enum tp_code check_groups(const struct claim *c, const json_t *config)
     json_object_foreach(json_object_get(config, "config_groups"), name, group)
         if (!(differs = group_differs(c, group, format, value, sizeof value)))
             return TP_OK;
+    if (differs && is_of_eight_bits(c->weight, differs, value))
+        return eight_bits(c);
     return differs ? disagree(c, differs, value) : TP_OK;
 }
 
