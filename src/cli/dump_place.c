@@ -192,8 +192,9 @@ int tp_dump_at(const struct tp_options *o, const struct tp_source *source,
 {
     struct tp_element_info info;
     struct tp_err err = {0};
-    if (tp_inspect_at(&source->ckpt, subject, o->at.e + subject->from_e,
-                      o->at.n + (uint64_t)subject->from_n, o->at.k, &info, &err)) {
+    uint64_t e = o->at.e, n = o->at.n;
+    if (tp_inspect_own(subject, &e, &n, &err) ||
+        tp_inspect_at(&source->ckpt, subject, e, n, o->at.k, &info, &err)) {
         tp_err_tensor(&err, o->arg.item[1]);
         return tp_report_error(&err);
     }
@@ -384,28 +385,29 @@ static void head_text(const char *name, const struct tp_region *r)
 }
 
 /* The rectangle in the weight, also when a tensor of its source was named. */
-static struct tp_region region_of(const struct tp_options *o, const struct tp_subject *subject)
+static enum tp_code region_of(const struct tp_options *o, const struct tp_subject *subject,
+                              struct tp_region *region, struct tp_err *err)
 {
-    struct tp_region region = {o->expert == TP_UNSET ? 0 : o->expert, o->values.n0, o->values.n1,
-                               o->values.k0, o->values.k1};
-    if (!subject->from_rows)
-        return region;
-    region.e += subject->from_e;
-    region.n1 = tp_min_u64(region.n1, subject->from_rows) + (uint64_t)subject->from_n;
-    region.n0 += (uint64_t)subject->from_n;
-    return region;
+    *region = (struct tp_region){o->expert == TP_UNSET ? 0 : o->expert, o->values.n0, o->values.n1,
+                                 o->values.k0, o->values.k1};
+    enum tp_code code = tp_inspect_own(subject, &region->e, &region->n0, err);
+    if (code == TP_OK && subject->from_rows) { /* ends that lie beyond its own are cut */
+        uint64_t end = tp_min_u64(region->n1, subject->from_row + subject->from_rows);
+        region->n1 = subject->from_n + end - tp_min_u64(end, subject->from_row);
+    }
+    return code ? code : tp_inspect_region(subject, region, err);
 }
 
 int tp_dump_values(const struct tp_options *o, const struct tp_source *source,
                    const struct tp_subject *subject)
 {
-    struct tp_region region = region_of(o, subject);
+    struct tp_region region;
     struct printing p = {.region = &region, .json = o->json, .first = true,
                          .digits = digits_of(source, subject)};
     const char *name = subject->weight ? subject->weight->name
                                        : source->ckpt.tensors[subject->tensor].name;
     struct tp_err err = {0};
-    enum tp_code code = tp_inspect_region(subject, &region, &err);
+    enum tp_code code = region_of(o, subject, &region, &err);
     if (code == TP_OK && !o->json)
         head_text(name, &region);
     if (code == TP_OK && o->json)

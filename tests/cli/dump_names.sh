@@ -33,6 +33,13 @@ dump w4a8-cutlass $experts.1.w1 --values 510:,0:4 --json | jq -c '[.expert, .n]'
 check 'not with those of the weight' test "$(cat a)" = '[1,[510,512]]'
 fails 'no such expert' 2 'there is no tensor or weight' dump w4a8-cutlass $experts.4.w3.weight
 fails 'rows beyond its own' 2 'outside' dump w4a8-cutlass $experts.3.w3.weight --at 512,0
+its_own() { fails "not of this name: $*" 2 'is outside of the tensor of the source' dump "$@"; }
+its_own w4a8-cutlass $experts.0.w1 --at 512,0
+its_own w4a8-cutlass $experts.1.w1 --at 1,0,0
+its_own w4a8-cutlass $experts.1.w3 --at 18446744073709551615,0
+its_own w4a8-cutlass $experts.1.w1 --values 0:1,0:1 --expert 1
+its_own w4a8-cutlass $experts.1.w1 --values 512:513,0:1
+its_own w4a8-cutlass $experts.1.w3 --values 18446744073709551104:,0:1
 fails 'two end so' 2 "there is no tensor or weight 'q_proj'" dump w4a8-cutlass q_proj
 fails 'and they are named' 2 "did you mean '$q'" dump w4a8-cutlass q_proj
 fails 'a part of a word is no end' 2 'there is no tensor' dump w4a8-cutlass 0.self_attn.q_pro

@@ -19,10 +19,10 @@ struct tp_subject {
     const struct tp_weight *weight; /* packed; NULL: a tensor of its own */
     uint32_t out;                   /* with `weight`: which of its outputs `tensor` is */
     struct tp_box3 box;             /* of the weight, or of the tensor as a matrix */
-    /* Found by the name of a tensor of the source: where its rows lie in the weight. Its
-     * element (n,k) is the weight's (from_e, from_n + n, k); from_rows 0: it is all of it. */
-    uint64_t from_e, from_rows;
-    int64_t from_n;
+    /* Found by the name of a tensor of the source: its rows from from_row on, from_rows of them,
+     * lie in the weight from row from_n of expert from_e on; 0 of them: it is all of it. */
+    uint64_t from_e, from_row, from_rows, from_n;
+    bool from_one; /* its name says which expert it is */
     bool apart; /* named by a tensor of the source whose rows lie in several places here */
 };
 
@@ -32,6 +32,11 @@ struct tp_subject {
  * otherwise. */
 enum tp_code tp_inspect_find(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
                              const char *name, struct tp_subject *subject, struct tp_err *err);
+
+/* Expert e and row n of the tensor that was named become those of the weight. TP_E_USAGE when it
+ * has none of that number there, or its name says the expert and e is not 0. */
+enum tp_code tp_inspect_own(const struct tp_subject *subject, uint64_t *e, uint64_t *n,
+                            struct tp_err *err);
 
 /* The subject of one tensor, by index. */
 struct tp_subject tp_inspect_tensor(const struct tp_checkpoint *ckpt,

@@ -185,11 +185,13 @@ static void place_origin(const struct tp_weight *weight, uint32_t i, uint64_t ex
                          struct tp_subject *subject)
 {
     subject->from_e = expert;
+    subject->from_one = strstr(weight->origin[i].name, "{e}") != NULL;
+    subject->from_row = weight->origin[i].row;
     subject->from_rows = weight->origin[i].rows;
-    subject->from_n = -(int64_t)weight->origin[i].row;
+    subject->from_n = 0;
     subject->apart = weight->origin[i].step > 1;
     for (uint32_t j = 0; j < i; j++)
-        subject->from_n += (int64_t)weight->origin[j].rows;
+        subject->from_n += weight->origin[j].rows;
     for (uint32_t j = 0; j < weight->origins; j++)
         subject->apart |= j != i && strcmp(weight->origin[j].name, weight->origin[i].name) == 0;
 }
@@ -241,8 +243,10 @@ static size_t find_weights(const struct tp_checkpoint *ckpt, const struct tp_wei
             continue;
         *subject = subject_of(ckpt, weights, weight);
         subject->from_e = place.from_e;
-        subject->from_n = place.from_n;
+        subject->from_one = place.from_one;
+        subject->from_row = place.from_row;
         subject->from_rows = place.from_rows;
+        subject->from_n = place.from_n;
         subject->apart = place.apart;
     }
     return found;
@@ -296,4 +300,28 @@ enum tp_code tp_inspect_find(const struct tp_checkpoint *ckpt, const struct tp_w
     enum tp_code code = unknown(ckpt, weights, name, err);
     tp_err_path(err, ckpt->path);
     return code;
+}
+
+static enum tp_code not_its_own(const struct tp_subject *subject, char dim, uint64_t at,
+                                uint64_t first, uint64_t last, struct tp_err *err)
+{
+    tp_err_hint(err, "%c is %llu to %llu there; the whole weight is %.200s", dim,
+                (unsigned long long)first, (unsigned long long)last, subject->weight->name);
+    return tp_fail(err, TP_E_USAGE, "%c=%llu is outside of the tensor of the source that this "
+                   "name stands for", dim, (unsigned long long)at);
+}
+
+enum tp_code tp_inspect_own(const struct tp_subject *subject, uint64_t *e, uint64_t *n,
+                            struct tp_err *err)
+{
+    uint64_t first = subject->from_row, rows = subject->from_rows;
+    if (!rows)
+        return TP_OK;
+    if (subject->from_one && *e != 0)
+        return not_its_own(subject, 'e', *e, 0, 0, err);
+    if (*n < first || *n - first >= rows)
+        return not_its_own(subject, 'n', *n, first, first + rows - 1, err);
+    *e += subject->from_e; /* which is 0 where E was asked for */
+    *n = *n - first + subject->from_n;
+    return TP_OK;
 }
