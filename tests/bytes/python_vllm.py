@@ -152,6 +152,12 @@ def divisions(t):
         slices.region(grid, (1, 320, 256), (64, 192), (0, 256))
     except tp.UnsupportedError as e:
         error = str(e)
+    try:
+        slices.Packed("fp8-trtllm", {}, (8, 128, 256), True, {}, gated=True).outputs
+    except tp.UnsupportedError as e:
+        t.check("does not hold gate and up of [8,128,256]" in str(e), "too few rows for a rank")
+    else:
+        t.check(False, "too few rows for a rank")
     t.check("64 to 192 of 320 are not whole tiles of 128" in error, "not from inside of a tile")
 
 

@@ -430,6 +430,33 @@ static void test_global(void **state)
     free(back);
 }
 
+/* A size is taken or not; that it is not is nothing wrong with an input. */
+static void test_sizes(void **state)
+{
+    static const uint64_t sizes[] = {1, 2, 31, 72, 128, 129, 256, 384};
+    enum { SIZES = sizeof sizes / sizeof *sizes };
+    size_t taken = 0, refused = 0;
+    const char *name;
+    (void)state;
+    for (size_t f = 0; (name = tilepack_format_name(f)); f++)
+        for (size_t i = 0; i < 4 * SIZES * SIZES; i++) {
+            uint64_t e = i / 2 % 2 ? 8 : 1, n = sizes[i / 4 % SIZES], k = sizes[i / 4 / SIZES];
+            tilepack_weight *weight;
+            int status = (i % 2 ? tilepack_weight_new_gated : tilepack_weight_new)(
+                name, NULL, e, n, k, &weight, message, sizeof message);
+            taken += status == TILEPACK_OK;
+            refused += status == TILEPACK_E_UNSUPPORTED;
+            if (status && (status != TILEPACK_E_UNSUPPORTED || strstr(message, "layout '")))
+                fail_msg("%s [%d,%d,%d]: %d, %s", name, (int)e, (int)n, (int)k, status, message);
+            tilepack_weight_free(weight);
+        }
+    assert_true(taken > 1000 && refused > 1000);
+    assert_int_equal(tilepack_weight_new_gated("fp8-trtllm", NULL, 8, 128, 256,
+                                               &(tilepack_weight *){NULL}, message,
+                                               sizeof message), TILEPACK_E_UNSUPPORTED);
+    assert_non_null(strstr(message, "fp8-trtllm does not hold gate and up of [8,128,256]: "));
+}
+
 static void test_misuse(void **state)
 {
     tilepack_weight *weight = (tilepack_weight *)message;
@@ -747,7 +774,7 @@ int main(void)
         cmocka_unit_test(test_nonfinite),  cmocka_unit_test(test_repack),
         cmocka_unit_test(test_act_order),  cmocka_unit_test(test_misuse),
         cmocka_unit_test(test_stacks),     cmocka_unit_test(test_global),
-        cmocka_unit_test(test_other_scales),
+        cmocka_unit_test(test_other_scales), cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_cuda_refusals),
         cmocka_unit_test(test_layout),     cmocka_unit_test(test_runs),
         cmocka_unit_test(test_files),

@@ -173,6 +173,24 @@ static enum tp_code check_size(const struct tp_format *format, const struct tp_s
     return TP_OK;
 }
 
+/* The tensors of a size: what a layout does not divide, the format does not hold. */
+static enum tp_code describe(const struct tp_format *format, const struct tp_op *op,
+                             struct tp_box3 box, bool gated, tilepack_weight **weight,
+                             struct tp_err *err)
+{
+    struct tp_err seen = {0};
+    enum tp_code code = tp_handle_weight(format, op, box, NULL, weight, &seen);
+    if (code != TP_E_INPUT) {
+        *err = seen;
+        return code;
+    }
+    return tp_fail(err, TP_E_UNSUPPORTED, "%s does not hold %s of [%llu,%llu,%llu]: %s is no "
+                   "multiple of a block of its layout", format->name,
+                   gated ? "gate and up" : "a weight", (unsigned long long)box.e,
+                   (unsigned long long)box.n, (unsigned long long)box.k,
+                   gated ? "half of N, or K," : "N or K");
+}
+
 static int new_weight(const char *name, const char *parameters, struct tp_box3 box, bool gated,
                       tilepack_weight **weight, char *message, size_t size)
 {
@@ -189,7 +207,7 @@ static int new_weight(const char *name, const char *parameters, struct tp_box3 b
         tp_format_op(format, &settings, &op);
         for (uint32_t i = 0; i < op.outs; i++) /* a caller's zero points and order may be any */
             op.out[i].role = format->op.out[i].role;
-        tp_handle_weight(format, &op, box, NULL, weight, &err);
+        describe(format, &op, box, gated, weight, &err);
     }
     return tp_handle_report(&err, message, size);
 }
