@@ -66,6 +66,8 @@ static json_t *item_json(const struct tp_diff_item *item)
         json_object_set_new(json, "bytes", json_integer((json_int_t)item->bytes));
         json_object_set_new(json, "first_byte", json_integer((json_int_t)item->first_byte));
     }
+    if (item->of_scales)
+        json_object_set_new(json, "part", json_string("scale"));
     if (!item->numeric)
         return json;
     const struct tp_distance *d = &item->distance;
@@ -219,8 +221,8 @@ static void print_first(const struct tp_diff *diff)
                    (double)item->distance.first_b, (unsigned long long)item->distance.differing,
                    (unsigned long long)item->distance.count);
         } else if (item->bytes) {
-            printf(", byte %llu (%llu bytes)", (unsigned long long)item->first_byte,
-                   (unsigned long long)item->bytes);
+            printf(", byte %llu%s (%llu bytes)", (unsigned long long)item->first_byte,
+                   item->of_scales ? " of its scales" : "", (unsigned long long)item->bytes);
         } else {
             printf(": %s", kind_text(item->kind));
         }

@@ -144,9 +144,9 @@ zeros = rng.integers(0, 16, (16, 2), dtype=np.uint8)
 name = "model.layers.0.mlp.down_proj"
 
 
-def gptq(folder, lacks=(), zeros=0x77777777, order=None, **more):
+def gptq(folder, lacks=(), zeros=0x77777777, order=None, of=scales, **more):
     os.makedirs(f"{out}/{folder}")
-    tensors = common.gptq_file(name, codes, scales, zeros, order)
+    tensors = common.gptq_file(name, codes, of, zeros, order)
     stfile.save(f"{out}/{folder}/model.safetensors",
                 {x: t for x, t in tensors.items() if not x.endswith(lacks or "-")})
     config = {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False,
@@ -160,6 +160,9 @@ gptq("no-zeros", "qzeros", zeros=zeros)
 gptq("eight")
 gptq("act-order", order=rng.permutation(256) // 128)
 gptq("no-order", "g_idx")
+low = scales.view(np.uint16).copy()
+low[0, 1] ^= 1  # which bf16 has no place for
+gptq("eight-low", of=low.view(np.float16))
 for folder, byte in (("wide", 65), ("wider", 113)):
     wide = common.int8_file(name, codes, common.to_bf16(scales))
     bytes_ = wide[name + ".weight"].bits.copy()
@@ -187,6 +190,11 @@ for look in --at=0,2 --offset=2 --values=0:1,0:4; do
     refuses_wide dump wide model.layers.0.mlp.down_proj.weight $look
 done
 says "8-bit weights of equal bytes" 0 "no difference" wide wide
+"$TILEPACK" convert "$work/eight" -o "$work/taken" --to gptq -q || exit 1
+says "F16 scales that differ only where bf16 is coarser" 1 \
+    "tensor 'model.layers.0.mlp.down_proj', byte 32 of its scales (1 bytes)" eight eight-low
+says "of a source, and the same bytes taken over" 0 "no difference" eight taken
+differs "of a source, and others taken over" eight-low taken
 for x in v1 v2 act-order; do
     "$TILEPACK" unpack "$work/$x" -o "$work/$x-plain" --dtype f32 -q || exit 1
     says "and each against its unpacked form: $x" 0 "no difference" $x $x-plain

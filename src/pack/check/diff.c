@@ -264,6 +264,23 @@ static enum tp_code compare_vectors(const struct diff *d, const struct tp_tensor
     return code;
 }
 
+/* Whether an int weight has scales finer than bf16, to which they are rounded if no descriptor
+ * says that they are used as they are. */
+static bool has_fine_scales(const struct tp_op *op)
+{
+    int s = tp_op_find(op, TP_ROLE_SCALE);
+    return tp_op_is_int(op) && s >= 0 && op->out[s].element != TP_ELEM_BF16;
+}
+
+/* The same bytes mean the same, whoever wrote them. */
+static bool same_form(const struct tp_op *a, const struct tp_op *b)
+{
+    struct tp_op as_b = *a;
+    if (has_fine_scales(a) && has_fine_scales(b))
+        as_b.scale_rule = b->scale_rule;
+    return tp_op_same(&as_b, b);
+}
+
 /* Packed alike, all the same tensors with equal bytes: no need to decode them. */
 static enum tp_code equal_operands(const struct diff *d, const struct tp_unit *a,
                                    const struct tp_unit *b, bool *equal)
@@ -271,7 +288,7 @@ static enum tp_code equal_operands(const struct diff *d, const struct tp_unit *a
     const struct tp_weight *x = &d->a.in->weights->items[a->views[0].weight];
     const struct tp_weight *y = &d->b.in->weights->items[b->views[0].weight];
     enum tp_code code = TP_OK;
-    *equal = tp_op_same(&x->form->op, &y->form->op);
+    *equal = same_form(&x->form->op, &y->form->op);
     for (uint32_t i = 0; *equal && i < x->form->op.outs && code == TP_OK; i++) {
         uint64_t differing, first;
         if (x->tensor[i] == TP_NO_TENSOR || y->tensor[i] == TP_NO_TENSOR) {
@@ -287,15 +304,36 @@ static enum tp_code equal_operands(const struct diff *d, const struct tp_unit *a
     return code;
 }
 
+/* Scales that were rounded when the values were compared: other bytes are a difference. */
+static enum tp_code compare_scales(const struct diff *d, const struct tp_unit *a,
+                                   const struct tp_unit *b, struct tp_diff_item *item)
+{
+    const struct tp_weight *x = &d->a.in->weights->items[a->views[0].weight];
+    const struct tp_weight *y = &d->b.in->weights->items[b->views[0].weight];
+    bool rounded = x->form->op.scale_rule == TP_INT_SCALE_BF16 ||
+                   y->form->op.scale_rule == TP_INT_SCALE_BF16;
+    if (!rounded || !has_fine_scales(&x->form->op) || !same_form(&x->form->op, &y->form->op))
+        return TP_OK;
+    int s = tp_op_find(&x->form->op, TP_ROLE_SCALE);
+    const struct tp_tensor *p = &d->a.in->ckpt->tensors[x->tensor[s]];
+    const struct tp_tensor *q = &d->b.in->ckpt->tensors[y->tensor[s]];
+    if (p->bytes != q->bytes || p->dtype != q->dtype)
+        return TP_OK;
+    enum tp_code code = compare_bytes(d, p, q, &item->bytes, &item->first_byte);
+    item->of_scales = item->bytes != 0;
+    return code;
+}
+
 static enum tp_code compare_units(const struct diff *d, const struct entry *a,
                                   const struct entry *b, struct tp_diff_item *item)
 {
-    bool equal = false;
+    bool equal = false, as_packed = a->packed && b->packed && a->unit->form->format &&
+                                    b->unit->form->format;
     enum tp_code code = TP_OK;
     if (!a->packed && !b->packed && a->tensor->dtype == b->tensor->dtype) {
         code = compare_bytes(d, a->tensor, b->tensor, &item->bytes, &item->first_byte);
         equal = item->bytes == 0;
-    } else if (a->packed && b->packed && a->unit->form->format && b->unit->form->format) {
+    } else if (as_packed) {
         code = equal_operands(d, a->unit, b->unit, &equal);
     }
     if (code || equal)
@@ -303,6 +341,8 @@ static enum tp_code compare_units(const struct diff *d, const struct entry *a,
     item->numeric = true;
     code = tp_compare_units(d->a.in, a->unit, d->b.in, b->unit, d->options->jobs, d->options->stop,
                             &item->distance, d->err);
+    if (code == TP_OK && as_packed && !item->distance.differing)
+        code = compare_scales(d, a->unit, b->unit, item);
     item->kind = item->distance.differing || item->bytes ? TP_DIFF_VALUES : TP_DIFF_SAME;
     return code;
 }

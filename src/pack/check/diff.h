@@ -27,6 +27,7 @@ struct tp_diff_item {
     bool numeric;                /* `distance` holds */
     struct tp_distance distance; /* `first` is the index of the element */
     uint64_t bytes, first_byte;  /* of one dtype: how many bytes differ, and the first */
+    bool of_scales;              /* those are bytes of its scales: the values are equal */
 };
 
 struct tp_diff {
