@@ -50,6 +50,8 @@ check 'a parameter' bench --format mxfp8-torchao3d --set scale=floor --verbose
 fails 'no fast row: says so' 2 --verbose \
     env TILEPACK_DISABLE=avx512,avx2,neon "$TILEPACK" bench --device cpu --format fp8-ct
 fails 'a malformed shape' 2 "'8'" bench --format fp8-ct --shape 8
+check 'a shape that formats which it is repacked from refuse' \
+    "$TILEPACK" bench --device cpu --jobs 1 --format w4a8-cutlass --shape 1,128,128
 fails 'a shape that the format refuses' 2 'no fast kernel' \
     "$TILEPACK" bench --device cpu --format w4a8-cutlass --shape 1,17,128
 fails 'a format that is only read' 2 ct-int4 bench --format ct-int4

@@ -103,6 +103,17 @@ static const struct tp_row_set *rows_of(const struct lister *l)
     return on_gpu(l) ? &tp_rows_cuda : tp_host_rows();
 }
 
+/* Whether the tensors of an operation have a layout for that shape: what a case is taken from
+ * may be a format with needs of its own. */
+static bool has_layouts(const struct tp_op *op, struct tp_box3 box)
+{
+    uint64_t bytes;
+    for (uint32_t i = 0; i < op->outs; i++)
+        if (tp_op_bytes(op, i, box, &bytes, NULL))
+            return false;
+    return true;
+}
+
 /* A shape that the user gave must suit; the default is skipped where it does not. */
 static enum tp_code add_shapes(struct lister *l, const struct chosen *chosen,
                                const struct tp_bench_case *model)
@@ -114,7 +125,8 @@ static enum tp_code add_shapes(struct lister *l, const struct chosen *chosen,
         count = 1;
     }
     for (size_t i = 0; i < count; i++) {
-        if (tp_format_broken_need(chosen->format, &chosen->settings, shapes[i], shapes[i].e > 1))
+        if (tp_format_broken_need(chosen->format, &chosen->settings, shapes[i], shapes[i].e > 1) ||
+            (model->source && !has_layouts(&model->from, shapes[i])))
             continue;
         struct tp_bench *bench = l->bench;
         enum tp_code code = tp_os_grow((void **)&bench->cases, &bench->capacity, bench->count + 1,
