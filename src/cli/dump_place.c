@@ -66,15 +66,19 @@ static const char *noun(const struct tp_subject *subject, uint32_t i)
     }
 }
 
-static const char *place_text(char text[64], const struct tp_spot *spot)
+enum { PLACE_TEXT = 160 };
+static const char *place_text(char text[PLACE_TEXT], const struct tp_spot *spot)
 {
+    unsigned long long word = spot->byte / 4 * 4; /* spread bits are those of a word of 4 bytes */
+    int used = spot->spread ? snprintf(text, PLACE_TEXT, "bits of bytes %llu to %llu, the lowest "
+                                       "in the ", word, word + 3) : 0;
     if (spot->bits == 4)
-        snprintf(text, 64, "%s half of byte %llu", spot->nibble ? "high" : "low",
-                 (unsigned long long)spot->byte);
+        snprintf(text + used, PLACE_TEXT - (size_t)used, "%s half of byte %llu",
+                 spot->nibble ? "high" : "low", (unsigned long long)spot->byte);
     else if (spot->bits == 8)
-        snprintf(text, 64, "byte %llu", (unsigned long long)spot->byte);
+        snprintf(text, PLACE_TEXT, "byte %llu", (unsigned long long)spot->byte);
     else
-        snprintf(text, 64, "bytes %llu to %llu", (unsigned long long)spot->byte,
+        snprintf(text, PLACE_TEXT, "bytes %llu to %llu", (unsigned long long)spot->byte,
                  (unsigned long long)(spot->byte + spot->bits / 8 - 1));
     return text;
 }
@@ -91,6 +95,8 @@ static json_t *spot_json(const struct tp_source *source, const struct tp_subject
                              (int)spot->bits);
     if (spot->bits == 4)
         json_object_set_new(json, "nibble", json_string(spot->nibble ? "high" : "low"));
+    if (spot->spread)
+        json_object_set_new(json, "spread", json_true());
     json_object_set_new(json, "stored",
                         json_string(tp_stored_text(stored, spot, is_group8(subject, i))));
     return json;
@@ -149,7 +155,7 @@ static void print_part(const struct tp_source *source, const struct tp_subject *
 {
     const struct tp_spot *spot = &info->spot[i];
     const struct tp_tensor *tensor = &source->ckpt.tensors[spot->tensor];
-    char stored[TP_STORED_TEXT], place[64];
+    char stored[TP_STORED_TEXT], place[PLACE_TEXT];
     printf("  %-14s%s in the %s of ", subject->weight ? noun(subject, i) : "stored",
            tp_stored_text(stored, spot, is_group8(subject, i)), place_text(place, spot));
     tp_print_text(stdout, tensor->name);

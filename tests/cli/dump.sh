@@ -232,6 +232,28 @@ l.q_proj  e=0 n=17 k=101  w4a8-cutlass
                 at 6212 of q.safetensors: 0.00470842654
 TEXT
 
+# A code that the named half byte does not hold is said to be spread over its word.
+convert in.safetensors hopper.safetensors mxfp4-triton-hopper --include q_proj
+for at in 0,0 3,1 17,8 21,101 31,66; do
+    "$program" dump hopper.safetensors l.q_proj --at $at --json
+done | "$python" -c '
+import json, re, sys
+data, rest, spread = open("hopper.safetensors", "rb").read(), sys.stdin.read(), []
+while rest.strip():
+    item, end = json.JSONDecoder().raw_decode(rest.lstrip())
+    rest = rest.lstrip()[end:]
+    code = item["parts"][0]
+    byte = data[code["offset"]]
+    half = byte >> 4 if code["nibble"] == "high" else byte & 15
+    spread.append(code.get("spread", False))
+    assert spread[-1] or half == int(code["stored"], 16), item
+assert len(spread) == 5 and any(spread), spread
+' || fail 'a spread code'
+checked=$((checked + 1))
+"$program" dump hopper.safetensors l.q_proj --at 0,0 |
+    grep -q 'code .* in the bits of bytes 0 to 3, the lowest in the high half of byte 0 of l.q_proj' ||
+    fail 'a spread code as text'
+
 prints in.safetensors l.q_proj --at 1,0 <<'TEXT'
 l.q_proj.weight  e=0 n=1 k=0
   value         0.578125

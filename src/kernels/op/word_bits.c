@@ -45,3 +45,12 @@ uint64_t tp_bits_half(const uint8_t *list, uint64_t at)
 {
     return at / 8 * 8 + stored_at(list, (unsigned)(at % 8 * 4)) / 4;
 }
+
+bool tp_bits_whole(const uint8_t *list, uint64_t at)
+{
+    unsigned bit = (unsigned)(at % 8 * 4), first = stored_at(list, bit);
+    bool whole = first % 4 == 0;
+    for (unsigned b = 1; b < 4; b++)
+        whole &= stored_at(list, bit + b) == first + b;
+    return whole;
+}

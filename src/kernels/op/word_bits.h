@@ -23,4 +23,7 @@ bool tp_bits_within_bytes(const uint8_t *list);
  * is moved. */
 uint64_t tp_bits_half(const uint8_t *list, uint64_t at);
 
+/* Whether all bits of a 4-bit element lie there, in their order. */
+bool tp_bits_whole(const uint8_t *list, uint64_t at);
+
 #endif

@@ -127,6 +127,7 @@ static enum tp_code read_moved(const struct tp_checkpoint *ckpt, const struct tp
                            tensor->offset + spot->index / per * sizeof word, err);
     if (spot->bits < 8) {
         spot->nibble = half % 2;
+        spot->spread = !tp_bits_whole(spot->word_bits, spot->index);
         spot->byte = half / 2;
         spot->offset = tensor->offset + spot->byte;
     }

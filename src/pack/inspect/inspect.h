@@ -56,6 +56,7 @@ struct tp_spot {
     unsigned bits;     /* 4 to 64 */
     const uint8_t *word_bits; /* how bits are moved (word_bits.h), or NULL */
     unsigned nibble;   /* of 4 bits: 0 the low half of the byte, 1 the high half */
+    bool spread;       /* of 4 bits: only the lowest lies there, the others elsewhere in the word */
     uint8_t raw[8];    /* as stored, little-endian; a nibble in the low half of raw[0] */
     double value;      /* as a number of its own: q of a code, the scale as the decoder takes
                           it (of the eight multiples: minus the last), NaN when it is none */
