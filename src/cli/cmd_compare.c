@@ -26,6 +26,17 @@ static enum tp_code make_request(const struct tp_options *o, const struct tp_for
     return code;
 }
 
+/* The request is for weights as if alone where the source has no activation scales. */
+static bool lacks_inputs(const struct tp_plan *plan)
+{
+    bool lacks = false;
+    for (size_t u = 0; u < plan->unit_count; u++) {
+        const struct tp_unit_form *form = plan->units[u].form;
+        lacks |= !form->format->is_bias && form->format->inputs.why && !form->inputs;
+    }
+    return lacks;
+}
+
 static enum tp_code measure(const struct tp_options *o, const struct tp_source *source,
                             const struct tp_plan *plan, struct tp_candidate *c,
                             struct tp_err *err)
@@ -37,6 +48,7 @@ static enum tp_code measure(const struct tp_options *o, const struct tp_source *
         .progress = progress ? tp_progress_add : NULL, .progress_arg = progress};
     c->bytes = plan->bytes_out;
     c->kept = plan->kept_count;
+    c->weights_only = lacks_inputs(plan);
     c->units = tp_unit_results_new(plan, err);
     c->unit_count = c->units ? plan->unit_count : 0;
     c->ranks = calloc(plan->unit_count + 1, sizeof *c->ranks);

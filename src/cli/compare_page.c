@@ -127,7 +127,8 @@ static void draw(FILE *out, const struct tp_candidates *all)
 static void put_row(FILE *out, const struct tp_candidates *all, const struct tp_candidate *c)
 {
     char size[TP_HUMAN];
-    fprintf(out, "<tr><td><code>%s</code></td>", c->format->name);
+    fprintf(out, "<tr><td><code>%s</code>%s</td>", c->format->name,
+            c->weights_only ? " (only with --weights-only)" : "");
     if (c->refused) {
         fputs("<td colspan=\"7\">", out);
         tp_page_text(out, c->refused);

@@ -101,6 +101,20 @@ static void print_nonfinite(const struct tp_candidates *all)
     }
 }
 
+static void print_weights_only(const struct tp_candidates *all)
+{
+    bool any = false;
+    for (size_t i = 0; i < all->count; i++) {
+        if (!all->items[i].weights_only)
+            continue;
+        printf("%s%s", any ? ", " : "only with --weights-only, as the source has no activation "
+               "scales: ", all->items[i].format->name);
+        any = true;
+    }
+    if (any)
+        putchar('\n');
+}
+
 int tp_compare_print(const struct tp_candidates *all, bool verbose)
 {
     char size[TP_HUMAN], took[TP_HUMAN];
@@ -128,6 +142,7 @@ int tp_compare_print(const struct tp_candidates *all, bool verbose)
         printf("without a figure: %zu weights that are exact%s%s\n", unmeasured,
                all->full ? "" : ", or taken over from a packed source",
                left_out ? ", or hold values that are NaN or infinite" : "");
+    print_weights_only(all);
     print_nonfinite(all);
     return TP_OK;
 }
@@ -160,6 +175,8 @@ static json_t *format_json(const struct tp_candidate *c)
                              "measured", (json_int_t)c->sum.measured, "kept",
                              (json_int_t)c->kept, "bits", c->sum.bits, "nonfinite",
                              (json_int_t)nonfinite(c));
+    if (c->weights_only)
+        json_object_set_new(json, "weights_only", json_true());
     if (c->sum.measured) {
         json_object_set_new(json, "snr_db", json_real(c->sum.mean_db));
         json_object_set_new(json, "worst_db", json_real(c->ranks[0].db));

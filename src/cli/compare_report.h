@@ -14,6 +14,7 @@ struct tp_candidate {
     char *refused;             /* why it cannot be written, or NULL; then nothing else is valid */
     uint64_t bytes;            /* of all tensors, the kept ones included */
     size_t kept;               /* tensors that stay as they are */
+    bool weights_only;         /* convert wants that said: the source lacks activation scales */
     struct tp_unit_result *units;
     size_t unit_count;
     struct tp_estimate_sum sum;

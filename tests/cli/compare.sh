@@ -24,6 +24,15 @@ check 'any number of jobs' sh -c '
         "$TILEPACK" compare tiny --json -j $j | jq "del(.seconds)" >json.$j
     done
     cmp json.1 json.5'
+"$TILEPACK" compare tiny --to nvfp4-trtllm --to nvfp4-ct --to nvfp4-cutlass-moe \
+    --html bare.html >text
+fails 'convert refuses' 4 'needs activation scales' "$TILEPACK" convert tiny --to nvfp4-trtllm -o no
+check 'what is made with --weights-only alone is named' grep -qx \
+    'only with --weights-only, as the source has no activation scales: .*nvfp4-trtllm.*' text
+check 'and nothing else' test "$(grep -c 'only .*nvfp4-ct' text)" = 0
+check 'on the page' test "$(grep -c 'only with --weights-only' bare.html)" = 2
+check 'and in JSON' test "$("$TILEPACK" compare tiny --to nvfp4-trtllm --to nvfp4-ct --json |
+    jq -c '[.formats[] | select(.weights_only) | .format]')" = '["nvfp4-trtllm"]'
 check 'only what is included' test "$("$TILEPACK" compare tiny --to fp8-ct --json \
     --include 'q_proj' | jq '.formats[0].weights')" = 2
 fails 'no such format' 2 "there is no format 'mxfp7' to convert to" "$TILEPACK" compare tiny --to mxfp7
