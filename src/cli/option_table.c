@@ -348,12 +348,12 @@ const struct tp_option tp_option_rows[] = {
      .help = "the same as a tree of names"},
     {.name = "svg", .value = "FILE", .kind = TP_OPT_STRING, .commands = BIT(DUMP),
      .field = FIELD(svg), .complete = TP_COMPLETE_PATH,
-     .help = "draw the layout of a packed weight into FILE.svg",
+     .help = "draw the layout of a packed weight into a file named *.svg",
      .more = "Memory in the order of its bytes, coloured by the rows and columns of W, with the "
              "scales beside the codes. A file of that name is replaced."},
     {.name = "html", .value = "FILE", .kind = TP_OPT_STRING, .commands = BIT(DUMP),
      .field = FIELD(html), .complete = TP_COMPLETE_PATH,
-     .help = "the same as a page, FILE.html, that explains the cell pointed at",
+     .help = "the same as a page, a file named *.html, that explains the cell pointed at",
      .more = "It says (n,k), byte and value, marks the scales of a code and the codes of a scale, "
              "and needs nothing else."},
     {.name = "against", .value = "SRC", .kind = TP_OPT_STRING, .commands = BIT(VERIFY),
@@ -379,7 +379,7 @@ const struct tp_option tp_option_rows[] = {
      .more = "The whole work of each conversion is done and its bytes thrown away."},
     {.name = "html", .value = "FILE", .kind = TP_OPT_STRING, .commands = BIT(COMPARE),
      .field = FIELD(html), .complete = TP_COMPLETE_PATH,
-     .help = "also write a page, FILE.html, that needs nothing else",
+     .help = "also write a page, a file named *.html, that needs nothing else",
      .more = "A file of that name is replaced."},
 
     /* schedule, bench */

@@ -38,7 +38,7 @@ enum tp_code tp_page_open(struct tp_page *page, const char *path, const char *su
     int fd = -1;
     *page = (struct tp_page){.path = path};
     if (!tp_ends_with(path, suffix)) {
-        tp_err_hint(err, "name it PICTURE%s", suffix);
+        tp_err_hint(err, "name it '%.200s%s', say", path, suffix);
         return tp_fail(err, TP_E_USAGE, "'%.200s' does not end in %s", path, suffix);
     }
     if (!(page->unfinished = tp_partial_name(path, true, err)))

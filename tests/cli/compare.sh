@@ -39,7 +39,7 @@ fails 'no such format' 2 "there is no format 'mxfp7' to convert to" "$TILEPACK" 
 fails 'no such source' 5 'nowhere' "$TILEPACK" compare nowhere
 
 # The page: well-formed, without scripts or anything from elsewhere, all formats and names.
-fails 'pages are called .html' 2 'does not end in .html' "$TILEPACK" compare tiny --html tiny.txt
+fails 'pages are called .html' 2 "hint: name it 'tiny.txt.html', say" "$TILEPACK" compare tiny --html tiny.txt
 fails 'where none can be' 5 'gone/a.html: cannot be written' \
     "$TILEPACK" compare tiny --to fp8-ct --html gone/a.html
 check 'the page' "$TILEPACK" compare tiny --html page.html
