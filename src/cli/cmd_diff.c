@@ -22,6 +22,7 @@ static const char *kind_text(enum tp_diff_kind kind)
     case TP_DIFF_DTYPE: return "dtype";
     case TP_DIFF_SHAPE: return "shape";
     case TP_DIFF_VALUES: return "values";
+    case TP_DIFF_SCALES: return "scales";
     }
     return "";
 }
@@ -66,8 +67,6 @@ static json_t *item_json(const struct tp_diff_item *item)
         json_object_set_new(json, "bytes", json_integer((json_int_t)item->bytes));
         json_object_set_new(json, "first_byte", json_integer((json_int_t)item->first_byte));
     }
-    if (item->of_scales)
-        json_object_set_new(json, "part", json_string("scale"));
     if (!item->numeric)
         return json;
     const struct tp_distance *d = &item->distance;
@@ -222,7 +221,7 @@ static void print_first(const struct tp_diff *diff)
                    (unsigned long long)item->distance.count);
         } else if (item->bytes) {
             printf(", byte %llu%s (%llu bytes)", (unsigned long long)item->first_byte,
-                   item->of_scales ? " of its scales" : "", (unsigned long long)item->bytes);
+                   item->kind == TP_DIFF_SCALES ? " of its scales" : "", (unsigned long long)item->bytes);
         } else {
             printf(": %s", kind_text(item->kind));
         }

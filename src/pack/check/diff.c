@@ -320,7 +320,8 @@ static enum tp_code compare_scales(const struct diff *d, const struct tp_unit *a
     if (p->bytes != q->bytes || p->dtype != q->dtype)
         return TP_OK;
     enum tp_code code = compare_bytes(d, p, q, &item->bytes, &item->first_byte);
-    item->of_scales = item->bytes != 0;
+    if (item->bytes)
+        item->kind = TP_DIFF_SCALES;
     return code;
 }
 
@@ -341,9 +342,9 @@ static enum tp_code compare_units(const struct diff *d, const struct entry *a,
     item->numeric = true;
     code = tp_compare_units(d->a.in, a->unit, d->b.in, b->unit, d->options->jobs, d->options->stop,
                             &item->distance, d->err);
-    if (code == TP_OK && as_packed && !item->distance.differing)
-        code = compare_scales(d, a->unit, b->unit, item);
     item->kind = item->distance.differing || item->bytes ? TP_DIFF_VALUES : TP_DIFF_SAME;
+    if (code == TP_OK && as_packed && item->kind == TP_DIFF_SAME)
+        code = compare_scales(d, a->unit, b->unit, item);
     return code;
 }
 

@@ -15,6 +15,7 @@ enum tp_diff_kind {
     TP_DIFF_DTYPE,    /* plain tensors of different dtypes; values compared as well */
     TP_DIFF_SHAPE,
     TP_DIFF_VALUES,   /* or bytes, where elements are no numbers */
+    TP_DIFF_SCALES,   /* bytes of stored scales, which are rounded in values, and those equal */
 };
 
 /* One tensor, or one packed weight, of A or B or both. */
@@ -27,7 +28,6 @@ struct tp_diff_item {
     bool numeric;                /* `distance` holds */
     struct tp_distance distance; /* `first` is the index of the element */
     uint64_t bytes, first_byte;  /* of one dtype: how many bytes differ, and the first */
-    bool of_scales;              /* those are bytes of its scales: the values are equal */
 };
 
 struct tp_diff {
