@@ -221,7 +221,8 @@ static void print_first(const struct tp_diff *diff)
                    (unsigned long long)item->distance.count);
         } else if (item->bytes) {
             printf(", byte %llu%s (%llu bytes)", (unsigned long long)item->first_byte,
-                   item->kind == TP_DIFF_SCALES ? " of its scales" : "", (unsigned long long)item->bytes);
+                   item->kind == TP_DIFF_SCALES ? " of its scales" : "",
+                   (unsigned long long)item->bytes);
         } else {
             printf(": %s", kind_text(item->kind));
         }

@@ -121,10 +121,21 @@ for what in cut joined; do
         set -- "$TILEPACK" join "$work/one" -o "$work/joined" -j 1
         like=plain
     fi
-    killed=0
-    for delay in 0.01 0.02 0.03 0.05 0.08 0.13; do
-        TILEPACK_DISABLE=avx512,avx2 timeout --foreground -s KILL $delay "$@" -q >/dev/null 2>&1
-        [ -d "$work/$what.partial" ] && killed=$((killed + 1))
+    killed=0 tries=0 delay=0.02
+    while [ $killed -lt 4 ] && [ $tries -lt 40 ]; do
+        tries=$((tries + 1))
+        TILEPACK_DISABLE=avx512,avx2 timeout --foreground -s KILL "$delay" "$@" -q >/dev/null 2>&1
+        if [ -d "$work/$what.partial" ]; then
+            killed=$((killed + 1)) factor=1.2
+        elif [ ! -d "$work/$what" ]; then # too early
+            factor=1.5
+        elif [ $killed -gt 0 ]; then # complete
+            break
+        else
+            rm -rf "${work:?}/$what"
+            factor=0.8
+        fi
+        delay=$(awk "BEGIN { print $delay * $factor }")
     done
     check "$what: $killed times interrupted" test $killed -gt 0
     check "$what: and again" "$@" -q

@@ -427,6 +427,63 @@ static void what_two_runs_replaced_is_named(void **state)
     end_world();
 }
 
+static DIR *no_list_of_partial(int fd)
+{
+    const char *end = ".partial";
+    char link[64], path[600];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t size = readlink(link, path, sizeof path - 1);
+    path[size > 0 ? size : 0] = '\0';
+    if (size < (ssize_t)strlen(end) || strcmp(path + size - strlen(end), end) != 0)
+        return real_os.fdopendir(fd);
+    errno = EIO;
+    return NULL;
+}
+
+/* What cannot be looked at may be the old content: the journal that says so stays. */
+static void an_unfinished_name_that_cannot_be_read(void **state)
+{
+    struct tp_convert_result result;
+    (void)state;
+    make_world("out");
+    assert_int_equal(convert(false, &result), TP_OK);
+    replace_half(true);
+    tp_os.fdopendir = no_list_of_partial;
+    assert_int_equal(convert(false, &result), TP_E_IO);
+    tp_os = real_os;
+    assert_int_equal(access(in_output(".tilepack-journal"), F_OK), 0);
+    assert_int_equal(convert(false, &result), TP_E_USAGE);
+    assert_int_equal(convert(true, &result), TP_OK);
+    check_ended();
+    end_world();
+}
+
+static bool is_partial(const char *path) { return strstr(path, ".partial") != NULL; }
+
+static bool is_output(const char *path) { return strstr(path, ".partial") == NULL; }
+
+/* No rename gives or takes such a name: nothing is begun. */
+static void a_mount_point_is_refused(void **state)
+{
+    struct tp_convert_result result;
+    (void)state;
+    make_world("out");
+    assert_int_equal(mkdir(in_partial(""), 0777), 0);
+    tp_os.is_mount = is_partial;
+    assert_int_equal(convert(false, &result), TP_E_USAGE);
+    tp_os = real_os;
+    assert_int_not_equal(access(in_partial(".tilepack-journal"), F_OK), 0);
+    assert_int_equal(convert(false, &result), TP_OK);
+    world.request.keep_nonfinite = true;
+    tp_os.is_mount = is_output;
+    close_world();
+    open_world();
+    assert_int_equal(convert(true, &result), TP_E_USAGE);
+    tp_os = real_os;
+    assert_int_not_equal(access(in_partial(""), F_OK), 0);
+    end_world();
+}
+
 /* Of the old content nothing is left but its folder. */
 static void an_emptied_folder_goes_unasked(void **state)
 {
@@ -627,6 +684,8 @@ int main(void)
         cmocka_unit_test(a_pipe_among_the_small_files_does_not_block),
         cmocka_unit_test(a_file_in_the_old_content_stays),
         cmocka_unit_test(what_two_runs_replaced_is_named),
+        cmocka_unit_test(an_unfinished_name_that_cannot_be_read),
+        cmocka_unit_test(a_mount_point_is_refused),
         cmocka_unit_test(an_emptied_folder_goes_unasked),
         cmocka_unit_test(a_hint_can_be_followed),
         cmocka_unit_test(without_a_finished_shard_only_own_files_go),

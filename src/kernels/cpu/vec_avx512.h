@@ -356,11 +356,11 @@ V vu v_srl_by(vu a, vu c) { return _mm512_srlv_epi32(a, c); } /* 0 where c > 31 
 V vu w_dot_most(vu sum, vu a, vu b) { return _mm512_dpwssds_epi32(sum, a, b); }
 /* Of four registers the sums of their lanes: half of them, each in two lanes of every quarter;
  * then parts of them in each quarter, and of four such, the sums, those of each in a quarter. */
-V vu v_halves(vu a, vu b)
+V vu v_sums_of_halves(vu a, vu b)
 {
     return v_add(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
 }
-V vu v_quarters(vu a, vu b)
+V vu v_sums_of_quarters(vu a, vu b)
 {
     return v_add(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
 }

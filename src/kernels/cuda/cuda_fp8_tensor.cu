@@ -24,15 +24,12 @@ static __device__ __forceinline__ uint2 tensor_codes(const struct tensor_args &a
 {
     if (a.divisor.exact && finite)
         return dev_e4m3_known<DT>(r, a.divisor, a.round_bf16);
+    const dev_fp8 by = {a.scale, a.scale, true, a.round_bf16};
     float v[8];
 #pragma unroll
     for (int i = 0; i < 8; i++)
-        v[i] = __fdiv_rn(dev_value<DT>(r, i), a.scale);
-    if (a.round_bf16) {
-#pragma unroll
-        for (int i = 0; i < 8; i += 2)
-            dev_round_bf16(v[i], v[i + 1]);
-    }
+        v[i] = dev_value<DT>(r, i);
+    dev_fp8_divide(v, by, false);
     return make_uint2(dev_e4m3x4(v[0], v[1], v[2], v[3]), dev_e4m3x4(v[4], v[5], v[6], v[7]));
 }
 

@@ -28,6 +28,7 @@ static __device__ __forceinline__ void put_scale(const place_encode &a, uint32_t
         scales[at] = (uint8_t)bits;
 }
 
+/* The scale of a block, by one of the threads that share it. */
 template <int CODEC>
 static __device__ __forceinline__ void keep_scale(const place_encode &a, uint32_t at,
                                                   const any_scale &s, uint8_t *scales)

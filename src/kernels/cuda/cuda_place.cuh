@@ -102,7 +102,7 @@ struct place_job {
     struct place_grid grid;
     uint32_t low_scale[PLACE_THREAD_BITS], high_scale[PLACE_TURNS]; /* of eights of values: bytes
                                                                        of shared scales */
-    uint32_t scale_bytes; /* of a scale there */
+    uint32_t scale_bytes; /* of a scale there: 4 where they are read one by one */
     uint32_t n, k; /* of an expert */
     dev_map map;   /* of codes as they come to codes as they go */
 };
@@ -163,9 +163,9 @@ struct place_ends {
 bool tp_cuda_place_codes(const struct place_ends &ends, place_job *job, uint32_t *join,
                          uint32_t *lanes);
 /* The scales of codes of so many bits: 48 KB of shared memory have room for one for each 16 codes
- * of four bits, or 32 of eight. `joined`: in items of 32 bits. False: more, or a layout that is not
- * for these kernels. */
-bool tp_cuda_place_scales(const struct any_plane &from, uint32_t code_bits, bool joined,
+ * of four bits, or 32 of eight. `in_words`: in items of 32 bits, for scales that nobody
+ * reads one by one. False: more, or a layout that is not for these kernels. */
+bool tp_cuda_place_scales(const struct any_plane &from, uint32_t code_bits, bool in_words,
                           struct tp_box3 box, place_plane *plane);
 
 /* Where scales wait in shared memory, when all else is known; both planes have items of one size.

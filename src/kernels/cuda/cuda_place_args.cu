@@ -241,7 +241,7 @@ static bool whole_rows(const struct any_plane &from, struct tp_box3 box, place_p
 }
 
 /* So many neighbours of a row lie side by side, and none of them beyond the weight. */
-static bool are_joined(const struct tp_tile_bits &bits, uint64_t per, uint64_t columns)
+static bool are_words(const struct tp_tile_bits &bits, uint64_t per, uint64_t columns)
 {
     for (uint32_t b = 0; b < log2_of(per); b++)
         if (bits.bit[b].column != 1u << b || bits.bit[b].at != (uint64_t)1 << b)
@@ -252,19 +252,19 @@ static bool are_joined(const struct tp_tile_bits &bits, uint64_t per, uint64_t c
     return columns % per == 0;
 }
 
-bool tp_cuda_place_scales(const struct any_plane &from, uint32_t code_bits, bool joined,
+bool tp_cuda_place_scales(const struct any_plane &from, uint32_t code_bits, bool in_words,
                           struct tp_box3 box, place_plane *plane)
 {
     struct tp_tile_bits bits;
     const uint64_t per_n = from.per_n, per_k = from.per_k;
-    const uint64_t per = joined ? 32 / tp_element_bits((enum tp_element)from.element) : 1;
+    const uint64_t per = in_words ? 32 / tp_element_bits((enum tp_element)from.element) : 1;
     if (from.data != NULL && per_n == 1 && per_k > PLACE_SIDE && per_k >= box.k)
         return per == 1 && whole_rows(from, box, plane);
     if (from.data == NULL || !is_power_of_two(per_n) || !is_power_of_two(per_k) ||
         per_n > PLACE_SIDE || per_k > PLACE_SIDE || per_n * per_k < 4 * code_bits ||
         !plane_of(from, PLACE_SIDE_LOG2 - log2_of(per_n), PLACE_SIDE_LOG2 - log2_of(per_k), per,
                   &bits, plane) ||
-        !are_joined(bits, per, dev_ceil(box.k, per_k)) || !add_stored(bits, per, plane))
+        !are_words(bits, per, dev_ceil(box.k, per_k)) || !add_stored(bits, per, plane))
         return false;
     plane->width *= (uint32_t)per;
     plane->rows = (uint32_t)dev_ceil(box.n, per_n);
@@ -276,10 +276,12 @@ bool tp_cuda_place_scales(const struct any_plane &from, uint32_t code_bits, bool
  * number of its own, and all are joined by exclusive ors. The bits of a scale's number (columns
  * first) count bytes of a word, words of a row of 32 banks, and such rows; those beyond the banks
  * are mixed into them, so that lanes whose scales lie far apart meet in no bank. */
+enum { WAIT_USERS = 3 }; /* both planes of scales, and the values */
+
 struct waiting {
     uint32_t columns, bits;            /* log2 of them; of a number */
     uint32_t at[PLACE_SIDE_LOG2 + 3];
-    uint32_t lanes[PLACE_PLANES];      /* which bits of a number the lanes of a warp differ in */
+    uint32_t lanes[WAIT_USERS];         /* which bits of a number the lanes of a warp differ in */
     uint32_t users;
 };
 
@@ -365,8 +367,8 @@ void tp_cuda_place_wait(const place_plane *values, place_job *job)
     waiting w = {};
     w.columns = scale.log2_columns;
     w.bits = scale.log2_rows + scale.log2_columns;
-    const uint32_t joined = w.bits - log2_of(scale.count > 0 ? scale.count : 1);
-    job->scale_bytes = 4u >> joined;
+    const uint32_t log2_per = w.bits - log2_of(scale.count > 0 ? scale.count : 1);
+    job->scale_bytes = 4u >> log2_per;
     for (uint32_t b = 0; b < w.bits; b++)
         w.at[b] = job->scale_bytes << b;
     for (uint32_t i = 0; i < 2; i++) {

@@ -240,10 +240,10 @@ static bool scales_alike(const any_plane &a, const any_plane &b)
 }
 
 static bool both_scales(const any_plane &from, const any_plane &to, uint32_t code_bits,
-                        bool joined, struct tp_box3 box, place_job *a)
+                        bool in_words, struct tp_box3 box, place_job *a)
 {
-    return tp_cuda_place_scales(from, code_bits, joined, box, &a->plane[PLACE_FROM_SCALE]) &&
-           tp_cuda_place_scales(to, code_bits, joined, box, &a->plane[PLACE_TO_SCALE]);
+    return tp_cuda_place_scales(from, code_bits, in_words, box, &a->plane[PLACE_FROM_SCALE]) &&
+           tp_cuda_place_scales(to, code_bits, in_words, box, &a->plane[PLACE_TO_SCALE]);
 }
 
 static bool repack_arguments(const struct tp_op *from, const struct tp_op *to, struct tp_box3 box,

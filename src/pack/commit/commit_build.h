@@ -82,7 +82,7 @@ bool tp_commit_is_empty(const char *path, struct tp_err *err);
 enum tp_code tp_commit_in_the_way(const char *path, struct tp_err *err);
 /* Whether what the output replaced, or its emptied folder, lies under the unfinished name. That is
  * known by the journals: the output keeps its own until the old content is gone, and no other
- * directory of that name is without one. */
+ * directory of that name is without one. False, and an error: what is there cannot be looked at. */
 bool tp_commit_has_old(const char *output, const char *partial, struct tp_err *err);
 /* TP_E_USAGE: nothing is deleted unasked, and what an interrupted `what` replaced is there. */
 enum tp_code tp_commit_refuse_left(const char *partial, const char *what, struct tp_err *err);

@@ -96,7 +96,8 @@ static enum tp_code run_file(struct tp_commit *c, struct tp_convert_result *resu
     if (!(c->parent = tp_commit_parent(c->output, c->err)) ||
         !(c->partial = tp_partial_name(c->output, true, c->err)))
         return TP_E_MEMORY;
-    if ((code = tp_commit_check_not_source(c->plan, c->partial, c->err)) ||
+    if ((code = tp_commit_check_mount(c->partial, c->err)) ||
+        (code = tp_commit_check_not_source(c->plan, c->partial, c->err)) ||
         (code = tp_commit_check_inputs(c, c->partial)) ||
         (code = tp_commit_check_space(c, c->parent, NULL, false)))
         return code;

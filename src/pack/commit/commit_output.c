@@ -99,17 +99,10 @@ static enum tp_code check_replaceable(struct tp_commit *c, const struct stat *ou
 
 bool tp_commit_has_old(const char *output, const char *partial, struct tp_err *err)
 {
-    return tp_below_is_dir(partial) && tp_commit_holds_own(output, err) &&
-           !tp_commit_holds_own(partial, err) && !err->code;
-}
-
-/* What cannot be looked at is met again, by whoever needs it. */
-static bool has_old_beside(const struct tp_commit *c)
-{
-    struct tp_err memory = {0};
-    bool beside = tp_commit_has_old(c->output, c->partial, &memory);
-    tp_err_memory(c->err, &memory);
-    return beside && !c->err->code;
+    struct tp_err of_output = {0}; /* an output that cannot be looked at is met again */
+    bool owns = tp_below_is_dir(partial) && tp_commit_holds_own(output, &of_output);
+    tp_err_memory(err, &of_output);
+    return owns && !err->code && !tp_commit_holds_own(partial, err) && !err->code;
 }
 
 enum tp_code tp_commit_refuse_left(const char *partial, const char *what, struct tp_err *err)
@@ -146,7 +139,9 @@ enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_resul
     bool directory = S_ISDIR(st.st_mode) && !c->plan->single_file;
     if (directory && (code = tp_commit_paths(c)))
         return code;
-    bool left = directory && has_old_beside(c);
+    bool left = directory && tp_commit_has_old(c->output, c->partial, c->err);
+    if (c->err->code)
+        return c->err->code;
     if (directory && (!c->options->force || left) && tp_commit_is_done(c)) {
         result->already_done = true;
         return end_interrupted(c, left);

@@ -77,6 +77,8 @@ static enum tp_code no_notes(const char *output, const char *partial,
         parts->already_done = true;
         return end_exchanged(output, partial, force || !list->count, err);
     }
+    if (err->code)
+        return err->code;
     for (size_t i = 0; i < list->count; i++)
         whole = whole || strcmp(list->names[i], TP_JOURNAL_NAME) == 0;
     tp_err_path(err, partial);
@@ -330,7 +332,8 @@ static enum tp_code merge(struct merge *m)
         return tp_fail(c->err, TP_E_INPUT, "the source is not the one that the parts converted: a "
                        "file's name, size, time or header differs");
     }
-    if ((code = tp_commit_check_inputs(c, c->partial)) == TP_OK &&
+    if ((code = tp_commit_check_mount(c->partial, c->err)) == TP_OK &&
+        (code = tp_commit_check_inputs(c, c->partial)) == TP_OK &&
         (code = tp_below_open_dir(c->partial, &c->dir, c->err)) == TP_OK &&
         (code = prove(m)) == TP_OK &&
         (c->options->force ||
