@@ -503,6 +503,35 @@ static void test_misuse(void **state)
     free(values);
 }
 
+/* What is so small that its global scale would be 0 is refused before anything is written. */
+static void test_no_global(void **state)
+{
+    struct packed p = room("nvfp4-blocked", "scale=modelopt", 0);
+    struct packed q = room("nvfp4-blocked", "scale=modelopt", 0);
+    float *values = calloc(VALUES, sizeof *values);
+    (void)state;
+    values[7] = 0x1p-149f;
+    assert_int_equal(tilepack_quantize(p.weight, TILEPACK_F32, values, p.tensor, NULL, message,
+                                       sizeof message), TILEPACK_E_INPUT);
+    assert_non_null(strstr(message, "its largest value is 1.4013e-45: so small that"));
+    assert_same(&p, &q);
+    const float none[] = {0x1p-149f, INFINITY};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        assert_int_equal(tilepack_quantize_cuda(p.weight, TILEPACK_F32, p.tensor[0], p.tensor,
+                                                none[i], NULL, 0, NULL, message, sizeof message),
+                         TILEPACK_E_INPUT);
+    assert_non_null(strstr(message, "its largest value is inf: so large that"));
+    values[7] = 0x1p-138f;
+    CALL(tilepack_quantize(p.weight, TILEPACK_F32, values, p.tensor, NULL, message,
+                           sizeof message));
+    values[7] = 0;
+    CALL(tilepack_quantize(p.weight, TILEPACK_F32, values, p.tensor, NULL, message,
+                           sizeof message));
+    release(&p);
+    release(&q);
+    free(values);
+}
+
 /* A machine without a GPU says so; one with a GPU refuses a device it has not. */
 static void test_cuda_refusals(void **state)
 {
@@ -775,6 +804,7 @@ int main(void)
         cmocka_unit_test(test_act_order),  cmocka_unit_test(test_misuse),
         cmocka_unit_test(test_stacks),     cmocka_unit_test(test_global),
         cmocka_unit_test(test_other_scales), cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_no_global),
         cmocka_unit_test(test_cuda_refusals),
         cmocka_unit_test(test_layout),     cmocka_unit_test(test_runs),
         cmocka_unit_test(test_files),

@@ -253,6 +253,16 @@ float tp_codec_global(const struct tp_op *op, enum tp_dtype dtype, float amax)
     return tp_abs_bits(global) < TP_F32_INF_BITS ? global : 1.0f;
 }
 
+enum tp_code tp_codec_global_of(const struct tp_op *op, enum tp_dtype dtype, float amax,
+                                float *global, struct tp_err *err)
+{
+    *global = tp_codec_global(op, dtype, amax);
+    if (!(amax > 0) || (*global > 0 && tp_abs_bits(*global) < TP_F32_INF_BITS))
+        return TP_OK;
+    return tp_fail(err, TP_E_INPUT, "its largest value is %g: so %s that F32 has no global "
+                   "scale for it", (double)amax, amax < 1 ? "small" : "large");
+}
+
 bool tp_codec_encode(const struct tp_op *op, const float *values, uint64_t count, float global,
                      uint8_t *codes, uint32_t *scale)
 {

@@ -34,6 +34,11 @@ uint32_t tp_amax_bits(const float *values, uint64_t count);
  * all values, with the rules CT_* and DIV. 1 for codecs that have none. */
 float tp_codec_global(const struct tp_op *op, enum tp_dtype dtype, float amax);
 
+/* The same, or TP_E_INPUT where there is none: a multiplier that underflows to 0 would be divided
+ * by, and be no scale when it is read again. */
+enum tp_code tp_codec_global_of(const struct tp_op *op, enum tp_dtype dtype, float amax,
+                                float *global, struct tp_err *err);
+
 /* Parts of it that fast rows share. `amax` is the largest magnitude of the block as
  * bits of an fp32 number. The scale of FP8, and the factor that values are multiplied by
  * (rules V2, SEED, CUDA) or divided by (DIV, CT_*). */

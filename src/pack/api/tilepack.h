@@ -140,7 +140,8 @@ const char *tilepack_weight_layout(const tilepack_weight *weight, size_t i);
  * used as they are, others cost a copy. Works in the calling thread alone: call it
  * for several weights, or experts, at a time to use more.
  *
- * Formats with a global scale (nvfp4) take E = 1. */
+ * Formats with a global scale (nvfp4) take E = 1. TILEPACK_E_INPUT, and nothing is written, when
+ * the largest magnitude is above 0 and has none: where the scale is a multiplier, below 1.9e-42. */
 int tilepack_quantize(const tilepack_weight *weight, enum tilepack_dtype dtype,
                       const void *values, void *const tensors[], int *nonfinite, char *message,
                       size_t size);
@@ -177,7 +178,7 @@ int tilepack_weight_constant(const tilepack_weight *weight, size_t i, void *byte
  * allocated, copied or waited for. Constants are left alone; their pointers may be
  * NULL. *device_flags, a zeroed 32-bit word of device memory (or NULL), becomes
  * non-zero when a value was NaN or infinite. `amax`: the largest magnitude of the
- * weight, for formats with a global scale; ignored by the others.
+ * weight, for formats with a global scale, TILEPACK_E_INPUT as above; ignored by the others.
  *
  * TILEPACK_E_MEMORY when there is no usable device, or the launch failed. */
 int tilepack_cuda_devices(void); /* 0 without a GPU, a driver, or CUDA in this build */

@@ -199,13 +199,22 @@ static int end_call(struct call *call, char *message, size_t size)
     return tp_handle_report(&call->err, message, size);
 }
 
-static float global_of(const tilepack_weight *weight, enum tp_dtype dtype, const void *values)
+/* The global scale of a weight with this largest magnitude, or of one that has none. */
+static enum tp_code take_global(const tilepack_weight *weight, struct tp_args *args, float amax,
+                                struct tp_err *err)
+{
+    args->global = 1.0f;
+    return has_global(weight)
+               ? tp_codec_global_of(&weight->op, args->dtype, amax, &args->global, err)
+               : TP_OK;
+}
+
+static enum tp_code find_global(struct call *call, const tilepack_weight *weight)
 {
     struct tp_value_stats stats = {0};
-    if (!has_global(weight))
-        return 1.0f;
-    tp_value_stats(dtype, values, weight->box.n * weight->box.k, &stats);
-    return tp_codec_global(&weight->op, dtype, stats.amax);
+    if (has_global(weight))
+        tp_value_stats(call->args.dtype, call->args.in[0], weight->box.n * weight->box.k, &stats);
+    return take_global(weight, &call->args, stats.amax, &call->err);
 }
 
 int tilepack_quantize(const tilepack_weight *weight, enum tilepack_dtype type, const void *values,
@@ -216,8 +225,7 @@ int tilepack_quantize(const tilepack_weight *weight, enum tilepack_dtype type, c
     if (check_quantize(weight, dtype, values, &call.err) == TP_OK &&
         take_input(&call, 0, values, tp_value_bytes(weight->box, dtype)) == TP_OK &&
         take_outputs(&call, weight, tensors) == TP_OK &&
-        take_scratch(&call, &weight->op) == TP_OK) {
-        call.args.global = global_of(weight, dtype, call.args.in[0]);
+        take_scratch(&call, &weight->op) == TP_OK && find_global(&call, weight) == TP_OK) {
         tp_encode_find(&weight->op, dtype)(&weight->op, &call.args);
         tp_args_check(&call.args, &call.err);
         give_outputs(&call, weight, tensors);
@@ -322,12 +330,11 @@ int tilepack_quantize_cuda(const tilepack_weight *weight, enum tilepack_dtype ty
                            .device_flags = device_flags};
     int before = -1;
     if (check_quantize(weight, dtype, values, &err) == TP_OK &&
-        check_kernels(weight, &err) == TP_OK)
-        check_outputs(weight, tensors, &err);
+        check_kernels(weight, &err) == TP_OK && check_outputs(weight, tensors, &err) == TP_OK)
+        take_global(weight, &args, amax, &err);
     for (uint32_t i = 0; i < weight->op.outs; i++)
         args.out[i] = weight->op.out[i].role == TP_ROLE_WORDS ? NULL : tensors[i];
     if (enter(&args, device, &before, &err) == TP_OK) {
-        args.global = has_global(weight) ? tp_codec_global(&weight->op, dtype, amax) : 1.0f;
         tp_cuda_encode_find(&weight->op, dtype)(&weight->op, &args);
         tp_args_check(&args, &err);
         tp_cuda_leave(before, &err);

@@ -65,17 +65,16 @@ static enum tp_code do_header(struct tp_lane *lane, const struct tp_job *job)
     return tp_sink_header(lane->sink, job->file, &lane->plan->files[job->file], &lane->err);
 }
 
-/* A global scale that underflows to 0 would be divided by, and be none when it is read again. */
 static enum tp_code check_global(const struct tp_plan *plan, uint32_t g, float amax,
                                  struct tp_err *err)
 {
     const struct tp_unit *unit = &plan->units[plan->stats_units[plan->groups[g].first_unit]];
-    if (!(amax > 0) || tp_codec_global(&unit->form->op, unit->form->dtype, amax) > 0)
+    float global;
+    if (tp_codec_global_of(&unit->form->op, unit->form->dtype, amax, &global, err) == TP_OK)
         return TP_OK;
     tp_err_tensor(err, unit->name);
     tp_err_hint(err, "--exclude leaves it as it is");
-    return tp_fail(err, TP_E_INPUT, "its largest value is %g: so small that F32 has no global "
-                   "scale for it", (double)amax);
+    return err->code;
 }
 
 static enum tp_code do_stats(struct run *run, struct tp_lane *lane, const struct tp_job *job)
