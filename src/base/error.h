@@ -27,6 +27,7 @@ enum tp_code {
 struct tp_err {
     enum tp_code code;
     int sys;            /* errno, or 0 */
+    bool of_format;     /* the data is sound: the format that was asked for cannot hold it */
     uint64_t offset;    /* byte offset in `path` + 1; 0 = none */
     char path[1024];    /* file concerned, or "" */
     char tensor[512];   /* tensor concerned, or "" */

@@ -7,6 +7,7 @@
 #include "cli/report.h"
 #include "cli/session.h"
 #include "pack/os/clock.h"
+#include "pack/os/os.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -62,11 +63,24 @@ static enum tp_code measure(const struct tp_options *o, const struct tp_source *
     return TP_OK;
 }
 
-/* A source that this format cannot be made of is a line of the answer. */
+static void free_figures(struct tp_candidate *c)
+{
+    free(c->ranks);
+    tp_unit_results_free(c->units, c->unit_count);
+}
+
+/* A source that this format cannot be made of is a line of the answer: whether its plan or its
+ * values say so. */
 static enum tp_code refused(struct tp_candidate *c, enum tp_code code, struct tp_err *err)
 {
-    if (code != TP_E_UNSUPPORTED || !(c->refused = strdup(err->what)))
+    if (code == TP_OK || (code != TP_E_UNSUPPORTED && !err->of_format))
         return code;
+    char *why = err->of_format ? tp_os_format(NULL, "tensor '%s': %s", err->tensor, err->what)
+                               : strdup(err->what);
+    if (!why)
+        return code;
+    free_figures(c);
+    *c = (struct tp_candidate){.format = c->format, .refused = why};
     *err = (struct tp_err){0};
     return TP_OK;
 }
@@ -81,7 +95,7 @@ static enum tp_code one_format(const struct tp_options *o, const struct tp_sourc
         code = refused(c, tp_plan_convert(&source->ckpt, &source->weights, &request, NULL, &plan,
                                           err), err);
     if (code == TP_OK && !c->refused)
-        code = measure(o, source, &plan, c, err);
+        code = refused(c, measure(o, source, &plan, c, err), err);
     tp_plan_close(&plan);
     tp_request_close(&request);
     if (code)
@@ -131,8 +145,7 @@ static void close_all(struct tp_candidates *all)
 {
     for (size_t i = 0; i < all->count; i++) {
         free(all->items[i].refused);
-        free(all->items[i].ranks);
-        tp_unit_results_free(all->items[i].units, all->items[i].unit_count);
+        free_figures(&all->items[i]);
     }
     free(all->items);
 }

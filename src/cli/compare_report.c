@@ -169,7 +169,8 @@ static json_t *weights_json(const struct tp_candidate *c)
 static json_t *format_json(const struct tp_candidate *c)
 {
     if (c->refused)
-        return json_pack("{s:s,s:s}", "format", c->format->name, "refused", c->refused);
+        return json_pack("{s:s,s:o}", "format", c->format->name, "refused",
+                         tp_json_text(c->refused));
     json_t *json = json_pack("{s:s,s:I,s:I,s:I,s:I,s:f,s:I}", "format", c->format->name, "bytes",
                              (json_int_t)c->bytes, "weights", (json_int_t)c->sum.weights,
                              "measured", (json_int_t)c->sum.measured, "kept",

@@ -5,6 +5,7 @@
     compare.py SRC --page FILE  the page of SRC holds them, and nothing from elsewhere
     compare.py --markup         names of tensors that look like markup
     compare.py --nonfinite      values that are no numbers are counted
+    compare.py --tiny           values without a global scale are a format's, not the answer's
     compare.py --large          a sparse model of 137 GB
 """
 import glob
@@ -139,6 +140,30 @@ def nonfinite():
         tally.check(f"fp8-ct: {wanted} values are NaN or infinite" in text, text)
 
 
+def tiny():
+    values = np.zeros((1024, 1024), np.float32)
+    values[0, 0] = 1e-45
+    whole, mixed = values[:32, :32].copy(), values
+    mixed[:512] = 1e-45
+    mixed[512:] = np.random.default_rng(5).standard_normal((512, 1024), dtype=np.float32)
+    formats = ("--to", "nvfp4-comfy", "--to", "fp8-ct")
+    with tool.Workdir() as work:
+        src = work.at("a.safetensors")
+        stfile.save(src, {"a.weight": stfile.tensor("F32", whole)})
+        for more in (), ("--full",):
+            fp8, nvfp4 = compared(src, *formats, *more)["formats"]
+            wanted = {"format": "nvfp4-comfy", "refused": "tensor 'a': its largest value is "
+                      "1.4013e-45: so small that F32 has no global scale for it"}
+            tally.check(fp8.get("measured") == 1, f"the other format {more}: {fp8}")
+            tally.check(nvfp4 == wanted, f"refused {more}: {nvfp4}")
+        # What is larger elsewhere gives such a box its scale.
+        stfile.save(src, {"a.weight": stfile.tensor("F32", mixed)})
+        for more in (), ("--full",):
+            nvfp4 = compared(src, "--to", "nvfp4-comfy", *more)["formats"][0]
+            tally.check(nvfp4.get("nonfinite") == 0 and 15 < nvfp4["snr_db"] < 25,
+                        f"in part {more}: {nvfp4}")
+
+
 def large():
     shapes = {"self_attn.q_proj": (8192, 8192), "self_attn.k_proj": (1024, 8192),
               "self_attn.v_proj": (1024, 8192), "self_attn.o_proj": (8192, 8192),
@@ -164,6 +189,8 @@ def main():
         markup()
     elif sys.argv[1] == "--nonfinite":
         nonfinite()
+    elif sys.argv[1] == "--tiny":
+        tiny()
     elif sys.argv[1] == "--large":
         large()
     elif "--page" in sys.argv:

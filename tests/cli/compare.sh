@@ -46,6 +46,7 @@ check 'the page' "$TILEPACK" compare tiny --html page.html
 check 'is what it should be' "$PYTHON" "$TESTS/bytes/compare.py" tiny --page page.html
 check 'names are no markup' "$PYTHON" "$TESTS/bytes/compare.py" --markup
 check 'values that are no numbers are counted' "$PYTHON" "$TESTS/bytes/compare.py" --nonfinite
+check 'values without a global scale' "$PYTHON" "$TESTS/bytes/compare.py" --tiny
 
 # Rows are read, not the model: a sparse file of 137 GB.
 check 'a large model in seconds' timeout 60 "$PYTHON" "$TESTS/bytes/compare.py" --large

@@ -259,6 +259,7 @@ enum tp_code tp_codec_global_of(const struct tp_op *op, enum tp_dtype dtype, flo
     *global = tp_codec_global(op, dtype, amax);
     if (!(amax > 0) || (*global > 0 && tp_abs_bits(*global) < TP_F32_INF_BITS))
         return TP_OK;
+    err->of_format = true;
     return tp_fail(err, TP_E_INPUT, "its largest value is %g: so %s that F32 has no global "
                    "scale for it", (double)amax, amax < 1 ? "small" : "large");
 }

@@ -34,8 +34,8 @@ uint32_t tp_amax_bits(const float *values, uint64_t count);
  * all values, with the rules CT_* and DIV. 1 for codecs that have none. */
 float tp_codec_global(const struct tp_op *op, enum tp_dtype dtype, float amax);
 
-/* The same, or TP_E_INPUT where there is none: a multiplier that underflows to 0 would be divided
- * by, and be no scale when it is read again. */
+/* The same, or TP_E_INPUT (err->of_format) where there is none: a multiplier that underflows to 0
+ * would be divided by, and be no scale when it is read again. */
 enum tp_code tp_codec_global_of(const struct tp_op *op, enum tp_dtype dtype, float amax,
                                 float *global, struct tp_err *err);
 

@@ -176,13 +176,21 @@ enum tp_code tp_box_distances_of(const struct tp_plan *plan, const struct tp_sid
 }
 
 /* The global scale of the values in `source`, were they a whole weight. */
-static float global_of(const struct tp_unit *unit, const struct tp_box3 *size,
-                       const struct tp_box_buffers *buffers)
+static enum tp_code global_of(const struct tp_unit *unit, const struct tp_box3 *size,
+                              const struct tp_box_buffers *buffers, float *global,
+                              struct tp_err *err)
 {
-    uint32_t bits = tp_amax_bits(buffers->source.data, size->e * size->n * size->k);
-    float amax;
-    memcpy(&amax, &bits, sizeof amax);
-    return tp_codec_global(&unit->form->op, unit->form->dtype, amax);
+    struct tp_value_stats stats;
+    tp_value_stats(TP_F32, buffers->source.data, size->e * size->n * size->k, &stats);
+    return tp_codec_global_of(&unit->form->op, unit->form->dtype, stats.amax, global, err);
+}
+
+/* Whether the box is all that its global scale is of. */
+static bool is_whole_set(const struct tp_plan *plan, const struct tp_unit *unit,
+                         const struct tp_box *box)
+{
+    return box->size.n == unit->form->box.n && box->size.k == unit->form->box.k &&
+           plan->groups[unit->stats + box->e].unit_count == 1;
 }
 
 enum tp_code tp_box_trial(const struct tp_plan *plan, const struct tp_side *source, uint32_t u,
@@ -196,7 +204,12 @@ enum tp_code tp_box_trial(const struct tp_plan *plan, const struct tp_side *sour
     if (code ||
         (code = tp_box_importance(plan, unit, box, &buffers->importance, &importance, err)))
         return code;
-    seen.global = global_of(unit, &box->size, buffers);
+    struct tp_err none = {0};
+    if (global_of(unit, &box->size, buffers, &seen.global, &none)) {
+        if (is_whole_set(plan, unit, box))
+            *err = none;
+        return err->code; /* else the rest of the set has larger values, as far as is known here */
+    }
     if ((code = encode_and_decode(&unit->form->op, &seen, importance, buffers, err)))
         return code;
     measure(&seen, buffers, distance);

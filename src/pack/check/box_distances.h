@@ -30,7 +30,9 @@ enum tp_code tp_box_distances_of(const struct tp_plan *plan, const struct tp_sid
                                  struct tp_box_distances *distances, struct tp_err *err);
 
 /* Quantizes the source's values of a box (of one expert, cut at granules) as if they were a
- * weight of their own, and measures that. The unit is one that is encoded. */
+ * weight of their own, and measures that. The unit is one that is encoded. A part of a weight that
+ * has no global scale of its own (tp_codec_global_of()) is not measured; of a whole one that is
+ * an error, as in the run. */
 enum tp_code tp_box_trial(const struct tp_plan *plan, const struct tp_side *source, uint32_t unit,
                           const struct tp_box *box, struct tp_box_buffers *buffers,
                           struct tp_distance *distance, struct tp_err *err);
