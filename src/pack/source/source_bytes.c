@@ -2,7 +2,8 @@
  * Padding is not looked at: what lies where is asked of the layouts.
  *
  * Invariant: whatever the size of the weight, PAGES pages of each output are in memory, and of each
- * column an offset.
+ * column an offset. Those of the columns that are looked at together have places of their own, but
+ * where a single column is larger than PAGES pages.
  */
 #include "pack/source/source_bytes.h"
 
@@ -23,6 +24,7 @@ struct stored {
     unsigned bits;
     uint64_t *at_k; /* offset of each stored column */
     uint64_t columns;
+    uint64_t room; /* how far apart columns may lie that are looked at together */
     unsigned page_bits; /* 2^page_bits elements are a page, of whole words: bits may be moved */
     uint8_t *data;
     uint64_t page[PAGES]; /* the number of the page that lies there, plus 1; or NO_PAGE */
@@ -44,6 +46,21 @@ static uint64_t span(const struct tp_layout *layout)
     return elements;
 }
 
+/* How far apart the rows lie that come back to the same pages while they are looked at one after
+ * the other: those nearer to each other than the columns of one row are. */
+static uint64_t rows_between(const struct tp_layout *layout)
+{
+    const struct tp_layout_dim *n = &layout->dim[TP_DIM_N], *k = &layout->dim[TP_DIM_K];
+    uint64_t farthest = 0, inner = 0, all = 0;
+    for (uint32_t m = 0; m < k->modes; m++)
+        farthest = tp_max_u64(farthest, k->stride[m]);
+    for (uint32_t m = 0; m < n->modes; m++) {
+        all += (n->size[m] - 1) * n->stride[m];
+        inner = n->stride[m] < farthest ? all : inner;
+    }
+    return inner;
+}
+
 static enum tp_code stored_open(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
                                 int i, struct stored *stored, struct tp_err *err)
 {
@@ -61,6 +78,9 @@ static enum tp_code stored_open(const struct tp_checkpoint *ckpt, const struct t
         bytes *= 2;
     while (stored->bits << stored->page_bits < bytes * 8)
         stored->page_bits++;
+    /* elements no farther apart than this lie in PAGES pages, each of which has its own place */
+    uint64_t together = (uint64_t)(PAGES - 1) << stored->page_bits;
+    stored->room = together - tp_min_u64(rows_between(&stored->layout), together);
     stored->columns = tp_ceil_div(weight->form->box.k, stored->out->per_k);
     stored->at_k = tp_os_zalloc(stored->columns, sizeof *stored->at_k, err);
     stored->data = tp_os_alloc(PAGES * bytes, err);
@@ -163,18 +183,26 @@ static void find_numbers(struct reader *r)
     }
 }
 
-/* Scales of a row that are looked at before those of the next row. Where columns lie farther apart
- * than rows it is as many as are in memory with those of all rows, so that no page is read again
- * for each row. */
-static uint64_t columns_at_once(const struct reader *r, uint64_t rows)
+/* How many scales of a row, from c0 on, are looked at before those of the next row: as many as have
+ * their elements, `each` to a scale, in memory for all rows, so that no page is read again for each
+ * row; and at least one. */
+static uint64_t columns_together(const struct stored *stored, uint64_t c0, uint64_t each)
 {
-    const struct stored *stored = r->held ? &r->codes : &r->scales;
-    const struct tp_layout_dim *n = &stored->layout.dim[TP_DIM_N];
-    const struct tp_layout_dim *k = &stored->layout.dim[TP_DIM_K];
-    uint64_t each = r->held ? r->scales.out->per_k : 1; /* elements of a row to a scale */
-    uint64_t elements = (uint64_t)PAGES << stored->page_bits;
-    return k->stride[k->modes - 1] <= n->stride[n->modes - 1]
-               ? r->scales.columns : tp_max_u64(elements / each / tp_max_u64(rows, 1), 1);
+    uint64_t k = c0 * each, least = UINT64_MAX, most = 0;
+    for (; k < stored->columns; k++) {
+        least = tp_min_u64(least, stored->at_k[k]);
+        most = tp_max_u64(most, stored->at_k[k]);
+        if (most - least > stored->room)
+            break;
+    }
+    uint64_t end = k < stored->columns ? k / each : tp_ceil_div(k, each);
+    return tp_max_u64(end, c0 + 1) - c0;
+}
+
+static uint64_t columns_at_once(const struct reader *r, uint64_t c0)
+{
+    uint64_t most = columns_together(&r->scales, c0, 1);
+    return r->held ? tp_min_u64(most, columns_together(&r->codes, c0, r->scales.out->per_k)) : most;
 }
 
 static enum tp_code add_rows(struct reader *r, const struct tp_expert_rows *rows,
@@ -182,14 +210,15 @@ static enum tp_code add_rows(struct reader *r, const struct tp_expert_rows *rows
 {
     const struct tp_op *op = &r->weight->form->op;
     uint32_t codes = (uint32_t)tp_op_find(op, TP_ROLE_CODES);
-    uint64_t columns = r->scales.columns, most = columns_at_once(r, rows->rows);
     enum tp_code code = TP_OK;
-    for (uint64_t c = 0; c < columns && code == TP_OK; c += most)
+    for (uint64_t c = 0, most; c < r->scales.columns && code == TP_OK; c += most) {
+        most = columns_at_once(r, c);
         for (uint64_t i = 0; i < rows->rows && code == TP_OK; i++) {
             uint64_t e = rows->expert, n = rows->row + i * tp_max_u64(rows->step, 1);
             tp_op_fold(op, codes, r->weight->form->box.n, &e, &n);
-            code = add_row(r, e, n, c, c + tp_min_u64(most, columns - c), range, err);
+            code = add_row(r, e, n, c, c + most, range, err);
         }
+    }
     return code;
 }
 

@@ -2,6 +2,7 @@
 
 Everything is computed here from the rule alone (formats/README.md, 13.1), in integers."""
 import os
+import subprocess
 
 import numpy as np
 
@@ -10,7 +11,7 @@ import refquant as rq
 import stfile
 import tool
 from input_cases.common import FILE, case, mx_source, refused, same
-from input_cases.engine_moe import AT, equal_files, gptoss
+from input_cases.engine_moe import AT, compressed, equal_files, gptoss
 from golden import Mismatch
 from stfile import tensor
 
@@ -209,6 +210,59 @@ def _(report):
         equal_files(report, "requantized", work.at("a.safetensors"), work.at("b.safetensors"))
         tool.run("verify", work.at("b.safetensors"), "--against", work.at("in.safetensors"),
                  "--quiet")
+
+
+def bytes_read(*args):
+    """What one command reads of files; 0 where the kernel does not count it."""
+    count = 0
+    with subprocess.Popen([tool.binary(), *args], stdout=subprocess.DEVNULL) as child:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        if os.path.exists(f"/proc/{child.pid}/io"):
+            with open(f"/proc/{child.pid}/io", encoding="ascii") as f:
+                count = int(f.readline().split()[1])
+    if child.returncode:
+        raise Mismatch(f"{args}: exit status {child.returncode}")
+    return count
+
+
+def mostly_zeros(rng, n, k):
+    """Blocks of one expert, two of three of zeros, whose scales say nothing. One block has the
+    greatest scale, and one the least."""
+    codes = rng.integers(0, 256, (1, n, k // 32, 16), dtype=np.uint8) | 1
+    zeros = rng.integers(0, 3, (1, n, k // 32)) > 0
+    scale = rng.integers(111, 116, (1, n, k // 32), dtype=np.uint8)
+    zeros[0, n // 3, 1] = zeros[0, -1, -1] = False
+    codes[zeros] = 0
+    scale[zeros] = rng.choice(np.array([0, 250], dtype=np.uint8), np.count_nonzero(zeros))
+    scale[0, n // 3, 1], scale[0, -1, -1] = 110, 117
+    return tensor("U8", codes.reshape(1, n, k // 2)), tensor("U8", scale)
+
+
+@case("MXFP4 to NVFP4: experts of many pages, whose columns lie farther apart than their rows")
+def _(report):
+    rng = np.random.default_rng(47)
+    t = {}
+    for part, n, k in (("w13", 3072, 2880), ("w2", 2880, 1536)):
+        t[f"in_{part}_weight"], t[f"in_{part}_weight_scale"] = mostly_zeros(rng, n, k)
+    for source, judge in ((compressed(t), True), (gptoss(t), False)):
+        with tool.Workdir() as work:
+            if judge:
+                exact(report, source, work, "nvfp4-trtllm")
+            else:
+                stfile.save(work.at("in.safetensors"), source)
+                tool.convert(work.at("in.safetensors"), work.at("out.safetensors"), "nvfp4-trtllm")
+            out, _ = tool.load(work.at("out.safetensors"))
+            same(report, "global", out[AT + "w13_weight_scale_2"],
+                 np.array([np.ldexp(1.0, 117 - 127 - 8)], dtype=np.float32))
+            mid, around = work.at("mid.safetensors"), work.at("around.safetensors")
+            tool.convert(work.at("in.safetensors"), mid, "mxfp4-marlin", None, ("--force",))
+            tool.convert(mid, around, "nvfp4-trtllm", None, ("--force",))
+            equal_files(report, "mxfp4-marlin to nvfp4-trtllm", work.at("out.safetensors"), around)
+            # once for the rows of gate and once for those of up, which lie in the same pages
+            size = os.path.getsize(mid)
+            count = bytes_read("plan", mid, "--to", "nvfp4-trtllm", "--weights-only")
+            if count > 2 * size + (1 << 20):
+                raise Mismatch(f"{count} bytes are read to plan {size}")
 
 
 @case("MXFP4 to NVFP4: single-level scales, scales that are NaN, a set that does not fit together")
