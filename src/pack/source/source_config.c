@@ -135,12 +135,15 @@ static enum tp_code check_groups(const struct claim *c, const json_t *config)
 {
     const char *format = json_string_value(json_object_get(config, "format")), *name;
     const char *differs = NULL;
+    bool bytes = false;
     char value[128] = "";
     json_t *group;
-    json_object_foreach(json_object_get(config, "config_groups"), name, group)
+    json_object_foreach(json_object_get(config, "config_groups"), name, group) {
         if (!(differs = group_differs(c, group, format, value, sizeof value)))
             return TP_OK;
-    if (differs && is_of_eight_bits(c->weight, differs, value))
+        bytes |= is_of_eight_bits(c->weight, differs, value); /* any group may be the weight's */
+    }
+    if (bytes)
         return eight_bits(c);
     return differs ? disagree(c, differs, value) : TP_OK;
 }

@@ -169,11 +169,17 @@ def _(report):
     for made, config, says, source in rows:
         refused(report, made, "w4a8-cutlass", f"config.json: tensor 'x': config.json says {says}, "
                 f"but the tensors are {source}", hint, config, status=3, extra=("--requantize",))
-    for bits in (codes, codes + 100):  # whatever the codes are
+    w8a8 = ct_config("int-quantized", {"num_bits": 8, "type": "int", "strategy": "channel"})
+    groups = list(w8a8["config_groups"].values()) + [
+        {"format": "nvfp4-pack-quantized", "weights": {"num_bits": 4, "group_size": 16}}]
+    mixed = [{**w8a8, "format": "mixed-precision", "config_groups": dict(zip("ab", order))}
+             for order in ([{"format": "int-quantized", **g} for g in way]
+                           for way in (groups, groups[::-1]))]
+    # whatever the codes are, and wherever their group stands
+    for bits, config in ((codes, w8a8), (codes + 100, w8a8), *((codes, m) for m in mixed)):
         refused(report, int8_file("x", bits, to_bf16(scales[:, :1])), "w8a16-ct", "config.json: "
                 'tensor \'x\': config.json says "num_bits": 8: weights of 8 bits stored as bytes '
-                "(compressed-tensors int-quantized, such as W8A8) are not read", EIGHT_BITS,
-                ct_config("int-quantized", {"num_bits": 8, "type": "int", "strategy": "channel"}))
+                "(compressed-tensors int-quantized, such as W8A8) are not read", EIGHT_BITS, config)
     plain = {"x.weight": stfile.from_f32("BF16", np.ones((128, 128), np.float32))}
     refused(report, plain, "w4a8-ct", 'config.json: config.json says "quant_method": "gptq", '
             '"bits": 3, but no tensors of a quantization that is read here were found',
