@@ -455,6 +455,12 @@ static void test_sizes(void **state)
                                                &(tilepack_weight *){NULL}, message,
                                                sizeof message), TILEPACK_E_UNSUPPORTED);
     assert_non_null(strstr(message, "fp8-trtllm does not hold gate and up of [8,128,256]: "));
+    for (unsigned bits = 48; bits < 64; bits++) { /* with its padding it fits no number */
+        assert_int_equal(tilepack_weight_new("w4a8-int8-marlin-channel", NULL, UINT64_C(1) << bits,
+                                             3, 8, &(tilepack_weight *){NULL}, message,
+                                             sizeof message), TILEPACK_E_UNSUPPORTED);
+        assert_string_equal(message, "the weight is too large");
+    }
 }
 
 static void test_misuse(void **state)

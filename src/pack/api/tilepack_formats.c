@@ -156,13 +156,17 @@ static enum tp_code apply(const struct tp_format **format, const char *parameter
     return TP_OK;
 }
 
+/* No layout fills N or K up to multiples of more, so that its sizes fit 63 bits. */
+enum { MOST_PADDED = 1024 };
+
 static enum tp_code check_size(const struct tp_format *format, const struct tp_settings *settings,
                                struct tp_box3 box, struct tp_err *err)
 {
-    uint64_t values;
+    uint64_t values, n, k;
     if (box.e == 0 || box.n == 0 || box.k == 0)
         return tp_fail(err, TP_E_USAGE, "a dimension of the weight is 0");
-    if (!tp_mul_u64(&values, box.e, box.n) || !tp_mul_u64(&values, values, box.k) ||
+    if (!tp_align_u64(&n, box.n, MOST_PADDED) || !tp_align_u64(&k, box.k, MOST_PADDED) ||
+        !tp_mul_u64(&values, box.e, n) || !tp_mul_u64(&values, values, k) ||
         values > SIZE_MAX / 64)
         return tp_fail(err, TP_E_UNSUPPORTED, "the weight is too large");
     const struct tp_shape_rule *rule = tp_format_broken_need(format, settings, box, box.e > 1);
