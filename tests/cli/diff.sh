@@ -193,6 +193,7 @@ says "8-bit weights of equal bytes" 0 "no difference" wide wide
 "$TILEPACK" convert "$work/eight" -o "$work/taken" --to gptq -q || exit 1
 says "F16 scales that differ only where bf16 is coarser" 1 \
     "tensor 'model.layers.0.mlp.down_proj', byte 32 of its scales (1 bytes)" eight eight-low
+# shellcheck disable=SC2016 # the inner shell expands it
 check "which is said in JSON" sh -c \
     '"$TILEPACK" diff "$0/eight" "$0/eight-low" --json | grep -q "\"difference\": \"scales\""' "$work"
 says "of a source, and the same bytes taken over" 0 "no difference" eight taken
