@@ -1,24 +1,19 @@
-/* int8 in groups of 32, 64 or 128 along K, or with one scale to a row, from float weights; codes
- * and scales in rows (int8-ct, w8a16-ct), scales bf16 or F16.
+/* int8 with one scale to a row, from float weights; codes and scales in rows (int8-ct, w8a16-ct),
+ * scales bf16 or F16. Groups are for the kernels for every layout (cuda_place.cu), which are
+ * faster.
  *
- * A lane has 8 values at a time. Lanes of a group exchange its largest magnitude; a row of its
- * own has a block of threads. Other shapes go to cuda_any.cu.
+ * A row has a block of threads, a thread 8 values at a time. Longer rows go to cuda_any.cu.
  * Invariant: bytes equal tp_encode_ref.
  */
 #include "kernels/cuda/cuda_groups.cuh"
 #include "kernels/cuda/cuda_int8.cuh"
-
-/* Groups that a group's lanes work on at a time. */
-template <int DT> struct int8_shape {
-    static const int items = TP_IS32(DT) ? 2 : 4;
-};
 
 struct int8_args {
     const uint8_t *in;
     uint2 *codes;
     uint16_t *scale;
     uint32_t *flags;
-    uint64_t k, groups; /* groups: of the whole weight */
+    uint64_t k;
     uint32_t flip;      /* of codes plus 128: 0x80808080, else 0 */
     bool f16, round; /* the scales; quotients, to the type of the scale */
 };
@@ -66,29 +61,7 @@ static __device__ __forceinline__ uint2 int8_codes(const struct int8_args &a,
     return flipped(a, s.finite ? dev_int8x8<DT>(r, s.value, a.f16, a.round) : make_uint2(0, 0));
 }
 
-/* Groups of 8 x LANES values; a warp takes several groups at a time. */
-template <int DT, int LANES>
-static __global__ __launch_bounds__(GROUPS_THREADS) void int8_groups(const struct int8_args a)
-{
-    const int items = int8_shape<DT>::items;
-    const uint32_t lane = threadIdx.x % 32;
-    const dev_groups<DT, LANES, items> g = dev_load_groups<DT, LANES, items>(a.in, a.groups);
-#pragma unroll
-    for (int u = 0; u < items; u++) {
-        const uint64_t group = g.first + u * g.apart;
-        const int8_scale s = int8_scale_of(
-            a, dev_max_lanes<LANES>(dev_amax_bits<DT>(dev_amax8<DT>(0, g.r[u]))));
-        if (group >= a.groups)
-            continue;
-        a.codes[group * LANES + lane % LANES] = int8_codes<DT>(a, g.r[u], s);
-        if (lane % LANES == 0) {
-            int8_flag(a, s);
-            a.scale[group] = (uint16_t)s.bits;
-        }
-    }
-}
-
-/* One group to a row of any multiple of 8 values. */
+/* Rows of any multiple of 8 values. */
 template <int DT, int ITEMS>
 static __global__ __launch_bounds__(GROUPS_THREADS) void int8_rows(const struct int8_args a)
 {
@@ -115,24 +88,10 @@ static struct int8_args args_of(const struct tp_op *op, struct tp_args *args)
     a.scale = (uint16_t *)args->out[tp_op_find(op, TP_ROLE_SCALE)];
     a.flags = args->device_flags;
     a.k = args->box.k;
-    a.groups = args->box.e * args->box.n * (op->block_k ? args->box.k / op->block_k : 1);
     a.flip = op->out[codes].element == TP_ELEM_UINT8B128 ? 0x80808080u : 0;
     a.f16 = op->scale_rule == TP_INT_SCALE_F16;
     a.round = op->rule == TP_INT4_QUOTIENT_BF16;
     return a;
-}
-
-template <int DT, int LANES>
-static void launch_groups(const struct tp_op *op, struct tp_args *args)
-{
-    const struct int8_args a = args_of(op, args);
-    const uint64_t grid =
-        dev_ceil(a.groups, int8_shape<DT>::items * (32 / LANES) * (GROUPS_THREADS / 32));
-    if (a.k % (8 * LANES) != 0 || grid > 0x7FFFFFFFu)
-        tp_cuda_encode_any(op, args);
-    else
-        int8_groups<DT, LANES>
-            <<<(uint32_t)grid, GROUPS_THREADS, 0, (cudaStream_t)args->stream>>>(a);
 }
 
 template <int DT, int ITEMS>
@@ -145,13 +104,7 @@ static void launch_rows(const struct tp_op *op, struct tp_args *args)
 
 template <int DT> static void launch_int8(const struct tp_op *op, struct tp_args *args)
 {
-    if (op->block_k == 32)
-        launch_groups<DT, 4>(op, args);
-    else if (op->block_k == 64)
-        launch_groups<DT, 8>(op, args);
-    else if (op->block_k == 128)
-        launch_groups<DT, 16>(op, args);
-    else if (!dev_row_fits(args->box))
+    if (!dev_row_fits(args->box))
         tp_cuda_encode_any(op, args);
     else
         DEV_BY_ROW(DT, args->box.k, launch_rows, op, args);

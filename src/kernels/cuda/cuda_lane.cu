@@ -282,7 +282,8 @@ static enum tp_code outputs(struct tp_cuda_lane *l, const struct tp_cuda_call *c
         cudaError_t error = cudaSuccess;
         if (!download)
             device->out[i] = NULL;
-        if (code == TP_OK && (bytes == 0 || args->out[i] == NULL))
+        const bool plans = !decode && call->to->out[i].role == TP_ROLE_WORDS;
+        if (code == TP_OK && (bytes == 0 || args->out[i] == NULL || plans))
             continue;
         if (code == TP_OK && !download)
             code = to_device(args->out[i], bytes, l->host_out, l->out, l->out_bytes,

@@ -218,7 +218,7 @@ encode_placed(const __grid_constant__ struct place_encode a)
 {
     const int bits = CODE_BITS(CODEC);
     const bool given = TAKES_GIVEN(CODEC) && RULE == GIVEN;
-    __shared__ place_shared<bits> shared;
+    __shared__ place_shared<bits, bits / 4> shared;
     __shared__ encode_kept kept;
     const place_plane &to_scale = a.plane[PLACE_TO_SCALE];
     const uint32_t me = threadIdx.x;
@@ -255,7 +255,7 @@ encode_placed(const __grid_constant__ struct place_encode a)
         if (more)
             load_values<DT>(a, kept.item(KEPT_FROM), after, &v);
         __syncthreads();
-        place_put<bits, true>(a, kept.item(KEPT_TO), kept.other[KEPT_OUT][me] ^ other, s,
+        place_put<bits / 4, true>(a, kept.item(KEPT_TO), kept.other[KEPT_OUT][me] ^ other, s,
                               shared.stage);
         if (to_scale.data != NULL && !given)
             place_scales(to_scale, kept.item(KEPT_SCALE), s, s.base[PLACE_TO_SCALE],
@@ -306,6 +306,8 @@ scale_rows(const __grid_constant__ struct place_rows a)
 
 /* ---- host ---------------------------------------------------------------- */
 
+enum { ENCODE_RUN = 8 }; /* tiles of a block of threads; found by measuring */
+
 /* A scale of the codec's bits is stored as they are, or without its lower ones. */
 static bool scale_shift(const struct tp_op *op, const any_plane &scale, uint32_t *shift)
 {
@@ -330,7 +332,7 @@ static bool rows_of(const struct tp_op *op, const any_plane &from, struct tp_box
     return op->block_n == 1 && from.per_n == 1 && from.per_k == box.k && !(from.least > 0) &&
            (tp_op_is_int(op) || (op->codec == TP_CODEC_FP8 && op->rule >= TP_FP8_CT_FP32)) &&
            (tp_op_is_int(op) || from.element == TP_ELEM_F32 || from.element == TP_ELEM_BF16) &&
-           tp_cuda_place_scales(from, CODE_BITS(op->codec), false, box,
+           tp_cuda_place_scales(from, CODE_BITS(op->codec), false, box, a->shape,
                                 &a->plane[PLACE_TO_SCALE]);
 }
 
@@ -339,13 +341,15 @@ static bool scales_of(const struct tp_op *op, const any_plane &from, struct tp_b
                       place_encode *a)
 {
     const uint64_t n = op->block_n, k = op->block_k;
+    const uint32_t bits = CODE_BITS(op->codec);
     place_plane *to = &a->plane[PLACE_TO_SCALE];
     a->least = op->codec == TP_CODEC_FP8 ? tp_f32_bits(from.least) : 0;
-    a->square = n == PLACE_SIDE && k == PLACE_SIDE && op->codec == TP_CODEC_FP8;
-    return (a->square || (n == 1 && k >= UNIT && k <= PLACE_SIDE)) && from.per_n == n &&
+    a->square = n == 1u << a->shape.rows && k == 1u << a->shape.columns &&
+                op->codec == TP_CODEC_FP8;
+    return (a->square || (n == 1 && k >= UNIT && k <= 1u << a->shape.columns)) && from.per_n == n &&
            from.per_k == k &&
-           ((!a->given && tp_cuda_place_scales(from, CODE_BITS(op->codec), true, box, to)) ||
-            tp_cuda_place_scales(from, CODE_BITS(op->codec), false, box, to)) &&
+           ((!a->given && tp_cuda_place_scales(from, bits, true, box, a->shape, to)) ||
+            tp_cuda_place_scales(from, bits, false, box, a->shape, to)) &&
            scale_shift(op, from, &a->scale_shift);
 }
 
@@ -373,7 +377,7 @@ static bool codes_of(const struct tp_op *op, struct tp_args *args, const any_pla
     const bool wide = (a->given && !a->grouped) || a->codec.per_tensor || a->square;
     const struct place_ends ends = {PLACE_ENCODE,      NULL,      &codes,
                                     (uint8_t *)args->in[0], args->box,
-                                    wide ? (uint64_t)PLACE_SIDE : op->block_k};
+                                    wide ? (uint64_t)1 << a->shape.columns : op->block_k};
     if (codes.data == NULL || !tp_cuda_place_codes(ends, a, &a->join, &a->lanes))
         return false;
     if (a->square) {
@@ -392,6 +396,7 @@ static bool arguments(const struct tp_op *op, struct tp_args *args, const any_si
 {
     const struct tp_box3 box = args->box;
     memset(a, 0, sizeof *a);
+    a->shape = place_square;
     a->codec = tp_cuda_any_codec(op, args);
     if (side.group8.data != NULL || box.k % UNIT != 0 ||
         (op->rule == TP_INT4_QUOTIENT_BF16 && a->codec.f16 && op->codec == TP_CODEC_INT4) ||
@@ -402,7 +407,7 @@ static bool arguments(const struct tp_op *op, struct tp_args *args, const any_si
     if (!codes_of(op, args, side.codes, a))
         return false;
     tp_cuda_place_wait(&a->plane[PLACE_FROM], a);
-    a->grid = tp_cuda_place_grid(box, place_n_first(a->plane[PLACE_TO]));
+    a->grid = tp_cuda_place_grid(box, a->shape, place_n_first(a->plane[PLACE_TO]));
     a->global = side.global;
     a->nv = fp4_global_of(args->global);
     if (a->codec.per_tensor)
@@ -419,7 +424,7 @@ template <int CODEC, int DT, uint32_t RULE = 0>
 static void launch(const place_encode &a, cudaStream_t stream)
 {
     const uint32_t blocks = tp_cuda_place_blocks((const void *)encode_placed<CODEC, DT, RULE>,
-                                                 a.grid, IS_TENSOR(CODEC, RULE));
+                                                 a.grid, ENCODE_RUN);
     encode_placed<CODEC, DT, RULE><<<blocks, PLACE_THREADS, 0, stream>>>(a);
 }
 

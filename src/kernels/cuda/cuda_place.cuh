@@ -1,7 +1,7 @@
-/* What the kernels for every layout share (cuda_place.cu, cuda_place_move.cu): tiles of 128 rows
- * by 128 columns of codes, which threads hold in words of registers, exchange within themselves
- * until each word holds codes that are neighbours where they are to be stored, and pass through
- * shared memory in the order of storage. Knows no codec.
+/* What the kernels for every layout share (cuda_place.cu, cuda_place_move.cu): tiles of 64 or 128
+ * rows by 128 to 512 columns of codes, which threads hold in words of registers, exchange within
+ * themselves until each word holds codes that are neighbours where they are to be stored, and pass
+ * through shared memory in the order of storage. Knows no codec.
  *
  * The places are tables of bits (kernels/op/place_bits.h): each bit of a code's row or column is a
  * bit of its place in a word, of a register, or of a thread's number, and moves the code by a
@@ -16,21 +16,28 @@
 #include "kernels/cuda/cuda_any.cuh"
 
 enum {
-    PLACE_SIDE_LOG2 = 7,
-    PLACE_SIDE = 1 << PLACE_SIDE_LOG2, /* rows and columns of a tile */
-    PLACE_BITS = 2 * PLACE_SIDE_LOG2,
+    PLACE_MOST_BITS = 15, /* of the number of a code in a tile */
     PLACE_THREADS = 256,
     PLACE_THREAD_BITS = 8,
     PLACE_TURNS = 16, /* most items of a thread in a tile */
     PLACE_MODES = 4,  /* most modes that tiles go through */
-    PLACE_WORDS = 8,  /* registers of codes that are exchanged with each other */
+    PLACE_WORDS = 8,  /* registers of codes that are exchanged with each other: a round */
     PLACE_STEPS = 6,  /* most exchanges */
-    PLACE_SCALES = PLACE_SIDE * PLACE_SIDE / 16, /* most scales of a tile */
+    PLACE_SCALES = 1024, /* most items of scales of a tile, of codes of four bits */
     PLACE_SCALE_TURNS = PLACE_SCALES / PLACE_THREADS,
     PLACE_PLANES = 4,
     PLACE_AHEAD = 32 / PLACE_PLANES, /* tiles whose places a warp finds at a time */
     PLACE_EIGHT = 8, /* values of an item */
 };
+
+/* Rows and columns of a tile, as powers of two. */
+struct place_shape {
+    uint32_t rows, columns;
+};
+
+/* Where values become codes, or codes values. */
+static const struct place_shape place_square = {7, 7};
+enum { PLACE_EIGHTS = 128 * 128 / PLACE_EIGHT / PLACE_THREADS }; /* of a thread */
 
 /* Where tiles begin along one dimension. */
 struct place_dim {
@@ -48,7 +55,8 @@ struct place_plane {
     uint32_t width;         /* bits of an element: 4, 8; of an item of scales 8, 16, 32 */
     uint32_t rows, columns; /* of an expert; of a scale counted in scales */
     uint32_t count;         /* items of a tile */
-    uint32_t log2_rows, log2_columns; /* of a tile */
+    uint32_t log2_rows, log2_columns; /* of a tile, in scales where they are counted */
+    uint32_t log2_per_n, log2_per_k;  /* rows and columns of codes of one scale */
     uint32_t low_at[PLACE_THREAD_BITS], low_rc[PLACE_THREAD_BITS];
     uint32_t high_at[PLACE_TURNS], high_rc[PLACE_TURNS];
     uint32_t low_in[PLACE_THREAD_BITS], high_in[PLACE_TURNS]; /* bytes of the stage */
@@ -97,6 +105,7 @@ struct place_grid {
 enum place_plane_name { PLACE_TO, PLACE_TO_SCALE, PLACE_FROM, PLACE_FROM_SCALE };
 
 struct place_job {
+    struct place_shape shape;
     struct place_plane plane[PLACE_PLANES];
     struct place_hand hand;
     struct place_grid grid;
@@ -122,8 +131,8 @@ struct place_words {
 
 /* What a block of threads shares of a tile; two of each, so that one tile is written while the
  * next one comes. The stages are one behind the other: `other` is the bit between them. */
-template <int BITS> struct place_shared {
-    static const uint32_t other = PLACE_SIDE * PLACE_SIDE * BITS / 8;
+template <int BITS, int ROUNDS> struct place_shared {
+    static const uint32_t other = ROUNDS * PLACE_WORDS * PLACE_THREADS * 4;
     alignas(16) uint8_t stage[2 * other];
     uint32_t scales[2][PLACE_SCALES * 4 / BITS]; /* with codes of a byte blocks are of 32 */
     place_spot spots[2 * PLACE_AHEAD];
@@ -166,14 +175,14 @@ bool tp_cuda_place_codes(const struct place_ends &ends, place_job *job, uint32_t
  * of four bits, or 32 of eight. `in_words`: in items of 32 bits, for scales that nobody
  * reads one by one. False: more, or a layout that is not for these kernels. */
 bool tp_cuda_place_scales(const struct any_plane &from, uint32_t code_bits, bool in_words,
-                          struct tp_box3 box, place_plane *plane);
+                          struct tp_box3 box, struct place_shape shape, place_plane *plane);
 
 /* Where scales wait in shared memory, when all else is known; both planes have items of one size.
  * `values`: the plane of eights of values that need single scales, or NULL. */
 void tp_cuda_place_wait(const place_plane *values, place_job *job);
 
 /* All tiles of a box; count is 0 if there are too many. `n_first`: those along N first. */
-struct place_grid tp_cuda_place_grid(struct tp_box3 box, bool n_first);
+struct place_grid tp_cuda_place_grid(struct tp_box3 box, struct place_shape shape, bool n_first);
 
 /* Whether tiles that follow each other along N lie nearer in a plane than those along K. */
 static inline bool place_n_first(const place_plane &p)
@@ -182,9 +191,10 @@ static inline bool place_n_first(const place_plane &p)
 }
 
 /* Blocks of threads that keep the current device busy with tiles: as many as its multiprocessors
- * hold, or `fewer`: one less on each, which is faster where more reads at a time only wait for each
- * other (found by measuring). */
-uint32_t tp_cuda_place_blocks(const void *kernel, const place_grid &grid, bool fewer);
+ * hold, or (`run` is not 0) so many that none has more than `run` tiles, where that is more: those
+ * that begin later fill up what slower multiprocessors leave, and what is read at a time stays
+ * nearer together, for the price of finding out a thread's first items again. */
+uint32_t tp_cuda_place_blocks(const void *kernel, const place_grid &grid, uint32_t run);
 
 static __device__ __forceinline__ place_tile place_tile_of(const place_grid &g, uint32_t i)
 {
@@ -226,9 +236,9 @@ static __device__ __forceinline__ void place_look(const place_job &a, uint32_t f
             place_dim_at(p.e, t.e) + place_dim_at(p.n, t.n) + place_dim_at(p.k, t.k);
     if (j != 0)
         return;
-    spot->n = t.n << PLACE_SIDE_LOG2;
-    spot->k = t.k << PLACE_SIDE_LOG2;
-    spot->full = (t.n + 1) << PLACE_SIDE_LOG2 <= a.n && (t.k + 1) << PLACE_SIDE_LOG2 <= a.k;
+    spot->n = t.n << a.shape.rows;
+    spot->k = t.k << a.shape.columns;
+    spot->full = (t.n + 1) << a.shape.rows <= a.n && (t.k + 1) << a.shape.columns <= a.k;
 }
 
 /* The tile of a turn of the block. */
@@ -439,7 +449,7 @@ static __device__ __forceinline__ void place_put16(uint8_t *out, const uint8_t *
         *(uint4 *)out = v;
 }
 
-template <int BITS, bool STREAM, bool FULL>
+template <int ROUNDS, bool STREAM, bool FULL>
 static __device__ __forceinline__ void place_put_as(const place_job &a, const place_item &first,
                                                     uint32_t in, const place_spot &s,
                                                     const uint8_t *stage)
@@ -449,12 +459,12 @@ static __device__ __forceinline__ void place_put_as(const place_job &a, const pl
     uint8_t *out = p.data + (s.base[PLACE_TO] + first.at) * bytes;
     if (p.wide) {
 #pragma unroll
-        for (uint32_t i = 0; i < BITS / 2; i++)
+        for (uint32_t i = 0; i < ROUNDS * PLACE_WORDS / 4; i++)
             if (place_inside<FULL>(a, s, first.rc + p.high_rc[i]))
                 place_put16<STREAM>(out + p.high_at[i] * 16ull, stage + (in ^ p.high_in[i]));
     } else {
 #pragma unroll
-        for (uint32_t i = 0; i < BITS * 2; i++)
+        for (uint32_t i = 0; i < ROUNDS * PLACE_WORDS; i++)
             if (place_inside<FULL>(a, s, first.rc + p.high_rc[i]))
                 *(uint32_t *)(out + p.high_at[i] * 4ull) =
                     *(const uint32_t *)(stage + (in ^ p.high_in[i]));
@@ -462,15 +472,15 @@ static __device__ __forceinline__ void place_put_as(const place_job &a, const pl
 }
 
 /* All words of a tile from the stage to memory. */
-template <int BITS, bool STREAM>
+template <int ROUNDS, bool STREAM>
 static __device__ __forceinline__ void place_put(const place_job &a, const place_item &first,
                                                  uint32_t in, const place_spot &s,
                                                  const uint8_t *stage)
 {
     if (s.full)
-        place_put_as<BITS, STREAM, true>(a, first, in, s, stage);
+        place_put_as<ROUNDS, STREAM, true>(a, first, in, s, stage);
     else
-        place_put_as<BITS, STREAM, false>(a, first, in, s, stage);
+        place_put_as<ROUNDS, STREAM, false>(a, first, in, s, stage);
 }
 
 /* Whether a thread has a scale in a turn: all have one where a tile has more than the first. */
@@ -487,8 +497,8 @@ static __device__ __forceinline__ bool place_has_inside(const place_plane &p,
 {
     const uint32_t rc = first.rc + p.high_rc[turn];
     return place_has(p, turn) &&
-           (FULL || ((s.n >> (PLACE_SIDE_LOG2 - p.log2_rows)) + (rc >> 16) < p.rows &&
-                     (s.k >> (PLACE_SIDE_LOG2 - p.log2_columns)) + (rc & 0xFFFFu) < p.columns));
+           (FULL || ((s.n >> p.log2_per_n) + (rc >> 16) < p.rows &&
+                     (s.k >> p.log2_per_k) + (rc & 0xFFFFu) < p.columns));
 }
 
 /* A thread's scales of a tile: between memory and registers, or shared memory and memory. */

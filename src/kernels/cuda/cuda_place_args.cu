@@ -53,11 +53,32 @@ static bool add_bit(const struct tp_tile_bit &bit, uint32_t b, uint64_t per, pla
     return true;
 }
 
-/* A plane without its tables: tiles of so many stored elements, `per` to an item. */
-static bool plane_of(const struct any_plane &from, unsigned n, unsigned k, uint64_t per,
-                     struct tp_tile_bits *bits, place_plane *p)
+/* So many tiles that follow each other begin at the same place. */
+static bool repeat(uint32_t times, place_dim *d)
+{
+    if (times == 1)
+        return true;
+    if (d->modes == PLACE_MODES)
+        return false;
+    for (uint32_t m = d->modes++; m > 0; m--) {
+        d->size[m] = d->size[m - 1];
+        d->by[m] = d->by[m - 1];
+        d->stride[m] = d->stride[m - 1];
+    }
+    d->size[0] = times;
+    d->by[0] = dev_reciprocal_of(times);
+    d->stride[0] = 0;
+    return true;
+}
+
+/* A plane without its tables: `per` stored elements to an item, each for per_n rows (which may be
+ * those of several tiles) and per_k columns. */
+static bool plane_of(const struct any_plane &from, struct place_shape shape, uint64_t per_n,
+                     uint64_t per_k, uint64_t per, struct tp_tile_bits *bits, place_plane *p)
 {
     const unsigned inner = log2_of(per);
+    const unsigned log2_per_n = log2_of(per_n), k = shape.columns - log2_of(per_k);
+    const unsigned n = shape.rows > log2_per_n ? shape.rows - log2_per_n : 0;
     memset(p, 0, sizeof *p);
     if (!tp_tile_bits_of(&from.layout, n, k, bits) || bits->bits < inner ||
         bits->bits - inner > PLACE_THREAD_BITS + log2_of(PLACE_TURNS))
@@ -67,8 +88,11 @@ static bool plane_of(const struct any_plane &from, unsigned n, unsigned k, uint6
     p->count = 1u << (bits->bits - inner);
     p->log2_rows = n;
     p->log2_columns = k;
+    p->log2_per_n = log2_per_n;
+    p->log2_per_k = log2_of(per_k);
     return dim_of(from.layout.dim[TP_DIM_E], per, &p->e) && dim_of(bits->rows, per, &p->n) &&
-           dim_of(bits->columns, per, &p->k);
+           dim_of(bits->columns, per, &p->k) &&
+           repeat(1u << (log2_per_n + n - shape.rows), &p->n);
 }
 
 /* Tables for items that are counted as they are stored. */
@@ -84,17 +108,18 @@ static bool add_stored(const struct tp_tile_bits &bits, uint64_t per, place_plan
 /* ---- codes and values ------------------------------------------------------ */
 
 /* The bit of a tile as cuda_place_hand.cu counts them. */
-static uint8_t number_of(const struct tp_tile_bit &bit)
+static uint8_t number_of(const struct tp_tile_bit &bit, struct place_shape shape)
 {
-    return (uint8_t)(bit.row ? PLACE_SIDE_LOG2 + log2_of(bit.row) : log2_of(bit.column));
+    return (uint8_t)(bit.row ? shape.columns + log2_of(bit.row) : log2_of(bit.column));
 }
 
 /* One end of the way of the codes of a tile. */
 struct end {
     struct tp_tile_bits bits;
-    uint8_t order[PLACE_BITS];
+    uint8_t order[PLACE_MOST_BITS];
     uint64_t per; /* elements of an item */
     struct place_plane *plane;
+    struct place_shape shape;
 };
 
 /* Items of so many codes lie side by side, and none holds codes beyond the weight. */
@@ -111,12 +136,12 @@ static bool are_items(const struct tp_tile_bits &bits, uint64_t per, struct tp_b
 
 static bool end_of(const struct any_plane &from, uint64_t per, struct tp_box3 box, end *e)
 {
-    const uint32_t side = PLACE_SIDE_LOG2;
-    if (!plane_of(from, side, side, per, &e->bits, e->plane) || !are_items(e->bits, per, box))
+    if (!plane_of(from, e->shape, 1, 1, per, &e->bits, e->plane) || !are_items(e->bits, per, box))
         return false;
-    for (uint32_t b = 0; b < PLACE_BITS; b++)
-        e->order[b] = number_of(e->bits.bit[b]);
-    for (uint32_t b = log2_of(per); b < PLACE_BITS; b++) /* whole items behind each other */
+    const uint32_t bits = e->shape.rows + e->shape.columns;
+    for (uint32_t b = 0; b < bits; b++)
+        e->order[b] = number_of(e->bits.bit[b], e->shape);
+    for (uint32_t b = log2_of(per); b < bits; b++) /* whole items behind each other */
         if (e->bits.bit[b].at % per != 0)
             return false;
     e->per = per;
@@ -158,7 +183,7 @@ static bool add_to(const end &to, uint32_t inner, const uint32_t *bank)
     for (uint32_t b = 0; b < PLACE_THREAD_BITS; b++)
         p->low_in[b] = bank[b + skip];
     for (uint32_t turn = 0; turn < PLACE_TURNS; turn++)
-        for (uint32_t b = PLACE_THREAD_BITS; b + skip + inner < PLACE_BITS; b++)
+        for (uint32_t b = PLACE_THREAD_BITS; b + skip + inner < to.bits.bits; b++)
             if (turn >> (b - PLACE_THREAD_BITS) & 1)
                 p->high_in[turn] ^= bank[b + skip];
     return add_stored(to.bits, to.per, p);
@@ -192,7 +217,8 @@ static bool spread_of(const end &from, const end &to, const struct place_ends &e
                       uint32_t inner, struct place_spread *s)
 {
     const bool values = ends.way == PLACE_ENCODE;
-    return tp_cuda_place_spread(from.order, to.order, inner, values, !values && from.plane->wide,
+    return tp_cuda_place_spread(from.order, to.order, from.shape, inner, values,
+                                !values && from.plane->wide,
                                 log2_of(ends.block), s);
 }
 
@@ -205,7 +231,8 @@ bool tp_cuda_place_codes(const struct place_ends &ends, place_job *job, uint32_t
     const struct tp_box3 box = ends.box;
     struct end from, to;
     struct place_spread s;
-    uint32_t bank[PLACE_BITS];
+    uint32_t bank[PLACE_MOST_BITS];
+    from.shape = to.shape = job->shape;
     from.plane = &job->plane[PLACE_FROM];
     to.plane = &job->plane[PLACE_TO];
     if ((width != 4 && width != 8) || box.n > 0x3FFFFFFFu || box.k > 0x3FFFFFFFu ||
@@ -228,10 +255,12 @@ bool tp_cuda_place_codes(const struct place_ends &ends, place_job *job, uint32_t
 /* ---- scales ----------------------------------------------------------------- */
 
 /* Scales of whole rows: every tile along K has the same ones. */
-static bool whole_rows(const struct any_plane &from, struct tp_box3 box, place_plane *p)
+static bool whole_rows(const struct any_plane &from, struct tp_box3 box,
+                       struct place_shape shape, place_plane *p)
 {
     struct tp_tile_bits bits;
-    if (!plane_of(from, PLACE_SIDE_LOG2, 0, 1, &bits, p) || !add_stored(bits, 1, p))
+    if (!plane_of(from, shape, 1, (uint64_t)1 << shape.columns, 1, &bits, p) ||
+        !add_stored(bits, 1, p))
         return false;
     p->k.modes = 1;
     p->k.stride[0] = 0;
@@ -253,17 +282,18 @@ static bool are_words(const struct tp_tile_bits &bits, uint64_t per, uint64_t co
 }
 
 bool tp_cuda_place_scales(const struct any_plane &from, uint32_t code_bits, bool in_words,
-                          struct tp_box3 box, place_plane *plane)
+                          struct tp_box3 box, struct place_shape shape, place_plane *plane)
 {
+    const uint64_t columns = (uint64_t)1 << shape.columns;
     struct tp_tile_bits bits;
     const uint64_t per_n = from.per_n, per_k = from.per_k;
     const uint64_t per = in_words ? 32 / tp_element_bits((enum tp_element)from.element) : 1;
-    if (from.data != NULL && per_n == 1 && per_k > PLACE_SIDE && per_k >= box.k)
-        return per == 1 && whole_rows(from, box, plane);
+    if (from.data != NULL && per_n == 1 && per_k > columns && per_k >= box.k)
+        return per == 1 && whole_rows(from, box, shape, plane);
     if (from.data == NULL || !is_power_of_two(per_n) || !is_power_of_two(per_k) ||
-        per_n > PLACE_SIDE || per_k > PLACE_SIDE || per_n * per_k < 4 * code_bits ||
-        !plane_of(from, PLACE_SIDE_LOG2 - log2_of(per_n), PLACE_SIDE_LOG2 - log2_of(per_k), per,
-                  &bits, plane) ||
+        per_n > (uint64_t)1 << 16 || per_k > columns || per_n * per_k < 4 * code_bits ||
+        !plane_of(from, shape, per_n, per_k, per, &bits, plane) ||
+        plane->count > 4u * PLACE_SCALES / code_bits ||
         !are_words(bits, per, dev_ceil(box.k, per_k)) || !add_stored(bits, per, plane))
         return false;
     plane->width *= (uint32_t)per;
@@ -280,7 +310,7 @@ enum { WAIT_USERS = 3 }; /* both planes of scales, and the values */
 
 struct waiting {
     uint32_t columns, bits;            /* log2 of them; of a number */
-    uint32_t at[PLACE_SIDE_LOG2 + 3];
+    uint32_t at[PLACE_MOST_BITS - 4];
     uint32_t lanes[WAIT_USERS];         /* which bits of a number the lanes of a warp differ in */
     uint32_t users;
 };
@@ -340,8 +370,8 @@ static void mix_banks(waiting *w)
 /* The number of the scale of an eight of values. */
 static uint32_t number_of_eight(const waiting &w, const place_plane &scale, uint32_t rc)
 {
-    const uint32_t row = rc >> 16 >> (PLACE_SIDE_LOG2 - scale.log2_rows);
-    return row << w.columns | (rc & 0xFFFFu) >> (PLACE_SIDE_LOG2 - scale.log2_columns);
+    const uint32_t row = rc >> 16 >> scale.log2_per_n;
+    return row << w.columns | (rc & 0xFFFFu) >> scale.log2_per_k;
 }
 
 static void add_user(waiting *w, const uint32_t *numbers)
@@ -389,9 +419,10 @@ void tp_cuda_place_wait(const place_plane *values, place_job *job)
         job->high_scale[turn] = byte_at(w, number_of_eight(w, scale, values->high_rc[turn]));
 }
 
-struct place_grid tp_cuda_place_grid(struct tp_box3 box, bool n_first)
+struct place_grid tp_cuda_place_grid(struct tp_box3 box, struct place_shape shape, bool n_first)
 {
-    const uint64_t n = dev_ceil(box.n, PLACE_SIDE), k = dev_ceil(box.k, PLACE_SIDE);
+    const uint64_t n = dev_ceil(box.n, 1u << shape.rows);
+    const uint64_t k = dev_ceil(box.k, 1u << shape.columns);
     struct place_grid g = {0, 0, (uint32_t)n, (uint32_t)k, n_first, {0, 0}, {0, 0}};
     if (n * k != 0 && box.e <= 0x7FFFFFFFu / (n * k)) {
         g.rows = (uint32_t)(box.e * n);
@@ -402,13 +433,14 @@ struct place_grid tp_cuda_place_grid(struct tp_box3 box, bool n_first)
     return g;
 }
 
-uint32_t tp_cuda_place_blocks(const void *kernel, const place_grid &grid, bool fewer)
+uint32_t tp_cuda_place_blocks(const void *kernel, const place_grid &grid, uint32_t run)
 {
     int device = 0, processors = 1, blocks = 1;
     cudaGetDevice(&device);
     cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
     cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, PLACE_THREADS, 0);
-    blocks -= fewer;
-    const uint32_t most = (uint32_t)(processors * (blocks > 0 ? blocks : 1));
+    const uint32_t resident = (uint32_t)(processors * (blocks > 0 ? blocks : 1));
+    const uint32_t runs = run > 0 ? (uint32_t)dev_ceil(grid.count, run) : 0;
+    const uint32_t most = runs > resident ? runs : resident;
     return grid.count < most ? grid.count : most;
 }

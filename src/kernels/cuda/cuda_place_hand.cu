@@ -1,13 +1,11 @@
 /* How the codes of a tile are spread among threads, registers and words, for the kernels for every
  * layout (cuda_place.cuh). Host code alone.
  *
- * A tile's codes are counted by the bits of their columns (0 to 6) and rows (7 to 13). A thread
+ * A tile's codes are counted by the bits of their columns, then of their rows. A thread
  * holds in its registers the bits that make up a word where codes come from and those that make
  * up a word where they go; lanes have neighbours in memory where codes come from.
  */
 #include "kernels/cuda/cuda_place_hand.h"
-
-static const uint32_t first_row = PLACE_SIDE_LOG2;
 
 static bool has(const uint8_t *list, uint32_t count, uint32_t bit)
 {
@@ -24,7 +22,7 @@ static bool is_used(const struct place_spread &s, uint32_t bit)
 
 static void add_reg(struct place_spread &s, uint32_t bit)
 {
-    if (s.regs < PLACE_BITS - PLACE_THREAD_BITS - s.inner && !is_used(s, bit))
+    if (s.regs < s.bits - PLACE_THREAD_BITS - s.inner && !is_used(s, bit))
         s.reg[s.regs++] = (uint8_t)bit;
 }
 
@@ -50,7 +48,7 @@ static uint32_t needed(const struct place_spread &s, const uint8_t *to, uint8_t 
 static void spread_values(struct place_spread &s, const uint8_t *to, uint32_t block_bits)
 {
     const uint32_t fixed = 3 - s.inner; /* registers of an eight */
-    uint8_t bits[PLACE_BITS];
+    uint8_t bits[PLACE_MOST_BITS];
     uint32_t count = needed(s, to, bits), joined = 0;
     for (uint32_t i = 0; i < fixed; i++)
         s.reg[s.regs++] = (uint8_t)(s.inner + i);
@@ -58,8 +56,8 @@ static void spread_values(struct place_spread &s, const uint8_t *to, uint32_t bl
         add_reg(s, bits[i]);
     if (s.regs - fixed < 2 + (s.inner == 3))
         add_reg(s, 3);
-    for (uint32_t i = PLACE_BITS; i-- > 0;)
-        if (to[i] >= first_row)
+    for (uint32_t i = s.bits; i-- > 0;)
+        if (to[i] >= s.columns)
             add_reg(s, to[i]);
     for (uint32_t i = fixed; i < s.regs; i++)
         if (s.reg[i] < block_bits) {
@@ -69,7 +67,7 @@ static void spread_values(struct place_spread &s, const uint8_t *to, uint32_t bl
             s.reg[fixed + joined++] = bit;
         }
     s.join = (1u << joined) - 1;
-    for (uint32_t bit = 3; bit < first_row; bit++)
+    for (uint32_t bit = 3; bit < s.columns; bit++)
         add_thread(s, bit);
     s.lanes = 1;
     for (uint32_t i = 0; i < s.threads && s.thread[i] < block_bits; i++)
@@ -79,7 +77,7 @@ static void spread_values(struct place_spread &s, const uint8_t *to, uint32_t bl
 /* Codes come in words, or (wide) in four words at a time. */
 static void spread_codes(struct place_spread &s, const uint8_t *from, const uint8_t *to, bool wide)
 {
-    uint8_t bits[PLACE_BITS];
+    uint8_t bits[PLACE_MOST_BITS];
     const uint32_t count = needed(s, to, bits), neighbours = wide ? 2 : 4;
     if (wide) {
         add_reg(s, from[s.inner]);
@@ -92,7 +90,7 @@ static void spread_codes(struct place_spread &s, const uint8_t *from, const uint
         add_thread(s, from[i]);
         left -= s.threads - before;
     }
-    for (uint32_t i = PLACE_BITS; i-- > 0;)
+    for (uint32_t i = s.bits; i-- > 0;)
         add_reg(s, to[i]);
 }
 
@@ -102,14 +100,17 @@ static bool fits(const struct place_spread &s, const uint8_t *to)
     for (uint32_t i = 0; i < s.inner; i++)
         if (!has(s.word, s.inner, to[i]) && !has(s.reg, 3, to[i]))
             return false;
-    return s.regs == PLACE_BITS - PLACE_THREAD_BITS - s.inner && s.threads == PLACE_THREAD_BITS;
+    return s.regs == s.bits - PLACE_THREAD_BITS - s.inner && s.threads == PLACE_THREAD_BITS;
 }
 
-bool tp_cuda_place_spread(const uint8_t *from, const uint8_t *to, uint32_t inner, bool values,
-                          bool wide, uint32_t block_bits, struct place_spread *spread)
+bool tp_cuda_place_spread(const uint8_t *from, const uint8_t *to, struct place_shape shape,
+                          uint32_t inner, bool values, bool wide, uint32_t block_bits,
+                          struct place_spread *spread)
 {
     struct place_spread &s = *spread;
     memset(&s, 0, sizeof s);
+    s.columns = shape.columns;
+    s.bits = shape.rows + shape.columns;
     s.inner = inner;
     for (uint32_t i = 0; i < inner; i++)
         s.word[i] = from[i];
@@ -117,7 +118,7 @@ bool tp_cuda_place_spread(const uint8_t *from, const uint8_t *to, uint32_t inner
         spread_values(s, to, block_bits);
     else
         spread_codes(s, from, to, wide);
-    for (uint32_t i = 0; i < PLACE_BITS; i++)
+    for (uint32_t i = 0; i < s.bits; i++)
         add_thread(s, to[i]);
     return fits(s, to);
 }
@@ -174,7 +175,7 @@ static uint32_t place_of(const uint8_t *order, uint32_t bit)
 static void banks_of(const struct place_spread &s, const uint8_t *to, uint32_t *bank)
 {
     bool taken[5] = {true, true, false, false, false};
-    for (uint32_t b = 0; b < PLACE_BITS; b++)
+    for (uint32_t b = 0; b < s.bits; b++)
         bank[b] = 4u << b;
     for (uint32_t i = 0; i < 5; i++) {
         const uint32_t b = place_of(to, s.thread[i]);

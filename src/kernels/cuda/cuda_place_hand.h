@@ -5,19 +5,21 @@
 
 #include "kernels/cuda/cuda_place.cuh"
 
-/* Bits of a code's column (0 to 6) and row (7 to 13): those within a word, of a register's number
+/* Bits of a code's column (the lower ones) and row in a tile: those within a word, of a register's number
  * and of a thread's, lowest first. */
 struct place_spread {
+    uint32_t bits, columns; /* of a tile; log2 of its columns */
     uint32_t inner, regs, threads;
     uint8_t word[3], reg[4], thread[PLACE_THREAD_BITS];
     uint32_t join, lanes; /* of values: see place_encode */
 };
 
-/* `from`, `to`: the 14 bits of a tile in the order in which codes come and are stored; `inner` of
+/* `from`, `to`: the bits of a tile in the order in which codes come and are stored; `inner` of
  * them are within a word. `values`: eights of values in rows come; `wide`: items of four words.
  * `block_bits`: log2 of the columns that share a scale. False: there is none. */
-bool tp_cuda_place_spread(const uint8_t *from, const uint8_t *to, uint32_t inner, bool values,
-                          bool wide, uint32_t block_bits, struct place_spread *spread);
+bool tp_cuda_place_spread(const uint8_t *from, const uint8_t *to, struct place_shape shape,
+                          uint32_t inner, bool values, bool wide, uint32_t block_bits,
+                          struct place_spread *spread);
 
 /* The exchanges and the bytes of the stage that follow from it; bank[b]: where the word of the
  * stage begins whose number among the tile's words has bit b alone. */

@@ -30,18 +30,18 @@ static __device__ __forceinline__ place_self self_of(const place_job &a)
 }
 
 /* A thread's codes and scales of a tile as loaded. */
-template <int BITS> struct place_taken {
-    place_words words[BITS / 4];
+template <int ROUNDS> struct place_taken {
+    place_words words[ROUNDS];
     uint32_t scales[PLACE_SCALE_TURNS];
 };
 
-template <int BITS>
+template <int ROUNDS>
 static __device__ __forceinline__ void take(const place_job &a, const place_self &self,
-                                            const place_spot &s, place_taken<BITS> *taken)
+                                            const place_spot &s, place_taken<ROUNDS> *taken)
 {
     const place_plane &scale = a.plane[PLACE_FROM_SCALE];
 #pragma unroll
-    for (uint32_t round = 0; round < BITS / 4; round++)
+    for (uint32_t round = 0; round < ROUNDS; round++)
         place_load(a, self.from, s, round, &taken->words[round]);
     place_scales(scale, self.from_scale, s, s.base[PLACE_FROM_SCALE],
                  place_get_scales{taken->scales});
@@ -49,21 +49,21 @@ static __device__ __forceinline__ void take(const place_job &a, const place_self
 
 /* The tiles of a block of threads, one after the other: put(spot, stage, out, scales) writes
  * what waits in shared memory, scale(bits) is what waits of a scale. */
-template <int BITS, typename SCALE, typename PUT>
+template <int BITS, int ROUNDS, typename SCALE, typename PUT>
 static __device__ __forceinline__ void move_tiles(const place_job &a, const place_self &self,
                                                   SCALE scale, PUT put)
 {
-    __shared__ place_shared<BITS> shared;
+    __shared__ place_shared<BITS, ROUNDS> shared;
     const place_plane &scales = a.plane[PLACE_FROM_SCALE];
-    place_taken<BITS> taken = {};
+    place_taken<ROUNDS> taken = {};
     place_look(a, blockIdx.x, shared.spots);
     __syncthreads();
-    take<BITS>(a, self, shared.spots[0], &taken);
+    take<ROUNDS>(a, self, shared.spots[0], &taken);
     for (uint32_t i = blockIdx.x, turn = 0; i < a.grid.count; i += gridDim.x, turn++) {
         const uint32_t other = turn % 2 * shared.other;
         uint8_t *waiting = (uint8_t *)shared.scales[turn % 2];
 #pragma unroll
-        for (uint32_t round = 0; round < BITS / 4; round++)
+        for (uint32_t round = 0; round < ROUNDS; round++)
             place_stage<BITS>(a, self.in ^ other, round, &taken.words[round], shared.stage);
 #pragma unroll
         for (uint32_t j = 0; j < PLACE_SCALE_TURNS; j++)
@@ -72,22 +72,22 @@ static __device__ __forceinline__ void move_tiles(const place_job &a, const plac
         place_keep_scales(scales, self.from_scale_in, taken.scales, waiting);
         place_look_ahead(a, i, turn, shared.spots);
         if (i + gridDim.x < a.grid.count)
-            take<BITS>(a, self, place_spot_of(shared.spots, turn + 1), &taken);
+            take<ROUNDS>(a, self, place_spot_of(shared.spots, turn + 1), &taken);
         __syncthreads();
         put(place_spot_of(shared.spots, turn), shared.stage, self.out ^ other, waiting);
     }
 }
 
-template <int BITS>
-static __global__ __launch_bounds__(PLACE_THREADS, BITS == 4 ? 4 : 3) void
+template <int BITS, int ROUNDS>
+static __global__ __launch_bounds__(PLACE_THREADS, ROUNDS == 1 ? 4 : 3) void
 repack_placed(const __grid_constant__ struct place_job a)
 {
     const place_self self = self_of(a);
     const auto same = [](uint32_t bits) { return bits; };
-    move_tiles<BITS>(
+    move_tiles<BITS, ROUNDS>(
         a, self, same,
         [&](const place_spot &s, const uint8_t *stage, uint32_t out, const uint8_t *scales) {
-            place_put<BITS, BITS == 8>(a, self.to, out, s, stage);
+            place_put<ROUNDS, BITS == 8>(a, self.to, out, s, stage);
             place_scales(a.plane[PLACE_TO_SCALE], self.to_scale, s, s.base[PLACE_TO_SCALE],
                          place_put_scales{scales, self.to_scale_in});
         });
@@ -170,7 +170,7 @@ static __device__ __forceinline__ void put_values(const place_decode &a, const p
     const uint64_t size = PLACE_EIGHT * (BF16 ? 2 : 4);
     uint8_t *out = p.data + (s.base[PLACE_TO] + first.at) * size;
 #pragma unroll 4
-    for (int i = 0; i < PLACE_SIDE * PLACE_SIDE / PLACE_EIGHT / PLACE_THREADS; i++) {
+    for (int i = 0; i < PLACE_EIGHTS; i++) {
         if (!place_inside<FULL>(a, s, first.rc + p.high_rc[i]))
             continue;
         const uint32_t *codes = (const uint32_t *)(stage + (in ^ p.high_in[i]));
@@ -195,7 +195,8 @@ decode_placed(const __grid_constant__ struct place_decode a)
     const place_self self = self_of(a);
     const float global = load_global(a.global, a.codec.global);
     const uint32_t at = place_first_in(a.low_scale);
-    move_tiles<IS_NIBBLES(CODEC) ? 4 : 8>(
+    const int bits = IS_NIBBLES(CODEC) ? 4 : 8;
+    move_tiles<bits, bits / 4>(
         a, self,
         [&](uint32_t bits) { return __float_as_uint(factor_of(a, bits, global)); },
         [&](const place_spot &s, const uint8_t *stage, uint32_t out, const uint8_t *scales) {
@@ -207,6 +208,10 @@ decode_placed(const __grid_constant__ struct place_decode a)
 }
 
 /* ---- host ---------------------------------------------------------------- */
+
+/* Tiles of a block of threads; found by measuring. */
+#define REPACK_RUN(bits) ((bits) == 8 ? 4 : 0)
+enum { DECODE_RUN = 2 };
 
 /* Codes of these kernels: whole nibbles of int4, bytes that differ by their highest bit. */
 static bool is_plain(const struct tp_op *op, const any_side &side)
@@ -242,8 +247,32 @@ static bool scales_alike(const any_plane &a, const any_plane &b)
 static bool both_scales(const any_plane &from, const any_plane &to, uint32_t code_bits,
                         bool in_words, struct tp_box3 box, place_job *a)
 {
-    return tp_cuda_place_scales(from, code_bits, in_words, box, &a->plane[PLACE_FROM_SCALE]) &&
-           tp_cuda_place_scales(to, code_bits, in_words, box, &a->plane[PLACE_TO_SCALE]);
+    return tp_cuda_place_scales(from, code_bits, in_words, box, a->shape,
+                                &a->plane[PLACE_FROM_SCALE]) &&
+           tp_cuda_place_scales(to, code_bits, in_words, box, a->shape,
+                                &a->plane[PLACE_TO_SCALE]);
+}
+
+/* Two rounds of codes of four bits. */
+static bool is_double(struct place_shape shape) { return shape.rows + shape.columns == 15; }
+
+/* The codes in the widest tiles that both layouts and the weight let be: whole lines of the cache
+ * are read then, of fewer rows. Two rounds at once are faster where codes are exchanged, which
+ * takes as many instructions again as all else, and slower where they are only moved. */
+static bool codes_in_tiles(const struct place_ends &ends, uint32_t code_bits, place_job *a)
+{
+    static const struct place_shape shapes[] = {{6, 9}, {6, 8}, place_square};
+    for (const struct place_shape &shape : shapes) {
+        uint32_t join, lanes;
+        const bool wide = shape.columns > place_square.columns;
+        a->shape = shape;
+        if ((code_bits == 8 && is_double(shape)) || (wide && ends.box.k >> shape.columns == 0))
+            continue;
+        if (tp_cuda_place_codes(ends, a, &join, &lanes) &&
+            (!is_double(shape) || a->hand.steps != 0))
+            return true;
+    }
+    return false;
 }
 
 static bool repack_arguments(const struct tp_op *from, const struct tp_op *to, struct tp_box3 box,
@@ -251,28 +280,29 @@ static bool repack_arguments(const struct tp_op *from, const struct tp_op *to, s
 {
     const struct place_ends ends = {PLACE_REPACK, &source.codes, &target.codes, NULL, box, 1};
     const uint32_t code_bits = tp_element_bits((enum tp_element)source.codes.element);
-    uint32_t join, lanes;
     memset(a, 0, sizeof *a);
     if (source.group8.data != NULL || target.group8.data != NULL || !is_plain(from, source) ||
         !is_plain(to, target) || source.codes.data == target.codes.data ||
         code_bits != tp_element_bits((enum tp_element)target.codes.element) ||
-        !tp_cuda_place_codes(ends, a, &join, &lanes))
+        !codes_in_tiles(ends, code_bits, a))
         return false;
     if (!scales_alike(source.scale, target.scale) ||
         (!both_scales(source.scale, target.scale, code_bits, true, box, a) &&
          !both_scales(source.scale, target.scale, code_bits, false, box, a)))
         a->plane[PLACE_TO_SCALE] = a->plane[PLACE_FROM_SCALE] = place_plane{};
     tp_cuda_place_wait(NULL, a);
-    a->grid = tp_cuda_place_grid(box, place_n_first(a->plane[PLACE_FROM]) &&
-                                          place_n_first(a->plane[PLACE_TO]));
+    a->grid = tp_cuda_place_grid(box, a->shape, place_n_first(a->plane[PLACE_FROM]) &&
+                                                    place_n_first(a->plane[PLACE_TO]));
     a->map = map_between(from, source, to, &target);
     return a->grid.count != 0;
 }
 
-template <int BITS> static void launch_repack(const place_job &a, cudaStream_t stream)
+template <int BITS, int ROUNDS>
+static void launch_repack(const place_job &a, cudaStream_t stream)
 {
-    const uint32_t blocks = tp_cuda_place_blocks((const void *)repack_placed<BITS>, a.grid, false);
-    repack_placed<BITS><<<blocks, PLACE_THREADS, 0, stream>>>(a);
+    const uint32_t blocks =
+        tp_cuda_place_blocks((const void *)repack_placed<BITS, ROUNDS>, a.grid, REPACK_RUN(BITS));
+    repack_placed<BITS, ROUNDS><<<blocks, PLACE_THREADS, 0, stream>>>(a);
 }
 
 extern "C" void tp_cuda_repack_placed(const struct tp_op *from, const struct tp_op *to,
@@ -294,10 +324,12 @@ extern "C" void tp_cuda_repack_placed(const struct tp_op *from, const struct tp_
     if (scales)
         tp_cuda_any_pad(to, TP_ROLE_SCALE, target.scale, any_elements(target.scale, args->box),
                         stream);
-    if (a.plane[PLACE_TO].width == 4)
-        launch_repack<4>(a, stream);
+    if (a.plane[PLACE_TO].width == 8)
+        launch_repack<8, 2>(a, stream);
+    else if (is_double(a.shape))
+        launch_repack<4, 2>(a, stream);
     else
-        launch_repack<8>(a, stream);
+        launch_repack<4, 1>(a, stream);
     tp_cuda_repack_any_scales(from, to, args, scales);
 }
 
@@ -316,6 +348,7 @@ static bool decode_arguments(const struct tp_op *op, struct tp_args *args, place
     uint32_t join, lanes;
     memset(a, 0, sizeof *a);
     const struct any_side side = tp_cuda_any_side(op, args, (void *const *)args->in);
+    a->shape = place_square;
     a->codec = tp_cuda_any_codec(op, args);
     if (args->flags & TP_FAILED)
         return true;
@@ -326,12 +359,12 @@ static bool decode_arguments(const struct tp_op *op, struct tp_args *args, place
         (!a->codec.per_tensor &&
          !tp_cuda_place_scales(side.scale,
                                tp_element_bits((enum tp_element)side.codes.element), false, box,
-                               &a->plane[PLACE_FROM_SCALE])))
+                               a->shape, &a->plane[PLACE_FROM_SCALE])))
         return false;
     tp_cuda_place_wait(&a->plane[PLACE_TO], a);
     a->global = side.global;
     a->element = side.scale.element;
-    a->grid = tp_cuda_place_grid(box, place_n_first(a->plane[PLACE_TO]));
+    a->grid = tp_cuda_place_grid(box, a->shape, place_n_first(a->plane[PLACE_TO]));
     a->map = map_between(op, side, NULL, NULL);
     return a->grid.count != 0;
 }
@@ -339,7 +372,7 @@ static bool decode_arguments(const struct tp_op *op, struct tp_args *args, place
 template <int CODEC, bool BF16> static void launch_decode(const place_decode &a, void *stream)
 {
     const uint32_t blocks =
-        tp_cuda_place_blocks((const void *)decode_placed<CODEC, BF16>, a.grid, true);
+        tp_cuda_place_blocks((const void *)decode_placed<CODEC, BF16>, a.grid, DECODE_RUN);
     decode_placed<CODEC, BF16><<<blocks, PLACE_THREADS, 0, (cudaStream_t)stream>>>(a);
 }
 

@@ -8,9 +8,6 @@
 #include "kernels/cuda/cuda_fp4.cuh"
 #include "kernels/cuda/cuda_place.cuh"
 
-/* Of a thread. */
-enum { PLACE_EIGHTS = PLACE_SIDE * PLACE_SIDE / PLACE_EIGHT / PLACE_THREADS };
-
 struct place_encode : place_job {
     struct any_codec codec;
     struct any_plane global;

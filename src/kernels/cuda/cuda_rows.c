@@ -55,13 +55,12 @@ static bool int4_w4a8(const struct tp_op *op)
            out_of(op, TP_ROLE_SCALE) == NULL;
 }
 
-static bool int8_row(const struct tp_op *op)
+static bool int8_channel(const struct tp_op *op)
 {
-    const uint32_t k = op->block_k;
     const bool f16 = op->scale_rule == TP_INT_SCALE_F16;
-    return (k == 32 || k == 64 || k == 128 || k == 0) && block_is(op, 1, k) &&
+    return block_is(op, 1, 0) &&
            (codes_are(op, TP_ELEM_INT8) || codes_are(op, TP_ELEM_UINT8B128)) &&
-           is(out_of(op, TP_ROLE_SCALE), f16 ? TP_ELEM_F16 : TP_ELEM_BF16, 1, k);
+           is(out_of(op, TP_ROLE_SCALE), f16 ? TP_ELEM_F16 : TP_ELEM_BF16, 1, 0);
 }
 
 static bool fp8_tensor(const struct tp_op *op)
@@ -163,7 +162,8 @@ static const struct tp_encode_row encode_rows[] = {
            "nvfp4_1x16_row"),
     ENCODE(TP_CODEC_NVFP4, TP_PLACE_ROW, TP_PLACE_TILE_N, nvfp4_kwise, tp_cuda_fp4_kwise,
            "nvfp4_1x16_tiles"),
-    ENCODE(TP_CODEC_INT8, TP_PLACE_ROW, TP_PLACE_ROW, int8_row, tp_cuda_int8, "int8_row"),
+    ENCODE(TP_CODEC_INT8, TP_PLACE_ROW, TP_PLACE_ROW, int8_channel, tp_cuda_int8,
+           "int8_row_channel"),
     ENCODE(TP_CODEC_FP8, TP_PLACE_ROW, TP_PLACE_ROW, fp8_channel, tp_cuda_fp8_rows,
            "fp8_row_channel"),
     ENCODE(TP_CODEC_FP8, TP_PLACE_ROW, TP_PLACE_ANY, fp8_tensor, tp_cuda_fp8_tensor,
