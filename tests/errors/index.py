@@ -278,6 +278,12 @@ def config_too_large():
     return PLAN_DIR
 
 
+@case("config-would-be-over-64-mib")
+def config_would_be_too_large():
+    one_shard(config=b"{}" + b" " * ((64 << 20) - 100))
+    return CONVERT_DIR
+
+
 @case("config-is-a-directory")
 def config_is_a_directory():
     one_shard()

@@ -98,6 +98,13 @@ def too_many_outputs(work):
         check(status == 4 and f"would have {count} tensors" in errors
               and not os.path.exists(out + ".partial"), f"666,667 weights, {to}: {errors}")
     os.unlink(path)
+    path = many_in_shards(os.path.join(work, "long-names"), 76_000, 1750, 4)
+    out = os.path.join(work, "long-index")
+    status, errors, _, _ = measure("convert", path, "-o", out, "--to", "mxfp8-ct", "--include",
+                                   ".", "--quiet", "--max-memory", "2GiB", "--shard-size", "300kB")
+    check(status == 4 and "the index of the output would have 276792072 bytes" in errors
+          and not os.path.exists(out + ".partial"), f"an index beyond the limit: {errors}")
+    shutil.rmtree(path)
 
 
 def short_of_memory(path, megabytes, *argv):
@@ -387,25 +394,28 @@ def refused(path, megabytes, *argv):
     return int(hint.group(1)) if hint else 0
 
 
-def many_tensors(path, count, letters, first=0):
-    """One file of so many small weights with long names: 24 characters more than these letters."""
-    parts = [f'"m.layers.{first + i:07}.{"x" * letters}.weight":{{"dtype":"BF16",'
-             f'"shape":[1,32],"data_offsets":[{64 * i},{64 * i + 64}]}}' for i in range(count)]
+def many_tensors(path, count, letters, first=0, module=None, rows=1):
+    """One file of so many small weights with long names: 24 characters more than these letters, or
+    with these modules."""
+    module, size = module or "x" * letters, 64 * rows
+    parts = [f'"m.layers.{first + i:07}.{module}.weight":{{"dtype":"BF16",'
+             f'"shape":[{rows},32],"data_offsets":[{size * i},{size * i + size}]}}'
+             for i in range(count)]
     text = ("{" + ",".join(parts) + "}").encode()
     with open(path, "wb") as f:
         f.write(len(text).to_bytes(8, "little") + text)
-        f.truncate(8 + len(text) + 64 * count)
+        f.truncate(8 + len(text) + size * count)
     return path
 
 
-def many_in_shards(folder, count, letters, shards):
+def many_in_shards(folder, count, letters, shards, module=None, rows=1):
     """The same in so many files, for headers that one must not have."""
     os.makedirs(folder)
     weight_map, each = {}, count // shards
     for s in range(shards):
         name = f"model-{s + 1:05}-of-{shards:05}.safetensors"
-        many_tensors(os.path.join(folder, name), each, letters, s * each)
-        weight_map.update((f"m.layers.{i:07}.{'x' * letters}.weight", name)
+        many_tensors(os.path.join(folder, name), each, letters, s * each, module, rows)
+        weight_map.update((f"m.layers.{i:07}.{module or 'x' * letters}.weight", name)
                           for i in range(s * each, (s + 1) * each))
     with open(os.path.join(folder, "model.safetensors.index.json"), "w", encoding="utf-8") as f:
         json.dump({"metadata": {}, "weight_map": weight_map}, f)
@@ -451,6 +461,18 @@ def writes_ranks(work):
                                           "--max-memory", "64MiB")
         check(status == 0 and within(peak, 64), f"20000 tensors to two ranks in 64 MiB, {times}: "
               f"{peak / 2**20:.0f} MiB {errors}")
+
+
+def joins_a_million(work):
+    """What `convert` writes beside ranks of the most tensors is read by `join`."""
+    path = many_in_shards(os.path.join(work, "million-cuts"), 990_000, 0, 11, "mlp.up_proj", 2)
+    out = os.path.join(work, "million-ranks")
+    for argv in (("convert", path, "-o", out, "--to", "mxfp8-ct", "--tp", 2),
+                 ("join", out, "-o", out + "-joined")):
+        status, errors, _, peak = measure(*argv, "-q", "--max-memory", "8GiB")
+        check(status == 0, f"{argv[0]} of 990,000 cuts: {peak / 2**20:.0f} MiB {errors}")
+    for name in (path, out, out + "-joined"):
+        shutil.rmtree(name, ignore_errors=True)
 
 
 def ranks_figure(work):
@@ -650,6 +672,7 @@ def main():
         too_many_outputs(work)
         if long:
             too_many(work)
+            joins_a_million(work)
             for megabytes in (250, 500, 1000, 2000, 4000):
                 short_of_memory(million, megabytes, "plan", "--to", "w4a8-cutlass")
                 short_of_memory(million, megabytes, "plan", "--to", "w4a8-ct")

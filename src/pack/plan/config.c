@@ -404,10 +404,25 @@ enum tp_code tp_config_text(const struct tp_plan *plan, struct tp_text *text, st
     }
     enum tp_code code = replace_config(plan->ckpt, value, text, err);
     free(value);
+    if (code == TP_OK && text->size > TP_CONFIG_MAX_BYTES) {
+        tp_err_hint(err, "convert the modules that it would list as not quantized, too, or "
+                         "shorten what else is in it");
+        code = tp_fail(err, TP_E_UNSUPPORTED, "with its new quantization_config it would have %zu "
+                       "bytes, more than the limit of %llu", text->size,
+                       (unsigned long long)TP_CONFIG_MAX_BYTES);
+    }
     if (code) {
         char *path = tp_os_format(NULL, "%s/config.json", plan->ckpt->path);
         tp_err_path(err, path);
         free(path);
     }
+    return code;
+}
+
+enum tp_code tp_config_check(const struct tp_plan *plan, struct tp_err *err)
+{
+    struct tp_text text = {0};
+    enum tp_code code = tp_config_text(plan, &text, err);
+    tp_text_free(&text);
     return code;
 }

@@ -7,8 +7,12 @@
 
 /* config.json of the source with "quantization_config" replaced; every other byte stays.
  * The text is NULL when the source has no config.json; an error where no reader could
- * understand the mixture of formats. */
+ * understand the mixture of formats, or the text would be more than is read again
+ * (TP_CONFIG_MAX_BYTES). `text` is empty before. */
 enum tp_code tp_config_text(const struct tp_plan *plan, struct tp_text *text, struct tp_err *err);
+
+/* Whether there is such a text: found by the plan, not after hours of writing. */
+enum tp_code tp_config_check(const struct tp_plan *plan, struct tp_err *err);
 
 /* Whether `name`, one of ckpt->others, describes the source's quantization to a loader
  * (ModelOpt's hf_quant_config.json, the quantize_config.json of GPTQ, the quant_config.json

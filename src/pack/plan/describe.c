@@ -237,6 +237,21 @@ static enum tp_code index_entry(const struct tp_plan *plan, const struct tp_outp
     return code ? code : tp_text_addf(text, err, ": \"%s\"", plan->files[output->file].name);
 }
 
+/* The entries in this order (of the numbers of outputs), or, `order` NULL, as they come. */
+static enum tp_code index_in(const struct tp_plan *plan, const uint32_t *order,
+                             struct tp_text *text, struct tp_err *err)
+{
+    enum tp_code code =
+        tp_text_addf(text, err, "{\n  \"metadata\": {\n    \"total_size\": %llu\n  },\n"
+                                "  \"weight_map\": {", (unsigned long long)plan->bytes_out);
+    for (size_t o = 0; o < plan->output_count && code == TP_OK; o++) {
+        code = tp_text_addf(text, err, "%s\n    ", o ? "," : "");
+        code = code ? code : index_entry(plan, &plan->outputs[order ? order[o] : o], text, err);
+        code = code ? code : tp_text_part(text, err);
+    }
+    return code ? code : tp_text_addf(text, err, "\n  }\n}\n");
+}
+
 enum tp_code tp_index_text(const struct tp_plan *plan, struct tp_text *text, struct tp_err *err)
 {
     uint32_t *order = tp_os_zalloc(plan->output_count + 1, sizeof *order, err);
@@ -245,14 +260,29 @@ enum tp_code tp_index_text(const struct tp_plan *plan, struct tp_text *text, str
     for (uint32_t o = 0; o < plan->output_count; o++)
         order[o] = o;
     qsort_r(order, plan->output_count, sizeof *order, by_name, (void *)(uintptr_t)plan);
-    enum tp_code code =
-        tp_text_addf(text, err, "{\n  \"metadata\": {\n    \"total_size\": %llu\n  },\n"
-                                "  \"weight_map\": {", (unsigned long long)plan->bytes_out);
-    for (size_t o = 0; o < plan->output_count && code == TP_OK; o++) {
-        code = tp_text_addf(text, err, "%s\n    ", o ? "," : "");
-        code = code ? code : index_entry(plan, &plan->outputs[order[o]], text, err);
-        code = code ? code : tp_text_part(text, err);
-    }
+    enum tp_code code = index_in(plan, order, text, err);
     free(order);
-    return code ? code : tp_text_addf(text, err, "\n  }\n}\n");
+    return code;
+}
+
+struct counted {
+    struct tp_text text; /* first: see count() */
+    uint64_t size;
+};
+
+static enum tp_code count(struct tp_text *text, struct tp_err *err)
+{
+    (void)err;
+    ((struct counted *)text)->size += text->size;
+    text->size = 0;
+    return TP_OK;
+}
+
+enum tp_code tp_index_size(const struct tp_plan *plan, uint64_t *size, struct tp_err *err)
+{
+    struct counted counted = {.text.drain = count};
+    enum tp_code code = index_in(plan, NULL, &counted.text, err);
+    *size = counted.size + counted.text.size;
+    tp_text_free(&counted.text);
+    return code;
 }

@@ -22,5 +22,7 @@ enum tp_code tp_descriptors_text(const struct tp_plan *plan, uint32_t file, char
 
 /* model.safetensors.index.json of the plan, names in order, in parts (tp_text_part()). */
 enum tp_code tp_index_text(const struct tp_plan *plan, struct tp_text *text, struct tp_err *err);
+/* Bytes of that text. Outputs may be in any order; their files have their names. */
+enum tp_code tp_index_size(const struct tp_plan *plan, uint64_t *size, struct tp_err *err);
 
 #endif

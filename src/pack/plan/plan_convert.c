@@ -25,15 +25,6 @@ static enum tp_code keep_the_rest(struct tp_builder *b)
     return code ? code : tp_plan_note_inputs(b);
 }
 
-/* A config.json that cannot be edited is found now, not after hours of writing. */
-static enum tp_code check_config(const struct tp_plan *plan, struct tp_err *err)
-{
-    struct tp_text text = {0};
-    enum tp_code code = tp_config_text(plan, &text, err);
-    tp_text_free(&text);
-    return code;
-}
-
 enum tp_code tp_plan_convert(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
                              struct tp_request *request, const char *file_name,
                              struct tp_plan *plan, struct tp_err *err)
@@ -58,7 +49,7 @@ enum tp_code tp_plan_convert(const struct tp_checkpoint *ckpt, const struct tp_w
             code = tp_plan_files(&b, file_name);
     }
     if (code == TP_OK && !file_name)
-        code = check_config(plan, err);
+        code = tp_config_check(plan, err);
     code = tp_json_check(mark, code, err);
     tp_builder_close(&b);
     if (code)

@@ -9,6 +9,7 @@
 #include "base/num.h"
 #include "pack/os/os.h"
 #include "pack/plan/config.h"
+#include "pack/plan/describe.h"
 #include "pack/plan/output_name.h"
 #include "pack/source/index.h"
 #include "pack/text/json_scan.h"
@@ -379,6 +380,20 @@ static enum tp_code check_file_names(const struct tp_builder *b)
     return code;
 }
 
+/* An index that no reader of this program would take is never begun. */
+static enum tp_code check_index(const struct tp_builder *b)
+{
+    uint64_t size;
+    enum tp_code code = tp_index_size(b->plan, &size, b->err);
+    if (code || size <= TP_INDEX_MAX_BYTES)
+        return code;
+    tp_err_hint(b->err, "shorten the names of the tensors, or convert the checkpoint in parts, "
+                        "one shard at a time");
+    return tp_fail(b->err, TP_E_UNSUPPORTED, "the index of the output would have %llu bytes, more "
+                   "than the limit of %llu", (unsigned long long)size,
+                   (unsigned long long)TP_INDEX_MAX_BYTES);
+}
+
 enum tp_code tp_plan_files(struct tp_builder *b, const char *file_name)
 {
     struct tp_plan *plan = b->plan;
@@ -404,5 +419,7 @@ enum tp_code tp_plan_files(struct tp_builder *b, const char *file_name)
         plan->bytes_in += plan->ckpt->tensors[t].bytes;
     for (uint32_t f = 0; f < plan->file_count && code == TP_OK; f++)
         code = name_file(b, f, file_name);
+    if (code == TP_OK && !file_name && !outline)
+        code = check_index(b);
     return code || outline ? code : tp_plan_headers(b);
 }

@@ -8,6 +8,7 @@
 
 #include "base/num.h"
 #include "pack/os/os.h"
+#include "pack/plan/config.h"
 #include "pack/plan/origin.h"
 #include "pack/text/json_memory.h"
 
@@ -264,6 +265,8 @@ enum tp_code tp_plan_unpack(const struct tp_checkpoint *ckpt, const struct tp_we
             code = tp_plan_add_kept(&b, weights->other[i], UINT32_MAX, NULL);
     if (code == TP_OK)
         code = tp_plan_files(&b, file_name);
+    if (code == TP_OK && !file_name)
+        code = tp_config_check(plan, err);
     code = tp_json_check(mark, code, err);
     tp_builder_close(&b);
     if (code)

@@ -16,8 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const uint64_t max_config = UINT64_C(64) << 20;
-
 char *tp_ckpt_plain_name(const char *name, struct tp_err *err)
 {
     size_t length = strlen(name);
@@ -256,8 +254,8 @@ static enum tp_code read_config(struct tp_checkpoint *ckpt, const char *path, st
     if (!ckpt->strict && tp_os.stat(path, &st) != 0) /* a link that leads nowhere */
         return tp_os_fail(err, errno, path, "cannot open");
     enum tp_code code = tp_ckpt_other(ckpt, path, &real, err);
-    return code ? code : slurp(ckpt, path, real, max_config, &ckpt->config, &ckpt->config_size,
-                               &ckpt->config_stamp, err);
+    return code ? code : slurp(ckpt, path, real, TP_CONFIG_MAX_BYTES, &ckpt->config,
+                               &ckpt->config_size, &ckpt->config_stamp, err);
 }
 
 /* Finds index, config and others among the names of the directory. */
