@@ -9,6 +9,9 @@
 #include <cmocka.h>
 
 #include "pack/commit/commit.h"
+#include "pack/commit/manifest_note.h"
+#include "pack/commit/parts_notes.h"
+#include "pack/file/own_hash.h"
 #include "pack/os/os.h"
 
 #include <errno.h>
@@ -427,6 +430,80 @@ static void what_two_runs_replaced_is_named(void **state)
     end_world();
 }
 
+/* A journal of a million shards, some of them several times, is longer than this. */
+static void a_long_journal_is_read_again(void **state)
+{
+    struct tp_convert_result result;
+    (void)state;
+    make_world("out");
+    tp_os.rename = no_rename;
+    assert_int_equal(convert(false, &result), TP_E_IO);
+    tp_os = real_os;
+    assert_int_equal(truncate(in_partial(".tilepack-journal"), 100 << 20), 0);
+    assert_int_equal(convert(false, &result), TP_OK);
+    assert_int_equal(result.resumed, 1);
+    end_world();
+}
+
+static uint64_t written;
+
+static ssize_t count_written(int fd, const void *data, size_t size, off_t offset)
+{
+    (void)fd, (void)data, (void)offset;
+    written += size;
+    return (ssize_t)size;
+}
+
+/* As long as that of a million tensors with long names. */
+static void a_note_goes_into_a_long_manifest(void **state)
+{
+    static const char begin[] = "{\"tilepack\":1,\"" TP_OWN_KEY "\": \"" TP_OWN_ZEROS "\"";
+    struct tp_err err = {0};
+    size_t size = 257 << 20;
+    char *text = malloc(size);
+    (void)state;
+    make_world("out");
+    assert_non_null(text);
+    memset(text, ' ', size);
+    memcpy(text, begin, strlen(begin));
+    text[size - 1] = '}';
+    assert_true(tp_own_hash_sign(text, size));
+    assert_int_equal(mkdir(world.output, 0777), 0);
+    write_text(in_output("tilepack.json"), text, size);
+    free(text);
+    tp_os.pwrite = count_written;
+    assert_int_equal(tp_manifest_note(world.output, "schedules", "[]", &err), TP_OK);
+    assert_true(written > size);
+    end_world();
+}
+
+/* It holds the request, which may be longer than the longest recipe. */
+static void a_long_note_of_a_part_is_read(void **state)
+{
+    static const char begin[] = "{\"tilepack_part\":1,\"plan\":\"" TP_OWN_ZEROS "\","
+                                "\"source\":\"s\",\"zstd\":0,\"tp\":0,\"request\":{";
+    struct tp_parts parts;
+    struct tp_err err = {0};
+    size_t size = 17 << 20;
+    char *text = malloc(size);
+    char path[160];
+    (void)state;
+    make_world("out");
+    assert_non_null(text);
+    memset(text, ' ', size);
+    memcpy(text, begin, strlen(begin));
+    memcpy(text + size - 2, "}}", 2);
+    snprintf(path, sizeof path, "%s/note", world.root);
+    write_text(path, text, size);
+    free(text);
+    int dir = open(world.root, O_RDONLY | O_DIRECTORY);
+    assert_int_equal(tp_part_read(dir, world.root, "note", &parts, &err), TP_OK);
+    assert_string_equal(parts.source, "s");
+    tp_parts_close(&parts);
+    close(dir);
+    end_world();
+}
+
 static DIR *no_list_of_partial(int fd)
 {
     const char *end = ".partial";
@@ -684,6 +761,9 @@ int main(void)
         cmocka_unit_test(a_pipe_among_the_small_files_does_not_block),
         cmocka_unit_test(a_file_in_the_old_content_stays),
         cmocka_unit_test(what_two_runs_replaced_is_named),
+        cmocka_unit_test(a_long_journal_is_read_again),
+        cmocka_unit_test(a_note_goes_into_a_long_manifest),
+        cmocka_unit_test(a_long_note_of_a_part_is_read),
         cmocka_unit_test(an_unfinished_name_that_cannot_be_read),
         cmocka_unit_test(a_mount_point_is_refused),
         cmocka_unit_test(an_emptied_folder_goes_unasked),

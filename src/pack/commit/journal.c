@@ -19,6 +19,8 @@
 /* No shard's lines: those have a hash behind their first blank. */
 #define COMMAND "# tilepack "
 #define SOURCE "# source "
+/* Bytes of one: a line for each of the most files, each of the longest name, and the command. */
+#define MOST (UINT64_C(512) << 20)
 static const char *const magics[2] = {"tilepack-journal 1 ", "tilepack-journal z "};
 
 struct shard_file {
@@ -96,21 +98,24 @@ static bool proven(int dir, int journal, const struct tp_plan_file *file, bool z
     return good;
 }
 
-/* The last line of a shard counts; until they are proven, those that are named are lost. */
+/* The last line of a shard counts; until they are proven, those that are named are lost. Shards
+ * end about in their order: the search begins with number *next, behind the one before. */
 static void read_line(const char *line, size_t size, const struct tp_plan *plan,
-                      struct tp_journal *journal)
+                      struct tp_journal *journal, size_t *next)
 {
     uint8_t hash[TP_HASH_BYTES];
     const char *space = memchr(line, ' ', size);
     size_t name_size = space ? (size_t)(space - line) : 0;
     if (!space || !tp_hash_parse(space + 1, size - name_size - 1, hash))
         return;
-    for (size_t f = 0; f < plan->file_count; f++) {
+    for (size_t i = 0; i < plan->file_count; i++) {
+        size_t f = (*next + i) % plan->file_count;
         const struct tp_plan_file *file = &plan->files[f];
         if (strlen(file->name) != name_size || memcmp(file->name, line, name_size) != 0)
             continue;
         journal->lost[f] = true;
         memcpy(journal->hash[f], hash, sizeof hash);
+        *next = f + 1;
         return;
     }
 }
@@ -190,7 +195,7 @@ static enum tp_code read_back(const struct tp_journal *journal, char **text, siz
     *text = NULL;
     if (tp_os.fstat(journal->fd, &st) != 0)
         return tp_os_fail(err, errno, journal->path, "cannot read the file's size");
-    return tp_os_slurp_fd(journal->fd, &st, journal->path, 64 << 20, text, size, err);
+    return tp_os_slurp_fd(journal->fd, &st, journal->path, MOST, text, size, err);
 }
 
 static enum tp_code resume(struct tp_journal *journal, int dir,
@@ -199,7 +204,7 @@ static enum tp_code resume(struct tp_journal *journal, int dir,
     bool same = true;
     struct tp_err memory = {0};
     char hash[TP_HASH_TEXT], *text;
-    size_t size = 0, head = MAGIC_SIZE + TP_HASH_TEXT;
+    size_t size = 0, next = 0, head = MAGIC_SIZE + TP_HASH_TEXT;
     enum tp_code code = read_back(journal, &text, &size, err);
     if (code)
         return code;
@@ -223,7 +228,7 @@ static enum tp_code resume(struct tp_journal *journal, int dir,
         return memory.code;
     }
     for (; line < end && (stop = memchr(line, '\n', (size_t)(end - line))); line = stop + 1)
-        read_line(line, (size_t)(stop - line), work->plan, journal);
+        read_line(line, (size_t)(stop - line), work->plan, journal, &next);
     prove_all(journal, dir, work->plan, work->zstd, &memory);
     journal->size = (uint64_t)(line - text); /* a line cut off is overwritten */
     free(text);

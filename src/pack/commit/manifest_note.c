@@ -11,7 +11,8 @@
 
 #define NEW_NAME TP_MANIFEST_NAME ".new"
 
-enum { MOST = 256 << 20 };
+/* More than any has that tp_manifest_text() makes of as many tensors as an index may have. */
+#define MOST (UINT64_C(2) << 30)
 
 static enum tp_code read_signed(int dir, const char *path, char **text, size_t *size,
                                 struct tp_rights *rights, struct tp_err *err)

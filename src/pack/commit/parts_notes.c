@@ -9,6 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The request in it has all that a recipe leaves out: of one of TP_RECIPE_MAX_BYTES it is many
+ * times as long. */
+#define MOST (UINT64_C(256) << 20)
+
 char *tp_part_file(const char *kind, struct tp_share share, struct tp_err *err)
 {
     return tp_os_format(err, "%s.%u-of-%u", kind, share.index, share.count);
@@ -50,7 +54,7 @@ enum tp_code tp_part_read(int dir, const char *directory, const char *name,
     json_error_t where;
     uint64_t mark = tp_json_mark();
     memset(parts, 0, sizeof *parts);
-    enum tp_code code = path ? tp_below_slurp(dir, name, path, 16 << 20, &text, &size, err)
+    enum tp_code code = path ? tp_below_slurp(dir, name, path, MOST, &text, &size, err)
                              : TP_E_MEMORY;
     if (code == TP_OK) {
         json_t *json = tp_json_load(text, size, JSON_REJECT_DUPLICATES, &where);
