@@ -333,12 +333,31 @@ def stored_rows_in_pieces(work):
 
 
 def many_experts(work):
-    """What is compared takes no memory for each expert of a stack."""
-    path = one_weight(os.path.join(work, "experts.safetensors"), [1 << 24, 1, 1])
-    status, errors, _, peak = measure("diff", path, path)
-    check(status == 0 and within(peak, 64),
-          f"diff of 2^24 experts: {peak / 2**20:.0f} MiB {errors}")
-    os.unlink(path)
+    """What is compared or unpacked takes no memory for each expert of a stack, and those that
+    differ are counted and found in any of them."""
+    count = 1 << 19
+    path, other, packed_ = (os.path.join(work, f"experts-{n}") for n in ("a", "b", "packed"))
+    for name in (path, other):
+        one_weight(name + ".safetensors", [count, 1, 1])
+    with open(other + ".safetensors", "r+b") as f:
+        f.seek(-2 * (count - 70_000), os.SEEK_END)
+        f.write(b"\x80\x3f" * (count - 70_000))
+    status, errors, _, _ = measure("convert", path + ".safetensors", "-o", packed_ + ".safetensors",
+                                   "--to", "int8-ct", "--include", ".", "-q")
+    check(status == 0, f"convert of 2^19 experts {errors}")
+    for argv, right in ((("diff", path, path), 0), (("diff", path, other), 1),
+                        (("diff", path, packed_), 0), (("unpack", packed_, "-o", path + "-again"), 0),
+                        (("compare", path, "--to", "int8-ct", "--include", ".", "--full"), 0),
+                        (("verify", packed_, "--against", path), 0)):
+        words = [w + ".safetensors" if w.startswith(work) else w for w in argv]
+        status, errors, _, peak = measure(*words, "--jobs", 2)
+        check(status == right and within(peak, 32),
+              f"{argv[0]} of 2^19 experts: {peak / 2**20:.0f} MiB {errors}")
+    found = subprocess.run([tool.binary(), "diff", path + ".safetensors", other + ".safetensors"],
+                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout.decode()
+    check("element [70000,0,0]: 0 in A, 1 in B (454288 of 524288 elements)" in found, found)
+    for name in (path, path + "-again", other, packed_):
+        os.unlink(name + ".safetensors")
 
 
 def recast_in_pieces(work):

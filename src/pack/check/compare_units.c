@@ -1,7 +1,8 @@
 /* Two units, element by element, by several threads.
  *
  * The grid depends on the units alone; each box leaves its own sums, which are
- * added in the order of the boxes.
+ * added in the order of the boxes. Invariant: memory is that of a stretch of boxes, whatever
+ * the number of experts.
  */
 #include "pack/check/values.h"
 
@@ -13,13 +14,15 @@
 
 enum { MAX_THREADS = 64 };
 #define BOX_VALUES (UINT64_C(1) << 19)
+#define STRETCH (UINT64_C(1) << 16) /* boxes whose sums wait to be added */
 
 struct job {
     const struct tp_side *a, *b;
     const struct tp_unit *unit_a, *unit_b;
     atomic_int *stop;
     uint64_t n_step, k_step, n_count, k_count, count;
-    struct tp_distance *parts;
+    struct tp_distance *parts; /* of the boxes from `first` to `end` */
+    uint64_t first, end;
     atomic_uint_fast64_t next;
     pthread_mutex_t lock; /* of err */
     struct tp_err err;
@@ -104,8 +107,9 @@ static enum tp_code one_box(struct job *job, uint64_t i, struct tp_value_reader 
         (code = tp_read_values(job->a, job->unit_a, &box, values[0].data, &readers[0], err)) ||
         (code = tp_read_values(job->b, job->unit_b, &box, values[1].data, &readers[1], err)))
         return code;
-    tp_distance_of(TP_F32, values[0].data, values[1].data, count, &job->parts[i]);
-    job->parts[i].first = whole_index(job, &box, job->parts[i].first);
+    struct tp_distance *part = &job->parts[i - job->first];
+    tp_distance_of(TP_F32, values[0].data, values[1].data, count, part);
+    part->first = whole_index(job, &box, part->first);
     return TP_OK;
 }
 
@@ -116,9 +120,9 @@ static void *worker(void *arg)
     struct tp_buffer values[2] = {0};
     struct tp_err err = {0};
     uint64_t i;
-    while (!stopped(job) && (i = atomic_fetch_add(&job->next, 1)) < job->count)
+    while (!stopped(job) && (i = atomic_fetch_add(&job->next, 1)) < job->end)
         if (one_box(job, i, readers, values, &err)) {
-            atomic_store(&job->next, job->count); /* the others end too */
+            atomic_store(&job->next, job->end); /* the others end too */
             pthread_mutex_lock(&job->lock);
             if (job->err.code == TP_OK)
                 job->err = err;
@@ -136,8 +140,7 @@ static void *worker(void *arg)
  * in the first box that has one. */
 static void add_up(const struct job *job, struct tp_distance *distance)
 {
-    *distance = (struct tp_distance){0};
-    for (uint64_t i = 0; i < job->count; i++) {
+    for (uint64_t i = 0; i < job->end - job->first; i++) {
         const struct tp_distance *part = &job->parts[i];
         bool earlier = part->differing && distance->differing && part->first < distance->first;
         tp_distance_add(distance, part, 0);
@@ -149,34 +152,44 @@ static void add_up(const struct job *job, struct tp_distance *distance)
     }
 }
 
+/* All boxes of the stretch, by at most so many threads. */
+static enum tp_code compare_stretch(struct job *job, uint64_t want, struct tp_err *err)
+{
+    pthread_t threads[MAX_THREADS];
+    unsigned started = 0;
+    atomic_store(&job->next, job->first);
+    while (started + 1 < want && tp_os.start_thread(&threads[started], worker, job) == 0)
+        started++;
+    worker(job);
+    for (unsigned i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+    if (job->err.code && err && err->code == TP_OK)
+        *err = job->err;
+    if (job->err.code == TP_OK && stopped(job))
+        return tp_fail(err, atomic_load(job->stop) == 2 ? TP_E_INTERRUPT : TP_E_TERMINATE,
+                       "interrupted");
+    return job->err.code;
+}
+
 enum tp_code tp_compare_units(const struct tp_side *a, const struct tp_unit *unit_a,
                               const struct tp_side *b, const struct tp_unit *unit_b, unsigned jobs,
                               atomic_int *stop, struct tp_distance *distance, struct tp_err *err)
 {
     struct job job = {.a = a, .b = b, .unit_a = unit_a, .unit_b = unit_b, .stop = stop};
-    pthread_t threads[MAX_THREADS];
-    unsigned started = 0;
     enum tp_code code = choose_grid(&job, err);
     if (code)
         return code;
-    if (!(job.parts = tp_os_zalloc(job.count, sizeof *job.parts, err)))
+    *distance = (struct tp_distance){0};
+    if (!(job.parts = tp_os_alloc(tp_min_u64(job.count, STRETCH) * sizeof *job.parts, err)))
         return TP_E_MEMORY;
     pthread_mutex_init(&job.lock, NULL);
-    uint64_t want = tp_min_u64(tp_min_u64(jobs, MAX_THREADS), job.count);
-    while (started + 1 < want && tp_os.start_thread(&threads[started], worker, &job) == 0)
-        started++;
-    worker(&job);
-    for (unsigned i = 0; i < started; i++)
-        pthread_join(threads[i], NULL);
+    for (; job.first < job.count && code == TP_OK; job.first = job.end) {
+        job.end = tp_min_u64(job.count, job.first + STRETCH);
+        code = compare_stretch(&job, tp_min_u64(tp_min_u64(jobs, MAX_THREADS), job.count), err);
+        if (code == TP_OK)
+            add_up(&job, distance);
+    }
     pthread_mutex_destroy(&job.lock);
-    if (job.err.code && err && err->code == TP_OK)
-        *err = job.err;
-    code = job.err.code;
-    if (code == TP_OK && stopped(&job))
-        code = tp_fail(err, atomic_load(stop) == 2 ? TP_E_INTERRUPT : TP_E_TERMINATE,
-                       "interrupted");
-    if (code == TP_OK)
-        add_up(&job, distance);
     free(job.parts);
     return code;
 }

@@ -15,12 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows of one expert of a plain tensor, and where they lie now. */
+/* Rows of one expert of a plain tensor, or of each of a stack, and where they lie now. */
 struct piece {
     char *name;
     uint64_t e, row, rows, step;
     uint64_t shape[3];
     uint32_t rank;
+    bool stack;      /* of expert 0, and so of all others: the view is that of expert 0, too */
     bool transposed; /* the tensor was stored [E,K,N] */
     bool flat;       /* it is a bias */
     struct tp_view view;
@@ -39,6 +40,12 @@ static void pieces_free(struct pieces *pieces)
     free(pieces->items);
 }
 
+/* Whether the origin is a whole tensor [E,N,K], whose experts are those of the weight. */
+static bool is_stack(const struct tp_origin *origin)
+{
+    return origin->rank == 3 && origin->expert < 0;
+}
+
 static enum tp_code add_piece(struct tp_builder *b, struct pieces *pieces,
                               const struct tp_origin *origin, uint32_t w, uint64_t e, uint64_t row)
 {
@@ -47,12 +54,11 @@ static enum tp_code add_piece(struct tp_builder *b, struct pieces *pieces,
                                    sizeof *pieces->items, b->err);
     if (code)
         return code;
-    bool stack = origin->rank == 3 && origin->expert < 0;
     struct piece *piece = &pieces->items[pieces->count];
-    *piece = (struct piece){.e = stack ? e : origin->expert > 0 ? (uint64_t)origin->expert : 0,
+    *piece = (struct piece){.e = origin->expert > 0 ? (uint64_t)origin->expert : 0,
                             .row = origin->row, .rows = origin->rows,
                             .step = tp_max_u64(origin->step, 1), .rank = origin->rank,
-                            .transposed = origin->transposed, .flat = origin->flat,
+                            .stack = is_stack(origin), .transposed = origin->transposed, .flat = origin->flat,
                             .view = {.weight = w, .step = 1, .expert = e, .row = row},
                             .dtype = weight->form->dtype};
     memcpy(piece->shape, origin->shape, sizeof piece->shape);
@@ -90,7 +96,8 @@ static enum tp_code add_weight(struct tp_builder *b, struct pieces *pieces, uint
             code = tp_fail(b->err, TP_E_INPUT, "the tensor that its descriptor names as its "
                            "origin, %.200s, has another shape", origins[i].name);
         }
-        for (uint64_t e = 0; e < weight->form->box.e && code == TP_OK; e++)
+        uint64_t experts = is_stack(&origins[i]) ? 1 : weight->form->box.e;
+        for (uint64_t e = 0; e < experts && code == TP_OK; e++)
             code = add_piece(b, pieces, &origins[i], w, e, row);
         row += origins[i].rows;
     }
@@ -157,14 +164,16 @@ static enum tp_code fill_parts(struct tp_builder *b, const struct piece *pieces,
                                struct tp_unit *unit)
 {
     uint64_t per = unit->form->views_per_expert;
-    if (count != unit->form->box.e * per)
+    uint64_t experts = unit->form->repeats ? 1 : unit->form->box.e;
+    if (count != experts * per)
         return not_covered(b, &pieces[count - 1], 0);
-    for (uint64_t e = 0; e < unit->form->box.e; e++)
+    for (uint64_t e = 0; e < experts; e++)
         for (uint64_t p = 0, row = 0; p < per; p++) {
             const struct piece *piece = &pieces[e * per + p];
             if (piece->e != e || piece->row != row || piece->rows != unit->form->view_rows[p] ||
-                piece->rank != pieces->rank || piece->step != pieces->step ||
-                piece->transposed != pieces->transposed || piece->flat != pieces->flat ||
+                piece->rank != pieces->rank || piece->stack != pieces->stack ||
+                piece->step != pieces->step || piece->transposed != pieces->transposed ||
+                piece->flat != pieces->flat ||
                 memcmp(piece->shape, pieces->shape, sizeof piece->shape) != 0)
                 return not_covered(b, piece, row);
             unit->views[e * per + p] = piece->view;
@@ -187,6 +196,7 @@ static enum tp_code add_tensor(struct tp_builder *b, const struct piece *pieces,
     form.rank = (int)rank;
     form.original = TP_BF16;
     form.outs = 1;
+    form.repeats = pieces->stack;
     form.transposed = pieces->transposed;
     form.flat = pieces->flat;
     form.box = (struct tp_box3){rank == 3 ? pieces->shape[0] : 1, pieces->shape[rank - 2],
