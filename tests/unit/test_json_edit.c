@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "pack/text/json_edit.h"
+#include "pack/text/json_scan.h"
 #include "pack/os/os.h"
 
 #include <jansson.h>
@@ -270,6 +271,17 @@ static void memory_failures(void **state)
     assert_true(n > 4);
 }
 
+static void tells_utf8(void **state)
+{
+    (void)state;
+    assert_true(tp_is_utf8(""));
+    assert_true(tp_is_utf8("a\xc3\xa9\xf0\x9f\x98\x80"));
+    assert_false(tp_is_utf8("a\xff"));
+    assert_false(tp_is_utf8("a\xc3"));          /* cut off */
+    assert_false(tp_is_utf8("\xc0\xafz"));      /* overlong */
+    assert_false(tp_is_utf8("\xed\xa0\x80"));   /* half a pair of UTF-16 */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -281,6 +293,7 @@ int main(void)
         cmocka_unit_test(depth_is_bounded),
         cmocka_unit_test(agrees_with_jansson),
         cmocka_unit_test(memory_failures),
+        cmocka_unit_test(tells_utf8),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -245,7 +245,7 @@ static enum tp_code make_note(struct work *work)
     work->note.source = tp_os.realpath(c->plan->ckpt->path, NULL);
     if (!work->note.source)
         return tp_os_fail(c->err, errno, c->plan->ckpt->path, "cannot resolve the path");
-    if (tp_utf8_valid(work->note.source, strlen(work->note.source)) < strlen(work->note.source)) {
+    if (!tp_is_utf8(work->note.source)) {
         tp_err_path(c->err, work->note.source);
         tp_err_hint(c->err, "rename the folder, or convert without --part");
         return tp_fail(c->err, TP_E_UNSUPPORTED, "the path of the source is not UTF-8: parts "

@@ -359,7 +359,7 @@ static void number_outputs(struct tp_plan *plan)
 
 static enum tp_code check_utf8(const struct tp_builder *b, const char *name)
 {
-    if (tp_utf8_valid(name, strlen(name)) == strlen(name))
+    if (tp_is_utf8(name))
         return TP_OK;
     tp_err_path(b->err, b->plan->ckpt->path);
     tp_err_hint(b->err, "rename it, or convert from a folder without it");

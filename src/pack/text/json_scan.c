@@ -110,6 +110,12 @@ size_t tp_utf8_valid(const char *text, size_t size)
     return at;
 }
 
+bool tp_is_utf8(const char *text)
+{
+    size_t size = strlen(text);
+    return tp_utf8_valid(text, size) == size;
+}
+
 /* Copies the run of bytes that stand for themselves (ASCII from 0x20 on, but not
  * '"' and '\\') and returns its length. Up to 7 bytes behind the run may be
  * copied as well: there is room, as `to` is never nearer to its end than `from`, and
