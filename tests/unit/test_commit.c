@@ -231,15 +231,24 @@ static int no_rename(const char *from, const char *to)
     return -1;
 }
 
+/* A world whose only shard is finished, in an output that has not its name yet. */
+static void make_unfinished(void)
+{
+    struct tp_convert_result result;
+    make_world("out");
+    tp_os.rename = no_rename;
+    assert_int_equal(convert(false, &result), TP_E_IO);
+    tp_os = real_os;
+}
+
 /* The digits of a hash are no part of what it covers. */
 static void a_shard_with_other_digits_is_made_anew(void **state)
 {
     struct tp_convert_result result;
     char path[256];
     (void)state;
-    make_world("out");
+    make_unfinished();
     tp_os.rename = no_rename;
-    assert_int_equal(convert(false, &result), TP_E_IO);
     assert_int_equal(convert(false, &result), TP_E_IO);
     assert_int_equal(result.resumed, 1);
     snprintf(path, sizeof path, "%s.partial/model.safetensors", world.output);
@@ -272,9 +281,8 @@ static void another_source_of_the_same_times_is_not_gone_on_with(void **state)
 {
     struct tp_convert_result result;
     (void)state;
-    make_world("out");
+    make_unfinished();
     tp_os.rename = no_rename;
-    assert_int_equal(convert(false, &result), TP_E_IO);
     assert_int_equal(convert(false, &result), TP_E_IO);
     assert_int_equal(result.resumed, 1);
     close_world();
@@ -407,6 +415,15 @@ static void replace_half(bool keep)
     assert_int_equal(access(in_partial("model.safetensors"), F_OK), 0);
 }
 
+/* A world whose output is complete, and is half replaced. */
+static void make_replaced_half(void)
+{
+    struct tp_convert_result result;
+    make_world("out");
+    assert_int_equal(convert(false, &result), TP_OK);
+    replace_half(true);
+}
+
 static void check_ended(void)
 {
     assert_int_not_equal(access(in_partial(""), F_OK), 0);
@@ -419,9 +436,7 @@ static void what_two_runs_replaced_is_named(void **state)
 {
     struct tp_convert_result result;
     (void)state;
-    make_world("out");
-    assert_int_equal(convert(false, &result), TP_OK);
-    replace_half(true);
+    make_replaced_half();
     replace_half(false);
     assert_int_equal(convert(false, &result), TP_E_USAGE);
     assert_int_equal(convert(true, &result), TP_OK);
@@ -435,10 +450,7 @@ static void a_long_journal_is_read_again(void **state)
 {
     struct tp_convert_result result;
     (void)state;
-    make_world("out");
-    tp_os.rename = no_rename;
-    assert_int_equal(convert(false, &result), TP_E_IO);
-    tp_os = real_os;
+    make_unfinished();
     assert_int_equal(truncate(in_partial(".tilepack-journal"), 100 << 20), 0);
     assert_int_equal(convert(false, &result), TP_OK);
     assert_int_equal(result.resumed, 1);
@@ -522,9 +534,7 @@ static void an_unfinished_name_that_cannot_be_read(void **state)
 {
     struct tp_convert_result result;
     (void)state;
-    make_world("out");
-    assert_int_equal(convert(false, &result), TP_OK);
-    replace_half(true);
+    make_replaced_half();
     tp_os.fdopendir = no_list_of_partial;
     assert_int_equal(convert(false, &result), TP_E_IO);
     tp_os = real_os;
@@ -567,9 +577,7 @@ static void an_emptied_folder_goes_unasked(void **state)
     struct tp_convert_result result;
     char command[600];
     (void)state;
-    make_world("out");
-    assert_int_equal(convert(false, &result), TP_OK);
-    replace_half(true);
+    make_replaced_half();
     snprintf(command, sizeof command, "rm -r '%s' && mkdir '%s'", in_partial(""), in_partial(""));
     assert_int_equal(system(command), 0);
     assert_int_equal(convert(false, &result), TP_OK);
@@ -578,14 +586,21 @@ static void an_emptied_folder_goes_unasked(void **state)
     end_world();
 }
 
+/* A world whose output is begun, and has no finished shard: the source holds a NaN. */
+static void make_begun(void)
+{
+    struct tp_convert_result result;
+    make_world("out");
+    spoil_source();
+    assert_int_equal(convert(false, &result), TP_E_INPUT);
+}
+
 /* "--nonfinite keep" is the hint of the first error, and must not lead into a second. */
 static void a_hint_can_be_followed(void **state)
 {
     struct tp_convert_result result;
     (void)state;
-    make_world("out");
-    spoil_source();
-    assert_int_equal(convert(false, &result), TP_E_INPUT);
+    make_begun();
     assert_int_equal(access(in_partial(".tilepack-journal"), F_OK), 0);
     keep_nonfinite();
     assert_int_equal(convert(false, &result), TP_OK);
@@ -598,9 +613,7 @@ static void without_a_finished_shard_only_own_files_go(void **state)
 {
     struct tp_convert_result result;
     (void)state;
-    make_world("out");
-    spoil_source();
-    assert_int_equal(convert(false, &result), TP_E_INPUT);
+    make_begun();
     assert_int_equal(mkdir(in_partial("rank_0"), 0777), 0);
     write_text(in_partial("rank_0/model.safetensors"), "old", 3);
     assert_int_equal(mkdir(in_partial("theirs"), 0777), 0);
@@ -617,10 +630,7 @@ static void a_finished_shard_of_another_plan_stays(void **state)
 {
     struct tp_convert_result result;
     (void)state;
-    make_world("out");
-    tp_os.rename = no_rename;
-    assert_int_equal(convert(false, &result), TP_E_IO);
-    tp_os = real_os;
+    make_unfinished();
     keep_nonfinite();
     assert_int_equal(convert(false, &result), TP_E_USAGE);
     assert_int_equal(access(in_partial("model.safetensors"), F_OK), 0);
@@ -641,9 +651,7 @@ static void starting_over_keeps_the_lock(void **state)
 {
     struct tp_convert_result result;
     (void)state;
-    make_world("out");
-    spoil_source();
-    assert_int_equal(convert(false, &result), TP_E_INPUT);
+    make_begun();
     keep_nonfinite();
     tp_os.unlinkat = not_the_journal;
     tp_os.rename = no_rename;
