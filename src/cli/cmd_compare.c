@@ -12,6 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Values of a box of the sample: of longer rows no real model is, and memory goes with them. */
+#define BOX_VALUES (UINT64_C(1) << 24)
+
 static enum tp_code make_request(const struct tp_options *o, const struct tp_format *format,
                                  struct tp_request *request, struct tp_err *err)
 {
@@ -45,7 +48,7 @@ static enum tp_code measure(const struct tp_options *o, const struct tp_source *
     struct tp_side side = {&source->ckpt, &source->weights};
     struct tp_progress *progress = tp_progress_start(o, c->format->name, plan->bytes_in);
     struct tp_estimate_options options = {
-        .full = o->full, .jobs = o->jobs, .stop = tp_catch_signals(),
+        .full = o->full, .most = BOX_VALUES, .jobs = o->jobs, .stop = tp_catch_signals(),
         .progress = progress ? tp_progress_add : NULL, .progress_arg = progress};
     c->bytes = plan->bytes_out;
     c->kept = plan->kept_count;

@@ -140,7 +140,8 @@ int tp_compare_print(const struct tp_candidates *all, bool verbose)
            tp_human_seconds(took, all->seconds));
     if (unmeasured)
         printf("without a figure: %zu weights that are exact%s%s\n", unmeasured,
-               all->full ? "" : ", or taken over from a packed source",
+               all->full ? "" : ", taken over from a packed source, or too long in their rows for "
+                                "a sample",
                left_out ? ", or hold values that are NaN or infinite" : "");
     print_weights_only(all);
     print_nonfinite(all);

@@ -360,6 +360,17 @@ def many_experts(work):
         os.unlink(name + ".safetensors")
 
 
+def long_rows_compared(work):
+    """A box of the sample has no more values than memory allows; all are measured in pieces."""
+    path = one_weight(os.path.join(work, "long-row.safetensors"), [1, 1 << 27])
+    for more, most in (((), 32), (("--full",), 32)):
+        status, errors, seconds, peak = measure("compare", path, "--include", ".", "--to",
+                                                "fp8-dynamic-ct", "--jobs", 1, *more)
+        check(status == 0 and within(peak, most), f"compare {' '.join(more)} of a row of 2^27: "
+              f"{peak / 2**20:.0f} MiB, {seconds:.1f} s of CPU {errors}")
+    os.unlink(path)
+
+
 def recast_in_pieces(work):
     """MXFP4 whose blocks are nearly all zeros: which of their scales count is asked of all codes,
     while planning, and as NVFP4 needs one global scale."""
@@ -626,6 +637,7 @@ def any_shape(work, long):
     bounded(zeros, 128, "fp8-deepseek")
     refused(zeros, 64, "convert", "--discard", "--to", "fp8-deepseek", "--include", ".")
     many_experts(work)
+    long_rows_compared(work)
     recast_in_pieces(work)
     rows_in_pieces(work)
     stored_rows_in_pieces(work)
