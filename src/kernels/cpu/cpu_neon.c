@@ -7,6 +7,7 @@
 #include "kernels/op/codec.h"
 #include "kernels/op/distance.h"
 #include "kernels/op/place.h"
+#include "kernels/op/place_bits.h"
 #include "kernels/op/plane.h"
 #include "kernels/op/scalar.h"
 #include "kernels/op/search.h"
@@ -39,6 +40,7 @@
 #include "kernels/cpu/cpu_repack.inc"
 #define DOUBLES 2
 #include "kernels/cpu/cpu_distance.inc"
+#include "kernels/cpu/cpu_place_bits.inc"
 #include "kernels/cpu/cpu_place_blocks.inc"
 #include "kernels/cpu/cpu_place.inc"
 #include "kernels/cpu/cpu_place_move.inc"

@@ -177,6 +177,16 @@ V vu v_load_lanes(const uint8_t *p, uint64_t stride)
     return _mm256_set_m128i(_mm_loadu_si128((const __m128i *)(p + stride)),
                             _mm_loadu_si128((const __m128i *)p));
 }
+V vu v_load_each(const uint8_t *p, const uint64_t at[LANES])
+{
+    return _mm256_set_m128i(_mm_loadu_si128((const __m128i *)(p + at[1])),
+                            _mm_loadu_si128((const __m128i *)(p + at[0])));
+}
+V void v_store_each(uint8_t *p, const uint64_t at[LANES], vu a)
+{
+    _mm_storeu_si128((__m128i *)(p + at[0]), _mm256_castsi256_si128(a));
+    _mm_storeu_si128((__m128i *)(p + at[1]), _mm256_extracti128_si256(a, 1));
+}
 
 V void v_transpose_lanes(vu x[LANES])
 {

@@ -210,6 +210,21 @@ V vu v_load_lanes(const uint8_t *p, uint64_t stride)
     a = _mm512_inserti32x4(a, _mm_loadu_si128((const __m128i *)(p + 2 * stride)), 2);
     return _mm512_inserti32x4(a, _mm_loadu_si128((const __m128i *)(p + 3 * stride)), 3);
 }
+/* Lane i from or to p + at[i]. */
+V vu v_load_each(const uint8_t *p, const uint64_t at[LANES])
+{
+    vu a = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)(p + at[0])));
+    a = _mm512_inserti32x4(a, _mm_loadu_si128((const __m128i *)(p + at[1])), 1);
+    a = _mm512_inserti32x4(a, _mm_loadu_si128((const __m128i *)(p + at[2])), 2);
+    return _mm512_inserti32x4(a, _mm_loadu_si128((const __m128i *)(p + at[3])), 3);
+}
+V void v_store_each(uint8_t *p, const uint64_t at[LANES], vu a)
+{
+    _mm_storeu_si128((__m128i *)(p + at[0]), _mm512_castsi512_si128(a));
+    _mm_storeu_si128((__m128i *)(p + at[1]), _mm512_extracti32x4_epi32(a, 1));
+    _mm_storeu_si128((__m128i *)(p + at[2]), _mm512_extracti32x4_epi32(a, 2));
+    _mm_storeu_si128((__m128i *)(p + at[3]), _mm512_extracti32x4_epi32(a, 3));
+}
 
 /* Transposes lanes: x[i] gets lane i of every register. */
 V void v_transpose_lanes(vu x[LANES])

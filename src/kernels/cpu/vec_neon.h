@@ -191,6 +191,8 @@ V vu v_load_lanes(const uint8_t *p, uint64_t stride)
     (void)stride;
     return v_load(p);
 }
+V vu v_load_each(const uint8_t *p, const uint64_t at[LANES]) { return v_load(p + at[0]); }
+V void v_store_each(uint8_t *p, const uint64_t at[LANES], vu a) { v_store(p + at[0], a); }
 
 V void v_transpose_lanes(vu x[LANES]) { (void)x; }
 V vu v_of_bytes(uint8x16_t a) { return vreinterpretq_u32_u8(a); }
