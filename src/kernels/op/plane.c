@@ -22,13 +22,29 @@ static unsigned table_shift(uint64_t count, uint64_t per, uint64_t every)
     return is_power_of_two(per) && is_power_of_two(every) ? (unsigned)__builtin_ctzll(step) : 0;
 }
 
+/* Offsets of the first coordinates of a dimension: each size of a mode repeats those before it. */
+static void fill_table(const struct tp_layout_dim *dim, uint64_t *table, uint64_t count)
+{
+    uint64_t filled = 1;
+    table[0] = 0;
+    for (uint32_t m = 0; m < dim->modes && filled < count; m++) {
+        const uint64_t period = filled, left = (count - 1) / period;
+        const bool last = m + 1 == dim->modes || dim->size[m] > left;
+        const uint64_t end = last ? count : period * dim->size[m];
+        for (; filled < end; filled++)
+            table[filled] = table[filled - period] + dim->stride[m];
+    }
+}
+
 /* Offsets of every 2^shift-th element. */
 static uint64_t *take_table(void **scratch, const struct tp_layout_dim *dim, uint64_t count,
                             uint64_t per, unsigned shift)
 {
     uint64_t *table = *scratch, entries = ((count - 1) >> shift) + 1;
     uint64_t step = shift == 63 ? 0 : (UINT64_C(1) << shift) / per;
-    if (shift) {
+    if (step == 1) {
+        fill_table(dim, table, entries);
+    } else if (shift) {
         for (uint64_t i = 0; i < entries; i++)
             table[i] = tp_layout_dim_at(dim, i * step);
     } else {
