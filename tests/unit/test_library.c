@@ -436,6 +436,7 @@ static void test_sizes(void **state)
     static const uint64_t sizes[] = {1, 2, 31, 72, 128, 129, 256, 384};
     enum { SIZES = sizeof sizes / sizeof *sizes };
     size_t taken = 0, refused = 0;
+    tilepack_weight *part;
     const char *name;
     (void)state;
     for (size_t f = 0; (name = tilepack_format_name(f)); f++)
@@ -455,6 +456,22 @@ static void test_sizes(void **state)
                                                &(tilepack_weight *){NULL}, message,
                                                sizeof message), TILEPACK_E_UNSUPPORTED);
     assert_non_null(strstr(message, "fp8-trtllm does not hold gate and up of [8,128,256]: "));
+    assert_int_equal(tilepack_weight_new_part("mxfp4-marlin", NULL, "up", 0, 4, 384, 320,
+                                              &part, message, sizeof message), TILEPACK_OK);
+    assert_int_equal(tilepack_weight_bytes(part, 0), 4 * 512 * 512 / 2); /* rows, columns: 256 */
+    tilepack_weight_free(part);
+    assert_int_equal(tilepack_weight_new_part("mxfp4-marlin", "type=f16", "gated", 1, 4, 384, 1,
+                                              &part, message, sizeof message), TILEPACK_OK);
+    assert_string_equal(tilepack_weight_layout(part, 0),
+                        "((2,4),(2,4,4,8),1):((256,512),(1,8,2,32),1)");
+    assert_string_equal(tilepack_weight_dtype(part, 0), "F16");
+    tilepack_weight_free(part);
+    assert_int_equal(tilepack_weight_new_part("mxfp4-marlin", NULL, "sideways", 0, 4, 384, 320,
+                                              &part, message, sizeof message), TILEPACK_E_USAGE);
+    assert_true(!part && strcmp(message, "there is no part 'sideways' of a format") == 0);
+    assert_int_equal(tilepack_weight_new_part("w4a8-cutlass", NULL, NULL, 1, 4, 384, 1, &part,
+                                              message, sizeof message), TILEPACK_E_USAGE);
+    assert_true(!part && strstr(message, "w4a8-cutlass has no order of its own for biases"));
     for (unsigned bits = 48; bits < 64; bits++) { /* with its padding it fits no number */
         assert_int_equal(tilepack_weight_new("w4a8-int8-marlin-channel", NULL, UINT64_C(1) << bits,
                                              3, 8, &(tilepack_weight *){NULL}, message,

@@ -195,8 +195,16 @@ static enum tp_code describe(const struct tp_format *format, const struct tp_op 
                    gated ? "half of N, or K," : "N or K");
 }
 
-static int new_weight(const char *name, const char *parameters, struct tp_box3 box, bool gated,
-                      tilepack_weight **weight, char *message, size_t size)
+/* What the format is for the bias of a weight, before its parameters are applied. */
+static const struct tp_format *bias_of(const struct tp_format *format, struct tp_err *err)
+{
+    if (!format->bias)
+        tp_fail(err, TP_E_USAGE, "%s has no order of its own for biases", format->name);
+    return format->bias;
+}
+
+static int new_weight(const char *name, const char *parameters, enum tp_part part, bool bias,
+                      struct tp_box3 box, tilepack_weight **weight, char *message, size_t size)
 {
     struct tp_err err = {0};
     struct tp_settings settings = {{0}};
@@ -205,13 +213,14 @@ static int new_weight(const char *name, const char *parameters, struct tp_box3 b
     *weight = NULL;
     if (!format)
         tp_fail(&err, TP_E_USAGE, "there is no format '%s'", name ? name : "");
-    else if (apply(&format, parameters, &settings, &err) == TP_OK &&
+    else if ((!bias || (format = bias_of(format, &err))) &&
+             apply(&format, parameters, &settings, &err) == TP_OK &&
              check_size(format, &settings, box, &err) == TP_OK) {
-        format = tp_format_for(format, gated);
+        format = tp_format_for(format, part);
         tp_format_op(format, &settings, &op);
         for (uint32_t i = 0; i < op.outs; i++) /* a caller's zero points and order may be any */
             op.out[i].role = format->op.out[i].role;
-        describe(format, &op, box, gated, weight, &err);
+        describe(format, &op, box, part == TP_PART_GATED, weight, &err);
     }
     return tp_handle_report(&err, message, size);
 }
@@ -220,14 +229,31 @@ int tilepack_weight_new(const char *name, const char *parameters, uint64_t e, ui
                         uint64_t k, tilepack_weight **weight, char *message, size_t size)
 {
     struct tp_box3 box = {e, n, k};
-    return new_weight(name, parameters, box, false, weight, message, size);
+    return new_weight(name, parameters, TP_PART_ANY, false, box, weight, message, size);
 }
 
 int tilepack_weight_new_gated(const char *name, const char *parameters, uint64_t e, uint64_t n,
                               uint64_t k, tilepack_weight **weight, char *message, size_t size)
 {
     struct tp_box3 box = {e, n, k};
-    return new_weight(name, parameters, box, true, weight, message, size);
+    return new_weight(name, parameters, TP_PART_GATED, false, box, weight, message, size);
+}
+
+int tilepack_weight_new_part(const char *name, const char *parameters, const char *part, int bias,
+                             uint64_t e, uint64_t n, uint64_t k, tilepack_weight **weight,
+                             char *message, size_t size)
+{
+    struct tp_box3 box = {e, n, k};
+    struct tp_err err = {0};
+    int found = part ? TP_PART_GATED : TP_PART_ANY;
+    while (part && found < TP_PARTS && strcmp(part, tp_part_name((enum tp_part)found)) != 0)
+        found++;
+    if (found < TP_PARTS)
+        return new_weight(name, parameters, (enum tp_part)found, bias != 0, box, weight, message,
+                          size);
+    *weight = NULL;
+    tp_fail(&err, TP_E_USAGE, "there is no part '%s' of a format", part);
+    return tp_handle_report(&err, message, size);
 }
 
 size_t tilepack_weight_tensors(const tilepack_weight *weight) { return weight->op.outs; }
