@@ -71,8 +71,7 @@ _PLAIN: dict[str, tuple[Any, list[Any]]] = {
     "packed_tensor": (_size, [_any, _size, _size]),
 }
 _FALLIBLE: dict[str, list[Any]] = {
-    "weight_new": [_text, _text, _word, _word, _word, ctypes.POINTER(_any)],
-    "weight_new_gated": [_text, _text, _word, _word, _word, ctypes.POINTER(_any)],
+    "weight_new_part": [_text, _text, _text, _int, *[_word] * 3, ctypes.POINTER(_any)],
     "weight_constant": [_any, _size, _any],
     "quantize": [_any, _int, _any, _any, ctypes.POINTER(_int)],
     "quantize_cuda": [_any, _int, _any, _any, ctypes.c_float, _any, _int, _any],
@@ -173,12 +172,18 @@ class Described:
 
     @classmethod
     def new(
-        cls, fmt: str, parameters: str | None, box: tuple[int, int, int], gated: bool = False
+        cls,
+        fmt: str,
+        parameters: str | None,
+        box: tuple[int, int, int],
+        part: str | None = None,
+        bias: bool = False,
     ) -> Described:
+        """part, bias  as descriptors have them, and "gated" of gate and up"""
         handle = Handle()
-        words = None if parameters is None else parameters.encode()
-        name = "weight_new_gated" if gated else "weight_new"
-        call(name, fmt.encode(), words, *box, ctypes.byref(handle))
+        words, of = (None if text is None else text.encode() for text in (parameters, part))
+        at = ctypes.byref(handle)
+        call("weight_new_part", fmt.encode(), words, of, bias, *box, at)
         return cls(handle)
 
     def __del__(self) -> None:

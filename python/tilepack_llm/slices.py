@@ -9,6 +9,7 @@ and one of the size that a rank holds. Knows neither numpy nor torch.
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -48,7 +49,9 @@ class Packed:
     box         (E, N, K)
     stacked     it is stored with a leading E
     per         {suffix: (rows, columns) of the weight for each element of a tensor}
-    gated       its rows are those of gate and up, of a stack
+    part        what it is for its format, as its descriptor has it: "up", "down", "wide", ...;
+                "gated": its rows are those of gate and up, one after the other
+    bias        it is the bias of such a weight, whose one tensor has no suffix
     """
 
     format: str
@@ -56,23 +59,32 @@ class Packed:
     box: Box
     stacked: bool
     per: Mapping[str, Span]
-    gated: bool = False
+    part: str | None = None
+    bias: bool = False
 
     def of_size(self, box: Box) -> Packed:
         """The same for another size. Nothing is checked before outputs are asked for."""
         return replace(self, box=box)
 
+    def matrix_of_size(self, box: Box) -> Packed:
+        """A matrix that is no expert, for another size: of two ways to pad it, `convert` and
+        engines choose the one that takes less room."""
+        ways = [replace(self, box=box, part=part) for part in (None, "wide")]
+        return min(ways, key=lambda way: math.prod(next(iter(way.outputs.values())).shape))
+
     @cached_property
     def outputs(self) -> dict[str, Output]:
         """By suffix. UnsupportedError when the format cannot hold a weight of this size."""
         words = ",".join(f"{key}={value}" for key, value in self.parameters.items())
-        described = Described.new(self.format, words or None, self.box, self.gated)
+        described = Described.new(self.format, words or None, self.box, self.part, self.bias)
         made = (self._output(described, i) for i in range(described.tensors))
         return {output.suffix: output for output in made}
 
     def _output(self, described: Described, i: int) -> Output:
         suffix, shape = described.suffix(i), described.shape(i)
-        facts = next(out for out in format_facts(self.format)["outputs"] if out["suffix"] == suffix)
+        facts = format_facts(self.format)
+        facts = facts["bias"] if self.bias else facts
+        facts = next(out for out in facts["outputs"] if out["suffix"] == suffix)
         if not self.stacked and facts["shape"][0] == "E" and not facts.get("keep_e"):
             shape = shape[1:]
         layout = described.layout(i)

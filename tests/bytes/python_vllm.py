@@ -153,7 +153,7 @@ def divisions(t):
     except tp.UnsupportedError as e:
         error = str(e)
     try:
-        slices.Packed("fp8-trtllm", {}, (8, 128, 256), True, {}, gated=True).outputs
+        slices.Packed("fp8-trtllm", {}, (8, 128, 256), True, {}, "gated").outputs
     except tp.UnsupportedError as e:
         t.check("does not hold gate and up of [8,128,256]" in str(e), "too few rows for a rank")
     else:
@@ -218,6 +218,12 @@ def refusals(t, work):
     t.check("one by one; convert without --no-stack" in
             refused(manifest.experts_of, experts, single), "refused: single experts")
     t.check(manifest.experts_of("other.experts", units) == {}, "experts that are not packed")
+    bias = slices.Packed("mxfp4-marlin", {}, (1, 320, 1), False, {"": (1, 1)}, "wide", True)
+    t.check("the 320 numbers of a bias are padded" in refused(manifest._check_bias, "x", bias),
+            "refused: a bias that is padded")
+    turns = {experts + ":gate_up_proj": packed_of("mxfp4-blocked", (4, 512, 256), True)}
+    t.check("rows of gate and up take turns, and no kernel of vLLM takes them so in mxfp4-blocked"
+            in refused(manifest.experts_of, experts, turns), "refused: a stack in another order")
     for fmt, capability, good_here in (("w4a8-cutlass", 90, True), ("w4a8-cutlass", 100, False),
                                        ("mxfp8-blocked", 103, True), ("mxfp8-blocked", 90, False),
                                        ("mxfp4-blocked", 120, False),

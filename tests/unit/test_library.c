@@ -443,8 +443,8 @@ static void test_sizes(void **state)
         for (size_t i = 0; i < 4 * SIZES * SIZES; i++) {
             uint64_t e = i / 2 % 2 ? 8 : 1, n = sizes[i / 4 % SIZES], k = sizes[i / 4 / SIZES];
             tilepack_weight *weight;
-            int status = (i % 2 ? tilepack_weight_new_gated : tilepack_weight_new)(
-                name, NULL, e, n, k, &weight, message, sizeof message);
+            int status = tilepack_weight_new_part(name, NULL, i % 2 ? "gated" : NULL, 0, e, n, k,
+                                                  &weight, message, sizeof message);
             taken += status == TILEPACK_OK;
             refused += status == TILEPACK_E_UNSUPPORTED;
             if (status && (status != TILEPACK_E_UNSUPPORTED || strstr(message, "layout '")))
@@ -452,9 +452,8 @@ static void test_sizes(void **state)
             tilepack_weight_free(weight);
         }
     assert_true(taken > 1000 && refused > 1000);
-    assert_int_equal(tilepack_weight_new_gated("fp8-trtllm", NULL, 8, 128, 256,
-                                               &(tilepack_weight *){NULL}, message,
-                                               sizeof message), TILEPACK_E_UNSUPPORTED);
+    assert_int_equal(tilepack_weight_new_part("fp8-trtllm", NULL, "gated", 0, 8, 128, 256, &part,
+                                              message, sizeof message), TILEPACK_E_UNSUPPORTED);
     assert_non_null(strstr(message, "fp8-trtllm does not hold gate and up of [8,128,256]: "));
     assert_int_equal(tilepack_weight_new_part("mxfp4-marlin", NULL, "up", 0, 4, 384, 320,
                                               &part, message, sizeof message), TILEPACK_OK);

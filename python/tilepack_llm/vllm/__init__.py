@@ -15,12 +15,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from .support import Refused, check_version
+from .support import STORED, Refused, check_version
 
 __all__ = ["Refused", "register"]
 
 # The file's stack is P.experts.w13_*; in vLLM's tree of modules it is routed_experts that
-# holds it.
+# holds it, under a name that no model takes for one of its own to cut (gpt-oss does w13_weight).
 _STACK = re.compile(r"\.experts\.(w13_|w2_)")
 
 
@@ -57,6 +57,6 @@ def _rename_stacks() -> None:
             yield from weights
             return
         for name, tensor in weights:
-            yield _STACK.sub(r".experts.routed_experts.\1", name), tensor
+            yield _STACK.sub(rf".experts.routed_experts.{STORED}\1", name), tensor
 
     DefaultModelLoader.get_all_weights = renamed

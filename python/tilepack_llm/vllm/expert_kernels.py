@@ -7,6 +7,7 @@ are for.
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -161,20 +162,21 @@ class DeepGemmMoE(TilepackMoEMethod):
 class ForcedMoE(TilepackMoEMethod):
     """Formats that are for one backend, whatever vLLM would choose by itself.
 
-    backend_name  as --moe-backend has it
+    backend_names  as --moe-backend has them; the first is the one that vLLM is told
     """
 
-    backend_name = "marlin"
+    backend_names: Sequence[str] = ("marlin",)
 
     def choose(self, moe: Any) -> tuple[Any, Any]:
         """vLLM's function of choice, of whose argument `moe` names the backend."""
         raise NotImplementedError
 
     def select(self, moe: Any) -> tuple[Any, Any]:
-        if moe.moe_backend not in ("auto", self.backend_name):
-            raise self.other_backend(moe.moe_backend, self.backend_name)
+        if moe.moe_backend not in ("auto", *self.backend_names):
+            raise self.other_backend(moe.moe_backend, self.backend_names[0])
         told = copy.copy(moe)
-        told.moe_backend = self.backend_name
+        if moe.moe_backend == "auto":
+            told.moe_backend = self.backend_names[0]
         try:
             found: tuple[Any, Any] = self.choose(told)
         except (ValueError, NotImplementedError) as error:
@@ -219,6 +221,7 @@ class MarlinIntegersMoE(ForcedMoE):
             quant_config=QuantizationArgs(num_bits=bits, type="int", **args),
             may_have_zp=zeros == {True},
             may_have_bias=False,
+            allow_tile_padding=True,
         )
         return chosen
 
@@ -245,6 +248,16 @@ class MarlinIntegersMoE(ForcedMoE):
 class Mxfp4MoE(ForcedMoE):
     """What vLLM makes the kernels of MXFP4 of."""
 
+    bias = "BF16"
+
+    def maybe_roundup_sizes(self, *sizes: Any, **more: Any) -> tuple[int, int]:
+        from vllm.model_executor.layers.fused_moe.oracle import mxfp4
+
+        rounded: tuple[int, int] = mxfp4.mxfp4_round_up_hidden_size_and_intermediate_size(
+            self.backend, *super().maybe_roundup_sizes(*sizes, **more)
+        )
+        return rounded
+
     def choose(self, moe: Any) -> tuple[Any, Any]:
         from vllm.model_executor.layers.fused_moe.oracle import mxfp4
 
@@ -256,10 +269,21 @@ class Mxfp4MoE(ForcedMoE):
 
         return mxfp4.make_mxfp4_moe_quant_config(
             mxfp4_backend=self.backend,
-            w1_scale=layer.w13_weight_scale,
-            w2_scale=layer.w2_weight_scale,
+            **self.scales(layer),
+            w1_bias=getattr(layer, "w13_bias", None),
+            w2_bias=getattr(layer, "w2_bias", None),
             layer=layer,
+            **self.swiglu(),
         )
+
+    def scales(self, layer: Any) -> dict[str, Any]:
+        return {"w1_scale": layer.w13_weight_scale, "w2_scale": layer.w2_weight_scale}
+
+    def swiglu(self) -> dict[str, float]:
+        """The numbers of gpt-oss, which vLLM has in its method for that model alone."""
+        if getattr(self.moe.activation, "value", "") != "swigluoai":
+            return {}
+        return {"gemm1_alpha": 1.702, "gemm1_beta": 1.0, "swiglu_limit": 7.0}
 
     def make_kernel(self, layer: Any) -> Any:
         return mxfp4_kernel(self, layer)
@@ -351,15 +375,64 @@ class Nvfp4MarlinMoE(ForcedMoE):
 
 
 class Mxfp4TrtllmMoE(Mxfp4MoE):
-    backend_name = "flashinfer_trtllm_afp8"
+    """Two kernels read these bytes; vLLM prefers 16-bit activations for gpt-oss alone."""
+
+    bias = "F32"
+    has_unpadded_output = True
+
+    @property
+    def backend_names(self) -> Sequence[str]:  # type: ignore[override]
+        names = ("flashinfer_trtllm_afp8", "flashinfer_trtllm")
+        return names[::-1] if self.moe.has_bias else names
+
+    @property
+    def skip_forward_padding(self) -> bool:
+        return bool(self.backend.value == "FLASHINFER_TRTLLM_MXFP4_MXFP8")
 
 
 class Mxfp4CutlassMoE(Mxfp4MoE):
-    backend_name = "flashinfer_cutlass_afp8"
+    backend_names = ("flashinfer_cutlass_afp8",)
+
+
+class Mxfp4Sm90MoE(Mxfp4MoE):
+    backend_names = ("flashinfer_cutlass",)
+
+
+class Mxfp4TritonMoE(Mxfp4MoE):
+    """Kernels that take wrappers of triton_kernels around the bytes."""
+
+    bias = "F32"
+    backend_names = ("triton",)
+    supports_pre_processed_weights = False
+
+    def scales(self, layer: Any) -> dict[str, Any]:
+        """vLLM's own function orders tensors that have no storage; the file's becomes theirs."""
+        from vllm.model_executor.layers.fused_moe.oracle import mxfp4
+
+        found = {}
+        for part, key in (("w13", "w1_scale"), ("w2", "w2_scale")):
+            e, n, k = self.mine[part].box
+            empty = (
+                torch.empty(e, n, k // per, dtype=torch.uint8, device="meta") for per in (2, 32)
+            )
+            codes, flex, scale = mxfp4._swizzle_mxfp4(*empty)
+            for wrapper, name in ((codes, f"{part}_weight"), (scale, f"{part}_weight_scale")):
+                like, stored = wrapper.storage.data, layer._parameters.pop(name).data
+                if like.numel() != stored.numel():
+                    raise Refused(
+                        f"{self.prefix}: triton_kernels keep {name} in {like.numel()} bytes, and "
+                        f"{self.stored[part].format} in {stored.numel()}"
+                    )
+                wrapper.storage.data = torch.as_strided(stored, like.shape, like.stride())
+            setattr(layer, f"{part}_weight", codes)
+            found[key] = mxfp4.PrecisionConfig(
+                **mxfp4._mx_scale_kwargs(scale), flex_ctx=mxfp4.FlexCtx(rhs_data=flex)
+            )
+        return found
 
 
 class Mxfp8TrtllmMoE(Fp8MoE):
-    backend_name = "flashinfer_trtllm"
+    backend_names = ("flashinfer_trtllm",)
 
 
 class Fp8BlocksMoE(Fp8MoE):
@@ -379,7 +452,7 @@ class Fp8BlocksMoE(Fp8MoE):
 
 
 class Fp8TrtllmMoE(Fp8BlocksMoE):
-    backend_name = "flashinfer_trtllm"
+    backend_names = ("flashinfer_trtllm",)
 
 
 class Fp8RowsMarlinMoE(Fp8MoE):
@@ -403,6 +476,9 @@ _METHODS: dict[str, type[TilepackMoEMethod]] = {
     "fp8-deepgemm-sm100": DeepGemmMoE,
     "mxfp4-trtllm": Mxfp4TrtllmMoE,
     "mxfp4-cutlass-moe": Mxfp4CutlassMoE,
+    "mxfp4-flashinfer-sm90": Mxfp4Sm90MoE,
+    "mxfp4-triton-hopper": Mxfp4TritonMoE,
+    "mxfp4-triton-blackwell": Mxfp4TritonMoE,
     "mxfp8-trtllm": Mxfp8TrtllmMoE,
     "fp8-trtllm": Fp8TrtllmMoE,
     "w4a16-marlin": MarlinIntegersMoE,

@@ -16,7 +16,7 @@ from vllm.model_executor.utils import is_weights_pre_processed
 
 from ..errors import UnsupportedError
 from ..slices import Output, Packed, columns_of_rank, runs
-from .support import Refused, check_boxes
+from .support import STORED, Refused, check_boxes
 from .tensors import (
     Place,
     account,
@@ -29,12 +29,18 @@ from .tensors import (
 )
 
 
+def _joined(part: str, suffix: str) -> str:
+    """The name of a tensor: of a bias that of its part."""
+    return f"{part}_{suffix}" if suffix else part
+
+
 class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
     """What the formats share. Subclasses choose vLLM's backend and make its kernel."""
 
     supports_pre_processed_weights = True
     requires_device_loading = False
     names: Mapping[str, str] = {}  # suffix in the file -> behind "w13_" and "w2_" of the layer
+    bias: str | None = None  # type of the biases that the kernel takes; None: it is given none
 
     def __init__(self, stored: dict[str, Packed], moe: Any, prefix: str) -> None:
         super().__init__(moe)
@@ -44,7 +50,26 @@ class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
                 f"{prefix}: its experts have no gate, which this plugin does not serve",
                 hint="convert with --exclude for the experts",
             )
+        self._check_biases(bool(getattr(moe, "has_bias", False)))
+        if stored["w13"].part == "up" and moe.activation.value != "swigluoai":
+            raise Refused(
+                f"{prefix}: rows of gate and up take turns in the checkpoint, and vLLM's kernel "
+                f"for {moe.activation.value} does not take them so",
+                hint="convert with --exclude for the experts",
+            )
         self.backend, self.experts_cls = self.select(moe)
+
+    def _check_biases(self, wanted: bool) -> None:
+        biases = [packed for packed in self.stored.values() if packed.bias]
+        types = {output.dtype for packed in biases for output in packed.outputs.values()}
+        if types - {self.bias} or len(biases) != 2 * wanted:
+            has = f"two in {self.bias}" if wanted and self.bias else "none"
+            raise Refused(
+                f"{self.prefix}: the checkpoint has {len(biases)} biases"
+                f"{''.join(f' in {one}' for one in sorted(types))}, and vLLM's kernel for "
+                f"{self.stored['w13'].format} gets {has} here",
+                hint="convert with --exclude for the experts",
+            )
 
     def select(self, moe: Any) -> tuple[Any, Any]:
         """vLLM's backend and class of experts; Refused when these bytes are not theirs."""
@@ -73,29 +98,25 @@ class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
     ) -> None:
         for packed in self.stored.values():
             check_dtype(self.prefix, packed, params_dtype)
-        inter, ranks, experts = (
-            intermediate_size_per_partition,
-            self.moe.tp_size,
-            self.moe.num_logical_experts,
-        )
+        ranks, experts = self.moe.tp_size, self.moe.num_logical_experts
         if num_experts * self.moe.ep_size != experts and self.moe.ep_size > 1:
             raise Refused(
                 f"{self.prefix}: {experts} experts do not divide among {self.moe.ep_size} ranks",
                 hint="redundant experts are not served",
             )
+        hidden, inter = (
+            self.moe.hidden_dim_unpadded,
+            self.moe.intermediate_size_per_partition_unpadded,
+        )
         check_boxes(
             self.prefix,
             {part: packed.box for part, packed in self.stored.items()},
-            {
-                "w13": (experts, 2 * inter * ranks, hidden_size),
-                "w2": (experts, hidden_size, inter * ranks),
-            },
+            self._boxes(experts, hidden, inter * ranks),
         )
-        boxes = {
-            "w13": (num_experts, 2 * inter, hidden_size),
-            "w2": (num_experts, hidden_size, inter),
-        }
-        self.mine = {part: self.stored[part].of_size(box) for part, box in boxes.items()}
+        self.mine = self._of_sizes(num_experts, hidden, inter)
+        self._check_padding(
+            self._of_sizes(num_experts, hidden_size, intermediate_size_per_partition)
+        )
         layer.w13_input_scale = layer.w2_input_scale = None
         layer.weight_block_size = [128, 128]
         self.todo: set[str] = set()
@@ -104,6 +125,30 @@ class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
                 self._register(layer, part, output)
         # vLLM's own takes a stack for unquantized rows, and splits it by rows.
         layer.load_weights = lambda weights: self._load(layer, weights)
+
+    def _boxes(self, experts: int, hidden: int, inter: int) -> dict[str, tuple[int, int, int]]:
+        rows = {"w13": 2 * inter, "w2": hidden}
+        columns = {"w13": hidden, "w2": inter}
+        return {
+            part: (experts, rows[part.removesuffix("_bias")], columns.get(part, 1))
+            for part in self.stored
+        }
+
+    def _of_sizes(self, experts: int, hidden: int, inter: int) -> dict[str, Packed]:
+        boxes = self._boxes(experts, hidden, inter)
+        return {part: self.stored[part].of_size(box) for part, box in boxes.items()}
+
+    def _check_padding(self, rounded: dict[str, Packed]) -> None:
+        """Sizes that vLLM rounds up are those to which the format pads."""
+        for part, packed in self.mine.items():
+            wanted = {suffix: out.shape for suffix, out in self._outputs(rounded[part]).items()}
+            for suffix, output in self._outputs(packed).items():
+                if output.shape != wanted[suffix]:
+                    raise Refused(
+                        f"{self.prefix}: {part} is {list(packed.box)}, which vLLM rounds up to "
+                        f"{list(rounded[part].box)}, and {packed.format} does not",
+                        hint="convert the experts to another format",
+                    )
 
     def _outputs(self, packed: Packed) -> dict[str, Output]:
         try:
@@ -119,7 +164,7 @@ class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
         if output.words is not None:
             made.data.copy_(constant(output))
         made.weight_loader = self._loader(layer, part, output)
-        name = f"{part}_{output.suffix}"
+        name = STORED + _joined(part, output.suffix)
         layer.register_parameter(name, made)
         self.todo.add(name)
 
@@ -132,7 +177,7 @@ class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
             if found is None:
                 raise Refused(
                     f"{self.prefix}: vLLM has no parameter for {name}",
-                    hint="biases and single experts beside stacks are not served",
+                    hint="single experts beside stacks are not served",
                 )
             found.weight_loader(found, tensor)
             yield name
@@ -151,7 +196,7 @@ class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
                 ]
                 for to, of in self._places(part, output, stored, packed, mine):
                     copy_tiles(param.data, to, tensor, of, runs(local))
-            self.todo.discard(f"{part}_{output.suffix}")
+            self.todo.discard(STORED + _joined(part, output.suffix))
             return True
 
         return load
@@ -163,11 +208,19 @@ class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
         rank, ranks = self.moe.tp_rank, self.moe.tp_size
         (_, n, k), (_, full_n, full_k) = mine.box, packed.box
         try:
-            if part == "w2":
+            if part == "w2_bias" and rank:
+                return  # vLLM adds up what the ranks have computed
+            if part in ("w2", "w2_bias"):
                 columns = columns_of_rank(full_k, k, rank, ranks)
                 yield (
                     Place(output, mine.box, (0, n), (0, k)),
                     Place(stored, packed.box, (0, n), columns),
+                )
+                return
+            if packed.part != "gated":  # the rows of gate and up take turns
+                yield (
+                    Place(output, mine.box, (0, n), (0, k)),
+                    Place(stored, packed.box, (rank * n, (rank + 1) * n), (0, k)),
                 )
                 return
             half, full_half = n // 2, full_n // 2
@@ -186,14 +239,15 @@ class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
         if not is_weights_pre_processed():
             if self.todo:
                 raise Refused(
-                    f"{self.prefix}: the checkpoint does not fill {', '.join(sorted(self.todo))}",
+                    f"{self.prefix}: the checkpoint does not fill "
+                    + ", ".join(name.removeprefix(STORED) for name in sorted(self.todo)),
                     hint="run `tilepack verify`",
                 )
             for part, packed in self.mine.items():
                 for suffix in packed.outputs:
-                    old = f"{part}_{suffix}"
+                    old = STORED + _joined(part, suffix)
                     data = self.view(suffix, layer._parameters[old].data, packed.box)
-                    rename(layer, old, f"{part}_{self.names.get(suffix, suffix)}", data)
+                    rename(layer, old, _joined(part, self.names.get(suffix, suffix)), data)
         self.moe_quant_config = self.get_fused_moe_quant_config(layer)
         self.moe_kernel = self.make_kernel(layer)
         account.tell()

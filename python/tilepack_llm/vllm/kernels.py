@@ -256,11 +256,14 @@ def _marlin_integers(asked: Asked) -> Any:
 
 
 def _marlin_bias(layer: Any, kernel: Any) -> None:
-    """A bias is stored in the order of Marlin's threads; fused parts end at its blocks of 64."""
+    """A bias is stored in the order of Marlin's threads; fused parts end at its blocks of 64. The
+    kernel reads one for every padded row, and vLLM's parameter has those of the model."""
     del kernel
-    if getattr(layer, "bias", None) is not None and layer.output_size_per_partition % 64:
+    scales = next(p for name, p in layer._parameters.items() if name.startswith("weight_scale"))
+    rows, padded = layer.output_size_per_partition, scales.shape[-1]
+    if getattr(layer, "bias", None) is not None and rows != padded:
         raise Refused(
-            f"a bias of {layer.output_size_per_partition} numbers: Marlin's has a multiple of 64",
+            f"a bias of {rows} numbers, and Marlin's has {padded}, which this plugin does not pad",
             hint="convert with --exclude for this weight",
         )
 
@@ -370,6 +373,7 @@ LINEAR = {
     "fp8-marlin": _MARLIN_FP8,
     "fp8-marlin-channel": _MARLIN_FP8,
     "nvfp4-marlin": _MARLIN_NVFP4,
+    "nvfp4-marlin-64": _MARLIN_NVFP4,
     "mxfp4-marlin": LinearSupport(
         _marlin_mxfp4, views={"weight_scale": _exponents}, ready=_marlin_bias
     ),

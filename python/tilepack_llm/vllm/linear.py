@@ -49,7 +49,7 @@ class TilepackLinearMethod(LinearMethodBase):  # type: ignore[misc]
         layer.output_size_per_partition, layer.input_size_per_partition = n, k
         layer.weight_block_size = [128, 128]  # what vLLM's kernels for block FP8 look up
         self._refuse_unless(self._checked, input_size)
-        self.mine = self.parts[0].of_size((1, n, k))
+        self.mine = self._refuse_unless(self.parts[0].matrix_of_size, (1, n, k))
         outputs = self._refuse_unless(lambda: self.mine.outputs)
         check_dtype(self.prefix, self.mine, params_dtype)
         self.kernel = LINEAR[fmt].make(

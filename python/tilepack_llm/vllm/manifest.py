@@ -50,15 +50,21 @@ def _packed(descriptor: Mapping[str, Any], name: str) -> Packed:
         if "per" in out
     }
     stacked = descriptor["rank"] == 3
-    gated = stacked and name.endswith(":w13")
+    part = "part" in descriptor and _word(descriptor["part"])
+    if not part and stacked and name.endswith((":w13", ":w13_bias")):
+        part = "gated"
     params = {_word(key): _word(value) for key, value in descriptor["params"].items()}
-    return Packed(descriptor["format"], params, (e, n, k), stacked, per, gated)
+    bias = bool(descriptor.get("bias"))
+    return Packed(descriptor["format"], params, (e, n, k), stacked, per, part or None, bias)
 
 
-def _check_parts(prefix: str, descriptor: Mapping[str, Any]) -> None:
-    """What is stored, and handed to no kernel here yet."""
-    if descriptor.get("bias") and descriptor["rank"] == 3:
-        raise Refused(f"{prefix}: this plugin hands biases of experts to no kernel")
+def _check_bias(name: str, bias: Packed) -> None:
+    """vLLM loads the bias of a linear layer as the parameter that it is, of the layer's rows."""
+    if any(output.shape != bias.box[1:2] for output in bias.outputs.values()):
+        raise Refused(
+            f"{name}: the {bias.box[1]} numbers of a bias are padded, and vLLM loads no more",
+            hint="convert with --exclude for this weight",
+        )
 
 
 def units(manifest: Mapping[str, Any], where: str) -> dict[str, Packed]:
@@ -86,10 +92,11 @@ def units(manifest: Mapping[str, Any], where: str) -> dict[str, Packed]:
             descriptor = manifest["descriptors"][unit["desc"]]
             name = name_of(unit["prefix"])
             check_format(name, descriptor["format"], descriptor["version"])
-            _check_parts(unit["prefix"], descriptor)
-            if descriptor.get("bias"):
-                continue  # vLLM loads it as the parameter that it is
-            found[name] = _packed(descriptor, name)
+            packed = _packed(descriptor, name)
+            if packed.bias and not packed.stacked:
+                _check_bias(name, packed)
+            else:
+                found[name] = packed
         return found
     except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
         raise Refused(
@@ -142,17 +149,24 @@ def parts_of(
 
 
 def experts_of(prefix: str, packed: Mapping[str, Packed]) -> dict[str, Packed]:
-    """{"w13": weight, "w2": weight} of a layer of experts; empty when it is not packed."""
-    found = {
-        part: packed[f"{prefix}:{part}"] for part in ("w13", "w2") if f"{prefix}:{part}" in packed
-    }
+    """{"w13": weight, "w2": weight} of a layer of experts, and "w13_bias" and "w2_bias" where they
+    are there; empty when it is not packed."""
+    parts = ("w13", "w2", "w13_bias", "w2_bias")
+    found = {part: packed[f"{prefix}:{part}"] for part in parts if f"{prefix}:{part}" in packed}
     if not found:
         if any(name.startswith(prefix + ".") for name in packed):
             raise Refused(
                 f"{prefix}: its experts are packed one by one", hint="convert without --no-stack"
             )
+        for name, stack in packed.items():
+            if name.startswith(prefix + ":"):
+                raise Refused(
+                    f"{name}: rows of gate and up take turns, and no kernel of vLLM takes them so "
+                    f"in {stack.format}",
+                    hint="convert the experts to a format for gpt-oss, such as mxfp4-marlin",
+                )
         return {}
-    if len(found) < 2 or found["w13"].format != found["w2"].format:
+    if not {"w13", "w2"} <= set(found) or len({one.format for one in found.values()}) > 1:
         raise Refused(
             f"{prefix}: w13 and w2 must be packed, and in one format",
             hint="convert both to one format",

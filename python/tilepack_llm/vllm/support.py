@@ -8,6 +8,7 @@ from ..errors import UnsupportedError
 
 VLLM = ("0.33",)  # minors that this was tested with
 MANIFEST_VERSION = 1
+STORED = "stored_"  # before the names of parameters of experts until they are loaded
 
 
 class Refused(UnsupportedError):
@@ -51,6 +52,9 @@ SUPPORTED = {
     "mxfp4-blocked": Support(1, *_BLACKWELL, experts=True),
     "mxfp4-trtllm": Support(1, *_BLACKWELL, linear=False, experts=True),
     "mxfp4-cutlass-moe": Support(1, *_BLACKWELL, linear=False, experts=True),
+    "mxfp4-triton-blackwell": Support(1, *_BLACKWELL, linear=False, experts=True),
+    "mxfp4-triton-hopper": Support(1, *_HOPPER, linear=False, experts=True),
+    "mxfp4-flashinfer-sm90": Support(1, *_HOPPER, linear=False, experts=True),
     "mxfp8-trtllm": Support(1, *_BLACKWELL, linear=False, experts=True),
     "fp8-trtllm": Support(1, *_BLACKWELL, linear=False, experts=True),
     "w4a16-marlin": Support(1, *_AMPERE, experts=True),
@@ -60,7 +64,7 @@ SUPPORTED = {
     "fp8-marlin": Support(1, *_AMPERE, experts=True),
     "fp8-marlin-channel": Support(1, *_AMPERE, experts=True),
     "nvfp4-marlin": Support(1, *_AMPERE, experts=True),
-    "nvfp4-marlin-64": Support(1, *_AMPERE, linear=False, experts=True),
+    "nvfp4-marlin-64": Support(1, *_AMPERE, experts=True),
     "mxfp4-marlin": Support(1, *_AMPERE, experts=True),
     "mxfp8-marlin": Support(1, *_AMPERE, experts=True),
 }

@@ -102,15 +102,10 @@ typedef struct tilepack_weight tilepack_weight;
 int tilepack_weight_new(const char *format, const char *parameters, uint64_t e, uint64_t n,
                         uint64_t k, tilepack_weight **weight, char *message, size_t size);
 
-/* The same for experts whose rows are those of gate and up, each n/2: some formats lay them
- * out in another way than one matrix. For the sizes and layouts of its tensors. */
-int tilepack_weight_new_gated(const char *format, const char *parameters, uint64_t e, uint64_t n,
-                              uint64_t k, tilepack_weight **weight, char *message, size_t size);
-
 /* The same for any weight that `convert` writes. `part`: what it is for its format, "part" of its
- * descriptor or "gated" (a format that is the same for that part is taken as it is); NULL where
- * there is none. `bias` not 0: the bias of such a weight, of n numbers and k = 1, as the
- * "bias" of the format has it. For the sizes and layouts of its tensors. */
+ * descriptor, or "gated" for the rows of gate and up, each n/2 (a format that is the same for that
+ * part is taken as it is); NULL where there is none. `bias` not 0: the bias of such a weight, of n
+ * numbers and k = 1, as "bias" of the format has it. For the sizes and layouts of its tensors. */
 int tilepack_weight_new_part(const char *format, const char *parameters, const char *part,
                              int bias, uint64_t e, uint64_t n, uint64_t k,
                              tilepack_weight **weight, char *message, size_t size);

@@ -232,13 +232,6 @@ int tilepack_weight_new(const char *name, const char *parameters, uint64_t e, ui
     return new_weight(name, parameters, TP_PART_ANY, false, box, weight, message, size);
 }
 
-int tilepack_weight_new_gated(const char *name, const char *parameters, uint64_t e, uint64_t n,
-                              uint64_t k, tilepack_weight **weight, char *message, size_t size)
-{
-    struct tp_box3 box = {e, n, k};
-    return new_weight(name, parameters, TP_PART_GATED, false, box, weight, message, size);
-}
-
 int tilepack_weight_new_part(const char *name, const char *parameters, const char *part, int bias,
                              uint64_t e, uint64_t n, uint64_t k, tilepack_weight **weight,
                              char *message, size_t size)

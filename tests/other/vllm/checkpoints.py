@@ -2,6 +2,7 @@
 
     checkpoints.py deepseek DIR        latent attention, a dense layer, then one with experts that
                                        vLLM's model loads by hand, and shared ones
+    checkpoints.py gptoss DIR H I      gpt-oss as published, of hidden and intermediate size H and I
     checkpoints.py tied DIR            makes a checkpoint one whose output head is its embedding
     checkpoints.py biased DIR          gives the attention of a Llama biases
     checkpoints.py asymmetric DIR      gives AWQ weights other zero points than 8
@@ -32,6 +33,22 @@ DEEPSEEK = {
     "v_head_dim": 128, "vocab_size": 512, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
     "max_position_embeddings": 1024, "hidden_act": "silu", "tie_word_embeddings": False,
     "attention_bias": False, "torch_dtype": "bfloat16", "bos_token_id": 0, "eos_token_id": 1,
+}
+
+EXPERTS = 4
+GPT_OSS = {
+    "architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64, "num_local_experts": EXPERTS,
+    "num_experts_per_tok": 2, "vocab_size": 512, "rms_norm_eps": 1e-5, "rope_theta": 150000.0,
+    "rope_scaling": {"beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0, "rope_type": "yarn",
+                     "original_max_position_embeddings": 4096, "truncate": False},
+    "max_position_embeddings": 131072, "initial_context_length": 4096, "sliding_window": 128,
+    "layer_types": ["sliding_attention", "full_attention"], "hidden_act": "silu",
+    "swiglu_limit": 7.0, "attention_bias": True, "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16", "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 2,
+    "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": [
+        "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens",
+        "lm_head"]},
 }
 
 
@@ -72,6 +89,46 @@ def deepseek(path):
         for name, shape in deepseek_tensors()})
     with open(os.path.join(path, CONFIG), "w", encoding="utf-8") as f:
         json.dump(DEEPSEEK, f, indent=1)
+
+
+def gptoss_tensors(dice, hidden, inner):
+    """MXFP4 experts with biases whose rows alternate; attention and router in bf16, with biases."""
+    def plain(*shape):
+        return stfile.from_f32("BF16", dice.standard_normal(shape, dtype=np.float32)
+                               * np.float32(0.02))
+
+    def packed(name, n, k):
+        yield name + "_blocks", stfile.tensor(
+            "U8", dice.integers(0, 256, (EXPERTS, n, k // 32, 16), np.uint8))
+        yield name + "_scales", stfile.tensor(
+            "U8", dice.integers(100, 125, (EXPERTS, n, k // 32), np.uint8))
+        yield name + "_bias", plain(EXPERTS, n)
+
+    yield "model.embed_tokens.weight", plain(512, hidden)
+    for layer in range(2):
+        prefix = f"model.layers.{layer}."
+        for name, n, k in (("q", 256, hidden), ("k", 128, hidden), ("v", 128, hidden),
+                           ("o", hidden, 256)):
+            yield f"{prefix}self_attn.{name}_proj.weight", plain(n, k)
+            yield f"{prefix}self_attn.{name}_proj.bias", plain(n)
+        yield prefix + "self_attn.sinks", plain(4)
+        yield prefix + "input_layernorm.weight", plain(hidden)
+        yield prefix + "post_attention_layernorm.weight", plain(hidden)
+        yield prefix + "mlp.router.weight", plain(EXPERTS, hidden)
+        yield prefix + "mlp.router.bias", plain(EXPERTS)
+        yield from packed(prefix + "mlp.experts.gate_up_proj", 2 * inner, hidden)
+        yield from packed(prefix + "mlp.experts.down_proj", hidden, inner)
+    yield "model.norm.weight", plain(hidden)
+    yield "lm_head.weight", plain(512, hidden)
+
+
+def gptoss(path, hidden, inner):
+    hidden, inner = int(hidden), int(inner)
+    os.makedirs(path)
+    stfile.save(os.path.join(path, "model.safetensors"),
+                dict(gptoss_tensors(np.random.default_rng(20), hidden, inner)))
+    with open(os.path.join(path, CONFIG), "w", encoding="utf-8") as f:
+        json.dump({**GPT_OSS, "hidden_size": hidden, "intermediate_size": inner}, f, indent=1)
 
 
 def change(path, name, how):

@@ -66,13 +66,41 @@ def load(config, model):
             if hasattr(method, "moe"):
                 method.moe.device = torch.device("cpu")
         process_weights_after_loading(model, config.model_config, torch.device("cpu"))
-    return sum(p.numel() * p.element_size() for name, p in model.named_parameters()
+    codes = [(name, value.storage.data) for name, module in model.named_modules()
+             for value in vars(module).values() if is_wrapped(value)]
+    return sum(p.numel() * p.element_size() for name, p in [*model.named_parameters(), *codes]
                if p.numel() and p.data_ptr() not in before and ".W_U" not in name)
 
 
 EXPERTS = ("w1_scale", "w2_scale", "g1_alphas", "g2_alphas", "b_strides1", "b_strides2",
            "a_strides1", "a_strides2", "c_strides1", "c_strides2", "s_strides1", "s_strides2",
            "group_size", "w1_zp", "w2_zp", "per_act_token_quant", "per_out_ch_quant", "block_shape", "quant_dtype")
+
+
+MORE = ("w1_bias", "w2_bias", "w1_precision", "w2_precision", "gemm1_alpha", "gemm1_beta",
+        "gemm1_clamp_limit")
+
+
+def held(kernel, key):
+    """What it has of that name; vLLM asserts that scales are asked for as what they are."""
+    try:
+        return getattr(kernel, key, None)
+    except AssertionError:
+        return None
+
+
+def is_wrapped(value):
+    return hasattr(getattr(value, "storage", None), "layout")
+
+
+def opened(name, value):
+    """(name, value); of what triton_kernels wrap, what is inside."""
+    value = getattr(value, "weight_scale", value)
+    if not is_wrapped(value):
+        return [(name, value)]
+    storage = value.storage
+    return [(name, storage.data), (name + " layout", type(storage.layout).__name__),
+            (name + " sizes", str((list(value.shape), vars(storage.layout))))]
 
 
 def operands(module, method, capability, name):
@@ -82,7 +110,9 @@ def operands(module, method, capability, name):
     if getattr(method, "moe_kernel", None) is not None:
         kernel = method.moe_kernel.fused_experts
         found = {"w13": module.w13_weight, "w2": module.w2_weight, "kernel": type(kernel).__name__}
-        return {**found, **{key: getattr(kernel, key, None) for key in EXPERTS}}
+        found.update({key: held(kernel, key) for key in EXPERTS})
+        found.update({key: held(kernel.quant_config, key) for key in MORE})
+        return {key: one for name, value in found.items() for key, one in opened(name, value)}
     kind = type(method).__name__
     if capability < 100 and kind in ("CompressedTensorsLinearMethod", "TilepackLinearMethod",
                                      "AutoAWQMarlinLinearMethod", "Fp8LinearMethod"):

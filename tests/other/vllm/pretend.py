@@ -192,6 +192,32 @@ def block_interleave(scales):
     return tiles.permute(0, 1, 4, 3, 2, 5).reshape(-1)
 
 
+def interleave_for_hopper(weight, kind):
+    """uint8 (E, N, K/2): 16 rows and 64 columns for a group of threads, whose words hold rows 8
+    apart and columns 8 apart; the bits of three codes of a word stand where a bfloat16 has them,
+    those of the fourth between."""
+    import numpy as np
+    import torch
+
+    assert kind == "fp4"
+    raw = weight.numpy()
+    codes = np.stack([raw & 15, raw >> 4], -1).reshape(*raw.shape[:2], -1)  # E N K
+    e, n, k = codes.shape
+    parts = codes.reshape(e, n // 16, 2, 8, k // 64, 2, 2, 2, 4, 2)  # n: N 2 8, k: K 2 2 2 4 2
+    words = parts.transpose(0, 1, 6, 3, 4, 5, 8, 7, 2, 9).reshape(-1, 8)
+    out = np.zeros(words.shape[0], np.uint32)
+    for place in range(8):
+        code = words[:, place].astype(np.uint32)
+        half, pair = place % 2 * 16, place // 2
+        low, sign = code & 7, code >> 3
+        if pair < 3:
+            bits = low << 6 - 3 * pair | sign << 15 - 3 * pair
+        else:
+            bits = (low & 1) << 13 | low >> 1 << 10 | sign << 14
+        out |= bits << half
+    return torch.from_numpy(out.view(np.uint8).reshape(raw.shape).copy())
+
+
 def record(name, arguments, rows, columns, dtype):
     import torch
 
@@ -239,6 +265,13 @@ def operators():
     ops.awq_marlin_moe_repack = counted("repack", awq_moe_repack)
     ops.machete_prepack_B = counted("prepack", machete_prepack)
     ops.machete_mm = record_machete
+    import flashinfer.fused_moe
+    from triton_kernels.tensor_details import layout
+    from vllm.platforms import current_platform
+    flashinfer.fused_moe.interleave_moe_weights_for_sm90_mixed_gemm = counted(
+        "interleave", interleave_for_hopper)
+    layout.cuda_capability_geq = lambda major, minor=0: (
+        current_platform.has_device_capability(major * 10 + minor))
     fp4_quantization.get_compute_capability = lambda device: (10, 0)
     module = types.SimpleNamespace(
         block_scale_interleave_sm100=counted("interleave", block_interleave))
