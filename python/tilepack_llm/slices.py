@@ -32,6 +32,7 @@ class Output:
     shape   as it is stored
     grid    its tiles; None for constants
     words   the elements of a constant, which follow from the size alone; else None
+    fill    every byte of its padding
     """
 
     suffix: str
@@ -39,6 +40,7 @@ class Output:
     shape: tuple[int, ...]
     grid: Grid | None
     words: tuple[int, ...] | None
+    fill: int = 0
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,8 @@ class Packed:
         layout = described.layout(i)
         tiles = layout and grid(layout, described.bytes(i), self.per.get(suffix, (1, 1)))
         words = None if layout else _words(described, i)
-        return Output(suffix, described.dtype(i), shape, tiles or None, words)
+        fill = facts.get("fill", 0)
+        return Output(suffix, described.dtype(i), shape, tiles or None, words, fill)
 
 
 def _words(described: Described, i: int) -> tuple[int, ...]:

@@ -88,6 +88,7 @@ both filled '' w4a16-ct w4a16-marlin --set group=32 --include experts
 both filled '' w8a16-ct w8a16-marlin --set group=32 --include experts
 both filled '' mxfp8-ct mxfp8-marlin --include experts
 both filled '' fp8-dynamic-ct fp8-marlin-channel --include experts
+convert filled filled-mxfp8-trtllm --to mxfp8-trtllm --include experts # padded with 127
 convert filled filled-nvfp4-ct --to nvfp4-ct --include experts
 convert filled-nvfp4-ct filled-nvfp4-marlin --to nvfp4-marlin
 # Biases of as many numbers as the model has rows, where the kernel has more.
@@ -344,10 +345,11 @@ load 100 1 x4s="$work/mixtral-mxfp4-ct" x4p="$work/mixtral-mxfp4-blocked" \
     tfs="$work/mixtral-fp8-deepseek" tfp="$work/mixtral-fp8-trtllm" \
     t4s="$work/experts-mxfp4-ct" t4p="$work/experts-mxfp4-trtllm" \
     gas="$work/oss" gap="$work/oss-mxfp4-trtllm" \
-    g8s="$work/oss,$trtllm" g8p="$work/oss-mxfp4-trtllm,$trtllm" \
+    gqs="$work/oss,$trtllm" gqp="$work/oss-mxfp4-trtllm,$trtllm" \
     gbs="$work/oss,moe_backend=triton" gbp="$work/oss-mxfp4-triton-blackwell" \
     gcs="$work/even,$cutlass" gcp="$work/even-mxfp4-cutlass-moe" \
     wider="$work/oss-mxfp4-cutlass-moe" turns="$work/even-mxfp4-blocked" \
+    u8s="$work/filled-mxfp8-ct" u8p="$work/filled-mxfp8-trtllm" \
     c4s="$work/experts-mxfp4-ct,$cutlass" c4p="$work/experts-mxfp4-cutlass-moe" \
     x8="$work/mixtral-mxfp8-blocked" xd="$work/mixtral-fp8-deepgemm-sm100" \
     8s="$work/llama-mxfp8-ct" 8p="$work/llama-mxfp8-blocked" 4s="$work/llama-mxfp4-ct" \
@@ -355,7 +357,7 @@ load 100 1 x4s="$work/mixtral-mxfp4-ct" x4p="$work/mixtral-mxfp4-blocked" \
     dp="$work/llama-fp8-deepgemm-sm100" sm90="$work/llama-w4a8-cutlass" mixed="$work/mixed"
 equal x4s x4p 0
 equal xds xdp 0
-for pair in t8 tf t4 c4 ga g8 gb gc; do
+for pair in t8 u8 tf t4 c4 ga gq gb gc; do
     equal ${pair}s ${pair}p 0
 done
 equal 8s 8p 0

@@ -45,8 +45,9 @@ account = Account()
 
 
 def parameter(output: Output) -> torch.nn.Parameter:
-    """Zeros of the stored shape: padding that no part fills is what the file has there."""
-    data = torch.zeros(output.shape, dtype=torch_dtype(output.dtype))
+    """Of the stored shape, all padding: what no part fills is what the file has there."""
+    data = torch.empty(output.shape, dtype=torch_dtype(output.dtype))
+    data.view(torch.uint8).fill_(output.fill)
     return torch.nn.Parameter(data, requires_grad=False)
 
 
