@@ -5,8 +5,8 @@
 
 #include "kernels/cuda/cuda_place.cuh"
 
-/* Bits of a code's column (the lower ones) and row in a tile: those within a word, of a register's number
- * and of a thread's, lowest first. */
+/* Bits of a code's column (the lower ones) and row in a tile: those within a word, of a register's
+ * number and of a thread's, lowest first. */
 struct place_spread {
     uint32_t bits, columns; /* of a tile; log2 of its columns */
     uint32_t inner, regs, threads;

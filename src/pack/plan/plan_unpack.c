@@ -58,7 +58,8 @@ static enum tp_code add_piece(struct tp_builder *b, struct pieces *pieces,
     *piece = (struct piece){.e = origin->expert > 0 ? (uint64_t)origin->expert : 0,
                             .row = origin->row, .rows = origin->rows,
                             .step = tp_max_u64(origin->step, 1), .rank = origin->rank,
-                            .stack = is_stack(origin), .transposed = origin->transposed, .flat = origin->flat,
+                            .stack = is_stack(origin), .transposed = origin->transposed,
+                            .flat = origin->flat,
                             .view = {.weight = w, .step = 1, .expert = e, .row = row},
                             .dtype = weight->form->dtype};
     memcpy(piece->shape, origin->shape, sizeof piece->shape);
