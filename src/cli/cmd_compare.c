@@ -112,8 +112,8 @@ static enum tp_code choose(const struct tp_options *o, struct tp_candidates *all
                            struct tp_err *err)
 {
     size_t count;
-    const struct tp_format *formats = tp_formats(&count);
     enum tp_code code = tp_formats_check(err);
+    const struct tp_format *formats = tp_formats(&count);
     for (size_t i = 0; i < o->compared.count && code == TP_OK; i++) { /* says what is meant */
         struct tp_request request = {0};
         code = tp_request_to(&request, o->compared.item[i], NULL, 0, err);

@@ -276,10 +276,10 @@ static bool any_listed(const char *prefix)
 int tp_cmd_formats(const struct tp_options *o)
 {
     const char *name = o->arg.count ? o->arg.item[0] : NULL;
-    const struct tp_format *format = name ? tp_format_find(name) : NULL;
     struct tp_err err = {0};
     if (tp_formats_check(&err))
         return tp_report_error(&err);
+    const struct tp_format *format = name ? tp_format_find(name) : NULL;
     if (name && !any_listed(name))
         return unknown(name);
     if (o->gpu || o->engine)

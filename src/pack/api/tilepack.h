@@ -72,7 +72,9 @@ enum { TILEPACK_MAX_RANK = 8, TILEPACK_MAX_TENSORS = 6 };
  */
 
 /* Names of all formats, sorted; NULL when i is too large. Some are read only: they
- * can be decoded and repacked from, not quantized to. */
+ * can be decoded and repacked from, not quantized to. The first call of the library that needs
+ * them reads them all. While memory for that is short every format is unknown to these functions,
+ * tilepack_weight_new() and tilepack_open() give TILEPACK_E_MEMORY, and a later call succeeds. */
 const char *tilepack_format_name(size_t i);
 
 /* 1 when weights can be quantized to it, 0 when it is read only or unknown. */

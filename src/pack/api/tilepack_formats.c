@@ -209,9 +209,11 @@ static int new_weight(const char *name, const char *parameters, enum tp_part par
     struct tp_err err = {0};
     struct tp_settings settings = {{0}};
     struct tp_op op;
-    const struct tp_format *format = find(name);
+    const struct tp_format *format = NULL;
     *weight = NULL;
-    if (!format)
+    if (tp_formats_check(&err)) /* what is not read yet is not unknown */
+        return tp_handle_report(&err, message, size);
+    if (!(format = find(name)))
         tp_fail(&err, TP_E_USAGE, "there is no format '%s'", name ? name : "");
     else if ((!bias || (format = bias_of(format, &err))) &&
              apply(&format, parameters, &settings, &err) == TP_OK &&

@@ -69,6 +69,8 @@ static enum tp_code apply_settings(struct lister *l)
 static enum tp_code choose_formats(struct lister *l)
 {
     size_t count, found = 0;
+    if (tp_formats_check(l->err))
+        return l->err->code;
     const struct tp_format *formats = tp_formats(&count);
     if (!(l->formats = tp_os_zalloc(count + 1, sizeof *l->formats, l->err)))
         return TP_E_MEMORY;

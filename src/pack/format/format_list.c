@@ -11,38 +11,26 @@
 
 extern const struct tp_embedded tp_embedded_formats[];
 
-static struct tp_embedded_list formats;
-static pthread_once_t formats_once = PTHREAD_ONCE_INIT;
-
 static enum tp_code parse(const char *text, void *item, struct tp_err *err)
 {
     return tp_format_parse(text, 0, item, err);
 }
 
-static void load_formats(void)
-{
-    tp_embedded_parse(tp_embedded_formats, sizeof(struct tp_format), parse, &formats);
-}
+static void close_item(void *item) { tp_format_close(item); }
 
-const struct tp_format *tp_formats(size_t *count)
-{
-    pthread_once(&formats_once, load_formats);
-    *count = formats.count;
-    return formats.items;
-}
+static struct tp_embedded_list formats = {.files = tp_embedded_formats,
+                                          .size = sizeof(struct tp_format),
+                                          .parse = parse,
+                                          .close = close_item,
+                                          .lock = PTHREAD_MUTEX_INITIALIZER};
 
-enum tp_code tp_formats_check(struct tp_err *err)
-{
-    pthread_once(&formats_once, load_formats);
-    if (err && err->code == TP_OK)
-        *err = formats.err;
-    return formats.err.code;
-}
+const struct tp_format *tp_formats(size_t *count) { return tp_embedded_items(&formats, count); }
+
+enum tp_code tp_formats_check(struct tp_err *err) { return tp_embedded_check(&formats, err); }
 
 const struct tp_format *tp_format_find(const char *name)
 {
-    pthread_once(&formats_once, load_formats);
-    return tp_embedded_find(&formats, sizeof(struct tp_format), name);
+    return tp_embedded_find(&formats, name);
 }
 
 const struct tp_format *tp_format_bias(const struct tp_format *format)

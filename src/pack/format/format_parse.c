@@ -297,18 +297,15 @@ static enum tp_code parse_facts(const json_t *json, struct tp_format *format, st
     return tp_format_apply(json_object_get(json, "set"), &format->op, err);
 }
 
-static void discard(struct tp_format *format);
-
 static void drop(const struct tp_format *format)
 {
     struct tp_format *own = (struct tp_format *)(uintptr_t)format;
     if (own)
-        discard(own);
+        tp_format_close(own);
     free(own);
 }
 
-/* Of a format that turned out wrong; a good one lasts as long as the process. */
-static void discard(struct tp_format *format)
+void tp_format_close(struct tp_format *format)
 {
     for (uint32_t i = 0; i < TP_MAX_OUT; i++) {
         for (uint32_t d = 0; d < TP_MAX_RANK; d++)
@@ -472,7 +469,7 @@ enum tp_code tp_format_parse(const char *text, uint64_t group, struct tp_format 
         code = parse_bias(format, err);
     code = tp_json_check(mark, code, err);
     if (code)
-        discard(format);
+        tp_format_close(format);
     return code;
 }
 

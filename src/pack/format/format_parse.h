@@ -8,6 +8,7 @@
  * leaves nothing behind: *format is zero then. */
 enum tp_code tp_format_parse(const char *text, uint64_t group, struct tp_format *format,
                              struct tp_err *err);
+void tp_format_close(struct tp_format *format); /* legal on {0} and twice */
 
 /* The group size that the "set" of a choice asks for, TP_GROUP_ROW for "row"; 0: none. */
 uint64_t tp_format_choice_group(const json_t *set);

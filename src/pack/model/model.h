@@ -121,9 +121,9 @@ struct tp_model {
     json_t *json; /* the whole file, which owns all texts */
 };
 
-/* All models, sorted by name; parsed on first use (thread-safe), never freed. An embedded
- * file that breaks the rules of models/README.md is left out and reported by
- * tp_models_check(). */
+/* All models, sorted by name; parsed on first use (thread-safe), never freed. An embedded file
+ * that breaks the rules of models/README.md is left out. There are none while memory for them is
+ * short. tp_models_check() reports either: after its success none is missing. */
 const struct tp_model *tp_models(size_t *count);
 enum tp_code tp_models_check(struct tp_err *err);
 

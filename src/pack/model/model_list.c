@@ -5,41 +5,25 @@
 
 #include "pack/text/embedded.h"
 
-#include <pthread.h>
 #include <string.h>
 
 extern const struct tp_embedded tp_embedded_models[];
-
-static struct tp_embedded_list models;
-static pthread_once_t models_once = PTHREAD_ONCE_INIT;
 
 static enum tp_code parse(const char *text, void *item, struct tp_err *err)
 {
     return tp_model_parse(text, strlen(text), item, err);
 }
 
-static void load_models(void)
-{
-    tp_embedded_parse(tp_embedded_models, sizeof(struct tp_model), parse, &models);
-}
+static void close_item(void *item) { tp_model_close(item); }
 
-const struct tp_model *tp_models(size_t *count)
-{
-    pthread_once(&models_once, load_models);
-    *count = models.count;
-    return models.items;
-}
+static struct tp_embedded_list models = {.files = tp_embedded_models,
+                                         .size = sizeof(struct tp_model),
+                                         .parse = parse,
+                                         .close = close_item,
+                                         .lock = PTHREAD_MUTEX_INITIALIZER};
 
-enum tp_code tp_models_check(struct tp_err *err)
-{
-    pthread_once(&models_once, load_models);
-    if (err && err->code == TP_OK)
-        *err = models.err;
-    return models.err.code;
-}
+const struct tp_model *tp_models(size_t *count) { return tp_embedded_items(&models, count); }
 
-const struct tp_model *tp_model_find(const char *name)
-{
-    pthread_once(&models_once, load_models);
-    return tp_embedded_find(&models, sizeof(struct tp_model), name);
-}
+enum tp_code tp_models_check(struct tp_err *err) { return tp_embedded_check(&models, err); }
+
+const struct tp_model *tp_model_find(const char *name) { return tp_embedded_find(&models, name); }

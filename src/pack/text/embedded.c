@@ -1,4 +1,8 @@
-/* Lists of what is embedded. Knows neither formats nor models. */
+/* Lists of what is embedded. Knows neither formats nor models.
+ *
+ * Invariant: a list that others see lacks nothing for want of memory. One allocation that
+ * fails must not decide for the life of a process what there is.
+ */
 #include "pack/text/embedded.h"
 
 #include "pack/os/os.h"
@@ -10,34 +14,75 @@ static const char *name_of(const void *item) { return *(const char *const *)item
 
 static int by_name(const void *a, const void *b) { return strcmp(name_of(a), name_of(b)); }
 
-void tp_embedded_parse(const struct tp_embedded *files, size_t size,
-                       enum tp_code (*parse)(const char *text, void *item, struct tp_err *err),
-                       struct tp_embedded_list *list)
+static void discard(struct tp_embedded_list *list)
 {
-    size_t total = 0;
-    while (files[total].name)
-        total++;
-    list->items = tp_os_zalloc(total, size, &list->err);
-    for (size_t i = 0; list->items && i < total; i++) {
-        struct tp_err err = {0};
-        if (parse(files[i].text, (char *)list->items + list->count * size, &err) == TP_OK) {
-            list->count++;
-            continue;
-        }
-        tp_err_path(err.code == TP_E_MEMORY ? NULL : &err, files[i].name); /* it is right */
-        if (list->err.code == TP_OK)
-            list->err = err;
-    }
-    if (list->items)
-        qsort(list->items, list->count, size, by_name);
+    for (size_t i = 0; i < list->count; i++)
+        list->close((char *)list->items + i * list->size);
+    free(list->items);
+    list->items = NULL;
+    list->count = 0;
+    list->err = (struct tp_err){0};
 }
 
-const void *tp_embedded_find(const struct tp_embedded_list *list, size_t size, const char *name)
+static enum tp_code parse_all(struct tp_embedded_list *list, struct tp_err *err)
 {
-    for (size_t i = 0; i < list->count; i++) {
-        const char *item = (const char *)list->items + i * size;
+    size_t total = 0;
+    while (list->files[total].name)
+        total++;
+    if (!(list->items = tp_os_zalloc(total, list->size, err)))
+        return TP_E_MEMORY;
+    for (size_t i = 0; i < total; i++) {
+        struct tp_err wrong = {0};
+        void *item = (char *)list->items + list->count * list->size;
+        if (list->parse(list->files[i].text, item, &wrong) == TP_OK) {
+            list->count++;
+        } else if (wrong.code == TP_E_MEMORY) { /* the file is right */
+            discard(list);
+            *err = wrong;
+            return TP_E_MEMORY;
+        } else {
+            tp_err_path(&wrong, list->files[i].name);
+            if (list->err.code == TP_OK)
+                list->err = wrong;
+        }
+    }
+    qsort(list->items, list->count, list->size, by_name);
+    return TP_OK;
+}
+
+/* From TP_OK on the list is constant: it is read without the lock. */
+static enum tp_code have(struct tp_embedded_list *list, struct tp_err *err)
+{
+    pthread_mutex_lock(&list->lock);
+    enum tp_code code = list->items ? TP_OK : parse_all(list, err);
+    pthread_mutex_unlock(&list->lock);
+    return code;
+}
+
+const void *tp_embedded_items(struct tp_embedded_list *list, size_t *count)
+{
+    struct tp_err err = {0};
+    enum tp_code code = have(list, &err);
+    *count = code ? 0 : list->count;
+    return code ? NULL : list->items;
+}
+
+enum tp_code tp_embedded_check(struct tp_embedded_list *list, struct tp_err *err)
+{
+    struct tp_err seen = {0};
+    if (have(list, &seen) == TP_OK)
+        seen = list->err;
+    if (err && err->code == TP_OK)
+        *err = seen;
+    return seen.code;
+}
+
+const void *tp_embedded_find(struct tp_embedded_list *list, const char *name)
+{
+    size_t count;
+    const char *item = tp_embedded_items(list, &count);
+    for (size_t i = 0; i < count; i++, item += list->size)
         if (strcmp(name_of(item), name) == 0)
             return item;
-    }
     return NULL;
 }

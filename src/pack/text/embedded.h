@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 
+#include <pthread.h>
 #include <stddef.h>
 
 /* Written by scripts/embed.sh: rows ended by {NULL, NULL}. */
@@ -11,19 +12,25 @@ struct tp_embedded {
     const char *name, *text;
 };
 
-/* What was parsed, sorted by name. An item begins with its name, a const char *. */
+/* What is parsed from files, on first use. The first five members are its owner's. */
 struct tp_embedded_list {
-    void *items;
+    const struct tp_embedded *files;
+    size_t size; /* of an item, which begins with its name, a const char * */
+    enum tp_code (*parse)(const char *text, void *item, struct tp_err *err);
+    void (*close)(void *item);
+    pthread_mutex_t lock; /* PTHREAD_MUTEX_INITIALIZER */
+    void *items; /* sorted by name; NULL: not parsed yet */
     size_t count;
-    struct tp_err err; /* of the first file that was left out, or of a lack of memory */
+    struct tp_err err; /* of the first file that was left out */
 };
 
-/* Fills the empty list with items of `size` bytes. A file whose `parse` fails is left out; an
- * item of it is zero then. */
-void tp_embedded_parse(const struct tp_embedded *files, size_t size,
-                       enum tp_code (*parse)(const char *text, void *item, struct tp_err *err),
-                       struct tp_embedded_list *list);
+/* The items. A file whose `parse` fails is left out. While memory for the list is short there
+ * are none, and the next call begins anew: afterwards the list stays as it is. */
+const void *tp_embedded_items(struct tp_embedded_list *list, size_t *count);
+/* TP_E_MEMORY, or what is wrong with the first file that was left out. Once it has succeeded,
+ * the others find all items. */
+enum tp_code tp_embedded_check(struct tp_embedded_list *list, struct tp_err *err);
 /* The item of that name, or NULL. */
-const void *tp_embedded_find(const struct tp_embedded_list *list, size_t size, const char *name);
+const void *tp_embedded_find(struct tp_embedded_list *list, const char *name);
 
 #endif
