@@ -142,7 +142,8 @@ asan:
 	    PYTHON="$${PYTHON:-$$(sh scripts/venv.sh $(BUILD))}" sh tests/run.sh --quick
 
 # What runs in several threads, under the thread sanitizer.
-TSAN_UNIT = $(patsubst %,$(BUILD)/tsan/unit/test_%,run write_queue sink_file leafhash zst commit load)
+TSAN_UNIT = $(patsubst %,$(BUILD)/tsan/unit/test_%,run write_queue sink_file leafhash zst commit load \
+              library)
 tsan:
 	sh scripts/deps.sh build test
 	$(MAKE) -j$(JOBS) BUILD=$(BUILD)/tsan NVCC= CFLAGS="-O1 -g -fno-omit-frame-pointer \

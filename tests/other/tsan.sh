@@ -24,7 +24,7 @@ clean() { # name, status, arguments of tilepack ...
     rm -f "$work"/races.*
 }
 
-for program in run write_queue sink_file leafhash zst commit load; do
+for program in run write_queue sink_file leafhash zst commit load library; do
     check "test_$program" quiet 0 "$build/unit/test_$program"
 done
 "$PYTHON" "$TESTS/../samples/gen_checkpoint.py" "$work/model" --preset tiny-mixtral --quiet \

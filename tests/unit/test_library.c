@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <math.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -785,6 +786,42 @@ static void test_other_scales(void **state)
     check_scales_of("weight_scale", "F32", 4);
 }
 
+/* One handle, read by a thread that was the first to ask for values, or was not. */
+static void *read_all(void *handle)
+{
+    tilepack_checkpoint *c = handle;
+    uint64_t box[3], tensors = 0;
+    float value = 0;
+    tilepack_weight *weight;
+    for (int i = 0; i < 2; i++) {
+        const char *name = tilepack_packed_name(c, 0), *format = tilepack_packed_format(c, 0);
+        tilepack_packed_box(c, 0, box);
+        for (size_t t = 0; t < TILEPACK_MAX_TENSORS; t++)
+            tensors += tilepack_packed_tensor(c, 0, t) != SIZE_MAX;
+        if (tilepack_packed_find(c, name) != 0 || !format || box[1] != N ||
+            tilepack_packed_values(c, 0, 0, 1, 2, 3, 4, &value, NULL, 0) ||
+            tilepack_packed_weight(c, 0, &weight, NULL, 0))
+            return NULL;
+        tilepack_weight_free(weight);
+    }
+    return tensors == 4 && value != 0 ? c : NULL;
+}
+
+static void check_threads(const char *path)
+{
+    tilepack_checkpoint *c;
+    pthread_t thread[4];
+    void *done;
+    CALL(tilepack_open(path, &c, message, sizeof message));
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, read_all, c), 0);
+    for (int i = 0; i < 4; i++) {
+        pthread_join(thread[i], &done);
+        assert_ptr_equal(done, c);
+    }
+    tilepack_close(c);
+}
+
 static void test_files(void **state)
 {
     static const float norm[4] = {1, 2, 3, 4};
@@ -803,6 +840,7 @@ static void test_files(void **state)
     CALL(tilepack_open(path, &c, message, sizeof message));
     check_tensors(c, norm, path);
     check_packed(c, &p, values);
+    check_threads(path);
     tilepack_close(c);
     tilepack_close(NULL);
     assert_int_equal(truncate(path, 100), 0);

@@ -193,35 +193,52 @@ int tilepack_tensor_read(const tilepack_checkpoint *c, size_t t, uint64_t offset
 
 size_t tilepack_packed(const tilepack_checkpoint *c) { return c->packed_count; }
 
-static const struct tp_weight *packed_of(const tilepack_checkpoint *c, size_t w)
+/* What reading changes of a handle, it changes under its lock. */
+static void lock(const tilepack_checkpoint *c)
 {
-    return w < c->packed_count ? &c->weights.items[c->packed[w]] : NULL;
+    pthread_mutex_lock(&((tilepack_checkpoint *)c)->lock);
+}
+
+static void unlock(const tilepack_checkpoint *c)
+{
+    pthread_mutex_unlock(&((tilepack_checkpoint *)c)->lock);
+}
+
+/* A copy, as another thread may be completing the weight; {0}: there is none of that number. */
+static struct tp_weight packed_of(const tilepack_checkpoint *c, size_t w)
+{
+    struct tp_weight weight = {0};
+    if (w < c->packed_count) {
+        lock(c);
+        weight = c->weights.items[c->packed[w]];
+        unlock(c);
+    }
+    return weight;
 }
 
 size_t tilepack_packed_find(const tilepack_checkpoint *c, const char *name)
 {
     for (size_t w = 0; name && w < c->packed_count; w++)
-        if (strcmp(packed_of(c, w)->name, name) == 0)
+        if (strcmp(packed_of(c, w).name, name) == 0)
             return w;
     return SIZE_MAX;
 }
 
 const char *tilepack_packed_name(const tilepack_checkpoint *c, size_t w)
 {
-    const struct tp_weight *weight = packed_of(c, w);
-    return weight ? weight->name : NULL;
+    return packed_of(c, w).name;
 }
 
 const char *tilepack_packed_format(const tilepack_checkpoint *c, size_t w)
 {
-    const struct tp_weight *weight = packed_of(c, w);
-    return weight ? weight->form->format->name : NULL;
+    const struct tp_weight weight = packed_of(c, w);
+    return weight.form ? weight.form->format->name : NULL;
 }
 
 void tilepack_packed_box(const tilepack_checkpoint *c, size_t w, uint64_t box[3])
 {
-    const struct tp_weight *weight = packed_of(c, w);
-    struct tp_box3 size = weight ? weight->form->box : (struct tp_box3){0};
+    const struct tp_weight weight = packed_of(c, w);
+    struct tp_box3 size = weight.form ? weight.form->box : (struct tp_box3){0};
     box[0] = size.e;
     box[1] = size.n;
     box[2] = size.k;
@@ -229,13 +246,14 @@ void tilepack_packed_box(const tilepack_checkpoint *c, size_t w, uint64_t box[3]
 
 size_t tilepack_packed_tensor(const tilepack_checkpoint *c, size_t w, size_t i)
 {
-    const struct tp_weight *weight = packed_of(c, w);
-    return weight && i < weight->form->op.outs && weight->tensor[i] != TP_NO_TENSOR
-               ? weight->tensor[i]
+    const struct tp_weight weight = packed_of(c, w);
+    return weight.form && i < weight.form->op.outs && weight.tensor[i] != TP_NO_TENSOR
+               ? weight.tensor[i]
                : SIZE_MAX;
 }
 
-/* The weight, completed by what its small tensors say: once, by whoever is first. */
+/* The weight, completed by what its small tensors say: once, by whoever is first. Nothing
+ * changes it from then on. */
 static const struct tp_weight *checked(const tilepack_checkpoint *c, size_t w,
                                        struct tp_err *err)
 {
@@ -243,11 +261,10 @@ static const struct tp_weight *checked(const tilepack_checkpoint *c, size_t w,
         tp_fail(err, TP_E_USAGE, "there is no packed weight %zu", w);
         return NULL;
     }
-    tilepack_checkpoint *owner = (tilepack_checkpoint *)c; /* the lock makes this legal */
-    pthread_mutex_lock(&owner->lock);
-    enum tp_code code = tp_source_check(&c->ckpt, &owner->weights, c->packed[w], err);
-    pthread_mutex_unlock(&owner->lock);
-    return code ? NULL : packed_of(c, w);
+    lock(c);
+    enum tp_code code = tp_source_check(&c->ckpt, &c->weights, c->packed[w], err);
+    unlock(c);
+    return code ? NULL : &c->weights.items[c->packed[w]];
 }
 
 int tilepack_packed_weight(const tilepack_checkpoint *c, size_t w, tilepack_weight **weight,
