@@ -4,12 +4,11 @@ libtilepack reads and judges the headers, so that a file that is truncated, or w
 contradicts itself, is refused before anything is handed out. The data is mapped, copy on write:
 arrays are views, nobody can change the file through them, and nothing is read until it is
 used. Tensors of compressed files (.safetensors.zst) are read into memory when they are asked
-for.
+for. What is mapped is the file that was opened, also when another one has its name by now.
 """
 
 from __future__ import annotations
 
-import builtins
 import ctypes
 import mmap
 import os
@@ -34,7 +33,7 @@ class _Opened:
 
     def __init__(self, path: str) -> None:
         self.handle = _native.Handle()
-        self._files: dict[str, npt.NDArray[np.uint8]] = {}
+        self._files: dict[int, npt.NDArray[np.uint8]] = {}
         _native.call("open", _native.file_name(path), ctypes.byref(self.handle), file=path)
 
     def __del__(self) -> None:
@@ -44,12 +43,17 @@ class _Opened:
     def ask(self, name: str, *arguments: Any) -> Any:
         return _native.ask(name, self.handle, *arguments)
 
-    def bytes(self, path: str, offset: int, size: int) -> npt.NDArray[np.uint8]:
-        if path not in self._files:
-            with builtins.open(path, "rb") as file:
-                whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-            self._files[path] = np.frombuffer(whole, np.uint8)
-        data = self._files[path][offset : offset + size]
+    def _file(self, descriptor: int) -> npt.NDArray[np.uint8]:
+        """Not by its path: another file may have that by now, with other offsets."""
+        if descriptor not in self._files:
+            size = os.fstat(descriptor).st_size
+            whole = mmap.mmap(descriptor, size, access=mmap.ACCESS_COPY) if size else b""
+            self._files[descriptor] = np.frombuffer(whole, np.uint8)
+        return self._files[descriptor]
+
+    def bytes(self, t: int, path: str, offset: int, size: int) -> npt.NDArray[np.uint8]:
+        file = self._file(self.ask("tensor_descriptor", ctypes.c_size_t(t)))
+        data = file[offset : offset + size]
         if data.size != size:
             raise InputError(
                 f"it ends {size - data.size} bytes before a tensor does",
@@ -81,7 +85,7 @@ class Tensors(Mapping[str, Tensor]):
         path = opened.ask("tensor_file", t, ctypes.byref(offset))
         size = int(opened.ask("tensor_bytes", t))
         if path is not None:
-            raw = opened.bytes(path, offset.value, size)
+            raw = opened.bytes(t, path, offset.value, size)
         else:
             raw = np.empty(size, np.uint8)
             _native.call("tensor_read", opened.handle, t, 0, raw.ctypes.data, size, tensor=name)

@@ -128,7 +128,15 @@ def failures(t, work):
         file.truncate(100000)
     error = raised(tp.InputError, lambda: [cut.tensors[name] for name in cut.tensors])
     t.check(error and "truncated" in error.hint, "open: a file truncated since then")
-    shutil.copy(work.at("keep"), os.path.join(work.at("python"), "model.safetensors"))
+    cut = tp.open(work.at("keep"))
+    os.truncate(work.at("keep"), 0)
+    error = raised(tp.InputError, lambda: [cut.tensors[name] for name in cut.tensors])
+    t.check(error and "truncated" in error.hint, "open: a file emptied since then")
+    opened, own = tp.open(work.at("shell")), tp.load(work.at("shell"))
+    own = {name: tensor.array.tobytes() for name, tensor in own.items()}
+    tool.run("convert", src, "-o", work.at("shell"), "--to", "fp8-dynamic-ct", "--force", "--quiet")
+    t.check(own == {name: tensor.array.tobytes() for name, tensor in opened.tensors.items()},
+            "open: the tensors of the opened file, also where another one has its name by now")
 
 
 def reading(t, work, fmt):

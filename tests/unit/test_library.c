@@ -694,6 +694,7 @@ static void check_tensors(const tilepack_checkpoint *c, const float norm[4], con
     FILE *in = fopen(path, "rb");
     assert_int_equal(fseek(in, (long)offset, SEEK_SET), 0);
     assert_int_equal(fread(read, 4, 2, in), 2);
+    assert_int_equal(pread(tilepack_tensor_descriptor(c, t), read, 8, (off_t)offset), 8);
     fclose(in);
     assert_memory_equal(read, norm, 8);
     assert_int_equal(tilepack_tensor_read(c, t, 0, NULL, 8, message, sizeof message),
@@ -702,6 +703,7 @@ static void check_tensors(const tilepack_checkpoint *c, const float norm[4], con
     assert_true(tilepack_tensor_find(c, NULL) == SIZE_MAX);
     assert_null(tilepack_tensor_name(c, 3));
     assert_null(tilepack_tensor_file(c, 3, &offset));
+    assert_int_equal(tilepack_tensor_descriptor(c, 3), -1);
 }
 
 static void check_packed(const tilepack_checkpoint *c, const struct packed *p, const float *values)

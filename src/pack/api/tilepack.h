@@ -256,10 +256,15 @@ size_t tilepack_tensor_shape(const tilepack_checkpoint *checkpoint, size_t t,
                              uint64_t shape[TILEPACK_MAX_RANK]);
 uint64_t tilepack_tensor_bytes(const tilepack_checkpoint *checkpoint, size_t t);
 
-/* The file it lies in and its offset there, for memory mapping. NULL when the file is
+/* The path of the file it lies in, as it was opened, and its offset there. NULL when the file is
  * compressed and has no such offset. */
 const char *tilepack_tensor_file(const tilepack_checkpoint *checkpoint, size_t t,
                                  uint64_t *offset);
+
+/* The open descriptor of that file, for memory mapping: whatever file has that path by now, the
+ * offset is of this one. It is for reading and stays the handle's: a mapping of it outlives
+ * tilepack_close(). -1 when the file is compressed. */
+int tilepack_tensor_descriptor(const tilepack_checkpoint *checkpoint, size_t t);
 
 /* Reads `bytes` bytes at `offset` of the tensor's data. */
 int tilepack_tensor_read(const tilepack_checkpoint *checkpoint, size_t t, uint64_t offset,

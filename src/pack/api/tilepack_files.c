@@ -162,13 +162,26 @@ uint64_t tilepack_tensor_bytes(const tilepack_checkpoint *c, size_t t)
     return tensor ? tensor->bytes : 0;
 }
 
-const char *tilepack_tensor_file(const tilepack_checkpoint *c, size_t t, uint64_t *offset)
+/* NULL: there is no such tensor, or its file is compressed. */
+static const struct tp_file *plain_file_of(const tilepack_checkpoint *c, size_t t)
 {
     const struct tp_tensor *tensor = tensor_of(c, t);
-    if (!tensor || c->ckpt.files[tensor->file].zst)
+    return tensor && !c->ckpt.files[tensor->file].zst ? &c->ckpt.files[tensor->file] : NULL;
+}
+
+const char *tilepack_tensor_file(const tilepack_checkpoint *c, size_t t, uint64_t *offset)
+{
+    const struct tp_file *file = plain_file_of(c, t);
+    if (!file)
         return NULL;
-    *offset = tensor->offset;
-    return c->ckpt.files[tensor->file].path;
+    *offset = tensor_of(c, t)->offset;
+    return file->path;
+}
+
+int tilepack_tensor_descriptor(const tilepack_checkpoint *c, size_t t)
+{
+    const struct tp_file *file = plain_file_of(c, t);
+    return file ? file->fd : -1;
 }
 
 int tilepack_tensor_read(const tilepack_checkpoint *c, size_t t, uint64_t offset, void *to,
