@@ -193,7 +193,7 @@ class Weight:
                 out[e - e0].ctypes.data,
                 tensor=self.name,
             )
-        return out[tuple(0 if isinstance(at, int) else slice(None) for at in index)]
+        return out[tuple(slice(None) if isinstance(at, slice) else 0 for at in index)]
 
 
 class Checkpoint:

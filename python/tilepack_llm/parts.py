@@ -6,28 +6,35 @@ from nor what it is called there.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any, SupportsIndex, Union
 
 from . import _native
 from .errors import UsageError
 
-At = Union[int, slice]
+At = Union[SupportsIndex, slice]
 Index = Union[At, tuple[At, ...]]
 
 
 def span(at: At, size: int, tensor: str) -> tuple[int, int]:
     """First element, and the one behind the last, along a dimension of that size."""
-    if isinstance(at, slice):
-        begin, end, step = at.indices(size)
-        if step != 1:
-            raise UsageError("a slice with a step", tensor=tensor)
-        return begin, max(begin, end)
-    at = at + size if at < 0 else at
-    if not 0 <= at < size:
-        raise UsageError(f"{at} is not below {size}", tensor=tensor)
-    return at, at + 1
+    try:
+        if isinstance(at, slice):
+            begin, end, step = at.indices(size)
+            end = max(begin, end)
+        else:
+            begin, step = operator.index(at), 1
+            begin += size if begin < 0 else 0
+            end = begin + 1
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"an index is a number or a slice: {error}", tensor=tensor) from None
+    if step != 1:
+        raise UsageError("a slice with a step", tensor=tensor)
+    if not 0 <= begin <= end <= size:
+        raise UsageError(f"{begin} is not below {size}", tensor=tensor)
+    return begin, end
 
 
 @dataclass(frozen=True)
@@ -48,7 +55,7 @@ class Part:
 
 def part(number: int, dtype: str, stored: tuple[int, ...], index: Index, name: str) -> Part:
     """What `index` takes of a tensor of the shape `stored`; what it leaves out is taken whole."""
-    if index == ():  # most tensors, of thousands: no dimension is looked at
+    if isinstance(index, tuple) and not index:  # most, of thousands: no dimension is looked at
         return Part(number, dtype, tuple((0, size) for size in stored), stored)
     at = index if isinstance(index, tuple) else (index,)
     if len(at) > len(stored):

@@ -163,9 +163,17 @@ def rules_of_reading(t, work):
     checkpoint = tp.open(work.at("w4a8-cutlass"))
     weight = checkpoint.weights[EXPERTS]
     t.check(weight.stacked and weight.values(np.s_[1:3, 4, 5:7]).shape == (2, 2)
-            and weight.values(-1).shape == weight.box[1:], "values: shapes as numpy's")
-    for index in (np.s_[9], np.s_[0, 0, 0, 0], np.s_[0, 0:4:2]):
+            and weight.values(-1).shape == weight.box[1:]
+            and weight.values(np.int64(-1)).shape == weight.box[1:]
+            and weight.values((np.uint8(1), slice(2, 3), np.int32(4))).shape == (1,),
+            "values: shapes as numpy's")
+    for index in (np.s_[9], np.s_[0, 0, 0, 0], np.s_[0, 0:4:2], 1.0, None, "1", np.s_["1":],
+                  np.s_[::0], np.s_[..., 1], ([0, 1],)):
         t.check(raised(tp.UsageError, weight.values, index) is not None, f"values: not {index}")
+        t.check(raised(tp.UsageError, checkpoint.tensors.part, f"{EXPERTS}_weight_packed", index)
+                is not None, f"part: not {index}")
+    t.check(checkpoint.tensors.part(f"{EXPERTS}_weight_packed", np.int64(1)).shape ==
+            checkpoint.tensors.part(f"{EXPERTS}_weight_packed", 1).shape, "part: of numpy's number")
     error = raised(tp.UsageError, checkpoint.values, "nothing")
     t.check(error and error.file == checkpoint.path, "values: an unknown weight")
     operands = checkpoint.weights[Q_PROJ].operands()
