@@ -314,7 +314,7 @@ typedef struct tilepack_part {
  *            what is queued there now has ended. The call itself waits for all copies.
  *   verify   not 0: every file that holds a part is read whole, once, and hashed on the way;
  *            with its own hash in the header, as tilepack writes files, or TILEPACK_E_UNSUPPORTED
- *   threads  that read; 0: one for each processor, at most 12
+ *   threads  that read; 0: one for each processor, at most 14
  *   ring     most bytes of the ring; 2 MiB for each thread at least, or fewer threads. 0: 6 MiB for
  *            each thread
  *
