@@ -51,6 +51,8 @@ def main():
         action = parse(f.read().splitlines())
     inputs = {name: item.get("default", "") for name, item in action["inputs"].items()}
     inputs.update(pair.split("=", 1) for pair in given)
+    for name in inputs.keys() - action["inputs"].keys():
+        sys.exit(f"{name}: no such input")
     for name, item in action["inputs"].items():
         if item.get("required") == "true" and not inputs[name]:
             sys.exit(f"{name}: is required")

@@ -28,6 +28,18 @@ result=$(sed -n 's/^result=//p' runner/outputs)
 check 'its result is the JSON of convert' jq -e '.output | endswith("made")' "$result"
 answers 'verify=false leaves that out' 0 'skipped: Verify' want again verify=false
 check 'and converts' diff -r expected/model.safetensors again/model.safetensors
+touch o_proj1 o_proj2 # what a pattern among the options does not mean
+check 'options are words, whatever the files here are called' \
+    want named 'options=--exclude o_proj* --quiet'
+"$PYTHON" - <<'EOF' >'of importance'
+import json, struct, sys
+header = json.dumps({"model.layers.0.self_attn.q_proj.weight":
+                     {"dtype": "F32", "shape": [256], "data_offsets": [0, 1024]}}).encode()
+sys.stdout.buffer.write(struct.pack("<Q", len(header)) + header + struct.pack("<256f", *range(256)))
+EOF
+check 'a file of importance is what both steps take' run "$bin:$clean" source=src \
+    output=searched to=w4a8-ct 'options=--search mse --quiet' 'importance=of importance'
+fails 'without it nobody could verify' 2 importance "$TILEPACK" verify searched --against src
 cp -r made damaged
 printf x | dd of=damaged/model.safetensors bs=1 seek=99999 conv=notrunc 2>/dev/null
 fails 'an output whose weights are damaged is not converted over' 1 'failed: Convert' \
