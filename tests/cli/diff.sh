@@ -125,6 +125,13 @@ for item in diff["items"]:
     assert 0.1 < item["relative"] < 0.13 and item["max_abs"] > 0 and item["first"]["at"] == [0, 0]
 EOF
 check "--json" "$PYTHON" "$work/look.py" "$work/json1"
+# The manual page's example for that JSON, also where some items have no error.
+example=$(sed -n "/jq -r '/,/^\.Ed/p" "$TESTS/../man/tilepack-diff.1" | sed '$d' |
+    tr -d '\n' | sed "s/^[^']*'//; s/'\$//")
+(cd "$work" && "$TILEPACK" diff values.safetensors fewer.safetensors --json) |
+    jq -r "$example" >"$work/largest"
+check "the largest errors come first" test "$(cut -f 1 "$work/largest" | xargs)" = \
+    "m.weight n.weight"
 
 # Equal bytes of other meaning, and other bytes of the same.
 cat >"$work/meaning.py" <<'EOF'
