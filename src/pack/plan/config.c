@@ -181,6 +181,12 @@ static json_t *flat(const struct tp_unit *unit, json_t *kept)
     return config;
 }
 
+/* Whether config.json alone says how wide the codes of the kept weight are. */
+static bool told_by_config(const struct tp_plan *plan, const struct tp_unit *kept)
+{
+    return plan->weights->items[kept->views[0].weight].form->any_width;
+}
+
 /* What is still needed to read GPTQ weights that were excluded: its version. */
 static void add_gptq_version(const struct tp_plan *plan, json_t *config)
 {
@@ -196,6 +202,18 @@ static void add_gptq_version(const struct tp_plan *plan, json_t *config)
     if (version)
         json_object_set(config, "checkpoint_format", version);
     json_decref(source);
+}
+
+/* And of integers that may be of 4 bits or of 8, where 4 is what they would be taken for. Of both
+ * there are none: tp_source_config_check(). */
+static void add_bits(const struct tp_plan *plan, json_t *config)
+{
+    for (size_t u = 0; u < plan->kept_unit_count; u++)
+        if (told_by_config(plan, &plan->kept_units[u]) &&
+            plan->kept_units[u].form->format->bits == 8) {
+            json_object_set_new(config, "bits", json_integer(8));
+            return;
+        }
 }
 
 /* What loads it: what all its formats ask for, else the package that reads every format. */
@@ -227,6 +245,7 @@ static json_t *kernel_ready(const struct tp_plan *plan, const struct used *used,
     json_object_set_new(config, "requires", json_string(package_for(used)));
     json_object_set(config, "ignore", kept);
     add_gptq_version(plan, config);
+    add_bits(plan, config);
     return config;
 }
 
@@ -339,6 +358,20 @@ static json_t *restored_config(const struct tp_plan *plan)
 static bool changes(const struct tp_plan *plan)
 {
     return plan->restores || plan->unit_count || plan->drops;
+}
+
+enum tp_code tp_config_dispensable(const struct tp_plan *plan, struct tp_err *err)
+{
+    for (size_t u = 0; u < plan->kept_unit_count; u++) {
+        const struct tp_unit *unit = &plan->kept_units[u];
+        if (!told_by_config(plan, unit) || unit->form->format->bits != 8)
+            continue;
+        tp_err_tensor(err, unit->name);
+        tp_err_hint(err, "write to a directory, which has a config.json, or convert the weight, too");
+        return tp_fail(err, TP_E_UNSUPPORTED, "it is kept, and that it is of 8 bits its config.json "
+                       "alone says, which a single file has not");
+    }
+    return TP_OK;
 }
 
 bool tp_config_leaves_out(const struct tp_plan *plan, const char *name)

@@ -14,6 +14,10 @@ enum tp_code tp_config_text(const struct tp_plan *plan, struct tp_text *text, st
 /* Whether there is such a text: found by the plan, not after hours of writing. */
 enum tp_code tp_config_check(const struct tp_plan *plan, struct tp_err *err);
 
+/* TP_E_UNSUPPORTED for a plan of a single file in which a kept weight would be read as another one,
+ * since only a config.json says what it is: how wide its codes are, or its version of GPTQ. */
+enum tp_code tp_config_dispensable(const struct tp_plan *plan, struct tp_err *err);
+
 /* Whether `name`, one of ckpt->others, describes the source's quantization to a loader
  * (ModelOpt's hf_quant_config.json, the quantize_config.json of GPTQ, the quant_config.json
  * of AWQ) while the plan changes weights: it would be false beside them, so it is not

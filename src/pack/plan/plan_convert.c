@@ -48,8 +48,8 @@ enum tp_code tp_plan_convert(const struct tp_checkpoint *ckpt, const struct tp_w
         if (code == TP_OK)
             code = tp_plan_files(&b, file_name);
     }
-    if (code == TP_OK && !file_name)
-        code = tp_config_check(plan, err);
+    if (code == TP_OK)
+        code = file_name ? tp_config_dispensable(plan, err) : tp_config_check(plan, err);
     code = tp_json_check(mark, code, err);
     tp_builder_close(&b);
     if (code)

@@ -5,6 +5,8 @@
 
 #include "pack/text/json_memory.h"
 
+#include <string.h>
+
 enum tp_code tp_source_nested_config(const struct tp_checkpoint *ckpt, struct tp_json_span *text,
                                      struct tp_json_span *value)
 {
@@ -53,11 +55,15 @@ uint64_t tp_source_config_bits(const struct tp_checkpoint *ckpt)
 {
     json_t *config = tp_source_config(ckpt), *group;
     const char *name;
-    uint64_t set = 0;
-    if (!json_object_size(json_object_get(config, "dynamic")))
-        set = bit_of(json_object_get(config, "bits"));
-    json_object_foreach(json_object_get(config, "config_groups"), name, group)
-        set |= bit_of(json_object_get(json_object_get(group, "weights"), "num_bits"));
+    uint64_t set = bit_of(json_object_get(config, "bits"));
+    json_object_foreach(json_object_get(config, "dynamic"), name, group)
+        set |= bit_of(json_object_get(group, "bits"));
+    json_object_foreach(json_object_get(config, "config_groups"), name, group) {
+        const json_t *weights = json_object_get(group, "weights");
+        const char *type = json_string_value(json_object_get(weights, "type"));
+        if (!type || strcmp(type, "float") != 0)
+            set |= bit_of(json_object_get(weights, "num_bits"));
+    }
     json_decref(config);
     return set;
 }

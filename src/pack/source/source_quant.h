@@ -16,8 +16,8 @@
  * is told by tp_json_check() alone. */
 json_t *tp_source_config(const struct tp_checkpoint *ckpt);
 
-/* How many bits codes have, as quantization_config says: a set of 1 << bits, of all of its groups.
- * 0 where it does not say, or says that modules differ. */
+/* How many bits integers have, as quantization_config says: a set of 1 << bits, of all of its
+ * groups and, of GPTQ, of the modules that "dynamic" sets apart. 0 where it does not say. */
 uint64_t tp_source_config_bits(const struct tp_checkpoint *ckpt);
 
 /* The value of text_config in config.json, which must be there, and that of

@@ -41,6 +41,8 @@ struct tp_weight_form {
                                     plain tensors are (E,in,out) */
     bool flat;                   /* plain: a bias, [N] or [E,N]; box has a K of 1, rank counts it */
     bool renamed;                /* an output goes by another name than the format's */
+    bool any_width;              /* packed integers: codes of 4 and of 8 bits fit its tensors alike,
+                                    and no weight_shape says which; config.json has to */
 };
 
 struct tp_weight {

@@ -1,5 +1,6 @@
 /* Source weights: descriptors first, then the interchange formats by their
- * tensors, then plain floats. Reads headers only.
+ * tensors, then plain floats. Reads headers only, and the weight_shape of weights
+ * that may be of 4 bits or of 8.
  */
 #include "pack/source/weights.h"
 
@@ -197,8 +198,10 @@ static bool match_format(const struct finder *f, const struct tp_format *format,
                          const struct tp_tensor *codes, struct tp_weight *weight)
 {
     uint32_t c = (uint32_t)tp_op_find(&format->op, TP_ROLE_CODES);
+    if (codes->dtype != format->out[c].dtype)
+        return false;
     size_t prefix_size = stem_of(format, codes->name) + 1;
-    if (codes->dtype != format->out[c].dtype || prefix_size == 1)
+    if (prefix_size == 1)
         return false;
     for (int i = 0; i < TP_MAX_ABSENT && format->absent[i]; i++)
         if (find_sibling(f, codes, prefix_size, format->absent[i]))
@@ -263,24 +266,76 @@ static bool stands_in_turn(const struct finder *f, const char *name)
     return tp_name_stack(&f->weights->facts, name, &stack) && stack.is->alternates;
 }
 
-/* A packed weight of an interchange format whose codes are in this tensor. */
-static enum tp_code try_interchange(struct finder *f, const struct tp_tensor *tensor)
+/* The first format, of codes of other than `not_bits`, of which the weight with these codes is. */
+static bool first_match(const struct finder *f, const struct tp_tensor *tensor, uint32_t not_bits,
+                        struct tp_weight *weight)
 {
     size_t count;
     const struct tp_format *formats = tp_formats(&count);
-    struct tp_weight_form form = {0};
-    struct tp_weight weight = {.form = &form};
-    for (size_t i = 0; i < 4 * count; i++) {
-        const struct tp_format *format = &formats[i % count];
-        if (!has_turn(f, format, (int)(i / count)) || !match_format(f, format, tensor, &weight))
-            continue;
-        no_tensors(&weight);
-        form.dtype = TP_BF16;
-        form.alternates = form.rank == 3 &&
-                          (format->joint[0] != '.' || stands_in_turn(f, tensor->name));
-        return add(f, &weight, tensor->name, stem_of(format, tensor->name));
+    for (size_t i = 0; i < 4 * count; i++)
+        if (formats[i % count].bits != not_bits &&
+            has_turn(f, &formats[i % count], (int)(i / count)) &&
+            match_format(f, &formats[i % count], tensor, weight))
+            return true;
+    return false;
+}
+
+/* The tensor weight_shape of compressed-tensors, or NULL. */
+static const struct tp_tensor *stored_shape(const struct finder *f, const struct tp_weight *weight)
+{
+    const struct tp_weight_form *form = weight->form;
+    for (uint32_t i = 0; i < form->op.outs; i++)
+        if (form->op.out[i].role == TP_ROLE_WORDS && form->format->out[i].dtype == TP_I64 &&
+            weight->tensor[i] != TP_NO_TENSOR)
+            return &f->ckpt->tensors[weight->tensor[i]];
+    return NULL;
+}
+
+/* Integers of 4 and of 8 bits lie in the same words: where both fit, config.json decides if it
+ * has one of the widths only, else the K that weight_shape says. */
+static enum tp_code settle_width(const struct finder *f, const struct tp_tensor *tensor,
+                                 struct tp_weight *weight)
+{
+    struct tp_weight_form form;
+    struct tp_weight other = {.form = &form};
+    uint32_t bits = weight->form->format->bits;
+    if (!tp_op_is_int(&weight->form->op) || !first_match(f, tensor, bits, &other))
+        return TP_OK;
+    const struct tp_tensor *shape = stored_shape(f, weight);
+    weight->form->any_width = !shape;
+    if (!shape || ((f->bits >> bits ^ f->bits >> form.format->bits) & 1))
+        return TP_OK;
+    int64_t sizes[2];
+    enum tp_code code = tp_checkpoint_read(f->ckpt, shape->file, sizes, sizeof sizes,
+                                           shape->offset, f->err);
+    if (code)
+        tp_err_tensor(f->err, shape->name);
+    if (code || sizes[1] == (int64_t)weight->form->box.k)
+        return code;
+    weight->form->any_width = sizes[1] != (int64_t)form.box.k;
+    if (!weight->form->any_width) {
+        memcpy(weight->form, &form, sizeof form); /* with what lies between the members */
+        other.form = weight->form;
+        *weight = other;
     }
     return TP_OK;
+}
+
+/* A packed weight of an interchange format whose codes are in this tensor. */
+static enum tp_code try_interchange(struct finder *f, const struct tp_tensor *tensor)
+{
+    struct tp_weight_form form = {0};
+    struct tp_weight weight = {.form = &form};
+    if (!first_match(f, tensor, UINT32_MAX, &weight))
+        return TP_OK;
+    enum tp_code code = settle_width(f, tensor, &weight);
+    if (code)
+        return code;
+    no_tensors(&weight);
+    form.dtype = TP_BF16;
+    form.alternates = form.rank == 3 &&
+                      (form.format->joint[0] != '.' || stands_in_turn(f, tensor->name));
+    return add(f, &weight, tensor->name, stem_of(form.format, tensor->name));
 }
 
 /* The sizes [N,K] or [K,N] of the other stack of the same experts; zeros without one. */

@@ -225,6 +225,115 @@ def _(report):
             same(report, name, plain[f"{name}.weight"], stfile.f32_to_bf16(values), "BF16")
 
 
+def ct_bytes(name, codes, scales, shape=True):
+    """compressed-tensors pack-quantized of 8 bits; scales [N,G]: bf16 bits."""
+    out = {f"{name}.weight_packed": tensor("I32", codes.view(np.int32)),
+           f"{name}.weight_scale": tensor("BF16", scales)}
+    if shape:
+        out[f"{name}.weight_shape"] = tensor("I64", np.array(codes.shape, dtype=np.int64))
+    return out
+
+
+def gptq_bytes(name, codes, scales, zeros=None):
+    n, k = codes.shape
+    words = codes.reshape(n, k // 4, 4).view(np.int32)[:, :, 0].T
+    out = {f"{name}.qweight": tensor("I32", np.ascontiguousarray(words)),
+           f"{name}.scales": tensor("F16", scales.T)}
+    if zeros is not None:
+        stored = np.ascontiguousarray(zeros.T.astype(np.uint8))
+        out[f"{name}.qzeros"] = tensor("I32", stored.view(np.int32))
+    return out
+
+
+def ct_group(bits, size, targets, **other):
+    return {"targets": targets, "weights": {"num_bits": bits, "type": "int", "symmetric": True,
+            "strategy": "group" if size else "channel", "group_size": size}} | other
+
+
+def ct_groups(*groups):
+    return {"quant_method": "compressed-tensors", "format": "pack-quantized",
+            "config_groups": {f"group_{i}": group for i, group in enumerate(groups)}}
+
+
+def save_model(work, source, config):
+    os.mkdir(work.at("src"))
+    stfile.save(work.at("src", "model.safetensors"), source)
+    with open(work.at("src", "config.json"), "w", encoding="utf-8") as f:
+        json.dump({"quantization_config": config}, f)
+
+
+def check_unpacked(report, work, what, want):
+    tool.run("unpack", work.at(what), "-o", work.at("plain"), "--dtype", "bf16", "--quiet",
+             "--force")
+    plain, _ = tool.load(work.at("plain"))
+    for name, values in want.items():
+        same(report, f"{what}: {name}", plain[f"{name}.weight"], stfile.f32_to_bf16(values), "BF16")
+
+
+@case("8 bits: what --exclude left is read again as what it was")
+def _(report):
+    rng = np.random.default_rng(31)
+    n, k, group = 128, 512, np.arange(512) // 128
+    gptq = {"quant_method": "gptq", "bits": 8, "group_size": 128}
+    ct = ct_groups(ct_group(8, 128, ["Linear"]))
+    bytes_ = [rng.integers(0, 256, (n, k), dtype=np.uint8) for _ in range(2)]
+    scales = [f16_scales(rng, n, 4) for _ in range(2)]
+    bf16 = [to_bf16(s) for s in scales]
+    zeros = np.full((n, 4), 127)
+    for make, own, config, tells in (
+            (lambda i: gptq_bytes("ab"[i], bytes_[i], scales[i]), scales, gptq, False),
+            (lambda i: gptq_bytes("ab"[i], bytes_[i], scales[i], zeros), scales, gptq, True),
+            (lambda i: ct_bytes("ab"[i], bytes_[i], bf16[i]), bf16, ct, True),
+            (lambda i: ct_bytes("ab"[i], bytes_[i], bf16[i], False), bf16, ct, False)):
+        kept = decoded(bytes_[0], own[0], np.uint8(128), group)
+        for to, tp in (("w4a8-ct", False), ("w8a16-ct", False), ("w8a16-marlin", True)):
+            with tool.Workdir() as work:
+                save_model(work, make(0) | make(1), config)
+                args = ("--to", to, "--requantize", "--exclude", "^a", "--quiet")
+                tool.run("convert", work.at("src"), "-o", work.at("out"), *args)
+                tool.run("verify", work.at("out"), "--against", work.at("src"), "--quiet")
+                check_unpacked(report, work, "out", {"a": kept})
+                if tp:
+                    tool.run("convert", work.at("src"), "-o", work.at("ranks"), *args, "--tp", "2")
+                    tool.run("join", work.at("ranks"), "-o", work.at("joined"), "--quiet")
+                    check_unpacked(report, work, "joined", {"a": kept})
+                tool.run("convert", work.at("out"), "-o", work.at("all"), "--to", to,
+                         "--requantize", "--include", "^a", "--quiet")
+                tool.run("convert", work.at("src"), "-o", work.at("want"), "--to", to,
+                         "--requantize", "--quiet", "--include", ".")
+                a, b = tool.load(work.at("all"))[0], tool.load(work.at("want"))[0]
+                for name in b:
+                    report.exact(f"{to}: {name}", a[name], b[name], b[name].shape)
+                done = tool.run("convert", work.at("src"), "-o", work.at("f.safetensors"), *args,
+                                check=False)
+                if tells != (done.returncode == 0):
+                    raise Mismatch(f"to a file: exit {done.returncode}: {done.stderr}")
+                if tells:
+                    check_unpacked(report, work, "f.safetensors", {"a": kept})
+
+
+@case("compressed-tensors of 4 and of 8 bits in one model: weight_shape says which")
+def _(report):
+    rng = np.random.default_rng(32)
+    n, k = 64, 512
+    four, eight = random_codes(rng, n, k), rng.integers(0, 256, (n, k), dtype=np.uint8)
+    for g4, g8 in ((128, 128), (128, None), (None, None), (None, 128), (128, 64)):
+        s4, s8 = (to_bf16(f16_scales(rng, n, k // (g or k))) for g in (g4, g8))
+        want = {"a": decoded(four, s4, np.uint8(8), np.arange(k) // (g4 or k)),
+                "b": decoded(eight, s8, np.uint8(128), np.arange(k) // (g8 or k))}
+        groups = [ct_group(4, g4, ["re:a"]), ct_group(8, g8, ["re:b"])]
+        with tool.Workdir() as work:
+            save_model(work, ct_file("a", four, s4) | ct_bytes("b", eight, s8), ct_groups(*groups))
+            check_unpacked(report, work, "src", want)
+            tool.run("convert", work.at("src"), "-o", work.at("out"), "--to", "fp8-dynamic-ct",
+                     "--requantize", "--exclude", "^b", "--include", ".", "--quiet")
+            check_unpacked(report, work, "out", {"b": want["b"]})
+        refused(report, ct_file("a", four, s4) | ct_bytes("b", eight, s8, False), "fp8-dynamic-ct",
+                "config.json: tensor 'b': config.json has weights of 4 bits and of 8, and the "
+                "tensors of this one fit either", "add its weight_shape (of GPTQ, its qzeros), or "
+                "convert the plain model", ct_groups(*groups[::-1]))
+
+
 @case("--requantize: GPTQ act-order, and groups of 32")
 def _(report):
     rng = np.random.default_rng(6)
