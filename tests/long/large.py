@@ -32,22 +32,30 @@ tally = tool.Tally()
 check = tally.check
 
 
+# A child's peak begins with what the process had that made it: this one has little.
+LAUNCHER = """
+import os, resource, sys
+most = int(sys.argv[1])
+child = os.fork()
+if child == 0:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    if most:
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    os.execv(sys.argv[2], sys.argv[2:])
+_, status, usage = os.wait4(child, 0)
+print(os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime, usage.ru_maxrss)
+"""
+
+
 def measure(*argv, memory=None):
     """(exit status, stderr, CPU seconds, peak RSS in bytes) of one command. `memory`: beside
     the program itself, which is large with kernels for many GPUs."""
-    def limit():
-        if memory:
-            most = memory + os.path.getsize(tool.binary())
-            resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    with tempfile.TemporaryFile() as errors:
-        child = subprocess.Popen([tool.binary()] + [str(a) for a in argv], preexec_fn=limit,
-                                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                 stderr=errors)
-        _, status, usage = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
-        errors.seek(0)
-        return (child.returncode, errors.read().decode(), usage.ru_utime + usage.ru_stime,
-                usage.ru_maxrss * 1024)
+    most = memory + os.path.getsize(tool.binary()) if memory else 0
+    done = subprocess.run([sys.executable, "-ISc", LAUNCHER, str(most), tool.binary(),
+                           *(str(a) for a in argv)], stdin=subprocess.DEVNULL, check=True,
+                          capture_output=True, text=True)
+    status, seconds, peak = done.stdout.split()
+    return int(status), done.stderr, float(seconds), int(peak) * 1024
 
 
 def fast(path, *argv, limit=LIMIT, what=""):
@@ -193,9 +201,7 @@ def one_weight(path, shape, fill_with=None, name="model.layers.0.mlp.down_proj.w
 
 
 def within(peak, megabytes):
-    """A child's peak begins with what this process had when it was forked."""
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return peak <= max(megabytes << 20, own)
+    return peak <= megabytes << 20
 
 
 def bounded(path, megabytes, to, *extra):
@@ -330,6 +336,27 @@ def stored_rows_in_pieces(work):
                 digests.append(digest(out) if status == 0 else errors)
             check(digests[0] == digests[1] and status == 0 and within(peak, 32),
                   f"{' '.join(argv[:3])} of {name} in pieces: {peak / 2**20:.0f} MiB {errors}")
+
+
+def blocks_in_pieces(work):
+    """Long rows of a source whose scales are those of several rows, too: each is decoded twice, not
+    once for every row of its block."""
+    rows = np.random.default_rng(9).standard_normal((128, 1 << 17)).astype(np.float32)
+    source = one_weight(os.path.join(work, "wide.safetensors"), rows.shape,
+                        (rows.view(np.uint32) >> 16).astype(np.uint16))
+    stored = os.path.join(work, "stored.safetensors")
+    for name, to in (("fp8-deepseek", "fp8-dynamic-ct"), ("w4a16-marlin", "int8-ct")):
+        measure("convert", source, "-o", stored, "--to", name, "--include", ".", "--force", "-q")
+        ends = []
+        for memory in ("2GiB", "32MiB"):
+            out = os.path.join(work, f"pieces-{memory}.safetensors")
+            status, errors, seconds, peak = measure(
+                "convert", stored, "-o", out, "--to", to, "--requantize", "--include", ".",
+                "--force", "-q", "--device", "cpu", "--jobs", 1, "--max-memory", memory)
+            ends.append((digest(out) if status == 0 else errors, seconds))
+        check(ends[0][0] == ends[1][0] and status == 0 and within(peak, 32) and
+              ends[1][1] <= 6 * ends[0][1] + 0.5, f"{name} to {to} in pieces: "
+              f"{peak / 2**20:.0f} MiB, {ends[1][1]:.2f} s of CPU, whole {ends[0][1]:.2f} {errors}")
 
 
 def many_experts(work):
@@ -641,6 +668,7 @@ def any_shape(work, long):
     recast_in_pieces(work)
     rows_in_pieces(work)
     stored_rows_in_pieces(work)
+    blocks_in_pieces(work)
     argv = ("convert", "--discard", "--to", "mxfp8-ct", "--include", ".")
     for count, letters in ((300_000, 20), (300_000, 230), (1_000_000, 5))[:3 if long else 1]:
         path = many_tensors(os.path.join(work, "tensors.safetensors"), count, letters)

@@ -178,22 +178,66 @@ static uint64_t scratch_bytes(const struct tp_op *op, struct tp_box3 size)
            tp_search_scratch(op, size);
 }
 
+/* How far behind the begin of a granule of its packed source view v begins, and each of its boxes
+ * with it; granules have so many rows. 0 for plain sources. */
+static uint64_t begins_behind(const struct tp_plan *plan, const struct tp_unit *unit, uint32_t v,
+                              uint64_t *granule)
+{
+    struct tp_view view = tp_unit_view(unit, 0, v);
+    const struct tp_weight_form *source = plan->weights->items[view.weight].form;
+    uint64_t stretch = tp_max_u64(tp_op_stretch_rows(&source->op, source->box.n), 1), n, k;
+    *granule = 1;
+    if (!source->format || tp_op_stored_granule(&source->op, &n, &k, NULL))
+        return 0;
+    *granule = n;
+    return view.row % stretch % n;
+}
+
+/* Rows of a packed source that tp_weight_cover() has for so many of a box: of rows that are
+ * gathered, from the first to the last. */
+static uint64_t cover_rows(const struct tp_plan *plan, const struct tp_unit *unit, uint64_t rows)
+{
+    uint64_t most = rows;
+    for (uint32_t v = 0; v < unit->form->views_per_expert; v++) {
+        struct tp_view view = tp_unit_view(unit, 0, v);
+        const struct tp_weight_form *source = plan->weights->items[view.weight].form;
+        uint64_t n, before = begins_behind(plan, unit, v, &n), all = source->box.n;
+        if (unit->form->gathers)
+            before = n - 1;
+        if (rows <= all / tp_max_u64(view.step, 1))
+            all = rows * tp_max_u64(view.step, 1);
+        most = tp_max_u64(most, tp_min_u64(tp_round_up(before + all, n), source->box.n));
+    }
+    return most;
+}
+
+/* What of a packed source is read for a box of that size. */
+static struct tp_box3 cover_of(const struct tp_plan *plan, const struct tp_unit *unit,
+                               struct tp_box3 size)
+{
+    const struct tp_weight *source = source_of(plan, unit);
+    struct tp_box3 cover = {size.e, cover_rows(plan, unit, size.n), size.k};
+    uint64_t n, k;
+    if (tp_op_stored_granule(&source->form->op, &n, &k, NULL) == TP_OK)
+        cover.k = k ? tp_round_up(size.k, k) : source->form->box.k;
+    return cover;
+}
+
 /* Memory for a box of that size: source, values, outputs and scratch. */
 static uint64_t box_memory(const struct tp_plan *plan, const struct tp_unit *unit,
                            struct tp_box3 size)
 {
     const struct tp_weight *source = source_of(plan, unit);
     uint64_t values = tp_value_bytes(size, unit->form->dtype), total = values, more = 0;
-    struct tp_box3 cover = size;
     if (source->form->transposed || unit->form->transposed)
         total += values; /* turned in a copy */
     if (source->form->format) {
-        uint64_t n, k;
-        if (tp_op_stored_granule(&source->form->op, &n, &k, NULL) == TP_OK && k == 0)
-            cover.k = source->form->box.k;
-        more = op_bytes(&source->form->op, cover) * (unit->form->gathers ? 2 : 1) +
-               scratch_bytes(&source->form->op, cover) +
-               tp_value_bytes(cover, unit->form->dtype);
+        struct tp_box3 cover = cover_of(plan, unit, size);
+        struct tp_box3 decoded = unit->form->gathers ? size : cover;
+        more = op_bytes(&source->form->op, cover) + scratch_bytes(&source->form->op, decoded) +
+               tp_value_bytes(decoded, unit->form->dtype);
+        if (unit->form->gathers)
+            more += op_bytes(&source->form->op, size);
         total = tp_add_u64(&total, total, more) ? total : UINT64_MAX;
     }
     if (unit->form->format) {
@@ -226,21 +270,28 @@ static bool has_pieces(const struct tp_plan *plan, const struct tp_unit *unit)
            tp_op_search(&unit->form->op) == TP_SEARCH_NONE;
 }
 
-/* The longest pieces of a box of whole rows that the memory allows. */
+/* The longest pieces of a box of whole rows that the memory allows. They have the rows of a
+ * granule: with fewer, what a packed source stores for several rows would be decoded for each. */
 static void cut_rows(const struct tp_plan *plan, const struct tp_unit *unit,
-                     const struct tp_box_wish *wish, struct tp_box3 *step, struct tp_grid *grid)
+                     const struct tp_box_wish *wish, uint64_t granule, struct tp_box3 *step,
+                     struct tp_grid *grid)
 {
-    uint64_t n, k;
+    const struct tp_weight *source = source_of(plan, unit);
+    uint64_t n, k, least, source_k = 1;
     if (!wish->memory || box_memory(plan, unit, *step) <= wish->memory || !has_pieces(plan, unit) ||
-        tp_op_tile(&unit->form->op, &n, &k, NULL))
+        tp_op_tile(&unit->form->op, &n, &k, NULL) ||
+        (source->form->format && tp_op_stored_granule(&source->form->op, &n, &source_k, NULL)))
         return;
-    step->n = tp_min_u64(tp_max_u64(n, 1), step->n);
-    grid->extra = TP_ROW_MARKS * tp_round_up(64, k); /* 64: aligned for every kernel */
-    grid->piece = tp_round_up(step->k / 2, grid->extra);
-    while (grid->piece > grid->extra &&
+    uint64_t extra = TP_ROW_MARKS * tp_round_up(64, k); /* 64: aligned for every kernel */
+    if (!tp_lcm_u64(&least, extra, source_k))
+        return;
+    step->n = tp_min_u64(tp_max_u64(granule, 1), step->n);
+    grid->extra = extra;
+    grid->piece = tp_round_up(step->k / 2, least);
+    while (grid->piece > least &&
            piece_memory(plan, unit, (struct tp_box3){1, step->n, grid->piece}, grid->extra) >
                wish->memory)
-        grid->piece = tp_round_up(grid->piece / 2, grid->extra);
+        grid->piece = tp_round_up(grid->piece / 2, least);
 }
 
 uint64_t tp_grid_memory(const struct tp_plan *plan, const struct tp_unit *unit,
@@ -315,7 +366,7 @@ enum tp_code tp_unit_boxes(const struct tp_plan *plan, const struct tp_unit *uni
     rows = find_regions(unit, packed, grid);
     struct tp_box3 step = choose(plan, unit, gn, gk, rows, wish);
     if (gk == 0)
-        cut_rows(plan, unit, wish, &step, grid);
+        cut_rows(plan, unit, wish, gn, &step, grid);
     grid->n_step = tp_max_u64(step.n, 1);
     grid->k_step = tp_max_u64(step.k, 1);
     grid->k_count = tp_ceil_div(unit->form->box.k, grid->k_step);
@@ -335,12 +386,24 @@ enum tp_code tp_unit_boxes(const struct tp_plan *plan, const struct tp_unit *uni
     return TP_OK;
 }
 
+/* Whether views begin alike in granules of their sources. */
+static bool same_begins(const struct tp_plan *plan, const struct tp_unit *a,
+                        const struct tp_unit *b)
+{
+    uint64_t n;
+    bool same = true;
+    for (uint32_t v = 0; v < a->form->views_per_expert && same; v++)
+        same = tp_unit_view(a, 0, v).row == tp_unit_view(b, 0, v).row ||
+               begins_behind(plan, a, v, &n) == begins_behind(plan, b, v, &n);
+    return same;
+}
+
 bool tp_same_boxes(const struct tp_plan *plan, const struct tp_unit *a, const struct tp_unit *b)
 {
     const struct tp_weight *x = &plan->weights->items[a->views[0].weight];
     const struct tp_weight *y = &plan->weights->items[b->views[0].weight];
     if (a->form == b->form && x->form == y->form)
-        return true;
+        return !x->form->format || same_begins(plan, a, b);
     return a->form->format == b->form->format && a->form->kind == b->form->kind &&
            a->form->dtype == b->form->dtype &&
            memcmp(&a->form->box, &b->form->box, sizeof a->form->box) == 0 &&
@@ -349,7 +412,8 @@ bool tp_same_boxes(const struct tp_plan *plan, const struct tp_unit *a, const st
            a->form->op.search == b->form->op.search &&
            memcmp(&x->form->box, &y->form->box, sizeof x->form->box) == 0 &&
            a->form->views_per_expert == b->form->views_per_expert &&
-           memcmp(a->form->view_rows, b->form->view_rows, sizeof a->form->view_rows) == 0;
+           memcmp(a->form->view_rows, b->form->view_rows, sizeof a->form->view_rows) == 0 &&
+           (!x->form->format || same_begins(plan, a, b));
 }
 
 enum tp_code tp_unit_grid(const struct tp_plan *plan, const struct tp_unit *unit, uint64_t target,
