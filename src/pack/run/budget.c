@@ -31,15 +31,6 @@ bool tp_budget_too_large(uint64_t bytes)
     return bytes > cache_limit();
 }
 
-static enum tp_code refuse(const struct tp_run_options *run, uint64_t needed, const char *what,
-                           struct tp_err *err)
-{
-    uint64_t mib = tp_ceil_div(needed, 1 << 20);
-    tp_err_hint(err, "--max-memory %lluMiB is enough for it", (unsigned long long)mib);
-    return tp_fail(err, TP_E_MEMORY, "%s does not fit into %llu MiB of memory", what,
-                   (unsigned long long)(run->memory >> 20));
-}
-
 /* Lowers run->jobs until they, and their smallest boxes, fit into the lanes' memory. *needed:
  * what one worker needs for the largest of them, in unit *worst. */
 static enum tp_code fit_jobs(const struct tp_plan *plan, struct tp_run_options *run,
@@ -90,6 +81,48 @@ static uint64_t encoder_memory(const struct tp_run_options *run, uint64_t rest, 
     return tp_zst_memory((int)run->zstd, *threads);
 }
 
+static uint64_t beside_lanes(const struct tp_plan *plan, const struct tp_run_options *run,
+                             uint64_t rest)
+{
+    unsigned threads;
+    return archive_memory(plan, rest) + encoder_memory(run, rest, &threads);
+}
+
+/* What leaves and one worker take whose box is so large. */
+static uint64_t room_of(uint64_t box)
+{
+    return tp_max_u64(LEAST, box + box / 3 + 1);
+}
+
+/* Refuses what does not fit into run->memory with a figure that is enough for all of it: for the
+ * plan and the program, `room` for the lanes, and what stands beside them, which may be more where
+ * the memory is more. */
+static enum tp_code refuse(const struct tp_plan *plan, const struct tp_run_options *run,
+                           uint64_t used, uint64_t room, const char *what, struct tp_err *err)
+{
+    uint64_t mib = 0, enough = tp_ceil_div(used + beside_lanes(plan, run, 0) + room, 1 << 20);
+    while (enough > mib) {
+        mib = enough;
+        enough = tp_ceil_div(used + beside_lanes(plan, run, (mib << 20) - used) + room, 1 << 20);
+    }
+    tp_err_hint(err, "--max-memory %lluMiB is enough for it", (unsigned long long)mib);
+    return tp_fail(err, TP_E_MEMORY, "%s does not fit into %llu MiB of memory", what,
+                   (unsigned long long)(run->memory >> 20));
+}
+
+/* The room for the lanes of those boxes that the least memory allows. */
+static enum tp_code least_room(const struct tp_plan *plan, struct tp_run_options run,
+                               uint64_t *room, struct tp_err *err)
+{
+    bool gpu = run.devices != NULL;
+    const struct tp_unit *worst;
+    uint64_t needed = 0;
+    run.memory = LEAST / 2;
+    enum tp_code code = gpu ? TP_OK : fit_jobs(plan, &run, &needed, &worst, err);
+    *room = room_of(needed > run.memory ? needed : 0);
+    return code;
+}
+
 enum tp_code tp_budget_run(const struct tp_plan *plan, struct tp_run_options *run,
                            struct tp_budget *budget, struct tp_err *err)
 {
@@ -103,10 +136,12 @@ enum tp_code tp_budget_run(const struct tp_plan *plan, struct tp_run_options *ru
     uint64_t archives = archive_memory(plan, rest), lanes = gpu ? 4 : 2;
     uint64_t beside = archives + encoder_memory(run, rest, &encoders);
     const struct tp_unit *worst = NULL;
-    if (asked && rest < beside + LEAST)
-        return refuse(&before, used + beside + LEAST,
-                      run->zstd ? "the plan, with headers, names and the encoder of zstd,"
-                                : "the plan, with headers and names,", err);
+    if (asked && rest < beside + LEAST) {
+        enum tp_code failed = least_room(plan, before, &needed, err);
+        return failed ? failed : refuse(plan, &before, used, needed, run->zstd
+            ? "the plan, with headers, names and the encoder of zstd,"
+            : "the plan, with headers and names,", err);
+    }
     rest = tp_max_u64(rest > beside ? rest - beside : 0, LEAST);
     tp_zst_cache_limit(archives);
     run->memory = rest / lanes;
@@ -120,6 +155,5 @@ enum tp_code tp_budget_run(const struct tp_plan *plan, struct tp_run_options *ru
     if (code || !asked || !worst || needed <= run->memory)
         return code;
     tp_err_tensor(err, worst->name);
-    return refuse(&before, used + beside + needed + needed / 3 + 1, "the smallest piece of it",
-                  err);
+    return refuse(plan, &before, used, room_of(needed), "the smallest piece of it", err);
 }
