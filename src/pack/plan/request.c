@@ -255,6 +255,10 @@ static enum tp_code read_rule(struct tp_request *request, const json_t *json, st
     if (!json_is_object(json) || !match || !to == !keep)
         return tp_fail(err, TP_E_USAGE,
                        "a rule needs \"match\" and either \"to\": FORMAT or \"keep\": true");
+    if (!*match) { /* as recorded it is --to, which takes by default what a recipe names */
+        tp_err_hint(err, "\".\" matches every name, also of embeddings and of lm_head");
+        return tp_fail(err, TP_E_USAGE, "the value of \"match\" is empty");
+    }
     if (keep && json_object_get(json, "set"))
         return tp_fail(err, TP_E_USAGE, "\"set\" goes with \"to\"; a kept weight has no format");
     if (keep && (json_object_get(json, "search") || json_object_get(json, "signed") ||
