@@ -130,6 +130,7 @@ static int unpack(const struct tp_options *o, const struct tp_source *source, co
         if (!plan.unit_count && !plan.kept_unit_count)
             tp_warn("%s holds no packed weight: its tensors are copied", source->ckpt.path);
         tp_plan_warn(&plan);
+        tp_plan_warn_unread(&plan);
         tp_plan_warn_left(&plan);
         struct tp_measures measures = {0};
         status = carry_out(o, &plan, &request, output, &measures, &result, &err)

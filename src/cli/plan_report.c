@@ -429,6 +429,25 @@ void tp_plan_warn(const struct tp_plan *plan)
     }
 }
 
+void tp_plan_warn_unread(const struct tp_plan *plan)
+{
+    const char *first = NULL;
+    size_t count = 0;
+    for (size_t k = 0; k < plan->kept_count; k++) {
+        const struct tp_tensor *tensor = &plan->ckpt->tensors[plan->kept[k].tensor];
+        if (plan->kept[k].unit != UINT32_MAX || !tp_looks_packed(tensor))
+            continue;
+        if (count++ == 0)
+            first = tensor->name;
+    }
+    if (count == 1)
+        tp_warn("'%s' looks like the codes of a quantized weight, but is of no format that is read "
+                "here: it is copied as it is", first);
+    else if (count)
+        tp_warn("'%s' and %zu more look like the codes of quantized weights, but are of no format "
+                "that is read here: they are copied as they are", first, count - 1);
+}
+
 /* Why they are left out, as one phrase. */
 static const char *why_left(const struct tp_checkpoint *ckpt)
 {

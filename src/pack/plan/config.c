@@ -310,7 +310,7 @@ static bool keeps_foreign(const struct tp_plan *plan)
 {
     for (size_t k = 0; k < plan->kept_count; k++) {
         const struct tp_tensor *tensor = &plan->ckpt->tensors[plan->kept[k].tensor];
-        bool matrix = tensor->rank >= 2 && tp_dtype_bits(tensor->dtype) <= 32 &&
+        bool matrix = tensor->rank >= 2 && tensor->bytes && tp_dtype_bits(tensor->dtype) <= 32 &&
                       tensor->dtype != TP_BOOL && !tp_dtype_is_float(tensor->dtype);
         if (matrix && plan->kept[k].unit == UINT32_MAX && strstr(tensor->name, "weight"))
             return true;
@@ -326,6 +326,16 @@ static void add_plain_module(json_t *list, const char *name)
         json_array_append_new(list, json_stringn(name, stem));
 }
 
+/* Of GPTQ it has no list; of its rules the first that matches a name decides. */
+static void add_plain_rules(json_t *config, const json_t *plain)
+{
+    static const char key[] = "dynamic";
+    json_t *rules = not_these(plain), *own = json_object_get(config, key);
+    if (json_is_object(own))
+        json_object_update(rules, own);
+    json_object_set_new(config, key, rules);
+}
+
 /* The source's own quantization_config, less the weights that become plain. NULL
  * when it no longer applies to anything, or is not to be understood. */
 static json_t *restored_config(const struct tp_plan *plan)
@@ -339,7 +349,12 @@ static json_t *restored_config(const struct tp_plan *plan)
         json_decref(config);
         return NULL;
     }
-    bool found = false;
+    json_t *plain = json_array();
+    for (size_t u = 0; u < plan->unit_count; u++)
+        add_plain_module(plain, plan->units[u].name);
+    bool found = strcmp(method, "gptq") == 0;
+    if (found)
+        add_plain_rules(config, plain);
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         json_t *list = json_object_get(config, lists[i]);
         bool last = i + 1 == sizeof lists / sizeof *lists;
@@ -349,9 +364,9 @@ static json_t *restored_config(const struct tp_plan *plan)
             json_object_set_new(config, lists[strcmp(method, "compressed-tensors") ? i : 0],
                                 list = json_array());
         found = true;
-        for (size_t u = 0; u < plan->unit_count; u++)
-            add_plain_module(list, plan->units[u].name);
+        json_array_extend(list, plain);
     }
+    json_decref(plain);
     return config;
 }
 

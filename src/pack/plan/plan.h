@@ -163,6 +163,10 @@ enum tp_code tp_plan_unpack(const struct tp_checkpoint *ckpt, const struct tp_we
                             enum tp_dtype dtype, uint64_t shard_size, const char *file_name,
                             struct tp_plan *plan, struct tp_err *err);
 
+/* Whether a tensor that is of no weight looks, by name and type, like the codes of a quantized one:
+ * of no format that is read. Converting refuses it, unpacking copies it. */
+bool tp_looks_packed(const struct tp_tensor *tensor);
+
 /* The packed weight as it is, as a unit of that kind of the plan. */
 enum tp_code tp_unit_of_weight(struct tp_plan *plan, struct tp_unit *unit, enum tp_unit_kind kind,
                                uint32_t w, struct tp_err *err);

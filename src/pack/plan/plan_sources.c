@@ -15,11 +15,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Codes of a quantized weight, by name and type. */
-static bool looks_packed(const struct tp_tensor *tensor)
+bool tp_looks_packed(const struct tp_tensor *tensor)
 {
     static const char *const suffixes[] = {".qweight", ".weight_packed", "_proj_blocks"};
-    if (tensor->rank < 2)
+    if (tensor->rank < 2 || tensor->bytes == 0)
         return false;
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++)
         if (tp_ends_with(tensor->name, suffixes[i]))
@@ -66,7 +65,7 @@ enum tp_code tp_plan_check_sources(struct tp_builder *b)
             code = tp_source_check(b->plan->ckpt, weights, w, b->err);
     for (size_t i = 0; i < weights->other_count && code == TP_OK && b->choices; i++) {
         const struct tp_tensor *tensor = &b->plan->ckpt->tensors[weights->other[i]];
-        if (looks_packed(tensor))
+        if (tp_looks_packed(tensor))
             code = refuse_unknown(b, tensor);
     }
     return tp_json_check(mark, code, b->err);
