@@ -327,17 +327,8 @@ int tp_cmd_convert(const struct tp_options *o)
 {
     struct tp_request request;
     struct tp_err err = {0};
-    if ((o->part.count || o->tp > 1) && o->output && tp_output_file(o->output)) {
-        tp_err_hint(&err, "name a directory with -o");
-        tp_fail(&err, TP_E_USAGE, "a single file cannot be written %s",
-                o->tp > 1 ? "for several ranks" : "in parts");
+    if (tp_check_single_file(o, &err))
         return tp_report_usage(tp_command_rows[o->command].name, &err);
-    }
-    if (o->output && tp_output_file(o->output) && strcmp(o->digest, "none") != 0) {
-        tp_err_hint(&err, "name a directory with -o, or sign what 'tilepack digest' prints");
-        tp_fail(&err, TP_E_USAGE, "a single file has no manifest to hold --digest");
-        return tp_report_usage(tp_command_rows[o->command].name, &err);
-    }
     tp_limit_request(o);
     if (tp_request_from(o, &request, &err))
         return err.path[0] ? tp_report_error(&err)

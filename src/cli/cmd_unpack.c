@@ -152,6 +152,8 @@ int tp_cmd_unpack(const struct tp_options *o)
         tp_fail(&err, TP_E_USAGE, "--to and --dtype exclude each other");
         return tp_report_usage("unpack", &err);
     }
+    if (tp_check_single_file(o, &err))
+        return tp_report_usage("unpack", &err);
     if (o->to && tp_formats_check(&err))
         return tp_report_error(&err);
     if (o->to && !tp_format_find(o->to)) {

@@ -292,8 +292,8 @@ const struct tp_option tp_option_rows[] = {
     {.name = "shard-size", .value = "SIZE", .kind = TP_OPT_SIZE, .commands = WRITES,
      .field = FIELD(shard_size), .initial = "5GB", .min = 1,
      .help = "largest size of an output shard",
-     .more = "A tensor that is larger gets a shard of its own. Sizes are written like 5GB "
-             "or 5G (powers of 1000), 512MiB or 512Mi (powers of 1024)."},
+     .more = "A tensor that is larger gets a shard of its own. A single file is not divided. Sizes "
+             "are written like 5GB or 5G (powers of 1000), 512MiB or 512Mi (powers of 1024)."},
     {.name = "zstd", .value = "LEVEL", .kind = TP_OPT_LEVEL, .commands = MAKES,
      .field = FIELD(zstd), .initial = "1", .min = 1, .max = 22,
      .help = "write seekable .safetensors.zst files",

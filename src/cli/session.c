@@ -111,6 +111,24 @@ const char *tp_output_file(const char *output)
     return slash ? slash + 1 : output;
 }
 
+enum tp_code tp_check_single_file(const struct tp_options *o, struct tp_err *err)
+{
+    if (!o->output || !tp_output_file(o->output))
+        return TP_OK;
+    if (strcmp(o->digest, "none") != 0) {
+        tp_err_hint(err, "name a directory with -o, or sign what 'tilepack digest' prints");
+        return tp_fail(err, TP_E_USAGE, "a single file has no manifest to hold --digest");
+    }
+    bool cut = o->part.count || o->tp > 1;
+    if (!cut && o->shard_size == TP_DEFAULT_SHARD_SIZE)
+        return TP_OK;
+    tp_err_hint(err, "name a directory with -o");
+    if (!cut)
+        return tp_fail(err, TP_E_USAGE, "a single file is not divided: it has no --shard-size");
+    return tp_fail(err, TP_E_USAGE, "a single file cannot be written %s",
+                   o->tp > 1 ? "for several ranks" : "in parts");
+}
+
 /* In the end a directory beside it takes the output's name, which a link would lose. */
 static char *follow_link(char *path, struct tp_err *err)
 {

@@ -41,6 +41,9 @@ atomic_int *tp_catch_signals(void);
 
 /* The output's name for a single-file output, NULL for a directory. */
 const char *tp_output_file(const char *output);
+
+/* TP_E_USAGE where a single-file output is asked for with what only directories have. */
+enum tp_code tp_check_single_file(const struct tp_options *o, struct tp_err *err);
 /* The path to write: without trailing slashes, and of a link to a directory what it
  * leads to. Owned by the caller; NULL when there is none (TP_E_USAGE: it leads nowhere). */
 char *tp_output_path(const char *output, struct tp_err *err);

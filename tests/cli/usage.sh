@@ -43,6 +43,11 @@ refuses "tilepack convert: unknown option '--foo' (did you mean '--force'?)" \
     "'tilepack convert --help' lists what it takes" convert SRC --foo
 refuses "tilepack dump: unknown option '--shard-size' (it belongs to convert, plan, unpack)" \
     "'tilepack dump --help' lists what it takes" dump PATH --shard-size 5GB
+refuses 'tilepack convert: a single file is not divided: it has no --shard-size' \
+    'name a directory with -o' \
+    convert in.safetensors -o out.safetensors --to mxfp8-ct --shard-size 1MB
+refuses 'tilepack unpack: a single file is not divided: it has no --shard-size' \
+    'name a directory with -o' unpack in.safetensors -o out.safetensors --shard-size 1MB
 refuses 'tilepack convert: no format is given' \
     "--to FORMAT or --recipe FILE; 'tilepack formats' lists the formats" convert SRC -o DST
 refuses 'tilepack convert: no output is given' \
