@@ -45,7 +45,8 @@ static bool names_inputs(const struct tp_unit *unit)
  * bytes came about do not show in the config. */
 static bool same(const struct tp_unit *a, const struct tp_unit *b)
 {
-    if (a->form->format != b->form->format || names_inputs(a) != names_inputs(b))
+    if (a->form->format != b->form->format || names_inputs(a) != names_inputs(b) ||
+        a->form->ordered != b->form->ordered || a->form->version2 != b->form->version2)
         return false;
     for (uint32_t p = 0; p < a->form->format->params; p++) {
         const struct tp_param *param = &a->form->format->param[p];
@@ -259,6 +260,18 @@ static void keep_cache_scheme(const struct tp_plan *plan, json_t *config)
     json_decref(source);
 }
 
+/* Whether the formats of all are of that method, those of kept weights of another tool, too. */
+static bool all_of(const struct used *used, const char *method)
+{
+    for (size_t i = 0; i < used->count; i++) {
+        const json_t *config = used->unit[i]->form->format->config;
+        const char *own = json_string_value(json_object_get(config, "quant_method"));
+        if (!own || strcmp(own, method) != 0)
+            return false;
+    }
+    return true;
+}
+
 /* The value of "quantization_config" for the plan (new reference), or NULL with
  * *err set where no reader could understand the mixture of formats. */
 static json_t *quantization_of(const struct tp_plan *plan, struct tp_err *err)
@@ -286,7 +299,7 @@ static json_t *quantization_of(const struct tp_plan *plan, struct tp_err *err)
     enum tp_kept_form form = used.count == 0 || interchange < used.count ? TP_KEPT_OWN
                              : strcmp(method, "compressed-tensors") == 0 ? TP_KEPT_CT
                                                                          : TP_KEPT_EXACT;
-    if (form == TP_KEPT_EXACT && used.count > 1) {
+    if (method && form != TP_KEPT_CT && used.count > 1 && all_of(&used, method)) {
         tp_err_hint(err, "use one variant and scale for all layers");
         tp_fail(err, TP_E_UNSUPPORTED,
                 "a quantization_config of method \"%s\" describes all layers alike, but these "
@@ -379,12 +392,14 @@ enum tp_code tp_config_dispensable(const struct tp_plan *plan, struct tp_err *er
 {
     for (size_t u = 0; u < plan->kept_unit_count; u++) {
         const struct tp_unit *unit = &plan->kept_units[u];
-        if (!told_by_config(plan, unit) || unit->form->format->bits != 8)
+        bool wide = told_by_config(plan, unit) && unit->form->format->bits == 8;
+        if (!wide && !unit->form->unversioned)
             continue;
         tp_err_tensor(err, unit->name);
         tp_err_hint(err, "write to a directory, which has a config.json, or convert the weight, too");
-        return tp_fail(err, TP_E_UNSUPPORTED, "it is kept, and that it is of 8 bits its config.json "
-                       "alone says, which a single file has not");
+        return tp_fail(err, TP_E_UNSUPPORTED, "it is kept, and that it is of %s its config.json "
+                       "alone says, which a single file has not",
+                       wide ? "8 bits" : "GPTQ's second version");
     }
     return TP_OK;
 }

@@ -57,6 +57,9 @@ struct tp_unit_form {
     bool unweighted;        /* searched without: the file has no numbers for it */
     bool needless_search;   /* a search was asked for, but its scales are the best already */
     bool inputs;            /* activation scales lie beside it (plan_inputs.c) */
+    bool ordered;           /* kept GPTQ of another tool: in act-order */
+    bool version2;          /* and its zero points are stored as they are, not less one; */
+    bool unversioned;       /* which config.json alone says */
 };
 
 struct tp_unit {

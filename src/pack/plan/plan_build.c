@@ -4,6 +4,7 @@
 #include "pack/plan/plan_build.h"
 
 #include "pack/os/os.h"
+#include "pack/source/source_check.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -80,6 +81,27 @@ enum tp_code tp_unit_of_weight(struct tp_plan *plan, struct tp_unit *unit, enum 
     return TP_OK;
 }
 
+/* What another tool's GPTQ weight is, that readers know from config.json. */
+static enum tp_code note_gptq(struct tp_builder *b, uint32_t w, struct tp_unit *unit)
+{
+    const struct tp_weight *weight = &b->plan->weights->items[w];
+    struct tp_source_gptq gptq;
+    struct tp_unit_form form;
+    if (weight->origin || !weight->form->format->op.zero_add)
+        return TP_OK;
+    enum tp_code code = tp_source_gptq(b->plan->ckpt, weight, &gptq, b->err);
+    if (code)
+        return code;
+    memcpy(&form, unit->form, sizeof form); /* with what lies between the members */
+    form.ordered = gptq.ordered;
+    form.version2 = gptq.version2;
+    form.unversioned = gptq.by_config;
+    if (gptq.asymmetric)
+        tp_format_keep_zeros(form.format, &form.settings);
+    unit->form = tp_shared_keep(&b->plan->forms, &form, sizeof form, b->err);
+    return unit->form ? TP_OK : TP_E_MEMORY;
+}
+
 /* The packed weight as it is, in the form of a unit. */
 static enum tp_code add_kept_unit(struct tp_builder *b, uint32_t w)
 {
@@ -88,8 +110,9 @@ static enum tp_code add_kept_unit(struct tp_builder *b, uint32_t w)
                                    plan->kept_unit_count + 1, sizeof *plan->kept_units, b->err);
     if (code)
         return code;
-    return tp_unit_of_weight(plan, &plan->kept_units[plan->kept_unit_count++], TP_UNIT_REPACK, w,
-                             b->err);
+    struct tp_unit *unit = &plan->kept_units[plan->kept_unit_count++];
+    code = tp_unit_of_weight(plan, unit, TP_UNIT_REPACK, w, b->err);
+    return code ? code : note_gptq(b, w, unit);
 }
 
 enum tp_code tp_plan_keep_weight(struct tp_builder *b, uint32_t w, const char *reason)

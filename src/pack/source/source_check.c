@@ -197,8 +197,8 @@ enum tp_code tp_source_order_check(const struct tp_op *op, struct tp_box3 box,
 }
 
 /* Whether the group of each column is that of its place, too. */
-static enum tp_code order_is_trivial(const struct tp_checkpoint *ckpt, struct tp_weight *weight,
-                                     int i, bool *trivial, struct tp_err *err)
+static enum tp_code order_is_trivial(const struct tp_checkpoint *ckpt,
+                                     const struct tp_weight *weight, int i, bool *trivial, struct tp_err *err)
 {
     struct words w = {.ckpt = ckpt, .tensor = &ckpt->tensors[weight->tensor[i]]};
     uint64_t columns = weight->form->box.k, groups;
@@ -234,6 +234,38 @@ static enum tp_code check_order(const struct tp_checkpoint *ckpt, struct tp_weig
     return set_lossy(weight, tp_os_format(err, "it is in act-order: %s is not k / %llu",
                                           ckpt->tensors[weight->tensor[i]].name,
                                           (unsigned long long)group));
+}
+
+static enum tp_code read_version(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
+                                 int i, struct tp_source_gptq *gptq, struct tp_err *err)
+{
+    bool byte = weight->form->op.codec == TP_CODEC_INT8, first, second;
+    uint32_t middle = byte ? 0x80808080u : 0x88888888u, less = byte ? 0x01010101u : 0x11111111u;
+    enum tp_code code = words_are(ckpt, weight, i, middle - less, middle - less, &first, err);
+    if (code == TP_OK)
+        code = words_are(ckpt, weight, i, middle, middle, &second, err);
+    if (code)
+        return code;
+    gptq->asymmetric = !first && !second;
+    gptq->by_config = gptq->asymmetric && config_says_v2(ckpt);
+    gptq->version2 = second || gptq->by_config;
+    return TP_OK;
+}
+
+enum tp_code tp_source_gptq(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
+                            struct tp_source_gptq *gptq, struct tp_err *err)
+{
+    const struct tp_op *op = &weight->form->format->op;
+    enum tp_code code = TP_OK;
+    bool trivial = true;
+    *gptq = (struct tp_source_gptq){0};
+    for (int i = 0; i < (int)op->outs && code == TP_OK; i++)
+        if (weight->tensor[i] != TP_NO_TENSOR && op->out[i].role == TP_ROLE_ORDER)
+            code = order_is_trivial(ckpt, weight, i, &trivial, err);
+        else if (weight->tensor[i] != TP_NO_TENSOR && op->out[i].role == TP_ROLE_ZERO)
+            code = read_version(ckpt, weight, i, gptq, err);
+    gptq->ordered = !trivial;
+    return code;
 }
 
 /* weight_shape of compressed-tensors: K may have been padded before packing. */

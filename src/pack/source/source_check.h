@@ -17,6 +17,18 @@
 enum tp_code tp_source_check(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
                              size_t w, struct tp_err *err);
 
+/* What is stored of a GPTQ weight beside codes and scales, as its config.json has to say. */
+struct tp_source_gptq {
+    bool ordered;    /* in act-order */
+    bool asymmetric; /* its zero points are not all the middle */
+    bool version2;   /* zero points are stored as they are, not less one */
+    bool by_config;  /* which its words do not tell, but config.json */
+};
+/* Reads it of a weight in a format that stores zero points less one, whether it was completed or
+ * not. TP_E_INPUT for a g_idx that names no group. */
+enum tp_code tp_source_gptq(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
+                            struct tp_source_gptq *gptq, struct tp_err *err);
+
 /* Checks all scales of a box that was read as input of a take-over: NaN, infinite or
  * negative ones are TP_E_INPUT, but `negative` allows finite ones below zero. `data`: as
  * tp_args.in of the repack. */

@@ -334,6 +334,44 @@ def _(report):
                 "convert the plain model", ct_groups(*groups[::-1]))
 
 
+@case("GPTQ kept beside GPTQ: what one config.json cannot say of both is refused")
+def _(report):
+    rng = np.random.default_rng(33)
+    n, k = 64, 512
+    g_idx = rng.permutation(np.arange(k) // 128)
+    kinds = "describes all layers alike, but these would be of 2 kinds"
+    file = "that it is of GPTQ's second version its config.json alone says"
+    some = rng.integers(0, 15, (n, 4))
+    for zeros, order, version, to, wrong, single in (
+            (0x77777777, None, "gptq", "gptq", None, None),
+            (0x77777777, g_idx, "gptq", "gptq", kinds, None),
+            (0x88888888, None, "gptq_v2", "gptq", kinds, None),
+            (some, None, "gptq", "gptq", None, None),
+            (some, None, "gptq_v2", "gptq", kinds, file),
+            (some, None, "gptq_v2", "w4a8-ct", None, file)):
+        source, want = {}, {}
+        for name in "ab":
+            codes, scales = random_codes(rng, n, k), f16_scales(rng, n, 4)
+            source |= gptq_file(name, codes, scales, zeros, order)
+            middle = np.uint8(8) if isinstance(zeros, int) else zeros + (version == "gptq")
+            want[name] = decoded(codes, scales, middle,
+                                 np.arange(k) // 128 if order is None else order)
+        config = {"quant_method": "gptq", "bits": 4, "group_size": 128,
+                  "desc_act": order is not None, "checkpoint_format": version}
+        with tool.Workdir() as work:
+            save_model(work, source, config)
+            for out, message in (("out", wrong), ("o.safetensors", single)):
+                done = tool.run("convert", work.at("src"), "-o", work.at(out), "--to", to,
+                                "--requantize", "--exclude", "^a", "--include", ".", "--quiet",
+                                check=False)
+                if done.returncode != (4 if message else 0) or (message or "") not in done.stderr:
+                    raise Mismatch(f"{out}: exit {done.returncode}: {done.stderr}")
+                if message and os.path.exists(work.at(out)):
+                    raise Mismatch(f"there is {out}")
+                if not message:
+                    check_unpacked(report, work, out, {"a": want["a"]})
+
+
 @case("--requantize: GPTQ act-order, and groups of 32")
 def _(report):
     rng = np.random.default_rng(6)
