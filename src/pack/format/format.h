@@ -78,6 +78,16 @@ enum tp_part {
     TP_PARTS
 };
 
+/* What becomes of activations, as "input_activations" of a group of compressed-tensors says. */
+enum tp_activations {
+    TP_ACTIVATIONS_UNSAID, /* there is no group */
+    TP_ACTIVATIONS_PLAIN,
+    TP_ACTIVATIONS_FP8,
+    TP_ACTIVATIONS_OTHER
+};
+/* Of a member of config_groups, or of the "group" of a format's config; NULL: UNSAID. */
+enum tp_activations tp_activations_of(const json_t *group);
+
 struct tp_format {
     const char *name, *title, *about, *loads_in, *source;
     int version;
@@ -114,6 +124,7 @@ struct tp_format {
     const char *method_format[TP_MAX_ALSO]; /* sources: "format" of compressed-tensors */
     uint32_t bits;          /* of a code, as config.json would say it */
     uint64_t group;         /* with any group size: the value of G or TP_GROUP_ROW, else 0 */
+    enum tp_activations activations; /* as its config says */
     bool described_only;    /* sources: known by a stored descriptor, not by its tensors */
     const char *text;       /* of the file */
     const json_t *json;     /* the whole file */

@@ -179,6 +179,18 @@ static enum tp_code parse_table(const json_t *array, struct tp_op *op, struct tp
                           : tp_fail(err, TP_E_INPUT, "\"table\" is not 16 different nibbles");
 }
 
+enum tp_activations tp_activations_of(const json_t *group)
+{
+    const json_t *inputs = json_object_get(group, "input_activations");
+    const char *type = json_string_value(json_object_get(inputs, "type"));
+    if (!json_is_object(inputs))
+        return group ? TP_ACTIVATIONS_PLAIN : TP_ACTIVATIONS_UNSAID;
+    return type && strcmp(type, "float") == 0 &&
+                   json_integer_value(json_object_get(inputs, "num_bits")) == 8
+               ? TP_ACTIVATIONS_FP8
+               : TP_ACTIVATIONS_OTHER;
+}
+
 /* What is only of interest where the format is read. */
 static enum tp_code parse_source(const json_t *json, struct tp_format *format, struct tp_err *err)
 {
@@ -189,6 +201,7 @@ static enum tp_code parse_source(const json_t *json, struct tp_format *format, s
         format->joint = ".";
     format->stem = json_string_value(json_object_get(source, "stem"));
     format->bits = (uint32_t)json_integer_value(json_object_get(source, "bits"));
+    format->activations = tp_activations_of(json_object_get(format->config, "group"));
     format->described_only = json_is_true(json_object_get(source, "described_only"));
     if ((code = tp_format_strings(source, "absent", format->absent, TP_MAX_ABSENT, err)) ||
         (code = tp_format_strings(source, "format", format->method_format, TP_MAX_ALSO, err)) ||

@@ -51,6 +51,13 @@ static uint64_t bit_of(const json_t *bits)
     return value > 0 && value < 64 ? UINT64_C(1) << value : 0;
 }
 
+static bool is_float(const json_t *group)
+{
+    const json_t *weights = json_object_get(group, "weights");
+    const char *type = json_string_value(json_object_get(weights, "type"));
+    return type && strcmp(type, "float") == 0;
+}
+
 uint64_t tp_source_config_bits(const struct tp_checkpoint *ckpt)
 {
     json_t *config = tp_source_config(ckpt), *group;
@@ -58,12 +65,28 @@ uint64_t tp_source_config_bits(const struct tp_checkpoint *ckpt)
     uint64_t set = bit_of(json_object_get(config, "bits"));
     json_object_foreach(json_object_get(config, "dynamic"), name, group)
         set |= bit_of(json_object_get(group, "bits"));
-    json_object_foreach(json_object_get(config, "config_groups"), name, group) {
-        const json_t *weights = json_object_get(group, "weights");
-        const char *type = json_string_value(json_object_get(weights, "type"));
-        if (!type || strcmp(type, "float") != 0)
-            set |= bit_of(json_object_get(weights, "num_bits"));
-    }
+    json_object_foreach(json_object_get(config, "config_groups"), name, group)
+        if (!is_float(group))
+            set |= bit_of(json_object_get(json_object_get(group, "weights"), "num_bits"));
     json_decref(config);
     return set;
+}
+
+unsigned tp_source_config_activations(const struct tp_checkpoint *ckpt)
+{
+    json_t *config = tp_source_config(ckpt), *item;
+    const char *name;
+    unsigned set = 0;
+    size_t i;
+    json_object_foreach(json_object_get(config, "config_groups"), name, item)
+        if (!is_float(item))
+            set |= 1u << tp_activations_of(item);
+    json_array_foreach(json_object_get(config, "formats"), i, item) {
+        const char *own = json_string_value(item);
+        const struct tp_format *format = own ? tp_format_find(own) : NULL;
+        if (format && tp_op_is_int(&format->op))
+            set |= 1u << format->activations;
+    }
+    json_decref(config);
+    return set & ~(1u << TP_ACTIVATIONS_UNSAID);
 }

@@ -3,6 +3,7 @@
 #ifndef TP_PACK_SOURCE_QUANT_H
 #define TP_PACK_SOURCE_QUANT_H
 
+#include "pack/format/format.h"
 #include "pack/source/checkpoint.h"
 #include "pack/text/json_edit.h"
 
@@ -19,6 +20,11 @@ json_t *tp_source_config(const struct tp_checkpoint *ckpt);
 /* How many bits integers have, as quantization_config says: a set of 1 << bits, of all of its
  * groups and, of GPTQ, of the modules that "dynamic" sets apart. 0 where it does not say. */
 uint64_t tp_source_config_bits(const struct tp_checkpoint *ckpt);
+
+/* What becomes of the activations of integer weights, as it says: a set of 1 << enum
+ * tp_activations, of all of its groups; of our own method, of the formats that it lists. 0 where it
+ * does not say. */
+unsigned tp_source_config_activations(const struct tp_checkpoint *ckpt);
 
 /* The value of text_config in config.json, which must be there, and that of
  * quantization_config in it; data is NULL where there is none. */

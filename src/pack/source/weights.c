@@ -21,6 +21,7 @@ struct finder {
     bool *used;   /* per checkpoint tensor */
     uint32_t last; /* the first tensor of the described weight before */
     uint64_t bits; /* tp_source_config_bits() */
+    unsigned activations; /* tp_source_config_activations() */
     struct tp_err *err;
 };
 
@@ -206,7 +207,9 @@ static bool match_format(const struct finder *f, const struct tp_format *format,
     for (int i = 0; i < TP_MAX_ABSENT && format->absent[i]; i++)
         if (find_sibling(f, codes, prefix_size, format->absent[i]))
             return false;
-    if (!(format = with_group(f, format, codes, prefix_size)))
+    const struct tp_format *own = format; /* whose config says a group size, too */
+    if (!(format = with_group(f, format, codes, prefix_size)) ||
+        (format->activations != TP_ACTIVATIONS_UNSAID && format->group != own->group))
         return false;
     struct tp_weight_form *form = weight->form;
     memset(form, 0, sizeof *form);
@@ -249,6 +252,16 @@ static void no_tensors(struct tp_weight *weight)
             weight->tensor[i] = TP_NO_TENSOR;
 }
 
+/* Formats of the same integers differ in what becomes of activations. Where config.json does not
+ * say it, those that leave them plain are known by their descriptors only. */
+static bool activations_agree(const struct finder *f, const struct tp_format *format)
+{
+    if (format->activations == TP_ACTIVATIONS_UNSAID || !tp_op_is_int(&format->op))
+        return true;
+    return f->activations ? f->activations >> format->activations & 1
+                          : format->activations != TP_ACTIVATIONS_PLAIN;
+}
+
 /* Whether it is of the formats that are tried in this turn. Kernel-ready formats are known by
  * their descriptors only. Those with codes of as many bits as config.json says come first, and of
  * them those that are written too: they are special cases of those that are not. */
@@ -256,7 +269,7 @@ static bool has_turn(const struct finder *f, const struct tp_format *format, int
 {
     bool agrees = f->bits >> format->bits & 1;
     return (turn % 2 ? format->input_only : format->config != NULL) && agrees == (turn < 2) &&
-           !format->described_only;
+           !format->described_only && activations_agree(f, format);
 }
 
 /* Whether the rows of gate and up alternate in a stack of that name. */
@@ -567,6 +580,7 @@ static enum tp_code find_weights(const struct tp_checkpoint *ckpt,
         tp_model_facts_of(ckpt->config, ckpt->config_size, choice, &weights->facts, err))
         return tp_json_check(mark, err ? err->code : TP_E_MEMORY, err);
     f.bits = tp_source_config_bits(ckpt);
+    f.activations = tp_source_config_activations(ckpt);
     f.used = tp_os_zalloc(ckpt->tensor_count + 1, sizeof *f.used, err);
     enum tp_code code = f.used ? find_described(&f) : TP_E_MEMORY;
     if (code == TP_OK)

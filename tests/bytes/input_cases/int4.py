@@ -334,6 +334,49 @@ def _(report):
                 "convert the plain model", ct_groups(*groups[::-1]))
 
 
+@case("W4A16 and W4A8 are the same tensors: config.json says which, before and after")
+def _(report):
+    rng = np.random.default_rng(34)
+    n, k = 64, 512
+    plain = ct_group(4, 128, ["Linear"])
+    eight = {"num_bits": 8, "type": "float", "strategy": "token", "symmetric": True, "dynamic": True}
+    whole = eight | {"type": "int"}
+    inputs = {"w4a16-ct": None, "w4a8-ct": eight}
+    source = {}
+    for name in "ab":
+        source |= ct_file(name, random_codes(rng, n, k), to_bf16(f16_scales(rng, n, 4)))
+    for said in (None, eight, whole):
+        config = ct_groups(plain | ({"input_activations": said} if said else {}))
+        for to, wanted in inputs.items():
+            with tool.Workdir() as work:
+                save_model(work, source, config)
+                done = tool.run("convert", work.at("src"), "-o", work.at("out"), "--to", to,
+                                "--include", ".")
+                if ("already" in done.stderr) != (said == wanted):
+                    raise Mismatch(f"{to} of {said}: {done.stderr}")
+                check_config(work, "out", {"Linear": wanted})
+                out, _ = tool.load(work.at("out"))
+                for name in source:
+                    report.exact(name, out[name], source[name], source[name].shape)
+        for to in ("mxfp4-ct", "fp8-ct", *inputs) if said is not whole else ():
+            with tool.Workdir() as work:
+                save_model(work, source, config)
+                tool.run("convert", work.at("src"), "-o", work.at("out"), "--to", to,
+                         "--requantize", "--include", ".", "--exclude", "^a", "--quiet")
+                check_config(work, "out", {"Linear" if inputs.get(to, 0) == said else "a": said})
+
+
+def check_config(work, what, want):
+    """want: the input_activations of each target."""
+    with open(work.at(what, "config.json"), encoding="utf-8") as f:
+        config = json.load(f)["quantization_config"]
+    found = {target: group.get("input_activations")
+             for group in config["config_groups"].values() for target in group["targets"]}
+    for target, inputs in want.items():
+        if target not in found or found[target] != inputs:
+            raise Mismatch(f"{target}: {inputs}, and config.json has {found}")
+
+
 @case("GPTQ kept beside GPTQ: what one config.json cannot say of both is refused")
 def _(report):
     rng = np.random.default_rng(33)
