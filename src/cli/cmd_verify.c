@@ -248,16 +248,18 @@ static void print_counts(const struct tp_options *o, const struct tp_verify_repo
     char bytes[TP_HUMAN], took[TP_HUMAN];
     tp_print_text(stdout, o->arg.item[0]);
     fputs(": ", stdout);
-    if (!report->by_tilepack) {
-        printf("not written by tilepack: its structure is right (%zu tensors, %zu of them "
-               "packed weights), nothing else can be checked\n", report->tensors,
-               report->packed);
-        return;
-    }
+    if (!report->by_tilepack)
+        fputs("not written by tilepack: ", stdout);
     if (report->problem_count)
         printf("%s%zu difference%s%s", tp_style("31"), report->problem_count,
                report->problem_count == 1 ? "" : "s", tp_style("0"));
-    else
+    if (!report->by_tilepack) {
+        printf("%s (%zu tensors, %zu of them packed weights), nothing else can be checked\n",
+               report->problem_count ? " in its structure" : "its structure is right",
+               report->tensors, report->packed);
+        return;
+    }
+    if (!report->problem_count)
         printf("%sno difference%s", tp_style("32"), tp_style("0"));
     printf("; %zu file%s hashed, %s, %zu tensors, %zu packed weights, %zu padded tensors",
            report->hashed, report->hashed == 1 ? "" : "s", tp_human_bytes(bytes, report->bytes),

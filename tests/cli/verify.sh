@@ -54,7 +54,13 @@ for name, most in (("huge", 3.38e38), ("partly", 1)):
     values = np.full((128, 256), most, np.float32)
     values[:, :32] = 3.38e38
     stfile.save(f"{sys.argv[2]}/{name}.safetensors", {"b.weight": stfile.from_f32("F32", values)})
+stfile.save(f"{sys.argv[2]}/foreign.safetensors", {
+    "c.weight_packed": stfile.tensor("I32", np.zeros((8, 32), np.int32)),
+    "c.weight_scale": stfile.from_f32("BF16", np.ones((8, 2), np.float32)),
+    "c.weight_shape": stfile.tensor("I64", np.array([8, 248]))})
 EOF
+says "one that contradicts itself" 1 "foreign.safetensors: not written by tilepack: 1 difference in its \
+structure (3 tensors, 1 of them packed weights)" foreign.safetensors
 for name in huge partly; do
     in_work convert $name.safetensors -o $name-out.safetensors --to mxfp4-ct --include . -q || exit 1
 done
