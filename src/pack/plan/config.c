@@ -396,7 +396,7 @@ enum tp_code tp_config_dispensable(const struct tp_plan *plan, struct tp_err *er
         if (!wide && !unit->form->unversioned)
             continue;
         tp_err_tensor(err, unit->name);
-        tp_err_hint(err, "write to a directory, which has a config.json, or convert the weight, too");
+        tp_err_hint(err, "write to a directory, which has a config.json, or convert the weight");
         return tp_fail(err, TP_E_UNSUPPORTED, "it is kept, and that it is of %s its config.json "
                        "alone says, which a single file has not",
                        wide ? "8 bits" : "GPTQ's second version");

@@ -198,7 +198,8 @@ enum tp_code tp_source_order_check(const struct tp_op *op, struct tp_box3 box,
 
 /* Whether the group of each column is that of its place, too. */
 static enum tp_code order_is_trivial(const struct tp_checkpoint *ckpt,
-                                     const struct tp_weight *weight, int i, bool *trivial, struct tp_err *err)
+                                     const struct tp_weight *weight, int i, bool *trivial,
+                                     struct tp_err *err)
 {
     struct words w = {.ckpt = ckpt, .tensor = &ckpt->tensors[weight->tensor[i]]};
     uint64_t columns = weight->form->box.k, groups;

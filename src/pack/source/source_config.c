@@ -177,7 +177,7 @@ static enum tp_code nothing_recognised(const struct tp_checkpoint *ckpt, const c
                    "tensors of a quantization that is read here were found", method, text);
 }
 
-/* Nothing says which of two widths the weight's codes have: to guess would double K, or halve it. */
+/* Nothing says which of two widths the codes have: to guess would double K, or halve it. */
 static enum tp_code width_is_said(const struct claim *c, uint64_t bits)
 {
     if (!c->weight->form->any_width || !(bits >> 4 & 1) || !(bits >> 8 & 1))

@@ -286,7 +286,7 @@ def _(report):
             (lambda i: ct_bytes("ab"[i], bytes_[i], bf16[i]), bf16, ct, True),
             (lambda i: ct_bytes("ab"[i], bytes_[i], bf16[i], False), bf16, ct, False)):
         kept = decoded(bytes_[0], own[0], np.uint8(128), group)
-        for to, tp in (("w4a8-ct", False), ("w8a16-ct", False), ("w8a16-marlin", True)):
+        for to, tp in (("w4a8-ct", False), ("w8a16-marlin", True)):
             with tool.Workdir() as work:
                 save_model(work, make(0) | make(1), config)
                 args = ("--to", to, "--requantize", "--exclude", "^a", "--quiet")
