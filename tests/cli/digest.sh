@@ -104,6 +104,10 @@ answers 'JSON' 0 "\"sha256\": \"$(cut -d : -f 2 packed.digest)\"" \
     "$TILEPACK" digest packed --json
 mkdir empty loop
 fails 'no file' 3 'there is no file in it' "$TILEPACK" digest empty
+fails 'a file of size 0 that cannot be read' 5 'Input/output error' \
+    "$TILEPACK" digest /proc/self/mem
+fails 'one that holds more than its size' 3 'it holds more than the 0 bytes' \
+    "$TILEPACK" digest /proc/self/status
 fails 'no such path' 5 'No such file' "$TILEPACK" digest nothing
 ln -s . loop/again
 fails 'a link into itself' 3 'folders are deeper than 16' "$TILEPACK" digest loop

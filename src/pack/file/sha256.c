@@ -77,6 +77,8 @@ static enum tp_code hash_file(struct tp_sha256_file *file, uint8_t *data, atomic
         if (code == TP_OK)
             sha256_update(&hash, (size_t)part, data);
     }
+    if (code == TP_OK)
+        code = tp_os_read_end(fd, file->size, file->path, &file->err);
     tp_os_close(&fd);
     finish(&hash, file->digest);
     return code;

@@ -233,6 +233,23 @@ enum tp_code tp_os_read(int fd, void *data, uint64_t size, uint64_t offset, cons
     return TP_OK;
 }
 
+enum tp_code tp_os_read_end(int fd, uint64_t size, const char *path, struct tp_err *err)
+{
+    char beyond;
+    ssize_t got;
+    do
+        got = tp_os.pread(fd, &beyond, 1, (off_t)size);
+    while (got < 0 && errno == EINTR);
+    if (got == 0)
+        return TP_OK;
+    if (got < 0)
+        return tp_os_fail(err, errno, path, "cannot read");
+    tp_err_path(err, path);
+    tp_err_hint(err, "it grew while it was read, or is no file of a disk");
+    return tp_fail(err, TP_E_INPUT, "it holds more than the %llu bytes that are its size",
+                   (unsigned long long)size);
+}
+
 static enum tp_code fail_write(struct tp_err *err, int sys, const char *path, uint64_t offset)
 {
     enum tp_code code = tp_os_fail(err, sys, path, "cannot write");

@@ -71,6 +71,9 @@ enum tp_code tp_os_fail(struct tp_err *err, int sys, const char *path, const cha
 /* Reads exactly `size` bytes; a file that ends early is TP_E_INPUT ("truncated"). */
 enum tp_code tp_os_read(int fd, void *data, uint64_t size, uint64_t offset, const char *path,
                         struct tp_err *err);
+/* Fails unless a file that was read up to `size` bytes ends there: its size is what the system
+ * says beforehand, which is 0 of files in /proc, whatever they hold. */
+enum tp_code tp_os_read_end(int fd, uint64_t size, const char *path, struct tp_err *err);
 /* Writes exactly `size` bytes. A full disk is TP_E_IO with a hint. */
 enum tp_code tp_os_write(int fd, const void *data, uint64_t size, uint64_t offset,
                          const char *path, struct tp_err *err);
