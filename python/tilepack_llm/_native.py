@@ -64,6 +64,7 @@ _PLAIN: dict[str, tuple[Any, list[Any]]] = {
     "tensor_shape": (_size, [_any, _size, _words]),
     "tensor_bytes": (_word, [_any, _size]),
     "tensor_file": (FileName, [_any, _size, _words]),
+    "tensor_descriptor": (_int, [_any, _size]),
     "packed": (_size, [_any]),
     "packed_name": (_text, [_any, _size]),
     "packed_format": (_text, [_any, _size]),

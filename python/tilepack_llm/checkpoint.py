@@ -52,7 +52,7 @@ class _Opened:
         return self._files[descriptor]
 
     def bytes(self, t: int, path: str, offset: int, size: int) -> npt.NDArray[np.uint8]:
-        file = self._file(self.ask("tensor_descriptor", ctypes.c_size_t(t)))
+        file = self._file(self.ask("tensor_descriptor", t))
         data = file[offset : offset + size]
         if data.size != size:
             raise InputError(
