@@ -122,7 +122,7 @@ def written(t, work, packed, words, label):
     for word in words:
         recipe, out = work.at("recipe.json"), work.at("by-" + word)
         with open(recipe, "w", encoding="utf-8") as f:
-            json.dump({"rules": [{"match": "", "to": "w4a8-cutlass", "set": {"scale": word}}]}, f)
+            json.dump({"rules": [{"match": ".", "to": "w4a8-cutlass", "set": {"scale": word}}]}, f)
         tool.run("convert", SOURCE, "-o", out, "--to", "w4a8-cutlass", "--set", f"scale={word}",
                  "--quiet")
         t.check(equal(tensors(packed), tensors(out)), f"{label}: --set scale={word}, same bytes")
