@@ -366,7 +366,7 @@ static json_t *restored_config(const struct tp_plan *plan)
     for (size_t u = 0; u < plan->unit_count; u++)
         add_plain_module(plain, plan->units[u].name);
     bool found = strcmp(method, "gptq") == 0;
-    if (found)
+    if (found && json_array_size(plain))
         add_plain_rules(config, plain);
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         json_t *list = json_object_get(config, lists[i]);

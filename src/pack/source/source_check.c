@@ -196,10 +196,11 @@ enum tp_code tp_source_order_check(const struct tp_op *op, struct tp_box3 box,
     return code ? code : check_groups(data[o], 0, bytes / 4, box.k, groups, err);
 }
 
-/* Whether the group of each column is that of its place, too. */
+/* Whether the group of each column is that of its place, too. `judge`: whether there are such
+ * groups. */
 static enum tp_code order_is_trivial(const struct tp_checkpoint *ckpt,
-                                     const struct tp_weight *weight, int i, bool *trivial,
-                                     struct tp_err *err)
+                                     const struct tp_weight *weight, int i, bool judge,
+                                     bool *trivial, struct tp_err *err)
 {
     struct words w = {.ckpt = ckpt, .tensor = &ckpt->tensors[weight->tensor[i]]};
     uint64_t columns = weight->form->box.k, groups;
@@ -209,7 +210,7 @@ static enum tp_code order_is_trivial(const struct tp_checkpoint *ckpt,
     do {
         if ((code = next_words(&w, err)))
             return code;
-        if ((code = check_groups(w.word, w.first, w.count, columns, groups, err))) {
+        if (judge && (code = check_groups(w.word, w.first, w.count, columns, groups, err))) {
             blame(ckpt, weight, i, err);
             tp_err_hint(err, "get the file again: it is damaged");
             return code;
@@ -225,7 +226,7 @@ static enum tp_code check_order(const struct tp_checkpoint *ckpt, struct tp_weig
 {
     uint64_t groups, group = group_of(&weight->form->op, weight->form->box, &groups);
     bool trivial;
-    enum tp_code code = order_is_trivial(ckpt, weight, i, &trivial, err);
+    enum tp_code code = order_is_trivial(ckpt, weight, i, true, &trivial, err);
     if (code)
         return code;
     if (trivial) {
@@ -262,7 +263,7 @@ enum tp_code tp_source_gptq(const struct tp_checkpoint *ckpt, const struct tp_we
     *gptq = (struct tp_source_gptq){0};
     for (int i = 0; i < (int)op->outs && code == TP_OK; i++)
         if (weight->tensor[i] != TP_NO_TENSOR && op->out[i].role == TP_ROLE_ORDER)
-            code = order_is_trivial(ckpt, weight, i, &trivial, err);
+            code = order_is_trivial(ckpt, weight, i, false, &trivial, err);
         else if (weight->tensor[i] != TP_NO_TENSOR && op->out[i].role == TP_ROLE_ZERO)
             code = read_version(ckpt, weight, i, gptq, err);
     gptq->ordered = !trivial;

@@ -25,7 +25,7 @@ struct tp_source_gptq {
     bool by_config;  /* which its words do not tell, but config.json */
 };
 /* Reads it of a weight in a format that stores zero points less one, whether it was completed or
- * not. TP_E_INPUT for a g_idx that names no group. */
+ * not. A g_idx may be damaged. */
 enum tp_code tp_source_gptq(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
                             struct tp_source_gptq *gptq, struct tp_err *err);
 

@@ -58,6 +58,21 @@ static bool is_float(const json_t *group)
     return type && strcmp(type, "float") == 0;
 }
 
+/* Weights of 8 bits: formats that activations tell apart have 4. */
+static bool is_wide(const json_t *group)
+{
+    const json_t *weights = json_object_get(group, "weights");
+    return json_integer_value(json_object_get(weights, "num_bits")) == 8;
+}
+
+/* Of weights in a format of compressed-tensors without a config: they were not what its formats
+ * with one are. */
+static enum tp_activations listed_activations(const struct tp_format *format)
+{
+    return format->input_only && format->method_format[0] ? TP_ACTIVATIONS_OTHER
+                                                          : format->activations;
+}
+
 uint64_t tp_source_config_bits(const struct tp_checkpoint *ckpt)
 {
     json_t *config = tp_source_config(ckpt), *group;
@@ -79,13 +94,13 @@ unsigned tp_source_config_activations(const struct tp_checkpoint *ckpt)
     unsigned set = 0;
     size_t i;
     json_object_foreach(json_object_get(config, "config_groups"), name, item)
-        if (!is_float(item))
+        if (!is_float(item) && !is_wide(item))
             set |= 1u << tp_activations_of(item);
     json_array_foreach(json_object_get(config, "formats"), i, item) {
         const char *own = json_string_value(item);
         const struct tp_format *format = own ? tp_format_find(own) : NULL;
-        if (format && tp_op_is_int(&format->op))
-            set |= 1u << format->activations;
+        if (format && format->op.codec == TP_CODEC_INT4)
+            set |= 1u << listed_activations(format);
     }
     json_decref(config);
     return set & ~(1u << TP_ACTIVATIONS_UNSAID);

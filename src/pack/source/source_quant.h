@@ -21,8 +21,8 @@ json_t *tp_source_config(const struct tp_checkpoint *ckpt);
  * groups and, of GPTQ, of the modules that "dynamic" sets apart. 0 where it does not say. */
 uint64_t tp_source_config_bits(const struct tp_checkpoint *ckpt);
 
-/* What becomes of the activations of integer weights, as it says: a set of 1 << enum
- * tp_activations, of all of its groups; of our own method, of the formats that it lists. 0 where it
+/* What becomes of the activations of 4-bit integers, as it says: a set of 1 << enum
+ * tp_activations, of all of its groups of such; of our own method, of the formats that it lists. 0 where it
  * does not say. */
 unsigned tp_source_config_activations(const struct tp_checkpoint *ckpt);
 

@@ -345,8 +345,8 @@ def _(report):
     source = {}
     for name in "ab":
         source |= ct_file(name, random_codes(rng, n, k), to_bf16(f16_scales(rng, n, 4)))
-    for said in (None, eight, whole):
-        config = ct_groups(plain | ({"input_activations": said} if said else {}))
+    for said, *other in ((None,), (eight,), (whole,), (eight, ct_group(8, 128, ["re:none"]))):
+        config = ct_groups(plain | ({"input_activations": said} if said else {}), *other)
         for to, wanted in inputs.items():
             with tool.Workdir() as work:
                 save_model(work, source, config)
@@ -364,6 +364,18 @@ def _(report):
                 tool.run("convert", work.at("src"), "-o", work.at("out"), "--to", to,
                          "--requantize", "--include", ".", "--exclude", "^a", "--quiet")
                 check_config(work, "out", {"Linear" if inputs.get(to, 0) == said else "a": said})
+        with tool.Workdir() as work:  # what is kept twice is no other kind afterwards
+            save_model(work, source, config)
+            tool.run("convert", work.at("src"), "-o", work.at("one"), "--to", "w4a16-marlin",
+                     "--requantize", "--include", ".", "--exclude", "^a", "--quiet")
+            tool.run("convert", work.at("one"), "-o", work.at("two"), "--to", "mxfp4-ct",
+                     "--requantize", "--include", ".", "--exclude", "^a", "--quiet")
+            with open(work.at("two", "config.json"), encoding="utf-8") as f:
+                two = json.load(f)["quantization_config"]
+            if said is whole and ("config_groups" in two or "ct-int4" not in two["formats"]):
+                raise Mismatch(f"kept twice: {two}")
+            if said is not whole:
+                check_config(work, "two", {"a": said})
 
 
 def check_config(work, what, want):
