@@ -249,6 +249,20 @@ def refusals(t, work):
             "a refusal is an Error, and no ValueError, which vLLM would wrap")
 
 
+def searched(t, work):
+    """How scales were found is no parameter of a layout."""
+    outputs = []
+    for options in ((), ("--search", "mse", "--importance", "magnitude", "--signed")):
+        out = work.at(f"searched-{len(options)}")
+        tool.run("convert", work.at("src"), "-o", out, "--to", "w4a16-marlin", "--quiet", *options)
+        units = manifest.read(out)
+        outputs.append({name: (packed, {s: (out.dtype, out.shape, out.grid)
+                                        for s, out in packed.outputs.items()})
+                        for name, packed in units.items()})
+    t.check(len(outputs[0]) > 4 and outputs[0] == outputs[1],
+            "what was searched is described like what was not")
+
+
 def main():
     t = tool.Tally()
     for fmt in FORMATS:
@@ -259,6 +273,7 @@ def main():
                         work.at("src"), "--preset", "tiny-mixtral", "--quiet"], check=True)
         for fmt in STACKS:
             stacks(t, work, fmt)
+        searched(t, work)
         refusals(t, work)
     return t.finish()
 

@@ -1,5 +1,7 @@
 /* Recognising packed weights by their tensors: siblings among sorted names, and the
- * two ways of asking for weights. */
+ * two ways of asking for weights; what their contents say, while memory is short. */
+#include "pack/os/os.h"
+#include "pack/source/source_check.h"
 #include "pack/source/weights.h"
 
 #include <setjmp.h>
@@ -14,7 +16,7 @@
 #include <cmocka.h>
 
 static char folder[] = "/tmp/tilepack-weights-XXXXXX";
-static char path[64];
+static char path[64], config[64];
 
 static int set_up(void **state)
 {
@@ -22,6 +24,7 @@ static int set_up(void **state)
     if (!mkdtemp(folder))
         return -1;
     snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    snprintf(config, sizeof config, "%s/config.json", folder);
     return 0;
 }
 
@@ -29,6 +32,7 @@ static int tear_down(void **state)
 {
     (void)state;
     unlink(path);
+    unlink(config);
     return rmdir(folder);
 }
 
@@ -50,8 +54,8 @@ static void add(struct file *file, const char *name, enum tp_dtype dtype, uint64
     file->count++;
 }
 
-/* Opens the file made of these tensors. */
-static void open_file(const struct file *file, struct tp_checkpoint *ckpt)
+/* Writes the file of these tensors; all of them are zero. */
+static void write_file(const struct file *file)
 {
     struct tp_text text = {0};
     struct tp_err err = {0};
@@ -64,6 +68,12 @@ static void open_file(const struct file *file, struct tp_checkpoint *ckpt)
     assert_int_equal(ftruncate(fileno(out), (off_t)(text.size + bytes)), 0);
     fclose(out);
     tp_text_free(&text);
+}
+
+static void open_file(const struct file *file, struct tp_checkpoint *ckpt)
+{
+    struct tp_err err = {0};
+    write_file(file);
     assert_int_equal(tp_checkpoint_open(path, 0, ckpt, &err), TP_OK);
 }
 
@@ -150,11 +160,86 @@ static void test_packed_only(void **state)
     tp_checkpoint_close(&ckpt);
 }
 
+static struct tp_os saved;
+static long left; /* allocations until the one that fails */
+
+static void *f_malloc(size_t size) { return left-- ? saved.malloc(size) : NULL; }
+
+static void *f_calloc(size_t count, size_t size)
+{
+    return left-- ? saved.calloc(count, size) : NULL;
+}
+
+static void *f_realloc(void *memory, size_t size)
+{
+    return left-- ? saved.realloc(memory, size) : NULL;
+}
+
+/* GPTQ of the second version, of so many shapes that their forms need more than one block. */
+static void open_second_version(struct tp_checkpoint *ckpt)
+{
+    static const char said[] = "{\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4, "
+                               "\"group_size\": 128, \"checkpoint_format\": \"gptq_v2\"}}";
+    struct file file = {.count = 0};
+    struct tp_err err = {0};
+    char name[80];
+    for (unsigned i = 0; i < 9; i++) {
+        snprintf(name, sizeof name, "m.%u.qweight", i);
+        add(&file, name, TP_I32, 16, 64 + 64 * i);
+        snprintf(name, sizeof name, "m.%u.qzeros", i);
+        add(&file, name, TP_I32, 1, 8 + 8 * i);
+        snprintf(name, sizeof name, "m.%u.scales", i);
+        add(&file, name, TP_F16, 1, 64 + 64 * i);
+    }
+    write_file(&file);
+    FILE *out = fopen(config, "wb");
+    assert_non_null(out);
+    assert_int_equal(fwrite(said, 1, sizeof said - 1, out), sizeof said - 1);
+    fclose(out);
+    assert_int_equal(tp_checkpoint_open(folder, 0, ckpt, &err), TP_OK);
+}
+
+/* An allocation that fails once leaves nothing behind that a later look would believe. */
+static void test_memory_that_comes_back(void **state)
+{
+    struct tp_checkpoint ckpt;
+    int failures = 0;
+    (void)state;
+    open_second_version(&ckpt);
+    saved = tp_os;
+    for (long at = 0, over = -1; over < 0; at++) {
+        struct tp_weights weights;
+        struct tp_err err = {0};
+        assert_int_equal(tp_weights_find(&ckpt, &weights, &err), TP_OK);
+        assert_int_equal(weights.count, 9);
+        left = at;
+        tp_os.malloc = f_malloc;
+        tp_os.calloc = f_calloc;
+        tp_os.realloc = f_realloc;
+        for (size_t w = 0; w < 9; w++) {
+            enum tp_code code = tp_source_check(&ckpt, &weights, w, &err);
+            assert_true(code == TP_OK || code == TP_E_MEMORY);
+            failures += code == TP_E_MEMORY;
+        }
+        tp_os = saved;
+        over = left;
+        for (size_t w = 0; w < 9; w++) {
+            err = (struct tp_err){0};
+            assert_int_equal(tp_source_check(&ckpt, &weights, w, &err), TP_OK);
+            assert_int_equal(weights.items[w].form->op.zero_add, 0);
+        }
+        tp_weights_close(&weights);
+    }
+    assert_true(failures > 50);
+    tp_checkpoint_close(&ckpt);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_siblings),
         cmocka_unit_test(test_packed_only),
+        cmocka_unit_test(test_memory_that_comes_back),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

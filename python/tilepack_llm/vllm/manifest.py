@@ -16,6 +16,9 @@ from .support import MANIFEST_VERSION, Refused, check_format
 
 FILE = "tilepack.json"
 
+# Parameters that say how scales were found: they move no byte.
+_HOW_FOUND = ("search", "signed", "importance")
+
 
 def name_of(prefix: str) -> str:
     """The name of a unit: its module, and for a stack ":w13" or ":w2" behind that of its experts.
@@ -53,7 +56,11 @@ def _packed(descriptor: Mapping[str, Any], name: str) -> Packed:
     part = "part" in descriptor and _word(descriptor["part"])
     if not part and stacked and name.endswith((":w13", ":w13_bias")):
         part = "gated"
-    params = {_word(key): _word(value) for key, value in descriptor["params"].items()}
+    params = {
+        _word(key): _word(value)
+        for key, value in descriptor["params"].items()
+        if key not in _HOW_FOUND
+    }
     bias = bool(descriptor.get("bias"))
     return Packed(descriptor["format"], params, (e, n, k), stacked, per, part or None, bias)
 

@@ -12,6 +12,7 @@
 #include "kernels/op/scalar.h"
 #include "pack/os/os.h"
 #include "pack/source/source_config.h"
+#include "pack/text/json_memory.h"
 
 #include <limits.h>
 #include <math.h>
@@ -346,6 +347,7 @@ static enum tp_code put_back(const struct tp_weights *weights, size_t w, struct 
     if (memcmp(was, is, sizeof *before) != 0)
         after = tp_shared_keep(weights->forms, copy->form, sizeof *before, err);
     copy->form = after ? after : before;
+    copy->checked &= after != NULL; /* else the next look would believe the old form */
     weights->items[w] = *copy;
     return after ? TP_OK : TP_E_MEMORY;
 }
@@ -355,6 +357,7 @@ enum tp_code tp_source_check(const struct tp_checkpoint *ckpt, const struct tp_w
 {
     struct tp_weight weight = weights->items[w];
     struct tp_weight_form form;
+    const uint64_t mark = tp_json_mark();
     enum tp_code code = TP_OK;
     if (!weight.form->format || weight.checked)
         return TP_OK;
@@ -366,6 +369,7 @@ enum tp_code tp_source_check(const struct tp_checkpoint *ckpt, const struct tp_w
     if (code == TP_OK && group % 128)
         code = set_lossy(&weight, tp_os_format(err, "its groups are %llu columns wide, which is "
                                                "no multiple of 128", (unsigned long long)group));
+    code = tp_json_check(mark, code, err); /* a config.json that was not read says nothing */
     weight.checked = code == TP_OK;
     enum tp_code kept = put_back(weights, w, &weight, err);
     return code ? code : kept;
