@@ -296,8 +296,9 @@ static json_t *quantization_of(const struct tp_plan *plan, struct tp_err *err)
             method = own;
     }
     /* One kernel-ready part keeps stock loaders out. */
+    const bool groups = method && strcmp(method, "compressed-tensors") == 0;
     enum tp_kept_form form = used.count == 0 || interchange < used.count ? TP_KEPT_OWN
-                             : strcmp(method, "compressed-tensors") == 0 ? TP_KEPT_CT
+                             : groups                                    ? TP_KEPT_CT
                                                                          : TP_KEPT_EXACT;
     if (method && form != TP_KEPT_CT && used.count > 1 && all_of(&used, method)) {
         tp_err_hint(err, "use one variant and scale for all layers");

@@ -309,7 +309,7 @@ static const struct tp_tensor *stored_shape(const struct finder *f, const struct
 static enum tp_code settle_width(const struct finder *f, const struct tp_tensor *tensor,
                                  struct tp_weight *weight)
 {
-    struct tp_weight_form form;
+    struct tp_weight_form form = {0};
     struct tp_weight other = {.form = &form};
     uint32_t bits = weight->form->format->bits;
     if (!tp_op_is_int(&weight->form->op) || !first_match(f, tensor, bits, &other))
