@@ -9,30 +9,15 @@
 #include "pack/api/tilepack.h"
 #include "pack/format/format.h"
 #include "pack/format/format_parse.h"
-#include "pack/os/os.h"
 #include "pack/text/embedded.h"
 #include "pack/schedule/gpus.h"
+#include "failing_memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 extern const struct tp_embedded tp_embedded_formats[];
-
-static struct tp_os saved;
-static long left; /* allocations until the one that fails */
-
-static void *f_malloc(size_t size) { return left-- ? saved.malloc(size) : NULL; }
-
-static void *f_calloc(size_t count, size_t size)
-{
-    return left-- ? saved.calloc(count, size) : NULL;
-}
-
-static void *f_realloc(void *memory, size_t size)
-{
-    return left-- ? saved.realloc(memory, size) : NULL;
-}
 
 /* The first test: the list is not read yet. It is begun anew until all of it is there, and what
  * is only not known yet is no usage error. */
@@ -43,20 +28,16 @@ static void memory_that_comes_back_is_used(void **state)
     tilepack_weight *weight;
     size_t count;
     int failed = 0;
-    saved = tp_os;
     int status = -1;
     for (long at = 0; status != TILEPACK_OK; at += 1 + at / 20) {
-        left = at;
-        tp_os.malloc = f_malloc;
-        tp_os.calloc = f_calloc;
-        tp_os.realloc = f_realloc;
+        failing_begin(at);
         status = tilepack_weight_new("w8a16-ct", NULL, 1, 128, 256, &weight, message,
                                      sizeof message);
-        tp_os = saved;
+        failing_end();
         failed += status == TILEPACK_E_MEMORY;
         if (status != TILEPACK_OK && status != TILEPACK_E_MEMORY)
             fail_msg("allocation %ld: status %d, %s", at, status, message);
-        if (status == TILEPACK_OK && left < 0)
+        if (status == TILEPACK_OK && failing_left < 0)
             fail_msg("allocation %ld failed, and nothing with it", at);
     }
     tilepack_weight_free(weight);

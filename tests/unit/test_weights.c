@@ -1,8 +1,9 @@
 /* Recognising packed weights by their tensors: siblings among sorted names, and the
  * two ways of asking for weights; what their contents say, while memory is short. */
-#include "pack/os/os.h"
 #include "pack/source/source_check.h"
 #include "pack/source/weights.h"
+
+#include "failing_memory.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -160,21 +161,6 @@ static void test_packed_only(void **state)
     tp_checkpoint_close(&ckpt);
 }
 
-static struct tp_os saved;
-static long left; /* allocations until the one that fails */
-
-static void *f_malloc(size_t size) { return left-- ? saved.malloc(size) : NULL; }
-
-static void *f_calloc(size_t count, size_t size)
-{
-    return left-- ? saved.calloc(count, size) : NULL;
-}
-
-static void *f_realloc(void *memory, size_t size)
-{
-    return left-- ? saved.realloc(memory, size) : NULL;
-}
-
 /* GPTQ of the second version, of so many shapes that their forms need more than one block. */
 static void open_second_version(struct tp_checkpoint *ckpt)
 {
@@ -206,23 +192,19 @@ static void test_memory_that_comes_back(void **state)
     int failures = 0;
     (void)state;
     open_second_version(&ckpt);
-    saved = tp_os;
     for (long at = 0, over = -1; over < 0; at++) {
         struct tp_weights weights;
         struct tp_err err = {0};
         assert_int_equal(tp_weights_find(&ckpt, &weights, &err), TP_OK);
         assert_int_equal(weights.count, 9);
-        left = at;
-        tp_os.malloc = f_malloc;
-        tp_os.calloc = f_calloc;
-        tp_os.realloc = f_realloc;
+        failing_begin(at);
         for (size_t w = 0; w < 9; w++) {
             enum tp_code code = tp_source_check(&ckpt, &weights, w, &err);
             assert_true(code == TP_OK || code == TP_E_MEMORY);
             failures += code == TP_E_MEMORY;
         }
-        tp_os = saved;
-        over = left;
+        failing_end();
+        over = failing_left;
         for (size_t w = 0; w < 9; w++) {
             err = (struct tp_err){0};
             assert_int_equal(tp_source_check(&ckpt, &weights, w, &err), TP_OK);
