@@ -197,7 +197,7 @@ enum tp_code tp_source_config_check(const struct tp_checkpoint *ckpt,
     const struct tp_format *last = NULL;
     enum tp_code code = TP_OK;
     size_t packed = 0, plain = 0;
-    uint64_t bits = tp_source_config_bits(ckpt);
+    uint64_t bits = tp_source_config_bits(config);
     for (size_t w = 0; method && w < weights->count && code == TP_OK; w++) {
         const struct tp_weight *weight = &weights->items[w];
         struct claim claim = {ckpt, weight, err};

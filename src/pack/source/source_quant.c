@@ -73,9 +73,9 @@ static enum tp_activations listed_activations(const struct tp_format *format)
                                                           : format->activations;
 }
 
-uint64_t tp_source_config_bits(const struct tp_checkpoint *ckpt)
+uint64_t tp_source_config_bits(const json_t *config)
 {
-    json_t *config = tp_source_config(ckpt), *group;
+    json_t *group;
     const char *name;
     uint64_t set = bit_of(json_object_get(config, "bits"));
     json_object_foreach(json_object_get(config, "dynamic"), name, group)
@@ -83,13 +83,12 @@ uint64_t tp_source_config_bits(const struct tp_checkpoint *ckpt)
     json_object_foreach(json_object_get(config, "config_groups"), name, group)
         if (!is_float(group))
             set |= bit_of(json_object_get(json_object_get(group, "weights"), "num_bits"));
-    json_decref(config);
     return set;
 }
 
-unsigned tp_source_config_activations(const struct tp_checkpoint *ckpt)
+unsigned tp_source_config_activations(const json_t *config)
 {
-    json_t *config = tp_source_config(ckpt), *item;
+    json_t *item;
     const char *name;
     unsigned set = 0;
     size_t i;
@@ -102,6 +101,5 @@ unsigned tp_source_config_activations(const struct tp_checkpoint *ckpt)
         if (format && format->op.codec == TP_CODEC_INT4)
             set |= 1u << listed_activations(format);
     }
-    json_decref(config);
     return set & ~(1u << TP_ACTIVATIONS_UNSAID);
 }

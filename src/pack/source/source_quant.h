@@ -17,14 +17,14 @@
  * is told by tp_json_check() alone. */
 json_t *tp_source_config(const struct tp_checkpoint *ckpt);
 
-/* How many bits integers have, as quantization_config says: a set of 1 << bits, of all of its
+/* How many bits integers have, as quantization_config (NULL: none) says: a set of 1 << bits, of all of its
  * groups and, of GPTQ, of the modules that "dynamic" sets apart. 0 where it does not say. */
-uint64_t tp_source_config_bits(const struct tp_checkpoint *ckpt);
+uint64_t tp_source_config_bits(const json_t *config);
 
 /* What becomes of the activations of 4-bit integers, as it says: a set of 1 << enum
- * tp_activations, of all of its groups of such; of our own method, of the formats that it lists. 0 where it
- * does not say. */
-unsigned tp_source_config_activations(const struct tp_checkpoint *ckpt);
+ * tp_activations, of all of its groups of such; of our own method, of the formats that it lists.
+ * 0 where it does not say. */
+unsigned tp_source_config_activations(const json_t *config);
 
 /* The value of text_config in config.json, which must be there, and that of
  * quantization_config in it; data is NULL where there is none. */

@@ -579,8 +579,10 @@ static enum tp_code find_weights(const struct tp_checkpoint *ckpt,
     if (tp_formats_check(err) || /* with one missing, its tensors would pass for others */
         tp_model_facts_of(ckpt->config, ckpt->config_size, choice, &weights->facts, err))
         return tp_json_check(mark, err ? err->code : TP_E_MEMORY, err);
-    f.bits = tp_source_config_bits(ckpt);
-    f.activations = tp_source_config_activations(ckpt);
+    json_t *config = tp_source_config(ckpt);
+    f.bits = tp_source_config_bits(config);
+    f.activations = tp_source_config_activations(config);
+    json_decref(config);
     f.used = tp_os_zalloc(ckpt->tensor_count + 1, sizeof *f.used, err);
     enum tp_code code = f.used ? find_described(&f) : TP_E_MEMORY;
     if (code == TP_OK)
