@@ -256,7 +256,7 @@ encode_placed(const __grid_constant__ struct place_encode a)
             load_values<DT>(a, kept.item(KEPT_FROM), after, &v);
         __syncthreads();
         place_put<bits / 4, true>(a, kept.item(KEPT_TO), kept.other[KEPT_OUT][me] ^ other, s,
-                              shared.stage);
+                                 shared.stage);
         if (to_scale.data != NULL && !given)
             place_scales(to_scale, kept.item(KEPT_SCALE), s, s.base[PLACE_TO_SCALE],
                          place_put_scales{scales, kept.other[KEPT_SCALE_IN][me]});

@@ -254,7 +254,10 @@ static bool both_scales(const any_plane &from, const any_plane &to, uint32_t cod
 }
 
 /* Two rounds of codes of four bits. */
-static bool is_double(struct place_shape shape) { return shape.rows + shape.columns == 15; }
+static bool is_double(struct place_shape shape)
+{
+    return shape.rows + shape.columns == PLACE_MOST_BITS;
+}
 
 /* The codes in the widest tiles that both layouts and the weight let be: whole lines of the cache
  * are read then, of fewer rows. Two rounds at once are faster where codes are exchanged, which
