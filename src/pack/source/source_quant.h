@@ -17,8 +17,8 @@
  * is told by tp_json_check() alone. */
 json_t *tp_source_config(const struct tp_checkpoint *ckpt);
 
-/* How many bits integers have, as quantization_config (NULL: none) says: a set of 1 << bits, of all of its
- * groups and, of GPTQ, of the modules that "dynamic" sets apart. 0 where it does not say. */
+/* How many bits integers have, as quantization_config (NULL: none) says: a set of 1 << bits, of all
+ * of its groups and, of GPTQ, of the modules that "dynamic" sets apart. 0 where it does not say. */
 uint64_t tp_source_config_bits(const json_t *config);
 
 /* What becomes of the activations of 4-bit integers, as it says: a set of 1 << enum
