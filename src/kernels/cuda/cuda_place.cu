@@ -93,16 +93,16 @@ static __device__ __forceinline__ bool quantize_shared(const place_encode &a,
         return false;
 #pragma unroll
     for (int round = 0; round < rounds; round++) {
-        place_words words;
+        place_words words[1];
 #pragma unroll
         for (int j = 0; j < eights; j++) {
             const int i = round * eights + j;
             const uint2 codes = shared_codes<CODEC, DT>(a, own, i, v.r[i]);
-            words.w[j * rounds] = codes.x;
+            words[0].w[j * rounds] = codes.x;
             if (rounds == 2)
-                words.w[j * rounds + 1] = codes.y;
+                words[0].w[j * rounds + 1] = codes.y;
         }
-        place_stage<CODE_BITS(CODEC)>(a, in, round, &words, stage);
+        place_stage<CODE_BITS(CODEC)>(a, in, round, words, stage);
     }
     return true;
 }
@@ -119,7 +119,7 @@ static __device__ __forceinline__ bool quantize_pairs(const place_encode &a,
     uint32_t bits[pairs];
     nv_block b[pairs];
     bool special = false;
-    place_words words;
+    place_words words[1];
 #pragma unroll
     for (int j = 0; j < pairs; j++) {
         const uint32_t amax = dev_amax_bits<DT>(
@@ -136,8 +136,8 @@ static __device__ __forceinline__ bool quantize_pairs(const place_encode &a,
         put_scale(a, at ^ a.high_scale[2 * j], bits[j], scales);
 #pragma unroll
     for (int i = 0; i < PLACE_EIGHTS; i++)
-        words.w[i] = nv_ordinary<DT, RULE>(b[i / 2], v.r[i]);
-    place_stage<4>(a, in, 0, &words, stage);
+        words[0].w[i] = nv_ordinary<DT, RULE>(b[i / 2], v.r[i]);
+    place_stage<4>(a, in, 0, words, stage);
     return true;
 }
 
@@ -169,7 +169,7 @@ static __device__ __forceinline__ void quantize(const place_encode &a, const pla
             return;
 #pragma unroll
     for (int round = 0; round < rounds; round++) {
-        place_words words;
+        place_words words[1];
 #pragma unroll
         for (int j = 0; j < eights; j++) {
             const int i = round * eights + j;
@@ -182,34 +182,12 @@ static __device__ __forceinline__ void quantize(const place_encode &a, const pla
             }
             const uint2 codes = known ? dev_e4m3_known<DT>(v.r[i], a.tensor, b.s.fp8.round_bf16)
                                       : codes_of<CODEC, DT, RULE>(a, b, v.r[i]);
-            words.w[j * rounds] = codes.x;
+            words[0].w[j * rounds] = codes.x;
             if (rounds == 2)
-                words.w[j * rounds + 1] = codes.y;
+                words[0].w[j * rounds + 1] = codes.y;
         }
-        place_stage<CODE_BITS(CODEC)>(a, in, round, &words, stage);
+        place_stage<CODE_BITS(CODEC)>(a, in, round, words, stage);
     }
-}
-
-/* What a thread keeps: its first items, its first scale and the one that it finds for others, and
- * its first bytes of the stage and of the scales. */
-enum { KEPT_FROM, KEPT_TO, KEPT_SCALE, KEPT_ITEMS };
-enum { KEPT_AT, KEPT_OWN, KEPT_IN, KEPT_OUT, KEPT_SCALE_IN, KEPT_OTHERS };
-
-typedef place_kept<KEPT_ITEMS, KEPT_OTHERS> encode_kept;
-
-static __device__ __forceinline__ void keep_self(const place_encode &a, encode_kept *kept)
-{
-    const place_plane *p = a.plane;
-    const place_item from = place_first(p[PLACE_FROM]);
-    kept->keep(KEPT_FROM, from);
-    kept->keep(KEPT_TO, place_first(p[PLACE_TO]));
-    kept->keep(KEPT_SCALE, place_first(p[PLACE_TO_SCALE]));
-    kept->other[KEPT_AT][threadIdx.x] = place_first_in(a.low_scale);
-    kept->other[KEPT_OWN][threadIdx.x] =
-        kept->other[KEPT_AT][threadIdx.x] ^ a.high_scale[own_eight(a)];
-    kept->other[KEPT_IN][threadIdx.x] = place_first_in(a.hand.low_in);
-    kept->other[KEPT_OUT][threadIdx.x] = place_first_in(p[PLACE_TO].low_in);
-    kept->other[KEPT_SCALE_IN][threadIdx.x] = place_first_in(p[PLACE_TO_SCALE].low_in);
 }
 
 template <int CODEC, int DT, uint32_t RULE>
@@ -219,24 +197,26 @@ encode_placed(const __grid_constant__ struct place_encode a)
     const int bits = CODE_BITS(CODEC);
     const bool given = TAKES_GIVEN(CODEC) && RULE == GIVEN;
     __shared__ place_shared<bits, bits / 4> shared;
-    __shared__ encode_kept kept;
+    __shared__ uint32_t own[PLACE_THREADS]; /* of the scale that a thread finds for others */
     const place_plane &to_scale = a.plane[PLACE_TO_SCALE];
+    const place_sums &sums = shared.sums;
     const uint32_t me = threadIdx.x;
     uint32_t next[PLACE_SCALE_TURNS] = {0};
     place_values<DT> v;
-    keep_self(a, &kept);
+    place_count(a, &shared.sums);
     if (a.global.data != NULL && blockIdx.x == 0 && me == 0)
         store_global(a.global, a.codec.global);
-    place_look(a, blockIdx.x, shared.spots);
+    place_look(a, blockIdx.x, PLACE_AHEAD, shared.spots);
     __syncthreads();
+    own[me] = place_sum_of(sums, SUM_VALUE_SCALE_IN) ^ a.high_scale[own_eight(a)];
     if (given) {
-        place_scales(to_scale, kept.item(KEPT_SCALE), shared.spots[0],
+        place_scales(to_scale, place_first(sums, SUM_TO_SCALE_AT), shared.spots[0],
                      shared.spots[0].base[PLACE_TO_SCALE], place_get_scales{next});
-        place_keep_scales(to_scale, kept.other[KEPT_SCALE_IN][me], next,
+        place_keep_scales(to_scale, place_sum_of(sums, SUM_TO_SCALE_IN), next,
                           (uint8_t *)shared.scales[0]);
         __syncthreads();
     }
-    load_values<DT>(a, kept.item(KEPT_FROM), shared.spots[0], &v);
+    load_values<DT>(a, place_first(sums, SUM_FROM_AT), shared.spots[0], &v);
     for (uint32_t i = blockIdx.x, turn = 0; i < a.grid.count; i += gridDim.x, turn++) {
         const place_spot &s = place_spot_of(shared.spots, turn);
         const place_spot &after = place_spot_of(shared.spots, turn + 1);
@@ -244,22 +224,22 @@ encode_placed(const __grid_constant__ struct place_encode a)
         const uint32_t other = turn % 2 * shared.other;
         uint8_t *scales = (uint8_t *)shared.scales[turn % 2];
         if (given && more)
-            place_scales(to_scale, kept.item(KEPT_SCALE), after, after.base[PLACE_TO_SCALE],
-                         place_get_scales{next});
-        quantize<CODEC, DT, RULE>(a, v, kept.other[KEPT_AT][me], kept.other[KEPT_OWN][me],
-                                  kept.other[KEPT_IN][me] ^ other, shared.stage, scales);
+            place_scales(to_scale, place_first(sums, SUM_TO_SCALE_AT), after,
+                         after.base[PLACE_TO_SCALE], place_get_scales{next});
+        quantize<CODEC, DT, RULE>(a, v, place_sum_of(sums, SUM_VALUE_SCALE_IN), own[me],
+                                  place_sum_of(sums, SUM_HAND_IN) ^ other, shared.stage, scales);
         if (given && more)
-            place_keep_scales(to_scale, kept.other[KEPT_SCALE_IN][me], next,
+            place_keep_scales(to_scale, place_sum_of(sums, SUM_TO_SCALE_IN), next,
                               (uint8_t *)shared.scales[(turn + 1) % 2]);
         place_look_ahead(a, i, turn, shared.spots);
         if (more)
-            load_values<DT>(a, kept.item(KEPT_FROM), after, &v);
+            load_values<DT>(a, place_first(sums, SUM_FROM_AT), after, &v);
         __syncthreads();
-        place_put<bits / 4, true>(a, kept.item(KEPT_TO), kept.other[KEPT_OUT][me] ^ other, s,
-                                 shared.stage);
+        place_put<bits / 4, true>(a, place_first(sums, SUM_TO_AT),
+                                 place_sum_of(sums, SUM_TO_IN) ^ other, s, shared.stage);
         if (to_scale.data != NULL && !given)
-            place_scales(to_scale, kept.item(KEPT_SCALE), s, s.base[PLACE_TO_SCALE],
-                         place_put_scales{scales, kept.other[KEPT_SCALE_IN][me]});
+            place_scales(to_scale, place_first(sums, SUM_TO_SCALE_AT), s, s.base[PLACE_TO_SCALE],
+                         place_put_scales{scales, place_sum_of(sums, SUM_TO_SCALE_IN)});
     }
 }
 
@@ -407,6 +387,7 @@ static bool arguments(const struct tp_op *op, struct tp_args *args, const any_si
     if (!codes_of(op, args, side.codes, a))
         return false;
     tp_cuda_place_wait(&a->plane[PLACE_FROM], a);
+    tp_cuda_place_sums(a);
     a->grid = tp_cuda_place_grid(box, a->shape, place_n_first(a->plane[PLACE_TO]));
     a->global = side.global;
     a->nv = fp4_global_of(args->global);

@@ -1,14 +1,14 @@
-/* What the kernels for every layout share (cuda_place.cu, cuda_place_move.cu): tiles of 64 or 128
- * rows by 128 to 512 columns of codes, which threads hold in words of registers, exchange within
- * themselves until each word holds codes that are neighbours where they are to be stored, and pass
- * through shared memory in the order of storage. Knows no codec.
+/* What the kernels for every layout share (cuda_place.cu, cuda_place_move.cu, cuda_place_carry.cu):
+ * tiles of 64 or 128 rows by 128 to 512 columns of codes, which threads hold in words of registers,
+ * exchange within themselves until each word holds codes that are neighbours where they are to be
+ * stored, and pass through shared memory in the order of storage. Knows no codec.
  *
  * The places are tables of bits (kernels/op/place_bits.h): each bit of a code's row or column is a
  * bit of its place in a word, of a register, or of a thread's number, and moves the code by a
  * distance of its own in memory. Sums (in shared memory exclusive ors, so that the bits of a bank
- * can be mixed) of the bits that a thread's number has are found once, those of registers are
- * tables. The tables travel as a kernel argument; cuda_place_args.cu and cuda_place_hand.cu make
- * them.
+ * can be mixed) of the bits that a thread's number has are found once, by the warps of a block
+ * together, those of registers are tables. The tables travel as a kernel argument;
+ * cuda_place_args.cu and cuda_place_hand.cu make them.
  */
 #ifndef TP_KERNELS_CUDA_PLACE_CUH
 #define TP_KERNELS_CUDA_PLACE_CUH
@@ -101,6 +101,26 @@ struct place_grid {
     struct dev_reciprocal by_n, by_inner; /* by n; by rows or k, whichever comes first */
 };
 
+/* What the bits of a thread's number add up to, of items (places and coordinates), or are joined
+ * to by exclusive ors, of bytes in shared memory. */
+enum place_sum {
+    SUM_FROM_AT,
+    SUM_FROM_RC,
+    SUM_TO_AT,
+    SUM_TO_RC,
+    SUM_FROM_SCALE_AT,
+    SUM_FROM_SCALE_RC,
+    SUM_TO_SCALE_AT,
+    SUM_TO_SCALE_RC,
+    SUM_FIRST_IN,
+    SUM_HAND_IN = SUM_FIRST_IN,
+    SUM_TO_IN,
+    SUM_FROM_SCALE_IN,
+    SUM_TO_SCALE_IN,
+    SUM_VALUE_SCALE_IN,
+    PLACE_SUMS = 2 * SUM_FIRST_IN
+};
+
 /* Codes, or values that they become; their scales; what they come from; its scales. */
 enum place_plane_name { PLACE_TO, PLACE_TO_SCALE, PLACE_FROM, PLACE_FROM_SCALE };
 
@@ -112,6 +132,7 @@ struct place_job {
     uint32_t low_scale[PLACE_THREAD_BITS], high_scale[PLACE_TURNS]; /* of eights of values: bytes
                                                                        of shared scales */
     uint32_t scale_bytes; /* of a scale there: 4 where they are read one by one */
+    uint2 low[PLACE_SUMS][PLACE_THREAD_BITS / 2]; /* see place_sum */
     uint32_t n, k; /* of an expert */
     dev_map map;   /* of codes as they come to codes as they go */
 };
@@ -129,31 +150,21 @@ struct place_words {
     uint32_t w[PLACE_WORDS];
 };
 
-/* What a block of threads shares of a tile; two of each, so that one tile is written while the
- * next one comes. The stages are one behind the other: `other` is the bit between them. */
-template <int BITS, int ROUNDS> struct place_shared {
-    static const uint32_t other = ROUNDS * PLACE_WORDS * PLACE_THREADS * 4;
-    alignas(16) uint8_t stage[2 * other];
-    uint32_t scales[2][PLACE_SCALES * 4 / BITS]; /* with codes of a byte blocks are of 32 */
-    place_spot spots[2 * PLACE_AHEAD];
+/* The sums of all threads: of the bits of a lane's number, and of those of a warp's. */
+struct place_sums {
+    alignas(16) uint32_t lanes[32][PLACE_SUMS + 4]; /* so that lanes meet in no bank */
+    alignas(16) uint32_t warps[PLACE_THREADS / 32][PLACE_SUMS];
 };
 
-/* What a thread knows of itself for all tiles, in shared memory: registers are for the tile that
- * comes, and what a compiler would move out of them is read again from far away. Each thread reads
- * its own alone. */
-template <int ITEMS, int OTHERS> struct place_kept {
-    uint32_t at[ITEMS][PLACE_THREADS], rc[ITEMS][PLACE_THREADS], other[OTHERS][PLACE_THREADS];
-
-    __device__ __forceinline__ void keep(int i, place_item item)
-    {
-        at[i][threadIdx.x] = item.at;
-        rc[i][threadIdx.x] = item.rc;
-    }
-
-    __device__ __forceinline__ place_item item(int i) const
-    {
-        return place_item{at[i][threadIdx.x], rc[i][threadIdx.x]};
-    }
+/* What a block of threads shares of a tile; of blocks with many tiles two of each, so that one tile
+ * is written while the next one comes. The stages are one behind the other: `other` is the bit
+ * between them. */
+template <int BITS, int ROUNDS, int STAGES = 2> struct place_shared {
+    static const uint32_t other = ROUNDS * PLACE_WORDS * PLACE_THREADS * 4;
+    alignas(16) uint8_t stage[STAGES * other];
+    uint32_t scales[STAGES][PLACE_SCALES * 4 / BITS]; /* with codes of a byte blocks are of 32 */
+    place_spot spots[STAGES == 1 ? 1 : 2 * PLACE_AHEAD];
+    place_sums sums;
 };
 
 /* What is written and read, for the host. Values lie in rows, codes as their layout says. */
@@ -180,6 +191,29 @@ bool tp_cuda_place_scales(const struct any_plane &from, uint32_t code_bits, bool
 /* Where scales wait in shared memory, when all else is known; both planes have items of one size.
  * `values`: the plane of eights of values that need single scales, or NULL. */
 void tp_cuda_place_wait(const place_plane *values, place_job *job);
+
+/* What threads need of all tables above, when they are made. */
+void tp_cuda_place_sums(place_job *job);
+
+/* One kind of items on both sides: `per` elements side by side, each for per_n rows and per_k
+ * columns. */
+struct place_pair {
+    const struct any_plane *from, *to;
+    uint64_t per_n, per_k, per;
+};
+/* Tables for items that stay as they are, of both planes in the order of `to`. False: they do not,
+ * or a layout is not for these kernels. */
+bool tp_cuda_place_pair(const struct place_pair &pair, struct tp_box3 box,
+                        struct place_shape shape, place_plane *from, place_plane *to);
+
+/* cuda_place_carry.cu: whole items of 16 bytes that change places. The arguments; *job has its
+ * map. False: something else changes, or a layout or the weight's size is not for that kernel. */
+bool tp_cuda_carry_arguments(const struct any_plane &from, const struct any_plane &to,
+                             struct tp_box3 box, place_job *job);
+/* The scales of the same tiles, which are stored alike. False, and none: as above. */
+bool tp_cuda_carry_scales(const struct any_plane &from, const struct any_plane &to,
+                          struct tp_box3 box, place_job *job);
+void tp_cuda_carry(const place_job &job, cudaStream_t stream);
 
 /* All tiles of a box; count is 0 if there are too many. `n_first`: those along N first. */
 struct place_grid tp_cuda_place_grid(struct tp_box3 box, struct place_shape shape, bool n_first);
@@ -219,14 +253,15 @@ static __device__ __forceinline__ uint64_t place_dim_at(const place_dim &d, uint
     return at + x * d.stride[d.modes - 1];
 }
 
-/* Finds out where a block's next tiles lie, from tile `first` on: one plane of one tile a lane, so
- * that a warp's divisions are for many tiles. Known to all after the next barrier. */
+/* Finds out where a block's next tiles lie, from tile `first` on, PLACE_AHEAD or fewer: one plane
+ * of one tile a lane, so that a warp's divisions are for many tiles. Known to all after the next
+ * barrier. */
 static __device__ __forceinline__ void place_look(const place_job &a, uint32_t first,
-                                                  place_spot *spots)
+                                                  uint32_t tiles, place_spot *spots)
 {
     const uint32_t j = threadIdx.x % PLACE_PLANES, ahead = threadIdx.x / PLACE_PLANES;
     const uint32_t i = first + ahead * gridDim.x;
-    if (ahead >= PLACE_AHEAD || i >= a.grid.count)
+    if (ahead >= tiles || i >= a.grid.count)
         return;
     const place_tile t = place_tile_of(a.grid, i);
     const place_plane &p = a.plane[j];
@@ -254,41 +289,45 @@ static __device__ __forceinline__ void place_look_ahead(const place_job &a, uint
                                                         uint32_t turn, place_spot *spots)
 {
     if (turn % PLACE_AHEAD == 1)
-        place_look(a, i + (PLACE_AHEAD - 1) * gridDim.x,
+        place_look(a, i + (PLACE_AHEAD - 1) * gridDim.x, PLACE_AHEAD,
                    spots + (turn / PLACE_AHEAD + 1) % 2 * PLACE_AHEAD);
 }
 
-/* A number that is found once: the compiler would find the sums below anew for every tile. */
-static __device__ __forceinline__ uint32_t place_once(uint32_t x)
+/* Of all lanes and of all warps: each warp finds one sum of items and one of bytes. A thread that
+ * found all of its own would take longer than for all else of a tile. Known to all after the next
+ * barrier. */
+static __device__ __forceinline__ void place_count(const place_job &a, place_sums *sums)
 {
-    asm volatile("" : "+r"(x));
-    return x;
+    const uint32_t lane = threadIdx.x % 32, add = threadIdx.x / 32, join = SUM_FIRST_IN + add;
+    uint32_t lanes[2] = {0, 0}, warps[2] = {0, 0};
+#pragma unroll
+    for (uint32_t b = 0; b < PLACE_THREAD_BITS; b++) {
+        const uint32_t bit = lane >> b % 5 & 1, i = b / 5;
+        const uint2 low_add = a.low[add][b / 2], low_join = a.low[join][b / 2];
+        uint32_t(&sum)[2] = i == 0 ? lanes : warps;
+        sum[0] += bit * (b % 2 ? low_add.y : low_add.x);
+        sum[1] ^= (0u - bit) & (b % 2 ? low_join.y : low_join.x);
+    }
+    sums->lanes[lane][add] = lanes[0];
+    sums->lanes[lane][join] = lanes[1];
+    if (lane < PLACE_THREADS / 32) {
+        sums->warps[lane][add] = warps[0];
+        sums->warps[lane][join] = warps[1];
+    }
 }
 
-/* A thread's first item. */
-static __device__ __forceinline__ place_item place_first(const place_plane &p)
+/* A thread's sum. */
+static __device__ __forceinline__ uint32_t place_sum_of(const place_sums &sums, place_sum sum)
 {
-    place_item item = {0, 0};
-#pragma unroll
-    for (int b = 0; b < PLACE_THREAD_BITS; b++)
-        if (threadIdx.x >> b & 1) {
-            item.at += p.low_at[b];
-            item.rc += p.low_rc[b];
-        }
-    item.at = place_once(item.at);
-    item.rc = place_once(item.rc);
-    return item;
+    const uint32_t lane = sums.lanes[threadIdx.x % 32][sum];
+    const uint32_t warp = sums.warps[threadIdx.x / 32][sum];
+    return sum < SUM_FIRST_IN ? lane + warp : lane ^ warp;
 }
 
-/* A thread's first byte of the stage. */
-static __device__ __forceinline__ uint32_t place_first_in(const uint32_t (&low)[PLACE_THREAD_BITS])
+/* A thread's first item, by the sum of its place; that of its coordinates is the next one. */
+static __device__ __forceinline__ place_item place_first(const place_sums &sums, place_sum at)
 {
-    uint32_t in = 0;
-#pragma unroll
-    for (int b = 0; b < PLACE_THREAD_BITS; b++)
-        if (threadIdx.x >> b & 1)
-            in ^= low[b];
-    return place_once(in);
+    return place_item{place_sum_of(sums, at), place_sum_of(sums, (place_sum)(at + 1))};
 }
 
 /* Whether an item of a tile of codes or values lies within the weight. FULL: the tile does. */
@@ -395,27 +434,36 @@ static __device__ __forceinline__ void place_exchange(const place_step &step, pl
         place_exchange_bytes<BIT>(step.low, step.high, words);
 }
 
-/* A round's words to the stage, each as it is to be stored. */
-template <int BITS>
-static __device__ __forceinline__ void place_stage(const place_job &a, uint32_t in, uint32_t round,
-                                                   place_words *words, uint8_t *stage)
+/* Words of one or more rounds, each as it is to be stored. */
+template <int BITS, int ROUNDS>
+static __device__ __forceinline__ void place_exchange_all(const place_job &a,
+                                                          place_words (&words)[ROUNDS])
 {
-    const uint32_t *high_in = a.hand.high_in + round * PLACE_WORDS;
 #pragma unroll 1
     for (uint32_t i = 0; i < a.hand.steps; i++) {
         const place_step step = a.hand.step[i];
-        if (step.bit == 0)
-            place_exchange<BITS, 1>(step, words);
-        else if (step.bit == 1)
-            place_exchange<BITS, 2>(step, words);
-        else
-            place_exchange<BITS, 4>(step, words);
+#pragma unroll
+        for (uint32_t round = 0; round < ROUNDS; round++)
+            if (step.bit == 0)
+                place_exchange<BITS, 1>(step, &words[round]);
+            else if (step.bit == 1)
+                place_exchange<BITS, 2>(step, &words[round]);
+            else
+                place_exchange<BITS, 4>(step, &words[round]);
     }
+}
+
+/* A round's words to the stage. */
+static __device__ __forceinline__ void place_store(const place_job &a, uint32_t in, uint32_t round,
+                                                   place_words *words, uint8_t *stage)
+{
+    const uint32_t *high_in = a.hand.high_in + round * PLACE_WORDS;
     uint32_t(&w)[PLACE_WORDS] = words->w;
     if (a.map.kind == 0) {
+        const uint32_t flip = a.map.before ^ a.map.after;
 #pragma unroll
-        for (int i = 0; i < PLACE_WORDS; i++)
-            w[i] ^= a.map.before ^ a.map.after;
+        for (int i = 0; flip != 0 && i < PLACE_WORDS; i++)
+            w[i] ^= flip;
     } else {
 #pragma unroll
         for (int i = 0; i < PLACE_WORDS; i++)
@@ -435,6 +483,17 @@ static __device__ __forceinline__ void place_stage(const place_job &a, uint32_t 
         for (int i = 0; i < PLACE_WORDS; i++)
             *(uint32_t *)(stage + (in ^ high_in[i])) = w[i];
     }
+}
+
+/* Words of ROUNDS rounds from the first one on, exchanged and to the stage. */
+template <int BITS, int ROUNDS>
+static __device__ __forceinline__ void place_stage(const place_job &a, uint32_t in, uint32_t first,
+                                                   place_words (&words)[ROUNDS], uint8_t *stage)
+{
+    place_exchange_all<BITS>(a, words);
+#pragma unroll
+    for (uint32_t round = 0; round < ROUNDS; round++)
+        place_store(a, in, first + round, &words[round], stage);
 }
 
 /* Items of four words; STREAM: their lines of the cache are the first to go. Where values become

@@ -302,6 +302,54 @@ bool tp_cuda_place_scales(const struct any_plane &from, uint32_t code_bits, bool
     return true;
 }
 
+/* ---- items that stay as they are ------------------------------------------- */
+
+static const struct tp_tile_bit *same_bit(const struct tp_tile_bits &bits,
+                                          const struct tp_tile_bit &like)
+{
+    for (uint32_t b = 0; b < bits.bits; b++)
+        if (bits.bit[b].row == like.row && bits.bit[b].column == like.column)
+            return &bits.bit[b];
+    return NULL;
+}
+
+/* Both planes' tables, in the order of `to`; items hold the same elements in the same order. */
+static bool add_pair(const struct tp_tile_bits &from_bits, const struct tp_tile_bits &to_bits,
+                     uint64_t per, place_plane *from, place_plane *to)
+{
+    const uint32_t inner = log2_of(per);
+    for (uint32_t b = 0; b < to_bits.bits; b++) {
+        const struct tp_tile_bit &bit = to_bits.bit[b], *same = same_bit(from_bits, bit);
+        if (same == NULL || (b < inner && same != &from_bits.bit[b]) ||
+            (b >= inner &&
+             (!add_bit(*same, b - inner, per, from) || !add_bit(bit, b - inner, per, to))))
+            return false;
+    }
+    return true;
+}
+
+bool tp_cuda_place_pair(const struct place_pair &pair, struct tp_box3 box,
+                        struct place_shape shape, place_plane *from, place_plane *to)
+{
+    struct tp_tile_bits from_bits, to_bits;
+    if (box.n > 0x3FFFFFFFu || box.k > 0x3FFFFFFFu || !is_power_of_two(pair.per_n) ||
+        !is_power_of_two(pair.per_k) || pair.per_n > (uint64_t)1 << 16 ||
+        pair.per_k > (uint64_t)1 << shape.columns)
+        return false;
+    const struct tp_box3 items = {box.e, dev_ceil(box.n, pair.per_n), dev_ceil(box.k, pair.per_k)};
+    if (!plane_of(*pair.from, shape, pair.per_n, pair.per_k, pair.per, &from_bits, from) ||
+        !plane_of(*pair.to, shape, pair.per_n, pair.per_k, pair.per, &to_bits, to) ||
+        !are_items(from_bits, pair.per, items) || !are_items(to_bits, pair.per, items) ||
+        !add_pair(from_bits, to_bits, pair.per, from, to))
+        return false;
+    from->width = to->width = to->width * (uint32_t)pair.per;
+    from->rows = to->rows = (uint32_t)items.n;
+    from->columns = to->columns = (uint32_t)items.k;
+    return true;
+}
+
+/* ---- where scales wait ------------------------------------------------------- */
+
 /* Bytes of a tile's scales in shared memory: each bit of a scale's row or column moves it by a
  * number of its own, and all are joined by exclusive ors. The bits of a scale's number (columns
  * first) count bytes of a word, words of a row of 32 banks, and such rows; those beyond the banks
@@ -417,6 +465,22 @@ void tp_cuda_place_wait(const place_plane *values, place_job *job)
         job->low_scale[b] = byte_at(w, numbers[b]);
     for (uint32_t turn = 0; values != NULL && turn < PLACE_TURNS; turn++)
         job->high_scale[turn] = byte_at(w, number_of_eight(w, scale, values->high_rc[turn]));
+}
+
+void tp_cuda_place_sums(place_job *job)
+{
+    const place_plane *p = job->plane;
+    const uint32_t *const low[] = {
+        p[PLACE_FROM].low_at,          p[PLACE_FROM].low_rc,
+        p[PLACE_TO].low_at,            p[PLACE_TO].low_rc,
+        p[PLACE_FROM_SCALE].low_at,    p[PLACE_FROM_SCALE].low_rc,
+        p[PLACE_TO_SCALE].low_at,      p[PLACE_TO_SCALE].low_rc,
+        job->hand.low_in,              p[PLACE_TO].low_in,
+        p[PLACE_FROM_SCALE].low_in,    p[PLACE_TO_SCALE].low_in,
+        job->low_scale};
+    for (size_t sum = 0; sum < sizeof low / sizeof low[0]; sum++)
+        for (uint32_t b = 0; b < PLACE_THREAD_BITS; b += 2)
+            job->low[sum][b / 2] = make_uint2(low[sum][b], low[sum][b + 1]);
 }
 
 struct place_grid tp_cuda_place_grid(struct tp_box3 box, struct place_shape shape, bool n_first)

@@ -1,7 +1,9 @@
 /* Codes from one layout to another, and back to values, where both have tables of bits
  * (cuda_place.cuh): whole words are read in the order in which they are stored, exchanged in
- * registers, and leave shared memory in the other order or as values. The words of the next tile
- * are on their way while a tile is written.
+ * registers, and leave shared memory in the other order or as values. A block of threads has one
+ * tile of codes that stay codes: the more blocks, the less they wait, and tiles that follow each
+ * other are read together. Where values are written, which are more than what is read, it has some,
+ * and the words of the next one are on their way while a tile is written.
  *
  * Scales that are stored alike in both go the same way; others are made by cuda_any.cu, which also
  * takes other shapes. Invariant: bytes equal tp_repack_ref and tp_decode_ref.
@@ -9,24 +11,25 @@
 #include "kernels/cuda/cuda_place.cuh"
 #include "kernels/cuda/cuda_values.cuh"
 
-/* What a block of threads knows of itself for all its tiles. */
+/* What a thread knows of itself for all its tiles. */
 struct place_self {
     place_item from, to, from_scale, to_scale; /* a thread's first items */
     uint32_t in, out;                          /* its first bytes of the stage */
     uint32_t from_scale_in, to_scale_in;       /* its first scales in shared memory */
+    uint32_t value_scale_in;                   /* that of its first eight of values */
 };
 
-static __device__ __forceinline__ place_self self_of(const place_job &a)
+static __device__ __forceinline__ place_self self_of(const place_sums &sums)
 {
-    const place_plane *p = a.plane;
-    return place_self{place_first(p[PLACE_FROM]),
-                      place_first(p[PLACE_TO]),
-                      place_first(p[PLACE_FROM_SCALE]),
-                      place_first(p[PLACE_TO_SCALE]),
-                      place_first_in(a.hand.low_in),
-                      place_first_in(p[PLACE_TO].low_in),
-                      place_first_in(p[PLACE_FROM_SCALE].low_in),
-                      place_first_in(p[PLACE_TO_SCALE].low_in)};
+    return place_self{place_first(sums, SUM_FROM_AT),
+                      place_first(sums, SUM_TO_AT),
+                      place_first(sums, SUM_FROM_SCALE_AT),
+                      place_first(sums, SUM_TO_SCALE_AT),
+                      place_sum_of(sums, SUM_HAND_IN),
+                      place_sum_of(sums, SUM_TO_IN),
+                      place_sum_of(sums, SUM_FROM_SCALE_IN),
+                      place_sum_of(sums, SUM_TO_SCALE_IN),
+                      place_sum_of(sums, SUM_VALUE_SCALE_IN)};
 }
 
 /* A thread's codes and scales of a tile as loaded. */
@@ -47,46 +50,52 @@ static __device__ __forceinline__ void take(const place_job &a, const place_self
                  place_get_scales{taken->scales});
 }
 
-/* The tiles of a block of threads, one after the other: put(spot, stage, out, scales) writes
- * what waits in shared memory, scale(bits) is what waits of a scale. */
-template <int BITS, int ROUNDS, typename SCALE, typename PUT>
-static __device__ __forceinline__ void move_tiles(const place_job &a, const place_self &self,
-                                                  SCALE scale, PUT put)
+/* The tiles of a block of threads, one after the other, or (one stage) its only one:
+ * put(self, spot, stage, out, scales) writes what waits in shared memory, scale(bits) is what waits
+ * of a scale. */
+template <int BITS, int ROUNDS, int STAGES, typename SCALE, typename PUT>
+static __device__ __forceinline__ void move_tiles(const place_job &a, SCALE scale, PUT put)
 {
-    __shared__ place_shared<BITS, ROUNDS> shared;
+    __shared__ place_shared<BITS, ROUNDS, STAGES> shared;
     const place_plane &scales = a.plane[PLACE_FROM_SCALE];
     place_taken<ROUNDS> taken = {};
-    place_look(a, blockIdx.x, shared.spots);
+    place_count(a, &shared.sums);
+    place_look(a, blockIdx.x, STAGES == 1 ? 1 : PLACE_AHEAD, shared.spots);
     __syncthreads();
+    const place_self self = self_of(shared.sums);
     take<ROUNDS>(a, self, shared.spots[0], &taken);
     for (uint32_t i = blockIdx.x, turn = 0; i < a.grid.count; i += gridDim.x, turn++) {
-        const uint32_t other = turn % 2 * shared.other;
-        uint8_t *waiting = (uint8_t *)shared.scales[turn % 2];
-#pragma unroll
-        for (uint32_t round = 0; round < ROUNDS; round++)
-            place_stage<BITS>(a, self.in ^ other, round, &taken.words[round], shared.stage);
+        const uint32_t other = STAGES == 1 ? 0 : turn % 2 * shared.other;
+        uint8_t *waiting = (uint8_t *)shared.scales[turn % STAGES];
+        place_stage<BITS>(a, self.in ^ other, 0, taken.words, shared.stage);
 #pragma unroll
         for (uint32_t j = 0; j < PLACE_SCALE_TURNS; j++)
             if (j * PLACE_THREADS < scales.count)
                 taken.scales[j] = scale(taken.scales[j]);
         place_keep_scales(scales, self.from_scale_in, taken.scales, waiting);
-        place_look_ahead(a, i, turn, shared.spots);
-        if (i + gridDim.x < a.grid.count)
+        if (STAGES == 2)
+            place_look_ahead(a, i, turn, shared.spots);
+        if (STAGES == 2 && i + gridDim.x < a.grid.count)
             take<ROUNDS>(a, self, place_spot_of(shared.spots, turn + 1), &taken);
         __syncthreads();
-        put(place_spot_of(shared.spots, turn), shared.stage, self.out ^ other, waiting);
+        put(self, STAGES == 1 ? shared.spots[0] : place_spot_of(shared.spots, turn), shared.stage,
+            self.out ^ other, waiting);
+        if (STAGES == 1)
+            break;
     }
 }
 
+enum { REPACK_BLOCKS = 6 }; /* on a multiprocessor: as many as leave a thread 40 registers */
+
 template <int BITS, int ROUNDS>
-static __global__ __launch_bounds__(PLACE_THREADS, ROUNDS == 1 ? 4 : 3) void
+static __global__ __launch_bounds__(PLACE_THREADS, REPACK_BLOCKS) void
 repack_placed(const __grid_constant__ struct place_job a)
 {
-    const place_self self = self_of(a);
     const auto same = [](uint32_t bits) { return bits; };
-    move_tiles<BITS, ROUNDS>(
-        a, self, same,
-        [&](const place_spot &s, const uint8_t *stage, uint32_t out, const uint8_t *scales) {
+    move_tiles<BITS, ROUNDS, 1>(
+        a, same,
+        [&](const place_self &self, const place_spot &s, const uint8_t *stage, uint32_t out,
+            const uint8_t *scales) {
             place_put<ROUNDS, BITS == 8>(a, self.to, out, s, stage);
             place_scales(a.plane[PLACE_TO_SCALE], self.to_scale, s, s.base[PLACE_TO_SCALE],
                          place_put_scales{scales, self.to_scale_in});
@@ -192,14 +201,14 @@ template <int CODEC, bool BF16>
 static __global__ __launch_bounds__(PLACE_THREADS, IS_NIBBLES(CODEC) ? 4 : 3) void
 decode_placed(const __grid_constant__ struct place_decode a)
 {
-    const place_self self = self_of(a);
     const float global = load_global(a.global, a.codec.global);
-    const uint32_t at = place_first_in(a.low_scale);
     const int bits = IS_NIBBLES(CODEC) ? 4 : 8;
-    move_tiles<bits, bits / 4>(
-        a, self,
+    move_tiles<bits, bits / 4, 2>(
+        a,
         [&](uint32_t bits) { return __float_as_uint(factor_of(a, bits, global)); },
-        [&](const place_spot &s, const uint8_t *stage, uint32_t out, const uint8_t *scales) {
+        [&](const place_self &self, const place_spot &s, const uint8_t *stage, uint32_t out,
+            const uint8_t *scales) {
+            const uint32_t at = self.value_scale_in;
             if (s.full)
                 put_values<CODEC, BF16, true>(a, self.to, s, stage, out, scales, at, global);
             else
@@ -209,9 +218,7 @@ decode_placed(const __grid_constant__ struct place_decode a)
 
 /* ---- host ---------------------------------------------------------------- */
 
-/* Tiles of a block of threads; found by measuring. */
-#define REPACK_RUN(bits) ((bits) == 8 ? 4 : 0)
-enum { DECODE_RUN = 2 };
+enum { DECODE_RUN = 2 }; /* tiles of a block of threads; found by measuring */
 
 /* Codes of these kernels: whole nibbles of int4, bytes that differ by their highest bit. */
 static bool is_plain(const struct tp_op *op, const any_side &side)
@@ -260,8 +267,7 @@ static bool is_double(struct place_shape shape)
 }
 
 /* The codes in the widest tiles that both layouts and the weight let be: whole lines of the cache
- * are read then, of fewer rows. Two rounds at once are faster where codes are exchanged, which
- * takes as many instructions again as all else, and slower where they are only moved. */
+ * are read then, of fewer rows. */
 static bool codes_in_tiles(const struct place_ends &ends, uint32_t code_bits, place_job *a)
 {
     static const struct place_shape shapes[] = {{6, 9}, {6, 8}, place_square};
@@ -271,41 +277,62 @@ static bool codes_in_tiles(const struct place_ends &ends, uint32_t code_bits, pl
         a->shape = shape;
         if ((code_bits == 8 && is_double(shape)) || (wide && ends.box.k >> shape.columns == 0))
             continue;
-        if (tp_cuda_place_codes(ends, a, &join, &lanes) &&
-            (!is_double(shape) || a->hand.steps != 0))
+        if (tp_cuda_place_codes(ends, a, &join, &lanes))
             return true;
     }
     return false;
 }
 
-static bool repack_arguments(const struct tp_op *from, const struct tp_op *to, struct tp_box3 box,
-                             const any_side &source, const any_side &target, place_job *a)
+/* Codes of these kernels in both, and of one width. */
+static bool are_movable(const struct tp_op *from, const struct tp_op *to, const any_side &source,
+                        const any_side &target)
+{
+    return source.group8.data == NULL && target.group8.data == NULL && is_plain(from, source) &&
+           is_plain(to, target) && source.codes.data != target.codes.data &&
+           tp_element_bits((enum tp_element)source.codes.element) ==
+               tp_element_bits((enum tp_element)target.codes.element);
+}
+
+/* Codes that are exchanged, and their scales where both ends have them alike. */
+static bool move_arguments(const any_side &source, const any_side &target, struct tp_box3 box,
+                           bool alike, place_job *a)
 {
     const struct place_ends ends = {PLACE_REPACK, &source.codes, &target.codes, NULL, box, 1};
     const uint32_t code_bits = tp_element_bits((enum tp_element)source.codes.element);
-    memset(a, 0, sizeof *a);
-    if (source.group8.data != NULL || target.group8.data != NULL || !is_plain(from, source) ||
-        !is_plain(to, target) || source.codes.data == target.codes.data ||
-        code_bits != tp_element_bits((enum tp_element)target.codes.element) ||
-        !codes_in_tiles(ends, code_bits, a))
+    if (!codes_in_tiles(ends, code_bits, a))
         return false;
-    if (!scales_alike(source.scale, target.scale) ||
-        (!both_scales(source.scale, target.scale, code_bits, true, box, a) &&
-         !both_scales(source.scale, target.scale, code_bits, false, box, a)))
+    if (!alike || (!both_scales(source.scale, target.scale, code_bits, true, box, a) &&
+                   !both_scales(source.scale, target.scale, code_bits, false, box, a)))
         a->plane[PLACE_TO_SCALE] = a->plane[PLACE_FROM_SCALE] = place_plane{};
     tp_cuda_place_wait(NULL, a);
+    return true;
+}
+
+/* *carried: by cuda_place_carry.cu. */
+static bool repack_arguments(const struct tp_op *from, const struct tp_op *to, struct tp_box3 box,
+                             const any_side &source, const any_side &target, place_job *a,
+                             bool *carried)
+{
+    const bool alike = scales_alike(source.scale, target.scale);
+    memset(a, 0, sizeof *a);
+    if (!are_movable(from, to, source, target))
+        return false;
+    a->map = map_between(from, source, to, &target);
+    *carried = tp_cuda_carry_arguments(source.codes, target.codes, box, a);
+    if (*carried && alike)
+        tp_cuda_carry_scales(source.scale, target.scale, box, a);
+    else if (!*carried && !move_arguments(source, target, box, alike, a))
+        return false;
+    tp_cuda_place_sums(a);
     a->grid = tp_cuda_place_grid(box, a->shape, place_n_first(a->plane[PLACE_FROM]) &&
                                                     place_n_first(a->plane[PLACE_TO]));
-    a->map = map_between(from, source, to, &target);
     return a->grid.count != 0;
 }
 
 template <int BITS, int ROUNDS>
 static void launch_repack(const place_job &a, cudaStream_t stream)
 {
-    const uint32_t blocks =
-        tp_cuda_place_blocks((const void *)repack_placed<BITS, ROUNDS>, a.grid, REPACK_RUN(BITS));
-    repack_placed<BITS, ROUNDS><<<blocks, PLACE_THREADS, 0, stream>>>(a);
+    repack_placed<BITS, ROUNDS><<<a.grid.count, PLACE_THREADS, 0, stream>>>(a);
 }
 
 extern "C" void tp_cuda_repack_placed(const struct tp_op *from, const struct tp_op *to,
@@ -316,9 +343,10 @@ extern "C" void tp_cuda_repack_placed(const struct tp_op *from, const struct tp_
     const struct any_side source = tp_cuda_any_side(from, args, (void *const *)args->in);
     const struct any_side target = tp_cuda_any_side(to, args, args->out);
     struct place_job a;
+    bool carried;
     if (args->flags & TP_FAILED)
         return;
-    if (!repack_arguments(from, to, args->box, source, target, &a)) {
+    if (!repack_arguments(from, to, args->box, source, target, &a, &carried)) {
         tp_cuda_repack_any(from, to, args);
         return;
     }
@@ -327,7 +355,9 @@ extern "C" void tp_cuda_repack_placed(const struct tp_op *from, const struct tp_
     if (scales)
         tp_cuda_any_pad(to, TP_ROLE_SCALE, target.scale, any_elements(target.scale, args->box),
                         stream);
-    if (a.plane[PLACE_TO].width == 8)
+    if (carried)
+        tp_cuda_carry(a, stream);
+    else if (a.plane[PLACE_TO].width == 8)
         launch_repack<8, 2>(a, stream);
     else if (is_double(a.shape))
         launch_repack<4, 2>(a, stream);
@@ -365,6 +395,7 @@ static bool decode_arguments(const struct tp_op *op, struct tp_args *args, place
                                a->shape, &a->plane[PLACE_FROM_SCALE])))
         return false;
     tp_cuda_place_wait(&a->plane[PLACE_TO], a);
+    tp_cuda_place_sums(a);
     a->global = side.global;
     a->element = side.scale.element;
     a->grid = tp_cuda_place_grid(box, a->shape, place_n_first(a->plane[PLACE_TO]));
