@@ -12,6 +12,7 @@
 #include "kernels/op/scalar.h"
 #include "pack/os/os.h"
 #include "pack/source/source_config.h"
+#include "pack/source/source_spare.h"
 #include "pack/text/json_memory.h"
 
 #include <limits.h>
@@ -363,6 +364,8 @@ enum tp_code tp_source_check(const struct tp_checkpoint *ckpt, const struct tp_w
         return TP_OK;
     memcpy(&form, weight.form, sizeof form); /* with what lies between the members */
     weight.form = &form;
+    if (!weight.origin) /* a descriptor says which tensors it has */
+        code = tp_source_spare_check(ckpt, &weight, err);
     for (uint32_t i = 0; i < form.op.outs && code == TP_OK; i++)
         code = check_output(ckpt, &weight, (int)i, err);
     uint64_t group = form.format->group;

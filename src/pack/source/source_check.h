@@ -13,7 +13,8 @@
  * completes it: outputs that say nothing new (all zero points 8, g_idx[k] = k/G) get
  * the role WORDS, so that the weight can be taken over; op.zero_add, global and
  * lossy are set. Does nothing for plain weights and the second time. TP_E_INPUT
- * when they contradict the weight. */
+ * when they contradict the weight; TP_E_UNSUPPORTED when it has two tensors of scales, or the like,
+ * and nothing says which is meant. */
 enum tp_code tp_source_check(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
                              size_t w, struct tp_err *err);
 

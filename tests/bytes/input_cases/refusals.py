@@ -102,6 +102,40 @@ def _(report):
             "tile of the reordered layout is 16 output features", "--exclude leaves it as it is")
 
 
+@case("refused: two tensors that may be the scales of one weight")
+def _(report):
+    rng = np.random.default_rng(31)
+    n, k = 256, 384
+    codes, row = e4m3_codes(rng, n, k), tensor("BF16", to_bf16(f16_scales(rng, n, 1)))
+    block, _ = fp8_scales(rng, "F32", n // 128, k // 128)
+    one = tensor("F32", np.float32([0.5])[0].reshape(()))
+    mx = tensor("U8", np.full((n, k // 32), 120, np.uint8))
+    mx_rows = tensor("U8", np.full((n, k // 8), 120, np.uint8))  # a shape that nobody reads
+    int4, scales = random_codes(rng, n, k), to_bf16(f16_scales(rng, n, k // 128))
+    int8 = int8_file("x", int4, to_bf16(f16_scales(rng, n, 1)))
+    hint = ("leave the one that the weight was made with in the file, without the other; "
+            "--exclude leaves the weight as it is")
+    inv, cases = "weight_scale_inv", []
+    for source, read, scale, spare, other in (
+            ("fp8-ct", "weight_scale", block, inv, block),
+            ("fp8-deepseek", inv, block, "weight_scale_2", one),
+            ("fp8-deepseek", inv, block, "weight_scale", mx_rows),
+            ("fp8-deepseek", inv, block, "weight_scale", row),
+            ("fp8-dynamic-ct", "weight_scale", row, inv, mx_rows),
+            ("fp8-tensor-ct", "weight_scale", one, inv, one),
+            ("mxfp8-ct", "weight_scale", mx, inv, mx)):
+        cases.append((source, read, {"x.weight": tensor("F8_E4M3", codes), f"x.{read}": scale},
+                      spare, other))
+    cases += [("ct-int8 (groups of 384)", "weight_scale", int8, "qzeros", one),
+              ("w4a8-ct", "weight_scale", ct_file("x", int4, scales),
+               "weight_global_scale", one),
+              ("awq (groups of 128)", "scales", awq_file("x", int4, scales), "weight_scale", row)]
+    for source, read, tensors, spare, other in cases:
+        refused(report, {**tensors, f"x.{spare}": other}, "w4a8-ct",
+                f"{FILE}: tensor 'x': as {source} it has x.{read}, but x.{spare} stands beside it, "
+                "too: nothing says with which of them its codes are to be read", hint)
+
+
 @case("FP8 experts: stacked where their rows end at tiles, else refused")
 def _(report):
     rng = np.random.default_rng(24)

@@ -1,0 +1,15 @@
+/* Tensors beside a weight that another stored form would read, and its own does not.
+ */
+#ifndef TP_PACK_SOURCE_SPARE_H
+#define TP_PACK_SOURCE_SPARE_H
+
+#include "pack/source/checkpoint.h"
+#include "pack/source/weight.h"
+
+/* Whether the tensors of a weight that was known by them are all that there is of it: one beside
+ * them that is named as scales, zero points or an order of columns are is TP_E_UNSUPPORTED. Codes
+ * with two tensors of scales are two weights, and nothing says which of them is meant. */
+enum tp_code tp_source_spare_check(const struct tp_checkpoint *ckpt,
+                                   const struct tp_weight *weight, struct tp_err *err);
+
+#endif
