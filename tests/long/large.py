@@ -653,8 +653,14 @@ def any_shape(work, long):
     column = one_weight(os.path.join(work, "column.safetensors"), [1 << 22, 1])
     for path, to in ((column, "fp8-1x128"), (column, "fp8-dynamic-ct"), (row, "nvfp4-blocked"),
                      (row, "mxfp8-blocked"), (row, "fp8-dynamic-ct"), (row, "fp8-deepseek"),
-                     (flat, "w4a8-cutlass"), (flat, "mxfp8-ct")):
+                     (flat, "w4a8-cutlass"), (flat, "mxfp8-ct"), (flat, "gptq")):
         bounded(path, 32, to)
+    zero_points = one_weight(os.path.join(work, "zero-points.safetensors"), [1 << 22, 2048])
+    for to in ("gptq", "awq"):  # 32 MiB of words that follow from the size
+        status, errors, seconds, peak = measure("plan", zero_points, "--to", to, "--include", ".",
+                                                "--max-memory", "32MiB")
+        check(status == 0 and within(peak, 32), f"plan of 2^22 rows to {to} in 32 MiB: "
+              f"{peak / 2**20:.0f} MiB, {seconds:.1f} s of CPU {errors}")
     refused(flat, 64, "convert", "--discard", "--include", ".", "--to", "w4a8-cutlass",
             "--search", "w4a8")
     bounded(flat, 512, "w4a8-cutlass", "--search", "w4a8")

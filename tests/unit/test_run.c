@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "../tools/ops.h"
+#include "pack/plan/constant.h"
 #include "pack/run/compute.h"
 #include "pack/run/device.h"
 #include "pack/run/jobs.h"
@@ -39,6 +40,7 @@ static enum tp_code prepare(struct tp_sink *sink, uint32_t file, struct tp_err *
 }
 
 static uint8_t byte = 1;
+static const struct tp_constant constant = {.made = &byte};
 
 static void run_with(const bool *skip, unsigned workers)
 {
@@ -53,7 +55,7 @@ static void run_with(const bool *skip, unsigned workers)
                                          .first_output = f * EACH, .output_count = EACH};
     for (uint32_t o = 0; o < OUTPUTS; o++)
         outputs[o] = (struct tp_output){.bytes = 1, .file = o / EACH, .unit = UINT32_MAX,
-                                        .constant = &byte};
+                                        .constant = &constant};
     struct tp_devices none = {0}; /* as with GPUs: the first files are begun ahead */
     struct tp_run_options options = {.jobs = workers, .devices = &none, .skip_file = skip};
     for (int trial = 0; trial < TRIALS; trial++) {

@@ -296,8 +296,8 @@ int tilepack_weight_constant(const tilepack_weight *weight, size_t i, void *byte
         weight->format->out[i].word_count == 0)
         tp_fail(&err, TP_E_USAGE, "tensor %zu of %s is no constant", i, weight->format->name);
     else
-        tp_format_constant(weight->format, (uint32_t)i, weight->box, bytes, weight->out[i].bytes,
-                           &err);
+        tp_format_constant(weight->format, (uint32_t)i, weight->box, 0, bytes,
+                           weight->out[i].bytes, &err);
     return tp_handle_report(&err, message, size);
 }
 

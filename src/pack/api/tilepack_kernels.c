@@ -185,8 +185,8 @@ static void give_outputs(struct call *call, const tilepack_weight *weight, void 
             memcpy(call->to[i], call->args.out[i], call->bytes[i]);
     for (uint32_t i = 0; weight && i < weight->op.outs; i++)
         if (weight->format->out[i].word_count && tensors[i])
-            tp_format_constant(weight->format, i, weight->box, tensors[i], weight->out[i].bytes,
-                               &call->err);
+            tp_format_constant(weight->format, i, weight->box, 0, tensors[i],
+                               weight->out[i].bytes, &call->err);
 }
 
 static int end_call(struct call *call, char *message, size_t size)

@@ -97,21 +97,36 @@ enum tp_code tp_format_shape(const struct tp_format *format, uint32_t i, struct 
     return TP_OK;
 }
 
-enum tp_code tp_format_constant(const struct tp_format *format, uint32_t i, struct tp_box3 box,
-                                void *to, uint64_t bytes, struct tp_err *err)
+/* Word number `at` of output i. */
+static enum tp_code word_at(const struct tp_format *format, uint32_t i, struct tp_box3 box,
+                            uint64_t at, uint64_t *value, struct tp_err *err)
 {
     const struct tp_format_out *out = &format->out[i];
-    size_t width = tp_dtype_bits(out->dtype) / 8;
+    const char *word = out->words[at % out->word_count];
     bool number = format->op.out[i].element == TP_ELEM_I32;
-    for (uint64_t at = 0; at < bytes / width; at++) {
-        uint64_t value;
-        const char *word = out->words[at % out->word_count];
-        enum tp_code code = tp_expr_eval_at(word, box, at, &value, err);
-        if (code)
-            return code;
-        if (width == 4 && value > (number ? INT32_MAX : UINT32_MAX))
-            return tp_fail(err, TP_E_UNSUPPORTED, "%s does not fit its 32-bit word", word);
-        memcpy((uint8_t *)to + at * width, &value, width); /* little-endian, as is the format */
+    enum tp_code code = tp_expr_eval_at(word, box, at, value, err);
+    if (code == TP_OK && tp_dtype_bits(out->dtype) == 32 &&
+        *value > (number ? INT32_MAX : UINT32_MAX))
+        code = tp_fail(err, TP_E_UNSUPPORTED, "%s does not fit its 32-bit word", word);
+    return code;
+}
+
+enum tp_code tp_format_constant(const struct tp_format *format, uint32_t i, struct tp_box3 box,
+                                uint64_t from, void *to, uint64_t bytes, struct tp_err *err)
+{
+    const struct tp_format_out *out = &format->out[i];
+    uint64_t width = tp_dtype_bits(out->dtype) / 8, first = from / width, value = 0;
+    for (uint64_t w = 0; w < out->word_count; w++) {
+        uint64_t at = first + (w + out->word_count - first % out->word_count) % out->word_count;
+        bool counts = strchr(out->words[w], 'I') != NULL; /* else it is the same again and again */
+        for (bool known = false; at < first + bytes / width; at += out->word_count, known = true) {
+            enum tp_code code = known && !counts ? TP_OK
+                                                 : word_at(format, i, box, at, &value, err);
+            if (code)
+                return code;
+            /* little-endian, as is the format */
+            memcpy((uint8_t *)to + (at - first) * width, &value, width);
+        }
     }
     return TP_OK;
 }

@@ -196,10 +196,10 @@ enum tp_code tp_format_shape(const struct tp_format *format, uint32_t i, struct 
                              int weight_rank, uint64_t shape[TP_MAX_RANK], uint32_t *rank,
                              struct tp_err *err);
 
-/* The `bytes` bytes of output i that follows from the size alone (layout words, a
- * stored shape), repeated over E. */
+/* Bytes [from, from + bytes), whole words, of output i that follows from the size alone (layout
+ * words, a stored shape), repeated over E. */
 enum tp_code tp_format_constant(const struct tp_format *format, uint32_t i, struct tp_box3 box,
-                                void *to, uint64_t bytes, struct tp_err *err);
+                                uint64_t from, void *to, uint64_t bytes, struct tp_err *err);
 
 /* The inverse: the weight that a stored codes tensor of that shape belongs to.
  * False when the shape cannot be one of this format. */

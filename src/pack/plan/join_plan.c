@@ -6,6 +6,7 @@
 #include "base/num.h"
 #include "pack/file/own_hash.h"
 #include "pack/os/os.h"
+#include "pack/plan/constant.h"
 #include "pack/plan/describe.h"
 #include "pack/plan/ranks.h"
 #include "pack/source/descriptor.h"
@@ -383,7 +384,7 @@ static enum tp_code unit_output(struct tp_join_plan *join, struct tp_unit *unit,
     unit->output[i] = found->index;
     unit->file = output->file;
     if (unit->form->op.out[i].role == TP_ROLE_WORDS) {
-        code = tp_output_constant(&join->plan.store, unit->form, i, output, err);
+        code = tp_output_constant(&join->plan.store, unit->form, i, output, NULL, err);
     }
     if (err && code == TP_OK)
         err->tensor[0] = '\0';

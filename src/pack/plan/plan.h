@@ -86,7 +86,8 @@ struct tp_output {
     const char *name;        /* of the plan, or the checkpoint's; NULL: that of its unit with a
                                 suffix (output_name.h), never of a kept tensor */
     const uint64_t *shape;   /* the same */
-    const uint8_t *constant; /* bytes computed from E,N,K (layout words), or NULL; the same */
+    const struct tp_constant *constant; /* where its bytes come from if they are of no source
+                                           (constant.h), or NULL; of the plan */
     uint64_t bytes;
     uint64_t offset;    /* from the beginning of the file */
     uint32_t file;
@@ -173,9 +174,6 @@ bool tp_looks_packed(const struct tp_tensor *tensor);
 /* The packed weight as it is, as a unit of that kind of the plan. */
 enum tp_code tp_unit_of_weight(struct tp_plan *plan, struct tp_unit *unit, enum tp_unit_kind kind,
                                uint32_t w, struct tp_err *err);
-/* Sets the output's constant, memory of the store: that of output i of such a unit. */
-enum tp_code tp_output_constant(struct tp_store *store, const struct tp_unit_form *form,
-                                uint32_t i, struct tp_output *output, struct tp_err *err);
 void tp_plan_close(struct tp_plan *plan); /* legal on {0} and twice */
 
 enum tp_loss tp_unit_loss(const struct tp_plan *plan, const struct tp_unit *unit);

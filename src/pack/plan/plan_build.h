@@ -43,6 +43,7 @@ struct tp_builder {
     size_t file_begins; /* first output of the file that is being filled */
     struct tp_unit_sizes sizes[TP_KNOWN_SIZES]; /* the latest kinds, for plan_outputs.c */
     uint32_t next_sizes;
+    uint64_t constants; /* bytes of them that are kept */
 };
 
 /* The name that patterns see: "X.q_proj.weight", also for packed sources. It is the

@@ -10,6 +10,7 @@
 #include "kernels/op/scalar.h"
 #include "pack/model/model_names.h"
 #include "pack/os/os.h"
+#include "pack/plan/constant.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -224,8 +225,9 @@ static enum tp_code add(struct tp_builder *b, const struct tp_unit *unit)
     float *numbers = tp_store_zalloc(&plan->store, count, sizeof *numbers, b->err);
     made.name = tp_store_join(&plan->store, unit->name, strlen(unit->name), end, b->err);
     made.shape = tp_store_copy(&plan->store, &count, sizeof count, b->err);
-    made.constant = (const uint8_t *)numbers;
-    if (!numbers || !made.name || !made.shape)
+    const struct tp_constant constant = {.made = numbers};
+    made.constant = tp_store_copy(&plan->store, &constant, sizeof constant, b->err);
+    if (!numbers || !made.name || !made.shape || !made.constant)
         return TP_E_MEMORY;
     enum tp_code code = fill(b, unit, numbers, count);
     const struct tp_tensor *tensor = scales_of(plan, first).tensor;

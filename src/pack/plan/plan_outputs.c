@@ -8,6 +8,7 @@
 
 #include "base/num.h"
 #include "pack/os/os.h"
+#include "pack/plan/constant.h"
 #include "pack/plan/output_name.h"
 
 #include <string.h>
@@ -36,15 +37,6 @@ static enum tp_code shape_bytes(const struct tp_builder *b, struct tp_output *ou
     return TP_OK;
 }
 
-enum tp_code tp_output_constant(struct tp_store *store, const struct tp_unit_form *form,
-                                uint32_t i, struct tp_output *output, struct tp_err *err)
-{
-    uint8_t *constant = tp_store_zalloc(store, output->bytes, 1, err);
-    output->constant = constant;
-    return constant ? tp_format_constant(form->format, i, form->box, constant, output->bytes, err)
-                    : TP_E_MEMORY;
-}
-
 /* Shape and bytes from the texts of the format file. */
 static enum tp_code format_shape(struct tp_builder *b, const struct tp_unit_form *form, uint32_t i,
                                  struct tp_output *output)
@@ -68,7 +60,7 @@ static enum tp_code evaluate(struct tp_builder *b, const struct tp_unit *unit, u
     uint64_t expected;
     enum tp_code code = format_shape(b, form, i, output);
     if (code == TP_OK && form->op.out[i].role == TP_ROLE_WORDS)
-        return tp_output_constant(&b->plan->store, form, i, output, b->err);
+        return tp_output_constant(&b->plan->store, form, i, output, &b->constants, b->err);
     if (code == TP_OK) {
         code = tp_op_whole_bytes(&form->op, i, form->box, &expected, b->err);
         if (code == TP_OK && expected != output->bytes)
@@ -165,7 +157,7 @@ static enum tp_code slice_output(struct tp_builder *b, const struct tp_kept *kep
         i++;
     enum tp_code code = format_shape(b, unit->form, i, output);
     if (code == TP_OK && unit->form->op.out[i].role == TP_ROLE_WORDS)
-        code = tp_output_constant(&b->plan->store, unit->form, i, output, b->err);
+        code = tp_output_constant(&b->plan->store, unit->form, i, output, NULL, b->err);
     return code;
 }
 

@@ -11,6 +11,7 @@
 #include "pack/file/leafhash.h"
 #include "pack/model/model_names.h"
 #include "pack/os/os.h"
+#include "pack/plan/constant.h"
 #include "pack/plan/plan_build.h"
 
 #include <stdarg.h>
@@ -332,7 +333,8 @@ static enum tp_code move_unit(struct tp_ranks *ranks, const struct tp_unit *kept
         output->source = i;
         if (unit->form->op.out[i].role != TP_ROLE_WORDS)
             continue;
-        enum tp_code code = tp_output_constant(&ranks->store, unit->form, i, output, err);
+        enum tp_code code = tp_output_constant(&ranks->store, unit->form, i, output, NULL,
+                                               err);
         if (code)
             return code;
     }

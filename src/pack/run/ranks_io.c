@@ -83,9 +83,10 @@ static enum tp_code write_all(struct tp_sink *base, uint32_t file, uint32_t outp
         uint32_t o = output_of(scatter, output, r);
         const struct tp_output *own =
             &ranks->all.outputs[ranks->output[output * ranks->count + r]];
-        code = own->constant
-                   ? scatter->to->write(scatter->to, f, o, 0, own->constant, own->bytes, err)
-                   : scatter->to->write(scatter->to, f, o, offset, data, size, err);
+        if (!own->constant)
+            code = scatter->to->write(scatter->to, f, o, offset, data, size, err);
+        else if (offset == 0) /* the same */
+            code = tp_sink_constant(scatter->to, f, o, own, err);
     }
     return code;
 }

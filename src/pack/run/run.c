@@ -132,8 +132,7 @@ static enum tp_code do_job(struct run *run, struct tp_lane *lane, const struct t
     case TP_JOB_STATS:
         return do_stats(run, lane, job);
     case TP_JOB_CONSTANT:
-        return lane->sink->write(lane->sink, job->file, job->output, 0, output->constant,
-                                 output->bytes, &lane->err);
+        return tp_sink_constant(lane->sink, job->file, job->output, output, &lane->err);
     case TP_JOB_COPY: {
         uint64_t size = tp_copy_bytes(output, job->index);
         code = tp_lane_copy(lane, job->output, job->index, size);

@@ -1,9 +1,10 @@
-/* How a header gets to a sink, and sinks that keep nothing: discard, and compare with stored
+/* How a header and a constant get to a sink, and sinks that keep nothing: discard, and compare with stored
  * files. */
 #include "pack/sink/sink.h"
 
 #include "base/num.h"
 #include "pack/os/os.h"
+#include "pack/plan/constant.h"
 #include "pack/plan/output_name.h"
 
 #include <stdlib.h>
@@ -27,6 +28,20 @@ enum tp_code tp_sink_header(struct tp_sink *sink, uint32_t file, const struct tp
 {
     struct header_of to = {sink, file};
     return tp_squeezed_each(&planned->header, write_piece, &to, err);
+}
+
+enum tp_code tp_sink_constant(struct tp_sink *sink, uint32_t file, uint32_t output,
+                              const struct tp_output *planned, struct tp_err *err)
+{
+    uint8_t piece[TP_CONSTANT_PIECE];
+    enum tp_code code = TP_OK;
+    for (uint64_t at = 0, size; at < planned->bytes && code == TP_OK; at += size) {
+        size = tp_min_u64(sizeof piece, planned->bytes - at);
+        code = tp_constant_bytes(planned->constant, at, piece, size, err);
+        if (code == TP_OK)
+            code = sink->write(sink, file, output, at, piece, size, err);
+    }
+    return code;
 }
 
 static enum tp_code discard(struct tp_sink *sink, uint32_t file, uint32_t output, uint64_t offset,

@@ -43,6 +43,10 @@ struct tp_sink {
 enum tp_code tp_sink_header(struct tp_sink *sink, uint32_t file, const struct tp_plan_file *planned,
                             struct tp_err *err);
 
+/* Writes an output that has a constant, `planned`, where it is number `output` of a sink. */
+enum tp_code tp_sink_constant(struct tp_sink *sink, uint32_t file, uint32_t output,
+                              const struct tp_output *planned, struct tp_err *err);
+
 struct tp_open_file; /* one output file while it is written */
 
 /* Tells the disk to start on what is written, in a thread of its own (writeback.c). */
