@@ -44,7 +44,8 @@ static enum tp_code find_owners(struct tp_listing *listing, struct tp_err *err)
         return tp_fail(err, TP_E_MEMORY, "no memory for the table");
     for (size_t w = 0; w < source->weights.count; w++) {
         const struct tp_weight *weight = &source->weights.items[w];
-        for (uint32_t i = 0; weight->form->format && i < weight->form->op.outs; i++)
+        bool said = weight->form->format && !weight->form->unsaid_width;
+        for (uint32_t i = 0; said && i < weight->form->op.outs; i++)
             if (weight->tensor[i] != TP_NO_TENSOR)
                 listing->owners[weight->tensor[i]] = (struct tp_owner){weight, i};
     }

@@ -364,6 +364,8 @@ enum tp_code tp_source_check(const struct tp_checkpoint *ckpt, const struct tp_w
         return TP_OK;
     memcpy(&form, weight.form, sizeof form); /* with what lies between the members */
     weight.form = &form;
+    if ((code = tp_source_width_check(ckpt, &weight, err)))
+        return code;
     if (!weight.origin) /* a descriptor says which tensors it has */
         code = tp_source_spare_check(ckpt, &weight, err);
     for (uint32_t i = 0; i < form.op.outs && code == TP_OK; i++)

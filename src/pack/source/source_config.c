@@ -177,14 +177,15 @@ static enum tp_code nothing_recognised(const struct tp_checkpoint *ckpt, const c
                    "tensors of a quantization that is read here were found", method, text);
 }
 
-/* Nothing says which of two widths the codes have: to guess would double K, or halve it. */
-static enum tp_code width_is_said(const struct claim *c, uint64_t bits)
+enum tp_code tp_source_width_check(const struct tp_checkpoint *ckpt,
+                                   const struct tp_weight *weight, struct tp_err *err)
 {
-    if (!c->weight->form->any_width || !(bits >> 4 & 1) || !(bits >> 8 & 1))
+    const struct claim claim = {ckpt, weight, err};
+    if (!weight->form->unsaid_width)
         return TP_OK;
-    name_weight(c);
-    tp_err_hint(c->err, "add its weight_shape (of GPTQ, its qzeros), or convert the plain model");
-    return tp_fail(c->err, TP_E_UNSUPPORTED, "config.json has weights of 4 bits and of 8, and the "
+    name_weight(&claim);
+    tp_err_hint(err, "add its weight_shape (of GPTQ, its qzeros), or convert the plain model");
+    return tp_fail(err, TP_E_UNSUPPORTED, "config.json has weights of 4 bits and of 8, and the "
                    "tensors of this one fit either");
 }
 
@@ -197,13 +198,12 @@ enum tp_code tp_source_config_check(const struct tp_checkpoint *ckpt,
     const struct tp_format *last = NULL;
     enum tp_code code = TP_OK;
     size_t packed = 0, plain = 0;
-    uint64_t bits = tp_source_config_bits(config);
     for (size_t w = 0; method && w < weights->count && code == TP_OK; w++) {
         const struct tp_weight *weight = &weights->items[w];
         struct claim claim = {ckpt, weight, err};
         packed += weight->form->format != NULL;
         plain += weight->form->format == NULL;
-        code = width_is_said(&claim, bits);
+        code = tp_source_width_check(ckpt, weight, err);
         if (code || !weight->form->format || weight->origin || weight->form->format == last)
             continue;
         last = weight->form->format; /* one of each run is enough: they have the same facts */

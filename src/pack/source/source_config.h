@@ -14,4 +14,9 @@ enum tp_code tp_source_config_check(const struct tp_checkpoint *ckpt,
                                     const struct tp_weights *weights, bool must_find,
                                     struct tp_err *err);
 
+/* TP_E_UNSUPPORTED for a weight of which nothing says how wide its codes are: to guess would double
+ * K, or halve it. */
+enum tp_code tp_source_width_check(const struct tp_checkpoint *ckpt,
+                                   const struct tp_weight *weight, struct tp_err *err);
+
 #endif

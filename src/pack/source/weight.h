@@ -43,6 +43,7 @@ struct tp_weight_form {
     bool renamed;                /* an output goes by another name than the format's */
     bool any_width;              /* packed integers: codes of 4 and of 8 bits fit its tensors alike,
                                     and no weight_shape says which; config.json has to */
+    bool unsaid_width;           /* such ones, of a config.json that has both */
 };
 
 struct tp_weight {

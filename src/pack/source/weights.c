@@ -315,7 +315,9 @@ static enum tp_code settle_width(const struct finder *f, const struct tp_tensor 
     if (!tp_op_is_int(&weight->form->op) || !first_match(f, tensor, bits, &other))
         return TP_OK;
     const struct tp_tensor *shape = stored_shape(f, weight);
+    bool both = f->bits >> bits & f->bits >> form.format->bits & 1;
     weight->form->any_width = !shape;
+    weight->form->unsaid_width = !shape && both;
     if (!shape || ((f->bits >> bits ^ f->bits >> form.format->bits) & 1))
         return TP_OK;
     int64_t sizes[2];
@@ -326,6 +328,7 @@ static enum tp_code settle_width(const struct finder *f, const struct tp_tensor 
     if (code || sizes[1] == (int64_t)weight->form->box.k)
         return code;
     weight->form->any_width = sizes[1] != (int64_t)form.box.k;
+    weight->form->unsaid_width = weight->form->any_width && both;
     if (!weight->form->any_width) {
         memcpy(weight->form, &form, sizeof form); /* with what lies between the members */
         other.form = weight->form;

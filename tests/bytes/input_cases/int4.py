@@ -328,10 +328,18 @@ def _(report):
             tool.run("convert", work.at("src"), "-o", work.at("out"), "--to", "fp8-dynamic-ct",
                      "--requantize", "--exclude", "^b", "--include", ".", "--quiet")
             check_unpacked(report, work, "out", {"b": want["b"]})
-        refused(report, ct_file("a", four, s4) | ct_bytes("b", eight, s8, False), "fp8-dynamic-ct",
-                "config.json: tensor 'b': config.json has weights of 4 bits and of 8, and the "
+        unsaid = ct_file("a", four, s4) | ct_bytes("b", eight, s8, False)
+        said = ("config.json: tensor 'b': config.json has weights of 4 bits and of 8, and the "
                 "tensors of this one fit either", "add its weight_shape (of GPTQ, its qzeros), or "
-                "convert the plain model", ct_groups(*groups[::-1]))
+                "convert the plain model")
+        refused(report, unsaid, "fp8-dynamic-ct", *said, ct_groups(*groups[::-1]))
+        with tool.Workdir() as work:  # nor is it shown as if it were known
+            save_model(work, unsaid, ct_groups(*groups))
+            done = tool.run("dump", work.at("src"), "b", "--at", "0,0", check=False)
+            shown = json.loads(tool.run("dump", work.at("src"), "--json").stdout)["tensors"]
+            if done.returncode != 4 or said[0] not in done.stderr or any(
+                    ("format" in t) != t["name"].startswith("a.") for t in shown):
+                raise Mismatch(f"dump: {done.stderr} {shown}")
 
 
 @case("W4A16 and W4A8 are the same tensors: config.json says which, before and after")
