@@ -655,6 +655,9 @@ def any_shape(work, long):
                      (row, "mxfp8-blocked"), (row, "fp8-dynamic-ct"), (row, "fp8-deepseek"),
                      (flat, "w4a8-cutlass"), (flat, "mxfp8-ct"), (flat, "gptq")):
         bounded(path, 32, to)
+    status, errors, _, _ = measure("convert", row, "--discard", "--to", "fp8-dynamic-ct",
+                                   "--include", ".", "--quiet", memory=700 << 20)
+    check(status == 0, f"a long row to fp8-dynamic-ct in 700 MiB of addresses {errors}")
     zero_points = one_weight(os.path.join(work, "zero-points.safetensors"), [1 << 22, 2048])
     for to in ("gptq", "awq"):  # 32 MiB of words that follow from the size
         status, errors, seconds, peak = measure("plan", zero_points, "--to", to, "--include", ".",

@@ -8,13 +8,15 @@ static size_t plain_scratch(const struct tp_op *op, struct tp_box3 box)
 {
     uint64_t block_n = op->block_n && op->block_n < box.n ? op->block_n : box.n;
     uint64_t block_k = op->block_k && op->block_k < box.k ? op->block_k : box.k;
+    uint64_t rows = box.n < 128 ? box.n : 128;
     if (tp_op_per_tensor(op))
         block_n = 1;
     /* The reference: offsets of every coordinate for the planes of two
      * operations, one block of values and codes, the scales of one row. Fast
-     * rows: codes and scales of a strip of at most 128 rows. Repacks: tables. */
+     * rows: codes and scales of a strip of at most 128 rows, of one as long as a row may be no
+     * more than its own. Repacks: tables. */
     return (size_t)(4096 + 14 * 8 * (box.n + box.k + 64) + block_n * block_k * 5 + 8 * box.k +
-                    128 * (2 * box.k + 256) + TP_PLACE_SCRATCH) +
+                    2 * rows * box.k + 128 * 256 + TP_PLACE_SCRATCH) +
            tp_search_scratch(op, box);
 }
 
