@@ -673,6 +673,9 @@ def any_shape(work, long):
     zeros = archive_of_zeros(os.path.join(work, "zeros.safetensors.zst"), 1 << 27)
     bounded(zeros, 128, "fp8-deepseek")
     refused(zeros, 64, "convert", "--discard", "--to", "fp8-deepseek", "--include", ".")
+    status, errors, seconds, peak = measure("diff", zeros, shutil.copy(zeros, zeros + ".zst"))
+    check(status == 0 and seconds <= 4 and within(peak, 200), "diff of archives with large frames: "
+          f"{seconds:.1f} s of CPU, {peak / 2**20:.0f} MiB {errors}")
     many_experts(work)
     long_rows_compared(work)
     recast_in_pieces(work)

@@ -11,6 +11,7 @@
 #include "pack/os/os.h"
 #include "pack/plan/origin.h"
 #include "pack/plan/plan_build.h"
+#include "pack/run/budget.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -468,6 +469,7 @@ enum tp_code tp_diff(const struct tp_side *a, const struct tp_side *b,
                      .b = {.in = b, .plain = {.ckpt = b->ckpt, .weights = b->weights}},
                      .options = options, .out = diff, .err = err};
     *diff = (struct tp_diff){0};
+    tp_budget_compare(a->ckpt, b->ckpt);
     d.a.paired = tp_os_zalloc(a->weights->count + 1, sizeof *d.a.paired, err);
     d.b.paired = tp_os_zalloc(b->weights->count + 1, sizeof *d.b.paired, err);
     enum tp_code code = d.a.paired && d.b.paired ? check_sources(&d.a, err) : TP_E_MEMORY;

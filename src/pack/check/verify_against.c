@@ -217,6 +217,7 @@ enum tp_code tp_verify_against(const struct tp_side *stored, const struct tp_sid
                               .report = report, .err = err}};
     struct tp_request request = {0};
     a.c.plan = &a.plan;
+    tp_budget_compare(stored->ckpt, source->ckpt);
     enum tp_code code = make_plan(&a, &request);
     if (code == TP_OK && (code = make_expected(&a, &request)) == TP_OK &&
         (code = tp_verify_outputs(&a.c)) == TP_OK &&

@@ -22,6 +22,10 @@ struct tp_budget {
 enum tp_code tp_budget_run(const struct tp_plan *plan, struct tp_run_options *run,
                            struct tp_budget *budget, struct tp_err *err);
 
+/* Sets how much of two checkpoints that are read side by side is kept unpacked: of either a frame,
+ * however large, else each would push out the other's and be unpacked again for every box. */
+void tp_budget_compare(const struct tp_checkpoint *a, const struct tp_checkpoint *b);
+
 /* Whether files of so many bytes would push out of the page cache what others need: more
  * than half of the machine's memory, or than TILEPACK_CACHE bytes when that is in the
  * environment. */
