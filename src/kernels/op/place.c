@@ -72,17 +72,27 @@ static void sort_by_stride(struct mode *mode, uint32_t modes)
         }
 }
 
-/* Where place i of the modes lies in the block's own order, and (at) in the output. */
-static uint32_t coordinate(const struct mode *mode, uint32_t modes, uint64_t i, uint64_t *at)
+/* Where each place of a run lies in the block's own order: each size of a mode repeats those before
+ * it. A box has tables of its own, so to divide for every entry would be felt. */
+static void fill_length(const struct mode *mode, uint32_t modes, uint16_t *from)
 {
-    uint32_t from = 0;
-    *at = 0;
-    for (uint32_t m = 0; m < modes; m++) {
-        from += (uint32_t)(i % mode[m].size) * mode[m].step;
-        *at += i % mode[m].size * mode[m].stride;
-        i /= mode[m].size;
-    }
-    return from;
+    uint64_t filled = 1;
+    from[0] = 0;
+    for (uint32_t m = 0; m < modes; m++)
+        for (uint64_t period = filled, end = period * mode[m].size; filled < end; filled++)
+            from[filled] = (uint16_t)(from[filled - period] + mode[m].step);
+}
+
+/* The same of the runs, and where they lie in the output. */
+static void fill_runs(const struct mode *mode, uint32_t modes, struct tp_place_run *run)
+{
+    uint64_t filled = 1;
+    run[0] = (struct tp_place_run){0, 0};
+    for (uint32_t m = 0; m < modes; m++)
+        for (uint64_t period = filled, end = period * mode[m].size; filled < end; filled++) {
+            run[filled].at = run[filled - period].at + mode[m].stride;
+            run[filled].from = run[filled - period].from + mode[m].step;
+        }
 }
 
 static void *take(void **scratch, size_t bytes)
@@ -116,7 +126,7 @@ bool tp_place_block_open(const struct tp_layout *layout, unsigned bits,
 {
     struct mode mode[MODES];
     uint32_t modes = 0, inner = 0;
-    uint64_t length = 1, count = size.rows * size.columns, at;
+    uint64_t length = 1, count = size.rows * size.columns;
     if (!add_modes(&layout->dim[TP_DIM_N], size.rows, (uint32_t)size.columns, mode, &modes) ||
         !add_modes(&layout->dim[TP_DIM_K], size.columns, 1, mode, &modes))
         return false;
@@ -128,10 +138,8 @@ bool tp_place_block_open(const struct tp_layout *layout, unsigned bits,
         return false;
     uint16_t *from = take(scratch, 2 * length);
     struct tp_place_run *run = take(scratch, count / length * sizeof *run);
-    for (uint64_t i = 0; i < length; i++)
-        from[i] = (uint16_t)coordinate(mode, inner, i, &at);
-    for (uint64_t i = 0; i < count / length; i++)
-        run[i].from = coordinate(mode + inner, modes - inner, i, &run[i].at);
+    fill_length(mode, inner, from);
+    fill_runs(mode + inner, modes - inner, run);
     *block = (struct tp_place_block){(uint32_t)length, (uint32_t)(count / length),
                                      span_of(mode, inner, size.columns), from, run};
     return true;
