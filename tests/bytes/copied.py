@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """Packed weights that are copied because they are "already in this format" get a fresh hash: so
 what is known of them without a source is looked at first. Wrong layout words, padding, scales
-that are no multiples or no numbers are refused, by convert, by unpack of other weights and into
-archives; right ones are copied byte for byte."""
+that are no multiples or no numbers are refused, by convert, by unpack of other weights, into
+archives, and by every way of writing a folder, cut for ranks or not; right ones are copied byte
+for byte."""
+import glob
 import os
+import shutil
 import sys
 
 import numpy as np
@@ -78,8 +81,49 @@ def taken_over(work, good, suffix, at, value, then):
     os.remove(out)
 
 
+WAYS = (["--tp", "2"], [], ["--zstd"], ["--part", "1/1"], ["--tp", "2", "--zstd"],
+        ["--tp", "2", "--part", "1/1", "--jobs", "1"])
+
+
+def folders(work, to, damage):
+    """Ranks of weights that are cut along N and along K; and every way of writing a folder."""
+    good, bad, out = work.at("good"), work.at("bad"), work.at("out")
+    options = ("--to", to, "--include", "mlp", "--quiet")
+    tool.run("convert", work.at("src"), "-o", good, *options, "--force")
+    shutil.rmtree(bad, ignore_errors=True)
+    shutil.copytree(good, bad)
+    os.remove(work.at("bad", "tilepack.json"))
+    [shard] = glob.glob(work.at("bad", "*.safetensors"))
+    for i, (suffix, at, value, text) in enumerate(damage):
+        change(shard.replace(bad, good), suffix, at, value, shard)
+        for way in WAYS if i == 0 else WAYS[:1]:
+            done = tool.run("convert", bad, "-o", out, *options, "--force", *way, check=False)
+            tally.check(done.returncode == 3 and text in done.stderr and not os.path.exists(out),
+                        f"{to}: {suffix} {way}: status {done.returncode} (3 and: {text}) "
+                        f"{done.stderr}")
+            shutil.rmtree(out, ignore_errors=True)
+            shutil.rmtree(out + ".partial", ignore_errors=True)
+    tool.run("convert", bad, "-o", out, *options, "--nonfinite", "keep", "--tp", "2")
+    shutil.rmtree(out)
+
+
+def all_folders(work):
+    tool.make_source(work.at("src"))
+    mlp = "layers.0.mlp."
+    folders(work, "w4a8-cutlass", [
+        (mlp + "gate_proj.weight_group_scale", 16, b"\x7e\x01", "eight multiples"),
+        (mlp + "down_proj.weight_layout", 0, b"\x07", "word 0 is 7"),
+        (mlp + "down_proj.weight_chan_scale", -4, b"\0\0\xc0\x7f", "scale")])
+    folders(work, "fp8-deepseek", [
+        (mlp + "gate_proj.weight", -1, b"\x7f", "a code is NaN"),
+        (mlp + "down_proj.weight", 5, b"\xff", "a code is NaN"),
+        (mlp + "down_proj.weight_scale_inv", -4, b"\0\0\x80\x7f", "scale")])
+    folders(work, "w4a16-ct", [(mlp + "gate_proj.weight_scale", 0, b"\xc0\x7f", "scale")])
+
+
 def main():
     with tool.Workdir() as work:
+        all_folders(work)
         case(work, "w4a8-cutlass", (128, 256), "layout", 0, b"\x07", "word 0 is 7")
         case(work, "w4a8-cutlass", (128, 256), "group_scale", 16, b"\x7e\x01", "eight multiples")
         case(work, "nvfp4-blocked", (16, 64), "weight_scale", -1, b"\x01", "padding")

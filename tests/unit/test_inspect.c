@@ -7,6 +7,7 @@
 #include "pack/os/os.h"
 #include "pack/run/run.h"
 #include "pack/sink/sink.h"
+#include "pack/source/contents.h"
 #include "pack/source/source_check.h"
 
 #include <math.h>
@@ -485,6 +486,32 @@ static void an_order_that_changes_after_its_check_is_refused(void **state)
     close_source(&source);
 }
 
+/* Whoever copies packed weights has to hand over every byte, however it reads them. */
+static void bytes_that_nobody_looked_at_are_not_copied(void **state)
+{
+    const uint64_t shape[2] = {128, 256};
+    struct source source;
+    struct tp_contents contents;
+    struct tp_err err = {0}, none = {0}, part = {0};
+    (void)state;
+    open_source(convert("fp8-deepseek", NULL, "a.weight", shape, 2), &source);
+    must(tp_contents_open(&source.ckpt, &source.weights, true, &contents, &err), &err);
+    assert_int_equal(contents.count, 2); /* codes and scales */
+    assert_int_equal(tp_contents_end(&contents, &none), TP_E_UNSUPPORTED);
+    uint64_t size = source.ckpt.files[0].size;
+    uint8_t *data = malloc(size);
+    assert_non_null(data);
+    must(tp_checkpoint_read(&source.ckpt, 0, data, size, 0, &err), &err);
+    must(tp_contents_check(&contents, 0, data, size - 1, 0, &err), &err);
+    assert_int_equal(tp_contents_end(&contents, &part), TP_E_UNSUPPORTED);
+    assert_non_null(strstr(part.what, "1 of its"));
+    must(tp_contents_check(&contents, 0, data + size - 1, 1, size - 1, &err), &err);
+    must(tp_contents_end(&contents, &err), &err);
+    free(data);
+    tp_contents_close(&contents);
+    close_source(&source);
+}
+
 /* ---- plain tensors, names, refusals -------------------------------------- */
 
 static void plain_tensors_are_matrices(void **state)
@@ -568,6 +595,7 @@ int main(void)
         cmocka_unit_test(w4a8_value_is_what_the_kernel_computes),
         cmocka_unit_test(gptq_with_zero_points_and_act_order),
         cmocka_unit_test(an_order_that_changes_after_its_check_is_refused),
+        cmocka_unit_test(bytes_that_nobody_looked_at_are_not_copied),
         cmocka_unit_test(plain_tensors_are_matrices),
         cmocka_unit_test(wrong_names_and_places_are_refused),
     };

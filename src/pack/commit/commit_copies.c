@@ -39,16 +39,21 @@ enum tp_code tp_commit_run(const struct tp_commit *c, const struct tp_plan *plan
         return tp_run(plan, sink, run, c->err);
     if (!(kept.items = tp_os_zalloc(whole->kept_unit_count, sizeof *kept.items, c->err)))
         return TP_E_MEMORY;
-    for (; kept.count < whole->kept_unit_count && code == TP_OK; kept.count++) {
-        const struct tp_unit *unit = &whole->kept_units[kept.count];
-        kept.items[kept.count] = whole->weights->items[unit->views[0].weight];
-        code = check_words(whole->ckpt, &kept.items[kept.count], c->err);
+    for (size_t u = 0; u < whole->kept_unit_count && code == TP_OK; u++) {
+        const struct tp_unit *unit = &whole->kept_units[u];
+        const struct tp_weight *weight = &whole->weights->items[unit->views[0].weight];
+        if (run->skip_file && run->skip_file[unit->file])
+            continue;
+        kept.items[kept.count++] = *weight;
+        code = check_words(whole->ckpt, weight, c->err);
     }
     if (code == TP_OK)
         code = tp_contents_open(whole->ckpt, &kept, !run->keep_nonfinite, &contents, c->err);
     run->contents = contents.count ? &contents : NULL;
     if (code == TP_OK)
         code = tp_run(plan, sink, run, c->err);
+    if (code == TP_OK) /* however it was read */
+        code = tp_contents_end(&contents, c->err);
     run->contents = NULL;
     tp_contents_close(&contents);
     free(kept.items);

@@ -90,8 +90,8 @@ static enum tp_code read_source(struct tp_lane *lane, const struct source_box *s
         code = tp_gather_read(lane->options->gather, source->weight, &source->cover, buffers,
                               &lane->err);
     else if (code == TP_OK)
-        code = tp_packed_read_into(lane->plan->ckpt, source->weight, &source->cover, buffers,
-                                   &lane->err);
+        code = tp_packed_read_into(lane->plan->ckpt, source->weight, &source->cover,
+                                   lane->options->contents, buffers, &lane->err);
     memcpy(args->in, buffers, sizeof buffers);
     return code;
 }

@@ -23,6 +23,7 @@ struct window {
 
 struct transfer {
     const struct tp_checkpoint *ckpt; /* reading */
+    struct tp_contents *contents;     /* reading: what is known of it, or NULL */
     struct tp_sink *sink;             /* writing */
     uint32_t file, output;
     uint64_t offset, bytes; /* of the tensor, when reading */
@@ -66,7 +67,10 @@ static int read_run(void *arg, uint64_t whole, uint64_t part, uint64_t length)
     struct transfer *t = arg;
     uint64_t at = whole * t->bits / 8, size = length * t->bits / 8;
     uint8_t *to = t->data + part * t->bits / 8;
-    return (int)(size < SHORT ? read_short : read_at)(t, at, size, to);
+    enum tp_code code = (size < SHORT ? read_short : read_at)(t, at, size, to);
+    if (code == TP_OK && t->contents)
+        code = tp_contents_check(t->contents, t->file, to, size, t->offset + at, t->err);
+    return (int)code;
 }
 
 static enum tp_code hand_over(struct transfer *t)
@@ -134,7 +138,8 @@ static enum tp_code check_order(const struct tp_checkpoint *ckpt, const struct t
 }
 
 enum tp_code tp_packed_read_into(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
-                            const struct tp_box *cover, void *const to[], struct tp_err *err)
+                                 const struct tp_box *cover, struct tp_contents *contents,
+                                 void *const to[], struct tp_err *err)
 {
     enum tp_code code = TP_OK;
     struct window window; /* of which the first members alone are set: the bytes are many */
@@ -144,6 +149,7 @@ enum tp_code tp_packed_read_into(const struct tp_checkpoint *ckpt, const struct 
         const struct tp_tensor *tensor = &ckpt->tensors[weight->tensor[i]];
         window.at = window.have = window.last = window.near = 0;
         struct transfer t = {.ckpt = ckpt,
+                             .contents = contents,
                              .file = tensor->file,
                              .offset = tensor->offset,
                              .bytes = tensor->bytes,
@@ -153,7 +159,8 @@ enum tp_code tp_packed_read_into(const struct tp_checkpoint *ckpt, const struct 
                              .err = err};
         code = move(&weight->form->op, i, weight->form->box, cover, read_run, &t);
     }
-    if (code || (code = check_codes(ckpt, weight, cover->size, to, err)))
+    if (code || (contents && (code = tp_contents_refuse(contents, err))) ||
+        (code = check_codes(ckpt, weight, cover->size, to, err)))
         return code;
     return check_order(ckpt, weight, cover->size, to, err);
 }
@@ -170,7 +177,7 @@ enum tp_code tp_packed_read(const struct tp_checkpoint *ckpt, const struct tp_we
             return code;
         data[i] = to[i].data;
     }
-    return tp_packed_read_into(ckpt, weight, cover, data, err);
+    return tp_packed_read_into(ckpt, weight, cover, NULL, data, err);
 }
 
 static int paste_run(void *arg, uint64_t whole, uint64_t part, uint64_t length)

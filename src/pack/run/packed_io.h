@@ -7,13 +7,17 @@
 #include "pack/os/buffer.h"
 #include "pack/plan/box.h"
 #include "pack/sink/sink.h"
+#include "pack/source/contents.h"
 
 /* Reads every output of a packed weight for the box `cover` (granule-aligned, one
  * expert) into to[i], which holds tp_op_bytes() of that box. Outputs without a
  * tensor, and layout words, are left alone. What is read can be decoded: act-order
- * that names a group there is not is TP_E_INPUT, bytes that are no int4 TP_E_UNSUPPORTED. */
+ * that names a group there is not is TP_E_INPUT, bytes that are no int4 TP_E_UNSUPPORTED.
+ * `contents`: those of the weights that are copied, TP_E_INPUT where this one's are wrong; or
+ * NULL. */
 enum tp_code tp_packed_read_into(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
-                            const struct tp_box *cover, void *const to[], struct tp_err *err);
+                                 const struct tp_box *cover, struct tp_contents *contents,
+                                 void *const to[], struct tp_err *err);
 
 /* The same into buffers that grow as needed. */
 enum tp_code tp_packed_read(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,

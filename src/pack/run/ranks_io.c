@@ -170,8 +170,8 @@ enum tp_code tp_gather_read(const struct tp_gather *gather, const struct tp_weig
             if (!all)
                 code = room(&weight->form->op, shared.size, &buffer, part, err);
             if (code == TP_OK &&
-                (code = tp_packed_read_into(&gather->ckpts[r], own, &in_rank, part, err)) ==
-                    TP_OK && !all) {
+                (code = tp_packed_read_into(&gather->ckpts[r], own, &in_rank, NULL, part,
+                                            err)) == TP_OK && !all) {
                 struct tp_box at = inside(&shared, cover);
                 code = tp_packed_paste(&weight->form->op, cover->size, &at, part, to, err);
             }

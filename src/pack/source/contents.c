@@ -256,6 +256,7 @@ static enum tp_code check_range(struct tp_contents *contents, struct tp_content 
             return code;
         check_elements(contents, c, element, whole / unit, 1, &found);
     }
+    atomic_fetch_add_explicit(&c->seen, to - from, memory_order_relaxed);
     merge(contents, c, &found);
     return TP_OK;
 }
@@ -311,6 +312,25 @@ enum tp_code tp_contents_refuse(struct tp_contents *contents, struct tp_err *err
                                   "value"
                                 : "padding does not hold the fill value",
                    (unsigned long long)(first * bits / 8));
+}
+
+enum tp_code tp_contents_end(struct tp_contents *contents, struct tp_err *err)
+{
+    enum tp_code code = tp_contents_refuse(contents, err);
+    for (size_t i = 0; i < contents->count && code == TP_OK; i++) {
+        const struct tp_content *c = &contents->items[i];
+        const struct tp_tensor *tensor = &contents->ckpt->tensors[c->tensor];
+        uint64_t seen = atomic_load(&c->seen);
+        if (seen >= tensor->bytes)
+            continue;
+        tp_err_path(err, contents->ckpt->files[tensor->file].path);
+        tp_err_tensor(err, tensor->name);
+        tp_err_hint(err, "this is a mistake of tilepack: please report it");
+        code = tp_fail(err, TP_E_UNSUPPORTED, "%llu of its %llu bytes have not been looked at: "
+                       "it is not copied", (unsigned long long)(tensor->bytes - seen),
+                       (unsigned long long)tensor->bytes);
+    }
+    return code;
 }
 
 /* The first word that is not what its expression gives. */

@@ -8,6 +8,7 @@
 #include "pack/source/weights.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 struct tp_content { /* one tensor that is checked */
     uint32_t tensor;
@@ -16,6 +17,7 @@ struct tp_content { /* one tensor that is checked */
     struct tp_layout layout;
     uint64_t n, k;       /* stored elements that are no padding, along n and k */
     bool finite;         /* its elements are numbers, which must be finite */
+    atomic_uint_fast64_t seen; /* bytes that were checked; some may have come again */
     uint64_t bad;        /* elements that are wrong */
     uint64_t first;      /* the lowest of them, valid when bad > 0 */
 };
@@ -41,6 +43,10 @@ enum tp_code tp_contents_check(struct tp_contents *contents, uint32_t file, cons
 
 /* TP_E_INPUT, with file and tensor, when something wrong has been found. */
 enum tp_code tp_contents_refuse(struct tp_contents *contents, struct tp_err *err);
+
+/* The same; and TP_E_UNSUPPORTED when bytes of a tensor have not come by, as nothing is known of
+ * them: a mistake of whoever reads. */
+enum tp_code tp_contents_end(struct tp_contents *contents, struct tp_err *err);
 
 /* Reads the layout words of output `out` of a weight; *what (a text, else "") says which one is
  * not what its expression gives. */
