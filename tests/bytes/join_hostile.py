@@ -10,6 +10,7 @@ import shutil
 import sys
 
 import lib_path  # noqa: F401  pylint: disable=unused-import
+import own_hash  # noqa: E402
 import stfile  # noqa: E402
 import tool  # noqa: E402
 
@@ -24,17 +25,16 @@ def make_ranks(work):
              "--shard-size", "200kB", "--quiet")
     with open(work.at("ranks", "tilepack-tp.json"), encoding="utf-8") as f:
         info = json.load(f)
-    del info["xxh3"]  # as 0.1.0 wrote it: nothing keeps a stranger from giving it the right one
-    info["tilepack_tp"] = 1
     return info
 
 
 def join(work, info):
-    """Joins with that tilepack-tp.json; the finished process."""
+    """Joins with that tilepack-tp.json, with the right checksum, as nothing keeps a stranger from
+    giving it one; the finished process."""
     shutil.rmtree(work.at("out"), ignore_errors=True)
     shutil.rmtree(work.at("out.partial"), ignore_errors=True)
-    with open(work.at("ranks", "tilepack-tp.json"), "w", encoding="utf-8") as f:
-        json.dump(info, f)
+    with open(work.at("ranks", "tilepack-tp.json"), "wb") as f:
+        f.write(own_hash.signed(info) if "xxh3" in info else json.dumps(info).encode())
     return tool.run("join", work.at("ranks"), "-o", work.at("out"), "--quiet", check=False)
 
 
@@ -159,7 +159,16 @@ def ranks(work, info):
                 dict(info, rank_files=wrong))
     before = {key: value for key, value in info.items() if key != "rank_files"}
     done = join(work, before)
-    tally.check(done.returncode == 0, f"ranks of 0.1.0, without that list: {done.returncode}")
+    tally.check(done.returncode == 0, f"ranks without that list: {done.returncode}")
+    text = "says that it is of version 1"
+    refused(work, "version 1 with both", text, dict(info, tilepack_tp=1))
+    refused(work, "version 1 with a checksum", text, dict(before, tilepack_tp=1))
+    del before["xxh3"]
+    done = join(work, dict(before, tilepack_tp=1))
+    tally.check(done.returncode == 0, f"ranks of 0.1.0: {done.returncode}")
+    before["rank_files"] = info["rank_files"]
+    refused(work, "version 1 with a list of files", text, dict(before, tilepack_tp=1))
+    refused(work, "version 2 without a checksum", "own hash is wrong", before)
 
 
 def main():

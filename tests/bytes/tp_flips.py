@@ -3,7 +3,8 @@
 
 Flips single bits anywhere in what `convert --tp` wrote, half of them in tilepack-tp.json. `join`
 may refuse, or give the very bytes of the conversion without --tp: never others. `verify` of the
-whole finds each of them. Then the same output as 0.1.0 wrote it, without a checksum."""
+whole finds each of them, and other versions in its place. Then the same output as 0.1.0 wrote
+it, without a checksum."""
 import argparse
 import json
 import os
@@ -86,11 +87,27 @@ def flips(work, count, seed):
     tally.check(not odd, f"what is wrong is status 3 (verify: 1 or 3): {odd[:3]}")
 
 
+def versions(work):
+    """Another version in its place does not switch the checksum off."""
+    path = work.at("ranks", "tilepack-tp.json")
+    text = read(path)
+    for version in b"01345679":
+        with open(path, "wb") as f:
+            f.write(text.replace(b'"tilepack_tp": 2', b'"tilepack_tp": %c' % version))
+        done = join(work), verify(work)
+        tally.check(done[0].returncode == 3 and done[1].returncode in (1, 3) and
+                    "its own hash is wrong" in done[0].stderr,
+                    f"version {version - 48}: {done[0].stderr} {done[1].stderr}")
+    with open(path, "wb") as f:
+        f.write(text)
+
+
 def old(work):
-    """As 0.1.0 wrote it: version 1, no checksum."""
+    """As 0.1.0 wrote it: version 1, no checksum, no hashes of the ranks' files."""
     path = work.at("ranks", "tilepack-tp.json")
     info = json.loads(read(path))
     tally.check(info.pop("xxh3", None) is not None and info["tilepack_tp"] == 2, "a checksum")
+    del info["rank_files"]
     info["tilepack_tp"] = 1
     with open(path, "w", encoding="utf-8") as f:
         json.dump(info, f, indent=1)
@@ -120,6 +137,7 @@ def main():
                     "what is whole is joined")
         tally.check(verify(work).returncode == 0, "and verified as a whole")
         flips(work, options.count, options.seed)
+        versions(work)
         old(work)
     return tally.finish()
 

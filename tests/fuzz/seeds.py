@@ -981,6 +981,7 @@ def hostile(files):
     info = json.loads(files[path])
     info["tilepack_tp"] = 1  # as 0.1.0 wrote it: no checksum keeps the changes from being read
     info.pop("xxh3", None)
+    info.pop("rank_files", None)
 
     def one(name, **change):
         seed("join", name, bundle("", **{**files, path: json.dumps(dict(info, **change),

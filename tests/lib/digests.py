@@ -11,6 +11,8 @@ import os
 import subprocess
 import sys
 
+from own_hash import signed, xxh3
+
 
 def of_file(path):
     with open(path, "rb") as file:
@@ -40,21 +42,6 @@ def check_manifest(directory):
         assert entry["sha256"] == of_file(os.path.join(directory, entry["name"])), entry["name"]
 
 
-def xxh3(data):
-    """XXH3-128 as the xxhash library has it, through its shared object."""
-    import ctypes
-    import ctypes.util
-
-    class Canonical(ctypes.Structure):
-        _fields_ = [("low", ctypes.c_uint64), ("high", ctypes.c_uint64)]
-
-    library = ctypes.CDLL(ctypes.util.find_library("xxhash") or "libxxhash.so.0")
-    library.XXH3_128bits.restype = Canonical
-    library.XXH3_128bits.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
-    value = library.XXH3_128bits(data, len(data))
-    return f"{value.high:016x}{value.low:016x}"
-
-
 def leaf_hash(data):
     """The file's hash of formats/README.md, for files of at most one leaf."""
     leaves = bytes.fromhex(xxh3(data)) if data else b""
@@ -73,13 +60,8 @@ def change(how, directory, name):
     else:
         with open(os.path.join(directory, name), "rb") as file:
             entry["xxh3"] = leaf_hash(file.read())
-    manifest["xxh3"] = "0" * 32
-    text = (json.dumps(manifest, indent=1, ensure_ascii=False) + "\n").encode()
-    zeros = b'"xxh3": "' + b"0" * 32
-    assert text.index(zeros) < 256
-    text = text.replace(zeros, b'"xxh3": "' + xxh3(text).encode(), 1)
     with open(path, "wb") as file:
-        file.write(text)
+        file.write(signed(manifest))
 
 
 if sys.argv[1] == "path":

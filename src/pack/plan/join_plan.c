@@ -63,9 +63,13 @@ static enum tp_code read_info(struct tp_join_plan *join, struct tp_err *err)
     json_int_t version = json_integer_value(json_object_get(join->info, "tilepack_tp"));
     bool right = tp_own_hash_right(text, size);
     free(text);
+    bool has_hash = json_object_get(join->info, TP_OWN_KEY) != NULL;
     join->unchecked = version == 1;
-    if (version == TP_RANKS_VERSION && !right)
+    if ((has_hash || version == TP_RANKS_VERSION) && !right)
         return bad_info(join, err, "its text has changed: its own hash is wrong");
+    if (version == 1 && (has_hash || json_object_get(join->info, "rank_files")))
+        return bad_info(join, err, "it says that it is of version 1, but has \"" TP_OWN_KEY "\" or "
+                        "\"rank_files\", which that has not");
     json_int_t ranks = json_integer_value(json_object_get(join->info, "ranks"));
     if (!json_is_object(join->info) ||
         (version != 1 && version != TP_RANKS_VERSION) || ranks < 1 ||
