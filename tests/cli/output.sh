@@ -324,6 +324,12 @@ same_shapes() { # what, command, the sources, options ...
     check "$what of one model" of_two "$command" "$a" "$to" "$@" -q
     answers "$what: which is complete" 0 "complete already" of_two "$command" "$a" "$to" "$@"
     fails "$what: but not of the other" 2 "exists already" of_two "$command" "$b" "$to" "$@"
+    manifest=$(find "$work/two/$to" -name tilepack.json | sort | tail -n 1)
+    cp -p "$manifest" "$work/kept.json"
+    echo >>"$manifest"
+    fails "$what: nor where the manifest has changed" 2 "exists already" of_two "$command" "$a" \
+        "$to" "$@"
+    mv "$work/kept.json" "$manifest"
 }
 same_shapes convert convert a b one --to fp8-ct
 same_shapes "convert --tp" convert a b ranks --to mxfp8-ct --tp 2

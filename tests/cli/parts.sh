@@ -28,6 +28,11 @@ check "parts leave DST alone" test ! -e "$work/four"
 check "four parts merge" merge four
 check "four parts equal one process in every file" same "$work/one" "$work/four"
 check "merging twice says so" sh -c "'$TILEPACK' merge '$work/four' | grep -q 'complete already'"
+cp -p "$work/four/tilepack.json" "$work/kept.json"
+echo >>"$work/four/tilepack.json"
+fails "but not where the manifest has changed" 2 "four: there are no parts of this output" merge four
+fails "nor does a part" 2 "exists already" part 2/4 four "$@"
+mv "$work/kept.json" "$work/four/tilepack.json"
 check "a part after the merge does nothing" part 2/4 four "$@"
 check "and leaves the output as it is" same "$work/one" "$work/four"
 check "the merged output verifies" "$TILEPACK" verify "$work/four" -q

@@ -106,6 +106,10 @@ for part in 2 1 3; do
 done
 check "parts of ranks merge" "$TILEPACK" merge "$work/parts"
 check "parts of ranks equal one process in every file" diff -r "$work/one" "$work/parts"
+check "and are complete" sh -c "'$TILEPACK' merge '$work/parts' | grep -q 'complete already'"
+echo >>"$work/parts/rank_1/tilepack.json"
+fails "but not where a manifest has changed" 2 "there are no parts of this output" \
+    "$TILEPACK" merge "$work/parts"
 convert moe plain --to w4a8-cutlass "$@"
 convert moe zst --to w4a8-cutlass "$@" --tp 2 --zstd
 check "compressed ranks join" join zst unzst

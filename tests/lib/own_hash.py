@@ -17,9 +17,15 @@ def xxh3(data):
     return f"{value.high:016x}{value.low:016x}"
 
 
+def sign(text):
+    """The text, which has "xxh3" near its beginning, with the right digits."""
+    at = text.index(b'"xxh3": "') + 9
+    assert at < 256
+    begin, end = text[:at], text[at + 32:]
+    return begin + xxh3(begin + b"0" * 32 + end).encode() + end
+
+
 def signed(info):
-    """The text of a dict that has the key "xxh3" near its beginning, with the right digits."""
-    text = (json.dumps({**info, "xxh3": "0" * 32}, indent=1, ensure_ascii=False) + "\n").encode()
-    zeros = b'"xxh3": "' + b"0" * 32
-    assert text.index(zeros) < 256
-    return text.replace(zeros, b'"xxh3": "' + xxh3(text).encode(), 1)
+    """The same of a dict."""
+    return sign((json.dumps({**info, "xxh3": "0" * 32}, indent=1, ensure_ascii=False) +
+                 "\n").encode())

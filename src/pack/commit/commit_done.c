@@ -103,7 +103,7 @@ static bool fits_manifest(const struct candidate *output, struct tp_same_card *c
     if (!fits)
         return false;
     tp_manifest_plan_id(output->plan, id);
-    fits = strcmp(manifest.plan, id) == 0 &&
+    fits = manifest.intact && strcmp(manifest.plan, id) == 0 &&
            (!request || !request->digests || has_digests(&manifest)) &&
            are_older(output, nanoseconds(st.st_mtim)) &&
            has_sizes(&manifest, output->path, err) &&

@@ -15,24 +15,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One that cannot be read is none, and that becomes the error. */
+/* As it was written. One that cannot be read is none, and that becomes the error. */
 static bool has_manifest(const char *directory, struct tp_err *err)
 {
     struct tp_manifest manifest;
     struct tp_err seen = {0};
-    bool found = tp_manifest_read(directory, &manifest, &seen) == TP_OK;
+    bool found = tp_manifest_read(directory, &manifest, &seen) == TP_OK && manifest.intact;
     tp_err_take_unread(err, &seen);
     tp_manifest_close(&manifest);
     return found;
 }
 
-/* Of the whole, or of its ranks. */
+/* Of the whole, or of all of its ranks. */
 static bool is_complete(const char *output, struct tp_err *err)
 {
-    char *rank = tp_os_format(err, "%s/" TP_RANK_PREFIX "0", output);
-    bool complete = rank && (has_manifest(output, err) || has_manifest(rank, err));
-    free(rank);
-    return complete;
+    struct stat st;
+    bool whole = has_manifest(output, err), complete = false, there = !whole;
+    for (unsigned r = 0; there && (!r || complete) && !err->code; r++) {
+        char *rank = tp_os_format(err, "%s/" TP_RANK_PREFIX "%u", output, r);
+        there = rank && tp_os.lstat(rank, &st) == 0;
+        if (there)
+            complete = has_manifest(rank, err);
+        free(rank);
+    }
+    return (whole || complete) && !err->code;
 }
 
 /* There is no partial directory: was the output made already? */
