@@ -3,7 +3,7 @@
 what is known of them without a source is looked at first. Wrong layout words, padding, scales
 that are no multiples or no numbers are refused, by convert, by unpack of other weights, into
 archives, and by every way of writing a folder, cut for ranks or not; right ones are copied byte
-for byte."""
+for byte. So are descriptors that say of the tensors which weights were made from what cannot be."""
 import glob
 import os
 import shutil
@@ -121,9 +121,38 @@ def all_folders(work):
     folders(work, "w4a16-ct", [(mlp + "gate_proj.weight_scale", 0, b"\xc0\x7f", "scale")])
 
 
+def origins(work):
+    """What unpack could not take apart is neither copied, converted nor right."""
+    good, bad, out = work.at("good"), work.at("bad"), work.at("out")
+    for path in (good, bad):
+        tool.run("convert", work.at("src"), "-o", path, "--to", "w4a8-ct", "--quiet", "--force")
+    os.remove(work.at("bad", "tilepack.json"))
+    [shard] = glob.glob(work.at("bad", "*.safetensors"))
+    with open(shard, "rb") as f:
+        data = f.read()
+    begin = b'gate_proj.weight\\",\\"rows\\":512,\\"shape\\":[512,256]'
+    assert data.count(begin) == 1
+    for old, new, text, file in ((b"[512,256", b"[512,255", "has another shape", 3),
+                                 (b"[512,256", b"[513,256", "only parts of this tensor", 0),
+                                 (b"gate_proj", b"down_proj", "only parts of this tensor", 0)):
+        with open(shard, "wb") as f:
+            f.write(data.replace(begin, begin.replace(old, new)))
+        for to in (["--to", "w4a8-ct"], ["--to", "w4a8-ct", "--tp", "2"], ["--to", "w4a16-ct"]):
+            done = tool.run("convert", bad, "-o", out, *to, "--quiet", check=False)
+            tally.check(done.returncode == 3 and text in done.stderr and not os.path.exists(out),
+                        f"{new} to {to}: {done.returncode} (3 and: {text}) {done.stderr}")
+        done = tool.run("verify", bad, check=False)
+        tally.check(done.returncode == 1 and text in done.stdout,
+                    f"verify {new}: {done.returncode} (1 and: {text}) {done.stdout}")
+        done = tool.run("convert", shard, "-o", work.at("o.safetensors"), "--to", "w4a8-ct",
+                        "--quiet", "--force", check=False)
+        tally.check(done.returncode == file, f"a shard {new}, of more: {done.returncode} ({file})")
+
+
 def main():
     with tool.Workdir() as work:
         all_folders(work)
+        origins(work)
         case(work, "w4a8-cutlass", (128, 256), "layout", 0, b"\x07", "word 0 is 7")
         case(work, "w4a8-cutlass", (128, 256), "group_scale", 16, b"\x7e\x01", "eight multiples")
         case(work, "nvfp4-blocked", (16, 64), "weight_scale", -1, b"\x01", "padding")

@@ -25,6 +25,7 @@ import numpy as np
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import own_hash  # noqa: E402
 import sparse  # noqa: E402
+import stfile  # noqa: E402
 import tool  # noqa: E402
 
 LIMIT = float(os.environ.get("TILEPACK_CPU_LIMIT", "1.0"))
@@ -382,6 +383,17 @@ def many_experts(work):
         status, errors, _, peak = measure(*words, "--jobs", 2)
         check(status == right and within(peak, 32),
               f"{argv[0]} of 2^19 experts: {peak / 2**20:.0f} MiB {errors}")
+    tensors, meta = stfile.load(packed_ + ".safetensors")
+    units = json.loads(meta["tilepack.units"])
+    units[0]["from"] = [{"name": "m.{e}.down_proj.weight", "rows": 1, "shape": [1, 1]}]
+    stfile.save(packed_ + ".safetensors", tensors, {"tilepack.units": json.dumps(units), **{
+        key: text for key, text in meta.items() if key in ("tilepack", "tilepack.descriptors")}})
+    for argv, right in ((("verify", packed_), 1), (("convert", packed_, "-o", path + "-again",
+                                                    "--to", "int8-ct", "--force"), 0)):
+        words = [w + ".safetensors" if w.startswith(work) else w for w in argv]
+        status, errors, _, peak = measure(*words)
+        check(status == right and within(peak, 32),
+              f"{argv[0]} of 2^19 experts of a name: {status}, {peak / 2**20:.0f} MiB {errors}")
     found = subprocess.run([tool.binary(), "diff", path + ".safetensors", other + ".safetensors"],
                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout.decode()
     check("element [70000,0,0]: 0 in A, 1 in B (454288 of 524288 elements)" in found, found)

@@ -487,6 +487,18 @@ static enum tp_code check_weights(struct verify *v)
     return code;
 }
 
+/* One problem is reported: the tensors behind it are not looked at. */
+static enum tp_code check_origins(struct verify *v)
+{
+    struct tp_err why = {0};
+    enum tp_code code = tp_plan_check_origins(v->ckpt, v->weights, v->ckpt->directory, &why);
+    if (code == TP_E_INPUT)
+        return tp_verify_problem(v->report, NULL, why.tensor, v->err, "%s", why.what);
+    if (code)
+        *v->err = why;
+    return code;
+}
+
 static enum tp_code report_contents(struct verify *v)
 {
     enum tp_code code = TP_OK;
@@ -541,8 +553,9 @@ enum tp_code tp_verify(const struct tp_checkpoint *ckpt, struct tp_weights *weig
         *err = meaning;
         code = unclear;
     }
-    if (code == TP_OK && !unclear && (code = report_contents(&v)) == TP_OK)
-        code = check_weights(&v);
+    if (code == TP_OK && !unclear && (code = report_contents(&v)) == TP_OK &&
+        (code = check_weights(&v)) == TP_OK)
+        code = check_origins(&v);
     tp_traces_close(&v.traces);
     tp_contents_close(&v.contents);
     tp_manifest_close(&v.manifest);

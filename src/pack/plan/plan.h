@@ -167,6 +167,13 @@ enum tp_code tp_plan_unpack(const struct tp_checkpoint *ckpt, const struct tp_we
                             enum tp_dtype dtype, uint64_t shard_size, const char *file_name,
                             struct tp_plan *plan, struct tp_err *err);
 
+/* TP_E_INPUT where what descriptors say of the plain tensors that weights were made from cannot be,
+ * as tp_plan_unpack() finds. `whole`: nor where a tensor is not covered by them, for a directory,
+ * which is no part of a checkpoint. */
+enum tp_code tp_plan_check_origins(const struct tp_checkpoint *ckpt,
+                                   const struct tp_weights *weights, bool whole,
+                                   struct tp_err *err);
+
 /* Whether a tensor that is of no weight looks, by name and type, like the codes of a quantized one:
  * of no format that is read. Converting refuses it, unpacking copies it. */
 bool tp_looks_packed(const struct tp_tensor *tensor);

@@ -40,6 +40,7 @@ struct tp_builder {
     const struct tp_plan *follow; /* files hold the same units as there, or NULL */
     size_t unit_capacity, output_capacity, kept_capacity, kept_unit_capacity, file_capacity;
     struct tp_err *err;
+    bool checks;        /* tensors that weights were made from are put together and not kept */
     size_t file_begins; /* first output of the file that is being filled */
     struct tp_unit_sizes sizes[TP_KNOWN_SIZES]; /* the latest kinds, for plan_outputs.c */
     uint32_t next_sizes;

@@ -38,6 +38,7 @@ static void pieces_free(struct pieces *pieces)
     for (size_t i = 0; i < pieces->count; i++)
         free(pieces->items[i].name);
     free(pieces->items);
+    *pieces = (struct pieces){0};
 }
 
 /* Whether the origin is a whole tensor [E,N,K], whose experts are those of the weight. */
@@ -63,7 +64,9 @@ static enum tp_code add_piece(struct tp_builder *b, struct pieces *pieces,
                             .view = {.weight = w, .step = 1, .expert = e, .row = row},
                             .dtype = weight->form->dtype};
     memcpy(piece->shape, origin->shape, sizeof piece->shape);
-    if (!(piece->name = tp_origin_name(origin, e, b->err)))
+    piece->name = b->checks ? tp_os_copy(b->err, origin->name)
+                            : tp_origin_name(origin, e, b->err);
+    if (!piece->name)
         return TP_E_MEMORY;
     pieces->count++;
     return TP_OK;
@@ -97,7 +100,8 @@ static enum tp_code add_weight(struct tp_builder *b, struct pieces *pieces, uint
             code = tp_fail(b->err, TP_E_INPUT, "the tensor that its descriptor names as its "
                            "origin, %.200s, has another shape", origins[i].name);
         }
-        uint64_t experts = is_stack(&origins[i]) ? 1 : weight->form->box.e;
+        /* One template says the same of each expert: to look at one is enough. */
+        uint64_t experts = is_stack(&origins[i]) || b->checks ? 1 : weight->form->box.e;
         for (uint64_t e = 0; e < experts && code == TP_OK; e++)
             code = add_piece(b, pieces, &origins[i], w, e, row);
         row += origins[i].rows;
@@ -120,7 +124,7 @@ static int by_place(const void *a, const void *b)
 static enum tp_code not_covered(struct tp_builder *b, const struct piece *piece, uint64_t row)
 {
     tp_err_tensor(b->err, piece->name);
-    tp_err_hint(b->err, "the checkpoint is a part of a larger one: unpack that");
+    tp_err_hint(b->err, "the checkpoint is a part of a larger one: take that");
     return tp_fail(b->err, TP_E_INPUT, "only parts of this tensor are here: expert %llu lacks or "
                    "doubles the rows from %llu on", (unsigned long long)piece->e,
                    (unsigned long long)row);
@@ -187,6 +191,7 @@ static enum tp_code fill_parts(struct tp_builder *b, const struct piece *pieces,
     return TP_OK;
 }
 
+/* The pieces of one tensor, which have to cover it; it becomes a unit of the plan. */
 static enum tp_code add_tensor(struct tp_builder *b, const struct piece *pieces, size_t count,
                                enum tp_dtype dtype)
 {
@@ -209,7 +214,23 @@ static enum tp_code add_tensor(struct tp_builder *b, const struct piece *pieces,
     if (code == TP_OK && (code = first_cut(b, pieces, count, &unit)) == TP_OK)
         code = fill_parts(b, pieces, count, &unit);
     form.dtype = dtype == TP_DTYPE_NONE ? form.original : dtype;
-    return code ? code : tp_plan_add_unit(b, &unit);
+    return code || b->checks ? code : tp_plan_add_unit(b, &unit);
+}
+
+static enum tp_code add_tensors(struct tp_builder *b, struct pieces *pieces, enum tp_dtype dtype)
+{
+    enum tp_code code = TP_OK;
+    if (pieces->count)
+        qsort(pieces->items, pieces->count, sizeof *pieces->items, by_place);
+    for (size_t i = 0, end; i < pieces->count && code == TP_OK; i = end) {
+        for (end = i + 1; end < pieces->count &&
+                          strcmp(pieces->items[i].name, pieces->items[end].name) == 0;)
+            end++;
+        code = add_tensor(b, pieces->items + i, end - i, dtype);
+        if (b->checks)
+            tp_store_close(&b->plan->store);
+    }
+    return code;
 }
 
 /* A plain weight as a unit of its own dtype. */
@@ -242,15 +263,35 @@ enum tp_code tp_plan_plain_units(struct tp_builder *b, enum tp_dtype dtype, bool
         else if (all)
             code = add_plain(b, w);
     }
-    if (pieces.count)
-        qsort(pieces.items, pieces.count, sizeof *pieces.items, by_place);
-    for (size_t i = 0, end; i < pieces.count && code == TP_OK; i = end) {
-        for (end = i + 1; end < pieces.count &&
-                          strcmp(pieces.items[i].name, pieces.items[end].name) == 0;)
-            end++;
-        code = add_tensor(b, pieces.items + i, end - i, dtype);
-    }
+    if (code == TP_OK)
+        code = add_tensors(b, &pieces, dtype);
     pieces_free(&pieces);
+    return code;
+}
+
+enum tp_code tp_plan_check_origins(const struct tp_checkpoint *ckpt,
+                                   const struct tp_weights *weights, bool whole,
+                                   struct tp_err *err)
+{
+    struct tp_plan plan = {.ckpt = ckpt, .weights = weights};
+    struct tp_err found = {0};
+    struct tp_builder b = {.plan = &plan, .checks = true, .err = &found};
+    struct pieces pieces = {0};
+    enum tp_code code = TP_OK;
+    for (uint32_t w = 0; w < weights->count && code == TP_OK; w++) {
+        if (weights->items[w].form->format && weights->items[w].origins)
+            code = add_weight(&b, &pieces, w);
+        if (!whole)
+            pieces_free(&pieces);
+    }
+    if (code == TP_OK)
+        code = add_tensors(&b, &pieces, TP_DTYPE_NONE);
+    pieces_free(&pieces);
+    tp_store_close(&plan.store);
+    if (code == TP_E_UNSUPPORTED) /* right, but beyond what unpack does */
+        return TP_OK;
+    if (code)
+        *err = found;
     return code;
 }
 
