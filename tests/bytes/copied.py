@@ -5,6 +5,7 @@ that are no multiples or no numbers are refused, by convert, by unpack of other 
 archives, and by every way of writing a folder, cut for ranks or not; right ones are copied byte
 for byte. So are descriptors that say of the tensors which weights were made from what cannot be."""
 import glob
+import json
 import os
 import shutil
 import sys
@@ -149,8 +150,29 @@ def origins(work):
         tally.check(done.returncode == file, f"a shard {new}, of more: {done.returncode} ({file})")
 
 
+def experts_without_end(work):
+    """So many experts of so many pieces that their product is the number of pieces again."""
+    path, bad = work.at("pieces.safetensors"), work.at("bad.safetensors")
+    stfile.save(work.at("plain.safetensors"), {
+        f"{name}{i}.weight": stfile.from_f32("BF16", np.ones((16, 128), np.float32))
+        for name in "abc" for i in range(4)})
+    tool.run("convert", work.at("plain.safetensors"), "-o", path, "--to", "w4a8-ct", "--include",
+             ".", "--quiet")
+    tensors, meta = stfile.load(path)
+    units = json.loads(meta["tilepack.units"])
+    for unit in units:
+        name, i = unit["prefix"][0], int(unit["prefix"][1])
+        unit["from"] = [{"name": name + ".weight", "rows": 16, "row": 16 * i,
+                         "shape": [(1 << 62) + 1, 64, 128], "expert": "abc".index(name)}]
+    stfile.save(bad, tensors, {**meta, "tilepack.units": json.dumps(units)})
+    done = tool.run("unpack", bad, "-o", work.at("back.safetensors"), "--quiet", check=False)
+    tally.check(done.returncode == 3 and "only parts of this tensor" in done.stderr,
+                f"2^62 + 1 experts of four pieces: {done.returncode} {done.stderr}")
+
+
 def main():
     with tool.Workdir() as work:
+        experts_without_end(work)
         all_folders(work)
         origins(work)
         case(work, "w4a8-cutlass", (128, 256), "layout", 0, b"\x07", "word 0 is 7")

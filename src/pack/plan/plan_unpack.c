@@ -170,7 +170,7 @@ static enum tp_code fill_parts(struct tp_builder *b, const struct piece *pieces,
 {
     uint64_t per = unit->form->views_per_expert;
     uint64_t experts = unit->form->repeats ? 1 : unit->form->box.e;
-    if (count != experts * per)
+    if (count % per || count / per != experts) /* stated: a product would wrap */
         return not_covered(b, &pieces[count - 1], 0);
     for (uint64_t e = 0; e < experts; e++)
         for (uint64_t p = 0, row = 0; p < per; p++) {
