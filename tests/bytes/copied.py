@@ -86,8 +86,8 @@ WAYS = (["--tp", "2"], [], ["--zstd"], ["--part", "1/1"], ["--tp", "2", "--zstd"
         ["--tp", "2", "--part", "1/1", "--jobs", "1"])
 
 
-def folders(work, to, damage):
-    """Ranks of weights that are cut along N and along K; and every way of writing a folder."""
+def folders(work, to, damage, ways):
+    """Ranks of weights that are cut along N and along K; the first damage in all of the ways."""
     good, bad, out = work.at("good"), work.at("bad"), work.at("out")
     options = ("--to", to, "--include", "mlp", "--quiet")
     tool.run("convert", work.at("src"), "-o", good, *options, "--force")
@@ -97,7 +97,7 @@ def folders(work, to, damage):
     [shard] = glob.glob(work.at("bad", "*.safetensors"))
     for i, (suffix, at, value, text) in enumerate(damage):
         change(shard.replace(bad, good), suffix, at, value, shard)
-        for way in WAYS if i == 0 else WAYS[:1]:
+        for way in ways if i == 0 else ways[:1]:
             done = tool.run("convert", bad, "-o", out, *options, "--force", *way, check=False)
             tally.check(done.returncode == 3 and text in done.stderr and not os.path.exists(out),
                         f"{to}: {suffix} {way}: status {done.returncode} (3 and: {text}) "
@@ -114,12 +114,13 @@ def all_folders(work):
     folders(work, "w4a8-cutlass", [
         (mlp + "gate_proj.weight_group_scale", 16, b"\x7e\x01", "eight multiples"),
         (mlp + "down_proj.weight_layout", 0, b"\x07", "word 0 is 7"),
-        (mlp + "down_proj.weight_chan_scale", -4, b"\0\0\xc0\x7f", "scale")])
+        (mlp + "down_proj.weight_chan_scale", -4, b"\0\0\xc0\x7f", "scale")], WAYS)
     folders(work, "fp8-deepseek", [
         (mlp + "gate_proj.weight", -1, b"\x7f", "a code is NaN"),
         (mlp + "down_proj.weight", 5, b"\xff", "a code is NaN"),
-        (mlp + "down_proj.weight_scale_inv", -4, b"\0\0\x80\x7f", "scale")])
-    folders(work, "w4a16-ct", [(mlp + "gate_proj.weight_scale", 0, b"\xc0\x7f", "scale")])
+        (mlp + "down_proj.weight_scale_inv", -4, b"\0\0\x80\x7f", "scale")], WAYS[:1])
+    folders(work, "w4a16-ct", [(mlp + "gate_proj.weight_scale", 0, b"\xc0\x7f", "scale")],
+            WAYS[:2])
 
 
 def origins(work):
@@ -138,7 +139,7 @@ def origins(work):
                                  (b"gate_proj", b"down_proj", "only parts of this tensor", 0)):
         with open(shard, "wb") as f:
             f.write(data.replace(begin, begin.replace(old, new)))
-        for to in (["--to", "w4a8-ct"], ["--to", "w4a8-ct", "--tp", "2"], ["--to", "w4a16-ct"]):
+        for to in (["--to", "w4a8-ct"], ["--to", "w4a16-ct", "--tp", "2"]):
             done = tool.run("convert", bad, "-o", out, *to, "--quiet", check=False)
             tally.check(done.returncode == 3 and text in done.stderr and not os.path.exists(out),
                         f"{new} to {to}: {done.returncode} (3 and: {text}) {done.stderr}")
