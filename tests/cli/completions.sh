@@ -34,6 +34,15 @@ expect() {
     fi
 }
 
+# one_tensor PATH NAME: a file with one tensor
+one_tensor() {
+    local LC_ALL=C text='{"'$2'":{"dtype":"BF16","shape":[2,2],"data_offsets":[0,8]}}'
+    # shellcheck disable=SC2059 # the size in octal
+    { printf "\\$(printf %03o ${#text})"'\0\0\0\0\0\0\0%s' "$text"
+      head -c 8 /dev/zero; } >"$1"
+}
+export -f one_tensor
+
 # The questions: what is on the line, and the words that must be offered. They
 # are the words bash inserts, that is, behind the last = or : on the line.
 commands=$(printf '%s\n' bench compare convert diff digest dump formats join merge models plan prove schedule unpack verify)
@@ -82,6 +91,38 @@ ask_bash 'tilepack convert SRC --set scale=r' $'rceil\nrcp'
 ask_bash 'tilepack convert SRC --set scale=g' gpu
 ask_bash 'tilepack convert SRC --to w4a8-cutlass --set scale=' $'cpu\ndiv\ngpu\nrcp'
 ask_bash 'tilepack convert --recipe with' 'with space.json'
+# What strangers call their tensors is put on the line so that a shell takes it as that word.
+# shellcheck disable=SC2016 # none of it is to be expanded
+strangers() {
+    local names=$'m$(touch${IFS}RUN).weight\nm;touch RUN\nm`touch RUN`\nm|touch RUN\nm&touch RUN\nm>RUN'
+    names+=$'\nm{a,b}?[c]*\nm\'!n\n~root\n#m\nm\303\251$(touch RUN)\na:b=c.weight'
+    expect bash "strangers' tensors" "$names" "$(cd "$work/data" && LC_ALL=C.UTF-8 bash --norc -c '
+        eval "$(tilepack completions bash)"
+        while IFS= read -r name; do
+            one_tensor stranger.safetensors "$name"
+            for begin in "" "${name:0:1}"; do
+                COMP_LINE="tilepack dump stranger.safetensors $begin" COMP_POINT=99
+                _tilepack
+                eval "set -- ${COMPREPLY[*]}"
+                [[ $# = 1 && $1 = "$name" ]] || printf "%s: " "wrong behind <$begin>" "$@"
+            done
+            printf "%s\n" "$name"
+        done <<<"$1"' bash "$names" 2>&1)"
+    expect bash "commands of strangers' tensors" '' "$(compgen -G "$work/data/RUN*")"
+    one_tensor "$work/data/stranger.safetensors" 'm;touch${IFS}RUN'
+    ask_bash 'tilepack dump stranger.safetensors m\;to' 'm\;touch\$\{IFS\}RUN'
+    one_tensor "$work/data/stranger.safetensors" 'a:b=c'
+    ask_bash 'tilepack dump stranger.safetensors a:b=' c
+    # Neither options nor what would have to be written as $'...'.
+    for name in '--output=RUN' 'm\u001b[2J' 'm\"$(touch RUN)' 'm\\n'; do
+        one_tensor "$work/data/stranger.safetensors" "$name"
+        ask_bash 'tilepack dump stranger.safetensors ' ''
+    done
+    one_tensor "$work/data/stranger.safetensors" 'mé$(touch RUN)'
+    LC_ALL=C ask_bash 'tilepack dump stranger.safetensors "a ' ''
+    rm "$work/data/stranger.safetensors"
+}
+strangers
 if command -v shellcheck >/dev/null; then
     expect bash 'shellcheck' '' "$(tilepack completions bash | shellcheck -s bash - 2>&1)"
 fi
