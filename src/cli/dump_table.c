@@ -75,7 +75,7 @@ static enum tp_code compile(struct tp_matcher *matcher, const char *operand,
 }
 
 /* By the tensor's name, or by its weight's. */
-static enum tp_code add_matching(struct tp_listing *listing, const struct tp_matcher *matcher,
+static enum tp_code add_matching(struct tp_listing *listing, struct tp_matcher *matcher,
                                  const struct tp_pattern *pattern, struct tp_err *err)
 {
     const struct tp_checkpoint *ckpt = &listing->source->ckpt;

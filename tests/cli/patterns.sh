@@ -65,6 +65,22 @@ hostile 'it takes more than 250000 steps for this name' 'l.(a+a+)+[yz]y{2}'
 hostile 'steps for this name' '.*(a+a+)+[yz]y{2}'
 check "nothing is written" test ! -e "$work/made"
 
+# Entries that are no expressions are never too much: long names, long entries, many '.' and '*'.
+cat >"$work/long.py" <<'EOF'
+import os, subprocess, sys
+make, work = sys.argv[1:]
+for folder, entry, name in (
+        ("dots", "a." * 20000 + "b", "a." * 20000 + "q_proj"),
+        ("stars", "*" + "a" * 50000 + "b", "a" * 100000 + ".q_proj"),
+        ("pieces", "*a*" + "aa*" * 20000 + "b", "a" * 100000 + ".q_proj")):
+    subprocess.run([sys.executable, make, os.path.join(work, folder), entry, name], check=True)
+EOF
+"$PYTHON" "$work/long.py" "$work/make.py" "$work"
+for folder in dots stars pieces; do
+    bounded "a long name and a long entry: $folder" 4 "at most 2047 are read" "$TILEPACK" plan "$work/$folder" \
+        --to mxfp8-ct
+done
+
 # By the options, by a recipe, and by the request that a packed file records.
 for option in --include --exclude; do
     bounded "$option: nesting" 2 "at offset 50" "$TILEPACK" plan "$work/plain" --to mxfp8-ct \

@@ -23,7 +23,7 @@ static void record(const struct tp_request *request)
     json_decref(json);
 }
 
-static void ask(const struct tp_request *request)
+static void ask(struct tp_request *request)
 {
     static const char *const names[] = {"model.layers.0.mlp.down_proj.weight", "a", ""};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

@@ -93,6 +93,77 @@ static void test_wildcards_keep_to_components(void **state)
     assert_true(matches("*.a.b", "x.a.c.a.b")); /* the '*' that first ended too early */
 }
 
+/* The rule as formats/README.md has it: from a component on, to the end of one. */
+static bool begins(const char *pattern, const char *text)
+{
+    if (*pattern == '*')
+        return begins(pattern + 1, text) || (*text && begins(pattern, text + 1));
+    if (!*pattern)
+        return !*text || *text == '.';
+    return *pattern == *text && begins(pattern + 1, text + 1);
+}
+
+static bool is_listed(const char *pattern, const char *name)
+{
+    for (const char *from = name; from; from = strchr(from, '.'), from += from != NULL)
+        if (*from && begins(pattern, from))
+            return true;
+    return false;
+}
+
+static void random_text(char *text, const char *letters, unsigned size, uint32_t *random)
+{
+    for (unsigned i = 0; i < size; i++) {
+        *random = *random * 1664525 + 1013904223;
+        text[i] = letters[(*random >> 16) % strlen(letters)];
+    }
+    text[size] = '\0';
+}
+
+static void test_random_names_and_wildcards(void **state)
+{
+    (void)state;
+    uint32_t random = 1;
+    unsigned found = 0;
+    for (unsigned i = 0; i < 20000; i++) {
+        char pattern[2][8], name[12], text[100];
+        random_text(pattern[0], "aab.*", 1 + i % 7, &random);
+        random_text(pattern[1], "aab.*", 1 + i / 7 % 7, &random);
+        random_text(name, "aab.", 1 + i / 49 % 11, &random);
+        snprintf(text, sizeof text, "{\"quantization_config\": {\"ignore\": [\"%s\", \"%s\"]}}",
+                 pattern[0], pattern[1]);
+        open_config(text);
+        bool listed = is_listed(pattern[0], name) || is_listed(pattern[1], name);
+        found += listed;
+        if (ignored(name) != listed)
+            fail_msg("'%s' %s by '%s', '%s'", name, listed ? "is named" : "is not named",
+                     pattern[0], pattern[1]);
+    }
+    assert_in_range(found, 2000, 18000);
+}
+
+/* Short ones are looked up, longer ones tried one by one. */
+static void test_entries_of_many_components(void **state)
+{
+    (void)state;
+    for (size_t count = 30; count < 36; count++) {
+        char entry[80] = "a", name[80];
+        for (size_t i = 1; i < count; i++)
+            strcat(entry, ".a");
+        assert_true(matches(entry, entry));
+        snprintf(name, sizeof name, "b.%s.c", entry);
+        assert_true(matches(entry, name));
+        assert_false(matches(entry, entry + 2));
+        snprintf(name, sizeof name, "b.%sa", entry);
+        assert_false(matches(entry, name));
+        strcat(entry, ".b*");
+        snprintf(name, sizeof name, "b.%sc.d", entry);
+        name[strlen(name) - 4] = 'c';
+        assert_true(matches(entry, name));
+        assert_false(matches(entry, entry + 2));
+    }
+}
+
 static void test_regular_expressions_begin_with_the_name(void **state)
 {
     (void)state;
@@ -137,6 +208,31 @@ static void test_a_match_that_costs_too_much_is_an_error(void **state)
     assert_non_null(strstr(err.what, "\"ignore\"[0]: '(a+a+)+[yz]y{2}': it takes more than"));
 }
 
+/* All entries and names have one budget: what is left over of it is too little for either. */
+static void test_matches_that_cost_too_much_together_are_an_error(void **state)
+{
+    (void)state;
+    static const char *const entry[] = {"re:.*b", "*b*x", "*q_proj*x"};
+    for (size_t i = 0; i < 3; i++) {
+        struct tp_err err = {0};
+        bool is = true;
+        char what[100];
+        assert_false(matches(entry[i], q));
+        ignore.matcher.work = TP_PATTERN_WORK - 3;
+        assert_int_equal(tp_source_ignores(&ignore, q, &is, &err), TP_E_INPUT);
+        assert_false(is);
+        assert_string_equal(err.path, "dir/config.json");
+        snprintf(what, sizeof what, "\"ignore\"[0]: '%s': the patterns take more than",
+                 entry[i] + (i ? 0 : 3));
+        if (!strstr(err.what, what))
+            fail_msg("%s: %s", entry[i], err.what);
+    }
+    /* what is looked up costs nothing */
+    assert_true(matches("model.layers.10", q));
+    ignore.matcher.work = TP_PATTERN_WORK;
+    assert_true(ignored(q));
+}
+
 static void test_every_key_is_read(void **state)
 {
     (void)state;
@@ -164,9 +260,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exact_names_and_runs_of_components),
         cmocka_unit_test(test_wildcards_keep_to_components),
+        cmocka_unit_test(test_random_names_and_wildcards),
+        cmocka_unit_test(test_entries_of_many_components),
         cmocka_unit_test(test_regular_expressions_begin_with_the_name),
         cmocka_unit_test(test_what_is_no_regular_expression_is_an_error),
         cmocka_unit_test(test_a_match_that_costs_too_much_is_an_error),
+        cmocka_unit_test(test_matches_that_cost_too_much_together_are_an_error),
         cmocka_unit_test(test_every_key_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -62,7 +62,7 @@ enum tp_code tp_choice_keep(struct tp_builder *b, uint32_t weight, bool refused,
     return TP_OK;
 }
 
-static enum tp_code rule_matches(const struct tp_request *request, const struct tp_rule *rule,
+static enum tp_code rule_matches(struct tp_request *request, const struct tp_rule *rule,
                                  const char *name, bool *matches, struct tp_err *err)
 {
     *matches = !rule->pattern.text;
@@ -71,7 +71,7 @@ static enum tp_code rule_matches(const struct tp_request *request, const struct 
 }
 
 /* *found: the first rule for the name, or NULL. */
-static enum tp_code first_rule(const struct tp_request *request, const char *name,
+static enum tp_code first_rule(struct tp_request *request, const char *name,
                                struct tp_rule **found, struct tp_err *err)
 {
     enum tp_code code = TP_OK;
@@ -273,6 +273,7 @@ static enum tp_code check_includes_used(struct tp_builder *b)
 enum tp_code tp_plan_select(struct tp_builder *b)
 {
     enum tp_code code = TP_OK;
+    b->request->matcher.work = 0; /* `compare` makes several plans of one request */
     for (uint32_t w = 0; w < b->plan->weights->count && code == TP_OK; w++)
         code = choose(b, w);
     tp_source_ignore_close(&b->ignore);

@@ -50,7 +50,7 @@ enum tp_code tp_request_exclude(struct tp_request *request, const char *pattern,
     return add_pattern(request, &request->exclude, &request->exclude_count, pattern, origin, err);
 }
 
-static enum tp_code any_match(const struct tp_request *request, const struct tp_pattern *items,
+static enum tp_code any_match(struct tp_request *request, const struct tp_pattern *items,
                               size_t count, const char *name, bool *matches, struct tp_err *err)
 {
     enum tp_code code = TP_OK;
@@ -60,19 +60,19 @@ static enum tp_code any_match(const struct tp_request *request, const struct tp_
     return code;
 }
 
-enum tp_code tp_request_includes(const struct tp_request *request, const char *name,
+enum tp_code tp_request_includes(struct tp_request *request, const char *name,
                                  bool *matches, struct tp_err *err)
 {
     return any_match(request, request->include, request->include_count, name, matches, err);
 }
 
-enum tp_code tp_request_include_matches(const struct tp_request *request, size_t i,
+enum tp_code tp_request_include_matches(struct tp_request *request, size_t i,
                                         const char *name, bool *matches, struct tp_err *err)
 {
     return tp_pattern_match(&request->matcher, &request->include[i], name, matches, err);
 }
 
-enum tp_code tp_request_excludes(const struct tp_request *request, const char *name,
+enum tp_code tp_request_excludes(struct tp_request *request, const char *name,
                                  bool *matches, struct tp_err *err)
 {
     return any_match(request, request->exclude, request->exclude_count, name, matches, err);

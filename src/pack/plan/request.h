@@ -78,12 +78,12 @@ enum tp_code tp_request_model(struct tp_request *request, const char *path, stru
 enum tp_code tp_request_stacks(struct tp_request *request, const char *word, struct tp_err *err);
 /* Whether a pattern of --include or --exclude matches the name. TP_E_MEMORY, or the code of a
  * pattern that costs too much. */
-enum tp_code tp_request_includes(const struct tp_request *request, const char *name,
+enum tp_code tp_request_includes(struct tp_request *request, const char *name,
                                  bool *matches, struct tp_err *err);
-enum tp_code tp_request_excludes(const struct tp_request *request, const char *name,
+enum tp_code tp_request_excludes(struct tp_request *request, const char *name,
                                  bool *matches, struct tp_err *err);
 /* The same of one of the patterns of --include. */
-enum tp_code tp_request_include_matches(const struct tp_request *request, size_t i,
+enum tp_code tp_request_include_matches(struct tp_request *request, size_t i,
                                         const char *name, bool *matches, struct tp_err *err);
 void tp_request_close(struct tp_request *request); /* legal on {0} and twice */
 

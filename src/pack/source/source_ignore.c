@@ -1,8 +1,10 @@
 /* Lists of modules that the source's config says are not quantized.
  *
- * Parsed once for a plan. Exact names, of which there may be thousands, are looked
- * up in a hash set by every run of a name's components; only patterns are tried one
- * by one.
+ * Parsed once for a plan. Every run of a name's components is looked up in a hash set,
+ * which has the exact names, of which there may be thousands, and a run out of each name
+ * with wildcards: only those that hold a run of the name are tried one by one, and the
+ * regular expressions. Invariant: looking up is linear in a name's length, trying a
+ * wildcard in both lengths, and the steps of all that is tried are limited (pattern.h).
  */
 #include "pack/source/source_ignore.h"
 
@@ -11,6 +13,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+
+enum { RUN = 32 }; /* components of a run that is looked up, at most */
 
 static enum tp_code add_regex(struct tp_source_ignore *ignore, const char *regex,
                               struct tp_pattern_origin origin, struct tp_err *err)
@@ -26,28 +30,103 @@ static enum tp_code add_regex(struct tp_source_ignore *ignore, const char *regex
     return code;
 }
 
+/* Of the runs of whole components in a pattern the longest, which a name has to hold, too. */
+static size_t longest_run(const char *pattern, const char **longest)
+{
+    size_t size = 0, components = 0;
+    const char *begin = pattern, *end;
+    for (const char *from = pattern;; from = end + 1) {
+        end = from + strcspn(from, ".");
+        bool whole = !memchr(from, '*', (size_t)(end - from));
+        if (!whole || components == RUN) {
+            components = 0;
+            begin = whole ? from : end + 1;
+        }
+        components += whole;
+        if (whole && (size_t)(end - begin) > size) {
+            size = (size_t)(end - begin);
+            *longest = begin;
+        }
+        if (!*end)
+            return size;
+    }
+}
+
+static enum tp_code add_run(struct tp_source_ignore *ignore, const char *name, size_t size,
+                            struct tp_ignore_run **run, struct tp_err *err)
+{
+    void *items = ignore->run;
+    uint32_t number = 0;
+    enum tp_code code = tp_os_grow(&items, &ignore->run_capacity, ignore->runs.count + 1,
+                                   sizeof *ignore->run, err);
+    size_t before = ignore->runs.count;
+    ignore->run = items;
+    if (!code)
+        code = tp_names_add(&ignore->runs, name, size, &number, err);
+    if (code)
+        return code;
+    *run = &ignore->run[number];
+    if (number == before)
+        **run = (struct tp_ignore_run){0};
+    return TP_OK;
+}
+
+/* The list of the wild entries that the pattern belongs to. */
+static enum tp_code list_of(struct tp_source_ignore *ignore, const char *pattern, uint32_t **list,
+                            struct tp_err *err)
+{
+    const char *begin = NULL;
+    struct tp_ignore_run *run = NULL;
+    size_t size = longest_run(pattern, &begin);
+    *list = &ignore->loose;
+    if (!size)
+        return TP_OK;
+    const char *name = tp_store_join(&ignore->store, begin, size, "", err);
+    enum tp_code code = name ? add_run(ignore, name, size, &run, err) : TP_E_MEMORY;
+    if (!code)
+        *list = &run->wild;
+    return code;
+}
+
 static enum tp_code add_wild(struct tp_source_ignore *ignore, const char *pattern,
-                             struct tp_err *err)
+                             struct tp_pattern_origin origin, struct tp_err *err)
 {
     void *items = ignore->wild;
+    uint32_t *list = NULL;
     enum tp_code code = tp_os_grow(&items, &ignore->wild_capacity, ignore->wilds + 1,
                                    sizeof *ignore->wild, err);
     ignore->wild = items;
-    if (!code)
-        ignore->wild[ignore->wilds++] = pattern;
-    return code;
+    size_t size = strlen(pattern);
+    char *bounded = code ? NULL : tp_store_text(&ignore->store, size + 3, err);
+    if (!bounded)
+        return TP_E_MEMORY;
+    *bounded = '.';
+    memcpy(bounded + 1, pattern, size);
+    memcpy(bounded + 1 + size, ".", 2);
+    code = list_of(ignore, pattern, &list, err);
+    if (code)
+        return code;
+    ignore->wild[ignore->wilds++] = (struct tp_ignore_wild){pattern, bounded, origin, *list, 0};
+    *list = (uint32_t)ignore->wilds;
+    return TP_OK;
 }
 
 static enum tp_code add_exact(struct tp_source_ignore *ignore, const char *name,
                               struct tp_err *err)
 {
+    struct tp_ignore_run *run = NULL;
+    enum tp_code code = add_run(ignore, name, strlen(name), &run, err);
+    if (!code)
+        run->entry = true;
+    return code;
+}
+
+static bool is_short(const char *name)
+{
     size_t components = 1;
-    uint32_t number;
-    for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.'))
+    for (const char *dot = strchr(name, '.'); dot && components <= RUN; dot = strchr(dot + 1, '.'))
         components++;
-    if (components > ignore->longest)
-        ignore->longest = components;
-    return tp_names_add(&ignore->exact, name, strlen(name), &number, err);
+    return components <= RUN;
 }
 
 static enum tp_code add_entry(struct tp_source_ignore *ignore, const char *entry,
@@ -57,7 +136,8 @@ static enum tp_code add_entry(struct tp_source_ignore *ignore, const char *entry
         return TP_OK;
     if (strncmp(entry, "re:", 3) == 0)
         return add_regex(ignore, entry + 3, origin, err);
-    return strchr(entry, '*') ? add_wild(ignore, entry, err) : add_exact(ignore, entry, err);
+    return strchr(entry, '*') || !is_short(entry) ? add_wild(ignore, entry, origin, err)
+                                                  : add_exact(ignore, entry, err);
 }
 
 static enum tp_code add_lists(struct tp_source_ignore *ignore, struct tp_err *err)
@@ -115,62 +195,96 @@ enum tp_code tp_source_ignore_open(const struct tp_checkpoint *ckpt,
     return at_config(ignore, code, err);
 }
 
-/* Whether the pattern matches a beginning of the text that ends with a component. When
- * it goes wrong, the latest '*' takes one byte more: earlier ones need not. */
-static bool wild_matches(const char *pattern, const char *text)
+/* Whether the pieces between the '*' follow each other in the name, both with '.' on either side:
+ * where each is found first, there is the most room for those behind it. */
+static bool wild_matches(const char *pattern, const char *name, size_t size)
 {
-    const char *star = NULL, *taken = NULL;
+    const char *at = name, *end = name + size;
     for (;;) {
-        if (*pattern == '*') {
-            star = ++pattern;
-            taken = text;
-        } else if (*pattern == '\0' && (*text == '\0' || *text == '.')) {
-            return true;
-        } else if (*pattern && *pattern == *text) {
-            pattern++;
-            text++;
-        } else if (star && *taken) {
-            pattern = star;
-            text = ++taken;
-        } else {
-            return false;
-        }
+        size_t piece = strcspn(pattern, "*");
+        at = memmem(at, (size_t)(end - at), pattern, piece);
+        if (!at || !pattern[piece])
+            return at;
+        at += piece;
+        pattern += piece + 1;
     }
 }
 
-/* Whether one of the exact names is a run of components that begins at `from`. */
-static bool exact_from(const struct tp_source_ignore *ignore, const char *from, const char *end)
-{
-    const char *to = from;
-    for (size_t i = 0; i < ignore->longest && to < end; i++) {
-        to += i > 0; /* the '.' behind the run that was tried last */
-        to += strcspn(to, ".");
-        if (tp_names_find(&ignore->exact, from, (size_t)(to - from)) >= 0)
-            return true;
-    }
-    return false;
-}
+/* A module that is asked for. */
+struct question {
+    struct tp_source_ignore *ignore;
+    const char *module;
+    size_t size;
+    bool *ignored;
+    struct tp_err *err;
+};
 
-static bool names_it(const struct tp_source_ignore *ignore, const char *module)
-{
-    const char *end = module + strlen(module);
-    for (const char *from = module; from < end;) {
-        if (exact_from(ignore, from, end))
-            return true;
-        for (size_t i = 0; i < ignore->wilds; i++)
-            if (wild_matches(ignore->wild[i], from))
-                return true;
-        const char *dot = strchr(from, '.');
-        from = dot ? dot + 1 : end;
-    }
-    return false;
-}
-
-enum tp_code tp_source_ignores(const struct tp_source_ignore *ignore, const char *module,
-                               bool *ignored, struct tp_err *err)
+static enum tp_code try_wild(const struct question *q, uint32_t list)
 {
     enum tp_code code = TP_OK;
-    *ignored = names_it(ignore, module);
+    while (list && !*q->ignored && code == TP_OK) {
+        struct tp_ignore_wild *wild = &q->ignore->wild[list - 1];
+        list = wild->next;
+        if (wild->asked == q->ignore->asked)
+            continue;
+        wild->asked = q->ignore->asked;
+        code = tp_matcher_work(&q->ignore->matcher, 1 + (q->size + strlen(wild->text)) / 8,
+                               wild->text, &wild->origin, q->module, q->err);
+        *q->ignored = code == TP_OK && wild_matches(wild->bounded, q->ignore->bounded, q->size + 2);
+    }
+    return code;
+}
+
+/* Looks up the runs of components that begin at `from`. */
+static enum tp_code try_runs(const struct question *q, const char *from)
+{
+    const char *to = from, *end = q->module + q->size;
+    enum tp_code code = TP_OK;
+    for (size_t i = 0; i < RUN && to < end && !*q->ignored && code == TP_OK; i++) {
+        to += i > 0; /* the '.' behind the run that was tried last */
+        to += strcspn(to, ".");
+        int64_t found = tp_names_find(&q->ignore->runs, from, (size_t)(to - from));
+        if (found < 0)
+            continue;
+        *q->ignored = q->ignore->run[found].entry;
+        code = try_wild(q, q->ignore->run[found].wild);
+    }
+    return code;
+}
+
+static enum tp_code try_names(const struct question *q)
+{
+    enum tp_code code = TP_OK;
+    const char *end = q->module + q->size;
+    for (const char *from = q->module; from < end && !*q->ignored && code == TP_OK;) {
+        code = try_runs(q, from);
+        const char *dot = memchr(from, '.', (size_t)(end - from));
+        from = dot ? dot + 1 : end;
+    }
+    return code ? code : try_wild(q, q->ignore->loose);
+}
+
+static enum tp_code bound(const struct question *q)
+{
+    void *items = q->ignore->bounded;
+    enum tp_code code = tp_os_grow(&items, &q->ignore->bounded_capacity, q->size + 2, 1, q->err);
+    q->ignore->bounded = items;
+    if (code)
+        return code;
+    q->ignore->bounded[0] = q->ignore->bounded[q->size + 1] = '.';
+    memcpy(q->ignore->bounded + 1, q->module, q->size);
+    return TP_OK;
+}
+
+enum tp_code tp_source_ignores(struct tp_source_ignore *ignore, const char *module, bool *ignored,
+                               struct tp_err *err)
+{
+    struct question q = {ignore, module, strlen(module), ignored, err};
+    *ignored = false;
+    ignore->asked++;
+    enum tp_code code = ignore->wilds ? bound(&q) : TP_OK;
+    if (code == TP_OK && ignore->runs.count + ignore->wilds)
+        code = try_names(&q);
     for (size_t i = 0; i < ignore->regexes && !*ignored && code == TP_OK; i++)
         code = tp_pattern_match(&ignore->matcher, &ignore->regex[i], module, ignored, err);
     return at_config(ignore, code, err);
@@ -182,8 +296,11 @@ void tp_source_ignore_close(struct tp_source_ignore *ignore)
         tp_pattern_free(&ignore->regex[i]);
     tp_matcher_close(&ignore->matcher);
     free(ignore->regex);
+    free(ignore->run);
     free(ignore->wild);
-    tp_names_close(&ignore->exact);
+    free(ignore->bounded);
+    tp_names_close(&ignore->runs);
+    tp_store_close(&ignore->store);
     json_decref(ignore->config);
     *ignore = (struct tp_source_ignore){0};
 }

@@ -8,23 +8,45 @@
 #ifndef TP_PACK_SOURCE_IGNORE_H
 #define TP_PACK_SOURCE_IGNORE_H
 
+#include "pack/os/store.h"
 #include "pack/source/checkpoint.h"
 #include "pack/text/name_set.h"
 #include "pack/text/pattern.h"
 
 #include <jansson.h>
 
+/* An entry with '*', or one of too many components to be looked up. */
+struct tp_ignore_wild {
+    const char *text; /* as it is in the list */
+    const char *bounded; /* with a '.' on either side */
+    struct tp_pattern_origin origin;
+    uint32_t next; /* of the same run, + 1; 0: none */
+    uint64_t asked; /* when it was tried last */
+};
+
+/* Whole components in a row: an entry of its own, or what entries with '*' hold. */
+struct tp_ignore_run {
+    bool entry;
+    uint32_t wild; /* the first that holds it, + 1; 0: none */
+};
+
 /* {0} is a valid list of nothing. */
 struct tp_source_ignore {
     const struct tp_checkpoint *ckpt;
-    json_t *config;        /* owns the texts below */
-    struct tp_names exact; /* entries without a wildcard */
-    size_t longest;        /* of these, in components */
-    const char **wild;     /* entries with '*' */
+    json_t *config; /* owns the entries' texts */
+    struct tp_names runs;
+    struct tp_ignore_run *run; /* by number */
+    size_t run_capacity;
+    struct tp_ignore_wild *wild;
     size_t wilds, wild_capacity;
-    struct tp_matcher matcher;
+    uint32_t loose; /* the first wild one that holds no run, + 1 */
+    struct tp_store store; /* texts that are not in config */
+    struct tp_matcher matcher; /* counts the steps of the wild ones, too */
     struct tp_pattern *regex; /* entries with "re:" */
     size_t regexes, regex_capacity;
+    char *bounded; /* the module that is asked for, with a '.' on either side */
+    size_t bounded_capacity;
+    uint64_t asked; /* modules so far */
 };
 
 /* Reads the lists of ckpt's config.json; ckpt has to live as long. TP_E_INPUT for an
@@ -35,8 +57,8 @@ enum tp_code tp_source_ignore_open(const struct tp_checkpoint *ckpt,
                                    struct tp_source_ignore *ignore, struct tp_err *err);
 /* Whether an entry stands for the module, which is a weight's name without ".weight".
  * TP_E_INPUT or TP_E_MEMORY as of tp_pattern_match(). */
-enum tp_code tp_source_ignores(const struct tp_source_ignore *ignore, const char *module,
-                               bool *ignored, struct tp_err *err);
+enum tp_code tp_source_ignores(struct tp_source_ignore *ignore, const char *module, bool *ignored,
+                               struct tp_err *err);
 void tp_source_ignore_close(struct tp_source_ignore *ignore); /* legal on {0} and twice */
 
 #endif

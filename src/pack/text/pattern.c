@@ -161,10 +161,12 @@ static enum tp_code take_facts(struct tp_matcher *matcher, struct tp_pattern *pa
                                const char *text, struct tp_err *err)
 {
     size_t size = 0;
-    uint32_t options = 0;
+    uint32_t options = 0, first = 0;
     pcre2_pattern_info(pattern->code, PCRE2_INFO_SIZE, &size);
     pcre2_pattern_info(pattern->code, PCRE2_INFO_ALLOPTIONS, &options);
+    pcre2_pattern_info(pattern->code, PCRE2_INFO_FIRSTCODETYPE, &first);
     pattern->anywhere = !(options & PCRE2_ANCHORED); /* as "\A" makes it */
+    pattern->at_lines = first == 2;
     matcher->size += size;
     return matcher->size <= TP_PATTERN_ALL
                ? TP_OK
@@ -258,16 +260,60 @@ static enum tp_code fail_match(const struct tp_pattern *pattern, int failed, con
     return refuse(&pattern->origin, pattern->text, why, -1, err);
 }
 
-enum tp_code tp_pattern_match(const struct tp_matcher *matcher, const struct tp_pattern *pattern,
+enum tp_code tp_matcher_work(struct tp_matcher *matcher, uint64_t steps, const char *text,
+                             const struct tp_pattern_origin *origin, const char *name,
+                             struct tp_err *err)
+{
+    char why[200];
+    if (steps <= TP_PATTERN_WORK - matcher->work) {
+        matcher->work += steps;
+        return TP_OK;
+    }
+    matcher->work = TP_PATTERN_WORK;
+    tp_err_tensor(err, name);
+    tp_err_hint(err, "use fewer patterns, or some without repeats of what is repeated already");
+    snprintf(why, sizeof why, "the patterns take more than %llu steps for all names together",
+             TP_PATTERN_WORK + 0ULL);
+    return refuse(origin, text, why, -1, err);
+}
+
+/* What a step is counted as: it may look at the whole name, and be taken at each of its places. */
+static uint64_t weight_of(const struct tp_pattern *pattern, const char *name, size_t size)
+{
+    bool one = !pattern->anywhere || (pattern->at_lines && !memchr(name, '\n', size));
+    return (1 + size / 256) * (one ? 1 : 1 + size / 16);
+}
+
+static int match(const struct tp_matcher *matcher, const struct tp_pattern *pattern,
+                 const char *name, size_t size, unsigned steps)
+{
+    const char *newline = pattern->first_line ? memchr(name, '\n', size) : NULL;
+    pcre2_set_match_limit(matcher->match, steps);
+    pcre2_set_offset_limit(matcher->match, newline ? (size_t)(newline - name) : size);
+    return pcre2_match(pattern->code, (PCRE2_SPTR)name, size, 0,
+                       is_ascii(name, size) ? PCRE2_NO_UTF_CHECK : 0, matcher->data,
+                       matcher->match);
+}
+
+/* The library does not tell how many steps it took, so it gets few, which do for nearly all, and
+ * then more and more. */
+enum tp_code tp_pattern_match(struct tp_matcher *matcher, const struct tp_pattern *pattern,
                               const char *name, bool *matches, struct tp_err *err)
 {
     size_t size = strlen(name);
-    const char *newline = pattern->first_line ? memchr(name, '\n', size) : NULL;
-    pcre2_set_match_limit(matcher->match, most_steps(pattern, size));
-    pcre2_set_offset_limit(matcher->match, newline ? (size_t)(newline - name) : size);
-    int found = pcre2_match(pattern->code, (PCRE2_SPTR)name, size, 0,
-                            is_ascii(name, size) ? PCRE2_NO_UTF_CHECK : 0, matcher->data,
-                            matcher->match);
+    uint64_t weight = weight_of(pattern, name, size);
+    unsigned most = most_steps(pattern, size), steps = 0;
+    int found = PCRE2_ERROR_MATCHLIMIT;
+    *matches = false;
+    while (found == PCRE2_ERROR_MATCHLIMIT && steps < most) {
+        steps = !steps ? 4 : steps == 4 ? 64 : 4 * steps;
+        steps = steps < most ? steps : most;
+        enum tp_code code = tp_matcher_work(matcher, steps * weight, pattern->text,
+                                            &pattern->origin, name, err);
+        if (code)
+            return code;
+        found = match(matcher, pattern, name, size, steps);
+    }
     *matches = found >= 0; /* 0: more was found than there is room to say */
     return found >= 0 || found == PCRE2_ERROR_NOMATCH ? TP_OK
                                                       : fail_match(pattern, found, name, err);
