@@ -76,7 +76,27 @@ fails "another file stops it" 2 "'eval.csv'" convert whole -q --force
 rm "$work/whole/eval.csv"
 echo data >"$work/whole/.hidden"
 fails "a hidden one, too" 2 "'.hidden'" convert whole -q --force
+rm "$work/whole/.hidden"
+keeps() { # directory, names ...: --force stops for a file of that name
+    in=$1
+    shift
+    for name in "$@"; do
+        echo data >"$work/$in/$name"
+        fails "a user's file in $in: $name" 2 "'$name'" convert "$in" -q --force
+        rm "$work/$in/$name"
+    done
+}
+keeps whole README-thesis.txt .tilepack-planning.txt .tilepack-plan.1-of-2.old lora.safetensors \
+    merges.txt
+mkdir "$work/whole/rank_0"
+fails "and a folder that only looks like one of ours" 2 "'rank_0'" convert whole -q --force
+rmdir "$work/whole/rank_0"
+echo '{}' >"$work/whole/tilepack.json.new"
+: >"$work/whole/.tilepack-plan.1-of-2.new"
+check "what interrupted work left goes" convert whole -q --force
 cp "$work/model"/*.safetensors* "$work/model/config.json" "$work/model/tokenizer.json" "$work/mixed"
+keeps mixed README-thesis.txt LICENSE_KEY my_config.json tokenizer-mine.json x.jinja \
+    .tilepack-journal.bak
 for name in merges.txt vocab.json tokenizer.model chat_template.jinja LICENSE .gitattributes \
     special_tokens_map.json generation_config.json modeling_x.py preprocessor_config.json; do
     echo x >"$work/mixed/$name"
@@ -115,6 +135,11 @@ mkdir "$begun"
 : >"$begun/.tilepack-journal"
 : >"$begun/model-00001-of-00009.safetensors.zst"
 : >"$begun/notes.of-mine"
+for name in .tilepack-notes tilepack-tp.json.mine README-thesis.txt; do
+    echo data >"$begun/$name"
+    fails "a run that goes on stops for $name" 2 "'$name'" convert gone -q
+    rm "$begun/$name"
+done
 check "what a conversion may have left is swept" convert gone -q
 
 # What is read stays: a source in what an interrupted run left, and what the request names.
@@ -138,11 +163,11 @@ text = json.dumps({"model.layers.0.mlp.up_proj.weight":
 open(sys.argv[1], "wb").write(struct.pack("<Q", len(text)) + text + 256 * struct.pack("<f", 1))
 END
 ln -s inputs "$work/inputs-link"
-echo '{"rules":[{"match":".","to":"fp8-ct"}]}' >"$work/inputs/my_config.json"
-inputs --recipe "$work/inputs-link/my_config.json"
+echo '{"rules":[{"match":".","to":"fp8-ct"}]}' >"$work/inputs/quant_config.json"
+inputs --recipe "$work/inputs-link/quant_config.json"
 inputs --to w4a8-ct --search mse --importance "$work/inputs/importance.safetensors"
 check "both are there" test -f "$work/inputs/importance.safetensors" -a \
-    -f "$work/inputs/my_config.json"
+    -f "$work/inputs/quant_config.json"
 fails "a file that is read is not replaced" 2 "holds what is being read" "$TILEPACK" convert \
     "$shard" -o "$work/inputs/importance.safetensors" --to w4a8-ct --search mse \
     --importance "$work/inputs/importance.safetensors" --force --device cpu -q

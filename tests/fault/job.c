@@ -147,7 +147,7 @@ void job_prepare(const char *work, const struct scenario *scenario, struct place
     } else {
         make_folder(p->old);
         write_text(p->old, "model.safetensors", "old weights");
-        write_text(p->old, "stale_config.json", "{}");
+        write_text(p->old, "vocab.txt", "stale");
     }
     struct tp_err err = {0};
     struct scenario plain = *scenario;

@@ -210,7 +210,9 @@ enum tp_code tp_commit_make_index(struct tp_commit *c, struct tp_text *text);
 enum tp_code tp_commit_make_manifest(struct tp_commit *c, struct tp_text *text);
 
 /* ranks_text.c: tilepack-tp.json, what join needs of the whole beside its tensors. `rank` is one
- * of its ranks, complete. */
+ * of its ranks, complete. The other names are there while it is made. */
+#define TP_RANKS_INDEX TP_RANKS_NAME ".index"
+#define TP_RANKS_MANIFEST TP_RANKS_NAME ".manifest"
 enum tp_code tp_commit_write_join(struct tp_commit *c, const struct tp_commit *rank);
 /* Whether the output has one of these ranks, as it was written; `rank_files` as in tp_commit. */
 bool tp_commit_same_join(const struct tp_commit *c, char (*rank_files)[TP_HASH_TEXT],

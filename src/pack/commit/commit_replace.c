@@ -1,61 +1,49 @@
 /* What --force may replace: a directory that holds a checkpoint and nothing else.
  *
  * Removes nothing. Invariant: a directory is accepted only when each of its files is named by
- * its manifest, or has a name that files of checkpoints have; so that nothing is lost which
- * somebody else put there.
+ * its manifest or, where that is not as it was written or missing, has a name that files of
+ * checkpoints have, all of it; so that nothing is lost which somebody else put there.
  */
 #include "pack/commit/commit_build.h"
 
 #include "base/suffix.h"
+#include "pack/commit/manifest_note.h"
+#include "pack/commit/parts_notes.h"
 #include "pack/os/below.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-/* Names of files that published checkpoints have: all of it, how it begins, how it ends. */
-static const struct {
-    const char *begin, *end; /* end NULL: the whole name */
-} usual[] = {
-    {"config.json", NULL},
-    {"", "_config.json"}, /* generation_, tokenizer_, preprocessor_, hf_quant_, ... */
-    {"tokenizer", ".json"},
-    {"tokenizer", ".model"},
-    {"spiece.model", NULL},
-    {"sentencepiece.bpe.model", NULL},
-    {"", ".tiktoken"},
-    {"vocab.json", NULL},
-    {"vocab.txt", NULL},
-    {"merges.txt", NULL},
-    {"added_tokens.json", NULL},
-    {"special_tokens_map.json", NULL},
-    {"params.json", NULL},
-    {"recipe.yaml", NULL}, /* of llm-compressor */
-    {"modules.json", NULL}, /* of sentence-transformers */
-    {"chat_template", ".json"},
-    {"", ".jinja"},
-    {"configuration_", ".py"},
-    {"modeling_", ".py"},
-    {"tokenization_", ".py"},
-    {"processing_", ".py"},
-    {"image_processing_", ".py"},
-    {"README", ""},
-    {"LICENSE", ""},
-    {"NOTICE", ""},
-    {"USE_POLICY", ""},
-    {".gitattributes", NULL},
+/* Names of files that published checkpoints have. */
+static const char *const usual[] = {
+    "config.json", "generation_config.json", "tokenizer_config.json", "preprocessor_config.json",
+    "processor_config.json", "video_preprocessor_config.json", "adapter_config.json",
+    "hf_quant_config.json", "quantize_config.json", "quant_config.json",
+    "sentence_bert_config.json", "config_sentence_transformers.json", "scheduler_config.json",
+    "audio_config.json", "vision_config.json", "text_config.json", "params.json",
+    "model_index.json", "modules.json", /* of sentence-transformers */
+    "recipe.yaml", /* of llm-compressor */
+    "tokenizer.json", "tokenizer.model", "tokenizer.model.v3", "tekken.json", "spiece.model",
+    "sentencepiece.bpe.model", "tiktoken.model", "tokenizer.tiktoken", "qwen.tiktoken",
+    "vocab.json", "vocab.txt", "merges.txt", "added_tokens.json", "special_tokens_map.json",
+    "chat_template.json", "chat_template.jinja",
+    "README", "README.md", "README.txt", "LICENSE", "LICENSE.md", "LICENSE.txt", "LICENSE.pdf",
+    "NOTICE", "NOTICE.md", "NOTICE.txt", "USE_POLICY", "USE_POLICY.md", ".gitattributes",
 };
+
+/* Model code: how its names begin, with the model's behind it. */
+static const char *const code_of[] = {"configuration_", "modeling_", "tokenization_", "processing_",
+                                      "image_processing_"};
 
 bool tp_commit_is_usual(const char *name)
 {
-    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
-        size_t begin = strlen(usual[i].begin), end = usual[i].end ? strlen(usual[i].end) : 0;
-        size_t size = strlen(name);
-        if (usual[i].end ? size >= begin + end && strncmp(name, usual[i].begin, begin) == 0 &&
-                               strcmp(name + size - end, usual[i].end) == 0
-                         : strcmp(name, usual[i].begin) == 0)
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+        if (strcmp(name, usual[i]) == 0)
             return true;
-    }
+    for (size_t i = 0; i < sizeof code_of / sizeof *code_of; i++)
+        if (tp_begins_with(name, code_of[i]) && tp_ends_with(name, ".py"))
+            return true;
     return false;
 }
 
@@ -70,8 +58,7 @@ bool tp_commit_is_source(const struct tp_plan *plan, const struct stat *st)
 
 bool tp_commit_is_own(const char *name)
 {
-    return strncmp(name, TP_JOURNAL_NAME, strlen(TP_JOURNAL_NAME)) == 0 ||
-           strncmp(name, TP_PART_NAME, strlen(TP_PART_NAME)) == 0;
+    return strcmp(name, TP_JOURNAL_NAME) == 0 || tp_part_owns(name);
 }
 
 bool tp_commit_is_rank(const char *name)
@@ -178,10 +165,30 @@ static enum tp_code check_below(struct place *place, const char *name, struct tp
 static enum tp_code check_directory(struct place *place, const char *name, const char *path,
                                     struct tp_err *err)
 {
-    if (tp_commit_is_rank(name) && tp_below_is_dir(path) && !has_folder(&place->manifest, name))
+    if (tp_commit_is_rank(name) && tp_below_is_dir(path) && !place->manifest.intact)
         return tp_commit_check_replace(place->plan, path, place->begun, err);
     return may_be_copied(place, name) && tp_below_is_dir(path)
                ? TP_OK : check_folder(place, name, path, err);
+}
+
+/* What work that was interrupted has left. */
+static bool is_temporary(const char *name)
+{
+    static const char *const others[] = {TP_BELOW_OWNER, TP_MANIFEST_NEW, TP_RANKS_INDEX,
+                                         TP_RANKS_MANIFEST};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(name, others[i]) == 0)
+            return true;
+    return tp_commit_is_own(name);
+}
+
+/* A manifest that is as it was written names all files but itself. */
+static bool is_known(const struct place *place, const char *name)
+{
+    if (is_temporary(name) || is_listed(&place->manifest, name) ||
+        strcmp(name, TP_MANIFEST_NAME) == 0)
+        return true;
+    return !place->manifest.intact && (tp_commit_is_mark(name) || tp_commit_is_usual(name));
 }
 
 static enum tp_code check_entry(struct place *place, const char *name, struct tp_err *err)
@@ -199,8 +206,7 @@ static enum tp_code check_entry(struct place *place, const char *name, struct tp
     }
     free(path);
     place->mark |= directory || tp_commit_is_mark(name);
-    if (!directory && !place->unknown && !tp_commit_is_mark(name) && !tp_commit_is_own(name) &&
-        !tp_commit_is_usual(name) && !is_listed(&place->manifest, name))
+    if (!directory && !place->unknown && !is_known(place, name))
         place->unknown = name;
     return code;
 }
@@ -271,9 +277,8 @@ static bool is_of_begun(const struct place *place, const char *name)
     if (is_copy(place, name) || is_listed(&place->manifest, name))
         return true;
     return !strchr(name, '/') &&
-           (tp_begins_with(name, ".tilepack-") || tp_begins_with(name, TP_RANKS_NAME) ||
-            tp_commit_is_rank(name) || strcmp(name, TP_MANIFEST_NAME) == 0 ||
-            tp_commit_is_usual(name) ||
+           (is_temporary(name) || tp_commit_is_rank(name) || tp_commit_is_usual(name) ||
+            strcmp(name, TP_MANIFEST_NAME) == 0 || strcmp(name, TP_RANKS_NAME) == 0 ||
             (tp_begins_with(name, "model") && tp_commit_is_mark(name)));
 }
 

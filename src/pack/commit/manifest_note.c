@@ -9,8 +9,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define NEW_NAME TP_MANIFEST_NAME ".new"
-
 /* More than any has that tp_manifest_text() makes of as many tensors as an index may have. */
 #define MOST (UINT64_C(2) << 30)
 
@@ -36,7 +34,7 @@ static enum tp_code write_new(int dir, const char *path, const struct tp_text *t
                               struct tp_rights rights, struct tp_err *err)
 {
     int fd = -1;
-    enum tp_code code = tp_below_create(dir, NEW_NAME, rights, path, &fd, err);
+    enum tp_code code = tp_below_create(dir, TP_MANIFEST_NEW, rights, path, &fd, err);
     if (code == TP_OK && (code = tp_os_write(fd, text->data, text->size, 0, path, err)) == TP_OK)
         code = tp_os_fsync(fd, path, err);
     if (fd >= 0 && tp_os.close(fd) && code == TP_OK)
@@ -53,7 +51,7 @@ enum tp_code tp_manifest_note(const char *directory, const char *key, const char
     struct tp_text out = {0};
     struct tp_rights rights = TP_RIGHTS_ALL;
     char *path = tp_os_format(err, "%s/%s", directory, TP_MANIFEST_NAME);
-    char *fresh = tp_os_format(err, "%s/%s", directory, NEW_NAME);
+    char *fresh = tp_os_format(err, "%s/%s", directory, TP_MANIFEST_NEW);
     enum tp_code code = path && fresh ? tp_below_open_dir(directory, &dir, err) : TP_E_MEMORY;
     if (code == TP_OK &&
         (code = read_signed(dir, path, &text, &size, &rights, err)) == TP_OK &&

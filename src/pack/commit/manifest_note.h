@@ -5,6 +5,8 @@
 
 #include "base/error.h"
 
+#define TP_MANIFEST_NEW "tilepack.json.new" /* while it is written */
+
 /* Sets the top-level key of DIRECTORY/tilepack.json to `value`, one JSON value as text; all else
  * stays byte for byte, but for the manifest's hash of itself. The file is replaced in one step.
  * TP_E_INPUT when it is not as it was written: a hash over damage would hide it. */

@@ -60,7 +60,7 @@ static enum tp_code write_note(struct work *work)
     char hash[TP_HASH_TEXT];
     tp_hash_print(work->note.hash, hash);
     char *name = tp_part_file(TP_PART_NAME, work->share, c->err);
-    char *made = name ? tp_os_format(c->err, "%s.new", name) : NULL;
+    char *made = name ? tp_os_format(c->err, "%s" TP_PART_NEW, name) : NULL;
     char *from = made ? tp_os_format(c->err, "%s/%s", c->partial, made) : NULL;
     char *to = name ? tp_os_format(c->err, "%s/%s", c->partial, name) : NULL;
     uint64_t mark = tp_json_mark();

@@ -1,6 +1,7 @@
 /* What parts note of themselves in the partial directory. */
 #include "pack/commit/parts_notes.h"
 
+#include "base/suffix.h"
 #include "pack/commit/commit_build.h"
 #include "pack/os/below.h"
 #include "pack/text/json_memory.h"
@@ -18,13 +19,27 @@ char *tp_part_file(const char *kind, struct tp_share share, struct tp_err *err)
     return tp_os_format(err, "%s.%u-of-%u", kind, share.index, share.count);
 }
 
-bool tp_part_of_name(const char *name, struct tp_share *share)
+/* Whether the name is KIND.I-of-P and `end`, to the letter. */
+static bool is_name(const char *name, const char *kind, const char *end, struct tp_share *share)
 {
     char again[80];
-    if (sscanf(name, TP_PART_NAME ".%u-of-%u", &share->index, &share->count) != 2)
+    if (!tp_begins_with(name, kind) ||
+        sscanf(name + strlen(kind), ".%u-of-%u", &share->index, &share->count) != 2)
         return false;
-    snprintf(again, sizeof again, TP_PART_NAME ".%u-of-%u", share->index, share->count);
+    snprintf(again, sizeof again, "%s.%u-of-%u%s", kind, share->index, share->count, end);
     return strcmp(name, again) == 0 && share->index >= 1 && share->index <= share->count;
+}
+
+bool tp_part_of_name(const char *name, struct tp_share *share)
+{
+    return is_name(name, TP_PART_NAME, "", share);
+}
+
+bool tp_part_owns(const char *name)
+{
+    struct tp_share share;
+    return is_name(name, TP_PART_NAME, "", &share) || is_name(name, TP_JOURNAL_NAME, "", &share) ||
+           is_name(name, TP_PART_NAME, TP_PART_NEW, &share);
 }
 
 static enum tp_code read_note(const json_t *json, struct tp_parts *parts, struct tp_err *err)

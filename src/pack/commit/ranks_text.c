@@ -18,9 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define INDEX TP_RANKS_NAME ".index"
-#define MANIFEST TP_RANKS_NAME ".manifest"
-
 /* Members up to "rank_files", as the text of an object whose last brace is missing. */
 static enum tp_code begin_text(const struct tp_commit *c, char (*rank_files)[TP_HASH_TEXT],
                                struct tp_text *text, struct tp_err *err)
@@ -148,9 +145,9 @@ static enum tp_code make_text(struct tp_commit *c, struct tp_text *text)
     enum tp_code code = begin_text(c, c->rank_files, text, c->err);
     if (code == TP_OK && (code = add_cuts(c, text)) == TP_OK &&
         (code = add_files(c, text)) == TP_OK &&
-        (code = add_file(c, "index", INDEX, text)) == TP_OK &&
+        (code = add_file(c, "index", TP_RANKS_INDEX, text)) == TP_OK &&
         (code = add_config(c, text)) == TP_OK &&
-        (code = add_file(c, "manifest", MANIFEST, text)) == TP_OK)
+        (code = add_file(c, "manifest", TP_RANKS_MANIFEST, text)) == TP_OK)
         code = tp_text_add_word(text, "\n}", c->err);
     return tp_json_check(mark, code, c->err);
 }
@@ -180,18 +177,19 @@ static enum tp_code whole_files(const struct tp_commit *c, const struct tp_commi
 /* Index and manifest of the whole, in files of their own. */
 static enum tp_code write_whole(struct tp_commit *c, const struct tp_commit *rank)
 {
-    char name[] = INDEX;
+    char name[] = TP_RANKS_INDEX;
     struct tp_manifest_file index = {.name = name}, *files = NULL;
     uint64_t ignored;
     enum tp_code code =
-        tp_commit_write_text(c, INDEX, tp_commit_make_index, &index.size, index.hash);
+        tp_commit_write_text(c, TP_RANKS_INDEX, tp_commit_make_index, &index.size, index.hash);
     if (code == TP_OK && c->request->digests)
         code = tp_manifest_digest(c->partial, &index, 1, 1, c->options->run.stop, c->err);
     if (code == TP_OK && (code = whole_files(c, rank, &index, &files)) == TP_OK) {
         struct tp_commit whole = {.plan = c->plan, .request = c->request, .options = c->options,
                                   .partial = c->partial, .dir = c->dir, .err = c->err,
                                   .files = files, .file_count = rank->file_count};
-        code = tp_commit_write_text(&whole, MANIFEST, tp_commit_make_manifest, &ignored, NULL);
+        code = tp_commit_write_text(&whole, TP_RANKS_MANIFEST, tp_commit_make_manifest, &ignored,
+                                    NULL);
     }
     free(files);
     return code;
@@ -207,9 +205,9 @@ enum tp_code tp_commit_write_join(struct tp_commit *c, const struct tp_commit *r
         code = tp_fail(c->err, TP_E_UNSUPPORTED, "there are too many tensors for ranks: "
                        TP_RANKS_NAME " would be larger than %llu bytes", TP_RANKS_MOST + 0ULL);
     if (code == TP_OK)
-        code = tp_commit_remove_file(c->dir, c->partial, INDEX, c->err);
+        code = tp_commit_remove_file(c->dir, c->partial, TP_RANKS_INDEX, c->err);
     if (code == TP_OK)
-        code = tp_commit_remove_file(c->dir, c->partial, MANIFEST, c->err);
+        code = tp_commit_remove_file(c->dir, c->partial, TP_RANKS_MANIFEST, c->err);
     return code;
 }
 

@@ -97,7 +97,7 @@ static enum tp_code enter(int dir, const char *name, const char *path, int *pare
 /* Whose a new file in the directory would be: a file system may give all to one user. */
 static bool makes_files_of(int fd, uid_t owner)
 {
-    static const char name[] = ".tilepack-owner";
+    static const char name[] = TP_BELOW_OWNER;
     struct stat st;
     tp_os.unlinkat(fd, name, 0);
     int made = tp_os.openat(fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);

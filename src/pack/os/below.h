@@ -23,6 +23,7 @@ void tp_rights_meet(struct tp_rights *rights, const struct stat *st);
 /* Opens the directory `path`, which must be one and no link, and belong to this user: TP_E_USAGE
  * otherwise. A file system on which all files belong to somebody else is known by a file that is
  * made there and removed again. *fd is -1 on failure. */
+#define TP_BELOW_OWNER ".tilepack-owner"
 enum tp_code tp_below_open_dir(const char *path, int *fd, struct tp_err *err);
 
 /* Makes the directory NAME unless it is there; anything else of that name is replaced. The folders
