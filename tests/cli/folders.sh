@@ -18,11 +18,12 @@ assert have == want, (have, want)' "$work/json" "$@"
 "$PYTHON" "$TESTS/../samples/gen_checkpoint.py" "$work/model" --preset tiny-llama --quiet \
     >/dev/null || exit 1
 cd "$work/model" || exit 1
-mkdir -p 1_Pooling 2_Dense onnx/fp16 original code/layers/deep .cache earlier __pycache__
+mkdir -p 1_Pooling 2_Dense onnx/fp16 original code/layers/deep .cache earlier __pycache__ README.md
 echo '{}' >1_Pooling/config.json
 echo weights >2_Dense/model.safetensors
 echo 'import torch' >code/layers/deep/model.py
 echo '{}' >original/params.json
+echo text >README.md/x # where the output has its card
 for name in pytorch_model.bin model.gguf onnx/model.onnx onnx/fp16/model.onnx original/a.pth \
     .cache/hidden __pycache__/x.pyc; do
     echo weights >$name
@@ -32,12 +33,12 @@ mkdir "$work/blobs" && echo blob >"$work/blobs/$(printf %040d 7)"
 ln -s "../../blobs/$(printf %040d 7)" code/blob.json
 ln -s onnx linked
 cd "$work" || exit 1
-left='__pycache__/ earlier/ linked/ model.gguf onnx/ original/a.pth pytorch_model.bin'
+left='README.md/ __pycache__/ earlier/ linked/ model.gguf onnx/ original/a.pth pytorch_model.bin'
 kept='1_Pooling/config.json 2_Dense/model.safetensors code/blob.json code/layers/deep/model.py
       generation_config.json original/params.json tokenizer.json tokenizer_config.json'
 [ -e model/generation_config.json ] || echo '{}' >model/generation_config.json
 
-answers "plan names what is left out" 0 "__pycache__/, earlier/, linked/, model.gguf, onnx/" \
+answers "plan names what is left out" 0 "README.md/, __pycache__/, earlier/, linked/, model.gguf, onnx/" \
     "$TILEPACK" plan model --to fp8-ct
 "$TILEPACK" plan model --to fp8-ct --json >json
 # shellcheck disable=SC2086 # lists of names

@@ -181,7 +181,6 @@ enum tp_code tp_commit_write_small(struct tp_commit *c, const char *name, const 
                                    size_t size, bool listed);
 /* The model card; nothing where no weight is made. */
 enum tp_code tp_commit_card(const struct tp_commit *c, struct tp_text *text);
-#define TP_CARD_NAME "README.md"
 /* Whether a file of the source is copied as it is: not where the output has one of its own, and
  * not what the config makes stale; with `all` each is. */
 bool tp_commit_copies(const struct tp_plan *plan, const char *name, bool all);

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 
 #define TP_RANKS_NAME "tilepack-tp.json" /* beside the ranks of --tp: what `join` needs */
+#define TP_CARD_NAME "README.md" /* the model card */
 #define TP_CONFIG_MAX_BYTES (UINT64_C(64) << 20) /* of config.json */
 
 struct tp_zst; /* an open seekable archive, see zst.h */

@@ -104,8 +104,9 @@ static enum tp_code take_file(struct walk *w, const char *name, const char *path
                              tp_os_format(w->err, "%s", name), w->err);
 }
 
-/* Whether a folder is no part of the checkpoint: a link to one, a cache of Python, or an output
- * of this program, finished or not, which could be the one that is about to be written. */
+/* Whether a folder is no part of the checkpoint: a link to one, a cache of Python, one where the
+ * output has its card, or an output of this program, finished or not, which could be the one that
+ * is about to be written. */
 static bool is_foreign(const struct walk *w, const char *name, const char *path,
                        const struct tp_os_list *list)
 {
@@ -117,6 +118,8 @@ static bool is_foreign(const struct walk *w, const char *name, const char *path,
         if (strcmp(list->names[i], "tilepack.json") == 0 ||
             strcmp(list->names[i], "tilepack-tp.json") == 0)
             return true;
+    if (strcmp(name, TP_CARD_NAME) == 0)
+        return true;
     const char *slash = strrchr(name, '/');
     return tp_ends_with(name, ".partial") || strcmp(slash ? slash + 1 : name, "__pycache__") == 0;
 }
