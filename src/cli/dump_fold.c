@@ -125,6 +125,8 @@ static void add_part(struct tree *tree, const struct entry *entries, size_t coun
 {
     size_t used = strlen(tree->line);
     const char *part = entries->key + at;
+    if (used == LINE - 1) /* a stranger's name may have any number of parts */
+        return;
     if (*part == '*') {
         unsigned star = stars_before(entries->key, at);
         uint64_t least = UINT64_MAX, most = 0;

@@ -83,6 +83,13 @@ model
 23 tensors, 445 kB in 1 file; nvfp4-ct: 6 weights
 TEXT
 check 'the tree' diff -u wanted tree
+"$PYTHON" - <<'TEXT'
+import json, struct
+text = json.dumps({"1." * 100000 + "q.weight": {"dtype": "BF16", "shape": [1],
+                                                "data_offsets": [0, 2]}}).encode()
+open("deep.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + bytes(2))
+TEXT
+check 'a name of 100,000 numbers is a line at once' timeout 5 "$TILEPACK" dump deep.safetensors --tree
 fails 'one or the other' 2 'exclude each other' dump tiny --fold --tree
 fails 'not of one tensor' 2 'are for several tensors' dump tiny model.norm.weight --tree
 fails 'JSON lists all' 2 'without --fold and --tree' dump tiny --json --tree
