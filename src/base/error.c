@@ -56,10 +56,12 @@ void tp_err_take_unread(struct tp_err *err, const struct tp_err *seen)
         *err = *seen;
 }
 
+bool tp_sys_absent(int sys) { return sys == ENOENT || sys == ENOTDIR; }
+
 bool tp_err_unread(const struct tp_err *seen)
 {
     if (seen->code == TP_E_IO)
-        return seen->sys != ENOENT && seen->sys != ENOTDIR && seen->sys != ELOOP;
+        return !tp_sys_absent(seen->sys) && seen->sys != ELOOP;
     return seen->code == TP_E_MEMORY || seen->code == TP_E_INTERRUPT ||
            seen->code == TP_E_TERMINATE;
 }

@@ -58,6 +58,9 @@ void tp_err_memory(struct tp_err *err, const struct tp_err *seen);
 /* The same of all that tp_err_unread() says that of. */
 void tp_err_take_unread(struct tp_err *err, const struct tp_err *seen);
 
+/* Whether an errno says that nothing is at a path. No other does. */
+bool tp_sys_absent(int sys);
+
 /* Whether an error says nothing of the file that was looked at: memory was short, the run was
  * stopped, or the system could not open or read it though it is there. */
 bool tp_err_unread(const struct tp_err *seen);

@@ -161,5 +161,7 @@ int tp_cmd_dump(const struct tp_options *o)
     struct tp_err err = {0};
     if (check_options(o, &err))
         return tp_report_usage("dump", &err);
-    return tp_verify_is_ranks(o->arg.item[0]) ? dump_ranks(o) : open_and_dump(o);
+    if (tp_verify_is_ranks(o->arg.item[0], &err))
+        return dump_ranks(o);
+    return err.code ? tp_report_error(&err) : open_and_dump(o);
 }

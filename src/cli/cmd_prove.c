@@ -179,8 +179,8 @@ static enum tp_code keep(struct work *w)
 
 static enum tp_code check_write(struct work *w)
 {
-    if (!w->o->write || tp_below_is_dir(w->o->arg.item[0]))
-        return TP_OK;
+    if (!w->o->write || tp_below_is_dir(w->o->arg.item[0], &w->err) || w->err.code)
+        return w->err.code;
     tp_err_hint(&w->err, "print the table with --json");
     return tp_fail(&w->err, TP_E_USAGE, "--write: '%s' is no directory, and has no manifest",
                    w->o->arg.item[0]);

@@ -389,9 +389,9 @@ int tp_cmd_verify(const struct tp_options *o)
                                         .stop = tp_catch_signals()};
     if (o->against && tp_devices_check(o->device, &err))
         return tp_report_error(&err);
-    if (tp_verify_is_ranks(o->arg.item[0]))
+    if (tp_verify_is_ranks(o->arg.item[0], &err))
         return verify_ranks(o, &options, start);
-    if (tp_checkpoint_open(o->arg.item[0], 0, &stored.ckpt, &err))
+    if (err.code || tp_checkpoint_open(o->arg.item[0], 0, &stored.ckpt, &err))
         return tp_report_error(&err);
     struct tp_progress *progress = start_progress(o, "verify", total_bytes(&stored.ckpt), &options);
     enum tp_code code = tp_verify(&stored.ckpt, &stored.weights, &options, &report, &err);

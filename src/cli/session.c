@@ -3,6 +3,7 @@
 
 #include "base/suffix.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,7 +134,9 @@ enum tp_code tp_check_single_file(const struct tp_options *o, struct tp_err *err
 static char *follow_link(char *path, struct tp_err *err)
 {
     char *real = realpath(path, NULL);
-    if (!real) {
+    if (!real && !tp_sys_absent(errno) && errno != ELOOP) {
+        tp_os_fail(err, errno, path, "cannot resolve the path");
+    } else if (!real) {
         tp_err_path(err, path);
         tp_err_hint(err, "make the directory that it names, or choose another output with -o");
         tp_fail(err, TP_E_USAGE, "the output is a link that leads nowhere");
@@ -172,7 +175,10 @@ char *tp_output_path(const char *output, struct tp_err *err)
         tp_fail(err, TP_E_MEMORY, "out of memory");
     else if (!(path = refuse_dots(path, err)))
         return NULL;
-    else if (!tp_output_file(path) && lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
+    else if (!tp_output_file(path) && tp_os_link_there(path, &st, err) && S_ISLNK(st.st_mode))
         path = follow_link(path, err);
-    return path;
+    if (!err->code)
+        return path;
+    free(path);
+    return NULL;
 }

@@ -187,7 +187,7 @@ fails "join over something else" 2 "exists already" join one dense
 mv "$work/one/rank_1" "$work/away"
 fails "a missing rank" 3 "rank 1 of 2 is missing" join one no
 ln -s rank_1 "$work/one/rank_1"
-fails "one that cannot be looked at is not missing" 5 "rank_1: cannot look at this rank" join one no
+fails "one that cannot be looked at is not missing" 5 "rank_1: cannot look at the file" join one no
 rm "$work/one/rank_1"
 cp -r "$work/one/rank_0" "$work/one/rank_1"
 fails "a rank twice" 3 "this is not rank 1 of this conversion" join one no

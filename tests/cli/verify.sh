@@ -258,6 +258,19 @@ if can_preload; then
     done
     unread stat tilepack.json packed
     unread stat rank_1/tilepack.json two
+    unread stat tilepack-tp.json two
+    # nor are ranks, a path or a folder missing that cannot be looked at
+    touch "$work/packed/stray.txt"
+    unread stat stray.txt packed
+    rm "$work/packed/stray.txt"
+    for command in "dump $work/two" "join $work/two -o $work/none"; do
+        # shellcheck disable=SC2086 # words
+        fails "$command" 5 "two/tilepack-tp.json: cannot look at" reading_fails stat \
+            two/tilepack-tp.json 5 "$TILEPACK" $command
+    done
+    fails "dump of a folder that cannot be listed" 5 "two: cannot open the directory" \
+        reading_fails open two 5 "$TILEPACK" dump "$work/two"
+    fails "digest" 5 "two: cannot look at" reading_fails stat two 5 "$TILEPACK" digest "$work/two"
     fresh
     rm "$work/d/README.md"
     says "a file that is missing is one" 1 "README.md: cannot open: No such file" d

@@ -57,6 +57,15 @@ static int open_descriptors(void)
     return count;
 }
 
+/* What the system would not say or do is no finding about the files, nor a wrong command. With
+ * several workers the call may have been an allocation. */
+static void check_status(uint64_t n, enum fault fault, const struct tp_err *err)
+{
+    if (fault == FAULT_EIO && world_call(n) != CALL_ALLOC)
+        check(err->code == TP_OK || err->code == TP_E_IO || err->code == TP_E_MEMORY,
+              "no error of the system", n, fault, err->what);
+}
+
 /* One undisturbed run, whose calls are numbered. */
 static uint64_t count_calls(void)
 {
@@ -104,6 +113,7 @@ static void one_fault(uint64_t n, enum fault fault, bool sticky, unsigned jobs)
     check(code == TP_OK || (err.what[0] && err.code == code), "an error without a message", n,
           fault, err.what);
     check(code != TP_OK || !err.what[0], "a message without an error", n, fault, err.what);
+    check_status(n, fault, &err);
     if (fault_is_harmless(fault))
         check(code == TP_OK, "not survived", n, fault, err.what);
     check_state(n, fault, code);
@@ -252,6 +262,7 @@ static void one_reading(enum reading reading, const char *path, const char *othe
     check(open_descriptors() == before, "descriptors stay open", n, fault, NULL);
     check(code == TP_OK || (err.what[0] && err.code == code), "an error without a message", n,
           fault, err.what);
+    check_status(n, fault, &err);
     check(code != TP_OK || (found > 0) == wants, wants ? "damage is overlooked" : "a false alarm",
           n, fault, reading_name(reading));
     if (fault_is_harmless(fault))

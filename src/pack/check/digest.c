@@ -118,8 +118,8 @@ enum tp_code tp_digest_path(const char *path, unsigned jobs, atomic_int *stop,
     struct tree tree = {.root = size + 1, .err = err};
     *digest = (struct tp_digest){0};
     char *root = tp_os_join(err, path, size, "");
-    enum tp_code code = root ? TP_OK : TP_E_MEMORY;
-    bool directory = root && tp_os.stat(root, &st) == 0 && S_ISDIR(st.st_mode);
+    bool directory = tp_os_there(root, &st, err) && S_ISDIR(st.st_mode);
+    enum tp_code code = err->code;
     if (code == TP_OK && directory)
         code = add_directory(&tree, root, 0);
     else if (code == TP_OK && !(tree.files = tp_os_zalloc(1, sizeof *tree.files, err)))

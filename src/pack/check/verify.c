@@ -292,8 +292,10 @@ static enum tp_code check_name(struct verify *v, const char *name)
     char *path = is_listed(v, name) ? NULL : tp_os_format(v->err, "%s/%s", v->ckpt->path, name);
     if (!path)
         return v->err->code;
-    bool found = tp_os.stat(path, &st) == 0;
+    bool found = tp_os_there(path, &st, v->err);
     free(path);
+    if (v->err->code)
+        return v->err->code;
     bool weights = tp_ends_with(name, ".safetensors.zst") || tp_ends_with(name, ".safetensors") ||
                    tp_ends_with(name, ".safetensors.index.json");
     if (found && S_ISREG(st.st_mode))
@@ -398,13 +400,10 @@ static enum tp_code open_manifest(struct verify *v)
     char *path = tp_os_format(v->err, "%s/%s", v->ckpt->path, TP_MANIFEST_NAME);
     if (!path)
         return TP_E_MEMORY;
-    bool exists = tp_os.stat(path, &st) == 0;
-    if (!exists)
-        tp_os_fail(&err, errno, path, "cannot be looked at");
+    bool exists = tp_os_there(path, &st, v->err);
     free(path);
-    if (tp_err_unread(&err))
-        return *v->err = err, err.code;
-    err = (struct tp_err){0};
+    if (v->err->code)
+        return v->err->code;
     for (size_t f = 0; f < v->ckpt->file_count; f++)
         ours |= is_ours(&v->ckpt->files[f]);
     if (!exists)

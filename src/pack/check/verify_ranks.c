@@ -20,14 +20,13 @@ static bool is_shard(const char *name)
     return tp_ends_with(name, ".safetensors") || tp_ends_with(name, ".safetensors.zst");
 }
 
-bool tp_verify_is_ranks(const char *path)
+bool tp_verify_is_ranks(const char *path, struct tp_err *err)
 {
     struct stat st;
     struct tp_os_list list = {0};
-    struct tp_err ignored = {0};
-    char *name = tp_os_format(&ignored, "%s/%s", path, TP_RANKS_NAME);
-    bool is = name && tp_os.stat(name, &st) == 0 && S_ISREG(st.st_mode) &&
-              tp_os_list(path, &list, &ignored) == TP_OK;
+    char *name = tp_os_format(err, "%s/%s", path, TP_RANKS_NAME);
+    bool is = tp_os_there(name, &st, err) && S_ISREG(st.st_mode) &&
+              tp_os_list(path, &list, err) == TP_OK;
     for (size_t i = 0; i < list.count; i++)
         is = is && !is_shard(list.names[i]);
     tp_os_list_free(&list);

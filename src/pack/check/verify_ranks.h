@@ -4,8 +4,9 @@
 
 #include "pack/check/verify.h"
 
-/* Whether PATH is a directory of ranks, and no checkpoint itself. */
-bool tp_verify_is_ranks(const char *path);
+/* Whether PATH is a directory of ranks, and no checkpoint itself. False and an error: it could not
+ * be looked at. */
+bool tp_verify_is_ranks(const char *path, struct tp_err *err);
 
 /* How many ranks the conversion had, from what lies beside them; they may be missing. */
 enum tp_code tp_verify_count_ranks(const char *path, unsigned *count, struct tp_err *err);

@@ -27,9 +27,9 @@ static enum tp_code publish_file(struct tp_commit *c)
     if (!c->options->force &&
         ((code = tp_os_rename_new(c->partial, c->output, &taken, c->err)) || !taken))
         return code;
-    if (taken && tp_os.stat(c->output, &st) == 0)
+    if (taken && tp_os_there(c->output, &st, c->err))
         return tp_commit_in_the_way(c->output, c->err);
-    return tp_os_rename(c->partial, c->output, c->err);
+    return c->err->code ? c->err->code : tp_os_rename(c->partial, c->output, c->err);
 }
 
 /* The archive takes the place, and *lock, of the plain file that it was made of. */

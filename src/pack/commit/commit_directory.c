@@ -50,8 +50,8 @@ static bool is_finished(const struct tp_commit *c)
     struct stat st;
     char *manifest = tp_os_format(c->err, "%s/%s", c->partial, TP_MANIFEST_NAME);
     char *ranks = tp_os_format(c->err, "%s/%s", c->partial, TP_RANKS_NAME);
-    bool finished = manifest && ranks &&
-                    (tp_os.lstat(manifest, &st) == 0 || tp_os.lstat(ranks, &st) == 0) &&
+    bool finished = (tp_os_link_there(manifest, &st, c->err) ||
+                     tp_os_link_there(ranks, &st, c->err)) && !c->err->code &&
                     !tp_commit_holds_own(c->output, c->err);
     free(manifest);
     free(ranks);
@@ -77,7 +77,10 @@ static enum tp_code make_partial(struct tp_commit *c)
 {
     struct stat st;
     enum tp_code code = TP_OK;
-    if (tp_os.lstat(c->partial, &st) != 0)
+    bool there = tp_os_link_there(c->partial, &st, c->err);
+    if (c->err->code)
+        return c->err->code;
+    if (!there)
         return (code = tp_os_mkdir(c->partial, tp_commit_dir_mode(c), c->err))
                    ? code : tp_below_open_dir(c->partial, &c->dir, c->err);
     if (!S_ISDIR(st.st_mode) && !S_ISLNK(st.st_mode)) {
@@ -91,11 +94,11 @@ static enum tp_code make_partial(struct tp_commit *c)
         (code = tp_below_open_dir(c->partial, &c->dir, c->err)))
         return code;
     char *journal = tp_os_format(c->err, "%s/%s", c->partial, TP_JOURNAL_NAME);
-    if (!journal)
-        code = TP_E_MEMORY;
-    if (code == TP_OK && tp_os.lstat(journal, &st) != 0 && errno == ENOENT &&
+    if (!tp_os_link_there(journal, &st, c->err) && !c->err->code &&
         !tp_commit_is_empty(c->partial, c->err))
         code = make_room(c);
+    else
+        code = c->err->code;
     free(journal);
     return code;
 }
@@ -140,8 +143,10 @@ static enum tp_code sweep(struct tp_commit *c, int dir, const char *directory, c
         bool rank = !*prefix && c->options->ranks && tp_commit_is_rank(list.names[i]);
         if (!name || !path)
             code = TP_E_MEMORY;
-        else if (rank && tp_below_is_dir(path))
+        else if (rank && tp_below_is_dir(path, c->err))
             code = sweep_rank(c, name, path);
+        else if (c->err->code)
+            code = c->err->code;
         else if ((*prefix || !tp_commit_is_own(name)) && !is_shard(c, name))
             code = tp_commit_remove_entry(dir, directory, list.names[i], c->err);
         free(name);
@@ -237,11 +242,11 @@ static enum tp_code publish_new(struct tp_commit *c)
     struct tp_err local = {0};
     enum tp_code code = tp_os_rename(c->partial, c->output, &local);
     bool taken = local.sys == ENOTEMPTY || local.sys == EEXIST || local.sys == ENOTDIR;
-    if (code && taken && tp_os.stat(c->output, &st) == 0)
+    if (code && taken && tp_os_there(c->output, &st, c->err))
         return tp_commit_in_the_way(c->output, c->err);
-    if (code)
+    if (code && !c->err->code)
         *c->err = local;
-    return code;
+    return c->err->code;
 }
 
 /* The output that is replaced may have its journal still, by which what lay beside it was known.
@@ -263,7 +268,7 @@ static enum tp_code publish(struct tp_commit *c)
     enum tp_code code = tp_os_fsync_dir(c->partial, c->err);
     if (code || (code = tp_commit_check_output(c, &ignored)))
         return code;
-    bool exists = tp_os.stat(c->output, &st) == 0 && !tp_commit_is_empty(c->output, c->err);
+    bool exists = tp_os_there(c->output, &st, c->err) && !tp_commit_is_empty(c->output, c->err);
     if (c->err->code)
         return c->err->code;
     if (!exists) {

@@ -48,30 +48,30 @@ static int64_t nanoseconds(struct timespec time)
 /* Neither the file nor a link to it came to its place or was written to since then. That is the
  * time of its inode: the other one stays what it was when a file is moved or copied, and anybody
  * can set it to any time. */
-static bool came_before(const char *path, int64_t made)
+static bool came_before(const char *path, int64_t made, struct tp_err *err)
 {
     struct stat file, link;
-    return tp_os.lstat(path, &link) == 0 && nanoseconds(link.st_ctim) <= made &&
-           tp_os.stat(path, &file) == 0 && nanoseconds(file.st_ctim) <= made;
+    return tp_os_link_there(path, &link, err) && nanoseconds(link.st_ctim) <= made &&
+           tp_os_there(path, &file, err) && nanoseconds(file.st_ctim) <= made;
 }
 
-static bool is_older(const struct tp_checkpoint *ckpt, int64_t made)
+static bool is_older(const struct tp_checkpoint *ckpt, int64_t made, struct tp_err *err)
 {
     size_t i = 0;
     while (i < ckpt->file_count && ckpt->files[i].stamp.ctime_ns <= made &&
-           came_before(ckpt->files[i].path, made))
+           came_before(ckpt->files[i].path, made, err))
         i++;
     return i == ckpt->file_count;
 }
 
 /* All weights that are read: what is joined lies in several checkpoints. */
-static bool are_older(const struct candidate *output, int64_t made)
+static bool are_older(const struct candidate *output, int64_t made, struct tp_err *err)
 {
     const struct tp_gather *gather = output->c->options->run.gather;
     const struct tp_checkpoint *ckpt = output->plan->ckpt;
-    bool older = is_older(ckpt, made);
+    bool older = is_older(ckpt, made, err);
     for (unsigned r = 0; gather && r < gather->count && older; r++)
-        older = is_older(&gather->ckpts[r], made);
+        older = is_older(&gather->ckpts[r], made, err);
     return older;
 }
 
@@ -81,7 +81,7 @@ static bool has_sizes(const struct tp_manifest *manifest, const char *output, st
     bool same = true;
     for (size_t i = 0; i < manifest->file_count && same; i++) {
         char *path = tp_os_format(err, "%s/%s", output, manifest->files[i].name);
-        same = path && tp_os.stat(path, &st) == 0 &&
+        same = tp_os_there(path, &st, err) &&
                (uint64_t)st.st_size == manifest->files[i].size;
         free(path);
     }
@@ -97,7 +97,7 @@ static bool fits_manifest(const struct candidate *output, struct tp_same_card *c
     struct stat st;
     char id[TP_HASH_TEXT];
     char *path = tp_os_format(err, "%s/%s", output->path, TP_MANIFEST_NAME);
-    bool fits = path && tp_os.stat(path, &st) == 0 &&
+    bool fits = tp_os_there(path, &st, err) &&
                 tp_manifest_read(output->path, &manifest, err) == TP_OK;
     free(path);
     if (!fits)
@@ -105,7 +105,7 @@ static bool fits_manifest(const struct candidate *output, struct tp_same_card *c
     tp_manifest_plan_id(output->plan, id);
     fits = manifest.intact && strcmp(manifest.plan, id) == 0 &&
            (!request || !request->digests || has_digests(&manifest)) &&
-           are_older(output, nanoseconds(st.st_mtim)) &&
+           are_older(output, nanoseconds(st.st_mtim), err) &&
            has_sizes(&manifest, output->path, err) &&
            tp_commit_same_files(output->c, output->plan, output->path, &manifest, card, err) &&
            tp_manifest_files_id(manifest.files, manifest.file_count, files, err) == TP_OK;

@@ -9,6 +9,7 @@
 
 #include "pack/run/ranks_io.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,12 +20,21 @@ struct place {
     struct tp_err *err;
 };
 
+/* What does not exist is nowhere. */
+static enum tp_code fail_unresolved(const char *path, struct tp_err *err)
+{
+    return tp_sys_absent(errno) ? TP_OK
+                                : tp_os_fail(err, errno, path, "cannot resolve the path");
+}
+
 /* TP_E_USAGE when the input is the place, or lies in it. One that is gone is in no place. */
 static enum tp_code check_input(const struct place *place, const char *input)
 {
     char *real = tp_os.realpath(input, NULL);
+    if (!real)
+        return fail_unresolved(input, place->err);
     size_t size = strlen(place->real);
-    bool inside = real && strncmp(real, place->real, size) == 0 &&
+    bool inside = strncmp(real, place->real, size) == 0 &&
                   (real[size] == '/' || !real[size] || place->real[size - 1] == '/');
     free(real);
     if (!inside)
@@ -46,8 +56,8 @@ enum tp_code tp_commit_check_inputs(const struct tp_commit *c, const char *path)
 {
     const struct tp_gather *gather = c->options->run.gather;
     struct place place = {path, tp_os.realpath(path, NULL), c->err};
-    if (!place.real) /* what does not exist holds nothing */
-        return TP_OK;
+    if (!place.real)
+        return fail_unresolved(path, c->err);
     enum tp_code code = check_source(&place, c->plan->ckpt);
     for (unsigned r = 0; gather && r < gather->count && code == TP_OK; r++)
         code = check_source(&place, &gather->ckpts[r]);

@@ -19,11 +19,12 @@ enum tp_code tp_commit_check_not_source(const struct tp_plan *plan, const char *
                                         struct tp_err *err)
 {
     struct stat out, src;
-    if (tp_os.stat(path, &out)) /* what does not exist cannot be the source */
-        return errno == ENOENT || errno == ENOTDIR
-                   ? TP_OK : tp_os_fail(err, errno, path, "cannot look at the output");
-    bool same = tp_os.stat(plan->ckpt->path, &src) == 0 && src.st_dev == out.st_dev &&
+    if (!tp_os_there(path, &out, err)) /* what does not exist cannot be the source */
+        return err->code;
+    bool same = tp_os_there(plan->ckpt->path, &src, err) && src.st_dev == out.st_dev &&
                 src.st_ino == out.st_ino;
+    if (err->code)
+        return err->code;
     if (!same && !tp_commit_is_source(plan, &out))
         return TP_OK;
     tp_err_path(err, path);
@@ -100,7 +101,7 @@ static enum tp_code check_replaceable(struct tp_commit *c, const struct stat *ou
 bool tp_commit_has_old(const char *output, const char *partial, struct tp_err *err)
 {
     struct tp_err of_output = {0}; /* an output that cannot be looked at is met again */
-    bool owns = tp_below_is_dir(partial) && tp_commit_holds_own(output, &of_output);
+    bool owns = tp_below_is_dir(partial, err) && tp_commit_holds_own(output, &of_output);
     tp_err_memory(err, &of_output);
     return owns && !err->code && !tp_commit_holds_own(partial, err) && !err->code;
 }
@@ -131,9 +132,8 @@ enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_resul
     enum tp_code code = tp_commit_check_not_source(c->plan, c->output, c->err);
     if (code)
         return code;
-    if (tp_os.stat(c->output, &st) != 0)
-        return errno == ENOENT || errno == ENOTDIR
-                   ? TP_OK : tp_os_fail(c->err, errno, c->output, "cannot look at the output");
+    if (!tp_os_there(c->output, &st, c->err))
+        return c->err->code;
     if (c->options->force && (code = check_replaceable(c, &st)))
         return code;
     bool directory = S_ISDIR(st.st_mode) && !c->plan->single_file;

@@ -133,7 +133,7 @@ static enum tp_code check_folder(struct place *place, const char *name, const ch
                                  struct tp_err *err)
 {
     struct tp_os_list list;
-    if (!tp_below_is_dir(path) || !has_folder(&place->manifest, name))
+    if (!tp_below_is_dir(path, err) || !has_folder(&place->manifest, name))
         return fail_directory(place, name, err);
     enum tp_code code = tp_os_list(path, &list, err);
     for (size_t i = 0; i < list.count && code == TP_OK; i++) {
@@ -150,9 +150,9 @@ static enum tp_code check_below(struct place *place, const char *name, struct tp
     struct stat st;
     char *path = tp_os_format(err, "%s/%s", place->path, name);
     enum tp_code code = path ? TP_OK : TP_E_MEMORY;
-    if (path && tp_os.lstat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+    if (tp_os_link_there(path, &st, err) && S_ISDIR(st.st_mode)) {
         code = check_folder(place, name, path, err);
-    } else if (path && !is_listed(&place->manifest, name)) {
+    } else if ((code = err->code) == TP_OK && !is_listed(&place->manifest, name)) {
         tp_err_path(err, place->path);
         tp_err_hint(err, "move the file away, or choose another output with -o");
         code = tp_fail(err, TP_E_USAGE, "--force would delete '%.200s', which is no file of a "
@@ -165,9 +165,9 @@ static enum tp_code check_below(struct place *place, const char *name, struct tp
 static enum tp_code check_directory(struct place *place, const char *name, const char *path,
                                     struct tp_err *err)
 {
-    if (tp_commit_is_rank(name) && tp_below_is_dir(path) && !place->manifest.intact)
+    if (tp_commit_is_rank(name) && tp_below_is_dir(path, err) && !place->manifest.intact)
         return tp_commit_check_replace(place->plan, path, place->begun, err);
-    return may_be_copied(place, name) && tp_below_is_dir(path)
+    return may_be_copied(place, name) && tp_below_is_dir(path, err)
                ? TP_OK : check_folder(place, name, path, err);
 }
 
@@ -194,12 +194,14 @@ static bool is_known(const struct place *place, const char *name)
 static enum tp_code check_entry(struct place *place, const char *name, struct tp_err *err)
 {
     struct stat st;
+    struct tp_err why = {0};
     char *path = tp_os_format(err, "%s/%s", place->path, name);
     if (!path)
         return TP_E_MEMORY;
     /* a link that leads nowhere is a file, too */
-    bool found = tp_os.stat(path, &st) == 0, directory = found && S_ISDIR(st.st_mode);
-    enum tp_code code = directory ? check_directory(place, name, path, err) : TP_OK;
+    bool found = tp_os_there(path, &st, &why), directory = found && S_ISDIR(st.st_mode);
+    tp_err_take_unread(err, &why);
+    enum tp_code code = directory ? check_directory(place, name, path, err) : err->code;
     if (found && !directory && tp_commit_is_source(place->plan, &st)) {
         tp_err_path(err, place->path);
         code = tp_fail(err, TP_E_USAGE, "it holds a file of the source, '%.200s'", name);
@@ -288,7 +290,9 @@ static enum tp_code check_begun(const struct place *place, const char *folder,
 static enum tp_code check_begun_entry(const struct place *place, const char *name,
                                       const char *path, struct tp_err *err)
 {
-    bool directory = tp_below_is_dir(path);
+    bool directory = tp_below_is_dir(path, err);
+    if (err->code)
+        return err->code;
     if (directory && tp_commit_is_rank(name))
         return tp_commit_check_begun(place->plan, path, err);
     if (directory ? may_be_copied(place, name) || has_folder(&place->manifest, name)

@@ -61,8 +61,6 @@ static enum tp_code check_rank(const struct tp_join_plan *join, const char *path
 static enum tp_code fail_absent(const struct tp_join_plan *join, const char *path, unsigned r,
                                 struct tp_err *err)
 {
-    if (errno != ENOENT && errno != ENOTDIR)
-        return tp_os_fail(err, errno, path, "cannot look at this rank");
     tp_err_path(err, path);
     tp_err_hint(err, "bring all %u ranks together first", join->count);
     return tp_fail(err, TP_E_INPUT, "rank %u of %u is missing", r, join->count);
@@ -72,8 +70,9 @@ static enum tp_code open_rank(struct tp_join_plan *join, unsigned r, struct tp_e
 {
     struct stat st;
     char *path = tp_os_format(err, "%s/" TP_RANK_PREFIX "%u", join->path, r);
-    enum tp_code code = path ? TP_OK : TP_E_MEMORY;
-    if (path && tp_os.stat(path, &st) != 0)
+    bool there = tp_os_there(path, &st, err);
+    enum tp_code code = err->code;
+    if (code == TP_OK && !there)
         code = fail_absent(join, path, r, err);
     if (code == TP_OK && (code = check_rank(join, path, r, err)) == TP_OK)
         code = tp_join_plan_rank(join, r, path, err);

@@ -111,14 +111,14 @@ static enum tp_code add_note(int dir, const char *partial, const char *name, str
     }
     const char *differs = tp_parts_differ(parts, &note);
     struct stat st;
-    if (!differs && tp_os.stat(parts->source, &st) != 0) { /* a part saw it elsewhere */
+    if (!differs && !tp_os_there(parts->source, &st, err)) { /* a part saw it elsewhere */
         char *source = parts->source;
         parts->source = note.source;
         note.source = source;
     }
     tp_parts_close(&note);
     if (!differs)
-        return TP_OK;
+        return err->code;
     tp_err_path(err, partial);
     tp_err_hint(err, "keep the parts of one plan: remove the files %s.I-of-P of the others and "
                      "run those parts again", TP_PART_NAME);
@@ -135,12 +135,10 @@ enum tp_code tp_parts_read(const char *output, bool force, struct tp_parts *part
     memset(parts, 0, sizeof *parts);
     char *partial = tp_partial_name(output, false, err);
     int dir = -1;
-    enum tp_code code = partial ? TP_OK : TP_E_MEMORY;
-    if (code == TP_OK && tp_os.lstat(partial, &st) != 0) {
-        int sys = errno;
-        code = sys == ENOENT || sys == ENOTDIR
-                   ? without_partial(output, parts, err)
-                   : tp_os_fail(err, sys, partial, "cannot look at the parts");
+    bool there = tp_os_link_there(partial, &st, err);
+    enum tp_code code = err->code;
+    if (code == TP_OK && !there) {
+        code = without_partial(output, parts, err);
         free(partial);
         return code;
     }
@@ -178,11 +176,9 @@ static enum tp_code open_part(struct merge *m, unsigned i)
     bool foreign = false;
     char *name = tp_part_file(TP_JOURNAL_NAME, share, c->err);
     char *path = name ? tp_os_format(c->err, "%s/%s", c->partial, name) : NULL;
-    enum tp_code code = path ? TP_OK : TP_E_MEMORY;
-    bool begun = path && tp_os.stat(path, &st) == 0;
-    if (path && !begun && errno != ENOENT) {
-        code = tp_os_fail(c->err, errno, path, "cannot look at the journal");
-    } else if (begun) {
+    bool begun = tp_os_there(path, &st, c->err);
+    enum tp_code code = c->err->code;
+    if (begun) {
         /* the part may have read another copy of the source, on another machine */
         struct tp_journal_work work = {tp_commit_files(c), NULL, NULL, c->options->zstd > 0};
         code = tp_journal_open(c->dir, c->partial, name, &work, &m->journals[i - 1], &foreign,

@@ -218,8 +218,8 @@ static enum tp_code check_output(struct work *work, struct tp_convert_result *re
     struct tp_commit *c = &work->c;
     struct stat st;
     enum tp_code code = tp_commit_check_not_source(c->plan, c->output, c->err);
-    if (code || tp_os.stat(c->output, &st) != 0)
-        return code;
+    if (code || !tp_os_there(c->output, &st, c->err))
+        return c->err->code;
     if (S_ISDIR(st.st_mode) && tp_commit_is_done(c)) {
         result->already_done = true;
         return TP_OK;

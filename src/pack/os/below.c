@@ -39,10 +39,10 @@ static bool is_link(const char *path)
     return tp_os.lstat(path, &st) == 0 && S_ISLNK(st.st_mode);
 }
 
-bool tp_below_is_dir(const char *path)
+bool tp_below_is_dir(const char *path, struct tp_err *err)
 {
     struct stat st;
-    return tp_os.lstat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    return tp_os_link_there(path, &st, err) && S_ISDIR(st.st_mode);
 }
 
 /* Opens one name; a link is told from other failures. */
@@ -293,8 +293,10 @@ enum tp_code tp_below_open_own(int dir, const char *name, struct tp_rights right
             *err = local;
         return code;
     }
-    if (tp_below_is_dir(path)) /* which does not open for writing */
+    if (tp_below_is_dir(path, err)) /* which does not open for writing */
         return fail_kind(err, path, "not a regular file");
+    if (err->code)
+        return err->code;
     code = open_name(dir, name, O_RDWR | O_NONBLOCK, 0, path, fd, err);
     if (code == TP_OK && ((code = check_own(dir, *fd, path, err)) ||
                           (code = narrow(*fd, rights, path, err))))

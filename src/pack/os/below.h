@@ -63,7 +63,7 @@ enum tp_code tp_below_list(int dir, const char *path, struct tp_os_list *list, s
 enum tp_code tp_below_remove(int dir, const char *name, const char *path, bool *directory,
                              struct tp_err *err);
 
-/* True for a directory, and no link to one. */
-bool tp_below_is_dir(const char *path);
+/* True for a directory, and no link to one. False and an error: it could not be looked at. */
+bool tp_below_is_dir(const char *path, struct tp_err *err);
 
 #endif

@@ -410,6 +410,23 @@ enum tp_code tp_os_rename_new(const char *from, const char *to, bool *taken, str
     return *taken ? TP_OK : fail_rename(err, errno, from, to);
 }
 
+static bool answer(int failed, const char *path, struct tp_err *err)
+{
+    if (failed && !tp_sys_absent(errno))
+        tp_os_fail(err, errno, path, "cannot look at the file");
+    return !failed;
+}
+
+bool tp_os_there(const char *path, struct stat *st, struct tp_err *err)
+{
+    return path && answer(tp_os.stat(path, st), path, err);
+}
+
+bool tp_os_link_there(const char *path, struct stat *st, struct tp_err *err)
+{
+    return path && answer(tp_os.lstat(path, st), path, err);
+}
+
 enum tp_code tp_os_lock(int fd, const char *path, bool *unlocked, struct tp_err *err)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -422,11 +439,12 @@ enum tp_code tp_os_lock(int fd, const char *path, bool *unlocked, struct tp_err 
         return tp_fail(err, TP_E_USAGE, "another tilepack is writing this output");
     }
     /* Its last holder may have renamed or removed the file since it was opened. */
-    bool gone = false;
-    if (tp_os.fstat(fd, &here) != 0 ||
-        (tp_os.stat(path, &there) != 0 && !(gone = errno == ENOENT || errno == ENOTDIR)))
+    if (tp_os.fstat(fd, &here) != 0)
         return tp_os_fail(err, errno, path, "cannot look at the file");
-    if (gone || here.st_dev != there.st_dev || here.st_ino != there.st_ino) {
+    bool is = tp_os_there(path, &there, err);
+    if (err->code)
+        return err->code;
+    if (!is || here.st_dev != there.st_dev || here.st_ino != there.st_ino) {
         tp_err_hint(err, "run the command again");
         return tp_fail(err, TP_E_USAGE, "another tilepack has just finished writing this output");
     }

@@ -68,6 +68,13 @@ extern struct tp_os tp_os;
 /* tp_fail_sys() with the path and a hint that suits the errno. */
 enum tp_code tp_os_fail(struct tp_err *err, int sys, const char *path, const char *what);
 
+/* Whether something is at the path, and what. False with an error in *err: nobody knows, because
+ * the system could not look, or there is no path (NULL), whose error is there already. That is
+ * never "no": without the error nothing is there, or a link to nothing. */
+bool tp_os_there(const char *path, struct stat *st, struct tp_err *err);
+/* The same of a link itself. */
+bool tp_os_link_there(const char *path, struct stat *st, struct tp_err *err);
+
 /* Reads exactly `size` bytes; a file that ends early is TP_E_INPUT ("truncated"). */
 enum tp_code tp_os_read(int fd, void *data, uint64_t size, uint64_t offset, const char *path,
                         struct tp_err *err);

@@ -39,12 +39,12 @@ static enum tp_code read_info(struct tp_join_plan *join, struct tp_err *err)
     json_error_t where;
     size_t size;
     char *text = NULL, *path = tp_os_format(err, "%s/%s", join->path, TP_RANKS_NAME);
-    if (!path)
-        return TP_E_MEMORY;
-    if (tp_os.stat(path, &st) != 0) {
+    if (!tp_os_there(path, &st, err)) {
+        free(path);
+        if (err->code)
+            return err->code;
         tp_err_path(err, join->path);
         tp_err_hint(err, "name the directory that 'tilepack convert --tp' wrote");
-        free(path);
         return tp_fail(err, TP_E_USAGE, "there are no ranks here (no %s)", TP_RANKS_NAME);
     }
     uint64_t mark = tp_json_mark();

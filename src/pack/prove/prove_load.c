@@ -44,10 +44,13 @@ static void find_library(char path[PATH])
 
 static enum tp_code absent(const char *path, const char *why, struct tp_err *err)
 {
-    bool named = strchr(path, '/') != NULL;
+    struct stat st;
+    bool named = strchr(path, '/') != NULL, there = named && tp_os_there(path, &st, err);
+    if (err->code)
+        return err->code;
     tp_err_hint(err, "'make prove' in tilepack's source builds it (nvcc, CUTLASS's headers); it is "
                      "looked for beside the program, in ../lib, and where TILEPACK_PROVE says");
-    if (!named || !is_there(path))
+    if (!there)
         return tp_fail(err, TP_E_UNSUPPORTED, "the plug-in with the kernels, %s, is not installed",
                        named ? path : LIBRARY);
     return tp_fail(err, TP_E_UNSUPPORTED, "the plug-in with the kernels does not load: %s",

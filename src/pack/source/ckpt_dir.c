@@ -40,10 +40,10 @@ static enum tp_code locate(const struct tp_checkpoint *ckpt, const struct tp_ckp
         char *at = tp_ckpt_path(ckpt, names[i], err);
         if (!at)
             code = TP_E_MEMORY;
-        else if (tp_os.stat(at, &st) == 0)
+        else if (tp_os_there(at, &st, err))
             *path = at;
-        else if (errno != ENOENT)
-            code = tp_ckpt_fail_stat(at, errno, err);
+        else
+            code = err->code;
         if (at != *path)
             free(at);
     }
@@ -127,12 +127,11 @@ static const char *left_with(const struct tp_checkpoint *ckpt, const char *const
     return NULL;
 }
 
-static bool holds_ranks(const char *path)
+static bool holds_ranks(const char *path, struct tp_err *err)
 {
     struct stat st;
-    struct tp_err ignored = {0};
-    char *name = tp_os_format(&ignored, "%s/%s", path, TP_RANKS_NAME);
-    bool holds = name && tp_os.stat(name, &st) == 0;
+    char *name = tp_os_format(err, "%s/%s", path, TP_RANKS_NAME);
+    bool holds = tp_os_there(name, &st, err);
     free(name);
     return holds;
 }
@@ -143,14 +142,17 @@ static enum tp_code fail_no_weights(const struct tp_checkpoint *ckpt, struct tp_
     static const char *const pickles[] = {".bin", ".pt", ".pth", ".ckpt", NULL},
                       *const ggufs[] = {".gguf", NULL};
     const char *pickle = left_with(ckpt, pickles), *gguf = left_with(ckpt, ggufs);
-    char *name = tp_hub_name(ckpt->path, err);
+    bool ranks = holds_ranks(ckpt->path, err);
+    char *name = err->code ? NULL : tp_hub_name(ckpt->path, err);
+    if (err->code)
+        return err->code;
     tp_err_path(err, ckpt->path);
     if (pickle)
         tp_err_hint(err, "get a revision with safetensors, or make them in Python: "
                          "AutoModel.from_pretrained(SRC).save_pretrained(DST)");
     else if (gguf)
         tp_err_hint(err, "GGUF is llama.cpp's own quantization: get the model that it was made of");
-    else if (holds_ranks(ckpt->path))
+    else if (ranks)
         tp_err_hint(err, "these are the ranks of --tp: put them together with 'tilepack join', or "
                          "name one of them");
     else if (name)

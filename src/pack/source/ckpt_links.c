@@ -26,14 +26,18 @@ static char *hub_blob(const char *path, struct tp_err *err)
     struct stat st;
     ssize_t size = tp_os.readlink(path, text, sizeof text - 1);
     const char *slash = strrchr(path, '/');
+    if (size < 0 && errno != EINVAL) /* EINVAL: no link */
+        tp_os_fail(err, errno, path, "cannot read the link");
     if (size <= 0)
         return NULL;
     text[size] = '\0';
     if (!is_hub_text(text))
         return NULL;
     char *blob = tp_os_format(err, "%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, text);
-    bool plain = blob && tp_os.lstat(blob, &st) == 0 && S_ISREG(st.st_mode);
+    bool plain = tp_os_link_there(blob, &st, err) && S_ISREG(st.st_mode);
     char *real = plain ? tp_os.realpath(blob, NULL) : NULL;
+    if (plain && !real)
+        tp_os_fail(err, errno, blob, "cannot resolve the path");
     free(blob);
     return real;
 }
@@ -43,6 +47,8 @@ enum tp_code tp_ckpt_inside(const char *root, const char *path, const char *hint
 {
     if ((*real = hub_blob(path, err)))
         return TP_OK;
+    if (err->code)
+        return err->code;
     enum tp_code code = tp_os_inside(root, path, real, err);
     if (code)
         tp_err_hint(err, "%s", hint);
@@ -54,8 +60,11 @@ enum tp_code tp_ckpt_other(const struct tp_checkpoint *ckpt, const char *path, c
 {
     struct stat st;
     *real = NULL;
-    if (!ckpt->strict && (!ckpt->copies || (tp_os.lstat(path, &st) == 0 && !S_ISLNK(st.st_mode))))
+    if (!ckpt->strict &&
+        (!ckpt->copies || (tp_os_link_there(path, &st, err) && !S_ISLNK(st.st_mode))))
         return TP_OK;
+    if (err->code)
+        return err->code;
     return tp_ckpt_inside(ckpt->path, path,
                           ckpt->strict ? TP_STRICT_LINK_HINT
                                        : "replace the link by the file itself, remove it, or copy "

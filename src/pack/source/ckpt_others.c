@@ -112,7 +112,7 @@ static bool is_foreign(const struct walk *w, const char *name, const char *path,
 {
     struct stat st;
     bool links = !w->ckpt->strict && !w->ckpt->copies; /* are followed */
-    if (!links && tp_os.lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
+    if (!links && tp_os_link_there(path, &st, w->err) && S_ISLNK(st.st_mode))
         return true;
     for (size_t i = 0; i < list->count; i++)
         if (strcmp(list->names[i], "tilepack.json") == 0 ||
@@ -155,7 +155,7 @@ static enum tp_code take_folder(struct walk *w, const char *name, const char *pa
     if (code)
         return code;
     bool foreign = is_foreign(w, name, path, &list);
-    if (!foreign)
+    if ((code = w->err->code) == TP_OK && !foreign)
         code = take_list(w, name, &list, depth);
     if (code == TP_OK && (foreign || (ckpt->other_count == copied && ckpt->left_count > left))) {
         while (ckpt->left_count > left)

@@ -14,10 +14,10 @@
 
 static const char model[] = "models--";
 
-static bool is_directory(const char *path)
+static bool is_directory(const char *path, struct tp_err *err)
 {
     struct stat st;
-    return path && tp_os.stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    return tp_os_there(path, &st, err) && S_ISDIR(st.st_mode);
 }
 
 static const char *value_of(const char *text)
@@ -87,7 +87,7 @@ static char *main_revision(const char *folder, struct tp_err *err)
     size_t size;
     if (path && tp_os_slurp(path, 4096, &text, &size, &ignored) == TP_OK)
         text[plain_length(text)] = '\0';
-    tp_err_memory(err, &ignored);
+    tp_err_take_unread(err, &ignored);
     free(path);
     return text;
 }
@@ -100,7 +100,7 @@ static char *only_snapshot(const char *folder, struct tp_err *err)
     char *path = tp_os_format(err, "%s/snapshots", folder), *found = NULL;
     if (path && tp_os_list(path, &list, &ignored) == TP_OK && list.count == 1)
         found = tp_os_format(err, "%s/%s", path, list.names[0]);
-    tp_err_memory(err, &ignored);
+    tp_err_take_unread(err, &ignored);
     tp_os_list_free(&list);
     free(path);
     return found;
@@ -113,7 +113,7 @@ static char *snapshot_of(const char *folder, struct tp_err *err)
     bool plain = revision && *revision && *revision != '.';
     char *path = plain ? tp_os_format(err, "%s/snapshots/%s", folder, revision) : NULL;
     free(revision);
-    if (is_directory(path))
+    if (is_directory(path, err))
         return path;
     free(path);
     return only_snapshot(folder, err);
@@ -214,8 +214,10 @@ static char *find_folder(const char *typed, struct tp_err *err)
     char *snapshots = tp_os_format(err, "%s/snapshots", typed), *found = NULL;
     if (!snapshots)
         return NULL;
-    bool cached = is_directory(snapshots);
+    bool cached = is_directory(snapshots, err);
     free(snapshots);
+    if (err->code)
+        return NULL;
     if (!cached)
         return tp_os_copy(err, typed);
     if ((found = snapshot_of(typed, err)) || err->code)
