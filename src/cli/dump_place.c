@@ -209,16 +209,23 @@ int tp_dump_at(const struct tp_options *o, const struct tp_source *source,
 
 /* ---- --offset ----------------------------------------------------------- */
 
-/* The value of a code needs its scale: looked up like --at. */
-static bool element_at(const struct tp_source *source, const struct tp_subject *subject,
-                       const struct tp_stored *item, struct tp_element_info *info)
+/* The value of a code needs its scale: looked up like --at, before anything is printed. Without
+ * one (`has_value`) nothing stored says it; what cannot be read is an error. */
+static enum tp_code find_values(const struct tp_source *source, const struct tp_subject *subject,
+                                const struct tp_byte_info *byte, struct tp_element_info at[2],
+                                struct tp_err *err)
 {
-    struct tp_err ignored = {0};
     bool is_code = !subject->weight ||
                    subject->weight->form->op.out[subject->out].role == TP_ROLE_CODES;
-    return is_code && !item->padding &&
-           tp_inspect_at(&source->ckpt, subject, item->e0, item->n0, item->k0, info, &ignored) ==
-               TP_OK;
+    for (unsigned i = 0; i < byte->count && is_code; i++) {
+        const struct tp_stored *item = &byte->item[i];
+        struct tp_err why = {0};
+        if (!item->padding && tp_inspect_at(&source->ckpt, subject, item->e0, item->n0, item->k0,
+                                            &at[i], &why))
+            at[i].has_value = false;
+        tp_err_take_unread(err, &why);
+    }
+    return err->code;
 }
 
 static json_t *range_json(uint64_t first, uint64_t end)
@@ -227,10 +234,9 @@ static json_t *range_json(uint64_t first, uint64_t end)
 }
 
 static json_t *item_json(const struct tp_source *source, const struct tp_subject *subject,
-                         const struct tp_stored *item)
+                         const struct tp_stored *item, const struct tp_element_info *at)
 {
     json_t *json = spot_json(source, subject, subject->out, &item->spot);
-    struct tp_element_info info;
     json_object_set_new(json, "byte_of_element", json_integer(item->byte_of));
     json_object_set_new(json, "padding", json_boolean(item->padding));
     if (item->padding) {
@@ -243,18 +249,18 @@ static json_t *item_json(const struct tp_source *source, const struct tp_subject
     if (item->word >= 0)
         json_object_set_new(json, "word", json_integer(item->word));
     json_object_set_new(json, "value", tp_number_json(item->spot.value));
-    if (element_at(source, subject, item, &info) && info.has_value)
-        json_object_set_new(json, "element_value", tp_number_json(info.value));
+    if (at->has_value)
+        json_object_set_new(json, "element_value", tp_number_json(at->value));
     return json;
 }
 
 static int byte_json(const struct tp_source *source, const struct tp_subject *subject,
-                     const struct tp_byte_info *info)
+                     const struct tp_byte_info *info, const struct tp_element_info at[2])
 {
     const struct tp_tensor *tensor = &source->ckpt.tensors[subject->tensor];
     json_t *items = json_array();
     for (unsigned i = 0; i < info->count; i++)
-        json_array_append_new(items, item_json(source, subject, &info->item[i]));
+        json_array_append_new(items, item_json(source, subject, &info->item[i], &at[i]));
     return tp_json_print(json_pack("{s:s,s:o,s:I,s:I,s:i,s:o}", "tensor", tensor->name, "file",
                                    tp_json_text(source->ckpt.files[tensor->file].name), "byte",
                                    (json_int_t)info->byte, "offset", (json_int_t)info->offset,
@@ -281,9 +287,8 @@ static void print_place(const struct tp_subject *subject, const struct tp_stored
 }
 
 static void print_item(const struct tp_source *source, const struct tp_subject *subject,
-                       const struct tp_stored *item)
+                       const struct tp_stored *item, const struct tp_element_info *at)
 {
-    struct tp_element_info info;
     bool group8 = is_group8(subject, subject->out);
     char stored[TP_STORED_TEXT];
     printf("  ");
@@ -303,8 +308,8 @@ static void print_item(const struct tp_source *source, const struct tp_subject *
         printf("-%ug of the ", 8 - item->byte_of);
     print_place(subject, item);
     printf(group8 ? ": g = %.*g" : ": %.*g", digits_of(source, subject), item->spot.value);
-    if (subject->weight && element_at(source, subject, item, &info) && info.has_value)
-        printf(", value %.9g", info.value);
+    if (subject->weight && at->has_value)
+        printf(", value %.9g", at->value);
     putchar('\n');
 }
 
@@ -313,20 +318,22 @@ int tp_dump_byte(const struct tp_options *o, const struct tp_source *source,
 {
     const struct tp_tensor *tensor = &source->ckpt.tensors[subject->tensor];
     struct tp_byte_info info;
+    struct tp_element_info at[2] = {{0}};
     struct tp_err err = {0};
-    if (tp_inspect_byte(&source->ckpt, subject, o->offset, &info, &err)) {
+    if (tp_inspect_byte(&source->ckpt, subject, o->offset, &info, &err) ||
+        find_values(source, subject, &info, at, &err)) {
         tp_err_tensor(&err, tensor->name);
         return tp_report_error(&err);
     }
     if (o->json)
-        return byte_json(source, subject, &info);
+        return byte_json(source, subject, &info, at);
     printf("byte %llu of ", (unsigned long long)info.byte);
     tp_print_text(stdout, tensor->name);
     printf(" (at %llu of ", (unsigned long long)info.offset);
     tp_print_text(stdout, source->ckpt.files[tensor->file].name);
     printf("): 0x%02X\n", info.value);
     for (unsigned i = 0; i < info.count; i++)
-        print_item(source, subject, &info.item[i]);
+        print_item(source, subject, &info.item[i], &at[i]);
     return TP_OK;
 }
 

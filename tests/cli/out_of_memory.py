@@ -59,6 +59,7 @@ COMMANDS = [
     "dump {packed} {weight}",
     "dump {packed} {weight} --at 3,5",
     "dump {packed} {weight} --at 3,5 --json",
+    "dump {packed} {weight} --offset 100",
     "dump {packed} {weight} --values 0:4,0:8 --json",
     "dump {packed} {weight} --svg {out}.svg -q",
     "dump {packed} {weight} --html {out}.html --json",
