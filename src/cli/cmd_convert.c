@@ -94,31 +94,33 @@ static const char *serving_line(const struct tp_plan *plan)
 
 /* The path as one word of a shell's command, and no option there: as it is where nothing in it is
  * special. What others may have in UTF-8 is not. */
-static enum tp_code add_word(struct tp_text *text, const char *path)
+static enum tp_code add_word(struct tp_text *text, const char *path, struct tp_err *err)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                 "_@%+:,./-";
     const char *at = path;
     while (*at && ((unsigned char)*at >= 0x80 || strchr(plain, *at)))
         at++;
-    enum tp_code code = *path == '-' ? tp_text_add_word(text, "./", NULL) : TP_OK;
+    enum tp_code code = *path == '-' ? tp_text_add_word(text, "./", err) : TP_OK;
     if (code || !*at)
-        return code ? code : tp_text_add_word(text, path, NULL);
-    code = tp_text_add(text, "'", 1, NULL);
+        return code ? code : tp_text_add_word(text, path, err);
+    code = tp_text_add(text, "'", 1, err);
     for (at = path; *at && code == TP_OK; at++)
-        code = *at == '\'' ? tp_text_add_word(text, "'\\''", NULL) : tp_text_add(text, at, 1, NULL);
-    return code ? code : tp_text_add(text, "'", 1, NULL);
+        code = *at == '\'' ? tp_text_add_word(text, "'\\''", err) : tp_text_add(text, at, 1, err);
+    return code ? code : tp_text_add(text, "'", 1, err);
 }
 
-/* The same with the output's path in place of DST, in fresh memory; NULL: there is none. */
-static char *serving(const struct tp_options *o, const struct tp_plan *plan, const char *output)
+/* The same with the output's path in place of DST, in fresh memory; NULL: there is none, or an
+ * error. */
+static char *serving(const struct tp_options *o, const struct tp_plan *plan, const char *output,
+                     struct tp_err *err)
 {
     const char *line = serving_line(plan), *dst = line ? strstr(line, "DST") : NULL;
     struct tp_text text = {0};
     if (!dst || plan->single_file || o->discard || o->tp > 1)
         return NULL;
-    if (tp_text_add(&text, line, (size_t)(dst - line), NULL) || add_word(&text, output) ||
-        tp_text_add_word(&text, dst + 3, NULL))
+    if (tp_text_add(&text, line, (size_t)(dst - line), err) || add_word(&text, output, err) ||
+        tp_text_add_word(&text, dst + 3, err))
         tp_text_free(&text);
     return text.data;
 }
@@ -128,7 +130,10 @@ static int print_result(const struct tp_options *o, const struct tp_plan *plan, 
                         const struct tp_convert_result *result, double seconds)
 {
     char in[TP_HUMAN], out[TP_HUMAN], took[TP_HUMAN];
-    char *serve = output ? serving(o, plan, output) : NULL;
+    struct tp_err err = {0};
+    char *serve = output ? serving(o, plan, output, &err) : NULL;
+    if (err.code)
+        return tp_report_error(&err);
     if (o->json) {
         json_t *json = json_pack(
             "{s:o,s:b,s:I,s:I,s:I,s:I,s:f,s:I}", "output", tp_json_text(output), "already_done",
@@ -265,8 +270,8 @@ static int do_plan(const struct tp_options *o, const struct tp_plan *plan,
     const struct tp_ranks *ranks = o->tp > 1 ? &made : NULL;
     const char *shown = tp_output_shown(o->output, output);
     int status = TP_OK;
-    if (!is_dry(o))
-        tp_plan_warn_left(plan);
+    if (!is_dry(o) && tp_plan_warn_left(plan, &err))
+        return tp_report_error(&err);
     if (ranks && tp_ranks_make(plan, request, o->tp, &made, &err)) {
         tp_err_path(&err, plan->ckpt->path);
         return tp_report_error(&err);
@@ -299,8 +304,8 @@ static int plan_and_do(const struct tp_options *o, struct tp_source *source,
         tp_err_path(&err, source->ckpt.path);
         return tp_report_error(&err);
     }
-    tp_plan_warn(&plan);
-    int status = do_plan(o, &plan, request, output, start);
+    int status = tp_plan_warn(&plan, &err) ? tp_report_error(&err)
+                                           : do_plan(o, &plan, request, output, start);
     tp_plan_close(&plan);
     return status;
 }

@@ -129,11 +129,12 @@ static int unpack(const struct tp_options *o, const struct tp_source *source, co
     } else {
         if (!plan.unit_count && !plan.kept_unit_count)
             tp_warn("%s holds no packed weight: its tensors are copied", source->ckpt.path);
-        tp_plan_warn(&plan);
-        tp_plan_warn_unread(&plan);
-        tp_plan_warn_left(&plan);
+        if ((code = tp_plan_warn(&plan, &err)) == TP_OK) {
+            tp_plan_warn_unread(&plan);
+            code = tp_plan_warn_left(&plan, &err);
+        }
         struct tp_measures measures = {0};
-        status = carry_out(o, &plan, &request, output, &measures, &result, &err)
+        status = code || carry_out(o, &plan, &request, output, &measures, &result, &err)
                      ? tp_report_error(&err)
                      : print_result(o, &plan, tp_output_shown(o->output, output), &measures,
                                     &result, tp_now() - start);

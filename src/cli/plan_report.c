@@ -360,13 +360,14 @@ static void warn_unweighted(const struct tp_plan *plan)
 }
 
 /* Copied to where upper and lower case are one, the output would lose a file. */
-static void warn_alike(const struct tp_plan *plan)
+static enum tp_code warn_alike(const struct tp_plan *plan, struct tp_err *err)
 {
     const char *pair[2];
-    struct tp_err ignored = {0};
-    if (tp_plan_alike(plan, pair, &ignored) == TP_OK && pair[0])
+    enum tp_code code = tp_plan_alike(plan, pair, err);
+    if (code == TP_OK && pair[0])
         tp_warn("'%s' and '%s' differ in case only: file systems that do not tell it, as those of "
                 "macOS and Windows, cannot hold both", pair[0], pair[1]);
+    return code;
 }
 
 static bool concerns(const struct tp_model_limit *limit, const struct tp_unit *unit)
@@ -402,13 +403,15 @@ static void warn_unknown(const struct tp_plan *plan)
                 "see what is kept, and 'tilepack models default'", facts->type);
 }
 
-void tp_plan_warn(const struct tp_plan *plan)
+enum tp_code tp_plan_warn(const struct tp_plan *plan, struct tp_err *err)
 {
     const char *seen[32];
     size_t count = 0;
     warn_unread(plan->ckpt);
     warn_source(plan);
-    warn_alike(plan);
+    enum tp_code code = warn_alike(plan, err);
+    if (code)
+        return code;
     if (!plan->unit_count)
         warn_same(plan);
     warn_unweighted(plan);
@@ -427,6 +430,7 @@ void tp_plan_warn(const struct tp_plan *plan)
         tp_warn("%s%s: the bytes are right, but %s", plan->units[u].name,
                 alike > 1 ? " and others" : "", warning);
     }
+    return TP_OK;
 }
 
 void tp_plan_warn_unread(const struct tp_plan *plan)
@@ -449,7 +453,7 @@ void tp_plan_warn_unread(const struct tp_plan *plan)
 }
 
 /* Why they are left out, as one phrase. */
-static const char *why_left(const struct tp_checkpoint *ckpt)
+static const char *why_left(const struct tp_checkpoint *ckpt, struct tp_err *err)
 {
     static const char *const phrases[2][2] = {
         {"weights in other formats, or folders of such",
@@ -460,10 +464,10 @@ static const char *why_left(const struct tp_checkpoint *ckpt)
     bool link = false, odd = false;
     for (size_t i = 0; i < ckpt->left_count; i++) {
         struct stat st;
-        char *path = tp_os_format(NULL, "%s/%.*s", ckpt->path,
+        char *path = tp_os_format(err, "%s/%.*s", ckpt->path,
                                   (int)strlen(ckpt->left[i]) - tp_ends_with(ckpt->left[i], "/"),
                                   ckpt->left[i]);
-        bool found = path && lstat(path, &st) == 0;
+        bool found = tp_os_link_there(path, &st, err);
         link |= found && S_ISLNK(st.st_mode) && tp_ends_with(ckpt->left[i], "/");
         odd |= found && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode) && !S_ISLNK(st.st_mode);
         free(path);
@@ -471,22 +475,23 @@ static const char *why_left(const struct tp_checkpoint *ckpt)
     return phrases[odd][link];
 }
 
-void tp_plan_warn_left(const struct tp_plan *plan)
+enum tp_code tp_plan_warn_left(const struct tp_plan *plan, struct tp_err *err)
 {
     const struct tp_checkpoint *ckpt = plan->ckpt;
     char names[300] = "";
     size_t used = 0, i = 0;
     if (plan->single_file)
-        return;
+        return TP_OK;
     for (; i < ckpt->left_count && used + strlen(ckpt->left[i]) + 5 < sizeof names; i++)
         used += (size_t)snprintf(names + used, sizeof names - used, "%s'%s'", i ? ", " : "",
                                  ckpt->left[i]);
     if (i < ckpt->left_count)
         tp_warn("%s: %s%s%zu more are not copied; the plan (--dry-run) names them", ckpt->path,
                 names, i ? " and " : "", ckpt->left_count - i);
-    else if (i)
-        tp_warn("%s: %s %s not copied: %s", ckpt->path, names, i > 1 ? "are" : "is",
-                why_left(ckpt));
+    const char *why = i && i == ckpt->left_count ? why_left(ckpt, err) : NULL;
+    if (why && !err->code)
+        tp_warn("%s: %s %s not copied: %s", ckpt->path, names, i > 1 ? "are" : "is", why);
+    return err->code;
 }
 
 void tp_plan_left_json(const struct tp_plan *plan, json_t *json)

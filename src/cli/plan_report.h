@@ -13,15 +13,16 @@ int tp_plan_print(const struct tp_plan *plan, const struct tp_ranks *ranks,
                   const struct tp_options *o);
 int tp_plan_print_json(const struct tp_plan *plan, const struct tp_ranks *ranks);
 
-/* One line per distinct warning and per kept weight that was asked for. */
-void tp_plan_warn(const struct tp_plan *plan);
+/* One line per distinct warning and per kept weight that was asked for. Fails, as memory may be
+ * short, rather than leave one out. */
+enum tp_code tp_plan_warn(const struct tp_plan *plan, struct tp_err *err);
 
 /* One line about the tensors that are kept and look like weights of a format that is not read. */
 void tp_plan_warn_unread(const struct tp_plan *plan);
 
 /* Of what is written as a directory: one warning that names the files of the source which are
- * not copied along. */
-void tp_plan_warn_left(const struct tp_plan *plan);
+ * not copied along. Fails if they cannot be looked at. */
+enum tp_code tp_plan_warn_left(const struct tp_plan *plan, struct tp_err *err);
 
 /* Adds "left_out", those names, to the JSON of a result. */
 void tp_plan_left_json(const struct tp_plan *plan, json_t *json);

@@ -65,6 +65,7 @@ COMMANDS = [
     "dump {packed} {weight} --html {out}.html --json",
     "compare {src} --to w4a8-ct --html {out}.html --json",
     "convert {src} -o {out} --to w4a8-cutlass -q",
+    "convert {src} -o {out} --to w4a8-ct",
     "convert {src} -o {out} --to nvfp4-blocked -q --include mlp",
     "convert {src} -o {out} --to mxfp4-ct -q --zstd",
     "convert {src} -o {out} --to fp8-deepseek -q --tp 2 --shard-size 100kB",
@@ -275,6 +276,9 @@ def prepare(work):
     with open(os.path.join(at["src"], "config.json"), "w", encoding="utf-8") as f:
         json.dump({"model_type": "qwen3_moe", "hidden_size": 256, "note": "\u00e4\u200b\u2028",
                    "quantization_config": {"ignore": ["lm_head", "re:.*gate$"]}}, f)
+    for name in ("Config.json", "consolidated.pth"):  # which are warned of
+        with open(os.path.join(at["src"], name), "w", encoding="utf-8") as f:
+            f.write("{}")
     with open(at["recipe"], "w", encoding="utf-8") as f:
         json.dump({"rules": [{"match": "mlp", "to": "w4a8-cutlass"},
                              {"match": ".*", "to": "mxfp8-blocked", "set": {}}]}, f)
