@@ -675,6 +675,10 @@ def any_shape(work, long):
                      (row, "mxfp8-blocked"), (row, "fp8-dynamic-ct"), (row, "fp8-deepseek"),
                      (flat, "w4a8-cutlass"), (flat, "mxfp8-ct"), (flat, "gptq")):
         bounded(path, 32, to)
+    codes = os.path.join(work, "codes")
+    tool.run("convert", flat, "-o", codes, "--to", "w4a8-ct", "--include", ".", "-q")
+    bounded(codes, 512, "w4a8-cutlass")
+    shutil.rmtree(codes)
     status, errors, _, _ = measure("convert", row, "--discard", "--to", "fp8-dynamic-ct",
                                    "--include", ".", "--quiet", memory=700 << 20)
     check(status == 0, f"a long row to fp8-dynamic-ct in 700 MiB of addresses {errors}")

@@ -6,6 +6,7 @@
 #include "pack/plan/box.h"
 
 #include "base/num.h"
+#include "kernels/op/recast.h"
 
 #include <string.h>
 
@@ -223,11 +224,32 @@ static struct tp_box3 cover_of(const struct tp_plan *plan, const struct tp_unit 
     return cover;
 }
 
+/* What is taken over has no values and is no strip of them: the stored bytes of both sides, once
+ * more where the box is cut out of whole tiles or gathered, the tables of where they lie, and
+ * scales that are made anew. */
+static uint64_t taken_memory(const struct tp_plan *plan, const struct tp_unit *unit,
+                             struct tp_box3 size)
+{
+    const struct tp_op *from = &source_of(plan, unit)->form->op;
+    struct tp_box3 cover = cover_of(plan, unit, size);
+    uint64_t total = op_bytes(from, cover), to = op_bytes(&unit->form->op, size), tiles;
+    bool exact = cover.n == size.n && cover.k == size.k;
+    uint64_t more = unit->form->gathers ? op_bytes(from, size) : 0;
+    if (!tp_mul_u64(&tiles, tp_ceil_div(cover.n, size.n), tp_ceil_div(cover.k, size.k)) ||
+        !tp_mul_u64(&tiles, to, exact ? 1 : 1 + tiles) || !tp_add_u64(&total, total, more) ||
+        !tp_add_u64(&total, total, tiles))
+        return UINT64_MAX;
+    more = 32 * (cover.n + cover.k) + tp_recast_bytes(cover);
+    return tp_add_u64(&total, total, more) ? total : UINT64_MAX;
+}
+
 /* Memory for a box of that size: source, values, outputs and scratch. */
 static uint64_t box_memory(const struct tp_plan *plan, const struct tp_unit *unit,
                            struct tp_box3 size)
 {
     const struct tp_weight *source = source_of(plan, unit);
+    if (unit->form->kind == TP_UNIT_REPACK)
+        return taken_memory(plan, unit, size);
     uint64_t values = tp_value_bytes(size, unit->form->dtype), total = values, more = 0;
     if (source->form->transposed || unit->form->transposed)
         total += values; /* turned in a copy */
