@@ -8,9 +8,9 @@
 
 /* Copies text with what may drive or deceive a terminal escaped: control characters (C0, DEL,
  * C1), those that reorder text or are not seen, line and paragraph separators, code points that
- * are no characters, and bytes that are no UTF-8. As \xNN, \uNNNN and \UNNNNNNNN; `json`: as JSON has it, and what stands below
- * 0x20 stays, as it is the layout there. `to` has room for TP_ESCAPED times the size. Returns
- * the end. */
+ * are no characters, and bytes that are no UTF-8. As \xNN, \uNNNN and \UNNNNNNNN; `json`: as JSON
+ * has it, and what stands below 0x20 stays, as it is the layout there. `to` has room for TP_ESCAPED
+ * times the size. Returns the end. */
 enum { TP_ESCAPED = 4 };
 char *tp_escape(char *to, const char *text, size_t size, bool json);
 

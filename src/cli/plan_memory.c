@@ -38,8 +38,8 @@ static uint64_t enough_for_whole(const struct plan_size *size)
            4 * shard * (size->names / tp_max_u64(size->tensors, 1));
 }
 
-/* Beside the whole there is a plan of each rank, with shapes of its own, one of all their files with
- * the way to it, and the one that is run (struct tp_ranks). */
+/* Beside the whole there is a plan of each rank, with shapes of its own, one of all their files
+ * with the way to it, and the one that is run (struct tp_ranks). */
 static uint64_t enough_for_ranks(const struct plan_size *size)
 {
     enum { UNIT = sizeof(struct tp_unit), OUTPUT = sizeof(struct tp_output), SHAPE = 16 };

@@ -218,7 +218,8 @@ enum tp_code tp_card_text(const struct tp_plan *plan, const struct tp_request *r
         code = tp_text_add_word(text, "\n```\n", err);
     if (code == TP_OK && (code = tp_command_text(request, from, "DST", text, err)) == TP_OK)
         code = tp_text_addf(text, err, "\n```\n\n`tilepack verify DST --against %s` derives every "
-                            "byte again, and prints the error of all values of each weight.\n", from);
+                            "byte again, and prints the error of all values of each weight.\n",
+                            from);
     if (code == TP_OK)
         code = add_serving(plan->units[0].form->format, text, err);
     if (code == TP_OK)

@@ -38,7 +38,8 @@ static uint32_t find_bias(const struct tp_builder *b, const struct tp_weight *we
 }
 
 /* A bias of the stack that the weight was made of, which lies beside its experts now. */
-static const struct tp_weight *stack_bias(const struct tp_builder *b, const struct tp_weight *weight)
+static const struct tp_weight *stack_bias(const struct tp_builder *b,
+                                          const struct tp_weight *weight)
 {
     const struct tp_weights *weights = b->plan->weights;
     const struct tp_weight *biases = weights->items + weights->count, *found = NULL;

@@ -114,7 +114,8 @@ static enum tp_code hash_plan(const struct tp_plan *plan, bool times, uint8_t ha
     for (size_t i = 0; i < plan->ckpt->file_count && code == TP_OK; i++) {
         const struct tp_file *file = &plan->ckpt->files[i];
         code = tp_text_addf(&text, err, "%s %llu %lld\n", file->name,
-                            (unsigned long long)file->size, times ? (long long)file->stamp.mtime_ns : 0);
+                            (unsigned long long)file->size,
+                            times ? (long long)file->stamp.mtime_ns : 0);
         if (code == TP_OK)
             code = tp_text_add(&text, (const char *)file->header_hash, 16, err);
     }

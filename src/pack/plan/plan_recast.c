@@ -50,8 +50,8 @@ static enum tp_code try_global(struct tp_builder *b, uint32_t g, bool held,
     struct tp_byte_range range = TP_NO_BYTES;
     enum tp_code code = add_group(b, g, held, &range);
     *exponents = (struct tp_exponents){range.least - 127, range.most - 127};
-    group->given = tp_recast_global(&b->plan->units[b->plan->stats_units[group->first_unit]].form->op,
-                                    *exponents);
+    const struct tp_unit *first = &b->plan->units[b->plan->stats_units[group->first_unit]];
+    group->given = tp_recast_global(&first->form->op, *exponents);
     return code;
 }
 

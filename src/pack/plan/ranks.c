@@ -387,8 +387,8 @@ static enum tp_code make(struct tp_ranks *ranks, const struct tp_request *reques
     for (size_t u = 0; u < whole->unit_count && code == TP_OK; u++)
         code = find_cut(whole, &whole->units[u], &heads, ranks->count, &cuts[u], err);
     for (size_t u = 0; u < whole->kept_unit_count && code == TP_OK; u++)
-        code = find_cut(whole, &whole->kept_units[u], &heads, ranks->count, &cuts[whole->unit_count + u],
-                        err);
+        code = find_cut(whole, &whole->kept_units[u], &heads, ranks->count,
+                        &cuts[whole->unit_count + u], err);
     ranks->plans = tp_os_zalloc(ranks->count, sizeof *ranks->plans, err);
     ranks->requests = tp_os_zalloc(ranks->count, sizeof *ranks->requests, err);
     if (!ranks->plans || !ranks->requests)

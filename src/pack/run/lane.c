@@ -472,8 +472,8 @@ static enum tp_code convert_piece(struct tp_lane *lane, const struct tp_unit *un
         (code = begin(lane, tp_value_bytes(wide, unit->form->dtype), wide_bytes + cut_bytes)))
         return code;
     void *to = tp_arena_take(lane->compute.in, tp_value_bytes(wide, unit->form->dtype));
-    tp_row_widen(unit->form->dtype, lane->piece.data, piece->size.n, piece->size.k, lane->marks.data,
-                 extra, to);
+    tp_row_widen(unit->form->dtype, lane->piece.data, piece->size.n, piece->size.k,
+                 lane->marks.data, extra, to);
     whole.in[0] = to;
     if ((code = tp_op_take(op, wide, lane->compute.out, whole.out, &lane->err)) ||
         (code = tp_op_take(op, piece->size, lane->compute.out, args->out, &lane->err)) ||

@@ -1,5 +1,5 @@
-/* How a header and a constant get to a sink, and sinks that keep nothing: discard, and compare with stored
- * files. */
+/* How a header and a constant get to a sink, and sinks that keep nothing: discard, and compare with
+ * stored files. */
 #include "pack/sink/sink.h"
 
 #include "base/num.h"
