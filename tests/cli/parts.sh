@@ -167,7 +167,9 @@ fails "a changed source is found" 3 "not the one that the parts converted" merge
 fails "a part of the changed source" 2 "sources differ" part 1/2 moved "$@"
 mv "$work/src" "$work/gone"
 fails "a source that is gone" 5 "--source" merge moved
+ln -s src "$work/src" # where nobody can look
 check "--source" "$TILEPACK" merge "$work/moved" --source "$work/elsewhere" -q
+rm "$work/src"
 check "from the moved source the same" same "$work/one" "$work/moved"
 mv "$work/elsewhere" "$work/src"
 

@@ -111,14 +111,15 @@ static enum tp_code add_note(int dir, const char *partial, const char *name, str
     }
     const char *differs = tp_parts_differ(parts, &note);
     struct stat st;
-    if (!differs && !tp_os_there(parts->source, &st, err)) { /* a part saw it elsewhere */
+    struct tp_err ignored = {0}; /* a part saw it elsewhere, maybe where this user may not look */
+    if (!differs && !tp_os_there(parts->source, &st, &ignored)) {
         char *source = parts->source;
         parts->source = note.source;
         note.source = source;
     }
     tp_parts_close(&note);
     if (!differs)
-        return err->code;
+        return TP_OK;
     tp_err_path(err, partial);
     tp_err_hint(err, "keep the parts of one plan: remove the files %s.I-of-P of the others and "
                      "run those parts again", TP_PART_NAME);
