@@ -107,8 +107,12 @@ done
 check "parts of ranks merge" "$TILEPACK" merge "$work/parts"
 check "parts of ranks equal one process in every file" diff -r "$work/one" "$work/parts"
 check "and are complete" sh -c "'$TILEPACK' merge '$work/parts' | grep -q 'complete already'"
+mv "$work/parts/rank_1" "$work/away"
+fails "but not without one of the ranks" 2 "there are no parts of this output" \
+    "$TILEPACK" merge "$work/parts"
+mv "$work/away" "$work/parts/rank_1"
 echo >>"$work/parts/rank_1/tilepack.json"
-fails "but not where a manifest has changed" 2 "there are no parts of this output" \
+fails "nor not where a manifest has changed" 2 "there are no parts of this output" \
     "$TILEPACK" merge "$work/parts"
 convert moe plain --to w4a8-cutlass "$@"
 convert moe zst --to w4a8-cutlass "$@" --tp 2 --zstd

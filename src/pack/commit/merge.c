@@ -10,6 +10,7 @@
 #include "pack/commit/partial_name.h"
 #include "pack/os/below.h"
 #include "pack/commit/parts_notes.h"
+#include "pack/plan/join_plan.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -26,19 +27,28 @@ static bool has_manifest(const char *directory, struct tp_err *err)
     return found;
 }
 
+/* How many ranks the output was made for; 0: none, as far as it says. */
+static unsigned count_ranks(const char *output, struct tp_err *err)
+{
+    struct tp_join_plan ranks;
+    struct tp_err seen = {0};
+    unsigned count = tp_join_plan_read(output, 0, &ranks, &seen) == TP_OK ? ranks.count : 0;
+    tp_err_take_unread(err, &seen);
+    tp_join_plan_close(&ranks);
+    return count;
+}
+
 /* Of the whole, or of all of its ranks. */
 static bool is_complete(const char *output, struct tp_err *err)
 {
-    struct stat st;
-    bool whole = has_manifest(output, err), complete = false, there = !whole;
-    for (unsigned r = 0; there && (!r || complete) && !err->code; r++) {
-        char *rank = tp_os_format(err, "%s/" TP_RANK_PREFIX "%u", output, r);
-        there = rank && tp_os.lstat(rank, &st) == 0;
-        if (there)
-            complete = has_manifest(rank, err);
+    bool whole = has_manifest(output, err);
+    unsigned count = whole || err->code ? 0 : count_ranks(output, err), found = 0;
+    for (bool has = true; found < count && has; found += has) {
+        char *rank = tp_os_format(err, "%s/" TP_RANK_PREFIX "%u", output, found);
+        has = rank && has_manifest(rank, err);
         free(rank);
     }
-    return (whole || complete) && !err->code;
+    return (whole || (count > 0 && found == count)) && !err->code;
 }
 
 /* There is no partial directory: was the output made already? */
