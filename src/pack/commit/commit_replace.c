@@ -149,7 +149,9 @@ static enum tp_code check_below(struct place *place, const char *name, struct tp
 {
     struct stat st;
     char *path = tp_os_format(err, "%s/%s", place->path, name);
-    enum tp_code code = path ? TP_OK : TP_E_MEMORY;
+    enum tp_code code;
+    if (!path)
+        return TP_E_MEMORY;
     if (tp_os_link_there(path, &st, err) && S_ISDIR(st.st_mode)) {
         code = check_folder(place, name, path, err);
     } else if ((code = err->code) == TP_OK && !is_listed(&place->manifest, name)) {
