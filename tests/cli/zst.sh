@@ -11,7 +11,8 @@ trap 'rm -rf "$dir"' EXIT INT TERM
 $CC -std=c11 -D_GNU_SOURCE -Isrc -O1 -g -pthread -Wall -Wextra -Werror \
     -fsanitize=address,undefined -fno-sanitize-recover=all -o "$dir/tool" \
     tests/tools/zst_tool.c src/pack/file/zst_*.c \
-    src/pack/os/os.c src/base/error.c src/base/num.c -lzstd -lxxhash -ljansson
+    src/pack/os/os.c src/pack/os/calls.c src/pack/os/memory.c src/base/error.c src/base/num.c \
+    -lzstd -lxxhash -ljansson
 
 fail() {
     echo "zst: $*" >&2

@@ -25,7 +25,8 @@ import tempfile
 import safetensors
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SOURCES = ["src/pack/os/os.c", "src/pack/os/store.c", "src/pack/text/name_set.c",
+SOURCES = ["src/pack/os/os.c", "src/pack/os/calls.c", "src/pack/os/memory.c",
+           "src/pack/os/store.c", "src/pack/text/name_set.c",
            "src/pack/text/json_scan.c", "src/pack/text/text.c",
            "src/pack/file/st_write.c", "src/pack/file/st_parse.c",
            "src/base/error.c", "src/base/dtype.c", "src/base/num.c"]

@@ -1,7 +1,7 @@
 /* What becomes of packed weights: whether they are taken over or quantized again, what that needs
  * leave for (--requantize), and what it loses: nothing, scales are rounded (the global one, or
- * those of blocks), or values are. All that is judged of that is judged here. Knows no bytes: how much is
- * lost is measured (pack/check).
+ * those of blocks), or values are. All that is judged of that is judged here. Knows no bytes: how
+ * much is lost is measured (pack/check).
  */
 #include "pack/plan/plan_build.h"
 
