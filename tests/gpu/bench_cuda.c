@@ -80,6 +80,7 @@ static const struct line lines[] = {
     {"fp8 tensor", NULL, "fp8-tensor-ct", NULL, TP_BF16, false, kwise},
     {"int4 marlin", NULL, "w4a16-marlin", NULL, TP_BF16, false, one},
     {"int4 marlin channel", NULL, "w4a16-marlin-channel", NULL, TP_BF16, false, one},
+    {"int8 marlin channel", NULL, "w8a16-marlin-channel", NULL, TP_BF16, false, one},
     {"int4 machete", NULL, "w4a16-machete", NULL, TP_BF16, false, one},
     {"int4 gptq", NULL, "gptq", NULL, TP_BF16, false, one},
     {"int4 awq", NULL, "awq", NULL, TP_BF16, false, one},

@@ -6,6 +6,9 @@
  * own on the same device. Prints one line per kind of work; exit 0 equal, 1 not,
  * 77 no device.
  *
+ * Formats with one scale to a row encode so many rows once, too, that blocks of threads with
+ * whole rows in their shared memory do it where the device has room for that.
+ *
  *     test_cuda [--cases N] [--per-format M] [--seed S] [--threads T] [--device D]
  *               [--only FORMAT]
  *
@@ -29,6 +32,7 @@ enum {
     MAX_OPS = 1024,
     MAX_VALUES = 3 << 17,
     LANE_BYTES = 4 << 20,
+    MANY_BYTES = 64 << 20, /* of a lane for many rows */
     SCRATCH_BYTES = 8 << 20,
     MAX_THREADS = 64,
     MAX_IMPORTANCE = 1 << 14, /* numbers of it: three experts, 700 columns */
@@ -198,6 +202,21 @@ static struct tp_box3 random_box(struct worker *w, const struct named_op *a,
         if (b != NULL)
             obey(b, &box);
     } while (box.e * box.n * box.k > MAX_VALUES);
+    return box;
+}
+
+/* The columns make every number of blocks of threads to a multiprocessor (cuda_place_rows.cu), and
+ * the rows are enough for those. */
+static struct tp_box3 many_rows(struct worker *w, const struct named_op *op)
+{
+    static const uint64_t columns[4] = {1040, 2064, 4112, 8208};
+    struct tp_cuda_device device = {.multiprocessors = 1};
+    struct tp_err err = {0};
+    struct tp_box3 box = {1 + below(w, 3), 0, columns[below(w, 4)]};
+    tp_cuda_query(all.device, &device, &err);
+    box.n = 140000 * tp_min_u64((uint64_t)device.multiprocessors, 160) / (box.e * box.k);
+    box.n = tp_round_up(box.n, 64) + 16 * (below(w, 8) / 7);
+    obey(op, &box);
     return box;
 }
 
@@ -375,6 +394,48 @@ static void test_encode(struct worker *w, size_t index, enum tp_dtype dtype, enu
     check_outputs(w, work, index, &call, &want, name);
 }
 
+static void open_worker(struct worker *w, uint64_t bytes)
+{
+    struct tp_err err = {0};
+    bool no_memory;
+    w->want = malloc(bytes);
+    w->scratch = malloc(SCRATCH_BYTES);
+    w->importance = malloc(MAX_IMPORTANCE * sizeof(float));
+    if (tp_cuda_open(all.device, bytes, bytes, bytes, &w->lane, &no_memory, &err) != TP_OK) {
+        printf("%s\n", err.what);
+        exit(1);
+    }
+    w->in = tp_cuda_input(w->lane);
+    w->out = tp_cuda_output(w->lane);
+}
+
+static void close_worker(struct worker *w)
+{
+    tp_cuda_close(w->lane);
+    free(w->want);
+    free(w->scratch);
+    free(w->importance);
+}
+
+/* Many rows with one scale each, by a worker with room for them. */
+static void test_rows(uint64_t seed, size_t index, enum tp_dtype dtype)
+{
+    const struct named_op *named = &all.ops[index];
+    struct tp_cuda_call call = {.kind = TP_CUDA_ENCODE, .to = &named->op};
+    struct worker w = {.rng = seed};
+    struct tp_box3 box = many_rows(&w, named);
+    struct tp_args want;
+    char name[260];
+    open_worker(&w, MANY_BYTES);
+    fill_values(&w, w.in, dtype, box.e * box.n * box.k);
+    name_encode(name, sizeof name, named, &named->op, dtype);
+    want = reference_args(&w, &named->op, box, dtype);
+    tp_encode_ref(&named->op, &want);
+    call.args = (struct tp_args){.box = box, .dtype = dtype, .global = want.global};
+    check_outputs(&w, WORK_ENCODE, index, &call, &want, name);
+    close_worker(&w);
+}
+
 /* Fills the input buffer with a packed weight: encoded values, int4 codes random. */
 static void make_packed(struct worker *w, const struct named_op *op, struct tp_box3 box)
 {
@@ -449,9 +510,10 @@ static void test_requant(struct worker *w, size_t from, size_t to, enum tp_dtype
 
 /* ---- the whole ------------------------------------------------------------- */
 
+static const enum tp_dtype floats[] = {TP_BF16, TP_F16, TP_F32};
+
 static void one_round(struct worker *w, size_t index)
 {
-    static const enum tp_dtype floats[] = {TP_BF16, TP_F16, TP_F32};
     const struct named_op *op = &all.ops[index];
     for (int d = 0; d < 3; d++)
         test_encode(w, index, floats[d], WORK_ENCODE, 0, false);
@@ -478,6 +540,9 @@ static void *work_thread(void *arg)
             continue;
         w->rng = all.seed * UINT64_C(0x5851F42D4C957F2D) + i;
         one_round(w, index);
+        for (int d = 0; d < 2 && i / all.ops_count == 0; d++)
+            if (all.ops[index].op.block_n == 1 && all.ops[index].op.block_k == 0)
+                test_rows(rnd(w), index, floats[d]);
         if (i / all.ops_count == 0)
             for (int how = 0; how < 8; how++) {
                 test_encode(w, index, TP_BF16, WORK_PATTERNS, how % 4, how / 4);
@@ -599,22 +664,6 @@ static void print_least(void)
     printf("at least %llu random cases for each format (%s)\n", (unsigned long long)least, name);
 }
 
-static void open_worker(struct worker *w)
-{
-    struct tp_err err = {0};
-    bool no_memory;
-    w->want = malloc(LANE_BYTES);
-    w->scratch = malloc(SCRATCH_BYTES);
-    w->importance = malloc(MAX_IMPORTANCE * sizeof(float));
-    if (tp_cuda_open(all.device, LANE_BYTES, LANE_BYTES, LANE_BYTES, &w->lane, &no_memory,
-                     &err) != TP_OK) {
-        printf("%s\n", err.what);
-        exit(1);
-    }
-    w->in = tp_cuda_input(w->lane);
-    w->out = tp_cuda_output(w->lane);
-}
-
 static void print_totals(void)
 {
     printf("%-80s", "operation");
@@ -674,16 +723,13 @@ int main(int argc, char **argv)
     add_columns("nvfp4-ct");
     share_out();
     for (uint32_t i = 0; i < all.threads; i++) {
-        open_worker(&workers[i]);
+        open_worker(&workers[i], LANE_BYTES);
         if (pthread_create(&threads[i], NULL, work_thread, &workers[i]) != 0)
             return 2;
     }
     for (uint32_t i = 0; i < all.threads; i++) {
         pthread_join(threads[i], NULL);
-        tp_cuda_close(workers[i].lane);
-        free(workers[i].want);
-        free(workers[i].scratch);
-        free(workers[i].importance);
+        close_worker(&workers[i]);
     }
     print_totals();
     return all.failures != 0;

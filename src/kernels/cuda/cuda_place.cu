@@ -9,8 +9,7 @@
  * tp_encode_ref, padding included.
  */
 #include "kernels/cuda/cuda_place_codes.cuh"
-
-enum { PLACE_LOADS = 8 }; /* eights of a row that a lane has on their way */
+#include "kernels/cuda/cuda_place_rows.cuh"
 
 /* Blocks of threads on a multiprocessor: as many as leave a thread the registers that it needs. */
 #define LEAST_BLOCKS(codec, dt)                                             \
@@ -243,47 +242,6 @@ encode_placed(const __grid_constant__ struct place_encode a)
     }
 }
 
-/* ---- scales of whole rows ------------------------------------------------ */
-
-struct place_rows {
-    struct any_codec codec;
-    struct any_plane scale;
-    const uint8_t *in;
-    uint32_t *flags;
-    uint64_t rows, n, k; /* rows of all experts */
-};
-
-/* A warp finds the scale of a row. */
-template <int DT>
-static __global__ __launch_bounds__(PLACE_THREADS) void
-scale_rows(const __grid_constant__ struct place_rows a)
-{
-    const int bytes = TP_IS32(DT) ? 4 : 2;
-    const uint64_t row = (uint64_t)blockIdx.x * (PLACE_THREADS / 32) + threadIdx.x / 32;
-    const uint32_t lane = threadIdx.x % 32;
-    if (row >= a.rows)
-        return;
-    const uint8_t *in = a.in + row * a.k * bytes;
-    uint32_t amax = 0;
-#pragma unroll 1
-    for (uint64_t i = lane; i < a.k / 8; i += 32 * PLACE_LOADS) {
-        dev_raw8<DT> r[PLACE_LOADS];
-#pragma unroll
-        for (int j = 0; j < PLACE_LOADS; j++)
-            r[j] = i + 32 * j < a.k / 8 ? dev_load_raw8<DT>(in + (i + 32 * j) * 8 * bytes)
-                                        : dev_zero_raw8<DT>();
-#pragma unroll
-        for (int j = 0; j < PLACE_LOADS; j++)
-            amax = dev_amax8<DT>(amax, r[j]);
-    }
-    const any_scale s = scale_of(a.codec, dev_max_lanes<32>(dev_amax_bits<DT>(amax)));
-    if (lane != 0)
-        return;
-    const uint64_t e = row / a.n;
-    dev_flag_bad(a.flags, s.bad);
-    store_scale(a.scale, a.codec.codec, at_of(a.scale, e, row - e * a.n, 0), s.bits);
-}
-
 /* ---- host ---------------------------------------------------------------- */
 
 enum { ENCODE_RUN = 8 }; /* tiles of a block of threads; found by measuring */
@@ -457,19 +415,6 @@ template <int DT> static void launch_codec(const place_encode &a, cudaStream_t s
     }
 }
 
-/* Scales of whole rows, then codes: of the whole weight at once, as launches for parts of it that a
- * device's cache holds cost more than reading the weight twice. */
-template <int DT>
-static void launch_rows(const place_encode &a, const any_plane &scale, uint64_t experts,
-                        void *stream)
-{
-    const uint64_t rows = experts * a.n;
-    const place_rows r = {a.codec, scale, a.plane[PLACE_FROM].data, a.flags, rows, a.n, a.k};
-    scale_rows<DT><<<(uint32_t)dev_ceil(rows, PLACE_THREADS / 32), PLACE_THREADS, 0,
-                     (cudaStream_t)stream>>>(r);
-    launch_given<DT>(a, (cudaStream_t)stream);
-}
-
 /* What the kernels are called with, and the padding of the outputs enqueued. False: nothing is left
  * to do here, as the call has failed before or the general kernels have it. */
 static bool prepare(const struct tp_op *op, struct tp_args *args, struct any_side *side,
@@ -495,10 +440,12 @@ extern "C" void tp_cuda_encode_placed(const struct tp_op *op, struct tp_args *ar
     struct place_encode a;
     if (!prepare(op, args, &side, &a))
         return;
-    if (a.given)
-        DEV_BY_DTYPE(args->dtype, launch_rows, a, side.scale, args->box.e, args->stream);
-    else
+    if (!a.given) {
         DEV_BY_DTYPE(args->dtype, launch_codec, a, (cudaStream_t)args->stream);
+    } else if (!tp_cuda_place_rows_once(a, side, args)) {
+        tp_cuda_place_row_scales(a, side, args);
+        DEV_BY_DTYPE(args->dtype, launch_given, a, (cudaStream_t)args->stream);
+    }
 }
 
 extern "C" void tp_cuda_int4_search_placed(const struct tp_op *op, struct tp_args *args)

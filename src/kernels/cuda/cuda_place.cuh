@@ -1,7 +1,8 @@
-/* What the kernels for every layout share (cuda_place.cu, cuda_place_move.cu, cuda_place_carry.cu):
- * tiles of 64 or 128 rows by 128 to 512 columns of codes, which threads hold in words of registers,
- * exchange within themselves until each word holds codes that are neighbours where they are to be
- * stored, and pass through shared memory in the order of storage. Knows no codec.
+/* What the kernels for every layout share (cuda_place.cu, cuda_place_rows.cu, cuda_place_move.cu,
+ * cuda_place_carry.cu): tiles of 64 or 128 rows by 128 to 512 columns of codes, which threads hold
+ * in words of registers, exchange within themselves until each word holds codes that are neighbours
+ * where they are to be stored, and pass through shared memory in the order of storage. Knows no
+ * codec.
  *
  * The places are tables of bits (kernels/op/place_bits.h): each bit of a code's row or column is a
  * bit of its place in a word, of a register, or of a thread's number, and moves the code by a
@@ -169,6 +170,12 @@ template <int BITS, int ROUNDS, int STAGES = 2> struct place_shared {
 
 /* What is written and read, for the host. Values lie in rows, codes as their layout says. */
 enum place_way { PLACE_ENCODE, PLACE_REPACK, PLACE_DECODE };
+
+/* A plane of single elements without its tables: where its tiles begin, and the bits of a tile.
+ * False: its layout is not for these kernels. */
+struct tp_tile_bits;
+bool tp_cuda_place_plane(const struct any_plane &from, struct place_shape shape,
+                         struct tp_tile_bits *bits, place_plane *plane);
 
 /* Tables for codes (or values in rows) from one plane to another, in `job`: `from` and `to` where
  * codes are, `values` at the other side. False: a layout, or the weight's size, is not for these

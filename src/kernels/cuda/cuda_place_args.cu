@@ -95,6 +95,12 @@ static bool plane_of(const struct any_plane &from, struct place_shape shape, uin
            repeat(1u << (log2_per_n + n - shape.rows), &p->n);
 }
 
+bool tp_cuda_place_plane(const struct any_plane &from, struct place_shape shape,
+                         struct tp_tile_bits *bits, place_plane *plane)
+{
+    return plane_of(from, shape, 1, 1, 1, bits, plane);
+}
+
 /* Tables for items that are counted as they are stored. */
 static bool add_stored(const struct tp_tile_bits &bits, uint64_t per, place_plane *p)
 {

@@ -49,6 +49,17 @@ static __device__ __forceinline__ void dev_ordinary(dev_raw8<DT> x, float high, 
                            : __fmaf_rn(dev_value<DT>(x, i), high, base);
 }
 
+/* The same of two values of 16 bits. */
+template <int DT>
+static __device__ __forceinline__ void dev_ordinary_pair(uint32_t word, float high, uint32_t most,
+                                                         float base, float (&q)[2])
+{
+    if (DT == TP_BF16)
+        word = dev_min_bf16x2(word, most);
+    q[0] = __fmaf_rn(dev_widen<DT>(word, 0), high, base);
+    q[1] = __fmaf_rn(dev_widen<DT>(word, 1), high, base);
+}
+
 /* Value of an e4m3 code, by the chip's conversion where it has one. */
 static __device__ __forceinline__ float dev_e4m3_value(uint32_t code)
 {
