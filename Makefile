@@ -5,6 +5,8 @@
 # built, and the binary says so when asked for a GPU.
 
 BUILD   ?= build
+# One spelling, however it is typed: objects and what they depend on are known by it.
+override BUILD := $(patsubst $(CURDIR)/%,%,$(abspath $(BUILD)))
 CC      ?= cc
 NVCC    ?= $(firstword $(wildcard $(shell command -v nvcc 2>/dev/null) /usr/local/cuda/bin/nvcc))
 PREFIX  ?= /usr/local
@@ -47,6 +49,11 @@ DOCS     = LICENSE README.md CHANGELOG.md SECURITY.md
 MAN      = $(sort $(wildcard man/*.[15]))
 
 all: $(BUILD)/tilepack library
+
+# A file may be asked for by its whole path, too.
+ifneq ($(filter $(CURDIR)/%,$(MAKECMDGOALS)),)
+$(CURDIR)/%: % ;
+endif
 
 ifneq ($(NVCC),)
 include cuda.mk

@@ -234,4 +234,12 @@ sed -n 's/^| `\([^`]*\)` |.*| [0-9][0-9]* |[^|]*|$/\1/p' tests/README.md >"$work
 while read -r row; do
     check "the row $row of tests/README.md is of a test" test -n "$(meant "$row" "$names")"
 done <"$work/rows"
+# A build folder has one name, however it is typed: make would take two names for two folders.
+spelled() { # BUILD
+    make -C "$root" -npq NVCC= BUILD="$1" FORCE 2>/dev/null | sed -n 's/^BUILD := //p'
+}
+for typed in of-mine ./of-mine of-mine/ "$(cd "$root" && pwd -P)/of-mine"; do
+    check "BUILD=$typed" test "$(spelled "$typed")" = of-mine
+done
+check "and one that is elsewhere" test "$(spelled "$work/of-mine")" = "$work/of-mine"
 finish

@@ -1,6 +1,11 @@
 # A further make inside a test, on its own: nothing of the make that may run the tests gets
 # into it, but the compilers are those of $BUILD. Not a test itself.
 # shellcheck shell=sh
+
+# What must not be made anew (`-o`), spelled as the Makefile spells it.
+# shellcheck disable=SC2034
+built_config=${BUILD#"$(dirname "$TESTS")/"}/config
+
 plain_make() { # arguments of make ...
     (
         unset MAKEFLAGS MAKELEVEL MFLAGS MAKEOVERRIDES

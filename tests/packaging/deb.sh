@@ -16,7 +16,7 @@ if ! command -v dpkg-deb >/dev/null || ! command -v dpkg-shlibdeps >/dev/null; t
     finish
     exit
 fi
-make_deb() { plain_make -C "$root" BUILD="$BUILD" -o "$BUILD/config" deb; }
+make_deb() { plain_make -C "$root" BUILD="$BUILD" -o "$built_config" deb; }
 
 check 'make deb' make_deb
 deb=$(find "$BUILD" -maxdepth 1 -name 'tilepack_*.deb')

@@ -13,7 +13,7 @@ BUILD=${BUILD:-$root/build}
 there=$work/machine/opt/tilepack
 
 here() { # arguments of make ...
-    plain_make -C "$root" BUILD="$BUILD" -o "$BUILD/config" DESTDIR="$work/machine" \
+    plain_make -C "$root" BUILD="$BUILD" -o "$built_config" DESTDIR="$work/machine" \
         PREFIX=/opt/tilepack "$@"
 }
 files() { (cd "$work/machine" && find . ! -type d | LC_ALL=C sort); }

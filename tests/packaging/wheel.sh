@@ -63,7 +63,7 @@ check 'to the same bytes as well' diff -r "$work/expected" "$work/again"
 check 'the command has the exit status of the program' test $? -eq 5
 
 cd "$root" || exit 1
-static() { plain_make -C "$root" BUILD="$BUILD" -o "$BUILD/config" -o wheel static; }
+static() { plain_make -C "$root" BUILD="$BUILD" -o "$built_config" -o wheel static; }
 archive=$BUILD/dist/tilepack-$version-linux-$(uname -m).tar.gz
 check 'make static' static
 check 'makes an archive' cp "$archive" "$work/first.tar.gz"
