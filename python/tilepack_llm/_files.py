@@ -12,7 +12,7 @@ import shutil
 from ctypes.util import find_library
 from pathlib import Path
 
-from .errors import SystemFailure
+from .errors import SystemFailure, refusals
 
 _PACKAGE = Path(__file__).resolve().parent
 _CHECKOUT = _PACKAGE.parent.parent
@@ -29,7 +29,7 @@ def _installed() -> str | None:
     """The machine's own program; the command of this package, a script, is none."""
     path = shutil.which("tilepack")
     if path:
-        with open(path, "rb") as file:
+        with refusals("cannot be read", path), open(path, "rb") as file:
             if file.read(4) == b"\x7fELF":
                 return path
     return None

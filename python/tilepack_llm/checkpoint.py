@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _native
-from .errors import InputError, UsageError
+from .errors import InputError, UsageError, refusals
 from .operands import Operands, operands
 from .parts import Index, Part, part, span
 from .tensor import Tensor, stored
@@ -43,16 +43,17 @@ class _Opened:
     def ask(self, name: str, *arguments: Any) -> Any:
         return _native.ask(name, self.handle, *arguments)
 
-    def _file(self, descriptor: int) -> npt.NDArray[np.uint8]:
+    def _file(self, descriptor: int, path: str) -> npt.NDArray[np.uint8]:
         """Not by its path: another file may have that by now, with other offsets."""
         if descriptor not in self._files:
-            size = os.fstat(descriptor).st_size
-            whole = mmap.mmap(descriptor, size, access=mmap.ACCESS_COPY) if size else b""
+            with refusals("cannot be mapped", path):
+                size = os.fstat(descriptor).st_size
+                whole = mmap.mmap(descriptor, size, access=mmap.ACCESS_COPY) if size else b""
             self._files[descriptor] = np.frombuffer(whole, np.uint8)
         return self._files[descriptor]
 
     def bytes(self, t: int, path: str, offset: int, size: int) -> npt.NDArray[np.uint8]:
-        file = self._file(self.ask("tensor_descriptor", t))
+        file = self._file(self.ask("tensor_descriptor", t), path)
         data = file[offset : offset + size]
         if data.size != size:
             raise InputError(
@@ -206,7 +207,7 @@ class Checkpoint:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = os.fspath(path)
+        self.path = os.fsdecode(path)
         opened = _Opened(self.path)
         self.tensors = Tensors(opened)
         self._opened = opened
@@ -214,8 +215,16 @@ class Checkpoint:
     @cached_property
     def weights(self) -> dict[str, Weight]:
         opened, tensors = self._opened, self.tensors
-        weights = (Weight(opened, tensors, w) for w in range(opened.ask("packed")))
-        return {weight.name: weight for weight in weights}
+        weights: dict[str, Weight] = {}
+        for w in range(opened.ask("packed")):
+            weight = Weight(opened, tensors, w)
+            if weights.setdefault(weight.name, weight) is not weight:
+                raise InputError(
+                    f"two packed weights are called '{weight.name}'",
+                    file=self.path,
+                    hint="`tilepack unpack` gives the values of both",
+                )
+        return weights
 
     @cached_property
     def others(self) -> dict[str, Tensor]:

@@ -9,16 +9,18 @@ whatever this process does. Warnings of the program are TilepackWarning.
 from __future__ import annotations
 
 import json
+import operator
 import os
 import subprocess
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, TypedDict, Union
 
 from . import _files
-from .errors import Difference, SystemFailure, UsageError, of_code, of_report
+from .errors import Difference, SystemFailure, UsageError, of_code, of_report, refusals
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -58,8 +60,8 @@ class ConvertOptions(TypedDict, total=False):
     search: str
     signed: bool
     importance: Path
-    include: Sequence[str]
-    exclude: Sequence[str]
+    include: Iterable[str]
+    exclude: Iterable[str]
     no_stack: bool
     model_file: Path
     stacks: str
@@ -155,6 +157,35 @@ class VerifyError(Difference):
         self.verification = verification
 
 
+def _text(path: str | bytes | os.PathLike[Any]) -> str:
+    """A text or the name of a file, without what a class of its own would make of it: an f-string
+    gives the name of an Enum's member in some versions of Python, and not its value."""
+    return str.__str__(os.fsdecode(path))
+
+
+def _value(name: str, value: Any) -> str:
+    """A text, a number or the name of a file as the program takes it; nothing has its repr()."""
+    if isinstance(value, (str, bytes, os.PathLike)):
+        return _text(value)
+    try:
+        if not isinstance(value, bool):
+            return str(operator.index(value))
+    except TypeError:
+        pass
+    raise TypeError(f"{name}: {value!r} is no text, no whole number and no name of a file")
+
+
+def _values(name: str, value: Any) -> list[str]:
+    """The option once, or once for each that it is given."""
+    if name == "set" and isinstance(value, Mapping):
+        return [f"{_value(name, key)}={_value(name, value[key])}" for key in value]
+    if isinstance(value, (bytearray, memoryview)):  # their items are numbers, which nobody means
+        raise TypeError(f"{name}: {value!r} is no text: bytes() of it would be")
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes, os.PathLike)):
+        return [_value(name, item) for item in value]
+    return [_value(name, value)]
+
+
 def _words(options: Mapping[str, Any], known: type) -> list[str]:
     """Options as the program takes them; a name that is none of `known` is a TypeError."""
     words: list[str] = []
@@ -162,14 +193,10 @@ def _words(options: Mapping[str, Any], known: type) -> list[str]:
         if name not in known.__annotations__:
             raise TypeError(f"there is no option {name!r}")
         option = "--" + name.replace("_", "-")
-        if isinstance(value, Mapping):
-            words += [f"{option}={key}={choice}" for key, choice in value.items()]
-        elif isinstance(value, Sequence) and not isinstance(value, str):
-            words += [f"{option}={item}" for item in value]
-        elif value is True:
+        if value is True:
             words.append(option)
         elif value is not False and value is not None:
-            words.append(f"{option}={value}")
+            words += [f"{option}={text}" for text in _values(name, value)]
     return words
 
 
@@ -186,41 +213,60 @@ def _warn(messages: str) -> None:
             warnings.warn(line[len(mark) :], TilepackWarning, stacklevel=4)
 
 
-def _finish(words: list[str], read: int, write: int, progress: ProgressCallback | None) -> Any:
-    """Runs the program; its status, output and messages."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        try:
-            process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=out, stderr=err, pass_fds=(write,)
-            )
-        except (OSError, ValueError) as error:
-            os.close(read)
-            if isinstance(error, ValueError):  # a zero byte, or no characters of a file's name
-                raise UsageError(f"an argument that no program can get: {error}") from None
-            raise SystemFailure(f"cannot be run: {error.strerror}", file=words[0]) from None
-        finally:
-            os.close(write)
-        try:
-            with open(read, encoding="utf-8") as lines:
-                if progress:
-                    _report_progress(lines, progress)
-                process.wait()
-        except BaseException:  # of the callback, or Ctrl-C: the program ends in good order
-            process.terminate()
+def _finish(
+    words: list[str],
+    pipe: tuple[int, int],
+    out: IO[bytes],
+    err: IO[bytes],
+    progress: ProgressCallback | None,
+) -> int:
+    """Runs the program; its status."""
+    read, write = pipe
+    try:
+        process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=out, stderr=err, pass_fds=(write,)
+        )
+    except (OSError, ValueError) as error:
+        os.close(read)
+        if isinstance(error, ValueError):  # a zero byte, or no characters of a file's name
+            raise UsageError(f"an argument that no program can get: {error}") from None
+        raise SystemFailure(f"cannot be run: {error.strerror}", file=words[0]) from None
+    finally:
+        os.close(write)
+    try:
+        with open(read, encoding="utf-8") as lines:
+            if progress:
+                _report_progress(lines, progress)
             process.wait()
-            raise
+    except BaseException:  # of the callback, or Ctrl-C: the program ends in good order
+        process.terminate()
+        process.wait()
+        raise
+    return process.returncode
+
+
+def _call(
+    command: str, words: list[str], progress: ProgressCallback | None
+) -> tuple[int, str, str]:
+    """The program's status, output and messages."""
+    argv = [_files.program(), command, "--json", *words]
+    with ExitStack() as files:
+        with refusals("no temporary file can be made"):
+            out = files.enter_context(tempfile.TemporaryFile())
+            err = files.enter_context(tempfile.TemporaryFile())
+        with refusals("no pipe can be made"):
+            pipe = os.pipe()
+        if progress:
+            argv.insert(2, f"--progress-fd={pipe[1]}")
+        status = _finish(argv, pipe, out, err, progress)
         out.seek(0)
         err.seek(0)
-        return process.returncode, out.read().decode(), err.read().decode(errors="replace")
+        return status, out.read().decode(), err.read().decode(errors="replace")
 
 
 def _run(command: str, words: list[str], progress: ProgressCallback | None) -> dict[str, Any]:
     """The object that a command prints under --json; raises the error that it reports."""
-    argv = [_files.program(), command, "--json", *words]
-    read, write = os.pipe()
-    if progress:
-        argv.insert(2, f"--progress-fd={write}")
-    status, output, messages = _finish(argv, read, write, progress)
+    status, output, messages = _call(command, words, progress)
     _warn(messages)
     try:
         report = json.loads(output)
@@ -235,7 +281,7 @@ def _run(command: str, words: list[str], progress: ProgressCallback | None) -> d
 
 
 def _operands(*paths: Path) -> list[str]:
-    return ["--", *(os.fspath(path) for path in paths)]
+    return ["--", *(_text(path) for path in paths)]
 
 
 def plan(source: Path, **options: Unpack[ConvertOptions]) -> Plan:
@@ -263,7 +309,7 @@ def convert(
     options   those of the command: convert(src, dst, to="w4a8-cutlass", set={"scale": "cpu"})
     Raises Error; an output that is there and of another plan is a UsageError (force=True).
     """
-    words = _words(options, ConvertOptions) + [f"--output={os.fspath(output)}"]
+    words = _words(options, ConvertOptions) + [f"--output={_text(output)}"]
     return _written(_run("convert", words + _operands(source), progress))
 
 
@@ -279,7 +325,7 @@ def unpack(
     progress  as of convert()
     Raises Error.
     """
-    words = _words(options, UnpackOptions) + [f"--output={os.fspath(output)}"]
+    words = _words(options, UnpackOptions) + [f"--output={_text(output)}"]
     return _written(_run("unpack", words + _operands(path), progress))
 
 
@@ -311,15 +357,16 @@ def verify(
     """
     words = _words(options, VerifyOptions)
     if against is not None:
-        words.append(f"--against={os.fspath(against)}")
-    report = _run("verify", words + _operands(path), progress)
+        words.append(f"--against={_text(against)}")
+    place = _text(path)
+    report = _run("verify", words + _operands(place), progress)
     found = Verification(report["ok"], report["problems"], report.get("weights", []), report)
     if check and not found.ok:
         first = found.problems[0] if found.problems else {}
         raise VerifyError(
             found,
             str(first.get("what") or "a weight is not what its source gives"),
-            file=os.path.join(path, first["file"]) if first.get("file") else os.fspath(path),
+            file=os.path.join(place, first["file"]) if first.get("file") else place,
             tensor=first.get("tensor"),
         )
     return found

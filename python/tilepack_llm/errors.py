@@ -6,7 +6,9 @@ program tilepack(1), which are also the codes of the C library.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import errno
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -77,6 +79,16 @@ class ResourceError(Error):
     """Out of memory, or the device failed (code 6)."""
 
     code = 6
+
+
+@contextmanager
+def refusals(what: str, file: str | None = None) -> Iterator[None]:
+    """What the operating system refuses within is an Error of the file, and says `what`."""
+    try:
+        yield
+    except OSError as error:
+        kind = ResourceError if error.errno == errno.ENOMEM else SystemFailure
+        raise kind(f"{what}: {error.strerror or error}", file=file) from None
 
 
 class Interrupted(Error):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Union
 
 from . import commands
 from .checkpoint import Checkpoint, Path, Weight
-from .errors import InputError, UnsupportedError, UsageError
+from .errors import InputError, UnsupportedError, UsageError, refusals
 from .parts import Index, Part, copy
 from .tensor import Tensor, torch_dtype
 
@@ -40,7 +40,7 @@ def _rank_directory(path: str, rank: int | None) -> str:
         raise UsageError(
             "it holds no ranks", file=path, hint="`tilepack convert --tp N` makes them"
         )
-    with open(listing, encoding="utf-8") as file:
+    with refusals("cannot be read", listing), open(listing, encoding="utf-8") as file:
         try:
             ranks = int(json.load(file)["ranks"])
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
@@ -55,7 +55,8 @@ def _rank_directory(path: str, rank: int | None) -> str:
 def _leading(weight: Weight, index: Index) -> Index:
     """An index of experts, which all tensors of the weight must have first."""
     stored = (tensor.shape for tensor in weight.stored.values())
-    if index != () and not (weight.stacked and all(s[:1] == weight.box[:1] for s in stored)):
+    whole = isinstance(index, tuple) and not index
+    if not whole and not (weight.stacked and all(s[:1] == weight.box[:1] for s in stored)):
         raise UsageError(
             "its tensors do not all begin with the experts: no index fits them all",
             tensor=weight.name,
@@ -175,7 +176,7 @@ def load(
     Raises Error for files that are missing, truncated, changed meanwhile or contradict their
     headers, before any tensor is handed out; ResourceError where memory or the GPU fails.
     """
-    place = _rank_directory(os.fspath(path), rank)
+    place = _rank_directory(os.fsdecode(path), rank)
     checkpoint = Checkpoint(place)
     chosen = _chosen(checkpoint, names)
     if device == "cpu":

@@ -52,7 +52,7 @@ def _shapes(weight: _native.Described, fmt: str, rank: int) -> list[tuple[int, .
     for i in range(weight.tensors):
         shape, out = weight.shape(i), outputs[weight.suffix(i)]
         drop = rank == 2 and out["shape"][0] == "E" and not out.get("keep_e")
-        shapes.append(shape[1:] if drop and len(shape) > 1 else shape)
+        shapes.append(shape[1:] if drop else shape)
     return shapes
 
 

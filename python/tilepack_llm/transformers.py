@@ -20,7 +20,7 @@ from transformers.quantizers import HfQuantizer, register_quantization_config, r
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
 from . import commands
-from .errors import UsageError
+from .errors import UsageError, refusals
 
 
 @register_quantization_config("tilepack")
@@ -46,7 +46,8 @@ class TilepackQuantizer(HfQuantizer):  # type: ignore[misc]
         if not checkpoint_files:
             raise UsageError("a packed checkpoint is loaded from its files")
         folder = os.path.dirname(checkpoint_files[0])
-        self._plain = tempfile.TemporaryDirectory(prefix="tilepack-")
+        with refusals("no temporary folder can be made"):
+            self._plain = tempfile.TemporaryDirectory(prefix="tilepack-")
         output = os.path.join(self._plain.name, "plain")
         commands.unpack(folder, output, follow_links=True)
         # The same list is read afterwards.

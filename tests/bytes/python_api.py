@@ -2,18 +2,24 @@
 """The package tilepack_llm against the program: convert, plan, verify, unpack, open, load,
 quantize, and what its exceptions carry. Ends with `N passed, N failed`.
 """
+import enum
+import gc
+import json
 import math
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 import warnings
 
 import numpy as np
 
 import lib_path  # noqa: F401  pylint: disable=unused-import
 import oracle
+import stfile
 import tool
 from tool import raised
 
@@ -67,6 +73,34 @@ def options(t):
         there = set(re.findall(r"^ *(?:-\w, )?--([a-z-]+)", text, re.M)) - mine
         here = {name.replace("_", "-") for name in known.__annotations__}
         t.check(there == here and there, f"{command}: every option {sorted(there ^ here)}")
+
+
+class Name(str, enum.Enum):
+    """What people hold options in."""
+
+    Q_PROJ = "q_proj"
+
+
+def values(t, work):
+    """What an option is given is what the program gets, in whatever it is held, or a TypeError."""
+    def names(**given):
+        return [u["name"] for u in tp.plan(work.at("src"), to="w4a8-ct", **given).units]
+
+    want = [name for name in names() if not name.endswith("q_proj")]
+    for held in (["q_proj"], {"q_proj"}, (name for name in ["q_proj"]), {"q_proj": 1},
+                 {"q_proj": 1}.keys(), b"q_proj", [b"q_proj"], "q_proj", np.array(["q_proj"]),
+                 Name.Q_PROJ, [Name.Q_PROJ]):
+        t.check(want == names(exclude=held), f"exclude: {type(held).__name__}")
+    for held in ([None], [True], [["q_proj"]], [1.5], 1.5, object(), bytearray(b"q_proj"),
+                 memoryview(b"q_proj")):
+        t.check(raised(TypeError, names, exclude=held) is not None, f"exclude: not {held}")
+    t.check(raised(TypeError, names, set=[("scale", "ue8m0")]) is not None, "set: not pairs")
+    output = work.at("bytes")
+    made = tp.convert(os.fsencode(work.at("src")), os.fsencode(output), to="w4a8-ct",
+                      shard_size=np.int64(1 << 30), max_memory=1 << 29)
+    t.check(made.output == output and tp.verify(os.fsencode(output), os.fsencode(work.at("src"))).ok
+            and tp.open(os.fsencode(output)).path == output and tp.load(os.fsencode(output)),
+            "names of files as bytes")
 
 
 def names_of_files(t, work):
@@ -139,6 +173,32 @@ def failures(t, work):
             "open: the tensors of the opened file, also where another one has its name by now")
 
 
+def without_means(t, work):
+    """The system gives no temporary file, or no more descriptors: an Error, wherever it is short."""
+    usual, tempfile.tempdir = tempfile.tempdir, work.at("no-folder")
+    error = raised(tp.SystemFailure, tp.plan, work.at("src"), to="w4a8-ct")
+    tempfile.tempdir = usual
+    t.check(error and "temporary" in error.message, "plan: no folder for temporary files")
+    gc.collect()
+    limits, used = resource.getrlimit(resource.RLIMIT_NOFILE), len(os.listdir("/proc/self/fd"))
+    free = os.dup(0)
+    os.close(free)
+    what = []
+    for more in range(8):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free + more, limits[1]))
+        try:
+            tp.plan(work.at("src"), to="w4a8-ct")
+        except tp.Error as failed:
+            what.append(failed.message)
+        except OSError as failed:
+            t.check(False, f"plan: {more} descriptors: {failed!r}")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    t.check(any("pipe" in text for text in what) and any("temporary" in text for text in what),
+            f"plan: descriptors are short: {set(what)}")
+    t.check(len(os.listdir("/proc/self/fd")) == used, "plan: none of them stays open")
+
+
 def reading(t, work, fmt):
     path = work.at(fmt)
     tool.run("convert", work.at("src"), "-o", path, "--to", fmt, "--quiet")
@@ -157,6 +217,28 @@ def reading(t, work, fmt):
         wrong += any(tensor.array.tobytes() != unit.data[suffix]
                      for suffix, tensor in weight.stored.items())
     t.check(not wrong, f"{fmt}: stored bytes and values are the oracle's")
+
+
+def one_name(t, work):
+    """Two packed weights of one name, as earlier versions wrote them: neither hides the other."""
+    at, path, files = "m.layers.0.mlp.experts", work.at("twice"), {}
+    os.mkdir(path)
+    for name, labels in (("a", ["0.gate_proj", "0.up_proj", "0.down_proj"]), ("b", ["w13"])):
+        plain, packed = work.at("plain.safetensors"), f"{path}/{name}.safetensors"
+        stfile.save(plain, {f"{at}.{label}.weight": stfile.from_f32(
+            "BF16", np.ones((128, 128), np.float32)) for label in labels})
+        tool.run("convert", plain, "-o", packed, "--to", "w4a8-cutlass", "--quiet")
+        files.update({tensor: f"{name}.safetensors" for tensor in stfile.load(packed)[0]})
+    with open(f"{path}/model.safetensors.index.json", "w", encoding="ascii") as file:
+        json.dump({"weight_map": files}, file)
+    error = raised(tp.InputError, lambda: tp.open(path).weights)
+    t.check(error and f"called '{at}.w13'" in error.message, "weights: two of one name")
+    t.check(set(tp.load(path)) == set(files), "load: all tensors of both")
+    done = tool.run("dump", path, at + ".w13", "--at", "0,0", check=False)
+    t.check(done.returncode == 2 and "several weights are called" in done.stderr,
+            "dump: two of one name")
+    for joint in "._":
+        tool.run("dump", path, f"{at}.w13{joint}weight_packed", "--at", "0,0")
 
 
 def rules_of_reading(t, work):
@@ -225,6 +307,11 @@ def loading_views(t, work):
             f.write(text)
         error = raised(tp.InputError, tp.load, work.at("no-ranks"), rank=0)
         t.check(error and "how many ranks" in error.message, f"load: ranks of {text[:20]}")
+    os.remove(listing)
+    os.symlink("/proc/self/mem", listing)  # a regular file, of which reading fails for root, too
+    error = raised(tp.SystemFailure, tp.load, work.at("no-ranks"), rank=0)
+    t.check(error and error.file == listing and "cannot be read" in error.message,
+            "load: ranks that cannot be read")
 
 
 def copied(path, wanted, **options):
@@ -259,6 +346,8 @@ def copying(t, work):
     t.check(all(np.array_equal(tensor.array, whole[name].array[2:4])
                 for name, tensor in rows.items()) and len(rows) > 3, "load: experts of a rank")
     t.check(same(copied(path, {EXPERTS: np.s_[2:4]}, verify=True), rows), "copy: experts of a rank")
+    t.check(same(copied(path, {EXPERTS: np.int64(2)}), tp.load(path, names={EXPERTS: 2})),
+            "load: an expert by a number of numpy's")
     t.check(same(copied(work.at("zst"), [Q_PROJ], verify=True), tp.load(work.at("zst"), names=[Q_PROJ])),
             "copy: a compressed file")
     rank = os.path.join(work.at("tp"), "rank_1")
@@ -295,10 +384,11 @@ def copying(t, work):
 
 
 def quantizing(t, work):
-    plain = tp.open(work.at("src")).tensors[f"{Q_PROJ}.weight"]
+    alone = Q_PROJ.replace("q_proj", "o_proj")  # its global scale is no other's
+    plain = tp.open(work.at("src")).tensors[f"{alone}.weight"]
     wrong = 0
-    for fmt in ("w4a8-cutlass", "fp8-deepseek", "mxfp4-blocked"):
-        stored = tp.open(work.at(fmt)).weights[Q_PROJ].stored
+    for fmt in ("w4a8-cutlass", "fp8-deepseek", "mxfp4-blocked", "nvfp4-comfy"):
+        stored = tp.open(work.at(fmt)).weights[alone].stored
         made = tp.quantize(plain.array, fmt)
         wrong += set(made) != set(stored)
         for suffix, tensor in made.items():
@@ -373,10 +463,13 @@ def main():
                         work.at("src"), "--preset", "tiny-mixtral", "--quiet"], check=True)
         commands(t, work)
         options(t)
+        values(t, work)
         names_of_files(t, work)
         failures(t, work)
-        for fmt in ("w4a8-cutlass", "fp8-deepseek", "mxfp4-blocked"):
+        without_means(t, work)
+        for fmt in ("w4a8-cutlass", "fp8-deepseek", "mxfp4-blocked", "nvfp4-comfy"):
             reading(t, work, fmt)
+        one_name(t, work)
         rules_of_reading(t, work)
         loading_views(t, work)
         copying(t, work)
