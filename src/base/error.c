@@ -61,7 +61,7 @@ bool tp_sys_absent(int sys) { return sys == ENOENT || sys == ENOTDIR; }
 bool tp_err_unread(const struct tp_err *seen)
 {
     if (seen->code == TP_E_IO)
-        return !tp_sys_absent(seen->sys) && seen->sys != ELOOP;
+        return !tp_sys_absent(seen->sys) && seen->sys != ELOOP && seen->sys != ENAMETOOLONG;
     return seen->code == TP_E_MEMORY || seen->code == TP_E_INTERRUPT ||
            seen->code == TP_E_TERMINATE;
 }

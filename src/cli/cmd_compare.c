@@ -36,7 +36,8 @@ static bool lacks_inputs(const struct tp_plan *plan)
     bool lacks = false;
     for (size_t u = 0; u < plan->unit_count; u++) {
         const struct tp_unit_form *form = plan->units[u].form;
-        lacks |= !form->format->is_bias && form->format->inputs.why && !form->inputs;
+        lacks |= form->format && !form->format->is_bias && form->format->inputs.why &&
+                 !form->inputs;
     }
     return lacks;
 }
@@ -80,8 +81,10 @@ static enum tp_code refused(struct tp_candidate *c, enum tp_code code, struct tp
         return code;
     char *why = err->of_format ? tp_os_format(NULL, "tensor '%s': %s", err->tensor, err->what)
                                : strdup(err->what);
-    if (!why)
-        return code;
+    if (!why) {
+        *err = (struct tp_err){0};
+        return tp_fail(err, TP_E_MEMORY, "out of memory");
+    }
     free_figures(c);
     *c = (struct tp_candidate){.format = c->format, .refused = why};
     *err = (struct tp_err){0};
@@ -159,13 +162,14 @@ static int print(const struct tp_options *o, const struct tp_candidates *all)
 }
 
 /* The page gets its name only when the figures were printed, too. */
-static int report(const struct tp_options *o, const struct tp_candidates *all)
+static int report(const struct tp_options *o, const struct tp_checkpoint *ckpt,
+                  const struct tp_candidates *all)
 {
     struct tp_page page;
     struct tp_err err = {0};
     if (!o->html)
         return print(o, all);
-    if (tp_page_open(&page, o->html, ".html", &err))
+    if (tp_page_open(&page, o->html, ".html", ckpt->rights, &err))
         return err.path[0] ? tp_report_error(&err) : tp_report_usage("compare", &err);
     tp_compare_page(all, page.file);
     int status = print(o, all);
@@ -207,7 +211,7 @@ int tp_cmd_compare(const struct tp_options *o)
         code = one_format(o, &source, &all.items[i], &err);
     all.seconds = tp_now() - start;
     qsort(all.items, all.count, sizeof *all.items, by_size);
-    status = code ? tp_report_error(&err) : report(o, &all);
+    status = code ? tp_report_error(&err) : report(o, &source.ckpt, &all);
     close_all(&all);
     tp_source_close(&source);
     tp_request_close(&said);

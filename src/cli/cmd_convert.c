@@ -18,6 +18,7 @@
 #include "pack/run/device.h"
 #include "pack/commit/parts.h"
 #include "pack/plan/ranks.h"
+#include "pack/plan/unserved.h"
 #include "pack/text/text.h"
 
 #include <stdio.h>
@@ -82,16 +83,6 @@ static int print_part(const struct tp_options *o, const struct tp_plan *plan, co
     return TP_OK;
 }
 
-/* The command that serves the output: of the first engine that loads the format. */
-static const char *serving_line(const struct tp_plan *plan)
-{
-    const struct tp_format *format = plan->unit_count ? plan->units[0].form->format : NULL;
-    for (uint32_t i = 0; format && i < format->serves; i++)
-        if (format->serve[i].engine != TP_ENGINE_KERNELS)
-            return format->serve[i].line;
-    return NULL;
-}
-
 /* The path as one word of a shell's command, and no option there: as it is where nothing in it is
  * special. What others may have in UTF-8 is not. */
 static enum tp_code add_word(struct tp_text *text, const char *path, struct tp_err *err)
@@ -110,30 +101,48 @@ static enum tp_code add_word(struct tp_text *text, const char *path, struct tp_e
     return code ? code : tp_text_add(text, "'", 1, err);
 }
 
-/* The same with the output's path in place of DST, in fresh memory; NULL: there is none, or an
- * error. */
-static char *serving(const struct tp_options *o, const struct tp_plan *plan, const char *output,
-                     struct tp_err *err)
+/* How the output is served: the same with its path in place of DST; or why it is not. Both empty:
+ * no line is known. */
+struct serving {
+    struct tp_text line;
+    struct tp_unserved unserved;
+};
+
+static enum tp_code find_serving(const struct tp_options *o, const struct tp_plan *plan,
+                                 const char *output, struct serving *serving, struct tp_err *err)
 {
-    const char *line = serving_line(plan), *dst = line ? strstr(line, "DST") : NULL;
-    struct tp_text text = {0};
-    if (!dst || plan->single_file || o->discard || o->tp > 1)
-        return NULL;
-    if (tp_text_add(&text, line, (size_t)(dst - line), err) || add_word(&text, output, err) ||
-        tp_text_add_word(&text, dst + 3, err))
-        tp_text_free(&text);
-    return text.data;
+    if (!output || plan->single_file || o->discard || o->tp > 1)
+        return TP_OK;
+    enum tp_code code = tp_plan_unserved(plan, &serving->unserved, err);
+    const char *line = serving->unserved.row_count ? serving->unserved.rows[0]->line : NULL;
+    const char *dst = line ? strstr(line, "DST") : NULL;
+    if (code || !dst)
+        return code;
+    if ((code = tp_text_add(&serving->line, line, (size_t)(dst - line), err)) == TP_OK &&
+        (code = add_word(&serving->line, output, err)) == TP_OK)
+        code = tp_text_add_word(&serving->line, dst + 3, err);
+    return code;
 }
 
-static int print_result(const struct tp_options *o, const struct tp_plan *plan, const char *output,
-                        const struct tp_measures *measures,
-                        const struct tp_convert_result *result, double seconds)
+static void print_serving(const struct serving *serving)
+{
+    const struct tp_unserved *unserved = &serving->unserved;
+    if (unserved->name.size) {
+        printf("%s'", unserved->before);
+        tp_print_text(stdout, unserved->name.data);
+        printf("'%s\n", unserved->after);
+    } else if (serving->line.size) {
+        printf("serve it: ");
+        tp_print_text(stdout, serving->line.data);
+        putchar('\n');
+    }
+}
+
+static int print_done(const struct tp_options *o, const struct tp_plan *plan, const char *output,
+                      const struct tp_measures *measures, const struct tp_convert_result *result,
+                      const struct serving *serving, double seconds)
 {
     char in[TP_HUMAN], out[TP_HUMAN], took[TP_HUMAN];
-    struct tp_err err = {0};
-    char *serve = output ? serving(o, plan, output, &err) : NULL;
-    if (err.code)
-        return tp_report_error(&err);
     if (o->json) {
         json_t *json = json_pack(
             "{s:o,s:b,s:I,s:I,s:I,s:I,s:f,s:I}", "output", tp_json_text(output), "already_done",
@@ -141,28 +150,34 @@ static int print_result(const struct tp_options *o, const struct tp_plan *plan, 
             (json_int_t)plan->bytes_out, "converted", (json_int_t)plan->unit_count, "kept",
             (json_int_t)plan->kept_count, "seconds", seconds, "shards_resumed",
             (json_int_t)result->resumed);
-        if (json && serve)
-            json_object_set_new(json, "serve", tp_json_text(serve));
-        free(serve);
+        if (json && serving->line.size)
+            json_object_set_new(json, "serve", tp_json_text(serving->line.data));
         return print_json(plan, measures, json);
     }
-    if (!tp_report_new(output, result->already_done, TP_LOOKED_AT)) {
-        free(serve);
+    if (!tp_report_new(output, result->already_done, TP_LOOKED_AT))
         return TP_OK;
-    }
     tp_print_text(stdout, o->discard ? "discarded" : output);
     printf(": %zu weights converted, %zu tensors kept, %s -> %s in %s\n",
            plan->unit_count, plan->kept_count,
            tp_human_bytes(in, plan->bytes_in), tp_human_bytes(out, plan->bytes_out),
            tp_human_seconds(took, seconds));
     print_measures(measures);
-    if (serve) {
-        printf("serve it: ");
-        tp_print_text(stdout, serve);
-        putchar('\n');
-    }
-    free(serve);
+    print_serving(serving);
     return TP_OK;
+}
+
+static int print_result(const struct tp_options *o, const struct tp_plan *plan, const char *output,
+                        const struct tp_measures *measures,
+                        const struct tp_convert_result *result, double seconds)
+{
+    struct tp_err err = {0};
+    struct serving serving = {0};
+    int status = find_serving(o, plan, output, &serving, &err)
+                     ? tp_report_error(&err)
+                     : print_done(o, plan, output, measures, result, &serving, seconds);
+    tp_text_free(&serving.line);
+    tp_unserved_close(&serving.unserved);
+    return status;
 }
 
 static void note_stages(const struct tp_run_stats *stats, double seconds)
@@ -214,6 +229,17 @@ static struct tp_run_options run_options(const struct tp_options *o,
     };
 }
 
+/* The bytes are the rule's, and values may be gone. */
+static void warn_lost(const struct tp_lost_globals *lost)
+{
+    if (lost->count)
+        tp_warn("%s%s: the largest value is %.3g, and %s holds no divisor for so small ones: its "
+                "global scale is 1, as compressed-tensors has it, and blocks lose bits or all of "
+                "their values%s", lost->name, lost->count > 1 ? " and others" : "",
+                (double)lost->amax, tp_dtype_name(lost->dtype),
+                lost->dtype == TP_F16 ? "; of the model in BF16 they do not" : "");
+}
+
 static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *plan,
                               const struct tp_ranks *ranks, const struct tp_request *request,
                               const char *output, struct tp_measures *measures,
@@ -236,8 +262,10 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
         return code;
     struct tp_progress *progress = tp_progress_start(o, "convert", total);
     struct tp_run_stats stats = {0};
+    struct tp_lost_globals lost = {0};
     double start = tp_now();
     options.run = run_options(o, request, &devices, &stats, progress);
+    options.run.lost = &lost;
     code = tp_measures_open(measures, plan, request->requantize, o->json || !o->quiet,
                             &options.run, err);
     if (code == TP_OK)
@@ -251,6 +279,8 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
         note_stages(&stats, tp_now() - start);
     if (code == TP_OK)
         tp_measures_warn(measures);
+    if (code == TP_OK)
+        warn_lost(&lost);
     return code;
 }
 
@@ -276,6 +306,8 @@ static int do_plan(const struct tp_options *o, const struct tp_plan *plan,
         tp_err_path(&err, plan->ckpt->path);
         return tp_report_error(&err);
     }
+    if (ranks)
+        tp_plan_warn_ranks(ranks);
     if (is_dry(o)) {
         status = o->json ? tp_plan_print_json(plan, ranks) : tp_plan_print(plan, ranks, o);
     } else if (carry_out(o, plan, ranks, request, output, &measures, &result, &err)) {

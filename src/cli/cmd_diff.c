@@ -188,12 +188,14 @@ static int print_table(const struct tp_diff *diff, bool all)
         {"A", false, false},     {"B", false, false},         {"difference", false, false},
         {"max abs", true, false}, {"relative", true, false}};
     struct line *lines = calloc(diff->count + 1, sizeof *lines);
-    size_t count = 0;
-    for (size_t i = 0; lines && i < diff->count; i++)
-        if ((all || diff->items[i].kind != TP_DIFF_SAME) &&
-            !add_line(lines, &count, &diff->items[i], all))
-            break;
     struct tp_table *table = tp_table_new(columns, sizeof columns / sizeof *columns);
+    size_t count = 0;
+    bool complete = lines != NULL;
+    for (size_t i = 0; i < diff->count && complete; i++)
+        if (all || diff->items[i].kind != TP_DIFF_SAME)
+            complete = add_line(lines, &count, &diff->items[i], all);
+    if (!complete)
+        tp_table_fail(table);
     for (size_t i = 0; i < count; i++)
         print_line(table, &lines[i]);
     for (size_t i = 0; i < count; i++)

@@ -33,12 +33,18 @@ static json_t *problems_json(const struct tp_problem *problems, size_t count)
     return list;
 }
 
+/* Not what is plain, restored by unpack or as a bias of a format that has none. */
+static bool is_measured(const struct tp_unit_result *unit)
+{
+    return unit->format != NULL;
+}
+
 static json_t *weights_json(const struct tp_verify_report *report)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < report->unit_count; i++) {
         const struct tp_unit_result *unit = &report->units[i];
-        if (!unit->format) /* restored by unpack: nothing is measured */
+        if (!is_measured(unit))
             continue;
         double relative = tp_distance_relative(&unit->distance);
         json_t *json = json_pack(
@@ -138,17 +144,19 @@ static void add_to(struct line *line, const struct tp_unit_result *unit)
                                                                        &unit->weighted_none));
 }
 
-/* Lines of all units; *count of them. NULL when memory is short. */
-static struct line *fold(const struct tp_verify_report *report, bool all, size_t *count)
+/* Lines of all units that were measured; *count of them. False: of some, as memory is short. */
+static bool fold(const struct tp_verify_report *report, bool all, struct line **to, size_t *count)
 {
-    struct line *lines = calloc(report->unit_count + 1, sizeof *lines);
+    struct line *lines = *to = calloc(report->unit_count + 1, sizeof *lines);
     *count = 0;
     for (size_t u = 0; lines && u < report->unit_count; u++) {
         const struct tp_unit_result *unit = &report->units[u];
+        if (!is_measured(unit))
+            continue;
         char *key = all ? strdup(unit->name) : tp_fold_name(unit->name);
         size_t back = 0;
         if (!key)
-            break;
+            return false;
         while (!all && back < *count && back < 64 &&
                !same_line(&lines[*count - 1 - back], unit, key))
             back++;
@@ -162,7 +170,7 @@ static struct line *fold(const struct tp_verify_report *report, bool all, size_t
                                       .differs = unit->differs};
         add_to(&lines[(*count)++], unit);
     }
-    return lines;
+    return lines != NULL;
 }
 
 static const char *shape_text(char text[80], const struct tp_unit_result *unit)
@@ -174,6 +182,14 @@ static const char *shape_text(char text[80], const struct tp_unit_result *unit)
         snprintf(text, 80, "[%llu,%llu]", (unsigned long long)unit->box.n,
                  (unsigned long long)unit->box.k);
     return text;
+}
+
+static bool any_measured(const struct tp_verify_report *report)
+{
+    for (size_t u = 0; u < report->unit_count; u++)
+        if (is_measured(&report->units[u]))
+            return true;
+    return false;
 }
 
 static bool any_search(const struct tp_verify_report *report)
@@ -203,9 +219,11 @@ static int print_table(const struct tp_verify_report *report, bool all)
         {"format", false, false}, {"max abs", true, false}, {"relative", true, false},
         {"SQNR dB", true, false}, {"bytes", false, false}, {"search gains dB", false, false}};
     size_t count, width = sizeof columns / sizeof *columns - !any_search(report);
-    struct line *lines = fold(report, all, &count);
     struct tp_table *table = tp_table_new(columns, width);
-    for (size_t i = 0; lines && i < count; i++) {
+    struct line *lines;
+    if (!fold(report, all, &lines, &count))
+        tp_table_fail(table);
+    for (size_t i = 0; i < count; i++) {
         const struct line *line = &lines[i];
         bool exact = line->relative == 0 && !line->unknown;
         char number[24], shape[80], max_abs[32] = "-", relative[32] = "-", sqnr[32] = "-",
@@ -225,7 +243,7 @@ static int print_table(const struct tp_verify_report *report, bool all)
                                gain_text(gain, line)};
         tp_table_row(table, cells);
     }
-    for (size_t i = 0; lines && i < count; i++)
+    for (size_t i = 0; i < count; i++)
         free(lines[i].key);
     free(lines);
     return tp_table_end(table);
@@ -277,7 +295,7 @@ static int print_text(const struct tp_options *o, const struct tp_verify_report 
                       double seconds)
 {
     int status = TP_OK;
-    if (report->unit_count && report->units[0].format && !o->quiet) {
+    if (any_measured(report) && !o->quiet) {
         status = print_table(report, o->verbose);
         print_nonfinite(report);
         printf("\n");

@@ -5,6 +5,7 @@
 #include "cli/report.h"
 #include "pack/format/format.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -129,6 +130,7 @@ static int start(int argc, char **argv)
 int main(int argc, char **argv)
 {
     static char buffer[1 << 16]; /* for tables and plans of 100,000 lines */
+    signal(SIGXFSZ, SIG_IGN); /* a limit of file sizes becomes an error with a message */
     if (!isatty(STDOUT_FILENO))
         setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
     return tp_report_finish(start(argc, argv));

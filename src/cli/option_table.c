@@ -323,7 +323,8 @@ const struct tp_option tp_option_rows[] = {
     {.name = "force", .letter = 'f', .kind = TP_OPT_FLAG,
      .commands = WRITES | BIT(JOIN) | BIT(MERGE), .field = FIELD(force),
      .help = "replace the checkpoint that is at DST",
-     .more = "Stops for a directory that holds anything else, and names it."},
+     .more = "Stops for a file that is no safetensors file, and for a directory that holds "
+             "anything else, and names it."},
     {.name = "dry-run", .letter = 'n', .kind = TP_OPT_FLAG, .commands = MAKES,
      .field = FIELD(dry_run), .help = "print the plan and write nothing"},
     {.name = "discard", .kind = TP_OPT_FLAG, .commands = MAKES, .field = FIELD(discard),
@@ -350,7 +351,8 @@ const struct tp_option tp_option_rows[] = {
      .field = FIELD(svg), .complete = TP_COMPLETE_PATH,
      .help = "draw the layout of a packed weight into a file named *.svg",
      .more = "Memory in the order of its bytes, coloured by the rows and columns of W, with the "
-             "scales beside the codes. A file of that name is replaced."},
+             "scales beside the codes. A file of that name is replaced. It is readable by nobody "
+             "who cannot read the checkpoint."},
     {.name = "html", .value = "FILE", .kind = TP_OPT_STRING, .commands = BIT(DUMP),
      .field = FIELD(html), .complete = TP_COMPLETE_PATH,
      .help = "the same as a page, a file named *.html, that explains the cell pointed at",
@@ -380,7 +382,8 @@ const struct tp_option tp_option_rows[] = {
     {.name = "html", .value = "FILE", .kind = TP_OPT_STRING, .commands = BIT(COMPARE),
      .field = FIELD(html), .complete = TP_COMPLETE_PATH,
      .help = "also write a page, a file named *.html, that needs nothing else",
-     .more = "A file of that name is replaced."},
+     .more = "A file of that name is replaced. It is readable by nobody who cannot read the "
+             "source."},
 
     /* schedule, bench */
     {.name = "kernel", .value = "NAME", .kind = TP_OPT_CHOICE, .commands = BIT(SCHEDULE),

@@ -223,6 +223,8 @@ static enum tp_code set_value(struct parser *p, const struct tp_option *row, con
     case TP_OPT_NUMBER:
         if (!tp_parse_u64(value, field(p, row)))
             return refuse(p, row, value, "it is not a number");
+        if (*(uint64_t *)field(p, row) == TP_UNSET)
+            return refuse(p, row, value, "it is beyond what a file can hold");
         return TP_OK;
     case TP_OPT_SIZE:
         return set_size(p, row, value);

@@ -1,10 +1,11 @@
-/* The frame of pages. Invariant: nothing that tp_page_text() writes can be markup. */
+/* The frame of pages. Invariants: nothing that tp_page_text() writes can be markup; a page of which
+ * a write failed gets no name, and the error is that of this write.
+ */
 #include "cli/page.h"
 
 #include "base/suffix.h"
 #include "cli/escape.h"
 #include "pack/commit/partial_name.h"
-#include "pack/os/below.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,16 +13,28 @@
 
 static enum tp_code fail_write(const struct tp_page *page, int sys, struct tp_err *err)
 {
-    tp_err_path(err, page->path);
-    return tp_fail_sys(err, sys, "cannot be written");
+    return tp_os_fail(err, sys, page->path, "cannot be written");
+}
+
+/* Writes what the FILE hands over. Nobody looks before the end, when the FILE knows that a write
+ * failed and errno no longer why. */
+static ssize_t write_part(void *cookie, const char *data, size_t size)
+{
+    struct tp_page *page = cookie;
+    struct tp_err why = {0};
+    if (!page->sys && tp_os_write(page->fd, data, size, page->size, page->path, &why))
+        page->sys = why.sys ? why.sys : EIO;
+    page->size += size;
+    return page->sys ? 0 : (ssize_t)size;
 }
 
 /* An empty file of this process alone; what a killed one left is taken. */
-static enum tp_code open_own(struct tp_page *page, int *fd, struct tp_err *err)
+static enum tp_code open_own(struct tp_page *page, struct tp_rights rights, int *fd,
+                             struct tp_err *err)
 {
     struct tp_err local = {0};
     bool unlocked;
-    enum tp_code code = tp_below_open_own(AT_FDCWD, page->unfinished, TP_RIGHTS_ALL,
+    enum tp_code code = tp_below_open_own(AT_FDCWD, page->unfinished, rights,
                                           page->unfinished, fd, &local);
     if (code == TP_OK)
         code = tp_os_lock(*fd, page->unfinished, &unlocked, &local);
@@ -33,21 +46,21 @@ static enum tp_code open_own(struct tp_page *page, int *fd, struct tp_err *err)
 }
 
 enum tp_code tp_page_open(struct tp_page *page, const char *path, const char *suffix,
-                          struct tp_err *err)
+                          struct tp_rights rights, struct tp_err *err)
 {
-    int fd = -1;
-    *page = (struct tp_page){.path = path};
+    *page = (struct tp_page){.path = path, .fd = -1};
     if (!tp_ends_with(path, suffix)) {
         tp_err_hint(err, "name it '%.200s%s', say", path, suffix);
         return tp_fail(err, TP_E_USAGE, "'%.200s' does not end in %s", path, suffix);
     }
     if (!(page->unfinished = tp_partial_name(path, true, err)))
         return TP_E_MEMORY;
-    enum tp_code code = open_own(page, &fd, err);
-    if (code == TP_OK && !(page->file = fdopen(fd, "w")))
+    enum tp_code code = open_own(page, rights, &page->fd, err);
+    cookie_io_functions_t calls = {.write = write_part};
+    if (code == TP_OK && !(page->file = fopencookie(page, "w", calls)))
         code = fail_write(page, errno, err);
     if (code) {
-        tp_os_close(&fd);
+        tp_os_close(&page->fd);
         free(page->unfinished);
     }
     return code;
@@ -56,8 +69,9 @@ enum tp_code tp_page_open(struct tp_page *page, const char *path, const char *su
 /* Gives it its name while it is locked still. */
 static enum tp_code publish(const struct tp_page *page, struct tp_err *err)
 {
-    if (ferror(page->file) || fflush(page->file) || tp_os.fsync(fileno(page->file)) ||
-        tp_os.rename(page->unfinished, page->path))
+    if (fflush(page->file) || ferror(page->file))
+        return fail_write(page, page->sys ? page->sys : errno, err);
+    if (tp_os.fsync(page->fd) || tp_os.rename(page->unfinished, page->path))
         return fail_write(page, errno, err);
     return TP_OK;
 }
@@ -69,6 +83,7 @@ enum tp_code tp_page_close(struct tp_page *page, enum tp_code made, struct tp_er
         tp_os.unlink(page->unfinished);
     fclose(page->file);
     page->file = NULL;
+    tp_os_close(&page->fd);
     free(page->unfinished);
     return code;
 }

@@ -67,16 +67,19 @@ static struct plan_size size_of(const struct tp_options *o, const struct tp_requ
     return size;
 }
 
-/* Of a header that is not read yet: as if its entries had the length that most have, and a
- * little more. */
+/* Of headers that are not understood yet: as if all text but the least that an entry has were
+ * names. What was not counted, as if its entries had the length that most have, and a little
+ * more. */
 static uint64_t enough_for_header(const struct tp_options *o, const struct tp_request *request,
-                                  uint64_t bytes)
+                                  struct tp_header_size header)
 {
+    enum { ENTRY = sizeof "'':{'dtype':'U8','shape':[],'data_offsets':[0,0]}," - 1 };
     struct plan_size size = size_of(o, request);
-    size.tensors = bytes / 110;
-    size.names = 35 * size.tensors;
+    uint64_t unseen = header.uncounted / 110, text = header.bytes - header.uncounted;
+    size.tensors = header.tensors + unseen;
+    size.names = 35 * unseen + text - tp_min_u64(text, ENTRY * header.tensors);
     uint64_t enough = enough_for(&size);
-    return enough + enough / 16;
+    return unseen ? enough + enough / 16 : enough;
 }
 
 /* Whether a format of the request has experts apart. */
@@ -143,17 +146,18 @@ void tp_limit_request(const struct tp_options *o)
     struct tp_request none = {0};
     if (recipe)
         tp_os_limit_heap(o->max_memory - TP_OS_PROGRAM_BYTES,
-                         recipe + enough_for_header(o, &none, tp_header_bytes(o->arg.item[0])));
+                         recipe + enough_for_header(o, &none, tp_header_size(o->arg.item[0])));
 }
 
 enum tp_code tp_source_open_limited(const struct tp_options *o, const char *path,
                                     const struct tp_request *request, struct tp_source *source,
                                     struct tp_err *err)
 {
-    uint64_t most = o->max_memory - TP_OS_PROGRAM_BYTES, header = tp_header_bytes(path);
+    uint64_t most = o->max_memory - TP_OS_PROGRAM_BYTES;
+    struct tp_header_size header = tp_header_size(path);
     uint64_t texts = enough_for_recipe(o) + enough_for_config(path);
     *source = (struct tp_source){0};
-    tp_os_limit_heap(most, header ? texts + enough_for_header(o, request, header) : 0);
+    tp_os_limit_heap(most, header.bytes ? texts + enough_for_header(o, request, header) : 0);
     enum tp_code code = tp_checkpoint_open(path, tp_source_flags(o), &source->ckpt, err);
     if (code)
         return code;
@@ -171,7 +175,7 @@ enum tp_code tp_source_open_limited(const struct tp_options *o, const char *path
  * at most four times as much. */
 void tp_limit_unpack(const struct tp_options *o, const char *path)
 {
-    uint64_t header = tp_header_bytes(path);
+    uint64_t header = tp_header_size(path).bytes;
     tp_os_limit_heap(o->max_memory - TP_OS_PROGRAM_BYTES, header ? LEAST + 4 * header : 0);
 }
 
@@ -187,7 +191,7 @@ void tp_limit_join(const struct tp_options *o, const char *path)
         list.count = 0;
     for (size_t i = 0; i < list.count; i++) {
         char *rank = tp_os_format(&ignored, "%s/%s", path, list.names[i]);
-        enough += rank ? 3 * tp_header_bytes(rank) : 0;
+        enough += rank ? 3 * tp_header_size(rank).bytes : 0;
         free(rank);
     }
     tp_os_list_free(&list);

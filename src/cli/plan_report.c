@@ -114,9 +114,9 @@ static bool collect_lines(struct lines *lines, const struct rows *rows,
 static int print_rows(const struct rows *rows, const struct tp_plan *plan, size_t count, bool fold)
 {
     struct lines lines = {0};
-    struct tp_err err = {0};
-    bool complete = collect_lines(&lines, rows, plan, count, fold);
     struct tp_table *table = tp_table_new(rows->columns, rows->column_count);
+    if (!collect_lines(&lines, rows, plan, count, fold))
+        tp_table_fail(table);
     for (size_t i = 0; i < lines.count; i++) {
         const struct line *line = &lines.items[i];
         struct row row;
@@ -129,11 +129,7 @@ static int print_rows(const struct rows *rows, const struct tp_plan *plan, size_
         free(line->key);
     }
     free(lines.items);
-    int status = tp_table_end(table);
-    if (status != TP_OK || complete)
-        return status;
-    tp_fail(&err, TP_E_MEMORY, "no memory for the table");
-    return tp_report_error(&err);
+    return tp_table_end(table);
 }
 
 static const char *unit_name(const struct tp_plan *plan, size_t u) { return plan->units[u].name; }
@@ -431,6 +427,16 @@ enum tp_code tp_plan_warn(const struct tp_plan *plan, struct tp_err *err)
                 alike > 1 ? " and others" : "", warning);
     }
     return TP_OK;
+}
+
+void tp_plan_warn_ranks(const struct tp_ranks *ranks)
+{
+    if (ranks->unsaid_heads)
+        tp_warn("%s: %s how many heads of attention there are: see that %u divides their number, "
+                "and that of the key/value heads, or a rank has a part of one",
+                ranks->unsaid_heads, ranks->whole->ckpt->config ? "config.json does not tell"
+                                                                : "there is no config.json to tell",
+                ranks->count);
 }
 
 void tp_plan_warn_unread(const struct tp_plan *plan)

@@ -17,6 +17,9 @@ int tp_plan_print_json(const struct tp_plan *plan, const struct tp_ranks *ranks)
  * short, rather than leave one out. */
 enum tp_code tp_plan_warn(const struct tp_plan *plan, struct tp_err *err);
 
+/* One line where it is not known whether the ranks have whole heads. */
+void tp_plan_warn_ranks(const struct tp_ranks *ranks);
+
 /* One line about the tensors that are kept and look like weights of a format that is not read. */
 void tp_plan_warn_unread(const struct tp_plan *plan);
 

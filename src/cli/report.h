@@ -79,6 +79,8 @@ size_t tp_terminal_width(void); /* in columns, of standard output; SIZE_MAX: it 
 struct tp_table *tp_table_new(const struct tp_column *columns, size_t count);
 /* Adds one row; cells are copied, NULL is an empty one. */
 void tp_table_row(struct tp_table *table, const char *const *cells);
+/* Memory was short for its rows: as if for one of the table's own. */
+void tp_table_fail(struct tp_table *table);
 /* Prints on stdout and frees. Returns TP_OK or, after reporting it, TP_E_MEMORY
  * (recorded by any of the calls above). */
 int tp_table_end(struct tp_table *table);

@@ -95,7 +95,6 @@ atomic_int *tp_catch_signals(void)
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    signal(SIGXFSZ, SIG_IGN); /* a limit of file sizes becomes an error with a message */
     return &caught;
 }
 

@@ -273,6 +273,12 @@ static void print_all(const struct tp_table *table)
     }
 }
 
+void tp_table_fail(struct tp_table *table)
+{
+    if (table)
+        table->failed = true;
+}
+
 int tp_table_end(struct tp_table *table)
 {
     struct tp_err err = {0};

@@ -3,7 +3,9 @@
 what is known of them without a source is looked at first. Wrong layout words, padding, scales
 that are no multiples or no numbers are refused, by convert, by unpack of other weights, into
 archives, and by every way of writing a folder, cut for ranks or not; right ones are copied byte
-for byte. So are descriptors that say of the tensors which weights were made from what cannot be."""
+for byte. So it is with what --exclude keeps: its global scales, and orders of columns, which verify
+looks at, too. So are descriptors that say of the tensors which weights were made from what cannot
+be."""
 import glob
 import json
 import os
@@ -15,6 +17,7 @@ import numpy as np
 import lib_path  # noqa: F401  pylint: disable=unused-import
 import stfile  # noqa: E402
 import tool  # noqa: E402
+from input_cases.common import f16_scales, gptq_file, random_codes  # noqa: E402
 
 tally = tool.Tally()
 
@@ -171,8 +174,54 @@ def experts_without_end(work):
                 f"2^62 + 1 experts of four pieces: {done.returncode} {done.stderr}")
 
 
+def excluded(work, path, to, text):
+    """What is kept is copied byte for byte (text None), or refused in these words."""
+    out = work.at("out.safetensors")
+    if os.path.exists(out):
+        os.remove(out)
+    convert = ("convert", path, "-o", out, "--to", to, "--exclude", ".", "--quiet", "--force")
+    done = tool.run(*convert, check=False)
+    if text is None:
+        tally.check(done.returncode == 0 and content(out) == content(path),
+                    f"kept: {done.returncode} {done.stderr}")
+    else:
+        tally.check(done.returncode == 3 and text in done.stderr and not os.path.exists(out),
+                    f"kept: {done.returncode} (3 and: {text}) {done.stderr}")
+    return convert
+
+
+def global_scales(work):
+    bad = work.at("bad.safetensors")
+    for to, suffix in (("nvfp4-ct", "global_scale"), ("fp8-tensor-ct", "weight_scale")):
+        good = packed(work, to, (128, 256))
+        excluded(work, good, "mxfp8-ct", None)
+        for value in (b"\0\0\xc0\x7f", b"\0\0\x80\x7f", bytes(4), b"\0\0\x80\xbf"):
+            change(good, suffix, 0, value, bad)
+            convert = excluded(work, bad, "mxfp8-ct", "a global scale is no positive number")
+            done = tool.run(*convert, "--nonfinite", "keep", check=False)
+            tally.check(done.returncode == 0, f"{to}: {value}, --nonfinite keep: {done.stderr}")
+
+
+def orders(work):
+    path, dice = work.at("order.safetensors"), np.random.default_rng(2)
+    codes, scales = random_codes(dice, 64, 512), f16_scales(dice, 64, 4)
+    for group in (3, 4, -1, 2 ** 31 - 1):
+        order = dice.permutation(np.arange(512) // 128)
+        order[7] = group
+        stfile.save(path, gptq_file("x", codes, scales, 0x77777777, order))
+        text = None if group == 3 else f"g_idx[7] is {group}, but there are only 4 groups"
+        for to in ("mxfp8-ct", "gptq"):
+            excluded(work, path, to, text)
+        done = tool.run("verify", path, check=False)
+        tally.check(done.returncode == (0 if group == 3 else 1) and
+                    (text is None or f"'x.g_idx': {text}" in done.stdout),
+                    f"verify: {text}: {done.returncode} {done.stdout} {done.stderr}")
+
+
 def main():
     with tool.Workdir() as work:
+        global_scales(work)
+        orders(work)
         experts_without_end(work)
         all_folders(work)
         origins(work)

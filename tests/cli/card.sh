@@ -29,7 +29,8 @@ answers "as a shell takes it" 0 "serve it: vllm serve 'it'\\''s here/\$(packed)'
     convert "it's here/\$(packed)" --to w4a8-ct
 answers "and vllm no option" 0 "serve it: vllm serve ./-packed" convert -packed --to w4a8-ct
 answers "a format for kernels has none" 0 "weights converted" convert kernels --to fp8-1x128
-check "so that none is printed" sh -c "! grep -q 'serve it' '$work/out'"
+no_line() { if grep 'serve it: ' "$work/out"; then bad "$1"; else ok "$1"; fi; }
+no_line "so that none is printed"
 requires() { # directory, package
     check "$1 requires $2" grep -q "^ *\"requires\": \"$2\"," "$1/config.json"
 }
@@ -93,6 +94,80 @@ check "errors of a search" measured searched --to nvfp4-ct --search mse
 TILEPACK_DISABLE=avx512,avx2 "$TILEPACK" convert acme/tiny-llama -o plain --to fp8-ct -q --device cpu
 check "one thread has the same card" cmp errors-fp8-ct/README.md one/README.md
 check "and another instruction set" cmp errors-fp8-ct/README.md plain/README.md
+
+# Of partly quantized experts vLLM says itself that it takes all or none: no line promises more.
+"$PYTHON" "$TESTS/../samples/gen_checkpoint.py" experts --preset tiny-mixtral --quiet \
+    >/dev/null || exit 1
+"$PYTHON" "$TESTS/../samples/gen_checkpoint.py" stacks --preset tiny-qwen3-moe --quiet \
+    >/dev/null || exit 1
+of() { # source, output, options ...
+    source=$1 to=$2
+    shift 2
+    "$TILEPACK" convert "$source" -o "$to" -j 2 --device cpu "$@"
+}
+uneven() { # source, module, options ...
+    source=$1 module=$2
+    shift 2
+    answers "experts that are not alike: $source $*" 0 \
+        "vLLM refuses it: not all experts of '$module' are in one format" \
+        of "$source" uneven --force "$@"
+    no_line "no line serves them"
+    check "nor in the card" sh -c "! grep -q 'vllm serve' uneven/README.md"
+    check "which says so" grep -qF "not all experts of \`$module\` are in one format" uneven/README.md
+}
+echo '{"rules":[{"match":"experts[.]1[.]","to":"fp8-ct"},{"match":".","to":"mxfp8-ct"}]}' >mixed.json
+uneven experts model.layers.0.block_sparse_moe.experts --to fp8-ct --exclude 'experts[.]0[.]'
+of experts uneven --to fp8-ct --exclude 'experts[.]0[.]' --json -q --force >result
+check "nor in JSON" sh -c "! grep -q '\"serve\"' result"
+uneven experts model.layers.1.block_sparse_moe.experts --to w4a8-ct --exclude 'layers[.]1[.].*w2'
+uneven experts model.layers.0.block_sparse_moe.experts --recipe mixed.json
+uneven stacks model.layers.0.mlp.experts --to fp8-ct --exclude down_proj
+for kept in 'layers[.]0[.].*experts' experts; do
+    answers "what is all or none is served: $kept" 0 "serve it: vllm serve even" \
+        of experts even --to fp8-ct --exclude "$kept" --force
+    check "and the card says it" grep -q 'vllm serve DST' even/README.md
+done
+
+# Stacks of gpt-oss stay stacks, as their rows alternate, also in formats of single experts: no
+# engine has a name for those.
+"$PYTHON" "$TESTS/other/vllm/checkpoints.py" gptoss oss 256 256 || exit 1
+stack=model.layers.0.mlp.experts.gate_up_proj
+for format in mxfp4-ct w4a16-ct fp8-dynamic-ct; do
+    answers "stacks that nobody reads: $format" 0 "No engine reads it: '$stack' is a stack" \
+        of oss stacked --to $format --requantize --force
+    no_line "no line serves them"
+    check "the card says so" grep -qF "No engine reads it: \`$stack\` is a stack" stacked/README.md
+    check "and has no line" sh -c "! grep -q 'vllm serve' stacked/README.md"
+done
+answers "nor when they are asked for" 0 "No engine reads it: '$stack' is a stack" \
+    of stacks stacked --to fp8-ct --no-stack --force
+answers "a format that holds stacks is served" 0 "serve it: vllm serve packed-oss" \
+    of oss packed-oss --to mxfp4-marlin
+check "as its card says, biases or not" grep -q 'vllm serve DST' packed-oss/README.md
+
+# What the plugin takes of linear layers alone, or of experts alone, is not called served beside the
+# others, nor are experts that --no-stack leaves apart; a recipe that gives each its own is.
+echo '{"rules":[{"match":"experts","to":"mxfp8-trtllm"},{"match":".","to":"mxfp8-blocked"}]}' >two.json
+echo '{"rules":[{"match":"experts","to":"nvfp4-blocked"},{"match":".","to":"fp8-ct"}]}' >none.json
+unread() { # the end of a name, what it is, options ...
+    name=$1 is=$2
+    shift 2
+    answers "no engine reads it: $name" 0 "$name' is $is" of experts unread --force "$@"
+    no_line "no line serves it"
+    check "the card says so" grep -q "No engine reads it: \`.*$name\` is $is" unread/README.md
+    check "and has no line" sh -c "! grep -q 'vllm serve' unread/README.md"
+}
+unread experts.w13 'of experts' --to mxfp8-blocked
+unread self_attn.k_proj 'a linear layer' --to mxfp8-trtllm
+unread experts.0.w1 'a single expert' --to mxfp4-blocked --no-stack
+for options in '--to mxfp8-blocked --exclude experts' '--recipe two.json'; do
+    # shellcheck disable=SC2086
+    answers "what is taken is served: $options" 0 'serve it: vllm serve read, with' \
+        of experts read --force $options
+    check "and the card says it" grep -q 'vllm serve DST' read/README.md
+done
+of experts unread --force --recipe none.json >"$work/out" 2>&1
+no_line "nor what no engine loads, beside what one does"
 
 # One card for all ways to an output, and one again of an output.
 convert whole --to mxfp8-ct --shard-size 500k -q

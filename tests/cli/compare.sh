@@ -42,6 +42,10 @@ fails 'no such source' 5 'nowhere' "$TILEPACK" compare nowhere
 fails 'pages are called .html' 2 "hint: name it 'tiny.txt.html', say" "$TILEPACK" compare tiny --html tiny.txt
 fails 'where none can be' 5 'gone/a.html: cannot be written' \
     "$TILEPACK" compare tiny --to fp8-ct --html gone/a.html
+full() { (ulimit -f 8 && exec "$TILEPACK" compare tiny --html page.html); }
+fails 'a page that must not grow' 5 'page.html: cannot be written: File too large' full
+check 'and what to do' grep -q 'hint: raise the limit of file sizes' err
+check 'leaves nothing' test -z "$(find . -name '*page.html*')"
 check 'the page' "$TILEPACK" compare tiny --html page.html
 check 'is what it should be' "$PYTHON" "$TESTS/bytes/compare.py" tiny --page page.html
 check 'names are no markup' "$PYTHON" "$TESTS/bytes/compare.py" --markup

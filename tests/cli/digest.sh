@@ -41,6 +41,8 @@ echo 'b readme' >forged/README.md
 check 'README and its XXH3 are changed' oracle forge forged README.md
 answers 'SHA-256 finds it' 1 'README.md: its SHA-256 is ' "$TILEPACK" verify forged --strict
 answers 'and names it' 0 'README.md has changed' "$TILEPACK" verify forged
+answers 'which is none of those that are equal' 0 '; SHA-256 of 6 files compared; ' \
+    "$TILEPACK" verify forged
 cp -r packed stripped
 check 'one file loses its SHA-256' oracle strip stripped README.md
 answers 'that is a difference' 1 'has no SHA-256 in the manifest, other files have' \
@@ -111,6 +113,21 @@ fails 'one that holds more than its size' 3 'it holds more than the 0 bytes' \
 fails 'no such path' 5 'No such file' "$TILEPACK" digest nothing
 ln -s . loop/again
 fails 'a link into itself' 3 'folders are deeper than 16' "$TILEPACK" digest loop
+# A tree of links: few entries, 10^13 files. Long names reach the limit the sooner.
+long=$(printf '%0230d' 0)
+mkdir -p bomb/.hidden/14
+echo >bomb/.hidden/14/f
+for i in 13 12 11 10 9 8 7 6 5 4 3 2 1 0; do
+    mkdir bomb/.hidden/$i
+    for j in 0 1 2 3 4 5 6 7 8 9; do ln -s ../$((i + 1)) "bomb/.hidden/$i/$j$long"; done
+done
+ln -s .hidden/14 bomb/a
+check 'hidden folders do not count' same bomb
+ln -s .hidden/13 bomb/b
+check 'links to folders do' same bomb
+ln -s .hidden/0 bomb/c
+fails 'and are not followed without end' 3 'the list of all files is longer than 256 MiB' \
+    timeout -s KILL 60 "$TILEPACK" digest bomb
 touch 'empty/a
 b'
 fails 'a name with a newline' 3 'an end of line or a backslash' "$TILEPACK" digest empty

@@ -491,6 +491,10 @@ refuses 2 'tilepack dump: --at needs a tensor' "'tilepack dump PATH' lists the t
     q.safetensors --at 0,0
 refuses 2 'tilepack dump: --at, --offset and --values exclude each other' \
     'ask for one at a time' q.safetensors l.q_proj --at 0,0 --offset 0
+# The largest number is no sign of an option that was not given.
+refuses 2 "tilepack dump: --offset '18446744073709551615': it is beyond what a file can hold" \
+    "'tilepack dump --help' lists what it takes" q.safetensors l.q_proj \
+    --offset 18446744073709551615
 refuses 2 'tilepack dump: --expert goes with --values' \
     'with --at the expert is the first of three numbers: --at E,N,K' \
     q.safetensors l.q_proj --expert 0

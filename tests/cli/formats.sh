@@ -231,17 +231,21 @@ status=$?
 
 # docs/serving.md has every format that stock engines do not load: in the table of those that are
 # served, as the plugin's own table says, or in that of those without a path.
-"${PYTHON:-python3}" - "$root" <<'PYTHON' || fail 'docs/serving.md has other formats than there are'
+"${PYTHON:-python3}" - "$root" <<'PYTHON' || fail 'docs/serving.md or rows of "serve" say other than the plugin'
 import glob, json, re, sys
 root = sys.argv[1]
 sys.path.insert(0, f"{root}/python")
 from tilepack_llm.vllm.support import SUPPORTED
 ready = set()
+rows_take = {} # {format: what its row of the plugin takes}
 for path in glob.glob(f"{root}/formats/*.json"):
     with open(path) as f:
         fmt = json.load(f)
     if not fmt.get("config") and not fmt.get("input_only"):
         ready.add(fmt["name"])
+    for row in fmt.get("serve", ()):
+        if row["versions"].endswith("with tilepack-llm"):
+            rows_take[fmt["name"]] = (row.get("linear", True), row.get("experts", True))
 def rows(text, names_at): # {format: the cells behind its own}
     cells = [line.split("|")[1:-1] for line in text.splitlines() if line.startswith("| ")]
     return {name: [cell.strip() for cell in row[names_at + 1:]]
@@ -253,6 +257,7 @@ served = rows(served.split("\n| GPU | format |")[1].join(["| GPU | format |", ""
 yes = {name: tuple(cell.startswith("yes") for cell in cells[:2]) for name, cells in served.items()}
 assert {name: said for name, said in yes.items() if any(said)} == {
     name: (support.linear, support.experts) for name, support in SUPPORTED.items()}, yes
+assert rows_take == {name: said for name, said in yes.items() if any(said)}, rows_take
 assert not set(without) & set(served), set(without) & set(served)
 assert not ready - set(served) - set(without), ready - set(served) - set(without)
 assert set(served) <= ready and len(ready) > 30, set(served) - ready

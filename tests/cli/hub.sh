@@ -4,7 +4,7 @@
 set -u
 # shellcheck source=tests/lib/preamble.sh
 . "$(dirname "$0")/../lib/preamble.sh"
-unset HF_HOME HF_HUB_CACHE XDG_CACHE_HOME
+unset HF_HOME HF_HUB_CACHE HUGGINGFACE_HUB_CACHE XDG_CACHE_HOME NONE
 HOME=$work/home
 export HOME
 plan() {
@@ -35,6 +35,41 @@ finds "an address" https://hub.example/acme/tiny-llama
 finds "an address of one of its pages" https://hub.example/acme/tiny-llama/tree/main
 finds "with what a browser adds" "https://hub.example/acme/tiny-llama?library=x#files"
 finds "and a slash" https://hub.example/acme/tiny-llama/
+page=https://hub.example/acme/tiny-llama/tree
+snapshots=$hub/models--acme--tiny-llama/snapshots
+mkdir -p "$snapshots/4567def/sub" "$hub/models--acme--tiny-llama/refs/refs/pr"
+cp model/* "$snapshots/4567def/sub"
+cp model/* "$snapshots/4567def" # no config.json, so that its plan differs
+rm "$snapshots/4567def/config.json"
+for revision in v2 refs/pr/1; do
+    printf 4567def >"$hub/models--acme--tiny-llama/refs/$revision"
+done
+for revision in v2/ 'v2?x=y' refs%2Fpr%2F1 4567def; do
+    answers "an address of another revision: $revision" 0 "there is no config.json" \
+        plan "$page/$revision"
+done
+answers "hf:// with one" 0 "there is no config.json" plan hf://acme/tiny-llama/tree/v2
+finds "a folder of it" "$page/v2/sub"
+finds "and a slash" "$page/v2/sub/?x=y"
+finds "the address of a commit" "$page/0123abc"
+for revision in nosuch 456 main%2Fx; do
+    fails "a revision that is not there: $revision" 5 "hint: download the model first: hf download \
+acme/tiny-llama --revision $(echo "$revision" | sed 's,%2F,/,'); or correct the path" \
+        plan "$page/$revision"
+done
+fails "a folder that is not there" 5 "hf download acme/tiny-llama; or correct the path" \
+    plan "$page/main/sub"
+for revision in .. %2e%2e v2/../0123abc v2/sub/.. ..%2F0123abc v2%2F v2//sub 'a;b' ''; do
+    fails "a revision that leads elsewhere is none: '$revision'" 5 "hint: download it first, and" \
+        plan "$page/$revision"
+done
+rm -r "$snapshots/4567def"
+fails "a revision without its snapshot" 5 "hf download acme/tiny-llama --revision v2;" \
+    plan "$page/v2"
+mv "$hub/models--acme--tiny-llama/refs/main" main
+finds "the only snapshot is that of the name" acme/tiny-llama
+fails "and not of a revision" 5 "hf download acme/tiny-llama; or" plan "$page/main"
+mv main "$hub/models--acme--tiny-llama/refs/main"
 download="hint: download the model first: hf download acme/other"
 for page in '' / /tree/main /tree/main/folder '?library=x'; do
     fails "the address of one that is not there: '$page'" 5 "$download; or correct the path" \
@@ -69,6 +104,15 @@ HF_HUB_CACHE=$work/elsewhere/hub finds "HF_HUB_CACHE" acme/tiny-llama
 HF_HOME=$work/none HF_HUB_CACHE=$work/elsewhere/hub finds "which goes first" acme/tiny-llama
 mkdir xdg && ln -s ../elsewhere xdg/huggingface
 XDG_CACHE_HOME=$work/xdg finds "XDG_CACHE_HOME" acme/tiny-llama
+HUGGINGFACE_HUB_CACHE=$work/elsewhere/hub finds "HUGGINGFACE_HUB_CACHE" acme/tiny-llama
+# shellcheck disable=SC2016,SC2088 # the program expands them, as huggingface_hub does
+{
+    HF_HOME='~/../elsewhere' finds "a variable with ~" acme/tiny-llama
+    HF_HUB_CACHE='~/../${PART}where/$SUB' PART=else SUB=hub finds "and others" acme/tiny-llama
+    XDG_CACHE_HOME='$HOME/../xdg' finds "or another one" acme/tiny-llama
+    mkdir 'a$NONE${' && ln -s ../elsewhere/hub 'a$NONE${/hub'
+    HF_HOME=$work/'a$NONE${' finds "one that is not set stays" acme/tiny-llama
+}
 
 # Revisions.
 folder=elsewhere/hub/models--acme--tiny-llama
@@ -77,7 +121,16 @@ finds "the only snapshot" $folder
 mkdir $folder/snapshots/other
 fails "several, and no main" 3 "has no refs/main" plan $folder
 printf other >$folder/refs/main
-fails "one without its weights" 3 "complete the download: hf download acme/tiny-llama" plan $folder
+hint="complete the download: hf download acme/tiny-llama"
+for path in $folder $folder/snapshots/other $folder/snapshots/other/; do
+    fails "one without its weights: $path" 3 "$hint" plan "$path"
+    "$TILEPACK" plan "$path" --to fp8-ct 2>&1 | grep -qx "  hint: $hint" || bad "of main, it says"
+done
+mkdir -p $folder/snapshots/4567def/sub
+for path in $folder/snapshots/4567def $folder/snapshots/4567def/sub; do
+    fails "one of another revision: $path" 3 "$hint --revision 4567def" plan "$path"
+done
+rm -r $folder/snapshots/4567def
 printf '../../../../model' >$folder/refs/main
 fails "a revision that leads elsewhere is none" 3 "has no refs/main" plan $folder
 

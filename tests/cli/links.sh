@@ -281,4 +281,24 @@ check "is private again" sh -c "test -z \"\$(find '$work/joined' -type f -name '
 chmod 700 "$work/private"
 check "a private directory" convert private dst --force
 check "gives one" test "$(stat -c %a "$work/dst")" = 700
+
+# A tree of links: few entries, 10^13 files. Long names reach the limit the sooner.
+long=$(printf '%0230d' 0)
+tree=$work/model/.tree
+mkdir -p "$tree/14"
+echo >"$tree/14/f"
+for i in 13 12 11 10 9 8 7 6 5 4 3 2 1 0; do
+    mkdir "$tree/$i"
+    for j in 0 1 2 3 4 5 6 7 8 9; do ln -s ../$((i + 1)) "$tree/$i/$j$long"; done
+done
+ln -s .tree/13 "$work/model/few"
+rm -rf "$work/dst"
+check "folders that are links" convert model dst --follow-links
+check "are copied" test "$(find "$work/dst/few" -type f | wc -l)" = 10
+ln -s .tree/0 "$work/model/many"
+fails "but not without end" 3 "the list of all files is longer than 256 MiB" \
+    timeout -s KILL 60 "$TILEPACK" convert "$work/model" -o "$work/dst" --to w4a8-ct --follow-links \
+    --force
+check "what was there stays" test -f "$work/dst/tilepack.json"
+check "without --follow-links they are left out" convert model dst --force
 finish

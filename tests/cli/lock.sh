@@ -71,4 +71,76 @@ says "ranks" 1 without convert "$work/src" -o "$work/ranks" "$@" --tp 2
 says "join" 1 without join "$work/ranks" -o "$work/joined"
 says "--quiet" 0 without join "$work/ranks" -o "$work/again" --quiet
 
+# Who writes where another process does, at the moment of its last fsync() before the rename.
+cat >"$work/between.c" <<'C'
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int fsync(int fd)
+{
+    char link[64], path[4096];
+    const char *command = getenv("BETWEEN");
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t size = command ? readlink(link, path, sizeof path) : 0;
+    if (size > 8 && strncmp(path + size - 8, ".partial", 8) == 0 &&
+        (!getenv("COMPLETE") || access(getenv("COMPLETE"), F_OK) == 0)) {
+        char *copy = strdup(command);
+        unsetenv("BETWEEN");
+        if (system(copy) < 0)
+            abort();
+        free(copy);
+    }
+    return (int)syscall(SYS_fsync, fd);
+}
+C
+cc -shared -fPIC -o "$work/between.so" "$work/between.c" || exit 1
+cd "$work" || exit 1
+between() { # command in between, command ...
+    BETWEEN=$1
+    shift
+    export BETWEEN
+    LD_PRELOAD=$work/between.so "$TILEPACK" "$@"
+    status=$?
+    unset BETWEEN
+    return $status
+}
+COMPLETE=dest.partial/tilepack.json
+export COMPLETE
+set -- -q --to w4a8-ct --device cpu -j 2
+other='echo other >dest.partial/model.safetensors'
+fails "the unfinished output is replaced" 2 "somebody has removed or replaced the unfinished" \
+    between "rm -r dest.partial; mkdir dest.partial; $other" convert src -o dest "$@"
+check "and is not taken for it" test ! -e dest
+check "nor removed" grep -q other dest.partial/model.safetensors
+rm -r dest.partial
+fails "it is moved away, and a link is there" 2 "somebody has removed or replaced the unfinished" \
+    between "mv dest.partial aside; ln -s aside dest.partial" convert src -o dest "$@"
+check "which is not taken for it" test ! -L dest
+rm -r aside dest.partial
+mkdir dest && cp with/* dest
+fails "a former output is there" 2 "somebody has removed or replaced the unfinished" \
+    between "rm -r dest.partial; mkdir dest.partial; $other" convert src -o dest "$@" --force \
+    --shard-size 500kB
+check "and stays" diff -r with dest
+rm -r dest dest.partial
+second="$TILEPACK convert $one -o dest.partial --to fp8-ct -q --force --include ."
+check "its name is another one's output" \
+    between "$second; echo \$? >second; cp -r dest.partial seen" convert src -o dest "$@"
+check "which is refused" grep -qx 2 second
+check "and that output is complete" diff -r with dest
+rm -r dest seen
+mkdir dest.partial && cp with/* dest.partial
+: >dest.partial/.tilepack-journal # of a process that ended
+check "a lock that nobody holds is none" sh -c "$second"
+rm -r dest.partial
+unset COMPLETE
+hidden=.a.safetensors.tilepack.partial
+fails "the same of a file" 2 "somebody has removed or replaced the unfinished output" \
+    between "rm $hidden; echo other >$hidden" convert "$one" -o a.safetensors "$@"
+check "which is not taken" test ! -e a.safetensors
+check "nor removed, either" grep -qx other $hidden
+
 finish

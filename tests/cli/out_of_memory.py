@@ -35,6 +35,7 @@ import tool  # noqa: E402
 LONG = bool(os.environ.get("TILEPACK_TEST_LONG"))
 POINTS = int(os.environ.get("TILEPACK_TEST_POINTS", "30"))
 LAST = 3  # of these that come right before the last call
+ROWS = 30  # so many more of a command that prints a table at its end
 ONWARD = 4  # of so many calls one fails with all that follow
 CHUNK = 50  # calls that fail in one piece of work
 EARLY = 200  # calls of a command that may come before the formats are parsed
@@ -77,9 +78,11 @@ COMMANDS = [
     "unpack {packed} -o {out} -q --to w4a8-ct",
     "verify {packed} -q",
     "verify {packed} --against {src} --json",
+    "verify {packed} --against {src} -v",
     "verify {zst} --json",
     "verify {cut} --json",
     "diff {packed} {src} --json",
+    "diff {packed} {packed} -v",
     "join {cut} -o {out} -q",
     "merge {out} -q",
     "schedule {packed} --m 1,64 --json",
@@ -186,9 +189,16 @@ def spread(first, last, points):
     return {first + i * (last - first) // max(points - 1, 1) for i in range(points)}
 
 
-def chosen(count, parsing):
+def chosen(text, count, parsing):
     """The numbers of the calls that fail: a few while the formats are parsed, which every
     command begins with, and more of its own; the last ones, with which a result is printed."""
+    if text.endswith(" -v"):
+        return sorted({*range(max(count - ROWS, 1), count), *few(count, parsing)})
+    return few(count, parsing)
+
+
+def few(count, parsing):
+    """As many as of a command that prints no table."""
     if count <= POINTS:
         return range(1, count + 1)
     if count <= parsing:
@@ -218,7 +228,7 @@ class Progress:
         elif LONG:
             self.stages = stages(number, commands, self.count, parsing)
         else:
-            self.stages = [chosen(self.count, parsing)]
+            self.stages = [chosen(self.text, self.count, parsing)]
         self.reached = [0] * len(self.stages)
 
     def units(self):
@@ -275,7 +285,7 @@ def prepare(work):
     sparse.make(at["src"], tensors=24, shards=2, experts=2, hidden=256, inner=256)
     with open(os.path.join(at["src"], "config.json"), "w", encoding="utf-8") as f:
         json.dump({"model_type": "qwen3_moe", "hidden_size": 256, "note": "\u00e4\u200b\u2028",
-                   "quantization_config": {"ignore": ["lm_head", "re:.*gate$"]}}, f)
+                   "quantization_config": {"limit": 2 ** 64, "ignore": ["lm_head", "re:.*gate$"]}}, f)
     for name in ("Config.json", "consolidated.pth"):  # which are warned of
         with open(os.path.join(at["src"], name), "w", encoding="utf-8") as f:
             f.write("{}")

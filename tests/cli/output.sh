@@ -20,9 +20,14 @@ names() { # how many letters
 echo '{}' >"$work/model/tokenizer.json"
 echo notes >"$work/model/notes.of-mine"
 
-# What is no checkpoint stays.
+# What is no checkpoint stays, and nothing says of it that --force replaces it.
+not_forced() { ! grep -e --force "$work/err"; }
 mkdir "$work/results" "$work/notes" "$work/mixed"
 echo data >"$work/results/results.csv"
+fails "one without it, too" 2 "hint: choose another output with -o" convert results -q
+check "whose hint is not --force" not_forced
+fails "nor is it that of parts" 2 "hint: choose another output with -o" convert results -q --part 1/2
+check "and says nothing of it" not_forced
 fails "--force stops for an unknown file" 2 "'results.csv'" convert results -q --force
 check "which is still there" grep -q data "$work/results/results.csv"
 echo text >"$work/notes/README.md"
@@ -30,8 +35,52 @@ fails "--force stops where there is no checkpoint" 2 "no checkpoint" convert not
 check "and nothing is gone" grep -q text "$work/notes/README.md"
 check "nothing is left beside them" nothing_beside
 
+# What is refused before the first shard leaves nothing, above all no unfinished output.
+fails "memory for what was asked" 6 "is enough for it" convert refused -q --zstd --max-memory 32MiB
+check "leaves nothing beside the output" nothing_beside
+
+# A file, too: text, random bytes, and what begins with a length that a header may have.
+shard=$(echo "$work"/model/*-00001-of-*.safetensors)
+file() { # output, options ...
+    to=$1
+    shift
+    "$TILEPACK" convert "$shard" -o "$work/$to" --to fp8-ct --device cpu -q "$@"
+}
+for to in mine.safetensors mine.safetensors.zst; do
+    i=0
+    for content in 'text' '\125\252\377\0\1\2\3\4\5\6\7\10' '\20\0\0\0\0\0\0\0' \
+        '\20\0\0\0\0\0\0\0a record that has its length before it' \
+        '\50\265\57\375\40\20\201\0\0text of archive!'; do
+        i=$((i + 1))
+        # shellcheck disable=SC2059 # the bytes of the file
+        printf "$content" >"$work/$to"
+        cp "$work/$to" "$work/was"
+        fails "one without it, too" 2 "hint: choose another output with -o" file "$to"
+        fails "--force stops for $to, content $i" 2 "no safetensors file that --force may replace" file "$to" --force
+        check "which is still there" cmp "$work/$to" "$work/was"
+    done
+    : >"$work/$to"
+    fails "an empty one stops what has no --force" 2 "exists already" file "$to"
+    check "with the hint of --force" grep -q -e "--force replaces it once" "$work/err"
+    check "and nothing that has" file "$to" --force
+    check "a checkpoint is replaced" file "$to" --force
+    check "unpacked" "$TILEPACK" unpack "$work/$to" -o "$work/plain.safetensors" -q --force
+done
+check "a plain one by an archive" cp "$work/mine.safetensors" "$work/mine.safetensors.zst"
+check "is replaced" file mine.safetensors.zst --force
+truncate -s 1000 "$work/mine.safetensors"
+check "one that is cut off, too" file mine.safetensors --force
+echo text >"$work/plain.safetensors"
+fails "unpack --force stops for a file that is none" 2 "no safetensors file that --force may replace" \
+    "$TILEPACK" unpack "$work/mine.safetensors" -o "$work/plain.safetensors" -q --force
+check "and it is still there" grep -q text "$work/plain.safetensors"
+rm "$work"/mine.* "$work/plain.safetensors"
+
 # A finished checkpoint may have the name of another's unfinished output.
 check "a checkpoint of that name" convert first.partial -q
+fails "it is called one unasked, too" 2 "a finished checkpoint has the name" convert first -q
+fails "and where a part would be written" 2 "a finished checkpoint has the name" \
+    convert first -q --part 1/2
 fails "--force does not take it for an unfinished output" 2 "a finished checkpoint has the name" \
     convert first -q --force
 check "it is still there" "$TILEPACK" verify "$work/first.partial" -q
@@ -67,6 +116,24 @@ check "nor in it" test ! -e "$work/first/.tilepack-journal"
 
 # What is one goes: of this program, with the files that its manifest names; of others.
 check "a conversion" convert whole -q
+cp -p "$work/whole/tilepack.json" "$work/kept.json"
+for long in "$(printf 'a%.0s' $(seq 300))" "$(printf 'a/%.0s' $(seq 3000))a"; do
+    "$PYTHON" - "$TESTS/lib" "$work/whole/tilepack.json" "$long" <<'EOF' || bad "a manifest"
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import own_hash
+with open(sys.argv[2]) as f:
+    info = json.load(f)
+version = info.pop("tilepack")
+info["files"][0]["name"] = sys.argv[3]
+with open(sys.argv[2], "wb") as f:
+    f.write(own_hash.signed({"tilepack": version, "xxh3": "", **info}))
+EOF
+    fails "one whose manifest names what no file can be called is none" 2 "exists already" \
+        convert whole -q
+    answers "which verify says" 1 "File name too long" "$TILEPACK" verify "$work/whole"
+done
+mv "$work/kept.json" "$work/whole/tilepack.json"
 check "is replaced, its copied files included" convert whole -q --force --shard-size 1MB
 check "and holds them again" grep -q notes "$work/whole/notes.of-mine"
 echo card >"$work/whole/README.md"

@@ -28,9 +28,12 @@ check "parts leave DST alone" test ! -e "$work/four"
 check "four parts merge" merge four
 check "four parts equal one process in every file" same "$work/one" "$work/four"
 check "merging twice says so" sh -c "'$TILEPACK' merge '$work/four' | grep -q 'complete already'"
+mv "$work/four/config.json" "$work/kept.json"
+fails "but not where a file has gone" 3 "'config.json' is in its manifest, and is missing" merge four
+mv "$work/kept.json" "$work/four/config.json"
 cp -p "$work/four/tilepack.json" "$work/kept.json"
 echo >>"$work/four/tilepack.json"
-fails "but not where the manifest has changed" 2 "four: there are no parts of this output" merge four
+fails "nor where the manifest has changed" 2 "four: there are no parts of this output" merge four
 fails "nor does a part" 2 "exists already" part 2/4 four "$@"
 mv "$work/kept.json" "$work/four/tilepack.json"
 check "a part after the merge does nothing" part 2/4 four "$@"
@@ -58,16 +61,22 @@ fails "many missing parts are counted" 3 "part 1/14 (not begun), part 3/14 (not 
 begun), part 9/14 (not begun) and 2 more" merge many
 
 # What stands in the unfinished output under the name of a file, and is none.
-pipe() { rm -rf "$work/odd.partial/$1" && mkfifo "$work/odd.partial/$1"; }
+a_socket() { # its whole name may be too long for one
+    (cd "${1%/*}" && "$PYTHON" -c 'import socket, sys
+socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "${1##*/}")
+}
 soon() { timeout -k 1 20 "$TILEPACK" "$@"; } # what waits for a pipe does not end by itself
 again() { soon convert "$work/src" -o "$work/odd" --device cpu -q --part "${owner%-of-*}/2" "$@"; }
 for i in 1 2; do part $i/2 odd "$@" || bad "part $i/2"; done
 shard=$(cd "$work/odd.partial" && echo model-00001-*)
 owner=$(cd "$work/odd.partial" && grep -l "$shard" .tilepack-journal.* | sed 's/.*journal\.//')
-pipe "$shard"
-fails "a shard that is a pipe is none" 3 "is gone" soon merge "$work/odd" -q
-check "and is made anew" again "$@"
-for kind in mkfifo mkdir; do
+for kind in mkfifo a_socket; do
+    rm "$work/odd.partial/$shard"
+    $kind "$work/odd.partial/$shard"
+    fails "a shard by $kind is none" 3 "is gone" soon merge "$work/odd" -q
+    check "and is made anew" again "$@"
+done
+for kind in mkfifo a_socket mkdir; do
     mv "$work/odd.partial/.tilepack-journal.$owner" "$work/kept"
     $kind "$work/odd.partial/.tilepack-journal.$owner"
     fails "a journal by $kind" 2 "journal.$owner: not a regular file" again "$@"
@@ -120,6 +129,11 @@ fails "a stray file is not deleted" 2 "'stray'" merge rot
 rm "$work/rot.partial/stray"
 check "healed parts merge" merge rot
 check "healed parts equal one process" same "$work/one" "$work/rot"
+
+# What is refused before its first shard is in nobody's way.
+fails "a part that has not enough memory" 6 "is enough for it" part 1/2 small "$@" --zstd \
+    --max-memory 32MiB
+check "leaves nothing" test -z "$(ls -A "$work/small.partial")"
 
 # Mixtures.
 part 1/2 mix "$@"
@@ -178,6 +192,10 @@ fails "a part of something else is refused" 2 "exists already" part 1/2 one --to
 cp -r "$work/one" "$work/old"
 for i in 1 2; do part $i/2 old --to mxfp8-ct --force || bad "part $i/2 --force"; done
 check "parts do not touch the old output" same "$work/one" "$work/old"
+mkdir "$work/csv" && echo data >"$work/csv/results.csv"
+fails "a part does not work for what no merge will replace" 2 "'results.csv'" \
+    part 1/2 csv --to mxfp8-ct --force
+check "nothing was begun" test ! -e "$work/csv.partial"
 fails "merge does not replace by itself" 2 "--force" merge old
 mkdir "$work/notes" && cp "$work/old.partial"/.tilepack-* "$work/notes"
 check "merge --force" "$TILEPACK" merge "$work/old" --force -q

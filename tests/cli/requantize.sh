@@ -119,6 +119,57 @@ gpt-oss w4a16-marlin
 low-awq mxfp4-triton-hopper
 END
 
+# They still alternate where the stack was packed under its own name, and are put apart from there.
+"$TILEPACK" convert "$work/gpt-oss" -o "$work/direct" --to mxfp4-trtllm -q || exit 1
+"$TILEPACK" convert "$work/gpt-oss" -o "$work/own-name" --to mxfp4-blocked --no-stack -q || exit 1
+answers "from a stack under its own name" 0 "" convert own-name mxfp4-trtllm
+check "the bytes are those of the direct way" "$PYTHON" -c '
+import sys
+sys.path.insert(0, sys.argv[1])
+import stfile
+a, b = (stfile.load(f"{d}/model.safetensors")[0] for d in sys.argv[2:])
+assert a.keys() == b.keys(), (a.keys(), b.keys())
+assert all(a[n].data == b[n].data for n in a)' "$TESTS/lib" "$work/direct" "$work/made"
+
+# A bias is no matrix of an expert, packed or not, and stays beside its weight.
+PYTHONPATH=$TESTS/lib "$PYTHON" - "$work/biases" <<'END' || exit 1
+import json, os, sys
+import numpy as np
+import stfile
+rng = np.random.default_rng(0)
+os.mkdir(sys.argv[1])
+stfile.save(f"{sys.argv[1]}/model.safetensors", {
+    f"model.layers.0.mlp.experts.{e}.{m}_proj.{what}": stfile.from_f32(
+        "BF16", rng.standard_normal(shape).astype(np.float32))
+    for e in range(2) for m in ("gate", "up", "down")
+    for what, shape in (("weight", (256, 256)), ("bias", 256))})
+with open(f"{sys.argv[1]}/config.json", "w", encoding="ascii") as f:
+    json.dump({"model_type": "gpt_oss"}, f)
+END
+"$TILEPACK" convert "$work/biases" -o "$work/with-biases" --to w8a16-marlin --no-stack -q || exit 1
+answers "packed biases beside single experts: stacked with them" 0 "4 weights converted" \
+    convert with-biases mxfp4-marlin --requantize
+answers "packed biases beside single experts: plain with them" 0 "12 weights converted" \
+    convert with-biases w4a16-ct --requantize
+check "and as they were" "$PYTHON" -c '
+import sys
+sys.path.insert(0, sys.argv[1])
+import stfile
+a, b = (stfile.load(f"{d}/model.safetensors")[0] for d in sys.argv[2:])
+biases = [n for n in a if n.endswith(".bias")]
+assert len(biases) == 6 and all(a[n].data == b[n].data for n in biases)
+assert sum(n.endswith("_packed") for n in b) == 6, b.keys()' "$TESTS/lib" "$work/biases" "$work/made"
+answers "weights that are kept keep their packed biases" 0 "" \
+    convert with-biases w4a16-ct --requantize --exclude "experts.1.gate_proj.weight"
+check "in their order" "$PYTHON" -c '
+import sys
+sys.path.insert(0, sys.argv[1])
+import stfile
+a, b = (stfile.load(f"{d}/model.safetensors")[0] for d in sys.argv[2:])
+name = "model.layers.0.mlp.experts.1.gate_proj.bias"
+assert a[name].data == b[name].data
+' "$TESTS/lib" "$work/with-biases" "$work/made"
+
 # The scales of W4A8 are rounded to e4m3.
 answers "w4a8-cutlass says what its scales lose" 0 "codes taken over, scales rounded: " \
     convert w4a8-ct w4a8-cutlass

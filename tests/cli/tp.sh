@@ -99,6 +99,27 @@ check "fused stacks: slices" slices stack stack4 4
 check "fused stacks: join" join stack4 stack1
 check "fused stacks: joined equals uncut" diff -r "$work/stack" "$work/stack1"
 
+# Experts without a gate: the rows of their one matrix follow each other, also in a rank.
+"$PYTHON" - "$work/moe" "$work/ungated" "$TESTS/lib" <<'END'
+import os, sys
+sys.path.insert(0, sys.argv[3])
+import stfile, tool
+tensors, _ = tool.load(sys.argv[1])
+os.makedirs(sys.argv[2])
+stfile.save(os.path.join(sys.argv[2], "model.safetensors"),
+            {name: t for name, t in tensors.items() if ".experts." in name and ".w3." not in name})
+END
+convert ungated one --to mxfp8-torchao3d
+for from in ungated one; do
+    convert $from one2 --to mxfp8-torchao3d --tp 2
+    check "experts without a gate from $from: slices" slices one one2 2
+    check "experts without a gate from $from: join" join one2 one1
+    check "experts without a gate from $from: joined equals uncut" \
+        cmp "$work/one/model.safetensors" "$work/one1/model.safetensors"
+    rm -rf "$work/one1" "$work/one2"
+done
+rm -rf "$work/one"
+
 # Parts, archives.
 convert moe one --to w4a8-cutlass "$@" --tp 2
 for part in 2 1 3; do
@@ -161,6 +182,40 @@ fails "and says where" 4 "multiples of 128" convert dense no --to mxfp8-blocked 
     --exclude 'self_attn|down_proj' --include gate_proj --tp 32
 fails "heads" 4 "8 key/value heads cannot be divided among 16 ranks" \
     convert dense no --to w4a8-cutlass --tp 16
+# Wherever config.json says it, and whatever else Python has written there.
+cat >"$work/elsewhere.py" <<'EOF'
+import json
+import sys
+
+source, target, key = sys.argv[1:]
+with open(source + "/config.json") as f:
+    text = json.load(f)
+with open(target + "/config.json", "w") as f:
+    json.dump({"time_step_limit": [0.0, float("inf")], "seed": 2 ** 64, key: text}, f)
+EOF
+mkdir "$work/elsewhere"
+cp "$work/dense"/*.safetensors* "$work/elsewhere"
+for key in text_config llm_config language_config; do
+    "$PYTHON" "$work/elsewhere.py" "$work/dense" "$work/elsewhere" $key
+    fails "heads in $key" 4 "8 key/value heads cannot be divided among 16 ranks" \
+        "$TILEPACK" plan "$work/elsewhere" --to w4a8-cutlass --tp 16
+done
+unsaid="heads of attention there are: see that 16 divides their number"
+echo '{"num_attention_heads": Infinity}' >"$work/elsewhere/config.json"
+fails "heads that are no number" 0 "k_proj: config.json does not tell how many $unsaid" \
+    "$TILEPACK" plan "$work/elsewhere" --to mxfp8-ct --tp 16
+rm "$work/elsewhere/config.json"
+fails "heads that nothing tells" 0 "k_proj: there is no config.json to tell how many $unsaid" \
+    "$TILEPACK" plan "$work/elsewhere" --to mxfp8-ct --tp 16
+rm -rf "$work/elsewhere"
+# A packed bias has the heads of its weight, which is the one that is named.
+"$PYTHON" "$TESTS/other/vllm/checkpoints.py" gptoss "$work/biased" 256 256 || exit 1
+fails "heads of a weight with a bias" 4 "self_attn.q_proj': 4 heads cannot be divided among 8" \
+    "$TILEPACK" plan "$work/biased" --to w4a16-marlin --include q_proj --tp 8
+rm "$work/biased/config.json"
+fails "heads that nothing tells of such" 0 "self_attn.q_proj: there is no config.json to tell" \
+    "$TILEPACK" plan "$work/biased" --to w4a16-marlin --include q_proj --tp 2
+rm -rf "$work/biased"
 fails "a dry run refuses, too" 4 "--tp may be" \
     "$TILEPACK" plan "$work/dense" --to mxfp8-blocked --tp 3
 check "a dry run counts" sh -c "'$TILEPACK' plan '$work/dense' --to mxfp8-blocked --tp 2 |
@@ -197,6 +252,10 @@ cp -r "$work/one/rank_0" "$work/one/rank_1"
 fails "a rank twice" 3 "this is not rank 1 of this conversion" join one no
 rm -r "$work/one/rank_1"
 mv "$work/away" "$work/one/rank_1"
+mv "$work/one/rank_1/tilepack.json" "$work/away"
+fails "a rank without its manifest" 3 "rank 1 has no tilepack.json" join one no
+answers "verify says so, too" 1 "rank 1 has no tilepack.json" "$TILEPACK" verify "$work/one"
+mv "$work/away" "$work/one/rank_1/tilepack.json"
 cp "$work/one/tilepack-tp.json" "$work/signed.json"
 sed 's/"along": "K"/"along": "N"/' "$work/signed.json" >"$work/one/tilepack-tp.json"
 fails "a change of what has a checksum" 3 "its own hash is wrong" join one no

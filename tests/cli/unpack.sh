@@ -127,6 +127,7 @@ tensors["empty.weight"] = stfile.tensor("I32", np.zeros((0, 5), dtype=np.int32))
 os.mkdir(target)
 stfile.save(target + "/model.safetensors", tensors)
 config = json.load(open(source + "/config.json"))
+config["quantization_config"]["numbers"] = [2 ** 64, -float("inf"), float("inf"), "1e999\"\\"]
 json.dump(config, open(target + "/config.json", "w"))
 EOF
 cat >"$work/kept.py" <<'EOF'

@@ -134,6 +134,11 @@ if [[ -w /dev/full ]]; then
         'tilepack: error: standard output cannot be written: No space left on device' ]] ||
         fail "/dev/full: status $status, $(cat err)"
 fi
+(ulimit -f 1 && exec "$program" formats --json >long) 2>err
+status=$?
+[[ $status == 5 && $(head -n 1 err) == \
+    'tilepack: error: standard output cannot be written: File too large' ]] ||
+    fail "a limit of file sizes: status $status, $(cat err)"
 
 # Without a driver that is said, in words of our own; a build without CUDA says that instead.
 if [[ ! -e /proc/driver/nvidia ]]; then

@@ -54,6 +54,9 @@ for name, most in (("huge", 3.38e38), ("partly", 1)):
     values = np.full((128, 256), most, np.float32)
     values[:, :32] = 3.38e38
     stfile.save(f"{sys.argv[2]}/{name}.safetensors", {"b.weight": stfile.from_f32("F32", values)})
+stfile.save(f"{sys.argv[2]}/biased.safetensors", {
+    "b.bias": stfile.from_f32("BF16", np.ones(128, np.float32)),
+    "b.weight": stfile.from_f32("BF16", np.eye(128, 256, dtype=np.float32))})
 stfile.save(f"{sys.argv[2]}/foreign.safetensors", {
     "c.weight_packed": stfile.tensor("I32", np.zeros((8, 32), np.int32)),
     "c.weight_scale": stfile.from_f32("BF16", np.ones((8, 2), np.float32)),
@@ -83,6 +86,17 @@ check "a dash in its table" grep -q "F32  *mxfp4-ct  values  *-  *-$" "$work/non
 in_work compare huge.safetensors --to mxfp4-ct --include . --full >"$work/none"
 check "and compare does not call them exact" grep -q "exact, or hold values that are NaN or inf" \
     "$work/none"
+
+# A bias that the source has in an order of its own, and the result plain.
+in_work convert biased.safetensors -o marlin.safetensors --to fp8-marlin --include . -q || exit 1
+in_work convert marlin.safetensors -o plain-bias.safetensors --to mxfp8-ct --include . -q || exit 1
+says "a bias that became plain" 0 "; 2 weights derived again, 0 tensors compared;" \
+    plain-bias.safetensors --against marlin.safetensors
+check "has no line" test "$(grep -c equal$ "$work/out") $(grep -c bias "$work/out")" = "1 1"
+says "and none in JSON" 0 '"format": "mxfp8-ct"' plain-bias.safetensors --against \
+    marlin.safetensors --json
+in_work compare marlin.safetensors --to mxfp8-ct >"$work/none"
+check "and compare makes it plain" test $? = 0
 
 # Nor on the device. Where there is no GPU, one that is asked for is missed as convert misses it.
 "$TILEPACK" verify "$work/packed" --against "$work/src" --json --device cpu |
@@ -149,6 +163,16 @@ rm "$work/d/tokenizer.json"
 says "a missing file" 1 "tokenizer.json: cannot" d
 fresh
 echo hello >"$work/d/notes.txt"
+ln -s nowhere "$work/d/link.bin"
+ln -s loop "$work/d/loop"
+mkfifo "$work/d/pipe"
+for name in link.bin loop pipe; do
+    says "so is what is no file: $name" 0 "$name is not in the manifest; --strict would" d
+done
+says "and refused, too" 1 "d: 4 differences" d --strict
+check "other readers do not mind it" in_work dump d
+fails "but a conversion" 5 "cannot look at the file" in_work unpack d -o unpacked -q
+rm "$work/d/link.bin" "$work/d/loop" "$work/d/pipe"
 says "a file that was added is named" 0 "notes.txt is not in the manifest; --strict would" d
 says "and refused with --strict" 1 "notes.txt: is not in the manifest" d --strict
 says "JSON names it" 0 '"file": "notes.txt"' d --json

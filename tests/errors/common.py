@@ -6,6 +6,7 @@ the same relative names, so that the message can be compared as it is.
 """
 import json
 import os
+import socket
 import struct
 
 CASES = {}
@@ -45,6 +46,12 @@ def raw(path, data=b"", size=None):
         f.write(data)
         if size is not None:
             f.truncate(size)
+
+
+def listen(path):
+    """A socket there, which nobody serves."""
+    with socket.socket(socket.AF_UNIX) as s:
+        s.bind(path)
 
 
 def st(header, data=b"", path="in.safetensors", length=None, size=None):

@@ -1,8 +1,9 @@
 """Safetensors files that break a rule of the format, or lie about sizes."""
+import json
 import os
 import struct
 
-from errors.common import PLAN, case, entry, raw, st, tensors
+from errors.common import PLAN, case, entry, listen, raw, st, tensors
 
 NAME = '{"w":'
 GOOD = '{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]}'
@@ -45,8 +46,40 @@ whole("header-over-100-mb", (100_000_001).to_bytes(8, "little") + b"{", 100_000_
 whole("zstd-cut-off", b"\x28\xb5\x2f\xfd\x24")
 FRAME = bytes.fromhex("28b52ffd2008") + b"\x41\0\0" + b"xxxxxxxx"  # of 8 bytes, stored plain
 whole("zstd-without-seek-table", FRAME)
+whole("zstd-cut-off-inside-a-frame", FRAME + FRAME[:-1])
+whole("zstd-with-a-byte-behind-it", FRAME + struct.pack(
+    "<5IBI", 0x184D2A5E, 17, len(FRAME), 8, 1, 0, 0x8F92EAB1) + b"\n")
 whole("zstd-frame-beyond-file", FRAME + struct.pack(
     "<5IBI", 0x184D2A5E, 17, len(FRAME) + 1, 8, 1, 0, 0x8F92EAB1))
+
+
+def stored(data):
+    """A frame of one block, stored plain."""
+    return bytes.fromhex("28b52ffda0") + len(data).to_bytes(4, "little") + (
+        len(data) << 3 | 1).to_bytes(3, "little") + data
+
+
+WHOLE = json.dumps({"w.weight": entry((128, 128))}).encode()
+WHOLE = len(WHOLE).to_bytes(8, "little") + WHOLE + bytes(128 * 128 * 4)
+whole("zstd-cut-off-between-frames", stored(WHOLE[:30000]) + stored(WHOLE[30000:60000]))
+whole("zstd-cut-off-between-frames-of-the-header", stored(WHOLE[:20]))
+whole("zstd-of-several-frames-without-seek-table", stored(WHOLE[:30000]) + stored(WHOLE[30000:]))
+
+
+@case("zstd-frame-above-max-memory")
+def zstd_frame_above_max_memory():
+    """48 MiB in one frame: the header, and blocks of 128 KiB of zeros."""
+    block, count = 128 << 10, 384
+    plain = count * block
+    text = json.dumps({"w.weight": entry((count - 1, block // 4))}).encode()
+    text += b" " * (block - 8 - len(text))
+    frame = bytes.fromhex("28b52ffda0") + plain.to_bytes(4, "little")
+    frame += (block << 3).to_bytes(3, "little") + len(text).to_bytes(8, "little") + text
+    frame += ((block << 3 | 2).to_bytes(3, "little") + b"\0") * (count - 2)
+    frame += (block << 3 | 3).to_bytes(3, "little") + b"\0"
+    raw("in.safetensors.zst", frame + struct.pack("<5IBI", 0x184D2A5E, 17, len(frame), plain, 1, 0,
+                                                  0x8F92EAB1))
+    return ("plan", "in.safetensors.zst", "--to", "w4a8-ct", "--max-memory", "32MiB")
 
 
 @case("file-missing")
@@ -57,6 +90,12 @@ def file_missing():
 @case("file-is-a-pipe")
 def file_is_a_pipe():
     os.mkfifo("in.safetensors")
+    return PLAN
+
+
+@case("file-is-a-socket")
+def file_is_a_socket():
+    listen("in.safetensors")
     return PLAN
 
 

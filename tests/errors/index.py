@@ -2,8 +2,8 @@
 import json
 import os
 
-from errors.common import (CONVERT_DIR, INDEX, PLAN_DIR, case, index, linear, one_shard, raw, st,
-                           tensors, two_shards)
+from errors.common import (CONVERT_DIR, INDEX, PLAN_DIR, case, index, linear, listen, one_shard,
+                           raw, st, tensors, two_shards)
 
 FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 
@@ -99,6 +99,14 @@ def shard_is_a_pipe():
     two_shards()
     os.remove("src/" + SECOND)
     os.mkfifo("src/" + SECOND)
+    return PLAN_DIR
+
+
+@case("shard-is-a-socket")
+def shard_is_a_socket():
+    two_shards()
+    os.remove("src/" + SECOND)
+    listen("src/" + SECOND)
     return PLAN_DIR
 
 
@@ -239,6 +247,22 @@ config("config-cut-off", b'{"model_type": "llama", "quantization')
 config("config-key-twice", b'{"model_type": "a", "model_type": "b"}')
 config("config-not-utf8", b'{"model_type": "\xff"}')
 config("config-text-behind-the-end", b'{}{}')
+config("config-key-twice-in-text-config", b'{"text_config": {"a": 1, "a": 2}}')
+config("config-quantization-is-no-object", b'{"quantization_config": [1]}')
+config("config-quantization-is-no-object-in-text-config",
+       b'{"quantization_config": null, "text_config": {"quantization_config": 1e999}}')
+
+
+@case("config-not-json-and-nothing-converted")
+def config_not_json_and_nothing_converted():
+    one_shard(config=b"{,}")
+    return (*CONVERT_DIR, "--exclude", ".")
+
+
+@case("config-not-json-and-verify")
+def config_not_json_and_verify():
+    one_shard(config=b"{,}")
+    return "verify", "src"
 
 
 @case("copied-file-not-utf8")

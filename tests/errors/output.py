@@ -12,7 +12,7 @@ from errors.common import (CONVERT, CONVERT_DIR, Command, Skip, case, linear, on
                            tensors, two_shards)
 
 LIBC = ctypes.CDLL(None, use_errno=True)
-DROP_BOUNDING, DAC_OVERRIDE, DAC_READ_SEARCH = 24, 1, 2
+DROP_BOUNDING, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER = 24, 1, 2, 3
 F_OFD_SETLK = 37
 
 # --------------------------------------------------- the source as output -- #
@@ -96,6 +96,13 @@ def output_directory_is_a_file():
 def output_file_is_a_directory():
     tensors(linear())
     os.mkdir("out.safetensors")
+    return CONVERT + ("--force",)
+
+
+@case("output-file-is-no-checkpoint")
+def output_file_is_no_checkpoint():
+    tensors(linear())
+    raw("out.safetensors", b"precious words")
     return CONVERT + ("--force",)
 
 
@@ -337,6 +344,70 @@ def output_partial_of_another_user():
     os.mkdir("out.partial")
     os.chown("out.partial", 65534, 65534)
     return CONVERT_DIR
+
+
+def of_another(*paths):
+    """Gives them away; returns what makes root obey the sticky bit, as nobody else can."""
+    if os.geteuid() != 0:
+        raise Skip("only root can give a directory away")
+    for path in paths:
+        os.chown(path, 65534, 65534)
+    return lambda: LIBC.prctl(DROP_BOUNDING, FOWNER, 0, 0, 0)
+
+
+@case("output-directory-of-another-user-in-a-sticky-folder")
+def output_of_another_user_sticky():
+    one_shard()
+    shutil.copytree("src", "shared/out")
+    os.chmod("shared/out", 0o777)
+    os.chmod("shared", 0o1777)
+    return Command(("convert", "src", "-o", "shared/out", "--to", "w4a8-ct", "--force"),
+                   preexec=of_another("shared", "shared/out"))
+
+
+@case("output-empty-directory-of-another-user-in-a-sticky-folder")
+def output_empty_of_another_user_sticky():
+    one_shard()
+    os.makedirs("shared/out")
+    os.chmod("shared", 0o1777)
+    return Command(("convert", "src", "-o", "shared/out", "--to", "w4a8-ct"),
+                   preexec=of_another("shared", "shared/out"))
+
+
+@case("output-file-of-another-user-in-a-sticky-folder")
+def output_file_of_another_user_sticky():
+    tensors(linear())
+    os.mkdir("shared", 0o777)
+    shutil.copy("in.safetensors", "shared/out.safetensors")
+    os.chmod("shared", 0o1777)
+    return Command(("convert", "in.safetensors", "-o", "shared/out.safetensors", "--to",
+                    "w4a8-ct", "--force"),
+                   preexec=of_another("shared", "shared/out.safetensors"))
+
+
+@case("output-sticky-directory-holds-files-of-another-user")
+def output_sticky_holds_files_of_another():
+    one_shard()
+    shutil.copytree("src", "out")
+    os.chmod("out", 0o1777)
+    return Command((*CONVERT_DIR, "--force"), preexec=of_another("out", "out/model.safetensors"))
+
+
+@case("output-directory-is-read-only")
+def output_directory_is_read_only():
+    one_shard()
+    shutil.copytree("src", "out")
+    os.chmod("out", 0o555)
+    return obeying((*CONVERT_DIR, "--force"))
+
+
+@case("output-directory-holds-a-read-only-folder")
+def output_directory_holds_a_read_only_folder():
+    one_shard()
+    os.makedirs("out/rank_0")
+    shutil.copy("src/model.safetensors", "out/rank_0")
+    os.chmod("out/rank_0", 0o555)
+    return obeying((*CONVERT_DIR, "--force"))
 
 
 @case("output-partial-is-read-only")

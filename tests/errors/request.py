@@ -221,6 +221,32 @@ def stack_of_dtypes():
     return STACKED
 
 
+@case("stack-of-which-the-last-expert-is-excluded")
+def stack_without_the_last():
+    experts()
+    return STACKED + ("--exclude", "experts[.]2[.]")
+
+
+@case("stack-of-which-the-gates-are-excluded")
+def stack_without_gates():
+    experts()
+    return STACKED + ("--exclude", "gate_proj")
+
+
+@case("stack-of-which-one-expert-is-included")
+def stack_of_one():
+    experts()
+    return STACKED + ("--include", "experts[.]1[.]")
+
+
+@case("stack-by-two-rules")
+def stack_by_two_rules():
+    experts()
+    raw("r.json", json.dumps({"rules": [{"match": "experts[.]1[.]", "to": "fp8-ct"},
+                                        {"match": ".", "to": "w4a8-cutlass"}]}).encode())
+    return "plan", "in.safetensors", "--recipe", "r.json"
+
+
 @case("strict-shape-does-not-suit")
 def strict_shape():
     tensors({"l.weight": ("BF16", (128, 100))})
@@ -252,6 +278,15 @@ def strict_int4():
 def two_outputs():
     tensors({"l": ("BF16", (128, 128)), "l.weight": ("BF16", (128, 128))})
     return PLAN + ("--include", ".")
+
+
+@case("two-packed-weights-of-one-name")
+def two_packed_weights():
+    """A stack's tensors and a matrix's differ by '_' and '.', the weights' names do not."""
+    at = "model.layers.0.mlp.experts"
+    tensors({**{f"{at}.0.{p}_proj.weight": ("BF16", (128, 128)) for p in ("gate", "up", "down")},
+             f"{at}.w13.weight": ("BF16", (128, 128))})
+    return "plan", "in.safetensors", "--to", "w4a8-cutlass"
 
 
 # ---------------------------------------------------- values not finite -- #

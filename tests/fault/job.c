@@ -71,6 +71,15 @@ static void write_text(const char *folder, const char *name, const char *text)
     tree_write(path, text, strlen(text));
 }
 
+/* What --force takes for a safetensors file, to be kept until the new one is there. */
+static void write_old(const char *folder, const char *name)
+{
+    static const char old[] = "\x02\0\0\0\0\0\0\0{}";
+    char path[4200];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    tree_write(path, old, sizeof old - 1);
+}
+
 static void write_source(const char *folder)
 {
     static const struct weight first[] = {{"m.0.up_proj.weight", 128, 256},
@@ -143,7 +152,7 @@ void job_prepare(const char *work, const struct scenario *scenario, struct place
     write_source(p->source);
     write_importance(p->importance);
     if (scenario->single) {
-        write_text(work, "old", "old content, which is to be kept until the new one is there");
+        write_old(work, "old");
     } else {
         make_folder(p->old);
         write_text(p->old, "model.safetensors", "old weights");
@@ -179,8 +188,7 @@ void job_reset(const struct scenario *scenario, const struct places *p)
 {
     tree_clear(p->root);
     if (scenario->replace && scenario->single)
-        write_text(p->root, "out.safetensors",
-                   "old content, which is to be kept until the new one is there");
+        write_old(p->root, "out.safetensors");
     else if (scenario->replace)
         copy(p->old, p->output);
 }

@@ -9,6 +9,7 @@
 #include "pack/plan/config.h"
 #include "pack/plan/request.h"
 #include "pack/source/source_config.h"
+#include "pack/text/json_edit.h"
 
 #include <jansson.h>
 
@@ -50,11 +51,13 @@ static void start(void)
     }
 }
 
-/* jansson reads the old text: it reads the new one, and only what is about quantization
- * differs. */
+/* The new text is read as the old one is. Where jansson reads that: it reads the new one, and only
+ * what is about quantization differs. */
 static void compare(const struct tp_checkpoint *ckpt, const struct tp_text *text)
 {
     static const char *const ours[] = {"quantization_config", TP_LEGACY_CONFIG, "text_config"};
+    struct tp_json_span value;
+    must(tp_json_get_key(text->data, text->size, "model_type", &value, NULL) == TP_OK);
     json_t *before = json_loadb(ckpt->config, ckpt->config_size, JSON_REJECT_DUPLICATES, NULL);
     json_t *after = before ? json_loadb(text->data, text->size, 0, NULL) : NULL;
     must(!before || after);

@@ -515,6 +515,10 @@ def configs():
                                      checkpoint_format="gptq_v2")})
     for i, value in enumerate(("[]", "5", '"x"', "null", '{"a": 1, "a": 2}', "{} x", "\ufeff{}")):
         one(f"whole-{i}", 0x40, value.encode())
+    numbers = {"numbers": [float("nan"), float("inf"), -float("inf"), 2 ** 64, -2 ** 64, 2 ** 62]}
+    one("numbers", 1, {"quantization_config": dict(gptq, **numbers), **numbers})
+    one("numbers-kept", 4 | 8,
+        {"quantization_config": dict(fp8, exclude_modules=[], kv_cache_scheme=numbers)})
     one("broken", 0, b'{"quantization_config": {"quant_method": ')
     one("wild", 0x40,
         {"quantization_config": {"ignore": ["*.down*proj", "model*0.mlp", "a*", "lm_*d"]}})

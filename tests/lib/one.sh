@@ -113,6 +113,7 @@ one() { # name
     inputs) part inputs "$PYTHON" tests/bytes/inputs.py ;;
     old) part old "$PYTHON" tests/bytes/old_files.py ;;
     quality) part quality "$PYTHON" tests/bytes/quality.py ;;
+    pairs) part pairs "$PYTHON" tests/bytes/pairs.py ;;
     random) part random "$PYTHON" tests/bytes/random_shapes.py --seconds "$TILEPACK_TEST_SECONDS" \
         $formats ;;
     errors) part errors "$PYTHON" tests/errors/golden_errors.py ;;

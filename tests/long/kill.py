@@ -92,7 +92,7 @@ class Scenario:
         os.mkdir(self.root)
         if self.old and self.output.endswith(".safetensors"):
             with open(self.output, "wb") as f:
-                f.write(b"old")
+                f.write(b"\2\0\0\0\0\0\0\0{}")  # what --force takes for one
         elif self.old:
             os.mkdir(self.output)
             with open(os.path.join(self.output, "model.safetensors"), "wb") as f:

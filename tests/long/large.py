@@ -17,6 +17,7 @@ import re
 import resource
 import shutil
 import subprocess
+import struct
 import sys
 import tempfile
 
@@ -58,6 +59,16 @@ def measure(*argv, memory=None):
                           capture_output=True, text=True)
     status, seconds, peak = done.stdout.split()
     return int(status), done.stderr, float(seconds), int(peak) * 1024
+
+
+def in_program(*argv):
+    """(exit status, stderr, CPU seconds that the program itself took, without what the kernel took
+    to make and remove its files) of one command."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    done = subprocess.run([tool.binary(), *argv], stdin=subprocess.DEVNULL, check=False,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    seconds = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+    return done.returncode, done.stderr, seconds
 
 
 def fast(path, *argv, limit=LIMIT, what=""):
@@ -306,10 +317,18 @@ def hostile_rows():
 def rows_in_pieces(work):
     """Rows that are worked in pieces have the bytes of those that are worked whole."""
     rows = hostile_rows()
-    source = one_weight(os.path.join(work, "rows.safetensors"), rows.shape, rows)
-    for to in (("w4a8-cutlass",), ("w4a8-cutlass", "--set", "scale=div", "--set",
-                                   "zero-groups=skip"), ("fp8-dynamic-ct",),
-               ("w4a16-ct", "--set", "group=channel")):
+    plain = one_weight(os.path.join(work, "rows.safetensors"), rows.shape, rows)
+    stack = one_weight(os.path.join(work, "columns.safetensors"), [1, *rows.T.shape],
+                       np.ascontiguousarray(rows.T), "model.layers.0.mlp.experts.down_proj")
+    rows = np.vstack((rows, rows[::-1]))[:, 32:]  # of Marlin's tiles the last is half a one
+    tail = one_weight(os.path.join(work, "tail.safetensors"), rows.shape, rows)
+    for source, *to in ((plain, "w4a8-cutlass"),
+                        (plain, "w4a8-cutlass", "--set", "scale=div", "--set", "zero-groups=skip"),
+                        (plain, "fp8-dynamic-ct"), (plain, "w4a16-ct", "--set", "group=channel"),
+                        (tail, "fp8-marlin-channel"), (tail, "w4a16-marlin-channel"),
+                        (tail, "w8a16-marlin-channel"), (tail, "w4a8-int8-marlin-channel"),
+                        (stack, "w4a8-cutlass", "--stacks", "ekn"),
+                        (stack, "fp8-dynamic-ct", "--stacks", "ekn")):
         digests = []
         for memory in ("2GiB", "32MiB"):
             out = os.path.join(work, f"rows-{memory}.safetensors")
@@ -319,6 +338,21 @@ def rows_in_pieces(work):
             digests.append(digest(out) if status == 0 else errors)
         check(digests[0] == digests[1] and status == 0 and within(peak, 32),
               f"{' '.join(to)}: rows in pieces have the same bytes, {peak / 2**20:.0f} MiB")
+    first = [measure("convert", stack, "--discard", "--to", "fp8-dynamic-ct", "--stacks", "ekn", "-q",
+                     "--include", ".", "--device", "cpu", "--max-memory", memory)[1]
+             for memory in ("2GiB", "32MiB")]
+    check(first[0] == first[1] and "the first at e=0 n=20 k=130000," in first[0],
+          f"the first value that is no number, in pieces, too: {first}")
+
+
+def without_descriptors(path):
+    """Makes it a file of another program, in place: tensors alone."""
+    with open(path, "r+b") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+        del header["__metadata__"]
+        file.seek(8)
+        file.write(json.dumps(header).encode().ljust(size))
 
 
 def stored_rows_in_pieces(work):
@@ -327,8 +361,10 @@ def stored_rows_in_pieces(work):
     source = one_weight(os.path.join(work, "long.safetensors"), rows.shape,
                         (rows.view(np.uint32) >> 16).astype(np.uint16))
     stored = os.path.join(work, "stored.safetensors")
-    for name in ("fp8-dynamic-ct", "int8-ct"):
-        measure("convert", source, "-o", stored, "--to", name, "--include", ".", "--force", "-q")
+    for name, *of in (("fp8-dynamic-ct",), ("int8-ct",), ("w4a16-ct", "--set", "group=channel")):
+        measure("convert", source, "-o", stored, "--to", name, *of, "--include", ".", "--force", "-q")
+        if of:
+            without_descriptors(stored)
         for argv in (("unpack",),
                      ("convert", "--to", "mxfp8-ct", "--requantize", "--include", ".")):
             digests = []
@@ -612,6 +648,62 @@ def hostile_manifest(work, megabytes):
     shutil.rmtree(out)
 
 
+def many_files(work, count):
+    """Whether so many small files beside the weights are an output's own is known without asking
+    each about all others."""
+    source, out = os.path.join(work, "files"), os.path.join(work, "files-out")
+    sparse.make(source, tensors=30, shards=1, experts=8, hidden=128, inner=128)
+    os.mkdir(os.path.join(source, "folder"))
+    for i in range(count):
+        with open(os.path.join(source, "folder", f"{i:06}.txt"), "wb"):
+            pass
+    last = os.path.join(source, "zz.dat")
+    sparse_bytes = 1 << 25
+    with open(last, "wb") as f:
+        f.truncate(sparse_bytes)
+    argv = ("convert", source, "-o", out, "--to", "w4a8-ct", "--quiet")
+    status = subprocess.run([tool.binary(), *argv], stderr=subprocess.DEVNULL, preexec_fn=lambda:
+                            resource.setrlimit(resource.RLIMIT_FSIZE,
+                                               (sparse_bytes - 1,) * 2)).returncode
+    check(status == 5, f"{count} files: the last one is too large, status {status}")
+    runs = [("resumed", argv), ("verify", ("verify", out)), ("--force", (*argv, "--force")),
+            ("fresh", (*argv[:3], out + "-fresh", *argv[4:]))]
+    took = {what: in_program(*line) for what, line in runs}
+    once = took["fresh"][2]
+    for what, _ in runs[:3]:
+        status, errors, seconds = took[what]
+        check(status == 0 and seconds < 3 * once + LIMIT,  # it was 9 to 26 times that
+              f"{count} files, {what}: {seconds:.2f} s of CPU, once: {once:.2f} {errors}")
+    for name in (source, out, out + "-fresh"):
+        shutil.rmtree(name, ignore_errors=True)
+
+
+def many_shards(work, count):
+    """The entry of each of so many shards is found without asking each about all others: four
+    times as many take no more than five times as long: it was ten."""
+    took = []
+    for shards in (count // 4, count):
+        folder = os.path.join(work, f"shards-{shards}")
+        os.mkdir(folder)
+        weight_map, files = {}, []
+        for s in range(shards):
+            file, name = f"model-{s + 1:05}-of-{shards:05}.safetensors", f"layers.{s}.norm.weight"
+            data = json.dumps({name: {"dtype": "U8", "shape": [8], "data_offsets": [0, 8]}}).encode()
+            with open(os.path.join(folder, file), "wb") as f:
+                f.write(struct.pack("<Q", len(data)) + data + bytes(8))
+            weight_map[name] = file
+            files.append({"name": file, "size": 16 + len(data), "xxh3": "0" * 32})
+        with open(os.path.join(folder, "model.safetensors.index.json"), "w") as f:
+            json.dump({"weight_map": weight_map}, f)
+        with open(os.path.join(folder, "tilepack.json"), "wb") as f:
+            f.write(own_hash.signed({"tilepack": 1, "xxh3": "", "plan": "0" * 32, "files": files}))
+        status, errors, seconds = in_program("verify", folder, "-q", "--json")
+        took.append(seconds)
+        check(status == 1, f"verify of {shards} shards of other contents: {seconds:.2f} s of CPU {errors}")
+        shutil.rmtree(folder)
+    check(took[1] < 5 * took[0] + LIMIT / 5, f"four times as many take {took[1] / took[0]:.1f} times")
+
+
 def encoders_within(work):
     """Compressing is a part of --max-memory, whatever the level and the number of shards."""
     rows = np.random.default_rng(5).integers(0, 65536, (8192, 2048), dtype=np.uint16) & 0xBFFF
@@ -649,15 +741,34 @@ def opened_within(work):
           f"join of ranks with 60 MB of small values: {peak / 2**20:.0f} MiB {errors}")
 
 
+def copied_within(work):
+    """What is known of packed weights that are copied is within the least limit that is enough."""
+    source = many_tensors(os.path.join(work, "copied.safetensors"), 60_000, 20, rows=32)
+    packed_, out = os.path.join(work, "in-format"), os.path.join(work, "copied")
+    to = ("--to", "mxfp8-ct", "--include", ".", "--quiet")
+    measure("convert", source, "-o", packed_, *to)
+    status = 6
+    for megabytes in range(104, 160, 8):
+        if status == 6:
+            status, errors, _, peak = measure("convert", packed_, "-o", out, *to, "--max-memory",
+                                              f"{megabytes}MiB")
+            check(status in (0, 6) and within(peak, megabytes), f"60,000 packed weights are copied "
+                  f"in {megabytes} MiB, or not: status {status}, {peak / 2**20:.0f} MiB {errors}")
+    check(status == 0, "they are copied in one of these limits")
+
+
 def figures_of_the_unseen(work):
-    """Of an archive, whose header is packed, and of a stack whose experts come apart."""
+    """Of an archive, whose header is packed, of a stack whose experts come apart, and of names that
+    are longer than most."""
     plain = many_tensors(os.path.join(work, "unseen.safetensors"), 60_000, 20)
     archive = os.path.join(work, "unseen-z.safetensors.zst")
     measure("convert", plain, "-o", archive, "--to", "mxfp8-ct", "--exclude", ".", "-q")
     experts = one_weight(os.path.join(work, "apart.safetensors"), [1 << 16, 16, 16],
                          name="model.layers.0.mlp.experts.gate_up_proj")
-    for path, to in ((archive, "mxfp8-ct"), (experts, "int8-ct")):
-        argv = ("plan", "--to", to, "--include", ".", "-q")
+    names = many_tensors(os.path.join(work, "long-names.safetensors"), 40_000, 230, rows=32)
+    for path, to in ((archive, "mxfp8-ct"), (experts, "int8-ct"), (names, "mxfp8-ct")):
+        argv = (*(("convert", "--discard") if path == names else ("plan",)), "--to", to,
+                "--include", ".", "-q")
         figure = refused(path, 32, *argv)
         status, errors, _, peak = measure(argv[0], path, *argv[1:], "--max-memory",
                                           f"{figure}MiB")
@@ -756,6 +867,7 @@ def main():
         crowd(work)
         encoders_within(work)
         opened_within(work)
+        copied_within(work)
         figures_of_the_unseen(work)
         act_order_once(work)
         act_order_figure(work)
@@ -765,6 +877,8 @@ def main():
         cards_within(work)
         one_header(work)
         hostile_manifest(work, 60)
+        many_files(work, 50_000)
+        many_shards(work, 16_000)
         too_many_outputs(work)
         if long:
             too_many(work)

@@ -89,17 +89,27 @@ def leaves_nothing(what, *directories, cache="1000000"):
           f"{total:.0f} MiB read are left")
 
 
+def stays(what, files, run):
+    """After `run` the files are in the page cache. The kernel may take pages back at any time when
+    others want memory: one of three runs must leave them there."""
+    total = sum(os.path.getsize(s) for s in files) / 2**20
+    for _ in range(3):
+        for file in files:
+            evict(file)
+        run()
+        inside = sum(megabytes(resident(s)) for s in files)
+        if inside > 0.95 * total:
+            break
+    check(inside > 0.95 * total, f"{what}: {inside:.0f} of {total:.0f} MiB stay in the cache")
+
+
 def verified(source, work):
     """verify reads every byte of what it verifies, and --against of the source as well."""
     out = os.path.join(work, "dropped0")
     leaves_nothing(("verify", out), out)
     leaves_nothing(("verify", out, "--against", source), out, source)
-    for shard in shards(out):
-        evict(shard)
-    tool.run("verify", out, "--quiet", env={"TILEPACK_CACHE": ""})
-    inside, total = (sum(f(s) for s in shards(out)) for f in
-                     (lambda s: megabytes(resident(s)), lambda s: os.path.getsize(s) / 2**20))
-    check(inside > 0.95 * total, f"verify of small files: {inside:.0f} of {total:.0f} MiB stay")
+    stays("verify of small files", shards(out),
+          lambda: tool.run("verify", out, "--quiet", env={"TILEPACK_CACHE": ""}))
 
 
 def compressed(work):
@@ -154,9 +164,8 @@ def main():
             left = sum(megabytes(resident(s)) for s in shards(out))
             check(left < 4, f"{fmt}: {left:.1f} MiB written are left")
         out = os.path.join(work, "cached")
-        convert(source, out, "", "--to", "fp8-deepseek")
-        inside = sum(megabytes(resident(s)) for s in shards(source))
-        check(inside > 0.95 * total / 2**20, f"small files stay in the cache: {inside:.0f} MiB")
+        stays("convert of small files", shards(source),
+              lambda: convert(source, out, "", "--to", "fp8-deepseek", "--force"))
         for shard in shards(out):
             with open(shard, "rb") as a, \
                     open(os.path.join(work, "dropped0", os.path.basename(shard)), "rb") as b:

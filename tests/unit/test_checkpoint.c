@@ -345,9 +345,12 @@ static void test_directory(void **state)
     assert_int_equal(symlink("ckpt", at(folder, "link")), 0);
     must_open(at(folder, "link"), 0, &ckpt);
     tp_checkpoint_close(&ckpt);
-    /* A link that leads nowhere is not left out in silence. */
+    /* A link that leads nowhere is not left out in silence where files are copied. */
     assert_int_equal(symlink("nowhere", at(dir, "merges.txt")), 0);
-    must_fail(dir, 0, TP_E_IO, "merges.txt", "", "cannot look at the file");
+    must_fail(dir, TP_CHECKPOINT_FOLDERS, TP_E_IO, "merges.txt", "", "cannot look at the file");
+    must_open(dir, 0, &ckpt);
+    assert_int_equal(ckpt.other_count, 4);
+    tp_checkpoint_close(&ckpt);
 }
 
 static void test_index_agrees(void **state)

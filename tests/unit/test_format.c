@@ -337,6 +337,11 @@ static void bad_rows_of_serve_are_refused(void **state)
         {"\"speed\": \"native\"", "\"speed\": \"fast\"", row},
         {"\"speed\": \"native\"", "\"speed\": \"native\", \"more\": 1", row},
         {"\"line\": \"vllm serve DST\"", "\"line\": 7", row},
+        {"\"speed\": \"native\"", "\"speed\": \"native\", \"experts\": true", "which is false"},
+        {"\"speed\": \"native\"", "\"speed\": \"native\", \"linear\": 0", "which is false"},
+        {"\"speed\": \"native\"", "\"speed\": \"native\", \"linear\": false, "
+         "\"experts\": false", "may have one of"},
+        {"\"speed\": \"native\"", "\"experts\": false", row},
         {"[\"sm90\"]", "[]", row},
         {"[\"sm90\"]", "[\"sm9\"]", "'sm9', which is neither"},
         {"[\"sm90\"]", "[\"sm90++\"]", "'sm90++', which is neither"},

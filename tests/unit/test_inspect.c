@@ -495,7 +495,7 @@ static void bytes_that_nobody_looked_at_are_not_copied(void **state)
     struct tp_err err = {0}, none = {0}, part = {0};
     (void)state;
     open_source(convert("fp8-deepseek", NULL, "a.weight", shape, 2), &source);
-    must(tp_contents_open(&source.ckpt, &source.weights, true, &contents, &err), &err);
+    must(tp_contents_open(&source.ckpt, &source.weights, NULL, true, &contents, &err), &err);
     assert_int_equal(contents.count, 2); /* codes and scales */
     assert_int_equal(tp_contents_end(&contents, &none), TP_E_UNSUPPORTED);
     uint64_t size = source.ckpt.files[0].size;

@@ -1,4 +1,4 @@
-/* The set of names and their sort, against plain loops and qsort(). */
+/* The set of names, their sort and the search in it, against plain loops and qsort(). */
 #include "pack/text/name_set.h"
 #include "pack/os/os.h"
 
@@ -125,6 +125,48 @@ static void test_sort(void **state)
     }
 }
 
+static bool has(char text[][64], size_t count, const char *name, size_t length, char end)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strncmp(text[i], name, length) == 0 && text[i][length] == end)
+            return true;
+    return false;
+}
+
+static void test_search(void **state)
+{
+    (void)state;
+    enum { MOST = 200 };
+    static char text[MOST][64], wanted[64];
+    static struct tp_name_key keys[MOST];
+    int found = 0, missed = 0;
+    for (int round = 0; round < 2000; round++) {
+        size_t count = round < 20 ? (size_t)round : random_below(MOST);
+        for (size_t i = 0; i < count; i++) {
+            make_name(text[i], sizeof text[i]);
+            for (char *at = text[i]; (at = strpbrk(at, "\x01" "\x7f")) != NULL;)
+                *at = '/';
+            keys[i] = (struct tp_name_key){.name = text[i], .index = i};
+        }
+        tp_names_sort(keys, count);
+        for (int i = 0; i < 50; i++) {
+            char end = i % 2 ? '/' : '\0';
+            make_name(wanted, sizeof wanted);
+            size_t length = random_below((uint32_t)strlen(wanted) + 1);
+            bool right = has(text, count, wanted, length, end);
+            assert_int_equal(tp_names_sorted_have(keys, count, wanted, length, end), right);
+            const struct tp_name_key *key =
+                tp_names_sorted_find(keys, count, wanted, length, end);
+            assert_int_equal(key != NULL, right);
+            assert_true(!key || (strncmp(key->name, wanted, length) == 0 &&
+                                 key->name[length] == end));
+            found += right;
+            missed += !right;
+        }
+    }
+    assert_true(found > 100 && missed > 100);
+}
+
 /* 200,000 equal names, sorted names and names that differ only at their ends. */
 static void test_sort_alike(void **state)
 {
@@ -178,6 +220,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_set), cmocka_unit_test(test_repeated),
         cmocka_unit_test(test_sort),
+        cmocka_unit_test(test_search),
         cmocka_unit_test(test_sort_alike),
         cmocka_unit_test(test_out_of_memory),
     };

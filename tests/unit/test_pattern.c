@@ -72,6 +72,9 @@ static void test_searching(void **state)
     assert_true(search("[[:alpha:]_]+_[^[:digit:]]", q));
     assert_true(search("layers\\.(?!0\\.)\\d+", q));
     assert_true(search("1{1}0{,3}\\.", q));
+    assert_true(search("(?:^x|^y){0}q_proj", q)); /* PCRE2 would look at the start only */
+    assert_true(search("(?:(?=a)|(?=a)){,0}1{0}?q_proj", q));
+    assert_true(search("(?=lm)\\w*l", "lm_head")); /* it would want a second l */
     assert_false(search("^layers", q));
     assert_false(search("q_proj$", q));
     assert_false(search("[[:upper:]]", q));
@@ -267,6 +270,34 @@ static void test_a_match_that_costs_too_much_is_an_error(void **state)
     free(name);
 }
 
+/* What one match counts. */
+static uint64_t work_of(const char *text, enum tp_pattern_kind kind, const char *name)
+{
+    struct tp_matcher own = {0};
+    struct tp_pattern pattern;
+    struct tp_pattern_origin origin = {"list", 0, TP_E_INPUT};
+    bool found;
+    assert_int_equal(tp_pattern_compile(&own, text, kind, origin, &pattern, &err), TP_OK);
+    assert_int_equal(tp_pattern_match(&own, &pattern, name, &found, &err), TP_OK);
+    uint64_t work = own.work;
+    tp_pattern_free(&pattern);
+    tp_matcher_close(&own);
+    return work;
+}
+
+/* The library counts anew for each place where a match may begin, of which it knows some. */
+static void test_steps_count_at_each_place(void **state)
+{
+    (void)state;
+    const char *dear = "(?:\\w|\\d|.){9}[%&]", *name = "aaaaaaaaaaaaaaa";
+    assert_true(work_of(dear, TP_PATTERN_SEARCH, name) >=
+                15 * work_of(dear, TP_PATTERN_MATCH, name + 3));
+    name = "model.layers.0.self_attn.up_proj.weight";
+    assert_in_range(work_of("up_proj", TP_PATTERN_SEARCH, name), 1, 12);
+    assert_in_range(work_of("up_proj|down_proj", TP_PATTERN_SEARCH, name), 1, 40);
+    assert_in_range(work_of("(?i)UP_proj", TP_PATTERN_SEARCH, name), 1, 12);
+}
+
 /* A name of a header may be as long as the header. */
 static void test_long_names(void **state)
 {
@@ -393,6 +424,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_long_texts_are_cut),
         cmocka_unit_test(test_a_list_is_limited),
         cmocka_unit_test(test_a_match_that_costs_too_much_is_an_error),
+        cmocka_unit_test(test_steps_count_at_each_place),
         cmocka_unit_test(test_long_names),
         cmocka_unit_test(test_no_memory_is_no_answer),
     };

@@ -358,6 +358,35 @@ static void boxes_cover_units(void **state)
     }
 }
 
+/* A transposed weight lies in columns: few rows of it would be read with one call for a few bytes of
+ * each column, whether whole rows are too long for the memory or nearly. */
+static void columns_are_read_in_long_runs(void **state)
+{
+    (void)state;
+    static const struct spec stacks[] = {
+        {"m.mlp.experts.down_proj", TP_BF16, 3, {1, 960, 60032}},
+        {"m.mlp.experts.gate_up_proj", TP_BF16, 3, {1, 60032, 1920}},
+    };
+    static const char *const formats[] = {"fp8-dynamic-ct", "w4a8-cutlass", "int8-ct"};
+    write_file(stacks, 2);
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        struct made m = {.code = TP_OK};
+        make_plan(&m, formats[i]);
+        assert_int_equal(m.code, TP_OK);
+        for (size_t u = 0; u < m.plan.unit_count; u++)
+            for (uint64_t memory = UINT64_C(3) << 20; memory < UINT64_C(1) << 30; memory *= 2) {
+                const struct tp_unit *unit = &m.plan.units[u];
+                struct tp_box_wish wish = {1 << 20, memory / 4 + (1 << 20), 1 << 20, memory};
+                struct tp_grid grid;
+                assert_int_equal(tp_unit_boxes(&m.plan, unit, &wish, &grid, &m.err), TP_OK);
+                assert_true(m.weights.items[unit->views[0].weight].form->transposed);
+                assert_true(tp_grid_memory(&m.plan, unit, &grid) <= memory);
+                assert_in_range(2 * grid.n_step, 256, UINT64_MAX);
+            }
+        drop(&m);
+    }
+}
+
 /* Numbers that would be small ones if their upper half were cut off are none. */
 static void recorded_ranks_are_in_range(void **state)
 {
@@ -432,6 +461,7 @@ int main(void)
         cmocka_unit_test(outputs_are_sorted),
         cmocka_unit_test(names_are_ordered_as_texts),
         cmocka_unit_test(boxes_cover_units),
+        cmocka_unit_test(columns_are_read_in_long_runs),
         cmocka_unit_test(recorded_ranks_are_in_range),
         cmocka_unit_test(no_tensor_is_taken_twice),
     };

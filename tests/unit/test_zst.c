@@ -217,6 +217,21 @@ static enum tp_code outcome(const uint8_t *packed, size_t size, const uint8_t *p
     return code;
 }
 
+static const char incomplete[] = "the file is probably incomplete: copy or download it again";
+
+/* As libzstd finds it. */
+static bool ends_with_a_frame(const uint8_t *data, size_t size)
+{
+    while (size) {
+        size_t frame = ZSTD_findFrameCompressedSize(data, size);
+        if (ZSTD_isError(frame))
+            return false;
+        data += frame;
+        size -= frame;
+    }
+    return true;
+}
+
 static void every_bit_and_every_length(void **state)
 {
     (void)state;
@@ -234,11 +249,22 @@ static void every_bit_and_every_length(void **state)
     /* Harmless are the footer's two unused bits, and bits of frame headers that change
      * no content. */
     assert_true(harmless >= 2 && harmless < 168);
-    uint8_t *cut = malloc(f.size);
+    /* Cut off between its frames it is a whole archive, of less. */
+    uint8_t *cut = malloc(f.size + 9);
     for (size_t n = 0; n < f.size; n++) {
         memcpy(cut, packed, n);
+        bool whole = n && ends_with_a_frame(packed, n);
         assert_int_equal(outcome(cut, n, plain, size, &err),
-                         n < 4 ? TP_E_INPUT : TP_E_UNSUPPORTED);
+                         whole ? TP_E_UNSUPPORTED : TP_E_INPUT);
+        if (n >= 4 && !whole)
+            assert_string_equal(err.hint, incomplete);
+    }
+    memcpy(cut, packed, f.size);
+    memset(cut + f.size, 0, 9);
+    for (size_t more = 1; more <= 9; more++) {
+        assert_int_equal(outcome(cut, f.size + more, plain, size, &err), TP_E_INPUT);
+        assert_string_equal(err.hint, incomplete);
+        assert_int_equal(err.offset, f.size + 1);
     }
     free(cut);
     close(f.fd);
@@ -309,8 +335,19 @@ static void without_a_table(void **state)
         assert_int_equal(outcome(built, built_size, plain, 5000, &err), TP_E_UNSUPPORTED);
         assert_string_equal(err.hint, "unpack it first: zstd -d t.zst");
         assert_int_equal(err.offset, 0);
+        /* of blocks of every kind, or of 22 million that hold nothing */
+        assert_int_equal(outcome(built, built_size - 1, plain, 5000, &err), TP_E_INPUT);
+        assert_string_equal(err.hint, incomplete);
     }
     free(plain);
+    static const uint8_t head[] = {0x28, 0xB5, 0x2F, 0xFD, 0, 0};
+    struct file f = file_of(head, sizeof head);
+    struct tp_zst *zst;
+    f.size = 64 * MIB;
+    assert_int_equal(ftruncate(f.fd, (off_t)f.size), 0);
+    err = (struct tp_err){0};
+    assert_int_equal(tp_zst_open(f.fd, f.size, "t.zst", &zst, &err), TP_E_UNSUPPORTED);
+    close(f.fd);
 }
 
 struct foreign {

@@ -239,6 +239,12 @@ static float round_to(enum tp_dtype dtype, float v)
     return dtype == TP_F16 ? tp_f16_to_f32(tp_f32_to_f16(v)) : v;
 }
 
+/* 448 * 6 / amax as torch divides a number by a tensor: by way of the reciprocal. */
+static float divisor_of(enum tp_dtype dtype, float amax)
+{
+    return round_to(dtype, round_to(dtype, 1.0f / amax) * 2688.0f);
+}
+
 float tp_codec_global(const struct tp_op *op, enum tp_dtype dtype, float amax)
 {
     float factor;
@@ -248,9 +254,14 @@ float tp_codec_global(const struct tp_op *op, enum tp_dtype dtype, float amax)
         return 1.0f;
     if (op->rule != TP_NVFP4_CT)
         return amax > 0.0f ? amax / 2688.0f : 1.0f; /* a zero weight: any scale will do */
-    /* 448 * 6 / amax as torch divides a number by a tensor: by way of the reciprocal */
-    float global = round_to(dtype, round_to(dtype, 1.0f / amax) * 2688.0f);
+    float global = divisor_of(dtype, amax);
     return tp_abs_bits(global) < TP_F32_INF_BITS ? global : 1.0f;
+}
+
+bool tp_codec_global_lost(const struct tp_op *op, enum tp_dtype dtype, float amax)
+{
+    return tp_op_divides(op) && !op->unit_global && amax > 0.0f &&
+           tp_abs_bits(divisor_of(dtype, amax)) >= TP_F32_INF_BITS;
 }
 
 enum tp_code tp_codec_global_of(const struct tp_op *op, enum tp_dtype dtype, float amax,

@@ -34,6 +34,10 @@ uint32_t tp_amax_bits(const float *values, uint64_t count);
  * all values, with the rules CT_* and DIV. 1 for codecs that have none. */
 float tp_codec_global(const struct tp_op *op, enum tp_dtype dtype, float amax);
 
+/* Whether it is 1 because the divisor of these values, which are not all 0, is not finite: beyond
+ * what their dtype holds, as of F16 below 0.041. */
+bool tp_codec_global_lost(const struct tp_op *op, enum tp_dtype dtype, float amax);
+
 /* The same, or TP_E_INPUT (err->of_format) where there is none: a multiplier that underflows to 0
  * would be divided by, and be no scale when it is read again. */
 enum tp_code tp_codec_global_of(const struct tp_op *op, enum tp_dtype dtype, float amax,

@@ -7,6 +7,7 @@
 #include "kernels/cuda/cuda.h"
 #include "pack/os/buffer.h"
 #include "pack/source/source_check.h"
+#include "pack/source/source_words.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* One SHA-256 for a file or a directory. Names are collected first, so that files can be
- * hashed side by side. Invariant: the result depends on names and bytes alone.
+ * hashed side by side. Invariant: the result depends on names and bytes alone; links, which a
+ * few can multiply without end, make the list no longer than MAX_LIST.
  */
 #include "pack/check/digest.h"
 
@@ -11,34 +12,61 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_DEPTH = 16, LINE_MARKS = 3 }; /* two spaces and a newline */
+enum {
+    MAX_DEPTH = 16,
+    MAX_LIST = 256 << 20,
+    LINE = TP_SHA256_TEXT - 1 + 3, /* but for the name: digits, two spaces and a newline */
+    BATCH = 1024,                  /* files hashed at a time: each has an error of its own */
+};
 
 struct tree {
-    struct tp_sha256_file *files; /* their paths begin with the root's */
+    char **paths; /* they begin with the root's */
     size_t count, capacity, root;
+    size_t size; /* of the list, with lines for folders */
     struct tp_err *err;
 };
 
+/* Whether the list has room for a line of this name. */
+static enum tp_code take_room(struct tree *tree, const char *path)
+{
+    tree->size += LINE + strlen(path + tree->root);
+    if (tree->size <= MAX_LIST)
+        return TP_OK;
+    tp_err_path(tree->err, path);
+    tp_err_hint(tree->err, "links to folders multiply what is below them: name another directory");
+    return tp_fail(tree->err, TP_E_INPUT, "the list of all files is longer than %d MiB",
+                   MAX_LIST >> 20);
+}
+
 static enum tp_code add_directory(struct tree *tree, const char *path, unsigned depth);
+
+/* Takes over `path`, which may be NULL where memory was short. */
+static enum tp_code add_file(struct tree *tree, char *path)
+{
+    if (path && tp_os_grow((void **)&tree->paths, &tree->capacity, tree->count + 1,
+                           sizeof *tree->paths, tree->err) == TP_OK)
+        tree->paths[tree->count++] = path;
+    else
+        free(path);
+    return tree->err->code;
+}
 
 /* Takes over `path`. */
 static enum tp_code add_path(struct tree *tree, char *path, unsigned depth)
 {
     struct stat st;
-    enum tp_code code = TP_OK;
-    if (tp_os.stat(path, &st)) {
+    enum tp_code code = take_room(tree, path);
+    if (code == TP_OK && tp_os.stat(path, &st)) {
         code = tp_os_fail(tree->err, errno, path, "cannot look at it");
-    } else if (S_ISDIR(st.st_mode)) {
+    } else if (code == TP_OK && S_ISDIR(st.st_mode)) {
         code = add_directory(tree, path, depth + 1);
-    } else if (strpbrk(path + tree->root, "\n\r\\")) {
+    } else if (code == TP_OK && strpbrk(path + tree->root, "\n\r\\")) {
         tp_err_path(tree->err, path);
         tp_err_hint(tree->err, "rename it");
         code = tp_fail(tree->err, TP_E_INPUT, "a name with an end of line or a backslash has no "
                        "unambiguous line");
-    } else if ((code = tp_os_grow((void **)&tree->files, &tree->capacity, tree->count + 1,
-                                  sizeof *tree->files, tree->err)) == TP_OK) {
-        tree->files[tree->count++] = (struct tp_sha256_file){.path = path};
-        return TP_OK;
+    } else if (code == TP_OK) {
+        return add_file(tree, path);
     }
     free(path);
     return code;
@@ -65,46 +93,55 @@ static enum tp_code add_directory(struct tree *tree, const char *path, unsigned 
 
 static int by_path(const void *a, const void *b)
 {
-    const struct tp_sha256_file *x = a, *y = b;
-    return strcmp(x->path, y->path);
+    return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The digest of the list of all files. */
-static enum tp_code hash_list(const struct tree *tree, struct tp_digest *digest)
+/* The list of all files as it grows. */
+struct list {
+    char *text;
+    size_t size;
+    struct tp_sha256_file *batch; /* of BATCH */
+};
+
+/* Hashes up to BATCH files from `first` on, and appends their lines. */
+static enum tp_code hash_batch(const struct tree *tree, size_t first, unsigned jobs,
+                               atomic_int *stop, struct list *list, struct tp_digest *digest)
 {
-    uint8_t of_list[TP_SHA256_BYTES];
-    size_t size = 0, at = 0;
-    for (size_t i = 0; i < tree->count; i++)
-        size += TP_SHA256_TEXT - 1 + LINE_MARKS + strlen(tree->files[i].path + tree->root);
-    char *text = tp_os_alloc(size + 1, tree->err);
-    if (!text)
-        return TP_E_MEMORY;
-    for (size_t i = 0; i < tree->count; i++) {
-        char digits[TP_SHA256_TEXT];
-        tp_sha256_print(tree->files[i].digest, digits);
-        at += (size_t)snprintf(text + at, size + 1 - at, "%s  %s\n", digits,
-                               tree->files[i].path + tree->root);
+    size_t count = tp_min_u64(tree->count - first, BATCH);
+    for (size_t i = 0; i < count; i++)
+        list->batch[i] = (struct tp_sha256_file){.path = tree->paths[first + i]};
+    enum tp_code code = tp_sha256_files(list->batch, count, jobs, stop, tree->err);
+    for (size_t i = 0; i < count && code == TP_OK; i++) {
+        const struct tp_sha256_file *file = &list->batch[i];
+        tp_sha256_print(file->digest, digest->sha256);
+        list->size += (size_t)sprintf(list->text + list->size, "%s  %s\n", digest->sha256,
+                                      file->path + tree->root);
+        if (!tp_add_u64(&digest->bytes, digest->bytes, file->size))
+            code = tp_fail(tree->err, TP_E_UNSUPPORTED, "the files are too large together");
     }
-    tp_sha256(text, size, of_list);
-    tp_sha256_print(of_list, digest->sha256);
-    free(text);
-    return TP_OK;
+    return code;
 }
 
+/* The digest of a directory is that of the list, of a file its own. */
 static enum tp_code hash_tree(struct tree *tree, bool directory, unsigned jobs, atomic_int *stop,
                               struct tp_digest *digest)
 {
     if (!tree->count)
         return tp_fail(tree->err, TP_E_INPUT, "there is no file in it");
-    qsort(tree->files, tree->count, sizeof *tree->files, by_path);
-    enum tp_code code = tp_sha256_files(tree->files, tree->count, jobs, stop, tree->err);
+    qsort(tree->paths, tree->count, sizeof *tree->paths, by_path);
+    struct list list = {.text = tp_os_alloc(tree->size + 1, tree->err),
+                        .batch = tp_os_alloc(BATCH * sizeof *list.batch, tree->err)};
+    enum tp_code code = list.text && list.batch ? TP_OK : TP_E_MEMORY;
+    for (size_t i = 0; i < tree->count && code == TP_OK; i += BATCH)
+        code = hash_batch(tree, i, jobs, stop, &list, digest);
     digest->files = tree->count;
-    for (size_t i = 0; i < tree->count && code == TP_OK; i++)
-        if (!tp_add_u64(&digest->bytes, digest->bytes, tree->files[i].size))
-            code = tp_fail(tree->err, TP_E_UNSUPPORTED, "the files are too large together");
-    if (code == TP_OK && directory)
-        return hash_list(tree, digest);
-    tp_sha256_print(tree->files[0].digest, digest->sha256);
+    if (code == TP_OK && directory) {
+        uint8_t of_list[TP_SHA256_BYTES];
+        tp_sha256(list.text, list.size, of_list);
+        tp_sha256_print(of_list, digest->sha256);
+    }
+    free(list.text);
+    free(list.batch);
     return code;
 }
 
@@ -115,22 +152,21 @@ enum tp_code tp_digest_path(const char *path, unsigned jobs, atomic_int *stop,
     size_t size = strlen(path);
     while (size > 1 && path[size - 1] == '/')
         size--;
-    struct tree tree = {.root = size + 1, .err = err};
+    struct tree tree = {.err = err};
     *digest = (struct tp_digest){0};
     char *root = tp_os_join(err, path, size, "");
     bool directory = tp_os_there(root, &st, err) && S_ISDIR(st.st_mode);
     enum tp_code code = err->code;
+    tree.root = size + directory; /* a file has no name in its list, which is not hashed */
     if (code == TP_OK && directory)
         code = add_directory(&tree, root, 0);
-    else if (code == TP_OK && !(tree.files = tp_os_zalloc(1, sizeof *tree.files, err)))
-        code = TP_E_MEMORY;
-    else if (code == TP_OK)
-        tree.files[tree.count++].path = tp_os_copy(err, root);
-    if (code == TP_OK && (code = err->code) == TP_OK)
+    else if (code == TP_OK && (code = take_room(&tree, root)) == TP_OK)
+        code = add_file(&tree, tp_os_copy(err, root));
+    if (code == TP_OK)
         code = hash_tree(&tree, directory, jobs, stop, digest);
     for (size_t i = 0; i < tree.count; i++)
-        free(tree.files[i].path);
-    free(tree.files);
+        free(tree.paths[i]);
+    free(tree.paths);
     tp_err_path(code ? err : NULL, path);
     free(root);
     return code;

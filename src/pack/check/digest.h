@@ -18,8 +18,9 @@ struct tp_digest {
 };
 
 /* TP_E_INPUT for a directory without files, names with a newline or backslash (which would
- * make two directories look alike), folders deeper than 16 and what is neither a file nor a
- * folder. `stop` as in tp_run_options, or NULL. */
+ * make two directories look alike), folders deeper than 16, a list longer than 256 MiB, which
+ * links to folders can make of few files, and what is neither a file nor a folder. `stop` as in
+ * tp_run_options, or NULL. */
 enum tp_code tp_digest_path(const char *path, unsigned jobs, atomic_int *stop,
                             struct tp_digest *digest, struct tp_err *err);
 

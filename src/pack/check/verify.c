@@ -148,14 +148,12 @@ static enum tp_code compare_hash(struct verify *v, const char *name, const char 
 static const struct tp_manifest_file *listed(struct verify *v, const struct tp_file *file)
 {
     const char *slash = strrchr(file->path, '/');
-    const char *on_disk = slash ? slash + 1 : file->path;
-    for (size_t i = 0; i < v->manifest.file_count; i++)
-        if (strcmp(v->manifest.files[i].name, file->name) == 0 ||
-            strcmp(v->manifest.files[i].name, on_disk) == 0) {
-            v->matched[i] = true;
-            return &v->manifest.files[i];
-        }
-    return NULL;
+    const struct tp_manifest_file *entry = tp_manifest_find(&v->manifest, file->name);
+    if (!entry)
+        entry = tp_manifest_find(&v->manifest, slash ? slash + 1 : file->path);
+    if (entry)
+        v->matched[entry - v->manifest.files] = true;
+    return entry;
 }
 
 /* Sizes are those on the disk, unless a plain file was compressed later. */
@@ -260,48 +258,36 @@ static enum tp_code check_other(struct verify *v, const struct tp_manifest_file 
 static bool is_listed(const struct verify *v, const char *name)
 {
     size_t size = strlen(name);
-    bool zst = tp_ends_with(name, ".zst");
-    for (size_t i = 0; i < v->manifest.file_count; i++) {
-        const char *known = v->manifest.files[i].name;
-        if (strcmp(name, known) == 0 ||
-            (zst && strlen(known) == size - 4 && memcmp(known, name, size - 4) == 0))
-            return true;
-    }
-    return false;
-}
-
-/* Whether files that the manifest lists lie in the folder. */
-static bool holds_listed(const struct verify *v, const char *folder)
-{
-    size_t size = strlen(folder);
-    for (size_t i = 0; i < v->manifest.file_count; i++)
-        if (strncmp(v->manifest.files[i].name, folder, size) == 0 &&
-            v->manifest.files[i].name[size] == '/')
-            return true;
-    return false;
+    return tp_manifest_has(&v->manifest, name, size) ||
+           (tp_ends_with(name, ".zst") && tp_manifest_has(&v->manifest, name, size - 4));
 }
 
 static enum tp_code check_folder(struct verify *v, const char *folder);
 
 /* A name in the directory, or in a folder of it in which the manifest lists files. Hidden files
  * and all other folders are the user's, and so are other files, unless they are weights: engines
- * load what is called so. */
+ * load what is called so. A link is what it leads to, or a file where that is nothing. */
 static enum tp_code check_name(struct verify *v, const char *name)
 {
     struct stat st;
+    struct tp_err why = {0};
     char *path = is_listed(v, name) ? NULL : tp_os_format(v->err, "%s/%s", v->ckpt->path, name);
     if (!path)
         return v->err->code;
-    bool found = tp_os_there(path, &st, v->err);
+    bool found = tp_os_there(path, &st, &why);
+    tp_err_take_unread(v->err, &why);
+    found = found || (!v->err->code && tp_os_link_there(path, &st, v->err));
     free(path);
     if (v->err->code)
         return v->err->code;
     bool weights = tp_ends_with(name, ".safetensors.zst") || tp_ends_with(name, ".safetensors") ||
                    tp_ends_with(name, ".safetensors.index.json");
-    if (found && S_ISREG(st.st_mode))
+    if (found && !S_ISDIR(st.st_mode))
         return tp_verify_note(v->report, v->options->strict || weights, name,
                               "is not in the manifest", v->err);
-    return found && S_ISDIR(st.st_mode) && holds_listed(v, name) ? check_folder(v, name) : TP_OK;
+    return found && tp_manifest_has_folder(&v->manifest, name)
+               ? check_folder(v, name)
+               : TP_OK;
 }
 
 /* `folder` NULL: the directory itself. */
@@ -350,8 +336,9 @@ static enum tp_code compare_sha256(struct verify *v, const struct tp_manifest_fi
     if (file->err.code)
         return tp_verify_problem(v->report, entry->name, NULL, v->err,
                                  "its SHA-256 cannot be checked: %s", file->err.what);
-    v->report->digests++;
-    if (memcmp(entry->sha256, file->digest, TP_SHA256_BYTES) == 0)
+    bool same = memcmp(entry->sha256, file->digest, TP_SHA256_BYTES) == 0;
+    v->report->digests += same || !may_change(v, entry);
+    if (same)
         return TP_OK;
     if (may_change(v, entry))
         return has_note(v->report, entry->name)
@@ -459,11 +446,12 @@ static enum tp_code check_layouts(struct verify *v, const struct tp_weight *weig
 static enum tp_code check_words(struct verify *v, const struct tp_weight *weight, uint32_t i)
 {
     char what[TP_WORD_TEXT];
-    const struct tp_tensor *tensor = &v->ckpt->tensors[weight->tensor[i]];
     enum tp_code code = tp_words_check(v->ckpt, weight, i, what, v->err);
-    return code || !*what ? code
-                          : tp_verify_problem(v->report, v->ckpt->files[tensor->file].name,
-                                              tensor->name, v->err, "%s", what);
+    if (code || !*what)
+        return code;
+    const struct tp_tensor *tensor = &v->ckpt->tensors[weight->tensor[i]];
+    return tp_verify_problem(v->report, v->ckpt->files[tensor->file].name, tensor->name, v->err,
+                             "%s", what);
 }
 
 static enum tp_code check_weights(struct verify *v)
@@ -480,8 +468,7 @@ static enum tp_code check_weights(struct verify *v)
         if (back > 16 || back > w)
             code = check_layouts(v, weight);
         for (uint32_t i = 0; i < weight->form->op.outs && code == TP_OK; i++)
-            if (weight->form->op.out[i].role == TP_ROLE_WORDS && weight->tensor[i] != TP_NO_TENSOR)
-                code = check_words(v, weight, i);
+            code = check_words(v, weight, i);
     }
     return code;
 }
@@ -538,7 +525,8 @@ enum tp_code tp_verify(const struct tp_checkpoint *ckpt, struct tp_weights *weig
     struct tp_err meaning = {0};
     *report = (struct tp_verify_report){.shards = ckpt->file_count, .tensors = ckpt->tensor_count};
     enum tp_code unclear = tp_weights_find(ckpt, weights, &meaning);
-    enum tp_code code = unclear ? TP_OK : tp_contents_open(ckpt, weights, false, &v.contents, err);
+    enum tp_code code = unclear ? TP_OK : tp_contents_open(ckpt, weights, NULL, false, &v.contents,
+                                                           err);
     if (unclear)
         v.contents.ckpt = NULL; /* what the tensors mean is not known: hashes only */
     if (code == TP_OK && tp_budget_too_large(tp_checkpoint_bytes(ckpt)))

@@ -19,7 +19,8 @@ struct tp_verify_report {
     bool by_tilepack;  /* false: only the structure could be checked */
     size_t shards, others, tensors, packed; /* others: further files of the manifest */
     size_t hashed, layouts, padded; /* files, distinct layouts, tensors with padding */
-    size_t digests;                 /* files whose SHA-256 was compared */
+    size_t digests;                 /* files whose SHA-256 was compared, without the note of one
+                                       that differs */
     uint64_t bytes;                 /* of all files that were read */
     struct tp_problem *problems;
     size_t problem_count, problem_capacity;

@@ -15,6 +15,7 @@
 
 #include <sys/stat.h>
 
+struct tp_contents;
 struct tp_sink;
 
 /* One commit on its way. Closed by tp_commit_close(). */
@@ -26,6 +27,7 @@ struct tp_commit {
     char *partial, *parent; /* OUTPUT.partial, and the directory that holds both */
     int dir;                /* the partial directory, open; -1: not yet, or a single file */
     struct tp_journal journal; /* of tp_commit_files() */
+    bool begun;                /* shards may have been written */
     pthread_mutex_t lock; /* of the journal */
     struct tp_manifest_file *files;
     size_t file_count;
@@ -74,21 +76,33 @@ char *tp_commit_parent(const char *path, struct tp_err *err); /* its directory; 
 enum tp_code tp_commit_paths(struct tp_commit *c); /* sets partial and parent, once */
 enum tp_code tp_commit_check_not_source(const struct tp_plan *plan, const char *path,
                                         struct tp_err *err);
-/* TP_E_USAGE where a file system is mounted on the path: no rename gives or takes its name. */
-enum tp_code tp_commit_check_mount(const char *path, struct tp_err *err);
+/* TP_E_USAGE where no rename gives or takes the path's name: a file system is mounted there, or it
+ * is another user's in a folder with the sticky bit, as /tmp is. */
+enum tp_code tp_commit_check_name(const char *path, struct tp_err *err);
 /* What cannot be read, for whatever reason, is not, and that becomes the error: it wins over
  * whatever the caller says then. */
 bool tp_commit_is_empty(const char *path, struct tp_err *err);
-enum tp_code tp_commit_in_the_way(const char *path, struct tp_err *err);
+#define TP_COMMIT_FORCED "--force replaces it once the new output is complete"
+/* TP_E_USAGE: OUTPUT is there, with the hint `forced` where --force would replace it. */
+enum tp_code tp_commit_in_the_way(struct tp_commit *c, const char *forced);
 /* Whether what the output replaced, or its emptied folder, lies under the unfinished name. That is
  * known by the journals: the output keeps its own until the old content is gone, and no other
  * directory of that name is without one. False, and an error: what is there cannot be looked at. */
 bool tp_commit_has_old(const char *output, const char *partial, struct tp_err *err);
 /* TP_E_USAGE: nothing is deleted unasked, and what an interrupted `what` replaced is there. */
 enum tp_code tp_commit_refuse_left(const char *partial, const char *what, struct tp_err *err);
+/* Right before a rename: TP_E_USAGE, unless c->partial is what was written, which is open as `fd`.
+ */
+enum tp_code tp_commit_check_place(const struct tp_commit *c, int fd);
 /* Whether OUTPUT may be written; sets result->already_done, and ends then what an interrupted run
  * left to do: TP_E_USAGE where that is to delete, and nobody said --force. */
 enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_result *result);
+/* Whether --force replaces OUTPUT, which is there: a file by a file, or a directory by a directory,
+ * which nobody writes to now and in which no file lies that the request names. */
+enum tp_code tp_commit_check_replaceable(struct tp_commit *c, const struct stat *output);
+/* TP_E_USAGE where a finished checkpoint, which somebody gave that name, is in the unfinished
+ * output's place. */
+enum tp_code tp_commit_check_unfinished(const struct tp_commit *c);
 /* Fails when the file system of the directory has no room for the files that are to come: all but
  * those of `skip` (by file of c->plan, or NULL) and of the journal; `copies`: and the copies. */
 enum tp_code tp_commit_check_space(const struct tp_commit *c, const char *directory,
@@ -115,8 +129,13 @@ enum tp_code tp_commit_end_journals(const char *output, struct tp_err *err);
 enum tp_code tp_commit_end(struct tp_commit *c, bool replaced);
 
 /* commit_copies.c */
+/* What tp_commit_run() knows of packed weights that are copied, into *contents, which becomes
+ * run->contents: before tp_budget_run(), which counts its memory. Looks at their layout words:
+ * TP_E_INPUT where they cannot be. tp_contents_close() is legal also where it fails. */
+enum tp_code tp_commit_open_copies(const struct tp_commit *c, struct tp_contents *contents,
+                                   struct tp_run_options *run);
 /* tp_run() of `plan`, that of c->plan or of its ranks; packed weights that are copied are looked
- * at on the way: TP_E_INPUT where layout words, padding or scales cannot be. */
+ * at on the way: TP_E_INPUT where padding or scales cannot be. */
 enum tp_code tp_commit_run(const struct tp_commit *c, const struct tp_plan *plan,
                            struct tp_sink *sink, struct tp_run_options *run);
 
@@ -154,9 +173,12 @@ bool tp_commit_same_files(const struct tp_commit *c, const struct tp_plan *plan,
 /* Whether --force may replace the directory: a checkpoint, or ranks of one, with no file that
  * is none of a checkpoint's, no directory, and no shard that is being read (by `plan`; NULL: no
  * source is open). `begun`: it is an unfinished output, which this program alone writes to, so that
- * any file is its own; never without a plan. */
+ * any file is its own; never without a plan. What this user may not delete is refused, too. */
 enum tp_code tp_commit_check_replace(const struct tp_plan *plan, const char *path, bool begun,
                                      struct tp_err *err);
+/* The same of a file, of which `st` tells: a safetensors file, an archive of one, or empty. */
+enum tp_code tp_commit_check_replace_file(const char *path, const struct stat *st,
+                                          struct tp_err *err);
 /* A name that files of published checkpoints have, and logs or notes beside them have not. */
 bool tp_commit_is_usual(const char *name);
 /* Whether every file in the directory of an unfinished output is one that a conversion of this

@@ -11,6 +11,7 @@
 #include "pack/run/budget.h"
 #include "pack/run/run.h"
 #include "pack/sink/compress.h"
+#include "pack/source/contents.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -28,7 +29,7 @@ static enum tp_code publish_file(struct tp_commit *c)
         ((code = tp_os_rename_new(c->partial, c->output, &taken, c->err)) || !taken))
         return code;
     if (taken && tp_os_there(c->output, &st, c->err))
-        return tp_commit_in_the_way(c->output, c->err);
+        return tp_commit_in_the_way(c, TP_COMMIT_FORCED);
     return c->err->code ? c->err->code : tp_os_rename(c->partial, c->output, c->err);
 }
 
@@ -68,35 +69,32 @@ static enum tp_code make_file(struct tp_commit *c, struct tp_run_options *run,
                               const struct tp_budget *budget, int *lock)
 {
     struct tp_convert_result ignored;
+    struct tp_err gone = {0};
     char *archive = tp_os_format(c->err, "%s" TP_ZST_SUFFIX, c->partial);
     enum tp_code code = archive ? write_file(c, run, budget) : TP_E_MEMORY;
     if (code == TP_OK && run->zstd)
         code = take_archive(c, archive, lock);
     if (code == TP_OK)
         code = tp_commit_check_output(c, &ignored); /* it may have come meanwhile */
-    if (code == TP_OK)
+    if (code == TP_OK && (code = tp_commit_check_place(c, *lock)) == TP_OK)
         code = publish_file(c);
     if (code && archive && run->zstd)
         tp_os.unlink(archive);
-    if (code)
+    if (code && tp_os_has_name(*lock, c->partial, &gone)) /* not what another process put there */
         tp_os.unlink(c->partial);
     free(archive);
     return code;
 }
 
-static enum tp_code run_file(struct tp_commit *c, struct tp_convert_result *result)
+static enum tp_code lock_file(struct tp_commit *c, struct tp_run_options *run,
+                              const struct tp_budget *budget, struct tp_convert_result *result)
 {
-    struct tp_run_options run = c->options->run;
-    struct tp_budget budget;
+    enum tp_code code;
     int lock = -1;
-    run.zstd = c->options->zstd;
-    enum tp_code code = tp_budget_run(c->plan, &run, &budget, c->err);
-    if (code)
-        return code;
     if (!(c->parent = tp_commit_parent(c->output, c->err)) ||
         !(c->partial = tp_partial_name(c->output, true, c->err)))
         return TP_E_MEMORY;
-    if ((code = tp_commit_check_mount(c->partial, c->err)) ||
+    if ((code = tp_commit_check_name(c->partial, c->err)) ||
         (code = tp_commit_check_not_source(c->plan, c->partial, c->err)) ||
         (code = tp_commit_check_inputs(c, c->partial)) ||
         (code = tp_commit_check_space(c, c->parent, NULL, false)))
@@ -104,9 +102,22 @@ static enum tp_code run_file(struct tp_commit *c, struct tp_convert_result *resu
     code = tp_below_open_own(AT_FDCWD, c->partial, c->plan->ckpt->rights, c->partial, &lock,
                              c->err);
     if (code == TP_OK && (code = tp_os_lock(lock, c->partial, &result->unlocked, c->err)) == TP_OK)
-        code = make_file(c, &run, &budget, &lock);
+        code = make_file(c, run, budget, &lock);
     tp_os_close(&lock);
     return code ? code : tp_os_fsync_dir(c->parent, c->err);
+}
+
+static enum tp_code run_file(struct tp_commit *c, struct tp_convert_result *result)
+{
+    struct tp_run_options run = c->options->run;
+    struct tp_contents copies;
+    struct tp_budget budget;
+    run.zstd = c->options->zstd;
+    enum tp_code code = tp_commit_open_copies(c, &copies, &run);
+    if (code == TP_OK && (code = tp_budget_run(c->plan, &run, &budget, c->err)) == TP_OK)
+        code = lock_file(c, &run, &budget, result);
+    tp_contents_close(&copies);
+    return code;
 }
 
 enum tp_code tp_convert(const struct tp_plan *plan, const struct tp_request *request,

@@ -15,8 +15,7 @@ static enum tp_code check_words(const struct tp_checkpoint *ckpt, const struct t
     char what[TP_WORD_TEXT];
     enum tp_code code = TP_OK;
     for (uint32_t i = 0; i < weight->form->op.outs && code == TP_OK; i++) {
-        if (weight->form->op.out[i].role != TP_ROLE_WORDS || weight->tensor[i] == TP_NO_TENSOR ||
-            (code = tp_words_check(ckpt, weight, i, what, err)) || !*what)
+        if ((code = tp_words_check(ckpt, weight, i, what, err)) || !*what)
             continue;
         const struct tp_tensor *tensor = &ckpt->tensors[weight->tensor[i]];
         tp_err_path(err, ckpt->files[tensor->file].path);
@@ -28,34 +27,38 @@ static enum tp_code check_words(const struct tp_checkpoint *ckpt, const struct t
     return code;
 }
 
-enum tp_code tp_commit_run(const struct tp_commit *c, const struct tp_plan *plan,
-                           struct tp_sink *sink, struct tp_run_options *run)
+enum tp_code tp_commit_open_copies(const struct tp_commit *c, struct tp_contents *contents,
+                                   struct tp_run_options *run)
 {
     const struct tp_plan *whole = c->plan; /* of which ranks copy the same weights */
-    struct tp_contents contents = {0};
-    struct tp_weights kept = {0};
     enum tp_code code = TP_OK;
+    *contents = (struct tp_contents){0};
     if (!whole->kept_unit_count || run->gather)
-        return tp_run(plan, sink, run, c->err);
-    if (!(kept.items = tp_os_zalloc(whole->kept_unit_count, sizeof *kept.items, c->err)))
+        return TP_OK;
+    bool *copied = tp_os_zalloc(whole->weights->count, sizeof *copied, c->err);
+    if (!copied)
         return TP_E_MEMORY;
     for (size_t u = 0; u < whole->kept_unit_count && code == TP_OK; u++) {
         const struct tp_unit *unit = &whole->kept_units[u];
-        const struct tp_weight *weight = &whole->weights->items[unit->views[0].weight];
+        uint32_t w = unit->views[0].weight;
         if (run->skip_file && run->skip_file[unit->file])
             continue;
-        kept.items[kept.count++] = *weight;
-        code = check_words(whole->ckpt, weight, c->err);
+        copied[w] = true;
+        code = check_words(whole->ckpt, &whole->weights->items[w], c->err);
     }
     if (code == TP_OK)
-        code = tp_contents_open(whole->ckpt, &kept, !run->keep_nonfinite, &contents, c->err);
-    run->contents = contents.count ? &contents : NULL;
-    if (code == TP_OK)
-        code = tp_run(plan, sink, run, c->err);
-    if (code == TP_OK) /* however it was read */
-        code = tp_contents_end(&contents, c->err);
-    run->contents = NULL;
-    tp_contents_close(&contents);
-    free(kept.items);
+        code = tp_contents_open(whole->ckpt, whole->weights, copied, !run->keep_nonfinite,
+                                contents, c->err);
+    run->contents = contents->count ? contents : NULL;
+    free(copied);
+    return code;
+}
+
+enum tp_code tp_commit_run(const struct tp_commit *c, const struct tp_plan *plan,
+                           struct tp_sink *sink, struct tp_run_options *run)
+{
+    enum tp_code code = tp_run(plan, sink, run, c->err);
+    if (code == TP_OK && run->contents) /* however it was read */
+        code = tp_contents_end(run->contents, c->err);
     return code;
 }

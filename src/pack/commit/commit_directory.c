@@ -6,6 +6,7 @@
  */
 #include "pack/commit/commit_build.h"
 
+#include "base/suffix.h"
 #include "pack/commit/parts.h"
 #include "pack/os/below.h"
 #include "pack/plan/command.h"
@@ -13,6 +14,8 @@
 #include "pack/run/ranks_io.h"
 #include "pack/run/run.h"
 #include "pack/sink/compress.h"
+#include "pack/source/contents.h"
+#include "pack/text/name_set.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -27,10 +30,21 @@ static enum tp_code clear_partial(struct tp_commit *c)
     return code ? code : tp_commit_empty(c->dir, c->partial, TP_JOURNAL_NAME, c->err);
 }
 
+/* Whether --force would; no hint promises what it refuses. */
+static bool may_replace(struct tp_commit *c)
+{
+    struct tp_err refused = {0};
+    bool may = tp_commit_check_replace(c->plan, c->partial, tp_commit_holds_own(c->partial, c->err),
+                                       &refused) == TP_OK;
+    tp_err_memory(c->err, &refused);
+    return may;
+}
+
 static enum tp_code partial_in_the_way(struct tp_commit *c, const char *what)
 {
     tp_err_path(c->err, c->partial);
-    tp_err_hint(c->err, "finish what is there or move it away; --force replaces it");
+    tp_err_hint(c->err, may_replace(c) ? "finish what is there or move it away; --force replaces it"
+                                       : "move it away, or choose another output with -o");
     return tp_fail(c->err, TP_E_USAGE, "%s", what);
 }
 
@@ -43,9 +57,9 @@ static const char *stranger(const char *partial, struct tp_err *err)
                  "unfinished output would be written";
 }
 
-/* A finished checkpoint that somebody gave this name. What the output replaced comes to lie here,
- * too, but then the output has its journal until that is gone: publish(). */
-static bool is_finished(const struct tp_commit *c)
+/* What the output replaced comes to lie here, too, but then the output has its journal until that
+ * is gone: publish(). */
+enum tp_code tp_commit_check_unfinished(const struct tp_commit *c)
 {
     struct stat st;
     char *manifest = tp_os_format(c->err, "%s/%s", c->partial, TP_MANIFEST_NAME);
@@ -55,21 +69,22 @@ static bool is_finished(const struct tp_commit *c)
                     !tp_commit_holds_own(c->output, c->err);
     free(manifest);
     free(ranks);
-    return finished;
+    if (!finished)
+        return c->err->code;
+    tp_err_path(c->err, c->partial);
+    tp_err_hint(c->err, "move it away, or choose another output with -o");
+    return tp_fail(c->err, TP_E_USAGE, "a finished checkpoint has the name under which the "
+                   "unfinished output would be written");
 }
 
 /* The partial directory holds something, and no journal. */
 static enum tp_code make_room(struct tp_commit *c)
 {
-    if (!c->options->force)
-        return partial_in_the_way(c, stranger(c->partial, c->err));
-    if (is_finished(c)) {
-        tp_err_path(c->err, c->partial);
-        tp_err_hint(c->err, "move it away, or choose another output with -o");
-        return tp_fail(c->err, TP_E_USAGE, "a finished checkpoint has the name under which the "
-                       "unfinished output would be written");
-    }
-    return c->err->code ? c->err->code : clear_partial(c);
+    enum tp_code code = tp_commit_check_unfinished(c);
+    if (code)
+        return code;
+    return c->options->force ? clear_partial(c)
+                             : partial_in_the_way(c, stranger(c->partial, c->err));
 }
 
 /* A directory that is not of this program has no journal, but other files. */
@@ -90,7 +105,7 @@ static enum tp_code make_partial(struct tp_commit *c)
     }
     if ((code = tp_commit_check_not_source(c->plan, c->partial, c->err)) ||
         (code = tp_commit_check_inputs(c, c->partial)) ||
-        (code = tp_commit_check_mount(c->partial, c->err)) ||
+        (code = tp_commit_check_name(c->partial, c->err)) ||
         (code = tp_below_open_dir(c->partial, &c->dir, c->err)))
         return code;
     char *journal = tp_os_format(c->err, "%s/%s", c->partial, TP_JOURNAL_NAME);
@@ -103,38 +118,46 @@ static enum tp_code make_partial(struct tp_commit *c)
     return code;
 }
 
-/* Whether the journal names a file of that path in the partial directory. */
-static bool is_shard(const struct tp_commit *c, const char *name)
+/* A sweep of the partial directory. */
+struct sweep {
+    struct tp_commit *c;
+    struct tp_name_key *kept; /* sorted: the shards that the journal names, without .zst */
+    size_t kept_count;
+};
+
+static bool is_shard(const struct sweep *s, const char *name)
 {
-    const struct tp_plan *plan = tp_commit_files(c);
-    for (size_t f = 0; f < plan->file_count; f++) {
-        size_t size = strlen(plan->files[f].name);
-        if (c->journal.done[f] && strncmp(name, plan->files[f].name, size) == 0 &&
-            strcmp(name + size, c->options->zstd ? TP_ZST_SUFFIX : "") == 0)
-            return true;
+    size_t size = strlen(name);
+    if (s->c->options->zstd) {
+        if (!tp_ends_with(name, TP_ZST_SUFFIX))
+            return false;
+        size -= strlen(TP_ZST_SUFFIX);
     }
-    return false;
+    return tp_names_sorted_have(s->kept, s->kept_count, name, size, '\0');
 }
 
-static enum tp_code sweep(struct tp_commit *c, int dir, const char *directory,
+static enum tp_code sweep(const struct sweep *s, int dir, const char *directory,
                           const char *prefix);
 
-static enum tp_code sweep_rank(struct tp_commit *c, const char *name, const char *path)
+static enum tp_code sweep_rank(const struct sweep *s, const char *name, const char *path)
 {
+    struct tp_commit *c = s->c;
     int dir = -1;
     char *prefix = tp_os_format(c->err, "%s/", name);
     enum tp_code code = prefix ? tp_below_open(c->dir, name, O_RDONLY | O_DIRECTORY, path, &dir,
                                                c->err)
                                : TP_E_MEMORY;
     if (code == TP_OK)
-        code = sweep(c, dir, path, prefix);
+        code = sweep(s, dir, path, prefix);
     tp_os_close(&dir);
     free(prefix);
     return code;
 }
 
-static enum tp_code sweep(struct tp_commit *c, int dir, const char *directory, const char *prefix)
+static enum tp_code sweep(const struct sweep *s, int dir, const char *directory,
+                          const char *prefix)
 {
+    struct tp_commit *c = s->c;
     struct tp_os_list list;
     enum tp_code code = tp_below_list(dir, directory, &list, c->err);
     for (size_t i = 0; i < list.count && code == TP_OK; i++) {
@@ -144,10 +167,10 @@ static enum tp_code sweep(struct tp_commit *c, int dir, const char *directory, c
         if (!name || !path)
             code = TP_E_MEMORY;
         else if (rank && tp_below_is_dir(path, c->err))
-            code = sweep_rank(c, name, path);
+            code = sweep_rank(s, name, path);
         else if (c->err->code)
             code = c->err->code;
-        else if ((*prefix || !tp_commit_is_own(name)) && !is_shard(c, name))
+        else if ((*prefix || !tp_commit_is_own(name)) && !is_shard(s, name))
             code = tp_commit_remove_entry(dir, directory, list.names[i], c->err);
         free(name);
         free(path);
@@ -160,7 +183,17 @@ static enum tp_code sweep(struct tp_commit *c, int dir, const char *directory, c
  * have other small files by now. */
 enum tp_code tp_commit_sweep(struct tp_commit *c)
 {
-    return sweep(c, c->dir, c->partial, "");
+    const struct tp_plan *plan = tp_commit_files(c);
+    struct sweep s = {.c = c, .kept = tp_os_alloc((plan->file_count + 1) * sizeof *s.kept, c->err)};
+    if (!s.kept)
+        return TP_E_MEMORY;
+    for (size_t f = 0; f < plan->file_count; f++)
+        if (c->journal.done[f])
+            s.kept[s.kept_count++] = (struct tp_name_key){plan->files[f].name, 0, f};
+    tp_names_sort(s.kept, s.kept_count);
+    enum tp_code code = sweep(&s, c->dir, c->partial, "");
+    free(s.kept);
+    return code;
 }
 
 /* What the journal says of this run, for one of another plan that finds it. A join has no
@@ -193,7 +226,7 @@ static enum tp_code start_over(struct tp_commit *c, const struct tp_journal_work
                        "have changed since, or their permissions or links");
     }
     if (c->journal.names_shards && !c->options->force) {
-        if (c->journal.command)
+        if (c->journal.command && may_replace(c))
             tp_err_hint(c->err, "finish what is there (%.800s) or move it away; --force replaces "
                                 "it", c->journal.command);
         return partial_in_the_way(c, "an interrupted run is here, of another conversion, with "
@@ -243,7 +276,7 @@ static enum tp_code publish_new(struct tp_commit *c)
     enum tp_code code = tp_os_rename(c->partial, c->output, &local);
     bool taken = local.sys == ENOTEMPTY || local.sys == EEXIST || local.sys == ENOTDIR;
     if (code && taken && tp_os_there(c->output, &st, c->err))
-        return tp_commit_in_the_way(c->output, c->err);
+        return tp_commit_in_the_way(c, TP_COMMIT_FORCED);
     if (code && !c->err->code)
         *c->err = local;
     return c->err->code;
@@ -271,10 +304,10 @@ static enum tp_code publish(struct tp_commit *c)
     bool exists = tp_os_there(c->output, &st, c->err) && !tp_commit_is_empty(c->output, c->err);
     if (c->err->code)
         return c->err->code;
+    if ((exists && (code = end_former(c))) || (code = tp_commit_check_place(c, c->dir)))
+        return code;
     if (!exists) {
         code = publish_new(c);
-    } else if ((code = end_former(c))) {
-        return code;
     } else if (tp_os.exchange(c->partial, c->output)) {
         int sys = errno;
         tp_err_hint(c->err, "the new output is complete in %s: move it yourself", c->partial);
@@ -296,10 +329,14 @@ enum tp_code tp_commit_run_shards(struct tp_commit *c, const bool *skip)
     struct tp_file_sink sink = {0};
     struct tp_scatter scatter;
     struct tp_run_options run = c->options->run;
-    struct tp_budget budget;
+    struct tp_contents copies;
+    struct tp_budget budget = {0};
     run.zstd = c->options->zstd;
-    enum tp_code code = tp_budget_run(c->plan, &run, &budget, c->err);
     run.skip_file = skip;
+    enum tp_code code = tp_commit_open_copies(c, &copies, &run);
+    if (code == TP_OK)
+        code = tp_budget_run(c->plan, &run, &budget, c->err);
+    c->begun = code == TP_OK;
     if (code == TP_OK && (code = tp_commit_rank_directories(c)) == TP_OK)
         code = tp_file_sink_open(&sink, tp_commit_files(c), c->partial, NULL, budget.leaves,
                                  budget.drop, c->err);
@@ -315,6 +352,7 @@ enum tp_code tp_commit_run_shards(struct tp_commit *c, const bool *skip)
     } else if (code == TP_OK) {
         code = tp_commit_run(c, c->plan, &sink.sink, &run);
     }
+    tp_contents_close(&copies);
     tp_file_sink_close(&sink);
     return code;
 }
@@ -333,28 +371,35 @@ enum tp_code tp_commit_finish(struct tp_commit *c)
     return code;
 }
 
-enum tp_code tp_commit_directory(struct tp_commit *c, struct tp_convert_result *result)
+/* The shards that the journal lacks, and the rest. */
+static enum tp_code complete(struct tp_commit *c, struct tp_convert_result *result)
 {
-    enum tp_code code = open_partial(c);
-    result->unlocked = c->journal.unlocked;
-    if (code)
-        return code;
-    if ((code = tp_commit_check_case(c))) {
-        struct tp_err ignored = {0};
-        if (!c->journal.done_count) /* nothing was begun */
-            tp_commit_remove_directory(AT_FDCWD, c->partial, c->partial, &ignored);
-        return code;
-    }
     bool *skip = tp_os_zalloc(c->plan->file_count + 1, sizeof *skip, c->err);
     if (!skip)
         return TP_E_MEMORY;
     result->resumed = c->journal.done_count;
     for (size_t f = 0; f < c->plan->file_count; f++)
         skip[f] = tp_commit_has(c, f);
-    if ((code = tp_commit_check_space(c, c->partial, skip, true)) == TP_OK) {
+    enum tp_code code = tp_commit_check_space(c, c->partial, skip, true);
+    if (code == TP_OK) {
         tp_commit_tell_resumed(c, skip, result->resumed, c->plan->file_count);
         code = tp_commit_run_shards(c, skip);
     }
     free(skip);
     return code ? code : tp_commit_finish(c);
+}
+
+enum tp_code tp_commit_directory(struct tp_commit *c, struct tp_convert_result *result)
+{
+    enum tp_code code = open_partial(c);
+    result->unlocked = c->journal.unlocked;
+    if (code)
+        return code;
+    if ((code = tp_commit_check_case(c)) == TP_OK)
+        code = complete(c, result);
+    if (code && !c->begun && !c->journal.done_count) { /* refused: nothing stays */
+        struct tp_err ignored = {0};
+        tp_commit_remove_directory(AT_FDCWD, c->partial, c->partial, &ignored);
+    }
+    return code;
 }

@@ -75,19 +75,6 @@ static bool are_older(const struct candidate *output, int64_t made, struct tp_er
     return older;
 }
 
-static bool has_sizes(const struct tp_manifest *manifest, const char *output, struct tp_err *err)
-{
-    struct stat st;
-    bool same = true;
-    for (size_t i = 0; i < manifest->file_count && same; i++) {
-        char *path = tp_os_format(err, "%s/%s", output, manifest->files[i].name);
-        same = tp_os_there(path, &st, err) &&
-               (uint64_t)st.st_size == manifest->files[i].size;
-        free(path);
-    }
-    return same;
-}
-
 /* *files: the identity of what the manifest lists. */
 static bool fits_manifest(const struct candidate *output, struct tp_same_card *card,
                           char files[TP_HASH_TEXT], struct tp_err *err)
@@ -106,7 +93,7 @@ static bool fits_manifest(const struct candidate *output, struct tp_same_card *c
     fits = manifest.intact && strcmp(manifest.plan, id) == 0 &&
            (!request || !request->digests || has_digests(&manifest)) &&
            are_older(output, nanoseconds(st.st_mtim), err) &&
-           has_sizes(&manifest, output->path, err) &&
+           !tp_manifest_lacks(&manifest, output->path, err) && !err->code &&
            tp_commit_same_files(output->c, output->plan, output->path, &manifest, card, err) &&
            tp_manifest_files_id(manifest.files, manifest.file_count, files, err) == TP_OK;
     tp_manifest_close(&manifest);

@@ -32,8 +32,19 @@ enum tp_code tp_commit_check_not_source(const struct tp_plan *plan, const char *
     return tp_fail(err, TP_E_USAGE, "output and source are the same");
 }
 
-enum tp_code tp_commit_check_mount(const char *path, struct tp_err *err)
+enum tp_code tp_commit_check_name(const char *path, struct tp_err *err)
 {
+    char *parent = tp_commit_parent(path, err);
+    bool free_to_take = parent && tp_os.may_take(parent, path);
+    free(parent);
+    if (err->code)
+        return err->code;
+    if (!free_to_take) {
+        tp_err_path(err, path);
+        tp_err_hint(err, "choose another output with -o, or have its owner move it away");
+        return tp_fail(err, TP_E_USAGE, "it belongs to another user, and the sticky bit of its "
+                       "folder lets nobody else replace it");
+    }
     if (!tp_os.is_mount(path))
         return TP_OK;
     tp_err_path(err, path);
@@ -54,16 +65,6 @@ bool tp_commit_is_empty(const char *path, struct tp_err *err)
     return empty;
 }
 
-enum tp_code tp_commit_in_the_way(const char *path, struct tp_err *err)
-{
-    struct stat st;
-    tp_err_path(err, path);
-    if (tp_os.stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
-        tp_err_hint(err, "it is a device or pipe: choose another output with -o");
-    tp_err_hint(err, "--force replaces it once the new output is complete");
-    return tp_fail(err, TP_E_USAGE, "the output exists already");
-}
-
 char *tp_commit_parent(const char *path, struct tp_err *err)
 {
     const char *slash = strrchr(path, '/');
@@ -82,13 +83,47 @@ enum tp_code tp_commit_paths(struct tp_commit *c)
     return c->partial && c->parent ? TP_OK : TP_E_MEMORY;
 }
 
-/* --force replaces a file by a file, or a directory by a directory. */
-static enum tp_code check_replaceable(struct tp_commit *c, const struct stat *output)
+enum tp_code tp_commit_check_place(const struct tp_commit *c, int fd)
+{
+    if (tp_os_has_name(fd, c->partial, c->err) || c->err->code)
+        return c->err->code;
+    tp_err_path(c->err, c->partial);
+    tp_err_hint(c->err, "run the command again");
+    return tp_fail(c->err, TP_E_USAGE, "somebody has removed or replaced the unfinished output");
+}
+
+/* Whether another process writes there: the unfinished output of one may be the output of this one,
+ * by its name. */
+static enum tp_code check_at_rest(const struct tp_commit *c)
+{
+    struct tp_os_list list;
+    enum tp_code code = tp_os_list(c->output, &list, c->err);
+    for (size_t i = 0; i < list.count && code == TP_OK; i++) {
+        struct tp_err ignored = {0};
+        bool unlocked;
+        int fd = -1;
+        char *path = tp_commit_is_own(list.names[i])
+                         ? tp_os_format(c->err, "%s/%s", c->output, list.names[i]) : NULL;
+        if (path && tp_below_open(AT_FDCWD, path, O_RDWR, path, &fd, &ignored) == TP_OK)
+            code = tp_os_lock(fd, path, &unlocked, c->err);
+        tp_err_memory(c->err, &ignored);
+        tp_os_close(&fd);
+        free(path);
+        code = code ? code : c->err->code;
+    }
+    tp_os_list_free(&list);
+    return code;
+}
+
+enum tp_code tp_commit_check_replaceable(struct tp_commit *c, const struct stat *output)
 {
     bool directory = S_ISDIR(output->st_mode);
     if (c->plan->single_file == !directory && (directory || S_ISREG(output->st_mode))) {
         enum tp_code code =
-            directory ? tp_commit_check_replace(c->plan, c->output, false, c->err) : TP_OK;
+            directory ? tp_commit_check_replace(c->plan, c->output, false, c->err)
+                      : tp_commit_check_replace_file(c->output, output, c->err);
+        if (code == TP_OK && directory)
+            code = check_at_rest(c);
         return code ? code : tp_commit_check_inputs(c, c->output);
     }
     tp_err_path(c->err, c->output);
@@ -96,6 +131,25 @@ static enum tp_code check_replaceable(struct tp_commit *c, const struct stat *ou
     return tp_fail(c->err, TP_E_USAGE, "the output is a %s already and would become a %s",
                    directory ? "directory" : S_ISREG(output->st_mode) ? "file" : "device or pipe",
                    c->plan->single_file ? "file" : "directory");
+}
+
+/* No hint promises what --force refuses. */
+enum tp_code tp_commit_in_the_way(struct tp_commit *c, const char *forced)
+{
+    struct stat st;
+    struct tp_err refused = {0}, *err = c->err;
+    if (!tp_os_there(c->output, &st, err))
+        return err->code ? err->code : tp_fail(err, TP_E_USAGE, "the output exists already");
+    c->err = &refused;
+    bool may = tp_commit_check_replaceable(c, &st) == TP_OK;
+    c->err = err;
+    tp_err_memory(err, &refused);
+    tp_err_path(err, c->output);
+    tp_err_hint(err, may ? forced
+                     : S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)
+                         ? "choose another output with -o"
+                         : "it is a device or pipe: choose another output with -o");
+    return tp_fail(err, TP_E_USAGE, "the output exists already");
 }
 
 bool tp_commit_has_old(const char *output, const char *partial, struct tp_err *err)
@@ -134,7 +188,7 @@ enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_resul
         return code;
     if (!tp_os_there(c->output, &st, c->err))
         return c->err->code;
-    if (c->options->force && (code = check_replaceable(c, &st)))
+    if (c->options->force && (code = tp_commit_check_replaceable(c, &st)))
         return code;
     bool directory = S_ISDIR(st.st_mode) && !c->plan->single_file;
     if (directory && (code = tp_commit_paths(c)))
@@ -146,13 +200,13 @@ enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_resul
         result->already_done = true;
         return end_interrupted(c, left);
     }
-    if (c->err->code || tp_commit_check_mount(c->output, c->err))
+    if (c->err->code || tp_commit_check_name(c->output, c->err))
         return c->err->code;
     if (c->options->force)
         return TP_OK;
     if (S_ISDIR(st.st_mode) && tp_commit_is_empty(c->output, c->err))
         return TP_OK;
-    return tp_commit_in_the_way(c->output, c->err);
+    return tp_commit_in_the_way(c, TP_COMMIT_FORCED);
 }
 
 /* Bytes of weights that are to come. Of archives, whose sizes nobody knows, the largest file: it

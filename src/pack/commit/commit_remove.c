@@ -99,9 +99,11 @@ static enum tp_code remove_old(struct tp_commit *c)
         *c->err = why; /* the journal stays: the same command with --force ends it */
         return why.code;
     }
-    enum tp_code code = tp_commit_remove_directory(AT_FDCWD, c->partial, c->partial, c->err);
+    struct tp_err failed = {0};
+    tp_err_hint(&failed, "the new output is complete; remove the rest of the old one yourself");
+    enum tp_code code = tp_commit_remove_directory(AT_FDCWD, c->partial, c->partial, &failed);
     if (code)
-        tp_err_hint(c->err, "the new output is complete; remove the rest of the old one yourself");
+        *c->err = failed;
     return code;
 }
 

@@ -1,4 +1,5 @@
-/* What --force may replace: a directory that holds a checkpoint and nothing else.
+/* What --force may replace: a safetensors file, or a directory that holds a checkpoint and nothing
+ * else.
  *
  * Removes nothing. Invariant: a directory is accepted only when each of its files is named by
  * its manifest or, where that is not as it was written or missing, has a name that files of
@@ -10,6 +11,8 @@
 #include "pack/commit/manifest_note.h"
 #include "pack/commit/parts_notes.h"
 #include "pack/os/below.h"
+#include "pack/source/header_bytes.h"
+#include "pack/text/name_set.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -75,19 +78,13 @@ bool tp_commit_is_mark(const char *name)
            strcmp(name, TP_RANKS_NAME) == 0;
 }
 
-static bool is_listed(const struct tp_manifest *manifest, const char *name)
-{
-    for (size_t i = 0; i < manifest->file_count; i++)
-        if (strcmp(manifest->files[i].name, name) == 0)
-            return true;
-    return false;
-}
-
 /* A directory that is looked at. */
 struct place {
     const struct tp_plan *plan;
     const char *path;
     struct tp_manifest manifest; /* {0}: there is none */
+    struct tp_name_key *copies;  /* sorted: the files of the source that are copied */
+    size_t copy_count;           /* 0 as well where they do not matter */
     bool begun; /* files of this program's unfinished output: all are its own */
     const char *unknown; /* the first of the files that are none of a checkpoint */
     bool mark;
@@ -101,29 +98,66 @@ static enum tp_code fail_directory(const struct place *place, const char *name,
                    "that --force may replace", name);
 }
 
-static bool is_in(const char *name, const char *folder)
+/* Found out before the work, and not when the new output is in place: to exchange the two takes no
+ * right but that to the directory that holds them. */
+static enum tp_code check_rights(const struct place *place, const char *path,
+                                 const struct tp_os_list *list, struct tp_err *err)
 {
-    size_t size = strlen(folder);
-    return strncmp(name, folder, size) == 0 && name[size] == '/';
+    bool may = !list->count || tp_os.may_remove(path);
+    for (size_t i = 0; i < list->count && may && !err->code; i++) {
+        char *entry = tp_os_format(err, "%s/%s", path, list->names[i]);
+        may = !entry || tp_os.may_take(path, entry);
+        free(entry);
+    }
+    if (may)
+        return err->code;
+    tp_err_path(err, path);
+    if (!place->begun)
+        tp_err_hint(err, "choose another output with -o, or have its owner move it away");
+    return tp_fail(err, TP_E_USAGE, "--force would delete what is in it, which its permissions do "
+                   "not allow");
 }
 
-/* Whether the manifest names a file in the folder. */
-static bool has_folder(const struct tp_manifest *manifest, const char *folder)
+/* Reads the manifest, where there is one, and sorts what an unfinished output may have of the
+ * source. */
+static enum tp_code open_place(struct place *place, struct tp_err *err)
 {
-    for (size_t i = 0; i < manifest->file_count; i++)
-        if (is_in(manifest->files[i].name, folder))
-            return true;
-    return false;
+    const struct tp_checkpoint *ckpt =
+        place->begun && place->plan ? place->plan->ckpt : NULL;
+    struct tp_err ignored = {0};
+    tp_manifest_read(place->path, &place->manifest, &ignored);
+    tp_err_take_unread(err, &ignored);
+    if (err->code || !ckpt || !ckpt->other_count)
+        return err->code;
+    if (!(place->copies = tp_os_alloc(ckpt->other_count * sizeof *place->copies, err)))
+        return TP_E_MEMORY;
+    place->copy_count = ckpt->other_count;
+    for (size_t i = 0; i < ckpt->other_count; i++)
+        place->copies[i] = (struct tp_name_key){ckpt->others[i], 0, i};
+    tp_names_sort(place->copies, place->copy_count);
+    return TP_OK;
+}
+
+static void close_place(struct place *place)
+{
+    tp_manifest_close(&place->manifest);
+    free(place->copies);
+}
+
+static bool is_listed(const struct place *place, const char *name)
+{
+    return tp_manifest_has(&place->manifest, name, strlen(name));
+}
+
+static bool is_copy(const struct place *place, const char *name)
+{
+    return tp_names_sorted_have(place->copies, place->copy_count, name, strlen(name), '\0');
 }
 
 /* Whether it is a folder of the source, and so one that an unfinished output may have. */
 static bool may_be_copied(const struct place *place, const char *folder)
 {
-    const struct tp_checkpoint *ckpt = place->begun ? place->plan->ckpt : NULL;
-    for (size_t i = 0; ckpt && i < ckpt->other_count; i++)
-        if (is_in(ckpt->others[i], folder))
-            return true;
-    return false;
+    return tp_names_sorted_have(place->copies, place->copy_count, folder, strlen(folder), '/');
 }
 
 static enum tp_code check_below(struct place *place, const char *name, struct tp_err *err);
@@ -133,9 +167,11 @@ static enum tp_code check_folder(struct place *place, const char *name, const ch
                                  struct tp_err *err)
 {
     struct tp_os_list list;
-    if (!tp_below_is_dir(path, err) || !has_folder(&place->manifest, name))
+    if (!tp_below_is_dir(path, err) || !tp_manifest_has_folder(&place->manifest, name))
         return fail_directory(place, name, err);
     enum tp_code code = tp_os_list(path, &list, err);
+    if (code == TP_OK)
+        code = check_rights(place, path, &list, err);
     for (size_t i = 0; i < list.count && code == TP_OK; i++) {
         char *below = tp_os_format(err, "%s/%s", name, list.names[i]);
         code = below ? check_below(place, below, err) : TP_E_MEMORY;
@@ -154,7 +190,7 @@ static enum tp_code check_below(struct place *place, const char *name, struct tp
         return TP_E_MEMORY;
     if (tp_os_link_there(path, &st, err) && S_ISDIR(st.st_mode)) {
         code = check_folder(place, name, path, err);
-    } else if ((code = err->code) == TP_OK && !is_listed(&place->manifest, name)) {
+    } else if ((code = err->code) == TP_OK && !is_listed(place, name)) {
         tp_err_path(err, place->path);
         tp_err_hint(err, "move the file away, or choose another output with -o");
         code = tp_fail(err, TP_E_USAGE, "--force would delete '%.200s', which is no file of a "
@@ -187,7 +223,7 @@ static bool is_temporary(const char *name)
 /* A manifest that is as it was written names all files but itself. */
 static bool is_known(const struct place *place, const char *name)
 {
-    if (is_temporary(name) || is_listed(&place->manifest, name) ||
+    if (is_temporary(name) || is_listed(place, name) ||
         strcmp(name, TP_MANIFEST_NAME) == 0)
         return true;
     return !place->manifest.intact && (tp_commit_is_mark(name) || tp_commit_is_usual(name));
@@ -247,38 +283,37 @@ enum tp_code tp_commit_check_replace(const struct tp_plan *plan, const char *pat
 {
     struct place place = {.plan = plan, .path = path, .begun = begun};
     struct tp_os_list list;
-    struct tp_err ignored = {0};
     enum tp_code code = tp_os_list(path, &list, err);
-    if (code == TP_OK && tp_manifest_read(path, &place.manifest, &ignored) &&
-        tp_err_unread(&ignored)) {
-        *err = ignored;
-        code = err->code;
-    }
+    if (code == TP_OK)
+        code = open_place(&place, err);
     for (size_t i = 0; i < list.count && code == TP_OK; i++)
         code = check_entry(&place, list.names[i], err);
     if (code == TP_OK)
         code = judge(&place, &list, err);
+    if (code == TP_OK)
+        code = check_rights(&place, path, &list, err);
     if (code)
         tp_err_hint(err, "choose another output with -o");
-    tp_manifest_close(&place.manifest);
+    close_place(&place);
     tp_os_list_free(&list);
     return code;
 }
 
-static bool is_copy(const struct place *place, const char *name)
+enum tp_code tp_commit_check_replace_file(const char *path, const struct stat *st,
+                                          struct tp_err *err)
 {
-    const struct tp_checkpoint *ckpt = place->plan->ckpt;
-    for (size_t i = 0; i < ckpt->other_count; i++)
-        if (strcmp(ckpt->others[i], name) == 0)
-            return true;
-    return false;
+    if (!st->st_size || tp_header_begins(path, err) || err->code)
+        return err->code;
+    tp_err_path(err, path);
+    tp_err_hint(err, "move the file away, or choose another output with -o");
+    return tp_fail(err, TP_E_USAGE, "it is no safetensors file that --force may replace");
 }
 
 /* Whether an unfinished output may have a file of that name. Shards of other options count, too,
  * and what the source, which may have changed since, is likely to have had. */
 static bool is_of_begun(const struct place *place, const char *name)
 {
-    if (is_copy(place, name) || is_listed(&place->manifest, name))
+    if (is_copy(place, name) || is_listed(place, name))
         return true;
     return !strchr(name, '/') &&
            (is_temporary(name) || tp_commit_is_rank(name) || tp_commit_is_usual(name) ||
@@ -297,7 +332,7 @@ static enum tp_code check_begun_entry(const struct place *place, const char *nam
         return err->code;
     if (directory && tp_commit_is_rank(name))
         return tp_commit_check_begun(place->plan, path, err);
-    if (directory ? may_be_copied(place, name) || has_folder(&place->manifest, name)
+    if (directory ? may_be_copied(place, name) || tp_manifest_has_folder(&place->manifest, name)
                   : is_of_begun(place, name))
         return directory ? check_begun(place, name, err) : TP_OK;
     tp_err_path(err, place->path);
@@ -329,10 +364,9 @@ enum tp_code tp_commit_check_begun(const struct tp_plan *plan, const char *path,
                                    struct tp_err *err)
 {
     struct place place = {.plan = plan, .path = path, .begun = true};
-    struct tp_err ignored = {0};
-    tp_manifest_read(path, &place.manifest, &ignored);
-    tp_err_take_unread(err, &ignored);
-    enum tp_code code = err->code ? err->code : check_begun(&place, NULL, err);
-    tp_manifest_close(&place.manifest);
+    enum tp_code code = open_place(&place, err);
+    if (code == TP_OK)
+        code = check_begun(&place, NULL, err);
+    close_place(&place);
     return code;
 }

@@ -45,6 +45,12 @@ static enum tp_code check_rank(const struct tp_join_plan *join, const char *path
     const char *plan = json_string_value(
         json_array_get(json_object_get(join->info, "rank_plans"), r));
     enum tp_code code = tp_manifest_read(path, &manifest, err);
+    if (code && err->sys == ENOENT) {
+        *err = (struct tp_err){0};
+        tp_err_path(err, path);
+        tp_err_hint(err, "bring all of its files, or convert again");
+        return tp_fail(err, TP_E_INPUT, "rank %u has no " TP_MANIFEST_NAME ": it is incomplete", r);
+    }
     if (code)
         return code;
     bool same = plan && strcmp(plan, manifest.plan) == 0;

@@ -2,6 +2,7 @@
 #include "pack/commit/join_check.h"
 
 #include "pack/file/leafhash.h"
+#include "pack/os/os.h"
 #include "pack/source/file_hash.h"
 
 #include <stdlib.h>
@@ -30,25 +31,24 @@ static enum tp_code read_leaf(void *arg, void *data, uint64_t size, uint64_t off
 
 /* The manifest's entry of a shard, which may be an archive there. */
 static const struct tp_manifest_file *entry_of(const struct tp_manifest *manifest,
-                                               const char *name)
+                                               const char *name, struct tp_err *err)
 {
-    size_t size = strlen(name);
-    for (size_t i = 0; i < manifest->file_count; i++) {
-        const char *known = manifest->files[i].name;
-        if (strncmp(known, name, size) == 0 &&
-            (!known[size] || strcmp(known + size, ".zst") == 0))
-            return &manifest->files[i];
-    }
-    return NULL;
+    const struct tp_manifest_file *entry = tp_manifest_find(manifest, name);
+    char *archive = entry ? NULL : tp_os_format(err, "%s.zst", name);
+    if (archive)
+        entry = tp_manifest_find(manifest, archive);
+    free(archive);
+    return entry;
 }
 
 static enum tp_code check_shard(struct pass *pass, const struct tp_manifest *manifest,
                                 struct tp_err *err)
 {
     const struct tp_file *file = &pass->rank->files[pass->file];
-    const struct tp_manifest_file *entry = entry_of(manifest, file->name);
+    const struct tp_manifest_file *entry = entry_of(manifest, file->name, err);
     uint8_t hash[TP_HASH_BYTES];
-    enum tp_code code = tp_file_hash_place(pass->rank, pass->file, &pass->place, err);
+    enum tp_code code = err->code ? err->code
+                                  : tp_file_hash_place(pass->rank, pass->file, &pass->place, err);
     if (code == TP_OK)
         code = tp_leafhash_file(file->size, pass->options->jobs, read_leaf, pass, hash, err);
     if (code || (entry && memcmp(entry->hash, hash, sizeof hash) == 0))

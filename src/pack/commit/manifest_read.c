@@ -11,6 +11,7 @@
 #include "pack/file/own_hash.h"
 #include "pack/os/os.h"
 #include "pack/text/json_scan.h"
+#include "pack/text/name_set.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -219,6 +220,19 @@ static enum tp_code read_end(struct tp_json *json)
     return code || byte < 0 ? code : tp_json_fail(json, json->pos, "something follows the object");
 }
 
+static enum tp_code sort_names(struct tp_manifest *manifest, struct tp_err *err)
+{
+    if (!manifest->file_count)
+        return TP_OK;
+    manifest->sorted = tp_os_alloc(manifest->file_count * sizeof *manifest->sorted, err);
+    if (!manifest->sorted)
+        return TP_E_MEMORY;
+    for (size_t i = 0; i < manifest->file_count; i++)
+        manifest->sorted[i] = (struct tp_name_key){manifest->files[i].name, 0, i};
+    tp_names_sort(manifest->sorted, manifest->file_count);
+    return TP_OK;
+}
+
 static enum tp_code read_object(struct reader *r)
 {
     struct tp_json *json = &r->json;
@@ -238,7 +252,7 @@ static enum tp_code read_object(struct reader *r)
         code = tp_fail(json->err, TP_E_INPUT, "not a tilepack manifest");
     if (!code && !r->version)
         code = tp_fail(json->err, TP_E_UNSUPPORTED, "manifest version is not 1");
-    return code;
+    return code ? code : sort_names(r->manifest, json->err);
 }
 
 enum tp_code tp_manifest_parse(const char *text, size_t size, struct tp_manifest *manifest,
@@ -308,11 +322,46 @@ enum tp_code tp_manifest_read(const char *directory, struct tp_manifest *manifes
     return code;
 }
 
+const struct tp_manifest_file *tp_manifest_lacks(const struct tp_manifest *manifest,
+                                                 const char *directory, struct tp_err *err)
+{
+    struct stat st;
+    for (size_t i = 0; i < manifest->file_count; i++) {
+        char *path = tp_os_format(err, "%s/%s", directory, manifest->files[i].name);
+        bool same = tp_os_there(path, &st, err) &&
+                    (uint64_t)st.st_size == manifest->files[i].size;
+        free(path);
+        if (!same)
+            return err->code ? NULL : &manifest->files[i];
+    }
+    return NULL;
+}
+
+const struct tp_manifest_file *tp_manifest_find(const struct tp_manifest *manifest,
+                                                const char *name)
+{
+    const struct tp_name_key *key = tp_names_sorted_find(manifest->sorted, manifest->file_count,
+                                                         name, strlen(name), '\0');
+    return key ? &manifest->files[key->index] : NULL;
+}
+
+bool tp_manifest_has(const struct tp_manifest *manifest, const char *name, size_t length)
+{
+    return tp_names_sorted_have(manifest->sorted, manifest->file_count, name, length, '\0');
+}
+
+bool tp_manifest_has_folder(const struct tp_manifest *manifest, const char *folder)
+{
+    return tp_names_sorted_have(manifest->sorted, manifest->file_count, folder, strlen(folder),
+                                '/');
+}
+
 void tp_manifest_close(struct tp_manifest *manifest)
 {
     for (size_t i = 0; i < manifest->file_count; i++)
         free(manifest->files[i].name);
     free(manifest->files);
+    free(manifest->sorted);
     free(manifest->plan);
     memset(manifest, 0, sizeof *manifest);
 }

@@ -17,11 +17,14 @@ struct tp_manifest_file {
     uint64_t hash_at, sha256_at;     /* where the text that was read has the digits, or 0 */
 };
 
+struct tp_name_key;
+
 struct tp_manifest {
     char *plan; /* hash of request and source, as text */
     bool intact; /* the text is what was written: its own hash is right */
     struct tp_manifest_file *files; /* shards first, then the others, as written */
     size_t file_count;
+    struct tp_name_key *sorted; /* their names, for tp_manifest_find() */
 };
 
 /* Reads DIRECTORY/tilepack.json, of any size. TP_E_INPUT when it is not a manifest. */
@@ -30,6 +33,16 @@ enum tp_code tp_manifest_read(const char *directory, struct tp_manifest *manifes
 /* The same of a text in memory; `intact` stays false. */
 enum tp_code tp_manifest_parse(const char *text, size_t size, struct tp_manifest *manifest,
                                struct tp_err *err);
+/* The entry of that name, or NULL. */
+const struct tp_manifest_file *tp_manifest_find(const struct tp_manifest *manifest,
+                                                const char *name);
+/* The first file that DIRECTORY has not, or not in its size; NULL: it has them all, or err says what
+ * cannot be looked at. */
+const struct tp_manifest_file *tp_manifest_lacks(const struct tp_manifest *manifest,
+                                                 const char *directory, struct tp_err *err);
+/* Whether a file of that name of `length` bytes is listed; whether one in that folder is. */
+bool tp_manifest_has(const struct tp_manifest *manifest, const char *name, size_t length);
+bool tp_manifest_has_folder(const struct tp_manifest *manifest, const char *folder);
 void tp_manifest_close(struct tp_manifest *manifest);
 
 #endif

@@ -16,15 +16,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As it was written. One that cannot be read is none, and that becomes the error. */
+/* As it was written, and what it lists. One that cannot be read is none, and that becomes the error,
+ * as does a file that has gone. */
 static bool has_manifest(const char *directory, struct tp_err *err)
 {
     struct tp_manifest manifest;
     struct tp_err seen = {0};
     bool found = tp_manifest_read(directory, &manifest, &seen) == TP_OK && manifest.intact;
     tp_err_take_unread(err, &seen);
+    const struct tp_manifest_file *file = found ? tp_manifest_lacks(&manifest, directory, err)
+                                                : NULL;
+    if (file) {
+        tp_err_path(err, directory);
+        tp_err_hint(err, "bring the file back, or convert again with --force");
+        tp_fail(err, TP_E_INPUT, "'%.200s' is in its manifest, and is missing or has another size",
+                file->name);
+    }
     tp_manifest_close(&manifest);
-    return found;
+    return found && !err->code;
 }
 
 /* How many ranks the output was made for; 0: none, as far as it says. */
@@ -59,6 +68,8 @@ static enum tp_code without_partial(const char *output, struct tp_parts *parts,
         parts->already_done = true;
         return tp_commit_end_journals(output, err);
     }
+    if (err->code)
+        return err->code;
     tp_err_path(err, output);
     if (tp_ends_with(output, ".partial"))
         tp_err_hint(err, "name the output as the parts were given it, and not as it is called "
@@ -345,7 +356,7 @@ static enum tp_code merge(struct merge *m)
         return tp_fail(c->err, TP_E_INPUT, "the source is not the one that the parts converted: a "
                        "file's name, size, time or header differs");
     }
-    if ((code = tp_commit_check_mount(c->partial, c->err)) == TP_OK &&
+    if ((code = tp_commit_check_name(c->partial, c->err)) == TP_OK &&
         (code = tp_commit_check_inputs(c, c->partial)) == TP_OK &&
         (code = tp_below_open_dir(c->partial, &c->dir, c->err)) == TP_OK &&
         (code = prove(m)) == TP_OK &&

@@ -96,7 +96,7 @@ static enum tp_code enter_partial(struct work *work)
     if (tp_os.mkdir(c->partial, tp_commit_dir_mode(c)) != 0 && errno != EEXIST)
         return tp_os_fail(c->err, errno, c->partial, "cannot make the directory");
     enum tp_code code = tp_commit_check_not_source(c->plan, c->partial, c->err);
-    if (code || (code = tp_commit_check_mount(c->partial, c->err)) ||
+    if (code || (code = tp_commit_check_name(c->partial, c->err)) ||
         (code = tp_below_open_dir(c->partial, &c->dir, c->err)) ||
         (code = tp_os_list(c->partial, &list, c->err)))
         return code;
@@ -108,7 +108,7 @@ static enum tp_code enter_partial(struct work *work)
                            "parts is here");
         }
     }
-    if (code == TP_OK && list.count && !own) {
+    if (code == TP_OK && list.count && !own && (code = tp_commit_check_unfinished(c)) == TP_OK) {
         tp_err_hint(c->err, "move it away, or choose another output with -o");
         code = tp_fail(c->err, TP_E_USAGE, "this directory is not of tilepack, but has the name "
                        "under which the unfinished output would be written");
@@ -209,6 +209,8 @@ static enum tp_code run_part(struct work *work, struct tp_convert_result *result
         (code = tp_commit_run_shards(c, work->skip)) == TP_OK &&
         (code = tp_checkpoint_unchanged(c->plan->ckpt, c->err)) == TP_OK)
         code = tp_os_fsync_dir(c->partial, c->err);
+    if (code && !c->begun && !c->journal.done_count) /* refused: nothing stays */
+        withdraw(work);
     return code;
 }
 
@@ -224,12 +226,14 @@ static enum tp_code check_output(struct work *work, struct tp_convert_result *re
         result->already_done = true;
         return TP_OK;
     }
-    if (c->err->code || tp_commit_check_mount(c->output, c->err))
+    if (c->err->code || tp_commit_check_name(c->output, c->err))
         return c->err->code;
-    if (c->options->force || tp_commit_is_empty(c->output, c->err))
+    if (c->options->force)
+        return tp_commit_check_replaceable(c, &st);
+    if (tp_commit_is_empty(c->output, c->err))
         return c->err->code;
-    tp_err_hint(c->err, "give --force to the parts and to 'tilepack merge' to replace it");
-    return tp_commit_in_the_way(c->output, c->err);
+    return tp_commit_in_the_way(c, "give --force to the parts and to 'tilepack merge' to replace "
+                                   "it");
 }
 
 static enum tp_code make_note(struct work *work)

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <xxhash.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 enum { MAX_SLOTS = 64 }; /* the list is searched one by one */
 
@@ -145,10 +146,29 @@ static enum tp_code decode_packed(const struct tp_zst *zst, const struct tp_zst_
     return TP_OK;
 }
 
+/* Memory for a frame, stored or plain. A frame is unpacked as a whole: where it is more than
+ * --max-memory has left for headers, they are not what is to blame. */
+static uint8_t *room_for(const struct tp_zst *zst, const struct tp_zst_frame *frame, uint64_t size,
+                         struct tp_err *err)
+{
+    struct tp_err local = {0};
+    uint8_t *room = tp_os_alloc(size, &local);
+    if (!room && size > tp_os_heap_left()) {
+        tp_err_path(err, zst->path);
+        tp_err_hint(err, "allow it more with --max-memory: this archive has a frame that takes "
+                    "%llu MiB while it is unpacked",
+                    (unsigned long long)(((uint64_t)frame->stored + frame->plain) >> 20) + 1);
+        tp_os_fail_limit(err);
+    } else if (!room && err && !err->code) {
+        *err = local;
+    }
+    return room;
+}
+
 static enum tp_code decode(const struct tp_zst *zst, const struct tp_zst_frame *frame,
                            uint8_t *plain, struct tp_err *err)
 {
-    uint8_t *packed = tp_os_alloc(frame->stored, err);
+    uint8_t *packed = room_for(zst, frame, frame->stored, err);
     if (!packed)
         return TP_E_MEMORY;
     enum tp_code code = tp_os_read(zst->fd, packed, frame->stored, frame->at, zst->path, err);
@@ -189,7 +209,7 @@ static enum tp_code take(const struct tp_zst *zst, size_t index, struct slot **s
     link_newest(fresh);
     cache.slots++;
     pthread_mutex_unlock(&cache.lock);
-    fresh->data = tp_os_alloc(frame->plain, err);
+    fresh->data = room_for(zst, frame, frame->plain, err);
     enum tp_code code = fresh->data ? decode(zst, frame, fresh->data, err) : TP_E_MEMORY;
     pthread_mutex_lock(&cache.lock);
     cache.used -= frame->stored;
@@ -330,20 +350,21 @@ void tp_zst_close(struct tp_zst *zst)
     tp_zst_free(zst);
 }
 
-bool tp_zst_peek(int fd, uint64_t file_size, void *data, size_t size)
+bool tp_zst_peek(int fd, uint64_t file_size, void *data, size_t size, struct tp_err *err)
 {
     enum { ROOM = 256 << 10, WINDOW_LOG = 23 /* of what `zstd -19` writes */ };
-    struct tp_err ignored = {0};
     size_t most = (size_t)tp_min_u64(file_size, ROOM), more = 1;
     ZSTD_outBuffer out = {data, size, 0};
     ZSTD_DCtx *context = ZSTD_createDCtx();
-    void *packed = context ? tp_os_alloc(most, &ignored) : NULL;
+    void *packed = context ? tp_os_alloc(most, err) : NULL;
     ZSTD_inBuffer in = {packed, packed ? most : 0, 0};
-    if (packed && (tp_os_read(fd, packed, most, 0, "", &ignored) ||
+    if (packed && (tp_os_read(fd, packed, most, 0, "", err) ||
                    ZSTD_isError(ZSTD_DCtx_setParameter(context, ZSTD_d_windowLogMax, WINDOW_LOG))))
         in.size = 0;
     while (in.pos < in.size && out.pos < size && !ZSTD_isError(more))
         more = ZSTD_decompressStream(context, &out, &in);
+    if (!context || ZSTD_getErrorCode(more) == ZSTD_error_memory_allocation)
+        tp_fail(err, TP_E_MEMORY, "out of memory for a zstd decoder");
     free(packed);
     ZSTD_freeDCtx(context);
     return out.pos == size;

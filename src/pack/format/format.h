@@ -12,6 +12,7 @@
 
 enum { TP_MAX_PARAMS = 6, TP_MAX_CHOICES = 8, TP_MAX_RANK = 6, TP_MAX_RULES = 6 };
 #define TP_GROUP_ROW UINT64_MAX /* a whole row is one group, whatever its K */
+#define TP_GROUP_MOST UINT64_C(65536) /* columns; a group of more is worked on as a whole row */
 enum { TP_MAX_ALSO = 2, TP_MAX_ABSENT = 2, TP_MAX_METHODS = 6, TP_MAX_ALIASES = 2 };
 
 /* One --set key=value: the first choice is the default. A choice changes fields

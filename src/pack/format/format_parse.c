@@ -92,7 +92,7 @@ static enum tp_code check_groups(const struct tp_param *param, uint64_t own, str
         uint64_t group = tp_format_choice_group(param->set[c]);
         bool asked = json_object_get(param->set[0], "group") != NULL;
         if ((json_object_get(param->set[c], "group") != NULL) != asked ||
-            (asked && (own == 0 || (group > 65536 && group != TP_GROUP_ROW) || group == 0)))
+            (asked && (own == 0 || (group > TP_GROUP_MOST && group != TP_GROUP_ROW) || group == 0)))
             return tp_fail(err, TP_E_INPUT, "\"group\" of choice \"%s\" of \"%s\" is none that "
                            "can be chosen", param->choices[c], param->key);
     }

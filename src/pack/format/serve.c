@@ -78,15 +78,38 @@ bool tp_serve_on(const struct tp_serve *row, unsigned sm)
     return sm == 0;
 }
 
+bool tp_serve_takes(const struct tp_serve *row, bool expert)
+{
+    return row->engine != TP_ENGINE_KERNELS && (expert ? row->experts : row->linear);
+}
+
+/* What a row says that it does not take; it takes everything that it does not name. */
+static enum tp_code parse_taken(const json_t *json, struct tp_serve *row, size_t *keys,
+                                struct tp_err *err)
+{
+    const json_t *linear = json_object_get(json, "linear");
+    const json_t *experts = json_object_get(json, "experts");
+    row->linear = !linear;
+    row->experts = !experts;
+    *keys = (size_t)!row->linear + (size_t)!row->experts;
+    if ((!linear || json_is_false(linear)) && (!experts || json_is_false(experts)) && *keys < 2)
+        return TP_OK;
+    return tp_fail(err, TP_E_INPUT, "a row of \"serve\" may have one of \"linear\" and "
+                   "\"experts\", which is false");
+}
+
 static enum tp_code parse_row(const json_t *json, struct tp_serve *row, struct tp_err *err)
 {
     int engine = find(engine_names, json_string_value(json_object_get(json, "engine")));
     int speed = find(speed_names, json_string_value(json_object_get(json, "speed")));
+    size_t keys;
+    if (parse_taken(json, row, &keys, err))
+        return err->code;
     row->versions = json_string_value(json_object_get(json, "versions"));
     row->line = json_string_value(json_object_get(json, "line"));
     row->gpus = json_object_get(json, "gpus");
     if (engine < 0 || speed < 0 || !row->versions || !row->line ||
-        !json_array_size(row->gpus) || json_object_size(json) != 5)
+        !json_array_size(row->gpus) || json_object_size(json) != 5 + keys)
         return tp_fail(err, TP_E_INPUT, "a row of \"serve\" is not {\"engine\", \"versions\", "
                        "\"gpus\", \"speed\", \"line\"} with known words");
     row->engine = (enum tp_engine)engine;

@@ -36,12 +36,16 @@ struct tp_serve {
     const char *versions; /* of the engine, for people */
     const char *line;     /* what to type; DST stands for the checkpoint */
     const json_t *gpus;   /* ["sm90", "sm100+"]: compute capabilities */
+    bool linear, experts; /* the weights that it takes: those of experts, and all others */
 };
 
 /* Reads the list "serve" of a format file; a missing one is empty. Strict: a word that is
  * not known, or a key that is missing or too much, is TP_E_INPUT. */
 enum tp_code tp_serve_parse(const json_t *list, struct tp_serve rows[TP_MAX_SERVES],
                             uint32_t *count, struct tp_err *err);
+
+/* Whether an engine, and no loader of one's own, takes such weights by the row. */
+bool tp_serve_takes(const struct tp_serve *row, bool expert);
 
 /* Whether the row holds for a GPU of that compute capability (90 for 9.0); 0: for any. */
 bool tp_serve_on(const struct tp_serve *row, unsigned sm);

@@ -285,6 +285,15 @@ static enum tp_code lies_apart(const struct tp_checkpoint *ckpt, const char *nam
                    "that was made of it", name);
 }
 
+static enum tp_code not_one(const struct tp_checkpoint *ckpt, const char *name,
+                            const struct tp_subject *subject, struct tp_err *err)
+{
+    tp_err_path(err, ckpt->path);
+    tp_err_hint(err, "name a tensor of the one that you mean, such as '%.300s'",
+                ckpt->tensors[subject->tensor].name);
+    return tp_fail(err, TP_E_USAGE, "several weights are called '%.300s'", name);
+}
+
 enum tp_code tp_inspect_find(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
                              const char *name, struct tp_subject *subject, struct tp_err *err)
 {
@@ -293,8 +302,10 @@ enum tp_code tp_inspect_find(const struct tp_checkpoint *ckpt, const struct tp_w
         *subject = tp_inspect_tensor(ckpt, weights, (uint32_t)(tensor - ckpt->tensors));
         return TP_OK;
     }
-    if (find_weights(ckpt, weights, name, false, is_same, subject) ||
-        find_weights(ckpt, weights, name, true, is_same, subject) ||
+    size_t found = find_weights(ckpt, weights, name, false, is_same, subject);
+    if (found > 1)
+        return not_one(ckpt, name, subject, err);
+    if (found || find_weights(ckpt, weights, name, true, is_same, subject) ||
         find_end(ckpt, weights, name, subject))
         return subject->apart ? lies_apart(ckpt, name, subject, err) : TP_OK;
     enum tp_code code = unknown(ckpt, weights, name, err);

@@ -1,7 +1,8 @@
 /* From config.json to the files of models, and from sizes to the layout of a stack.
  *
  * config.json is read key by key, as Python writes things into it that are no JSON. A model of
- * several parts keeps that of its text model in an object of its own.
+ * several parts keeps that of its text model in an object of its own. Invariant: an object is
+ * checked before it is asked, so that but for a lack of memory a key that is there is found.
  */
 #include "pack/model/model_facts.h"
 
@@ -26,6 +27,13 @@ static struct tp_json_span value_of(struct tp_json_span object, const char *key)
     if (code)
         value = (struct tp_json_span){0};
     return value;
+}
+
+static enum tp_code check_object(const char *config, struct tp_json_span object,
+                                 struct tp_err *err)
+{
+    struct tp_json_span ignored;
+    return object.data ? tp_json_get_inner(config, object, "", &ignored, err) : TP_OK;
 }
 
 static struct tp_json_span inner_of(struct tp_json_span object)
@@ -156,8 +164,13 @@ enum tp_code tp_model_facts_of(const char *config, size_t size,
                                       .described = config != NULL};
     if (tp_models_check(err)) /* with one missing, another would stand in for it */
         return err ? err->code : TP_E_MEMORY;
-    objects[1] = inner_of(objects[0]);
-    objects[2] = inner_of(objects[1]);
+    enum tp_code code = check_object(config, objects[0], err);
+    for (size_t o = 1; o < 3 && code == TP_OK; o++) {
+        objects[o] = inner_of(objects[o - 1]);
+        code = check_object(config, objects[o], err);
+    }
+    if (code)
+        return code;
     const struct tp_model *own = model_of(objects[0], facts->type);
     add_model(facts, choice && choice->own ? choice->own : own);
     facts->known = facts->count > 0;

@@ -28,8 +28,9 @@ struct tp_model_facts {
     uint64_t heads, kv_heads; /* of attention */
 };
 
-/* Reads config.json's text (NULL: there is none). Whatever it may be, it is no failure: what
- * cannot be read is not said. TP_E_MEMORY, or what is wrong with the embedded files. */
+/* Reads config.json's text (NULL: there is none). TP_E_INPUT where it is no JSON object, or a key
+ * comes twice in it or in that of the text model; a value that is of another kind than its key's
+ * is not said. TP_E_MEMORY, or what is wrong with the embedded files. */
 enum tp_code tp_model_facts_of(const char *config, size_t size,
                                const struct tp_model_choice *choice,
                                struct tp_model_facts *facts, struct tp_err *err);

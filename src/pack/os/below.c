@@ -293,7 +293,8 @@ enum tp_code tp_below_open_own(int dir, const char *name, struct tp_rights right
             *err = local;
         return code;
     }
-    if (tp_below_is_dir(path, err)) /* which does not open for writing */
+    struct stat st; /* directories and sockets do not open, others may wait */
+    if (tp_os_link_there(path, &st, err) && !S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
         return fail_kind(err, path, "not a regular file");
     if (err->code)
         return err->code;
@@ -307,12 +308,17 @@ enum tp_code tp_below_open_own(int dir, const char *name, struct tp_rights right
 enum tp_code tp_below_open_regular(int dir, const char *name, const char *path, int *fd,
                                    struct stat *st, struct tp_err *err)
 {
-    enum tp_code code = tp_below_open(dir, name, O_RDONLY | O_NONBLOCK, path, fd, err);
-    if (code)
+    struct tp_err local = {0};
+    enum tp_code code = tp_below_open(dir, name, O_RDONLY | O_NONBLOCK, path, fd, &local);
+    bool special = code && tp_sys_special(local.sys);
+    if (code && !special) {
+        if (err && !err->code)
+            *err = local;
         return code;
-    if (tp_os.fstat(*fd, st) != 0)
+    }
+    if (!special && tp_os.fstat(*fd, st) != 0)
         code = tp_os_fail(err, errno, path, "cannot read the file's size");
-    else if (!S_ISREG(st->st_mode))
+    else if (special || !S_ISREG(st->st_mode))
         code = tp_fail(err, TP_E_INPUT, "not a regular file");
     if (code) {
         tp_err_path(err, path);

@@ -198,27 +198,36 @@ enum tp_code tp_os_openat(int directory, const char *name, int flags, mode_t mod
     return tp_os_fail(err, sys, path, "cannot open");
 }
 
+bool tp_sys_special(int sys)
+{
+    return sys == ENXIO || sys == ENODEV;
+}
+
+#define SPECIAL "pipe, socket or device"
+
+static enum tp_code fail_kind(struct tp_err *err, const char *path, const char *kind)
+{
+    tp_err_path(err, path);
+    tp_err_hint(err, "a plain file, or a link to one, belongs here");
+    return tp_fail(err, TP_E_INPUT, "not a regular file but a %s", kind);
+}
+
 enum tp_code tp_os_open_regular(const char *path, int flags, int *fd, struct stat *st,
                                 struct tp_err *err)
 {
     /* O_NONBLOCK: opening a named pipe that has no writer must not hang. */
-    enum tp_code code = tp_os_open(path, O_RDONLY | O_NOCTTY | O_NONBLOCK | flags, 0, fd, err);
-    if (code)
-        return code;
-    if (tp_os.fstat(*fd, st) != 0) {
+    *fd = open_name(AT_FDCWD, path, O_RDONLY | O_NOCTTY | O_NONBLOCK | flags, 0);
+    if (*fd < 0)
+        return tp_sys_special(errno) ? fail_kind(err, path, SPECIAL)
+                                     : tp_os_fail(err, errno, path, "cannot open");
+    enum tp_code code = TP_OK;
+    if (tp_os.fstat(*fd, st) != 0)
         code = tp_os_fail(err, errno, path, "cannot read the file's size");
+    else if (!S_ISREG(st->st_mode))
+        code = fail_kind(err, path, S_ISDIR(st->st_mode) ? "directory" : SPECIAL);
+    if (code)
         tp_os_close(fd);
-        return code;
-    }
-    if (!S_ISREG(st->st_mode)) {
-        code = tp_fail(err, TP_E_INPUT, "not a regular file but a %s",
-                       S_ISDIR(st->st_mode) ? "directory" : "pipe, socket or device");
-        tp_err_path(err, path);
-        tp_err_hint(err, "a plain file, or a link to one, belongs here");
-        tp_os_close(fd);
-        return code;
-    }
-    return TP_OK;
+    return code;
 }
 
 void tp_os_close(int *fd)
@@ -303,10 +312,25 @@ bool tp_os_link_there(const char *path, struct stat *st, struct tp_err *err)
     return path && answer(tp_os.lstat(path, st), path, err);
 }
 
+static bool is_open_as(int fd, const struct stat *there, const char *path, struct tp_err *err)
+{
+    struct stat here;
+    if (tp_os.fstat(fd, &here) == 0)
+        return here.st_dev == there->st_dev && here.st_ino == there->st_ino;
+    tp_os_fail(err, errno, path, "cannot look at the file");
+    return false;
+}
+
+bool tp_os_has_name(int fd, const char *path, struct tp_err *err)
+{
+    struct stat there;
+    return tp_os_link_there(path, &there, err) && is_open_as(fd, &there, path, err);
+}
+
 enum tp_code tp_os_lock(int fd, const char *path, bool *unlocked, struct tp_err *err)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    struct stat here, there;
+    struct stat there;
     tp_err_path(err, path);
     *unlocked = tp_os.fcntl_lock(fd, &whole) != 0;
     if (*unlocked && (errno == EACCES || errno == EAGAIN)) {
@@ -315,12 +339,10 @@ enum tp_code tp_os_lock(int fd, const char *path, bool *unlocked, struct tp_err 
         return tp_fail(err, TP_E_USAGE, "another tilepack is writing this output");
     }
     /* Its last holder may have renamed or removed the file since it was opened. */
-    if (tp_os.fstat(fd, &here) != 0)
-        return tp_os_fail(err, errno, path, "cannot look at the file");
-    bool is = tp_os_there(path, &there, err);
+    bool is = tp_os_there(path, &there, err) && is_open_as(fd, &there, path, err);
     if (err->code)
         return err->code;
-    if (!is || here.st_dev != there.st_dev || here.st_ino != there.st_ino) {
+    if (!is) {
         tp_err_hint(err, "run the command again");
         return tp_fail(err, TP_E_USAGE, "another tilepack has just finished writing this output");
     }

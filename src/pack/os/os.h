@@ -30,6 +30,9 @@ struct tp_os {
     int (*fstat)(int fd, struct stat *st);
     int (*stat)(const char *path, struct stat *st);
     int (*lstat)(const char *path, struct stat *st);
+    bool (*may_remove)(const char *path); /* what is in the directory; true: unknown, too */
+    /* The sticky bit of the directory leaves this user what is there; true: unknown, too. */
+    bool (*may_take)(const char *directory, const char *path);
     ssize_t (*readlink)(const char *path, char *target, size_t size);
     int (*fchmod)(int fd, mode_t mode);
     uid_t (*geteuid)(void);
@@ -92,8 +95,11 @@ enum tp_code tp_os_open(const char *path, int flags, mode_t mode, int *fd, struc
  * messages. */
 enum tp_code tp_os_openat(int directory, const char *name, int flags, mode_t mode,
                           const char *path, int *fd, struct tp_err *err);
+/* Whether an errno of open() says that what is there is no regular file: a socket, say, or a device
+ * that nobody drives, which cannot be opened. */
+bool tp_sys_special(int sys);
 /* Opens a regular file for reading and says what it is. Anything else (a
- * directory, a pipe, a device) is TP_E_INPUT and never blocks. */
+ * directory, a pipe, a socket, a device) is TP_E_INPUT and never blocks. */
 enum tp_code tp_os_open_regular(const char *path, int flags, int *fd, struct stat *st,
                                 struct tp_err *err);
 /* Closes *fd unless it is negative and sets it to -1. For files that were only
@@ -108,6 +114,9 @@ enum tp_code tp_os_rename(const char *from, const char *to, struct tp_err *err);
 /* The same, but replaces nothing: with *taken set nothing was done. A file system that
  * cannot promise that renames plainly. */
 enum tp_code tp_os_rename_new(const char *from, const char *to, bool *taken, struct tp_err *err);
+/* Whether that path is the open file or directory itself, not a link to it. What cannot be looked
+ * at is false, and becomes the error. */
+bool tp_os_has_name(int fd, const char *path, struct tp_err *err);
 /* Takes the exclusive lock of an open file: it belongs to this descriptor and dies
  * with the process. TP_E_USAGE when another process holds it, or has meanwhile put
  * another file (or none) in the path's place. A file system that gives no lock, for

@@ -14,6 +14,7 @@
  * from memory to memory. */
 #define GOOD_CALL UINT64_C(8192)
 #define GOOD_COPY UINT64_C(512)
+#define SHORT_CALL UINT64_C(256) /* takes longer than to read and turn all twice */
 #define FULL UINT64_C(4096) /* what a box with good runs scores */
 #define ASSEMBLES (UINT64_C(128) << 20)
 
@@ -271,13 +272,14 @@ static uint64_t box_memory(const struct tp_plan *plan, const struct tp_unit *uni
     return total;
 }
 
-/* Values are read before they stand beside the extra columns, which are cut off the outputs. */
+/* Values are read before they stand beside the extra columns, which are cut off the outputs; the
+ * marks of a row take fewer than 32 bytes. */
 static uint64_t piece_memory(const struct tp_plan *plan, const struct tp_unit *unit,
                              struct tp_box3 size, uint64_t extra)
 {
     struct tp_box3 wide = {size.e, size.n, size.k + extra};
     return box_memory(plan, unit, wide) + tp_value_bytes(wide, unit->form->dtype) +
-           op_bytes(&unit->form->op, wide);
+           op_bytes(&unit->form->op, wide) + 32 * size.n;
 }
 
 /* Whether whole rows may be worked in pieces: they are encoded from values, and only their
@@ -292,28 +294,55 @@ static bool has_pieces(const struct tp_plan *plan, const struct tp_unit *unit)
            tp_op_search(&unit->form->op) == TP_SEARCH_NONE;
 }
 
-/* The longest pieces of a box of whole rows that the memory allows. They have the rows of a
- * granule: with fewer, what a packed source stores for several rows would be decoded for each. */
+/* Rows of a box whose columns, which lie together, are so many bytes; all where there are fewer. */
+static uint64_t column_rows(const struct tp_unit *unit, uint64_t bytes, uint64_t granule)
+{
+    uint64_t rows = bytes / (tp_dtype_bits(unit->form->dtype) / 8);
+    return tp_min_u64(tp_round_up(rows, granule), unit->form->box.n);
+}
+
+/* Makes a piece smaller until the memory allows it, of multiples of `least`: along the longer side,
+ * as a transposed source is read by columns and the codes are written by rows. */
+static void fit_piece(const struct tp_plan *plan, const struct tp_unit *unit, uint64_t memory,
+                      struct tp_box3 least, uint64_t extra, struct tp_box3 *size)
+{
+    while ((size->n > least.n || size->k > least.k) &&
+           piece_memory(plan, unit, *size, extra) > memory)
+        if (size->k <= least.k || (size->n > least.n && size->n > size->k))
+            size->n = tp_max_u64(size->n / 2 / least.n * least.n, least.n);
+        else
+            size->k = tp_round_up(size->k / 2, least.k);
+}
+
+/* Boxes of whole rows become boxes in pieces where the memory is too small for them, or for enough
+ * of their rows: pieces are read twice, and few rows of a transposed source in very many calls.
+ * Pieces of other sources have the rows of a granule: with fewer, what a packed one stores for
+ * several rows would be decoded for each. */
 static void cut_rows(const struct tp_plan *plan, const struct tp_unit *unit,
                      const struct tp_box_wish *wish, uint64_t granule, struct tp_box3 *step,
                      struct tp_grid *grid)
 {
     const struct tp_weight *source = source_of(plan, unit);
-    uint64_t n, k, least, source_k = 1;
-    if (!wish->memory || box_memory(plan, unit, *step) <= wish->memory || !has_pieces(plan, unit) ||
-        tp_op_tile(&unit->form->op, &n, &k, NULL) ||
+    bool turned = !source->form->format && source->form->transposed;
+    bool fits = box_memory(plan, unit, *step) <= wish->memory;
+    uint64_t n, k, source_k = 1;
+    if (!wish->memory || !has_pieces(plan, unit) || tp_op_tile(&unit->form->op, &n, &k, NULL) ||
+        (fits && (!turned || step->n >= column_rows(unit, SHORT_CALL, granule))) ||
         (source->form->format && tp_op_stored_granule(&source->form->op, &n, &source_k, NULL)))
         return;
     uint64_t extra = TP_ROW_MARKS * tp_round_up(64, k); /* 64: aligned for every kernel */
-    if (!tp_lcm_u64(&least, extra, source_k))
+    struct tp_box3 least = {1, tp_min_u64(granule, unit->form->box.n), 0}, size = least;
+    if (!tp_lcm_u64(&least.k, extra, source_k))
         return;
-    step->n = tp_min_u64(tp_max_u64(granule, 1), step->n);
+    if (turned)
+        size.n = column_rows(unit, GOOD_CALL, granule);
+    size.k = tp_round_up(step->k / 2, least.k);
+    fit_piece(plan, unit, wish->memory, least, extra, &size);
+    if (fits && size.n <= step->n)
+        return;
+    step->n = size.n;
     grid->extra = extra;
-    grid->piece = tp_round_up(step->k / 2, least);
-    while (grid->piece > least &&
-           piece_memory(plan, unit, (struct tp_box3){1, step->n, grid->piece}, grid->extra) >
-               wish->memory)
-        grid->piece = tp_round_up(grid->piece / 2, least);
+    grid->piece = size.k;
 }
 
 uint64_t tp_grid_memory(const struct tp_plan *plan, const struct tp_unit *unit,
@@ -388,7 +417,7 @@ enum tp_code tp_unit_boxes(const struct tp_plan *plan, const struct tp_unit *uni
     rows = find_regions(unit, packed, grid);
     struct tp_box3 step = choose(plan, unit, gn, gk, rows, wish);
     if (gk == 0)
-        cut_rows(plan, unit, wish, gn, &step, grid);
+        cut_rows(plan, unit, wish, tp_max_u64(gn, 1), &step, grid);
     grid->n_step = tp_max_u64(step.n, 1);
     grid->k_step = tp_max_u64(step.k, 1);
     grid->k_count = tp_ceil_div(unit->form->box.k, grid->k_step);
@@ -430,6 +459,7 @@ bool tp_same_boxes(const struct tp_plan *plan, const struct tp_unit *a, const st
            a->form->dtype == b->form->dtype &&
            memcmp(&a->form->box, &b->form->box, sizeof a->form->box) == 0 &&
            x->form->format == y->form->format &&
+           x->form->transposed == y->form->transposed &&
            memcmp(&a->form->settings, &b->form->settings, sizeof a->form->settings) == 0 &&
            a->form->op.search == b->form->op.search &&
            memcmp(&x->form->box, &y->form->box, sizeof x->form->box) == 0 &&
@@ -493,5 +523,10 @@ enum tp_code tp_weight_cover(const struct tp_weight *weight, uint64_t row, uint6
     cover->size.n =
         tp_min_u64(first + tp_round_up(row + rows - first, gn), first + stretch) - cover->n;
     cover->size.k = tp_min_u64(tp_round_up(k + columns, gk), weight->form->box.k) - cover->k;
+    if (cover->n + cover->size.n < row + rows) {
+        tp_err_tensor(err, weight->name);
+        return tp_fail(err, TP_E_UNSUPPORTED, "rows from %llu to %llu are of two stretches",
+                       (unsigned long long)row, (unsigned long long)(row + rows));
+    }
     return TP_OK;
 }

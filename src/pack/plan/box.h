@@ -6,7 +6,7 @@
  *
  * Where a scale belongs to a whole row, a box has whole rows. Those too long for the memory
  * are worked in pieces along K: a first pass finds the marks of each row, the values that decide
- * its scale, and every piece is encoded with them in columns of their own behind it, which are
+ * its scale, and every piece is encoded with them in columns of their own before it, which are
  * cut off again. So a piece has the scale of its row, whatever kernel makes it.
  */
 #ifndef TP_PACK_BOX_H
@@ -67,7 +67,8 @@ enum tp_code tp_unit_granule(const struct tp_plan *plan, const struct tp_unit *u
                              uint64_t *k, struct tp_err *err);
 
 /* The part of a packed weight that covers a box, widened to the weight's own
- * granule: what has to be read to decode it. */
+ * granule: what has to be read to decode it. The rows are of one stretch, or it is
+ * TP_E_UNSUPPORTED. */
 enum tp_code tp_weight_cover(const struct tp_weight *weight, uint64_t row, uint64_t rows,
                              uint64_t k, uint64_t columns, struct tp_box *cover,
                              struct tp_err *err);

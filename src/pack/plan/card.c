@@ -7,6 +7,7 @@
 #include "pack/plan/card.h"
 
 #include "pack/plan/command.h"
+#include "pack/plan/unserved.h"
 #include "pack/source/hub.h"
 
 #include <stdlib.h>
@@ -175,15 +176,27 @@ static enum tp_code add_errors(const struct tp_plan *plan, const struct tp_card_
     return code ? code : add_taken_over(plan, text, err);
 }
 
-static enum tp_code add_serving(const struct tp_format *format, struct tp_text *text,
+static enum tp_code add_unserved(const struct tp_unserved *is, struct tp_text *text,
+                                 struct tp_err *err)
+{
+    bool plain = is_plain(is->name.data);
+    return tp_text_addf(text, err, "\n%s%s%s%s%s.\n", is->before,
+                        plain ? "`" : "", plain ? is->name.data : "one layer", plain ? "`" : "",
+                        is->after);
+}
+
+static enum tp_code add_serving(const struct tp_plan *plan, struct tp_text *text,
                                 struct tp_err *err)
 {
-    enum tp_code code = TP_OK;
-    for (uint32_t i = 0; format && i < format->serves && code == TP_OK; i++) {
-        const struct tp_serve *row = &format->serve[i];
-        if (row->engine != TP_ENGINE_KERNELS)
-            code = tp_text_addf(text, err, "\nTo serve it with %s (%s):\n\n```\n%s\n```\n",
-                                tp_engine_title(row->engine), row->versions, row->line);
+    struct tp_unserved unserved = {0};
+    enum tp_code code = tp_plan_unserved(plan, &unserved, err);
+    if (code == TP_OK && unserved.name.size)
+        code = add_unserved(&unserved, text, err);
+    tp_unserved_close(&unserved);
+    for (size_t i = 0; i < unserved.row_count && code == TP_OK; i++) {
+        const struct tp_serve *row = unserved.rows[i];
+        code = tp_text_addf(text, err, "\nTo serve it with %s (%s):\n\n```\n%s\n```\n",
+                            tp_engine_title(row->engine), row->versions, row->line);
     }
     return code;
 }
@@ -221,7 +234,7 @@ enum tp_code tp_card_text(const struct tp_plan *plan, const struct tp_request *r
                             "byte again, and prints the error of all values of each weight.\n",
                             from);
     if (code == TP_OK)
-        code = add_serving(plan->units[0].form->format, text, err);
+        code = add_serving(plan, text, err);
     if (code == TP_OK)
         code = add_body(body, text, err);
     free(base);

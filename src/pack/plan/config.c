@@ -9,6 +9,7 @@
 
 #include "pack/text/json_edit.h"
 #include "pack/text/json_memory.h"
+#include "pack/text/json_numbers.h"
 #include "pack/model/model_names.h"
 #include "pack/plan/kept_list.h"
 #include "pack/os/os.h"
@@ -189,7 +190,8 @@ static bool told_by_config(const struct tp_plan *plan, const struct tp_unit *kep
 }
 
 /* What is still needed to read GPTQ weights that were excluded: its version. */
-static void add_gptq_version(const struct tp_plan *plan, json_t *config)
+static enum tp_code add_gptq_version(const struct tp_plan *plan, json_t *config,
+                                     struct tp_err *err)
 {
     size_t u = 0;
     while (u < plan->kept_unit_count &&
@@ -197,12 +199,14 @@ static void add_gptq_version(const struct tp_plan *plan, json_t *config)
             strcmp(plan->kept_units[u].form->format->name, "gptq") != 0))
         u++;
     if (u == plan->kept_unit_count)
-        return;
-    json_t *source = tp_source_config(plan->ckpt);
+        return TP_OK;
+    json_t *source;
+    enum tp_code code = tp_source_config(plan->ckpt, &source, err);
     json_t *version = json_object_get(source, "checkpoint_format");
     if (version)
         json_object_set(config, "checkpoint_format", version);
     json_decref(source);
+    return code;
 }
 
 /* And of integers that may be of 4 bits or of 8, where 4 is what they would be taken for. Of both
@@ -230,7 +234,9 @@ static const char *package_for(const struct used *used)
     return package ? package : "tilepack-llm";
 }
 
-static json_t *kernel_ready(const struct tp_plan *plan, const struct used *used, json_t *kept)
+/* NULL with *err set where the source's is not to be read. */
+static json_t *kernel_ready(const struct tp_plan *plan, const struct used *used, json_t *kept,
+                            struct tp_err *err)
 {
     json_t *config = json_object(), *formats = json_array();
     for (size_t i = 0; i < used->count; i++) {
@@ -245,19 +251,26 @@ static json_t *kernel_ready(const struct tp_plan *plan, const struct used *used,
     json_object_set_new(config, "manifest", json_string("tilepack.json"));
     json_object_set_new(config, "requires", json_string(package_for(used)));
     json_object_set(config, "ignore", kept);
-    add_gptq_version(plan, config);
     add_bits(plan, config);
+    if (add_gptq_version(plan, config, err)) {
+        json_decref(config);
+        return NULL;
+    }
     return config;
 }
 
 /* The scales of the KV cache are copied with the source's other tensors; so is what they are. */
-static void keep_cache_scheme(const struct tp_plan *plan, json_t *config)
+static enum tp_code keep_cache_scheme(const struct tp_plan *plan, json_t *config,
+                                      struct tp_err *err)
 {
     static const char key[] = "kv_cache_scheme";
-    json_t *source = tp_source_config(plan->ckpt), *scheme = json_object_get(source, key);
+    json_t *source;
+    enum tp_code code = tp_source_config(plan->ckpt, &source, err);
+    json_t *scheme = json_object_get(source, key);
     if (json_is_object(scheme))
         json_object_set(config, key, scheme);
     json_decref(source);
+    return code;
 }
 
 /* Whether the formats of all are of that method, those of kept weights of another tool, too. */
@@ -309,12 +322,14 @@ static json_t *quantization_of(const struct tp_plan *plan, struct tp_err *err)
     }
     json_t *kept = tp_kept_list(plan, form, err), *config = NULL;
     if (kept)
-        config = form == TP_KEPT_OWN  ? kernel_ready(plan, &used, kept)
+        config = form == TP_KEPT_OWN  ? kernel_ready(plan, &used, kept, err)
                  : form == TP_KEPT_CT ? compressed_tensors(plan, &used, kept)
                                       : flat(used.unit[0], kept);
     json_decref(kept);
-    if (config && form != TP_KEPT_EXACT)
-        keep_cache_scheme(plan, config);
+    if (config && form != TP_KEPT_EXACT && keep_cache_scheme(plan, config, err)) {
+        json_decref(config);
+        return NULL;
+    }
     return config;
 }
 
@@ -350,18 +365,21 @@ static void add_plain_rules(json_t *config, const json_t *plain)
     json_object_set_new(config, key, rules);
 }
 
-/* The source's own quantization_config, less the weights that become plain. NULL
- * when it no longer applies to anything, or is not to be understood. */
-static json_t *restored_config(const struct tp_plan *plan)
+/* The source's own quantization_config, less the weights that become plain. *restored is NULL
+ * when it no longer applies to anything, or says nothing of a method. */
+static enum tp_code restore_config(const struct tp_plan *plan, json_t **restored,
+                                   struct tp_err *err)
 {
     static const char *const lists[] = {"ignore", "ignored_layers", "modules_to_not_convert"};
-    if (!keeps_foreign(plan))
-        return NULL;
-    json_t *config = tp_source_config(plan->ckpt);
+    enum tp_code code = keeps_foreign(plan) ? tp_source_config(plan->ckpt, restored, err) : TP_OK;
+    json_t *config = *restored;
+    if (code || !config)
+        return code;
     const char *method = json_string_value(json_object_get(config, "quant_method"));
     if (!method || strcmp(method, "tilepack") == 0) {
         json_decref(config);
-        return NULL;
+        *restored = NULL;
+        return TP_OK;
     }
     json_t *plain = json_array();
     for (size_t u = 0; u < plan->unit_count; u++)
@@ -381,7 +399,7 @@ static json_t *restored_config(const struct tp_plan *plan)
         json_array_extend(list, plain);
     }
     json_decref(plain);
-    return config;
+    return TP_OK;
 }
 
 static bool changes(const struct tp_plan *plan)
@@ -421,9 +439,9 @@ static enum tp_code add_without_nested(const struct tp_checkpoint *ckpt, struct 
                                        struct tp_err *err)
 {
     struct tp_json_span text, nested;
-    enum tp_code code = tp_source_nested_config(ckpt, &text, &nested);
-    if (code == TP_E_MEMORY)
-        return tp_fail(err, code, "out of memory for config.json");
+    enum tp_code code = tp_source_nested_config(ckpt, &text, &nested, err);
+    if (code)
+        return code;
     if (!nested.data)
         return tp_text_add(out, ckpt->config, ckpt->config_size, err);
     size_t before = (size_t)(text.data - ckpt->config), behind = before + text.size;
@@ -456,17 +474,18 @@ enum tp_code tp_config_text(const struct tp_plan *plan, struct tp_text *text, st
         return TP_OK;
     if (!changes(plan)) /* nor does what describes it */
         return tp_text_add(text, plan->ckpt->config, plan->ckpt->config_size, err);
-    if (plan->restores)
-        config = restored_config(plan);
-    else if (!(config = quantization_of(plan, err)))
+    enum tp_code code = plan->restores ? restore_config(plan, &config, err) : TP_OK;
+    if (code)
+        return code;
+    if (!plan->restores && !(config = quantization_of(plan, err)))
         return err->code;
     if (config) {
-        value = json_dumps(config, JSON_INDENT(2));
+        value = tp_json_dump_python(config, JSON_INDENT(2));
         json_decref(config);
         if (!value)
             return tp_fail(err, TP_E_MEMORY, "out of memory for config.json");
     }
-    enum tp_code code = replace_config(plan->ckpt, value, text, err);
+    code = replace_config(plan->ckpt, value, text, err);
     free(value);
     if (code == TP_OK && text->size > TP_CONFIG_MAX_BYTES) {
         tp_err_hint(err, "convert the modules that it would list as not quantized, too, or "
@@ -475,11 +494,8 @@ enum tp_code tp_config_text(const struct tp_plan *plan, struct tp_text *text, st
                        "bytes, more than the limit of %llu", text->size,
                        (unsigned long long)TP_CONFIG_MAX_BYTES);
     }
-    if (code) {
-        char *path = tp_os_format(NULL, "%s/config.json", plan->ckpt->path);
-        tp_err_path(err, path);
-        free(path);
-    }
+    if (code)
+        tp_source_config_path(plan->ckpt, err);
     return code;
 }
 

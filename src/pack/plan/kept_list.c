@@ -21,6 +21,8 @@ struct lister {
     enum tp_kept_form form;
     json_t *list;
     struct tp_names names; /* of the list */
+    struct tp_name_key *packed; /* sorted: the weights that are packed; where there are stacks */
+    size_t packed_count;
     struct tp_text text;   /* of the name that is being made */
     struct tp_err *err;
 };
@@ -145,16 +147,51 @@ static const char *tail_of(const char *name, size_t size)
     return name + at;
 }
 
-/* Whether an expert of some such module is converted. */
-static bool converts_some(const struct tp_plan *plan, const char *tail, size_t size)
+static bool is_in_any(const struct tp_unit *units, size_t count, const char *run, size_t size)
 {
-    for (size_t u = 0; u < plan->unit_count; u++) {
-        const char *name = plan->units[u].name;
-        for (const char *at = name; (at = strstr(at, tail)) != NULL; at++)
+    for (size_t u = 0; u < count; u++) {
+        const char *name = units[u].name;
+        for (const char *at = name; units[u].form->format && (at = strstr(at, run)); at++)
             if ((at == name || at[-1] == '.') && (at[size] == '.' || at[size] == '\0'))
                 return true;
     }
     return false;
+}
+
+/* Whether a weight that is packed has that run of segments in its name. */
+static bool packs_some(const struct tp_plan *plan, const char *run, size_t size)
+{
+    return is_in_any(plan->units, plan->unit_count, run, size) ||
+           is_in_any(plan->kept_units, plan->kept_unit_count, run, size);
+}
+
+static void list_packed(struct lister *l, const struct tp_unit *units, size_t count)
+{
+    for (size_t u = 0; u < count; u++)
+        if (units[u].form->format)
+            l->packed[l->packed_count++] = (struct tp_name_key){.name = units[u].name};
+}
+
+/* Before the first stack; most models have none that is kept. */
+static enum tp_code sort_packed(struct lister *l)
+{
+    if (l->packed)
+        return TP_OK;
+    size_t count = l->plan->unit_count + l->plan->kept_unit_count;
+    l->packed = tp_os_alloc(count * sizeof *l->packed, l->err);
+    if (!l->packed)
+        return TP_E_MEMORY;
+    list_packed(l, l->plan->units, l->plan->unit_count);
+    list_packed(l, l->plan->kept_units, l->plan->kept_unit_count);
+    tp_names_sort(l->packed, l->packed_count);
+    return TP_OK;
+}
+
+/* The same of a module with its whole path: asked for each stack of many. */
+static bool packs_in(const struct lister *l, const char *module, size_t size)
+{
+    return tp_names_sorted_have(l->packed, l->packed_count, module, size, '.') ||
+           tp_names_sorted_have(l->packed, l->packed_count, module, size, '\0');
 }
 
 /* From the segment before the first number: what comes before it readers rename. */
@@ -191,15 +228,45 @@ static enum tp_code add_expression(struct lister *l, const char *from, const cha
     return code;
 }
 
+/* The matrices of the stack as if they were written one by one, which is how readers ask. */
+static enum tp_code add_experts(struct lister *l, const struct tp_tensor *tensor, bool gate_up)
+{
+    static const char *const labels[] = {"gate_proj", "up_proj", "down_proj"};
+    uint64_t experts = tensor->rank == 3 && tensor->bytes ? tensor->shape[0] : 0;
+    char *module = tp_os_join(l->err, l->text.data, l->text.size, "");
+    enum tp_code code = module ? TP_OK : TP_E_MEMORY;
+    for (uint64_t e = 0; e < experts && code == TP_OK; e++)
+        for (size_t i = gate_up ? 0 : 2; i < (gate_up ? 2u : 3u) && code == TP_OK; i++) {
+            char *name = tp_os_format(l->err, "%s.%llu.%s", module, (unsigned long long)e,
+                                      labels[i]);
+            code = name ? add_module(l, name, strlen(name)) : TP_E_MEMORY;
+            free(name);
+        }
+    free(module);
+    return code;
+}
+
+/* A stack beside a packed one of the same experts: the name of their module is that of both. */
+static enum tp_code add_half(struct lister *l, const struct tp_tensor *tensor,
+                             const struct tp_stack_name *stack)
+{
+    enum tp_code code = add(l, tensor->name, tp_name_stem(tensor->name));
+    return code || l->form == TP_KEPT_OWN ? code : add_experts(l, tensor, stack->gate_up);
+}
+
 static enum tp_code add_stack(struct lister *l, const struct tp_tensor *tensor,
                               const struct tp_stack_name *stack)
 {
-    enum tp_code code = experts_module(l, tensor, stack);
+    enum tp_code code = sort_packed(l);
+    if (code == TP_OK)
+        code = experts_module(l, tensor, stack);
+    if (code == TP_OK && packs_in(l, l->text.data, l->text.size))
+        return add_half(l, tensor, stack);
     if (code || l->form != TP_KEPT_CT)
         return code ? code : add_text(l);
     const char *name = l->text.data, *end = name + l->text.size;
     const char *tail = tail_of(name, l->text.size);
-    return add_expression(l, converts_some(l->plan, tail, (size_t)(end - tail))
+    return add_expression(l, packs_some(l->plan, tail, (size_t)(end - tail))
                                  ? from_layer(name, l->text.size) : tail, end);
 }
 
@@ -240,6 +307,7 @@ json_t *tp_kept_list(const struct tp_plan *plan, enum tp_kept_form form, struct 
     enum tp_code code = add_linears(&l);
     if (code == TP_OK && (code = add_stacks(&l)) == TP_OK)
         code = add_head(&l);
+    free(l.packed);
     tp_names_close(&l.names);
     tp_text_free(&l.text);
     if (code) {

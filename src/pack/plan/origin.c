@@ -65,7 +65,12 @@ static enum tp_code own_origin(const struct tp_plan *plan, const struct tp_weigh
         origin->name = tp_os_join(err, weight->name, strlen(weight->name), ".weight");
     else
         origin->name = tp_os_copy(err, plan->ckpt->tensors[weight->tensor[0]].name);
-    return origin->name ? TP_OK : TP_E_MEMORY;
+    if (!origin->name || !strstr(origin->name, "{e}"))
+        return origin->name ? TP_OK : TP_E_MEMORY;
+    tp_err_tensor(err, weight->name);
+    tp_err_hint(err, "rename it in the source");
+    return tp_fail(err, TP_E_UNSUPPORTED, "its name holds {e}, which stands for the numbers of "
+                   "experts where names are recorded");
 }
 
 /* What of `origin`, which are the weight's rows from `at` on, a part of a unit
@@ -167,6 +172,11 @@ enum tp_code tp_unit_origins(const struct tp_plan *plan, const struct tp_unit *u
         *count = 0;
     }
     return code;
+}
+
+bool tp_origins_ungated(const struct tp_origin *origins, uint32_t count)
+{
+    return count == 1 && strstr(origins->name, "{e}");
 }
 
 enum tp_code tp_weight_origins(const struct tp_plan *plan, uint32_t w, struct tp_origin **origins,

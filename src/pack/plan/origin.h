@@ -14,4 +14,8 @@ enum tp_code tp_unit_origins(const struct tp_plan *plan, const struct tp_unit *u
 enum tp_code tp_weight_origins(const struct tp_plan *plan, uint32_t w, struct tp_origin **origins,
                                uint32_t *count, struct tp_err *err);
 
+/* Whether the origins of a stack say that it holds rows of one matrix of each expert only: where
+ * it would hold gate and up, that of experts without a gate. */
+bool tp_origins_ungated(const struct tp_origin *origins, uint32_t count);
+
 #endif

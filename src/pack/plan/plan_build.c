@@ -15,6 +15,8 @@ void tp_builder_close(struct tp_builder *b)
     b->choices = NULL;
     free(b->taken);
     b->taken = NULL;
+    free(b->packed_biases);
+    b->packed_biases = NULL;
     tp_names_close(&b->with_gate);
     tp_names_close(&b->with_up);
     tp_names_close(&b->in_turn);
@@ -118,10 +120,17 @@ static enum tp_code add_kept_unit(struct tp_builder *b, uint32_t w)
 enum tp_code tp_plan_keep_weight(struct tp_builder *b, uint32_t w, const char *reason)
 {
     const struct tp_weight *weight = &b->plan->weights->items[w];
+    if (b->taken && b->taken[weight->tensor[0]])
+        return TP_OK;
     enum tp_code code = weight->form->format ? add_kept_unit(b, w) : TP_OK;
     uint32_t unit = weight->form->format ? (uint32_t)b->plan->kept_unit_count - 1 : UINT32_MAX;
     for (uint32_t i = 0; i < TP_MAX_OUT && code == TP_OK; i++)
         if (weight->tensor[i] != TP_NO_TENSOR)
             code = tp_plan_add_kept(b, weight->tensor[i], unit, reason);
     return code;
+}
+
+bool tp_plan_is_bias(const struct tp_weight *weight)
+{
+    return weight->form->format && weight->form->format->is_bias;
 }

@@ -11,6 +11,8 @@
 #include "pack/source/source_ignore.h"
 #include "pack/text/name_set.h"
 
+struct tp_stack_name;
+
 /* What happens to one source weight. */
 struct tp_choice {
     struct tp_rule *rule;  /* NULL: kept, for `reason` */
@@ -33,6 +35,8 @@ struct tp_builder {
     struct tp_choice *choices; /* per weight; freed when the units are made */
     bool *taken;               /* per tensor of the checkpoint: a bias that is part of a unit, or
                                   an activation scale of one; the same */
+    struct tp_name_key *packed_biases; /* weights that are biases, by name (plan_biases.c) */
+    size_t packed_bias_count;
     struct tp_names with_gate, with_up, in_turn; /* experts, by their prefix: what their first
                                                     matrix holds (plan_experts.c) */
     const char *last_reason;   /* many weights are kept for the same one */
@@ -116,20 +120,20 @@ bool tp_plan_alternates(const struct tp_weight *weight);
 bool tp_plan_is_last_in_turn(const struct tp_builder *b, const char *name);
 /* Whether "P.w2" is the last matrix of experts that have no gate. */
 bool tp_plan_is_last_ungated(const struct tp_builder *b, const char *name);
-/* Whether a packed stack has rows of one matrix of each expert only. */
-bool tp_plan_is_ungated(const struct tp_weight *weight);
+/* Whether a stack of that name holds two matrices of each expert, gate and up: a packed one may
+ * have been made of experts without a gate. */
+bool tp_plan_is_gated(const struct tp_weight *weight, const struct tp_stack_name *stack);
 
-/* Biases (plan_biases.c). Why a weight cannot be converted because of the bias beside it, or
- * NULL. */
+/* Biases (plan_biases.c): finds the packed ones. */
+enum tp_code tp_plan_find_biases(struct tp_builder *b);
+/* Why a weight cannot be converted because of the bias beside it, or NULL. */
 const char *tp_plan_bias_reason(const struct tp_builder *b, const struct tp_unit *unit, char *text,
                                 size_t size);
-/* Adds the unit of the plain bias beside the weight, if it has one and its format says what
- * becomes of it. */
-enum tp_code tp_plan_add_bias(struct tp_builder *b, const struct tp_unit *of);
-/* Format, settings and operation for a bias of that dtype. */
-enum tp_code tp_plan_bias_form(const struct tp_format *format, enum tp_part part,
-                               enum tp_dtype dtype, struct tp_unit_form *form,
-                               struct tp_err *err);
+/* The unit of the bias beside the weight, plain or packed, with *form, which is complete but for
+ * what tp_plan_unit_kind() sets; without views where it has none, or its format does not say what
+ * becomes of it. What it is made of is taken. */
+enum tp_code tp_plan_bias_of(struct tp_builder *b, const struct tp_unit *of, struct tp_unit *unit,
+                             struct tp_unit_form *form);
 /* Whether a packed weight is a bias. */
 bool tp_plan_is_bias(const struct tp_weight *weight);
 /* Packed biases become plain ones again where the format copies a bias as it is. */
@@ -150,7 +154,8 @@ enum tp_code tp_plan_add_unit(struct tp_builder *b, struct tp_unit *unit);
 enum tp_code tp_plan_add_kept(struct tp_builder *b, uint32_t tensor, uint32_t unit,
                               const char *reason);
 
-/* Keeps all tensors of a weight; a packed one keeps its descriptor with it. */
+/* Keeps all tensors of a weight; a packed one keeps its descriptor with it. Nothing, where its
+ * first tensor is taken. */
 enum tp_code tp_plan_keep_weight(struct tp_builder *b, uint32_t weight, const char *reason);
 
 /* Adds a plain unit (kind TP_UNIT_PLAIN, no format) for every tensor that the

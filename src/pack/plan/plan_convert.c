@@ -17,7 +17,7 @@ static enum tp_code keep_the_rest(struct tp_builder *b)
         if (b->choices[w].reason && strcmp(b->choices[w].reason, TP_REASON_SAME) == 0)
             tp_plan_leave_inputs(b, w);
     for (uint32_t w = 0; w < weights->count && code == TP_OK; w++)
-        if (!b->choices[w].rule && !b->taken[weights->items[w].tensor[0]])
+        if (!b->choices[w].rule)
             code = tp_plan_keep_weight(b, w, b->choices[w].reason);
     for (size_t i = 0; i < weights->other_count && code == TP_OK; i++)
         if (!b->taken[weights->other[i]])

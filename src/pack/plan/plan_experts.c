@@ -9,6 +9,7 @@
 #include "base/suffix.h"
 #include "pack/model/model_names.h"
 #include "pack/os/os.h"
+#include "pack/plan/origin.h"
 
 #include <string.h>
 
@@ -21,9 +22,14 @@ static enum tp_code add(struct tp_builder *b, struct tp_names *names, const char
     return prefix ? tp_names_add(names, prefix, size, &number, b->err) : TP_E_MEMORY;
 }
 
-bool tp_plan_is_ungated(const struct tp_weight *weight)
+static bool is_ungated(const struct tp_weight *weight)
 {
-    return weight->origins == 1 && strstr(weight->origin[0].name, "{e}");
+    return tp_origins_ungated(weight->origin, weight->origins);
+}
+
+bool tp_plan_is_gated(const struct tp_weight *weight, const struct tp_stack_name *stack)
+{
+    return stack->gate_up && !is_ungated(weight);
 }
 
 bool tp_plan_alternates(const struct tp_weight *weight)
@@ -31,8 +37,8 @@ bool tp_plan_alternates(const struct tp_weight *weight)
     const struct tp_weight_form *form = weight->form;
     if (form->format && form->format->in_turn && form->format->part == TP_PART_UP)
         return weight->origins == 1 && weight->origin[0].rank == 3; /* of one stack, as it was */
-    if (tp_plan_is_bias(weight))
-        return tp_ends_with(weight->name, "_proj_bias");
+    if (weight->origins > 1) /* put apart already, whatever its name is */
+        return false;
     return form->format &&
            (form->alternates || (form->joint == '_' && tp_ends_with(weight->name, "_proj")));
 }
@@ -44,7 +50,7 @@ static enum tp_code add_weight(struct tp_builder *b, const struct tp_weight *wei
     size_t size = strlen(weight->name);
     struct tp_expert_name name;
     if (weight->form->rank == 3 && weight->form->format && tp_ends_with(weight->name, ".w13"))
-        return add(b, tp_plan_is_ungated(weight)   ? &b->with_up
+        return add(b, is_ungated(weight)           ? &b->with_up
                       : tp_plan_alternates(weight) ? &b->in_turn
                                                    : &b->with_gate,
                    weight->name, size - strlen(".w13"));

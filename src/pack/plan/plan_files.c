@@ -301,6 +301,28 @@ static enum tp_code check_names(struct tp_builder *b)
     return tp_fail(b->err, TP_E_UNSUPPORTED, "two outputs would have this name");
 }
 
+static const char *packed_at(void *arg, size_t u)
+{
+    const struct tp_plan *plan = arg;
+    return u < plan->unit_count ? plan->units[u].name : plan->kept_units[u - plan->unit_count].name;
+}
+
+/* Their tensors may differ by their suffixes, and readers still find one of the two alone. What is
+ * recorded was allowed then. */
+static enum tp_code check_packed_names(struct tp_builder *b)
+{
+    struct tp_plan *plan = b->plan;
+    size_t twice, count = plan->unit_count + plan->kept_unit_count;
+    if (plan->restores || b->request->recorded)
+        return TP_OK;
+    enum tp_code code = tp_names_repeated(packed_at, plan, count, &twice, b->err);
+    if (code || twice == count)
+        return code;
+    tp_err_tensor(b->err, packed_at(plan, twice));
+    tp_err_hint(b->err, "leave one of the two out with --exclude");
+    return tp_fail(b->err, TP_E_UNSUPPORTED, "two packed weights would have this name");
+}
+
 /* Puts one list of units behind those that are in place already. */
 static void list_units(struct tp_plan *plan, const struct tp_unit *units, size_t count)
 {
@@ -411,7 +433,7 @@ enum tp_code tp_plan_files(struct tp_builder *b, const char *file_name)
         code = check_file_names(b);
     if (code || (code = tp_os_trim((void **)&plan->outputs, &b->output_capacity,
                                    plan->output_count, sizeof *plan->outputs, b->err)) ||
-        (code = check_names(b)) || (code = sort_units(b)) ||
+        (code = check_names(b)) || (code = check_packed_names(b)) || (code = sort_units(b)) ||
         (!outline && (code = sort_outputs(b))))
         return code;
     number_outputs(plan);

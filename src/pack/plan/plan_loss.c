@@ -145,27 +145,56 @@ static const char *lossy_reason(const struct tp_builder *b, const struct tp_weig
     return text;
 }
 
-/* Why parts that are taken over cannot share one global scale, or NULL. */
-static const char *global_reason(const struct tp_builder *b, const struct tp_unit *unit,
-                                 char *text, size_t size)
+/* Two parts of an expert of the unit with different global scales. */
+static bool differing_globals(const struct tp_builder *b, const struct tp_unit *unit,
+                              const struct tp_weight **x, const struct tp_weight **y)
 {
     const struct tp_weight *items = b->plan->weights->items;
     uint64_t views = tp_unit_views(unit);
-    if (unit->form->views_per_expert == 1 ||
-        tp_op_find(&unit->form->op, TP_ROLE_GLOBAL) < 0)
-        return NULL;
     for (uint64_t i = 0; i < views; i++) {
         uint64_t first = i / unit->form->views_per_expert * unit->form->views_per_expert;
-        const struct tp_weight *x = &items[unit->views[first].weight];
-        const struct tp_weight *y = &items[unit->views[i].weight];
-        if (x->global == y->global)
-            continue;
-        snprintf(text, size, "the global scales of %s and %s differ (%.9g and %.9g), and the "
-                 "result has one for both", x->name, y->name, (double)x->global,
-                 (double)y->global);
-        return text;
+        *x = &items[unit->views[first].weight];
+        *y = &items[unit->views[i].weight];
+        if ((*x)->global != (*y)->global)
+            return true;
     }
-    return NULL;
+    return false;
+}
+
+/* Rows of a tile of the result that holds rows of two parts, or 0. */
+static uint64_t shared_tile(const struct tp_unit *unit)
+{
+    uint64_t n, k, row = 0, stretch = tp_op_stretch_rows(&unit->form->op, unit->form->box.n);
+    if (tp_op_granule(&unit->form->op, &n, &k, NULL) || n == 0)
+        return 0; /* refused elsewhere; or whole columns, of a format with one scale */
+    for (uint32_t p = 0; p < unit->form->views_per_expert; p++) {
+        if (row % stretch % n)
+            return n;
+        row += unit->form->view_rows[p];
+    }
+    return 0;
+}
+
+/* Why parts that are taken over cannot share one global scale, or NULL. Without one in the result
+ * each part has its own, in scales of as many rows as a tile of the result has. */
+static const char *global_reason(const struct tp_builder *b, const struct tp_unit *unit,
+                                 char *text, size_t size)
+{
+    const struct tp_weight *x, *y;
+    bool one = tp_op_find(&unit->form->op, TP_ROLE_GLOBAL) >= 0;
+    uint64_t tile = one ? 0 : shared_tile(unit);
+    if ((!one && !tile) || !differing_globals(b, unit, &x, &y))
+        return NULL;
+    char rows[64] = "the result has one for both";
+    if (!one) {
+        tp_err_hint(b->err, "--no-stack leaves the experts apart; or --requantize decodes it and "
+                            "quantizes again, and prints the error that costs");
+        snprintf(rows, sizeof rows, "rows of both lie in one of its %llu-row tiles",
+                 (unsigned long long)tile);
+    }
+    snprintf(text, size, "the global scales of %s and %s differ (%.9g and %.9g), and %s", x->name,
+             y->name, (double)x->global, (double)y->global, rows);
+    return text;
 }
 
 const char *tp_plan_unit_kind(const struct tp_builder *b, struct tp_unit *unit,

@@ -101,8 +101,10 @@ static enum tp_code default_reason(struct tp_builder *b, uint32_t w, const char 
         return TP_OK;
     enum tp_code code = b->ignore.ckpt ? TP_OK
                                        : tp_source_ignore_open(b->plan->ckpt, &b->ignore, b->err);
+    b->ignore.matcher.work = b->request->matcher.work; /* one limit for all lists of strangers */
     if (code == TP_OK)
         code = tp_source_ignores(&b->ignore, weight->name, &ignored, b->err);
+    b->request->matcher.work = b->ignore.matcher.work;
     if (ignored)
         *reason = "not quantized in the source";
     return code;
@@ -158,16 +160,25 @@ static bool is_no_weight(const struct tp_weight *weight, const char *name)
     return false;
 }
 
+/* The rule takes the weight. Nothing that is recorded could tell the name from those of experts
+ * if it held their placeholder. */
+static enum tp_code take(struct tp_builder *b, uint32_t w, struct tp_rule *rule)
+{
+    if (strstr(b->plan->weights->items[w].name, "{e}"))
+        return tp_choice_keep(b, w, true, "its name holds {e}, which stands for the numbers of "
+                              "experts where names are recorded");
+    b->choices[w].rule = rule;
+    return TP_OK;
+}
+
 static enum tp_code choose(struct tp_builder *b, uint32_t w)
 {
     struct tp_request *request = b->request;
     char buffer[TP_FULL_NAME];
-    if (request->repack_only) { /* whatever is packed, by whatever name */
-        if (!b->plan->weights->items[w].form->format)
-            return tp_choice_keep(b, w, false, "not packed");
-        b->choices[w].rule = &request->rules[0];
-        return TP_OK;
-    }
+    if (request->repack_only) /* whatever is packed, by whatever name */
+        return b->plan->weights->items[w].form->format
+                   ? take(b, w, &request->rules[0])
+                   : tp_choice_keep(b, w, false, "not packed");
     const char *name = tp_weight_full_name(b->plan, w, buffer, b->err);
     if (!name)
         return b->err->code;
@@ -197,8 +208,8 @@ static enum tp_code choose(struct tp_builder *b, uint32_t w)
     rule->used = true;
     if (!rule->format)
         return tp_choice_keep(b, w, false, "kept by the recipe");
-    b->choices[w].rule = rule;
-    return check_stack(b, w, name, asked);
+    code = take(b, w, rule);
+    return code || !b->choices[w].rule ? code : check_stack(b, w, name, asked);
 }
 
 static enum tp_code matches_any_weight(struct tp_builder *b, const struct tp_rule *rule,

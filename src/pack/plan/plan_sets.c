@@ -51,7 +51,7 @@ static struct tp_box3 written_box(const struct tp_builder *b, uint32_t w)
     struct tp_box3 box = weight_at(b, w)->form->box;
     if (!is_split(b, w, &stack))
         return box;
-    if (stack.gate_up)
+    if (tp_plan_is_gated(weight_at(b, w), &stack))
         box.n /= 2;
     return (struct tp_box3){1, box.n, box.k};
 }
@@ -121,7 +121,7 @@ static bool breaks_merge(const struct tp_builder *b, uint32_t w)
     if (!multiple || b->request->merged || weight->form->format) /* what is packed stays so */
         return false;
     if (is_split(b, w, &stack))
-        return stack.gate_up && weight->form->box.n / 2 % multiple;
+        return tp_plan_is_gated(weight, &stack) && weight->form->box.n / 2 % multiple;
     if (weight->form->rank != 2)
         return false;
     if (tp_name_fused(facts_of(b), weight->name, key, sizeof key, &fused))
@@ -142,7 +142,7 @@ static bool set_key(const struct tp_builder *b, uint32_t w, char key[TP_FULL_NAM
     struct tp_expert_name expert;
     struct tp_stack_name stack;
     size_t prefix;
-    if (!b->choices[w].rule)
+    if (!b->choices[w].rule || tp_plan_is_bias(weight))
         return false;
     if (is_split(b, w, &stack))
         prefix = stack.prefix;

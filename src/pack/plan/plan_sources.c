@@ -10,6 +10,8 @@
 #include "pack/os/os.h"
 #include "pack/source/source_check.h"
 #include "pack/source/source_config.h"
+#include "pack/source/source_spare.h"
+#include "pack/source/source_transforms.h"
 #include "pack/text/json_memory.h"
 
 #include <stdio.h>
@@ -54,15 +56,53 @@ static enum tp_code refuse_unknown(const struct tp_builder *b, const struct tp_t
                    tp_dtype_name(tensor->dtype), tp_plan_shape_text(tensor, shape));
 }
 
+/* What stands beside a weight and says nothing is not copied: another form would read it. */
+static void leave_spares(struct tp_builder *b, const struct tp_weight *weight)
+{
+    for (uint32_t t = tp_source_spare(b->plan->ckpt, weight, 0); t != TP_NO_TENSOR;
+         t = tp_source_spare(b->plan->ckpt, weight, t + 1))
+        b->taken[t] = true;
+}
+
+/* Whether a weight becomes another. */
+static bool changes(const struct tp_builder *b, uint32_t w)
+{
+    return b->choices ? b->choices[w].rule != NULL
+                      : b->request->restore && b->plan->weights->items[w].form->format;
+}
+
+/* What is changed has no word for inputs that are transformed, and what config.json says of all
+ * weights is written anew. */
+static enum tp_code check_transforms(const struct tp_builder *b)
+{
+    const struct tp_weights *weights = b->plan->weights;
+    enum tp_code code = TP_OK;
+    bool any = false;
+    for (uint32_t w = 0; w < weights->count && code == TP_OK; w++) {
+        if (!changes(b, w))
+            continue;
+        if (!any)
+            code = tp_source_transforms_check(b->plan->ckpt, b->err);
+        if (code == TP_OK && weights->items[w].form->format)
+            code = tp_source_beside_check(b->plan->ckpt, &weights->items[w], b->err);
+        any = true;
+    }
+    return code;
+}
+
 enum tp_code tp_plan_check_sources(struct tp_builder *b)
 {
     const struct tp_weights *weights = b->plan->weights;
     uint64_t mark = tp_json_mark();
     enum tp_code code =
         tp_source_config_check(b->plan->ckpt, weights, b->choices != NULL, b->err);
+    if (code == TP_OK)
+        code = check_transforms(b);
     for (uint32_t w = 0; w < weights->count && code == TP_OK; w++)
-        if (!b->choices || b->choices[w].rule)
+        if (!b->choices || b->choices[w].rule) {
             code = tp_source_check(b->plan->ckpt, weights, w, b->err);
+            leave_spares(b, &weights->items[w]);
+        }
     for (size_t i = 0; i < weights->other_count && code == TP_OK && b->choices; i++) {
         const struct tp_tensor *tensor = &b->plan->ckpt->tensors[weights->other[i]];
         if (tp_looks_packed(tensor))

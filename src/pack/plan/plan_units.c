@@ -88,13 +88,24 @@ static const char *shape_reason(const struct tp_unit *unit, char *text, size_t s
     return text;
 }
 
+/* Rows that have one scale where the unit stores what it takes over. */
+static uint64_t rows_taken(const struct tp_unit *unit)
+{
+    int scale = tp_op_find(&unit->form->op, TP_ROLE_SCALE);
+    return unit->form->kind == TP_UNIT_REPACK && scale >= 0 ? unit->form->op.out[scale].per_n : 1;
+}
+
 /* Whether rows of the source that begin at view->row may become rows from `to` on one by one: no
- * scale is that of rows on both sides of a seam. */
-static bool comes_apart(const struct tp_op *source, const struct tp_view *view, uint64_t to)
+ * scale is that of rows on both sides of a seam, nor is one to each row to become one of `taken`
+ * rows that has both. */
+static bool comes_apart(const struct tp_op *source, const struct tp_view *view, uint64_t to,
+                        uint64_t taken)
 {
     bool apart = true;
     for (uint32_t i = 0; i < source->outs; i++) {
         uint64_t per = tp_max_u64(source->out[i].per_n, 1);
+        if (per == 1 && source->out[i].role == TP_ROLE_SCALE)
+            per = tp_max_u64(taken, 1);
         apart &= view->row % per == 0 && to % per == 0 && (view->step < 2 || per == 1);
     }
     return apart;
@@ -114,13 +125,19 @@ static const char *seam_reason(const struct tp_builder *b, const struct tp_unit 
         return NULL;
     for (uint32_t p = 0; p < unit->form->views_per_expert; p++) {
         const struct tp_view *view = &unit->views[p];
-        apart &= comes_apart(&source->form->op, view, row);
+        apart &= comes_apart(&source->form->op, view, row, rows_taken(unit));
         unit->form->gathers |= view->step > 1;
         row += unit->form->view_rows[p];
     }
     row = 0;
     if (unit->form->gathers && apart)
         return NULL;
+    if (unit->form->gathers) {
+        tp_err_hint(b->err, "unpack first, and convert the plain weights");
+        snprintf(text, size, "rows of gate and up take turns in %s, and one of its scales is that "
+                 "of several rows", source->name);
+        return text;
+    }
     uint64_t stretch = tp_op_stretch_rows(&unit->form->op, unit->form->box.n);
     uint64_t source_stretch = tp_op_stretch_rows(&source->form->op, source->form->box.n);
     for (uint32_t p = 0; p < unit->form->views_per_expert; p++) {
@@ -179,19 +196,33 @@ static void choose_part(const struct tp_builder *b, struct tp_unit *unit, bool g
 {
     const struct tp_format *format = b->choices[unit->views[0].weight].rule->format;
     enum tp_part part = TP_PART_ANY;
-    if (unit->form->format->is_bias)
-        format = tp_format_bias(format);
     if (gated)
         return;
     if (unit->form->rank == 2)
         part = is_wide(unit, format) ? TP_PART_WIDE : TP_PART_ANY;
-    else if (tp_ends_with(unit->name, ".w13") || tp_ends_with(unit->name, ".w13_bias"))
+    else if (tp_ends_with(unit->name, ".w13"))
         part = TP_PART_UP;
     else if (tp_plan_is_last_ungated(b, unit->name))
         part = TP_PART_DOWN_UNGATED;
-    else if (tp_ends_with(unit->name, ".w2") || tp_ends_with(unit->name, ".w2_bias"))
+    else if (tp_ends_with(unit->name, ".w2"))
         part = TP_PART_DOWN;
     unit_part(unit, format, part);
+}
+
+/* Adds the unit of the bias beside the weight, plain or packed, if it has one and its format says
+ * what becomes of it. */
+static enum tp_code add_bias(struct tp_builder *b, const struct tp_unit *of)
+{
+    const struct tp_rule *rule = b->choices[of->views[0].weight].rule;
+    struct draft bias;
+    char text[400];
+    enum tp_code code = tp_plan_bias_of(b, of, &bias.unit, &bias.form);
+    if (code || !bias.unit.views)
+        return code;
+    const char *reason = tp_plan_unit_kind(b, &bias.unit, rule, text, sizeof text);
+    if (!reason)
+        reason = seam_reason(b, &bias.unit, text, sizeof text);
+    return reason ? tp_plan_refuse(b, &bias.unit, reason) : tp_plan_add_unit(b, &bias.unit);
 }
 
 /* Either adds the unit or keeps all weights of it. Takes over the unit. `gated`: it holds gate and
@@ -210,7 +241,7 @@ static enum tp_code settle(struct tp_builder *b, struct tp_unit *unit, bool gate
     if (!reason)
         reason = tp_plan_bias_reason(b, unit, text, sizeof text);
     enum tp_code code = TP_OK;
-    if (!reason && !unit->form->format->is_bias)
+    if (!reason)
         code = tp_plan_search(b, unit, &rule->search);
     uint64_t views = tp_unit_views(unit);
     if (reason && source->form->format)
@@ -229,7 +260,7 @@ static enum tp_code settle(struct tp_builder *b, struct tp_unit *unit, bool gate
         tp_format_broken_want(unit->form->format, &unit->form->settings, unit->form->box,
                               unit->form->rank == 3 || strstr(unit->name, ".experts."));
     unit->form->warning = want ? want->why : NULL;
-    if ((code = tp_plan_add_inputs(b, unit)) || (code = tp_plan_add_bias(b, unit)))
+    if ((code = tp_plan_add_inputs(b, unit)) || (code = add_bias(b, unit)))
         tp_unit_close(unit);
     return code ? code : tp_plan_add_unit(b, unit);
 }
@@ -302,7 +333,7 @@ static enum tp_code single(struct tp_builder *b, uint32_t w, const char *full)
     const struct tp_format *format = b->choices[w].rule->format;
     bool ordered = names_stacks(format);
     bool stacked = weight->form->rank == 3 && !b->request->no_stack &&
-                   (!weight->form->format || (ordered && tp_plan_alternates(weight))) &&
+                   (ordered || !tp_plan_alternates(weight)) && !loses_name(b, weight, format) &&
                    tp_name_stack(&b->plan->weights->facts, full, &stack) && !stack.is->kept;
     unit->form->joint = stacked ? '_' : weight->form->joint;
     unit->name = weight->name;
@@ -314,40 +345,13 @@ static enum tp_code single(struct tp_builder *b, uint32_t w, const char *full)
         unit->name = tp_store_join(&b->plan->store, weight->origin[0].name,
                                    tp_name_stem(weight->origin[0].name), "", b->err);
     bool gated = weight->form->rank == 3 && weight->form->box.n % 2 == 0 &&
-                 !tp_plan_is_ungated(weight) && !stays_in_turn(format, weight) &&
-                 tp_name_stack(&b->plan->weights->facts, full, &stack) && stack.gate_up;
+                 !stays_in_turn(format, weight) &&
+                 tp_name_stack(&b->plan->weights->facts, full, &stack) &&
+                 tp_plan_is_gated(weight, &stack);
     if (gated)
         unit_gated(unit);
     if (!unit->name || whole_views(b, unit, w, gated))
         return TP_E_MEMORY;
-    return settle(b, unit, gated);
-}
-
-/* A bias that is packed already, by the order that it has here. */
-static enum tp_code packed_bias(struct tp_builder *b, uint32_t w, const char *full)
-{
-    const struct tp_weight *weight = weight_at(b, w);
-    const struct tp_format *format = tp_format_bias(b->choices[w].rule->format);
-    struct draft draft;
-    struct tp_stack_name stack;
-    if (weight->form->format == tp_format_for(format, weight->form->format->part))
-        return tp_choice_keep(b, w, false, TP_REASON_SAME);
-    struct tp_unit *unit = unit_start(b, w, &draft);
-    unit->form->rank = weight->form->rank;
-    unit->form->box = weight->form->box;
-    unit->form->joint = '\0';
-    unit->name = weight->name;
-    bool stacked = weight->form->rank == 3 &&
-                   tp_name_stack(&b->plan->weights->facts, full, &stack);
-    if (stacked && (names_stacks(format) || !tp_plan_alternates(weight)))
-        unit->name = tp_store_join(&b->plan->store, full, stack.prefix,
-                                   stack.gate_up ? ".w13_bias" : ".w2_bias", b->err);
-    bool gated = stacked && stack.gate_up && weight->form->box.n % 2 == 0 &&
-                 !tp_plan_is_ungated(weight) && !stays_in_turn(format, weight);
-    enum tp_part part = gated ? TP_PART_GATED : TP_PART_ANY;
-    enum tp_code code = tp_plan_bias_form(format, part, weight->form->dtype, unit->form, b->err);
-    if (code || !unit->name || whole_views(b, unit, w, gated))
-        return code ? code : TP_E_MEMORY;
     return settle(b, unit, gated);
 }
 
@@ -387,7 +391,7 @@ static enum tp_code split_stack(struct tp_builder *b, uint32_t w, const struct t
                                 const char *full)
 {
     const struct tp_weight *weight = weight_at(b, w);
-    uint32_t matrices = stack->gate_up ? 2 : 1;
+    uint32_t matrices = tp_plan_is_gated(weight, stack) ? 2 : 1;
     bool recorded = weight->origins == matrices;
     size_t first = b->plan->unit_count;
     enum tp_code code = TP_OK;
@@ -406,7 +410,7 @@ static enum tp_code split_stack(struct tp_builder *b, uint32_t w, const struct t
     return code;
 }
 
-/* One expert matrix of a set that will be stacked. */
+/* One expert matrix of a set that may be stacked. */
 struct member {
     const char *name; /* of the checkpoint tensor (codes) */
     struct tp_expert_name parsed;
@@ -463,15 +467,13 @@ static bool lacking(const struct member *members, size_t i, uint32_t matrices, c
 }
 
 /* Whether the sorted members are experts 0..count/matrices-1, each complete, alike
- * in shape, dtype and rule. Writes what is wrong. */
+ * in shape and dtype. Writes what is wrong. */
 static bool complete(const struct tp_builder *b, const struct member *members, size_t count,
                      uint32_t matrices, char *text, size_t size)
 {
     const struct tp_weight *first = weight_at(b, members[0].weight);
-    const struct tp_rule *rule = b->choices[members[0].weight].rule;
     for (size_t i = 0; i < count; i++) {
         const struct tp_weight *weight = weight_at(b, members[i].weight);
-        const struct tp_rule *other = b->choices[members[i].weight].rule;
         if (members[i].parsed.expert != i / matrices ||
             members[i].parsed.matrix != matrix_at(members, i, matrices))
             return lacking(members, i, matrices, text, size);
@@ -480,14 +482,46 @@ static bool complete(const struct tp_builder *b, const struct member *members, s
             weight->form->dtype != first->form->dtype ||
             weight->form->format != first->form->format ||
             (weight->form->format && !tp_op_same(&weight->form->op, &first->form->op)) ||
-            other != rule || weight->form->rank != 2) {
-            snprintf(text, size, "the %s matrix of expert %llu differs in shape, dtype, format or "
-                     "rule from that of expert 0", matrix_label(members[i].parsed.matrix),
+            weight->form->rank != 2) {
+            snprintf(text, size, "the %s matrix of expert %llu differs in shape, dtype or format "
+                     "from that of expert 0", matrix_label(members[i].parsed.matrix),
                      (unsigned long long)(i / matrices));
             return false;
         }
     }
     return count % matrices == 0 || lacking(members, count, matrices, text, size);
+}
+
+static const struct tp_rule *rule_of(const struct tp_builder *b, const struct member *member)
+{
+    return b->choices[member->weight].rule;
+}
+
+/* Whether one of the members goes to a stack; they do all, or it is an error. */
+static enum tp_code find_stacked(struct tp_builder *b, const struct member *members, size_t count,
+                                 bool *stacked)
+{
+    const struct tp_rule *rule = rule_of(b, &members[0]);
+    size_t other = 0;
+    *stacked = false;
+    for (size_t i = 0; i < count; i++) {
+        const struct tp_rule *its = rule_of(b, &members[i]);
+        *stacked |= its && its->format->experts == TP_EXPERTS_STACK;
+        other = other || its == rule ? other : i;
+    }
+    if (!*stacked || !other)
+        return TP_OK;
+    const struct member *kept = &members[rule ? other : 0], *made = &members[rule ? 0 : other];
+    const char *reason = b->choices[kept->weight].reason;
+    tp_err_tensor(b->err, kept->name);
+    tp_err_hint(b->err, "let --include, --exclude or the recipe treat all of them alike, or leave "
+                        "the experts apart with --no-stack");
+    return tp_fail(b->err, TP_E_UNSUPPORTED, "experts cannot be stacked: this matrix %s%s%s, and "
+                   "the %s matrix of expert %llu is to be in %s",
+                   rule_of(b, kept) ? "goes by another rule" : "is kept (",
+                   rule_of(b, kept) ? "" : reason, rule_of(b, kept) ? "" : ")",
+                   matrix_label(made->parsed.matrix), (unsigned long long)made->parsed.expert,
+                   rule_of(b, made)->format->name);
 }
 
 static enum tp_code stack(struct tp_builder *b, const struct member *members, size_t count)
@@ -522,18 +556,24 @@ static enum tp_code stack(struct tp_builder *b, const struct member *members, si
     return settle(b, unit, matrices == 2);
 }
 
-/* Collects the expert matrices that go to stacked formats, and stacks them. */
+/* Collects the expert matrices, chosen or not, and stacks those that go to stacked formats. */
 static enum tp_code stack_experts(struct tp_builder *b)
 {
     size_t count = 0, total = b->plan->weights->count;
     enum tp_code code = TP_OK;
+    bool stacked = false;
+    for (size_t r = 0; r < b->request->rule_count; r++) {
+        const struct tp_format *format = b->request->rules[r].format;
+        stacked |= format && format->experts == TP_EXPERTS_STACK;
+    }
+    if (!stacked)
+        return TP_OK;
     struct member *members = tp_os_zalloc(total + 1, sizeof *members, b->err);
     if (!members)
         return TP_E_MEMORY;
     for (uint32_t w = 0; w < total; w++) {
-        const struct tp_rule *rule = b->choices[w].rule;
         const struct tp_weight *weight = weight_at(b, w);
-        if (!rule || rule->format->experts != TP_EXPERTS_STACK || weight->form->rank != 2)
+        if (weight->form->rank != 2 || weight->name[tp_name_bias_stem(weight->name)])
             continue;
         members[count].weight = w;
         members[count].name = weight->name;
@@ -544,7 +584,9 @@ static enum tp_code stack_experts(struct tp_builder *b)
     for (size_t i = 0, end; i < count && code == TP_OK; i = end) {
         for (end = i + 1; end < count && same_stack(&members[i], &members[end]);)
             end++;
-        code = stack(b, members + i, end - i);
+        code = find_stacked(b, members + i, end - i, &stacked);
+        if (stacked && code == TP_OK)
+            code = stack(b, members + i, end - i);
     }
     free(members);
     return code;
@@ -597,13 +639,9 @@ static enum tp_code remaining(struct tp_builder *b, uint32_t w)
     const char *full = tp_weight_full_name(b->plan, w, buffer, b->err);
     if (!full)
         return b->err->code;
-    if (tp_plan_is_bias(weight) && !rule->format->bias)
-        return TP_OK; /* tp_plan_restore_biases() */
     if (weight->origins && weight->origin->step > 1 &&
         (!sets_order(rule->format) || rule->format->in_turn))
         return refuse_dealt(b, w);
-    if (tp_plan_is_bias(weight))
-        return packed_bias(b, w, full);
     if (is_already(weight, rule))
         return tp_choice_keep(b, w, false, TP_REASON_SAME);
     if (weight->form->rank == 3 && rule->format->experts == TP_EXPERTS_SPLIT &&
@@ -614,15 +652,32 @@ static enum tp_code remaining(struct tp_builder *b, uint32_t w)
     return single(b, w, full);
 }
 
+/* A packed bias that became part of no unit, as its weight is kept. Formats without biases have it
+ * plain again: tp_plan_restore_biases(). */
+static enum tp_code keep_bias(struct tp_builder *b, uint32_t w)
+{
+    const struct tp_format *format = tp_format_bias(b->choices[w].rule->format);
+    const struct tp_format *is = weight_at(b, w)->form->format;
+    if (!format)
+        return TP_OK;
+    return tp_choice_keep(b, w, false, "%s", is == tp_format_for(format, is->part)
+                                                 ? TP_REASON_SAME : "its weight is kept");
+}
+
 enum tp_code tp_plan_units(struct tp_builder *b)
 {
     enum tp_code code = tp_plan_keep_sets(b);
     if (code == TP_OK)
         code = tp_plan_find_experts(b);
+    if (code == TP_OK)
+        code = tp_plan_find_biases(b);
     if (code == TP_OK && !b->request->no_stack)
         code = stack_experts(b);
     for (uint32_t w = 0; w < b->plan->weights->count && code == TP_OK; w++)
-        if (b->choices[w].rule && !b->choices[w].done)
+        if (b->choices[w].rule && !b->choices[w].done && !tp_plan_is_bias(weight_at(b, w)))
             code = remaining(b, w);
+    for (uint32_t w = 0; w < b->plan->weights->count && code == TP_OK; w++)
+        if (b->choices[w].rule && !b->choices[w].done && tp_plan_is_bias(weight_at(b, w)))
+            code = keep_bias(b, w);
     return code ? code : tp_plan_restore_biases(b);
 }

@@ -12,6 +12,7 @@
 #include "pack/model/model_names.h"
 #include "pack/os/os.h"
 #include "pack/plan/constant.h"
+#include "pack/plan/origin.h"
 #include "pack/plan/plan_build.h"
 
 #include <stdarg.h>
@@ -21,34 +22,26 @@
 
 /* ---- where a weight is cut ------------------------------------------------ */
 
-/* What the model's config.json says of attention; 0: nothing. */
+/* What is known of attention; 0: nothing. */
 struct heads {
     uint64_t query, key_value;
     bool interleaved; /* gate and up alternate row by row: any pair of rows is whole */
 };
 
-static uint64_t positive(const json_t *json, const char *key)
+static struct heads heads_of(const struct tp_model_facts *facts)
 {
-    json_int_t value = json_integer_value(json_object_get(json, key));
-    return value > 0 ? (uint64_t)value : 0;
-}
-
-static struct heads read_heads(const struct tp_checkpoint *ckpt,
-                               const struct tp_model_facts *facts)
-{
-    struct heads heads = {0};
-    json_t *json = ckpt->config ? tp_json_load(ckpt->config, ckpt->config_size, 0, NULL) : NULL;
-    const json_t *text = json_object_get(json, "text_config");
-    const json_t *from = json_is_object(text) ? text : json;
-    heads.query = positive(from, "num_attention_heads");
-    heads.key_value = positive(from, "num_key_value_heads");
-    if (!heads.key_value)
-        heads.key_value = heads.query;
+    struct heads heads = {.query = facts->heads, .key_value = facts->kv_heads};
     struct tp_stack_name stack;
     heads.interleaved = tp_name_stack(facts, "experts.gate_up_proj", &stack) &&
                         stack.is->alternates;
-    json_decref(json);
     return heads;
+}
+
+static uint64_t count_of(const struct heads *heads, const struct tp_model_parallel *name)
+{
+    return name->heads == TP_HEADS_QUERY       ? heads->query
+           : name->heads == TP_HEADS_KEY_VALUE ? heads->key_value
+                                               : 0;
 }
 
 /* Rows of the stretches that are cut one by one. */
@@ -108,9 +101,7 @@ static bool cut_fits(const struct tp_unit *unit, const struct tp_model_parallel 
                      struct why *why)
 {
     uint64_t n, k;
-    uint64_t count = name->heads == TP_HEADS_QUERY       ? heads->query
-                     : name->heads == TP_HEADS_KEY_VALUE ? heads->key_value
-                                                         : 0;
+    uint64_t count = count_of(heads, name);
     tp_cut_granules(&unit->form->op, &n, &k);
     *cut = (struct tp_cut){.along = name->cut == TP_PARALLEL_K ? TP_CUT_K : TP_CUT_N,
                            .ranks = ranks, .pieces = 1, .piece_rows = {unit->form->box.n}};
@@ -167,17 +158,38 @@ static const struct tp_model_parallel *parallel_of(const struct tp_plan *whole,
     return is && is->cut == TP_PARALLEL_K ? NULL : is;
 }
 
-static enum tp_code find_cut(const struct tp_plan *whole, const struct tp_unit *unit,
-                             const struct heads *heads, unsigned ranks, struct tp_cut *cut,
-                             struct tp_err *err)
+/* Of experts without a gate, what is called as gate and up are holds one matrix. */
+static enum tp_code find_rows(const struct tp_plan *whole, const struct tp_unit *unit,
+                              struct tp_model_parallel *name, struct tp_err *err)
 {
-    const struct tp_model_parallel *name = parallel_of(whole, unit);
+    struct tp_origin *origins;
+    uint32_t count;
+    if (name->rows != TP_FUSED_GATE_UP)
+        return TP_OK;
+    enum tp_code code = tp_unit_origins(whole, unit, &origins, &count, err);
+    if (code == TP_OK && tp_origins_ungated(origins, count))
+        name->rows = TP_FUSED_NONE;
+    tp_origins_free(origins, count);
+    return code;
+}
+
+static enum tp_code find_cut(struct tp_ranks *ranks, const struct tp_unit *unit,
+                             const struct heads *heads, struct tp_cut *cut, struct tp_err *err)
+{
+    const struct tp_model_parallel *found = parallel_of(ranks->whole, unit);
     struct why why = {""};
     *cut = (struct tp_cut){.along = TP_CUT_NONE};
-    if (!unit->form->format || !name || !name->tp || name->cut == TP_PARALLEL_NONE)
+    if (!unit->form->format || !found || !found->tp || found->cut == TP_PARALLEL_NONE)
         return TP_OK;
-    return cut_fits(unit, name, heads, ranks, cut, &why) ? TP_OK
-                                                         : refuse(unit, name, heads, &why, err);
+    struct tp_model_parallel name = *found;
+    enum tp_code code = find_rows(ranks->whole, unit, &name, err);
+    if (code)
+        return code;
+    if (name.heads != TP_HEADS_NONE && !count_of(heads, &name) && !ranks->unsaid_heads)
+        ranks->unsaid_heads = unit->name;
+    return cut_fits(unit, &name, heads, ranks->count, cut, &why)
+               ? TP_OK
+               : refuse(unit, &name, heads, &why, err);
 }
 
 /* ---- plan of one rank ------------------------------------------------------ */
@@ -378,17 +390,32 @@ static enum tp_code make_run(struct tp_ranks *ranks, const struct tp_cut *cuts,
     return code;
 }
 
+/* Of the units that are biases, or of the others: these come first, as what is wrong with both is
+ * said of the weight. */
+static enum tp_code find_cuts(struct tp_ranks *ranks, bool biases, struct tp_cut *cuts,
+                              struct tp_err *err)
+{
+    const struct tp_plan *whole = ranks->whole;
+    struct heads heads = heads_of(&whole->weights->facts);
+    size_t count = whole->unit_count + whole->kept_unit_count;
+    enum tp_code code = TP_OK;
+    for (size_t u = 0; u < count && code == TP_OK; u++) {
+        const struct tp_unit *unit = u < whole->unit_count
+                                         ? &whole->units[u]
+                                         : &whole->kept_units[u - whole->unit_count];
+        if ((unit->form->format && unit->form->format->is_bias) == biases)
+            code = find_cut(ranks, unit, &heads, &cuts[u], err);
+    }
+    return code;
+}
+
 static enum tp_code make(struct tp_ranks *ranks, const struct tp_request *request,
                          struct tp_cut *cuts, struct tp_err *err)
 {
     const struct tp_plan *whole = ranks->whole;
-    struct heads heads = read_heads(whole->ckpt, &whole->weights->facts);
-    enum tp_code code = TP_OK;
-    for (size_t u = 0; u < whole->unit_count && code == TP_OK; u++)
-        code = find_cut(whole, &whole->units[u], &heads, ranks->count, &cuts[u], err);
-    for (size_t u = 0; u < whole->kept_unit_count && code == TP_OK; u++)
-        code = find_cut(whole, &whole->kept_units[u], &heads, ranks->count,
-                        &cuts[whole->unit_count + u], err);
+    enum tp_code code = find_cuts(ranks, false, cuts, err);
+    if (code == TP_OK)
+        code = find_cuts(ranks, true, cuts, err);
     ranks->plans = tp_os_zalloc(ranks->count, sizeof *ranks->plans, err);
     ranks->requests = tp_os_zalloc(ranks->count, sizeof *ranks->requests, err);
     if (!ranks->plans || !ranks->requests)

@@ -26,6 +26,8 @@ struct tp_ranks {
     struct tp_request *requests; /* per rank: what its files record; shallow */
     struct tp_plan run; /* the whole, with kept packed weights that are cut as units */
     struct tp_cut *cuts; /* per unit of `run` */
+    const char *unsaid_heads; /* the first weight that is cut between heads of attention of which
+                                 nothing says how many there are; or NULL */
     struct tp_store store; /* constants of those units */
     struct tp_shared forms;
     /* All files to be written, in one plan: file f of rank r is f * count + r, its

@@ -38,13 +38,7 @@ void tp_dense_op(const struct tp_op *op, struct tp_dense_op *dense)
     }
 }
 
-/* Rows of a view that are in the box: row first + j * step of the source is row to + j * pitch of
- * the box, j < count. */
-struct share {
-    uint64_t first, step, to, pitch, count;
-};
-
-static struct share share_of(const struct tp_unit *unit, const struct tp_box *box, uint32_t v)
+struct tp_share tp_rows_share(const struct tp_unit *unit, const struct tp_box *box, uint32_t v)
 {
     const struct tp_unit_form *form = unit->form;
     struct tp_view view = tp_unit_view(unit, box->e, v);
@@ -57,8 +51,8 @@ static struct share share_of(const struct tp_unit *unit, const struct tp_box *bo
     uint64_t skipped = box->n > begin ? tp_ceil_div(box->n - begin, pitch) : 0;
     uint64_t last = end > begin ? tp_ceil_div(end - begin, pitch) : 0;
     last = tp_min_u64(last, form->view_rows[v]);
-    struct share share = {.step = tp_max_u64(view.step, 1), .pitch = pitch,
-                          .count = last > skipped ? last - skipped : 0};
+    struct tp_share share = {.step = tp_max_u64(view.step, 1), .pitch = pitch,
+                             .count = last > skipped ? last - skipped : 0};
     share.first = view.row + skipped * share.step;
     share.to = begin + skipped * pitch - box->n;
     return share;
@@ -94,8 +88,9 @@ static uint64_t straight(const struct plane *from, uint64_t count)
                : 0;
 }
 
-static void copy_rows(const struct plane *from, const struct plane *to, const struct share *share,
-                      const struct tp_box *cover, const struct tp_box *box)
+static void copy_rows(const struct plane *from, const struct plane *to,
+                      const struct tp_share *share, const struct tp_box *cover,
+                      const struct tp_box *box)
 {
     uint64_t per_n = from->out->per_n, per_k = from->out->per_k ? from->out->per_k : box->size.k;
     unsigned bits = tp_element_bits(from->out->element);
@@ -115,7 +110,7 @@ static void copy_rows(const struct plane *from, const struct plane *to, const st
 }
 
 static enum tp_code copy_output(const struct tp_op *op, const struct tp_op *dense, uint32_t i,
-                                const struct share *share, const struct tp_box *cover,
+                                const struct tp_share *share, const struct tp_box *cover,
                                 const struct tp_box *box, void *from, void *to,
                                 struct tp_err *err)
 {
@@ -138,7 +133,7 @@ static enum tp_code copy_output(const struct tp_op *op, const struct tp_op *dens
 }
 
 static enum tp_code gather_view(const struct tp_plan *plan, const struct tp_view *view,
-                                const struct tp_box *box, const struct share *share,
+                                const struct tp_box *box, const struct tp_share *share,
                                 const struct tp_op *dense, struct tp_buffer buffers[TP_MAX_OUT],
                                 void *const to[], struct tp_err *err)
 {
@@ -155,6 +150,20 @@ static enum tp_code gather_view(const struct tp_plan *plan, const struct tp_view
     return code;
 }
 
+enum tp_code tp_rows_gather_share(const struct tp_plan *plan, const struct tp_view *view,
+                                  const struct tp_box *box, const struct tp_share *share,
+                                  const struct tp_op *dense, void *const to[], struct tp_err *err)
+{
+    struct tp_buffer buffers[TP_MAX_OUT] = {{0}};
+    struct tp_share alone = *share;
+    alone.to = 0;
+    alone.pitch = 1;
+    enum tp_code code = gather_view(plan, view, box, &alone, dense, buffers, to, err);
+    for (int i = 0; i < TP_MAX_OUT; i++)
+        tp_buffer_free(&buffers[i]);
+    return code;
+}
+
 enum tp_code tp_rows_gather(const struct tp_plan *plan, const struct tp_unit *unit,
                             const struct tp_box *box, const struct tp_op *dense,
                             void *const to[], struct tp_err *err)
@@ -162,7 +171,7 @@ enum tp_code tp_rows_gather(const struct tp_plan *plan, const struct tp_unit *un
     struct tp_buffer buffers[TP_MAX_OUT] = {{0}};
     enum tp_code code = TP_OK;
     for (uint32_t v = 0; v < unit->form->views_per_expert && code == TP_OK; v++) {
-        struct share share = share_of(unit, box, v);
+        struct tp_share share = tp_rows_share(unit, box, v);
         struct tp_view view = tp_unit_view(unit, box->e, v);
         if (share.count)
             code = gather_view(plan, &view, box, &share, dense, buffers, to, err);

@@ -111,35 +111,48 @@ static enum tp_code crop(struct tp_lane *lane, const struct source_box *source, 
     return code;
 }
 
-/* The source of a box whose rows do not lie side by side there, put together: args->in. `more`
- * bytes of output are needed beside it. */
-static enum tp_code gather(struct tp_lane *lane, const struct tp_unit *unit,
-                           const struct tp_box *box, uint64_t more, struct tp_dense_op *dense,
-                           struct tp_args *args)
+/* Decodes the rows of view v that are in a box, each to its place in lane->cropped. Each view by
+ * itself: what its weight has one of for all rows is not that of the others. */
+static enum tp_code load_share(struct tp_lane *lane, const struct tp_unit *unit,
+                               const struct tp_box *box, uint32_t v)
 {
+    struct tp_share share = tp_rows_share(unit, box, v);
+    struct tp_view view = tp_unit_view(unit, box->e, v);
+    struct tp_box part = {.k = box->k, .size = {1, share.count, box->size.k}};
+    struct tp_args args = {.dtype = unit->form->dtype, .box = part.size};
+    uint64_t in_bytes, out_bytes = tp_value_bytes(part.size, unit->form->dtype);
+    uint64_t row = tp_value_bytes((struct tp_box3){1, 1, box->size.k}, unit->form->dtype);
     void *buffers[TP_MAX_OUT] = {0};
-    uint64_t bytes;
+    struct tp_dense_op dense;
     enum tp_code code;
-    tp_dense_op(&lane->plan->weights->items[unit->views[0].weight].form->op, dense);
-    if ((code = tp_op_total(&dense->op, box->size, &bytes, &lane->err)) ||
-        (code = begin(lane, bytes, more)) ||
-        (code = tp_op_take(&dense->op, box->size, lane->compute.in, buffers, &lane->err)))
+    if (share.count == 0)
+        return TP_OK;
+    tp_dense_op(&lane->plan->weights->items[view.weight].form->op, &dense);
+    if ((code = tp_op_total(&dense.op, part.size, &in_bytes, &lane->err)) ||
+        (code = begin(lane, in_bytes, out_bytes)) ||
+        (code = tp_op_take(&dense.op, part.size, lane->compute.in, buffers, &lane->err)) ||
+        (code = tp_rows_gather_share(lane->plan, &view, &part, &share, &dense.op, buffers,
+                                     &lane->err)))
         return code;
-    memcpy(args->in, buffers, sizeof buffers);
-    return tp_rows_gather(lane->plan, unit, box, &dense->op, buffers, &lane->err);
+    memcpy(args.in, buffers, sizeof buffers);
+    const uint8_t *from = args.out[0] = tp_arena_take(lane->compute.out, out_bytes);
+    if ((code = tp_compute_decode(&lane->compute, &dense.op, &args, &lane->err)))
+        return code;
+    uint8_t *to = lane->cropped.data;
+    for (uint64_t j = 0; j < share.count; j++)
+        memcpy(to + (share.to + j * share.pitch) * row, from + j * row, row);
+    return TP_OK;
 }
 
 static enum tp_code load_gathered(struct tp_lane *lane, const struct tp_unit *unit,
                                   const struct tp_box *box, const void **values)
 {
-    struct tp_dense_op dense;
-    struct tp_args args = {.dtype = unit->form->dtype, .box = box->size};
     uint64_t bytes = tp_value_bytes(box->size, unit->form->dtype);
-    enum tp_code code = gather(lane, unit, box, bytes, &dense, &args);
-    if (code)
-        return code;
-    *values = args.out[0] = tp_arena_take(lane->compute.out, bytes);
-    return tp_compute_decode(&lane->compute, &dense.op, &args, &lane->err);
+    enum tp_code code = tp_buffer_room(&lane->cropped, bytes, &lane->err);
+    for (uint32_t v = 0; v < unit->form->views_per_expert && code == TP_OK; v++)
+        code = load_share(lane, unit, box, v);
+    *values = lane->cropped.data;
+    return code;
 }
 
 /* The values of a box, wherever they come from: plain, or decoded and cut. */
@@ -177,7 +190,16 @@ static enum tp_code load_values(struct tp_lane *lane, const struct tp_unit *unit
     return code;
 }
 
-/* How many values of a unit are NaN or infinite, and where the first of them is. */
+static bool is_before(const uint64_t a[TP_DIMS], const uint64_t b[TP_DIMS])
+{
+    unsigned d = 0;
+    while (d + 1 < TP_DIMS && a[d] == b[d])
+        d++;
+    return a[d] < b[d];
+}
+
+/* How many values of a unit are NaN or infinite, and where the first of them is, whatever the boxes
+ * are. */
 static enum tp_code count_nonfinite(struct tp_lane *lane, const struct tp_unit *unit,
                                     uint64_t *count, uint64_t first[TP_DIMS])
 {
@@ -193,11 +215,12 @@ static enum tp_code count_nonfinite(struct tp_lane *lane, const struct tp_unit *
             if ((code = load_values(lane, unit, &box, &values)))
                 break;
             tp_value_stats(unit->form->dtype, values, box.size.e * box.size.n * box.size.k, &stats);
-            if (stats.nonfinite && !*count) {
-                first[TP_DIM_E] = box.e + stats.first_nonfinite / (box.size.n * box.size.k);
-                first[TP_DIM_N] = box.n + stats.first_nonfinite / box.size.k % box.size.n;
-                first[TP_DIM_K] = box.k + stats.first_nonfinite % box.size.k;
-            }
+            uint64_t at[TP_DIMS] = {[TP_DIM_E] = box.e, [TP_DIM_N] = box.n, [TP_DIM_K] = box.k};
+            at[TP_DIM_E] += stats.first_nonfinite / (box.size.n * box.size.k);
+            at[TP_DIM_N] += stats.first_nonfinite / box.size.k % box.size.n;
+            at[TP_DIM_K] += stats.first_nonfinite % box.size.k;
+            if (stats.nonfinite && (!*count || is_before(at, first)))
+                memcpy(first, at, sizeof at);
             *count += stats.nonfinite;
         }
     }
@@ -362,22 +385,26 @@ static enum tp_code convert_values(struct tp_lane *lane, const struct tp_unit *u
     return tp_compute_encode(&lane->compute, &unit->form->op, args, &lane->err);
 }
 
-/* Rows that do not lie side by side in their source. */
+/* Codes taken over of rows that do not lie side by side in their source. The plan has seen to it
+ * that their weights have the same of what there is one of for all rows. */
 static enum tp_code convert_gathered(struct tp_lane *lane, const struct tp_unit *unit,
                                      const struct tp_box *box, struct tp_args *args)
 {
     struct source_box source = {.want = {.size = box->size}, .cover = {.size = box->size},
         .weight = &lane->plan->weights->items[unit->views[0].weight]};
+    void *buffers[TP_MAX_OUT] = {0};
     struct tp_dense_op dense;
-    uint64_t out_bytes;
+    uint64_t in_bytes, out_bytes;
     enum tp_code code;
-    if ((code = tp_op_total(&unit->form->op, box->size, &out_bytes, &lane->err)) ||
-        (code = gather(lane, unit, box, out_bytes, &dense, args)) ||
+    tp_dense_op(&source.weight->form->op, &dense);
+    if ((code = tp_op_total(&dense.op, box->size, &in_bytes, &lane->err)) ||
+        (code = tp_op_total(&unit->form->op, box->size, &out_bytes, &lane->err)) ||
+        (code = begin(lane, in_bytes, out_bytes)) ||
+        (code = tp_op_take(&dense.op, box->size, lane->compute.in, buffers, &lane->err)) ||
+        (code = tp_rows_gather(lane->plan, unit, box, &dense.op, buffers, &lane->err)) ||
         (code = tp_op_take(&unit->form->op, box->size, lane->compute.out, args->out, &lane->err)))
         return code;
-    if (unit->form->kind != TP_UNIT_REPACK)
-        return tp_compute_requantize(&lane->compute, &dense.op, &unit->form->op, unit->form->dtype,
-                                     args, &lane->err);
+    memcpy(args->in, buffers, sizeof buffers);
     if ((code = check_taken(lane, unit, &source, &dense.op, args)))
         return code;
     return tp_compute_repack(&lane->compute, &dense.op, &unit->form->op, args, &lane->err);
@@ -389,7 +416,8 @@ static enum tp_code convert_from_packed(struct tp_lane *lane, const struct tp_un
 {
     struct source_box source;
     if (unit->form->gathers)
-        return convert_gathered(lane, unit, box, args);
+        return (unit->form->kind == TP_UNIT_REPACK ? convert_gathered : convert_values)(
+            lane, unit, box, args);
     enum tp_code code = source_of(lane, unit, box, &source);
     if (code)
         return code;
@@ -451,7 +479,7 @@ static enum tp_code mark_rows(struct tp_lane *lane, const struct tp_unit *unit,
     return code;
 }
 
-/* Encodes a piece with its extra columns and cuts them off: args->out are its outputs. */
+/* Encodes a piece behind its extra columns and cuts them off: args->out are its outputs. */
 static enum tp_code convert_piece(struct tp_lane *lane, const struct tp_unit *unit,
                                   const struct tp_box *piece, uint64_t extra,
                                   struct tp_args *args)
@@ -459,7 +487,7 @@ static enum tp_code convert_piece(struct tp_lane *lane, const struct tp_unit *un
     const struct tp_op *op = &unit->form->op;
     struct tp_box3 wide = {piece->size.e, piece->size.n, piece->size.k + extra};
     struct tp_args whole = {.box = wide, .dtype = unit->form->dtype};
-    struct tp_box inside = {.size = piece->size};
+    struct tp_box inside = {.k = extra, .size = piece->size};
     uint64_t bytes = tp_value_bytes(piece->size, unit->form->dtype), wide_bytes, cut_bytes;
     const void *values;
     enum tp_code code;

@@ -7,6 +7,7 @@
 #include "pack/os/os.h"
 #include "pack/run/plain_rows.h"
 #include "pack/source/source_check.h"
+#include "pack/source/source_words.h"
 
 #include <string.h>
 

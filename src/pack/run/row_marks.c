@@ -1,4 +1,4 @@
-/* Finding the marks of rows, and putting them behind pieces. Knows bits of floats only: a
+/* Finding the marks of rows, and putting them before pieces. Knows bits of floats only: a
  * larger magnitude is a larger number without the sign, NaN above all.
  */
 #include "pack/run/row_marks.h"
@@ -82,11 +82,11 @@ void tp_row_widen(enum tp_dtype dtype, const void *values, uint64_t n, uint64_t 
     unsigned width = bits_of(dtype).width;
     uint64_t row = k * width, each = extra / TP_ROW_MARKS;
     uint8_t *at = to;
-    for (uint64_t i = 0; i < n; i++, marks++) {
-        memcpy(at, (const uint8_t *)values + i * row, row);
-        at = fill(at + row, marks->any, each, width);
+    for (uint64_t i = 0; i < n; i++, marks++, at += row) {
+        at = fill(at, marks->any, each, width);
         at = fill(at, marks->number, each, width);
         at = fill(at, marks->finite, each, width);
         at = fill(at, marks->zeros ? 0 : marks->finite, each, width);
+        memcpy(at, (const uint8_t *)values + i * row, row);
     }
 }

@@ -20,8 +20,8 @@ struct tp_row_marks {
 void tp_row_marks(enum tp_dtype dtype, const void *values, uint64_t n, uint64_t k,
                   uint64_t block_k, struct tp_row_marks *marks);
 
-/* Writes [n][k + extra]: the values, and the marks of their row behind them, each in one
- * TP_ROW_MARKS-th of the extra columns. */
+/* Writes [n][extra + k]: the marks of each row, each in one TP_ROW_MARKS-th of the extra columns,
+ * and behind them the values, of which the last piece may end inside a tile. */
 void tp_row_widen(enum tp_dtype dtype, const void *values, uint64_t n, uint64_t k,
                   const struct tp_row_marks *marks, uint64_t extra, void *to);
 

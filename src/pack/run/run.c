@@ -77,6 +77,23 @@ static enum tp_code check_global(const struct tp_plan *plan, uint32_t g, float a
     return err->code;
 }
 
+/* Under the lock. */
+static void note_lost(const struct run *run, uint32_t g, float amax)
+{
+    uint32_t u = run->plan->stats_units[run->plan->groups[g].first_unit];
+    const struct tp_unit_form *form = run->plan->units[u].form;
+    struct tp_lost_globals *lost = run->options->lost;
+    if (!lost || !tp_codec_global_lost(&form->op, form->dtype, amax))
+        return;
+    if (lost->count == 0 || u < lost->unit || (u == lost->unit && amax < lost->amax)) {
+        lost->unit = u;
+        lost->name = run->plan->units[u].name;
+        lost->dtype = form->dtype;
+        lost->amax = amax;
+    }
+    lost->count++;
+}
+
 static enum tp_code do_stats(struct run *run, struct tp_lane *lane, const struct tp_job *job)
 {
     uint32_t g = tp_jobs_group(&run->jobs, job->unit, job->index);
@@ -88,6 +105,8 @@ static enum tp_code do_stats(struct run *run, struct tp_lane *lane, const struct
         group->amax = amax; /* a maximum is the same in any order */
     if (code == TP_OK && group->pending == 1)
         code = check_global(run->plan, g, group->amax, &lane->err);
+    if (code == TP_OK && group->pending == 1)
+        note_lost(run, g, group->amax);
     if (code == TP_OK && --group->pending == 0) /* a failed one is never done: see work() */
         pthread_cond_broadcast(&run->changed);
     pthread_mutex_unlock(&run->lock);

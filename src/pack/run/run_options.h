@@ -24,6 +24,16 @@ struct tp_observed {
     float global;                 /* as tp_args.global was */
 };
 
+/* Global scales that are 1, as the dtype of the values does not hold them:
+ * tp_codec_global_lost(). */
+struct tp_lost_globals {
+    size_t count;     /* of sets of weights, or experts, that share one */
+    uint32_t unit;    /* the first of them in the plan that is run, */
+    const char *name; /* of that plan, */
+    enum tp_dtype dtype;
+    float amax;       /* and its largest value */
+};
+
 struct tp_run_options {
     unsigned jobs;             /* worker threads, at least 1 */
     struct tp_devices *devices; /* GPUs that do the boxes (slots may be halved), or NULL */
@@ -40,6 +50,7 @@ struct tp_run_options {
     bool keep_nonfinite;
     atomic_uint_fast64_t *nonfinite; /* per unit: receives how many of the values that are written
                                         plain are NaN or infinite; or NULL */
+    struct tp_lost_globals *lost; /* receives them, or NULL */
     struct tp_contents *contents; /* what is known of tensors that are copied; or NULL */
     const bool *skip_file;     /* per plan file: already done; or NULL */
     atomic_int *stop;          /* becomes a signal number when the user interrupts; or NULL */

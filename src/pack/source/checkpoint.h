@@ -89,7 +89,8 @@ enum {
                                  of the Hub's cache */
     TP_CHECKPOINT_COPIES = 2, /* the same for `others`, which are to be copied; no folders that
                                  are links */
-    TP_CHECKPOINT_FOLDERS = 4, /* `others` and `left` of folders, too, at any depth */
+    TP_CHECKPOINT_FOLDERS = 4, /* for who copies `others`: these and `left` of folders, too, at any
+                                  depth; links that lead nowhere are TP_E_IO, and else left out */
 };
 
 /* Opens and checks everything that headers and index can tell: weight_map values

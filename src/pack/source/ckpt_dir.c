@@ -143,7 +143,7 @@ static enum tp_code fail_no_weights(const struct tp_checkpoint *ckpt, struct tp_
                       *const ggufs[] = {".gguf", NULL};
     const char *pickle = left_with(ckpt, pickles), *gguf = left_with(ckpt, ggufs);
     bool ranks = holds_ranks(ckpt->path, err);
-    char *name = err->code ? NULL : tp_hub_name(ckpt->path, err);
+    char *download = err->code ? NULL : tp_hub_download(ckpt->path, err);
     if (err->code)
         return err->code;
     tp_err_path(err, ckpt->path);
@@ -155,11 +155,11 @@ static enum tp_code fail_no_weights(const struct tp_checkpoint *ckpt, struct tp_
     else if (ranks)
         tp_err_hint(err, "these are the ranks of --tp: put them together with 'tilepack join', or "
                          "name one of them");
-    else if (name)
-        tp_err_hint(err, "complete the download: hf download %s", name);
+    else if (download)
+        tp_err_hint(err, "complete the download: hf download %s", download);
     else
         tp_err_hint(err, "name a directory that holds a checkpoint in safetensors format");
-    free(name);
+    free(download);
     if (pickle || gguf)
         return tp_fail(err, TP_E_INPUT, "no .safetensors file in the directory, but '%.200s': "
                        "weights in a format that is not read", pickle ? pickle : gguf);

@@ -2,7 +2,8 @@
  * formats would be stale beside converted ones, and folders may hold a whole model again.
  *
  * Opens nothing. Invariant: names are relative to the directory, with no "." or "..", and each of
- * them that is not hidden is a part of the checkpoint, copied, or named as left out.
+ * them that is not hidden is a part of the checkpoint, copied, or named as left out. Links that are
+ * followed, which a few can multiply without end, make the names no longer than MAX_NAMES.
  */
 #include "pack/source/ckpt_others.h"
 
@@ -14,7 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_DEPTH = 16 };
+enum {
+    MAX_DEPTH = 16,
+    MAX_NAMES = 256 << 20,
+    NAME = 64, /* bytes of each, beside itself */
+};
 
 static const char *const weight_endings[] = {
     ".safetensors", ".safetensors.zst", ".safetensors.index.json", ".bin",  ".bin.index.json",
@@ -25,6 +30,7 @@ static const char *const weight_endings[] = {
 struct walk {
     struct tp_checkpoint *ckpt;
     size_t other_room, stamp_room, left_room;
+    size_t size; /* of all names */
     struct tp_err *err;
 };
 
@@ -166,21 +172,47 @@ static enum tp_code take_folder(struct walk *w, const char *name, const char *pa
     return code;
 }
 
+/* Whether there is room for another name. */
+static enum tp_code take_room(struct walk *w, const char *name, const char *path)
+{
+    w->size += NAME + strlen(name);
+    if (w->size <= MAX_NAMES)
+        return TP_OK;
+    tp_err_path(w->err, path);
+    tp_err_hint(w->err, "links to folders multiply what is below them: leave out --follow-links, "
+                "or remove them");
+    return tp_fail(w->err, TP_E_INPUT, "the list of all files is longer than %d MiB",
+                   MAX_NAMES >> 20);
+}
+
+/* A link that leads nowhere is none of who copies nothing. */
+static enum tp_code take_unseen(struct walk *w, const char *name, const char *path, int sys)
+{
+    struct tp_err why = {.code = TP_E_IO, .sys = sys};
+    if (!w->ckpt->folders && !tp_err_unread(&why))
+        return leave_out(w, name, "");
+    enum tp_code code = tp_ckpt_fail_stat(path, sys, w->err);
+    if (sys == ENOENT)
+        tp_err_hint(w->err, "a link leads nowhere: complete the download, or remove the link");
+    return code;
+}
+
 static enum tp_code take(struct walk *w, const char *name, unsigned depth)
 {
     struct stat st;
     char *path = tp_ckpt_path(w->ckpt, name, w->err);
-    enum tp_code code = path ? TP_OK : TP_E_MEMORY;
-    if (path && tp_os.stat(path, &st) != 0) {
-        int sys = errno;
-        code = tp_ckpt_fail_stat(path, sys, w->err);
-        if (sys == ENOENT)
-            tp_err_hint(w->err, "a link leads nowhere: complete the download, or remove the link");
-    } else if (path && S_ISREG(st.st_mode)) {
+    enum tp_code code = path ? take_room(w, name, path) : TP_E_MEMORY;
+    if (code) {
+        free(path);
+        return code;
+    }
+    if (tp_os.stat(path, &st) != 0) {
+        code = take_unseen(w, name, path, errno);
+    } else if (S_ISREG(st.st_mode)) {
         code = take_file(w, name, path, &st);
-    } else if (path && S_ISDIR(st.st_mode) && w->ckpt->folders) {
+    } else if (S_ISDIR(st.st_mode) && w->ckpt->folders) {
         code = take_folder(w, name, path, depth);
-    } else if (path && !S_ISDIR(st.st_mode)) { /* a pipe, a device: nothing that can be copied */
+    } else if (!S_ISDIR(st.st_mode)) { /* a pipe, a device: nothing that can be copied */
         code = leave_out(w, name, "");
     }
     free(path);

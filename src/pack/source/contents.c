@@ -8,6 +8,7 @@
 #include "kernels/op/codec.h"
 #include "pack/os/os.h"
 #include "pack/source/source_check.h"
+#include "pack/source/source_words.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,10 +16,11 @@
 
 static bool has_padding(const struct tp_content *c)
 {
+    const struct tp_content_form *form = c->form;
     if (c->weight->form->op.out[c->out].word_bits) /* elements lie across bytes, or change places */
         return false;
-    return c->n < tp_layout_extent(&c->layout, TP_DIM_N) ||
-           c->k < tp_layout_extent(&c->layout, TP_DIM_K);
+    return form->n < tp_layout_extent(&form->layout, TP_DIM_N) ||
+           form->k < tp_layout_extent(&form->layout, TP_DIM_K);
 }
 
 static bool is_group8(const struct tp_content *c)
@@ -36,6 +38,7 @@ static bool is_e4m3_code(const struct tp_op_out *out)
 static bool is_number(const struct tp_op *op, const struct tp_op_out *out)
 {
     return out->role == TP_ROLE_SCALE || out->role == TP_ROLE_CHANNEL ||
+           out->role == TP_ROLE_GLOBAL ||
            (out->role == TP_ROLE_ZERO && tp_op_zero_is_product(op)) ||
            out->role == TP_ROLE_GROUP8 || is_e4m3_code(out);
 }
@@ -51,48 +54,57 @@ static int by_offset(const void *a, const void *b, void *tensors)
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* Sets up the check of one output; false when there is nothing to check. */
-static enum tp_code prepare(const struct tp_weight *weight, uint32_t i, bool finite,
-                            struct tp_content *c, bool *wanted, struct tp_err *err)
+/* Adds the check of one output, if there is something to check. */
+static enum tp_code add(struct tp_contents *contents, size_t *capacity,
+                        const struct tp_weight *weight, uint32_t i, bool finite,
+                        struct tp_err *err)
 {
     const struct tp_op_out *out = &weight->form->op.out[i];
-    *wanted = false;
+    struct tp_content_form form;
     if (!out->layout || weight->tensor[i] == TP_NO_TENSOR)
         return TP_OK;
-    *c = (struct tp_content){.tensor = weight->tensor[i], .weight = weight, .out = i,
-                             .finite = finite && is_number(&weight->form->op, out)};
-    enum tp_code code = tp_op_whole_layout(&weight->form->op, i, weight->form->box, &c->layout,
-                                            err);
+    memset(&form, 0, sizeof form); /* what lies between the members is compared, too */
+    enum tp_code code = tp_op_whole_layout(&weight->form->op, i, weight->form->box, &form.layout,
+                                           err);
+    if (code)
+        return code;
     uint64_t rows = tp_op_stretch_rows(&weight->form->op, weight->form->box.n);
-    c->n = out->per_n ? tp_ceil_div(rows, out->per_n) : 1;
-    c->k = out->per_k ? tp_ceil_div(weight->form->box.k, out->per_k) : 1;
-    *wanted = code == TP_OK && (has_padding(c) || is_group8(c) || c->finite);
-    return code;
+    form.n = out->per_n ? tp_ceil_div(rows, out->per_n) : 1;
+    form.k = out->per_k ? tp_ceil_div(weight->form->box.k, out->per_k) : 1;
+    form.finite = finite && is_number(&weight->form->op, out);
+    struct tp_content c = {.tensor = weight->tensor[i], .weight = weight, .out = i, .form = &form};
+    if (!has_padding(&c) && !is_group8(&c) && !form.finite)
+        return TP_OK;
+    if (!(c.form = tp_shared_keep(&contents->forms, &form, sizeof form, err)) ||
+        tp_os_grow((void **)&contents->items, capacity, contents->count + 1,
+                   sizeof *contents->items, err))
+        return TP_E_MEMORY;
+    contents->items[contents->count++] = c;
+    return TP_OK;
 }
 
 enum tp_code tp_contents_open(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
-                              bool finite, struct tp_contents *contents, struct tp_err *err)
+                              const bool *only, bool finite, struct tp_contents *contents,
+                              struct tp_err *err)
 {
     size_t capacity = 0;
+    enum tp_code code = TP_OK;
     *contents = (struct tp_contents){.ckpt = ckpt};
     pthread_mutex_init(&contents->lock, NULL);
     for (unsigned scale = 0; scale < 256; scale++)
         tp_group8((uint8_t)scale, (uint8_t *)&contents->group8[scale]);
-    for (size_t w = 0; w < weights->count; w++) {
+    for (size_t w = 0; w < weights->count && code == TP_OK; w++) {
         const struct tp_weight *weight = &weights->items[w];
-        for (uint32_t i = 0; weight->form->format && i < weight->form->op.outs; i++) {
-            struct tp_content c;
-            bool wanted;
-            enum tp_code code = prepare(weight, i, finite, &c, &wanted, err);
-            if (code == TP_OK && wanted)
-                code = tp_os_grow((void **)&contents->items, &capacity, contents->count + 1,
-                                  sizeof *contents->items, err);
-            if (code)
-                return code;
-            if (wanted)
-                contents->items[contents->count++] = c;
-        }
+        if (!weight->form->format || (only && !only[w]))
+            continue;
+        for (uint32_t i = 0; i < weight->form->op.outs && code == TP_OK; i++)
+            code = add(contents, &capacity, weight, i, finite, err);
     }
+    if (code == TP_OK)
+        code = tp_os_trim((void **)&contents->items, &capacity, contents->count,
+                          sizeof *contents->items, err);
+    if (code)
+        return code;
     if (contents->count)
         qsort_r(contents->items, contents->count, sizeof *contents->items, by_offset,
                 ckpt->tensors);
@@ -104,6 +116,7 @@ void tp_contents_close(struct tp_contents *contents)
     if (contents->ckpt)
         pthread_mutex_destroy(&contents->lock);
     free(contents->items);
+    tp_shared_close(&contents->forms);
     *contents = (struct tp_contents){0};
 }
 
@@ -181,6 +194,13 @@ static void note(struct found *found, uint64_t element)
         found->first = element;
 }
 
+static bool is_right(const struct tp_op_out *out, const uint8_t *number)
+{
+    float value;
+    return out->role == TP_ROLE_GLOBAL ? tp_source_global_right(out, number, &value)
+                                       : tp_source_scale_finite(out->element, number);
+}
+
 static bool is_fill(const uint8_t *data, unsigned bits, uint64_t i, uint8_t fill)
 {
     if (bits == 4)
@@ -199,24 +219,24 @@ static void check_elements(const struct tp_contents *contents, const struct tp_c
 {
     const struct tp_op_out *out = &c->weight->form->op.out[c->out];
     unsigned bits = tp_element_bits(out->element);
-    bool suspect = c->finite && !is_group8(c) &&
+    bool suspect = c->form->finite && !is_group8(c) &&
                    (!is_e4m3_code(out) || tp_e4m3_any_nan(data, count));
     struct walk walk;
     if (is_group8(c))
         for (uint64_t i = 0; i < count; i++) { /* the last of the multiples is -1 times it */
             uint8_t scale = data[8 * i + 7] ^ 0x80;
             if (memcmp(data + 8 * i, &contents->group8[scale], 8) != 0 ||
-                (c->finite && tp_e4m3_any_nan(&scale, 1)))
+                (c->form->finite && tp_e4m3_any_nan(&scale, 1)))
                 note(found, first + i);
         }
     for (uint64_t i = 0; suspect && i < count; i++)
-        if (!tp_source_scale_finite(out->element, data + i * (bits / 8)))
+        if (!is_right(out, data + i * (bits / 8)))
             note(found, first + i);
     if (!has_padding(c))
         return;
-    walk_to(&walk, &c->layout, first);
+    walk_to(&walk, &c->form->layout, first);
     for (uint64_t i = 0; i < count; i++, walk_on(&walk))
-        if ((walk.at[TP_DIM_N] >= c->n || walk.at[TP_DIM_K] >= c->k) &&
+        if ((walk.at[TP_DIM_N] >= c->form->n || walk.at[TP_DIM_K] >= c->form->k) &&
             !is_fill(data, bits, i, out->fill))
             note(found, first + i);
 }
@@ -299,18 +319,22 @@ enum tp_code tp_contents_refuse(struct tp_contents *contents, struct tp_err *err
     unsigned bits = tp_element_bits(c->weight->form->op.out[c->out].element);
     tp_err_path(err, contents->ckpt->files[tensor->file].path);
     tp_err_tensor(err, tensor->name);
-    bool code = is_e4m3_code(&c->weight->form->op.out[c->out]);
-    tp_err_hint(err, c->finite ? "--nonfinite keep copies it as it is, if it is no number; "
-                                 "'tilepack verify' looks at the whole file"
-                               : "'tilepack verify' looks at the whole file; convert it again from "
-                                 "its source");
+    const struct tp_op_out *out = &c->weight->form->op.out[c->out];
+    bool code = is_e4m3_code(out);
+    tp_err_hint(err, c->form->finite
+                         ? "--nonfinite keep copies it as it is, if it is no number; "
+                           "'tilepack verify' looks at the whole file"
+                         : "'tilepack verify' looks at the whole file; convert it again from "
+                           "its source");
     return tp_fail(err, TP_E_INPUT, "%s (at byte %llu of the tensor): it is not copied",
                    is_group8(c) ? "scales are not the eight multiples of one number, or NaN"
-                   : c->finite && code
+                   : c->form->finite && out->role == TP_ROLE_GLOBAL
+                       ? "a global scale is no positive number"
+                   : c->form->finite && code
                        ? "a code is NaN, or padding does not hold the fill value"
-                   : c->finite  ? "a scale is NaN or infinite, or padding does not hold the fill "
-                                  "value"
-                                : "padding does not hold the fill value",
+                   : c->form->finite ? "a scale is NaN or infinite, or padding does not hold the "
+                                       "fill value"
+                                     : "padding does not hold the fill value",
                    (unsigned long long)(first * bits / 8));
 }
 
@@ -352,12 +376,35 @@ static void find_word(const struct tp_format_out *out, struct tp_box3 box, const
     }
 }
 
+/* The first column of a group that there is not. */
+static enum tp_code find_order(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
+                               const struct tp_tensor *tensor, char what[TP_WORD_TEXT],
+                               struct tp_err *err)
+{
+    struct tp_err why = {0};
+    bool trivial;
+    enum tp_code code = tp_source_words_ordered(ckpt, weight, tensor, true, &trivial, &why);
+    if (code == TP_E_INPUT) {
+        snprintf(what, TP_WORD_TEXT, "%.*s", TP_WORD_TEXT - 1, why.what);
+        return TP_OK;
+    }
+    if (code && err)
+        *err = why;
+    return code;
+}
+
 enum tp_code tp_words_check(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
                             uint32_t out, char what[TP_WORD_TEXT], struct tp_err *err)
 {
-    const struct tp_tensor *tensor = &ckpt->tensors[weight->tensor[out]];
-    uint8_t *data = tp_os_alloc((size_t)tensor->bytes + 1, err);
+    enum tp_role role = weight->form->op.out[out].role;
     *what = '\0';
+    if (weight->tensor[out] == TP_NO_TENSOR ||
+        (role != TP_ROLE_WORDS && role != TP_ROLE_ORDER))
+        return TP_OK;
+    const struct tp_tensor *tensor = &ckpt->tensors[weight->tensor[out]];
+    if (role == TP_ROLE_ORDER)
+        return find_order(ckpt, weight, tensor, what, err);
+    uint8_t *data = tp_os_alloc((size_t)tensor->bytes + 1, err);
     if (!data)
         return TP_E_MEMORY;
     enum tp_code code = tp_checkpoint_read(ckpt, tensor->file, data, tensor->bytes,

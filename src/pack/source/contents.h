@@ -1,22 +1,27 @@
 /* Contents that are known without a source: padding, the eight multiples of a W4A8 group
  * scale, that scales and FP8 codes are numbers. Checked on bytes that pass by, in any order,
- * by any thread; layout words are read.
+ * by any thread; layout words and orders of columns are read.
  */
 #ifndef TP_PACK_CONTENTS_H
 #define TP_PACK_CONTENTS_H
 
+#include "pack/os/store.h"
 #include "pack/source/weights.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-struct tp_content { /* one tensor that is checked */
-    uint32_t tensor;
-    const struct tp_weight *weight;
-    uint32_t out;
+/* What many tensors have in common. */
+struct tp_content_form {
     struct tp_layout layout;
     uint64_t n, k;       /* stored elements that are no padding, along n and k */
     bool finite;         /* its elements are numbers, which must be finite */
+};
+
+struct tp_content { /* one tensor that is checked */
+    uint32_t tensor, out;
+    const struct tp_weight *weight;
+    const struct tp_content_form *form;
     atomic_uint_fast64_t seen; /* bytes that were checked; some may have come again */
     uint64_t bad;        /* elements that are wrong */
     uint64_t first;      /* the lowest of them, valid when bad > 0 */
@@ -26,14 +31,17 @@ struct tp_contents {
     const struct tp_checkpoint *ckpt;
     struct tp_content *items; /* by file and offset */
     size_t count;
+    struct tp_shared forms;
     uint64_t group8[256];     /* the eight bytes for each group scale */
     pthread_mutex_t lock;     /* of bad, first and wrong */
     const struct tp_content *wrong; /* the first one found, or NULL */
 };
 
-/* Finds the tensors of `weights` that have something to check; `finite`: scales and codes, too. */
+/* Finds the tensors of `weights` that have something to check; `finite`: scales and codes, too.
+ * `only`: of which weights, or NULL. */
 enum tp_code tp_contents_open(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
-                              bool finite, struct tp_contents *contents, struct tp_err *err);
+                              const bool *only, bool finite, struct tp_contents *contents,
+                              struct tp_err *err);
 void tp_contents_close(struct tp_contents *contents); /* legal on {0} */
 
 /* Checks bytes [offset, offset + size) of a file. Every byte must come once;
@@ -48,8 +56,8 @@ enum tp_code tp_contents_refuse(struct tp_contents *contents, struct tp_err *err
  * them: a mistake of whoever reads. */
 enum tp_code tp_contents_end(struct tp_contents *contents, struct tp_err *err);
 
-/* Reads the layout words of output `out` of a weight; *what (a text, else "") says which one is
- * not what its expression gives. */
+/* Reads output `out` of a weight if it is layout words or an order of columns; *what (a text, else
+ * "") says which one is not what its expression gives, or names a group that there is not. */
 enum { TP_WORD_TEXT = 400 };
 enum tp_code tp_words_check(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
                             uint32_t out, char what[TP_WORD_TEXT], struct tp_err *err);

@@ -8,6 +8,7 @@
 
 #include "base/num.h"
 #include "pack/format/format_parse.h"
+#include "pack/model/model_names.h"
 #include "pack/text/json_memory.h"
 #include "pack/text/json_scan.h"
 #include "pack/text/name_set.h"
@@ -202,7 +203,17 @@ static enum tp_code make_origin(const struct stated_origin *from, bool flat,
     return origin->name ? TP_OK : TP_E_MEMORY;
 }
 
-/* The weight's form: that of its descriptor, its own dtype and joint. */
+/* Whether it is a stack of its model, not yet put apart, of which rows of gate and up alternate. Of
+ * stacks that are named for it, "gate_up_proj_", the name says so. */
+static bool stands_in_turn(const struct stated *unit, const struct tp_weight_form *form,
+                           const struct tp_weights *weights, const char *name)
+{
+    struct tp_stack_name stack;
+    return form->rank == 3 && form->joint == '.' && unit->count == 1 && unit->from[0].rank == 3 &&
+           tp_name_stack(&weights->facts, name, &stack) && stack.is->alternates;
+}
+
+/* The form of a weight that has its name: that of its descriptor, its own dtype and joint. */
 static enum tp_code make_form(const struct stated *unit, const struct tp_weight_form *known,
                               struct tp_weights *weights, struct tp_weight *weight,
                               struct tp_err *err)
@@ -211,6 +222,7 @@ static enum tp_code make_form(const struct stated *unit, const struct tp_weight_
     memcpy(&form, known, sizeof form); /* with what lies between the members */
     form.dtype = tp_dtype_parse(unit->dtype, strlen(unit->dtype));
     form.joint = form.format->is_bias ? '\0' : unit->prefix[strlen(unit->prefix) - 1];
+    form.alternates = stands_in_turn(unit, &form, weights, weight->name);
     weight->form = tp_weights_form(weights, &form, err);
     return weight->form ? TP_OK : TP_E_MEMORY;
 }
@@ -224,14 +236,13 @@ static enum tp_code make_weight(const struct stated *unit, const struct known *k
                          : -1;
     if (!unit->prefix || number < 0 || !unit->dtype || !*unit->prefix)
         return bad(err, "a unit lacks \"prefix\", \"dtype\" or a \"desc\" that exists");
-    if (make_form(unit, &known->forms[number], weights, weight, err))
-        return TP_E_MEMORY;
-    size_t joint = weight->form->joint ? 1 : 0;
+    const struct tp_weight_form *form = &known->forms[number];
+    size_t joint = form->format->is_bias ? 0 : 1;
     weight->name =
         tp_store_join(&weights->names, unit->prefix, strlen(unit->prefix) - joint, "", err);
     weight->origins = (uint32_t)unit->count;
     weight->origin = tp_os_zalloc(unit->count + 1, sizeof *weight->origin, err);
-    if (!weight->name || !weight->origin)
+    if (!weight->name || !weight->origin || make_form(unit, form, weights, weight, err))
         return TP_E_MEMORY;
     if (!tp_dtype_is_float(weight->form->dtype))
         return bad(err, "\"dtype\" of a unit is no float type");

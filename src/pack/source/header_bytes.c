@@ -1,7 +1,9 @@
-/* How long the headers of a checkpoint are that is not opened yet; see header_bytes.h. Only the
- * first bytes of each file are read. */
+/* What headers say of files that are not opened yet: how long they are, whether there are any, and,
+ * by what stands there once for each tensor, how many tensors they list; see header_bytes.h. They
+ * are not understood, and nothing else of the files is read. */
 #include "pack/source/header_bytes.h"
 
+#include "base/num.h"
 #include "base/suffix.h"
 #include "pack/file/safetensors.h"
 #include "pack/file/zst.h"
@@ -11,43 +13,114 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of one file. */
-static uint64_t file_bytes(const char *path)
+struct beginning {
+    uint64_t length; /* of the header, if it is one; little-endian hosts only, as is the format */
+    char first;      /* its first byte */
+    bool packed;     /* it is an archive */
+};
+
+/* False, and an error or none: it has no such bytes. *size: of the file; of an archive, where it is
+ * not known, the most that a header may have. */
+static bool read_begin(const char *path, struct beginning *begin, uint64_t *size,
+                       struct tp_err *err)
 {
-    uint64_t length; /* little-endian hosts only, as is the format */
+    uint8_t bytes[sizeof begin->length + 1] = {0};
     struct stat st;
-    struct tp_err ignored = {0};
     int fd = -1;
-    if (tp_os_open_regular(path, O_RDONLY, &fd, &st, &ignored))
-        return 0;
-    uint64_t most = (uint64_t)st.st_size;
-    bool read = most > sizeof length &&
-                tp_os_read(fd, &length, sizeof length, 0, path, &ignored) == TP_OK;
-    if (read && tp_zst_detect((const uint8_t *)&length)) {
-        read = tp_zst_peek(fd, most, &length, sizeof length);
-        most = TP_ST_MAX_HEADER;
+    if (tp_os_open_regular(path, O_RDONLY, &fd, &st, err))
+        return false;
+    *size = (uint64_t)st.st_size;
+    bool read = *size >= sizeof bytes &&
+                tp_os_read(fd, bytes, sizeof bytes, 0, path, err) == TP_OK;
+    begin->packed = read && tp_zst_detect(bytes);
+    if (begin->packed) {
+        read = tp_zst_peek(fd, *size, bytes, sizeof bytes, err);
+        *size = TP_ST_MAX_HEADER;
     }
     tp_os_close(&fd);
-    return read && length < TP_ST_MAX_HEADER && length < most ? length : 0;
+    memcpy(&begin->length, bytes, sizeof begin->length);
+    begin->first = (char)bytes[sizeof begin->length];
+    return read;
 }
 
-uint64_t tp_header_bytes(const char *path)
+bool tp_header_begins(const char *path, struct tp_err *err)
 {
+    struct beginning begin;
+    struct tp_err why = {0};
+    uint64_t size;
+    bool begins = read_begin(path, &begin, &size, &why) && begin.length >= 2 &&
+                  begin.length <= TP_ST_MAX_HEADER && begin.first == '{';
+    tp_err_take_unread(err, &why);
+    return begins;
+}
+
+/* More than there is of as many tensors as are read; of what is none, so much is looked at. */
+#define MOST_COUNTED (UINT64_C(1) << 30)
+
+/* Tensors of a header of so many bytes; none from where it cannot be read. */
+static uint64_t count_tensors(const char *path, uint64_t length)
+{
+    static const char mark[] = "\"data_offsets\"";
+    enum { PIECE = 64 << 10, MARK = sizeof mark - 1 };
+    char text[PIECE];
+    struct tp_err ignored = {0};
+    struct stat st;
+    int fd = -1;
+    uint64_t count = 0, end = sizeof length + length;
+    size_t held = 0; /* the end of the piece before, in which a mark may begin */
+    if (tp_os_open_regular(path, O_RDONLY, &fd, &st, &ignored))
+        return 0;
+    for (uint64_t at = sizeof length; at < end;) {
+        size_t more = tp_min_u64(end - at, PIECE - held);
+        if (tp_os_read(fd, text + held, more, at, path, &ignored))
+            break;
+        const char *from = text, *last = text + held + more, *found;
+        for (; (found = memmem(from, (size_t)(last - from), mark, MARK)); from = found + MARK)
+            count++;
+        at += more;
+        held = tp_min_u64((size_t)(last - from), MARK - 1);
+        memmove(text, last - held, held);
+    }
+    tp_os_close(&fd);
+    return count;
+}
+
+/* Adds those of one file. */
+static void add_file(const char *path, struct tp_header_size *size)
+{
+    struct beginning begin;
+    struct tp_err ignored = {0};
+    uint64_t most;
+    if (!read_begin(path, &begin, &most, &ignored) || begin.length >= TP_ST_MAX_HEADER ||
+        begin.length >= most)
+        return;
+    size->bytes += begin.length;
+    if (begin.packed || size->bytes > MOST_COUNTED)
+        size->uncounted += begin.length;
+    else
+        size->tensors += count_tensors(path, begin.length);
+}
+
+struct tp_header_size tp_header_size(const char *path)
+{
+    struct tp_header_size size = {0};
     struct tp_os_list list = {0};
     struct tp_err ignored = {0};
     struct stat st;
-    uint64_t sum = 0;
-    if (tp_os.stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
-        return file_bytes(path);
+    if (tp_os.stat(path, &st) != 0 || !S_ISDIR(st.st_mode)) {
+        add_file(path, &size);
+        return size;
+    }
     if (tp_os_list(path, &list, &ignored))
         list.count = 0;
     for (size_t i = 0; i < list.count; i++) {
         bool shard = tp_ends_with(list.names[i], ".safetensors") ||
                      tp_ends_with(list.names[i], ".safetensors.zst");
         char *file = shard ? tp_os_format(&ignored, "%s/%s", path, list.names[i]) : NULL;
-        sum += file ? file_bytes(file) : 0;
+        if (file)
+            add_file(file, &size);
         free(file);
     }
     tp_os_list_free(&list);
-    return sum;
+    return size;
 }

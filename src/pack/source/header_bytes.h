@@ -1,13 +1,27 @@
-/* How long the headers of a checkpoint are that is not opened yet: what memory it takes to open it
- * depends on that.
+/* The headers of a checkpoint that is not opened yet: how long they are and how many tensors they
+ * list, on which it depends what memory it takes to open it and to plan what becomes of it, and
+ * whether a file has one at all.
  */
 #ifndef TP_PACK_HEADER_BYTES_H
 #define TP_PACK_HEADER_BYTES_H
 
+#include "base/error.h"
+
+#include <stdbool.h>
 #include <stdint.h>
 
-/* Of a file, or of all files of a directory, archives too; 0: not known. What cannot be read, or is
- * no header, counts nothing: whoever opens it says why. */
-uint64_t tp_header_bytes(const char *path);
+struct tp_header_size {
+    uint64_t bytes;     /* of all headers */
+    uint64_t uncounted; /* of these: of archives, and of more than any checkpoint has */
+    uint64_t tensors;   /* of the others */
+};
+
+/* Of a file, or of all files of a directory, archives too; zeros: not known. What cannot be read,
+ * or is no header, counts nothing: whoever opens it says why. */
+struct tp_header_size tp_header_size(const char *path);
+
+/* Whether the file begins as safetensors files do, or is an archive of one that does: one that was
+ * cut off does, too. What cannot be looked at (tp_err_unread()) does not, and becomes the error. */
+bool tp_header_begins(const char *path, struct tp_err *err);
 
 #endif

@@ -1,12 +1,14 @@
 /* The Hub's cache: HF_HUB_CACHE, else HF_HOME/hub, else XDG_CACHE_HOME/huggingface/hub, else
- * ~/.cache/huggingface/hub. In it "models--ORG--NAME" has "refs/main", a text with the name of a
- * folder in "snapshots". Opens nothing of a checkpoint.
+ * ~/.cache/huggingface/hub. In it "models--ORG--NAME" has "refs/REVISION", a text with the name of
+ * a folder in "snapshots". Opens nothing of a checkpoint. Invariant: what names a revision or a
+ * folder is answered with it or not at all, never with another one of the model.
  */
 #include "pack/source/hub.h"
 
 #include "base/similar.h"
 #include "base/suffix.h"
 #include "pack/os/os.h"
+#include "pack/text/text.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -25,17 +27,65 @@ static const char *value_of(const char *text)
     return text && *text ? text : NULL;
 }
 
+/* The length of "$NAME" or "${NAME}" there, else of the '$'; *value is the variable's, or NULL. */
+static size_t read_variable(const char *text, const char **value, struct tp_err *err)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
+    size_t braced = text[1] == '{';
+    size_t size = braced ? strcspn(text + 2, "}") : strspn(text + 1, letters);
+    *value = NULL;
+    if (!size || (braced && !text[2 + size]))
+        return 1;
+    char *name = tp_os_join(err, text + 1 + braced, size, "");
+    *value = name ? getenv(name) : NULL;
+    free(name);
+    return size + 1 + 2 * braced;
+}
+
+/* As Python's expanduser() and expandvars(), by which huggingface_hub reads its variables, and a
+ * configuration that no shell reads is written: "~/" in front, and variables that are set. */
+static char *expand(const char *path, struct tp_err *err)
+{
+    struct tp_text text = {0};
+    const char *home = value_of(getenv("HOME")), *value;
+    bool below = home && *path == '~' && (!path[1] || path[1] == '/');
+    enum tp_code code = tp_text_add_word(&text, below ? home : "", err);
+    for (path += below; *path && code == TP_OK;) {
+        size_t size = strcspn(path, "$");
+        value = NULL;
+        if (!size)
+            size = read_variable(path, &value, err);
+        code = value ? tp_text_add_word(&text, value, err) : tp_text_add(&text, path, size, err);
+        path += size;
+    }
+    if (code == TP_OK && !err->code)
+        return text.data;
+    tp_text_free(&text);
+    return NULL;
+}
+
+/* What the path that a variable names becomes, and what is in it, in fresh memory. */
+static char *folder_in(const char *path, const char *folder, struct tp_err *err)
+{
+    char *whole = expand(path, err), *found = whole ? tp_os_join(err, whole, strlen(whole), folder)
+                                                    : NULL;
+    free(whole);
+    return found;
+}
+
 /* The folder with all downloads. */
 static char *cache_folder(struct tp_err *err)
 {
     const char *hub = value_of(getenv("HF_HUB_CACHE")), *home = value_of(getenv("HF_HOME")),
                *xdg = value_of(getenv("XDG_CACHE_HOME")), *user = value_of(getenv("HOME"));
+    if (!hub)
+        hub = value_of(getenv("HUGGINGFACE_HUB_CACHE")); /* its name of long ago */
     if (hub)
-        return tp_os_copy(err, hub);
+        return folder_in(hub, "", err);
     if (home)
-        return tp_os_format(err, "%s/hub", home);
+        return folder_in(home, "/hub", err);
     if (xdg)
-        return tp_os_format(err, "%s/huggingface/hub", xdg);
+        return folder_in(xdg, "/huggingface/hub", err);
     return tp_os_format(err, "%s/.cache/huggingface/hub", user ? user : "");
 }
 
@@ -44,24 +94,64 @@ static size_t plain_length(const char *text)
     return strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.");
 }
 
-/* Whether what follows ORG/NAME in an address leads to a page of one of the model's files. */
-static bool is_file_page(const char *rest)
+/* What the name or address of a model says. */
+struct hub_name {
+    const char *name; /* "ORG/NAME", in what was typed */
+    size_t length;
+    bool file;          /* a page of one of its files */
+    char revision[256]; /* of /tree/REVISION/FOLDER, else "" */
+    const char *folder; /* in what was typed */
+    size_t folder_length;
+};
+
+/* Whether it leads from a folder to what is below it. */
+static bool is_plain_path(const char *text, size_t length)
 {
-    return tp_begins_with(rest, "/blob/") || tp_begins_with(rest, "/resolve/");
+    for (size_t at = 0; at <= length; at++) {
+        size_t size = plain_length(text + at);
+        if (!size || text[at] == '.' || at + size > length)
+            return false;
+        at += size;
+        if (at < length && text[at] != '/')
+            return false;
+    }
+    return true;
 }
 
-/* Whether it leads to a page of the model: others are not the Hub's. */
-static bool is_page(const char *rest)
+/* REVISION/FOLDER of an address, of which the Hub writes a branch's '/' as %2F. */
+static bool read_tree(const char *text, struct hub_name *hub)
 {
-    return !*rest || strchr("?#", *rest) || strcmp(rest, "/") == 0 ||
-           tp_begins_with(rest, "/tree/") || is_file_page(rest);
+    size_t size = 0;
+    while (*text && !strchr("/?#", *text) && size + 1 < sizeof hub->revision) {
+        bool slash = strncasecmp(text, "%2F", 3) == 0;
+        hub->revision[size++] = slash ? '/' : *text;
+        text += slash ? 3 : 1;
+    }
+    hub->revision[size] = '\0';
+    if (!is_plain_path(hub->revision, size))
+        return false;
+    hub->folder = text + (*text == '/');
+    hub->folder_length = strcspn(hub->folder, "?#");
+    if (hub->folder_length && hub->folder[hub->folder_length - 1] == '/')
+        hub->folder_length--;
+    return !hub->folder_length || is_plain_path(hub->folder, hub->folder_length);
 }
 
-/* "ORG/NAME" of what was typed, with its length; NULL: it is no name of the Hub. Of an address
- * the machine does not matter: there are mirrors. */
-static const char *hub_name(const char *typed, size_t *length)
+/* What follows ORG/NAME in an address: false, unless it leads to a page of the model or of one of
+ * its files. Others are not the Hub's. */
+static bool read_page(const char *rest, struct hub_name *hub)
+{
+    hub->file = tp_begins_with(rest, "/blob/") || tp_begins_with(rest, "/resolve/");
+    if (tp_begins_with(rest, "/tree/"))
+        return read_tree(rest + strlen("/tree/"), hub);
+    return !*rest || strchr("?#", *rest) || strcmp(rest, "/") == 0 || hub->file;
+}
+
+/* Of an address the machine does not matter: there are mirrors. False: it is no name of the Hub. */
+static bool read_name(const char *typed, struct hub_name *hub)
 {
     const char *address = strstr(typed, "://");
+    *hub = (struct hub_name){0};
     if (address) {
         bool short_form = address - typed == 2 && strncmp(typed, "hf", 2) == 0;
         typed = address + 3;
@@ -70,19 +160,20 @@ static const char *hub_name(const char *typed, size_t *length)
     }
     size_t org = plain_length(typed);
     if (!org || typed[org] != '/' || typed[0] == '.')
-        return NULL;
+        return false;
     size_t name = plain_length(typed + org + 1);
     const char *rest = typed + org + 1 + name;
-    if (!name || typed[org + 1] == '.' || !(address ? is_page(rest) : !*rest))
-        return NULL;
-    *length = org + 1 + name;
-    return memmem(typed, *length, ".safetensors", 12) ? NULL : typed; /* a file in a folder */
+    if (!name || typed[org + 1] == '.' || !(address ? read_page(rest, hub) : !*rest))
+        return false;
+    hub->name = typed;
+    hub->length = org + 1 + name;
+    return !memmem(typed, hub->length, ".safetensors", 12); /* a file in a folder */
 }
 
-/* The first line of refs/main, in fresh memory; NULL: there is none. */
-static char *main_revision(const char *folder, struct tp_err *err)
+/* The first line of refs/REVISION, in fresh memory; NULL: there is none. */
+static char *commit_of(const char *folder, const char *revision, struct tp_err *err)
 {
-    char *path = tp_os_format(err, "%s/refs/main", folder), *text = NULL;
+    char *path = tp_os_format(err, "%s/refs/%s", folder, revision), *text = NULL;
     struct tp_err ignored = {0};
     size_t size;
     if (path && tp_os_slurp(path, 4096, &text, &size, &ignored) == TP_OK)
@@ -90,6 +181,26 @@ static char *main_revision(const char *folder, struct tp_err *err)
     tp_err_take_unread(err, &ignored);
     free(path);
     return text;
+}
+
+/* The snapshot of that name; NULL: there is none. */
+static char *snapshot_named(const char *folder, const char *commit, struct tp_err *err)
+{
+    bool plain = *commit && *commit != '.' && !commit[plain_length(commit)];
+    char *path = plain ? tp_os_format(err, "%s/snapshots/%s", folder, commit) : NULL;
+    if (path && is_directory(path, err))
+        return path;
+    free(path);
+    return NULL;
+}
+
+/* The snapshot of a revision, which may be a commit itself; NULL: there is none. */
+static char *snapshot_of(const char *folder, const char *revision, struct tp_err *err)
+{
+    char *commit = commit_of(folder, revision, err);
+    char *found = err->code ? NULL : snapshot_named(folder, commit ? commit : revision, err);
+    free(commit);
+    return found;
 }
 
 /* The only snapshot there is; NULL: none, or several. */
@@ -106,17 +217,11 @@ static char *only_snapshot(const char *folder, struct tp_err *err)
     return found;
 }
 
-/* The snapshot to read of a folder "models--ORG--NAME". */
-static char *snapshot_of(const char *folder, struct tp_err *err)
+/* The snapshot to read of a folder "models--ORG--NAME" where no revision is named. */
+static char *usual_snapshot(const char *folder, struct tp_err *err)
 {
-    char *revision = main_revision(folder, err);
-    bool plain = revision && *revision && *revision != '.';
-    char *path = plain ? tp_os_format(err, "%s/snapshots/%s", folder, revision) : NULL;
-    free(revision);
-    if (is_directory(path, err))
-        return path;
-    free(path);
-    return only_snapshot(folder, err);
+    char *found = snapshot_of(folder, "main", err);
+    return found || err->code ? found : only_snapshot(folder, err);
 }
 
 /* The last part of a path, without slashes behind it. */
@@ -131,15 +236,21 @@ static const char *base_of(const char *path, size_t *length)
     return path + begin;
 }
 
-char *tp_hub_name(const char *path, struct tp_err *err)
+/* Where ORG--NAME begins in the path, or NULL. */
+static const char *model_in(const char *path)
 {
     const char *at = NULL;
     for (const char *next = path; (next = strstr(next, model)) != NULL; next++)
         if (next == path || next[-1] == '/')
             at = next;
+    return at ? at + strlen(model) : NULL;
+}
+
+char *tp_hub_name(const char *path, struct tp_err *err)
+{
+    const char *at = model_in(path);
     if (!at)
         return NULL;
-    at += strlen(model);
     size_t size = strcspn(at, "/");
     char *name = tp_os_format(err, "%.*s", (int)size, at);
     char *dashes = name ? strstr(name, "--") : NULL;
@@ -150,6 +261,29 @@ char *tp_hub_name(const char *path, struct tp_err *err)
     *dashes = '/';
     memmove(dashes + 1, dashes + 2, strlen(dashes + 2) + 1);
     return name;
+}
+
+char *tp_hub_download(const char *path, struct tp_err *err)
+{
+    static const char snapshots[] = "/snapshots/";
+    char *name = tp_hub_name(path, err);
+    if (!name)
+        return NULL;
+    const char *at = model_in(path), *end = at + strcspn(at, "/");
+    const char *commit = strncmp(end, snapshots, strlen(snapshots)) == 0 ? end + strlen(snapshots)
+                                                                         : "";
+    size_t size = plain_length(commit);
+    char *folder = tp_os_format(err, "%.*s", (int)(end - path), path);
+    char *usual = folder ? commit_of(folder, "main", err) : NULL;
+    bool other = size && (!commit[size] || commit[size] == '/') &&
+                 (!usual || strlen(usual) != size || strncmp(usual, commit, size) != 0);
+    char *what = err->code ? NULL
+                           : tp_os_format(err, "%s%s%.*s", name, other ? " --revision " : "",
+                                          other ? (int)size : 0, commit);
+    free(name);
+    free(folder);
+    free(usual);
+    return what;
 }
 
 /* A name beside the path that is like it, in fresh memory. */
@@ -175,21 +309,29 @@ static char *nearest(const char *typed, struct tp_err *err)
     return found;
 }
 
+/* How to download it. */
+static void hint_download(const struct hub_name *hub, struct tp_err *err)
+{
+    bool other = *hub->revision && strcmp(hub->revision, "main") != 0;
+    int length = (int)hub->length;
+    if (hub->file)
+        tp_err_hint(err, "download the model first: hf download %.*s; then name it %.*s, or the "
+                    "path of its file", length, hub->name, length, hub->name);
+    else
+        tp_err_hint(err, "download the model first: hf download %.*s%s%s; or correct the path",
+                    length, hub->name, other ? " --revision " : "", other ? hub->revision : "");
+}
+
 static char *fail_missing(const char *typed, int sys, struct tp_err *err)
 {
-    size_t length;
-    bool address = strstr(typed, "://") != NULL;
-    const char *name = hub_name(typed, &length);
+    struct hub_name hub;
+    bool address = strstr(typed, "://") != NULL, named = read_name(typed, &hub);
     char *near = address ? NULL : nearest(typed, err);
     tp_err_path(err, typed);
     if (near)
         tp_err_hint(err, "did you mean '%s'?", near);
-    else if (name && is_file_page(name + length))
-        tp_err_hint(err, "download the model first: hf download %.*s; then name it %.*s, or the "
-                    "path of its file", (int)length, name, (int)length, name);
-    else if (name)
-        tp_err_hint(err, "download the model first: hf download %.*s; or correct the path",
-                    (int)length, name);
+    else if (named)
+        hint_download(&hub, err);
     else if (address)
         tp_err_hint(err, "download it first, and name the .safetensors file or the checkpoint's "
                     "directory");
@@ -220,7 +362,7 @@ static char *find_folder(const char *typed, struct tp_err *err)
         return NULL;
     if (!cached)
         return tp_os_copy(err, typed);
-    if ((found = snapshot_of(typed, err)) || err->code)
+    if ((found = usual_snapshot(typed, err)) || err->code)
         return found;
     tp_err_path(err, typed);
     tp_err_hint(err, "name one of them, or download the model again");
@@ -229,23 +371,36 @@ static char *find_folder(const char *typed, struct tp_err *err)
     return NULL;
 }
 
+/* What a name leads to in the cache; NULL: it is not there. */
+static char *find_cached(const struct hub_name *hub, struct tp_err *err)
+{
+    char *cache = cache_folder(err);
+    size_t org = strcspn(hub->name, "/");
+    char *model_folder = cache ? tp_os_format(err, "%s/%s%.*s--%.*s", cache, model, (int)org,
+                                              hub->name, (int)(hub->length - org - 1),
+                                              hub->name + org + 1) : NULL;
+    char *found = !model_folder    ? NULL
+                  : *hub->revision ? snapshot_of(model_folder, hub->revision, err)
+                                   : usual_snapshot(model_folder, err);
+    free(cache);
+    free(model_folder);
+    if (!found || !hub->folder_length)
+        return found;
+    char *folder = tp_os_format(err, "%s/%.*s", found, (int)hub->folder_length, hub->folder);
+    free(found);
+    if (folder && is_directory(folder, err))
+        return folder;
+    free(folder);
+    return NULL;
+}
+
 char *tp_hub_find(const char *typed, struct tp_err *err)
 {
     struct stat st;
-    size_t length;
+    struct hub_name hub;
     if (tp_os.stat(typed, &st) == 0)
         return S_ISDIR(st.st_mode) ? find_folder(typed, err) : tp_os_copy(err, typed);
     int sys = errno;
-    const char *name = hub_name(typed, &length);
-    bool model_itself = name && !is_file_page(name + length);
-    char *cache = model_itself ? cache_folder(err) : NULL, *found = NULL;
-    if (cache) {
-        size_t org = strcspn(name, "/");
-        char *folder = tp_os_format(err, "%s/%s%.*s--%.*s", cache, model, (int)org, name,
-                                    (int)(length - org - 1), name + org + 1);
-        found = folder ? snapshot_of(folder, err) : NULL;
-        free(folder);
-    }
-    free(cache);
+    char *found = read_name(typed, &hub) && !hub.file ? find_cached(&hub, err) : NULL;
     return found || err->code ? found : fail_missing(typed, sys, err);
 }

@@ -126,7 +126,8 @@ enum tp_code tp_importance_find(const struct tp_importance_file *file, const cha
         row = (uint64_t)name.expert;
     *ref = (struct tp_importance_ref){(uint32_t)entry, count == k ? 0 : row};
     bool other = columns && columns != k; /* the same count in another shape means others */
-    if (!other && (count == k || (count % k == 0 && (one_weight ? row < count / k : count / k == experts))))
+    if (!other && (count == k ||
+                   (count % k == 0 && (one_weight ? row < count / k : count / k == experts))))
         return TP_OK;
     tp_err_path(err, file->path);
     tp_err_tensor(err, file->entries[entry].name);

@@ -13,12 +13,19 @@
 #include "pack/os/os.h"
 #include "pack/source/source_config.h"
 #include "pack/source/source_spare.h"
+#include "pack/source/source_words.h"
 #include "pack/text/json_memory.h"
 
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+static const struct tp_tensor *tensor_of(const struct tp_checkpoint *ckpt,
+                                         const struct tp_weight *weight, int i)
+{
+    return &ckpt->tensors[weight->tensor[i]];
+}
 
 /* The whole tensor of output i, in fresh memory. */
 static void *slurp(const struct tp_checkpoint *ckpt, const struct tp_weight *weight, int i,
@@ -86,149 +93,47 @@ static bool is_gptq(const struct tp_weight *weight)
 
 /* GPTQ version 1 stores zero points less one. Where the words do not tell, as for
  * asymmetric weights, config.json has to. */
-static bool config_says_v2(const struct tp_checkpoint *ckpt)
+static enum tp_code config_says_v2(const struct tp_checkpoint *ckpt, bool *v2,
+                                   struct tp_err *err)
 {
-    json_t *config = tp_source_config(ckpt);
+    json_t *config;
+    enum tp_code code = tp_source_config(ckpt, &config, err);
     const char *text = json_string_value(json_object_get(config, "checkpoint_format"));
-    bool v2 = text && strcmp(text, "gptq_v2") == 0;
+    *v2 = text && strcmp(text, "gptq_v2") == 0;
     json_decref(config);
-    return v2;
-}
-
-/* A tensor of 32-bit words, piece by piece: one as long as a row may be takes no memory to speak
- * of. Zeroed but for the first two, next_words() reads the first piece. */
-enum { PIECE = 4096 };
-struct words {
-    const struct tp_checkpoint *ckpt;
-    const struct tp_tensor *tensor;
-    uint64_t first, count; /* of the piece; 0 words: there are no more */
-    uint32_t word[PIECE];
-};
-
-static enum tp_code next_words(struct words *w, struct tp_err *err)
-{
-    w->first += w->count;
-    w->count = tp_min_u64(PIECE, w->tensor->bytes / 4 - w->first);
-    if (!w->count)
-        return TP_OK;
-    enum tp_code code = tp_checkpoint_read(w->ckpt, w->tensor->file, w->word, 4 * w->count,
-                                           w->tensor->offset + 4 * w->first, err);
-    if (code)
-        tp_err_tensor(err, w->tensor->name);
     return code;
-}
-
-static bool all_words(const struct words *w, uint32_t value)
-{
-    for (uint64_t i = 0; i < w->count; i++)
-        if (w->word[i] != value)
-            return false;
-    return true;
-}
-
-/* Whether each word is `value`, or each is `other`. */
-static enum tp_code words_are(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
-                              int i, uint32_t value, uint32_t other, bool *are,
-                              struct tp_err *err)
-{
-    struct words w = {.ckpt = ckpt, .tensor = &ckpt->tensors[weight->tensor[i]]};
-    bool first = true, second = true;
-    enum tp_code code;
-    do {
-        if ((code = next_words(&w, err)))
-            return code;
-        first = first && all_words(&w, value);
-        second = second && all_words(&w, other);
-    } while (w.count && (first || second));
-    *are = first || second;
-    return TP_OK;
 }
 
 static enum tp_code check_zeros(const struct tp_checkpoint *ckpt, struct tp_weight *weight, int i,
                                 struct tp_err *err)
 {
-    bool byte = weight->form->op.codec == TP_CODEC_INT8, symmetric = false;
+    bool byte = weight->form->op.codec == TP_CODEC_INT8, symmetric = false, v2 = false;
     uint32_t middle = byte ? 0x80808080u : 0x88888888u, less = byte ? 0x01010101u : 0x11111111u;
     enum tp_code code = TP_OK;
     if (!tp_op_zero_is_product(&weight->form->op))
-        code = words_are(ckpt, weight, i, middle, is_gptq(weight) ? middle - less : middle,
-                         &symmetric, err);
+        code = tp_source_words_are(ckpt, tensor_of(ckpt, weight, i), middle,
+                                   is_gptq(weight) ? middle - less : middle, &symmetric, err);
     if (code)
         return code;
     if (symmetric) {
         weight->form->op.out[i].role = TP_ROLE_WORDS;
         return TP_OK;
     }
-    weight->form->op.zero_add = is_gptq(weight) && !config_says_v2(ckpt);
+    if (is_gptq(weight) && (code = config_says_v2(ckpt, &v2, err)))
+        return code;
+    weight->form->op.zero_add = is_gptq(weight) && !v2;
     return set_lossy(weight, tp_os_format(err, "it is asymmetric: %s holds other zero points "
                                           "than %d", ckpt->tensors[weight->tensor[i]].name,
                                           byte ? 128 : 8));
 }
 
-/* Columns that share a scale, and how many such groups there are. */
-static uint64_t group_of(const struct tp_op *op, struct tp_box3 box, uint64_t *groups)
-{
-    int s = tp_op_find(op, TP_ROLE_SCALE);
-    uint64_t group = s >= 0 && op->out[s].per_k ? op->out[s].per_k : box.k;
-    *groups = tp_ceil_div(box.k, group);
-    return group;
-}
-
-/* `count` groups of columns, the first of them of column `first`, counted over all experts. */
-static enum tp_code check_groups(const uint32_t *index, uint64_t first, uint64_t count,
-                                 uint64_t columns, uint64_t groups, struct tp_err *err)
-{
-    for (uint64_t i = 0; i < count; i++)
-        if (index[i] > INT32_MAX || index[i] >= groups)
-            return tp_fail(err, TP_E_INPUT, "g_idx[%llu] is %d, but there are only %llu groups",
-                           (unsigned long long)((first + i) % columns), (int32_t)index[i],
-                           (unsigned long long)groups);
-    return TP_OK;
-}
-
-enum tp_code tp_source_order_check(const struct tp_op *op, struct tp_box3 box,
-                                   const void *const data[], struct tp_err *err)
-{
-    int o = tp_op_find(op, TP_ROLE_ORDER);
-    uint64_t groups, bytes;
-    if (o < 0 || !data[o])
-        return TP_OK;
-    enum tp_code code = tp_op_bytes(op, (uint32_t)o, box, &bytes, err);
-    group_of(op, box, &groups);
-    return code ? code : check_groups(data[o], 0, bytes / 4, box.k, groups, err);
-}
-
-/* Whether the group of each column is that of its place, too. `judge`: whether there are such
- * groups. */
-static enum tp_code order_is_trivial(const struct tp_checkpoint *ckpt,
-                                     const struct tp_weight *weight, int i, bool judge,
-                                     bool *trivial, struct tp_err *err)
-{
-    struct words w = {.ckpt = ckpt, .tensor = &ckpt->tensors[weight->tensor[i]]};
-    uint64_t columns = weight->form->box.k, groups;
-    uint64_t group = group_of(&weight->form->op, weight->form->box, &groups);
-    enum tp_code code;
-    *trivial = true;
-    do {
-        if ((code = next_words(&w, err)))
-            return code;
-        if (judge && (code = check_groups(w.word, w.first, w.count, columns, groups, err))) {
-            blame(ckpt, weight, i, err);
-            tp_err_hint(err, "get the file again: it is damaged");
-            return code;
-        }
-        for (uint64_t at = 0; at < w.count && *trivial; at++)
-            *trivial = w.word[at] == (w.first + at) % columns / group;
-    } while (w.count);
-    return TP_OK;
-}
-
 static enum tp_code check_order(const struct tp_checkpoint *ckpt, struct tp_weight *weight, int i,
                                 struct tp_err *err)
 {
-    uint64_t groups, group = group_of(&weight->form->op, weight->form->box, &groups);
+    uint64_t groups, group = tp_source_group(&weight->form->op, weight->form->box, &groups);
     bool trivial;
-    enum tp_code code = order_is_trivial(ckpt, weight, i, true, &trivial, err);
+    enum tp_code code =
+        tp_source_words_ordered(ckpt, weight, tensor_of(ckpt, weight, i), true, &trivial, err);
     if (code)
         return code;
     if (trivial) {
@@ -245,15 +150,17 @@ static enum tp_code read_version(const struct tp_checkpoint *ckpt, const struct 
 {
     bool byte = weight->form->op.codec == TP_CODEC_INT8, first, second;
     uint32_t middle = byte ? 0x80808080u : 0x88888888u, less = byte ? 0x01010101u : 0x11111111u;
-    enum tp_code code = words_are(ckpt, weight, i, middle - less, middle - less, &first, err);
+    const struct tp_tensor *zeros = tensor_of(ckpt, weight, i);
+    enum tp_code code = tp_source_words_are(ckpt, zeros, middle - less, middle - less, &first, err);
     if (code == TP_OK)
-        code = words_are(ckpt, weight, i, middle, middle, &second, err);
+        code = tp_source_words_are(ckpt, zeros, middle, middle, &second, err);
     if (code)
         return code;
     gptq->asymmetric = !first && !second;
-    gptq->by_config = gptq->asymmetric && config_says_v2(ckpt);
+    if (gptq->asymmetric)
+        code = config_says_v2(ckpt, &gptq->by_config, err);
     gptq->version2 = second || gptq->by_config;
-    return TP_OK;
+    return code;
 }
 
 enum tp_code tp_source_gptq(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
@@ -265,7 +172,8 @@ enum tp_code tp_source_gptq(const struct tp_checkpoint *ckpt, const struct tp_we
     *gptq = (struct tp_source_gptq){0};
     for (int i = 0; i < (int)op->outs && code == TP_OK; i++)
         if (weight->tensor[i] != TP_NO_TENSOR && op->out[i].role == TP_ROLE_ORDER)
-            code = order_is_trivial(ckpt, weight, i, false, &trivial, err);
+            code = tp_source_words_ordered(ckpt, weight, tensor_of(ckpt, weight, i), false,
+                                           &trivial, err);
         else if (weight->tensor[i] != TP_NO_TENSOR && op->out[i].role == TP_ROLE_ZERO)
             code = read_version(ckpt, weight, i, gptq, err);
     gptq->ordered = !trivial;
@@ -292,11 +200,17 @@ static enum tp_code check_words(const struct tp_checkpoint *ckpt, struct tp_weig
                    (unsigned long long)weight->form->box.k);
 }
 
+bool tp_source_global_right(const struct tp_op_out *out, const uint8_t *at, float *value)
+{
+    *value = ldexpf(scale_at(out->element, at), -out->factor);
+    return *value > 0 && tp_f32_bits(*value) < TP_F32_INF_BITS;
+}
+
 static enum tp_code check_global(const struct tp_checkpoint *ckpt, struct tp_weight *weight, int i,
                                  struct tp_err *err)
 {
-    enum tp_element element = weight->form->op.out[i].element;
-    unsigned width = tp_element_bits(element) / 8;
+    const struct tp_op_out *out = &weight->form->op.out[i];
+    unsigned width = tp_element_bits(out->element) / 8;
     uint8_t *stored = slurp(ckpt, weight, i, err);
     if (!stored)
         return err->code;
@@ -304,8 +218,8 @@ static enum tp_code check_global(const struct tp_checkpoint *ckpt, struct tp_wei
     float value = 0;
     bool good = true;
     for (uint64_t e = 0; e < count && good; e++) {
-        float at = ldexpf(scale_at(element, stored + e * width), -weight->form->op.out[i].factor);
-        good = at > 0 && tp_f32_bits(at) < TP_F32_INF_BITS;
+        float at;
+        good = tp_source_global_right(out, stored + e * width, &at);
         value = e && good ? value : at;
     }
     free(stored);
@@ -313,7 +227,7 @@ static enum tp_code check_global(const struct tp_checkpoint *ckpt, struct tp_wei
     if (good)
         return TP_OK;
     blame(ckpt, weight, i, err);
-    tp_err_hint(err, "--exclude leaves the weight as it is");
+    tp_err_hint(err, "--exclude with --nonfinite keep leaves the weight as it is");
     return tp_fail(err, TP_E_INPUT, "the global scale is %g, which is no positive number",
                    (double)value);
 }
@@ -366,8 +280,7 @@ enum tp_code tp_source_check(const struct tp_checkpoint *ckpt, const struct tp_w
     weight.form = &form;
     if ((code = tp_source_width_check(ckpt, &weight, err)))
         return code;
-    if (!weight.origin) /* a descriptor says which tensors it has */
-        code = tp_source_spare_check(ckpt, &weight, err);
+    code = tp_source_spare_check(ckpt, &weight, err);
     for (uint32_t i = 0; i < form.op.outs && code == TP_OK; i++)
         code = check_output(ckpt, &weight, (int)i, err);
     uint64_t group = form.format->group;

@@ -42,6 +42,10 @@ enum tp_code tp_source_scales_fit(const struct tp_op *op, const struct tp_op *to
                                   struct tp_box3 box, const void *const data[],
                                   struct tp_err *err);
 
+/* Whether a stored global scale is a positive number; it, less the power of two that its format
+ * multiplies it by, in *value. */
+bool tp_source_global_right(const struct tp_op_out *out, const uint8_t *at, float *value);
+
 /* Whether a stored scale is a number: neither NaN nor infinite. One below zero is a scale as any
  * other: kernels multiply by it, and quantizers that use all 16 codes of a sign write such. */
 bool tp_source_scale_finite(enum tp_element element, const uint8_t *at);
@@ -60,11 +64,5 @@ enum tp_code tp_source_codes_check(const struct tp_op *op, struct tp_box3 box,
 enum tp_code tp_source_codes_finite(const struct tp_op *op, struct tp_box3 box,
                                     const struct tp_box *part, const void *const data[],
                                     bool *finite, struct tp_err *err);
-
-/* Checks that act-order names only groups that there are, as the decoder follows it
- * without looking: an entry that is no group is TP_E_INPUT. Same arguments; the data
- * of the order is aligned to its elements. */
-enum tp_code tp_source_order_check(const struct tp_op *op, struct tp_box3 box,
-                                   const void *const data[], struct tp_err *err);
 
 #endif

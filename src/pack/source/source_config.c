@@ -29,9 +29,7 @@ struct claim {
 
 static void name_weight(const struct claim *c)
 {
-    char *path = tp_os_format(NULL, "%s/config.json", c->ckpt->path);
-    tp_err_path(c->err, path);
-    free(path);
+    tp_source_config_path(c->ckpt, c->err);
     tp_err_tensor(c->err, c->weight->name);
 }
 
@@ -61,12 +59,44 @@ static bool group_agrees(const struct tp_weight *weight, json_int_t group)
     return group < 0 ? own == weight->form->box.k : (uint64_t)group == own;
 }
 
+/* Of one scale to a row, a column or all of them: a block that is as long holds the same. */
+static bool length_agrees(uint32_t own, uint64_t all, json_int_t length)
+{
+    return length == own || (own < 2 && length >= 0 && (uint64_t)length >= all &&
+                             (own == 0 || all == 1));
+}
+
+/* Whether a block of so many rows and columns is another than the tensors'. */
+static bool block_differs(const struct tp_weight *weight, const json_t *block, char *text,
+                          size_t size)
+{
+    const struct tp_weight_form *form = weight->form;
+    long long n = json_integer_value(json_array_get(block, 0));
+    long long k = json_integer_value(json_array_get(block, 1));
+    const char *word = json_string_value(block); /* "128x128", of older files */
+    if (!word && json_array_size(block) != 2)
+        return false;
+    if (word && sscanf(word, "%18lldx%18lld", &n, &k) != 2)
+        return false;
+    snprintf(text, size, "[%lld,%lld]", n, k);
+    return !length_agrees(form->op.block_n, form->box.n, n) ||
+           !length_agrees(form->op.block_k, form->box.k, k);
+}
+
+/* block_structure is of blocks alone. */
+static bool has_blocks(const json_t *weights)
+{
+    const char *strategy = json_string_value(json_object_get(weights, "strategy"));
+    return !strategy || strcmp(strategy, "block") == 0;
+}
+
 /* gptq, awq: flat keys. With "dynamic" a module may have numbers of its own. */
 static enum tp_code check_flat(const struct claim *c, const json_t *config)
 {
     const json_t *bits = json_object_get(config, "bits");
     const json_t *group = json_object_get(config, "group_size");
     const json_t *block = json_object_get(config, "weight_block_size");
+    char text[64];
     if (json_object_size(json_object_get(config, "dynamic")))
         return TP_OK;
     if (json_is_integer(bits) && json_integer_value(bits) != c->weight->form->format->bits)
@@ -74,15 +104,8 @@ static enum tp_code check_flat(const struct claim *c, const json_t *config)
     if (json_is_integer(group) && c->weight->form->format->group &&
         !group_agrees(c->weight, json_integer_value(group)))
         return disagree_number(c, "\"group_size\":", json_integer_value(group));
-    if (json_array_size(block) == 2 &&
-        (json_integer_value(json_array_get(block, 0)) != c->weight->form->op.block_n ||
-         json_integer_value(json_array_get(block, 1)) != c->weight->form->op.block_k)) {
-        char text[64];
-        snprintf(text, sizeof text, "[%lld,%lld]",
-                 (long long)json_integer_value(json_array_get(block, 0)),
-                 (long long)json_integer_value(json_array_get(block, 1)));
+    if (block_differs(c->weight, block, text, sizeof text))
         return disagree(c, "\"weight_block_size\":", text);
-    }
     return TP_OK;
 }
 
@@ -128,6 +151,9 @@ static const char *group_differs(const struct claim *c, const json_t *group, con
         snprintf(value, size, "%lld", (long long)json_integer_value(width));
         return "\"group_size\":";
     }
+    if (has_blocks(weights) &&
+        block_differs(c->weight, json_object_get(weights, "block_structure"), value, size))
+        return "\"block_structure\":";
     return NULL;
 }
 
@@ -166,9 +192,8 @@ static enum tp_code nothing_recognised(const struct tp_checkpoint *ckpt, const c
                                        const json_t *config, struct tp_err *err)
 {
     const json_t *bits = json_object_get(config, "bits");
-    char *path = tp_os_format(NULL, "%s/config.json", ckpt->path), text[40] = "";
-    tp_err_path(err, path);
-    free(path);
+    char text[40] = "";
+    tp_source_config_path(ckpt, err);
     if (json_is_integer(bits))
         snprintf(text, sizeof text, ", \"bits\": %lld", (long long)json_integer_value(bits));
     tp_err_hint(err, "`tilepack formats` lists what is read; if the weights are plain, take "
@@ -193,10 +218,10 @@ enum tp_code tp_source_config_check(const struct tp_checkpoint *ckpt,
                                     const struct tp_weights *weights, bool must_find,
                                     struct tp_err *err)
 {
-    json_t *config = tp_source_config(ckpt);
+    json_t *config;
+    enum tp_code code = tp_source_config(ckpt, &config, err);
     const char *method = json_string_value(json_object_get(config, "quant_method"));
     const struct tp_format *last = NULL;
-    enum tp_code code = TP_OK;
     size_t packed = 0, plain = 0;
     for (size_t w = 0; method && w < weights->count && code == TP_OK; w++) {
         const struct tp_weight *weight = &weights->items[w];

@@ -174,22 +174,21 @@ static enum tp_code add_dynamic(struct tp_source_ignore *ignore, struct tp_err *
     return code;
 }
 
-/* The path is made for a message only: without memory it is left out. */
 static enum tp_code at_config(const struct tp_source_ignore *ignore, enum tp_code code,
                               struct tp_err *err)
 {
-    char *path = code == TP_E_INPUT ? tp_os_format(NULL, "%s/config.json", ignore->ckpt->path)
-                                    : NULL;
-    tp_err_path(err, path);
-    free(path);
+    if (code == TP_E_INPUT)
+        tp_source_config_path(ignore->ckpt, err);
     return code;
 }
 
 enum tp_code tp_source_ignore_open(const struct tp_checkpoint *ckpt,
                                    struct tp_source_ignore *ignore, struct tp_err *err)
 {
-    *ignore = (struct tp_source_ignore){.ckpt = ckpt, .config = tp_source_config(ckpt)};
-    enum tp_code code = add_lists(ignore, err);
+    *ignore = (struct tp_source_ignore){.ckpt = ckpt};
+    enum tp_code code = tp_source_config(ckpt, &ignore->config, err);
+    if (code == TP_OK)
+        code = add_lists(ignore, err);
     if (code == TP_OK)
         code = add_dynamic(ignore, err);
     return at_config(ignore, code, err);

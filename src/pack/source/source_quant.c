@@ -3,46 +3,82 @@
  */
 #include "pack/source/source_quant.h"
 
-#include "pack/text/json_memory.h"
+#include "pack/os/os.h"
+#include "pack/text/json_numbers.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-enum tp_code tp_source_nested_config(const struct tp_checkpoint *ckpt, struct tp_json_span *text,
-                                     struct tp_json_span *value)
+void tp_source_config_path(const struct tp_checkpoint *ckpt, struct tp_err *err)
+{
+    char *path = tp_os_format(NULL, "%s/config.json", ckpt->path); /* without memory left out */
+    tp_err_path(err, path);
+    free(path);
+}
+
+static enum tp_code find_nested(const struct tp_checkpoint *ckpt, struct tp_json_span *text,
+                                struct tp_json_span *value, struct tp_err *err)
 {
     *value = (struct tp_json_span){0};
-    enum tp_code code = tp_json_get_key(ckpt->config, ckpt->config_size, "text_config", text, NULL);
+    enum tp_code code = tp_json_get_key(ckpt->config, ckpt->config_size, "text_config", text, err);
     if (!code && text->data && *text->data == '{')
-        code = tp_json_get_key(text->data, text->size, "quantization_config", value, NULL);
+        code = tp_json_get_inner(ckpt->config, *text, "quantization_config", value, err);
     return code;
 }
 
-/* Where engines look, in their order; data is NULL when there is none. */
-static enum tp_code find_config(const struct tp_checkpoint *ckpt, struct tp_json_span *value)
+enum tp_code tp_source_nested_config(const struct tp_checkpoint *ckpt, struct tp_json_span *text,
+                                     struct tp_json_span *value, struct tp_err *err)
+{
+    enum tp_code code = find_nested(ckpt, text, value, err);
+    if (code == TP_E_INPUT)
+        tp_source_config_path(ckpt, err);
+    return code;
+}
+
+static bool says_something(const struct tp_json_span *value)
+{
+    return value->data && *value->data != 'n'; /* null */
+}
+
+/* Where engines look, in their order. */
+static enum tp_code find_config(const struct tp_checkpoint *ckpt, struct tp_json_span *value,
+                                struct tp_err *err)
 {
     struct tp_json_span text;
     enum tp_code code = tp_json_get_key(ckpt->config, ckpt->config_size, "quantization_config",
-                                        value, NULL);
-    if (!code && !value->data)
-        code = tp_source_nested_config(ckpt, &text, value);
-    if (!code && !value->data)
-        code = tp_json_get_key(ckpt->config, ckpt->config_size, TP_LEGACY_CONFIG, value, NULL);
+                                        value, err);
+    if (!code && !says_something(value))
+        code = find_nested(ckpt, &text, value, err);
+    if (!code && !says_something(value))
+        code = tp_json_get_key(ckpt->config, ckpt->config_size, TP_LEGACY_CONFIG, value, err);
     return code;
 }
 
-json_t *tp_source_config(const struct tp_checkpoint *ckpt)
+static enum tp_code load_config(struct tp_json_span value, json_t **config, struct tp_err *err)
 {
-    struct tp_json_span span;
-    enum tp_code code = ckpt->config ? find_config(ckpt, &span) : TP_E_INPUT;
+    struct tp_err why = {0};
+    enum tp_code code = *value.data == '{' ? tp_json_load_python(value.data, value.size, config,
+                                                                 &why)
+                                           : tp_fail(&why, TP_E_INPUT, "it is no object");
     if (code == TP_E_MEMORY)
-        tp_json_no_memory();
-    if (code || !span.data)
-        return NULL;
-    json_t *config = tp_json_load(span.data, span.size, JSON_DECODE_ANY, NULL);
-    if (json_is_object(config))
-        return config;
-    json_decref(config);
-    return NULL;
+        tp_err_memory(err, &why);
+    if (code != TP_E_INPUT)
+        return code;
+    tp_err_hint(err, "correct it, or take it out if the weights are plain");
+    return tp_fail(err, code, "quantization_config cannot be read: %s", why.what);
+}
+
+enum tp_code tp_source_config(const struct tp_checkpoint *ckpt, json_t **config,
+                              struct tp_err *err)
+{
+    struct tp_json_span value = {0};
+    *config = NULL;
+    enum tp_code code = ckpt->config ? find_config(ckpt, &value, err) : TP_OK;
+    if (!code && says_something(&value))
+        code = load_config(value, config, err);
+    if (code == TP_E_INPUT)
+        tp_source_config_path(ckpt, err);
+    return code;
 }
 
 static uint64_t bit_of(const json_t *bits)

@@ -13,9 +13,14 @@
 #define TP_LEGACY_CONFIG "compression_config"
 
 /* The value of quantization_config, which multimodal models may have inside of
- * text_config and old ones as TP_LEGACY_CONFIG (new reference), or NULL. A lack of memory
- * is told by tp_json_check() alone. */
-json_t *tp_source_config(const struct tp_checkpoint *ckpt);
+ * text_config and old ones as TP_LEGACY_CONFIG (new reference), or NULL where there is none or
+ * null. A config.json that is not to be read is TP_E_INPUT, with its path, and so is a value that
+ * is no object: what it says of the weights is not known. Its numbers are as in json_numbers.h. */
+enum tp_code tp_source_config(const struct tp_checkpoint *ckpt, json_t **config,
+                              struct tp_err *err);
+
+/* Adds the path of config.json to what is wrong in it. */
+void tp_source_config_path(const struct tp_checkpoint *ckpt, struct tp_err *err);
 
 /* How many bits integers have, as quantization_config (NULL: none) says: a set of 1 << bits, of all
  * of its groups and, of GPTQ, of the modules that "dynamic" sets apart. 0 where it does not say. */
@@ -27,8 +32,8 @@ uint64_t tp_source_config_bits(const json_t *config);
 unsigned tp_source_config_activations(const json_t *config);
 
 /* The value of text_config in config.json, which must be there, and that of
- * quantization_config in it; data is NULL where there is none. */
+ * quantization_config in it; data is NULL where there is none. Failures as above. */
 enum tp_code tp_source_nested_config(const struct tp_checkpoint *ckpt, struct tp_json_span *text,
-                                     struct tp_json_span *value);
+                                     struct tp_json_span *value, struct tp_err *err);
 
 #endif

@@ -1,9 +1,12 @@
-/* What stands beside a weight and is not read; see source_spare.h. Names alone are judged: scales
- * of a shape or a dtype that nobody reads are scales all the same.
+/* What stands beside a weight and is not read; see source_spare.h. Names are judged, and of zero
+ * points and orders whether they say anything: scales of a shape or a dtype that nobody reads are
+ * scales all the same.
  *
  * Invariant: the names are those of the format files, so a new form of sources needs no line here.
  */
 #include "pack/source/source_spare.h"
+
+#include "pack/source/source_words.h"
 
 #include <string.h>
 
@@ -20,17 +23,25 @@ static bool is_companion(const struct tp_format *format, uint32_t i, const char 
     return same;
 }
 
-/* Whether a form that is known by its tensors has such a one beside its codes. */
-static bool is_known(const char *suffix)
+/* What a tensor of that name is in the forms that are known by their tensors. *role: where they
+ * agree on it; zero points stored less one are none that can be 0. */
+static bool is_known(const char *suffix, enum tp_role *role)
 {
+    bool known = false;
     size_t count;
     const struct tp_format *formats = tp_formats(&count);
     for (size_t f = 0; f < count; f++)
-        for (uint32_t i = 0; i < formats[f].op.outs; i++)
-            if (!formats[f].described_only && (formats[f].config || formats[f].input_only) &&
-                is_companion(&formats[f], i, suffix))
-                return true;
-    return false;
+        for (uint32_t i = 0; i < formats[f].op.outs; i++) {
+            if (formats[f].described_only || !(formats[f].config || formats[f].input_only) ||
+                !is_companion(&formats[f], i, suffix))
+                continue;
+            enum tp_role is = formats[f].op.zero_add ? TP_ROLE_SCALE : formats[f].op.out[i].role;
+            if (formats[f].op.out[i].role == TP_ROLE_ORDER)
+                is = TP_ROLE_ORDER;
+            *role = known && *role != is ? TP_ROLE_SCALE : is;
+            known = true;
+        }
+    return known;
 }
 
 /* The suffix, if the name is that of a tensor of the weight, or NULL. */
@@ -67,19 +78,55 @@ static enum tp_code refuse(const struct tp_checkpoint *ckpt, const struct tp_wei
                    tp_weight_source(weight, source, sizeof source), read, spare->name);
 }
 
+/* The first tensor of its name, and so the first of those that may stand beside it. */
+static uint32_t first_of(const struct tp_checkpoint *ckpt, const struct tp_weight *weight)
+{
+    uint32_t first = weight->tensor[tp_op_find(&weight->form->op, TP_ROLE_CODES)];
+    size_t stem = strlen(weight->name); /* names are sorted: siblings are near */
+    while (first > 0 && suffix_of(weight, stem, ckpt->tensors[first - 1].name))
+        first--;
+    return first;
+}
+
+uint32_t tp_source_spare(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
+                         uint32_t from)
+{
+    size_t stem = strlen(weight->name);
+    const char *suffix;
+    enum tp_role role;
+    if (!weight->form->format || weight->origin)
+        return TP_NO_TENSOR;
+    for (uint32_t t = from ? from : first_of(ckpt, weight);
+         t < ckpt->tensor_count && (suffix = suffix_of(weight, stem, ckpt->tensors[t].name)); t++)
+        if (!is_read(weight, t) && is_known(suffix, &role))
+            return t;
+    return TP_NO_TENSOR;
+}
+
+static enum tp_code says_nothing(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
+                                 const struct tp_tensor *spare, bool *nothing, struct tp_err *err)
+{
+    const struct tp_weight_form *form = weight->form;
+    enum tp_role role = TP_ROLE_SCALE;
+    *nothing = false;
+    is_known(spare->name + strlen(weight->name) + 1, &role);
+    if (role == TP_ROLE_ZERO && !tp_op_is_int(&form->op))
+        return tp_source_bytes_zero(ckpt, spare, nothing, err);
+    if (role == TP_ROLE_ORDER && spare->dtype == TP_I32 && spare->bytes / 4 == form->box.k)
+        return tp_source_words_ordered(ckpt, weight, spare, false, nothing, err);
+    return TP_OK;
+}
+
 enum tp_code tp_source_spare_check(const struct tp_checkpoint *ckpt,
                                    const struct tp_weight *weight, struct tp_err *err)
 {
-    uint32_t codes = weight->tensor[tp_op_find(&weight->form->op, TP_ROLE_CODES)];
-    size_t stem = strlen(weight->name), first = codes; /* names are sorted: siblings are near */
-    const char *suffix;
-    while (first > 0 && suffix_of(weight, stem, ckpt->tensors[first - 1].name))
-        first--;
-    for (size_t t = first; t < ckpt->tensor_count; t++) {
-        if (!(suffix = suffix_of(weight, stem, ckpt->tensors[t].name)))
-            return TP_OK;
-        if (!is_read(weight, t) && is_known(suffix))
-            return refuse(ckpt, weight, &ckpt->tensors[t], err);
+    enum tp_code code = TP_OK;
+    for (uint32_t t = tp_source_spare(ckpt, weight, 0); t != TP_NO_TENSOR && code == TP_OK;
+         t = tp_source_spare(ckpt, weight, t + 1)) {
+        bool nothing;
+        code = says_nothing(ckpt, weight, &ckpt->tensors[t], &nothing, err);
+        if (code == TP_OK && !nothing)
+            code = refuse(ckpt, weight, &ckpt->tensors[t], err);
     }
-    return TP_OK;
+    return code;
 }

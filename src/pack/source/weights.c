@@ -176,7 +176,8 @@ static const struct tp_format *with_group(const struct finder *f, const struct t
     uint64_t groups = scale->shape[format->out[s].group_dim - (int)skip];
     if (groups == 0 || box.k % groups)
         return NULL;
-    return tp_format_grouped(format, box.k / groups, NULL);
+    bool row = groups == 1 && box.k > TP_GROUP_MOST; /* which has pieces */
+    return tp_format_grouped(format, row ? TP_GROUP_ROW : box.k / groups, NULL);
 }
 
 /* The length of the name before the joint, or 0 when the tensor's name is not that
@@ -572,6 +573,23 @@ static enum tp_code find_biases(struct finder *f)
     return code;
 }
 
+/* All that is known by config.json. */
+static enum tp_code read_config(struct finder *f, const struct tp_model_choice *choice)
+{
+    const struct tp_checkpoint *ckpt = f->ckpt;
+    json_t *config;
+    enum tp_code code = tp_source_config(ckpt, &config, f->err);
+    if (code == TP_OK)
+        code = tp_model_facts_of(ckpt->config, ckpt->config_size, choice, &f->weights->facts,
+                                 f->err);
+    if (code == TP_E_INPUT)
+        tp_source_config_path(ckpt, f->err);
+    f->bits = tp_source_config_bits(config);
+    f->activations = tp_source_config_activations(config);
+    json_decref(config);
+    return code;
+}
+
 static enum tp_code find_weights(const struct tp_checkpoint *ckpt,
                                  const struct tp_model_choice *choice, bool plain,
                                  struct tp_weights *weights, struct tp_err *err)
@@ -579,15 +597,16 @@ static enum tp_code find_weights(const struct tp_checkpoint *ckpt,
     struct finder f = {.ckpt = ckpt, .weights = weights, .err = err};
     memset(weights, 0, sizeof *weights);
     uint64_t mark = tp_json_mark();
-    if (tp_formats_check(err) || /* with one missing, its tensors would pass for others */
-        tp_model_facts_of(ckpt->config, ckpt->config_size, choice, &weights->facts, err))
-        return tp_json_check(mark, err ? err->code : TP_E_MEMORY, err);
-    json_t *config = tp_source_config(ckpt);
-    f.bits = tp_source_config_bits(config);
-    f.activations = tp_source_config_activations(config);
-    json_decref(config);
-    f.used = tp_os_zalloc(ckpt->tensor_count + 1, sizeof *f.used, err);
-    enum tp_code code = f.used ? find_described(&f) : TP_E_MEMORY;
+    enum tp_code code = tp_formats_check(err); /* with one missing, its tensors would pass for
+                                                  others */
+    if (code == TP_OK)
+        code = tp_models_check(err); /* and so with models */
+    if (code == TP_OK)
+        code = read_config(&f, choice);
+    if (code == TP_OK && !(f.used = tp_os_zalloc(ckpt->tensor_count + 1, sizeof *f.used, err)))
+        code = TP_E_MEMORY;
+    if (code == TP_OK)
+        code = find_described(&f);
     if (code == TP_OK)
         code = find_recognised(&f); /* before the plain ones: they own their scales */
     if (code == TP_OK && plain)

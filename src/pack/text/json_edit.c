@@ -138,15 +138,16 @@ static void close_object(struct object *o)
     *o = (struct object){0};
 }
 
-static enum tp_code open_object(const char *text, size_t size, const char *key, struct object *o,
-                                struct tp_err *err)
+/* `base`: what stands before it in its file. */
+static enum tp_code open_object(const char *text, size_t size, uint64_t base, const char *key,
+                                struct object *o, struct tp_err *err)
 {
     *o = (struct object){.text = text, .size = size};
     o->arena = tp_os_alloc(size, err);
     if (!o->arena)
         return TP_E_MEMORY;
-    struct tp_json json = {.text = text, .size = size, .noun = "file", .arena = o->arena,
-                           .err = err};
+    struct tp_json json = {.text = text, .size = size, .base = base, .noun = "file",
+                           .arena = o->arena, .err = err};
     enum tp_code code = scan_members(o, &json);
     if (!code)
         code = check_unique(o, &json);
@@ -325,20 +326,27 @@ static enum tp_code insert_last(const struct object *o, const char *key, const c
     return code ? code : copy(o, at, o->size, out, err);
 }
 
-enum tp_code tp_json_get_key(const char *text, size_t size, const char *key,
-                             struct tp_json_span *value, struct tp_err *err)
+enum tp_code tp_json_get_inner(const char *text, struct tp_json_span object, const char *key,
+                               struct tp_json_span *value, struct tp_err *err)
 {
     *value = (struct tp_json_span){0};
     struct object o;
-    enum tp_code code = open_object(text, size, key, &o, err);
+    enum tp_code code = open_object(object.data, object.size, (uint64_t)(object.data - text), key,
+                                    &o, err);
     if (code)
         return code;
     if (o.found < o.count) {
         const struct member *m = &o.members[o.found];
-        *value = (struct tp_json_span){text + m->value, (size_t)(m->end - m->value)};
+        *value = (struct tp_json_span){object.data + m->value, (size_t)(m->end - m->value)};
     }
     close_object(&o);
     return TP_OK;
+}
+
+enum tp_code tp_json_get_key(const char *text, size_t size, const char *key,
+                             struct tp_json_span *value, struct tp_err *err)
+{
+    return tp_json_get_inner(text, (struct tp_json_span){text, size}, key, value, err);
 }
 
 enum tp_code tp_json_set_key(const char *text, size_t size, const char *key, const char *value,
@@ -347,7 +355,7 @@ enum tp_code tp_json_set_key(const char *text, size_t size, const char *key, con
     struct object o;
     enum tp_code code = value ? check_value(value, err) : TP_OK;
     if (!code)
-        code = open_object(text, size, key, &o, err);
+        code = open_object(text, size, 0, key, &o, err);
     if (code)
         return code;
     size_t before = out->size;

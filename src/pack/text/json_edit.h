@@ -21,6 +21,10 @@ struct tp_json_span {
 enum tp_code tp_json_get_key(const char *text, size_t size, const char *key,
                              struct tp_json_span *value, struct tp_err *err);
 
+/* The same of an object that is a value in `text`, of which the offset of a failure is. */
+enum tp_code tp_json_get_inner(const char *text, struct tp_json_span object, const char *key,
+                               struct tp_json_span *value, struct tp_err *err);
+
 /* Appends the text to *out with the key's value replaced, or the key inserted last,
  * or, when `value` is NULL, the key removed (it may be absent). `value` is any one
  * JSON value; it is laid out as the file is: its indentation by spaces or tabs, its

@@ -262,3 +262,25 @@ void tp_names_sort(struct tp_name_key *keys, size_t count)
     uint64_t random = (uint64_t)(uintptr_t)keys;
     sort_slice((struct slice){keys, count, 0}, &random);
 }
+
+const struct tp_name_key *tp_names_sorted_find(const struct tp_name_key *keys, size_t count,
+                                               const char *name, size_t length, char end)
+{
+    while (count) {
+        const struct tp_name_key *middle = keys + count / 2;
+        int order = strncmp(middle->name, name, length);
+        if (!order)
+            order = (uint8_t)middle->name[length] - (uint8_t)end;
+        if (!order)
+            return middle;
+        count = order < 0 ? count - count / 2 - 1 : count / 2;
+        keys = order < 0 ? middle + 1 : keys;
+    }
+    return NULL;
+}
+
+bool tp_names_sorted_have(const struct tp_name_key *keys, size_t count, const char *name,
+                          size_t length, char end)
+{
+    return tp_names_sorted_find(keys, count, name, length, end) != NULL;
+}

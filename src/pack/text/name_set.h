@@ -1,4 +1,4 @@
-/* Names in bulk: a hash set that finds duplicates, and a sort in byte order.
+/* Names in bulk: a hash set that finds duplicates, and a sort in byte order, with a search in it.
  * Both are made for 100,000 tensor names with long common beginnings.
  */
 #ifndef TP_PACK_NAME_SET_H
@@ -47,5 +47,12 @@ struct tp_name_key {
 
 /* Sorts by name as strcmp() does. Equal names end up side by side. */
 void tp_names_sort(struct tp_name_key *keys, size_t count);
+
+/* One of the sorted names that begin with the `length` bytes of `name` and then `end`: a 0 for that
+ * name itself, '/' for any in a folder of that name. NULL: there is none. */
+const struct tp_name_key *tp_names_sorted_find(const struct tp_name_key *keys, size_t count,
+                                               const char *name, size_t length, char end);
+bool tp_names_sorted_have(const struct tp_name_key *keys, size_t count, const char *name,
+                          size_t length, char end);
 
 #endif

@@ -38,7 +38,8 @@ static enum tp_code no_memory(struct tp_err *err)
 static void set_limits(struct tp_matcher *m)
 {
     pcre2_set_newline(m->compile, PCRE2_NEWLINE_LF);
-    pcre2_set_parens_nest_limit(m->compile, 4 * TP_PATTERN_NESTING); /* borders have two each */
+    /* borders and looks ahead have two each */
+    pcre2_set_parens_nest_limit(m->compile, 4 * TP_PATTERN_NESTING);
 #if PCRE2_MAJOR > 10 || PCRE2_MINOR >= 44
     pcre2_set_max_pattern_compiled_length(m->compile, TP_PATTERN_CODE);
 #endif
@@ -277,11 +278,34 @@ enum tp_code tp_matcher_work(struct tp_matcher *matcher, uint64_t steps, const c
     return refuse(origin, text, why, -1, err);
 }
 
+/* Bytes that a match may begin with: those that the library looks for before it takes a step. */
+static bool may_begin(int unit, const uint8_t *bitmap, unsigned char byte)
+{
+    if (unit >= 0) /* in either case; letters of others may be cases of it, too */
+        return byte >= 0x80 || (byte | 0x20) == (unit | 0x20);
+    return !bitmap || bitmap[byte / 8] >> byte % 8 & 1;
+}
+
+/* Places of the name at which a match is tried, at most; its end is one where nothing is known. */
+static uint64_t places_of(const struct tp_pattern *pattern, const char *name, size_t size)
+{
+    uint32_t type = 0, unit = 0;
+    const uint8_t *bitmap = NULL;
+    if (!pattern->anywhere || (pattern->at_lines && !memchr(name, '\n', size)))
+        return 1;
+    pcre2_pattern_info(pattern->code, PCRE2_INFO_FIRSTCODETYPE, &type);
+    pcre2_pattern_info(pattern->code, PCRE2_INFO_FIRSTCODEUNIT, &unit);
+    pcre2_pattern_info(pattern->code, PCRE2_INFO_FIRSTBITMAP, &bitmap);
+    uint64_t places = 1;
+    for (size_t i = 0; i < size; i++)
+        places += may_begin(type == 1 ? (int)unit : -1, bitmap, (unsigned char)name[i]);
+    return places;
+}
+
 /* What a step is counted as: it may look at the whole name, and be taken at each of its places. */
 static uint64_t weight_of(const struct tp_pattern *pattern, const char *name, size_t size)
 {
-    bool one = !pattern->anywhere || (pattern->at_lines && !memchr(name, '\n', size));
-    return (1 + size / 256) * (one ? 1 : 1 + size / 16);
+    return (1 + size / 256) * places_of(pattern, name, size);
 }
 
 static int match(const struct tp_matcher *matcher, const struct tp_pattern *pattern,

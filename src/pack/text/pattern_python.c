@@ -131,7 +131,17 @@ static bool take_repeat(struct tp_re *p, struct repeat *r)
     return true;
 }
 
-static bool put_repeat(struct tp_re *p, const struct repeat *r, enum item before, size_t start)
+/* An item that is never there: PCRE2 would still take the beginning of a match from it. Groups
+ * have no numbers that anything refers to. */
+static bool put_never(struct tp_re *p, size_t item)
+{
+    p->out->size = item;
+    return tp_re_put(p, "(?:)");
+}
+
+/* `item`: where what is repeated begins in p->out. */
+static bool put_repeat(struct tp_re *p, const struct repeat *r, enum item before, size_t start,
+                       size_t item)
 {
     if (before == ITEM_NONE || before == ITEM_PLACE)
         return tp_re_refuse(p, start, "there is nothing before it that could be repeated");
@@ -144,6 +154,8 @@ static bool put_repeat(struct tp_re *p, const struct repeat *r, enum item before
         return tp_re_refuse(p, start, "the least number of repeats is above the greatest");
     if (r->min > MOST_REPEATS || (r->max > MOST_REPEATS && r->max != unbounded))
         return tp_re_refuse(p, start, "there are more than 65535 repeats");
+    if (!r->max)
+        return put_never(p, item);
     if (!p->code && r->max == unbounded)
         p->code = tp_text_addf(p->out, p->err, "{%u,}", (unsigned)r->min);
     else if (!p->code)
@@ -229,15 +241,25 @@ static bool group_name(struct tp_re *p, size_t start)
     return tp_re_put(p, "(?:");
 }
 
+/* Looks around. PCRE2 takes the first character that a look-ahead has to find for one that a match
+ * begins with, and may ask for it a second time, but not of one that must not fail. */
+static const struct look {
+    const char *begin, *open, *close;
+    bool behind;
+} looks[] = {
+    {"?=", "(?!(?!", "))", false},
+    {"?!", "(?!", ")", false},
+    {"?<=", "(?<=", ")", true},
+    {"?<!", "(?<!", ")", true},
+};
+
 /* The beginning of a group, up to its contents. */
-static bool open_group(struct tp_re *p, size_t start, unsigned *flags, bool *look, bool *behind)
+static bool open_group(struct tp_re *p, size_t start, unsigned *flags, const struct look **look)
 {
-    static const char *const looks[] = {"?=", "?!", "?<=", "?<!"};
     for (size_t i = 0; i < sizeof looks / sizeof *looks; i++)
-        if (tp_re_take(p, looks[i])) {
-            *look = true;
-            *behind = i >= 2;
-            return tp_re_put(p, "(") && tp_re_put(p, looks[i]);
+        if (tp_re_take(p, looks[i].begin)) {
+            *look = &looks[i];
+            return tp_re_put(p, looks[i].open);
         }
     if (!tp_re_take(p, "?") || tp_re_take(p, ":"))
         return tp_re_put(p, "(?:");
@@ -251,20 +273,20 @@ static bool open_group(struct tp_re *p, size_t start, unsigned *flags, bool *loo
 static bool take_group(struct tp_re *p, unsigned flags, struct width *width)
 {
     size_t start = p->at++;
-    bool look = false, behind = false;
+    const struct look *look = NULL;
     if (p->depth == TP_PATTERN_NESTING)
         return tp_re_refuse(p, start, "there are more than 50 groups inside of each other");
     p->depth++;
-    if (!open_group(p, start, &flags, &look, &behind) || !alternatives(p, flags, width))
+    if (!open_group(p, start, &flags, &look) || !alternatives(p, flags, width))
         return false;
     p->depth--;
     if (!tp_re_take(p, ")"))
         return tp_re_refuse(p, start, "this group is never closed");
-    if (behind && width->min != width->max)
+    if (look && look->behind && width->min != width->max)
         return tp_re_refuse(p, start, "what a look-behind matches has to be of one length");
     if (look)
         *width = (struct width){0, 0};
-    return tp_re_put(p, ")");
+    return tp_re_put(p, look ? look->close : ")");
 }
 
 /* ------------------------------------------------------------------ grammar -- */
@@ -335,6 +357,7 @@ static bool branch(struct tp_re *p, unsigned flags, struct width *all)
 {
     enum item item = ITEM_NONE;
     struct width last = {0, 0}; /* of the item that may yet be repeated */
+    size_t from = 0;            /* where it begins in p->out */
     *all = last;
     if (p->start && p->depth == 0 && !begin_match(p, flags))
         return false;
@@ -345,11 +368,12 @@ static bool branch(struct tp_re *p, unsigned flags, struct width *all)
         if (strncmp(p->text + start, "(?#", 3) == 0) {
             good = pass_comment(p);
         } else if (take_repeat(p, &r)) {
-            good = put_repeat(p, &r, item, start);
+            good = put_repeat(p, &r, item, start, from);
             item = ITEM_REPEAT;
             last = (struct width){times(last.min, r.min), times(last.max, r.max)};
         } else {
             add_width(all, last);
+            from = p->out->size;
             good = take_item(p, flags, &item, &last);
         }
         if (!good)

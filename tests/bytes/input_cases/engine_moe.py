@@ -160,12 +160,12 @@ def both(t, *suffixes):
 WEIGHTS = ("weight", "weight_scale")
 
 
-def refused(source, to, says):
+def refused(source, to, says, meta=None):
     """Raises Mismatch unless the conversion ends with status 4 and says so."""
     with tool.Workdir() as work:
-        stfile.save(work.at("in.safetensors"), source)
+        stfile.save(work.at("in.safetensors"), source, meta)
         done = tool.run("convert", work.at("in.safetensors"), "-o", work.at("o.safetensors"),
-                        "--to", to, "--quiet", check=False)
+                        "--to", to, "--quiet", *KEEP, "--include", ".", check=False)
         if done.returncode != 4 or says not in done.stderr:
             raise Mismatch(f"{done.returncode} {done.stderr}")
 
@@ -462,6 +462,23 @@ def _(report):
                     raise Mismatch(f"{fmt} holds {sorted(names)}")
 
 
+@case("engines: rows that were put apart stay so, whatever the weight is called")
+def _(report):
+    bare = {k: v for k, v in load("trtllm")["mxfp4_gptoss"].items() if "bias" not in k}
+    with tool.Workdir() as work:
+        stfile.save(work.at("src.safetensors"), gptoss(bare))
+        for of in ("w8a16-marlin-channel", "mxfp4-trtllm"):
+            for name, options in (("named", ()), ("unnamed", ("--no-stack",))):
+                tool.convert(work.at("src.safetensors"), work.at(name + ".safetensors"), of, None,
+                             (*KEEP, "--requantize", "--force", *options))
+            for to in ("fp8-marlin-channel", "mxfp8-marlin", "mxfp4-cutlass-moe"):
+                for name in ("named", "unnamed"):
+                    tool.convert(work.at(name + ".safetensors"), work.at(f"of-{name}.safetensors"), to,
+                                 None, (*KEEP, "--requantize", "--force"))
+                equal_files(report, f"{of} to {to}", work.at("of-named.safetensors"),
+                            work.at("of-unnamed.safetensors"))
+
+
 @case("engines: a bias goes where the rows of its weight go, or the weight is refused")
 def _(report):
     t = load("trtllm")["mxfp4_gptoss"]
@@ -475,13 +492,86 @@ def _(report):
                               None, KEEP)
         if AT + "gate_up_proj_bias" in out:
             raise Mismatch("the bias is there in both orders")
+        refused(out, "mxfp4-megamoe", "it has a bias, and mxfp4-megamoe does not say",
+                stfile.load(work.at("a.safetensors"))[1])
         again, _ = tool.convert(work.at("a.safetensors"), work.at("b.safetensors"), "mxfp4-trtllm",
                                 None, KEEP)
         report.equal("again", again[AT + "w13_bias"].bytes, out[AT + "w13_bias"].bytes)
+        stfile.save(work.at("in.safetensors"),
+                    {f"x.{end}": tensor("BF16", np.full(shape, 0x3F80, np.uint16))
+                     for end, shape in (("weight", (128, 128)), ("bias", (128,)))})
+        tool.run("convert", work.at("in.safetensors"), "-o", work.at("c.safetensors"), "--to",
+                 "mxfp4-marlin", "--include", ".", "--quiet")
+        dense, meta = stfile.load(work.at("c.safetensors"))
+        refused(dense, "nvfp4-trtllm", "it has a bias, and nvfp4-trtllm does not say", meta)
     half = dict(experts(load("trtllm")["mxfp4_gateup_pad"],
                         {"weight": "weight_packed", "weight_scale": "weight_scale"}))
     del half[AT + "0.up_proj.bias"]
     refused(half, "mxfp4-trtllm", "some have a bias and others have none")
+
+
+def with_biases():
+    """The same experts twice, one by one and as stacks, with their biases."""
+    rng = np.random.default_rng(25)
+    apart, whole = {}, {}
+    for stack, parts, n, k in (("gate_up_proj", ("gate", "up"), 192, 256),
+                               ("down_proj", ("down",), 256, 192)):
+        for end, joint, shape in (("weight", "", (n, k)), ("bias", "_bias", (n,))):
+            bits = stfile.from_f32("BF16", rng.standard_normal((2, len(parts), *shape)).astype(
+                np.float32)).bits
+            whole[AT + stack + joint] = tensor("BF16", bits.reshape(2, len(parts) * n, *shape[1:]))
+            apart |= {f"{AT}{e}.{part}_proj.{end}": tensor("BF16", bits[e][p])
+                      for e in range(2) for p, part in enumerate(parts)}
+    return apart, whole
+
+
+@case("engines: the biases of experts that a format without biases made into stacks")
+def _(report):
+    apart, whole = with_biases()
+    for source, middle, to in ((apart, "mxfp4-blocked", "mxfp4-marlin"),
+                               (apart, "mxfp4-blocked", "mxfp4-trtllm"),
+                               (apart, "mxfp8-blocked", "mxfp8-marlin"),
+                               (whole, "mxfp4-blocked", "mxfp4-cutlass-moe")):
+        with tool.Workdir() as work:
+            def run(command, a, b, *options, work=work):
+                return tool.run(command, work.at(a + ".safetensors"), "--quiet", *options,
+                                *(("-o", work.at(b + ".safetensors")) if b else ()))
+            stfile.save(work.at("in.safetensors"), source)
+            run("convert", "in", "straight", "--to", to)
+            run("convert", "in", "middle", "--to", middle)
+            run("convert", "middle", "around", "--to", to)
+            run("verify", "around", None, "--against", work.at("middle.safetensors"))
+            for way in ("straight", "around"):
+                run("unpack", way, way + "-back")
+            for a, b in (("straight", "around"), ("straight-back", "around-back")):
+                equal_files(report, f"{middle} to {to}", work.at(a + ".safetensors"),
+                            work.at(b + ".safetensors"))
+            if to == "mxfp4-trtllm":
+                lacks, meta = stfile.load(work.at("middle.safetensors"))
+                bias = lacks.pop(AT + "1.up_proj.bias")
+                refused(lacks, to, "some have a bias and others have none", meta)
+                lacks[AT + "1.up_proj.bias"] = tensor("BF16", bias.bits[1:])
+                refused(lacks, to, f"its bias {AT}1.up_proj.bias has not its rows", meta)
+                lacks[AT + "1.up_proj.bias"] = bias
+                refused(lacks, "mxfp4-megamoe", "it has a bias, and mxfp4-megamoe does not say", meta)
+
+
+@case("engines: a bias that was packed has the variant of its weight again")
+def _(report):
+    rng = np.random.default_rng(26)
+    source = {f"x.{end}": stfile.from_f32("BF16", rng.standard_normal(shape).astype(np.float32))
+              for end, shape in (("weight", (320, 160)), ("bias", (320,)))}
+    with tool.Workdir() as work:
+        stfile.save(work.at("in.safetensors"), source)
+        for a, b, to in (("in", "straight", "mxfp4-marlin"), ("in", "middle", "w8a16-marlin-channel"),
+                         ("middle", "around", "mxfp4-marlin")):
+            tool.run("convert", work.at(a + ".safetensors"), "-o", work.at(b + ".safetensors"),
+                     "--to", to, "--include", ".", "--requantize", "--quiet")
+        straight, around = (tool.load(work.at(name + ".safetensors"))[0]["x.bias"]
+                            for name in ("straight", "around"))
+        if straight.shape != (384,):
+            raise Mismatch(f"the bias has {straight.shape}: this shape is not wide")
+        reproduced(report, "x.bias", around, straight)
 
 
 @case("engines: a bias is no weight, whatever --include or a recipe says")
@@ -535,6 +625,38 @@ def _(report):
                         "mxfp8-ct", "--include", "bias$", "--quiet", check=False)
         if done.returncode != 2 or "--include 'bias$' matches no weight" not in done.stderr:
             raise Mismatch(f"{done.returncode} {done.stderr}")
+
+
+@case("engines: a name with the placeholder of experts is no weight's")
+def _(report):
+    rng = np.random.default_rng(25)
+    names = ("a.{e}.weight", "a.0.weight", f"m{{e}}{AT}0.gate_proj.weight")
+    source = {name: stfile.from_f32("BF16", rng.standard_normal((64, 128)).astype(np.float32))
+              for name in names}
+    with tool.Workdir() as work:
+        stfile.save(work.at("in.safetensors"), source)
+        tool.convert(work.at("in.safetensors"), work.at("out.safetensors"), "mxfp8-ct", None,
+                     ("--include", "."))
+        tool.run("unpack", work.at("out.safetensors"), "-o", work.at("back.safetensors"), "--quiet")
+        back = tool.load(work.at("back.safetensors"))[0]
+        if sorted(back) != sorted(names):
+            raise Mismatch(f"{sorted(back)}, not {sorted(names)}")
+        for name in (names[0], names[2]):
+            report.equal(name, back[name].bytes, source[name].bytes)
+        if np.array_equal(back[names[1]].bytes, source[names[1]].bytes):
+            raise Mismatch("the weight beside them is not converted")
+        done = tool.run("convert", work.at("in.safetensors"), "-o", work.at("o.safetensors"), "--to",
+                        "mxfp8-ct", "--include", ".", "--strict", "--quiet", check=False)
+        if done.returncode != 4 or "its name holds {e}" not in done.stderr:
+            raise Mismatch(f"{done.returncode} {done.stderr}")
+        packed = {name.replace("a.0.", "a.{e}."): tensor
+                  for name, tensor in tool.load(work.at("out.safetensors"))[0].items()
+                  if name.startswith("a.0.")}
+        stfile.save(work.at("packed.safetensors"), packed)
+        done = tool.run("unpack", work.at("packed.safetensors"), "-o", work.at("o.safetensors"),
+                        "--quiet", check=False)
+        if done.returncode != 4 or "its name holds {e}" not in done.stderr:
+            raise Mismatch(f"packed: {done.returncode} {done.stderr}")
 
 
 @case("engines: plain stacks, ranks and back, a single expert's matrix")
@@ -605,3 +727,25 @@ def _(report):
     if missing:
         raise Mismatch("not reproduced: " + ", ".join(missing))
     report.bytes += len(REPRODUCED)
+
+
+@case("engines: rows of gate and up that alternate under scales of several rows do not come apart")
+def _(report):
+    rng = np.random.default_rng(63)
+    t = {}
+    for part, rows in (("w13", 256), ("w2", 128)):
+        t[f"in_{part}_weight"] = tensor("U8", rng.integers(0, 256, (2, rows, 64), dtype=np.uint8))
+        t[f"in_{part}_weight_scale"] = tensor(
+            "U8", rng.integers(110, 127, (2, rows, 4), dtype=np.uint8))
+    for middle, to in (("mxfp8-torchao3d", "mxfp8-marlin"), ("mxfp8-torchao3d", "mxfp4-trtllm"),
+                       ("fp8-deepgemm-sm90", "mxfp8-trtllm")):
+        with tool.Workdir() as work:
+            stfile.save(work.at("in.safetensors"), gptoss(t))
+            tool.convert(work.at("in.safetensors"), work.at("middle.safetensors"), middle, None,
+                         ("--requantize",))
+            done = tool.run("convert", work.at("middle.safetensors"), "-o", work.at("o.safetensors"),
+                            "--to", to, "--requantize", check=False)
+            said = "rows of gate and up take turns in m.mlp.experts.gate_up_proj, and one of its"
+            if done.returncode != 4 or said not in done.stderr:
+                raise Mismatch(f"{middle} to {to}: {done.returncode} {done.stderr}")
+            report.bytes += 1

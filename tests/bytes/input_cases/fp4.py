@@ -202,6 +202,28 @@ def _(report):
     tool.convert_tensors(source, "nvfp4-blocked", None, ("--requantize",))
 
 
+@case("nvfp4-ct of F16 whose largest value has no divisor: 1, and a warning")
+def _(report):
+    rng = np.random.default_rng(64)
+    x = (rng.standard_normal((64, 256)) * 0.005).astype(np.float32)
+    for dtype, to, extra, lost in (("F16", "nvfp4-ct", (), True), ("BF16", "nvfp4-ct", (), False),
+                                   ("F16", "nvfp4-blocked", ("--jobs", "1"), True),
+                                   ("F16", "nvfp4-marlin-64", (), False)):
+        with tool.Workdir() as work:
+            stfile.save(work.at("a.safetensors"), {"a.weight": stfile.from_f32(dtype, x),
+                        "b.weight": stfile.from_f32(dtype, x * 0), "c.weight":
+                        stfile.from_f32(dtype, x * 100)})
+            done = tool.run("convert", work.at("a.safetensors"), "-o", work.at("o.safetensors"),
+                            "--to", to, "--include", ".", *extra)
+            out, _ = stfile.load(work.at("o.safetensors"))
+        said = "warning: a: the largest value is 0.0" in done.stderr
+        if said != lost or "others: the largest" in done.stderr:
+            raise Mismatch(f"{dtype} to {to}: {done.stderr}")
+        if lost:
+            same(report, to, out["a.weight_global_scale"], np.ones(1, np.float32))
+        report.bytes += len(done.stderr)
+
+
 @case("nvfp4 and mxfp4 of random shapes and dtypes")
 def _(report):
     rng = np.random.default_rng(21)

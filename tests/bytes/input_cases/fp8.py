@@ -238,3 +238,100 @@ def _(report):
         if list(out) != ["x.weight"]:
             raise Mismatch(f"unpack left {list(out)}")
         same(report, "values", out["x.weight"], stfile.f32_to_bf16(values), "BF16")
+
+
+def expert_parts(rng, make):
+    """Experts of 192 rows: the source's tensors, and the values of gate and up as a stack."""
+    source, values = {}, []
+    for e in range(2):
+        for part in ("gate_proj", "up_proj"):
+            made, v = make(rng, f"l.experts.{e}.{part}")
+            source.update(made)
+            values.append(rq.round_bf16(v))
+    return source, np.stack(values).reshape(2, 384, 256)
+
+
+def fp8_of_one_scale(rng, name):
+    q, s = e4m3_codes(rng, 192, 256), np.float32(2.0 ** rng.integers(-12, 0) * rng.uniform(1, 2))
+    return ({name + ".weight": tensor("F8_E4M3", q),
+             name + ".weight_scale": tensor("F32", s.reshape(1))}, rq.E4M3[q] * s)
+
+
+def nvfp4_of_one_scale(rng, name):
+    made = mx_source(rng, "nvfp4-ct", 192, 256)
+    packed, scales = made["weight_packed"].bits, rq.E4M3[made["weight_scale"].bits]
+    codes = np.stack([packed & 15, packed >> 4], axis=-1).reshape(192, 256)
+    scales = (scales / made["weight_global_scale"].bits).astype(np.float32)
+    return ({f"{name}.{key}": t for key, t in made.items()},
+            rq.E2M1[codes] * rq.spread(scales, 1, 16, 192, 256))
+
+
+def int4_in_act_order(rng, name):
+    codes, scales = random_codes(rng, 192, 256), to_bf16(f16_scales(rng, 192, 2))
+    order = rng.permutation(np.arange(256) // 128)
+    return ct_file(name, codes, scales, None, order), decoded(codes, scales, np.uint8(8), order)
+
+
+@case("experts' gate and up that share tiles of the result: each with its own scale and order")
+def _(report):
+    rng = np.random.default_rng(61)
+    for make in (fp8_of_one_scale, nvfp4_of_one_scale, int4_in_act_order):
+        source, v = expert_parts(rng, make)
+        q, s = rq.mxfp8(v)
+        for extra in ((), ("--max-memory", "32MiB", "--jobs", "12")):
+            out, _ = tool.convert_tensors(source, "mxfp8-blocked", None, ("--requantize", *extra))
+            report.e4m3(make.__name__, out["l.experts.w13_weight"], tensor("F8_E4M3", q))
+            same(report, make.__name__, out["l.experts.w13_weight_scale"], rq.tiles_128x4(s))
+    source, v = expert_parts(rng, fp8_of_one_scale)
+    one, other = (f"l.experts.0.{part}.weight_scale" for part in ("gate_proj", "up_proj"))
+    scales = source[one].f32()[0], source[other].f32()[0]
+    refused(report, source, "fp8-deepgemm-sm90", f"{FILE}: tensor 'l.experts.w13': fp8-tensor-ct "
+            "cannot be converted to fp8-deepgemm-sm90: the global scales of l.experts.0.gate_proj "
+            "and l.experts.0.up_proj differ (%.9g and %.9g), and rows of both lie in one of its "
+            "128-row tiles" % scales, "--no-stack leaves the experts apart; or --requantize "
+            "decodes it and quantizes again, and prints the error that costs")
+    out, _ = tool.convert_tensors(source, "fp8-deepgemm-sm90", None, ("--requantize",))
+    q, s = rq.fp8_block(v, "cuda")
+    report.e4m3("blocks", out["l.experts.w13_weight"], tensor("F8_E4M3", q))
+    same(report, "block scales", out["l.experts.w13_weight_scale_inv"], s, "F32")
+    for e in range(2):  # one scale for both: taken over
+        at = f"l.experts.{e}."
+        source[at + "up_proj.weight_scale"] = source[at + "gate_proj.weight_scale"]
+    out, _ = tool.convert_tensors(source, "fp8-deepgemm-sm90")
+    codes = np.stack([np.concatenate([source[f"l.experts.{e}.{part}.weight"].bits
+                                      for part in ("gate_proj", "up_proj")]) for e in range(2)])
+    s = np.stack([np.full((3, 2), source[f"l.experts.{e}.gate_proj.weight_scale"].f32()[0])
+                  for e in range(2)])
+    same(report, "codes", out["l.experts.w13_weight"], codes)
+    same(report, "their scale", out["l.experts.w13_weight_scale_inv"], s, "F32")
+
+
+@case("stacks with a scale to each row, whose up begins inside a block: not one scale for both")
+def _(report):
+    rng = np.random.default_rng(62)
+    for rows in (128, 192):
+        source = {f"l.experts.{e}.{part}.weight": stfile.from_f32("BF16", (rng.standard_normal(
+            (rows, 128)) * np.exp2(rng.integers(-4, 4, (rows, 1)))).astype(np.float32))
+            for e in range(2) for part in ("gate_proj", "up_proj")}
+        for to in ("fp8-deepseek", "fp8-ct"):
+            with tool.Workdir() as work:
+                stacks, out = work.at("stacks.safetensors"), work.at("out.safetensors")
+                stfile.save(work.at("in.safetensors"), source)
+                tool.convert(work.at("in.safetensors"), stacks, "fp8-deepgemm-sm100", None,
+                             ("--include", "."))
+                if rows % 128:
+                    done = tool.run("convert", stacks, "-o", out, "--to", to, check=False)
+                    if done.returncode != 4 or ("row 192 of l.experts.w13, where it begins, is "
+                                                f"inside a block of {to}") not in done.stderr:
+                        raise Mismatch(f"{done.returncode}: {done.stderr}")
+                    continue
+                tool.convert(stacks, out, to)
+                plain = [unpacked(work, path) for path in (stacks, out)]
+                for name in source:
+                    same(report, name, plain[1][name], plain[0][name].bits)
+
+
+def unpacked(work, path):
+    tool.run("unpack", path, "-o", work.at("plain.safetensors"), "--dtype", "f32", "--quiet",
+             "--force")
+    return stfile.load(work.at("plain.safetensors"))[0]

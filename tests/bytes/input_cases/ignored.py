@@ -154,3 +154,34 @@ def _(report):
         done = tool.run("plan", work.at("in.safetensors"), "--to", "w4a8-ct", "--json")
         warned = {u["name"] for u in json.loads(done.stdout)["units"] if u.get("warning")}
         expect(report, "warned", warned, {"m.mlp.experts.0.up_proj"})
+
+
+@case("a kept stack beside a converted one of the same experts is listed without the other")
+def _(report):
+    rng = np.random.default_rng(45)
+    source = {}
+    for layer in "01":
+        at = f"model.layers.{layer}.mlp.experts."
+        source[at + "gate_up_proj"] = stfile.from_f32("BF16", rng.standard_normal((2, 256, 512)))
+        source[at + "down_proj"] = stfile.from_f32("BF16", rng.standard_normal((2, 512, 128)))
+    config = {"model_type": "qwen3_moe", "hidden_size": 512, "moe_intermediate_size": 128}
+    at, whole = "model.layers.0.mlp.experts", "model.layers.1.mlp.experts"
+    exclude = ("--exclude", "0.mlp.experts.gate_up", "--exclude", "1.mlp.experts")
+    own = {at + ".gate_up_proj"}
+    each = own | {f"{at}.{e}.{p}_proj" for e in "01" for p in ("gate", "up")} | {"lm_head"}
+    converted = {f"{at}.{e}.down_proj" for e in "01"}
+    with tool.Workdir() as work:
+        for to, key, units, want in (
+                ("mxfp4-ct", "ignore", converted,
+                 each | {"re:.*layers[.]1[.]mlp[.]experts[.].*"}),
+                ("fp8-deepseek", "modules_to_not_convert", converted, each | {whole}),
+                ("w4a8-cutlass", "ignore", {at + ".w2"}, own | {whole})):
+            got, _ = plan(work, source, config, to, *exclude)
+            expect(report, "units", got, units)
+            tool.run("convert", work.at("src"), "-o", work.at(to), "-q", "--to", to, *exclude)
+            with open(work.at(to, "config.json"), encoding="utf-8") as f:
+                listed = json.load(f)["quantization_config"][key]
+            expect(report, f"listed of {to}", set(listed), want)
+            again = json.loads(tool.run("plan", work.at(to), "--to", to, "--json").stdout)
+            reasons = {k["name"]: k.get("reason") for k in again["kept"]}
+            expect(report, f"{to} again", reasons[at + ".gate_up_proj"], REASON)

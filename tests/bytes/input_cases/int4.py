@@ -190,8 +190,11 @@ def _(report):
     codes, scales = random_codes(rng, n, k), f16_scales(rng, n, 4)
     stored = rng.integers(0, 16, (n, 4), dtype=np.uint8)
     group = np.arange(k) // 128
-    for version, add in (("gptq", 1), ("gptq_v2", 0), (None, 1)):
-        config = {"quant_method": "gptq", "bits": 4, "group_size": 128}
+    numbers = {"seed": 2 ** 64 - 1, "low": -2 ** 63 - 1, "damp": float("nan"), "note": "1e999",
+               "limits": [-float("inf"), 2 ** 63 - 1, {"to": float("inf")}]}  # as Python reads them
+    for version, add, more in (("gptq", 1, {}), ("gptq_v2", 0, {}), (None, 1, {}),
+                               ("gptq_v2", 0, numbers)):
+        config = {"quant_method": "gptq", "bits": 4, "group_size": 128, **more}
         if version:
             config["checkpoint_format"] = version
         source = remember(gptq_file("x", codes, scales, stored), codes, scales, stored + add, group)

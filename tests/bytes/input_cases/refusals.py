@@ -8,8 +8,8 @@ import refquant as rq
 import stfile
 import tool
 from input_cases.common import (AWQ, FILE, awq_file, case, ct_file, decoded, e4m3_codes,
-                                f16_scales, fp8_scales, gptq_file, int8_file, random_codes,
-                                refused, repeated, same, to_bf16)
+                                f16_scales, fp8_scales, gptq_file, int8_file, mx_source,
+                                random_codes, refused, repeated, same, to_bf16)
 from golden import Mismatch
 from stfile import tensor
 
@@ -126,6 +126,17 @@ def _(report):
             ("mxfp8-ct", "weight_scale", mx, inv, mx)):
         cases.append((source, read, {"x.weight": tensor("F8_E4M3", codes), f"x.{read}": scale},
                       spare, other))
+    fp8 = {"x.weight": tensor("F8_E4M3", codes), "x.weight_scale": block}
+    some = np.zeros((2, 3), np.uint8)
+    some[1, 2] = 1
+    awq, order = awq_file("x", int4, scales), np.arange(k, dtype=np.int32) // 128
+    order[[0, 300]] = order[[300, 0]]
+    cases += [("fp8-ct", "weight_scale", fp8, "weight_zero_point", tensor("U8", some)),
+              ("fp8-ct", "weight_scale", fp8, "qzeros", tensor("U8", 0 * some)),
+              ("awq (groups of 128)", "scales", awq, "g_idx", tensor("I32", order)),
+              ("awq (groups of 128)", "scales", awq, "g_idx", tensor("I32", 0 * order[:128])),
+              ("awq (groups of 128)", "scales", awq, "weight_zero_point",
+               tensor("I8", np.zeros(k, np.int8)))]
     cases += [("ct-int8 (groups of 384)", "weight_scale", int8, "qzeros", one),
               ("w4a8-ct", "weight_scale", ct_file("x", int4, scales),
                "weight_global_scale", one),
@@ -134,6 +145,37 @@ def _(report):
         refused(report, {**tensors, f"x.{spare}": other}, "w4a8-ct",
                 f"{FILE}: tensor 'x': as {source} it has x.{read}, but x.{spare} stands beside it, "
                 "too: nothing says with which of them its codes are to be read", hint)
+
+
+@case("tensors beside a weight that say nothing are left out")
+def _(report):
+    rng = np.random.default_rng(32)
+    n, k = 256, 384
+    codes = e4m3_codes(rng, n, k)
+    block, _ = fp8_scales(rng, "F32", n // 128, k // 128)
+    row = tensor("BF16", to_bf16(f16_scales(rng, n, 1)))
+    int4, scales = random_codes(rng, n, k), to_bf16(f16_scales(rng, n, k // 128))
+    zeros = [("weight_zero_point", tensor(dtype, np.zeros(shape, kind))) for dtype, kind, shape in (
+        ("F8_E4M3", np.uint8, (n, 1)), ("I8", np.int8, (1,)), ("BF16", np.uint16, (2, 3)))]
+    order = [("g_idx", tensor("I32", np.arange(k, dtype=np.int32) // 128))]
+    for made, spares, to in (
+            ({"x.weight": tensor("F8_E4M3", codes), "x.weight_scale": row}, zeros, "mxfp8-ct"),
+            ({"x.weight": tensor("F8_E4M3", codes), "x.weight_scale_inv": block}, zeros,
+             "mxfp8-ct"),
+            (awq_file("x", int4, scales), order, "w4a8-ct")):
+        extra = ("--requantize",) if to == "mxfp8-ct" else ()
+        want, _ = tool.convert_tensors(made, to, None, extra)
+        for name, spare in spares:
+            got, _ = tool.convert_tensors({**made, f"x.{name}": spare}, to, None, extra)
+            if set(got) != set(want):
+                raise Mismatch(f"with {name} the output holds {sorted(got)}")
+            for key in want:
+                report.equal(key, got[key].bytes, want[key].bytes)
+            with tool.Workdir() as work:
+                stfile.save(work.at("in.safetensors"), {**made, f"x.{name}": spare})
+                tool.run("unpack", work.at("in.safetensors"), "-o", work.at("u"), "--quiet")
+                if set(tool.load(work.at("u"))[0]) != {"x.weight"}:
+                    raise Mismatch(f"with {name} of {spare.dtype} unpack leaves another tensor")
 
 
 @case("FP8 experts: stacked where their rows end at tiles, else refused")
@@ -181,6 +223,12 @@ def _(report):
         return {"quant_method": "compressed-tensors", "format": fmt,
                 "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}}}
 
+    def blocks(structure, strategy="block"):
+        return ct_config("float-quantized", {"num_bits": 8, "type": "float", "strategy": strategy,
+                                             "block_structure": structure})
+
+    fp8_ct = {"x.weight": tensor("F8_E4M3", e4m3_codes(rng, 180, 256)),
+              "x.weight_scale": fp8_scales(rng, "BF16", 2, 2)[0]}
     rows = [
         (gptq, {"quant_method": "awq", "bits": 4, "group_size": 128}, '"quant_method": "awq"',
          "gptq (groups of 128)"),
@@ -199,6 +247,8 @@ def _(report):
          '"format": "int-quantized"', "ct-int4 (groups of 256)"),
         (fp8, {"quant_method": "fp8", "weight_block_size": [64, 128]},
          '"weight_block_size": [64,128]', "fp8-deepseek"),
+        (fp8_ct, blocks([96, 128]), '"block_structure": [96,128]', "fp8-ct"),
+        (fp8_ct, blocks("128x64"), '"block_structure": [128,64]', "fp8-ct"),
     ]
     for made, config, says, source in rows:
         refused(report, made, "w4a8-cutlass", f"config.json: tensor 'x': config.json says {says}, "
@@ -214,11 +264,121 @@ def _(report):
         refused(report, int8_file("x", bits, to_bf16(scales[:, :1])), "w8a16-ct", "config.json: "
                 'tensor \'x\': config.json says "num_bits": 8: weights of 8 bits stored as bytes '
                 "(compressed-tensors int-quantized, such as W8A8) are not read", EIGHT_BITS, config)
+    small = {"x.weight": tensor("F8_E4M3", e4m3_codes(rng, 96, 64)),
+             "x.weight_scale": tensor("F32", np.ones((1, 1), np.float32))}
+    whole = {**small, "x.weight_scale": tensor("F32", np.ones(1, np.float32))}
+    for made, config in ((fp8_ct, blocks([128, 128])), (fp8_ct, blocks("128x128")),
+                         (fp8_ct, blocks([96, 128], "channel")), (fp8_ct, blocks(None)),
+                         (small, blocks([128, 128])), (whole, blocks([128, 128]))):
+        with tool.Workdir() as work:
+            os.mkdir(work.at("src"))
+            stfile.save(work.at("src", "model.safetensors"), made)
+            with open(work.at("src", "config.json"), "w", encoding="utf-8") as f:
+                json.dump({"quantization_config": config}, f)
+            tool.run("unpack", work.at("src"), "-o", work.at("out"), "--quiet")
     plain = {"x.weight": stfile.from_f32("BF16", np.ones((128, 128), np.float32))}
     refused(report, plain, "w4a8-ct", 'config.json: config.json says "quant_method": "gptq", '
             '"bits": 3, but no tensors of a quantization that is read here were found',
             '`tilepack formats` lists what is read; if the weights are plain, take '
             '"quantization_config" out of config.json', {"quant_method": "gptq", "bits": 3})
+
+
+def transforms(*locations):
+    return {"config_groups": {"R": {"type": "hadamard", "apply": [
+        {"targets": ["Linear"], "location": at} for at in locations]}}}
+
+
+@case("inputs that engines transform as they run, as config.json says, are refused")
+def _(report):
+    rng = np.random.default_rng(62)
+    codes, scales = random_codes(rng, 64, 512), f16_scales(rng, 64, 4)
+    gptq = gptq_file("x", codes, scales, 0x77777777), {"quant_method": "gptq", "bits": 4,
+                                                       "group_size": 128}
+    ct = ct_file("x", codes, to_bf16(scales)), {
+        "quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {
+            "a": {"targets": ["Linear"], "weights": {"num_bits": 4, "group_size": 128}}}}
+    rows = [(*ct, "transform_config", transforms("weight_input", "input")),
+            (*ct, "transform_config", transforms("q_attn")),
+            (*ct, "transform_config", transforms(None)),
+            (*ct, "transform_config", {"schemes": 1}),
+            (*ct, "transform_config", {"config_groups": {"R": {"apply": {"location": "input"}}}}),
+            (*ct, "transform_config", {"config_groups": {"R": None}}),
+            (*gptq, "rotation", "hadamard"),
+            (gptq[0], {**gptq[1], "quant_method": "auto-round"}, "rotation_config",
+             {"hadamard_type": "hadamard", "block_size": 32})]
+    for made, config, key, value in rows:
+        said = (f'config.json: its quantization_config says "{key}": engines transform the inputs '
+                "of layers as they run, and the weights are made for that, which no format here "
+                "can say", "serve it as it is, or convert the model that it was made from")
+        refused(report, made, "w4a8-ct", *said, {**config, key: value})
+    none = [(*ct, "transform_config", value) for value in
+            (None, {}, {"config_groups": {}}, transforms("weight_input", "weight_output"))]
+    none += [(*gptq, "rotation", value) for value in (None, "")]
+    for made, config, key, value in [rows[0], *none]:
+        with tool.Workdir() as work:
+            os.mkdir(work.at("src"))
+            stfile.save(work.at("src", "model.safetensors"), made)
+            with open(work.at("src", "config.json"), "w", encoding="utf-8") as f:
+                json.dump({"quantization_config": {**config, key: value}}, f)
+            fine = (made, config, key, value) != rows[0]
+            for command in (("unpack",), ("convert", "--to", "w4a16-marlin", "--include", ".")):
+                done = tool.run(*command, work.at("src"), "-o", work.at(command[0]), "--quiet",
+                                check=fine)
+                if not fine and (done.returncode != 4 or f'"{key}"' not in done.stderr):
+                    raise Mismatch(f"{command}: {done.returncode} {done.stderr}")
+            kept = ("--to", "w4a8-ct", "--exclude", ".", "--quiet")  # copied, and so is config.json
+            tool.run("convert", work.at("src"), "-o", work.at("same"), *kept)
+            with open(work.at("same", "config.json"), encoding="utf-8") as f:
+                if json.load(f)["quantization_config"].get(key) != value:
+                    raise Mismatch("the copy's config.json is another")
+
+
+def refused_beside(report, made, weight, beside, formats):
+    """A weight beside which stands what engines compute with is neither converted nor unpacked."""
+    says = (f"{FILE}: tensor '{weight}': {beside} stands beside it: engines compute with it as "
+            "they run, and the weight is made for that, which no format here can say",
+            "serve it as it is, or convert the model that it was made from")
+    for to in formats:
+        refused(report, made, to, *says)
+    with tool.Workdir() as work:
+        stfile.save(work.at("in.safetensors"), made)
+        done = tool.run("unpack", work.at("in.safetensors"), "-o", work.at("u"), check=False)
+        if done.returncode != 4 or says[0][len(FILE):] not in done.stderr:
+            raise Mismatch(f"unpack: {done.returncode} {done.stderr}")
+
+
+@case("tensors beside a weight with which engines compute are refused")
+def _(report):
+    rng = np.random.default_rng(63)
+    nvfp4 = {f"m.0.up_proj.{key}": t for key, t in mx_source(rng, "nvfp4-ct", 64, 256).items()}
+    plain = {"m.1.up_proj.weight": stfile.from_f32("BF16", np.ones((64, 256), np.float32))}
+    ones = stfile.from_f32("BF16", np.ones(256, np.float32))
+    for beside in ("pre_quant_scale", "svdquant_lora_a", "svdquant_lora_b", "hadamard_matrix",
+                   "forward_hadamard_matrix"):
+        made = {**nvfp4, **plain, f"m.0.up_proj.{beside}": ones}
+        refused_beside(report, made, "m.0.up_proj", f"m.0.up_proj.{beside}",
+                       ("nvfp4-ct", "nvfp4-marlin"))
+        with tool.Workdir() as work:
+            stfile.save(work.at("in.safetensors"), made)
+            out, _ = tool.convert(work.at("in.safetensors"), work.at("o.safetensors"), "mxfp8-ct",
+                                  None, ("--include", ".", "--exclude", "m.0.*"))
+            same(report, "copied", out[f"m.0.up_proj.{beside}"], ones.bits)
+
+
+@case("activations that AWQ has scaled are refused")
+def _(report):
+    rng = np.random.default_rng(64)
+    codes, scales = random_codes(rng, 64, 512), f16_scales(rng, 64, 4)
+    awq = awq_file("h.0.mlp.c_proj", codes, scales)
+    ones = stfile.from_f32("F16", np.ones(512, np.float32))
+    for scaled in ("act.scales", "gelu_impl.scales"):
+        made = {**awq, f"h.0.mlp.{scaled}": ones}
+        refused_beside(report, made, "h.0.mlp.c_proj", f"h.0.mlp.{scaled}",
+                       ("w4a8-ct", "w4a16-marlin"))
+    # scales of a module of that name, and those of another block
+    for others in (awq_file("h.0.mlp.act", codes, scales), {"h.1.mlp.act.scales": ones},
+                   {"h.0.act.scales": ones}, {"act.scales": ones}):
+        tool.convert_tensors({**awq, **others}, "w4a8-ct", None, ("--include", "."))
 
 
 @case("config.json that agrees is no obstacle")
