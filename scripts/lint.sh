@@ -24,22 +24,23 @@ step cppcheck cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr \
     --enable=warning,performance,portability --suppress=missingIncludeSystem \
     --library=scripts/jansson.cfg -Isrc $sources $reference
 
-# clang-tidy: bug finders only. Off: the "insecure API" check (it asks for Annex K, which
-# no C library here has), easily-swappable parameters, widening of checked products and
-# the casts that %llu needs, sizeof of pointers (arrays of them are meant), and memcpy
-# into what is not a string. The analyser does not know that va_start initialises.
+# clang-tidy: bug finders, and what clang warns of when it compiles. Off: the "insecure API"
+# check (it asks for Annex K, which no C library here has), easily-swappable parameters,
+# widening of checked products and the casts that %llu needs, sizeof of pointers (arrays of
+# them are meant), and memcpy into what is not a string. The analyser does not know that
+# va_start initialises.
 off="clang-analyzer-security.insecureAPI.*,bugprone-easily-swappable-parameters"
 off=$off,bugprone-implicit-widening-of-multiplication-result,bugprone-narrowing-conversions
 off=$off,bugprone-misplaced-widening-cast,bugprone-reserved-identifier
 off=$off,bugprone-assignment-in-if-condition,bugprone-branch-clone,bugprone-sizeof-expression
 off=$off,bugprone-not-null-terminated-result,clang-analyzer-valist.Uninitialized
-checks="-*,bugprone-*,clang-analyzer-*,-$(echo "$off" | sed 's/,/,-/g')"
+checks="-*,bugprone-*,clang-analyzer-*,clang-diagnostic-*,-$(echo "$off" | sed 's/,/,-/g')"
 log=$(mktemp) || exit 1
 trap 'rm -f "$log"' EXIT
 tidy() {
     echo "$sources" |
         xargs -P "$(nproc)" -I FILE clang-tidy --quiet --warnings-as-errors='*' \
-            --checks="$checks" FILE -- -std=c11 -D_GNU_SOURCE -Isrc >"$log" 2>&1
+            --checks="$checks" FILE -- -std=c11 -D_GNU_SOURCE -Isrc -Wall -Wextra >"$log" 2>&1
     tidied=$?
     if [ $tidied -ne 0 ]; then
         grep -E 'error:|warning:' "$log" | sort -u

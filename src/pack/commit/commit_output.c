@@ -145,10 +145,11 @@ enum tp_code tp_commit_in_the_way(struct tp_commit *c, const char *forced)
     c->err = err;
     tp_err_memory(err, &refused);
     tp_err_path(err, c->output);
-    tp_err_hint(err, may ? forced
-                     : S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)
-                         ? "choose another output with -o"
-                         : "it is a device or pipe: choose another output with -o");
+    tp_err_hint(err, "%s",
+                may ? forced
+                : S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)
+                    ? "choose another output with -o"
+                    : "it is a device or pipe: choose another output with -o");
     return tp_fail(err, TP_E_USAGE, "the output exists already");
 }
 
