@@ -35,6 +35,7 @@ finds "an address" https://hub.example/acme/tiny-llama
 finds "an address of one of its pages" https://hub.example/acme/tiny-llama/tree/main
 finds "with what a browser adds" "https://hub.example/acme/tiny-llama?library=x#files"
 finds "and a slash" https://hub.example/acme/tiny-llama/
+finds "and of the page of all revisions" https://hub.example/acme/tiny-llama/tree/
 page=https://hub.example/acme/tiny-llama/tree
 snapshots=$hub/models--acme--tiny-llama/snapshots
 mkdir -p "$snapshots/4567def/sub" "$hub/models--acme--tiny-llama/refs/refs/pr"
@@ -59,7 +60,8 @@ acme/tiny-llama --revision $(echo "$revision" | sed 's,%2F,/,'); or correct the 
 done
 fails "a folder that is not there" 5 "hf download acme/tiny-llama; or correct the path" \
     plan "$page/main/sub"
-for revision in .. %2e%2e v2/../0123abc v2/sub/.. ..%2F0123abc v2%2F v2//sub 'a;b' ''; do
+for revision in .. %2e%2e v2/../0123abc v2/sub/.. ..%2F0123abc v2%2F v2//sub 'a;b' \
+    "$(printf %0258d 0)"; do
     fails "a revision that leads elsewhere is none: '$revision'" 5 "hint: download it first, and" \
         plan "$page/$revision"
 done

@@ -20,6 +20,8 @@ ln -s empty "$work/to_empty"
 ln -s full "$work/to_full"
 ln -s gone "$work/to_nothing"
 ln -s gone "$work/to_nothing.safetensors"
+echo 'no weights' >"$work/notes"
+ln -s notes "$work/to_notes.safetensors"
 
 check "an empty directory by its link" convert to_empty
 check "is filled" leads_to to_empty empty
@@ -48,4 +50,6 @@ answers "unpacked" 0 "$work/to_plain: 14 weights" \
     "$TILEPACK" unpack "$work/to_empty" -o "$work/to_plain"
 check "a file in place of a link" convert to_nothing.safetensors
 check "is a file" test -f "$work/to_nothing.safetensors" -a ! -L "$work/to_nothing.safetensors"
+check "--force replaces the link of any file" convert to_notes.safetensors --force
+check "and not what it leads to" grep -qx 'no weights' "$work/notes"
 finish

@@ -31,6 +31,17 @@ check "merging twice says so" sh -c "'$TILEPACK' merge '$work/four' | grep -q 'c
 mv "$work/four/config.json" "$work/kept.json"
 fails "but not where a file has gone" 3 "'config.json' is in its manifest, and is missing" merge four
 mv "$work/kept.json" "$work/four/config.json"
+cp -p "$work/four/README.md" "$work/kept.md"
+echo 'Ours.' >>"$work/four/README.md"
+check "an edited model card is no obstacle" merge four
+mv "$work/kept.md" "$work/four/README.md"
+shard=$(basename "$(find "$work/four" -name '*-00002-of-*.safetensors')")
+zstd -q --rm "$work/four/$shard"
+check "nor is a shard that was compressed" merge four
+zstd -q -d --rm "$work/four/$shard.zst"
+mv "$work/four/$shard" "$work/kept.shard"
+fails "one that has gone is" 3 "'$shard' is in its manifest, and is missing" merge four
+mv "$work/kept.shard" "$work/four/$shard"
 cp -p "$work/four/tilepack.json" "$work/kept.json"
 echo >>"$work/four/tilepack.json"
 fails "nor where the manifest has changed" 2 "four: there are no parts of this output" merge four
@@ -134,6 +145,12 @@ check "healed parts equal one process" same "$work/one" "$work/rot"
 fails "a part that has not enough memory" 6 "is enough for it" part 1/2 small "$@" --zstd \
     --max-memory 32MiB
 check "leaves nothing" test -z "$(ls -A "$work/small.partial")"
+check "one that was begun" sh -c "! (ulimit -f 100; exec \"\$@\") 2>/dev/null" - "$TILEPACK" \
+    convert "$work/src" -o "$work/small" --part 1/2 -j 1 --device cpu -q "$@" --zstd
+check "has left some of a shard" test -n "$(find "$work/small.partial" -name 'model-*')"
+fails "is refused for its memory, too" 6 "is enough for it" part 1/2 small "$@" --zstd \
+    --max-memory 32MiB
+check "and goes on when there is enough" part 1/2 small "$@" --zstd
 
 # Mixtures.
 part 1/2 mix "$@"

@@ -640,6 +640,29 @@ static void a_finished_shard_of_another_plan_stays(void **state)
     end_world();
 }
 
+/* Somebody puts another folder in the unfinished one's place, and there is no room. */
+static int no_room_and_theirs(const char *path, uint64_t *bytes)
+{
+    (void)path;
+    assert_int_equal(real_os.rename(in_partial(""), in_output("away")), 0);
+    assert_int_equal(mkdir(in_partial(""), 0777), 0);
+    write_text(in_partial("thesis.txt"), "words", 5);
+    *bytes = 0;
+    return 0;
+}
+
+static void who_is_refused_removes_nothing_of_others(void **state)
+{
+    struct tp_convert_result result;
+    (void)state;
+    make_world("out");
+    assert_int_equal(mkdir(world.output, 0777), 0); /* empty: it may be taken */
+    tp_os.free_bytes = no_room_and_theirs;
+    assert_int_equal(convert(false, &result), TP_E_IO);
+    assert_int_equal(access(in_partial("thesis.txt"), F_OK), 0);
+    end_world();
+}
+
 /* Whoever starts over keeps the lock: nobody else may find the directory free meanwhile. */
 static int not_the_journal(int directory, const char *name, int flags)
 {
@@ -778,6 +801,7 @@ int main(void)
         cmocka_unit_test(a_hint_can_be_followed),
         cmocka_unit_test(without_a_finished_shard_only_own_files_go),
         cmocka_unit_test(a_finished_shard_of_another_plan_stays),
+        cmocka_unit_test(who_is_refused_removes_nothing_of_others),
         cmocka_unit_test(starting_over_keeps_the_lock),
         cmocka_unit_test(a_file_is_locked_until_it_has_its_name),
         cmocka_unit_test(a_file_system_without_locks_is_told_of),

@@ -404,6 +404,29 @@ static void recorded_ranks_are_in_range(void **state)
     }
 }
 
+/* Of 0.1.0, which stacked the experts that it had been given: `verify --against` makes them again. */
+static void recorded_stacks_may_lack_experts(void **state)
+{
+    static const char text[] = "{\"rules\":[{\"to\":\"w4a8-cutlass\"}],"
+                               "\"exclude\":[\"experts[.]1[.]\"]}";
+    struct made m = {.code = TP_OK};
+    (void)state;
+    write_file(moe, MOE);
+    if (tp_checkpoint_open(path, 0, &m.ckpt, &m.err) ||
+        tp_weights_find(&m.ckpt, &m.weights, &m.err) || tp_request_parse(text, &m.request, &m.err))
+        fail_msg("%s", m.err.what);
+    m.code = tp_plan_convert(&m.ckpt, &m.weights, &m.request, NULL, &m.plan, &m.err);
+    assert_int_equal(m.code, TP_OK);
+    const struct tp_unit *w13 = unit_named(&m, "m.mlp.experts.w13");
+    assert_non_null(w13);
+    assert_int_equal(w13->form->box.e, 1);
+    tp_plan_close(&m.plan);
+    m.request.recorded = false; /* as if somebody asked for it today */
+    m.code = tp_plan_convert(&m.ckpt, &m.weights, &m.request, NULL, &m.plan, &m.err);
+    assert_int_equal(m.code, TP_E_UNSUPPORTED);
+    drop(&m);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -463,6 +486,7 @@ int main(void)
         cmocka_unit_test(boxes_cover_units),
         cmocka_unit_test(columns_are_read_in_long_runs),
         cmocka_unit_test(recorded_ranks_are_in_range),
+        cmocka_unit_test(recorded_stacks_may_lack_experts),
         cmocka_unit_test(no_tensor_is_taken_twice),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

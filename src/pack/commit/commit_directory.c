@@ -399,7 +399,8 @@ enum tp_code tp_commit_directory(struct tp_commit *c, struct tp_convert_result *
         code = complete(c, result);
     if (code && !c->begun && !c->journal.done_count) { /* refused: nothing stays */
         struct tp_err ignored = {0};
-        tp_commit_remove_directory(AT_FDCWD, c->partial, c->partial, &ignored);
+        if (tp_os_has_name(c->dir, c->partial, &ignored)) /* not what another process put there */
+            tp_commit_remove_directory(AT_FDCWD, c->partial, c->partial, &ignored);
     }
     return code;
 }

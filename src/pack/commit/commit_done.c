@@ -93,7 +93,7 @@ static bool fits_manifest(const struct candidate *output, struct tp_same_card *c
     fits = manifest.intact && strcmp(manifest.plan, id) == 0 &&
            (!request || !request->digests || has_digests(&manifest)) &&
            are_older(output, nanoseconds(st.st_mtim), err) &&
-           !tp_manifest_lacks(&manifest, output->path, err) && !err->code &&
+           !tp_manifest_lacks(&manifest, output->path, false, err) && !err->code &&
            tp_commit_same_files(output->c, output->plan, output->path, &manifest, card, err) &&
            tp_manifest_files_id(manifest.files, manifest.file_count, files, err) == TP_OK;
     tp_manifest_close(&manifest);

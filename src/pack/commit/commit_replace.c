@@ -302,7 +302,9 @@ enum tp_code tp_commit_check_replace(const struct tp_plan *plan, const char *pat
 enum tp_code tp_commit_check_replace_file(const char *path, const struct stat *st,
                                           struct tp_err *err)
 {
-    if (!st->st_size || tp_header_begins(path, err) || err->code)
+    struct stat own;
+    bool link = tp_os_link_there(path, &own, err) && S_ISLNK(own.st_mode); /* goes alone */
+    if (err->code || link || !st->st_size || tp_header_begins(path, err) || err->code)
         return err->code;
     tp_err_path(err, path);
     tp_err_hint(err, "move the file away, or choose another output with -o");

@@ -8,8 +8,10 @@
 #include "pack/commit/manifest_read.h"
 
 #include "base/num.h"
+#include "base/suffix.h"
 #include "pack/file/own_hash.h"
 #include "pack/os/os.h"
+#include "pack/source/checkpoint.h"
 #include "pack/text/json_scan.h"
 #include "pack/text/name_set.h"
 
@@ -322,19 +324,31 @@ enum tp_code tp_manifest_read(const char *directory, struct tp_manifest *manifes
     return code;
 }
 
-const struct tp_manifest_file *tp_manifest_lacks(const struct tp_manifest *manifest,
-                                                 const char *directory, struct tp_err *err)
+/* Whether DIRECTORY has the file, or, `kept`, what its user may have made of it. */
+static bool has_file(const struct tp_manifest_file *file, const char *directory, bool kept,
+                     struct tp_err *err)
 {
     struct stat st;
-    for (size_t i = 0; i < manifest->file_count; i++) {
-        char *path = tp_os_format(err, "%s/%s", directory, manifest->files[i].name);
-        bool same = tp_os_there(path, &st, err) &&
-                    (uint64_t)st.st_size == manifest->files[i].size;
-        free(path);
-        if (!same)
-            return err->code ? NULL : &manifest->files[i];
-    }
-    return NULL;
+    bool card = kept && strcmp(file->name, TP_CARD_NAME) == 0;
+    char *path = tp_os_format(err, "%s/%s", directory, file->name);
+    bool has = tp_os_there(path, &st, err) && (card || (uint64_t)st.st_size == file->size);
+    free(path);
+    if (has || !kept || err->code || !tp_ends_with(file->name, ".safetensors"))
+        return has;
+    path = tp_os_format(err, "%s/%s.zst", directory, file->name);
+    has = tp_os_there(path, &st, err);
+    free(path);
+    return has;
+}
+
+const struct tp_manifest_file *tp_manifest_lacks(const struct tp_manifest *manifest,
+                                                 const char *directory, bool kept,
+                                                 struct tp_err *err)
+{
+    size_t i = 0;
+    while (i < manifest->file_count && has_file(&manifest->files[i], directory, kept, err))
+        i++;
+    return i < manifest->file_count && !err->code ? &manifest->files[i] : NULL;
 }
 
 const struct tp_manifest_file *tp_manifest_find(const struct tp_manifest *manifest,

@@ -24,7 +24,7 @@ static bool has_manifest(const char *directory, struct tp_err *err)
     struct tp_err seen = {0};
     bool found = tp_manifest_read(directory, &manifest, &seen) == TP_OK && manifest.intact;
     tp_err_take_unread(err, &seen);
-    const struct tp_manifest_file *file = found ? tp_manifest_lacks(&manifest, directory, err)
+    const struct tp_manifest_file *file = found ? tp_manifest_lacks(&manifest, directory, true, err)
                                                 : NULL;
     if (file) {
         tp_err_path(err, directory);

@@ -23,6 +23,7 @@ struct work {
     struct tp_share share;
     struct tp_parts note; /* what is to be noted; owns its strings */
     bool *skip;           /* per plan file */
+    bool entered;         /* a run of this part was here before, and may have left shards */
 };
 
 /* Compares with the notes of all parts, an old one of this part included. */
@@ -87,6 +88,14 @@ static enum tp_code write_note(struct work *work)
     return code;
 }
 
+static bool is_own_note(struct work *work, const char *entry)
+{
+    char *name = tp_part_file(TP_PART_NAME, work->share, work->c.err);
+    bool is = name && strcmp(name, entry) == 0;
+    free(name);
+    return is;
+}
+
 /* The folder may be there already, with other parts of the same plan in it. */
 static enum tp_code enter_partial(struct work *work)
 {
@@ -102,6 +111,7 @@ static enum tp_code enter_partial(struct work *work)
         return code;
     for (size_t i = 0; i < list.count && code == TP_OK; i++) {
         own = own || tp_commit_is_own(list.names[i]);
+        work->entered |= is_own_note(work, list.names[i]);
         if (strcmp(list.names[i], TP_JOURNAL_NAME) == 0) {
             tp_err_hint(c->err, "finish it without --part, or remove this directory");
             code = tp_fail(c->err, TP_E_USAGE, "an interrupted conversion that was not cut into "
@@ -209,7 +219,7 @@ static enum tp_code run_part(struct work *work, struct tp_convert_result *result
         (code = tp_commit_run_shards(c, work->skip)) == TP_OK &&
         (code = tp_checkpoint_unchanged(c->plan->ckpt, c->err)) == TP_OK)
         code = tp_os_fsync_dir(c->partial, c->err);
-    if (code && !c->begun && !c->journal.done_count) /* refused: nothing stays */
+    if (code && !c->begun && !work->entered) /* refused: nothing stays, unless it was there */
         withdraw(work);
     return code;
 }

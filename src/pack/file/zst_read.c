@@ -147,7 +147,7 @@ static enum tp_code decode_packed(const struct tp_zst *zst, const struct tp_zst_
 }
 
 /* Memory for a frame, stored or plain. A frame is unpacked as a whole: where it is more than
- * --max-memory has left for headers, they are not what is to blame. */
+ * --max-memory has left, headers and the plan are not what is to blame. */
 static uint8_t *room_for(const struct tp_zst *zst, const struct tp_zst_frame *frame, uint64_t size,
                          struct tp_err *err)
 {
@@ -155,10 +155,10 @@ static uint8_t *room_for(const struct tp_zst *zst, const struct tp_zst_frame *fr
     uint8_t *room = tp_os_alloc(size, &local);
     if (!room && size > tp_os_heap_left()) {
         tp_err_path(err, zst->path);
-        tp_err_hint(err, "allow it more with --max-memory: this archive has a frame that takes "
-                    "%llu MiB while it is unpacked",
+        tp_err_hint(err, "allow %llu MiB more with --max-memory",
                     (unsigned long long)(((uint64_t)frame->stored + frame->plain) >> 20) + 1);
-        tp_os_fail_limit(err);
+        tp_fail(err, TP_E_MEMORY, "a frame of this archive, which is unpacked as a whole, does not "
+                "fit into what --max-memory leaves");
     } else if (!room && err && !err->code) {
         *err = local;
     }

@@ -228,11 +228,24 @@ static enum tp_code add_expression(struct lister *l, const char *from, const cha
     return code;
 }
 
+/* Before their names are made, which would take many times as much memory. */
+static enum tp_code too_many(const struct lister *l, const struct tp_tensor *tensor,
+                             uint64_t experts)
+{
+    tp_err_tensor(l->err, tensor->name);
+    tp_err_hint(l->err, "convert the stack, too");
+    return tp_fail(l->err, TP_E_UNSUPPORTED, "it is kept beside a stack that is packed, and the "
+                   "names of its %llu experts would make config.json larger than the limit of %llu "
+                   "bytes", (unsigned long long)experts, (unsigned long long)TP_CONFIG_MAX_BYTES);
+}
+
 /* The matrices of the stack as if they were written one by one, which is how readers ask. */
 static enum tp_code add_experts(struct lister *l, const struct tp_tensor *tensor, bool gate_up)
 {
     static const char *const labels[] = {"gate_proj", "up_proj", "down_proj"};
     uint64_t experts = tensor->rank == 3 && tensor->bytes ? tensor->shape[0] : 0;
+    if (experts > TP_CONFIG_MAX_BYTES / (l->text.size + sizeof "\"..down_proj\","))
+        return too_many(l, tensor, experts);
     char *module = tp_os_join(l->err, l->text.data, l->text.size, "");
     enum tp_code code = module ? TP_OK : TP_E_MEMORY;
     for (uint64_t e = 0; e < experts && code == TP_OK; e++)

@@ -573,8 +573,11 @@ static enum tp_code stack_experts(struct tp_builder *b)
         return TP_E_MEMORY;
     for (uint32_t w = 0; w < total; w++) {
         const struct tp_weight *weight = weight_at(b, w);
+        const struct tp_rule *rule = b->choices[w].rule;
         if (weight->form->rank != 2 || weight->name[tp_name_bias_stem(weight->name)])
             continue;
+        if (b->request->recorded && (!rule || rule->format->experts != TP_EXPERTS_STACK))
+            continue; /* what is recorded was allowed then */
         members[count].weight = w;
         members[count].name = weight->name;
         if (tp_name_expert(&b->plan->weights->facts, weight->name, &members[count].parsed))

@@ -321,7 +321,9 @@ enum tp_code tp_contents_refuse(struct tp_contents *contents, struct tp_err *err
     tp_err_tensor(err, tensor->name);
     const struct tp_op_out *out = &c->weight->form->op.out[c->out];
     bool code = is_e4m3_code(out);
-    tp_err_hint(err, c->form->finite
+    tp_err_hint(err, c->form->finite && out->role == TP_ROLE_GLOBAL
+                         ? "--nonfinite keep copies it as it is"
+                     : c->form->finite
                          ? "--nonfinite keep copies it as it is, if it is no number; "
                            "'tilepack verify' looks at the whole file"
                          : "'tilepack verify' looks at the whole file; convert it again from "

@@ -128,7 +128,7 @@ static bool read_tree(const char *text, struct hub_name *hub)
         text += slash ? 3 : 1;
     }
     hub->revision[size] = '\0';
-    if (!is_plain_path(hub->revision, size))
+    if ((*text && !strchr("/?#", *text)) || !is_plain_path(hub->revision, size)) /* or too long */
         return false;
     hub->folder = text + (*text == '/');
     hub->folder_length = strcspn(hub->folder, "?#");
@@ -142,9 +142,10 @@ static bool read_tree(const char *text, struct hub_name *hub)
 static bool read_page(const char *rest, struct hub_name *hub)
 {
     hub->file = tp_begins_with(rest, "/blob/") || tp_begins_with(rest, "/resolve/");
-    if (tp_begins_with(rest, "/tree/"))
+    if (tp_begins_with(rest, "/tree/") && rest[strlen("/tree/")])
         return read_tree(rest + strlen("/tree/"), hub);
-    return !*rest || strchr("?#", *rest) || strcmp(rest, "/") == 0 || hub->file;
+    return !*rest || strchr("?#", *rest) || strcmp(rest, "/") == 0 ||
+           strcmp(rest, "/tree/") == 0 || hub->file;
 }
 
 /* Of an address the machine does not matter: there are mirrors. False: it is no name of the Hub. */

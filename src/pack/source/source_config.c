@@ -71,10 +71,11 @@ static bool block_differs(const struct tp_weight *weight, const json_t *block, c
                           size_t size)
 {
     const struct tp_weight_form *form = weight->form;
-    long long n = json_integer_value(json_array_get(block, 0));
-    long long k = json_integer_value(json_array_get(block, 1));
+    const json_t *rows = json_array_get(block, 0), *columns = json_array_get(block, 1);
+    long long n = json_integer_value(rows), k = json_integer_value(columns);
     const char *word = json_string_value(block); /* "128x128", of older files */
-    if (!word && json_array_size(block) != 2)
+    if (!word && (json_array_size(block) != 2 || !json_is_integer(rows) ||
+                  !json_is_integer(columns)))
         return false;
     if (word && sscanf(word, "%18lldx%18lld", &n, &k) != 2)
         return false;

@@ -45,6 +45,8 @@ static bool says_nothing(const json_t *value)
 {
     const char *text = json_string_value(value);
     return !value || json_is_null(value) || (text && !*text) || json_is_false(value) ||
+           (json_is_integer(value) && json_integer_value(value) == 0) ||
+           (json_is_array(value) && json_array_size(value) == 0) ||
            (json_is_object(value) && json_object_size(value) == 0);
 }
 

@@ -278,66 +278,106 @@ enum tp_code tp_matcher_work(struct tp_matcher *matcher, uint64_t steps, const c
     return refuse(origin, text, why, -1, err);
 }
 
-/* Bytes that a match may begin with: those that the library looks for before it takes a step. */
-static bool may_begin(int unit, const uint8_t *bitmap, unsigned char byte)
-{
-    if (unit >= 0) /* in either case; letters of others may be cases of it, too */
-        return byte >= 0x80 || (byte | 0x20) == (unit | 0x20);
-    return !bitmap || bitmap[byte / 8] >> byte % 8 & 1;
-}
+/* A name that is matched, and where in it a match may begin. */
+struct subject {
+    const struct tp_pattern *pattern;
+    const char *name;
+    size_t size;
+    size_t last;           /* no match begins behind it */
+    int unit;              /* what the library looks for before it takes a step, or -1 */
+    const uint8_t *bitmap; /* the same of several bytes, or NULL */
+    uint32_t options;
+};
 
-/* Places of the name at which a match is tried, at most; its end is one where nothing is known. */
-static uint64_t places_of(const struct tp_pattern *pattern, const char *name, size_t size)
+static struct subject subject_of(const struct tp_pattern *pattern, const char *name)
 {
     uint32_t type = 0, unit = 0;
-    const uint8_t *bitmap = NULL;
-    if (!pattern->anywhere || (pattern->at_lines && !memchr(name, '\n', size)))
-        return 1;
+    struct subject s = {.pattern = pattern, .name = name, .size = strlen(name)};
+    const char *newline = pattern->first_line ? memchr(name, '\n', s.size) : NULL;
+    s.last = newline ? (size_t)(newline - name) : s.size;
     pcre2_pattern_info(pattern->code, PCRE2_INFO_FIRSTCODETYPE, &type);
     pcre2_pattern_info(pattern->code, PCRE2_INFO_FIRSTCODEUNIT, &unit);
-    pcre2_pattern_info(pattern->code, PCRE2_INFO_FIRSTBITMAP, &bitmap);
-    uint64_t places = 1;
-    for (size_t i = 0; i < size; i++)
-        places += may_begin(type == 1 ? (int)unit : -1, bitmap, (unsigned char)name[i]);
-    return places;
+    pcre2_pattern_info(pattern->code, PCRE2_INFO_FIRSTBITMAP, &s.bitmap);
+    s.unit = type == 1 ? (int)unit : -1;
+    s.options = is_ascii(name, s.size) ? PCRE2_NO_UTF_CHECK : 0;
+    return s;
 }
 
-/* What a step is counted as: it may look at the whole name, and be taken at each of its places. */
-static uint64_t weight_of(const struct tp_pattern *pattern, const char *name, size_t size)
+static bool may_begin(const struct subject *s, unsigned char byte)
 {
-    return (1 + size / 256) * places_of(pattern, name, size);
+    if (s->unit >= 0) /* in either case; letters of others may be cases of it, too */
+        return byte >= 0x80 || (byte | 0x20) == (s->unit | 0x20);
+    return !s->bitmap || s->bitmap[byte / 8] >> byte % 8 & 1;
 }
 
-static int match(const struct tp_matcher *matcher, const struct tp_pattern *pattern,
-                 const char *name, size_t size, unsigned steps)
+/* Whether a match is tried at that byte of the name; its end is one where nothing is known. */
+static bool is_place(const struct subject *s, size_t at)
 {
-    const char *newline = pattern->first_line ? memchr(name, '\n', size) : NULL;
+    if (!s->pattern->anywhere)
+        return at == 0;
+    if (s->pattern->at_lines)
+        return at == 0 || s->name[at - 1] == '\n';
+    unsigned char byte = (unsigned char)s->name[at];
+    return at == s->size || ((byte & 0xC0) != 0x80 && may_begin(s, byte));
+}
+
+/* Counts steps at so many places, each of which may look at the whole name. */
+static enum tp_code count_steps(struct tp_matcher *matcher, const struct subject *s,
+                                uint64_t steps, uint64_t places, struct tp_err *err)
+{
+    return tp_matcher_work(matcher, steps * places * (1 + s->size / 256), s->pattern->text,
+                           &s->pattern->origin, s->name, err);
+}
+
+static int match(const struct tp_matcher *matcher, const struct subject *s, size_t from,
+                 uint32_t options, unsigned steps)
+{
     pcre2_set_match_limit(matcher->match, steps);
-    pcre2_set_offset_limit(matcher->match, newline ? (size_t)(newline - name) : size);
-    return pcre2_match(pattern->code, (PCRE2_SPTR)name, size, 0,
-                       is_ascii(name, size) ? PCRE2_NO_UTF_CHECK : 0, matcher->data,
-                       matcher->match);
+    pcre2_set_offset_limit(matcher->match, s->last);
+    return pcre2_match(s->pattern->code, (PCRE2_SPTR)s->name, s->size, from,
+                       s->options | options, matcher->data, matcher->match);
 }
 
-/* The library does not tell how many steps it took, so it gets few, which do for nearly all, and
- * then more and more. */
+enum { FEW_STEPS = 4, MORE_STEPS = 64 };
+
+/* The library does not tell how many steps it took, so it gets few, and then more and more. */
+static enum tp_code match_at(struct tp_matcher *matcher, const struct subject *s, size_t at,
+                             int *found, struct tp_err *err)
+{
+    unsigned most = most_steps(s->pattern, s->size), steps = 0;
+    *found = PCRE2_ERROR_MATCHLIMIT;
+    while (*found == PCRE2_ERROR_MATCHLIMIT && steps < most) {
+        steps = !steps ? FEW_STEPS : steps == FEW_STEPS ? MORE_STEPS : 4 * steps;
+        steps = steps < most ? steps : most;
+        enum tp_code code = count_steps(matcher, s, steps, 1, err);
+        if (code)
+            return code;
+        *found = match(matcher, s, at, PCRE2_ANCHORED, steps);
+    }
+    return TP_OK;
+}
+
+/* A few steps at each place do for nearly all names. Where they do not, each place is tried by
+ * itself, as most of them take few all the same. */
 enum tp_code tp_pattern_match(struct tp_matcher *matcher, const struct tp_pattern *pattern,
                               const char *name, bool *matches, struct tp_err *err)
 {
-    size_t size = strlen(name);
-    uint64_t weight = weight_of(pattern, name, size);
-    unsigned most = most_steps(pattern, size), steps = 0;
-    int found = PCRE2_ERROR_MATCHLIMIT;
+    struct subject s = subject_of(pattern, name);
+    uint64_t places = 0;
     *matches = false;
-    while (found == PCRE2_ERROR_MATCHLIMIT && steps < most) {
-        steps = !steps ? 4 : steps == 4 ? 64 : 4 * steps;
-        steps = steps < most ? steps : most;
-        enum tp_code code = tp_matcher_work(matcher, steps * weight, pattern->text,
-                                            &pattern->origin, name, err);
-        if (code)
+    for (size_t at = 0; at <= s.last; at++)
+        places += is_place(&s, at);
+    enum tp_code code = count_steps(matcher, &s, FEW_STEPS, places, err);
+    if (code)
+        return code;
+    int found = match(matcher, &s, 0, 0, FEW_STEPS);
+    bool each = found == PCRE2_ERROR_MATCHLIMIT;
+    s.options = PCRE2_NO_UTF_CHECK; /* it was checked */
+    if (each)
+        found = PCRE2_ERROR_NOMATCH;
+    for (size_t at = 0; each && at <= s.last && found == PCRE2_ERROR_NOMATCH; at++)
+        if (is_place(&s, at) && (code = match_at(matcher, &s, at, &found, err)))
             return code;
-        found = match(matcher, pattern, name, size, steps);
-    }
     *matches = found >= 0; /* 0: more was found than there is room to say */
     return found >= 0 || found == PCRE2_ERROR_NOMATCH ? TP_OK
                                                       : fail_match(pattern, found, name, err);
