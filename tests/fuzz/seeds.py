@@ -151,7 +151,7 @@ def containers():
                         "\0abb1 -A"), ("long", "a" * 4097 + "\0a"),
                        ("steps", "(a*)*(a*)*b\0" + "a" * 60), ("empty", ""),
                        ("limit", "(a|aa)+\\d|(a+)+x$\0" + "a" * 60 + "c0x."),
-                       ("heap", "(?:(a)|b)*c\0" + "ab" * 9000),
+                       ("heap", "(?:(a)|b)*c\0" + "ab" * 9000), ("lines", ".*b$\0a\nab"),
                        ("refused", "x" * 80 + "(\0a"), ("utf8", "\u00e9" * 30 + "(\0a"),
                        ("class", "[[:odd:]]\0a"), ("behind", r"(?<=a)b(?<!c)\b$"
                                                    "\0ab"), ("brace", "glob:{a,b}**/c\0b/c")):
@@ -538,8 +538,8 @@ def requests():
                          "set": {}}]}, {"rules": [{"match": 5, "keep": True}]},
              {"rules": [{"match": "a", "keep": True,
                          "search": "mse"}]}, {"rules": [{"match": "(", "keep": True}]},
-             {"rules": [{"match": "a", "to": "fp8-deepseek", "set": {"scale": 5}}]
-              }, {"rules": [{"match": "a", "to": "fp8-deepseek", "set": {"scale": "odd"}}]}, {
+             {"rules": [{"match": "a", "to": "fp8-deepseek", "set": {"variant": 5}}]
+              }, {"rules": [{"match": "a", "to": "fp8-deepseek", "set": {"variant": "odd"}}]}, {
                   "rules": [
                       {"match": "a", "to": "nvfp4-ct", "search": "mse", "importance": "a.imatrix"},
                       {"match": "b", "to": "nvfp4-ct", "search": "mse", "importance": "a.imatrix"},
@@ -555,7 +555,7 @@ def requests():
         seed("request", f"recipe-{i:02}", "r" + json.dumps(value))
     seed("request", "recipe-broken", "r{")
     recorded = {
-        "rules": [{"match": "", "to": "fp8-deepseek", "set": {"scale": "f32"}},
+        "rules": [{"match": "", "to": "fp8-deepseek", "set": {"variant": "v2"}},
                   {"match": "x", "keep": True}, {
                       "match": "glob:*.y", "to": "w4a8-ct", "search": "w4a8", "signed": True,
                       "importance": "magnitude"
@@ -567,10 +567,22 @@ def requests():
     for i, change in enumerate(
         ({"include": ["("]}, {"exclude": ["(?P<"]}, {"rules": [{"to": "odd"}]
                                                      }, {"rules": [{"match": "("}]},
-         {"rules": [{"match": "", "to": "fp8-deepseek", "set": {"scale": "x"}}]
+         {"rules": [{"match": "", "to": "fp8-deepseek", "set": {"variant": "x"}}]
           }, {"rules": [{"to": "w4a8-ct", "search": "mse", "importance": "file"}]})):
         seed("request", f"recorded-{i}", json.dumps(dict(recorded, **change)))
     seed("request", "no-object", "[]")
+    with open(os.path.join(ROOT, "models", "mixtral.json"), encoding="utf-8") as file:
+        model = json.load(file)
+    for i, change in enumerate(
+        ({"stacks": "ekn", "merged": True, "weights_only": True}, {"stacks": "odd"},
+         {"model": model}, {"model": {"name": 5}}, {"model": []},
+         {"tp": {"rank": 3, "ranks": 2}})):
+        seed("request", f"recorded-model-{i}", json.dumps(dict(recorded, **change)))
+    for i, rule in enumerate(({"match": "", "keep": True},
+                              {"match": "a", "to": "w4a8-ct", "set": {"odd": "x"}},
+                              {"match": "a", "to": "w4a8-ct", "search": "mse",
+                               "importance": "folder/a.imatrix"})):
+        seed("request", f"recipe-rule-{i}", "r" + json.dumps({"rules": [rule]}))
 
 
 def digits(text):
@@ -745,6 +757,73 @@ def stored():
                     ("model.layers.0.mlp.experts.gate_up_proj", "BF16", [2, 32, 128], 16384)),
                 "src/config.json": json.dumps({"model_type": kind})
             }))
+
+
+def filled_file(byte, *tensors):
+    text, size = header(*tensors)
+    return struct.pack("<Q", len(text)) + text.encode() + bytes([byte]) * size
+
+
+def zeros_file(*tensors):
+    """Of zeros, which say nothing as zero points and as an order of columns."""
+    return filled_file(0, *tensors)
+
+
+def besides():
+    """What other tools store beside a packed weight: nothing of it, or more than can be said."""
+    fp8 = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+    awq = {"quant_method": "awq", "bits": 4, "group_size": 128}
+    gptq = {"quant_method": "gptq", "bits": 4, "group_size": 128}
+
+    def one(name, to, method, data):
+        seed("command", "beside-" + name, bundle(
+            f"convert src -o out --to {to} --requantize", **{
+                "src/model.safetensors": data,
+                "src/config.json": json.dumps({"quantization_config": method})
+            }))
+
+    zero = (P + "weight_zero_point", "I8", [1, 1], 1)
+    order = (P + "g_idx", "I32", [128], 512)
+    for make, kind in ((zeros_file, "nothing"), (shard, "more")):
+        one("zeros-" + kind, "fp8-dynamic-ct", fp8, make(*FP8, zero))
+        one("order-" + kind, "fp8-ct", fp8, make(*FP8, order))
+        one("awq-order-" + kind, "w4a16-ct", awq, make(*AWQ, order))
+    for suffix in ("pre_quant_scale", "svdquant_lora_a", "hadamard_matrix"):
+        one(suffix, "fp8-dynamic-ct", fp8, shard(*FP8, (P + suffix, "F32", [128], 512)))
+    for shape in ([64], [8, 8]):
+        one(f"act-{len(shape)}", "gptq", awq,
+            shard(*AWQ, ("model.layers.0.mlp.act.scales", "F16", shape, 128)))
+    for to in ("gptq", "awq", "w4a16-marlin", "w4a16-machete", "w4a16-ct"):
+        one("to-" + to, to, gptq, shard(*GPTQ[:3]))
+        one("from-awq-" + to, to, awq, shard(*AWQ))
+        one("zeros-to-" + to, to, gptq, zeros_file(*GPTQ[:3]))
+    for to in ("fp8-deepgemm-sm100", "fp8-deepseek", "fp8-trtllm"):
+        one("nan-" + to, to, fp8, filled_file(0x7f, *FP8))
+    locations = [[{"location": "weight_input"}, {"location": "weight_output"}],
+                 [{"location": "input"}], [5], "x"]
+    transforms = [{"transform_config": {"config_groups": {"u": {"apply": a}}}} for a in locations]
+    transforms += [{"transform_config": {"config_groups": {"u": 5}}}, {"transform_config": [1]},
+                   {"rotation_config": {"a": 1}}, {"rotation": "hadamard"},
+                   {"transform_config": {}, "rotation_config": None, "rotation": ""},
+                   {"rotation": 0, "rotation_config": [], "transform_config": False}]
+    for i, more in enumerate(transforms):
+        for choice in (2 | 0x80, 2 | 8):
+            seed("config", f"transform-{i}-{choice}", bytes([choice]) + json.dumps(
+                {"quantization_config": dict(fp8, **more)}).encode())
+
+
+def frames():
+    """Archives of several frames that no table lists, whole and cut off."""
+    data = tensors_file(PLAIN)
+    parts = [subprocess.run(["zstd", "-q", "-c", f"--stream-size={len(part)}"], input=part,
+                            capture_output=True, check=True).stdout
+             for part in (data[:100], data[100:9000], data[9000:])]
+    for name, archive in (("whole", b"".join(parts)), ("cut", b"".join(parts[:2])),
+                          ("header", parts[0]), ("inside", b"".join(parts)[:-9])):
+        seed("zst", "frames-" + name, archive)
+        assert b"\n\1" not in archive
+        seed("command", "frames-" + name, bundle("dump model.safetensors.zst",
+                                                 **{"model.safetensors.zst": archive}))
 
 
 def contradictions():
@@ -949,6 +1028,13 @@ def conversions():
         seed("parts", name, b"".join(n.encode() + b"\0" + t + b"\0" for n, t in notes))
         if name == "plain":
             several(files, notes)
+        if name in ("plain", "tp"):
+            run("merge", "out", "--quiet")
+            done = tree("out")
+            seed("merge", name + "-again", bundle("", **done))
+            del done[next(path for path in done if path.endswith("config.json"))]
+            seed("merge", name + "-lost", bundle("", **done))
+            shutil.rmtree("out")
     for tensors, name, to, more in ((QKV + PAIR, "ct", "w4a8-ct", []), (SMALL, "fp8", "mxfp8-ct",
                                                                         ["--shard-size", "1B"]),
                                     (SMALL, "digest", "nvfp4-ct", ["--digest", "sha256"])):
@@ -959,9 +1045,16 @@ def conversions():
             hostile(tree("cut"))
         if name == "ct":
             touched(tree("cut"))
-        one = tree("cut")
+        one, other = tree("cut"), tree("cut")
         del one["cut/rank_1/" + sorted(os.listdir("cut/rank_1"))[0]]
         seed("join", name + "-missing", bundle("", **one))
+        del other["cut/rank_1/tilepack.json"]
+        seed("join", name + "-no-manifest", bundle("", **other))
+        shutil.rmtree("cut")
+        write("src/model.safetensors", filled_file(0x3c, *tensors))
+        run("convert", "src", "-o", "cut", "--to", to, "--tp", "2", "--quiet", *more)
+        other.update({path: data for path, data in tree("cut").items() if "rank_1/" in path})
+        seed("join", name + "-other", bundle("", **other))
         shutil.rmtree("cut")
     seed("join", "none", bundle("", x="y"))
 
@@ -1093,6 +1186,6 @@ def journals():
 with tempfile.TemporaryDirectory() as work:
     os.chdir(work)
     for make in (containers, headers, archives, importances, layouts, tables, configs, requests,
-                 commands, directories, stored, contradictions, journals, sources, copies,
-                 conversions):
+                 commands, directories, stored, besides, frames, contradictions, journals, sources,
+                 copies, conversions):
         make()
