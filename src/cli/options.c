@@ -3,6 +3,7 @@
  * Invariant: after TP_OK every field holds its default or a checked value. */
 #include "cli/options.h"
 
+#include "base/isa.h"
 #include "base/similar.h"
 
 #include <ctype.h>
@@ -390,6 +391,25 @@ static enum tp_code check_cache(struct parser *p)
     return tp_fail(p->err, TP_E_USAGE, "TILEPACK_CACHE '%s': it is not a number of bytes", text);
 }
 
+/* Read by base/isa.c, and with a word that is none it would take nothing away. */
+static enum tp_code check_disabled(struct parser *p)
+{
+    const char *list = getenv("TILEPACK_DISABLE");
+    for (size_t size; list && *list; list += size) {
+        size = strcspn(list, ", ");
+        bool known = size == 0;
+        for (int isa = 0; isa < TP_ISA_COUNT && !known; isa++) {
+            const char *name = tp_isa_name((enum tp_isa)isa);
+            known = strlen(name) == size && strncmp(name, list, size) == 0;
+        }
+        if (!known)
+            return tp_fail(p->err, TP_E_USAGE, "TILEPACK_DISABLE '%.*s': it is not one of avx2, "
+                           "avx512, neon, cuda", (int)size, list);
+        size += strspn(list + size, ", ");
+    }
+    return TP_OK;
+}
+
 /* The environment's default for --device, taken before the command line is read. */
 static enum tp_code set_device(struct parser *p)
 {
@@ -470,6 +490,8 @@ enum tp_code tp_options_parse(enum tp_command command, int argc, char *const *ar
         code = check_together(&p);
         if (!code && (code = set_jobs(&p)) == TP_OK)
             code = check_cache(&p);
+        if (code == TP_OK)
+            code = check_disabled(&p);
     }
     if (code == TP_E_USAGE)
         tp_err_hint(err, "'tilepack %s --help' lists what it takes",

@@ -7,6 +7,7 @@
 #include "cli/human.h"
 #include "cli/report.h"
 #include "base/suffix.h"
+#include "pack/file/zst.h"
 #include "pack/os/os.h"
 #include "pack/plan/alike.h"
 #include "pack/plan/config.h"
@@ -359,11 +360,40 @@ static void warn_unweighted(const struct tp_plan *plan)
 static enum tp_code warn_alike(const struct tp_plan *plan, struct tp_err *err)
 {
     const char *pair[2];
-    enum tp_code code = tp_plan_alike(plan, pair, err);
-    if (code == TP_OK && pair[0])
-        tp_warn("'%s' and '%s' differ in case only: file systems that do not tell it, as those of "
-                "macOS and Windows, cannot hold both", pair[0], pair[1]);
+    size_t pairs;
+    enum tp_code code = tp_plan_alike(plan, pair, &pairs, err);
+    char more[40] = "";
+    if (code == TP_OK && pairs > 1)
+        snprintf(more, sizeof more, ", and %zu other pair%s", pairs - 1, pairs > 2 ? "s" : "");
+    if (code == TP_OK && pairs)
+        tp_warn("'%s' and '%s'%s differ in case only: file systems that do not tell it, as those "
+                "of macOS and Windows, cannot hold both", pair[0], pair[1], more);
     return code;
+}
+
+/* A frame is unpacked as a whole, and again for each piece of a weight that lies in it and finds it
+ * gone: what takes seconds of a plain file may take minutes. */
+static void warn_frames(const struct tp_checkpoint *ckpt)
+{
+    enum { LARGE = 16 << 20 };
+    for (size_t f = 0; f < ckpt->file_count; f++)
+        if (ckpt->files[f].zst && tp_zst_largest(ckpt->files[f].zst) > LARGE) {
+            tp_warn("%s: it has frames of up to %llu MiB, of which each is unpacked many times: "
+                    "'zstd -d' first makes it faster", ckpt->files[f].path,
+                    (unsigned long long)(tp_zst_largest(ckpt->files[f].zst) >> 20));
+            return;
+        }
+}
+
+/* The output has a card of its own, with the text of the source's. */
+static void warn_card(const struct tp_plan *plan)
+{
+    const struct tp_checkpoint *ckpt = plan->ckpt;
+    for (size_t i = 0; i < ckpt->other_count && plan->unit_count && !plan->restores; i++)
+        if (strcmp(ckpt->others[i], TP_CARD_NAME) == 0 &&
+            ckpt->other_stamps[i].size > TP_CARD_MAX_BYTES)
+            tp_warn("%s: it is longer than %d MiB, and is no part of the model card that is "
+                    "written", TP_CARD_NAME, TP_CARD_MAX_BYTES >> 20);
 }
 
 static bool concerns(const struct tp_model_limit *limit, const struct tp_unit *unit)
@@ -405,11 +435,13 @@ enum tp_code tp_plan_warn(const struct tp_plan *plan, struct tp_err *err)
     size_t count = 0;
     warn_unread(plan->ckpt);
     warn_source(plan);
+    warn_frames(plan->ckpt);
     enum tp_code code = warn_alike(plan, err);
     if (code)
         return code;
     if (!plan->unit_count)
         warn_same(plan);
+    warn_card(plan);
     warn_unweighted(plan);
     warn_unknown(plan);
     warn_limits(plan);

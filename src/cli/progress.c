@@ -5,7 +5,9 @@
  * empty or complete. */
 #include "cli/progress.h"
 
+#include "cli/escape.h"
 #include "cli/human.h"
+#include "cli/report.h"
 #include "pack/os/clock.h"
 
 #include <pthread.h>
@@ -21,14 +23,14 @@
 #define TP_PLAIN_MS 10000
 #endif
 
-enum { ITEM = 200, PERIOD_MS = 100, WINDOW = 50 /* samples: the speed of the last 5 s */ };
+enum { ITEM = 1024, PERIOD_MS = 100, WINDOW = 50 /* samples: the speed of the last 5 s */ };
 
 struct tp_progress {
     pthread_t thread;
     pthread_mutex_t lock; /* guards item and stop */
     pthread_cond_t wake;
     bool stop, plain;
-    char item[ITEM];
+    char item[ITEM]; /* as it is, its end cut off where it is longer */
     char verb[32];
     int fd; /* of --progress-fd; 0: the line on stderr */
     _Atomic uint64_t done;
@@ -105,6 +107,15 @@ static void take_item(struct tp_progress *p, char item[ITEM])
     pthread_mutex_unlock(&p->lock);
 }
 
+/* What may go to a terminal, each byte a column. */
+static void show_item(struct tp_progress *p, char item[ITEM])
+{
+    take_item(p, item);
+    for (char *c = item; *c; c++)
+        if ((unsigned char)*c < 0x20 || (unsigned char)*c > 0x7E)
+            *c = '?';
+}
+
 /* Text of at most `width` columns; a name that does not fit loses its middle. */
 static size_t compose(struct tp_progress *p, char *line, size_t size, size_t width)
 {
@@ -112,7 +123,7 @@ static size_t compose(struct tp_progress *p, char *line, size_t size, size_t wid
     uint64_t done = atomic_load(&p->done), total = p->total;
     double at = tp_now(), rate = speed(p, done, at);
     int used;
-    take_item(p, item);
+    show_item(p, item);
     tp_human_bytes(rate_text, (uint64_t)rate);
     if (total) {
         if (done > total)
@@ -151,23 +162,22 @@ static void redraw(struct tp_progress *p)
     pthread_mutex_unlock(&draw);
 }
 
-/* One JSON object and a newline. The item is printable ASCII. */
+/* One JSON object and a newline; none where memory is short. */
 static void write_object(struct tp_progress *p)
 {
-    char item[ITEM], quoted[2 * ITEM], line[sizeof quoted + 200];
-    size_t used = 0;
+    char item[ITEM], line[(TP_ESCAPED + 1) * ITEM];
     take_item(p, item);
-    for (const char *c = item; *c; c++) {
-        if (*c == '"' || *c == '\\')
-            quoted[used++] = '\\';
-        quoted[used++] = *c;
+    json_t *object = json_pack("{s:s,s:I,s:I,s:o}", "command", p->verb, "done",
+                               (json_int_t)atomic_load(&p->done), "total", (json_int_t)p->total,
+                               "item", tp_json_text(item));
+    char *text = json_dumps(object, JSON_COMPACT);
+    if (text && strlen(text) < ITEM) {
+        char *end = tp_escape(line, text, strlen(text), true);
+        *end++ = '\n';
+        put_to(p->fd, line, (size_t)(end - line));
     }
-    quoted[used] = 0;
-    uint64_t done = atomic_load(&p->done);
-    int length = snprintf(line, sizeof line,
-                          "{\"command\":\"%s\",\"done\":%llu,\"total\":%llu,\"item\":\"%s\"}\n",
-                          p->verb, (unsigned long long)done, (unsigned long long)p->total, quoted);
-    put_to(p->fd, line, (size_t)length);
+    free(text);
+    json_decref(object);
 }
 
 /* One whole line for a log. */
@@ -264,11 +274,10 @@ void tp_progress_add(void *progress, uint64_t bytes, const char *item)
     atomic_fetch_add_explicit(&p->done, bytes, memory_order_relaxed);
     if (!item || pthread_mutex_trylock(&p->lock))
         return; /* another worker names its own; one is as good */
-    size_t n = 0;
-    for (; item[n] && n + 1 < ITEM; n++) {
-        unsigned char c = (unsigned char)item[n];
-        p->item[n] = c < 0x20 || c > 0x7E ? '?' : item[n];
-    }
+    size_t n = strnlen(item, ITEM - 1);
+    while (n && item[n] && ((unsigned char)item[n] & 0xC0) == 0x80) /* no half character */
+        n--;
+    memcpy(p->item, item, n);
     p->item[n] = 0;
     pthread_mutex_unlock(&p->lock);
 }

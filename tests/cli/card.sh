@@ -55,6 +55,22 @@ for name in LICENSE NOTICE USE_POLICY.md; do
     check "$name is copied" cmp $model/$name packed/$name
 done
 check "it is verified" "$TILEPACK" verify packed -q --strict
+# Metadata as huggingface_hub finds it, too; a text that is too long is named.
+cp $model/README.md card
+front() { # text of the source's card
+    printf '%b' "$1" >$model/README.md
+    rm -rf front && convert front --to w4a8-ct -q && sed -n '1,/^$/p' front/README.md >metadata
+    grep -qx 'license: other' metadata && [ "$(grep -c '^---$' metadata)" = 2 ]
+}
+check "metadata without a newline behind it" front '---\nlicense: other\n---'
+check "with blank lines before it" front '\n\n---\nlicense: other\n---\n# Text\n'
+printf 'before\0behind\n' >$model/README.md
+check "a zero byte does not end a text" convert zero --to w4a8-ct -q
+check "which is whole" grep -q 'before behind' zero/README.md
+head -c 4194305 /dev/zero | tr '\0' x >$model/README.md
+answers "a text that is too long is named" 0 'README.md: it is longer than 4 MiB' \
+    convert lengthy --to w4a8-ct
+mv card $model/README.md
 # The card's own lines, with the output in place of DST, give the errors and the output again.
 lines() { grep -o "tilepack $1 [^\`]*" packed/README.md | sed "s:^tilepack:\"$TILEPACK\":; s:DST:$2:"; }
 sh -c "$(lines verify packed)" >errors

@@ -494,6 +494,10 @@ check "are both written" grep -q 'not' "$work/both/Config.json"
 check "and right" "$TILEPACK" verify "$work/both" -q
 fails "the plan warns, too" 0 "differ in case only" \
     "$TILEPACK" plan "$work/cased" --to fp8-ct
+echo '{}' >"$work/cased/TilePack.json"
+fails "of each further pair" 0 "and 'config.json', and 1 other pair differ in case only" \
+    "$TILEPACK" plan "$work/cased" --to fp8-ct
+rm "$work/cased/TilePack.json"
 rm -rf "$work/both" "$work/foldered"
 cp -r "$work/model" "$work/foldered"
 mkdir "$work/foldered/names"

@@ -36,11 +36,17 @@ echo 'Ours.' >>"$work/four/README.md"
 check "an edited model card is no obstacle" merge four
 mv "$work/kept.md" "$work/four/README.md"
 shard=$(basename "$(find "$work/four" -name '*-00002-of-*.safetensors')")
-zstd -q --rm "$work/four/$shard"
-check "nor is a shard that was compressed" merge four
-zstd -q -d --rm "$work/four/$shard.zst"
 mv "$work/four/$shard" "$work/kept.shard"
+"$TILEPACK" convert "$work/src" -o "$work/archived" "$@" --zstd -q || bad "archives"
+cp "$work/archived/$shard.zst" "$work/four"
+check "nor is a shard that was compressed" merge four
+rm "$work/four/$shard.zst"
 fails "one that has gone is" 3 "'$shard' is in its manifest, and is missing" merge four
+: >"$work/four/$shard.zst"
+fails "with an archive that is none, too" 3 "'$shard' is in its manifest, and is missing" merge four
+head -c 999 "$work/kept.shard" | zstd -q >"$work/four/$shard.zst"
+fails "or one of another size" 3 "'$shard' is in its manifest, and is missing" merge four
+rm "$work/four/$shard.zst"
 mv "$work/kept.shard" "$work/four/$shard"
 cp -p "$work/four/tilepack.json" "$work/kept.json"
 echo >>"$work/four/tilepack.json"

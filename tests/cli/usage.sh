@@ -69,6 +69,9 @@ refuses "tilepack convert: unknown option '--a\\x1B[31m'" \
     "'tilepack convert --help' lists what it takes" convert --a$'\033[31m'
 TILEPACK_JOBS=0 refuses "tilepack verify: TILEPACK_JOBS '0': it is not a number from 1 to 1024" \
     "'tilepack verify --help' lists what it takes" verify a
+TILEPACK_DISABLE=avx2,avx-512 refuses \
+    "tilepack verify: TILEPACK_DISABLE 'avx-512': it is not one of avx2, avx512, neon, cuda" \
+    "'tilepack verify --help' lists what it takes" verify a
 
 # A refusal under --json is one object on stdout as well.
 run convert SRC --foo --json

@@ -264,7 +264,7 @@ static void test_a_match_that_costs_too_much_is_an_error(void **state)
 {
     (void)state;
     char *name = repeated("a", 100, "y");
-    costs_too_much("(?:a+a+)+[yz]y{2}", TP_PATTERN_MATCH, name, "takes more than 250000 steps");
+    costs_too_much("(?:a+a+)+[yz]y{2}", TP_PATTERN_MATCH, name, "takes more than 125000 steps");
     costs_too_much("(?:a+a+)+[yz]y{2}", TP_PATTERN_SEARCH, name, "steps for this name");
     assert_false(search("glob:a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*b*y", name));
     free(name);
@@ -302,6 +302,27 @@ static void test_steps_count_at_each_place(void **state)
     assert_in_range(work_of("up_proj", TP_PATTERN_SEARCH, name), 1, 12);
     assert_in_range(work_of("up_proj|down_proj", TP_PATTERN_SEARCH, name), 1, 40);
     assert_in_range(work_of("(?i)UP_proj", TP_PATTERN_SEARCH, name), 1, 12);
+}
+
+/* Members of sets beyond ASCII are searched one by one, for characters beyond it; for all, where a
+ * class is among them. */
+static void test_large_sets_count(void **state)
+{
+    (void)state;
+    char set[1000] = "[", with_class[1004], *end = set + 1;
+    for (unsigned c = 0x100; c < 0x300; c += 2) {
+        *end++ = (char)(0xC0 | c >> 6);
+        *end++ = (char)(0x80 | (c & 0x3F));
+    }
+    strcpy(end, "]+x");
+    snprintf(with_class, sizeof with_class, "[\\d%s", set + 1);
+    char *wide = repeated("\xC4\x80", 50, "x"), *plain = repeated("1", 100, "x");
+    uint64_t cheap = work_of("[a-z]+x", TP_PATTERN_MATCH, plain);
+    assert_in_range(work_of(set, TP_PATTERN_MATCH, plain), 1, cheap);
+    assert_true(work_of(set, TP_PATTERN_MATCH, wide) > 100 * cheap);
+    assert_true(work_of(with_class, TP_PATTERN_MATCH, plain) > 100 * cheap);
+    free(plain);
+    free(wide);
 }
 
 /* A name of a header may be as long as the header. */
@@ -431,6 +452,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_list_is_limited),
         cmocka_unit_test(test_a_match_that_costs_too_much_is_an_error),
         cmocka_unit_test(test_steps_count_at_each_place),
+        cmocka_unit_test(test_large_sets_count),
         cmocka_unit_test(test_long_names),
         cmocka_unit_test(test_no_memory_is_no_answer),
     };

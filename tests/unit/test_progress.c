@@ -168,7 +168,7 @@ static void names_are_quoted(void **state)
     char text[200] = "";
     assert_true(read(fds[0], text, sizeof text - 1) > 0);
     assert_string_equal(text, "{\"command\":\"verify\",\"done\":7,\"total\":0,"
-                              "\"item\":\"a\\\"b\\\\c?\"}\n");
+                              "\"item\":\"a\\\"b\\\\c\\n\"}\n");
     close(fds[0]);
     p = tp_progress_start(&o, "verify", 0);
     tp_progress_end(p);

@@ -37,9 +37,10 @@ static enum tp_code folds(const struct tp_commit *c, bool *does)
 enum tp_code tp_commit_check_case(const struct tp_commit *c)
 {
     const char *pair[2];
+    size_t pairs;
     bool one = false;
-    enum tp_code code = tp_plan_alike(c->plan, pair, c->err);
-    if (code || !pair[0] || (code = folds(c, &one)) || !one)
+    enum tp_code code = tp_plan_alike(c->plan, pair, &pairs, c->err);
+    if (code || !pairs || (code = folds(c, &one)) || !one)
         return code;
     tp_err_path(c->err, c->output);
     tp_err_hint(c->err, "rename or remove one of them in the source, or choose an output on "

@@ -20,8 +20,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { MAX_CARD = 4 << 20 };
-
 mode_t tp_commit_dir_mode(const struct tp_commit *c)
 {
     return c->plan->ckpt->dir_mode | 0700;
@@ -180,7 +178,7 @@ static bool same_folder(const char *a, const char *b)
 }
 
 /* The text of the source's card in fresh memory; NULL: there is none. One that is too large to
- * be a text is none. */
+ * be a text is none (tp_plan_warn() says it). */
 static enum tp_code read_card(const struct tp_commit *c, char **text)
 {
     const struct tp_checkpoint *ckpt = c->plan->ckpt;
@@ -194,8 +192,11 @@ static enum tp_code read_card(const struct tp_commit *c, char **text)
         int fd = -1;
         char *path = tp_os_format(c->err, "%s/%s", ckpt->path, ckpt->others[i]);
         code = path ? tp_commit_open_other(ckpt, path, &fd, &st, c->err) : TP_E_MEMORY;
-        if (code == TP_OK && st.st_size <= MAX_CARD)
-            code = tp_os_slurp_fd(fd, &st, path, MAX_CARD, text, &size, c->err);
+        if (code == TP_OK && st.st_size <= TP_CARD_MAX_BYTES)
+            code = tp_os_slurp_fd(fd, &st, path, TP_CARD_MAX_BYTES, text, &size, c->err);
+        for (size_t at = 0; *text && at < size; at++)
+            if (!(*text)[at]) /* would end it */
+                (*text)[at] = ' ';
         tp_os_close(&fd);
         free(path);
     }

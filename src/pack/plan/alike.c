@@ -41,13 +41,15 @@ static bool in_place_of(const char *a, const char *b)
     return !*a && (!*b || *b == '/');
 }
 
-enum tp_code tp_plan_alike(const struct tp_plan *plan, const char *pair[2], struct tp_err *err)
+enum tp_code tp_plan_alike(const struct tp_plan *plan, const char *pair[2], size_t *pairs,
+                           struct tp_err *err)
 {
     static const char *const made[] = {TP_INDEX_NAME, "config.json", "tilepack.json"};
     enum { MADE = sizeof made / sizeof *made };
     size_t count = 0, most = plan->file_count + plan->ckpt->other_count + MADE + 1;
     bool card = plan->unit_count > 0; /* is made, in place of that of the source */
     pair[0] = pair[1] = NULL;
+    *pairs = 0;
     if (plan->single_file)
         return TP_OK;
     const char **names = tp_os_zalloc(most, sizeof *names, err);
@@ -65,8 +67,8 @@ enum tp_code tp_plan_alike(const struct tp_plan *plan, const char *pair[2], stru
     if (card)
         names[count++] = "README.md";
     qsort(names, count, sizeof *names, by_name);
-    for (size_t i = 1; i < count && !pair[0]; i++)
-        if (in_place_of(names[i - 1], names[i])) {
+    for (size_t i = 1; i < count; i++)
+        if (in_place_of(names[i - 1], names[i]) && !(*pairs)++) {
             pair[0] = names[i - 1];
             pair[1] = names[i];
         }

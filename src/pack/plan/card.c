@@ -24,16 +24,19 @@ static const char *next_line(const char *line)
 
 static bool is_fence(const char *line)
 {
-    return strncmp(line, "---", 3) == 0 && line[3 + strspn(line + 3, " \r")] == '\n';
+    const char *end = strncmp(line, "---", 3) == 0 ? line + 3 + strspn(line + 3, " \r") : "-";
+    return *end == '\n' || !*end;
 }
 
-/* The text behind the metadata, which is [*begin, *end). */
+/* The text behind the metadata, which is [*begin, *end). Blank lines may stand before it, as
+ * huggingface_hub has it. */
 static const char *body_of(const char *card, const char **begin, const char **end)
 {
+    const char *fence = card + strspn(card, " \t\r\n");
     *begin = *end = card;
-    if (!is_fence(card))
+    if (!is_fence(fence))
         return card;
-    const char *first = next_line(card), *line = first;
+    const char *first = next_line(fence), *line = first;
     while (*line && !is_fence(line))
         line = next_line(line);
     if (!*line)

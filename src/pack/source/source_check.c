@@ -389,7 +389,8 @@ static enum tp_code scales_fit(const struct tp_op *op, enum tp_role role, const 
             value = becomes;
         if (why) {
             tp_err_hint(err, "%s", hint);
-            code = tp_fail(err, TP_E_INPUT, "one of its scales is %.9g, %s", (double)value, why);
+            code = tp_fail(err, to->out[t].factor ? TP_E_INPUT : TP_E_UNSUPPORTED,
+                           "one of its scales is %.9g, %s", (double)value, why);
         }
     }
     return code;
@@ -472,19 +473,19 @@ enum tp_code tp_source_zeros_fit(const struct tp_op *op, const struct tp_op *to,
     }
     if (range.most > most + to->zero_add) {
         tp_err_hint(err, "unpack it, and convert the plain weight; --exclude leaves it as it is");
-        return tp_fail(err, TP_E_INPUT, "one of its zero points is %d, and the largest that this "
-                       "format stores is %d", range.most, most + to->zero_add);
+        return tp_fail(err, TP_E_UNSUPPORTED, "one of its zero points is %d, and the largest that "
+                       "this format stores is %d", range.most, most + to->zero_add);
     }
     if (range.overflow) {
         tp_err_hint(err, "--set scales=bf16 has larger numbers; --exclude leaves the weight out");
-        return tp_fail(err, TP_E_INPUT, "one of its zero points is infinite times its scale, and "
-                       "this format stores that product");
+        return tp_fail(err, TP_E_UNSUPPORTED, "one of its zero points is infinite times its scale, "
+                       "and this format stores that product");
     }
     if (range.least >= to->zero_add)
         return tp_args_check(&args, err);
     tp_err_hint(err, "--to awq has a place for it; --exclude leaves the weight out");
-    return tp_fail(err, TP_E_INPUT, "one of its zero points is 0: GPTQ stores them less 1, and so "
-                   "has no code for that");
+    return tp_fail(err, TP_E_UNSUPPORTED, "one of its zero points is 0: GPTQ stores them less 1, "
+                   "and so has no code for that");
 }
 
 enum tp_code tp_source_codes_check(const struct tp_op *op, struct tp_box3 box,

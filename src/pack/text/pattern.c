@@ -175,6 +175,31 @@ static enum tp_code take_facts(struct tp_matcher *matcher, struct tp_pattern *pa
                         err);
 }
 
+/* What the library searches one by one for a character of a name, of the sets in its words. */
+static void measure_sets(const char *words, struct tp_pattern *pattern)
+{
+    unsigned members = 0;
+    bool set = false, property = false;
+    for (const char *at = words; *at; at++) {
+        if (*at == '\\') {
+            at++;
+            members += set && *at == 'x' && strtoul(at + 2, NULL, 16) >= 0x80;
+            property |= set && strchr("pP", *at);
+        } else if (*at == '[' && !set) {
+            set = true;
+            property = false;
+            members = 0;
+        } else if (*at == ']' && set) {
+            set = false;
+            pattern->members = members > pattern->members ? members : pattern->members;
+            if (property && members > pattern->with_property)
+                pattern->with_property = members;
+        } else {
+            members += (unsigned char)*at >= 0xC0;
+        }
+    }
+}
+
 static enum tp_code compile(struct tp_matcher *matcher, const struct tp_text *words,
                             const char *text, struct tp_pattern *pattern, struct tp_err *err)
 {
@@ -186,6 +211,7 @@ static enum tp_code compile(struct tp_matcher *matcher, const struct tp_text *wo
     pattern->code = pcre2_compile((PCRE2_SPTR)words->data, words->size,
                                   PCRE2_UTF | PCRE2_USE_OFFSET_LIMIT, &failed, &at,
                                   matcher->compile);
+    measure_sets(words->data, pattern);
     if (pattern->code)
         return take_facts(matcher, pattern, text, err);
     if (failed == PCRE2_ERROR_HEAP_FAILED)
@@ -227,38 +253,70 @@ void tp_pattern_free(struct tp_pattern *pattern)
 
 /* ----------------------------------------------------------------- matching -- */
 
-static bool is_ascii(const char *name, size_t size)
+/* A name that is matched, and where in it a match may begin. */
+struct subject {
+    const struct tp_pattern *pattern;
+    const char *name;
+    size_t size;
+    size_t last;           /* no match begins behind it */
+    int unit;              /* what the library looks for before it takes a step, or -1 */
+    const uint8_t *bitmap; /* the same of several bytes, or NULL */
+    uint32_t options;
+    uint64_t weight; /* what a step is counted as: it may look at the whole name */
+    unsigned most;   /* steps at one place */
+};
+
+/* Bytes of characters beyond ASCII. */
+static size_t count_wide(const char *name, size_t size)
 {
-    unsigned char all = 0;
+    size_t wide = 0;
     for (size_t i = 0; i < size; i++)
-        all |= (unsigned char)name[i];
-    return all < 0x80;
+        wide += (unsigned char)name[i] >= 0x80;
+    return wide;
 }
 
-/* A step may look at the whole name; and the library counts anew for each place of it where a
- * match may start. */
-static unsigned most_steps(const struct tp_pattern *pattern, size_t size)
+/* A step may look at the whole name, at all members of a set for each character; and the library
+ * counts anew for each place of it where a match may start. */
+static void weigh(struct subject *s, size_t wide)
 {
-    size_t steps = TP_PATTERN_STEPS / (1 + size / 256) / (pattern->anywhere ? 1 + size / 16 : 1);
-    return (unsigned)(steps ? steps : 1);
+    uint64_t searched = (uint64_t)s->pattern->members * wide +
+                        (uint64_t)s->pattern->with_property * (s->size - wide);
+    s->weight = 1 + (s->size + 2 * searched) / 64;
+    uint64_t most = TP_PATTERN_STEPS / s->weight /
+                    (s->pattern->anywhere ? 1 + s->size / 16 : 1);
+    s->most = most ? (unsigned)most : 1;
 }
 
-static enum tp_code fail_match(const struct tp_pattern *pattern, int failed, const char *name,
-                               struct tp_err *err)
+static struct subject subject_of(const struct tp_pattern *pattern, const char *name)
+{
+    uint32_t type = 0, unit = 0;
+    struct subject s = {.pattern = pattern, .name = name, .size = strlen(name)};
+    const char *newline = pattern->first_line ? memchr(name, '\n', s.size) : NULL;
+    size_t wide = count_wide(name, s.size);
+    s.last = newline ? (size_t)(newline - name) : s.size;
+    pcre2_pattern_info(pattern->code, PCRE2_INFO_FIRSTCODETYPE, &type);
+    pcre2_pattern_info(pattern->code, PCRE2_INFO_FIRSTCODEUNIT, &unit);
+    pcre2_pattern_info(pattern->code, PCRE2_INFO_FIRSTBITMAP, &s.bitmap);
+    s.unit = type == 1 ? (int)unit : -1;
+    s.options = wide ? 0 : PCRE2_NO_UTF_CHECK;
+    weigh(&s, wide);
+    return s;
+}
+
+static enum tp_code fail_match(const struct subject *s, int failed, struct tp_err *err)
 {
     char why[200];
     if (failed == PCRE2_ERROR_NOMEMORY)
         return no_memory(err);
-    tp_err_tensor(err, name);
+    tp_err_tensor(err, s->name);
     tp_err_hint(err, "write the pattern without repeats of what is repeated already");
     if (failed == PCRE2_ERROR_MATCHLIMIT)
-        snprintf(why, sizeof why, "it takes more than %u steps for this name",
-                 most_steps(pattern, strlen(name)));
+        snprintf(why, sizeof why, "it takes more than %u steps for this name", s->most);
     else if (failed == PCRE2_ERROR_DEPTHLIMIT || failed == PCRE2_ERROR_HEAPLIMIT)
         snprintf(why, sizeof why, "it takes too much memory for this name");
     else if (pcre2_get_error_message(failed, (PCRE2_UCHAR *)why, sizeof why) < 0)
         snprintf(why, sizeof why, "error %d of the library", failed);
-    return refuse(&pattern->origin, pattern->text, why, -1, err);
+    return refuse(&s->pattern->origin, s->pattern->text, why, -1, err);
 }
 
 enum tp_code tp_matcher_work(struct tp_matcher *matcher, uint64_t steps, const char *text,
@@ -276,31 +334,6 @@ enum tp_code tp_matcher_work(struct tp_matcher *matcher, uint64_t steps, const c
     snprintf(why, sizeof why, "the patterns take more than %llu steps for all names together",
              TP_PATTERN_WORK + 0ULL);
     return refuse(origin, text, why, -1, err);
-}
-
-/* A name that is matched, and where in it a match may begin. */
-struct subject {
-    const struct tp_pattern *pattern;
-    const char *name;
-    size_t size;
-    size_t last;           /* no match begins behind it */
-    int unit;              /* what the library looks for before it takes a step, or -1 */
-    const uint8_t *bitmap; /* the same of several bytes, or NULL */
-    uint32_t options;
-};
-
-static struct subject subject_of(const struct tp_pattern *pattern, const char *name)
-{
-    uint32_t type = 0, unit = 0;
-    struct subject s = {.pattern = pattern, .name = name, .size = strlen(name)};
-    const char *newline = pattern->first_line ? memchr(name, '\n', s.size) : NULL;
-    s.last = newline ? (size_t)(newline - name) : s.size;
-    pcre2_pattern_info(pattern->code, PCRE2_INFO_FIRSTCODETYPE, &type);
-    pcre2_pattern_info(pattern->code, PCRE2_INFO_FIRSTCODEUNIT, &unit);
-    pcre2_pattern_info(pattern->code, PCRE2_INFO_FIRSTBITMAP, &s.bitmap);
-    s.unit = type == 1 ? (int)unit : -1;
-    s.options = is_ascii(name, s.size) ? PCRE2_NO_UTF_CHECK : 0;
-    return s;
 }
 
 static bool may_begin(const struct subject *s, unsigned char byte)
@@ -321,11 +354,11 @@ static bool is_place(const struct subject *s, size_t at)
     return at == s->size || ((byte & 0xC0) != 0x80 && may_begin(s, byte));
 }
 
-/* Counts steps at so many places, each of which may look at the whole name. */
+/* Counts steps at so many places. */
 static enum tp_code count_steps(struct tp_matcher *matcher, const struct subject *s,
                                 uint64_t steps, uint64_t places, struct tp_err *err)
 {
-    return tp_matcher_work(matcher, steps * places * (1 + s->size / 256), s->pattern->text,
+    return tp_matcher_work(matcher, steps * places * s->weight, s->pattern->text,
                            &s->pattern->origin, s->name, err);
 }
 
@@ -344,11 +377,11 @@ enum { FEW_STEPS = 4, MORE_STEPS = 64 };
 static enum tp_code match_at(struct tp_matcher *matcher, const struct subject *s, size_t at,
                              int *found, struct tp_err *err)
 {
-    unsigned most = most_steps(s->pattern, s->size), steps = 0;
+    unsigned steps = 0;
     *found = PCRE2_ERROR_MATCHLIMIT;
-    while (*found == PCRE2_ERROR_MATCHLIMIT && steps < most) {
+    while (*found == PCRE2_ERROR_MATCHLIMIT && steps < s->most) {
         steps = !steps ? FEW_STEPS : steps == FEW_STEPS ? MORE_STEPS : 4 * steps;
-        steps = steps < most ? steps : most;
+        steps = steps < s->most ? steps : s->most;
         enum tp_code code = count_steps(matcher, s, steps, 1, err);
         if (code)
             return code;
@@ -380,5 +413,5 @@ enum tp_code tp_pattern_match(struct tp_matcher *matcher, const struct tp_patter
             return code;
     *matches = found >= 0; /* 0: more was found than there is room to say */
     return found >= 0 || found == PCRE2_ERROR_NOMATCH ? TP_OK
-                                                      : fail_match(pattern, found, name, err);
+                                                      : fail_match(&s, found, err);
 }

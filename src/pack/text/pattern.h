@@ -18,7 +18,8 @@ enum {
     TP_PATTERN_LENGTH = 4096,   /* bytes of a pattern */
     TP_PATTERN_CODE = 64 << 10, /* bytes of its compiled form */
     TP_PATTERN_ALL = 16 << 20,  /* bytes of all that share a matcher */
-    TP_PATTERN_STEPS = 250000,  /* of one match: some 30 ms. Fewer for names above 256 bytes */
+    TP_PATTERN_STEPS = 250000,  /* of one match: some 30 ms. Fewer for names above 64 bytes, and
+                                   for large sets beyond ASCII */
     TP_PATTERN_DEPTH = 100000,  /* choices of one match that are kept to be changed */
     TP_PATTERN_HEAP = 16 << 20, /* bytes of one match */
 };
@@ -60,6 +61,8 @@ void tp_matcher_close(struct tp_matcher *matcher); /* legal on {0} and twice */
 struct tp_pattern {
     char *text; /* as it was given; NULL: not compiled */
     struct pcre2_real_code_8 *code;
+    unsigned members;       /* beyond ASCII, of the set that has the most: searched one by one */
+    unsigned with_property; /* the same of sets with a class, which search them for all characters */
     bool anywhere;   /* may begin anywhere in the name */
     bool first_line; /* but not behind its first newline */
     bool at_lines;   /* but only where a line begins: with '.*' in front */

@@ -227,7 +227,7 @@ def _(report):
             done = tool.run("convert", work.at("in.safetensors"), "-o", work.at("o.safetensors"),
                             "--to", "w8a16-marlin", "--set", "scales=f16", "--quiet", check=False)
             if stored[0, 0] == 255:
-                if done.returncode != 3 or "is 256, and the largest that" not in done.stderr:
+                if done.returncode != 4 or "is 256, and the largest that" not in done.stderr:
                     raise Mismatch(f"{done.returncode} {done.stderr}")
                 continue
             if done.returncode:
@@ -255,7 +255,7 @@ def _(report):
             for to in ("awq", "w4a16-marlin"):
                 done = tool.run("convert", work.at("in.safetensors"), "-o", work.at(to + ".safetensors"),
                                 "--to", to, "--quiet", check=False)
-                if done.returncode != (3 if largest == 15 else 0) or (
+                if done.returncode != (4 if largest == 15 else 0) or (
                         largest == 15 and "one of its zero points is 16" not in done.stderr):
                     raise Mismatch(f"{done.returncode} {done.stderr}")
                 report.bytes += 1
