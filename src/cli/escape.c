@@ -134,3 +134,16 @@ bool tp_print_json(FILE *out, const char *text, size_t size)
 {
     return tp_escape_parts(text, size, true, put_part, out);
 }
+
+json_t *tp_json_text(const char *text)
+{
+    char copy[4200]; /* longer than a path */
+    json_t *value = json_string(text);
+    if (value)
+        return value;
+    size_t n = 0;
+    for (; text[n] && n + 1 < sizeof copy; n++)
+        copy[n] = (unsigned char)text[n] < 0x80 ? text[n] : '?';
+    copy[n] = 0;
+    return json_string(copy);
+}

@@ -2,6 +2,7 @@
 #ifndef TP_CLI_ESCAPE_H
 #define TP_CLI_ESCAPE_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -23,5 +24,8 @@ bool tp_escape_parts(const char *text, size_t size, bool json, tp_escaped_part *
 void tp_print_text(FILE *out, const char *text);
 /* Prints JSON so, which stays the same JSON. False when it could not be written. */
 bool tp_print_json(FILE *out, const char *text, size_t size);
+
+/* A string of a file: a byte that is not UTF-8, which JSON cannot carry, is a question mark. */
+json_t *tp_json_text(const char *text);
 
 #endif

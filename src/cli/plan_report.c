@@ -7,7 +7,6 @@
 #include "cli/human.h"
 #include "cli/report.h"
 #include "base/suffix.h"
-#include "pack/file/zst.h"
 #include "pack/os/os.h"
 #include "pack/plan/alike.h"
 #include "pack/plan/config.h"
@@ -376,13 +375,11 @@ static enum tp_code warn_alike(const struct tp_plan *plan, struct tp_err *err)
 static void warn_frames(const struct tp_checkpoint *ckpt)
 {
     enum { LARGE = 16 << 20 };
-    for (size_t f = 0; f < ckpt->file_count; f++)
-        if (ckpt->files[f].zst && tp_zst_largest(ckpt->files[f].zst) > LARGE) {
-            tp_warn("%s: it has frames of up to %llu MiB, of which each is unpacked many times: "
-                    "'zstd -d' first makes it faster", ckpt->files[f].path,
-                    (unsigned long long)(tp_zst_largest(ckpt->files[f].zst) >> 20));
-            return;
-        }
+    const char *path = "";
+    uint64_t largest = tp_checkpoint_largest_frame(ckpt, &path);
+    if (largest > LARGE)
+        tp_warn("%s: it has frames of up to %llu MiB, of which each is unpacked many times: 'zstd "
+                "-d' first makes it faster", path, (unsigned long long)(largest >> 20));
 }
 
 /* The output has a card of its own, with the text of the source's. */

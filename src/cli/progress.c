@@ -7,7 +7,6 @@
 
 #include "cli/escape.h"
 #include "cli/human.h"
-#include "cli/report.h"
 #include "pack/os/clock.h"
 
 #include <pthread.h>

@@ -130,19 +130,6 @@ static const char *code_name(enum tp_code code)
     return "unknown";
 }
 
-json_t *tp_json_text(const char *text)
-{
-    char copy[4200]; /* longer than a path */
-    json_t *value = json_string(text);
-    if (value)
-        return value;
-    size_t n = 0;
-    for (; text[n] && n + 1 < sizeof copy; n++)
-        copy[n] = (unsigned char)text[n] < 0x80 ? text[n] : '?';
-    copy[n] = 0;
-    return json_string(copy);
-}
-
 /* The text is made as a whole before its first byte is printed: where memory ends, nothing is,
  * rather than half an object. TP_OK also when the text could not be written: tp_report_finish()
  * finds that. */

@@ -7,6 +7,7 @@
 #ifndef TP_CLI_REPORT_H
 #define TP_CLI_REPORT_H
 
+#include "cli/escape.h"
 #include "cli/options.h"
 
 #include <jansson.h>
@@ -51,9 +52,6 @@ int tp_report_finish(int status);
 /* SGR escape for stdout, "" without colour: style is "1" bold, "31" red, ... and
  * "0" ends it. */
 const char *tp_style(const char *style);
-
-/* A string of a file: a byte that is not UTF-8, which JSON cannot carry, is a question mark. */
-json_t *tp_json_text(const char *text);
 
 /* Steals `object` (an object without "version"), prints it on stdout with
  * "version":1 first. Returns TP_OK, or TP_E_MEMORY after reporting it. */

@@ -100,6 +100,21 @@ head -c 67108864 /dev/zero | zstd -q --stream-size=67108864 -c > "$dir/large.zst
 seekable "$dir/large.zst" 67108864
 "$dir/tool" read "$dir/large.zst" 67108863 1 | cmp - /dev/zero -n 1 || fail "64 MiB frame"
 
+# A checkpoint of large frames is read, with a warning.
+TILEPACK=${TILEPACK:-build/tilepack}
+header='{"a.down_proj.weight":{"dtype":"BF16","shape":[8192,2048],"data_offsets":[0,33554432]}}'
+{
+    u32 ${#header} && u32 0 && printf %s "$header" && head -c 33554432 /dev/zero
+} > "$dir/model.safetensors"
+size=$((8 + ${#header} + 33554432))
+zstd -q --stream-size=$size -c < "$dir/model.safetensors" > "$dir/model.safetensors.zst"
+seekable "$dir/model.safetensors.zst" $size
+"$TILEPACK" plan "$dir/model.safetensors.zst" --to w4a8-ct > "$dir/got" 2> "$dir/err" ||
+    fail "a frame of 32 MiB: $(cat "$dir/err")"
+grep -q "it has frames of up to 32 MiB" "$dir/err" || fail "no warning: $(cat "$dir/err")"
+"$TILEPACK" plan "$dir/model.safetensors" --to w4a8-ct > "$dir/plain-plan" 2> "$dir/err"
+! grep -q frames "$dir/err" || fail "a plain file has frames: $(cat "$dir/err")"
+
 # Flipped bits, in a file small enough to be read a thousand times.
 head -c 300000 "$dir/plain" > "$dir/small"
 tail -c +4000000 "$dir/plain" | head -c 60000 >> "$dir/small"

@@ -60,25 +60,16 @@ static enum tp_code fit_jobs(const struct tp_plan *plan, struct tp_run_options *
     return TP_OK;
 }
 
-/* What the largest frame of its archives takes while it is unpacked; 0: there are none. */
-static uint64_t largest_frame(const struct tp_checkpoint *ckpt)
-{
-    uint64_t largest = 0;
-    for (size_t f = 0; f < ckpt->file_count; f++)
-        if (ckpt->files[f].zst)
-            largest = tp_max_u64(largest, tp_zst_largest(ckpt->files[f].zst));
-    return largest;
-}
-
 void tp_budget_compare(const struct tp_checkpoint *a, const struct tp_checkpoint *b)
 {
-    tp_zst_cache_limit(tp_max_u64(ARCHIVES, largest_frame(a) + largest_frame(b)));
+    tp_zst_cache_limit(tp_max_u64(ARCHIVES, tp_checkpoint_largest_frame(a, NULL) +
+                                        tp_checkpoint_largest_frame(b, NULL)));
 }
 
 /* Unpacked frames of compressed sources stay for the next reader; one at least has to. */
 static uint64_t archive_memory(const struct tp_plan *plan, uint64_t rest)
 {
-    uint64_t largest = largest_frame(plan->ckpt);
+    uint64_t largest = tp_checkpoint_largest_frame(plan->ckpt, NULL);
     return largest ? tp_max_u64(largest, tp_min_u64(rest / 4, ARCHIVES)) : 0;
 }
 

@@ -54,6 +54,18 @@ static int compare_name(const void *name, const void *tensor)
     return strcmp(name, ((const struct tp_tensor *)tensor)->name);
 }
 
+uint64_t tp_checkpoint_largest_frame(const struct tp_checkpoint *ckpt, const char **path)
+{
+    uint64_t largest = 0;
+    for (size_t f = 0; f < ckpt->file_count; f++) {
+        uint64_t frame = ckpt->files[f].zst ? tp_zst_largest(ckpt->files[f].zst) : 0;
+        if (frame > largest && path)
+            *path = ckpt->files[f].path;
+        largest = tp_max_u64(largest, frame);
+    }
+    return largest;
+}
+
 const struct tp_tensor *tp_checkpoint_find(const struct tp_checkpoint *ckpt, const char *name)
 {
     if (!ckpt->tensor_count)
