@@ -61,7 +61,7 @@ hostile 'needs a group to be repeated again, at offset 9' '(.*){200}{200}{200}'
 hostile 'needs a group to be repeated again, at offset 6' 'a{200}{200}{200}{50}'
 hostile 'too large' '((((a{200}){200}){200}){50})'
 hostile 'too large' '(((.*){200}){200}){200}'
-hostile 'it takes more than 250000 steps for this name' 'l.(a+a+)+[yz]y{2}'
+hostile 'it takes more than 125000 steps for this name' 'l.(a+a+)+[yz]y{2}'
 hostile 'steps for this name' '.*(a+a+)+[yz]y{2}'
 check "nothing is written" test ! -e "$work/made"
 

@@ -390,20 +390,27 @@ static enum tp_code match_at(struct tp_matcher *matcher, const struct subject *s
     return TP_OK;
 }
 
-/* A few steps at each place do for nearly all names. Where they do not, each place is tried by
- * itself, as most of them take few all the same. */
+/* Places up to that byte of the name, or to its last. */
+static uint64_t places_to(const struct subject *s, size_t last)
+{
+    uint64_t places = 0;
+    for (size_t at = 0; at <= last && at <= s->last; at++)
+        places += is_place(s, at);
+    return places ? places : 1;
+}
+
+/* A few steps at each place up to where a match is found do for nearly all names. Where they do
+ * not, each place is tried by itself, as most of them take few all the same. */
 enum tp_code tp_pattern_match(struct tp_matcher *matcher, const struct tp_pattern *pattern,
                               const char *name, bool *matches, struct tp_err *err)
 {
     struct subject s = subject_of(pattern, name);
-    uint64_t places = 0;
     *matches = false;
-    for (size_t at = 0; at <= s.last; at++)
-        places += is_place(&s, at);
-    enum tp_code code = count_steps(matcher, &s, FEW_STEPS, places, err);
+    int found = match(matcher, &s, 0, 0, FEW_STEPS);
+    size_t last = found >= 0 ? pcre2_get_ovector_pointer(matcher->data)[0] : s.last;
+    enum tp_code code = count_steps(matcher, &s, FEW_STEPS, places_to(&s, last), err);
     if (code)
         return code;
-    int found = match(matcher, &s, 0, 0, FEW_STEPS);
     bool each = found == PCRE2_ERROR_MATCHLIMIT;
     s.options = PCRE2_NO_UTF_CHECK; /* it was checked */
     if (each)
