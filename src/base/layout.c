@@ -300,6 +300,8 @@ enum tp_code tp_layout_granule(const char *text, int dim, uint64_t *granule, str
                 return bad(&p, "granule does not fit 64 bits");
         if (!tp_lcm_u64(granule, *granule, p.align))
             return bad(&p, "granule does not fit 64 bits");
+        if (!*granule) /* as 1-E is for one expert */
+            return bad(&p, "a size may be 0");
     }
     return code;
 }

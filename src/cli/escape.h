@@ -12,7 +12,7 @@
  * are no characters, and bytes that are no UTF-8. As \xNN, \uNNNN and \UNNNNNNNN; `json`: as JSON
  * has it, and what stands below 0x20 stays, as it is the layout there. `to` has room for TP_ESCAPED
  * times the size. Returns the end. */
-enum { TP_ESCAPED = 4 };
+enum { TP_ESCAPED = 6 }; /* DEL in JSON: \u007F */
 char *tp_escape(char *to, const char *text, size_t size, bool json);
 
 /* The same in parts that end where a character does, each handed to `put`, so that text of any

@@ -168,6 +168,10 @@ static void granules(void **state)
         assert_int_equal(n, cases[i].n);
         assert_int_equal(k, cases[i].k);
     }
+    uint64_t none;
+    struct tp_err zero = {0};
+    assert_int_equal(tp_layout_granule("(1,(1-E,1),4):(1,(1,8),2)", TP_DIM_N, &none, &zero),
+                     TP_E_INPUT);
 }
 
 struct copied {

@@ -101,6 +101,21 @@ static void escapes_do_not_pass(void **state)
     printed(&text, "tilepack: a\\x1B[31mb\\x0Ac\\x7F\\u009Bd \xC3\xA9\\u202E\\x9B\\U000E0041\n");
 }
 
+/* DEL is a byte of text and six of JSON, the most that one becomes. */
+static void escaped_text_has_room(void **state)
+{
+    (void)state;
+    static const char *const worst[] = {"\x7F", "\x9B", "\xC2\x9B", "\xE2\x80\xAE",
+                                        "\xF3\xA0\x81\x81", "\x1B"};
+    for (size_t i = 0; i < sizeof worst / sizeof *worst; i++)
+        for (int json = 0; json < 2; json++) {
+            char to[64];
+            size_t size = strlen(worst[i]);
+            char *end = tp_escape(to, worst[i], size, json);
+            assert_in_range(end - to, 1, TP_ESCAPED * size);
+        }
+}
+
 static void quiet_and_verbose(void **state)
 {
     (void)state;
@@ -250,7 +265,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_error_in_text),   cmocka_unit_test(an_error_in_json),
-        cmocka_unit_test(escapes_do_not_pass), cmocka_unit_test(quiet_and_verbose),
+        cmocka_unit_test(escapes_do_not_pass),
+        cmocka_unit_test(escaped_text_has_room), cmocka_unit_test(quiet_and_verbose),
         cmocka_unit_test(colour),             cmocka_unit_test(bytes),
         cmocka_unit_test(seconds),            cmocka_unit_test(tables),
         cmocka_unit_test(cells_lose_their_middle), cmocka_unit_test(many_rows),

@@ -122,7 +122,7 @@ unsigned tp_join_ranks(const struct tp_join *join) { return join->ranks.count; }
 bool tp_join_unchecked(const struct tp_join *join) { return join->ranks.unchecked; }
 
 /* The descriptors of the stored headers have been written as they were: what is joined must
- * be a checkpoint, with each of them, before it becomes the output. */
+ * be a checkpoint, with each of them and with all of their tensors, before it becomes the output. */
 static enum tp_code check_joined(const struct tp_commit *c)
 {
     struct tp_checkpoint made;
@@ -130,7 +130,8 @@ static enum tp_code check_joined(const struct tp_commit *c)
     enum tp_code code = tp_checkpoint_open(c->partial, 0, &made, c->err);
     if (code)
         return code;
-    code = tp_weights_find_packed(&made, &weights, c->err);
+    if ((code = tp_weights_find_packed(&made, &weights, c->err)) == TP_OK)
+        code = tp_plan_check_origins(&made, &weights, true, c->err);
     tp_weights_close(&weights);
     tp_checkpoint_close(&made);
     return code;
