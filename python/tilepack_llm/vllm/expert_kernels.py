@@ -433,6 +433,7 @@ class Mxfp4TritonMoE(Mxfp4MoE):
 
 class Mxfp8TrtllmMoE(Fp8MoE):
     backend_names = ("flashinfer_trtllm",)
+    padded = (256, 128)
 
 
 class Fp8BlocksMoE(Fp8MoE):

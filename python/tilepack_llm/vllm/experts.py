@@ -41,6 +41,7 @@ class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
     requires_device_loading = False
     names: Mapping[str, str] = {}  # suffix in the file -> behind "w13_" and "w2_" of the layer
     bias: str | None = None  # type of the biases that the kernel takes; None: it is given none
+    padded = (1, 1)  # multiples to which vLLM pads hidden and intermediate sizes for the kernel
 
     def __init__(self, stored: dict[str, Packed], moe: Any, prefix: str) -> None:
         super().__init__(moe)
@@ -74,6 +75,12 @@ class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
     def select(self, moe: Any) -> tuple[Any, Any]:
         """vLLM's backend and class of experts; Refused when these bytes are not theirs."""
         raise NotImplementedError
+
+    def maybe_roundup_sizes(self, *sizes: Any, **more: Any) -> tuple[int, int]:
+        """What vLLM tells the kernel, and pads activations to."""
+        hidden, inter = super().maybe_roundup_sizes(*sizes, **more)
+        whole_hidden, whole_inter = self.padded
+        return -(-hidden // whole_hidden) * whole_hidden, -(-inter // whole_inter) * whole_inter
 
     def view(self, suffix: str, data: torch.Tensor, box: tuple[int, int, int]) -> torch.Tensor:
         """How the kernel sees a tensor."""

@@ -109,7 +109,10 @@ def operands(module, method, capability, name):
 
     if getattr(method, "moe_kernel", None) is not None:
         kernel = method.moe_kernel.fused_experts
-        found = {"w13": module.w13_weight, "w2": module.w2_weight, "kernel": type(kernel).__name__}
+        found = {"w13": module.w13_weight, "w2": module.w2_weight}
+        found["kernel"] = [type(kernel).__name__, method.moe.hidden_dim,
+                           method.moe.intermediate_size_per_partition,
+                           held(kernel, "intermediate_size_per_partition")]
         found.update({key: held(kernel, key) for key in EXPERTS})
         found.update({key: held(kernel.quant_config, key) for key in MORE})
         return {key: one for name, value in found.items() for key, one in opened(name, value)}
