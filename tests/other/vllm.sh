@@ -141,6 +141,8 @@ for format in mxfp4-ct mxfp4-trtllm mxfp4-cutlass-moe; do
     convert mixtral experts-$format --to $format --include experts
 done
 "$PYTHON" "$here/checkpoints.py" activations "$work/experts-mxfp4-ct"
+convert mixtral experts-w4a16-ct --to w4a16-ct --set group=32 --include experts
+convert experts-w4a16-ct experts-mxint4-trtllm --to mxint4-trtllm
 convert mixtral experts-mxfp8-ct --to mxfp8-ct --include experts
 convert mixtral experts-mxfp8-trtllm --to mxfp8-trtllm --include experts
 # gpt-oss as published, with sizes that are padded, and with ones that ranks can share.
@@ -338,7 +340,11 @@ refused rows 'down_proj: weight_packed is torch.int32 .*, expected is torch.int3
 refused older 'manifest of version 2, this plugin reads 1; update'
 refused newer 'w4a8-cutlass of version 2, this plugin reads 1; update'
 refused bare 'tilepack.json: No such file'
-load 100 1 x4s="$work/mixtral-mxfp4-ct" x4p="$work/mixtral-mxfp4-blocked" \
+load 100 1 unasked="$work/experts-mxint4-trtllm"
+refused unasked 'does not take .* mxint4-trtllm by itself; start it with VLLM_USE_FLASHINFER_MOE_INT4=1'
+export VLLM_USE_FLASHINFER_MOE_INT4=1 # until there are two ranks of that
+load 100 1 i32s="$work/experts-w4a16-ct" i32p="$work/experts-mxint4-trtllm" \
+    x4s="$work/mixtral-mxfp4-ct" x4p="$work/mixtral-mxfp4-blocked" \
     xds="$work/mixtral-fp8-deepseek,moe_backend=deep_gemm" \
     xdp="$work/mixtral-fp8-deepgemm-sm100,moe_backend=deep_gemm" \
     t8s="$work/mixtral-mxfp8-ct" t8p="$work/mixtral-mxfp8-trtllm" \
@@ -363,25 +369,31 @@ done
 equal 8s 8p 0
 equal 4s 4p 0
 equal ds dp 0
+equal i32s i32p 0
 refused wider 'w13 is .*, which vLLM rounds up to .*, and mxfp4-cutlass-moe does not; convert'
 refused turns 'experts:.*_proj: rows of gate and up take turns, .* in mxfp4-blocked; convert'
 refused x8 'no kernel of vLLM for experts reads mxfp8-blocked as it lies; convert'
 refused xd 'fp8-deepgemm-sm100 is for --moe-backend deep_gemm, .*; start it with --moe-backend'
 refused sm90 'for Hopper .*, and this is NVIDIA B200; convert'
 refused mixed 'q_proj, .*k_proj, .*v_proj have different formats or parameters, .*; convert'
-load 100 2 tts="$work/experts-mxfp8-ct" ttp="$work/experts-mxfp8-trtllm" \
+load 100 2 j32s="$work/experts-w4a16-ct" j32p="$work/experts-mxint4-trtllm" \
+    k32s="$work/experts-w4a16-ct,$parallel" k32p="$work/experts-mxint4-trtllm,$parallel" \
+    tts="$work/experts-mxfp8-ct" ttp="$work/experts-mxfp8-trtllm" \
     tes="$work/experts-mxfp8-ct,enable_expert_parallel=yes" \
     tep="$work/experts-mxfp8-trtllm,enable_expert_parallel=yes" \
     ats="$work/even" atp="$work/even-mxfp4-trtllm" \
     aes="$work/even,$parallel" aep="$work/even-mxfp4-trtllm,$parallel" \
     abs="$work/even,moe_backend=triton" abp="$work/even-mxfp4-triton-blackwell"
 for rank in 0 1; do
+    equal j32s j32p $rank
+    equal k32s k32p $rank
     equal ats atp $rank
     equal aes aep $rank
     equal abs abp $rank
     equal tts ttp $rank
     equal tes tep $rank
 done
+unset VLLM_USE_FLASHINFER_MOE_INT4
 # Row-parallel layers of W4A8 have the scales of whole rows: docs/serving.md.
 load 90 2 ts="$work/mixtral-w4a8-ct" tp="$work/mixtral-w4a8-cutlass" \
     es="$work/mixtral-w4a8-ct,enable_expert_parallel=yes" \

@@ -14,7 +14,7 @@ import torch
 
 from ..slices import Packed
 from .experts import TilepackMoEMethod
-from .kernels import ZERO_POINTS, group_of, has_zero_points, mixed_type
+from .kernels import ZERO_POINTS, bits_of, group_of, has_zero_points
 from .support import SUPPORTED, Refused
 
 
@@ -193,10 +193,8 @@ class ForcedMoE(TilepackMoEMethod):
         }
 
 
-class MarlinIntegersMoE(ForcedMoE):
+class IntegersMoE(ForcedMoE):
     """int4 and int8 with 16-bit activations."""
-
-    names = {"weight_packed": "weight"}  # noqa: RUF012
 
     def choose(self, moe: Any) -> tuple[Any, Any]:
         from compressed_tensors.quantization import QuantizationArgs
@@ -204,7 +202,7 @@ class MarlinIntegersMoE(ForcedMoE):
         from vllm.model_executor.layers.quantization.utils import quant_utils as keys
 
         zeros = {has_zero_points(packed) for packed in self.stored.values()}
-        bits = mixed_type(self.stored["w13"]).size_bits
+        bits = bits_of(self.stored["w13"])
         if len(zeros) > 1 or (zeros == {True} and bits == 8):
             raise Refused(
                 f"{self.prefix}: vLLM's experts take zero points of int4, of w13 and w2 both",
@@ -232,7 +230,7 @@ class MarlinIntegersMoE(ForcedMoE):
             w1_scale=layer.w13_weight_scale,
             w2_scale=layer.w2_weight_scale,
             group_size=group_of(self.stored["w13"]),
-            num_bits=mixed_type(self.stored["w13"]).size_bits,
+            num_bits=bits_of(self.stored["w13"]),
             w1_zp=getattr(layer, f"w13_{ZERO_POINTS}", None),
             w2_zp=getattr(layer, f"w2_{ZERO_POINTS}", None),
             gemm1_clamp_limit=getattr(layer, "swiglu_limit", None),
@@ -243,6 +241,27 @@ class MarlinIntegersMoE(ForcedMoE):
         from vllm.model_executor.layers.fused_moe.oracle import int_wna16
 
         return int_wna16.make_wna16_moe_kernel(backend=self.backend, **kernel_parts(self, layer))
+
+
+class MarlinIntegersMoE(IntegersMoE):
+    names = {"weight_packed": "weight"}  # noqa: RUF012
+
+
+class Mxint4TrtllmMoE(IntegersMoE):
+    """A kernel that vLLM takes only where a variable says so."""
+
+    backend_names = ("flashinfer_trtllm",)
+
+    def choose(self, moe: Any) -> tuple[Any, Any]:
+        from vllm import envs
+
+        if not envs.VLLM_USE_FLASHINFER_MOE_INT4:
+            raise Refused(
+                f"{self.prefix}: vLLM does not take FlashInfer's kernel for mxint4-trtllm by "
+                "itself",
+                hint="start it with VLLM_USE_FLASHINFER_MOE_INT4=1 in the environment",
+            )
+        return super().choose(moe)
 
 
 class Mxfp4MoE(ForcedMoE):
@@ -486,6 +505,7 @@ _METHODS: dict[str, type[TilepackMoEMethod]] = {
     "w4a16-marlin-channel": MarlinIntegersMoE,
     "w8a16-marlin": MarlinIntegersMoE,
     "w8a16-marlin-channel": MarlinIntegersMoE,
+    "mxint4-trtllm": Mxint4TrtllmMoE,
     "fp8-marlin": Fp8BlocksMoE,
     "fp8-marlin-channel": Fp8RowsMarlinMoE,
     "nvfp4-marlin": Nvfp4MarlinMoE,

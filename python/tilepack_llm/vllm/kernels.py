@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from .._formats import format_facts
 from ..slices import Packed
 from .support import Refused
 
@@ -188,11 +189,16 @@ def has_zero_points(packed: Packed) -> bool:
     return ZERO_POINTS in packed.outputs
 
 
+def bits_of(packed: Packed) -> int:
+    """Bits of a code of integers, whose codec is int4 or int8."""
+    return int(format_facts(packed.format)["codec"].removeprefix("int"))
+
+
 def mixed_type(packed: Packed) -> Any:
     """vLLM's name for codes with 16-bit activations; those with zero points count from 0."""
     from vllm.scalar_type import scalar_types
 
-    if packed.format.startswith("w4"):
+    if bits_of(packed) == 4:
         return scalar_types.uint4 if has_zero_points(packed) else scalar_types.uint4b8
     return scalar_types.uint8 if has_zero_points(packed) else scalar_types.uint8b128
 
@@ -251,7 +257,7 @@ def _check_marlin(asked: Asked, suffix: str, bits: int) -> None:
 def _marlin_integers(asked: Asked) -> Any:
     from vllm.model_executor.kernels.linear.mixed_precision.marlin import MarlinLinearKernel
 
-    _check_marlin(asked, "weight_packed", mixed_type(asked.mine).size_bits)
+    _check_marlin(asked, "weight_packed", bits_of(asked.mine))
     return _mixed(asked, MarlinLinearKernel)
 
 

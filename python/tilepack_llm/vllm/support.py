@@ -57,6 +57,7 @@ SUPPORTED = {
     "mxfp4-flashinfer-sm90": Support(1, *_HOPPER, linear=False, experts=True),
     "mxfp8-trtllm": Support(1, *_BLACKWELL, linear=False, experts=True),
     "fp8-trtllm": Support(1, *_BLACKWELL, linear=False, experts=True),
+    "mxint4-trtllm": Support(1, *_BLACKWELL, linear=False, experts=True),
     "w4a16-marlin": Support(1, *_AMPERE, experts=True),
     "w4a16-marlin-channel": Support(1, *_AMPERE, experts=True),
     "w8a16-marlin": Support(1, *_AMPERE, experts=True),
