@@ -82,6 +82,16 @@ class Packed:
         made = (self._output(described, i) for i in range(described.tensors))
         return {output.suffix: output for output in made}
 
+    @cached_property
+    def inputs(self) -> dict[str, Output]:
+        """By suffix: the activation scales of experts, a number for each, as of global scales."""
+        facts = format_facts(self.format)
+        if self.bias or "inputs" not in facts:
+            return {}
+        suffix = facts["inputs"]["suffix"]
+        like = next(out["suffix"] for out in facts["outputs"] if out["role"] == "global")
+        return {suffix: replace(self.outputs[like], suffix=suffix)}
+
     def _output(self, described: Described, i: int) -> Output:
         suffix, shape = described.suffix(i), described.shape(i)
         facts = format_facts(self.format)

@@ -24,6 +24,7 @@ FORMATS = ("w4a8-cutlass", "fp8-deepgemm-sm100", "mxfp8-blocked", "mxfp4-blocked
            "w4a16-marlin", "mxfp8-marlin", "fp8-marlin", "w8a16-machete")
 STACKS = ("w4a8-cutlass", "mxfp8-blocked", "mxfp4-blocked", "w4a16-marlin", "mxfp4-marlin",
           "fp8-marlin", "fp8-marlin-channel", "nvfp4-marlin", "mxfp8-trtllm", "mxint4-trtllm")
+SCALED = ("nvfp4-trtllm", "nvfp4-cutlass-moe", "nvfp4-vllm-cutlass", "nvfp4-cutedsl")
 QKV = {"qkv_proj": ["q_proj", "k_proj", "v_proj"]}
 
 
@@ -100,12 +101,21 @@ def merged_and_cut(t, fmt):
         t.check(not wrong, f"{fmt}: columns of rank {rank} {wrong}")
 
 
-def stacks(t, work, fmt):
+def calibrated(work):
+    """A source with activation scales."""
+    path = work.at("calibrated")
+    tool.run("convert", work.at("src"), "-o", path, "--to", "nvfp4-ct", "--include", "experts",
+             "--quiet")
+    subprocess.run([sys.executable, os.path.join(tool.REPO, "tests", "other", "vllm",
+                                                 "checkpoints.py"), "calibrated", path], check=True)
+
+
+def stacks(t, work, fmt, source="src"):
     """Each rank's experts, from the whole, against those of `convert --tp`."""
     whole, cut = work.at(fmt), work.at(fmt + "-tp")
     some = () if fmt == "w4a8-cutlass" else ("--include", "experts")  # k_proj is one tile high
-    tool.run("convert", work.at("src"), "-o", whole, "--to", fmt, "--quiet", *some)
-    tool.run("convert", work.at("src"), "-o", cut, "--to", fmt, "--tp", "2", "--quiet", *some)
+    tool.run("convert", work.at(source), "-o", whole, "--to", fmt, "--quiet", *some)
+    tool.run("convert", work.at(source), "-o", cut, "--to", fmt, "--tp", "2", "--quiet", *some)
     units = manifest.read(whole)
     experts = manifest.experts_of("model.layers.0.block_sparse_moe.experts", units)
     t.check(set(experts) == {"w13", "w2"} and all(p.stacked for p in experts.values()),
@@ -129,6 +139,23 @@ def stacks(t, work, fmt):
             wrong = differing(fmt, mine, made, [(stored, packed, rows, columns, at)
                                                 for rows, columns, at in moves])
             t.check(not wrong, f"{fmt}: {part} of rank {rank} {wrong}")
+
+
+def inputs(t, work):
+    """Activation scales: one number for each expert, which stands beside the weight."""
+    experts = manifest.experts_of("model.layers.0.block_sparse_moe.experts",
+                                  manifest.read(work.at("nvfp4-trtllm")))
+    stored = tp.load(work.at("nvfp4-trtllm"))
+    for part, packed in experts.items():
+        (suffix, output), = packed.inputs.items()
+        tensor = stored[f"model.layers.0.block_sparse_moe.experts.{part}_{suffix}"]
+        t.check((output.dtype, output.shape) == ("F32", tensor.shape) and
+                output.grid.shape() == (4, 1, 1, 4), f"activation scales of {part}")
+    t.check(packed_of("nvfp4-marlin", (4, 256, 256), True).inputs == {}, "no activation scales")
+    tool.run("convert", work.at("src"), "-o", work.at("bare"), "--to", "nvfp4-trtllm", "--include",
+             "experts", "--weights-only", "--quiet")
+    t.check("no activation scales, and vLLM's kernel for nvfp4-trtllm" in
+            refused(manifest.read, work.at("bare")), "refused: no activation scales")
 
 
 def divisions(t):
@@ -273,6 +300,10 @@ def main():
                         work.at("src"), "--preset", "tiny-mixtral", "--quiet"], check=True)
         for fmt in STACKS:
             stacks(t, work, fmt)
+        calibrated(work)
+        for fmt in SCALED:
+            stacks(t, work, fmt, "calibrated")
+        inputs(t, work)
         searched(t, work)
         refusals(t, work)
     return t.finish()

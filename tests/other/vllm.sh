@@ -1,8 +1,8 @@
 #!/bin/sh
 # vLLM 0.33 itself loads packed checkpoints through the plugin, on a machine without a GPU: its own
 # configuration, choice of kernels, loader, processing and construction of kernels, under a
-# pretended A100, H200 or B200 (vllm/pretend.py, which emulates the operators of loading that need a
-# GPU). Every operand that a kernel gets equals that of stock vLLM with the interchange
+# pretended A100, H200, B200 or RTX 5090 (vllm/pretend.py, which emulates the operators of loading
+# that need a GPU). Every operand that a kernel gets equals that of stock vLLM with the interchange
 # checkpoint, byte for byte; nothing is processed. Not a part of `make test`: the environment
 # takes 9 GB in BUILD/venv-vllm, and each start of vLLM half a minute.
 #
@@ -143,6 +143,15 @@ done
 "$PYTHON" "$here/checkpoints.py" activations "$work/experts-mxfp4-ct"
 convert mixtral experts-w4a16-ct --to w4a16-ct --set group=32 --include experts
 convert experts-w4a16-ct experts-mxint4-trtllm --to mxint4-trtllm
+# NVFP4 with activation scales, without which these kernels do not run.
+for model in mixtral odd filled; do
+    convert $model $model-calibrated --to nvfp4-ct --include experts
+    "$PYTHON" "$here/checkpoints.py" calibrated "$work/$model-calibrated"
+    for format in trtllm cutlass-moe vllm-cutlass cutedsl; do
+        convert $model-calibrated $model-nvfp4-$format --to nvfp4-$format
+    done
+done
+convert odd uncalibrated --to nvfp4-trtllm --include experts --weights-only
 convert mixtral experts-mxfp8-ct --to mxfp8-ct --include experts
 convert mixtral experts-mxfp8-trtllm --to mxfp8-trtllm --include experts
 # gpt-oss as published, with sizes that are padded, and with ones that ranks can share.
@@ -156,6 +165,9 @@ done
 cp -r "$work/llama" "$work/tied"
 "$PYTHON" "$here/checkpoints.py" tied "$work/tied"
 "$PYTHON" "$here/checkpoints.py" deepseek "$work/deepseek"
+convert deepseek deepseek-calibrated --to nvfp4-ct --include '[.]experts'
+"$PYTHON" "$here/checkpoints.py" calibrated "$work/deepseek-calibrated"
+convert deepseek-calibrated deepseek-nvfp4-trtllm --to nvfp4-trtllm
 # One head of keys and values, which two ranks share.
 "$PYTHON" "$root/samples/gen_checkpoint.py" "$work/shared" --layers 1 --hidden 256 --inter 512 \
     --heads 4 --kv-heads 1 --head-dim 128 --vocab 512 --quiet
@@ -184,6 +196,9 @@ damaged rows shorter weight_packed
 cp -r "$work/mixtral-nvfp4-marlin" "$work/apart"
 "$PYTHON" "$here/checkpoints.py" flipped "$work/apart" \
     model.layers.1.self_attn.k_proj.weight_scale_2
+cp -r "$work/odd-nvfp4-trtllm" "$work/unscaled"
+"$PYTHON" "$here/checkpoints.py" without "$work/unscaled" \
+    model.layers.0.block_sparse_moe.experts.w2_input_scale
 cp -r "$work/llama-w4a8-cutlass" "$work/older"
 sed -i 's/^ "tilepack": 1,/ "tilepack": 2,/' "$work/older/tilepack.json"
 cp -r "$work/llama-w4a8-cutlass" "$work/newer"
@@ -340,10 +355,32 @@ refused rows 'down_proj: weight_packed is torch.int32 .*, expected is torch.int3
 refused older 'manifest of version 2, this plugin reads 1; update'
 refused newer 'w4a8-cutlass of version 2, this plugin reads 1; update'
 refused bare 'tilepack.json: No such file'
+scaled() { # name, model, format of NVFP4, [,OPTION ...]: what stock and the plugin load
+    case $3 in
+    cutlass-moe) backend=flashinfer_cutlass ;;
+    vllm-cutlass) backend=cutlass ;;
+    *) backend=flashinfer_$3 ;;
+    esac
+    echo "s-$1-$3=$work/$2-calibrated,moe_backend=$backend${4:-}" \
+        "p-$1-$3=$work/$2-nvfp4-$3${4:-}"
+}
+one="$(scaled filled filled trtllm) $(scaled filled filled cutedsl)" two='' rtx=''
+one="$one $(scaled latent deepseek trtllm ",$latent")"
+for format in trtllm cutlass-moe vllm-cutlass cutedsl; do
+    one="$one $(scaled one mixtral $format) $(scaled odd odd $format)"
+    two="$two $(scaled tensors mixtral $format) $(scaled experts mixtral $format ,$parallel)"
+done
+for format in cutlass-moe vllm-cutlass; do
+    rtx="$rtx $(scaled rtx mixtral $format)"
+done
 load 100 1 unasked="$work/experts-mxint4-trtllm"
 refused unasked 'does not take .* mxint4-trtllm by itself; start it with VLLM_USE_FLASHINFER_MOE_INT4=1'
 export VLLM_USE_FLASHINFER_MOE_INT4=1 # until there are two ranks of that
-load 100 1 i32s="$work/experts-w4a16-ct" i32p="$work/experts-mxint4-trtllm" \
+# shellcheck disable=SC2086 # words
+load 100 1 $one i32s="$work/experts-w4a16-ct" i32p="$work/experts-mxint4-trtllm" \
+    uncalibrated="$work/uncalibrated" unscaled="$work/unscaled,strict=no" \
+    apart160="$work/filled-nvfp4-cutlass-moe" \
+    cutlass="$work/mixtral-nvfp4-trtllm,moe_backend=cutlass" \
     x4s="$work/mixtral-mxfp4-ct" x4p="$work/mixtral-mxfp4-blocked" \
     xds="$work/mixtral-fp8-deepseek,moe_backend=deep_gemm" \
     xdp="$work/mixtral-fp8-deepgemm-sm100,moe_backend=deep_gemm" \
@@ -369,15 +406,28 @@ done
 equal 8s 8p 0
 equal 4s 4p 0
 equal ds dp 0
+for format in trtllm cutlass-moe vllm-cutlass cutedsl; do
+    equal s-one-$format p-one-$format 0
+    equal s-odd-$format p-odd-$format 0
+done
+equal s-latent-trtllm p-latent-trtllm 0
+equal s-filled-trtllm p-filled-trtllm 0
+equal s-filled-cutedsl p-filled-cutedsl 0
 equal i32s i32p 0
+refused uncalibrated 'no activation scales, and vLLM.s kernel for nvfp4-trtllm .*; convert a cal'
+refused unscaled 'no activation scales, and vLLM.s kernel for nvfp4-trtllm .*; convert a cal'
+refused apart160 'nvfp4-cutlass-moe takes intermediate sizes in multiples of 64, not 160; serve on'
+refused cutlass 'nvfp4-trtllm is for --moe-backend flashinfer_trtllm, and vLLM has chosen cutlass;'
 refused wider 'w13 is .*, which vLLM rounds up to .*, and mxfp4-cutlass-moe does not; convert'
 refused turns 'experts:.*_proj: rows of gate and up take turns, .* in mxfp4-blocked; convert'
 refused x8 'no kernel of vLLM for experts reads mxfp8-blocked as it lies; convert'
 refused xd 'fp8-deepgemm-sm100 is for --moe-backend deep_gemm, .*; start it with --moe-backend'
 refused sm90 'for Hopper .*, and this is NVIDIA B200; convert'
 refused mixed 'q_proj, .*k_proj, .*v_proj have different formats or parameters, .*; convert'
-load 100 2 j32s="$work/experts-w4a16-ct" j32p="$work/experts-mxint4-trtllm" \
+# shellcheck disable=SC2086 # words
+load 100 2 $two j32s="$work/experts-w4a16-ct" j32p="$work/experts-mxint4-trtllm" \
     k32s="$work/experts-w4a16-ct,$parallel" k32p="$work/experts-mxint4-trtllm,$parallel" \
+    halves="$work/odd-nvfp4-trtllm" \
     tts="$work/experts-mxfp8-ct" ttp="$work/experts-mxfp8-trtllm" \
     tes="$work/experts-mxfp8-ct,enable_expert_parallel=yes" \
     tep="$work/experts-mxfp8-trtllm,enable_expert_parallel=yes" \
@@ -385,6 +435,10 @@ load 100 2 j32s="$work/experts-w4a16-ct" j32p="$work/experts-mxint4-trtllm" \
     aes="$work/even,$parallel" aep="$work/even-mxfp4-trtllm,$parallel" \
     abs="$work/even,moe_backend=triton" abp="$work/even-mxfp4-triton-blackwell"
 for rank in 0 1; do
+    for format in trtllm cutlass-moe vllm-cutlass cutedsl; do
+        equal s-tensors-$format p-tensors-$format $rank
+        equal s-experts-$format p-experts-$format $rank
+    done
     equal j32s j32p $rank
     equal k32s k32p $rank
     equal ats atp $rank
@@ -394,6 +448,12 @@ for rank in 0 1; do
     equal tes tep $rank
 done
 unset VLLM_USE_FLASHINFER_MOE_INT4
+refused halves 'w13: .* of 192 are not whole tiles of 64; serve on another number of ranks than 2'
+# shellcheck disable=SC2086 # words
+load 120 1 $rtx sm120="$work/mixtral-nvfp4-trtllm"
+equal s-rtx-cutlass-moe p-rtx-cutlass-moe 0
+equal s-rtx-vllm-cutlass p-rtx-vllm-cutlass 0
+refused sm120 'for data-centre Blackwell .*, and this is NVIDIA GeForce RTX 5090; convert'
 # Row-parallel layers of W4A8 have the scales of whole rows: docs/serving.md.
 load 90 2 ts="$work/mixtral-w4a8-ct" tp="$work/mixtral-w4a8-cutlass" \
     es="$work/mixtral-w4a8-ct,enable_expert_parallel=yes" \

@@ -357,14 +357,23 @@ class Mxfp4MarlinMoE(Mxfp4MoE):
         return data.view(torch.float8_e8m0fnu) if suffix == "weight_scale" else data
 
 
-class Nvfp4MarlinMoE(ForcedMoE):
-    """Activations of 16 bits: their scales are none."""
+class Nvfp4MoE(ForcedMoE):
+    """What vLLM makes the kernels of NVFP4 of. They quantize activations to 4 bits, with the
+    file's scales, and multiply these into the global scales when they are made, in place."""
+
+    supports_pre_processed_weights = False  # of which most kernels would multiply it twice
+
+    @property
+    def has_activation_scales(self) -> bool:
+        return bool(self.stored["w13"].inputs)
 
     def choose(self, moe: Any) -> tuple[Any, Any]:
         from vllm.model_executor.layers.fused_moe.oracle import nvfp4
         from vllm.model_executor.layers.quantization.utils import quant_utils as keys
 
-        found: tuple[Any, Any] = nvfp4.select_nvfp4_moe_backend(moe, keys.kNvfp4Static, None)
+        found: tuple[Any, Any] = nvfp4.select_nvfp4_moe_backend(
+            moe, keys.kNvfp4Static, keys.kNvfp4Dynamic if self.has_activation_scales else None
+        )
         return found
 
     def get_fused_moe_quant_config(self, layer: Any) -> Any:
@@ -376,13 +385,13 @@ class Nvfp4MarlinMoE(ForcedMoE):
             w2_scale=layer.w2_weight_scale,
             w13_scale_2=layer.w13_weight_scale_2,
             w2_scale_2=layer.w2_weight_scale_2,
-            a13_scale=None,
-            a2_scale=None,
+            a13_scale=layer.w13_input_scale,
+            a2_scale=layer.w2_input_scale,
             swiglu_limit=getattr(layer, "swiglu_limit", None),
             swiglu_alpha=getattr(layer, "swiglu_alpha", None),
             swiglu_beta=getattr(layer, "swiglu_beta", None),
             layer=layer,
-            use_a16=True,
+            use_a16=not self.has_activation_scales,
         )
 
     def make_kernel(self, layer: Any) -> Any:
@@ -391,6 +400,48 @@ class Nvfp4MarlinMoE(ForcedMoE):
         kernel = nvfp4.make_nvfp4_moe_kernel(backend=self.backend, **kernel_parts(self, layer))
         kernel.fused_experts.process_weights_after_loading(layer)
         return kernel
+
+
+class Nvfp4MarlinMoE(Nvfp4MoE):
+    """Activations of 16 bits: their scales are none."""
+
+    supports_pre_processed_weights = True
+
+
+class Nvfp4TrtllmMoE(Nvfp4MoE):
+    backend_names = ("flashinfer_trtllm",)
+    padded = (256, 64)
+
+
+class Nvfp4CutlassMoE(Nvfp4MoE):
+    """Kernels that take gate and up one after the other, without padding between them."""
+
+    backend_names = ("flashinfer_cutlass",)
+
+    def choose(self, moe: Any) -> tuple[Any, Any]:
+        inter = moe.intermediate_size_per_partition
+        if inter % 64:
+            raise Refused(
+                f"{self.prefix}: vLLM's kernel for {self.stored['w13'].format} takes intermediate "
+                f"sizes in multiples of 64, not {inter}",
+                hint="serve on fewer ranks, or convert the experts to another format",
+            )
+        return super().choose(moe)
+
+
+class Nvfp4VllmCutlassMoE(Nvfp4CutlassMoE):
+    backend_names = ("cutlass",)
+
+
+class Nvfp4CutedslMoE(Nvfp4MoE):
+    backend_names = ("flashinfer_cutedsl",)
+    padded = (256, 64)
+
+    def choose(self, moe: Any) -> tuple[Any, Any]:
+        backend, experts = super().choose(moe)
+        if backend.value != "FLASHINFER_CUTEDSL":  # of batched activations, which takes other rows
+            raise self.other_backend(backend, self.backend_names[0])
+        return backend, experts
 
 
 class Mxfp4TrtllmMoE(Mxfp4MoE):
@@ -508,6 +559,10 @@ _METHODS: dict[str, type[TilepackMoEMethod]] = {
     "mxint4-trtllm": Mxint4TrtllmMoE,
     "fp8-marlin": Fp8BlocksMoE,
     "fp8-marlin-channel": Fp8RowsMarlinMoE,
+    "nvfp4-trtllm": Nvfp4TrtllmMoE,
+    "nvfp4-cutlass-moe": Nvfp4CutlassMoE,
+    "nvfp4-vllm-cutlass": Nvfp4VllmCutlassMoE,
+    "nvfp4-cutedsl": Nvfp4CutedslMoE,
     "nvfp4-marlin": Nvfp4MarlinMoE,
     "nvfp4-marlin-64": Nvfp4MarlinMoE,
     "mxfp4-marlin": Mxfp4MarlinMoE,

@@ -16,7 +16,7 @@ from vllm.model_executor.utils import is_weights_pre_processed
 
 from ..errors import UnsupportedError
 from ..slices import Output, Packed, columns_of_rank, runs
-from .support import STORED, Refused, check_boxes
+from .support import STORED, Refused, check_boxes, check_inputs
 from .tensors import (
     Place,
     account,
@@ -124,7 +124,8 @@ class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
         self._check_padding(
             self._of_sizes(num_experts, hidden_size, intermediate_size_per_partition)
         )
-        layer.w13_input_scale = layer.w2_input_scale = None
+        for name in ("w13_input_scale", "w2_input_scale"):
+            layer.register_parameter(name, None)
         layer.weight_block_size = [128, 128]
         self.todo: set[str] = set()
         for part, packed in self.mine.items():
@@ -159,7 +160,7 @@ class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
 
     def _outputs(self, packed: Packed) -> dict[str, Output]:
         try:
-            return packed.outputs
+            return {**packed.outputs, **packed.inputs}
         except UnsupportedError as error:
             raise Refused(
                 f"{self.prefix}: {error.message}",
@@ -193,7 +194,7 @@ class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
         packed, mine = self.stored[part], self.mine[part]
 
         def load(param: Any, tensor: torch.Tensor, *_: Any, **__: Any) -> bool:
-            stored = packed.outputs[output.suffix]
+            stored = self._outputs(packed)[output.suffix]
             check(f"{self.prefix}: {part}", stored, tensor)
             if output.grid is not None:
                 local = [
@@ -201,8 +202,14 @@ class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
                     for expert in range(packed.box[0])
                     if layer._map_global_expert_id_to_local_expert_id(expert) != -1
                 ]
-                for to, of in self._places(part, output, stored, packed, mine):
-                    copy_tiles(param.data, to, tensor, of, runs(local))
+                try:
+                    for to, of in self._places(part, output, stored, packed, mine):
+                        copy_tiles(param.data, to, tensor, of, runs(local))
+                except UnsupportedError as error:
+                    raise Refused(
+                        f"{self.prefix}: {part}: {error.message}",
+                        hint=f"serve on another number of ranks than {self.moe.tp_size}",
+                    ) from None
             self.todo.discard(STORED + _joined(part, output.suffix))
             return True
 
@@ -214,50 +221,58 @@ class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
         """(where in the parameter, where in the file) of what this rank holds."""
         rank, ranks = self.moe.tp_rank, self.moe.tp_size
         (_, n, k), (_, full_n, full_k) = mine.box, packed.box
-        try:
-            if part == "w2_bias" and rank:
-                return  # vLLM adds up what the ranks have computed
-            if part in ("w2", "w2_bias"):
-                columns = columns_of_rank(full_k, k, rank, ranks)
-                yield (
-                    Place(output, mine.box, (0, n), (0, k)),
-                    Place(stored, packed.box, (0, n), columns),
-                )
-                return
-            if packed.part != "gated":  # the rows of gate and up take turns
-                yield (
-                    Place(output, mine.box, (0, n), (0, k)),
-                    Place(stored, packed.box, (rank * n, (rank + 1) * n), (0, k)),
-                )
-                return
-            half, full_half = n // 2, full_n // 2
-            side_by_side = output.grid is not None and output.grid.stretches == 2
-            for i in range(1 if side_by_side else 2):  # gate, up
-                begin = i * full_half + rank * half
-                yield (
-                    Place(output, mine.box, (i * half, (i + 1) * half), (0, k)),
-                    Place(stored, packed.box, (begin, begin + half), (0, k)),
-                )
-        except UnsupportedError as error:
-            raise Refused(f"{self.prefix}: {part}: {error.message}") from None
+        if part == "w2_bias" and rank:
+            return  # vLLM adds up what the ranks have computed
+        if part in ("w2", "w2_bias"):
+            columns = columns_of_rank(full_k, k, rank, ranks)
+            yield (
+                Place(output, mine.box, (0, n), (0, k)),
+                Place(stored, packed.box, (0, n), columns),
+            )
+            return
+        side_by_side = output.grid is not None and output.grid.stretches == 2
+        if packed.part != "gated" or (ranks == 1 and not side_by_side):
+            # The rows of gate and up take turns, or one rank has them all.
+            yield (
+                Place(output, mine.box, (0, n), (0, k)),
+                Place(stored, packed.box, (rank * n, (rank + 1) * n), (0, k)),
+            )
+            return
+        half, full_half = n // 2, full_n // 2
+        for i in range(1 if side_by_side else 2):  # gate, up
+            begin = i * full_half + rank * half
+            yield (
+                Place(output, mine.box, (i * half, (i + 1) * half), (0, k)),
+                Place(stored, packed.box, (begin, begin + half), (0, k)),
+            )
 
     def process_weights_after_loading(self, layer: torch.nn.Module) -> None:
         """No byte moves."""
         if not is_weights_pre_processed():
             if self.todo:
+                self._check_inputs()
                 raise Refused(
                     f"{self.prefix}: the checkpoint does not fill "
                     + ", ".join(name.removeprefix(STORED) for name in sorted(self.todo)),
                     hint="run `tilepack verify`",
                 )
             for part, packed in self.mine.items():
-                for suffix in packed.outputs:
+                for suffix in self._outputs(packed):
                     old = STORED + _joined(part, suffix)
                     data = self.view(suffix, layer._parameters[old].data, packed.box)
                     rename(layer, old, _joined(part, self.names.get(suffix, suffix)), data)
         self.moe_quant_config = self.get_fused_moe_quant_config(layer)
         self.moe_kernel = self.make_kernel(layer)
         account.tell()
+
+    def _check_inputs(self) -> None:
+        missing = [
+            suffix
+            for part, packed in self.mine.items()
+            for suffix in packed.inputs
+            if STORED + _joined(part, suffix) in self.todo
+        ]
+        check_inputs(self.prefix, self.stored["w13"].format, not missing)
 
     def make_kernel(self, layer: Any) -> Any:
         raise NotImplementedError

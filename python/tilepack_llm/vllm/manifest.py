@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..slices import Packed
-from .support import MANIFEST_VERSION, Refused, check_format
+from .support import MANIFEST_VERSION, Refused, check_format, check_inputs
 
 FILE = "tilepack.json"
 
@@ -99,6 +99,7 @@ def units(manifest: Mapping[str, Any], where: str) -> dict[str, Packed]:
             descriptor = manifest["descriptors"][unit["desc"]]
             name = name_of(unit["prefix"])
             check_format(name, descriptor["format"], descriptor["version"])
+            check_inputs(name, descriptor["format"], not manifest["request"].get("weights_only"))
             packed = _packed(descriptor, name)
             if packed.bias and not packed.stacked:
                 _check_bias(name, packed)

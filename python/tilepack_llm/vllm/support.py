@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .._formats import format_facts
 from ..errors import UnsupportedError
 
 VLLM = ("0.33",)  # minors that this was tested with
@@ -41,6 +42,7 @@ class Support:
 
 _AMPERE = ("A100 and later (SM80: A100, L40S, RTX 30 to RTX 50, H100, B200)", 80, 129)
 _HOPPER = ("Hopper (SM90: H100, H200)", 90, 90)
+_FP4_UNITS = ("Blackwell (SM100 and later: B200, GB200, RTX 50, RTX PRO 6000)", 100, 129)
 _BLACKWELL = ("data-centre Blackwell (SM100: B200, GB200)", 100, 109)
 
 SUPPORTED = {
@@ -58,6 +60,10 @@ SUPPORTED = {
     "mxfp8-trtllm": Support(1, *_BLACKWELL, linear=False, experts=True),
     "fp8-trtllm": Support(1, *_BLACKWELL, linear=False, experts=True),
     "mxint4-trtllm": Support(1, *_BLACKWELL, linear=False, experts=True),
+    "nvfp4-trtllm": Support(1, *_BLACKWELL, linear=False, experts=True),
+    "nvfp4-cutlass-moe": Support(1, *_FP4_UNITS, linear=False, experts=True),
+    "nvfp4-vllm-cutlass": Support(1, *_FP4_UNITS, linear=False, experts=True),
+    "nvfp4-cutedsl": Support(1, *_BLACKWELL, linear=False, experts=True),
     "w4a16-marlin": Support(1, *_AMPERE, experts=True),
     "w4a16-marlin-channel": Support(1, *_AMPERE, experts=True),
     "w8a16-marlin": Support(1, *_AMPERE, experts=True),
@@ -114,6 +120,17 @@ def check_linear(name: str, fmt: str) -> None:
             f"{name}: no kernel of vLLM for linear layers reads {fmt} as it lies",
             hint="convert with --include for the experts alone, or in a recipe that gives this "
             "weight another format",
+        )
+
+
+def check_inputs(name: str, fmt: str, has_scales: bool) -> None:
+    """Refuses experts without activation scales for kernels that take no others."""
+    if "inputs" in format_facts(fmt) and not has_scales:
+        raise Refused(
+            f"{name}: the checkpoint has no activation scales, and vLLM's kernel for {fmt} "
+            "quantizes activations with those of the file",
+            hint="convert a calibrated source, without --weights-only, or convert to nvfp4-marlin "
+            "or nvfp4-ct, which need none",
         )
 
 

@@ -7,6 +7,7 @@
     checkpoints.py biased DIR          gives the attention of a Llama biases
     checkpoints.py asymmetric DIR      gives AWQ weights other zero points than 8
     checkpoints.py activations DIR     declares MXFP8 activations for packed MXFP4 weights
+    checkpoints.py calibrated DIR      gives nvfp4-ct weights activation scales
     checkpoints.py without DIR NAME    takes a tensor out of its file
     checkpoints.py flipped DIR NAME    changes the last bit of a tensor's first word
     checkpoints.py shorter DIR NAME    drops the last row of a tensor
@@ -14,6 +15,7 @@
 import json
 import math
 import os
+import re
 import sys
 
 import numpy as np
@@ -198,12 +200,42 @@ def asymmetric(path):
         stfile.save(whole, tensors)  # whose descriptors would say that they are 8
 
 
-def activations(path):
+def quantization_of(path):
     with open(os.path.join(path, CONFIG), encoding="utf-8") as f:
-        quantization = json.load(f)["quantization_config"]
+        return json.load(f)["quantization_config"]
+
+
+def activations(path):
+    quantization = quantization_of(path)
     quantization["config_groups"]["group_0"]["input_activations"] = {
         "num_bits": 8, "type": "float", "strategy": "group", "group_size": 32,
         "symmetric": True, "dynamic": True}
+    configure(path, quantization_config=quantization)
+
+
+def calibrated(path):
+    """Of each half of the experts one has the widest scale: stock vLLM takes that of a rank's
+    experts, and the file has that of all."""
+    dice = np.random.default_rng(21)
+    listing = os.path.join(path, "model.safetensors.index.json")
+    with open(listing, encoding="utf-8") as f:
+        index = json.load(f)
+    for file in sorted(set(index["weight_map"].values())):
+        whole = os.path.join(path, file)
+        tensors = stfile.load(whole)[0]
+        for name in [name for name in tensors if name.endswith(".weight_packed")]:
+            widest = re.search(rf"[.]experts[.](0|{EXPERTS - 1})[.]w[12][.]", name)
+            value = np.float32(150 if widest else dice.uniform(200, 2000))
+            scale = name.replace("weight_packed", "input_global_scale")
+            tensors[scale] = stfile.tensor("F32", np.array([value], np.float32))
+            index["weight_map"][scale] = file
+        stfile.save(whole, tensors)
+    with open(listing, "w", encoding="utf-8") as f:
+        json.dump(index, f)
+    quantization = quantization_of(path)
+    quantization["config_groups"]["group_0"]["input_activations"] = {
+        "num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16,
+        "symmetric": True, "dynamic": "local"}
     configure(path, quantization_config=quantization)
 
 

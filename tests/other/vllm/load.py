@@ -51,8 +51,9 @@ def build(config, ranks, rank, port):
 
 
 def load(config, model):
-    """Bytes of parameters that processing has put into new storage, but for W_UV and W_UK_T, which
-    latent attention makes of kv_b_proj whatever it is stored in."""
+    """Bytes of parameters that processing has put into new storage, but for what vLLM makes of
+    weights that lie in any format: W_UV and W_UK_T of kv_b_proj, for latent attention, and
+    products of scales, a number for each expert."""
     import torch
     from vllm.config import set_current_vllm_config
     from vllm.model_executor.model_loader import get_model_loader
@@ -69,16 +70,21 @@ def load(config, model):
     codes = [(name, value.storage.data) for name, module in model.named_modules()
              for value in vars(module).values() if is_wrapped(value)]
     return sum(p.numel() * p.element_size() for name, p in [*model.named_parameters(), *codes]
-               if p.numel() and p.data_ptr() not in before and ".W_U" not in name)
+               if p.numel() and p.data_ptr() not in before
+               and not any(made in name for made in (".W_U", ".g1_scale_c")))
 
 
 EXPERTS = ("w1_scale", "w2_scale", "g1_alphas", "g2_alphas", "b_strides1", "b_strides2",
            "a_strides1", "a_strides2", "c_strides1", "c_strides2", "s_strides1", "s_strides2",
-           "group_size", "w1_zp", "w2_zp", "per_act_token_quant", "per_out_ch_quant", "block_shape", "quant_dtype")
+           "group_size", "w1_zp", "w2_zp", "per_act_token_quant", "per_out_ch_quant", "block_shape",
+           "quant_dtype")
 
 
 MORE = ("w1_bias", "w2_bias", "w1_precision", "w2_precision", "gemm1_alpha", "gemm1_beta",
         "gemm1_clamp_limit")
+
+
+ACTIVATIONS = ("a1_gscale", "a2_gscale", "g1_scale_c")  # of kernels that quantize with them
 
 
 def held(kernel, key):
@@ -115,6 +121,8 @@ def operands(module, method, capability, name):
                            held(kernel, "intermediate_size_per_partition")]
         found.update({key: held(kernel, key) for key in EXPERTS})
         found.update({key: held(kernel.quant_config, key) for key in MORE})
+        found.update({key: held(kernel, key) for key in ACTIVATIONS
+                      if held(kernel, key) is not None})
         return {key: one for name, value in found.items() for key, one in opened(name, value)}
     kind = type(method).__name__
     if capability < 100 and kind in ("CompressedTensorsLinearMethod", "TilepackLinearMethod",

@@ -10,7 +10,8 @@ import types
 calls = {}
 kernel_arguments = {}  # of the last call of cutlass_w4a8_mm
 
-NAMES = {8: ("NVIDIA A100-SXM4-80GB", 108), 9: ("NVIDIA H200", 132), 10: ("NVIDIA B200", 148)}
+NAMES = {8: ("NVIDIA A100-SXM4-80GB", 108), 9: ("NVIDIA H200", 132), 10: ("NVIDIA B200", 148),
+         12: ("NVIDIA GeForce RTX 5090", 170)}
 
 
 class Stream:
