@@ -165,17 +165,17 @@ check "as its card says, biases or not" grep -q 'vllm serve DST' packed-oss/READ
 # others, nor are experts that --no-stack leaves apart; a recipe that gives each its own is.
 echo '{"rules":[{"match":"experts","to":"mxfp8-trtllm"},{"match":".","to":"mxfp8-blocked"}]}' >two.json
 echo '{"rules":[{"match":"experts","to":"nvfp4-blocked"},{"match":".","to":"fp8-ct"}]}' >none.json
-unread() { # the end of a name, what it is, options ...
+unread() { # the end of a name, what is said of it, options ...
     name=$1 is=$2
     shift 2
-    answers "no engine reads it: $name" 0 "$name' is $is" of experts unread --force "$@"
+    answers "no engine reads it: $name" 0 "$name' $is" of experts unread --force "$@"
     no_line "no line serves it"
-    check "the card says so" grep -q "No engine reads it: \`.*$name\` is $is" unread/README.md
+    check "the card says so" grep -q "No engine reads it: \`.*$name\` $is" unread/README.md
     check "and has no line" sh -c "! grep -q 'vllm serve' unread/README.md"
 }
-unread experts.w13 'of experts' --to mxfp8-blocked
-unread self_attn.k_proj 'a linear layer' --to mxfp8-trtllm
-unread experts.0.w1 'a single expert' --to mxfp4-blocked --no-stack
+unread experts.w13 'is of experts' --to mxfp8-blocked
+unread self_attn.k_proj 'is a linear layer' --to mxfp8-trtllm
+unread experts.0.w1 'is a single expert' --to mxfp4-blocked --no-stack
 for options in '--to mxfp8-blocked --exclude experts' '--recipe two.json'; do
     # shellcheck disable=SC2086
     answers "what is taken is served: $options" 0 'serve it: vllm serve read, with' \
@@ -184,6 +184,13 @@ for options in '--to mxfp8-blocked --exclude experts' '--recipe two.json'; do
 done
 of experts unread --force --recipe none.json >"$work/out" 2>&1
 no_line "nor what no engine loads, beside what one does"
+
+# Kernels that quantize activations have their scales from the checkpoint alone.
+unread experts.w13 'has no activation scales' --to nvfp4-trtllm --include experts --weights-only
+of experts calibrated --to nvfp4-ct --include experts -q
+"$PYTHON" "$TESTS/other/vllm/checkpoints.py" calibrated calibrated || exit 1
+answers "with activation scales" 0 'serve it: vllm serve scaled, with' \
+    of calibrated scaled --to nvfp4-trtllm
 
 # One card for all ways to an output, and one again of an output.
 convert whole --to mxfp8-ct --shard-size 500k -q

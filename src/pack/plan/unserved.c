@@ -125,6 +125,12 @@ static unsigned engines_of(const struct tp_format *format, unsigned rows)
     return engines;
 }
 
+/* Whether kernels would quantize activations with scales that are not there. */
+static bool lacks_inputs(const struct tp_unit_form *form)
+{
+    return form->format->inputs.suffix && !form->format->config && !form->inputs;
+}
+
 /* Why no engine has a place for the weight, or NULL. */
 static const char *misfit(const struct tp_unit_form *form, bool expert)
 {
@@ -132,6 +138,9 @@ static const char *misfit(const struct tp_unit_form *form, bool expert)
     if (form->rank == 3 && format->experts == TP_EXPERTS_SPLIT)
         return " is a stack, and engines read single experts in this format; they read the stacks "
                "of mxfp4-marlin, mxfp4-trtllm or mxfp4-triton-hopper";
+    if (rows_that_take(format, expert) && lacks_inputs(form))
+        return " has no activation scales, with which an engine's kernel for this format would "
+               "quantize: convert a calibrated source, without --weights-only";
     if (rows_that_take(format, expert))
         return form->rank == 2 && expert && format->experts == TP_EXPERTS_STACK
                    ? " is a single expert, and engines read stacks in this format: convert without "

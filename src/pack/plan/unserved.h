@@ -19,6 +19,7 @@ struct tp_unserved {
  *   it. Stacks whose rows alternate are written so, and what --no-stack or --include asks for;
  * - or single experts, of --no-stack, in a format that engines read in stacks;
  * - or experts in a format that engines read of linear layers alone, or these in one for experts;
+ * - or experts without the activation scales that their kernels take;
  * - else a module whose experts are not all of one format, some of them plain perhaps: vLLM has one
  *   method for all of them. */
 enum tp_code tp_plan_unserved(const struct tp_plan *plan, struct tp_unserved *found,
