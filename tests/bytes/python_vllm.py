@@ -182,9 +182,11 @@ def divisions(t):
     try:
         slices.Packed("fp8-trtllm", {}, (8, 128, 256), True, {}, "gated").outputs
     except tp.UnsupportedError as e:
-        t.check("does not hold gate and up of [8,128,256]" in str(e), "too few rows for a rank")
+        t.check("N=128 is not a multiple of 256" in str(e), "too few rows for a rank")
     else:
         t.check(False, "too few rows for a rank")
+    gated = slices.Packed("fp8-tensor-trtllm", {}, (4, 336, 256), True, {}, "gated").outputs
+    t.check(gated["weight"].shape == (4, 352, 256), "gate and up have needs of their own")
     t.check("64 to 192 of 320 are not whole tiles of 128" in error, "not from inside of a tile")
 
 

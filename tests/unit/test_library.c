@@ -455,7 +455,14 @@ static void test_sizes(void **state)
     assert_true(taken > 1000 && refused > 1000);
     assert_int_equal(tilepack_weight_new_part("fp8-trtllm", NULL, "gated", 0, 8, 128, 256, &part,
                                               message, sizeof message), TILEPACK_E_UNSUPPORTED);
-    assert_non_null(strstr(message, "fp8-trtllm does not hold gate and up of [8,128,256]: "));
+    assert_non_null(strstr(message, "N=128 is not a multiple of 256: up and gate each have "));
+    assert_int_equal(tilepack_weight_new_part("mxfp4-trtllm", NULL, "gated", 0, 8, 129, 256, &part,
+                                              message, sizeof message), TILEPACK_E_UNSUPPORTED);
+    assert_non_null(strstr(message, "mxfp4-trtllm does not hold gate and up of [8,129,256]: "));
+    assert_int_equal(tilepack_weight_new_part("fp8-tensor-trtllm", NULL, "gated", 0, 8, 336, 256,
+                                              &part, message, sizeof message), TILEPACK_OK);
+    assert_int_equal(tilepack_weight_bytes(part, 0), 8 * 2 * 176 * 256); /* 336 is no multiple of 32 */
+    tilepack_weight_free(part);
     assert_int_equal(tilepack_weight_new_part("mxfp4-marlin", NULL, "up", 0, 4, 384, 320,
                                               &part, message, sizeof message), TILEPACK_OK);
     assert_int_equal(tilepack_weight_bytes(part, 0), 4 * 512 * 512 / 2); /* rows, columns: 256 */

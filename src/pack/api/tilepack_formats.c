@@ -217,8 +217,7 @@ static int new_weight(const char *name, const char *parameters, enum tp_part par
         tp_fail(&err, TP_E_USAGE, "there is no format '%s'", name ? name : "");
     else if ((!bias || (format = bias_of(format, &err))) &&
              apply(&format, parameters, &settings, &err) == TP_OK &&
-             check_size(format, &settings, box, &err) == TP_OK) {
-        format = tp_format_for(format, part);
+             check_size(format = tp_format_for(format, part), &settings, box, &err) == TP_OK) {
         tp_format_op(format, &settings, &op);
         for (uint32_t i = 0; i < op.outs; i++) /* a caller's zero points and order may be any */
             op.out[i].role = format->op.out[i].role;
