@@ -30,7 +30,7 @@ class Output:
     suffix  what it is called in a file behind the weight's name
     dtype   as in a safetensors header
     shape   as it is stored
-    grid    its tiles; None for constants
+    grid    its tiles; None for constants, and for one number that every rank has
     words   the elements of a constant, which follow from the size alone; else None
     fill    every byte of its padding
     """
@@ -84,13 +84,17 @@ class Packed:
 
     @cached_property
     def inputs(self) -> dict[str, Output]:
-        """By suffix: the activation scales of experts, a number for each, as of global scales."""
+        """By suffix: the activation scales of experts, a number for each, as of global scales, or
+        one for all of them."""
         facts = format_facts(self.format)
         if self.bias or "inputs" not in facts:
             return {}
         suffix = facts["inputs"]["suffix"]
         like = next(out["suffix"] for out in facts["outputs"] if out["role"] == "global")
-        return {suffix: replace(self.outputs[like], suffix=suffix)}
+        scales = replace(self.outputs[like], suffix=suffix)
+        if not facts["inputs"]["shape"]:
+            scales = replace(scales, shape=(), grid=None)
+        return {suffix: scales}
 
     def _output(self, described: Described, i: int) -> Output:
         suffix, shape = described.suffix(i), described.shape(i)

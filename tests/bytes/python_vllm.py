@@ -23,7 +23,8 @@ from tilepack_llm.vllm import Refused, manifest, support
 FORMATS = ("w4a8-cutlass", "fp8-deepgemm-sm100", "mxfp8-blocked", "mxfp4-blocked",
            "w4a16-marlin", "mxfp8-marlin", "fp8-marlin", "w8a16-machete")
 STACKS = ("w4a8-cutlass", "mxfp8-blocked", "mxfp4-blocked", "w4a16-marlin", "mxfp4-marlin",
-          "fp8-marlin", "fp8-marlin-channel", "nvfp4-marlin", "mxfp8-trtllm", "mxint4-trtllm")
+          "fp8-marlin", "fp8-marlin-channel", "nvfp4-marlin", "mxfp8-trtllm", "mxint4-trtllm",
+          "fp8-tensor-trtllm")
 SCALED = ("nvfp4-trtllm", "nvfp4-cutlass-moe", "nvfp4-vllm-cutlass", "nvfp4-cutedsl")
 QKV = {"qkv_proj": ["q_proj", "k_proj", "v_proj"]}
 

@@ -152,6 +152,15 @@ for model in mixtral odd filled; do
     done
 done
 convert odd uncalibrated --to nvfp4-trtllm --include experts --weights-only
+# FP8 with one scale for a weight, and one for activations; the second model is padded.
+"$PYTHON" "$root/samples/gen_checkpoint.py" "$work/ragged" --layers 1 --hidden 256 --inter 168 \
+    --heads 4 --kv-heads 2 --head-dim 64 --vocab 512 --moe-experts 4 --moe-style mixtral --quiet
+for model in mixtral ragged; do
+    convert $model $model-static --to fp8-tensor-ct --set fused=shared --include experts
+    "$PYTHON" "$here/checkpoints.py" calibrated "$work/$model-static"
+    convert $model-static $model-fp8-tensor-trtllm --to fp8-tensor-trtllm
+done
+convert mixtral dynamic --to fp8-tensor-trtllm --include experts
 convert mixtral experts-mxfp8-ct --to mxfp8-ct --include experts
 convert mixtral experts-mxfp8-trtllm --to mxfp8-trtllm --include experts
 # gpt-oss as published, with sizes that are padded, and with ones that ranks can share.
@@ -378,6 +387,8 @@ refused unasked 'does not take .* mxint4-trtllm by itself; start it with VLLM_US
 export VLLM_USE_FLASHINFER_MOE_INT4=1 # until there are two ranks of that
 # shellcheck disable=SC2086 # words
 load 100 1 $one i32s="$work/experts-w4a16-ct" i32p="$work/experts-mxint4-trtllm" \
+    f1s="$work/mixtral-static" f1p="$work/mixtral-fp8-tensor-trtllm" \
+    r1s="$work/ragged-static" r1p="$work/ragged-fp8-tensor-trtllm" dynamic="$work/dynamic,strict=no" \
     uncalibrated="$work/uncalibrated" unscaled="$work/unscaled,strict=no" \
     apart160="$work/filled-nvfp4-cutlass-moe" \
     cutlass="$work/mixtral-nvfp4-trtllm,moe_backend=cutlass" \
@@ -414,6 +425,9 @@ equal s-latent-trtllm p-latent-trtllm 0
 equal s-filled-trtllm p-filled-trtllm 0
 equal s-filled-cutedsl p-filled-cutedsl 0
 equal i32s i32p 0
+equal f1s f1p 0
+equal r1s r1p 0
+refused dynamic 'no activation scales, and vLLM.s kernel for fp8-tensor-trtllm .*; convert a cal'
 refused uncalibrated 'no activation scales, and vLLM.s kernel for nvfp4-trtllm .*; convert a cal'
 refused unscaled 'no activation scales, and vLLM.s kernel for nvfp4-trtllm .*; convert a cal'
 refused apart160 'nvfp4-cutlass-moe takes intermediate sizes in multiples of 64, not 160; serve on'
@@ -427,6 +441,8 @@ refused mixed 'q_proj, .*k_proj, .*v_proj have different formats or parameters, 
 # shellcheck disable=SC2086 # words
 load 100 2 $two j32s="$work/experts-w4a16-ct" j32p="$work/experts-mxint4-trtllm" \
     k32s="$work/experts-w4a16-ct,$parallel" k32p="$work/experts-mxint4-trtllm,$parallel" \
+    f2s="$work/mixtral-static" f2p="$work/mixtral-fp8-tensor-trtllm" \
+    f3s="$work/mixtral-static,$parallel" f3p="$work/mixtral-fp8-tensor-trtllm,$parallel" \
     halves="$work/odd-nvfp4-trtllm" \
     tts="$work/experts-mxfp8-ct" ttp="$work/experts-mxfp8-trtllm" \
     tes="$work/experts-mxfp8-ct,enable_expert_parallel=yes" \
@@ -441,6 +457,8 @@ for rank in 0 1; do
     done
     equal j32s j32p $rank
     equal k32s k32p $rank
+    equal f2s f2p $rank
+    equal f3s f3p $rank
     equal ats atp $rank
     equal aes aep $rank
     equal abs abp $rank

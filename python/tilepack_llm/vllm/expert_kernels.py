@@ -167,6 +167,10 @@ class ForcedMoE(TilepackMoEMethod):
 
     backend_names: Sequence[str] = ("marlin",)
 
+    @property
+    def has_activation_scales(self) -> bool:
+        return bool(self.stored["w13"].inputs)
+
     def choose(self, moe: Any) -> tuple[Any, Any]:
         """vLLM's function of choice, of whose argument `moe` names the backend."""
         raise NotImplementedError
@@ -311,7 +315,7 @@ class Mxfp4MoE(ForcedMoE):
 class Fp8MoE(ForcedMoE):
     """What vLLM makes the kernels of FP8 and MXFP8 of.
 
-    block  rows and columns of a scale; None: all of a row
+    block  rows and columns of a scale; None: all of a row or, with activation scales, of a weight
     """
 
     block: tuple[int, int] | None = (1, 32)
@@ -326,16 +330,17 @@ class Fp8MoE(ForcedMoE):
         from vllm.model_executor.layers.fused_moe.oracle import fp8
 
         block = list(self.block) if self.block else None
+        rows = block is None and not self.has_activation_scales
         layer.weight_block_size = block
         return fp8.make_fp8_moe_quant_config(
             fp8_backend=self.backend,
             w1_scale=layer.w13_weight_scale,
             w2_scale=layer.w2_weight_scale,
-            a1_scale=None,
-            a2_scale=None,
+            a1_scale=layer.w13_input_scale,
+            a2_scale=layer.w2_input_scale,
             block_shape=block,
-            per_act_token_quant=block is None,
-            per_out_ch_quant=block is None,
+            per_act_token_quant=rows,
+            per_out_ch_quant=rows,
             swiglu_limit=getattr(layer, "swiglu_limit", None),
             layer=layer,
             **self.activation(layer),
@@ -362,10 +367,6 @@ class Nvfp4MoE(ForcedMoE):
     file's scales, and multiply these into the global scales when they are made, in place."""
 
     supports_pre_processed_weights = False  # of which most kernels would multiply it twice
-
-    @property
-    def has_activation_scales(self) -> bool:
-        return bool(self.stored["w13"].inputs)
 
     def choose(self, moe: Any) -> tuple[Any, Any]:
         from vllm.model_executor.layers.fused_moe.oracle import nvfp4
@@ -541,6 +542,23 @@ class Fp8RowsMarlinMoE(Fp8MoE):
         return chosen
 
 
+class Fp8TensorTrtllmMoE(Fp8MoE):
+    """One scale for a weight, and one for all activations."""
+
+    block = None
+    backend_names = ("flashinfer_trtllm",)
+    padded = (1, 16)
+
+    def choose(self, moe: Any) -> tuple[Any, Any]:
+        from vllm.model_executor.layers.fused_moe.oracle import fp8
+        from vllm.model_executor.layers.quantization.utils import quant_utils as keys
+
+        chosen: tuple[Any, Any] = fp8.select_fp8_moe_backend(
+            moe, keys.kFp8StaticTensorSym, keys.kFp8StaticTensorSym
+        )
+        return chosen
+
+
 _METHODS: dict[str, type[TilepackMoEMethod]] = {
     "w4a8-cutlass": W4A8CutlassMoE,
     "mxfp4-blocked": Mxfp4BlockedMoE,
@@ -552,6 +570,7 @@ _METHODS: dict[str, type[TilepackMoEMethod]] = {
     "mxfp4-triton-blackwell": Mxfp4TritonMoE,
     "mxfp8-trtllm": Mxfp8TrtllmMoE,
     "fp8-trtllm": Fp8TrtllmMoE,
+    "fp8-tensor-trtllm": Fp8TensorTrtllmMoE,
     "w4a16-marlin": MarlinIntegersMoE,
     "w4a16-marlin-channel": MarlinIntegersMoE,
     "w8a16-marlin": MarlinIntegersMoE,

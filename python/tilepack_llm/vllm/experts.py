@@ -196,7 +196,9 @@ class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
         def load(param: Any, tensor: torch.Tensor, *_: Any, **__: Any) -> bool:
             stored = self._outputs(packed)[output.suffix]
             check(f"{self.prefix}: {part}", stored, tensor)
-            if output.grid is not None:
+            if output.grid is None and output.words is None:
+                param.data.copy_(tensor)
+            elif output.grid is not None:
                 local = [
                     expert
                     for expert in range(packed.box[0])

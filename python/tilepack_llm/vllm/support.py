@@ -59,6 +59,7 @@ SUPPORTED = {
     "mxfp4-flashinfer-sm90": Support(1, *_HOPPER, linear=False, experts=True),
     "mxfp8-trtllm": Support(1, *_BLACKWELL, linear=False, experts=True),
     "fp8-trtllm": Support(1, *_BLACKWELL, linear=False, experts=True),
+    "fp8-tensor-trtllm": Support(1, *_BLACKWELL, linear=False, experts=True),
     "mxint4-trtllm": Support(1, *_BLACKWELL, linear=False, experts=True),
     "nvfp4-trtllm": Support(1, *_BLACKWELL, linear=False, experts=True),
     "nvfp4-cutlass-moe": Support(1, *_FP4_UNITS, linear=False, experts=True),
@@ -123,14 +124,18 @@ def check_linear(name: str, fmt: str) -> None:
         )
 
 
+_WITHOUT_INPUTS = {"nvfp4": "nvfp4-marlin or nvfp4-ct", "fp8": "fp8-trtllm or fp8-dynamic-ct"}
+
+
 def check_inputs(name: str, fmt: str, has_scales: bool) -> None:
     """Refuses experts without activation scales for kernels that take no others."""
-    if "inputs" in format_facts(fmt) and not has_scales:
+    facts = format_facts(fmt)
+    if "inputs" in facts and not has_scales:
         raise Refused(
             f"{name}: the checkpoint has no activation scales, and vLLM's kernel for {fmt} "
             "quantizes activations with those of the file",
-            hint="convert a calibrated source, without --weights-only, or convert to nvfp4-marlin "
-            "or nvfp4-ct, which need none",
+            hint="convert a calibrated source, without --weights-only, or convert to "
+            f"{_WITHOUT_INPUTS[facts['codec']]}, which need none",
         )
 
 

@@ -47,7 +47,7 @@ account = Account()
 def parameter(output: Output) -> torch.nn.Parameter:
     """Of the stored shape, all padding: what no part fills is what the file has there."""
     data = torch.empty(output.shape, dtype=torch_dtype(output.dtype))
-    data.view(torch.uint8).fill_(output.fill)
+    data.view(-1).view(torch.uint8).fill_(output.fill)
     return torch.nn.Parameter(data, requires_grad=False)
 
 

@@ -7,7 +7,7 @@
     checkpoints.py biased DIR          gives the attention of a Llama biases
     checkpoints.py asymmetric DIR      gives AWQ weights other zero points than 8
     checkpoints.py activations DIR     declares MXFP8 activations for packed MXFP4 weights
-    checkpoints.py calibrated DIR      gives nvfp4-ct weights activation scales
+    checkpoints.py calibrated DIR      gives nvfp4-ct or fp8-tensor-ct activation scales
     checkpoints.py without DIR NAME    takes a tensor out of its file
     checkpoints.py flipped DIR NAME    changes the last bit of a tensor's first word
     checkpoints.py shorter DIR NAME    drops the last row of a tensor
@@ -213,29 +213,42 @@ def activations(path):
     configure(path, quantization_config=quantization)
 
 
+# By format: an activation scale's suffix, its values and the widest, and what config.json says.
+CALIBRATED = {
+    "nvfp4-pack-quantized": ("input_global_scale", (200, 2000), 150, {
+        "num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16,
+        "symmetric": True, "dynamic": "local"}),
+    "float-quantized": ("input_scale", (0.01, 0.1), 0.125, {
+        "num_bits": 8, "type": "float", "strategy": "tensor", "symmetric": True,
+        "dynamic": False}),
+}
+
+
 def calibrated(path):
     """Of each half of the experts one has the widest scale: stock vLLM takes that of a rank's
     experts, and the file has that of all."""
     dice = np.random.default_rng(21)
+    quantization = quantization_of(path)
+    suffix, values, widest, said = CALIBRATED[quantization["format"]]
+    same = {}
     listing = os.path.join(path, "model.safetensors.index.json")
     with open(listing, encoding="utf-8") as f:
         index = json.load(f)
     for file in sorted(set(index["weight_map"].values())):
         whole = os.path.join(path, file)
         tensors = stfile.load(whole)[0]
-        for name in [name for name in tensors if name.endswith(".weight_packed")]:
-            widest = re.search(rf"[.]experts[.](0|{EXPERTS - 1})[.]w[12][.]", name)
-            value = np.float32(150 if widest else dice.uniform(200, 2000))
-            scale = name.replace("weight_packed", "input_global_scale")
+        for name in sorted(name for name in tensors if name.endswith(".weight_scale")):
+            # vLLM's loader wants gate and up of FP8 to have the same.
+            pair = name.replace(".w3.", ".w1.") if suffix == "input_scale" else name
+            at_the_end = re.search(rf"[.]experts[.](0|{EXPERTS - 1})[.](w[12]|gate|down)", pair)
+            value = same.setdefault(pair, widest if at_the_end else dice.uniform(*values))
+            scale = name.replace("weight_scale", suffix)
             tensors[scale] = stfile.tensor("F32", np.array([value], np.float32))
             index["weight_map"][scale] = file
         stfile.save(whole, tensors)
     with open(listing, "w", encoding="utf-8") as f:
         json.dump(index, f)
-    quantization = quantization_of(path)
-    quantization["config_groups"]["group_0"]["input_activations"] = {
-        "num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16,
-        "symmetric": True, "dynamic": "local"}
+    quantization["config_groups"]["group_0"]["input_activations"] = said
     configure(path, quantization_config=quantization)
 
 

@@ -84,7 +84,9 @@ MORE = ("w1_bias", "w2_bias", "w1_precision", "w2_precision", "gemm1_alpha", "ge
         "gemm1_clamp_limit")
 
 
-ACTIVATIONS = ("a1_gscale", "a2_gscale", "g1_scale_c")  # of kernels that quantize with them
+# Of kernels that quantize activations with given scales.
+ACTIVATIONS = ("a1_gscale", "a2_gscale", "g1_scale_c", "a1_scale", "a2_scale", "_g1_alphas",
+               "_g2_alphas", "_g1_scale_c")
 
 
 def held(kernel, key):

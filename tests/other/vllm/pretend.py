@@ -219,6 +219,14 @@ def interleave_for_hopper(weight, kind):
     return torch.from_numpy(out.view(np.uint8).reshape(raw.shape).copy())
 
 
+def quantize_fp8(values, scale):
+    """e4m3 codes of values that are multiples of the scale."""
+    import torch
+
+    quotients = (values.float() / scale).clamp(-448, 448)
+    return quotients.to(torch.float8_e4m3fn), scale
+
+
 def record(name, arguments, rows, columns, dtype):
     import torch
 
@@ -266,6 +274,7 @@ def operators():
     ops.awq_marlin_moe_repack = counted("repack", awq_moe_repack)
     ops.machete_prepack_B = counted("prepack", machete_prepack)
     ops.machete_mm = record_machete
+    ops.scaled_fp8_quant = counted("quantize", quantize_fp8)
     import flashinfer.fused_moe
     from triton_kernels.tensor_details import layout
     from vllm.platforms import current_platform
