@@ -378,8 +378,9 @@ static void warn_frames(const struct tp_checkpoint *ckpt)
     const char *path = "";
     uint64_t largest = tp_checkpoint_largest_frame(ckpt, &path);
     if (largest > LARGE)
-        tp_warn("%s: it has frames of up to %llu MiB, of which each is unpacked many times: 'zstd "
-                "-d' first makes it faster", path, (unsigned long long)(largest >> 20));
+        tp_warn("%s: it has frames of up to %llu MiB, each of which is unpacked many times where "
+                "--max-memory is too small to hold several: 'zstd -d' first makes it faster", path,
+                (unsigned long long)(largest >> 20));
 }
 
 /* The output has a card of its own, with the text of the source's. */

@@ -115,6 +115,72 @@ grep -q "it has frames of up to 32 MiB" "$dir/err" || fail "no warning: $(cat "$
 "$TILEPACK" plan "$dir/model.safetensors" --to w4a8-ct > "$dir/plain-plan" 2> "$dir/err"
 ! grep -q frames "$dir/err" || fail "a plain file has frames: $(cat "$dir/err")"
 
+# Frames that are large beside the memory are unpacked once or twice, and not for each piece of a
+# weight that lies in them, nor for each row of a transposed one that lies in all of them: what is
+# read of the archive is what the program read in all.
+cat > "$dir/frames.py" <<'PYTHON'
+import json
+import math
+import os
+import random
+import struct
+import subprocess
+import sys
+
+folder, program = sys.argv[1:]
+NARROW = bytes(0x3C | byte & 0x83 for byte in range(256))  # high bytes: finite, of like sizes
+NOISE = random.Random(1)
+
+
+def archive(name, frame_size, shapes):
+    """Writes a model of random weights in such frames; its path."""
+    header, data = {}, b""
+    for tensor, shape in shapes.items():
+        values = bytearray(NOISE.randbytes(2 * math.prod(shape)))
+        values[1::2] = values[1::2].translate(NARROW)
+        header[tensor] = {"dtype": "BF16", "shape": shape,
+                          "data_offsets": [len(data), len(data) + len(values)]}
+        data += values
+    text = json.dumps(header).encode()
+    plain = struct.pack("<Q", len(text)) + text + data
+    stored, table = b"", b""
+    for begin in range(0, len(plain), frame_size):
+        part = plain[begin:begin + frame_size]
+        frame = subprocess.run(["zstd", "-q", "-1", "-c", f"--stream-size={len(part)}"],
+                               input=part, stdout=subprocess.PIPE, check=True).stdout
+        stored += frame
+        table += struct.pack("<II", len(frame), len(part))
+    table += struct.pack("<IBI", len(table) // 8, 0, 0x8F92EAB1)
+    path = os.path.join(folder, name + ".safetensors.zst")
+    with open(path, "wb") as file:
+        file.write(stored + struct.pack("<II", 0x184D2A5E, len(table)) + table)
+    return path
+
+
+def converts(source, form, memory):
+    output = source.removesuffix(".zst") + "." + form
+    child = subprocess.Popen([program, "convert", "-q", "--device", "cpu", "-j", "2",
+                              "--max-memory", memory, "--to", form, source, "-o", output])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    with open(f"/proc/{child.pid}/io", encoding="ascii") as counts:
+        read = int(counts.readline().split()[1])
+    if child.wait():
+        sys.exit(f"{form}: status {child.returncode}")
+    times = read / os.path.getsize(source)
+    if times > 2:
+        sys.exit(f"{form}: {times:.1f} times the archive was read")
+
+
+rows = archive("rows", 4 << 20, {f"layers.{i}.up_proj.weight": [4096, 2048] for i in range(3)})
+for form in ("w4a16-marlin", "mxfp4-trtllm", "fp8-deepseek"):
+    converts(rows, form, "48MiB")
+experts = "model.layers.0.feed_forward.experts.gate_up_proj"
+stack = archive("stack", 16 << 20, {experts: [1, 4096, 8192]})
+for form in ("fp8-dynamic-ct", "w4a16-marlin"):
+    converts(stack, form, "192MiB")
+PYTHON
+"${PYTHON:-python3}" "$dir/frames.py" "$dir" "$TILEPACK" || fail "frames are unpacked many times"
+
 # Flipped bits, in a file small enough to be read a thousand times.
 head -c 300000 "$dir/plain" > "$dir/small"
 tail -c +4000000 "$dir/plain" | head -c 60000 >> "$dir/small"

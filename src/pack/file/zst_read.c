@@ -20,7 +20,7 @@
 #include <zstd.h>
 #include <zstd_errors.h>
 
-enum { MAX_SLOTS = 64 }; /* the list is searched one by one */
+enum { MAX_SLOTS = 256 }; /* the list is searched one by one */
 
 struct slot {
     struct slot *older, *newer;

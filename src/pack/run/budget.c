@@ -66,11 +66,34 @@ void tp_budget_compare(const struct tp_checkpoint *a, const struct tp_checkpoint
                                         tp_checkpoint_largest_frame(b, NULL)));
 }
 
-/* Unpacked frames of compressed sources stay for the next reader; one at least has to. */
+/* Of a source from whose archive a box takes pieces all over an expert, as of a transposed one: the
+ * bytes of the expert. 0: boxes are read from the first to the last. */
+static uint64_t scattered_bytes(const struct tp_plan *plan, const struct tp_unit *unit)
+{
+    const struct tp_weight *weight = &plan->weights->items[unit->views[0].weight];
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < TP_MAX_OUT; i++) {
+        if (weight->tensor[i] == TP_NO_TENSOR)
+            continue;
+        const struct tp_tensor *tensor = &plan->ckpt->tensors[weight->tensor[i]];
+        bytes += plan->ckpt->files[tensor->file].zst ? tensor->bytes : 0;
+    }
+    bool scattered = weight->form->format || weight->form->transposed;
+    return scattered ? bytes / tp_max_u64(weight->form->box.e, 1) : 0;
+}
+
+/* Unpacked frames of compressed sources stay for the next reader. One at least has to; of three,
+ * workers on both sides of a frame's end do not take each other's away. */
 static uint64_t archive_memory(const struct tp_plan *plan, uint64_t rest)
 {
-    uint64_t largest = tp_checkpoint_largest_frame(plan->ckpt, NULL);
-    return largest ? tp_max_u64(largest, tp_min_u64(rest / 4, ARCHIVES)) : 0;
+    uint64_t largest = tp_checkpoint_largest_frame(plan->ckpt, NULL), scattered = 0;
+    if (!largest)
+        return 0;
+    for (size_t u = 0; u < plan->unit_count; u++)
+        scattered = tp_max_u64(scattered, scattered_bytes(plan, &plan->units[u]));
+    uint64_t wish = tp_max_u64(tp_min_u64(3 * largest + scattered, rest / 2),
+                               tp_min_u64(ARCHIVES, rest / 4));
+    return tp_max_u64(largest, wish);
 }
 
 /* What compressing takes, one shard at a time; *threads of it. */

@@ -109,11 +109,11 @@ enum tp_code tp_checkpoint_open(const char *path, unsigned flags, struct tp_chec
                                 struct tp_err *err);
 void tp_checkpoint_close(struct tp_checkpoint *ckpt); /* legal on {0} and twice */
 
-/* NULL when there is none of that name. */
 /* Bytes that reading the largest frame of its archives takes, as stored and plain; 0: it has none.
  * *path, if not NULL: of that archive. */
 uint64_t tp_checkpoint_largest_frame(const struct tp_checkpoint *ckpt, const char **path);
 
+/* NULL when there is none of that name. */
 const struct tp_tensor *tp_checkpoint_find(const struct tp_checkpoint *ckpt, const char *name);
 
 /* Reads bytes of one (plain) file; thread-safe. */
