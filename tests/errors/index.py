@@ -249,6 +249,7 @@ config("config-not-utf8", b'{"model_type": "\xff"}')
 config("config-text-behind-the-end", b'{}{}')
 config("config-key-twice-in-text-config", b'{"text_config": {"a": 1, "a": 2}}')
 config("config-quantization-is-no-object", b'{"quantization_config": [1]}')
+config("config-quant-method-is-no-text", b'{"quantization_config": {"quant_method": 5}}')
 config("config-quantization-is-no-object-in-text-config",
        b'{"quantization_config": null, "text_config": {"quantization_config": 1e999}}')
 

@@ -60,6 +60,12 @@ static enum tp_code load_config(struct tp_json_span value, json_t **config, stru
     enum tp_code code = *value.data == '{' ? tp_json_load_python(value.data, value.size, config,
                                                                  &why)
                                            : tp_fail(&why, TP_E_INPUT, "it is no object");
+    const json_t *method = code ? NULL : json_object_get(*config, "quant_method");
+    if (method && !json_is_string(method) && !json_is_null(method)) {
+        code = tp_fail(&why, TP_E_INPUT, "its \"quant_method\" is no text");
+        json_decref(*config);
+        *config = NULL;
+    }
     if (code == TP_E_MEMORY)
         tp_err_memory(err, &why);
     if (code != TP_E_INPUT)
