@@ -164,17 +164,20 @@ static void redraw(struct tp_progress *p)
 /* One JSON object and a newline; none where memory is short. */
 static void write_object(struct tp_progress *p)
 {
-    char item[ITEM], line[(TP_ESCAPED + 1) * ITEM];
+    char item[ITEM];
     take_item(p, item);
     json_t *object = json_pack("{s:s,s:I,s:I,s:o}", "command", p->verb, "done",
                                (json_int_t)atomic_load(&p->done), "total", (json_int_t)p->total,
                                "item", tp_json_text(item));
     char *text = json_dumps(object, JSON_COMPACT);
-    if (text && strlen(text) < ITEM) {
-        char *end = tp_escape(line, text, strlen(text), true);
+    size_t size = text ? strlen(text) : 0;
+    char *line = text ? malloc(TP_ESCAPED * size + 1) : NULL;
+    if (line) {
+        char *end = tp_escape(line, text, size, true);
         *end++ = '\n';
         put_to(p->fd, line, (size_t)(end - line));
     }
+    free(line);
     free(text);
     json_decref(object);
 }

@@ -32,6 +32,20 @@ sed 's/layers[.]0/mod\xc3\xa8\xc2\x9bl/' slow.safetensors >named.safetensors
     --progress-fd 9 9>lines >out 2>err </dev/null || fail "convert failed: $(cat err)"
 grep -qF $'"item":"mod\xc3\xa8\\u009Bl.down_proj"' lines || fail "item: $(tail -n 1 lines)"
 
+# However long it is, and however much longer in JSON.
+long_name() { # the name of a weight, in bytes
+    local header="{\"$1.down_proj.weight\":{\"dtype\":\"BF16\",\"shape\":[128,128],\
+\"data_offsets\":[0,32768]}}" size
+    size=$(printf %08x "$(printf %s "$header" | wc -c)")
+    printf "\\x${size:6:2}\\x${size:4:2}\\x${size:2:2}\\x${size:0:2}\\0\\0\\0\\0%s" "$header" >long.safetensors
+    truncate -s $((8 + 16#$size + 32768)) long.safetensors
+    "$program" convert long.safetensors --to fp8-deepseek --discard --device cpu --progress-fd 9 \
+        9>lines >out 2>err </dev/null || fail "convert failed: $(cat err)"
+    grep -q '"done":32768,.*"item":"' lines || fail "no object for a long name: $(cat lines)"
+}
+long_name "$(printf '%02000d' 0)"
+long_name "$(printf '\\u0001%.0s' {1..240})"
+
 # On a pipe there is a line each ten seconds; a stopped process is as good as a slow one.
 slow() {
     "${command[@]}" >out 2>err </dev/null &

@@ -178,6 +178,19 @@ says "and refused with --strict" 1 "notes.txt: is not in the manifest" d --stric
 says "JSON names it" 0 '"file": "notes.txt"' d --json
 cp "$work/d/model-00001-of-00004.safetensors" "$work/d/extra.safetensors"
 says "weights that were added are a difference" 1 "extra.safetensors: is not in the manifest" d
+rm "$work/d/extra.safetensors"
+echo hello >"$work/d/model-00001-of-00004.safetensors.zst"
+says "an archive beside its plain file is" 1 \
+    "model-00001-of-00004.safetensors.zst: is not in the manifest" d
+rm "$work/d/model-00001-of-00004.safetensors.zst" "$work/d/notes.txt"
+"$TILEPACK" convert "$work/src" -o "$work/squeezed" --to w4a8-cutlass --zstd -q || bad "--zstd"
+"$TILEPACK" convert "$work/src" -o "$work/unsqueezed" --to w4a8-cutlass -q ||
+    bad "without --zstd"
+cp "$work/unsqueezed/model.safetensors" "$work/squeezed/"
+says "a plain file beside its archive is one, said once" 1 "squeezed: 2 differences" squeezed
+says "and the archive is not said to have changed" 1 \
+    "model.safetensors.zst: is not read: the file without .zst" squeezed
+rm -r "$work/squeezed" "$work/unsqueezed"
 cp -r "$work/src" "$work/carded"
 printf '# A model\n' >"$work/carded/README.md"
 "$TILEPACK" convert "$work/carded" -o "$work/card" --to fp8-ct --digest sha256 -q || bad "a card"

@@ -217,6 +217,15 @@ static bool may_change(const struct verify *v, const struct tp_manifest_file *en
     return !v->options->strict && strcmp(entry->name, "README.md") == 0;
 }
 
+static bool is_there(const struct verify *v, const char *name, size_t size);
+
+/* An archive whose hash, that of the file inside, nobody has looked at: the plain file is read. */
+static bool is_hidden(const struct verify *v, const struct tp_manifest_file *entry)
+{
+    return tp_ends_with(entry->name, ".safetensors.zst") &&
+           is_there(v, entry->name, strlen(entry->name) - strlen(".zst"));
+}
+
 /* A file of the manifest that is no shard: config, index, tokenizer. */
 static enum tp_code check_other(struct verify *v, const struct tp_manifest_file *entry)
 {
@@ -224,6 +233,11 @@ static enum tp_code check_other(struct verify *v, const struct tp_manifest_file 
     struct tp_err err = {0};
     struct stat st;
     struct plain_file file = {.fd = -1};
+    if (is_hidden(v, entry))
+        return tp_verify_problem(v->report, entry->name, NULL, v->err, "is not read: the file "
+                                 "without .zst, which is not in the manifest, is in its place");
+    if (v->err->code)
+        return v->err->code;
     char *path = tp_os_format(v->err, "%s/%s", v->ckpt->path, entry->name);
     if (!path)
         return TP_E_MEMORY;
@@ -255,11 +269,36 @@ static enum tp_code check_other(struct verify *v, const struct tp_manifest_file 
 
 /* ---- the directory -------------------------------------------------------- */
 
+/* Whether something of that name is in the directory, a link that leads nowhere, too. */
+static bool is_there(const struct verify *v, const char *name, size_t size)
+{
+    struct stat st;
+    char *path = tp_os_format(v->err, "%s/%.*s", v->ckpt->path, (int)size, name);
+    bool there = path && tp_os_link_there(path, &st, v->err);
+    free(path);
+    return there;
+}
+
+/* An archive goes by the name of the plain file that it was made of, which is gone. True after an
+ * error, too. */
 static bool is_listed(const struct verify *v, const char *name)
 {
-    size_t size = strlen(name);
-    return tp_manifest_has(&v->manifest, name, size) ||
-           (tp_ends_with(name, ".zst") && tp_manifest_has(&v->manifest, name, size - 4));
+    size_t size = strlen(name), plain = size - strlen(".zst");
+    if (tp_manifest_has(&v->manifest, name, size))
+        return true;
+    return tp_ends_with(name, ".zst") && tp_manifest_has(&v->manifest, name, plain) &&
+           (!is_there(v, name, plain) || v->err->code);
+}
+
+/* Whether it was read as a shard, of which check_shard() says what is to be said. */
+static bool is_shard(const struct verify *v, const char *name)
+{
+    for (size_t f = 0; f < v->ckpt->file_count; f++) {
+        const char *slash = strrchr(v->ckpt->files[f].path, '/');
+        if (strcmp(slash ? slash + 1 : v->ckpt->files[f].path, name) == 0)
+            return true;
+    }
+    return false;
 }
 
 static enum tp_code check_folder(struct verify *v, const char *folder);
@@ -283,8 +322,10 @@ static enum tp_code check_name(struct verify *v, const char *name)
     bool weights = tp_ends_with(name, ".safetensors.zst") || tp_ends_with(name, ".safetensors") ||
                    tp_ends_with(name, ".safetensors.index.json");
     if (found && !S_ISDIR(st.st_mode))
-        return tp_verify_note(v->report, v->options->strict || weights, name,
-                              "is not in the manifest", v->err);
+        return weights && is_shard(v, name)
+                   ? TP_OK
+                   : tp_verify_note(v->report, v->options->strict || weights, name,
+                                    "is not in the manifest", v->err);
     return found && tp_manifest_has_folder(&v->manifest, name)
                ? check_folder(v, name)
                : TP_OK;
