@@ -155,6 +155,12 @@ keeps() { # directory, names ...: --force stops for a file of that name
 }
 keeps whole README-thesis.txt .tilepack-planning.txt .tilepack-plan.1-of-2.old lora.safetensors \
     merges.txt
+cp "$work/whole/tilepack.json" "$work/manifest"
+sed -i 's/"notes.of-mine"/"notes.of-mind"/' "$work/whole/tilepack.json"
+mv "$work/whole/notes.of-mine" "$work/kept-notes"
+keeps whole notes.of-mind
+mv "$work/kept-notes" "$work/whole/notes.of-mine"
+cp "$work/manifest" "$work/whole/tilepack.json"
 mkdir "$work/whole/rank_0"
 fails "and a folder that only looks like one of ours" 2 "'rank_0'" convert whole -q --force
 rmdir "$work/whole/rank_0"
@@ -194,6 +200,13 @@ rmdir "$begun/eval"
 fails "for a file in a rank" 2 "'results.csv'" convert gone -q
 mv "$begun/rank_0/results.csv" "$begun/lora.safetensors"
 fails "and for weights of another name" 2 "'lora.safetensors'" convert gone -q
+for name in model-mine.safetensors model-00001-of-9.safetensors models.safetensors.index.json \
+    LICENSE.pdf README merges.txt modeling_mine.py; do
+    mv "$begun/lora.safetensors" "$begun/$name"
+    fails "nor of ours, or files that checkpoints have and this one has not: $name" 2 "'$name'" \
+        convert gone -q
+    mv "$begun/$name" "$begun/lora.safetensors"
+done
 check "which stay" grep -q data "$begun/lora.safetensors"
 check "--force deletes them" convert gone -q --force
 check "and the output has none" test ! -e "$work/gone/lora.safetensors"

@@ -12,6 +12,7 @@
 #include "pack/commit/parts_notes.h"
 #include "pack/os/below.h"
 #include "pack/source/header_bytes.h"
+#include "pack/source/index.h"
 #include "pack/text/name_set.h"
 
 #include <stdlib.h>
@@ -144,9 +145,11 @@ static void close_place(struct place *place)
     free(place->copies);
 }
 
+/* A manifest that was changed may name what is somebody's. */
 static bool is_listed(const struct place *place, const char *name)
 {
-    return tp_manifest_has(&place->manifest, name, strlen(name));
+    return place->manifest.intact &&
+           tp_manifest_has(&place->manifest, name, strlen(name));
 }
 
 static bool is_copy(const struct place *place, const char *name)
@@ -311,16 +314,38 @@ enum tp_code tp_commit_check_replace_file(const char *path, const struct stat *s
     return tp_fail(err, TP_E_USAGE, "it is no safetensors file that --force may replace");
 }
 
-/* Whether an unfinished output may have a file of that name. Shards of other options count, too,
- * and what the source, which may have changed since, is likely to have had. */
+/* A shard of this program, whatever the options: "model.safetensors",
+ * "model-00001-of-00002.safetensors", and archives. */
+static bool is_shard(const char *name)
+{
+    static const char digits[] = "0123456789";
+    if (!tp_begins_with(name, "model"))
+        return false;
+    const char *at = name + strlen("model");
+    if (*at == '-') {
+        const char *of = at + 1 + strspn(at + 1, digits);
+        if (of < at + 6 || !tp_begins_with(of, "-of-"))
+            return false;
+        at = of + strlen("-of-") + strspn(of + strlen("-of-"), digits);
+        if (at < of + strlen("-of-") + 5)
+            return false;
+    }
+    return strcmp(at, ".safetensors") == 0 || strcmp(at, ".safetensors.zst") == 0;
+}
+
+/* Whether an unfinished output of this source may have a file of that name: a copy, what was
+ * finished, or what every conversion writes. */
 static bool is_of_begun(const struct place *place, const char *name)
 {
-    if (is_copy(place, name) || is_listed(place, name))
+    static const char *const written[] = {TP_INDEX_NAME, TP_MANIFEST_NAME, TP_RANKS_NAME,
+                                          TP_CARD_NAME, "config.json"};
+    if (is_copy(place, name) || is_listed(place, name) || is_shard(name) ||
+        is_temporary(name) || tp_commit_is_rank(name))
         return true;
-    return !strchr(name, '/') &&
-           (is_temporary(name) || tp_commit_is_rank(name) || tp_commit_is_usual(name) ||
-            strcmp(name, TP_MANIFEST_NAME) == 0 || strcmp(name, TP_RANKS_NAME) == 0 ||
-            (tp_begins_with(name, "model") && tp_commit_is_mark(name)));
+    for (size_t i = 0; i < sizeof written / sizeof *written; i++)
+        if (strcmp(name, written[i]) == 0)
+            return true;
+    return false;
 }
 
 static enum tp_code check_begun(const struct place *place, const char *folder,
