@@ -242,15 +242,18 @@ DESC = {"format": "w4a8-cutlass", "version": 1, "box": [1, 128, 128], "rank": 2,
         "codec": "int4", "block": [1, 128], "outputs": []}
 
 
-def described(name, descriptors, units, named=None):
+def described(name, descriptors, units, named=None, meta=None):
     @case(name)
     def build():
         tensors(named or {"l.weight_packed": ("I32", (128, 16))},
-                meta={**META, "tilepack.descriptors": descriptors, "tilepack.units": units})
+                meta={**(META if meta is None else meta), "tilepack.descriptors": descriptors,
+                      "tilepack.units": units})
         return "plan", "in.safetensors", "--to", "w4a8-ct"
 
 
 described("descriptor-not-json", "{", "[]")
+described("descriptors-of-newer-version", "{}", "[]", meta={"tilepack": "2"})
+described("descriptors-without-version", "{}", "[]", meta={})
 described("descriptor-of-unknown-format",
           '{"d0":{"format":"w2a8-magic","version":1,"box":[1,1,1],"rank":2}}', "[]")
 described("descriptor-of-newer-version",
