@@ -201,6 +201,7 @@ fails "for a file in a rank" 2 "'results.csv'" convert gone -q
 mv "$begun/rank_0/results.csv" "$begun/lora.safetensors"
 fails "and for weights of another name" 2 "'lora.safetensors'" convert gone -q
 for name in model-mine.safetensors model-00001-of-9.safetensors models.safetensors.index.json \
+    model-00008-of-00007.safetensors model-00000-of-00001.safetensors.zst rank_9 \
     LICENSE.pdf README merges.txt modeling_mine.py; do
     mv "$begun/lora.safetensors" "$begun/$name"
     fails "nor of ours, or files that checkpoints have and this one has not: $name" 2 "'$name'" \

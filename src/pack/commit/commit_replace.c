@@ -314,20 +314,29 @@ enum tp_code tp_commit_check_replace_file(const char *path, const struct stat *s
     return tp_fail(err, TP_E_USAGE, "it is no safetensors file that --force may replace");
 }
 
+/* A number of at least five digits; *at goes behind it. 0: there is none. */
+static unsigned long read_number(const char **at)
+{
+    size_t digits = strspn(*at, "0123456789");
+    unsigned long number = digits >= 5 && digits <= 9 ? strtoul(*at, NULL, 10) : 0;
+    *at += digits;
+    return number;
+}
+
 /* A shard of this program, whatever the options: "model.safetensors",
  * "model-00001-of-00002.safetensors", and archives. */
 static bool is_shard(const char *name)
 {
-    static const char digits[] = "0123456789";
+    const char *at = name + strlen("model");
     if (!tp_begins_with(name, "model"))
         return false;
-    const char *at = name + strlen("model");
     if (*at == '-') {
-        const char *of = at + 1 + strspn(at + 1, digits);
-        if (of < at + 6 || !tp_begins_with(of, "-of-"))
+        at++;
+        unsigned long number = read_number(&at);
+        if (!number || !tp_begins_with(at, "-of-"))
             return false;
-        at = of + strlen("-of-") + strspn(of + strlen("-of-"), digits);
-        if (at < of + strlen("-of-") + 5)
+        at += strlen("-of-");
+        if (number > read_number(&at))
             return false;
     }
     return strcmp(at, ".safetensors") == 0 || strcmp(at, ".safetensors.zst") == 0;
@@ -339,8 +348,7 @@ static bool is_of_begun(const struct place *place, const char *name)
 {
     static const char *const written[] = {TP_INDEX_NAME, TP_MANIFEST_NAME, TP_RANKS_NAME,
                                           TP_CARD_NAME, "config.json"};
-    if (is_copy(place, name) || is_listed(place, name) || is_shard(name) ||
-        is_temporary(name) || tp_commit_is_rank(name))
+    if (is_copy(place, name) || is_listed(place, name) || is_shard(name) || is_temporary(name))
         return true;
     for (size_t i = 0; i < sizeof written / sizeof *written; i++)
         if (strcmp(name, written[i]) == 0)
@@ -354,11 +362,16 @@ static enum tp_code check_begun(const struct place *place, const char *folder,
 static enum tp_code check_begun_entry(const struct place *place, const char *name,
                                       const char *path, struct tp_err *err)
 {
+    struct stat st;
     bool directory = tp_below_is_dir(path, err);
     if (err->code)
         return err->code;
     if (directory && tp_commit_is_rank(name))
         return tp_commit_check_begun(place->plan, path, err);
+    if (tp_commit_is_rank(name) && tp_os_link_there(path, &st, err) && S_ISLNK(st.st_mode))
+        return TP_OK; /* nobody's data; what it leads to stays */
+    if (err->code)
+        return err->code;
     if (directory ? may_be_copied(place, name) || tp_manifest_has_folder(&place->manifest, name)
                   : is_of_begun(place, name))
         return directory ? check_begun(place, name, err) : TP_OK;
