@@ -159,6 +159,11 @@ cp "$work/whole/tilepack.json" "$work/manifest"
 sed -i 's/"notes.of-mine"/"notes.of-mind"/' "$work/whole/tilepack.json"
 mv "$work/whole/notes.of-mine" "$work/kept-notes"
 keeps whole notes.of-mind
+sed -i 's|"notes.of-mind"|"mine/notes"|' "$work/whole/tilepack.json"
+cp "$work/whole/tilepack.json" "$work/changed-manifest"
+mkdir "$work/whole/mine"
+fails "nor of a folder that only a changed manifest names" 2 "'mine'" convert whole -q --force
+rmdir "$work/whole/mine"
 mv "$work/kept-notes" "$work/whole/notes.of-mine"
 cp "$work/manifest" "$work/whole/tilepack.json"
 mkdir "$work/whole/rank_0"
@@ -208,6 +213,13 @@ for name in model-mine.safetensors model-00001-of-9.safetensors models.safetenso
         convert gone -q
     mv "$begun/$name" "$begun/lora.safetensors"
 done
+cp "$work/changed-manifest" "$begun/tilepack.json"
+mkdir "$begun/mine"
+mv "$begun/lora.safetensors" "$work"
+fails "nor a folder that only a changed manifest names" 2 "'mine/'" convert gone -q
+rmdir "$begun/mine"
+rm "$begun/tilepack.json"
+mv "$work/lora.safetensors" "$begun"
 check "which stay" grep -q data "$begun/lora.safetensors"
 check "--force deletes them" convert gone -q --force
 check "and the output has none" test ! -e "$work/gone/lora.safetensors"

@@ -83,7 +83,7 @@ bool tp_commit_is_mark(const char *name)
 struct place {
     const struct tp_plan *plan;
     const char *path;
-    struct tp_manifest manifest; /* {0}: there is none */
+    struct tp_manifest manifest; /* {0}: there is none, or none that is as it was written */
     struct tp_name_key *copies;  /* sorted: the files of the source that are copied */
     size_t copy_count;           /* 0 as well where they do not matter */
     bool begun; /* files of this program's unfinished output: all are its own */
@@ -128,6 +128,8 @@ static enum tp_code open_place(struct place *place, struct tp_err *err)
     struct tp_err ignored = {0};
     tp_manifest_read(place->path, &place->manifest, &ignored);
     tp_err_take_unread(err, &ignored);
+    if (!place->manifest.intact) /* it may name what is somebody's, files and folders */
+        tp_manifest_close(&place->manifest);
     if (err->code || !ckpt || !ckpt->other_count)
         return err->code;
     if (!(place->copies = tp_os_alloc(ckpt->other_count * sizeof *place->copies, err)))
@@ -145,11 +147,9 @@ static void close_place(struct place *place)
     free(place->copies);
 }
 
-/* A manifest that was changed may name what is somebody's. */
 static bool is_listed(const struct place *place, const char *name)
 {
-    return place->manifest.intact &&
-           tp_manifest_has(&place->manifest, name, strlen(name));
+    return tp_manifest_has(&place->manifest, name, strlen(name));
 }
 
 static bool is_copy(const struct place *place, const char *name)
