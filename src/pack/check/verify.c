@@ -143,14 +143,20 @@ static enum tp_code compare_hash(struct verify *v, const char *name, const char 
                              theirs);
 }
 
+/* The name that a shard has in the directory, with .zst where it is an archive. */
+static const char *stored_name(const struct tp_file *file)
+{
+    const char *slash = strrchr(file->path, '/');
+    return slash ? slash + 1 : file->path;
+}
+
 /* The manifest's entry of a shard: under its plain name, or as an archive under the
  * name that it has in the directory. */
 static const struct tp_manifest_file *listed(struct verify *v, const struct tp_file *file)
 {
-    const char *slash = strrchr(file->path, '/');
     const struct tp_manifest_file *entry = tp_manifest_find(&v->manifest, file->name);
     if (!entry)
-        entry = tp_manifest_find(&v->manifest, slash ? slash + 1 : file->path);
+        entry = tp_manifest_find(&v->manifest, stored_name(file));
     if (entry)
         v->matched[entry - v->manifest.files] = true;
     return entry;
@@ -217,7 +223,15 @@ static bool may_change(const struct verify *v, const struct tp_manifest_file *en
     return !v->options->strict && strcmp(entry->name, "README.md") == 0;
 }
 
-static bool is_there(const struct verify *v, const char *name, size_t size);
+/* Whether something of that name is in the directory, a link that leads nowhere, too. */
+static bool is_there(const struct verify *v, const char *name, size_t size)
+{
+    struct stat st;
+    char *path = tp_os_format(v->err, "%s/%.*s", v->ckpt->path, (int)size, name);
+    bool there = path && tp_os_link_there(path, &st, v->err);
+    free(path);
+    return there;
+}
 
 /* An archive whose hash, that of the file inside, nobody has looked at: the plain file is read. */
 static bool is_hidden(const struct verify *v, const struct tp_manifest_file *entry)
@@ -269,16 +283,6 @@ static enum tp_code check_other(struct verify *v, const struct tp_manifest_file 
 
 /* ---- the directory -------------------------------------------------------- */
 
-/* Whether something of that name is in the directory, a link that leads nowhere, too. */
-static bool is_there(const struct verify *v, const char *name, size_t size)
-{
-    struct stat st;
-    char *path = tp_os_format(v->err, "%s/%.*s", v->ckpt->path, (int)size, name);
-    bool there = path && tp_os_link_there(path, &st, v->err);
-    free(path);
-    return there;
-}
-
 /* An archive goes by the name of the plain file that it was made of, which is gone. True after an
  * error, too. */
 static bool is_listed(const struct verify *v, const char *name)
@@ -293,11 +297,9 @@ static bool is_listed(const struct verify *v, const char *name)
 /* Whether it was read as a shard, of which check_shard() says what is to be said. */
 static bool is_shard(const struct verify *v, const char *name)
 {
-    for (size_t f = 0; f < v->ckpt->file_count; f++) {
-        const char *slash = strrchr(v->ckpt->files[f].path, '/');
-        if (strcmp(slash ? slash + 1 : v->ckpt->files[f].path, name) == 0)
+    for (size_t f = 0; f < v->ckpt->file_count; f++)
+        if (strcmp(stored_name(&v->ckpt->files[f]), name) == 0)
             return true;
-    }
     return false;
 }
 

@@ -72,14 +72,15 @@ static uint64_t scattered_bytes(const struct tp_plan *plan, const struct tp_unit
 {
     const struct tp_weight *weight = &plan->weights->items[unit->views[0].weight];
     uint64_t bytes = 0;
+    if (!weight->form->format && !weight->form->transposed)
+        return 0;
     for (uint32_t i = 0; i < TP_MAX_OUT; i++) {
         if (weight->tensor[i] == TP_NO_TENSOR)
             continue;
         const struct tp_tensor *tensor = &plan->ckpt->tensors[weight->tensor[i]];
         bytes += plan->ckpt->files[tensor->file].zst ? tensor->bytes : 0;
     }
-    bool scattered = weight->form->format || weight->form->transposed;
-    return scattered ? bytes / tp_max_u64(weight->form->box.e, 1) : 0;
+    return bytes / tp_max_u64(weight->form->box.e, 1);
 }
 
 /* Unpacked frames of compressed sources stay for the next reader. One at least has to; of three,

@@ -21,6 +21,10 @@ json_t *tp_descriptor_json(const struct tp_format *format, const struct tp_setti
                            const struct tp_search_choice *search, const struct tp_op *op,
                            struct tp_box3 box, int rank, struct tp_err *err);
 
+/* Whether descriptors of that version (TP_META_VERSION of the file, NULL: it has none) can be read:
+ * by formats/README.md a reader refuses one that it does not know. */
+enum tp_code tp_descriptors_version(const char *version, struct tp_err *err);
+
 /* Weights (without tensor numbers) of one file's metadata, appended to the items. Text
  * that is not what a conversion writes is TP_E_INPUT. */
 enum tp_code tp_descriptors_parse(const char *descriptors, const char *units,

@@ -503,6 +503,19 @@ static enum tp_code read_known(const json_t *descriptors, struct known *known, s
     return TP_OK;
 }
 
+enum tp_code tp_descriptors_version(const char *version, struct tp_err *err)
+{
+    if (version && strcmp(version, TP_DESCRIPTOR_VERSION) == 0)
+        return TP_OK;
+    tp_err_hint(err, version ? hint_newer
+                             : "the file is damaged: get it again, or convert the source again");
+    return version ? tp_fail(err, TP_E_UNSUPPORTED, "its __metadata__ says \"" TP_META_VERSION
+                             "\": \"%.40s\", and only version " TP_DESCRIPTOR_VERSION " is known",
+                             version)
+                   : tp_fail(err, TP_E_INPUT, "its __metadata__ has descriptors and no \""
+                             TP_META_VERSION "\", which is their version");
+}
+
 enum tp_code tp_descriptors_parse(const char *descriptors_text, const char *units_text,
                                   struct tp_weights *weights, struct tp_err *err)
 {

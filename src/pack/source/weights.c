@@ -470,21 +470,6 @@ static enum tp_code bind(struct finder *f, struct tp_weight *weight)
     return code;
 }
 
-/* Of the descriptors. As formats/README.md has it, a reader refuses one that it does not know. */
-static enum tp_code check_version(const struct tp_st_header *header, struct tp_err *err)
-{
-    const char *version = tp_st_meta(header, TP_META_VERSION);
-    if (version && strcmp(version, TP_DESCRIPTOR_VERSION) == 0)
-        return TP_OK;
-    tp_err_hint(err, version ? "a newer tilepack wrote this file: read it with that version"
-                             : "the file is damaged: get it again, or convert the source again");
-    return version ? tp_fail(err, TP_E_UNSUPPORTED, "its __metadata__ says \"" TP_META_VERSION
-                             "\": \"%.40s\", and only version " TP_DESCRIPTOR_VERSION " is known",
-                             version)
-                   : tp_fail(err, TP_E_INPUT, "its __metadata__ has descriptors and no \""
-                             TP_META_VERSION "\", which is their version");
-}
-
 static enum tp_code find_described(struct finder *f)
 {
     struct tp_weights *weights = f->weights;
@@ -496,7 +481,7 @@ static enum tp_code find_described(struct finder *f)
         enum tp_code code = TP_OK;
         if (!descriptors || !units)
             continue;
-        code = check_version(header, f->err);
+        code = tp_descriptors_version(tp_st_meta(header, TP_META_VERSION), f->err);
         if (code == TP_OK)
             code = tp_descriptors_parse(descriptors, units, weights, f->err);
         for (size_t w = first; w < weights->count && code == TP_OK; w++)

@@ -24,10 +24,11 @@ enum {
     TP_PATTERN_HEAP = 16 << 20, /* bytes of one match */
 };
 /* Steps of all matches of a matcher, at most, at all places of a name where one may begin: a minute
- * or two at the worst, and far less for sets beyond ASCII, each of whose steps counts as the longest
- * that it may be. What a source's config.json lists shares them with the request. Of a name of 50 bytes the
- * usual pattern takes 4 to 40, one that begins with '.*' 70, with another one in it 330, one of
- * three '.+' some thousands; so that ten of the last are within it for 100,000 names. */
+ * or two at the worst, and far less for sets beyond ASCII, each of whose steps counts as the
+ * longest that it may be. What a source's config.json lists shares them with the request. Of a name
+ * of 50 bytes the usual pattern takes 4 to 40, one that begins with '.*' 70, with another one in it
+ * 330, one of three '.+' some thousands; so that ten of the last are within it for 100,000
+ * names. */
 #define TP_PATTERN_WORK UINT64_C(4000000000)
 
 enum tp_pattern_kind {
