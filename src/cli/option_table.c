@@ -259,8 +259,9 @@ const struct tp_option tp_option_rows[] = {
              "those of the Hub's cache."},
     {.name = "strict", .kind = TP_OPT_FLAG, .commands = BIT(VERIFY), .field = FIELD(strict),
      .help = "files that were added, and a changed README.md, are differences",
-     .more = "Without it they are named, as a user may add notes to a checkpoint. Weights that the "
-             "manifest does not know are a difference in any case."},
+     .more = "Without it they are named, as a user may add notes to a checkpoint. Weights that "
+             "engines would load with them, in safetensors files and archives of such, and their "
+             "indexes, are a difference in any case."},
     {.name = "follow-links", .kind = TP_OPT_FLAG, .commands = WRITES | BIT(JOIN) | BIT(MERGE),
      .field = FIELD(follow_links),
      .help = "copy files that are links to outside the directory",
@@ -468,7 +469,7 @@ const struct tp_option tp_option_rows[] = {
      .field = FIELD(max_memory), .initial = "512MiB", .min = 32 << 20,
      .help = "most host memory to use in all, 32MiB or more",
      .more = "Headers, names and the plan count. What does not fit is refused before anything is "
-             "written (exit status 6), with the figure that is enough."},
+             "written (exit status 6), with the figure that is enough where it is known."},
     {.name = "gpu-memory", .value = "SIZE", .kind = TP_OPT_SIZE, .commands = MAKES,
      .field = FIELD(gpu_memory), .min = 1, .help = "most memory to use on each GPU"},
 

@@ -503,9 +503,10 @@ static const char *why_left(const struct tp_checkpoint *ckpt, struct tp_err *err
         char *path = tp_os_format(err, "%s/%.*s", ckpt->path,
                                   (int)strlen(ckpt->left[i]) - tp_ends_with(ckpt->left[i], "/"),
                                   ckpt->left[i]);
-        bool found = tp_os_link_there(path, &st, err);
-        link |= found && S_ISLNK(st.st_mode) && tp_ends_with(ckpt->left[i], "/");
-        odd |= found && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode) && !S_ISLNK(st.st_mode);
+        bool folder = tp_ends_with(ckpt->left[i], "/");
+        bool found = folder ? tp_os_link_there(path, &st, err) : tp_os_there(path, &st, err);
+        link |= found && folder && S_ISLNK(st.st_mode);
+        odd |= found && !folder && !S_ISREG(st.st_mode);
         free(path);
     }
     return phrases[odd][link];

@@ -50,6 +50,9 @@ answers "a pipe is left out, and so is a link to a folder" 0 "'pipe', 'pytorch_m
 not copied: weights in other formats, folders of such, links to folders (see --follow-links), or \
 pipes and devices" convert piped
 rm -r model/pipe piped
+ln -s /dev/null model/null.json
+answers "a link to a device, too" 0 "or pipes and devices" convert piped
+rm -r model/null.json piped
 answers "convert names it, too" 0 "'pytorch_model.bin' are not copied" convert dst1
 convert json-dst1 --json -q >json
 # shellcheck disable=SC2086

@@ -233,7 +233,13 @@ for name in .tilepack-notes tilepack-tp.json.mine README-thesis.txt; do
     fails "a run that goes on stops for $name" 2 "'$name'" convert gone -q
     rm "$begun/$name"
 done
+: >"$begun/tilepack-tp.json.index"
 check "what a conversion may have left is swept" convert gone -q
+for name in tilepack-tp.json.index tilepack-tp.json.manifest; do
+    echo data >"$work/gone/$name"
+    fails "and is a user's in what is finished: $name" 2 "'$name'" convert gone -q --force
+    rm "$work/gone/$name"
+done
 
 # What is read stays: a source in what an interrupted run left, and what the request names.
 mkdir "$begun"

@@ -61,6 +61,14 @@ answers "no source" 5 "nowhere" against "$work/nowhere"
 answers "what takes no ranks together says what does" 3 "put them together with 'tilepack join'" \
     "$TILEPACK" diff "$work/cut" "$work/model"
 
+# A rank that cannot be read.
+cp "$work/cut/rank_1/model.safetensors" "$work/whole"
+truncate -s -1 "$work/cut/rank_1/model.safetensors"
+answers "a shard that was cut off is named" 1 "rank_1/model.safetensors: " \
+    "$TILEPACK" verify "$work/cut"
+check "once" test "$(grep -c "behind the header" "$work/out")" = 1
+mv "$work/whole" "$work/cut/rank_1/model.safetensors"
+
 # A changed value of the source: the slice of one rank is another.
 cp -r "$work/model" "$work/changed"
 "$PYTHON" - "$work/changed" "$weight" <<'EOF' || exit 1

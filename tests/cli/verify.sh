@@ -230,7 +230,7 @@ says "the directory of ranks and a source" 0 "tp: no difference; 1" tp --against
 printf x >>"$work/tp/rank_1/config.json"
 says "a rank that was changed" 1 "rank_1/config.json: has " tp
 mv "$work/tp/rank_1" "$work/away"
-says "a rank that is missing" 1 "tilepack-tp.json: rank 1 of 2 is missing" tp
+says "a rank that is missing" 1 "rank_1: rank 1 of 2 is missing" tp
 # Two trainings of one model have the same names and shapes: only contents tell their ranks apart.
 for digest in "" "--digest sha256"; do
     for from in src other; do # shellcheck disable=SC2086 # no word, or two

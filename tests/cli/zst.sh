@@ -123,11 +123,15 @@ import json
 import math
 import os
 import random
+import re
 import struct
 import subprocess
 import sys
 
-folder, program = sys.argv[1:]
+folder, program, lib = sys.argv[1:]
+sys.path.insert(0, lib)
+import seekable  # noqa: E402
+
 NARROW = bytes(0x3C | byte & 0x83 for byte in range(256))  # high bytes: finite, of like sizes
 NOISE = random.Random(1)
 
@@ -142,18 +146,9 @@ def archive(name, frame_size, shapes):
                           "data_offsets": [len(data), len(data) + len(values)]}
         data += values
     text = json.dumps(header).encode()
-    plain = struct.pack("<Q", len(text)) + text + data
-    stored, table = b"", b""
-    for begin in range(0, len(plain), frame_size):
-        part = plain[begin:begin + frame_size]
-        frame = subprocess.run(["zstd", "-q", "-1", "-c", f"--stream-size={len(part)}"],
-                               input=part, stdout=subprocess.PIPE, check=True).stdout
-        stored += frame
-        table += struct.pack("<II", len(frame), len(part))
-    table += struct.pack("<IBI", len(table) // 8, 0, 0x8F92EAB1)
     path = os.path.join(folder, name + ".safetensors.zst")
     with open(path, "wb") as file:
-        file.write(stored + struct.pack("<II", 0x184D2A5E, len(table)) + table)
+        file.write(seekable.archive(struct.pack("<Q", len(text)) + text + data, frame_size))
     return path
 
 
@@ -171,6 +166,25 @@ def converts(source, form, memory):
         sys.exit(f"{form}: {times:.1f} times the archive was read")
 
 
+def convert_in(source, memory):
+    """Its status, and what it says."""
+    done = subprocess.run([program, "convert", "-q", "--device", "cpu", "-j", "2", "--max-memory",
+                           f"{memory}MiB", "--to", "fp8-deepseek", source, "-o", source + ".out",
+                           "--force"], stderr=subprocess.PIPE, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+def figure_is_enough(source, memories):
+    """What a refusal names, if it does, is enough."""
+    for memory in memories:
+        status, text = convert_in(source, memory)
+        named = re.search(r"--max-memory ([0-9]+)MiB is enough", text)
+        if status == 6 and named:
+            status, text = convert_in(source, int(named[1]))
+        if status not in (0, 6) or (named and status) or re.search(r"[0-9] ?MiB more", text):
+            sys.exit(f"in {memory} MiB: status {status}: {text}")
+
+
 rows = archive("rows", 4 << 20, {f"layers.{i}.up_proj.weight": [4096, 2048] for i in range(3)})
 for form in ("w4a16-marlin", "mxfp4-trtllm", "fp8-deepseek"):
     converts(rows, form, "48MiB")
@@ -178,8 +192,11 @@ experts = "model.layers.0.feed_forward.experts.gate_up_proj"
 stack = archive("stack", 16 << 20, {experts: [1, 4096, 8192]})
 for form in ("fp8-dynamic-ct", "w4a16-marlin"):
     converts(stack, form, "192MiB")
+for name, size in (("thirds", 30 << 20), ("sixths", 60 << 20)):
+    model = archive(name, size, {f"layers.{i}.up_proj.weight": [4096, 3072] for i in range(3)})
+    figure_is_enough(model, (33, 56, 110, 139, 163))
 PYTHON
-"${PYTHON:-python3}" "$dir/frames.py" "$dir" "$TILEPACK" || fail "frames are unpacked many times"
+"${PYTHON:-python3}" "$dir/frames.py" "$dir" "$TILEPACK" tests/lib || fail "frames are unpacked many times"
 
 # Flipped bits, in a file small enough to be read a thousand times.
 head -c 300000 "$dir/plain" > "$dir/small"

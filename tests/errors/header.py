@@ -4,6 +4,7 @@ import os
 import struct
 
 from errors.common import PLAN, case, entry, listen, raw, st, tensors
+from seekable import stored, table
 
 NAME = '{"w":'
 GOOD = '{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]}'
@@ -47,18 +48,9 @@ whole("zstd-cut-off", b"\x28\xb5\x2f\xfd\x24")
 FRAME = bytes.fromhex("28b52ffd2008") + b"\x41\0\0" + b"xxxxxxxx"  # of 8 bytes, stored plain
 whole("zstd-without-seek-table", FRAME)
 whole("zstd-cut-off-inside-a-frame", FRAME + FRAME[:-1])
-whole("zstd-with-a-byte-behind-it", FRAME + struct.pack(
-    "<5IBI", 0x184D2A5E, 17, len(FRAME), 8, 1, 0, 0x8F92EAB1) + b"\n")
-whole("zstd-frame-beyond-file", FRAME + struct.pack(
-    "<5IBI", 0x184D2A5E, 17, len(FRAME) + 1, 8, 1, 0, 0x8F92EAB1))
-
-
-def stored(data):
-    """A frame of one block, stored plain."""
-    return bytes.fromhex("28b52ffda0") + len(data).to_bytes(4, "little") + (
-        len(data) << 3 | 1).to_bytes(3, "little") + data
-
-
+whole("zstd-with-a-byte-behind-it", FRAME + table((len(FRAME), 8)) + b"\n")
+whole("zstd-frame-beyond-file", FRAME + table((len(FRAME) + 1, 8)))
+whole("zstd-with-a-damaged-last-byte", FRAME + table((len(FRAME), 8))[:-1] + b"\x8e")
 WHOLE = json.dumps({"w.weight": entry((128, 128))}).encode()
 WHOLE = len(WHOLE).to_bytes(8, "little") + WHOLE + bytes(128 * 128 * 4)
 whole("zstd-cut-off-between-frames", stored(WHOLE[:30000]) + stored(WHOLE[30000:60000]))
@@ -77,8 +69,7 @@ def zstd_frame_above_max_memory():
     frame += (block << 3).to_bytes(3, "little") + len(text).to_bytes(8, "little") + text
     frame += ((block << 3 | 2).to_bytes(3, "little") + b"\0") * (count - 2)
     frame += (block << 3 | 3).to_bytes(3, "little") + b"\0"
-    raw("in.safetensors.zst", frame + struct.pack("<5IBI", 0x184D2A5E, 17, len(frame), plain, 1, 0,
-                                                  0x8F92EAB1))
+    raw("in.safetensors.zst", frame + table((len(frame), plain)))
     return ("plan", "in.safetensors.zst", "--to", "w4a8-ct", "--max-memory", "32MiB")
 
 

@@ -25,6 +25,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import own_hash  # noqa: E402
+import seekable  # noqa: E402
 import sparse  # noqa: E402
 import stfile  # noqa: E402
 import tool  # noqa: E402
@@ -477,16 +478,13 @@ def archive_of_zeros(path, columns):
         head = f.read(size)
     os.unlink(plain)
     zeros = 64 << 20
-    packed = [subprocess.run(["zstd", "-1", "-c"], input=data, stdout=subprocess.PIPE,
-                             stderr=subprocess.DEVNULL, check=True).stdout
-              for data in (head, bytes(zeros))]
-    frames = [(packed[0], len(head))] + [(packed[1], zeros)] * (2 * columns // zeros)
-    table = b"".join(len(p).to_bytes(4, "little") + n.to_bytes(4, "little") for p, n in frames)
-    table += len(frames).to_bytes(4, "little") + b"\0" + (0x8F92EAB1).to_bytes(4, "little")
+    first, other = seekable.packed(head), seekable.packed(bytes(zeros))
+    count = 2 * columns // zeros
     with open(path, "wb") as f:
-        for data, _ in frames:
-            f.write(data)
-        f.write((0x184D2A5E).to_bytes(4, "little") + len(table).to_bytes(4, "little") + table)
+        f.write(first)
+        for _ in range(count):
+            f.write(other)
+        f.write(seekable.table((len(first), len(head)), *[(len(other), zeros)] * count))
     return path
 
 

@@ -113,16 +113,37 @@ static enum tp_code add_problems(struct tp_verify_report *to, const struct tp_ve
     return code;
 }
 
+/* The file that an error is of, as it is called below the directory; else what was looked at. */
+static const char *file_of(const struct tp_err *why, const char *directory, const char *name)
+{
+    size_t size = strlen(directory);
+    bool below = strncmp(why->path, directory, size) == 0 && why->path[size] == '/' &&
+                 why->path[size + 1];
+    return below ? why->path + size + 1 : name;
+}
+
+static bool is_reported(const struct tp_verify_report *report, const char *file, const char *what)
+{
+    for (size_t i = 0; i < report->problem_count; i++)
+        if (report->problems[i].file && strcmp(report->problems[i].file, file) == 0 &&
+            strcmp(report->problems[i].what, what) == 0)
+            return true;
+    return false;
+}
+
 /* What cannot be read is a difference of the whole; only what is no fault of the files ends
  * the run. */
-static enum tp_code as_problem(struct tp_verify_report *report, const char *name,
-                               const struct tp_err *why, struct tp_err *err)
+static enum tp_code as_problem(struct tp_verify_report *report, const char *directory,
+                               const char *name, const struct tp_err *why, struct tp_err *err)
 {
     if (why->code != TP_E_INPUT && why->code != TP_E_UNSUPPORTED && why->code != TP_E_USAGE) {
         *err = *why;
         return why->code;
     }
-    return tp_verify_problem(report, name, why->tensor[0] ? why->tensor : NULL, err, "%s",
+    const char *file = file_of(why, directory, name);
+    if (is_reported(report, file, why->what)) /* a rank is opened twice */
+        return TP_OK;
+    return tp_verify_problem(report, file, why->tensor[0] ? why->tensor : NULL, err, "%s",
                              why->what);
 }
 
@@ -152,7 +173,7 @@ static enum tp_code verify_rank(const char *path, const char *name, const struct
     if (code == TP_OK)
         code = tp_verify(&ckpt, &weights, options, &own, &local);
     if (code)
-        code = as_problem(report, name, &local, err);
+        code = as_problem(report, path, name, &local, err);
     else
         code = against(&ckpt, &weights, source, options, &own, err);
     add_counts(report, &own);
@@ -204,7 +225,7 @@ enum tp_code tp_verify_ranks(const char *path, const struct tp_side *source,
     if (code)
         return code;
     if (tp_join_open(path, 0, &join, &local))
-        return as_problem(report, TP_RANKS_NAME, &local, err);
+        return as_problem(report, path, TP_RANKS_NAME, &local, err);
     *unchecked = tp_join_unchecked(join);
     tp_join_close(join);
     return TP_OK;

@@ -212,15 +212,17 @@ static enum tp_code check_directory(struct place *place, const char *name, const
                ? TP_OK : check_folder(place, name, path, err);
 }
 
-/* What work that was interrupted has left. */
+/* What work that was interrupted has left, in an output that is in its place, too. */
 static bool is_temporary(const char *name)
 {
-    static const char *const others[] = {TP_BELOW_OWNER, TP_MANIFEST_NEW, TP_RANKS_INDEX,
-                                         TP_RANKS_MANIFEST};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (strcmp(name, others[i]) == 0)
-            return true;
-    return tp_commit_is_own(name);
+    return strcmp(name, TP_BELOW_OWNER) == 0 || strcmp(name, TP_MANIFEST_NEW) == 0 ||
+           tp_commit_is_own(name);
+}
+
+/* What is gone before an output comes to its place. */
+static bool is_of_ranks(const char *name)
+{
+    return strcmp(name, TP_RANKS_INDEX) == 0 || strcmp(name, TP_RANKS_MANIFEST) == 0;
 }
 
 /* A manifest that is as it was written names all files but itself. */
@@ -348,7 +350,8 @@ static bool is_of_begun(const struct place *place, const char *name)
 {
     static const char *const written[] = {TP_INDEX_NAME, TP_MANIFEST_NAME, TP_RANKS_NAME,
                                           TP_CARD_NAME, "config.json"};
-    if (is_copy(place, name) || is_listed(place, name) || is_shard(name) || is_temporary(name))
+    if (is_copy(place, name) || is_listed(place, name) || is_shard(name) || is_temporary(name) ||
+        is_of_ranks(name))
         return true;
     for (size_t i = 0; i < sizeof written / sizeof *written; i++)
         if (strcmp(name, written[i]) == 0)

@@ -145,6 +145,7 @@ static enum tp_code check_empty(struct window *w, const struct tp_zst_frame *fra
 /* What is seen of frames by their heads and those of their blocks. */
 struct walked {
     uint32_t heads;
+    bool table;     /* the last is a seek table's */
     bool sized;     /* all say how many bytes they hold, */
     uint64_t plain; /* in sum */
 };
@@ -170,6 +171,7 @@ static enum tp_code frame_end(struct window *w, uint64_t at, struct walked *walk
     if (!last && !tp_zst_parse_head(p, n, &head))
         return TP_OK;
     at += last ? (uint64_t)TP_ZST_SKIP_HEAD + tp_zst_u32(p + 4) : head.bytes;
+    walked->table = last && tp_zst_u32(p) == TP_ZST_TABLE_MAGIC;
     if (!last)
         count_frame(&head, walked);
     for (walked->heads++; !last && walked->heads < MAX_HEADS; walked->heads++) {
@@ -219,6 +221,8 @@ static enum tp_code no_table(struct window *w, struct tp_err *err)
         tp_err_hint(err, "the file is probably incomplete: copy or download it again");
         return tp_fail(err, TP_E_INPUT, "the archive does not end where a zstd frame ends");
     }
+    if (at == zst->file_size && walked.table)
+        return bad(zst, at - tp_min_u64(at, TP_ZST_FOOTER), "the seek table's end is damaged", err);
     tp_err_hint(err, "unpack it first: zstd -d %s", zst->path);
     return tp_fail(err, TP_E_UNSUPPORTED, "the archive does not end in a seek table: it cannot be "
                    "read in parts");

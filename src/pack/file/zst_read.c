@@ -147,7 +147,8 @@ static enum tp_code decode_packed(const struct tp_zst *zst, const struct tp_zst_
 }
 
 /* Memory for a frame, stored or plain. A frame is unpacked as a whole: where it is more than
- * --max-memory has left, headers and the plan are not what is to blame. */
+ * --max-memory has left, headers and the plan are not what is to blame. What they will need is not
+ * known yet, so no figure is named that would be enough. */
 static uint8_t *room_for(const struct tp_zst *zst, const struct tp_zst_frame *frame, uint64_t size,
                          struct tp_err *err)
 {
@@ -155,10 +156,11 @@ static uint8_t *room_for(const struct tp_zst *zst, const struct tp_zst_frame *fr
     uint8_t *room = tp_os_alloc(size, &local);
     if (!room && size > tp_os_heap_left()) {
         tp_err_path(err, zst->path);
-        tp_err_hint(err, "allow %llu MiB more with --max-memory",
-                    (unsigned long long)(((uint64_t)frame->stored + frame->plain) >> 20) + 1);
-        tp_fail(err, TP_E_MEMORY, "a frame of this archive, which is unpacked as a whole, does not "
-                "fit into what --max-memory leaves");
+        tp_err_hint(err, "allow it more with --max-memory, or unpack it first: zstd -d %s",
+                    zst->path);
+        tp_fail(err, TP_E_MEMORY, "a frame of this archive is unpacked as a whole, for which "
+                "--max-memory does not leave the %llu MiB",
+                (unsigned long long)(((uint64_t)frame->stored + frame->plain) >> 20) + 1);
     } else if (!room && err && !err->code) {
         *err = local;
     }

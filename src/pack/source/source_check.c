@@ -11,6 +11,7 @@
 #include "kernels/op/plane.h"
 #include "kernels/op/scalar.h"
 #include "pack/os/os.h"
+#include "pack/source/contents.h"
 #include "pack/source/source_config.h"
 #include "pack/source/source_spare.h"
 #include "pack/source/source_words.h"
@@ -200,6 +201,20 @@ static enum tp_code check_words(const struct tp_checkpoint *ckpt, struct tp_weig
                    (unsigned long long)weight->form->box.k);
 }
 
+/* Layout words of a format that has such, and all words of weights that tilepack made. */
+static enum tp_code check_own_words(const struct tp_checkpoint *ckpt,
+                                    const struct tp_weight *weight, int i, struct tp_err *err)
+{
+    char what[TP_WORD_TEXT];
+    enum tp_code code = tp_words_check(ckpt, weight, (uint32_t)i, what, err);
+    if (code || !*what)
+        return code;
+    blame(ckpt, weight, i, err);
+    tp_err_hint(err, "'tilepack verify' looks at the whole file; convert it again from its "
+                     "source");
+    return tp_fail(err, TP_E_INPUT, "%s", what);
+}
+
 bool tp_source_global_right(const struct tp_op_out *out, const uint8_t *at, float *value)
 {
     *value = ldexpf(scale_at(out->element, at), -out->factor);
@@ -247,7 +262,7 @@ static enum tp_code check_output(const struct tp_checkpoint *ckpt, struct tp_wei
     case TP_ROLE_WORDS:
         return weight->form->format->out[i].dtype == TP_I64 && !weight->origin
                    ? check_words(ckpt, weight, i, err)
-                   : TP_OK;
+                   : check_own_words(ckpt, weight, i, err);
     default:
         return TP_OK;
     }
