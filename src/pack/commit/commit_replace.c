@@ -15,6 +15,7 @@
 #include "pack/source/index.h"
 #include "pack/text/name_set.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -316,32 +317,20 @@ enum tp_code tp_commit_check_replace_file(const char *path, const struct stat *s
     return tp_fail(err, TP_E_USAGE, "it is no safetensors file that --force may replace");
 }
 
-/* A number of at least five digits; *at goes behind it. 0: there is none. */
-static unsigned long read_number(const char **at)
-{
-    size_t digits = strspn(*at, "0123456789");
-    unsigned long number = digits >= 5 && digits <= 9 ? strtoul(*at, NULL, 10) : 0;
-    *at += digits;
-    return number;
-}
-
-/* A shard of this program, whatever the options: "model.safetensors",
- * "model-00001-of-00002.safetensors", and archives. */
+/* A shard of this program to the letter, whatever the options: "model.safetensors",
+ * "model-00001-of-00002.safetensors" (plan_files.c), and archives. */
 static bool is_shard(const char *name)
 {
-    const char *at = name + strlen("model");
-    if (!tp_begins_with(name, "model"))
+    char again[64];
+    unsigned number, count;
+    const char *end = tp_ends_with(name, ".zst") ? ".zst" : "";
+    if (sscanf(name, "model-%u-of-%u", &number, &count) != 2)
+        snprintf(again, sizeof again, "model.safetensors%s", end);
+    else if (number && number <= count)
+        snprintf(again, sizeof again, "model-%05u-of-%05u.safetensors%s", number, count, end);
+    else
         return false;
-    if (*at == '-') {
-        at++;
-        unsigned long number = read_number(&at);
-        if (!number || !tp_begins_with(at, "-of-"))
-            return false;
-        at += strlen("-of-");
-        if (number > read_number(&at))
-            return false;
-    }
-    return strcmp(at, ".safetensors") == 0 || strcmp(at, ".safetensors.zst") == 0;
+    return strcmp(again, name) == 0;
 }
 
 /* Whether an unfinished output of this source may have a file of that name: a copy, what was
