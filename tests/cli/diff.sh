@@ -213,6 +213,65 @@ done
 "$TILEPACK" convert "$work/src" -o "$work/up-gate" --to mxfp4-cutlass-moe -q || exit 1
 "$TILEPACK" convert "$work/swapped.safetensors" -o "$work/swapped" --to mxfp4-cutlass-moe \
     --weights-only -q || exit 1
+# Biases that are packed with their weights, of matrices and of stacks, and a spare tensor beside.
+"$PYTHON" - "$TESTS/lib" "$work" <<'EOF' || exit 1
+import sys
+
+import numpy as np
+
+sys.path.insert(0, sys.argv[1])
+import stfile
+
+out, dice = sys.argv[2], np.random.default_rng(3)
+
+
+def floats(*shape):
+    return stfile.from_f32("BF16", dice.standard_normal(shape, dtype=np.float32))
+
+
+layer = "model.layers.0."
+experts = layer + "mlp.experts."
+biased = {layer + "self_attn.q_proj.weight": floats(128, 128),
+          layer + "self_attn.q_proj.bias": floats(128),
+          experts + "gate_up_proj": floats(2, 128, 512),
+          experts + "gate_up_proj_bias": floats(2, 512),
+          experts + "down_proj": floats(2, 256, 128), experts + "down_proj_bias": floats(2, 128)}
+stfile.save(out + "/biased.safetensors", biased)
+biased[experts + "down_proj_bias"] = floats(2, 128)
+biased[layer + "self_attn.q_proj.bias"] = floats(128)
+stfile.save(out + "/other-biases.safetensors", biased)
+row = {"x.weight": stfile.tensor("F8_E4M3", np.full((128, 128), 0x38, np.uint8)),
+       "x.weight_scale": floats(128, 1)}
+stfile.save(out + "/row.safetensors", row)
+row["x.weight_zero_point"] = stfile.tensor("I8", np.zeros((128, 1), np.int8))
+stfile.save(out + "/spare.safetensors", row)
+row["x.weight_scale_inv"] = floats(1, 1)
+stfile.save(out + "/two-scales.safetensors", row)
+EOF
+for to in w4a16-marlin mxfp4-triton-hopper mxfp4-trtllm; do
+    for x in biased other-biases; do
+        "$TILEPACK" convert "$work/$x.safetensors" -o "$work/$x-$to.safetensors" --to $to -q ||
+            exit 1
+    done
+    "$TILEPACK" unpack "$work/biased-$to.safetensors" -o "$work/biased-plain.safetensors" \
+        --dtype f32 -q --force || exit 1
+    says "packed biases and their unpacked form: $to" 0 "no difference in 6 tensors" \
+        biased-$to.safetensors biased-plain.safetensors
+    says "the other way: $to" 0 "no difference in 6 tensors" biased-plain.safetensors \
+        biased-$to.safetensors
+    says "other biases, both packed: $to" 1 "2 of 6 tensors differ" biased-$to.safetensors \
+        other-biases-$to.safetensors
+    says "other biases here: $to" 1 "2 of 6 tensors differ" other-biases-$to.safetensors \
+        biased-plain.safetensors
+done
+"$TILEPACK" unpack "$work/spare.safetensors" -o "$work/spare-plain.safetensors" --dtype f32 -q ||
+    exit 1
+for x in spare row spare-plain; do
+    says "a tensor that says nothing is no difference: $x" 0 "no difference in 1 tensors" \
+        spare.safetensors $x.safetensors
+done
+fails "two that may be its scales" 4 "stands beside it" in_work diff two-scales.safetensors \
+    two-scales.safetensors
 says "up before gate is another order of the same" 0 "no difference in 41 tensors" gate-up up-gate
 says "gate and up exchanged, in the order of each" 1 \
     "model.layers.0.block_sparse_moe.experts.0.w1.weight" gate-up swapped

@@ -33,6 +33,7 @@ struct side {
     struct entry *entries;    /* by name */
     size_t count;
     bool *paired;             /* per weight: compared as a packed unit */
+    bool *spare;              /* per tensor: stands beside a weight and says nothing */
 };
 
 struct diff {
@@ -47,7 +48,8 @@ struct diff {
 static enum tp_code check_sources(struct side *s, struct tp_err *err)
 {
     struct tp_request request = {0};
-    struct tp_builder builder = {.plan = &s->plain, .request = &request, .err = err};
+    struct tp_builder builder = {.plan = &s->plain, .request = &request, .taken = s->spare,
+                                 .err = err};
     enum tp_code code = tp_plan_check_sources(&builder);
     if (code)
         tp_err_path(err, s->in->ckpt->path);
@@ -164,7 +166,8 @@ static int by_name(const void *x, const void *y)
 static enum tp_code list_side(struct diff *d, struct side *s)
 {
     struct tp_request request = {0};
-    struct tp_builder builder = {.plan = &s->plain, .request = &request, .err = d->err};
+    struct tp_builder builder = {.plan = &s->plain, .request = &request, .taken = s->spare,
+                                 .err = d->err};
     const struct tp_weights *weights = s->in->weights;
     enum tp_code code = tp_plan_plain_units(&builder, TP_F32, true, s->paired);
     for (uint32_t w = 0; w < weights->count && code == TP_OK; w++)
@@ -181,11 +184,20 @@ static enum tp_code list_side(struct diff *d, struct side *s)
         add_unit_entry(s, &s->plain.kept_units[u]);
     for (size_t i = 0; i < weights->other_count; i++) {
         const struct tp_tensor *tensor = &s->in->ckpt->tensors[weights->other[i]];
+        if (s->spare[weights->other[i]])
+            continue;
         s->entries[s->count++] = (struct entry){.name = tensor->name, .tensor = tensor,
                                                 .form = tp_dtype_name(tensor->dtype)};
     }
     qsort(s->entries, s->count, sizeof *s->entries, by_name);
     return TP_OK;
+}
+
+/* A bias that is packed: [N], or [E,N] of a stack, to all who read it. */
+static bool is_bias(const struct entry *e)
+{
+    return e->unit && (e->unit->form->flat ||
+                       (e->unit->form->format && e->unit->form->format->is_bias));
 }
 
 static uint32_t entry_shape(const struct entry *e, uint64_t shape[TP_ST_MAX_RANK])
@@ -198,7 +210,8 @@ static uint32_t entry_shape(const struct entry *e, uint64_t shape[TP_ST_MAX_RANK
     if (e->unit->form->rank == 3)
         shape[rank++] = e->unit->form->box.e;
     shape[rank++] = e->unit->form->box.n;
-    shape[rank++] = e->unit->form->box.k;
+    if (!is_bias(e))
+        shape[rank++] = e->unit->form->box.k;
     return rank;
 }
 
@@ -366,6 +379,36 @@ static enum tp_code compare_tensors(const struct diff *d, const struct tp_tensor
     return code;
 }
 
+static int by_bias_name(const void *name, const void *weight)
+{
+    return strcmp(name, ((const struct tp_weight *)weight)->name);
+}
+
+/* *e, a plain tensor or matrix, as the unit that it is when it is a bias; else it is none. */
+static enum tp_code as_bias(struct side *s, struct entry *e, struct tp_unit *unit,
+                            struct tp_err *err)
+{
+    const struct tp_weights *weights = s->in->weights;
+    const struct tp_weight *biases = weights->items + weights->count;
+    const struct tp_weight *found =
+        weights->biases ? bsearch(e->name, biases, weights->biases, sizeof *biases, by_bias_name)
+                        : NULL;
+    e->unit = found ? unit : NULL;
+    return !found ? TP_OK : tp_unit_of_weight(&s->plain, unit, TP_UNIT_PLAIN, (uint32_t)(found - weights->items),
+                             err);
+}
+
+/* A bias that is packed, with one that is plain. */
+static enum tp_code compare_bias(struct diff *d, struct entry a, struct entry b,
+                                 struct tp_diff_item *item)
+{
+    struct tp_unit unit;
+    enum tp_code code = is_bias(&a) ? as_bias(&d->b, &b, &unit, d->err)
+                                    : as_bias(&d->a, &a, &unit, d->err);
+    item->kind = TP_DIFF_DTYPE;
+    return code || !a.unit || !b.unit ? code : compare_units(d, &a, &b, item);
+}
+
 /* A pair of one name: shapes, then dtypes, then contents. */
 static enum tp_code compare(struct diff *d, const struct entry *a, const struct entry *b,
                             struct tp_diff_item *item)
@@ -376,6 +419,8 @@ static enum tp_code compare(struct diff *d, const struct entry *a, const struct 
         item->kind = TP_DIFF_SHAPE;
         return TP_OK;
     }
+    if (is_bias(a) != is_bias(b))
+        return compare_bias(d, *a, *b, item);
     if (a->unit && b->unit)
         code = compare_units(d, a, b, item);
     else if (a->tensor && b->tensor)
@@ -389,8 +434,30 @@ static enum tp_code compare(struct diff *d, const struct entry *a, const struct 
     return code;
 }
 
+static bool same_tensor_shape(const struct tp_tensor *a, const struct tp_tensor *b)
+{
+    return a->rank == b->rank && memcmp(a->shape, b->shape, a->rank * sizeof *a->shape) == 0;
+}
+
+/* Plain on both sides, but with rows and columns exchanged on one, where other weights are packed
+ * and leave less to tell them by: the tensors are what is compared. */
+static bool turned(const struct entry *a, const struct entry *b)
+{
+    return a->unit && b->unit && !a->packed && !b->packed &&
+           a->unit->form->transposed != b->unit->form->transposed &&
+           same_tensor_shape(a->tensor, b->tensor);
+}
+
 static enum tp_code add(struct diff *d, const struct entry *a, const struct entry *b)
 {
+    struct entry as_tensors[2];
+    if (a && b && turned(a, b)) {
+        as_tensors[0] = *a;
+        as_tensors[1] = *b;
+        as_tensors[0].unit = as_tensors[1].unit = NULL;
+        a = &as_tensors[0];
+        b = &as_tensors[1];
+    }
     struct tp_diff *out = d->out;
     enum tp_code code = tp_os_grow((void **)&out->items, &out->capacity, out->count + 1,
                                    sizeof *out->items, d->err);
@@ -459,6 +526,7 @@ static void close_side(struct side *s)
     tp_plan_close(&s->plain);
     free(s->entries);
     free(s->paired);
+    free(s->spare);
 }
 
 enum tp_code tp_diff(const struct tp_side *a, const struct tp_side *b,
@@ -472,7 +540,10 @@ enum tp_code tp_diff(const struct tp_side *a, const struct tp_side *b,
     tp_budget_compare(a->ckpt, b->ckpt);
     d.a.paired = tp_os_zalloc(a->weights->count + 1, sizeof *d.a.paired, err);
     d.b.paired = tp_os_zalloc(b->weights->count + 1, sizeof *d.b.paired, err);
-    enum tp_code code = d.a.paired && d.b.paired ? check_sources(&d.a, err) : TP_E_MEMORY;
+    d.a.spare = tp_os_zalloc(a->ckpt->tensor_count + 1, sizeof *d.a.spare, err);
+    d.b.spare = tp_os_zalloc(b->ckpt->tensor_count + 1, sizeof *d.b.spare, err);
+    enum tp_code code = d.a.paired && d.b.paired && d.a.spare && d.b.spare
+                            ? check_sources(&d.a, err) : TP_E_MEMORY;
     if (code == TP_OK && (code = check_sources(&d.b, err)) == TP_OK)
         code = pair_packed(&d);
     if (code == TP_OK && (code = list_side(&d, &d.a)))

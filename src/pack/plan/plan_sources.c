@@ -101,7 +101,8 @@ enum tp_code tp_plan_check_sources(struct tp_builder *b)
     for (uint32_t w = 0; w < weights->count && code == TP_OK; w++)
         if (!b->choices || b->choices[w].rule) {
             code = tp_source_check(b->plan->ckpt, weights, w, b->err);
-            leave_spares(b, &weights->items[w]);
+            if (code == TP_OK)
+                leave_spares(b, &weights->items[w]);
         }
     for (size_t i = 0; i < weights->other_count && code == TP_OK && b->choices; i++) {
         const struct tp_tensor *tensor = &b->plan->ckpt->tensors[weights->other[i]];
