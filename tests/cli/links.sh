@@ -281,6 +281,37 @@ check "is private again" sh -c "test -z \"\$(find '$work/joined' -type f -name '
 chmod 700 "$work/private"
 check "a private directory" convert private dst --force
 check "gives one" test "$(stat -c %a "$work/dst")" = 700
+mkdir "$work/private/code"
+echo 'import torch' >"$work/private/code/model.py"
+chmod 755 "$work/private"
+chmod 644 "$work/private"/*.*
+chmod 700 "$work/private/code"
+check "a private folder in it" convert private dst --force
+check "gives one there" test "$(stat -c %a "$work/dst" "$work/dst/code" | xargs)" = "755 700"
+chmod 710 "$work/private"
+check "of a private directory a file" convert private whole.safetensors --force
+check "may be read by those who could enter it" test "$(stat -c %a "$work/whole.safetensors")" = 640
+if [ "$(id -u)" = 0 ]; then # of a group that the output is not of
+    chown -R 0:42 "$work/private"
+    chmod 750 "$work/private"
+    check "a directory of another group" convert private dst --force
+    check "is for its owner" test "$(stat -c %a "$work/dst" "$work/dst/config.json" | xargs)" = \
+        "700 644"
+    check "and so are ranks" convert private dst --force --tp 2
+    check "all of them" test "$(stat -c %a "$work/dst" "$work/dst/rank_1" | xargs)" = "700 700"
+    check "and parts" convert private parted --part 1/1
+    check "of which it is made" test "$(stat -c %a "$work/parted.partial")" = 700
+    check "and a single file" convert private whole.safetensors --force
+    check "of it" test "$(stat -c %a "$work/whole.safetensors")" = 600
+    chmod 755 "$work/private"
+    chmod 604 "$work/private"/*.*
+    check "files that others may read and their group not" convert private dst --force
+    check "are for their owner" test "$(stat -c %a "$work/dst/config.json")" = 600
+fi
+check "ranks in a directory" convert model cut --tp 2
+chmod 700 "$work/cut"
+check "that is private" "$TILEPACK" join "$work/cut" -o "$work/of-cut" -q
+check "are joined in one" test "$(stat -c %a "$work/of-cut")" = 700
 
 # A tree of links: few entries, 10^13 files. Long names reach the limit the sooner.
 long=$(printf '%0230d' 0)

@@ -196,7 +196,6 @@ bool tp_commit_holds_own(const char *path, struct tp_err *err);
 
 /* commit_files.c. The list of files has room for all that these add. */
 void tp_commit_close(struct tp_commit *c); /* releases the journal's lock */
-mode_t tp_commit_dir_mode(const struct tp_commit *c); /* of directories that are made */
 enum tp_code tp_commit_room(struct tp_commit *c);
 enum tp_code tp_commit_record_shard(struct tp_commit *c, uint32_t f);
 enum tp_code tp_commit_write_small(struct tp_commit *c, const char *name, const char *data,

@@ -20,11 +20,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-mode_t tp_commit_dir_mode(const struct tp_commit *c)
-{
-    return c->plan->ckpt->dir_mode | 0700;
-}
-
 enum tp_code tp_commit_room(struct tp_commit *c)
 {
     size_t count = c->plan->file_count + c->plan->ckpt->other_count + 4;
@@ -159,9 +154,20 @@ static enum tp_code each_folder(struct tp_commit *c, const char *name,
     return code;
 }
 
+/* With the rights of the source's folder. */
 static enum tp_code make_folder(struct tp_commit *c, const char *folder, const char *path)
 {
-    return tp_below_mkdir(c->dir, folder, tp_commit_dir_mode(c), path, c->err);
+    struct tp_rights rights = TP_RIGHTS_ALL;
+    struct stat st;
+    char *from = tp_os_format(c->err, "%s/%s", c->plan->ckpt->path, folder);
+    enum tp_code code = !from                     ? TP_E_MEMORY
+                        : tp_os.stat(from, &st) != 0 ? tp_os_fail(c->err, errno, from, "cannot open")
+                                                  : TP_OK;
+    free(from);
+    if (code)
+        return code;
+    tp_rights_meet(&rights, &st);
+    return tp_below_mkdir(c->dir, folder, rights, path, c->err);
 }
 
 static enum tp_code sync_folder(struct tp_commit *c, const char *folder, const char *path)

@@ -16,7 +16,7 @@ enum tp_code tp_commit_rank_directories(struct tp_commit *c)
         if (!path)
             code = TP_E_MEMORY;
         else
-            code = tp_below_mkdir(c->dir, strrchr(path, '/') + 1, tp_commit_dir_mode(c), path,
+            code = tp_below_mkdir(c->dir, strrchr(path, '/') + 1, c->plan->ckpt->dir_rights, path,
                                   c->err);
         free(path);
     }

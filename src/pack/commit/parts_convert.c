@@ -102,11 +102,13 @@ static enum tp_code enter_partial(struct work *work)
     struct tp_commit *c = &work->c;
     struct tp_os_list list;
     bool own = false;
-    if (tp_os.mkdir(c->partial, tp_commit_dir_mode(c)) != 0 && errno != EEXIST)
+    const struct tp_rights rights = c->plan->ckpt->dir_rights;
+    if (tp_os.mkdir(c->partial, rights.mode | 0700) != 0 && errno != EEXIST)
         return tp_os_fail(c->err, errno, c->partial, "cannot make the directory");
     enum tp_code code = tp_commit_check_not_source(c->plan, c->partial, c->err);
     if (code || (code = tp_commit_check_name(c->partial, c->err)) ||
         (code = tp_below_open_dir(c->partial, &c->dir, c->err)) ||
+        (code = tp_below_limit_dir(c->dir, rights, c->partial, c->err)) ||
         (code = tp_os_list(c->partial, &list, c->err)))
         return code;
     for (size_t i = 0; i < list.count && code == TP_OK; i++) {

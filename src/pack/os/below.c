@@ -9,13 +9,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What is left of a mode where its group is not known: who is in it may be kept from what others
+ * may, or may what others may not. */
+static mode_t of_any_group(mode_t mode)
+{
+    mode_t both = mode >> 3 & mode & 0007;
+    return (mode & 0700) | both << 3 | both;
+}
+
 void tp_rights_meet(struct tp_rights *rights, const struct stat *st)
 {
     bool other = rights->group != (gid_t)-1 && rights->group != st->st_gid;
-    rights->mode &= st->st_mode & 0777;
+    mode_t mode = st->st_mode & 0777;
+    rights->mode = other ? of_any_group(rights->mode) & of_any_group(mode) : rights->mode & mode;
     rights->group = st->st_gid;
-    if (other) /* no group has the rights of both but that of all users */
-        rights->mode &= ~(mode_t)0070 | (rights->mode & 0007) << 3;
 }
 
 static enum tp_code fail_link(struct tp_err *err, const char *path)
@@ -123,7 +130,40 @@ enum tp_code tp_below_open_dir(const char *path, int *fd, struct tp_err *err)
     return code;
 }
 
-enum tp_code tp_below_mkdir(int dir, const char *name, mode_t mode, const char *path,
+/* The directory may give files to a group of its own. */
+static enum tp_code limit_group(int fd, struct tp_rights rights, const char *path,
+                                struct tp_err *err)
+{
+    struct stat st;
+    mode_t left = of_any_group(rights.mode) | 0700;
+    if (!(rights.mode & 0777 & ~left) || rights.group == (gid_t)-1)
+        return TP_OK;
+    if (tp_os.fstat(fd, &st) != 0)
+        return tp_os_fail(err, errno, path, "cannot look at the file");
+    if (st.st_gid == rights.group || !(st.st_mode & 0777 & ~left))
+        return TP_OK;
+    return tp_os.fchmod(fd, st.st_mode & 0777 & left)
+               ? tp_os_fail(err, errno, path, "cannot set the permissions") : TP_OK;
+}
+
+enum tp_code tp_below_limit_dir(int dir, struct tp_rights rights, const char *path,
+                                struct tp_err *err)
+{
+    return limit_group(dir, rights, path, err);
+}
+
+static enum tp_code limit_name(int dir, const char *name, struct tp_rights rights,
+                               const char *path, struct tp_err *err)
+{
+    int fd;
+    enum tp_code code = open_name(dir, name, O_RDONLY | O_DIRECTORY, 0, path, &fd, err);
+    if (code == TP_OK)
+        code = limit_group(fd, rights, path, err);
+    tp_os_close(&fd);
+    return code;
+}
+
+enum tp_code tp_below_mkdir(int dir, const char *name, struct tp_rights rights, const char *path,
                             struct tp_err *err)
 {
     int parent;
@@ -131,6 +171,7 @@ enum tp_code tp_below_mkdir(int dir, const char *name, mode_t mode, const char *
     enum tp_code code = enter(dir, name, path, &parent, &base, err);
     if (code)
         return code;
+    mode_t mode = rights.mode | 0700;
     int sys = tp_os.mkdirat(parent, base, mode) ? errno : 0;
     if (sys == EEXIST) {
         if (tp_os.unlinkat(parent, base, 0) == 0)
@@ -138,8 +179,10 @@ enum tp_code tp_below_mkdir(int dir, const char *name, mode_t mode, const char *
         else
             sys = errno == EISDIR ? 0 : errno;
     }
+    code = sys ? tp_os_fail(err, sys, path, "cannot make the directory")
+               : limit_name(parent, base, rights, path, err);
     leave(dir, parent);
-    return sys ? tp_os_fail(err, sys, path, "cannot make the directory") : TP_OK;
+    return code;
 }
 
 enum tp_code tp_below_list(int dir, const char *path, struct tp_os_list *list, struct tp_err *err)
@@ -178,22 +221,6 @@ enum tp_code tp_below_open(int dir, const char *name, int flags, const char *pat
     code = open_name(parent, base, flags, 0, path, fd, err);
     leave(dir, parent);
     return code;
-}
-
-/* The directory may give files to a group of its own. */
-static enum tp_code limit_group(int fd, struct tp_rights rights, const char *path,
-                                struct tp_err *err)
-{
-    struct stat st;
-    mode_t extra = rights.mode & 0070 & ~((rights.mode & 0007) << 3);
-    if (!extra || rights.group == (gid_t)-1)
-        return TP_OK;
-    if (tp_os.fstat(fd, &st) != 0)
-        return tp_os_fail(err, errno, path, "cannot look at the file");
-    if (st.st_gid == rights.group || !(st.st_mode & extra))
-        return TP_OK;
-    return tp_os.fchmod(fd, st.st_mode & 0777 & ~extra)
-               ? tp_os_fail(err, errno, path, "cannot set the permissions") : TP_OK;
 }
 
 static enum tp_code make(int dir, const char *name, struct tp_rights rights, const char *path,

@@ -27,9 +27,13 @@ void tp_rights_meet(struct tp_rights *rights, const struct stat *st);
 enum tp_code tp_below_open_dir(const char *path, int *fd, struct tp_err *err);
 
 /* Makes the directory NAME unless it is there; anything else of that name is replaced. The folders
- * above it are there. */
-enum tp_code tp_below_mkdir(int dir, const char *name, mode_t mode, const char *path,
+ * above it are there. It gets these rights less the umask, and those of its owner. */
+enum tp_code tp_below_mkdir(int dir, const char *name, struct tp_rights rights, const char *path,
                             struct tp_err *err);
+/* Takes from the open directory, made with the mode of `rights`, what they give to a group that is
+ * not its own. */
+enum tp_code tp_below_limit_dir(int dir, struct tp_rights rights, const char *path,
+                                struct tp_err *err);
 
 /* Opens a file that is there. `flags` are those of open(2); O_NOFOLLOW is added. A link is
  * TP_E_USAGE. */

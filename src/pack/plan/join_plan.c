@@ -14,6 +14,7 @@
 #include "pack/text/json_memory.h"
 #include "pack/text/name_set.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -498,23 +499,31 @@ enum tp_code tp_join_plan_read(const char *path, unsigned flags, struct tp_join_
     return join->ckpts && join->weights && join->packed ? TP_OK : TP_E_MEMORY;
 }
 
-/* What is joined is readable by those who may read all ranks. */
-static void meet_rights(struct tp_join_plan *join)
+static void meet(struct tp_rights *rights, struct tp_rights other)
 {
+    tp_rights_meet(rights, &(struct stat){.st_mode = other.mode, .st_gid = other.group});
+}
+
+/* What is joined is readable by those who may read all ranks, and the directory that they are in. */
+static enum tp_code meet_rights(struct tp_join_plan *join, struct tp_err *err)
+{
+    struct stat st;
+    struct tp_checkpoint *first = &join->ckpts[0];
     for (unsigned r = 1; r < join->count; r++) {
-        struct tp_rights *rights = &join->ckpts[r].rights;
-        struct stat st = {.st_mode = rights->mode, .st_gid = rights->group};
-        tp_rights_meet(&join->ckpts[0].rights, &st);
-        join->ckpts[0].dir_mode &= join->ckpts[r].dir_mode;
+        meet(&first->rights, join->ckpts[r].rights);
+        meet(&first->dir_rights, join->ckpts[r].dir_rights);
     }
+    if (tp_os.stat(join->path, &st) != 0)
+        return tp_os_fail(err, errno, join->path, "cannot open");
+    tp_rights_meet(&first->dir_rights, &st);
+    return TP_OK;
 }
 
 enum tp_code tp_join_plan_make(struct tp_join_plan *join, struct tp_err *err)
 {
-    meet_rights(join);
+    enum tp_code code = meet_rights(join, err);
     join->plan = (struct tp_plan){.ckpt = &join->ckpts[0], .weights = &join->whole};
-    enum tp_code code;
-    if ((code = plan_files(join, err)) || (code = plan_units(join, err)) ||
+    if (code || (code = plan_files(join, err)) || (code = plan_units(join, err)) ||
         (code = plan_copies(join, err)))
         return code;
     return hash_plan(join, err);

@@ -60,7 +60,7 @@ struct tp_checkpoint {
     bool strict, copies, folders; /* opened so: see TP_CHECKPOINT_STRICT, _COPIES, _FOLDERS */
     struct tp_rights rights; /* of the least readable of the files that it is read from, other
                                 than `others` */
-    mode_t dir_mode;         /* permission bits of the directory; 0777 for a file */
+    struct tp_rights dir_rights; /* of the directory; all for a file */
     struct tp_file *files; /* in byte order of the names that the index gives them */
     size_t file_count;
     struct tp_tensor *tensors; /* sorted by name (bytes); names are unique */

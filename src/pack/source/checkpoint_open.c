@@ -415,8 +415,9 @@ enum tp_code tp_checkpoint_open(const char *path, unsigned flags, struct tp_chec
     ckpt->strict = flags & TP_CHECKPOINT_STRICT;
     ckpt->copies = flags & TP_CHECKPOINT_COPIES;
     ckpt->folders = flags & TP_CHECKPOINT_FOLDERS;
-    ckpt->rights = TP_RIGHTS_ALL;
-    ckpt->dir_mode = ckpt->directory ? st.st_mode & 0777 : 0777;
+    ckpt->rights = ckpt->dir_rights = TP_RIGHTS_ALL;
+    if (ckpt->directory)
+        tp_rights_meet(&ckpt->dir_rights, &st);
     enum tp_code code = open_all(ckpt, &dir, err);
     tp_ckpt_dir_close(&dir);
     if (code)
