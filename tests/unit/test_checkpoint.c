@@ -270,6 +270,24 @@ static void test_changed(void **state)
     tp_checkpoint_close(&ckpt);
 }
 
+static void test_changed_index(void **state)
+{
+    (void)state;
+    struct tp_checkpoint ckpt;
+    struct tp_err err = {0};
+    put_shard(dir, "1.safetensors", "a", 'p');
+    put_index("a=1.safetensors");
+    must_open(dir, 0, &ckpt);
+    assert_int_equal(tp_checkpoint_unchanged(&ckpt, &err), TP_OK);
+    put_index("other=1.safetensors");
+    assert_int_equal(tp_checkpoint_unchanged(&ckpt, &err), TP_E_INPUT);
+    assert_non_null(strstr(err.path, "model.safetensors.index.json"));
+    assert_int_equal(unlink(at(dir, "model.safetensors.index.json")), 0);
+    err = (struct tp_err){0};
+    assert_int_equal(tp_checkpoint_unchanged(&ckpt, &err), TP_E_IO);
+    tp_checkpoint_close(&ckpt);
+}
+
 static void test_bad_files(void **state)
 {
     (void)state;
@@ -789,6 +807,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         TEST(test_single),        TEST(test_no_tensors),  TEST(test_changed),
+        TEST(test_changed_index),
         TEST(test_bad_files),     TEST(test_directory),   TEST(test_index_agrees),
         TEST(test_shard_names),   TEST(test_bad_index),   TEST(test_without_index),
         TEST(test_packed),        TEST(test_links),       TEST(test_many_shards),

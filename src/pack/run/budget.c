@@ -123,14 +123,16 @@ static uint64_t room_of(uint64_t box)
 
 /* Refuses what does not fit into run->memory with a figure that is enough for all of it: for the
  * plan and the program, `room` for the lanes, and what stands beside them, which may be more where
- * the memory is more. */
+ * the memory is more. The heap of the next run may have some pages more. */
 static enum tp_code refuse(const struct tp_plan *plan, const struct tp_run_options *run,
                            uint64_t used, uint64_t room, const char *what, struct tp_err *err)
 {
-    uint64_t mib = 0, enough = tp_ceil_div(used + beside_lanes(plan, run, 0) + room, 1 << 20);
+    enum { MIB = 1 << 20, PAGES = 512 << 10 };
+    uint64_t fixed = used + room + PAGES;
+    uint64_t mib = 0, enough = tp_ceil_div(fixed + beside_lanes(plan, run, 0), MIB);
     while (enough > mib) {
         mib = enough;
-        enough = tp_ceil_div(used + beside_lanes(plan, run, (mib << 20) - used) + room, 1 << 20);
+        enough = tp_ceil_div(fixed + beside_lanes(plan, run, mib * MIB - used), MIB);
     }
     tp_err_hint(err, "--max-memory %lluMiB is enough for it", (unsigned long long)mib);
     return tp_fail(err, TP_E_MEMORY, "%s does not fit into %llu MiB of memory", what,

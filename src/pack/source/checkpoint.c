@@ -7,6 +7,7 @@
 #include "pack/file/zst.h"
 #include "pack/os/os.h"
 #include "pack/os/stage.h"
+#include "pack/source/index.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -130,18 +131,6 @@ static enum tp_code check_stamp(const char *path, const struct tp_stamp *stamp, 
     return code;
 }
 
-enum tp_code tp_checkpoint_unchanged(const struct tp_checkpoint *ckpt, struct tp_err *err)
-{
-    enum tp_code code = TP_OK;
-    for (size_t i = 0; i < ckpt->file_count && code == TP_OK; i++) {
-        const struct tp_file *file = &ckpt->files[i];
-        struct stat st;
-        bool failed = tp_os.fstat(file->fd, &st) != 0;
-        code = check_stamp(file->path, &file->stamp, failed, &st, err);
-    }
-    return code;
-}
-
 static enum tp_code check_other(const struct tp_checkpoint *ckpt, const char *name,
                                 const struct tp_stamp *stamp, struct tp_err *err)
 {
@@ -153,6 +142,20 @@ static enum tp_code check_other(const struct tp_checkpoint *ckpt, const char *na
         code = check_stamp(path, stamp, failed, &st, err);
     }
     free(path);
+    return code;
+}
+
+enum tp_code tp_checkpoint_unchanged(const struct tp_checkpoint *ckpt, struct tp_err *err)
+{
+    enum tp_code code =
+        ckpt->index_stamp.ctime_ns ? check_other(ckpt, TP_INDEX_NAME, &ckpt->index_stamp, err)
+                                   : TP_OK;
+    for (size_t i = 0; i < ckpt->file_count && code == TP_OK; i++) {
+        const struct tp_file *file = &ckpt->files[i];
+        struct stat st;
+        bool failed = tp_os.fstat(file->fd, &st) != 0;
+        code = check_stamp(file->path, &file->stamp, failed, &st, err);
+    }
     return code;
 }
 

@@ -71,6 +71,7 @@ struct tp_checkpoint {
     char *config;       /* text of config.json, or NULL */
     size_t config_size;
     struct tp_stamp config_stamp; /* when it was read */
+    struct tp_stamp index_stamp;  /* the same of the index; {0}: there is none */
     char **others;      /* names of the other regular files to be copied (tokenizer, ...), also
                            in folders ("1_Pooling/config.json"), sorted folder by folder; not
                            shards, index, config.json or tilepack.json */
@@ -123,7 +124,8 @@ enum tp_code tp_checkpoint_read(const struct tp_checkpoint *ckpt, uint32_t file,
 /* Bytes of all files as they are on the disk. */
 uint64_t tp_checkpoint_bytes(const struct tp_checkpoint *ckpt);
 
-/* Fails with TP_E_INPUT if a shard changed since it was opened, by its stamp. */
+/* Fails with TP_E_INPUT if a shard changed since it was opened, by its stamp, or the index since it
+ * was read. */
 enum tp_code tp_checkpoint_unchanged(const struct tp_checkpoint *ckpt, struct tp_err *err);
 /* The same of config.json and of those of `others` that count, and where another file has the name
  * by now. */

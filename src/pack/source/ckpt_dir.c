@@ -210,7 +210,7 @@ static enum tp_code lone_shard(const struct tp_checkpoint *ckpt, const struct tp
 }
 
 /* Whole file of the directory, which in strict mode must lie in it; `real` is where it does then,
- * or NULL, and is freed. `stamp` may be NULL. */
+ * or NULL, and is freed. */
 static enum tp_code slurp(struct tp_checkpoint *ckpt, const char *path, char *real,
                           uint64_t limit, char **data, size_t *size, struct tp_stamp *stamp,
                           struct tp_err *err)
@@ -221,8 +221,7 @@ static enum tp_code slurp(struct tp_checkpoint *ckpt, const char *path, char *re
         tp_os_open_regular(real ? real : path, real ? O_NOFOLLOW : 0, &fd, &st, err);
     if (!code) {
         tp_rights_meet(&ckpt->rights, &st);
-        if (stamp)
-            *stamp = tp_stamp_of(&st);
+        *stamp = tp_stamp_of(&st);
         code = tp_os_slurp_fd(fd, &st, real ? real : path, limit, data, size, err);
     }
     tp_os_close(&fd);
@@ -239,8 +238,8 @@ static enum tp_code read_index(struct tp_checkpoint *ckpt, struct tp_ckpt_dir *d
     enum tp_code code = TP_OK;
     if (ckpt->strict)
         code = tp_ckpt_inside(ckpt->path, dir->index_path, TP_STRICT_LINK_HINT, &real, err);
-    if (code || (code = slurp(ckpt, dir->index_path, real, TP_INDEX_MAX_BYTES, &text, &size, NULL,
-                              err)))
+    if (code || (code = slurp(ckpt, dir->index_path, real, TP_INDEX_MAX_BYTES, &text, &size,
+                              &ckpt->index_stamp, err)))
         return code;
     code = tp_index_parse(text, size, &dir->index, err);
     tp_err_path(code ? err : NULL, dir->index_path);
