@@ -24,7 +24,7 @@ def formats(*, written: bool = True) -> list[str]:
 @cache
 def format_facts(name: str) -> dict[str, Any]:
     """The format file of a format, parsed; formats/README.md defines its members."""
-    text = _native.ask("format_json", name.encode())
+    text = _native.ask("format_json", _native.word(name))
     if text is None:
         raise UsageError(f"there is no format '{name}'", hint="tilepack_llm.formats() lists them")
     return dict(json.loads(text))

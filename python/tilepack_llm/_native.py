@@ -119,6 +119,14 @@ def file_name(path: str) -> bytes:
         raise UsageError(f"no name of a file: {error}", file=ascii(path)) from None
 
 
+def word(text: str) -> bytes:
+    """A name or a parameter as the library takes it."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"no text: {error}") from None
+
+
 def _run(name: str, arguments: tuple[Any, ...]) -> Any:
     """The function, unless a text would end for it before its end."""
     for text in arguments:
@@ -182,9 +190,9 @@ class Described:
     ) -> Described:
         """part, bias  as descriptors have them, and "gated" of gate and up"""
         handle = Handle()
-        words, of = (None if text is None else text.encode() for text in (parameters, part))
+        words, of = (None if text is None else word(text) for text in (parameters, part))
         at = ctypes.byref(handle)
-        call("weight_new_part", fmt.encode(), words, of, bias, *box, at)
+        call("weight_new_part", word(fmt), words, of, bias, *box, at)
         return cls(handle)
 
     def __del__(self) -> None:

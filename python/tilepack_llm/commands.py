@@ -156,6 +156,10 @@ class VerifyError(Difference):
         super().__init__(message, **where)
         self.verification = verification
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For pickle and copy, which would call the class with the message alone."""
+        return type(self), (self.verification, self.message), self.__dict__
+
 
 def _text(path: str | bytes | os.PathLike[Any]) -> str:
     """A text or the name of a file, without what a class of its own would make of it: an f-string
@@ -187,13 +191,14 @@ def _values(name: str, value: Any) -> list[str]:
 
 
 def _words(options: Mapping[str, Any], known: type) -> list[str]:
-    """Options as the program takes them; a name that is none of `known` is a TypeError."""
+    """Options as the program takes them; a name that is none of `known` is a TypeError, and so is
+    True for one that wants a value, as the next word would become it."""
     words: list[str] = []
     for name, value in options.items():
         if name not in known.__annotations__:
             raise TypeError(f"there is no option {name!r}")
         option = "--" + name.replace("_", "-")
-        if value is True:
+        if value is True and "bool" in str(known.__annotations__[name]):
             words.append(option)
         elif value is not False and value is not None:
             words += [f"{option}={text}" for text in _values(name, value)]
@@ -303,7 +308,8 @@ def convert(
 ) -> Written:
     """Quantizes and repacks a checkpoint into kernel-ready bytes.
 
-    source    a .safetensors file or a Hugging Face directory; `output` becomes the same kind
+    source    a .safetensors file or a Hugging Face directory
+    output    one file if its name ends in .safetensors or .safetensors.zst, else a directory
     progress  is called with a Progress, at most ten times a second and once at the end, in
               this thread; an exception of it ends the conversion, and is raised
     options   those of the command: convert(src, dst, to="w4a8-cutlass", set={"scale": "cpu"})
@@ -366,7 +372,9 @@ def verify(
         raise VerifyError(
             found,
             str(first.get("what") or "a weight is not what its source gives"),
-            file=os.path.join(place, first["file"]) if first.get("file") else place,
+            file=place
+            if os.path.isfile(place) or not first.get("file")
+            else os.path.join(place, first["file"]),
             tensor=first.get("tensor"),
         )
     return found

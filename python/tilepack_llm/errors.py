@@ -1,6 +1,7 @@
 """What can go wrong, as exceptions that carry where and what to do.
 
-Every exception of this package is an Error. Its subclasses follow the exit statuses of the
+Every exception of this package is an Error, but for the TypeError of an argument that is of a
+wrong type. Its subclasses follow the exit statuses of the
 program tilepack(1), which are also the codes of the C library.
 """
 

@@ -84,4 +84,7 @@ class Tensor:
 def stored(raw: npt.NDArray[np.uint8], dtype: str, shape: tuple[int, ...]) -> Tensor:
     """The tensor whose bytes are `raw`, one-dimensional; a view where its address allows it."""
     kind = numpy_dtype(dtype)
-    return Tensor(raw.view(kind).reshape(shape), dtype)
+    try:
+        return Tensor(raw.view(kind).reshape(shape), dtype)
+    except ValueError:  # of no elements, but of a size that numpy has no place for
+        raise UnsupportedError(f"the shape {list(shape)} has no counterpart in numpy") from None

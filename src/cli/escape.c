@@ -57,8 +57,14 @@ static char *put_hex(char *to, char letter, uint32_t value, int digits)
     return to;
 }
 
+/* In a text of JSON, which has to be UTF-8, a byte that is none stands as one of these, which no
+ * version of Unicode has given to a character. */
+enum { BYTES = 0xE0F80, BYTES_END = 0xE0FFF };
+
 static char *put_point(char *to, uint32_t point, bool json)
 {
+    if (json && point >= BYTES && point <= BYTES_END) /* as Python has it (surrogateescape) */
+        return put_hex(to, 'u', 0xDC80 | (point - BYTES), 4);
     if (point < 0x80 && !json)
         return put_hex(to, 'x', point, 2);
     if (point < 0x10000)
@@ -135,15 +141,35 @@ bool tp_print_json(FILE *out, const char *text, size_t size)
     return tp_escape_parts(text, size, true, put_part, out);
 }
 
+/* The character that stands for a byte >= 0x80. */
+static char *put_byte(char *to, unsigned char byte)
+{
+    uint32_t point = BYTES + (byte & 0x7Fu);
+    *to++ = (char)(0xF0 | point >> 18);
+    *to++ = (char)(0x80 | (point >> 12 & 0x3F));
+    *to++ = (char)(0x80 | (point >> 6 & 0x3F));
+    *to++ = (char)(0x80 | (point & 0x3F));
+    return to;
+}
+
 json_t *tp_json_text(const char *text)
 {
-    char copy[4200]; /* longer than a path */
+    enum { PATH = 4200, LONGEST = 4 };
+    char copy[LONGEST * PATH + LONGEST], *to = copy;
     json_t *value = json_string(text);
     if (value)
         return value;
-    size_t n = 0;
-    for (; text[n] && n + 1 < sizeof copy; n++)
-        copy[n] = (unsigned char)text[n] < 0x80 ? text[n] : '?';
-    copy[n] = 0;
+    for (size_t left = strlen(text); left && to < copy + LONGEST * PATH;) {
+        uint32_t point;
+        size_t length = decode(text, left, &point);
+        if (length)
+            to = (char *)memcpy(to, text, length) + length;
+        else
+            to = put_byte(to, (unsigned char)*text);
+        length += !length;
+        text += length;
+        left -= length;
+    }
+    *to = '\0';
     return json_string(copy);
 }

@@ -25,7 +25,8 @@ void tp_print_text(FILE *out, const char *text);
 /* Prints JSON so, which stays the same JSON. False when it could not be written. */
 bool tp_print_json(FILE *out, const char *text, size_t size);
 
-/* A string of a file: a byte that is not UTF-8, which JSON cannot carry, is a question mark. */
+/* A string of a file. A byte NN that is no UTF-8, which JSON cannot carry, is printed as \udcNN by
+ * the above. */
 json_t *tp_json_text(const char *text);
 
 #endif

@@ -180,5 +180,8 @@ const char *tp_check_descriptor(const char *value, const char **hint)
     if (!tp_parse_u64(value, &fd) || fd > INT_MAX)
         return NULL; /* the limits of the row say it */
     *hint = "the program that starts this one opens it and passes it on";
-    return fcntl((int)fd, F_GETFD) < 0 ? "there is no such open descriptor" : NULL;
+    int flags = fcntl((int)fd, F_GETFL);
+    if (flags < 0)
+        return "there is no such open descriptor";
+    return (flags & O_ACCMODE) == O_RDONLY ? "the descriptor is open for reading only" : NULL;
 }

@@ -1,6 +1,7 @@
 /* The progress line. Workers add to an atomic counter; one thread draws: a line that is redrawn
  * on a terminal that can clear one, else whole lines, one in ten seconds, or JSON on a descriptor
- * that another program has asked for.
+ * that another program has asked for. Nobody waits for who reads it: what does not read misses
+ * what was to be said meanwhile.
  * Invariant: whoever holds `draw` owns the terminal's last line, and leaves it
  * empty or complete. */
 #include "cli/progress.h"
@@ -9,6 +10,9 @@
 #include "cli/human.h"
 #include "pack/os/clock.h"
 
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -23,6 +27,7 @@
 #endif
 
 enum { ITEM = 1024, PERIOD_MS = 100, WINDOW = 50 /* samples: the speed of the last 5 s */ };
+enum { LAST_MS = 1000 }; /* how long the last object waits for its reader */
 
 struct tp_progress {
     pthread_t thread;
@@ -32,9 +37,11 @@ struct tp_progress {
     char item[ITEM]; /* as it is, its end cut off where it is longer */
     char verb[32];
     int fd; /* of --progress-fd; 0: the line on stderr */
+    char *line; /* for it, of `line_size` bytes of which `sent` are written; NULL: none is begun */
+    size_t line_size, sent;
     _Atomic uint64_t done;
     uint64_t skipped; /* of done: was there before */
-    uint64_t total;
+    _Atomic uint64_t total;
     double began;
     uint64_t sample[WINDOW];
     double when[WINDOW];
@@ -52,21 +59,23 @@ static size_t columns(void)
     return 80;
 }
 
-/* The terminal may be slow or stopped, but its bytes are not worth an error. */
-static void put_to(int fd, const char *text, size_t size)
+/* Whether up to PIPE_BUF bytes can be written at once, or nobody is left to read them. */
+static bool takes(int fd, int ms)
 {
-    while (size) {
-        ssize_t n = write(fd, text, size);
+    struct pollfd one = {.fd = fd, .events = POLLOUT};
+    return poll(&one, 1, ms) > 0;
+}
+
+/* The terminal may be slow or stopped, but its bytes are not worth an error, and no wait. */
+static void put(const char *text, size_t size)
+{
+    while (size && takes(STDERR_FILENO, 0)) {
+        ssize_t n = write(STDERR_FILENO, text, size);
         if (n <= 0)
             return;
         text += n;
         size -= (size_t)n;
     }
-}
-
-static void put(const char *text, size_t size)
-{
-    put_to(STDERR_FILENO, text, size);
 }
 
 static void clear_line(void)
@@ -119,7 +128,7 @@ static void show_item(struct tp_progress *p, char item[ITEM])
 static size_t compose(struct tp_progress *p, char *line, size_t size, size_t width)
 {
     char a[TP_HUMAN], b[TP_HUMAN], rate_text[TP_HUMAN], eta[TP_HUMAN] = "", item[ITEM];
-    uint64_t done = atomic_load(&p->done), total = p->total;
+    uint64_t done = atomic_load(&p->done), total = atomic_load(&p->total);
     double at = tp_now(), rate = speed(p, done, at);
     int used;
     show_item(p, item);
@@ -162,24 +171,59 @@ static void redraw(struct tp_progress *p)
 }
 
 /* One JSON object and a newline; none where memory is short. */
-static void write_object(struct tp_progress *p)
+static void make_object(struct tp_progress *p)
 {
     char item[ITEM];
     take_item(p, item);
     json_t *object = json_pack("{s:s,s:I,s:I,s:o}", "command", p->verb, "done",
-                               (json_int_t)atomic_load(&p->done), "total", (json_int_t)p->total,
+                               (json_int_t)atomic_load(&p->done), "total",
+                               (json_int_t)atomic_load(&p->total),
                                "item", tp_json_text(item));
     char *text = json_dumps(object, JSON_COMPACT);
     size_t size = text ? strlen(text) : 0;
-    char *line = text ? malloc(TP_ESCAPED * size + 1) : NULL;
-    if (line) {
-        char *end = tp_escape(line, text, size, true);
+    p->line = text ? malloc(TP_ESCAPED * size + 1) : NULL;
+    if (p->line) {
+        char *end = tp_escape(p->line, text, size, true);
         *end++ = '\n';
-        put_to(p->fd, line, (size_t)(end - line));
+        p->line_size = (size_t)(end - p->line);
+        p->sent = 0;
     }
-    free(line);
     free(text);
     json_decref(object);
+}
+
+static void drop_object(struct tp_progress *p)
+{
+    free(p->line);
+    p->line = NULL;
+}
+
+/* As much of it as is taken without a wait of more than `ms` for each piece. */
+static void send_object(struct tp_progress *p, int ms)
+{
+    while (p->line && takes(p->fd, ms)) {
+        size_t left = p->line_size - p->sent;
+        ssize_t n = write(p->fd, p->line + p->sent, left < PIPE_BUF ? left : PIPE_BUF);
+        if (n < 0 && errno == EAGAIN)
+            return;
+        if (n > 0)
+            p->sent += (size_t)n;
+        if (n <= 0 || p->sent == p->line_size)
+            drop_object(p);
+    }
+}
+
+/* An object that was begun goes first: each is whole, or the last. */
+static void write_object(struct tp_progress *p, bool last)
+{
+    int ms = last ? LAST_MS : 0;
+    send_object(p, ms);
+    if (!p->line) {
+        make_object(p);
+        send_object(p, ms);
+    }
+    if (last)
+        drop_object(p);
 }
 
 /* One whole line for a log. */
@@ -214,7 +258,7 @@ static void *draw_loop(void *arg)
         stop = p->stop;
         pthread_mutex_unlock(&p->lock);
         if (p->fd)
-            write_object(p); /* in this thread, where a reader that is gone is no signal */
+            write_object(p, stop); /* in this thread, where a reader that is gone is no signal */
         else if (!stop && p->plain)
             write_line(p);
         else if (!stop)
@@ -259,7 +303,7 @@ struct tp_progress *tp_progress_start(const struct tp_options *o, const char *ve
         return NULL; /* the work matters more than the line */
     snprintf(p->verb, sizeof p->verb, "%s", verb);
     p->plain = !bar && !o->progress_fd;
-    p->total = total;
+    atomic_init(&p->total, total);
     p->fd = (int)o->progress_fd;
     p->began = tp_now();
     if (start_thread(p))
@@ -282,6 +326,12 @@ void tp_progress_add(void *progress, uint64_t bytes, const char *item)
     memcpy(p->item, item, n);
     p->item[n] = 0;
     pthread_mutex_unlock(&p->lock);
+}
+
+void tp_progress_total(void *progress, uint64_t bytes)
+{
+    struct tp_progress *p = progress;
+    atomic_store(&p->total, bytes);
 }
 
 void tp_progress_skip(struct tp_progress *p, uint64_t bytes)

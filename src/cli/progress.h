@@ -25,6 +25,9 @@ struct tp_progress *tp_progress_start(const struct tp_options *o, const char *ve
  * From any thread; made to be handed out as a callback: void (*)(void *, ...). */
 void tp_progress_add(void *progress, uint64_t bytes, const char *item);
 
+/* How many bytes there are in all, where that is known after the start only. For a callback, too. */
+void tp_progress_total(void *progress, uint64_t bytes);
+
 /* Bytes that were done before: once, at the beginning of the work. They count as done, but not
  * for the speed. */
 void tp_progress_skip(struct tp_progress *progress, uint64_t bytes);

@@ -119,6 +119,11 @@ enum tp_code tp_check_single_file(const struct tp_options *o, struct tp_err *err
         tp_err_hint(err, "name a directory with -o, or sign what 'tilepack digest' prints");
         return tp_fail(err, TP_E_USAGE, "a single file has no manifest to hold --digest");
     }
+    if (o->zstd && !tp_ends_with(o->output, ".zst")) {
+        tp_err_hint(err, "name it %s.zst", o->output);
+        return tp_fail(err, TP_E_USAGE, "an archive would have the name of a plain file, which no "
+                       "reader takes");
+    }
     bool cut = o->part.count || o->tp > 1;
     if (!cut && o->shard_size == TP_DEFAULT_SHARD_SIZE)
         return TP_OK;

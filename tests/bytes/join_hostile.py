@@ -130,7 +130,8 @@ def texts(work, info):
         text = f.read()
     with open(path, "w", encoding="utf-8") as f:
         f.write(text.replace("1", "2"))
-    refused(work, "a copied file that was changed", "'tokenizer.json' is not what", info)
+    refused(work, "a copied file that was changed",
+            "rank_0/tokenizer.json: its contents have changed", info)
     with open(path, "w", encoding="utf-8") as f:
         f.write(text)
 

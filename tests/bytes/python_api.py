@@ -2,11 +2,13 @@
 """The package tilepack_llm against the program: convert, plan, verify, unpack, open, load,
 quantize, and what its exceptions carry. Ends with `N passed, N failed`.
 """
+import copy
 import enum
 import gc
 import json
 import math
 import os
+import pickle
 import re
 import resource
 import shutil
@@ -95,6 +97,10 @@ def values(t, work):
                  memoryview(b"q_proj")):
         t.check(raised(TypeError, names, exclude=held) is not None, f"exclude: not {held}")
     t.check(raised(TypeError, names, set=[("scale", "ue8m0")]) is not None, "set: not pairs")
+    for given in ({"exclude": True}, {"shard_size": True}, {"jobs": True}):
+        t.check(raised(TypeError, tp.plan, work.at("src"), to="w4a8-ct", strict=True, **given)
+                is not None, f"{given}: it wants a value")
+    t.check(tp.plan(work.at("src"), to="w4a8-ct", strict=True, zstd=True).units, "what does not")
     output = work.at("bytes")
     made = tp.convert(os.fsencode(work.at("src")), os.fsencode(output), to="w4a8-ct",
                       shard_size=np.int64(1 << 30), max_memory=1 << 29)
@@ -117,6 +123,11 @@ def names_of_files(t, work):
             t.check(error is not None, f"{function.__name__}: {ascii(name)[-8:]} is no name")
     error = raised(tp.UsageError, tp.quantize, np.ones((128, 256), np.float32), "w4a8-ct\0x")
     t.check(error and "zero byte" in error.message, "quantize: nor one of a format")
+    for name, parameters in (("\ud800", None), ("w4a8-ct", {"scale": "\ud800"})):
+        error = raised(tp.UsageError, tp.quantize, np.ones((128, 256), np.float32), name, parameters)
+        t.check(error is not None, f"quantize: {ascii(name)} {ascii(parameters)} is no text")
+    error = raised(tp.SystemFailure, tp.plan, os.fsdecode(b"z\xfe"), to="w4a8-ct")
+    t.check(error and os.fsencode(error.file) == b"z\xfe", "an error has the name of the file")
 
 
 def failures(t, work):
@@ -151,6 +162,17 @@ def failures(t, work):
             and "have changed" in error.message and not error.verification.ok,
             "verify: a flipped byte is an exception")
     t.check(tp.verify(damaged, check=False).ok is False, "verify: or a result")
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        t.check(str(again) == str(error) and again.verification.problems ==
+                error.verification.problems and again.file == error.file, "which can be copied")
+    shutil.copy(os.path.join(damaged, "model.safetensors"), work.at("alone.safetensors"))
+    for function in (tp.verify, lambda path: tp.load(path, verify=True)):
+        error = raised(tp.VerifyError, function, work.at("alone.safetensors"))
+        t.check(error and error.file == work.at("alone.safetensors"), "verify: a single file")
+    stfile.save(work.at("huge.safetensors"), {"a": stfile.Tensor("F32", (1 << 63, 0), b"")})
+    for function in (tp.load, lambda path: tp.open(path).tensors["a"]):
+        t.check(raised(tp.UnsupportedError, function, work.at("huge.safetensors")) is not None,
+                "a shape that numpy has no place for")
     t.check(raised(tp.VerifyError, tp.load, damaged, verify=True) is not None,
             "load: verify=True finds it")
     with open(os.path.join(damaged, "model.safetensors"), "r+b") as file:

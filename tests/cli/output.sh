@@ -349,7 +349,7 @@ check "makes nothing" test -z "$(ls -A "$work/here")"
 odd=$(printf 'odd\377')
 is_json() { # command ...
     "$TILEPACK" "$@" --json >"$work/said" && "$PYTHON" -c 'import json, sys
-assert "odd?" in json.dumps(json.load(open(sys.argv[1])))' "$work/said"
+assert "odd\\udcff" in json.dumps(json.load(open(sys.argv[1])))' "$work/said"
 }
 cp -r "$work/model" "$work/$odd.model"
 cp "$shard" "$work/$odd.safetensors"
@@ -459,6 +459,7 @@ same_shapes convert convert a b one --to fp8-ct
 same_shapes "convert --tp" convert a b ranks --to mxfp8-ct --tp 2
 same_shapes "a shared global scale" convert a b global --to nvfp4-ct
 check "and of the other" of_two convert b other --to fp8-ct -q
+fails "an archive under the name of a plain file" 2 "name it" convert zipped.safetensors --zstd
 fails "plain files are no archives" 2 "exists already" of_two convert b other --to fp8-ct --zstd
 check "archives" of_two convert b archives --to fp8-ct --zstd -q
 answers "are complete at any level" 0 "complete already" of_two convert b archives --to fp8-ct \

@@ -33,18 +33,60 @@ sed 's/layers[.]0/mod\xc3\xa8\xc2\x9bl/' slow.safetensors >named.safetensors
 grep -qF $'"item":"mod\xc3\xa8\\u009Bl.down_proj"' lines || fail "item: $(tail -n 1 lines)"
 
 # However long it is, and however much longer in JSON.
-long_name() { # the name of a weight, in bytes
-    local header="{\"$1.down_proj.weight\":{\"dtype\":\"BF16\",\"shape\":[128,128],\
-\"data_offsets\":[0,32768]}}" size
+weight() { # file, name of its one weight, rows and columns
+    local bytes=$(($3 * $3 * 2)) header size
+    header="{\"$2.down_proj.weight\":{\"dtype\":\"BF16\",\"shape\":[$3,$3],\
+\"data_offsets\":[0,$bytes]}}"
     size=$(printf %08x "$(printf %s "$header" | wc -c)")
-    printf "\\x${size:6:2}\\x${size:4:2}\\x${size:2:2}\\x${size:0:2}\\0\\0\\0\\0%s" "$header" >long.safetensors
-    truncate -s $((8 + 16#$size + 32768)) long.safetensors
+    printf "\\x${size:6:2}\\x${size:4:2}\\x${size:2:2}\\x${size:0:2}\\0\\0\\0\\0%s" "$header" >"$1"
+    truncate -s $((8 + 16#$size + bytes)) "$1"
+}
+long_name() { # the name of a weight, in bytes
+    weight long.safetensors "$1" 128
     "$program" convert long.safetensors --to fp8-deepseek --discard --device cpu --progress-fd 9 \
         9>lines >out 2>err </dev/null || fail "convert failed: $(cat err)"
     grep -q '"done":32768,.*"item":"' lines || fail "no object for a long name: $(cat lines)"
 }
 long_name "$(printf '%02000d' 0)"
 long_name "$(printf '\\u0001%.0s' {1..240})"
+
+# At the end all is done, and no more: whatever form the weights have on either side.
+ends() { # arguments of a command
+    "$program" "$@" -q --progress-fd 9 9>lines >out 2>err </dev/null || fail "$1 failed: $(cat err)"
+    local counts='"done":([0-9]+),"total":([0-9]+),'
+    [[ $(tail -n 1 lines) =~ $counts && ${BASH_REMATCH[1]} == "${BASH_REMATCH[2]}" ]] ||
+        fail "$*: $(tail -n 1 lines)"
+}
+mkdir model && weight model/model.safetensors model.layers.0.mlp 256
+echo '{}' >model/config.json
+ends convert model -o int4 --to w4a16-ct --zstd
+ends convert int4 -o marlin --to w4a16-marlin
+ends convert model -o ranks --to w4a16-ct --tp 2
+ends verify marlin
+ends verify marlin --against int4
+ends unpack marlin -o back
+ends unpack marlin -o again --to w4a16-ct
+ends join ranks -o whole
+ends diff int4 marlin
+
+# Whoever does not read is not waited for, but at the end for a second.
+mkfifo full
+exec 8<>full
+head -c 65536 /dev/zero >&8
+for signal in TERM INT; do
+    "${command[@]}" --progress-fd 8 >out 2>err </dev/null &
+    sleep 0.3
+    kill -$signal $!
+    for _ in {1..50}; do
+        kill -0 $! 2>/dev/null || break
+        sleep 0.1
+    done
+    kill -KILL $! 2>/dev/null && fail "SIG$signal does not end it while nobody reads"
+    wait $! 2>/dev/null
+done
+timeout -s KILL 20 "$program" verify marlin --progress-fd 8 >out 2>err ||
+    fail "nobody reads: $(cat err)"
+exec 8>&-
 
 # On a pipe there is a line each ten seconds; a stopped process is as good as a slow one.
 slow() {

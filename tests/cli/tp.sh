@@ -242,6 +242,14 @@ fails "a single file" 2 "a single file cannot be written for several ranks" \
 fails "join of no ranks" 2 "there are no ranks here" join plain no
 fails "join without an output" 2 "no output" "$TILEPACK" join "$work/one"
 fails "join into a file" 2 "directory" "$TILEPACK" join "$work/one" -o "$work/no.safetensors"
+for change in 'rm' 'sed -i 1s/^/x/'; do
+    cp -r "$work/one" "$work/hurt"
+    $change "$work/hurt/rank_0/tokenizer.json"
+    fails "a small file, $change" 3 "hurt/rank_0/tokenizer.json: " join hurt no
+    check "what to do" grep -q "hint: take the file of that conversion" "$work/err"
+    check "before anything is written" test ! -e "$work/no.partial"
+    rm -r "$work/hurt"
+done
 fails "join over something else" 2 "exists already" join one dense
 mv "$work/one/rank_1" "$work/away"
 fails "a missing rank" 3 "rank 1 of 2 is missing" join one no

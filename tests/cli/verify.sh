@@ -190,6 +190,10 @@ cp "$work/unsqueezed/model.safetensors" "$work/squeezed/"
 says "a plain file beside its archive is one, said once" 1 "squeezed: 2 differences" squeezed
 says "and the archive is not said to have changed" 1 \
     "model.safetensors.zst: is not read: the file without .zst" squeezed
+rm "$work/squeezed/model.safetensors.zst"
+says "what zstd -d restores is right" 0 "no difference" squeezed --strict
+printf x | dd of="$work/squeezed/model.safetensors" bs=1 seek=50000 conv=notrunc 2>/dev/null
+says "unless it has changed" 1 "model.safetensors: its contents have changed" squeezed
 rm -r "$work/squeezed" "$work/unsqueezed"
 cp -r "$work/src" "$work/carded"
 printf '# A model\n' >"$work/carded/README.md"

@@ -479,6 +479,9 @@ static void test_sizes(void **state)
     assert_int_equal(tilepack_weight_new_part("w4a8-cutlass", NULL, NULL, 1, 4, 384, 1, &part,
                                               message, sizeof message), TILEPACK_E_USAGE);
     assert_true(!part && strstr(message, "w4a8-cutlass has no order of its own for biases"));
+    assert_int_equal(tilepack_weight_new_part("mxfp4-marlin", NULL, NULL, 1, 1, 1024, 4096, &part,
+                                              message, sizeof message), TILEPACK_E_USAGE);
+    assert_true(!part && strstr(message, "a bias is of n numbers and k = 1"));
     for (unsigned bits = 48; bits < 64; bits++) { /* with its padding it fits no number */
         assert_int_equal(tilepack_weight_new("w4a8-int8-marlin-channel", NULL, UINT64_C(1) << bits,
                                              3, 8, &(tilepack_weight *){NULL}, message,

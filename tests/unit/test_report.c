@@ -87,7 +87,7 @@ static void an_error_in_json(void **state)
             "    \"hint\": \"fetch the file again\"\n  }\n}\n"
             "{\n  \"version\": 1,\n  \"error\": {\n    \"code\": 3,\n    \"kind\": \"input\",\n"
             "    \"message\": \"offsets overlap\",\n    \"path\": \"model.safetensors\",\n"
-            "    \"tensor\": \"bad ? byte\",\n    \"offset\": 0,\n"
+            "    \"tensor\": \"bad \\uDCFF byte\",\n    \"offset\": 0,\n"
             "    \"hint\": \"fetch the file again\"\n  }\n}\n");
 }
 

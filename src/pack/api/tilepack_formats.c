@@ -195,12 +195,16 @@ static enum tp_code describe(const struct tp_format *format, const struct tp_op 
                    gated ? "half of N, or K," : "N or K");
 }
 
-/* What the format is for the bias of a weight, before its parameters are applied. */
-static const struct tp_format *bias_of(const struct tp_format *format, struct tp_err *err)
+/* What the format is for the bias of a weight, before its parameters are applied; or NULL. */
+static const struct tp_format *bias_of(const struct tp_format *format, uint64_t k,
+                                       struct tp_err *err)
 {
     if (!format->bias)
         tp_fail(err, TP_E_USAGE, "%s has no order of its own for biases", format->name);
-    return format->bias;
+    else if (k != 1)
+        tp_fail(err, TP_E_USAGE, "a bias is of n numbers and k = 1, which is %llu here",
+                (unsigned long long)k);
+    return err->code ? NULL : format->bias;
 }
 
 static int new_weight(const char *name, const char *parameters, enum tp_part part, bool bias,
@@ -215,7 +219,7 @@ static int new_weight(const char *name, const char *parameters, enum tp_part par
         return tp_handle_report(&err, message, size);
     if (!(format = find(name)))
         tp_fail(&err, TP_E_USAGE, "there is no format '%s'", name ? name : "");
-    else if ((!bias || (format = bias_of(format, &err))) &&
+    else if ((!bias || (format = bias_of(format, box.k, &err))) &&
              apply(&format, parameters, &settings, &err) == TP_OK &&
              check_size(format = tp_format_for(format, part), &settings, box, &err) == TP_OK) {
         tp_format_op(format, &settings, &op);

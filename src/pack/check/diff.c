@@ -394,8 +394,9 @@ static enum tp_code as_bias(struct side *s, struct entry *e, struct tp_unit *uni
         weights->biases ? bsearch(e->name, biases, weights->biases, sizeof *biases, by_bias_name)
                         : NULL;
     e->unit = found ? unit : NULL;
-    return !found ? TP_OK : tp_unit_of_weight(&s->plain, unit, TP_UNIT_PLAIN, (uint32_t)(found - weights->items),
-                             err);
+    return !found ? TP_OK
+                  : tp_unit_of_weight(&s->plain, unit, TP_UNIT_PLAIN,
+                                      (uint32_t)(found - weights->items), err);
 }
 
 /* A bias that is packed, with one that is plain. */

@@ -150,22 +150,46 @@ static const char *stored_name(const struct tp_file *file)
     return slash ? slash + 1 : file->path;
 }
 
-/* The manifest's entry of a shard: under its plain name, or as an archive under the
- * name that it has in the directory. */
+/* Whether something of that name is in the directory, a link that leads nowhere, too. */
+static bool is_there(const struct verify *v, const char *name, size_t size)
+{
+    struct stat st;
+    char *path = tp_os_format(v->err, "%s/%.*s", v->ckpt->path, (int)size, name);
+    bool there = path && tp_os_link_there(path, &st, v->err);
+    free(path);
+    return there;
+}
+
+/* The entry of the archive that a plain file was unpacked from, which is gone; NULL: there is
+ * none, or err says why. */
+static const struct tp_manifest_file *archive_of(const struct verify *v, const struct tp_file *file)
+{
+    char *name = tp_os_format(v->err, "%s.zst", file->name);
+    const struct tp_manifest_file *entry = name ? tp_manifest_find(&v->manifest, name) : NULL;
+    bool gone = entry && !is_there(v, name, strlen(name)) && !v->err->code;
+    free(name);
+    return gone ? entry : NULL;
+}
+
+/* The manifest's entry of a shard: under its plain name, as an archive under the name that it has
+ * in the directory, or as the archive that it was. */
 static const struct tp_manifest_file *listed(struct verify *v, const struct tp_file *file)
 {
     const struct tp_manifest_file *entry = tp_manifest_find(&v->manifest, file->name);
     if (!entry)
         entry = tp_manifest_find(&v->manifest, stored_name(file));
+    if (!entry)
+        entry = archive_of(v, file);
     if (entry)
         v->matched[entry - v->manifest.files] = true;
     return entry;
 }
 
-/* Sizes are those on the disk, unless a plain file was compressed later. */
+/* Sizes are those on the disk, unless a plain file was compressed later, or an archive unpacked. */
 static bool size_fits(const struct tp_file *file, const struct tp_manifest_file *entry)
 {
-    return entry->size == file->disk_size ||
+    bool plain = strcmp(stored_name(file), file->name) == 0;
+    return entry->size == file->disk_size || (plain && tp_ends_with(entry->name, ".zst")) ||
            (strcmp(entry->name, file->name) == 0 && entry->size == file->size);
 }
 
@@ -221,16 +245,6 @@ static enum tp_code read_plain(void *arg, void *data, uint64_t size, uint64_t of
 static bool may_change(const struct verify *v, const struct tp_manifest_file *entry)
 {
     return !v->options->strict && strcmp(entry->name, "README.md") == 0;
-}
-
-/* Whether something of that name is in the directory, a link that leads nowhere, too. */
-static bool is_there(const struct verify *v, const char *name, size_t size)
-{
-    struct stat st;
-    char *path = tp_os_format(v->err, "%s/%.*s", v->ckpt->path, (int)size, name);
-    bool there = path && tp_os_link_there(path, &st, v->err);
-    free(path);
-    return there;
 }
 
 /* An archive whose hash, that of the file inside, nobody has looked at: the plain file is read. */

@@ -7,6 +7,7 @@
 
 #include "base/num.h"
 #include "pack/check/verify_build.h"
+#include "pack/commit/parts.h"
 #include "pack/os/os.h"
 #include "pack/run/budget.h"
 #include "pack/run/ranks_io.h"
@@ -193,6 +194,8 @@ static enum tp_code run(struct against *a, const struct tp_request *request)
                                              a->c.err);
     if (code)
         return code;
+    if (a->c.options->total)
+        a->c.options->total(a->c.options->progress_arg, tp_files_work(&a->plan, NULL));
     if (a->c.expected == &a->plan)
         return tp_run(&a->plan, sink, &options, a->c.err);
     tp_scatter_open(&scatter, &a->ranks, (unsigned)(a->c.expected - a->ranks.plans), sink);

@@ -160,9 +160,9 @@ static enum tp_code make_folder(struct tp_commit *c, const char *folder, const c
     struct tp_rights rights = TP_RIGHTS_ALL;
     struct stat st;
     char *from = tp_os_format(c->err, "%s/%s", c->plan->ckpt->path, folder);
-    enum tp_code code = !from                     ? TP_E_MEMORY
-                        : tp_os.stat(from, &st) != 0 ? tp_os_fail(c->err, errno, from, "cannot open")
-                                                  : TP_OK;
+    enum tp_code code = from ? TP_OK : TP_E_MEMORY;
+    if (from && tp_os.stat(from, &st) != 0)
+        code = tp_os_fail(c->err, errno, from, "cannot open");
     free(from);
     if (code)
         return code;

@@ -137,6 +137,17 @@ static enum tp_code check_joined(const struct tp_commit *c)
     return code;
 }
 
+/* What is stored beside the ranks does not go with them. */
+static enum tp_code blame_text(const struct tp_join_plan *ranks, struct tp_err *err)
+{
+    struct tp_err ignored = {0};
+    char *path = tp_os_format(&ignored, "%s/%s", ranks->path, TP_RANKS_NAME);
+    tp_err_path(err, path ? path : TP_RANKS_NAME);
+    tp_err_hint(err, "take the file of that conversion, or convert again");
+    free(path);
+    return err->code;
+}
+
 static enum tp_code join_texts(struct tp_commit *c)
 {
     struct tp_join *join = (struct tp_join *)c;
@@ -167,7 +178,7 @@ static enum tp_code join_texts(struct tp_commit *c)
     if (code == TP_OK)
         code = tp_commit_write_small(c, TP_MANIFEST_NAME, text.data, text.size, false);
     tp_text_free(&text);
-    return code;
+    return code == TP_E_INPUT && !c->err->path[0] ? blame_text(ranks, c->err) : code;
 }
 
 enum tp_code tp_join_run(struct tp_join *join, const char *output,
@@ -187,7 +198,7 @@ enum tp_code tp_join_run(struct tp_join *join, const char *output,
     pthread_mutex_init(&join->c.lock, NULL);
     enum tp_code code = tp_commit_check_output(&join->c, result);
     for (unsigned r = 0; r < ranks->count && code == TP_OK && !result->already_done; r++)
-        code = tp_join_check_rank(&ranks->ckpts[r], &own.run, err);
+        code = tp_join_check_rank(&ranks->ckpts[r], r == 0, &own.run, err);
     if (code == TP_OK && !result->already_done)
         code = tp_commit_directory(&join->c, result);
     tp_commit_close(&join->c);

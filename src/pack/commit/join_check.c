@@ -1,9 +1,12 @@
-/* Checking a rank before it is joined. Reads each of its shards once, writes nothing. */
+/* Checking a rank before it is joined. Reads each of its shards once, and the small files that are
+ * taken over; writes nothing. */
 #include "pack/commit/join_check.h"
 
+#include "pack/commit/commit_build.h"
 #include "pack/file/leafhash.h"
 #include "pack/os/os.h"
 #include "pack/source/file_hash.h"
+#include "pack/source/index.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +44,15 @@ static const struct tp_manifest_file *entry_of(const struct tp_manifest *manifes
     return entry;
 }
 
+#define CHANGED "its contents have changed: its hash is not that of the manifest"
+
+static enum tp_code refuse(const char *path, const char *why, struct tp_err *err)
+{
+    tp_err_path(err, path);
+    tp_err_hint(err, "take the file of that conversion, or convert again");
+    return tp_fail(err, TP_E_INPUT, "%s", why);
+}
+
 static enum tp_code check_shard(struct pass *pass, const struct tp_manifest *manifest,
                                 struct tp_err *err)
 {
@@ -53,24 +65,77 @@ static enum tp_code check_shard(struct pass *pass, const struct tp_manifest *man
         code = tp_leafhash_file(file->size, pass->options->jobs, read_leaf, pass, hash, err);
     if (code || (entry && memcmp(entry->hash, hash, sizeof hash) == 0))
         return code;
-    tp_err_path(err, file->path);
-    tp_err_hint(err, "take the file of that conversion, or convert again");
-    return tp_fail(err, TP_E_INPUT, entry ? "its contents have changed: its hash is not that of "
-                                            "the manifest"
-                                          : "this shard is not in the manifest");
+    return refuse(file->path, entry ? CHANGED : "this shard is not in the manifest", err);
 }
 
-enum tp_code tp_join_check_rank(const struct tp_checkpoint *rank,
+struct copy {
+    int fd;
+    const char *path;
+};
+
+static enum tp_code read_copy(void *arg, void *data, uint64_t size, uint64_t offset,
+                              struct tp_err *err)
+{
+    const struct copy *copy = arg;
+    return tp_os_read(copy->fd, data, size, offset, copy->path, err);
+}
+
+static enum tp_code check_copy(const struct tp_checkpoint *rank, const char *path,
+                               const struct tp_manifest_file *entry, struct tp_err *err)
+{
+    struct copy copy = {-1, path};
+    struct stat st;
+    uint8_t hash[TP_HASH_BYTES];
+    if (!tp_os_link_there(path, &st, err))
+        return err->code ? err->code : refuse(path, "the file is missing, which the manifest of "
+                                                    "the rank lists", err);
+    enum tp_code code = tp_commit_open_other(rank, path, &copy.fd, &st, err);
+    bool same = code == TP_OK && (uint64_t)st.st_size == entry->size;
+    if (same && (code = tp_leafhash_file(entry->size, 1, read_copy, &copy, hash, err)) == TP_OK)
+        same = memcmp(hash, entry->hash, sizeof hash) == 0;
+    tp_os_close(&copy.fd);
+    return code || same ? code : refuse(path, CHANGED, err);
+}
+
+static bool is_shard(const struct tp_checkpoint *rank, const struct tp_manifest_file *entry)
+{
+    for (size_t f = 0; f < rank->file_count; f++) {
+        const char *name = rank->files[f].name;
+        size_t size = strlen(name);
+        if (strncmp(entry->name, name, size) == 0 &&
+            (!entry->name[size] || strcmp(entry->name + size, ".zst") == 0))
+            return true;
+    }
+    return false;
+}
+
+/* What stands beside the shards, but for what is stored beside the ranks. */
+static enum tp_code check_copies(const struct tp_checkpoint *rank,
+                                 const struct tp_manifest *manifest, struct tp_err *err)
+{
+    enum tp_code code = TP_OK;
+    for (size_t i = 0; i < manifest->file_count && code == TP_OK; i++) {
+        const struct tp_manifest_file *entry = &manifest->files[i];
+        if (is_shard(rank, entry) || strcmp(entry->name, TP_INDEX_NAME) == 0 ||
+            strcmp(entry->name, "config.json") == 0)
+            continue;
+        char *path = tp_os_format(err, "%s/%s", rank->path, entry->name);
+        code = path ? check_copy(rank, path, entry, err) : TP_E_MEMORY;
+        free(path);
+    }
+    return code;
+}
+
+enum tp_code tp_join_check_rank(const struct tp_checkpoint *rank, bool copied,
                                 const struct tp_run_options *options, struct tp_err *err)
 {
     struct tp_manifest manifest;
     struct pass pass = {.rank = rank, .options = options};
     enum tp_code code = tp_manifest_read(rank->path, &manifest, err);
-    if (code == TP_OK && !manifest.intact) {
-        tp_err_path(err, rank->path);
-        tp_err_hint(err, "take the file of that conversion, or convert again");
-        code = tp_fail(err, TP_E_INPUT, TP_MANIFEST_NAME " has changed: its own hash is wrong");
-    }
+    if (code == TP_OK && !manifest.intact)
+        code = refuse(rank->path, TP_MANIFEST_NAME " has changed: its own hash is wrong", err);
+    if (code == TP_OK && copied)
+        code = check_copies(rank, &manifest, err);
     for (; pass.file < rank->file_count && code == TP_OK; pass.file++)
         code = check_shard(&pass, &manifest, err);
     tp_manifest_close(&manifest);

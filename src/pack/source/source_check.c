@@ -345,6 +345,8 @@ static enum tp_code role_check(const struct tp_op *op, enum tp_role role, bool n
             continue;
         tp_err_hint(err, "--nonfinite keep takes it over as it is; --exclude leaves the weight "
                          "out");
+        if (isnan(value)) /* whose sign is no part of it */
+            value = NAN;
         return tp_fail(err, TP_E_INPUT, "one of its scales is %g: NaN, infinite and negative ones "
                        "are no scales", (double)value);
     }
