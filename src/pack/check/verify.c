@@ -16,6 +16,7 @@
 #include "pack/source/descriptor.h"
 #include "pack/source/file_hash.h"
 #include "pack/source/traces.h"
+#include "pack/source/words_check.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -6,6 +6,7 @@
 #include "pack/os/os.h"
 #include "pack/run/run.h"
 #include "pack/source/contents.h"
+#include "pack/source/words_check.h"
 
 #include <stdlib.h>
 

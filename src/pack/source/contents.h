@@ -1,6 +1,6 @@
 /* Contents that are known without a source: padding, the eight multiples of a W4A8 group
  * scale, that scales and FP8 codes are numbers. Checked on bytes that pass by, in any order,
- * by any thread; layout words and orders of columns are read.
+ * by any thread.
  */
 #ifndef TP_PACK_CONTENTS_H
 #define TP_PACK_CONTENTS_H
@@ -55,11 +55,5 @@ enum tp_code tp_contents_refuse(struct tp_contents *contents, struct tp_err *err
 /* The same; and TP_E_UNSUPPORTED when bytes of a tensor have not come by, as nothing is known of
  * them: a mistake of whoever reads. */
 enum tp_code tp_contents_end(struct tp_contents *contents, struct tp_err *err);
-
-/* Reads output `out` of a weight if it is layout words or an order of columns; *what (a text, else
- * "") says which one is not what its expression gives, or names a group that there is not. */
-enum { TP_WORD_TEXT = 400 };
-enum tp_code tp_words_check(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
-                            uint32_t out, char what[TP_WORD_TEXT], struct tp_err *err);
 
 #endif
