@@ -135,7 +135,7 @@ done
 rm -r $folder/snapshots/4567def
 printf '../../../../model' >$folder/refs/main
 fails "a revision that leads elsewhere is none" 3 "has no refs/main" plan $folder
-printf '%s/..' "$(ls $folder/snapshots | head -n 1)" >$folder/refs/main
+printf '%s/..' "$(basename "$(echo "$folder"/snapshots/[!o]*)")" >$folder/refs/main
 fails "nor is one with more behind its name" 3 "has no refs/main" plan $folder
 
 # What is there, and what to do.
