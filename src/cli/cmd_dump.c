@@ -145,6 +145,12 @@ static int dump_ranks(const struct tp_options *o)
     struct tp_err err = {0};
     unsigned ranks;
     int status = TP_OK;
+    if (o->svg || o->html) {
+        tp_err_path(&err, o->arg.item[0]);
+        tp_err_hint(&err, "name one of them: " TP_RANK_PREFIX "0");
+        tp_fail(&err, TP_E_USAGE, "a picture shows one rank");
+        return tp_report_usage("dump", &err);
+    }
     if (tp_verify_count_ranks(o->arg.item[0], &ranks, &err))
         return tp_report_error(&err);
     if (o->json)

@@ -64,14 +64,22 @@ bool tp_is_pattern(const char *operand)
 static enum tp_code compile(struct tp_matcher *matcher, const char *operand,
                             struct tp_pattern *pattern, struct tp_err *err)
 {
-    struct tp_pattern_origin origin = {NULL, -1, TP_E_USAGE};
+    struct tp_pattern_origin origin = {"the pattern", -1, TP_E_USAGE};
+    struct tp_err why = {0};
     char glob[TP_PATTERN_LENGTH + 8];
     bool named = !strncmp(operand, "glob:", 5), regex = !strncmp(operand, "re:", 3);
     int size = snprintf(glob, sizeof glob, "%s%s", named || regex ? "" : "glob:",
                         operand + (regex ? 3 : 0));
     if (size < 0 || (size_t)size >= sizeof glob)
         return tp_fail(err, TP_E_USAGE, "the pattern is too long");
-    return tp_pattern_compile(matcher, glob, TP_PATTERN_SEARCH, origin, pattern, err);
+    enum tp_code code = tp_pattern_compile(matcher, glob, TP_PATTERN_SEARCH, origin, pattern, &why);
+    if (code) {
+        why.hint[0] = '\0'; /* it is of options, where a regular expression stands bare */
+        tp_err_hint(&why, "a pattern is a glob with *, ? and sets such as [a-z] and [!a-z], or a "
+                          "regular expression as in Python behind 're:'");
+        *err = why;
+    }
+    return code;
 }
 
 /* By the tensor's name, or by its weight's. */

@@ -61,6 +61,10 @@ answers "no source" 5 "nowhere" against "$work/nowhere"
 answers "what takes no ranks together says what does" 3 "put them together with 'tilepack join'" \
     "$TILEPACK" diff "$work/cut" "$work/model"
 
+fails "a picture of all" 2 "a picture shows one rank" "$TILEPACK" dump "$work/cut" $weight \
+    --svg "$work/x.svg"
+check "is none" test ! -e "$work/x.svg"
+
 # A rank that cannot be read.
 cp "$work/cut/rank_1/model.safetensors" "$work/whole"
 truncate -s -1 "$work/cut/rank_1/model.safetensors"

@@ -87,6 +87,24 @@ in_work compare huge.safetensors --to mxfp4-ct --include . --full >"$work/none"
 check "and compare does not call them exact" grep -q "exact, or hold values that are NaN or inf" \
     "$work/none"
 
+# Of two codes in a byte it is the one that differs.
+for change in "0x40 209" "0x4 208" "0x44 208"; do
+    "$PYTHON" - "$TESTS/lib" "$work/partly-out.safetensors" "$work/nibble.safetensors" \
+        "${change% *}" <<'EOF' || exit 1
+import sys
+
+sys.path.insert(0, sys.argv[1])
+import stfile
+
+entries, _, start = stfile.header(sys.argv[2])
+data = bytearray(open(sys.argv[2], "rb").read())
+data[start + entries["b.weight_packed"]["data_offsets"][0] + 1000] ^= int(sys.argv[4], 16)
+open(sys.argv[3], "wb").write(data)
+EOF
+    says "the code that was changed, $change" 1 "element e=0 n=7 k=${change#* }" \
+        nibble.safetensors --against partly.safetensors
+done
+
 # A bias that the source has in an order of its own, and the result plain.
 in_work convert biased.safetensors -o marlin.safetensors --to fp8-marlin --include . -q || exit 1
 in_work convert marlin.safetensors -o plain-bias.safetensors --to mxfp8-ct --include . -q || exit 1

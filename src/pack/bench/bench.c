@@ -348,6 +348,11 @@ static enum tp_code check_any(struct lister *l)
 {
     if (l->bench->count)
         return TP_OK;
+    if (l->options->searched) {
+        tp_err_hint(l->err, "'tilepack formats FORMAT' says which searches a format has, and what it "
+                            "needs of a shape");
+        return tp_fail(l->err, TP_E_USAGE, "no kernel does this search for these formats and shapes");
+    }
     if (on_gpu(l)) {
         tp_err_hint(l->err, "'tilepack formats FORMAT' shows what a format needs of a shape");
         return tp_fail(l->err, TP_E_USAGE, "no GPU kernel takes these formats and shapes");

@@ -9,8 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Which elements the byte of a packed output belongs to. */
-static void place_of(const struct tp_unit *unit, uint32_t i, uint64_t byte, char *text, size_t size)
+/* Which element of a packed output the first difference is in: of several in a byte, which lie
+ * from its lowest bits on, the first that differs. */
+static void place_of(const struct tp_unit *unit, uint32_t i, const struct tp_difference *d,
+                     char *text, size_t size)
 {
     struct tp_layout layout;
     uint64_t at[TP_DIMS];
@@ -18,7 +20,8 @@ static void place_of(const struct tp_unit *unit, uint32_t i, uint64_t byte, char
     text[0] = '\0';
     if (!out->layout || tp_op_whole_layout(&unit->form->op, i, unit->form->box, &layout, NULL))
         return;
-    tp_layout_coord(&layout, byte * 8 / tp_element_bits(out->element), at);
+    unsigned bit = (unsigned)__builtin_ctz((unsigned)(d->ours ^ d->theirs) | 0x100u) & 7;
+    tp_layout_coord(&layout, (d->first_offset * 8 + bit) / tp_element_bits(out->element), at);
     uint64_t n = at[TP_DIM_N] * out->per_n, k = at[TP_DIM_K] * out->per_k;
     tp_op_unfold(&unit->form->op, i, unit->form->box.n, &at[TP_DIM_E], &n);
     int used = snprintf(text, size, ", element e=%llu n=%llu", (unsigned long long)at[TP_DIM_E],
@@ -52,7 +55,7 @@ static enum tp_code report_output(const struct tp_comparison *c, size_t o)
     while (unit && unit->form->format && unit->output[i] != o)
         i++;
     if (unit && unit->form->format)
-        place_of(unit, i, d->first_offset, place, sizeof place);
+        place_of(unit, i, d, place, sizeof place);
     else
         place_in_plain(output, d->first_offset, place, sizeof place);
     return tp_verify_problem(c->report, c->stored->ckpt->files[tensor->file].name,

@@ -242,7 +242,7 @@ static enum tp_code check_global(const struct tp_checkpoint *ckpt, struct tp_wei
     if (good)
         return TP_OK;
     blame(ckpt, weight, i, err);
-    tp_err_hint(err, "--exclude with --nonfinite keep leaves the weight as it is");
+    tp_err_hint(err, "convert --exclude with --nonfinite keep leaves the weight as it is");
     return tp_fail(err, TP_E_INPUT, "the global scale is %g, which is no positive number",
                    (double)value);
 }
