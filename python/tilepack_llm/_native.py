@@ -121,6 +121,8 @@ def file_name(path: str) -> bytes:
 
 def word(text: str) -> bytes:
     """A name or a parameter as the library takes it."""
+    if not isinstance(text, str):
+        raise TypeError(f"{text!r} is no text")
     try:
         return text.encode()
     except UnicodeEncodeError as error:

@@ -79,6 +79,10 @@ def quantize(
     """
     if nonfinite not in ("refuse", "keep"):
         raise UsageError(f"nonfinite is {nonfinite!r}; it is 'refuse' or 'keep'")
+    if not hasattr(tensor, "shape"):
+        raise TypeError(f"{type(tensor).__name__} is no numpy array and no torch tensor")
+    if parameters is not None and not isinstance(parameters, Mapping):
+        raise TypeError(f"parameters: {parameters!r} is no mapping of names to values")
     weight = _described(format, parameters or {}, tuple(tensor.shape))
     shapes = _shapes(weight, format, len(tensor.shape))
     if not _is_torch(tensor):

@@ -257,12 +257,10 @@ static int compare(const struct tp_options *o, const struct tp_source sources[2]
     struct tp_side b = {&sources[1].ckpt, &sources[1].weights};
     struct tp_diff diff;
     struct tp_err err = {0};
-    uint64_t bytes = 0;
-    for (size_t t = 0; t < a.ckpt->tensor_count; t++)
-        bytes += a.ckpt->tensors[t].bytes;
-    struct tp_progress *progress = tp_progress_start(o, "compare", bytes);
+    struct tp_progress *progress = tp_progress_start(o, "compare", 0);
     struct tp_diff_options options = {.jobs = o->jobs, .stop = tp_catch_signals(),
                                       .progress = progress ? tp_progress_add : NULL,
+                                      .total = progress ? tp_progress_total : NULL,
                                       .progress_arg = progress};
     enum tp_code code = tp_diff(&a, &b, &options, &diff, &err);
     tp_progress_end(progress);

@@ -141,6 +141,23 @@ bool tp_print_json(FILE *out, const char *text, size_t size)
     return tp_escape_parts(text, size, true, put_part, out);
 }
 
+/* Bytes of the character that begins here and stands in JSON as it is, or 0: a byte that is no
+ * UTF-8, or the first of a character that would be taken for one that stands for a byte. */
+static size_t decode_plain(const char *text, size_t size)
+{
+    uint32_t point;
+    size_t length = decode(text, size, &point);
+    return length && point >= BYTES && point <= BYTES_END ? 0 : length;
+}
+
+static bool is_plain(const char *text)
+{
+    size_t left = strlen(text), length = 1;
+    for (; left && length; left -= length, text += length)
+        length = decode_plain(text, left);
+    return length != 0;
+}
+
 /* The character that stands for a byte >= 0x80. */
 static char *put_byte(char *to, unsigned char byte)
 {
@@ -156,12 +173,11 @@ json_t *tp_json_text(const char *text)
 {
     enum { PATH = 4200, LONGEST = 4 };
     char copy[LONGEST * PATH + LONGEST], *to = copy;
-    json_t *value = json_string(text);
-    if (value)
-        return value;
+    if (is_plain(text))
+        return json_string(text);
     for (size_t left = strlen(text); left && to < copy + LONGEST * PATH;) {
-        uint32_t point;
-        size_t length = decode(text, left, &point);
+        bool byte = (unsigned char)*text >= 0x80 && !decode_plain(text, left);
+        size_t length = byte ? 0 : decode_plain(text, left);
         if (length)
             to = (char *)memcpy(to, text, length) + length;
         else

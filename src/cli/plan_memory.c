@@ -6,6 +6,7 @@
 #include "base/num.h"
 #include "pack/os/os.h"
 #include "pack/plan/ranks.h"
+#include "pack/run/budget.h"
 #include "pack/source/header_bytes.h"
 
 #include <stdlib.h>
@@ -149,6 +150,15 @@ void tp_limit_request(const struct tp_options *o)
                          recipe + enough_for_header(o, &none, tp_header_size(o->arg.item[0])));
 }
 
+/* An encoder of zstd and the frames of archives, twice, as a run gives them up to a half. */
+static void limit_beside(const struct tp_options *o, uint64_t frame)
+{
+    unsigned level = o->output ? tp_output_zstd(o->output, o->zstd) : o->zstd;
+    uint64_t encoder = tp_budget_encoder(level);
+    if (encoder)
+        tp_os_limit_beside(2 * (encoder + frame) + LEAST);
+}
+
 enum tp_code tp_source_open_limited(const struct tp_options *o, const char *path,
                                     const struct tp_request *request, struct tp_source *source,
                                     struct tp_err *err)
@@ -157,11 +167,13 @@ enum tp_code tp_source_open_limited(const struct tp_options *o, const char *path
     struct tp_header_size header = tp_header_size(path);
     uint64_t texts = enough_for_recipe(o) + enough_for_config(path);
     *source = (struct tp_source){0};
+    limit_beside(o, 0);
     tp_os_limit_heap(most, header.bytes ? texts + enough_for_header(o, request, header) : 0);
     enum tp_code code = tp_checkpoint_open(path, tp_source_flags(o), &source->ckpt, err);
     if (code)
         return code;
     const struct tp_weights none = {0};
+    limit_beside(o, tp_checkpoint_largest_frame(&source->ckpt, NULL));
     tp_os_limit_heap(most, texts + enough_for_tensors(o, request, &source->ckpt, &none));
     if ((code = tp_weights_find_as(&source->ckpt, &request->models, &source->weights, err)))
         tp_checkpoint_close(&source->ckpt);

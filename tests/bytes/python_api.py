@@ -126,6 +126,10 @@ def names_of_files(t, work):
     for name, parameters in (("\ud800", None), ("w4a8-ct", {"scale": "\ud800"})):
         error = raised(tp.UsageError, tp.quantize, np.ones((128, 256), np.float32), name, parameters)
         t.check(error is not None, f"quantize: {ascii(name)} {ascii(parameters)} is no text")
+    ones = np.ones((128, 256), np.float32)
+    for wrong in ((ones, 3), (ones, b"w4a8-ct"), ([[1.0]], "w4a8-ct"),
+                  (ones, "w4a8-ct", "scale=cpu")):
+        t.check(raised(TypeError, tp.quantize, *wrong) is not None, f"quantize: {wrong[1:]}")
     error = raised(tp.SystemFailure, tp.plan, os.fsdecode(b"z\xfe"), to="w4a8-ct")
     t.check(error and os.fsencode(error.file) == b"z\xfe", "an error has the name of the file")
 

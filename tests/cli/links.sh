@@ -308,6 +308,16 @@ if [ "$(id -u)" = 0 ]; then # of a group that the output is not of
     check "files that others may read and their group not" convert private dst --force
     check "are for their owner" test "$(stat -c %a "$work/dst/config.json")" = 600
 fi
+cp -r "$work/model" "$work/narrowed"
+check "a part of a source" convert narrowed pieces --part 1/1
+chmod 700 "$work/narrowed"
+check "that is private since" "$TILEPACK" merge "$work/pieces" -q
+check "gives what is" test "$(stat -c %a "$work/pieces")" = 700
+chmod 755 "$work/narrowed"
+check "and a run that goes on" convert narrowed others --part 1/1
+chmod 700 "$work/narrowed"
+check "over what is there" convert narrowed others --part 1/1
+check "as well" test "$(stat -c %a "$work/others.partial")" = 700
 check "ranks in a directory" convert model cut --tp 2
 chmod 700 "$work/cut"
 check "that is private" "$TILEPACK" join "$work/cut" -o "$work/of-cut" -q

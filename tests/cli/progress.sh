@@ -68,6 +68,8 @@ ends unpack marlin -o back
 ends unpack marlin -o again --to w4a16-ct
 ends join ranks -o whole
 ends diff int4 marlin
+ends diff marlin model
+ends diff model marlin
 
 # Whoever does not read is not waited for, but at the end for a second.
 mkfifo full

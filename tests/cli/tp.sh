@@ -250,6 +250,13 @@ for change in 'rm' 'sed -i 1s/^/x/'; do
     check "before anything is written" test ! -e "$work/no.partial"
     rm -r "$work/hurt"
 done
+echo mine >"$work/one/rank_0/notes.txt"
+fails "a file that was added to rank 0" 3 "rank_0/notes.txt: the conversion did not write it" \
+    join one no
+check "before anything is written" test ! -e "$work/no.partial"
+mv "$work/one/rank_0/notes.txt" "$work/one/rank_1/notes.txt"
+check "one of another rank is not read" join one one-with-notes
+rm "$work/one/rank_1/notes.txt"
 fails "join over something else" 2 "exists already" join one dense
 mv "$work/one/rank_1" "$work/away"
 fails "a missing rank" 3 "rank 1 of 2 is missing" join one no

@@ -210,6 +210,12 @@ says "and the archive is not said to have changed" 1 \
     "model.safetensors.zst: is not read: the file without .zst" squeezed
 rm "$work/squeezed/model.safetensors.zst"
 says "what zstd -d restores is right" 0 "no difference" squeezed --strict
+cp "$work/squeezed/model.safetensors" "$work/restored"
+"$TILEPACK" convert "$work/src" -o "$work/again" --to w4a8-cutlass --zstd -q || bad "--zstd"
+mv "$work/again/model.safetensors.zst" "$work/squeezed/model.safetensors"
+says "an archive under its name is not" 1 "model.safetensors: is not in the manifest" squeezed
+mv "$work/restored" "$work/squeezed/model.safetensors"
+rm -r "$work/again"
 printf x | dd of="$work/squeezed/model.safetensors" bs=1 seek=50000 conv=notrunc 2>/dev/null
 says "unless it has changed" 1 "model.safetensors: its contents have changed" squeezed
 rm -r "$work/squeezed" "$work/unsqueezed"

@@ -715,6 +715,30 @@ def encoders_within(work):
               f"{peak / 2**20:.0f} MiB {errors}")
         shutil.rmtree(out, ignore_errors=True)
     refused(path, 64, "convert", "-o", out, "--to", "fp8-ct", "--include", ".", "--zstd=19")
+    ranks = os.path.join(work, "ranks")
+    tool.run("convert", path, "-o", ranks, "--to", "mxfp8-ct", "--include", ".", "-q", "--tp", "2",
+             "--zstd=1")
+    for megabytes in (32, 48, 64):
+        status, errors, _, peak = measure("join", ranks, "-o", out, "-q", "--jobs", 64,
+                                          "--max-memory", f"{megabytes}MiB")
+        check(status in (0, 6) and within(peak, megabytes), f"archives are joined in {megabytes} "
+              f"MiB: status {status}, {peak / 2**20:.0f} MiB {errors}")
+        shutil.rmtree(out, ignore_errors=True)
+
+
+def encoders_have_figures(work):
+    """The figure of a plan that does not fit knows of encoders and of frames of archives."""
+    plain = many_tensors(os.path.join(work, "encoded.safetensors"), 20_000, 20)
+    archive, back = plain + ".zst", os.path.join(work, "decoded.safetensors")
+    for path, argv in ((plain, ("convert", "-o", archive, "--to", "mxfp8-ct", "--include", ".", "-q",
+                                "--zstd=19", "--force")),
+                       (archive, ("unpack", "-o", back, "-q", "--force"))):
+        figure = refused(path, 32, *argv)
+        status, errors, _, peak = measure(argv[0], path, *argv[1:], "--max-memory", f"{figure}MiB")
+        check(status == 0 and within(peak, figure), f"{argv[0]} in {figure} MiB: "
+              f"{peak / 2**20:.0f} MiB {errors}")
+    for path in (plain, archive, back):
+        os.unlink(path)
 
 
 def opened_within(work):
@@ -864,6 +888,7 @@ def main():
         any_shape(work, long)
         crowd(work)
         encoders_within(work)
+        encoders_have_figures(work)
         opened_within(work)
         copied_within(work)
         figures_of_the_unseen(work)

@@ -501,10 +501,20 @@ static uint64_t bytes_of(const struct side *s, const struct entry *e)
                                  sizeof(float));
 }
 
+static void report_total(const struct diff *d)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < d->a.count; i++)
+        bytes += bytes_of(&d->a, &d->a.entries[i]);
+    if (d->options->total)
+        d->options->total(d->options->progress_arg, bytes);
+}
+
 static enum tp_code compare_all(struct diff *d)
 {
     size_t i = 0, j = 0;
     enum tp_code code = TP_OK;
+    report_total(d);
     while ((i < d->a.count || j < d->b.count) && code == TP_OK) {
         int order = i == d->a.count   ? 1
                     : j == d->b.count ? -1

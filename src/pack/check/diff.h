@@ -40,7 +40,8 @@ struct tp_diff_options {
     unsigned jobs;
     atomic_int *stop; /* or NULL */
     void (*progress)(void *arg, uint64_t bytes, const char *item); /* or NULL */
-    void *progress_arg;
+    void (*total)(void *arg, uint64_t bytes); /* all that will be reported; or NULL */
+    void *progress_arg;                       /* of both */
 };
 
 enum tp_code tp_diff(const struct tp_side *a, const struct tp_side *b,

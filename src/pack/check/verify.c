@@ -165,7 +165,7 @@ static bool is_there(const struct verify *v, const char *name, size_t size)
  * none, or err says why. */
 static const struct tp_manifest_file *archive_of(const struct verify *v, const struct tp_file *file)
 {
-    char *name = tp_os_format(v->err, "%s.zst", file->name);
+    char *name = file->zst ? NULL : tp_os_format(v->err, "%s.zst", file->name);
     const struct tp_manifest_file *entry = name ? tp_manifest_find(&v->manifest, name) : NULL;
     bool gone = entry && !is_there(v, name, strlen(name)) && !v->err->code;
     free(name);

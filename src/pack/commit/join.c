@@ -5,8 +5,10 @@
 
 #include "pack/commit/commit_build.h"
 #include "pack/commit/join_check.h"
+#include "pack/file/zst.h"
 #include "pack/os/os.h"
 #include "pack/plan/join_plan.h"
+#include "pack/run/budget.h"
 #include "pack/run/ranks_io.h"
 #include "pack/text/json_memory.h"
 
@@ -181,6 +183,25 @@ static enum tp_code join_texts(struct tp_commit *c)
     return code == TP_E_INPUT && !c->err->path[0] ? blame_text(ranks, c->err) : code;
 }
 
+/* With as many workers and frames of archives as the memory holds that the whole is written in;
+ * where it does not hold that, which is said then, with the fewest. */
+static enum tp_code check_ranks(const struct tp_join_plan *ranks, const struct tp_run_options *run,
+                                struct tp_err *err)
+{
+    struct tp_run_options own = *run;
+    struct tp_budget budget;
+    struct tp_err why = {0};
+    enum tp_code code = TP_OK;
+    if (tp_budget_run(&ranks->plan, &own, &budget, &why)) {
+        own.jobs = 1;
+        tp_zst_cache_limit(tp_checkpoint_largest_frame(&ranks->ckpts[0], NULL));
+    }
+    for (unsigned r = 0; r < ranks->count && code == TP_OK; r++)
+        code = tp_join_check_rank(&ranks->ckpts[r], r == 0, &own, err);
+    tp_zst_cache_limit(0); /* what it holds is not the plan's */
+    return code;
+}
+
 enum tp_code tp_join_run(struct tp_join *join, const char *output,
                          const struct tp_convert_options *options,
                          struct tp_convert_result *result, struct tp_err *err)
@@ -197,8 +218,8 @@ enum tp_code tp_join_run(struct tp_join *join, const char *output,
     *result = (struct tp_convert_result){.bytes_in = plan->bytes_in, .bytes_out = plan->bytes_out};
     pthread_mutex_init(&join->c.lock, NULL);
     enum tp_code code = tp_commit_check_output(&join->c, result);
-    for (unsigned r = 0; r < ranks->count && code == TP_OK && !result->already_done; r++)
-        code = tp_join_check_rank(&ranks->ckpts[r], r == 0, &own.run, err);
+    if (code == TP_OK && !result->already_done)
+        code = check_ranks(ranks, &own.run, err);
     if (code == TP_OK && !result->already_done)
         code = tp_commit_directory(&join->c, result);
     tp_commit_close(&join->c);

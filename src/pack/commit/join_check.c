@@ -97,6 +97,14 @@ static enum tp_code check_copy(const struct tp_checkpoint *rank, const char *pat
     return code || same ? code : refuse(path, CHANGED, err);
 }
 
+static bool is_other(const struct tp_checkpoint *rank, const char *name)
+{
+    for (size_t i = 0; i < rank->other_count; i++)
+        if (strcmp(rank->others[i], name) == 0)
+            return true;
+    return false;
+}
+
 static bool is_shard(const struct tp_checkpoint *rank, const struct tp_manifest_file *entry)
 {
     for (size_t f = 0; f < rank->file_count; f++) {
@@ -121,6 +129,18 @@ static enum tp_code check_copies(const struct tp_checkpoint *rank,
             continue;
         char *path = tp_os_format(err, "%s/%s", rank->path, entry->name);
         code = path ? check_copy(rank, path, entry, err) : TP_E_MEMORY;
+        if (code == TP_OK && !is_other(rank, entry->name))
+            code = refuse(path, "the folder that it is in has become a link", err);
+        free(path);
+    }
+    for (size_t i = 0; i < rank->other_count && code == TP_OK; i++) {
+        if (tp_manifest_has(manifest, rank->others[i], strlen(rank->others[i])))
+            continue;
+        char *path = tp_os_format(err, "%s/%s", rank->path, rank->others[i]);
+        tp_err_path(err, path ? path : rank->path);
+        tp_err_hint(err, "move it out of the rank");
+        code = tp_fail(err, TP_E_INPUT, "the conversion did not write it, and the whole would have "
+                       "it");
         free(path);
     }
     return code;

@@ -320,14 +320,6 @@ enum tp_code tp_zst_read(struct tp_zst *zst, void *data, uint64_t size, uint64_t
     return TP_OK;
 }
 
-uint64_t tp_zst_largest(const struct tp_zst *zst)
-{
-    uint64_t largest = 0;
-    for (size_t i = 0; i < zst->count; i++)
-        largest = tp_max_u64(largest, (uint64_t)zst->frames[i].stored + zst->frames[i].plain);
-    return largest;
-}
-
 void tp_zst_cache_limit(uint64_t bytes)
 {
     pthread_mutex_lock(&cache.lock);

@@ -149,6 +149,10 @@ static enum tp_code limit_group(int fd, struct tp_rights rights, const char *pat
 enum tp_code tp_below_limit_dir(int dir, struct tp_rights rights, const char *path,
                                 struct tp_err *err)
 {
+    struct stat st;
+    mode_t extra = 0777 & ~(rights.mode | 0700);
+    if (extra && tp_os.fstat(dir, &st) == 0 && (st.st_mode & extra))
+        tp_os.fchmod(dir, st.st_mode & 0777 & ~extra); /* some file systems have no permissions */
     return limit_group(dir, rights, path, err);
 }
 
@@ -158,7 +162,7 @@ static enum tp_code limit_name(int dir, const char *name, struct tp_rights right
     int fd;
     enum tp_code code = open_name(dir, name, O_RDONLY | O_DIRECTORY, 0, path, &fd, err);
     if (code == TP_OK)
-        code = limit_group(fd, rights, path, err);
+        code = tp_below_limit_dir(fd, rights, path, err);
     tp_os_close(&fd);
     return code;
 }

@@ -30,8 +30,8 @@ enum tp_code tp_below_open_dir(const char *path, int *fd, struct tp_err *err);
  * above it are there. It gets these rights less the umask, and those of its owner. */
 enum tp_code tp_below_mkdir(int dir, const char *name, struct tp_rights rights, const char *path,
                             struct tp_err *err);
-/* Takes from the open directory, made with the mode of `rights`, what they give to a group that is
- * not its own. */
+/* Takes from the open directory what is not in the mode of `rights`, and what they give to a group
+ * that is not its own. */
 enum tp_code tp_below_limit_dir(int dir, struct tp_rights rights, const char *path,
                                 struct tp_err *err);
 

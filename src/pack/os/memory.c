@@ -25,7 +25,7 @@ uint64_t tp_os_heap_bytes(void)
 
 /* Set before there are threads. */
 static struct {
-    uint64_t most, enough;
+    uint64_t most, enough, beside;
 } ceiling;
 
 void tp_os_limit_heap(uint64_t most, uint64_t enough)
@@ -36,6 +36,11 @@ void tp_os_limit_heap(uint64_t most, uint64_t enough)
     enum { LARGE = 256 << 10 }; /* set by hand, it does not rise */
     mallopt(M_MMAP_THRESHOLD, LARGE);
 #endif
+}
+
+void tp_os_limit_beside(uint64_t bytes)
+{
+    ceiling.beside = tp_max_u64(ceiling.beside, bytes);
 }
 
 uint64_t tp_os_heap_left(void)
@@ -55,7 +60,7 @@ enum tp_code tp_os_fail_limit(struct tp_err *err)
 {
     if (ceiling.enough > ceiling.most + TP_OS_PROGRAM_BYTES) /* else the estimate was too low */
         tp_err_hint(err, "--max-memory %lluMiB is enough for it",
-                    (unsigned long long)(ceiling.enough >> 20) + 1);
+                    (unsigned long long)((ceiling.enough + ceiling.beside) >> 20) + 1);
     tp_err_hint(err, "allow it more with --max-memory");
     return tp_fail(err, TP_E_MEMORY, "headers, names and the plan do not fit into the memory that "
                    "--max-memory allows");

@@ -97,6 +97,11 @@ static uint64_t archive_memory(const struct tp_plan *plan, uint64_t rest)
     return tp_max_u64(largest, wish);
 }
 
+uint64_t tp_budget_encoder(unsigned level)
+{
+    return level ? tp_zst_memory((int)level, 1) : 0;
+}
+
 /* What compressing takes, one shard at a time; *threads of it. */
 static uint64_t encoder_memory(const struct tp_run_options *run, uint64_t rest, unsigned *threads)
 {

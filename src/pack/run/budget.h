@@ -22,6 +22,9 @@ struct tp_budget {
 enum tp_code tp_budget_run(const struct tp_plan *plan, struct tp_run_options *run,
                            struct tp_budget *budget, struct tp_err *err);
 
+/* Bytes that compressing at that level takes in the least; 0: of 0. */
+uint64_t tp_budget_encoder(unsigned level);
+
 /* Sets how much of two checkpoints that are read side by side is kept unpacked: of either a frame,
  * however large, else each would push out the other's and be unpacked again for every box. */
 void tp_budget_compare(const struct tp_checkpoint *a, const struct tp_checkpoint *b);
