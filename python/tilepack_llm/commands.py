@@ -207,6 +207,8 @@ def _words(options: Mapping[str, Any], known: type) -> list[str]:
 
 def _report_progress(lines: IO[str], progress: ProgressCallback) -> None:
     for line in lines:
+        if not line.endswith("\n"):  # cut off, as this reader was too slow
+            break
         step = json.loads(line)
         progress(Progress(step["command"], step["done"], step["total"], step["item"]))
 
@@ -310,8 +312,9 @@ def convert(
 
     source    a .safetensors file or a Hugging Face directory
     output    one file if its name ends in .safetensors or .safetensors.zst, else a directory
-    progress  is called with a Progress, at most ten times a second and once at the end, in
-              this thread; an exception of it ends the conversion, and is raised
+    progress  is called with a Progress, at most ten times a second and once at the end, unless
+              it is a second behind then, in this thread; an exception of it ends the conversion,
+              and is raised
     options   those of the command: convert(src, dst, to="w4a8-cutlass", set={"scale": "cpu"})
     Raises Error; an output that is there and of another plan is a UsageError (force=True).
     """

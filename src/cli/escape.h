@@ -22,7 +22,8 @@ bool tp_escape_parts(const char *text, size_t size, bool json, tp_escaped_part *
 
 /* Prints text so. */
 void tp_print_text(FILE *out, const char *text);
-/* Prints JSON so, which stays the same JSON. False when it could not be written. */
+/* Prints JSON so, which stays the same JSON, but for what tp_json_text() has put for bytes. False
+ * when it could not be written. */
 bool tp_print_json(FILE *out, const char *text, size_t size);
 
 /* A string of a file. A byte NN that is no UTF-8, which JSON cannot carry, is printed as \udcNN by

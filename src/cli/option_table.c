@@ -479,8 +479,9 @@ const struct tp_option tp_option_rows[] = {
      .field = FIELD(progress_fd), .min = 3, .max = 1 << 20, .check = tp_check_descriptor,
      .help = "write progress as lines of JSON to this open descriptor",
      .more = "For programs that run this one: in place of the progress line, at most ten times a "
-             "second and once at the end, an object with the members command, done and total "
-             "(bytes; total is 0 while it is not known) and item, the tensor that is worked on."},
+             "second and once at the end, unless its reader is a second behind, an object with the "
+             "members command, done and total (bytes; total is 0 while it is not known) and item, "
+             "the tensor that is worked on."},
     {.name = "json", .kind = TP_OPT_FLAG, .commands = SHOWS, .field = FIELD(json),
      .help = "print one JSON object instead of text"},
     {.name = "quiet", .letter = 'q', .kind = TP_OPT_FLAG, .commands = SHOWS,

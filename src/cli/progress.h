@@ -6,7 +6,8 @@
  * function here accepts.
  *
  * With --progress-fd another program reads it, wherever stderr goes: in place of the line a
- * JSON object {"command","done","total","item"} and a newline, as often, and once at the end.
+ * JSON object {"command","done","total","item"} and a newline, as often, and once at the
+ * end, unless its reader is a second behind.
  * When nobody reads any more the work goes on.
  */
 #ifndef TP_CLI_PROGRESS_H
@@ -25,7 +26,7 @@ struct tp_progress *tp_progress_start(const struct tp_options *o, const char *ve
  * From any thread; made to be handed out as a callback: void (*)(void *, ...). */
 void tp_progress_add(void *progress, uint64_t bytes, const char *item);
 
-/* How many bytes there are in all, where that is known after the start only. For a callback, too. */
+/* How many bytes there are in all, where that is known after the start only. A callback, too. */
 void tp_progress_total(void *progress, uint64_t bytes);
 
 /* Bytes that were done before: once, at the beginning of the work. They count as done, but not

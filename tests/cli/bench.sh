@@ -44,7 +44,7 @@ check 'without one nothing is compared' bench_to --format nvfp4-ct --json
 says 'no search is named' '[.rows[] | has("search") or has("slower")] | any | not'
 check 'a search as text' bench_to --format w4a8-ct --search w4a8 --verbose
 check 'its name and the column' test "$(grep -cE '^BF16 -> w4a8-ct \(w4a8\) |  slower$' "$result")" -ge 2
-fails 'a search that no format has' 2 'no fast kernel' bench --format nvfp4-ct --search w4a8
+fails 'a search that no format has' 2 'no kernel does this search' bench --format nvfp4-ct --search w4a8
 check 'a parameter' bench --format mxfp8-torchao3d --set scale=floor --verbose
 
 fails 'no fast row: says so' 2 --verbose \

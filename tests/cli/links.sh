@@ -318,6 +318,11 @@ check "and a run that goes on" convert narrowed others --part 1/1
 chmod 700 "$work/narrowed"
 check "over what is there" convert narrowed others --part 1/1
 check "as well" test "$(stat -c %a "$work/others.partial")" = 700
+mkdir "$work/mine.partial"
+echo mine >"$work/mine.partial/notes"
+chmod 755 "$work/mine.partial"
+fails "a folder of somebody's under that name" 2 "not of tilepack" convert narrowed mine
+check "keeps its rights" test "$(stat -c %a "$work/mine.partial")" = 755
 check "ranks in a directory" convert model cut --tp 2
 chmod 700 "$work/cut"
 check "that is private" "$TILEPACK" join "$work/cut" -o "$work/of-cut" -q

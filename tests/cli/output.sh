@@ -368,6 +368,7 @@ check "digest" is_json digest "$work/$odd"
 check "diff" is_json diff "$work/$odd.model" "$work/model"
 tensor=$("$TILEPACK" dump "$shard" | sed -n '2s/ .*//p')
 check "dump" is_json dump "$work/$odd.safetensors" "$tensor"
+check "dump of a file" is_json dump "$work/$odd.safetensors"
 check "dump --at" is_json dump "$work/$odd.safetensors" "$tensor" --at 0,0
 check "dump --offset" is_json dump "$work/$odd.safetensors" "$tensor" --offset 2
 rm -rf "${work:?}/$odd"* "$work/halves"

@@ -87,10 +87,10 @@ static enum tp_code make_room(struct tp_commit *c)
                              : partial_in_the_way(c, stranger(c->partial, c->err));
 }
 
-static enum tp_code enter_partial(struct tp_commit *c)
+/* Of a directory that is known to be this program's. */
+static enum tp_code limit_partial(struct tp_commit *c)
 {
-    enum tp_code code = tp_below_open_dir(c->partial, &c->dir, c->err);
-    return code ? code : tp_below_limit_dir(c->dir, c->plan->ckpt->dir_rights, c->partial, c->err);
+    return tp_below_limit_dir(c->dir, c->plan->ckpt->dir_rights, c->partial, c->err);
 }
 
 /* A directory that is not of this program has no journal, but other files. */
@@ -103,7 +103,8 @@ static enum tp_code make_partial(struct tp_commit *c)
         return c->err->code;
     if (!there)
         return (code = tp_os_mkdir(c->partial, c->plan->ckpt->dir_rights.mode | 0700, c->err))
-                   ? code : enter_partial(c);
+                       || (code = tp_below_open_dir(c->partial, &c->dir, c->err))
+                   ? code : limit_partial(c);
     if (!S_ISDIR(st.st_mode) && !S_ISLNK(st.st_mode)) {
         tp_err_path(c->err, c->partial);
         tp_err_hint(c->err, "move it away, or choose another output with -o");
@@ -112,7 +113,7 @@ static enum tp_code make_partial(struct tp_commit *c)
     if ((code = tp_commit_check_not_source(c->plan, c->partial, c->err)) ||
         (code = tp_commit_check_inputs(c, c->partial)) ||
         (code = tp_commit_check_name(c->partial, c->err)) ||
-        (code = enter_partial(c)))
+        (code = tp_below_open_dir(c->partial, &c->dir, c->err)))
         return code;
     char *journal = tp_os_format(c->err, "%s/%s", c->partial, TP_JOURNAL_NAME);
     if (!tp_os_link_there(journal, &st, c->err) && !c->err->code &&
@@ -121,7 +122,7 @@ static enum tp_code make_partial(struct tp_commit *c)
     else
         code = c->err->code;
     free(journal);
-    return code;
+    return code ? code : limit_partial(c);
 }
 
 /* A sweep of the partial directory. */

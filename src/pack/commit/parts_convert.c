@@ -108,7 +108,6 @@ static enum tp_code enter_partial(struct work *work)
     enum tp_code code = tp_commit_check_not_source(c->plan, c->partial, c->err);
     if (code || (code = tp_commit_check_name(c->partial, c->err)) ||
         (code = tp_below_open_dir(c->partial, &c->dir, c->err)) ||
-        (code = tp_below_limit_dir(c->dir, rights, c->partial, c->err)) ||
         (code = tp_os_list(c->partial, &list, c->err)))
         return code;
     for (size_t i = 0; i < list.count && code == TP_OK; i++) {
@@ -128,7 +127,7 @@ static enum tp_code enter_partial(struct work *work)
     if (code)
         tp_err_path(c->err, c->partial);
     tp_os_list_free(&list);
-    return code;
+    return code ? code : tp_below_limit_dir(c->dir, rights, c->partial, c->err);
 }
 
 static enum tp_code lock_part(struct work *work)

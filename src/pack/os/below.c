@@ -142,7 +142,7 @@ static enum tp_code limit_group(int fd, struct tp_rights rights, const char *pat
         return tp_os_fail(err, errno, path, "cannot look at the file");
     if (st.st_gid == rights.group || !(st.st_mode & 0777 & ~left))
         return TP_OK;
-    return tp_os.fchmod(fd, st.st_mode & 0777 & left)
+    return tp_os.fchmod(fd, st.st_mode & 07777 & ~(0777 & ~left)) /* setgid stays */
                ? tp_os_fail(err, errno, path, "cannot set the permissions") : TP_OK;
 }
 
@@ -152,7 +152,7 @@ enum tp_code tp_below_limit_dir(int dir, struct tp_rights rights, const char *pa
     struct stat st;
     mode_t extra = 0777 & ~(rights.mode | 0700);
     if (extra && tp_os.fstat(dir, &st) == 0 && (st.st_mode & extra))
-        tp_os.fchmod(dir, st.st_mode & 0777 & ~extra); /* some file systems have no permissions */
+        tp_os.fchmod(dir, st.st_mode & 07777 & ~extra); /* some file systems have no permissions */
     return limit_group(dir, rights, path, err);
 }
 

@@ -9,6 +9,7 @@
 
 #include <malloc.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,8 +26,9 @@ uint64_t tp_os_heap_bytes(void)
 
 /* Set before there are threads. */
 static struct {
-    uint64_t most, enough, beside;
+    uint64_t most, enough;
 } ceiling;
+static _Atomic uint64_t beside; /* at any time, by any thread */
 
 void tp_os_limit_heap(uint64_t most, uint64_t enough)
 {
@@ -40,7 +42,9 @@ void tp_os_limit_heap(uint64_t most, uint64_t enough)
 
 void tp_os_limit_beside(uint64_t bytes)
 {
-    ceiling.beside = tp_max_u64(ceiling.beside, bytes);
+    uint64_t before = atomic_load(&beside);
+    while (before < bytes && !atomic_compare_exchange_weak(&beside, &before, bytes))
+        ;
 }
 
 uint64_t tp_os_heap_left(void)
@@ -60,7 +64,7 @@ enum tp_code tp_os_fail_limit(struct tp_err *err)
 {
     if (ceiling.enough > ceiling.most + TP_OS_PROGRAM_BYTES) /* else the estimate was too low */
         tp_err_hint(err, "--max-memory %lluMiB is enough for it",
-                    (unsigned long long)((ceiling.enough + ceiling.beside) >> 20) + 1);
+                    (unsigned long long)((ceiling.enough + atomic_load(&beside)) >> 20) + 1);
     tp_err_hint(err, "allow it more with --max-memory");
     return tp_fail(err, TP_E_MEMORY, "headers, names and the plan do not fit into the memory that "
                    "--max-memory allows");
