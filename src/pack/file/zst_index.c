@@ -372,7 +372,7 @@ enum tp_code tp_zst_open(int fd, uint64_t file_size, const char *path, struct tp
         code = z->path ? build_index(z, windows, err) : err->code;
     }
     free(windows);
-    if (code) {
+    if (code || !z) {
         tp_zst_free(z); /* no frame of it was read */
         return code;
     }
