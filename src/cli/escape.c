@@ -176,8 +176,7 @@ json_t *tp_json_text(const char *text)
     if (is_plain(text))
         return json_string(text);
     for (size_t left = strlen(text); left && to < copy + LONGEST * PATH;) {
-        bool byte = (unsigned char)*text >= 0x80 && !decode_plain(text, left);
-        size_t length = byte ? 0 : decode_plain(text, left);
+        size_t length = decode_plain(text, left);
         if (length)
             to = (char *)memcpy(to, text, length) + length;
         else

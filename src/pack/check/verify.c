@@ -230,18 +230,6 @@ static enum tp_code check_shard(struct verify *v, uint32_t f)
     return code;
 }
 
-struct plain_file {
-    int fd;
-    const char *path;
-};
-
-static enum tp_code read_plain(void *arg, void *data, uint64_t size, uint64_t offset,
-                               struct tp_err *err)
-{
-    const struct plain_file *file = arg;
-    return tp_os_read(file->fd, data, size, offset, file->path, err);
-}
-
 /* A model card is made to be edited, and says nothing to a loader. */
 static bool may_change(const struct verify *v, const struct tp_manifest_file *entry)
 {
@@ -261,7 +249,7 @@ static enum tp_code check_other(struct verify *v, const struct tp_manifest_file 
     uint8_t actual[TP_HASH_BYTES];
     struct tp_err err = {0};
     struct stat st;
-    struct plain_file file = {.fd = -1};
+    int fd = -1;
     if (is_hidden(v, entry))
         return tp_verify_problem(v->report, entry->name, NULL, v->err, "is not read: the file "
                                  "without .zst, which is not in the manifest, is in its place");
@@ -270,8 +258,7 @@ static enum tp_code check_other(struct verify *v, const struct tp_manifest_file 
     char *path = tp_os_format(v->err, "%s/%s", v->ckpt->path, entry->name);
     if (!path)
         return TP_E_MEMORY;
-    file.path = path;
-    enum tp_code code = tp_os_open_regular(path, 0, &file.fd, &st, &err);
+    enum tp_code code = tp_os_open_regular(path, 0, &fd, &st, &err);
     if (code == TP_OK && (uint64_t)st.st_size != entry->size && may_change(v, entry))
         code = tp_verify_note(v->report, false, entry->name, TP_CHANGED_CARD, v->err);
     else if (code == TP_OK && (uint64_t)st.st_size != entry->size)
@@ -279,7 +266,7 @@ static enum tp_code check_other(struct verify *v, const struct tp_manifest_file 
                                  "has %llu bytes, the manifest says %llu",
                                  (unsigned long long)st.st_size, (unsigned long long)entry->size);
     else if (code == TP_OK &&
-             (code = tp_leafhash_file(entry->size, 1, read_plain, &file, actual, &err)) == TP_OK) {
+             (code = tp_leafhash_fd(fd, path, entry->size, actual, &err)) == TP_OK) {
         v->report->hashed++;
         v->report->bytes += entry->size;
         code = may_change(v, entry) && memcmp(entry->hash, actual, sizeof actual) != 0
@@ -291,7 +278,7 @@ static enum tp_code check_other(struct verify *v, const struct tp_manifest_file 
     else if (err.code)
         code = tp_verify_problem(v->report, entry->name, NULL, v->err, "%s", err.what);
     v->report->others++;
-    tp_os_close(&file.fd);
+    tp_os_close(&fd);
     free(path);
     return code;
 }

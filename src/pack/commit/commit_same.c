@@ -23,26 +23,13 @@ struct listing {
     struct tp_err *err;
 };
 
-struct open_file {
-    int fd;
-    const char *path;
-};
-
-static enum tp_code read_file(void *arg, void *data, uint64_t size, uint64_t offset,
-                              struct tp_err *err)
-{
-    const struct open_file *file = arg;
-    return tp_os_read(file->fd, data, size, offset, file->path, err);
-}
-
 /* Whether the open file is the one that the manifest lists; closes it. */
 static bool is_listed(int fd, const struct stat *st, const char *path,
                       const struct tp_manifest_file *file, struct tp_err *err)
 {
     uint8_t hash[TP_HASH_BYTES];
-    struct open_file open = {fd, path};
     bool same = (uint64_t)st->st_size == file->size &&
-                tp_leafhash_file(file->size, 1, read_file, &open, hash, err) == TP_OK &&
+                tp_leafhash_fd(fd, path, file->size, hash, err) == TP_OK &&
                 memcmp(hash, file->hash, sizeof hash) == 0;
     tp_os_close(&fd);
     return same;

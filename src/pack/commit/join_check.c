@@ -68,32 +68,20 @@ static enum tp_code check_shard(struct pass *pass, const struct tp_manifest *man
     return refuse(file->path, entry ? CHANGED : "this shard is not in the manifest", err);
 }
 
-struct copy {
-    int fd;
-    const char *path;
-};
-
-static enum tp_code read_copy(void *arg, void *data, uint64_t size, uint64_t offset,
-                              struct tp_err *err)
-{
-    const struct copy *copy = arg;
-    return tp_os_read(copy->fd, data, size, offset, copy->path, err);
-}
-
 static enum tp_code check_copy(const struct tp_checkpoint *rank, const char *path,
                                const struct tp_manifest_file *entry, struct tp_err *err)
 {
-    struct copy copy = {-1, path};
+    int fd = -1;
     struct stat st;
     uint8_t hash[TP_HASH_BYTES];
     if (!tp_os_link_there(path, &st, err))
         return err->code ? err->code : refuse(path, "the file is missing, which the manifest of "
                                                     "the rank lists", err);
-    enum tp_code code = tp_commit_open_other(rank, path, &copy.fd, &st, err);
+    enum tp_code code = tp_commit_open_other(rank, path, &fd, &st, err);
     bool same = code == TP_OK && (uint64_t)st.st_size == entry->size;
-    if (same && (code = tp_leafhash_file(entry->size, 1, read_copy, &copy, hash, err)) == TP_OK)
+    if (same && (code = tp_leafhash_fd(fd, path, entry->size, hash, err)) == TP_OK)
         same = memcmp(hash, entry->hash, sizeof hash) == 0;
-    tp_os_close(&copy.fd);
+    tp_os_close(&fd);
     return code || same ? code : refuse(path, CHANGED, err);
 }
 

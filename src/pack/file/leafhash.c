@@ -351,6 +351,25 @@ enum tp_code tp_leafhash_file(uint64_t file_size, unsigned threads, tp_leafhash_
     return code;
 }
 
+struct open_file {
+    int fd;
+    const char *path;
+};
+
+static enum tp_code read_open(void *arg, void *data, uint64_t size, uint64_t offset,
+                              struct tp_err *err)
+{
+    const struct open_file *file = arg;
+    return tp_os_read(file->fd, data, size, offset, file->path, err);
+}
+
+enum tp_code tp_leafhash_fd(int fd, const char *path, uint64_t file_size,
+                            uint8_t root[TP_HASH_BYTES], struct tp_err *err)
+{
+    struct open_file file = {fd, path};
+    return tp_leafhash_file(file_size, 1, read_open, &file, root, err);
+}
+
 void tp_hash_print(const uint8_t hash[TP_HASH_BYTES], char text[TP_HASH_TEXT])
 {
     static const char digits[] = "0123456789abcdef";

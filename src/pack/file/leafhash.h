@@ -105,6 +105,9 @@ enum tp_code tp_leafhash_final(struct tp_leafhash *h, uint8_t root[TP_HASH_BYTES
  * 64). The first failure of a read is returned. */
 enum tp_code tp_leafhash_file(uint64_t file_size, unsigned threads, tp_leafhash_read read,
                               void *arg, uint8_t root[TP_HASH_BYTES], struct tp_err *err);
+/* The same of an open file, by one thread; `path` is for errors. */
+enum tp_code tp_leafhash_fd(int fd, const char *path, uint64_t file_size,
+                            uint8_t root[TP_HASH_BYTES], struct tp_err *err);
 
 /* Bytes [offset, offset + size) of a file, with the digits of its own hash, which stand at
  * `place`, as zeros: that is how they are hashed. UINT64_MAX: it has none. */
