@@ -6,7 +6,6 @@
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/session.h"
-#include "pack/commit/parts.h"
 #include "pack/os/clock.h"
 #include "pack/os/os.h"
 
@@ -48,7 +47,8 @@ static enum tp_code measure(const struct tp_options *o, const struct tp_source *
                             struct tp_err *err)
 {
     struct tp_side side = {&source->ckpt, &source->weights};
-    struct tp_progress *progress = tp_progress_start(o, c->format->name, tp_files_work(plan, NULL));
+    struct tp_progress *progress =
+        tp_progress_start(o, c->format->name, tp_estimate_work(plan, o->full));
     struct tp_estimate_options options = {
         .full = o->full, .most = BOX_VALUES, .jobs = o->jobs, .stop = tp_catch_signals(),
         .progress = progress ? tp_progress_add : NULL, .progress_arg = progress};

@@ -54,7 +54,8 @@ static json_t *figure(double value)
 
 static json_t *item_json(const struct tp_diff_item *item)
 {
-    json_t *json = json_pack("{s:s,s:s}", "name", item->name, "difference", kind_text(item->kind));
+    json_t *json = json_pack("{s:o,s:s}", "name", tp_json_text(item->name), "difference",
+                             kind_text(item->kind));
     if (item->form_a) {
         json_object_set_new(json, "a", json_string(item->form_a));
         json_object_set_new(json, "shape_a", shape_json(item->shape_a, item->rank_a));

@@ -48,7 +48,7 @@ static json_t *weights_json(const struct tp_verify_report *report)
             continue;
         double relative = tp_distance_relative(&unit->distance);
         json_t *json = json_pack(
-            "{s:s,s:[I,I,I],s:i,s:s,s:b,s:o,s:o,s:o,s:I}", "name", unit->name, "box",
+            "{s:o,s:[I,I,I],s:i,s:s,s:b,s:o,s:o,s:o,s:I}", "name", tp_json_text(unit->name), "box",
             (json_int_t)unit->box.e, (json_int_t)unit->box.n, (json_int_t)unit->box.k, "rank",
             unit->rank, "format", unit->format->name, "equal", !unit->differs,
             "max_abs", tp_json_figure(isnan(relative) ? relative : unit->distance.max_abs),

@@ -156,7 +156,7 @@ static json_t *weights_json(const struct tp_candidate *c)
     for (size_t r = 0; r < c->rank_count; r++) {
         const struct tp_unit_result *unit = &c->units[c->ranks[r].unit];
         json_array_append_new(list, json_pack(
-            "{s:s,s:[I,I,I],s:i,s:f,s:o,s:o,s:I,s:I}", "name", unit->name, "box",
+            "{s:o,s:[I,I,I],s:i,s:f,s:o,s:o,s:I,s:I}", "name", tp_json_text(unit->name), "box",
             (json_int_t)unit->box.e, (json_int_t)unit->box.n, (json_int_t)unit->box.k, "rank",
             unit->rank, "snr_db", c->ranks[r].db, "relative",
             tp_json_figure(tp_distance_relative(&unit->distance)), "max_abs",

@@ -80,7 +80,7 @@ static int report(const struct tp_options *o, const struct tp_picture *picture)
     const char *paths[] = {o->svg, o->html};
     if (o->json)
         return tp_json_print(json_pack(
-            "{s:s,s:s,s:o,s:o,s:I}", "weight", picture->weight->name, "format",
+            "{s:o,s:s,s:o,s:o,s:I}", "weight", tp_json_text(picture->weight->name), "format",
             picture->weight->form->format->name, "svg", o->svg ? tp_json_text(o->svg) : json_null(),
             "html", o->html ? tp_json_text(o->html) : json_null(), "cells",
             (json_int_t)picture->cells));

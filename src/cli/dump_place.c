@@ -88,8 +88,8 @@ static json_t *spot_json(const struct tp_source *source, const struct tp_subject
 {
     const struct tp_tensor *tensor = &source->ckpt.tensors[spot->tensor];
     char stored[TP_STORED_TEXT];
-    json_t *json = json_pack("{s:s,s:s,s:o,s:I,s:I,s:i}", "role", role_of(subject, i), "tensor",
-                             tensor->name, "file",
+    json_t *json = json_pack("{s:s,s:o,s:o,s:I,s:I,s:i}", "role", role_of(subject, i), "tensor",
+                             tp_json_text(tensor->name), "file",
                              tp_json_text(source->ckpt.files[tensor->file].name), "offset",
                              (json_int_t)spot->offset, "byte", (json_int_t)spot->byte, "bits",
                              (int)spot->bits);
@@ -127,7 +127,7 @@ static int at_json(const struct tp_source *source, const struct tp_subject *subj
     }
     const char *name = subject->weight ? subject->weight->name
                                        : source->ckpt.tensors[subject->tensor].name;
-    json_t *json = json_pack("{s:s,s:o,s:[I,I,I],s:o,s:o}", "weight", name, "format",
+    json_t *json = json_pack("{s:o,s:o,s:[I,I,I],s:o,s:o}", "weight", tp_json_text(name), "format",
                              subject->weight ? json_string(subject->weight->form->format->name)
                                              : json_null(),
                              "at", (json_int_t)info->e, (json_int_t)info->n, (json_int_t)info->k,
@@ -261,7 +261,8 @@ static int byte_json(const struct tp_source *source, const struct tp_subject *su
     json_t *items = json_array();
     for (unsigned i = 0; i < info->count; i++)
         json_array_append_new(items, item_json(source, subject, &info->item[i], &at[i]));
-    return tp_json_print(json_pack("{s:s,s:o,s:I,s:I,s:i,s:o}", "tensor", tensor->name, "file",
+    return tp_json_print(json_pack("{s:o,s:o,s:I,s:I,s:i,s:o}", "tensor", tp_json_text(tensor->name),
+                                   "file",
                                    tp_json_text(source->ckpt.files[tensor->file].name), "byte",
                                    (json_int_t)info->byte, "offset", (json_int_t)info->offset,
                                    "stored", info->value, "items", items));
@@ -424,7 +425,7 @@ int tp_dump_values(const struct tp_options *o, const struct tp_source *source,
     if (code == TP_OK && !o->json)
         head_text(name, &region);
     if (code == TP_OK && o->json)
-        code = tp_text_add_json(&p.name, name, &err);
+        code = tp_add_json_text(&p.name, name, &err);
     if (code == TP_OK)
         code = tp_inspect_values(&source->ckpt, subject, &region, print_row, &p, &err);
     tp_text_free(&p.name);

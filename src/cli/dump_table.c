@@ -191,18 +191,6 @@ static int print_text(const struct tp_options *o, const struct tp_listing *listi
 
 /* ---- JSON --------------------------------------------------------------- */
 
-/* A file's name need not be UTF-8. */
-static enum tp_code add_file_name(struct tp_text *text, const char *name, struct tp_err *err)
-{
-    json_t *value = tp_json_text(name);
-    char *json = value ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
-    enum tp_code code = json ? tp_text_add_word(text, json, err)
-                             : tp_fail(err, TP_E_MEMORY, "out of memory");
-    free(json);
-    json_decref(value);
-    return code;
-}
-
 static enum tp_code add_files(const struct tp_source *source, struct tp_text *text,
                               struct tp_err *err)
 {
@@ -210,7 +198,7 @@ static enum tp_code add_files(const struct tp_source *source, struct tp_text *te
     for (size_t f = 0; f < source->ckpt.file_count && code == TP_OK; f++) {
         const struct tp_file *file = &source->ckpt.files[f];
         if ((code = tp_text_addf(text, err, "%s\n    {\"name\": ", f ? "," : "")) == TP_OK &&
-            (code = add_file_name(text, file->name, err)) == TP_OK)
+            (code = tp_add_json_text(text, file->name, err)) == TP_OK)
             code = tp_text_addf(text, err, ", \"size\": %llu, \"compressed\": %s}",
                                 (unsigned long long)file->size, file->zst ? "true" : "false");
     }
@@ -225,7 +213,7 @@ static enum tp_code add_owner(struct tp_text *text, const struct tp_owner *owner
     tp_text_add_word(text, "\", \"role\": \"", err);
     tp_text_add_word(text, tp_role_name(owner->weight->form->op.out[owner->out].role), err);
     tp_text_add_word(text, "\", \"weight\": ", err);
-    return tp_text_add_json(text, owner->weight->name, err);
+    return tp_add_json_text(text, owner->weight->name, err);
 }
 
 /* The first failure stays in *err. */
@@ -237,7 +225,7 @@ static enum tp_code add_tensor(struct tp_text *text, const struct tp_listing *li
     const struct tp_owner *owner = &listing->owners[listing->tensors[i]];
     char shape[TP_SHAPE_TEXT];
     tp_text_add_word(text, i ? ",\n    {\"name\": " : "\n    {\"name\": ", err);
-    tp_text_add_json(text, tensor->name, err);
+    tp_add_json_text(text, tensor->name, err);
     tp_text_add_word(text, ", \"dtype\": \"", err);
     tp_text_add_word(text, tp_dtype_name(tensor->dtype), err);
     tp_text_add_word(text, "\", \"shape\": ", err);
@@ -245,7 +233,7 @@ static enum tp_code add_tensor(struct tp_text *text, const struct tp_listing *li
     tp_text_add_number(text, ", \"bytes\": ", tensor->bytes, err);
     tp_text_add_number(text, ", \"offset\": ", tensor->offset, err);
     tp_text_add_word(text, ", \"file\": ", err);
-    add_file_name(text, source->ckpt.files[tensor->file].name, err);
+    tp_add_json_text(text, source->ckpt.files[tensor->file].name, err);
     if (owner->weight)
         add_owner(text, owner, err);
     tp_text_add_word(text, "}", err);

@@ -147,7 +147,7 @@ static int print_text(const struct tp_source *source, const struct tp_subject *s
 static json_t *tensor_json(const struct tp_source *source, uint32_t t)
 {
     const struct tp_tensor *tensor = &source->ckpt.tensors[t];
-    return json_pack("{s:s,s:s,s:o,s:I,s:I,s:o}", "name", tensor->name, "dtype",
+    return json_pack("{s:o,s:s,s:o,s:I,s:I,s:o}", "name", tp_json_text(tensor->name), "dtype",
                      tp_dtype_name(tensor->dtype), "shape",
                      tp_shape_json(tensor->shape, tensor->rank), "bytes",
                      (json_int_t)tensor->bytes, "offset", (json_int_t)tensor->offset, "file",
@@ -159,9 +159,9 @@ static json_t *origins_json(const struct tp_weight *weight)
     json_t *from = json_array();
     for (uint32_t i = 0; i < weight->origins; i++) {
         const struct tp_origin *origin = &weight->origin[i];
-        json_t *json = json_pack("{s:s,s:I,s:I,s:o}", "name", origin->name, "row",
-                                 (json_int_t)origin->row, "rows", (json_int_t)origin->rows,
-                                 "shape", tp_shape_json(origin->shape, origin->rank));
+        json_t *json = json_pack("{s:o,s:I,s:I,s:o}", "name", tp_json_text(origin->name),
+                                 "row", (json_int_t)origin->row, "rows",
+                                 (json_int_t)origin->rows, "shape", tp_shape_json(origin->shape, origin->rank));
         if (origin->step > 1)
             json_object_set_new(json, "step", json_integer((json_int_t)origin->step));
         if (origin->expert >= 0)
@@ -189,8 +189,8 @@ static json_t *weight_json(const struct tp_source *source, const struct tp_weigh
         }
     char *prefix = tp_weight_prefix(weight, err);
     json_t *json =
-        json_pack("{s:s,s:s,s:b,s:s,s:o,s:o,s:o}", "name", weight->name, "prefix",
-                  prefix ? prefix : "", "described", weight->origins > 0, "dtype",
+        json_pack("{s:o,s:o,s:b,s:s,s:o,s:o,s:o}", "name", tp_json_text(weight->name), "prefix",
+                  tp_json_text(prefix ? prefix : ""), "described", weight->origins > 0, "dtype",
                   tp_dtype_name(weight->form->dtype), "from", origins_json(weight), "tensors",
                   tensors, "descriptor", descriptor ? descriptor : json_null());
     free(prefix);

@@ -4,6 +4,7 @@
 #include "cli/escape.h"
 
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Ranges of code points that pass nowhere: Unicode's controls, its bidirectional formatting, and
@@ -171,11 +172,12 @@ static char *put_byte(char *to, unsigned char byte)
 
 json_t *tp_json_text(const char *text)
 {
-    enum { PATH = 4200, LONGEST = 4 };
-    char copy[LONGEST * PATH + LONGEST], *to = copy;
+    enum { LONGEST = 4 }; /* bytes that one becomes */
+    size_t left = strlen(text);
     if (is_plain(text))
         return json_string(text);
-    for (size_t left = strlen(text); left && to < copy + LONGEST * PATH;) {
+    char *copy = malloc(LONGEST * left + 1), *to = copy;
+    while (copy && left) {
         size_t length = decode_plain(text, left);
         if (length)
             to = (char *)memcpy(to, text, length) + length;
@@ -185,6 +187,20 @@ json_t *tp_json_text(const char *text)
         text += length;
         left -= length;
     }
-    *to = '\0';
-    return json_string(copy);
+    json_t *json = copy ? json_stringn(copy, (size_t)(to - copy)) : NULL;
+    free(copy);
+    return json;
+}
+
+enum tp_code tp_add_json_text(struct tp_text *to, const char *text, struct tp_err *err)
+{
+    if (is_plain(text))
+        return tp_text_add_json(to, text, err);
+    json_t *value = tp_json_text(text);
+    char *json = value ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
+    enum tp_code code = json ? tp_text_add_word(to, json, err)
+                             : tp_fail(err, TP_E_MEMORY, "out of memory");
+    free(json);
+    json_decref(value);
+    return code;
 }

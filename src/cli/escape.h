@@ -2,6 +2,8 @@
 #ifndef TP_CLI_ESCAPE_H
 #define TP_CLI_ESCAPE_H
 
+#include "pack/text/text.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,8 +28,11 @@ void tp_print_text(FILE *out, const char *text);
  * when it could not be written. */
 bool tp_print_json(FILE *out, const char *text, size_t size);
 
-/* A string of a file. A byte NN that is no UTF-8, which JSON cannot carry, is printed as \udcNN by
- * the above. */
+/* A string of a file, and whatever else a stranger has named. A byte NN that is no UTF-8, which
+ * JSON cannot carry, is printed as \udcNN by the above, and so are the bytes of the few characters
+ * that stand for one until then; no such string may go to tp_print_json() another way. */
 json_t *tp_json_text(const char *text);
+/* The same, added to a text of JSON. */
+enum tp_code tp_add_json_text(struct tp_text *to, const char *text, struct tp_err *err);
 
 #endif

@@ -61,7 +61,7 @@ static void put_text(struct json *j, const char *key, const char *text)
 {
     put_key(j, key);
     size_t before = j->text.size;
-    if (tp_text_add_json(&j->text, text, &j->err))
+    if (tp_add_json_text(&j->text, text, &j->err))
         j->text.size = before;
 }
 

@@ -86,7 +86,7 @@ void tp_search_means_json(json_t *json, const struct tp_unit_result *units, size
     for (size_t u = 0; u < count; u++) {
         if (!was_measured(&units[u]))
             continue;
-        json_t *weight = json_pack("{s:s}", "name", units[u].name);
+        json_t *weight = json_pack("{s:o}", "name", tp_json_text(units[u].name));
         tp_search_json(weight, &units[u]);
         json_array_append_new(list, weight);
         weighted |= units[u].weighted;

@@ -20,6 +20,7 @@ import tool  # noqa: E402
 tally = tool.Tally()
 EVIL = "\x7f\x9b31m\x85\u202eabc\u2066\u200f\u2028\u200b\ufeff\U000e0041\u061c\ufffe\uffff\ufdd0"
 EVIL += "\u00ad\u034f\u115f\u17b4\u180e\u3164\ufe0f\uffa0\ufff0\U0001bca0\U0001d173\U000e0100"
+EVIL += "\U000e0fb3"  # stands for a byte within tilepack, and is what Python has for bytes in JSON
 FINE = "\u00e9\u20ac\U0001f600\u05d0"
 UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f"
                     "\ufdd0-\ufdef\ufeff\ufff0-\ufffb\ufffe\uffff\xad\u034f\u115f-\u1160"
@@ -37,7 +38,7 @@ def strings(value):
         for item in value:
             yield from strings(item)
     elif isinstance(value, str):
-        yield value
+        yield value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def shown(what, *argv, named=True):

@@ -13,6 +13,7 @@
 #include "base/num.h"
 #include "kernels/op/codec.h"
 #include "pack/commit/commit.h"
+#include "pack/check/estimate.h"
 #include "pack/check/verify.h"
 #include "pack/source/descriptor.h"
 
@@ -459,6 +460,40 @@ static int tear_down(void **unused)
     return rmdir(folder);
 }
 
+static void add_bytes(void *sum, uint64_t bytes, const char *tensor)
+{
+    (void)tensor;
+    *(uint64_t *)sum += bytes;
+}
+
+/* What an estimate tells of its progress comes to what it said before. */
+static void test_estimate_does_its_work(void **unused)
+{
+    (void)unused;
+    struct opened o = open_it(source);
+    struct tp_side side = {&o.ckpt, &o.weights};
+    struct tp_request request = {.weights_only = true};
+    struct tp_plan plan;
+    struct tp_err err = {0};
+    assert_int_equal(tp_request_to(&request, "mxfp8-ct", NULL, 0, &err), TP_OK);
+    assert_int_equal(tp_plan_convert(&o.ckpt, &o.weights, &request, NULL, &plan, &err), TP_OK);
+    assert_true(plan.kept_count);
+    for (int full = 0; full <= 1; full++) {
+        uint64_t done = 0;
+        struct tp_estimate_options options = {.full = full, .jobs = 1, .progress = add_bytes,
+                                              .progress_arg = &done};
+        struct tp_unit_result *units = tp_unit_results_new(&plan, &err);
+        assert_non_null(units);
+        assert_int_equal(tp_estimate(&plan, &side, &options, units, &err), TP_OK);
+        assert_true(done);
+        assert_int_equal(done, tp_estimate_work(&plan, full));
+        tp_unit_results_free(units, plan.unit_count);
+    }
+    tp_plan_close(&plan);
+    tp_request_close(&request);
+    close_it(&o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -467,6 +502,7 @@ int main(void)
         cmocka_unit_test(test_padding_is_found),
         cmocka_unit_test(test_eightfold_scales_and_words_are_found),
         cmocka_unit_test(test_figures_do_not_depend_on_threads),
+        cmocka_unit_test(test_estimate_does_its_work),
         cmocka_unit_test(test_against_names_the_element),
         cmocka_unit_test(test_another_model_is_refused),
         cmocka_unit_test(test_every_flipped_bit_is_found),

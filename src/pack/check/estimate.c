@@ -4,6 +4,7 @@
 
 #include "base/num.h"
 #include "pack/check/box_distances.h"
+#include "pack/commit/parts.h"
 #include "pack/os/os.h"
 #include "pack/run/run.h"
 
@@ -41,6 +42,11 @@ struct estimate {
 static bool is_encoded(const struct tp_unit *unit)
 {
     return unit->form->format && unit->form->kind == TP_UNIT_ENCODE;
+}
+
+static uint64_t unit_bytes(const struct tp_unit *unit)
+{
+    return tp_value_bytes(unit->form->box, unit->form->dtype);
 }
 
 /* The i-th of what is to be measured, and where its distance goes. */
@@ -171,8 +177,7 @@ static enum tp_code one_unit(struct estimate *e, size_t at, struct tp_box_buffer
         tp_distance_add(distance_at(e, at), &distance, 0);
     }
     if (e->options->progress)
-        e->options->progress(e->options->progress_arg,
-                             tp_value_bytes(unit->form->box, unit->form->dtype), unit->name);
+        e->options->progress(e->options->progress_arg, unit_bytes(unit), unit->name);
     if (code)
         tp_err_tensor(err, unit->name);
     return code;
@@ -238,6 +243,17 @@ static enum tp_code run_full(struct estimate *e, struct tp_err *err)
         code = tp_run(e->plan, &tp_discard_sink, &options, err);
     tp_value_observer_close(&observer);
     return code;
+}
+
+uint64_t tp_estimate_work(const struct tp_plan *plan, bool full)
+{
+    uint64_t bytes = 0;
+    if (full)
+        return tp_files_work(plan, NULL);
+    for (size_t u = 0; u < plan->unit_count; u++)
+        if (is_encoded(&plan->units[u]))
+            bytes += unit_bytes(&plan->units[u]);
+    return bytes;
 }
 
 enum tp_code tp_estimate(const struct tp_plan *plan, const struct tp_side *source,

@@ -39,6 +39,9 @@ enum tp_code tp_estimate(const struct tp_plan *plan, const struct tp_side *sourc
                          const struct tp_estimate_options *options,
                          struct tp_unit_result *units, struct tp_err *err);
 
+/* The bytes of which tp_estimate() tells its progress. */
+uint64_t tp_estimate_work(const struct tp_plan *plan, bool full);
+
 /* The same by the sample, of some units of the plan; those that are not encoded stay without
  * values. distances[i] is of units[i]. */
 enum tp_code tp_estimate_some(const struct tp_plan *plan, const struct tp_side *source,
