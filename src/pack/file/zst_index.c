@@ -97,9 +97,6 @@ static enum tp_code add_frame(struct tp_zst *zst, struct tp_zst_frame frame, str
 {
     if (frame.plain == 0)
         return TP_OK;
-    if (frame.plain > TP_ZST_MAX_FRAME || frame.stored > tp_zst_stored_limit(frame.plain))
-        return unseekable(zst, frame.at, "a zstd frame is too large to be read in parts "
-                          "(64 MiB of plain data is the limit)", err);
     if (zst->count >= TP_ZST_MAX_FRAMES)
         return unseekable(zst, frame.at, "the archive has more than 4194304 frames", err);
     enum tp_code code = tp_os_grow((void **)&zst->frames, &zst->capacity, zst->count + 1,
@@ -143,6 +140,25 @@ static enum tp_code check_empty(struct window *w, const struct tp_zst_frame *fra
         head.dictionary || !head.single)
         return bad(w->zst, frame->at, "a zstd frame that should be empty is damaged", err);
     return TP_OK;
+}
+
+/* A frame that is too large by its entry: a damaged one, where its own header says otherwise. */
+static enum tp_code check_large(struct window *w, const struct tp_zst_frame *frame,
+                                struct tp_err *err)
+{
+    struct tp_zst_head head;
+    const uint8_t *p;
+    size_t n;
+    if (frame->plain <= TP_ZST_MAX_FRAME && frame->stored <= tp_zst_stored_limit(frame->plain))
+        return TP_OK;
+    enum tp_code code = look(w, frame->at, TP_ZST_HEAD_MAX, &p, &n, err);
+    if (code)
+        return code;
+    if (tp_zst_parse_head(p, n, &head) && head.sized && head.plain != frame->plain)
+        return bad(w->zst, frame->at, "the seek table and the header of a frame differ in how many "
+                   "bytes it holds", err);
+    return unseekable(w->zst, frame->at, "a zstd frame is too large to be read in parts "
+                      "(64 MiB of plain data is the limit)", err);
 }
 
 /* What is seen of frames by their heads and those of their blocks. */
@@ -307,7 +323,7 @@ static enum tp_code read_table(struct tp_zst *zst, struct window *w, const struc
             return bad(zst, entry, "the seek table names a frame that does not lie in the file",
                        err);
         at += frame.stored;
-        code = frame.plain ? TP_OK : check_empty(frames, &frame, err);
+        code = frame.plain ? check_large(frames, &frame, err) : check_empty(frames, &frame, err);
         if (!code)
             code = add_frame(zst, frame, err);
         if (code)
