@@ -507,6 +507,23 @@ for own in tokenizer.json config.json model.safetensors.index.json README.md; do
     mv "$work/kept.json" "$work/beside-out/$own"
 done
 answers "all as it was" 0 "complete already" beside ""
+# A folder in which one may write and which one may not open: no name in it can be made durable.
+into_closed() { # output, options ...
+    mkdir -p "$work/no-look"
+    to=$1
+    shift
+    reading_fails open "/no-look" 13 "$TILEPACK" convert "$work/model" -o "$work/no-look/$to" \
+        --to fp8-ct --device cpu "$@"
+}
+if can_preload; then
+    fails "a folder that may not be opened" 5 "no-look: cannot open the folder" into_closed out
+    fails "nor for a part" 5 "no-look: cannot open the folder" into_closed out --part 1/1
+    fails "nor for a file" 5 "no-look: cannot open the folder" \
+        reading_fails open "/no-look" 13 "$TILEPACK" convert "$shard" \
+        -o "$work/no-look/o.safetensors" --to fp8-ct --device cpu
+    check "gets nothing" rmdir "$work/no-look"
+fi
+
 if can_preload; then
     for unread in tokenizer.json tilepack.json model.safetensors; do
         fails "an output whose $unread cannot be read" 5 "beside-out/$unread: cannot read" \

@@ -74,6 +74,9 @@ enum tp_code tp_commit_finish(struct tp_commit *c);
 /* commit_output.c */
 char *tp_commit_parent(const char *path, struct tp_err *err); /* its directory; fresh memory */
 enum tp_code tp_commit_paths(struct tp_commit *c); /* sets partial and parent, once */
+/* TP_E_IO where the parent may not be opened, without which no name in it is made durable: better
+ * said before all work than once the output has its name. */
+enum tp_code tp_commit_check_parent(const struct tp_commit *c);
 enum tp_code tp_commit_check_not_source(const struct tp_plan *plan, const char *path,
                                         struct tp_err *err);
 /* TP_E_USAGE where no rename gives or takes the path's name: a file system is mounted there, or it

@@ -106,7 +106,7 @@ static enum tp_code lock_file(struct tp_commit *c, struct tp_run_options *run,
     if (!(c->parent = tp_commit_parent(c->output, c->err)) ||
         !(c->partial = tp_partial_name(c->output, true, c->err)))
         return TP_E_MEMORY;
-    if ((code = tp_commit_check_name(c->partial, c->err)) ||
+    if ((code = tp_commit_check_parent(c)) || (code = tp_commit_check_name(c->partial, c->err)) ||
         (code = tp_commit_check_not_source(c->plan, c->partial, c->err)) ||
         (code = tp_commit_check_inputs(c, c->partial)) ||
         (code = tp_commit_check_space(c, c->parent, NULL, false)))

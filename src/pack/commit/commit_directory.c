@@ -250,7 +250,8 @@ static enum tp_code open_partial(struct tp_commit *c)
     uint8_t source[TP_HASH_BYTES];
     struct tp_journal_work work = {tp_commit_files(c), source, NULL, c->options->zstd > 0};
     enum tp_code code = tp_commit_paths(c);
-    if (code == TP_OK && (code = make_partial(c)) == TP_OK &&
+    if (code == TP_OK && (code = tp_commit_check_parent(c)) == TP_OK &&
+        (code = make_partial(c)) == TP_OK &&
         (code = own_command(c, &command)) == TP_OK &&
         (code = tp_commit_source_id(c, source)) == TP_OK) {
         work.command = command.data;

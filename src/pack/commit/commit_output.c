@@ -10,6 +10,7 @@
 #include "pack/os/below.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -81,6 +82,19 @@ enum tp_code tp_commit_paths(struct tp_commit *c)
     c->partial = tp_partial_name(c->output, false, c->err);
     c->parent = tp_commit_parent(c->output, c->err);
     return c->partial && c->parent ? TP_OK : TP_E_MEMORY;
+}
+
+enum tp_code tp_commit_check_parent(const struct tp_commit *c)
+{
+    struct tp_err local = {0};
+    int fd = -1;
+    enum tp_code code = tp_os_open(c->parent, O_RDONLY | O_DIRECTORY, 0, &fd, &local);
+    tp_os_close(&fd);
+    if (!code || local.sys != EACCES) /* whoever makes something there says the rest */
+        return TP_OK;
+    tp_err_hint(c->err, "give yourself the right to read it, or choose another output with -o");
+    return tp_os_fail(c->err, local.sys, c->parent, "cannot open the folder of the output, so that "
+                      "the output's name could not be made durable");
 }
 
 enum tp_code tp_commit_check_place(const struct tp_commit *c, int fd)

@@ -356,7 +356,8 @@ static enum tp_code merge(struct merge *m)
         return tp_fail(c->err, TP_E_INPUT, "the source is not the one that the parts converted: a "
                        "file's name, size, time or header differs");
     }
-    if ((code = tp_commit_check_name(c->partial, c->err)) == TP_OK &&
+    if ((code = tp_commit_check_parent(c)) == TP_OK &&
+        (code = tp_commit_check_name(c->partial, c->err)) == TP_OK &&
         (code = tp_commit_check_inputs(c, c->partial)) == TP_OK &&
         (code = tp_below_open_dir(c->partial, &c->dir, c->err)) == TP_OK &&
         (code = prove(m)) == TP_OK &&

@@ -205,8 +205,8 @@ static enum tp_code run_part(struct work *work, struct tp_convert_result *result
 {
     struct tp_commit *c = &work->c;
     enum tp_code code = tp_commit_paths(c);
-    if (code || (code = enter_partial(work)) || (code = tp_commit_check_case(c)) ||
-        (code = check_notes(work)) || (code = lock_part(work)))
+    if (code || (code = tp_commit_check_parent(c)) || (code = enter_partial(work)) ||
+        (code = tp_commit_check_case(c)) || (code = check_notes(work)) || (code = lock_part(work)))
         return code;
     result->unlocked = c->journal.unlocked;
     if ((code = write_note(work)))
