@@ -272,6 +272,8 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
         code = o->part.count
                    ? tp_convert_part(plan, request, output, share_of(o), &options, result, err)
                    : tp_convert(plan, request, output, &options, result, err);
+    if (code == TP_OK && result->already_done)
+        tp_progress_complete(progress);
     tp_progress_end(progress);
     if (result->unlocked)
         tp_warn_unlocked(output);

@@ -55,6 +55,8 @@ static int join(const struct tp_options *o, const char *output)
                 .progress = progress ? tp_progress_add : NULL, .progress_arg = progress},
     };
     enum tp_code code = tp_join_run(made, output, &options, &result, &err);
+    if (code == TP_OK && result.already_done)
+        tp_progress_complete(progress);
     tp_progress_end(progress);
     if (result.unlocked)
         tp_warn_unlocked(output);

@@ -76,6 +76,8 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
             : tp_measures_open(measures, plan, false, o->json || !o->quiet, &options.run, err);
     if (code == TP_OK)
         code = tp_convert(plan, request, output, &options, result, err);
+    if (code == TP_OK && result->already_done)
+        tp_progress_complete(progress);
     tp_progress_end(progress);
     if (code == TP_OK)
         warn_nonfinite(plan, options.run.nonfinite);

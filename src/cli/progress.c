@@ -342,6 +342,12 @@ void tp_progress_skip(struct tp_progress *p, uint64_t bytes)
     atomic_fetch_add(&p->done, bytes);
 }
 
+void tp_progress_complete(struct tp_progress *p)
+{
+    if (p)
+        atomic_store(&p->done, atomic_load(&p->total));
+}
+
 void tp_progress_end(struct tp_progress *p)
 {
     if (!p)

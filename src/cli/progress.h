@@ -33,6 +33,9 @@ void tp_progress_total(void *progress, uint64_t bytes);
  * for the speed. */
 void tp_progress_skip(struct tp_progress *progress, uint64_t bytes);
 
+/* Nothing was left to do: what was found is complete. */
+void tp_progress_complete(struct tp_progress *progress);
+
 /* Clears the line, ends the thread, frees. */
 void tp_progress_end(struct tp_progress *progress);
 
