@@ -109,14 +109,21 @@ static void end_world(void)
     assert_int_equal(system(command), 0);
 }
 
-static enum tp_code convert(bool force, struct tp_convert_result *result)
+static enum tp_code convert_saying(bool force, struct tp_convert_result *result,
+                                   struct tp_err *err)
 {
     struct tp_convert_options options = {.run = {.jobs = 1, .keep_nonfinite =
                                                      world.request.keep_nonfinite},
                                          .force = force,
                                          .zstd = strstr(world.output, ".zst") != NULL};
-    struct tp_err err = {0};
-    return tp_convert(&world.plan, &world.request, world.output, &options, result, &err);
+    *err = (struct tp_err){0};
+    return tp_convert(&world.plan, &world.request, world.output, &options, result, err);
+}
+
+static enum tp_code convert(bool force, struct tp_convert_result *result)
+{
+    struct tp_err err;
+    return convert_saying(force, result, &err);
 }
 
 /* Somebody else puts a file of theirs there, once the first shard is begun. */
@@ -141,13 +148,17 @@ static bool is_theirs(void)
     return size == 6 && memcmp(text, "theirs", 6) == 0;
 }
 
-/* With --force, too, which replaces nothing but a checkpoint. */
+/* With --force, too, which replaces nothing but a checkpoint. What is left of a directory is
+ * named. */
 static void check_meanwhile(const char *output)
 {
     struct tp_convert_result result;
+    struct tp_err err;
     make_world(output);
     tp_os.fallocate = meanwhile;
-    assert_int_equal(convert(false, &result), TP_E_USAGE);
+    assert_int_equal(convert_saying(false, &result, &err), TP_E_USAGE);
+    if (!world.plan.single_file)
+        assert_non_null(strstr(err.hint, "out.partial"));
     assert_true(is_theirs());
     assert_int_equal(convert(false, &result), TP_E_USAGE);
     assert_true(is_theirs());
@@ -200,8 +211,10 @@ static void a_directory_that_came_at_the_last_moment_stays(void **state)
     struct tp_convert_result result;
     (void)state;
     make_world("out");
+    struct tp_err err;
     tp_os.rename = beside_a_directory;
-    assert_int_equal(convert(false, &result), TP_E_USAGE);
+    assert_int_equal(convert_saying(false, &result, &err), TP_E_USAGE);
+    assert_non_null(strstr(err.hint, "out.partial"));
     assert_true(is_theirs());
     end_world();
 }

@@ -276,6 +276,17 @@ static enum tp_code shard_done(void *arg, uint32_t file, const uint8_t hash[TP_H
     return code;
 }
 
+/* An output that was not there when this one was begun, which is complete by now. */
+static enum tp_code refuse_late(struct tp_commit *c, enum tp_code code)
+{
+    if (code == TP_E_USAGE) {
+        c->err->hint[0] = '\0';
+        tp_err_hint(c->err, "it came while this output was written, which is left as %s: move it "
+                    "away and run the command again, or remove that", c->partial);
+    }
+    return code;
+}
+
 /* What came to the output's name since the last look at it stays. */
 static enum tp_code publish_new(struct tp_commit *c)
 {
@@ -284,7 +295,7 @@ static enum tp_code publish_new(struct tp_commit *c)
     enum tp_code code = tp_os_rename(c->partial, c->output, &local);
     bool taken = local.sys == ENOTEMPTY || local.sys == EEXIST || local.sys == ENOTDIR;
     if (code && taken && tp_os_there(c->output, &st, c->err))
-        return tp_commit_in_the_way(c, TP_COMMIT_FORCED);
+        return refuse_late(c, tp_commit_in_the_way(c, TP_COMMIT_FORCED));
     if (code && !c->err->code)
         *c->err = local;
     return c->err->code;
@@ -307,8 +318,10 @@ static enum tp_code publish(struct tp_commit *c)
     struct stat st;
     struct tp_convert_result ignored;
     enum tp_code code = tp_os_fsync_dir(c->partial, c->err);
-    if (code || (code = tp_commit_check_output(c, &ignored)))
+    if (code)
         return code;
+    if ((code = tp_commit_check_output(c, &ignored)))
+        return refuse_late(c, code);
     bool exists = tp_os_there(c->output, &st, c->err) && !tp_commit_is_empty(c->output, c->err);
     if (c->err->code)
         return c->err->code;
