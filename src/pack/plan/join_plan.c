@@ -504,7 +504,8 @@ static void meet(struct tp_rights *rights, struct tp_rights other)
     tp_rights_meet(rights, &(struct stat){.st_mode = other.mode, .st_gid = other.group});
 }
 
-/* What is joined is readable by those who may read all ranks, and the directory that they are in. */
+/* The whole is readable by those who may read all ranks, and the directory that they are in. Small
+ * files, which are the same in each, are as readable as rank 0's, and so are folders of them. */
 static enum tp_code meet_rights(struct tp_join_plan *join, struct tp_err *err)
 {
     struct stat st;
