@@ -341,6 +341,32 @@ static void a_source_that_changes_meanwhile_is_noticed(void **state)
     }
 }
 
+static int unlink_then_sync(int fd)
+{
+    tp_os = real_os;
+    assert_int_equal(unlink(changing), 0);
+    return tp_os.fsync(fd);
+}
+
+static void a_file_that_is_gone_meanwhile_is_noticed(void **state)
+{
+    struct tp_convert_result result;
+    struct tp_err err;
+    (void)state;
+    make_world("out");
+    snprintf(changing, sizeof changing, "%s/config.json", world.root);
+    write_text(changing, "{} ", 3);
+    close_world();
+    strcpy(world.source, world.root);
+    open_world();
+    tp_os.fsync = unlink_then_sync;
+    assert_int_equal(convert_saying(false, &result, &err), TP_E_IO);
+    assert_string_equal(err.path, changing);
+    assert_non_null(strstr(err.hint, "wait until nothing writes"));
+    assert_int_not_equal(access(world.output, F_OK), 0);
+    end_world();
+}
+
 /* A small file of the source that has become a pipe is refused, not waited for. */
 static void a_pipe_among_the_small_files_does_not_block(void **state)
 {
@@ -802,6 +828,7 @@ int main(void)
         cmocka_unit_test(a_shard_with_other_digits_is_made_anew),
         cmocka_unit_test(another_source_of_the_same_times_is_not_gone_on_with),
         cmocka_unit_test(a_source_that_changes_meanwhile_is_noticed),
+        cmocka_unit_test(a_file_that_is_gone_meanwhile_is_noticed),
         cmocka_unit_test(a_pipe_among_the_small_files_does_not_block),
         cmocka_unit_test(a_file_in_the_old_content_stays),
         cmocka_unit_test(what_two_runs_replaced_is_named),

@@ -124,9 +124,8 @@ static enum tp_code check_stamp(const char *path, const struct tp_stamp *stamp, 
         bool rewritten = now.size != stamp->size || now.mtime_ns != stamp->mtime_ns;
         code = tp_fail(err, TP_E_INPUT, "the file changed while it was read%s",
                        rewritten ? "" : ", or its permissions or links did");
-        tp_err_hint(err, "wait until nothing writes to the checkpoint, then run the command "
-                         "again");
     }
+    tp_err_hint(err, "wait until nothing writes to the checkpoint, then run the command again");
     tp_err_path(err, path);
     return code;
 }
