@@ -137,6 +137,12 @@ printf '../../../../model' >$folder/refs/main
 fails "a revision that leads elsewhere is none" 3 "has no refs/main" plan $folder
 printf '%s/..' "$(basename "$(echo "$folder"/snapshots/[!o]*)")" >$folder/refs/main
 fails "nor is one with more behind its name" 3 "has no refs/main" plan $folder
+printf '%s\nmore' "$(basename "$(echo "$folder"/snapshots/[!o]*)")" >$folder/refs/main
+fails "nor one with more lines" 3 "has no refs/main" plan $folder
+printf '%s\0more' "$(basename "$(echo "$folder"/snapshots/[!o]*)")" >$folder/refs/main
+fails "nor one with a zero in it" 3 "has no refs/main" plan $folder
+printf '%s\r\n' "$(basename "$(echo "$folder"/snapshots/[!o]*)")" >$folder/refs/main
+answers "the end of its line may be there" 0 "" plan $folder
 
 # What is there, and what to do.
 fails "a typo" 5 "did you mean 'model'?" plan modle

@@ -104,6 +104,21 @@ FORMATS = [
 ]
 
 
+def hub():
+    typed = [
+        "acme/tiny", "https://huggingface.co/acme/tiny", "hf://acme/tiny/tree/0123abc/sub",
+        "https://hf.co/acme/tiny/tree/refs%2Fpr%2F1/sub?x=y", "hub/models--acme--tiny/",
+        "https://huggingface.co/acme/tiny/blob/main/model.safetensors", "acme/tinny", "",
+        "hub/models--acme--tiny/snapshots/0123abc", "acme/tiny/model.safetensors",
+        "https://huggingface.co/acme/tiny/resolve/main/x", "https://huggingface.co/acme", "nothing"
+    ]
+    for i, name in enumerate(typed):
+        seed("hub", f"typed-{i:02}", f"{name}\n0123abc")
+    refs = ["", "0123abc\r", "../snapshots/0123abc", ".", "nowhere"]
+    for i, text in enumerate(refs):
+        seed("hub", f"refs-{i}", f"acme/tiny\n{text}\nsnapshots/other\nrefs/v2")
+
+
 def containers():
     index = {
         "metadata": {"total_size": 1}, "weight_map": {"a": "b.safetensors", "c": "b.safetensors"}
@@ -1185,7 +1200,7 @@ def journals():
 
 with tempfile.TemporaryDirectory() as work:
     os.chdir(work)
-    for make in (containers, headers, archives, importances, layouts, tables, configs, requests,
+    for make in (hub, containers, headers, archives, importances, layouts, tables, configs, requests,
                  commands, directories, stored, besides, frames, contradictions, journals, sources,
                  copies, conversions):
         make()

@@ -171,14 +171,17 @@ static bool read_name(const char *typed, struct hub_name *hub)
     return !memmem(typed, hub->length, ".safetensors", 12); /* a file in a folder */
 }
 
-/* The text of refs/REVISION, less the end of its line, in fresh memory; NULL: there is none. */
+/* The text of refs/REVISION, less the end of its line, in fresh memory; NULL: there is none. One
+ * with more in it is the name of nothing. */
 static char *commit_of(const char *folder, const char *revision, struct tp_err *err)
 {
     char *path = tp_os_format(err, "%s/refs/%s", folder, revision), *text = NULL;
     struct tp_err ignored = {0};
     size_t size;
-    if (path && tp_os_slurp(path, 4096, &text, &size, &ignored) == TP_OK)
-        text[strcspn(text, "\r\n")] = '\0';
+    if (path && tp_os_slurp(path, 4096, &text, &size, &ignored) == TP_OK) {
+        size_t line = strcspn(text, "\r\n");
+        text[line + strspn(text + line, "\r\n") == size ? line : 0] = '\0';
+    }
     tp_err_take_unread(err, &ignored);
     free(path);
     return text;
