@@ -85,13 +85,14 @@ def taken_over(work, good, suffix, at, value, then):
     os.remove(out)
 
 
-def taken_apart(work, good, suffix):
-    """Wrong words are refused where a weight becomes another or is restored, too."""
+def taken_apart(work, good, suffix, text):
+    """Wrong words are refused where a weight becomes another, is restored or compared, too."""
     bad, out = work.at("bad.safetensors"), work.at("apart.safetensors")
     change(good, suffix, 0, b"\x07", bad)
-    for command in (("convert", bad, "--to", "w4a16-ct"), ("unpack", bad)):
-        done = tool.run(*command, "-o", out, "--quiet", check=False)
-        tally.check(done.returncode == 3 and "word 0 is 7" in done.stderr and
+    for command in (("convert", bad, "--to", "w4a16-ct", "-o", out), ("unpack", bad, "-o", out),
+                    ("diff", bad, good)):
+        done = tool.run(*command, "--quiet", check=False)
+        tally.check(done.returncode == 3 and text in done.stderr and
                     not os.path.exists(out), f"{command[0]} of a wrong {suffix}: "
                     f"{done.returncode} {done.stderr}")
 
@@ -265,8 +266,12 @@ def main():
                 ("w4a8-cutlass", "chan_scale", 0, b"\0\0\xc0\x7f", "w4a8-ct"),
                 ("w4a8-cutlass", "group_scale", 0, b"\x7f" * 8, "w4a16-ct")):
             taken_over(work, packed(work, to, (128, 256)), suffix, at, value, then)
-        for to, suffix in (("w4a8-ct", "shape"), ("w4a8-cutlass", "layout")):
-            taken_apart(work, packed(work, to, (128, 256)), suffix)
+        for to, suffix, text in (("w4a8-ct", "shape", "word 0 is 7"),
+                                 ("w4a8-cutlass", "layout", "word 0 is 7"),
+                                 ("gptq", "qzeros", "word 0 is 2004317959"),
+                                 ("gptq", "g_idx", "word 0 is 7"),
+                                 ("awq", "qzeros", "word 0 is 2290649")):
+            taken_apart(work, packed(work, to, (128, 256)), suffix, text)
         bad = case(work, "fp8-deepseek", (128, 256), "scale_inv", 0, b"\x00\x00\xc0\x7f",
                    "scale")
         done = tool.run("convert", bad, "-o", work.at("kept.safetensors"), "--to", "fp8-deepseek",

@@ -201,7 +201,8 @@ static enum tp_code check_words(const struct tp_checkpoint *ckpt, struct tp_weig
                    (unsigned long long)weight->form->box.k);
 }
 
-/* Layout words, and the shapes of weights that tilepack made. */
+/* Layout words, and all that has one right content in weights that tilepack made: shapes, zero
+ * points and orders of columns that say nothing. */
 static enum tp_code check_own_words(const struct tp_checkpoint *ckpt,
                                     const struct tp_weight *weight, int i, struct tp_err *err)
 {
@@ -260,8 +261,6 @@ static enum tp_code check_output(const struct tp_checkpoint *ckpt, struct tp_wei
     case TP_ROLE_GLOBAL:
         return check_global(ckpt, weight, i, err);
     case TP_ROLE_WORDS:
-        if (weight->form->format->op.out[i].role != TP_ROLE_WORDS) /* found to say nothing */
-            return TP_OK;
         return weight->form->format->out[i].dtype == TP_I64 && !weight->origin
                    ? check_words(ckpt, weight, i, err)
                    : check_own_words(ckpt, weight, i, err);
