@@ -194,19 +194,23 @@ void tp_limit_unpack(const struct tp_options *o, const char *path)
 /* The text beside the ranks is a tree of mostly long texts, and all ranks are open at once. */
 void tp_limit_join(const struct tp_options *o, const char *path)
 {
+    uint64_t most = o->max_memory - TP_OS_PROGRAM_BYTES;
     struct tp_err ignored = {0};
     struct tp_os_list list = {0};
     struct stat st;
     char *info = tp_os_format(&ignored, "%s/%s", path, TP_RANKS_NAME);
     uint64_t enough = info && stat(info, &st) == 0 ? LEAST + 2 * (uint64_t)st.st_size : 0;
+    tp_os_limit_heap(most, enough);
     if (!enough || tp_os_list(path, &list, &ignored))
         list.count = 0;
     for (size_t i = 0; i < list.count; i++) {
         char *rank = tp_os_format(&ignored, "%s/%s", path, list.names[i]);
         enough += rank ? 3 * tp_header_size(rank).bytes : 0;
+        if (rank)
+            tp_header_archives(rank);
         free(rank);
     }
     tp_os_list_free(&list);
     free(info);
-    tp_os_limit_heap(o->max_memory - TP_OS_PROGRAM_BYTES, enough);
+    tp_os_limit_heap(most, enough);
 }

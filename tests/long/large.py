@@ -9,6 +9,7 @@ Environment: TILEPACK_CPU_LIMIT, the seconds of CPU that a plan of 100,000 tenso
 take (default 1.0: for machines slower than those it was set on); a dump of plain ones
 may take half.
 """
+import glob
 import json
 import math
 import hashlib
@@ -726,6 +727,35 @@ def encoders_within(work):
         shutil.rmtree(out, ignore_errors=True)
 
 
+def large_frames_within(work):
+    """The frames of any rank count where ranks are joined, and are known before they are opened."""
+    source = one_weight(os.path.join(work, "framed.safetensors"), [6144, 16384],
+                        np.full((6144, 16384), 0x3F80, np.uint16))
+    ranks, out = os.path.join(work, "framed-ranks"), os.path.join(work, "framed-out")
+    tool.run("convert", source, "-o", ranks, "--to", "fp8-ct", "--include", ".", "-q", "--tp", "2")
+    for rank in ("rank_1", "rank_0"):
+        [shard] = glob.glob(os.path.join(ranks, rank, "*.safetensors"))
+        with open(shard, "rb") as f:
+            plain = f.read()
+        parts = [plain[:4096], plain[4096:]]
+        frames = [seekable.packed(part) for part in parts]
+        with open(shard + ".zst", "wb") as f:
+            f.write(b"".join(frames) +
+                    seekable.table(*((len(f), len(p)) for f, p in zip(frames, parts))))
+        os.unlink(shard)
+        figure = refused(ranks, 32, "join", "-o", out, "-q")
+        status, errors, _, peak = measure("join", ranks, "-o", out, "-q", "--max-memory",
+                                          f"{figure}MiB")
+        check(status == 0 and within(peak, figure), f"join of a large frame in {rank} in {figure} "
+              f"MiB: {peak / 2**20:.0f} MiB {errors}")
+        shutil.rmtree(out, ignore_errors=True)
+        with open(shard, "wb") as f:
+            f.write(plain)
+        os.unlink(shard + ".zst")
+    shutil.rmtree(ranks)
+    os.unlink(source)
+
+
 def encoders_have_figures(work):
     """The figure of a plan that does not fit knows of encoders and of frames of archives."""
     plain = many_tensors(os.path.join(work, "encoded.safetensors"), 20_000, 20)
@@ -755,6 +785,15 @@ def opened_within(work):
         check(status == 0 and within(peak, figure), f"{argv[0]} in {figure} MiB: "
               f"{peak / 2**20:.0f} MiB {errors}")
         shutil.rmtree(out, ignore_errors=True)
+    archived = os.path.join(work, "archived")
+    tool.run("convert", source, "-o", archived, *to, "--tp", "2", "--zstd=1", "--max-memory", "2GiB")
+    figure = refused(archived, 32, "join", "-o", out, "-q")
+    status, errors, _, peak = measure("join", archived, "-o", out, "-q", "--max-memory",
+                                      f"{figure}MiB")
+    check(status == 0 and within(peak, figure), f"join of archives in {figure} MiB: "
+          f"{peak / 2**20:.0f} MiB {errors}")
+    for name in (out, archived):
+        shutil.rmtree(name, ignore_errors=True)
     with open(os.path.join(ranks, "tilepack-tp.json"), "r+b") as f:
         f.seek(-len("\n}"), os.SEEK_END)
         f.write(b',"x":[' + b"[0,0]," * (10 << 20) + b"0]}")
@@ -888,6 +927,7 @@ def main():
         any_shape(work, long)
         crowd(work)
         encoders_within(work)
+        large_frames_within(work)
         encoders_have_figures(work)
         opened_within(work)
         copied_within(work)

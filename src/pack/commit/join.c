@@ -183,19 +183,13 @@ static enum tp_code join_texts(struct tp_commit *c)
     return code == TP_E_INPUT && !c->err->path[0] ? blame_text(ranks, c->err) : code;
 }
 
-/* With as many workers and frames of archives as the memory holds that the whole is written in;
- * where it does not hold that, which is said then, with the fewest. */
+/* With as many workers and frames of archives as the memory holds that the whole is written in. */
 static enum tp_code check_ranks(const struct tp_join_plan *ranks, const struct tp_run_options *run,
                                 struct tp_err *err)
 {
     struct tp_run_options own = *run;
     struct tp_budget budget;
-    struct tp_err why = {0};
-    enum tp_code code = TP_OK;
-    if (tp_budget_run(&ranks->plan, &own, &budget, &why)) {
-        own.jobs = 1;
-        tp_zst_cache_limit(tp_checkpoint_largest_frame(&ranks->ckpts[0], NULL));
-    }
+    enum tp_code code = tp_budget_run(&ranks->plan, &own, &budget, err);
     for (unsigned r = 0; r < ranks->count && code == TP_OK; r++)
         code = tp_join_check_rank(&ranks->ckpts[r], r == 0, &own, err);
     tp_zst_cache_limit(0); /* what it holds is not the plan's */

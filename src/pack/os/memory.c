@@ -62,9 +62,10 @@ static bool above_ceiling(uint64_t more)
 
 enum tp_code tp_os_fail_limit(struct tp_err *err)
 {
-    if (ceiling.enough > ceiling.most + TP_OS_PROGRAM_BYTES) /* else the estimate was too low */
+    const uint64_t enough = ceiling.enough ? ceiling.enough + atomic_load(&beside) : 0;
+    if (enough > ceiling.most + TP_OS_PROGRAM_BYTES) /* else the estimate was too low */
         tp_err_hint(err, "--max-memory %lluMiB is enough for it",
-                    (unsigned long long)((ceiling.enough + atomic_load(&beside)) >> 20) + 1);
+                    (unsigned long long)(enough >> 20) + 1);
     tp_err_hint(err, "allow it more with --max-memory");
     return tp_fail(err, TP_E_MEMORY, "headers, names and the plan do not fit into the memory that "
                    "--max-memory allows");

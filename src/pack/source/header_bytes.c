@@ -86,8 +86,9 @@ static uint64_t count_tensors(const char *path, uint64_t length)
 }
 
 /* Adds those of one file. */
-static void add_file(const char *path, struct tp_header_size *size)
+static void add_file(const char *path, void *arg)
 {
+    struct tp_header_size *size = arg;
     struct beginning begin;
     struct tp_err ignored = {0};
     uint64_t most;
@@ -101,15 +102,15 @@ static void add_file(const char *path, struct tp_header_size *size)
         size->tensors += count_tensors(path, begin.length);
 }
 
-struct tp_header_size tp_header_size(const char *path)
+/* Does `act` with a file, or with each shard of a directory. */
+static void each_shard(const char *path, void (*act)(const char *file, void *arg), void *arg)
 {
-    struct tp_header_size size = {0};
     struct tp_os_list list = {0};
     struct tp_err ignored = {0};
     struct stat st;
     if (tp_os.stat(path, &st) != 0 || !S_ISDIR(st.st_mode)) {
-        add_file(path, &size);
-        return size;
+        act(path, arg);
+        return;
     }
     if (tp_os_list(path, &list, &ignored))
         list.count = 0;
@@ -118,9 +119,37 @@ struct tp_header_size tp_header_size(const char *path)
                      tp_ends_with(list.names[i], ".safetensors.zst");
         char *file = shard ? tp_os_format(&ignored, "%s/%s", path, list.names[i]) : NULL;
         if (file)
-            add_file(file, &size);
+            act(file, arg);
         free(file);
     }
     tp_os_list_free(&list);
+}
+
+struct tp_header_size tp_header_size(const char *path)
+{
+    struct tp_header_size size = {0};
+    each_shard(path, add_file, &size);
     return size;
+}
+
+/* Opening an archive is what says it. */
+static void open_archive(const char *path, void *unused)
+{
+    struct tp_err ignored = {0};
+    struct tp_zst *zst = NULL;
+    struct stat st;
+    uint8_t magic[4];
+    int fd = -1;
+    (void)unused;
+    if (!tp_os_open_regular(path, O_RDONLY, &fd, &st, &ignored) &&
+        st.st_size >= (off_t)sizeof magic &&
+        !tp_os_read(fd, magic, sizeof magic, 0, path, &ignored) && tp_zst_detect(magic))
+        tp_zst_open(fd, (uint64_t)st.st_size, path, &zst, &ignored);
+    tp_zst_close(zst);
+    tp_os_close(&fd);
+}
+
+void tp_header_archives(const char *path)
+{
+    each_shard(path, open_archive, NULL);
 }

@@ -20,6 +20,10 @@ struct tp_header_size {
  * or is no header, counts nothing: whoever opens it says why. */
 struct tp_header_size tp_header_size(const char *path);
 
+/* Has the figures of what does not fit (tp_os_limit_beside()) know of the archives among them: for
+ * whoever may fail before it opens them. */
+void tp_header_archives(const char *path);
+
 /* Whether the file begins as safetensors files do, or is an archive of one that does: one that was
  * cut off does, too. What cannot be looked at (tp_err_unread()) does not, and becomes the error. */
 bool tp_header_begins(const char *path, struct tp_err *err);
