@@ -33,6 +33,12 @@ void tp_bits_store(const uint8_t *list, uint8_t *data, uint64_t at, unsigned wid
     }
 }
 
+uint64_t tp_bits_element(const uint8_t *list, uint64_t stored, unsigned width)
+{
+    uint64_t within = stored % TP_WORD_BITS;
+    return (stored - within + (list ? list[within] : within)) / width;
+}
+
 bool tp_bits_within_bytes(const uint8_t *list)
 {
     bool within = true;

@@ -16,6 +16,9 @@ enum { TP_WORD_BITS = 32 };
 uint8_t tp_bits_load(const uint8_t *list, const uint8_t *data, uint64_t at, unsigned width);
 void tp_bits_store(const uint8_t *list, uint8_t *data, uint64_t at, unsigned width, uint8_t value);
 
+/* Which element of `width` bits it is whose bit is stored as bit number `stored` of the data. */
+uint64_t tp_bits_element(const uint8_t *list, uint64_t stored, unsigned width);
+
 /* Whether every bit stays in its byte. */
 bool tp_bits_within_bytes(const uint8_t *list);
 

@@ -2,6 +2,8 @@
 #include "pack/check/verify_build.h"
 
 #include "base/layout.h"
+#include "base/num.h"
+#include "kernels/op/word_bits.h"
 #include "pack/os/os.h"
 #include "pack/plan/output_name.h"
 
@@ -9,8 +11,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Which element of a packed output the first difference is in: of several in a byte, which lie
- * from its lowest bits on, the first that differs. */
+/* The first element with a bit in the byte that differs. */
+static uint64_t first_element(const struct tp_op_out *out, const struct tp_difference *d)
+{
+    uint64_t first = UINT64_MAX;
+    for (unsigned bit = 0; bit < 8; bit++)
+        if ((d->ours ^ d->theirs) >> bit & 1)
+            first = tp_min_u64(first, tp_bits_element(out->word_bits, d->first_offset * 8 + bit,
+                                                      tp_element_bits(out->element)));
+    return first;
+}
+
+/* Which element of a packed output the first difference is in. */
 static void place_of(const struct tp_unit *unit, uint32_t i, const struct tp_difference *d,
                      char *text, size_t size)
 {
@@ -20,8 +32,7 @@ static void place_of(const struct tp_unit *unit, uint32_t i, const struct tp_dif
     text[0] = '\0';
     if (!out->layout || tp_op_whole_layout(&unit->form->op, i, unit->form->box, &layout, NULL))
         return;
-    unsigned bit = (unsigned)__builtin_ctz((unsigned)(d->ours ^ d->theirs) | 0x100u) & 7;
-    tp_layout_coord(&layout, (d->first_offset * 8 + bit) / tp_element_bits(out->element), at);
+    tp_layout_coord(&layout, first_element(out, d), at);
     uint64_t n = at[TP_DIM_N] * out->per_n, k = at[TP_DIM_K] * out->per_k;
     tp_op_unfold(&unit->form->op, i, unit->form->box.n, &at[TP_DIM_E], &n);
     int used = snprintf(text, size, ", element e=%llu n=%llu", (unsigned long long)at[TP_DIM_E],
