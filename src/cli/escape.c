@@ -3,6 +3,9 @@
  */
 #include "cli/escape.h"
 
+#include "pack/os/os.h"
+#include "pack/text/json_memory.h"
+
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -176,7 +179,9 @@ json_t *tp_json_text(const char *text)
     size_t left = strlen(text);
     if (is_plain(text))
         return json_string(text);
-    char *copy = malloc(LONGEST * left + 1), *to = copy;
+    char *copy = tp_os.malloc(LONGEST * left + 1), *to = copy;
+    if (!copy)
+        tp_json_no_memory();
     while (copy && left) {
         size_t length = decode_plain(text, left);
         if (length)

@@ -30,7 +30,8 @@ bool tp_print_json(FILE *out, const char *text, size_t size);
 
 /* A string of a file, and whatever else a stranger has named. A byte NN that is no UTF-8, which
  * JSON cannot carry, is printed as \udcNN by the above, and so are the bytes of the few characters
- * that stand for one until then; no such string may go to tp_print_json() another way. */
+ * that stand for one until then; no such string may go to tp_print_json() another way. Where memory
+ * ends, NULL, and tp_json_check() knows it. */
 json_t *tp_json_text(const char *text);
 /* The same, added to a text of JSON. */
 enum tp_code tp_add_json_text(struct tp_text *to, const char *text, struct tp_err *err);

@@ -5,6 +5,7 @@
  */
 #include "cli/schedule_report.h"
 
+#include "cli/escape.h"
 #include "cli/report.h"
 
 static const char *const cut_names[] = {
@@ -109,10 +110,11 @@ static json_t *case_json(const struct tp_schedule_case *c, bool why)
     const char *groups = p->masked ? "masked" : p->contiguous ? "contiguous" : NULL;
     json_t *plan = c->plan.count ? config_json(p, &c->plan.config[0]) : json_null();
     json_t *object = json_pack(
-        "{s:s s:o s:o s:o s:o s:o s:s? s:s? s:s? s:o s:i s:s s:o s:s? s:o s:b s:o s:o}",
+        "{s:s s:o s:o s:o s:o s:o s:s? s:s? s:o s:o s:i s:s s:o s:s? s:o s:b s:o s:o}",
         "kernel", tp_schedule_kernel_name(p->kernel), "gpu", gpu_json(c->gpu), "e",
         whole(p->experts), "n", whole(p->n), "k", whole(p->k), "m", whole(p->m), "groups", groups,
-        "format", c->shape->format, "example", c->shape->example, "weights",
+        "format", c->shape->format, "example",
+        c->shape->example ? tp_json_text(c->shape->example) : json_null(), "weights",
         whole_or_null(c->shape->count), "ranks", (int)c->ranks, "cut", cut_names[c->cut],
         "sms", whole(p->sms), "refused", c->plan.count ? NULL : c->plan.refused, "plan", plan,
         "legal", tp_sched_illegal(&c->checks) == 0, "roofline", roofline_json(&c->cost),

@@ -110,6 +110,7 @@ def main():
         shown("dump --values", "dump", made, NAME, "--values", "0:2,0:2")
         shown("dump of what is not there", "dump", a, NAME + "x")
         shown("plan", "plan", a, "--to", "mxfp8-ct", "--verbose")
+        shown("schedule", "schedule", a, "--m", "1")
         shown("compare", "compare", a, "--to", "mxfp8-ct")
         shown("diff", "diff", a, b)
         shown("verify --against", "verify", made, "--against", b, "--verbose")

@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include "failing_memory.h"
+
 /* Redirects one stream into memory while a test prints. */
 struct capture {
     FILE **stream, *old;
@@ -114,6 +116,28 @@ static void escaped_text_has_room(void **state)
             char *end = tp_escape(to, worst[i], size, json);
             assert_in_range(end - to, 1, TP_ESCAPED * size);
         }
+}
+
+/* A name that stands for bytes takes memory of its own: where there is none, the JSON that it was
+ * to be in is none. */
+static void no_memory_for_a_name(void **state)
+{
+    (void)state;
+    for (long count = 0; count < 3; count++) {
+        struct tp_text text = {0};
+        struct tp_err err = {0};
+        uint64_t mark = tp_json_mark();
+        failing_begin(count);
+        json_t *json = tp_json_text("bad \xFF byte");
+        failing_end();
+        assert_int_equal(tp_json_check(mark, TP_OK, NULL), json ? TP_OK : TP_E_MEMORY);
+        assert_true(!json || count == 2);
+        json_decref(json);
+        failing_begin(count);
+        assert_int_equal(tp_add_json_text(&text, "bad \xFF byte", &err), TP_E_MEMORY);
+        failing_end();
+        tp_text_free(&text);
+    }
 }
 
 static void quiet_and_verbose(void **state)
@@ -266,7 +290,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_error_in_text),   cmocka_unit_test(an_error_in_json),
         cmocka_unit_test(escapes_do_not_pass),
-        cmocka_unit_test(escaped_text_has_room), cmocka_unit_test(quiet_and_verbose),
+        cmocka_unit_test(escaped_text_has_room), cmocka_unit_test(no_memory_for_a_name),
+        cmocka_unit_test(quiet_and_verbose),
         cmocka_unit_test(colour),             cmocka_unit_test(bytes),
         cmocka_unit_test(seconds),            cmocka_unit_test(tables),
         cmocka_unit_test(cells_lose_their_middle), cmocka_unit_test(many_rows),
