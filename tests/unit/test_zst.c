@@ -275,6 +275,37 @@ static void every_bit_and_every_length(void **state)
     free(plain);
 }
 
+/* Whatever bit of a small frame's sizes is another, its large neighbour makes no large frame of it. */
+static void a_damaged_size_is_damage(void **state)
+{
+    (void)state;
+    enum { SMALL = 8, LARGE = 1 << 20 };
+    struct tp_err err;
+    struct file f = {memfd_create("zst", 0), 0};
+    struct tp_zst_writer *w;
+    uint8_t *plain = malloc(SMALL + LARGE);
+    for (size_t i = 0; i < SMALL + LARGE; i++)
+        plain[i] = (uint8_t)next_random();
+    err = (struct tp_err){0};
+    assert_int_equal(tp_zst_create(f.fd, "t.zst", 3, 1, &w, &err), TP_OK);
+    assert_int_equal(tp_zst_add(w, plain, SMALL, &err), TP_OK);
+    assert_int_equal(tp_zst_cut(w, &err), TP_OK);
+    assert_int_equal(tp_zst_add(w, plain + SMALL, LARGE, &err), TP_OK);
+    assert_int_equal(tp_zst_finish(w, &f.size, &err), TP_OK);
+    tp_zst_abandon(w);
+    uint8_t *packed = bytes_of(f), *entry = packed + f.size - 9 - 2 * 8;
+    for (unsigned bit = 0; bit < 64; bit++) {
+        entry[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        enum tp_code code = outcome(packed, f.size, plain, SMALL + LARGE, &err);
+        if (code != TP_E_INPUT)
+            fail_msg("bit %u: code %d, %s", bit, code, err.what);
+        entry[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    }
+    close(f.fd);
+    free(packed);
+    free(plain);
+}
+
 static void damage_names_the_frame(void **state)
 {
     (void)state;
@@ -608,6 +639,7 @@ int main(void)
         cmocka_unit_test(table_is_as_specified),
         cmocka_unit_test(same_bytes_for_any_threads),
         cmocka_unit_test(every_bit_and_every_length),
+        cmocka_unit_test(a_damaged_size_is_damage),
         cmocka_unit_test(damage_names_the_frame),
         cmocka_unit_test(without_a_table),
         cmocka_unit_test(foreign_tables),

@@ -142,25 +142,6 @@ static enum tp_code check_empty(struct window *w, const struct tp_zst_frame *fra
     return TP_OK;
 }
 
-/* A frame that is too large by its entry: a damaged one, where its own header says otherwise. */
-static enum tp_code check_large(struct window *w, const struct tp_zst_frame *frame,
-                                struct tp_err *err)
-{
-    struct tp_zst_head head;
-    const uint8_t *p;
-    size_t n;
-    if (frame->plain <= TP_ZST_MAX_FRAME && frame->stored <= tp_zst_stored_limit(frame->plain))
-        return TP_OK;
-    enum tp_code code = look(w, frame->at, TP_ZST_HEAD_MAX, &p, &n, err);
-    if (code)
-        return code;
-    if (tp_zst_parse_head(p, n, &head) && head.sized && head.plain != frame->plain)
-        return bad(w->zst, frame->at, "the seek table and the header of a frame differ in how many "
-                   "bytes it holds", err);
-    return unseekable(w->zst, frame->at, "a zstd frame is too large to be read in parts "
-                      "(64 MiB of plain data is the limit)", err);
-}
-
 /* What is seen of frames by their heads and those of their blocks. */
 struct walked {
     uint32_t heads;
@@ -207,6 +188,25 @@ static enum tp_code frame_end(struct window *w, uint64_t at, struct walked *walk
     at += head.checksum ? 4 : 0;
     *end = at <= w->zst->file_size ? at : 0;
     return TP_OK;
+}
+
+/* A frame that is too large by its entry: a damaged one, where itself it says otherwise. */
+static enum tp_code check_large(struct window *w, const struct tp_zst_frame *frame,
+                                struct tp_err *err)
+{
+    struct walked walked = {.sized = true};
+    uint64_t end;
+    if (frame->plain <= TP_ZST_MAX_FRAME && frame->stored <= tp_zst_stored_limit(frame->plain))
+        return TP_OK;
+    enum tp_code code = frame_end(w, frame->at, &walked, &end, err);
+    if (code)
+        return code;
+    if (walked.heads < MAX_HEADS && (end != frame->at + frame->stored ||
+                                     (walked.sized && walked.plain != frame->plain)))
+        return bad(w->zst, frame->at, "the seek table and the frame itself differ in how many "
+                   "bytes it holds", err);
+    return unseekable(w->zst, frame->at, "a zstd frame is too large to be read in parts "
+                      "(64 MiB of plain data is the limit)", err);
 }
 
 /* Goes from frame to frame up to *at: the end of the file, or where it has no whole frame. Nothing
