@@ -303,6 +303,11 @@ if [ "$(id -u)" = 0 ]; then # of a group that the output is not of
     check "of which it is made" test "$(stat -c %a "$work/parted.partial")" = 700
     check "and a single file" convert private whole.safetensors --force
     check "of it" test "$(stat -c %a "$work/whole.safetensors")" = 600
+    mkdir "$work/shared"
+    chown 0:43 "$work/shared"
+    chmod 2755 "$work/shared"
+    check "in a folder whose group goes on" convert private shared/dst
+    check "its group does" test "$(stat -c %a,%g "$work/shared/dst")" = "2700,43"
     chmod 755 "$work/private"
     chmod 604 "$work/private"/*.*
     check "files that others may read and their group not" convert private dst --force
@@ -323,10 +328,26 @@ echo mine >"$work/mine.partial/notes"
 chmod 755 "$work/mine.partial"
 fails "a folder of somebody's under that name" 2 "not of tilepack" convert narrowed mine
 check "keeps its rights" test "$(stat -c %a "$work/mine.partial")" = 755
+fails "nor is it a part's" 2 "not of tilepack" convert narrowed mine --part 1/1
+check "which leaves it, too" test "$(stat -c %a "$work/mine.partial")" = 755
+chmod 755 "$work/narrowed"
+check "a part of ranks" convert narrowed begun --tp 2 --part 1/1
+chmod 700 "$work/narrowed"
+check "that goes on" convert narrowed begun --tp 2 --part 1/1
+check "narrows those that are there" test \
+    "$(stat -c %a "$work/begun.partial" "$work/begun.partial/rank_1" | xargs)" = "700 700"
 check "ranks in a directory" convert model cut --tp 2
 chmod 700 "$work/cut"
 check "that is private" "$TILEPACK" join "$work/cut" -o "$work/of-cut" -q
 check "are joined in one" test "$(stat -c %a "$work/of-cut")" = 700
+mkdir "$work/model/code"
+echo 'import torch' >"$work/model/code/model.py"
+check "ranks with a folder" convert model linked-cut --tp 2
+rm -r "$work/model/code"
+mv "$work/linked-cut/rank_0/code" "$work/code"
+ln -s "$work/code" "$work/linked-cut/rank_0/code"
+fails "which has become a link" 3 "code/model.py: the folder that it is in has become a link" \
+    "$TILEPACK" join "$work/linked-cut" -o "$work/of-linked" -q
 
 # A tree of links: few entries, 10^13 files. Long names reach the limit the sooner.
 long=$(printf '%0230d' 0)

@@ -522,6 +522,12 @@ if can_preload; then
         reading_fails open "/no-look" 13 "$TILEPACK" convert "$shard" \
         -o "$work/no-look/o.safetensors" --to fp8-ct --device cpu
     check "gets nothing" rmdir "$work/no-look"
+    mkdir "$work/no-look"
+    check "parts of before" "$TILEPACK" convert "$work/model" -o "$work/no-look/out" --to fp8-ct \
+        --device cpu --part 1/1 -q
+    fails "are not merged there" 5 "no-look: cannot open the folder" \
+        reading_fails open "/no-look" 13 "$TILEPACK" merge "$work/no-look/out"
+    check "and stay" test -d "$work/no-look/out.partial" -a ! -e "$work/no-look/out"
 fi
 
 if can_preload; then

@@ -118,7 +118,8 @@ static enum tp_code check_copies(const struct tp_checkpoint *rank,
         char *path = tp_os_format(err, "%s/%s", rank->path, entry->name);
         code = path ? check_copy(rank, path, entry, err) : TP_E_MEMORY;
         if (code == TP_OK && !is_other(rank, entry->name))
-            code = refuse(path, "the folder that it is in has become a link", err);
+            code = refuse(path, "the folder that it is in has become a link, or a checkpoint of "
+                          "its own", err);
         free(path);
     }
     for (size_t i = 0; i < rank->other_count && code == TP_OK; i++) {
