@@ -14,6 +14,7 @@
 #include "pack/run/lane.h"
 #include "pack/os/os.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,7 @@
 struct group_state {
     uint64_t pending; /* stats jobs not done yet */
     float amax;
+    float global; /* of all, once none is pending */
 };
 
 struct run {
@@ -65,12 +67,29 @@ static enum tp_code do_header(struct tp_lane *lane, const struct tp_job *job)
     return tp_sink_header(lane->sink, job->file, &lane->plan->files[job->file], &lane->err);
 }
 
-static enum tp_code check_global(const struct tp_plan *plan, uint32_t g, float amax,
-                                 struct tp_err *err)
+/* The unit of group g whose dtype gives it the least global scale, which is then that of all. */
+static uint32_t least_global(const struct tp_plan *plan, uint32_t g, float amax)
 {
-    const struct tp_unit *unit = &plan->units[plan->stats_units[plan->groups[g].first_unit]];
-    float global;
-    if (tp_codec_global_of(&unit->form->op, unit->form->dtype, amax, &global, err) == TP_OK)
+    const struct tp_stats_group *group = &plan->groups[g];
+    const uint32_t *units = &plan->stats_units[group->first_unit];
+    uint32_t found = units[0];
+    float least = INFINITY;
+    for (uint32_t i = 0; i < group->unit_count; i++) {
+        const struct tp_unit_form *form = plan->units[units[i]].form;
+        float global = tp_codec_global(&form->op, form->dtype, amax);
+        if (global < least) {
+            least = global;
+            found = units[i];
+        }
+    }
+    return found;
+}
+
+static enum tp_code make_global(const struct tp_plan *plan, uint32_t u, float amax, float *global,
+                                struct tp_err *err)
+{
+    const struct tp_unit *unit = &plan->units[u];
+    if (tp_codec_global_of(&unit->form->op, unit->form->dtype, amax, global, err) == TP_OK)
         return TP_OK;
     tp_err_tensor(err, unit->name);
     tp_err_hint(err, "--exclude leaves it as it is");
@@ -78,9 +97,8 @@ static enum tp_code check_global(const struct tp_plan *plan, uint32_t g, float a
 }
 
 /* Under the lock. */
-static void note_lost(const struct run *run, uint32_t g, float amax)
+static void note_lost(const struct run *run, uint32_t u, float amax)
 {
-    uint32_t u = run->plan->stats_units[run->plan->groups[g].first_unit];
     const struct tp_unit_form *form = run->plan->units[u].form;
     struct tp_lost_globals *lost = run->options->lost;
     if (!lost || !tp_codec_global_lost(&form->op, form->dtype, amax))
@@ -103,10 +121,12 @@ static enum tp_code do_stats(struct run *run, struct tp_lane *lane, const struct
     pthread_mutex_lock(&run->lock);
     if (amax > group->amax)
         group->amax = amax; /* a maximum is the same in any order */
-    if (code == TP_OK && group->pending == 1)
-        code = check_global(run->plan, g, group->amax, &lane->err);
-    if (code == TP_OK && group->pending == 1)
-        note_lost(run, g, group->amax);
+    if (code == TP_OK && group->pending == 1) {
+        uint32_t u = least_global(run->plan, g, group->amax);
+        code = make_global(run->plan, u, group->amax, &group->global, &lane->err);
+        if (code == TP_OK)
+            note_lost(run, u, group->amax);
+    }
     if (code == TP_OK && --group->pending == 0) /* a failed one is never done: see work() */
         pthread_cond_broadcast(&run->changed);
     pthread_mutex_unlock(&run->lock);
@@ -127,7 +147,7 @@ static bool wait_for_stats(struct run *run, const struct tp_job *job, float *glo
     pthread_mutex_lock(&run->lock);
     while (group->pending > 0 && run->err.code == TP_OK)
         pthread_cond_wait(&run->changed, &run->lock);
-    *global = tp_codec_global(&unit->form->op, unit->form->dtype, group->amax);
+    *global = group->global;
     bool ready = group->pending == 0;
     pthread_mutex_unlock(&run->lock);
     return ready;
