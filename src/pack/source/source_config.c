@@ -158,6 +158,92 @@ static const char *group_differs(const struct claim *c, const json_t *group, con
     return NULL;
 }
 
+/* What config.json says to stand beside the codes of integers. */
+struct beside {
+    const char *zeros, *order; /* how it says that they are there, or NULL */
+};
+
+/* Of any group that the weight may be of, all have to say it. */
+static struct beside beside_group(const json_t *group)
+{
+    const json_t *weights = json_object_get(group, "weights");
+    const json_t *order = json_object_get(weights, "actorder");
+    const char *word = json_string_value(order);
+    bool ordered = json_is_true(order) ||
+                   (word && (!strcmp(word, "group") || !strcmp(word, "dynamic")));
+    return (struct beside){
+        json_is_false(json_object_get(weights, "symmetric")) ? "\"symmetric\": false" : NULL,
+        ordered ? "\"actorder\"" : NULL};
+}
+
+static struct beside beside_flat(const json_t *config)
+{
+    bool asymmetric = json_is_false(json_object_get(config, "sym"));
+    if (json_object_size(json_object_get(config, "dynamic"))) /* modules may differ */
+        return (struct beside){NULL, NULL};
+    return (struct beside){
+        asymmetric ? "\"sym\": false"
+        : json_is_true(json_object_get(config, "zero_point")) ? "\"zero_point\": true" : NULL,
+        json_is_true(json_object_get(config, "desc_act")) ? "\"desc_act\": true" : NULL};
+}
+
+static struct beside beside_codes(const struct claim *c, const json_t *config)
+{
+    const char *format = json_string_value(json_object_get(config, "format")), *name;
+    const json_t *groups = json_object_get(config, "config_groups");
+    struct beside all = {NULL, NULL};
+    bool first = true;
+    char ignored[128];
+    json_t *group;
+    if (!tp_op_is_int(&c->weight->form->op))
+        return all;
+    if (!groups)
+        return beside_flat(config);
+    json_object_foreach((json_t *)(uintptr_t)groups, name, group) {
+        struct beside one = beside_group(group);
+        if (group_differs(c, group, format, ignored, sizeof ignored))
+            continue;
+        all.zeros = first || all.zeros ? one.zeros : NULL;
+        all.order = first || all.order ? one.order : NULL;
+        first = false;
+    }
+    return all;
+}
+
+/* A tensor of the weight that is there, understood or not. */
+static enum tp_code check_there(const struct claim *c, const char *said, enum tp_role role,
+                                const char *const names[2])
+{
+    const struct tp_weight *weight = c->weight;
+    int out = said ? tp_op_find(&weight->form->op, role) : -1;
+    if (!said || (out >= 0 && weight->tensor[out] != TP_NO_TENSOR))
+        return TP_OK;
+    char *prefix = tp_weight_prefix(weight, c->err);
+    bool there = !prefix;
+    for (int i = 0; i < 2 && prefix && !there; i++) {
+        char *name = tp_os_format(c->err, "%s%s", prefix, names[i]);
+        there = !name || tp_checkpoint_find(c->ckpt, name);
+        free(name);
+    }
+    free(prefix);
+    if (there)
+        return c->err->code;
+    name_weight(c);
+    tp_err_hint(c->err, "the download may be incomplete: get the checkpoint again, or correct "
+                "\"quantization_config\"");
+    return tp_fail(c->err, TP_E_INPUT, "config.json says %s, but neither %s nor %s is beside the "
+                   "codes", said, names[0], names[1]);
+}
+
+static enum tp_code check_beside(const struct claim *c, const struct beside *said)
+{
+    static const char *const zeros[] = {"qzeros", "weight_zero_point"};
+    static const char *const order[] = {"g_idx", "weight_g_idx"};
+    enum tp_code code = check_there(c, said->zeros, TP_ROLE_ZERO, zeros);
+    bool one = group_agrees(c->weight, -1); /* one group to a row has no order */
+    return code || one ? code : check_there(c, said->order, TP_ROLE_ORDER, order);
+}
+
 static enum tp_code check_groups(const struct claim *c, const json_t *config)
 {
     const char *format = json_string_value(json_object_get(config, "format")), *name;
@@ -223,6 +309,7 @@ enum tp_code tp_source_config_check(const struct tp_checkpoint *ckpt,
     enum tp_code code = tp_source_config(ckpt, &config, err);
     const char *method = json_string_value(json_object_get(config, "quant_method"));
     const struct tp_format *last = NULL;
+    struct beside beside = {NULL, NULL};
     size_t packed = 0, plain = 0;
     for (size_t w = 0; method && w < weights->count && code == TP_OK; w++) {
         const struct tp_weight *weight = &weights->items[w];
@@ -230,10 +317,15 @@ enum tp_code tp_source_config_check(const struct tp_checkpoint *ckpt,
         packed += weight->form->format != NULL;
         plain += weight->form->format == NULL;
         code = tp_source_width_check(ckpt, weight, err);
-        if (code || !weight->form->format || weight->origin || weight->form->format == last)
+        if (code || !weight->form->format || weight->origin)
             continue;
-        last = weight->form->format; /* one of each run is enough: they have the same facts */
-        code = check_weight(&claim, config);
+        if (weight->form->format != last) { /* one of each run has the same facts */
+            last = weight->form->format;
+            code = check_weight(&claim, config);
+            beside = beside_codes(&claim, config);
+        }
+        if (code == TP_OK)
+            code = check_beside(&claim, &beside);
     }
     if (code == TP_OK && must_find && method && strcmp(method, "tilepack") != 0 && !packed &&
         plain + weights->other_count > 0)

@@ -102,6 +102,60 @@ def _(report):
             "tile of the reordered layout is 16 output features", "--exclude leaves it as it is")
 
 
+@case("refused: zero points or an order that config.json says to be there, and are not")
+def _(report):
+    rng = np.random.default_rng(12)
+    codes, scales = random_codes(rng, 64, 512), f16_scales(rng, 64, 4)
+    gptq, awq, ct = (gptq_file("x", codes, scales), awq_file("x", codes, scales),
+                     ct_file("x", codes, to_bf16(scales)))
+    del awq["x.qzeros"]
+    flat = {"bits": 4, "group_size": 128}
+
+    def groups(*each):
+        weights = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128}
+        return {"quant_method": "compressed-tensors", "format": "pack-quantized",
+                "config_groups": {f"group_{i}": {"targets": ["Linear"],
+                                                 "weights": {**weights, **more}}
+                                  for i, more in enumerate(each)}}
+
+    for made, said, members, config in (
+            (gptq, '"sym": false', "zero", {"quant_method": "gptq", "sym": False, **flat}),
+            (gptq, '"desc_act": true', "order", {"quant_method": "gptq", "desc_act": True, **flat}),
+            (awq, '"zero_point": true', "zero", {"quant_method": "awq", "zero_point": True, **flat}),
+            (ct, '"symmetric": false', "zero", groups({"symmetric": False})),
+            (ct, '"actorder"', "order", groups({"symmetric": True, "actorder": "group"}))):
+        names = "qzeros nor weight_zero_point" if members == "zero" else "g_idx nor weight_g_idx"
+        refused(report, made, "w4a8-cutlass", f"config.json: tensor 'x': config.json says {said}, "
+                f"but neither {names} is beside the codes", "the download may be incomplete: get the "
+                'checkpoint again, or correct "quantization_config"', config, status=3)
+
+
+@case("read: what config.json does not say of the weight")
+def _(report):
+    rng = np.random.default_rng(13)
+    codes, scales = random_codes(rng, 64, 512), f16_scales(rng, 64, 4)
+    weights = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128}
+    both = {f"group_{i}": {"targets": ["Linear"], "weights": {**weights, "symmetric": i == 0}}
+            for i in range(2)}
+    row = gptq_file("x", codes, f16_scales(rng, 64, 1))
+    for made, config in (
+            (ct_file("x", codes, to_bf16(scales)),
+             {"quant_method": "compressed-tensors", "format": "pack-quantized",
+              "config_groups": both}),
+            (gptq_file("x", codes, scales), {"quant_method": "gptq", "bits": 4, "group_size": 128,
+                                             "sym": False, "dynamic": {"+:x": {"sym": True}}}),
+            (row, {"quant_method": "gptq", "bits": 4, "group_size": -1, "desc_act": True})):
+        with tool.Workdir() as work:
+            os.makedirs(work.at("src"))
+            stfile.save(work.at("src", "model.safetensors"), made)
+            with open(work.at("src", "config.json"), "w", encoding="ascii") as f:
+                json.dump({"quantization_config": config}, f)
+            done = tool.run("unpack", work.at("src"), "-o", work.at("out"), "-q", check=False)
+            if done.returncode != 0:
+                raise Mismatch(f"{config}: {done.stderr}")
+            report.bytes += os.path.getsize(work.at("out", "model.safetensors"))
+
+
 @case("refused: two tensors that may be the scales of one weight")
 def _(report):
     rng = np.random.default_rng(31)
