@@ -340,6 +340,35 @@ check "ranks in a directory" convert model cut --tp 2
 chmod 700 "$work/cut"
 check "that is private" "$TILEPACK" join "$work/cut" -o "$work/of-cut" -q
 check "are joined in one" test "$(stat -c %a "$work/of-cut")" = 700
+chmod 755 "$work/cut"
+chmod 600 "$work/cut/tilepack-tp.json"
+check "ranks of a private plan" "$TILEPACK" join "$work/cut" -o "$work/of-plan" -q
+check "are joined for its reader" test "$(stat -c %a "$work/of-plan/config.json")" = 600
+
+# A card is a part of the source's, and parts are as readable as the source is at the end.
+cp -r "$work/model" "$work/carded"
+echo secret >"$work/carded/README.md"
+chmod 600 "$work/carded/README.md"
+for how in "" "--tp 2"; do
+    # shellcheck disable=SC2086 # several words
+    check "a private card $how" convert carded of-carded --force $how
+    check "is private in the output" test -z \
+        "$(find "$work/of-carded" -name README.md -perm /077)"
+    check "where it is" test -n "$(find "$work/of-carded" -name README.md)"
+    check "other files are not" test "$(find "$work/of-carded" -name config.json -perm 644)"
+done
+cp -r "$work/model" "$work/closed"
+check "parts of a source" convert closed late --tp 2 --part 1/1
+chmod 600 "$work/closed"/*.*
+check "whose files are private since" "$TILEPACK" merge "$work/late" -q
+check "are so, too" test -z "$(find "$work/late" -type f -perm /077)"
+chmod 644 "$work/closed"/*.*
+check "and those of ranks" convert closed late-ranks --tp 2 --part 1/1
+chmod 700 "$work/closed"
+check "in a directory that is" "$TILEPACK" merge "$work/late-ranks" -q
+check "are in such" test "$(stat -c %a "$work/late-ranks" "$work/late-ranks/rank_1" | xargs)" = \
+    "700 700"
+
 mkdir "$work/model/code"
 echo 'import torch' >"$work/model/code/model.py"
 check "ranks with a folder" convert model linked-cut --tp 2

@@ -62,15 +62,13 @@ enum tp_code tp_commit_hash_text(const char *data, size_t size, uint8_t hash[TP_
     return tp_leafhash_file(size, 1, read_bytes, &bytes, hash, err);
 }
 
-/* A small file made here: index, config. */
-enum tp_code tp_commit_write_small(struct tp_commit *c, const char *name, const char *data,
-                                   size_t size, bool listed)
+static enum tp_code write_small(struct tp_commit *c, const char *name, const char *data,
+                                size_t size, bool listed, struct tp_rights rights)
 {
     int fd = -1;
     uint8_t hash[TP_HASH_BYTES];
     char *path = tp_os_format(c->err, "%s/%s", c->partial, name);
-    enum tp_code code = path ? tp_below_create(c->dir, name, c->plan->ckpt->rights, path, &fd,
-                                               c->err)
+    enum tp_code code = path ? tp_below_create(c->dir, name, rights, path, &fd, c->err)
                              : TP_E_MEMORY;
     if (code == TP_OK && (code = tp_os_write(fd, data, size, 0, path, c->err)) == TP_OK)
         code = tp_os_fsync(fd, path, c->err);
@@ -81,6 +79,13 @@ enum tp_code tp_commit_write_small(struct tp_commit *c, const char *name, const 
         code = record(c, name, size, hash);
     free(path);
     return code;
+}
+
+/* A small file made here: index, config. */
+enum tp_code tp_commit_write_small(struct tp_commit *c, const char *name, const char *data,
+                                   size_t size, bool listed)
+{
+    return write_small(c, name, data, size, listed, c->plan->ckpt->rights);
 }
 
 struct copied {
@@ -228,6 +233,28 @@ enum tp_code tp_commit_card(const struct tp_commit *c, struct tp_text *text)
     return code;
 }
 
+/* The source's card is a part of it, and so is what may be read of that. */
+static enum tp_code write_card(struct tp_commit *c, const struct tp_text *text)
+{
+    const struct tp_checkpoint *ckpt = c->plan->ckpt;
+    struct tp_rights rights = ckpt->rights;
+    struct stat st;
+    enum tp_code code = TP_OK;
+    for (size_t i = 0; i < ckpt->other_count && code == TP_OK; i++) {
+        if (strcmp(ckpt->others[i], TP_CARD_NAME) != 0)
+            continue;
+        char *path = tp_os_format(c->err, "%s/%s", ckpt->path, ckpt->others[i]);
+        if (!path)
+            code = TP_E_MEMORY;
+        else if (tp_os.stat(path, &st) != 0)
+            code = tp_os_fail(c->err, errno, path, "cannot open");
+        else
+            tp_rights_meet(&rights, &st);
+        free(path);
+    }
+    return code ? code : write_small(c, TP_CARD_NAME, text->data, text->size, true, rights);
+}
+
 /* One file of the source, in a folder of its own where its name has one. */
 static enum tp_code copy_in_folder(struct tp_commit *c, size_t i)
 {
@@ -283,14 +310,14 @@ enum tp_code tp_commit_copy_others(struct tp_commit *c, bool all)
     const struct tp_text *text = made ? &own : c->card;
     for (size_t i = 0; i < c->plan->ckpt->other_count && code == TP_OK; i++) {
         if (card && is_behind_card(names[i])) {
-            code = tp_commit_write_small(c, TP_CARD_NAME, text->data, text->size, true);
+            code = write_card(c, text);
             card = false;
         }
         if (code == TP_OK && tp_commit_copies(c->plan, names[i], all))
             code = copy_in_folder(c, i);
     }
     if (card && code == TP_OK)
-        code = tp_commit_write_small(c, TP_CARD_NAME, text->data, text->size, true);
+        code = write_card(c, text);
     tp_text_free(&own);
     return code ? code : tp_checkpoint_others_unchanged(c->plan->ckpt, tp_commit_is_usual, c->err);
 }
@@ -338,8 +365,8 @@ enum tp_code tp_commit_record_shard(struct tp_commit *c, uint32_t f)
     char *path = tp_os_format(c->err, "%s/%s%s", c->partial, file->name, suffix);
     struct stat st;
     enum tp_code code = name && path ? TP_OK : TP_E_MEMORY;
-    if (code == TP_OK && tp_os.stat(path, &st))
-        code = tp_os_fail(c->err, errno, path, "cannot read the file's size");
+    if (code == TP_OK)
+        code = tp_below_narrow(c->dir, name, c->plan->ckpt->rights, &st, path, c->err);
     if (code == TP_OK)
         code = record(c, name, (uint64_t)st.st_size, c->journal.hash[f]);
     free(name);

@@ -39,6 +39,8 @@ static enum tp_code write_rank(struct tp_commit *c, unsigned r, const struct tp_
     if (code == TP_OK)
         code = tp_below_open(c->dir, strrchr(own->partial, '/') + 1, O_RDONLY | O_DIRECTORY,
                              own->partial, &own->dir, c->err);
+    if (code == TP_OK)
+        code = tp_below_limit_dir(own->dir, c->plan->ckpt->dir_rights, own->partial, c->err);
     for (size_t f = 0; f < files && code == TP_OK; f++) {
         memcpy(own->journal.hash[f], c->journal.hash[f * ranks->count + r], TP_HASH_BYTES);
         code = tp_commit_record_shard(own, (uint32_t)f);

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* What is left of a mode where its group is not known: who is in it may be kept from what others
  * may, or may what others may not. */
@@ -227,10 +228,32 @@ enum tp_code tp_below_open(int dir, const char *name, int flags, const char *pat
     return code;
 }
 
+/* The group of a new file: the folder's, where that goes on to it, else the process's. */
+static gid_t group_of_new(int dir, const char *name)
+{
+    struct stat st;
+    int failed;
+    if (dir == AT_FDCWD) {
+        const char *slash = strrchr(name, '/');
+        char *folder = !slash          ? tp_os_format(NULL, ".")
+                       : slash == name ? tp_os_format(NULL, "/")
+                                       : tp_os_join(NULL, name, (size_t)(slash - name), "");
+        failed = !folder || tp_os.stat(folder, &st) != 0;
+        free(folder);
+    } else {
+        failed = tp_os.fstat(dir, &st) != 0;
+    }
+    return failed ? (gid_t)-1 : st.st_mode & S_ISGID ? st.st_gid : getegid();
+}
+
+/* What would be taken from a group afterwards is not given to it: it could open the file until
+ * then. */
 static enum tp_code make(int dir, const char *name, struct tp_rights rights, const char *path,
                          int *fd, struct tp_err *err)
 {
     mode_t mode = (rights.mode & 0666) | 0600;
+    if (rights.group != (gid_t)-1 && group_of_new(dir, name) != rights.group)
+        mode &= of_any_group(rights.mode) | 0600;
     enum tp_code code = open_name(dir, name, O_RDWR | O_CREAT | O_EXCL, mode, path, fd, err);
     if (code == TP_OK && (code = limit_group(*fd, rights, path, err)))
         tp_os_close(fd);
@@ -303,13 +326,13 @@ static enum tp_code check_own(int dir, int fd, const char *path, struct tp_err *
 }
 
 /* What an earlier run made may be more readable than the source is by now. */
-static enum tp_code narrow(int fd, struct tp_rights rights, const char *path, struct tp_err *err)
+static enum tp_code narrow(int fd, struct tp_rights rights, struct stat *st, const char *path,
+                           struct tp_err *err)
 {
-    struct stat st;
-    if (tp_os.fstat(fd, &st) != 0)
+    if (tp_os.fstat(fd, st) != 0)
         return tp_os_fail(err, errno, path, "cannot look at the file");
     const mode_t allowed = (rights.mode & 0666) | 0600;
-    if ((st.st_mode & 0777 & ~allowed) && tp_os.fchmod(fd, st.st_mode & allowed))
+    if ((st->st_mode & 0777 & ~allowed) && tp_os.fchmod(fd, st->st_mode & allowed))
         return tp_os_fail(err, errno, path, "cannot set the permissions");
     return limit_group(fd, rights, path, err);
 }
@@ -331,8 +354,19 @@ enum tp_code tp_below_open_own(int dir, const char *name, struct tp_rights right
         return err->code;
     code = open_name(dir, name, O_RDWR | O_NONBLOCK, 0, path, fd, err);
     if (code == TP_OK && ((code = check_own(dir, *fd, path, err)) ||
-                          (code = narrow(*fd, rights, path, err))))
+                          (code = narrow(*fd, rights, &st, path, err))))
         tp_os_close(fd);
+    return code;
+}
+
+enum tp_code tp_below_narrow(int dir, const char *name, struct tp_rights rights, struct stat *st,
+                             const char *path, struct tp_err *err)
+{
+    int fd = -1;
+    enum tp_code code = tp_below_open(dir, name, O_RDONLY | O_NONBLOCK, path, &fd, err);
+    if (code == TP_OK)
+        code = narrow(fd, rights, st, path, err);
+    tp_os_close(&fd);
     return code;
 }
 

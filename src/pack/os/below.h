@@ -55,6 +55,11 @@ enum tp_code tp_below_create(int dir, const char *name, struct tp_rights rights,
 enum tp_code tp_below_open_own(int dir, const char *name, struct tp_rights rights,
                                const char *path, int *fd, struct tp_err *err);
 
+/* Takes from a file that is there what is not in these rights, as they may have been others when it
+ * was made; *st is what it is. */
+enum tp_code tp_below_narrow(int dir, const char *name, struct tp_rights rights, struct stat *st,
+                             const char *path, struct tp_err *err);
+
 /* Whole small file, as tp_os_slurp(). */
 enum tp_code tp_below_slurp(int dir, const char *name, const char *path, uint64_t limit,
                             char **data, size_t *size, struct tp_err *err);

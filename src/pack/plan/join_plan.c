@@ -517,7 +517,13 @@ static enum tp_code meet_rights(struct tp_join_plan *join, struct tp_err *err)
     if (tp_os.stat(join->path, &st) != 0)
         return tp_os_fail(err, errno, join->path, "cannot open");
     tp_rights_meet(&first->dir_rights, &st);
-    return TP_OK;
+    char *info = tp_os_format(err, "%s/" TP_RANKS_NAME, join->path);
+    if (info && tp_os.stat(info, &st) != 0)
+        tp_os_fail(err, errno, info, "cannot open");
+    else if (info)
+        tp_rights_meet(&first->rights, &st);
+    free(info);
+    return err->code;
 }
 
 enum tp_code tp_join_plan_make(struct tp_join_plan *join, struct tp_err *err)
