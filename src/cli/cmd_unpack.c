@@ -79,8 +79,10 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
     if (code == TP_OK && result->already_done)
         tp_progress_complete(progress);
     tp_progress_end(progress);
-    if (code == TP_OK)
+    if (code == TP_OK) {
         warn_nonfinite(plan, options.run.nonfinite);
+        tp_measures_warn(measures);
+    }
     free(options.run.nonfinite);
     if (result->unlocked)
         tp_warn_unlocked(output);

@@ -23,6 +23,8 @@ void tp_measures_warn(const struct tp_measures *m)
     const struct tp_requant_error *e = &m->requant;
     char text[FIGURE];
     size_t units, worst;
+    if (m->room.refused)
+        tp_warn("errors of wide weights are not measured: that does not fit into --max-memory");
     if (!m->requantizes)
         return;
     struct tp_distance total = tp_requant_total(e, &units, &worst);
@@ -66,6 +68,7 @@ enum tp_code tp_measures_open(struct tp_measures *m, const struct tp_plan *plan,
 {
     *m = (struct tp_measures){.source = {plan->ckpt, plan->weights},
                               .unit_count = plan->unit_count};
+    tp_room_open(&m->room);
     enum tp_code code = TP_OK;
     if (requantize && (code = tp_requant_error_open(plan, &m->requant, &m->requantizes, err)))
         return code;
@@ -76,6 +79,7 @@ enum tp_code tp_measures_open(struct tp_measures *m, const struct tp_plan *plan,
         code = tp_value_observer_open(&m->values, plan, &m->source, true, m->units, err);
     }
     if (m->requantizes || m->units) {
+        options->room = &m->room;
         options->observe = observe;
         options->observe_arg = m;
     }
@@ -156,5 +160,6 @@ void tp_measures_close(struct tp_measures *m)
     tp_value_observer_close(&m->values);
     if (m->units)
         tp_unit_results_free(m->units, m->unit_count);
+    tp_room_close(&m->room);
     *m = (struct tp_measures){0};
 }

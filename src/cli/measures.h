@@ -6,10 +6,12 @@
 
 #include "pack/check/requant_error.h"
 #include "pack/check/verify_values.h"
+#include "pack/run/room.h"
 
 #include <jansson.h>
 
 struct tp_measures {
+    struct tp_room room; /* of all that is measured */
     struct tp_requant_error requant;
     bool requantizes;
     struct tp_side source;
@@ -25,7 +27,7 @@ enum tp_code tp_measures_open(struct tp_measures *m, const struct tp_plan *plan,
                               bool sample, struct tp_run_options *options, struct tp_err *err);
 void tp_measures_close(struct tp_measures *m); /* legal on {0} */
 
-/* On stderr, what --requantize cost. */
+/* On stderr, what --requantize cost, and whether something was not measured. */
 void tp_measures_warn(const struct tp_measures *m);
 
 /* Whether searches are in the sample. */

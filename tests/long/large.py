@@ -756,6 +756,29 @@ def large_frames_within(work):
     os.unlink(source)
 
 
+def errors_within(work):
+    """What is lost is measured within the memory, or, of weights that are too wide for that, not."""
+    rows = np.random.default_rng(6).integers(0x3C00, 0x3E00, (128, 1 << 18), dtype=np.uint16)
+    wide = one_weight(os.path.join(work, "wide-rows.safetensors"), rows.shape, rows)
+    rows = rows.reshape(2048, 16384)
+    usual = one_weight(os.path.join(work, "usual-rows.safetensors"), rows.shape, rows)
+    packed_, out = (os.path.join(work, n + ".safetensors") for n in ("errors", "errors-out"))
+    said = "errors of wide weights are not measured"
+    for source, first, then, megabytes, missing in (
+            (wide, "w4a8-ct", ("w4a8-cutlass", "--jobs", 1), 64, True),
+            (wide, "w4a16-marlin", ("w4a8-cutlass", "--jobs", 8), 512, None),
+            (usual, "mxfp4-trtllm", ("w4a8-flashinfer-sm90", "--requantize", "--jobs", 1), 61, None),
+            (usual, "mxfp4-trtllm", ("w4a8-flashinfer-sm90", "--requantize", "--jobs", 8), 512,
+             False)):
+        tool.run("convert", source, "-o", packed_, "--to", first, "--include", ".", "-q", "--force")
+        status, errors, _, peak = measure("convert", packed_, "-o", out, "--to", *then, "--include",
+                                          ".", "--force", "--max-memory", f"{megabytes}MiB")
+        check(status == 0 and within(peak, megabytes) and missing in (None, said in errors),
+              f"{first} to {then} in {megabytes} MiB: {peak / 2**20:.0f} MiB {errors}")
+    for path in (wide, usual, packed_, out):
+        os.unlink(path)
+
+
 def encoders_have_figures(work):
     """The figure of a plan that does not fit knows of encoders and of frames of archives."""
     plain = many_tensors(os.path.join(work, "encoded.safetensors"), 20_000, 20)
@@ -928,6 +951,7 @@ def main():
         crowd(work)
         encoders_within(work)
         large_frames_within(work)
+        errors_within(work)
         encoders_have_figures(work)
         opened_within(work)
         copied_within(work)

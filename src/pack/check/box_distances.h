@@ -29,6 +29,10 @@ enum tp_code tp_box_distances_of(const struct tp_plan *plan, const struct tp_sid
                                  struct tp_box_buffers *buffers,
                                  struct tp_box_distances *distances, struct tp_err *err);
 
+/* Bytes that the buffers of that take for a part of the box, and those of tp_box_rows(), at most. */
+uint64_t tp_box_distances_bytes(const struct tp_plan *plan, const struct tp_observed *seen,
+                                const struct tp_box *part, bool search);
+
 /* Quantizes the source's values of a box (of one expert, cut at granules) as if they were a
  * weight of their own, and measures that. The unit is one that is encoded. A part of a weight that
  * has no global scale of its own (tp_codec_global_of()) is not measured; of a whole one that is

@@ -6,8 +6,10 @@
  */
 #include "pack/check/requant_error.h"
 
+#include "base/num.h"
 #include "pack/check/box_distances.h"
 #include "pack/os/os.h"
+#include "pack/run/room.h"
 
 #include <stdlib.h>
 
@@ -55,19 +57,48 @@ static void add(struct tp_requant_error *e, size_t unit, const struct tp_distanc
     pthread_mutex_unlock(&e->lock);
 }
 
+static enum tp_code measure(struct tp_requant_error *e, const struct tp_observed *seen,
+                            const struct tp_box *part, struct tp_box_buffers *buffers,
+                            struct tp_err *err)
+{
+    struct tp_side source = {e->plan->ckpt, e->plan->weights};
+    struct tp_box_distances distances = {0};
+    struct tp_observed rows;
+    void *out[TP_MAX_OUT] = {0};
+    enum tp_code code =
+        tp_box_rows(&e->plan->units[seen->unit], seen, part, buffers, out, &rows, err);
+    if (code == TP_OK)
+        code = tp_box_distances_of(e->plan, &source, &rows, false, buffers, &distances, err);
+    if (code == TP_OK)
+        add(e, seen->unit, &distances.stored);
+    return code;
+}
+
+/* Part by part, as few rows as can be taken alone: workers share the room for it. */
 enum tp_code tp_requant_error_observe(void *arg, const struct tp_observed *seen,
                                       struct tp_err *err)
 {
     struct tp_requant_error *e = arg;
-    struct tp_side source = {e->plan->ckpt, e->plan->weights};
     struct tp_box_buffers buffers = {0};
-    struct tp_box_distances distances = {0};
+    const struct tp_box *box = &seen->box;
+    struct tp_box part = {.e = box->e, .n = box->n, .k = box->k};
+    uint64_t granule, columns;
+    enum tp_code code = TP_OK;
     if (tp_unit_loss(e->plan, &e->plan->units[seen->unit]) != TP_LOSS_VALUES)
         return TP_OK;
-    enum tp_code code =
-        tp_box_distances_of(e->plan, &source, seen, false, &buffers, &distances, err);
-    if (code == TP_OK)
-        add(e, seen->unit, &distances.stored);
+    if ((code = tp_op_granule(&e->plan->units[seen->unit].form->op, &granule, &columns, err)))
+        return code;
+    granule = granule ? granule : box->size.n; /* 0: rows cannot be parted */
+    part.size = (struct tp_box3){1, tp_min_u64(granule, box->size.n), box->size.k};
+    const uint64_t bytes = tp_box_distances_bytes(e->plan, seen, &part, false);
+    if (!tp_room_take(seen->room, bytes))
+        return TP_OK;
+    for (; part.e < box->e + box->size.e; part.e++)
+        for (part.n = box->n; part.n < box->n + box->size.n && code == TP_OK; part.n += granule) {
+            part.size.n = tp_min_u64(granule, box->n + box->size.n - part.n);
+            code = measure(e, seen, &part, &buffers, err);
+        }
     tp_box_buffers_free(&buffers);
+    tp_room_give(seen->room, bytes);
     return code;
 }

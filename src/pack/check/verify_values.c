@@ -4,6 +4,7 @@
 #include "base/num.h"
 #include "pack/check/box_distances.h"
 #include "pack/os/os.h"
+#include "pack/run/room.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -134,7 +135,7 @@ static uint64_t sample_step(const struct tp_unit *unit, uint64_t granule)
     return step - (step % 2 == 0);
 }
 
-static enum tp_code measure_rows(struct tp_value_observer *o, const struct tp_observed *seen,
+static enum tp_code measure_part(struct tp_value_observer *o, const struct tp_observed *seen,
                                  const struct tp_box *part, uint64_t index,
                                  struct tp_box_buffers *buffers, struct tp_err *err)
 {
@@ -148,6 +149,25 @@ static enum tp_code measure_rows(struct tp_value_observer *o, const struct tp_ob
                                             err)))
         return code;
     return keep_part(o, seen->unit, index, &distances, err);
+}
+
+/* The same within the observers' room: buffers of which it is a part are not kept, and what does
+ * not fit is not measured. */
+static enum tp_code measure_rows(struct tp_value_observer *o, const struct tp_observed *seen,
+                                 const struct tp_box *part, uint64_t index,
+                                 struct tp_box_buffers *buffers, struct tp_err *err)
+{
+    struct tp_box_buffers own = {0};
+    bool search = o->units[seen->unit].search != TP_SEARCH_NONE;
+    if (!seen->room)
+        return measure_part(o, seen, part, index, buffers, err);
+    const uint64_t bytes = tp_box_distances_bytes(o->plan, seen, part, search);
+    if (!tp_room_take(seen->room, bytes))
+        return TP_OK;
+    enum tp_code code = measure_part(o, seen, part, index, &own, err);
+    tp_box_buffers_free(&own);
+    tp_room_give(seen->room, bytes);
+    return code;
 }
 
 /* The granules of the box that are in the sample. */

@@ -7,6 +7,7 @@
 #include "pack/os/os.h"
 #include "pack/run/device.h"
 #include "pack/run/ranks_io.h"
+#include "pack/run/room.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -198,6 +199,8 @@ enum tp_code tp_budget_run(const struct tp_plan *plan, struct tp_run_options *ru
     enum tp_code code = gpu ? TP_OK : fit_jobs(plan, run, &needed, &worst, err);
     if (worst && needed > run->memory) /* one worker with one large box: what leaves do not need */
         run->memory = tp_min_u64(needed, rest - budget->leaves);
+    if (run->room)
+        run->room->most = (rest - budget->leaves - run->memory) / 4 * 3;
     if (code || !asked || !worst || needed <= run->memory)
         return code;
     tp_err_tensor(err, worst->name);

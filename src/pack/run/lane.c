@@ -449,7 +449,8 @@ static enum tp_code observe(struct tp_lane *lane, uint32_t u, uint64_t index,
                             const struct tp_box *box, const struct tp_args *args)
 {
     const struct tp_unit *unit = &lane->plan->units[u];
-    struct tp_observed seen = {u, index, *box, TP_DTYPE_NONE, NULL, args->out, args->global};
+    struct tp_observed seen = {u, index, *box, TP_DTYPE_NONE, NULL, args->out, args->global,
+                               lane->options->room};
     if (!lane->options->observe || unit->form->kind == TP_UNIT_MOVE)
         return TP_OK;
     if (unit->form->kind == TP_UNIT_ENCODE && is_plain(lane, unit)) {

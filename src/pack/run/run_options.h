@@ -12,6 +12,7 @@
 struct tp_contents;
 struct tp_devices;
 struct tp_gather;
+struct tp_room;
 
 /* What one box was, for those who look at values (verify --against). */
 struct tp_observed {
@@ -22,6 +23,7 @@ struct tp_observed {
     const void *values;           /* source values of the box, compact */
     void *const *out;             /* the unit's outputs for the box */
     float global;                 /* as tp_args.global was */
+    struct tp_room *room;         /* of the run's options */
 };
 
 /* Global scales that are 1, as the dtype of the values does not hold them:
@@ -58,6 +60,8 @@ struct tp_run_options {
     void *progress_arg;
     enum tp_code (*observe)(void *arg, const struct tp_observed *seen, struct tp_err *err);
     void *observe_arg;
+    struct tp_room *room; /* what observers may take together, as tp_budget_run() sets it; NULL: all
+                             that they need */
     struct tp_run_stats *stats; /* receives the time of each stage, or NULL */
 };
 
