@@ -242,7 +242,7 @@ def _finish(
         os.close(write)
     try:
         with open(read, encoding="utf-8") as lines:
-            if progress:
+            if progress is not None:
                 _report_progress(lines, progress)
             process.wait()
     except BaseException:  # of the callback, or Ctrl-C: the program ends in good order
@@ -256,6 +256,8 @@ def _call(
     command: str, words: list[str], progress: ProgressCallback | None
 ) -> tuple[int, str, str]:
     """The program's status, output and messages."""
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress is a {type(progress).__name__}, which cannot be called")
     argv = [_files.program(), command, "--json", *words]
     with ExitStack() as files:
         with refusals("no temporary file can be made"):
@@ -263,7 +265,7 @@ def _call(
             err = files.enter_context(tempfile.TemporaryFile())
         with refusals("no pipe can be made"):
             pipe = os.pipe()
-        if progress:
+        if progress is not None:
             argv.insert(2, f"--progress-fd={pipe[1]}")
         status = _finish(argv, pipe, out, err, progress)
         out.seek(0)

@@ -17,7 +17,7 @@ from . import commands
 from .checkpoint import Checkpoint, Path, Weight
 from .errors import InputError, UnsupportedError, UsageError, refusals
 from .parts import Index, Part, copy
-from .tensor import Tensor, torch_dtype
+from .tensor import Tensor, import_torch, torch_dtype
 
 if TYPE_CHECKING:
     import torch
@@ -111,8 +111,7 @@ def _pieces(sizes: Mapping[str, int]) -> Iterator[list[tuple[str, int]]]:
 
 def _allocate(chosen: Mapping[str, Part], device: str) -> dict[str, torch.Tensor]:
     """A tensor for each part, contiguous, not filled."""
-    import torch
-
+    torch = import_torch()
     kinds = {name: torch_dtype(part.dtype) for name, part in chosen.items()}
     counts = {name: math.prod(part.shape) for name, part in chosen.items()}
     sizes = {name: count * kinds[name].itemsize for name, count in counts.items()}
@@ -131,8 +130,7 @@ def _to_device(
     checkpoint: Checkpoint, chosen: Mapping[str, Part], device: str, verify: bool
 ) -> dict[str, Loaded]:
     """Tensors that torch allocates, filled by the library."""
-    import torch
-
+    torch = import_torch()
     place = torch.device(device)
     number = torch.cuda.current_device() if place.index is None else place.index
     made = _allocate(chosen, f"cuda:{number}")
@@ -148,9 +146,18 @@ def _to_device(
     return dict(made)
 
 
+def _device_name(device: object) -> str:
+    """Of a text, or of a torch.device, for which torch need not be imported here."""
+    if isinstance(device, str):
+        return device
+    if (type(device).__module__, type(device).__name__) == ("torch", "device"):
+        return str(device)
+    raise TypeError(f"device is a {type(device).__name__}; it is a text or a torch.device")
+
+
 def load(
     path: Path,
-    device: str = "cpu",
+    device: str | torch.device = "cpu",
     *,
     names: Names | None = None,
     rank: int | None = None,
@@ -159,9 +166,9 @@ def load(
     """The tensors of a checkpoint by name, as they are stored.
 
     path    a .safetensors file or a directory of them; with `rank` what `convert --tp` wrote
-    device  "cpu": views of the mapped files, 0 bytes copied. "cuda" or "cuda:I": torch tensors
-            on that GPU, read by several threads through a ring of pinned memory (6 MiB for
-            each processor, at most 84 MiB). Tensors that follow each other share allocations
+    device  "cpu": views of the mapped files, 0 bytes copied. "cuda" or "cuda:I", or such a
+            torch.device: torch tensors on that GPU, read by several threads through a ring of
+            pinned memory (6 MiB for each processor, at most 84 MiB). Tensors that follow each other share allocations
             of at most 512 MiB, which are given back when the last of them is gone.
     names   only these tensors, or all tensors of these packed weights; nothing else is read. A
             mapping takes parts: {"...w2_weight_packed": np.s_[0:4, :, 16:32]}, or of a stack
@@ -177,12 +184,13 @@ def load(
     headers, before any tensor is handed out; ResourceError where memory or the GPU fails.
     """
     place = _rank_directory(os.fsdecode(path), rank)
+    where = _device_name(device)
     checkpoint = Checkpoint(place)
     chosen = _chosen(checkpoint, names)
-    if device == "cpu":
+    if where == "cpu":
         if verify:
             commands.verify(place)
         return {name: _view(checkpoint.tensors[name], part) for name, part in chosen.items()}
-    if device != "cuda" and not device.startswith("cuda:"):
-        raise UnsupportedError(f"device {device!r}", hint="there are cpu, cuda and cuda:I")
-    return _to_device(checkpoint, chosen, device, verify)
+    if where != "cuda" and not where.startswith("cuda:"):
+        raise UnsupportedError(f"device {where!r}", hint="there are cpu, cuda and cuda:I")
+    return _to_device(checkpoint, chosen, where, verify)

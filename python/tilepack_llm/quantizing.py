@@ -77,6 +77,8 @@ def quantize(
     CUDA the work is queued on torch's current stream, and waited for unless nonfinite="keep".
     Raises UnsupportedError when the format cannot hold a weight of this size.
     """
+    if not isinstance(nonfinite, str):
+        raise TypeError(f"nonfinite is a {type(nonfinite).__name__}; it is a text")
     if nonfinite not in ("refuse", "keep"):
         raise UsageError(f"nonfinite is {nonfinite!r}; it is 'refuse' or 'keep'")
     if not hasattr(tensor, "shape"):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from .errors import UnsupportedError
+from .errors import SystemFailure, UnsupportedError
 
 if TYPE_CHECKING:
     import torch
@@ -41,10 +41,20 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     return found
 
 
+def import_torch() -> Any:
+    """The module torch, which is needed for its tensors only."""
+    try:
+        import torch
+    except ImportError as error:
+        raise SystemFailure(
+            f"torch cannot be imported: {error}", hint="install it, or stay with numpy"
+        ) from error
+    return torch
+
+
 def torch_dtype(name: str) -> torch.dtype:
     """torch's dtype for one of safetensors."""
-    import torch
-
+    torch = import_torch()
     numpy_dtype(name)
     found: torch.dtype = getattr(torch, _DTYPES[name][1])
     return found
@@ -74,9 +84,7 @@ class Tensor:
 
     def torch(self) -> torch.Tensor:
         """The same bytes as a torch tensor of the right dtype, with the same strides."""
-        import torch
-
-        bits = torch.from_numpy(self.array)
+        bits: torch.Tensor = import_torch().from_numpy(self.array)
         kind = torch_dtype(self.dtype)
         return bits if bits.dtype == kind else bits.view(kind)
 

@@ -258,7 +258,7 @@ static int compare(const struct tp_options *o, const struct tp_source sources[2]
     struct tp_side b = {&sources[1].ckpt, &sources[1].weights};
     struct tp_diff diff;
     struct tp_err err = {0};
-    struct tp_progress *progress = tp_progress_start(o, "compare", 0);
+    struct tp_progress *progress = tp_progress_start(o, "diff", 0);
     struct tp_diff_options options = {.jobs = o->jobs, .stop = tp_catch_signals(),
                                       .progress = progress ? tp_progress_add : NULL,
                                       .total = progress ? tp_progress_total : NULL,

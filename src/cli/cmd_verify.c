@@ -334,7 +334,7 @@ static enum tp_code against(const struct tp_options *o, const struct tp_source *
     if (code)
         return code;
     struct tp_side a = {&stored->ckpt, &stored->weights}, b = {&source.ckpt, &source.weights};
-    struct tp_progress *progress = start_progress(o, "compare", 0, options);
+    struct tp_progress *progress = start_progress(o, "verify", 0, options);
     options->total = progress ? tp_progress_total : NULL;
     code = tp_verify_against(&a, &b, options, report, err);
     tp_progress_end(progress);

@@ -54,7 +54,8 @@ static void put_lead(FILE *out, const struct tp_weight *weight)
 static enum tp_code write_svg(struct tp_picture *picture, const char *path, struct tp_err *err)
 {
     struct tp_page page;
-    enum tp_code code = tp_page_open(&page, path, ".svg", picture->source->ckpt.rights, err);
+    enum tp_code code = tp_page_open(&page, path, ".svg",
+                                     tp_checkpoint_file_rights(&picture->source->ckpt), err);
     if (code)
         return code;
     return tp_page_close(&page, tp_picture_draw(picture, page.file, err), err);
@@ -63,7 +64,8 @@ static enum tp_code write_svg(struct tp_picture *picture, const char *path, stru
 static enum tp_code write_html(struct tp_picture *picture, const char *path, struct tp_err *err)
 {
     struct tp_page page;
-    enum tp_code code = tp_page_open(&page, path, ".html", picture->source->ckpt.rights, err);
+    enum tp_code code = tp_page_open(&page, path, ".html",
+                                     tp_checkpoint_file_rights(&picture->source->ckpt), err);
     if (code)
         return code;
     tp_page_head(page.file, picture->weight->name);

@@ -4,6 +4,7 @@
 #include "cli/plan_memory.h"
 
 #include "base/num.h"
+#include "pack/commit/manifest_read.h"
 #include "pack/os/os.h"
 #include "pack/plan/ranks.h"
 #include "pack/run/budget.h"
@@ -130,15 +131,27 @@ static uint64_t enough_for_recipe(const struct tp_options *o)
     return 2 * (uint64_t)size + RULE * (uint64_t)objects + WORD * (uint64_t)(quotes / 2);
 }
 
-/* What config.json takes; 0: there is none. */
-static uint64_t enough_for_config(const char *path)
+/* What the tree of a small file in the directory takes; 0: there is none. */
+static uint64_t enough_for_tree(const char *path, const char *name, unsigned factor)
 {
     struct tp_err ignored = {0};
     struct stat st;
-    char *config = tp_os_format(&ignored, "%s/config.json", path);
-    uint64_t size = config && stat(config, &st) == 0 ? (uint64_t)st.st_size : 0;
-    free(config);
-    return TREE * size;
+    char *file = tp_os_format(&ignored, "%s/%s", path, name);
+    uint64_t size = file && stat(file, &st) == 0 ? (uint64_t)st.st_size : 0;
+    free(file);
+    return factor * size;
+}
+
+static uint64_t enough_for_config(const char *path)
+{
+    return enough_for_tree(path, "config.json", TREE);
+}
+
+/* Whose values are long texts, and what is kept of them. */
+static uint64_t enough_for_manifest(const char *path)
+{
+    enum { LONG = 8 };
+    return enough_for_tree(path, TP_MANIFEST_NAME, LONG);
 }
 
 void tp_limit_request(const struct tp_options *o)
@@ -188,7 +201,8 @@ enum tp_code tp_source_open_limited(const struct tp_options *o, const char *path
 void tp_limit_unpack(const struct tp_options *o, const char *path)
 {
     uint64_t header = tp_header_size(path).bytes;
-    tp_os_limit_heap(o->max_memory - TP_OS_PROGRAM_BYTES, header ? LEAST + 4 * header : 0);
+    tp_os_limit_heap(o->max_memory - TP_OS_PROGRAM_BYTES,
+                     header ? LEAST + 4 * header + enough_for_config(path) : 0);
 }
 
 /* The text beside the ranks is a tree of mostly long texts, and all ranks are open at once. */
@@ -198,6 +212,7 @@ void tp_limit_join(const struct tp_options *o, const char *path)
     struct tp_err ignored = {0};
     struct tp_os_list list = {0};
     struct stat st;
+    uint64_t listed = 0; /* one manifest is read at a time */
     char *info = tp_os_format(&ignored, "%s/%s", path, TP_RANKS_NAME);
     uint64_t enough = info && stat(info, &st) == 0 ? LEAST + 2 * (uint64_t)st.st_size : 0;
     tp_os_limit_heap(most, enough);
@@ -205,11 +220,14 @@ void tp_limit_join(const struct tp_options *o, const char *path)
         list.count = 0;
     for (size_t i = 0; i < list.count; i++) {
         char *rank = tp_os_format(&ignored, "%s/%s", path, list.names[i]);
-        enough += rank ? 3 * tp_header_size(rank).bytes : 0;
-        if (rank)
+        enough += rank ? 3 * tp_header_size(rank).bytes + enough_for_config(rank) : 0;
+        if (rank) {
             tp_header_archives(rank);
+            listed = tp_max_u64(listed, enough_for_manifest(rank));
+        }
         free(rank);
     }
+    enough += enough ? listed : 0;
     tp_os_list_free(&list);
     free(info);
     tp_os_limit_heap(most, enough);

@@ -173,6 +173,11 @@ def failures(t, work):
     for function in (tp.verify, lambda path: tp.load(path, verify=True)):
         error = raised(tp.VerifyError, function, work.at("alone.safetensors"))
         t.check(error and error.file == work.at("alone.safetensors"), "verify: a single file")
+    for wrong in (0, None, object()):
+        t.check(raised(TypeError, tp.load, work.at("python"), wrong) is not None,
+                f"a device that is a {type(wrong).__name__}")
+    t.check(raised(TypeError, tp.verify, work.at("python"), progress=np.zeros(2)) is not None,
+            "progress that cannot be called")
     stfile.save(work.at("huge.safetensors"), {"a": stfile.Tensor("F32", (1 << 63, 0), b"")})
     for function in (tp.load, lambda path: tp.open(path).tensors["a"]):
         t.check(raised(tp.UnsupportedError, function, work.at("huge.safetensors")) is not None,

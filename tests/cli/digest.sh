@@ -134,7 +134,13 @@ fails 'a name with a newline' 3 'an end of line or a backslash' "$TILEPACK" dige
 rm empty/*
 touch "empty/a$(printf '\r')b" # some versions of sha256sum escape it
 fails 'one with a carriage return' 3 'an end of line or a backslash' "$TILEPACK" digest empty
-rm empty/*
+rm -rf empty/*
+echo x >empty/-
+fails 'one that is the standard input' 3 "named '-'" "$TILEPACK" digest empty
+mkdir empty/sub
+mv empty/- empty/sub/
+answers 'and not so in a folder' 0 '' "$TILEPACK" digest empty
+rm -r empty/*
 mkfifo empty/pipe
 fails 'a pipe' 3 'pipe' "$TILEPACK" digest empty
 

@@ -345,6 +345,19 @@ chmod 600 "$work/cut/tilepack-tp.json"
 check "ranks of a private plan" "$TILEPACK" join "$work/cut" -o "$work/of-plan" -q
 check "are joined for its reader" test "$(stat -c %a "$work/of-plan/config.json")" = 600
 
+# Pages of a closed directory are outside of it.
+cp -r "$work/model" "$work/paged"
+check "a packed one" convert paged paged-out
+chmod 700 "$work/paged" "$work/paged-out"
+check "a comparison" "$TILEPACK" compare "$work/paged" --to fp8-ct --html "$work/compared.html" -q
+weight=$("$TILEPACK" dump "$work/paged-out" --json | "$PYTHON" -c '
+import json, sys
+print([t["weight"] for t in json.load(sys.stdin)["tensors"] if "weight" in t][0])')
+check "a picture" "$TILEPACK" dump "$work/paged-out" "$weight" --svg "$work/drawn.svg" \
+    --html "$work/drawn.html"
+check "are for who may enter it" test \
+    "$(stat -c %a "$work/compared.html" "$work/drawn.svg" "$work/drawn.html" | xargs)" = "600 600 600"
+
 # A card is a part of the source's, and parts are as readable as the source is at the end.
 cp -r "$work/model" "$work/carded"
 echo secret >"$work/carded/README.md"

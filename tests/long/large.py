@@ -779,6 +779,27 @@ def errors_within(work):
         os.unlink(path)
 
 
+def small_files_within(work):
+    """Many small files are a part of what a conversion takes, and of its figures."""
+    source = os.path.join(work, "crowded")
+    sparse.make(source, tensors=8, shards=1, experts=1, hidden=256, inner=512)
+    os.makedirs(os.path.join(source, "notes"))
+    for i in range(20_000):
+        with open(os.path.join(source, "notes", f"{'n' * 200}{i:06}.txt"), "wb"):
+            pass
+    out, ranks = (os.path.join(work, n) for n in ("crowded-out", "crowded-ranks"))
+    to = ("--to", "mxfp8-ct", "-q")
+    for argv in (("convert", source, "-o", out, *to), ("unpack", out, "-o", out + "-plain", "-q"),
+                 ("convert", source, "-o", ranks, *to, "--tp", "2"),
+                 ("join", ranks, "-o", out + "-joined", "-q")):
+        figure = refused(argv[1], 32, argv[0], *argv[2:])
+        status, errors, _, peak = measure(*argv, "--max-memory", f"{figure}MiB")
+        check(status == 0 and within(peak, figure), f"{argv[0]} of 20,000 small files in {figure} "
+              f"MiB: {peak / 2**20:.0f} MiB {errors}")
+    for name in (source, out, ranks, out + "-plain", out + "-joined"):
+        shutil.rmtree(name, ignore_errors=True)
+
+
 def encoders_have_figures(work):
     """The figure of a plan that does not fit knows of encoders and of frames of archives."""
     plain = many_tensors(os.path.join(work, "encoded.safetensors"), 20_000, 20)
@@ -952,6 +973,7 @@ def main():
         encoders_within(work)
         large_frames_within(work)
         errors_within(work)
+        small_files_within(work)
         encoders_have_figures(work)
         opened_within(work)
         copied_within(work)

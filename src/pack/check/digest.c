@@ -60,6 +60,10 @@ static enum tp_code add_path(struct tree *tree, char *path, unsigned depth)
         code = tp_os_fail(tree->err, errno, path, "cannot look at it");
     } else if (code == TP_OK && S_ISDIR(st.st_mode)) {
         code = add_directory(tree, path, depth + 1);
+    } else if (code == TP_OK && strcmp(path + tree->root, "-") == 0) {
+        tp_err_path(tree->err, path);
+        tp_err_hint(tree->err, "rename it");
+        code = tp_fail(tree->err, TP_E_INPUT, "a file named '-' is the standard input to sha256sum");
     } else if (code == TP_OK && strpbrk(path + tree->root, "\n\r\\")) {
         tp_err_path(tree->err, path);
         tp_err_hint(tree->err, "rename it");

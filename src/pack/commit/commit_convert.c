@@ -49,25 +49,13 @@ static enum tp_code take_archive(struct tp_commit *c, const char *archive, int *
     return code;
 }
 
-/* Of a single file. What a directory keeps from some is not theirs to read outside of it. */
-static struct tp_rights rights_of_file(const struct tp_checkpoint *ckpt)
-{
-    struct tp_rights rights = ckpt->rights;
-    const struct tp_rights dir = ckpt->dir_rights;
-    const mode_t enters = dir.mode & 0111;
-    if (dir.group != (gid_t)-1)
-        tp_rights_meet(&rights, &(struct stat){.st_mode = enters | enters << 1 | enters << 2,
-                                               .st_gid = dir.group});
-    return rights;
-}
-
 static enum tp_code write_file(struct tp_commit *c, struct tp_run_options *run,
                                const struct tp_budget *budget)
 {
     struct tp_file_sink sink = {0};
     enum tp_code code = tp_file_sink_open(&sink, c->plan, c->parent, c->partial, budget->leaves,
                                           budget->drop, c->err);
-    sink.rights = rights_of_file(c->plan->ckpt);
+    sink.rights = tp_checkpoint_file_rights(c->plan->ckpt);
     sink.zstd = c->options->zstd;
     sink.threads = budget->encoders;
     if (code == TP_OK)
@@ -111,7 +99,7 @@ static enum tp_code lock_file(struct tp_commit *c, struct tp_run_options *run,
         (code = tp_commit_check_inputs(c, c->partial)) ||
         (code = tp_commit_check_space(c, c->parent, NULL, false)))
         return code;
-    code = tp_below_open_own(AT_FDCWD, c->partial, rights_of_file(c->plan->ckpt), c->partial, &lock,
+    code = tp_below_open_own(AT_FDCWD, c->partial, tp_checkpoint_file_rights(c->plan->ckpt), c->partial, &lock,
                              c->err);
     if (code == TP_OK && (code = tp_os_lock(lock, c->partial, &result->unlocked, c->err)) == TP_OK)
         code = make_file(c, run, budget, &lock);

@@ -35,17 +35,13 @@ enum tp_code tp_manifest_files_id(const struct tp_manifest_file *files, size_t c
     return code;
 }
 
-static json_t *source_json(const struct tp_plan *plan)
+static json_t *source_json(const void *list, size_t i)
 {
-    json_t *files = json_array();
-    for (size_t i = 0; i < plan->ckpt->file_count; i++) {
-        const struct tp_file *file = &plan->ckpt->files[i];
-        char hash[TP_HASH_TEXT];
-        tp_hash_print(file->header_hash, hash);
-        json_array_append_new(files, json_pack("{s:s,s:I,s:s}", "name", file->name, "size",
-                                               (json_int_t)file->size, "header", hash));
-    }
-    return files;
+    const struct tp_file *file = &((const struct tp_file *)list)[i];
+    char hash[TP_HASH_TEXT];
+    tp_hash_print(file->header_hash, hash);
+    return json_pack("{s:s,s:I,s:s}", "name", file->name, "size", (json_int_t)file->size, "header",
+                     hash);
 }
 
 static void set_sha256(json_t *json, const struct tp_manifest_file *file)
@@ -57,21 +53,34 @@ static void set_sha256(json_t *json, const struct tp_manifest_file *file)
     json_object_set_new(json, "sha256", json_string(digits));
 }
 
-static json_t *files_json(const struct tp_manifest_file *files, size_t count)
+static json_t *file_json(const void *list, size_t i)
 {
-    json_t *json = json_array();
-    for (size_t i = 0; i < count; i++) {
-        char hash[TP_HASH_TEXT];
-        tp_hash_print(files[i].hash, hash);
-        json_t *file = json_pack("{s:s,s:I,s:s}", "name", files[i].name, "size",
-                                 (json_int_t)files[i].size, "xxh3", hash);
-        set_sha256(file, &files[i]);
-        if (json_array_append_new(json, file)) {
-            json_decref(json);
-            return NULL; /* and json_pack() of the whole then fails, too */
-        }
-    }
+    const struct tp_manifest_file *file = &((const struct tp_manifest_file *)list)[i];
+    char hash[TP_HASH_TEXT];
+    tp_hash_print(file->hash, hash);
+    json_t *json = json_pack("{s:s,s:I,s:s}", "name", file->name, "size", (json_int_t)file->size,
+                             "xxh3", hash);
+    set_sha256(json, file);
     return json;
+}
+
+/* A list, an item at a time: there may be many small files. */
+static enum tp_code add_list(struct tp_text *text, const char *key, const void *list, size_t count,
+                             json_t *(*item)(const void *list, size_t i), struct tp_err *err)
+{
+    struct tp_items items = {.text = text};
+    enum tp_code code = tp_text_addf(text, err, ",\n \"%s\": ", key);
+    for (size_t i = 0; i < count && code == TP_OK; i++) {
+        uint64_t mark = tp_json_mark();
+        json_t *json = item(list, i);
+        char *dump = json ? json_dumps(json, JSON_COMPACT) : NULL;
+        json_decref(json);
+        code = tp_json_check(mark, dump ? TP_OK : TP_E_MEMORY, err);
+        if (code == TP_OK && (code = tp_items_next(&items, '[', err)) == TP_OK)
+            code = tp_json_indent(dump, 2, text, err);
+        free(dump);
+    }
+    return code ? code : tp_items_end(&items, "[]", err);
 }
 
 /* A text of one member, indented, behind those before it. */
@@ -91,10 +100,8 @@ static enum tp_code begin_text(const struct tp_plan *plan, const struct tp_reque
 {
     char id[TP_HASH_TEXT];
     tp_manifest_plan_id(plan, id);
-    json_t *json = json_pack("{s:i,s:s,s:s,s:o,s:o,s:o}", "tilepack", 1, TP_OWN_KEY,
-                             TP_OWN_ZEROS, "plan", id,
-                             "request", tp_request_record(request), "source", source_json(plan),
-                             "files", files_json(files, file_count));
+    json_t *json = json_pack("{s:i,s:s,s:s,s:o}", "tilepack", 1, TP_OWN_KEY, TP_OWN_ZEROS, "plan",
+                             id, "request", tp_request_record(request));
     if (!json)
         return tp_fail(err, TP_E_MEMORY, "out of memory for the manifest");
     char *dump = json_dumps(json, JSON_INDENT(1));
@@ -103,7 +110,9 @@ static enum tp_code begin_text(const struct tp_plan *plan, const struct tp_reque
         return tp_fail(err, TP_E_MEMORY, "out of memory for the manifest");
     enum tp_code code = tp_text_add(text, dump, strlen(dump) - strlen("\n}"), err);
     free(dump);
-    return code;
+    if (code == TP_OK)
+        code = add_list(text, "source", plan->ckpt->files, plan->ckpt->file_count, source_json, err);
+    return code ? code : add_list(text, "files", files, file_count, file_json, err);
 }
 
 static enum tp_code add_kept(const struct tp_plan *plan, struct tp_text *text, struct tp_err *err)

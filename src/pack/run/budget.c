@@ -10,6 +10,7 @@
 #include "pack/run/room.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define DEFAULT_MEMORY (UINT64_C(512) << 20)
@@ -139,6 +140,16 @@ static uint64_t room_of(uint64_t box)
     return tp_max_u64(LEAST, box + box / 3 + 1);
 }
 
+/* What is known of each file by the end, beside what is known of them now: small ones may be many. */
+static uint64_t listed_bytes(const struct tp_plan *plan)
+{
+    enum { ENTRY = 160 };
+    uint64_t bytes = ENTRY * (uint64_t)plan->file_count;
+    for (size_t i = 0; i < plan->ckpt->other_count; i++)
+        bytes += ENTRY + strlen(plan->ckpt->others[i]);
+    return bytes;
+}
+
 /* Refuses what does not fit into run->memory with a figure that is enough for all of it: for the
  * plan and the program, `room` for the lanes, and what stands beside them, which may be more where
  * the memory is more. The heap of the next run may have some pages more. */
@@ -177,7 +188,7 @@ enum tp_code tp_budget_run(const struct tp_plan *plan, struct tp_run_options *ru
     const struct tp_run_options before = *run;
     uint64_t most = asked ? run->memory : DEFAULT_MEMORY, files, needed;
     uint64_t heap = tp_os_heap_bytes();
-    uint64_t used = heap + PROGRAM - (gpu ? tp_min_u64(heap, run->devices->driver) : 0);
+    uint64_t used = heap + listed_bytes(plan) + PROGRAM - (gpu ? tp_min_u64(heap, run->devices->driver) : 0);
     uint64_t rest = most > used ? most - used : 0;
     unsigned encoders;
     uint64_t archives = archive_memory(plan, run, rest), lanes = gpu ? 4 : 2;

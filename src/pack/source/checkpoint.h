@@ -124,6 +124,10 @@ enum tp_code tp_checkpoint_read(const struct tp_checkpoint *ckpt, uint32_t file,
 /* Bytes of all files as they are on the disk. */
 uint64_t tp_checkpoint_bytes(const struct tp_checkpoint *ckpt);
 
+/* The rights of a single file that is made of it: what a directory keeps from some is not theirs to
+ * read outside of it. */
+struct tp_rights tp_checkpoint_file_rights(const struct tp_checkpoint *ckpt);
+
 /* Fails with TP_E_INPUT if a shard changed since it was opened, by its stamp, or the index since it
  * was read. */
 enum tp_code tp_checkpoint_unchanged(const struct tp_checkpoint *ckpt, struct tp_err *err);

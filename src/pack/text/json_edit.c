@@ -153,8 +153,8 @@ static enum tp_code open_object(const char *text, size_t size, uint64_t base, co
         code = check_unique(o, &json);
     if (code) {
         if (code == TP_E_INPUT)
-            tp_err_hint(err, "the file must be one JSON object: repair it, for instance with the "
-                             "help of `python3 -m json.tool`");
+            tp_err_hint(err, "the file must be one JSON object, as tilepack(1) says: repair it, for "
+                             "instance with the help of `python3 -m json.tool`");
         close_object(o);
         return code;
     }

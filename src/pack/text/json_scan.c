@@ -203,7 +203,7 @@ static enum tp_code unicode_escape(struct tp_json *json)
     if (code)
         return code;
     if (c == 0)
-        return tp_json_fail(json, start, "a string holds U+0000, which no name may have");
+        return tp_json_fail(json, start, "a string holds U+0000, which is not read here");
     if (c >= 0xdc00 && c <= 0xdfff)
         return tp_json_fail(json, start, "the second half of a surrogate pair comes first");
     if (c >= 0xd800 && c <= 0xdbff) {
