@@ -111,7 +111,7 @@ def _pieces(sizes: Mapping[str, int]) -> Iterator[list[tuple[str, int]]]:
 
 def _allocate(chosen: Mapping[str, Part], device: str) -> dict[str, torch.Tensor]:
     """A tensor for each part, contiguous, not filled."""
-    torch = import_torch()
+    module = import_torch()
     kinds = {name: torch_dtype(part.dtype) for name, part in chosen.items()}
     counts = {name: math.prod(part.shape) for name, part in chosen.items()}
     sizes = {name: count * kinds[name].itemsize for name, count in counts.items()}
@@ -119,7 +119,7 @@ def _allocate(chosen: Mapping[str, Part], device: str) -> dict[str, torch.Tensor
     for piece in _pieces(sizes):
         last, at = piece[-1]
         size = -(-(at + sizes[last]) // _ALIGN) * _ALIGN
-        memory = torch.empty(size, dtype=torch.uint8, device=device)
+        memory = module.empty(size, dtype=module.uint8, device=device)
         for name, begin in piece:
             raw = memory[begin : begin + sizes[name]]
             made[name] = raw.view(kinds[name]).view(chosen[name].shape)
@@ -130,16 +130,16 @@ def _to_device(
     checkpoint: Checkpoint, chosen: Mapping[str, Part], device: str, verify: bool
 ) -> dict[str, Loaded]:
     """Tensors that torch allocates, filled by the library."""
-    torch = import_torch()
-    place = torch.device(device)
-    number = torch.cuda.current_device() if place.index is None else place.index
+    module = import_torch()
+    place = module.device(device)
+    number = module.cuda.current_device() if place.index is None else place.index
     made = _allocate(chosen, f"cuda:{number}")
     copy(
         checkpoint.handle,
         list(chosen.values()),
         [tensor.data_ptr() for tensor in made.values()],
         device=number,
-        stream=torch.cuda.current_stream(number).cuda_stream,
+        stream=module.cuda.current_stream(number).cuda_stream,
         verify=verify,
         file=checkpoint.path,
     )

@@ -54,9 +54,9 @@ def import_torch() -> Any:
 
 def torch_dtype(name: str) -> torch.dtype:
     """torch's dtype for one of safetensors."""
-    torch = import_torch()
+    module = import_torch()
     numpy_dtype(name)
-    found: torch.dtype = getattr(torch, _DTYPES[name][1])
+    found: torch.dtype = getattr(module, _DTYPES[name][1])
     return found
 
 

@@ -163,7 +163,7 @@ def gptq(folder, lacks=(), zeros=0x77777777, order=None, of=scales, **more):
 
 gptq("v1", zeros=zeros)
 gptq("v2", zeros=zeros, checkpoint_format="gptq_v2")
-gptq("no-zeros", "qzeros", zeros=zeros)
+gptq("no-zeros", "qzeros", zeros=zeros, sym=True)
 gptq("eight")
 gptq("act-order", order=rng.permutation(256) // 128)
 gptq("no-order", "g_idx")

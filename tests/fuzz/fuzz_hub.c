@@ -74,7 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (found)
         check_found(text, found);
     else
-        must(err.what[0] && err.hint[0] && strcmp(err.path, text) == 0);
+        must(err.what[0] && err.hint[0] && strncmp(err.path, text, strlen(err.path)) == 0);
     free(found);
     free(text);
     fuzz_empty();

@@ -75,7 +75,8 @@ static enum tp_code add_list(struct tp_text *text, const char *key, const void *
         json_t *json = item(list, i);
         char *dump = json ? json_dumps(json, JSON_COMPACT) : NULL;
         json_decref(json);
-        code = tp_json_check(mark, dump ? TP_OK : TP_E_MEMORY, err);
+        code = dump ? tp_json_check(mark, TP_OK, err)
+                    : tp_fail(err, TP_E_MEMORY, "out of memory for the manifest");
         if (code == TP_OK && (code = tp_items_next(&items, '[', err)) == TP_OK)
             code = tp_json_indent(dump, 2, text, err);
         free(dump);

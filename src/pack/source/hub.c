@@ -16,10 +16,15 @@
 
 static const char model[] = "models--";
 
+/* A name that is too long is that of nothing. */
 static bool is_directory(const char *path, struct tp_err *err)
 {
     struct stat st;
-    return tp_os_there(path, &st, err) && S_ISDIR(st.st_mode);
+    struct tp_err why = {0};
+    bool there = tp_os_there(path, &st, &why);
+    if (why.code && why.sys != ENAMETOOLONG && !err->code)
+        *err = why;
+    return there && S_ISDIR(st.st_mode);
 }
 
 static const char *value_of(const char *text)
