@@ -168,8 +168,9 @@ def load(
     path    a .safetensors file or a directory of them; with `rank` what `convert --tp` wrote
     device  "cpu": views of the mapped files, 0 bytes copied. "cuda" or "cuda:I", or such a
             torch.device: torch tensors on that GPU, read by several threads through a ring of
-            pinned memory (6 MiB for each processor, at most 84 MiB). Tensors that follow each other share allocations
-            of at most 512 MiB, which are given back when the last of them is gone.
+            pinned memory (6 MiB for each processor, at most 84 MiB). Tensors that follow each
+            other share allocations of at most 512 MiB, which are given back when the last of
+            them is gone.
     names   only these tensors, or all tensors of these packed weights; nothing else is read. A
             mapping takes parts: {"...w2_weight_packed": np.s_[0:4, :, 16:32]}, or of a stack
             {"...experts.w2": np.s_[0:4]}, the same experts of all of its tensors
