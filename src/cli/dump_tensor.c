@@ -161,7 +161,8 @@ static json_t *origins_json(const struct tp_weight *weight)
         const struct tp_origin *origin = &weight->origin[i];
         json_t *json = json_pack("{s:o,s:I,s:I,s:o}", "name", tp_json_text(origin->name),
                                  "row", (json_int_t)origin->row, "rows",
-                                 (json_int_t)origin->rows, "shape", tp_shape_json(origin->shape, origin->rank));
+                                 (json_int_t)origin->rows, "shape",
+                                 tp_shape_json(origin->shape, origin->rank));
         if (origin->step > 1)
             json_object_set_new(json, "step", json_integer((json_int_t)origin->step));
         if (origin->expert >= 0)

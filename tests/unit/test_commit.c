@@ -341,6 +341,15 @@ static void a_source_that_changes_meanwhile_is_noticed(void **state)
     }
 }
 
+/* The folder that the source is in becomes the source, with one more file. */
+static void add_to_folder(const char *path, const char *text)
+{
+    write_text(path, text, strlen(text));
+    close_world();
+    strcpy(world.source, world.root);
+    open_world();
+}
+
 static int unlink_then_sync(int fd)
 {
     tp_os = real_os;
@@ -355,10 +364,7 @@ static void a_file_that_is_gone_meanwhile_is_noticed(void **state)
     (void)state;
     make_world("out");
     snprintf(changing, sizeof changing, "%s/config.json", world.root);
-    write_text(changing, "{} ", 3);
-    close_world();
-    strcpy(world.source, world.root);
-    open_world();
+    add_to_folder(changing, "{} ");
     tp_os.fsync = unlink_then_sync;
     assert_int_equal(convert_saying(false, &result, &err), TP_E_IO);
     assert_string_equal(err.path, changing);
@@ -375,10 +381,7 @@ static void a_pipe_among_the_small_files_does_not_block(void **state)
     (void)state;
     make_world("out");
     snprintf(path, sizeof path, "%s/tokenizer.json", world.root);
-    write_text(path, "{}", 2);
-    close_world();
-    strcpy(world.source, world.root);
-    open_world();
+    add_to_folder(path, "{}");
     assert_int_equal(world.ckpt.other_count, 1);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(mkfifo(path, 0666), 0);

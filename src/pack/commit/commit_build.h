@@ -72,7 +72,6 @@ enum tp_code tp_commit_directory(struct tp_commit *c, struct tp_convert_result *
 enum tp_code tp_commit_finish(struct tp_commit *c);
 
 /* commit_output.c */
-char *tp_commit_parent(const char *path, struct tp_err *err); /* its directory; fresh memory */
 enum tp_code tp_commit_paths(struct tp_commit *c); /* sets partial and parent, once */
 /* TP_E_IO where the parent may not be opened, without which no name in it is made durable: better
  * said before all work than once the output has its name. */

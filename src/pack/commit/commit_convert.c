@@ -91,7 +91,7 @@ static enum tp_code lock_file(struct tp_commit *c, struct tp_run_options *run,
 {
     enum tp_code code;
     int lock = -1;
-    if (!(c->parent = tp_commit_parent(c->output, c->err)) ||
+    if (!(c->parent = tp_os_parent(c->output, c->err)) ||
         !(c->partial = tp_partial_name(c->output, true, c->err)))
         return TP_E_MEMORY;
     if ((code = tp_commit_check_parent(c)) || (code = tp_commit_check_name(c->partial, c->err)) ||
@@ -99,8 +99,8 @@ static enum tp_code lock_file(struct tp_commit *c, struct tp_run_options *run,
         (code = tp_commit_check_inputs(c, c->partial)) ||
         (code = tp_commit_check_space(c, c->parent, NULL, false)))
         return code;
-    code = tp_below_open_own(AT_FDCWD, c->partial, tp_checkpoint_file_rights(c->plan->ckpt), c->partial, &lock,
-                             c->err);
+    code = tp_below_open_own(AT_FDCWD, c->partial, tp_checkpoint_file_rights(c->plan->ckpt),
+                             c->partial, &lock, c->err);
     if (code == TP_OK && (code = tp_os_lock(lock, c->partial, &result->unlocked, c->err)) == TP_OK)
         code = make_file(c, run, budget, &lock);
     tp_os_close(&lock);

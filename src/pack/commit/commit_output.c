@@ -35,7 +35,7 @@ enum tp_code tp_commit_check_not_source(const struct tp_plan *plan, const char *
 
 enum tp_code tp_commit_check_name(const char *path, struct tp_err *err)
 {
-    char *parent = tp_commit_parent(path, err);
+    char *parent = tp_os_parent(path, err);
     bool free_to_take = parent && tp_os.may_take(parent, path);
     free(parent);
     if (err->code)
@@ -66,21 +66,12 @@ bool tp_commit_is_empty(const char *path, struct tp_err *err)
     return empty;
 }
 
-char *tp_commit_parent(const char *path, struct tp_err *err)
-{
-    const char *slash = strrchr(path, '/');
-    if (!slash)
-        return tp_os_format(err, ".");
-    return slash == path ? tp_os_format(err, "/")
-                         : tp_os_format(err, "%.*s", (int)(slash - path), path);
-}
-
 enum tp_code tp_commit_paths(struct tp_commit *c)
 {
     if (c->partial)
         return TP_OK;
     c->partial = tp_partial_name(c->output, false, c->err);
-    c->parent = tp_commit_parent(c->output, c->err);
+    c->parent = tp_os_parent(c->output, c->err);
     return c->partial && c->parent ? TP_OK : TP_E_MEMORY;
 }
 

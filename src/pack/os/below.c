@@ -234,10 +234,7 @@ static gid_t group_of_new(int dir, const char *name)
     struct stat st;
     int failed;
     if (dir == AT_FDCWD) {
-        const char *slash = strrchr(name, '/');
-        char *folder = !slash          ? tp_os_format(NULL, ".")
-                       : slash == name ? tp_os_format(NULL, "/")
-                                       : tp_os_join(NULL, name, (size_t)(slash - name), "");
+        char *folder = tp_os_parent(name, NULL);
         failed = !folder || tp_os.stat(folder, &st) != 0;
         free(folder);
     } else {

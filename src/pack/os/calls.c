@@ -251,6 +251,15 @@ enum tp_code tp_os_fsync(int fd, const char *path, struct tp_err *err)
     return TP_OK;
 }
 
+char *tp_os_parent(const char *path, struct tp_err *err)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        return tp_os_format(err, ".");
+    return slash == path ? tp_os_format(err, "/")
+                         : tp_os_format(err, "%.*s", (int)(slash - path), path);
+}
+
 enum tp_code tp_os_fsync_dir(const char *path, struct tp_err *err)
 {
     int fd;

@@ -108,6 +108,7 @@ void tp_os_close(int *fd);
 /* A failed fsync is final: the kernel may have dropped the pages, so the file
  * has to be written again. Never called twice for the same bytes. */
 enum tp_code tp_os_fsync(int fd, const char *path, struct tp_err *err);
+char *tp_os_parent(const char *path, struct tp_err *err); /* its directory; fresh memory */
 /* Makes names in a directory durable; file systems that cannot are accepted. */
 enum tp_code tp_os_fsync_dir(const char *path, struct tp_err *err);
 enum tp_code tp_os_rename(const char *from, const char *to, struct tp_err *err);

@@ -188,7 +188,8 @@ enum tp_code tp_budget_run(const struct tp_plan *plan, struct tp_run_options *ru
     const struct tp_run_options before = *run;
     uint64_t most = asked ? run->memory : DEFAULT_MEMORY, files, needed;
     uint64_t heap = tp_os_heap_bytes();
-    uint64_t used = heap + listed_bytes(plan) + PROGRAM - (gpu ? tp_min_u64(heap, run->devices->driver) : 0);
+    uint64_t used = heap + listed_bytes(plan) + PROGRAM -
+                    (gpu ? tp_min_u64(heap, run->devices->driver) : 0);
     uint64_t rest = most > used ? most - used : 0;
     unsigned encoders;
     uint64_t archives = archive_memory(plan, run, rest), lanes = gpu ? 4 : 2;

@@ -14,7 +14,8 @@ struct tp_budget {
 /* Divides run->memory, the most bytes that the whole process should take (0: 512 MiB, and
  * nothing is refused): less what is allocated by now, and the sink's share, it becomes that of
  * the lanes; as many of run->jobs remain as it is enough for. Sets run->drop_source as well, and
- * how much of compressed sources is kept unpacked, and run->room: a part of what is left by then. Encoders have their share first; there are as
+ * how much of compressed sources is kept unpacked, and run->room: a part of what is left by then.
+ * Encoders have their share first; there are as
  * many as half of the memory is enough for. With a GPU most boxes are in its pinned
  * memory, so the leaves have more. Drops when source and output together are too large.
  * TP_E_MEMORY, with the figure that would do, when plan and headers have left too little for the
