@@ -221,7 +221,13 @@ rmdir "$begun/mine"
 rm "$begun/tilepack.json"
 mv "$work/lora.safetensors" "$begun"
 check "which stay" grep -q data "$begun/lora.safetensors"
-check "--force deletes them" convert gone -q --force
+echo data >"$begun/thesis.docx"
+fails "nor does --force take a file that no checkpoint has" 2 "'thesis.docx'" convert gone -q --force
+rm "$begun/thesis.docx"
+mkdir "$begun/eval"
+fails "nor a folder" 2 "'eval/'" convert gone -q --force
+rmdir "$begun/eval"
+check "it deletes weights" convert gone -q --force
 check "and the output has none" test ! -e "$work/gone/lora.safetensors"
 rm -rf "$work/gone"
 mkdir "$begun"

@@ -221,6 +221,12 @@ fails "a part does not work for what no merge will replace" 2 "'results.csv'" \
 check "nothing was begun" test ! -e "$work/csv.partial"
 fails "merge does not replace by itself" 2 "--force" merge old
 mkdir "$work/notes" && cp "$work/old.partial"/.tilepack-* "$work/notes"
+echo data >"$work/old.partial/thesis.docx"
+fails "a user's file beside the parts stops merge --force" 2 "'thesis.docx'" \
+    "$TILEPACK" merge "$work/old" --force -q
+fails "and what would replace the parts" 2 "'thesis.docx'" \
+    "$TILEPACK" convert "$work/src" -o "$work/old" --to mxfp8-ct --device cpu --force
+rm "$work/old.partial/thesis.docx"
 check "merge --force" "$TILEPACK" merge "$work/old" --force -q
 check "--force replaces by the same bytes" same "$work/few1" "$work/old"
 

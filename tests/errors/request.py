@@ -124,14 +124,21 @@ rule("rule-matches-nothing", ALL, {"match": "^lm_head", "to": "fp8-ct"})
 rule("rule-is-never-reached", ALL, {"match": "^a", "to": "fp8-ct"})
 
 
-def ignoring(name, *entries):
-    """A checkpoint whose config lists these as not quantized."""
+def ignoring_what(name, what):
+    """A checkpoint whose config has this for the list of what is not quantized."""
     @case(name)
     def build():
-        one_shard(linear("a" * 40 + "9.weight"), {"quantization_config": {"ignore": entries}})
+        one_shard(linear("a" * 40 + "9.weight"), {"quantization_config": {"ignore": what}})
         return PLAN_DIR
 
 
+def ignoring(name, *entries):
+    ignoring_what(name, entries)
+
+
+ignoring_what("ignored-is-text", "q_proj")
+ignoring_what("ignored-is-false", False)
+ignoring("ignored-list-has-a-number", "lm_head", 7)
 ignoring("ignored-bad-regex", "lm_head", "re:.*mlp\\.(gate")
 ignoring("ignored-glob-as-regex", "re:*.gate")
 ignoring("ignored-nested-too-deep", "re:" + "(" * 20000)

@@ -174,8 +174,8 @@ bool tp_commit_same_files(const struct tp_commit *c, const struct tp_plan *plan,
 /* commit_replace.c */
 /* Whether --force may replace the directory: a checkpoint, or ranks of one, with no file that
  * is none of a checkpoint's, no directory, and no shard that is being read (by `plan`; NULL: no
- * source is open). `begun`: it is an unfinished output, which this program alone writes to, so that
- * any file is its own; never without a plan. What this user may not delete is refused, too. */
+ * source is open). `begun`: it is an unfinished output, whose files tp_commit_check_begun() looks
+ * at; never without a plan. What this user may not delete is refused, too. */
 enum tp_code tp_commit_check_replace(const struct tp_plan *plan, const char *path, bool begun,
                                      struct tp_err *err);
 /* The same of a file, of which `st` tells: a safetensors file, an archive of one, or empty. */
@@ -184,8 +184,9 @@ enum tp_code tp_commit_check_replace_file(const char *path, const struct stat *s
 /* A name that files of published checkpoints have, and logs or notes beside them have not. */
 bool tp_commit_is_usual(const char *name);
 /* Whether every file in the directory of an unfinished output is one that a conversion of this
- * source writes, under any options; TP_E_USAGE names the first other one. */
-enum tp_code tp_commit_check_begun(const struct tp_plan *plan, const char *path,
+ * source writes, under any options, or (`forced`) one that tp_commit_check_replace() takes for a
+ * checkpoint's by its name; TP_E_USAGE names the first other one. */
+enum tp_code tp_commit_check_begun(const struct tp_plan *plan, const char *path, bool forced,
                                    struct tp_err *err);
 bool tp_commit_is_rank(const char *name); /* "rank_3" */
 bool tp_commit_is_source(const struct tp_plan *plan, const struct stat *st);

@@ -22,11 +22,18 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* Whether --force may replace what is in the partial directory. */
+static enum tp_code check_partial(const struct tp_commit *c, struct tp_err *err)
+{
+    bool begun = tp_commit_holds_own(c->partial, err);
+    enum tp_code code = tp_commit_check_replace(c->plan, c->partial, begun, err);
+    return code || !begun ? code : tp_commit_check_begun(c->plan, c->partial, true, err);
+}
+
 /* Makes room in the partial directory. The journal stays, and with it its lock. */
 static enum tp_code clear_partial(struct tp_commit *c)
 {
-    enum tp_code code = tp_commit_check_replace(c->plan, c->partial,
-                                                tp_commit_holds_own(c->partial, c->err), c->err);
+    enum tp_code code = check_partial(c, c->err);
     return code ? code : tp_commit_empty(c->dir, c->partial, TP_JOURNAL_NAME, c->err);
 }
 
@@ -34,8 +41,7 @@ static enum tp_code clear_partial(struct tp_commit *c)
 static bool may_replace(struct tp_commit *c)
 {
     struct tp_err refused = {0};
-    bool may = tp_commit_check_replace(c->plan, c->partial, tp_commit_holds_own(c->partial, c->err),
-                                       &refused) == TP_OK;
+    bool may = check_partial(c, &refused) == TP_OK;
     tp_err_memory(c->err, &refused);
     return may;
 }
@@ -258,8 +264,8 @@ static enum tp_code open_partial(struct tp_commit *c)
         code = tp_journal_open(c->dir, c->partial, TP_JOURNAL_NAME, &work, &c->journal, &foreign,
                                c->err);
     }
-    if (code == TP_OK && !c->options->force)
-        code = tp_commit_check_begun(c->plan, c->partial, c->err);
+    if (code == TP_OK)
+        code = tp_commit_check_begun(c->plan, c->partial, c->options->force, c->err);
     if (code == TP_OK && foreign)
         code = start_over(c, &work);
     tp_text_free(&command);

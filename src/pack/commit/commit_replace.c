@@ -87,7 +87,8 @@ struct place {
     struct tp_manifest manifest; /* {0}: there is none, or none that is as it was written */
     struct tp_name_key *copies;  /* sorted: the files of the source that are copied */
     size_t copy_count;           /* 0 as well where they do not matter */
-    bool begun; /* files of this program's unfinished output: all are its own */
+    bool begun;  /* an unfinished output of this program */
+    bool forced; /* of it, what any checkpoint may have may go */
     const char *unknown; /* the first of the files that are none of a checkpoint */
     bool mark;
 };
@@ -334,13 +335,14 @@ static bool is_shard(const char *name)
 }
 
 /* Whether an unfinished output of this source may have a file of that name: a copy, what was
- * finished, or what every conversion writes. */
+ * finished, or what every conversion writes. One of another source has what checkpoints have. */
 static bool is_of_begun(const struct place *place, const char *name)
 {
     static const char *const written[] = {TP_INDEX_NAME, TP_MANIFEST_NAME, TP_RANKS_NAME,
                                           TP_CARD_NAME, "config.json"};
     if (is_copy(place, name) || is_listed(place, name) || is_shard(name) || is_temporary(name) ||
-        is_of_ranks(name))
+        is_of_ranks(name) ||
+        (place->forced && (tp_commit_is_mark(name) || tp_commit_is_usual(name))))
         return true;
     for (size_t i = 0; i < sizeof written / sizeof *written; i++)
         if (strcmp(name, written[i]) == 0)
@@ -359,7 +361,7 @@ static enum tp_code check_begun_entry(const struct place *place, const char *nam
     if (err->code)
         return err->code;
     if (directory && tp_commit_is_rank(name))
-        return tp_commit_check_begun(place->plan, path, err);
+        return tp_commit_check_begun(place->plan, path, place->forced, err);
     if (tp_commit_is_rank(name) && tp_os_link_there(path, &st, err) && S_ISLNK(st.st_mode))
         return TP_OK; /* nobody's data; what it leads to stays */
     if (err->code)
@@ -368,7 +370,7 @@ static enum tp_code check_begun_entry(const struct place *place, const char *nam
                   : is_of_begun(place, name))
         return directory ? check_begun(place, name, err) : TP_OK;
     tp_err_path(err, place->path);
-    tp_err_hint(err, "move it away; --force deletes it");
+    tp_err_hint(err, "move it away, or choose another output with -o");
     return tp_fail(err, TP_E_USAGE, "the unfinished output is here, and with it '%.200s%s', which "
                    "is none of its files", name, directory ? "/" : "");
 }
@@ -392,10 +394,10 @@ static enum tp_code check_begun(const struct place *place, const char *folder, s
     return code;
 }
 
-enum tp_code tp_commit_check_begun(const struct tp_plan *plan, const char *path,
+enum tp_code tp_commit_check_begun(const struct tp_plan *plan, const char *path, bool forced,
                                    struct tp_err *err)
 {
-    struct place place = {.plan = plan, .path = path, .begun = true};
+    struct place place = {.plan = plan, .path = path, .begun = true, .forced = forced};
     enum tp_code code = open_place(&place, err);
     if (code == TP_OK)
         code = check_begun(&place, NULL, err);

@@ -132,12 +132,34 @@ static bool is_short(const char *name)
 static enum tp_code add_entry(struct tp_source_ignore *ignore, const char *entry,
                               struct tp_pattern_origin origin, struct tp_err *err)
 {
-    if (!entry || !*entry)
+    if (!*entry)
         return TP_OK;
     if (strncmp(entry, "re:", 3) == 0)
         return add_regex(ignore, entry + 3, origin, err);
     return strchr(entry, '*') || !is_short(entry) ? add_wild(ignore, entry, origin, err)
                                                   : add_exact(ignore, entry, err);
+}
+
+/* Passed over, what it was meant to keep would be quantized. */
+static enum tp_code not_names(const char *place, size_t index, bool list, struct tp_err *err)
+{
+    tp_err_hint(err, "correct config.json: it has to be a list of modules that are not quantized");
+    return list ? tp_fail(err, TP_E_INPUT, "%s[%zu] is no text", place, index)
+                : tp_fail(err, TP_E_INPUT, "%s is no list", place);
+}
+
+static enum tp_code add_list(struct tp_source_ignore *ignore, const json_t *list,
+                             const char *place, struct tp_err *err)
+{
+    enum tp_code code = TP_OK;
+    if (list && !json_is_array(list) && !json_is_null(list))
+        return not_names(place, 0, false, err);
+    for (size_t i = 0; i < json_array_size(list) && code == TP_OK; i++) {
+        const char *entry = json_string_value(json_array_get(list, i));
+        struct tp_pattern_origin origin = {place, (long)i, TP_E_INPUT};
+        code = entry ? add_entry(ignore, entry, origin, err) : not_names(place, i, true, err);
+    }
+    return code;
 }
 
 static enum tp_code add_lists(struct tp_source_ignore *ignore, struct tp_err *err)
@@ -149,14 +171,8 @@ static enum tp_code add_lists(struct tp_source_ignore *ignore, struct tp_err *er
                  {"modules_to_not_convert", "quantization_config: \"modules_to_not_convert\""},
                  {"exclude_modules", "quantization_config: \"exclude_modules\""}};
     enum tp_code code = TP_OK;
-    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) {
-        const json_t *list = json_object_get(ignore->config, lists[k].key);
-        struct tp_pattern_origin origin = {lists[k].place, 0, TP_E_INPUT};
-        for (size_t i = 0; i < json_array_size(list) && code == TP_OK; i++) {
-            origin.index = (long)i;
-            code = add_entry(ignore, json_string_value(json_array_get(list, i)), origin, err);
-        }
-    }
+    for (size_t k = 0; k < sizeof lists / sizeof *lists && code == TP_OK; k++)
+        code = add_list(ignore, json_object_get(ignore->config, lists[k].key), lists[k].place, err);
     return code;
 }
 
