@@ -203,6 +203,34 @@ def _(report):
     same(report, "scale", out["x.weight_scale"], bits, "U8")
 
 
+@case("FP8 with one scale, a scalar or [1], under the names that config.json gives it")
+def _(report):
+    rng = np.random.default_rng(31)
+    q = e4m3_codes(rng, 128, 256)
+    groups = {"format": "float-quantized", "config_groups": {"group_0": {
+        "targets": ["Linear"], "weights": {"num_bits": 8, "type": "float", "strategy": "tensor"}}}}
+    for shape, methods in (((), ("fp8", "modelopt", "compressed-tensors")),
+                           ((1,), ("compressed-tensors",))):
+        for method in methods:
+            source = {"x.weight": tensor("F8_E4M3", q),
+                      "x.weight_scale": stfile.Tensor("F32", shape, np.float32(0.0078125).tobytes())}
+            config = {"quant_method": method} | (groups if method == "compressed-tensors" else {})
+            with tool.Workdir() as work:
+                os.mkdir(work.at("src"))
+                stfile.save(work.at("src", "model.safetensors"), source)
+                with open(work.at("src", "config.json"), "w") as f:
+                    json.dump({"quantization_config": config}, f)
+                tool.run("convert", work.at("src"), "-o", work.at("made"), "--to", "fp8-tensor-ct",
+                         "--quiet")
+                tool.run("unpack", work.at("src"), "-o", work.at("plain"), "--quiet")
+                out, _ = stfile.load(work.at("made", "model.safetensors"))
+                same(report, "codes", out["x.weight"], q)
+                plain, _ = stfile.load(work.at("plain", "model.safetensors"))
+                with np.errstate(invalid="ignore"):
+                    same(report, "values", plain["x.weight"],
+                         stfile.f32_to_bf16(rq.round_bf16(rq.E4M3[q] * np.float32(0.0078125))), "BF16")
+
+
 @case("unpack: every input format")
 def _(report):
     rng = np.random.default_rng(23)
