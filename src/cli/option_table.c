@@ -177,10 +177,15 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
 const struct tp_option tp_option_rows[] = {
     /* what is written */
     {.name = "output", .letter = 'o', .value = "DST", .kind = TP_OPT_STRING,
-     .commands = WRITES | BIT(JOIN), .field = FIELD(output), .complete = TP_COMPLETE_PATH,
+     .commands = WRITES, .field = FIELD(output), .complete = TP_COMPLETE_PATH,
      .help = "write to DST, a directory or a .safetensors file",
      .more = "It appears under this name only when it is complete: a directory is written as "
              "DST.partial and renamed, a file beside its name and renamed."},
+    {.name = "output", .letter = 'o', .value = "DST", .kind = TP_OPT_STRING,
+     .commands = BIT(JOIN), .field = FIELD(output), .complete = TP_COMPLETE_PATH,
+     .help = "write to DST, a directory",
+     .more = "It appears under this name only when it is complete: it is written as DST.partial "
+             "and renamed."},
     {.name = "to", .value = "FORMAT", .kind = TP_OPT_STRING, .commands = WRITES,
      .field = FIELD(to), .complete = TP_COMPLETE_FORMAT,
      .help = "format to write; 'tilepack formats' lists them"},
