@@ -175,35 +175,6 @@ enum tp_code tp_box_distances_of(const struct tp_plan *plan, const struct tp_sid
     return search ? measure_search(plan, seen, buffers, distances, err) : TP_OK;
 }
 
-/* What reading some rows of a source takes: the packed bytes of all that is decoded with them, and
- * their values. */
-static uint64_t rows_bytes(const struct tp_weight *weight, const struct tp_box *box, uint64_t row,
-                           uint64_t rows)
-{
-    struct tp_box cover = {.size = {1, rows, box->size.k}};
-    if (!weight->form->format)
-        return rows * box->size.k * sizeof(float);
-    if (tp_weight_cover(weight, row, rows, box->k, box->size.k, &cover, NULL))
-        return 0; /* nor can it be read */
-    return cover.size.n * cover.size.k * (sizeof(float) + sizeof(uint16_t)) +
-           tp_decode_scratch(&weight->form->op, cover.size);
-}
-
-/* What tp_read_values() takes for an expert of the box, of which it reads part by part. */
-static uint64_t reader_bytes(const struct tp_plan *plan, const struct tp_unit *unit,
-                             const struct tp_box *box)
-{
-    uint64_t most = 0;
-    for (uint64_t n = 0, row, rows; n < box->size.n; n += rows) {
-        struct tp_view view = tp_unit_view_at(unit, box->e, box->n + n, &row, &rows);
-        const struct tp_weight *weight = &plan->weights->items[view.weight];
-        uint64_t stretch = tp_op_stretch_rows(&weight->form->op, weight->form->box.n);
-        rows = tp_min_u64(tp_min_u64(rows, stretch - row % stretch), box->size.n - n);
-        most = tp_max_u64(most, rows_bytes(weight, box, row, rows));
-    }
-    return most;
-}
-
 uint64_t tp_box_distances_bytes(const struct tp_plan *plan, const struct tp_observed *seen,
                                 const struct tp_box *part, bool search)
 {
@@ -216,7 +187,7 @@ uint64_t tp_box_distances_bytes(const struct tp_plan *plan, const struct tp_obse
     if (!in_hands(seen) || search)
         bytes += values * sizeof(float);
     if (!in_hands(seen))
-        bytes += reader_bytes(plan, unit, part);
+        bytes += tp_read_values_bytes(plan->weights, unit, part);
     if (search)
         bytes += values * OUTPUTS + size->e * size->k * sizeof(float);
     return bytes;

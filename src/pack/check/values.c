@@ -98,23 +98,57 @@ static enum tp_code read_packed(const struct tp_side *side, const struct tp_view
     return TP_OK;
 }
 
+/* What is read at once from row n of the box on: `rows` rows of the view's weight, from its row
+ * `row` on. */
+static struct tp_view view_of_rows(const struct tp_weights *weights, const struct tp_unit *unit,
+                                   const struct tp_box *box, uint64_t n, uint64_t *row,
+                                   uint64_t *rows)
+{
+    struct tp_view view = tp_unit_view_at(unit, box->e, box->n + n, row, rows);
+    const struct tp_weight_form *source = weights->items[view.weight].form;
+    uint64_t stretch = tp_op_stretch_rows(&source->op, source->box.n);
+    *rows = tp_min_u64(tp_min_u64(*rows, stretch - *row % stretch), box->size.n - n);
+    return view;
+}
+
 enum tp_code tp_read_values(const struct tp_side *side, const struct tp_unit *unit,
                             const struct tp_box *box, float *to, struct tp_value_reader *reader,
                             struct tp_err *err)
 {
     enum tp_code code = TP_OK;
     for (uint64_t n = 0, row, rows; n < box->size.n && code == TP_OK; n += rows) {
-        struct tp_view view = tp_unit_view_at(unit, box->e, box->n + n, &row, &rows);
+        struct tp_view view = view_of_rows(side->weights, unit, box, n, &row, &rows);
         bool packed = side->weights->items[view.weight].form->format != NULL;
-        const struct tp_weight_form *source = side->weights->items[view.weight].form;
-        uint64_t stretch = tp_op_stretch_rows(&source->op, source->box.n);
-        rows = tp_min_u64(tp_min_u64(rows, stretch - row % stretch), box->size.n - n);
         code = (packed ? read_packed : read_plain)(side, &view, box, row, rows,
                                                    to + n * box->size.k, reader, err);
     }
     if (code)
         tp_err_tensor(err, unit->name);
     return code;
+}
+
+/* Of some rows: the packed bytes of all that is decoded with them, and their values. */
+static uint64_t rows_bytes(const struct tp_weight *weight, const struct tp_box *box, uint64_t row,
+                           uint64_t rows)
+{
+    struct tp_box cover = {.size = {1, rows, box->size.k}};
+    if (!weight->form->format)
+        return rows * box->size.k * sizeof(float);
+    if (tp_weight_cover(weight, row, rows, box->k, box->size.k, &cover, NULL))
+        return 0; /* nor can it be read */
+    return cover.size.n * cover.size.k * (sizeof(float) + sizeof(uint16_t)) +
+           tp_decode_scratch(&weight->form->op, cover.size);
+}
+
+uint64_t tp_read_values_bytes(const struct tp_weights *weights, const struct tp_unit *unit,
+                              const struct tp_box *box)
+{
+    uint64_t most = 0;
+    for (uint64_t n = 0, row, rows; n < box->size.n; n += rows) {
+        struct tp_view view = view_of_rows(weights, unit, box, n, &row, &rows);
+        most = tp_max_u64(most, rows_bytes(&weights->items[view.weight], box, row, rows));
+    }
+    return most;
 }
 
 /* A block with a NaN or an infinity: pair by pair, those pairs left out. */

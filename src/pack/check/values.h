@@ -33,6 +33,10 @@ enum tp_code tp_read_values(const struct tp_side *side, const struct tp_unit *un
                             const struct tp_box *box, float *to, struct tp_value_reader *reader,
                             struct tp_err *err);
 
+/* Bytes that the reader's buffers take for that, at most. */
+uint64_t tp_read_values_bytes(const struct tp_weights *weights, const struct tp_unit *unit,
+                              const struct tp_box *box);
+
 /* How far b is from a. Sums leave out pairs with a NaN or an infinity. */
 struct tp_distance {
     uint64_t count;      /* pairs seen */
