@@ -19,6 +19,7 @@
 #include "pack/commit/parts.h"
 #include "pack/plan/ranks.h"
 #include "pack/plan/unserved.h"
+#include "pack/run/run.h"
 #include "pack/text/text.h"
 
 #include <stdio.h>
@@ -206,7 +207,7 @@ static void say_resumed(void *progress, size_t shards, size_t of, uint64_t bytes
 static enum tp_code own_bytes(const struct tp_options *o, const struct tp_plan *plan,
                               uint64_t *bytes, struct tp_err *err)
 {
-    struct tp_share_work work = {.bytes_in = tp_files_work(plan, NULL)};
+    struct tp_share_work work = {.bytes_in = tp_run_work(plan, NULL)};
     enum tp_code code = o->part.count ? tp_share_work(plan, share_of(o), &work, err) : TP_OK;
     *bytes = work.bytes_in;
     return code;

@@ -7,8 +7,8 @@
 #include "cli/report.h"
 #include "cli/session.h"
 #include "pack/commit/join.h"
-#include "pack/commit/parts.h"
 #include "pack/os/os.h"
+#include "pack/run/run.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static int join(const struct tp_options *o, const char *output)
     if (tp_join_unchecked(made))
         tp_warn_unchecked(o->arg.item[0]);
     struct tp_progress *progress =
-        tp_progress_start(o, "join", tp_files_work(tp_join_plan(made), NULL));
+        tp_progress_start(o, "join", tp_run_work(tp_join_plan(made), NULL));
     struct tp_convert_options options = {
         .force = o->force,
         .run = {.jobs = o->jobs, .memory = o->max_memory, .stop = tp_catch_signals(),

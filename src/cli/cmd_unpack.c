@@ -10,9 +10,9 @@
 #include "cli/report.h"
 #include "cli/session.h"
 #include "pack/commit/commit.h"
-#include "pack/commit/parts.h"
 #include "pack/os/clock.h"
 #include "pack/os/os.h"
+#include "pack/run/run.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +59,7 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
                               struct tp_err *err)
 {
     tp_os_limit_heap(0, 0); /* the work is divided by pack/run/budget.c */
-    struct tp_progress *progress = tp_progress_start(o, "unpack", tp_files_work(plan, NULL));
+    struct tp_progress *progress = tp_progress_start(o, "unpack", tp_run_work(plan, NULL));
     struct tp_convert_options options = {.force = o->force};
     options.run = (struct tp_run_options){
         .jobs = o->jobs,

@@ -4,7 +4,6 @@
 
 #include "base/num.h"
 #include "pack/check/box_distances.h"
-#include "pack/commit/parts.h"
 #include "pack/os/os.h"
 #include "pack/run/run.h"
 
@@ -249,7 +248,7 @@ uint64_t tp_estimate_work(const struct tp_plan *plan, bool full)
 {
     uint64_t bytes = 0;
     if (full)
-        return tp_files_work(plan, NULL);
+        return tp_run_work(plan, NULL);
     for (size_t u = 0; u < plan->unit_count; u++)
         if (is_encoded(&plan->units[u]))
             bytes += unit_bytes(&plan->units[u]);

@@ -7,10 +7,10 @@
 
 #include "base/num.h"
 #include "pack/check/verify_build.h"
-#include "pack/commit/parts.h"
 #include "pack/os/os.h"
 #include "pack/run/budget.h"
 #include "pack/run/ranks_io.h"
+#include "pack/run/run.h"
 #include "pack/source/descriptor.h"
 #include "pack/source/traces.h"
 
@@ -195,7 +195,7 @@ static enum tp_code run(struct against *a, const struct tp_request *request)
     if (code)
         return code;
     if (a->c.options->total)
-        a->c.options->total(a->c.options->progress_arg, tp_files_work(&a->plan, NULL));
+        a->c.options->total(a->c.options->progress_arg, tp_run_work(&a->plan, NULL));
     if (a->c.expected == &a->plan)
         return tp_run(&a->plan, sink, &options, a->c.err);
     tp_scatter_open(&scatter, &a->ranks, (unsigned)(a->c.expected - a->ranks.plans), sink);

@@ -7,7 +7,6 @@
 #include "pack/commit/commit_build.h"
 
 #include "base/suffix.h"
-#include "pack/commit/parts.h"
 #include "pack/os/below.h"
 #include "pack/plan/command.h"
 #include "pack/run/budget.h"
@@ -347,7 +346,7 @@ void tp_commit_tell_resumed(const struct tp_commit *c, const bool *done, size_t 
 {
     if (count && c->options->resumed)
         c->options->resumed(c->options->run.progress_arg, count, of,
-                            tp_files_work(c->plan, done));
+                            tp_run_work(c->plan, done));
 }
 
 enum tp_code tp_commit_run_shards(struct tp_commit *c, const bool *skip)

@@ -2,6 +2,7 @@
 #include "pack/commit/parts.h"
 
 #include "pack/os/os.h"
+#include "pack/run/run.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,18 +45,6 @@ enum tp_code tp_parts_assign(const struct tp_plan *plan, unsigned count, unsigne
     return code;
 }
 
-uint64_t tp_files_work(const struct tp_plan *plan, const bool *files)
-{
-    uint64_t bytes = 0;
-    for (size_t u = 0; u < plan->unit_count; u++)
-        if (!files || files[plan->units[u].file])
-            bytes += tp_value_bytes(plan->units[u].form->box, plan->units[u].form->dtype);
-    for (size_t o = 0; o < plan->output_count; o++)
-        if (plan->outputs[o].unit == UINT32_MAX && (!files || files[plan->outputs[o].file]))
-            bytes += plan->outputs[o].bytes;
-    return bytes;
-}
-
 enum tp_code tp_share_work(const struct tp_plan *plan, struct tp_share share,
                            struct tp_share_work *work, struct tp_err *err)
 {
@@ -71,7 +60,7 @@ enum tp_code tp_share_work(const struct tp_plan *plan, struct tp_share share,
     for (size_t f = 0; f < plan->file_count && mine; f++)
         mine[f] = owner[f] == share.index;
     if (mine)
-        work->bytes_in = tp_files_work(plan, mine);
+        work->bytes_in = tp_run_work(plan, mine);
     else if (code == TP_OK)
         code = TP_E_MEMORY;
     free(mine);

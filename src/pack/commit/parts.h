@@ -21,9 +21,6 @@ struct tp_share {
 enum tp_code tp_parts_assign(const struct tp_plan *plan, unsigned count, unsigned *owner,
                              struct tp_err *err);
 
-/* Bytes that a run reports as its progress, for those files of the plan (NULL: all). */
-uint64_t tp_files_work(const struct tp_plan *plan, const bool *files);
-
 /* What one part has to do. */
 struct tp_share_work {
     size_t shards;

@@ -401,6 +401,18 @@ static enum tp_code get_ready(struct run *run, struct worker *workers, unsigned 
     return TP_OK;
 }
 
+uint64_t tp_run_work(const struct tp_plan *plan, const bool *files)
+{
+    uint64_t bytes = 0;
+    for (size_t u = 0; u < plan->unit_count; u++)
+        if (!files || files[plan->units[u].file])
+            bytes += tp_value_bytes(plan->units[u].form->box, plan->units[u].form->dtype);
+    for (size_t o = 0; o < plan->output_count; o++)
+        if (plan->outputs[o].unit == UINT32_MAX && (!files || files[plan->outputs[o].file]))
+            bytes += plan->outputs[o].bytes;
+    return bytes;
+}
+
 static void open_run(struct run *run)
 {
     pthread_mutex_init(&run->lock, NULL);

@@ -16,6 +16,9 @@
 enum tp_code tp_run(const struct tp_plan *plan, struct tp_sink *sink,
                     const struct tp_run_options *options, struct tp_err *err);
 
+/* Bytes that a run reports as its progress, for those files of the plan (NULL: all). */
+uint64_t tp_run_work(const struct tp_plan *plan, const bool *files);
+
 /* What the boxes of a run with so many workers are to be like; `assembles` is the sink's. */
 struct tp_box_wish tp_run_wish(const struct tp_run_options *options, unsigned jobs);
 
