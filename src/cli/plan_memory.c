@@ -131,6 +131,14 @@ static uint64_t enough_for_recipe(const struct tp_options *o)
     return 2 * (uint64_t)size + RULE * (uint64_t)objects + WORD * (uint64_t)(quotes / 2);
 }
 
+/* Lists of the files beside the weights, twice where they are made, and what the manifest says of
+ * each. */
+static uint64_t enough_for_names(struct tp_header_size header)
+{
+    enum { LISTS = 3, FILE_BYTES = 280 };
+    return LISTS * header.names + FILE_BYTES * header.files;
+}
+
 /* What the tree of a small file in the directory takes; 0: there is none. */
 static uint64_t enough_for_tree(const char *path, const char *name, unsigned factor)
 {
@@ -158,6 +166,7 @@ void tp_limit_request(const struct tp_options *o)
 {
     uint64_t recipe = enough_for_recipe(o);
     struct tp_request none = {0};
+    tp_os_limit_heap(o->max_memory - TP_OS_PROGRAM_BYTES, 0);
     if (recipe)
         tp_os_limit_heap(o->max_memory - TP_OS_PROGRAM_BYTES,
                          recipe + enough_for_header(o, &none, tp_header_size(o->arg.item[0])));
@@ -178,7 +187,7 @@ enum tp_code tp_source_open_limited(const struct tp_options *o, const char *path
 {
     uint64_t most = o->max_memory - TP_OS_PROGRAM_BYTES;
     struct tp_header_size header = tp_header_size(path);
-    uint64_t texts = enough_for_recipe(o) + enough_for_config(path);
+    uint64_t texts = enough_for_recipe(o) + enough_for_config(path) + enough_for_names(header);
     *source = (struct tp_source){0};
     limit_beside(o, 0);
     tp_os_limit_heap(most, header.bytes ? texts + enough_for_header(o, request, header) : 0);
@@ -200,9 +209,12 @@ enum tp_code tp_source_open_limited(const struct tp_options *o, const char *path
  * at most four times as much. */
 void tp_limit_unpack(const struct tp_options *o, const char *path)
 {
-    uint64_t header = tp_header_size(path).bytes;
-    tp_os_limit_heap(o->max_memory - TP_OS_PROGRAM_BYTES,
-                     header ? LEAST + 4 * header + enough_for_config(path) : 0);
+    uint64_t most = o->max_memory - TP_OS_PROGRAM_BYTES;
+    tp_os_limit_heap(most, 0);
+    struct tp_header_size header = tp_header_size(path);
+    tp_os_limit_heap(most, header.bytes ? LEAST + 4 * header.bytes + enough_for_config(path) +
+                                              enough_for_names(header)
+                                        : 0);
 }
 
 /* The text beside the ranks is a tree of mostly long texts, and all ranks are open at once. */
@@ -215,13 +227,14 @@ void tp_limit_join(const struct tp_options *o, const char *path)
     uint64_t listed = 0; /* one manifest is read at a time */
     char *info = tp_os_format(&ignored, "%s/%s", path, TP_RANKS_NAME);
     uint64_t enough = info && stat(info, &st) == 0 ? LEAST + 2 * (uint64_t)st.st_size : 0;
-    tp_os_limit_heap(most, enough);
+    tp_os_limit_heap(most, 0);
     if (!enough || tp_os_list(path, &list, &ignored))
         list.count = 0;
     for (size_t i = 0; i < list.count; i++) {
         char *rank = tp_os_format(&ignored, "%s/%s", path, list.names[i]);
-        enough += rank ? 3 * tp_header_size(rank).bytes + enough_for_config(rank) : 0;
         if (rank) {
+            struct tp_header_size header = tp_header_size(rank);
+            enough += 3 * header.bytes + enough_for_names(header) + enough_for_config(rank);
             tp_header_archives(rank);
             listed = tp_max_u64(listed, enough_for_manifest(rank));
         }

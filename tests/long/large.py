@@ -800,6 +800,24 @@ def small_files_within(work):
         shutil.rmtree(name, ignore_errors=True)
 
 
+def names_of_files_within(work):
+    """Names that do not fit are refused where they are listed, in the directory and below it."""
+    for folder in ("", "notes"):
+        source, out = os.path.join(work, "named"), os.path.join(work, "named-out")
+        sparse.make(source, tensors=8, shards=1, experts=1, hidden=256, inner=512)
+        os.makedirs(os.path.join(source, folder), exist_ok=True)
+        for i in range(45_000):
+            with open(os.path.join(source, folder, f"{'n' * 240}{i:06}.txt"), "wb"):
+                pass
+        argv = ("convert", source, "-o", out, "--to", "mxfp8-ct", "-q")
+        refused(source, 32, "unpack", "-o", out, "-q")
+        figure = refused(source, 32, argv[0], *argv[2:])
+        status, errors, _, peak = measure(*argv, "--discard", "--max-memory", f"{figure}MiB")
+        check(status == 0 and within(peak, figure), f"45,000 names of files in {figure} MiB: "
+              f"{peak / 2**20:.0f} MiB {errors}")
+        shutil.rmtree(source)
+
+
 def encoders_have_figures(work):
     """The figure of a plan that does not fit knows of encoders and of frames of archives."""
     plain = many_tensors(os.path.join(work, "encoded.safetensors"), 20_000, 20)
@@ -974,6 +992,7 @@ def main():
         large_frames_within(work)
         errors_within(work)
         small_files_within(work)
+        names_of_files_within(work)
         encoders_have_figures(work)
         opened_within(work)
         copied_within(work)

@@ -53,11 +53,21 @@ uint64_t tp_os_heap_left(void)
     return !ceiling.most ? UINT64_MAX : used < ceiling.most ? ceiling.most - used : 0;
 }
 
-/* Asking what the heap holds takes a while: only where much is asked for. */
 static bool above_ceiling(uint64_t more)
 {
+    return ceiling.most && tp_os_heap_bytes() + more > ceiling.most;
+}
+
+/* The same, but asking what the heap holds takes a while: only where much is asked for, or has been
+ * since. */
+static bool is_refused(uint64_t more)
+{
     enum { MUCH = 256 << 10 };
-    return ceiling.most && more >= MUCH && tp_os_heap_bytes() + more > ceiling.most;
+    static _Atomic uint64_t unseen;
+    if (!ceiling.most || (more < MUCH && atomic_fetch_add(&unseen, more) + more < MUCH))
+        return false;
+    atomic_store(&unseen, 0);
+    return above_ceiling(more);
 }
 
 enum tp_code tp_os_fail_limit(struct tp_err *err)
@@ -83,7 +93,7 @@ static enum tp_code fail_memory(struct tp_err *err, uint64_t size)
 
 void *tp_os_alloc(size_t size, struct tp_err *err)
 {
-    void *memory = above_ceiling(size) ? NULL : tp_os.malloc(size ? size : 1);
+    void *memory = is_refused(size) ? NULL : tp_os.malloc(size ? size : 1);
     if (!memory)
         fail_memory(err, size);
     return memory;
@@ -94,7 +104,7 @@ void *tp_os_zalloc(size_t count, size_t size, struct tp_err *err)
     uint64_t bytes;
     bool fits = tp_mul_u64(&bytes, count, size) && bytes <= PTRDIFF_MAX;
     void *memory =
-        fits && !above_ceiling(bytes) ? tp_os.calloc(count ? count : 1, size ? size : 1) : NULL;
+        fits && !is_refused(bytes) ? tp_os.calloc(count ? count : 1, size ? size : 1) : NULL;
     if (!memory)
         fail_memory(err, fits ? bytes : UINT64_MAX);
     return memory;
@@ -112,8 +122,8 @@ enum tp_code tp_os_grow(void **items, size_t *capacity, size_t need, size_t size
     room = tp_max_u64(tp_max_u64(room, need), 8);
     if (!tp_mul_u64(&bytes, room, size) || bytes > PTRDIFF_MAX)
         return fail_memory(err, UINT64_MAX);
-    void *grown = above_ceiling(bytes - *capacity * size) ? NULL
-                                                          : tp_os.realloc(*items, (size_t)bytes);
+    void *grown = is_refused(bytes - *capacity * size) ? NULL
+                                                       : tp_os.realloc(*items, (size_t)bytes);
     if (!grown)
         return fail_memory(err, bytes - *capacity * size);
     *items = grown;

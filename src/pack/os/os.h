@@ -135,6 +135,10 @@ enum tp_code tp_os_slurp(const char *path, uint64_t limit, char **data, size_t *
 enum tp_code tp_os_slurp_fd(int fd, const struct stat *st, const char *path, uint64_t limit,
                             char **data, size_t *size, struct tp_err *err);
 
+/* Does `act` with each entry of a directory but "." and "..", in no order, until it fails. */
+typedef enum tp_code tp_os_entry_fn(void *arg, const struct dirent *entry, struct tp_err *err);
+enum tp_code tp_os_each(const char *path, tp_os_entry_fn *act, void *arg, struct tp_err *err);
+
 /* Names in a directory, without "." and "..", in byte order. Free with
  * tp_os_list_free(), which is legal on {0} and twice. */
 struct tp_os_list {
@@ -161,8 +165,8 @@ void *tp_os_zalloc(size_t count, size_t size, struct tp_err *err);
 #define TP_OS_PROGRAM_BYTES (UINT64_C(16) << 20)
 /* Bytes that the heap has taken from the system; 0 where that is not known. */
 uint64_t tp_os_heap_bytes(void);
-/* From now on large allocations fail when the heap would grow beyond `most` bytes (0: never), and
- * what is large goes back to the system when it is freed.
+/* From now on allocations fail when the heap would grow beyond `most` bytes (0: never), of small
+ * ones the first of each some, and what is large goes back to the system when it is freed.
  * The hint then names `enough`, a --max-memory that would do (0: not known). Not thread-safe. */
 void tp_os_limit_heap(uint64_t most, uint64_t enough);
 /* What else is needed beside what `enough` knows of: the most of what was said. */

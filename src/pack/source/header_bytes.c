@@ -1,6 +1,6 @@
 /* What headers say of files that are not opened yet: how long they are, whether there are any, and,
  * by what stands there once for each tensor, how many tensors they list; see header_bytes.h. They
- * are not understood, and nothing else of the files is read. */
+ * are not understood, and nothing else of the files is read. Names are counted, and not kept. */
 #include "pack/source/header_bytes.h"
 
 #include "base/num.h"
@@ -102,33 +102,87 @@ static void add_file(const char *path, void *arg)
         size->tensors += count_tensors(path, begin.length);
 }
 
+/* What is done with the shards of a directory. */
+struct shards {
+    const char *directory;
+    void (*act)(const char *file, void *arg);
+    void *arg;
+};
+
+static enum tp_code act_on_shard(void *arg, const struct dirent *entry, struct tp_err *err)
+{
+    const struct shards *shards = arg;
+    if (!tp_ends_with(entry->d_name, ".safetensors") &&
+        !tp_ends_with(entry->d_name, ".safetensors.zst"))
+        return TP_OK;
+    char *file = tp_os_format(err, "%s/%s", shards->directory, entry->d_name);
+    if (file)
+        shards->act(file, shards->arg);
+    free(file);
+    return TP_OK;
+}
+
+static bool is_directory(const char *path)
+{
+    struct stat st;
+    return tp_os.stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 /* Does `act` with a file, or with each shard of a directory. */
 static void each_shard(const char *path, void (*act)(const char *file, void *arg), void *arg)
 {
-    struct tp_os_list list = {0};
+    struct shards shards = {path, act, arg};
     struct tp_err ignored = {0};
-    struct stat st;
-    if (tp_os.stat(path, &st) != 0 || !S_ISDIR(st.st_mode)) {
+    if (is_directory(path))
+        tp_os_each(path, act_on_shard, &shards, &ignored);
+    else
         act(path, arg);
-        return;
-    }
-    if (tp_os_list(path, &list, &ignored))
-        list.count = 0;
-    for (size_t i = 0; i < list.count; i++) {
-        bool shard = tp_ends_with(list.names[i], ".safetensors") ||
-                     tp_ends_with(list.names[i], ".safetensors.zst");
-        char *file = shard ? tp_os_format(&ignored, "%s/%s", path, list.names[i]) : NULL;
-        if (file)
-            act(file, arg);
-        free(file);
-    }
-    tp_os_list_free(&list);
+}
+
+/* A folder whose names are counted. */
+struct folder {
+    struct tp_header_size *size;
+    const char *path;
+    uint64_t above; /* bytes of its own name, as it stands in front of those of its files */
+    unsigned depth;
+};
+
+static void count_names(const struct folder *folder);
+
+/* What is hidden is none of the checkpoint's. */
+static enum tp_code count_name(void *arg, const struct dirent *entry, struct tp_err *err)
+{
+    enum { DEEPEST = 16 };
+    const struct folder *folder = arg;
+    const uint64_t length = folder->above + strlen(entry->d_name) + 1;
+    if (entry->d_name[0] == '.')
+        return TP_OK;
+    folder->size->files++;
+    folder->size->names += length;
+    if (entry->d_type == DT_REG || folder->depth == DEEPEST)
+        return TP_OK;
+    char *path = tp_os_format(err, "%s/%s", folder->path, entry->d_name);
+    if (path && is_directory(path))
+        count_names(&(struct folder){folder->size, path, length, folder->depth + 1});
+    free(path);
+    return TP_OK;
+}
+
+static void count_names(const struct folder *folder)
+{
+    enum { ENOUGH = 16 << 20 }; /* files; links can make it any number */
+    struct tp_err ignored = {0};
+    struct folder own = *folder;
+    if (folder->size->files < ENOUGH)
+        tp_os_each(folder->path, count_name, &own, &ignored);
 }
 
 struct tp_header_size tp_header_size(const char *path)
 {
     struct tp_header_size size = {0};
     each_shard(path, add_file, &size);
+    if (is_directory(path))
+        count_names(&(struct folder){&size, path, 0, 0});
     return size;
 }
 

@@ -1,6 +1,6 @@
 /* The headers of a checkpoint that is not opened yet: how long they are and how many tensors they
- * list, on which it depends what memory it takes to open it and to plan what becomes of it, and
- * whether a file has one at all.
+ * list, and the names of its files, on which it depends what memory it takes to open it and to plan
+ * what becomes of it; and whether a file has a header at all.
  */
 #ifndef TP_PACK_HEADER_BYTES_H
 #define TP_PACK_HEADER_BYTES_H
@@ -14,9 +14,11 @@ struct tp_header_size {
     uint64_t bytes;     /* of all headers */
     uint64_t uncounted; /* of these: of archives, and of more than any checkpoint has */
     uint64_t tensors;   /* of the others */
+    uint64_t files;     /* in the directory, those in its folders too; 0: it is a file */
+    uint64_t names;     /* bytes of all their names, with those of the folders */
 };
 
-/* Of a file, or of all files of a directory, archives too; zeros: not known. What cannot be read,
+/* Of a file, or of all files of a directory, archives too; zeros: not known. Keeps no list. What cannot be read,
  * or is no header, counts nothing: whoever opens it says why. */
 struct tp_header_size tp_header_size(const char *path);
 
