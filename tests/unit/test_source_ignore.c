@@ -193,6 +193,17 @@ static void test_what_is_no_regular_expression_is_an_error(void **state)
             "quantization_config: \"dynamic\": '(a': this group is never closed, at offset 0");
 }
 
+static void test_what_is_no_list_of_names_is_an_error(void **state)
+{
+    (void)state;
+    refuses("{\"quantization_config\": {\"ignore\": \"q_proj\"}}",
+            "quantization_config: \"ignore\" is no list");
+    refuses("{\"quantization_config\": {\"ignored_layers\": {}}}",
+            "quantization_config: \"ignored_layers\" is no list");
+    refuses("{\"quantization_config\": {\"modules_to_not_convert\": [\"a\", null]}}",
+            "quantization_config: \"modules_to_not_convert\"[1] is no text");
+}
+
 static void test_a_match_that_costs_too_much_is_an_error(void **state)
 {
     (void)state;
@@ -236,7 +247,7 @@ static void test_matches_that_cost_too_much_together_are_an_error(void **state)
 static void test_every_key_is_read(void **state)
 {
     (void)state;
-    open_config("{\"quantization_config\": {\"modules_to_not_convert\": [\"a\", 7, null],"
+    open_config("{\"quantization_config\": {\"modules_to_not_convert\": [\"a\", \"\"],"
                 "\"re\": [\"x\"], \"ignored_layers\": [\"b\", \"re:c\"], "
                 "\"exclude_modules\": [\"d*\"], \"dynamic\": {\"-:e\": {}, \"+:f\": {}}, "
                 "\"ignore\": null}}");
@@ -264,6 +275,7 @@ int main(void)
         cmocka_unit_test(test_entries_of_many_components),
         cmocka_unit_test(test_regular_expressions_begin_with_the_name),
         cmocka_unit_test(test_what_is_no_regular_expression_is_an_error),
+        cmocka_unit_test(test_what_is_no_list_of_names_is_an_error),
         cmocka_unit_test(test_a_match_that_costs_too_much_is_an_error),
         cmocka_unit_test(test_matches_that_cost_too_much_together_are_an_error),
         cmocka_unit_test(test_every_key_is_read),
