@@ -9,6 +9,7 @@
 #include "pack/plan/ranks.h"
 #include "pack/run/budget.h"
 #include "pack/source/header_bytes.h"
+#include "pack/source/index.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -155,6 +156,12 @@ static uint64_t enough_for_config(const char *path)
     return enough_for_tree(path, "config.json", TREE);
 }
 
+/* The index is gone before there is a plan: its text, and its names without escapes. */
+static uint64_t enough_for_index(const char *path)
+{
+    return LEAST + enough_for_tree(path, TP_INDEX_NAME, 2);
+}
+
 /* Whose values are long texts, and what is kept of them. */
 static uint64_t enough_for_manifest(const char *path)
 {
@@ -190,7 +197,9 @@ enum tp_code tp_source_open_limited(const struct tp_options *o, const char *path
     uint64_t texts = enough_for_recipe(o) + enough_for_config(path) + enough_for_names(header);
     *source = (struct tp_source){0};
     limit_beside(o, 0);
-    tp_os_limit_heap(most, header.bytes ? texts + enough_for_header(o, request, header) : 0);
+    tp_os_limit_heap(most, header.bytes ? texts + tp_max_u64(enough_for_index(path),
+                                                             enough_for_header(o, request, header))
+                                        : 0);
     enum tp_code code = tp_checkpoint_open(path, tp_source_flags(o), &source->ckpt, err);
     if (code)
         return code;
@@ -212,7 +221,8 @@ void tp_limit_unpack(const struct tp_options *o, const char *path)
     uint64_t most = o->max_memory - TP_OS_PROGRAM_BYTES;
     tp_os_limit_heap(most, 0);
     struct tp_header_size header = tp_header_size(path);
-    tp_os_limit_heap(most, header.bytes ? LEAST + 4 * header.bytes + enough_for_config(path) +
+    uint64_t weights = tp_max_u64(LEAST + 4 * header.bytes, enough_for_index(path));
+    tp_os_limit_heap(most, header.bytes ? weights + enough_for_config(path) +
                                               enough_for_names(header)
                                         : 0);
 }

@@ -900,6 +900,26 @@ def figures_of_the_unseen(work):
         os.unlink(path)
 
 
+def index_has_a_figure(work):
+    """An index that says more than the shards it is of."""
+    source, out = os.path.join(work, "indexed"), os.path.join(work, "indexed-out")
+    sparse.make(source, tensors=8, shards=1, experts=1, hidden=256, inner=512)
+    path = os.path.join(source, "model.safetensors.index.json")
+    with open(path) as f:
+        index = json.load(f)
+    index["metadata"] = {"notes": "y" * 50_000_000}
+    with open(path, "w") as f:
+        json.dump(index, f)
+    for argv in (("convert", source, "-o", out, "--to", "mxfp8-ct", "-q"),
+                 ("unpack", source, "-o", out + "-plain", "-q")):
+        figure = refused(source, 32, argv[0], *argv[2:])
+        status, errors, _, peak = measure(*argv, "--max-memory", f"{figure}MiB")
+        check(status == 0 and within(peak, figure),
+              f"{argv[0]} with a large index in {figure} MiB: {peak / 2**20:.0f} MiB {errors}")
+    for name in (source, out, out + "-plain"):
+        shutil.rmtree(name, ignore_errors=True)
+
+
 def any_shape(work, long):
     """Memory has nothing to do with the shape, or the conversion is refused at once."""
     row = one_weight(os.path.join(work, "row.safetensors"), [1, 1 << (29 if long else 26)])
@@ -997,6 +1017,7 @@ def main():
         opened_within(work)
         copied_within(work)
         figures_of_the_unseen(work)
+        index_has_a_figure(work)
         act_order_once(work)
         act_order_figure(work)
         writes_ranks(work)
