@@ -113,21 +113,24 @@ static enum tp_code take_file(struct walk *w, const char *name, const char *path
 /* Whether a folder is no part of the checkpoint: a link to one, a cache of Python, one where the
  * output has its card, or an output of this program, finished or not, which could be the one that
  * is about to be written. */
-static bool is_foreign(const struct walk *w, const char *name, const char *path,
-                       const struct tp_os_list *list)
+static bool is_foreign(const struct walk *w, const char *name, const char *path)
 {
+    static const char *const written[] = {"tilepack.json", "tilepack-tp.json"};
     struct stat st;
     bool links = !w->ckpt->strict && !w->ckpt->copies; /* are followed */
     if (!links && tp_os_link_there(path, &st, w->err) && S_ISLNK(st.st_mode))
         return true;
-    for (size_t i = 0; i < list->count; i++)
-        if (strcmp(list->names[i], "tilepack.json") == 0 ||
-            strcmp(list->names[i], "tilepack-tp.json") == 0)
-            return true;
-    if (strcmp(name, TP_CARD_NAME) == 0)
-        return true;
     const char *slash = strrchr(name, '/');
-    return tp_ends_with(name, ".partial") || strcmp(slash ? slash + 1 : name, "__pycache__") == 0;
+    if (tp_ends_with(name, ".partial") || strcmp(slash ? slash + 1 : name, "__pycache__") == 0 ||
+        strcmp(name, TP_CARD_NAME) == 0)
+        return true;
+    bool ours = false;
+    for (size_t i = 0; i < sizeof written / sizeof *written && !ours && !w->err->code; i++) {
+        char *file = tp_os_format(w->err, "%s/%s", path, written[i]);
+        ours = file && tp_os_link_there(file, &st, w->err);
+        free(file);
+    }
+    return ours;
 }
 
 static enum tp_code take(struct walk *w, const char *name, unsigned depth);
@@ -150,18 +153,16 @@ static enum tp_code take_list(struct walk *w, const char *name, const struct tp_
 static enum tp_code take_folder(struct walk *w, const char *name, const char *path, unsigned depth)
 {
     struct tp_checkpoint *ckpt = w->ckpt;
-    struct tp_os_list list;
+    struct tp_os_list list = {0};
     size_t copied = ckpt->other_count, left = ckpt->left_count;
     if (depth > MAX_DEPTH) {
         tp_err_path(w->err, path);
         tp_err_hint(w->err, "a link may lead back into the directory");
         return tp_fail(w->err, TP_E_INPUT, "folders are deeper than %d", MAX_DEPTH);
     }
-    enum tp_code code = tp_os_list(path, &list, w->err);
-    if (code)
-        return code;
-    bool foreign = is_foreign(w, name, path, &list);
-    if ((code = w->err->code) == TP_OK && !foreign)
+    bool foreign = is_foreign(w, name, path);
+    enum tp_code code = w->err->code || foreign ? w->err->code : tp_os_list(path, &list, w->err);
+    if (code == TP_OK)
         code = take_list(w, name, &list, depth);
     if (code == TP_OK && (foreign || (ckpt->other_count == copied && ckpt->left_count > left))) {
         while (ckpt->left_count > left)

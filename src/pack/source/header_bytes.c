@@ -7,6 +7,7 @@
 #include "base/suffix.h"
 #include "pack/file/safetensors.h"
 #include "pack/file/zst.h"
+#include "pack/os/below.h"
 #include "pack/os/os.h"
 
 #include <fcntl.h>
@@ -149,7 +150,7 @@ struct folder {
 
 static void count_names(const struct folder *folder);
 
-/* What is hidden is none of the checkpoint's. */
+/* What is hidden is none of the checkpoint's, and links to folders may lead in a circle. */
 static enum tp_code count_name(void *arg, const struct dirent *entry, struct tp_err *err)
 {
     enum { DEEPEST = 16 };
@@ -159,10 +160,11 @@ static enum tp_code count_name(void *arg, const struct dirent *entry, struct tp_
         return TP_OK;
     folder->size->files++;
     folder->size->names += length;
-    if (entry->d_type == DT_REG || folder->depth == DEEPEST)
+    if ((entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN) || folder->depth == DEEPEST)
         return TP_OK;
     char *path = tp_os_format(err, "%s/%s", folder->path, entry->d_name);
-    if (path && is_directory(path))
+    struct tp_err ignored = {0};
+    if (path && tp_below_is_dir(path, &ignored))
         count_names(&(struct folder){folder->size, path, length, folder->depth + 1});
     free(path);
     return TP_OK;
@@ -170,11 +172,9 @@ static enum tp_code count_name(void *arg, const struct dirent *entry, struct tp_
 
 static void count_names(const struct folder *folder)
 {
-    enum { ENOUGH = 16 << 20 }; /* files; links can make it any number */
     struct tp_err ignored = {0};
     struct folder own = *folder;
-    if (folder->size->files < ENOUGH)
-        tp_os_each(folder->path, count_name, &own, &ignored);
+    tp_os_each(folder->path, count_name, &own, &ignored);
 }
 
 struct tp_header_size tp_header_size(const char *path)
