@@ -790,13 +790,14 @@ def small_files_within(work):
     out, ranks = (os.path.join(work, n) for n in ("crowded-out", "crowded-ranks"))
     to = ("--to", "mxfp8-ct", "-q")
     for argv in (("convert", source, "-o", out, *to), ("unpack", out, "-o", out + "-plain", "-q"),
+                 ("convert", source, "-o", out + "-hashed", *to, "--digest", "sha256"),
                  ("convert", source, "-o", ranks, *to, "--tp", "2"),
                  ("join", ranks, "-o", out + "-joined", "-q")):
         figure = refused(argv[1], 32, argv[0], *argv[2:])
         status, errors, _, peak = measure(*argv, "--max-memory", f"{figure}MiB")
         check(status == 0 and within(peak, figure), f"{argv[0]} of 20,000 small files in {figure} "
               f"MiB: {peak / 2**20:.0f} MiB {errors}")
-    for name in (source, out, ranks, out + "-plain", out + "-joined"):
+    for name in (source, out, ranks, out + "-plain", out + "-hashed", out + "-joined"):
         shutil.rmtree(name, ignore_errors=True)
 
 

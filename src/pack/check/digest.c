@@ -16,7 +16,6 @@ enum {
     MAX_DEPTH = 16,
     MAX_LIST = 256 << 20,
     LINE = TP_SHA256_TEXT - 1 + 3, /* but for the name: digits, two spaces and a newline */
-    BATCH = 1024,                  /* files hashed at a time: each has an error of its own */
 };
 
 struct tree {
@@ -102,28 +101,32 @@ static int by_path(const void *a, const void *b)
 
 /* The list of all files as it grows. */
 struct list {
+    const struct tree *tree;
     char *text;
     size_t size;
-    struct tp_sha256_file *batch; /* of BATCH */
+    struct tp_digest *digest;
 };
 
-/* Hashes up to BATCH files from `first` on, and appends their lines. */
-static enum tp_code hash_batch(const struct tree *tree, size_t first, unsigned jobs,
-                               atomic_int *stop, struct list *list, struct tp_digest *digest)
+static char *path_of(void *arg, size_t i, struct tp_err *err)
 {
-    size_t count = tp_min_u64(tree->count - first, BATCH);
-    for (size_t i = 0; i < count; i++)
-        list->batch[i] = (struct tp_sha256_file){.path = tree->paths[first + i]};
-    enum tp_code code = tp_sha256_files(list->batch, count, jobs, stop, tree->err);
-    for (size_t i = 0; i < count && code == TP_OK; i++) {
-        const struct tp_sha256_file *file = &list->batch[i];
-        tp_sha256_print(file->digest, digest->sha256);
-        list->size += (size_t)sprintf(list->text + list->size, "%s  %s\n", digest->sha256,
-                                      file->path + tree->root);
-        if (!tp_add_u64(&digest->bytes, digest->bytes, file->size))
-            code = tp_fail(tree->err, TP_E_UNSUPPORTED, "the files are too large together");
-    }
-    return code;
+    const struct list *list = arg;
+    return tp_os_copy(err, list->tree->paths[i]);
+}
+
+/* Appends the line of a file. */
+static enum tp_code add_line(void *arg, size_t i, const struct tp_sha256_file *file,
+                             struct tp_err *err)
+{
+    struct list *list = arg;
+    struct tp_digest *digest = list->digest;
+    if (file->err.code)
+        return *err = file->err, err->code;
+    tp_sha256_print(file->digest, digest->sha256);
+    list->size += (size_t)sprintf(list->text + list->size, "%s  %s\n", digest->sha256,
+                                  list->tree->paths[i] + list->tree->root);
+    if (!tp_add_u64(&digest->bytes, digest->bytes, file->size))
+        return tp_fail(err, TP_E_UNSUPPORTED, "the files are too large together");
+    return TP_OK;
 }
 
 /* The digest of a directory is that of the list, of a file its own. */
@@ -133,11 +136,9 @@ static enum tp_code hash_tree(struct tree *tree, bool directory, unsigned jobs, 
     if (!tree->count)
         return tp_fail(tree->err, TP_E_INPUT, "there is no file in it");
     qsort(tree->paths, tree->count, sizeof *tree->paths, by_path);
-    struct list list = {.text = tp_os_alloc(tree->size + 1, tree->err),
-                        .batch = tp_os_alloc(BATCH * sizeof *list.batch, tree->err)};
-    enum tp_code code = list.text && list.batch ? TP_OK : TP_E_MEMORY;
-    for (size_t i = 0; i < tree->count && code == TP_OK; i += BATCH)
-        code = hash_batch(tree, i, jobs, stop, &list, digest);
+    struct list list = {tree, tp_os_alloc(tree->size + 1, tree->err), 0, digest};
+    struct tp_sha256_list files = {tree->count, &list, path_of, add_line};
+    enum tp_code code = list.text ? tp_sha256_each(&files, jobs, stop, tree->err) : TP_E_MEMORY;
     digest->files = tree->count;
     if (code == TP_OK && directory) {
         uint8_t of_list[TP_SHA256_BYTES];
@@ -145,7 +146,6 @@ static enum tp_code hash_tree(struct tree *tree, bool directory, unsigned jobs, 
         tp_sha256_print(of_list, digest->sha256);
     }
     free(list.text);
-    free(list.batch);
     return code;
 }
 

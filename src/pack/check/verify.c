@@ -394,34 +394,31 @@ static enum tp_code compare_sha256(struct verify *v, const struct tp_manifest_fi
                              "its SHA-256 is %s, the manifest says %s", ours, theirs);
 }
 
+static char *path_of(void *arg, size_t i, struct tp_err *err)
+{
+    const struct verify *v = arg;
+    return tp_os_format(err, "%s/%s", v->ckpt->path, v->manifest.files[i].name);
+}
+
+static enum tp_code check_digest(void *arg, size_t i, const struct tp_sha256_file *file,
+                                 struct tp_err *err)
+{
+    struct verify *v = arg;
+    const struct tp_manifest_file *entry = &v->manifest.files[i];
+    return entry->has_sha256 ? compare_sha256(v, entry, file)
+                             : tp_verify_problem(v->report, entry->name, NULL, err, "has no "
+                                                 "SHA-256 in the manifest, other files have");
+}
+
 /* The digests of a manifest that has them: each of its files is read once more, as it lies on
  * the disk. One without is a difference where others have theirs. */
 static enum tp_code check_digests(struct verify *v)
 {
-    size_t count = v->manifest.file_count, with = 0;
-    for (size_t i = 0; i < count; i++)
-        with += v->manifest.files[i].has_sha256;
-    if (!with)
-        return TP_OK;
-    struct tp_sha256_file *files = tp_os_zalloc(count, sizeof *files, v->err);
-    enum tp_code code = files ? TP_OK : TP_E_MEMORY;
-    for (size_t i = 0; i < count && code == TP_OK; i++)
-        if (!(files[i].path = tp_os_format(v->err, "%s/%s", v->ckpt->path,
-                                           v->manifest.files[i].name)))
-            code = TP_E_MEMORY;
-    if (code == TP_OK) {
-        struct tp_err each = {0}; /* failures are looked at one by one */
-        tp_sha256_files(files, count, v->options->jobs, v->options->stop, &each);
-    }
-    for (size_t i = 0; i < count && code == TP_OK; i++)
-        code = v->manifest.files[i].has_sha256
-                   ? compare_sha256(v, &v->manifest.files[i], &files[i])
-                   : tp_verify_problem(v->report, v->manifest.files[i].name, NULL, v->err,
-                                       "has no SHA-256 in the manifest, other files have");
-    for (size_t i = 0; files && i < count; i++)
-        free(files[i].path);
-    free(files);
-    return code;
+    struct tp_sha256_list list = {v->manifest.file_count, v, path_of, check_digest};
+    bool any = false;
+    for (size_t i = 0; i < list.count && !any; i++)
+        any = v->manifest.files[i].has_sha256;
+    return any ? tp_sha256_each(&list, v->options->jobs, v->options->stop, v->err) : TP_OK;
 }
 
 static enum tp_code open_manifest(struct verify *v)

@@ -171,29 +171,40 @@ enum tp_code tp_manifest_text(const struct tp_plan *plan, const struct tp_reques
     return code;
 }
 
+/* Files of a directory that get their SHA-256. */
+struct digests {
+    const char *directory;
+    struct tp_manifest_file *files;
+};
+
+static char *path_of(void *arg, size_t i, struct tp_err *err)
+{
+    const struct digests *digests = arg;
+    return tp_os_format(err, "%s/%s", digests->directory, digests->files[i].name);
+}
+
+static enum tp_code take_digest(void *arg, size_t i, const struct tp_sha256_file *file,
+                                struct tp_err *err)
+{
+    const struct digests *digests = arg;
+    if (file->err.code)
+        return *err = file->err, err->code;
+    if (file->size != digests->files[i].size) {
+        tp_err_path(err, file->path);
+        return tp_fail(err, TP_E_INPUT, "the file has changed since it was written");
+    }
+    memcpy(digests->files[i].sha256, file->digest, TP_SHA256_BYTES);
+    digests->files[i].has_sha256 = true;
+    return TP_OK;
+}
+
 enum tp_code tp_manifest_digest(const char *directory, struct tp_manifest_file *files,
                                 size_t file_count, unsigned jobs, atomic_int *stop,
                                 struct tp_err *err)
 {
-    struct tp_sha256_file *items = tp_os_zalloc(file_count + 1, sizeof *items, err);
-    enum tp_code code = items ? TP_OK : TP_E_MEMORY;
-    for (size_t i = 0; i < file_count && code == TP_OK; i++) {
-        items[i].path = tp_os_format(err, "%s/%s", directory, files[i].name);
-        code = items[i].path ? TP_OK : TP_E_MEMORY;
-    }
-    if (code == TP_OK)
-        code = tp_sha256_files(items, file_count, jobs, stop, err);
-    for (size_t i = 0; i < file_count && items; i++) {
-        if (code == TP_OK && items[i].size != files[i].size) {
-            tp_err_path(err, items[i].path);
-            code = tp_fail(err, TP_E_INPUT, "the file has changed since it was written");
-        }
-        memcpy(files[i].sha256, items[i].digest, TP_SHA256_BYTES);
-        files[i].has_sha256 = true;
-        free(items[i].path);
-    }
-    free(items);
-    return code;
+    struct digests digests = {directory, files};
+    struct tp_sha256_list list = {file_count, &digests, path_of, take_digest};
+    return tp_sha256_each(&list, jobs, stop, err);
 }
 
 enum tp_code tp_manifest_has_digests(const char *stored, size_t size, bool *has,

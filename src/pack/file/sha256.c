@@ -1,4 +1,5 @@
-/* SHA-256 of files, several at a time. A file is read from its beginning to its end. */
+/* SHA-256 of files, several at a time. A file is read from its beginning to its end.
+ * Invariant: what is held does not grow with the number of files. */
 #include "pack/file/sha256.h"
 
 #include "base/num.h"
@@ -10,7 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { READ_BYTES = 256 << 10, MAX_THREADS = 64 };
+enum {
+    READ_BYTES = 256 << 10,
+    MAX_THREADS = 64,
+    BATCH = 256, /* files at a time: each has an error of its own */
+};
 
 static void finish(struct sha256_ctx *hash, uint8_t digest[TP_SHA256_BYTES])
 {
@@ -99,8 +104,7 @@ static void *hash_files(void *arg)
     return NULL;
 }
 
-enum tp_code tp_sha256_files(struct tp_sha256_file *files, size_t count, unsigned jobs,
-                             atomic_int *stop, struct tp_err *err)
+static void hash_batch(struct tp_sha256_file *files, size_t count, unsigned jobs, atomic_int *stop)
 {
     struct work work = {.files = files, .count = count, .stop = stop};
     pthread_t others[MAX_THREADS];
@@ -111,11 +115,37 @@ enum tp_code tp_sha256_files(struct tp_sha256_file *files, size_t count, unsigne
     hash_files(&work);
     for (unsigned i = 0; i < started; i++)
         pthread_join(others[i], NULL);
-    for (size_t i = 0; i < count; i++)
-        if (files[i].err.code) {
-            if (err->code == TP_OK)
-                *err = files[i].err;
-            return files[i].err.code;
-        }
-    return TP_OK;
+}
+
+/* `count` files from number `first` on. */
+static enum tp_code do_batch(const struct tp_sha256_list *list, size_t first, size_t count,
+                             struct tp_sha256_file *files, unsigned jobs, atomic_int *stop,
+                             struct tp_err *err)
+{
+    enum tp_code code = TP_OK;
+    size_t named = 0;
+    for (; named < count && code == TP_OK; named++) {
+        files[named] = (struct tp_sha256_file){.path = list->path(list->arg, first + named, err)};
+        code = files[named].path ? TP_OK : err->code;
+    }
+    if (code == TP_OK)
+        hash_batch(files, count, jobs, stop);
+    for (size_t i = 0; i < named; i++) {
+        if (code == TP_OK)
+            code = list->take(list->arg, first + i, &files[i], err);
+        free(files[i].path);
+    }
+    return code;
+}
+
+enum tp_code tp_sha256_each(const struct tp_sha256_list *list, unsigned jobs, atomic_int *stop,
+                            struct tp_err *err)
+{
+    size_t most = tp_min_u64(list->count, BATCH);
+    struct tp_sha256_file *files = tp_os_alloc(most * sizeof *files, err);
+    enum tp_code code = files ? TP_OK : TP_E_MEMORY;
+    for (size_t i = 0; i < list->count && code == TP_OK; i += BATCH)
+        code = do_batch(list, i, tp_min_u64(list->count - i, BATCH), files, jobs, stop, err);
+    free(files);
+    return code;
 }

@@ -25,17 +25,27 @@ void tp_sha256_print(const uint8_t digest[TP_SHA256_BYTES], char text[TP_SHA256_
 bool tp_sha256_parse(const char *text, uint8_t digest[TP_SHA256_BYTES]);
 
 struct tp_sha256_file {
-    char *path;    /* the caller's */
-    uint64_t size; /* these three are results */
+    char *path;
+    uint64_t size;
     uint8_t digest[TP_SHA256_BYTES];
     struct tp_err err; /* why it has none */
 };
 
-/* Hashes files, one thread to each, `jobs` at a time (256 KiB of memory each, at most 64).
- * `stop` as in tp_run_options, or NULL. Returns the failure of the first file in the list
- * that has one, which is in its `err`, too; the others are hashed nevertheless, but when the
- * failure is to end the program. */
-enum tp_code tp_sha256_files(struct tp_sha256_file *files, size_t count, unsigned jobs,
-                             atomic_int *stop, struct tp_err *err);
+/* Files by their number. */
+struct tp_sha256_list {
+    size_t count;
+    void *arg;
+    /* The path of file i, in fresh memory; NULL: *err says why. */
+    char *(*path)(void *arg, size_t i, struct tp_err *err);
+    /* Takes what was found out of file i. Called in order, by the caller's thread. */
+    enum tp_code (*take)(void *arg, size_t i, const struct tp_sha256_file *file,
+                         struct tp_err *err);
+};
+
+/* Hashes files, one thread to each, `jobs` at a time (256 KiB of memory each, at most 64), and 1 MiB
+ * for all, however many they are. `stop` as in tp_run_options, or NULL. Ends with the first failure
+ * of the list's functions: that of a file is theirs to judge. */
+enum tp_code tp_sha256_each(const struct tp_sha256_list *list, unsigned jobs, atomic_int *stop,
+                            struct tp_err *err);
 
 #endif
