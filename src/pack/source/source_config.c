@@ -20,10 +20,16 @@ static bool listed(const char *const list[], size_t most, const char *word)
     return false;
 }
 
+enum {
+    KNOWN = 32,            /* kinds of weights whose answer is kept: a model has fewer */
+    MOST_GROUPS = 1 << 24, /* of config.json, each as often as it is compared */
+};
+
 /* What is being compared, for the message. */
 struct claim {
     const struct tp_checkpoint *ckpt;
     const struct tp_weight *weight;
+    uint64_t *looked_at; /* groups of config.json */
     struct tp_err *err;
 };
 
@@ -49,13 +55,18 @@ static enum tp_code disagree_number(const struct claim *c, const char *key, json
     return disagree(c, key, text);
 }
 
+/* Columns of the weight that share a scale. */
+static uint64_t own_group(const struct tp_weight *weight)
+{
+    const struct tp_weight_form *form = weight->form;
+    uint64_t own = form->format->group ? form->format->group : form->op.block_k;
+    return own == 0 || own == TP_GROUP_ROW ? form->box.k : own;
+}
+
 /* -1 in config.json: one group to a row. */
 static bool group_agrees(const struct tp_weight *weight, json_int_t group)
 {
-    uint64_t own =
-        weight->form->format->group ? weight->form->format->group : weight->form->op.block_k;
-    if (own == 0 || own == TP_GROUP_ROW)
-        own = weight->form->box.k;
+    uint64_t own = own_group(weight);
     return group < 0 ? own == weight->form->box.k : (uint64_t)group == own;
 }
 
@@ -84,21 +95,32 @@ static bool block_differs(const struct tp_weight *weight, const json_t *block, c
            !length_agrees(form->op.block_k, form->box.k, k);
 }
 
-/* block_structure is of blocks alone. */
-static bool has_blocks(const json_t *weights)
+/* Whether they have that strategy, in letters of either case; `unsaid` where nothing is said. */
+static bool has_strategy(const json_t *weights, const char *strategy, bool unsaid)
 {
-    const char *strategy = json_string_value(json_object_get(weights, "strategy"));
-    return !strategy || strcmp(strategy, "block") == 0;
+    const char *own = json_string_value(json_object_get(weights, "strategy"));
+    return own ? strcasecmp(own, strategy) == 0 : unsaid;
 }
 
-/* gptq, awq: flat keys. With "dynamic" a module may have numbers of its own. */
+/* Whether there are numbers of some modules alone; "-:" leaves modules out. */
+static bool modules_differ(const json_t *config)
+{
+    const char *key;
+    json_t *value;
+    bool differ = false;
+    json_object_foreach(json_object_get(config, "dynamic"), key, value)
+        differ |= strncmp(key, "-:", 2) != 0;
+    return differ;
+}
+
+/* gptq, awq: flat keys. */
 static enum tp_code check_flat(const struct claim *c, const json_t *config)
 {
     const json_t *bits = json_object_get(config, "bits");
     const json_t *group = json_object_get(config, "group_size");
     const json_t *block = json_object_get(config, "weight_block_size");
     char text[64];
-    if (json_object_size(json_object_get(config, "dynamic")))
+    if (modules_differ(config))
         return TP_OK;
     if (json_is_integer(bits) && json_integer_value(bits) != c->weight->form->format->bits)
         return disagree_number(c, "\"bits\":", json_integer_value(bits));
@@ -134,6 +156,7 @@ static const char *group_differs(const struct claim *c, const json_t *group, con
     const json_t *weights = json_object_get(group, "weights");
     const json_t *bits = json_object_get(weights, "num_bits");
     const json_t *width = json_object_get(weights, "group_size");
+    bool row = has_strategy(weights, "channel", false) && !json_is_integer(width); /* null */
     const char *own = json_string_value(json_object_get(group, "format"));
     const struct tp_format *is = c->weight->form->format;
     if (own)
@@ -147,15 +170,28 @@ static const char *group_differs(const struct claim *c, const json_t *group, con
         snprintf(value, size, "%lld", (long long)json_integer_value(bits));
         return "\"num_bits\":";
     }
-    if (json_is_integer(width) && c->weight->form->op.block_n == 1 &&
-        !group_agrees(c->weight, json_integer_value(width))) {
-        snprintf(value, size, "%lld", (long long)json_integer_value(width));
+    if ((json_is_integer(width) || row) && c->weight->form->op.block_n == 1 &&
+        !group_agrees(c->weight, row ? -1 : json_integer_value(width))) {
+        snprintf(value, size, "%lld", row ? -1 : (long long)json_integer_value(width));
         return "\"group_size\":";
     }
-    if (has_blocks(weights) &&
+    if (has_strategy(weights, "block", true) && /* block_structure is of blocks alone */
         block_differs(c->weight, json_object_get(weights, "block_structure"), value, size))
         return "\"block_structure\":";
     return NULL;
+}
+
+/* Counts a group that is compared. Those of a stranger, for weights that are all different, could
+ * be compared for hours. */
+static enum tp_code look_at_group(const struct claim *c)
+{
+    if (++*c->looked_at <= MOST_GROUPS)
+        return TP_OK;
+    tp_source_config_path(c->ckpt, c->err);
+    tp_err_hint(c->err, "put groups of config.json that say the same together, or take "
+                        "\"quantization_config\" out and convert again");
+    return tp_fail(c->err, TP_E_UNSUPPORTED, "quantization_config: \"config_groups\" has too many "
+                   "groups to be compared with all weights");
 }
 
 /* What config.json says to stand beside the codes of integers. */
@@ -170,7 +206,7 @@ static struct beside beside_group(const json_t *group)
     const json_t *order = json_object_get(weights, "actorder");
     const char *word = json_string_value(order);
     bool ordered = json_is_true(order) ||
-                   (word && (!strcmp(word, "group") || !strcmp(word, "dynamic")));
+                   (word && (!strcasecmp(word, "group") || !strcasecmp(word, "dynamic")));
     return (struct beside){
         json_is_false(json_object_get(weights, "symmetric")) ? "\"symmetric\": false" : NULL,
         ordered ? "\"actorder\"" : NULL};
@@ -179,7 +215,7 @@ static struct beside beside_group(const json_t *group)
 static struct beside beside_flat(const json_t *config)
 {
     bool asymmetric = json_is_false(json_object_get(config, "sym"));
-    if (json_object_size(json_object_get(config, "dynamic"))) /* modules may differ */
+    if (modules_differ(config))
         return (struct beside){NULL, NULL};
     return (struct beside){
         asymmetric ? "\"sym\": false"
@@ -187,27 +223,28 @@ static struct beside beside_flat(const json_t *config)
         json_is_true(json_object_get(config, "desc_act")) ? "\"desc_act\": true" : NULL};
 }
 
-static struct beside beside_codes(const struct claim *c, const json_t *config)
+static enum tp_code beside_codes(const struct claim *c, const json_t *config, struct beside *all)
 {
     const char *format = json_string_value(json_object_get(config, "format")), *name;
-    const json_t *groups = json_object_get(config, "config_groups");
-    struct beside all = {NULL, NULL};
+    json_t *groups = json_object_get(config, "config_groups"), *group;
+    enum tp_code code = TP_OK;
     bool first = true;
     char ignored[128];
-    json_t *group;
+    *all = (struct beside){NULL, NULL};
     if (!tp_op_is_int(&c->weight->form->op))
-        return all;
+        return TP_OK;
     if (!groups)
-        return beside_flat(config);
-    json_object_foreach((json_t *)(uintptr_t)groups, name, group) {
+        *all = beside_flat(config);
+    json_object_foreach(groups, name, group) {
         struct beside one = beside_group(group);
-        if (group_differs(c, group, format, ignored, sizeof ignored))
+        if (code || (code = look_at_group(c)) ||
+            group_differs(c, group, format, ignored, sizeof ignored))
             continue;
-        all.zeros = first || all.zeros ? one.zeros : NULL;
-        all.order = first || all.order ? one.order : NULL;
+        all->zeros = first || all->zeros ? one.zeros : NULL;
+        all->order = first || all->order ? one.order : NULL;
         first = false;
     }
-    return all;
+    return code;
 }
 
 /* A tensor of the weight that is there, understood or not. */
@@ -252,6 +289,8 @@ static enum tp_code check_groups(const struct claim *c, const json_t *config)
     char value[128] = "";
     json_t *group;
     json_object_foreach(json_object_get(config, "config_groups"), name, group) {
+        if (look_at_group(c))
+            return c->err->code;
         if (!(differs = group_differs(c, group, format, value, sizeof value)))
             return TP_OK;
         bytes |= is_of_eight_bits(c->weight, differs, value); /* any group may be the weight's */
@@ -289,10 +328,51 @@ static enum tp_code nothing_recognised(const struct tp_checkpoint *ckpt, const c
                    "tensors of a quantization that is read here were found", method, text);
 }
 
+/* Kinds of weights that agree with config.json: all of a kind have the same facts. */
+struct known {
+    struct kind {
+        const struct tp_format *format;
+        uint64_t n, k, group;
+        uint32_t block_n, block_k;
+    } kind[KNOWN];
+    struct beside beside[KNOWN];
+    size_t count; /* of all that were entered: the oldest goes */
+};
+
+static struct kind kind_of(const struct tp_weight *weight)
+{
+    const struct tp_weight_form *form = weight->form;
+    return (struct kind){form->format,     form->box.n,      form->box.k, own_group(weight),
+                         form->op.block_n, form->op.block_k};
+}
+
+static bool same_kind(const struct kind *a, const struct kind *b)
+{
+    return a->format == b->format && a->n == b->n && a->k == b->k && a->group == b->group &&
+           a->block_n == b->block_n && a->block_k == b->block_k;
+}
+
+/* Compares a weight with config.json, unless one of its kind was. */
+static enum tp_code check_kind(const struct claim *c, const json_t *config, struct known *known,
+                               const struct beside **beside)
+{
+    const struct kind kind = kind_of(c->weight);
+    for (size_t i = 0; i < KNOWN && i < known->count; i++)
+        if (same_kind(&known->kind[i], &kind)) {
+            *beside = &known->beside[i];
+            return TP_OK;
+        }
+    size_t place = known->count++ % KNOWN;
+    known->kind[place] = kind;
+    *beside = &known->beside[place];
+    enum tp_code code = check_weight(c, config);
+    return code ? code : beside_codes(c, config, &known->beside[place]);
+}
+
 enum tp_code tp_source_width_check(const struct tp_checkpoint *ckpt,
                                    const struct tp_weight *weight, struct tp_err *err)
 {
-    const struct claim claim = {ckpt, weight, err};
+    const struct claim claim = {.ckpt = ckpt, .weight = weight, .err = err};
     if (!weight->form->unsaid_width)
         return TP_OK;
     name_weight(&claim);
@@ -308,24 +388,20 @@ enum tp_code tp_source_config_check(const struct tp_checkpoint *ckpt,
     json_t *config;
     enum tp_code code = tp_source_config(ckpt, &config, err);
     const char *method = json_string_value(json_object_get(config, "quant_method"));
-    const struct tp_format *last = NULL;
-    struct beside beside = {NULL, NULL};
+    struct known known = {.count = 0};
+    const struct beside *beside;
+    uint64_t looked_at = 0;
     size_t packed = 0, plain = 0;
     for (size_t w = 0; method && w < weights->count && code == TP_OK; w++) {
         const struct tp_weight *weight = &weights->items[w];
-        struct claim claim = {ckpt, weight, err};
+        struct claim claim = {ckpt, weight, &looked_at, err};
         packed += weight->form->format != NULL;
         plain += weight->form->format == NULL;
         code = tp_source_width_check(ckpt, weight, err);
         if (code || !weight->form->format || weight->origin)
             continue;
-        if (weight->form->format != last) { /* one of each run has the same facts */
-            last = weight->form->format;
-            code = check_weight(&claim, config);
-            beside = beside_codes(&claim, config);
-        }
-        if (code == TP_OK)
-            code = check_beside(&claim, &beside);
+        if ((code = check_kind(&claim, config, &known, &beside)) == TP_OK)
+            code = check_beside(&claim, beside);
     }
     if (code == TP_OK && must_find && method && strcmp(method, "tilepack") != 0 && !packed &&
         plain + weights->other_count > 0)

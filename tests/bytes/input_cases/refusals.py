@@ -130,6 +130,69 @@ def _(report):
                 'checkpoint again, or correct "quantization_config"', config, status=3)
 
 
+def two_groups(first, second):
+    """A config of groups for the one weight and for the other."""
+    usual = {"num_bits": 4, "type": "int"}
+    return {"quant_method": "compressed-tensors", "format": "pack-quantized",
+            "config_groups": {f"group_{i}": {"targets": [f"re:.*{'ab'[i]}"],
+                                             "weights": {**usual, **more}}
+                              for i, more in enumerate((first, second))}}
+
+
+@case("zero points and orders that config.json says of one weight, and not of the one before it")
+def _(report):
+    rng = np.random.default_rng(14)
+    codes, half = random_codes(rng, 64, 256), random_codes(rng, 64, 128)
+    scales, row = f16_scales(rng, 64, 2), to_bf16(f16_scales(rng, 64, 1))
+    zeros = rng.integers(0, 16, (64, 2), dtype=np.uint8)
+    by_group = {"strategy": "group", "group_size": 128}
+    for by_row in ({"strategy": "channel", "group_size": -1},
+                   {"strategy": "channel", "group_size": None}):
+        for said, says, member in (
+                ('"symmetric": false', {"symmetric": False}, {"zeros": zeros}),
+                ('"actorder"', {"actorder": "Group"}, {"g_idx": rng.permutation(256) // 128})):
+            whole = ct_file("a", codes, to_bf16(scales), **member)
+            config = two_groups({**by_group, **says}, by_row)
+            with tool.Workdir() as work:
+                os.makedirs(work.at("src"))
+                stfile.save(work.at("src", "model.safetensors"), whole | ct_file("b", half, row))
+                with open(work.at("src", "config.json"), "w", encoding="ascii") as f:
+                    json.dump({"quantization_config": config}, f)
+                tool.run("unpack", work.at("src"), "-o", work.at("out"), "-q")
+                report.bytes += os.path.getsize(work.at("out", "model.safetensors"))
+            lost = ct_file("b", codes, to_bf16(scales))
+            names = "qzeros nor weight_zero_point" if "zeros" in member else "g_idx nor weight_g_idx"
+            refused(report, ct_file("a", half, row) | lost, "nvfp4-ct", "config.json: tensor 'b': "
+                    f"config.json says {said}, but neither {names} is beside the codes",
+                    None, two_groups(by_row, {**by_group, **says}), status=3,
+                    extra=("--requantize",))
+
+
+@case("refused: zero points that are lost beside modules that GPTQ leaves alone")
+def _(report):
+    rng = np.random.default_rng(15)
+    codes, scales = random_codes(rng, 64, 512), f16_scales(rng, 64, 4)
+    refused(report, gptq_file("x", codes, scales), "w4a8-cutlass", "config.json: tensor 'x': "
+            'config.json says "sym": false, but neither qzeros nor weight_zero_point is beside the '
+            "codes", None, {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": False,
+                            "dynamic": {"-:^lm_head$": {}}}, status=3)
+
+
+@case("refused: groups of config.json without number")
+def _(report):
+    rng = np.random.default_rng(16)
+    made = {}
+    for i in range(400):
+        k = 128 * (1 + i)
+        made |= ct_file(f"x{i:03}", random_codes(rng, 8, k), to_bf16(f16_scales(rng, 8, 1 + i)))
+    weights = {"num_bits": 4, "type": "int", "strategy": "group"}
+    config = {"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {
+        f"group_{g}": {"targets": ["Linear"], "weights": {**weights, "group_size": 128 + g % 2}}
+        for g in range(60_000)}}
+    refused(report, made, "w4a8-ct", "config.json: quantization_config: \"config_groups\" has too "
+            "many groups to be compared with all weights", None, config, status=4)
+
+
 @case("read: what config.json does not say of the weight")
 def _(report):
     rng = np.random.default_rng(13)
