@@ -93,14 +93,23 @@ static bool is_gptq(const struct tp_weight *weight)
 }
 
 /* GPTQ version 1 stores zero points less one. Where the words do not tell, as for
- * asymmetric weights, config.json has to. */
+ * asymmetric weights, config.json has to; some writers call it "format". */
 static enum tp_code config_says_v2(const struct tp_checkpoint *ckpt, bool *v2,
                                    struct tp_err *err)
 {
     json_t *config;
     enum tp_code code = tp_source_config(ckpt, &config, err);
     const char *text = json_string_value(json_object_get(config, "checkpoint_format"));
-    *v2 = text && strcmp(text, "gptq_v2") == 0;
+    if (!text)
+        text = json_string_value(json_object_get(config, "format"));
+    *v2 = text && strcasecmp(text, "gptq_v2") == 0;
+    if (code == TP_OK && text && !*v2 && strcasecmp(text, "gptq") != 0) {
+        tp_source_config_path(ckpt, err);
+        tp_err_hint(err, "correct config.json: \"gptq\" stores zero points less one, \"gptq_v2\" "
+                         "as they are");
+        code = tp_fail(err, TP_E_UNSUPPORTED, "config.json says \"checkpoint_format\": \"%.40s\", "
+                       "which does not tell how zero points are stored", text);
+    }
     json_decref(config);
     return code;
 }

@@ -48,11 +48,51 @@ static enum tp_code disagree(const struct claim *c, const char *key, const char 
                    value, tp_weight_source(c->weight, source, sizeof source));
 }
 
-static enum tp_code disagree_number(const struct claim *c, const char *key, json_int_t value)
+/* A value of config.json, for the message. */
+static void print_value(const json_t *value, char *text, size_t size)
 {
-    char text[32];
-    snprintf(text, sizeof text, "%lld", (long long)value);
-    return disagree(c, key, text);
+    if (json_is_integer(value))
+        snprintf(text, size, "%lld", (long long)json_integer_value(value));
+    else if (json_is_real(value))
+        snprintf(text, size, "%g", json_real_value(value));
+    else if (json_is_string(value) && *json_string_value(value))
+        snprintf(text, size, "\"%.40s\"", json_string_value(value));
+    else
+        snprintf(text, size, "%s", json_is_true(value)     ? "true"
+                                   : json_is_false(value)  ? "false"
+                                   : json_is_array(value)  ? "a list of other things"
+                                   : json_is_object(value) ? "an object"
+                                                           : "no value that there is");
+}
+
+/* null says as little as no value. */
+static bool is_said(const json_t *value)
+{
+    return value && !json_is_null(value);
+}
+
+/* Python takes the number 0 for false, and any other for true. */
+static bool is_yes(const json_t *flag)
+{
+    return json_is_true(flag) || (json_is_number(flag) && json_number_value(flag) != 0);
+}
+
+static bool is_no(const json_t *flag)
+{
+    return json_is_false(flag) || (json_is_number(flag) && json_number_value(flag) == 0);
+}
+
+/* What is said, and neither true nor false. */
+static bool is_odd_flag(const json_t *flag)
+{
+    return is_said(flag) && !is_yes(flag) && !is_no(flag);
+}
+
+/* A list may be of how the bits are used, as ModelOpt has it. */
+static bool number_differs(const json_t *value, uint32_t own)
+{
+    return is_said(value) && !json_is_array(value) &&
+           (!json_is_integer(value) || json_integer_value(value) != own);
 }
 
 /* Columns of the weight that share a scale. */
@@ -77,6 +117,13 @@ static bool length_agrees(uint32_t own, uint64_t all, json_int_t length)
                              (own == 0 || all == 1));
 }
 
+/* Whether what is said of groups is another number than the tensors'. */
+static bool width_differs(const struct tp_weight *weight, const json_t *group)
+{
+    return is_said(group) && weight->form->op.block_n == 1 &&
+           (!json_is_integer(group) || !group_agrees(weight, json_integer_value(group)));
+}
+
 /* Whether a block of so many rows and columns is another than the tensors'. */
 static bool block_differs(const struct tp_weight *weight, const json_t *block, char *text,
                           size_t size)
@@ -85,11 +132,14 @@ static bool block_differs(const struct tp_weight *weight, const json_t *block, c
     const json_t *rows = json_array_get(block, 0), *columns = json_array_get(block, 1);
     long long n = json_integer_value(rows), k = json_integer_value(columns);
     const char *word = json_string_value(block); /* "128x128", of older files */
+    if (!is_said(block))
+        return false;
+    print_value(block, text, size);
     if (!word && (json_array_size(block) != 2 || !json_is_integer(rows) ||
                   !json_is_integer(columns)))
-        return false;
+        return true;
     if (word && sscanf(word, "%18lldx%18lld", &n, &k) != 2)
-        return false;
+        return true;
     snprintf(text, size, "[%lld,%lld]", n, k);
     return !length_agrees(form->op.block_n, form->box.n, n) ||
            !length_agrees(form->op.block_k, form->box.k, k);
@@ -113,6 +163,20 @@ static bool modules_differ(const json_t *config)
     return differ;
 }
 
+/* Of integers: what is neither true nor false says nothing that could be compared. */
+static enum tp_code check_flags(const struct claim *c, const json_t *config)
+{
+    static const char *const keys[] = {"sym", "zero_point", "desc_act"};
+    char text[64], key[32];
+    for (size_t i = 0; i < sizeof keys / sizeof *keys && tp_op_is_int(&c->weight->form->op); i++)
+        if (is_odd_flag(json_object_get(config, keys[i]))) {
+            print_value(json_object_get(config, keys[i]), text, sizeof text);
+            snprintf(key, sizeof key, "\"%s\":", keys[i]);
+            return disagree(c, key, text);
+        }
+    return TP_OK;
+}
+
 /* gptq, awq: flat keys. */
 static enum tp_code check_flat(const struct claim *c, const json_t *config)
 {
@@ -122,14 +186,15 @@ static enum tp_code check_flat(const struct claim *c, const json_t *config)
     char text[64];
     if (modules_differ(config))
         return TP_OK;
-    if (json_is_integer(bits) && json_integer_value(bits) != c->weight->form->format->bits)
-        return disagree_number(c, "\"bits\":", json_integer_value(bits));
-    if (json_is_integer(group) && c->weight->form->format->group &&
-        !group_agrees(c->weight, json_integer_value(group)))
-        return disagree_number(c, "\"group_size\":", json_integer_value(group));
+    bool other_bits = number_differs(bits, c->weight->form->format->bits);
+    print_value(other_bits ? bits : group, text, sizeof text);
+    if (other_bits)
+        return disagree(c, "\"bits\":", text);
+    if (width_differs(c->weight, group))
+        return disagree(c, "\"group_size\":", text);
     if (block_differs(c->weight, block, text, sizeof text))
         return disagree(c, "\"weight_block_size\":", text);
-    return TP_OK;
+    return check_flags(c, config);
 }
 
 /* int4 and 8-bit weights lie in bytes alike: config.json alone tells them apart. */
@@ -156,9 +221,13 @@ static const char *group_differs(const struct claim *c, const json_t *group, con
     const json_t *weights = json_object_get(group, "weights");
     const json_t *bits = json_object_get(weights, "num_bits");
     const json_t *width = json_object_get(weights, "group_size");
-    bool row = has_strategy(weights, "channel", false) && !json_is_integer(width); /* null */
+    bool row = has_strategy(weights, "channel", false) && !is_said(width);
     const char *own = json_string_value(json_object_get(group, "format"));
     const struct tp_format *is = c->weight->form->format;
+    if (!json_is_object(group) && !json_is_array(group)) { /* a list is of targets */
+        print_value(group, value, size);
+        return "a group of \"config_groups\":";
+    }
     if (own)
         format = own;
     if (format && strcmp(format, "mixed-precision") != 0 &&
@@ -166,14 +235,21 @@ static const char *group_differs(const struct claim *c, const json_t *group, con
         snprintf(value, size, "\"%s\"", format);
         return "\"format\":";
     }
-    if (json_is_integer(bits) && json_integer_value(bits) != is->bits) {
-        snprintf(value, size, "%lld", (long long)json_integer_value(bits));
+    if (number_differs(bits, is->bits)) {
+        print_value(bits, value, size);
         return "\"num_bits\":";
     }
-    if ((json_is_integer(width) || row) && c->weight->form->op.block_n == 1 &&
-        !group_agrees(c->weight, row ? -1 : json_integer_value(width))) {
-        snprintf(value, size, "%lld", row ? -1 : (long long)json_integer_value(width));
+    if (width_differs(c->weight, width)) {
+        print_value(width, value, size);
         return "\"group_size\":";
+    }
+    if (row && c->weight->form->op.block_n == 1 && !group_agrees(c->weight, -1)) {
+        snprintf(value, size, "\"channel\"");
+        return "\"strategy\":";
+    }
+    if (tp_op_is_int(&c->weight->form->op) && is_odd_flag(json_object_get(weights, "symmetric"))) {
+        print_value(json_object_get(weights, "symmetric"), value, size);
+        return "\"symmetric\":";
     }
     if (has_strategy(weights, "block", true) && /* block_structure is of blocks alone */
         block_differs(c->weight, json_object_get(weights, "block_structure"), value, size))
@@ -205,22 +281,22 @@ static struct beside beside_group(const json_t *group)
     const json_t *weights = json_object_get(group, "weights");
     const json_t *order = json_object_get(weights, "actorder");
     const char *word = json_string_value(order);
-    bool ordered = json_is_true(order) ||
+    bool ordered = is_yes(order) ||
                    (word && (!strcasecmp(word, "group") || !strcasecmp(word, "dynamic")));
     return (struct beside){
-        json_is_false(json_object_get(weights, "symmetric")) ? "\"symmetric\": false" : NULL,
+        is_no(json_object_get(weights, "symmetric")) ? "\"symmetric\": false" : NULL,
         ordered ? "\"actorder\"" : NULL};
 }
 
 static struct beside beside_flat(const json_t *config)
 {
-    bool asymmetric = json_is_false(json_object_get(config, "sym"));
+    bool asymmetric = is_no(json_object_get(config, "sym"));
     if (modules_differ(config))
         return (struct beside){NULL, NULL};
     return (struct beside){
         asymmetric ? "\"sym\": false"
-        : json_is_true(json_object_get(config, "zero_point")) ? "\"zero_point\": true" : NULL,
-        json_is_true(json_object_get(config, "desc_act")) ? "\"desc_act\": true" : NULL};
+        : is_yes(json_object_get(config, "zero_point")) ? "\"zero_point\": true" : NULL,
+        is_yes(json_object_get(config, "desc_act")) ? "\"desc_act\": true" : NULL};
 }
 
 static enum tp_code beside_codes(const struct claim *c, const json_t *config, struct beside *all)
@@ -287,8 +363,12 @@ static enum tp_code check_groups(const struct claim *c, const json_t *config)
     const char *differs = NULL;
     bool bytes = false;
     char value[128] = "";
-    json_t *group;
-    json_object_foreach(json_object_get(config, "config_groups"), name, group) {
+    json_t *groups = json_object_get(config, "config_groups"), *group;
+    if (is_said(groups) && !json_is_object(groups)) {
+        print_value(groups, value, sizeof value);
+        return disagree(c, "\"config_groups\":", value);
+    }
+    json_object_foreach(groups, name, group) {
         if (look_at_group(c))
             return c->err->code;
         if (!(differs = group_differs(c, group, format, value, sizeof value)))
@@ -310,8 +390,9 @@ static enum tp_code check_weight(const struct claim *c, const json_t *config)
         snprintf(quoted, sizeof quoted, "\"%.100s\"", method);
         return disagree(c, "\"quant_method\":", quoted);
     }
-    return strcmp(method, "compressed-tensors") == 0 ? check_groups(c, config)
-                                                     : check_flat(c, config);
+    bool flat = strcmp(method, "compressed-tensors") != 0;
+    enum tp_code code = flat ? check_flat(c, config) : TP_OK;
+    return code ? code : check_groups(c, config); /* ModelOpt has both */
 }
 
 static enum tp_code nothing_recognised(const struct tp_checkpoint *ckpt, const char *method,

@@ -6,6 +6,7 @@
 #include "pack/os/os.h"
 #include "pack/text/json_numbers.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,6 +75,44 @@ static enum tp_code load_config(struct tp_json_span value, json_t **config, stru
     return tp_fail(err, code, "quantization_config cannot be read: %s", why.what);
 }
 
+static bool is_whole(const json_t *number)
+{
+    double value = json_real_value(number);
+    return json_is_real(number) && value == floor(value) && fabs(value) < 1e15;
+}
+
+/* 8.0 is the number 8, as it is to engines. */
+static void make_whole(json_t *object, const char *key)
+{
+    json_t *value = json_object_get(object, key);
+    if (is_whole(value))
+        json_object_set_new(object, key, json_integer((json_int_t)json_real_value(value)));
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        const json_t *item = json_array_get(value, i);
+        if (is_whole(item))
+            json_array_set_new(value, i, json_integer((json_int_t)json_real_value(item)));
+    }
+}
+
+static void make_all_whole(json_t *object)
+{
+    static const char *const keys[] = {"bits", "num_bits", "group_size", "weight_block_size",
+                                       "block_structure"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        make_whole(object, keys[i]);
+}
+
+static void make_config_whole(json_t *config)
+{
+    const char *name;
+    json_t *value;
+    make_all_whole(config);
+    json_object_foreach(json_object_get(config, "config_groups"), name, value)
+        make_all_whole(json_object_get(value, "weights"));
+    json_object_foreach(json_object_get(config, "dynamic"), name, value)
+        make_all_whole(value);
+}
+
 enum tp_code tp_source_config(const struct tp_checkpoint *ckpt, json_t **config,
                               struct tp_err *err)
 {
@@ -82,6 +121,7 @@ enum tp_code tp_source_config(const struct tp_checkpoint *ckpt, json_t **config,
     enum tp_code code = ckpt->config ? find_config(ckpt, &value, err) : TP_OK;
     if (!code && says_something(&value))
         code = load_config(value, config, err);
+    make_config_whole(*config);
     if (code == TP_E_INPUT)
         tp_source_config_path(ckpt, err);
     return code;

@@ -178,6 +178,86 @@ def _(report):
                             "dynamic": {"-:^lm_head$": {}}}, status=3)
 
 
+@case("numbers and truth of config.json, however they are spelled")
+def _(report):
+    rng = np.random.default_rng(17)
+    n, k = 64, 512
+    codes, row = random_codes(rng, n, k), f16_scales(rng, n, 1)
+    usual = {"targets": ["Linear"]}
+
+    def ct(**weights):
+        return {"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups":
+                {"group_0": usual | {"weights": {"type": "int", **weights}}}}
+
+    packed = ct_file("x", codes, to_bf16(row))
+    del packed["x.weight_shape"]  # of 4 bits in K columns as well as of 8 in half of them
+    by_group = ct_file("x", codes, to_bf16(f16_scales(rng, n, 4)))
+    gptq = gptq_file("x", codes, f16_scales(rng, n, 4))
+    gptq_row = gptq_file("x", codes, row)
+    fp8 = {"x.weight": tensor("F8_E4M3", e4m3_codes(rng, 192, 192)),
+           "x.weight_scale_inv": fp8_scales(rng, "F32", 2, 2)[0]}
+    nvfp4 = {"x.weight": tensor("U8", rng.integers(0, 256, (n, k // 2), dtype=np.uint8)),
+             "x.weight_scale": tensor("F8_E4M3", rng.integers(1, 0x70, (n, k // 16), dtype=np.uint8)),
+             "x.weight_scale_2": tensor("F32", np.float32([0.5])[0].reshape(()))}
+    flat = {"quant_method": "gptq", "bits": 4, "group_size": 128}
+    modelopt = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
+    for source, config, width in (
+            (packed, ct(num_bits=8, strategy="channel"), k // 2),
+            (packed, ct(num_bits=8.0, strategy="channel"), k // 2),
+            (packed, ct(num_bits=4.0, strategy="channel"), k),
+            (packed, ct(num_bits="8", strategy="channel"), '"num_bits": "8"'),
+            (by_group, ct(num_bits=4, group_size=128.0), k),
+            (by_group, ct(num_bits=4, group_size=64.0), '"group_size": 64'),
+            (by_group, ct(num_bits=4, group_size="128"), '"group_size": "128"'),
+            (by_group, ct(num_bits=4.5), '"num_bits": 4.5'),
+            (by_group, ct(num_bits=4, symmetric="yes"), '"symmetric": "yes"'),
+            (by_group, {**ct(), "config_groups": {"group_0": 7}}, 'a group of "config_groups": 7'),
+            (by_group, {**ct(), "config_groups": "all"}, '"config_groups": "all"'),
+            (gptq_row, {**flat, "bits": 8.0, "group_size": -1}, k // 2),
+            (gptq, {**flat, "bits": "4"}, '"bits": "4"'),
+            (gptq, {**flat, "group_size": 1e30}, '"group_size": 1e+30'),
+            (gptq, {**flat, "sym": "false"}, '"sym": "false"'),
+            (gptq, {**flat, "sym": 1.0, "desc_act": 0}, k),
+            (gptq, {**flat, "sym": 0}, None),
+            (gptq, {**flat, "desc_act": 1}, None),
+            (fp8, {"quant_method": "fp8", "weight_block_size": [128.0, 128]}, 192),
+            (fp8, {"quant_method": "fp8", "weight_block_size": [96.0, 96.0]},
+             '"weight_block_size": [96,96]'),
+            (fp8, {"quant_method": "fp8", "weight_block_size": [128]},
+             '"weight_block_size": a list of other things'),
+            (nvfp4, {**modelopt, "group_size": 16.0}, k),
+            (nvfp4, {**modelopt, "group_size": 64}, '"group_size": 64'),
+            (nvfp4, {**modelopt, "config_groups": {"group_0": usual | {"weights": {
+                "num_bits": 4, "type": "float", "group_size": 16}}}}, k),
+            (nvfp4, {**modelopt, "config_groups": {"group_0": usual | {"weights": {
+                "num_bits": 4, "type": "float", "group_size": 32}}}}, '"group_size": 32')):
+        with tool.Workdir() as work:
+            os.makedirs(work.at("src"))
+            stfile.save(work.at("src", "model.safetensors"), source)
+            with open(work.at("src", "config.json"), "w", encoding="ascii") as f:
+                json.dump({"quantization_config": config}, f)
+            done = tool.run("unpack", work.at("src"), "-o", work.at("out"), "-q", check=False)
+            if isinstance(width, int):
+                made = stfile.load(work.at("out", "model.safetensors"))[0]["x.weight"]
+                right = made.shape[1] == width
+            else:
+                right = done.returncode == 3 and f"config.json says {width or ''}" in done.stderr
+            if not right:
+                raise Mismatch(f"{config}: {done.returncode} {done.stderr}")
+        report.bytes += 1
+
+
+@case("refused: how GPTQ's zero points are stored, in a word that is not known")
+def _(report):
+    rng = np.random.default_rng(18)
+    made = gptq_file("x", random_codes(rng, 64, 512), f16_scales(rng, 64, 4),
+                     rng.integers(0, 15, (64, 4), dtype=np.uint8))
+    flat = {"quant_method": "gptq", "bits": 4, "group_size": 128}
+    refused(report, made, "gptq", "config.json: config.json says "
+            '"checkpoint_format": "bitblas", which does not tell how zero points are stored', None,
+            {**flat, "checkpoint_format": "bitblas"}, status=4)
+
+
 @case("refused: groups of config.json without number")
 def _(report):
     rng = np.random.default_rng(16)
