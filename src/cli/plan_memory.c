@@ -214,14 +214,19 @@ enum tp_code tp_source_open_limited(const struct tp_options *o, const char *path
     return code;
 }
 
-/* A packed tensor takes 200 bytes of a header, a plain one 100, and what is known of either
- * at most four times as much. */
+/* A packed tensor takes 200 bytes of a header, a plain one 85, and what is known of either
+ * at most four times as much and a little more. */
 void tp_limit_unpack(const struct tp_options *o, const char *path)
 {
+    enum { MORE = 80, SHORTEST = 85 };
     uint64_t most = o->max_memory - TP_OS_PROGRAM_BYTES;
+    limit_beside(o, 0);
     tp_os_limit_heap(most, 0);
     struct tp_header_size header = tp_header_size(path);
-    uint64_t weights = tp_max_u64(LEAST + 4 * header.bytes, enough_for_index(path));
+    tp_header_archives(path);
+    uint64_t tensors = header.tensors + header.uncounted / SHORTEST;
+    uint64_t weights = tp_max_u64(LEAST + 4 * header.bytes + MORE * tensors,
+                                  enough_for_index(path));
     tp_os_limit_heap(most, header.bytes ? weights + enough_for_config(path) +
                                               enough_for_names(header)
                                         : 0);

@@ -901,6 +901,37 @@ def figures_of_the_unseen(work):
         os.unlink(path)
 
 
+def unpacks_within(work):
+    """What unpack says to be enough is, of one file and of several, plain or archives, and of
+    tensors that are copied."""
+    source, packed_, out = (os.path.join(work, n) for n in ("kept", "kept-packed", "kept-plain"))
+    os.makedirs(source)
+    for count, letters, shard, more, to in ((60_000, 0, "5GB", (), ()), (100_000, 0, "5GB", (), ()),
+                                            (100_000, 80, "2MB", ("--zstd",), ()),
+                                            (80_000, 0, "1MB", (), ("--to", "w4a8-cutlass"))):
+        header = {f"model.layers.{i}.{'n' * letters}norm.bias":
+                  {"dtype": "BF16", "shape": [7], "data_offsets": [14 * i, 14 * i + 14]}
+                  for i in range(count)}
+        end = 14 * count
+        header["model.layers.0.q_proj.weight"] = {"dtype": "BF16", "shape": [256, 256],
+                                                  "data_offsets": [end, end + 131072]}
+        with open(os.path.join(source, "model.safetensors"), "wb") as f:
+            text = json.dumps(header, separators=(",", ":")).encode()
+            f.write(struct.pack("<Q", len(text)) + text)
+            f.truncate(8 + len(text) + end + 131072)
+        with open(os.path.join(source, "config.json"), "w") as f:
+            json.dump({"model_type": "llama", "hidden_size": 256}, f)
+        measure("convert", source, "-o", packed_, "--to", "w4a8-ct", "-q", "--force",
+                "--shard-size", shard, *more)
+        figure = refused(packed_, 32, "unpack", "-o", out, "-q", *to)
+        status, errors, _, peak = measure("unpack", packed_, "-o", out, "-q", "--force", *to,
+                                          "--max-memory", f"{figure}MiB")
+        check(status == 0 and within(peak, figure), f"unpack of {count} tensors in {figure} MiB: "
+              f"{peak / 2**20:.0f} MiB {errors}")
+    for name in (source, packed_, out):
+        shutil.rmtree(name, ignore_errors=True)
+
+
 def index_has_a_figure(work):
     """An index that says more than the shards it is of."""
     source, out = os.path.join(work, "indexed"), os.path.join(work, "indexed-out")
@@ -1019,6 +1050,7 @@ def main():
         copied_within(work)
         figures_of_the_unseen(work)
         index_has_a_figure(work)
+        unpacks_within(work)
         act_order_once(work)
         act_order_figure(work)
         writes_ranks(work)
