@@ -308,6 +308,30 @@ static void another_source_of_the_same_times_is_not_gone_on_with(void **state)
     end_world();
 }
 
+static int no_sync_of_directories(int fd)
+{
+    struct stat st;
+    if (fstat(fd, &st) || !S_ISDIR(st.st_mode))
+        return real_os.fsync(fd);
+    errno = EIO;
+    return -1;
+}
+
+/* It has its name already: the same command again would be refused. */
+static void a_file_whose_name_is_not_durable_is_said_to_be_complete(void **state)
+{
+    struct tp_convert_result result;
+    struct tp_err err = {0};
+    (void)state;
+    make_world("out.safetensors");
+    tp_os.fsync = no_sync_of_directories;
+    assert_int_equal(convert_saying(false, &result, &err), TP_E_IO);
+    assert_int_equal(access(world.output, F_OK), 0);
+    assert_non_null(strstr(err.hint, "complete and in its place"));
+    assert_null(strstr(err.hint, "again"));
+    end_world();
+}
+
 static char changing[160]; /* the file of the source that is */
 
 static int change_then_sync(int fd)
@@ -839,6 +863,7 @@ int main(void)
         cmocka_unit_test(a_note_goes_into_a_long_manifest),
         cmocka_unit_test(a_long_note_of_a_part_is_read),
         cmocka_unit_test(an_unfinished_name_that_cannot_be_read),
+        cmocka_unit_test(a_file_whose_name_is_not_durable_is_said_to_be_complete),
         cmocka_unit_test(a_mount_point_is_refused),
         cmocka_unit_test(an_emptied_folder_goes_unasked),
         cmocka_unit_test(a_hint_can_be_followed),

@@ -104,7 +104,12 @@ static enum tp_code lock_file(struct tp_commit *c, struct tp_run_options *run,
     if (code == TP_OK && (code = tp_os_lock(lock, c->partial, &result->unlocked, c->err)) == TP_OK)
         code = make_file(c, run, budget, &lock);
     tp_os_close(&lock);
-    return code ? code : tp_os_fsync_dir(c->parent, c->err);
+    if (code == TP_OK && (code = tp_os_fsync_dir(c->parent, c->err))) {
+        c->err->hint[0] = '\0';
+        tp_err_hint(c->err, "the output is complete and in its place, which the power may still take "
+                            "from it: sync the file system");
+    }
+    return code;
 }
 
 static enum tp_code run_file(struct tp_commit *c, struct tp_convert_result *result)
