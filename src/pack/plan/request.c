@@ -486,7 +486,20 @@ static enum tp_code parse_patterns(struct tp_request *request, const json_t *jso
     return code;
 }
 
-enum tp_code tp_request_parse(const char *text, struct tp_request *request, struct tp_err *err)
+/* What would be wrong on a command line is a fault of the file that it was read from. */
+static enum tp_code fail_recorded(const struct tp_err *why, struct tp_err *err)
+{
+    if (why->code != TP_E_USAGE) {
+        *err = *why;
+        return why->code;
+    }
+    tp_err_hint(err, "the file is damaged, or of a newer tilepack: 'tilepack verify' without "
+                     "--against tells");
+    return tp_fail(err, TP_E_INPUT, "the recorded request is none that there is: %s", why->what);
+}
+
+static enum tp_code parse_recorded(const char *text, struct tp_request *request,
+                                   struct tp_err *err)
 {
     json_error_t where;
     uint64_t mark = tp_json_mark();
@@ -531,10 +544,16 @@ enum tp_code tp_request_parse(const char *text, struct tp_request *request, stru
     request->rank = code ? 0 : (unsigned)rank;
     request->ranks = code ? 0 : (unsigned)ranks;
     json_decref(json);
-    code = tp_json_check(mark, code, err);
-    if (code)
-        tp_request_close(request);
-    return code;
+    return tp_json_check(mark, code, err);
+}
+
+enum tp_code tp_request_parse(const char *text, struct tp_request *request, struct tp_err *err)
+{
+    struct tp_err why = {0};
+    if (parse_recorded(text, request, &why) == TP_OK)
+        return TP_OK;
+    tp_request_close(request);
+    return fail_recorded(&why, err);
 }
 
 enum tp_code tp_request_importance(struct tp_request *request, const char *path,
