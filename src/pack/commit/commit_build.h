@@ -123,7 +123,9 @@ enum tp_code tp_commit_empty(int dir, const char *path, const char *keep, struct
 /* Removes the directory NAME of `dir` (AT_FDCWD: of any path). */
 enum tp_code tp_commit_remove_directory(int dir, const char *name, const char *path,
                                         struct tp_err *err);
-enum tp_code tp_commit_end_journals(const char *output, struct tp_err *err);
+/* Removes journals and what belongs to parts from an output, which is open as `dir`; -1: it is where
+ * its name leads. */
+enum tp_code tp_commit_end_journals(int dir, const char *output, struct tp_err *err);
 /* After the rename: the commit is made durable, and only then the journal goes, as without it the
  * directory under its old name would be a stranger's. For the same reason it goes after the old
  * content, if one was `replaced`: an output that has its journal says whose the directory beside

@@ -106,8 +106,8 @@ static enum tp_code lock_file(struct tp_commit *c, struct tp_run_options *run,
     tp_os_close(&lock);
     if (code == TP_OK && (code = tp_os_fsync_dir(c->parent, c->err))) {
         c->err->hint[0] = '\0';
-        tp_err_hint(c->err, "the output is complete and in its place, which the power may still take "
-                            "from it: sync the file system");
+        tp_err_hint(c->err, "the output is complete and in its place, which the power may still "
+                            "take from it: sync the file system");
     }
     return code;
 }

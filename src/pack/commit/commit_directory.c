@@ -312,8 +312,20 @@ static enum tp_code end_former(struct tp_commit *c)
 {
     if (!tp_commit_holds_own(c->output, c->err))
         return c->err->code;
-    enum tp_code code = tp_commit_end_journals(c->output, c->err);
+    enum tp_code code = tp_commit_end_journals(-1, c->output, c->err);
     return code ? code : tp_os_fsync_dir(c->output, c->err);
+}
+
+/* The names were looked at before; a link that came meanwhile has been renamed in place of what was
+ * written. */
+static enum tp_code check_published(const struct tp_commit *c)
+{
+    if (tp_os_has_name(c->dir, c->output, c->err) || c->err->code)
+        return c->err->code;
+    tp_err_path(c->err, c->output);
+    tp_err_hint(c->err, "see who else may write there, and run the command again");
+    return tp_fail(c->err, TP_E_USAGE, "somebody has replaced the unfinished output at the last "
+                   "moment: what has its name now is not of this run");
 }
 
 /* The moment of commit. Existing content is exchanged, then removed; it is looked at
@@ -339,7 +351,9 @@ static enum tp_code publish(struct tp_commit *c)
         tp_err_hint(c->err, "the new output is complete in %s: move it yourself", c->partial);
         return tp_os_fail(c->err, sys, c->output, "cannot exchange the old output for the new");
     }
-    return code ? code : tp_commit_end(c, exists);
+    if (code || (code = check_published(c)))
+        return code;
+    return tp_commit_end(c, exists);
 }
 
 void tp_commit_tell_resumed(const struct tp_commit *c, const bool *done, size_t count, size_t of)

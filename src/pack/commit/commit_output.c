@@ -179,7 +179,7 @@ static enum tp_code end_interrupted(struct tp_commit *c, bool left)
 {
     enum tp_code code;
     if (!left)
-        return tp_commit_end_journals(c->output, c->err);
+        return tp_commit_end_journals(-1, c->output, c->err);
     if (!c->options->force && !tp_commit_is_empty(c->partial, c->err))
         return c->err->code ? c->err->code : tp_commit_refuse_left(c->partial, "run", c->err);
     code = tp_commit_check_inputs(c, c->partial);

@@ -62,19 +62,20 @@ enum tp_code tp_commit_remove_directory(int dir, const char *name, const char *p
     return code;
 }
 
-/* The output itself is where its name leads. */
-enum tp_code tp_commit_end_journals(const char *output, struct tp_err *err)
+enum tp_code tp_commit_end_journals(int dir, const char *output, struct tp_err *err)
 {
     struct tp_os_list list = {0};
-    int dir;
-    enum tp_code code = tp_os_open(output, O_RDONLY | O_DIRECTORY, 0, &dir, err);
+    int own = -1;
+    enum tp_code code = dir < 0 ? tp_os_open(output, O_RDONLY | O_DIRECTORY, 0, &own, err) : TP_OK;
+    if (dir < 0)
+        dir = own;
     if (code == TP_OK)
         code = tp_below_list(dir, output, &list, err);
     for (size_t i = 0; i < list.count && code == TP_OK; i++)
         if (tp_commit_is_own(list.names[i]))
             code = tp_commit_remove_file(dir, output, list.names[i], err);
     tp_os_list_free(&list);
-    tp_os_close(&dir);
+    tp_os_close(&own);
     return code;
 }
 
@@ -83,7 +84,7 @@ enum tp_code tp_commit_end_journals(const char *output, struct tp_err *err)
 static enum tp_code keep_old(struct tp_commit *c, const struct tp_err *why)
 {
     struct tp_err ignored = {0};
-    tp_commit_end_journals(c->output, &ignored);
+    tp_commit_end_journals(c->dir, c->output, &ignored);
     tp_err_path(c->err, c->partial);
     tp_err_hint(c->err, "the new output is complete; remove this one, which it replaced, yourself");
     return tp_fail(c->err, TP_E_USAGE, "%s", why->what);
@@ -112,7 +113,7 @@ enum tp_code tp_commit_end(struct tp_commit *c, bool replaced)
     enum tp_code code = tp_os_fsync_dir(c->parent, c->err);
     if (code == TP_OK && replaced && (code = remove_old(c)) == TP_OK)
         code = tp_os_fsync_dir(c->parent, c->err); /* no power cut may take the journal alone */
-    if (code == TP_OK && (code = tp_commit_end_journals(c->output, c->err)) == TP_OK)
+    if (code == TP_OK && (code = tp_commit_end_journals(c->dir, c->output, c->err)) == TP_OK)
         code = tp_os_fsync_dir(c->output, c->err);
     if (code && !c->err->hint[0])
         tp_err_hint(c->err, "the output is complete and in its place; the same command again ends "

@@ -66,7 +66,7 @@ static enum tp_code without_partial(const char *output, struct tp_parts *parts,
 {
     if (is_complete(output, err)) {
         parts->already_done = true;
-        return tp_commit_end_journals(output, err);
+        return tp_commit_end_journals(-1, output, err);
     }
     if (err->code)
         return err->code;
