@@ -435,6 +435,34 @@ static void test_given_away(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
+static mode_t made_with;
+
+static int note_mode(int dir, const char *name, mode_t mode)
+{
+    made_with = mode;
+    return mkdirat(dir, name, mode);
+}
+
+/* What a group is not to have it does not have for a moment. */
+static void test_new_directory_of_another_group(void **state)
+{
+    const struct tp_os real = tp_os;
+    struct tp_err err = {0};
+    int dir;
+    (void)state;
+    assert_int_equal(tp_below_open_dir(folder, &dir, &err), TP_OK);
+    for (gid_t other = 0; other < 2; other++) {
+        const struct tp_rights rights = {0750, getegid() + other};
+        tp_os.mkdirat = note_mode;
+        assert_int_equal(tp_below_mkdir(dir, "made", rights, "made", &err), TP_OK);
+        tp_os = real;
+        assert_int_equal(made_with, other ? 0700 : 0750);
+        assert_int_equal(tp_below_dir_mode("made", rights), made_with);
+        assert_int_equal(unlinkat(dir, "made", AT_REMOVEDIR), 0);
+    }
+    close(dir);
+}
+
 static void *no_malloc(size_t size)
 {
     (void)size;
@@ -484,6 +512,7 @@ int main(void)
         TEST(test_regular),   TEST(test_slurp),       TEST(test_list),
         TEST(test_inside),    TEST(test_descriptors), TEST(test_descriptors_end),
         TEST(test_memory),    TEST(test_system_out_of_memory), TEST(test_given_away),
+        TEST(test_new_directory_of_another_group),
     };
     return cmocka_run_group_tests_name("os", tests, NULL, NULL);
 }

@@ -107,8 +107,10 @@ static enum tp_code make_partial(struct tp_commit *c)
     if (c->err->code)
         return c->err->code;
     if (!there)
-        return (code = tp_os_mkdir(c->partial, c->plan->ckpt->dir_rights.mode | 0700, c->err))
-                       || (code = tp_below_open_dir(c->partial, &c->dir, c->err))
+        return (code = tp_os_mkdir(c->partial,
+                                   tp_below_dir_mode(c->partial, c->plan->ckpt->dir_rights),
+                                   c->err)) ||
+                       (code = tp_below_open_dir(c->partial, &c->dir, c->err))
                    ? code : limit_partial(c);
     if (!S_ISDIR(st.st_mode) && !S_ISLNK(st.st_mode)) {
         tp_err_path(c->err, c->partial);

@@ -103,7 +103,7 @@ static enum tp_code enter_partial(struct work *work)
     struct tp_os_list list;
     bool own = false;
     const struct tp_rights rights = c->plan->ckpt->dir_rights;
-    if (tp_os.mkdir(c->partial, rights.mode | 0700) != 0 && errno != EEXIST)
+    if (tp_os.mkdir(c->partial, tp_below_dir_mode(c->partial, rights)) != 0 && errno != EEXIST)
         return tp_os_fail(c->err, errno, c->partial, "cannot make the directory");
     enum tp_code code = tp_commit_check_not_source(c->plan, c->partial, c->err);
     if (code || (code = tp_commit_check_name(c->partial, c->err)) ||

@@ -168,6 +168,35 @@ static enum tp_code limit_name(int dir, const char *name, struct tp_rights right
     return code;
 }
 
+/* The group of what is made: the folder's, where that goes on to it, else the process's. */
+static gid_t group_of_new(int dir, const char *name)
+{
+    struct stat st;
+    int failed;
+    if (dir == AT_FDCWD) {
+        char *folder = tp_os_parent(name, NULL);
+        failed = !folder || tp_os.stat(folder, &st) != 0;
+        free(folder);
+    } else {
+        failed = tp_os.fstat(dir, &st) != 0;
+    }
+    return failed ? (gid_t)-1 : st.st_mode & S_ISGID ? st.st_gid : getegid();
+}
+
+/* What would be taken from a group afterwards is not given to it: it could open what is made until
+ * then. `mode` less that; `own` is of its owner. */
+static mode_t mode_of_new(int dir, const char *name, struct tp_rights rights, mode_t mode,
+                          mode_t own)
+{
+    bool taken = rights.group != (gid_t)-1 && group_of_new(dir, name) != rights.group;
+    return (taken ? mode & of_any_group(rights.mode) : mode) | own;
+}
+
+mode_t tp_below_dir_mode(const char *path, struct tp_rights rights)
+{
+    return mode_of_new(AT_FDCWD, path, rights, rights.mode, 0700);
+}
+
 enum tp_code tp_below_mkdir(int dir, const char *name, struct tp_rights rights, const char *path,
                             struct tp_err *err)
 {
@@ -176,7 +205,7 @@ enum tp_code tp_below_mkdir(int dir, const char *name, struct tp_rights rights, 
     enum tp_code code = enter(dir, name, path, &parent, &base, err);
     if (code)
         return code;
-    mode_t mode = rights.mode | 0700;
+    mode_t mode = mode_of_new(parent, base, rights, rights.mode, 0700);
     int sys = tp_os.mkdirat(parent, base, mode) ? errno : 0;
     if (sys == EEXIST) {
         if (tp_os.unlinkat(parent, base, 0) == 0)
@@ -228,29 +257,10 @@ enum tp_code tp_below_open(int dir, const char *name, int flags, const char *pat
     return code;
 }
 
-/* The group of a new file: the folder's, where that goes on to it, else the process's. */
-static gid_t group_of_new(int dir, const char *name)
-{
-    struct stat st;
-    int failed;
-    if (dir == AT_FDCWD) {
-        char *folder = tp_os_parent(name, NULL);
-        failed = !folder || tp_os.stat(folder, &st) != 0;
-        free(folder);
-    } else {
-        failed = tp_os.fstat(dir, &st) != 0;
-    }
-    return failed ? (gid_t)-1 : st.st_mode & S_ISGID ? st.st_gid : getegid();
-}
-
-/* What would be taken from a group afterwards is not given to it: it could open the file until
- * then. */
 static enum tp_code make(int dir, const char *name, struct tp_rights rights, const char *path,
                          int *fd, struct tp_err *err)
 {
-    mode_t mode = (rights.mode & 0666) | 0600;
-    if (rights.group != (gid_t)-1 && group_of_new(dir, name) != rights.group)
-        mode &= of_any_group(rights.mode) | 0600;
+    mode_t mode = mode_of_new(dir, name, rights, rights.mode & 0666, 0600);
     enum tp_code code = open_name(dir, name, O_RDWR | O_CREAT | O_EXCL, mode, path, fd, err);
     if (code == TP_OK && (code = limit_group(*fd, rights, path, err)))
         tp_os_close(fd);

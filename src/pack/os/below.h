@@ -30,6 +30,8 @@ enum tp_code tp_below_open_dir(const char *path, int *fd, struct tp_err *err);
  * above it are there. It gets these rights less the umask, and those of its owner. */
 enum tp_code tp_below_mkdir(int dir, const char *name, struct tp_rights rights, const char *path,
                             struct tp_err *err);
+/* The mode to make a directory of that path with, before its rights are limited. */
+mode_t tp_below_dir_mode(const char *path, struct tp_rights rights);
 /* Takes from the open directory what is not in the mode of `rights`, and what they give to a group
  * that is not its own. */
 enum tp_code tp_below_limit_dir(int dir, struct tp_rights rights, const char *path,
