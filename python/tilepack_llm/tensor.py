@@ -45,7 +45,7 @@ def import_torch() -> Any:
     """The module torch, which is needed for its tensors only."""
     try:
         import torch
-    except ImportError as error:
+    except (ImportError, OSError) as error:  # OSError: a library that it needs is missing
         raise SystemFailure(
             f"torch cannot be imported: {error}", hint="install it, or stay with numpy"
         ) from error

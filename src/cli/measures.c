@@ -17,6 +17,21 @@ static const char *figure(char text[FIGURE], const struct tp_distance *d)
     return text;
 }
 
+/* The weights that are decoded and quantized again, and how many values they have. */
+static size_t requantized(const struct tp_plan *plan, uint64_t *values)
+{
+    size_t count = 0;
+    *values = 0;
+    for (size_t u = 0; u < plan->unit_count; u++) {
+        const struct tp_box3 *box = &plan->units[u].form->box;
+        if (tp_unit_loss(plan, &plan->units[u]) != TP_LOSS_VALUES)
+            continue;
+        *values += box->e * box->n * box->k;
+        count++;
+    }
+    return count;
+}
+
 /* What --requantize cost, on stderr: stdout is for the result. */
 void tp_measures_warn(const struct tp_measures *m)
 {
@@ -24,16 +39,22 @@ void tp_measures_warn(const struct tp_measures *m)
     char text[FIGURE];
     size_t units, worst;
     if (m->room.refused)
-        tp_warn("errors of wide weights are not measured: that does not fit into --max-memory");
+        tp_warn("errors of some weights are not measured: the least part of them that can be "
+                "decoded does not fit into --max-memory");
     if (!m->requantizes)
         return;
     struct tp_distance total = tp_requant_total(e, &units, &worst);
+    uint64_t values;
+    size_t all = requantized(e->plan, &values);
     for (size_t u = 0; u < e->plan->unit_count; u++)
         if (e->units[u].count)
             tp_note("%s: %s", e->plan->units[u].name, figure(text, &e->units[u]));
     if (units)
-        tp_warn("%zu weight%s decoded and quantized again: %s in %s", units,
-                units == 1 ? " was" : "s were", figure(text, &total), e->plan->units[worst].name);
+        tp_warn("%zu weight%s decoded and quantized again%s: %s in %s", all,
+                all == 1 ? " was" : "s were", total.count < values ? ", and measured in part" : "",
+                figure(text, &total), e->plan->units[worst].name);
+    else if (all)
+        tp_warn("%zu weight%s decoded and quantized again", all, all == 1 ? " was" : "s were");
 }
 
 static enum tp_code observe(void *arg, const struct tp_observed *seen, struct tp_err *err)
