@@ -56,12 +56,28 @@ def case(work, dtypes, size, dice):
     tally.check(done.returncode == 0, f"{dtypes}: verify {done.stdout}")
 
 
+def refused(work, dice):
+    """The value that is too large is not that of the matrix in whose dtype it is."""
+    make(work, ("F32", "F32", "F16"), 0.02, dice)
+    path = work.at("src", "model.safetensors")
+    tensors = stfile.load(path)[0]
+    name = "model.layers.0.self_attn.q_proj.weight"
+    values = np.frombuffer(tensors[name].bytes.tobytes(), np.float32).copy()
+    values[77] = 2e8
+    tensors[name] = stfile.Tensor("F32", [64, 128], values.tobytes())
+    stfile.save(path, tensors)
+    done = tool.run("convert", work.at("src"), "-o", work.at("none"), "--to", "nvfp4-ct", check=False)
+    said = "with what shares its global scale, its largest value is 2e+08: so large that"
+    tally.check(done.returncode == 3 and said in done.stderr, f"too large: {done.stderr}")
+
+
 def main():
     dice = np.random.default_rng(5)
     with tool.Workdir() as work:
         for dtypes in itertools.product(DTYPES, repeat=3):
             for size in (0.02, 0.001):
                 case(work, dtypes, size, dice)
+        refused(work, dice)
     return tally.finish()
 
 

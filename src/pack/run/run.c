@@ -85,15 +85,20 @@ static uint32_t least_global(const struct tp_plan *plan, uint32_t g, float amax)
     return found;
 }
 
-static enum tp_code make_global(const struct tp_plan *plan, uint32_t u, float amax, float *global,
-                                struct tp_err *err)
+/* That of group g, by the rule of its unit u; the largest value is of any. */
+static enum tp_code make_global(const struct tp_plan *plan, uint32_t g, uint32_t u, float amax,
+                                float *global, struct tp_err *err)
 {
     const struct tp_unit *unit = &plan->units[u];
-    if (tp_codec_global_of(&unit->form->op, unit->form->dtype, amax, global, err) == TP_OK)
+    const struct tp_stats_group *group = &plan->groups[g];
+    struct tp_err why = {0};
+    if (tp_codec_global_of(&unit->form->op, unit->form->dtype, amax, global, &why) == TP_OK)
         return TP_OK;
-    tp_err_tensor(err, unit->name);
+    err->of_format = why.of_format;
+    tp_err_tensor(err, plan->units[plan->stats_units[group->first_unit]].name);
     tp_err_hint(err, "--exclude leaves it as it is");
-    return err->code;
+    return tp_fail(err, why.code, "%s%s",
+                   group->unit_count > 1 ? "with what shares its global scale, " : "", why.what);
 }
 
 /* Under the lock. */
@@ -123,7 +128,7 @@ static enum tp_code do_stats(struct run *run, struct tp_lane *lane, const struct
         group->amax = amax; /* a maximum is the same in any order */
     if (code == TP_OK && group->pending == 1) {
         uint32_t u = least_global(run->plan, g, group->amax);
-        code = make_global(run->plan, u, group->amax, &group->global, &lane->err);
+        code = make_global(run->plan, g, u, group->amax, &group->global, &lane->err);
         if (code == TP_OK)
             note_lost(run, u, group->amax);
     }
