@@ -97,18 +97,20 @@ static bool is_gptq(const struct tp_weight *weight)
 static enum tp_code config_says_v2(const struct tp_checkpoint *ckpt, bool *v2,
                                    struct tp_err *err)
 {
+    static const char *const keys[] = {"checkpoint_format", "format", "packing_format"};
     json_t *config;
     enum tp_code code = tp_source_config(ckpt, &config, err);
-    const char *text = json_string_value(json_object_get(config, "checkpoint_format"));
-    if (!text)
-        text = json_string_value(json_object_get(config, "format"));
+    const char *text = NULL, *key = NULL;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys && !text; i++)
+        text = json_string_value(json_object_get(config, key = keys[i]));
     *v2 = text && strcasecmp(text, "gptq_v2") == 0;
-    if (code == TP_OK && text && !*v2 && strcasecmp(text, "gptq") != 0) {
+    if (code == TP_OK && text && !*v2 && strcasecmp(text, "gptq") != 0 &&
+        strcasecmp(text, "auto_round:auto_gptq") != 0) {
         tp_source_config_path(ckpt, err);
         tp_err_hint(err, "correct config.json: \"gptq\" stores zero points less one, \"gptq_v2\" "
                          "as they are");
-        code = tp_fail(err, TP_E_UNSUPPORTED, "config.json says \"checkpoint_format\": \"%.40s\", "
-                       "which does not tell how zero points are stored", text);
+        code = tp_fail(err, TP_E_UNSUPPORTED, "config.json says \"%s\": \"%.40s\", which does not "
+                       "tell how zero points are stored", key, text);
     }
     json_decref(config);
     return code;

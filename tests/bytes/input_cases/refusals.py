@@ -253,9 +253,10 @@ def _(report):
     made = gptq_file("x", random_codes(rng, 64, 512), f16_scales(rng, 64, 4),
                      rng.integers(0, 15, (64, 4), dtype=np.uint8))
     flat = {"quant_method": "gptq", "bits": 4, "group_size": 128}
-    refused(report, made, "gptq", "config.json: config.json says "
-            '"checkpoint_format": "bitblas", which does not tell how zero points are stored', None,
-            {**flat, "checkpoint_format": "bitblas"}, status=4)
+    for key, word in (("checkpoint_format", "bitblas"), ("format", "marlin"),
+                      ("packing_format", "auto_round:exllamav2")):
+        refused(report, made, "gptq", f'config.json: config.json says "{key}": "{word}", which does '
+                "not tell how zero points are stored", None, {**flat, key: word}, status=4)
 
 
 @case("refused: groups of config.json without number")
