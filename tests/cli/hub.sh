@@ -71,6 +71,9 @@ fails "a revision without its snapshot" 5 "hf download acme/tiny-llama --revisio
 mv "$hub/models--acme--tiny-llama/refs/main" main
 finds "the only snapshot is that of the name" acme/tiny-llama
 fails "and not of a revision" 5 "hf download acme/tiny-llama; or" plan "$page/main"
+printf %040d 7 >"$hub/models--acme--tiny-llama/refs/main"
+fails "but not where main is another" 5 "" plan acme/tiny-llama
+fails "nor of the folder" 3 "has no refs/main" plan "$hub/models--acme--tiny-llama"
 mv main "$hub/models--acme--tiny-llama/refs/main"
 download="hint: download the model first: hf download acme/other"
 for page in '' / /tree/main /tree/main/folder '?library=x'; do

@@ -226,11 +226,16 @@ static char *only_snapshot(const char *folder, struct tp_err *err)
     return found;
 }
 
-/* The snapshot to read of a folder "models--ORG--NAME" where no revision is named. */
+/* The snapshot to read of a folder "models--ORG--NAME" where no revision is named. Of a refs/main
+ * whose snapshot is not there any other would be another version of the model. */
 static char *usual_snapshot(const char *folder, struct tp_err *err)
 {
-    char *found = snapshot_of(folder, "main", err);
-    return found || err->code ? found : only_snapshot(folder, err);
+    char *commit = commit_of(folder, "main", err);
+    char *found = err->code ? NULL
+                  : commit && *commit ? snapshot_named(folder, commit, err)
+                                      : only_snapshot(folder, err);
+    free(commit);
+    return found;
 }
 
 /* The last part of a path, without slashes behind it. */
@@ -376,7 +381,7 @@ static char *find_folder(const char *typed, struct tp_err *err)
     tp_err_path(err, typed);
     tp_err_hint(err, "name one of them, or download the model again");
     tp_fail(err, TP_E_INPUT, "this folder of the Hub's cache has no refs/main that leads to one of "
-            "its snapshots, and not just one of them");
+            "its snapshots, or none and not just one of them");
     return NULL;
 }
 
