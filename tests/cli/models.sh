@@ -74,6 +74,37 @@ refuse 'line 2, column' 's/}$/]/'
 fails 'no file' 5 'nowhere.json' \
     "$TILEPACK" plan "$work/src" --to mxfp8-ct --model-file "$work/nowhere.json"
 
+# config.json means what JSON makes of it: names with escapes, numbers in any spelling.
+"$PYTHON" - "$TESTS/lib" "$work" <<'EOF' || exit 1
+import os
+import sys
+
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+import stfile
+
+alternating = np.ones((4, 256, 1024), np.float32)
+alternating[:, :, 1::2] = -1
+for name, config in (
+        ("usual", '"model_type": "gpt_oss", "hidden_size": 256, "intermediate_size": 512'),
+        ("type", r'"model_type": "gpt\u005foss", "hidden_size": 256, "intermediate_size": 512'),
+        ("architecture", r'"architectures": ["Gpt\u004fssForCausalLM"], "hidden_size": 256, '
+                         '"intermediate_size": 512'),
+        ("sizes", '"model_type": "gpt_oss", "hidden_size": 256.0, "intermediate_size": 5.12e2')):
+    folder = os.path.join(sys.argv[2], "spelled-" + name)
+    os.mkdir(folder)
+    stfile.save(os.path.join(folder, "model.safetensors"), {
+        "model.layers.0.mlp.experts.gate_up_proj": stfile.from_f32("BF16", alternating)})
+    with open(os.path.join(folder, "config.json"), "w", encoding="ascii") as f:
+        f.write("{" + config + "}")
+EOF
+for spelled in usual type architecture sizes; do
+    "$TILEPACK" plan "$work/spelled-$spelled" --to mxfp8-ct 2>&1 |
+        sed "s/spelled-$spelled/spelled/g" >"$work/spelled-$spelled.txt"
+    check "$spelled: the same plan" cmp "$work/spelled-usual.txt" "$work/spelled-$spelled.txt"
+done
+check "which keeps rows that alternate" grep -q "alternate" "$work/spelled-usual.txt"
+
 for part in beside own_names families; do
     "$PYTHON" "$TESTS/models/$part.py" >"$work/$part" 2>&1
     grep -v '^ok ' "$work/$part" | sed '$d'

@@ -8,7 +8,9 @@
 
 #include "pack/text/json_edit.h"
 #include "pack/text/json_memory.h"
+#include "pack/text/json_numbers.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,28 +49,41 @@ static struct tp_json_span inner_of(struct tp_json_span object)
     return inner;
 }
 
-/* Copies a string without escapes; names of models have none. */
-static void copy_string(struct tp_json_span value, char *text, size_t size)
+/* A small value as jansson has it, with escapes and any spelling of numbers; NULL: none. */
+static json_t *load(struct tp_json_span value)
 {
-    text[0] = '\0';
-    if (!value.data || value.size < 2 || *value.data != '"' || value.size - 2 >= size)
-        return;
-    memcpy(text, value.data + 1, value.size - 2);
-    text[value.size - 2] = '\0';
+    enum { MOST = 4096 };
+    static const char begin[] = "{\"v\":";
+    char text[sizeof begin + MOST + 1];
+    json_t *object = NULL;
+    if (!value.data || value.size > MOST)
+        return NULL;
+    memcpy(text, begin, sizeof begin - 1);
+    memcpy(text + sizeof begin - 1, value.data, value.size);
+    size_t size = sizeof begin - 1 + value.size;
+    text[size++] = '}';
+    if (tp_json_load_python(text, size, &object, NULL) == TP_E_MEMORY)
+        tp_json_no_memory();
+    json_t *found = json_incref(json_object_get(object, "v"));
+    json_decref(object);
+    return found;
+}
+
+/* What is no string, or does not fit, is an empty one. */
+static void copy_string(const json_t *value, char *text, size_t size)
+{
+    const char *string = json_string_value(value);
+    size_t length = json_string_length(value);
+    bool fits = string && length < size && strlen(string) == length;
+    memcpy(text, fits ? string : "", fits ? length + 1 : 1);
 }
 
 static uint64_t number_of(struct tp_json_span object, const char *key)
 {
-    struct tp_json_span value = value_of(object, key);
-    uint64_t number = 0;
-    if (!value.data || value.size > 12)
-        return 0;
-    for (size_t i = 0; i < value.size; i++) {
-        if (value.data[i] < '0' || value.data[i] > '9')
-            return 0;
-        number = number * 10 + (uint64_t)(value.data[i] - '0');
-    }
-    return number;
+    json_t *value = load(value_of(object, key));
+    double number = json_number_value(value); /* far below 2^53 */
+    json_decref(value);
+    return number > 0 && number < 1e12 && number == floor(number) ? (uint64_t)number : 0;
 }
 
 static bool among(const char *const *list, size_t count, const char *text)
@@ -92,15 +107,11 @@ static const struct tp_model *by_type(const char *type)
 /* By the first of "architectures". */
 static const struct tp_model *by_architecture(struct tp_json_span object)
 {
-    struct tp_json_span list = value_of(object, "architectures");
-    const char *quote = list.data ? memchr(list.data, '"', list.size) : NULL;
-    const char *stop = quote ? memchr(quote + 1, '"', (size_t)(list.data + list.size - quote - 1))
-                             : NULL;
+    json_t *list = load(value_of(object, "architectures"));
     char name[128];
     size_t count;
-    if (!stop)
-        return NULL;
-    copy_string((struct tp_json_span){quote, (size_t)(stop - quote) + 1}, name, sizeof name);
+    copy_string(json_is_string(list) ? list : json_array_get(list, 0), name, sizeof name);
+    json_decref(list);
     const struct tp_model *all = tp_models(&count);
     for (size_t i = 0; i < count && *name; i++)
         if (among(all[i].architecture, all[i].architectures, name))
@@ -110,7 +121,9 @@ static const struct tp_model *by_architecture(struct tp_json_span object)
 
 static const struct tp_model *model_of(struct tp_json_span object, char type[TP_FACTS_TYPE])
 {
-    copy_string(value_of(object, "model_type"), type, TP_FACTS_TYPE);
+    json_t *stated = load(value_of(object, "model_type"));
+    copy_string(stated, type, TP_FACTS_TYPE);
+    json_decref(stated);
     const struct tp_model *model = by_type(type);
     return model ? model : by_architecture(object);
 }

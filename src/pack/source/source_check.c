@@ -92,20 +92,30 @@ static bool is_gptq(const struct tp_weight *weight)
     return weight->form->format->op.zero_add > 0;
 }
 
+static bool is_one_of(const char *text, const char *const words[])
+{
+    for (size_t i = 0; text && words[i]; i++)
+        if (strcasecmp(text, words[i]) == 0)
+            return true;
+    return false;
+}
+
 /* GPTQ version 1 stores zero points less one. Where the words do not tell, as for
- * asymmetric weights, config.json has to; some writers call it "format". */
+ * asymmetric weights, config.json has to; some writers call it "format", and AutoRound has words of
+ * its own. */
 static enum tp_code config_says_v2(const struct tp_checkpoint *ckpt, bool *v2,
                                    struct tp_err *err)
 {
-    static const char *const keys[] = {"checkpoint_format", "format", "packing_format"};
+    static const char *const keys[] = {"checkpoint_format", "format", "packing_format", NULL};
+    static const char *const first[] = {"gptq", "auto_gptq", "auto_round:auto_gptq", NULL};
+    static const char *const second[] = {"gptq_v2", "auto_round", "auto_round:gptqmodel", NULL};
     json_t *config;
     enum tp_code code = tp_source_config(ckpt, &config, err);
     const char *text = NULL, *key = NULL;
-    for (size_t i = 0; i < sizeof keys / sizeof *keys && !text; i++)
+    for (size_t i = 0; keys[i] && !text; i++)
         text = json_string_value(json_object_get(config, key = keys[i]));
-    *v2 = text && strcasecmp(text, "gptq_v2") == 0;
-    if (code == TP_OK && text && !*v2 && strcasecmp(text, "gptq") != 0 &&
-        strcasecmp(text, "auto_round:auto_gptq") != 0) {
+    *v2 = is_one_of(text, second);
+    if (code == TP_OK && text && !*v2 && !is_one_of(text, first)) {
         tp_source_config_path(ckpt, err);
         tp_err_hint(err, "correct config.json: \"gptq\" stores zero points less one, \"gptq_v2\" "
                          "as they are");

@@ -152,14 +152,18 @@ static bool has_strategy(const json_t *weights, const char *strategy, bool unsai
     return own ? strcasecmp(own, strategy) == 0 : unsaid;
 }
 
-/* Whether there are numbers of some modules alone; "-:" leaves modules out. */
+/* Whether there are numbers of some modules alone; "-:" leaves modules out, and so do 16 bits. */
 static bool modules_differ(const json_t *config)
 {
+    enum { PLAIN = 16 };
     const char *key;
     json_t *value;
     bool differ = false;
     json_object_foreach(json_object_get(config, "dynamic"), key, value)
         differ |= strncmp(key, "-:", 2) != 0;
+    json_object_foreach(json_object_get(config, "extra_config"), key, value)
+        differ |= json_object_size(value) > 0 &&
+                  json_integer_value(json_object_get(value, "bits")) < PLAIN;
     return differ;
 }
 
@@ -309,7 +313,7 @@ static enum tp_code beside_codes(const struct claim *c, const json_t *config, st
     *all = (struct beside){NULL, NULL};
     if (!tp_op_is_int(&c->weight->form->op))
         return TP_OK;
-    if (!groups)
+    if (!json_object_size(groups))
         *all = beside_flat(config);
     json_object_foreach(groups, name, group) {
         struct beside one = beside_group(group);

@@ -111,6 +111,8 @@ static void make_config_whole(json_t *config)
         make_all_whole(json_object_get(value, "weights"));
     json_object_foreach(json_object_get(config, "dynamic"), name, value)
         make_all_whole(value);
+    json_object_foreach(json_object_get(config, "extra_config"), name, value)
+        make_all_whole(value);
 }
 
 enum tp_code tp_source_config(const struct tp_checkpoint *ckpt, json_t **config,
@@ -161,6 +163,8 @@ uint64_t tp_source_config_bits(const json_t *config)
     const char *name;
     uint64_t set = bit_of(json_object_get(config, "bits"));
     json_object_foreach(json_object_get(config, "dynamic"), name, group)
+        set |= bit_of(json_object_get(group, "bits"));
+    json_object_foreach(json_object_get(config, "extra_config"), name, group)
         set |= bit_of(json_object_get(group, "bits"));
     json_object_foreach(json_object_get(config, "config_groups"), name, group)
         if (!is_float(group))
