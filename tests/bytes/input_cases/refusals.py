@@ -220,6 +220,11 @@ def _(report):
             (gptq, {**flat, "sym": 1.0, "desc_act": 0}, k),
             (gptq, {**flat, "sym": 0}, None),
             (gptq, {**flat, "desc_act": 1}, None),
+            (gptq, {**flat, "sym": False, "config_groups": None}, None),
+            (gptq, {**flat, "desc_act": True, "config_groups": {}}, None),
+            (gptq, {**flat, "group_size": 64, "extra_config": {"y": {"group_size": 128}}}, k),
+            (gptq, {**flat, "group_size": 64, "extra_config": {"y": {"bits": 16}}},
+             '"group_size": 64'),
             (fp8, {"quant_method": "fp8", "weight_block_size": [128.0, 128]}, 192),
             (fp8, {"quant_method": "fp8", "weight_block_size": [96.0, 96.0]},
              '"weight_block_size": [96,96]'),
@@ -257,6 +262,26 @@ def _(report):
                       ("packing_format", "auto_round:exllamav2")):
         refused(report, made, "gptq", f'config.json: config.json says "{key}": "{word}", which does '
                 "not tell how zero points are stored", None, {**flat, key: word}, status=4)
+
+
+@case("how GPTQ's zero points are stored, in AutoRound's words")
+def _(report):
+    rng = np.random.default_rng(19)
+    codes, scales = random_codes(rng, 64, 512), f16_scales(rng, 64, 4)
+    zeros = rng.integers(0, 15, (64, 4), dtype=np.uint8)
+    for word, less in (("auto_round:auto_gptq", 1), ("auto_gptq", 1), ("auto_round", 0),
+                       ("auto_round:gptqmodel", 0)):
+        with tool.Workdir() as work:
+            os.makedirs(work.at("src"))
+            stfile.save(work.at("src", "model.safetensors"), gptq_file("x", codes, scales, zeros))
+            with open(work.at("src", "config.json"), "w", encoding="ascii") as f:
+                json.dump({"quantization_config": {"quant_method": "auto-round", "bits": 4,
+                                                   "group_size": 128, "sym": False,
+                                                   "packing_format": word}}, f)
+            tool.run("unpack", work.at("src"), "-o", work.at("out"), "-q", "--dtype", "bf16")
+            made = stfile.load(work.at("out", "model.safetensors"))[0]["x.weight"]
+            same(report, word, made, stfile.f32_to_bf16(
+                decoded(codes, scales, zeros + np.uint8(less), np.arange(512) // 128)), "BF16")
 
 
 @case("refused: groups of config.json without number")
