@@ -17,21 +17,6 @@ static const char *figure(char text[FIGURE], const struct tp_distance *d)
     return text;
 }
 
-/* The weights that are decoded and quantized again, and how many values they have. */
-static size_t requantized(const struct tp_plan *plan, uint64_t *values)
-{
-    size_t count = 0;
-    *values = 0;
-    for (size_t u = 0; u < plan->unit_count; u++) {
-        const struct tp_box3 *box = &plan->units[u].form->box;
-        if (tp_unit_loss(plan, &plan->units[u]) != TP_LOSS_VALUES)
-            continue;
-        *values += box->e * box->n * box->k;
-        count++;
-    }
-    return count;
-}
-
 /* What --requantize cost, on stderr: stdout is for the result. */
 void tp_measures_warn(const struct tp_measures *m)
 {
@@ -45,7 +30,7 @@ void tp_measures_warn(const struct tp_measures *m)
         return;
     struct tp_distance total = tp_requant_total(e, &units, &worst);
     uint64_t values;
-    size_t all = requantized(e->plan, &values);
+    size_t all = tp_requant_count(e, &values);
     for (size_t u = 0; u < e->plan->unit_count; u++)
         if (e->units[u].count)
             tp_note("%s: %s", e->plan->units[u].name, figure(text, &e->units[u]));

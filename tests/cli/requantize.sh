@@ -203,4 +203,16 @@ END
 answers "an infinite value has no figure" 0 \
     "no figure, as all that differs is NaN or infinite, in model.layers.0.self_attn.q_proj" \
     convert infinite mxfp8-ct --requantize --nonfinite keep
+
+# Said of what was done, and not of what was found complete, or is another part's.
+unsaid() { ! grep "quantized again" "$work/said"; }
+again() { "$TILEPACK" convert "$work/w4a8-ct" -o "$work/again" --to fp8-deepseek --requantize "$@" 2>&1; }
+check "a run says what it did" sh -c "'$TILEPACK' convert '$work/w4a8-ct' -o '$work/again' \
+    --to fp8-deepseek --requantize 2>&1 | grep -q 'decoded and quantized again'"
+again >"$work/said"
+check "what is complete is not done again" grep -q "is complete already" "$work/said"
+check "and nothing is said of it" unsaid
+rm -r "$work/again"
+again --part 2/2 --shard-size 1GB >"$work/said"
+check "a part without shards has nothing to say" unsaid
 finish

@@ -23,9 +23,13 @@ enum tp_code tp_requant_error_open(const struct tp_plan *plan, struct tp_requant
     if (!*measures)
         return TP_OK;
     e->units = tp_os_zalloc(plan->unit_count, sizeof *e->units, err);
-    *measures = e->units != NULL;
-    if (!e->units)
+    e->values = tp_os_zalloc(plan->unit_count, sizeof *e->values, err);
+    *measures = e->units && e->values;
+    if (!*measures) {
+        free(e->units);
+        free(e->values);
         return TP_E_MEMORY;
+    }
     pthread_mutex_init(&e->lock, NULL);
     return TP_OK;
 }
@@ -34,6 +38,18 @@ void tp_requant_error_close(struct tp_requant_error *e)
 {
     pthread_mutex_destroy(&e->lock);
     free(e->units);
+    free(e->values);
+}
+
+size_t tp_requant_count(const struct tp_requant_error *e, uint64_t *values)
+{
+    size_t count = 0;
+    *values = 0;
+    for (size_t u = 0; u < e->plan->unit_count; u++) {
+        *values += e->values[u];
+        count += e->values[u] > 0;
+    }
+    return count;
 }
 
 struct tp_distance tp_requant_total(const struct tp_requant_error *e, size_t *units, size_t *worst)
@@ -48,6 +64,14 @@ struct tp_distance tp_requant_total(const struct tp_requant_error *e, size_t *un
         tp_distance_add(&total, &e->units[u], 0);
     }
     return total;
+}
+
+static void count_box(struct tp_requant_error *e, const struct tp_observed *seen)
+{
+    const struct tp_box3 *size = &seen->box.size;
+    pthread_mutex_lock(&e->lock);
+    e->values[seen->unit] += size->e * size->n * size->k;
+    pthread_mutex_unlock(&e->lock);
 }
 
 static void add(struct tp_requant_error *e, size_t unit, const struct tp_distance *distance)
@@ -86,6 +110,7 @@ enum tp_code tp_requant_error_observe(void *arg, const struct tp_observed *seen,
     enum tp_code code = TP_OK;
     if (tp_unit_loss(e->plan, &e->plan->units[seen->unit]) != TP_LOSS_VALUES)
         return TP_OK;
+    count_box(e, seen);
     if ((code = tp_op_granule(&e->plan->units[seen->unit].form->op, &granule, &columns, err)))
         return code;
     granule = granule ? granule : box->size.n; /* 0: rows cannot be parted */

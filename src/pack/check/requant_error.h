@@ -12,7 +12,8 @@
 
 struct tp_requant_error {
     const struct tp_plan *plan;
-    struct tp_distance *units; /* as in the plan; count = 0: not decoded, or not run */
+    struct tp_distance *units; /* as in the plan; count = 0: not decoded, not run, or no room */
+    uint64_t *values;          /* of each unit those that were decoded and quantized again */
     pthread_mutex_t lock;
 };
 
@@ -20,6 +21,9 @@ struct tp_requant_error {
 enum tp_code tp_requant_error_open(const struct tp_plan *plan, struct tp_requant_error *e,
                                    bool *measures, struct tp_err *err);
 void tp_requant_error_close(struct tp_requant_error *e);
+
+/* Units that were decoded and quantized again so far, measured or not, and *values of them. */
+size_t tp_requant_count(const struct tp_requant_error *e, uint64_t *values);
 
 /* That of all units; *units is how many there are, *worst where `max_abs` is. */
 struct tp_distance tp_requant_total(const struct tp_requant_error *e, size_t *units,
