@@ -11,6 +11,7 @@
 #include "pack/source/header_bytes.h"
 #include "pack/source/index.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -60,6 +61,8 @@ static uint64_t enough_for(const struct plan_size *size)
 
 static struct plan_size size_of(const struct tp_options *o, const struct tp_request *request)
 {
+    enum { USUAL = 3 };
+    const struct tp_format *named = o->to ? tp_format_find(o->to) : NULL;
     struct plan_size size = {.outputs = 1, .ranks = o->tp,
                              .single_file = o->output && tp_output_file(o->output)};
     for (size_t r = 0; r < request->rule_count; r++) {
@@ -67,6 +70,8 @@ static struct plan_size size_of(const struct tp_options *o, const struct tp_requ
         if (format && format->op.outs > size.outputs)
             size.outputs = format->op.outs;
     }
+    if (!request->rule_count) /* it is not read yet: of a recipe, as if all were in a usual format */
+        size.outputs = named ? named->op.outs : USUAL;
     return size;
 }
 
@@ -169,14 +174,40 @@ static uint64_t enough_for_manifest(const char *path)
     return enough_for_tree(path, TP_MANIFEST_NAME, LONG);
 }
 
+/* Names of a file of importance, and where the numbers of each are: of a header, or of as many
+ * entries as the file says to have at its begin (imatrix: 32 bits; GGUF: 64 behind two words). */
+static uint64_t enough_for_importance(const struct tp_options *o)
+{
+    enum { HEADER = 5, ENTRY = 300, LEAST_ENTRY = 12, WORDS = 4 };
+    struct tp_err ignored = {0};
+    uint32_t word[WORDS];
+    struct stat st;
+    int fd = -1;
+    if (!o->importance)
+        return 0;
+    uint64_t header = tp_header_size(o->importance).bytes;
+    if (header)
+        return HEADER * header;
+    if (tp_os_open_regular(o->importance, O_RDONLY, &fd, &st, &ignored))
+        return 0;
+    bool read = st.st_size >= (off_t)sizeof word &&
+                tp_os_read(fd, word, sizeof word, 0, o->importance, &ignored) == TP_OK;
+    uint64_t count = !read                          ? 0
+                     : memcmp(word, "GGUF", 4) == 0 ? word[2] | (uint64_t)word[3] << 32
+                                                    : word[0];
+    tp_os_close(&fd);
+    return ENTRY * tp_min_u64(count, (uint64_t)st.st_size / LEAST_ENTRY);
+}
+
 void tp_limit_request(const struct tp_options *o)
 {
-    uint64_t recipe = enough_for_recipe(o);
+    uint64_t most = o->max_memory - TP_OS_PROGRAM_BYTES;
     struct tp_request none = {0};
-    tp_os_limit_heap(o->max_memory - TP_OS_PROGRAM_BYTES, 0);
-    if (recipe)
-        tp_os_limit_heap(o->max_memory - TP_OS_PROGRAM_BYTES,
-                         recipe + enough_for_header(o, &none, tp_header_size(o->arg.item[0])));
+    tp_os_limit_heap(most, 0);
+    uint64_t texts = enough_for_recipe(o) + enough_for_importance(o);
+    if (texts)
+        tp_os_limit_heap(most,
+                         texts + enough_for_header(o, &none, tp_header_size(o->arg.item[0])));
 }
 
 /* An encoder of zstd and the frames of archives, twice, as a run gives them up to a half. */
@@ -194,7 +225,8 @@ enum tp_code tp_source_open_limited(const struct tp_options *o, const char *path
 {
     uint64_t most = o->max_memory - TP_OS_PROGRAM_BYTES;
     struct tp_header_size header = tp_header_size(path);
-    uint64_t texts = enough_for_recipe(o) + enough_for_config(path) + enough_for_names(header);
+    uint64_t texts = enough_for_recipe(o) + enough_for_importance(o) + enough_for_config(path) +
+                     enough_for_names(header);
     *source = (struct tp_source){0};
     limit_beside(o, 0);
     tp_os_limit_heap(most, header.bytes ? texts + tp_max_u64(enough_for_index(path),

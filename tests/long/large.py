@@ -903,6 +903,29 @@ def figures_of_the_unseen(work):
         os.unlink(path)
 
 
+def importance_has_a_figure(work):
+    """A file of importance is read before the headers are."""
+    count = 50_000
+    names = [f"model.layers.{i % 50}.mlp.expert_{i:06}.down_proj.weight" for i in range(count)]
+    source, importance, out = (os.path.join(work, n + ".safetensors")
+                               for n in ("weighed", "importance", "weighed-out"))
+    for path, dtype, shape, size in ((source, "BF16", [8, 32], 512), (importance, "F32", [32], 128)):
+        text = json.dumps({name: {"dtype": dtype, "shape": shape,
+                                  "data_offsets": [size * i, size * i + size]}
+                           for i, name in enumerate(names)}, separators=(",", ":")).encode()
+        with open(path, "wb") as f:
+            f.write(struct.pack("<Q", len(text)) + text)
+            f.write(np.ones(count * size // 4, np.float32))
+    argv = ("convert", source, "-o", out, "--to", "w4a16-ct", "--set", "group=32", "--search", "mse",
+            "--importance", importance, "-q")
+    figure = refused(source, 32, argv[0], *argv[2:])
+    status, errors, _, peak = measure(*argv, "--max-memory", f"{figure}MiB")
+    check(status == 0 and within(peak, figure), f"{count} weights with importance in {figure} MiB: "
+          f"{peak / 2**20:.0f} MiB {errors}")
+    for path in (source, importance, out):
+        os.unlink(path)
+
+
 def unpacks_within(work):
     """What unpack says to be enough is, of one file and of several, plain or archives, and of
     tensors that are copied."""
@@ -1053,6 +1076,7 @@ def main():
         figures_of_the_unseen(work)
         index_has_a_figure(work)
         unpacks_within(work)
+        importance_has_a_figure(work)
         act_order_once(work)
         act_order_figure(work)
         writes_ranks(work)
