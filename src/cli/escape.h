@@ -1,7 +1,8 @@
-/* Text of strangers, made harmless for a terminal. */
+/* Text of strangers on a terminal, and in JSON. */
 #ifndef TP_CLI_ESCAPE_H
 #define TP_CLI_ESCAPE_H
 
+#include "base/escape.h"
 #include "pack/text/text.h"
 
 #include <jansson.h>
@@ -9,15 +10,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* Copies text with what may drive or deceive a terminal escaped: control characters (C0, DEL,
- * C1), those that reorder text or are not seen, line and paragraph separators, code points that
- * are no characters, and bytes that are no UTF-8. As \xNN, \uNNNN and \UNNNNNNNN; `json`: as JSON
- * has it, and what stands below 0x20 stays, as it is the layout there. `to` has room for TP_ESCAPED
- * times the size. Returns the end. */
-enum { TP_ESCAPED = 6 }; /* DEL in JSON: \u007F */
-char *tp_escape(char *to, const char *text, size_t size, bool json);
-
-/* The same in parts that end where a character does, each handed to `put`, so that text of any
+/* tp_escape() in parts that end where a character does, each handed to `put`, so that text of any
  * length takes no memory. False as soon as `put` says so. */
 typedef bool tp_escaped_part(const char *text, size_t size, FILE *out);
 bool tp_escape_parts(const char *text, size_t size, bool json, tp_escaped_part *put, FILE *out);

@@ -512,7 +512,23 @@ static void test_misuse(void **state)
                                          32, &weight, NULL, 0), TILEPACK_E_UNSUPPORTED);
     assert_int_equal(tilepack_weight_new(NULL, NULL, 1, 16, 128, &weight, NULL, 0),
                      TILEPACK_E_USAGE);
+    static const char odd[] = "a\nb\x1b[31m\xff\u00e9";
+    assert_int_equal(tilepack_weight_new(odd, NULL, 1, 16, 128, &weight, message, sizeof message),
+                     TILEPACK_E_USAGE); /* one line */
+    assert_non_null(strstr(message, "'a\\x0Ab\\x1B[31m\\xFF\u00e9'"));
+    size_t whole = (size_t)(strstr(message, "\u00e9") - message);
+    for (size_t size = whole - 3; size <= whole + 2; size++) { /* no part of a character */
+        tilepack_weight_new(odd, NULL, 1, 16, 128, &weight, message, size);
+        assert_true(strlen(message) <= whole && !strchr(message, '\xc3'));
+        assert_true(message[strlen(message) - 1] != 'x' && message[strlen(message) - 1] != '\\');
+    }
     struct packed p = room("fp8-ct", NULL, 0);
+    assert_int_equal(tilepack_quantize(p.weight, TILEPACK_F32, values, NULL, NULL, message,
+                                       sizeof message), TILEPACK_E_USAGE);
+    assert_int_equal(tilepack_decode(p.weight, NULL, TILEPACK_F32, values, message,
+                                     sizeof message), TILEPACK_E_USAGE);
+    assert_int_equal(tilepack_repack(p.weight, NULL, p.weight, NULL, message, sizeof message),
+                     TILEPACK_E_USAGE);
     void *tensors[2] = {p.tensor[0], NULL};
     const void *inputs[2] = {NULL, p.tensor[1]};
     assert_int_equal(tilepack_quantize(p.weight, TILEPACK_F32, values, tensors, NULL, message,

@@ -3,6 +3,7 @@
  */
 #include "pack/api/tilepack_handles.h"
 
+#include "base/escape.h"
 #include "base/num.h"
 #include "pack/format/format_words.h"
 #include "pack/os/os.h"
@@ -15,17 +16,37 @@ const char *tilepack_version(void) { return TILEPACK_VERSION; }
 
 unsigned tilepack_version_number(void) { return TILEPACK_VERSION_NUMBER; }
 
+/* Bytes of the escaped text that fit, no part of a character or of an escape at their end. */
+static size_t cut(const char *text, size_t length, size_t most)
+{
+    enum { LONGEST = 10 }; /* \UNNNNNNNN */
+    if (length <= most)
+        return length;
+    while (most && ((unsigned char)text[most] & 0xC0) == 0x80)
+        most--;
+    for (size_t back = 1; back < LONGEST && back <= most; back++)
+        if (text[most - back] == '\\')
+            return most - back;
+    return most;
+}
+
 int tp_handle_report(const struct tp_err *err, char *message, size_t size)
 {
+    char line[sizeof err->path + sizeof err->tensor + sizeof err->what + sizeof err->hint + 32];
+    char escaped[TP_ESCAPED * sizeof line];
     if (message == NULL || size == 0)
         return (int)err->code;
     if (err->code == TP_OK) {
         message[0] = '\0';
         return TILEPACK_OK;
     }
-    snprintf(message, size, "%s%s%s%s%s%s%s%s%s", err->path, err->path[0] ? ": " : "",
+    snprintf(line, sizeof line, "%s%s%s%s%s%s%s%s%s", err->path, err->path[0] ? ": " : "",
              err->tensor[0] ? "tensor '" : "", err->tensor, err->tensor[0] ? "': " : "",
              err->what, err->hint[0] ? " (" : "", err->hint, err->hint[0] ? ")" : "");
+    size_t length = (size_t)(tp_escape(escaped, line, strlen(line), false) - escaped);
+    length = cut(escaped, length, size - 1);
+    memcpy(message, escaped, length);
+    message[length] = '\0';
     return (int)err->code;
 }
 

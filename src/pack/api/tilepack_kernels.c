@@ -93,6 +93,8 @@ static bool may_miss(const tilepack_weight *weight, uint32_t i)
 static enum tp_code check_inputs(const tilepack_weight *weight, const void *const tensors[],
                                  struct tp_err *err)
 {
+    if (!tensors)
+        return tp_fail(err, TP_E_USAGE, "the list of tensors is not given");
     for (uint32_t i = 0; i < weight->op.outs; i++)
         if (!tensors[i] && !may_miss(weight, i))
             return tp_fail(err, TP_E_USAGE, "tensor %u (%s) is not given", i,
@@ -103,6 +105,8 @@ static enum tp_code check_inputs(const tilepack_weight *weight, const void *cons
 static enum tp_code check_outputs(const tilepack_weight *weight, void *const tensors[],
                                   struct tp_err *err)
 {
+    if (!tensors)
+        return tp_fail(err, TP_E_USAGE, "the list of tensors is not given");
     for (uint32_t i = 0; i < weight->op.outs; i++)
         if (!tensors[i] && weight->op.out[i].role != TP_ROLE_WORDS)
             return tp_fail(err, TP_E_USAGE, "tensor %u (%s) is not given", i,
@@ -333,7 +337,7 @@ int tilepack_quantize_cuda(const tilepack_weight *weight, enum tilepack_dtype ty
     if (check_quantize(weight, dtype, values, &err) == TP_OK &&
         check_kernels(weight, &err) == TP_OK && check_outputs(weight, tensors, &err) == TP_OK)
         take_global(weight, &args, amax, &err);
-    for (uint32_t i = 0; i < weight->op.outs; i++)
+    for (uint32_t i = 0; i < weight->op.outs && err.code == TP_OK; i++)
         args.out[i] = weight->op.out[i].role == TP_ROLE_WORDS ? NULL : tensors[i];
     if (enter(&args, device, &before, &err) == TP_OK) {
         tp_cuda_encode_find(&weight->op, dtype)(&weight->op, &args);
@@ -357,7 +361,7 @@ int tilepack_decode_cuda(const tilepack_weight *weight, const void *const tensor
         tp_fail(&err, TP_E_UNSUPPORTED, "zero points and act-order are decoded on the host only");
     if (err.code == TP_OK)
         check_kernels(weight, &err);
-    for (uint32_t i = 0; i < weight->op.outs; i++)
+    for (uint32_t i = 0; i < weight->op.outs && err.code == TP_OK; i++)
         args.in[i] = weight->op.out[i].role == TP_ROLE_WORDS ? NULL : tensors[i];
     if (enter(&args, device, &before, &err) == TP_OK) {
         tp_cuda_decode_find(&weight->op, dtype)(&weight->op, &args);
@@ -377,9 +381,9 @@ int tilepack_repack_cuda(const tilepack_weight *from, const void *const from_ten
     if (check_repack(from, to, &err) == TP_OK && check_kernels(from, &err) == TP_OK &&
         check_kernels(to, &err) == TP_OK && check_inputs(from, from_tensors, &err) == TP_OK)
         check_outputs(to, to_tensors, &err);
-    for (uint32_t i = 0; i < from->op.outs; i++)
+    for (uint32_t i = 0; i < from->op.outs && err.code == TP_OK; i++)
         args.in[i] = from->op.out[i].role == TP_ROLE_WORDS ? NULL : from_tensors[i];
-    for (uint32_t i = 0; i < to->op.outs; i++)
+    for (uint32_t i = 0; i < to->op.outs && err.code == TP_OK; i++)
         args.out[i] = to->op.out[i].role == TP_ROLE_WORDS ? NULL : to_tensors[i];
     if (enter(&args, device, &before, &err) == TP_OK) {
         tp_cuda_repack_find(&from->op, &to->op)(&from->op, &to->op, &args);
