@@ -903,6 +903,25 @@ def figures_of_the_unseen(work):
         os.unlink(path)
 
 
+def config_has_a_figure(work):
+    """However small its values are."""
+    source, out = os.path.join(work, "configured"), os.path.join(work, "configured-out")
+    sparse.make(source, tensors=8, shards=1, experts=1, hidden=256, inner=512)
+    for name, quantization in (
+            ("groups", {f"g{i}": {"targets": ["x"], "weights": {"num_bits": 4}} for i in range(30_000)}),
+            ("objects", [{}] * 150_000), ("texts", ["a"] * 300_000), ("numbers", [0] * 300_000)):
+        with open(os.path.join(source, "config.json"), "w") as f:
+            json.dump({"model_type": "llama", "quantization_config": {"notes": quantization}}, f,
+                      separators=(",", ":"))
+        for argv in (("plan", source, "--to", "mxfp8-ct", "-q"), ("unpack", source, "-o", out, "-q")):
+            figure = refused(source, 32, argv[0], *argv[2:])
+            status, errors, _, peak = measure(*argv, "--max-memory", f"{figure}MiB")
+            check(status == 0 and within(peak, figure), f"{argv[0]} with a config.json of {name} in "
+                  f"{figure} MiB: {peak / 2**20:.0f} MiB {errors}")
+        shutil.rmtree(out, ignore_errors=True)
+    shutil.rmtree(source)
+
+
 def importance_has_a_figure(work):
     """A file of importance is read before the headers are."""
     count = 50_000
@@ -1077,6 +1096,7 @@ def main():
         index_has_a_figure(work)
         unpacks_within(work)
         importance_has_a_figure(work)
+        config_has_a_figure(work)
         act_order_once(work)
         act_order_figure(work)
         writes_ranks(work)

@@ -129,11 +129,15 @@ static bool is_short(const char *name)
     return components <= RUN;
 }
 
-static enum tp_code add_entry(struct tp_source_ignore *ignore, const char *entry,
+/* The texts are kept, and not the tree that they are read from: it takes many times as much. */
+static enum tp_code add_entry(struct tp_source_ignore *ignore, const char *text,
                               struct tp_pattern_origin origin, struct tp_err *err)
 {
-    if (!*entry)
+    if (!*text)
         return TP_OK;
+    const char *entry = tp_store_join(&ignore->store, text, strlen(text), "", err);
+    if (!entry)
+        return TP_E_MEMORY;
     if (strncmp(entry, "re:", 3) == 0)
         return add_regex(ignore, entry + 3, origin, err);
     return strchr(entry, '*') || !is_short(entry) ? add_wild(ignore, entry, origin, err)
@@ -162,7 +166,8 @@ static enum tp_code add_list(struct tp_source_ignore *ignore, const json_t *list
     return code;
 }
 
-static enum tp_code add_lists(struct tp_source_ignore *ignore, struct tp_err *err)
+static enum tp_code add_lists(struct tp_source_ignore *ignore, const json_t *config,
+                              struct tp_err *err)
 {
     static const struct {
         const char *key, *place;
@@ -172,21 +177,25 @@ static enum tp_code add_lists(struct tp_source_ignore *ignore, struct tp_err *er
                  {"exclude_modules", "quantization_config: \"exclude_modules\""}};
     enum tp_code code = TP_OK;
     for (size_t k = 0; k < sizeof lists / sizeof *lists && code == TP_OK; k++)
-        code = add_list(ignore, json_object_get(ignore->config, lists[k].key), lists[k].place, err);
+        code = add_list(ignore, json_object_get(config, lists[k].key), lists[k].place, err);
     return code;
 }
 
 /* GPTQ's keys "-:REGEX". */
-static enum tp_code add_dynamic(struct tp_source_ignore *ignore, struct tp_err *err)
+static enum tp_code add_dynamic(struct tp_source_ignore *ignore, const json_t *config,
+                                struct tp_err *err)
 {
     static const struct tp_pattern_origin origin = {"quantization_config: \"dynamic\":", -1,
                                                     TP_E_INPUT};
     enum tp_code code = TP_OK;
     const char *key;
     json_t *value;
-    json_object_foreach(json_object_get(ignore->config, "dynamic"), key, value)
-        if (code == TP_OK && strncmp(key, "-:", 2) == 0)
-            code = add_regex(ignore, key + 2, origin, err);
+    json_object_foreach(json_object_get(config, "dynamic"), key, value) {
+        if (code || strncmp(key, "-:", 2) != 0)
+            continue;
+        const char *regex = tp_store_join(&ignore->store, key + 2, strlen(key + 2), "", err);
+        code = regex ? add_regex(ignore, regex, origin, err) : TP_E_MEMORY;
+    }
     return code;
 }
 
@@ -201,12 +210,14 @@ static enum tp_code at_config(const struct tp_source_ignore *ignore, enum tp_cod
 enum tp_code tp_source_ignore_open(const struct tp_checkpoint *ckpt,
                                    struct tp_source_ignore *ignore, struct tp_err *err)
 {
+    json_t *config;
     *ignore = (struct tp_source_ignore){.ckpt = ckpt};
-    enum tp_code code = tp_source_config(ckpt, &ignore->config, err);
+    enum tp_code code = tp_source_config(ckpt, &config, err);
     if (code == TP_OK)
-        code = add_lists(ignore, err);
+        code = add_lists(ignore, config, err);
     if (code == TP_OK)
-        code = add_dynamic(ignore, err);
+        code = add_dynamic(ignore, config, err);
+    json_decref(config);
     return at_config(ignore, code, err);
 }
 
@@ -316,6 +327,5 @@ void tp_source_ignore_close(struct tp_source_ignore *ignore)
     free(ignore->bounded);
     tp_names_close(&ignore->runs);
     tp_store_close(&ignore->store);
-    json_decref(ignore->config);
     *ignore = (struct tp_source_ignore){0};
 }

@@ -33,14 +33,13 @@ struct tp_ignore_run {
 /* {0} is a valid list of nothing. */
 struct tp_source_ignore {
     const struct tp_checkpoint *ckpt;
-    json_t *config; /* owns the entries' texts */
     struct tp_names runs;
     struct tp_ignore_run *run; /* by number */
     size_t run_capacity;
     struct tp_ignore_wild *wild;
     size_t wilds, wild_capacity;
     uint32_t loose; /* the first wild one that holds no run, + 1 */
-    struct tp_store store; /* texts that are not in config */
+    struct tp_store store; /* texts */
     struct tp_matcher matcher; /* counts the steps of the wild ones, too */
     struct tp_pattern *regex; /* entries with "re:" */
     size_t regexes, regex_capacity;
