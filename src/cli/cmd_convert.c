@@ -365,11 +365,11 @@ static int with_request(const struct tp_options *o, struct tp_request *request)
 
 int tp_cmd_convert(const struct tp_options *o)
 {
-    struct tp_request request;
+    struct tp_request request = {0};
     struct tp_err err = {0};
     if (tp_check_single_file(o, &err))
         return tp_report_usage(tp_command_rows[o->command].name, &err);
-    tp_limit_request(o);
+    tp_limit_request(o, &request);
     if (tp_request_from(o, &request, &err))
         return err.path[0] ? tp_report_error(&err)
                            : tp_report_usage(tp_command_rows[o->command].name, &err);

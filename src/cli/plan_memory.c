@@ -67,7 +67,7 @@ static struct plan_size size_of(const struct tp_options *o, const struct tp_requ
         if (format && format->op.outs > size.outputs)
             size.outputs = format->op.outs;
     }
-    if (!request->rule_count) /* it is not read yet: of a recipe, as if all were in a usual format */
+    if (!request->rule_count) /* not read yet: of a recipe, as if all were in a usual format */
         size.outputs = named ? named->op.outs : USUAL;
     return size;
 }
@@ -153,17 +153,44 @@ static uint64_t enough_for_tree(const char *path, const char *name, unsigned fac
     return factor * size;
 }
 
-/* config.json is read into a tree several times, and what one has left is in the way of the next.
- * By what stands in front of each value of a text, which may be very small. */
+/* What of config.json is read into a tree. */
+struct tree_size {
+    uint64_t bytes;
+    bool string, escape; /* where the text so far ends: in a string, behind a backslash */
+    unsigned digits;     /* of the number so far */
+};
+
+/* By what stands in front of each value of the text, which may be very small; numbers that jansson
+ * has no type for (json_numbers.h) become strings. */
+static void count_byte(struct tree_size *tree, char byte)
+{
+    enum { OBJECT = 260, ARRAY = 170, STRING = 130, ITEM = 64, LONG = 19 };
+    if (tree->string) {
+        tree->string = tree->escape || byte != '"';
+        tree->escape = !tree->escape && byte == '\\';
+        return;
+    }
+    tree->string = byte == '"';
+    tree->digits = byte >= '0' && byte <= '9' ? tree->digits + 1 : 0;
+    tree->bytes += byte == '{'   ? OBJECT
+                   : byte == '[' ? ARRAY
+                   : byte == ',' ? ITEM
+                   : byte == '"' || byte == 'N' || byte == 'I' || byte == 'e' || byte == 'E' ||
+                             tree->digits == LONG
+                       ? STRING
+                       : 0;
+}
+
+/* config.json is read into a tree several times, and what one leaves is in the way of the next. */
 static uint64_t enough_for_config(const char *path)
 {
-    enum { OBJECT = 260, ARRAY = 170, STRING = 130, ITEM = 64, TREES = 2, TEXTS = 4 };
-    enum { PIECE = 64 << 10 };
+    enum { PIECE = 64 << 10, TREES = 2, TEXTS = 4 };
+    struct tree_size tree = {0};
     struct tp_err ignored = {0};
     struct stat st;
     char text[PIECE];
     int fd = -1;
-    uint64_t tree = 0, size = 0;
+    uint64_t size = 0;
     char *file = tp_os_format(&ignored, "%s/config.json", path);
     if (file && tp_os_open_regular(file, O_RDONLY, &fd, &st, &ignored) == TP_OK)
         size = (uint64_t)st.st_size;
@@ -172,15 +199,11 @@ static uint64_t enough_for_config(const char *path)
         if (tp_os_read(fd, text, piece, at, file, &ignored))
             break;
         for (size_t i = 0; i < piece; i++)
-            tree += text[i] == '{'   ? OBJECT
-                    : text[i] == '[' ? ARRAY
-                    : text[i] == '"' ? STRING / 2
-                    : text[i] == ',' ? ITEM
-                                     : 0;
+            count_byte(&tree, text[i]);
     }
     tp_os_close(&fd);
     free(file);
-    return TREES * tree + TEXTS * size;
+    return TREES * tree.bytes + TEXTS * size;
 }
 
 /* The index is gone before there is a plan: its text, and its names without escapes. */
@@ -198,38 +221,42 @@ static uint64_t enough_for_manifest(const char *path)
 
 /* Names of a file of importance, and where the numbers of each are: of a header, or of as many
  * entries as the file says to have at its begin (imatrix: 32 bits; GGUF: 64 behind two words). */
-static uint64_t enough_for_importance(const struct tp_options *o)
+static uint64_t enough_for_importance(const char *path)
 {
-    enum { HEADER = 5, ENTRY = 300, LEAST_ENTRY = 12, WORDS = 4 };
+    enum { HEADER = 5, ENTRY = 300, LEAST_ENTRY = 12, LONGEST = 1024, NAMES = 2, WORDS = 4 };
     struct tp_err ignored = {0};
     uint32_t word[WORDS];
     struct stat st;
     int fd = -1;
-    if (!o->importance)
-        return 0;
-    uint64_t header = tp_header_size(o->importance).bytes;
+    uint64_t header = path ? tp_header_size(path).bytes : 0;
     if (header)
         return HEADER * header;
-    if (tp_os_open_regular(o->importance, O_RDONLY, &fd, &st, &ignored))
+    if (!path || tp_os_open_regular(path, O_RDONLY, &fd, &st, &ignored))
         return 0;
-    bool read = st.st_size >= (off_t)sizeof word &&
-                tp_os_read(fd, word, sizeof word, 0, o->importance, &ignored) == TP_OK;
+    uint64_t size = (uint64_t)st.st_size;
+    bool read = size >= sizeof word &&
+                tp_os_read(fd, word, sizeof word, 0, path, &ignored) == TP_OK;
     uint64_t count = !read                          ? 0
                      : memcmp(word, "GGUF", 4) == 0 ? word[2] | (uint64_t)word[3] << 32
                                                     : word[0];
     tp_os_close(&fd);
-    return ENTRY * tp_min_u64(count, (uint64_t)st.st_size / LEAST_ENTRY);
+    count = tp_min_u64(count, size / LEAST_ENTRY);
+    return ENTRY * count + NAMES * tp_min_u64(LONGEST * count, size);
 }
 
-void tp_limit_request(const struct tp_options *o)
+static const char *importance_of(const struct tp_options *o, const struct tp_request *request)
+{
+    return o->importance ? o->importance : request->importance_path;
+}
+
+void tp_limit_request(const struct tp_options *o, const struct tp_request *request)
 {
     uint64_t most = o->max_memory - TP_OS_PROGRAM_BYTES;
-    struct tp_request none = {0};
     tp_os_limit_heap(most, 0);
-    uint64_t texts = enough_for_recipe(o) + enough_for_importance(o);
+    uint64_t texts = enough_for_recipe(o) + enough_for_importance(importance_of(o, request));
     if (texts)
         tp_os_limit_heap(most,
-                         texts + enough_for_header(o, &none, tp_header_size(o->arg.item[0])));
+                         texts + enough_for_header(o, request, tp_header_size(o->arg.item[0])));
 }
 
 /* An encoder of zstd and the frames of archives, twice, as a run gives them up to a half. */
@@ -247,8 +274,8 @@ enum tp_code tp_source_open_limited(const struct tp_options *o, const char *path
 {
     uint64_t most = o->max_memory - TP_OS_PROGRAM_BYTES;
     struct tp_header_size header = tp_header_size(path);
-    uint64_t texts = enough_for_recipe(o) + enough_for_importance(o) + enough_for_config(path) +
-                     enough_for_names(header);
+    uint64_t texts = enough_for_recipe(o) + enough_for_config(path) + enough_for_names(header) +
+                     enough_for_importance(importance_of(o, request));
     *source = (struct tp_source){0};
     limit_beside(o, 0);
     tp_os_limit_heap(most, header.bytes ? texts + tp_max_u64(enough_for_index(path),

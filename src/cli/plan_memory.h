@@ -7,8 +7,9 @@
 
 #include "cli/session.h"
 
-/* Limits the heap until the source is opened: a recipe counts, its text, tree and rules. */
-void tp_limit_request(const struct tp_options *o);
+/* Limits the heap until the source is opened: a recipe counts, its text, tree and rules, and a file
+ * of importance. `request`: what is known of it so far. */
+void tp_limit_request(const struct tp_options *o, const struct tp_request *request);
 
 /* Opens the source of a conversion with the heap limited, and leaves it so. */
 enum tp_code tp_source_open_limited(const struct tp_options *o, const char *path,

@@ -90,6 +90,8 @@ for name, config in (
         ("type", r'"model_type": "gpt\u005foss", "hidden_size": 256, "intermediate_size": 512'),
         ("architecture", r'"architectures": ["Gpt\u004fssForCausalLM"], "hidden_size": 256, '
                          '"intermediate_size": 512'),
+        ("long", '"architectures": [ "GptOssForCausalLM"' + ', "Another"' * 1000 + '], '
+                 '"hidden_size": 256.' + "0" * 5000 + ', "intermediate_size": 512'),
         ("sizes", '"model_type": "gpt_oss", "hidden_size": 256.0, "intermediate_size": 5.12e2')):
     folder = os.path.join(sys.argv[2], "spelled-" + name)
     os.mkdir(folder)
@@ -98,7 +100,7 @@ for name, config in (
     with open(os.path.join(folder, "config.json"), "w", encoding="ascii") as f:
         f.write("{" + config + "}")
 EOF
-for spelled in usual type architecture sizes; do
+for spelled in usual type architecture long sizes; do
     "$TILEPACK" plan "$work/spelled-$spelled" --to mxfp8-ct 2>&1 |
         sed "s/spelled-$spelled/spelled/g" >"$work/spelled-$spelled.txt"
     check "$spelled: the same plan" cmp "$work/spelled-usual.txt" "$work/spelled-$spelled.txt"

@@ -909,7 +909,8 @@ def config_has_a_figure(work):
     sparse.make(source, tensors=8, shards=1, experts=1, hidden=256, inner=512)
     for name, quantization in (
             ("groups", {f"g{i}": {"targets": ["x"], "weights": {"num_bits": 4}} for i in range(30_000)}),
-            ("objects", [{}] * 150_000), ("texts", ["a"] * 300_000), ("numbers", [0] * 300_000)):
+            ("objects", [{}] * 150_000), ("texts", ["a"] * 300_000), ("numbers", [0] * 300_000),
+            ("no numbers", [math.nan] * 300_000), ("long numbers", [10**30] * 60_000)):
         with open(os.path.join(source, "config.json"), "w") as f:
             json.dump({"model_type": "llama", "quantization_config": {"notes": quantization}}, f,
                       separators=(",", ":"))
@@ -941,7 +942,26 @@ def importance_has_a_figure(work):
     status, errors, _, peak = measure(*argv, "--max-memory", f"{figure}MiB")
     check(status == 0 and within(peak, figure), f"{count} weights with importance in {figure} MiB: "
           f"{peak / 2**20:.0f} MiB {errors}")
-    for path in (source, importance, out):
+    recipe = os.path.join(work, "weighed.json")
+    with open(recipe, "w") as f:
+        json.dump({"rules": [{"match": ".", "to": "w4a16-ct", "set": {"group": "32"}, "search": "mse",
+                              "importance": importance}]}, f)
+    figure = refused(source, 32, "plan", "--recipe", recipe, "-q")
+    status, errors, _, peak = measure("plan", source, "--recipe", recipe, "-q", "--max-memory",
+                                      f"{figure}MiB")
+    check(status == 0 and within(peak, figure), f"a recipe with importance in {figure} MiB: "
+          f"{peak / 2**20:.0f} MiB {errors}")
+    matrix = os.path.join(work, "imatrix.dat")  # of none of the weights, by long names
+    with open(matrix, "wb") as f:
+        f.write(struct.pack("<i", 30_000))
+        for i in range(30_000):
+            f.write(struct.pack("<i900siif", 900, f"blk.{i}.".encode().ljust(900, b"y"), 1, 1, 1))
+    argv = (*argv[:argv.index(importance)], matrix, "-q")
+    figure = refused(source, 32, argv[0], *argv[2:])
+    status, errors, _, peak = measure(*argv, "--max-memory", f"{figure}MiB")
+    check(status == 3 and within(peak, figure), f"long names of importance in {figure} MiB: "
+          f"{peak / 2**20:.0f} MiB {errors}")
+    for path in (source, importance, out, recipe, matrix):
         os.unlink(path)
 
 

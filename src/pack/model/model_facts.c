@@ -6,6 +6,7 @@
  */
 #include "pack/model/model_facts.h"
 
+#include "pack/os/os.h"
 #include "pack/text/json_edit.h"
 #include "pack/text/json_memory.h"
 #include "pack/text/json_numbers.h"
@@ -49,24 +50,43 @@ static struct tp_json_span inner_of(struct tp_json_span object)
     return inner;
 }
 
-/* A small value as jansson has it, with escapes and any spelling of numbers; NULL: none. */
+/* A string or a number as jansson has it, with escapes and in any spelling; NULL: none. */
 static json_t *load(struct tp_json_span value)
 {
-    enum { MOST = 4096 };
     static const char begin[] = "{\"v\":";
-    char text[sizeof begin + MOST + 1];
+    const size_t before = sizeof begin - 1;
     json_t *object = NULL;
-    if (!value.data || value.size > MOST)
+    if (!value.data || !strchr("\"-0123456789", *value.data))
         return NULL;
-    memcpy(text, begin, sizeof begin - 1);
-    memcpy(text + sizeof begin - 1, value.data, value.size);
-    size_t size = sizeof begin - 1 + value.size;
-    text[size++] = '}';
-    if (tp_json_load_python(text, size, &object, NULL) == TP_E_MEMORY)
+    char *text = tp_os.malloc(before + value.size + 1);
+    if (text) {
+        memcpy(text, begin, before);
+        memcpy(text + before, value.data, value.size);
+        text[before + value.size] = '}';
+    }
+    if (!text ||
+        tp_json_load_python(text, before + value.size + 1, &object, NULL) == TP_E_MEMORY)
         tp_json_no_memory();
+    free(text);
     json_t *found = json_incref(json_object_get(object, "v"));
     json_decref(object);
     return found;
+}
+
+/* The first item of a list, if it is a string, however long the list; of what is none, itself. */
+static struct tp_json_span first_of(struct tp_json_span list)
+{
+    size_t at = 1, end;
+    if (!list.data || *list.data != '[')
+        return list;
+    while (at < list.size && strchr(" \t\r\n", list.data[at]))
+        at++;
+    if (at == list.size || list.data[at] != '"')
+        return (struct tp_json_span){0};
+    for (end = at + 1; end < list.size && list.data[end] != '"'; end++)
+        end += list.data[end] == '\\';
+    return end < list.size ? (struct tp_json_span){list.data + at, end + 1 - at}
+                           : (struct tp_json_span){0};
 }
 
 /* What is no string, or does not fit, is an empty one. */
@@ -107,11 +127,11 @@ static const struct tp_model *by_type(const char *type)
 /* By the first of "architectures". */
 static const struct tp_model *by_architecture(struct tp_json_span object)
 {
-    json_t *list = load(value_of(object, "architectures"));
+    json_t *first = load(first_of(value_of(object, "architectures")));
     char name[128];
     size_t count;
-    copy_string(json_is_string(list) ? list : json_array_get(list, 0), name, sizeof name);
-    json_decref(list);
+    copy_string(first, name, sizeof name);
+    json_decref(first);
     const struct tp_model *all = tp_models(&count);
     for (size_t i = 0; i < count && *name; i++)
         if (among(all[i].architecture, all[i].architectures, name))

@@ -22,7 +22,7 @@ struct tp_model_facts {
     size_t count;
     bool described;           /* there is a config.json */
     bool known;               /* model[0] is the model's own */
-    char type[TP_FACTS_TYPE]; /* its model_type, "" without one; a long one is cut */
+    char type[TP_FACTS_TYPE]; /* its model_type, "" without one, or a long one */
     enum tp_stack_layout layout; /* as chosen */
     uint64_t hidden, expert;  /* sizes by config.json, 0: not said */
     uint64_t heads, kv_heads; /* of attention */

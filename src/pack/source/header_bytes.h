@@ -18,8 +18,8 @@ struct tp_header_size {
     uint64_t names;     /* bytes of all their names, with those of the folders */
 };
 
-/* Of a file, or of all files of a directory, archives too; zeros: not known. Keeps no list. What cannot be read,
- * or is no header, counts nothing: whoever opens it says why. */
+/* Of a file, or of all files of a directory, archives too; zeros: not known. Keeps no list. What
+ * cannot be read, or is no header, counts nothing: whoever opens it says why. */
 struct tp_header_size tp_header_size(const char *path);
 
 /* Has the figures of what does not fit (tp_os_limit_beside()) know of the archives among them: for

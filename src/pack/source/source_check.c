@@ -94,7 +94,7 @@ static bool is_gptq(const struct tp_weight *weight)
 
 static bool is_one_of(const char *text, const char *const words[])
 {
-    for (size_t i = 0; text && words[i]; i++)
+    for (size_t i = 0; words[i]; i++)
         if (strcasecmp(text, words[i]) == 0)
             return true;
     return false;
@@ -111,11 +111,13 @@ static enum tp_code config_says_v2(const struct tp_checkpoint *ckpt, bool *v2,
     static const char *const second[] = {"gptq_v2", "auto_round", "auto_round:gptqmodel", NULL};
     json_t *config;
     enum tp_code code = tp_source_config(ckpt, &config, err);
-    const char *text = NULL, *key = NULL;
-    for (size_t i = 0; keys[i] && !text; i++)
-        text = json_string_value(json_object_get(config, key = keys[i]));
+    const char *key = NULL;
+    const json_t *word = NULL;
+    for (size_t i = 0; keys[i] && (!word || json_is_null(word)); i++)
+        word = json_object_get(config, key = keys[i]);
+    const char *text = json_is_string(word) ? json_string_value(word) : "no text";
     *v2 = is_one_of(text, second);
-    if (code == TP_OK && text && !*v2 && !is_one_of(text, first)) {
+    if (code == TP_OK && word && !json_is_null(word) && !*v2 && !is_one_of(text, first)) {
         tp_source_config_path(ckpt, err);
         tp_err_hint(err, "correct config.json: \"gptq\" stores zero points less one, \"gptq_v2\" "
                          "as they are");

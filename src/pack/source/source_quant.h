@@ -25,7 +25,8 @@ enum tp_code tp_source_config(const struct tp_checkpoint *ckpt, json_t **config,
 void tp_source_config_path(const struct tp_checkpoint *ckpt, struct tp_err *err);
 
 /* How many bits integers have, as quantization_config (NULL: none) says: a set of 1 << bits, of all
- * of its groups and of the modules that "dynamic" (GPTQ) and "extra_config" (AutoRound) set apart. 0 where it does not say. */
+ * of its groups and of the modules that "dynamic" (GPTQ) and "extra_config" (AutoRound) set apart.
+ * 0 where it does not say. */
 uint64_t tp_source_config_bits(const json_t *config);
 
 /* What becomes of the activations of 4-bit integers, as it says: a set of 1 << enum

@@ -259,8 +259,9 @@ def _(report):
                      rng.integers(0, 15, (64, 4), dtype=np.uint8))
     flat = {"quant_method": "gptq", "bits": 4, "group_size": 128}
     for key, word in (("checkpoint_format", "bitblas"), ("format", "marlin"),
-                      ("packing_format", "auto_round:exllamav2")):
-        refused(report, made, "gptq", f'config.json: config.json says "{key}": "{word}", which does '
+                      ("packing_format", "auto_round:exllamav2"), ("checkpoint_format", ["gptq_v2"])):
+        said = word if isinstance(word, str) else "no text"
+        refused(report, made, "gptq", f'config.json: config.json says "{key}": "{said}", which does '
                 "not tell how zero points are stored", None, {**flat, key: word}, status=4)
 
 
