@@ -363,6 +363,20 @@ static int with_request(const struct tp_options *o, struct tp_request *request)
     return status;
 }
 
+/* A file of importance, which a recipe may name, has a figure of its own. */
+static enum tp_code read_request(const struct tp_options *o, struct tp_request *request,
+                                 struct tp_err *err)
+{
+    enum tp_code code = tp_request_from(o, request, err);
+    if (code)
+        return code;
+    if (request->importance_path)
+        tp_limit_request(o, request);
+    if ((code = tp_request_importance(request, NULL, err)))
+        tp_request_close(request);
+    return code;
+}
+
 int tp_cmd_convert(const struct tp_options *o)
 {
     struct tp_request request = {0};
@@ -370,7 +384,7 @@ int tp_cmd_convert(const struct tp_options *o)
     if (tp_check_single_file(o, &err))
         return tp_report_usage(tp_command_rows[o->command].name, &err);
     tp_limit_request(o, &request);
-    if (tp_request_from(o, &request, &err))
+    if (read_request(o, &request, &err))
         return err.path[0] ? tp_report_error(&err)
                            : tp_report_usage(tp_command_rows[o->command].name, &err);
     int status = with_request(o, &request);

@@ -2,7 +2,6 @@
 #include "cli/session.h"
 
 #include "base/suffix.h"
-#include "cli/plan_memory.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -72,10 +71,6 @@ enum tp_code tp_request_from(const struct tp_options *o, struct tp_request *requ
         code = tp_request_include(request, o->include.item[i], err);
     for (size_t i = 0; i < o->exclude.count && code == TP_OK; i++)
         code = tp_request_exclude(request, o->exclude.item[i], err);
-    if (code == TP_OK && request->importance_path) /* a recipe may have named it */
-        tp_limit_request(o, request);
-    if (code == TP_OK)
-        code = tp_request_importance(request, NULL, err);
     if (code)
         tp_request_close(request);
     return code;

@@ -32,7 +32,7 @@ enum tp_code tp_request_facts(const struct tp_options *o, struct tp_request *req
                               struct tp_err *err);
 
 /* The request that --to or --recipe, --set, --include, ... make; options.c saw to it that
- * they go together. */
+ * they go together. A file of importance is not opened yet. */
 enum tp_code tp_request_from(const struct tp_options *o, struct tp_request *request,
                              struct tp_err *err);
 
