@@ -244,16 +244,11 @@ static uint64_t enough_for_importance(const char *path)
     return ENTRY * count + NAMES * tp_min_u64(LONGEST * count, size);
 }
 
-static const char *importance_of(const struct tp_options *o, const struct tp_request *request)
-{
-    return o->importance ? o->importance : request->importance_path;
-}
-
 void tp_limit_request(const struct tp_options *o, const struct tp_request *request)
 {
     uint64_t most = o->max_memory - TP_OS_PROGRAM_BYTES;
     tp_os_limit_heap(most, 0);
-    uint64_t texts = enough_for_recipe(o) + enough_for_importance(importance_of(o, request));
+    uint64_t texts = enough_for_recipe(o) + enough_for_importance(request->importance_path);
     if (texts)
         tp_os_limit_heap(most,
                          texts + enough_for_header(o, request, tp_header_size(o->arg.item[0])));
@@ -274,8 +269,10 @@ enum tp_code tp_source_open_limited(const struct tp_options *o, const char *path
 {
     uint64_t most = o->max_memory - TP_OS_PROGRAM_BYTES;
     struct tp_header_size header = tp_header_size(path);
+    /* merge is told of it anew, and opens it later */
+    const char *importance = o->importance ? o->importance : request->importance_path;
     uint64_t texts = enough_for_recipe(o) + enough_for_config(path) + enough_for_names(header) +
-                     enough_for_importance(importance_of(o, request));
+                     enough_for_importance(importance);
     *source = (struct tp_source){0};
     limit_beside(o, 0);
     tp_os_limit_heap(most, header.bytes ? texts + tp_max_u64(enough_for_index(path),

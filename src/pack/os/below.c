@@ -299,9 +299,7 @@ static enum tp_code fail_kind(struct tp_err *err, const char *path, const char *
 static bool makes_beside(const char *path, uid_t owner, struct tp_err *err)
 {
     int fd = -1;
-    const char *slash = strrchr(path, '/');
-    char *parent = slash ? tp_os_join(err, path, (size_t)(slash - path) + 1, "")
-                         : tp_os_copy(err, ".");
+    char *parent = tp_os_parent(path, err);
     bool same = parent && tp_os_open(parent, O_RDONLY | O_DIRECTORY, 0, &fd, err) == TP_OK &&
                 makes_files_of(fd, owner);
     tp_os_close(&fd);

@@ -177,14 +177,19 @@ def decoded(codes, scales, zeros, group):
     return rq.round_bf16((codes.astype(np.float32) - z) * s)
 
 
+def write_source(work, tensors, config=None):
+    """The folder src: one shard, and a config.json that says this of its quantization."""
+    os.makedirs(work.at("src"), exist_ok=True)
+    stfile.save(work.at("src", "model.safetensors"), tensors)
+    if config is not None:
+        with open(work.at("src", "config.json"), "w", encoding="utf-8") as f:
+            json.dump({"quantization_config": config}, f)
+
+
 def refused(report, tensors, to, message, hint=None, config=None, status=4, extra=()):
     """The last lines of stderr, the path before the tensor left out."""
     with tool.Workdir() as work:
-        os.mkdir(work.at("src"))
-        stfile.save(work.at("src", "model.safetensors"), tensors)
-        if config is not None:
-            with open(work.at("src", "config.json"), "w", encoding="utf-8") as f:
-                json.dump({"quantization_config": config}, f)
+        write_source(work, tensors, config)
         done = tool.run("convert", work.at("src"), "-o", work.at("out"), "--to", to, "--include",
                         ".", "--quiet", *extra, check=False)
         text = done.stderr.replace(work.at("src") + "/", "")

@@ -9,7 +9,7 @@ import stfile
 import tool
 from input_cases.common import (FILE, awq_file, case, check_int4, ct_file, decoded, e4m3_codes,
                                 f16_scales, fp8_scales, gptq_file, int8_file, mx_source,
-                                random_codes, refused, same, to_bf16)
+                                random_codes, refused, same, to_bf16, write_source)
 from golden import Mismatch
 from stfile import tensor
 
@@ -216,10 +216,7 @@ def _(report):
                       "x.weight_scale": stfile.Tensor("F32", shape, np.float32(0.0078125).tobytes())}
             config = {"quant_method": method} | (groups if method == "compressed-tensors" else {})
             with tool.Workdir() as work:
-                os.mkdir(work.at("src"))
-                stfile.save(work.at("src", "model.safetensors"), source)
-                with open(work.at("src", "config.json"), "w") as f:
-                    json.dump({"quantization_config": config}, f)
+                write_source(work, source, config)
                 tool.run("convert", work.at("src"), "-o", work.at("made"), "--to", "fp8-tensor-ct",
                          "--quiet")
                 tool.run("unpack", work.at("src"), "-o", work.at("plain"), "--quiet")

@@ -9,7 +9,7 @@ import stfile
 import tool
 from input_cases.common import (AWQ, FILE, awq_file, case, ct_file, decoded, e4m3_codes,
                                 f16_scales, fp8_scales, gptq_file, int8_file, mx_source,
-                                random_codes, refused, repeated, same, to_bf16)
+                                random_codes, refused, repeated, same, to_bf16, write_source)
 from golden import Mismatch
 from stfile import tensor
 
@@ -154,10 +154,7 @@ def _(report):
             whole = ct_file("a", codes, to_bf16(scales), **member)
             config = two_groups({**by_group, **says}, by_row)
             with tool.Workdir() as work:
-                os.makedirs(work.at("src"))
-                stfile.save(work.at("src", "model.safetensors"), whole | ct_file("b", half, row))
-                with open(work.at("src", "config.json"), "w", encoding="ascii") as f:
-                    json.dump({"quantization_config": config}, f)
+                write_source(work, whole | ct_file("b", half, row), config)
                 tool.run("unpack", work.at("src"), "-o", work.at("out"), "-q")
                 report.bytes += os.path.getsize(work.at("out", "model.safetensors"))
             lost = ct_file("b", codes, to_bf16(scales))
@@ -237,10 +234,7 @@ def _(report):
             (nvfp4, {**modelopt, "config_groups": {"group_0": usual | {"weights": {
                 "num_bits": 4, "type": "float", "group_size": 32}}}}, '"group_size": 32')):
         with tool.Workdir() as work:
-            os.makedirs(work.at("src"))
-            stfile.save(work.at("src", "model.safetensors"), source)
-            with open(work.at("src", "config.json"), "w", encoding="ascii") as f:
-                json.dump({"quantization_config": config}, f)
+            write_source(work, source, config)
             done = tool.run("unpack", work.at("src"), "-o", work.at("out"), "-q", check=False)
             if isinstance(width, int):
                 made = stfile.load(work.at("out", "model.safetensors"))[0]["x.weight"]
@@ -273,12 +267,9 @@ def _(report):
     for word, less in (("auto_round:auto_gptq", 1), ("auto_gptq", 1), ("auto_round", 0),
                        ("auto_round:gptqmodel", 0)):
         with tool.Workdir() as work:
-            os.makedirs(work.at("src"))
-            stfile.save(work.at("src", "model.safetensors"), gptq_file("x", codes, scales, zeros))
-            with open(work.at("src", "config.json"), "w", encoding="ascii") as f:
-                json.dump({"quantization_config": {"quant_method": "auto-round", "bits": 4,
-                                                   "group_size": 128, "sym": False,
-                                                   "packing_format": word}}, f)
+            write_source(work, gptq_file("x", codes, scales, zeros), {
+                "quant_method": "auto-round", "bits": 4, "group_size": 128, "sym": False,
+                "packing_format": word})
             tool.run("unpack", work.at("src"), "-o", work.at("out"), "-q", "--dtype", "bf16")
             made = stfile.load(work.at("out", "model.safetensors"))[0]["x.weight"]
             same(report, word, made, stfile.f32_to_bf16(
@@ -316,10 +307,7 @@ def _(report):
                                              "sym": False, "dynamic": {"+:x": {"sym": True}}}),
             (row, {"quant_method": "gptq", "bits": 4, "group_size": -1, "desc_act": True})):
         with tool.Workdir() as work:
-            os.makedirs(work.at("src"))
-            stfile.save(work.at("src", "model.safetensors"), made)
-            with open(work.at("src", "config.json"), "w", encoding="ascii") as f:
-                json.dump({"quantization_config": config}, f)
+            write_source(work, made, config)
             done = tool.run("unpack", work.at("src"), "-o", work.at("out"), "-q", check=False)
             if done.returncode != 0:
                 raise Mismatch(f"{config}: {done.stderr}")
