@@ -207,11 +207,28 @@ static void bytes_twice(void **state)
     end_world(&w);
 }
 
+/* Who deletes the file that was made and locked gets no other one, with other rights. */
+static void deleted_meanwhile(void **state)
+{
+    (void)state;
+    struct world w;
+    struct tp_err err = {0};
+    struct tp_file_sink sink;
+    make_world(&w);
+    assert_int_equal(tp_file_sink_open(&sink, &w.plan, NULL, w.path, 0, false, &err), TP_OK);
+    assert_int_equal(unlink(w.path), 0);
+    assert_int_equal(sink.sink.write(&sink.sink, 0, 0, 0, w.data, 8, &err), TP_E_IO);
+    assert_int_equal(access(w.path, F_OK), -1);
+    tp_file_sink_close(&sink);
+    end_world(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_pieces_any_memory),
         cmocka_unit_test(bytes_twice),
+        cmocka_unit_test(deleted_meanwhile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 #include "pack/text/json_edit.h"
 #include "pack/text/json_memory.h"
 #include "pack/text/json_numbers.h"
+#include "pack/text/json_scan.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -76,17 +77,15 @@ static json_t *load(struct tp_json_span value)
 /* The first item of a list, if it is a string, however long the list; of what is none, itself. */
 static struct tp_json_span first_of(struct tp_json_span list)
 {
-    size_t at = 1, end;
+    size_t at = 1;
     if (!list.data || *list.data != '[')
         return list;
     while (at < list.size && strchr(" \t\r\n", list.data[at]))
         at++;
     if (at == list.size || list.data[at] != '"')
         return (struct tp_json_span){0};
-    for (end = at + 1; end < list.size && list.data[end] != '"'; end++)
-        end += list.data[end] == '\\';
-    return end < list.size ? (struct tp_json_span){list.data + at, end + 1 - at}
-                           : (struct tp_json_span){0};
+    return (struct tp_json_span){list.data + at,
+                                 tp_json_string_length(list.data + at, list.size - at)};
 }
 
 /* What is no string, or does not fit, is an empty one. */

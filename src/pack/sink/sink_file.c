@@ -53,7 +53,7 @@ static enum tp_code make_file(struct tp_file_sink *sink, uint32_t f, struct tp_e
     if (!sink->only_path)
         return tp_below_create(sink->dir, name_of(sink, f), sink->rights, file->path, &file->fd,
                                err);
-    return tp_os_open(file->path, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW, 0666, &file->fd, err);
+    return tp_os_open(file->path, O_RDWR | O_TRUNC | O_NOFOLLOW, 0, &file->fd, err);
 }
 
 static enum tp_code open_file(struct tp_file_sink *sink, uint32_t f, bool fill,

@@ -274,7 +274,7 @@ static enum tp_code look_at_group(const struct claim *c)
                    "groups to be compared with all weights");
 }
 
-/* What config.json says to stand beside the codes of integers. */
+/* What config.json says to stand beside the codes, if they are integers. */
 struct beside {
     const char *zeros, *order; /* how it says that they are there, or NULL */
 };
@@ -301,30 +301,6 @@ static struct beside beside_flat(const json_t *config)
         asymmetric ? "\"sym\": false"
         : is_yes(json_object_get(config, "zero_point")) ? "\"zero_point\": true" : NULL,
         is_yes(json_object_get(config, "desc_act")) ? "\"desc_act\": true" : NULL};
-}
-
-static enum tp_code beside_codes(const struct claim *c, const json_t *config, struct beside *all)
-{
-    const char *format = json_string_value(json_object_get(config, "format")), *name;
-    json_t *groups = json_object_get(config, "config_groups"), *group;
-    enum tp_code code = TP_OK;
-    bool first = true;
-    char ignored[128];
-    *all = (struct beside){NULL, NULL};
-    if (!tp_op_is_int(&c->weight->form->op))
-        return TP_OK;
-    if (!json_object_size(groups))
-        *all = beside_flat(config);
-    json_object_foreach(groups, name, group) {
-        struct beside one = beside_group(group);
-        if (code || (code = look_at_group(c)) ||
-            group_differs(c, group, format, ignored, sizeof ignored))
-            continue;
-        all->zeros = first || all->zeros ? one.zeros : NULL;
-        all->order = first || all->order ? one.order : NULL;
-        first = false;
-    }
-    return code;
 }
 
 /* A tensor of the weight that is there, understood or not. */
@@ -356,16 +332,20 @@ static enum tp_code check_beside(const struct claim *c, const struct beside *sai
 {
     static const char *const zeros[] = {"qzeros", "weight_zero_point"};
     static const char *const order[] = {"g_idx", "weight_g_idx"};
+    if (!tp_op_is_int(&c->weight->form->op))
+        return TP_OK;
     enum tp_code code = check_there(c, said->zeros, TP_ROLE_ZERO, zeros);
     bool one = group_agrees(c->weight, -1); /* one group to a row has no order */
     return code || one ? code : check_there(c, said->order, TP_ROLE_ORDER, order);
 }
 
-static enum tp_code check_groups(const struct claim *c, const json_t *config)
+/* It is enough that one group agrees. Of those that do, any may be the weight's: what stands beside
+ * its codes is what all of them say. */
+static enum tp_code check_groups(const struct claim *c, const json_t *config, struct beside *beside)
 {
     const char *format = json_string_value(json_object_get(config, "format")), *name;
     const char *differs = NULL;
-    bool bytes = false;
+    bool bytes = false, agreed = false;
     char value[128] = "";
     json_t *groups = json_object_get(config, "config_groups"), *group;
     if (is_said(groups) && !json_is_object(groups)) {
@@ -375,16 +355,21 @@ static enum tp_code check_groups(const struct claim *c, const json_t *config)
     json_object_foreach(groups, name, group) {
         if (look_at_group(c))
             return c->err->code;
-        if (!(differs = group_differs(c, group, format, value, sizeof value)))
-            return TP_OK;
-        bytes |= is_of_eight_bits(c->weight, differs, value); /* any group may be the weight's */
+        if ((differs = group_differs(c, group, format, value, sizeof value))) {
+            bytes |= is_of_eight_bits(c->weight, differs, value);
+            continue;
+        }
+        struct beside own = beside_group(group);
+        beside->zeros = !agreed || beside->zeros ? own.zeros : NULL;
+        beside->order = !agreed || beside->order ? own.order : NULL;
+        agreed = true;
     }
-    if (bytes)
+    if (bytes && !agreed)
         return eight_bits(c);
-    return differs ? disagree(c, differs, value) : TP_OK;
+    return differs && !agreed ? disagree(c, differs, value) : TP_OK;
 }
 
-static enum tp_code check_weight(const struct claim *c, const json_t *config)
+static enum tp_code check_weight(const struct claim *c, const json_t *config, struct beside *beside)
 {
     const char *method = json_string_value(json_object_get(config, "quant_method"));
     char quoted[128];
@@ -396,7 +381,9 @@ static enum tp_code check_weight(const struct claim *c, const json_t *config)
     }
     bool flat = strcmp(method, "compressed-tensors") != 0;
     enum tp_code code = flat ? check_flat(c, config) : TP_OK;
-    return code ? code : check_groups(c, config); /* ModelOpt has both */
+    if (!json_object_size(json_object_get(config, "config_groups")))
+        *beside = beside_flat(config);
+    return code ? code : check_groups(c, config, beside); /* ModelOpt has both */
 }
 
 static enum tp_code nothing_recognised(const struct tp_checkpoint *ckpt, const char *method,
@@ -449,9 +436,9 @@ static enum tp_code check_kind(const struct claim *c, const json_t *config, stru
         }
     size_t place = known->count++ % KNOWN;
     known->kind[place] = kind;
+    known->beside[place] = (struct beside){NULL, NULL};
     *beside = &known->beside[place];
-    enum tp_code code = check_weight(c, config);
-    return code ? code : beside_codes(c, config, &known->beside[place]);
+    return check_weight(c, config, &known->beside[place]);
 }
 
 enum tp_code tp_source_width_check(const struct tp_checkpoint *ckpt,

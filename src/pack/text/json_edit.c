@@ -214,24 +214,16 @@ static enum tp_code add_line(struct tp_text *out, const struct style *style, int
     return code;
 }
 
-/* Length of the string token at `value`, quotes included; the text is checked. */
-static size_t string_length(const char *value)
-{
-    size_t n = 1;
-    while (value[n] != '"')
-        n += value[n] == '\\' ? 2 : 1;
-    return n + 1;
-}
-
 /* Adds a checked value token by token, with the file's line breaks and spaces. */
 static enum tp_code add_value(struct tp_text *out, const char *value, const struct style *style,
                               struct tp_err *err)
 {
     int depth = 1;
     enum tp_code code = TP_OK;
-    while (*value && !code) {
+    const char *end = value + strlen(value);
+    while (value < end && !code) {
         const char *token = value;
-        size_t n = *value == '"' ? string_length(value) : 1;
+        size_t n = *value == '"' ? tp_json_string_length(value, (size_t)(end - value)) : 1;
         value += n;
         if (is_space(*token))
             continue;

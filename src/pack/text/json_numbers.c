@@ -6,6 +6,7 @@
 #include "pack/text/json_numbers.h"
 
 #include "pack/text/json_memory.h"
+#include "pack/text/json_scan.h"
 #include "pack/text/text.h"
 
 #include <errno.h>
@@ -15,15 +16,6 @@
 #include <string.h>
 
 #define MARK "\"\\u0000" /* as text: U+0000 at the beginning of a string */
-
-/* Length of the string that begins at text[at], quotes included. */
-static size_t string_length(const char *text, size_t at, size_t size)
-{
-    size_t end = at + 1;
-    while (end < size && text[end] != '"')
-        end += text[end] == '\\' ? 2 : 1;
-    return end + 1 - at;
-}
 
 static size_t number_length(const char *text, size_t at, size_t size)
 {
@@ -64,7 +56,7 @@ static enum tp_code quote_all(const char *text, size_t size, struct tp_text *to,
     for (size_t at = 0; at < size && code == TP_OK; at += length) {
         length = 1;
         if (text[at] == '"') {
-            length = string_length(text, at, size);
+            length = tp_json_string_length(text + at, size - at);
         } else if (text[at] && strchr("-0123456789NI", text[at])) {
             length = number_length(text, at, size);
             if (has_type(text + at, length))

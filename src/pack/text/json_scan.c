@@ -402,4 +402,12 @@ static enum tp_code skip_value(struct tp_json *json, int depth)
     return code;
 }
 
+size_t tp_json_string_length(const char *string, size_t size)
+{
+    size_t end = 1;
+    while (end < size && string[end] != '"')
+        end += string[end] == '\\' ? 2 : 1;
+    return end + 1;
+}
+
 enum tp_code tp_json_skip(struct tp_json *json) { return skip_value(json, 0); }

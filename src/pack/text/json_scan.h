@@ -78,6 +78,9 @@ enum tp_code tp_json_string(struct tp_json *json, struct tp_json_string *string)
 enum tp_code tp_json_key(struct tp_json *json, struct tp_json_string *key);
 /* Digits only: no sign, fraction, exponent or leading zero; must fit 64 bits. */
 enum tp_code tp_json_u64(struct tp_json *json, uint64_t *value);
+/* Bytes of the string token that begins there, quotes included; the text was checked. */
+size_t tp_json_string_length(const char *string, size_t size);
+
 /* Any one value, checked and dropped; nested 32 deep at most. */
 enum tp_code tp_json_skip(struct tp_json *json);
 
