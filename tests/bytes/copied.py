@@ -97,6 +97,30 @@ def taken_apart(work, good, suffix, text):
                     f"{done.returncode} {done.stderr}")
 
 
+def wrong_eights(work):
+    """A kernel multiplies by one of eight scales that are no multiples of one number: they are no
+    weight, whatever becomes of them, in rows that lie side by side or not."""
+    bad, out = work.at("bad.safetensors"), work.at("taken.safetensors")
+    dice = np.random.default_rng(4)
+    experts = {f"m.experts.{e}.{name}.weight": stfile.from_f32("BF16", dice.standard_normal(
+        (128, 256), dtype=np.float32)) for e in range(2) for name in ("gate_proj", "up_proj")}
+    stfile.save(work.at("moe.safetensors"), experts)
+    tool.run("convert", work.at("moe.safetensors"), "-o", work.at("stack.safetensors"), "--to",
+             "w4a8-cutlass", "--quiet")
+    for good in (packed(work, "w4a8-cutlass", (128, 256)), work.at("stack.safetensors")):
+        for flip in (b"\x01", b"\xfe"):
+            change(good, "group_scale", 13, flip, bad)
+            for command in (("convert", "--to", "w4a8-ct"), ("convert", "--to", "w4a16-marlin"),
+                            ("convert", "--to", "w4a8-ct", "--nonfinite", "keep"), ("unpack",),
+                            ("convert", "--to", "fp8-deepseek", "--requantize"),
+                            ("unpack", "--to", "w4a8-ct"), ("unpack", "--dtype", "f32")):
+                done = tool.run(command[0], bad, "-o", out, *command[1:], "--quiet", "--force",
+                                check=False)
+                tally.check(done.returncode == 3 and "eight multiples" in done.stderr and
+                            not os.path.exists(out),
+                            f"{command} of {good}: {done.returncode} {done.stderr}")
+
+
 WAYS = (["--tp", "2"], [], ["--zstd"], ["--part", "1/1"], ["--tp", "2", "--zstd"],
         ["--tp", "2", "--part", "1/1", "--jobs", "1"])
 
@@ -235,6 +259,7 @@ def main():
         global_scales(work)
         orders(work)
         experts_without_end(work)
+        wrong_eights(work)
         all_folders(work)
         origins(work)
         case(work, "w4a8-cutlass", (128, 256), "layout", 0, b"\x07", "word 0 is 7")

@@ -371,14 +371,17 @@ void tp_group8(uint8_t group_scale, uint8_t packed[8])
         packed[i] = tp_e4m3_of(s * (float)(i - 8));
 }
 
+static uint64_t group8_of[256]; /* each scale */
 static uint64_t group8_of_eighth[256];
 static uint8_t group8_steps[64];
 static pthread_once_t group8_once = PTHREAD_ONCE_INIT;
 
-static void make_group8_of_eighth(void)
+static void make_group8_tables(void)
 {
     for (int f = 0; f < 256; f++) {
         uint8_t packed[8];
+        tp_group8((uint8_t)f, packed);
+        memcpy(&group8_of[f], packed, 8);
         tp_group8(tp_e4m3_of(tp_e4m3_value((uint8_t)f) / 8.0f), packed);
         memcpy(&group8_of_eighth[f], packed, 8);
         for (int i = 0; i < 8 && f / 8 == TP_GROUP8_LEAST / 8; i++)
@@ -386,14 +389,20 @@ static void make_group8_of_eighth(void)
     }
 }
 
+bool tp_group8_right(const uint8_t packed[8])
+{
+    pthread_once(&group8_once, make_group8_tables);
+    return memcmp(packed, &group8_of[tp_group8_scale(packed)], 8) == 0;
+}
+
 const uint64_t *tp_group8_of_eighth(void)
 {
-    pthread_once(&group8_once, make_group8_of_eighth);
+    pthread_once(&group8_once, make_group8_tables);
     return group8_of_eighth;
 }
 
 const uint8_t *tp_group8_steps(void)
 {
-    pthread_once(&group8_once, make_group8_of_eighth);
+    pthread_once(&group8_once, make_group8_tables);
     return group8_steps;
 }

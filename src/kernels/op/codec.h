@@ -75,5 +75,8 @@ const uint8_t *tp_group8_steps(void); /* 64 bytes */
 
 /* One e4m3 group scale -> its 8 multiples -8..-1, in memory order. */
 void tp_group8(uint8_t group_scale, uint8_t packed[8]);
+/* Whether they are the multiples of one number, which the last of them is with the other sign. */
+bool tp_group8_right(const uint8_t packed[8]);
+static inline uint8_t tp_group8_scale(const uint8_t packed[8]) { return packed[7] ^ 0x80; }
 
 #endif

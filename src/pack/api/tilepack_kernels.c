@@ -247,6 +247,7 @@ int tilepack_decode(const tilepack_weight *weight, const void *const tensors[],
     struct call call = {.args = {.box = weight->box, .dtype = dtype}};
     if (check_decode(weight, dtype, values, &call.err) == TP_OK &&
         take_inputs(&call, weight, tensors) == TP_OK &&
+        tp_source_eights_check(&weight->op, weight->box, call.args.in, &call.err) == TP_OK &&
         take_output(&call, 0, values, tp_value_bytes(weight->box, dtype)) == TP_OK &&
         take_scratch(&call, &weight->op) == TP_OK) {
         tp_decode_find(&weight->op, dtype)(&weight->op, &call.args);
@@ -267,8 +268,9 @@ static enum tp_code check_scales(struct call *call, const tilepack_weight *from,
                                                call->args.in, &err);
     if (code)
         call->err = err;
-    return code ? code
-                : tp_source_scales_fit(&from->op, &to->op, from->box, call->args.in, &call->err);
+    if (code || (code = tp_source_eights_check(&from->op, from->box, call->args.in, &call->err)))
+        return code;
+    return tp_source_scales_fit(&from->op, &to->op, from->box, call->args.in, &call->err);
 }
 
 int tilepack_repack(const tilepack_weight *from, const void *const from_tensors[],

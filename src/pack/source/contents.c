@@ -90,8 +90,6 @@ enum tp_code tp_contents_open(const struct tp_checkpoint *ckpt, const struct tp_
     enum tp_code code = TP_OK;
     *contents = (struct tp_contents){.ckpt = ckpt};
     pthread_mutex_init(&contents->lock, NULL);
-    for (unsigned scale = 0; scale < 256; scale++)
-        tp_group8((uint8_t)scale, (uint8_t *)&contents->group8[scale]);
     for (size_t w = 0; w < weights->count && code == TP_OK; w++) {
         const struct tp_weight *weight = &weights->items[w];
         if (!weight->form->format || (only && !only[w]))
@@ -212,9 +210,8 @@ static bool is_fill(const uint8_t *data, unsigned bits, uint64_t i, uint8_t fill
 
 /* Elements [first, first + count) of a tensor; data holds them (the first nibble
  * of data is an even element). */
-static void check_elements(const struct tp_contents *contents, const struct tp_content *c,
-                           const uint8_t *data, uint64_t first, uint64_t count,
-                           struct found *found)
+static void check_elements(const struct tp_content *c, const uint8_t *data, uint64_t first,
+                           uint64_t count, struct found *found)
 {
     const struct tp_op_out *out = &c->weight->form->op.out[c->out];
     unsigned bits = tp_element_bits(out->element);
@@ -222,12 +219,10 @@ static void check_elements(const struct tp_contents *contents, const struct tp_c
                    (!is_e4m3_code(out) || tp_e4m3_any_nan(data, count));
     struct walk walk;
     if (is_group8(c))
-        for (uint64_t i = 0; i < count; i++) { /* the last of the multiples is -1 times it */
-            uint8_t scale = data[8 * i + 7] ^ 0x80;
-            if (memcmp(data + 8 * i, &contents->group8[scale], 8) != 0 ||
-                (c->form->finite && tp_e4m3_any_nan(&scale, 1)))
+        for (uint64_t i = 0; i < count; i++)
+            if (!tp_group8_right(data + 8 * i) ||
+                (c->form->finite && tp_e4m3_any_nan(data + 8 * i + 7, 1)))
                 note(found, first + i);
-        }
     for (uint64_t i = 0; suspect && i < count; i++)
         if (!is_right(out, data + i * (bits / 8)))
             note(found, first + i);
@@ -265,7 +260,7 @@ static enum tp_code check_range(struct tp_contents *contents, struct tp_content 
     uint64_t first = tp_round_up(from, unit), whole = to / unit * unit;
     struct found found = {0};
     if (first < whole)
-        check_elements(contents, c, data + (first - from), first / unit * per_unit,
+        check_elements(c, data + (first - from), first / unit * per_unit,
                        (whole - first) / unit * per_unit, &found);
     if (whole >= from && whole < to) { /* the last one goes on behind the border */
         uint8_t element[8];
@@ -273,7 +268,7 @@ static enum tp_code check_range(struct tp_contents *contents, struct tp_content 
                                                tensor->offset + whole, err);
         if (code)
             return code;
-        check_elements(contents, c, element, whole / unit, 1, &found);
+        check_elements(c, element, whole / unit, 1, &found);
     }
     atomic_fetch_add_explicit(&c->seen, to - from, memory_order_relaxed);
     merge(contents, c, &found);

@@ -32,7 +32,6 @@ struct tp_contents {
     struct tp_content *items; /* by file and offset */
     size_t count;
     struct tp_shared forms;
-    uint64_t group8[256];     /* the eight bytes for each group scale */
     pthread_mutex_t lock;     /* of bad, first and wrong */
     const struct tp_content *wrong; /* the first one found, or NULL */
 };

@@ -59,6 +59,8 @@ static float scale_at(enum tp_element element, const uint8_t *at)
         return tp_bits_f32(word);
     case TP_ELEM_E4M3:
         return tp_e4m3_value(*at);
+    case TP_ELEM_E4M3X8:
+        return tp_e4m3_value(tp_group8_scale(at));
     case TP_ELEM_E5M3:
         return tp_e4m3_value(tp_e5m3_to_e4m3(*at));
     default:
@@ -359,13 +361,11 @@ static enum tp_code role_check(const struct tp_op *op, enum tp_role role, bool n
     enum tp_code code = tp_op_bytes(op, (uint32_t)s, box, &bytes, err);
     if (code)
         return code;
-    bool eight = op->out[s].element == TP_ELEM_E4M3X8; /* multiples of one number */
-    enum tp_element element = eight ? TP_ELEM_E4M3 : op->out[s].element;
-    unsigned width = tp_element_bits(element) / 8;
+    unsigned width = tp_element_bits(op->out[s].element) / 8;
     const uint8_t *at = data[s];
     for (uint64_t i = 0; i < bytes; i += width) {
         float value;
-        if (!bad_scale(element, at + i, &value) || (negative && isfinite(value)))
+        if (!bad_scale(op->out[s].element, at + i, &value) || (negative && isfinite(value)))
             continue;
         tp_err_hint(err, "--nonfinite keep takes it over as it is; --exclude leaves the weight "
                          "out");
@@ -384,6 +384,22 @@ enum tp_code tp_source_scales_check(const struct tp_op *op, bool negative, struc
     if (code == TP_OK) /* their multiples have either sign */
         code = role_check(op, TP_ROLE_GROUP8, true, box, data, err);
     return code ? code : role_check(op, TP_ROLE_CHANNEL, true, box, data, err);
+}
+
+enum tp_code tp_source_eights_check(const struct tp_op *op, struct tp_box3 box,
+                                    const void *const data[], struct tp_err *err)
+{
+    int s = tp_op_find(op, TP_ROLE_GROUP8);
+    uint64_t bytes = 0;
+    const uint8_t *at = s < 0 ? NULL : data[s];
+    enum tp_code code = at ? tp_op_bytes(op, (uint32_t)s, box, &bytes, err) : TP_OK;
+    for (uint64_t i = 0; code == TP_OK && i < bytes; i += 8)
+        if (!tp_group8_right(at + i)) {
+            tp_err_hint(err, "'tilepack verify' looks at the whole file; convert it again from its "
+                             "source");
+            code = tp_fail(err, TP_E_INPUT, "scales are not the eight multiples of one number");
+        }
+    return code;
 }
 
 /* Why a scale cannot be stored in output `i` of `to`, or NULL; what to do instead in *hint. */

@@ -36,6 +36,11 @@ enum tp_code tp_source_gptq(const struct tp_checkpoint *ckpt, const struct tp_we
 enum tp_code tp_source_scales_check(const struct tp_op *op, bool negative, struct tp_box3 box,
                                     const void *const data[], struct tp_err *err);
 
+/* Checks that the group scales of such a box that are stored as eight multiples of one number are
+ * that, whatever they are taken for; same arguments. */
+enum tp_code tp_source_eights_check(const struct tp_op *op, struct tp_box3 box,
+                                    const void *const data[], struct tp_err *err);
+
 /* Checks that the scales of such a box are numbers of F16 where `to` stores them so, and finite
  * where it multiplies them or stores the reciprocal; same arguments. */
 enum tp_code tp_source_scales_fit(const struct tp_op *op, const struct tp_op *to,
