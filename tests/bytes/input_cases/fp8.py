@@ -228,6 +228,25 @@ def _(report):
                          stfile.f32_to_bf16(rq.round_bf16(rq.E4M3[q] * np.float32(0.0078125))), "BF16")
 
 
+@case("FP8 stacks with one fp32 scale to an expert, whichever method config.json names")
+def _(report):
+    rng, name = np.random.default_rng(207), "model.layers.0.mlp.experts.down_proj"
+    for shape, count in (((3, 256, 128), 3), ((256, 128), 1)):
+        codes = e4m3_codes(rng, *shape)
+        scales = np.exp2(rng.integers(-9, -3, count)).astype(np.float32)
+        source = {f"{name}.weight": tensor("F8_E4M3", codes),
+                  f"{name}.weight_scale": tensor("F32", scales)}
+        want = rq.E4M3[codes] * scales.reshape(-1, 1, 1)
+        for method in ("modelopt", "modelopt_fp8", "fp8", "compressed-tensors", None):
+            with tool.Workdir() as work:
+                write_source(work, source, method and {"quant_method": method})
+                tool.run("unpack", work.at("src"), "-o", work.at("out"), "--dtype", "f32",
+                         "--quiet")
+                out = list(stfile.load(work.at("out", "model.safetensors"))[0].values())[0]
+            same(report, f"{shape} of {method}", out,
+                 want.reshape(shape).astype(np.float32).view(np.uint32), "F32")
+
+
 @case("unpack: every input format")
 def _(report):
     rng = np.random.default_rng(23)
