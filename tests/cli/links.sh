@@ -200,6 +200,12 @@ ln -s ../secret "$work/dst/notes.txt"
 fails "unpack: the same" 3 "--follow-links" "$TILEPACK" unpack "$work/dst" -o "$work/plain" -q
 check "unpack --follow-links" "$TILEPACK" unpack "$work/dst" -o "$work/plain" -q --follow-links
 fails "--strict goes first" 3 "leads out of" convert linked dst --force --strict --follow-links
+if [ "$(cat /proc/version 2>/dev/null)" ]; then # its size is said to be 0
+    cp -r "$work/model" "$work/unsized"
+    ln -s /proc/version "$work/unsized/notes.txt"
+    fails "a file that holds more than its size" 3 "holds more than the 0 bytes" \
+        convert unsized unsized-dst --follow-links
+fi
 linked notes.txt tokenizer.json
 check "a link within the checkpoint is followed" convert linked dst --strict
 check "and copied as a file" cmp "$work/dst/notes.txt" "$work/model/tokenizer.json"
@@ -291,6 +297,37 @@ check "gives one there" test "$(stat -c %a "$work/dst" "$work/dst/code" | xargs)
 chmod 710 "$work/private"
 check "of a private directory a file" convert private whole.safetensors --force
 check "may be read by those who could enter it" test "$(stat -c %a "$work/whole.safetensors")" = 640
+# Of a file with an access control list the mode has its mask in place of the group's rights.
+cp -r "$work/model" "$work/listed"
+acl() { # entries "tag rights id" of the list, octal mode, files
+    "$PYTHON" -c '
+import os, struct, sys
+entries = [[int(word) for word in entry.split()] for entry in sys.argv[1].split(",")]
+acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
+for path in sys.argv[3:]:
+    os.chmod(path, int(sys.argv[2], 8))
+    os.setxattr(path, "system.posix_acl_access", acl)' "$@" 2>/dev/null
+}
+if acl '1 6 -1,2 4 2000,4 0 -1,16 4 -1,32 0 -1' 600 "$work/listed"/*.*; then
+    check "a list gives a user what the group has not" \
+        test "$(stat -c %a "$work/listed/config.json")" = 640
+    check "a source with lists" convert listed dst --force
+    check "gives the group nothing" test \
+        "$(readable model.safetensors) $(readable config.json) $(readable tokenizer.json)" = \
+        "600 600 600"
+    check "a single file" convert listed whole.safetensors --force
+    check "gives it nothing, too" test "$(stat -c %a "$work/whole.safetensors")" = 600
+    acl '1 6 -1,2 0 2000,4 4 -1,16 4 -1,32 4 -1' 644 "$work/listed"/*.*
+    check "a list keeps it from a user of any group" convert listed dst --force
+    check "so that the output is private" test "$(readable model.safetensors)" = 600
+    chmod 755 "$work/listed"
+    acl '1 7 -1,4 0 -1,8 5 2000,16 5 -1,32 0 -1' 750 "$work/listed"
+    check "a list of the directory" convert listed dst --force
+    check "is one of it" test "$(stat -c %a "$work/dst")" = 700
+else
+    echo "skipped: the file system has no access control lists"
+fi
+
 if [ "$(id -u)" = 0 ]; then # of a group that the output is not of
     chown -R 0:42 "$work/private"
     chmod 750 "$work/private"

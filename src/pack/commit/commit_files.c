@@ -125,12 +125,13 @@ static enum tp_code copy_other(struct tp_commit *c, const char *name)
     if (code == TP_OK &&
         (code = tp_commit_open_other(c->plan->ckpt, from, &copy.from, &st, c->err)) == TP_OK) {
         struct tp_rights rights = TP_RIGHTS_ALL;
-        tp_rights_meet(&rights, &st);
+        tp_rights_meet_file(&rights, copy.from, from, &st);
         code = tp_below_create(c->dir, name, rights, to, &copy.to, c->err);
     }
     if (code == TP_OK &&
         (code = tp_leafhash_file((uint64_t)st.st_size, 1, copy_through, &copy, hash, c->err)) ==
             TP_OK &&
+        (code = tp_os_read_end(copy.from, (uint64_t)st.st_size, from, c->err)) == TP_OK &&
         (code = tp_os_fsync(copy.to, to, c->err)) == TP_OK)
         code = record(c, name, (uint64_t)st.st_size, hash);
     if (copy.from >= 0)
@@ -168,11 +169,10 @@ static enum tp_code make_folder(struct tp_commit *c, const char *folder, const c
     enum tp_code code = from ? TP_OK : TP_E_MEMORY;
     if (from && tp_os.stat(from, &st) != 0)
         code = tp_os_fail(c->err, errno, from, "cannot open");
+    else if (from)
+        tp_rights_meet_file(&rights, -1, from, &st);
     free(from);
-    if (code)
-        return code;
-    tp_rights_meet(&rights, &st);
-    return tp_below_mkdir(c->dir, folder, rights, path, c->err);
+    return code ? code : tp_below_mkdir(c->dir, folder, rights, path, c->err);
 }
 
 static enum tp_code sync_folder(struct tp_commit *c, const char *folder, const char *path)
@@ -249,7 +249,7 @@ static enum tp_code write_card(struct tp_commit *c, const struct tp_text *text)
         else if (tp_os.stat(path, &st) != 0)
             code = tp_os_fail(c->err, errno, path, "cannot open");
         else
-            tp_rights_meet(&rights, &st);
+            tp_rights_meet_file(&rights, -1, path, &st);
         free(path);
     }
     return code ? code : write_small(c, TP_CARD_NAME, text->data, text->size, true, rights);

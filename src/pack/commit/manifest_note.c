@@ -19,7 +19,7 @@ static enum tp_code read_signed(int dir, const char *path, char **text, size_t *
     int fd = -1;
     enum tp_code code = tp_below_open_regular(dir, TP_MANIFEST_NAME, path, &fd, &st, err);
     if (code == TP_OK) {
-        tp_rights_meet(rights, &st);
+        tp_rights_meet_file(rights, fd, path, &st);
         code = tp_os_slurp_fd(fd, &st, path, MOST, text, size, err);
     }
     tp_os_close(&fd);

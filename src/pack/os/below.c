@@ -5,6 +5,8 @@
  */
 #include "pack/os/below.h"
 
+#include "pack/os/acl.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,12 +20,29 @@ static mode_t of_any_group(mode_t mode)
     return (mode & 0700) | both << 3 | both;
 }
 
-void tp_rights_meet(struct tp_rights *rights, const struct stat *st)
+void tp_rights_meet(struct tp_rights *rights, struct tp_rights other)
 {
-    bool other = rights->group != (gid_t)-1 && rights->group != st->st_gid;
+    bool others = rights->group != (gid_t)-1 && rights->group != other.group;
+    rights->mode = others ? of_any_group(rights->mode) & of_any_group(other.mode)
+                          : rights->mode & other.mode;
+    rights->group = other.group;
+}
+
+/* Of file systems that know of none, and of sandboxes, too. */
+static bool is_without_acl(int sys)
+{
+    return sys == ENODATA || sys == EOPNOTSUPP || sys == ENOSYS || sys == EINVAL || sys == EPERM;
+}
+
+void tp_rights_meet_file(struct tp_rights *rights, int fd, const char *path,
+                         const struct stat *st)
+{
+    uint8_t list[TP_ACL_MAX_BYTES];
     mode_t mode = st->st_mode & 0777;
-    rights->mode = other ? of_any_group(rights->mode) & of_any_group(mode) : rights->mode & mode;
-    rights->group = st->st_gid;
+    ssize_t size = tp_os.acl(fd, path, list, sizeof list);
+    if (size >= 0 || !is_without_acl(errno)) /* of a list that cannot be read nothing is known */
+        mode = tp_acl_least(list, size < 0 ? 0 : (size_t)size, mode);
+    tp_rights_meet(rights, (struct tp_rights){mode, st->st_gid});
 }
 
 static enum tp_code fail_link(struct tp_err *err, const char *path)

@@ -17,8 +17,12 @@ struct tp_rights {
     gid_t group;
 };
 #define TP_RIGHTS_ALL ((struct tp_rights){0777, (gid_t)-1})
-/* What both allow: these rights, and those of one more file. */
-void tp_rights_meet(struct tp_rights *rights, const struct stat *st);
+/* What both allow: these rights, and others. */
+void tp_rights_meet(struct tp_rights *rights, struct tp_rights other);
+/* The same with those of a file, open or (fd -1) at that path, which may have an access control list
+ * that keeps it from somebody whom its mode names. */
+void tp_rights_meet_file(struct tp_rights *rights, int fd, const char *path,
+                         const struct stat *st);
 
 /* Opens the directory `path`, which must be one and no link, and belong to this user: TP_E_USAGE
  * otherwise. A file system on which all files belong to somebody else is known by a file that is

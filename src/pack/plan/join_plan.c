@@ -499,11 +499,6 @@ enum tp_code tp_join_plan_read(const char *path, unsigned flags, struct tp_join_
     return join->ckpts && join->weights && join->packed ? TP_OK : TP_E_MEMORY;
 }
 
-static void meet(struct tp_rights *rights, struct tp_rights other)
-{
-    tp_rights_meet(rights, &(struct stat){.st_mode = other.mode, .st_gid = other.group});
-}
-
 /* The whole is readable by those who may read all ranks, and the directory that they are in. Small
  * files, which are the same in each, are as readable as rank 0's, and so are folders of them. */
 static enum tp_code meet_rights(struct tp_join_plan *join, struct tp_err *err)
@@ -511,17 +506,17 @@ static enum tp_code meet_rights(struct tp_join_plan *join, struct tp_err *err)
     struct stat st;
     struct tp_checkpoint *first = &join->ckpts[0];
     for (unsigned r = 1; r < join->count; r++) {
-        meet(&first->rights, join->ckpts[r].rights);
-        meet(&first->dir_rights, join->ckpts[r].dir_rights);
+        tp_rights_meet(&first->rights, join->ckpts[r].rights);
+        tp_rights_meet(&first->dir_rights, join->ckpts[r].dir_rights);
     }
     if (tp_os.stat(join->path, &st) != 0)
         return tp_os_fail(err, errno, join->path, "cannot open");
-    tp_rights_meet(&first->dir_rights, &st);
+    tp_rights_meet_file(&first->dir_rights, -1, join->path, &st);
     char *info = tp_os_format(err, "%s/" TP_RANKS_NAME, join->path);
     if (info && tp_os.stat(info, &st) != 0)
         tp_os_fail(err, errno, info, "cannot open");
     else if (info)
-        tp_rights_meet(&first->rights, &st);
+        tp_rights_meet_file(&first->rights, -1, info, &st);
     free(info);
     return err->code;
 }

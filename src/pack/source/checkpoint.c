@@ -108,8 +108,7 @@ struct tp_rights tp_checkpoint_file_rights(const struct tp_checkpoint *ckpt)
     const struct tp_rights dir = ckpt->dir_rights;
     const mode_t enters = dir.mode & 0111;
     if (dir.group != (gid_t)-1)
-        tp_rights_meet(&rights, &(struct stat){.st_mode = enters | enters << 1 | enters << 2,
-                                               .st_gid = dir.group});
+        tp_rights_meet(&rights, (struct tp_rights){enters | enters << 1 | enters << 2, dir.group});
     return rights;
 }
 

@@ -116,7 +116,7 @@ static enum tp_code open_file(struct tp_checkpoint *ckpt, const char *path, cons
         code = tp_os_open_regular(real ? real : path, real ? O_NOFOLLOW : 0, &file->fd, &st, err);
     free(real);
     if (!code) {
-        tp_rights_meet(&ckpt->rights, &st);
+        tp_rights_meet_file(&ckpt->rights, file->fd, path, &st);
         file->disk_size = (uint64_t)st.st_size;
         file->stamp = tp_stamp_of(&st);
         file->device = st.st_dev;
@@ -417,7 +417,7 @@ enum tp_code tp_checkpoint_open(const char *path, unsigned flags, struct tp_chec
     ckpt->folders = flags & TP_CHECKPOINT_FOLDERS;
     ckpt->rights = ckpt->dir_rights = TP_RIGHTS_ALL;
     if (ckpt->directory)
-        tp_rights_meet(&ckpt->dir_rights, &st);
+        tp_rights_meet_file(&ckpt->dir_rights, -1, ckpt->path, &st);
     enum tp_code code = open_all(ckpt, &dir, err);
     tp_ckpt_dir_close(&dir);
     if (code)
