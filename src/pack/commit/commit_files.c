@@ -188,29 +188,34 @@ static bool same_folder(const char *a, const char *b)
     return strncmp(a, b, size) == 0 && !strchr(b + size, '/');
 }
 
-/* The text of the source's card in fresh memory; NULL: there is none. One that is too large to
- * be a text is none (tp_plan_warn() says it). */
-static enum tp_code read_card(const struct tp_commit *c, char **text)
+/* The path of the source's card in fresh memory; NULL, without an error: there is none. */
+static char *find_card(const struct tp_commit *c)
 {
     const struct tp_checkpoint *ckpt = c->plan->ckpt;
-    enum tp_code code = TP_OK;
+    for (size_t i = 0; i < ckpt->other_count; i++)
+        if (strcmp(ckpt->others[i], TP_CARD_NAME) == 0)
+            return tp_os_format(c->err, "%s/%s", ckpt->path, TP_CARD_NAME);
+    return NULL;
+}
+
+/* Its text in fresh memory; NULL: there is none. One that is too large to be a text is none
+ * (tp_plan_warn() says it). */
+static enum tp_code read_card(const struct tp_commit *c, char **text)
+{
     struct stat st;
     size_t size;
+    int fd = -1;
+    char *path = find_card(c);
+    enum tp_code code =
+        path ? tp_commit_open_other(c->plan->ckpt, path, &fd, &st, c->err) : c->err->code;
     *text = NULL;
-    for (size_t i = 0; i < ckpt->other_count && code == TP_OK; i++) {
-        if (strcmp(ckpt->others[i], TP_CARD_NAME) != 0)
-            continue;
-        int fd = -1;
-        char *path = tp_os_format(c->err, "%s/%s", ckpt->path, ckpt->others[i]);
-        code = path ? tp_commit_open_other(ckpt, path, &fd, &st, c->err) : TP_E_MEMORY;
-        if (code == TP_OK && st.st_size <= TP_CARD_MAX_BYTES)
-            code = tp_os_slurp_fd(fd, &st, path, TP_CARD_MAX_BYTES, text, &size, c->err);
-        for (size_t at = 0; *text && at < size; at++)
-            if (!(*text)[at]) /* would end it */
-                (*text)[at] = ' ';
-        tp_os_close(&fd);
-        free(path);
-    }
+    if (path && code == TP_OK && st.st_size <= TP_CARD_MAX_BYTES)
+        code = tp_os_slurp_fd(fd, &st, path, TP_CARD_MAX_BYTES, text, &size, c->err);
+    for (size_t at = 0; *text && at < size; at++)
+        if (!(*text)[at]) /* would end it */
+            (*text)[at] = ' ';
+    tp_os_close(&fd);
+    free(path);
     return code;
 }
 
@@ -236,23 +241,16 @@ enum tp_code tp_commit_card(const struct tp_commit *c, struct tp_text *text)
 /* The source's card is a part of it, and so is what may be read of that. */
 static enum tp_code write_card(struct tp_commit *c, const struct tp_text *text)
 {
-    const struct tp_checkpoint *ckpt = c->plan->ckpt;
-    struct tp_rights rights = ckpt->rights;
+    struct tp_rights rights = c->plan->ckpt->rights;
     struct stat st;
-    enum tp_code code = TP_OK;
-    for (size_t i = 0; i < ckpt->other_count && code == TP_OK; i++) {
-        if (strcmp(ckpt->others[i], TP_CARD_NAME) != 0)
-            continue;
-        char *path = tp_os_format(c->err, "%s/%s", ckpt->path, ckpt->others[i]);
-        if (!path)
-            code = TP_E_MEMORY;
-        else if (tp_os.stat(path, &st) != 0)
-            code = tp_os_fail(c->err, errno, path, "cannot open");
-        else
-            tp_rights_meet_file(&rights, -1, path, &st);
-        free(path);
-    }
-    return code ? code : write_small(c, TP_CARD_NAME, text->data, text->size, true, rights);
+    char *path = find_card(c);
+    if (path && tp_os.stat(path, &st) != 0)
+        tp_os_fail(c->err, errno, path, "cannot open");
+    else if (path)
+        tp_rights_meet_file(&rights, -1, path, &st);
+    free(path);
+    return c->err->code ? c->err->code
+                        : write_small(c, TP_CARD_NAME, text->data, text->size, true, rights);
 }
 
 /* One file of the source, in a folder of its own where its name has one. */
