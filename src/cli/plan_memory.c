@@ -117,23 +117,6 @@ static uint64_t enough_for_tensors(const struct tp_options *o, const struct tp_r
     return enough_for(&size);
 }
 
-/* What a recipe takes: a rule is an object of the file, and of what the plan records. */
-static uint64_t enough_for_recipe(const struct tp_options *o)
-{
-    enum { RULE = 900, WORD = 100 };
-    struct tp_err ignored = {0};
-    char *text = NULL;
-    size_t size = 0, objects = 0, quotes = 0;
-    if (!o->recipe || tp_os_slurp(o->recipe, TP_RECIPE_MAX_BYTES, &text, &size, &ignored))
-        return 0;
-    for (size_t i = 0; i < size; i++) {
-        objects += text[i] == '{';
-        quotes += text[i] == '"';
-    }
-    free(text);
-    return 2 * (uint64_t)size + RULE * (uint64_t)objects + WORD * (uint64_t)(quotes / 2);
-}
-
 /* Lists of the files beside the weights, twice where they are made, and what the manifest says of
  * each. */
 static uint64_t enough_for_names(struct tp_header_size header)
@@ -153,7 +136,7 @@ static uint64_t enough_for_tree(const char *path, const char *name, unsigned fac
     return factor * size;
 }
 
-/* What of config.json is read into a tree. */
+/* What of a text is read into a tree. */
 struct tree_size {
     uint64_t bytes;
     bool string, escape; /* where the text so far ends: in a string, behind a backslash */
@@ -181,10 +164,31 @@ static void count_byte(struct tree_size *tree, char byte)
                        : 0;
 }
 
+/* What a recipe takes: its tree, then each rule, which is an object of the file, and of what the
+ * plan records. */
+static uint64_t enough_for_recipe(const struct tp_options *o)
+{
+    enum { RULE = 900, WORD = 100 };
+    struct tp_err ignored = {0};
+    char *text = NULL;
+    struct tree_size tree = {0};
+    size_t size = 0, objects = 0, quotes = 0;
+    if (!o->recipe || tp_os_slurp(o->recipe, TP_RECIPE_MAX_BYTES, &text, &size, &ignored))
+        return 0;
+    for (size_t i = 0; i < size; i++) {
+        objects += text[i] == '{';
+        quotes += text[i] == '"';
+        count_byte(&tree, text[i]);
+    }
+    free(text);
+    uint64_t rules = RULE * (uint64_t)objects + WORD * (uint64_t)(quotes / 2);
+    return 2 * (uint64_t)size + tp_max_u64(tree.bytes, rules);
+}
+
 /* config.json is read into a tree several times, and what one leaves is in the way of the next. */
 static uint64_t enough_for_config(const char *path)
 {
-    enum { PIECE = 64 << 10, TREES = 2, TEXTS = 4 };
+    enum { PIECE = 64 << 10, TREES = 2, TEXTS = 6 };
     struct tree_size tree = {0};
     struct tp_err ignored = {0};
     struct stat st;

@@ -904,22 +904,37 @@ def figures_of_the_unseen(work):
 
 
 def config_has_a_figure(work):
-    """However small its values are."""
+    """However small its values are, or long; and so has a recipe that is none."""
     source, out = os.path.join(work, "configured"), os.path.join(work, "configured-out")
     sparse.make(source, tensors=8, shards=1, experts=1, hidden=256, inner=512)
-    for name, quantization in (
-            ("groups", {f"g{i}": {"targets": ["x"], "weights": {"num_bits": 4}} for i in range(30_000)}),
-            ("objects", [{}] * 150_000), ("texts", ["a"] * 300_000), ("numbers", [0] * 300_000),
-            ("no numbers", [math.nan] * 300_000), ("long numbers", [10**30] * 60_000)):
+    values = {
+        "groups": {f"g{i}": {"targets": ["x"], "weights": {"num_bits": 4}} for i in range(30_000)},
+        "objects": [{}] * 150_000, "texts": ["a"] * 300_000, "numbers": [0] * 300_000,
+        "no numbers": [math.nan] * 300_000, "long numbers": [10**30] * 60_000}
+    texts = {name: json.dumps({"model_type": "llama", "quantization_config": {"notes": notes}},
+                              separators=(",", ":")) for name, notes in values.items()}
+    texts["a long text"] = json.dumps({"model_type": "llama", "chat_template": "a" * (8 << 20)})
+    texts["a long type"] = json.dumps({"model_type": "a" * (8 << 20)})
+    texts["a long number"] = '{"model_type": "llama", "hidden_size": ' + "1" * (8 << 20) + "}"
+    for name, text in texts.items():
         with open(os.path.join(source, "config.json"), "w") as f:
-            json.dump({"model_type": "llama", "quantization_config": {"notes": quantization}}, f,
-                      separators=(",", ":"))
+            f.write(text)
         for argv in (("plan", source, "--to", "mxfp8-ct", "-q"), ("unpack", source, "-o", out, "-q")):
             figure = refused(source, 32, argv[0], *argv[2:])
             status, errors, _, peak = measure(*argv, "--max-memory", f"{figure}MiB")
             check(status == 0 and within(peak, figure), f"{argv[0]} with a config.json of {name} in "
                   f"{figure} MiB: {peak / 2**20:.0f} MiB {errors}")
         shutil.rmtree(out, ignore_errors=True)
+    os.unlink(os.path.join(source, "config.json"))
+    recipe = os.path.join(work, "numbers.json")
+    with open(recipe, "w") as f:
+        json.dump({"rules": [0] * 300_000}, f, separators=(",", ":"))
+    figure = refused(source, 32, "plan", "--recipe", recipe, "-q")
+    status, errors, _, peak = measure("plan", source, "--recipe", recipe, "-q", "--max-memory",
+                                      f"{figure}MiB")
+    check(status == 2 and within(peak, figure), f"a recipe of numbers in {figure} MiB: status "
+          f"{status}, {peak / 2**20:.0f} MiB {errors}")
+    os.unlink(recipe)
     shutil.rmtree(source)
 
 

@@ -29,6 +29,7 @@ static struct {
     uint64_t most, enough;
 } ceiling;
 static _Atomic uint64_t beside; /* at any time, by any thread */
+static atomic_bool met;
 
 void tp_os_limit_heap(uint64_t most, uint64_t enough)
 {
@@ -53,9 +54,14 @@ uint64_t tp_os_heap_left(void)
     return !ceiling.most ? UINT64_MAX : used < ceiling.most ? ceiling.most - used : 0;
 }
 
+bool tp_os_limit_met(void) { return atomic_load(&met); }
+
 static bool above_ceiling(uint64_t more)
 {
-    return ceiling.most && tp_os_heap_bytes() + more > ceiling.most;
+    bool above = ceiling.most && tp_os_heap_bytes() + more > ceiling.most;
+    if (above)
+        atomic_store(&met, true);
+    return above;
 }
 
 /* The same, but asking what the heap holds takes a while: only where much is asked for, or has been

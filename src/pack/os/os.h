@@ -170,6 +170,7 @@ uint64_t tp_os_heap_bytes(void);
  * ones the first of each some, and what is large goes back to the system when it is freed.
  * The hint then names `enough`, a --max-memory that would do (0: not known). Not thread-safe. */
 void tp_os_limit_heap(uint64_t most, uint64_t enough);
+bool tp_os_limit_met(void); /* whether anything was refused for that limit */
 /* What else is needed beside what `enough` knows of: the most of what was said. */
 void tp_os_limit_beside(uint64_t bytes);
 /* What the heap may still grow by; UINT64_MAX without a limit. */

@@ -101,11 +101,12 @@ enum tp_code tp_json_check(uint64_t mark, enum tp_code code, struct tp_err *err)
 {
     if (failures == mark || code == TP_E_MEMORY)
         return code;
-    if (err)
-        *err = (struct tp_err){0};
+    if (!err) /* who asks for the reason gets it */
+        return TP_E_MEMORY;
+    *err = (struct tp_err){0};
     uint64_t most = beyond;
     beyond = 0;
-    if (most && most < TP_JSON_MOST)
+    if (most ? most < TP_JSON_MOST : tp_os_limit_met()) /* of what stands around a tree */
         return tp_os_fail_limit(err);
     if (most) {
         tp_err_hint(err, "this is not what its name says, or was made to fill the memory");
