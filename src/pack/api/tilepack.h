@@ -19,7 +19,7 @@
  *   they came from, or for ever when they came from none.
  *   A function that can fail returns an enum tilepack_status and takes `message`, a
  *   buffer of `size` bytes (or NULL) that receives one line of text: what failed, and
- *   what to do, control characters and bytes that are no UTF-8 as \n and the like. It is
+ *   what to do, control characters and bytes that are no UTF-8 as \x0A and the like. It is
  *   empty after success. Handles and pointers to results are not NULL, unless that is said.
  *   Everything may be called from any thread; one handle may be read by many threads
  *   at a time. Nothing is printed, no signal is touched, the process is never ended.

@@ -51,13 +51,15 @@ static struct tp_json_span inner_of(struct tp_json_span object)
     return inner;
 }
 
-/* A string or a number as jansson has it, with escapes and in any spelling; NULL: none. */
+/* A string or a number as jansson has it, with escapes and in any spelling; NULL: none, or one that
+ * is longer than any word or size that is looked for. */
 static json_t *load(struct tp_json_span value)
 {
+    enum { LONGEST = 1024 }; /* an escape has six bytes */
     static const char begin[] = "{\"v\":";
     const size_t before = sizeof begin - 1;
     json_t *object = NULL;
-    if (!value.data || !strchr("\"-0123456789", *value.data))
+    if (!value.data || value.size > LONGEST || !strchr("\"-0123456789", *value.data))
         return NULL;
     char *text = tp_os.malloc(before + value.size + 1);
     if (text) {
