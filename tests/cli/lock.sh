@@ -71,7 +71,8 @@ says "ranks" 1 without convert "$work/src" -o "$work/ranks" "$@" --tp 2
 says "join" 1 without join "$work/ranks" -o "$work/joined"
 says "--quiet" 0 without join "$work/ranks" -o "$work/again" --quiet
 
-# Who writes where another process does, at the moment of its last fsync() before the rename.
+# Who writes where another process does, at the moment of its last fsync() of what ends in $AT, or of
+# the unfinished output, before the rename.
 cat >"$work/between.c" <<'C'
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -82,10 +83,11 @@ cat >"$work/between.c" <<'C'
 int fsync(int fd)
 {
     char link[64], path[4096];
-    const char *command = getenv("BETWEEN");
+    const char *command = getenv("BETWEEN"), *at = getenv("AT") ? getenv("AT") : ".partial";
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     ssize_t size = command ? readlink(link, path, sizeof path) : 0;
-    if (size > 8 && strncmp(path + size - 8, ".partial", 8) == 0 &&
+    ssize_t end = (ssize_t)strlen(at);
+    if (size > end && strncmp(path + size - end, at, (size_t)end) == 0 &&
         (!getenv("COMPLETE") || access(getenv("COMPLETE"), F_OK) == 0)) {
         char *copy = strdup(command);
         unsetenv("BETWEEN");
@@ -142,5 +144,21 @@ fails "the same of a file" 2 "somebody has removed or replaced the unfinished ou
     between "rm $hidden; echo other >$hidden" convert "$one" -o a.safetensors "$@"
 check "which is not taken" test ! -e a.safetensors
 check "nor removed, either" grep -qx other $hidden
+
+# An archive is made of the file that was written, whatever has its name by then.
+hidden=.a.safetensors.zst.tilepack.partial
+fails "the same of a file that becomes an archive" 2 "removed or replaced the unfinished output" \
+    between "rm $hidden; head -c 9999999 /dev/zero >$hidden" convert "$one" -o a.safetensors.zst "$@"
+check "which is not taken either" test ! -e a.safetensors.zst
+check "stays" test "$(wc -c <$hidden)" = 9999999
+check "and leaves no archive" test ! -e $hidden.zst
+rm $hidden
+AT=.partial.zst
+export AT
+fails "of the archive" 2 "removed or replaced the unfinished output" \
+    between "rm $hidden.zst; echo other >$hidden.zst" convert "$one" -o a.safetensors.zst "$@"
+check "which is not taken, too" test ! -e a.safetensors.zst
+check "but stays" grep -qx other $hidden.zst
+check "and leaves nothing else" test ! -e $hidden
 
 finish

@@ -93,9 +93,9 @@ enum tp_code tp_commit_in_the_way(struct tp_commit *c, const char *forced);
 bool tp_commit_has_old(const char *output, const char *partial, struct tp_err *err);
 /* TP_E_USAGE: nothing is deleted unasked, and what an interrupted `what` replaced is there. */
 enum tp_code tp_commit_refuse_left(const char *partial, const char *what, struct tp_err *err);
-/* Right before a rename: TP_E_USAGE, unless c->partial is what was written, which is open as `fd`.
- */
-enum tp_code tp_commit_check_place(const struct tp_commit *c, int fd);
+/* Right before a rename: TP_E_USAGE, unless what is at `path` is open as `fd`, and so was written
+ * here. */
+enum tp_code tp_commit_check_place(const char *path, int fd, struct tp_err *err);
 /* Whether OUTPUT may be written; sets result->already_done, and ends then what an interrupted run
  * left to do: TP_E_USAGE where that is to delete, and nobody said --force. */
 enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_result *result);

@@ -33,33 +33,36 @@ static enum tp_code publish_file(struct tp_commit *c)
     return c->err->code ? c->err->code : tp_os_rename(c->partial, c->output, c->err);
 }
 
-/* The archive takes the place, and *lock, of the plain file that it was made of. */
-static enum tp_code take_archive(struct tp_commit *c, const char *archive, int *lock)
+/* The archive, open as *packed, takes the place, and *lock, of the plain file that it was made of,
+ * which is *packed then. */
+static enum tp_code take_archive(struct tp_commit *c, const char *archive, int *packed, int *lock)
 {
-    int fd = -1;
+    int plain = *lock;
     bool unlocked;
-    enum tp_code code = tp_below_open(AT_FDCWD, archive, O_RDWR, archive, &fd, c->err);
-    if (code == TP_OK && (code = tp_os_lock(fd, archive, &unlocked, c->err)) == TP_OK &&
-        (code = tp_os_rename(archive, c->partial, c->err)) == TP_OK) {
-        int plain = *lock;
-        *lock = fd;
-        fd = plain;
-    }
-    tp_os_close(&fd);
-    return code;
+    enum tp_code code = tp_commit_check_place(c->partial, *lock, c->err);
+    if (code || (code = tp_commit_check_place(archive, *packed, c->err)) ||
+        (code = tp_os_lock(*packed, archive, &unlocked, c->err)) ||
+        (code = tp_os_rename(archive, c->partial, c->err)))
+        return code;
+    *lock = *packed;
+    *packed = plain;
+    return TP_OK;
 }
 
+/* Into the file that is locked; *packed is the archive that was made of it, open, or -1. */
 static enum tp_code write_file(struct tp_commit *c, struct tp_run_options *run,
-                               const struct tp_budget *budget)
+                               const struct tp_budget *budget, int lock, int *packed)
 {
     struct tp_file_sink sink = {0};
     enum tp_code code = tp_file_sink_open(&sink, c->plan, c->parent, c->partial, budget->leaves,
                                           budget->drop, c->err);
+    sink.only_fd = lock;
     sink.rights = tp_checkpoint_file_rights(c->plan->ckpt);
     sink.zstd = c->options->zstd;
     sink.threads = budget->encoders;
     if (code == TP_OK)
         code = tp_commit_run(c, c->plan, &sink.sink, run);
+    *packed = sink.archive;
     tp_file_sink_close(&sink);
     return code ? code : tp_checkpoint_unchanged(c->plan->ckpt, c->err);
 }
@@ -70,18 +73,20 @@ static enum tp_code make_file(struct tp_commit *c, struct tp_run_options *run,
 {
     struct tp_convert_result ignored;
     struct tp_err gone = {0};
+    int packed = -1;
     char *archive = tp_os_format(c->err, "%s" TP_ZST_SUFFIX, c->partial);
-    enum tp_code code = archive ? write_file(c, run, budget) : TP_E_MEMORY;
+    enum tp_code code = archive ? write_file(c, run, budget, *lock, &packed) : TP_E_MEMORY;
     if (code == TP_OK && run->zstd)
-        code = take_archive(c, archive, lock);
+        code = take_archive(c, archive, &packed, lock);
     if (code == TP_OK)
         code = tp_commit_check_output(c, &ignored); /* it may have come meanwhile */
-    if (code == TP_OK && (code = tp_commit_check_place(c, *lock)) == TP_OK)
+    if (code == TP_OK && (code = tp_commit_check_place(c->partial, *lock, c->err)) == TP_OK)
         code = publish_file(c);
-    if (code && archive && run->zstd)
+    if (code && packed >= 0 && tp_os_has_name(packed, archive, &gone)) /* not another process's */
         tp_os.unlink(archive);
-    if (code && tp_os_has_name(*lock, c->partial, &gone)) /* not what another process put there */
+    if (code && tp_os_has_name(*lock, c->partial, &gone))
         tp_os.unlink(c->partial);
+    tp_os_close(&packed);
     free(archive);
     return code;
 }

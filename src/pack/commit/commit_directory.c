@@ -344,7 +344,8 @@ static enum tp_code publish(struct tp_commit *c)
     bool exists = tp_os_there(c->output, &st, c->err) && !tp_commit_is_empty(c->output, c->err);
     if (c->err->code)
         return c->err->code;
-    if ((exists && (code = end_former(c))) || (code = tp_commit_check_place(c, c->dir)))
+    if ((exists && (code = end_former(c))) ||
+        (code = tp_commit_check_place(c->partial, c->dir, c->err)))
         return code;
     if (!exists) {
         code = publish_new(c);

@@ -88,13 +88,13 @@ enum tp_code tp_commit_check_parent(const struct tp_commit *c)
                       "the output's name could not be made durable");
 }
 
-enum tp_code tp_commit_check_place(const struct tp_commit *c, int fd)
+enum tp_code tp_commit_check_place(const char *path, int fd, struct tp_err *err)
 {
-    if (tp_os_has_name(fd, c->partial, c->err) || c->err->code)
-        return c->err->code;
-    tp_err_path(c->err, c->partial);
-    tp_err_hint(c->err, "run the command again");
-    return tp_fail(c->err, TP_E_USAGE, "somebody has removed or replaced the unfinished output");
+    if (tp_os_has_name(fd, path, err) || err->code)
+        return err->code;
+    tp_err_path(err, path);
+    tp_err_hint(err, "run the command again");
+    return tp_fail(err, TP_E_USAGE, "somebody has removed or replaced the unfinished output");
 }
 
 /* Whether another process writes there: the unfinished output of one may be the output of this one,

@@ -389,8 +389,8 @@ enum tp_code tp_os_slurp_fd(int fd, const struct stat *st, const char *path, uin
         tp_err_path(err, path);
         return TP_E_MEMORY;
     }
-    code = tp_os_read(fd, text, bytes, 0, path, err);
-    if (code) {
+    if ((code = tp_os_read(fd, text, bytes, 0, path, err)) ||
+        (code = tp_os_read_end(fd, bytes, path, err))) {
         free(text);
         return code;
     }

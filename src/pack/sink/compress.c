@@ -44,40 +44,38 @@ static enum tp_code add_all(struct tp_zst_writer *writer, const struct tp_plan *
     return code;
 }
 
-static enum tp_code open_both(const struct tp_file_sink *sink, const char *name,
-                              const char *plain, const char *path, int *from, int *to,
-                              struct tp_err *err)
-{
-    struct stat st;
-    char *made = tp_os_format(err, "%s" TP_ZST_SUFFIX, name);
-    enum tp_code code = made ? tp_below_open_regular(sink->dir, name, plain, from, &st, err)
-                             : TP_E_MEMORY;
-    if (code == TP_OK)
-        code = tp_below_create(sink->dir, made, sink->rights, path, to, err);
-    free(made);
-    return code;
-}
-
-enum tp_code tp_compress_shard(const struct tp_file_sink *sink, uint32_t f, const char *name,
-                               const char *plain, struct tp_err *err)
+static enum tp_code compress(const struct tp_file_sink *sink, uint32_t f, int from,
+                             const char *plain, int to, const char *path, struct tp_err *err)
 {
     struct tp_zst_writer *writer = NULL;
-    int from = -1, to = -1;
     uint64_t size;
-    char *path = tp_os_format(err, "%s" TP_ZST_SUFFIX, plain);
-    enum tp_code code = path ? open_both(sink, name, plain, path, &from, &to, err) : TP_E_MEMORY;
-    if (code == TP_OK &&
-        (code = tp_zst_create(to, path, (int)sink->zstd, sink->threads, &writer, err)) == TP_OK &&
-        (code = add_all(writer, sink->plan, f, from, plain, err)) == TP_OK &&
+    enum tp_code code = tp_zst_create(to, path, (int)sink->zstd, sink->threads, &writer, err);
+    if (code == TP_OK && (code = add_all(writer, sink->plan, f, from, plain, err)) == TP_OK &&
         (code = tp_zst_finish(writer, &size, err)) == TP_OK)
         code = tp_os_fsync(to, path, err);
     tp_zst_abandon(writer);
-    if (from >= 0)
-        tp_os.close(from);
-    if (to >= 0 && tp_os.close(to) && code == TP_OK)
-        code = tp_os_fail(err, errno, path, "cannot close the output");
-    if (code == TP_OK && !sink->only_path) /* whose file is locked, until the archive is */
-        code = tp_below_remove(sink->dir, name, plain, NULL, err);
+    return code;
+}
+
+enum tp_code tp_compress_shard(struct tp_file_sink *sink, uint32_t f, const char *name,
+                               const char *plain, int from, struct tp_err *err)
+{
+    int to = -1;
+    char *path = tp_os_format(err, "%s" TP_ZST_SUFFIX, plain);
+    char *made = tp_os_format(err, "%s" TP_ZST_SUFFIX, name);
+    enum tp_code code =
+        path && made ? tp_below_create(sink->dir, made, sink->rights, path, &to, err) : TP_E_MEMORY;
+    if (code == TP_OK)
+        code = compress(sink, f, from, plain, to, path, err);
+    if (sink->only_path) {
+        sink->archive = to;
+    } else {
+        if (to >= 0 && tp_os.close(to) && code == TP_OK)
+            code = tp_os_fail(err, errno, path, "cannot close the output");
+        if (code == TP_OK)
+            code = tp_below_remove(sink->dir, name, plain, NULL, err);
+    }
+    free(made);
     free(path);
     return code;
 }

@@ -67,6 +67,8 @@ struct tp_file_sink {
     const char *directory;
     const char *only_path; /* single-file output: the temporary path, else NULL; an archive lies
                             * beside it, under one more suffix */
+    int only_fd;           /* of a single file, open for reading and writing, and its archive, -1 */
+    int archive;           /* while there is none: both are closed by whoever opened the sink */
     int dir;               /* `directory`, open, and to be kept so; AT_FDCWD: by path */
     struct tp_rights rights; /* of the files that are made */
     unsigned zstd;         /* compress finished files at this level; 0 = leave them plain */

@@ -46,14 +46,24 @@ static const char *name_of(const struct tp_file_sink *sink, uint32_t f)
     return sink->dir == AT_FDCWD ? sink->files[f].path : sink->plan->files[f].name;
 }
 
-/* A single file has been made by whoever locked it, and keeps its lock. */
+/* A single file has been made by whoever locked it: another one may have its name by now. */
 static enum tp_code make_file(struct tp_file_sink *sink, uint32_t f, struct tp_err *err)
 {
     struct tp_open_file *file = &sink->files[f];
     if (!sink->only_path)
         return tp_below_create(sink->dir, name_of(sink, f), sink->rights, file->path, &file->fd,
                                err);
-    return tp_os_open(file->path, O_RDWR | O_TRUNC | O_NOFOLLOW, 0, &file->fd, err);
+    file->fd = sink->only_fd;
+    return tp_os.ftruncate(file->fd, 0)
+               ? tp_os_fail(err, errno, file->path, "cannot empty the file") : TP_OK;
+}
+
+/* As close(2), but that a single file stays open. */
+static int close_file(const struct tp_file_sink *sink, struct tp_open_file *file)
+{
+    int fd = file->fd;
+    file->fd = -1;
+    return fd < 0 || sink->only_path ? 0 : tp_os.close(fd);
 }
 
 static enum tp_code open_file(struct tp_file_sink *sink, uint32_t f, bool fill,
@@ -67,10 +77,8 @@ static enum tp_code open_file(struct tp_file_sink *sink, uint32_t f, bool fill,
     if ((code = tp_leafhash_init(&file->hash, size, err)) == TP_OK &&
         (code = tp_assembly_init(&file->assembly, file->hash.leaf_count, err)) == TP_OK)
         code = reserve(file, size, fill, err);
-    if (code) {
-        tp_os.close(file->fd);
-        file->fd = -1;
-    }
+    if (code)
+        close_file(sink, file);
     return code;
 }
 
@@ -122,17 +130,15 @@ static enum tp_code finish_file(struct tp_file_sink *sink, uint32_t f, struct tp
         return code;
     if (sink->writeback.drop)
         tp_os.drop_cache(file->fd, 0, 0);
-    int failed = tp_os.close(file->fd);
-    file->fd = -1;
-    if (failed)
-        return tp_os_fail(err, errno, file->path, "cannot close the output");
     tp_leafhash_close(&file->hash);
     tp_assembly_close(&file->assembly);
     if (sink->zstd) {
         pthread_mutex_lock(&sink->compressing);
-        code = tp_compress_shard(sink, f, name_of(sink, f), file->path, err);
+        code = tp_compress_shard(sink, f, name_of(sink, f), file->path, file->fd, err);
         pthread_mutex_unlock(&sink->compressing);
     }
+    if (close_file(sink, file) && code == TP_OK)
+        code = tp_os_fail(err, errno, file->path, "cannot close the output");
     if (code)
         return code;
     return sink->done ? sink->done(sink->done_arg, f, root, err) : TP_OK;
@@ -317,7 +323,7 @@ enum tp_code tp_file_sink_open(struct tp_file_sink *sink, const struct tp_plan *
     *sink = (struct tp_file_sink){.sink = {.write = write_file, .write_many = write_many,
                                            .prepare = prepare_file, .assembles = memory},
                                   .plan = plan, .directory = directory, .only_path = only_path,
-                                  .dir = AT_FDCWD, .rights = TP_RIGHTS_ALL};
+                                  .dir = AT_FDCWD, .archive = -1, .rights = TP_RIGHTS_ALL};
     sink->files = tp_os_zalloc(plan->file_count + 1, sizeof *sink->files, err);
     if (!sink->files)
         return TP_E_MEMORY;
@@ -347,8 +353,8 @@ void tp_file_sink_close(struct tp_file_sink *sink)
     }
     for (size_t f = 0; sink->files && f < sink->plan->file_count; f++) {
         struct tp_open_file *file = &sink->files[f];
-        if (file->fd >= 0 && file->opened)
-            tp_os.close(file->fd);
+        if (file->opened)
+            close_file(sink, file);
         tp_leafhash_close(&file->hash);
         tp_assembly_close(&file->assembly);
         tp_write_queue_close(&file->queue);

@@ -359,6 +359,8 @@ static enum tp_code check_groups(const struct claim *c, const json_t *config, st
             bytes |= is_of_eight_bits(c->weight, differs, value);
             continue;
         }
+        if (!tp_op_is_int(&c->weight->form->op))
+            return TP_OK;
         struct beside own = beside_group(group);
         beside->zeros = !agreed || beside->zeros ? own.zeros : NULL;
         beside->order = !agreed || beside->order ? own.order : NULL;
