@@ -107,9 +107,13 @@ def wrong_eights(work):
     stfile.save(work.at("moe.safetensors"), experts)
     tool.run("convert", work.at("moe.safetensors"), "-o", work.at("stack.safetensors"), "--to",
              "w4a8-cutlass", "--quiet")
-    for good in (packed(work, "w4a8-cutlass", (128, 256)), work.at("stack.safetensors")):
+    for good, name in ((packed(work, "w4a8-cutlass", (128, 256)), "l"),
+                       (work.at("stack.safetensors"), "m.experts.w13")):
         for flip in (b"\x01", b"\xfe"):
             change(good, "group_scale", 13, flip, bad)
+            done = tool.run("dump", bad, name, "--values", "0:1,0:1", check=False)
+            tally.check(done.returncode == 3 and "eight multiples" in done.stderr,
+                        f"values of {good}: {done.returncode} {done.stderr}")
             for command in (("convert", "--to", "w4a8-ct"), ("convert", "--to", "w4a16-marlin"),
                             ("convert", "--to", "w4a8-ct", "--nonfinite", "keep"), ("unpack",),
                             ("convert", "--to", "fp8-deepseek", "--requantize"),

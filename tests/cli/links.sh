@@ -205,6 +205,9 @@ if [ "$(cat /proc/version 2>/dev/null)" ]; then # its size is said to be 0
     ln -s /proc/version "$work/unsized/notes.txt"
     fails "a file that holds more than its size" 3 "holds more than the 0 bytes" \
         convert unsized unsized-dst --follow-links
+    mv "$work/unsized/notes.txt" "$work/unsized/README.md"
+    fails "a card that does" 3 "holds more than the 0 bytes" \
+        convert unsized unsized-card --follow-links
 fi
 linked notes.txt tokenizer.json
 check "a link within the checkpoint is followed" convert linked dst --strict
