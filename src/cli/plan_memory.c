@@ -10,6 +10,7 @@
 #include "pack/run/budget.h"
 #include "pack/source/header_bytes.h"
 #include "pack/source/index.h"
+#include "pack/text/pattern.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -136,9 +137,16 @@ static uint64_t enough_for_tree(const char *path, const char *name, unsigned fac
     return factor * size;
 }
 
+/* Patterns in their compiled form, of which one matcher has no more. */
+static uint64_t enough_for_patterns(uint64_t count)
+{
+    return tp_min_u64(TP_PATTERN_CODE * count, TP_PATTERN_ALL);
+}
+
 /* What of a text is read into a tree. */
 struct tree_size {
     uint64_t bytes;
+    uint64_t strings; /* any may be a pattern */
     bool string, escape; /* where the text so far ends: in a string, behind a backslash */
     unsigned digits;     /* of the number so far */
 };
@@ -154,6 +162,7 @@ static void count_byte(struct tree_size *tree, char byte)
         return;
     }
     tree->string = byte == '"';
+    tree->strings += tree->string;
     tree->digits = byte >= '0' && byte <= '9' ? tree->digits + 1 : 0;
     tree->bytes += byte == '{'   ? OBJECT
                    : byte == '[' ? ARRAY
@@ -164,25 +173,25 @@ static void count_byte(struct tree_size *tree, char byte)
                        : 0;
 }
 
-/* What a recipe takes: its tree, then each rule, which is an object of the file, and of what the
- * plan records. */
-static uint64_t enough_for_recipe(const struct tp_options *o)
+/* What the command line and a recipe take: its tree, then each rule, which is an object of the
+ * file, and of what the plan records; and all patterns. */
+static uint64_t enough_for_rules(const struct tp_options *o)
 {
     enum { RULE = 900, WORD = 100 };
     struct tp_err ignored = {0};
     char *text = NULL;
     struct tree_size tree = {0};
-    size_t size = 0, objects = 0, quotes = 0;
-    if (!o->recipe || tp_os_slurp(o->recipe, TP_RECIPE_MAX_BYTES, &text, &size, &ignored))
-        return 0;
+    size_t size = 0, objects = 0;
+    if (o->recipe && tp_os_slurp(o->recipe, TP_RECIPE_MAX_BYTES, &text, &size, &ignored))
+        size = 0;
     for (size_t i = 0; i < size; i++) {
         objects += text[i] == '{';
-        quotes += text[i] == '"';
         count_byte(&tree, text[i]);
     }
     free(text);
-    uint64_t rules = RULE * (uint64_t)objects + WORD * (uint64_t)(quotes / 2);
-    return 2 * (uint64_t)size + tp_max_u64(tree.bytes, rules);
+    return 2 * (uint64_t)size +
+           tp_max_u64(tree.bytes, RULE * (uint64_t)objects + WORD * tree.strings) +
+           enough_for_patterns(tree.strings + o->include.count + o->exclude.count);
 }
 
 /* config.json is read into a tree several times, and what one leaves is in the way of the next. */
@@ -207,13 +216,15 @@ static uint64_t enough_for_config(const char *path)
     }
     tp_os_close(&fd);
     free(file);
-    return TREES * tree.bytes + TEXTS * size;
+    return TREES * tree.bytes + TEXTS * size + enough_for_patterns(tree.strings);
 }
 
-/* The index is gone before there is a plan: its text, and its names without escapes. */
+/* The index is gone before there is a plan: its text, its names without escapes, and where they
+ * are. */
 static uint64_t enough_for_index(const char *path)
 {
-    return LEAST + enough_for_tree(path, TP_INDEX_NAME, 2);
+    enum { SHORT = 4 };
+    return LEAST + enough_for_tree(path, TP_INDEX_NAME, SHORT);
 }
 
 /* Whose values are long texts, and what is kept of them. */
@@ -252,7 +263,7 @@ void tp_limit_request(const struct tp_options *o, const struct tp_request *reque
 {
     uint64_t most = o->max_memory - TP_OS_PROGRAM_BYTES;
     tp_os_limit_heap(most, 0);
-    uint64_t texts = enough_for_recipe(o) + enough_for_importance(request->importance_path);
+    uint64_t texts = enough_for_rules(o) + enough_for_importance(request->importance_path);
     if (texts)
         tp_os_limit_heap(most,
                          texts + enough_for_header(o, request, tp_header_size(o->arg.item[0])));
@@ -275,7 +286,7 @@ enum tp_code tp_source_open_limited(const struct tp_options *o, const char *path
     struct tp_header_size header = tp_header_size(path);
     /* merge is told of it anew, and opens it later */
     const char *importance = o->importance ? o->importance : request->importance_path;
-    uint64_t texts = enough_for_recipe(o) + enough_for_config(path) + enough_for_names(header) +
+    uint64_t texts = enough_for_rules(o) + enough_for_config(path) + enough_for_names(header) +
                      enough_for_importance(importance);
     *source = (struct tp_source){0};
     limit_beside(o, 0);

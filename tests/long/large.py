@@ -938,6 +938,38 @@ def config_has_a_figure(work):
     shutil.rmtree(source)
 
 
+def patterns_have_a_figure(work):
+    """What they are compiled to is many times their text."""
+    source, made, recipe = (os.path.join(work, n) for n in ("matched", "matched-ct", "matched.json"))
+    os.mkdir(source)
+    one_weight(os.path.join(source, "model.safetensors"), [256, 256])
+    with open(os.path.join(source, "config.json"), "w") as f:
+        json.dump({"model_type": "llama"}, f)
+    words = ["|".join(f"z{i}_{k}" for k in range(400)) for i in range(1000)]
+    measure("convert", source, "-o", made, "--to", "w4a8-ct", "-q")
+    path = os.path.join(made, "config.json")
+    with open(path) as f:
+        config = json.load(f)
+    config["quantization_config"]["ignore"] += ["re:" + p for p in words]
+    with open(path, "w") as f:
+        json.dump(config, f)
+    options = [a for i in range(400) for a in ("--exclude", f"z{i}(?:[ab]){{900}}")]
+    cases = [("ignored", made, "--to", "mxfp8-ct", "--requantize"),
+             ("excluded", source, "--to", "w4a8-ct", *options)]
+    for i, patterns in enumerate((words, [f"zz{i}q" + "[ab]" * 1000 for i in range(480)])):
+        with open(f"{recipe}.{i}", "w") as f:
+            json.dump({"rules": [{"match": p, "keep": True, "optional": True} for p in patterns] +
+                                [{"match": ".", "to": "w4a8-ct"}]}, f)
+        cases.append((f"recipe {i}", source, "--recipe", f"{recipe}.{i}"))
+    for name, path, *argv in cases:
+        figure = refused(path, 32, "plan", *argv, "-q")
+        status, errors, _, peak = measure("plan", path, *argv, "-q", "--max-memory", f"{figure}MiB")
+        check(status == 0 and within(peak, figure), f"long patterns, {name}, in {figure} MiB: status "
+              f"{status}, {peak / 2**20:.0f} MiB {errors[:200]}")
+    shutil.rmtree(source)
+    shutil.rmtree(made)
+
+
 def importance_has_a_figure(work):
     """A file of importance is read before the headers are."""
     count = 50_000
@@ -1132,6 +1164,7 @@ def main():
         unpacks_within(work)
         importance_has_a_figure(work)
         config_has_a_figure(work)
+        patterns_have_a_figure(work)
         act_order_once(work)
         act_order_figure(work)
         writes_ranks(work)
