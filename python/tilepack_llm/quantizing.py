@@ -95,7 +95,8 @@ def quantize(
         made, flag = _torch_on_host(weight, shapes, tensor)
     if flag and nonfinite == "refuse":
         raise InputError(
-            "the weight holds NaN or infinite values", hint="nonfinite='keep' takes it all the same"
+            "the weight holds values that are NaN or infinite, or too large for the format",
+            hint="nonfinite='keep' takes it all the same",
         )
     return made
 

@@ -5,6 +5,7 @@
 
 #include "base/num.h"
 #include "pack/commit/manifest_read.h"
+#include "pack/model/model.h"
 #include "pack/os/os.h"
 #include "pack/plan/ranks.h"
 #include "pack/run/budget.h"
@@ -143,9 +144,10 @@ static uint64_t enough_for_patterns(uint64_t count)
     return tp_min_u64(TP_PATTERN_CODE * count, TP_PATTERN_ALL);
 }
 
-/* What of a text is read into a tree. */
+/* What a JSON file becomes as a tree. */
 struct tree_size {
-    uint64_t bytes;
+    uint64_t text, bytes; /* of the file, of the tree */
+    uint64_t objects;
     uint64_t strings; /* any may be a pattern */
     bool string, escape; /* where the text so far ends: in a string, behind a backslash */
     unsigned digits;     /* of the number so far */
@@ -163,6 +165,7 @@ static void count_byte(struct tree_size *tree, char byte)
     }
     tree->string = byte == '"';
     tree->strings += tree->string;
+    tree->objects += byte == '{';
     tree->digits = byte >= '0' && byte <= '9' ? tree->digits + 1 : 0;
     tree->bytes += byte == '{'   ? OBJECT
                    : byte == '[' ? ARRAY
@@ -173,50 +176,51 @@ static void count_byte(struct tree_size *tree, char byte)
                        : 0;
 }
 
-/* What the command line and a recipe take: its tree, then each rule, which is an object of the
- * file, and of what the plan records; and all patterns. */
-static uint64_t enough_for_rules(const struct tp_options *o)
+/* Zeros of what cannot be read or is longer than `most`, which nobody reads then. In pieces, as
+ * memory may be short. */
+static struct tree_size tree_of(const char *path, uint64_t most)
 {
-    enum { RULE = 900, WORD = 100 };
-    struct tp_err ignored = {0};
-    char *text = NULL;
-    struct tree_size tree = {0};
-    size_t size = 0, objects = 0;
-    if (o->recipe && tp_os_slurp(o->recipe, TP_RECIPE_MAX_BYTES, &text, &size, &ignored))
-        size = 0;
-    for (size_t i = 0; i < size; i++) {
-        objects += text[i] == '{';
-        count_byte(&tree, text[i]);
-    }
-    free(text);
-    return 2 * (uint64_t)size +
-           tp_max_u64(tree.bytes, RULE * (uint64_t)objects + WORD * tree.strings) +
-           enough_for_patterns(tree.strings + o->include.count + o->exclude.count);
-}
-
-/* config.json is read into a tree several times, and what one leaves is in the way of the next. */
-static uint64_t enough_for_config(const char *path)
-{
-    enum { PIECE = 64 << 10, TREES = 2, TEXTS = 6 };
+    enum { PIECE = 64 << 10 };
     struct tree_size tree = {0};
     struct tp_err ignored = {0};
     struct stat st;
     char text[PIECE];
     int fd = -1;
-    uint64_t size = 0;
-    char *file = tp_os_format(&ignored, "%s/config.json", path);
-    if (file && tp_os_open_regular(file, O_RDONLY, &fd, &st, &ignored) == TP_OK)
-        size = (uint64_t)st.st_size;
-    for (uint64_t at = 0; at < size; at += PIECE) {
-        size_t piece = tp_min_u64(size - at, PIECE);
-        if (tp_os_read(fd, text, piece, at, file, &ignored))
+    if (path && tp_os_open_regular(path, O_RDONLY, &fd, &st, &ignored) == TP_OK &&
+        (uint64_t)st.st_size <= most)
+        tree.text = (uint64_t)st.st_size;
+    for (uint64_t at = 0; at < tree.text; at += PIECE) {
+        size_t piece = tp_min_u64(tree.text - at, PIECE);
+        if (tp_os_read(fd, text, piece, at, path, &ignored))
             break;
         for (size_t i = 0; i < piece; i++)
             count_byte(&tree, text[i]);
     }
     tp_os_close(&fd);
+    return tree;
+}
+
+/* What the command line and the files that it names take: their trees; then each rule of a recipe,
+ * which is an object of the file, and of what the plan records; and all patterns. */
+static uint64_t enough_for_rules(const struct tp_options *o)
+{
+    enum { RULE = 900, WORD = 100, TEXTS = 2 };
+    struct tree_size recipe = tree_of(o->recipe, TP_RECIPE_MAX_BYTES);
+    struct tree_size model = tree_of(o->model_file, TP_MODEL_MAX_BYTES);
+    return TEXTS * (recipe.text + model.text) + model.bytes +
+           tp_max_u64(recipe.bytes, RULE * recipe.objects + WORD * recipe.strings) +
+           enough_for_patterns(recipe.strings + o->include.count + o->exclude.count);
+}
+
+/* config.json is read into a tree several times, and what one leaves is in the way of the next. */
+static uint64_t enough_for_config(const char *path)
+{
+    enum { TREES = 2, TEXTS = 6 };
+    struct tp_err ignored = {0};
+    char *file = tp_os_format(&ignored, "%s/config.json", path);
+    struct tree_size tree = tree_of(file, TP_CONFIG_MAX_BYTES);
     free(file);
-    return TREES * tree.bytes + TEXTS * size + enough_for_patterns(tree.strings);
+    return TREES * tree.bytes + TEXTS * tree.text + enough_for_patterns(tree.strings);
 }
 
 /* The index is gone before there is a plan: its text, its names without escapes, and where they

@@ -6,6 +6,7 @@
 #include "base/num.h"
 #include "kernels/op/codec.h"
 #include "kernels/op/distance.h"
+#include "kernels/op/floats.h"
 #include "kernels/op/place.h"
 #include "kernels/op/place_bits.h"
 #include "kernels/op/plane.h"

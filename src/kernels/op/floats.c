@@ -12,9 +12,29 @@ enum tp_dtype tp_floats_dtype(enum tp_element element)
     return element == TP_ELEM_BF16 ? TP_BF16 : element == TP_ELEM_F16 ? TP_F16 : TP_F32;
 }
 
+bool tp_floats_any_nonfinite(enum tp_dtype type, const void *values, uint64_t count)
+{
+    const uint64_t every16 = UINT64_C(0x0001000100010001), every32 = UINT64_C(0x0000000100000001);
+    const uint64_t exponents = type == TP_F32 ? 0x7F800000 * every32
+                               : (type == TP_BF16 ? 0x7F80 : 0x7C00) * every16;
+    const uint64_t one = type == TP_F32 ? 0x00800000 * every32
+                         : (type == TP_BF16 ? 0x0080 : 0x0400) * every16;
+    const uint64_t signs = type == TP_F32 ? 0x80000000 * every32 : 0x8000 * every16;
+    const uint8_t *at = values, *end = at + count * (tp_dtype_bits(type) / 8);
+    uint64_t numbers, any = 0; /* an exponent of all ones carries into the sign */
+    for (; end - at >= 8; at += 8) {
+        memcpy(&numbers, at, 8);
+        any |= (numbers & exponents) + one;
+    }
+    numbers = 0;
+    memcpy(&numbers, at, (size_t)(end - at));
+    any |= (numbers & exponents) + one;
+    return any & signs;
+}
+
 /* Element `from` of values of one type becomes element `to` of values of another. */
-static void copy(enum tp_dtype type, const void *values, uint64_t from, enum tp_dtype target,
-                 void *out, uint64_t to)
+static void convert(enum tp_dtype type, const void *values, uint64_t from, enum tp_dtype target,
+                    void *out, uint64_t to)
 {
     size_t width = tp_dtype_bits(target) / 8;
     uint8_t *at = (uint8_t *)out + to * width;
@@ -26,6 +46,16 @@ static void copy(enum tp_dtype type, const void *values, uint64_t from, enum tp_
     uint32_t word = tp_f32_bits(value);
     uint16_t half = target == TP_BF16 ? tp_f32_to_bf16(value) : tp_f32_to_f16(value);
     memcpy(at, target == TP_F32 ? (void *)&word : (void *)&half, width);
+}
+
+/* What becomes of it is looked at. */
+static void store(struct tp_args *args, enum tp_dtype type, const void *values, uint64_t from,
+                  enum tp_dtype target, void *out, uint64_t to)
+{
+    size_t width = tp_dtype_bits(target) / 8;
+    convert(type, values, from, target, out, to);
+    if (tp_floats_any_nonfinite(target, (uint8_t *)out + to * width, 1))
+        args->flags |= TP_SAW_NONFINITE;
 }
 
 void tp_floats_encode(const struct tp_op *op, struct tp_args *args)
@@ -41,8 +71,8 @@ void tp_floats_encode(const struct tp_op *op, struct tp_args *args)
         tp_plane_enter(&p, e);
         for (uint64_t n = 0; n < box.n; n++)
             for (uint64_t k = 0; k < box.k; k++)
-                copy(args->dtype, args->in[0], i++, tp_floats_dtype(p.element), p.data,
-                     tp_plane_at(&p, n, k));
+                store(args, args->dtype, args->in[0], i++, tp_floats_dtype(p.element), p.data,
+                      tp_plane_at(&p, n, k));
     }
 }
 
@@ -61,8 +91,8 @@ void tp_floats_repack(const struct tp_op *from, const struct tp_op *to, struct t
         tp_plane_enter(&q, e);
         for (uint64_t n = 0; n < box.n && q.data; n++)
             for (uint64_t k = 0; k < box.k; k++)
-                copy(tp_floats_dtype(p.element), p.data, tp_plane_at(&p, n, k),
-                     tp_floats_dtype(q.element), q.data, tp_plane_at(&q, n, k));
+                store(args, tp_floats_dtype(p.element), p.data, tp_plane_at(&p, n, k),
+                      tp_floats_dtype(q.element), q.data, tp_plane_at(&q, n, k));
     }
 }
 
@@ -78,7 +108,7 @@ void tp_floats_decode(const struct tp_op *op, struct tp_args *args)
         tp_plane_enter(&p, e);
         for (uint64_t n = 0; n < box.n; n++)
             for (uint64_t k = 0; k < box.k; k++)
-                copy(tp_floats_dtype(p.element), p.data, tp_plane_at(&p, n, k), args->dtype,
-                     args->out[0], i++);
+                convert(tp_floats_dtype(p.element), p.data, tp_plane_at(&p, n, k), args->dtype,
+                        args->out[0], i++);
     }
 }

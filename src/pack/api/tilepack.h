@@ -141,7 +141,8 @@ const char *tilepack_weight_layout(const tilepack_weight *weight, size_t i);
 
 /* On the host. `values`: E*N*K elements. tensors[i] receives
  * tilepack_weight_bytes(weight, i) bytes, padding and constants included. *nonfinite
- * (may be NULL) becomes 1 when a value was NaN or infinite, else 0; the result is then
+ * (may be NULL) becomes 1 when a value was NaN or infinite, or so large that the format
+ * has no number for it, else 0; the result is then
  * what the format's own library makes of them. Pointers at multiples of 64 bytes are
  * used as they are, others cost a copy. Works in the calling thread alone: call it
  * for several weights, or experts, at a time to use more.

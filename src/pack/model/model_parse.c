@@ -382,7 +382,7 @@ enum tp_code tp_model_read(const char *path, struct tp_model *model, struct tp_e
     char *text;
     size_t size;
     *model = (struct tp_model){0};
-    enum tp_code code = tp_os_slurp(path, 1 << 20, &text, &size, err);
+    enum tp_code code = tp_os_slurp(path, TP_MODEL_MAX_BYTES, &text, &size, err);
     if (code)
         return code;
     code = tp_model_parse(text, size, model, err);

@@ -245,6 +245,11 @@ static enum tp_code refuse_nonfinite(struct tp_lane *lane, const struct tp_unit 
         return tp_fail(&lane->err, TP_E_INPUT, "some of its values are so large that F16 has no "
                        "scale for them");
     }
+    if (!count && unit->form->op.codec == TP_CODEC_FLOAT) {
+        tp_err_hint(&lane->err, "--nonfinite keep stores infinity; --exclude leaves it as it is");
+        return tp_fail(&lane->err, TP_E_INPUT, "some of its values are so large that they are "
+                       "infinite in the type that this format stores");
+    }
     if (!count && tp_op_is_odd(&unit->form->op)) {
         tp_err_hint(&lane->err, "--exclude leaves it as it is");
         return tp_fail(&lane->err, TP_E_INPUT, "some of its values are so large that a scale, "

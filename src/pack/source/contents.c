@@ -6,6 +6,7 @@
 
 #include "base/num.h"
 #include "kernels/op/codec.h"
+#include "kernels/op/floats.h"
 #include "pack/os/os.h"
 #include "pack/source/source_check.h"
 
@@ -27,10 +28,19 @@ static bool is_group8(const struct tp_content *c)
     return c->weight->form->op.out[c->out].role == TP_ROLE_GROUP8;
 }
 
-/* Codes of FP8 and MXFP8, of which two are NaN. */
-static bool is_e4m3_code(const struct tp_op_out *out)
+/* Codes of FP8 and MXFP8, of which two are NaN, and weights that are stored as numbers. */
+static bool is_number_code(const struct tp_op_out *out)
 {
-    return out->role == TP_ROLE_CODES && out->element == TP_ELEM_E4M3 && !out->word_bits;
+    return out->role == TP_ROLE_CODES && !out->word_bits &&
+           (out->element == TP_ELEM_E4M3 || out->element == TP_ELEM_BF16 ||
+            out->element == TP_ELEM_F16 || out->element == TP_ELEM_F32);
+}
+
+static bool any_nonfinite(const struct tp_op_out *out, const uint8_t *data, uint64_t count)
+{
+    return out->element == TP_ELEM_E4M3
+               ? tp_e4m3_any_nan(data, count)
+               : tp_floats_any_nonfinite(tp_floats_dtype(out->element), data, count);
 }
 
 /* Whether elements are scales, or multiples of them, or other numbers that may be none. */
@@ -39,7 +49,7 @@ static bool is_number(const struct tp_op *op, const struct tp_op_out *out)
     return out->role == TP_ROLE_SCALE || out->role == TP_ROLE_CHANNEL ||
            out->role == TP_ROLE_GLOBAL ||
            (out->role == TP_ROLE_ZERO && tp_op_zero_is_product(op)) ||
-           out->role == TP_ROLE_GROUP8 || is_e4m3_code(out);
+           out->role == TP_ROLE_GROUP8 || is_number_code(out);
 }
 
 static int by_offset(const void *a, const void *b, void *tensors)
@@ -216,7 +226,7 @@ static void check_elements(const struct tp_content *c, const uint8_t *data, uint
     const struct tp_op_out *out = &c->weight->form->op.out[c->out];
     unsigned bits = tp_element_bits(out->element);
     bool suspect = c->form->finite && !is_group8(c) &&
-                   (!is_e4m3_code(out) || tp_e4m3_any_nan(data, count));
+                   (!is_number_code(out) || any_nonfinite(out, data, count));
     struct walk walk;
     if (is_group8(c))
         for (uint64_t i = 0; i < count; i++)
@@ -314,7 +324,7 @@ enum tp_code tp_contents_refuse(struct tp_contents *contents, struct tp_err *err
     tp_err_path(err, contents->ckpt->files[tensor->file].path);
     tp_err_tensor(err, tensor->name);
     const struct tp_op_out *out = &c->weight->form->op.out[c->out];
-    bool code = is_e4m3_code(out);
+    bool code = is_number_code(out);
     tp_err_hint(err, c->form->finite && out->role == TP_ROLE_GLOBAL
                          ? "--nonfinite keep copies it as it is"
                      : c->form->finite
@@ -327,7 +337,9 @@ enum tp_code tp_contents_refuse(struct tp_contents *contents, struct tp_err *err
                    : c->form->finite && out->role == TP_ROLE_GLOBAL
                        ? "a global scale is no positive number"
                    : c->form->finite && code
-                       ? "a code is NaN, or padding does not hold the fill value"
+                       ? out->element == TP_ELEM_E4M3
+                             ? "a code is NaN, or padding does not hold the fill value"
+                             : "a value is NaN or infinite, or padding does not hold the fill value"
                    : c->form->finite ? "a scale is NaN or infinite, or padding does not hold the "
                                        "fill value"
                                      : "padding does not hold the fill value",

@@ -747,3 +747,25 @@ def _(report):
         done = tool.run("convert", work.at("in.safetensors"), "-o", work.at("out.safetensors"),
                         "--to", "mxfp8-ct", "--set", "scale=ct", "--include", ".", "--quiet")
         report.bytes += 1 + len(done.stdout)
+
+
+@case("weights that are stored as numbers: NaN, infinite, and what becomes so, are refused")
+def _(report):
+    for dtype, bad, said in (("BF16", np.nan, "1 of 131072 values are NaN or infinite"),
+                             ("F16", -np.inf, "1 of 131072 values are NaN or infinite"),
+                             ("F32", 3.4e38, "some of its values are so large")):
+        values = np.full((256, 512), 0.02, np.float32)
+        values[3, 5] = bad
+        with tool.Workdir() as work:
+            write_source(work, {"x.o_proj.weight": stfile.from_f32(dtype, values)})
+            made = work.at("made.safetensors")
+            for source, to, text in ((work.at("src"), made, said),
+                                     (made, work.at("copy.safetensors"), "a value is NaN or infinite")):
+                convert = ("convert", source, "-o", to, "--to", "bf16-trtllm", "--quiet")
+                done = tool.run(*convert, check=False)
+                if done.returncode != 3 or text not in done.stderr:
+                    raise Mismatch(f"{dtype}: {done.returncode} (3 and: {text}) {done.stderr}")
+                tool.run(*convert, "--nonfinite", "keep")
+            copy = stfile.load(work.at("copy.safetensors"))[0]
+            for key, tensor_made in stfile.load(made)[0].items():
+                report.exact(key, copy[key], tensor_made)
