@@ -209,7 +209,8 @@ static uint64_t enough_for_rules(const struct tp_options *o)
     struct tree_size model = tree_of(o->model_file, TP_MODEL_MAX_BYTES);
     return TEXTS * (recipe.text + model.text) + model.bytes +
            tp_max_u64(recipe.bytes, RULE * recipe.objects + WORD * recipe.strings) +
-           enough_for_patterns(recipe.strings + o->include.count + o->exclude.count);
+           enough_for_patterns(recipe.strings + model.strings + o->include.count +
+                               o->exclude.count);
 }
 
 /* config.json is read into a tree several times, and what one leaves is in the way of the next. */

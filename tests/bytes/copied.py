@@ -114,6 +114,10 @@ def wrong_eights(work):
             done = tool.run("dump", bad, name, "--values", "0:1,0:1", check=False)
             tally.check(done.returncode == 3 and "eight multiples" in done.stderr,
                         f"values of {good}: {done.returncode} {done.stderr}")
+            source = work.at("plain.safetensors" if name == "l" else "moe.safetensors")
+            for command in (("verify", bad, "--against", source), ("diff", bad, good)):
+                done = tool.run(*command, check=False)
+                tally.check(done.returncode == 1, f"{command}: {done.returncode} {done.stderr}")
             for command in (("convert", "--to", "w4a8-ct"), ("convert", "--to", "w4a16-marlin"),
                             ("convert", "--to", "w4a8-ct", "--nonfinite", "keep"), ("unpack",),
                             ("convert", "--to", "fp8-deepseek", "--requantize"),

@@ -7,6 +7,7 @@
 #include "pack/os/buffer.h"
 #include "pack/os/os.h"
 #include "pack/run/packed_io.h"
+#include "pack/source/source_check.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -92,6 +93,8 @@ static enum tp_code decode_strip(const struct tp_checkpoint *ckpt, const struct 
         return code;
     for (uint32_t i = 0; i < weight->form->op.outs; i++)
         args.in[i] = s->source[i].data;
+    if ((code = tp_source_eights_check(&weight->form->op, cover->size, args.in, err)))
+        return code;
     args.out[0] = s->values.data;
     args.scratch = s->scratch.data;
     tp_decode_find(&weight->form->op, TP_F32)(&weight->form->op, &args);

@@ -67,16 +67,23 @@ static enum tp_code begin(struct tp_lane *lane, uint64_t in_bytes, uint64_t out_
     return tp_compute_begin(&lane->compute, in_bytes, out_bytes, &lane->err);
 }
 
-/* Names the file of a packed source whose contents are at fault; returns `code`. */
-static enum tp_code blame_source(struct tp_lane *lane, const struct source_box *source,
-                                 enum tp_code code)
+/* Names the file of a packed weight whose contents are at fault; returns `code`. */
+static enum tp_code blame(struct tp_lane *lane, const struct tp_weight *weight, enum tp_code code)
 {
-    const struct tp_weight *weight = source->weight;
     const struct tp_tensor *tensor =
         &lane->plan->ckpt->tensors[weight->tensor[tp_op_find(&weight->form->op, TP_ROLE_CODES)]];
     tp_err_path(&lane->err, lane->plan->ckpt->files[tensor->file].path);
     tp_err_tensor(&lane->err, weight->name);
     return code;
+}
+
+/* Of eight scales a kernel multiplies by any, and what is decoded here by the last one. */
+static enum tp_code check_eights(struct tp_lane *lane, const struct tp_weight *weight,
+                                 const struct tp_op *op, struct tp_box3 box,
+                                 const void *const data[])
+{
+    enum tp_code code = tp_source_eights_check(op, box, data, &lane->err);
+    return code ? blame(lane, weight, code) : TP_OK;
 }
 
 /* Reads the packed source of a box; args->in are its outputs. */
@@ -93,7 +100,9 @@ static enum tp_code read_source(struct tp_lane *lane, const struct source_box *s
         code = tp_packed_read_into(lane->plan->ckpt, source->weight, &source->cover,
                                    lane->options->contents, buffers, &lane->err);
     memcpy(args->in, buffers, sizeof buffers);
-    return code;
+    return code ? code
+                : check_eights(lane, source->weight, &source->weight->form->op,
+                               source->cover.size, args->in);
 }
 
 /* Cuts the wanted rows and columns out of decoded values of a larger cover. */
@@ -136,7 +145,9 @@ static enum tp_code load_share(struct tp_lane *lane, const struct tp_unit *unit,
         return code;
     memcpy(args.in, buffers, sizeof buffers);
     const uint8_t *from = args.out[0] = tp_arena_take(lane->compute.out, out_bytes);
-    if ((code = tp_compute_decode(&lane->compute, &dense.op, &args, &lane->err)))
+    if ((code = check_eights(lane, &lane->plan->weights->items[view.weight], &dense.op, part.size,
+                             args.in)) ||
+        (code = tp_compute_decode(&lane->compute, &dense.op, &args, &lane->err)))
         return code;
     uint8_t *to = lane->cropped.data;
     for (uint64_t j = 0; j < share.count; j++)
@@ -286,7 +297,7 @@ static enum tp_code check_scales(struct tp_lane *lane, const struct source_box *
         code = tp_source_scales_fit(op, to, source->cover.size, args->in, &lane->err);
     if (code == TP_OK)
         code = tp_source_zeros_fit(op, to, source->cover.size, args->in, &lane->err);
-    return code ? blame_source(lane, source, code) : TP_OK;
+    return code ? blame(lane, source->weight, code) : TP_OK;
 }
 
 /* What is taken over is met by no encode, which would tell of its codes. */
@@ -410,7 +421,8 @@ static enum tp_code convert_gathered(struct tp_lane *lane, const struct tp_unit 
         (code = tp_op_take(&unit->form->op, box->size, lane->compute.out, args->out, &lane->err)))
         return code;
     memcpy(args->in, buffers, sizeof buffers);
-    if ((code = check_taken(lane, unit, &source, &dense.op, args)))
+    if ((code = check_eights(lane, source.weight, &dense.op, box->size, args->in)) ||
+        (code = check_taken(lane, unit, &source, &dense.op, args)))
         return code;
     return tp_compute_repack(&lane->compute, &dense.op, &unit->form->op, args, &lane->err);
 }

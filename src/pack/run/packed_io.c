@@ -108,15 +108,12 @@ static enum tp_code move(const struct tp_op *op, uint32_t i, struct tp_box3 whol
     return code ? code : (enum tp_code)tp_layout_runs(&part, &whole, base, visit, t);
 }
 
-/* Bytes that hold int4 say so themselves alone: 8-bit codes look alike in a header. Of eight scales
- * a kernel multiplies by any, and what is decoded here by the last one. */
+/* Bytes that hold int4 say so themselves alone: 8-bit codes look alike in a header. */
 static enum tp_code check_codes(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
                                 struct tp_box3 size, void *const data[], struct tp_err *err)
 {
-    const void *const *stored = (const void *const *)data;
-    enum tp_code code = tp_source_codes_check(&weight->form->op, size, stored, err);
-    if (code == TP_OK)
-        code = tp_source_eights_check(&weight->form->op, size, stored, err);
+    enum tp_code code =
+        tp_source_codes_check(&weight->form->op, size, (const void *const *)data, err);
     if (code) {
         uint32_t codes = weight->tensor[tp_op_find(&weight->form->op, TP_ROLE_CODES)];
         tp_err_path(err, ckpt->files[ckpt->tensors[codes].file].path);

@@ -12,8 +12,7 @@
 /* Reads every output of a packed weight for the box `cover` (granule-aligned, one
  * expert) into to[i], which holds tp_op_bytes() of that box. Outputs without a
  * tensor, and layout words, are left alone. What is read can be decoded: act-order
- * that names a group there is not is TP_E_INPUT, and so are eight scales that are no multiples of
- * one; bytes that are no int4 are TP_E_UNSUPPORTED.
+ * that names a group there is not is TP_E_INPUT, bytes that are no int4 TP_E_UNSUPPORTED.
  * `contents`: those of the weights that are copied, TP_E_INPUT where this one's are wrong; or
  * NULL. */
 enum tp_code tp_packed_read_into(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
