@@ -46,7 +46,7 @@ static enum tp_code measure(const struct tp_options *o, const struct tp_source *
                             const struct tp_plan *plan, struct tp_candidate *c,
                             struct tp_err *err)
 {
-    struct tp_side side = {&source->ckpt, &source->weights};
+    struct tp_side side = {.ckpt = &source->ckpt, .weights = &source->weights, .strict = true};
     struct tp_progress *progress =
         tp_progress_start(o, c->format->name, tp_estimate_work(plan, o->full));
     struct tp_estimate_options options = {

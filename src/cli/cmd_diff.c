@@ -254,8 +254,8 @@ static int print_text(const struct tp_options *o, const struct tp_diff *diff)
 
 static int compare(const struct tp_options *o, const struct tp_source sources[2])
 {
-    struct tp_side a = {&sources[0].ckpt, &sources[0].weights};
-    struct tp_side b = {&sources[1].ckpt, &sources[1].weights};
+    struct tp_side a = {.ckpt = &sources[0].ckpt, .weights = &sources[0].weights, .strict = true};
+    struct tp_side b = {.ckpt = &sources[1].ckpt, .weights = &sources[1].weights, .strict = true};
     struct tp_diff diff;
     struct tp_err err = {0};
     struct tp_progress *progress = tp_progress_start(o, "diff", 0);

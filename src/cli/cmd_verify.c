@@ -333,7 +333,8 @@ static enum tp_code against(const struct tp_options *o, const struct tp_source *
     enum tp_code code = tp_source_open(o->against, 0, &source, err);
     if (code)
         return code;
-    struct tp_side a = {&stored->ckpt, &stored->weights}, b = {&source.ckpt, &source.weights};
+    struct tp_side a = {.ckpt = &stored->ckpt, .weights = &stored->weights};
+    struct tp_side b = {.ckpt = &source.ckpt, .weights = &source.weights};
     struct tp_progress *progress = start_progress(o, "verify", 0, options);
     options->total = progress ? tp_progress_total : NULL;
     code = tp_verify_against(&a, &b, options, report, err);
@@ -364,7 +365,7 @@ static enum tp_code check_ranks(const struct tp_options *o, struct tp_verify_opt
                                 struct tp_err *err)
 {
     struct tp_source source = {0};
-    struct tp_side side = {&source.ckpt, &source.weights};
+    struct tp_side side = {.ckpt = &source.ckpt, .weights = &source.weights};
     enum tp_code code = o->against ? tp_source_open(o->against, 0, &source, err) : TP_OK;
     if (code)
         return code;

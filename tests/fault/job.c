@@ -229,7 +229,7 @@ static enum tp_code run_measured(const struct tp_plan *plan, const struct tp_req
                                  const char *output, struct tp_convert_options *options,
                                  struct tp_err *err)
 {
-    struct tp_side source = {plan->ckpt, plan->weights};
+    struct tp_side source = {.ckpt = plan->ckpt, .weights = plan->weights};
     struct tp_value_observer observer = {0};
     struct tp_convert_result result;
     struct tp_unit_result *units = tp_unit_results_new(plan, err);

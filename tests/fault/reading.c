@@ -24,7 +24,7 @@ static enum tp_code verify(const struct tp_side *stored, const char *source, boo
     if (code == TP_OK && against && !report.problem_count) {
         if ((code = tp_checkpoint_open(source, 0, &ckpt, err)) == TP_OK &&
             (code = tp_weights_find(&ckpt, &weights, err)) == TP_OK) {
-            plain = (struct tp_side){&ckpt, &weights};
+            plain = (struct tp_side){.ckpt = &ckpt, .weights = &weights};
             code = tp_verify_against(stored, &plain, &options, &report, err);
         }
     }
@@ -44,7 +44,7 @@ static enum tp_code compare(const struct tp_side *stored, const char *other, lon
     struct tp_weights weights = {0};
     struct tp_diff diff = {0};
     struct tp_diff_options options = {.jobs = 1};
-    struct tp_side side = {&ckpt, &weights};
+    struct tp_side side = {.ckpt = &ckpt, .weights = &weights};
     enum tp_code code = tp_weights_find(stored->ckpt, (struct tp_weights *)stored->weights, err);
     if (code == TP_OK && (code = tp_checkpoint_open(other, 0, &ckpt, err)) == TP_OK &&
         (code = tp_weights_find(&ckpt, &weights, err)) == TP_OK)
@@ -61,7 +61,7 @@ enum tp_code reading_run(enum reading reading, const char *path, const char *sou
 {
     struct tp_checkpoint ckpt = {0};
     struct tp_weights weights = {0};
-    struct tp_side stored = {&ckpt, &weights};
+    struct tp_side stored = {.ckpt = &ckpt, .weights = &weights};
     memset(err, 0, sizeof *err);
     *found = 0;
     enum tp_code code = tp_checkpoint_open(path, 0, &ckpt, err);

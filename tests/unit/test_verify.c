@@ -349,7 +349,8 @@ static void test_last_multiple_names_the_scale(void **unused)
 static void against(const char *from, unsigned jobs, struct tp_verify_report *report)
 {
     struct opened a = open_it(packed), b = open_it(from);
-    struct tp_side stored = {&a.ckpt, &a.weights}, origin = {&b.ckpt, &b.weights};
+    struct tp_side stored = {.ckpt = &a.ckpt, .weights = &a.weights};
+    struct tp_side origin = {.ckpt = &b.ckpt, .weights = &b.weights};
     struct tp_verify_options options = {.jobs = jobs};
     struct tp_err err = {0};
     *report = (struct tp_verify_report){0};
@@ -410,7 +411,8 @@ static void test_another_model_is_refused(void **unused)
     struct tp_err err = {0};
     convert(source, packed, "mxfp8-ct");
     struct opened a = open_it(packed), b = open_it(packed); /* not what it was made from */
-    struct tp_side stored = {&a.ckpt, &a.weights}, other = {&b.ckpt, &b.weights};
+    struct tp_side stored = {.ckpt = &a.ckpt, .weights = &a.weights};
+    struct tp_side other = {.ckpt = &b.ckpt, .weights = &b.weights};
     const uint64_t other_shape[TP_ST_MAX_RANK] = {12345};
     for (size_t t = 0; t < b.ckpt.tensor_count; t++)
         b.ckpt.tensors[t].shape = other_shape;
@@ -471,7 +473,7 @@ static void test_estimate_does_its_work(void **unused)
 {
     (void)unused;
     struct opened o = open_it(source);
-    struct tp_side side = {&o.ckpt, &o.weights};
+    struct tp_side side = {.ckpt = &o.ckpt, .weights = &o.weights};
     struct tp_request request = {.weights_only = true};
     struct tp_plan plan;
     struct tp_err err = {0};

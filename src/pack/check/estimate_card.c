@@ -67,7 +67,7 @@ static void add_up(const struct tp_plan *plan, const uint32_t *picked,
 enum tp_code tp_estimate_card(const struct tp_plan *plan, const struct tp_run_options *run,
                               struct tp_card_use *uses, size_t count, struct tp_err *err)
 {
-    struct tp_side source = {plan->ckpt, plan->weights};
+    struct tp_side source = {.ckpt = plan->ckpt, .weights = plan->weights};
     struct tp_estimate_options options = {.thinned = THINNED, .most = BOX_VALUES,
                                           .jobs = workers(run), .stop = run->stop};
     size_t picks = plan->unit_count < TP_CARD_WEIGHTS ? plan->unit_count : TP_CARD_WEIGHTS;

@@ -85,7 +85,7 @@ static enum tp_code measure(struct tp_requant_error *e, const struct tp_observed
                             const struct tp_box *part, struct tp_box_buffers *buffers,
                             struct tp_err *err)
 {
-    struct tp_side source = {e->plan->ckpt, e->plan->weights};
+    struct tp_side source = {.ckpt = e->plan->ckpt, .weights = e->plan->weights};
     struct tp_box_distances distances = {0};
     struct tp_observed rows;
     void *out[TP_MAX_OUT] = {0};

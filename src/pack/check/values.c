@@ -11,6 +11,7 @@
 #include "kernels/op/kernel.h"
 #include "kernels/op/plane.h"
 #include "pack/run/packed_io.h"
+#include "pack/source/source_check.h"
 #include "pack/run/plain_rows.h"
 
 #include <math.h>
@@ -65,6 +66,24 @@ static bool same_box(const struct tp_box *a, const struct tp_box *b)
            a->size.n == b->size.n && a->size.k == b->size.k;
 }
 
+/* A kernel multiplies by any of the eight scales of a group. */
+static enum tp_code check_eights(const struct tp_side *side, const struct tp_weight *weight,
+                                 const struct tp_box *cover, const struct tp_buffer *source,
+                                 struct tp_err *err)
+{
+    const void *stored[TP_MAX_OUT];
+    for (uint32_t i = 0; i < TP_MAX_OUT; i++)
+        stored[i] = source[i].data;
+    enum tp_code code =
+        side->strict ? tp_source_eights_check(&weight->form->op, cover->size, stored, err) : TP_OK;
+    if (code) {
+        uint32_t codes = weight->tensor[tp_op_find(&weight->form->op, TP_ROLE_CODES)];
+        tp_err_path(err, side->ckpt->files[side->ckpt->tensors[codes].file].path);
+        tp_err_tensor(err, weight->name);
+    }
+    return code;
+}
+
 /* The values of `cover` are in reader->decoded, if it ends well. */
 static enum tp_code read_cover(const struct tp_side *side, const struct tp_weight *weight,
                                const struct tp_box *cover, struct tp_value_reader *reader,
@@ -74,7 +93,8 @@ static enum tp_code read_cover(const struct tp_side *side, const struct tp_weigh
         return TP_OK;
     reader->weight = NULL;
     enum tp_code code = tp_packed_read(side->ckpt, weight, cover, reader->source, err);
-    if (code || (code = decode(weight, cover, reader, err)))
+    if (code || (code = check_eights(side, weight, cover, reader->source, err)) ||
+        (code = decode(weight, cover, reader, err)))
         return code;
     reader->weight = weight;
     reader->cover = *cover;

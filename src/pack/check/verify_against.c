@@ -75,7 +75,7 @@ static enum tp_code apply_choice(struct against *a, const struct tp_request *req
         return TP_OK;
     enum tp_code code = tp_weights_find_as(a->c.source->ckpt, &request->models, &a->weights,
                                            a->c.err);
-    a->source = (struct tp_side){a->c.source->ckpt, &a->weights};
+    a->source = (struct tp_side){.ckpt = a->c.source->ckpt, .weights = &a->weights};
     a->c.source = &a->source;
     return code;
 }

@@ -152,7 +152,7 @@ static enum tp_code against(const struct tp_checkpoint *ckpt, const struct tp_we
                             const struct tp_side *source, const struct tp_verify_options *options,
                             struct tp_verify_report *own, struct tp_err *err)
 {
-    struct tp_side stored = {ckpt, weights};
+    struct tp_side stored = {.ckpt = ckpt, .weights = weights};
     if (!source || (!weights->items && own->problem_count))
         return TP_OK;
     return tp_verify_against(&stored, source, options, own, err);

@@ -77,7 +77,7 @@ static enum tp_code blame(struct tp_lane *lane, const struct tp_weight *weight, 
     return code;
 }
 
-/* Of eight scales a kernel multiplies by any, and what is decoded here by the last one. */
+/* A kernel multiplies by any of the eight scales of a group, and what is taken over is one. */
 static enum tp_code check_eights(struct tp_lane *lane, const struct tp_weight *weight,
                                  const struct tp_op *op, struct tp_box3 box,
                                  const void *const data[])
