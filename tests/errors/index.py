@@ -86,6 +86,13 @@ def shard_is_a_dangling_link():
     return PLAN_DIR
 
 
+@case("only-shard-is-a-dangling-link")
+def only_shard_is_a_dangling_link():
+    os.mkdir("src")
+    os.symlink("../blobs/0123", "src/model.safetensors")
+    return PLAN_DIR
+
+
 @case("shard-is-a-directory")
 def shard_is_a_directory():
     two_shards()

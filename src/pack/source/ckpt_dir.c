@@ -48,9 +48,11 @@ static enum tp_code locate(const struct tp_checkpoint *ckpt, const struct tp_ckp
             free(at);
     }
     if (!code && !*path) {
-        code = tp_fail(err, TP_E_INPUT, "the index names the shard '%.200s', which does not exist",
+        code = tp_fail(err, TP_E_INPUT,
+                       dir->index_path ? "the index names the shard '%.200s', which does not exist"
+                                       : "the shard '%.200s' is a link that leads nowhere",
                        written);
-        tp_err_path(err, dir->index_path);
+        tp_err_path(err, dir->index_path ? dir->index_path : ckpt->path);
         tp_err_hint(err, "complete the download; a link that leads nowhere counts as missing");
     }
     free(plain);
