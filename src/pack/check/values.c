@@ -73,7 +73,7 @@ static enum tp_code check_eights(const struct tp_side *side, const struct tp_wei
 {
     const void *stored[TP_MAX_OUT];
     for (uint32_t i = 0; i < TP_MAX_OUT; i++)
-        stored[i] = source[i].data;
+        stored[i] = weight->tensor[i] == TP_NO_TENSOR ? NULL : source[i].data;
     enum tp_code code =
         side->strict ? tp_source_eights_check(&weight->form->op, cover->size, stored, err) : TP_OK;
     if (code) {
