@@ -72,7 +72,7 @@ static void drop_measured(const struct tp_measures *m)
 enum tp_code tp_measures_open(struct tp_measures *m, const struct tp_plan *plan, bool requantize,
                               bool sample, struct tp_run_options *options, struct tp_err *err)
 {
-    *m = (struct tp_measures){.source = {plan->ckpt, plan->weights},
+    *m = (struct tp_measures){.source = {.ckpt = plan->ckpt, .weights = plan->weights},
                               .unit_count = plan->unit_count};
     tp_room_open(&m->room);
     enum tp_code code = TP_OK;
