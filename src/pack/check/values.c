@@ -43,8 +43,20 @@ static enum tp_code read_plain(const struct tp_side *side, const struct tp_view 
     return code;
 }
 
-static enum tp_code decode(const struct tp_weight *weight, const struct tp_box *cover,
-                           struct tp_value_reader *reader, struct tp_err *err)
+/* A kernel multiplies by any of the eight scales of a group. */
+static enum tp_code check_eights(const struct tp_side *side, const struct tp_weight *weight,
+                                 const struct tp_args *args, struct tp_err *err)
+{
+    enum tp_code code =
+        side->strict ? tp_source_eights_check(&weight->form->op, args->box, args->in, err) : TP_OK;
+    if (code)
+        tp_weight_blame(side->ckpt, weight, err);
+    return code;
+}
+
+static enum tp_code decode(const struct tp_side *side, const struct tp_weight *weight,
+                           const struct tp_box *cover, struct tp_value_reader *reader,
+                           struct tp_err *err)
 {
     struct tp_args args = {.box = cover->size, .dtype = TP_F32, .global = weight->global};
     enum tp_code code = tp_buffer_room(&reader->decoded,
@@ -54,6 +66,8 @@ static enum tp_code decode(const struct tp_weight *weight, const struct tp_box *
         return code;
     for (uint32_t i = 0; i < weight->form->op.outs; i++)
         args.in[i] = weight->tensor[i] == TP_NO_TENSOR ? NULL : reader->source[i].data;
+    if ((code = check_eights(side, weight, &args, err)))
+        return code;
     args.out[0] = reader->decoded.data;
     args.scratch = reader->scratch.data;
     tp_decode_find(&weight->form->op, TP_F32)(&weight->form->op, &args);
@@ -66,24 +80,6 @@ static bool same_box(const struct tp_box *a, const struct tp_box *b)
            a->size.n == b->size.n && a->size.k == b->size.k;
 }
 
-/* A kernel multiplies by any of the eight scales of a group. */
-static enum tp_code check_eights(const struct tp_side *side, const struct tp_weight *weight,
-                                 const struct tp_box *cover, const struct tp_buffer *source,
-                                 struct tp_err *err)
-{
-    const void *stored[TP_MAX_OUT];
-    for (uint32_t i = 0; i < TP_MAX_OUT; i++)
-        stored[i] = weight->tensor[i] == TP_NO_TENSOR ? NULL : source[i].data;
-    enum tp_code code =
-        side->strict ? tp_source_eights_check(&weight->form->op, cover->size, stored, err) : TP_OK;
-    if (code) {
-        uint32_t codes = weight->tensor[tp_op_find(&weight->form->op, TP_ROLE_CODES)];
-        tp_err_path(err, side->ckpt->files[side->ckpt->tensors[codes].file].path);
-        tp_err_tensor(err, weight->name);
-    }
-    return code;
-}
-
 /* The values of `cover` are in reader->decoded, if it ends well. */
 static enum tp_code read_cover(const struct tp_side *side, const struct tp_weight *weight,
                                const struct tp_box *cover, struct tp_value_reader *reader,
@@ -93,8 +89,7 @@ static enum tp_code read_cover(const struct tp_side *side, const struct tp_weigh
         return TP_OK;
     reader->weight = NULL;
     enum tp_code code = tp_packed_read(side->ckpt, weight, cover, reader->source, err);
-    if (code || (code = check_eights(side, weight, cover, reader->source, err)) ||
-        (code = decode(weight, cover, reader, err)))
+    if (code || (code = decode(side, weight, cover, reader, err)))
         return code;
     reader->weight = weight;
     reader->cover = *cover;

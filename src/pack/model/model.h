@@ -132,7 +132,7 @@ enum tp_code tp_models_check(struct tp_err *err);
 /* NULL when unknown. */
 const struct tp_model *tp_model_find(const char *name);
 
-#define TP_MODEL_MAX_BYTES (UINT64_C(1) << 20)
+#define TP_MODEL_MAX_BYTES (UINT64_C(1) << 20) /* of a user's own file */
 /* A user's own file: as strictly checked. The caller closes the model. Messages name the file
  * and the place in it. */
 enum tp_code tp_model_read(const char *path, struct tp_model *model, struct tp_err *err);

@@ -67,23 +67,15 @@ static enum tp_code begin(struct tp_lane *lane, uint64_t in_bytes, uint64_t out_
     return tp_compute_begin(&lane->compute, in_bytes, out_bytes, &lane->err);
 }
 
-/* Names the file of a packed weight whose contents are at fault; returns `code`. */
-static enum tp_code blame(struct tp_lane *lane, const struct tp_weight *weight, enum tp_code code)
-{
-    const struct tp_tensor *tensor =
-        &lane->plan->ckpt->tensors[weight->tensor[tp_op_find(&weight->form->op, TP_ROLE_CODES)]];
-    tp_err_path(&lane->err, lane->plan->ckpt->files[tensor->file].path);
-    tp_err_tensor(&lane->err, weight->name);
-    return code;
-}
-
 /* A kernel multiplies by any of the eight scales of a group, and what is taken over is one. */
 static enum tp_code check_eights(struct tp_lane *lane, const struct tp_weight *weight,
                                  const struct tp_op *op, struct tp_box3 box,
                                  const void *const data[])
 {
     enum tp_code code = tp_source_eights_check(op, box, data, &lane->err);
-    return code ? blame(lane, weight, code) : TP_OK;
+    if (code)
+        tp_weight_blame(lane->plan->ckpt, weight, &lane->err);
+    return code;
 }
 
 /* Reads the packed source of a box; args->in are its outputs. */
@@ -297,7 +289,9 @@ static enum tp_code check_scales(struct tp_lane *lane, const struct source_box *
         code = tp_source_scales_fit(op, to, source->cover.size, args->in, &lane->err);
     if (code == TP_OK)
         code = tp_source_zeros_fit(op, to, source->cover.size, args->in, &lane->err);
-    return code ? blame(lane, source->weight, code) : TP_OK;
+    if (code)
+        tp_weight_blame(lane->plan->ckpt, source->weight, &lane->err);
+    return code;
 }
 
 /* What is taken over is met by no encode, which would tell of its codes. */

@@ -114,11 +114,8 @@ static enum tp_code check_codes(const struct tp_checkpoint *ckpt, const struct t
 {
     enum tp_code code =
         tp_source_codes_check(&weight->form->op, size, (const void *const *)data, err);
-    if (code) {
-        uint32_t codes = weight->tensor[tp_op_find(&weight->form->op, TP_ROLE_CODES)];
-        tp_err_path(err, ckpt->files[ckpt->tensors[codes].file].path);
-        tp_err_tensor(err, weight->name);
-    }
+    if (code)
+        tp_weight_blame(ckpt, weight, err);
     return code;
 }
 

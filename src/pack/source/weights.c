@@ -643,3 +643,11 @@ enum tp_code tp_weights_find_packed(const struct tp_checkpoint *ckpt, struct tp_
 {
     return find_weights(ckpt, NULL, false, weights, err);
 }
+
+void tp_weight_blame(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
+                     struct tp_err *err)
+{
+    uint32_t codes = weight->tensor[tp_op_find(&weight->form->op, TP_ROLE_CODES)];
+    tp_err_path(err, ckpt->files[ckpt->tensors[codes].file].path);
+    tp_err_tensor(err, weight->name);
+}

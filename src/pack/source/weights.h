@@ -23,4 +23,8 @@ enum tp_code tp_weights_find_as(const struct tp_checkpoint *ckpt,
 enum tp_code tp_weights_find_packed(const struct tp_checkpoint *ckpt, struct tp_weights *weights,
                                     struct tp_err *err);
 
+/* Refers a failure to what a packed weight holds: its name, and the file of its codes. */
+void tp_weight_blame(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
+                     struct tp_err *err);
+
 #endif
