@@ -54,7 +54,7 @@ def facts(model):
     for cut in model.get("parallel", []):
         names = ", ".join(f"`{m}`" for m in cut["modules"])
         along = "not cut" if cut["cut"] == "none" else f"cut along {cut['cut']}"
-        yield f"tensor parallel: {names}: {along}" + ("" if cut.get("tp", True) else ", not by --tp")
+        yield f"tensor parallel: {names}: {along}"
     for labels in model.get("experts", []):
         parts = "gate, up and down" if "gate" in labels else "up and down"
         yield f"experts: {parts} are {', '.join(f'`{m}`' for m in labels.values())}"

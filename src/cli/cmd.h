@@ -23,7 +23,6 @@ int tp_cmd_schedule(const struct tp_options *o);
 int tp_cmd_bench(const struct tp_options *o);
 int tp_cmd_prove(const struct tp_options *o);
 int tp_cmd_merge(const struct tp_options *o);
-int tp_cmd_join(const struct tp_options *o);
 int tp_cmd_digest(const struct tp_options *o);
 int tp_cmd_completions(const struct tp_options *o);
 

@@ -17,7 +17,6 @@
 #include "pack/os/os.h"
 #include "pack/run/device.h"
 #include "pack/commit/parts.h"
-#include "pack/plan/ranks.h"
 #include "pack/plan/unserved.h"
 #include "pack/run/run.h"
 #include "pack/text/text.h"
@@ -112,7 +111,7 @@ struct serving {
 static enum tp_code find_serving(const struct tp_options *o, const struct tp_plan *plan,
                                  const char *output, struct serving *serving, struct tp_err *err)
 {
-    if (!output || plan->single_file || o->discard || o->tp > 1)
+    if (!output || plan->single_file || o->discard)
         return TP_OK;
     enum tp_code code = tp_plan_unserved(plan, &serving->unserved, err);
     const char *line = serving->unserved.row_count ? serving->unserved.rows[0]->line : NULL;
@@ -242,13 +241,12 @@ static void warn_lost(const struct tp_lost_globals *lost)
 }
 
 static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *plan,
-                              const struct tp_ranks *ranks, const struct tp_request *request,
-                              const char *output, struct tp_measures *measures,
-                              struct tp_convert_result *result, struct tp_err *err)
+                              const struct tp_request *request, const char *output,
+                              struct tp_measures *measures, struct tp_convert_result *result,
+                              struct tp_err *err)
 {
     struct tp_convert_options options = {.force = o->force, .discard = o->discard,
-                                         .ranks = ranks, .resumed = say_resumed,
-                                         .errors = tp_estimate_card};
+                                         .resumed = say_resumed, .errors = tp_estimate_card};
     if (output)
         options.zstd = tp_output_zstd(output, o->zstd);
     struct tp_devices devices;
@@ -299,21 +297,13 @@ static int do_plan(const struct tp_options *o, const struct tp_plan *plan,
     struct tp_convert_result result = {0};
     struct tp_err err = {0};
     struct tp_measures measures = {0};
-    struct tp_ranks made = {0};
-    const struct tp_ranks *ranks = o->tp > 1 ? &made : NULL;
     const char *shown = tp_output_shown(o->output, output);
     int status = TP_OK;
     if (!is_dry(o) && tp_plan_warn_left(plan, &err))
         return tp_report_error(&err);
-    if (ranks && tp_ranks_make(plan, request, o->tp, &made, &err)) {
-        tp_err_path(&err, plan->ckpt->path);
-        return tp_report_error(&err);
-    }
-    if (ranks)
-        tp_plan_warn_ranks(ranks);
     if (is_dry(o)) {
-        status = o->json ? tp_plan_print_json(plan, ranks) : tp_plan_print(plan, ranks, o);
-    } else if (carry_out(o, plan, ranks, request, output, &measures, &result, &err)) {
+        status = o->json ? tp_plan_print_json(plan) : tp_plan_print(plan, o);
+    } else if (carry_out(o, plan, request, output, &measures, &result, &err)) {
         status = tp_report_error(&err);
     } else if (o->part.count) {
         status = print_part(o, plan, shown, &measures, &result, tp_now() - start);
@@ -321,8 +311,6 @@ static int do_plan(const struct tp_options *o, const struct tp_plan *plan,
         status = print_result(o, plan, shown, &measures, &result, tp_now() - start);
     }
     tp_measures_close(&measures);
-    if (ranks)
-        tp_ranks_close(&made);
     return status;
 }
 
@@ -332,7 +320,7 @@ static int plan_and_do(const struct tp_options *o, struct tp_source *source,
     struct tp_plan plan;
     struct tp_err err = {0};
     double start = tp_now();
-    request->outline = is_dry(o) && !o->json && o->tp <= 1;
+    request->outline = is_dry(o) && !o->json;
     enum tp_code code = tp_plan_convert(&source->ckpt, &source->weights, request,
                                         output ? tp_output_file(output) : NULL, &plan, &err);
     if (code) {

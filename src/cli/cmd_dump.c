@@ -3,8 +3,6 @@
 #include "cli/dump.h"
 #include "cli/escape.h"
 #include "cli/report.h"
-#include "pack/check/verify_ranks.h"
-#include "pack/plan/ranks.h"
 #include "pack/source/source_check.h"
 
 #include <string.h>
@@ -104,70 +102,15 @@ static int dump(const struct tp_options *o, struct tp_source *source)
     return tp_dump_tensor(o, source, &subject, whole);
 }
 
-static int open_and_dump(const struct tp_options *o)
-{
-    struct tp_source source;
-    struct tp_err err = {0};
-    if (open_source(o, &source, &err))
-        return tp_report_error(&err);
-    int status = dump(o, &source);
-    tp_source_close(&source);
-    return status;
-}
-
-static int dump_rank(const struct tp_options *o, unsigned r)
-{
-    struct tp_err err = {0};
-    struct tp_options rank = *o;
-    char path[4096];
-    const char *operands[2] = {path, o->arg.count > 1 ? o->arg.item[1] : NULL};
-    int size = snprintf(path, sizeof path, "%s/" TP_RANK_PREFIX "%u", o->arg.item[0], r);
-    if (size < 0 || (size_t)size >= sizeof path) {
-        tp_err_path(&err, o->arg.item[0]);
-        tp_fail(&err, TP_E_USAGE, "the path is too long");
-        return tp_report_error(&err);
-    }
-    rank.arg.item = operands;
-    if (o->json) {
-        fputs(r ? ",\n" : "", stdout);
-    } else {
-        printf("%s", r ? "\n" : "");
-        tp_print_text(stdout, path);
-        printf(":\n");
-    }
-    return open_and_dump(&rank);
-}
-
-/* One rank after the other: in text each under its path, in JSON a list of what each gives. The
- * first that fails is the last, in JSON an object with "error" in its place. */
-static int dump_ranks(const struct tp_options *o)
-{
-    struct tp_err err = {0};
-    unsigned ranks;
-    int status = TP_OK;
-    if (o->svg || o->html) {
-        tp_err_path(&err, o->arg.item[0]);
-        tp_err_hint(&err, "name one of them: " TP_RANK_PREFIX "0");
-        tp_fail(&err, TP_E_USAGE, "a picture shows one rank");
-        return tp_report_usage("dump", &err);
-    }
-    if (tp_verify_count_ranks(o->arg.item[0], &ranks, &err))
-        return tp_report_error(&err);
-    if (o->json)
-        printf("{\n\"version\": 1,\n\"ranks\": [\n");
-    for (unsigned r = 0; r < ranks && status == TP_OK; r++)
-        status = dump_rank(o, r);
-    if (o->json)
-        printf("]\n}\n");
-    return status;
-}
-
 int tp_cmd_dump(const struct tp_options *o)
 {
     struct tp_err err = {0};
     if (check_options(o, &err))
         return tp_report_usage("dump", &err);
-    if (tp_verify_is_ranks(o->arg.item[0], &err))
-        return dump_ranks(o);
-    return err.code ? tp_report_error(&err) : open_and_dump(o);
+    struct tp_source source;
+    if (open_source(o, &source, &err))
+        return tp_report_error(&err);
+    int status = dump(o, &source);
+    tp_source_close(&source);
+    return status;
 }

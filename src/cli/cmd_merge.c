@@ -8,7 +8,6 @@
 #include "pack/check/estimate_card.h"
 #include "pack/commit/parts.h"
 #include "pack/os/os.h"
-#include "pack/plan/ranks.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -33,23 +32,6 @@ static int print_result(const struct tp_options *o, const char *output, bool alr
     return TP_OK;
 }
 
-static enum tp_code merge_plan(const struct tp_plan *plan, const struct tp_request *request,
-                               const struct tp_parts *parts, const char *output,
-                               struct tp_convert_options options,
-                               struct tp_convert_result *result, struct tp_err *err)
-{
-    struct tp_ranks ranks;
-    enum tp_code code;
-    if (!parts->ranks)
-        return tp_merge(plan, request, parts, output, &options, result, err);
-    if ((code = tp_ranks_make(plan, request, parts->ranks, &ranks, err)))
-        return code;
-    options.ranks = &ranks;
-    code = tp_merge(plan, request, parts, output, &options, result, err);
-    tp_ranks_close(&ranks);
-    return code;
-}
-
 /* Makes the parts' plan again and commits it. */
 static enum tp_code merge(const struct tp_options *o, const struct tp_parts *parts,
                           const char *output, struct tp_convert_result *result,
@@ -71,7 +53,7 @@ static enum tp_code merge(const struct tp_options *o, const struct tp_parts *par
             (code = tp_plan_convert(&source.ckpt, &source.weights, &request, NULL, &plan,
                                     err)) == TP_OK) {
             tp_os_limit_heap(0, 0);
-            code = merge_plan(&plan, &request, parts, output, options, result, err);
+            code = tp_merge(&plan, &request, parts, output, &options, result, err);
             if (result->unlocked)
                 tp_warn_unlocked(output);
             tp_plan_close(&plan);

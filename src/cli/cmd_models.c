@@ -103,15 +103,12 @@ static void print_fused(const struct tp_model *model, struct tp_err *err)
 static void print_parallel(const struct tp_model *model, struct tp_err *err)
 {
     static const char *const cuts[] = {"not cut", "cut along N", "cut along K"};
-    static const char *const rows[] = {"", ", gate and up apart", ", q, k and v apart"};
-    static const char *const heads[] = {"", ", between query heads", ", between key-value heads"};
     for (size_t i = 0; i < model->parallels; i++) {
         const struct tp_model_parallel *is = &model->parallel[i];
         struct tp_text text = {0};
         for (size_t m = 0; m < is->modules; m++)
             tp_text_addf(&text, err, "%s%s", m ? ", " : "", is->module[m].text);
-        tp_text_addf(&text, err, ": %s%s%s%s", cuts[is->cut], rows[is->rows], heads[is->heads],
-                     is->tp ? "" : " (not by --tp)");
+        tp_text_addf(&text, err, ": %s", cuts[is->cut]);
         print_text(i ? "" : "parallel", &text, err);
     }
     for (size_t i = 0; i < model->label_sets; i++) {

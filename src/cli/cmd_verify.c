@@ -8,7 +8,7 @@
 #include "cli/report.h"
 #include "cli/search_report.h"
 #include "cli/session.h"
-#include "pack/check/verify_ranks.h"
+#include "pack/check/verify.h"
 #include "pack/os/clock.h"
 
 #include <math.h>
@@ -359,45 +359,6 @@ static int print_report(const struct tp_options *o, const struct tp_verify_repor
     return status == TP_OK && report->problem_count ? TP_E_DIFF : status;
 }
 
-/* The ranks are opened one after the other: how much there is to read is not known before. */
-static enum tp_code check_ranks(const struct tp_options *o, struct tp_verify_options *options,
-                                struct tp_verify_report *report, bool *unchecked,
-                                struct tp_err *err)
-{
-    struct tp_source source = {0};
-    struct tp_side side = {.ckpt = &source.ckpt, .weights = &source.weights};
-    enum tp_code code = o->against ? tp_source_open(o->against, 0, &source, err) : TP_OK;
-    if (code)
-        return code;
-    struct tp_progress *progress = start_progress(o, "verify", 0, options);
-    code = tp_verify_ranks(o->arg.item[0], o->against ? &side : NULL, options, report, unchecked,
-                           err);
-    tp_progress_end(progress);
-    tp_source_close(&source);
-    return code;
-}
-
-/* A directory of tensor-parallel ranks is no checkpoint, but each of them is. */
-static int verify_ranks(const struct tp_options *o, struct tp_verify_options *options,
-                        double start)
-{
-    struct tp_verify_report report = {0};
-    struct tp_err err = {0};
-    const char *path = o->arg.item[0];
-    bool unchecked = false;
-    int status;
-    if (check_ranks(o, options, &report, &unchecked, &err)) {
-        tp_err_path(&err, path);
-        status = tp_report_error(&err);
-    } else {
-        if (unchecked)
-            tp_warn_unchecked(path);
-        status = print_report(o, &report, tp_now() - start);
-    }
-    tp_verify_report_close(&report);
-    return status;
-}
-
 int tp_cmd_verify(const struct tp_options *o)
 {
     struct tp_source stored = {0};
@@ -409,9 +370,7 @@ int tp_cmd_verify(const struct tp_options *o)
                                         .stop = tp_catch_signals()};
     if (o->against && tp_devices_check(o->device, &err))
         return tp_report_error(&err);
-    if (tp_verify_is_ranks(o->arg.item[0], &err))
-        return verify_ranks(o, &options, start);
-    if (err.code || tp_checkpoint_open(o->arg.item[0], 0, &stored.ckpt, &err))
+    if (tp_checkpoint_open(o->arg.item[0], 0, &stored.ckpt, &err))
         return tp_report_error(&err);
     struct tp_progress *progress = start_progress(o, "verify", total_bytes(&stored.ckpt), &options);
     enum tp_code code = tp_verify(&stored.ckpt, &stored.weights, &options, &report, &err);

@@ -61,7 +61,6 @@ static int (*const commands[TP_CMD_COUNT])(const struct tp_options *) = {
     [TP_CMD_BENCH] = tp_cmd_bench,
     [TP_CMD_PROVE] = tp_cmd_prove,
     [TP_CMD_MERGE] = tp_cmd_merge,
-    [TP_CMD_JOIN] = tp_cmd_join,
     [TP_CMD_DIGEST] = tp_cmd_digest,
     [TP_CMD_HELP] = show_help,
     [TP_CMD_COMPLETIONS] = tp_cmd_completions,

@@ -3,7 +3,6 @@
  * Invariant: a name, and a letter, mean one thing within a command (tested). */
 #include "cli/option_table.h"
 
-#include "pack/plan/cut.h"
 
 #define BIT(c) (1u << TP_CMD_##c)
 #define MAKES (BIT(CONVERT) | BIT(PLAN))
@@ -141,14 +140,6 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         "tilepack convert SRC -o DST --to w4a8-cutlass --part 1/4   # and 2/4, 3/4, 4/4\n"
         "tilepack merge DST\n",
         {{"DST", TP_COMPLETE_PATH, NULL}}, 1, 1, false, NULL},
-    [TP_CMD_JOIN] = {
-        "join", "PATH -o DST [options]",
-        "put tensor-parallel slices together again",
-        "PATH is what convert --tp wrote; DST receives the uncut tensors, byte for byte those "
-        "of a conversion without --tp.",
-        "tilepack convert SRC -o cut/ --to w4a8-cutlass --tp 4\n"
-        "tilepack join cut/ -o whole/\n",
-        ONE_PATH, false, "-o DST names what to write"},
     [TP_CMD_DIGEST] = {
         "digest", "PATH [options]",
         "print one SHA-256 of a file or of all files of a directory",
@@ -181,11 +172,6 @@ const struct tp_option tp_option_rows[] = {
      .help = "write to DST, a directory or a .safetensors file",
      .more = "It appears under this name only when it is complete: a directory is written as "
              "DST.partial and renamed, a file beside its name and renamed."},
-    {.name = "output", .letter = 'o', .value = "DST", .kind = TP_OPT_STRING,
-     .commands = BIT(JOIN), .field = FIELD(output), .complete = TP_COMPLETE_PATH,
-     .help = "write to DST, a directory",
-     .more = "It appears under this name only when it is complete: it is written as DST.partial "
-             "and renamed."},
     {.name = "to", .value = "FORMAT", .kind = TP_OPT_STRING, .commands = WRITES,
      .field = FIELD(to), .complete = TP_COMPLETE_FORMAT,
      .help = "format to write; 'tilepack formats' lists them"},
@@ -267,7 +253,7 @@ const struct tp_option tp_option_rows[] = {
      .more = "Without it they are named, as a user may add notes to a checkpoint. Weights that "
              "engines would load with them, in safetensors files and archives of such, and their "
              "indexes, are a difference in any case."},
-    {.name = "follow-links", .kind = TP_OPT_FLAG, .commands = WRITES | BIT(JOIN) | BIT(MERGE),
+    {.name = "follow-links", .kind = TP_OPT_FLAG, .commands = WRITES | BIT(MERGE),
      .field = FIELD(follow_links),
      .help = "copy files that are links to outside the directory",
      .more = "Such files (tokenizer, ...) are refused without it: a checkpoint from elsewhere "
@@ -308,15 +294,11 @@ const struct tp_option tp_option_rows[] = {
     {.name = "digest", .value = "WHICH", .kind = TP_OPT_CHOICE, .commands = MAKES,
      .field = FIELD(digest), .initial = "none", .complete = TP_COMPLETE_WORDS,
      .words = "none|sha256", .help = "list the SHA-256 of every file in the manifest",
-     .more = "Each output is read once more when it is complete; 'verify' compares. 'merge' and "
-             "'join' take it over. Against attackers, sign what 'tilepack digest' prints."},
-    {.name = "tp", .value = "N", .kind = TP_OPT_UNSIGNED, .commands = MAKES,
-     .field = FIELD(tp), .initial = "1", .min = 1, .max = TP_MAX_RANKS,
-     .help = "cut packed tensors for N tensor-parallel ranks",
-     .more = "DST/rank_0 ... are complete checkpoints; 'join' puts them together again."},
+     .more = "Each output is read once more when it is complete; 'verify' compares. 'merge' "
+             "takes it over. Against attackers, sign what 'tilepack digest' prints."},
     {.name = "tp", .value = "N", .kind = TP_OPT_UNSIGNED, .commands = BIT(SCHEDULE),
-     .field = FIELD(tp), .initial = "1", .min = 1, .max = TP_MAX_RANKS,
-     .help = "cut packed tensors for N tensor-parallel ranks"},
+     .field = FIELD(tp), .initial = "1", .min = 1, .max = 1024,
+     .help = "weights as one of N tensor-parallel ranks has them"},
     {.name = "part", .value = "I/P", .kind = TP_OPT_PART, .commands = MAKES,
      .field = FIELD(part), .help = "do share I of P (1/4 ... 4/4); 'merge' finishes",
      .more = "'auto' takes both numbers from a Slurm array job; 'auto/P' takes I from a "
@@ -327,7 +309,7 @@ const struct tp_option tp_option_rows[] = {
      .more = "It is needed for the small files, and to prove that it has not changed; a copy "
              "must keep the times of its files."},
     {.name = "force", .letter = 'f', .kind = TP_OPT_FLAG,
-     .commands = WRITES | BIT(JOIN) | BIT(MERGE), .field = FIELD(force),
+     .commands = WRITES | BIT(MERGE), .field = FIELD(force),
      .help = "replace the checkpoint that is at DST",
      .more = "Stops for a file that is no safetensors file, and for a directory that holds "
              "anything else, and names it."},
@@ -442,7 +424,7 @@ const struct tp_option tp_option_rows[] = {
 
     /* resources */
     {.name = "jobs", .letter = 'j', .value = "N", .kind = TP_OPT_UNSIGNED,
-     .commands = WRITES | BIT(VERIFY) | BIT(DIFF) | BIT(BENCH) | BIT(JOIN) | BIT(MERGE) |
+     .commands = WRITES | BIT(VERIFY) | BIT(DIFF) | BIT(BENCH) | BIT(MERGE) |
                  BIT(DIGEST) | BIT(COMPARE) | BIT(PROVE),
      .field = FIELD(jobs), .min = 1, .max = 1024,
      .help = "worker threads (default: $TILEPACK_JOBS, else the usable CPUs)",
@@ -470,7 +452,7 @@ const struct tp_option tp_option_rows[] = {
      .words = "auto|cuda", .check = tp_check_device,
      .help = "the GPU to run on: cuda:I is number I; auto and cuda: the first one"},
     {.name = "max-memory", .value = "SIZE", .kind = TP_OPT_SIZE,
-     .commands = MAKES | BIT(UNPACK) | BIT(JOIN) | BIT(MERGE),
+     .commands = MAKES | BIT(UNPACK) | BIT(MERGE),
      .field = FIELD(max_memory), .initial = "512MiB", .min = 32 << 20,
      .help = "most host memory to use in all, 32MiB or more",
      .more = "Headers, names and the plan count. What does not fit is refused before anything is "
@@ -480,7 +462,7 @@ const struct tp_option tp_option_rows[] = {
 
     /* every command */
     {.name = "progress-fd", .value = "FD", .kind = TP_OPT_UNSIGNED,
-     .commands = BIT(CONVERT) | BIT(VERIFY) | BIT(UNPACK) | BIT(DIFF) | BIT(JOIN),
+     .commands = BIT(CONVERT) | BIT(VERIFY) | BIT(UNPACK) | BIT(DIFF),
      .field = FIELD(progress_fd), .min = 3, .max = 1 << 20, .check = tp_check_descriptor,
      .help = "write progress as lines of JSON to this open descriptor",
      .more = "For programs that run this one: in place of the progress line, at most ten times a "
@@ -494,7 +476,7 @@ const struct tp_option tp_option_rows[] = {
     {.name = "verbose", .letter = 'v', .kind = TP_OPT_FLAG, .commands = SHOWS,
      .field = FIELD(verbose), .help = "say what is done and why"},
     {.name = "progress", .value = "HOW", .kind = TP_OPT_CHOICE,
-     .commands = WRITES | BIT(VERIFY) | BIT(DIFF) | BIT(JOIN), .field = FIELD(progress),
+     .commands = WRITES | BIT(VERIFY) | BIT(DIFF), .field = FIELD(progress),
      .initial = "auto", .complete = TP_COMPLETE_WORDS, .words = "auto|bar|plain|none",
      .help = "how to show progress; auto: bar on a terminal",
      .more = "'bar' redraws one line, 'plain' writes a line each ten seconds to standard error, "

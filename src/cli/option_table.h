@@ -22,7 +22,6 @@ enum tp_command {
     TP_CMD_BENCH,
     TP_CMD_PROVE,
     TP_CMD_MERGE,
-    TP_CMD_JOIN,
     TP_CMD_DIGEST,
     TP_CMD_HELP,
     TP_CMD_COMPLETIONS,
@@ -47,7 +46,7 @@ struct tp_options {
     unsigned progress_fd;  /* 0 = not given */
     const char *progress; /* "auto", "bar", "plain", "none" */
 
-    /* convert, plan, unpack, join, merge */
+    /* convert, plan, unpack, merge */
     const char *output, *to, *recipe, *dtype, *source, *model_file;
     const char *stacks;     /* "enk", "ekn"; NULL: as sizes and names tell */
     const char *merged;     /* "keep", "convert" */
@@ -60,7 +59,7 @@ struct tp_options {
     const char *nonfinite; /* "refuse", "keep" */
     uint64_t shard_size;   /* bytes */
     unsigned zstd;         /* compression level, 0 = plain files */
-    unsigned tp;           /* tensor-parallel ranks, 1 = not cut */
+    unsigned tp;           /* tensor-parallel ranks, 1 = the whole */
     struct tp_opt_part part;
 
     /* resources; jobs is resolved: --jobs, else $TILEPACK_JOBS, else usable CPUs */

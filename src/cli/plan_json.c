@@ -92,9 +92,6 @@ static void put_output(struct json *j, const struct tp_plan *plan, const struct 
     end(j, "}");
 }
 
-static const char *const cut_names[] = {
-    [TP_CUT_NONE] = "none", [TP_CUT_N] = "N", [TP_CUT_K] = "K"};
-
 static void put_search(struct json *j, const struct tp_unit *unit)
 {
     enum tp_search search = tp_op_search(&unit->form->op);
@@ -109,8 +106,7 @@ static void put_search(struct json *j, const struct tp_unit *unit)
         put_text(j, "search_note", "the file has no importance for it");
 }
 
-static void put_unit(struct json *j, const struct tp_plan *plan, const struct tp_unit *unit,
-                     const struct tp_cut *cut)
+static void put_unit(struct json *j, const struct tp_plan *plan, const struct tp_unit *unit)
 {
     const uint64_t box[] = {unit->form->box.e, unit->form->box.n, unit->form->box.k};
     const struct tp_weight *weight = &plan->weights->items[unit->views[0].weight];
@@ -130,8 +126,6 @@ static void put_unit(struct json *j, const struct tp_plan *plan, const struct tp
     put_search(j, unit);
     if (unit->form->warning)
         put_text(j, "warning", unit->form->warning);
-    if (cut)
-        put_text(j, "cut", cut_names[cut->along]);
     end(j, "}");
 }
 
@@ -170,30 +164,6 @@ static void put_model(struct json *j, const struct tp_model_facts *facts)
     end(j, "}");
 }
 
-static void put_ranks(struct json *j, const struct tp_ranks *ranks)
-{
-    size_t cut[3];
-    tp_ranks_count_cuts(ranks, cut);
-    begin(j, "tp", "{");
-    put_number(j, "ranks", ranks->count);
-    begin(j, "cut", "{");
-    for (int along = 0; along < 3; along++)
-        put_number(j, cut_names[along], cut[along]);
-    end(j, "}");
-    begin(j, "plans", "[");
-    for (unsigned r = 0; r < ranks->count; r++) {
-        char directory[sizeof TP_RANK_PREFIX + TP_DIGITS] = TP_RANK_PREFIX;
-        tp_put_u64(directory + sizeof TP_RANK_PREFIX - 1, r);
-        begin(j, NULL, "{");
-        put_text(j, "directory", directory);
-        put_number(j, "bytes_out", ranks->plans[r].bytes_out);
-        put_files(j, &ranks->plans[r]);
-        end(j, "}");
-    }
-    end(j, "]");
-    end(j, "}");
-}
-
 /* Names of the small files that are copied, or of those that the config makes stale. */
 static void put_others(struct json *j, const struct tp_plan *plan, bool left_out)
 {
@@ -203,7 +173,7 @@ static void put_others(struct json *j, const struct tp_plan *plan, bool left_out
             put_text(j, NULL, plan->ckpt->others[i]);
 }
 
-int tp_plan_print_json(const struct tp_plan *plan, const struct tp_ranks *ranks)
+int tp_plan_print_json(const struct tp_plan *plan)
 {
     struct json j = {.depth = 1, .empty = true};
     put_word(&j, "{");
@@ -214,7 +184,7 @@ int tp_plan_print_json(const struct tp_plan *plan, const struct tp_ranks *ranks)
     put_model(&j, &plan->weights->facts);
     begin(&j, "units", "[");
     for (size_t u = 0; u < plan->unit_count; u++)
-        put_unit(&j, plan, &plan->units[u], ranks ? &ranks->cuts[u] : NULL);
+        put_unit(&j, plan, &plan->units[u]);
     end(&j, "]");
     begin(&j, "kept", "[");
     for (size_t k = 0; k < plan->kept_count; k++)
@@ -230,8 +200,6 @@ int tp_plan_print_json(const struct tp_plan *plan, const struct tp_ranks *ranks)
     begin(&j, "copied", "[");
     put_others(&j, plan, false);
     end(&j, "]");
-    if (ranks)
-        put_ranks(&j, ranks);
     end(&j, "}");
     put_word(&j, "\n");
     if (j.err.code == TP_OK)

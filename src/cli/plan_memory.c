@@ -7,7 +7,6 @@
 #include "pack/commit/manifest_read.h"
 #include "pack/model/model.h"
 #include "pack/os/os.h"
-#include "pack/plan/ranks.h"
 #include "pack/run/budget.h"
 #include "pack/source/header_bytes.h"
 #include "pack/source/index.h"
@@ -25,14 +24,13 @@
 struct plan_size {
     uint64_t tensors, names; /* bytes of all names */
     unsigned outputs;        /* of a weight, in the format that has the most */
-    unsigned ranks;          /* 1: the whole */
     bool single_file;        /* not in shards */
 };
 
 /* What the plan takes while it is made, and the program: what is known of each tensor, its weight
  * and unit, and of each output; names of tensors and weights; the names and texts of the shard
  * whose header is being made. */
-static uint64_t enough_for_whole(const struct plan_size *size)
+static uint64_t enough_for(const struct plan_size *size)
 {
     uint64_t outputs = size->tensors * size->outputs;
     uint64_t shard = size->single_file ? outputs : tp_min_u64(outputs, 100000);
@@ -41,28 +39,11 @@ static uint64_t enough_for_whole(const struct plan_size *size)
            4 * shard * (size->names / tp_max_u64(size->tensors, 1));
 }
 
-/* Beside the whole there is a plan of each rank, with shapes of its own, one of all their files
- * with the way to it, and the one that is run (struct tp_ranks). */
-static uint64_t enough_for_ranks(const struct plan_size *size)
-{
-    enum { UNIT = sizeof(struct tp_unit), OUTPUT = sizeof(struct tp_output), SHAPE = 16 };
-    uint64_t outputs = size->tensors * size->outputs;
-    uint64_t rank = size->tensors * (UNIT + sizeof(struct tp_unit *)) +
-                    outputs * (2 * OUTPUT + SHAPE + sizeof(uint32_t));
-    return size->ranks * rank + size->tensors * (UNIT + 2 * sizeof(struct tp_cut)) +
-           outputs * OUTPUT;
-}
-
-static uint64_t enough_for(const struct plan_size *size)
-{
-    return enough_for_whole(size) + (size->ranks > 1 ? enough_for_ranks(size) : 0);
-}
-
 static struct plan_size size_of(const struct tp_options *o, const struct tp_request *request)
 {
     enum { USUAL = 3 };
     const struct tp_format *named = o->to ? tp_format_find(o->to) : NULL;
-    struct plan_size size = {.outputs = 1, .ranks = o->tp,
+    struct plan_size size = {.outputs = 1,
                              .single_file = o->output && tp_output_file(o->output)};
     for (size_t r = 0; r < request->rule_count; r++) {
         const struct tp_format *format = request->rules[r].format;
@@ -232,13 +213,6 @@ static uint64_t enough_for_index(const char *path)
     return LEAST + enough_for_tree(path, TP_INDEX_NAME, SHORT);
 }
 
-/* Whose values are long texts, and what is kept of them. */
-static uint64_t enough_for_manifest(const char *path)
-{
-    enum { LONG = 8 };
-    return enough_for_tree(path, TP_MANIFEST_NAME, LONG);
-}
-
 /* Names of a file of importance, and where the numbers of each are: of a header, or of as many
  * entries as the file says to have at its begin (imatrix: 32 bits; GGUF: 64 behind two words). */
 static uint64_t enough_for_importance(const char *path)
@@ -328,33 +302,4 @@ void tp_limit_unpack(const struct tp_options *o, const char *path)
     tp_os_limit_heap(most, header.bytes ? weights + enough_for_config(path) +
                                               enough_for_names(header)
                                         : 0);
-}
-
-/* The text beside the ranks is a tree of mostly long texts, and all ranks are open at once. */
-void tp_limit_join(const struct tp_options *o, const char *path)
-{
-    uint64_t most = o->max_memory - TP_OS_PROGRAM_BYTES;
-    struct tp_err ignored = {0};
-    struct tp_os_list list = {0};
-    struct stat st;
-    uint64_t listed = 0; /* one manifest is read at a time */
-    char *info = tp_os_format(&ignored, "%s/%s", path, TP_RANKS_NAME);
-    uint64_t enough = info && stat(info, &st) == 0 ? LEAST + 2 * (uint64_t)st.st_size : 0;
-    tp_os_limit_heap(most, 0);
-    if (!enough || tp_os_list(path, &list, &ignored))
-        list.count = 0;
-    for (size_t i = 0; i < list.count; i++) {
-        char *rank = tp_os_format(&ignored, "%s/%s", path, list.names[i]);
-        if (rank) {
-            struct tp_header_size header = tp_header_size(rank);
-            enough += 3 * header.bytes + enough_for_names(header) + enough_for_config(rank);
-            tp_header_archives(rank);
-            listed = tp_max_u64(listed, enough_for_manifest(rank));
-        }
-        free(rank);
-    }
-    enough += enough ? listed : 0;
-    tp_os_list_free(&list);
-    free(info);
-    tp_os_limit_heap(most, enough);
 }

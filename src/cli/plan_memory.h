@@ -16,8 +16,7 @@ enum tp_code tp_source_open_limited(const struct tp_options *o, const char *path
                                     const struct tp_request *request, struct tp_source *source,
                                     struct tp_err *err);
 
-/* Limits the heap until ranks, or packed weights, are open and planned. */
+/* Limits the heap until packed weights are open and planned. */
 void tp_limit_unpack(const struct tp_options *o, const char *path);
-void tp_limit_join(const struct tp_options *o, const char *path);
 
 #endif

@@ -234,17 +234,6 @@ static int print_kept(const struct tp_plan *plan, bool fold)
     return print_rows(&rows, plan, plan->kept_count, fold);
 }
 
-/* How the ranks would look: what is cut, and how much each of them holds. */
-static void print_ranks(const struct tp_ranks *ranks)
-{
-    size_t cut[3];
-    char bytes[TP_HUMAN];
-    tp_ranks_count_cuts(ranks, cut);
-    printf("%u ranks of %s: %zu weights cut along N, %zu along K, %zu in each rank whole\n",
-           ranks->count, tp_human_bytes(bytes, ranks->plans[0].bytes_out), cut[TP_CUT_N],
-           cut[TP_CUT_K], cut[TP_CUT_NONE]);
-}
-
 static void print_left_out(const struct tp_plan *plan)
 {
     const struct tp_checkpoint *ckpt = plan->ckpt;
@@ -276,8 +265,7 @@ static void note_search(const struct tp_plan *plan)
                plan->units[first].name, count > 1 ? " and others" : "");
 }
 
-int tp_plan_print(const struct tp_plan *plan, const struct tp_ranks *ranks,
-                  const struct tp_options *o)
+int tp_plan_print(const struct tp_plan *plan, const struct tp_options *o)
 {
     char in[TP_HUMAN], out[TP_HUMAN];
     int status = plan->unit_count ? print_units(plan, !o->verbose) : TP_OK;
@@ -291,8 +279,6 @@ int tp_plan_print(const struct tp_plan *plan, const struct tp_ranks *ranks,
            plan->file_count == 1 ? "" : "s");
     print_left_out(plan);
     note_search(plan);
-    if (status == TP_OK && ranks)
-        print_ranks(ranks);
     return status;
 }
 
@@ -457,16 +443,6 @@ enum tp_code tp_plan_warn(const struct tp_plan *plan, struct tp_err *err)
                 alike > 1 ? " and others" : "", warning);
     }
     return TP_OK;
-}
-
-void tp_plan_warn_ranks(const struct tp_ranks *ranks)
-{
-    if (ranks->unsaid_heads)
-        tp_warn("%s: %s how many heads of attention there are: see that %u divides their number, "
-                "and that of the key/value heads, or a rank has a part of one",
-                ranks->unsaid_heads, ranks->whole->ckpt->config ? "config.json does not tell"
-                                                                : "there is no config.json to tell",
-                ranks->count);
 }
 
 void tp_plan_warn_unread(const struct tp_plan *plan)

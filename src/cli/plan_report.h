@@ -3,22 +3,17 @@
 #define TP_CLI_PLAN_REPORT_H
 
 #include "cli/options.h"
-#include "pack/plan/ranks.h"
+#include "pack/plan/plan.h"
 
 #include <jansson.h>
 
-/* As text, or as one JSON object; with `ranks` (or NULL) also how the plan is divided
- * among them. Return the exit status. */
-int tp_plan_print(const struct tp_plan *plan, const struct tp_ranks *ranks,
-                  const struct tp_options *o);
-int tp_plan_print_json(const struct tp_plan *plan, const struct tp_ranks *ranks);
+/* As text, or as one JSON object. Return the exit status. */
+int tp_plan_print(const struct tp_plan *plan, const struct tp_options *o);
+int tp_plan_print_json(const struct tp_plan *plan);
 
 /* One line per distinct warning and per kept weight that was asked for. Fails, as memory may be
  * short, rather than leave one out. */
 enum tp_code tp_plan_warn(const struct tp_plan *plan, struct tp_err *err);
-
-/* One line where it is not known whether the ranks have whole heads. */
-void tp_plan_warn_ranks(const struct tp_ranks *ranks);
 
 /* One line about the tensors that are kept and look like weights of a format that is not read. */
 void tp_plan_warn_unread(const struct tp_plan *plan);

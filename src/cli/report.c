@@ -88,12 +88,6 @@ void tp_warn_unlocked(const char *output)
             "at the same time", output);
 }
 
-void tp_warn_unchecked(const char *ranks)
-{
-    tp_warn("%s: tilepack-tp.json has no checksum, as 0.1.0 wrote it: a change of what it says of "
-            "the whole's tensors would not be found", ranks);
-}
-
 void tp_note(const char *fmt, ...)
 {
     va_list args;

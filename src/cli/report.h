@@ -32,8 +32,6 @@ int tp_report_usage(const char *command, const struct tp_err *err);
 void tp_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The warning that the output was written without a lock. */
 void tp_warn_unlocked(const char *output);
-/* The warning that ranks of 0.1.0 are not as well protected as others. */
-void tp_warn_unchecked(const char *ranks);
 /* "tilepack: ..." on stderr, only under --verbose. */
 /* On stderr, unless --quiet: what is worth knowing and no reason to worry. */
 void tp_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -122,14 +122,12 @@ enum tp_code tp_check_single_file(const struct tp_options *o, struct tp_err *err
         return tp_fail(err, TP_E_USAGE, "an archive would have the name of a plain file, which no "
                        "reader takes");
     }
-    bool cut = o->part.count || o->tp > 1;
-    if (!cut && o->shard_size == TP_DEFAULT_SHARD_SIZE)
+    if (!o->part.count && o->shard_size == TP_DEFAULT_SHARD_SIZE)
         return TP_OK;
     tp_err_hint(err, "name a directory with -o");
-    if (!cut)
-        return tp_fail(err, TP_E_USAGE, "a single file is not divided: it has no --shard-size");
-    return tp_fail(err, TP_E_USAGE, "a single file cannot be written %s",
-                   o->tp > 1 ? "for several ranks" : "in parts");
+    return tp_fail(err, TP_E_USAGE, o->part.count
+                       ? "a single file cannot be written in parts"
+                       : "a single file is not divided: it has no --shard-size");
 }
 
 /* In the end a directory beside it takes the output's name, which a link would lose. */

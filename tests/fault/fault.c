@@ -136,7 +136,7 @@ static const struct thinning thinnings[] = {
  * left out of all. */
 static bool tried(const struct thinning *thin, uint64_t n, enum fault fault)
 {
-    bool later = scenario->zstd || scenario->parts || scenario->ranks;
+    bool later = scenario->zstd || scenario->parts;
     uint64_t every = world_call(n) != CALL_ALLOC ? thin->system : later ? thin->later : thin->first;
     return fault_applies(fault, world_call(n)) && (n + (uint64_t)fault) % every == 0;
 }

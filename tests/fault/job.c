@@ -6,7 +6,6 @@
 #include "pack/commit/commit.h"
 #include "pack/commit/parts.h"
 #include "pack/check/verify_values.h"
-#include "pack/plan/ranks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +24,6 @@ const struct scenario scenarios[] = {
     {.name = "archive", .format = "w4a8-cutlass", .single = true, .zstd = 1},
     {.name = "parts", .format = "w4a8-ct", .parts = true},
     {.name = "replaced parts", .format = "w4a8-ct", .parts = true, .replace = true, .ends = true},
-    {.name = "ranks", .format = "mxfp4-ct", .ranks = 2},
     {.name = "search", .format = "w4a8-ct", .search = true},
 };
 const int scenario_count = sizeof scenarios / sizeof *scenarios;
@@ -210,20 +208,6 @@ static enum tp_code run_parts(const struct tp_plan *plan, const struct tp_reques
     return code;
 }
 
-static enum tp_code run_ranks(const struct scenario *scenario, const struct tp_plan *plan,
-                              const struct tp_request *request, const char *output,
-                              struct tp_convert_options *options, struct tp_err *err)
-{
-    struct tp_ranks ranks = {0};
-    struct tp_convert_result result;
-    enum tp_code code = tp_ranks_make(plan, request, scenario->ranks, &ranks, err);
-    options->ranks = &ranks;
-    if (code == TP_OK)
-        code = tp_convert(plan, request, output, options, &result, err);
-    tp_ranks_close(&ranks);
-    return code;
-}
-
 /* As `convert` measures what a search gains. */
 static enum tp_code run_measured(const struct tp_plan *plan, const struct tp_request *request,
                                  const char *output, struct tp_convert_options *options,
@@ -256,8 +240,6 @@ static enum tp_code carry_out(const struct scenario *scenario, const struct tp_p
                                          .errors = tp_estimate_card};
     if (scenario->parts)
         return run_parts(plan, request, output, &options, err);
-    if (scenario->ranks)
-        return run_ranks(scenario, plan, request, output, &options, err);
     if (scenario->search)
         return run_measured(plan, request, output, &options, err);
     return tp_convert(plan, request, output, &options, &result, err);

@@ -15,7 +15,6 @@ struct scenario {
     bool replace; /* something older is there, and --force is given */
     unsigned zstd; /* level of compression, 0: none */
     bool parts;   /* done as two parts that are merged */
-    unsigned ranks; /* slices of so many tensor-parallel ranks, 0: the whole */
     bool search;    /* scales are searched with a file of importance, and measured */
     bool ends;      /* only killed and cut off: its failing calls are those of others */
 };

@@ -584,7 +584,7 @@ static void a_note_goes_into_a_long_manifest(void **state)
 static void a_long_note_of_a_part_is_read(void **state)
 {
     static const char begin[] = "{\"tilepack_part\":1,\"plan\":\"" TP_OWN_ZEROS "\","
-                                "\"source\":\"s\",\"zstd\":0,\"tp\":0,\"request\":{";
+                                "\"source\":\"s\",\"zstd\":0,\"request\":{";
     struct tp_parts parts;
     struct tp_err err = {0};
     size_t size = 17 << 20;
@@ -699,19 +699,16 @@ static void a_hint_can_be_followed(void **state)
     end_world();
 }
 
-/* What a run of another plan left may be of ranks; it goes, but for strangers' folders. */
+/* What a run of another plan left goes, but for strangers' folders. */
 static void without_a_finished_shard_only_own_files_go(void **state)
 {
     struct tp_convert_result result;
     (void)state;
     make_begun();
-    assert_int_equal(mkdir(in_partial("rank_0"), 0777), 0);
-    write_text(in_partial("rank_0/model.safetensors"), "old", 3);
     assert_int_equal(mkdir(in_partial("theirs"), 0777), 0);
     keep_nonfinite();
     assert_int_equal(convert(false, &result), TP_E_USAGE);
     assert_int_equal(access(in_partial("theirs"), F_OK), 0);
-    assert_int_equal(access(in_partial("rank_0/model.safetensors"), F_OK), 0);
     assert_int_equal(rmdir(in_partial("theirs")), 0);
     assert_int_equal(convert(false, &result), TP_OK);
     end_world();

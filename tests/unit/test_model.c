@@ -199,7 +199,7 @@ static void strict(void **state)
          "parallel[0]: \"cut\" is no known word"},
         {"{\"name\": \"x\", \"title\": \"x\", \"checked\": \"x\", \"source\": [\"x\"], \"model_type\": [\"x\"], "
          "\"parallel\": [{\"modules\": [\"a$\"], \"cut\": \"K\", \"rows\": \"qkv\"}]}",
-         "parallel[0]: \"rows\" is for what is cut along N"},
+         "parallel[0]: \"rows\" is an unknown key"},
         {"{\"name\": \"x\", \"title\": \"x\", \"checked\": \"x\", \"source\": [\"x\"], \"model_type\": [\"x\"], "
          "\"experts\": [{\"gate\": \"a\", \"up\": \"b.c\", \"down\": \"d\"}]}",
          "experts[0]: \"up\" is no segment of a name"},

@@ -338,7 +338,6 @@ static void missing_and_superfluous(void **state)
     refused(TP_CMD_CONVERT, "s -o d", "no format is given");
     refused(TP_CMD_CONVERT, "s --to x", "no output is given");
     refused(TP_CMD_UNPACK, "s", "no output is given");
-    refused(TP_CMD_JOIN, "s", "no output is given");
     refused(TP_CMD_SCHEDULE, "--m 1", "no weights are given");
     refused(TP_CMD_CONVERT, "s -o", "option '-o' needs a value: -o DST");
     refused(TP_CMD_CONVERT, "s --to", "option '--to' needs a value: --to FORMAT");

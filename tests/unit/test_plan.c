@@ -387,23 +387,6 @@ static void columns_are_read_in_long_runs(void **state)
     }
 }
 
-/* Numbers that would be small ones if their upper half were cut off are none. */
-static void recorded_ranks_are_in_range(void **state)
-{
-    static const char *const wrong[] = {"4294967296,\"ranks\":2", "1,\"ranks\":4294967298",
-                                        "2,\"ranks\":2", "-1,\"ranks\":2", "0,\"ranks\":1025"};
-    (void)state;
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        struct tp_err err = {0};
-        struct tp_request request;
-        char text[128];
-        snprintf(text, sizeof text, "{\"rules\":[],\"tp\":{\"rank\":%s}}", wrong[i]);
-        assert_int_equal(tp_request_parse(text, &request, &err), TP_E_INPUT);
-        assert_non_null(strstr(err.what, "the recorded request is of rank"));
-        tp_request_close(&request);
-    }
-}
-
 /* Of 0.1.0, which stacked the experts that it had been given: `verify --against` makes them again. */
 static void recorded_stacks_may_lack_experts(void **state)
 {
@@ -485,7 +468,6 @@ int main(void)
         cmocka_unit_test(names_are_ordered_as_texts),
         cmocka_unit_test(boxes_cover_units),
         cmocka_unit_test(columns_are_read_in_long_runs),
-        cmocka_unit_test(recorded_ranks_are_in_range),
         cmocka_unit_test(recorded_stacks_may_lack_experts),
         cmocka_unit_test(no_tensor_is_taken_twice),
     };

@@ -9,7 +9,6 @@
 #include "pack/check/verify_build.h"
 #include "pack/os/os.h"
 #include "pack/run/budget.h"
-#include "pack/run/ranks_io.h"
 #include "pack/run/run.h"
 #include "pack/source/descriptor.h"
 #include "pack/source/traces.h"
@@ -22,7 +21,6 @@
 struct against {
     struct tp_comparison c;
     struct tp_plan plan;
-    struct tp_ranks ranks;      /* of the plan, when a rank is verified */
     struct tp_side source;      /* with what the request says of its model */
     struct tp_weights weights;
     struct tp_traces traces[2]; /* of stored and source */
@@ -115,18 +113,6 @@ static enum tp_code make_plan(struct against *a, struct tp_request *request)
     return code;
 }
 
-/* The slices of one rank are compared with those of the whole, made again. */
-static enum tp_code make_expected(struct against *a, const struct tp_request *request)
-{
-    a->c.expected = &a->plan;
-    if (!request->ranks)
-        return TP_OK;
-    enum tp_code code = tp_ranks_make(&a->plan, request, request->ranks, &a->ranks, a->c.err);
-    if (code == TP_OK)
-        a->c.expected = &a->ranks.plans[request->rank];
-    return code;
-}
-
 static enum tp_code start_results(struct against *a)
 {
     struct tp_verify_report *report = a->c.report;
@@ -189,17 +175,12 @@ static enum tp_code run(struct against *a, const struct tp_request *request)
         .observe_arg = &a->observer,
     };
     struct tp_sink *sink = &a->c.sink.sink;
-    struct tp_scatter scatter;
-    enum tp_code code = tp_compare_sink_open(&a->c.sink, a->c.expected, a->c.stored->ckpt,
-                                             a->c.err);
+    enum tp_code code = tp_compare_sink_open(&a->c.sink, &a->plan, a->c.stored->ckpt, a->c.err);
     if (code)
         return code;
     if (a->c.options->total)
         a->c.options->total(a->c.options->progress_arg, tp_run_work(&a->plan, NULL));
-    if (a->c.expected == &a->plan)
-        return tp_run(&a->plan, sink, &options, a->c.err);
-    tp_scatter_open(&scatter, &a->ranks, (unsigned)(a->c.expected - a->ranks.plans), sink);
-    return tp_run(&a->ranks.run, &scatter.sink, &options, a->c.err);
+    return tp_run(&a->plan, sink, &options, a->c.err);
 }
 
 static void close_all(struct against *a)
@@ -208,7 +189,6 @@ static void close_all(struct against *a)
     for (int i = 0; i < 2; i++)
         tp_traces_close(&a->traces[i]);
     tp_compare_sink_close(&a->c.sink);
-    tp_ranks_close(&a->ranks);
     tp_plan_close(&a->plan);
 }
 
@@ -222,8 +202,7 @@ enum tp_code tp_verify_against(const struct tp_side *stored, const struct tp_sid
     a.c.plan = &a.plan;
     tp_budget_compare(stored->ckpt, source->ckpt);
     enum tp_code code = make_plan(&a, &request);
-    if (code == TP_OK && (code = make_expected(&a, &request)) == TP_OK &&
-        (code = tp_verify_outputs(&a.c)) == TP_OK &&
+    if (code == TP_OK && (code = tp_verify_outputs(&a.c)) == TP_OK &&
         (code = start_results(&a)) == TP_OK && (code = open_traces(&a)) == TP_OK &&
         (code = choose_devices(&a)) == TP_OK &&
         (code = run(&a, &request)) == TP_OK &&

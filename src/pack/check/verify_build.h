@@ -12,8 +12,7 @@ struct tp_comparison {
     const struct tp_verify_options *options;
     struct tp_verify_report *report;
     const struct tp_plan *plan;     /* made again on the source */
-    const struct tp_plan *expected; /* what should be stored: the plan, or that of a rank */
-    struct tp_compare_sink sink;    /* of the expected */
+    struct tp_compare_sink sink;    /* of the plan */
     struct tp_err *err;
 };
 

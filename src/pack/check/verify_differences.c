@@ -52,11 +52,11 @@ static void place_in_plain(const struct tp_output *output, uint64_t byte, char *
 
 static enum tp_code report_output(const struct tp_comparison *c, size_t o)
 {
-    const struct tp_output *output = &c->expected->outputs[o];
+    const struct tp_output *output = &c->plan->outputs[o];
     const struct tp_difference *d = &c->sink.differences[o];
     const struct tp_tensor *tensor = c->sink.tensors[o];
     const struct tp_unit *unit =
-        output->unit == UINT32_MAX ? NULL : &c->expected->units[output->unit];
+        output->unit == UINT32_MAX ? NULL : &c->plan->units[output->unit];
     char place[120] = "", name[TP_OUTPUT_NAME];
     uint32_t i = 0;
     if (unit && (d->bytes || !tensor))
@@ -70,7 +70,7 @@ static enum tp_code report_output(const struct tp_comparison *c, size_t o)
     else
         place_in_plain(output, d->first_offset, place, sizeof place);
     return tp_verify_problem(c->report, c->stored->ckpt->files[tensor->file].name,
-                             tp_output_name(c->expected, output, name), c->err,
+                             tp_output_name(c->plan, output, name), c->err,
                              "%llu of its %llu bytes are not those that the source gives, "
                              "the first at byte %llu: 0x%02x instead of 0x%02x%s",
                              (unsigned long long)d->bytes, (unsigned long long)output->bytes,
@@ -149,7 +149,7 @@ enum tp_code tp_verify_differences(const struct tp_comparison *c)
 {
     struct stored stored = {.weights = c->stored->weights};
     enum tp_code code = TP_OK;
-    for (size_t o = 0; o < c->expected->output_count && code == TP_OK; o++)
+    for (size_t o = 0; o < c->plan->output_count && code == TP_OK; o++)
         code = report_output(c, o);
     for (size_t u = 0; u < c->plan->unit_count && code == TP_OK; u++)
         if (c->report->units[u].differs)

@@ -30,8 +30,8 @@ static enum tp_code find_extra(const struct tp_comparison *c, bool report, size_
     if (!given)
         return TP_E_MEMORY;
     *count = 0;
-    for (size_t o = 0; o < c->expected->output_count; o++) {
-        const char *own = tp_output_name(c->expected, &c->expected->outputs[o], name);
+    for (size_t o = 0; o < c->plan->output_count; o++) {
+        const char *own = tp_output_name(c->plan, &c->plan->outputs[o], name);
         const struct tp_tensor *tensor = tp_checkpoint_find(stored, own);
         if (tensor)
             given[tensor - stored->tensors] = true;
@@ -56,9 +56,9 @@ static enum tp_code find_wrong(const struct tp_comparison *c, bool report, size_
     enum tp_code code = TP_OK;
     char name[TP_OUTPUT_NAME];
     *count = 0;
-    for (size_t o = 0; o < c->expected->output_count && code == TP_OK; o++) {
-        const struct tp_output *output = &c->expected->outputs[o];
-        const char *own = tp_output_name(c->expected, output, name);
+    for (size_t o = 0; o < c->plan->output_count && code == TP_OK; o++) {
+        const struct tp_output *output = &c->plan->outputs[o];
+        const char *own = tp_output_name(c->plan, output, name);
         const char *what = mismatch(output, tp_checkpoint_find(c->stored->ckpt, own));
         if (!what)
             continue;
@@ -81,14 +81,14 @@ enum tp_code tp_verify_outputs(const struct tp_comparison *c)
         code = find_extra(c, false, &extra);
     if (code)
         return code;
-    if (4 * (wrong + extra) > c->expected->output_count + stored->tensor_count) {
+    if (4 * (wrong + extra) > c->plan->output_count + stored->tensor_count) {
         tp_err_path(c->err, c->source->ckpt->path);
         tp_err_hint(c->err, "name the checkpoint that %s was made from", stored->path);
         return tp_fail(c->err, TP_E_INPUT,
                        "this is another model: of the %zu tensors that it gives, %zu are not in %s "
-                       "with that name, dtype and shape%s%.200s", c->expected->output_count, wrong,
+                       "with that name, dtype and shape%s%.200s", c->plan->output_count, wrong,
                        stored->path, first ? ", such as " : "",
-                       first ? tp_output_name(c->expected, first, name) : "");
+                       first ? tp_output_name(c->plan, first, name) : "");
     }
     code = wrong ? find_wrong(c, true, &wrong, &first) : TP_OK;
     return code || !extra ? code : find_extra(c, true, &extra);

@@ -11,12 +11,10 @@
 #include "pack/plan/request.h"
 #include "pack/run/run_options.h"
 
-struct tp_ranks;
 struct tp_card_use;
 
 struct tp_convert_options {
     struct tp_run_options run;
-    const struct tp_ranks *ranks; /* of the plan: write these; or NULL */
     bool force;    /* replace what is in the way */
     unsigned zstd; /* write .safetensors.zst at this level; 0 = plain */
     bool discard;  /* write nothing (benchmarks) */

@@ -3,15 +3,14 @@
  * commit_same.c (whether it is complete),
  * commit_inputs.c (what is read), commit_replace.c (what --force may replace),
  * commit_case.c (names that differ in case only),
- * commit_ranks.c (a directory for each rank), parts_convert.c and merge.c (shares of one
- * plan) and join.c.
+ * parts_convert.c and merge.c (shares of one plan).
  */
 #ifndef TP_PACK_COMMIT_BUILD_H
 #define TP_PACK_COMMIT_BUILD_H
 
 #include "pack/commit/commit.h"
 #include "pack/commit/journal.h"
-#include "pack/plan/ranks.h"
+#include "pack/plan/plan.h"
 
 #include <sys/stat.h>
 
@@ -26,36 +25,13 @@ struct tp_commit {
     const char *output;
     char *partial, *parent; /* OUTPUT.partial, and the directory that holds both */
     int dir;                /* the partial directory, open; -1: not yet, or a single file */
-    struct tp_journal journal; /* of tp_commit_files() */
+    struct tp_journal journal;
     bool begun;                /* shards may have been written */
     pthread_mutex_t lock; /* of the journal */
     struct tp_manifest_file *files;
     size_t file_count;
-    char (*rank_files)[TP_HASH_TEXT]; /* of each rank that is written: tp_manifest_files_id() */
-    const struct tp_text *card; /* of the whole, in the commit of a rank; NULL: of the plan */
-    enum tp_code (*texts)(struct tp_commit *c); /* NULL: tp_commit_write_texts() */
     struct tp_err *err;
 };
-
-/* The plan whose files are written: that of all ranks, where there are ranks. */
-static inline const struct tp_plan *tp_commit_files(const struct tp_commit *c)
-{
-    return c->options->ranks ? &c->options->ranks->all : c->plan;
-}
-/* Files for each file of c->plan; they stand together. */
-static inline unsigned tp_commit_group(const struct tp_commit *c)
-{
-    return c->options->ranks ? c->options->ranks->count : 1;
-}
-/* Whether the journal has all files that file f of c->plan stands for. */
-static inline bool tp_commit_has(const struct tp_commit *c, size_t f)
-{
-    unsigned group = tp_commit_group(c);
-    for (unsigned r = 0; r < group; r++)
-        if (!c->journal.done[f * group + r])
-            return false;
-    return true;
-}
 
 /* commit_directory.c */
 /* Says, to whoever wants to know, that `count` shards (`of` so many) are there already. */
@@ -115,7 +91,7 @@ enum tp_code tp_commit_check_space(const struct tp_commit *c, const char *direct
 /* Removes a file or a link. */
 enum tp_code tp_commit_remove_file(int dir, const char *path, const char *name,
                                    struct tp_err *err);
-/* The same, or a folder or rank with all that is in it. */
+/* The same, or a folder with all that is in it. */
 enum tp_code tp_commit_remove_entry(int dir, const char *path, const char *name,
                                     struct tp_err *err);
 /* Removes all that is in it, but not the file `keep` (NULL: all). */
@@ -138,10 +114,10 @@ enum tp_code tp_commit_end(struct tp_commit *c, bool replaced);
  * TP_E_INPUT where they cannot be. tp_contents_close() is legal also where it fails. */
 enum tp_code tp_commit_open_copies(const struct tp_commit *c, struct tp_contents *contents,
                                    struct tp_run_options *run);
-/* tp_run() of `plan`, that of c->plan or of its ranks; packed weights that are copied are looked
- * at on the way: TP_E_INPUT where padding or scales cannot be. */
-enum tp_code tp_commit_run(const struct tp_commit *c, const struct tp_plan *plan,
-                           struct tp_sink *sink, struct tp_run_options *run);
+/* tp_run() of c->plan; packed weights that are copied are looked at on the way: TP_E_INPUT where
+ * padding or scales cannot be. */
+enum tp_code tp_commit_run(const struct tp_commit *c, struct tp_sink *sink,
+                           struct tp_run_options *run);
 
 /* commit_case.c: TP_E_UNSUPPORTED where two of the output's files would be one. The partial
  * directory must be there. */
@@ -155,26 +131,20 @@ enum tp_code tp_commit_check_inputs(const struct tp_commit *c, const char *path)
  * were changed last. Of copies it differs. */
 enum tp_code tp_commit_source_id(const struct tp_commit *c, uint8_t hash[TP_HASH_BYTES]);
 
-/* commit_done.c: the output is complete and of this very plan (and ranks), no shard of the source
- * is newer, a sample of them gives the bytes that are stored, and the other files are those that
+/* commit_done.c: the output is complete and of this very plan, no shard of the source is newer, a sample of them gives the bytes that are stored, and the other files are those that
  * would be written. What cannot be looked at (tp_err_unread()) is false, and becomes the error, as
  * above; it takes no more memory than the run. */
 bool tp_commit_is_done(const struct tp_commit *c);
 
 /* commit_same.c */
-struct tp_same_card { /* {0}: not made yet; the caller frees the text */
-    struct tp_text text;
-    bool made;
-};
-/* Whether the manifest of an output lists what `plan` writes there (of the whole, or of a rank) and
- * nothing else, and each file that holds no weights has the bytes that it says, which are those of
- * the source where it is a copy, and of the card. */
-bool tp_commit_same_files(const struct tp_commit *c, const struct tp_plan *plan,
-                          const char *output, const struct tp_manifest *manifest,
-                          struct tp_same_card *card, struct tp_err *err);
+/* Whether the output's manifest lists what the plan writes there and nothing else, and each file
+ * that holds no weights has the bytes that it says, which are those of the source where it is a
+ * copy, and of the card. */
+bool tp_commit_same_files(const struct tp_commit *c, const struct tp_manifest *manifest,
+                          struct tp_err *err);
 
 /* commit_replace.c */
-/* Whether --force may replace the directory: a checkpoint, or ranks of one, with no file that
+/* Whether --force may replace the directory: a checkpoint, with no file that
  * is none of a checkpoint's, no directory, and no shard that is being read (by `plan`; NULL: no
  * source is open). `begun`: it is an unfinished output, whose files tp_commit_check_begun() looks
  * at; never without a plan. What this user may not delete is refused, too. */
@@ -190,7 +160,6 @@ bool tp_commit_is_usual(const char *name);
  * checkpoint's by its name; TP_E_USAGE names the first other one. */
 enum tp_code tp_commit_check_begun(const struct tp_plan *plan, const char *path, bool forced,
                                    struct tp_err *err);
-bool tp_commit_is_rank(const char *name); /* "rank_3" */
 bool tp_commit_is_source(const struct tp_plan *plan, const struct stat *st);
 /* Journals and what belongs to parts: names that a finished output does not keep. */
 #define TP_PART_NAME ".tilepack-plan"
@@ -208,17 +177,13 @@ enum tp_code tp_commit_write_small(struct tp_commit *c, const char *name, const 
 /* The model card; nothing where no weight is made. */
 enum tp_code tp_commit_card(const struct tp_commit *c, struct tp_text *text);
 /* Whether a file of the source is copied as it is: not where the output has one of its own, and
- * not what the config makes stale; with `all` each is. */
-bool tp_commit_copies(const struct tp_plan *plan, const char *name, bool all);
+ * not what the config makes stale. */
+bool tp_commit_copies(const struct tp_plan *plan, const char *name);
 /* Opens one for reading. It may be another file than when the source was opened: a pipe must not
  * block, a link not lead outside. */
 enum tp_code tp_commit_open_other(const struct tp_checkpoint *ckpt, const char *path, int *fd,
                                   struct stat *st, struct tp_err *err);
-/* Copies the source's other files, which have to be those of when it was opened, as its config is;
- * makes their folders; those that the config makes stale
- * only with `all`. */
-enum tp_code tp_commit_copy_others(struct tp_commit *c, bool all);
-/* What those copies take, of all ranks together; a file that cannot be looked at counts nothing. */
+/* What those copies take; a file that cannot be looked at counts nothing. */
 uint64_t tp_commit_copied_bytes(const struct tp_commit *c);
 enum tp_code tp_commit_write_texts(struct tp_commit *c);
 enum tp_code tp_commit_hash_text(const char *data, size_t size, uint8_t hash[TP_HASH_BYTES],
@@ -229,23 +194,5 @@ enum tp_code tp_commit_hash_text(const char *data, size_t size, uint8_t hash[TP_
 enum tp_code tp_commit_write_text(struct tp_commit *c, const char *name,
                                   enum tp_code (*make)(struct tp_commit *c, struct tp_text *text),
                                   uint64_t *size, uint8_t hash[TP_HASH_BYTES]);
-
-/* commit_files.c: what tp_commit_write_text() makes of them. */
-enum tp_code tp_commit_make_index(struct tp_commit *c, struct tp_text *text);
-enum tp_code tp_commit_make_manifest(struct tp_commit *c, struct tp_text *text);
-
-/* ranks_text.c: tilepack-tp.json, what join needs of the whole beside its tensors. `rank` is one
- * of its ranks, complete. The other names are there while it is made. */
-#define TP_RANKS_INDEX TP_RANKS_NAME ".index"
-#define TP_RANKS_MANIFEST TP_RANKS_NAME ".manifest"
-enum tp_code tp_commit_write_join(struct tp_commit *c, const struct tp_commit *rank);
-/* Whether the output has one of these ranks, as it was written; `rank_files` as in tp_commit. */
-bool tp_commit_same_join(const struct tp_commit *c, char (*rank_files)[TP_HASH_TEXT],
-                         struct tp_err *err);
-
-/* commit_ranks.c. These do nothing where there are no ranks. */
-enum tp_code tp_commit_rank_directories(struct tp_commit *c);
-/* Small files and manifest of each rank, then what joins them. */
-enum tp_code tp_commit_write_ranks(struct tp_commit *c);
 
 #endif

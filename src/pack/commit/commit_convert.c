@@ -61,7 +61,7 @@ static enum tp_code write_file(struct tp_commit *c, struct tp_run_options *run,
     sink.zstd = c->options->zstd;
     sink.threads = budget->encoders;
     if (code == TP_OK)
-        code = tp_commit_run(c, c->plan, &sink.sink, run);
+        code = tp_commit_run(c, &sink.sink, run);
     *packed = sink.archive;
     tp_file_sink_close(&sink);
     return code ? code : tp_checkpoint_unchanged(c->plan->ckpt, c->err);

@@ -31,34 +31,34 @@ static enum tp_code check_words(const struct tp_checkpoint *ckpt, const struct t
 enum tp_code tp_commit_open_copies(const struct tp_commit *c, struct tp_contents *contents,
                                    struct tp_run_options *run)
 {
-    const struct tp_plan *whole = c->plan; /* of which ranks copy the same weights */
+    const struct tp_plan *plan = c->plan;
     enum tp_code code = TP_OK;
     *contents = (struct tp_contents){0};
-    if (!whole->kept_unit_count || run->gather)
+    if (!plan->kept_unit_count)
         return TP_OK;
-    bool *copied = tp_os_zalloc(whole->weights->count, sizeof *copied, c->err);
+    bool *copied = tp_os_zalloc(plan->weights->count, sizeof *copied, c->err);
     if (!copied)
         return TP_E_MEMORY;
-    for (size_t u = 0; u < whole->kept_unit_count && code == TP_OK; u++) {
-        const struct tp_unit *unit = &whole->kept_units[u];
+    for (size_t u = 0; u < plan->kept_unit_count && code == TP_OK; u++) {
+        const struct tp_unit *unit = &plan->kept_units[u];
         uint32_t w = unit->views[0].weight;
         if (run->skip_file && run->skip_file[unit->file])
             continue;
         copied[w] = true;
-        code = check_words(whole->ckpt, &whole->weights->items[w], c->err);
+        code = check_words(plan->ckpt, &plan->weights->items[w], c->err);
     }
     if (code == TP_OK)
-        code = tp_contents_open(whole->ckpt, whole->weights, copied, !run->keep_nonfinite,
+        code = tp_contents_open(plan->ckpt, plan->weights, copied, !run->keep_nonfinite,
                                 contents, c->err);
     run->contents = contents->count ? contents : NULL;
     free(copied);
     return code;
 }
 
-enum tp_code tp_commit_run(const struct tp_commit *c, const struct tp_plan *plan,
-                           struct tp_sink *sink, struct tp_run_options *run)
+enum tp_code tp_commit_run(const struct tp_commit *c, struct tp_sink *sink,
+                           struct tp_run_options *run)
 {
-    enum tp_code code = tp_run(plan, sink, run, c->err);
+    enum tp_code code = tp_run(c->plan, sink, run, c->err);
     if (code == TP_OK && run->contents) /* however it was read */
         code = tp_contents_end(run->contents, c->err);
     return code;

@@ -10,7 +10,6 @@
 #include "pack/os/below.h"
 #include "pack/plan/command.h"
 #include "pack/run/budget.h"
-#include "pack/run/ranks_io.h"
 #include "pack/run/run.h"
 #include "pack/sink/compress.h"
 #include "pack/source/contents.h"
@@ -68,12 +67,9 @@ enum tp_code tp_commit_check_unfinished(const struct tp_commit *c)
 {
     struct stat st;
     char *manifest = tp_os_format(c->err, "%s/%s", c->partial, TP_MANIFEST_NAME);
-    char *ranks = tp_os_format(c->err, "%s/%s", c->partial, TP_RANKS_NAME);
-    bool finished = (tp_os_link_there(manifest, &st, c->err) ||
-                     tp_os_link_there(ranks, &st, c->err)) && !c->err->code &&
+    bool finished = tp_os_link_there(manifest, &st, c->err) && !c->err->code &&
                     !tp_commit_holds_own(c->output, c->err);
     free(manifest);
-    free(ranks);
     if (!finished)
         return c->err->code;
     tp_err_path(c->err, c->partial);
@@ -150,54 +146,12 @@ static bool is_shard(const struct sweep *s, const char *name)
     return tp_names_sorted_have(s->kept, s->kept_count, name, size, '\0');
 }
 
-static enum tp_code sweep(const struct sweep *s, int dir, const char *directory,
-                          const char *prefix);
-
-static enum tp_code sweep_rank(const struct sweep *s, const char *name, const char *path)
-{
-    struct tp_commit *c = s->c;
-    int dir = -1;
-    char *prefix = tp_os_format(c->err, "%s/", name);
-    enum tp_code code = prefix ? tp_below_open(c->dir, name, O_RDONLY | O_DIRECTORY, path, &dir,
-                                               c->err)
-                               : TP_E_MEMORY;
-    if (code == TP_OK)
-        code = sweep(s, dir, path, prefix);
-    tp_os_close(&dir);
-    free(prefix);
-    return code;
-}
-
-static enum tp_code sweep(const struct sweep *s, int dir, const char *directory,
-                          const char *prefix)
-{
-    struct tp_commit *c = s->c;
-    struct tp_os_list list;
-    enum tp_code code = tp_below_list(dir, directory, &list, c->err);
-    for (size_t i = 0; i < list.count && code == TP_OK; i++) {
-        char *name = tp_os_format(c->err, "%s%s", prefix, list.names[i]);
-        char *path = tp_os_format(c->err, "%s/%s", directory, list.names[i]);
-        bool rank = !*prefix && c->options->ranks && tp_commit_is_rank(list.names[i]);
-        if (!name || !path)
-            code = TP_E_MEMORY;
-        else if (rank && tp_below_is_dir(path, c->err))
-            code = sweep_rank(s, name, path);
-        else if (c->err->code)
-            code = c->err->code;
-        else if ((*prefix || !tp_commit_is_own(name)) && !is_shard(s, name))
-            code = tp_commit_remove_entry(dir, directory, list.names[i], c->err);
-        free(name);
-        free(path);
-    }
-    tp_os_list_free(&list);
-    return code;
-}
-
 /* What an interrupted run left besides proven shards is made anew: the source may
  * have other small files by now. */
 enum tp_code tp_commit_sweep(struct tp_commit *c)
 {
-    const struct tp_plan *plan = tp_commit_files(c);
+    const struct tp_plan *plan = c->plan;
+    struct tp_os_list list = {0};
     struct sweep s = {.c = c, .kept = tp_os_alloc((plan->file_count + 1) * sizeof *s.kept, c->err)};
     if (!s.kept)
         return TP_E_MEMORY;
@@ -205,24 +159,23 @@ enum tp_code tp_commit_sweep(struct tp_commit *c)
         if (c->journal.done[f])
             s.kept[s.kept_count++] = (struct tp_name_key){plan->files[f].name, 0, f};
     tp_names_sort(s.kept, s.kept_count);
-    enum tp_code code = sweep(&s, c->dir, c->partial, "");
+    enum tp_code code = tp_below_list(c->dir, c->partial, &list, c->err);
+    for (size_t i = 0; i < list.count && code == TP_OK; i++)
+        if (!tp_commit_is_own(list.names[i]) && !is_shard(&s, list.names[i]))
+            code = tp_commit_remove_entry(c->dir, c->partial, list.names[i], c->err);
+    tp_os_list_free(&list);
     free(s.kept);
     return code;
 }
 
-/* What the journal says of this run, for one of another plan that finds it. A join has no
- * request. */
+/* What the journal says of this run, for one of another plan that finds it. */
 static enum tp_code own_command(const struct tp_commit *c, struct tp_text *text)
 {
     const struct tp_request *request = c->request;
-    if (!request)
-        return TP_OK;
     enum tp_code code = tp_command_text(request, c->plan->ckpt->path, c->output, text, c->err);
     if (code == TP_OK && request->shard_size)
         code = tp_text_addf(text, c->err, " --shard-size %llu",
                             (unsigned long long)request->shard_size);
-    if (code == TP_OK && c->options->ranks)
-        code = tp_text_addf(text, c->err, " --tp %u", c->options->ranks->count);
     if (code == TP_OK && c->options->zstd)
         code = tp_text_addf(text, c->err, " --zstd=%u", c->options->zstd);
     return code || !request->digests ? code
@@ -255,7 +208,7 @@ static enum tp_code open_partial(struct tp_commit *c)
     bool foreign = false;
     struct tp_text command = {0};
     uint8_t source[TP_HASH_BYTES];
-    struct tp_journal_work work = {tp_commit_files(c), source, NULL, c->options->zstd > 0};
+    struct tp_journal_work work = {c->plan, source, NULL, c->options->zstd > 0};
     enum tp_code code = tp_commit_paths(c);
     if (code == TP_OK && (code = tp_commit_check_parent(c)) == TP_OK &&
         (code = make_partial(c)) == TP_OK &&
@@ -278,7 +231,7 @@ static enum tp_code shard_done(void *arg, uint32_t file, const uint8_t hash[TP_H
 {
     struct tp_commit *c = arg;
     pthread_mutex_lock(&c->lock);
-    enum tp_code code = tp_journal_add(&c->journal, tp_commit_files(c), file, hash, err);
+    enum tp_code code = tp_journal_add(&c->journal, c->plan, file, hash, err);
     pthread_mutex_unlock(&c->lock);
     return code;
 }
@@ -368,9 +321,7 @@ void tp_commit_tell_resumed(const struct tp_commit *c, const bool *done, size_t 
 
 enum tp_code tp_commit_run_shards(struct tp_commit *c, const bool *skip)
 {
-    const struct tp_ranks *ranks = c->options->ranks;
     struct tp_file_sink sink = {0};
-    struct tp_scatter scatter;
     struct tp_run_options run = c->options->run;
     struct tp_contents copies;
     struct tp_budget budget = {0};
@@ -380,21 +331,17 @@ enum tp_code tp_commit_run_shards(struct tp_commit *c, const bool *skip)
     if (code == TP_OK)
         code = tp_budget_run(c->plan, &run, &budget, c->err);
     c->begun = code == TP_OK;
-    if (code == TP_OK && (code = tp_commit_rank_directories(c)) == TP_OK)
-        code = tp_file_sink_open(&sink, tp_commit_files(c), c->partial, NULL, budget.leaves,
-                                 budget.drop, c->err);
+    if (code == TP_OK)
+        code = tp_file_sink_open(&sink, c->plan, c->partial, NULL, budget.leaves, budget.drop,
+                                 c->err);
     sink.dir = c->dir;
     sink.rights = c->plan->ckpt->rights;
     sink.done = shard_done;
     sink.done_arg = c;
     sink.zstd = c->options->zstd;
     sink.threads = budget.encoders;
-    if (code == TP_OK && ranks) {
-        tp_scatter_open(&scatter, ranks, TP_ALL_RANKS, &sink.sink);
-        code = tp_commit_run(c, &ranks->run, &scatter.sink, &run);
-    } else if (code == TP_OK) {
-        code = tp_commit_run(c, c->plan, &sink.sink, &run);
-    }
+    if (code == TP_OK)
+        code = tp_commit_run(c, &sink.sink, &run);
     tp_contents_close(&copies);
     tp_file_sink_close(&sink);
     return code;
@@ -402,14 +349,10 @@ enum tp_code tp_commit_run_shards(struct tp_commit *c, const bool *skip)
 
 enum tp_code tp_commit_finish(struct tp_commit *c)
 {
-    if (c->options->ranks) {
-        enum tp_code written = tp_commit_write_ranks(c);
-        return written ? written : publish(c);
-    }
     enum tp_code code = tp_commit_room(c);
     for (size_t f = 0; f < c->plan->file_count && code == TP_OK; f++)
         code = tp_commit_record_shard(c, (uint32_t)f);
-    if (code == TP_OK && (code = c->texts ? c->texts(c) : tp_commit_write_texts(c)) == TP_OK)
+    if (code == TP_OK && (code = tp_commit_write_texts(c)) == TP_OK)
         code = publish(c);
     return code;
 }
@@ -422,7 +365,7 @@ static enum tp_code complete(struct tp_commit *c, struct tp_convert_result *resu
         return TP_E_MEMORY;
     result->resumed = c->journal.done_count;
     for (size_t f = 0; f < c->plan->file_count; f++)
-        skip[f] = tp_commit_has(c, f);
+        skip[f] = c->journal.done[f];
     enum tp_code code = tp_commit_check_space(c, c->partial, skip, true);
     if (code == TP_OK) {
         tp_commit_tell_resumed(c, skip, result->resumed, c->plan->file_count);

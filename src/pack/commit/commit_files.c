@@ -276,10 +276,10 @@ static bool is_behind_card(const char *name)
     return order > 0 || (order == 0 && size >= strlen(TP_CARD_NAME));
 }
 
-bool tp_commit_copies(const struct tp_plan *plan, const char *name, bool all)
+bool tp_commit_copies(const struct tp_plan *plan, const char *name)
 {
-    return all || !(tp_config_leaves_out(plan, name) ||
-                    (plan->unit_count && strcmp(name, TP_CARD_NAME) == 0));
+    return !tp_config_leaves_out(plan, name) &&
+           !(plan->unit_count && strcmp(name, TP_CARD_NAME) == 0);
 }
 
 uint64_t tp_commit_copied_bytes(const struct tp_commit *c)
@@ -289,43 +289,42 @@ uint64_t tp_commit_copied_bytes(const struct tp_commit *c)
     for (size_t i = 0; i < ckpt->other_count; i++) {
         struct stat st;
         char *path = tp_os_format(c->err, "%s/%s", ckpt->path, ckpt->others[i]);
-        if (path && tp_commit_copies(c->plan, ckpt->others[i], c->texts != NULL) &&
-            tp_os.stat(path, &st) == 0 && S_ISREG(st.st_mode))
-            bytes += (uint64_t)st.st_size * tp_commit_group(c);
+        if (path && tp_commit_copies(c->plan, ckpt->others[i]) && tp_os.stat(path, &st) == 0 &&
+            S_ISREG(st.st_mode))
+            bytes += (uint64_t)st.st_size;
         free(path);
     }
     return bytes;
 }
 
-/* The card stands where one of the source would: a list of files is the same then whether it was
- * made or, by join, copied. */
-enum tp_code tp_commit_copy_others(struct tp_commit *c, bool all)
+/* Copies the source's other files, which have to be those of when it was opened, as its config is;
+ * makes their folders. The card stands where one of the source would. */
+static enum tp_code copy_others(struct tp_commit *c)
 {
     char *const *names = c->plan->ckpt->others;
-    bool card = !all && c->plan->unit_count > 0, made = card && !c->card;
-    struct tp_text own = {0};
-    enum tp_code code = made ? tp_commit_card(c, &own) : TP_OK;
-    const struct tp_text *text = made ? &own : c->card;
+    bool card = c->plan->unit_count > 0;
+    struct tp_text text = {0};
+    enum tp_code code = card ? tp_commit_card(c, &text) : TP_OK;
     for (size_t i = 0; i < c->plan->ckpt->other_count && code == TP_OK; i++) {
         if (card && is_behind_card(names[i])) {
-            code = write_card(c, text);
+            code = write_card(c, &text);
             card = false;
         }
-        if (code == TP_OK && tp_commit_copies(c->plan, names[i], all))
+        if (code == TP_OK && tp_commit_copies(c->plan, names[i]))
             code = copy_in_folder(c, i);
     }
     if (card && code == TP_OK)
-        code = write_card(c, text);
-    tp_text_free(&own);
+        code = write_card(c, &text);
+    tp_text_free(&text);
     return code ? code : tp_checkpoint_others_unchanged(c->plan->ckpt, tp_commit_is_usual, c->err);
 }
 
-enum tp_code tp_commit_make_index(struct tp_commit *c, struct tp_text *text)
+static enum tp_code make_index(struct tp_commit *c, struct tp_text *text)
 {
     return tp_index_text(c->plan, text, c->err);
 }
 
-enum tp_code tp_commit_make_manifest(struct tp_commit *c, struct tp_text *text)
+static enum tp_code make_manifest(struct tp_commit *c, struct tp_text *text)
 {
     uint64_t mark = tp_json_mark();
     enum tp_code code =
@@ -338,19 +337,19 @@ enum tp_code tp_commit_write_texts(struct tp_commit *c)
     struct tp_text config = {0};
     uint8_t hash[TP_HASH_BYTES];
     uint64_t mark = tp_json_mark(), size;
-    enum tp_code code = tp_commit_write_text(c, TP_INDEX_NAME, tp_commit_make_index, &size, hash);
+    enum tp_code code = tp_commit_write_text(c, TP_INDEX_NAME, make_index, &size, hash);
     if (code == TP_OK)
         code = record(c, TP_INDEX_NAME, size, hash);
     if (code == TP_OK && (code = tp_config_text(c->plan, &config, c->err)) == TP_OK && config.data)
         code = tp_commit_write_small(c, "config.json", config.data, config.size, true);
     tp_text_free(&config);
     if (code == TP_OK)
-        code = tp_commit_copy_others(c, false);
+        code = copy_others(c);
     if (code == TP_OK && c->request->digests)
         code = tp_manifest_digest(c->partial, c->files, c->file_count, c->options->run.jobs,
                                   c->options->run.stop, c->err);
     if (code == TP_OK && (code = tp_checkpoint_unchanged(c->plan->ckpt, c->err)) == TP_OK)
-        code = tp_commit_write_text(c, TP_MANIFEST_NAME, tp_commit_make_manifest, &size, NULL);
+        code = tp_commit_write_text(c, TP_MANIFEST_NAME, make_manifest, &size, NULL);
     return tp_json_check(mark, code, c->err);
 }
 

@@ -1,13 +1,10 @@
-/* What is read must not be deleted or written over: the source, the ranks that are joined, and the
- * files that the request came from (a recipe, importance, a file of the model). And by what a
+/* What is read must not be deleted or written over: the source, and the files that the request came from (a recipe, importance, a file of the model). And by what a
  * journal knows it.
  *
  * Removes nothing. Invariant: an input is known by its path without links, so that one in a folder
  * of the place is found at any depth.
  */
 #include "pack/commit/commit_build.h"
-
-#include "pack/run/ranks_io.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -54,35 +51,23 @@ static enum tp_code check_source(const struct place *place, const struct tp_chec
 
 enum tp_code tp_commit_check_inputs(const struct tp_commit *c, const char *path)
 {
-    const struct tp_gather *gather = c->options->run.gather;
     struct place place = {path, tp_os.realpath(path, NULL), c->err};
     if (!place.real)
         return fail_unresolved(path, c->err);
     enum tp_code code = check_source(&place, c->plan->ckpt);
-    for (unsigned r = 0; gather && r < gather->count && code == TP_OK; r++)
-        code = check_source(&place, &gather->ckpts[r]);
-    for (size_t i = 0; c->request && i < c->request->input_count && code == TP_OK; i++)
+    for (size_t i = 0; i < c->request->input_count && code == TP_OK; i++)
         code = check_input(&place, c->request->inputs[i]);
     free(place.real);
     return code;
 }
 
-static enum tp_code add_times(const struct tp_checkpoint *ckpt, struct tp_text *text,
-                              struct tp_err *err)
-{
-    enum tp_code code = TP_OK;
-    for (size_t i = 0; i < ckpt->file_count && code == TP_OK; i++)
-        code = tp_text_addf(text, err, "%lld\n", (long long)ckpt->files[i].stamp.ctime_ns);
-    return code;
-}
-
 enum tp_code tp_commit_source_id(const struct tp_commit *c, uint8_t hash[TP_HASH_BYTES])
 {
-    const struct tp_gather *gather = c->options->run.gather;
     struct tp_text text = {0};
-    enum tp_code code = add_times(c->plan->ckpt, &text, c->err);
-    for (unsigned r = 0; gather && r < gather->count && code == TP_OK; r++)
-        code = add_times(&gather->ckpts[r], &text, c->err);
+    const struct tp_checkpoint *ckpt = c->plan->ckpt;
+    enum tp_code code = TP_OK;
+    for (size_t i = 0; i < ckpt->file_count && code == TP_OK; i++)
+        code = tp_text_addf(&text, c->err, "%lld\n", (long long)ckpt->files[i].stamp.ctime_ns);
     if (code == TP_OK)
         tp_hash(text.data, text.size, hash);
     tp_text_free(&text);

@@ -219,11 +219,10 @@ enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_resul
  * is written as it is before it is packed. */
 static uint64_t shard_bytes(const struct tp_commit *c, const bool *skip)
 {
-    const struct tp_plan *plan = tp_commit_files(c);
-    unsigned group = tp_commit_group(c);
+    const struct tp_plan *plan = c->plan;
     uint64_t sum = 0, largest = 0;
     for (size_t f = 0; f < plan->file_count; f++) {
-        if ((skip && skip[f / group]) || (c->journal.done && tp_commit_has(c, f / group)))
+        if ((skip && skip[f]) || (c->journal.done && c->journal.done[f]))
             continue;
         sum += plan->files[f].size;
         largest = tp_max_u64(largest, plan->files[f].size);

@@ -1,7 +1,7 @@
 /* How what is replaced goes, and what an interrupted run left.
  *
  * What may be removed is in commit_replace.c. Invariant: what is removed is a directory of plain
- * files, folders and ranks, as this program writes them; no link is followed.
+ * files and folders, as this program writes them; no link is followed.
  */
 #include "pack/commit/commit_build.h"
 

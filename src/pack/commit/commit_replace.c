@@ -66,18 +66,10 @@ bool tp_commit_is_own(const char *name)
     return strcmp(name, TP_JOURNAL_NAME) == 0 || tp_part_owns(name);
 }
 
-bool tp_commit_is_rank(const char *name)
-{
-    size_t size = strlen(TP_RANK_PREFIX);
-    return strncmp(name, TP_RANK_PREFIX, size) == 0 && name[size] &&
-           name[size + strspn(name + size, "0123456789")] == '\0';
-}
-
 bool tp_commit_is_mark(const char *name)
 {
     return tp_ends_with(name, ".safetensors") || tp_ends_with(name, ".safetensors.zst") ||
-           tp_ends_with(name, ".safetensors.index.json") || strcmp(name, TP_MANIFEST_NAME) == 0 ||
-           strcmp(name, TP_RANKS_NAME) == 0;
+           tp_ends_with(name, ".safetensors.index.json") || strcmp(name, TP_MANIFEST_NAME) == 0;
 }
 
 /* A directory that is looked at. */
@@ -208,8 +200,6 @@ static enum tp_code check_below(struct place *place, const char *name, struct tp
 static enum tp_code check_directory(struct place *place, const char *name, const char *path,
                                     struct tp_err *err)
 {
-    if (tp_commit_is_rank(name) && tp_below_is_dir(path, err) && !place->manifest.intact)
-        return tp_commit_check_replace(place->plan, path, place->begun, err);
     return may_be_copied(place, name) && tp_below_is_dir(path, err)
                ? TP_OK : check_folder(place, name, path, err);
 }
@@ -219,12 +209,6 @@ static bool is_temporary(const char *name)
 {
     return strcmp(name, TP_BELOW_OWNER) == 0 || strcmp(name, TP_MANIFEST_NEW) == 0 ||
            tp_commit_is_own(name);
-}
-
-/* What is gone before an output comes to its place. */
-static bool is_of_ranks(const char *name)
-{
-    return strcmp(name, TP_RANKS_INDEX) == 0 || strcmp(name, TP_RANKS_MANIFEST) == 0;
 }
 
 /* A manifest that is as it was written names all files but itself. */
@@ -338,10 +322,9 @@ static bool is_shard(const char *name)
  * finished, or what every conversion writes. One of another source has what checkpoints have. */
 static bool is_of_begun(const struct place *place, const char *name)
 {
-    static const char *const written[] = {TP_INDEX_NAME, TP_MANIFEST_NAME, TP_RANKS_NAME,
-                                          TP_CARD_NAME, "config.json"};
+    static const char *const written[] = {TP_INDEX_NAME, TP_MANIFEST_NAME, TP_CARD_NAME,
+                                          "config.json"};
     if (is_copy(place, name) || is_listed(place, name) || is_shard(name) || is_temporary(name) ||
-        is_of_ranks(name) ||
         (place->forced && (tp_commit_is_mark(name) || tp_commit_is_usual(name))))
         return true;
     for (size_t i = 0; i < sizeof written / sizeof *written; i++)
@@ -356,14 +339,7 @@ static enum tp_code check_begun(const struct place *place, const char *folder,
 static enum tp_code check_begun_entry(const struct place *place, const char *name,
                                       const char *path, struct tp_err *err)
 {
-    struct stat st;
     bool directory = tp_below_is_dir(path, err);
-    if (err->code)
-        return err->code;
-    if (directory && tp_commit_is_rank(name))
-        return tp_commit_check_begun(place->plan, path, place->forced, err);
-    if (tp_commit_is_rank(name) && tp_os_link_there(path, &st, err) && S_ISLNK(st.st_mode))
-        return TP_OK; /* nobody's data; what it leads to stays */
     if (err->code)
         return err->code;
     if (directory ? may_be_copied(place, name) || tp_manifest_has_folder(&place->manifest, name)

@@ -16,8 +16,6 @@
 /* The files of a manifest behind its shards, one after the other. */
 struct listing {
     const struct tp_commit *c;
-    const struct tp_plan *plan;
-    const char *output;
     const struct tp_manifest *manifest;
     size_t next; /* the file that comes now */
     struct tp_err *err;
@@ -45,7 +43,7 @@ static const struct tp_manifest_file *take(struct listing *list, const char *nam
     int fd;
     if (!file || strcmp(file->name, name) != 0)
         return NULL;
-    char *path = tp_os_format(list->err, "%s/%s", list->output, name);
+    char *path = tp_os_format(list->err, "%s/%s", list->c->output, name);
     bool same = path && tp_os_open_regular(path, 0, &fd, &st, list->err) == TP_OK &&
                 is_listed(fd, &st, path, file, list->err);
     free(path);
@@ -56,9 +54,9 @@ static const struct tp_manifest_file *take(struct listing *list, const char *nam
 static bool take_shards(struct listing *list)
 {
     const struct tp_manifest *manifest = list->manifest;
-    bool same = manifest->file_count >= list->plan->file_count;
-    for (; same && list->next < list->plan->file_count; list->next++) {
-        const char *name = list->plan->files[list->next].name;
+    bool same = manifest->file_count >= list->c->plan->file_count;
+    for (; same && list->next < list->c->plan->file_count; list->next++) {
+        const char *name = list->c->plan->files[list->next].name;
         const char *listed = manifest->files[list->next].name;
         size_t size = strlen(name);
         same = strncmp(listed, name, size) == 0 &&
@@ -69,7 +67,7 @@ static bool take_shards(struct listing *list)
 
 static bool take_copy(struct listing *list, const char *name)
 {
-    const struct tp_checkpoint *ckpt = list->plan->ckpt;
+    const struct tp_checkpoint *ckpt = list->c->plan->ckpt;
     const struct tp_manifest_file *file = take(list, name);
     struct stat st;
     int fd = -1;
@@ -80,18 +78,16 @@ static bool take_copy(struct listing *list, const char *name)
     return same;
 }
 
-static bool take_card(struct listing *list, struct tp_same_card *card)
+static bool take_card(struct listing *list)
 {
     uint8_t hash[TP_HASH_BYTES];
+    struct tp_text card = {0};
     const struct tp_manifest_file *file = take(list, TP_CARD_NAME);
-    if (!file)
-        return false;
-    if (!card->made && tp_commit_card(list->c, &card->text))
-        return false;
-    card->made = true;
-    return card->text.size == file->size &&
-           tp_commit_hash_text(card->text.data, card->text.size, hash, list->err) == TP_OK &&
-           memcmp(hash, file->hash, sizeof hash) == 0;
+    bool same = file && tp_commit_card(list->c, &card) == TP_OK && card.size == file->size &&
+                tp_commit_hash_text(card.data, card.size, hash, list->err) == TP_OK &&
+                memcmp(hash, file->hash, sizeof hash) == 0;
+    tp_text_free(&card);
+    return same;
 }
 
 static bool is_next(const struct listing *list, const char *name)
@@ -100,21 +96,21 @@ static bool is_next(const struct listing *list, const char *name)
            strcmp(list->manifest->files[list->next].name, name) == 0;
 }
 
-bool tp_commit_same_files(const struct tp_commit *c, const struct tp_plan *plan,
-                          const char *output, const struct tp_manifest *manifest,
-                          struct tp_same_card *card, struct tp_err *err)
+bool tp_commit_same_files(const struct tp_commit *c, const struct tp_manifest *manifest,
+                          struct tp_err *err)
 {
-    struct listing list = {c, plan, output, manifest, 0, err};
-    bool all = c->texts != NULL, made = !all && plan->unit_count > 0;
+    struct listing list = {c, manifest, 0, err};
+    const struct tp_checkpoint *ckpt = c->plan->ckpt;
+    bool made = c->plan->unit_count > 0;
     bool same = take_shards(&list) && take(&list, TP_INDEX_NAME) &&
                 (!is_next(&list, "config.json") || take(&list, "config.json"));
-    for (size_t i = 0; i <= plan->ckpt->other_count && same; i++) {
-        const char *name = i < plan->ckpt->other_count ? plan->ckpt->others[i] : NULL;
+    for (size_t i = 0; i <= ckpt->other_count && same; i++) {
+        const char *name = i < ckpt->other_count ? ckpt->others[i] : NULL;
         if (made && is_next(&list, TP_CARD_NAME)) {
-            same = take_card(&list, card);
+            same = take_card(&list);
             made = false;
         }
-        if (same && name && tp_commit_copies(plan, name, all))
+        if (same && name && tp_commit_copies(c->plan, name))
             same = take_copy(&list, name);
     }
     return same && !made && list.next == manifest->file_count;

@@ -26,7 +26,7 @@
 
 struct reader {
     struct tp_json json; /* first: see read_on() */
-    int fd;              /* -1: the whole text is there */
+    int fd;
     const char *path;
     char *piece;
     uint64_t room, size, done; /* bytes of the piece, of the file, and read */
@@ -87,17 +87,13 @@ static enum tp_code key_is_new(struct tp_json *json, const struct tp_json_string
     return TP_OK;
 }
 
-/* A string, or any other value with *text NULL. It lasts until `used` of the arena is put back.
- * *at (or NULL): where it begins in the file, behind its quote; 0 if it is written with escapes. */
-static enum tp_code read_text(struct tp_json *json, const char **text, uint64_t *at)
+/* A string, or any other value with *text NULL. It lasts until `used` of the arena is put back. */
+static enum tp_code read_text(struct tp_json *json, const char **text)
 {
     struct tp_json_string string = {0};
     enum tp_code code = tp_json_peek(json) == '"' ? tp_json_string(json, &string)
                                                   : tp_json_skip(json);
     *text = string.data;
-    if (at)
-        *at = string.data && json->pos - string.pos == string.length + 2
-                  ? json->base + string.pos + 1 : 0;
     return code;
 }
 
@@ -112,7 +108,7 @@ static enum tp_code read_size(struct tp_json *json, uint64_t *value, bool *right
 /* What was read of one entry of "files". */
 struct entry {
     const char *name, *xxh3, *sha256;
-    uint64_t size, hash_at, sha256_at;
+    uint64_t size;
     bool right, has_name, has_xxh3, has_size, has_sha256;
 };
 
@@ -124,13 +120,13 @@ static enum tp_code read_member(struct tp_json *json, struct entry *entry)
         return code;
     if (strcmp(key.data, "name") == 0)
         return (code = key_is_new(json, &key, &entry->has_name))
-                   ? code : read_text(json, &entry->name, NULL);
+                   ? code : read_text(json, &entry->name);
     if (strcmp(key.data, "xxh3") == 0)
         return (code = key_is_new(json, &key, &entry->has_xxh3))
-                   ? code : read_text(json, &entry->xxh3, &entry->hash_at);
+                   ? code : read_text(json, &entry->xxh3);
     if (strcmp(key.data, "sha256") == 0)
         return (code = key_is_new(json, &key, &entry->has_sha256))
-                   ? code : read_text(json, &entry->sha256, &entry->sha256_at);
+                   ? code : read_text(json, &entry->sha256);
     if (strcmp(key.data, "size") == 0)
         return (code = key_is_new(json, &key, &entry->has_size))
                    ? code : read_size(json, &entry->size, &entry->right);
@@ -140,8 +136,7 @@ static enum tp_code read_member(struct tp_json *json, struct entry *entry)
 static enum tp_code take_entry(struct reader *r, const struct entry *entry)
 {
     struct tp_manifest *manifest = r->manifest;
-    struct tp_manifest_file file = {.size = entry->size, .has_sha256 = entry->has_sha256,
-                                    .hash_at = entry->hash_at, .sha256_at = entry->sha256_at};
+    struct tp_manifest_file file = {.size = entry->size, .has_sha256 = entry->has_sha256};
     if (!entry->name || !stays_below(entry->name) || !entry->xxh3 || !entry->right ||
         entry->size > INT64_MAX || !tp_hash_parse(entry->xxh3, strlen(entry->xxh3), file.hash))
         return tp_fail(r->json.err, TP_E_INPUT,
@@ -196,7 +191,7 @@ static enum tp_code read_version(struct reader *r)
 static enum tp_code read_plan(struct reader *r)
 {
     const char *plan;
-    enum tp_code code = read_text(&r->json, &plan, NULL);
+    enum tp_code code = read_text(&r->json, &plan);
     if (code == TP_OK && plan && !(r->manifest->plan = tp_os_copy(r->json.err, plan)))
         code = TP_E_MEMORY;
     return code;
@@ -257,20 +252,6 @@ static enum tp_code read_object(struct reader *r)
     if (!code && !r->version)
         code = tp_fail(json->err, TP_E_UNSUPPORTED, "manifest version is not 1");
     return code ? code : sort_names(r->manifest, json->err);
-}
-
-enum tp_code tp_manifest_parse(const char *text, size_t size, struct tp_manifest *manifest,
-                               struct tp_err *err)
-{
-    *manifest = (struct tp_manifest){0};
-    struct reader r = {.fd = -1, .manifest = manifest};
-    r.json = (struct tp_json){.text = text, .size = size, .noun = "manifest", .err = err,
-                              .arena = tp_os_alloc(size + 1, err)};
-    enum tp_code code = r.json.arena ? read_object(&r) : TP_E_MEMORY;
-    free(r.json.arena);
-    if (code)
-        tp_manifest_close(manifest);
-    return code;
 }
 
 /* *longer: a name or value goes beyond the piece. */

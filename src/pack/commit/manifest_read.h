@@ -14,7 +14,6 @@ struct tp_manifest_file {
     uint8_t hash[TP_HASH_BYTES];
     bool has_sha256;
     uint8_t sha256[TP_SHA256_BYTES]; /* of its bytes on the disk */
-    uint64_t hash_at, sha256_at;     /* where the text that was read has the digits, or 0 */
 };
 
 struct tp_name_key;
@@ -30,9 +29,6 @@ struct tp_manifest {
 /* Reads DIRECTORY/tilepack.json, of any size. TP_E_INPUT when it is not a manifest. */
 enum tp_code tp_manifest_read(const char *directory, struct tp_manifest *manifest,
                               struct tp_err *err);
-/* The same of a text in memory; `intact` stays false. */
-enum tp_code tp_manifest_parse(const char *text, size_t size, struct tp_manifest *manifest,
-                               struct tp_err *err);
 /* The entry of that name, or NULL. */
 const struct tp_manifest_file *tp_manifest_find(const struct tp_manifest *manifest,
                                                 const char *name);

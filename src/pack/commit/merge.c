@@ -10,7 +10,6 @@
 #include "pack/commit/partial_name.h"
 #include "pack/os/below.h"
 #include "pack/commit/parts_notes.h"
-#include "pack/plan/join_plan.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -36,35 +35,11 @@ static bool has_manifest(const char *directory, struct tp_err *err)
     return found && !err->code;
 }
 
-/* How many ranks the output was made for; 0: none, as far as it says. */
-static unsigned count_ranks(const char *output, struct tp_err *err)
-{
-    struct tp_join_plan ranks;
-    struct tp_err seen = {0};
-    unsigned count = tp_join_plan_read(output, 0, &ranks, &seen) == TP_OK ? ranks.count : 0;
-    tp_err_take_unread(err, &seen);
-    tp_join_plan_close(&ranks);
-    return count;
-}
-
-/* Of the whole, or of all of its ranks. */
-static bool is_complete(const char *output, struct tp_err *err)
-{
-    bool whole = has_manifest(output, err);
-    unsigned count = whole || err->code ? 0 : count_ranks(output, err), found = 0;
-    for (bool has = true; found < count && has; found += has) {
-        char *rank = tp_os_format(err, "%s/" TP_RANK_PREFIX "%u", output, found);
-        has = rank && has_manifest(rank, err);
-        free(rank);
-    }
-    return (whole || (count > 0 && found == count)) && !err->code;
-}
-
 /* There is no partial directory: was the output made already? */
 static enum tp_code without_partial(const char *output, struct tp_parts *parts,
                                     struct tp_err *err)
 {
-    if (is_complete(output, err)) {
+    if (has_manifest(output, err)) {
         parts->already_done = true;
         return tp_commit_end_journals(-1, output, err);
     }
@@ -100,7 +75,7 @@ static enum tp_code no_notes(const char *output, const char *partial,
     bool whole = false;
     /* A merge was interrupted behind the exchange, before the old content was gone: the complete
      * output has its notes still. */
-    if (tp_commit_has_old(output, partial, err) && is_complete(output, err)) {
+    if (tp_commit_has_old(output, partial, err) && has_manifest(output, err)) {
         parts->already_done = true;
         return end_exchanged(output, partial, force || !list->count, err);
     }
@@ -202,7 +177,7 @@ static enum tp_code open_part(struct merge *m, unsigned i)
     enum tp_code code = c->err->code;
     if (begun) {
         /* the part may have read another copy of the source, on another machine */
-        struct tp_journal_work work = {tp_commit_files(c), NULL, NULL, c->options->zstd > 0};
+        struct tp_journal_work work = {c->plan, NULL, NULL, c->options->zstd > 0};
         code = tp_journal_open(c->dir, c->partial, name, &work, &m->journals[i - 1], &foreign,
                                &local);
         if (code == TP_E_USAGE && m->journals[i - 1].fd >= 0) { /* open, and somebody else's */
@@ -239,12 +214,12 @@ static enum tp_code fail_unread(struct merge *m, const struct tp_err *unread)
 
 static enum tp_code fail_lost(struct merge *m, uint32_t f)
 {
-    const struct tp_plan *written = tp_commit_files(&m->c);
+    const struct tp_plan *written = m->c.plan;
     char *path = tp_os_format(m->c.err, "%s/%s", m->c.partial, written->files[f].name);
     if (path)
         tp_err_path(m->c.err, path);
     free(path);
-    unsigned part = m->owner[f / tp_commit_group(&m->c)];
+    unsigned part = m->owner[f];
     tp_err_hint(m->c.err, "run part %u/%u again: it writes just this shard anew", part,
                 m->parts->count);
     return tp_fail(m->c.err, TP_E_INPUT, "this shard is not what part %u/%u wrote: it is gone, or "
@@ -255,9 +230,9 @@ static enum tp_code fail_lost(struct merge *m, uint32_t f)
 static enum tp_code collect(struct merge *m)
 {
     struct tp_commit *c = &m->c;
-    const struct tp_plan *written = tp_commit_files(c);
+    const struct tp_plan *written = c->plan;
     for (uint32_t f = 0; f < written->file_count; f++) {
-        unsigned part = m->owner[f / tp_commit_group(c)] - 1;
+        unsigned part = m->owner[f] - 1;
         const struct tp_journal *journal = &m->journals[part];
         m->total[part]++;
         if (journal->path && journal->done[f]) {
@@ -311,7 +286,7 @@ static enum tp_code check_missing(struct merge *m)
 static enum tp_code prove(struct merge *m)
 {
     struct tp_commit *c = &m->c;
-    size_t files = c->plan->file_count, written = tp_commit_files(c)->file_count;
+    size_t files = c->plan->file_count, written = c->plan->file_count;
     enum tp_code code = TP_OK;
     m->part_count = m->parts->count < files ? m->parts->count : (unsigned)files;
     m->journals = tp_os_zalloc(m->part_count + 1, sizeof *m->journals, c->err);
@@ -349,7 +324,7 @@ static enum tp_code merge(struct merge *m)
     enum tp_code code = tp_commit_paths(c);
     if (code)
         return code;
-    if (memcmp(tp_commit_files(c)->hash, m->parts->hash, sizeof m->parts->hash) != 0) {
+    if (memcmp(c->plan->hash, m->parts->hash, sizeof m->parts->hash) != 0) {
         tp_err_path(c->err, c->plan->ckpt->path);
         tp_err_hint(c->err, "--source names it if it has moved (copies must keep their times); if "
                             "it has changed, remove %s and start over", c->partial);

@@ -42,7 +42,6 @@ struct tp_parts {
     bool already_done;  /* there are no parts, but a complete OUTPUT */
     unsigned count;
     unsigned zstd;      /* level, 0 = plain */
-    unsigned ranks;     /* of --tp, 0 = not cut */
     char *source;       /* path of the source, without links, where a part read it */
     char *request;      /* JSON for tp_request_parse() */
     uint8_t hash[TP_HASH_BYTES]; /* of the plan */

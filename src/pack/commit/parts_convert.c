@@ -65,10 +65,9 @@ static enum tp_code write_note(struct work *work)
     char *from = made ? tp_os_format(c->err, "%s/%s", c->partial, made) : NULL;
     char *to = name ? tp_os_format(c->err, "%s/%s", c->partial, name) : NULL;
     uint64_t mark = tp_json_mark();
-    json_t *json = json_pack("{s:i,s:s,s:s,s:i,s:i,s:o}", "tilepack_part", 1, "plan", hash,
-                             "source", work->note.source, "zstd", (int)work->note.zstd, "tp",
-                             (int)work->note.ranks, "request",
-                             tp_request_record(c->request));
+    json_t *json = json_pack("{s:i,s:s,s:s,s:i,s:o}", "tilepack_part", 1, "plan", hash,
+                             "source", work->note.source, "zstd", (int)work->note.zstd,
+                             "request", tp_request_record(c->request));
     char *text = json ? json_dumps(json, JSON_INDENT(1)) : NULL;
     json_decref(json);
     enum tp_code code = TP_OK;
@@ -136,7 +135,7 @@ static enum tp_code lock_part(struct work *work)
     struct tp_err local = {0};
     bool foreign = false;
     uint8_t source[TP_HASH_BYTES];
-    struct tp_journal_work made = {tp_commit_files(c), source, NULL, c->options->zstd > 0};
+    struct tp_journal_work made = {c->plan, source, NULL, c->options->zstd > 0};
     char *name = tp_part_file(TP_JOURNAL_NAME, work->share, c->err);
     enum tp_code code = name ? tp_commit_source_id(c, source) : TP_E_MEMORY;
     if (code == TP_OK)
@@ -188,7 +187,7 @@ static enum tp_code skip_others(struct work *work, struct tp_convert_result *res
                             : TP_E_MEMORY;
     for (size_t f = 0; f < count && code == TP_OK; f++) {
         bool mine = owner[f] == work->share.index;
-        bool done = c->journal.done && tp_commit_has(c, f);
+        bool done = c->journal.done && c->journal.done[f];
         work->skip[f] = !mine || done;
         resumed[f] = mine && done;
         result->shards += mine;
@@ -250,9 +249,8 @@ static enum tp_code check_output(struct work *work, struct tp_convert_result *re
 static enum tp_code make_note(struct work *work)
 {
     struct tp_commit *c = &work->c;
-    work->note = (struct tp_parts){.count = work->share.count, .zstd = c->options->zstd,
-                                   .ranks = c->options->ranks ? c->options->ranks->count : 0};
-    memcpy(work->note.hash, tp_commit_files(c)->hash, sizeof work->note.hash);
+    work->note = (struct tp_parts){.count = work->share.count, .zstd = c->options->zstd};
+    memcpy(work->note.hash, c->plan->hash, sizeof work->note.hash);
     uint64_t mark = tp_json_mark();
     json_t *request = tp_request_record(c->request);
     work->note.request = json_dumps(request, JSON_COMPACT);

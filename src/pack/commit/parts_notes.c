@@ -48,13 +48,11 @@ static enum tp_code read_note(const json_t *json, struct tp_parts *parts, struct
     const char *plan = json_string_value(json_object_get(json, "plan"));
     const json_t *request = json_object_get(json, "request");
     json_int_t zstd = json_integer_value(json_object_get(json, "zstd"));
-    json_int_t ranks = json_integer_value(json_object_get(json, "tp"));
     if (json_integer_value(json_object_get(json, "tilepack_part")) != 1 || !source || !plan ||
         !json_is_object(request) || !tp_hash_parse(plan, strlen(plan), parts->hash) || zstd < 0 ||
-        zstd > UINT32_MAX || ranks < 0 || ranks > TP_MAX_RANKS)
+        zstd > UINT32_MAX)
         return tp_fail(err, TP_E_INPUT, "not the note of a part as this version writes it");
     parts->zstd = (unsigned)zstd;
-    parts->ranks = (unsigned)ranks;
     parts->source = tp_os_format(err, "%s", source);
     parts->request = json_dumps(request, JSON_COMPACT);
     return parts->source && parts->request ? TP_OK
@@ -103,8 +101,6 @@ const char *tp_parts_differ(const struct tp_parts *a, const struct tp_parts *b)
         return "their options differ";
     if (a->zstd != b->zstd)
         return "their --zstd differs";
-    if (a->ranks != b->ranks)
-        return "their --tp differs";
     if (memcmp(a->hash, b->hash, sizeof a->hash) != 0)
         return "their sources differ (a file's name, size, time or header), or the versions of "
                "tilepack do";

@@ -61,15 +61,10 @@ struct tp_model_rename {
 /* How tensor-parallel engines divide linear layers: by output features (rows of the weight:
  * q_proj, gate_proj, ...), by input features (its columns: o_proj, down_proj, ...), or not. */
 enum tp_parallel { TP_PARALLEL_NONE, TP_PARALLEL_N, TP_PARALLEL_K };
-enum tp_stretches { TP_FUSED_NONE, TP_FUSED_GATE_UP, TP_FUSED_QKV };   /* that are cut apart */
-enum tp_whole_heads { TP_HEADS_NONE, TP_HEADS_QUERY, TP_HEADS_KEY_VALUE }; /* are not cut */
 struct tp_model_parallel {
     struct tp_module_pattern *module;
     size_t modules;
     enum tp_parallel cut;
-    enum tp_stretches rows;
-    enum tp_whole_heads heads;
-    bool tp; /* `convert --tp` cuts them, too */
 };
 
 /* What the three matrices of one expert are called, behind "experts.NUMBER.". */

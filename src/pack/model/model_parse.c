@@ -212,23 +212,14 @@ static enum tp_code parse_merged(const struct place *at, const json_t *json, voi
 
 static enum tp_code parse_parallel(const struct place *at, const json_t *json, void *out)
 {
-    static const char *const known[] = {"modules", "cut", "rows", "heads", "tp", NULL};
+    static const char *const known[] = {"modules", "cut", NULL};
     static const char *const cuts[] = {"none", "N", "K", NULL};
-    static const char *const rows[] = {"alike", "gate_up", "qkv", NULL};
-    static const char *const heads[] = {"none", "query", "key_value", NULL};
     struct tp_model_parallel *parallel = out;
-    int cut, stretches, whole;
+    int cut;
     enum tp_code code = only(at, json, known);
-    if (code || (code = word(at, json, "cut", true, cuts, &cut)) ||
-        (code = word(at, json, "rows", false, rows, &stretches)) ||
-        (code = word(at, json, "heads", false, heads, &whole)) ||
-        (code = boolean(at, json, "tp", true, &parallel->tp)))
+    if (code || (code = word(at, json, "cut", true, cuts, &cut)))
         return code;
     parallel->cut = (enum tp_parallel)cut;
-    parallel->rows = (enum tp_stretches)stretches;
-    parallel->heads = (enum tp_whole_heads)whole;
-    if (stretches && parallel->cut != TP_PARALLEL_N)
-        return wrong(at, "rows", "is for what is cut along N");
     return patterns(at, json, "modules", true, &parallel->module, &parallel->modules);
 }
 

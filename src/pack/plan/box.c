@@ -43,7 +43,7 @@ static enum tp_code merge(uint64_t *n, uint64_t *k, const struct tp_op *op, bool
 static bool keeps_scales(const struct tp_unit_form *form)
 {
     bool numbers = form->op.codec == TP_CODEC_FP8 || form->op.codec == TP_CODEC_INT8;
-    return form->kind == TP_UNIT_MOVE || (form->kind == TP_UNIT_REPACK && numbers);
+    return form->kind == TP_UNIT_REPACK && numbers;
 }
 
 enum tp_code tp_unit_granule(const struct tp_plan *plan, const struct tp_unit *unit, uint64_t *n,

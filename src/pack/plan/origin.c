@@ -128,31 +128,6 @@ static enum tp_code part_origins(const struct tp_plan *plan, const struct tp_uni
     return code;
 }
 
-/* A rank's slice stands for a slice of the same plain tensor. */
-static enum tp_code slice_origins(const struct tp_unit *unit, struct list *list)
-{
-    uint64_t ranks = unit->form->cut.ranks;
-    for (size_t i = 0; i < list->count; i++) {
-        struct tp_origin *origin = &list->items[i];
-        uint64_t *columns = &origin->shape[origin->rank - 1], *rows = columns - 1;
-        if (unit->form->cut.along == TP_CUT_K) {
-            *columns /= ranks;
-            continue;
-        }
-        bool apart = origin->step > 1; /* `row` then says which of them, and stays */
-        if ((!apart && origin->row % ranks) || origin->rows % ranks || *rows % ranks) {
-            tp_err_tensor(list->err, unit->name);
-            return tp_fail(list->err, TP_E_UNSUPPORTED, "the tensor that it was made from, %.200s, "
-                           "cannot be cut for %llu ranks", origin->name,
-                           (unsigned long long)ranks);
-        }
-        origin->row /= apart ? 1 : ranks;
-        origin->rows /= ranks;
-        *rows /= ranks;
-    }
-    return TP_OK;
-}
-
 /* One list for the whole unit: stacks repeat it for every expert, so the parts of
  * the first expert say everything. */
 enum tp_code tp_unit_origins(const struct tp_plan *plan, const struct tp_unit *unit,
@@ -162,8 +137,6 @@ enum tp_code tp_unit_origins(const struct tp_plan *plan, const struct tp_unit *u
     enum tp_code code = TP_OK;
     for (uint32_t p = 0; p < unit->form->views_per_expert && code == TP_OK; p++)
         code = part_origins(plan, unit, p, &list);
-    if (code == TP_OK && unit->form->cut.ranks)
-        code = slice_origins(unit, &list);
     *origins = list.items;
     *count = (uint32_t)list.count;
     if (code) {

@@ -11,10 +11,11 @@
 #include "pack/file/leafhash.h"
 #include "pack/file/squeeze.h"
 #include "pack/os/store.h"
-#include "pack/plan/cut.h"
 #include "pack/plan/request.h"
 #include "pack/source/importance.h"
 #include "pack/source/weights.h"
+
+enum { TP_MAX_VIEWS = 4 }; /* of a weight's rows: gate and up, or q, k and v */
 
 /* Rows of a source weight's expert that become rows of the unit. */
 struct tp_view {
@@ -27,7 +28,6 @@ enum tp_unit_kind {
     TP_UNIT_ENCODE, /* values -> codec (a packed source is decoded first) */
     TP_UNIT_REPACK, /* codes and scales taken over */
     TP_UNIT_PLAIN,  /* packed source -> values */
-    TP_UNIT_MOVE,   /* packed source of the same format: its bytes */
 };
 
 /* What many units have in common: a model has a few forms, and may have 1,000,000 units. */
@@ -44,7 +44,6 @@ struct tp_unit_form {
     uint32_t outs;
     uint32_t views_per_expert;
     uint64_t view_rows[TP_MAX_VIEWS];
-    struct tp_cut cut;      /* in the plan of a rank: how the whole was cut */
     const char *warning;    /* what the consumer's kernel wants in addition, or NULL */
     char joint;             /* between its name and the output suffixes; '\0': none */
     bool repeats;           /* only the views of expert 0 are there: those of the others are of the

@@ -41,7 +41,6 @@ struct tp_builder {
                                                     matrix holds (plan_experts.c) */
     const char *last_reason;   /* many weights are kept for the same one */
     struct tp_source_ignore ignore; /* what the source lists as not quantized */
-    const struct tp_plan *follow; /* files hold the same units as there, or NULL */
     size_t unit_capacity, output_capacity, kept_capacity, kept_unit_capacity, file_capacity;
     struct tp_err *err;
     bool checks;        /* tensors that weights were made from are put together and not kept */

@@ -154,34 +154,6 @@ static enum tp_code place_all(struct tp_builder *b, uint64_t shard_size)
     return code;
 }
 
-/* The same units and kept tensors in each file as in another plan. */
-static enum tp_code place_like(struct tp_builder *b, const struct tp_plan *other)
-{
-    struct tp_plan *plan = b->plan;
-    size_t kept = plan->ckpt->tensor_count + other->made_count;
-    uint32_t *file_of = tp_os_zalloc(kept + 1, sizeof *file_of, b->err);
-    enum tp_code code = file_of ? TP_OK : TP_E_MEMORY;
-    for (size_t o = 0; o < other->output_count && code == TP_OK; o++)
-        if (other->outputs[o].unit == UINT32_MAX)
-            file_of[other->outputs[o].source] = other->outputs[o].file;
-    for (size_t f = 0; f < other->file_count && code == TP_OK; f++)
-        code = add_file(b);
-    for (uint32_t u = 0; u < plan->unit_count && code == TP_OK; u++) {
-        size_t first = plan->output_count;
-        code = item_outputs(b, &(struct item){.index = u});
-        for (size_t o = first; o < plan->output_count; o++)
-            plan->outputs[o].file = plan->units[u].file;
-    }
-    for (size_t k = 0; k < plan->kept_count && code == TP_OK; k++) {
-        code = tp_plan_kept_output(b, &plan->kept[k]);
-        struct tp_output *output = &plan->outputs[plan->output_count - 1];
-        if (code == TP_OK) /* that of a kept slice is its tensor, too */
-            output->file = file_of[output->source];
-    }
-    free(file_of);
-    return code;
-}
-
 /* Within a file: wide elements first, so that every tensor is aligned to its
  * element, then large tensors, then by name. */
 struct order {
@@ -427,8 +399,7 @@ enum tp_code tp_plan_files(struct tp_builder *b, const char *file_name)
         tp_err_hint(b->err, "get the checkpoint again, or give the one that you meant");
         return tp_fail(b->err, TP_E_INPUT, "there is no tensor in it");
     }
-    enum tp_code code = b->follow ? place_like(b, b->follow)
-                                  : place_all(b, file_name ? UINT64_MAX : shard_size);
+    enum tp_code code = place_all(b, file_name ? UINT64_MAX : shard_size);
     if (code == TP_OK && !file_name)
         code = check_file_names(b);
     if (code || (code = tp_os_trim((void **)&plan->outputs, &b->output_capacity,

@@ -146,21 +146,6 @@ enum tp_code tp_plan_unit_outputs(struct tp_builder *b, uint32_t u)
     return code;
 }
 
-/* Of a kept weight that is cut for ranks, the shape of its slice. */
-static enum tp_code slice_output(struct tp_builder *b, const struct tp_kept *kept,
-                                 struct tp_output *output)
-{
-    const struct tp_unit *unit = &b->plan->kept_units[kept->unit];
-    const struct tp_weight *weight = &b->plan->weights->items[unit->views[0].weight];
-    uint32_t i = 0;
-    while (weight->tensor[i] != kept->tensor)
-        i++;
-    enum tp_code code = format_shape(b, unit->form, i, output);
-    if (code == TP_OK && unit->form->op.out[i].role == TP_ROLE_WORDS)
-        code = tp_output_constant(&b->plan->store, unit->form, i, output, NULL, b->err);
-    return code;
-}
-
 enum tp_code tp_plan_kept_output(struct tp_builder *b, const struct tp_kept *kept)
 {
     struct tp_output *output;
@@ -179,6 +164,5 @@ enum tp_code tp_plan_kept_output(struct tp_builder *b, const struct tp_kept *kep
     output->shape = tensor->shape;
     output->bytes = tensor->bytes;
     output->name = tensor->name;
-    bool cut = kept->unit != UINT32_MAX && b->plan->kept_units[kept->unit].form->cut.ranks;
-    return cut ? slice_output(b, kept, output) : TP_OK;
+    return TP_OK;
 }

@@ -2,7 +2,6 @@
 #include "pack/plan/request.h"
 
 #include "pack/format/offers.h"
-#include "pack/plan/cut.h"
 #include "pack/source/importance.h"
 #include "pack/text/json_memory.h"
 #include "pack/os/os.h"
@@ -439,9 +438,6 @@ json_t *tp_request_json(const struct tp_request *request)
     if (request->restore)
         json_object_set_new(json, "restore", json_string(tp_dtype_name(request->dtype)));
     json_object_set_new(json, "shard_size", json_integer((json_int_t)request->shard_size));
-    if (request->ranks)
-        json_object_set_new(json, "tp", json_pack("{s:i,s:i}", "rank", (int)request->rank,
-                                                  "ranks", (int)request->ranks));
     return json;
 }
 
@@ -535,14 +531,6 @@ static enum tp_code parse_recorded(const char *text, struct tp_request *request,
     request->dtype = restore ? tp_dtype_parse(restore, strlen(restore)) : TP_DTYPE_NONE;
     request->shard_size = (uint64_t)json_integer_value(json_object_get(json, "shard_size"));
     request->digests = json_object_get(json, "digest") != NULL;
-    const json_t *cut = json_object_get(json, "tp");
-    json_int_t rank = json_integer_value(json_object_get(cut, "rank"));
-    json_int_t ranks = json_integer_value(json_object_get(cut, "ranks"));
-    if (code == TP_OK && cut && (ranks < 1 || ranks > TP_MAX_RANKS || rank < 0 || rank >= ranks))
-        code = tp_fail(err, TP_E_INPUT, "the recorded request is of rank %lld of %lld",
-                       (long long)rank, (long long)ranks);
-    request->rank = code ? 0 : (unsigned)rank;
-    request->ranks = code ? 0 : (unsigned)ranks;
     json_decref(json);
     return tp_json_check(mark, code, err);
 }

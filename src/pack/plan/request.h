@@ -48,7 +48,6 @@ struct tp_request {
     struct tp_importance_file *importance; /* that file, once opened */
     char **inputs; /* paths of the files that it was read from: a recipe, a model, importance */
     size_t input_count;
-    unsigned ranks, rank; /* the slice of one of several ranks; 0 ranks: the whole */
 };
 #define TP_DEFAULT_SHARD_SIZE UINT64_C(5000000000)
 

@@ -6,7 +6,6 @@
 #include "pack/file/zst.h"
 #include "pack/os/os.h"
 #include "pack/run/device.h"
-#include "pack/run/ranks_io.h"
 #include "pack/run/room.h"
 
 #include <stdlib.h>
@@ -86,22 +85,11 @@ static uint64_t scattered_bytes(const struct tp_plan *plan, const struct tp_unit
     return bytes / tp_max_u64(weight->form->box.e, 1);
 }
 
-/* The largest frame of what is read: of any rank, where they are joined. */
-static uint64_t largest_frame(const struct tp_plan *plan, const struct tp_run_options *run)
-{
-    const struct tp_gather *gather = run->gather;
-    uint64_t largest = tp_checkpoint_largest_frame(plan->ckpt, NULL);
-    for (unsigned r = 0; gather && r < gather->count; r++)
-        largest = tp_max_u64(largest, tp_checkpoint_largest_frame(&gather->ckpts[r], NULL));
-    return largest;
-}
-
 /* Unpacked frames of compressed sources stay for the next reader. One at least has to; of three,
  * workers on both sides of a frame's end do not take each other's away. */
-static uint64_t archive_memory(const struct tp_plan *plan, const struct tp_run_options *run,
-                               uint64_t rest)
+static uint64_t archive_memory(const struct tp_plan *plan, uint64_t rest)
 {
-    uint64_t largest = largest_frame(plan, run), scattered = 0;
+    uint64_t largest = tp_checkpoint_largest_frame(plan->ckpt, NULL), scattered = 0;
     if (!largest)
         return 0;
     for (size_t u = 0; u < plan->unit_count; u++)
@@ -131,7 +119,7 @@ static uint64_t beside_lanes(const struct tp_plan *plan, const struct tp_run_opt
                              uint64_t rest)
 {
     unsigned threads;
-    return archive_memory(plan, run, rest) + encoder_memory(run, rest, &threads);
+    return archive_memory(plan, rest) + encoder_memory(run, rest, &threads);
 }
 
 /* What leaves and one worker take whose box is so large. */
@@ -192,7 +180,7 @@ enum tp_code tp_budget_run(const struct tp_plan *plan, struct tp_run_options *ru
                     (gpu ? tp_min_u64(heap, run->devices->driver) : 0);
     uint64_t rest = most > used ? most - used : 0;
     unsigned encoders;
-    uint64_t archives = archive_memory(plan, run, rest), lanes = gpu ? 4 : 2;
+    uint64_t archives = archive_memory(plan, rest), lanes = gpu ? 4 : 2;
     uint64_t beside = archives + encoder_memory(run, rest, &encoders);
     const struct tp_unit *worst = NULL;
     if (asked && rest < beside + LEAST) {

@@ -7,7 +7,6 @@
 
 #include "base/num.h"
 #include "pack/run/gather_rows.h"
-#include "pack/run/ranks_io.h"
 #include "pack/run/row_marks.h"
 #include "pack/source/contents.h"
 #include "pack/source/source_check.h"
@@ -85,10 +84,7 @@ static enum tp_code read_source(struct tp_lane *lane, const struct source_box *s
     void *buffers[TP_MAX_OUT] = {0};
     enum tp_code code = tp_op_take(&source->weight->form->op, source->cover.size, lane->compute.in,
                                    buffers, &lane->err);
-    if (code == TP_OK && lane->options->gather)
-        code = tp_gather_read(lane->options->gather, source->weight, &source->cover, buffers,
-                              &lane->err);
-    else if (code == TP_OK)
+    if (code == TP_OK)
         code = tp_packed_read_into(lane->plan->ckpt, source->weight, &source->cover,
                                    lane->options->contents, buffers, &lane->err);
     memcpy(args->in, buffers, sizeof buffers);
@@ -331,20 +327,6 @@ static enum tp_code convert_packed(struct tp_lane *lane, const struct tp_unit *u
                                  unit->form->dtype, args, &lane->err);
 }
 
-/* The same format on both sides: what is read is what is written. */
-static enum tp_code move_packed(struct tp_lane *lane, const struct source_box *source,
-                                struct tp_args *args)
-{
-    uint64_t bytes;
-    enum tp_code code =
-        tp_op_total(&source->weight->form->op, source->cover.size, &bytes, &lane->err);
-    if (code || (code = begin(lane, bytes, 0)) || (code = read_source(lane, source, args)))
-        return code;
-    for (uint32_t i = 0; i < source->weight->form->op.outs; i++)
-        args->out[i] = (void *)(uintptr_t)args->in[i];
-    return TP_OK;
-}
-
 /* Codes taken over of rows that begin inside a tile of their source: whole tiles are
  * taken over, then cut. The plan has seen to it that the format can be cut there. */
 static enum tp_code convert_cut(struct tp_lane *lane, const struct tp_unit *unit,
@@ -432,8 +414,6 @@ static enum tp_code convert_from_packed(struct tp_lane *lane, const struct tp_un
     enum tp_code code = source_of(lane, unit, box, &source);
     if (code)
         return code;
-    if (unit->form->kind == TP_UNIT_MOVE)
-        return move_packed(lane, &source, args);
     if (source.exact)
         return convert_packed(lane, unit, &source, args);
     if (unit->form->kind == TP_UNIT_REPACK)
@@ -462,7 +442,7 @@ static enum tp_code observe(struct tp_lane *lane, uint32_t u, uint64_t index,
     const struct tp_unit *unit = &lane->plan->units[u];
     struct tp_observed seen = {u, index, *box, TP_DTYPE_NONE, NULL, args->out, args->global,
                                lane->options->room};
-    if (!lane->options->observe || unit->form->kind == TP_UNIT_MOVE)
+    if (!lane->options->observe)
         return TP_OK;
     if (unit->form->kind == TP_UNIT_ENCODE && is_plain(lane, unit)) {
         seen.dtype = unit->form->dtype;

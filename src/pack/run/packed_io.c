@@ -178,13 +178,6 @@ enum tp_code tp_packed_read(const struct tp_checkpoint *ckpt, const struct tp_we
     return tp_packed_read_into(ckpt, weight, cover, NULL, data, err);
 }
 
-static int paste_run(void *arg, uint64_t whole, uint64_t part, uint64_t length)
-{
-    struct transfer *t = arg;
-    memcpy(t->data + whole * t->bits / 8, t->from + part * t->bits / 8, length * t->bits / 8);
-    return 0;
-}
-
 static int copy_run(void *arg, uint64_t whole, uint64_t part, uint64_t length)
 {
     struct transfer *t = arg;
@@ -192,9 +185,8 @@ static int copy_run(void *arg, uint64_t whole, uint64_t part, uint64_t length)
     return 0;
 }
 
-static enum tp_code copy_box(const struct tp_op *op, struct tp_box3 size, const struct tp_box *box,
-                             void *const from[], void *const to[], tp_run_visit visit,
-                             struct tp_err *err)
+enum tp_code tp_packed_cut(const struct tp_op *op, struct tp_box3 size, const struct tp_box *box,
+                           void *const from[], void *const to[], struct tp_err *err)
 {
     struct tp_op part = *op; /* what is cut is a box, too: of one stretch */
     enum tp_code code = TP_OK;
@@ -203,21 +195,9 @@ static enum tp_code copy_box(const struct tp_op *op, struct tp_box3 size, const 
         struct transfer t = {.bits = tp_element_bits(op->out[i].element), .from = from[i],
                              .data = to[i], .err = err};
         if (op->out[i].role != TP_ROLE_WORDS)
-            code = move(&part, i, size, box, visit, &t);
+            code = move(&part, i, size, box, copy_run, &t);
     }
     return code;
-}
-
-enum tp_code tp_packed_cut(const struct tp_op *op, struct tp_box3 size, const struct tp_box *box,
-                           void *const from[], void *const to[], struct tp_err *err)
-{
-    return copy_box(op, size, box, from, to, copy_run, err);
-}
-
-enum tp_code tp_packed_paste(const struct tp_op *op, struct tp_box3 size, const struct tp_box *box,
-                             void *const from[], void *const to[], struct tp_err *err)
-{
-    return copy_box(op, size, box, from, to, paste_run, err);
 }
 
 enum tp_code tp_packed_write(const struct tp_unit *unit,
@@ -226,8 +206,6 @@ enum tp_code tp_packed_write(const struct tp_unit *unit,
 {
     struct tp_piece batch[BATCH];
     enum tp_code code = TP_OK;
-    if (sink->take)
-        return sink->take(sink, unit, box, from, err);
     for (uint32_t i = 0; i < unit->form->op.outs && code == TP_OK; i++) {
         const struct tp_op_out *out = &unit->form->op.out[i];
         if (unit->output[i] == UINT32_MAX) /* of another tool, which leaves it out */

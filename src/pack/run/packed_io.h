@@ -29,10 +29,6 @@ enum tp_code tp_packed_read(const struct tp_checkpoint *ckpt, const struct tp_we
 enum tp_code tp_packed_cut(const struct tp_op *op, struct tp_box3 size, const struct tp_box *box,
                            void *const from[], void *const to[], struct tp_err *err);
 
-/* The other way round: copies the outputs of `box` into those of the larger box. */
-enum tp_code tp_packed_paste(const struct tp_op *op, struct tp_box3 size, const struct tp_box *box,
-                             void *const from[], void *const to[], struct tp_err *err);
-
 /* Writes a unit's outputs for one box from from[i]. `first_box`: also the outputs
  * that exist once for the whole unit (a global scale). */
 enum tp_code tp_packed_write(const struct tp_unit *unit,

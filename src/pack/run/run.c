@@ -394,7 +394,7 @@ static enum tp_code get_ready(struct run *run, struct worker *workers, unsigned 
     enum tp_code code;
     if ((code = open_devices(run, workers, count, err)) || (code = make_grids(run, err)))
         return code;
-    if (run->options->drop_source && !run->options->gather &&
+    if (run->options->drop_source &&
         (code = tp_dropbehind_open(&run->behind, run->plan, run->grids, err)))
         return code;
     pthread_mutex_lock(&run->lock);

@@ -11,7 +11,6 @@
 
 struct tp_contents;
 struct tp_devices;
-struct tp_gather;
 struct tp_room;
 
 /* What one box was, for those who look at values (verify --against). */
@@ -39,7 +38,6 @@ struct tp_lost_globals {
 struct tp_run_options {
     unsigned jobs;             /* worker threads, at least 1 */
     struct tp_devices *devices; /* GPUs that do the boxes (slots may be halved), or NULL */
-    const struct tp_gather *gather; /* packed sources lie in slices (ranks_io.h), or NULL */
     uint64_t memory;           /* bytes that all lanes together may take; 0 = default */
     unsigned zstd;             /* level at which the sink compresses; 0: not at all */
     bool drop_source;          /* what was read leaves the page cache, unless it was there */

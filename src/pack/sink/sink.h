@@ -33,10 +33,6 @@ struct tp_sink {
      * yet; or NULL. At most once for each file, begun before any write of this worker. */
     enum tp_code (*prepare)(struct tp_sink *sink, uint32_t file, struct tp_err *err);
     uint64_t assembles; /* bytes in small pieces, lying together, that cost it little */
-    /* Takes a box of a packed unit whole, instead of its runs by write(): from[i] is
-     * output i, stored as a small tensor of its own. NULL: runs are fine. */
-    enum tp_code (*take)(struct tp_sink *sink, const struct tp_unit *unit,
-                         const struct tp_box *box, void *const from[], struct tp_err *err);
 };
 
 /* Hands the header of a planned file to a sink, where it is number `file`. */

@@ -11,7 +11,6 @@
 
 #include <stdbool.h>
 
-#define TP_RANKS_NAME "tilepack-tp.json" /* beside the ranks of --tp: what `join` needs */
 #define TP_CARD_NAME "README.md" /* the model card */
 enum { TP_CARD_MAX_BYTES = 4 << 20 }; /* of which the text is taken over */
 #define TP_CONFIG_MAX_BYTES (UINT64_C(64) << 20) /* of config.json */

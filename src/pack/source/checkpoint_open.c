@@ -9,6 +9,7 @@
 #include "pack/os/os.h"
 #include "pack/source/ckpt_dir.h"
 #include "pack/source/ckpt_links.h"
+#include "pack/source/descriptor.h"
 #include "pack/source/hub.h"
 #include "pack/text/name_set.h"
 
@@ -99,6 +100,14 @@ static enum tp_code open_plain_or_zst(struct tp_file *file, struct tp_err *err)
     return code;
 }
 
+/* A rank's shards recorded, in the request, which one of how many they are of. In no text of the
+ * request can this stand: there quotes are escaped. */
+static bool is_of_rank(const struct tp_st_header *header)
+{
+    const char *request = tp_st_meta(header, TP_META_REQUEST);
+    return request && strstr(request, "\"tp\":{\"rank\":");
+}
+
 /* Opens one file. `root`, if given, is a directory that it may not lead out of. */
 static enum tp_code open_file(struct tp_checkpoint *ckpt, const char *path, const char *name,
                               const char *root, struct tp_err *err)
@@ -125,6 +134,8 @@ static enum tp_code open_file(struct tp_checkpoint *ckpt, const char *path, cons
     }
     if (!code)
         code = read_header(file, err);
+    if (!code && is_of_rank(&file->header))
+        code = tp_ckpt_fail_rank(err);
     if (code)
         tp_err_path(err, path);
     return code;

@@ -129,10 +129,18 @@ static const char *left_with(const struct tp_checkpoint *ckpt, const char *const
     return NULL;
 }
 
+enum tp_code tp_ckpt_fail_rank(struct tp_err *err)
+{
+    tp_err_hint(err, "convert the model again, whole: engines divide it when they load it");
+    return tp_fail(err, TP_E_UNSUPPORTED, "an earlier version has cut it for tensor-parallel ranks "
+                   "(--tp): such slices are not read any more");
+}
+
+/* Beside the ranks there is a file that says how they were cut. */
 static bool holds_ranks(const char *path, struct tp_err *err)
 {
     struct stat st;
-    char *name = tp_os_format(err, "%s/%s", path, TP_RANKS_NAME);
+    char *name = tp_os_format(err, "%s/tilepack-tp.json", path);
     bool holds = tp_os_there(name, &st, err);
     free(name);
     return holds;
@@ -146,8 +154,9 @@ static enum tp_code fail_no_weights(const struct tp_checkpoint *ckpt, struct tp_
     const char *pickle = left_with(ckpt, pickles), *gguf = left_with(ckpt, ggufs);
     bool ranks = holds_ranks(ckpt->path, err);
     char *download = err->code ? NULL : tp_hub_download(ckpt->path, err);
-    if (err->code)
-        return err->code;
+    enum tp_code code = err->code;
+    if (code)
+        return code;
     tp_err_path(err, ckpt->path);
     if (pickle)
         tp_err_hint(err, "get a revision with safetensors, or make them in Python: "
@@ -155,13 +164,14 @@ static enum tp_code fail_no_weights(const struct tp_checkpoint *ckpt, struct tp_
     else if (gguf)
         tp_err_hint(err, "GGUF is llama.cpp's own quantization: get the model that it was made of");
     else if (ranks)
-        tp_err_hint(err, "these are the ranks of --tp: put them together with 'tilepack join', or "
-                         "name one of them");
+        code = tp_ckpt_fail_rank(err);
     else if (download)
         tp_err_hint(err, "complete the download: hf download %s", download);
     else
         tp_err_hint(err, "name a directory that holds a checkpoint in safetensors format");
     free(download);
+    if (code)
+        return code;
     if (pickle || gguf)
         return tp_fail(err, TP_E_INPUT, "no .safetensors file in the directory, but '%.200s': "
                        "weights in a format that is not read", pickle ? pickle : gguf);

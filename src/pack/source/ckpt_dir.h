@@ -29,6 +29,9 @@ enum tp_code tp_ckpt_dir_read(struct tp_checkpoint *ckpt, struct tp_ckpt_dir *di
 bool tp_ckpt_is_part(const char *name);
 void tp_ckpt_dir_close(struct tp_ckpt_dir *dir); /* legal on {0} and twice */
 
+/* TP_E_UNSUPPORTED: it is what `convert --tp` wrote, which went after 0.2.0. */
+enum tp_code tp_ckpt_fail_rank(struct tp_err *err);
+
 /* "x.safetensors.zst" -> "x.safetensors", other names as they are; fresh memory. */
 char *tp_ckpt_plain_name(const char *name, struct tp_err *err);
 

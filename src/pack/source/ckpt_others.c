@@ -115,7 +115,6 @@ static enum tp_code take_file(struct walk *w, const char *name, const char *path
  * is about to be written. */
 static bool is_foreign(const struct walk *w, const char *name, const char *path)
 {
-    static const char *const written[] = {"tilepack.json", "tilepack-tp.json"};
     struct stat st;
     bool links = !w->ckpt->strict && !w->ckpt->copies; /* are followed */
     if (!links && tp_os_link_there(path, &st, w->err) && S_ISLNK(st.st_mode))
@@ -124,12 +123,9 @@ static bool is_foreign(const struct walk *w, const char *name, const char *path)
     if (tp_ends_with(name, ".partial") || strcmp(slash ? slash + 1 : name, "__pycache__") == 0 ||
         strcmp(name, TP_CARD_NAME) == 0)
         return true;
-    bool ours = false;
-    for (size_t i = 0; i < sizeof written / sizeof *written && !ours && !w->err->code; i++) {
-        char *file = tp_os_format(w->err, "%s/%s", path, written[i]);
-        ours = file && tp_os_link_there(file, &st, w->err);
-        free(file);
-    }
+    char *manifest = tp_os_format(w->err, "%s/tilepack.json", path);
+    bool ours = manifest && tp_os_link_there(manifest, &st, w->err);
+    free(manifest);
     return ours;
 }
 
@@ -224,7 +220,7 @@ static enum tp_code take(struct walk *w, const char *name, unsigned depth)
 static bool is_part(const char *name)
 {
     static const char *const names[] = {"model.safetensors.index.json", "config.json",
-                                        "tilepack.json", "tilepack-tp.json"};
+                                        "tilepack.json"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0)
             return true;

@@ -24,8 +24,7 @@ void tp_json_no_memory(void);
 /* json_loadb(), but NULL when memory is short: jansson's own reader then goes on with
  * half a string, and reads behind its end. NULL, too, where the tree would take so much more
  * than its text, or more than --max-memory allows: tp_json_check() says which. `where`
- * may be NULL. The longest that is written and read by this is the list of a million cuts
- * (tilepack-tp.json), whose tree takes 1.3 GB more than its text. */
+ * may be NULL. */
 #define TP_JSON_MOST (UINT64_C(2) << 30)
 json_t *tp_json_load(const char *text, size_t size, size_t flags, json_error_t *where);
 

@@ -31,10 +31,6 @@ enum tp_code tp_text_add_number(struct tp_text *text, const char *before, uint64
  * does it: \" \\ \b \f \n \r \t, \u00xx for other control bytes, all else as it
  * is. TP_E_INPUT if `string` is not UTF-8. */
 enum tp_code tp_text_add_json(struct tp_text *text, const char *string, struct tp_err *err);
-/* The inside of such a string: any part of a UTF-8 text, which is not looked at; control bytes
- * as jansson writes them, \u00XX. */
-enum tp_code tp_text_add_quoted(struct tp_text *text, const char *data, size_t size,
-                                struct tp_err *err);
 void tp_text_free(struct tp_text *text); /* legal on {0} and twice */
 
 /* Writes the decimal digits and a NUL behind them; returns where the NUL is. For bulk,
