@@ -56,7 +56,7 @@ check 're: is found anywhere' test "$(listed w4a8-cutlass 're:layers\.1.*_packed
 check 'and counts what it lists' test "$(dump w4a8-cutlass '*.1.*q_proj*' | tail -n 1)" = \
     '4 tensors, 37.9 kB in 1 file; w4a8-cutlass: 1 weight'
 fails 'nothing matches' 2 "no tensor or weight matches '*down*'" dump tiny '*down*'
-fails 'a broken one' 2 'this group is never closed' dump tiny 're:('
+fails 'a broken one' 2 'missing closing parenthesis' dump tiny 're:('
 check 'and what one is' grep -q "hint: a pattern is a glob with .*behind 're:'" "$work/err"
 fails 'a broken glob, as it is read' 2 "the pattern 'glob:[a': this set is never closed, at offset 5" \
     dump tiny '[a'

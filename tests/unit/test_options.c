@@ -293,13 +293,13 @@ static void devices_and_regular_expressions(void **state)
     }
     refused(TP_CMD_BENCH, "--device cuda:1,0,1", "--device 'cuda:1,0,1': it names a device twice");
     refused(TP_CMD_PLAN, "s --to x --include (",
-            "--include '(': this group is never closed, at offset 0");
+            "--include '(': missing closing parenthesis, at offset 1");
     refused(TP_CMD_PLAN, "s --to x --exclude *.a",
-            "--exclude '*.a': there is nothing before it that could be repeated, at offset 0");
+            "--exclude '*.a': quantifier does not follow a repeatable item, at offset 0");
     char line[600] = "s --to x --include ", shown[400] = "--include '";
     memset(line + strlen(line), '(', 500);
     memset(shown + strlen(shown), '(', 200);
-    strcat(shown, "...': there are more than 50 groups inside of each other, at offset 50");
+    strcat(shown, "...': parentheses are too deeply nested, at offset 51");
     refused(TP_CMD_PLAN, line, shown);
     refused(TP_CMD_PLAN, "s --to x --set =v",
             "--set '=v': it is not of the form KEY=VALUE");

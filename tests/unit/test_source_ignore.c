@@ -186,11 +186,11 @@ static void test_what_is_no_regular_expression_is_an_error(void **state)
 {
     (void)state;
     refuses("{\"quantization_config\": {\"ignore\": [\"a\", \"re:*(\"]}}",
-            "quantization_config: \"ignore\"[1]: '*(': there is nothing before it");
+            "quantization_config: \"ignore\"[1]: '*(': quantifier does not follow a repeatable item, at offset 0");
     refuses("{\"quantization_config\": {\"exclude_modules\": [\"re:a{200}{200}\"]}}",
             "quantization_config: \"exclude_modules\"[0]: 'a{200}{200}': ");
     refuses("{\"quantization_config\": {\"dynamic\": {\"-:a\": {}, \"-:(a\": {}}}}",
-            "quantization_config: \"dynamic\": '(a': this group is never closed, at offset 0");
+            "quantization_config: \"dynamic\": '(a': missing closing parenthesis, at offset 2");
 }
 
 static void test_what_is_no_list_of_names_is_an_error(void **state)
@@ -223,7 +223,7 @@ static void test_a_match_that_costs_too_much_is_an_error(void **state)
 static void test_matches_that_cost_too_much_together_are_an_error(void **state)
 {
     (void)state;
-    static const char *const entry[] = {"re:.*b", "*b*x", "*q_proj*x"};
+    static const char *const entry[] = {"re:.*attn.l", "*b*x", "*q_proj*x"};
     for (size_t i = 0; i < 3; i++) {
         struct tp_err err = {0};
         bool is = true;

@@ -1,11 +1,11 @@
 /* Compiling and matching with PCRE2, within limits. Invariant: all memory comes through the
  * table of os.h, and there is no just-in-time compiler: what a pattern does is bounded by the
- * limits of pattern.h alone.
+ * limits of pattern.h alone. The library calls back before each item that it tries, so the steps
+ * of a match are counted exactly.
  */
 #include "pack/text/pattern.h"
 
 #include "pack/os/os.h"
-#include "pack/text/json_scan.h"
 #include "pack/text/pattern_text.h"
 
 #include <stdio.h>
@@ -38,11 +38,11 @@ static enum tp_code no_memory(struct tp_err *err)
 static void set_limits(struct tp_matcher *m)
 {
     pcre2_set_newline(m->compile, PCRE2_NEWLINE_LF);
-    /* borders and looks ahead have two each */
-    pcre2_set_parens_nest_limit(m->compile, 4 * TP_PATTERN_NESTING);
+    pcre2_set_parens_nest_limit(m->compile, TP_PATTERN_NESTING);
 #if PCRE2_MAJOR > 10 || PCRE2_MINOR >= 44
     pcre2_set_max_pattern_compiled_length(m->compile, TP_PATTERN_CODE);
 #endif
+    pcre2_set_match_limit(m->match, TP_PATTERN_STEPS);
     pcre2_set_depth_limit(m->match, TP_PATTERN_DEPTH);
     pcre2_set_heap_limit(m->match, TP_PATTERN_HEAP >> 10);
 }
@@ -131,43 +131,37 @@ static enum tp_code refuse(const struct tp_pattern_origin *origin, const char *t
 
 /* ---------------------------------------------------------------- compiling -- */
 
-/* Whether a text can be a pattern at all. */
-static struct tp_pattern_refusal check_text(const char *text)
-{
-    size_t size = strnlen(text, TP_PATTERN_LENGTH + 1);
-    if (size > TP_PATTERN_LENGTH)
-        return (struct tp_pattern_refusal){"it is longer than 4096 bytes", TP_PATTERN_LENGTH};
-    size_t valid = tp_utf8_valid(text, size);
-    return valid < size ? (struct tp_pattern_refusal){"it is not UTF-8", valid}
-                        : (struct tp_pattern_refusal){0};
-}
-
 /* The pattern in the words of PCRE2. */
-static enum tp_code translate(const char *text, enum tp_pattern_kind kind, struct tp_text *words,
-                              bool *first_line, struct tp_pattern_refusal *refusal,
-                              struct tp_err *err)
+static enum tp_code translate(const char *text, enum tp_pattern_kind kind,
+                              struct tp_pattern_words *words, struct tp_err *err)
 {
-    *refusal = check_text(text);
-    if (refusal->why)
+    if (strnlen(text, TP_PATTERN_LENGTH + 1) > TP_PATTERN_LENGTH) {
+        words->why = "it is longer than 4096 bytes";
+        words->at = TP_PATTERN_LENGTH;
         return TP_OK;
+    }
     if (kind == TP_PATTERN_MATCH || !is_glob(text))
-        return tp_pattern_python(text, kind == TP_PATTERN_MATCH, words, first_line, refusal, err);
-    enum tp_code code = tp_pattern_glob(text + 5, words, refusal, err);
-    refusal->at += 5;
+        return tp_pattern_python(text, kind == TP_PATTERN_MATCH, words, err);
+    enum tp_code code = tp_pattern_glob(text + 5, words, err);
+    words->at += 5;
     return code;
 }
 
+/* Where a match begins with what a look-ahead finds, the library of version 10.42 asks for the
+ * character of both twice. */
+static uint32_t options_of(const char *words, enum tp_pattern_kind kind)
+{
+    return PCRE2_UTF | PCRE2_UCP | PCRE2_ALT_CIRCUMFLEX | PCRE2_NO_AUTO_CAPTURE |
+           PCRE2_AUTO_CALLOUT | (kind == TP_PATTERN_MATCH ? PCRE2_ANCHORED : 0) |
+           (strstr(words, "(?=") ? PCRE2_NO_START_OPTIMIZE : 0);
+}
+
 /* Short patterns may have long forms, and a list may have many of them. */
-static enum tp_code take_facts(struct tp_matcher *matcher, struct tp_pattern *pattern,
-                               const char *text, struct tp_err *err)
+static enum tp_code add_size(struct tp_matcher *matcher, const struct tp_pattern *pattern,
+                             const char *text, struct tp_err *err)
 {
     size_t size = 0;
-    uint32_t options = 0, first = 0;
     pcre2_pattern_info(pattern->code, PCRE2_INFO_SIZE, &size);
-    pcre2_pattern_info(pattern->code, PCRE2_INFO_ALLOPTIONS, &options);
-    pcre2_pattern_info(pattern->code, PCRE2_INFO_FIRSTCODETYPE, &first);
-    pattern->anywhere = !(options & PCRE2_ANCHORED); /* as "\A" makes it */
-    pattern->at_lines = first == 2;
     matcher->size += size;
     return matcher->size <= TP_PATTERN_ALL
                ? TP_OK
@@ -175,66 +169,42 @@ static enum tp_code take_facts(struct tp_matcher *matcher, struct tp_pattern *pa
                         err);
 }
 
-/* What the library searches one by one for a character of a name, of the sets in its words. */
-static void measure_sets(const char *words, struct tp_pattern *pattern)
-{
-    unsigned members = 0;
-    bool set = false, property = false;
-    for (const char *at = words; *at; at++) {
-        if (*at == '\\') {
-            at++;
-            members += set && *at == 'x' && strtoul(at + 2, NULL, 16) >= 0x80;
-            property |= set && strchr("pP", *at);
-        } else if (*at == '[' && !set) {
-            set = true;
-            property = false;
-            members = 0;
-        } else if (*at == ']' && set) {
-            set = false;
-            pattern->members = members > pattern->members ? members : pattern->members;
-            if (property && members > pattern->with_property)
-                pattern->with_property = members;
-        } else {
-            members += (unsigned char)*at >= 0xC0;
-        }
-    }
-}
-
-static enum tp_code compile(struct tp_matcher *matcher, const struct tp_text *words,
-                            const char *text, struct tp_pattern *pattern, struct tp_err *err)
+static enum tp_code compile(struct tp_matcher *matcher, const struct tp_pattern_words *words,
+                            const char *text, enum tp_pattern_kind kind,
+                            struct tp_pattern *pattern, struct tp_err *err)
 {
     int failed;
-    size_t at; /* in the words of PCRE2, so it means nothing to others */
+    size_t at;
+    if (words->why)
+        return refuse(&pattern->origin, text, words->why, (long)words->at, err);
     enum tp_code code = open_matcher(matcher, err);
     if (code)
         return code;
-    pattern->code = pcre2_compile((PCRE2_SPTR)words->data, words->size,
-                                  PCRE2_UTF | PCRE2_USE_OFFSET_LIMIT, &failed, &at,
+    pattern->members = words->members;
+    pattern->code = pcre2_compile((PCRE2_SPTR)words->text.data, words->text.size,
+                                  options_of(words->text.data, kind), &failed, &at,
                                   matcher->compile);
-    measure_sets(words->data, pattern);
     if (pattern->code)
-        return take_facts(matcher, pattern, text, err);
+        return add_size(matcher, pattern, text, err);
     if (failed == PCRE2_ERROR_HEAP_FAILED)
         return no_memory(err);
     char why[200];
     if (pcre2_get_error_message(failed, (PCRE2_UCHAR *)why, sizeof why) < 0)
         snprintf(why, sizeof why, "error %d of the library", failed);
-    return refuse(&pattern->origin, text, why, -1, err);
+    bool glob = kind == TP_PATTERN_SEARCH && is_glob(text); /* whose words are at other places */
+    return refuse(&pattern->origin, text, why, glob ? -1 : (long)at, err);
 }
 
 enum tp_code tp_pattern_compile(struct tp_matcher *matcher, const char *text,
                                 enum tp_pattern_kind kind, struct tp_pattern_origin origin,
                                 struct tp_pattern *pattern, struct tp_err *err)
 {
-    struct tp_text words = {0};
-    struct tp_pattern_refusal refusal;
+    struct tp_pattern_words words = {0};
     *pattern = (struct tp_pattern){.origin = origin};
-    enum tp_code code = translate(text, kind, &words, &pattern->first_line, &refusal, err);
-    if (code == TP_OK && refusal.why)
-        code = refuse(&origin, text, refusal.why, (long)refusal.at, err);
-    else if (code == TP_OK)
-        code = compile(matcher, &words, text, pattern, err);
-    tp_text_free(&words);
+    enum tp_code code = translate(text, kind, &words, err);
+    if (code == TP_OK)
+        code = compile(matcher, &words, text, kind, pattern, err);
+    tp_text_free(&words.text);
     if (code == TP_OK && !(pattern->text = tp_os_copy(err, text)))
         code = TP_E_MEMORY;
     if (code && code != TP_E_MEMORY)
@@ -253,70 +223,20 @@ void tp_pattern_free(struct tp_pattern *pattern)
 
 /* ----------------------------------------------------------------- matching -- */
 
-/* A name that is matched, and where in it a match may begin. */
-struct subject {
-    const struct tp_pattern *pattern;
-    const char *name;
-    size_t size;
-    size_t last;           /* no match begins behind it */
-    int unit;              /* what the library looks for before it takes a step, or -1 */
-    const uint8_t *bitmap; /* the same of several bytes, or NULL */
-    uint32_t options;
-    uint64_t weight; /* what a step is counted as: it may look at the whole name */
-    unsigned most;   /* steps at one place */
+/* What a match may still cost. */
+struct budget {
+    uint64_t left, step;
 };
 
-/* Bytes of characters beyond ASCII. */
-static size_t count_wide(const char *name, size_t size)
+/* The library calls it before each item of the pattern that it tries. */
+static int count_step(pcre2_callout_block *block, void *data)
 {
-    size_t wide = 0;
-    for (size_t i = 0; i < size; i++)
-        wide += (unsigned char)name[i] >= 0x80;
-    return wide;
-}
-
-/* A step may look at the whole name, at all members of a set for each character; and the library
- * counts anew for each place of it where a match may start. */
-static void weigh(struct subject *s, size_t wide)
-{
-    uint64_t searched = (uint64_t)s->pattern->members * wide +
-                        (uint64_t)s->pattern->with_property * (s->size - wide);
-    s->weight = 1 + (s->size + 2 * searched) / 64;
-    uint64_t most = TP_PATTERN_STEPS / s->weight /
-                    (s->pattern->anywhere ? 1 + s->size / 16 : 1);
-    s->most = most ? (unsigned)most : 1;
-}
-
-static struct subject subject_of(const struct tp_pattern *pattern, const char *name)
-{
-    uint32_t type = 0, unit = 0;
-    struct subject s = {.pattern = pattern, .name = name, .size = strlen(name)};
-    const char *newline = pattern->first_line ? memchr(name, '\n', s.size) : NULL;
-    size_t wide = count_wide(name, s.size);
-    s.last = newline ? (size_t)(newline - name) : s.size;
-    pcre2_pattern_info(pattern->code, PCRE2_INFO_FIRSTCODETYPE, &type);
-    pcre2_pattern_info(pattern->code, PCRE2_INFO_FIRSTCODEUNIT, &unit);
-    pcre2_pattern_info(pattern->code, PCRE2_INFO_FIRSTBITMAP, &s.bitmap);
-    s.unit = type == 1 ? (int)unit : -1;
-    s.options = wide ? 0 : PCRE2_NO_UTF_CHECK;
-    weigh(&s, wide);
-    return s;
-}
-
-static enum tp_code fail_match(const struct subject *s, int failed, struct tp_err *err)
-{
-    char why[200];
-    if (failed == PCRE2_ERROR_NOMEMORY)
-        return no_memory(err);
-    tp_err_tensor(err, s->name);
-    tp_err_hint(err, "write the pattern without repeats of what is repeated already");
-    if (failed == PCRE2_ERROR_MATCHLIMIT)
-        snprintf(why, sizeof why, "it takes more than %u steps for this name", s->most);
-    else if (failed == PCRE2_ERROR_DEPTHLIMIT || failed == PCRE2_ERROR_HEAPLIMIT)
-        snprintf(why, sizeof why, "it takes too much memory for this name");
-    else if (pcre2_get_error_message(failed, (PCRE2_UCHAR *)why, sizeof why) < 0)
-        snprintf(why, sizeof why, "error %d of the library", failed);
-    return refuse(&s->pattern->origin, s->pattern->text, why, -1, err);
+    struct budget *budget = data;
+    (void)block;
+    if (budget->left < budget->step)
+        return PCRE2_ERROR_MATCHLIMIT;
+    budget->left -= budget->step;
+    return 0;
 }
 
 enum tp_code tp_matcher_work(struct tp_matcher *matcher, uint64_t steps, const char *text,
@@ -336,89 +256,40 @@ enum tp_code tp_matcher_work(struct tp_matcher *matcher, uint64_t steps, const c
     return refuse(origin, text, why, -1, err);
 }
 
-static bool may_begin(const struct subject *s, unsigned char byte)
+static enum tp_code fail_match(const struct tp_pattern *pattern, const char *name, int failed,
+                               uint64_t step, struct tp_err *err)
 {
-    if (s->unit >= 0) /* in either case; letters of others may be cases of it, too */
-        return byte >= 0x80 || (byte | 0x20) == (s->unit | 0x20);
-    return !s->bitmap || s->bitmap[byte / 8] >> byte % 8 & 1;
+    char why[200];
+    if (failed == PCRE2_ERROR_NOMEMORY)
+        return no_memory(err);
+    tp_err_tensor(err, name);
+    tp_err_hint(err, "write the pattern without repeats of what is repeated already");
+    if (failed == PCRE2_ERROR_MATCHLIMIT)
+        snprintf(why, sizeof why, "it takes more than %llu steps for this name",
+                 TP_PATTERN_STEPS / step + 0ULL);
+    else if (failed == PCRE2_ERROR_DEPTHLIMIT || failed == PCRE2_ERROR_HEAPLIMIT)
+        snprintf(why, sizeof why, "it takes too much memory for this name");
+    else if (pcre2_get_error_message(failed, (PCRE2_UCHAR *)why, sizeof why) < 0)
+        snprintf(why, sizeof why, "error %d of the library", failed);
+    return refuse(&pattern->origin, pattern->text, why, -1, err);
 }
 
-/* Whether a match is tried at that byte of the name; its end is one where nothing is known. */
-static bool is_place(const struct subject *s, size_t at)
-{
-    if (!s->pattern->anywhere)
-        return at == 0;
-    if (s->pattern->at_lines)
-        return at == 0 || s->name[at - 1] == '\n';
-    unsigned char byte = (unsigned char)s->name[at];
-    return at == s->size || ((byte & 0xC0) != 0x80 && may_begin(s, byte));
-}
-
-/* Counts steps at so many places. */
-static enum tp_code count_steps(struct tp_matcher *matcher, const struct subject *s,
-                                uint64_t steps, uint64_t places, struct tp_err *err)
-{
-    return tp_matcher_work(matcher, steps * places * s->weight, s->pattern->text,
-                           &s->pattern->origin, s->name, err);
-}
-
-static int match(const struct tp_matcher *matcher, const struct subject *s, size_t from,
-                 uint32_t options, unsigned steps)
-{
-    pcre2_set_match_limit(matcher->match, steps);
-    pcre2_set_offset_limit(matcher->match, s->last);
-    return pcre2_match(s->pattern->code, (PCRE2_SPTR)s->name, s->size, from,
-                       s->options | options, matcher->data, matcher->match);
-}
-
-enum { FEW_STEPS = 4, MORE_STEPS = 64 };
-
-/* The library does not tell how many steps it took, so it gets few, and then more and more. */
-static enum tp_code match_at(struct tp_matcher *matcher, const struct subject *s, size_t at,
-                             int *found, struct tp_err *err)
-{
-    unsigned steps = 0;
-    *found = PCRE2_ERROR_MATCHLIMIT;
-    while (*found == PCRE2_ERROR_MATCHLIMIT && steps < s->most) {
-        steps = !steps ? FEW_STEPS : steps == FEW_STEPS ? MORE_STEPS : 4 * steps;
-        steps = steps < s->most ? steps : s->most;
-        enum tp_code code = count_steps(matcher, s, steps, 1, err);
-        if (code)
-            return code;
-        *found = match(matcher, s, at, PCRE2_ANCHORED, steps);
-    }
-    return TP_OK;
-}
-
-/* Places up to that byte of the name, or to its last. */
-static uint64_t places_to(const struct subject *s, size_t last)
-{
-    uint64_t places = 0;
-    for (size_t at = 0; at <= last && at <= s->last; at++)
-        places += is_place(s, at);
-    return places ? places : 1;
-}
-
-/* A few steps at each place up to where a match is found do for nearly all names. Where they do
- * not, each place is tried by itself, as most of them take few all the same. */
+/* A step may look at the whole name, and at all members of a set for each character of it. */
 enum tp_code tp_pattern_match(struct tp_matcher *matcher, const struct tp_pattern *pattern,
                               const char *name, bool *matches, struct tp_err *err)
 {
-    struct subject s = subject_of(pattern, name);
+    size_t size = strlen(name);
+    struct budget budget = {TP_PATTERN_STEPS, 1 + size * (1 + 2 * (uint64_t)pattern->members) / 64};
+    pcre2_set_callout(matcher->match, count_step, &budget);
+    int found = pcre2_match(pattern->code, (PCRE2_SPTR)name, size, 0, 0, matcher->data,
+                            matcher->match);
     *matches = false;
-    int found = match(matcher, &s, 0, 0, FEW_STEPS);
-    size_t last = found >= 0 ? pcre2_get_ovector_pointer(matcher->data)[0] : s.last;
-    enum tp_code code = count_steps(matcher, &s, FEW_STEPS, places_to(&s, last), err);
+    uint64_t steps = TP_PATTERN_STEPS - budget.left + budget.step;
+    enum tp_code code = tp_matcher_work(matcher, steps, pattern->text, &pattern->origin, name, err);
     if (code)
         return code;
-    bool each = found == PCRE2_ERROR_MATCHLIMIT;
-    s.options = PCRE2_NO_UTF_CHECK; /* it was checked */
-    if (each)
-        found = PCRE2_ERROR_NOMATCH;
-    for (size_t at = 0; each && at <= s.last && found == PCRE2_ERROR_NOMATCH; at++)
-        if (is_place(&s, at) && (code = match_at(matcher, &s, at, &found, err)))
-            return code;
     *matches = found >= 0; /* 0: more was found than there is room to say */
-    return found >= 0 || found == PCRE2_ERROR_NOMATCH ? TP_OK
-                                                      : fail_match(&s, found, err);
+    return found >= 0 || found == PCRE2_ERROR_NOMATCH
+               ? TP_OK
+               : fail_match(pattern, name, found, budget.step, err);
 }

@@ -16,19 +16,18 @@
 
 enum {
     TP_PATTERN_LENGTH = 4096,   /* bytes of a pattern */
+    TP_PATTERN_NESTING = 50,    /* groups inside of groups */
     TP_PATTERN_CODE = 64 << 10, /* bytes of its compiled form */
     TP_PATTERN_ALL = 16 << 20,  /* bytes of all that share a matcher */
-    TP_PATTERN_STEPS = 250000,  /* of one match: some 30 ms. Fewer for names above 64 bytes, and
-                                   for large sets beyond ASCII */
+    TP_PATTERN_STEPS = 250000,  /* of one match: some 30 ms. A step counts as several for names above
+                                   64 bytes, and for sets with classes or beyond ASCII */
     TP_PATTERN_DEPTH = 100000,  /* choices of one match that are kept to be changed */
     TP_PATTERN_HEAP = 16 << 20, /* bytes of one match */
 };
-/* Steps of all matches of a matcher, at most, at all places of a name where one may begin: a minute
- * or two at the worst, and far less for sets beyond ASCII, each of whose steps counts as the
- * longest that it may be. What a source's config.json lists shares them with the request. Of a name
- * of 50 bytes the usual pattern takes 4 to 40, one that begins with '.*' 70, with another one in it
- * 330, one of three '.+' some thousands; so that ten of the last are within it for 100,000
- * names. */
+/* Steps of all matches of a matcher, at most: a minute or two at the worst. What a source's
+ * config.json lists shares them with the request. Of a name of 50 bytes the usual pattern takes 4 to
+ * 40, one that begins with '.*' 50, one of three '.+' 1,300; so that ten of the last are within it
+ * for 100,000 names. */
 #define TP_PATTERN_WORK UINT64_C(4000000000)
 
 enum tp_pattern_kind {
@@ -63,11 +62,7 @@ void tp_matcher_close(struct tp_matcher *matcher); /* legal on {0} and twice */
 struct tp_pattern {
     char *text; /* as it was given; NULL: not compiled */
     struct pcre2_real_code_8 *code;
-    unsigned members;       /* beyond ASCII, of the set that has the most: searched one by one */
-    unsigned with_property; /* the same of sets with a class, which search them for all characters */
-    bool anywhere;   /* may begin anywhere in the name */
-    bool first_line; /* but not behind its first newline */
-    bool at_lines;   /* but only where a line begins: with '.*' in front */
+    unsigned members; /* of its largest set: what makes a step longer */
     struct tp_pattern_origin origin;
 };
 
