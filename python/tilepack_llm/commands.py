@@ -74,7 +74,6 @@ class ConvertOptions(TypedDict, total=False):
     shard_size: int | str
     zstd: bool | int
     digest: str
-    tp: int
     part: str
     force: bool
     jobs: int

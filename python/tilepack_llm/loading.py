@@ -1,4 +1,4 @@
-"""load(): the tensors of a checkpoint, whole or one rank's, for whoever builds a model.
+"""load(): the tensors of a checkpoint, for whoever builds a model.
 
 On the CPU nothing is copied: the arrays are views of the mapped files. To a GPU the library
 copies them, with several threads. Everything that can be wrong with the files is found before
@@ -7,7 +7,6 @@ anything is handed out.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Union
 
 from . import commands
 from .checkpoint import Checkpoint, Path, Weight
-from .errors import InputError, UnsupportedError, UsageError, refusals
+from .errors import UnsupportedError, UsageError
 from .parts import Index, Part, copy
 from .tensor import Tensor, import_torch, torch_dtype
 
@@ -26,30 +25,8 @@ if TYPE_CHECKING:
 
 Names = Union[Iterable[str], Mapping[str, Index]]
 
-_RANKS = "tilepack-tp.json"
 _ALIGN = 512  # bytes: torch's own allocations on a GPU begin at multiples of it
 _PIECE = 512 << 20
-
-
-def _rank_directory(path: str, rank: int | None) -> str:
-    """The directory of one rank of `convert --tp`; without a rank, the path itself."""
-    listing = os.path.join(path, _RANKS)
-    if not os.path.isfile(listing):
-        if rank is None:
-            return path
-        raise UsageError(
-            "it holds no ranks", file=path, hint="`tilepack convert --tp N` makes them"
-        )
-    with refusals("cannot be read", listing), open(listing, encoding="utf-8") as file:
-        try:
-            ranks = int(json.load(file)["ranks"])
-        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-            raise InputError("it does not say how many ranks there are", file=listing) from None
-    if rank is None:
-        raise UsageError(f"it holds {ranks} ranks", file=path, hint="rank= takes one of them")
-    if not 0 <= rank < ranks:
-        raise UsageError(f"rank {rank} of {ranks}", file=path)
-    return os.path.join(path, f"rank_{rank}")
 
 
 def _leading(weight: Weight, index: Index) -> Index:
@@ -160,12 +137,11 @@ def load(
     device: str | torch.device = "cpu",
     *,
     names: Names | None = None,
-    rank: int | None = None,
     verify: bool = False,
 ) -> dict[str, Loaded]:
     """The tensors of a checkpoint by name, as they are stored.
 
-    path    a .safetensors file or a directory of them; with `rank` what `convert --tp` wrote
+    path    a .safetensors file or a directory of them
     device  "cpu": views of the mapped files, 0 bytes copied. "cuda" or "cuda:I", or such a
             torch.device: torch tensors on that GPU, read by several threads through a ring of
             pinned memory (6 MiB for each processor, at most 84 MiB). Tensors that follow each
@@ -174,8 +150,7 @@ def load(
     names   only these tensors, or all tensors of these packed weights; nothing else is read. A
             mapping takes parts: {"...w2_weight_packed": np.s_[0:4, :, 16:32]}, or of a stack
             {"...experts.w2": np.s_[0:4]}, the same experts of all of its tensors
-    rank    only the files of this rank
-    verify  on the CPU, the whole path (of the rank) is verified first, as verify() does; to a
+    verify  on the CPU, the whole path is verified first, as verify() does; to a
             GPU, each file that is read is read whole, and hashed on the way. A flipped bit is
             a Difference (VerifyError on the CPU).
 
@@ -184,7 +159,7 @@ def load(
     Raises Error for files that are missing, truncated, changed meanwhile or contradict their
     headers, before any tensor is handed out; ResourceError where memory or the GPU fails.
     """
-    place = _rank_directory(os.fsdecode(path), rank)
+    place = os.fsdecode(path)
     where = _device_name(device)
     checkpoint = Checkpoint(place)
     chosen = _chosen(checkpoint, names)

@@ -2,8 +2,7 @@
 """Packed weights that are copied because they are "already in this format" get a fresh hash: so
 what is known of them without a source is looked at first. Wrong layout words, padding, scales
 that are no multiples or no numbers are refused, by convert, by unpack of other weights, into
-archives, and by every way of writing a folder, cut for ranks or not; right ones are copied byte
-for byte. So it is with what --exclude keeps: its global scales, and orders of columns, which verify
+archives, and by every way of writing a folder; right ones are copied byte for byte. So it is with what --exclude keeps: its global scales, and orders of columns, which verify
 looks at, too. So are descriptors that say of the tensors which weights were made from what cannot
 be."""
 import glob
@@ -130,12 +129,11 @@ def wrong_eights(work):
                             f"{command} of {good}: {done.returncode} {done.stderr}")
 
 
-WAYS = (["--tp", "2"], [], ["--zstd"], ["--part", "1/1"], ["--tp", "2", "--zstd"],
-        ["--tp", "2", "--part", "1/1", "--jobs", "1"])
+WAYS = ([], ["--zstd"], ["--part", "1/1"], ["--part", "1/1", "--jobs", "1"])
 
 
 def folders(work, to, damage, ways):
-    """Ranks of weights that are cut along N and along K; the first damage in all of the ways."""
+    """The first damage in all of the ways, the others in the first."""
     good, bad, out = work.at("good"), work.at("bad"), work.at("out")
     options = ("--to", to, "--include", "mlp", "--quiet")
     tool.run("convert", work.at("src"), "-o", good, *options, "--force")
@@ -152,7 +150,7 @@ def folders(work, to, damage, ways):
                         f"{done.stderr}")
             shutil.rmtree(out, ignore_errors=True)
             shutil.rmtree(out + ".partial", ignore_errors=True)
-    tool.run("convert", bad, "-o", out, *options, "--nonfinite", "keep", "--tp", "2")
+    tool.run("convert", bad, "-o", out, *options, "--nonfinite", "keep")
     shutil.rmtree(out)
 
 
@@ -187,7 +185,7 @@ def origins(work):
                                  (b"gate_proj", b"down_proj", "only parts of this tensor", 0)):
         with open(shard, "wb") as f:
             f.write(data.replace(begin, begin.replace(old, new)))
-        for to in (["--to", "w4a8-ct"], ["--to", "w4a16-ct", "--tp", "2"]):
+        for to in (["--to", "w4a8-ct"], ["--to", "w4a16-ct"]):
             done = tool.run("convert", bad, "-o", out, *to, "--quiet", check=False)
             tally.check(done.returncode == 3 and text in done.stderr and not os.path.exists(out),
                         f"{new} to {to}: {done.returncode} (3 and: {text}) {done.stderr}")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Every form of source into every format, against values that nothing of the program has made.
 
-    pairs.py [--all] [--via] [--unpack] [--tp N] [--no-stack] [--only SOURCE[:FORMAT]]
+    pairs.py [--all] [--via] [--unpack] [--no-stack] [--only SOURCE[:FORMAT]]
              [--to FORMAT,...] [--model NAME] [--size HIDDEN,EXPERT] [--seed N]
 
 The weights of a source differ in all that they may: each part of each expert has its own scale,
@@ -16,10 +16,8 @@ Without an option a part of the pairs runs: what engines want one of for parts t
 (ALWAYS), into every format of stacks; stacks of others (PACKED); results that were hard to read
 (VIA); a sample of the rest.
 --via takes every exact result as the source of every format. --unpack unpacks every result, and
-compares with what oracle.py decodes of it. --tp cuts every result for N ranks: each has its rows
-and columns of the whole's values, and `join` gives the bytes of the whole. --no-stack leaves
-experts, and the names of stacks, as the source has them. Ends with `N passed, N failed` (pairs
-that were converted).
+compares with what oracle.py decodes of it. --no-stack leaves experts, and the names of stacks, as
+the source has them. Ends with `N passed, N failed` (pairs that were converted).
 """
 import argparse
 import itertools
@@ -470,79 +468,6 @@ def unpacked(work, result, src):
             raise Mismatch(f"unpack: {name} expert {expert} {values.shape}, oracle {want.shape}")
 
 
-def owner(name, row, rows, source, ranks):
-    """The rank that has a row of a weight: None, each has all."""
-    word = name.removesuffix(".weight").removesuffix(".bias").removesuffix("_bias")
-    word = word.split(".")[-1]
-    if word in ("down_proj", "o_proj", "w2"):
-        return None
-    if word == "gate_up_proj":
-        half = rows // 2
-        row, rows = (row // 2 if "gpt_oss" in str(source.config.get("model_type")) else
-                     row % half), half
-    elif word == "qkv_proj":
-        q = rows // 2  # k and v have half of its heads
-        row, rows = (row, q) if row < q else ((row - q) % (q // 2), q // 2)
-    return row * ranks // rows
-
-
-def expected(unit, values, source, rank, ranks):
-    """The values of a unit of the whole that are a rank's, if it is cut."""
-    places = []
-    for origin in unit.sources:
-        name, first, step = origin["name"], origin.get("row", 0), origin.get("step", 1)
-        key = name.replace("{e}", "0")
-        whole = source.values.get(key)
-        if whole is None:
-            whole = source.others[key].f32()[..., None]
-        rows = whole.shape[-1] if origin.get("transposed") else whole.shape[-2]
-        places += [owner(name, first + i * step, rows, source, ranks)
-                   for i in range(origin["rows"])]
-    if None in places:
-        return np.split(values, ranks, axis=-1)[rank] if values.shape[-1] % ranks == 0 else values
-    return values[:, [i for i, at in enumerate(places) if at == rank]]
-
-
-def cut(work, result, src, source, options, ranks):
-    """Raises unless each rank has its part of the whole and `join` the whole's bytes. None:
-    refused; else how many units of a rank are cut."""
-    done = tool.run("convert", work.at(src), "-o", work.at("ranks"), "--quiet", "--force", "--jobs",
-                    "1", "--weights-only", "--merged", "convert", *options, "--tp", str(ranks),
-                    check=False)
-    if done.returncode == 4:
-        return None
-    if done.returncode:
-        raise Mismatch(f"--tp {ranks}: status {done.returncode}: {done.stderr}")
-    whole = {unit.prefix: (unit, unit.values()) for unit in result.units}
-    parts = set()
-    for rank in range(ranks):
-        own = oracle.Checkpoint(tool.shards(work.at("ranks", f"rank_{rank}")))
-        if {u.prefix for u in own.units} != set(whole):
-            raise Mismatch(f"--tp {ranks}: rank {rank} has other units")
-        for unit in own.units:
-            got, (of, values) = unit.values(), whole[unit.prefix]
-            if got.shape == values.shape:
-                want = values
-            else:
-                want = expected(of, values, source, rank, ranks)
-                parts.add(unit.prefix)
-            if got.shape != want.shape or not np.array_equal(got, want, equal_nan=True):
-                raise Mismatch(f"--tp {ranks}: rank {rank}: {unit.prefix} {got.shape} is not its "
-                               f"part {want.shape} of the whole {values.shape}")
-    done = tool.run("join", work.at("ranks"), "-o", work.at("joined"), "--quiet", "--force",
-                    check=False)
-    if done.returncode:
-        raise Mismatch(f"join of {ranks}: status {done.returncode}: {done.stderr}")
-    joined = {}
-    for path in tool.shards(work.at("joined")):
-        joined |= stfile.load(path)[0]
-    if {n: (t.dtype, t.shape, t.data) for n, t in joined.items()} != {
-            n: (t.dtype, t.shape, t.data) for n, t in result.tensors.items()}:
-        raise Mismatch(f"join of {ranks} differs from the whole")
-    shutil.rmtree(work.at("ranks"))
-    return len(parts)
-
-
 def apart(name):
     """A stack that keeps its name is joined to what stands behind it as its source is."""
     return name.replace("_proj_", "_proj.")
@@ -607,11 +532,9 @@ class Pairs:
     def __init__(self, args):
         self.args, self.passed, self.failed, self.refused = args, 0, 0, 0
         self.sample = np.random.default_rng(args.seed)
-        self.also, self.cuts = [], {}
+        self.also = []
         if args.unpack:
             self.also.append(lambda work, result, *_: unpacked(work, result, "out"))
-        if args.tp:
-            self.also.append(self.cut)
         self.listed = {f["name"]: f for f in json.loads(
             tool.run("formats", "--json").stdout)["formats"] if not f.get("input_only")}
 
@@ -643,11 +566,6 @@ class Pairs:
             if [form, model, to] == pair_of and sizes == SIZES[0]:
                 return [name for name, f in self.listed.items() if f["experts"] == kind]
         return []
-
-    def cut(self, work, result, src, source, options):
-        count = cut(work, result, src, source, options, self.args.tp)
-        key = "refused" if count is None else count
-        self.cuts[key] = self.cuts.get(key, 0) + 1
 
     def settings(self, source, to):
         choices = {p["key"]: [c["name"] for c in p["choices"]]
@@ -729,7 +647,6 @@ def main():
     p.add_argument("--via", action="store_true", help="exact results as sources, too")
     p.add_argument("--no-stack", action="store_true", help="convert with --no-stack")
     p.add_argument("--unpack", action="store_true", help="unpack every result")
-    p.add_argument("--tp", type=int, help="cut every result for so many ranks, and join it")
     p.add_argument("--only", help="SOURCE[:FORMAT]")
     p.add_argument("--to", help="FORMAT,...: these alone")
     p.add_argument("--model", choices=list(MODELS | MORE))
@@ -737,8 +654,6 @@ def main():
     p.add_argument("--seed", type=int, default=1)
     pairs = Pairs(p.parse_args())
     pairs.run()
-    if pairs.cuts:
-        print(f"units cut of a rank: results {pairs.cuts}")
     print(f"{pairs.passed} passed, {pairs.failed} failed")
     return 1 if pairs.failed else 0
 

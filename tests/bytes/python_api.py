@@ -322,27 +322,6 @@ def loading_views(t, work):
     t.check(raised(tp.UsageError, tp.load, path, names=["none"]) is not None, "load: not a name")
     t.check(raised(tp.UsageError, tp.load, path, names="none") is not None, "load: not a list")
     t.check(raised(tp.UnsupportedError, tp.load, path, "tpu") is not None, "load: not a device")
-    t.check(raised(tp.UsageError, tp.load, path, rank=0) is not None, "load: no ranks")
-    tool.run("convert", work.at("src"), "-o", work.at("tp"), "--to", "w4a8-cutlass", "--tp", "2",
-             "--quiet")
-    half = tp.load(work.at("tp"), rank=1, names=[EXPERTS])
-    whole = loaded[f"{EXPERTS}_weight_packed"].array
-    t.check(half[f"{EXPERTS}_weight_packed"].array.size * 2 == whole.size, "load: one rank")
-    error = raised(tp.UsageError, tp.load, work.at("tp"))
-    t.check(error and "2 ranks" in error.message, "load: ranks want a rank")
-    t.check(raised(tp.UsageError, tp.load, work.at("tp"), rank=2) is not None, "load: not a rank")
-    os.makedirs(work.at("no-ranks"), exist_ok=True)
-    listing = os.path.join(work.at("no-ranks"), "tilepack-tp.json")
-    for text in ('{"ranks": Infinity}', '{"ranks": [2]}', "[]", "[" * 100_000):
-        with open(listing, "w", encoding="ascii") as f:
-            f.write(text)
-        error = raised(tp.InputError, tp.load, work.at("no-ranks"), rank=0)
-        t.check(error and "how many ranks" in error.message, f"load: ranks of {text[:20]}")
-    os.remove(listing)
-    os.symlink("/proc/self/mem", listing)  # a regular file, of which reading fails for root, too
-    error = raised(tp.SystemFailure, tp.load, work.at("no-ranks"), rank=0)
-    t.check(error and error.file == listing and "cannot be read" in error.message,
-            "load: ranks that cannot be read")
 
 
 def copied(path, wanted, **options):
@@ -381,8 +360,6 @@ def copying(t, work):
             "load: an expert by a number of numpy's")
     t.check(same(copied(work.at("zst"), [Q_PROJ], verify=True), tp.load(work.at("zst"), names=[Q_PROJ])),
             "copy: a compressed file")
-    rank = os.path.join(work.at("tp"), "rank_1")
-    t.check(same(copied(rank, None), tp.load(work.at("tp"), rank=1)), "copy: one rank")
     for wrong in ({packed: np.s_[9]}, {packed: np.s_[::2]}, {packed: np.s_[0, 0, 0, 0]},
                   {Q_PROJ: np.s_[0:1]}):
         t.check(raised(tp.UsageError, tp.load, path, names=wrong) is not None, f"load: not {wrong}")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The parts of the plugin for vLLM that need no vLLM: the manifest, names, refusals, and slices
-of packed weights, made of whole tiles, against the program's own slices and conversions.
+of packed weights, made of whole tiles, against the program's conversions and the oracle's values.
 
 Merging q, k and v, and cutting rows and columns for ranks, must give the bytes of a weight that
 was merged or cut before it was converted. Ends with `N passed, N failed`.
@@ -14,6 +14,7 @@ import sys
 import numpy as np
 
 import lib_path  # noqa: F401  pylint: disable=unused-import
+import oracle
 import tool
 
 import tilepack_llm as tp
@@ -54,22 +55,25 @@ def quantized(fmt, values):
     return {suffix: t.array for suffix, t in tp.quantize(values, fmt).items()}
 
 
-def differing(fmt, mine, made, parts, skip=()):
-    """Suffixes whose bytes, put together from (tensors, packed, rows there, columns there,
-    rows here), are not those of `made`."""
-    wrong = []
+def put_together(mine, parts):
+    """{suffix: array} of (tensors, packed, rows there, columns there, rows here)."""
+    made = {}
     for suffix, output in mine.outputs.items():
+        like = parts[0][0][suffix].dtype
         if output.words is not None:
-            if made[suffix].reshape(-1).tolist() != list(output.words):
-                wrong.append(suffix)
+            made[suffix] = np.array(output.words, like)
             continue
-        target = np.zeros(output.shape, made[suffix].dtype)
+        made[suffix] = np.zeros(output.shape, like)
         for tensors, packed, rows, columns, at in parts:
             source = view(packed.outputs[suffix], tensors[suffix], packed.box, rows, columns)
-            view(output, target, mine.box, at, (0, mine.box[2]))[...] = source
-        if suffix not in skip and target.tobytes() != made[suffix].tobytes():
-            wrong.append(suffix)
-    return wrong
+            view(output, made[suffix], mine.box, at, (0, mine.box[2]))[...] = source
+    return made
+
+
+def differing(mine, made, parts, skip=()):
+    """Suffixes whose bytes, put together, are not those of `made`."""
+    return [suffix for suffix, array in put_together(mine, parts).items()
+            if suffix not in skip and array.tobytes() != made[suffix].tobytes()]
 
 
 def merged_and_cut(t, fmt):
@@ -83,21 +87,21 @@ def merged_and_cut(t, fmt):
         part = w[begin:begin + size]
         parts.append((quantized(fmt, part), packed_of(fmt, (1, size, 2048), False), (0, size),
                       (0, 2048), (int(begin), int(begin) + size)))
-    wrong = differing(fmt, mine, quantized(fmt, w), parts)
+    wrong = differing(mine, quantized(fmt, w), parts)
     t.check(not wrong, f"{fmt}: q, k and v put together {wrong}")
     whole, packed = quantized(fmt, w), mine
     for rank in range(5):
         rows = slices.rows_of_rank(640, 128, rank, 5)
         part = packed.of_size((1, 128, 2048))
-        wrong = differing(fmt, part, quantized(fmt, w[rank * 128:(rank + 1) * 128]),
+        wrong = differing(part, quantized(fmt, w[rank * 128:(rank + 1) * 128]),
                           [(whole, packed, rows, (0, 2048), (0, 128))])
         t.check(not wrong, f"{fmt}: rows of rank {rank} {wrong}")
-    # Scales of whole rows are those of the uncut weight: formats/README.md, cut for ranks.
+    # Scales of whole rows are those of the uncut weight.
     skip = ("weight_group_scale", "weight_chan_scale") if fmt == "w4a8-cutlass" else ()
     for rank in range(4):
         columns = slices.columns_of_rank(2048, 512, rank, 4)
         part = packed.of_size((1, 640, 512))
-        wrong = differing(fmt, part, quantized(fmt, w[:, rank * 512:(rank + 1) * 512]),
+        wrong = differing(part, quantized(fmt, w[:, rank * 512:(rank + 1) * 512]),
                           [(whole, packed, (0, 640), columns, (0, 640))], skip)
         t.check(not wrong, f"{fmt}: columns of rank {rank} {wrong}")
 
@@ -112,34 +116,41 @@ def calibrated(work):
 
 
 def stacks(t, work, fmt, source="src"):
-    """Each rank's experts, from the whole, against those of `convert --tp`."""
-    whole, cut = work.at(fmt), work.at(fmt + "-tp")
-    some = () if fmt == "w4a8-cutlass" else ("--include", "experts")  # k_proj is one tile high
+    """Each rank's experts, from the whole: their values are those of its rows or columns."""
+    whole, half = work.at(fmt), work.at("half-" + fmt)
+    some = () if fmt == "w4a8-cutlass" else ("--include", "experts")
     tool.run("convert", work.at(source), "-o", whole, "--to", fmt, "--quiet", *some)
-    tool.run("convert", work.at(source), "-o", cut, "--to", fmt, "--tp", "2", "--quiet", *some)
-    units = manifest.read(whole)
-    experts = manifest.experts_of("model.layers.0.block_sparse_moe.experts", units)
+    tool.run("convert", work.at("half"), "-o", half, "--to", fmt, "--quiet", "--include", "experts",
+             *tool.weights_only(fmt))
+    experts = manifest.experts_of("model.layers.0.block_sparse_moe.experts", manifest.read(whole))
     t.check(set(experts) == {"w13", "w2"} and all(p.stacked for p in experts.values()),
             f"{fmt}: a layer of experts")
-    checkpoint = tp.open(whole)
-    for rank in range(2):
-        ranks = tp.open(os.path.join(cut, f"rank_{rank}"))
-        for part, packed in experts.items():
-            name = f"model.layers.0.block_sparse_moe.experts.{part}"
-            stored = {s: x.array for s, x in checkpoint.weights[name].stored.items()}
-            made = {s: x.array for s, x in ranks.weights[name].stored.items()}
-            mine = packed.of_size(ranks.weights[name].box)
-            (_, n, k), (_, full_n, full_k) = mine.box, packed.box
+    checkpoint, decoder = tp.open(whole), oracle.Checkpoint(tool.shards(whole))
+    of_a_rank = {u.prefix: u.descriptor for u in oracle.Checkpoint(tool.shards(half)).units}
+    for part, packed in experts.items():
+        name = f"model.layers.0.block_sparse_moe.experts.{part}"
+        stored = {s: x.array for s, x in checkpoint.weights[name].stored.items()}
+        [unit] = [u for u in decoder.units if u.prefix in (name + "_", name + ".")]
+        values = unit.values()
+        e, full_n, full_k = packed.box
+        n, k = (full_n, full_k // 2) if part == "w2" else (full_n // 2, full_k)
+        mine = packed.of_size((e, n, k))
+        for rank in range(2):
+            halves = [(i * full_n // 2 + rank * n // 2, i * full_n // 2 + (rank + 1) * n // 2)
+                      for i in range(2)]
             if part == "w2":
                 moves = [((0, n), slices.columns_of_rank(full_k, k, rank, 2), (0, n))]
+                want = values[:, :, rank * k:(rank + 1) * k]
             elif any(out.grid and out.grid.stretches == 2 for out in mine.outputs.values()):
                 moves = [((rank * n // 2, (rank + 1) * n // 2), (0, k), (0, n // 2))]
+                want = np.concatenate([values[:, a:b] for a, b in halves], axis=1)
             else:
-                moves = [((i * full_n // 2 + rank * n // 2, i * full_n // 2 + (rank + 1) * n // 2),
-                          (0, k), (i * n // 2, (i + 1) * n // 2)) for i in range(2)]
-            wrong = differing(fmt, mine, made, [(stored, packed, rows, columns, at)
-                                                for rows, columns, at in moves])
-            t.check(not wrong, f"{fmt}: {part} of rank {rank} {wrong}")
+                moves = [(rows, (0, k), (i * n // 2, (i + 1) * n // 2))
+                         for i, rows in enumerate(halves)]
+                want = np.concatenate([values[:, a:b] for a, b in halves], axis=1)
+            made = put_together(mine, [(stored, packed, *move) for move in moves])
+            got = oracle.decode(of_a_rank[unit.prefix], {s: a.tobytes() for s, a in made.items()})
+            t.check(np.array_equal(got, want), f"{fmt}: {part} of rank {rank}")
 
 
 def inputs(t, work):
@@ -222,8 +233,8 @@ def refusals(t, work):
     with open(deep, "w", encoding="ascii") as f:
         f.write("[" * 100_000)
     t.check("recursion" in refused(manifest.read, deep), "refused: a manifest that is too deep")
-    rank = refused(manifest.read, os.path.join(work.at("w4a8-cutlass-tp"), "rank_0"))
-    t.check("one rank of `convert --tp`; serve the whole" in rank, "refused: a rank")
+    t.check("one rank of `convert --tp`" in
+            changed(lambda m: m["request"].update(tp={"rank": 0, "ranks": 2})), "refused: a rank")
     t.check("beside its weights" in refused(manifest.read, work.at("src")),
             "refused: no manifest at all")
     units = manifest.units(good, path)
@@ -301,6 +312,9 @@ def main():
     with tool.Workdir() as work:
         subprocess.run([sys.executable, os.path.join(tool.REPO, "samples", "gen_checkpoint.py"),
                         work.at("src"), "--preset", "tiny-mixtral", "--quiet"], check=True)
+        subprocess.run([sys.executable, os.path.join(tool.REPO, "samples", "gen_checkpoint.py"),
+                        work.at("half"), "--preset", "tiny-mixtral", "--inter", "256", "--quiet"],
+                       check=True)
         for fmt in STACKS:
             stacks(t, work, fmt)
         calibrated(work)

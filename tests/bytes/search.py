@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`convert --search` against the golden files of tests/golden/search, byte for byte, and
-what must not change them: ranks, parts, repacking, the form in which a weight is stored."""
+what must not change them: parts, repacking, the form in which a weight is stored."""
 import json
 import os
 import struct
@@ -347,12 +347,10 @@ def checkpoint(work):
     in_the_oracle(work, tensors)
     figures(work, tensors)
     converts_figures(work)
-    tool.run("convert", m, "-o", work.at("cut"), "--tp", "2", *options)
-    tool.run("join", work.at("cut"), "-o", work.at("joined"))
-    tally.check(shard(work.at("joined")) == plain, "cut for ranks and joined: the same bytes")
-    done = tool.run("verify", work.at("cut", "rank_1"), "--against", m, "--importance",
-                    work.at("own"), check=False)
-    tally.check(done.returncode == 0, "a rank is derived again")
+    tool.run("convert", m, "-o", work.at("whole"), *options)
+    done = tool.run("verify", work.at("whole"), "--against", m, "--importance", work.at("own"),
+                    check=False)
+    tally.check(done.returncode == 0, "it is derived again with the same numbers")
     for part in ("1/2", "2/2"):
         tool.run("convert", m, "-o", work.at("parts"), "--part", part, *options)
     done = tool.run("merge", work.at("parts"), check=False)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SHA-256: `convert --digest sha256` and `digest`, against Python's hashlib (lib/digests.py);
-# what `verify` finds by it; parts, ranks, archives; and that a line can be signed.
+# what `verify` finds by it; parts, archives; and that a line can be signed.
 set -u
 # shellcheck source=tests/lib/preamble.sh
 . "${TESTS:-$(cd "$(dirname "$0")/.." && pwd)}/lib/preamble.sh"
@@ -54,7 +54,7 @@ cp -r packed gone
 rm gone/README.md
 answers 'a file that is gone' 1 'its SHA-256 cannot be checked' "$TILEPACK" verify gone
 
-# ------------------------------------------------------- parts, ranks, archives --
+# -------------------------------------------------------------- parts, archives --
 for part in 1/2 2/2; do
     check "part $part" convert -o parts --digest sha256 --shard-size 1MB --part "$part"
 done
@@ -65,11 +65,6 @@ check 'with the digests' oracle manifest parts
 convert -o mixed --digest sha256 --shard-size 1MB --part 1/2
 fails 'a part without them is of another plan' 2 'their options differ' \
     convert -o mixed --shard-size 1MB --part 2/2
-check '--tp' convert -o cut --digest sha256 --tp 2
-check 'rank 0' oracle manifest cut/rank_0
-check 'rank 1' oracle manifest cut/rank_1
-check 'join' "$TILEPACK" join cut -o joined --quiet
-check 'gives the manifest of the whole' cmp joined/tilepack.json packed/tilepack.json
 check '--zstd' convert -o zst --digest sha256 --zstd
 check 'its archives are hashed as they lie there' oracle manifest zst
 answers 'and verified' 0 '; SHA-256 of 7 files compared; ' "$TILEPACK" verify zst
@@ -81,7 +76,7 @@ answers 'and is not as it was written' 1 'SHA-256' "$TILEPACK" verify zst
 
 # ----------------------------------------------------------------------- digest --
 same() { test "$("$TILEPACK" digest "$1")" = "$(oracle path "$1")"; } # path
-for path in packed packed/ plain src cut zst packed/tilepack.json src/README.md; do
+for path in packed packed/ plain src parts zst packed/tilepack.json src/README.md; do
     check "digest $path" same "$path"
 done
 check 'sha256sum says the same of a file' test "$("$TILEPACK" digest src/README.md)" = \
@@ -90,9 +85,9 @@ list() {
     cd "$1" && find -L . -type f ! -path '*/.*' | sed 's:^\./::' | LC_ALL=C sort |
         tr '\n' '\0' | xargs -0 sha256sum -- | sha256sum | cut -d ' ' -f 1
 }
-check 'and of a directory, as the manual page has it' test "$("$TILEPACK" digest cut)" = \
-    "sha256:$(list cut)"
-check 'any number of jobs' test "$("$TILEPACK" digest cut -j 1)" = "$("$TILEPACK" digest cut -j 7)"
+check 'and of a directory, as the manual page has it' test "$("$TILEPACK" digest parts)" = \
+    "sha256:$(list parts)"
+check 'any number of jobs' test "$("$TILEPACK" digest parts -j 1)" = "$("$TILEPACK" digest parts -j 7)"
 cp -r packed dashed
 echo >dashed/-c.txt
 check 'of names like options, too' test "$("$TILEPACK" digest dashed)" = "sha256:$(list dashed)"

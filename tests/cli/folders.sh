@@ -93,11 +93,7 @@ check "an unfinished output is finished" convert dst -q
 check "and has the same files" diff -r dst1 dst
 check "what links led to is there" test -f model/onnx/model.onnx
 format=mxfp8-ct
-check "ranks" convert cut --tp 2 -q
-check "a rank has the folders" test -f cut/rank_1/code/layers/deep/model.py
-check "are joined" "$TILEPACK" join cut -o joined -q
 convert whole -q
-check "to the whole" diff -r joined whole
 check "parts" sh -c "'$TILEPACK' convert model -o parts --to mxfp8-ct --part 1/1 -q &&
     '$TILEPACK' merge parts -q && diff -r parts whole"
 

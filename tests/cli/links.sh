@@ -60,22 +60,14 @@ mkdir "$work/dst.partial"
 for name in $shard config.json model.safetensors.index.json tilepack.json tokenizer.json; do
     ln -s ../victim "$work/dst.partial/$name"
 done
-ln -s ../folder "$work/dst.partial/rank_0"
 check "links among what is swept" convert model dst
 unharmed "sweep"
 check "the output has none" test -z "$(find "$work/dst" -type l)"
 
 victim
-mkdir "$work/dst.partial"
-: >"$work/dst.partial/.tilepack-journal"
-ln -s ../folder "$work/dst.partial/rank_0"
-ln -s ../folder "$work/dst.partial/rank_1"
-check "links in place of ranks" convert model dst --tp 2
-unharmed "ranks"
-check "the ranks are directories" test -d "$work/dst/rank_0" -a ! -L "$work/dst/rank_0"
-rm -rf "$work/dst/rank_1"
-ln -s ../folder "$work/dst/rank_1"
-fails "--force does not look behind a link" 2 "'rank_1'" convert model dst --tp 2 --force
+check "an output" convert model dst
+ln -s ../folder "$work/dst/code"
+fails "--force does not look behind a link" 2 "'code'" convert model dst --force
 unharmed "--force"
 
 victim
@@ -137,7 +129,6 @@ case ${BUILD:-} in
     cp "$work/model/config.json" "$work/folders/sub/code/model.py"
     check "a source with folders" convert folders whole
     swapping "folders that are swept, written, replaced" dst.partial/sub complete folders dst --force
-    swapping "ranks that are swept and written" dst.partial/rank_0 begun model dst --tp 2 --zstd
     rm -rf "$work/away"
     ;;
 esac
@@ -283,10 +274,6 @@ check "as well" test "$(stat -c %a "$work/private.safetensors.zst")" = 640
 echo left >"$work/.left.safetensors.tilepack.partial" # by a run before the source was private
 check "what a killed run left" convert "private/$shard" left.safetensors
 check "is no more readable" test "$(stat -c %a "$work/left.safetensors")" = 640
-check "ranks" convert private dst --force --tp 2
-check "are private" sh -c "test -z \"\$(find '$work/dst' -type f -perm /007 ! -name 'token*' ! -name 'gen*')\""
-check "what is joined" "$TILEPACK" join "$work/dst" -o "$work/joined" -q
-check "is private again" sh -c "test -z \"\$(find '$work/joined' -type f -name '*.safetensors' -perm /007)\""
 chmod 700 "$work/private"
 check "a private directory" convert private dst --force
 check "gives one" test "$(stat -c %a "$work/dst")" = 700
@@ -337,8 +324,6 @@ if [ "$(id -u)" = 0 ]; then # of a group that the output is not of
     check "a directory of another group" convert private dst --force
     check "is for its owner" test "$(stat -c %a "$work/dst" "$work/dst/config.json" | xargs)" = \
         "700 644"
-    check "and so are ranks" convert private dst --force --tp 2
-    check "all of them" test "$(stat -c %a "$work/dst" "$work/dst/rank_1" | xargs)" = "700 700"
     check "and parts" convert private parted --part 1/1
     check "of which it is made" test "$(stat -c %a "$work/parted.partial")" = 700
     check "and a single file" convert private whole.safetensors --force
@@ -371,19 +356,6 @@ check "keeps its rights" test "$(stat -c %a "$work/mine.partial")" = 755
 fails "nor is it a part's" 2 "not of tilepack" convert narrowed mine --part 1/1
 check "which leaves it, too" test "$(stat -c %a "$work/mine.partial")" = 755
 chmod 755 "$work/narrowed"
-check "a part of ranks" convert narrowed begun --tp 2 --part 1/1
-chmod 700 "$work/narrowed"
-check "that goes on" convert narrowed begun --tp 2 --part 1/1
-check "narrows those that are there" test \
-    "$(stat -c %a "$work/begun.partial" "$work/begun.partial/rank_1" | xargs)" = "700 700"
-check "ranks in a directory" convert model cut --tp 2
-chmod 700 "$work/cut"
-check "that is private" "$TILEPACK" join "$work/cut" -o "$work/of-cut" -q
-check "are joined in one" test "$(stat -c %a "$work/of-cut")" = 700
-chmod 755 "$work/cut"
-chmod 600 "$work/cut/tilepack-tp.json"
-check "ranks of a private plan" "$TILEPACK" join "$work/cut" -o "$work/of-plan" -q
-check "are joined for its reader" test "$(stat -c %a "$work/of-plan/config.json")" = 600
 
 # Pages of a closed directory are outside of it.
 cp -r "$work/model" "$work/paged"
@@ -402,34 +374,19 @@ check "are for who may enter it" test \
 cp -r "$work/model" "$work/carded"
 echo secret >"$work/carded/README.md"
 chmod 600 "$work/carded/README.md"
-for how in "" "--tp 2"; do
-    # shellcheck disable=SC2086 # several words
-    check "a private card $how" convert carded of-carded --force $how
-    check "is private in the output" test -z \
-        "$(find "$work/of-carded" -name README.md -perm /077)"
-    check "where it is" test -n "$(find "$work/of-carded" -name README.md)"
-    check "other files are not" test "$(find "$work/of-carded" -name config.json -perm 644)"
-done
+check "a private card" convert carded of-carded --force
+check "is private in the output" test "$(stat -c %a "$work/of-carded/README.md")" = 600
+check "other files are not" test "$(stat -c %a "$work/of-carded/config.json")" = 644
 cp -r "$work/model" "$work/closed"
-check "parts of a source" convert closed late --tp 2 --part 1/1
+check "parts of a source" convert closed late --part 1/1
 chmod 600 "$work/closed"/*.*
 check "whose files are private since" "$TILEPACK" merge "$work/late" -q
 check "are so, too" test -z "$(find "$work/late" -type f -perm /077)"
 chmod 644 "$work/closed"/*.*
-check "and those of ranks" convert closed late-ranks --tp 2 --part 1/1
+check "and other parts" convert closed later --part 1/1
 chmod 700 "$work/closed"
-check "in a directory that is" "$TILEPACK" merge "$work/late-ranks" -q
-check "are in such" test "$(stat -c %a "$work/late-ranks" "$work/late-ranks/rank_1" | xargs)" = \
-    "700 700"
-
-mkdir "$work/model/code"
-echo 'import torch' >"$work/model/code/model.py"
-check "ranks with a folder" convert model linked-cut --tp 2
-rm -r "$work/model/code"
-mv "$work/linked-cut/rank_0/code" "$work/code"
-ln -s "$work/code" "$work/linked-cut/rank_0/code"
-fails "which has become a link" 3 "code/model.py: the folder that it is in has become a link" \
-    "$TILEPACK" join "$work/linked-cut" -o "$work/of-linked" -q
+check "in a directory that is" "$TILEPACK" merge "$work/later" -q
+check "are in such" test "$(stat -c %a "$work/later")" = 700
 
 # A tree of links: few entries, 10^13 files. Long names reach the limit the sooner.
 long=$(printf '%0230d' 0)

@@ -67,9 +67,7 @@ says "complete already" 0 without convert "$work/src" -o "$work/out1" "$@"
 says "part 1" 1 without convert "$work/src" -o "$work/parts" "$@" --shard-size 500kB --part 1/2
 says "part 2" 1 without convert "$work/src" -o "$work/parts" "$@" --shard-size 500kB --part 2/2
 says "merge, whatever the number of parts" 1 without merge "$work/parts"
-says "ranks" 1 without convert "$work/src" -o "$work/ranks" "$@" --tp 2
-says "join" 1 without join "$work/ranks" -o "$work/joined"
-says "--quiet" 0 without join "$work/ranks" -o "$work/again" --quiet
+says "--quiet" 0 without unpack "$work/with" -o "$work/again" --quiet
 
 # Who writes where another process does, at the moment of its last fsync() of what ends in $AT, or of
 # the unfinished output, before the rename.

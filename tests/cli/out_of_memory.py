@@ -53,10 +53,9 @@ COMMANDS = [
     "plan {src} --to w4a8-cutlass",
     "plan {src} --to nvfp4-ct --json --verbose",
     "plan {src} --recipe {recipe} --json",
-    "plan {src} --to mxfp8-ct --include mlp --exclude glob:*.0.* --tp 2",
+    "plan {src} --to mxfp8-ct --include mlp --exclude glob:*.0.*",
     "dump {src}",
     "dump {packed} --json",
-    "dump {cut} --json",
     "dump {packed} {weight}",
     "dump {packed} {weight} --at 3,5",
     "dump {packed} {weight} --at 3,5 --json",
@@ -69,7 +68,7 @@ COMMANDS = [
     "convert {src} -o {out} --to w4a8-ct",
     "convert {src} -o {out} --to nvfp4-blocked -q --include mlp",
     "convert {src} -o {out} --to mxfp4-ct -q --zstd",
-    "convert {src} -o {out} --to fp8-deepseek -q --tp 2 --shard-size 100kB",
+    "convert {src} -o {out} --to fp8-deepseek -q --shard-size 100kB",
     "convert {src} -o {out} --to w4a8-ct -q --search mse",
     "convert {src} -o {out} --to mxfp8-ct --json -n --strict --exclude lm_head",
     "convert {src} -o {out} --to mxfp8-blocked -q --part 1/2",
@@ -80,10 +79,8 @@ COMMANDS = [
     "verify {packed} --against {src} --json",
     "verify {packed} --against {src} -v",
     "verify {zst} --json",
-    "verify {cut} --json",
     "diff {packed} {src} --json",
     "diff {packed} {packed} -v",
-    "join {cut} -o {out} -q",
     "merge {out} -q",
     "schedule {packed} --m 1,64 --json",
     "schedule --shape 4096,4096 --m 64 --why",
@@ -114,7 +111,7 @@ class Command:
         self.done = os.path.join(work, f"done-{os.getpid()}")
         self.argv = [word.format(out=self.out, done=self.done, weight=WEIGHT,
                                  **{n: os.path.join(work, n) for n in
-                                    ("src", "packed", "zst", "cut", "recipe")})
+                                    ("src", "packed", "zst", "recipe")})
                      for word in text.split()]
         self.pages = [word for word in self.argv
                       if word.startswith(self.out) and word.endswith((".html", ".svg"))]
@@ -281,7 +278,7 @@ def sweep(unit):
 
 def prepare(work):
     """A checkpoint with patterns in its config, and what the program makes of it."""
-    at = {n: os.path.join(work, n) for n in ("src", "packed", "zst", "cut", "done", "parts", "recipe")}
+    at = {n: os.path.join(work, n) for n in ("src", "packed", "zst", "done", "parts", "recipe")}
     sparse.make(at["src"], tensors=24, shards=2, experts=2, hidden=256, inner=256)
     with open(os.path.join(at["src"], "config.json"), "w", encoding="utf-8") as f:
         json.dump({"model_type": "qwen3_moe", "hidden_size": 256, "note": "\u00e4\u200b\u2028",
@@ -296,7 +293,6 @@ def prepare(work):
     for name in ("packed", "done"):
         tool.run("convert", at["src"], "-o", at[name], *to)
     tool.run("convert", at["src"], "-o", at["zst"], *to, "--zstd")
-    tool.run("convert", at["src"], "-o", at["cut"], *to, "--tp", "2")
     for part in ("1/2", "2/2"):
         tool.run("convert", at["src"], "-o", at["parts"], *to, "--part", part)
 

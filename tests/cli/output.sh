@@ -7,9 +7,6 @@ set -u
 . "$(dirname "$0")/../lib/preamble.sh"
 # shellcheck source=tests/lib/read_fails.sh
 . "$TESTS/lib/read_fails.sh"
-ranks() { # options ...
-    "$TILEPACK" convert "$work/model" -o "$work/ranks" --to mxfp8-ct --tp 2 -q --device cpu "$@"
-}
 nothing_beside() { ! find "$work" -name '*.partial*' | grep .; }
 names() { # how many letters
     printf '%*s' "$1" '' | tr ' ' n
@@ -92,12 +89,6 @@ fails "--force replaces that one, not both" 2 "a finished checkpoint has the nam
 check "both are still there" "$TILEPACK" verify "$work/first.partial" -q
 check "as they were" "$TILEPACK" verify "$work/first" -q
 rm -rf "$work/first.partial"
-check "all ranks" ranks
-mv "$work/ranks" "$work/first.partial"
-fails "--force does not replace them in that name either" 2 "a finished checkpoint has the name" \
-    convert first -q --force --shard-size 1MB
-check "which are still there" "$TILEPACK" verify "$work/first.partial" -q
-rm -rf "$work/first.partial"
 
 # What an interrupted run replaced is there, too, as long as the output has its journal.
 check "what was replaced" convert first.partial -q
@@ -166,9 +157,6 @@ fails "nor of a folder that only a changed manifest names" 2 "'mine'" convert wh
 rmdir "$work/whole/mine"
 mv "$work/kept-notes" "$work/whole/notes.of-mine"
 cp "$work/manifest" "$work/whole/tilepack.json"
-mkdir "$work/whole/rank_0"
-fails "and a folder that only looks like one of ours" 2 "'rank_0'" convert whole -q --force
-rmdir "$work/whole/rank_0"
 echo '{}' >"$work/whole/tilepack.json.new"
 : >"$work/whole/.tilepack-plan.1-of-2.new"
 check "what interrupted work left goes" convert whole -q --force
@@ -180,11 +168,6 @@ for name in merges.txt vocab.json tokenizer.model chat_template.jinja LICENSE .g
     echo x >"$work/mixed/$name"
 done
 check "a checkpoint of another tool is replaced" convert mixed -q --force
-check "ranks" ranks
-check "are replaced" convert ranks -q --force
-check "ranks again" ranks --force
-echo data >"$work/ranks/rank_1/results.csv"
-fails "but not with an unknown file in one" 2 "'results.csv'" convert ranks -q --force
 mkdir "$work/gone.partial"
 echo data >"$work/gone.partial/results.csv"
 fails "nor an unknown one where the unfinished output would be" 2 "'results.csv'" \
@@ -194,19 +177,16 @@ rm -rf "$work/gone.partial"
 
 # Beside what an interrupted run left, too, a file of the user's stays, and its folder.
 begun=$work/gone.partial
-mkdir -p "$begun/eval" "$begun/rank_0"
+mkdir -p "$begun/eval"
 : >"$begun/.tilepack-journal"
 : >"$begun/model-00001-of-00009.safetensors.zst"
-: >"$begun/rank_0/model.safetensors"
 echo data >"$begun/eval/results.csv"
 fails "a run that goes on stops for an unknown folder" 2 "'eval/'" convert gone -q
-mv "$begun/eval/results.csv" "$begun/rank_0"
+mv "$begun/eval/results.csv" "$begun/lora.safetensors"
 rmdir "$begun/eval"
-fails "for a file in a rank" 2 "'results.csv'" convert gone -q
-mv "$begun/rank_0/results.csv" "$begun/lora.safetensors"
 fails "and for weights of another name" 2 "'lora.safetensors'" convert gone -q
 for name in model-mine.safetensors model-00001-of-9.safetensors models.safetensors.index.json \
-    model-00008-of-00007.safetensors model-00000-of-00001.safetensors.zst rank_9 \
+    model-00008-of-00007.safetensors model-00000-of-00001.safetensors.zst \
     LICENSE.pdf README merges.txt modeling_mine.py; do
     mv "$begun/lora.safetensors" "$begun/$name"
     fails "nor of ours, or files that checkpoints have and this one has not: $name" 2 "'$name'" \
@@ -234,26 +214,20 @@ mkdir "$begun"
 : >"$begun/.tilepack-journal"
 : >"$begun/model-00001-of-00009.safetensors.zst"
 : >"$begun/notes.of-mine"
-for name in .tilepack-notes tilepack-tp.json.mine README-thesis.txt; do
+for name in .tilepack-notes tilepack.json.mine README-thesis.txt; do
     echo data >"$begun/$name"
     fails "a run that goes on stops for $name" 2 "'$name'" convert gone -q
     rm "$begun/$name"
 done
-: >"$begun/tilepack-tp.json.index"
 check "what a conversion may have left is swept" convert gone -q
-for name in tilepack-tp.json.index tilepack-tp.json.manifest; do
-    echo data >"$work/gone/$name"
-    fails "and is a user's in what is finished: $name" 2 "'$name'" convert gone -q --force
-    rm "$work/gone/$name"
-done
 
 # What is read stays: a source in what an interrupted run left, and what the request names.
 mkdir "$begun"
 : >"$begun/.tilepack-journal"
-cp -r "$work/model" "$begun/rank_0"
+cp -r "$work/model" "$begun/code"
 fails "a source in an unfinished output" 2 "holds what is being read" \
-    "$TILEPACK" convert "$begun/rank_0" -o "$work/gone" --to fp8-ct --device cpu -q --force
-check "which stays" diff -r "$work/model" "$begun/rank_0"
+    "$TILEPACK" convert "$begun/code" -o "$work/gone" --to fp8-ct --device cpu -q --force
+check "which stays" diff -r "$work/model" "$begun/code"
 rm -r "$begun"
 inputs() { # options ...
     fails "--force stops for what is read: $1" 2 "holds what is being read" "$TILEPACK" convert \
@@ -365,8 +339,6 @@ check "convert --json to a name that is no UTF-8" is_json convert "$work/model" 
 # shellcheck disable=SC2086
 check "and a part" is_json convert "$work/model" -o "$work/$odd.part" $to --part 1/1
 check "merge" is_json merge "$work/$odd.part"
-"$TILEPACK" convert "$work/model" -o "$work/halves" --to mxfp8-ct --tp 2 -q || exit 1
-check "join" is_json join "$work/halves" -o "$work/$odd.joined"
 check "unpack" is_json unpack "$work/$odd" -o "$work/$odd.plain"
 check "verify" is_json verify "$work/$odd"
 check "verify --against" is_json verify "$work/$odd" --against "$work/$odd.model"
@@ -377,19 +349,19 @@ check "dump" is_json dump "$work/$odd.safetensors" "$tensor"
 check "dump of a file" is_json dump "$work/$odd.safetensors"
 check "dump --at" is_json dump "$work/$odd.safetensors" "$tensor" --at 0,0
 check "dump --offset" is_json dump "$work/$odd.safetensors" "$tensor" --offset 2
-rm -rf "${work:?}/$odd"* "$work/halves"
+rm -rf "${work:?}/$odd"*
 
 # Without --force: what is finished is said to be, and how far that was looked at.
 finished() { convert again >"$work/said" && grep 'complete already' "$work/said"; }
 cp -r "$work/model" "$work/named"
-mkdir "$work/named/rank_0"
-echo text >"$work/named/rank_0/notes.txt"
+mkdir "$work/named/code"
+echo text >"$work/named/code/notes.txt"
 for again in "" --force; do
     # shellcheck disable=SC2086 # no word, or one
-    check "a folder of the source called rank_0 $again" "$TILEPACK" convert "$work/named" \
+    check "a folder of the source called code $again" "$TILEPACK" convert "$work/named" \
         -o "$work/of-named" --to fp8-ct --device cpu -q --shard-size 1MB $again
 done
-fails "its other files stop --force" 2 "'rank_0/mine'" sh -c "echo x >'$work/of-named/rank_0/mine' &&
+fails "its other files stop --force" 2 "'code/mine'" sh -c "echo x >'$work/of-named/code/mine' &&
     '$TILEPACK' convert '$work/named' -o '$work/of-named' --to fp8-ct --device cpu -q --force"
 check "a conversion to come back to" convert again -q
 check "is finished" finished
@@ -463,7 +435,6 @@ same_shapes() { # what, command, the sources, options ...
     mv "$work/kept.json" "$manifest"
 }
 same_shapes convert convert a b one --to fp8-ct
-same_shapes "convert --tp" convert a b ranks --to mxfp8-ct --tp 2
 same_shapes "a shared global scale" convert a b global --to nvfp4-ct
 check "and of the other" of_two convert b other --to fp8-ct -q
 fails "an archive under the name of a plain file" 2 "name it" convert zipped.safetensors --zstd
@@ -472,18 +443,7 @@ check "archives" of_two convert b archives --to fp8-ct --zstd -q
 answers "are complete at any level" 0 "complete already" of_two convert b archives --to fp8-ct \
     --zstd=5
 fails "and no plain files" 2 "exists already" of_two convert b archives --to fp8-ct
-list=$work/two/ranks/tilepack-tp.json
-cp "$list" "$work/list"
-sed -i 's/"cuts"/"Cuts"/' "$list"
-fails "a changed byte in what joins ranks" 2 "exists already" of_two convert a ranks --to mxfp8-ct \
-    --tp 2
-rm "$list"
-fails "ranks that nothing joins" 2 "exists already" of_two convert a ranks --to mxfp8-ct --tp 2
-mv "$work/list" "$list"
-answers "are complete with it" 0 "complete already" of_two convert a ranks --to mxfp8-ct --tp 2
 same_shapes unpack unpack one other plain
-check "its ranks" of_two convert b other-ranks --to mxfp8-ct --tp 2 -q
-same_shapes join join ranks other-ranks joined
 mv "$work/two/a" "$work/two/c" && mv "$work/two/b" "$work/two/a" && mv "$work/two/c" "$work/two/b"
 fails "two folders changed over" 2 "exists already" of_two convert a one --to fp8-ct
 
@@ -604,11 +564,4 @@ case ${BUILD:-build} in
         --to fp8-ct --device cpu -q
     ;;
 esac
-
-# What lies beside ranks is none of a checkpoint's files.
-echo '{}' >"$work/model/tilepack-tp.json"
-check "a tilepack-tp.json in the source" convert astray -q
-check "is not copied" test ! -e "$work/astray/tilepack-tp.json"
-answers "where it lies beside weights they are a checkpoint" 0 "not written by tilepack" \
-    "$TILEPACK" verify "$work/model"
 finish

@@ -62,14 +62,11 @@ echo '{}' >model/config.json
 ends convert model -o int4 --to w4a16-ct --zstd
 ends convert model -o int4 --to w4a16-ct --zstd # complete already
 ends convert int4 -o marlin --to w4a16-marlin
-ends convert model -o ranks --to w4a16-ct --tp 2
 ends verify marlin
 ends verify marlin --against int4
 ends unpack marlin -o back
 ends unpack marlin -o back
 ends unpack marlin -o again --to w4a16-ct
-ends join ranks -o whole
-ends join ranks -o whole
 ends diff int4 marlin
 ends diff marlin model
 ends diff model marlin

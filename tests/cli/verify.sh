@@ -250,33 +250,6 @@ says "the source of another training" 1 "are not those that the source gives" pa
 says "another model" 3 "this is another model" packed --against llama
 says "a source for what was not converted" 4 "does not say how it was converted" src --against src
 
-"$TILEPACK" convert "$work/src" -o "$work/tp" --to w4a8-cutlass --tp 2 -q || bad "two ranks"
-says "one rank" 0 "tp/rank_1: no difference" tp/rank_1
-says "one rank and the source of the whole" 0 "tp/rank_1: no difference" tp/rank_1 --against src
-says "the directory of ranks" 0 "tp: no difference; 1" tp
-says "the directory of ranks and a source" 0 "tp: no difference; 1" tp --against src
-printf x >>"$work/tp/rank_1/config.json"
-says "a rank that was changed" 1 "rank_1/config.json: has " tp
-mv "$work/tp/rank_1" "$work/away"
-says "a rank that is missing" 1 "rank_1: rank 1 of 2 is missing" tp
-# Two trainings of one model have the same names and shapes: only contents tell their ranks apart.
-for digest in "" "--digest sha256"; do
-    for from in src other; do # shellcheck disable=SC2086 # no word, or two
-        "$TILEPACK" convert "$work/$from" -o "$work/of-$from" --to w4a8-cutlass --tp 2 -q --force \
-            $digest || bad "two ranks of $from $digest"
-    done
-    cp -r "$work/of-src" "$work/mixed"
-    rm -r "$work/mixed/rank_1"
-    cp -r "$work/of-other/rank_1" "$work/mixed/"
-    says "a rank of another training $digest" 1 "rank 1 is of another conversion" mixed
-    says "and without the contents $digest" 1 "rank 1 is of another conversion" --strict mixed
-    fails "which is not joined $digest" 3 "mixed/rank_1: rank 1 is of another conversion" \
-        "$TILEPACK" join "$work/mixed" -o "$work/joined"
-    check "so that nothing is made $digest" test ! -e "$work/joined"
-    rm -r "$work/mixed"
-done
-check "ranks of one training are joined" "$TILEPACK" join "$work/of-src" -o "$work/joined" -q
-
 # Converted with options: they are recorded, and done again.
 "$TILEPACK" convert "$work/src" -o "$work/set" --to fp8-deepseek --set variant=div \
     --set scale=ue8m0 --exclude 'layers\.0' --no-stack -q || bad "convert with options"
@@ -317,32 +290,20 @@ unread() { # call, end of the file's name, path, options ...
 }
 if can_preload; then
     "$TILEPACK" convert "$work/src" -o "$work/sha" --to w4a8-cutlass -q --digest sha256 || bad "digests"
-    "$TILEPACK" convert "$work/src" -o "$work/two" --to w4a8-cutlass -q --tp 2 || bad "two ranks"
     for call in open pread; do
         for name in tilepack.json model.safetensors.index.json config.json README.md; do
             unread "$call" "$name" packed
         done
-        unread "$call" rank_1/tilepack.json two
-        unread "$call" rank_1/config.json two
-        unread "$call" rank_1/README.md two
-        unread "$call" tilepack-tp.json two
         unread "$call" config.json sha
     done
     unread stat tilepack.json packed
-    unread stat rank_1/tilepack.json two
-    unread stat tilepack-tp.json two
-    # nor are ranks, a path or a folder missing that cannot be looked at
+    # nor is a path or a folder missing that cannot be looked at
     touch "$work/packed/stray.txt"
     unread stat stray.txt packed
     rm "$work/packed/stray.txt"
-    for command in "dump $work/two" "join $work/two -o $work/none"; do
-        # shellcheck disable=SC2086 # words
-        fails "$command" 5 "two/tilepack-tp.json: cannot look at" reading_fails stat \
-            two/tilepack-tp.json 5 "$TILEPACK" $command
-    done
-    fails "dump of a folder that cannot be listed" 5 "two: cannot open the directory" \
-        reading_fails open two 5 "$TILEPACK" dump "$work/two"
-    fails "digest" 5 "two: cannot look at" reading_fails stat two 5 "$TILEPACK" digest "$work/two"
+    fails "dump of a folder that cannot be listed" 5 "sha: cannot open the directory" \
+        reading_fails open sha 5 "$TILEPACK" dump "$work/sha"
+    fails "digest" 5 "sha: cannot look at" reading_fails stat sha 5 "$TILEPACK" digest "$work/sha"
     fresh
     rm "$work/d/README.md"
     says "a file that is missing is one" 1 "README.md: cannot open: No such file" d

@@ -198,7 +198,7 @@ def output_partial_of_another():
 def output_partial_says_its_command():
     one_shard()
     raw("out.partial/.tilepack-journal", b"tilepack-journal 1 " + b"0" * 32 + b"\n"
-        b"# tilepack convert src -o out --to fp8-ct --tp 2\nmodel.safetensors " + b"0" * 32 +
+        b"# tilepack convert src -o out --to fp8-ct --zstd=1\nmodel.safetensors " + b"0" * 32 +
         b"\n")
     return CONVERT_DIR
 
@@ -404,9 +404,9 @@ def output_directory_is_read_only():
 @case("output-directory-holds-a-read-only-folder")
 def output_directory_holds_a_read_only_folder():
     one_shard()
-    os.makedirs("out/rank_0")
-    shutil.copy("src/model.safetensors", "out/rank_0")
-    os.chmod("out/rank_0", 0o555)
+    raw("src/code/model.py", b"import torch\n")
+    made(*CONVERT_DIR)
+    os.chmod("out/code", 0o555)
     return obeying((*CONVERT_DIR, "--force"))
 
 
@@ -542,13 +542,6 @@ def disk_full_unpacked():
     one_shard(linear(n=1024, k=1024), b"{}")
     made(*CONVERT_DIR)
     return Command(("unpack", "out", "-o", "disk/plain"), after=small_disk(64))
-
-
-@case("disk-full-for-joined-ranks")
-def disk_full_joined():
-    one_shard(linear("l.q_proj.weight", 1024, 1024))
-    made(*CONVERT_DIR, "--tp", "2")
-    return Command(("join", "out", "-o", "disk/whole"), after=small_disk(64))
 
 
 @case("disk-full-for-merged-parts")

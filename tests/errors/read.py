@@ -65,8 +65,6 @@ def note(name, key, value):
         return "merge", "out"
 
 
-note("note-of-too-many-ranks", "tp", 10 ** 8)
-note("note-of-negative-ranks", "tp", -2)
 note("note-of-another-compression", "zstd", -1)
 
 
@@ -83,6 +81,27 @@ def edited(name, change, *argv, to="w4a8-cutlass"):
         text = json.dumps(header, separators=(",", ":")).encode()
         raw("p.safetensors", len(text).to_bytes(8, "little") + text + data)
         return argv or ("dump", "p.safetensors")
+
+
+def rank(header):
+    """As `convert --tp` of 0.1.0 recorded it."""
+    request = json.loads(header["__metadata__"]["tilepack.request"])
+    request["tp"] = {"rank": 0, "ranks": 2}
+    header["__metadata__"]["tilepack.request"] = json.dumps(request, separators=(",", ":"))
+
+
+edited("rank-of-an-earlier-version", rank)
+edited("rank-of-an-earlier-version-to-verify", rank, "verify", "p.safetensors")
+edited("rank-of-an-earlier-version-to-convert", rank, "convert", "p.safetensors", "-o", "out", "--to",
+       "w4a8-ct")
+
+
+@case("ranks-of-an-earlier-version")
+def ranks_of_an_earlier_version():
+    one_shard()
+    os.renames("src", "out/rank_0")
+    raw("out/tilepack-tp.json", b"{}")
+    return "unpack", "out", "-o", "plain"
 
 
 def rename(old, new):

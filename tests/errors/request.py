@@ -52,15 +52,6 @@ def cache_is_no_number():
     return Command(PLAN, env={"TILEPACK_CACHE": "half"})
 
 
-@case("tp-heads-beyond-64-bits")
-def heads_beyond_64_bits():
-    """The products of these counts come out right, as numbers of 64 bits do."""
-    one_shard(linear("model.layers.0.self_attn.qkv_proj.weight", 256, 256),
-              {"model_type": "phi3", "num_attention_heads": 6,
-               "num_key_value_heads": 2 ** 63 - 2})
-    return "convert", "src", "-o", "out", "--to", "mxfp8-ct", "--tp", "2"
-
-
 @case("source-without-tensors")
 def without_tensors():
     tensors({})

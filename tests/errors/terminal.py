@@ -65,7 +65,7 @@ def shown(what, *argv, named=True):
 
 def paths(work, source):
     """What a command says of its input and output names both as safely."""
-    at, ranks, parts = (work.at(f"{EVIL}{FINE}{what}") for what in ("made", "ranks", "parts"))
+    at, parts = (work.at(f"{EVIL}{FINE}{what}") for what in ("made", "parts"))
     folder = work.at(f"from{EVIL}")
     os.makedirs(folder)
     shutil.copy(source, os.path.join(folder, "model.safetensors"))
@@ -83,8 +83,6 @@ def paths(work, source):
     except ElementTree.ParseError as error:
         problem = str(error)
     tally.check(not problem, f"a picture is XML: {problem}")
-    shown("ranks", "convert", folder, "-o", ranks, *to, "--tp", "2", named=False)
-    shown("join", "join", ranks, "-o", ranks + "whole", "--force", named=False)
     shown("a part", "convert", folder, "-o", parts, *to[:2], "--part", "1/1", named=False)
     shown("merge", "merge", parts, named=False)
 

@@ -576,7 +576,7 @@ def requests():
                       "importance": "magnitude"
                   }], "include": ["lm_head", "glob:*a*"], "exclude": ["b$"], "no_stack": True,
         "keep_nonfinite": False, "requantize": True, "repack_only": True, "restore": "BF16",
-        "shard_size": 1000, "digest": "sha256", "tp": {"rank": 1, "ranks": 2}
+        "shard_size": 1000, "digest": "sha256"
     }
     seed("request", "recorded", json.dumps(recorded))
     for i, change in enumerate(
@@ -590,8 +590,7 @@ def requests():
         model = json.load(file)
     for i, change in enumerate(
         ({"stacks": "ekn", "merged": True, "weights_only": True}, {"stacks": "odd"},
-         {"model": model}, {"model": {"name": 5}}, {"model": []},
-         {"tp": {"rank": 3, "ranks": 2}})):
+         {"model": model}, {"model": {"name": 5}}, {"model": []})):
         seed("request", f"recorded-model-{i}", json.dumps(dict(recorded, **change)))
     for i, rule in enumerate(({"match": "", "keep": True},
                               {"match": "a", "to": "w4a8-ct", "set": {"odd": "x"}},
@@ -991,7 +990,7 @@ def copies():
 
 
 def conversions():
-    """Descriptors, manifests, parts and ranks, as the program writes them."""
+    """Descriptors, manifests and parts, as the program writes them."""
     write("src/model.safetensors", tensors_file(PLAIN))
     write("src/config.json", CONFIG)
     for name in FORMATS:
@@ -1028,8 +1027,7 @@ def conversions():
     write("src/model.safetensors", tensors_file(PAIR))
     write("src/config.json", CONFIG)
     options = ["--to", "w4a8-ct", "--shard-size", "1kB", "--quiet", "-j", "1"]
-    for name, more in (("plain", []), ("zstd", ["--zstd"]), ("digest", ["--digest", "sha256"]),
-                       ("tp", ["--tp", "2"])):
+    for name, more in (("plain", []), ("zstd", ["--zstd"]), ("digest", ["--digest", "sha256"])):
         shutil.rmtree("out.partial", ignore_errors=True)
         for part in ("1/2", "2/2"):
             run("convert", "src", "-o", "out", *options, *more, "--part", part)
@@ -1043,89 +1041,13 @@ def conversions():
         seed("parts", name, b"".join(n.encode() + b"\0" + t + b"\0" for n, t in notes))
         if name == "plain":
             several(files, notes)
-        if name in ("plain", "tp"):
+        if name == "plain":
             run("merge", "out", "--quiet")
             done = tree("out")
             seed("merge", name + "-again", bundle("", **done))
             del done[next(path for path in done if path.endswith("config.json"))]
             seed("merge", name + "-lost", bundle("", **done))
             shutil.rmtree("out")
-    for tensors, name, to, more in ((QKV + PAIR, "ct", "w4a8-ct", []), (SMALL, "fp8", "mxfp8-ct",
-                                                                        ["--shard-size", "1B"]),
-                                    (SMALL, "digest", "nvfp4-ct", ["--digest", "sha256"])):
-        write("src/model.safetensors", tensors_file(tensors))
-        run("convert", "src", "-o", "cut", "--to", to, "--tp", "2", "--quiet", *more)
-        seed("join", name, bundle("", **tree("cut")))
-        if name == "fp8":
-            hostile(tree("cut"))
-        if name == "ct":
-            touched(tree("cut"))
-        one, other = tree("cut"), tree("cut")
-        del one["cut/rank_1/" + sorted(os.listdir("cut/rank_1"))[0]]
-        seed("join", name + "-missing", bundle("", **one))
-        del other["cut/rank_1/tilepack.json"]
-        seed("join", name + "-no-manifest", bundle("", **other))
-        shutil.rmtree("cut")
-        write("src/model.safetensors", filled_file(0x3c, *tensors))
-        run("convert", "src", "-o", "cut", "--to", to, "--tp", "2", "--quiet", *more)
-        other.update({path: data for path, data in tree("cut").items() if "rank_1/" in path})
-        seed("join", name + "-other", bundle("", **other))
-        shutil.rmtree("cut")
-    seed("join", "none", bundle("", x="y"))
-
-
-def touched(files):
-    """A rank whose bytes or whose manifest are not those that were written."""
-    shard_ = sorted(k for k in files if k.startswith("cut/rank_1/model") and
-                    k.endswith(".safetensors"))[0]
-    seed("join", "flipped", bundle("", **{**files, shard_: files[shard_][:-1] + b"\x55"}))
-    own = "cut/rank_1/tilepack.json"
-    seed("join", "own-hash", bundle("", **{**files, own: files[own].replace(b"tilepack ", b"t ", 1)
-                                           .replace(b"w4a8-ct", b"w4a8-cT", 1)}))
-    manifest = json.loads(files[own])
-    del manifest["files"][0]
-    seed("join", "not-listed", bundle("", **{**files, own: json.dumps(manifest)}))
-
-
-def hostile(files):
-    """tilepack-tp.json with one thing changed, and ranks that are not what it says."""
-    path = "cut/tilepack-tp.json"
-    info = json.loads(files[path])
-    info["tilepack_tp"] = 1  # as 0.1.0 wrote it: no checksum keeps the changes from being read
-    info.pop("xxh3", None)
-    info.pop("rank_files", None)
-
-    def one(name, **change):
-        seed("join", name, bundle("", **{**files, path: json.dumps(dict(info, **change),
-                                                                   indent=1)}))
-
-    first = info["files"][0]
-    for i, entry in enumerate(
-        ({"name": "../x"}, {"name": "a.safetensors.zst"}, {"size": 1}, {"header": "{}"},
-         {"header": "{"}, {"header": first["header"].replace("F8_E4M3", "I8")
-                           }, {"header": first["header"].replace("0" * 32, "0" * 31)
-                               }, {"header": first["header"].replace("down_proj", "up_proj")})):
-        one(f"file-{i}", files=[dict(first, **entry)] + info["files"][1:])
-    one("twice", files=info["files"] + [first])
-    one("no-files", files=[])
-    one("renamed", files=info["files"] + [dict(first, name="more.safetensors")])
-    for i, cut in enumerate(({"along": "M"}, {"prefix": "other."}, {"box": [1, 2,
-                                                                            3]}, {"rows": [7]},
-                             {"along": "N" if info["cuts"][0]["along"] == "K" else "K"})):
-        one(f"cut-{i}", cuts=[dict(info["cuts"][0], **cut)] + info["cuts"][1:])
-    one("ranks", ranks=3)
-    one("plans", rank_plans=["0" * 32] * 2)
-    one("rank-files", rank_files=["0" * 32] * 2)
-    one("index", index="{}")
-    one("config", config="{}")
-    one("manifest", manifest="{}")
-    shards = sorted(k for k in files if k.startswith("cut/rank_1/model-"))
-    seed("join", "other-rank",
-         bundle("", **{**files, shards[0]: files[shards[0].replace("rank_1", "rank_0")]}))
-    foreign = tensors_file([("x.weight", "BF16", [2], 4)])
-    seed("join", "foreign-rank", bundle("", **{**files, shards[0]: foreign}))
-    seed("join", "others", bundle("", **{**files, "cut/rank_0/tokenizer.json": "{}"}))
-    seed("join", "no-rank", bundle("", **{k: v for k, v in files.items() if "rank_1" not in k}))
 
 
 def several(files, notes):
@@ -1149,7 +1071,7 @@ def several(files, notes):
                **{"out/tilepack.json": read("d/tilepack.json"), "out/.tilepack-plan.1-of-2": "x"}))
     seed("merge", "nothing", bundle("", x="y"))
     (name_1, text), (name_2, _) = notes
-    for i, (key, value) in enumerate((("zstd", 3), ("tp", 2), ("plan", "0" * 32), ("request", {}),
+    for i, (key, value) in enumerate((("zstd", 3), ("plan", "0" * 32), ("request", {}),
                                       ("tilepack_part", 2), ("source", "elsewhere"))):
         changed = json.dumps(dict(json.loads(text), **{key: value})).encode()
         both = {**files, "out.partial/" + name_2: changed}

@@ -102,7 +102,7 @@ verified() { # checkpoint, source: what verify says on the GPU and on the CPU
     fi
 }
 
-verify_equals_cpu() { # weights of several boxes, plain and packed sources, restored ones, ranks
+verify_equals_cpu() { # weights of several boxes, plain and packed sources, restored ones
     work=$(mktemp -d)
     status=0
     "$PYTHON" samples/gen_checkpoint.py "$work/in" --layers 1 --hidden 1024 --inter 4096 --heads 8 \
@@ -124,7 +124,6 @@ again mxfp8 --to mxfp8-blocked
 requantized mxfp8 --to mxfp4-ct --requantize
 marlin in --to w4a16-marlin
 gptq in --to gptq
-ranks in --to w4a8-cutlass --tp 2
 EOF
     "$TILEPACK" unpack "$work/nvfp4" -o "$work/plain" -q || status=1
     verified "$work/plain" "$work/nvfp4"

@@ -9,7 +9,6 @@ Environment: TILEPACK_CPU_LIMIT, the seconds of CPU that a plan of 100,000 tenso
 take (default 1.0: for machines slower than those it was set on); a dump of plain ones
 may take half.
 """
-import glob
 import json
 import math
 import hashlib
@@ -189,14 +188,13 @@ def crowd(work):
     with open(path, "wb") as f:
         f.write(len(text).to_bytes(8, "little") + text)
         f.truncate(8 + len(text) + (9 << 25))
-    out, ranks = (os.path.join(work, n) for n in ("crowd-out", "crowd-ranks"))
+    out = os.path.join(work, "crowd-out")
     to = ("convert", path, "--to", "w4a8-ct", "--include", ".", "-q", "-o")
-    for argv in ((*to, out), ("unpack", out, "-q", "-o", out + "-plain"), (*to, ranks, "--tp", 2),
-                 ("join", ranks, "-q", "-o", out + "-joined")):
+    for argv in ((*to, out), ("unpack", out, "-q", "-o", out + "-plain")):
         status, errors, _, peak = measure(*argv, "--max-memory", "32MiB", "--jobs", 64)
         check(status == 0 and within(peak, 32),
               f"{argv[0]} with 64 workers in 32 MiB: {peak / 2**20:.0f} MiB {errors}")
-    for name in (out, ranks, out + "-plain", out + "-joined"):
+    for name in (out, out + "-plain"):
         shutil.rmtree(name, ignore_errors=True)
 
 
@@ -558,39 +556,6 @@ def writes_all(path, work, megabytes):
     shutil.rmtree(out, ignore_errors=True)
 
 
-def writes_ranks(work):
-    """Of ranks headers, index and manifest of the whole are written as they are made, too."""
-    path = many_tensors(os.path.join(work, "two.safetensors"), 20_000, 20)
-    for times in ("once", "again"):
-        status, errors, _, peak = measure("convert", path, "-o", os.path.join(work, "two"), "--to",
-                                          "mxfp8-ct", "--include", ".", "--quiet", "--tp", "2",
-                                          "--max-memory", "64MiB")
-        check(status == 0 and within(peak, 64), f"20000 tensors to two ranks in 64 MiB, {times}: "
-              f"{peak / 2**20:.0f} MiB {errors}")
-
-
-def joins_a_million(work):
-    """What `convert` writes beside ranks of the most tensors is read by `join`."""
-    path = many_in_shards(os.path.join(work, "million-cuts"), 990_000, 0, 11, "mlp.up_proj", 2)
-    out = os.path.join(work, "million-ranks")
-    for argv in (("convert", path, "-o", out, "--to", "mxfp8-ct", "--tp", 2),
-                 ("join", out, "-o", out + "-joined")):
-        status, errors, _, peak = measure(*argv, "-q", "--max-memory", "8GiB")
-        check(status == 0, f"{argv[0]} of 990,000 cuts: {peak / 2**20:.0f} MiB {errors}")
-    for name in (path, out, out + "-joined"):
-        shutil.rmtree(name, ignore_errors=True)
-
-
-def ranks_figure(work):
-    """Ranks count in the figure of the hint, each."""
-    path = many_tensors(os.path.join(work, "ranked.safetensors"), 60_000, 20)
-    more = ("--no-stack", "--tp", "4", "--device", "cpu")
-    figure = refused(path, 64, "convert", "--discard", "--to", "nvfp4-ct", "--include", ".", *more)
-    peak = bounded(path, figure, "nvfp4-ct", *more)
-    check(figure <= 1.7 * peak, f"4 ranks of 60,000 tensors: {figure} MiB is enough, the peak "
-          f"{peak:.0f} MiB")
-
-
 def one_header(work):
     """Of one file the header of what is made is one, too, and counts in the figure of the hint:
     it is enough to see that this one would be larger than a header may be."""
@@ -716,44 +681,6 @@ def encoders_within(work):
               f"{peak / 2**20:.0f} MiB {errors}")
         shutil.rmtree(out, ignore_errors=True)
     refused(path, 64, "convert", "-o", out, "--to", "fp8-ct", "--include", ".", "--zstd=19")
-    ranks = os.path.join(work, "ranks")
-    tool.run("convert", path, "-o", ranks, "--to", "mxfp8-ct", "--include", ".", "-q", "--tp", "2",
-             "--zstd=1")
-    for megabytes in (32, 48, 64):
-        status, errors, _, peak = measure("join", ranks, "-o", out, "-q", "--jobs", 64,
-                                          "--max-memory", f"{megabytes}MiB")
-        check(status in (0, 6) and within(peak, megabytes), f"archives are joined in {megabytes} "
-              f"MiB: status {status}, {peak / 2**20:.0f} MiB {errors}")
-        shutil.rmtree(out, ignore_errors=True)
-
-
-def large_frames_within(work):
-    """The frames of any rank count where ranks are joined, and are known before they are opened."""
-    source = one_weight(os.path.join(work, "framed.safetensors"), [6144, 16384],
-                        np.full((6144, 16384), 0x3F80, np.uint16))
-    ranks, out = os.path.join(work, "framed-ranks"), os.path.join(work, "framed-out")
-    tool.run("convert", source, "-o", ranks, "--to", "fp8-ct", "--include", ".", "-q", "--tp", "2")
-    for rank in ("rank_1", "rank_0"):
-        [shard] = glob.glob(os.path.join(ranks, rank, "*.safetensors"))
-        with open(shard, "rb") as f:
-            plain = f.read()
-        parts = [plain[:4096], plain[4096:]]
-        frames = [seekable.packed(part) for part in parts]
-        with open(shard + ".zst", "wb") as f:
-            f.write(b"".join(frames) +
-                    seekable.table(*((len(f), len(p)) for f, p in zip(frames, parts))))
-        os.unlink(shard)
-        figure = refused(ranks, 32, "join", "-o", out, "-q")
-        status, errors, _, peak = measure("join", ranks, "-o", out, "-q", "--max-memory",
-                                          f"{figure}MiB")
-        check(status == 0 and within(peak, figure), f"join of a large frame in {rank} in {figure} "
-              f"MiB: {peak / 2**20:.0f} MiB {errors}")
-        shutil.rmtree(out, ignore_errors=True)
-        with open(shard, "wb") as f:
-            f.write(plain)
-        os.unlink(shard + ".zst")
-    shutil.rmtree(ranks)
-    os.unlink(source)
 
 
 def errors_within(work):
@@ -789,17 +716,15 @@ def small_files_within(work):
     for i in range(20_000):
         with open(os.path.join(source, "notes", f"{'n' * 200}{i:06}.txt"), "wb"):
             pass
-    out, ranks = (os.path.join(work, n) for n in ("crowded-out", "crowded-ranks"))
+    out = os.path.join(work, "crowded-out")
     to = ("--to", "mxfp8-ct", "-q")
     for argv in (("convert", source, "-o", out, *to), ("unpack", out, "-o", out + "-plain", "-q"),
-                 ("convert", source, "-o", out + "-hashed", *to, "--digest", "sha256"),
-                 ("convert", source, "-o", ranks, *to, "--tp", "2"),
-                 ("join", ranks, "-o", out + "-joined", "-q")):
+                 ("convert", source, "-o", out + "-hashed", *to, "--digest", "sha256")):
         figure = refused(argv[1], 32, argv[0], *argv[2:])
         status, errors, _, peak = measure(*argv, "--max-memory", f"{figure}MiB")
         check(status == 0 and within(peak, figure), f"{argv[0]} of 20,000 small files in {figure} "
               f"MiB: {peak / 2**20:.0f} MiB {errors}")
-    for name in (source, out, ranks, out + "-plain", out + "-hashed", out + "-joined"):
+    for name in (source, out, out + "-plain", out + "-hashed"):
         shutil.rmtree(name, ignore_errors=True)
 
 
@@ -837,34 +762,16 @@ def encoders_have_figures(work):
 
 
 def opened_within(work):
-    """What opens packed weights or ranks is refused with a figure that is enough, and text that is
-    made to fill the memory does not."""
+    """What opens packed weights is refused with a figure that is enough."""
     source = many_tensors(os.path.join(work, "opened.safetensors"), 30_000, 20)
-    packed_, ranks, out = (os.path.join(work, n) for n in ("whole", "ranks", "opened"))
-    to = ("--to", "mxfp8-ct", "--include", ".", "--quiet")
-    measure("convert", source, "-o", packed_, *to)
-    measure("convert", source, "-o", ranks, *to, "--tp", "2")
-    for argv in (("unpack", packed_, "-o", out, "-q"), ("join", ranks, "-o", out, "-q")):
-        figure = refused(argv[1], 32, argv[0], *argv[2:])
-        status, errors, _, peak = measure(*argv, "--max-memory", f"{figure}MiB")
-        check(status == 0 and within(peak, figure), f"{argv[0]} in {figure} MiB: "
-              f"{peak / 2**20:.0f} MiB {errors}")
-        shutil.rmtree(out, ignore_errors=True)
-    archived = os.path.join(work, "archived")
-    tool.run("convert", source, "-o", archived, *to, "--tp", "2", "--zstd=1", "--max-memory", "2GiB")
-    figure = refused(archived, 32, "join", "-o", out, "-q")
-    status, errors, _, peak = measure("join", archived, "-o", out, "-q", "--max-memory",
+    packed_, out = (os.path.join(work, n) for n in ("whole", "opened"))
+    measure("convert", source, "-o", packed_, "--to", "mxfp8-ct", "--include", ".", "--quiet")
+    figure = refused(packed_, 32, "unpack", "-o", out, "-q")
+    status, errors, _, peak = measure("unpack", packed_, "-o", out, "-q", "--max-memory",
                                       f"{figure}MiB")
-    check(status == 0 and within(peak, figure), f"join of archives in {figure} MiB: "
-          f"{peak / 2**20:.0f} MiB {errors}")
-    for name in (out, archived):
-        shutil.rmtree(name, ignore_errors=True)
-    with open(os.path.join(ranks, "tilepack-tp.json"), "r+b") as f:
-        f.seek(-len("\n}"), os.SEEK_END)
-        f.write(b',"x":[' + b"[0,0]," * (10 << 20) + b"0]}")
-    status, errors, _, peak = measure("join", ranks, "-o", out, "-q")
-    check(status == 6 and within(peak, 512) and "tilepack-tp.json" in errors,
-          f"join of ranks with 60 MB of small values: {peak / 2**20:.0f} MiB {errors}")
+    check(status == 0 and within(peak, figure), f"unpack in {figure} MiB: {peak / 2**20:.0f} MiB "
+          f"{errors}")
+    shutil.rmtree(out, ignore_errors=True)
 
 
 def copied_within(work):
@@ -1152,7 +1059,6 @@ def main():
         any_shape(work, long)
         crowd(work)
         encoders_within(work)
-        large_frames_within(work)
         errors_within(work)
         small_files_within(work)
         names_of_files_within(work)
@@ -1167,8 +1073,6 @@ def main():
         patterns_have_a_figure(work)
         act_order_once(work)
         act_order_figure(work)
-        writes_ranks(work)
-        ranks_figure(work)
         names_within(work, long)
         cards_within(work)
         one_header(work)
@@ -1178,7 +1082,6 @@ def main():
         too_many_outputs(work)
         if long:
             too_many(work)
-            joins_a_million(work)
             for megabytes in (250, 500, 1000, 2000, 4000):
                 short_of_memory(million, megabytes, "plan", "--to", "w4a8-cutlass")
                 short_of_memory(million, megabytes, "plan", "--to", "w4a8-ct")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Names that a user's own file of a model gives to the matrices of experts and to what engines
-divide: experts are stacked, ranks are cut and schedules are made by them."""
+divide: experts are stacked and schedules are made by them."""
 import json
 import os
 import sys
@@ -59,20 +59,6 @@ def main():
         tally.check(LAYER + "ffn.experts.0.wg" in without, "unknown names stay apart")
         tally.check(found.get(LAYER + "ffn.experts.w13") == [2, 512, 256] and
                     found.get(LAYER + "ffn.experts.w2") == [2, 256, 256], f"known ones {found}")
-        out = work.at("cut")
-        tool.run("convert", work.at("src"), "-o", out, "--to", "mxfp8-ct", "--tp", "2", "-q", *own)
-        rank = tool.load(os.path.join(out, "rank_1"))[0]
-        for name, shape in SHAPES.items():
-            n, k = shape
-            want = (n, k) if name.endswith("o_proj") else \
-                (n, k // 2) if name.endswith(("out", "wd")) else (n // 2, k)
-            got = tuple(rank[name + ".weight"].shape)
-            tally.check(got == want, f"a rank's {name}: {got}")
-        tool.run("join", out, "-o", work.at("joined"), "-q")
-        tool.run("convert", work.at("src"), "-o", work.at("whole"), "--to", "mxfp8-ct", "-q", *own)
-        same = open(work.at("joined", "model.safetensors"), "rb").read() == \
-            open(work.at("whole", "model.safetensors"), "rb").read()
-        tally.check(same, "joined they are the whole")
         tally.check(cuts(work) != cuts(work, *own), "schedule knows the cuts")
     return tally.finish()
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Data races: what runs in several threads, in a build with -fsanitize=thread. Every
-# format is converted, verified against its source and unpacked; then archives, ranks,
-# parts and their joining, errors and an interruption. `make tsan` builds and runs it.
+# format is converted, verified against its source and unpacked; then archives,
+# parts and their merging, errors and an interruption. `make tsan` builds and runs it.
 set -u
 TESTS=$(cd "$(dirname "$0")/.." && pwd)
 # shellcheck source=tests/lib/preamble.sh
@@ -41,8 +41,6 @@ clean "archives: verify" 0 verify zst --against model
 clean "archives: unpack" 0 unpack zst -o plain --force
 clean "quantized again" 0 convert mxfp8-ct -o again --to nvfp4-ct --requantize --shard-size 1MB
 clean "little memory" 0 convert model -o small --to nvfp4-ct --max-memory 32MiB --shard-size 1MB
-clean "ranks" 0 convert model -o ranks --to mxfp8-ct --tp 2
-clean "ranks: join" 0 join ranks -o joined
 clean "differences" 1 diff fp8-ct fp8-deepseek
 for part in 1 2; do
     clean "part $part" 0 convert model -o parts --to fp8-ct --shard-size 1MB --part $part/2

@@ -189,7 +189,8 @@ for model in tied deepseek shared; do
 done
 
 # What must be refused.
-convert llama rank --to w4a8-cutlass --tp 2
+convert llama rank --to w4a8-cutlass
+sed -i 's/"request": {/&"tp": {"rank": 0, "ranks": 2}, /' "$work/rank/tilepack.json"
 convert llama part --to w4a8-cutlass --exclude k_proj
 printf '%s\n' '{"rules": [{"match": "k_proj", "to": "mxfp8-blocked"},' \
     '{"match": "_proj", "to": "mxfp4-blocked"}]}' >"$work/mixed.json"
@@ -343,7 +344,7 @@ load 90 1 xs="$work/mixtral-w4a8-ct" xp="$work/mixtral-w4a8-cutlass" \
     zms="$work/llama-awq" zmp="$work/llama-zeros" \
     hts="$work/oss" htp="$work/oss-mxfp4-triton-hopper" \
     hfs="$work/oss,$sm90" hfp="$work/oss-mxfp4-flashinfer-sm90" \
-    sm100="$work/llama-mxfp8-blocked" rank="$work/rank/rank_0" part="$work/part" \
+    sm100="$work/llama-mxfp8-blocked" rank="$work/rank" part="$work/part" \
     missing="$work/missing,strict=no" words="$work/words" rows="$work/rows" older="$work/older" \
     newer="$work/newer" bare="$work/bare"
 equal xs xp 0
@@ -356,7 +357,7 @@ equal zms zmp 0
 equal hts htp 0
 equal hfs hfp 0
 refused sm100 'for data-centre Blackwell .*, and this is NVIDIA H200; convert'
-refused rank 'one rank of .convert --tp.; serve the whole'
+refused rank 'one rank of .convert --tp.'
 refused part 'k_proj is not packed, and vLLM holds .*q_proj, .*k_proj, .*v_proj as one; pack all'
 refused missing 'down_proj: the checkpoint does not fill weight_chan_scale; run'
 refused words 'down_proj: weight_layout is .* its codes lie in another layout; convert again'

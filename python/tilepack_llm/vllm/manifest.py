@@ -90,9 +90,8 @@ def units(manifest: Mapping[str, Any], where: str) -> dict[str, Packed]:
     try:
         if manifest["request"].get("tp"):
             raise Refused(
-                f"{where}: this is one rank of `convert --tp`",
-                hint="serve the whole, which `tilepack join` makes again: every rank of vLLM "
-                "takes its slices from it",
+                f"{where}: this is one rank of `convert --tp` of an earlier version",
+                hint="convert the model again, whole: every rank of vLLM takes its slices from it",
             )
         found: dict[str, Packed] = {}
         for unit in manifest["units"]:

@@ -29,7 +29,7 @@ enum tp_code tp_ckpt_dir_read(struct tp_checkpoint *ckpt, struct tp_ckpt_dir *di
 bool tp_ckpt_is_part(const char *name);
 void tp_ckpt_dir_close(struct tp_ckpt_dir *dir); /* legal on {0} and twice */
 
-/* TP_E_UNSUPPORTED: it is what `convert --tp` wrote, which went after 0.2.0. */
+/* TP_E_UNSUPPORTED: it is what `convert --tp` of 0.1.0 wrote. */
 enum tp_code tp_ckpt_fail_rank(struct tp_err *err);
 
 /* "x.safetensors.zst" -> "x.safetensors", other names as they are; fresh memory. */

@@ -139,30 +139,6 @@ def _(report):
                     work.at("unpacked.safetensors"))
 
 
-@case("NVFP4 with divisors: ranks, and what they are joined to")
-def _(report):
-    rng = np.random.default_rng(91)
-    source = {}
-    for e in range(2):
-        for part, n, k in (("gate", 256, 128), ("up", 256, 128), ("down", 128, 256)):
-            at = f"model.layers.0.mlp.experts.{e}.{part}_proj.weight_"
-            source[at + "packed"] = tensor("U8", rng.integers(0, 256, (n, k // 2), np.uint8))
-            source[at + "scale"] = tensor("F8_E4M3", rng.integers(1, 127, (n, k // 16), np.uint8))
-            source[at + "global_scale"] = f32(divisor(e, part == "down"))
-    with tool.Workdir() as work:
-        os.mkdir(work.at("src"))
-        stfile.save(work.at("src", FILE), source)
-        with open(work.at("src", "config.json"), "w", encoding="utf-8") as f:
-            f.write('{"model_type": "qwen3_moe", "num_attention_heads": 2}')
-        for to in ("nvfp4-cutlass-moe", "nvfp4-trtllm"):
-            run = ("convert", work.at("src"), "--to", to, "--weights-only", "--quiet", "-o")
-            tool.run(*run, work.at(to))
-            tool.run(*run, work.at(to + "-2"), "--tp", "2")
-            tool.run("verify", work.at(to + "-2"), "--against", work.at("src"), "--quiet")
-            tool.run("join", work.at(to + "-2"), "-o", work.at(to + "-1"), "--quiet")
-            equal_files(report, "joined", work.at(to), work.at(to + "-1"))
-
-
 @case("NVFP4 with divisors: what is refused")
 def _(report):
     packed = {"x.weight_packed": tensor("U8", np.zeros((16, 32), np.uint8)),

@@ -289,17 +289,13 @@ def _(report):
             (lambda i: ct_bytes("ab"[i], bytes_[i], bf16[i]), bf16, ct, True),
             (lambda i: ct_bytes("ab"[i], bytes_[i], bf16[i], False), bf16, ct, False)):
         kept = decoded(bytes_[0], own[0], np.uint8(128), group)
-        for to, tp in (("w4a8-ct", False), ("w8a16-marlin", True)):
+        for to in ("w4a8-ct", "w8a16-marlin"):
             with tool.Workdir() as work:
                 save_model(work, make(0) | make(1), config)
                 args = ("--to", to, "--requantize", "--exclude", "^a", "--quiet")
                 tool.run("convert", work.at("src"), "-o", work.at("out"), *args)
                 tool.run("verify", work.at("out"), "--against", work.at("src"), "--quiet")
                 check_unpacked(report, work, "out", {"a": kept})
-                if tp:
-                    tool.run("convert", work.at("src"), "-o", work.at("ranks"), *args, "--tp", "2")
-                    tool.run("join", work.at("ranks"), "-o", work.at("joined"), "--quiet")
-                    check_unpacked(report, work, "joined", {"a": kept})
                 tool.run("convert", work.at("out"), "-o", work.at("all"), "--to", to,
                          "--requantize", "--include", "^a", "--quiet")
                 tool.run("convert", work.at("src"), "-o", work.at("want"), "--to", to,
