@@ -5,6 +5,7 @@
 #include "cli/escape.h"
 #include "cli/human.h"
 #include "cli/measures.h"
+#include "cli/plan_kept.h"
 #include "cli/plan_memory.h"
 #include "cli/plan_report.h"
 #include "cli/progress.h"
@@ -38,7 +39,10 @@ static int print_json(const struct tp_plan *plan, const struct tp_measures *meas
     if (json && tp_measures_searched(measures))
         tp_search_means_json(json, measures->units, measures->unit_count);
     if (json) {
+        struct tp_kept_sum kept;
+        tp_kept_find(plan, &kept);
         tp_measures_json(measures, json);
+        tp_kept_json(plan, &kept, json);
         tp_plan_left_json(plan, json);
     }
     return tp_json_print(json);
@@ -327,8 +331,15 @@ static int plan_and_do(const struct tp_options *o, struct tp_source *source,
         tp_err_path(&err, source->ckpt.path);
         return tp_report_error(&err);
     }
-    int status = tp_plan_warn(&plan, &err) ? tp_report_error(&err)
-                                           : do_plan(o, &plan, request, output, start);
+    struct tp_kept_sum kept;
+    tp_kept_find(&plan, &kept);
+    if (!is_dry(o))
+        code = tp_kept_check(&plan, &kept, &err);
+    if (code == TP_OK)
+        code = tp_plan_warn(&plan, &err);
+    if (code == TP_OK)
+        tp_kept_warn(&plan, &kept);
+    int status = code ? tp_report_error(&err) : do_plan(o, &plan, request, output, start);
     tp_plan_close(&plan);
     return status;
 }

@@ -295,8 +295,11 @@ static void warn_same(const struct tp_plan *plan)
                     plan->ckpt->path, unit->form->format->name);
             return;
         }
-    tp_warn("%s: no weight is converted, all tensors are copied%s", plan->ckpt->path,
-            plan->restores ? "" : "; the plan (--dry-run) says why");
+    if (plan->restores)
+        tp_warn("%s: no weight is converted, all tensors are copied", plan->ckpt->path);
+    else
+        tp_warn("%s: no weight would be converted, and `tilepack convert` refuses that",
+                plan->ckpt->path);
 }
 
 /* Weights beside the checkpoint, as some have their MTP layers, are easily missed. */

@@ -202,7 +202,8 @@ def variants(check):
 
 
 class Subject:
-    """One matrix whose K is no multiple of 128, as a checkpoint."""
+    """One matrix whose K is no multiple of 128, as a checkpoint with another, which is not asked
+    for."""
 
     label = "small"
 
@@ -214,7 +215,8 @@ class Subject:
         self.importance = {name: np.arange(300, dtype=np.float32)}
         self.checkpoint = os.path.join(directory, "checkpoint")
         os.mkdir(self.checkpoint)
-        save_file({name: figures.pad(values, 128)},
+        padded = figures.pad(values, 128)
+        save_file({name: padded, name.replace("up_proj", "down_proj"): padded.copy()},
                   os.path.join(self.checkpoint, "model.safetensors"))
         with open(os.path.join(self.checkpoint, "config.json"), "w", encoding="utf-8") as f:
             json.dump({"model_type": "llama"}, f)
@@ -240,7 +242,7 @@ def convert(check):
         experts = next(v for v in able if v.format == "mxint4-trtllm")
         check(program.takes(variant, subject) and not program.takes(experts, subject),
               "a format of experts alone takes no other matrix")
-        kept = variant._replace(options=("--exclude", "."))
+        kept = variant._replace(options=("--exclude", "up_proj"))
         check(refuses(lambda: program.values(kept, subject, None), SystemExit),
               "a matrix that was kept is not measured")
         path = work.at("importance.safetensors")

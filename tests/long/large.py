@@ -795,7 +795,7 @@ def figures_of_the_unseen(work):
     are longer than most."""
     plain = many_tensors(os.path.join(work, "unseen.safetensors"), 60_000, 20)
     archive = os.path.join(work, "unseen-z.safetensors.zst")
-    measure("convert", plain, "-o", archive, "--to", "mxfp8-ct", "--exclude", ".", "-q")
+    measure("unpack", plain, "-o", archive, "-q")
     experts = one_weight(os.path.join(work, "apart.safetensors"), [1 << 16, 16, 16],
                          name="model.layers.0.mlp.experts.gate_up_proj")
     names = many_tensors(os.path.join(work, "long-names.safetensors"), 40_000, 230, rows=32)

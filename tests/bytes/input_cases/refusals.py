@@ -1,6 +1,7 @@
 """What is refused, in which words, and what config.json has to say."""
 import json
 import os
+import shutil
 
 import numpy as np
 
@@ -538,8 +539,14 @@ def _(report):
                                 check=fine)
                 if not fine and (done.returncode != 4 or f'"{key}"' not in done.stderr):
                     raise Mismatch(f"{command}: {done.returncode} {done.stderr}")
-            kept = ("--to", "w4a8-ct", "--exclude", ".", "--quiet")  # copied, and so is config.json
-            tool.run("convert", work.at("src"), "-o", work.at("same"), *kept)
+            copied = fine and config is ct[1]  # it is in that format, and so is its config.json
+            done = tool.run("convert", work.at("src"), "-o", work.at("same"), "--quiet", "--to",
+                            *(("w4a16-ct",) if copied else ("w4a8-ct", "--exclude", ".")),
+                            check=copied)
+            if not copied:
+                if done.returncode != 4 or os.path.exists(work.at("same")):
+                    raise Mismatch(f"nothing is converted: {done.returncode} {done.stderr}")
+                continue
             with open(work.at("same", "config.json"), encoding="utf-8") as f:
                 if json.load(f)["quantization_config"].get(key) != value:
                     raise Mismatch("the copy's config.json is another")
@@ -676,7 +683,10 @@ def _(report):
             if carried(out) or not os.path.exists(work.at(out, "tokenizer.json")):
                 raise Mismatch(f"{out} holds {os.listdir(work.at(out))}")
             tool.run("verify", work.at(out), "--quiet")
-        kept = (work.at("src"), "--to", "w4a8-ct", "--exclude", ".")
+        os.remove(work.at("out", "tilepack.json"))
+        for name in stale:  # of what is in the format already, they are true
+            shutil.copy(work.at("src", name), work.at("out", name))
+        kept = (work.at("out"), "--to", "w4a8-ct", "--include", ".")
         same_told = json.loads(tool.run("plan", *kept, "--json").stdout)["left_out"]
         tool.run("convert", *kept, "-o", work.at("same"), "--quiet")
         if told != stale or same_told or carried("same") != stale:
