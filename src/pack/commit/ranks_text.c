@@ -95,7 +95,7 @@ static enum tp_code add_files(const struct tp_commit *c, struct tp_text *text)
             (code = tp_text_add_json(text, file->name, c->err)) == TP_OK &&
             (code = tp_text_add_number(text, ",\n   \"size\": ", file->size, c->err)) == TP_OK &&
             (code = tp_text_add_word(text, ",\n   \"header\": \"", c->err)) == TP_OK &&
-            (code = tp_squeezed_each(&file->header, add_header, text, c->err)) == TP_OK)
+            (code = add_header(text, file->header, file->header_size, 0, c->err)) == TP_OK)
             code = tp_text_add_word(text, "\"\n  }", c->err);
     }
     return code ? code : tp_items_end(&items, "[]", c->err);

@@ -198,9 +198,9 @@ static enum tp_code add_file(struct tp_join_plan *join, const json_t *json, size
     const char *found = memmem(prefix, file->header_size, mark, strlen(mark));
     file->hash_at = found ? (uint64_t)(found - prefix) + strlen(mark) : 0;
     bool has_place = found && file->hash_at + TP_HASH_TEXT - 1 <= file->header_size;
-    enum tp_code code = tp_squeeze(prefix, file->header_size, &file->header, err);
-    free(prefix);
-    if (code == TP_OK && !has_place)
+    enum tp_code code = TP_OK;
+    file->header = prefix;
+    if (!has_place)
         code = bad_info(join, err, "a header has no place for its hash");
     if (code == TP_OK &&
         (code = tp_st_parse(json_string_value(text), length, file->size, &header, err)))

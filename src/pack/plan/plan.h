@@ -9,7 +9,6 @@
 #define TP_PACK_PLAN_H
 
 #include "pack/file/leafhash.h"
-#include "pack/file/squeeze.h"
 #include "pack/os/store.h"
 #include "pack/plan/cut.h"
 #include "pack/plan/request.h"
@@ -109,7 +108,7 @@ struct tp_kept {
 
 struct tp_plan_file {
     char *name;
-    struct tp_squeezed header; /* the complete prefix, hash digits zero */
+    char *header;              /* header_size bytes: all before the data, hash digits zero */
     uint8_t header_hash[TP_HASH_BYTES];
     uint64_t header_size; /* = where data starts */
     uint64_t hash_at;     /* offset of the 32 hash digits */

@@ -98,11 +98,10 @@ static enum tp_code write_header(struct tp_builder *b, uint32_t f, struct tp_st_
     for (uint32_t i = 0; i < file->output_count; i++)
         plan->outputs[file->first_output + i].offset += text.size;
     tp_hash(text.data, text.size, file->header_hash);
-    code = tp_add_u64(&file->size, at, text.size)
-               ? tp_squeeze(text.data, text.size, &file->header, b->err)
+    file->header = text.data;
+    return tp_add_u64(&file->size, at, text.size)
+               ? TP_OK
                : tp_fail(b->err, TP_E_UNSUPPORTED, "the output file is too large");
-    tp_text_free(&text);
-    return code;
 }
 
 /* Identity of source and result: the hash of everything that decides the bytes. */

@@ -76,8 +76,9 @@ static enum tp_code write_all(struct tp_sink *base, uint32_t file, uint32_t outp
         if (leaves_out(scatter, r))
             continue;
         if (output == TP_SINK_HEADER) { /* each its own, when that of the whole begins */
-            code = offset ? TP_OK : tp_sink_header(scatter->to, f, &ranks->plans[r].files[file],
-                                                   err);
+            const struct tp_plan_file *own = &ranks->plans[r].files[file];
+            code = offset ? TP_OK : scatter->to->write(scatter->to, f, TP_SINK_HEADER, 0,
+                                                       own->header, own->header_size, err);
             continue;
         }
         uint32_t o = output_of(scatter, output, r);

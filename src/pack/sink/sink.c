@@ -1,4 +1,4 @@
-/* How a header and a constant get to a sink, and sinks that keep nothing: discard, and compare with
+/* How a constant gets to a sink, and sinks that keep nothing: discard, and compare with
  * stored files. */
 #include "pack/sink/sink.h"
 
@@ -9,26 +9,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-/* A file of a sink. */
-struct header_of {
-    struct tp_sink *sink;
-    uint32_t file;
-};
-
-static enum tp_code write_piece(void *arg, const char *piece, size_t size, uint64_t offset,
-                                struct tp_err *err)
-{
-    const struct header_of *to = arg;
-    return to->sink->write(to->sink, to->file, TP_SINK_HEADER, offset, piece, size, err);
-}
-
-enum tp_code tp_sink_header(struct tp_sink *sink, uint32_t file, const struct tp_plan_file *planned,
-                            struct tp_err *err)
-{
-    struct header_of to = {sink, file};
-    return tp_squeezed_each(&planned->header, write_piece, &to, err);
-}
 
 enum tp_code tp_sink_constant(struct tp_sink *sink, uint32_t file, uint32_t output,
                               const struct tp_output *planned, struct tp_err *err)
