@@ -2,12 +2,10 @@
 #include "cli/cmd.h"
 #include "cli/escape.h"
 #include "cli/human.h"
-#include "cli/plan_memory.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/session.h"
 #include "pack/commit/join.h"
-#include "pack/os/os.h"
 #include "pack/run/run.h"
 
 #include <stdio.h>
@@ -40,20 +38,20 @@ static int join(const struct tp_options *o, const char *output)
     struct tp_err err = {0};
     struct tp_join *made = NULL;
     struct tp_convert_result result;
-    tp_limit_join(o, o->arg.item[0]);
+    tp_limit_memory(o);
     if (tp_join_open(o->arg.item[0], tp_source_flags(o), &made, &err))
         return tp_report_error(&err);
-    tp_os_limit_heap(0, 0); /* the work is divided by pack/run/budget.c */
     if (tp_join_unchecked(made))
         tp_warn_unchecked(o->arg.item[0]);
     struct tp_progress *progress =
         tp_progress_start(o, "join", tp_run_work(tp_join_plan(made), NULL));
     struct tp_convert_options options = {
         .force = o->force,
-        .run = {.jobs = o->jobs, .memory = o->max_memory, .stop = tp_catch_signals(),
+        .run = {.jobs = o->jobs, .stop = tp_catch_signals(),
                 .keep_nonfinite = true,
                 .progress = progress ? tp_progress_add : NULL, .progress_arg = progress},
     };
+    tp_limit_work(o, &options.run);
     enum tp_code code = tp_join_run(made, output, &options, &result, &err);
     if (code == TP_OK && result.already_done)
         tp_progress_complete(progress);

@@ -4,7 +4,7 @@
 #include "cli/escape.h"
 
 #include "pack/os/os.h"
-#include "pack/text/json_memory.h"
+#include "pack/text/json_tree.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -184,8 +184,10 @@ static struct tp_tensor kept_tensor(const struct tp_plan *plan, size_t k)
     const struct tp_output *made = plan->kept[k].made;
     if (!made)
         return plan->ckpt->tensors[plan->kept[k].tensor];
-    return (struct tp_tensor){.name = made->name, .shape = made->shape, .rank = made->rank,
-                              .dtype = (enum tp_dtype)made->dtype};
+    struct tp_tensor tensor = {.name = made->name, .rank = made->rank,
+                               .dtype = (enum tp_dtype)made->dtype};
+    memcpy(tensor.shape, made->shape, made->rank * sizeof *made->shape);
+    return tensor;
 }
 
 static const char *kept_name(const struct tp_plan *plan, size_t k)

@@ -6,7 +6,7 @@
 #include "cli/escape.h"
 #include "cli/human.h"
 #include "cli/progress.h"
-#include "pack/text/json_memory.h"
+#include "pack/text/json_tree.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "pack/text/json_edit.h"
-#include "pack/text/json_numbers.h"
+#include "pack/text/json_tree.h"
 #include "pack/text/json_scan.h"
 #include "pack/os/os.h"
 

@@ -224,16 +224,6 @@ enum tp_code tp_commit_write_texts(struct tp_commit *c);
 enum tp_code tp_commit_hash_text(const char *data, size_t size, uint8_t hash[TP_HASH_BYTES],
                                  struct tp_err *err);
 
-/* commit_text.c: a file of any length, whose text `make` adds in parts, and its hash. With hash =
- * NULL the text holds its own hash (own_hash.h), which is filled in. */
-enum tp_code tp_commit_write_text(struct tp_commit *c, const char *name,
-                                  enum tp_code (*make)(struct tp_commit *c, struct tp_text *text),
-                                  uint64_t *size, uint8_t hash[TP_HASH_BYTES]);
-
-/* commit_files.c: what tp_commit_write_text() makes of them. */
-enum tp_code tp_commit_make_index(struct tp_commit *c, struct tp_text *text);
-enum tp_code tp_commit_make_manifest(struct tp_commit *c, struct tp_text *text);
-
 /* ranks_text.c: tilepack-tp.json, what join needs of the whole beside its tensors. `rank` is one
  * of its ranks, complete. The other names are there while it is made. */
 #define TP_RANKS_INDEX TP_RANKS_NAME ".index"

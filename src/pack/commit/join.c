@@ -10,7 +10,7 @@
 #include "pack/plan/join_plan.h"
 #include "pack/run/budget.h"
 #include "pack/run/ranks_io.h"
-#include "pack/text/json_memory.h"
+#include "pack/text/json_tree.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 #include "pack/commit/commit_build.h"
 #include "pack/os/below.h"
 #include "pack/run/budget.h"
-#include "pack/text/json_memory.h"
+#include "pack/text/json_tree.h"
 #include "pack/text/json_scan.h"
 
 #include <errno.h>

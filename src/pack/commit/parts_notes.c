@@ -4,7 +4,7 @@
 #include "base/suffix.h"
 #include "pack/commit/commit_build.h"
 #include "pack/os/below.h"
-#include "pack/text/json_memory.h"
+#include "pack/text/json_tree.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,7 +72,7 @@ enum tp_code tp_part_read(int dir, const char *directory, const char *name,
     enum tp_code code = path ? tp_below_slurp(dir, name, path, MOST, &text, &size, err)
                              : TP_E_MEMORY;
     if (code == TP_OK) {
-        json_t *json = tp_json_load(text, size, JSON_REJECT_DUPLICATES, &where);
+        json_t *json = tp_json_load(text, size, &where);
         code = json ? read_note(json, parts, err)
                     : tp_fail(err, TP_E_INPUT, "line %d: %s", where.line, where.text);
         json_decref(json);

@@ -2,21 +2,83 @@
  * headers, index and manifest of the whole: of a million tensors a gigabyte.
  *
  * Index and manifest stand in files of their own while it is written, because their hashes are
- * needed before their texts. Invariant: what is in memory is one part (tp_text_part()), and the
- * text is that of json_dumps() with JSON_INDENT(1).
+ * needed before their texts. Invariant: the text is that of json_dumps() with JSON_INDENT(1).
  */
 #include "pack/commit/commit_build.h"
 
 #include "base/num.h"
 #include "pack/file/own_hash.h"
 #include "pack/plan/config.h"
+#include "pack/plan/describe.h"
+#include "pack/source/index.h"
 #include "pack/text/json_indent.h"
-#include "pack/text/json_items.h"
-#include "pack/text/json_memory.h"
+#include "pack/text/json_tree.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+struct tp_items {
+    struct tp_text *text;
+    size_t count;
+};
+
+static enum tp_code tp_items_next(struct tp_items *items, char opening, struct tp_err *err)
+{
+    return tp_text_add(items->text, (char[]){items->count++ ? ',' : opening, '\n', ' ', ' '}, 4,
+                       err);
+}
+
+static enum tp_code tp_items_end(const struct tp_items *items, const char *empty,
+                                 struct tp_err *err)
+{
+    return items->count ? tp_text_add(items->text, (char[]){'\n', ' ', empty[1]}, 3, err)
+                        : tp_text_add_word(items->text, empty, err);
+}
+
+static enum tp_code add_quoted(struct tp_text *text, const char *data, size_t size,
+                               struct tp_err *err)
+{
+    static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
+    enum tp_code code = TP_OK;
+    for (size_t i = 0; i < size && !code; i++) {
+        const char *at = data[i] ? strchr(from, data[i]) : NULL;
+        if (at)
+            code = tp_text_add(text, (char[2]){'\\', to[at - from]}, 2, err);
+        else if ((unsigned char)data[i] < 0x20)
+            code = tp_text_addf(text, err, "\\u%04X", (unsigned char)data[i]);
+        else
+            code = tp_text_add(text, data + i, 1, err);
+    }
+    return code;
+}
+
+static enum tp_code write_text(struct tp_commit *c, const char *name,
+                               enum tp_code (*make)(struct tp_commit *c, struct tp_text *text),
+                               uint64_t *size, uint8_t hash[TP_HASH_BYTES])
+{
+    struct tp_text text = {0};
+    enum tp_code code = make(c, &text);
+    if (code == TP_OK && !hash)
+        tp_own_hash_sign(text.data, text.size);
+    if (code == TP_OK)
+        code = tp_commit_write_small(c, name, text.data, text.size, false);
+    if (code == TP_OK && hash)
+        code = tp_commit_hash_text(text.data, text.size, hash, c->err);
+    *size = text.size;
+    tp_text_free(&text);
+    return code;
+}
+
+static enum tp_code make_index(struct tp_commit *c, struct tp_text *text)
+{
+    return tp_index_text(c->plan, text, c->err);
+}
+
+static enum tp_code make_manifest(struct tp_commit *c, struct tp_text *text)
+{
+    return tp_manifest_text(c->plan, c->request, c->files, c->file_count, text, c->err);
+}
 
 /* Members up to "rank_files", as the text of an object whose last brace is missing. */
 static enum tp_code begin_text(const struct tp_commit *c, char (*rank_files)[TP_HASH_TEXT],
@@ -27,8 +89,8 @@ static enum tp_code begin_text(const struct tp_commit *c, char (*rank_files)[TP_
     json_t *ids = json_array(), *files = json_array();
     for (unsigned r = 0; r < ranks->count; r++) {
         tp_manifest_plan_id(&ranks->plans[r], id);
-        json_array_append_new(ids, json_string(id));
-        json_array_append_new(files, json_string(rank_files[r]));
+        tp_json_append(ids, json_string(id));
+        tp_json_append(files, json_string(rank_files[r]));
     }
     tp_manifest_plan_id(c->plan, id);
     json_t *json = json_pack("{s:i,s:s,s:i,s:s,s:o,s:o}", "tilepack_tp", TP_RANKS_VERSION,
@@ -47,7 +109,7 @@ static json_t *cut_json(const struct tp_unit *unit, const struct tp_cut *cut)
 {
     json_t *rows = json_array();
     for (uint32_t p = 0; cut->along == TP_CUT_N && p < cut->pieces; p++)
-        json_array_append_new(rows, json_integer((json_int_t)cut->piece_rows[p]));
+        tp_json_append(rows, json_integer((json_int_t)cut->piece_rows[p]));
     return json_pack("{s:s+,s:s,s:[I,I,I],s:o}", "prefix", unit->name,
                      (char[2]){unit->form->joint}, "along", cut->along == TP_CUT_K ? "K" : "N",
                      "box", (json_int_t)unit->form->box.e, (json_int_t)unit->form->box.n,
@@ -80,8 +142,8 @@ static enum tp_code add_header(void *arg, const char *piece, size_t size, uint64
 {
     struct tp_text *text = arg;
     size_t skipped = offset < 8 ? (size_t)tp_min_u64(8 - offset, size) : 0;
-    enum tp_code code = tp_text_add_quoted(text, piece + skipped, size - skipped, err);
-    return code ? code : tp_text_part(text, err);
+    enum tp_code code = add_quoted(text, piece + skipped, size - skipped, err);
+    return code;
 }
 
 static enum tp_code add_files(const struct tp_commit *c, struct tp_text *text)
@@ -115,9 +177,8 @@ static enum tp_code add_file(const struct tp_commit *c, const char *key, const c
         code = tp_text_addf(text, c->err, ",\n \"%s\": \"", key);
     for (uint64_t at = 0, size; code == TP_OK && at < (uint64_t)st.st_size; at += size) {
         size = tp_min_u64((uint64_t)st.st_size - at, PART);
-        if ((code = tp_os_read(fd, part, size, at, path, c->err)) == TP_OK &&
-            (code = tp_text_add_quoted(text, part, size, c->err)) == TP_OK)
-            code = tp_text_part(text, c->err);
+        if ((code = tp_os_read(fd, part, size, at, path, c->err)) == TP_OK)
+            code = add_quoted(text, part, size, c->err);
     }
     tp_os_close(&fd);
     free(part);
@@ -181,14 +242,14 @@ static enum tp_code write_whole(struct tp_commit *c, const struct tp_commit *ran
     struct tp_manifest_file index = {.name = name}, *files = NULL;
     uint64_t ignored;
     enum tp_code code =
-        tp_commit_write_text(c, TP_RANKS_INDEX, tp_commit_make_index, &index.size, index.hash);
+        write_text(c, TP_RANKS_INDEX, make_index, &index.size, index.hash);
     if (code == TP_OK && c->request->digests)
         code = tp_manifest_digest(c->partial, &index, 1, 1, c->options->run.stop, c->err);
     if (code == TP_OK && (code = whole_files(c, rank, &index, &files)) == TP_OK) {
         struct tp_commit whole = {.plan = c->plan, .request = c->request, .options = c->options,
                                   .partial = c->partial, .dir = c->dir, .err = c->err,
                                   .files = files, .file_count = rank->file_count};
-        code = tp_commit_write_text(&whole, TP_RANKS_MANIFEST, tp_commit_make_manifest, &ignored,
+        code = write_text(&whole, TP_RANKS_MANIFEST, make_manifest, &ignored,
                                     NULL);
     }
     free(files);
@@ -200,7 +261,7 @@ enum tp_code tp_commit_write_join(struct tp_commit *c, const struct tp_commit *r
     uint64_t size;
     enum tp_code code = write_whole(c, rank);
     if (code == TP_OK)
-        code = tp_commit_write_text(c, TP_RANKS_NAME, make_text, &size, NULL);
+        code = write_text(c, TP_RANKS_NAME, make_text, &size, NULL);
     if (code == TP_OK && size > TP_RANKS_MOST)
         code = tp_fail(c->err, TP_E_UNSUPPORTED, "there are too many tensors for ranks: "
                        TP_RANKS_NAME " would be larger than %llu bytes", TP_RANKS_MOST + 0ULL);

@@ -11,7 +11,7 @@
 #include "pack/plan/ranks.h"
 #include "pack/source/descriptor.h"
 #include "pack/source/index.h"
-#include "pack/text/json_memory.h"
+#include "pack/text/json_tree.h"
 #include "pack/text/name_set.h"
 
 #include <errno.h>
@@ -37,7 +37,6 @@ static enum tp_code bad_info(struct tp_join_plan *join, struct tp_err *err, cons
 static enum tp_code read_info(struct tp_join_plan *join, struct tp_err *err)
 {
     struct stat st;
-    json_error_t where;
     size_t size;
     char *text = NULL, *path = tp_os_format(err, "%s/%s", join->path, TP_RANKS_NAME);
     if (!tp_os_there(path, &st, err)) {
@@ -52,7 +51,7 @@ static enum tp_code read_info(struct tp_join_plan *join, struct tp_err *err)
     enum tp_code code = tp_os_slurp(path, TP_RANKS_MOST, &text, &size, err);
     if (code == TP_OK) {
         tp_hash(text, size, join->info_hash);
-        join->info = tp_json_load(text, size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &where);
+        join->info = tp_json_load(text, size, NULL);
         if ((code = tp_json_check(mark, TP_OK, err)))
             tp_err_path(err, path);
     }

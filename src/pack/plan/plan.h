@@ -82,8 +82,7 @@ enum tp_loss {
 };
 
 struct tp_output {
-    const char *name;        /* of the plan, or the checkpoint's; NULL: that of its unit with a
-                                suffix (output_name.h), never of a kept tensor */
+    const char *name;        /* of the plan, or the checkpoint's */
     const uint64_t *shape;   /* the same */
     const struct tp_constant *constant; /* where its bytes come from if they are of no source
                                            (constant.h), or NULL; of the plan */

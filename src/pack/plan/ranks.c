@@ -7,7 +7,7 @@
 #include "pack/plan/ranks.h"
 
 #include "base/num.h"
-#include "pack/text/json_memory.h"
+#include "pack/text/json_tree.h"
 #include "pack/file/leafhash.h"
 #include "pack/model/model_names.h"
 #include "pack/os/os.h"

@@ -5,7 +5,6 @@
 #include "base/num.h"
 #include "pack/os/os.h"
 #include "pack/plan/constant.h"
-#include "pack/plan/output_name.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -92,11 +91,9 @@ enum tp_code tp_compare_sink_open(struct tp_compare_sink *sink, const struct tp_
     sink->differences = tp_os_zalloc(plan->output_count + 1, sizeof *sink->differences, err);
     if (!sink->tensors || !sink->differences)
         return TP_E_MEMORY;
-    char name[TP_OUTPUT_NAME];
     for (size_t o = 0; o < plan->output_count; o++) {
         const struct tp_output *output = &plan->outputs[o];
-        const struct tp_tensor *tensor =
-            tp_checkpoint_find(stored, tp_output_name(plan, output, name));
+        const struct tp_tensor *tensor = tp_checkpoint_find(stored, output->name);
         if (tensor && tensor->bytes == output->bytes && tensor->dtype == output->dtype &&
             tensor->rank == output->rank &&
             memcmp(tensor->shape, output->shape, tensor->rank * sizeof *tensor->shape) == 0)

@@ -125,33 +125,6 @@ enum tp_code tp_text_add_json(struct tp_text *text, const char *string, struct t
     return code ? code : tp_text_add(text, "\"", 1, err);
 }
 
-enum tp_code tp_text_add_quoted(struct tp_text *text, const char *data, size_t size,
-                                struct tp_err *err)
-{
-    enum tp_code code = reserve(text, size, err);
-    for (size_t i = 0; i < size && !code; i++) {
-        size_t run = i;
-        while (run < size && (unsigned char)data[run] >= 0x20 && data[run] != '"' &&
-               data[run] != '\\')
-            run++;
-        code = tp_text_add(text, data + i, run - i, err);
-        i = run;
-        if (run == size || code)
-            break;
-        if (short_escape(data[run]))
-            code = tp_text_add(text, (char[2]){'\\', short_escape(data[run])}, 2, err);
-        else
-            code = tp_text_addf(text, err, "\\u%04X", (unsigned char)data[run]);
-    }
-    return code;
-}
-
-enum tp_code tp_text_part(struct tp_text *text, struct tp_err *err)
-{
-    enum { MUCH = 1 << 20 };
-    return text->drain && text->size >= MUCH ? text->drain(text, err) : TP_OK;
-}
-
 void tp_text_free(struct tp_text *text)
 {
     free(text->data);

@@ -14,12 +14,7 @@
 struct tp_text {
     char *data;
     size_t size, capacity;
-    /* For texts of any length: takes what is there and makes size 0. NULL: all stays. */
-    enum tp_code (*drain)(struct tp_text *text, struct tp_err *err);
 };
-/* Whoever writes a long text calls this between its parts: what is there is drained as soon as
- * it is much. */
-enum tp_code tp_text_part(struct tp_text *text, struct tp_err *err);
 enum tp_code tp_text_add(struct tp_text *text, const char *data, size_t size, struct tp_err *err);
 enum tp_code tp_text_addf(struct tp_text *text, struct tp_err *err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
@@ -31,10 +26,6 @@ enum tp_code tp_text_add_number(struct tp_text *text, const char *before, uint64
  * does it: \" \\ \b \f \n \r \t, \u00xx for other control bytes, all else as it
  * is. TP_E_INPUT if `string` is not UTF-8. */
 enum tp_code tp_text_add_json(struct tp_text *text, const char *string, struct tp_err *err);
-/* The inside of such a string: any part of a UTF-8 text, which is not looked at; control bytes
- * as jansson writes them, \u00XX. */
-enum tp_code tp_text_add_quoted(struct tp_text *text, const char *data, size_t size,
-                                struct tp_err *err);
 void tp_text_free(struct tp_text *text); /* legal on {0} and twice */
 
 /* Writes the decimal digits and a NUL behind them; returns where the NUL is. For bulk,
