@@ -73,11 +73,7 @@ json_t *tp_json_text(const char *text)
 {
     enum { LONGEST = 4 }; /* bytes that one becomes */
     size_t left = strlen(text);
-    if (is_plain(text))
-        return json_string(text);
     char *copy = tp_os.malloc(LONGEST * left + 1), *to = copy;
-    if (!copy)
-        tp_json_no_memory();
     while (copy && left) {
         size_t length = decode_plain(text, left);
         if (length)
@@ -89,6 +85,8 @@ json_t *tp_json_text(const char *text)
         left -= length;
     }
     json_t *json = copy ? json_stringn(copy, (size_t)(to - copy)) : NULL;
+    if (!json)
+        tp_json_no_memory();
     free(copy);
     return json;
 }
