@@ -151,7 +151,7 @@ static int print_done(const struct tp_options *o, const struct tp_plan *plan, co
             (json_int_t)plan->kept_count, "seconds", seconds, "shards_resumed",
             (json_int_t)result->resumed);
         if (json && serving->line.size)
-            json_object_set_new(json, "serve", tp_json_text(serving->line.data));
+            tp_json_set(json, "serve", tp_json_text(serving->line.data));
         return print_json(plan, measures, json);
     }
     if (!tp_report_new(output, result->already_done, TP_LOOKED_AT))

@@ -96,7 +96,7 @@ enum tp_code tp_add_json_text(struct tp_text *to, const char *text, struct tp_er
     if (is_plain(text))
         return tp_text_add_json(to, text, err);
     json_t *value = tp_json_text(text);
-    char *json = value ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
+    char *json = value ? tp_json_dump(value, JSON_ENCODE_ANY) : NULL;
     enum tp_code code = json ? tp_text_add_word(to, json, err)
                              : tp_fail(err, TP_E_MEMORY, "out of memory");
     free(json);

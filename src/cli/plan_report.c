@@ -537,6 +537,6 @@ void tp_plan_left_json(const struct tp_plan *plan, json_t *json)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < plan->ckpt->left_count && !plan->single_file; i++)
-        json_array_append_new(list, tp_json_text(plan->ckpt->left[i]));
-    json_object_set_new(json, "left_out", list);
+        tp_json_append(list, tp_json_text(plan->ckpt->left[i]));
+    tp_json_set(json, "left_out", list);
 }

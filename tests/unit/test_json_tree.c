@@ -119,7 +119,7 @@ static void keeps_numbers(void **state)
         assert_int_equal(tp_json_load_python(text, (size_t)size, &value, &err), TP_OK);
         const json_t *b = json_object_get(value, "b");
         assert_int_equal(json_string_length(b) && !*json_string_value(b), !is[i].plain);
-        char *back = tp_json_dump_python(value, 0);
+        char *back = tp_json_dump(value, 0);
         assert_string_equal(back, want);
         free(back);
         json_decref(value);
@@ -140,6 +140,7 @@ static void memory_that_is_short(void **state)
                                "with, which is some sixteen bytes\", \"list\": [1, 2.5, true, {}, "
                                "\"a second long text of the same kind as the first one was\"]}";
     json_t *whole = json_loads(text, 0, NULL);
+    char *printed = json_dumps(whole, JSON_INDENT(1));
     int failed = 0;
     for (long at = 0, over = -1; over < 0; at++) {
         struct tp_err err = {0};
@@ -151,11 +152,13 @@ static void memory_that_is_short(void **state)
         tp_json_set(made, "list", json_array());
         tp_json_append(json_object_get(made, "list"), json_integer(7));
         tp_json_update(made, value);
+        char *dump = tp_json_dump(value, JSON_INDENT(1));
         over = failing_left;
         failing_end();
         if (tp_json_check(mark, TP_OK, &err) == TP_OK) {
             assert_true(json_equal(value, whole) && json_equal(copy, whole));
             assert_int_equal(json_object_size(made), 3);
+            assert_string_equal(dump, printed);
         } else {
             assert_int_equal(err.code, TP_E_MEMORY);
             failed++;
@@ -163,8 +166,10 @@ static void memory_that_is_short(void **state)
         json_decref(value);
         json_decref(copy);
         json_decref(made);
+        free(dump);
     }
     assert_true(failed > 30);
+    free(printed);
     json_decref(whole);
 }
 

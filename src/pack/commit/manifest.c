@@ -81,7 +81,7 @@ static enum tp_code begin_text(const struct tp_plan *plan, const struct tp_reque
     json_t *json = json_pack("{s:i,s:s,s:s,s:o,s:o,s:o}", "tilepack", 1, TP_OWN_KEY, TP_OWN_ZEROS,
                              "plan", id, "request", tp_request_record(request), "source",
                              sources_json(plan->ckpt), "files", files_json(files, file_count));
-    char *dump = json ? json_dumps(json, JSON_INDENT(1)) : NULL;
+    char *dump = json ? tp_json_dump(json, JSON_INDENT(1)) : NULL;
     json_decref(json);
     if (!dump)
         return tp_fail(err, TP_E_MEMORY, "out of memory for the manifest");

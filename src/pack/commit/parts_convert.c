@@ -69,7 +69,7 @@ static enum tp_code write_note(struct work *work)
                              "source", work->note.source, "zstd", (int)work->note.zstd, "tp",
                              (int)work->note.ranks, "request",
                              tp_request_record(c->request));
-    char *text = json ? json_dumps(json, JSON_INDENT(1)) : NULL;
+    char *text = json ? tp_json_dump(json, JSON_INDENT(1)) : NULL;
     json_decref(json);
     enum tp_code code = TP_OK;
     if (!from || !to)
@@ -255,7 +255,7 @@ static enum tp_code make_note(struct work *work)
     memcpy(work->note.hash, tp_commit_files(c)->hash, sizeof work->note.hash);
     uint64_t mark = tp_json_mark();
     json_t *request = tp_request_record(c->request);
-    work->note.request = json_dumps(request, JSON_COMPACT);
+    work->note.request = tp_json_dump(request, JSON_COMPACT);
     json_decref(request);
     work->note.source = tp_os.realpath(c->plan->ckpt->path, NULL);
     if (!work->note.source)

@@ -56,7 +56,7 @@ static enum tp_code read_note(const json_t *json, struct tp_parts *parts, struct
     parts->zstd = (unsigned)zstd;
     parts->ranks = (unsigned)ranks;
     parts->source = tp_os_format(err, "%s", source);
-    parts->request = json_dumps(request, JSON_COMPACT);
+    parts->request = tp_json_dump(request, JSON_COMPACT);
     return parts->source && parts->request ? TP_OK
                                            : tp_fail(err, TP_E_MEMORY, "out of memory");
 }

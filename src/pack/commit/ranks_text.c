@@ -2,7 +2,7 @@
  * headers, index and manifest of the whole: of a million tensors a gigabyte.
  *
  * Index and manifest stand in files of their own while it is written, because their hashes are
- * needed before their texts. Invariant: the text is that of json_dumps() with JSON_INDENT(1).
+ * needed before their texts. Invariant: the text is that of tp_json_dump() with JSON_INDENT(1).
  */
 #include "pack/commit/commit_build.h"
 
@@ -96,7 +96,7 @@ static enum tp_code begin_text(const struct tp_commit *c, char (*rank_files)[TP_
     json_t *json = json_pack("{s:i,s:s,s:i,s:s,s:o,s:o}", "tilepack_tp", TP_RANKS_VERSION,
                              TP_OWN_KEY, TP_OWN_ZEROS, "ranks", (int)ranks->count, "plan", id,
                              "rank_plans", ids, "rank_files", files);
-    char *dump = json ? json_dumps(json, JSON_INDENT(1)) : NULL;
+    char *dump = json ? tp_json_dump(json, JSON_INDENT(1)) : NULL;
     json_decref(json);
     if (!dump)
         return tp_fail(err, TP_E_MEMORY, "out of memory for the list of ranks");
@@ -125,7 +125,7 @@ static enum tp_code add_cuts(const struct tp_commit *c, struct tp_text *text)
         if (ranks->cuts[u].along == TP_CUT_NONE)
             continue;
         json_t *json = cut_json(&ranks->run.units[u], &ranks->cuts[u]);
-        char *cut = json ? json_dumps(json, JSON_COMPACT) : NULL;
+        char *cut = json ? tp_json_dump(json, JSON_COMPACT) : NULL;
         json_decref(json);
         if (!cut)
             code = tp_fail(c->err, TP_E_MEMORY, "out of memory for the list of ranks");

@@ -480,7 +480,7 @@ enum tp_code tp_config_text(const struct tp_plan *plan, struct tp_text *text, st
     if (!plan->restores && !(config = quantization_of(plan, err)))
         return err->code;
     if (config) {
-        value = tp_json_dump_python(config, JSON_INDENT(2));
+        value = tp_json_dump(config, JSON_INDENT(2));
         json_decref(config);
         if (!value)
             return tp_fail(err, TP_E_MEMORY, "out of memory for config.json");

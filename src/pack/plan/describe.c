@@ -178,7 +178,7 @@ enum tp_code tp_descriptors_text(const struct tp_plan *plan, uint32_t file, char
     enum tp_code code = seen.units && seen.ids ? TP_OK : TP_E_MEMORY;
     if (code == TP_OK)
         code = add_units(plan, file, json, &seen, units, err);
-    if (code == TP_OK && !(*descriptors = json_dumps(json, JSON_COMPACT)))
+    if (code == TP_OK && !(*descriptors = tp_json_dump(json, JSON_COMPACT)))
         code = tp_fail(err, TP_E_MEMORY, "out of memory for the descriptors");
     json_decref(json);
     free(seen.units);

@@ -10,6 +10,7 @@
 #include "pack/os/os.h"
 #include "pack/plan/describe.h"
 #include "pack/source/descriptor.h"
+#include "pack/text/json_tree.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +26,7 @@ static enum tp_code file_meta(struct tp_builder *b, uint32_t file, char *texts[3
         return code;
     json_t *request = tp_request_json(b->request);
     texts[1] = units.data;
-    texts[2] = json_dumps(request, JSON_COMPACT);
+    texts[2] = tp_json_dump(request, JSON_COMPACT);
     json_decref(request);
     return texts[2] ? TP_OK : tp_fail(b->err, TP_E_MEMORY, "out of memory for the descriptors");
 }

@@ -5,6 +5,7 @@
 
 #include "pack/os/os.h"
 #include "pack/text/json_scan.h"
+#include "pack/text/text.h"
 
 #include <errno.h>
 #include <math.h>
@@ -227,12 +228,26 @@ static void unquote_all(char *text)
     memmove(to, from, strlen(from) + 1);
 }
 
-char *tp_json_dump_python(const json_t *value, size_t flags)
+static int add_text(const char *data, size_t size, void *text)
 {
-    char *text = json_dumps(value, flags);
-    if (text)
-        unquote_all(text);
-    return text;
+    struct tp_err ignored = {0};
+    if (tp_text_add(text, data, size, &ignored) == TP_OK)
+        return 0;
+    tp_json_no_memory();
+    return -1;
+}
+
+char *tp_json_dump(const json_t *value, size_t flags)
+{
+    struct tp_text text = {0};
+    const uint64_t mark = failures;
+    if (json_dump_callback(value, add_text, &text, flags))
+        tp_json_no_memory();
+    if (failures == mark)
+        unquote_all(text.data);
+    else
+        tp_text_free(&text);
+    return text.data;
 }
 
 /* ---- building --------------------------------------------------------------------- */

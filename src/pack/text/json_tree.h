@@ -1,8 +1,8 @@
 /* JSON as a tree of jansson's values: reading, building, and the numbers of Python.
  *
- * jansson passes over a failed allocation: its reader loses a byte, an object that is built lacks a
- * key, and nobody is told. So texts are read here, by the strict scanner, trees are built with the
- * functions below, and failures are counted per thread. A function that reads or builds JSON takes
+ * jansson passes over a failed allocation: its reader and its writer lose bytes, an object that is
+ * built lacks a key, and nobody is told. So texts are read here, by the strict scanner, trees are
+ * built and written with the functions below, and failures are counted per thread. A function that reads or builds JSON takes
  * a mark first and hands its code through the check last.
  */
 #ifndef TP_PACK_JSON_TREE_H
@@ -32,8 +32,8 @@ json_t *tp_json_load(const char *text, size_t size, json_error_t *where);
  * So nothing takes them for numbers or words. No such text is TP_E_INPUT, no memory TP_E_MEMORY. */
 enum tp_code tp_json_load_python(const char *text, size_t size, json_t **value,
                                  struct tp_err *err);
-/* json_dumps() of a tree with such numbers, which it writes as they were; NULL without memory. */
-char *tp_json_dump_python(const json_t *value, size_t flags);
+/* json_dumps(), with such numbers as they were; NULL without memory, which is counted. */
+char *tp_json_dump(const json_t *value, size_t flags);
 
 /* Take the value over. Without one, as after a failed allocation, a failure is counted. */
 void tp_json_set(json_t *object, const char *key, json_t *value);
