@@ -146,24 +146,24 @@ static json_t *case_json(const struct tp_bench_case *c, const struct tp_bench_re
         ceiling > 0 ? speed / ceiling : 0.0, "repeats", (json_int_t)r->repeats, "scales_only",
         c->scales_only);
     if (r->far_seconds > 0) {
-        json_object_set_new(object, "far_seconds", json_real(r->far_seconds));
-        json_object_set_new(object, "far_ceiling_seconds", json_real(r->far_ceiling_seconds));
-        json_object_set_new(object, "far_fraction",
+        tp_json_set(object, "far_seconds", json_real(r->far_seconds));
+        tp_json_set(object, "far_ceiling_seconds", json_real(r->far_ceiling_seconds));
+        tp_json_set(object, "far_fraction",
                             json_real(r->far_ceiling_seconds / r->far_seconds));
     }
     if (c->kind == TP_BENCH_ENCODE && c->op.search) {
-        json_object_set_new(object, "search", json_string(tp_search_name(c->op.search)));
-        json_object_set_new(object, "importance",
+        tp_json_set(object, "search", json_string(tp_search_name(c->op.search)));
+        tp_json_set(object, "importance",
                             json_string(tp_importance_word(c->op.importance)));
     }
     if (r->plain_seconds > 0) {
-        json_object_set_new(object, "plain_seconds", json_real(r->plain_seconds));
-        json_object_set_new(object, "slower", json_real(r->seconds / r->plain_seconds));
+        tp_json_set(object, "plain_seconds", json_real(r->plain_seconds));
+        tp_json_set(object, "slower", json_real(r->seconds / r->plain_seconds));
     }
     if (c->kind == TP_BENCH_REPACK)
-        json_object_set_new(object, "source", json_string(c->source->name));
+        tp_json_set(object, "source", json_string(c->source->name));
     else
-        json_object_set_new(object, "dtype", json_string(tp_dtype_name(c->dtype)));
+        tp_json_set(object, "dtype", json_string(tp_dtype_name(c->dtype)));
     return object;
 }
 
@@ -173,10 +173,10 @@ static int print_json(const struct tp_options *o, int device, json_t *rows)
     json_t *object = json_pack("{s:s,s:o}", "device", device == TP_BENCH_CPU ? "cpu" : "cuda",
                                "rows", rows);
     if (device == TP_BENCH_CPU) {
-        json_object_set_new(object, "threads", json_integer(o->jobs));
+        tp_json_set(object, "threads", json_integer(o->jobs));
     } else {
-        json_object_set_new(object, "device_number", json_integer(device));
-        json_object_set_new(object, "device_name",
+        tp_json_set(object, "device_number", json_integer(device));
+        tp_json_set(object, "device_name",
                             json_string(tp_bench_device_name(device, name)));
     }
     return tp_json_print(object);
@@ -199,7 +199,7 @@ static int measure_all(const struct tp_options *o, struct tp_bench *bench)
             return tp_report_error(&err);
         }
         if (o->json)
-            json_array_append_new(rows, case_json(&bench->cases[i], &result));
+            tp_json_append(rows, case_json(&bench->cases[i], &result));
         else
             print_line(&w, &bench->cases[i], &result);
     }

@@ -6,7 +6,6 @@
 #include "cli/human.h"
 #include "cli/measures.h"
 #include "cli/plan_kept.h"
-#include "cli/plan_memory.h"
 #include "cli/plan_report.h"
 #include "cli/progress.h"
 #include "cli/report.h"
@@ -155,7 +154,7 @@ static int print_done(const struct tp_options *o, const struct tp_plan *plan, co
             (json_int_t)plan->kept_count, "seconds", seconds, "shards_resumed",
             (json_int_t)result->resumed);
         if (json && serving->line.size)
-            json_object_set_new(json, "serve", tp_json_text(serving->line.data));
+            tp_json_set(json, "serve", tp_json_text(serving->line.data));
         return print_json(plan, measures, json);
     }
     if (!tp_report_new(output, result->already_done, TP_LOOKED_AT))
@@ -216,21 +215,16 @@ static enum tp_code own_bytes(const struct tp_options *o, const struct tp_plan *
     return code;
 }
 
-static struct tp_run_options run_options(const struct tp_options *o,
-                                         const struct tp_request *request,
-                                         struct tp_devices *devices, struct tp_run_stats *stats,
-                                         struct tp_progress *progress)
+static void set_run(const struct tp_options *o, const struct tp_request *request,
+                    struct tp_run_stats *stats, struct tp_progress *progress,
+                    struct tp_run_options *run)
 {
-    return (struct tp_run_options){
-        .jobs = o->jobs,
-        .devices = devices->count ? devices : NULL,
-        .memory = o->max_memory,
-        .keep_nonfinite = request->keep_nonfinite,
-        .stop = tp_catch_signals(),
-        .progress = progress ? tp_progress_add : NULL,
-        .progress_arg = progress,
-        .stats = o->verbose ? stats : NULL,
-    };
+    run->jobs = o->jobs;
+    run->keep_nonfinite = request->keep_nonfinite;
+    run->stop = tp_catch_signals();
+    run->progress = progress ? tp_progress_add : NULL;
+    run->progress_arg = progress;
+    run->stats = o->verbose ? stats : NULL;
 }
 
 /* The bytes are the rule's, and values may be gone. */
@@ -254,11 +248,12 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
     if (output)
         options.zstd = tp_output_zstd(output, o->zstd);
     struct tp_devices devices;
-    tp_os_limit_heap(0, 0);
-    enum tp_code code = tp_devices_choose(o->device, plan, o->jobs, o->max_memory, o->gpu_memory,
-                                          &devices, err);
+    tp_limit_work(o, &options.run);
+    enum tp_code code = tp_devices_choose(o->device, plan, o->jobs, options.run.memory,
+                                          o->gpu_memory, &devices, err);
     if (code)
         return code;
+    options.run.devices = devices.count ? &devices : NULL;
     tp_note("device: %s", devices.why);
     uint64_t total;
     if ((code = own_bytes(o, plan, &total, err)))
@@ -267,7 +262,7 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
     struct tp_run_stats stats = {0};
     struct tp_lost_globals lost = {0};
     double start = tp_now();
-    options.run = run_options(o, request, &devices, &stats, progress);
+    set_run(o, request, &stats, progress, &options.run);
     options.run.lost = &lost;
     code = tp_measures_open(measures, plan, request->requantize, o->json || !o->quiet,
                             &options.run, err);
@@ -352,7 +347,7 @@ static int with_request(const struct tp_options *o, struct tp_request *request)
     if (o->output && !output)
         return tp_report_error(&err);
     int status;
-    if (tp_source_open_limited(o, o->arg.item[0], request, &source, &err)) {
+    if (tp_source_open_as(o->arg.item[0], tp_source_flags(o), &request->models, &source, &err)) {
         status = tp_report_error(&err);
     } else {
         status = plan_and_do(o, &source, request, output);
@@ -362,15 +357,12 @@ static int with_request(const struct tp_options *o, struct tp_request *request)
     return status;
 }
 
-/* A file of importance, which a recipe may name, has a figure of its own. */
 static enum tp_code read_request(const struct tp_options *o, struct tp_request *request,
                                  struct tp_err *err)
 {
     enum tp_code code = tp_request_from(o, request, err);
     if (code)
         return code;
-    if (request->importance_path)
-        tp_limit_request(o, request);
     if ((code = tp_request_importance(request, NULL, err)))
         tp_request_close(request);
     return code;
@@ -382,7 +374,7 @@ int tp_cmd_convert(const struct tp_options *o)
     struct tp_err err = {0};
     if (tp_check_single_file(o, &err))
         return tp_report_usage(tp_command_rows[o->command].name, &err);
-    tp_limit_request(o, &request);
+    tp_limit_memory(o);
     if (read_request(o, &request, &err))
         return err.path[0] ? tp_report_error(&err)
                            : tp_report_usage(tp_command_rows[o->command].name, &err);

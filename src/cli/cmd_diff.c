@@ -43,7 +43,7 @@ static json_t *shape_json(const uint64_t *shape, uint32_t rank)
 {
     json_t *json = json_array();
     for (uint32_t d = 0; d < rank; d++)
-        json_array_append_new(json, json_integer((json_int_t)shape[d]));
+        tp_json_append(json, json_integer((json_int_t)shape[d]));
     return json;
 }
 
@@ -57,29 +57,29 @@ static json_t *item_json(const struct tp_diff_item *item)
     json_t *json = json_pack("{s:o,s:s}", "name", tp_json_text(item->name), "difference",
                              kind_text(item->kind));
     if (item->form_a) {
-        json_object_set_new(json, "a", json_string(item->form_a));
-        json_object_set_new(json, "shape_a", shape_json(item->shape_a, item->rank_a));
+        tp_json_set(json, "a", json_string(item->form_a));
+        tp_json_set(json, "shape_a", shape_json(item->shape_a, item->rank_a));
     }
     if (item->form_b) {
-        json_object_set_new(json, "b", json_string(item->form_b));
-        json_object_set_new(json, "shape_b", shape_json(item->shape_b, item->rank_b));
+        tp_json_set(json, "b", json_string(item->form_b));
+        tp_json_set(json, "shape_b", shape_json(item->shape_b, item->rank_b));
     }
     if (item->bytes) {
-        json_object_set_new(json, "bytes", json_integer((json_int_t)item->bytes));
-        json_object_set_new(json, "first_byte", json_integer((json_int_t)item->first_byte));
+        tp_json_set(json, "bytes", json_integer((json_int_t)item->bytes));
+        tp_json_set(json, "first_byte", json_integer((json_int_t)item->first_byte));
     }
     if (!item->numeric)
         return json;
     const struct tp_distance *d = &item->distance;
-    json_object_set_new(json, "elements", json_integer((json_int_t)d->differing));
+    tp_json_set(json, "elements", json_integer((json_int_t)d->differing));
     double relative = tp_distance_relative(d);
-    json_object_set_new(json, "max_abs", figure(isnan(relative) ? relative : d->max_abs));
-    json_object_set_new(json, "relative", figure(relative));
-    json_object_set_new(json, "sqnr_db", figure(tp_distance_sqnr(d)));
+    tp_json_set(json, "max_abs", figure(isnan(relative) ? relative : d->max_abs));
+    tp_json_set(json, "relative", figure(relative));
+    tp_json_set(json, "sqnr_db", figure(tp_distance_sqnr(d)));
     if (d->differing) {
         uint64_t at[TP_ST_MAX_RANK];
         coordinates(item, d->first, at);
-        json_object_set_new(json, "first", json_pack("{s:o,s:o,s:o}", "at",
+        tp_json_set(json, "first", json_pack("{s:o,s:o,s:o}", "at",
                                                      shape_json(at, item->rank_a), "a",
                                                      figure((double)d->first_a), "b",
                                                      figure((double)d->first_b)));
@@ -92,7 +92,7 @@ static int print_json(const struct tp_options *o, const struct tp_diff *diff)
     json_t *items = json_array();
     for (size_t i = 0; i < diff->count; i++)
         if (o->verbose || diff->items[i].kind != TP_DIFF_SAME)
-            json_array_append_new(items, item_json(&diff->items[i]));
+            tp_json_append(items, item_json(&diff->items[i]));
     return tp_json_print(json_pack("{s:o,s:o,s:b,s:I,s:I,s:o}", "a",
                                    tp_json_text(o->arg.item[0]), "b",
                                    tp_json_text(o->arg.item[1]), "equal", !diff->differing,

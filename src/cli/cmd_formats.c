@@ -247,7 +247,7 @@ static int print_json(const struct tp_format *one, const char *prefix)
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++)
         if (one ? one == &formats[i] : is_listed(&formats[i], prefix))
-            json_array_append(list, (json_t *)formats[i].json);
+            tp_json_append(list, json_incref((json_t *)formats[i].json));
     return tp_json_print(json_pack("{s:o}", "formats", list));
 }
 

@@ -2,7 +2,6 @@
 #include "cli/cmd.h"
 #include "cli/escape.h"
 #include "cli/human.h"
-#include "cli/plan_memory.h"
 #include "cli/report.h"
 #include "cli/session.h"
 #include "pack/check/estimate_card.h"
@@ -46,13 +45,13 @@ static enum tp_code merge(const struct tp_options *o, const struct tp_parts *par
     enum tp_code code = tp_request_parse(parts->request, &request, err);
     if (code)
         return code;
-    if ((code = tp_source_open_limited(o, path, &request, &source, err)) == TP_OK) {
+    if ((code = tp_source_open_as(path, tp_source_flags(o), &request.models, &source, err)) == TP_OK) {
         if (o->importance)
             code = tp_request_importance(&request, o->importance, err);
         if (code == TP_OK &&
             (code = tp_plan_convert(&source.ckpt, &source.weights, &request, NULL, &plan,
                                     err)) == TP_OK) {
-            tp_os_limit_heap(0, 0);
+            tp_os_limit_heap(0);
             code = tp_merge(&plan, &request, parts, output, &options, result, err);
             if (result->unlocked)
                 tp_warn_unlocked(output);
@@ -74,7 +73,7 @@ int tp_cmd_merge(const struct tp_options *o)
     struct tp_convert_result result = {0};
     int status;
     char *output = tp_output_path(o->arg.item[0], &err);
-    tp_os_limit_heap(o->max_memory - TP_OS_PROGRAM_BYTES, 0); /* notes are not trusted */
+    tp_limit_memory(o); /* notes are not trusted */
     if (!output || tp_parts_read(output, o->force, &parts, &err))
         status = tp_report_error(&err);
     else if (!parts.already_done && merge(o, &parts, output, &result, &err))

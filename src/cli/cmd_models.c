@@ -165,7 +165,7 @@ static int print_json(const struct tp_model *one)
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++)
         if (!one || one == &models[i])
-            json_array_append(list, models[i].json);
+            tp_json_append(list, json_incref(models[i].json));
     return tp_json_print(json_pack("{s:o}", "models", list));
 }
 

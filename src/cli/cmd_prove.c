@@ -168,7 +168,7 @@ static enum tp_code keep(struct work *w)
     if (!w->o->write || tp_proofs_wrong(&w->proofs))
         return TP_OK;
     json_t *schedules = tp_prove_schedules(&w->proofs);
-    char *text = schedules ? json_dumps(schedules, JSON_COMPACT) : NULL;
+    char *text = schedules ? tp_json_dump(schedules, JSON_COMPACT) : NULL;
     enum tp_code code =
         text ? tp_manifest_note(w->o->arg.item[0], "schedules", text, &w->err)
              : tp_fail(&w->err, TP_E_MEMORY, "out of memory for the table of schedules");

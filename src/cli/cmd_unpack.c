@@ -4,7 +4,6 @@
 #include "cli/escape.h"
 #include "cli/human.h"
 #include "cli/measures.h"
-#include "cli/plan_memory.h"
 #include "cli/plan_report.h"
 #include "cli/progress.h"
 #include "cli/report.h"
@@ -58,17 +57,16 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
                               struct tp_measures *measures, struct tp_convert_result *result,
                               struct tp_err *err)
 {
-    tp_os_limit_heap(0, 0); /* the work is divided by pack/run/budget.c */
     struct tp_progress *progress = tp_progress_start(o, "unpack", tp_run_work(plan, NULL));
     struct tp_convert_options options = {.force = o->force};
     options.run = (struct tp_run_options){
         .jobs = o->jobs,
-        .memory = o->max_memory,
         .keep_nonfinite = true, /* they were kept when the weights were packed */
         .stop = tp_catch_signals(),
         .progress = progress ? tp_progress_add : NULL,
         .progress_arg = progress,
     };
+    tp_limit_work(o, &options.run);
     options.run.nonfinite = tp_os_zalloc(plan->unit_count + 1, sizeof *options.run.nonfinite, err);
     enum tp_code code =
         !options.run.nonfinite
@@ -168,7 +166,7 @@ int tp_cmd_unpack(const struct tp_options *o)
         return tp_report_usage("unpack", &err);
     }
     char *output = tp_output_path(o->output, &err);
-    tp_limit_unpack(o, o->arg.item[0]);
+    tp_limit_memory(o);
     if (!output || tp_source_open(o->arg.item[0], tp_source_flags(o), &source, &err)) {
         free(output);
         return tp_report_error(&err);

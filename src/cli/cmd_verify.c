@@ -24,11 +24,11 @@ static json_t *problems_json(const struct tp_problem *problems, size_t count)
         const struct tp_problem *problem = &problems[i];
         json_t *json = json_object();
         if (problem->file)
-            json_object_set_new(json, "file", tp_json_text(problem->file));
+            tp_json_set(json, "file", tp_json_text(problem->file));
         if (problem->tensor)
-            json_object_set_new(json, "tensor", tp_json_text(problem->tensor));
-        json_object_set_new(json, "what", tp_json_text(problem->what));
-        json_array_append_new(list, json);
+            tp_json_set(json, "tensor", tp_json_text(problem->tensor));
+        tp_json_set(json, "what", tp_json_text(problem->what));
+        tp_json_append(list, json);
     }
     return list;
 }
@@ -57,7 +57,7 @@ static json_t *weights_json(const struct tp_verify_report *report)
             (json_int_t)unit->distance.nonfinite);
         if (unit->search != TP_SEARCH_NONE)
             tp_search_json(json, unit);
-        json_array_append_new(list, json);
+        tp_json_append(list, json);
     }
     return list;
 }
@@ -73,13 +73,13 @@ static int print_json(const struct tp_options *o, const struct tp_verify_report 
         (json_int_t)report->padded, "bytes", (json_int_t)report->bytes, "seconds", seconds,
         "problems", problems_json(report->problems, report->problem_count));
     if (report->note_count)
-        json_object_set_new(json, "notes", problems_json(report->notes, report->note_count));
+        tp_json_set(json, "notes", problems_json(report->notes, report->note_count));
     if (report->digests)
-        json_object_set_new(json, "digests", json_integer((json_int_t)report->digests));
+        tp_json_set(json, "digests", json_integer((json_int_t)report->digests));
     if (o->against) {
-        json_object_set_new(json, "against", tp_json_text(o->against));
-        json_object_set_new(json, "kept", json_integer((json_int_t)report->kept));
-        json_object_set_new(json, "weights", weights_json(report));
+        tp_json_set(json, "against", tp_json_text(o->against));
+        tp_json_set(json, "kept", json_integer((json_int_t)report->kept));
+        tp_json_set(json, "weights", weights_json(report));
     }
     return tp_json_print(json);
 }

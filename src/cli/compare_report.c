@@ -155,7 +155,7 @@ static json_t *weights_json(const struct tp_candidate *c)
     json_t *list = json_array();
     for (size_t r = 0; r < c->rank_count; r++) {
         const struct tp_unit_result *unit = &c->units[c->ranks[r].unit];
-        json_array_append_new(list, json_pack(
+        tp_json_append(list, json_pack(
             "{s:o,s:[I,I,I],s:i,s:f,s:o,s:o,s:I,s:I}", "name", tp_json_text(unit->name), "box",
             (json_int_t)unit->box.e, (json_int_t)unit->box.n, (json_int_t)unit->box.k, "rank",
             unit->rank, "snr_db", c->ranks[r].db, "relative",
@@ -178,13 +178,13 @@ static json_t *format_json(const struct tp_candidate *c)
                              (json_int_t)c->kept, "bits", c->sum.bits, "nonfinite",
                              (json_int_t)nonfinite(c));
     if (c->weights_only)
-        json_object_set_new(json, "weights_only", json_true());
+        tp_json_set(json, "weights_only", json_true());
     if (c->sum.measured) {
-        json_object_set_new(json, "snr_db", json_real(c->sum.mean_db));
-        json_object_set_new(json, "worst_db", json_real(c->ranks[0].db));
-        json_object_set_new(json, "relative", json_real(c->sum.relative));
+        tp_json_set(json, "snr_db", json_real(c->sum.mean_db));
+        tp_json_set(json, "worst_db", json_real(c->ranks[0].db));
+        tp_json_set(json, "relative", json_real(c->sum.relative));
     }
-    json_object_set_new(json, "worst_first", weights_json(c));
+    tp_json_set(json, "worst_first", weights_json(c));
     return json;
 }
 
@@ -192,7 +192,7 @@ int tp_compare_print_json(const struct tp_candidates *all)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < all->count; i++)
-        json_array_append_new(list, format_json(&all->items[i]));
+        tp_json_append(list, format_json(&all->items[i]));
     return tp_json_print(json_pack("{s:o,s:I,s:b,s:f,s:o}", "source", tp_json_text(all->source),
                                    "bytes", (json_int_t)all->bytes, "full", all->full, "seconds",
                                    all->seconds, "formats", list));

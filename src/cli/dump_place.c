@@ -94,10 +94,10 @@ static json_t *spot_json(const struct tp_source *source, const struct tp_subject
                              (json_int_t)spot->offset, "byte", (json_int_t)spot->byte, "bits",
                              (int)spot->bits);
     if (spot->bits == 4)
-        json_object_set_new(json, "nibble", json_string(spot->nibble ? "high" : "low"));
+        tp_json_set(json, "nibble", json_string(spot->nibble ? "high" : "low"));
     if (spot->spread)
-        json_object_set_new(json, "spread", json_true());
-    json_object_set_new(json, "stored",
+        tp_json_set(json, "spread", json_true());
+    tp_json_set(json, "stored",
                         json_string(tp_stored_text(stored, spot, is_group8(subject, i))));
     return json;
 }
@@ -114,16 +114,16 @@ static int at_json(const struct tp_source *source, const struct tp_subject *subj
             continue;
         json_t *json = spot_json(source, subject, i, spot);
         if (!subject->weight && !info->has_value)
-            json_object_set_new(json, "value", json_null());
+            tp_json_set(json, "value", json_null());
         else
-            json_object_set_new(json, "value", tp_number_json(spot->value));
+            tp_json_set(json, "value", tp_number_json(spot->value));
         if (subject->weight && subject->weight->form->op.out[i].role == TP_ROLE_CODES)
-            json_object_set_new(json, "code",
+            tp_json_set(json, "code",
                                 info->code < 0 ? json_null() : json_integer(info->code));
         if (is_group8(subject, i))
-            json_object_set_new(json, "multiple",
+            tp_json_set(json, "multiple",
                                 info->multiple < 0 ? json_null() : json_integer(info->multiple));
-        json_array_append_new(parts, json);
+        tp_json_append(parts, json);
     }
     const char *name = subject->weight ? subject->weight->name
                                        : source->ckpt.tensors[subject->tensor].name;
@@ -237,20 +237,20 @@ static json_t *item_json(const struct tp_source *source, const struct tp_subject
                          const struct tp_stored *item, const struct tp_element_info *at)
 {
     json_t *json = spot_json(source, subject, subject->out, &item->spot);
-    json_object_set_new(json, "byte_of_element", json_integer(item->byte_of));
-    json_object_set_new(json, "padding", json_boolean(item->padding));
+    tp_json_set(json, "byte_of_element", json_integer(item->byte_of));
+    tp_json_set(json, "padding", json_boolean(item->padding));
     if (item->padding) {
-        json_object_set_new(json, "fill", json_integer(item->fill));
+        tp_json_set(json, "fill", json_integer(item->fill));
         return json;
     }
-    json_object_set_new(json, "e", range_json(item->e0, item->e1));
-    json_object_set_new(json, "n", range_json(item->n0, item->n1));
-    json_object_set_new(json, "k", range_json(item->k0, item->k1));
+    tp_json_set(json, "e", range_json(item->e0, item->e1));
+    tp_json_set(json, "n", range_json(item->n0, item->n1));
+    tp_json_set(json, "k", range_json(item->k0, item->k1));
     if (item->word >= 0)
-        json_object_set_new(json, "word", json_integer(item->word));
-    json_object_set_new(json, "value", tp_number_json(item->spot.value));
+        tp_json_set(json, "word", json_integer(item->word));
+    tp_json_set(json, "value", tp_number_json(item->spot.value));
     if (at->has_value)
-        json_object_set_new(json, "element_value", tp_number_json(at->value));
+        tp_json_set(json, "element_value", tp_number_json(at->value));
     return json;
 }
 
@@ -260,7 +260,7 @@ static int byte_json(const struct tp_source *source, const struct tp_subject *su
     const struct tp_tensor *tensor = &source->ckpt.tensors[subject->tensor];
     json_t *items = json_array();
     for (unsigned i = 0; i < info->count; i++)
-        json_array_append_new(items, item_json(source, subject, &info->item[i], &at[i]));
+        tp_json_append(items, item_json(source, subject, &info->item[i], &at[i]));
     return tp_json_print(json_pack("{s:o,s:o,s:I,s:I,s:i,s:o}", "tensor", tp_json_text(tensor->name),
                                    "file",
                                    tp_json_text(source->ckpt.files[tensor->file].name), "byte",

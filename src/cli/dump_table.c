@@ -24,7 +24,7 @@ json_t *tp_shape_json(const uint64_t *shape, uint32_t rank)
 {
     json_t *json = json_array();
     for (uint32_t d = 0; d < rank; d++)
-        json_array_append_new(json, json_integer((json_int_t)shape[d]));
+        tp_json_append(json, json_integer((json_int_t)shape[d]));
     return json;
 }
 

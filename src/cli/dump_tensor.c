@@ -164,12 +164,12 @@ static json_t *origins_json(const struct tp_weight *weight)
                                  (json_int_t)origin->rows, "shape",
                                  tp_shape_json(origin->shape, origin->rank));
         if (origin->step > 1)
-            json_object_set_new(json, "step", json_integer((json_int_t)origin->step));
+            tp_json_set(json, "step", json_integer((json_int_t)origin->step));
         if (origin->expert >= 0)
-            json_object_set_new(json, "expert", json_integer(origin->expert));
+            tp_json_set(json, "expert", json_integer(origin->expert));
         if (origin->transposed)
-            json_object_set_new(json, "transposed", json_true());
-        json_array_append_new(from, json);
+            tp_json_set(json, "transposed", json_true());
+        tp_json_append(from, json);
     }
     return from;
 }
@@ -184,9 +184,9 @@ static json_t *weight_json(const struct tp_source *source, const struct tp_weigh
     for (uint32_t i = 0; i < weight->form->op.outs; i++)
         if (weight->tensor[i] != TP_NO_TENSOR) {
             json_t *json = tensor_json(source, weight->tensor[i]);
-            json_object_set_new(json, "role",
+            tp_json_set(json, "role",
                                 json_string(tp_role_name(weight->form->op.out[i].role)));
-            json_array_append_new(tensors, json);
+            tp_json_append(tensors, json);
         }
     char *prefix = tp_weight_prefix(weight, err);
     json_t *json =
@@ -202,9 +202,9 @@ static int print_json(const struct tp_source *source, const struct tp_subject *s
 {
     struct tp_err err = {0};
     json_t *json = json_object();
-    json_object_set_new(json, "tensor", tensor_json(source, subject->tensor));
+    tp_json_set(json, "tensor", tensor_json(source, subject->tensor));
     if (subject->weight)
-        json_object_set_new(json, "weight", weight_json(source, subject->weight, &err));
+        tp_json_set(json, "weight", weight_json(source, subject->weight, &err));
     if (err.code) {
         json_decref(json);
         return tp_report_error(&err);

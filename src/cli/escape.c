@@ -4,7 +4,7 @@
 #include "cli/escape.h"
 
 #include "pack/os/os.h"
-#include "pack/text/json_memory.h"
+#include "pack/text/json_tree.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -73,11 +73,7 @@ json_t *tp_json_text(const char *text)
 {
     enum { LONGEST = 4 }; /* bytes that one becomes */
     size_t left = strlen(text);
-    if (is_plain(text))
-        return json_string(text);
     char *copy = tp_os.malloc(LONGEST * left + 1), *to = copy;
-    if (!copy)
-        tp_json_no_memory();
     while (copy && left) {
         size_t length = decode_plain(text, left);
         if (length)
@@ -89,6 +85,8 @@ json_t *tp_json_text(const char *text)
         left -= length;
     }
     json_t *json = copy ? json_stringn(copy, (size_t)(to - copy)) : NULL;
+    if (!json)
+        tp_json_no_memory();
     free(copy);
     return json;
 }
@@ -98,7 +96,7 @@ enum tp_code tp_add_json_text(struct tp_text *to, const char *text, struct tp_er
     if (is_plain(text))
         return tp_text_add_json(to, text, err);
     json_t *value = tp_json_text(text);
-    char *json = value ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
+    char *json = value ? tp_json_dump(value, JSON_ENCODE_ANY) : NULL;
     enum tp_code code = json ? tp_text_add_word(to, json, err)
                              : tp_fail(err, TP_E_MEMORY, "out of memory");
     free(json);

@@ -3,9 +3,9 @@
 #define TP_CLI_ESCAPE_H
 
 #include "base/escape.h"
+#include "pack/text/json_tree.h"
 #include "pack/text/text.h"
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>

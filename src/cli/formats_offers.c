@@ -70,8 +70,8 @@ static int print_json(const struct tp_options *o, const struct tp_offer *offers,
                                 tp_speed_name(offer->serve->speed), "line", offer->serve->line,
                                 "bits", offer->bits);
         if (offer->format->snr_db > 0)
-            json_object_set_new(row, "snr_db", json_real(offer->format->snr_db));
-        json_array_append_new(rows, row);
+            tp_json_set(row, "snr_db", json_real(offer->format->snr_db));
+        tp_json_append(rows, row);
     }
     int status = tp_json_print(json_pack("{s:s?, s:s?, s:o}", "gpu", o->gpu, "engine", o->engine,
                                          "offers", rows));

@@ -147,7 +147,7 @@ static void loss_json(const struct tp_measures *m, enum tp_loss loss, const char
     size_t count;
     struct tp_distance total = total_loss(m, loss, &count);
     if (count)
-        json_object_set_new(json, key, json_pack("{s:I,s:o}", "weights", (json_int_t)count,
+        tp_json_set(json, key, json_pack("{s:I,s:o}", "weights", (json_int_t)count,
                                                  "relative",
                                                  tp_json_figure(tp_distance_relative(&total))));
 }

@@ -453,10 +453,12 @@ const struct tp_option tp_option_rows[] = {
      .help = "the GPU to run on: cuda:I is number I; auto and cuda: the first one"},
     {.name = "max-memory", .value = "SIZE", .kind = TP_OPT_SIZE,
      .commands = MAKES | BIT(UNPACK) | BIT(MERGE),
-     .field = FIELD(max_memory), .initial = "512MiB", .min = 32 << 20,
+     .field = FIELD(max_memory), .min = 32 << 20,
      .help = "most host memory to use in all, 32MiB or more",
-     .more = "Headers, names and the plan count. What does not fit is refused before anything is "
-             "written (exit status 6), with the figure that is enough where it is known."},
+     .more = "The default is 2GiB, or half of the memory of the machine or of its cgroup where that "
+             "is less; of it the weights that are worked on take 512MiB, or more where one of "
+             "them needs more. Headers, names and the plan count. What does not fit is refused "
+             "before anything is written (exit status 6)."},
     {.name = "gpu-memory", .value = "SIZE", .kind = TP_OPT_SIZE, .commands = MAKES,
      .field = FIELD(gpu_memory), .min = 1, .help = "most memory to use on each GPU"},
 

@@ -65,7 +65,7 @@ struct tp_options {
     /* resources; jobs is resolved: --jobs, else $TILEPACK_JOBS, else usable CPUs */
     unsigned jobs;
     const char *device;    /* auto | cpu | cuda | cuda:all | cuda:I[,I...] */
-    uint64_t max_memory;   /* bytes of host memory in all */
+    uint64_t max_memory;   /* bytes of host memory in all; 0: the default */
     uint64_t gpu_memory;   /* bytes per device, 0 = what is free */
 
     /* dump, verify */

@@ -4,7 +4,6 @@
 #include "cli/report.h"
 #include "cli/escape.h"
 #include "pack/plan/config.h"
-#include "pack/plan/output_name.h"
 #include "pack/text/text.h"
 
 /* The object in the making. The first failure stays in `err`. */
@@ -81,9 +80,8 @@ static void put_numbers(struct json *j, const char *key, const uint64_t *numbers
 
 static void put_output(struct json *j, const struct tp_plan *plan, const struct tp_output *output)
 {
-    char name[TP_OUTPUT_NAME];
     begin(j, NULL, "{");
-    put_text(j, "name", tp_output_name(plan, output, name));
+    put_text(j, "name", output->name);
     put_text(j, "dtype", tp_dtype_name(output->dtype));
     put_numbers(j, "shape", output->shape, output->rank);
     put_number(j, "bytes", output->bytes);

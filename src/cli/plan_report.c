@@ -184,8 +184,10 @@ static struct tp_tensor kept_tensor(const struct tp_plan *plan, size_t k)
     const struct tp_output *made = plan->kept[k].made;
     if (!made)
         return plan->ckpt->tensors[plan->kept[k].tensor];
-    return (struct tp_tensor){.name = made->name, .shape = made->shape, .rank = made->rank,
-                              .dtype = (enum tp_dtype)made->dtype};
+    struct tp_tensor tensor = {.name = made->name, .rank = made->rank,
+                               .dtype = (enum tp_dtype)made->dtype};
+    memcpy(tensor.shape, made->shape, made->rank * sizeof *made->shape);
+    return tensor;
 }
 
 static const char *kept_name(const struct tp_plan *plan, size_t k)
@@ -514,6 +516,6 @@ void tp_plan_left_json(const struct tp_plan *plan, json_t *json)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < plan->ckpt->left_count && !plan->single_file; i++)
-        json_array_append_new(list, tp_json_text(plan->ckpt->left[i]));
-    json_object_set_new(json, "left_out", list);
+        tp_json_append(list, tp_json_text(plan->ckpt->left[i]));
+    tp_json_set(json, "left_out", list);
 }

@@ -179,7 +179,7 @@ static void make_object(struct tp_progress *p)
                                (json_int_t)atomic_load(&p->done), "total",
                                (json_int_t)atomic_load(&p->total),
                                "item", tp_json_text(item));
-    char *text = json_dumps(object, JSON_COMPACT);
+    char *text = tp_json_dump(object, JSON_COMPACT);
     size_t size = text ? strlen(text) : 0;
     p->line = text ? malloc(TP_ESCAPED * size + 1) : NULL;
     if (p->line) {

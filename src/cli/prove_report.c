@@ -186,7 +186,7 @@ static json_t *case_json(const struct tp_prove_case *c)
     json_t *runs = json_array();
     for (size_t i = 0; i < c->count; i++)
         if (c->runs[i].microseconds > 0)
-            json_array_append_new(runs, run_json(c, &c->runs[i]));
+            tp_json_append(runs, run_json(c, &c->runs[i]));
     bool timed = c->count && c->runs[c->best].microseconds > 0;
     return json_pack("{s:I,s:s?,s:s?,s:o,s:o}", "m", (json_int_t)c->m, "predicted",
                      *c->prediction.name ? c->prediction.name : NULL, "best",
@@ -204,11 +204,11 @@ static json_t *wrong_json(const struct tp_prove_wrong *w)
                              (json_int_t)w->n, "expected", tp_json_figure(w->expected), "got",
                              tp_json_figure(w->got), "count", (json_int_t)w->count);
     if (w->unit) {
-        json_object_set_new(json, "k", json_integer((json_int_t)w->k));
+        tp_json_set(json, "k", json_integer((json_int_t)w->k));
     } else {
-        json_object_set_new(json, "m", json_integer((json_int_t)w->m));
-        json_object_set_new(json, "row", json_integer((json_int_t)w->row));
-        json_object_set_new(json, "bound", tp_json_figure(w->bound));
+        tp_json_set(json, "m", json_integer((json_int_t)w->m));
+        tp_json_set(json, "row", json_integer((json_int_t)w->row));
+        tp_json_set(json, "bound", tp_json_figure(w->bound));
     }
     return json;
 }
@@ -217,7 +217,7 @@ static json_t *weight_json(const struct tp_prove_result *r)
 {
     json_t *cases = json_array();
     for (size_t i = 0; i < r->case_count; i++)
-        json_array_append_new(cases, case_json(&r->cases[i]));
+        tp_json_append(cases, case_json(&r->cases[i]));
     return json_pack("{s:o,s:s,s:[I,I,I],s:b,s:I,s:I,s:o,s:o}", "name", tp_json_text(r->name),
                      "format", r->format, "box", (json_int_t)r->box.e, (json_int_t)r->box.n,
                      (json_int_t)r->box.k, "ok", !r->wrong.kernel, "exact", (json_int_t)r->exact,
@@ -230,7 +230,7 @@ int tp_prove_print_json(const struct tp_proofs *proofs)
     json_t *weights = json_array();
     size_t wrong = tp_proofs_wrong(proofs);
     for (size_t i = 0; i < proofs->count; i++)
-        json_array_append_new(weights, weight_json(&proofs->items[i]));
+        tp_json_append(weights, weight_json(&proofs->items[i]));
     int status = tp_json_print(json_pack(
         "{s:o,s:b,s:o,s:i,s:s,s:I,s:f,s:o}", "path", tp_json_text(proofs->path), "ok", !wrong,
         "device", tp_json_text(proofs->prover->device.name), "sms",
@@ -269,7 +269,7 @@ json_t *tp_prove_schedules(const struct tp_proofs *proofs)
         const struct tp_prove_result *r = &proofs->items[i];
         size_t cases = is_new_shape(proofs, i) ? r->case_count : 0;
         for (size_t j = 0; j < cases; j++)
-            json_array_append_new(shapes, tuned_json(r, &r->cases[j]));
+            tp_json_append(shapes, tuned_json(r, &r->cases[j]));
     }
     return json_pack("{s:o,s:s,s:o}", "device", tp_json_text(proofs->prover->device.name),
                      "plugin", proofs->prover->plugin->built, "shapes", shapes);

@@ -6,7 +6,7 @@
 #include "cli/escape.h"
 #include "cli/human.h"
 #include "cli/progress.h"
-#include "pack/text/json_memory.h"
+#include "pack/text/json_tree.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -132,7 +132,7 @@ static enum tp_code print_object(json_t *object, uint64_t mark)
     json_t *all = json_object();
     bool ok = all && object && !json_object_set_new(all, "version", json_integer(1)) &&
               !json_object_update(all, object);
-    char *text = ok && !tp_json_check(mark, TP_OK, NULL) ? json_dumps(all, JSON_INDENT(2)) : NULL;
+    char *text = ok && !tp_json_check(mark, TP_OK, NULL) ? tp_json_dump(all, JSON_INDENT(2)) : NULL;
     enum tp_code code = tp_json_check(mark, text ? TP_OK : TP_E_MEMORY, NULL);
     if (text && code == TP_OK && tp_print_json(stdout, text, strlen(text)))
         fputc('\n', stdout);
@@ -160,20 +160,20 @@ static int error_json(const struct tp_err *err)
 {
     uint64_t mark = tp_json_mark();
     json_t *error = json_object(), *object = json_object();
-    json_object_set_new(error, "code", json_integer(err->code));
-    json_object_set_new(error, "kind", json_string(code_name(err->code)));
-    json_object_set_new(error, "message", tp_json_text(err->what));
+    tp_json_set(error, "code", json_integer(err->code));
+    tp_json_set(error, "kind", json_string(code_name(err->code)));
+    tp_json_set(error, "message", tp_json_text(err->what));
     if (err->path[0])
-        json_object_set_new(error, "path", tp_json_text(err->path));
+        tp_json_set(error, "path", tp_json_text(err->path));
     if (err->tensor[0])
-        json_object_set_new(error, "tensor", tp_json_text(err->tensor));
+        tp_json_set(error, "tensor", tp_json_text(err->tensor));
     if (err->offset)
-        json_object_set_new(error, "offset", json_integer((json_int_t)(err->offset - 1)));
+        tp_json_set(error, "offset", json_integer((json_int_t)(err->offset - 1)));
     if (err->sys)
-        json_object_set_new(error, "errno", json_integer(err->sys));
+        tp_json_set(error, "errno", json_integer(err->sys));
     if (err->hint[0])
-        json_object_set_new(error, "hint", tp_json_text(err->hint));
-    json_object_set_new(object, "error", error);
+        tp_json_set(error, "hint", tp_json_text(err->hint));
+    tp_json_set(object, "error", error);
     return print_object(object, mark) == TP_OK ? (int)err->code : no_memory();
 }
 

@@ -9,8 +9,8 @@
 
 #include "cli/escape.h"
 #include "cli/options.h"
+#include "pack/text/json_tree.h"
 
-#include <jansson.h>
 #include <stdio.h>
 
 /* Remembers --json, --quiet, --verbose, --color (with NO_COLOR). Until it is

@@ -19,14 +19,14 @@ json_t *tp_json_figure(double value)
 
 void tp_search_json(json_t *json, const struct tp_unit_result *unit)
 {
-    json_object_set_new(json, "search", json_string(tp_search_name(unit->search)));
-    json_object_set_new(json, "snr_db", tp_json_figure(tp_distance_sqnr(&unit->distance)));
-    json_object_set_new(json, "snr_none_db", tp_json_figure(tp_distance_sqnr(&unit->none)));
+    tp_json_set(json, "search", json_string(tp_search_name(unit->search)));
+    tp_json_set(json, "snr_db", tp_json_figure(tp_distance_sqnr(&unit->distance)));
+    tp_json_set(json, "snr_none_db", tp_json_figure(tp_distance_sqnr(&unit->none)));
     if (!unit->weighted)
         return;
-    json_object_set_new(json, "weighted_snr_db",
+    tp_json_set(json, "weighted_snr_db",
                         tp_json_figure(tp_distance_sqnr(&unit->weighted_distance)));
-    json_object_set_new(json, "weighted_snr_none_db",
+    tp_json_set(json, "weighted_snr_none_db",
                         tp_json_figure(tp_distance_sqnr(&unit->weighted_none)));
 }
 
@@ -88,16 +88,16 @@ void tp_search_means_json(json_t *json, const struct tp_unit_result *units, size
             continue;
         json_t *weight = json_pack("{s:o}", "name", tp_json_text(units[u].name));
         tp_search_json(weight, &units[u]);
-        json_array_append_new(list, weight);
+        tp_json_append(list, weight);
         weighted |= units[u].weighted;
     }
-    json_object_set_new(json, "snr_db", tp_json_figure(means.plain.found));
-    json_object_set_new(json, "snr_none_db", tp_json_figure(means.plain.none));
+    tp_json_set(json, "snr_db", tp_json_figure(means.plain.found));
+    tp_json_set(json, "snr_none_db", tp_json_figure(means.plain.none));
     if (weighted) {
-        json_object_set_new(json, "weighted_snr_db", tp_json_figure(means.weighted.found));
-        json_object_set_new(json, "weighted_snr_none_db", tp_json_figure(means.weighted.none));
+        tp_json_set(json, "weighted_snr_db", tp_json_figure(means.weighted.found));
+        tp_json_set(json, "weighted_snr_none_db", tp_json_figure(means.weighted.none));
     }
-    json_object_set_new(json, "weights", list);
+    tp_json_set(json, "weights", list);
 }
 
 /* "SNR 19.64 dB, without the search 18.40 dB: +1.24 dB", and the same weighted. */

@@ -9,35 +9,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum tp_code tp_source_open_as(const char *path, unsigned flags,
-                               const struct tp_model_choice *choice, struct tp_source *source,
-                               struct tp_err *err)
-{
-    memset(source, 0, sizeof *source);
-    enum tp_code code = tp_checkpoint_open(path, flags, &source->ckpt, err);
-    if (code == TP_OK && (code = tp_weights_find_as(&source->ckpt, choice, &source->weights, err)))
-        tp_checkpoint_close(&source->ckpt);
-    return code;
-}
-
-enum tp_code tp_source_open(const char *path, unsigned flags, struct tp_source *source,
-                            struct tp_err *err)
-{
-    return tp_source_open_as(path, flags, NULL, source, err);
-}
-
-unsigned tp_source_flags(const struct tp_options *o)
-{
-    return (o->strict ? TP_CHECKPOINT_STRICT : 0u) |
-           (o->follow_links ? 0u : TP_CHECKPOINT_COPIES) | TP_CHECKPOINT_FOLDERS;
-}
-
-void tp_source_close(struct tp_source *source)
-{
-    tp_weights_close(&source->weights);
-    tp_checkpoint_close(&source->ckpt);
-}
-
 enum tp_code tp_request_facts(const struct tp_options *o, struct tp_request *request,
                               struct tp_err *err)
 {

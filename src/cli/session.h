@@ -1,30 +1,13 @@
-/* What several commands do alike: opening a checkpoint with its weights, turning
- * options into a request, interruption.
+/* What several commands do alike: turning options into a request, interruption.
  */
 #ifndef TP_CLI_SESSION_H
 #define TP_CLI_SESSION_H
 
-#include "cli/options.h"
+#include "cli/source_open.h"
 #include "pack/plan/plan.h"
 #include "pack/plan/request.h"
 
 #include <stdatomic.h>
-
-/* An open checkpoint. {0} is closed. */
-struct tp_source {
-    struct tp_checkpoint ckpt;
-    struct tp_weights weights;
-};
-/* How the source of a conversion is opened: --strict, --follow-links. */
-unsigned tp_source_flags(const struct tp_options *o);
-/* `flags`: as in tp_checkpoint_open(). */
-enum tp_code tp_source_open(const char *path, unsigned flags, struct tp_source *source,
-                            struct tp_err *err);
-/* The same with what the user says of the model (NULL: nothing). */
-enum tp_code tp_source_open_as(const char *path, unsigned flags,
-                               const struct tp_model_choice *choice, struct tp_source *source,
-                               struct tp_err *err);
-void tp_source_close(struct tp_source *source);
 
 /* Into a zeroed request, or one that --to began: what --model-file, --stacks and --merged say
  * of the model. The caller closes it in any case. */

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -431,6 +432,7 @@ void world_install(void)
     tp_os.calloc = my_calloc;
     tp_os.realloc = my_realloc;
     tp_os.aligned_alloc = my_aligned_alloc;
+    json_set_alloc_funcs(my_malloc, free);
 }
 
 void world_arm(uint64_t number, enum fault fault, bool stays)

@@ -35,17 +35,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         must(name[0] && !strchr(name, '/') && strcmp(name, "..") != 0 && strcmp(name, ".") != 0);
         must(i == 0 || strcmp(index.shards[i - 1], name) < 0);
     }
-    const char **names = calloc(index.count + 1, sizeof *names);
-    must(names != NULL);
     for (size_t i = 0; i < index.count; i++) {
-        const struct tp_index_entry *entry = &index.entries[i];
-        must(entry->shard < index.shard_count && entry->place < index.count);
-        must(!names[entry->place]);
-        names[entry->place] = entry->name;
+        must(index.entries[i].shard < index.shard_count && index.sorted[i] < index.count);
+        must(i == 0 || strcmp(index.entries[index.sorted[i - 1]].name,
+                              index.entries[index.sorted[i]].name) < 0);
     }
-    for (size_t i = 1; i < index.count; i++)
-        must(strcmp(names[i - 1], names[i]) < 0);
-    free(names);
     tp_index_close(&index);
     return 0;
 }

@@ -1,9 +1,12 @@
-/* Memory that runs short once: of the allocations through tp_os the one after the next `count`
- * fails, those behind it do not. For unit tests. */
+/* Memory that runs short once: of the allocations through tp_os and by jansson the one after the
+ * next `count` fails, those behind it do not. For unit tests. */
 #ifndef TP_TESTS_FAILING_MEMORY_H
 #define TP_TESTS_FAILING_MEMORY_H
 
 #include "pack/os/os.h"
+
+#include <jansson.h>
+#include <stdlib.h>
 
 static struct tp_os failing_saved;
 static long failing_left; /* allocations until the one that fails; below 0: it has failed */
@@ -30,8 +33,13 @@ static void failing_begin(long count)
     tp_os.malloc = failing_malloc;
     tp_os.calloc = failing_calloc;
     tp_os.realloc = failing_realloc;
+    json_set_alloc_funcs(failing_malloc, free);
 }
 
-static void failing_end(void) { tp_os = failing_saved; }
+static void failing_end(void)
+{
+    tp_os = failing_saved;
+    json_set_alloc_funcs(malloc, free);
+}
 
 #endif

@@ -8,7 +8,6 @@
 #include <cmocka.h>
 
 #include "pack/text/json_edit.h"
-#include "pack/text/json_numbers.h"
 #include "pack/text/json_scan.h"
 #include "pack/os/os.h"
 
@@ -272,40 +271,6 @@ static void memory_failures(void **state)
     assert_true(n > 4);
 }
 
-/* Numbers that jansson has no type for come through it as they were, and are nothing else there. */
-static void keeps_numbers(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *number;
-        bool plain;
-    } is[] = {{"NaN", false}, {"Infinity", false}, {"-Infinity", false},
-              {"9223372036854775807", true}, {"9223372036854775808", false},
-              {"-9223372036854775808", true}, {"-9223372036854775809", false},
-              {"1.5", true}, {"1e309", false}, {"-1E+309", false}, {"0.1e400", false},
-              {"\"NaN\"", true}, {"\"\\\\u0000\\\"NaN,\"", true}, {"true", true},
-              {"null", true}};
-    struct tp_err err = {0};
-    json_t *value;
-    for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
-        char text[100], want[100];
-        const char *number = is[i].number;
-        snprintf(want, sizeof want, "{\"-NaN\": [%s, %s], \"b\": %s}", number, number, number);
-        int size = snprintf(text, sizeof text, "{\"-NaN\":[%s,%s ],\"b\":%s}", number, number,
-                            number);
-        assert_int_equal(tp_json_load_python(text, (size_t)size, &value, &err), TP_OK);
-        const json_t *b = json_object_get(value, "b");
-        assert_int_equal(json_string_length(b) && !*json_string_value(b), !is[i].plain);
-        char *back = tp_json_dump_python(value, 0);
-        assert_string_equal(back, want);
-        free(back);
-        json_decref(value);
-    }
-    assert_int_equal(tp_json_load_python("{\"a\" 1}", 7, &value, &err), TP_E_INPUT);
-    assert_null(value);
-    assert_non_null(strstr(err.what, "':' expected"));
-}
-
 static void tells_utf8(void **state)
 {
     (void)state;
@@ -328,7 +293,6 @@ int main(void)
         cmocka_unit_test(depth_is_bounded),
         cmocka_unit_test(agrees_with_jansson),
         cmocka_unit_test(memory_failures),
-        cmocka_unit_test(keeps_numbers),
         cmocka_unit_test(tells_utf8),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -47,12 +47,7 @@ static void test_set(void **state)
     tp_names_close(&names);
 }
 
-/* As one that is put together when it is asked for: gone with the next call. */
-static const char *text_at(void *texts, size_t i)
-{
-    static char text[24];
-    return strcpy(text, ((char *const *)texts)[i]);
-}
+static const char *text_at(void *texts, size_t i) { return ((char *const *)texts)[i]; }
 
 /* The first name that comes twice, wherever it and its twin are; none among names that differ. */
 static void test_repeated(void **state)
@@ -89,8 +84,7 @@ static int compare(const void *a, const void *b)
     return strcmp(((const struct tp_name_key *)a)->name, ((const struct tp_name_key *)b)->name);
 }
 
-/* Random names: few letters and long common beginnings, lengths around the 8
- * bytes that the sort looks at together, bytes above 0x7f, many doubles. */
+/* Random names: few letters and long common beginnings, bytes above 0x7f, many doubles. */
 static void make_name(char *name, size_t room)
 {
     static const char *const starts[] = {"", "model.layers.", "model.layers.1.mlp.experts."};

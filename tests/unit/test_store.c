@@ -1,5 +1,4 @@
-/* Stores, shared values and squeezed texts. */
-#include "pack/file/squeeze.h"
+/* Stores and shared values. */
 #include "pack/os/store.h"
 
 #include <setjmp.h>
@@ -74,57 +73,8 @@ static void test_shared(void **state)
     tp_shared_close(&shared);
 }
 
-struct taken {
-    const char *text;
-    size_t size;
-};
-
-static enum tp_code take(void *arg, const char *piece, size_t size, uint64_t offset,
-                         struct tp_err *err)
-{
-    struct taken *taken = arg;
-    (void)err;
-    assert_int_equal(offset, taken->size);
-    assert_memory_equal(piece, taken->text + offset, size);
-    taken->size += size;
-    return TP_OK;
-}
-
-/* Texts of every size come back, easy ones and those that cannot be compressed. */
-static void test_squeeze(void **state)
-{
-    (void)state;
-    static const size_t sizes[] = {0, 1, 100, 128 << 10, (128 << 10) + 1, 3000001};
-    uint64_t random = 1;
-    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
-        for (int hard = 0; hard < 2; hard++) {
-            char *text = malloc(sizes[s] + 1);
-            struct tp_squeezed squeezed = {0};
-            assert_non_null(text);
-            for (size_t i = 0; i < sizes[s]; i++) {
-                random = random * UINT64_C(6364136223846793005) + 1;
-                text[i] = hard ? (char)(random >> 56) : "{\"name\":"[i % 8];
-            }
-            assert_int_equal(tp_squeeze(text, sizes[s], &squeezed, NULL), TP_OK);
-            assert_int_equal(squeezed.plain, sizes[s]);
-            assert_true(hard || sizes[s] < 1000 || squeezed.size < sizes[s] / 10);
-            struct taken taken = {text, 0};
-            assert_int_equal(tp_squeezed_each(&squeezed, take, &taken, NULL), TP_OK);
-            assert_int_equal(taken.size, sizes[s]);
-            char *again = tp_squeezed_text(&squeezed, NULL);
-            assert_non_null(again);
-            assert_memory_equal(again, text, sizes[s]);
-            assert_int_equal(again[sizes[s]], '\0');
-            free(again);
-            free(text);
-            tp_squeezed_free(&squeezed);
-            tp_squeezed_free(&squeezed);
-        }
-}
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_store), cmocka_unit_test(test_shared),
-                                       cmocka_unit_test(test_squeeze)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_store), cmocka_unit_test(test_shared)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,6 @@
 #include "base/num.h"
 #include "kernels/op/word_bits.h"
 #include "pack/os/os.h"
-#include "pack/plan/output_name.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,7 +56,7 @@ static enum tp_code report_output(const struct tp_comparison *c, size_t o)
     const struct tp_tensor *tensor = c->sink.tensors[o];
     const struct tp_unit *unit =
         output->unit == UINT32_MAX ? NULL : &c->plan->units[output->unit];
-    char place[120] = "", name[TP_OUTPUT_NAME];
+    char place[120] = "";
     uint32_t i = 0;
     if (unit && (d->bytes || !tensor))
         c->report->units[output->unit].differs = true;
@@ -70,7 +69,7 @@ static enum tp_code report_output(const struct tp_comparison *c, size_t o)
     else
         place_in_plain(output, d->first_offset, place, sizeof place);
     return tp_verify_problem(c->report, c->stored->ckpt->files[tensor->file].name,
-                             tp_output_name(c->plan, output, name), c->err,
+                             output->name, c->err,
                              "%llu of its %llu bytes are not those that the source gives, "
                              "the first at byte %llu: 0x%02x instead of 0x%02x%s",
                              (unsigned long long)d->bytes, (unsigned long long)output->bytes,

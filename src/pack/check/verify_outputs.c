@@ -2,7 +2,6 @@
 #include "pack/check/verify_build.h"
 
 #include "pack/os/os.h"
-#include "pack/plan/output_name.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,14 +24,12 @@ static enum tp_code find_extra(const struct tp_comparison *c, bool report, size_
 {
     const struct tp_checkpoint *stored = c->stored->ckpt;
     enum tp_code code = TP_OK;
-    char name[TP_OUTPUT_NAME];
     bool *given = tp_os_zalloc(stored->tensor_count + 1, sizeof *given, c->err);
     if (!given)
         return TP_E_MEMORY;
     *count = 0;
     for (size_t o = 0; o < c->plan->output_count; o++) {
-        const char *own = tp_output_name(c->plan, &c->plan->outputs[o], name);
-        const struct tp_tensor *tensor = tp_checkpoint_find(stored, own);
+        const struct tp_tensor *tensor = tp_checkpoint_find(stored, c->plan->outputs[o].name);
         if (tensor)
             given[tensor - stored->tensors] = true;
     }
@@ -54,18 +51,16 @@ static enum tp_code find_wrong(const struct tp_comparison *c, bool report, size_
                                const struct tp_output **first)
 {
     enum tp_code code = TP_OK;
-    char name[TP_OUTPUT_NAME];
     *count = 0;
     for (size_t o = 0; o < c->plan->output_count && code == TP_OK; o++) {
         const struct tp_output *output = &c->plan->outputs[o];
-        const char *own = tp_output_name(c->plan, output, name);
-        const char *what = mismatch(output, tp_checkpoint_find(c->stored->ckpt, own));
+        const char *what = mismatch(output, tp_checkpoint_find(c->stored->ckpt, output->name));
         if (!what)
             continue;
         if (++*count == 1)
             *first = output;
         if (report)
-            code = tp_verify_problem(c->report, NULL, own, c->err, "%s", what);
+            code = tp_verify_problem(c->report, NULL, output->name, c->err, "%s", what);
     }
     return code;
 }
@@ -75,7 +70,6 @@ enum tp_code tp_verify_outputs(const struct tp_comparison *c)
     const struct tp_checkpoint *stored = c->stored->ckpt;
     size_t wrong, extra;
     const struct tp_output *first = NULL;
-    char name[TP_OUTPUT_NAME];
     enum tp_code code = find_wrong(c, false, &wrong, &first);
     if (code == TP_OK)
         code = find_extra(c, false, &extra);
@@ -88,7 +82,7 @@ enum tp_code tp_verify_outputs(const struct tp_comparison *c)
                        "this is another model: of the %zu tensors that it gives, %zu are not in %s "
                        "with that name, dtype and shape%s%.200s", c->plan->output_count, wrong,
                        stored->path, first ? ", such as " : "",
-                       first ? tp_output_name(c->plan, first, name) : "");
+                       first ? first->name : "");
     }
     code = wrong ? find_wrong(c, true, &wrong, &first) : TP_OK;
     return code || !extra ? code : find_extra(c, true, &extra);

@@ -189,10 +189,5 @@ enum tp_code tp_commit_write_texts(struct tp_commit *c);
 enum tp_code tp_commit_hash_text(const char *data, size_t size, uint8_t hash[TP_HASH_BYTES],
                                  struct tp_err *err);
 
-/* commit_text.c: a file of any length, whose text `make` adds in parts, and its hash. With hash =
- * NULL the text holds its own hash (own_hash.h), which is filled in. */
-enum tp_code tp_commit_write_text(struct tp_commit *c, const char *name,
-                                  enum tp_code (*make)(struct tp_commit *c, struct tp_text *text),
-                                  uint64_t *size, uint8_t hash[TP_HASH_BYTES]);
 
 #endif

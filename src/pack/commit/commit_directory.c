@@ -157,7 +157,7 @@ enum tp_code tp_commit_sweep(struct tp_commit *c)
         return TP_E_MEMORY;
     for (size_t f = 0; f < plan->file_count; f++)
         if (c->journal.done[f])
-            s.kept[s.kept_count++] = (struct tp_name_key){plan->files[f].name, 0, f};
+            s.kept[s.kept_count++] = (struct tp_name_key){plan->files[f].name, f};
     tp_names_sort(s.kept, s.kept_count);
     enum tp_code code = tp_below_list(c->dir, c->partial, &list, c->err);
     for (size_t i = 0; i < list.count && code == TP_OK; i++)

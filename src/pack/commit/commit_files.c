@@ -8,7 +8,7 @@
 #include "pack/sink/compress.h"
 #include "pack/plan/card.h"
 #include "pack/plan/config.h"
-#include "pack/text/json_memory.h"
+#include "pack/text/json_tree.h"
 #include "pack/os/below.h"
 #include "pack/source/ckpt_links.h"
 #include "pack/source/index.h"
@@ -319,38 +319,49 @@ static enum tp_code copy_others(struct tp_commit *c)
     return code ? code : tp_checkpoint_others_unchanged(c->plan->ckpt, tp_commit_is_usual, c->err);
 }
 
-static enum tp_code make_index(struct tp_commit *c, struct tp_text *text)
+static enum tp_code write_index(struct tp_commit *c)
 {
-    return tp_index_text(c->plan, text, c->err);
+    struct tp_text text = {0};
+    enum tp_code code = tp_index_text(c->plan, &text, c->err);
+    if (code == TP_OK)
+        code = tp_commit_write_small(c, TP_INDEX_NAME, text.data, text.size, true);
+    tp_text_free(&text);
+    return code;
 }
 
-static enum tp_code make_manifest(struct tp_commit *c, struct tp_text *text)
+static enum tp_code write_config(struct tp_commit *c)
 {
+    struct tp_text text = {0};
     uint64_t mark = tp_json_mark();
+    enum tp_code code = tp_json_check(mark, tp_config_text(c->plan, &text, c->err), c->err);
+    if (code == TP_OK && text.data)
+        code = tp_commit_write_small(c, "config.json", text.data, text.size, true);
+    tp_text_free(&text);
+    return code;
+}
+
+static enum tp_code write_manifest(struct tp_commit *c)
+{
+    struct tp_text text = {0};
     enum tp_code code =
-        tp_manifest_text(c->plan, c->request, c->files, c->file_count, text, c->err);
-    return tp_json_check(mark, code, c->err);
+        tp_manifest_text(c->plan, c->request, c->files, c->file_count, &text, c->err);
+    if (code == TP_OK)
+        code = tp_commit_write_small(c, TP_MANIFEST_NAME, text.data, text.size, false);
+    tp_text_free(&text);
+    return code;
 }
 
 enum tp_code tp_commit_write_texts(struct tp_commit *c)
 {
-    struct tp_text config = {0};
-    uint8_t hash[TP_HASH_BYTES];
-    uint64_t mark = tp_json_mark(), size;
-    enum tp_code code = tp_commit_write_text(c, TP_INDEX_NAME, make_index, &size, hash);
-    if (code == TP_OK)
-        code = record(c, TP_INDEX_NAME, size, hash);
-    if (code == TP_OK && (code = tp_config_text(c->plan, &config, c->err)) == TP_OK && config.data)
-        code = tp_commit_write_small(c, "config.json", config.data, config.size, true);
-    tp_text_free(&config);
-    if (code == TP_OK)
+    enum tp_code code = write_index(c);
+    if (code == TP_OK && (code = write_config(c)) == TP_OK)
         code = copy_others(c);
     if (code == TP_OK && c->request->digests)
         code = tp_manifest_digest(c->partial, c->files, c->file_count, c->options->run.jobs,
                                   c->options->run.stop, c->err);
     if (code == TP_OK && (code = tp_checkpoint_unchanged(c->plan->ckpt, c->err)) == TP_OK)
-        code = tp_commit_write_text(c, TP_MANIFEST_NAME, make_manifest, &size, NULL);
-    return tp_json_check(mark, code, c->err);
+        code = write_manifest(c);
+    return code;
 }
 
 /* An archive is listed with its own size and the hash of what it holds. */

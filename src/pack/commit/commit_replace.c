@@ -130,7 +130,7 @@ static enum tp_code open_place(struct place *place, struct tp_err *err)
         return TP_E_MEMORY;
     place->copy_count = ckpt->other_count;
     for (size_t i = 0; i < ckpt->other_count; i++)
-        place->copies[i] = (struct tp_name_key){ckpt->others[i], 0, i};
+        place->copies[i] = (struct tp_name_key){ckpt->others[i], i};
     tp_names_sort(place->copies, place->copy_count);
     return TP_OK;
 }

@@ -4,8 +4,7 @@
 #include "pack/file/own_hash.h"
 #include "pack/plan/describe.h"
 #include "pack/text/json_indent.h"
-#include "pack/text/json_items.h"
-#include "pack/text/json_memory.h"
+#include "pack/text/json_tree.h"
 #include "pack/os/os.h"
 
 #include <stdlib.h>
@@ -16,53 +15,33 @@ void tp_manifest_plan_id(const struct tp_plan *plan, char text[TP_HASH_TEXT])
     tp_hash_print(plan->id, text);
 }
 
-static json_t *source_json(const void *list, size_t i)
+static json_t *sources_json(const struct tp_checkpoint *ckpt)
 {
-    const struct tp_file *file = &((const struct tp_file *)list)[i];
-    char hash[TP_HASH_TEXT];
-    tp_hash_print(file->header_hash, hash);
-    return json_pack("{s:s,s:I,s:s}", "name", file->name, "size", (json_int_t)file->size, "header",
-                     hash);
-}
-
-static void set_sha256(json_t *json, const struct tp_manifest_file *file)
-{
-    char digits[TP_SHA256_TEXT];
-    if (!file->has_sha256)
-        return;
-    tp_sha256_print(file->sha256, digits);
-    json_object_set_new(json, "sha256", json_string(digits));
-}
-
-static json_t *file_json(const void *list, size_t i)
-{
-    const struct tp_manifest_file *file = &((const struct tp_manifest_file *)list)[i];
-    char hash[TP_HASH_TEXT];
-    tp_hash_print(file->hash, hash);
-    json_t *json = json_pack("{s:s,s:I,s:s}", "name", file->name, "size", (json_int_t)file->size,
-                             "xxh3", hash);
-    set_sha256(json, file);
-    return json;
-}
-
-/* A list, an item at a time: there may be many small files. */
-static enum tp_code add_list(struct tp_text *text, const char *key, const void *list, size_t count,
-                             json_t *(*item)(const void *list, size_t i), struct tp_err *err)
-{
-    struct tp_items items = {.text = text};
-    enum tp_code code = tp_text_addf(text, err, ",\n \"%s\": ", key);
-    for (size_t i = 0; i < count && code == TP_OK; i++) {
-        uint64_t mark = tp_json_mark();
-        json_t *json = item(list, i);
-        char *dump = json ? json_dumps(json, JSON_COMPACT) : NULL;
-        json_decref(json);
-        code = dump ? tp_json_check(mark, TP_OK, err)
-                    : tp_fail(err, TP_E_MEMORY, "out of memory for the manifest");
-        if (code == TP_OK && (code = tp_items_next(&items, '[', err)) == TP_OK)
-            code = tp_json_indent(dump, 2, text, err);
-        free(dump);
+    json_t *list = json_array();
+    for (size_t f = 0; f < ckpt->file_count; f++) {
+        const struct tp_file *file = &ckpt->files[f];
+        char hash[TP_HASH_TEXT];
+        tp_hash_print(file->header_hash, hash);
+        tp_json_append(list, json_pack("{s:s,s:I,s:s}", "name", file->name, "size",
+                                       (json_int_t)file->size, "header", hash));
     }
-    return code ? code : tp_items_end(&items, "[]", err);
+    return list;
+}
+
+static json_t *files_json(const struct tp_manifest_file *files, size_t count)
+{
+    json_t *list = json_array();
+    for (size_t f = 0; f < count; f++) {
+        char hash[TP_HASH_TEXT], digits[TP_SHA256_TEXT];
+        tp_hash_print(files[f].hash, hash);
+        json_t *json = json_pack("{s:s,s:I,s:s}", "name", files[f].name, "size",
+                                 (json_int_t)files[f].size, "xxh3", hash);
+        tp_sha256_print(files[f].sha256, digits);
+        if (files[f].has_sha256)
+            tp_json_set(json, "sha256", json_string(digits));
+        tp_json_append(list, json);
+    }
+    return list;
 }
 
 /* A text of one member, indented, behind those before it. */
@@ -70,9 +49,7 @@ static enum tp_code add_member(struct tp_text *text, const char *key, const char
                                struct tp_err *err)
 {
     enum tp_code code = tp_text_addf(text, err, ",\n \"%s\": ", key);
-    if (code == TP_OK)
-        code = tp_json_indent(value, 1, text, err);
-    return code ? code : tp_text_part(text, err);
+    return code ? code : tp_json_indent(value, 1, text, err);
 }
 
 /* All of it before "kept", as the text of an object whose last brace is missing. */
@@ -82,74 +59,55 @@ static enum tp_code begin_text(const struct tp_plan *plan, const struct tp_reque
 {
     char id[TP_HASH_TEXT];
     tp_manifest_plan_id(plan, id);
-    json_t *json = json_pack("{s:i,s:s,s:s,s:o}", "tilepack", 1, TP_OWN_KEY, TP_OWN_ZEROS, "plan",
-                             id, "request", tp_request_record(request));
-    if (!json)
-        return tp_fail(err, TP_E_MEMORY, "out of memory for the manifest");
-    char *dump = json_dumps(json, JSON_INDENT(1));
+    json_t *json = json_pack("{s:i,s:s,s:s,s:o,s:o,s:o}", "tilepack", 1, TP_OWN_KEY, TP_OWN_ZEROS,
+                             "plan", id, "request", tp_request_record(request), "source",
+                             sources_json(plan->ckpt), "files", files_json(files, file_count));
+    char *dump = json ? tp_json_dump(json, JSON_INDENT(1)) : NULL;
     json_decref(json);
     if (!dump)
         return tp_fail(err, TP_E_MEMORY, "out of memory for the manifest");
     enum tp_code code = tp_text_add(text, dump, strlen(dump) - strlen("\n}"), err);
     free(dump);
-    if (code == TP_OK)
-        code = add_list(text, "source", plan->ckpt->files, plan->ckpt->file_count, source_json, err);
-    return code ? code : add_list(text, "files", files, file_count, file_json, err);
+    return code;
 }
 
-static enum tp_code add_kept(const struct tp_plan *plan, struct tp_text *text, struct tp_err *err)
+/* Tensors that are copied, and why, as a compact object. Lists of tensors and weights are too long
+ * for trees. */
+static enum tp_code kept_text(const struct tp_plan *plan, struct tp_text *text, struct tp_err *err)
 {
-    struct tp_items items = {.text = text};
-    struct tp_text item = {0};
-    enum tp_code code = tp_text_add_word(text, ",\n \"kept\": ", err);
+    enum tp_code code = tp_text_add_word(text, "{", err);
     for (size_t k = 0; k < plan->kept_count && code == TP_OK; k++) {
         const struct tp_kept *kept = &plan->kept[k];
-        if (!kept->reason)
-            continue;
-        item.size = 0;
-        if ((code = tp_items_next(&items, '{', err)) == TP_OK &&
-            (code = tp_text_add_json(&item, plan->ckpt->tensors[kept->tensor].name, err)) ==
+        if (kept->reason &&
+            (code = tp_text_add_word(text, text->size > 1 ? "," : "", err)) == TP_OK &&
+            (code = tp_text_add_json(text, plan->ckpt->tensors[kept->tensor].name, err)) ==
                 TP_OK &&
-            (code = tp_text_add_word(&item, ":", err)) == TP_OK &&
-            (code = tp_text_add_json(&item, kept->reason, err)) == TP_OK)
-            code = tp_json_indent(item.data, 2, text, err);
+            (code = tp_text_add_word(text, ":", err)) == TP_OK)
+            code = tp_text_add_json(text, kept->reason, err);
     }
-    tp_text_free(&item);
-    return code ? code : tp_items_end(&items, "{}", err);
-}
-
-static enum tp_code add_unit(void *arg, const char *unit, struct tp_err *err)
-{
-    struct tp_items *items = arg;
-    enum tp_code code = tp_items_next(items, '[', err);
-    return code ? code : tp_json_indent(unit, 2, items->text, err);
-}
-
-static enum tp_code add_units(const struct tp_plan *plan, struct tp_text *text,
-                              struct tp_err *err)
-{
-    struct tp_items items = {.text = text};
-    enum tp_code code = tp_text_add_word(text, ",\n \"units\": ", err);
-    if (code == TP_OK)
-        code = tp_units_describe(plan, UINT32_MAX, NULL, add_unit, &items, err);
-    return code ? code : tp_items_end(&items, "[]", err);
+    return code ? code : tp_text_add_word(text, "}", err);
 }
 
 enum tp_code tp_manifest_text(const struct tp_plan *plan, const struct tp_request *request,
                               const struct tp_manifest_file *files, size_t file_count,
                               struct tp_text *text, struct tp_err *err)
 {
+    struct tp_text kept = {0}, units = {0};
     char *descriptors = NULL;
-    enum tp_code code = tp_units_describe(plan, UINT32_MAX, &descriptors, NULL, NULL, err);
+    uint64_t mark = tp_json_mark();
+    enum tp_code code = kept_text(plan, &kept, err);
     if (code == TP_OK &&
+        (code = tp_descriptors_text(plan, UINT32_MAX, &descriptors, &units, err)) == TP_OK &&
         (code = begin_text(plan, request, files, file_count, text, err)) == TP_OK &&
-        (code = add_kept(plan, text, err)) == TP_OK &&
+        (code = add_member(text, "kept", kept.data, err)) == TP_OK &&
         (code = add_member(text, "descriptors", descriptors, err)) == TP_OK &&
-        (code = add_units(plan, text, err)) == TP_OK &&
-        (code = tp_text_add_word(text, "\n}\n", err)) == TP_OK && !text->drain)
+        (code = add_member(text, "units", units.data, err)) == TP_OK &&
+        (code = tp_text_add_word(text, "\n}\n", err)) == TP_OK)
         tp_own_hash_sign(text->data, text->size);
     free(descriptors);
-    return code;
+    tp_text_free(&kept);
+    tp_text_free(&units);
+    return tp_json_check(mark, code, err);
 }
 
 /* Files of a directory that get their SHA-256. */

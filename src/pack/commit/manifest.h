@@ -8,8 +8,7 @@
 #include "pack/plan/plan.h"
 #include "pack/text/text.h"
 
-/* The manifest's text for a finished plan; `files` as they lie in the directory. One that is
- * drained (tp_text_part()) has zeros in place of its own hash, for whoever has the whole. */
+/* The manifest's text for a finished plan; `files` as they lie in the directory. */
 enum tp_code tp_manifest_text(const struct tp_plan *plan, const struct tp_request *request,
                               const struct tp_manifest_file *files, size_t file_count,
                               struct tp_text *text, struct tp_err *err);

@@ -227,7 +227,7 @@ static enum tp_code sort_names(struct tp_manifest *manifest, struct tp_err *err)
     if (!manifest->sorted)
         return TP_E_MEMORY;
     for (size_t i = 0; i < manifest->file_count; i++)
-        manifest->sorted[i] = (struct tp_name_key){manifest->files[i].name, 0, i};
+        manifest->sorted[i] = (struct tp_name_key){manifest->files[i].name, i};
     tp_names_sort(manifest->sorted, manifest->file_count);
     return TP_OK;
 }

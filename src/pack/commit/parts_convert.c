@@ -9,7 +9,7 @@
 #include "pack/commit/commit_build.h"
 #include "pack/os/below.h"
 #include "pack/run/budget.h"
-#include "pack/text/json_memory.h"
+#include "pack/text/json_tree.h"
 #include "pack/text/json_scan.h"
 
 #include <errno.h>
@@ -68,7 +68,7 @@ static enum tp_code write_note(struct work *work)
     json_t *json = json_pack("{s:i,s:s,s:s,s:i,s:o}", "tilepack_part", 1, "plan", hash,
                              "source", work->note.source, "zstd", (int)work->note.zstd,
                              "request", tp_request_record(c->request));
-    char *text = json ? json_dumps(json, JSON_INDENT(1)) : NULL;
+    char *text = json ? tp_json_dump(json, JSON_INDENT(1)) : NULL;
     json_decref(json);
     enum tp_code code = TP_OK;
     if (!from || !to)
@@ -253,7 +253,7 @@ static enum tp_code make_note(struct work *work)
     memcpy(work->note.hash, c->plan->hash, sizeof work->note.hash);
     uint64_t mark = tp_json_mark();
     json_t *request = tp_request_record(c->request);
-    work->note.request = json_dumps(request, JSON_COMPACT);
+    work->note.request = tp_json_dump(request, JSON_COMPACT);
     json_decref(request);
     work->note.source = tp_os.realpath(c->plan->ckpt->path, NULL);
     if (!work->note.source)

@@ -4,7 +4,7 @@
 #include "base/suffix.h"
 #include "pack/commit/commit_build.h"
 #include "pack/os/below.h"
-#include "pack/text/json_memory.h"
+#include "pack/text/json_tree.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +54,7 @@ static enum tp_code read_note(const json_t *json, struct tp_parts *parts, struct
         return tp_fail(err, TP_E_INPUT, "not the note of a part as this version writes it");
     parts->zstd = (unsigned)zstd;
     parts->source = tp_os_format(err, "%s", source);
-    parts->request = json_dumps(request, JSON_COMPACT);
+    parts->request = tp_json_dump(request, JSON_COMPACT);
     return parts->source && parts->request ? TP_OK
                                            : tp_fail(err, TP_E_MEMORY, "out of memory");
 }
@@ -70,7 +70,7 @@ enum tp_code tp_part_read(int dir, const char *directory, const char *name,
     enum tp_code code = path ? tp_below_slurp(dir, name, path, MOST, &text, &size, err)
                              : TP_E_MEMORY;
     if (code == TP_OK) {
-        json_t *json = tp_json_load(text, size, JSON_REJECT_DUPLICATES, &where);
+        json_t *json = tp_json_load(text, size, &where);
         code = json ? read_note(json, parts, err)
                     : tp_fail(err, TP_E_INPUT, "line %d: %s", where.line, where.text);
         json_decref(json);

@@ -410,31 +410,6 @@ static enum tp_code check_ranges(struct parser *p)
     return code;
 }
 
-/* Where a text of the arena is after that moved. */
-static const char *moved(const char *text, uintptr_t from, char *to)
-{
-    return to + ((uintptr_t)text - from);
-}
-
-/* Gives back what the header had been in, behind the strings that were decoded. */
-static enum tp_code shrink(struct tp_st_header *header, uint64_t size, uint64_t used,
-                           struct tp_err *err)
-{
-    uintptr_t before = (uintptr_t)header->arena;
-    void *arena = header->arena;
-    enum tp_code code = tp_os_trim(&arena, &size, used, 1, err);
-    header->arena = arena;
-    if (code || (uintptr_t)arena == before)
-        return code;
-    for (size_t i = 0; i < header->count; i++)
-        header->tensors[i].name = moved(header->tensors[i].name, before, arena);
-    for (size_t i = 0; i < header->meta_count; i++) {
-        header->meta[i].key = moved(header->meta[i].key, before, arena);
-        header->meta[i].value = moved(header->meta[i].value, before, arena);
-    }
-    return TP_OK;
-}
-
 enum tp_code tp_st_parse_here(char *begin, uint64_t size, uint64_t file_size,
                               struct tp_st_header *header, struct tp_err *err)
 {
@@ -449,8 +424,6 @@ enum tp_code tp_st_parse_here(char *begin, uint64_t size, uint64_t file_size,
         code = check_ranges(&p);
     tp_names_close(&p.names);
     free(p.where);
-    if (!code)
-        code = shrink(header, size + 8, p.json.used, err);
     if (code) {
         if (code == TP_E_INPUT)
             tp_err_hint(err, hint_broken);

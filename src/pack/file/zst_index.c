@@ -16,9 +16,6 @@
 /* Of blocks, in a file without a table: those of 2 TiB, some seconds. */
 enum { MAX_HEADS = 16 << 20 };
 
-/* What a run takes in the least, twice: budget.c gives archives and encoders up to a half. */
-#define BESIDE (UINT64_C(16) << 20)
-
 /* A small window on the file: entries of the table lie close together. */
 struct window {
     const struct tp_zst *zst;
@@ -392,8 +389,6 @@ enum tp_code tp_zst_open(int fd, uint64_t file_size, const char *path, struct tp
         tp_zst_free(z); /* no frame of it was read */
         return code;
     }
-    /* One at least has to be held while a run has other memory to itself. */
-    tp_os_limit_beside(2 * tp_zst_largest(z) + BESIDE);
     *zst = z;
     return TP_OK;
 }

@@ -147,8 +147,7 @@ static enum tp_code decode_packed(const struct tp_zst *zst, const struct tp_zst_
 }
 
 /* Memory for a frame, stored or plain. A frame is unpacked as a whole: where it is more than
- * --max-memory has left, headers and the plan are not what is to blame. What they will need is not
- * known yet, so no figure is named that would be enough. */
+ * --max-memory has left, headers and the plan are not what is to blame. */
 static uint8_t *room_for(const struct tp_zst *zst, const struct tp_zst_frame *frame, uint64_t size,
                          struct tp_err *err)
 {

@@ -10,7 +10,7 @@
 #include "pack/format/format_outputs.h"
 #include "pack/format/format_rule.h"
 #include "pack/format/format_words.h"
-#include "pack/text/json_memory.h"
+#include "pack/text/json_tree.h"
 #include "pack/os/os.h"
 
 #include <stdio.h>
@@ -241,10 +241,10 @@ static enum tp_code parse_group(json_t *json, uint64_t group, struct tp_format *
     format->group = group;
     if (group == TP_GROUP_ROW)
         strcpy(text, "K");
-    return (group <= UINT32_MAX / 2 || group == TP_GROUP_ROW) && own &&
-                   json_object_set_new(let, "G", json_string(text)) == 0
-               ? TP_OK
-               : tp_fail(err, TP_E_UNSUPPORTED, "groups of %s are not possible", text);
+    if (!own || (group > UINT32_MAX / 2 && group != TP_GROUP_ROW))
+        return tp_fail(err, TP_E_UNSUPPORTED, "groups of %s are not possible", text);
+    tp_json_set(let, "G", json_string(text));
+    return TP_OK;
 }
 
 static enum tp_code parse_rows(const json_t *json, struct tp_format *format, struct tp_err *err)
@@ -411,12 +411,13 @@ static enum tp_code parse_variant(uint64_t group, enum tp_part part, struct tp_f
     if (!changes)
         return TP_OK;
     struct tp_format *variant = tp_os_zalloc(1, sizeof *variant, err);
-    json_t *json = json_deep_copy(format->json);
     format->variant[part] = variant;
-    if (!variant || !json || json_object_update_recursive(json, (json_t *)(uintptr_t)changes)) {
-        json_decref(json);
-        return tp_fail(err, variant ? TP_E_INPUT : TP_E_MEMORY, "\"%s\" is no object", name);
-    }
+    if (!variant)
+        return TP_E_MEMORY;
+    if (!json_is_object(changes))
+        return tp_fail(err, TP_E_INPUT, "\"%s\" is no object", name);
+    json_t *json = tp_json_copy(format->json);
+    tp_json_update_deep(json, changes);
     variant->json = json;
     variant->text = format->text;
     variant->is_bias = format->is_bias;
@@ -441,19 +442,19 @@ static json_t *bias_json(const json_t *json)
     json_t *bias = json_pack("{s:s,s:[i,i]}", "codec", "float", "block", 1, 1);
     for (size_t i = 0; i < sizeof common / sizeof *common; i++)
         if (json_object_get(json, common[i]))
-            json_object_set(bias, common[i], json_object_get(json, common[i]));
-    if (json_object_update(bias, json_object_get(json, "bias"))) {
-        json_decref(bias);
-        return NULL;
-    }
+            tp_json_set(bias, common[i], json_incref(json_object_get(json, common[i])));
+    tp_json_update(bias, json_object_get(json, "bias"));
     return bias;
 }
 
 /* The format as it is for the bias of a weight, which is W[E,N,1] of numbers. */
 static enum tp_code parse_bias(struct tp_format *format, struct tp_err *err)
 {
-    if (!json_object_get(format->json, "bias"))
+    const json_t *own = json_object_get(format->json, "bias");
+    if (!own)
         return TP_OK;
+    if (!json_is_object(own))
+        return tp_fail(err, TP_E_INPUT, "\"bias\" is no object");
     struct tp_format *bias = tp_os_zalloc(1, sizeof *bias, err);
     format->bias = bias;
     if (!bias)
@@ -461,8 +462,6 @@ static enum tp_code parse_bias(struct tp_format *format, struct tp_err *err)
     bias->is_bias = true;
     bias->text = format->text;
     bias->json = bias_json(format->json);
-    if (!bias->json)
-        return tp_fail(err, TP_E_INPUT, "\"bias\" is no object");
     enum tp_code code = parse_all((json_t *)(uintptr_t)bias->json, 0, bias, err);
     return code ? code : parse_variants(0, bias, err);
 }
@@ -472,7 +471,7 @@ enum tp_code tp_format_parse(const char *text, uint64_t group, struct tp_format 
 {
     json_error_t where;
     uint64_t mark = tp_json_mark();
-    json_t *json = tp_json_load(text, strlen(text), JSON_REJECT_DUPLICATES, &where);
+    json_t *json = tp_json_load(text, strlen(text), &where);
     memset(format, 0, sizeof *format);
     format->json = json;
     format->text = text;

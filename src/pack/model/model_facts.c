@@ -8,8 +8,7 @@
 
 #include "pack/os/os.h"
 #include "pack/text/json_edit.h"
-#include "pack/text/json_memory.h"
-#include "pack/text/json_numbers.h"
+#include "pack/text/json_tree.h"
 #include "pack/text/json_scan.h"
 
 #include <math.h>

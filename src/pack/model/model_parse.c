@@ -6,7 +6,7 @@
 #include "pack/model/model.h"
 
 #include "pack/os/os.h"
-#include "pack/text/json_memory.h"
+#include "pack/text/json_tree.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -358,7 +358,7 @@ enum tp_code tp_model_parse(const char *text, size_t size, struct tp_model *mode
     json_error_t where;
     uint64_t mark = tp_json_mark();
     *model = (struct tp_model){0};
-    json_t *json = tp_json_load(text, size, JSON_REJECT_DUPLICATES, &where);
+    json_t *json = tp_json_load(text, size, &where);
     enum tp_code code = tp_json_check(mark, TP_OK, err);
     if (code || !json) {
         json_decref(json);

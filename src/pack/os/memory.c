@@ -24,72 +24,42 @@ uint64_t tp_os_heap_bytes(void)
 #endif
 }
 
-/* Set before there are threads. */
-static struct {
-    uint64_t most, enough;
-} ceiling;
-static _Atomic uint64_t beside; /* at any time, by any thread */
-static atomic_bool met;
+static uint64_t ceiling; /* 0: none. Set before there are threads. */
 
-void tp_os_limit_heap(uint64_t most, uint64_t enough)
+void tp_os_limit_heap(uint64_t most)
 {
-    ceiling.most = most;
-    ceiling.enough = enough;
+    ceiling = most;
 #ifdef M_MMAP_THRESHOLD
     enum { LARGE = 256 << 10 }; /* set by hand, it does not rise */
     mallopt(M_MMAP_THRESHOLD, LARGE);
 #endif
 }
 
-void tp_os_limit_beside(uint64_t bytes)
-{
-    uint64_t before = atomic_load(&beside);
-    while (before < bytes && !atomic_compare_exchange_weak(&beside, &before, bytes))
-        ;
-}
-
 uint64_t tp_os_heap_left(void)
 {
-    uint64_t used = ceiling.most ? tp_os_heap_bytes() : 0;
-    return !ceiling.most ? UINT64_MAX : used < ceiling.most ? ceiling.most - used : 0;
+    uint64_t used = ceiling ? tp_os_heap_bytes() : 0;
+    return !ceiling ? UINT64_MAX : used < ceiling ? ceiling - used : 0;
 }
 
-bool tp_os_limit_met(void) { return atomic_load(&met); }
-
-static bool above_ceiling(uint64_t more)
-{
-    bool above = ceiling.most && tp_os_heap_bytes() + more > ceiling.most;
-    if (above)
-        atomic_store(&met, true);
-    return above;
-}
-
-/* The same, but asking what the heap holds takes a while: only where much is asked for, or has been
- * since. */
+/* Asking what the heap holds takes a while: only where much is asked for, or has been since. */
 static bool is_refused(uint64_t more)
 {
     enum { MUCH = 256 << 10 };
     static _Atomic uint64_t unseen;
-    if (!ceiling.most || (more < MUCH && atomic_fetch_add(&unseen, more) + more < MUCH))
+    if (!ceiling || (more < MUCH && atomic_fetch_add(&unseen, more) + more < MUCH))
         return false;
     atomic_store(&unseen, 0);
-    return above_ceiling(more);
+    return more > tp_os_heap_left();
 }
 
 enum tp_code tp_os_fail_limit(struct tp_err *err)
 {
-    const uint64_t enough = ceiling.enough ? ceiling.enough + atomic_load(&beside) : 0;
-    if (enough > ceiling.most + TP_OS_PROGRAM_BYTES) /* else the estimate was too low */
-        tp_err_hint(err, "--max-memory %lluMiB is enough for it",
-                    (unsigned long long)(enough >> 20) + 1);
-    tp_err_hint(err, "allow it more with --max-memory");
-    return tp_fail(err, TP_E_MEMORY, "headers, names and the plan do not fit into the memory that "
-                   "--max-memory allows");
+    return tp_fail(err, TP_E_MEMORY, "more memory is needed: --max-memory");
 }
 
 static enum tp_code fail_memory(struct tp_err *err, uint64_t size)
 {
-    if (above_ceiling(size))
+    if (size > tp_os_heap_left())
         return tp_os_fail_limit(err);
     enum tp_code code =
         tp_fail(err, TP_E_MEMORY, "out of memory (%llu bytes asked for)", (unsigned long long)size);
@@ -134,19 +104,6 @@ enum tp_code tp_os_grow(void **items, size_t *capacity, size_t need, size_t size
         return fail_memory(err, bytes - *capacity * size);
     *items = grown;
     *capacity = (size_t)room;
-    return TP_OK;
-}
-
-enum tp_code tp_os_trim(void **items, size_t *capacity, size_t count, size_t size,
-                        struct tp_err *err)
-{
-    if (count == *capacity || !count)
-        return TP_OK;
-    void *trimmed = tp_os.realloc(*items, count * size);
-    if (!trimmed)
-        return fail_memory(err, count * size);
-    *items = trimmed;
-    *capacity = count;
     return TP_OK;
 }
 

@@ -168,21 +168,15 @@ void *tp_os_zalloc(size_t count, size_t size, struct tp_err *err);
 uint64_t tp_os_heap_bytes(void);
 /* From now on allocations fail when the heap would grow beyond `most` bytes (0: never), of small
  * ones the first of each some, and what is large goes back to the system when it is freed.
- * The hint then names `enough`, a --max-memory that would do (0: not known). Not thread-safe. */
-void tp_os_limit_heap(uint64_t most, uint64_t enough);
-bool tp_os_limit_met(void); /* whether anything was refused for that limit */
-/* What else is needed beside what `enough` knows of: the most of what was said. */
-void tp_os_limit_beside(uint64_t bytes);
+ * Not thread-safe. */
+void tp_os_limit_heap(uint64_t most);
 /* What the heap may still grow by; UINT64_MAX without a limit. */
 uint64_t tp_os_heap_left(void);
-/* TP_E_MEMORY, and what would be enough. */
+/* TP_E_MEMORY: --max-memory is too little. */
 enum tp_code tp_os_fail_limit(struct tp_err *err);
 
 /* Makes room in a growing array for `need` items of `size` bytes; *capacity is updated. */
 enum tp_code tp_os_grow(void **items, size_t *capacity, size_t need, size_t size,
-                        struct tp_err *err);
-/* Gives back what a grown array has beyond `count` items. */
-enum tp_code tp_os_trim(void **items, size_t *capacity, size_t count, size_t size,
                         struct tp_err *err);
 /* The first `size` bytes of `text` and then all of `end`, in fresh memory. */
 char *tp_os_join(struct tp_err *err, const char *text, size_t size, const char *end);

@@ -8,8 +8,7 @@
 #include "pack/plan/config.h"
 
 #include "pack/text/json_edit.h"
-#include "pack/text/json_memory.h"
-#include "pack/text/json_numbers.h"
+#include "pack/text/json_tree.h"
 #include "pack/model/model_names.h"
 #include "pack/plan/kept_list.h"
 #include "pack/os/os.h"
@@ -90,15 +89,16 @@ static enum tp_code collect(const struct tp_plan *plan, struct used *used, struc
 static json_t *format_group(const struct tp_unit *unit)
 {
     json_t *group = json_object();
-    json_object_set(group, "format", json_object_get(unit->form->format->config, "format"));
-    json_t *own = json_deep_copy(json_object_get(unit->form->format->config, "group"));
-    json_object_update(group, own);
+    tp_json_set(group, "format",
+                json_incref(json_object_get(unit->form->format->config, "format")));
+    json_t *own = tp_json_copy(json_object_get(unit->form->format->config, "group"));
+    tp_json_update(group, own);
     json_decref(own);
     if (names_inputs(unit))
-        json_object_update(group, json_object_get(unit->form->format->config, "inputs"));
+        tp_json_update(group, json_object_get(unit->form->format->config, "inputs"));
     for (uint32_t p = 0; p < unit->form->format->params; p++) {
         const json_t *extra = unit->form->format->param[p].config[unit->form->settings.choice[p]];
-        json_object_update_recursive(group, json_object_get(extra, "group"));
+        tp_json_update_deep(group, json_object_get(extra, "group"));
     }
     return group;
 }
@@ -109,10 +109,10 @@ static json_t *module_names(const struct tp_plan *plan, const struct tp_unit *of
     json_t *names = json_array();
     for (size_t u = 0; u < plan->unit_count; u++)
         if (plan->units[u].form->format && same(&plan->units[u], of))
-            json_array_append_new(names, json_string(plan->units[u].name));
+            tp_json_append(names, json_string(plan->units[u].name));
     for (size_t u = 0; u < plan->kept_unit_count; u++)
         if (same(&plan->kept_units[u], of))
-            json_array_append_new(names, json_string(plan->kept_units[u].name));
+            tp_json_append(names, json_string(plan->kept_units[u].name));
     return names;
 }
 
@@ -120,22 +120,22 @@ static json_t *compressed_tensors(const struct tp_plan *plan, const struct used 
                                   json_t *kept)
 {
     json_t *config = json_object(), *groups = json_object();
-    json_object_set_new(config, "quant_method", json_string("compressed-tensors"));
+    tp_json_set(config, "quant_method", json_string("compressed-tensors"));
     json_t *format = json_object_get(used->unit[0]->form->format->config, "format");
-    json_object_set_new(config, "format", used->count == 1 ? json_incref(format)
+    tp_json_set(config, "format", used->count == 1 ? json_incref(format)
                                                            : json_string("mixed-precision"));
-    json_object_set_new(config, "quantization_status", json_string("compressed"));
-    json_object_set(config, "ignore", kept);
+    tp_json_set(config, "quantization_status", json_string("compressed"));
+    tp_json_set(config, "ignore", json_incref(kept));
     for (size_t i = 0; i < used->count; i++) {
         char name[32];
         json_t *group = format_group(used->unit[i]);
-        json_object_set_new(group, "targets", used->count == 1
+        tp_json_set(group, "targets", used->count == 1
                                                   ? json_pack("[s]", "Linear")
                                                   : module_names(plan, used->unit[i]));
         snprintf(name, sizeof name, "group_%zu", i);
-        json_object_set_new(groups, name, group);
+        tp_json_set(groups, name, group);
     }
-    json_object_set_new(config, "config_groups", groups);
+    tp_json_set(config, "config_groups", groups);
     return config;
 }
 
@@ -153,7 +153,7 @@ static json_t *not_these(const json_t *names)
             code = tp_text_addf(&text, NULL, plain ? "%c" : "\\%c", *at);
         }
         if (code == TP_OK && tp_text_add_word(&text, "$", NULL) == TP_OK)
-            json_object_set_new(dynamic, text.data, json_object());
+            tp_json_set(dynamic, text.data, json_object());
         else
             tp_json_no_memory();
         tp_text_free(&text);
@@ -168,18 +168,17 @@ static json_t *flat(const struct tp_unit *unit, json_t *kept)
     json_t *config = json_object();
     size_t i;
     json_t *key;
-    json_object_set(config, "quant_method", json_object_get(facts, "quant_method"));
-    json_object_update(config, json_object_get(facts, "fields"));
+    tp_json_set(config, "quant_method", json_incref(json_object_get(facts, "quant_method")));
+    tp_json_update(config, json_object_get(facts, "fields"));
     for (uint32_t p = 0; p < unit->form->format->params; p++) {
         const json_t *extra = unit->form->format->param[p].config[unit->form->settings.choice[p]];
-        if (extra)
-            json_object_update(config, (json_t *)extra);
+        tp_json_update(config, extra);
     }
     json_array_foreach(json_object_get(facts, "kept"), i, key)
         if (strcmp(json_string_value(key), "dynamic") == 0)
-            json_object_set_new(config, "dynamic", not_these(kept));
+            tp_json_set(config, "dynamic", not_these(kept));
         else
-            json_object_set(config, json_string_value(key), kept);
+            tp_json_set(config, json_string_value(key), json_incref(kept));
     return config;
 }
 
@@ -204,7 +203,7 @@ static enum tp_code add_gptq_version(const struct tp_plan *plan, json_t *config,
     enum tp_code code = tp_source_config(plan->ckpt, &source, err);
     json_t *version = json_object_get(source, "checkpoint_format");
     if (version)
-        json_object_set(config, "checkpoint_format", version);
+        tp_json_set(config, "checkpoint_format", json_incref(version));
     json_decref(source);
     return code;
 }
@@ -216,7 +215,7 @@ static void add_bits(const struct tp_plan *plan, json_t *config)
     for (size_t u = 0; u < plan->kept_unit_count; u++)
         if (told_by_config(plan, &plan->kept_units[u]) &&
             plan->kept_units[u].form->format->bits == 8) {
-            json_object_set_new(config, "bits", json_integer(8));
+            tp_json_set(config, "bits", json_integer(8));
             return;
         }
 }
@@ -244,13 +243,13 @@ static json_t *kernel_ready(const struct tp_plan *plan, const struct used *used,
         while (strcmp(used->unit[j]->form->format->name, used->unit[i]->form->format->name) != 0)
             j++;
         if (j == i)
-            json_array_append_new(formats, json_string(used->unit[i]->form->format->name));
+            tp_json_append(formats, json_string(used->unit[i]->form->format->name));
     }
-    json_object_set_new(config, "quant_method", json_string("tilepack"));
-    json_object_set_new(config, "formats", formats);
-    json_object_set_new(config, "manifest", json_string("tilepack.json"));
-    json_object_set_new(config, "requires", json_string(package_for(used)));
-    json_object_set(config, "ignore", kept);
+    tp_json_set(config, "quant_method", json_string("tilepack"));
+    tp_json_set(config, "formats", formats);
+    tp_json_set(config, "manifest", json_string("tilepack.json"));
+    tp_json_set(config, "requires", json_string(package_for(used)));
+    tp_json_set(config, "ignore", json_incref(kept));
     add_bits(plan, config);
     if (add_gptq_version(plan, config, err)) {
         json_decref(config);
@@ -268,7 +267,7 @@ static enum tp_code keep_cache_scheme(const struct tp_plan *plan, json_t *config
     enum tp_code code = tp_source_config(plan->ckpt, &source, err);
     json_t *scheme = json_object_get(source, key);
     if (json_is_object(scheme))
-        json_object_set(config, key, scheme);
+        tp_json_set(config, key, json_incref(scheme));
     json_decref(source);
     return code;
 }
@@ -352,7 +351,7 @@ static void add_plain_module(json_t *list, const char *name)
 {
     size_t stem = tp_name_stem(name);
     if (name[stem])
-        json_array_append_new(list, json_stringn(name, stem));
+        tp_json_append(list, json_stringn(name, stem));
 }
 
 /* Of GPTQ it has no list; of its rules the first that matches a name decides. */
@@ -361,8 +360,8 @@ static void add_plain_rules(json_t *config, const json_t *plain)
     static const char key[] = "dynamic";
     json_t *rules = not_these(plain), *own = json_object_get(config, key);
     if (json_is_object(own))
-        json_object_update(rules, own);
-    json_object_set_new(config, key, rules);
+        tp_json_update(rules, own);
+    tp_json_set(config, key, rules);
 }
 
 /* The source's own quantization_config, less the weights that become plain. *restored is NULL
@@ -393,10 +392,11 @@ static enum tp_code restore_config(const struct tp_plan *plan, json_t **restored
         if (!json_is_array(list) && (found || !last))
             continue;
         if (!json_is_array(list))
-            json_object_set_new(config, lists[strcmp(method, "compressed-tensors") ? i : 0],
+            tp_json_set(config, lists[strcmp(method, "compressed-tensors") ? i : 0],
                                 list = json_array());
         found = true;
-        json_array_extend(list, plain);
+        if (json_array_extend(list, plain))
+            tp_json_no_memory();
     }
     json_decref(plain);
     return TP_OK;
@@ -480,7 +480,7 @@ enum tp_code tp_config_text(const struct tp_plan *plan, struct tp_text *text, st
     if (!plan->restores && !(config = quantization_of(plan, err)))
         return err->code;
     if (config) {
-        value = tp_json_dump_python(config, JSON_INDENT(2));
+        value = tp_json_dump(config, JSON_INDENT(2));
         json_decref(config);
         if (!value)
             return tp_fail(err, TP_E_MEMORY, "out of memory for config.json");

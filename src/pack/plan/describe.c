@@ -6,9 +6,8 @@
 #include "base/num.h"
 #include "pack/os/os.h"
 #include "pack/plan/origin.h"
-#include "pack/plan/output_name.h"
 #include "pack/source/descriptor.h"
-#include "pack/text/json_memory.h"
+#include "pack/text/json_tree.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -149,32 +148,22 @@ static bool has_text(const struct tp_plan *plan, const struct tp_unit *unit)
     return kept ? is_described(plan, unit) : unit->form->format != NULL;
 }
 
-/* Numbers of descriptors are those of the units' order, so that each call finds the same. */
-static enum tp_code each_unit(const struct tp_plan *plan, uint32_t file, json_t *descriptors,
-                              struct seen *seen, enum tp_code (*take)(void *arg, const char *text,
-                                                                      struct tp_err *err),
-                              void *arg, struct tp_err *err)
+static enum tp_code add_units(const struct tp_plan *plan, uint32_t file, json_t *descriptors,
+                              struct seen *seen, struct tp_text *units, struct tp_err *err)
 {
     const struct tp_unit *unit;
-    struct tp_text text = {0};
     uint32_t number = 0;
-    enum tp_code code = TP_OK;
-    for (size_t i = 0; code == TP_OK && (unit = nth_unit(plan, file, i)); i++) {
-        if (!has_text(plan, unit))
-            continue;
-        code = add_descriptor(unit, seen, descriptors, &number, err);
-        text.size = 0;
-        if (code == TP_OK && take && (code = add_text(plan, unit, number, &text, err)) == TP_OK)
-            code = take(arg, text.data, err);
-    }
-    tp_text_free(&text);
-    return code;
+    enum tp_code code = tp_text_add_word(units, "[", err);
+    for (size_t i = 0; code == TP_OK && (unit = nth_unit(plan, file, i)); i++)
+        if (has_text(plan, unit) &&
+            (code = add_descriptor(unit, seen, descriptors, &number, err)) == TP_OK &&
+            (code = tp_text_add_word(units, units->size > 1 ? "," : "", err)) == TP_OK)
+            code = add_text(plan, unit, number, units, err);
+    return code ? code : tp_text_add_word(units, "]", err);
 }
 
-enum tp_code tp_units_describe(const struct tp_plan *plan, uint32_t file, char **descriptors,
-                               enum tp_code (*take)(void *arg, const char *text,
-                                                    struct tp_err *err),
-                               void *arg, struct tp_err *err)
+enum tp_code tp_descriptors_text(const struct tp_plan *plan, uint32_t file, char **descriptors,
+                                 struct tp_text *units, struct tp_err *err)
 {
     struct seen seen = {.capacity = 64};
     size_t here = file == UINT32_MAX ? plan->unit_count + plan->kept_unit_count
@@ -185,34 +174,16 @@ enum tp_code tp_units_describe(const struct tp_plan *plan, uint32_t file, char *
     seen.units = tp_os_zalloc(seen.capacity, sizeof *seen.units, err);
     seen.ids = tp_os_zalloc(seen.capacity, sizeof *seen.ids, err);
     json_t *json = json_object();
+    *descriptors = NULL;
     enum tp_code code = seen.units && seen.ids ? TP_OK : TP_E_MEMORY;
     if (code == TP_OK)
-        code = each_unit(plan, file, json, &seen, take, arg, err);
-    if (code == TP_OK && descriptors && !(*descriptors = json_dumps(json, JSON_COMPACT)))
+        code = add_units(plan, file, json, &seen, units, err);
+    if (code == TP_OK && !(*descriptors = tp_json_dump(json, JSON_COMPACT)))
         code = tp_fail(err, TP_E_MEMORY, "out of memory for the descriptors");
     json_decref(json);
     free(seen.units);
     free(seen.ids);
-    return tp_json_check(mark, code, err);
-}
-
-static enum tp_code append(void *arg, const char *text, struct tp_err *err)
-{
-    struct tp_text *units = arg;
-    enum tp_code code = units->size > 1 ? tp_text_add(units, ",", 1, err) : TP_OK;
-    return code ? code : tp_text_add_word(units, text, err);
-}
-
-enum tp_code tp_descriptors_text(const struct tp_plan *plan, uint32_t file, char **descriptors,
-                                 struct tp_text *units, struct tp_err *err)
-{
-    *descriptors = NULL;
-    enum tp_code code = tp_text_add_word(units, "[", err);
-    if (code == TP_OK)
-        code = tp_units_describe(plan, file, descriptors, append, units, err);
-    if (code == TP_OK)
-        code = tp_text_add_word(units, "]", err);
-    if (code) {
+    if ((code = tp_json_check(mark, code, err))) {
         free(*descriptors);
         *descriptors = NULL;
         tp_text_free(units);
@@ -226,19 +197,19 @@ static int by_name(const void *a, const void *b, void *arg)
 {
     const struct tp_plan *plan = arg;
     const uint32_t *x = a, *y = b;
-    return tp_output_name_order(plan, &plan->outputs[*x], &plan->outputs[*y]);
+    return strcmp(plan->outputs[*x].name, plan->outputs[*y].name);
 }
 
 static enum tp_code index_entry(const struct tp_plan *plan, const struct tp_output *output,
                                 struct tp_text *text, struct tp_err *err)
 {
-    char name[TP_OUTPUT_NAME];
-    enum tp_code code = tp_text_add_json(text, tp_output_name(plan, output, name), err);
+    enum tp_code code = tp_text_add_json(text, output->name, err);
     return code ? code : tp_text_addf(text, err, ": \"%s\"", plan->files[output->file].name);
 }
 
-/* The entries in this order (of the numbers of outputs), or, `order` NULL, as they come. */
-static enum tp_code index_in(const struct tp_plan *plan, const uint32_t *order,
+/* The entries in this order (of the numbers of outputs), or, `order` NULL, as they come. With
+ * `counted` the text's bytes are added there, and not kept. */
+static enum tp_code index_in(const struct tp_plan *plan, const uint32_t *order, uint64_t *counted,
                              struct tp_text *text, struct tp_err *err)
 {
     enum tp_code code =
@@ -247,7 +218,10 @@ static enum tp_code index_in(const struct tp_plan *plan, const uint32_t *order,
     for (size_t o = 0; o < plan->output_count && code == TP_OK; o++) {
         code = tp_text_addf(text, err, "%s\n    ", o ? "," : "");
         code = code ? code : index_entry(plan, &plan->outputs[order ? order[o] : o], text, err);
-        code = code ? code : tp_text_part(text, err);
+        if (counted) {
+            *counted += text->size;
+            text->size = 0;
+        }
     }
     return code ? code : tp_text_addf(text, err, "\n  }\n}\n");
 }
@@ -260,29 +234,17 @@ enum tp_code tp_index_text(const struct tp_plan *plan, struct tp_text *text, str
     for (uint32_t o = 0; o < plan->output_count; o++)
         order[o] = o;
     qsort_r(order, plan->output_count, sizeof *order, by_name, (void *)(uintptr_t)plan);
-    enum tp_code code = index_in(plan, order, text, err);
+    enum tp_code code = index_in(plan, order, NULL, text, err);
     free(order);
     return code;
 }
 
-struct counted {
-    struct tp_text text; /* first: see count() */
-    uint64_t size;
-};
-
-static enum tp_code count(struct tp_text *text, struct tp_err *err)
-{
-    (void)err;
-    ((struct counted *)text)->size += text->size;
-    text->size = 0;
-    return TP_OK;
-}
-
 enum tp_code tp_index_size(const struct tp_plan *plan, uint64_t *size, struct tp_err *err)
 {
-    struct counted counted = {.text.drain = count};
-    enum tp_code code = index_in(plan, NULL, &counted.text, err);
-    *size = counted.size + counted.text.size;
-    tp_text_free(&counted.text);
+    struct tp_text text = {0};
+    *size = 0;
+    enum tp_code code = index_in(plan, NULL, size, &text, err);
+    *size += text.size;
+    tp_text_free(&text);
     return code;
 }

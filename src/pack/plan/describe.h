@@ -7,20 +7,12 @@
 #include "pack/plan/plan.h"
 #include "pack/text/text.h"
 
-/* Gives the texts {"prefix": ...} of the units of one file, or of all files (file = UINT32_MAX),
- * one after the other; *descriptors is then the text {"d0": {...}} that they name, for the caller
- * to free. take = NULL: the descriptors alone; descriptors = NULL: the units alone. */
-enum tp_code tp_units_describe(const struct tp_plan *plan, uint32_t file, char **descriptors,
-                               enum tp_code (*take)(void *arg, const char *text,
-                                                    struct tp_err *err),
-                               void *arg, struct tp_err *err);
-
 /* Descriptors {"d0": {...}} and units [...] of the units of one file, or of all
  * files, as JSON text. Both are the caller's to free. */
 enum tp_code tp_descriptors_text(const struct tp_plan *plan, uint32_t file, char **descriptors,
                                  struct tp_text *units, struct tp_err *err);
 
-/* model.safetensors.index.json of the plan, names in order, in parts (tp_text_part()). */
+/* model.safetensors.index.json of the plan, names in order. */
 enum tp_code tp_index_text(const struct tp_plan *plan, struct tp_text *text, struct tp_err *err);
 /* Bytes of that text. Outputs may be in any order; their files have their names. */
 enum tp_code tp_index_size(const struct tp_plan *plan, uint64_t *size, struct tp_err *err);

@@ -56,7 +56,7 @@ void tp_plan_close(struct tp_plan *plan)
     free_units(plan->kept_units, plan->kept_unit_count);
     for (size_t f = 0; f < plan->file_count; f++) {
         free(plan->files[f].name);
-        tp_squeezed_free(&plan->files[f].header);
+        free(plan->files[f].header);
     }
     free(plan->outputs);
     free(plan->kept);

@@ -9,7 +9,6 @@
 #define TP_PACK_PLAN_H
 
 #include "pack/file/leafhash.h"
-#include "pack/file/squeeze.h"
 #include "pack/os/store.h"
 #include "pack/plan/request.h"
 #include "pack/source/importance.h"
@@ -82,8 +81,7 @@ enum tp_loss {
 };
 
 struct tp_output {
-    const char *name;        /* of the plan, or the checkpoint's; NULL: that of its unit with a
-                                suffix (output_name.h), never of a kept tensor */
+    const char *name;        /* of the plan, or the checkpoint's */
     const uint64_t *shape;   /* the same */
     const struct tp_constant *constant; /* where its bytes come from if they are of no source
                                            (constant.h), or NULL; of the plan */
@@ -108,7 +106,7 @@ struct tp_kept {
 
 struct tp_plan_file {
     char *name;
-    struct tp_squeezed header; /* the complete prefix, hash digits zero */
+    char *header;              /* header_size bytes: all before the data, hash digits zero */
     uint8_t header_hash[TP_HASH_BYTES];
     uint64_t header_size; /* = where data starts */
     uint64_t hash_at;     /* offset of the 32 hash digits */

@@ -36,7 +36,7 @@ enum tp_code tp_plan_find_biases(struct tp_builder *b)
     for (uint32_t w = 0; w < weights->count; w++)
         if (tp_plan_is_bias(weight_at(b, w)))
             b->packed_biases[b->packed_bias_count++] =
-                (struct tp_name_key){weight_at(b, w)->name, 0, w};
+                (struct tp_name_key){weight_at(b, w)->name, w};
     tp_names_sort(b->packed_biases, count);
     return TP_OK;
 }

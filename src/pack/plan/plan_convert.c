@@ -5,7 +5,7 @@
 
 #include "pack/os/os.h"
 #include "pack/plan/config.h"
-#include "pack/text/json_memory.h"
+#include "pack/text/json_tree.h"
 
 #include <string.h>
 
@@ -42,10 +42,7 @@ enum tp_code tp_plan_convert(const struct tp_checkpoint *ckpt, const struct tp_w
         (code = tp_plan_stats(&b)) == TP_OK && (code = tp_plan_recast(&b)) == TP_OK &&
         (code = keep_the_rest(&b)) == TP_OK) {
         tp_builder_close(&b); /* what comes now needs the memory */
-        code = tp_os_trim((void **)&plan->units, &b.unit_capacity, plan->unit_count,
-                          sizeof *plan->units, err);
-        if (code == TP_OK)
-            code = tp_plan_check_takers(plan, err);
+        code = tp_plan_check_takers(plan, err);
         if (code == TP_OK)
             code = tp_plan_files(&b, file_name);
     }

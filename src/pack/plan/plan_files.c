@@ -10,7 +10,6 @@
 #include "pack/os/os.h"
 #include "pack/plan/config.h"
 #include "pack/plan/describe.h"
-#include "pack/plan/output_name.h"
 #include "pack/source/index.h"
 #include "pack/text/json_scan.h"
 #include "pack/text/name_set.h"
@@ -156,119 +155,33 @@ static enum tp_code place_all(struct tp_builder *b, uint64_t shard_size)
 
 /* Within a file: wide elements first, so that every tensor is aligned to its
  * element, then large tensors, then by name. */
-struct order {
-    uint32_t file, bits;
-    uint64_t bytes;
-    const struct tp_output *output;
-};
-
 static int by_order(const void *a, const void *b)
 {
-    const struct order *x = a, *y = b;
+    const struct tp_output *x = a, *y = b;
+    unsigned x_bits = tp_dtype_bits((enum tp_dtype)x->dtype);
+    unsigned y_bits = tp_dtype_bits((enum tp_dtype)y->dtype);
     if (x->file != y->file)
         return x->file < y->file ? -1 : 1;
-    if (x->bits != y->bits)
-        return x->bits > y->bits ? -1 : 1;
-    return x->bytes > y->bytes ? -1 : x->bytes < y->bytes;
+    if (x_bits != y_bits)
+        return x_bits > y_bits ? -1 : 1;
+    if (x->bytes != y->bytes)
+        return x->bytes > y->bytes ? -1 : 1;
+    return strcmp(x->name, y->name);
 }
-
-/* What sorting needs, for the most outputs that are sorted at once. */
-struct sorter {
-    struct order *orders;
-    struct tp_name_key *keys;
-    struct tp_output *sorted;
-    struct tp_store names; /* of the outputs that are being sorted */
-};
-
-/* The outputs as they are ordered, equal ones by name. */
-static enum tp_code copy_sorted(const struct tp_builder *b, struct sorter *s, size_t count)
-{
-    for (size_t first = 0, end; first < count; first = end) {
-        for (end = first; end < count && by_order(&s->orders[first], &s->orders[end]) == 0; end++) {
-            s->keys[end] = (struct tp_name_key){.index = end};
-            s->keys[end].name =
-                tp_output_name_in(b->plan, s->orders[end].output, &s->names, b->err);
-            if (!s->keys[end].name)
-                return TP_E_MEMORY;
-        }
-        tp_names_sort(s->keys + first, end - first);
-        for (size_t i = first; i < end; i++)
-            s->sorted[i] = *s->orders[s->keys[i].index].output;
-    }
-    return TP_OK;
-}
-
-static enum tp_code sort_some(const struct tp_builder *b, struct sorter *s,
-                              struct tp_output *outputs, size_t count)
-{
-    for (size_t o = 0; o < count; o++)
-        s->orders[o] = (struct order){outputs[o].file,
-                                      tp_dtype_bits((enum tp_dtype)outputs[o].dtype),
-                                      outputs[o].bytes, &outputs[o]};
-    qsort(s->orders, count, sizeof *s->orders, by_order);
-    enum tp_code code = copy_sorted(b, s, count);
-    tp_store_close(&s->names);
-    if (code == TP_OK)
-        memcpy(outputs, s->sorted, count * sizeof *outputs);
-    return code;
-}
-
-/* How many outputs are sorted at once: those of a file from number `first` on, or all where the
- * files do not follow each other. */
-static size_t stretch(const struct tp_plan *plan, size_t first, bool in_files)
-{
-    size_t end = first;
-    while (end < plan->output_count &&
-           (!in_files || plan->outputs[end].file == plan->outputs[first].file))
-        end++;
-    return end - first;
-}
-
-static enum tp_code sort_outputs(struct tp_builder *b)
-{
-    struct tp_plan *plan = b->plan;
-    size_t most = 0;
-    bool in_files = true;
-    for (size_t o = 1; o < plan->output_count && in_files; o++)
-        in_files = plan->outputs[o - 1].file <= plan->outputs[o].file;
-    for (size_t o = 0, count; o < plan->output_count; o += count) {
-        count = stretch(plan, o, in_files);
-        most = tp_max_u64(most, count);
-    }
-    struct sorter s = {tp_os_zalloc(most + 1, sizeof *s.orders, b->err),
-                       tp_os_zalloc(most + 1, sizeof *s.keys, b->err),
-                       tp_os_zalloc(most + 1, sizeof *s.sorted, b->err), {0}};
-    enum tp_code code = s.orders && s.keys && s.sorted ? TP_OK : TP_E_MEMORY;
-    for (size_t o = 0, count; o < plan->output_count && code == TP_OK; o += count) {
-        count = stretch(plan, o, in_files);
-        code = sort_some(b, &s, plan->outputs + o, count);
-    }
-    free(s.orders);
-    free(s.keys);
-    free(s.sorted);
-    return code;
-}
-
-struct namer {
-    const struct tp_plan *plan;
-    char name[TP_OUTPUT_NAME];
-};
 
 static const char *name_at(void *arg, size_t o)
 {
-    struct namer *namer = arg;
-    return tp_output_name(namer->plan, &namer->plan->outputs[o], namer->name);
+    return ((const struct tp_plan *)arg)->outputs[o].name;
 }
 
 static enum tp_code check_names(struct tp_builder *b)
 {
-    const struct tp_plan *plan = b->plan;
-    struct namer namer = {.plan = plan};
+    struct tp_plan *plan = b->plan;
     size_t twice;
-    enum tp_code code = tp_names_repeated(name_at, &namer, plan->output_count, &twice, b->err);
+    enum tp_code code = tp_names_repeated(name_at, plan, plan->output_count, &twice, b->err);
     if (code || twice == plan->output_count)
         return code;
-    tp_err_tensor(b->err, name_at(&namer, twice));
+    tp_err_tensor(b->err, name_at(plan, twice));
     tp_err_hint(b->err, "leave one of the two weights out with --exclude");
     return tp_fail(b->err, TP_E_UNSUPPORTED, "two outputs would have this name");
 }
@@ -402,11 +315,10 @@ enum tp_code tp_plan_files(struct tp_builder *b, const char *file_name)
     enum tp_code code = place_all(b, file_name ? UINT64_MAX : shard_size);
     if (code == TP_OK && !file_name)
         code = check_file_names(b);
-    if (code || (code = tp_os_trim((void **)&plan->outputs, &b->output_capacity,
-                                   plan->output_count, sizeof *plan->outputs, b->err)) ||
-        (code = check_names(b)) || (code = check_packed_names(b)) || (code = sort_units(b)) ||
-        (!outline && (code = sort_outputs(b))))
+    if (code || (code = check_names(b)) || (code = check_packed_names(b)) || (code = sort_units(b)))
         return code;
+    if (!outline)
+        qsort(plan->outputs, plan->output_count, sizeof *plan->outputs, by_order);
     number_outputs(plan);
     for (size_t t = 0; t < plan->ckpt->tensor_count; t++)
         plan->bytes_in += plan->ckpt->tensors[t].bytes;

@@ -9,8 +9,8 @@
 #include "pack/file/leafhash.h"
 #include "pack/os/os.h"
 #include "pack/plan/describe.h"
-#include "pack/plan/output_name.h"
 #include "pack/source/descriptor.h"
+#include "pack/text/json_tree.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,25 +26,21 @@ static enum tp_code file_meta(struct tp_builder *b, uint32_t file, char *texts[3
         return code;
     json_t *request = tp_request_json(b->request);
     texts[1] = units.data;
-    texts[2] = json_dumps(request, JSON_COMPACT);
+    texts[2] = tp_json_dump(request, JSON_COMPACT);
     json_decref(request);
     return texts[2] ? TP_OK : tp_fail(b->err, TP_E_MEMORY, "out of memory for the descriptors");
 }
 
 /* Sets offsets relative to the data and lists the tensors; *size: bytes of data. */
 static enum tp_code list_tensors(struct tp_builder *b, const struct tp_plan_file *file,
-                                 struct tp_st_tensor *tensors, struct tp_store *names,
-                                 uint64_t *size)
+                                 struct tp_st_tensor *tensors, uint64_t *size)
 {
     struct tp_plan *plan = b->plan;
     uint64_t at = 0;
     for (uint32_t i = 0; i < file->output_count; i++) {
         struct tp_output *output = &plan->outputs[file->first_output + i];
         output->offset = at;
-        tensors[i] = (struct tp_st_tensor){tp_output_name_in(plan, output, names, b->err),
-                                           output->dtype, output->rank, {0}, at, at};
-        if (!tensors[i].name)
-            return TP_E_MEMORY;
+        tensors[i] = (struct tp_st_tensor){output->name, output->dtype, output->rank, {0}, at, at};
         memcpy(tensors[i].shape, output->shape, output->rank * sizeof *output->shape);
         if (!tp_add_u64(&at, at, output->bytes))
             return tp_fail(b->err, TP_E_UNSUPPORTED, "the output file is too large");
@@ -80,13 +76,11 @@ static enum tp_code write_header(struct tp_builder *b, uint32_t f, struct tp_st_
 {
     struct tp_plan *plan = b->plan;
     struct tp_plan_file *file = &plan->files[f];
-    struct tp_store names = {0};
     struct tp_text text = {0};
     uint64_t at = 0;
-    enum tp_code code = list_tensors(b, file, tensors, &names, &at);
+    enum tp_code code = list_tensors(b, file, tensors, &at);
     if (code == TP_OK)
         code = header_text(b, f, tensors, &text);
-    tp_store_close(&names);
     if (code) {
         tp_text_free(&text);
         return code;
@@ -98,11 +92,10 @@ static enum tp_code write_header(struct tp_builder *b, uint32_t f, struct tp_st_
     for (uint32_t i = 0; i < file->output_count; i++)
         plan->outputs[file->first_output + i].offset += text.size;
     tp_hash(text.data, text.size, file->header_hash);
-    code = tp_add_u64(&file->size, at, text.size)
-               ? tp_squeeze(text.data, text.size, &file->header, b->err)
+    file->header = text.data;
+    return tp_add_u64(&file->size, at, text.size)
+               ? TP_OK
                : tp_fail(b->err, TP_E_UNSUPPORTED, "the output file is too large");
-    tp_text_free(&text);
-    return code;
 }
 
 /* Identity of source and result: the hash of everything that decides the bytes. */

@@ -9,7 +9,6 @@
 #include "base/num.h"
 #include "pack/os/os.h"
 #include "pack/plan/constant.h"
-#include "pack/plan/output_name.h"
 
 #include <string.h>
 
@@ -28,11 +27,9 @@ static enum tp_code new_output(struct tp_builder *b, struct tp_output **output)
 static enum tp_code shape_bytes(const struct tp_builder *b, struct tp_output *output)
 {
     uint64_t bits = tp_dtype_bits((enum tp_dtype)output->dtype);
-    char name[TP_OUTPUT_NAME];
     for (uint32_t d = 0; d < output->rank; d++)
         if (!tp_mul_u64(&bits, bits, output->shape[d]))
-            return tp_fail(b->err, TP_E_UNSUPPORTED, "output %s is too large",
-                           tp_output_name(b->plan, output, name));
+            return tp_fail(b->err, TP_E_UNSUPPORTED, "output %s is too large", output->name);
     output->bytes = bits / 8;
     return TP_OK;
 }
@@ -101,6 +98,32 @@ static enum tp_code find_size(struct tp_builder *b, const struct tp_unit *unit, 
     return TP_OK;
 }
 
+/* The name of the unit, and the suffix that the format gives this output. A reader looks for tensors
+ * of names that long at most (pack/source/weights.c). */
+static enum tp_code set_name(struct tp_builder *b, const struct tp_unit *unit,
+                             struct tp_output *output)
+{
+    const char *suffix = unit->form->format->out[output->source].suffix;
+    size_t length = strlen(unit->name), more = strlen(suffix);
+    if (length + 1 + more >= TP_FULL_NAME) {
+        tp_err_tensor(b->err, unit->name);
+        tp_err_hint(b->err, "--exclude leaves it as it is");
+        return tp_fail(b->err, TP_E_UNSUPPORTED, "its name would have %zu bytes with '%s', and at "
+                       "most %d are read", length + 1 + more, suffix, TP_FULL_NAME - 1);
+    }
+    output->name = unit->name;
+    if (!unit->form->joint)
+        return TP_OK;
+    char *name = tp_store_text(&b->plan->store, length + 1 + more + 1, b->err);
+    if (!name)
+        return TP_E_MEMORY;
+    memcpy(name, unit->name, length);
+    name[length] = unit->form->joint;
+    memcpy(name + length + 1, suffix, more + 1);
+    output->name = name;
+    return TP_OK;
+}
+
 static enum tp_code packed_output(struct tp_builder *b, uint32_t u, uint32_t i)
 {
     struct tp_output *output;
@@ -111,7 +134,7 @@ static enum tp_code packed_output(struct tp_builder *b, uint32_t u, uint32_t i)
     output->unit = u;
     output->source = i;
     output->dtype = (uint8_t)tp_format_dtype(unit->form->format, &unit->form->op, i);
-    code = tp_output_set_name(b->plan, output, b->err);
+    code = set_name(b, unit, output);
     return code ? code : find_size(b, unit, i, output);
 }
 

@@ -12,7 +12,7 @@
 #include "pack/source/source_config.h"
 #include "pack/source/source_spare.h"
 #include "pack/source/source_transforms.h"
-#include "pack/text/json_memory.h"
+#include "pack/text/json_tree.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -10,7 +10,7 @@
 #include "pack/os/os.h"
 #include "pack/plan/config.h"
 #include "pack/plan/origin.h"
-#include "pack/text/json_memory.h"
+#include "pack/text/json_tree.h"
 
 #include <stdlib.h>
 #include <string.h>

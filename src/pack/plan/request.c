@@ -3,7 +3,7 @@
 
 #include "pack/format/offers.h"
 #include "pack/source/importance.h"
-#include "pack/text/json_memory.h"
+#include "pack/text/json_tree.h"
 #include "pack/os/os.h"
 
 #include <stdlib.h>
@@ -280,9 +280,6 @@ static enum tp_code read_rules(struct tp_request *request, const json_t *rules, 
         return tp_fail(err, TP_E_USAGE, "\"rules\" is not a list of at least one rule");
     request->recipe = true;
     for (size_t i = 0; i < json_array_size(rules); i++) {
-        enum { OFTEN = 512 }; /* what the heap holds is not known at once */
-        if (i % OFTEN == 0 && !tp_os_heap_left())
-            return tp_os_fail_limit(err);
         enum tp_code code = read_rule(request, json_array_get(rules, i), err);
         if (code) {
             char what[sizeof err->what];
@@ -316,7 +313,7 @@ enum tp_code tp_request_recipe(struct tp_request *request, const char *path, str
     enum tp_code code = tp_os_slurp(path, TP_RECIPE_MAX_BYTES, &text, &size, err);
     if (code)
         return code;
-    json_t *json = tp_json_load(text, size, JSON_REJECT_DUPLICATES, &where);
+    json_t *json = tp_json_load(text, size, &where);
     free(text);
     const char *key;
     json_t *value;
@@ -343,7 +340,7 @@ static json_t *settings_json(const struct tp_rule *rule)
 {
     json_t *set = json_object();
     for (uint32_t p = 0; p < rule->format->params; p++)
-        json_object_set_new(set, rule->format->param[p].key,
+        tp_json_set(set, rule->format->param[p].key,
                             json_string(rule->format->param[p].stored[rule->settings.choice[p]]));
     return set;
 }
@@ -353,10 +350,10 @@ static void search_json(const struct tp_search_choice *search, json_t *item)
 {
     if (search->search == TP_SEARCH_NONE)
         return;
-    json_object_set_new(item, "search", json_string(tp_search_name(search->search)));
+    tp_json_set(item, "search", json_string(tp_search_name(search->search)));
     if (search->is_signed)
-        json_object_set_new(item, "signed", json_true());
-    json_object_set_new(item, "importance",
+        tp_json_set(item, "signed", json_true());
+    tp_json_set(item, "importance",
                         json_string(tp_importance_word(search->importance)));
 }
 
@@ -404,40 +401,40 @@ json_t *tp_request_json(const struct tp_request *request)
         const struct tp_rule *rule = &request->rules[i];
         json_t *item = json_object();
         const char *match = rule->pattern.text ? rule->pattern.text : "";
-        json_object_set_new(item, "match", json_string(match));
+        tp_json_set(item, "match", json_string(match));
         if (rule->format) {
-            json_object_set_new(item, "to", json_string(rule->format->name));
-            json_object_set_new(item, "set", settings_json(rule));
+            tp_json_set(item, "to", json_string(rule->format->name));
+            tp_json_set(item, "set", settings_json(rule));
             search_json(&rule->search, item);
         } else {
-            json_object_set_new(item, "keep", json_true());
+            tp_json_set(item, "keep", json_true());
         }
-        json_array_append_new(rules, item);
+        tp_json_append(rules, item);
     }
-    json_object_set_new(json, "rules", rules);
+    tp_json_set(json, "rules", rules);
     json_t *include = json_array(), *exclude = json_array();
     for (size_t i = 0; i < request->include_count; i++)
-        json_array_append_new(include, json_string(request->include[i].text));
+        tp_json_append(include, json_string(request->include[i].text));
     for (size_t i = 0; i < request->exclude_count; i++)
-        json_array_append_new(exclude, json_string(request->exclude[i].text));
-    json_object_set_new(json, "include", include);
-    json_object_set_new(json, "exclude", exclude);
-    json_object_set_new(json, "no_stack", json_boolean(request->no_stack));
-    json_object_set_new(json, "keep_nonfinite", json_boolean(request->keep_nonfinite));
-    json_object_set_new(json, "requantize", json_boolean(request->requantize));
+        tp_json_append(exclude, json_string(request->exclude[i].text));
+    tp_json_set(json, "include", include);
+    tp_json_set(json, "exclude", exclude);
+    tp_json_set(json, "no_stack", json_boolean(request->no_stack));
+    tp_json_set(json, "keep_nonfinite", json_boolean(request->keep_nonfinite));
+    tp_json_set(json, "requantize", json_boolean(request->requantize));
     if (request->weights_only)
-        json_object_set_new(json, "weights_only", json_true());
+        tp_json_set(json, "weights_only", json_true());
     if (request->merged)
-        json_object_set_new(json, "merged", json_true());
+        tp_json_set(json, "merged", json_true());
     if (request->models.layout)
-        json_object_set_new(json, "stacks", json_string(layout_words[request->models.layout]));
+        tp_json_set(json, "stacks", json_string(layout_words[request->models.layout]));
     if (request->models.own)
-        json_object_set(json, "model", request->models.own->json);
+        tp_json_set(json, "model", json_incref(request->models.own->json));
     if (request->repack_only)
-        json_object_set_new(json, "repack_only", json_true());
+        tp_json_set(json, "repack_only", json_true());
     if (request->restore)
-        json_object_set_new(json, "restore", json_string(tp_dtype_name(request->dtype)));
-    json_object_set_new(json, "shard_size", json_integer((json_int_t)request->shard_size));
+        tp_json_set(json, "restore", json_string(tp_dtype_name(request->dtype)));
+    tp_json_set(json, "shard_size", json_integer((json_int_t)request->shard_size));
     return json;
 }
 
@@ -445,7 +442,7 @@ json_t *tp_request_record(const struct tp_request *request)
 {
     json_t *json = tp_request_json(request);
     if (request->digests)
-        json_object_set_new(json, "digest", json_string("sha256"));
+        tp_json_set(json, "digest", json_string("sha256"));
     return json;
 }
 
@@ -497,9 +494,8 @@ static enum tp_code fail_recorded(const struct tp_err *why, struct tp_err *err)
 static enum tp_code parse_recorded(const char *text, struct tp_request *request,
                                    struct tp_err *err)
 {
-    json_error_t where;
     uint64_t mark = tp_json_mark();
-    json_t *json = tp_json_load(text, strlen(text), JSON_REJECT_DUPLICATES, &where);
+    json_t *json = tp_json_load(text, strlen(text), NULL);
     enum tp_code code = TP_OK;
     size_t i;
     json_t *item;

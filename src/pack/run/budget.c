@@ -12,7 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define DEFAULT_MEMORY (UINT64_C(512) << 20)
 #define PROGRAM TP_OS_PROGRAM_BYTES
 #define LEAST (UINT64_C(8) << 20)
 #define ARCHIVES (UINT64_C(64) << 20)
@@ -99,11 +98,6 @@ static uint64_t archive_memory(const struct tp_plan *plan, uint64_t rest)
     return tp_max_u64(largest, wish);
 }
 
-uint64_t tp_budget_encoder(unsigned level)
-{
-    return level ? tp_zst_memory((int)level, 1) : 0;
-}
-
 /* What compressing takes, one shard at a time; *threads of it. */
 static uint64_t encoder_memory(const struct tp_run_options *run, uint64_t rest, unsigned *threads)
 {
@@ -113,19 +107,6 @@ static uint64_t encoder_memory(const struct tp_run_options *run, uint64_t rest, 
     while (*threads > 1 && tp_zst_memory((int)run->zstd, *threads) > rest / 2)
         --*threads;
     return tp_zst_memory((int)run->zstd, *threads);
-}
-
-static uint64_t beside_lanes(const struct tp_plan *plan, const struct tp_run_options *run,
-                             uint64_t rest)
-{
-    unsigned threads;
-    return archive_memory(plan, rest) + encoder_memory(run, rest, &threads);
-}
-
-/* What leaves and one worker take whose box is so large. */
-static uint64_t room_of(uint64_t box)
-{
-    return tp_max_u64(LEAST, box + box / 3 + 1);
 }
 
 /* What is known of each file by the end, beside what is known of them now: small ones may be many. */
@@ -138,57 +119,28 @@ static uint64_t listed_bytes(const struct tp_plan *plan)
     return bytes;
 }
 
-/* Refuses what does not fit into run->memory with a figure that is enough for all of it: for the
- * plan and the program, `room` for the lanes, and what stands beside them, which may be more where
- * the memory is more. The heap of the next run may have some pages more. */
-static enum tp_code refuse(const struct tp_plan *plan, const struct tp_run_options *run,
-                           uint64_t used, uint64_t room, const char *what, struct tp_err *err)
+/* Index and manifest are made one after the other when the lanes are gone: texts of all tensors and
+ * weights, as the headers are, but with more white space. */
+static uint64_t text_bytes(const struct tp_plan *plan)
 {
-    enum { MIB = 1 << 20, PAGES = 512 << 10 };
-    uint64_t fixed = used + room + PAGES;
-    uint64_t mib = 0, enough = tp_ceil_div(fixed + beside_lanes(plan, run, 0), MIB);
-    while (enough > mib) {
-        mib = enough;
-        enough = tp_ceil_div(fixed + beside_lanes(plan, run, mib * MIB - used), MIB);
-    }
-    tp_err_hint(err, "--max-memory %lluMiB is enough for it", (unsigned long long)mib);
-    return tp_fail(err, TP_E_MEMORY, "%s does not fit into %llu MiB of memory", what,
-                   (unsigned long long)(run->memory >> 20));
+    uint64_t bytes = 0;
+    for (size_t f = 0; f < plan->file_count; f++)
+        bytes += 2 * plan->files[f].header_size;
+    return bytes;
 }
 
-/* The room for the lanes of those boxes that the least memory allows. */
-static enum tp_code least_room(const struct tp_plan *plan, struct tp_run_options run,
-                               uint64_t *room, struct tp_err *err)
-{
-    bool gpu = run.devices != NULL;
-    const struct tp_unit *worst;
-    uint64_t needed = 0;
-    run.memory = LEAST / 2;
-    enum tp_code code = gpu ? TP_OK : fit_jobs(plan, &run, &needed, &worst, err);
-    *room = room_of(needed > run.memory ? needed : 0);
-    return code;
-}
-
-enum tp_code tp_budget_run(const struct tp_plan *plan, struct tp_run_options *run,
+/* Divides `rest` bytes. */
+static enum tp_code divide(const struct tp_plan *plan, uint64_t rest, struct tp_run_options *run,
                            struct tp_budget *budget, struct tp_err *err)
 {
     bool gpu = run->devices != NULL, asked = run->memory != 0;
-    const struct tp_run_options before = *run;
-    uint64_t most = asked ? run->memory : DEFAULT_MEMORY, files, needed;
-    uint64_t heap = tp_os_heap_bytes();
-    uint64_t used = heap + listed_bytes(plan) + PROGRAM -
-                    (gpu ? tp_min_u64(heap, run->devices->driver) : 0);
-    uint64_t rest = most > used ? most - used : 0;
+    uint64_t files, needed;
     unsigned encoders;
     uint64_t archives = archive_memory(plan, rest), lanes = gpu ? 4 : 2;
     uint64_t beside = archives + encoder_memory(run, rest, &encoders);
     const struct tp_unit *worst = NULL;
-    if (asked && rest < beside + LEAST) {
-        enum tp_code failed = least_room(plan, before, &needed, err);
-        return failed ? failed : refuse(plan, &before, used, needed, run->zstd
-            ? "the plan, with headers, names and the encoder of zstd,"
-            : "the plan, with headers and names,", err);
-    }
+    if (asked && rest < beside + LEAST)
+        return tp_os_fail_limit(err);
     rest = tp_max_u64(rest > beside ? rest - beside : 0, LEAST);
     tp_zst_cache_limit(archives);
     run->memory = rest / lanes;
@@ -204,5 +156,24 @@ enum tp_code tp_budget_run(const struct tp_plan *plan, struct tp_run_options *ru
     if (code || !asked || !worst || needed <= run->memory)
         return code;
     tp_err_tensor(err, worst->name);
-    return refuse(plan, &before, used, room_of(needed), "the smallest piece of it", err);
+    return tp_os_fail_limit(err);
+}
+
+enum tp_code tp_budget_run(const struct tp_plan *plan, struct tp_run_options *run,
+                           struct tp_budget *budget, struct tp_err *err)
+{
+    uint64_t heap = tp_os_heap_bytes(), most = run->memory ? run->memory : TP_RUN_WORK;
+    uint64_t used = heap + listed_bytes(plan) + PROGRAM -
+                    (run->devices ? tp_min_u64(heap, run->devices->driver) : 0);
+    uint64_t rest = most > used ? most - used : 0;
+    if (run->memory && rest < text_bytes(plan))
+        return tp_os_fail_limit(err);
+    if (run->work && run->work < rest) {
+        struct tp_run_options usual = *run;
+        if (divide(plan, run->work, &usual, budget, NULL) == TP_OK) {
+            *run = usual;
+            return TP_OK;
+        }
+    }
+    return divide(plan, rest, run, budget, err);
 }

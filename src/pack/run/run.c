@@ -64,7 +64,9 @@ static bool stopped(struct run *run)
 
 static enum tp_code do_header(struct tp_lane *lane, const struct tp_job *job)
 {
-    return tp_sink_header(lane->sink, job->file, &lane->plan->files[job->file], &lane->err);
+    const struct tp_plan_file *file = &lane->plan->files[job->file];
+    return lane->sink->write(lane->sink, job->file, TP_SINK_HEADER, 0, file->header,
+                             file->header_size, &lane->err);
 }
 
 /* The unit of group g whose dtype gives it the least global scale, which is then that of all. */

@@ -39,6 +39,8 @@ struct tp_run_options {
     unsigned jobs;             /* worker threads, at least 1 */
     struct tp_devices *devices; /* GPUs that do the boxes (slots may be halved), or NULL */
     uint64_t memory;           /* bytes that all lanes together may take; 0 = default */
+    uint64_t work;             /* of which tp_budget_run() gives them no more, where it is enough;
+                                  0: all */
     unsigned zstd;             /* level at which the sink compresses; 0: not at all */
     bool drop_source;          /* what was read leaves the page cache, unless it was there */
     uint64_t box_target;       /* preferred bytes per box; 0 = default (tests vary it) */

@@ -1,34 +1,13 @@
-/* How a header and a constant get to a sink, and sinks that keep nothing: discard, and compare with
+/* How a constant gets to a sink, and sinks that keep nothing: discard, and compare with
  * stored files. */
 #include "pack/sink/sink.h"
 
 #include "base/num.h"
 #include "pack/os/os.h"
 #include "pack/plan/constant.h"
-#include "pack/plan/output_name.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* A file of a sink. */
-struct header_of {
-    struct tp_sink *sink;
-    uint32_t file;
-};
-
-static enum tp_code write_piece(void *arg, const char *piece, size_t size, uint64_t offset,
-                                struct tp_err *err)
-{
-    const struct header_of *to = arg;
-    return to->sink->write(to->sink, to->file, TP_SINK_HEADER, offset, piece, size, err);
-}
-
-enum tp_code tp_sink_header(struct tp_sink *sink, uint32_t file, const struct tp_plan_file *planned,
-                            struct tp_err *err)
-{
-    struct header_of to = {sink, file};
-    return tp_squeezed_each(&planned->header, write_piece, &to, err);
-}
 
 enum tp_code tp_sink_constant(struct tp_sink *sink, uint32_t file, uint32_t output,
                               const struct tp_output *planned, struct tp_err *err)
@@ -112,11 +91,9 @@ enum tp_code tp_compare_sink_open(struct tp_compare_sink *sink, const struct tp_
     sink->differences = tp_os_zalloc(plan->output_count + 1, sizeof *sink->differences, err);
     if (!sink->tensors || !sink->differences)
         return TP_E_MEMORY;
-    char name[TP_OUTPUT_NAME];
     for (size_t o = 0; o < plan->output_count; o++) {
         const struct tp_output *output = &plan->outputs[o];
-        const struct tp_tensor *tensor =
-            tp_checkpoint_find(stored, tp_output_name(plan, output, name));
+        const struct tp_tensor *tensor = tp_checkpoint_find(stored, output->name);
         if (tensor && tensor->bytes == output->bytes && tensor->dtype == output->dtype &&
             tensor->rank == output->rank &&
             memcmp(tensor->shape, output->shape, tensor->rank * sizeof *tensor->shape) == 0)

@@ -35,10 +35,6 @@ struct tp_sink {
     uint64_t assembles; /* bytes in small pieces, lying together, that cost it little */
 };
 
-/* Hands the header of a planned file to a sink, where it is number `file`. */
-enum tp_code tp_sink_header(struct tp_sink *sink, uint32_t file, const struct tp_plan_file *planned,
-                            struct tp_err *err);
-
 /* Writes an output that has a constant, `planned`, where it is number `output` of a sink. */
 enum tp_code tp_sink_constant(struct tp_sink *sink, uint32_t file, uint32_t output,
                               const struct tp_output *planned, struct tp_err *err);

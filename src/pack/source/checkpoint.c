@@ -39,7 +39,6 @@ void tp_checkpoint_close(struct tp_checkpoint *ckpt)
     free(ckpt->files);
     free(ckpt->tensors);
     free(ckpt->by_data);
-    tp_shared_close(&ckpt->shapes);
     free(ckpt->config);
     free(ckpt->others);
     free(ckpt->other_stamps);

@@ -45,7 +45,7 @@ enum tp_code tp_file_read(const struct tp_file *file, void *data, uint64_t size,
 
 struct tp_tensor {
     const char *name; /* owned by its file's header */
-    const uint64_t *shape; /* owned by the checkpoint: TP_ST_MAX_RANK sizes, 0 beyond the rank */
+    uint64_t shape[TP_ST_MAX_RANK]; /* 0 beyond the rank */
     uint64_t offset; /* from the beginning of the (plain) file */
     uint64_t bytes;
     enum tp_dtype dtype;
@@ -64,7 +64,6 @@ struct tp_checkpoint {
     size_t file_count;
     struct tp_tensor *tensors; /* sorted by name (bytes); names are unique */
     size_t tensor_count;
-    struct tp_shared shapes;
     uint32_t *by_data;         /* numbers of the tensors in the order of their data: by file,
                                   then offset */
     char *config;       /* text of config.json, or NULL */

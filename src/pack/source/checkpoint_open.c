@@ -141,35 +141,6 @@ static enum tp_code open_file(struct tp_checkpoint *ckpt, const char *path, cons
     return code;
 }
 
-static enum tp_code set_tensor(struct tp_checkpoint *ckpt, size_t file, size_t i,
-                               struct tp_tensor *out, struct tp_err *err)
-{
-    const struct tp_st_header *header = &ckpt->files[file].header;
-    const struct tp_st_tensor *from = &header->tensors[i];
-    out->name = from->name;
-    out->dtype = from->dtype;
-    out->rank = from->rank;
-    out->shape = tp_shared_keep(&ckpt->shapes, from->shape, sizeof from->shape, err);
-    out->file = (uint32_t)file;
-    out->offset = header->data_start + from->begin; /* the parser checked the sum */
-    out->bytes = from->end - from->begin;
-    return out->shape ? TP_OK : TP_E_MEMORY;
-}
-
-/* The tensors of one file, which its header then needs no more. */
-static enum tp_code take_tensors(struct tp_checkpoint *ckpt, size_t f, const uint32_t *place,
-                                 struct tp_err *err)
-{
-    struct tp_st_header *header = &ckpt->files[f].header;
-    enum tp_code code = TP_OK;
-    for (size_t i = 0; i < header->count && code == TP_OK; i++)
-        code = set_tensor(ckpt, f, i, &ckpt->tensors[place[i]], err);
-    free(header->tensors);
-    header->tensors = NULL;
-    header->count = 0;
-    return code;
-}
-
 static bool file_has(const struct tp_file *file, const char *name)
 {
     for (size_t i = 0; i < file->header.count; i++)
@@ -209,152 +180,133 @@ static enum tp_code fail_missing(const struct tp_file *file, const char *name, s
     return code;
 }
 
-/* Where the tensors of a file are looked for in the index. A shard mostly holds those of
- * one dtype in the order in which the index names them, so the next ones of that shard
- * are tried, and then its first ones; a table of its names is made when that has
- * failed. */
-struct matcher {
-    const struct tp_ckpt_dir *dir;
-    uint32_t *next;  /* per entry: the next one of the same file, or NO_ENTRY */
-    uint32_t *first; /* per file: its first entry */
-    bool *found;     /* per entry: its tensor is there */
-    struct tp_names names; /* of the entries of one file, or empty */
-    uint32_t *entries;     /* by number of the name */
+/* A tensor by its name: `index` is the number of its file and, in the lower half, its own in the
+ * header, so that tensors are in the order of their data by it. */
+static struct tp_name_key key_of(const struct tp_checkpoint *ckpt, size_t file, size_t i)
+{
+    return (struct tp_name_key){ckpt->files[file].header.tensors[i].name, file << 32 | i};
+}
+
+static size_t file_of(const struct tp_name_key *key) { return key->index >> 32; }
+
+static size_t number_of(const struct tp_name_key *key) { return key->index & UINT32_MAX; }
+
+/* Where headers and index, both in the order of names, do not agree. */
+struct mismatch {
+    const struct tp_name_key *stray; /* the first tensor that is not where the index says */
+    size_t missing;                  /* the first entry of the index whose tensor is not there */
 };
 
-enum { LOOK_AHEAD = 8 };
-#define NO_ENTRY UINT32_MAX
-
-static size_t file_of(const struct matcher *m, size_t entry)
+static void note_stray(struct mismatch *m, const struct tp_name_key *key)
 {
-    return m->dir->shard_of[m->dir->index.entries[entry].shard];
+    if (!m->stray || key->index < m->stray->index)
+        m->stray = key;
 }
 
-static enum tp_code open_matcher(struct matcher *m, size_t files, struct tp_err *err)
+/* An index entry and the tensors of that name, of which one must be in its file. Returns how many
+ * there are. */
+static size_t match_entry(const struct tp_ckpt_dir *dir, size_t entry,
+                          const struct tp_name_key *keys, size_t count, struct mismatch *m)
 {
-    size_t entries = m->dir->index.count;
-    m->next = tp_os_alloc(entries * sizeof *m->next, err);
-    m->first = tp_os_alloc(files * sizeof *m->first, err);
-    m->found = tp_os_zalloc(entries, sizeof *m->found, err);
-    m->entries = tp_os_alloc(entries * sizeof *m->entries, err);
-    if (!m->next || !m->first || !m->found || !m->entries)
-        return TP_E_MEMORY;
-    memset(m->first, 0xff, files * sizeof *m->first);
-    for (size_t i = entries; i-- > 0;) {
-        uint32_t *first = &m->first[file_of(m, i)];
-        m->next[i] = *first;
-        *first = (uint32_t)i;
+    const char *name = dir->index.entries[entry].name;
+    size_t file = dir->shard_of[dir->index.entries[entry].shard], n = 0;
+    bool found = false;
+    for (; n < count && strcmp(keys[n].name, name) == 0; n++) {
+        if (file_of(&keys[n]) == file)
+            found = true;
+        else
+            note_stray(m, &keys[n]);
     }
-    return TP_OK;
+    if (!found && entry < m->missing)
+        m->missing = entry;
+    return n;
 }
 
-static void close_matcher(struct matcher *m)
-{
-    free(m->next);
-    free(m->first);
-    free(m->found);
-    free(m->entries);
-    tp_names_close(&m->names);
-}
-
-/* The entry of that name among a few of one file, beginning with `entry`, or NO_ENTRY. */
-static uint32_t look_ahead(const struct matcher *m, uint32_t entry, const char *name)
-{
-    for (int i = 0; i < LOOK_AHEAD && entry != NO_ENTRY; i++) {
-        if (strcmp(m->dir->index.entries[entry].name, name) == 0)
-            return entry;
-        entry = m->next[entry];
-    }
-    return NO_ENTRY;
-}
-
-/* The same among all entries of file f. */
-static enum tp_code find_by_name(struct matcher *m, size_t f, const char *name, uint32_t *entry,
-                                 struct tp_err *err)
-{
-    if (!m->names.count)
-        for (uint32_t i = m->first[f]; i != NO_ENTRY; i = m->next[i]) {
-            const char *other = m->dir->index.entries[i].name;
-            uint32_t number;
-            enum tp_code code = tp_names_add(&m->names, other, strlen(other), &number, err);
-            if (code)
-                return code;
-            m->entries[number] = i;
-        }
-    int64_t number = tp_names_find(&m->names, name, strlen(name));
-    *entry = number < 0 ? NO_ENTRY : m->entries[number];
-    return TP_OK;
-}
-
-/* Where the index expects a tensor that is in another file, or NULL. */
+/* The file that the index names for a tensor, or NULL. */
 static const struct tp_file *expected_file(const struct tp_checkpoint *ckpt,
-                                           const struct matcher *m, const char *name)
+                                           const struct tp_ckpt_dir *dir, const char *name)
 {
-    const struct tp_index *index = &m->dir->index;
+    const struct tp_index *index = &dir->index;
     for (size_t i = 0; i < index->count; i++)
         if (strcmp(index->entries[i].name, name) == 0)
-            return &ckpt->files[file_of(m, i)];
+            return &ckpt->files[dir->shard_of[index->entries[i].shard]];
     return NULL;
 }
 
-static enum tp_code match_file(const struct tp_checkpoint *ckpt, struct matcher *m, size_t f,
-                               uint32_t *place, struct tp_err *err)
+/* Each tensor is where the index says, and there is nothing besides. */
+static enum tp_code check_index(const struct tp_checkpoint *ckpt, const struct tp_ckpt_dir *dir,
+                                const struct tp_name_key *keys, size_t count, struct tp_err *err)
 {
-    const struct tp_file *file = &ckpt->files[f];
-    uint32_t next = m->first[f];
-    for (size_t i = 0; i < file->header.count; i++) {
-        const char *name = file->header.tensors[i].name;
-        uint32_t entry = look_ahead(m, next, name);
-        enum tp_code code = TP_OK;
-        if (entry == NO_ENTRY)
-            entry = look_ahead(m, m->first[f], name);
-        if (entry == NO_ENTRY)
-            code = find_by_name(m, f, name, &entry, err);
-        if (code)
-            return code;
-        if (entry == NO_ENTRY)
-            return fail_stray(file, expected_file(ckpt, m, name), name, err);
-        m->found[entry] = true;
-        next = m->next[entry];
-        place[i] = m->dir->index.entries[entry].place;
+    const struct tp_index *index = &dir->index;
+    struct mismatch m = {.missing = SIZE_MAX};
+    size_t at = 0;
+    for (size_t i = 0; i < index->count; i++) {
+        const char *name = index->entries[index->sorted[i]].name;
+        for (; at < count && strcmp(keys[at].name, name) < 0; at++)
+            note_stray(&m, &keys[at]);
+        at += match_entry(dir, index->sorted[i], keys + at, count - at, &m);
     }
-    tp_names_close(&m->names);
-    return TP_OK;
+    for (; at < count; at++)
+        note_stray(&m, &keys[at]);
+    if (m.stray)
+        return fail_stray(&ckpt->files[file_of(m.stray)], expected_file(ckpt, dir, m.stray->name),
+                          m.stray->name, err);
+    if (m.missing == SIZE_MAX)
+        return TP_OK;
+    const struct tp_index_entry *entry = &index->entries[m.missing];
+    return fail_missing(&ckpt->files[dir->shard_of[entry->shard]], entry->name, err);
 }
 
-/* Fills by_data from the index, with which the headers have to agree: each tensor is
- * where the index says, and there is nothing besides. */
-static enum tp_code match_index(struct tp_checkpoint *ckpt, const struct tp_ckpt_dir *dir,
-                                struct tp_err *err)
+static void set_tensor(struct tp_checkpoint *ckpt, const struct tp_name_key *key,
+                       struct tp_tensor *out)
 {
-    struct matcher m = {.dir = dir};
-    uint32_t *place = ckpt->by_data;
-    enum tp_code code = open_matcher(&m, ckpt->file_count, err);
-    for (size_t f = 0; f < ckpt->file_count && !code; f++) {
-        code = match_file(ckpt, &m, f, place, err);
-        place += ckpt->files[f].header.count;
+    const struct tp_st_header *header = &ckpt->files[file_of(key)].header;
+    const struct tp_st_tensor *from = &header->tensors[number_of(key)];
+    *out = (struct tp_tensor){.name = from->name, .dtype = from->dtype, .rank = from->rank,
+                              .file = (uint32_t)file_of(key),
+                              .offset = header->data_start + from->begin, /* the sum was checked */
+                              .bytes = from->end - from->begin};
+    memcpy(out->shape, from->shape, sizeof out->shape);
+}
+
+/* The keys of all tensors, file by file in the order of their data, then sorted. */
+static struct tp_name_key *sorted_keys(const struct tp_checkpoint *ckpt, size_t count,
+                                       struct tp_err *err)
+{
+    struct tp_name_key *keys = tp_os_alloc(count * sizeof *keys, err);
+    size_t n = 0;
+    for (size_t f = 0; keys && f < ckpt->file_count; f++)
+        for (size_t i = 0; i < ckpt->files[f].header.count; i++)
+            keys[n++] = key_of(ckpt, f, i);
+    if (keys)
+        tp_names_sort(keys, count);
+    return keys;
+}
+
+/* The table of all tensors, for which their headers' own are needed no more. */
+static enum tp_code take_tensors(struct tp_checkpoint *ckpt, const struct tp_name_key *keys,
+                                 size_t count, struct tp_err *err)
+{
+    size_t *first = tp_os_alloc(ckpt->file_count * sizeof *first, err), before = 0;
+    ckpt->tensors = tp_os_alloc(count * sizeof *ckpt->tensors, err);
+    ckpt->by_data = tp_os_alloc(count * sizeof *ckpt->by_data, err);
+    enum tp_code code = first && ckpt->tensors && ckpt->by_data ? TP_OK : TP_E_MEMORY;
+    for (size_t f = 0; f < ckpt->file_count && code == TP_OK; f++) {
+        first[f] = before;
+        before += ckpt->files[f].header.count;
     }
-    for (size_t i = 0; i < dir->index.count && !code; i++)
-        if (!m.found[i])
-            code = fail_missing(&ckpt->files[file_of(&m, i)], dir->index.entries[i].name, err);
-    close_matcher(&m);
+    for (size_t t = 0; t < count && code == TP_OK; t++) {
+        set_tensor(ckpt, &keys[t], &ckpt->tensors[t]);
+        ckpt->by_data[first[file_of(&keys[t])] + number_of(&keys[t])] = (uint32_t)t;
+    }
+    for (size_t f = 0; f < ckpt->file_count && code == TP_OK; f++) {
+        free(ckpt->files[f].header.tensors);
+        ckpt->files[f].header.tensors = NULL;
+        ckpt->files[f].header.count = 0;
+    }
+    free(first);
+    ckpt->tensor_count = code ? 0 : count;
     return code;
-}
-
-/* Fills by_data for a file without an index. */
-static enum tp_code sort_names(struct tp_checkpoint *ckpt, struct tp_err *err)
-{
-    const struct tp_st_header *header = &ckpt->files[0].header;
-    struct tp_name_key *keys = tp_os_alloc(header->count * sizeof *keys, err);
-    if (!keys)
-        return TP_E_MEMORY;
-    for (size_t i = 0; i < header->count; i++)
-        keys[i] = (struct tp_name_key){.name = header->tensors[i].name, .index = i};
-    tp_names_sort(keys, header->count);
-    for (size_t i = 0; i < header->count; i++)
-        ckpt->by_data[keys[i].index] = (uint32_t)i;
-    free(keys);
-    return TP_OK;
 }
 
 static enum tp_code make_tensors(struct tp_checkpoint *ckpt, const struct tp_ckpt_dir *dir,
@@ -371,20 +323,13 @@ static enum tp_code make_tensors(struct tp_checkpoint *ckpt, const struct tp_ckp
         tp_err_hint(err, "convert the checkpoint in parts, one shard at a time");
         return code;
     }
-    ckpt->tensors = tp_os_alloc((size_t)count * sizeof *ckpt->tensors, err);
-    ckpt->by_data = tp_os_alloc((size_t)count * sizeof *ckpt->by_data, err);
-    if (!ckpt->tensors || !ckpt->by_data)
-        return TP_E_MEMORY;
-    enum tp_code code = dir->index_path ? match_index(ckpt, dir, err) : sort_names(ckpt, err);
-    if (code)
-        return code;
-    ckpt->tensor_count = (size_t)count;
-    const uint32_t *place = ckpt->by_data;
-    for (size_t f = 0; f < ckpt->file_count && code == TP_OK; f++) {
-        size_t here = ckpt->files[f].header.count;
-        code = take_tensors(ckpt, f, place, err);
-        place += here;
-    }
+    struct tp_name_key *keys = sorted_keys(ckpt, (size_t)count, err);
+    enum tp_code code = keys ? TP_OK : TP_E_MEMORY;
+    if (code == TP_OK && dir->index_path)
+        code = check_index(ckpt, dir, keys, (size_t)count, err);
+    if (code == TP_OK)
+        code = take_tensors(ckpt, keys, (size_t)count, err);
+    free(keys);
     return code;
 }
 

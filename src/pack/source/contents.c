@@ -107,9 +107,6 @@ enum tp_code tp_contents_open(const struct tp_checkpoint *ckpt, const struct tp_
         for (uint32_t i = 0; i < weight->form->op.outs && code == TP_OK; i++)
             code = add(contents, &capacity, weight, i, finite, err);
     }
-    if (code == TP_OK)
-        code = tp_os_trim((void **)&contents->items, &capacity, contents->count,
-                          sizeof *contents->items, err);
     if (code)
         return code;
     if (contents->count)

@@ -6,6 +6,7 @@
 #include "kernels/op/codec.h"
 #include "kernels/op/word_bits.h"
 #include "pack/format/format_words.h"
+#include "pack/text/json_tree.h"
 
 /* Value of every stored nibble, through the inverse of the code table; `add` more of a zero
  * point. */
@@ -19,7 +20,7 @@ static json_t *nibble_values(const struct tp_op *op, const struct tp_op_out *out
                 code++;
         double value = tp_codec_code_value(op->codec, (uint8_t)code);
         value = add ? value + add : value; /* minus zero stays what it is */
-        json_array_append_new(values, value == (int)value && value != 0
+        tp_json_append(values, value == (int)value && value != 0
                                           ? json_integer((json_int_t)value)
                                           : json_real(value));
     }
@@ -35,7 +36,7 @@ static json_t *words_json(const struct tp_format_out *out, struct tp_box3 box, s
             json_decref(words);
             return NULL;
         }
-        json_array_append_new(words, json_integer((json_int_t)value));
+        tp_json_append(words, json_integer((json_int_t)value));
     }
     return words;
 }
@@ -46,13 +47,13 @@ static json_t *output_json(const struct tp_format *format, const struct tp_op *o
     const struct tp_op_out *out = &op->out[i];
     enum tp_role role = format->op.out[i].role; /* that of constants is WORDS in `op` */
     json_t *json = json_object();
-    json_object_set_new(json, "suffix", json_string(format->out[i].suffix));
-    json_object_set_new(json, "role", json_string(tp_role_name(role)));
-    json_object_set_new(json, "element", json_string(tp_element_name(out->element)));
+    tp_json_set(json, "suffix", json_string(format->out[i].suffix));
+    tp_json_set(json, "role", json_string(tp_role_name(role)));
+    tp_json_set(json, "element", json_string(tp_element_name(out->element)));
     if (role == TP_ROLE_WORDS) {
         json_t *words = words_json(&format->out[i], box, err);
         if (words)
-            json_object_set_new(json, "words", words);
+            tp_json_set(json, "words", words);
     }
     if (out->layout) {
         struct tp_layout layout;
@@ -61,22 +62,22 @@ static json_t *output_json(const struct tp_format *format, const struct tp_op *o
             tp_layout_print(&layout, text, sizeof text);
         else
             text[0] = '\0';
-        json_object_set_new(json, "per", json_pack("[i,i]", (int)out->per_n, (int)out->per_k));
-        json_object_set_new(json, "layout", json_string(text));
-        json_object_set_new(json, "fill", json_integer(out->fill));
+        tp_json_set(json, "per", json_pack("[i,i]", (int)out->per_n, (int)out->per_k));
+        tp_json_set(json, "layout", json_string(text));
+        tp_json_set(json, "fill", json_integer(out->fill));
     }
     if (out->word_bits) {
         json_t *bits = json_array();
         for (int b = 0; b < TP_WORD_BITS; b++)
-            json_array_append_new(bits, json_integer(out->word_bits[b]));
-        json_object_set_new(json, "word_bits", bits);
+            tp_json_append(bits, json_integer(out->word_bits[b]));
+        tp_json_set(json, "word_bits", bits);
     }
     if (out->factor)
-        json_object_set_new(json, "factor", json_integer(out->factor));
+        tp_json_set(json, "factor", json_integer(out->factor));
     if (out->role == TP_ROLE_GLOBAL)
-        json_object_set_new(json, "divides", json_boolean(tp_op_divides(op)));
+        tp_json_set(json, "divides", json_boolean(tp_op_divides(op)));
     if (out->element == TP_ELEM_INT4 || out->element == TP_ELEM_E2M1)
-        json_object_set_new(json, "values",
+        tp_json_set(json, "values",
                             nibble_values(op, out, role == TP_ROLE_ZERO ? op->zero_add : 0));
     return json;
 }
@@ -87,26 +88,26 @@ json_t *tp_descriptor_json(const struct tp_format *format, const struct tp_setti
 {
     json_t *json = json_object(), *params = json_object(), *outputs = json_array();
     for (uint32_t p = 0; p < format->params; p++)
-        json_object_set_new(params, format->param[p].key,
+        tp_json_set(params, format->param[p].key,
                             json_string(format->param[p].stored[settings->choice[p]]));
     tp_search_choice_describe(search, params);
     for (uint32_t i = 0; i < op->outs; i++)
-        json_array_append_new(outputs, output_json(format, op, i, box, err));
-    json_object_set_new(json, "format", json_string(format->name));
-    json_object_set_new(json, "version", json_integer(format->version));
-    json_object_set_new(json, "box", json_pack("[I,I,I]", (json_int_t)box.e, (json_int_t)box.n,
+        tp_json_append(outputs, output_json(format, op, i, box, err));
+    tp_json_set(json, "format", json_string(format->name));
+    tp_json_set(json, "version", json_integer(format->version));
+    tp_json_set(json, "box", json_pack("[I,I,I]", (json_int_t)box.e, (json_int_t)box.n,
                                                (json_int_t)box.k));
-    json_object_set_new(json, "rank", json_integer(rank));
+    tp_json_set(json, "rank", json_integer(rank));
     if (format->is_bias)
-        json_object_set_new(json, "bias", json_true());
+        tp_json_set(json, "bias", json_true());
     if (format->part > TP_PART_GATED) /* of gate and up, the stretches say so */
-        json_object_set_new(json, "part", json_string(tp_part_name(format->part)));
-    json_object_set_new(json, "params", params);
-    json_object_set_new(json, "codec", json_string(tp_codec_name(op->codec)));
-    json_object_set_new(json, "block", json_pack("[i,i]", (int)op->block_n, (int)op->block_k));
+        tp_json_set(json, "part", json_string(tp_part_name(format->part)));
+    tp_json_set(json, "params", params);
+    tp_json_set(json, "codec", json_string(tp_codec_name(op->codec)));
+    tp_json_set(json, "block", json_pack("[i,i]", (int)op->block_n, (int)op->block_k));
     if (op->stretches > 1)
-        json_object_set_new(json, "stretches", json_integer(op->stretches));
-    json_object_set_new(json, "outputs", outputs);
+        tp_json_set(json, "stretches", json_integer(op->stretches));
+    tp_json_set(json, "outputs", outputs);
     if (err && err->code != TP_OK) {
         json_decref(json);
         return NULL;

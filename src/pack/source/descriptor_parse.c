@@ -9,7 +9,7 @@
 #include "base/num.h"
 #include "pack/format/format_parse.h"
 #include "pack/model/model_names.h"
-#include "pack/text/json_memory.h"
+#include "pack/text/json_tree.h"
 #include "pack/text/json_scan.h"
 #include "pack/text/name_set.h"
 #include "pack/os/os.h"
@@ -111,7 +111,7 @@ static enum tp_code check_text(const json_t *json, const struct tp_weight_form *
     }
     json_t *params = json_object_get(json, "params");
     if (json_is_object(params) && json_object_size(params) == param_count(form))
-        json_object_set(expected, "params", params);
+        tp_json_set(expected, "params", json_incref(params));
     bool equal = json_equal(expected, json);
     json_decref(expected);
     if (!equal)
@@ -519,19 +519,17 @@ enum tp_code tp_descriptors_version(const char *version, struct tp_err *err)
 enum tp_code tp_descriptors_parse(const char *descriptors_text, const char *units_text,
                                   struct tp_weights *weights, struct tp_err *err)
 {
-    json_error_t where;
     struct tp_err aside = {0};
     struct known known = {0};
     size_t first = weights->count;
     json_t *units = NULL;
-    json_t *descriptors = tp_json_load(descriptors_text, strlen(descriptors_text),
-                                       JSON_REJECT_DUPLICATES, &where);
+    json_t *descriptors = tp_json_load(descriptors_text, strlen(descriptors_text), NULL);
     enum tp_code code = TP_E_INPUT;
     if (json_is_object(descriptors) && read_known(descriptors, &known, &aside) == TP_OK)
         code = scan_units(units_text, &known, weights, &aside);
     if (code) { /* slowly, and with the message that belongs to it */
         drop_weights(weights, first);
-        units = tp_json_load(units_text, strlen(units_text), JSON_REJECT_DUPLICATES, &where);
+        units = tp_json_load(units_text, strlen(units_text), NULL);
         if (!json_is_object(descriptors) || !json_is_array(units))
             code = bad(err, "not valid JSON");
         else if ((code = read_known(descriptors, &known, err)) == TP_OK)

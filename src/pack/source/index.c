@@ -199,9 +199,12 @@ static enum tp_code sort_names(struct parser *p, enum tp_code code)
         keys[i] = (struct tp_name_key){.name = index->entries[i].name, .index = i};
     tp_names_sort(keys, p->named);
     size_t twice = find_twice(keys, p->named);
-    for (size_t i = 0; i < p->named; i++)
-        index->entries[keys[i].index].place = (uint32_t)i;
+    index->sorted = tp_os_alloc(p->named * sizeof *index->sorted, err);
+    for (size_t i = 0; index->sorted && i < p->named; i++)
+        index->sorted[i] = (uint32_t)keys[i].index;
     free(keys);
+    if (!index->sorted)
+        return TP_E_MEMORY;
     if (twice == SIZE_MAX)
         return code;
     if (code && err)
@@ -264,6 +267,7 @@ enum tp_code tp_index_parse(const char *text, uint64_t size, struct tp_index *in
 void tp_index_close(struct tp_index *index)
 {
     free(index->entries);
+    free(index->sorted);
     free(index->shards);
     free(index->arena);
     *index = (struct tp_index){0};

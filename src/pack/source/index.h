@@ -16,12 +16,12 @@
 struct tp_index_entry {
     const char *name; /* tensor, NUL-terminated UTF-8 in the arena */
     uint32_t shard;   /* index into shards */
-    uint32_t place;   /* among all names in byte order */
 };
 
 struct tp_index {
     struct tp_index_entry *entries; /* in file order, names unique */
     size_t count;
+    uint32_t *sorted;    /* numbers of the entries in byte order of their names */
     const char **shards; /* as written in the index, sorted, unique */
     size_t shard_count;
     char *arena;

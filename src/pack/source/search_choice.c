@@ -2,6 +2,7 @@
 #include "pack/source/search_choice.h"
 
 #include "pack/file/leafhash.h"
+#include "pack/text/json_tree.h"
 
 #include <string.h>
 
@@ -75,9 +76,9 @@ void tp_search_choice_describe(const struct tp_search_choice *choice, json_t *pa
     if (choice->search == TP_SEARCH_NONE)
         return;
     tp_hash_print(choice->hash, text);
-    json_object_set_new(params, "search", json_string(search_names[choice->search]));
-    json_object_set_new(params, "signed", json_string(choice->is_signed ? "yes" : "no"));
-    json_object_set_new(params, "importance",
+    tp_json_set(params, "search", json_string(search_names[choice->search]));
+    tp_json_set(params, "signed", json_string(choice->is_signed ? "yes" : "no"));
+    tp_json_set(params, "importance",
                         json_string(choice->importance == TP_IMPORTANCE_FILE
                                         ? text
                                         : importance_names[choice->importance]));

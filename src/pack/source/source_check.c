@@ -15,7 +15,7 @@
 #include "pack/source/source_spare.h"
 #include "pack/source/source_words.h"
 #include "pack/source/words_check.h"
-#include "pack/text/json_memory.h"
+#include "pack/text/json_tree.h"
 
 #include <limits.h>
 #include <math.h>

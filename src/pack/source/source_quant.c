@@ -4,7 +4,7 @@
 #include "pack/source/source_quant.h"
 
 #include "pack/os/os.h"
-#include "pack/text/json_numbers.h"
+#include "pack/text/json_tree.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -86,11 +86,12 @@ static void make_whole(json_t *object, const char *key)
 {
     json_t *value = json_object_get(object, key);
     if (is_whole(value))
-        json_object_set_new(object, key, json_integer((json_int_t)json_real_value(value)));
+        tp_json_set(object, key, json_integer((json_int_t)json_real_value(value)));
     for (size_t i = 0; i < json_array_size(value); i++) {
         const json_t *item = json_array_get(value, i);
-        if (is_whole(item))
-            json_array_set_new(value, i, json_integer((json_int_t)json_real_value(item)));
+        if (is_whole(item) &&
+            json_array_set_new(value, i, json_integer((json_int_t)json_real_value(item))))
+            tp_json_no_memory();
     }
 }
 

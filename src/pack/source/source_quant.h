@@ -16,7 +16,7 @@
  * text_config and old ones as TP_LEGACY_CONFIG (new reference), or NULL where there is none or
  * null. A config.json that is not to be read is TP_E_INPUT, with its path, and so is a value that
  * is no object or has a quant_method that is no text: what it says of the weights is not known. Its
- * numbers are as in json_numbers.h, but those that are compared with tensors are integers where
+ * numbers are as in json_tree.h, but those that are compared with tensors are integers where
  * they are whole, however they are written. */
 enum tp_code tp_source_config(const struct tp_checkpoint *ckpt, json_t **config,
                               struct tp_err *err);

@@ -7,7 +7,7 @@
 #include "base/suffix.h"
 #include "pack/source/descriptor.h"
 #include "pack/source/source_quant.h"
-#include "pack/text/json_memory.h"
+#include "pack/text/json_tree.h"
 #include "pack/model/model_names.h"
 #include "pack/os/os.h"
 
@@ -616,9 +616,6 @@ static enum tp_code find_weights(const struct tp_checkpoint *ckpt,
     if (code == TP_OK && plain)
         code = find_biases(&f);
     free(f.used);
-    if (code == TP_OK)
-        code = tp_os_trim((void **)&weights->items, &weights->capacity,
-                          weights->count + weights->biases, sizeof *weights->items, err);
     code = tp_json_check(mark, code, err);
     if (code)
         tp_weights_close(weights);

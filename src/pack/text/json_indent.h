@@ -5,7 +5,7 @@
 #include "pack/text/text.h"
 
 /* Appends the value `compact`, which must be legal JSON without spaces between its parts, as
- * json_dumps() with JSON_INDENT(1) writes it `depth` levels deep. */
+ * tp_json_dump() with JSON_INDENT(1) writes it `depth` levels deep. */
 enum tp_code tp_json_indent(const char *compact, unsigned depth, struct tp_text *out,
                             struct tp_err *err);
 

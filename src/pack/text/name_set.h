@@ -33,15 +33,12 @@ enum tp_code tp_names_add(struct tp_names *names, const char *name, size_t lengt
 int64_t tp_names_find(const struct tp_names *names, const char *name, size_t length);
 void tp_names_close(struct tp_names *names); /* legal on {0} and twice */
 
-/* *first: the lowest number of a name that an earlier one equals, `count` when all differ. Takes
- * about 8 bytes for each name, a tenth of what a set would. name_at() is asked for each at most
- * twice; what it returns need not live longer than until it is called again. */
+/* *first: the lowest number of a name that an earlier one equals, `count` when all differ. */
 enum tp_code tp_names_repeated(const char *(*name_at)(void *arg, size_t i), void *arg,
                                size_t count, size_t *first, struct tp_err *err);
 
 struct tp_name_key {
     const char *name; /* NUL-terminated */
-    uint64_t chunk;   /* used by the sort */
     size_t index;     /* the caller's */
 };
 

@@ -125,12 +125,6 @@ enum tp_code tp_text_add_json(struct tp_text *text, const char *string, struct t
     return code ? code : tp_text_add(text, "\"", 1, err);
 }
 
-enum tp_code tp_text_part(struct tp_text *text, struct tp_err *err)
-{
-    enum { MUCH = 1 << 20 };
-    return text->drain && text->size >= MUCH ? text->drain(text, err) : TP_OK;
-}
-
 void tp_text_free(struct tp_text *text)
 {
     free(text->data);

@@ -14,12 +14,7 @@
 struct tp_text {
     char *data;
     size_t size, capacity;
-    /* For texts of any length: takes what is there and makes size 0. NULL: all stays. */
-    enum tp_code (*drain)(struct tp_text *text, struct tp_err *err);
 };
-/* Whoever writes a long text calls this between its parts: what is there is drained as soon as
- * it is much. */
-enum tp_code tp_text_part(struct tp_text *text, struct tp_err *err);
 enum tp_code tp_text_add(struct tp_text *text, const char *data, size_t size, struct tp_err *err);
 enum tp_code tp_text_addf(struct tp_text *text, struct tp_err *err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

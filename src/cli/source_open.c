@@ -1,0 +1,63 @@
+/* Opening the source of a command. */
+#include "cli/source_open.h"
+
+#include "base/num.h"
+#include "pack/os/machine.h"
+#include "pack/os/os.h"
+#include "pack/run/budget.h"
+
+#include <string.h>
+
+enum tp_code tp_source_open_as(const char *path, unsigned flags,
+                               const struct tp_model_choice *choice, struct tp_source *source,
+                               struct tp_err *err)
+{
+    memset(source, 0, sizeof *source);
+    enum tp_code code = tp_checkpoint_open(path, flags, &source->ckpt, err);
+    if (code == TP_OK && (code = tp_weights_find_as(&source->ckpt, choice, &source->weights, err)))
+        tp_checkpoint_close(&source->ckpt);
+    return code;
+}
+
+enum tp_code tp_source_open(const char *path, unsigned flags, struct tp_source *source,
+                            struct tp_err *err)
+{
+    return tp_source_open_as(path, flags, NULL, source, err);
+}
+
+unsigned tp_source_flags(const struct tp_options *o)
+{
+    return (o->strict ? TP_CHECKPOINT_STRICT : 0u) |
+           (o->follow_links ? 0u : TP_CHECKPOINT_COPIES) | TP_CHECKPOINT_FOLDERS;
+}
+
+void tp_source_close(struct tp_source *source)
+{
+    tp_weights_close(&source->weights);
+    tp_checkpoint_close(&source->ckpt);
+}
+
+/* What a process may take that was not told: enough for 750,000 tensors, unless the machine or the
+ * cgroup has little. */
+static uint64_t usual_memory(void)
+{
+    const uint64_t most = UINT64_C(2) << 30, least = UINT64_C(32) << 20;
+    return tp_max_u64(tp_min_u64(most, tp_machine_memory("") / 2), least);
+}
+
+static uint64_t max_memory(const struct tp_options *o)
+{
+    return o->max_memory ? o->max_memory : usual_memory();
+}
+
+void tp_limit_memory(const struct tp_options *o)
+{
+    tp_os_limit_heap(max_memory(o) - TP_OS_PROGRAM_BYTES);
+}
+
+void tp_limit_work(const struct tp_options *o, struct tp_run_options *run)
+{
+    tp_os_limit_heap(0);
+    run->memory = max_memory(o);
+    run->work = o->max_memory ? 0 : TP_RUN_WORK;
+}
