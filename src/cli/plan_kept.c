@@ -6,6 +6,7 @@
 #include "cli/escape.h"
 #include "cli/human.h"
 #include "cli/report.h"
+#include "pack/text/json_tree.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,13 +138,13 @@ void tp_kept_json(const struct tp_plan *plan, const struct tp_kept_sum *sum, jso
     char text[REASONS + 100];
     json_t *list = json_array();
     for (size_t i = 0; i < sum->reasons; i++)
-        json_array_append_new(list, json_pack(
+        tp_json_append(list, json_pack(
             "{s:o,s:I,s:I}", "reason",
             tp_json_text(sum->reason[i].why ? sum->reason[i].why : "other reasons"), "weights",
             (json_int_t)sum->reason[i].weights, "bytes", (json_int_t)sum->reason[i].bytes));
-    json_object_set_new(json, "weight_bytes", json_integer((json_int_t)sum->all));
-    json_object_set_new(json, "weight_bytes_kept", json_integer((json_int_t)sum->kept));
-    json_object_set_new(json, "kept_weights", list);
+    tp_json_set(json, "weight_bytes", json_integer((json_int_t)sum->all));
+    tp_json_set(json, "weight_bytes_kept", json_integer((json_int_t)sum->kept));
+    tp_json_set(json, "kept_weights", list);
     if (warning_text(plan, sum, text))
-        json_object_set_new(json, "warning", tp_json_text(text));
+        tp_json_set(json, "warning", tp_json_text(text));
 }
